@@ -1,0 +1,141 @@
+// Command tally reads the output of go test -json, prints what a person wants to
+// see of it, and ends with one line of counts. It exits 1 when a test or a
+// package failed, or when there was no test at all. With CI=true in the
+// environment a skipped test is a failure too, unless it says that the kernel
+// lacks something: in CI everything else can be installed.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// event is a line of go test -json (go doc test2json).
+type event struct {
+	Action  string
+	Package string
+	Test    string
+	Output  string
+	Elapsed float64 // seconds
+}
+
+// tally counts tests and subtests. A package that fails without a failing test
+// (it does not build, or its process died) counts as one failure.
+type tally struct {
+	passed, failed, skipped int
+
+	strict        bool // skipping is failing
+	w             io.Writer
+	output        map[[2]string]*strings.Builder // of tests that still run, by package and name
+	failedPackage map[string]bool                // packages with a failed test
+}
+
+func main() {
+	t := tally{strict: os.Getenv("CI") == "true", w: os.Stdout}
+	if err := t.read(os.Stdin); err != nil {
+		fmt.Fprintln(os.Stderr, "reading test results:", err)
+		os.Exit(1)
+	}
+	fmt.Println(t.summary())
+	if !t.ok() {
+		os.Exit(1)
+	}
+}
+
+// read takes events until the end. Lines that are no events are passed on: the
+// go command prints some before it starts.
+func (t *tally) read(r io.Reader) error {
+	t.output = map[[2]string]*strings.Builder{}
+	t.failedPackage = map[string]bool{}
+	lines := bufio.NewReader(r)
+	for {
+		line, err := lines.ReadBytes('\n')
+		var e event
+		if json.Unmarshal(line, &e) == nil && e.Action != "" {
+			t.take(e)
+		} else {
+			fmt.Fprintf(t.w, "%s", line)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (t *tally) take(e event) {
+	key := [2]string{e.Package, e.Test}
+	switch e.Action {
+	case "output":
+		if t.output[key] == nil {
+			t.output[key] = &strings.Builder{}
+		}
+		t.output[key].WriteString(e.Output)
+	case "build-output":
+		fmt.Fprint(t.w, e.Output)
+	case "pass", "fail", "skip":
+		var said string
+		if b := t.output[key]; b != nil {
+			said = b.String()
+		}
+		delete(t.output, key)
+		if e.Test == "" {
+			t.endPackage(e, said)
+		} else {
+			t.endTest(e, said)
+		}
+	}
+}
+
+func (t *tally) endTest(e event, said string) {
+	switch {
+	case e.Action == "pass":
+		t.passed++
+	case e.Action == "skip" && (!t.strict || strings.Contains(said, "kernel lacks")):
+		t.skipped++
+		fmt.Fprint(t.w, said)
+	case e.Action == "skip":
+		t.fail(e.Package)
+		fmt.Fprintf(t.w, "%sskipped, which counts as failed here: %s %s\n", said, e.Package, e.Test)
+	default:
+		t.fail(e.Package)
+		fmt.Fprint(t.w, said)
+	}
+}
+
+func (t *tally) fail(pkg string) {
+	t.failed++
+	t.failedPackage[pkg] = true
+}
+
+func (t *tally) endPackage(e event, said string) {
+	if e.Action != "fail" {
+		if e.Action == "pass" {
+			fmt.Fprintf(t.w, "ok    %s  %.1f s\n", e.Package, e.Elapsed)
+		}
+		return
+	}
+	if !t.failedPackage[e.Package] {
+		t.fail(e.Package)
+		// What its unfinished tests printed is all that tells why it died.
+		for key, b := range t.output {
+			if key[0] == e.Package {
+				fmt.Fprint(t.w, b.String())
+			}
+		}
+		fmt.Fprint(t.w, said)
+	}
+	fmt.Fprintf(t.w, "FAIL  %s  %.1f s\n", e.Package, e.Elapsed)
+}
+
+func (t *tally) summary() string {
+	return fmt.Sprintf("%d passed, %d failed, %d skipped", t.passed, t.failed, t.skipped)
+}
+
+func (t *tally) ok() bool { return t.failed == 0 && t.passed+t.skipped > 0 }

@@ -1,0 +1,49 @@
+# Gateweigh's tasks; `make` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+export CGO_ENABLED := 0
+
+# ./... leaves out folders that begin with a dot.
+PACKAGES := ./... ./.ci/tally
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# Namespaces need root: asked for where it is needed, and only there, so that
+# what is built stays the user's own.
+ROOT := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo -E env "PATH=$$PATH:/usr/sbin:/sbin")
+EXEC := $(if $(ROOT),-exec '$(ROOT)')
+
+.PHONY: help deps build check test run generate bench clean
+
+help: ## list the tasks
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+deps: ## install the Debian packages that are missing
+	@.ci/deps
+
+build: ## bin/gateweigh: one static binary
+	go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/gateweigh ./cmd/gateweigh
+
+check: ## formatting, go vet, staticcheck
+	@unformatted=$$(gofmt -l .); \
+	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:" $$unformatted; exit 1; fi
+	go vet $(PACKAGES)
+	go tool staticcheck $(PACKAGES)
+
+# One package at a time: they build labs and share two cores.
+test: deps build ## every test, as root, with real daemons
+	go test -json -count=1 -p 1 -timeout 20m $(EXEC) $(PACKAGES) | go run ./.ci/tally
+
+run: deps build ## measure: the quick experiment, about three minutes
+	$(ROOT) bin/gateweigh run
+
+generate: ## generated code and eBPF objects
+	go generate ./...
+
+bench: ## benchmarks
+	go test -run '^$$' -bench . -benchmem $(EXEC) ./...
+
+clean: ## remove what crashed runs left on the machine, and bin/
+	if [ -x bin/gateweigh ]; then $(ROOT) bin/gateweigh clean; fi
+	rm -rf bin

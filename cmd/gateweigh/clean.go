@@ -1,0 +1,30 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+func cleanCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "clean",
+		Short: "End whatever a crashed run left on this machine",
+		Long: "A run's hosts end with it, also when it is killed: the kernel takes namespaces, links, mounts\n" +
+			"and programs with them. clean ends agents that are still there although their run is gone,\n" +
+			"for example because they were stopped by a signal. Runs that are alive are left alone.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ended, err := testbed.Clean(cmd.Context())
+			for _, e := range ended {
+				fmt.Printf("ended host %s of run %s (process %d)\n", e.Host, e.Run, e.PID)
+			}
+			if err == nil && len(ended) == 0 {
+				fmt.Println("nothing was left")
+			}
+			return err
+		},
+	}
+}

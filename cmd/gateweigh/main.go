@@ -1,0 +1,69 @@
+// Command gateweigh weighs access gateways: it builds a client – router –
+// server lab, installs a device under test on the router, offers traffic,
+// meters the router, and reports what the device costs beside a clean router.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+)
+
+// Exit codes, stable for scripts.
+const (
+	exitFailed     = 1 // something did not work
+	exitUsage      = 2 // bad command line or experiment file
+	exitNothingRan = 3 // no device under test could run here
+	exitRejected   = 4 // too many trials were rejected
+)
+
+// exitError carries an exit code with its message.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// version is set by the linker.
+var version = "devel"
+
+func main() {
+	agent.RunAs(os.Args)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	err := rootCommand().ExecuteContext(ctx)
+	if err == nil {
+		return
+	}
+	code := exitFailed
+	var coded *exitError
+	if errors.As(err, &coded) {
+		code = coded.code
+	}
+	fmt.Fprintln(os.Stderr, "gateweigh:", err)
+	stop()
+	os.Exit(code)
+}
+
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "gateweigh",
+		Short:         "What does your gateway weigh?",
+		Long:          "Gateweigh measures what an access gateway costs (captive portal, tunnel, packet capture)\nagainst a clean router, on one machine, with intervals an engineer can trust.",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       version,
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
+	root.AddCommand(runCommand(), reportCommand(), listCommand(), cleanCommand())
+	return root
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/runner"
+)
+
+// maxMissing is the share of windows without an accepted trial beyond which a
+// run counts as failed (exit code 4).
+const maxMissing = 0.2
+
+type runFlags struct {
+	out    string
+	resume string
+	set    []string
+	json   bool
+}
+
+func runCommand() *cobra.Command {
+	var flags runFlags
+	cmd := &cobra.Command{
+		Use:   "run [EXPERIMENT | FILE.toml]",
+		Short: "Weigh devices against a clean router (default experiment: quick)",
+		Example: "  gateweigh run\n  gateweigh run portal-bandwidth --set blocks=10\n" +
+			"  gateweigh run my-gateway.toml\n  gateweigh run --resume runs/20260101T120000Z-quick",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return runExperiment(cmd.Context(), args, flags) },
+	}
+	f := cmd.Flags()
+	f.StringVarP(&flags.out, "out", "o", "", "folder of the run (default runs/<UTC>-<experiment>)")
+	f.StringVar(&flags.resume, "resume", "", "complete an interrupted run, given its folder")
+	f.StringArrayVar(&flags.set, "set", nil, "change a key of the experiment, `KEY=VALUE`; lists with commas")
+	f.BoolVar(&flags.json, "json", false, "print summary.json instead of the table")
+	return cmd
+}
+
+func runExperiment(ctx context.Context, args []string, flags runFlags) error {
+	exp, dir, err := chooseExperiment(args, flags)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	line := newStatusLine(os.Stderr)
+	outcome, runErr := runner.Run(ctx, runner.Config{
+		Experiment: exp, Dir: dir, Version: version, Command: repeatCommand(exp, dir), Status: line.show,
+	})
+	line.clear()
+	if _, err := os.Stat(filepath.Join(dir, "trials.jsonl")); err != nil {
+		return codeOf(runErr, outcome, dir) // it ended before it began
+	}
+	summary, err := report.Write(dir)
+	if err != nil {
+		return errors.Join(runErr, fmt.Errorf("writing the report: %w", err))
+	}
+	if err := printSummary(os.Stdout, dir, summary, flags.json); err != nil {
+		return err
+	}
+	return codeOf(runErr, outcome, dir)
+}
+
+// chooseExperiment returns the experiment and the folder of its run.
+func chooseExperiment(args []string, flags runFlags) (*experiment.Experiment, string, error) {
+	if flags.resume != "" {
+		if len(args) > 0 || len(flags.set) > 0 || flags.out != "" {
+			return nil, "", errors.New("--resume continues a run as it was begun: give it alone")
+		}
+		exp, err := experiment.Load(filepath.Join(flags.resume, runner.ExperimentFile), dut.Names())
+		return exp, filepath.Clean(flags.resume), err
+	}
+	name := "quick"
+	if len(args) == 1 {
+		name = args[0]
+	}
+	exp, err := loadExperiment(name)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := override(exp, flags.set); err != nil {
+		return nil, "", err
+	}
+	dir := flags.out
+	if dir == "" {
+		dir = filepath.Join("runs", time.Now().UTC().Format("20060102T150405Z")+"-"+exp.Name)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "trials.jsonl")); err == nil {
+		return nil, "", fmt.Errorf("%s holds a run already: continue it with --resume %s, or choose another --out", dir, dir)
+	}
+	return exp, dir, nil
+}
+
+// loadExperiment takes a file's path or the name of a built-in experiment.
+func loadExperiment(name string) (*experiment.Experiment, error) {
+	if strings.HasSuffix(name, ".toml") || strings.ContainsRune(name, filepath.Separator) {
+		return experiment.Load(name, dut.Names())
+	}
+	return experiment.Builtin(name)
+}
+
+// repeatCommand is what a reader types to get the same run again.
+func repeatCommand(exp *experiment.Experiment, dir string) string {
+	return "gateweigh run " + filepath.Join(dir, runner.ExperimentFile)
+}
+
+// codeOf turns how a run ended into the program's exit code.
+func codeOf(err error, o runner.Outcome, dir string) error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("interrupted; finished trials are kept: continue with gateweigh run --resume %s", dir)
+	case errors.Is(err, runner.ErrNothingRan):
+		return &exitError{exitNothingRan, skipText(err, o)}
+	case err != nil:
+		return err
+	case len(o.Failed) > 0:
+		return skipText(errors.New("some devices did not work"), o)
+	case float64(o.Missing) > maxMissing*float64(o.Planned):
+		return &exitError{exitRejected, fmt.Errorf("%d of %d windows have no accepted trial: see the rejects in %s", o.Missing, o.Planned, filepath.Join(dir, "report.html"))}
+	}
+	return nil
+}
+
+func skipText(err error, o runner.Outcome) error {
+	for _, s := range append(o.Skipped, o.Failed...) {
+		err = fmt.Errorf("%w\n  %s: %s", err, s.DUT, s.Reason)
+	}
+	return err
+}
+
+func printSummary(w io.Writer, dir string, s analysis.Summary, asJSON bool) error {
+	if asJSON {
+		data, err := os.ReadFile(filepath.Join(dir, "summary.json"))
+		if err == nil {
+			_, err = w.Write(data)
+		}
+		return err
+	}
+	if err := report.Terminal(w, s, terminalWidth(os.Stdout)); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nreport: %s\n", filepath.Join(dir, "report.html"))
+	return err
+}
+
+// override applies --set KEY=VALUE flags and checks the experiment again.
+func override(exp *experiment.Experiment, sets []string) error {
+	var errs []error
+	for _, s := range sets {
+		key, value, ok := strings.Cut(s, "=")
+		if !ok {
+			errs = append(errs, fmt.Errorf("--set %s: want KEY=VALUE", s))
+			continue
+		}
+		if err := exp.Set(strings.TrimSpace(key), value); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	return exp.Check(dut.Names())
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/runner"
+)
+
+// statusLine shows one line that tells what a run does, how far it is, and how
+// long it still takes. Where there is no terminal it prints plain lines, at
+// most one every ten seconds; notices are always printed.
+type statusLine struct {
+	out      *os.File
+	terminal bool
+	last     time.Time
+}
+
+const plainInterval = 10 * time.Second
+
+func newStatusLine(out *os.File) *statusLine {
+	return &statusLine{out: out, terminal: isTerminal(out)}
+}
+
+func (s *statusLine) show(p runner.Progress) {
+	text := fmt.Sprintf("%3.0f %%  %s left  %s", 100*p.Done, left(p.Left), p.Text)
+	switch {
+	case s.terminal:
+		if p.Notice {
+			fmt.Fprintf(s.out, "\r\x1b[K%s\n", p.Text)
+			return
+		}
+		fmt.Fprintf(s.out, "\r\x1b[K%s", cut(text, terminalWidth(s.out)-1))
+	case p.Notice:
+		fmt.Fprintln(s.out, p.Text)
+	case time.Since(s.last) >= plainInterval:
+		s.last = time.Now()
+		fmt.Fprintln(s.out, text)
+	}
+}
+
+// clear removes the line.
+func (s *statusLine) clear() {
+	if s.terminal {
+		fmt.Fprint(s.out, "\r\x1b[K")
+	}
+}
+
+func left(d time.Duration) string {
+	d = d.Round(time.Second)
+	if d >= time.Hour {
+		return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
+}
+
+func cut(text string, width int) string {
+	text = strings.ReplaceAll(text, "\n", " ")
+	if runes := []rune(text); len(runes) > width && width > 1 {
+		return string(runes[:width-1]) + "…"
+	}
+	return text
+}
+
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// terminalWidth is the width of the terminal behind f in columns, 100 without one.
+func terminalWidth(f *os.File) int {
+	if ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && ws.Col > 20 {
+		return int(ws.Col)
+	}
+	return 100
+}

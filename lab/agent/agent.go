@@ -1,0 +1,170 @@
+// Package agent is the process that runs on each host of the lab and does its
+// work there: links, clients, traffic, meters, programs. The lab speaks to it
+// over its standard input and output, into a namespace or over ssh alike.
+//
+// An agent owns all it starts. It ends when its input ends, and then nothing of
+// it is left: its programs live in a process namespace of their own (see jail),
+// its clients in unnamed network namespaces, its links in the host's.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/meter"
+	"golang.org/x/sys/unix"
+)
+
+// Options are an agent's command line.
+type Options struct {
+	Run         string // id of the run, so that an agent can be told by its command line
+	Host        string // "a/router"
+	LogDir      string // where output of the host's programs goes
+	AgentCPUs   []int  // for the agent, its traffic and support programs
+	ProgramCPUs []int  // for the host's programs: on a router the device under test
+	// Isolated means that the agent was started in network and mount
+	// namespaces of its own and must make them usable.
+	Isolated bool
+}
+
+// Agent serves one host.
+type Agent struct {
+	opts    Options
+	jail    *jail
+	traffic trafficState
+
+	mu       sync.Mutex // guards what follows
+	programs map[string]*spawned
+	support  map[int]bool // process ids that never count
+	pool     *client.Pool
+	sampler  *meter.Sampler
+}
+
+// Main runs an agent over standard input and output until its input ends.
+func Main(ctx context.Context, opts Options) error {
+	if err := pinThreads(opts.AgentCPUs); err != nil {
+		return err
+	}
+	if opts.Isolated {
+		if err := isolate(); err != nil {
+			return fmt.Errorf("preparing the host %s: %w", opts.Host, err)
+		}
+	}
+	j, err := newJail()
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	a := &Agent{opts: opts, jail: j, programs: map[string]*spawned{}, support: map[int]bool{}}
+	defer a.close()
+	return serve(ctx, os.Stdin, os.Stdout, a.methods())
+}
+
+// isolate finishes what the new namespaces begin: mounts stay private, /sys
+// shows the host's own interfaces, loopback is up.
+func isolate() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("making mounts private: %w", err)
+	}
+	if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
+		return fmt.Errorf("mounting /sys: %w", err)
+	}
+	return loopbackUp()
+}
+
+func (a *Agent) methods() map[string]handler {
+	return map[string]handler{
+		"hello":           method(a.hello),
+		"run":             method(a.run),
+		"spawn":           method(a.spawn),
+		"kill":            method(a.kill),
+		"deaths":          method(a.deaths),
+		"file.write":      method(a.writeFile),
+		"file.read":       method(a.readFile),
+		"net.pair":        method(addPair),
+		"net.apply":       method(apply),
+		"meter.open":      method(a.meterOpen),
+		"meter.sample":    method(a.meterSample),
+		"meter.pss":       method(a.meterPSS),
+		"client.create":   method(a.clientCreate),
+		"client.lease":    method(a.clientLease),
+		"client.login":    method(a.clientLogin),
+		"client.admitted": method(a.clientAdmitted),
+		"client.logout":   method(a.clientLogout),
+		"client.release":  method(a.clientRelease),
+		"traffic.serve":   method(a.trafficServe),
+		"traffic.start":   method(a.trafficStart),
+		"traffic.stats":   method(a.trafficStats),
+		"traffic.stop":    method(a.trafficStop),
+		"rtt.start":       method(a.rttStart),
+		"rtt.take":        method(a.rttTake),
+	}
+}
+
+// Hello is how an agent introduces itself.
+type Hello struct {
+	PID int `json:"pid"` // on the machine the agent runs on
+}
+
+func (a *Agent) hello(context.Context, none) (Hello, error) { return Hello{os.Getpid()}, nil }
+
+func (a *Agent) close() {
+	a.traffic.close()
+	if a.pool != nil {
+		a.pool.Close()
+	}
+}
+
+// Meter says what the sampler of a host reads.
+type Meter struct {
+	IfNames []string `json:"if_names"`
+	Counted []string `json:"counted"` // command names; empty counts all of the host's programs
+	Support bool     `json:"support"` // count support programs too: on hosts that are no router
+	CPUs    []int    `json:"cpus"`    // whose ksoftirqd is watched
+}
+
+func (a *Agent) meterOpen(_ context.Context, m Meter) (none, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	skip := map[int]bool{a.jail.init.Process.Pid: true}
+	for pid := range a.support {
+		skip[pid] = !m.Support
+	}
+	s := &meter.Sampler{IfNames: m.IfNames, PIDLink: a.jail.pidLink, Skip: skip, Counted: m.Counted, CPUs: m.CPUs}
+	if err := s.Open(); err != nil {
+		return none{}, err
+	}
+	if a.pool != nil {
+		files, err := a.pool.SNMPFiles()
+		if err != nil {
+			return none{}, err
+		}
+		s.AddClients(files)
+	}
+	a.sampler = s
+	return none{}, nil
+}
+
+var errNoMeter = errors.New("the host's meter is not open")
+
+func (a *Agent) meterSample(context.Context, none) (meter.Sample, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.sampler == nil {
+		return meter.Sample{}, errNoMeter
+	}
+	return a.sampler.Sample()
+}
+
+func (a *Agent) meterPSS(context.Context, none) (float64, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.sampler == nil {
+		return 0, errNoMeter
+	}
+	return a.sampler.PSSMiB()
+}

@@ -1,0 +1,92 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+)
+
+var errNoClients = errors.New("there are no clients on this host yet")
+
+func (a *Agent) clientCreate(ctx context.Context, cfg client.Config) (none, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pool != nil {
+		return none{}, errors.New("the host has clients already")
+	}
+	pool, err := client.NewPool(ctx, cfg, a.runAsClient)
+	a.pool = pool
+	return none{}, err
+}
+
+// runAsClient runs a client's own command, such as a portal's log-in script.
+func (a *Agent) runAsClient(ctx context.Context, ns *os.File, argv, env []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
+	defer cancel()
+	var out bytes.Buffer
+	cmd, cpus, _, err := a.command(ctx, Command{Argv: argv, Env: env, Support: true}, &out, &out)
+	if err != nil {
+		return "", err
+	}
+	if err = a.jail.start(cmd, cpus, ns); err == nil {
+		err = cmd.Wait()
+	}
+	return strings.TrimSpace(out.String()), err
+}
+
+// clients returns the pool of the host's clients.
+func (a *Agent) clients() (*client.Pool, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pool == nil {
+		return nil, errNoClients
+	}
+	return a.pool, nil
+}
+
+func (a *Agent) clientLease(ctx context.Context, _ none) ([]client.Address, error) {
+	pool, err := a.clients()
+	if err != nil {
+		return nil, err
+	}
+	if err := pool.Lease(ctx); err != nil {
+		return nil, err
+	}
+	return pool.Addresses(), nil
+}
+
+func (a *Agent) clientLogin(ctx context.Context, adm client.Admission) ([]float64, error) {
+	pool, err := a.clients()
+	if err != nil {
+		return nil, err
+	}
+	return pool.Login(ctx, adm)
+}
+
+func (a *Agent) clientAdmitted(ctx context.Context, adm client.Admission) (int, error) {
+	pool, err := a.clients()
+	if err != nil {
+		return 0, err
+	}
+	return pool.Admitted(ctx, adm)
+}
+
+func (a *Agent) clientLogout(ctx context.Context, adm client.Admission) (none, error) {
+	pool, err := a.clients()
+	if err != nil {
+		return none{}, err
+	}
+	return none{}, pool.Logout(ctx, adm)
+}
+
+func (a *Agent) clientRelease(ctx context.Context, _ none) (none, error) {
+	pool, err := a.clients()
+	if err != nil {
+		return none{}, err
+	}
+	return none{}, pool.Release(ctx)
+}

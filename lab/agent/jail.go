@@ -1,0 +1,223 @@
+package agent
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A jail is where an agent runs the programs of its host: a process namespace
+// of its own, so that nothing outlives the agent however it ends (the kernel
+// ends every process of the namespace with its first one), and a mount
+// namespace in which /etc, /run, /tmp and the changing parts of /var are
+// private copies, so that gateways that rewrite them never reach the machine.
+//
+//	gateweigh agent ── stdin pipe ──> gateweigh agent-init (PID 1 of the jail)
+//	      └── fork inside both namespaces ──> opennds, chilli, iperf3 …
+type jail struct {
+	init    *exec.Cmd
+	stdin   io.WriteCloser
+	mnt     *os.File
+	pid     *os.File
+	pidLink string // "pid:[4026532…]": recognises the jail's processes in /proc
+}
+
+// Scratch is a host's private directory: logs of its programs, DUT files.
+const Scratch = "/run/gateweigh"
+
+func newJail() (*jail, error) {
+	cmd := exec.Command("/proc/self/exe", InitCommand)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the host's first process: %w", err)
+	}
+	j := &jail{init: cmd, stdin: stdin}
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "ready\n" {
+		return nil, errors.Join(fmt.Errorf("preparing the host's private directories: %q: %v", line, err), j.close())
+	}
+	ns := fmt.Sprintf("/proc/%d/ns/", cmd.Process.Pid)
+	if j.mnt, err = os.Open(ns + "mnt"); err == nil {
+		if j.pid, err = os.Open(ns + "pid"); err == nil {
+			j.pidLink, err = os.Readlink(ns + "pid")
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the host's namespaces: %w", err), j.close())
+	}
+	return j, nil
+}
+
+// root is the jail's file tree as the agent can reach it.
+func (j *jail) root() string { return fmt.Sprintf("/proc/%d/root", j.init.Process.Pid) }
+
+// close ends every process of the jail. It may be called twice.
+func (j *jail) close() error {
+	j.stdin.Close()
+	if j.init.ProcessState == nil {
+		j.init.Process.Kill()
+		j.init.Wait()
+	}
+	return nil
+}
+
+// start runs cmd inside the jail, on the given CPUs and, when netns is not
+// nil, in that network namespace. It uses a thread of its own, which ends with
+// it: a thread that has entered another mount namespace must not go on to
+// serve other goroutines.
+func (j *jail) start(cmd *exec.Cmd, cpus []int, netns *os.File) error {
+	errc := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked
+		errc <- func() error {
+			if netns != nil {
+				if err := unix.Setns(int(netns.Fd()), unix.CLONE_NEWNET); err != nil {
+					return fmt.Errorf("entering the client's namespace: %w", err)
+				}
+			}
+			if err := unix.Unshare(unix.CLONE_FS); err != nil {
+				return fmt.Errorf("preparing a thread: %w", err)
+			}
+			if err := unix.Setns(int(j.mnt.Fd()), unix.CLONE_NEWNS); err != nil {
+				return fmt.Errorf("entering the host's mounts: %w", err)
+			}
+			if err := unix.Setns(int(j.pid.Fd()), unix.CLONE_NEWPID); err != nil {
+				return fmt.Errorf("entering the host's processes: %w", err)
+			}
+			if err := setAffinity(0, cpus); err != nil {
+				return err
+			}
+			return cmd.Start()
+		}()
+	}()
+	return <-errc
+}
+
+// RunInit is the body of the first process of a jail: it makes the private
+// directories, says "ready", and stays until its standard input ends.
+func RunInit() error {
+	if err := privateMounts(); err != nil {
+		return err
+	}
+	signal.Ignore(syscall.SIGCHLD, syscall.SIGINT, syscall.SIGTERM) // ignoring SIGCHLD lets the kernel reap orphans
+	fmt.Println("ready")
+	_, err := io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// private lists the directories that programs on a host may change. Overlays
+// show the machine's files and keep changes in memory.
+var private = []struct {
+	path    string
+	overlay bool
+}{
+	{"/etc", true}, {"/var/lib", true}, {"/var/log", false}, {"/run", false}, {"/tmp", false}, {"/var/tmp", false},
+}
+
+func privateMounts() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("making mounts private: %w", err)
+	}
+	// /mnt holds the overlays' upper layers; the machine's /mnt stays as it is.
+	if err := unix.Mount("gateweigh", "/mnt", "tmpfs", 0, "mode=755"); err != nil {
+		return fmt.Errorf("mounting a private /mnt: %w", err)
+	}
+	for _, p := range private {
+		if err := privateMount(p.path, p.overlay); err != nil {
+			return fmt.Errorf("making a private %s: %w", p.path, err)
+		}
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mounting /proc: %w", err)
+	}
+	if fi, err := os.Lstat("/var/run"); err == nil && fi.IsDir() {
+		if err := unix.Mount("/run", "/var/run", "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("making a private /var/run: %w", err)
+		}
+	}
+	for _, dir := range []string{Scratch, "/run/lock", "/run/netns"} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func privateMount(path string, overlay bool) error {
+	if !overlay {
+		mode := "mode=755"
+		if filepath.Base(path) == "tmp" {
+			mode = "mode=1777"
+		}
+		return unix.Mount("gateweigh", path, "tmpfs", 0, mode)
+	}
+	base := filepath.Join("/mnt", filepath.Base(path))
+	upper, work := filepath.Join(base, "upper"), filepath.Join(base, "work")
+	for _, dir := range []string{upper, work} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	opts := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", path, upper, work)
+	err := unix.Mount("overlay", path, "overlay", 0, opts)
+	if err == nil {
+		return nil
+	}
+	// Kernels without overlayfs, or a file system that refuses to be its lower layer: a copy.
+	copied := filepath.Join(base, "copy")
+	if out, cperr := exec.Command("cp", "-a", path, copied).CombinedOutput(); cperr != nil {
+		return fmt.Errorf("overlay: %w; copy: %s", err, out)
+	}
+	return unix.Mount(copied, path, "", unix.MS_BIND, "")
+}
+
+// setAffinity binds thread or process pid (0: the calling thread) to cpus; nil changes nothing.
+func setAffinity(pid int, cpus []int) error {
+	if len(cpus) == 0 {
+		return nil
+	}
+	var set unix.CPUSet
+	for _, c := range cpus {
+		set.Set(c)
+	}
+	if err := unix.SchedSetaffinity(pid, &set); err != nil {
+		return fmt.Errorf("binding to CPUs %v: %w", cpus, err)
+	}
+	return nil
+}
+
+// pinThreads binds all threads of this process, and so all later ones, to cpus.
+func pinThreads(cpus []int) error {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return err
+	}
+	for _, t := range tasks {
+		tid, err := strconv.Atoi(t.Name())
+		if err != nil {
+			return err
+		}
+		if err := setAffinity(tid, cpus); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/vishvananda/netlink"
+)
+
+// Network is the whole configuration of a host's lab links, applied at once.
+type Network struct {
+	Links  []Link  `json:"links"`
+	Routes []Route `json:"routes"`
+	// Sysctls are written below /proc/sys/net, which belongs to the host's namespace: "ipv4/ip_forward" = "1".
+	Sysctls map[string]string `json:"sysctls"`
+}
+
+// Link configures one interface.
+type Link struct {
+	Name  string         `json:"name"`
+	MAC   string         `json:"mac,omitempty"`
+	Addrs []netip.Prefix `json:"addrs,omitempty"`
+	// TxChecksum leaves transmit checksum offload on.
+	TxChecksum bool `json:"tx_checksum"`
+	// Aggregate leaves GRO at its default size; false limits it to single
+	// packets without taking the polling thread away, which "gro off" would.
+	Aggregate bool `json:"aggregate"`
+	// QueueLen is the length of the transmit queue (pfifo), packets.
+	QueueLen int `json:"queue_len"`
+	// CPUs the polling thread may run on.
+	CPUs []int `json:"cpus"`
+}
+
+// Route sends To (zero: everything) through Via.
+type Route struct {
+	To  netip.Prefix `json:"to,omitzero"`
+	Via netip.Addr   `json:"via"`
+}
+
+// Pair is a new link: an interface here and its other end in the network
+// namespace of another process.
+type Pair struct {
+	Name    string `json:"name"`
+	Peer    string `json:"peer"`
+	PeerPID int    `json:"peer_pid"`
+}
+
+// addPair makes a veth pair whose other end appears directly in the peer's
+// namespace: the machine's own namespace never sees either.
+func addPair(_ context.Context, p Pair) (none, error) {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = p.Name
+	attrs.NumRxQueues, attrs.NumTxQueues = 1, 1
+	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: p.Peer, PeerNamespace: netlink.NsPid(p.PeerPID)}
+	if err := netlink.LinkAdd(veth); err != nil {
+		return none{}, fmt.Errorf("adding the link %s – %s (the kernel needs CONFIG_VETH): %w", p.Name, p.Peer, err)
+	}
+	return none{}, nil
+}
+
+// apply configures the host's links, then routes.
+func apply(_ context.Context, n Network) (none, error) {
+	for key, value := range n.Sysctls {
+		err := os.WriteFile(filepath.Join("/proc/sys/net", key), []byte(value), 0)
+		if errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(key, "ipv6/") {
+			continue // a kernel without IPv6 is as good as one that has it switched off
+		}
+		if err != nil {
+			return none{}, fmt.Errorf("setting net/%s = %s: %w", key, value, err)
+		}
+	}
+	var names []string
+	for _, l := range n.Links {
+		if err := l.apply(); err != nil {
+			return none{}, fmt.Errorf("configuring %s: %w", l.Name, err)
+		}
+		names = append(names, l.Name)
+	}
+	for _, r := range n.Routes {
+		route := &netlink.Route{Gw: r.Via.AsSlice()}
+		if r.To.IsValid() {
+			route.Dst = &net.IPNet{IP: r.To.Addr().AsSlice(), Mask: net.CIDRMask(r.To.Bits(), r.To.Addr().BitLen())}
+		}
+		if err := netlink.RouteReplace(route); err != nil {
+			return none{}, fmt.Errorf("adding the route %v via %s: %w", r.To, r.Via, err)
+		}
+	}
+	return none{}, n.pin(names)
+}
+
+// pin binds the links' polling threads to their CPUs.
+func (n Network) pin(names []string) error {
+	threads, err := meter.NAPIThreads(names)
+	if err != nil {
+		return err
+	}
+	for _, l := range n.Links {
+		if len(threads[l.Name]) == 0 {
+			return fmt.Errorf("%s has no NAPI thread: the kernel needs threaded NAPI (5.12 or newer)", l.Name)
+		}
+		for _, pid := range threads[l.Name] {
+			if err := setAffinity(pid, l.CPUs); err != nil {
+				return fmt.Errorf("polling thread of %s: %w", l.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (l Link) apply() error {
+	link, err := netlink.LinkByName(l.Name)
+	if err != nil {
+		return err
+	}
+	if l.MAC != "" {
+		mac, err := net.ParseMAC(l.MAC)
+		if err != nil {
+			return err
+		}
+		if err := netlink.LinkSetHardwareAddr(link, mac); err != nil {
+			return fmt.Errorf("setting its MAC address: %w", err)
+		}
+	}
+	// The queue must exist before the link is up: a veth has none by itself and
+	// drops bursts of SYNs. pfifo takes its limit from the queue length.
+	if err := netlink.LinkSetTxQLen(link, l.QueueLen); err != nil {
+		return fmt.Errorf("setting its queue length: %w", err)
+	}
+	qdisc := &netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)}, QdiscType: "pfifo"}
+	if err := netlink.QdiscReplace(qdisc); err != nil {
+		return fmt.Errorf("setting its queue: %w", err)
+	}
+	for _, a := range l.Addrs {
+		addr := &netlink.Addr{IPNet: &net.IPNet{IP: a.Addr().AsSlice(), Mask: net.CIDRMask(a.Bits(), 32)}}
+		if err := netlink.AddrReplace(link, addr); err != nil {
+			return fmt.Errorf("adding the address %s: %w", a, err)
+		}
+	}
+	if err := l.offloads(link); err != nil {
+		return err
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("setting it up: %w", err)
+	}
+	// Only a link that is up with GRO on is polled, so this comes last.
+	threaded := filepath.Join("/sys/class/net", l.Name, "threaded")
+	if err := os.WriteFile(threaded, []byte("1"), 0); err != nil {
+		return fmt.Errorf("asking for a polling thread (threaded NAPI, Linux 5.12): %w", err)
+	}
+	return nil
+}
+
+// offloads sets what decides who pays for which work: segmentation at the
+// sender's end of every link, so that the receiver's work is not billed to the
+// router; and GRO on, so that the link is polled at all.
+func (l Link) offloads(link netlink.Link) error {
+	args := []string{"-K", l.Name, "tso", "off", "tx-udp-segmentation", "off", "gro", "on"}
+	if l.TxChecksum {
+		args = append(args, "tx", "on")
+	} else {
+		args = append(args, "tx", "off")
+	}
+	if out, err := exec.Command("ethtool", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("setting offloads with ethtool: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	if !l.Aggregate {
+		const onePacket = 1500
+		err := errors.Join(netlink.LinkSetGROMaxSize(link, onePacket), netlink.LinkSetGROIPv4MaxSize(link, onePacket))
+		if err != nil {
+			return fmt.Errorf("switching aggregation off (needs gro_max_size, Linux 5.18): %w", err)
+		}
+	}
+	return nil
+}
+
+func loopbackUp() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(lo)
+}

@@ -1,0 +1,212 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	defaultTimeout = 30 * time.Second
+	killGrace      = 3 * time.Second
+	tailBytes      = 800 // of a program's output in an error
+)
+
+// spawned is a long-running program of the host.
+type spawned struct {
+	name   string
+	pid    int
+	log    string
+	done   chan struct{}
+	status error // valid once done is closed
+}
+
+// command prepares cmd for the jail; its output goes to stdout and stderr.
+func (a *Agent) command(ctx context.Context, c Command, stdout, stderr io.Writer) (*exec.Cmd, []int, *os.File, error) {
+	if len(c.Argv) == 0 {
+		return nil, nil, nil, errors.New("empty command")
+	}
+	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
+	cmd.Env = append(os.Environ(), c.Env...)
+	cmd.Dir = c.Dir
+	if cmd.Dir == "" {
+		cmd.Dir = Scratch
+	}
+	if c.Stdin != "" {
+		cmd.Stdin = strings.NewReader(c.Stdin)
+	}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second // a grandchild may hold the pipe
+	cpus := a.opts.ProgramCPUs
+	if c.Support {
+		cpus = a.opts.AgentCPUs
+	}
+	var ns *os.File
+	if c.Client > 0 {
+		if a.pool == nil || c.Client > len(a.pool.Clients) {
+			return nil, nil, nil, fmt.Errorf("there is no client %d", c.Client)
+		}
+		ns = a.pool.Clients[c.Client-1].NetNS()
+	}
+	return cmd, cpus, ns, nil
+}
+
+// run executes a command to its end.
+func (a *Agent) run(ctx context.Context, c Command) (Output, error) {
+	timeout := c.Timeout
+	if timeout == 0 {
+		timeout = defaultTimeout
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("still running after %s", timeout))
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	cmd, cpus, ns, err := a.command(ctx, c, &stdout, &stderr)
+	if err != nil {
+		return Output{}, err
+	}
+	if err = a.jail.start(cmd, cpus, ns); err == nil {
+		err = cmd.Wait()
+	}
+	out := Output{Stdout: stdout.String(), Stderr: stderr.String(), ExitCode: -1}
+	if cmd.ProcessState != nil {
+		out.ExitCode = cmd.ProcessState.ExitCode()
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return out, fmt.Errorf("%s: %w%s", strings.Join(c.Argv, " "), err, tail(out.Stderr+out.Stdout))
+	}
+	return out, nil
+}
+
+// spawn starts a long-running command. Its output goes to its log file.
+func (a *Agent) spawn(_ context.Context, c Command) (none, error) {
+	if c.Name == "" {
+		return none{}, errors.New("a spawned command needs a name")
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if old := a.programs[c.Name]; old != nil && !old.ended() {
+		return none{}, fmt.Errorf("%s runs already", c.Name)
+	}
+	path := filepath.Join(a.opts.LogDir, strings.ReplaceAll(c.Name, "/", "_")+".log")
+	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return none{}, fmt.Errorf("opening the log of %s: %w", c.Name, err)
+	}
+	defer log.Close()
+	cmd, cpus, ns, err := a.command(context.Background(), c, log, log)
+	if err != nil {
+		return none{}, err
+	}
+	if err := a.jail.start(cmd, cpus, ns); err != nil {
+		return none{}, fmt.Errorf("starting %s: %w", strings.Join(c.Argv, " "), err)
+	}
+	p := &spawned{name: c.Name, pid: cmd.Process.Pid, log: path, done: make(chan struct{})}
+	a.programs[c.Name] = p
+	if c.Support {
+		a.support[p.pid] = true
+	}
+	go func() {
+		p.status = cmd.Wait()
+		close(p.done)
+	}()
+	return none{}, nil
+}
+
+func (p *spawned) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// kill ends a spawned command: SIGTERM, then SIGKILL.
+func (a *Agent) kill(ctx context.Context, name string) (none, error) {
+	a.mu.Lock()
+	p := a.programs[name]
+	delete(a.programs, name)
+	a.mu.Unlock()
+	if p == nil || p.ended() {
+		return none{}, nil
+	}
+	syscall.Kill(-p.pid, syscall.SIGTERM)
+	select {
+	case <-p.done:
+		return none{}, nil
+	case <-ctx.Done():
+	case <-time.After(killGrace):
+	}
+	syscall.Kill(-p.pid, syscall.SIGKILL)
+	<-p.done
+	return none{}, nil
+}
+
+// Death is a spawned program that ended by itself.
+type Death struct {
+	Name string `json:"name"`
+	How  string `json:"how"` // exit status and last lines of output
+}
+
+// deaths lists the spawned programs that ended without being killed.
+func (a *Agent) deaths(context.Context, none) ([]Death, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var list []Death
+	for _, p := range a.programs {
+		if p.ended() {
+			how := "exit status 0"
+			if p.status != nil {
+				how = p.status.Error()
+			}
+			text, _ := os.ReadFile(p.log)
+			list = append(list, Death{p.name, how + tail(string(text))})
+		}
+	}
+	return list, nil
+}
+
+// tail is the end of a program's output, for an error message.
+func tail(text string) string {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return ""
+	}
+	if len(text) > tailBytes {
+		text = "…" + text[len(text)-tailBytes:]
+	}
+	return ": " + text
+}
+
+// File is a file as the host's programs see it.
+type File struct {
+	Path string `json:"path"`
+	Data []byte `json:"data,omitempty"`
+	Mode uint32 `json:"mode,omitempty"`
+}
+
+// writeFile and readFile work through programs inside the jail, so that
+// symbolic links lead where the host's own programs would be led.
+func (a *Agent) writeFile(ctx context.Context, f File) (none, error) {
+	mode := fmt.Sprintf("%o", f.Mode)
+	_, err := a.run(ctx, Command{Argv: []string{"install", "-D", "-m", mode, "/dev/stdin", f.Path}, Stdin: string(f.Data), Support: true})
+	return none{}, err
+}
+
+func (a *Agent) readFile(ctx context.Context, path string) ([]byte, error) {
+	out, err := a.run(ctx, Command{Argv: []string{"cat", "--", path}, Support: true})
+	return []byte(out.Stdout), err
+}

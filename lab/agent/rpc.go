@@ -1,0 +1,222 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// The lab and an agent speak JSON lines over the agent's standard input and
+// output: the lab sends requests, the agent answers each once, in any order.
+// The same bytes travel over a pipe into a namespace or over ssh.
+
+type request struct {
+	ID     uint64          `json:"id"`
+	Method string          `json:"method,omitempty"`
+	Params json.RawMessage `json:"params,omitempty"`
+	Cancel bool            `json:"cancel,omitempty"` // ends the request of the same ID
+}
+
+type response struct {
+	ID     uint64          `json:"id"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  string          `json:"error,omitempty"`
+}
+
+// handler serves one method.
+type handler func(ctx context.Context, params json.RawMessage) (any, error)
+
+// method adapts a typed function to a handler.
+func method[P, R any](fn func(context.Context, P) (R, error)) handler {
+	return func(ctx context.Context, raw json.RawMessage) (any, error) {
+		var p P
+		if len(raw) > 0 {
+			if err := json.Unmarshal(raw, &p); err != nil {
+				return nil, fmt.Errorf("decoding parameters: %w", err)
+			}
+		}
+		return fn(ctx, p)
+	}
+}
+
+// none is the result of methods that only succeed or fail.
+type none struct{}
+
+// serve answers requests from r on w until r ends. Requests still running are
+// cancelled and not waited for: the end of the input means that the lab is gone.
+func serve(ctx context.Context, r io.Reader, w io.Writer, methods map[string]handler) error {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &server{methods: methods, enc: json.NewEncoder(w), cancels: map[uint64]context.CancelFunc{}}
+	defer cancel()
+	dec := json.NewDecoder(bufio.NewReaderSize(r, 1<<16))
+	for {
+		var req request
+		if err := dec.Decode(&req); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return fmt.Errorf("reading a request: %w", err)
+		}
+		s.accept(ctx, req)
+	}
+}
+
+type server struct {
+	methods map[string]handler
+
+	mu      sync.Mutex // guards enc and cancels
+	enc     *json.Encoder
+	cancels map[uint64]context.CancelFunc
+}
+
+func (s *server) accept(ctx context.Context, req request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if req.Cancel {
+		if stop, ok := s.cancels[req.ID]; ok {
+			stop()
+		}
+		return
+	}
+	ctx, stop := context.WithCancel(ctx)
+	s.cancels[req.ID] = stop
+	go func() { // ends with the request; the agent's end does not wait for it
+		defer stop()
+		resp := response{ID: req.ID}
+		result, err := s.call(ctx, req)
+		if err == nil {
+			resp.Result, err = json.Marshal(result)
+		}
+		if err != nil {
+			resp.Error = err.Error()
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.cancels, req.ID)
+		s.enc.Encode(resp) // a lost lab shows as the end of standard input
+	}()
+}
+
+func (s *server) call(ctx context.Context, req request) (result any, err error) {
+	h, ok := s.methods[req.Method]
+	if !ok {
+		return nil, fmt.Errorf("unknown method %q: lab and agent are of different versions", req.Method)
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%s: internal error: %v", req.Method, p)
+		}
+	}()
+	return h(ctx, req.Params)
+}
+
+// Conn is the lab's end of a conversation with one agent. Its methods may be
+// called from many goroutines.
+type Conn struct {
+	w    io.WriteCloser
+	done chan struct{} // closed when the agent's output ends
+
+	mu      sync.Mutex // guards what follows and writes to w
+	nextID  uint64
+	waiting map[uint64]chan response
+	err     error // why the conversation ended
+}
+
+// NewConn starts a conversation over the agent's output r and input w.
+func NewConn(r io.Reader, w io.WriteCloser) *Conn {
+	c := &Conn{w: w, done: make(chan struct{}), waiting: map[uint64]chan response{}}
+	go c.receive(r)
+	return c
+}
+
+// Done is closed when the agent has ended or stopped answering.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Close ends the conversation; the agent then ends itself and all it started.
+func (c *Conn) Close() error { return c.w.Close() }
+
+func (c *Conn) receive(r io.Reader) {
+	dec := json.NewDecoder(bufio.NewReaderSize(r, 1<<16))
+	for {
+		var resp response
+		if err := dec.Decode(&resp); err != nil {
+			c.mu.Lock()
+			c.err = fmt.Errorf("agent ended: %w", err)
+			c.mu.Unlock()
+			close(c.done)
+			return
+		}
+		c.mu.Lock()
+		ch := c.waiting[resp.ID]
+		delete(c.waiting, resp.ID)
+		c.mu.Unlock()
+		if ch != nil {
+			ch <- resp
+		}
+	}
+}
+
+// call sends one request and waits for its answer. When ctx ends first, the
+// agent is told to cancel and call returns ctx's error at once.
+func (c *Conn) call(ctx context.Context, name string, params, result any) error {
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return fmt.Errorf("encoding parameters of %s: %w", name, err)
+	}
+	ch := make(chan response, 1)
+	c.mu.Lock()
+	c.nextID++
+	id := c.nextID
+	c.waiting[id] = ch
+	err = c.send(request{ID: id, Method: name, Params: raw})
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	select {
+	case resp := <-ch:
+		return resp.decode(result)
+	case <-c.done:
+		select { // the answer may have come just before the end
+		case resp := <-ch:
+			return resp.decode(result)
+		default:
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.err
+	case <-ctx.Done():
+		c.mu.Lock()
+		delete(c.waiting, id)
+		c.send(request{ID: id, Cancel: true})
+		c.mu.Unlock()
+		return context.Cause(ctx)
+	}
+}
+
+func (c *Conn) send(req request) error {
+	line, err := json.Marshal(req)
+	if err != nil {
+		return err
+	}
+	if _, err := c.w.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("speaking to the agent: %w", err)
+	}
+	return nil
+}
+
+func (r response) decode(result any) error {
+	if len(r.Result) > 0 && result != nil {
+		if err := json.Unmarshal(r.Result, result); err != nil {
+			return fmt.Errorf("decoding an answer: %w", err)
+		}
+	}
+	if r.Error != "" {
+		return errors.New(r.Error)
+	}
+	return nil
+}

@@ -1,0 +1,308 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+	"golang.org/x/sys/unix"
+)
+
+// Kinds of traffic.
+const (
+	TrafficStreams = "streams" // our own paced TCP generator
+	TrafficIperf3  = "iperf3"  // the studies' tool
+)
+
+// Traffic is one cell's load: every client gets an equal share.
+type Traffic struct {
+	Kind          string     `json:"kind"`
+	Protocol      string     `json:"protocol"` // "tcp" or "udp" (iperf3 only)
+	Pacing        string     `json:"pacing"`   // iperf3: "paced" or "burst"
+	Direction     string     `json:"direction"`
+	Clients       int        `json:"clients"`
+	OfferedMbps   float64    `json:"offered_mbps"` // payload, all clients together
+	BurstSegments int        `json:"burst_segments"`
+	MaxSeconds    int        `json:"max_seconds"` // the load ends by itself after this
+	Server        netip.Addr `json:"server"`
+}
+
+// Ports on the server: streams use the first, iperf3 one a client.
+const (
+	trafficPort = 5201
+	echoPort    = 7
+)
+
+// TrafficStats is what one host's side of the traffic has done so far.
+type TrafficStats struct {
+	SentBytes      int64  `json:"sent_bytes"`
+	ReceivedBytes  int64  `json:"received_bytes"`
+	ShortfallBytes int64  `json:"shortfall_bytes"`
+	MaxLatenessNs  int64  `json:"max_lateness_ns"`
+	Broken         int    `json:"broken"` // streams or processes that ended early
+	FirstError     string `json:"first_error,omitempty"`
+	// ThreadNs is the CPU time of each traffic thread or process; the busiest
+	// says how close the generator is to its limit.
+	ThreadNs map[string]int64 `json:"thread_ns"`
+}
+
+// trafficState is the traffic a host takes part in.
+type trafficState struct {
+	mu        sync.Mutex // guards what follows
+	server    *traffic.Server
+	echo      *traffic.Echo
+	generator *traffic.Generator
+	prober    *traffic.Prober
+	programs  []string // names of spawned iperf3 processes
+}
+
+func (t *trafficState) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.generator != nil {
+		t.generator.Close()
+	}
+	if t.prober != nil {
+		t.prober.Close()
+	}
+	if t.server != nil {
+		t.server.Close()
+	}
+	if t.echo != nil {
+		t.echo.Close()
+	}
+	t.generator, t.prober, t.server, t.echo = nil, nil, nil, nil
+}
+
+// trafficServe prepares the server host. Streams of later runs find the same
+// server; iperf3 servers are started anew for each.
+func (a *Agent) trafficServe(ctx context.Context, t Traffic) (none, error) {
+	a.traffic.mu.Lock()
+	defer a.traffic.mu.Unlock()
+	if a.traffic.echo == nil {
+		fd, err := traffic.ListenUDP(netip.AddrPortFrom(t.Server, echoPort))
+		if err != nil {
+			return none{}, err
+		}
+		if a.traffic.echo, err = traffic.ServeEcho(fd); err != nil {
+			return none{}, err
+		}
+	}
+	if t.Kind == TrafficIperf3 {
+		return none{}, a.spawnAll(t.Clients, func(n int) (Command, error) {
+			argv := traffic.Iperf3Server{Bind: t.Server, Port: iperf3Port(n)}.Args()
+			return Command{Name: fmt.Sprintf("iperf3-server-%d", n), Support: true, Argv: argv}, nil
+		})
+	}
+	if a.traffic.server != nil {
+		return none{}, nil
+	}
+	fd, err := traffic.Listen(netip.AddrPortFrom(t.Server, trafficPort))
+	if err != nil {
+		return none{}, err
+	}
+	// The server outlives the request; it ends with the agent.
+	a.traffic.server, err = traffic.Serve(context.WithoutCancel(ctx), fd)
+	return none{}, err
+}
+
+// spawnAll starts n programs of the traffic. The caller holds the traffic's lock.
+func (a *Agent) spawnAll(n int, command func(n int) (Command, error)) error {
+	for i := 1; i <= n; i++ {
+		cmd, err := command(i)
+		if err != nil {
+			return err
+		}
+		if _, err := a.spawn(context.Background(), cmd); err != nil {
+			return err
+		}
+		a.traffic.programs = append(a.traffic.programs, cmd.Name)
+	}
+	return nil
+}
+
+// trafficStart starts the load from the client host.
+func (a *Agent) trafficStart(ctx context.Context, t Traffic) (none, error) {
+	pool, err := a.clients()
+	if err != nil {
+		return none{}, err
+	}
+	a.traffic.mu.Lock()
+	defer a.traffic.mu.Unlock()
+	if t.Kind == TrafficIperf3 {
+		return none{}, a.spawnAll(t.Clients, func(n int) (Command, error) {
+			argv, err := t.iperf3(n, pool.Clients[n-1].LocalIP()).Args()
+			return Command{Name: fmt.Sprintf("iperf3-client-%d", n), Support: true, Client: n, Argv: argv}, err
+		})
+	}
+	if a.traffic.generator != nil {
+		return none{}, errors.New("traffic runs already")
+	}
+	cfg := traffic.Config{
+		Streams: t.Clients, RateBps: t.OfferedMbps * 1e6, Direction: t.Direction,
+		BurstSegments: t.BurstSegments, MaxSeconds: t.MaxSeconds,
+	}
+	to := netip.AddrPortFrom(t.Server, trafficPort)
+	// The generator outlives the request; only connecting ends with it.
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	g, err := traffic.Start(run, cfg, func(ctx context.Context, i int) (int, error) {
+		return dialStream(ctx, pool.Clients[i%len(pool.Clients)], to)
+	})
+	if err != nil || !stop() {
+		cancel()
+		return none{}, err
+	}
+	a.traffic.generator = g
+	return none{}, nil
+}
+
+// iperf3Port is the port of client n's own server.
+func iperf3Port(n int) uint16 { return trafficPort + uint16(n-1) }
+
+// iperf3 is client n's part of the load.
+func (t Traffic) iperf3(n int, local netip.Addr) traffic.Iperf3Client {
+	c := traffic.Iperf3Client{
+		Server: t.Server, Port: iperf3Port(n), Local: local, UDP: t.Protocol == "udp",
+		RateBps: traffic.Share(t.OfferedMbps*1e6, t.Clients), Direction: t.Direction, Seconds: t.MaxSeconds,
+	}
+	if !c.UDP {
+		c.Bytes = t.BurstSegments * 1448
+		if t.Pacing == "paced" && t.Direction == traffic.Up {
+			c.Pacing = traffic.PaceSocket
+		}
+	}
+	return c
+}
+
+func dialStream(ctx context.Context, c *client.Client, to netip.AddrPort) (int, error) {
+	fd := -1
+	err := c.Do(func() (err error) {
+		fd, err = traffic.NewSocket(to.Addr(), "")
+		return err
+	})
+	if err != nil {
+		return -1, err
+	}
+	if err := traffic.Connect(ctx, fd, c.LocalIP(), to); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// trafficStats reads the counters of this host's side.
+func (a *Agent) trafficStats(context.Context, none) (TrafficStats, error) {
+	a.traffic.mu.Lock()
+	defer a.traffic.mu.Unlock()
+	out := TrafficStats{ThreadNs: map[string]int64{}}
+	add := func(side string, s traffic.Stats) {
+		out.SentBytes += s.SentBytes
+		out.ReceivedBytes += s.ReceivedBytes
+		out.ShortfallBytes += s.ShortfallBytes
+		out.MaxLatenessNs = max(out.MaxLatenessNs, s.MaxLatenessNs)
+		if out.Broken += s.Broken; out.FirstError == "" {
+			out.FirstError = s.FirstError
+		}
+		for _, t := range s.Threads {
+			out.ThreadNs[side+" "+t.Name] += t.CPUNs
+		}
+	}
+	if a.traffic.generator != nil {
+		add("client", a.traffic.generator.Stats())
+	}
+	if a.traffic.server != nil {
+		add("server", a.traffic.server.Stats())
+	}
+	a.programStats(&out)
+	return out, nil
+}
+
+// programStats adds the traffic's programs. The caller holds the traffic's lock.
+func (a *Agent) programStats(out *TrafficStats) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, name := range a.traffic.programs {
+		p := a.programs[name]
+		if p == nil {
+			continue
+		}
+		if p.ended() {
+			if out.Broken++; out.FirstError == "" {
+				out.FirstError = fmt.Sprintf("%s ended: %v", name, p.status)
+			}
+			continue
+		}
+		if proc, err := meter.ReadProcess(p.pid); err == nil { // otherwise it is ending now
+			out.ThreadNs[name] = proc.RunNs
+		}
+	}
+}
+
+// trafficStop ends the load on this host. Without one it does nothing.
+func (a *Agent) trafficStop(ctx context.Context, _ none) (none, error) {
+	a.traffic.mu.Lock()
+	defer a.traffic.mu.Unlock()
+	var err error
+	if a.traffic.generator != nil {
+		err = a.traffic.generator.Close()
+		a.traffic.generator = nil
+	}
+	var wg sync.WaitGroup
+	for _, name := range a.traffic.programs {
+		wg.Go(func() { a.kill(ctx, name) })
+	}
+	wg.Wait()
+	a.traffic.programs = nil
+	return none{}, err
+}
+
+// rttStart begins probing the server from the clients in turn.
+func (a *Agent) rttStart(ctx context.Context, server netip.Addr) (none, error) {
+	pool, err := a.clients()
+	if err != nil {
+		return none{}, err
+	}
+	a.traffic.mu.Lock()
+	defer a.traffic.mu.Unlock()
+	if a.traffic.prober != nil {
+		return none{}, nil
+	}
+	to := netip.AddrPortFrom(server, echoPort)
+	// A few clients stand for all: their sockets stay open for the whole block.
+	const most = 8
+	step := max(1, len(pool.Clients)/most)
+	chosen := slices.Collect(func(yield func(*client.Client) bool) {
+		for i := 0; i < len(pool.Clients); i += step {
+			if !yield(pool.Clients[i]) {
+				return
+			}
+		}
+	})
+	a.traffic.prober, err = traffic.Probe(context.WithoutCancel(ctx), traffic.ProbeConfig{Sockets: len(chosen)}, func(i int) (fd int, err error) {
+		err = chosen[i].Do(func() error {
+			fd, err = traffic.DialUDP(chosen[i].LocalIP(), to)
+			return err
+		})
+		return fd, err
+	})
+	return none{}, err
+}
+
+// rttTake returns round-trip times since the last call and starts anew.
+func (a *Agent) rttTake(context.Context, none) (traffic.RTT, error) {
+	a.traffic.mu.Lock()
+	defer a.traffic.mu.Unlock()
+	if a.traffic.prober == nil {
+		return traffic.RTT{}, errors.New("no round-trip probes run")
+	}
+	r := a.traffic.prober.Snapshot()
+	a.traffic.prober.Reset()
+	return r, nil
+}

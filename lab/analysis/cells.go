@@ -1,0 +1,292 @@
+package analysis
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Summarise computes the summary of a run.
+func Summarise(run result.Run, opts Options) Summary {
+	opts = opts.withDefaults()
+	s := Summary{
+		Version:    Version,
+		Experiment: run.Environment.Experiment,
+		Mode:       run.Environment.Mode,
+		Confidence: opts.Confidence,
+		Delta:      opts.Delta,
+		Cells:      []Cell{},
+		Skipped:    append([]result.Skip{}, run.Skipped...),
+		Findings:   []Finding{},
+		Warnings:   []string{},
+	}
+	var aa []result.Trial
+	cells := map[result.Cell][]result.Trial{}
+	profiles := map[string]bool{}
+	for _, t := range run.Trials {
+		s.Trials.add(t)
+		profiles[t.Cell.Profile] = true
+		if t.AA {
+			aa = append(aa, t)
+			continue
+		}
+		cells[t.Cell] = append(cells[t.Cell], t)
+	}
+	s.Profile = strings.Join(slices.Sorted(maps.Keys(profiles)), ",")
+	s.AA = noiseFloor(aa, opts)
+	for _, key := range slices.SortedFunc(maps.Keys(cells), compareCells) {
+		c := summariseCell(key, cells[key], run.Environment.CPUs, s.AA.SDLog, opts)
+		c.BlockFigures = blockTimes(key, run.Blocks, opts)
+		s.Cells = append(s.Cells, c)
+	}
+	s.Rejects = rejectReasons(run.Trials)
+	s.FailedBlocks = failedBlocks(run.Blocks)
+	s.Warnings = append(s.Warnings, warnings(run, s, cells)...)
+	return s
+}
+
+func (c *Counts) add(t result.Trial) {
+	if t.Accepted {
+		c.Accepted++
+	} else {
+		c.Rejected++
+	}
+	if t.Attempt > 0 {
+		c.Redone++
+	}
+}
+
+// compareCells orders cells as a reader looks for them: profile, direction
+// (upload first), DUT, then the sweep.
+func compareCells(a, b result.Cell) int {
+	return cmp.Or(
+		cmp.Compare(a.Profile, b.Profile),
+		-cmp.Compare(a.Direction, b.Direction),
+		cmp.Compare(a.DUT, b.DUT),
+		cmp.Compare(a.Clients, b.Clients),
+		cmp.Compare(a.OfferedMbps, b.OfferedMbps),
+	)
+}
+
+// summariseCell computes one cell from all its trials, rejected ones included.
+func summariseCell(key result.Cell, trials []result.Trial, cpus int, aaSD Number, opts Options) Cell {
+	c := Cell{
+		DUT: key.DUT, Clients: key.Clients, OfferedMbps: Number(key.OfferedMbps),
+		Direction: key.Direction, Profile: key.Profile,
+	}
+	var accepted []result.Trial
+	for _, t := range trials {
+		if t.Attempt > 0 {
+			c.Redone++
+		}
+		if t.Accepted {
+			accepted = append(accepted, t)
+		} else {
+			c.Rejected++
+		}
+	}
+	blocks := byBlock(accepted)
+	c.Pairs, c.Blocks = len(accepted), len(blocks)
+	c.Rejects, c.Flags = rejectReasons(trials), flags(accepted)
+
+	logs := perBlock(blocks, logRatio, mean)
+	log := estimate(logs, opts.Confidence)
+	c.SDLog, c.OverheadRatio = spread(logs), log.geometric()
+	v := judge(log, c.SDLog, aaSD, opts)
+	c.Verdict, c.VerdictNote, c.BlocksNeeded = v.Word, v.Note, v.BlocksNeeded
+
+	c.CPUCorePct = estimate(perBlock(blocks, func(t result.Trial) float64 { return t.DUT.CPUCorePct() }, mean), opts.Confidence)
+	c.CleanCPUCorePct = estimate(perBlock(blocks, func(t result.Trial) float64 { return t.Clean.CPUCorePct() }, mean), opts.Confidence)
+	c.Intervals = cellFigures(blocks, cpus, opts)
+	c.fillHeadlines(accepted)
+	return c
+}
+
+// cellFigures fills the table of figures of a cell.
+func cellFigures(blocks [][]result.Trial, cpus int, opts Options) Figures {
+	var f Figures
+	for _, fig := range figureTable {
+		centre := fig.centre
+		if centre == nil {
+			centre = mean
+		}
+		of := func(t result.Trial) float64 { return fig.of(t, cpus) }
+		*fig.field(&f) = estimate(perBlock(blocks, of, centre), opts.Confidence)
+	}
+	return f
+}
+
+// fillHeadlines repeats the means under the names of summary.json, version 1.
+func (c *Cell) fillHeadlines(accepted []result.Trial) {
+	f := c.Intervals
+	c.DeliveredMbps, c.NsPerPacket, c.PSSMiB = f.DeliveredMbps.Mean, f.NsPerPacket.Mean, f.PSSMiB.Mean
+	c.LossRatio, c.RetransmitRatio, c.SegmentsPerBurst = f.LossRatio.Mean, f.RetransmitRatio.Mean, f.SegmentsPerBurst.Mean
+	c.CPUNormalisedPct = f.CPUNormalisedPct.Mean
+	c.IncreasePct = Number(100 * (over(float64(c.CPUNormalisedPct), float64(f.CleanCPUNormalisedPct.Mean)) - 1))
+	if over(float64(f.LinkMbps.Mean), float64(c.OfferedMbps)) < 0.9 {
+		c.Flags = append(c.Flags, Tally{FlagShortfall, c.Pairs})
+	}
+	c.RTT = medianRTT(accepted, func(t result.Trial) result.RTT { return t.DUT.RTT })
+	c.CleanRTT = medianRTT(accepted, func(t result.Trial) result.RTT { return t.Clean.RTT })
+}
+
+func medianRTT(trials []result.Trial, of func(result.Trial) result.RTT) RTT {
+	var p50, p99 []float64
+	for _, t := range trials {
+		p50 = append(p50, positive(of(t).P50))
+		p99 = append(p99, positive(of(t).P99))
+	}
+	return RTT{P50: Number(median(p50)), P99: Number(median(p99))}
+}
+
+// noiseFloor treats the A/A pairs as if the second clean router were a DUT.
+// Blocks of different numbers of clients, directions or profiles count apart.
+func noiseFloor(trials []result.Trial, opts Options) AA {
+	var accepted []result.Trial
+	aa := AA{}
+	for _, t := range trials {
+		if t.Accepted {
+			accepted = append(accepted, t)
+		} else {
+			aa.Rejected++
+		}
+	}
+	blocks := byBlock(accepted)
+	logs := perBlock(blocks, logRatio, mean)
+	aa.Pairs, aa.Blocks = len(accepted), len(blocks)
+	aa.Rejects = rejectReasons(trials)
+	aa.Ratio, aa.SDLog = estimate(logs, opts.Confidence).geometric(), spread(logs)
+	return aa
+}
+
+// byBlock groups trials by the labs they were measured in. A block spans the
+// loads of a cell's sweep, so the load is not part of its identity.
+func byBlock(trials []result.Trial) [][]result.Trial {
+	type identity struct {
+		cell  result.Cell
+		block int
+	}
+	groups := map[identity][]result.Trial{}
+	for _, t := range trials {
+		id := identity{t.Cell, t.Block}
+		id.cell.OfferedMbps = 0
+		groups[id] = append(groups[id], t)
+	}
+	ids := slices.SortedFunc(maps.Keys(groups), func(a, b identity) int {
+		return cmp.Or(compareCells(a.cell, b.cell), cmp.Compare(a.block, b.block))
+	})
+	out := make([][]result.Trial, 0, len(ids))
+	for _, id := range ids {
+		out = append(out, groups[id])
+	}
+	return out
+}
+
+// perBlock makes one value a block from its windows.
+func perBlock(blocks [][]result.Trial, of func(result.Trial) float64, centre func([]float64) float64) []float64 {
+	out := make([]float64, 0, len(blocks))
+	for _, windows := range blocks {
+		values := make([]float64, 0, len(windows))
+		for _, t := range windows {
+			values = append(values, of(t))
+		}
+		out = append(out, centre(values))
+	}
+	return out
+}
+
+// blockTimes estimates what is known once a block, from blocks that came to their end.
+func blockTimes(key result.Cell, blocks []result.Block, opts Options) BlockTimes {
+	var f BlockTimes
+	for _, fig := range blockFigureTable {
+		var values []float64
+		for _, b := range blocks {
+			if b.Error == "" && !b.AA && b.DUT == key.DUT && b.Clients == key.Clients &&
+				b.Direction == key.Direction && b.Profile == key.Profile {
+				values = append(values, fig.of(b))
+			}
+		}
+		*fig.field(&f) = estimate(values, opts.Confidence)
+	}
+	return f
+}
+
+func failedBlocks(blocks []result.Block) []FailedBlock {
+	out := []FailedBlock{}
+	for _, b := range blocks {
+		if b.Error != "" {
+			out = append(out, FailedBlock{b.DUT, b.Clients, b.Direction, b.Profile, b.Block, b.Error})
+		}
+	}
+	return out
+}
+
+var figuresInText = regexp.MustCompile(`[0-9]+([.,][0-9]+)*`)
+
+// rejectReasons counts the reasons of rejected trials, most frequent first.
+// "generator at 83 %" and "generator at 91 %" are one reason.
+func rejectReasons(trials []result.Trial) []Tally {
+	count := tally{}
+	for _, t := range trials {
+		if t.Accepted {
+			continue
+		}
+		if len(t.Rejects) == 0 {
+			count.add("no reason recorded", "no reason recorded")
+		}
+		for _, reason := range t.Rejects {
+			count.add(figuresInText.ReplaceAllString(reason, "#"), reason)
+		}
+	}
+	return count.sorted()
+}
+
+// flags counts the remarks on accepted trials.
+func flags(accepted []result.Trial) []Tally {
+	count := tally{}
+	for _, t := range accepted {
+		for _, flag := range t.Flags {
+			count.add(flag, flag)
+		}
+		if math.IsNaN(logRatio(t)) {
+			count.add(FlagNoRatio, FlagNoRatio)
+		}
+	}
+	return count.sorted()
+}
+
+// tally counts texts that share a key, and keeps the first of each.
+type tally map[string]*Tally
+
+func (t tally) add(key, text string) {
+	if t[key] == nil {
+		t[key] = &Tally{Text: text}
+	}
+	t[key].Count++
+}
+
+func (t tally) sorted() []Tally {
+	out := make([]Tally, 0, len(t))
+	for _, entry := range t {
+		out = append(out, *entry)
+	}
+	slices.SortFunc(out, func(a, b Tally) int {
+		return cmp.Or(-cmp.Compare(a.Count, b.Count), cmp.Compare(a.Text, b.Text))
+	})
+	return out
+}
+
+// label names a cell in warnings.
+func (c Cell) label() string {
+	noun := "clients"
+	if c.Clients == 1 {
+		noun = "client"
+	}
+	return fmt.Sprintf("%s at %s Mbit/s %s with %d %s", c.DUT, c.OfferedMbps, c.Direction, c.Clients, noun)
+}

@@ -1,0 +1,86 @@
+package analysis
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// Estimate is a mean over blocks with its confidence interval. Lo and Hi are
+// absent with fewer than two blocks: one block says nothing of its own noise.
+type Estimate struct {
+	Mean Number `json:"mean"`
+	Lo   Number `json:"lo"`
+	Hi   Number `json:"hi"`
+	N    int    `json:"n"` // blocks
+}
+
+// unknown is the estimate of a figure no block has.
+func unknown() Estimate { return Estimate{Mean: Absent(), Lo: Absent(), Hi: Absent()} }
+
+// HasInterval reports whether both bounds are known.
+func (e Estimate) HasInterval() bool { return e.Lo.Known() && e.Hi.Known() }
+
+// estimate takes one value a block and returns their mean with the two-sided
+// t-interval. Absent values (NaN) are left out and not counted.
+func estimate(values []float64, confidence float64) Estimate {
+	known := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
+	n := len(known)
+	if n == 0 {
+		return unknown()
+	}
+	mean, sd := stat.MeanStdDev(known, nil)
+	e := Estimate{Mean: Number(mean), Lo: Absent(), Hi: Absent(), N: n}
+	if n > 1 {
+		half := tQuantile(n-1, (1+confidence)/2) * sd / math.Sqrt(float64(n))
+		e.Lo, e.Hi = Number(mean-half), Number(mean+half)
+	}
+	return e
+}
+
+// geometric turns an estimate over logarithms into one over ratios: geometric
+// mean and the interval around it, which is not symmetric.
+func (e Estimate) geometric() Estimate {
+	exp := func(n Number) Number { return Number(math.Exp(float64(n))) }
+	return Estimate{Mean: exp(e.Mean), Lo: exp(e.Lo), Hi: exp(e.Hi), N: e.N}
+}
+
+// spread is the sample standard deviation of the known values, absent below two.
+func spread(values []float64) Number {
+	known := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
+	if len(known) < 2 {
+		return Absent()
+	}
+	return Number(stat.StdDev(known, nil))
+}
+
+func tQuantile(freedom int, p float64) float64 {
+	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(freedom)}.Quantile(p)
+}
+
+// mean and median ignore absent values and are NaN when nothing is left.
+func mean(values []float64) float64 {
+	known := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
+	if len(known) == 0 {
+		return math.NaN()
+	}
+	return stat.Mean(known, nil)
+}
+
+func median(values []float64) float64 { return quantile(values, 0.5) }
+
+// quantile interpolates linearly between order statistics (type 7 of Hyndman
+// and Fan, what numpy and R print by default).
+func quantile(values []float64, p float64) float64 {
+	known := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
+	if len(known) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(known)
+	at := p * float64(len(known)-1)
+	below := int(at)
+	above := min(below+1, len(known)-1)
+	return known[below] + (at-float64(below))*(known[above]-known[below])
+}

@@ -1,0 +1,152 @@
+package analysis
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+)
+
+func near(t *testing.T, what string, got Number, want float64) {
+	t.Helper()
+	if math.IsNaN(want) {
+		if got.Known() {
+			t.Errorf("%s: got %v, want none", what, got)
+		}
+		return
+	}
+	if !(math.Abs(float64(got)-want) <= 1e-9*math.Max(1, math.Abs(want))) {
+		t.Errorf("%s: got %.15g, want %.15g", what, float64(got), want)
+	}
+}
+
+// TestEstimate compares with values computed by scipy 1.17 (stats.t.ppf, ddof=1).
+func TestEstimate(t *testing.T) {
+	none := math.NaN()
+	tests := []struct {
+		name         string
+		in           []float64
+		confidence   float64
+		mean, lo, hi float64
+		n            int
+	}{
+		{"six", []float64{0.71, 0.82, 0.79, 0.75, 0.80, 0.77}, 0.95, 0.7733333333333334, 0.7320614609382131, 0.8146052057284537, 6},
+		{"six at 99 %", []float64{0.71, 0.82, 0.79, 0.75, 0.80, 0.77}, 0.99, 0.7733333333333334, 0.7085954252110747, 0.8380712414555922, 6},
+		{"two", []float64{1, 3}, 0.95, 2, -10.706204736174694, 14.706204736174694, 2},
+		{"four with one absent", []float64{10, 12, none, 9, 11}, 0.95, 10.5, 8.445739743239479, 12.554260256760521, 4},
+		{"one", []float64{4}, 0.95, 4, none, none, 1},
+		{"none", nil, 0.95, none, none, none, 0},
+		{"all absent", []float64{none, none}, 0.95, none, none, none, 0},
+		{"equal", []float64{5, 5, 5}, 0.95, 5, 5, 5, 3},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := estimate(tt.in, tt.confidence)
+			near(t, "mean", got.Mean, tt.mean)
+			near(t, "lo", got.Lo, tt.lo)
+			near(t, "hi", got.Hi, tt.hi)
+			if got.N != tt.n {
+				t.Errorf("n: got %d, want %d", got.N, tt.n)
+			}
+		})
+	}
+}
+
+func TestGeometric(t *testing.T) {
+	got := estimate([]float64{0.71, 0.82, 0.79, 0.75, 0.80, 0.77}, 0.95).geometric()
+	for what, pair := range map[string][2]float64{
+		"mean": {float64(got.Mean), 2.16697749}, "lo": {float64(got.Lo), 2.07936272}, "hi": {float64(got.Hi), 2.25828394},
+	} {
+		if math.Abs(pair[0]-pair[1]) > 1e-8 {
+			t.Errorf("%s: got %v, want %v", what, pair[0], pair[1])
+		}
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	in := []float64{3, 1, 4, 1, 5, 9, 2, 6, math.NaN()}
+	near(t, "median", Number(median(in)), 3.5)             // numpy.percentile
+	near(t, "p99", Number(quantile(in, 0.99)), 8.79)       // numpy.percentile
+	near(t, "of one", Number(quantile(in[:1], 0.99)), 3)   //
+	near(t, "of none", Number(median(nil)), math.NaN())    //
+	near(t, "spread of one", spread(in[:1]), math.NaN())   //
+	near(t, "spread", spread([]float64{1, 3}), math.Sqrt2) //
+}
+
+// TestFurtherBlocks compares with a plain search over scipy's quantiles.
+func TestFurtherBlocks(t *testing.T) {
+	tests := []struct {
+		m, sd float64
+		n     int
+		want  int // 0: more than can be asked for
+	}{
+		{0.02, 0.05, 6, 20},
+		{0, 0.04, 4, 4},
+		{0.04, 0.1, 3, 49},
+		{0.06, 0.2, 3, 87},
+		{0, 0.03, 1, 5},
+		{0.3, 0.9, 2, 71},
+		{-0.3, 0.9, 2, 71},
+		{0.024, 5, 6, 0},
+	}
+	for _, tt := range tests {
+		got := furtherBlocks(tt.m, tt.sd, tt.n, Options{}.withDefaults())
+		switch {
+		case tt.want == 0 && got != nil:
+			t.Errorf("%+v: got %d", tt, *got)
+		case tt.want != 0 && (got == nil || *got != tt.want):
+			t.Errorf("%+v: got %v", tt, got)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	e := func(lo, hi float64) Estimate {
+		return Estimate{Mean: Number((math.Log(lo) + math.Log(hi)) / 2), Lo: Number(math.Log(lo)), Hi: Number(math.Log(hi)), N: 6}
+	}
+	one := Estimate{Mean: 0.1, Lo: Absent(), Hi: Absent(), N: 1}
+	tests := []struct {
+		name   string
+		in     Estimate
+		aaSD   Number
+		want   string
+		blocks bool
+	}{
+		{"dearer", e(1.9, 2.4), Absent(), Different, false},
+		{"cheaper", e(0.8, 0.9), Absent(), Different, false},
+		{"dearer by a little", e(1.01, 1.08), Absent(), Different, false},
+		{"same", e(0.97, 1.03), Absent(), Equivalent, false},
+		{"differs, but not by what matters", e(1.01, 1.04), Absent(), Equivalent, false},
+		{"edge of the band", e(1/1.0499, 1.0499), Absent(), Equivalent, false},
+		{"beyond the lower edge of the band", e(0.951, 1.02), Absent(), Inconclusive, true},
+		{"too wide", e(0.9, 1.2), Absent(), Inconclusive, true},
+		{"one block", one, Absent(), Inconclusive, false},
+		{"one block, noise known from A/A", one, 0.03, Inconclusive, true},
+		{"nothing", unknown(), 0.03, Inconclusive, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := judge(tt.in, 0.05, tt.aaSD, Options{}.withDefaults())
+			if got.Word != tt.want || (got.BlocksNeeded != nil) != tt.blocks || got.Note == "" {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestNumberJSON(t *testing.T) {
+	in := []Number{1, 1234567.89, 0.1 + 0.2, Absent(), Number(math.Inf(1)), Number(math.Inf(-1)), Number(math.Copysign(0, -1)), 1e-12, -2.5}
+	data, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `[1,1234568,0.3,null,null,null,0,1e-12,-2.5]`; string(data) != want {
+		t.Errorf("got %s, want %s", data, want)
+	}
+	var back []Number
+	if err := json.Unmarshal(data, &back); err != nil {
+		t.Fatal(err)
+	}
+	if back[1] != 1234568 || back[3].Known() {
+		t.Errorf("read back %v", back)
+	}
+}

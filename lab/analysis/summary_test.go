@@ -1,0 +1,314 @@
+package analysis_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+var portals = analysistest.Spec{
+	Seed:    7,
+	DUTs:    []analysistest.DUT{{Name: "ebpf", Ratio: 0.9}, {Name: "opennds", Ratio: 2.2, Process: 0.03, PSSMiB: 9}, {Name: "same", Ratio: 1}},
+	Clients: []int{20}, Offered: []float64{500, 1000}, Directions: []string{"up", "down"},
+	Blocks: 8, Windows: 5, AABlocks: 6, BlockSD: 0.02, WindowSD: 0.03,
+}
+
+func find(t *testing.T, s analysis.Summary, dut string, offered float64) analysis.Cell {
+	t.Helper()
+	for _, c := range s.Cells {
+		if c.DUT == dut && float64(c.OfferedMbps) == offered && c.Direction == "up" {
+			return c
+		}
+	}
+	t.Fatalf("no cell for %s at %g", dut, offered)
+	return analysis.Cell{}
+}
+
+func encode(t *testing.T, s analysis.Summary) []byte {
+	t.Helper()
+	data, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func between(t *testing.T, what string, got analysis.Number, lo, hi float64) {
+	t.Helper()
+	if !(float64(got) >= lo && float64(got) <= hi) {
+		t.Errorf("%s: got %g, want %g to %g", what, float64(got), lo, hi)
+	}
+}
+
+func TestKnownTruth(t *testing.T) {
+	s := analysis.Summarise(analysistest.Run(portals), analysis.Options{})
+	if len(s.Cells) != 12 || s.Cells[0].Direction != "up" || s.Cells[0].DUT != "ebpf" {
+		t.Fatalf("%d cells, first %+v", len(s.Cells), s.Cells[0])
+	}
+	if len(s.Warnings) != 0 {
+		t.Errorf("warnings on a good run: %q", s.Warnings)
+	}
+	for dut, want := range map[string]struct {
+		ratio   float64
+		verdict string
+	}{"ebpf": {0.9, analysis.Different}, "opennds": {2.2, analysis.Different}, "same": {1, analysis.Equivalent}} {
+		c := find(t, s, dut, 1000)
+		r := c.OverheadRatio
+		if float64(r.Lo) > want.ratio || float64(r.Hi) < want.ratio || r.N != 8 || c.Pairs != 40 || c.Blocks != 8 {
+			t.Errorf("%s: ratio %+v of %d pairs, true %g", dut, r, c.Pairs, want.ratio)
+		}
+		if c.Verdict != want.verdict {
+			t.Errorf("%s: verdict %s (%s), want %s", dut, c.Verdict, c.VerdictNote, want.verdict)
+		}
+	}
+	if s.AA.Pairs != 120 || s.AA.Blocks != 12 || s.AA.Ratio.Lo > 1 || s.AA.Ratio.Hi < 1 {
+		t.Errorf("noise floor %+v", s.AA)
+	}
+	between(t, "sd of A/A", s.AA.SDLog, 0.01, 0.04)
+}
+
+// TestFigures holds each figure against the cost model of the simulation.
+func TestFigures(t *testing.T) {
+	s := analysis.Summarise(analysistest.Run(portals), analysis.Options{})
+	c := find(t, s, "opennds", 1000)
+	between(t, "clean CPU, % of a core", c.CleanCPUCorePct.Mean, 7.2, 8.9)
+	between(t, "CPU, % of a core", c.CPUCorePct.Mean, 15.8, 19.6)
+	between(t, "CPU, % of the machine", c.Intervals.CPUMachinePct.Mean, 7.9, 9.8)
+	between(t, "normalised over sampled", c.CPUNormalisedPct/c.CPUCorePct.Mean, 1/1.0461, 1/1.0459)
+	between(t, "increase, %", c.IncreasePct, 100, 140)
+	between(t, "clean ns a packet", c.Intervals.CleanNsPerPacket.Mean, 0.9*882, 1.1*882)
+	between(t, "machine busy, %", c.Intervals.MachineBusyPct.Mean, 24.99, 25.01)
+	between(t, "processes' share", c.Intervals.ProcessCorePct.Mean/c.CPUCorePct.Mean, 0.0299, 0.0301)
+	between(t, "meter, % of a core", c.Intervals.MeterCorePct.Mean, 0.0449, 0.0451)
+	between(t, "daemon, % of a core", c.BlockFigures.DaemonCorePct.Mean, 0.3599, 0.3601)
+	between(t, "login of all, s", c.BlockFigures.LoginSeconds.Mean, 0.399, 0.401)
+	between(t, "login p99, ms", c.BlockFigures.LoginP99ms.Mean, 20, 22)
+	between(t, "lease, s", c.BlockFigures.LeaseSeconds.Mean, 0.599, 0.601)
+	between(t, "RTT p50", c.RTT.P50, 126, 136)
+	between(t, "RTT p99 over p50", c.RTT.P99/c.RTT.P50, 5.99, 6.01)
+	between(t, "PSS", c.PSSMiB, 9, 9)
+	if c.BlockFigures.SetupSeconds.N != 8 {
+		t.Errorf("set-up of %d blocks", c.BlockFigures.SetupSeconds.N)
+	}
+}
+
+// TestIntervalIsOverBlocks: many windows in few blocks must not narrow it.
+func TestIntervalIsOverBlocks(t *testing.T) {
+	trial := func(block, window int, ratio float64) result.Trial {
+		m := func(ns int64) result.Measurement {
+			return result.Measurement{Seconds: 1, NAPINs: ns, DeliveredMbps: 100, LinkMbps: 104, Packets: 1000}
+		}
+		return result.Trial{
+			Cell: result.Cell{DUT: "x", Clients: 1, OfferedMbps: 100}, Block: block, Window: window, Accepted: true,
+			DUT: m(int64(ratio * 1e6)), Clean: m(1e6),
+		}
+	}
+	var run result.Run
+	for window := range 100 {
+		run.Trials = append(run.Trials, trial(0, window, 1.5))
+	}
+	run.Trials = append(run.Trials, trial(1, 0, 2))
+	c := analysis.Summarise(run, analysis.Options{}).Cells[0]
+	// Two blocks: log means ln 1.5 and ln 2 weigh the same whatever their windows;
+	// half-width is t(0.975, 1) = 12.7062 times (ln 2 - ln 1.5)/2.
+	half := 12.706204736174694 * math.Log(2/1.5) / 2
+	centre := math.Log(3) / 2
+	between(t, "mean", c.OverheadRatio.Mean, math.Exp(centre)*0.999999, math.Exp(centre)*1.000001)
+	between(t, "lo", c.OverheadRatio.Lo, math.Exp(centre-half)*0.999999, math.Exp(centre-half)*1.000001)
+	between(t, "hi", c.OverheadRatio.Hi, math.Exp(centre+half)*0.999999, math.Exp(centre+half)*1.000001)
+}
+
+// TestCoverage simulates 2000 cells with known truth and noise in blocks and
+// windows. About 95 % of the intervals must hold the truth: 1900, give or take
+// 4 standard deviations (39).
+func TestCoverage(t *testing.T) {
+	const simulations, truth = 2000, 1.7
+	rng := rand.New(rand.NewPCG(42, 0))
+	covered := 0
+	for range simulations {
+		spec := analysistest.Spec{
+			Seed: rng.Uint64(), DUTs: []analysistest.DUT{{Name: "x", Ratio: truth}}, Clients: []int{1}, Offered: []float64{500},
+			Blocks: 6, Windows: 4, BlockSD: 0.04, WindowSD: 0.05,
+		}
+		r := analysis.Summarise(analysistest.Run(spec), analysis.Options{}).Cells[0].OverheadRatio
+		if r.Lo <= truth && truth <= r.Hi {
+			covered++
+		}
+	}
+	t.Logf("%d of %d intervals hold the truth", covered, simulations)
+	if covered < 1861 || covered > 1939 {
+		t.Errorf("%d of %d intervals hold the truth", covered, simulations)
+	}
+}
+
+func TestDeterministic(t *testing.T) {
+	run := analysistest.Run(portals)
+	first := encode(t, analysis.Summarise(run, analysis.Options{}))
+	for range 3 {
+		if again := encode(t, analysis.Summarise(run, analysis.Options{})); !bytes.Equal(first, again) {
+			t.Fatal("the same run gave two summaries")
+		}
+	}
+}
+
+func TestHardCases(t *testing.T) {
+	saturated := portals
+	saturated.DUTs = []analysistest.DUT{{Name: "chilli", Ratio: 5, MaxMbps: 770}}
+	oneBlock := portals
+	oneBlock.Blocks = 1
+	rejected := portals
+	rejected.RejectEvery = 1
+	redone := portals
+	redone.RejectEvery = 3
+	solo := portals
+	solo.Mode = result.ModeSolo
+	tests := []struct {
+		name  string
+		run   result.Run
+		check func(*testing.T, analysis.Summary)
+	}{
+		{"nothing at all", result.Run{}, func(t *testing.T, s analysis.Summary) {
+			warned(t, s, "No trial was accepted")
+		}},
+		{"only rejected", analysistest.Run(rejected), func(t *testing.T, s analysis.Summary) {
+			c := find(t, s, "opennds", 500)
+			if c.Pairs != 0 || c.Rejected != 40 || c.Verdict != analysis.Inconclusive || c.OverheadRatio.Mean.Known() || c.DeliveredMbps.Known() {
+				t.Errorf("cell %+v", c)
+			}
+			if len(c.Rejects) != 1 || c.Rejects[0].Count != 40 {
+				t.Errorf("reasons %+v", c.Rejects)
+			}
+			warned(t, s, "No trial was accepted")
+		}},
+		{"redone", analysistest.Run(redone), func(t *testing.T, s analysis.Summary) {
+			c := find(t, s, "opennds", 500)
+			if c.Pairs != 40 || c.Rejected == 0 || c.Redone != c.Rejected || s.Trials.Redone != s.Trials.Rejected {
+				t.Errorf("%d pairs, %d rejected, %d redone", c.Pairs, c.Rejected, c.Redone)
+			}
+		}},
+		{"one block", analysistest.Run(oneBlock), func(t *testing.T, s analysis.Summary) {
+			c := find(t, s, "same", 500)
+			if c.OverheadRatio.HasInterval() || !c.OverheadRatio.Mean.Known() || c.Verdict != analysis.Inconclusive || c.BlocksNeeded == nil {
+				t.Errorf("cell %+v", c)
+			}
+			warned(t, s, "One block only")
+			if !strings.Contains(string(encode(t, s)), `"lo":null,"hi":null,"n":1`) {
+				t.Error("absent bounds are not null")
+			}
+		}},
+		{"saturated", analysistest.Run(saturated), func(t *testing.T, s analysis.Summary) {
+			c := find(t, s, "chilli", 1000)
+			if !c.Has(result.FlagSaturated) || !c.Has(analysis.FlagShortfall) || find(t, s, "chilli", 500).Has(result.FlagSaturated) {
+				t.Errorf("flags %+v", c.Flags)
+			}
+			between(t, "ratio", c.OverheadRatio.Mean, 4.8, 5.2)
+			warned(t, s, "normalised CPU is an extrapolation")
+		}},
+		{"solo", analysistest.Run(solo), func(t *testing.T, s analysis.Summary) {
+			if s.Mode != "solo" || find(t, s, "opennds", 500).Verdict != analysis.Different {
+				t.Errorf("mode %s", s.Mode)
+			}
+		}},
+		{"nothing delivered", dead(), func(t *testing.T, s analysis.Summary) {
+			if c := find(t, s, "opennds", 500); !c.Has(analysis.FlagNoRatio) || c.OverheadRatio.Mean.Known() || c.Pairs != 40 {
+				t.Errorf("cell %+v", c)
+			}
+		}},
+		{"skipped, failed, interrupted, torn", troubled(), func(t *testing.T, s analysis.Summary) {
+			if len(s.Skipped) != 1 || len(s.FailedBlocks) != 1 {
+				t.Errorf("skipped %v, failed %v", s.Skipped, s.FailedBlocks)
+			}
+			warned(t, s, "interrupted")
+			warned(t, s, "cut short")
+			warned(t, s, "same lab in every block")
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := analysis.Summarise(tt.run, analysis.Options{})
+			encode(t, s)
+			tt.check(t, s)
+		})
+	}
+}
+
+// dead is a run whose DUT forwarded nothing.
+func dead() result.Run {
+	run := analysistest.Run(portals)
+	for i := range run.Trials {
+		run.Trials[i].DUT = result.Measurement{Seconds: 2}
+	}
+	return run
+}
+
+// troubled is a run with everything beside the trials gone wrong.
+func troubled() result.Run {
+	run := analysistest.Run(portals)
+	run.Environment.Interrupted, run.Torn = true, 12
+	run.Skipped = []result.Skip{{DUT: "coovachilli", Reason: "chilli is not on PATH"}}
+	run.Blocks = append(run.Blocks, result.Block{DUT: "pppoe", Clients: 3, Error: "start: no PADO within 5 s"})
+	for i := range run.Trials {
+		run.Trials[i].DUTLab = "a"
+	}
+	return run
+}
+
+func warned(t *testing.T, s analysis.Summary, about string) {
+	t.Helper()
+	if !slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.Contains(w, about) }) {
+		t.Errorf("no warning about %q in %q", about, s.Warnings)
+	}
+}
+
+// TestBiasedNoiseFloor: clean routers that differ from each other are said aloud.
+func TestBiasedNoiseFloor(t *testing.T) {
+	run := analysistest.Run(portals)
+	for i := range run.Trials {
+		if run.Trials[i].AA {
+			run.Trials[i].DUT.NAPINs += run.Trials[i].DUT.NAPINs / 5
+		}
+	}
+	s := analysis.Summarise(run, analysis.Options{})
+	warned(t, s, "Two clean routers differ")
+}
+
+// FuzzSummarise: whatever records say, the summary is valid JSON and the same each time.
+func FuzzSummarise(f *testing.F) {
+	f.Add(1e308, 1e308, int64(math.MaxInt64), int64(1), 0.0, true)
+	f.Add(-1.0, 1e-320, int64(-5), int64(math.MinInt64), 1e300, true)
+	f.Add(500.0, 2.0, int64(1e9), int64(1e8), 500.0, false)
+	f.Fuzz(func(t *testing.T, mbps, seconds float64, ns, packets int64, offered float64, accepted bool) {
+		for _, v := range []float64{mbps, seconds, offered} {
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				t.Skip("cannot come out of JSON")
+			}
+		}
+		m := result.Measurement{
+			Seconds: seconds, NAPINs: ns, ProcessNs: packets, Packets: packets, Drops: ns, DeliveredMbps: mbps, LinkMbps: mbps,
+			PSSMiB: mbps, RTT: result.RTT{P50: mbps, P99: seconds}, MeterNs: ns,
+		}
+		clean := m
+		clean.NAPINs = ns/2 + 1
+		var run result.Run
+		run.Environment.CPUs = int(packets % 64)
+		for block := range 3 {
+			m.DeliveredMbps /= 2
+			run.Trials = append(run.Trials, result.Trial{
+				Cell: result.Cell{DUT: "x", OfferedMbps: offered}, Block: block, Accepted: accepted || block > 0, AA: block == 2, DUT: m, Clean: clean,
+			})
+			run.Blocks = append(run.Blocks, result.Block{DUT: "x", LoginMs: []float64{mbps, seconds}, DaemonCore: mbps})
+		}
+		first := encode(t, analysis.Summarise(run, analysis.Options{}))
+		if !json.Valid(first) || !bytes.Equal(first, encode(t, analysis.Summarise(run, analysis.Options{}))) {
+			t.Errorf("summary %s", first)
+		}
+	})
+}

@@ -1,0 +1,95 @@
+package analysis
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// warnings say what a careful reader would hold against the result.
+func warnings(run result.Run, s Summary, cells map[result.Cell][]result.Trial) []string {
+	var out []string
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if run.Environment.Interrupted {
+		say("The run was interrupted: cells may be missing or have fewer blocks than planned.")
+	}
+	if run.Torn > 0 {
+		say("The last record was cut short by a crash (%d bytes) and is left out.", run.Torn)
+	}
+	if s.Trials.Accepted == 0 {
+		say("No trial was accepted: there is nothing to conclude from.")
+		return out
+	}
+	if all := s.Trials.Accepted + s.Trials.Rejected; s.Trials.Rejected*4 > all {
+		say("%d of %d trials were rejected by self-tests: the machine or the set-up is not quiet enough.", s.Trials.Rejected, all)
+	}
+	return append(append(out, noiseWarnings(s)...), cellWarnings(s, cells)...)
+}
+
+func noiseWarnings(s Summary) []string {
+	r := s.AA.Ratio
+	switch {
+	case s.AA.Pairs == 0:
+		return []string{"No A/A pair was accepted: the noise floor of this run is not known."}
+	case !r.HasInterval():
+		return []string{"The A/A pairs are of one block: the noise floor has no interval."}
+	case r.Lo > 1 || r.Hi < 1:
+		return []string{fmt.Sprintf("Two clean routers differ by a ratio of %.3f [%.3f, %.3f]: do not trust differences of that size.",
+			r.Mean, r.Lo, r.Hi)}
+	}
+	return nil
+}
+
+// cellsNamed bounds how many cells a warning names.
+const cellsNamed = 4
+
+// cellWarnings say each remark once, with the cells it is about.
+func cellWarnings(s Summary, cells map[result.Cell][]result.Trial) []string {
+	var out []string
+	for _, remark := range []struct {
+		text    string
+		applies func(Cell) bool
+	}{
+		{"All trials were rejected", func(c Cell) bool { return c.Pairs == 0 }},
+		{"One block only, so no interval", func(c Cell) bool { return c.Blocks == 1 }},
+		{"The DUT was in the same lab in every block, so a difference between the labs is not cancelled", func(c Cell) bool {
+			return s.Mode == result.ModeDuet && c.Blocks > 1 && c.oneSided(cells)
+		}},
+		{"Sampled bandwidth is more than 10 % below the limit, so normalised CPU is an extrapolation", func(c Cell) bool { return c.Has(FlagShortfall) }},
+		{"Some pairs have no ratio because a side delivered nothing or cost nothing", func(c Cell) bool { return c.Has(FlagNoRatio) }},
+	} {
+		var named []string
+		more := 0
+		for _, c := range s.Cells {
+			switch {
+			case !remark.applies(c):
+			case len(named) < cellsNamed:
+				named = append(named, c.label())
+			default:
+				more++
+			}
+		}
+		if more > 0 {
+			named = append(named, fmt.Sprintf("and %d more cells", more))
+		}
+		if len(named) > 0 {
+			out = append(out, remark.text+": "+strings.Join(named, "; ")+".")
+		}
+	}
+	return out
+}
+
+// oneSided reports whether the crossover is missing: accepted trials of
+// several blocks, all with the DUT in the same lab.
+func (c Cell) oneSided(cells map[result.Cell][]result.Trial) bool {
+	labs := map[string]bool{}
+	for _, t := range cells[result.Cell{
+		DUT: c.DUT, Clients: c.Clients, OfferedMbps: float64(c.OfferedMbps), Direction: c.Direction, Profile: c.Profile,
+	}] {
+		if t.Accepted {
+			labs[t.DUTLab] = true
+		}
+	}
+	return len(labs) == 1
+}

@@ -1,0 +1,125 @@
+package client
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// uamPortal logs in through CoovaChilli's universal access method as a portal
+// page makes the browser do, with a CHAP response (RFC 1994), so that RADIUS
+// sees CHAP-Password. Every answer is a redirect to the portal page, and its
+// query says what happened; the page itself is not needed. Builds with the JSON
+// interface answer these paths too, builds without it only these.
+//
+//	GET /prelogin               -> ?res=notyet&challenge=HEX
+//	GET /logon?username&response -> ?res=success or res=failed&reason=…
+//	GET /status                 -> ?res=already or res=notyet
+//	GET /logoff                 -> ?res=logoff
+type uamPortal struct {
+	http     *http.Client
+	base     string // "http://10.1.0.1:3990"
+	user     string
+	password string
+	secret   string
+}
+
+func newUAM(n Network, adm Admission, num int) *uamPortal {
+	return &uamPortal{
+		http:     newHTTP(n),
+		base:     "http://" + adm.Portal,
+		user:     strings.ReplaceAll(adm.User, "%d", strconv.Itoa(num)),
+		password: adm.Password,
+		secret:   adm.Secret,
+	}
+}
+
+func (u *uamPortal) login(ctx context.Context) error {
+	answer, err := u.ask(ctx, "/prelogin")
+	if err != nil {
+		return err
+	}
+	if answer.Get("res") == "already" {
+		return nil
+	}
+	response, err := uamResponse(answer.Get("challenge"), u.secret, u.password)
+	if err != nil {
+		return err
+	}
+	query := url.Values{"username": {u.user}, "response": {response}}
+	answer, err = u.ask(ctx, "/logon?"+query.Encode())
+	if err != nil {
+		return err
+	}
+	if answer.Get("res") == "failed" {
+		return fmt.Errorf("logging on as %q: %w: %s %s", u.user, errRefused, answer.Get("reason"), answer.Get("reply"))
+	}
+	return nil
+}
+
+func (u *uamPortal) status(ctx context.Context) (bool, error) {
+	answer, err := u.ask(ctx, "/status")
+	if err != nil {
+		return false, err
+	}
+	switch res := answer.Get("res"); res {
+	case "already":
+		return true, nil
+	case "notyet":
+		return false, nil
+	default:
+		return false, fmt.Errorf("the portal's status is %q, want already or notyet", res)
+	}
+}
+
+func (u *uamPortal) logout(ctx context.Context) error {
+	_, err := u.ask(ctx, "/logoff")
+	return err
+}
+
+// ask calls one path of the portal and returns the query of the redirect it
+// answers with.
+func (u *uamPortal) ask(ctx context.Context, path string) (url.Values, error) {
+	verb, _, _ := strings.Cut(path, "?")
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.base+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("asking for %s: %w", verb, err)
+	}
+	resp, err := u.http.Do(req)
+	if err != nil {
+		return nil, err // *url.Error names method and address
+	}
+	defer resp.Body.Close()
+	// The body is read so that the portal's process may end: it waits for that.
+	if _, err := io.Copy(io.Discard, io.LimitReader(resp.Body, maxPage)); err != nil {
+		return nil, fmt.Errorf("reading the answer to %s: %w", verb, err)
+	}
+	to, err := resp.Location()
+	if err != nil {
+		return nil, fmt.Errorf("%s answered %s without a redirect: %w", verb, resp.Status, err)
+	}
+	return to.Query(), nil
+}
+
+// uamResponse is the CHAP response to a UAM challenge, in hexadecimal. The
+// challenge is first mixed with the secret that portal page and gateway share,
+// so that a page without the secret cannot log anybody in.
+func uamResponse(challenge, secret, password string) (string, error) {
+	raw, err := hex.DecodeString(challenge)
+	if err != nil || len(raw) == 0 {
+		return "", fmt.Errorf("the portal's challenge %q is not hexadecimal", challenge)
+	}
+	mixed := md5.Sum(append(raw, secret...))
+	// RFC 1994, section 4.1: identifier (zero here), secret, challenge value.
+	chap := append(append([]byte{0}, password...), mixed[:]...)
+	sum := md5.Sum(chap)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+var _ portal = (*uamPortal)(nil)

@@ -1,0 +1,78 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// macvlanName is the interface every macvlan client has in its own namespace.
+const macvlanName = "lan0"
+
+// createMacvlan makes a client as study 1 does for portals (5.1.2): a network
+// namespace and a macvlan in bridge mode with a MAC address of its own.
+func (c *Client) createMacvlan(context.Context) (err error) {
+	if c.ns, err = NewNamespace(); err != nil {
+		return err
+	}
+	parent, err := netlink.LinkByName(c.cfg.Parent)
+	if err != nil {
+		return fmt.Errorf("finding %s: %w", c.cfg.Parent, err)
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = macvlanName
+	attrs.ParentIndex = parent.Attrs().Index
+	attrs.HardwareAddr = c.MAC
+	attrs.Namespace = netlink.NsFd(c.ns.File().Fd())
+	if err := netlink.LinkAdd(&netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_BRIDGE}); err != nil {
+		return fmt.Errorf("adding a macvlan on %s: %w", c.cfg.Parent, err)
+	}
+	return c.inside(func(h *netlink.Handle) error {
+		for _, name := range []string{"lo", macvlanName} {
+			link, err := h.LinkByName(name)
+			if err == nil {
+				err = h.LinkSetUp(link)
+			}
+			if err != nil {
+				return fmt.Errorf("setting %s up: %w", name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// inside runs fn with a netlink socket of the client's namespace.
+func (c *Client) inside(fn func(*netlink.Handle) error) error {
+	h, err := netlink.NewHandleAt(netns.NsHandle(c.ns.File().Fd()))
+	if err != nil {
+		return fmt.Errorf("opening netlink: %w", err)
+	}
+	defer h.Close()
+	return fn(h)
+}
+
+// configure gives the client's interface an address and a default route.
+func (c *Client) configure(ip netip.Prefix, router netip.Addr) error {
+	return c.inside(func(h *netlink.Handle) error {
+		link, err := h.LinkByName(macvlanName)
+		if err != nil {
+			return err
+		}
+		mask := net.CIDRMask(ip.Bits(), 32)
+		if err := h.AddrReplace(link, &netlink.Addr{IPNet: &net.IPNet{IP: ip.Addr().AsSlice(), Mask: mask}}); err != nil {
+			return fmt.Errorf("setting the address %s: %w", ip, err)
+		}
+		if !router.IsValid() {
+			return nil
+		}
+		route := &netlink.Route{LinkIndex: link.Attrs().Index, Gw: router.AsSlice()}
+		if err := h.RouteReplace(route); err != nil {
+			return fmt.Errorf("setting the default route via %s: %w", router, err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,268 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/meter"
+)
+
+// Kinds of simulated client.
+const (
+	KindVeth    = "veth"    // study 1, 5.1.1: a veth pair and a static address each, one namespace
+	KindMacvlan = "macvlan" // study 1, 5.1.2: a namespace and a macvlan with its own MAC each, DHCP
+)
+
+// MaxClients is the most clients of kinds veth and macvlan one host takes: study
+// 1's /24 networks end there.
+const MaxClients = 250
+
+// Config describes the clients of one lab.
+type Config struct {
+	Kind    string       `json:"kind"`    // KindVeth or KindMacvlan
+	Count   int          `json:"count"`   // 1…MaxClients
+	Parent  string       `json:"parent"`  // the client host's interface towards the router
+	LAN     netip.Prefix `json:"lan"`     // for static addresses
+	Gateway netip.Addr   `json:"gateway"` // the router, for static addresses
+	Lab     byte         `json:"lab"`     // makes MAC addresses of two labs differ
+	// Env is given to commands run as a client, beside GATEWEIGH_CLIENT and GATEWEIGH_CLIENT_IP.
+	Env []string `json:"env,omitempty"`
+}
+
+// Client is one simulated client. It implements Network.
+type Client struct {
+	Num int // counts from 1
+	MAC net.HardwareAddr
+
+	cfg   *Config
+	ns    *Namespace // nil for kinds without one
+	lease *lease
+	run   Runner
+
+	mu sync.Mutex // guards ip
+	ip netip.Addr
+}
+
+// Runner starts a program in a client's namespace (nil: the host's own) and
+// returns what it printed.
+type Runner func(ctx context.Context, ns *os.File, argv, env []string) (string, error)
+
+// Pool is all simulated clients of one host.
+type Pool struct {
+	cfg     Config
+	Clients []*Client
+}
+
+// NewPool creates the clients' interfaces and namespaces, in parallel. On
+// error nothing is left.
+func NewPool(ctx context.Context, cfg Config, run Runner) (*Pool, error) {
+	if cfg.Count < 1 || cfg.Count > MaxClients {
+		return nil, fmt.Errorf("%d clients of kind %s: want 1 to %d", cfg.Count, cfg.Kind, MaxClients)
+	}
+	p := &Pool{cfg: cfg}
+	for n := 1; n <= cfg.Count; n++ {
+		// 02: locally administered; the rest tells lab and client apart.
+		mac := net.HardwareAddr{0x02, 0x67, 0x77, cfg.Lab, byte(n >> 8), byte(n)}
+		p.Clients = append(p.Clients, &Client{Num: n, MAC: mac, cfg: &p.cfg, run: run})
+	}
+	create := (*Client).createMacvlan
+	switch cfg.Kind {
+	case KindMacvlan:
+	case KindVeth:
+		create = (*Client).createVeth
+	default:
+		return nil, fmt.Errorf("unknown kind of client %q (known: %s, %s)", cfg.Kind, KindMacvlan, KindVeth)
+	}
+	if err := p.each(ctx, 8, create); err != nil {
+		return nil, errors.Join(fmt.Errorf("creating clients: %w", err), p.Close())
+	}
+	return p, nil
+}
+
+// each runs fn for every client, at most parallel at once, and returns the
+// first error with the number of clients that failed.
+func (p *Pool) each(ctx context.Context, parallel int, fn func(*Client, context.Context) error) error {
+	var wg sync.WaitGroup
+	var mu sync.Mutex // guards first and failed
+	var first error
+	failed := 0
+	slots := make(chan struct{}, parallel)
+	for _, c := range p.Clients {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if err := fn(c, ctx); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				if failed++; first == nil {
+					first = fmt.Errorf("client %d: %w", c.Num, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if failed > 1 {
+		return fmt.Errorf("%w (and %d more clients)", first, failed-1)
+	}
+	return first
+}
+
+// Lease gets every client an address over DHCP. Clients with static addresses
+// have theirs already.
+func (p *Pool) Lease(ctx context.Context) error {
+	if p.cfg.Kind == KindVeth {
+		return nil
+	}
+	return p.each(ctx, 32, (*Client).acquire)
+}
+
+// Login logs every client in and returns each one's time in milliseconds, in
+// the order of the clients.
+func (p *Pool) Login(ctx context.Context, adm Admission) ([]float64, error) {
+	parallel := adm.Parallel
+	if parallel == 0 {
+		parallel = 16
+	}
+	times := make([]float64, len(p.Clients))
+	err := p.each(ctx, parallel, func(c *Client, ctx context.Context) error {
+		start := time.Now()
+		err := Login(ctx, c, adm, c.Num)
+		times[c.Num-1] = float64(time.Since(start)) / float64(time.Millisecond)
+		return err
+	})
+	return times, err
+}
+
+// Admitted counts the clients the gateway says are logged in.
+func (p *Pool) Admitted(ctx context.Context, adm Admission) (int, error) {
+	var mu sync.Mutex // guards n
+	n := 0
+	err := p.each(ctx, 16, func(c *Client, ctx context.Context) error {
+		in, err := Status(ctx, c, adm, c.Num)
+		if in {
+			mu.Lock()
+			n++
+			mu.Unlock()
+		}
+		return err
+	})
+	return n, err
+}
+
+// Logout logs every client out.
+func (p *Pool) Logout(ctx context.Context, adm Admission) error {
+	return p.each(ctx, max(adm.Parallel, 4), func(c *Client, ctx context.Context) error {
+		return Logout(ctx, c, adm, c.Num)
+	})
+}
+
+// Release gives all leases back (RFC 2131, 4.4.6). Twice is harmless.
+func (p *Pool) Release(ctx context.Context) error {
+	return p.each(ctx, 32, (*Client).release)
+}
+
+// Close lets go of all clients' namespaces and interfaces.
+func (p *Pool) Close() error {
+	var errs []error
+	for _, c := range p.Clients {
+		errs = append(errs, c.close())
+	}
+	return errors.Join(errs...)
+}
+
+// SNMPFiles opens the counters of the clients' own namespaces.
+func (p *Pool) SNMPFiles() (files []*meter.SNMPFile, err error) {
+	for _, c := range p.Clients {
+		if c.ns == nil {
+			continue
+		}
+		err := c.Do(func() error {
+			f, err := meter.OpenSNMP()
+			files = append(files, f)
+			return err
+		})
+		if err != nil {
+			return files, fmt.Errorf("client %d: opening its counters: %w", c.Num, err)
+		}
+	}
+	return files, nil
+}
+
+// Address is a client's number, IP and MAC.
+type Address struct {
+	Num int        `json:"num"`
+	IP  netip.Addr `json:"ip"`
+	MAC string     `json:"mac"`
+}
+
+// Addresses lists the clients' addresses; call it after Lease.
+func (p *Pool) Addresses() []Address {
+	list := make([]Address, len(p.Clients))
+	for i, c := range p.Clients {
+		list[i] = Address{c.Num, c.LocalIP(), c.MAC.String()}
+	}
+	return list
+}
+
+// LocalIP is the client's address; invalid before Lease.
+func (c *Client) LocalIP() netip.Addr {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ip
+}
+
+// DialContext connects as this client. addr is a literal address and port.
+func (c *Client) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	d := &net.Dialer{}
+	if ip := c.LocalIP(); ip.IsValid() {
+		if network == "udp" || network == "udp4" {
+			d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, 0))
+		} else {
+			d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, 0))
+		}
+	}
+	return dialIn(ctx, c.ns, d, network, addr)
+}
+
+// Exec runs a command as this client.
+func (c *Client) Exec(ctx context.Context, argv, env []string) (string, error) {
+	env = append(env, c.cfg.Env...)
+	env = append(env, fmt.Sprintf("GATEWEIGH_CLIENT=%d", c.Num), "GATEWEIGH_CLIENT_IP="+c.LocalIP().String(), "GATEWEIGH_CLIENT_MAC="+c.MAC.String())
+	return c.run(ctx, c.NetNS(), argv, env)
+}
+
+// NetNS is the client's namespace, nil when it shares the host's.
+func (c *Client) NetNS() *os.File {
+	if c.ns == nil {
+		return nil
+	}
+	return c.ns.File()
+}
+
+// Do runs fn on a thread in the client's namespace; sockets made there stay in it.
+func (c *Client) Do(fn func() error) error {
+	if c.ns == nil {
+		return fn()
+	}
+	return c.ns.Do(fn)
+}
+
+// close lets go of what the client holds. Twice is harmless.
+func (c *Client) close() error {
+	var errs []error
+	if c.lease != nil {
+		errs = append(errs, c.lease.close())
+		c.lease = nil
+	}
+	if c.ns != nil {
+		errs = append(errs, c.ns.Close())
+		c.ns = nil
+	}
+	return errors.Join(errs...)
+}

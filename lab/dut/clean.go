@@ -1,0 +1,39 @@
+package dut
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Clean is the router without any access gateway: the kernel's own forwarding,
+// against which every other device is weighed.
+type Clean struct{}
+
+// NewClean makes a clean router.
+func NewClean() *Clean { return &Clean{} }
+
+// Check always succeeds: every kernel the lab runs on forwards.
+func (*Clean) Check(context.Context) error { return nil }
+
+// Start verifies that the router forwards at all. It changes nothing, so that
+// an idle clean router is measured and no set-up of ours.
+func (*Clean) Start(ctx context.Context, env Env) error {
+	const forwarding = "/proc/sys/net/ipv4/ip_forward"
+	value, err := env.Router.ReadFile(ctx, forwarding)
+	if err != nil {
+		return fmt.Errorf("reading whether the router forwards: %w", err)
+	}
+	if strings.TrimSpace(string(value)) != "1" {
+		return fmt.Errorf("the clean router does not forward: %s is %q", forwarding, strings.TrimSpace(string(value)))
+	}
+	return nil
+}
+
+// Stop has nothing to undo.
+func (*Clean) Stop(context.Context, Env) error { return nil }
+
+// Traits are study 1's network, no admission.
+func (*Clean) Traits() Traits { return Traits{About: "clean router (kernel forwarding)"} }
+
+var _ DUT = (*Clean)(nil)

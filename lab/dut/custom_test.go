@@ -1,0 +1,272 @@
+package dut
+
+import (
+	"errors"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+)
+
+// customLab is a lab with one client that has a fixed address.
+func customLab(t *testing.T) (*testLab, ClientAddr) {
+	t.Helper()
+	l := newTestLab(t, netip.MustParsePrefix("192.168.137.0/24"), netip.MustParseAddr("192.168.137.1"), 1)
+	l.clientHost.must(t, `ip link set eth0 address 02:00:00:00:00:02; ip addr add 192.168.137.2/24 dev eth0; ip route add default via 192.168.137.1`)
+	return l, ClientAddr{N: 1, IP: netip.MustParseAddr("192.168.137.2"), MAC: "02:00:00:00:00:02"}
+}
+
+// reaches reports whether the client's packets arrive at the server: nothing
+// listens on the port, so a server they reach refuses at once.
+func (l *testLab) reaches(t *testing.T) bool {
+	t.Helper()
+	out, err := l.clientHost.Run(t.Context(), agent.Command{Argv: []string{"timeout", "1", "bash", "-c", "</dev/tcp/192.168.89.1/9"}})
+	if err == nil {
+		t.Fatal("something listens on the server's port 9")
+	}
+	return strings.Contains(out.Stderr, "refused")
+}
+
+// custom makes a device of a [dut.x] table.
+func custom(t *testing.T, table string) *Custom {
+	t.Helper()
+	exp, err := experiment.Parse("x.toml", []byte("duts = [\"x\"]\nclients = [1]\noffered_mbps = [1]\n[dut.x]\n"+table), Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewCustom("x", exp.Custom["x"])
+}
+
+// described are the devices that ship as TOML, and those of the examples.
+func described(t *testing.T) map[string]*experiment.Experiment {
+	t.Helper()
+	devices := map[string]*experiment.Experiment{}
+	for _, name := range experiment.ShippedDUTs() {
+		devices[name] = nil
+	}
+	paths, err := filepath.Glob("../../examples/*.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		exp, err := experiment.Load(path, Builtin())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range exp.CustomNames() {
+			devices[name] = exp
+		}
+	}
+	if len(devices) < 2 {
+		t.Fatalf("only %d devices", len(devices))
+	}
+	return devices
+}
+
+// TestDescribedDevicesAdmit installs each device in a real router: who is not
+// admitted gets no packet through, nor does who borrows an admitted address.
+func TestDescribedDevicesAdmit(t *testing.T) {
+	for name, exp := range described(t) {
+		t.Run(name, func(t *testing.T) {
+			l, cl := customLab(t)
+			d, err := New(name, 1, exp)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if !l.reaches(t) {
+				t.Fatal("the clean router does not forward")
+			}
+			if err := d.Start(t.Context(), l.env); err != nil {
+				t.Fatal(err)
+			}
+			if l.reaches(t) {
+				t.Error("forwarded before admission")
+			}
+			admitter := d.(Admitter)
+			// A hundred in one go, the one client among them.
+			all := []ClientAddr{cl}
+			for i := byte(3); i < 102; i++ {
+				all = append(all, ClientAddr{N: int(i) - 1, IP: netip.AddrFrom4([4]byte{192, 168, 137, i}), MAC: "02:00:00:00:01:02"})
+			}
+			if err := admitter.Admit(t.Context(), l.env, all); err != nil {
+				t.Fatal(err)
+			}
+			if !l.reaches(t) {
+				t.Error("not forwarded after admission")
+			}
+			l.clientHost.must(t, "ip link set eth0 address 02:00:00:00:00:66; ip route replace default via 192.168.137.1")
+			if l.reaches(t) {
+				t.Error("forwarded for another MAC")
+			}
+			l.clientHost.must(t, "ip link set eth0 address 02:00:00:00:00:02; ip route replace default via 192.168.137.1")
+			if err := admitter.Revoke(t.Context(), l.env, all); err != nil {
+				t.Fatal(err)
+			}
+			if l.reaches(t) {
+				t.Error("forwarded after revocation")
+			}
+			for range 2 {
+				if err := d.Stop(t.Context(), l.env); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !l.reaches(t) {
+				t.Error("Stop left something that blocks the client")
+			}
+			if rules := l.router.must(t, "nft list ruleset"); strings.TrimSpace(rules) != "" {
+				t.Errorf("Stop left rules:\n%s", rules)
+			}
+		})
+	}
+}
+
+// TestCustomDaemon: files with the lab's values, a daemon in the foreground,
+// ready after a while, and nothing left after Stop.
+func TestCustomDaemon(t *testing.T) {
+	l, _ := customLab(t)
+	d := custom(t, `
+files = { "gw.conf" = "${GATEWEIGH_LAN_IF} ${GATEWEIGH_GATEWAY} $HOME ${OTHER}\n", "/etc/gwx/late.sh" = "sleep 0.3; touch $GATEWEIGH_SCRATCH/up; exec tail -f /dev/null\n" }
+start = 'cp gw.conf copied; env > vars'
+daemon = ["sh", "/etc/gwx/late.sh"]
+ready = 'test -e "$GATEWEIGH_SCRATCH/up"'
+stop = 'rm "$GATEWEIGH_SCRATCH/up"'
+processes = ["tail"]
+`)
+	if err := d.Start(t.Context(), l.env); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.router.must(t, "cat /tmp/scratch/copied"); got != "gwd-lan 192.168.137.1 $HOME ${OTHER}\n" {
+		t.Errorf("file: %q", got)
+	}
+	vars := strings.Split(l.router.must(t, "cat /tmp/scratch/vars"), "\n")
+	for _, want := range []string{
+		"GATEWEIGH_LAN_IF=gwd-lan", "GATEWEIGH_WAN_IF=gwd-wan", "GATEWEIGH_LAN=192.168.137.0/24", "GATEWEIGH_GATEWAY=192.168.137.1",
+		"GATEWEIGH_SERVER=192.168.89.1", "GATEWEIGH_SERVICE=192.168.89.2", "GATEWEIGH_CLIENTS=1", "GATEWEIGH_SCRATCH=/tmp/scratch",
+	} {
+		if !slices.Contains(vars, want) {
+			t.Errorf("start did not get %s", want)
+		}
+	}
+	if got := l.router.processes(t); !slices.Contains(got, "tail") {
+		t.Errorf("daemon does not run: %v", got)
+	}
+	if err := d.Stop(t.Context(), l.env); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, l.router, "tail")
+	l.router.must(t, "test ! -e /tmp/scratch/up")
+}
+
+// awaitGone waits until no process of that name is left: a killed one takes a
+// moment to disappear.
+func awaitGone(t *testing.T, h *testHost, name string) {
+	t.Helper()
+	for range 200 {
+		if !slices.Contains(h.processes(t), name) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%s still runs: %v", name, h.processes(t))
+}
+
+func TestCustomErrorsNameDeviceKeyAndOutput(t *testing.T) {
+	l, cl := customLab(t)
+	for _, tt := range []struct {
+		name, table string
+		want        []string
+	}{
+		{"start", "start = \"echo no licence >&2; exit 3\"\n", []string{"x: start command", "no licence"}},
+		{"ready", "start = \"true\"\nready = \"echo still waiting; false\"\nready_timeout = \"1s\"\n", []string{"not ready after 1s", "x: ready command", "still waiting"}},
+		{"daemon ends", "daemon = \"echo bad config; exit 1\"\nready = \"false\"\n", []string{"x: daemon command", "ended while starting", "bad config"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := custom(t, tt.table+"stop = \"nft delete table ip none\"\n")
+			err := d.Start(t.Context(), l.env)
+			if err == nil {
+				t.Fatal("Start succeeded")
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("no %q in: %v", want, err)
+				}
+			}
+			// Stop finds nothing to undo, which is no news after a failed Start.
+			if err := d.Stop(t.Context(), l.env); err != nil {
+				t.Errorf("Stop after a failed Start: %v", err)
+			}
+		})
+	}
+	t.Run("admit", func(t *testing.T) {
+		d := custom(t, "start = \"true\"\nadmit = \"cat; echo refused; false\"\n")
+		err := d.Admit(t.Context(), l.env, []ClientAddr{cl})
+		if err == nil || !strings.Contains(err.Error(), "x: admit command") || !strings.Contains(err.Error(), "1 192.168.137.2 02:00:00:00:00:02") {
+			t.Errorf("Admit = %v", err)
+		}
+	})
+	t.Run("stop", func(t *testing.T) {
+		d := custom(t, "start = \"true\"\nstop = \"echo stuck; false\"\n")
+		if err := d.Start(t.Context(), l.env); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Stop(t.Context(), l.env); err == nil || !strings.Contains(err.Error(), "x: stop command") {
+			t.Errorf("Stop = %v", err)
+		}
+	})
+}
+
+// TestCustomAdmissionCarriesTheLab: a client's commands get the lab's addresses
+// in their argument vector.
+func TestCustomAdmissionCarriesTheLab(t *testing.T) {
+	l, _ := customLab(t)
+	d := custom(t, "start = \"true\"\nlogin = 'echo $GATEWEIGH_GATEWAY'\nlan = \"10.1.0.0/16\"\ndhcp = true\nno_aggregation = true\n")
+	before := d.Traits()
+	if before.Admission.Kind != client.AdmitCommand || before.LAN.String() != "10.1.0.0/16" || !before.DHCP || !before.NoAggregation || before.NoTxChecksum {
+		t.Errorf("traits before Start: %+v", before)
+	}
+	if err := d.Start(t.Context(), l.env); err != nil {
+		t.Fatal(err)
+	}
+	out, err := l.clientHost.Run(t.Context(), agent.Command{Argv: d.Traits().Admission.Login})
+	if err != nil || strings.TrimSpace(out.Stdout) != "192.168.137.1" {
+		t.Errorf("login printed %q, %v", out.Stdout, err)
+	}
+}
+
+func TestCustomCheckNamesPackages(t *testing.T) {
+	d := custom(t, "start = \"true\"\nrequires = { gw-no-such-tool = \"gw-tools\", sh = \"dash\" }\n")
+	err := d.Check(t.Context())
+	if !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "gw-no-such-tool") || !strings.Contains(err.Error(), "gw-tools") || strings.Contains(err.Error(), "dash") {
+		t.Errorf("Check = %v", err)
+	}
+}
+
+func TestNewKnowsEveryBuiltinExperiment(t *testing.T) {
+	for _, exp := range experiment.Builtins() {
+		if err := exp.Check(Builtin()); err != nil {
+			t.Error(err)
+		}
+		for _, name := range exp.DUTs {
+			if _, err := New(name, exp.Clients[0], exp); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, name := range Names() {
+		if _, err := New(name, 1, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := New("none", 1, nil); err == nil || !strings.Contains(err.Error(), "known are allowlist, clean, coovachilli, opennds") {
+		t.Errorf("New(none) = %v", err)
+	}
+}

@@ -1,0 +1,106 @@
+package dut
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestDaemonAwait(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("namespaces need root")
+	}
+	h := newTestHost(t)
+	for name, tc := range map[string]struct {
+		script string
+		probe  probe
+		want   []string // parts of the error; none: it becomes ready
+	}{
+		"ready late":  {"sleep 0.2; touch up; exec sleep 60", probe{"it is not up", "test -e up"}, nil},
+		"ends":        {"echo first; echo cannot bind; exit 3", probe{"it is not up", "false"}, []string{"ended while starting", "first | cannot bind"}},
+		"ends mutely": {"exit 0", probe{"it is not up", "false"}, []string{"ended while starting", "printed nothing"}},
+		"never ready": {"echo waiting; exec sleep 60", probe{"its door is shut", "false"}, []string{"running but its door is shut", "deadline", "waiting"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h.must(t, "rm -f up")
+			d := daemon{host: h, name: "gwd-daemon", dir: "/tmp/scratch"}
+			if err := d.spawn(t.Context(), false, nil, "sh", "-c", tc.script); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			err := d.await(ctx, tc.probe)
+			if (err == nil) != (tc.want == nil) {
+				t.Errorf("await: %v", err)
+			}
+			for _, want := range append(tc.want, "gwd-daemon")[:len(tc.want)] {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q does not say %q", err, want)
+				}
+			}
+			for range 2 {
+				if err := d.kill(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			if left := h.processes(t); len(left) != 0 {
+				t.Errorf("processes left: %q", left)
+			}
+		})
+	}
+}
+
+func TestNeedToolsNamesWhatIsMissing(t *testing.T) {
+	err := needTools("gadget", map[string]string{"sh": "-", "gwd-absent": "package gadgets"})
+	if !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "gadget: not on PATH: gwd-absent (package gadgets)") {
+		t.Errorf("error is %v", err)
+	}
+	if err := needTools("gadget", map[string]string{"sh": "-"}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLeaseRange(t *testing.T) {
+	for _, tc := range []struct {
+		lan, gateway string
+		clients      int
+		first, last  string // empty: an error
+	}{
+		{"192.168.137.0/24", "192.168.137.254", 100, "192.168.137.100", "192.168.137.253"},
+		{"192.168.137.0/24", "192.168.137.254", 250, "192.168.137.1", "192.168.137.253"},
+		{"192.168.137.0/24", "192.168.137.1", 250, "192.168.137.2", "192.168.137.254"},
+		{"10.1.0.0/16", "10.1.0.1", 10000, "10.1.0.100", "10.1.255.254"},
+		{"192.168.137.0/24", "192.168.137.254", 254, "", ""},
+	} {
+		first, last, err := leaseRange(netip.MustParsePrefix(tc.lan), netip.MustParseAddr(tc.gateway), tc.clients)
+		if tc.first == "" {
+			if err == nil {
+				t.Errorf("%d clients fit in %s: %s to %s", tc.clients, tc.lan, first, last)
+			}
+			continue
+		}
+		if err != nil || first.String() != tc.first || last.String() != tc.last {
+			t.Errorf("range of %s for %d clients is %s to %s, %v; want %s to %s",
+				tc.lan, tc.clients, first, last, err, tc.first, tc.last)
+		}
+	}
+	if got := dottedMask(netip.MustParsePrefix("10.0.0.0/20")); got != "255.255.240.0" {
+		t.Errorf("mask of a /20 is %s", got)
+	}
+}
+
+func TestCleanRouter(t *testing.T) {
+	l := newTestLab(t, studyLAN, studyGateway, 1)
+	d := NewClean()
+	if err := errors.Join(d.Check(t.Context()), d.Start(t.Context(), l.env), d.Stop(t.Context(), l.env)); err != nil {
+		t.Fatal(err)
+	}
+	l.router.must(t, "echo 0 >/proc/sys/net/ipv4/ip_forward")
+	if err := d.Start(t.Context(), l.env); err == nil || !strings.Contains(err.Error(), "ip_forward") {
+		t.Errorf("a router that does not forward starts: %v", err)
+	}
+}

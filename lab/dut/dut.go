@@ -1,0 +1,91 @@
+// Package dut holds the devices under test: what is installed on the router
+// and weighed against a clean one. One file a device, one table of constructors.
+package dut
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
+)
+
+// ErrNotSupported is wrapped by Check when a DUT cannot run here: a tool is
+// absent, the kernel lacks a feature. The DUT is then skipped with the reason;
+// it never fails the run.
+var ErrNotSupported = errors.New("not supported here")
+
+// DUT is a device under test on one router. The lab makes a new one for each
+// block and lab, calls Start once and always calls Stop, also after a failed
+// or interrupted Start.
+type DUT interface {
+	// Check reports whether the DUT can run on this machine; a wrapped
+	// ErrNotSupported names what is missing and what to install. It changes nothing.
+	Check(ctx context.Context) error
+	// Start installs the DUT. It returns nil only when admitted clients'
+	// traffic will be forwarded; otherwise an error that says what did not become ready.
+	Start(ctx context.Context, env Env) error
+	// Stop undoes Start, also a half-way one, and may be called twice.
+	Stop(ctx context.Context, env Env) error
+	// Traits are constant for a given number of clients and known before Start.
+	Traits() Traits
+}
+
+// Traits say what the lab must know of a DUT before it builds the lab around it.
+type Traits struct {
+	// LAN is the clients' network; the zero value is study 1's 192.168.137.0/24.
+	LAN netip.Prefix
+	// DHCP is true when the DUT itself leases addresses. Otherwise the lab runs
+	// a DHCP server for clients that want leases, and does not count it.
+	DHCP bool
+	// Processes are the command names (comm) whose CPU and memory count; empty
+	// counts every process the DUT started on the router.
+	Processes []string
+	// NoAggregation asks for links towards the clients without GRO, whatever the profile.
+	NoAggregation bool
+	// NoTxChecksum asks for links with transmit checksum offload off; the clean
+	// router beside the DUT gets the same.
+	NoTxChecksum bool
+	// Admission is what a client must do before its traffic is forwarded.
+	// Addresses in it are valid once Start has returned.
+	Admission client.Admission
+	// About is one line for reports: "openNDS 9.10.0 (nftables)".
+	About string
+}
+
+// Host is a machine of the lab a DUT is installed on, spoken to through its agent.
+type Host interface {
+	// Run executes a command to its end. An exit status other than zero is an
+	// error that carries the last lines of its output; Output is filled either way.
+	Run(ctx context.Context, cmd agent.Command) (agent.Output, error)
+	// Spawn starts a long-running command; its output goes to the run's logs.
+	Spawn(ctx context.Context, cmd agent.Command) error
+	// Kill ends a spawned command by name: SIGTERM, then SIGKILL after 3 s. An
+	// unknown or already ended name is no error.
+	Kill(ctx context.Context, name string) error
+	// WriteFile writes a file the host's processes see. /etc, /run, /tmp and
+	// /var/lib of a namespace host are private copies: writing there never reaches the machine.
+	WriteFile(ctx context.Context, path string, data []byte, mode uint32) error
+	// ReadFile reads a file as the host's processes see it.
+	ReadFile(ctx context.Context, path string) ([]byte, error)
+}
+
+// Env is where a DUT is installed.
+type Env struct {
+	Router  Host
+	Server  Host
+	LANIf   string       // router's interface towards the clients
+	WANIf   string       // router's interface towards the server
+	LAN     netip.Prefix // clients' network, wide enough for Clients
+	Gateway netip.Addr   // router's address in LAN
+	// RouterWAN is the router's address towards the server, study 1: 192.168.89.99.
+	RouterWAN netip.Addr
+	// ServerIP is where traffic goes, study 1: 192.168.89.1.
+	ServerIP netip.Addr
+	// ServiceIP is a second address of the server for RADIUS and portal pages,
+	// so that opening it to unauthenticated clients does not open ServerIP.
+	ServiceIP netip.Addr
+	Clients   int    // clients that will be admitted
+	Scratch   string // private directory on the router, removed with the lab
+}

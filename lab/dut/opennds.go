@@ -1,0 +1,245 @@
+package dut
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+)
+
+// Fixed places of the packaged openNDS 9.
+const (
+	openNDSLibrary = "/usr/lib/opennds/libopennds.sh"
+	openNDSConfig  = "/etc/opennds/opennds.conf"
+	openNDSPort    = "2050"
+)
+
+// OpenNDS is the packaged openNDS 9 (iptables-nft back end) in click-through
+// mode, with dnsmasq for leases and names: the captive portal that admits
+// clients by firewall rules, so that packets stay in the kernel.
+type OpenNDS struct {
+	clients   int
+	admission client.Admission
+	dnsmasq   daemon
+	opennds   daemon
+}
+
+// NewOpenNDS makes an openNDS for the given number of clients.
+func NewOpenNDS(clients int) *OpenNDS { return &OpenNDS{clients: clients} }
+
+// Check looks for openNDS and the programs its scripts call. Without wget the
+// watchdog of the packaged scripts restarts the portal's web server for ever.
+func (*OpenNDS) Check(context.Context) error {
+	return needTools("opennds", map[string]string{
+		"opennds":  "Debian package opennds",
+		"ndsctl":   "Debian package opennds",
+		"dnsmasq":  "Debian package dnsmasq-base",
+		"iptables": "Debian package iptables",
+		"nft":      "Debian package nftables",
+		"bash":     "Debian package bash",
+		"wget":     "Debian package wget",
+		"pgrep":    "Debian package procps",
+		"logger":   "Debian package bsdutils",
+	})
+}
+
+// Traits say that openNDS leases addresses itself and how its clients log in.
+// Every process it starts counts: its scripts are part of its cost.
+func (o *OpenNDS) Traits() Traits {
+	return Traits{
+		LAN:       wideLAN(o.clients),
+		DHCP:      true,
+		Admission: o.admission,
+		About:     "openNDS 9 (iptables-nft), click-through, no limits",
+	}
+}
+
+// wideLAN is study 1's network (the zero Prefix), or a wider one when the
+// clients do not fit in a /24.
+func wideLAN(clients int) netip.Prefix {
+	if clients <= 250 {
+		return netip.Prefix{}
+	}
+	return netip.MustParsePrefix("10.1.0.0/16")
+}
+
+// openNDSConf is what the templates of openNDS and its dnsmasq need.
+type openNDSConf struct {
+	LANIf       string
+	Gateway     netip.Addr
+	First, Last netip.Addr // leased range
+	Mask        string     // dotted
+	MaxClients  int
+	Splash      string // path of the splash page script
+	Key         string // shared by daemon and splash page, of this run
+}
+
+// Start configures openNDS privately, starts it and dnsmasq, and returns once
+// the control socket answers and the forwarding rules are in place.
+func (o *OpenNDS) Start(ctx context.Context, env Env) error {
+	dir := path.Join(env.Scratch, "opennds")
+	o.dnsmasq = daemon{host: env.Router, name: "opennds-dnsmasq", dir: dir}
+	o.opennds = daemon{host: env.Router, name: "opennds", dir: dir}
+	if err := o.configure(ctx, env, dir); err != nil {
+		return fmt.Errorf("configuring opennds: %w", err)
+	}
+	conf := path.Join(dir, "dnsmasq.conf")
+	if err := o.dnsmasq.spawn(ctx, false, nil, "dnsmasq", "--keep-in-foreground", "--conf-file="+conf); err != nil {
+		return err
+	}
+	// The packaged scripts restart dnsmasq through systemctl. On a private PATH
+	// that is a no-op: the machine's own service manager must not hear of it.
+	onPath := `PATH=$0/bin:$PATH; export PATH; exec opennds -f -d 1 -c ` + openNDSConfig
+	if err := o.opennds.spawn(ctx, false, nil, "sh", "-c", onPath, dir); err != nil {
+		return err
+	}
+	err := o.opennds.await(ctx,
+		probe{"its filter chain ndsNET is absent", "nft list chain ip filter ndsNET"},
+		probe{"its control socket does not answer (ndsctl status)", "ndsctl status"},
+		probe{"forwarded packets do not pass its chain", "nft list chain ip filter FORWARD | grep -q ndsNET"},
+	)
+	if err != nil {
+		return err
+	}
+	if err := o.dnsmasq.await(ctx, probe{"it has no lease file", "test -e /tmp/dhcp.leases"}); err != nil {
+		return err
+	}
+	o.admission = client.Admission{
+		Kind:   client.AdmitOpenNDS,
+		Portal: env.Gateway.String() + ":" + openNDSPort,
+		Probe:  "http://" + env.ServerIP.String() + "/generate_204",
+		// One thread serves all requests, so more clients at once only wait;
+		// two keep it busy between the requests of one.
+		Parallel: 4,
+	}
+	return nil
+}
+
+// configure writes openNDS's files and mounts them over the packaged ones,
+// which are the only ones its programs read.
+func (o *OpenNDS) configure(ctx context.Context, env Env, dir string) error {
+	first, last, err := leaseRange(env.LAN, env.Gateway, o.clients)
+	if err != nil {
+		return err
+	}
+	conf := openNDSConf{
+		LANIf: env.LANIf, Gateway: env.Gateway, First: first, Last: last, Mask: dottedMask(env.LAN),
+		// Room for every client and as many that left without a word.
+		MaxClients: max(250, 2*o.clients),
+		Splash:     path.Join(dir, "splash.sh"), Key: rand.Text(),
+	}
+	// /run/tmpfiles.d is where a script of openNDS makes its temporary files. A
+	// known upstream neighbour makes openNDS wait 2 s for downloads it has not
+	// been asked for; a forgotten one is learnt again with the first packet.
+	prepare := `mkdir -p "$1/bin" /run/tmpfiles.d; printf '#!/bin/sh\nexit 0\n' >"$1/bin/systemctl"
+chmod 755 "$1/bin/systemctl"; rm -f /tmp/dhcp.leases; ip neigh flush dev "$2"`
+	if err := shell(ctx, env.Router, prepare, dir, env.WANIf); err != nil {
+		return err
+	}
+	for _, file := range []struct {
+		name, template string
+		mode           uint32
+	}{
+		{"opennds.conf", "opennds.conf", 0o644},
+		{"dnsmasq.conf", "opennds-dnsmasq.conf", 0o644},
+		{"splash.sh", "opennds-splash.sh", 0o755},
+	} {
+		if err := writeTemplate(ctx, env.Router, path.Join(dir, file.name), file.mode, file.template, conf); err != nil {
+			return err
+		}
+	}
+	if err := o.repairLibrary(ctx, env.Router, dir); err != nil {
+		return err
+	}
+	if err := shell(ctx, env.Router, `mount --bind "$1/opennds.conf" "$2"`, dir, openNDSConfig); err != nil {
+		return fmt.Errorf("mounting the private configuration: %w", err)
+	}
+	return nil
+}
+
+// repairLibrary makes the packaged scripts work with iptables-nft, on this
+// host only. They create the INPUT and FORWARD chains at priority -100, a place
+// where iptables-nft refuses to work (upstream issue 429): the portal then
+// starts without rules and exits. At the usual priority the rules are the same.
+func (o *OpenNDS) repairLibrary(ctx context.Context, h Host, dir string) error {
+	library, err := h.ReadFile(ctx, openNDSLibrary)
+	if err != nil {
+		return fmt.Errorf("reading openNDS's script library: %w", err)
+	}
+	repaired := strings.ReplaceAll(string(library), "priority -100", "priority filter")
+	if repaired == string(library) {
+		return nil // a version without the fault
+	}
+	ours := path.Join(dir, "libopennds.sh")
+	if err := h.WriteFile(ctx, ours, []byte(repaired), 0o755); err != nil {
+		return fmt.Errorf("writing the repaired script library: %w", err)
+	}
+	if err := shell(ctx, h, `mount --bind "$1" "$2"`, ours, openNDSLibrary); err != nil {
+		return fmt.Errorf("mounting the repaired script library: %w", err)
+	}
+	return nil
+}
+
+// Stop ends the daemons and removes rules and mounts. Afterwards the router
+// forwards for everybody, as before Start.
+func (o *OpenNDS) Stop(ctx context.Context, env Env) error {
+	if o.opennds.host == nil {
+		return nil
+	}
+	undo := `[ -d "$1" ] || exit 0
+"$2" delete_chains >/dev/null 2>&1 || :
+for chain in nds_allow_INP nds_allow_FWD; do nft delete chain ip filter $chain 2>/dev/null || :; done
+for file in "$2" "$3"; do while umount "$file" 2>/dev/null; do :; done; done
+rm -rf "$1" /tmp/ndsctl.sock /tmp/ndsctl.lock /tmp/ndscids /tmp/dhcp.leases`
+	err := errors.Join(
+		o.opennds.kill(ctx),
+		o.dnsmasq.kill(ctx),
+		shell(ctx, env.Router, undo, path.Join(env.Scratch, "opennds"), openNDSLibrary, openNDSConfig),
+	)
+	if err != nil {
+		return fmt.Errorf("stopping opennds: %w", err)
+	}
+	return nil
+}
+
+// leaseRange is the part of a network that is leased to n clients.
+//
+// openNDS removes the rules of a client that leaves by searching for its
+// address as text, so that a log-out of .1 also cuts off .10 to .19. Addresses
+// of equal length, from .100 on, are never part of another.
+func leaseRange(lan netip.Prefix, gateway netip.Addr, n int) (first, last netip.Addr, err error) {
+	base := lan.Masked().Addr().As4()
+	size := 1 << (32 - lan.Bits())
+	from, to := 100, size-2
+	if to-from < n {
+		from = 1
+	}
+	if to-from < n {
+		return first, last, fmt.Errorf("%s is too small for %d clients", lan, n)
+	}
+	at := func(i int) netip.Addr {
+		return netip.AddrFrom4([4]byte{base[0], base[1], base[2] + byte(i>>8), base[3] + byte(i)})
+	}
+	first, last = at(from), at(to)
+	// A gateway at either end is left out; dnsmasq skips one in the middle itself.
+	if last == gateway {
+		last = last.Prev()
+	}
+	if first == gateway {
+		first = first.Next()
+	}
+	return first, last, nil
+}
+
+// dottedMask is a prefix length as dnsmasq and CoovaChilli write it: 255.255.255.0.
+func dottedMask(p netip.Prefix) string {
+	m := ^uint32(0) << (32 - p.Bits())
+	return netip.AddrFrom4([4]byte{byte(m >> 24), byte(m >> 16), byte(m >> 8), byte(m)}).String()
+}
+
+var _ DUT = (*OpenNDS)(nil)

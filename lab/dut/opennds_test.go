@@ -1,0 +1,90 @@
+package dut
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+)
+
+// testClients is how many clients the portal tests admit: 4, or
+// GATEWEIGH_TEST_CLIENTS for a look at log-in times.
+func testClients(t *testing.T) int {
+	t.Helper()
+	n, err := strconv.Atoi(os.Getenv("GATEWEIGH_TEST_CLIENTS"))
+	if err != nil || n < 1 {
+		return 4
+	}
+	return n
+}
+
+func TestOpenNDS(t *testing.T) {
+	n := testClients(t)
+	d := NewOpenNDS(n)
+	skipUnsupported(t, d)
+	l := newTestLab(t, studyLAN, studyGateway, n)
+	checkPortal(t, d, l, n)
+	if mounts := l.router.must(t, "cat /proc/mounts"); strings.Contains(mounts, "opennds") {
+		t.Errorf("mounts left on the router:\n%s", mounts)
+	}
+}
+
+// A firewall command that fails leaves openNDS with a session and the client
+// without access; Login must notice and repair it.
+func TestOpenNDSRepairsHalfOpenSession(t *testing.T) {
+	d := NewOpenNDS(1)
+	skipUnsupported(t, d)
+	l := newTestLab(t, studyLAN, studyGateway, 1)
+	l.start(t, d)
+	c := l.addClients(t, 1)[0]
+	adm := d.Traits().Admission
+	loginAll(t, []*testClient{c}, adm)
+	l.router.must(t, "iptables -t mangle -F ndsOUT")
+	if in, err := client.Status(t.Context(), c, adm, 1); in || err != nil {
+		t.Fatalf("status without rules is %v, %v; want false, nil", in, err)
+	}
+	loginAll(t, []*testClient{c}, adm)
+	if !c.reaches(t.Context(), trafficPort) {
+		t.Error("the client does not reach the server after its session was repaired")
+	}
+}
+
+// openNDS refuses an interface with two addresses and ends: its own words must
+// reach the user.
+func TestOpenNDSEndsWhileStarting(t *testing.T) {
+	d := NewOpenNDS(1)
+	skipUnsupported(t, d)
+	l := newTestLab(t, studyLAN, studyGateway, 1)
+	l.router.must(t, "ip addr add 192.168.138.1/24 dev gwd-lan")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	err := d.Start(ctx, l.env)
+	if err == nil || !strings.Contains(err.Error(), "opennds ended while starting") || !strings.Contains(err.Error(), "gwd-lan") {
+		t.Errorf("start on an interface with two addresses: %v", err)
+	}
+	checkStop(t, d, l)
+}
+
+func TestOpenNDSNeverReady(t *testing.T) {
+	d := NewOpenNDS(1)
+	skipUnsupported(t, d)
+	l := newTestLab(t, studyLAN, studyGateway, 1)
+	// Without /usr/bin/iptables there are no rules to become ready with.
+	l.router.must(t, `printf '#!/bin/sh\nsleep 60\n' >/tmp/iptables; chmod 755 /tmp/iptables
+mount --bind /tmp/iptables "$(readlink -f "$(command -v iptables)")"`)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	err := d.Start(ctx, l.env)
+	if err == nil || !strings.Contains(err.Error(), "running but its filter chain ndsNET is absent") {
+		t.Errorf("start without rules: %v", err)
+	}
+	for range 2 {
+		if err := d.Stop(t.Context(), l.env); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package dut
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
+)
+
+// server port of the lab's traffic server.
+const trafficPort = "192.168.89.1:5201"
+
+// serveTraffic lets the server accept connections on the traffic port and on
+// port 80, so that a request that gets through is seen to get through.
+func (l *testLab) serveTraffic(t *testing.T) {
+	t.Helper()
+	for name, port := range map[string]string{"traffic": "5201", "web": "80"} {
+		cmd := agent.Command{Name: name, Argv: []string{"busybox", "httpd", "-f", "-p", "192.168.89.1:" + port, "-h", "/tmp"}}
+		if err := l.server.Spawn(t.Context(), cmd); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// loginAll logs every client in, at most adm.Parallel at a time.
+func loginAll(t *testing.T, clients []*testClient, adm client.Admission) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	parallel := adm.Parallel
+	if parallel == 0 {
+		parallel = 16
+	}
+	slots := make(chan struct{}, parallel)
+	var wg sync.WaitGroup
+	start := time.Now()
+	var mu sync.Mutex
+	var slowest, total time.Duration
+	for i, c := range clients {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			began := time.Now()
+			if err := client.Login(ctx, c, adm, i+1); err != nil {
+				t.Error(err)
+			}
+			took := time.Since(began)
+			mu.Lock()
+			defer mu.Unlock()
+			slowest, total = max(slowest, took), total+took
+		})
+	}
+	wg.Wait()
+	t.Logf("%d clients logged in after %.2f s; one took %.3f s on average, %.3f s at most", len(clients),
+		time.Since(start).Seconds(), total.Seconds()/float64(len(clients)), slowest.Seconds())
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// start starts the traffic server and a portal, which ends with the test.
+func (l *testLab) start(t *testing.T, d DUT) {
+	t.Helper()
+	l.serveTraffic(t)
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	t.Cleanup(func() {
+		if err := d.Stop(context.Background(), l.env); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := d.Start(ctx, l.env); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("ready after %.2f s", time.Since(began).Seconds())
+}
+
+// checkPortal walks a portal through what the lab needs of it.
+func checkPortal(t *testing.T, d DUT, l *testLab, n int) {
+	t.Helper()
+	ctx := t.Context()
+	l.start(t, d)
+	began := time.Now()
+	clients := l.addClients(t, n)
+	t.Logf("%d clients leased after %.2f s", n, time.Since(began).Seconds())
+	adm := d.Traits().Admission
+	first, last := clients[0], clients[n-1]
+	for _, c := range []*testClient{first, last} {
+		if c.reaches(ctx, trafficPort) {
+			t.Fatalf("%s reaches the server before it logged in", c.ip)
+		}
+		if in, err := client.Status(ctx, c, adm, 1); err != nil || in {
+			t.Fatalf("status before log-in: %v, %v; want false, nil", in, err)
+		}
+	}
+	loginAll(t, clients, adm)
+	for i, c := range clients {
+		if !c.reaches(ctx, trafficPort) {
+			t.Errorf("client %d (%s) does not reach the server after log-in; its rules:\n%s", i+1, c.ip,
+				l.router.must(t, `nft list ruleset | grep -wF "$1" || :`, c.ip.String()))
+		}
+	}
+	if in, err := client.Status(ctx, last, adm, n); err != nil || !in {
+		t.Errorf("status after log-in: %v, %v; want true, nil", in, err)
+	}
+	if err := client.Logout(ctx, first, adm, 1); err != nil {
+		t.Error(err)
+	}
+	if in, err := client.Status(ctx, first, adm, 1); err != nil || in {
+		t.Errorf("status after log-out: %v, %v; want false, nil", in, err)
+	}
+	if first.reaches(ctx, trafficPort) {
+		t.Error("a client that logged out still reaches the server")
+	}
+	if n > 1 && !last.reaches(ctx, trafficPort) {
+		t.Error("another client's log-out cut this one off")
+	}
+	checkStop(t, d, l)
+}
+
+// checkStop stops a portal twice and looks for what it left.
+func checkStop(t *testing.T, d DUT, l *testLab) {
+	t.Helper()
+	for range 2 {
+		if err := d.Stop(t.Context(), l.env); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := l.router.processes(t); len(left) > 0 {
+		t.Errorf("processes left on the router: %q", left)
+	}
+	if rules := l.router.must(t, "nft list ruleset"); strings.Contains(rules, "jump") || strings.Contains(rules, "gwd-lan") {
+		t.Errorf("rules left on the router:\n%s", rules)
+	}
+}
+
+// skipUnsupported skips when the portal's own Check says that it cannot run here.
+func skipUnsupported(t *testing.T, d DUT) {
+	t.Helper()
+	if err := d.Check(t.Context()); err != nil {
+		t.Skip(err)
+	}
+}
+
+var studyLAN = netip.MustParsePrefix("192.168.137.0/24")
+var studyGateway = netip.MustParseAddr("192.168.137.254")

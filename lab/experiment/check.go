@@ -1,0 +1,87 @@
+package experiment
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Check verifies what several keys say together, and the names of devices:
+// known are the built-in ones; with none given names are not checked. Parse has
+// done it for a file; call it again after Set.
+func (e *Experiment) Check(known []string) error {
+	if problems := e.check(known); len(problems) > 0 {
+		return join(problems)
+	}
+	return nil
+}
+
+func (e *Experiment) check(known []string) []*Error {
+	var problems []*Error
+	report := func(key, format string, args ...any) {
+		at, ok := e.origins[key]
+		if !ok {
+			at = origin{e.file, 1} // set nowhere: the file as a whole is at fault
+		}
+		problems = append(problems, &Error{File: at.file, Line: at.line, Key: key, Problem: fmt.Sprintf(format, args...)})
+	}
+	for _, key := range []string{"duts", "clients", "offered_mbps"} {
+		if _, set := e.origins[key]; !set {
+			report(key, "missing: an experiment needs it")
+		}
+	}
+	e.checkTraffic(report)
+	e.checkDUTs(known, report)
+	e.checkSize(report)
+	for _, name := range e.CustomNames() {
+		d := e.Custom[name]
+		d.check(func(key, problem string) { report(dutKey(name, key), "%s", problem) })
+	}
+	return problems
+}
+
+// checkTraffic refuses what the chosen generator cannot do.
+func (e *Experiment) checkTraffic(report func(key, format string, args ...any)) {
+	if e.Traffic.Kind != TrafficStreams {
+		return
+	}
+	if e.Traffic.Protocol != "tcp" {
+		report("traffic.protocol", "%q needs kind = %q: %s are TCP only", e.Traffic.Protocol, TrafficIperf3, TrafficStreams)
+	}
+	if e.Traffic.Pacing != PacingPaced {
+		report("traffic.pacing", "%q needs kind = %q: %s are always paced", e.Traffic.Pacing, TrafficIperf3, TrafficStreams)
+	}
+}
+
+// checkDUTs resolves the names in duts and guards the names of tables.
+func (e *Experiment) checkDUTs(known []string, report func(key, format string, args ...any)) {
+	shipped := ShippedDUTs()
+	for _, name := range e.CustomNames() {
+		builtin := name == Clean || slices.Contains(known, name)
+		if builtin && !slices.Contains(shipped, name) {
+			report(dutKey(name, ""), "is built in: choose another name")
+		}
+	}
+	if len(e.DUTs) == 1 && e.DUTs[0] == Clean && e.AABlocks == 0 {
+		report("duts", "nothing to measure: %q alone means A/A blocks, and aa_blocks is 0", Clean)
+	}
+	if len(known) == 0 {
+		return
+	}
+	names := slices.Concat(known, shipped, e.CustomNames(), []string{Clean})
+	slices.Sort(names)
+	names = slices.Compact(names)
+	for _, name := range e.DUTs {
+		if !slices.Contains(names, name) {
+			report("duts", "unknown device %q: known are %s, or describe it in [dut.%s]%s", name, strings.Join(names, ", "), name, hint(name, names))
+		}
+	}
+}
+
+// checkSize refuses plans nobody can mean.
+func (e *Experiment) checkSize(report func(key, format string, args ...any)) {
+	groups := len(e.Clients) * len(e.Directions) * len(e.Profiles)
+	if n := groups * (len(e.DUTs)*e.Blocks + e.AABlocks); n > maxPlanBlocks {
+		report("blocks", "the plan would have %d blocks, more than %d", n, maxPlanBlocks)
+	}
+}

@@ -1,0 +1,62 @@
+package experiment
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const manual = "../../docs/adding-a-dut.md"
+
+// TestManualBlocksLoad loads every TOML block of the manual.
+func TestManualBlocksLoad(t *testing.T) {
+	text, err := os.ReadFile(manual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []string
+	for _, part := range strings.Split(string(text), "```toml\n")[1:] {
+		block, _, _ := strings.Cut(part, "```")
+		blocks = append(blocks, block)
+		if _, err := Parse("block.toml", []byte(block), known); err != nil {
+			t.Errorf("%v\nin:\n%s", err, block)
+		}
+	}
+	if len(blocks) < 2 {
+		t.Fatalf("%d TOML blocks found", len(blocks))
+	}
+	// The first block is the shipped file without its opening comment.
+	shipped, err := builtinFiles.ReadFile("builtin/allowlist.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(string(shipped), "\n"+blocks[0]) {
+		t.Errorf("%s shows another allowlist than the one that ships", manual)
+	}
+	_, device, _ := strings.Cut(blocks[0], "[dut.")
+	if n := strings.Count(device, "\n"); n > 20 {
+		t.Errorf("the example takes %d lines", n)
+	}
+}
+
+// TestManualIsComplete: the tables of the manual name every key and variable
+// there is, and none that is not.
+func TestManualIsComplete(t *testing.T) {
+	text, err := os.ReadFile(manual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "| `"); ok {
+			key, _, _ := strings.Cut(rest, "`")
+			rows = append(rows, key)
+		}
+	}
+	slices.Sort(rows)
+	want := slices.Sorted(slices.Values(slices.Concat(DUTKeys(), Vars)))
+	if !slices.Equal(rows, want) {
+		t.Errorf("manual has %v\nlab has    %v", rows, want)
+	}
+}

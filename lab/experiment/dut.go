@@ -1,0 +1,267 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+)
+
+// CustomDUT is a device under test described in TOML, [dut.NAME]: the commands
+// that install it on the router, admit clients and remove it again. lab/dut
+// turns it into a device like any other. docs/adding-a-dut.md is the reference.
+type CustomDUT struct {
+	Description string `toml:"description,omitempty"` // one line for reports
+
+	Requires map[string]string `toml:"requires,omitempty"` // tool on PATH → package to install
+	Files    map[string]string `toml:"files,omitempty"`    // path on the router → content, see Vars
+
+	Start  Command `toml:"start,omitempty"`  // on the router, to its end
+	Daemon Command `toml:"daemon,omitempty"` // on the router, stays in the foreground
+	Ready  Command `toml:"ready,omitempty"`  // on the router, repeated until it exits 0
+	Stop   Command `toml:"stop,omitempty"`   // on the router, undoes Start
+	// Admit and Revoke run once on the router; standard input has one line
+	// "n ip mac" a client.
+	Admit  Command `toml:"admit,omitempty"`
+	Revoke Command `toml:"revoke,omitempty"`
+	// Login, Status and Logout run in each client's namespace.
+	Login  Command `toml:"login,omitempty"`
+	Status Command `toml:"status,omitempty"`
+	Logout Command `toml:"logout,omitempty"`
+
+	ReadyTimeout time.Duration `toml:"ready_timeout"` // default 20s
+	Timeout      time.Duration `toml:"timeout"`       // of start, stop, admit and revoke each; default 30s
+
+	Processes     []string     `toml:"processes,omitempty"`      // command names that count; empty: all it started
+	DHCP          bool         `toml:"dhcp,omitempty"`           // it leases addresses itself
+	LAN           netip.Prefix `toml:"lan,omitempty"`            // clients' network; zero: the lab's
+	NoAggregation bool         `toml:"no_aggregation,omitempty"` // links to the clients without GRO
+	NoTxChecksum  bool         `toml:"no_tx_checksum,omitempty"` // links with checksum offload off
+}
+
+// Vars are the environment variables of every command; "${NAME}" is replaced by
+// their values in the content of files.
+var Vars = []string{
+	"GATEWEIGH_LAN_IF",  // router's interface towards the clients
+	"GATEWEIGH_WAN_IF",  // router's interface towards the server
+	"GATEWEIGH_LAN",     // clients' network, 192.168.137.0/24
+	"GATEWEIGH_GATEWAY", // router's address in it
+	"GATEWEIGH_SERVER",  // address traffic goes to
+	"GATEWEIGH_SERVICE", // the server's second address, for RADIUS and portal pages
+	"GATEWEIGH_CLIENTS", // number of clients
+	"GATEWEIGH_SCRATCH", // private directory on the router
+}
+
+// Command is an argument vector. In TOML it is a list, or a string for sh -c.
+type Command []string
+
+// MarshalTOML writes a shell command as the string it was read from.
+func (c Command) MarshalTOML() ([]byte, error) {
+	var v any = []string(c)
+	if len(c) == 3 && c[0] == "sh" && c[1] == "-c" {
+		v = c[2]
+		if s := c[2]; strings.Contains(s, "\n") && literal(s) {
+			return []byte("'''\n" + s + "'''"), nil
+		}
+	}
+	b, err := toml.Marshal(map[string]any{"v": v})
+	return []byte(strings.TrimSpace(strings.TrimPrefix(string(b), "v = "))), err
+}
+
+// literal reports whether s can stand between ”' as it is.
+func literal(s string) bool {
+	control := func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f }
+	return !strings.Contains(s, "''") && !strings.HasSuffix(s, "'") && !strings.ContainsFunc(s, control)
+}
+
+// command is the parser of a Command.
+func command(v any) (Command, error) {
+	if s, ok := asText(v); ok {
+		if strings.TrimSpace(s) == "" || strings.ContainsRune(s, 0) {
+			return nil, errors.New("must not be empty: leave the key out")
+		}
+		return Command{"sh", "-c", s}, nil
+	}
+	items, ok := v.([]any)
+	if !ok || len(items) == 0 {
+		return nil, fmt.Errorf(`must be a shell command or a list ["program", "argument"], not %s`, show(v))
+	}
+	var c Command
+	for _, it := range items {
+		s, ok := it.(string)
+		if !ok || strings.ContainsRune(s, 0) || (len(c) == 0 && s == "") {
+			return nil, fmt.Errorf("each argument must be a string, not %s", show(it))
+		}
+		c = append(c, s)
+	}
+	return c, nil
+}
+
+// dutField is one key of [dut.NAME].
+type dutField struct {
+	key string
+	set func(*CustomDUT, any) error
+}
+
+// dutFields is every key of [dut.NAME].
+var dutFields = []dutField{
+	{"description", intoDUT(text, func(d *CustomDUT) *string { return &d.Description })},
+	{"requires", intoDUT(stringTable, func(d *CustomDUT) *map[string]string { return &d.Requires })},
+	{"files", intoDUT(stringTable, func(d *CustomDUT) *map[string]string { return &d.Files })},
+	{"start", intoDUT(command, func(d *CustomDUT) *Command { return &d.Start })},
+	{"daemon", intoDUT(command, func(d *CustomDUT) *Command { return &d.Daemon })},
+	{"ready", intoDUT(command, func(d *CustomDUT) *Command { return &d.Ready })},
+	{"stop", intoDUT(command, func(d *CustomDUT) *Command { return &d.Stop })},
+	{"admit", intoDUT(command, func(d *CustomDUT) *Command { return &d.Admit })},
+	{"revoke", intoDUT(command, func(d *CustomDUT) *Command { return &d.Revoke })},
+	{"login", intoDUT(command, func(d *CustomDUT) *Command { return &d.Login })},
+	{"status", intoDUT(command, func(d *CustomDUT) *Command { return &d.Status })},
+	{"logout", intoDUT(command, func(d *CustomDUT) *Command { return &d.Logout })},
+	{"ready_timeout", intoDUT(duration(time.Second, 10*time.Minute), func(d *CustomDUT) *time.Duration { return &d.ReadyTimeout })},
+	{"timeout", intoDUT(duration(time.Second, 10*time.Minute), func(d *CustomDUT) *time.Duration { return &d.Timeout })},
+	{"processes", intoDUT(list(process), func(d *CustomDUT) *[]string { return &d.Processes })},
+	{"dhcp", intoDUT(boolean, func(d *CustomDUT) *bool { return &d.DHCP })},
+	{"lan", intoDUT(network, func(d *CustomDUT) *netip.Prefix { return &d.LAN })},
+	{"no_aggregation", intoDUT(boolean, func(d *CustomDUT) *bool { return &d.NoAggregation })},
+	{"no_tx_checksum", intoDUT(boolean, func(d *CustomDUT) *bool { return &d.NoTxChecksum })},
+}
+
+// DUTKeys lists the keys of [dut.NAME], in the order of the documentation.
+func DUTKeys() []string {
+	keys := make([]string, len(dutFields))
+	for i, f := range dutFields {
+		keys[i] = f.key
+	}
+	return keys
+}
+
+func intoDUT[T any](parse parser[T], place func(*CustomDUT) *T) func(*CustomDUT, any) error {
+	return func(d *CustomDUT, v any) error {
+		parsed, err := parse(v)
+		if err == nil {
+			*place(d) = parsed
+		}
+		return err
+	}
+}
+
+// assignDUT sets a key below "dut": the table NAME itself, or NAME.KEY.
+func (e *Experiment) assignDUT(key toml.Key, value any) (descend bool, err error) {
+	dutName, err := name(key[0])
+	if err != nil {
+		return false, fmt.Errorf("a device %w", err)
+	}
+	d, exists := e.Custom[dutName]
+	if len(key) == 1 {
+		if _, isTable := value.(map[string]any); !isTable {
+			return false, fmt.Errorf("must be a table: [dut.%s]", dutName)
+		}
+		e.Custom[dutName] = CustomDUT{ReadyTimeout: 20 * time.Second, Timeout: 30 * time.Second}
+		return true, nil
+	}
+	if !exists {
+		return false, fmt.Errorf("no device %q is described in [dut.%s]", dutName, dutName)
+	}
+	rest := key[1:].String()
+	for _, f := range dutFields {
+		if f.key == rest {
+			err := f.set(&d, value)
+			e.Custom[dutName] = d
+			return false, err
+		}
+	}
+	return false, fmt.Errorf("unknown key of a device%s", hint(rest, DUTKeys()))
+}
+
+// dutKey is the dotted key of a device's key, as errors name it.
+func dutKey(dutName, key string) string {
+	k := toml.Key{"dut", dutName}
+	if key != "" {
+		k = append(k, key)
+	}
+	return k.String()
+}
+
+// process accepts a command name as the kernel keeps it.
+func process(v any) (string, error) {
+	s, ok := asText(v)
+	if !ok || s == "" || len(s) > 15 || strings.ContainsAny(s, "/\n") {
+		return "", fmt.Errorf("must be a command name as ps -o comm shows it, at most 15 bytes, not %s", show(v))
+	}
+	return s, nil
+}
+
+// stringTable accepts a table of strings.
+func stringTable(v any) (map[string]string, error) {
+	items, ok := v.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("must be a table of strings, not %s", show(v))
+	}
+	table := make(map[string]string, len(items))
+	for _, k := range slices.Sorted(maps.Keys(items)) {
+		s, ok := items[k].(string)
+		if !ok || k == "" {
+			return nil, fmt.Errorf("%q must be a string, not %s", k, show(items[k]))
+		}
+		table[k] = s
+	}
+	return table, nil
+}
+
+// privateDirs are the absolute directories of a namespace host that are private
+// copies: a file elsewhere would land on the machine itself.
+var privateDirs = []string{"/etc", "/run", "/tmp", "/var/lib"}
+
+// check verifies what several keys of a device say together.
+func (d CustomDUT) check(report func(key, problem string)) {
+	if len(d.Start) == 0 && len(d.Daemon) == 0 {
+		report("", "needs start or daemon: a command that installs it on the router")
+	}
+	if len(d.Daemon) > 0 && len(d.Ready) == 0 {
+		report("daemon", "needs ready: a command that exits 0 once the daemon serves clients")
+	}
+	if len(d.Login) > 0 && len(d.Admit) > 0 {
+		report("admit", "clients are admitted either on the router (admit) or from the client (login), not both")
+	}
+	for _, pair := range []struct {
+		key, needs string
+		bad        bool
+	}{
+		{"revoke", "admit", len(d.Revoke) > 0 && len(d.Admit) == 0},
+		{"status", "login", len(d.Status) > 0 && len(d.Login) == 0},
+		{"logout", "login", len(d.Logout) > 0 && len(d.Login) == 0},
+	} {
+		if pair.bad {
+			report(pair.key, "needs "+pair.needs)
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(d.Files)) {
+		if problem := checkFile(p, d.Files[p]); problem != "" {
+			report("files", problem)
+		}
+	}
+}
+
+// checkFile says what is wrong with a file of a device, "" if nothing.
+func checkFile(p, content string) string {
+	inside := func(dir string) bool { return strings.HasPrefix(p, dir+"/") }
+	switch {
+	case path.Clean(p) != p || p == "." || strings.HasPrefix(p, ".."):
+		return fmt.Sprintf("%q is no plain file path", p)
+	case path.IsAbs(p) && !slices.ContainsFunc(privateDirs, inside):
+		return fmt.Sprintf("%q would change the machine: use a relative path (in $GATEWEIGH_SCRATCH) or one below %s", p, strings.Join(privateDirs, ", "))
+	}
+	for _, part := range strings.Split(content, "${GATEWEIGH_")[1:] {
+		v, _, _ := strings.Cut(part, "}")
+		if v = "GATEWEIGH_" + v; !slices.Contains(Vars, v) {
+			return fmt.Sprintf("%q: unknown variable %s%s", p, show(v), hint(v, Vars))
+		}
+	}
+	return ""
+}

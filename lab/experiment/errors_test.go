@@ -1,0 +1,202 @@
+package experiment
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestProblemsNameFileLineAndKey(t *testing.T) {
+	tests := []struct {
+		name, text string
+		want       []string // every line of the error, in order
+	}{
+		{"unknown key", minimal + "\nwindws = 3\n",
+			[]string{`x.toml:5: windws: unknown key; did you mean "windows"?`}},
+		{"unknown key without neighbour", minimal + "colour = 3\n",
+			[]string{`x.toml:4: colour: unknown key`}},
+		{"keys are case sensitive", minimal + "Blocks = 3\n",
+			[]string{`x.toml:4: Blocks: unknown key; did you mean "blocks"?`}},
+		{"unknown table once", minimal + "[trafic]\nkind = \"streams\"\nx = 1\n",
+			[]string{`x.toml:4: trafic: unknown key; did you mean "traffic"?`}},
+		{"unknown key in a table", minimal + "[traffic]\n\nburst_segment = 1\n",
+			[]string{`x.toml:6: traffic.burst_segment: unknown key; did you mean "traffic.burst_segments"?`}},
+		{"dotted key", minimal + "# note\ntraffic.kind = \"stream\"\n",
+			[]string{`x.toml:5: traffic.kind: must be "streams" or "iperf3", not "stream"; did you mean "streams"?`}},
+		{"list over several lines", "duts = [\n \"opennds\",\n]\noffered_mbps = [1]\nclients = [\n  1, # one\n  0,\n]\n",
+			[]string{`x.toml:5: clients: each value must be a whole number from 1 to 10000, not 0`}},
+		{"after a text over several lines", minimal + "[dut.a]\nstart = '''\nclients = [0]\n'''\nstp = '''\n1\n2\n'''\nblocks = 1\n",
+			[]string{`x.toml:8: dut.a.stp: unknown key of a device; did you mean "stop"?`, `x.toml:12: dut.a.blocks: unknown key of a device`}},
+		{"inline table", minimal + "client = { knd = \"veth\" }\n",
+			[]string{`x.toml:4: client.knd: unknown key; did you mean "client.kind"?`}},
+		{"quoted name", minimal + "[dut.\"a b\"]\nstart = \"x\"\n",
+			[]string{`x.toml:4: dut."a b": a device must be a name of letters, digits, '-', '_' and '.', not "a b"`}},
+		{"negative rate", "duts = [\"clean\"]\nclients = [1]\noffered_mbps = [-1, 0, nan, 1e6]\n",
+			[]string{`x.toml:3: offered_mbps: each value must be a number of Mbit/s above 0 and up to 100000, not -1; ` +
+				`each value must be a number of Mbit/s above 0 and up to 100000, not 0; ` +
+				`each value must be a number of Mbit/s above 0 and up to 100000, not NaN; ` +
+				`each value must be a number of Mbit/s above 0 and up to 100000, not 1e+06`}},
+		{"empty list", "duts = []\nclients = [1]\noffered_mbps = [1]\n",
+			[]string{`x.toml:1: duts: must list 1 to 100 values, not 0`}},
+		{"no list", "duts = [\"clean\"]\nclients = 20\noffered_mbps = [1]\n",
+			[]string{`x.toml:2: clients: must be a list: [20]`}},
+		{"listed twice", "duts = [\"clean\"]\nclients = [5, 1, 5]\noffered_mbps = [1]\n",
+			[]string{`x.toml:2: clients: 5 is listed twice`}},
+		{"several problems at once, by line", "mode = \"duett\"\nduts = [\"opennds\"]\nclients = [1]\noffered_mbps = [1]\nwindow = \"100ms\"\nblocks = 1001\nclient = 3\n",
+			[]string{
+				`x.toml:1: mode: must be "duet" or "solo", not "duett"; did you mean "duet"?`,
+				`x.toml:5: window: must be a duration such as "1s", from 200ms to 10m0s, not "100ms"`,
+				`x.toml:6: blocks: must be a whole number from 1 to 1000, not 1001`,
+				`x.toml:7: client: must be a table: [client]`}},
+		{"nothing set", "",
+			[]string{`x.toml:1: duts: missing: an experiment needs it`, `x.toml:1: clients: missing: an experiment needs it`, `x.toml:1: offered_mbps: missing: an experiment needs it`}},
+		{"unknown device", "clients = [1]\nduts = [\"clean\", \"openDNS\"]\noffered_mbps = [1]\n",
+			[]string{`x.toml:2: duts: unknown device "openDNS": known are allowlist, clean, coovachilli, opennds, or describe it in [dut.openDNS]; did you mean "opennds"?`}},
+		{"nothing to measure", "duts = [\"clean\"]\nclients = [1]\noffered_mbps = [1]\naa_blocks = 0\n",
+			[]string{`x.toml:1: duts: nothing to measure: "clean" alone means A/A blocks, and aa_blocks is 0`}},
+		{"udp streams", minimal + "[traffic]\nprotocol = \"udp\"\npacing = \"burst\"\n",
+			[]string{`x.toml:5: traffic.protocol: "udp" needs kind = "iperf3": streams are TCP only`, `x.toml:6: traffic.pacing: "burst" needs kind = "iperf3": streams are always paced`}},
+		{"plan too large", "duts = [\"opennds\"]\nclients = [1,2,3,4,5,6,7,8,9,10,11,12]\noffered_mbps = [1]\nprofiles = [\"bulk\", \"per-packet\"]\nblocks = 1000\n",
+			[]string{`x.toml:5: blocks: the plan would have 24048 blocks, more than 20000`}},
+		{"syntax", minimal + "blocks = \n",
+			[]string{`x.toml:4: blocks: expected value but found '\n' instead`}},
+		{"key set twice", minimal + "clients = [2]\n",
+			[]string{`x.toml:4: clients: Key 'clients' has already been defined.`}},
+		{"built-in device described", minimal + "[dut.opennds]\nstart = \"x\"\n[dut.clean]\nstart = \"x\"\n",
+			[]string{`x.toml:4: dut.opennds: is built in: choose another name`, `x.toml:6: dut.clean: is built in: choose another name`}},
+		{"device without commands", minimal + "[dut.a]\ndhcp = true\n",
+			[]string{`x.toml:4: dut.a: needs start or daemon: a command that installs it on the router`}},
+		{"device keys that contradict", minimal + "[dut.a]\ndaemon = \"d\"\nlogin = \"l\"\nadmit = \"a\"\n[dut.b]\nstart = \"s\"\nrevoke = \"r\"\nlogout = \"l\"\n",
+			[]string{
+				`x.toml:5: dut.a.daemon: needs ready: a command that exits 0 once the daemon serves clients`,
+				`x.toml:7: dut.a.admit: clients are admitted either on the router (admit) or from the client (login), not both`,
+				`x.toml:10: dut.b.revoke: needs admit`, `x.toml:11: dut.b.logout: needs login`}},
+		{"device values", minimal + "[dut.a]\nstart = []\nstop = \" \"\nlan = \"10.1.0.1/16\"\nprocesses = [\"/bin/gw\"]\ndhcp = \"yes\"\nrequires = [\"nft\"]\nready = [1]\n",
+			[]string{
+				`x.toml:4: dut.a: needs start or daemon: a command that installs it on the router`,
+				`x.toml:5: dut.a.start: must be a shell command or a list ["program", "argument"], not a list`,
+				`x.toml:6: dut.a.stop: must not be empty: leave the key out`,
+				`x.toml:7: dut.a.lan: must be an IPv4 network such as "10.1.0.0/16", /8 to /29, not "10.1.0.1/16"`,
+				`x.toml:8: dut.a.processes: each value must be a command name as ps -o comm shows it, at most 15 bytes, not "/bin/gw"`,
+				`x.toml:9: dut.a.dhcp: must be true or false, not "yes"`,
+				`x.toml:10: dut.a.requires: must be a table of strings, not a list`,
+				`x.toml:11: dut.a.ready: each argument must be a string, not 1`}},
+		{"files", minimal + "[dut.a]\nstart = \"x\"\n[dut.a.files]\n\"/usr/bin/ls\" = \"\"\n\"../x\" = \"\"\n\"y\" = \"${GATEWEIGH_LAN_IFF} $HOME ${OTHER}\"\n",
+			[]string{
+				`x.toml:6: dut.a.files: "../x" is no plain file path`,
+				`x.toml:6: dut.a.files: "/usr/bin/ls" would change the machine: use a relative path (in $GATEWEIGH_SCRATCH) or one below /etc, /run, /tmp, /var/lib`,
+				`x.toml:6: dut.a.files: "y": unknown variable "GATEWEIGH_LAN_IFF"; did you mean "GATEWEIGH_LAN_IF"?`}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Parse("x.toml", []byte(tt.text), known)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			if got, want := err.Error(), strings.Join(tt.want, "\n"); got != want {
+				t.Errorf("got:\n%s\nwant:\n%s", got, want)
+			}
+		})
+	}
+}
+
+// TestLinesOfKeys places keys where a line count could go wrong.
+func TestLinesOfKeys(t *testing.T) {
+	text := "a = 1\n" + // 1
+		"b = [ # [c]\n  1,\n\n  2 ]\n" + // 2
+		"c = \"\"\"\nd = 1\n\\\"\"\" \n\"\"\"\n" + // 6
+		"[t]\n" + // 10
+		"  e.f = '''x'''\n" + // 11
+		"\"g.h\" = { i = 1,\r\n j = 2 }\n" + // 12
+		"[t.u.v]\n" + // 14
+		"[[w]]\nx = 1\n" + // 15
+		"# ä\n[t.\"y z\"]\nk = '''\n\n1\n'''\n" // 17, 18, 19
+	entries, err := parseEntries("x", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for _, e := range entries {
+		got[e.key.String()] = e.line
+	}
+	for key, line := range map[string]int{
+		"a": 1, "b": 2, "c": 6, "t": 10, "t.e": 11, "t.e.f": 11, `t."g.h"`: 12, `t."g.h".i`: 12, `t."g.h".j`: 13,
+		"t.u": 14, "t.u.v": 14, "w": 15, `t."y z"`: 18, `t."y z".k`: 19,
+	} {
+		if got[key] != line {
+			t.Errorf("%s is on line %d, not %d", key, line, got[key])
+		}
+	}
+}
+
+func TestSet(t *testing.T) {
+	e, err := Builtin("quick")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range [][2]string{
+		{"clients", "1, 10"}, {"offered_mbps", "0.5,200"}, {"blocks", "6"}, {"window", "250ms"}, {"traffic.kind", "iperf3"},
+		{"traffic.protocol", "udp"}, {"name", "123"}, {"duts", "allowlist"}, {"dut.allowlist.dhcp", "true"},
+		{"dut.allowlist.stop", "nft flush ruleset"},
+	} {
+		if err := e.Set(s[0], s[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.Check(known); err != nil {
+		t.Fatal(err)
+	}
+	got := string(e.Encode())
+	for _, want := range []string{
+		"clients = [1, 10]\n", "offered_mbps = [0.5, 200.0]\n", "blocks = 6\n", "window = \"250ms\"\n", "kind = \"iperf3\"\n",
+		"protocol = \"udp\"\n", "name = \"123\"\n", "duts = [\"allowlist\"]\n", "dhcp = true\n", "stop = \"nft flush ruleset\"\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in:\n%s", want, got)
+		}
+	}
+}
+
+func TestSetProblems(t *testing.T) {
+	for _, tt := range []struct{ key, value, want string }{
+		{"client", "1", "--set: client: must be a table: [client]"},
+		{"clents", "1", `--set: clents: unknown key; did you mean "clients"?`},
+		{"clients", "1,x", `--set: clients: each value must be a whole number from 1 to 10000, not "x"`},
+		{"clients", "", `--set: clients: each value must be a whole number from 1 to 10000, not ""`},
+		{"blocks", "1.5", `--set: blocks: must be a whole number from 1 to 1000, not "1.5"`},
+		{"dut.none.stop", "x", `--set: dut.none.stop: no device "none" is described in [dut.none]`},
+		{"dut.allowlist.files", "x", `--set: dut.allowlist.files: must be a table of strings, not "x"`},
+		{"", "x", `--set: unknown key`},
+	} {
+		e, err := Builtin("quick")
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := string(e.Encode())
+		err = e.Set(tt.key, tt.value)
+		if err == nil || err.Error() != tt.want {
+			t.Errorf("Set(%q, %q) = %v, want %s", tt.key, tt.value, err, tt.want)
+		}
+		if string(e.Encode()) != before {
+			t.Errorf("Set(%q, %q) changed the experiment although it failed", tt.key, tt.value)
+		}
+	}
+}
+
+// TestSetTogether: what two keys say together is checked by Check, so that the
+// order of overrides does not matter, and blamed on the override.
+func TestSetTogether(t *testing.T) {
+	e, err := Builtin("quick")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Set("traffic.protocol", "udp"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Set("duts", "quick"); err != nil {
+		t.Fatal(err)
+	}
+	err = e.Check(known)
+	if err == nil || !strings.HasPrefix(err.Error(), `--set: traffic.protocol: "udp" needs`) || !strings.Contains(err.Error(), `--set: duts: unknown device "quick"`) {
+		t.Errorf("Check = %v", err)
+	}
+}

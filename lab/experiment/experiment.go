@@ -1,0 +1,252 @@
+// Package experiment turns an experiment file into a plan: TOML in, a validated
+// Experiment, and from it the ordered blocks and cells the runner measures.
+// Keys are strict: an unknown one is an error with the nearest known key.
+package experiment
+
+import (
+	"bytes"
+	"cmp"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Modes of measuring.
+const (
+	ModeDuet = "duet" // DUT and clean router at the same time, in two labs
+	ModeSolo = "solo" // one after the other, in one lab
+)
+
+// Kinds of client, of traffic and of pacing.
+const (
+	ClientMacvlan  = "macvlan"
+	ClientVeth     = "veth"
+	TrafficStreams = "streams"
+	TrafficIperf3  = "iperf3"
+	PacingPaced    = "paced" // spread evenly by the sender's pacing rate
+	PacingBurst    = "burst" // iperf3's own token bucket
+)
+
+// Clean is the name of the router without a device under test. It is the other
+// side of every pair; listed among the duts it stands for A/A blocks only.
+const Clean = "clean"
+
+// Experiment is a validated experiment file. Its zero value is not usable: it
+// comes from Load, Parse or Builtin, with every default filled in.
+type Experiment struct {
+	Name        string    `toml:"name"` // default: the file's name
+	Description string    `toml:"description"`
+	Mode        string    `toml:"mode"`         // ModeDuet (default) or ModeSolo
+	DUTs        []string  `toml:"duts"`         // names of built-in devices or of Custom ones
+	Clients     []int     `toml:"clients"`      // 1 to MaxClients each
+	OfferedMbps []float64 `toml:"offered_mbps"` // TCP or UDP payload, all clients together
+	Directions  []string  `toml:"directions"`   // "up" (default), "down"
+	Profiles    []string  `toml:"profiles"`     // "per-packet" (default), "bulk"
+
+	Blocks   int           `toml:"blocks"`    // labs rebuilt and sides swapped, per group; default 6
+	AABlocks int           `toml:"aa_blocks"` // A/A blocks per clients, direction and profile; default 2
+	Windows  int           `toml:"windows"`   // measured per cell and block; default 3
+	Window   time.Duration `toml:"window"`    // length of one; default 1s
+	Warmup   time.Duration `toml:"warmup"`    // load before a cell's first window; default 500ms
+	Redo     int           `toml:"redo"`      // how often a rejected trial is repeated; default 2
+
+	Client  Client               `toml:"client"`
+	Traffic Traffic              `toml:"traffic"`
+	Custom  map[string]CustomDUT `toml:"dut,omitempty"` // devices described in the file itself
+
+	origins map[string]origin // where each key was set, for error messages
+	file    string
+}
+
+// Client says how clients are simulated.
+type Client struct {
+	Kind string `toml:"kind"` // ClientMacvlan (default) or ClientVeth
+}
+
+// Traffic says what the clients send.
+type Traffic struct {
+	Kind          string `toml:"kind"`           // TrafficStreams (default) or TrafficIperf3
+	Protocol      string `toml:"protocol"`       // "tcp" (default) or "udp"
+	BurstSegments int    `toml:"burst_segments"` // segments sent back to back; default 44, one 64 KB buffer
+	Pacing        string `toml:"pacing"`         // PacingPaced (default) or PacingBurst
+}
+
+// maxFileBytes bounds what Load reads: an experiment is a page of text.
+const maxFileBytes = 1 << 20
+
+//go:embed builtin/*.toml
+var builtinFiles embed.FS
+
+// Load reads and validates an experiment file. known are the names of the
+// built-in devices; with none given device names are not checked. A bad file
+// gives one *Error for each problem, joined by errors.Join.
+func Load(path string, known []string) (*Experiment, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading experiment: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading experiment: %w", err)
+	}
+	if len(data) > maxFileBytes {
+		return nil, &Error{File: path, Line: 1, Problem: "larger than 1 MiB: not an experiment file"}
+	}
+	return Parse(path, data, known)
+}
+
+// Parse is Load on bytes; file is the name errors carry and the default of the
+// experiment's own name.
+func Parse(file string, data []byte, known []string) (*Experiment, error) {
+	entries, err := parseEntries(file, data)
+	if err != nil {
+		return nil, err
+	}
+	e := newExperiment(file)
+	problems := e.apply(entries)
+	e.adoptBuiltinDUTs()
+	problems = append(problems, e.check(known)...)
+	if len(problems) > 0 {
+		return nil, join(problems)
+	}
+	return e, nil
+}
+
+// Builtin returns one of the experiments that ship with the lab. An unknown
+// name is an error that lists the known ones.
+func Builtin(name string) (*Experiment, error) {
+	data, err := builtinFiles.ReadFile("builtin/" + name + ".toml")
+	if err != nil {
+		known := builtinNames()
+		return nil, fmt.Errorf("unknown experiment %q: known are %s%s", name, strings.Join(known, ", "), hint(name, known))
+	}
+	return Parse(name+".toml", data, nil)
+}
+
+// Builtins returns all shipped experiments, the default one ("quick") first.
+func Builtins() []*Experiment {
+	var all []*Experiment
+	for _, name := range builtinNames() {
+		e, err := Builtin(name)
+		if err != nil {
+			panic(fmt.Sprintf("embedded experiment: %v", err)) // a test loads each of them
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// builtinNames lists the embedded files, "quick" first, the others by name.
+func builtinNames() []string {
+	files, err := builtinFiles.ReadDir("builtin")
+	if err != nil {
+		panic(fmt.Sprintf("embedded experiments: %v", err)) // the folder is compiled in
+	}
+	names := []string{"quick"}
+	for _, f := range files {
+		if name := strings.TrimSuffix(f.Name(), ".toml"); name != "quick" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// ShippedDUT returns a device described in an embedded experiment of the same name,
+// so that any experiment may list it in its duts without repeating the table.
+func ShippedDUT(name string) (CustomDUT, bool) {
+	data, err := builtinFiles.ReadFile("builtin/" + name + ".toml")
+	if err != nil {
+		return CustomDUT{}, false
+	}
+	entries, err := parseEntries(name+".toml", data)
+	if err != nil {
+		return CustomDUT{}, false
+	}
+	e := newExperiment(name)
+	e.apply(entries)
+	d, ok := e.Custom[name]
+	return d, ok
+}
+
+// ShippedDUTs names the devices that are described in TOML but ship with the
+// lab: usable in any experiment without a table of their own.
+func ShippedDUTs() []string {
+	var names []string
+	for _, name := range builtinNames() {
+		if _, ok := ShippedDUT(name); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// adoptBuiltinDUTs copies the tables of shipped devices that are listed in duts
+// and not described in the file, so that the encoded experiment stands alone.
+func (e *Experiment) adoptBuiltinDUTs() {
+	for _, name := range e.DUTs {
+		if _, described := e.Custom[name]; described {
+			continue
+		}
+		if d, ok := ShippedDUT(name); ok {
+			e.Custom[name] = d
+		}
+	}
+}
+
+// newExperiment holds every default; file sets the default name.
+func newExperiment(file string) *Experiment {
+	return &Experiment{
+		Name:       strings.TrimSuffix(filepath.Base(file), ".toml"),
+		Mode:       ModeDuet,
+		Directions: []string{"up"},
+		Profiles:   []string{"per-packet"},
+		Blocks:     6,
+		AABlocks:   2,
+		Windows:    3,
+		Window:     time.Second,
+		Warmup:     500 * time.Millisecond,
+		Redo:       2,
+		Client:     Client{Kind: ClientMacvlan},
+		Traffic:    Traffic{Kind: TrafficStreams, Protocol: "tcp", BurstSegments: 44, Pacing: PacingPaced},
+		Custom:     map[string]CustomDUT{},
+		origins:    map[string]origin{},
+		file:       file,
+	}
+}
+
+// Encode writes the experiment as TOML with every default spelt out and shipped
+// devices included. Parse reads it back to the same experiment.
+func (e *Experiment) Encode() []byte {
+	var b bytes.Buffer
+	enc := toml.NewEncoder(&b)
+	enc.Indent = ""
+	if err := enc.Encode(e); err != nil {
+		panic(fmt.Sprintf("encoding experiment %s: %v", e.Name, err)) // only values that were decoded before
+	}
+	return b.Bytes()
+}
+
+// CustomNames lists the devices described in TOML, by name.
+func (e *Experiment) CustomNames() []string {
+	return slices.Sorted(maps.Keys(e.Custom))
+}
+
+// join sorts problems by line and joins them into one error.
+func join(problems []*Error) error {
+	slices.SortStableFunc(problems, func(a, b *Error) int { return cmp.Compare(a.Line, b.Line) })
+	errs := make([]error, len(problems))
+	for i, p := range problems {
+		errs[i] = p
+	}
+	return errors.Join(errs...)
+}

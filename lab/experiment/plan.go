@@ -1,0 +1,152 @@
+package experiment
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Block is one building of the labs: traffic is restarted, the cells measured
+// one after the other, and everything torn down. Windows within a block agree
+// with each other more than with those of another block, so intervals are taken
+// over blocks and a block is the unit of the plan.
+type Block struct {
+	DUT       string // Clean in A/A blocks
+	AA        bool   // both sides are the clean router
+	Clients   int
+	Direction string
+	Profile   string
+	Index     int           // counts from 0 within (DUT, Clients, Direction, Profile)
+	DUTLab    string        // "a" or "b", taking turns within the group
+	Cells     []result.Cell // every offered load once, in the order to measure
+}
+
+// unit is a device at one setting: its blocks form a group.
+type unit struct {
+	dut                string
+	clients            int
+	direction, profile string
+	blocks             int
+}
+
+// Plan lists the blocks in the order to measure. Groups advance side by side,
+// and A/A blocks lie evenly among them, so that a machine that grows slower
+// during the run does so for all alike. The order is the same every time.
+func (e *Experiment) Plan() []Block {
+	type slot struct {
+		at   float64 // share of its group's blocks that lie before the middle of this one
+		turn int     // which unit comes first rotates, round after round
+		Block
+	}
+	var slots []slot
+	for _, units := range [][]unit{e.units(), e.aaUnits()} {
+		for u, un := range units {
+			for i := range un.blocks {
+				slots = append(slots, slot{
+					at:    (float64(i) + 0.5) / float64(un.blocks),
+					turn:  (u + i) % len(units),
+					Block: e.block(un, i, u),
+				})
+			}
+		}
+	}
+	slices.SortStableFunc(slots, func(a, b slot) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.turn, b.turn))
+	})
+	blocks := make([]Block, len(slots))
+	for i, s := range slots {
+		blocks[i] = s.Block
+	}
+	return blocks
+}
+
+// units lists the groups of the plan that have a device.
+func (e *Experiment) units() []unit {
+	var units []unit
+	for _, aa := range e.aaUnits() {
+		for _, dut := range e.DUTs {
+			if dut != Clean {
+				units = append(units, unit{dut, aa.clients, aa.direction, aa.profile, e.Blocks})
+			}
+		}
+	}
+	return units
+}
+
+// aaUnits lists the A/A groups: the noise floor depends on the setting, so each
+// setting has its own.
+func (e *Experiment) aaUnits() []unit {
+	var units []unit
+	for _, clients := range e.Clients {
+		for _, direction := range e.Directions {
+			for _, profile := range e.Profiles {
+				units = append(units, unit{Clean, clients, direction, profile, e.AABlocks})
+			}
+		}
+	}
+	return units
+}
+
+// block fills in block i of a unit. Odd units start in the other lab, so that
+// the labs are also balanced between devices within a round.
+func (e *Experiment) block(un unit, i, unitNumber int) Block {
+	b := Block{
+		DUT: un.dut, AA: un.dut == Clean, Clients: un.clients, Direction: un.direction, Profile: un.profile,
+		Index: i, DUTLab: [2]string{"a", "b"}[(i+unitNumber)%2],
+	}
+	for _, load := range balancedOrder(len(e.OfferedMbps), i) {
+		b.Cells = append(b.Cells, result.Cell{
+			DUT: un.dut, Clients: un.clients, OfferedMbps: e.OfferedMbps[load],
+			Direction: un.direction, Profile: un.profile,
+		})
+	}
+	return b
+}
+
+// balancedOrder is row i of a Williams design for n treatments (E. J. Williams,
+// 1949): over n rows each treatment stands once in each place, and over n rows
+// (2n when n is odd) each follows each other one equally often. So neither the
+// time within a block nor the load measured before is confounded with the load.
+func balancedOrder(n, i int) []int {
+	order := make([]int, n)
+	for place := range order {
+		// 0, 1, n-1, 2, n-2, … shifted by the row.
+		step := (place + 1) / 2
+		if place%2 == 0 {
+			step = n - step
+		}
+		order[place] = (step + i) % n
+	}
+	if n%2 == 1 && i/n%2 == 1 {
+		slices.Reverse(order)
+	}
+	return order
+}
+
+// What EstimatedDuration assumes, measured with two labs on two cores.
+const (
+	blockOverhead  = 5 * time.Second        // labs, device and daemons up and down
+	clientOverhead = 150 * time.Millisecond // one client in each lab: created, leased, logged in, removed
+	cellOverhead   = time.Second            // traffic started, settled and read out
+)
+
+// EstimatedDuration is how long the plan takes if no trial is rejected and every
+// device behaves like the average one: 5 s a block, 0.15 s a client (openNDS
+// takes longer, an allow-list next to nothing), 1 s a cell, and the windows. In
+// solo mode the two windows of a pair follow each other.
+func (e *Experiment) EstimatedDuration() time.Duration {
+	pair := e.Window
+	warmup := e.Warmup
+	if e.Mode == ModeSolo {
+		pair, warmup = 2*pair, 2*warmup
+	}
+	cell := cellOverhead + warmup + time.Duration(e.Windows)*pair
+	var total time.Duration
+	for _, un := range slices.Concat(e.units(), e.aaUnits()) {
+		block := blockOverhead + time.Duration(un.clients)*clientOverhead + time.Duration(len(e.OfferedMbps))*cell
+		total += time.Duration(un.blocks) * block
+	}
+	return total.Round(time.Second)
+}

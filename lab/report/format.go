@@ -1,0 +1,148 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+)
+
+// none stands where a figure is absent.
+const none = "–"
+
+// significant prints a figure with so many significant digits, without an
+// exponent and with groups of three set apart by a thin space.
+func significant(n analysis.Number, digits int) string {
+	if !n.Known() {
+		return none
+	}
+	v := float64(n)
+	if v == 0 {
+		return "0"
+	}
+	magnitude := int(math.Floor(math.Log10(math.Abs(v))))
+	decimals := min(max(digits-1-magnitude, 0), 9)
+	return grouped(strconv.FormatFloat(v, 'f', decimals, 64))
+}
+
+// grouped sets thousands apart from five digits on.
+func grouped(s string) string {
+	whole, fraction, _ := strings.Cut(s, ".")
+	sign := ""
+	if strings.HasPrefix(whole, "-") {
+		sign, whole = "-", whole[1:]
+	}
+	if len(whole) >= 5 {
+		for i := len(whole) - 3; i > 0; i -= 3 {
+			whole = whole[:i] + "\u202f" + whole[i:]
+		}
+	}
+	if fraction != "" {
+		whole += "." + fraction
+	}
+	return sign + whole
+}
+
+// ratio prints an overhead ratio with two decimals, one from ten on.
+func ratio(n analysis.Number) string {
+	switch {
+	case !n.Known():
+		return none
+	case n >= 10:
+		return significant(n, 3)
+	}
+	return strconv.FormatFloat(float64(n), 'f', 2, 64)
+}
+
+// bounds prints an interval as [lo, hi], empty when absent.
+func bounds(e analysis.Estimate, print func(analysis.Number) string) string {
+	if !e.HasInterval() {
+		return ""
+	}
+	return "[" + print(e.Lo) + ", " + print(e.Hi) + "]"
+}
+
+// rate prints a bit rate given in Mbit/s.
+func rate(n analysis.Number) string {
+	switch {
+	case !n.Known():
+		return none
+	case n == 0:
+		return "unlimited"
+	case n >= 1000:
+		return trimmed(n/1000, 3) + " Gbit/s"
+	}
+	return trimmed(n, 3) + " Mbit/s"
+}
+
+// trimmed is significant without trailing zeros behind the point.
+func trimmed(n analysis.Number, digits int) string {
+	s := significant(n, digits)
+	if strings.Contains(s, ".") {
+		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	return s
+}
+
+// percent prints three significant digits, but not more than two decimals.
+func percent(n analysis.Number) string {
+	if !n.Known() {
+		return none
+	}
+	if math.Abs(float64(n)) < 1 {
+		return strconv.FormatFloat(float64(n), 'f', 2, 64) + " %"
+	}
+	return significant(n, 3) + " %"
+}
+
+// bare is percent without its sign, for tables with the unit in their heading.
+func bare(n analysis.Number) string { return strings.TrimSuffix(percent(n), " %") }
+
+// percentOf prints a ratio such as loss as a percentage without its sign.
+func percentOf(n analysis.Number) string { return significant(n*100, 2) }
+
+// micros prints microseconds, as milliseconds from one on.
+func micros(n analysis.Number) string {
+	switch {
+	case !n.Known():
+		return none
+	case n >= 1e6:
+		return significant(n/1e6, 3) + " s"
+	case n >= 1e3:
+		return significant(n/1e3, 3) + " ms"
+	}
+	return significant(n, 3) + " µs"
+}
+
+func digits3(n analysis.Number) string { return significant(n, 3) }
+
+// digits4 is for bit rates in tables, where 999.6 and 1000 should differ.
+func digits4(n analysis.Number) string { return trimmed(n, 4) }
+
+// directionWord names the direction of the data as a reader says it.
+func directionWord(direction string) string {
+	switch direction {
+	case "up":
+		return "upload"
+	case "down":
+		return "download"
+	}
+	return direction
+}
+
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// verdictText is the verdict with what it lacks.
+func verdictText(c analysis.Cell) string {
+	if c.BlocksNeeded != nil {
+		return fmt.Sprintf("%s (+%s)", c.Verdict, counted(*c.BlocksNeeded, "block"))
+	}
+	return c.Verdict
+}

@@ -1,0 +1,389 @@
+package report_test
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// portals is the fixture of most tests: true ratios 5, 2.2 and 0.9.
+func portals() analysistest.Spec {
+	return analysistest.Spec{
+		Seed: 11,
+		DUTs: []analysistest.DUT{
+			{Name: "coovachilli", Ratio: 5, Process: 0.64, MaxMbps: 770, PSSMiB: 6},
+			{Name: "ebpf", Ratio: 0.9, PSSMiB: 12},
+			{Name: "opennds", Ratio: 2.2, Process: 0.03, PSSMiB: 9},
+		},
+		Clients: []int{20}, Offered: []float64{100, 500, 1000}, Blocks: 6, Windows: 4, AABlocks: 6, BlockSD: 0.03, WindowSD: 0.04,
+		RejectEvery: 17,
+	}
+}
+
+// single is a run that sweeps over nothing.
+func single() analysistest.Spec {
+	spec := portals()
+	spec.Offered, spec.RejectEvery = []float64{500}, 0
+	return spec
+}
+
+func simulate(spec analysistest.Spec) result.Run {
+	run := analysistest.Run(spec)
+	run.Skipped = []result.Skip{{DUT: "pppoe-kernel", Reason: "not supported here: this kernel has no PPPoE (CONFIG_PPPOE)"}}
+	run.Environment.Skipped = run.Skipped
+	run.Environment.Notes = []string{"net.ipv4.neigh.default.gc_thresh3 was raised for the run and restored."}
+	return run
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (go test -update writes it)", err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s differs (-want +got); go test -update accepts it:\n%s", name, diff)
+	}
+}
+
+func TestTerminal(t *testing.T) {
+	troubled := portals()
+	troubled.RejectEvery = 1
+	both := portals()
+	both.Directions, both.Clients, both.RejectEvery = []string{"up", "down"}, []int{1, 100}, 0
+	both.Offered = []float64{1000}
+	oneBlock := single()
+	oneBlock.Blocks = 1
+	for _, tt := range []struct {
+		name  string
+		run   result.Run
+		width int
+	}{
+		{"portals", simulate(portals()), 160},
+		{"portals-80", simulate(portals()), 80},
+		{"portals-40", simulate(portals()), 40},
+		{"both", simulate(both), 0},
+		{"one-block", simulate(oneBlock), 120},
+		{"rejected", simulate(troubled), 100},
+		{"empty", result.Run{}, 100},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var b bytes.Buffer
+			if err := report.Terminal(&b, analysis.Summarise(tt.run, analysis.Options{}), tt.width); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "terminal-"+tt.name+".txt", b.Bytes())
+		})
+	}
+}
+
+// write makes a run folder of a run and writes its report.
+func write(t *testing.T, run result.Run) (dir string, s analysis.Summary) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := analysistest.Write(dir, run); err != nil {
+		t.Fatal(err)
+	}
+	s, err := report.Write(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, s
+}
+
+func read(t *testing.T, dir, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestWrite goes from a run folder to every file and holds the figures against
+// the truth of the simulation.
+func TestWrite(t *testing.T) {
+	dir, _ := write(t, simulate(portals()))
+	golden(t, "summary.csv", read(t, dir, report.CSVFile))
+	var s analysis.Summary
+	if err := json.Unmarshal(read(t, dir, report.SummaryFile), &s); err != nil {
+		t.Fatal(err)
+	}
+	truth := map[string]float64{"coovachilli": 5, "ebpf": 0.9, "opennds": 2.2}
+	if len(s.Cells) != 9 || len(s.Skipped) != 1 {
+		t.Fatalf("%d cells, skipped %v", len(s.Cells), s.Skipped)
+	}
+	for _, c := range s.Cells {
+		r := c.OverheadRatio
+		if low, high := truth[c.DUT]/1.06, truth[c.DUT]*1.06; float64(r.Mean) < low || float64(r.Mean) > high {
+			t.Errorf("%s at %g: ratio %+v, true %g", c.DUT, float64(c.OfferedMbps), r, truth[c.DUT])
+		}
+		if c.Pairs != 24 || c.Blocks != 6 {
+			t.Errorf("%s: %d pairs in %d blocks", c.DUT, c.Pairs, c.Blocks)
+		}
+	}
+	first := map[string][]byte{}
+	for _, name := range []string{report.SummaryFile, report.CSVFile, report.HTMLFile} {
+		first[name] = read(t, dir, name)
+	}
+	if _, err := report.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range first {
+		if !bytes.Equal(data, read(t, dir, name)) {
+			t.Errorf("%s differs the second time", name)
+		}
+	}
+}
+
+// TestSummaryKeys pins the names others build on.
+func TestSummaryKeys(t *testing.T) {
+	dir, _ := write(t, simulate(single()))
+	var s map[string]any
+	if err := json.Unmarshal(read(t, dir, report.SummaryFile), &s); err != nil {
+		t.Fatal(err)
+	}
+	need := func(where string, in any, keys ...string) {
+		for _, key := range keys {
+			if _, ok := in.(map[string]any)[key]; !ok {
+				t.Errorf("%s has no %q", where, key)
+			}
+		}
+	}
+	need("summary", s, "version", "experiment", "profile", "mode", "aa", "cells", "skipped", "findings")
+	need("aa", s["aa"], "pairs", "ratio", "sd_log")
+	cell := s["cells"].([]any)[0].(map[string]any)
+	need("cell", cell, "dut", "clients", "offered_mbps", "delivered_mbps", "pairs", "rejected", "overhead_ratio", "increase_pct",
+		"verdict", "cpu_core_pct", "clean_cpu_core_pct", "cpu_normalised_pct", "ns_per_packet", "pss_mib", "rtt_us", "loss_ratio",
+		"retransmit_ratio", "segments_per_burst")
+	need("overhead_ratio", cell["overhead_ratio"], "mean", "lo", "hi")
+	need("rtt_us", cell["rtt_us"], "p50", "p99")
+	if s["version"] != 1.0 {
+		t.Errorf("version %v", s["version"])
+	}
+}
+
+func TestCSVShape(t *testing.T) {
+	dir, s := write(t, simulate(portals()))
+	rows, err := csv.NewReader(bytes.NewReader(read(t, dir, report.CSVFile))).ReadAll()
+	if err != nil { // ReadAll also checks that all rows are of one length
+		t.Fatal(err)
+	}
+	if len(rows) != 1+len(s.Cells) {
+		t.Errorf("%d rows for %d cells", len(rows), len(s.Cells))
+	}
+	seen := map[string]bool{}
+	for _, name := range rows[0] {
+		if name == "" || seen[name] {
+			t.Errorf("column %q is empty or there twice", name)
+		}
+		seen[name] = true
+	}
+}
+
+var outside = regexp.MustCompile(`(?i)(src|href|url|@import)\s*[=(]?\s*["']?(https?:)?//`)
+
+// checkPage holds what is true of every page: nothing from outside, no figure
+// that is none, charts that are well-formed XML with a title, ids used once,
+// headings that do not skip a level.
+func checkPage(t *testing.T, html string) {
+	t.Helper()
+	if m := outside.FindString(html); m != "" {
+		t.Errorf("the page asks for something outside: %s", m)
+	}
+	html, script, _ := strings.Cut(html, "<script>")
+	if strings.Contains(script, "<table") {
+		t.Error("the script does not come last")
+	}
+	for _, bad := range []string{"NaN", "Inf", "%!", "ZgotmplZ", "&lt;svg", "<nil>"} {
+		if strings.Contains(html, bad) {
+			t.Errorf("the page has %q in it", bad)
+		}
+	}
+	for _, svg := range regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(html, -1) {
+		checkSVG(t, svg)
+	}
+	ids := map[string]bool{}
+	for _, m := range regexp.MustCompile(`\bid="([^"]+)"`).FindAllStringSubmatch(html, -1) {
+		if ids[m[1]] {
+			t.Errorf("id %q is there twice", m[1])
+		}
+		ids[m[1]] = true
+	}
+	level := 0
+	for _, m := range regexp.MustCompile(`<h([1-6])`).FindAllStringSubmatch(html, -1) {
+		next := int(m[1][0] - '0')
+		if next > level+1 {
+			t.Errorf("heading h%d follows h%d", next, level)
+		}
+		level = next
+	}
+	if strings.Count(html, "<table") != strings.Count(html, "<caption") {
+		t.Error("a table without a caption")
+	}
+}
+
+func checkSVG(t *testing.T, svg string) {
+	t.Helper()
+	if !strings.Contains(svg, `role="img"`) || !strings.Contains(svg, "<title id=") || !strings.Contains(svg, "<desc id=") {
+		t.Errorf("a chart without title, description or role: %.200s", svg)
+	}
+	decoder := xml.NewDecoder(strings.NewReader(svg))
+	for {
+		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Errorf("chart is not well-formed: %v", err)
+			return
+		}
+	}
+}
+
+func TestHTML(t *testing.T) {
+	all := portals()
+	all.Clients, all.Directions, all.RejectEvery = []int{1, 10, 100, 1000}, []string{"up", "down"}, 0
+	rejected := portals()
+	rejected.RejectEvery = 1
+	oneBlock := portals()
+	oneBlock.Blocks, oneBlock.AABlocks = 1, 1
+	solo := single()
+	solo.Mode = result.ModeSolo
+	hostile := single()
+	hostile.DUTs[0].Name = `<script>alert("x")</script>`
+	for _, tt := range []struct {
+		name  string
+		run   result.Run
+		wants []string
+	}{
+		{"portals", simulate(portals()), []string{
+			"opennds</strong> costs 2.", "it could deliver only 770 Mbit/s", "Router CPU over offered load, 20 clients", "Noise floor", "CONFIG_PPPOE",
+			"gateweigh run simulated", "generator at", "Example CPU", "endpoints on CPU 1",
+		}},
+		{"both sweeps", simulate(all), []string{"Router CPU over clients, 1 Gbit/s", "Router CPU over offered load, 1000 clients", "more charts", "Download"}},
+		{"single", simulate(single()), []string{"Router CPU at 500 Mbit/s, 20 clients", "Overhead ratio at 500 Mbit/s"}},
+		{"solo", simulate(solo), []string{"Solo: DUT and clean router are measured one after the other"}},
+		{"one block", simulate(oneBlock), []string{"One block only, so no interval", "seems to cost"}},
+		{"only rejected", simulate(rejected), []string{"No trial was accepted", "nothing to draw", "generator at"}},
+		{"no trials", simulate(analysistest.Spec{}), []string{"there is nothing to compare", "CONFIG_PPPOE", "No trial was accepted"}},
+		{"hostile names", simulate(hostile), []string{"&lt;script&gt;alert"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir, _ := write(t, tt.run)
+			page := string(read(t, dir, report.HTMLFile))
+			checkPage(t, page)
+			for _, want := range tt.wants {
+				if !strings.Contains(page, want) {
+					t.Errorf("the page does not say %q", want)
+				}
+			}
+			if strings.Contains(page, "<script>alert") {
+				t.Error("a name became markup")
+			}
+			if bytes.Contains(read(t, dir, report.SummaryFile), []byte("NaN")) {
+				t.Error("NaN in summary.json")
+			}
+		})
+	}
+}
+
+func TestHTMLGolden(t *testing.T) {
+	run := simulate(single())
+	var b bytes.Buffer
+	if err := report.HTML(&b, run, analysis.Summarise(run, analysis.Options{})); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "report.html", b.Bytes())
+}
+
+// TestManyTrials: a large run still gives a page of sensible size, which says
+// that not every trial is drawn.
+func TestManyTrials(t *testing.T) {
+	spec := portals()
+	spec.RejectEvery, spec.Windows, spec.Blocks = 0, 50, 24
+	run := simulate(spec)
+	if len(run.Trials) < 10_000 {
+		t.Fatalf("only %d trials", len(run.Trials))
+	}
+	dir, s := write(t, run)
+	page := string(read(t, dir, report.HTMLFile))
+	checkPage(t, page)
+	if !strings.Contains(page, "At most 200 trials a cell are drawn") {
+		t.Error("the page does not say that trials are left out of the charts")
+	}
+	if len(page) > 400_000 {
+		t.Errorf("page of %d bytes", len(page))
+	}
+	if s.Cells[0].Pairs != 1200 {
+		t.Errorf("%d pairs", s.Cells[0].Pairs)
+	}
+}
+
+func TestFindings(t *testing.T) {
+	dir := t.TempDir()
+	if err := analysistest.Write(dir, simulate(single())); err != nil {
+		t.Fatal(err)
+	}
+	yes := true
+	_, err := report.WriteWith(dir, report.Options{Findings: func(s analysis.Summary) []analysis.Finding {
+		return []analysis.Finding{
+			{Study: 1, ID: "doubles", Claim: "portals more than double CPU", Here: "× 2.2", Holds: &yes},
+			{Study: 1, ID: "linear", Claim: "CPU is linear in bandwidth", Here: "one load only"},
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(read(t, dir, report.HTMLFile))
+	checkPage(t, page)
+	if !strings.Contains(page, "portals more than double CPU") || !strings.Contains(page, "cannot say") {
+		t.Error("findings are not in the page")
+	}
+	if !strings.Contains(string(read(t, dir, report.SummaryFile)), `"holds": null`) {
+		t.Error("an open finding is not null")
+	}
+}
+
+func TestWriteWithoutRun(t *testing.T) {
+	if _, err := report.Write(t.TempDir()); err == nil || !strings.Contains(err.Error(), "not a run folder") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func BenchmarkWrite(b *testing.B) {
+	spec := portals()
+	spec.RejectEvery, spec.Windows, spec.Blocks = 0, 50, 24
+	dir := b.TempDir()
+	if err := analysistest.Write(dir, simulate(spec)); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := report.Write(dir); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

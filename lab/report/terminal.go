@@ -1,0 +1,246 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+)
+
+// column is one column of the terminal table.
+type column struct {
+	head  string
+	left  bool // aligned left
+	value func(analysis.Cell) string
+	// drop is the order in which columns go when the terminal is narrow; 0 stays.
+	drop int
+	// once columns are shown only when their values differ between cells;
+	// otherwise the value stands in the heading.
+	once bool
+}
+
+var terminalColumns = []column{
+	{head: "DUT", left: true, value: func(c analysis.Cell) string { return c.DUT }},
+	{head: "profile", left: true, once: true, value: func(c analysis.Cell) string { return c.Profile }},
+	{head: "direction", left: true, once: true, value: func(c analysis.Cell) string { return c.Direction }},
+	{head: "clients", once: true, value: func(c analysis.Cell) string { return fmt.Sprint(c.Clients) }},
+	{head: "offered", value: func(c analysis.Cell) string { return rate(c.OfferedMbps) }},
+	{head: "delivered", drop: 3, value: func(c analysis.Cell) string { return rate(c.DeliveredMbps) }},
+	{head: "clean CPU", drop: 5, value: func(c analysis.Cell) string { return percent(c.CleanCPUCorePct.Mean) }},
+	{head: "DUT CPU", drop: 4, value: func(c analysis.Cell) string { return percent(c.CPUCorePct.Mean) }},
+	{head: "overhead ×", left: true, value: func(c analysis.Cell) string {
+		return strings.TrimSpace(ratio(c.OverheadRatio.Mean) + " " + bounds(c.OverheadRatio, ratio))
+	}},
+	{head: "ns/packet", drop: 2, value: func(c analysis.Cell) string { return significant(c.NsPerPacket, 3) }},
+	{head: "RTT p99", drop: 1, value: func(c analysis.Cell) string { return micros(c.RTT.P99) }},
+	{head: "verdict", left: true, value: verdictText},
+}
+
+// Terminal writes the result as a compact table with the noise floor, rejected
+// trials, skipped DUTs and how to read it. Width is the terminal's in columns:
+// less important columns are left out until the table fits; 0 has no limit.
+func Terminal(w io.Writer, s analysis.Summary, width int) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", strings.Join(heading(s), " · "))
+	if len(s.Cells) > 0 {
+		b.WriteByte('\n')
+		table(&b, columnsFor(s.Cells, width), s.Cells)
+	}
+	b.WriteByte('\n')
+	for _, line := range remarks(s) {
+		wrap(&b, line, width)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// heading is the experiment and whatever is the same in all cells.
+func heading(s analysis.Summary) []string {
+	out := []string{nonEmpty(s.Experiment, "run"), nonEmpty(s.Mode, "mode unknown")}
+	for _, col := range terminalColumns {
+		if !col.once || len(s.Cells) == 0 || varies(col, s.Cells) {
+			continue
+		}
+		text := col.value(s.Cells[0])
+		if text == "" {
+			continue
+		}
+		if col.head == "clients" {
+			text = counted(s.Cells[0].Clients, "client")
+		}
+		out = append(out, text)
+	}
+	return append(out, fmt.Sprintf("%g %% intervals over blocks", 100*s.Confidence))
+}
+
+func nonEmpty(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+func varies(col column, cells []analysis.Cell) bool {
+	for _, c := range cells[1:] {
+		if col.value(c) != col.value(cells[0]) {
+			return true
+		}
+	}
+	return false
+}
+
+// columnsFor picks the columns that vary and fit.
+func columnsFor(cells []analysis.Cell, width int) []column {
+	var cols []column
+	for _, col := range terminalColumns {
+		if !col.once || varies(col, cells) {
+			cols = append(cols, col)
+		}
+	}
+	for drop := 1; width > 0 && drop <= len(terminalColumns) && lineWidth(cols, cells) > width; drop++ {
+		for i, col := range cols {
+			if col.drop == drop {
+				cols = append(cols[:i:i], cols[i+1:]...)
+				break
+			}
+		}
+	}
+	return cols
+}
+
+const gap = "  "
+
+func lineWidth(cols []column, cells []analysis.Cell) int {
+	total := len(gap) * (len(cols) - 1)
+	for _, col := range cols {
+		total += colWidth(col, cells)
+	}
+	return total
+}
+
+func colWidth(col column, cells []analysis.Cell) int {
+	width := utf8.RuneCountInString(col.head)
+	for _, c := range cells {
+		width = max(width, utf8.RuneCountInString(col.value(c)))
+	}
+	return width
+}
+
+func table(b *strings.Builder, cols []column, cells []analysis.Cell) {
+	widths := make([]int, len(cols))
+	for i, col := range cols {
+		widths[i] = colWidth(col, cells)
+	}
+	row := func(text func(column) string) {
+		var line strings.Builder
+		for i, col := range cols {
+			if i > 0 {
+				line.WriteString(gap)
+			}
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text(col)))
+			if col.left {
+				line.WriteString(text(col) + pad)
+			} else {
+				line.WriteString(pad + text(col))
+			}
+		}
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	row(func(col column) string { return col.head })
+	for _, c := range cells {
+		row(func(col column) string { return col.value(c) })
+	}
+}
+
+// reasonsShown bounds the reasons of rejection; the HTML report has all.
+const reasonsShown = 6
+
+// remarks are the lines under the table.
+func remarks(s analysis.Summary) []string {
+	out := []string{"Noise floor: " + noiseSentence(s.AA)}
+	if s.Trials.Rejected > 0 {
+		out = append(out, fmt.Sprintf("Rejected: %s by self-tests, %s accepted (%d redone).",
+			counted(s.Trials.Rejected, "trial"), fmt.Sprint(s.Trials.Accepted), s.Trials.Redone))
+	}
+	for i, r := range s.Rejects {
+		if i == reasonsShown {
+			out = append(out, fmt.Sprintf("  and %s more", counted(len(s.Rejects)-i, "reason")))
+			break
+		}
+		out = append(out, fmt.Sprintf("  %d × such as: %s", r.Count, r.Text))
+	}
+	for _, skip := range s.Skipped {
+		out = append(out, fmt.Sprintf("Skipped: %s: %s", skip.DUT, skip.Reason))
+	}
+	for _, f := range s.FailedBlocks {
+		out = append(out, fmt.Sprintf("Block failed: %s, block %d: %s", f.DUT, f.Block, f.Error))
+	}
+	for _, warning := range s.Warnings {
+		out = append(out, "Warning: "+warning)
+	}
+	for _, f := range s.Findings {
+		out = append(out, fmt.Sprintf("Finding %d/%s: %s (%s). Here: %s", f.Study, f.ID, f.Claim, holds(f.Holds), f.Here))
+	}
+	return append(out, "How to read it: "+readingSentence(s))
+}
+
+func holds(h *bool) string {
+	switch {
+	case h == nil:
+		return "cannot say"
+	case *h:
+		return "holds"
+	}
+	return "does not hold"
+}
+
+// noiseSentence says what two clean routers differ by.
+func noiseSentence(aa analysis.AA) string {
+	r := aa.Ratio
+	if !r.Mean.Known() {
+		return "not known, no A/A pair was accepted."
+	}
+	three := func(n analysis.Number) string { return fmt.Sprintf("%.3f", float64(n)) }
+	text := fmt.Sprintf("two clean routers differ by × %s", three(r.Mean))
+	if r.HasInterval() {
+		text += " " + bounds(r, three)
+	}
+	text += fmt.Sprintf(" (%s in %s", counted(aa.Pairs, "pair"), counted(aa.Blocks, "block"))
+	if aa.SDLog.Known() {
+		text += fmt.Sprintf(", blocks spread by %s", percent(aa.SDLog*100))
+	}
+	return text + ")."
+}
+
+func readingSentence(s analysis.Summary) string {
+	return fmt.Sprintf("overhead × is router CPU per delivered bit, DUT over clean router, with its %g %% interval over blocks; "+
+		"it is different when the interval leaves out 1, equivalent when it lies within %g %% of 1.", 100*s.Confidence, 100*s.Delta)
+}
+
+// wrap breaks a line at spaces; continuation lines are indented.
+func wrap(b *strings.Builder, line string, width int) {
+	indent := len(line) - len(strings.TrimLeft(line, " "))
+	used := 0
+	// A figure and its unit stay together.
+	line = strings.NewReplacer(" %", "\x00%", "× ", "×\x00").Replace(line)
+	for i, word := range strings.Fields(line) {
+		word = strings.ReplaceAll(word, "\x00", " ")
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+			b.WriteString(strings.Repeat(" ", indent))
+			used = indent
+		case width > 0 && used+1+n > width:
+			b.WriteString("\n" + strings.Repeat(" ", indent+2))
+			used = indent + 2
+		default:
+			b.WriteByte(' ')
+			used++
+		}
+		b.WriteString(word)
+		used += n
+	}
+	b.WriteByte('\n')
+}

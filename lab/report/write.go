@@ -1,0 +1,70 @@
+// Package report shows the result of a run: a table for the terminal, a
+// self-contained HTML page, JSON and CSV. It measures and computes nothing.
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Names of the files Write makes in a run folder.
+const (
+	SummaryFile = "summary.json"
+	CSVFile     = "summary.csv"
+	HTMLFile    = "report.html"
+)
+
+// Options of WriteWith; the zero value is usable.
+type Options struct {
+	Analysis analysis.Options
+	// Findings compares the summary with published findings; nil has none.
+	Findings func(analysis.Summary) []analysis.Finding
+}
+
+// Write reads a run folder and writes summary.json, summary.csv and
+// report.html into it, each whole or not at all. A run without accepted trials
+// gives a report that says so. The summary is returned for the terminal.
+func Write(runDir string) (analysis.Summary, error) { return WriteWith(runDir, Options{}) }
+
+// WriteWith is Write with options.
+func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
+	run, err := result.ReadRun(runDir)
+	if err != nil {
+		return analysis.Summary{}, err
+	}
+	s := analysis.Summarise(run, opts.Analysis)
+	if opts.Findings != nil {
+		s.Findings = append(s.Findings, opts.Findings(s)...)
+	}
+	for _, file := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{
+		{SummaryFile, func(w io.Writer) error { return JSON(w, s) }},
+		{CSVFile, func(w io.Writer) error { return CSV(w, s) }},
+		{HTMLFile, func(w io.Writer) error { return HTML(w, run, s) }},
+	} {
+		var b bytes.Buffer
+		if err := file.write(&b); err != nil {
+			return s, fmt.Errorf("make %s: %w", file.name, err)
+		}
+		if err := result.ReplaceFile(filepath.Join(runDir, file.name), b.Bytes()); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// JSON writes summary.json, version 1.
+func JSON(w io.Writer, s analysis.Summary) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(s)
+}

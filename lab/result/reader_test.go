@@ -1,0 +1,135 @@
+package result_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+const (
+	goodTrial = `{"version":1,"kind":"trial","cell":{"dut":"x"},"accepted":true}` + "\n"
+	goodBlock = `{"version":1,"kind":"block","dut":"x"}` + "\n"
+)
+
+func TestReadRecords(t *testing.T) {
+	tests := []struct {
+		name, in       string
+		trials, blocks int
+		torn           int
+		err            string // part of the message; "" for none
+		newer          bool
+	}{
+		{name: "empty"},
+		{name: "both kinds", in: goodTrial + goodBlock + goodTrial, trials: 2, blocks: 1},
+		{name: "blank lines and CRLF", in: "\n" + strings.TrimSuffix(goodTrial, "\n") + "\r\n\n", trials: 1},
+		{name: "unknown keys", in: `{"version":1,"kind":"block","later":{"a":[1]}}` + "\n", blocks: 1},
+		{name: "torn", in: goodTrial + `{"version":1,"ki`, trials: 1, torn: 16},
+		{name: "torn though whole", in: goodTrial + strings.TrimSuffix(goodTrial, "\n"), trials: 1, torn: len(goodTrial) - 1},
+		{name: "newer", in: goodTrial + `{"version":2,"kind":"trial","accepted":"perhaps"}` + "\n", trials: 1, err: "f.jsonl:2: version 2, known up to 1", newer: true},
+		{name: "no version", in: `{"kind":"trial"}` + "\n", err: "f.jsonl:1: no version"},
+		{name: "version zero", in: `{"version":0,"kind":"trial"}` + "\n", err: "f.jsonl:1: version 0"},
+		{name: "unknown kind", in: goodTrial + goodTrial + `{"version":1,"kind":"tail"}` + "\n", trials: 2, err: `f.jsonl:3: record of unknown kind "tail"`},
+		{name: "merged lines", in: `{"version":1,"ki` + goodTrial, err: "f.jsonl:1: not a record"},
+		{name: "wrong type", in: `{"version":1,"kind":"trial","block":"one"}` + "\n", err: "f.jsonl:1: trial: "},
+		{name: "zeros of a lost write", in: goodTrial + "\x00\x00\x00\n", trials: 1, err: "f.jsonl:2: not a record"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := result.ReadRecords(strings.NewReader(tt.in), "f.jsonl")
+			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("error %v, want %q", err, tt.err)
+			}
+			if errors.Is(err, result.ErrNewerVersion) != tt.newer {
+				t.Errorf("ErrNewerVersion in %v, want %v", err, tt.newer)
+			}
+			if len(got.Trials) != tt.trials || len(got.Blocks) != tt.blocks || got.Torn != tt.torn {
+				t.Errorf("got %d trials, %d blocks, %d torn", len(got.Trials), len(got.Blocks), got.Torn)
+			}
+		})
+	}
+}
+
+// FuzzReadRecords: whatever is read can be written and read again unchanged.
+func FuzzReadRecords(f *testing.F) {
+	f.Add([]byte(goodTrial + goodBlock))
+	f.Add([]byte(goodTrial + `{"version":1`))
+	f.Add([]byte(`{"version":1,"kind":"trial","dut":{"seconds":1e308,"extra":{"a":-0.0}},"start":"2026-03-01T09:00:00Z"}` + "\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		first, err := result.ReadRecords(bytes.NewReader(data), "fuzz")
+		if err != nil && !strings.HasPrefix(err.Error(), "read fuzz:") {
+			t.Errorf("error without file and line: %v", err)
+		}
+		var again bytes.Buffer
+		encoder := json.NewEncoder(&again)
+		for _, r := range first.Trials {
+			if err := encoder.Encode(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, b := range first.Blocks {
+			if err := encoder.Encode(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		written := again.String()
+		second, err := result.ReadRecords(&again, "fuzz")
+		if err != nil || second.Torn != 0 || len(second.Trials) != len(first.Trials) || len(second.Blocks) != len(first.Blocks) {
+			t.Fatalf("read again: %v\n%s", err, written)
+		}
+	})
+}
+
+func TestEnvironmentAndRun(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := result.ReadRun(dir); err == nil || !strings.Contains(err.Error(), "not a run folder") {
+		t.Errorf("an empty folder: %v", err)
+	}
+	env := result.Environment{
+		Experiment: "quick", Mode: result.ModeDuet, CPUs: 2, Tools: map[string]string{"iperf3": "3.12"},
+		Skipped: []result.Skip{{DUT: "coovachilli", Reason: "chilli is not on PATH"}}, Interrupted: true,
+	}
+	if err := result.WriteEnvironment(dir, env); err != nil {
+		t.Fatal(err)
+	}
+	run, err := result.ReadRun(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.Version = result.Version
+	if diff := cmp.Diff(result.Run{Dir: dir, Environment: env, Skipped: env.Skipped}, run); diff != "" {
+		t.Errorf("run without trials (-want +got):\n%s", diff)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("files left behind: %v, %v", entries, err)
+	}
+}
+
+func TestRunWithoutEnvironment(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, result.TrialsFile), []byte(goodTrial+"{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run, err := result.ReadRun(dir)
+	if err != nil || len(run.Trials) != 1 || run.Torn != 1 || len(run.Environment.Notes) != 1 {
+		t.Errorf("got %+v, %v", run, err)
+	}
+}
+
+func TestNewerEnvironment(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, result.EnvironmentFile), []byte(`{"version":2,"cpus":"many"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := result.ReadRun(dir); !errors.Is(err, result.ErrNewerVersion) {
+		t.Errorf("got %v", err)
+	}
+}

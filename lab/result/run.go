@@ -1,0 +1,116 @@
+package result
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Modes of a run.
+const (
+	ModeDuet = "duet" // DUT and clean router at the same time, in two labs
+	ModeSolo = "solo" // one lab, DUT and clean router one after the other
+)
+
+// Environment is what a reader must know of the machine and the run to judge
+// the figures or to repeat them. It is kept in environment.json.
+type Environment struct {
+	Version    int    `json:"version"`
+	Experiment string `json:"experiment"`
+	Title      string `json:"title,omitempty"` // one line for reports
+	Mode       string `json:"mode"`            // ModeDuet or ModeSolo
+	Command    string `json:"command"`         // exact command that repeats the run
+
+	Start       time.Time `json:"start"` // UTC
+	End         time.Time `json:"end"`   // UTC; zero while the run goes on
+	Interrupted bool      `json:"interrupted,omitempty"`
+
+	GateweighVersion string `json:"gateweigh_version"`
+	GateweighSHA256  string `json:"gateweigh_sha256"` // of the binary, hexadecimal
+
+	Kernel         string `json:"kernel"`    // uname release and version
+	Arch           string `json:"arch"`      // uname machine
+	CPUModel       string `json:"cpu_model"` // /proc/cpuinfo
+	CPUs           int    `json:"cpus"`      // online, logical
+	MemoryMiB      int64  `json:"memory_mib"`
+	Virtualisation string `json:"virtualisation,omitempty"` // "kvm", "none", ""
+
+	Placement string            `json:"placement"`          // which CPUs carry routers and endpoints
+	Offloads  []string          `json:"offloads,omitempty"` // link settings of the profile, one a line
+	Tools     map[string]string `json:"tools,omitempty"`    // version by name
+	Sysctls   map[string]string `json:"sysctls,omitempty"`  // in the router's namespace
+
+	Skipped []Skip   `json:"skipped,omitempty"` // DUTs left out
+	Notes   []string `json:"notes,omitempty"`   // what else a reader must know, a sentence each
+}
+
+// WriteEnvironment replaces DIR/environment.json. Version is filled in.
+func WriteEnvironment(dir string, env Environment) error {
+	env.Version = Version
+	data, err := json.MarshalIndent(env, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write environment: %w", err)
+	}
+	return ReplaceFile(filepath.Join(dir, EnvironmentFile), append(data, '\n'))
+}
+
+// ReadEnvironment reads an environment.json. Keys it does not know are ignored,
+// a newer version is ErrNewerVersion.
+func ReadEnvironment(path string) (Environment, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Environment{}, fmt.Errorf("read environment: %w", err)
+	}
+	var head struct {
+		Version *int `json:"version"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return Environment{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	if err := checkVersion(head.Version); err != nil {
+		return Environment{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	var env Environment
+	if err := json.Unmarshal(data, &env); err != nil {
+		return Environment{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	return env, nil
+}
+
+// Run is a run folder in memory.
+type Run struct {
+	Dir         string
+	Environment Environment
+	Trials      []Trial
+	Blocks      []Block
+	Skipped     []Skip // those of the environment
+	Torn        int    // bytes of a last line cut short by a crash, left out
+}
+
+// ReadRun reads a run folder. A run that ended before its first trial has no
+// trials.jsonl, one copied without its environment.json has no environment:
+// both can be read. A folder with neither is an error.
+func ReadRun(dir string) (Run, error) {
+	run := Run{Dir: dir}
+	env, envErr := ReadEnvironment(filepath.Join(dir, EnvironmentFile))
+	if envErr != nil && !errors.Is(envErr, fs.ErrNotExist) {
+		return run, envErr
+	}
+	records, err := ReadTrials(filepath.Join(dir, TrialsFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return run, err
+	}
+	if envErr != nil && err != nil {
+		return run, fmt.Errorf("%s is not a run folder: neither %s nor %s in it", dir, EnvironmentFile, TrialsFile)
+	}
+	if envErr != nil {
+		env.Notes = append(env.Notes, EnvironmentFile+" is missing: nothing is known of the machine.")
+	}
+	run.Environment, run.Skipped = env, env.Skipped
+	run.Trials, run.Blocks, run.Torn = records.Trials, records.Blocks, records.Torn
+	return run, nil
+}

@@ -1,0 +1,140 @@
+// Package result holds the records a run leaves behind. trials.jsonl, made of
+// these records, is all that crosses from measuring to analysing: a report can
+// be rebuilt from it on another machine, years later.
+package result
+
+import "time"
+
+// Version is the format version of every record written by this package.
+// Readers refuse records of a newer version.
+const Version = 1
+
+// Kinds of record in trials.jsonl.
+const (
+	KindTrial = "trial" // one measured pair of windows
+	KindBlock = "block" // what is known of a whole block: set-up, log-in, daemons
+)
+
+// Cell is one point of a sweep. All trials of a cell are comparable.
+type Cell struct {
+	DUT         string  `json:"dut"`
+	Clients     int     `json:"clients"`
+	OfferedMbps float64 `json:"offered_mbps"` // TCP or UDP payload, all clients together
+	Direction   string  `json:"direction"`    // "up" (client to server) or "down"
+	Profile     string  `json:"profile"`      // "per-packet" or "bulk"
+}
+
+// Trial is one pair: a window of the DUT and one of the clean router. In duet
+// mode the two windows are the same stretch of time in two labs; in solo mode
+// they follow each other. A rejected trial keeps its measurements.
+type Trial struct {
+	Version  int         `json:"version"`
+	Kind     string      `json:"kind"`
+	Cell     Cell        `json:"cell"`
+	AA       bool        `json:"aa,omitempty"`      // both sides are the clean router
+	Block    int         `json:"block"`             // counts from 0 within (DUT, clients, profile, direction)
+	Window   int         `json:"window"`            // counts from 0 within (block, cell)
+	Attempt  int         `json:"attempt"`           // 0, then 1 and 2 for redone trials
+	DUTLab   string      `json:"dut_lab"`           // "a" or "b": which lab carries the DUT
+	Start    time.Time   `json:"start"`             // UTC
+	Accepted bool        `json:"accepted"`          //
+	Rejects  []string    `json:"rejects,omitempty"` // one sentence a failed self-test
+	Flags    []string    `json:"flags,omitempty"`   // remarks that do not reject, such as FlagSaturated
+	DUT      Measurement `json:"dut"`
+	Clean    Measurement `json:"clean"`
+}
+
+// FlagSaturated marks a trial in which the DUT itself could not carry the
+// offered load although generator and clean router could: a result, not a fault.
+const FlagSaturated = "dut-saturated"
+
+// Measurement is what one router cost and delivered in one window.
+type Measurement struct {
+	Seconds float64 `json:"seconds"` // length of the window by the router's monotonic clock
+
+	// Router CPU, exact on-CPU nanoseconds.
+	NAPINs    int64 `json:"napi_ns"`    // threaded-NAPI kernel threads of the router's links
+	ProcessNs int64 `json:"process_ns"` // all threads of the DUT's processes
+	ReapedNs  int64 `json:"reaped_ns"`  // their children that ended in the window (10 ms ticks)
+	WaitNs    int64 `json:"wait_ns"`    // run-queue wait of the same threads
+
+	// Traffic in the direction of the data, at the router's outgoing link.
+	LinkMbps      float64 `json:"link_mbps"`      // frames' bytes, as study 1's sampler counts
+	DeliveredMbps float64 `json:"delivered_mbps"` // payload only
+	OfferedMbps   float64 `json:"offered_mbps"`   // payload the generator was asked for
+	Packets       int64   `json:"packets"`        // packets the router sent on all links, both directions
+	Drops         int64   `json:"drops"`          // link and queue drops on the router's links
+
+	AggregationFactor float64 `json:"aggregation_factor"` // frames on the wire per packet the IP layer saw
+	SegmentsPerBurst  float64 `json:"segments_per_burst"` // frames per buffer the senders' IP layer emitted
+	PacketsPerWakeup  float64 `json:"packets_per_wakeup"` // frames per time slice of the router's NAPI threads
+	RetransmitRatio   float64 `json:"retransmit_ratio"`   // TCP segments sent again / sent
+	GeneratorCPU      float64 `json:"generator_cpu"`      // busiest traffic thread, cores
+
+	RTT RTT `json:"rtt_us"`
+
+	PSSMiB float64 `json:"pss_mib"` // memory of the DUT's processes
+
+	Machine  Machine            `json:"machine"`   // /proc/stat over the same window
+	RoleNs   map[string]int64   `json:"role_ns"`   // exact on-CPU ns by role: "router", "client", "server", "agents"
+	MeterNs  int64              `json:"meter_ns"`  // what measuring the router cost, ns
+	ThreadNs map[string]int64   `json:"thread_ns"` // router threads and processes by name
+	Extra    map[string]float64 `json:"extra,omitempty"`
+}
+
+// RouterNs is the router's CPU time in the window, nanoseconds.
+func (m Measurement) RouterNs() int64 { return m.NAPINs + m.ProcessNs + m.ReapedNs }
+
+// CPUCorePct is the router's CPU as a percentage of one core.
+func (m Measurement) CPUCorePct() float64 {
+	if m.Seconds <= 0 {
+		return 0
+	}
+	return float64(m.RouterNs()) / 1e7 / m.Seconds
+}
+
+// RTT is round-trip time under load, microseconds, by probes of their own.
+type RTT struct {
+	P50    float64 `json:"p50"`
+	P99    float64 `json:"p99"`
+	Probes int     `json:"probes"`
+	Lost   int     `json:"lost"`
+}
+
+// Machine is the mpstat breakdown of /proc/stat, in percent of all CPUs. It is
+// sampled by ticks: recorded beside the exact figures, never used alone.
+type Machine struct {
+	Usr   float64 `json:"usr"` // with nice
+	Sys   float64 `json:"sys"`
+	Soft  float64 `json:"soft"` // with irq
+	Idle  float64 `json:"idle"` // with iowait
+	Steal float64 `json:"steal"`
+}
+
+// Block is written when a block ends, before the next begins.
+type Block struct {
+	Version      int               `json:"version"`
+	Kind         string            `json:"kind"`
+	DUT          string            `json:"dut"`
+	AA           bool              `json:"aa,omitempty"`
+	Clients      int               `json:"clients"`
+	Direction    string            `json:"direction"`
+	Profile      string            `json:"profile"`
+	Block        int               `json:"block"`
+	DUTLab       string            `json:"dut_lab"`
+	Start        time.Time         `json:"start"`
+	Seconds      float64           `json:"seconds"`       // whole block with set-up and tear-down
+	SetupSeconds float64           `json:"setup_seconds"` // labs and DUT, without the clients
+	LeaseSeconds float64           `json:"lease_seconds"` // all clients of the DUT's lab: created and leased
+	LoginSeconds float64           `json:"login_seconds"` // all clients of the DUT's lab: logged in
+	LoginMs      []float64         `json:"login_ms"`      // one value a client
+	DaemonCore   float64           `json:"daemon_core"`   // DUT processes' CPU over the whole block, cores
+	Versions     map[string]string `json:"versions,omitempty"`
+	Error        string            `json:"error,omitempty"` // why the block gave no trials
+}
+
+// Skip says why a DUT was left out of a run.
+type Skip struct {
+	DUT    string `json:"dut"`
+	Reason string `json:"reason"`
+}

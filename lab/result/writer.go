@@ -1,0 +1,193 @@
+package result
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+)
+
+// Names of a run folder's files.
+const (
+	TrialsFile      = "trials.jsonl"
+	TornFile        = "trials.jsonl.torn"
+	EnvironmentFile = "environment.json"
+)
+
+// Writer appends records to a run's trials.jsonl. Each record is on the disk
+// when its Append returns, so a crash costs at most the record being written.
+// It may be used from several goroutines.
+type Writer struct {
+	mu   sync.Mutex
+	file *os.File
+	size int64 // end of the last whole record
+	err  error // why no more can be appended
+}
+
+// OpenWriter opens DIR/trials.jsonl for appending and creates it when absent.
+// A last line that a crash cut short is appended to trials.jsonl.torn and cut
+// off; torn is its length in bytes, 0 when the file ended well. The file is
+// locked: a second writer on the same folder gets an error.
+func OpenWriter(dir string) (w *Writer, torn int, err error) {
+	path := filepath.Join(dir, TrialsFile)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, 0, fmt.Errorf("open the trials of a run: %w", err)
+	}
+	w = &Writer{file: file}
+	if torn, err = w.recover(dir); err != nil {
+		return nil, 0, errors.Join(fmt.Errorf("open %s: %w", path, err), file.Close())
+	}
+	return w, torn, nil
+}
+
+// recover locks the file and leaves it ending in a whole line.
+func (w *Writer) recover(dir string) (torn int, err error) {
+	if err := syscall.Flock(int(w.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return 0, fmt.Errorf("lock (is another run writing here?): %w", err)
+	}
+	tail, size, err := unterminated(w.file)
+	if err != nil {
+		return 0, err
+	}
+	w.size = size
+	if len(tail) > 0 {
+		// The copy is safe on the disk before the original is cut.
+		if err := appendTorn(filepath.Join(dir, TornFile), tail); err != nil {
+			return 0, err
+		}
+		if err := w.file.Truncate(size); err != nil {
+			return 0, fmt.Errorf("cut off a torn line: %w", err)
+		}
+	}
+	if err := w.file.Sync(); err != nil {
+		return 0, err
+	}
+	return len(tail), syncDir(dir)
+}
+
+// unterminated returns what follows the file's last newline, and where it starts.
+func unterminated(file *os.File) (tail []byte, start int64, err error) {
+	info, err := file.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	const step = 64 << 10
+	for end := info.Size(); end > 0; {
+		begin := max(end-step, 0)
+		chunk := make([]byte, end-begin)
+		if _, err := file.ReadAt(chunk, begin); err != nil && !errors.Is(err, io.EOF) {
+			return nil, 0, fmt.Errorf("look for a torn line: %w", err)
+		}
+		if i := bytes.LastIndexByte(chunk, '\n'); i >= 0 {
+			return append(chunk[i+1:len(chunk):len(chunk)], tail...), begin + int64(i) + 1, nil
+		}
+		tail = append(chunk, tail...)
+		end = begin
+	}
+	return tail, 0, nil
+}
+
+func appendTorn(path string, tail []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return fmt.Errorf("keep a torn line aside: %w", err)
+	}
+	_, werr := file.Write(append(tail[:len(tail):len(tail)], '\n'))
+	if err := errors.Join(werr, file.Sync(), file.Close()); err != nil {
+		return fmt.Errorf("keep a torn line aside: %w", err)
+	}
+	return nil
+}
+
+// AppendTrial writes one trial. Version and Kind are filled in. NaN and
+// infinities cannot be written and are an error.
+func (w *Writer) AppendTrial(t Trial) error {
+	t.Version, t.Kind = Version, KindTrial
+	if err := w.append(t); err != nil {
+		return fmt.Errorf("record trial %d of block %d of %s: %w", t.Window, t.Block, t.Cell.DUT, err)
+	}
+	return nil
+}
+
+// AppendBlock writes what is known of a block that ended. Version and Kind are filled in.
+func (w *Writer) AppendBlock(b Block) error {
+	b.Version, b.Kind = Version, KindBlock
+	if err := w.append(b); err != nil {
+		return fmt.Errorf("record block %d of %s: %w", b.Block, b.DUT, err)
+	}
+	return nil
+}
+
+func (w *Writer) append(record any) error {
+	line, err := json.Marshal(record)
+	if err != nil {
+		return err
+	}
+	line = append(line, '\n')
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return w.err
+	}
+	if _, err := w.file.WriteAt(line, w.size); err != nil {
+		// A full disk leaves half a line; the next record must not join it.
+		if terr := w.file.Truncate(w.size); terr != nil {
+			w.err = fmt.Errorf("trials file left with a torn line: %w", terr)
+		}
+		return err
+	}
+	if err := w.file.Sync(); err != nil {
+		// After a failed fsync nobody knows what is on the disk.
+		w.err = fmt.Errorf("trials file unreliable since an earlier fsync: %w", err)
+		return err
+	}
+	w.size += int64(len(line))
+	return nil
+}
+
+// Close releases the file and its lock. Append returns an error afterwards.
+func (w *Writer) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.file == nil {
+		return nil
+	}
+	err := w.file.Close()
+	w.file = nil
+	w.err = os.ErrClosed
+	return err
+}
+
+// ReplaceFile writes a file of a run folder so that a reader, also one after
+// a crash, finds the old content or the new and nothing between: temporary
+// file, fsync, rename, fsync of the folder.
+func ReplaceFile(path string, data []byte) error {
+	dir := filepath.Dir(path)
+	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer os.Remove(tmp.Name()) // gone already once renamed
+	_, werr := tmp.Write(data)
+	if err := errors.Join(werr, tmp.Chmod(0o644), tmp.Sync(), tmp.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

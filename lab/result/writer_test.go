@@ -1,0 +1,167 @@
+package result_test
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+func trial(window int) result.Trial {
+	return result.Trial{
+		Cell:  result.Cell{DUT: "opennds", Clients: 20, OfferedMbps: 500, Direction: "up", Profile: "per-packet"},
+		Block: 1, Window: window, DUTLab: "b", Start: time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC), Accepted: true,
+		DUT: result.Measurement{Seconds: 2, NAPINs: 123, ThreadNs: map[string]int64{"napi/lan": 123}},
+	}
+}
+
+func open(t *testing.T, dir string, wantTorn int) *result.Writer {
+	t.Helper()
+	w, torn, err := result.OpenWriter(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	if torn != wantTorn {
+		t.Errorf("torn bytes: got %d, want %d", torn, wantTorn)
+	}
+	return w
+}
+
+func TestWriteAndRead(t *testing.T) {
+	dir := t.TempDir()
+	w := open(t, dir, 0)
+	block := result.Block{DUT: "opennds", Clients: 20, LoginMs: []float64{1, 2}, Seconds: 9}
+	for i := range 3 {
+		if err := w.AppendTrial(trial(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.AppendBlock(block); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := result.ReadTrials(filepath.Join(dir, result.TrialsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want result.Records
+	for i := range 3 {
+		r := trial(i)
+		r.Version, r.Kind = result.Version, result.KindTrial
+		want.Trials = append(want.Trials, r)
+	}
+	block.Version, block.Kind = result.Version, result.KindBlock
+	want.Blocks = []result.Block{block}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("read back (-want +got):\n%s", diff)
+	}
+	if err := w.AppendTrial(trial(9)); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("append after Close: %v", err)
+	}
+}
+
+func TestNaNIsRefusedAndLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	w := open(t, dir, 0)
+	bad := trial(0)
+	bad.DUT.RTT.P50 = math.NaN()
+	if err := w.AppendTrial(bad); err == nil {
+		t.Error("NaN was written")
+	}
+	if err := w.AppendTrial(trial(1)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := result.ReadTrials(filepath.Join(dir, result.TrialsFile))
+	if err != nil || len(got.Trials) != 1 || got.Trials[0].Window != 1 {
+		t.Errorf("got %d trials, %v", len(got.Trials), err)
+	}
+}
+
+func TestSecondWriterIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	first := open(t, dir, 0)
+	if _, _, err := result.OpenWriter(dir); err == nil {
+		t.Error("two writers on one run")
+	}
+	first.Close()
+	open(t, dir, 0)
+}
+
+// TestTornLine cuts a file at every byte of its last record, as a crash may.
+func TestTornLine(t *testing.T) {
+	dir := t.TempDir()
+	w := open(t, dir, 0)
+	for i := range 2 {
+		if err := w.AppendTrial(trial(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Close()
+	whole, err := os.ReadFile(filepath.Join(dir, result.TrialsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := strings.IndexByte(string(whole), '\n') + 1
+	for cut := first; cut < len(whole); cut++ {
+		checkTorn(t, whole, first, cut)
+	}
+}
+
+func checkTorn(t *testing.T, whole []byte, first, cut int) {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, result.TrialsFile)
+	if err := os.WriteFile(path, whole[:cut], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	seen, err := result.ReadTrials(path)
+	if err != nil || len(seen.Trials) != 1 || seen.Torn != cut-first {
+		t.Fatalf("cut at %d: %d trials, %d torn, %v", cut, len(seen.Trials), seen.Torn, err)
+	}
+	w := open(t, dir, cut-first)
+	if err := w.AppendTrial(trial(7)); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	seen, err = result.ReadTrials(path)
+	if err != nil || len(seen.Trials) != 2 || seen.Trials[1].Window != 7 || seen.Torn != 0 {
+		t.Fatalf("cut at %d, after recovery: %d trials, %v", cut, len(seen.Trials), err)
+	}
+	aside, err := os.ReadFile(filepath.Join(dir, result.TornFile))
+	switch {
+	case cut == first && !errors.Is(err, os.ErrNotExist):
+		t.Errorf("nothing was torn, yet %s exists", result.TornFile)
+	case cut > first && string(aside) != string(whole[first:cut])+"\n":
+		t.Errorf("cut at %d: kept aside %q, %v", cut, aside, err)
+	}
+}
+
+// TestTornLineLongerThanOneRead has no newline in the last 64 KiB, nor anywhere.
+func TestTornLineLongerThanOneRead(t *testing.T) {
+	for _, head := range []string{"", `{"version":1,"kind":"block","dut":"x"}` + "\n"} {
+		dir := t.TempDir()
+		tail := `{"version":1,"kind":"trial","x":"` + strings.Repeat("y", 200_001)
+		if err := os.WriteFile(filepath.Join(dir, result.TrialsFile), []byte(head+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		open(t, dir, len(tail)).Close()
+		left, err := os.ReadFile(filepath.Join(dir, result.TrialsFile))
+		if err != nil || string(left) != head {
+			t.Errorf("left %d bytes, want %d (%v)", len(left), len(head), err)
+		}
+		aside, err := os.ReadFile(filepath.Join(dir, result.TornFile))
+		if err != nil || string(aside) != tail+"\n" {
+			t.Errorf("kept aside %d bytes, want %d (%v)", len(aside), len(tail)+1, err)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package runner
+
+import (
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// builder fills in a measurement from differences of counters.
+type builder struct {
+	result.Measurement
+	wakeups int64 // times the router's polling threads were given a CPU
+}
+
+// addNAPI accounts the router's polling threads.
+func (m *builder) addNAPI(a, b meter.Sample) {
+	for name, now := range b.NAPI {
+		was := a.NAPI[name]
+		m.NAPINs += now.RunNs - was.RunNs
+		m.WaitNs += now.WaitNs - was.WaitNs
+		m.wakeups += now.Slices - was.Slices
+		m.ThreadNs["napi/"+name] = now.RunNs - was.RunNs
+	}
+}
+
+// addProcesses accounts the device's processes. What a process used before it
+// was first seen belongs to the window in which it appeared. One that ended
+// shows up in its parent's reaped time, from which its earlier use is taken off.
+func (m *builder) addProcesses(a, b meter.Sample) {
+	type key struct {
+		pid   int
+		start int64
+	}
+	before := map[key]meter.Process{}
+	for _, p := range a.Processes {
+		before[key{p.PID, p.Start}] = p
+	}
+	var reaped int64
+	for _, p := range b.Processes {
+		k := key{p.PID, p.Start}
+		was := before[k]
+		delete(before, k)
+		m.ProcessNs += p.RunNs - was.RunNs
+		m.WaitNs += p.WaitNs - was.WaitNs
+		m.ThreadNs[p.Name] += p.RunNs - was.RunNs
+		reaped += p.ReapedNs - was.ReapedNs
+	}
+	for _, ended := range before {
+		reaped -= ended.RunNs + ended.ReapedNs
+	}
+	m.ReapedNs = max(0, reaped)
+}
+
+// addRoles sums the exact time of everything on the side's three hosts, for
+// comparison with what the machine says of itself.
+func (m *builder) addRoles(a, b reading) {
+	m.RoleNs["router"] = m.RouterNs()
+	m.RoleNs["client"] = hostNs(b.client) - hostNs(a.client)
+	m.RoleNs["server"] = hostNs(b.server) - hostNs(a.server)
+	m.RoleNs["agents"] = b.router.AgentNs - a.router.AgentNs
+}
+
+// hostNs is all CPU time of an endpoint so far: its polling threads, its agent
+// (which is the generator) and its programs.
+func hostNs(s meter.Sample) int64 {
+	ns := s.AgentNs
+	for _, t := range s.NAPI {
+		ns += t.RunNs
+	}
+	for _, p := range s.Processes {
+		ns += p.RunNs
+	}
+	return ns
+}
+
+// busiest is the CPU time of the traffic thread or process that used most
+// between pairs of readings, nanoseconds.
+func busiest(pairs ...agent.TrafficStats) float64 {
+	var most int64
+	for i := 0; i+1 < len(pairs); i += 2 {
+		for name, ns := range pairs[i+1].ThreadNs {
+			most = max(most, ns-pairs[i].ThreadNs[name])
+		}
+	}
+	return float64(most)
+}
+
+// machine turns ticks into the percentages mpstat prints.
+func machine(s meter.Stat) result.Machine {
+	total := float64(s.Total())
+	if total == 0 {
+		return result.Machine{}
+	}
+	pct := func(ticks int64) float64 { return 100 * float64(ticks) / total }
+	return result.Machine{
+		Usr: pct(s.User + s.Nice), Sys: pct(s.System), Soft: pct(s.SoftIRQ + s.IRQ),
+		Idle: pct(s.Idle + s.IOWait), Steal: pct(s.Steal),
+	}
+}
+
+func mbps(bytes int64, seconds float64) float64 {
+	if seconds <= 0 {
+		return 0
+	}
+	return float64(bytes) * 8 / 1e6 / seconds
+}
+
+// ratio is a/b, 0 when there is nothing to divide by.
+func ratio(a, b int64) float64 {
+	if b <= 0 {
+		return 0
+	}
+	return float64(a) / float64(b)
+}

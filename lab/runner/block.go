@@ -1,0 +1,157 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// block runs one block of the plan: both labs are built, the device goes into
+// one of them, every cell's traffic is started and its windows are measured.
+// Trials are on the disk as soon as they are judged; the block's own record
+// follows at the end, also when the block failed.
+func (r *run) block(ctx context.Context, b experiment.Block) error {
+	start := time.Now()
+	rec := result.Block{
+		DUT: b.DUT, AA: b.AA, Clients: b.Clients, Direction: b.Direction, Profile: b.Profile,
+		Block: b.Index, DUTLab: b.DUTLab, Start: start.UTC(),
+	}
+	r.status("%s: building the labs, %d clients", blockName(b), b.Clients)
+	device, clean, err := r.openPair(ctx, b)
+	if err == nil {
+		rec.SetupSeconds, rec.LeaseSeconds, rec.LoginSeconds = device.setup.Seconds(), device.lease.Seconds(), device.login.Seconds()
+		rec.LoginMs = device.loginMs
+		rec.DaemonCore, err = r.cells(ctx, b, device, clean)
+		if ctx.Err() == nil { // after Ctrl-C nobody waits for politeness: the hosts just end
+			err = errors.Join(err, both(func() error { return device.leave(ctx) }, func() error { return clean.leave(ctx) }))
+		}
+		err = errors.Join(err, both(device.close, clean.close))
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // an interrupted block is measured again by a resume: no record
+	}
+	rec.Seconds = time.Since(start).Seconds()
+	if err != nil {
+		rec.Error = err.Error()
+	}
+	return errors.Join(r.writer.AppendBlock(rec), err)
+}
+
+func blockName(b experiment.Block) string {
+	name := b.DUT
+	if b.AA {
+		name = "clean against clean"
+	}
+	return fmt.Sprintf("%s, block %d", name, b.Index+1)
+}
+
+// openPair builds both sides of the block at once.
+func (r *run) openPair(ctx context.Context, b experiment.Block) (device, clean *side, err error) {
+	d, err := dut.New(b.DUT, b.Clients, r.cfg.Experiment)
+	if err != nil {
+		return nil, nil, err
+	}
+	open := func(lab string, d dut.DUT, shared dut.Traits, into **side) func() error {
+		return func() (err error) {
+			*into, err = openSide(ctx, sideConfig{
+				backend: r.backend, lab: lab, device: d, shared: shared, profile: b.Profile,
+				clients: b.Clients, clientKind: r.cfg.Experiment.Client.Kind,
+			})
+			return err
+		}
+	}
+	other := map[string]string{"a": "b", "b": "a"}[b.DUTLab]
+	shared := d.Traits()
+	err = both(open(b.DUTLab, d, shared, &device), open(other, dut.NewClean(), shared, &clean))
+	if err == nil {
+		return device, clean, nil
+	}
+	for _, s := range []*side{device, clean} {
+		if s != nil {
+			err = errors.Join(err, s.close())
+		}
+	}
+	return nil, nil, err
+}
+
+// cells measures every cell of the block that still lacks windows and returns
+// the device's process CPU over the whole stretch, in cores: daemons that wake
+// rarely are seen here and not in the windows.
+func (r *run) cells(ctx context.Context, b experiment.Block, device, clean *side) (daemonCore float64, err error) {
+	first, err := device.lab.Router.Sample(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, cell := range b.Cells {
+		if err := r.cell(ctx, b, cell, device, clean); err != nil {
+			return 0, fmt.Errorf("at %.0f Mbit/s: %w", cell.OfferedMbps, err)
+		}
+	}
+	last, err := device.lab.Router.Sample(ctx)
+	if err != nil {
+		return 0, err
+	}
+	m := builder{Measurement: result.Measurement{ThreadNs: map[string]int64{}}}
+	m.addProcesses(first, last)
+	return float64(m.ProcessNs+m.ReapedNs) / float64(last.MonotonicNs-first.MonotonicNs), nil
+}
+
+// cell starts the cell's traffic, warms up and measures its windows.
+func (r *run) cell(ctx context.Context, b experiment.Block, cell result.Cell, device, clean *side) error {
+	e := r.cfg.Experiment
+	var todo []int
+	for w := range e.Windows {
+		if !r.done[windowKey{cell, b.AA, b.Index, w}] {
+			todo = append(todo, w)
+		}
+	}
+	if len(todo) == 0 {
+		return nil
+	}
+	r.status("%s: %.0f Mbit/s %s", blockName(b), cell.OfferedMbps, cell.Direction)
+	m := newMeasurer(e, device, clean)
+	if err := m.begin(ctx, cell); err != nil {
+		return errors.Join(err, m.end(ctx))
+	}
+	pss, err := device.lab.Router.PSSMiB(ctx)
+	if err != nil {
+		return errors.Join(err, m.end(ctx))
+	}
+	for _, w := range todo {
+		if err := r.trial(ctx, b, cell, w, m, pss); err != nil {
+			return errors.Join(err, m.end(ctx))
+		}
+	}
+	return m.end(ctx)
+}
+
+// trial measures window w, again when it is rejected, and records every attempt.
+func (r *run) trial(ctx context.Context, b experiment.Block, cell result.Cell, w int, m measurer, pss float64) error {
+	e := r.cfg.Experiment
+	for attempt := 0; ; attempt++ {
+		t := result.Trial{
+			Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: attempt, DUTLab: b.DUTLab, Start: time.Now().UTC(),
+		}
+		var err error
+		if t.DUT, t.Clean, err = m.measure(ctx, cell, w+attempt); err != nil {
+			return err
+		}
+		if err := m.deaths(ctx); err != nil {
+			return err
+		}
+		t.DUT.PSSMiB = pss
+		judge(&t, e.Window)
+		if err := r.writer.AppendTrial(t); err != nil {
+			return err
+		}
+		if r.count(t); t.Accepted || attempt == e.Redo {
+			return nil
+		}
+		r.status("%s: measuring again: %s", blockName(b), t.Rejects[0])
+	}
+}

@@ -1,0 +1,54 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// lockName is an abstract Unix socket: it belongs to one process, leaves no file,
+// and is free again however that process ends.
+const lockName = "@gateweigh-run"
+
+// lockMachine keeps a second run from measuring at the same time: the two would
+// disturb each other's routers. Who asks for the lock in vain is told who has it.
+func lockMachine(dir string) (unlock func(), err error) {
+	l, err := net.Listen("unix", lockName)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("another run measures on this machine (%s): two at once would disturb each other; wait for it or stop it", holder())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("locking the machine: %w", err)
+	}
+	go func() { // ends when the listener is closed
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprintf(conn, "process %d, folder %s", os.Getpid(), dir)
+			conn.Close()
+		}
+	}()
+	return func() { l.Close() }, nil
+}
+
+// holder asks the process that has the lock who it is.
+func holder() string {
+	conn, err := net.DialTimeout("unix", lockName, time.Second)
+	if err != nil {
+		return "it does not answer"
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(time.Second))
+	text, err := io.ReadAll(io.LimitReader(conn, 4096))
+	if err != nil || len(text) == 0 {
+		return "it does not answer"
+	}
+	return strings.TrimSpace(string(text))
+}

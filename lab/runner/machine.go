@@ -1,0 +1,164 @@
+package runner
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// tools are the programs the lab itself calls, with their Debian packages.
+var tools = []struct{ name, pkg, version string }{
+	{"ethtool", "ethtool", "--version"},
+	{"dnsmasq", "dnsmasq-base", "--version"},
+	{"iperf3", "iperf3", "--version"},
+}
+
+// checkMachine says what the experiment needs and this machine lacks, all at once.
+func checkMachine(e *experiment.Experiment) error {
+	var errs []error
+	if os.Geteuid() != 0 {
+		errs = append(errs, errors.New("a run needs root: it makes network namespaces (try: sudo gateweigh run …)"))
+	}
+	for _, t := range tools {
+		needed := t.name == "ethtool" || t.name == "dnsmasq" && e.Client.Kind == client.KindMacvlan ||
+			t.name == "iperf3" && e.Traffic.Kind == experiment.TrafficIperf3
+		if _, err := exec.LookPath(t.name); err != nil && needed {
+			errs = append(errs, fmt.Errorf("%s is not on PATH: install the package %s", t.name, t.pkg))
+		}
+	}
+	if most := slices.Max(e.Clients); most > client.MaxClients {
+		errs = append(errs, fmt.Errorf("clients: %d: clients of kind %s go up to %d", most, e.Client.Kind, client.MaxClients))
+	}
+	return errors.Join(errs...)
+}
+
+// fits reports whether a device works with the experiment's kind of client.
+func fits(e *experiment.Experiment, t dut.Traits) error {
+	if e.Client.Kind == client.KindVeth && (t.DHCP || t.LAN.IsValid() && t.LAN != testbed.DefaultLAN) {
+		return fmt.Errorf("it leases addresses, clients of kind veth have static ones; use kind macvlan: %w", dut.ErrNotSupported)
+	}
+	return nil
+}
+
+// environment describes machine and run.
+func environment(ctx context.Context, cfg Config, placement testbed.Placement) (result.Environment, error) {
+	env := result.Environment{
+		Experiment: cfg.Experiment.Name, Title: cfg.Experiment.Description, Mode: cfg.Experiment.Mode,
+		Command: cfg.Command, Start: time.Now().UTC(), GateweighVersion: cfg.Version,
+		Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Placement: placement.String(),
+		Offloads: offloads(cfg.Experiment), Tools: map[string]string{}, Sysctls: testbed.Sysctls(),
+	}
+	var un unix.Utsname
+	if err := unix.Uname(&un); err == nil {
+		env.Kernel = unix.ByteSliceToString(un.Release[:]) + " " + unix.ByteSliceToString(un.Version[:])
+	}
+	var si unix.Sysinfo_t
+	if err := unix.Sysinfo(&si); err == nil {
+		env.MemoryMiB = int64(si.Totalram) * int64(si.Unit) >> 20
+	}
+	env.CPUModel, env.Virtualisation = cpuInfo()
+	for _, t := range tools {
+		if v := toolVersion(ctx, t.name, t.version); v != "" {
+			env.Tools[t.name] = v
+		}
+	}
+	for _, name := range append([]string{experiment.Clean}, cfg.Experiment.DUTs...) {
+		if d, err := dut.New(name, slices.Max(cfg.Experiment.Clients), cfg.Experiment); err == nil {
+			env.Tools["device "+name] = d.Traits().About
+		}
+	}
+	var err error
+	if env.GateweighSHA256, err = hashSelf(); err != nil {
+		return env, fmt.Errorf("hashing the program: %w", err)
+	}
+	// A resumed run keeps the notes and the beginning of its earlier sittings.
+	if old, err := result.ReadEnvironment(cfg.Dir + "/" + result.EnvironmentFile); err == nil {
+		env.Start = old.Start
+		env.Notes = append(old.Notes, "Resumed on "+time.Now().UTC().Format(time.RFC3339)+".")
+		if old.GateweighSHA256 != env.GateweighSHA256 {
+			env.Notes = append(env.Notes, "The program has changed since the run began (then "+old.GateweighVersion+").")
+		}
+		if old.Kernel != env.Kernel {
+			env.Notes = append(env.Notes, "The kernel has changed since the run began (then "+old.Kernel+").")
+		}
+	}
+	return env, nil
+}
+
+func offloads(e *experiment.Experiment) []string {
+	lines := []string{
+		"every link: TSO and UDP segmentation off, GRO on, pfifo of 2000 packets, threaded NAPI",
+		"endpoints: aggregation at its default size",
+	}
+	for _, p := range e.Profiles {
+		if p == testbed.PerPacket {
+			lines = append(lines, "profile per-packet: router's links with gro_max_size 1500")
+		} else {
+			lines = append(lines, "profile bulk: router's links aggregate at the default size")
+		}
+	}
+	return append(lines, fmt.Sprintf("traffic: %s, bursts of %d segments, congestion control cubic", e.Traffic.Kind, e.Traffic.BurstSegments))
+}
+
+func cpuInfo() (model, virt string) {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return "", ""
+	}
+	virt = "none seen"
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(line, ":")
+		switch strings.TrimSpace(key) {
+		case "model name":
+			model = strings.TrimSpace(value)
+		case "flags":
+			if slices.Contains(strings.Fields(value), "hypervisor") {
+				virt = "hypervisor"
+			}
+		}
+	}
+	return model, virt
+}
+
+// toolVersion is the first line a program prints of its version.
+func toolVersion(ctx context.Context, name, arg string) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, name, arg).CombinedOutput()
+	if err != nil && len(out) == 0 {
+		return ""
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	return strconv.QuoteToASCII(first)[1 : len(strconv.QuoteToASCII(first))-1]
+}
+
+func hashSelf() (string, error) {
+	f, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

@@ -1,0 +1,111 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// measurer offers a cell's traffic to a pair of labs and measures windows of
+// it. begin comes first, end last, also after a failed begin.
+type measurer interface {
+	begin(ctx context.Context, cell result.Cell) error
+	// measure returns one window of the device and one of the clean router. n
+	// counts the windows of the cell: where the sides take turns it says who is first.
+	measure(ctx context.Context, cell result.Cell, n int) (device, clean result.Measurement, err error)
+	// deaths is an error when a program of either lab has ended by itself.
+	deaths(ctx context.Context) error
+	end(ctx context.Context) error
+}
+
+func newMeasurer(e *experiment.Experiment, device, clean *side) measurer {
+	p := pair{e, device, clean}
+	if e.Mode == experiment.ModeSolo {
+		return &solo{p}
+	}
+	return &duet{p}
+}
+
+type pair struct {
+	e             *experiment.Experiment
+	device, clean *side
+}
+
+func (p pair) deaths(ctx context.Context) error {
+	return errors.Join(p.device.deaths(ctx), p.clean.deaths(ctx))
+}
+
+// seconds bounds the load of one cell: all its windows with redos, and some.
+func (p pair) seconds() int {
+	windows := time.Duration(p.e.Windows*(p.e.Redo+1)) * (p.e.Window + time.Second)
+	return int((p.e.Warmup+windows)/time.Second) + 60
+}
+
+func (p pair) start(ctx context.Context, s *side, cell result.Cell) error {
+	return s.startTraffic(ctx, p.e.Traffic, cell.Direction, cell.OfferedMbps, cell.Clients, p.seconds())
+}
+
+func (p pair) end(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx) // the next cell needs the ports; each stop is bounded in time
+	return both(func() error { return p.device.stopTraffic(ctx) }, func() error { return p.clean.stopTraffic(ctx) })
+}
+
+// duet measures both sides in the same stretch of time: what disturbs the
+// machine disturbs both alike.
+type duet struct{ pair }
+
+func (d *duet) begin(ctx context.Context, cell result.Cell) error {
+	err := both(func() error { return d.start(ctx, d.device, cell) }, func() error { return d.start(ctx, d.clean, cell) })
+	if err != nil {
+		return err
+	}
+	return sleep(ctx, d.e.Warmup)
+}
+
+func (d *duet) measure(ctx context.Context, _ result.Cell, _ int) (device, clean result.Measurement, err error) {
+	list, err := window(ctx, d.e.Window, d.device, d.clean)
+	if err != nil {
+		return device, clean, err
+	}
+	return list[0], list[1], nil
+}
+
+// solo loads one side at a time, in turns, so that neither hears the other.
+type solo struct{ pair }
+
+func (*solo) begin(context.Context, result.Cell) error { return nil }
+
+func (s *solo) measure(ctx context.Context, cell result.Cell, n int) (device, clean result.Measurement, err error) {
+	turns := []struct {
+		side *side
+		into *result.Measurement
+	}{{s.device, &device}, {s.clean, &clean}}
+	if n%2 == 1 {
+		turns[0], turns[1] = turns[1], turns[0]
+	}
+	for _, t := range turns {
+		if *t.into, err = s.turn(ctx, t.side, cell); err != nil {
+			return device, clean, fmt.Errorf("solo window of lab %s: %w", t.side.lab.Name, err)
+		}
+	}
+	return device, clean, nil
+}
+
+func (s *solo) turn(ctx context.Context, side *side, cell result.Cell) (m result.Measurement, err error) {
+	defer func() { err = errors.Join(err, side.stopTraffic(context.WithoutCancel(ctx))) }()
+	if err := s.start(ctx, side, cell); err != nil {
+		return m, err
+	}
+	if err := sleep(ctx, s.e.Warmup); err != nil {
+		return m, err
+	}
+	list, err := window(ctx, s.e.Window, side)
+	if err != nil {
+		return m, err
+	}
+	return list[0], nil
+}

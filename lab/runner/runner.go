@@ -1,0 +1,279 @@
+// Package runner carries out an experiment's plan: it builds the labs block by
+// block, admits the clients, offers the load, measures, judges, and appends
+// every trial to the run's folder before it goes on.
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// ExperimentFile is the resolved experiment in a run's folder.
+const ExperimentFile = "experiment.toml"
+
+// Config is one call of Run.
+type Config struct {
+	Experiment *experiment.Experiment
+	Dir        string // the run's folder; created when absent
+	Command    string // repeats the run, for the report
+	Version    string // of gateweigh
+	// Status receives what happens now and how far the run is; it must not block.
+	Status func(Progress)
+}
+
+// Progress is one state of a run.
+type Progress struct {
+	Text   string        // what happens now
+	Done   float64       // share of the plan that is behind, 0 to 1
+	Left   time.Duration // estimate of what is ahead
+	Notice bool          // worth a line of its own: a rejected trial, a failed block
+}
+
+// Outcome says how a run ended.
+type Outcome struct {
+	Accepted int // trials, with those of earlier sittings
+	Missing  int // windows of the plan without an accepted trial
+	Planned  int // windows of the plan, without skipped devices
+	Skipped  []result.Skip
+	Failed   []result.Skip // devices that could run here but did not work
+}
+
+// ErrNothingRan says that no device of the experiment can run on this machine.
+var ErrNothingRan = errors.New("none of the devices under test can run here")
+
+// maxBlockFailures in succession end the attempts with a device.
+const maxBlockFailures = 2
+
+type windowKey struct {
+	cell   result.Cell
+	aa     bool
+	block  int
+	window int
+}
+
+type run struct {
+	cfg     Config
+	backend testbed.Netns
+	writer  *result.Writer
+	env     result.Environment
+	plan    []experiment.Block
+	done    map[windowKey]bool // windows that are settled: accepted, or redone often enough
+	good    map[windowKey]bool // windows with an accepted trial
+	clock   *clock
+}
+
+// Run measures what the plan still lacks. It returns when the plan is done, a
+// device after the other has failed, or ctx ends; all finished trials are in
+// the folder in any case. It needs root and a machine on which no other run
+// measures at the same time.
+func Run(ctx context.Context, cfg Config) (Outcome, error) {
+	unlock, err := lockMachine(cfg.Dir)
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer unlock()
+	r, err := open(ctx, cfg)
+	if err != nil {
+		return Outcome{}, err
+	}
+	out, err := r.all(ctx)
+	r.env.End = time.Now().UTC()
+	r.env.Interrupted = ctx.Err() != nil
+	r.env.Skipped = append(out.Skipped, out.Failed...)
+	return out, errors.Join(err, r.writer.Close(), result.WriteEnvironment(cfg.Dir, r.env))
+}
+
+// open prepares the folder, reads what an earlier sitting has left in it, and
+// checks what the experiment needs of this machine.
+func open(ctx context.Context, cfg Config) (_ *run, err error) {
+	if err := checkMachine(cfg.Experiment); err != nil {
+		return nil, err
+	}
+	placement, err := testbed.DefaultPlacement()
+	if err != nil {
+		return nil, err
+	}
+	logs := filepath.Join(cfg.Dir, "logs")
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return nil, fmt.Errorf("making the run's folder: %w", err)
+	}
+	r := &run{
+		cfg: cfg, plan: cfg.Experiment.Plan(), done: map[windowKey]bool{}, good: map[windowKey]bool{},
+		backend: testbed.Netns{Run: filepath.Base(cfg.Dir), LogDir: logs, Placement: placement},
+	}
+	if err := result.ReplaceFile(filepath.Join(cfg.Dir, ExperimentFile), cfg.Experiment.Encode()); err != nil {
+		return nil, err
+	}
+	var torn int
+	if r.writer, torn, err = result.OpenWriter(cfg.Dir); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.writer.Close())
+		}
+	}()
+	if err := r.recall(); err != nil {
+		return nil, err
+	}
+	if r.env, err = environment(ctx, cfg, placement); err != nil {
+		return nil, err
+	}
+	if torn > 0 {
+		r.env.Notes = append(r.env.Notes, fmt.Sprintf("The last record of an earlier sitting was cut short (%d bytes); it is kept in %s and was measured again.", torn, result.TornFile))
+	}
+	r.clock = newClock(cfg.Experiment.EstimatedDuration(), r.share())
+	return r, result.WriteEnvironment(cfg.Dir, r.env)
+}
+
+// recall marks the windows an earlier sitting has settled.
+func (r *run) recall() error {
+	records, err := result.ReadTrials(filepath.Join(r.cfg.Dir, result.TrialsFile))
+	if err != nil {
+		return err
+	}
+	for _, t := range records.Trials {
+		r.count(t)
+	}
+	return nil
+}
+
+// count enters a judged trial into the books.
+func (r *run) count(t result.Trial) {
+	key := windowKey{t.Cell, t.AA, t.Block, t.Window}
+	if t.Accepted {
+		r.good[key] = true
+	}
+	if t.Accepted || t.Attempt >= r.cfg.Experiment.Redo {
+		r.done[key] = true
+	}
+	if r.clock != nil {
+		r.clock.at(r.share())
+	}
+}
+
+// windows calls visit for every window of the plan.
+func (r *run) windows(plan []experiment.Block, visit func(windowKey)) {
+	for _, b := range plan {
+		for _, cell := range b.Cells {
+			for w := range r.cfg.Experiment.Windows {
+				visit(windowKey{cell, b.AA, b.Index, w})
+			}
+		}
+	}
+}
+
+// share is the part of the plan's windows that is settled.
+func (r *run) share() float64 {
+	all, done := 0, 0
+	r.windows(r.plan, func(k windowKey) {
+		all++
+		if r.done[k] {
+			done++
+		}
+	})
+	return float64(done) / float64(max(all, 1))
+}
+
+// all runs the plan.
+func (r *run) all(ctx context.Context) (Outcome, error) {
+	out, err := r.checkDevices(ctx)
+	if err != nil {
+		return out, err
+	}
+	failures := map[string]int{}
+	for _, b := range r.plan {
+		if r.settled(b) || failures[b.DUT] >= maxBlockFailures {
+			continue
+		}
+		err := r.block(ctx, b)
+		if ctx.Err() != nil {
+			return r.tally(out), context.Cause(ctx)
+		}
+		if err == nil {
+			failures[b.DUT] = 0
+			continue
+		}
+		r.notice("%s failed: %v", blockName(b), err)
+		if failures[b.DUT]++; failures[b.DUT] == maxBlockFailures {
+			out.Failed = append(out.Failed, result.Skip{DUT: b.DUT, Reason: err.Error()})
+		}
+	}
+	return r.tally(out), nil
+}
+
+// settled reports whether a block has nothing left to measure.
+func (r *run) settled(b experiment.Block) bool {
+	rest := 0
+	r.windows([]experiment.Block{b}, func(k windowKey) {
+		if !r.done[k] {
+			rest++
+		}
+	})
+	return rest == 0
+}
+
+// checkDevices takes the devices that cannot run here out of the plan.
+func (r *run) checkDevices(ctx context.Context) (out Outcome, err error) {
+	skip := map[string]bool{}
+	for _, name := range r.cfg.Experiment.DUTs {
+		d, err := dut.New(name, slices.Max(r.cfg.Experiment.Clients), r.cfg.Experiment)
+		if err != nil {
+			return out, err
+		}
+		err = d.Check(ctx)
+		if err == nil {
+			err = fits(r.cfg.Experiment, d.Traits())
+		}
+		switch {
+		case errors.Is(err, dut.ErrNotSupported):
+			skip[name] = true
+			out.Skipped = append(out.Skipped, result.Skip{DUT: name, Reason: err.Error()})
+			r.notice("skipped: %v", err)
+		case err != nil:
+			return out, fmt.Errorf("checking %s: %w", name, err)
+		}
+	}
+	r.plan = slices.DeleteFunc(r.plan, func(b experiment.Block) bool { return skip[b.DUT] })
+	if len(skip) > 0 && !slices.ContainsFunc(r.plan, func(b experiment.Block) bool { return !b.AA }) {
+		return out, ErrNothingRan
+	}
+	return out, nil
+}
+
+// tally counts what the run has.
+func (r *run) tally(out Outcome) Outcome {
+	r.windows(r.plan, func(k windowKey) {
+		out.Planned++
+		if r.good[k] {
+			out.Accepted++
+		} else {
+			out.Missing++
+		}
+	})
+	return out
+}
+
+func (r *run) status(format string, args ...any) { r.say(false, format, args...) }
+func (r *run) notice(format string, args ...any) { r.say(true, format, args...) }
+
+func (r *run) say(notice bool, format string, args ...any) {
+	if r.cfg.Status == nil {
+		return
+	}
+	p := Progress{Text: fmt.Sprintf(format, args...), Notice: notice}
+	if r.clock != nil {
+		p.Done, p.Left = r.clock.state()
+	}
+	r.cfg.Status(p)
+}

@@ -1,0 +1,84 @@
+package runner
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// Limits of the self-tests of a trial. A trial outside them measured something
+// else than the router under the stated load; it is rejected with its reason,
+// kept in the raw data, and measured again.
+const (
+	minDelivered    = 0.98 // of the offered load
+	maxGeneratorCPU = 0.80 // cores, busiest traffic thread
+	maxRetransmits  = 0.01 // of the segments sent
+	maxWait         = 0.20 // run-queue wait of the device's threads, of the window
+	maxStealPct     = 1.0  // of the machine
+	maxPerPacket    = 1.05 // frames per packet in profile per-packet
+	minBulk         = 1.50 // frames per packet in profile bulk
+	maxWindowError  = 0.10 // length of the window against the one asked for
+)
+
+// judge applies the self-tests to a trial and sets Accepted, Rejects and Flags.
+//
+// A device that delivers less than the offered load although its generator has
+// CPU to spare and the clean router beside it delivers in full is at its limit:
+// the trial stands, flagged, and what follows from the limit (retransmits,
+// waiting) is not held against it.
+func judge(t *result.Trial, window time.Duration) {
+	t.Rejects, t.Flags = nil, nil
+	reject := func(format string, args ...any) { t.Rejects = append(t.Rejects, fmt.Sprintf(format, args...)) }
+
+	judgeSide("clean router", t.Clean, t.Cell.Profile, window, reject)
+	judgeFlow("clean router", t.Clean, reject)
+	if t.Clean.AggregationFactor < minBulk && t.Cell.Profile == testbed.Bulk {
+		reject("clean router: %.2f frames per packet, profile bulk wants %.2f or more", t.Clean.AggregationFactor, minBulk)
+	}
+	judgeSide("device", t.DUT, t.Cell.Profile, window, reject)
+	saturated := !t.AA && t.DUT.DeliveredMbps < minDelivered*t.DUT.OfferedMbps
+	if saturated && len(t.Rejects) == 0 && t.DUT.DeliveredMbps > 0 {
+		t.Flags = append(t.Flags, result.FlagSaturated)
+	} else {
+		judgeFlow("device", t.DUT, reject)
+		if wait := float64(t.DUT.WaitNs) / 1e9 / t.DUT.Seconds; wait > maxWait {
+			reject("device: its threads waited %.0f %% of the window for a CPU, limit %.0f %%", 100*wait, 100*maxWait)
+		}
+	}
+	if t.Clean.Machine.Steal > maxStealPct {
+		reject("machine: %.1f %% steal, limit %.0f %%: another guest takes the CPU", t.Clean.Machine.Steal, maxStealPct)
+	}
+	t.Accepted = len(t.Rejects) == 0
+}
+
+// judgeSide tests what must hold whatever the device does.
+func judgeSide(who string, m result.Measurement, profile string, window time.Duration, reject func(string, ...any)) {
+	if off := math.Abs(m.Seconds/window.Seconds() - 1); off > maxWindowError {
+		reject("%s: the window lasted %.2f s instead of %.2f s: the lab was held up", who, m.Seconds, window.Seconds())
+	}
+	for name, ns := range m.ThreadNs {
+		if strings.HasPrefix(name, "napi/") && ns == 0 {
+			reject("%s: polling thread %s did not run: its work is billed elsewhere", who, name)
+		}
+	}
+	if m.GeneratorCPU > maxGeneratorCPU {
+		reject("%s: a traffic thread used %.0f %% of a core, limit %.0f %%", who, 100*m.GeneratorCPU, 100*maxGeneratorCPU)
+	}
+	if profile == testbed.PerPacket && m.AggregationFactor > maxPerPacket {
+		reject("%s: %.2f frames per packet, profile per-packet wants at most %.2f", who, m.AggregationFactor, maxPerPacket)
+	}
+}
+
+// judgeFlow tests that the offered load arrived, and arrived once.
+func judgeFlow(who string, m result.Measurement, reject func(string, ...any)) {
+	if m.DeliveredMbps < minDelivered*m.OfferedMbps {
+		reject("%s: delivered %.1f of %.0f Mbit/s, limit %.0f %%", who, m.DeliveredMbps, m.OfferedMbps, 100*minDelivered)
+	}
+	if m.RetransmitRatio > maxRetransmits {
+		reject("%s: %.2f %% of the segments were sent again, limit %.0f %%", who, 100*m.RetransmitRatio, 100*maxRetransmits)
+	}
+}

@@ -1,0 +1,117 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+)
+
+// reading is everything a side's meters say at one moment.
+type reading struct {
+	client, router, server meter.Sample
+	clientLoad, serverLoad agent.TrafficStats
+	rtt                    traffic.RTT // since the reading before
+}
+
+// read samples all meters of the side. The router's counters, which the result
+// is made of, are read at the same moment as those of the other hosts: each
+// host divides by its own clock, so a few milliseconds between them do not matter.
+func (s *side) read(ctx context.Context) (r reading, err error) {
+	err = both(
+		func() (err error) { r.router, err = s.lab.Router.Sample(ctx); return err },
+		func() (err error) { r.client, err = s.lab.Client.Sample(ctx); return err },
+		func() (err error) { r.server, err = s.lab.Server.Sample(ctx); return err },
+		func() (err error) { r.clientLoad, err = s.lab.Client.TrafficStats(ctx); return err },
+		func() (err error) { r.serverLoad, err = s.lab.Server.TrafficStats(ctx); return err },
+		func() (err error) { r.rtt, err = s.lab.Client.TakeRTT(ctx); return err })
+	if err != nil {
+		return r, fmt.Errorf("reading the meters of lab %s: %w", s.lab.Name, err)
+	}
+	return r, nil
+}
+
+// window measures the given sides over the same stretch of time and returns a
+// measurement for each.
+func window(ctx context.Context, length time.Duration, sides ...*side) ([]result.Measurement, error) {
+	take := func(into []reading) error {
+		fns := make([]func() error, len(sides))
+		for i, s := range sides {
+			fns[i] = func() (err error) { into[i], err = s.read(ctx); return err }
+		}
+		return both(fns...)
+	}
+	before, after := make([]reading, len(sides)), make([]reading, len(sides))
+	if err := take(before); err != nil {
+		return nil, err
+	}
+	if err := sleep(ctx, length); err != nil {
+		return nil, err
+	}
+	if err := take(after); err != nil {
+		return nil, err
+	}
+	list := make([]result.Measurement, len(sides))
+	for i, s := range sides {
+		list[i] = s.measurement(before[i], after[i])
+	}
+	return list, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// Bytes of a frame that are not payload: Ethernet, IPv4 and TCP with time
+// stamps, or UDP. Link counters do not see preamble, checksum and gap.
+const (
+	tcpOverhead = 14 + 20 + 32
+	udpOverhead = 14 + 20 + 8
+)
+
+// measurement turns two readings of a side into what its router cost and delivered.
+func (s *side) measurement(a, b reading) result.Measurement {
+	seconds := float64(b.router.MonotonicNs-a.router.MonotonicNs) / 1e9
+	lan := b.router.Links[s.lab.LANIf].Sub(a.router.Links[s.lab.LANIf])
+	wan := b.router.Links[s.lab.WANIf].Sub(a.router.Links[s.lab.WANIf])
+	out, senders := wan, b.client.SNMP.Sub(a.client.SNMP)
+	if s.load.Direction == traffic.Down {
+		out, senders = lan, b.server.SNMP.Sub(a.server.SNMP)
+	}
+	overhead := int64(tcpOverhead)
+	if s.load.Protocol == "udp" {
+		overhead = udpOverhead
+	}
+	m := builder{Measurement: result.Measurement{
+		Seconds:       seconds,
+		OfferedMbps:   s.load.OfferedMbps,
+		LinkMbps:      mbps(out.TxBytes, seconds),
+		DeliveredMbps: mbps(out.TxBytes-overhead*out.TxPackets, seconds),
+		Packets:       lan.TxPackets + wan.TxPackets,
+		Drops:         lan.RxDropped + lan.TxDropped + wan.RxDropped + wan.TxDropped,
+		MeterNs:       b.router.MeterNs - a.router.MeterNs,
+		RTT:           result.RTT{P50: b.rtt.P50, P99: b.rtt.P99, Probes: b.rtt.Probes, Lost: b.rtt.Lost},
+		Machine:       machine(b.router.Stat.Sub(a.router.Stat)),
+		ThreadNs:      map[string]int64{},
+		RoleNs:        map[string]int64{},
+	}}
+	frames := lan.RxPackets + wan.RxPackets
+	m.AggregationFactor = ratio(frames, b.router.IPIn-a.router.IPIn)
+	m.SegmentsPerBurst = ratio(senders.TCPOutSegs, senders.IPOutRequests-senders.UDPOut)
+	m.RetransmitRatio = ratio(senders.TCPRetrans, senders.TCPOutSegs)
+	m.addNAPI(a.router, b.router)
+	m.PacketsPerWakeup = ratio(frames, m.wakeups)
+	m.addProcesses(a.router, b.router)
+	m.addRoles(a, b)
+	m.GeneratorCPU = busiest(a.clientLoad, b.clientLoad, a.serverLoad, b.serverLoad) / 1e9 / seconds
+	return m.Measurement
+}

@@ -1,0 +1,110 @@
+package testbed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+)
+
+// Orphan is an agent whose run is gone.
+type Orphan struct {
+	PID  int
+	Run  string
+	Host string
+}
+
+// Clean ends the agents of this machine whose lab process no longer lives, and
+// with each its host's namespaces, links, mounts and programs. It returns when
+// they are gone. Agents of living runs are left alone.
+func Clean(ctx context.Context) ([]Orphan, error) {
+	orphans, err := findOrphans()
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, o := range orphans {
+		if err := syscall.Kill(o.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			errs = append(errs, fmt.Errorf("ending process %d: %w", o.PID, err))
+		}
+	}
+	for _, o := range orphans {
+		for alive(o.PID) && ctx.Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	return orphans, errors.Join(append(errs, ctx.Err())...)
+}
+
+func findOrphans() ([]Orphan, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("listing processes: %w", err)
+	}
+	var list []Orphan
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		args := commandLine(pid)
+		i := slices.Index(args, agent.Subcommand)
+		if i != 1 || !slices.Contains(args, "-isolated") || parentIsLab(pid) {
+			continue
+		}
+		list = append(list, Orphan{PID: pid, Run: argument(args, "-run"), Host: argument(args, "-host")})
+	}
+	return list, nil
+}
+
+func commandLine(pid int) []string {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return nil // it has ended meanwhile
+	}
+	var args []string
+	for _, a := range bytes.Split(bytes.TrimSuffix(raw, []byte{0}), []byte{0}) {
+		args = append(args, string(a))
+	}
+	return args
+}
+
+func argument(args []string, flag string) string {
+	if i := slices.Index(args, flag); i >= 0 && i+1 < len(args) {
+		return args[i+1]
+	}
+	return ""
+}
+
+// parentIsLab reports whether the agent's parent runs the same program: an
+// agent is always started by its lab, and inherited by another process when
+// the lab has died.
+func parentIsLab(pid int) bool {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true // it has ended meanwhile: nothing to clean
+	}
+	fields := bytes.Fields(raw[bytes.LastIndexByte(raw, ')')+1:])
+	if len(fields) < 2 {
+		return true
+	}
+	own, err1 := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	parent, err2 := os.Readlink(fmt.Sprintf("/proc/%s/exe", fields[1]))
+	return err1 == nil && err2 == nil && own == parent
+}
+
+func alive(pid int) bool {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	fields := bytes.Fields(raw[bytes.LastIndexByte(raw, ')')+1:])
+	return len(fields) > 0 && string(fields[0]) != "Z"
+}

@@ -1,0 +1,241 @@
+package traffic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestServerKilled(t *testing.T) {
+	for _, dir := range []string{Up, Down} {
+		s := newSpace(t)
+		s.run(t, "ip", "link", "set", "lo", "up")
+		addr := netip.MustParseAddrPort("127.0.0.1:5402")
+		server := startProcess(t, s, addr)
+		g, err := Start(context.Background(), Config{Streams: 10, RateBps: 1e9, Direction: dir}, s.dial(addr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "payload", func() bool { st := g.Stats(); return st.SentBytes+st.ReceivedBytes > 1e7 })
+		server.cmd.Process.Kill()
+		eventually(t, "all streams broken", func() bool { return g.Stats().Broken == 10 })
+		if st := g.Stats(); st.FirstError == "" {
+			t.Errorf("%s: no error kept: %s", dir, describe(st))
+		}
+		g.Close()
+	}
+}
+
+// TestStreamReset breaks one stream of a run: the others must not notice.
+func TestStreamReset(t *testing.T) {
+	p := newPair(t)
+	srv, addr := p.serve(t)
+	for _, dir := range []string{Up, Down} {
+		g := p.start(t, Config{Streams: 8, RateBps: 2e8, Direction: dir}, addr)
+		eventually(t, "payload", func() bool { s, _ := sides(g, srv); return s.MinStreamBytes > 0 })
+		// As a middlebox would: the server's socket gets a reset it did not ask for.
+		p.server.run(t, "ss", "-K", "dst", clientIP.String(), "dport", "=", fmt.Sprint(localPort(t, g.run.streams[3].fd)))
+		eventually(t, "a broken stream", func() bool { return g.Stats().Broken == 1 })
+		a, _ := sides(g, srv)
+		time.Sleep(500 * time.Millisecond)
+		b, _ := sides(g, srv)
+		if r := rate(a, b) / 2e8; r < 0.8 || r > 0.93 {
+			t.Errorf("%s: seven of eight streams carry %.3f of the rate, want 0.875", dir, r)
+		}
+		if b.ShortfallBytes <= a.ShortfallBytes {
+			t.Errorf("%s: the lost stream's share is not in the shortfall", dir)
+		}
+		g.Close()
+		if n := g.Stats().Broken; n != 1 {
+			t.Errorf("%s: %d streams broken after Close, want 1", dir, n)
+		}
+	}
+}
+
+// TestFullSocket has a peer that never reads: its stream must fall short, and
+// the other not.
+func TestFullSocket(t *testing.T) {
+	p := newPair(t)
+	_, addr := p.serve(t)
+	lazy, lazyAddr := p.server.listen(t, serverIP)
+	defer unix.Close(lazy)
+	_ = unix.SetsockoptInt(lazy, unix.SOL_SOCKET, unix.SO_RCVBUF, 64<<10)
+	go func() {
+		if await(context.Background(), lazy, unix.POLLIN) != nil {
+			return
+		}
+		if fd, _, err := unix.Accept(lazy); err == nil {
+			unix.Write(fd, []byte{byte(accepted)}) // and never reads
+			t.Cleanup(func() { unix.Close(fd) })
+		}
+	}()
+	// The server waits for a second stream that never comes, and reads all the same.
+	dials := []DialFunc{p.client.dial(lazyAddr), p.client.dial(addr)}
+	g, err := Start(context.Background(), Config{Streams: 2, RateBps: 2e8}, func(ctx context.Context, i int) (int, error) { return dials[i](ctx, i) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	eventually(t, "shortfall", func() bool { return g.Stats().ShortfallBytes > 0 })
+	a := g.run.streams[1].bytes.Load()
+	na := g.Stats().ElapsedNs
+	time.Sleep(500 * time.Millisecond)
+	got := float64(g.run.streams[1].bytes.Load()-a) * 8 / (float64(g.Stats().ElapsedNs-na) / 1e9)
+	if got < 0.9e8 || got > 1.1e8 {
+		t.Errorf("the healthy stream carries %.0f bit/s, want 1e8", got)
+	}
+	g.Close()
+	st, burst := g.Stats(), int64(g.run.cfg.burstBytes())
+	debt := int64(g.run.streams[0].debt)
+	if st.Broken != 0 || debt != debtBursts*burst || g.run.streams[1].debt != 0 {
+		t.Errorf("debt %d and %d bytes, want %d and 0: %s", debt, g.run.streams[1].debt, debtBursts*burst, describe(st))
+	}
+	// Forgotten by lateness is in the shortfall too, in whole bursts.
+	if rest := st.SentBytes + debt + st.ShortfallBytes - st.Bursts*burst; rest < 0 || rest%burst != 0 {
+		t.Errorf("%d bytes more than the schedule: %s", rest, describe(st))
+	}
+}
+
+func TestContextEnds(t *testing.T) {
+	p := newPair(t)
+	srv, addr := p.serve(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	g, err := Start(ctx, Config{Streams: 3, RateBps: 1e8, Direction: Down}, p.client.dial(addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "payload", func() bool { return g.Stats().ReceivedBytes > 0 })
+	cancel()
+	eventually(t, "the server's side to end", func() bool { s, _ := srv.RunStats(g.RunID()); return srv.ended(g.RunID()) && s.Broken == 0 })
+	if st := g.Stats(); st.Broken != 0 {
+		t.Errorf("an asked-for end counts as broken: %s", describe(st))
+	}
+	if _, err := Start(ctx, Config{}, p.client.dial(addr)); !errors.Is(err, context.Canceled) {
+		t.Errorf("start after the end: %v", err)
+	}
+}
+
+// ended reports whether the server is done with a run.
+func (s *Server) ended(id RunID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.find(id)
+	return r != nil && r.ended
+}
+
+// TestRunsApart has two generators on one server, and many after each other.
+func TestRunsApart(t *testing.T) {
+	p := newPair(t)
+	srv, addr := p.serve(t)
+	up := p.start(t, Config{Streams: 3, RateBps: 1e8}, addr)
+	down := p.start(t, Config{Streams: 2, RateBps: 1e8, Direction: Down}, addr)
+	eventually(t, "payload of both", func() bool { return up.Stats().SentBytes > 1e6 && down.Stats().ReceivedBytes > 1e6 })
+	a, _ := srv.RunStats(up.RunID())
+	b, _ := srv.RunStats(down.RunID())
+	if a.Streams != 3 || b.Streams != 2 || a.SentBytes != 0 || b.ReceivedBytes != 0 || b.SentBytes == 0 {
+		t.Errorf("mixed up:\n%s\n%s", describe(a), describe(b))
+	}
+	for range keepEnded + 3 {
+		p.start(t, Config{RateBps: 1e6}, addr).Close()
+	}
+	eventually(t, "old runs forgotten", func() bool {
+		p.start(t, Config{RateBps: 1e6}, addr).Close()
+		srv.mu.Lock()
+		defer srv.mu.Unlock()
+		return len(srv.runs) <= keepEnded+4
+	})
+	if _, ok := srv.RunStats(up.RunID()); !ok {
+		t.Error("a run that goes on was forgotten")
+	}
+}
+
+func TestStartNamesTheClient(t *testing.T) {
+	p := newPair(t)
+	srv, addr := p.serve(t)
+	dial := p.client.dial(addr)
+	_, err := Start(context.Background(), Config{Streams: 50}, func(ctx context.Context, i int) (int, error) {
+		if i == 17 {
+			return -1, unix.ENETUNREACH
+		}
+		return dial(ctx, i)
+	})
+	if err == nil || !strings.Contains(err.Error(), "client 17") || !errors.Is(err, unix.ENETUNREACH) {
+		t.Errorf("got %v", err)
+	}
+	eventually(t, "the server to end what had begun", func() bool {
+		srv.mu.Lock()
+		defer srv.mu.Unlock()
+		return len(srv.runs) == 0 || srv.runs[0].ended
+	})
+	if _, err := Start(context.Background(), Config{Streams: 60000}, dial); !errors.Is(err, errTooManyStreams) {
+		t.Errorf("more streams than descriptors: %v", err)
+	}
+}
+
+// TestConnectedUnderBBR is about sockets that pace whatever is set later.
+func TestConnectedUnderBBR(t *testing.T) {
+	p := newPair(t)
+	_, addr := p.serve(t)
+	_, err := Start(context.Background(), Config{}, func(ctx context.Context, i int) (fd int, err error) {
+		p.client.do(func() { fd, err = NewSocket(addr.Addr(), "bbr") })
+		if err != nil {
+			t.Skip("no bbr here")
+		}
+		return fd, Connect(ctx, fd, netip.Addr{}, addr)
+	})
+	if err == nil || !strings.Contains(err.Error(), "bbr") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestNothingLeft counts descriptors and threads before and after.
+func TestNothingLeft(t *testing.T) {
+	p := newPair(t)
+	count := func(dir string) int {
+		names, err := os.ReadDir("/proc/self/" + dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(names)
+	}
+	// Threads of ours carry names of ours; the runtime's own come and go.
+	threads := func() (n int) {
+		names, _ := os.ReadDir("/proc/self/task")
+		for _, e := range names {
+			b, _ := os.ReadFile("/proc/self/task/" + e.Name() + "/comm")
+			if strings.HasPrefix(string(b), "gw-") {
+				n++
+			}
+		}
+		return n
+	}
+	fds := count("fd")
+	fd, addr := p.server.listen(t, serverIP)
+	srv, err := Serve(context.Background(), fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := p.start(t, Config{Streams: 20, RateBps: 1e8}, addr)
+	down := p.start(t, Config{Streams: 20, RateBps: 1e8, Direction: Down}, addr)
+	eventually(t, "four threads", func() bool { return threads() == 4 })
+	if n := count("fd") - fds; n < 80 {
+		t.Errorf("%d descriptors for 40 streams of two ends each", n)
+	}
+	up.Close()
+	srv.Close() // the server first: the other generator's streams break
+	down.Close()
+	eventually(t, "no thread left", func() bool { return threads() == 0 })
+	if n := count("fd"); n != fds {
+		t.Errorf("%d descriptors before, %d after", fds, n)
+	}
+	if err := errors.Join(up.Close(), down.Close(), srv.Close()); err != nil {
+		t.Errorf("closing again: %v", err)
+	}
+}

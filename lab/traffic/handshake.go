@@ -1,0 +1,98 @@
+package traffic
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// dialParallel bounds streams being set up at once: enough to hide a round trip,
+// few enough that their SYNs fit any link's queue.
+const dialParallel = 32
+
+// connectAll sets up all streams of r. The first failure cancels the others;
+// the sockets that exist by then are left to r.closeSockets.
+func connectAll(ctx context.Context, r *run, dial DialFunc) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(dialParallel, len(r.streams)) {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(r.streams) {
+					return
+				}
+				if err := connectOne(ctx, r, i, dial); err != nil {
+					cancel(fmt.Errorf("client %d: %w", i, err)) // only the first sticks
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// connectOne dials stream i and introduces it to the server.
+func connectOne(ctx context.Context, r *run, i int, dial DialFunc) error {
+	fd, err := dial(ctx, i)
+	if err != nil {
+		return err
+	}
+	r.streams[i].fd = fd
+	if r.sends {
+		err = prepareSender(fd, r.cfg)
+	}
+	if err != nil {
+		return err
+	}
+	h := header{id: r.id, index: i, cfg: r.cfg}.encode()
+	// A fresh connection always has room for 72 bytes.
+	if n, err := sendSome(fd, h[:]); err != nil || n != len(h) {
+		return fmt.Errorf("header: %d bytes sent: %w", n, orShort(err))
+	}
+	a, err := readAnswer(ctx, fd)
+	if err != nil {
+		return fmt.Errorf("waiting for the server to accept: %w", err)
+	}
+	if a != accepted {
+		return fmt.Errorf("server refused: %s", a)
+	}
+	r.accepted.Add(1)
+	if r.sends {
+		return nil
+	}
+	return prepareReceiver(fd, r.cfg) // only now: the answer is shorter than a burst
+}
+
+func orShort(err error) error {
+	if err == nil {
+		return io.ErrShortWrite
+	}
+	return err
+}
+
+// readAnswer takes exactly one byte: payload may already follow it.
+func readAnswer(ctx context.Context, fd int) (answer, error) {
+	var b [1]byte
+	for {
+		if err := await(ctx, fd, unix.POLLIN); err != nil {
+			return 0, err
+		}
+		n, err := unix.Read(fd, b[:])
+		switch {
+		case n == 1:
+			return answer(b[0]), nil
+		case err == unix.EAGAIN || err == unix.EINTR:
+			continue
+		case err != nil:
+			return 0, err
+		}
+		return 0, fmt.Errorf("server closed the connection: %w", io.ErrUnexpectedEOF)
+	}
+}

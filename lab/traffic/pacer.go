@@ -1,0 +1,206 @@
+package traffic
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Tuning of the pacer.
+const (
+	// A thread that was descheduled may catch up this much of its schedule, or
+	// this many bursts, whichever is longer. The rest is forgotten: sent all at
+	// once it would be a burst no client sends.
+	catchUpTime   = 4 * time.Millisecond
+	catchUpBursts = 8
+	// A full socket may owe this many bursts. The rest is forgotten.
+	debtBursts = 4
+)
+
+// pacer sends the bursts of a run from one locked thread.
+//
+//	burst k leaves at t0 + k·interval on stream k mod n
+//
+// One schedule for all streams: each gets exactly its share, and bursts of two
+// streams never leave at the same moment. Forgetting moves t0, never k, so the
+// shares stay even.
+type pacer struct {
+	run      *run
+	poll     *poller
+	interval float64 // ns from burst to burst, 0 is unlimited
+	burst    int     // bytes
+	payload  []byte  // long enough for a burst and the debt before it
+	t0       time.Time
+	sent     int64 // k: bursts since t0
+
+	stopping atomic.Bool
+	clock    threadClock
+	done     chan struct{}
+}
+
+// startPacer begins to send on all streams of r. The thread ends by itself
+// after the run's MaxSeconds, when no stream is left, or by stop.
+func startPacer(r *run) (*pacer, error) {
+	p, err := newPacer(r)
+	if err != nil {
+		return nil, err
+	}
+	go p.loop()
+	return p, nil
+}
+
+func newPacer(r *run) (*pacer, error) {
+	poll, err := newPoller()
+	if err != nil {
+		return nil, err
+	}
+	p := &pacer{run: r, poll: poll, interval: r.cfg.burstInterval(), burst: r.cfg.burstBytes(), done: make(chan struct{})}
+	p.payload = make([]byte, (1+debtBursts)*p.burst)
+	// Random bytes: a tunnel that compresses must not look cheap.
+	src := rand.NewChaCha8([32]byte{1})
+	_, _ = src.Read(p.payload) // never fails
+	return p, nil
+}
+
+// stop ends the thread and waits for it. It may be called twice.
+func (p *pacer) stop() {
+	p.stopping.Store(true)
+	p.poll.ring()
+	<-p.done
+}
+
+func (p *pacer) loop() {
+	defer close(p.done)
+	p.clock.enter("gw-send")
+	defer p.clock.finish()
+	defer p.poll.close()
+	if p.interval == 0 {
+		p.flood()
+		return
+	}
+	p.pace()
+}
+
+// pace follows the schedule.
+func (p *pacer) pace() {
+	wait := []unix.PollFd{{Fd: int32(p.poll.bell), Events: unix.POLLIN}}
+	p.t0 = time.Now()
+	end := p.t0.Add(time.Duration(p.run.cfg.MaxSeconds) * time.Second)
+	for !p.stopping.Load() {
+		now := time.Now()
+		if now.After(end) || p.over() {
+			return
+		}
+		if ahead := p.due().Sub(now); ahead > 0 {
+			// ppoll, because the bell must be able to end a long wait. The wait
+			// is relative but worked out from the schedule each time: errors do not add up.
+			ts := unix.NsecToTimespec(int64(min(ahead, end.Sub(now)+1)))
+			_, _ = unix.Ppoll(wait, &ts, nil) // EINTR and time-out alike: look again
+			continue
+		}
+		p.step(now)
+	}
+}
+
+// over reports whether no stream is left to send on. Looked at only when a
+// round begins: it reads all streams.
+func (p *pacer) over() bool {
+	return p.sent%int64(len(p.run.streams)) == 0 && p.run.allOver()
+}
+
+// allOver reports whether no stream is open any more.
+func (r *run) allOver() bool {
+	for i := range r.streams {
+		if r.streams[i].state.Load() == streamOpen {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *pacer) due() time.Time {
+	return p.t0.Add(time.Duration(float64(p.sent) * p.interval))
+}
+
+// step sends the burst that is due, after forgetting what is too late.
+func (p *pacer) step(now time.Time) {
+	late := now.Sub(p.due())
+	if int64(late) > p.run.lateness.Load() {
+		p.run.lateness.Store(int64(late))
+	}
+	allowed := max(float64(catchUpTime), catchUpBursts*p.interval)
+	if forget := int64((float64(late) - allowed) / p.interval); forget > 0 {
+		p.t0 = p.t0.Add(time.Duration(float64(forget) * p.interval))
+		p.run.shortfall.Add(forget * int64(p.burst))
+	}
+	st := &p.run.streams[p.sent%int64(len(p.run.streams))]
+	p.sent++
+	p.send(st)
+}
+
+// send writes one burst, and the stream's debt before it, in one call. What the
+// socket does not take becomes debt, up to debtBursts.
+func (p *pacer) send(st *stream) {
+	r := p.run
+	if st.state.Load() != streamOpen {
+		r.shortfall.Add(int64(p.burst))
+		return
+	}
+	r.bursts.Add(1)
+	owed := st.debt + p.burst
+	n, err := sendSome(st.fd, p.payload[:owed])
+	if err != nil {
+		r.fail(st, err)
+		r.shortfall.Add(int64(owed))
+		return
+	}
+	st.bytes.Add(int64(n))
+	st.debt = owed - n
+	if most := debtBursts * p.burst; st.debt > most {
+		r.shortfall.Add(int64(st.debt - most))
+		st.debt = most
+	}
+}
+
+// flood sends without a schedule: every stream that has room gets one burst a
+// round, so that none starves.
+func (p *pacer) flood() {
+	r := p.run
+	for i := range r.streams {
+		if err := p.poll.add(r.streams[i].fd, int32(i+1), unix.EPOLLOUT); err != nil {
+			r.fail(&r.streams[i], err)
+		}
+	}
+	end := time.Now().Add(time.Duration(r.cfg.MaxSeconds) * time.Second)
+	events := make([]unix.EpollEvent, 256)
+	for !p.stopping.Load() {
+		left := time.Until(end)
+		ready, err := p.poll.wait(events, int(left.Milliseconds())+1)
+		if err != nil || left <= 0 || (len(ready) == 0 && r.allOver()) {
+			return
+		}
+		for _, ev := range ready {
+			if ev.Fd != bellID {
+				p.push(&r.streams[ev.Fd-1])
+			}
+		}
+	}
+}
+
+// push sends one burst of flood, or drops a stream that is over.
+func (p *pacer) push(st *stream) {
+	if st.state.Load() != streamOpen {
+		p.poll.remove(st.fd)
+		return
+	}
+	n, err := sendSome(st.fd, p.payload[:p.burst])
+	if err != nil {
+		p.run.fail(st, err)
+		p.poll.remove(st.fd)
+		return
+	}
+	p.run.bursts.Add(1)
+	st.bytes.Add(int64(n))
+}

@@ -1,0 +1,170 @@
+package traffic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestForget holds the pacer's clock back and looks at what it makes up for.
+func TestForget(t *testing.T) {
+	for _, c := range []struct {
+		rate  float64
+		late  time.Duration
+		burst int // due at once after the delay
+	}{
+		{1e9, time.Millisecond, 2},         // 0.51 ms a burst: all of it
+		{1e9, time.Second, 8},              // 4 ms of it
+		{1e10, 500 * time.Millisecond, 79}, // 51 µs a burst: 4 ms
+		{1e6, 10 * time.Second, 9},         // 0.51 s a burst: 8 bursts and the one due
+	} {
+		cfg, err := Config{RateBps: c.rate}.withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newRun(RunID{}, cfg)
+		r.end(&r.streams[0]) // nothing to write to: the schedule alone
+		p, err := newPacer(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.poll.close()
+		now := time.Now()
+		p.t0 = now.Add(-c.late)
+		for !p.due().After(now) {
+			p.step(now)
+		}
+		if n := int(p.sent); n < c.burst-1 || n > c.burst+1 {
+			t.Errorf("%g bit/s, %s late: %d bursts at once, want %d", c.rate, c.late, n, c.burst)
+		}
+		// Every burst of the delay is accounted for: made up for or given up.
+		want := float64(c.late) / p.interval * float64(p.burst)
+		if got := float64(r.shortfall.Load()); got < want-2*float64(p.burst) || got > want+2*float64(p.burst) {
+			t.Errorf("%g bit/s, %s late: %.0f bytes accounted for, want %.0f", c.rate, c.late, got, want)
+		}
+		if got := time.Duration(r.lateness.Load()); got != c.late {
+			t.Errorf("lateness %s, want %s", got, c.late)
+		}
+	}
+}
+
+// TestDiscard checks the kernel's side of it: all is dropped, and only that.
+func TestDiscard(t *testing.T) {
+	p := newPair(t)
+	fd, addr := p.server.listen(t, serverIP)
+	defer unix.Close(fd)
+	from, err := p.client.dial(addr)(context.Background(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(from)
+	await(context.Background(), fd, unix.POLLIN)
+	to, _, err := unix.Accept(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(to)
+	total := 0
+	for total < 500000 {
+		await(context.Background(), from, unix.POLLOUT)
+		n, err := sendSome(from, make([]byte, min(60000, 500000-total)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += n
+	}
+	got := 0
+	for got < total {
+		await(context.Background(), to, unix.POLLIN)
+		n, err := discardSome(to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += n
+	}
+	if _, err := discardSome(to); got != total || !errors.Is(err, unix.EAGAIN) {
+		t.Errorf("%d of %d bytes, then %v", got, total, err)
+	}
+	sendSome(from, []byte("after"))
+	await(context.Background(), to, unix.POLLIN)
+	b := make([]byte, 10)
+	if n, _ := unix.Read(to, b); string(b[:max(n, 0)]) != "after" {
+		t.Errorf("after the discarded bytes came %q", b[:max(n, 0)])
+	}
+	unix.Shutdown(from, unix.SHUT_WR)
+	await(context.Background(), to, unix.POLLIN)
+	if _, err := discardSome(to); !errors.Is(err, io.EOF) {
+		t.Errorf("at the end: %v", err)
+	}
+}
+
+// BenchmarkBurst is what one burst costs this side: the system call with the
+// kernel's whole path to the receiver over loopback, and the schedule around it.
+func BenchmarkBurst(b *testing.B) {
+	for _, segments := range []int{2, 8, 44} {
+		b.Run(fmt.Sprint(segments), func(b *testing.B) {
+			s := newSpace(b)
+			s.run(b, "ip", "link", "set", "lo", "up")
+			fd, addr := s.listen(b, netip.MustParseAddr("127.0.0.1"))
+			srv, err := Serve(context.Background(), fd)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer srv.Close()
+			// So slow that the generator's own thread stays out of the way.
+			g, err := Start(context.Background(), Config{RateBps: 1, BurstSegments: segments}, s.dial(addr))
+			if err != nil {
+				b.Fatal(err)
+			}
+			g.pacer.stop()
+			defer g.Close()
+			benchmarkSend(b, g.run, srv)
+		})
+	}
+}
+
+func benchmarkSend(b *testing.B, r *run, srv *Server) {
+	p, err := newPacer(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.poll.close()
+	far := &srv.runs[0].streams[0]
+	b.SetBytes(int64(p.burst))
+	b.ReportAllocs()
+	for b.Loop() {
+		p.send(&r.streams[0])
+		for far.bytes.Load()+int64(4*p.burst) < r.streams[0].bytes.Load() {
+			runtime.Gosched() // let the receiver keep up: a full socket is another benchmark
+		}
+	}
+}
+
+// BenchmarkSchedule is the schedule alone: a run whose streams are all over.
+func BenchmarkSchedule(b *testing.B) {
+	cfg, err := Config{Streams: 100, RateBps: 1e9}.withDefaults()
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := newRun(RunID{}, cfg)
+	for i := range r.streams {
+		r.end(&r.streams[i])
+	}
+	p, err := newPacer(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.poll.close()
+	p.t0 = time.Now()
+	b.ReportAllocs()
+	for b.Loop() {
+		p.step(p.due())
+	}
+}

@@ -1,0 +1,129 @@
+package traffic
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestNearestRank(t *testing.T) {
+	hundred := make([]int64, 100)
+	for i := range hundred {
+		hundred[i] = int64(i+1) * 1000
+	}
+	for _, c := range []struct {
+		samples []int64
+		q, want float64
+	}{
+		{nil, 0.5, 0}, {[]int64{7000}, 0.5, 7}, {[]int64{7000}, 0.99, 7}, {[]int64{1000, 2000}, 0.5, 1},
+		{hundred, 0.5, 50}, {hundred, 0.99, 99}, {hundred, 1, 100},
+	} {
+		if got := nearestRank(c.samples, c.q); got != c.want {
+			t.Errorf("%d samples at %g: %g µs, want %g", len(c.samples), c.q, got, c.want)
+		}
+	}
+}
+
+// probe starts an echo and a prober over p.
+func (p pair) probe(t testing.TB, cfg ProbeConfig) (*Prober, *Echo) {
+	t.Helper()
+	var fd int
+	var err error
+	p.server.do(func() { fd, err = ListenUDP(netip.AddrPortFrom(serverIP, 0)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := netip.AddrPortFrom(serverIP, localPort(t, fd))
+	e, err := ServeEcho(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	pr, err := Probe(context.Background(), cfg, func(int) (fd int, err error) {
+		p.client.do(func() { fd, err = DialUDP(clientIP, addr) })
+		return fd, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pr.Close() })
+	return pr, e
+}
+
+func TestProbe(t *testing.T) {
+	p := newPair(t)
+	pr, e := p.probe(t, ProbeConfig{Sockets: 7, Rate: 200, Timeout: 200 * time.Millisecond})
+	eventually(t, "100 probes", func() bool { return pr.Snapshot().Probes >= 100 })
+	r := pr.Snapshot()
+	t.Logf("%+v, CPU of prober and echo %.1f and %.1f µs a probe", r, float64(pr.CPUNs())/1e3/float64(r.Probes), float64(e.CPUNs())/1e3/float64(r.Probes))
+	if r.Lost*20 > r.Probes || r.P50 <= 0 || r.P99 < r.P50 {
+		t.Errorf("an idle link: %+v", r)
+	}
+	e.Close() // the port answers with ICMP from now on
+	time.Sleep(10 * time.Millisecond)
+	pr.Reset()
+	eventually(t, "50 lost probes", func() bool { return pr.Snapshot().Lost >= 50 })
+	if r := pr.Snapshot(); r.Probes-r.Lost > 5 {
+		t.Errorf("answers without an echo: %+v", r)
+	}
+	pr.Close()
+	if r := pr.Snapshot(); r.Lost < 50 {
+		t.Errorf("nothing kept after Close: %+v", r)
+	}
+}
+
+// TestProbeUnderDelay has a queue on the way that is too slow for the probes.
+func TestProbeUnderDelay(t *testing.T) {
+	p := newPair(t)
+	pr, _ := p.probe(t, ProbeConfig{Rate: 500, Size: 1000, Timeout: 100 * time.Millisecond})
+	eventually(t, "50 probes", func() bool { return pr.Snapshot().Probes >= 50 })
+	// 500 probes a second of 8,336 bits need 4.2 Mbit/s: this queue fills up to
+	// some 12 ms, and overflows.
+	p.client.run(t, "tc", "qdisc", "replace", "dev", "gwt0", "root", "tbf", "rate", "2mbit", "burst", "2000", "limit", "3000")
+	time.Sleep(100 * time.Millisecond)
+	pr.Reset()
+	eventually(t, "200 probes", func() bool { return pr.Snapshot().Probes >= 200 })
+	r := pr.Snapshot()
+	t.Logf("%+v", r)
+	if loss := float64(r.Lost) / float64(r.Probes); loss < 0.3 || loss > 0.7 {
+		t.Errorf("lost %.2f of the probes, want about half", loss)
+	}
+	if r.P50 < 5000 || r.P99 > 100000 {
+		t.Errorf("round trips do not show the queue: %+v", r)
+	}
+}
+
+// TestEchoIsNotOpen: what is no probe gets no answer.
+func TestEchoIsNotOpen(t *testing.T) {
+	p := newPair(t)
+	pr, _ := p.probe(t, ProbeConfig{})
+	eventually(t, "a probe", func() bool { return pr.Snapshot().Probes > 0 })
+	var before, after int64
+	before = p.server.snmp(t, "Udp", "InDatagrams") - p.server.snmp(t, "Udp", "OutDatagrams")
+	sa, err := unix.Getpeername(pr.fds[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fd int
+	p.client.do(func() {
+		a := sa.(*unix.SockaddrInet4)
+		fd, err = DialUDP(netip.Addr{}, netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	for range 10 {
+		sendSome(fd, make([]byte, 64))
+	}
+	eventually(t, "ten datagrams without an answer", func() bool {
+		after = p.server.snmp(t, "Udp", "InDatagrams") - p.server.snmp(t, "Udp", "OutDatagrams")
+		return after-before >= 10
+	})
+	if _, err := unix.Read(fd, make([]byte, 100)); err != unix.EAGAIN {
+		t.Errorf("an answer to what is no probe: %v", err)
+	}
+}

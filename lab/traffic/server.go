@@ -1,0 +1,393 @@
+package traffic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Limits of a Server.
+const (
+	headerTimeout = 10 * time.Second // from connection to complete header
+	keepEnded     = 8                // ended runs whose Stats are kept
+)
+
+const listenID = 1 // after bellID; connections count on from here
+
+// Server is the far end of any number of Generators: it takes their streams,
+// discards what they send, and sends what they ask for. One thread accepts and
+// receives; each run that sends has one more, the same pacer the client has.
+type Server struct {
+	listener int
+	spare    *os.File // given up to refuse a connection when no descriptor is left
+	poll     *poller
+	conns    map[int32]*conn // the thread's
+	nextID   int32           // the thread's
+	waiting  int             // connections without a header yet; the thread's
+
+	mu   sync.Mutex
+	runs []*serverRun // guarded by mu; in order of arrival
+
+	stopping  atomic.Bool
+	clock     threadClock
+	done      chan struct{}
+	cancel    context.CancelFunc // ends the watch over Serve's ctx
+	closeOnce sync.Once
+}
+
+// serverRun is one Generator as its server sees it. All but run is the server
+// thread's own; pacer is also read by Stats, under the server's mu.
+type serverRun struct {
+	*run
+	pacer *pacer
+	live  int // streams accepted and not over
+	ended bool
+}
+
+// conn is one accepted connection; its stream is nil until the header is read.
+type conn struct {
+	fd    int
+	run   *serverRun
+	st    *stream
+	head  [headerSize]byte
+	got   int
+	since time.Time
+}
+
+// Serve takes streams from a listening, non-blocking TCP socket (see Listen),
+// which it owns from the call on, until Close or the end of ctx. It sets the
+// listener's window, and its congestion control to cubic: connections get theirs
+// from it, and one accepted under bbr would keep pacing.
+func Serve(ctx context.Context, fd int) (*Server, error) {
+	s := &Server{listener: fd, conns: map[int32]*conn{}, nextID: listenID, done: make(chan struct{})}
+	setWindow(fd)
+	err := setCongestion(fd, "cubic")
+	if err == nil {
+		s.poll, err = newPoller()
+	}
+	if err == nil {
+		err = s.poll.add(fd, listenID, unix.EPOLLIN)
+	}
+	if err == nil {
+		s.spare, err = os.Open(os.DevNull)
+	}
+	if err != nil {
+		if s.poll != nil {
+			s.poll.close()
+		}
+		unix.Close(fd)
+		return nil, fmt.Errorf("streams server: %w", err)
+	}
+	ctx, s.cancel = context.WithCancel(ctx)
+	go s.loop()
+	context.AfterFunc(ctx, func() { s.Close() })
+	return s, nil
+}
+
+// Close ends all streams and threads, and the listener. It may be called twice.
+func (s *Server) Close() error {
+	s.closeOnce.Do(func() {
+		s.stopping.Store(true)
+		s.poll.ring()
+		<-s.done
+		s.cancel()
+	})
+	return nil
+}
+
+// Stats are those of the run that came last, with the CPU time of all the
+// server's receiving since Serve. See RunStats when several generators are at work.
+func (s *Server) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.runs) == 0 {
+		var st Stats
+		st.addThread("receive", &s.clock)
+		return st
+	}
+	return s.statsOf(s.runs[len(s.runs)-1])
+}
+
+// RunStats are those of one Generator's run; false when the server does not
+// know it or has forgotten it: of ended runs it keeps the last keepEnded.
+func (s *Server) RunStats(id RunID) (Stats, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.runs {
+		if r.id == id {
+			return s.statsOf(r), true
+		}
+	}
+	return Stats{}, false
+}
+
+// statsOf is called with mu held.
+func (s *Server) statsOf(r *serverRun) Stats {
+	var st Stats
+	r.fill(&st)
+	st.addThread("receive", &s.clock)
+	if r.pacer != nil {
+		st.addThread("send", &r.pacer.clock)
+	}
+	return st
+}
+
+func (s *Server) loop() {
+	defer close(s.done)
+	s.clock.enter("gw-serve")
+	defer s.clock.finish()
+	defer s.closeAll()
+	events := make([]unix.EpollEvent, 512)
+	for !s.stopping.Load() {
+		ms := -1
+		if s.waiting > 0 {
+			ms = 1000 // only to notice a header that never comes
+		}
+		ready, err := s.poll.wait(events, ms)
+		if err != nil {
+			return
+		}
+		for _, ev := range ready {
+			switch ev.Fd {
+			case bellID: // stopping is set
+			case listenID:
+				s.accept()
+			default:
+				// A connection may be gone: its run ended earlier in this batch.
+				if c := s.conns[ev.Fd]; c != nil {
+					s.ready(ev.Fd, c)
+				}
+			}
+		}
+		if s.waiting > 0 {
+			s.expire(time.Now())
+		}
+	}
+}
+
+// accept takes every connection that waits.
+func (s *Server) accept() {
+	for {
+		fd, _, err := unix.Accept4(s.listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		switch err {
+		case nil:
+		case unix.EMFILE, unix.ENFILE:
+			if s.refuseOne() {
+				continue
+			}
+			return
+		case unix.ECONNABORTED, unix.EINTR:
+			continue
+		default:
+			return
+		}
+		s.nextID++
+		c := &conn{fd: fd, since: time.Now()}
+		if err := s.poll.add(fd, s.nextID, unix.EPOLLIN|unix.EPOLLRDHUP); err != nil {
+			unix.Close(fd)
+			continue
+		}
+		s.conns[s.nextID] = c
+		s.waiting++
+	}
+}
+
+// refuseOne closes the first waiting connection when descriptors have run out:
+// left in the queue it would keep the listener ready and this thread spinning,
+// and its client would learn nothing.
+func (s *Server) refuseOne() bool {
+	if s.spare == nil {
+		return false
+	}
+	s.spare.Close()
+	fd, _, err := unix.Accept4(s.listener, unix.SOCK_CLOEXEC)
+	if err == nil {
+		unix.Close(fd)
+	}
+	s.spare, _ = os.Open(os.DevNull) // nil when another thread was faster
+	return err == nil
+}
+
+// ready handles one connection that has something to say.
+func (s *Server) ready(id int32, c *conn) {
+	if c.st == nil {
+		s.readHeader(id, c)
+		return
+	}
+	err := c.run.drain(c.st)
+	if err == nil {
+		return
+	}
+	if errors.Is(err, io.EOF) {
+		c.run.end(c.st)
+	} else {
+		c.run.fail(c.st, err)
+	}
+	delete(s.conns, id)
+	s.poll.remove(c.fd)
+	// The pacer may be about to write here, so the number stays taken until the
+	// run is over; the peer gets its end now.
+	_ = unix.Shutdown(c.fd, unix.SHUT_RDWR)
+	if c.run.live--; c.run.live == 0 {
+		s.endRun(c.run)
+	}
+}
+
+// readHeader collects a header, which may come in pieces, and answers it.
+func (s *Server) readHeader(id int32, c *conn) {
+	n, err := unix.Read(c.fd, c.head[c.got:])
+	if err == unix.EAGAIN || err == unix.EINTR {
+		return
+	}
+	if err != nil || n == 0 {
+		s.drop(id, c)
+		return
+	}
+	if c.got += n; c.got < headerSize {
+		return
+	}
+	a := refusedHeader
+	var r *serverRun
+	if h, err := parseHeader(c.head[:]); err == nil {
+		r, a = s.admit(h, c)
+	}
+	if a != accepted {
+		_, _ = sendSome(c.fd, []byte{byte(a)}) // best effort: the close says it too
+		s.drop(id, c)
+		return
+	}
+	s.waiting--
+	s.answer(id, c, r)
+}
+
+// admit finds or makes the run of a header and fits the connection into it.
+func (s *Server) admit(h header, c *conn) (*serverRun, answer) {
+	r := s.find(h.id)
+	if r != nil && (r.ended || r.cfg != h.cfg || r.streams[h.index].fd >= 0) {
+		return nil, refusedRun
+	}
+	var err error
+	if h.cfg.Direction == Down {
+		if err = prepareSender(c.fd, h.cfg); err != nil {
+			return nil, refusedCongestion
+		}
+	} else {
+		_ = prepareReceiver(c.fd, h.cfg) // without it the thread only wakes more often
+	}
+	if r == nil {
+		r = s.addRun(h)
+	}
+	c.run, c.st = r, &r.streams[h.index]
+	c.st.fd = c.fd
+	return r, accepted
+}
+
+func (s *Server) find(id RunID) *serverRun {
+	for _, r := range s.runs { // only this thread changes it: no lock to read
+		if r.id == id {
+			return r
+		}
+	}
+	return nil
+}
+
+// addRun also forgets the oldest of the ended runs.
+func (s *Server) addRun(h header) *serverRun {
+	r := &serverRun{run: newRun(h.id, h.cfg)}
+	r.sends = h.cfg.Direction == Down
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ended := 0
+	for _, old := range s.runs {
+		if old.ended {
+			ended++
+		}
+	}
+	kept := s.runs[:0:0]
+	for _, old := range s.runs {
+		if old.ended && ended > keepEnded {
+			ended--
+			continue
+		}
+		kept = append(kept, old)
+	}
+	s.runs = append(kept, r)
+	return r
+}
+
+// answer accepts a stream; with the last of its run the run begins.
+func (s *Server) answer(id int32, c *conn, r *serverRun) {
+	r.live++
+	if _, err := sendSome(c.fd, []byte{byte(accepted)}); err != nil {
+		return // the stream is broken, which its next event says
+	}
+	if r.accepted.Add(1) < int64(len(r.streams)) {
+		return
+	}
+	r.begin()
+	if !r.sends {
+		return
+	}
+	p, err := startPacer(r.run)
+	if err != nil { // no descriptors: end the run, which its client sees
+		r.fail(c.st, err)
+		for i := range r.streams {
+			_ = unix.Shutdown(r.streams[i].fd, unix.SHUT_RDWR)
+		}
+		return
+	}
+	s.mu.Lock()
+	r.pacer = p
+	s.mu.Unlock()
+}
+
+// endRun closes what a run holds once its last stream is over.
+func (s *Server) endRun(r *serverRun) {
+	if r.pacer != nil {
+		r.pacer.stop()
+	}
+	r.finish()
+	_ = r.closeSockets()
+	s.mu.Lock()
+	r.ended = true
+	s.mu.Unlock()
+}
+
+// drop closes a connection that belongs to no run.
+func (s *Server) drop(id int32, c *conn) {
+	delete(s.conns, id)
+	unix.Close(c.fd)
+	s.waiting--
+}
+
+// expire drops connections that took too long to send a header.
+func (s *Server) expire(now time.Time) {
+	for id, c := range s.conns {
+		if c.st == nil && now.Sub(c.since) > headerTimeout {
+			s.drop(id, c)
+		}
+	}
+}
+
+func (s *Server) closeAll() {
+	for id, c := range s.conns {
+		if c.st == nil {
+			s.drop(id, c)
+		}
+	}
+	for _, r := range s.runs {
+		if !r.ended {
+			s.endRun(r)
+		}
+	}
+	s.spare.Close()
+	s.poll.close()
+	unix.Close(s.listener)
+}

@@ -1,0 +1,240 @@
+// Package traffic offers load to a gateway and measures round-trip time beside
+// it: streams (our own paced TCP generator), the command lines and reports of
+// iperf3, and a UDP echo prober. Linux only.
+//
+// # Whole bursts
+//
+// How many segments leave back to back moves a router's CPU by a factor of two,
+// so streams holds it constant: one write of BurstSegments × MSS bytes is one
+// burst. Per socket it switches Nagle off, makes the send buffer hold several
+// bursts and uses a congestion control that does not pace. The rest belongs to
+// the sending network namespace, and the caller sets it there:
+//
+//   - net.ipv4.tcp_slow_start_after_idle=0. Otherwise a stream that waits longer
+//     than its retransmission time-out for its next turn starts again from ten
+//     segments, and the burst is cut to the rhythm of the acknowledgements.
+//   - net.ipv4.tcp_autocorking=0. Otherwise a burst may wait for the one before
+//     it while that one is still in a queue of the sending link.
+//   - net.ipv4.tcp_limit_output_bytes above one burst (any kernel's default is).
+//   - no fq queueing discipline on the sending link: it paces every flow by itself.
+//   - the sending link's gso_max_segs and gso_max_size: the IP layer emits at most
+//     that many segments in one buffer, though a burst's buffers still follow each
+//     other without a pause. A route with initcwnd ≥ BurstSegments makes even the
+//     first burst of each stream whole; without it the window opens in two or three.
+package traffic
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Directions of a run's payload.
+const (
+	Up   = "up"   // client to server
+	Down = "down" // server to client
+)
+
+// Limits of a Config. The server refuses headers beyond them.
+const (
+	MaxStreams       = 65536
+	MaxBurstBytes    = 1 << 20
+	MaxSecondsLimit  = 24 * 3600
+	MaxBurstSegments = 1024
+)
+
+// Config is one run of the paced generator. The zero value is one stream, up,
+// as fast as possible.
+type Config struct {
+	// Streams is the number of TCP streams, default 1, at most MaxStreams.
+	Streams int
+	// RateBps is payload bits per second of all streams together, shared
+	// evenly; 0 sends as fast as the sockets take it.
+	RateBps float64
+	// Direction is Up (default) or Down.
+	Direction string
+	// BurstSegments is the number of segments sent back to back, default 44: the
+	// most full-sized ones that fit the kernel's 64 KB segmentation buffer.
+	BurstSegments int
+	// MSS is payload bytes per segment, default 1448 (1500-byte link, IPv4, TCP
+	// timestamps). It sizes the burst and is not imposed on the connection.
+	MSS int
+	// Congestion is the congestion control of the sending sockets, default
+	// "cubic". bbr paces by itself and cuts bursts into small pieces.
+	Congestion string
+	// MaxSeconds ends the sending by itself, default 3600, at most MaxSecondsLimit.
+	MaxSeconds int
+}
+
+// DialFunc returns a connected, non-blocking TCP socket for client i, which
+// counts from 0. Start calls it from several goroutines at once and owns the
+// socket from then on. The socket may belong to any network namespace. Its
+// congestion control has to be set before it connects (see NewSocket): one that
+// was established under bbr keeps pacing when it is switched to another.
+type DialFunc func(ctx context.Context, i int) (fd int, err error)
+
+// RunID tells the streams of one Generator from those of another on a server.
+type RunID [16]byte
+
+// Generator is the client's side of a run: all its streams, whichever way the
+// payload goes.
+type Generator struct {
+	run      *run
+	pacer    *pacer             // Up only
+	receiver *receiver          // Down only
+	cancel   context.CancelFunc // ends the watch over Start's ctx
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Start connects all streams, announces each to the server, and returns when the
+// server has accepted every one and sending has begun. The first stream to fail
+// ends the attempt; the error names its client. When ctx ends, so does the
+// generator; the caller still calls Close to wait for it.
+func Start(ctx context.Context, cfg Config, dial DialFunc) (*Generator, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("streams: %w", err)
+	}
+	if err := checkDescriptors(cfg.Streams); err != nil {
+		return nil, fmt.Errorf("streams: %w", err)
+	}
+	var id RunID
+	rand.Read(id[:]) // never fails: crypto/rand ends the program instead
+	r := newRun(id, cfg)
+	if err := connectAll(ctx, r, dial); err != nil {
+		r.closeSockets()
+		return nil, fmt.Errorf("streams: %w", err)
+	}
+	r.begin()
+	g := &Generator{run: r}
+	if cfg.Direction == Up {
+		g.pacer, err = startPacer(r)
+	} else {
+		g.receiver, err = startReceiver(r)
+	}
+	if err != nil {
+		r.closeSockets()
+		return nil, fmt.Errorf("streams: %w", err)
+	}
+	ctx, g.cancel = context.WithCancel(ctx)
+	context.AfterFunc(ctx, func() { g.Close() })
+	return g, nil
+}
+
+// RunID is the identity under which the server keeps this run's Stats.
+func (g *Generator) RunID() RunID { return g.run.id }
+
+// Stats reads the counters; it may be called at any time, also after Close.
+func (g *Generator) Stats() Stats {
+	var s Stats
+	g.run.fill(&s)
+	if g.pacer != nil {
+		s.addThread("send", &g.pacer.clock)
+	}
+	if g.receiver != nil {
+		s.addThread("receive", &g.receiver.clock)
+	}
+	return s
+}
+
+// ResetLateness restarts MaxLatenessNs, so that it tells of one window only.
+func (g *Generator) ResetLateness() { g.run.lateness.Store(0) }
+
+// Close ends the streams and waits for the generator's thread. Streams that
+// receive are first ended in the other direction, at most closeLinger long, so
+// that the server does not take the end for a failure. It may be called twice.
+func (g *Generator) Close() error {
+	g.closeOnce.Do(func() {
+		if g.pacer != nil {
+			g.pacer.stop()
+		}
+		if g.receiver != nil {
+			g.receiver.stop()
+		}
+		g.run.finish()
+		g.closeErr = g.run.closeSockets()
+		g.cancel()
+	})
+	return g.closeErr
+}
+
+// withDefaults fills in defaults and refuses what cannot be run.
+func (c Config) withDefaults() (Config, error) {
+	setDefault(&c.Streams, 1)
+	setDefault(&c.BurstSegments, 44)
+	setDefault(&c.MSS, 1448)
+	setDefault(&c.MaxSeconds, 3600)
+	setDefault(&c.Direction, Up)
+	setDefault(&c.Congestion, "cubic")
+	return c, c.check()
+}
+
+func setDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// check holds for a Config of the caller and for one out of a header alike.
+func (c Config) check() error {
+	switch {
+	case c.Streams < 1 || c.Streams > MaxStreams:
+		return fmt.Errorf("%d streams, want 1 to %d", c.Streams, MaxStreams)
+	case !(c.RateBps >= 0 && c.RateBps <= 1e13): // also refuses NaN
+		return fmt.Errorf("rate of %g bit/s, want 0 (unlimited) to 1e13", c.RateBps)
+	case c.Direction != Up && c.Direction != Down:
+		return fmt.Errorf("direction %q, want %q or %q", c.Direction, Up, Down)
+	case c.BurstSegments < 1 || c.BurstSegments > MaxBurstSegments:
+		return fmt.Errorf("burst of %d segments, want 1 to %d", c.BurstSegments, MaxBurstSegments)
+	case c.MSS < 1 || c.burstBytes() > MaxBurstBytes:
+		return fmt.Errorf("burst of %d × %d bytes, want 1 to %d bytes", c.BurstSegments, c.MSS, MaxBurstBytes)
+	case len(c.Congestion) > congestionSize:
+		return fmt.Errorf("congestion control %q has a name longer than %d bytes", c.Congestion, congestionSize)
+	case c.MaxSeconds < 1 || c.MaxSeconds > MaxSecondsLimit:
+		return fmt.Errorf("run of %d s, want 1 to %d", c.MaxSeconds, MaxSecondsLimit)
+	}
+	return nil
+}
+
+func (c Config) burstBytes() int { return c.BurstSegments * c.MSS }
+
+// burstInterval is the time from one burst of the run to the next, whichever
+// streams they belong to; 0 when the rate is unlimited.
+func (c Config) burstInterval() float64 {
+	if c.RateBps == 0 {
+		return 0
+	}
+	return float64(c.burstBytes()) * 8 / c.RateBps * float64(time.Second)
+}
+
+// bufferBytes is how much a socket should hold: four bursts, or 100 ms of the
+// stream's share when that is more, so that a long path is not cut short.
+func (c Config) bufferBytes() int {
+	share := int(c.RateBps / 8 / float64(c.Streams) / 10)
+	return max(4*c.burstBytes(), min(share, 64<<20))
+}
+
+// checkDescriptors tells beforehand that a run cannot fit the process, where
+// otherwise some late dial would fail with an error about something else.
+func checkDescriptors(streams int) error {
+	const spare = 32 // standard streams, the runtime's own, epoll and eventfd
+	var lim unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+		return fmt.Errorf("reading the limit of open files: %w", err)
+	}
+	if uint64(streams)+spare > lim.Cur {
+		return fmt.Errorf("%d streams need %d open files and the limit is %d: raise nofile (ulimit -n) or use several processes: %w",
+			streams, streams+spare, lim.Cur, errTooManyStreams)
+	}
+	return nil
+}
+
+var errTooManyStreams = errors.New("too many streams for one process")

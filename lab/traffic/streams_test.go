@@ -1,0 +1,214 @@
+package traffic
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// serveVar makes the test binary a server of its own: descriptors are limited
+// per process, and only a process can be killed.
+const serveVar = "GWT_SERVE"
+
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(serveVar); addr != "" {
+		serveProcess(netip.MustParseAddrPort(addr))
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// serveProcess serves until its standard input ends, then prints its Stats.
+func serveProcess(addr netip.AddrPort) {
+	fd, err := Listen(addr)
+	if err != nil {
+		panic(err)
+	}
+	s, err := Serve(context.Background(), fd)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("ready")
+	io.Copy(io.Discard, os.Stdin)
+	json.NewEncoder(os.Stdout).Encode(s.Stats())
+	s.Close()
+}
+
+// process is a running serveProcess.
+type process struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func startProcess(t *testing.T, s *space, addr netip.AddrPort) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(os.Args[0])}
+	p.cmd.Env = append(os.Environ(), serveVar+"="+addr.String())
+	p.cmd.Stderr = os.Stderr
+	p.in, _ = p.cmd.StdinPipe()
+	out, _ := p.cmd.StdoutPipe()
+	p.out = bufio.NewReader(out)
+	var err error
+	s.do(func() { err = p.cmd.Start() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.cmd.Process.Kill(); p.cmd.Wait() })
+	if line, err := p.out.ReadString('\n'); line != "ready\n" {
+		t.Fatalf("server process: %q, %v", line, err)
+	}
+	return p
+}
+
+// finish ends the process in good order and returns what it counted.
+func (p *process) finish(t *testing.T) (s Stats) {
+	t.Helper()
+	p.in.Close()
+	if err := json.NewDecoder(p.out).Decode(&s); err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Wait() // its port is free only then
+	return s
+}
+
+// eventually waits for a condition that some thread brings about. Its limit is
+// only there so that a failure ends.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for range 1000 {
+		if ok() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("never: %s", what)
+}
+
+// sides returns the sender's and the receiver's Stats of a run.
+func sides(g *Generator, s *Server) (sender, receiver Stats) {
+	far, _ := s.RunStats(g.RunID())
+	if g.run.sends {
+		return g.Stats(), far
+	}
+	return far, g.Stats()
+}
+
+func TestStreamsShareAndRate(t *testing.T) {
+	p := newPair(t)
+	srv, addr := p.serve(t)
+	for _, c := range []struct {
+		dir     string
+		streams int
+		mbps    float64
+	}{{Up, 1, 100}, {Up, 100, 1000}, {Down, 1, 100}, {Down, 100, 1000}, {Up, 30, 50}} {
+		t.Run(fmt.Sprintf("%s/%d/%gM", c.dir, c.streams, c.mbps), func(t *testing.T) {
+			cfg := Config{Streams: c.streams, RateBps: c.mbps * 1e6, Direction: c.dir}
+			g := p.start(t, cfg, addr)
+			time.Sleep(500 * time.Millisecond) // windows open
+			sent0, got0 := sides(g, srv)
+			g.ResetLateness()
+			sender := p.client
+			if c.dir == Down {
+				sender = p.server
+			}
+			segs0, bufs0 := sender.snmp(t, "Tcp", "OutSegs"), sender.snmp(t, "Ip", "OutRequests")
+			time.Sleep(1500 * time.Millisecond)
+			sent1, got1 := sides(g, srv)
+			perBuf := float64(sender.snmp(t, "Tcp", "OutSegs")-segs0) / float64(sender.snmp(t, "Ip", "OutRequests")-bufs0)
+			g.Close()
+			t.Logf("sender   %s", describe(sent1))
+			t.Logf("receiver %s", describe(got1))
+			t.Logf("%.1f segments a buffer, CPU of the window: sender %.1f %%, receiver %.1f %% of a core", perBuf,
+				float64(sent1.CPUNs-sent0.CPUNs)/1.5e7, float64(got1.CPUNs-got0.CPUNs)/1.5e7)
+
+			if r := rate(sent0, sent1) / (c.mbps * 1e6); r < 0.95 || r > 1.05 {
+				t.Errorf("sent at %.3f of the rate asked for", r)
+			}
+			if r := rate(got0, got1) / (c.mbps * 1e6); r < 0.95 || r > 1.05 {
+				t.Errorf("received at %.3f of the rate asked for", r)
+			}
+			burst := int64(44 * 1448)
+			if d := sent1.MaxStreamBytes - sent1.MinStreamBytes; d > burst {
+				t.Errorf("streams differ by %d bytes, more than one burst", d)
+			}
+			if perBuf < 40 || perBuf > 44.5 {
+				t.Errorf("%.1f segments a buffer, want 44: bursts are cut", perBuf)
+			}
+			if sent1.Broken+got1.Broken != 0 {
+				t.Errorf("broken streams: %d and %d", sent1.Broken, got1.Broken)
+			}
+		})
+	}
+}
+
+// TestStreams10000 has server and generator in processes of their own: 20,000
+// sockets do not fit one.
+func TestStreams10000(t *testing.T) {
+	s := newSpace(t)
+	s.run(t, "ip", "link", "set", "lo", "up")
+	s.sysctl(t, "net.ipv4.tcp_slow_start_after_idle", "0")
+	addr := netip.MustParseAddrPort("127.0.0.1:5401")
+	for _, dir := range []string{Up, Down} {
+		server := startProcess(t, s, addr)
+		began := time.Now()
+		g, err := Start(context.Background(), Config{Streams: 10000, RateBps: 1e9, Direction: dir, BurstSegments: 8}, s.dial(addr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: connected in %s", dir, time.Since(began))
+		a := g.Stats()
+		time.Sleep(2 * time.Second)
+		b := g.Stats()
+		far := server.finish(t) // before Close: both ends still open
+		g.Close()
+		t.Logf("near %s", describe(b))
+		t.Logf("far  %s", describe(far))
+		if r := rate(a, b) / 1e9; r < 0.9 || r > 1.1 {
+			t.Errorf("%s: %.3f of the rate asked for", dir, r)
+		}
+		if b.Streams != 10000 || far.Streams != 10000 || b.Broken+far.Broken != 0 {
+			t.Errorf("%s: streams %d and %d, broken %d and %d", dir, b.Streams, far.Streams, b.Broken, far.Broken)
+		}
+		if d := b.MaxStreamBytes - b.MinStreamBytes; d > 8*1448*2 {
+			t.Errorf("%s: streams differ by %d bytes", dir, d)
+		}
+	}
+}
+
+func TestFlood(t *testing.T) {
+	p := newPair(t)
+	srv, addr := p.serve(t)
+	for _, dir := range []string{Up, Down} {
+		g := p.start(t, Config{Streams: 5, Direction: dir}, addr)
+		eventually(t, "100 MB", func() bool { _, r := sides(g, srv); return r.ReceivedBytes > 1e8 })
+		_, r := sides(g, srv)
+		if r.MinStreamBytes == 0 {
+			t.Errorf("%s: a stream starved: %s", dir, describe(r))
+		}
+		g.Close()
+	}
+}
+
+func TestEndsByItself(t *testing.T) {
+	p := newPair(t)
+	srv, addr := p.serve(t)
+	for _, rate := range []float64{1e8, 0} {
+		g := p.start(t, Config{Streams: 2, RateBps: rate, MaxSeconds: 1}, addr)
+		select {
+		case <-g.pacer.done:
+		case <-time.After(20 * time.Second):
+			t.Fatal("still sending")
+		}
+		if s, _ := sides(g, srv); s.SentBytes == 0 || s.CPUNs == 0 {
+			t.Errorf("nothing kept: %s", describe(s))
+		}
+	}
+}

@@ -88,8 +88,10 @@ func (s *server) accept(ctx context.Context, req request) {
 		defer stop()
 		resp := response{ID: req.ID}
 		result, err := s.call(ctx, req)
-		if err == nil {
-			resp.Result, err = json.Marshal(result)
+		if result != nil { // a failed command has its output all the same
+			var encErr error
+			resp.Result, encErr = json.Marshal(result)
+			err = errors.Join(err, encErr)
 		}
 		if err != nil {
 			resp.Error = err.Error()
@@ -204,7 +206,7 @@ func (c *Conn) send(req request) error {
 		return err
 	}
 	if _, err := c.w.Write(append(line, '\n')); err != nil {
-		return fmt.Errorf("speaking to the agent: %w", err)
+		return fmt.Errorf("agent ended: speaking to it: %w", err)
 	}
 	return nil
 }

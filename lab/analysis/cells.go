@@ -40,9 +40,13 @@ func Summarise(run result.Run, opts Options) Summary {
 	}
 	s.Profile = strings.Join(slices.Sorted(maps.Keys(profiles)), ",")
 	s.AA = noiseFloor(aa, opts)
+	times := blockTimes(run.Blocks, opts)
 	for _, key := range slices.SortedFunc(maps.Keys(cells), compareCells) {
 		c := summariseCell(key, cells[key], run.Environment.CPUs, s.AA.SDLog, opts)
-		c.BlockFigures = blockTimes(key, run.Blocks, opts)
+		c.BlockFigures = unknownTimes()
+		if known, ok := times[withoutLoad(key)]; ok {
+			c.BlockFigures = known
+		}
 		s.Cells = append(s.Cells, c)
 	}
 	s.Rejects = rejectReasons(run.Trials)
@@ -174,8 +178,7 @@ func byBlock(trials []result.Trial) [][]result.Trial {
 	}
 	groups := map[identity][]result.Trial{}
 	for _, t := range trials {
-		id := identity{t.Cell, t.Block}
-		id.cell.OfferedMbps = 0
+		id := identity{withoutLoad(t.Cell), t.Block}
 		groups[id] = append(groups[id], t)
 	}
 	ids := slices.SortedFunc(maps.Keys(groups), func(a, b identity) int {
@@ -201,16 +204,38 @@ func perBlock(blocks [][]result.Trial, of func(result.Trial) float64, centre fun
 	return out
 }
 
-// blockTimes estimates what is known once a block, from blocks that came to their end.
-func blockTimes(key result.Cell, blocks []result.Block, opts Options) BlockTimes {
+// withoutLoad is what the cells measured in one block have in common.
+func withoutLoad(cell result.Cell) result.Cell {
+	cell.OfferedMbps = 0
+	return cell
+}
+
+// blockTimes estimates what is known once a block, from blocks that came to
+// their end, by cell without its load.
+func blockTimes(blocks []result.Block, opts Options) map[result.Cell]BlockTimes {
+	ended := map[result.Cell][]result.Block{}
+	for _, b := range blocks {
+		if b.Error == "" && !b.AA {
+			key := result.Cell{DUT: b.DUT, Clients: b.Clients, Direction: b.Direction, Profile: b.Profile}
+			ended[key] = append(ended[key], b)
+		}
+	}
+	out := map[result.Cell]BlockTimes{}
+	for key, list := range ended {
+		out[key] = timesOf(list, opts)
+	}
+	return out
+}
+
+// unknownTimes are those of a cell none of whose blocks came to its end.
+func unknownTimes() BlockTimes { return timesOf(nil, Options{}.withDefaults()) }
+
+func timesOf(blocks []result.Block, opts Options) BlockTimes {
 	var f BlockTimes
 	for _, fig := range blockFigureTable {
-		var values []float64
+		values := make([]float64, 0, len(blocks))
 		for _, b := range blocks {
-			if b.Error == "" && !b.AA && b.DUT == key.DUT && b.Clients == key.Clients &&
-				b.Direction == key.Direction && b.Profile == key.Profile {
-				values = append(values, fig.of(b))
-			}
+			values = append(values, fig.of(b))
 		}
 		*fig.field(&f) = estimate(values, opts.Confidence)
 	}

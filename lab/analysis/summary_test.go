@@ -159,22 +159,32 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
-func TestHardCases(t *testing.T) {
-	saturated := portals
-	saturated.DUTs = []analysistest.DUT{{Name: "chilli", Ratio: 5, MaxMbps: 770}}
+// hardCase is a run that is not as it should be, and what must come of it.
+type hardCase struct {
+	name  string
+	run   result.Run
+	check func(*testing.T, analysis.Summary)
+}
+
+func checkCases(t *testing.T, cases []hardCase) {
+	t.Helper()
+	for _, tt := range cases {
+		t.Run(tt.name, func(t *testing.T) {
+			s := analysis.Summarise(tt.run, analysis.Options{})
+			encode(t, s)
+			tt.check(t, s)
+		})
+	}
+}
+
+func TestFewTrials(t *testing.T) {
 	oneBlock := portals
 	oneBlock.Blocks = 1
 	rejected := portals
 	rejected.RejectEvery = 1
 	redone := portals
 	redone.RejectEvery = 3
-	solo := portals
-	solo.Mode = result.ModeSolo
-	tests := []struct {
-		name  string
-		run   result.Run
-		check func(*testing.T, analysis.Summary)
-	}{
+	checkCases(t, []hardCase{
 		{"nothing at all", result.Run{}, func(t *testing.T, s analysis.Summary) {
 			warned(t, s, "No trial was accepted")
 		}},
@@ -204,6 +214,15 @@ func TestHardCases(t *testing.T) {
 				t.Error("absent bounds are not null")
 			}
 		}},
+	})
+}
+
+func TestOddRuns(t *testing.T) {
+	saturated := portals
+	saturated.DUTs = []analysistest.DUT{{Name: "chilli", Ratio: 5, MaxMbps: 770}}
+	solo := portals
+	solo.Mode = result.ModeSolo
+	checkCases(t, []hardCase{
 		{"saturated", analysistest.Run(saturated), func(t *testing.T, s analysis.Summary) {
 			c := find(t, s, "chilli", 1000)
 			if !c.Has(result.FlagSaturated) || !c.Has(analysis.FlagShortfall) || find(t, s, "chilli", 500).Has(result.FlagSaturated) {
@@ -230,14 +249,7 @@ func TestHardCases(t *testing.T) {
 			warned(t, s, "cut short")
 			warned(t, s, "same lab in every block")
 		}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			s := analysis.Summarise(tt.run, analysis.Options{})
-			encode(t, s)
-			tt.check(t, s)
-		})
-	}
+	})
 }
 
 // dead is a run whose DUT forwarded nothing.

@@ -19,6 +19,9 @@ func warnings(run result.Run, s Summary, cells map[result.Cell][]result.Trial) [
 	}
 	if s.Trials.Accepted == 0 {
 		say("No trial was accepted: there is nothing to conclude from.")
+		if len(s.Rejects) > 0 {
+			say("The most frequent reason of %d rejected trials, %d times: %s.", s.Trials.Rejected, s.Rejects[0].Count, s.Rejects[0].Text)
+		}
 		return out
 	}
 	if all := s.Trials.Accepted + s.Trials.Rejected; s.Trials.Rejected*4 > all {

@@ -190,13 +190,14 @@ func firstForm(page *url.URL, body string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("the form's action %q: %w", action, err)
 		}
-		query := url.Values{}
+		// In the page's order, as browsers send it: openNDS's scripts want fas first.
+		var query []string
 		for _, input := range inputPattern.FindAllStringSubmatch(form[2], -1) {
 			if a := attributes(input[1]); a["name"] != "" {
-				query.Set(a["name"], a["value"])
+				query = append(query, url.QueryEscape(a["name"])+"="+url.QueryEscape(a["value"]))
 			}
 		}
-		to.RawQuery = query.Encode()
+		to.RawQuery = strings.Join(query, "&")
 		return to.String(), nil
 	}
 	return "", fmt.Errorf("%.60q: %w", strings.Join(strings.Fields(body), " "), errNoForm)

@@ -125,7 +125,7 @@ func TestFirstForm(t *testing.T) {
 <input type="hidden" name="fas" value="aGlkPTE/Mg=="><input type="hidden" name="continue" value="clicked">
 <input type="submit" value="Accept" ></form>
 <form action="/opennds_preauth/"><input type="hidden" name="terms" value="yes"></form>`,
-			"http://192.168.137.254:2050/opennds_preauth/?continue=clicked&fas=aGlkPTE%2FMg%3D%3D"},
+			"http://192.168.137.254:2050/opennds_preauth/?fas=aGlkPTE%2FMg%3D%3D&continue=clicked"},
 		"scripted button first": {`<form><input type="button" onClick="go()"></form><FORM ACTION='next?x=1'><INPUT NAME=tok VALUE=7></FORM>`,
 			"http://192.168.137.254:2050/opennds_preauth/next?tok=7"},
 		"entities":  {`<form action="http://p/?a&amp;b"><input name="q" value="&lt;&quot;&gt;"></form>`, "http://p/?q=%3C%22%3E"},

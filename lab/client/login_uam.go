@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/md5"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -54,6 +55,9 @@ func (u *uamPortal) login(ctx context.Context) error {
 	}
 	query := url.Values{"username": {u.user}, "response": {response}}
 	answer, err = u.ask(ctx, "/logon?"+query.Encode())
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("logging on as %q: %w: hung up, as when RADIUS rejects the user", u.user, errRefused)
+	}
 	if err != nil {
 		return err
 	}

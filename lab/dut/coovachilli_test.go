@@ -43,24 +43,32 @@ func TestCoovaChilliAsksRADIUS(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	err := client.Login(ctx, c, adm, 1)
-	if err == nil || !strings.Contains(err.Error(), "reject") || !strings.Contains(err.Error(), "gateweigh-test-1") {
+	if err == nil || !strings.Contains(err.Error(), "refused by the portal") || !strings.Contains(err.Error(), "gateweigh-test-1") {
 		t.Errorf("log-in with a wrong password: %v", err)
 	}
 	if c.reaches(t.Context(), trafficPort) {
 		t.Error("a client that RADIUS rejected reaches the server")
 	}
+	loginAll(t, []*testClient{c}, d.Traits().Admission)
+	if !c.reaches(t.Context(), trafficPort) {
+		t.Error("the right password after a wrong one gives no access")
+	}
 }
 
-func TestCoovaChilliEndsWhileStarting(t *testing.T) {
+func TestCoovaChilliDoesNotStart(t *testing.T) {
 	d := NewCoovaChilli(1)
 	skipUnsupported(t, d)
-	t.Run("chilli", func(t *testing.T) {
+	t.Run("bad configuration", func(t *testing.T) {
 		l := newChilliLab(t, d, 1)
-		// A TAP device of the name it wants for its TUN device.
-		l.router.must(t, "ip tuntap add dev tun0 mode tap")
+		l.env.LAN = netip.MustParsePrefix("10.1.0.252/32")
 		checkFailedStart(t, d, l, "chilli ended while starting")
 	})
-	t.Run("freeradius", func(t *testing.T) {
+	t.Run("no TUN device", func(t *testing.T) {
+		l := newChilliLab(t, d, 1)
+		l.router.must(t, "mount --bind /dev/null /dev/net/tun")
+		checkFailedStart(t, d, l, "chilli is running but its TUN device is absent")
+	})
+	t.Run("no RADIUS address", func(t *testing.T) {
 		l := newChilliLab(t, d, 1)
 		l.env.ServiceIP = netip.MustParseAddr("192.168.89.77") // not the server's
 		checkFailedStart(t, d, l, "freeradius ended while starting", "192.168.89.77")
@@ -71,7 +79,7 @@ func TestCoovaChilliEndsWhileStarting(t *testing.T) {
 // its error, and stops it.
 func checkFailedStart(t *testing.T, d DUT, l *testLab, want ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	err := d.Start(ctx, l.env)
 	if err == nil {

@@ -114,9 +114,11 @@ func (d daemon) failure(ctx context.Context, what string, cause error) error {
 
 // kill ends the daemon at once. Portals tear their sessions down one by one
 // when asked politely, which takes openNDS 20 s with 100 clients, and the rules
-// they would remove go with the host or are removed by Stop itself.
+// they would remove go with the host or are removed by Stop itself. Where the
+// agent gave the daemon a process group, scripts it is running end too.
 func (d daemon) kill(ctx context.Context) error {
-	script := `pid=$(cat "$0" 2>/dev/null) || exit 0; rm -f "$0"; kill -KILL "$pid" 2>/dev/null; exit 0`
+	script := `pid=$(cat "$0" 2>/dev/null) || exit 0; rm -f "$0"
+kill -s KILL -- "-$pid" 2>/dev/null; kill -s KILL "$pid" 2>/dev/null; exit 0`
 	_, runErr := d.host.Run(ctx, agent.Command{Argv: []string{"sh", "-c", script, d.file(".pid")}})
 	if err := errors.Join(runErr, d.host.Kill(ctx, d.name)); err != nil {
 		return fmt.Errorf("ending %s: %w", d.name, err)

@@ -37,20 +37,21 @@ mkdir -p /run/gwd/up /run/gwd/work /tmp/scratch
 mount -t overlay gwd -o lowerdir=/etc,upperdir=/run/gwd/up,workdir=/run/gwd/work /etc
 ip link set lo up
 echo ready
-exec sleep 3600`
+exec cat`
 
 func newTestHost(t *testing.T) *testHost {
 	t.Helper()
 	holder := exec.Command("unshare", "-n", "-m", "-p", "-f", "--mount-proc", "--kill-child=KILL", "sh", "-ec", hostScript)
-	holder.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	holder.Stderr = os.Stderr
+	// The first process of the namespaces ends with its standard input, which
+	// this process holds open, and the kernel ends all others with it.
+	if _, err := holder.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
 	out, err := holder.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Pdeathsig follows the thread that starts the process.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	if err := holder.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,7 @@ func (h *testHost) processes(t *testing.T) []string {
 		state, name, _ := strings.Cut(strings.TrimSpace(line), " ")
 		name = strings.TrimSpace(name)
 		// Orphans that ended stay as zombies: the holder does not wait for them.
-		if state[0] != 'Z' && name != "sleep" && name != "ps" {
+		if state[0] != 'Z' && name != "cat" && name != "ps" {
 			names = append(names, name)
 		}
 	}

@@ -84,7 +84,7 @@ func (ch chart) xScale() scale {
 	// The sweep's own values are the best ticks, as long as they do not collide.
 	at := math.Inf(-1)
 	for _, x := range xs {
-		if s.at(x)-at >= 14+characterPx*float64(len(ch.XTick(x))) {
+		if s.at(x)-at >= 10+tickPx*float64(len(ch.XTick(x))) {
 			s.ticks = append(s.ticks, x)
 			at = s.at(x)
 		}

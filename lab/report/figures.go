@@ -15,7 +15,7 @@ import (
 const (
 	rawPerCell = 200  // single trials drawn a cell
 	rawInAll   = 6000 // single trials drawn a report, before fewer a cell are drawn
-	chartsOpen = 8    // charts shown at once, the others fold away
+	chartsOpen = 4    // charts shown at once, the others fold away
 )
 
 // figure is a drawn chart with its caption.
@@ -87,27 +87,43 @@ func (d *drawing) group(cells []analysis.Cell) figureGroup {
 }
 
 // sweeps draws CPU and overhead over whatever varies: offered load for each
-// number of clients, clients for each load, or one row a device when nothing does.
+// number of clients and clients for each load, the heaviest first and by turns,
+// or one row a device when nothing varies.
 func (d *drawing) sweeps(cells []analysis.Cell) []figure {
 	load := func(c analysis.Cell) float64 { return float64(c.OfferedMbps) }
 	clients := func(c analysis.Cell) float64 { return float64(c.Clients) }
+	overLoad := d.panels(cells, clients, func(fixed float64) sweep {
+		return sweep{of: load, label: "Offered load, Mbit/s of payload", name: "offered load", fixed: counted(int(fixed), "client")}
+	})
+	overClients := d.panels(cells, load, func(fixed float64) sweep {
+		return sweep{of: clients, label: "Clients", name: "clients", fixed: rate(analysis.Number(fixed))}
+	})
 	var out []figure
-	for _, fixed := range distinct(cells, clients) {
-		part := only(cells, clients, fixed)
-		if len(distinct(part, load)) > 1 {
-			where := counted(int(fixed), "client")
-			out = append(out, d.pair(part, sweep{of: load, label: "Offered load, Mbit/s of payload", name: "offered load", fixed: where})...)
+	for i := range max(len(overLoad), len(overClients)) {
+		if i < len(overLoad) {
+			out = append(out, overLoad[i]...)
 		}
-	}
-	for _, fixed := range distinct(cells, load) {
-		part := only(cells, load, fixed)
-		if len(distinct(part, clients)) > 1 {
-			where := rate(analysis.Number(fixed))
-			out = append(out, d.pair(part, sweep{of: clients, label: "Clients", name: "clients", fixed: where})...)
+		if i < len(overClients) {
+			out = append(out, overClients[i]...)
 		}
 	}
 	if len(out) == 0 {
 		return d.rows(cells)
+	}
+	return out
+}
+
+// panels draws one pair of charts for each value of what is held fixed, largest first.
+func (d *drawing) panels(cells []analysis.Cell, fixed func(analysis.Cell) float64, along func(float64) sweep) [][]figure {
+	var out [][]figure
+	for _, value := range slices.Backward(distinct(cells, fixed)) {
+		x, part := along(value), only(cells, fixed, value)
+		if len(distinct(part, x.of)) < 2 {
+			continue
+		}
+		if figures := d.pair(part, x); figures != nil {
+			out = append(out, figures)
+		}
 	}
 	return out
 }

@@ -136,7 +136,7 @@ func counted(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return grouped(strconv.Itoa(n)) + " " + noun + "s"
 }
 
 // verdictText is the verdict with what it lacks.

@@ -9,8 +9,9 @@ import (
 
 // grid is a table ready to print.
 type grid struct {
-	Head []gridHead
-	Rows [][]gridCell
+	Caption string
+	Head    []gridHead
+	Rows    [][]gridCell
 }
 
 type gridHead struct {
@@ -76,16 +77,11 @@ func identity(cells []analysis.Cell) []gridColumn {
 		numberColumn("Offered", "Mbit/s", digits4, func(c analysis.Cell) analysis.Number { return c.OfferedMbps }))
 }
 
-// resultsGrid is what most readers want.
+// resultsGrid is what most readers want, the answer first: a phone shows only
+// the first columns at once.
 func resultsGrid(cells []analysis.Cell) grid {
-	return build(cells, append(identity(cells),
-		estimateColumn("Delivered", "Mbit/s", digits4, func(c analysis.Cell) analysis.Estimate { return c.Intervals.DeliveredMbps }),
-		estimateColumn("Clean CPU", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.CleanCPUCorePct }),
-		estimateColumn("DUT CPU", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.CPUCorePct }),
+	return build("Means over blocks with their intervals in brackets; a click on a heading sorts", cells, append(identity(cells),
 		estimateColumn("Overhead", "× per bit", ratio, func(c analysis.Cell) analysis.Estimate { return c.OverheadRatio }),
-		numberColumn("Increase", "%, normalised", bare, func(c analysis.Cell) analysis.Number { return c.IncreasePct }),
-		estimateColumn("Per packet", "ns", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.NsPerPacket }),
-		estimateColumn("RTT p99", "µs under load", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.RTTP99us }),
 		gridColumn{gridHead{Name: "Verdict", Text: true}, func(c analysis.Cell) gridCell {
 			note := ""
 			if c.BlocksNeeded != nil {
@@ -93,54 +89,59 @@ func resultsGrid(cells []analysis.Cell) grid {
 			}
 			return gridCell{Main: c.Verdict, Small: note, Sort: c.Verdict, Text: true, Badge: c.Verdict}
 		}},
+		estimateColumn("Delivered", "Mbit/s", digits4, func(c analysis.Cell) analysis.Estimate { return c.Intervals.DeliveredMbps }),
+		estimateColumn("Clean CPU", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.CleanCPUCorePct }),
+		estimateColumn("DUT CPU", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.CPUCorePct }),
+		numberColumn("Increase", "%, normalised", bare, func(c analysis.Cell) analysis.Number { return c.IncreasePct }),
+		estimateColumn("Per packet", "ns", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.NsPerPacket }),
+		estimateColumn("RTT p99", "µs under load", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.RTTP99us }),
 	))
 }
 
-// figuresGrid is every other figure.
-func figuresGrid(cells []analysis.Cell) grid {
-	cols := identity(cells)
-	cols = append(cols,
-		countColumn("Pairs", func(c analysis.Cell) int { return c.Pairs }),
-		countColumn("Blocks", func(c analysis.Cell) int { return c.Blocks }),
-		countColumn("Rejected", func(c analysis.Cell) int { return c.Rejected }),
-		countColumn("Redone", func(c analysis.Cell) int { return c.Redone }),
-		textColumn("Flags", flagText),
-	)
-	for _, f := range []struct {
-		name, unit string
-		print      func(analysis.Number) string
-		of         func(analysis.Cell) analysis.Estimate
-	}{
-		{"Normalised CPU", "eq. 5.1, % of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CPUNormalisedPct }},
-		{"Clean normalised", "eq. 5.1, % of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanCPUNormalisedPct }},
-		{"Router CPU", "% of the machine", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CPUMachinePct }},
-		{"In processes", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.ProcessCorePct }},
-		{"Processes, whole block", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.DaemonCorePct }},
-		{"Machine busy", "%, /proc/stat, all labs", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.MachineBusyPct }},
-		{"Metering", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.MeterCorePct }},
-		{"Clean per packet", "ns", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanNsPerPacket }},
-		{"Clean delivered", "Mbit/s", digits4, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanDeliveredMbps }},
-		{"On the link", "Mbit/s with headers", digits4, func(c analysis.Cell) analysis.Estimate { return c.Intervals.LinkMbps }},
-		{"Loss", "% on the router", percentOf, func(c analysis.Cell) analysis.Estimate { return c.Intervals.LossRatio }},
-		{"Retransmitted", "%", percentOf, func(c analysis.Cell) analysis.Estimate { return c.Intervals.RetransmitRatio }},
-		{"Segments per burst", "", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.SegmentsPerBurst }},
-		{"Clean segments per burst", "", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanSegmentsPerBurst }},
-		{"Aggregation", "frames per packet", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.AggregationFactor }},
-		{"RTT p50", "µs under load", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.RTTP50us }},
-		{"Memory", "PSS, MiB", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.PSSMiB }},
-		{"Set-up", "s, labs and DUT", digits3, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.SetupSeconds }},
-		{"Leases", "s, all clients", digits3, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.LeaseSeconds }},
-		{"Log-ins", "s, all clients", digits3, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.LoginSeconds }},
-		{"Log-in p50", "ms, one client", digits3, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.LoginP50ms }},
-		{"Log-in p99", "ms, one client", digits3, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.LoginP99ms }},
-	} {
-		cols = append(cols, estimateColumn(f.name, f.unit, f.print, f.of))
+// furtherGrids are all other figures, in tables that fit a screen.
+func furtherGrids(cells []analysis.Cell) []grid {
+	const intervals = ": means over blocks with their intervals"
+	return []grid{
+		build("CPU"+intervals, cells, append(identity(cells),
+			estimateColumn("Normalised CPU", "eq. 5.1, % of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CPUNormalisedPct }),
+			estimateColumn("Clean normalised", "eq. 5.1, % of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanCPUNormalisedPct }),
+			estimateColumn("Router CPU", "% of the machine", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CPUMachinePct }),
+			estimateColumn("In processes", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.ProcessCorePct }),
+			estimateColumn("Processes, whole block", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.DaemonCorePct }),
+			estimateColumn("Machine busy", "%, /proc/stat, all labs", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.MachineBusyPct }),
+			estimateColumn("Metering", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.MeterCorePct }),
+			estimateColumn("Clean per packet", "ns", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanNsPerPacket }),
+		)),
+		build("Traffic"+intervals, cells, append(identity(cells),
+			estimateColumn("Clean delivered", "Mbit/s", digits4, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanDeliveredMbps }),
+			estimateColumn("On the link", "Mbit/s with headers", digits4, func(c analysis.Cell) analysis.Estimate { return c.Intervals.LinkMbps }),
+			estimateColumn("Loss", "% on the router", percentOf, func(c analysis.Cell) analysis.Estimate { return c.Intervals.LossRatio }),
+			estimateColumn("Retransmitted", "%", percentOf, func(c analysis.Cell) analysis.Estimate { return c.Intervals.RetransmitRatio }),
+			estimateColumn("Segments per burst", "", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.SegmentsPerBurst }),
+			estimateColumn("Clean segments per burst", "", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanSegmentsPerBurst }),
+			estimateColumn("Aggregation", "frames per packet", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.AggregationFactor }),
+			estimateColumn("RTT p50", "µs under load", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.RTTP50us }),
+		)),
+		build("Memory, set-up and clients"+intervals, cells, append(identity(cells),
+			estimateColumn("Memory", "PSS, MiB", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.PSSMiB }),
+			estimateColumn("Set-up", "s, labs and DUT", digits3, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.SetupSeconds }),
+			estimateColumn("Leases", "s, all clients", digits3, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.LeaseSeconds }),
+			estimateColumn("Log-ins", "s, all clients", digits3, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.LoginSeconds }),
+			estimateColumn("Log-in p50", "ms, one client", digits3, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.LoginP50ms }),
+			estimateColumn("Log-in p99", "ms, one client", digits3, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.LoginP99ms }),
+		)),
+		build("Trials: pairs are those accepted; flags with the number of pairs they were seen in", cells, append(identity(cells),
+			countColumn("Pairs", func(c analysis.Cell) int { return c.Pairs }),
+			countColumn("Blocks", func(c analysis.Cell) int { return c.Blocks }),
+			countColumn("Rejected", func(c analysis.Cell) int { return c.Rejected }),
+			countColumn("Redone", func(c analysis.Cell) int { return c.Redone }),
+			textColumn("Flags", flagText),
+		)),
 	}
-	return build(cells, cols)
 }
 
-func build(cells []analysis.Cell, cols []gridColumn) grid {
-	var g grid
+func build(caption string, cells []analysis.Cell, cols []gridColumn) grid {
+	g := grid{Caption: caption}
 	for _, col := range cols {
 		g.Head = append(g.Head, col.head)
 	}

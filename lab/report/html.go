@@ -44,7 +44,7 @@ type pageData struct {
 	ModeNote   string
 	Groups     []figureGroup
 	Results    grid
-	All        grid
+	Further    []grid
 	Noise      string
 	Counts     string
 	Rejects    []rejectRow
@@ -57,18 +57,6 @@ type pageData struct {
 	Offloads   []string
 	Notes      []string
 	Command    string
-}
-
-// GridOf gives the template a table with its caption.
-func (p pageData) GridOf(name string) any {
-	type captioned struct {
-		Grid    grid
-		Caption string
-	}
-	if name == "all" {
-		return captioned{p.All, "Means over blocks with their intervals"}
-	}
-	return captioned{p.Results, "Means over blocks with their intervals in brackets; a click on a heading sorts"}
 }
 
 // headline is one card; Sentence goes on after the name of the DUT.
@@ -111,9 +99,9 @@ func describePage(run result.Run, s analysis.Summary) pageData {
 		Style: template.CSS(pageStyle), Script: template.JS(pageScript),
 		Title: nonEmpty(s.Experiment, "Run"), Subtitle: env.Title,
 		Meta: pageMeta(env, s), Headlines: headlines(s, d.styles), Warnings: s.Warnings,
-		Reading: capitalised(readingSentence(s)), ModeNote: modeNote(s.Mode),
-		Groups: d.groups(), Results: resultsGrid(s.Cells), All: figuresGrid(s.Cells),
-		Noise: capitalised(noiseSentence(s.AA)),
+		Reading: unbroken(capitalised(readingSentence(s))), ModeNote: modeNote(s.Mode),
+		Groups: d.groups(), Results: resultsGrid(s.Cells), Further: furtherGrids(s.Cells),
+		Noise: unbroken(capitalised(noiseSentence(s.AA))),
 		Counts: fmt.Sprintf("%s accepted, %d rejected by self-tests, %d redone.",
 			counted(s.Trials.Accepted, "trial"), s.Trials.Rejected, s.Trials.Redone),
 		Skipped: s.Skipped, Failed: s.FailedBlocks, Facts: facts(env), Offloads: env.Offloads, Notes: env.Notes, Command: env.Command,
@@ -182,7 +170,7 @@ func headlines(s analysis.Summary, styles map[string]int) []headline {
 	var out []headline
 	for _, name := range order {
 		c := best[name]
-		h := headline{DUT: name, Big: none, Verdict: c.Verdict, Style: styles[name] % colours, Sentence: strings.TrimPrefix(headlineSentence(c, s.Delta), name)}
+		h := headline{DUT: name, Big: none, Verdict: c.Verdict, Style: styles[name] % colours, Sentence: unbroken(strings.TrimPrefix(headlineSentence(c, s.Delta), name))}
 		if c.OverheadRatio.Mean.Known() {
 			h.Big = ratio(c.OverheadRatio.Mean) + " ×"
 			h.Interval = bounds(c.OverheadRatio, ratio)
@@ -192,17 +180,26 @@ func headlines(s analysis.Summary, styles map[string]int) []headline {
 	return out
 }
 
+// unbroken keeps figures together with their units and intervals whole.
+func unbroken(s string) string {
+	return strings.NewReplacer("× ", "×\u00a0", " ×", "\u00a0×", " %", "\u00a0%", " Mbit", "\u00a0Mbit", " Gbit", "\u00a0Gbit").Replace(s)
+}
+
 // headlineSentence says in words what a DUT costs; it claims no more than the verdict does.
 func headlineSentence(c analysis.Cell, delta float64) string {
 	where := fmt.Sprintf("at %s %s with %s", rate(c.OfferedMbps), directionWord(c.Direction), counted(c.Clients, "client"))
 	r := fmt.Sprintf("%s × a clean router", ratio(c.OverheadRatio.Mean))
 	if c.OverheadRatio.HasInterval() {
-		r += " " + bounds(c.OverheadRatio, ratio)
+		r += " " + strings.ReplaceAll(bounds(c.OverheadRatio, ratio), " ", "\u00a0")
 	}
 	var text string
 	switch {
 	case c.Pairs == 0:
-		return fmt.Sprintf("%s: no trial was accepted %s.", c.DUT, where)
+		text := c.DUT + ": no trial was accepted"
+		if len(c.Rejects) > 0 {
+			text += ", mostly because: " + c.Rejects[0].Text
+		}
+		return text + "."
 	case !c.OverheadRatio.Mean.Known():
 		return fmt.Sprintf("%s: no ratio %s, because a side delivered nothing or cost nothing.", c.DUT, where)
 	case c.Verdict == analysis.Different:

@@ -17,7 +17,8 @@ const (
 	plotRight    = 466
 	plotHeight   = 220
 	legendLine   = 20
-	characterPx  = 6.7 // mean advance of the 12 px interface type
+	characterPx  = 8   // mean advance of the type at its largest, on phones
+	tickPx       = 7.5 // mean advance of a digit at its largest
 	markerRadius = 4.5
 )
 

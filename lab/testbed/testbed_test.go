@@ -2,28 +2,26 @@ package testbed_test
 
 import (
 	"context"
-	"os"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
-// TestMain lets the test binary serve as its own agent, as gateweigh does.
-func TestMain(m *testing.M) {
-	agent.RunAs(os.Args)
-	os.Exit(m.Run())
-}
-
 func build(t *testing.T, p testbed.Portal) *testbed.Lab {
 	t.Helper()
-	placement, err := testbed.DefaultPlacement()
-	if err != nil {
-		t.Fatal(err)
+	p.Backend = backend(t)
+	if p.Lab == "" {
+		p.Lab = "a"
 	}
-	p.Backend = testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}
+	if p.Profile == "" {
+		p.Profile = testbed.PerPacket
+	}
 	lab, err := p.Build(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -32,40 +30,219 @@ func build(t *testing.T, p testbed.Portal) *testbed.Lab {
 	return lab
 }
 
-func TestPortalForwardsBetweenMacvlanClientsAndServer(t *testing.T) {
-	start := time.Now()
-	lab := build(t, testbed.Portal{Lab: "a", Profile: testbed.PerPacket})
-	t.Log("built", time.Since(start))
+// withClients gives the lab clients that are ready to send.
+func withClients(t *testing.T, lab *testbed.Lab, kind string, n int) []client.Address {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if err := lab.ServeDHCP(ctx); err != nil {
+	if kind == client.KindMacvlan {
+		if err := lab.ServeDHCP(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := lab.Client.CreateClients(ctx, client.Config{
+		Kind: kind, Count: n, Parent: lab.ClientIf, LAN: lab.LAN, Gateway: lab.Gateway(), Lab: lab.Name[0],
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	start = time.Now()
-	cfg := client.Config{Kind: client.KindMacvlan, Count: 100, Parent: lab.ClientIf, LAN: lab.LAN, Gateway: lab.Gateway(), Lab: 'a'}
-	if err := lab.Client.CreateClients(ctx, cfg); err != nil {
-		t.Fatal(err)
-	}
-	t.Log("created", time.Since(start))
-	start = time.Now()
 	addrs, err := lab.Client.Lease(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Log("leased", time.Since(start), addrs[0], addrs[len(addrs)-1])
-	out, err := lab.Client.Run(ctx, agent.Command{Client: 3, Argv: []string{"ping", "-c", "2", "-i", "0.1", testbed.ServerAddr.Addr().String()}})
-	t.Log(out.Stdout, err)
+	return addrs
+}
+
+// send offers mbps for the given time and returns the router's samples around it.
+func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Duration) (before, after meter.Sample) {
+	t.Helper()
+	ctx := t.Context()
+	load.Server = testbed.ServerAddr.Addr()
+	load.MaxSeconds = 60
+	if err := lab.Server.ServeTraffic(ctx, load); err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.Client.StartTraffic(ctx, load); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(300 * time.Millisecond)
 	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: []string{lab.LANIf, lab.WANIf}}); err != nil {
 		t.Fatal(err)
 	}
-	s, err := lab.Router.Sample(ctx)
-	t.Logf("%+v %v", s, err)
-	start = time.Now()
-	if err := lab.Client.Release(ctx); err != nil {
+	before, err := lab.Router.Sample(ctx)
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Log("released", time.Since(start))
-	start = time.Now()
-	lab.Close()
-	t.Log("closed", time.Since(start))
+	time.Sleep(length)
+	if after, err = lab.Router.Sample(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.Client.StopTraffic(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.Server.StopTraffic(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return before, after
+}
+
+func TestMacvlanClientsLeaseSendAndRelease(t *testing.T) {
+	lab := build(t, testbed.Portal{})
+	const n = 30
+	addrs := withClients(t, lab, client.KindMacvlan, n)
+	seen := map[string]bool{}
+	for _, a := range addrs {
+		if !testbed.DefaultLAN.Contains(a.IP) || seen[a.IP.String()] || seen[a.MAC] {
+			t.Errorf("client %d has %s, %s: outside the network or not its own", a.Num, a.IP, a.MAC)
+		}
+		seen[a.IP.String()], seen[a.MAC] = true, true
+	}
+	before, after := send(t, lab, agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: n, OfferedMbps: 50}, time.Second)
+	moved := after.Links[lab.WANIf].Sub(before.Links[lab.WANIf])
+	seconds := float64(after.MonotonicNs-before.MonotonicNs) / 1e9
+	if got := float64(moved.TxBytes) * 8 / 1e6 / seconds; got < 40 || got > 65 {
+		t.Errorf("router forwarded %.1f Mbit/s of 50 (52.3 with headers)", got)
+	}
+	for name, th := range after.NAPI {
+		if th.RunNs == before.NAPI[name].RunNs {
+			t.Errorf("polling thread of %s did not run under load", name)
+		}
+	}
+	if known := strings.Count(fileOf(t, lab.Router, "/proc/net/arp"), "\n"); known < n {
+		t.Errorf("router knows %d neighbours, want %d clients or more", known, n)
+	}
+	if err := lab.Client.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.Client.Release(t.Context()); err != nil {
+		t.Errorf("second release: %v", err)
+	}
+}
+
+func fileOf(t *testing.T, h *testbed.Host, path string) string {
+	t.Helper()
+	b, err := h.ReadFile(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestVethClientsHaveStudyOnesAddresses(t *testing.T) {
+	lab := build(t, testbed.Portal{})
+	addrs := withClients(t, lab, client.KindVeth, 5)
+	for i, a := range addrs {
+		if want := fmt.Sprintf("192.168.137.%d", i+1); a.IP.String() != want {
+			t.Errorf("client %d has %s, want %s", a.Num, a.IP, want)
+		}
+	}
+	for _, direction := range []string{"up", "down"} {
+		before, after := send(t, lab, agent.Traffic{Kind: agent.TrafficStreams, Direction: direction, Clients: 5, OfferedMbps: 20}, time.Second)
+		link := map[string]string{"up": lab.WANIf, "down": lab.LANIf}[direction]
+		if moved := after.Links[link].Sub(before.Links[link]); moved.TxBytes < 1e6 {
+			t.Errorf("%s: %d bytes in a second, want about 2.6 MB", direction, moved.TxBytes)
+		}
+	}
+}
+
+func TestIperf3CarriesTheOfferedLoad(t *testing.T) {
+	lab := build(t, testbed.Portal{})
+	withClients(t, lab, client.KindMacvlan, 4)
+	for _, load := range []agent.Traffic{
+		{Protocol: "tcp", Pacing: "paced", Direction: "up"},
+		{Protocol: "tcp", Pacing: "burst", Direction: "up"},
+		{Protocol: "tcp", Pacing: "paced", Direction: "down"},
+		{Protocol: "udp", Direction: "up"},
+	} {
+		load.Kind, load.Clients, load.OfferedMbps, load.BurstSegments = agent.TrafficIperf3, 4, 20, 44
+		before, after := send(t, lab, load, 2*time.Second)
+		link := map[string]string{"up": lab.WANIf, "down": lab.LANIf}[load.Direction]
+		seconds := float64(after.MonotonicNs-before.MonotonicNs) / 1e9
+		if got := float64(after.Links[link].Sub(before.Links[link]).TxBytes) * 8 / 1e6 / seconds; got < 15 || got > 30 {
+			t.Errorf("%s %s %s: %.1f Mbit/s of 20 forwarded", load.Protocol, load.Pacing, load.Direction, got)
+		}
+	}
+}
+
+func TestProfilesDecideWhetherTheRouterSeesSinglePackets(t *testing.T) {
+	for _, profile := range []string{testbed.PerPacket, testbed.Bulk} {
+		lab := build(t, testbed.Portal{Profile: profile})
+		withClients(t, lab, client.KindVeth, 4)
+		before, after := send(t, lab, agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: 4, OfferedMbps: 200}, time.Second)
+		frames := after.Links[lab.LANIf].Sub(before.Links[lab.LANIf]).RxPackets + after.Links[lab.WANIf].Sub(before.Links[lab.WANIf]).RxPackets
+		factor := float64(frames) / float64(after.IPIn-before.IPIn)
+		if profile == testbed.PerPacket && factor > 1.05 || profile == testbed.Bulk && factor < 1.5 {
+			t.Errorf("%s: %.2f frames per packet at the router", profile, factor)
+		}
+		lab.Close()
+	}
+}
+
+func TestTwoLabsDoNotMeet(t *testing.T) {
+	a, b := build(t, testbed.Portal{Lab: "a"}), build(t, testbed.Portal{Lab: "b"})
+	withClients(t, a, client.KindVeth, 2)
+	withClients(t, b, client.KindVeth, 2)
+	before, err := sampleOf(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, a, agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: 2, OfferedMbps: 50}, 500*time.Millisecond)
+	after, err := sampleOf(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if moved := after.Links[b.WANIf].Sub(before.Links[b.WANIf]); moved.TxPackets > 20 {
+		t.Errorf("lab b forwarded %d packets of lab a's load", moved.TxPackets)
+	}
+}
+
+func sampleOf(lab *testbed.Lab) (meter.Sample, error) {
+	ctx := context.Background()
+	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: []string{lab.LANIf, lab.WANIf}}); err != nil {
+		return meter.Sample{}, err
+	}
+	return lab.Router.Sample(ctx)
+}
+
+func TestDeviceProcessesCountAndSupportDoesNot(t *testing.T) {
+	lab := build(t, testbed.Portal{})
+	ctx := t.Context()
+	const work = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; sleep 60"
+	for _, c := range []agent.Command{
+		{Name: "device", Argv: []string{"sh", "-c", work}},
+		{Name: "support", Argv: []string{"bash", "-c", work}, Support: true},
+	} {
+		if err := lab.Router.Spawn(ctx, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var names []string
+	await(t, "the device's work to show", func() bool {
+		s, err := sampleOf(lab)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = names[:0]
+		var ns int64
+		for _, p := range s.Processes {
+			names = append(names, p.Name)
+			ns += p.RunNs
+		}
+		return ns > 5e6
+	})
+	if got := strings.Join(names, " "); strings.Contains(got, "bash") || !strings.Contains(got, "sh") {
+		t.Errorf("counted processes: %s; want sh and not bash", got)
+	}
+	if mib, err := lab.Router.PSSMiB(ctx); err != nil || mib <= 0 || mib > 50 {
+		t.Errorf("PSS = %.2f MiB, %v", mib, err)
+	}
+}
+
+func TestBuildErrorsSayWhat(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p := testbed.Portal{Lab: "a", Profile: testbed.PerPacket, Backend: backend(t)}
+	if lab, err := p.Build(ctx); err == nil || !strings.Contains(err.Error(), "building lab a") {
+		t.Errorf("Build under a cancelled context = %v, %v", lab, err)
+	}
 }

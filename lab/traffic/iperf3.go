@@ -13,7 +13,7 @@ import (
 // This file is all the lab knows of iperf3: its argument vectors and its JSON
 // report, checked against iperf3 3.12. Running it is the agent's work.
 
-// Pacing says how an iperf3 client holds its rate.
+// Ways in which an iperf3 client holds its rate.
 const (
 	// PaceTimer is iperf3's own: -b, blocks sent by a 1 ms timer until the average is reached.
 	PaceTimer = "timer"

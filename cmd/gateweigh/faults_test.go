@@ -1,0 +1,168 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+func TestBadExperimentNamesFileLineAndKey(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"unknown key":   {"duts = [\"clean\"]\nclient = [3]\nofered_mbps = [1]\n", "bad.toml:3"},
+		"nearest key":   {"duts = [\"clean\"]\nofered_mbps = [1]\n", "offered_mbps"},
+		"zero clients":  {"duts = [\"clean\"]\nclients = [0]\noffered_mbps = [1]\n", "bad.toml:2: clients"},
+		"negative rate": {"duts = [\"clean\"]\nclients = [1]\noffered_mbps = [-5]\n", "bad.toml:3: offered_mbps"},
+		"unknown DUT":   {"duts = [\"opennsd\"]\nclients = [1]\noffered_mbps = [5]\n", "opennds"},
+		"not TOML":      {"duts = [\n", "bad.toml"},
+	} {
+		dir := t.TempDir()
+		write(t, dir, "bad.toml", c.text)
+		if e := finish(t, command(t, dir, "run", "bad.toml")); e.code != exitUsage || !strings.Contains(e.stderr, c.want) {
+			t.Errorf("%s: exit %d, want %d and %q in:\n%s", name, e.code, exitUsage, c.want, e.stderr)
+		}
+	}
+	dir := t.TempDir()
+	for _, args := range [][]string{{"run", "quik"}, {"run", "--set", "blocks=0"}, {"run", "--set", "blocks"}, {"run", "missing.toml"}, {"run", "--no-such-flag"}, {"run", "--resume", "nowhere"}} {
+		if e := finish(t, command(t, dir, args...)); e.code != exitUsage {
+			t.Errorf("%v: exit %d: %s", args, e.code, e.stderr)
+		}
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
+		t.Errorf("refused commands left %v", entries)
+	}
+}
+
+// gateways are devices that go wrong in every way, beside one that works.
+const gateways = `duts = ["allowlist", "sleepy", "dying"]
+clients = [2]
+offered_mbps = [10]
+blocks = 1
+aa_blocks = 0
+windows = 2
+window = "300ms"
+warmup = "100ms"
+redo = 0
+[dut.sleepy]
+start = "true"
+ready = "echo still booting; false"
+ready_timeout = "1s"
+[dut.dying]
+daemon = "sleep 2; echo out of memory; exit 9"
+ready = "true"
+`
+
+func TestDevicesThatFailDoNotTakeTheOthersAlong(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "g.toml", strings.Replace(gateways, "blocks = 1", "blocks = 2", 1))
+	e := finish(t, command(t, dir, "run", "g.toml", "--out", "r", "--set", "windows=8"))
+	if e.code != exitFailed {
+		t.Errorf("exit code %d, want %d", e.code, exitFailed)
+	}
+	for _, want := range []string{"sleepy", "not ready after 1s", "still booting", "dying", "ended by itself", "exit status 9", "out of memory"} {
+		if !strings.Contains(e.stderr, want) {
+			t.Errorf("stderr lacks %q:\n%s", want, e.stderr)
+		}
+	}
+	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := map[string]int{}
+	for _, tr := range run.Trials {
+		count[tr.Cell.DUT]++
+	}
+	if count["allowlist"] != 16 || count["sleepy"] != 0 {
+		t.Errorf("trials by device: %v; want 16 of allowlist, none of sleepy", count)
+	}
+	if got := leftoversSoon(t); got != "" {
+		t.Errorf("left behind:\n%s", got)
+	}
+}
+
+func leftoversSoon(t *testing.T) string {
+	await(t, "everything of the run to go", func() bool { return leftovers(t) == "" })
+	return leftovers(t)
+}
+
+func TestTrafficToolThatHangsCostsItsTrialsOnly(t *testing.T) {
+	dir := t.TempDir()
+	bin := filepath.Join(dir, "bin")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// It must be where a host's programs can see it: hosts have a /tmp of their own.
+	tool, err := os.MkdirTemp("/root", "gateweigh-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(tool) })
+	hang := filepath.Join(tool, "iperf3")
+	if err := os.WriteFile(hang, []byte("#!/bin/sh\nexec sleep 600\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "small.toml", strings.NewReplacer("blocks = 2", "blocks = 1", "[10, 20]", "[10]").Replace(small)+"[traffic]\nkind = \"iperf3\"\n")
+	cmd := command(t, dir, "run", "small.toml", "--out", "r")
+	cmd.Env = append(cmd.Env, "PATH="+tool+":"+os.Getenv("PATH"))
+	e := finish(t, cmd)
+	if e.code != exitRejected || !strings.Contains(e.stdout, "delivered 0.0 of 10 Mbit/s") {
+		t.Errorf("exit %d\n%s%s", e.code, e.stdout, e.stderr)
+	}
+	if got := leftoversSoon(t); got != "" {
+		t.Errorf("left behind:\n%s", got)
+	}
+}
+
+func TestMissingToolsAreNamedWithTheirPackages(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "small.toml", small)
+	cmd := command(t, dir, "run", "small.toml", "--out", "r")
+	cmd.Env = append(cmd.Env, "PATH="+dir)
+	e := finish(t, cmd)
+	if e.code != exitFailed || !strings.Contains(e.stderr, "install the package ethtool") || !strings.Contains(e.stderr, "install the package dnsmasq-base") {
+		t.Errorf("exit %d: %s", e.code, e.stderr)
+	}
+}
+
+func TestDeviceWithoutItsToolsIsSkipped(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "g.toml", "duts = [\"mine\"]\nclients = [2]\noffered_mbps = [10]\n[dut.mine]\nstart = \"true\"\nrequires = { no-such-gateway = \"the package mygateway\" }\n")
+	e := finish(t, command(t, dir, "run", "g.toml", "--out", "r"))
+	if e.code != exitNothingRan || !strings.Contains(e.stderr, "no-such-gateway") || !strings.Contains(e.stderr, "mygateway") {
+		t.Errorf("exit %d: %s", e.code, e.stderr)
+	}
+}
+
+func TestRunWithoutRootSaysSo(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "small.toml", small)
+	cmd := command(t, dir, "run", "small.toml", "--out", "r")
+	// The test binary lies in a folder that only root may enter.
+	self, err := os.ReadFile(cmd.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared, err := os.MkdirTemp("/var/tmp", "gateweigh-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(shared) })
+	cmd.Path = filepath.Join(shared, "gateweigh")
+	if err := os.WriteFile(cmd.Path, self, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, shared, "small.toml", small)
+	os.Chmod(shared, 0o777)
+	cmd.Dir = shared
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	e := finish(t, cmd)
+	if e.code != exitFailed || !strings.Contains(e.stderr, "needs root") {
+		t.Errorf("exit %d: %s", e.code, e.stderr)
+	}
+}

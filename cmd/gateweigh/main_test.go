@@ -1,0 +1,272 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// TestMain lets the test binary be gateweigh itself, and its own agent.
+func TestMain(m *testing.M) {
+	agent.RunAs(os.Args)
+	if os.Getenv("GATEWEIGH_TEST_MAIN") != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// command prepares a call of gateweigh in dir.
+func command(t *testing.T, dir string, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GATEWEIGH_TEST_MAIN=1")
+	return cmd
+}
+
+type ended struct {
+	code           int
+	stdout, stderr string
+}
+
+func finish(t *testing.T, cmd *exec.Cmd) ended {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return ended{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// small is an experiment that takes a few seconds.
+const small = `duts = ["allowlist"]
+clients = [3]
+offered_mbps = [10, 20]
+blocks = 2
+aa_blocks = 1
+windows = 2
+window = "300ms"
+warmup = "200ms"
+redo = 0
+`
+
+func write(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// measured accepts the exit codes of a run that went through its plan: on a
+// machine that is busy with other tests trials may be rejected.
+func measured(t *testing.T, e ended) {
+	t.Helper()
+	if e.code != 0 && e.code != exitRejected {
+		t.Fatalf("exit code %d\n%s%s", e.code, e.stdout, e.stderr)
+	}
+}
+
+func trials(t *testing.T, dir string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, result.TrialsFile))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestRunLeavesACompleteFolder(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "small.toml", small)
+	e := finish(t, command(t, dir, "run", "small.toml", "--out", "r"))
+	measured(t, e)
+	for _, want := range []string{"allowlist", "overhead", "r/report.html"} {
+		if !strings.Contains(e.stdout, want) {
+			t.Errorf("the table lacks %q:\n%s", want, e.stdout)
+		}
+	}
+	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(run.Trials) != 12 || len(run.Blocks) != 3 {
+		t.Errorf("%d trials in %d blocks, want 12 in 3 (2 + 1 A/A, 2 loads, 2 windows)", len(run.Trials), len(run.Blocks))
+	}
+	labs := map[string]int{}
+	for _, tr := range run.Trials {
+		labs[tr.DUTLab]++
+		if tr.DUT.NAPINs <= 0 || tr.Clean.NAPINs <= 0 || tr.DUT.Packets == 0 || tr.DUT.RTT.Probes == 0 {
+			t.Errorf("trial without figures: %+v", tr)
+		}
+	}
+	if labs["a"] == 0 || labs["b"] == 0 {
+		t.Errorf("sides were not swapped: %v", labs)
+	}
+	for _, b := range run.Blocks {
+		if b.Error != "" || b.LeaseSeconds <= 0 || len(b.LoginMs) != 3 {
+			t.Errorf("block record: %+v", b)
+		}
+	}
+	var s analysis.Summary
+	if err := json.Unmarshal(read(t, dir, "r/summary.json"), &s); err != nil || len(s.Cells) != 2 {
+		t.Errorf("summary.json: %v, %d cells, want 2", err, len(s.Cells))
+	}
+	for _, name := range []string{"report.html", "summary.csv", "environment.json", "experiment.toml"} {
+		if len(read(t, dir, filepath.Join("r", name))) == 0 {
+			t.Errorf("%s is empty", name)
+		}
+	}
+	again := finish(t, command(t, dir, "run", "small.toml", "--out", "r"))
+	if again.code != exitUsage || !strings.Contains(again.stderr, "--resume r") {
+		t.Errorf("a second run into the same folder: exit %d, %s", again.code, again.stderr)
+	}
+	rebuilt := finish(t, command(t, dir, "report", "r", "--json"))
+	if rebuilt.code != 0 || rebuilt.stdout != string(read(t, dir, "r/summary.json")) {
+		t.Errorf("report --json: exit %d, differs from summary.json", rebuilt.code)
+	}
+}
+
+func read(t *testing.T, dir, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// begin starts a run and returns once its first trial is on the disk.
+func begin(t *testing.T, dir string) (*exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	cmd := command(t, dir, "run", "small.toml", "--out", "r")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	await(t, "the first trial", func() bool { return bytes.Count(trials(t, filepath.Join(dir, "r")), []byte("\n")) > 0 })
+	return cmd, &stderr
+}
+
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for range 3000 {
+		if ok() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("waited in vain for %s", what)
+}
+
+// leftovers lists what of a run the machine still has.
+func leftovers(t *testing.T) string {
+	t.Helper()
+	var found []string
+	dirs, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range dirs {
+		raw, err := os.ReadFile(filepath.Join("/proc", d.Name(), "cmdline"))
+		if args := strings.Split(string(raw), "\x00"); err == nil && len(args) > 1 && (args[1] == agent.Subcommand || args[1] == agent.InitCommand) {
+			found = append(found, "process "+d.Name()+" "+strings.Join(args, " "))
+		}
+		comm, err := os.ReadFile(filepath.Join("/proc", d.Name(), "comm"))
+		if err == nil && bytes.HasPrefix(comm, []byte("napi/g")) {
+			found = append(found, "polling thread "+string(comm))
+		}
+	}
+	for _, c := range []string{"ip -o link", "ip netns", "nft list ruleset", "cat /proc/self/mounts"} {
+		out, _ := exec.Command("sh", "-c", c).Output()
+		for line := range strings.Lines(string(out)) {
+			if strings.Contains(line, "-c0") || strings.Contains(line, "-r0") || strings.Contains(line, "gateweigh") || strings.Contains(line, "allowlist") {
+				found = append(found, c+": "+line)
+			}
+		}
+	}
+	return strings.Join(found, "\n")
+}
+
+func TestKilledRunLeavesNothingAndResumes(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "small.toml", small)
+	cmd, _ := begin(t, dir)
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	kept := trials(t, filepath.Join(dir, "r"))
+	if e := finish(t, command(t, dir, "clean")); e.code != 0 {
+		t.Fatalf("clean: %+v", e)
+	}
+	// The kernel removes namespaces and their threads in its own time.
+	await(t, "everything of the run to go", func() bool { return leftovers(t) == "" })
+	e := finish(t, command(t, dir, "run", "--resume", "r"))
+	measured(t, e)
+	now := trials(t, filepath.Join(dir, "r"))
+	if !bytes.HasPrefix(now, kept[:bytes.LastIndexByte(kept, '\n')+1]) {
+		t.Error("a finished trial of the killed run is gone")
+	}
+	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	windows := map[string]int{}
+	for _, tr := range run.Trials {
+		key, _ := json.Marshal([]any{tr.Cell, tr.AA, tr.Block, tr.Window})
+		windows[string(key)]++
+	}
+	if len(windows) != 12 || len(run.Trials) != 12 {
+		t.Errorf("%d trials of %d windows after the resume, want 12 of 12", len(run.Trials), len(windows))
+	}
+}
+
+func TestInterruptKeepsTrialsAndSaysHowToGoOn(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "small.toml", small)
+	cmd, stderr := begin(t, dir)
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitFailed || !strings.Contains(stderr.String(), "--resume r") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+	await(t, "everything of the run to go", func() bool { return leftovers(t) == "" })
+	if len(read(t, dir, "r/report.html")) == 0 {
+		t.Error("no report of the finished trials")
+	}
+}
+
+func TestSecondRunIsToldWhoMeasures(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "small.toml", small)
+	begin(t, dir)
+	e := finish(t, command(t, dir, "run", "small.toml", "--out", "other"))
+	if e.code != exitFailed || !strings.Contains(e.stderr, "another run measures on this machine (process ") || !strings.Contains(e.stderr, "folder r)") {
+		t.Errorf("exit %d: %s", e.code, e.stderr)
+	}
+}

@@ -1,0 +1,131 @@
+package meter
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func fixture(t testing.TB, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestParseProcStat(t *testing.T) {
+	all, cpus, err := ParseProcStat(bytes.NewReader(fixture(t, "stat")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Stat{User: 79912, Nice: 65, System: 45350, Idle: 330015, IOWait: 1406, SoftIRQ: 1645, Steal: 119}
+	if diff := cmp.Diff(want, all); diff != "" {
+		t.Errorf("all CPUs (-want +got):\n%s", diff)
+	}
+	if len(cpus) != 2 || cpus[1].User != 41451 {
+		t.Errorf("CPUs = %+v, want 2 with 41451 user ticks on the second", cpus)
+	}
+	if got := all.Sub(Stat{User: 12, Idle: 15}).Total(); got != all.Total()-27 {
+		t.Errorf("Sub then Total = %d, want %d", got, all.Total()-27)
+	}
+}
+
+func TestParseNetDev(t *testing.T) {
+	links, err := ParseNetDev(bytes.NewReader(fixture(t, "net_dev")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Link{RxBytes: 612920387, RxPackets: 17830, TxBytes: 1132509, TxPackets: 12005}
+	if diff := cmp.Diff(want, links["eth0"]); diff != "" {
+		t.Errorf("eth0 (-want +got):\n%s", diff)
+	}
+	if len(links) != 4 {
+		t.Errorf("%d links, want 4", len(links))
+	}
+}
+
+func TestParseNetDevCountsEveryKindOfDrop(t *testing.T) {
+	links, err := ParseNetDev(strings.NewReader("x: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Link{RxBytes: 1, RxPackets: 2, RxDropped: 3 + 4 + 5, TxBytes: 9, TxPackets: 10, TxDropped: 11 + 12 + 13}
+	if diff := cmp.Diff(want, links["x"]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestParseSNMP(t *testing.T) {
+	got, err := ParseSNMP(bytes.NewReader(fixture(t, "net_snmp")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := SNMP{IPInReceives: 17897, IPOutRequests: 12063, TCPOutSegs: 11758, UDPOut: 369}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestParsePSS(t *testing.T) {
+	kib, err := parsePSS(fixture(t, "smaps_rollup"))
+	if err != nil || kib != 216 {
+		t.Errorf("PSS = %d KiB, %v; want 216", kib, err)
+	}
+	if _, err := parsePSS([]byte("Rss: 3 kB\n")); err == nil {
+		t.Error("no error without a Pss line")
+	}
+}
+
+func TestParseStatTakesAnyCommandName(t *testing.T) {
+	line := "4711 (a) b (c)) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21\n"
+	got, err := ParseStat([]byte(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Process{PID: 4711, Name: "a) b (c)", Start: 19, ReapedNs: (13 + 14) * 1e7}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, bad := range []string{"", "1 (x", "x (y) S 1", "1 (y) S 1 2"} {
+		if _, err := ParseStat([]byte(bad)); err == nil {
+			t.Errorf("ParseStat(%q): no error", bad)
+		}
+	}
+}
+
+func TestParseSchedstat(t *testing.T) {
+	got, err := ParseSchedstat([]byte("24317390 11240982 346\n"))
+	if want := (Thread{24317390, 11240982, 346}); err != nil || got != want {
+		t.Errorf("got %+v, %v; want %+v", got, err, want)
+	}
+	for _, bad := range []string{"", "1 2", "1 2 x", "1 2 3 4"} {
+		if _, err := ParseSchedstat([]byte(bad)); err == nil {
+			t.Errorf("ParseSchedstat(%q): no error", bad)
+		}
+	}
+}
+
+// FuzzParsers feeds all parsers of /proc: none may panic, whatever a kernel prints.
+func FuzzParsers(f *testing.F) {
+	for _, name := range []string{"stat", "net_dev", "net_snmp", "smaps_rollup"} {
+		f.Add(fixture(f, name))
+	}
+	f.Add([]byte("4711 (a) b (c)) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21\n"))
+	f.Add([]byte("1 2 3\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		ParseProcStat(bytes.NewReader(b))
+		ParseNetDev(bytes.NewReader(b))
+		ParseSNMP(bytes.NewReader(b))
+		ParseStat(b)
+		parsePSS(b)
+		if th, err := ParseSchedstat(b); err == nil && len(bytes.Fields(b)) != 3 {
+			t.Errorf("schedstat %q accepted as %+v", b, th)
+		}
+	})
+}

@@ -1,0 +1,101 @@
+package meter
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// start runs a shell script that prints "done" when its work is done and then
+// waits for its standard input to end.
+func start(t *testing.T, script string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", script+"; echo done; read x")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); cmd.Wait() })
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "done\n" {
+		t.Fatalf("script printed %q: %v", line, err)
+	}
+	return cmd
+}
+
+func TestProcessTimeMatchesWhatTheKernelBillsAtItsEnd(t *testing.T) {
+	cmd := start(t, "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done")
+	p, err := ReadProcess(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Name != "sh" {
+		t.Errorf("name = %q, want sh", p.Name)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	bill := cmd.ProcessState.SystemTime() + cmd.ProcessState.UserTime()
+	// Between the reading and the kill it only waited for input.
+	if off := float64(p.RunNs)/float64(bill.Nanoseconds()) - 1; off < -0.05 || off > 0.001 {
+		t.Errorf("meter says %d ns, the kernel's final bill is %d ns", p.RunNs, bill.Nanoseconds())
+	}
+}
+
+func TestReapedChildrenAreCounted(t *testing.T) {
+	cmd := start(t, "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'")
+	p, err := ReadProcess(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.ReapedNs < 2*p.RunNs || p.ReapedNs == 0 {
+		t.Errorf("own %d ns, reaped %d ns: the child did the work", p.RunNs, p.ReapedNs)
+	}
+}
+
+func TestProcessesInFindsANamespaceByItsLink(t *testing.T) {
+	link, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	self := os.Getpid()
+	list, err := ProcessesIn(link, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found bool
+	for _, p := range list {
+		if p.PID == self {
+			found = p.RunNs > 0 && strings.HasPrefix(p.Name, "meter")
+		}
+	}
+	if !found {
+		t.Errorf("own process not among %d found", len(list))
+	}
+	list, err = ProcessesIn(link, map[int]bool{self: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range list {
+		if p.PID == self {
+			t.Error("skipped process is listed")
+		}
+	}
+	if list, _ := ProcessesIn("pid:[1]", nil); len(list) != 0 {
+		t.Errorf("%d processes in a namespace that does not exist", len(list))
+	}
+}
+
+func TestSamplerNamesTheLinkWithoutAPollingThread(t *testing.T) {
+	s := &Sampler{IfNames: []string{"lo"}}
+	if err := s.Open(); err == nil || !strings.Contains(err.Error(), "lo has 0 NAPI threads") {
+		t.Errorf("Open = %v, want an error that names lo", err)
+	}
+}

@@ -1,0 +1,279 @@
+package testbed_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// TestMain lets the test binary serve as its own agent, as gateweigh does.
+func TestMain(m *testing.M) {
+	agent.RunAs(os.Args)
+	os.Exit(m.Run())
+}
+
+func backend(t *testing.T) testbed.Netns {
+	t.Helper()
+	placement, err := testbed.DefaultPlacement()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}
+}
+
+func startHost(t *testing.T) *testbed.Host {
+	t.Helper()
+	h, err := backend(t).Start(t.Context(), "a/router", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Stop() })
+	return h
+}
+
+// machine is what of the machine a host must not change.
+func machine(t *testing.T) string {
+	t.Helper()
+	var b bytes.Buffer
+	for _, cmd := range []string{"ip -o link", "ip netns", "ip route", "nft list ruleset", "cat /proc/self/mounts", "sysctl -a"} {
+		out, err := exec.Command("sh", "-c", cmd+" 2>/dev/null").Output()
+		if err != nil && len(out) == 0 && !strings.HasPrefix(cmd, "nft") {
+			t.Fatalf("%s: %v", cmd, err)
+		}
+		for line := range strings.Lines(string(out)) {
+			if !volatile(line) {
+				fmt.Fprintf(&b, "%s: %s", cmd, line)
+			}
+		}
+	}
+	for _, dir := range []string{"/etc", "/run", "/var/lib"} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			fmt.Fprintf(&b, "%s/%s\n", dir, e.Name())
+		}
+	}
+	return b.String()
+}
+
+// volatile recognises settings that count or change by themselves.
+func volatile(line string) bool {
+	for _, key := range []string{"fs.dentry-state", "fs.file-nr", "fs.inode", "fs.quota", "kernel.random", "kernel.ns_last_pid", "kernel.pty.nr", "kernel.perf_event_max_sample_rate", "net.netfilter.nf_conntrack_count", "kernel.sched_domain"} {
+		if strings.HasPrefix(line, key) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestHostKeepsItsChangesToItself(t *testing.T) {
+	before := machine(t)
+	h := startHost(t)
+	ctx := t.Context()
+	script := `echo nameserver 127.0.0.9 >/etc/resolv.conf
+		mkdir -p /etc/newgateway /var/run/gw /var/lib/gw /var/log/gw
+		touch /etc/newgateway/conf /tmp/ndsctl.sock /run/x /var/log/gw/log
+		mount -t tmpfs none /usr/local
+		sysctl -qw net.ipv4.ip_forward=1
+		ip link add probe0 type veth peer name probe1
+		cat /etc/resolv.conf; ls /etc/newgateway; ls /sys/class/net`
+	out, err := h.Run(ctx, agent.Command{Argv: []string{"sh", "-ec", script}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"nameserver 127.0.0.9", "conf", "probe0", "lo"} {
+		if !strings.Contains(out.Stdout, want) {
+			t.Errorf("inside the host %q is missing from:\n%s", want, out.Stdout)
+		}
+	}
+	if strings.Contains(out.Stdout, "eth0") {
+		t.Error("the host sees an interface of the machine")
+	}
+	if err := h.WriteFile(ctx, "/var/run/sub/file", []byte("text\x00more"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := h.ReadFile(ctx, "/run/sub/file"); err != nil || string(got) != "text\x00more" {
+		t.Errorf("read back %q, %v", got, err)
+	}
+	h.Stop()
+	if after := machine(t); after != before {
+		t.Errorf("the machine has changed:\n%s", lineDiff(before, after))
+	}
+}
+
+func lineDiff(a, b string) string {
+	var out []string
+	al, bl := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for _, l := range al {
+		if !slices.Contains(bl, l) {
+			out = append(out, "-"+l)
+		}
+	}
+	for _, l := range bl {
+		if !slices.Contains(al, l) {
+			out = append(out, "+"+l)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+func TestRunReportsStatusAndOutput(t *testing.T) {
+	h := startHost(t)
+	out, err := h.Run(t.Context(), agent.Command{Argv: []string{"sh", "-c", "echo spoken; echo why >&2; exit 3"}})
+	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "why") {
+		t.Errorf("error = %v, want status and last lines", err)
+	}
+	if out.Stdout != "spoken\n" || out.Stderr != "why\n" || out.ExitCode != 3 {
+		t.Errorf("output = %+v", out)
+	}
+	_, err = h.Run(t.Context(), agent.Command{Argv: []string{"sh", "-c", "sleep 60 & sleep 60"}, Timeout: 200 * time.Millisecond})
+	if err == nil || !strings.Contains(err.Error(), "still running after 200ms") {
+		t.Errorf("hanging command: %v", err)
+	}
+	if _, err := h.Run(t.Context(), agent.Command{Argv: []string{"no-such-program"}}); err == nil || !strings.Contains(err.Error(), "no-such-program") {
+		t.Errorf("missing program: %v", err)
+	}
+}
+
+func TestCancelledRunEndsItsProgram(t *testing.T) {
+	h := startHost(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	mine := errors.New("the user pressed Ctrl-C")
+	time.AfterFunc(200*time.Millisecond, func() { cancel(mine) })
+	if _, err := h.Run(ctx, agent.Command{Argv: []string{"sleep", "4711"}}); !errors.Is(err, mine) {
+		t.Errorf("error = %v, want the cause", err)
+	}
+	await(t, "the program to end", func() bool { return running("sleep\x004711") == 0 })
+}
+
+// running counts processes of the machine whose command line contains text.
+func running(text string) (n int) {
+	dirs, _ := os.ReadDir("/proc")
+	for _, d := range dirs {
+		if raw, err := os.ReadFile("/proc/" + d.Name() + "/cmdline"); err == nil && strings.Contains(string(raw), text) {
+			n++
+		}
+	}
+	return n
+}
+
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for range 500 {
+		if ok() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("waited in vain for %s", what)
+}
+
+func TestSpawnedProgramsAreWatchedAndEnd(t *testing.T) {
+	h := startHost(t)
+	ctx := t.Context()
+	spawn := func(name, script string) {
+		t.Helper()
+		if err := h.Spawn(ctx, agent.Command{Name: name, Argv: []string{"sh", "-c", script}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spawn("stays", "sleep 4712")
+	spawn("dies", "echo last words; exit 7")
+	var deaths []agent.Death
+	await(t, "the death to be seen", func() bool {
+		var err error
+		if deaths, err = h.Deaths(ctx); err != nil {
+			t.Fatal(err)
+		}
+		return len(deaths) > 0
+	})
+	if d := deaths[0]; len(deaths) != 1 || d.Name != "dies" || !strings.Contains(d.How, "exit status 7") || !strings.Contains(d.How, "last words") {
+		t.Errorf("deaths = %+v", deaths)
+	}
+	if err := h.Spawn(ctx, agent.Command{Name: "stays", Argv: []string{"true"}}); err == nil || !strings.Contains(err.Error(), "runs already") {
+		t.Errorf("second program of the same name: %v", err)
+	}
+	if err := errors.Join(h.Kill(ctx, "stays"), h.Kill(ctx, "stays"), h.Kill(ctx, "unknown")); err != nil {
+		t.Errorf("Kill: %v", err)
+	}
+	await(t, "the killed program's child to end", func() bool { return running("sleep\x004712") == 0 })
+}
+
+func TestNothingOutlivesAKilledAgent(t *testing.T) {
+	h := startHost(t)
+	// A daemon that leaves its session, as badly behaved gateways do.
+	script := "setsid sh -c 'sleep 4713 & trap \"\" TERM HUP; sleep 4713' >/dev/null 2>&1 &"
+	if _, err := h.Run(t.Context(), agent.Command{Argv: []string{"sh", "-c", script}}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the daemon to run", func() bool { return running("sleep\x004713") == 2 })
+	if err := syscall.Kill(h.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "everything to end", func() bool { return running("sleep\x004713") == 0 })
+	<-h.Done()
+	if _, err := h.Hello(t.Context()); err == nil || !strings.Contains(err.Error(), "agent ended") {
+		t.Errorf("a dead agent answers: %v", err)
+	}
+}
+
+func TestCleanEndsOrphansOnly(t *testing.T) {
+	alive := startHost(t)
+	// A lab process of its own that dies by SIGKILL while its agent is stopped.
+	lab := exec.Command(os.Args[0], "-test.run=^TestOrphanMaker$", "-test.v")
+	lab.Env = append(os.Environ(), "GATEWEIGH_ORPHAN=1")
+	out, err := lab.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	for pid == 0 {
+		buf := make([]byte, 4096)
+		n, err := out.Read(buf)
+		if err != nil {
+			t.Fatal("the lab process did not say its agent's id")
+		}
+		if i := bytes.Index(buf[:n], []byte("agent=")); i >= 0 {
+			fmt.Sscanf(string(buf[i:n]), "agent=%d", &pid)
+		}
+	}
+	syscall.Kill(pid, syscall.SIGSTOP)
+	lab.Process.Kill()
+	lab.Wait()
+	ended, err := testbed.Clean(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ended) != 1 || ended[0].PID != pid || ended[0].Run != "test" || ended[0].Host != "a/router" {
+		t.Errorf("Clean ended %+v, want the agent %d", ended, pid)
+	}
+	if _, err := alive.Hello(t.Context()); err != nil {
+		t.Errorf("Clean touched a living run: %v", err)
+	}
+}
+
+// TestOrphanMaker is the lab process of TestCleanEndsOrphansOnly.
+func TestOrphanMaker(t *testing.T) {
+	if os.Getenv("GATEWEIGH_ORPHAN") == "" {
+		return
+	}
+	h := startHost(t)
+	fmt.Printf("agent=%d\n", h.PID)
+	time.Sleep(time.Minute)
+}

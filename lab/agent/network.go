@@ -40,6 +40,10 @@ type Link struct {
 	CPUs []int `json:"cpus"`
 }
 
+// initialWindow is the initial congestion window of every route, segments: the
+// first burst of a stream leaves whole.
+const initialWindow = 64
+
 // Route sends To (zero: everything) through Via.
 type Route struct {
 	To  netip.Prefix `json:"to,omitzero"`
@@ -86,7 +90,7 @@ func apply(_ context.Context, n Network) (none, error) {
 		names = append(names, l.Name)
 	}
 	for _, r := range n.Routes {
-		route := &netlink.Route{Gw: r.Via.AsSlice()}
+		route := &netlink.Route{Gw: r.Via.AsSlice(), InitCwnd: initialWindow}
 		if r.To.IsValid() {
 			route.Dst = &net.IPNet{IP: r.To.Addr().AsSlice(), Mask: net.CIDRMask(r.To.Bits(), r.To.Addr().BitLen())}
 		}

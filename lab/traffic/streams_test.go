@@ -81,7 +81,7 @@ func (p *process) finish(t *testing.T) (s Stats) {
 
 // eventually waits for a condition that some thread brings about. Its limit is
 // only there so that a failure ends.
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for range 1000 {
 		if ok() {

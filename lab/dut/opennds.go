@@ -98,13 +98,21 @@ func (o *OpenNDS) Start(ctx context.Context, env Env) error {
 	if err := o.opennds.spawn(ctx, false, nil, "sh", "-c", onPath, dir); err != nil {
 		return err
 	}
+	// Not "ndsctl status": it makes the daemon run a program at the same time as
+	// its first periodic check does, and when the two meet in its SIGCHLD
+	// handling the daemon takes its own routing for broken and exits.
 	err := o.opennds.await(ctx,
 		probe{"its filter chain ndsNET is absent", "nft list chain ip filter ndsNET"},
-		probe{"its control socket does not answer (ndsctl status)", "ndsctl status"},
+		probe{"its control socket does not answer (ndsctl json)", "ndsctl json"},
 		probe{"forwarded packets do not pass its chain", "nft list chain ip filter FORWARD | grep -q ndsNET"},
 	)
 	if err != nil {
 		return err
+	}
+	// Without this a busy openNDS ends by itself; the script says why.
+	settle := `sh "$1/settle.sh" "$(cat "$1/opennds.pid")"`
+	if err := shell(ctx, env.Router, settle, dir); err != nil {
+		return o.opennds.failure(ctx, "did not come to rest after starting", err)
 	}
 	if err := o.dnsmasq.await(ctx, probe{"it has no lease file", "test -e /tmp/dhcp.leases"}); err != nil {
 		return err
@@ -149,6 +157,7 @@ chmod 755 "$1/bin/systemctl"; rm -f /tmp/dhcp.leases; ip neigh flush dev "$2"`
 		{"opennds.conf", "opennds.conf", 0o644},
 		{"dnsmasq.conf", "opennds-dnsmasq.conf", 0o644},
 		{"splash.sh", "opennds-splash.sh", 0o755},
+		{"settle.sh", "opennds-settle.sh", 0o755},
 	} {
 		if err := writeTemplate(ctx, env.Router, path.Join(dir, file.name), file.mode, file.template, conf); err != nil {
 			return err

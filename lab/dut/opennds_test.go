@@ -40,6 +40,15 @@ func TestOpenNDSRepairsHalfOpenSession(t *testing.T) {
 	skipUnsupported(t, d)
 	l := newTestLab(t, studyLAN, studyGateway, 1)
 	l.start(t, d)
+	// Signal 17 is bit 16: see templates/opennds-settle.sh.
+	mask := strings.TrimSpace(l.router.must(t, `sed -n 's/^SigCgt://p' "/proc/$(cat /tmp/scratch/opennds/opennds.pid)/status"`))
+	if caught, err := strconv.ParseUint(mask, 16, 64); err != nil || caught>>16&1 == 1 {
+		t.Errorf("openNDS still handles SIGCHLD: %s, %v", mask, err)
+	}
+	// What made it safe against its own signal handling must have left nothing.
+	if rules := l.router.must(t, "nft list chain ip mangle ndsBLK"); strings.Contains(rules, "02:67:77") {
+		t.Errorf("a rule is left from starting:\n%s", rules)
+	}
 	c := l.addClients(t, 1)[0]
 	adm := d.Traits().Admission
 	loginAll(t, []*testClient{c}, adm)

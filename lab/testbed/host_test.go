@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -232,48 +233,39 @@ func TestNothingOutlivesAKilledAgent(t *testing.T) {
 
 func TestCleanEndsOrphansOnly(t *testing.T) {
 	alive := startHost(t)
-	// A lab process of its own that dies by SIGKILL while its agent is stopped.
-	lab := exec.Command(os.Args[0], "-test.run=^TestOrphanMaker$", "-test.v")
-	lab.Env = append(os.Environ(), "GATEWEIGH_ORPHAN=1")
-	out, err := lab.StdoutPipe()
+	// An agent whose lab is gone although its standard input is still open, as
+	// when another process has inherited the lab's end of it.
+	opts := agent.Options{Run: "gone", Host: "b/router", LogDir: t.TempDir(), Isolated: true}
+	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := lab.Start(); err != nil {
+	argv := append([]string{"-c", `sleep 4714 | unshare -nm "$@" >/dev/null &`, "sh", self}, opts.Args()...)
+	if err := exec.Command("sh", argv...).Run(); err != nil {
 		t.Fatal(err)
 	}
-	var pid int
-	for pid == 0 {
-		buf := make([]byte, 4096)
-		n, err := out.Read(buf)
-		if err != nil {
-			t.Fatal("the lab process did not say its agent's id")
-		}
-		if i := bytes.Index(buf[:n], []byte("agent=")); i >= 0 {
-			fmt.Sscanf(string(buf[i:n]), "agent=%d", &pid)
-		}
-	}
-	syscall.Kill(pid, syscall.SIGSTOP)
-	lab.Process.Kill()
-	lab.Wait()
+	t.Cleanup(func() { endAll("sleep\x004714") })
+	await(t, "the orphan's first process", func() bool { return running(agent.InitCommand) == 2 })
 	ended, err := testbed.Clean(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(ended) != 1 || ended[0].PID != pid || ended[0].Run != "test" || ended[0].Host != "a/router" {
-		t.Errorf("Clean ended %+v, want the agent %d", ended, pid)
+	if len(ended) != 1 || ended[0].Run != "gone" || ended[0].Host != "b/router" {
+		t.Errorf("Clean ended %+v, want the agent of run gone", ended)
 	}
+	await(t, "the orphan's programs to end", func() bool { return running(agent.InitCommand) == 1 })
 	if _, err := alive.Hello(t.Context()); err != nil {
 		t.Errorf("Clean touched a living run: %v", err)
 	}
 }
 
-// TestOrphanMaker is the lab process of TestCleanEndsOrphansOnly.
-func TestOrphanMaker(t *testing.T) {
-	if os.Getenv("GATEWEIGH_ORPHAN") == "" {
-		return
+// endAll kills the processes running counts.
+func endAll(text string) {
+	dirs, _ := os.ReadDir("/proc")
+	for _, d := range dirs {
+		raw, err := os.ReadFile("/proc/" + d.Name() + "/cmdline")
+		if pid, aerr := strconv.Atoi(d.Name()); err == nil && aerr == nil && strings.Contains(string(raw), text) {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
 	}
-	h := startHost(t)
-	fmt.Printf("agent=%d\n", h.PID)
-	time.Sleep(time.Minute)
 }

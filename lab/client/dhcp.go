@@ -4,20 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 )
-
-// lease is a DHCP lease and the client that holds it.
-type lease struct {
-	client *nclient4.Client
-	got    *nclient4.Lease
-}
-
-func (l *lease) close() error { return l.client.Close() }
 
 // acquire gets an address over DHCP (RFC 2131: discover, offer, request, ack)
 // and configures it. A second call renews nothing: the lease stands.
@@ -25,32 +19,42 @@ func (c *Client) acquire(ctx context.Context) error {
 	if c.lease != nil {
 		return nil
 	}
-	var dc *nclient4.Client
-	err := c.ns.Do(func() (err error) {
-		// First answers take milliseconds; a lost broadcast is asked for again soon.
-		dc, err = nclient4.New(macvlanName, nclient4.WithHWAddr(c.MAC), nclient4.WithTimeout(time.Second), nclient4.WithRetry(15))
-		return err
-	})
+	ack, err := c.request(ctx)
 	if err != nil {
-		return fmt.Errorf("starting DHCP: %w", err)
-	}
-	got, err := dc.Request(ctx)
-	if err != nil {
-		dc.Close()
 		return fmt.Errorf("asking for a lease: %w", err)
 	}
-	c.lease = &lease{dc, got}
-	ip, router, err := leaseAddress(got.ACK)
+	ip, router, err := leaseAddress(ack)
 	if err != nil {
 		return fmt.Errorf("reading the lease: %w", err)
 	}
 	if err := c.configure(ip, router); err != nil {
 		return err
 	}
+	c.lease = ack
 	c.mu.Lock()
 	c.ip = ip.Addr()
 	c.mu.Unlock()
 	return nil
+}
+
+// request carries out one exchange. Its raw socket is closed at once: it would
+// go on to see, and copy to user space, every packet the client receives.
+func (c *Client) request(ctx context.Context) (ack *dhcpv4.DHCPv4, err error) {
+	var dc *nclient4.Client
+	err = c.ns.Do(func() (err error) {
+		// First answers take milliseconds; a lost broadcast is asked for again soon.
+		dc, err = nclient4.New(macvlanName, nclient4.WithHWAddr(c.MAC), nclient4.WithTimeout(time.Second), nclient4.WithRetry(15))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer dc.Close()
+	got, err := dc.Request(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return got.ACK, nil
 }
 
 // leaseAddress takes address, mask (option 1) and first router (option 3) from an ACK.
@@ -70,16 +74,26 @@ func leaseAddress(ack *dhcpv4.DHCPv4) (netip.Prefix, netip.Addr, error) {
 	return netip.PrefixFrom(ip, ones), router, nil
 }
 
-// release gives the lease back.
-func (c *Client) release(context.Context) error {
+// release gives the lease back: one datagram to the server, never answered
+// (RFC 2131, 4.4.6).
+func (c *Client) release(ctx context.Context) error {
 	if c.lease == nil {
 		return nil
 	}
-	err := c.lease.client.Release(c.lease.got)
-	err = errors.Join(err, c.lease.close())
-	c.lease = nil
+	msg, err := dhcpv4.NewReleaseFromACK(c.lease)
 	if err != nil {
 		return fmt.Errorf("releasing its lease: %w", err)
 	}
+	server := net.JoinHostPort(c.lease.ServerIdentifier().String(), strconv.Itoa(dhcpv4.ServerPort))
+	d := &net.Dialer{LocalAddr: &net.UDPAddr{IP: c.LocalIP().AsSlice(), Port: dhcpv4.ClientPort}}
+	conn, err := dialIn(ctx, c.ns, d, "udp4", server)
+	if err != nil {
+		return fmt.Errorf("releasing its lease: %w", err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write(msg.ToBytes()); err != nil {
+		return fmt.Errorf("releasing its lease: %w", err)
+	}
+	c.lease = nil
 	return nil
 }

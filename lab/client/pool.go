@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
 	"github.com/gateweigh/gateweigh/lab/meter"
 )
 
@@ -41,8 +43,8 @@ type Client struct {
 	MAC net.HardwareAddr
 
 	cfg   *Config
-	ns    *Namespace // nil for kinds without one
-	lease *lease
+	ns    *Namespace     // nil for kinds without one
+	lease *dhcpv4.DHCPv4 // the ACK, nil without a lease
 	run   Runner
 
 	mu sync.Mutex // guards ip
@@ -255,14 +257,10 @@ func (c *Client) Do(fn func() error) error {
 
 // close lets go of what the client holds. Twice is harmless.
 func (c *Client) close() error {
-	var errs []error
-	if c.lease != nil {
-		errs = append(errs, c.lease.close())
-		c.lease = nil
+	if c.ns == nil {
+		return nil
 	}
-	if c.ns != nil {
-		errs = append(errs, c.ns.Close())
-		c.ns = nil
-	}
-	return errors.Join(errs...)
+	ns := c.ns
+	c.ns = nil
+	return ns.Close()
 }

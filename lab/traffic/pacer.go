@@ -85,7 +85,7 @@ func (p *pacer) loop() {
 
 // pace follows the schedule.
 func (p *pacer) pace() {
-	wait := []unix.PollFd{{Fd: int32(p.poll.bell), Events: unix.POLLIN}}
+	wait := unix.PollFd{Fd: int32(p.poll.bell), Events: unix.POLLIN}
 	p.t0 = time.Now()
 	end := p.t0.Add(time.Duration(p.run.cfg.MaxSeconds) * time.Second)
 	for !p.stopping.Load() {
@@ -94,10 +94,9 @@ func (p *pacer) pace() {
 			return
 		}
 		if ahead := p.due().Sub(now); ahead > 0 {
-			// ppoll, because the bell must be able to end a long wait. The wait
-			// is relative but worked out from the schedule each time: errors do not add up.
-			ts := unix.NsecToTimespec(int64(min(ahead, end.Sub(now)+1)))
-			_, _ = unix.Ppoll(wait, &ts, nil) // EINTR and time-out alike: look again
+			// The bell ends a long wait. The wait is relative but worked out from
+			// the schedule each time: errors do not add up.
+			sleep(&wait, min(ahead, end.Sub(now)+1))
 			continue
 		}
 		p.step(now)

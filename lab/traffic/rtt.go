@@ -183,7 +183,7 @@ func (p *Prober) loop() {
 	defer p.closeSockets()
 	start := time.Now()
 	gap := float64(time.Second) / p.cfg.Rate
-	wait := []unix.PollFd{{Fd: int32(p.poll.epoll), Events: unix.POLLIN}}
+	wait := unix.PollFd{Fd: int32(p.poll.epoll), Events: unix.POLLIN}
 	events := make([]unix.EpollEvent, 64)
 	buf := make([]byte, probeMaxSize)
 	for slot := int64(0); !p.stopping.Load(); {
@@ -196,8 +196,7 @@ func (p *Prober) loop() {
 			slot = max(slot+1, int64(float64(now)/gap))
 			continue
 		}
-		ts := unix.NsecToTimespec(due - now)
-		if n, _ := unix.Ppoll(wait, &ts, nil); n <= 0 {
+		if !sleep(&wait, time.Duration(due-now)) {
 			continue
 		}
 		ready, err := p.poll.wait(events, 0)

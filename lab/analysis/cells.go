@@ -29,7 +29,7 @@ func Summarise(run result.Run, opts Options) Summary {
 	var aa []result.Trial
 	cells := map[result.Cell][]result.Trial{}
 	profiles := map[string]bool{}
-	for _, t := range run.Trials {
+	for _, t := range levelDaemons(run.Trials, run.Blocks) {
 		s.Trials.add(t)
 		profiles[t.Cell.Profile] = true
 		if t.AA {

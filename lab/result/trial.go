@@ -129,8 +129,17 @@ type Block struct {
 	LoginSeconds float64           `json:"login_seconds"` // all clients of the DUT's lab: logged in
 	LoginMs      []float64         `json:"login_ms"`      // one value a client
 	DaemonCore   float64           `json:"daemon_core"`   // DUT processes' CPU over the whole block, cores
+	Stretches    []Stretch         `json:"stretches"`     // the same, cell by cell
 	Versions     map[string]string `json:"versions,omitempty"`
 	Error        string            `json:"error,omitempty"` // why the block gave no trials
+}
+
+// Stretch is the time a block spent under one load: warm-up, all windows, and
+// what lay between them.
+type Stretch struct {
+	OfferedMbps float64 `json:"offered_mbps"`
+	Seconds     float64 `json:"seconds"`
+	ProcessNs   int64   `json:"process_ns"` // DUT processes and their reaped children
 }
 
 // Skip says why a DUT was left out of a run.

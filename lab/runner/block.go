@@ -26,7 +26,7 @@ func (r *run) block(ctx context.Context, b experiment.Block) error {
 	if err == nil {
 		rec.SetupSeconds, rec.LeaseSeconds, rec.LoginSeconds = device.setup.Seconds(), device.lease.Seconds(), device.login.Seconds()
 		rec.LoginMs = device.loginMs
-		rec.DaemonCore, err = r.cells(ctx, b, device, clean)
+		err = r.cells(ctx, b, device, clean, &rec)
 		if ctx.Err() == nil { // after Ctrl-C nobody waits for politeness: the hosts just end
 			err = errors.Join(err, both(func() error { return device.leave(ctx) }, func() error { return clean.leave(ctx) }))
 		}
@@ -79,26 +79,35 @@ func (r *run) openPair(ctx context.Context, b experiment.Block) (device, clean *
 	return nil, nil, err
 }
 
-// cells measures every cell of the block that still lacks windows and returns
-// the device's process CPU over the whole stretch, in cores: daemons that wake
-// rarely are seen here and not in the windows.
-func (r *run) cells(ctx context.Context, b experiment.Block, device, clean *side) (daemonCore float64, err error) {
-	first, err := device.lab.Router.Sample(ctx)
-	if err != nil {
-		return 0, err
-	}
+// cells measures every cell of the block that still lacks windows. The device's
+// processes are metered over each cell's whole stretch as well: daemons that
+// wake rarely are seen there and not in the windows.
+func (r *run) cells(ctx context.Context, b experiment.Block, device, clean *side, rec *result.Block) error {
+	var seconds float64
+	var ns int64
 	for _, cell := range b.Cells {
-		if err := r.cell(ctx, b, cell, device, clean); err != nil {
-			return 0, fmt.Errorf("at %.0f Mbit/s: %w", cell.OfferedMbps, err)
+		first, err := device.lab.Router.Sample(ctx)
+		if err != nil {
+			return err
 		}
+		if err := r.cell(ctx, b, cell, device, clean); err != nil {
+			return fmt.Errorf("at %.0f Mbit/s: %w", cell.OfferedMbps, err)
+		}
+		last, err := device.lab.Router.Sample(ctx)
+		if err != nil {
+			return err
+		}
+		m := builder{Measurement: result.Measurement{ThreadNs: map[string]int64{}}}
+		m.addProcesses(first, last)
+		s := result.Stretch{
+			OfferedMbps: cell.OfferedMbps, ProcessNs: m.ProcessNs + m.ReapedNs,
+			Seconds: float64(last.MonotonicNs-first.MonotonicNs) / 1e9,
+		}
+		rec.Stretches = append(rec.Stretches, s)
+		seconds, ns = seconds+s.Seconds, ns+s.ProcessNs
+		rec.DaemonCore = float64(ns) / 1e9 / seconds
 	}
-	last, err := device.lab.Router.Sample(ctx)
-	if err != nil {
-		return 0, err
-	}
-	m := builder{Measurement: result.Measurement{ThreadNs: map[string]int64{}}}
-	m.addProcesses(first, last)
-	return float64(m.ProcessNs+m.ReapedNs) / float64(last.MonotonicNs-first.MonotonicNs), nil
+	return nil
 }
 
 // cell starts the cell's traffic, warms up and measures its windows.
@@ -145,7 +154,7 @@ func (r *run) trial(ctx context.Context, b experiment.Block, cell result.Cell, w
 			return err
 		}
 		t.DUT.PSSMiB = pss
-		judge(&t, e.Window)
+		judge(&t, e.Window, e.Mode)
 		if err := r.writer.AppendTrial(t); err != nil {
 			return err
 		}

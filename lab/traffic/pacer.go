@@ -13,7 +13,7 @@ const (
 	// A thread that was descheduled may catch up this much of its schedule, or
 	// this many bursts, whichever is longer. The rest is forgotten: sent all at
 	// once it would be a burst no client sends.
-	catchUpTime   = 4 * time.Millisecond
+	catchUpTime   = 10 * time.Millisecond
 	catchUpBursts = 8
 	// A full socket may owe this many bursts. The rest is forgotten.
 	debtBursts = 4

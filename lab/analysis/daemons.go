@@ -1,0 +1,89 @@
+package analysis
+
+import (
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// levelDaemons returns the trials with the work of sporadic daemons spread
+// evenly. A daemon that works for a tenth of a second every half minute falls
+// into one window in thirty and multiplies the cost of that one. So a window's
+// process time becomes
+//
+//	median over the windows of its cell and block   (what follows the load)
+//	+ standing share                                (what does not)
+//
+// where the standing share is the device's process CPU over the whole stretches
+// of load less those medians, averaged over all blocks of the run. Nothing is
+// dropped: work that is missing from the medians is in the standing share. A
+// device whose process time follows the load has none. Without block records
+// trials are left as they are.
+func levelDaemons(trials []result.Trial, blocks []result.Block) []result.Trial {
+	medians := processMedians(trials)
+	standing := standingShares(medians, blocks)
+	out := make([]result.Trial, len(trials))
+	for i, t := range trials {
+		out[i] = t
+		group := withoutLoad(t.Cell)
+		share, known := standing[group]
+		typical, measured := medians[cellBlock{t.Cell, t.Block}]
+		if !known || !measured || t.AA {
+			continue
+		}
+		out[i].DUT.ProcessNs = int64((typical + share) * 1e9 * t.DUT.Seconds)
+		out[i].DUT.ReapedNs = 0
+	}
+	return out
+}
+
+type cellBlock struct {
+	cell  result.Cell
+	block int
+}
+
+// processMedians is the median process CPU of the accepted windows of each cell
+// and block, in cores.
+func processMedians(trials []result.Trial) map[cellBlock]float64 {
+	rates := map[cellBlock][]float64{}
+	for _, t := range trials {
+		if t.Accepted && !t.AA && t.DUT.Seconds > 0 {
+			key := cellBlock{t.Cell, t.Block}
+			rates[key] = append(rates[key], float64(t.DUT.ProcessNs+t.DUT.ReapedNs)/1e9/t.DUT.Seconds)
+		}
+	}
+	medians := map[cellBlock]float64{}
+	for key, list := range rates {
+		medians[key] = median(list)
+	}
+	return medians
+}
+
+// standingShares is what a device's processes use whatever the load, in cores,
+// by the cell without its load: what the stretches of all blocks hold beyond
+// the medians of their windows.
+func standingShares(medians map[cellBlock]float64, blocks []result.Block) map[result.Cell]float64 {
+	type sum struct{ ns, seconds float64 }
+	sums := map[result.Cell]sum{}
+	for _, b := range blocks {
+		if b.AA {
+			continue
+		}
+		cell := result.Cell{DUT: b.DUT, Clients: b.Clients, Direction: b.Direction, Profile: b.Profile}
+		s := sums[cell]
+		for _, st := range b.Stretches {
+			load := cell
+			load.OfferedMbps = st.OfferedMbps
+			if typical, measured := medians[cellBlock{load, b.Block}]; measured {
+				s.ns += float64(st.ProcessNs) - typical*1e9*st.Seconds
+				s.seconds += st.Seconds
+			}
+		}
+		if s.seconds > 0 {
+			sums[cell] = s
+		}
+	}
+	shares := map[result.Cell]float64{}
+	for cell, s := range sums {
+		shares[cell] = max(0, s.ns/1e9/s.seconds)
+	}
+	return shares
+}

@@ -1,0 +1,57 @@
+package analysis
+
+import (
+	"math"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// oneWindow is a second in which the device's processes used the given cores.
+func oneWindow(block, window int, processCores float64) result.Trial {
+	return result.Trial{
+		Cell: result.Cell{DUT: "d", Clients: 1, OfferedMbps: 10, Direction: "up", Profile: "per-packet"}, Block: block, Window: window, Accepted: true,
+		DUT: result.Measurement{Seconds: 1, NAPINs: 1e7, ProcessNs: int64(processCores * 1e9), DeliveredMbps: 10},
+	}
+}
+
+// blockOf is a block of ten seconds under the load of oneWindow.
+func blockOf(index int, processCores float64) result.Block {
+	return result.Block{
+		DUT: "d", Clients: 1, Direction: "up", Profile: "per-packet", Block: index,
+		Stretches: []result.Stretch{{OfferedMbps: 10, Seconds: 10, ProcessNs: int64(processCores * 10e9)}},
+	}
+}
+
+func TestSporadicDaemonIsSpreadAndNotLost(t *testing.T) {
+	// A tenth of a second of work falls into one window of six; the blocks of
+	// ten seconds saw it twice and once.
+	trials := []result.Trial{
+		oneWindow(0, 0, 0), oneWindow(0, 1, 0.1), oneWindow(0, 2, 0),
+		oneWindow(1, 0, 0), oneWindow(1, 1, 0), oneWindow(1, 2, 0),
+	}
+	for _, got := range levelDaemons(trials, []result.Block{blockOf(0, 0.02), blockOf(1, 0.01)}) {
+		if want := 0.015e9; math.Abs(float64(got.DUT.ProcessNs)-want) > 1 {
+			t.Errorf("block %d window %d: %d ns, want the run's average of %.0f", got.Block, got.Window, got.DUT.ProcessNs, want)
+		}
+	}
+	if trials[1].DUT.ProcessNs != 1e8 {
+		t.Error("the raw trial was changed")
+	}
+}
+
+func TestWorkThatFollowsTheLoadHasNoStandingShare(t *testing.T) {
+	trials := []result.Trial{oneWindow(0, 0, 0.50), oneWindow(0, 1, 0.52), oneWindow(0, 2, 0.54)}
+	for _, got := range levelDaemons(trials, []result.Block{blockOf(0, 0.40)}) {
+		if math.Abs(float64(got.DUT.ProcessNs)-0.52e9) > 1 {
+			t.Errorf("window %d: %d ns, want the median 0.52 s and nothing added", got.Window, got.DUT.ProcessNs)
+		}
+	}
+}
+
+func TestWithoutBlockRecordsTrialsStay(t *testing.T) {
+	got := levelDaemons([]result.Trial{oneWindow(0, 0, 0.1), oneWindow(0, 1, 0.3)}, nil)
+	if got[0].DUT.ProcessNs != 1e8 || got[1].DUT.ProcessNs != 3e8 {
+		t.Errorf("%d and %d ns, want them as measured", got[0].DUT.ProcessNs, got[1].DUT.ProcessNs)
+	}
+}

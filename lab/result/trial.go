@@ -44,9 +44,15 @@ type Trial struct {
 	Clean    Measurement `json:"clean"`
 }
 
-// FlagSaturated marks a trial in which the DUT itself could not carry the
-// offered load although generator and clean router could: a result, not a fault.
-const FlagSaturated = "dut-saturated"
+// Flags of a trial that stands.
+const (
+	// FlagSaturated: the DUT itself could not carry the offered load although
+	// generator and clean router could: a result, not a fault.
+	FlagSaturated = "dut-saturated"
+	// FlagLossy: more than 1 % of the segments through the DUT were sent again
+	// although the clean router beside it lost next to nothing.
+	FlagLossy = "dut-lossy"
+)
 
 // Measurement is what one router cost and delivered in one window.
 type Measurement struct {

@@ -154,7 +154,7 @@ func (r *run) trial(ctx context.Context, b experiment.Block, cell result.Cell, w
 			return err
 		}
 		t.DUT.PSSMiB = pss
-		judge(&t, e.Window, e.Mode)
+		judge(&t, e.Window)
 		if err := r.writer.AppendTrial(t); err != nil {
 			return err
 		}

@@ -22,6 +22,9 @@ type Command struct {
 	// RADIUS server, a DHCP server of the clean router): its CPU and memory do
 	// not count, and it runs on the endpoints' CPUs.
 	Support bool `json:"support,omitempty"`
+	// Abrupt makes Kill send SIGKILL at once: for daemons whose polite end takes
+	// long and undoes only what ends with the host anyway.
+	Abrupt bool `json:"abrupt,omitempty"`
 	// Client runs the program in client N's namespace (counts from 1); zero is the host itself.
 	Client int `json:"client,omitempty"`
 }

@@ -66,9 +66,6 @@ func newJail() (*jail, error) {
 	return j, nil
 }
 
-// root is the jail's file tree as the agent can reach it.
-func (j *jail) root() string { return fmt.Sprintf("/proc/%d/root", j.init.Process.Pid) }
-
 // close ends every process of the jail. It may be called twice.
 func (j *jail) close() error {
 	j.stdin.Close()

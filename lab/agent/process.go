@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -17,14 +18,17 @@ import (
 const (
 	defaultTimeout = 30 * time.Second
 	killGrace      = 3 * time.Second
-	tailBytes      = 800 // of a program's output in an error
+	tailBytes      = 800 // of a program's output in an error,
+	tailLines      = 5   // of which at most so many lines
 )
 
 // spawned is a long-running program of the host.
 type spawned struct {
 	name   string
 	pid    int
+	abrupt bool
 	log    string
+	from   int64 // where its output begins in log: earlier programs of the name may have written before
 	done   chan struct{}
 	status error // valid once done is closed
 }
@@ -85,7 +89,10 @@ func (a *Agent) run(ctx context.Context, c Command) (Output, error) {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return out, fmt.Errorf("%s: %w%s", strings.Join(c.Argv, " "), err, tail(out.Stderr+out.Stdout))
+		if said := lastLines(out.Stdout + out.Stderr); said != "" {
+			err = fmt.Errorf("%w: %s", err, said)
+		}
+		return out, fmt.Errorf("%s: %w", strings.Join(c.Argv, " "), err)
 	}
 	return out, nil
 }
@@ -106,6 +113,10 @@ func (a *Agent) spawn(_ context.Context, c Command) (none, error) {
 		return none{}, fmt.Errorf("opening the log of %s: %w", c.Name, err)
 	}
 	defer log.Close()
+	from, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return none{}, fmt.Errorf("opening the log of %s: %w", c.Name, err)
+	}
 	cmd, cpus, ns, err := a.command(context.Background(), c, log, log)
 	if err != nil {
 		return none{}, err
@@ -113,7 +124,7 @@ func (a *Agent) spawn(_ context.Context, c Command) (none, error) {
 	if err := a.jail.start(cmd, cpus, ns); err != nil {
 		return none{}, fmt.Errorf("starting %s: %w", strings.Join(c.Argv, " "), err)
 	}
-	p := &spawned{name: c.Name, pid: cmd.Process.Pid, log: path, done: make(chan struct{})}
+	p := &spawned{name: c.Name, pid: cmd.Process.Pid, abrupt: c.Abrupt, log: path, from: from, done: make(chan struct{})}
 	a.programs[c.Name] = p
 	if c.Support {
 		a.support[p.pid] = true
@@ -143,52 +154,62 @@ func (a *Agent) kill(ctx context.Context, name string) (none, error) {
 	if p == nil || p.ended() {
 		return none{}, nil
 	}
-	syscall.Kill(-p.pid, syscall.SIGTERM)
-	select {
-	case <-p.done:
-		return none{}, nil
-	case <-ctx.Done():
-	case <-time.After(killGrace):
+	if !p.abrupt {
+		syscall.Kill(-p.pid, syscall.SIGTERM)
+		select {
+		case <-p.done:
+			return none{}, nil
+		case <-ctx.Done():
+		case <-time.After(killGrace):
+		}
 	}
 	syscall.Kill(-p.pid, syscall.SIGKILL)
 	<-p.done
 	return none{}, nil
 }
 
-// Death is a spawned program that ended by itself.
-type Death struct {
-	Name string `json:"name"`
-	How  string `json:"how"` // exit status and last lines of output
+// Program is the state of a spawned command that was not killed.
+type Program struct {
+	Name   string `json:"name"`
+	Ended  bool   `json:"ended"`
+	How    string `json:"how,omitempty"`    // exit status, once it has ended
+	Output string `json:"output,omitempty"` // the last lines it printed
 }
 
-// deaths lists the spawned programs that ended without being killed.
-func (a *Agent) deaths(context.Context, none) ([]Death, error) {
+// list returns the host's spawned programs by name.
+func (a *Agent) list(context.Context, none) ([]Program, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var list []Death
+	var list []Program
 	for _, p := range a.programs {
-		if p.ended() {
-			how := "exit status 0"
+		s := Program{Name: p.name, Ended: p.ended()}
+		if s.Ended {
+			s.How = "exit status 0"
 			if p.status != nil {
-				how = p.status.Error()
+				s.How = p.status.Error()
 			}
-			text, _ := os.ReadFile(p.log)
-			list = append(list, Death{p.name, how + tail(string(text))})
 		}
+		text, _ := os.ReadFile(p.log) // a lost log costs the quotation only
+		s.Output = lastLines(string(text[min(p.from, int64(len(text))):]))
+		list = append(list, s)
 	}
+	slices.SortFunc(list, func(a, b Program) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
 }
 
-// tail is the end of a program's output, for an error message.
-func tail(text string) string {
-	text = strings.TrimSpace(text)
-	if text == "" {
-		return ""
-	}
+// lastLines is the end of a program's output, for an error message: its last
+// lines that are not blank, joined by " | ".
+func lastLines(text string) string {
 	if len(text) > tailBytes {
-		text = "…" + text[len(text)-tailBytes:]
+		text = "…" + strings.ToValidUTF8(text[len(text)-tailBytes:], "")
 	}
-	return ": " + text
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-tailLines):], " | ")
 }
 
 // File is a file as the host's programs see it.
@@ -198,15 +219,10 @@ type File struct {
 	Mode uint32 `json:"mode,omitempty"`
 }
 
-// writeFile and readFile work through programs inside the jail, so that
-// symbolic links lead where the host's own programs would be led.
+// writeFile works through a program inside the jail, so that symbolic links lead
+// where the host's own programs would be led.
 func (a *Agent) writeFile(ctx context.Context, f File) (none, error) {
 	mode := fmt.Sprintf("%o", f.Mode)
 	_, err := a.run(ctx, Command{Argv: []string{"install", "-D", "-m", mode, "/dev/stdin", f.Path}, Stdin: string(f.Data), Support: true})
 	return none{}, err
-}
-
-func (a *Agent) readFile(ctx context.Context, path string) ([]byte, error) {
-	out, err := a.run(ctx, Command{Argv: []string{"cat", "--", path}, Support: true})
-	return []byte(out.Stdout), err
 }

@@ -41,6 +41,7 @@ const (
 
 // TrafficStats is what one host's side of the traffic has done so far.
 type TrafficStats struct {
+	MonotonicNs    int64  `json:"monotonic_ns"` // the host's clock when the counters were read
 	SentBytes      int64  `json:"sent_bytes"`
 	ReceivedBytes  int64  `json:"received_bytes"`
 	ShortfallBytes int64  `json:"shortfall_bytes"`
@@ -201,7 +202,7 @@ func dialStream(ctx context.Context, c *client.Client, to netip.AddrPort) (int, 
 func (a *Agent) trafficStats(context.Context, none) (TrafficStats, error) {
 	a.traffic.mu.Lock()
 	defer a.traffic.mu.Unlock()
-	out := TrafficStats{ThreadNs: map[string]int64{}}
+	out := TrafficStats{MonotonicNs: meter.MonotonicNs(), ThreadNs: map[string]int64{}}
 	add := func(side string, s traffic.Stats) {
 		out.SentBytes += s.SentBytes
 		out.ReceivedBytes += s.ReceivedBytes

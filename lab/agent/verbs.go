@@ -32,21 +32,15 @@ func (c *Conn) Spawn(ctx context.Context, cmd Command) error {
 // Kill ends a spawned command; an unknown or ended one is no error.
 func (c *Conn) Kill(ctx context.Context, name string) error { return c.call(ctx, "kill", name, nil) }
 
-// Deaths lists spawned commands that ended by themselves.
-func (c *Conn) Deaths(ctx context.Context) (list []Death, err error) {
-	err = c.call(ctx, "deaths", none{}, &list)
+// Programs lists the spawned commands that were not killed, by name.
+func (c *Conn) Programs(ctx context.Context) (list []Program, err error) {
+	err = c.call(ctx, "programs", none{}, &list)
 	return list, err
 }
 
 // WriteFile writes a file as the host's programs see it, with its directories.
 func (c *Conn) WriteFile(ctx context.Context, path string, data []byte, mode uint32) error {
 	return c.call(ctx, "file.write", File{path, data, mode}, nil)
-}
-
-// ReadFile reads a file as the host's programs see it.
-func (c *Conn) ReadFile(ctx context.Context, path string) (data []byte, err error) {
-	err = c.call(ctx, "file.read", path, &data)
-	return data, err
 }
 
 // AddPair makes a link to another host on the same machine.

@@ -300,7 +300,7 @@ func FuzzSummarise(f *testing.F) {
 	f.Fuzz(func(t *testing.T, mbps, seconds float64, ns, packets int64, offered float64, accepted bool) {
 		for _, v := range []float64{mbps, seconds, offered} {
 			if math.IsNaN(v) || math.IsInf(v, 0) {
-				t.Skip("cannot come out of JSON")
+				return // cannot come out of JSON
 			}
 		}
 		m := result.Measurement{

@@ -7,7 +7,7 @@ package client
 const (
 	AdmitNone    = ""        // nothing: traffic is forwarded at once
 	AdmitOpenNDS = "opennds" // openNDS click-through: redirect, splash, continue
-	AdmitUAM     = "uam"     // CoovaChilli's JSON interface with a CHAP response
+	AdmitUAM     = "uam"     // CoovaChilli's universal access method with a CHAP response
 	AdmitCommand = "command" // the user's own commands, run in the client's namespace
 )
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
 // Clean is the router without any access gateway: the kernel's own forwarding,
@@ -20,12 +22,12 @@ func (*Clean) Check(context.Context) error { return nil }
 // an idle clean router is measured and no set-up of ours.
 func (*Clean) Start(ctx context.Context, env Env) error {
 	const forwarding = "/proc/sys/net/ipv4/ip_forward"
-	value, err := env.Router.ReadFile(ctx, forwarding)
+	out, err := env.Router.Run(ctx, agent.Command{Argv: []string{"cat", forwarding}})
 	if err != nil {
 		return fmt.Errorf("reading whether the router forwards: %w", err)
 	}
-	if strings.TrimSpace(string(value)) != "1" {
-		return fmt.Errorf("the clean router does not forward: %s is %q", forwarding, strings.TrimSpace(string(value)))
+	if value := strings.TrimSpace(out.Stdout); value != "1" {
+		return fmt.Errorf("the clean router does not forward: %s is %q", forwarding, value)
 	}
 	return nil
 }

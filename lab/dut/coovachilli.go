@@ -71,7 +71,7 @@ type chilliConf struct {
 // returns once the portal's port and its control socket answer.
 func (c *CoovaChilli) Start(ctx context.Context, env Env) error {
 	dir := path.Join(env.Scratch, "chilli")
-	c.chilli = daemon{host: env.Router, name: "chilli", dir: dir}
+	c.chilli = daemon{host: env.Router, name: "chilli"}
 	c.radius = &radius{listen: env.ServiceIP, nas: env.RouterWAN, secret: rand.Text(), password: "not-a-secret"}
 	if err := c.radius.start(ctx, env.Server); err != nil {
 		return fmt.Errorf("starting coovachilli's RADIUS server: %w", err)
@@ -125,8 +125,9 @@ func (c *CoovaChilli) configure(ctx context.Context, env Env, conf chilliConf) e
 	if err := writeTemplate(ctx, env.Router, rules, 0o755, "chilli-rules.sh", conf); err != nil {
 		return err
 	}
-	const prepare = `sh -e "$1" -I; ip addr flush dev "$2"; ip link set "$2" up`
-	if err := shell(ctx, env.Router, prepare, rules, env.LANIf); err != nil {
+	const prepare = `sh -e "$1" -I
+ip -o -4 addr show dev "$2" | awk '{print $4}' >"$3/addresses"; ip addr flush dev "$2"; ip link set "$2" up`
+	if err := shell(ctx, env.Router, prepare, rules, env.LANIf, conf.Dir); err != nil {
 		return fmt.Errorf("setting up rules and %s: %w", env.LANIf, err)
 	}
 	return nil
@@ -140,12 +141,11 @@ func (c *CoovaChilli) Stop(ctx context.Context, env Env) error {
 	}
 	const undo = `[ -d "$1" ] || exit 0
 [ ! -e "$1/rules.sh" ] || sh "$1/rules.sh" -D 2>/dev/null || :
-ip addr replace "$3" dev "$2"
+[ ! -e "$1/addresses" ] || while read -r address; do ip addr replace "$address" dev "$2"; done <"$1/addresses"
 rm -rf "$1" /var/run/chilli.*.cfg.bin`
-	address := netip.PrefixFrom(env.Gateway, env.LAN.Bits()).String()
 	err := errors.Join(
 		c.chilli.kill(ctx),
-		shell(ctx, env.Router, undo, c.chilli.dir, env.LANIf, address),
+		shell(ctx, env.Router, undo, path.Join(env.Scratch, "chilli"), env.LANIf),
 		c.radius.stop(ctx),
 	)
 	if err != nil {

@@ -111,7 +111,8 @@ func (c *Custom) Start(ctx context.Context, env Env) error {
 		return err
 	}
 	if len(c.spec.Daemon) > 0 {
-		if err := c.daemon(env).spawn(ctx, false, c.vars, c.spec.Daemon...); err != nil {
+		cmd := agent.Command{Name: c.daemon(env).name, Argv: c.spec.Daemon, Env: c.vars}
+		if err := env.Router.Spawn(ctx, cmd); err != nil {
 			return c.failed("daemon", c.spec.Daemon, err)
 		}
 	}
@@ -172,10 +173,8 @@ func (c *Custom) daemonEnded(ctx context.Context, env Env) error {
 	if len(c.spec.Daemon) == 0 {
 		return nil
 	}
-	d := c.daemon(env)
-	argv := []string{"sh", "-c", lookScript, filepath.Join(d.dir, d.name), "true"}
-	if out, err := d.host.Run(ctx, agent.Command{Argv: argv}); err != nil && out.ExitCode == statusEnded {
-		return c.failed("daemon", c.spec.Daemon, d.failure(ctx, "ended while starting", nil))
+	if p, err := c.daemon(env).state(ctx); err == nil && p.Ended {
+		return c.failed("daemon", c.spec.Daemon, endedWhileStarting(p))
 	}
 	return nil
 }
@@ -223,7 +222,7 @@ func (c *Custom) Stop(ctx context.Context, env Env) error {
 
 // daemon is the long-running program of the device.
 func (c *Custom) daemon(env Env) daemon {
-	return daemon{host: env.Router, name: "dut-" + c.name, dir: env.Scratch}
+	return daemon{host: env.Router, name: "dut-" + c.name}
 }
 
 // run executes the command of one key on the router, if there is one.

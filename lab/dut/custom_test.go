@@ -17,9 +17,16 @@ import (
 // customLab is a lab with one client that has a fixed address.
 func customLab(t *testing.T) (*testLab, ClientAddr) {
 	t.Helper()
-	l := newTestLab(t, netip.MustParsePrefix("192.168.137.0/24"), netip.MustParseAddr("192.168.137.1"), 1)
-	l.clientHost.must(t, `ip link set eth0 address 02:00:00:00:00:02; ip addr add 192.168.137.2/24 dev eth0; ip route add default via 192.168.137.1`)
+	l := newTestLab(t, NewClean(), 1)
+	l.clientHost.must(t, `ip addr flush dev "$1"; ip addr add 192.168.137.2/24 dev "$1"`, l.clientIf)
+	l.setMAC(t, "02:00:00:00:00:02")
 	return l, ClientAddr{N: 1, IP: netip.MustParseAddr("192.168.137.2"), MAC: "02:00:00:00:00:02"}
+}
+
+// setMAC gives the client another hardware address.
+func (l *testLab) setMAC(t *testing.T, mac string) {
+	t.Helper()
+	l.clientHost.must(t, `ip link set "$1" address "$2"; ip route replace default via 192.168.137.254`, l.clientIf, mac)
 }
 
 // reaches reports whether the client's packets arrive at the server: nothing
@@ -103,11 +110,11 @@ func TestDescribedDevicesAdmit(t *testing.T) {
 			if !l.reaches(t) {
 				t.Error("not forwarded after admission")
 			}
-			l.clientHost.must(t, "ip link set eth0 address 02:00:00:00:00:66; ip route replace default via 192.168.137.1")
+			l.setMAC(t, "02:00:00:00:00:66")
 			if l.reaches(t) {
 				t.Error("forwarded for another MAC")
 			}
-			l.clientHost.must(t, "ip link set eth0 address 02:00:00:00:00:02; ip route replace default via 192.168.137.1")
+			l.setMAC(t, "02:00:00:00:00:02")
 			if err := admitter.Revoke(t.Context(), l.env, all); err != nil {
 				t.Fatal(err)
 			}
@@ -144,13 +151,13 @@ processes = ["tail"]
 	if err := d.Start(t.Context(), l.env); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.router.must(t, "cat /tmp/scratch/copied"); got != "gwd-lan 192.168.137.1 $HOME ${OTHER}\n" {
+	if got := l.router.must(t, "cat copied"); got != l.env.LANIf+" 192.168.137.254 $HOME ${OTHER}\n" {
 		t.Errorf("file: %q", got)
 	}
-	vars := strings.Split(l.router.must(t, "cat /tmp/scratch/vars"), "\n")
+	vars := strings.Split(l.router.must(t, "cat vars"), "\n")
 	for _, want := range []string{
-		"GATEWEIGH_LAN_IF=gwd-lan", "GATEWEIGH_WAN_IF=gwd-wan", "GATEWEIGH_LAN=192.168.137.0/24", "GATEWEIGH_GATEWAY=192.168.137.1",
-		"GATEWEIGH_SERVER=192.168.89.1", "GATEWEIGH_SERVICE=192.168.89.2", "GATEWEIGH_CLIENTS=1", "GATEWEIGH_SCRATCH=/tmp/scratch",
+		"GATEWEIGH_LAN_IF=" + l.env.LANIf, "GATEWEIGH_WAN_IF=" + l.env.WANIf, "GATEWEIGH_LAN=192.168.137.0/24", "GATEWEIGH_GATEWAY=192.168.137.254",
+		"GATEWEIGH_SERVER=192.168.89.1", "GATEWEIGH_SERVICE=192.168.89.2", "GATEWEIGH_CLIENTS=1", "GATEWEIGH_SCRATCH=" + agent.Scratch,
 	} {
 		if !slices.Contains(vars, want) {
 			t.Errorf("start did not get %s", want)
@@ -163,12 +170,12 @@ processes = ["tail"]
 		t.Fatal(err)
 	}
 	awaitGone(t, l.router, "tail")
-	l.router.must(t, "test ! -e /tmp/scratch/up")
+	l.router.must(t, "test ! -e up")
 }
 
 // awaitGone waits until no process of that name is left: a killed one takes a
 // moment to disappear.
-func awaitGone(t *testing.T, h *testHost, name string) {
+func awaitGone(t *testing.T, h testHost, name string) {
 	t.Helper()
 	for range 200 {
 		if !slices.Contains(h.processes(t), name) {
@@ -237,7 +244,7 @@ func TestCustomAdmissionCarriesTheLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := l.clientHost.Run(t.Context(), agent.Command{Argv: d.Traits().Admission.Login})
-	if err != nil || strings.TrimSpace(out.Stdout) != "192.168.137.1" {
+	if err != nil || strings.TrimSpace(out.Stdout) != "192.168.137.254" {
 		t.Errorf("login printed %q, %v", out.Stdout, err)
 	}
 }

@@ -4,17 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 	"time"
 )
 
 func TestDaemonAwait(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("namespaces need root")
-	}
-	h := newTestHost(t)
+	h := newTestLab(t, NewClean(), 1).router
 	for name, tc := range map[string]struct {
 		script string
 		probe  probe
@@ -27,7 +23,7 @@ func TestDaemonAwait(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h.must(t, "rm -f up")
-			d := daemon{host: h, name: "gwd-daemon", dir: "/tmp/scratch"}
+			d := daemon{host: h, name: "gwd-daemon"}
 			if err := d.spawn(t.Context(), false, nil, "sh", "-c", tc.script); err != nil {
 				t.Fatal(err)
 			}
@@ -94,7 +90,7 @@ func TestLeaseRange(t *testing.T) {
 }
 
 func TestCleanRouter(t *testing.T) {
-	l := newTestLab(t, studyLAN, studyGateway, 1)
+	l := newTestLab(t, NewClean(), 1)
 	d := NewClean()
 	if err := errors.Join(d.Check(t.Context()), d.Start(t.Context(), l.env), d.Stop(t.Context(), l.env)); err != nil {
 		t.Fatal(err)

@@ -67,8 +67,9 @@ type Host interface {
 	// WriteFile writes a file the host's processes see. /etc, /run, /tmp and
 	// /var/lib of a namespace host are private copies: writing there never reaches the machine.
 	WriteFile(ctx context.Context, path string, data []byte, mode uint32) error
-	// ReadFile reads a file as the host's processes see it.
-	ReadFile(ctx context.Context, path string) ([]byte, error)
+	// Programs lists the spawned commands that were not killed, with exit status
+	// and last lines of output.
+	Programs(ctx context.Context) ([]agent.Program, error)
 }
 
 // Env is where a DUT is installed.

@@ -9,6 +9,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 )
 
@@ -83,8 +84,8 @@ type openNDSConf struct {
 // the control socket answers and the forwarding rules are in place.
 func (o *OpenNDS) Start(ctx context.Context, env Env) error {
 	dir := path.Join(env.Scratch, "opennds")
-	o.dnsmasq = daemon{host: env.Router, name: "opennds-dnsmasq", dir: dir}
-	o.opennds = daemon{host: env.Router, name: "opennds", dir: dir}
+	o.dnsmasq = daemon{host: env.Router, name: "opennds-dnsmasq"}
+	o.opennds = daemon{host: env.Router, name: "opennds"}
 	if err := o.configure(ctx, env, dir); err != nil {
 		return fmt.Errorf("configuring opennds: %w", err)
 	}
@@ -110,9 +111,9 @@ func (o *OpenNDS) Start(ctx context.Context, env Env) error {
 		return err
 	}
 	// Without this a busy openNDS ends by itself; the script says why.
-	settle := `sh "$1/settle.sh" "$(cat "$1/opennds.pid")"`
+	settle := `sh "$1/settle.sh" "$(pgrep -xo opennds)"`
 	if err := shell(ctx, env.Router, settle, dir); err != nil {
-		return o.opennds.failure(ctx, "did not come to rest after starting", err)
+		return fmt.Errorf("opennds did not come to rest after starting: %w", err)
 	}
 	if err := o.dnsmasq.await(ctx, probe{"it has no lease file", "test -e /tmp/dhcp.leases"}); err != nil {
 		return err
@@ -177,12 +178,12 @@ chmod 755 "$1/bin/systemctl"; rm -f /tmp/dhcp.leases; ip neigh flush dev "$2"`
 // where iptables-nft refuses to work (upstream issue 429): the portal then
 // starts without rules and exits. At the usual priority the rules are the same.
 func (o *OpenNDS) repairLibrary(ctx context.Context, h Host, dir string) error {
-	library, err := h.ReadFile(ctx, openNDSLibrary)
+	library, err := h.Run(ctx, agent.Command{Argv: []string{"cat", openNDSLibrary}})
 	if err != nil {
 		return fmt.Errorf("reading openNDS's script library: %w", err)
 	}
-	repaired := strings.ReplaceAll(string(library), "priority -100", "priority filter")
-	if repaired == string(library) {
+	repaired := strings.ReplaceAll(library.Stdout, "priority -100", "priority filter")
+	if repaired == library.Stdout {
 		return nil // a version without the fault
 	}
 	ours := path.Join(dir, "libopennds.sh")

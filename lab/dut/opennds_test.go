@@ -26,7 +26,7 @@ func TestOpenNDS(t *testing.T) {
 	n := testClients(t)
 	d := NewOpenNDS(n)
 	skipUnsupported(t, d)
-	l := newTestLab(t, studyLAN, studyGateway, n)
+	l := newTestLab(t, d, n)
 	checkPortal(t, d, l, n)
 	if mounts := l.router.must(t, "cat /proc/mounts"); strings.Contains(mounts, "opennds") {
 		t.Errorf("mounts left on the router:\n%s", mounts)
@@ -38,10 +38,10 @@ func TestOpenNDS(t *testing.T) {
 func TestOpenNDSRepairsHalfOpenSession(t *testing.T) {
 	d := NewOpenNDS(1)
 	skipUnsupported(t, d)
-	l := newTestLab(t, studyLAN, studyGateway, 1)
+	l := newTestLab(t, d, 1)
 	l.start(t, d)
 	// Signal 17 is bit 16: see templates/opennds-settle.sh.
-	mask := strings.TrimSpace(l.router.must(t, `sed -n 's/^SigCgt://p' "/proc/$(cat /tmp/scratch/opennds/opennds.pid)/status"`))
+	mask := strings.TrimSpace(l.router.must(t, `sed -n 's/^SigCgt://p' "/proc/$(pgrep -xo opennds)/status"`))
 	if caught, err := strconv.ParseUint(mask, 16, 64); err != nil || caught>>16&1 == 1 {
 		t.Errorf("openNDS still handles SIGCHLD: %s, %v", mask, err)
 	}
@@ -67,12 +67,12 @@ func TestOpenNDSRepairsHalfOpenSession(t *testing.T) {
 func TestOpenNDSEndsWhileStarting(t *testing.T) {
 	d := NewOpenNDS(1)
 	skipUnsupported(t, d)
-	l := newTestLab(t, studyLAN, studyGateway, 1)
-	l.router.must(t, "ip addr add 192.168.138.1/24 dev gwd-lan")
+	l := newTestLab(t, d, 1)
+	l.router.must(t, `ip addr add 192.168.138.1/24 dev "$1"`, l.env.LANIf)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	err := d.Start(ctx, l.env)
-	if err == nil || !strings.Contains(err.Error(), "opennds ended while starting") || !strings.Contains(err.Error(), "gwd-lan") {
+	if err == nil || !strings.Contains(err.Error(), "opennds ended while starting") || !strings.Contains(err.Error(), l.env.LANIf) {
 		t.Errorf("start on an interface with two addresses: %v", err)
 	}
 	checkStop(t, d, l)
@@ -81,7 +81,7 @@ func TestOpenNDSEndsWhileStarting(t *testing.T) {
 func TestOpenNDSNeverReady(t *testing.T) {
 	d := NewOpenNDS(1)
 	skipUnsupported(t, d)
-	l := newTestLab(t, studyLAN, studyGateway, 1)
+	l := newTestLab(t, d, 1)
 	// Without /usr/bin/iptables there are no rules to become ready with.
 	l.router.must(t, `printf '#!/bin/sh\nsleep 60\n' >/tmp/iptables; chmod 755 /tmp/iptables
 mount --bind /tmp/iptables "$(readlink -f "$(command -v iptables)")"`)

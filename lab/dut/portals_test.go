@@ -2,7 +2,6 @@ package dut
 
 import (
 	"context"
-	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -135,7 +134,7 @@ func checkStop(t *testing.T, d DUT, l *testLab) {
 	if left := l.router.processes(t); len(left) > 0 {
 		t.Errorf("processes left on the router: %q", left)
 	}
-	if rules := l.router.must(t, "nft list ruleset"); strings.Contains(rules, "jump") || strings.Contains(rules, "gwd-lan") {
+	if rules := l.router.must(t, "nft list ruleset"); strings.Contains(rules, "jump") || strings.Contains(rules, l.env.LANIf) {
 		t.Errorf("rules left on the router:\n%s", rules)
 	}
 }
@@ -147,6 +146,3 @@ func skipUnsupported(t *testing.T, d DUT) {
 		t.Skip(err)
 	}
 }
-
-var studyLAN = netip.MustParsePrefix("192.168.137.0/24")
-var studyGateway = netip.MustParseAddr("192.168.137.254")

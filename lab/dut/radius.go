@@ -43,7 +43,7 @@ type radiusConf struct {
 // start configures FreeRADIUS in a directory of its own, so that the machine's
 // configuration is neither read nor changed, and returns once it listens.
 func (r *radius) start(ctx context.Context, h Host) error {
-	r.daemon = daemon{host: h, name: "freeradius", dir: radiusDir}
+	r.daemon = daemon{host: h, name: "freeradius"}
 	conf := radiusConf{
 		Dir: radiusDir, LibDir: radiusLibDir, NAS: r.nas, Listen: r.listen, Secret: r.secret, Password: r.password,
 		AuthPort: radiusAuthPort, AcctPort: radiusAcctPort,

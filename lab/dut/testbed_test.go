@@ -1,7 +1,6 @@
 package dut
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -12,125 +11,26 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
-// testHost is a real Host: a process that holds network, mount and process
-// namespaces of its own. Everything in it dies with the test binary.
-type testHost struct {
-	holder *exec.Cmd
-	pid    string // of the namespaces' first process
-	mu     sync.Mutex
-	procs  map[string]*exec.Cmd // guarded by mu
+// TestMain lets the test binary serve as the agent of its labs' hosts.
+func TestMain(m *testing.M) {
+	agent.RunAs(os.Args)
+	os.Exit(m.Run())
 }
 
-// hostScript gives a host the private directories that dut.Host promises.
-const hostScript = `mount --make-rprivate /
-for d in /tmp /run /var/lib /var/log; do mount -t tmpfs gwd $d; done
-mkdir -p /run/gwd/up /run/gwd/work /tmp/scratch
-mount -t overlay gwd -o lowerdir=/etc,upperdir=/run/gwd/up,workdir=/run/gwd/work /etc
-ip link set lo up
-echo ready
-exec cat`
-
-func newTestHost(t *testing.T) *testHost {
-	t.Helper()
-	holder := exec.Command("unshare", "-n", "-m", "-p", "-f", "--mount-proc", "--kill-child=KILL", "sh", "-ec", hostScript)
-	holder.Stderr = os.Stderr
-	// The first process of the namespaces ends with its standard input, which
-	// this process holds open, and the kernel ends all others with it.
-	if _, err := holder.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := holder.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := holder.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 16)); err != nil {
-		t.Fatalf("the host did not come up: %v", err)
-	}
-	parent := fmt.Sprint(holder.Process.Pid)
-	child, err := os.ReadFile("/proc/" + parent + "/task/" + parent + "/children")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &testHost{holder: holder, pid: strings.TrimSpace(string(child)), procs: map[string]*exec.Cmd{}}
-	t.Cleanup(func() {
-		_ = holder.Process.Kill()
-		_ = holder.Wait()
-	})
-	return h
-}
-
-func (h *testHost) command(ctx context.Context, cmd agent.Command) *exec.Cmd {
-	argv := append([]string{"-t", h.pid, "-n", "-m", "-p", "--wdns=/tmp/scratch", "--"}, cmd.Argv...)
-	c := exec.CommandContext(ctx, "nsenter", argv...)
-	c.Env = append(os.Environ(), cmd.Env...)
-	c.Stdin = strings.NewReader(cmd.Stdin)
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	return c
-}
-
-func (h *testHost) Run(ctx context.Context, cmd agent.Command) (agent.Output, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	c := h.command(ctx, cmd)
-	var stdout, stderr bytes.Buffer
-	c.Stdout, c.Stderr = &stdout, &stderr
-	err := c.Run()
-	out := agent.Output{Stdout: stdout.String(), Stderr: stderr.String(), ExitCode: c.ProcessState.ExitCode()}
-	if err != nil {
-		return out, fmt.Errorf("running %q: %w: %s", cmd.Argv, err, lastLines(out.Stdout+out.Stderr, 3))
-	}
-	return out, nil
-}
-
-func (h *testHost) Spawn(_ context.Context, cmd agent.Command) error {
-	c := h.command(context.Background(), cmd)
-	if err := c.Start(); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.procs[cmd.Name] = c
-	go func() { _ = c.Wait() }()
-	return nil
-}
-
-func (h *testHost) Kill(_ context.Context, name string) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if c := h.procs[name]; c != nil {
-		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
-		delete(h.procs, name)
-	}
-	return nil
-}
-
-func (h *testHost) WriteFile(ctx context.Context, to string, data []byte, mode uint32) error {
-	script := fmt.Sprintf(`mkdir -p "$(dirname "$0")"; cat >"$0"; chmod %o "$0"`, mode)
-	_, err := h.Run(ctx, agent.Command{Argv: []string{"sh", "-ec", script, to}, Stdin: string(data)})
-	return err
-}
-
-func (h *testHost) ReadFile(ctx context.Context, from string) ([]byte, error) {
-	out, err := h.Run(ctx, agent.Command{Argv: []string{"cat", from}})
-	return []byte(out.Stdout), err
-}
-
-var _ Host = (*testHost)(nil)
+// testHost is a host of a real lab.
+type testHost struct{ *testbed.Host }
 
 // must runs a script on the host.
-func (h *testHost) must(t *testing.T, script string, args ...string) string {
+func (h testHost) must(t *testing.T, script string, args ...string) string {
 	t.Helper()
 	argv := append([]string{"sh", "-ec", script, "sh"}, args...)
 	out, err := h.Run(t.Context(), agent.Command{Argv: argv})
@@ -140,16 +40,14 @@ func (h *testHost) must(t *testing.T, script string, args ...string) string {
 	return out.Stdout
 }
 
-// processes lists the command names on the host, without the holder and the lister.
-func (h *testHost) processes(t *testing.T) []string {
+// processes lists the command names on the host, without its first process and the lister.
+func (h testHost) processes(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	for line := range strings.Lines(h.must(t, `exec ps -eo stat=,comm=`)) {
-		state, name, _ := strings.Cut(strings.TrimSpace(line), " ")
-		name = strings.TrimSpace(name)
-		// Orphans that ended stay as zombies: the holder does not wait for them.
-		if state[0] != 'Z' && name != "cat" && name != "ps" {
-			names = append(names, name)
+	for line := range strings.Lines(h.must(t, `exec ps -eo pid=,stat=,comm=`)) {
+		f := strings.Fields(line)
+		if f[0] != "1" && f[1][0] != 'Z' && f[2] != "ps" {
+			names = append(names, f[2])
 		}
 	}
 	return names
@@ -157,45 +55,34 @@ func (h *testHost) processes(t *testing.T) []string {
 
 // testLab is client – router – server with study 1's addresses.
 type testLab struct {
-	clientHost, router, server *testHost
+	clientHost, router, server testHost
+	clientIf                   string
 	env                        Env
 }
 
-// newTestLab builds the topology; lan is the clients' network.
-func newTestLab(t *testing.T, lan netip.Prefix, gateway netip.Addr, clients int) *testLab {
+// newTestLab builds a lab for a device.
+func newTestLab(t *testing.T, d DUT, clients int) *testLab {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("namespaces need root")
-	}
-	l := &testLab{clientHost: newTestHost(t), router: newTestHost(t), server: newTestHost(t)}
-	router, server := l.router, l.server
-	l.link(t, "gwd-lan", l.clientHost)
-	l.link(t, "gwd-wan", l.server)
-	router.must(t, `ip link set gwd-lan up; ip link set gwd-wan up
-ip addr add "$1" dev gwd-lan; ip addr add 192.168.89.99/24 dev gwd-wan
-ip route add default via 192.168.89.1; echo 1 >/proc/sys/net/ipv4/ip_forward
-ethtool -K gwd-lan tx off gro off >/dev/null; ethtool -K gwd-wan tx off >/dev/null`,
-		fmt.Sprintf("%s/%d", gateway, lan.Bits()))
-	l.clientHost.must(t, `ip link set eth0 up; ethtool -K eth0 tx off gro off tso off gso off >/dev/null`)
-	server.must(t, `ip link set eth0 up; ip addr add 192.168.89.1/24 dev eth0; ip addr add 192.168.89.2/24 dev eth0
-ip route add "$1" via 192.168.89.99; ethtool -K eth0 tx off >/dev/null`, lan.Masked().String())
-	l.env = Env{
-		Router: router, Server: server, LANIf: "gwd-lan", WANIf: "gwd-wan", LAN: lan.Masked(), Gateway: gateway,
-		RouterWAN: netip.MustParseAddr("192.168.89.99"), ServerIP: netip.MustParseAddr("192.168.89.1"),
-		ServiceIP: netip.MustParseAddr("192.168.89.2"), Clients: clients, Scratch: "/tmp/scratch",
-	}
-	return l
-}
-
-// link joins the router to a host, on which the other end is eth0.
-func (l *testLab) link(t *testing.T, name string, to *testHost) {
-	t.Helper()
-	// Only the network namespace is entered: the other host's process is not
-	// visible from inside the router's process namespace.
-	out, err := exec.Command("nsenter", "-t", l.router.pid, "-n",
-		"ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", to.pid).CombinedOutput()
+	placement, err := testbed.DefaultPlacement()
 	if err != nil {
-		t.Fatalf("linking %s: %v: %s", name, err, out)
+		t.Fatal(err)
+	}
+	traits := d.Traits()
+	lab, err := testbed.Portal{
+		Backend: testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement},
+		Lab:     "a", Profile: testbed.PerPacket, LAN: traits.LAN, NoAggregation: traits.NoAggregation, NoTxChecksum: traits.NoTxChecksum,
+	}.Build(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lab.Close() })
+	return &testLab{
+		clientHost: testHost{lab.Client}, router: testHost{lab.Router}, server: testHost{lab.Server}, clientIf: lab.ClientIf,
+		env: Env{
+			Router: lab.Router, Server: lab.Server, LANIf: lab.LANIf, WANIf: lab.WANIf, LAN: lab.LAN, Gateway: lab.Gateway(),
+			RouterWAN: testbed.RouterWAN.Addr(), ServerIP: testbed.ServerAddr.Addr(), ServiceIP: testbed.ServiceAddr.Addr(),
+			Clients: clients, Scratch: agent.Scratch,
+		},
 	}
 }
 
@@ -226,10 +113,9 @@ func (l *testLab) addClients(t *testing.T, n int) []*testClient {
 	for i := range clients {
 		clients[i] = &testClient{ns: newNamespace(t)}
 		holder := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), clients[i].ns.Fd())
-		// The mount namespace of the lab process sees the holder's descriptor.
-		out, err := exec.Command("nsenter", "-t", l.clientHost.pid, "-n", "sh", "-ec",
-			`ip link add link eth0 name "$1" type macvlan mode bridge; ip link set "$1" netns "$2" name eth0`,
-			"sh", fmt.Sprintf("gwdm%d", i), holder).CombinedOutput()
+		out, err := exec.Command("nsenter", "-t", fmt.Sprint(l.clientHost.PID), "-n", "sh", "-ec",
+			`ip link add link "$3" name "$1" type macvlan mode bridge; ip link set "$1" netns "$2" name eth0`,
+			"sh", fmt.Sprintf("gwdm%d", i), holder, l.clientIf).CombinedOutput()
 		if err != nil {
 			t.Fatalf("macvlan %d: %v: %s", i, err, out)
 		}

@@ -115,7 +115,7 @@ func (s *Sampler) Sample() (Sample, error) {
 			errs = append(errs, err)
 		}
 	}
-	out.MonotonicNs = monotonicNs()
+	out.MonotonicNs = MonotonicNs()
 	for name, t := range s.napi {
 		th, err := t.Read()
 		note(err)
@@ -201,9 +201,11 @@ func readProc(path string, parse func(io.Reader) error) error {
 	return parse(f)
 }
 
-func monotonicNs() int64 { return clockNs(unix.CLOCK_MONOTONIC) }
-func threadNs() int64    { return clockNs(unix.CLOCK_THREAD_CPUTIME_ID) }
-func processNs() int64   { return clockNs(unix.CLOCK_PROCESS_CPUTIME_ID) }
+// MonotonicNs is the host's monotonic clock, nanoseconds.
+func MonotonicNs() int64 { return clockNs(unix.CLOCK_MONOTONIC) }
+
+func threadNs() int64  { return clockNs(unix.CLOCK_THREAD_CPUTIME_ID) }
+func processNs() int64 { return clockNs(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
 func clockNs(id int32) int64 {
 	var ts unix.Timespec

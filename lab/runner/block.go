@@ -9,6 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // block runs one block of the plan: both labs are built, the device goes into
@@ -28,9 +29,9 @@ func (r *run) block(ctx context.Context, b experiment.Block) error {
 		rec.LoginMs = device.loginMs
 		err = r.cells(ctx, b, device, clean, &rec)
 		if ctx.Err() == nil { // after Ctrl-C nobody waits for politeness: the hosts just end
-			err = errors.Join(err, both(func() error { return device.leave(ctx) }, func() error { return clean.leave(ctx) }))
+			err = errors.Join(err, testbed.Together(func() error { return device.leave(ctx) }, func() error { return clean.leave(ctx) }))
 		}
-		err = errors.Join(err, both(device.close, clean.close))
+		err = errors.Join(err, testbed.Together(device.close, clean.close))
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // an interrupted block is measured again by a resume: no record
@@ -67,7 +68,7 @@ func (r *run) openPair(ctx context.Context, b experiment.Block) (device, clean *
 	}
 	other := map[string]string{"a": "b", "b": "a"}[b.DUTLab]
 	shared := d.Traits()
-	err = both(open(b.DUTLab, d, shared, &device), open(other, dut.NewClean(), shared, &clean))
+	err = testbed.Together(open(b.DUTLab, d, shared, &device), open(other, dut.NewClean(), shared, &clean))
 	if err == nil {
 		return device, clean, nil
 	}

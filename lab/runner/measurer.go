@@ -8,6 +8,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // measurer offers a cell's traffic to a pair of labs and measures windows of
@@ -51,7 +52,7 @@ func (p pair) start(ctx context.Context, s *side, cell result.Cell) error {
 
 func (p pair) end(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx) // the next cell needs the ports; each stop is bounded in time
-	return both(func() error { return p.device.stopTraffic(ctx) }, func() error { return p.clean.stopTraffic(ctx) })
+	return testbed.Together(func() error { return p.device.stopTraffic(ctx) }, func() error { return p.clean.stopTraffic(ctx) })
 }
 
 // duet measures both sides in the same stretch of time: what disturbs the
@@ -59,7 +60,7 @@ func (p pair) end(ctx context.Context) error {
 type duet struct{ pair }
 
 func (d *duet) begin(ctx context.Context, cell result.Cell) error {
-	err := both(func() error { return d.start(ctx, d.device, cell) }, func() error { return d.start(ctx, d.clean, cell) })
+	err := testbed.Together(func() error { return d.start(ctx, d.device, cell) }, func() error { return d.start(ctx, d.clean, cell) })
 	if err != nil {
 		return err
 	}

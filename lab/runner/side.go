@@ -1,10 +1,10 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
@@ -121,7 +121,7 @@ func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 }
 
 func (s *side) openMeters(ctx context.Context, cfg sideConfig) error {
-	err := both(
+	err := testbed.Together(
 		func() error {
 			return s.lab.Router.OpenMeter(ctx, agent.Meter{IfNames: []string{s.lab.LANIf, s.lab.WANIf}, Counted: s.traits.Processes, CPUs: cfg.backend.Placement.Router})
 		},
@@ -172,12 +172,14 @@ func (s *side) stopTraffic(ctx context.Context) error {
 func (s *side) deaths(ctx context.Context) error {
 	var errs []error
 	for _, h := range []*testbed.Host{s.lab.Router, s.lab.Server} {
-		list, err := h.Deaths(ctx)
+		list, err := h.Programs(ctx)
 		if err != nil {
 			return err
 		}
-		for _, d := range list {
-			errs = append(errs, fmt.Errorf("%s on %s ended by itself: %s", d.Name, h.Name, d.How))
+		for _, p := range list {
+			if p.Ended {
+				errs = append(errs, fmt.Errorf("%s on %s ended by itself: %s: %s", p.Name, h.Name, p.How, cmp.Or(p.Output, "it printed nothing")))
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -187,8 +189,9 @@ func (s *side) deaths(ctx context.Context) error {
 // with the hosts all the same.
 const leaveTimeout = 10 * time.Second
 
-// leave gives the clients' leases back and stops the device, as a real network
-// would see it happen. Portal sessions end with the device.
+// leave logs out clients that have commands for it, gives the leases back and
+// stops the device, as a real network would see it happen. Sessions of the
+// portals the lab knows end with the device: openNDS takes seconds for them.
 func (s *side) leave(ctx context.Context) error {
 	step := func(what string, fn func(context.Context) error) error {
 		ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
@@ -198,10 +201,11 @@ func (s *side) leave(ctx context.Context) error {
 		}
 		return nil
 	}
-	errs := []error{
-		step("stopping the traffic", s.stopTraffic),
-		step("releasing the leases", s.lab.Client.Release),
+	errs := []error{step("stopping the traffic", s.stopTraffic)}
+	if adm := s.traits.Admission; adm.Kind == client.AdmitCommand {
+		errs = append(errs, step("logging the clients out", func(ctx context.Context) error { return s.lab.Client.Logout(ctx, adm) }))
 	}
+	errs = append(errs, step("releasing the leases", s.lab.Client.Release))
 	if adm, ok := s.dut.(dut.Admitter); ok {
 		errs = append(errs, step("revoking the clients", func(ctx context.Context) error { return adm.Revoke(ctx, s.env, s.clients) }))
 	}
@@ -215,15 +219,4 @@ func (s *side) close() error {
 		return nil
 	}
 	return s.lab.Close()
-}
-
-// both runs all functions at once and joins their errors.
-func both(fns ...func() error) error {
-	errs := make([]error, len(fns))
-	var wg sync.WaitGroup
-	for i, fn := range fns {
-		wg.Go(func() { errs[i] = fn() })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
@@ -22,7 +23,7 @@ type reading struct {
 // is made of, are read at the same moment as those of the other hosts: each
 // host divides by its own clock, so a few milliseconds between them do not matter.
 func (s *side) read(ctx context.Context) (r reading, err error) {
-	err = both(
+	err = testbed.Together(
 		func() (err error) { r.router, err = s.lab.Router.Sample(ctx); return err },
 		func() (err error) { r.client, err = s.lab.Client.Sample(ctx); return err },
 		func() (err error) { r.server, err = s.lab.Server.Sample(ctx); return err },
@@ -43,7 +44,7 @@ func window(ctx context.Context, length time.Duration, sides ...*side) ([]result
 		for i, s := range sides {
 			fns[i] = func() (err error) { into[i], err = s.read(ctx); return err }
 		}
-		return both(fns...)
+		return testbed.Together(fns...)
 	}
 	before, after := make([]reading, len(sides)), make([]reading, len(sides))
 	if err := take(before); err != nil {
@@ -78,24 +79,34 @@ const (
 	udpOverhead = 14 + 20 + 8
 )
 
+// delivered is the payload that arrived, Mbit/s: by the receiver's own count
+// for streams; for iperf3, whose counts come at its end, by the router's outgoing
+// link less headers and less what was sent twice.
+func (s *side) delivered(out meter.Link, seconds float64, receiver [2]agent.TrafficStats, resent float64) float64 {
+	if s.load.Kind == agent.TrafficStreams {
+		return mbps(receiver[1].ReceivedBytes-receiver[0].ReceivedBytes, float64(receiver[1].MonotonicNs-receiver[0].MonotonicNs)/1e9)
+	}
+	if s.load.Protocol == "udp" {
+		return mbps(out.TxBytes-udpOverhead*out.TxPackets, seconds)
+	}
+	return mbps(out.TxBytes-tcpOverhead*out.TxPackets, seconds) * (1 - resent)
+}
+
 // measurement turns two readings of a side into what its router cost and delivered.
 func (s *side) measurement(a, b reading) result.Measurement {
 	seconds := float64(b.router.MonotonicNs-a.router.MonotonicNs) / 1e9
 	lan := b.router.Links[s.lab.LANIf].Sub(a.router.Links[s.lab.LANIf])
 	wan := b.router.Links[s.lab.WANIf].Sub(a.router.Links[s.lab.WANIf])
-	out, senders := wan, b.client.SNMP.Sub(a.client.SNMP)
+	out, senders, receiver := wan, b.client.SNMP.Sub(a.client.SNMP), [2]agent.TrafficStats{a.serverLoad, b.serverLoad}
 	if s.load.Direction == traffic.Down {
-		out, senders = lan, b.server.SNMP.Sub(a.server.SNMP)
+		out, senders, receiver = lan, b.server.SNMP.Sub(a.server.SNMP), [2]agent.TrafficStats{a.clientLoad, b.clientLoad}
 	}
-	overhead := int64(tcpOverhead)
-	if s.load.Protocol == "udp" {
-		overhead = udpOverhead
-	}
+	resent := ratio(senders.TCPRetrans, senders.TCPOutSegs)
 	m := builder{Measurement: result.Measurement{
 		Seconds:       seconds,
 		OfferedMbps:   s.load.OfferedMbps,
 		LinkMbps:      mbps(out.TxBytes, seconds),
-		DeliveredMbps: mbps(out.TxBytes-overhead*out.TxPackets, seconds),
+		DeliveredMbps: s.delivered(out, seconds, receiver, resent),
 		Packets:       lan.TxPackets + wan.TxPackets,
 		Drops:         lan.RxDropped + lan.TxDropped + wan.RxDropped + wan.TxDropped,
 		MeterNs:       b.router.MeterNs - a.router.MeterNs,
@@ -107,11 +118,13 @@ func (s *side) measurement(a, b reading) result.Measurement {
 	frames := lan.RxPackets + wan.RxPackets
 	m.AggregationFactor = ratio(frames, b.router.IPIn-a.router.IPIn)
 	m.SegmentsPerBurst = ratio(senders.TCPOutSegs, senders.IPOutRequests-senders.UDPOut)
-	m.RetransmitRatio = ratio(senders.TCPRetrans, senders.TCPOutSegs)
+	m.RetransmitRatio = resent
 	m.addNAPI(a.router, b.router)
 	m.PacketsPerWakeup = ratio(frames, m.wakeups)
 	m.addProcesses(a.router, b.router)
 	m.addRoles(a, b)
-	m.GeneratorCPU = busiest(a.clientLoad, b.clientLoad, a.serverLoad, b.serverLoad) / 1e9 / seconds
+	if seconds > 0 {
+		m.GeneratorCPU = busiest(a.clientLoad, b.clientLoad, a.serverLoad, b.serverLoad) / 1e9 / seconds
+	}
 	return m.Measurement
 }

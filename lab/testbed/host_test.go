@@ -106,8 +106,8 @@ func TestHostKeepsItsChangesToItself(t *testing.T) {
 	if err := h.WriteFile(ctx, "/var/run/sub/file", []byte("text\x00more"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := h.ReadFile(ctx, "/run/sub/file"); err != nil || string(got) != "text\x00more" {
-		t.Errorf("read back %q, %v", got, err)
+	if out, err := h.Run(ctx, agent.Command{Argv: []string{"cat", "/run/sub/file"}}); err != nil || out.Stdout != "text\x00more" {
+		t.Errorf("read back %q, %v", out.Stdout, err)
 	}
 	h.Stop()
 	if after := machine(t); after != before {
@@ -193,16 +193,17 @@ func TestSpawnedProgramsAreWatchedAndEnd(t *testing.T) {
 	}
 	spawn("stays", "sleep 4712")
 	spawn("dies", "echo last words; exit 7")
-	var deaths []agent.Death
+	var list []agent.Program
 	await(t, "the death to be seen", func() bool {
 		var err error
-		if deaths, err = h.Deaths(ctx); err != nil {
+		if list, err = h.Programs(ctx); err != nil {
 			t.Fatal(err)
 		}
-		return len(deaths) > 0
+		return len(list) == 2 && list[0].Ended
 	})
-	if d := deaths[0]; len(deaths) != 1 || d.Name != "dies" || !strings.Contains(d.How, "exit status 7") || !strings.Contains(d.How, "last words") {
-		t.Errorf("deaths = %+v", deaths)
+	want := []agent.Program{{Name: "dies", Ended: true, How: "exit status 7", Output: "last words"}, {Name: "stays"}}
+	if !slices.Equal(list, want) {
+		t.Errorf("programs = %+v, want %+v", list, want)
 	}
 	if err := h.Spawn(ctx, agent.Command{Name: "stays", Argv: []string{"true"}}); err == nil || !strings.Contains(err.Error(), "runs already") {
 		t.Errorf("second program of the same name: %v", err)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 
@@ -83,14 +84,14 @@ func (p Portal) Build(ctx context.Context) (_ *Lab, err error) {
 			return err
 		}
 	}
-	err = together(
+	err = Together(
 		start("client", endpoints, &lab.Client),
 		start("router", p.Backend.Placement.Router, &lab.Router),
 		start("server", endpoints, &lab.Server))
 	if err != nil {
 		return nil, err
 	}
-	err = together(
+	err = Together(
 		func() error {
 			return lab.Router.AddPair(ctx, agent.Pair{Name: lab.LANIf, Peer: lab.ClientIf, PeerPID: lab.Client.PID})
 		},
@@ -100,7 +101,7 @@ func (p Portal) Build(ctx context.Context) (_ *Lab, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return lab, together(
+	return lab, Together(
 		func() error { return lab.Client.Apply(ctx, p.clientNetwork(lab)) },
 		func() error { return lab.Router.Apply(ctx, p.routerNetwork(lab)) },
 		func() error { return lab.Server.Apply(ctx, p.serverNetwork(lab)) })
@@ -115,7 +116,7 @@ func (l *Lab) Close() error {
 			stops = append(stops, h.Stop)
 		}
 	}
-	return together(stops...)
+	return Together(stops...)
 }
 
 // endpointSysctls hold what would otherwise change by itself between cells:
@@ -209,13 +210,21 @@ func (l *Lab) ServeDHCP(ctx context.Context) error {
 	return nil
 }
 
-// together runs all functions at once and joins their errors.
-func together(fns ...func() error) error {
+// Together works on several hosts at once: it runs all functions, waits for all,
+// and joins their errors. What two hosts complain of alike is said once.
+func Together(fns ...func() error) error {
 	errs := make([]error, len(fns))
 	var wg sync.WaitGroup
 	for i, fn := range fns {
 		wg.Go(func() { errs[i] = fn() })
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	said := map[string]bool{}
+	return errors.Join(slices.DeleteFunc(errs, func(err error) bool {
+		again := err == nil || said[err.Error()]
+		if !again {
+			said[err.Error()] = true
+		}
+		return again
+	})...)
 }

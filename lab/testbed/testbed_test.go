@@ -121,11 +121,11 @@ func TestMacvlanClientsLeaseSendAndRelease(t *testing.T) {
 
 func fileOf(t *testing.T, h *testbed.Host, path string) string {
 	t.Helper()
-	b, err := h.ReadFile(t.Context(), path)
+	out, err := h.Run(t.Context(), agent.Command{Argv: []string{"cat", path}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(b)
+	return out.Stdout
 }
 
 func TestVethClientsHaveStudyOnesAddresses(t *testing.T) {

@@ -186,7 +186,7 @@ func TestConnectedUnderBBR(t *testing.T) {
 	_, err := Start(context.Background(), Config{}, func(ctx context.Context, i int) (fd int, err error) {
 		p.client.do(func() { fd, err = NewSocket(addr.Addr(), "bbr") })
 		if err != nil {
-			t.Skip("no bbr here")
+			t.Skip("the kernel lacks bbr")
 		}
 		return fd, Connect(ctx, fd, netip.Addr{}, addr)
 	})

@@ -1,0 +1,102 @@
+package runner
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+func TestProcessesAreAccountedOnce(t *testing.T) {
+	before := meter.Sample{Processes: []meter.Process{
+		{PID: 10, Start: 1, Name: "gw", RunNs: 100, WaitNs: 5, ReapedNs: 1000},
+		{PID: 11, Start: 2, Name: "script", RunNs: 40},
+		{PID: 12, Start: 3, Name: "old", RunNs: 7},
+	}}
+	after := meter.Sample{Processes: []meter.Process{
+		{PID: 10, Start: 1, Name: "gw", RunNs: 150, WaitNs: 9, ReapedNs: 1090}, // waited for the script: 40 before, 50 since
+		{PID: 12, Start: 9, Name: "new", RunNs: 30},                            // the same id, another process
+		{PID: 13, Start: 8, Name: "gw", RunNs: 20},
+	}}
+	m := builder{Measurement: result.Measurement{ThreadNs: map[string]int64{}}}
+	m.addProcesses(before, after)
+	if m.ProcessNs != 50+30+20 || m.WaitNs != 4 {
+		t.Errorf("processes used %d ns and waited %d, want 100 and 4", m.ProcessNs, m.WaitNs)
+	}
+	// 90 reaped, of which the script (40) and the old process (7) were counted earlier.
+	if m.ReapedNs != 90-40-7 {
+		t.Errorf("reaped %d ns, want 43", m.ReapedNs)
+	}
+	if diff := cmp.Diff(map[string]int64{"gw": 70, "new": 30}, m.ThreadNs); diff != "" {
+		t.Errorf("by name (-want +got):\n%s", diff)
+	}
+}
+
+func TestMeasurementOfAnUploadWindow(t *testing.T) {
+	s := &side{lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, load: agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Protocol: "tcp", OfferedMbps: 10}}
+	var a, b reading
+	a.router.Links = map[string]meter.Link{"r0": {}, "r1": {}}
+	b.router.MonotonicNs = 2e9
+	b.router.Links = map[string]meter.Link{
+		"r0": {RxPackets: 1000, TxPackets: 100, TxBytes: 6600, RxDropped: 3},
+		"r1": {RxPackets: 100, TxPackets: 1000, TxBytes: 1514000, TxDropped: 4},
+	}
+	b.router.IPIn = 1100
+	b.router.NAPI = map[string]meter.Thread{"r0": {RunNs: 3e6, WaitNs: 1e6, Slices: 100}, "r1": {RunNs: 1e6, Slices: 10}}
+	b.client.SNMP = meter.SNMP{TCPOutSegs: 1000, IPOutRequests: 45, UDPOut: 20, TCPRetrans: 5}
+	b.client.AgentNs, b.client.NAPI = 2e6, map[string]meter.Thread{"c0": {RunNs: 5e5}}
+	b.serverLoad.MonotonicNs, b.serverLoad.ReceivedBytes = 1e9, 712500 // the server's clock, not the router's
+	b.clientLoad.ThreadNs = map[string]int64{"send": 4e8, "other": 1e8}
+	b.rtt.P50, b.rtt.P99, b.rtt.Probes = 200, 900, 100
+	b.router.Stat = meter.Stat{User: 10, System: 20, SoftIRQ: 5, Idle: 60, IOWait: 4, Steal: 1}
+	got := s.measurement(a, b)
+	want := result.Measurement{
+		Seconds: 2, NAPINs: 4e6, WaitNs: 1e6, LinkMbps: 6.056, DeliveredMbps: 5.7, OfferedMbps: 10,
+		Packets: 1100, Drops: 7, AggregationFactor: 1, SegmentsPerBurst: 40, PacketsPerWakeup: 10, RetransmitRatio: 0.005, GeneratorCPU: 0.2,
+		RTT:      result.RTT{P50: 200, P99: 900, Probes: 100},
+		Machine:  result.Machine{Usr: 10, Sys: 20, Soft: 5, Idle: 64, Steal: 1},
+		RoleNs:   map[string]int64{"router": 4e6, "client": 2500000, "server": 0, "agents": 0},
+		ThreadNs: map[string]int64{"napi/r0": 3e6, "napi/r1": 1e6},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestDeliveredByIperf3LeavesOutHeadersAndRepeats(t *testing.T) {
+	out := meter.Link{TxBytes: 1514000, TxPackets: 1000}
+	s := &side{load: agent.Traffic{Kind: agent.TrafficIperf3, Protocol: "tcp"}}
+	if got, want := s.delivered(out, 2, [2]agent.TrafficStats{}, 0.25), 1448000*8/1e6/2*0.75; math.Abs(got-want) > 1e-9 {
+		t.Errorf("TCP: %v Mbit/s, want %v", got, want)
+	}
+	s.load.Protocol = "udp"
+	if got, want := s.delivered(out, 2, [2]agent.TrafficStats{}, 0), 1472000*8/1e6/2; math.Abs(got-want) > 1e-9 {
+		t.Errorf("UDP: %v Mbit/s, want %v", got, want)
+	}
+}
+
+func TestMeasurementOfNothingHasNoInfinities(t *testing.T) {
+	s := &side{lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, load: agent.Traffic{Direction: "down", Protocol: "udp"}}
+	got := s.measurement(reading{}, reading{})
+	if got.GeneratorCPU != 0 || got.DeliveredMbps != 0 || got.AggregationFactor != 0 || got.SegmentsPerBurst != 0 {
+		t.Errorf("figures out of nothing: %+v", got)
+	}
+}
+
+func TestClockTrustsItsOwnPaceMoreAndMore(t *testing.T) {
+	c := newClock(100*time.Second, 0.5)
+	if done, left := c.state(); done != 0.5 || left != 50*time.Second {
+		t.Errorf("resumed at half: %v done, %v left; want the plan's other half", done, left)
+	}
+	c.start = time.Now().Add(-80 * time.Second) // four times as slow as planned
+	c.at(0.75)
+	if _, left := c.state(); left < 79*time.Second || left > 81*time.Second {
+		t.Errorf("%v left, want the pace so far for the last quarter: 80 s", left)
+	}
+}

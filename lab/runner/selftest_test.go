@@ -1,0 +1,65 @@
+package runner
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// good is a measurement that passes every self-test at 100 Mbit/s.
+func good() result.Measurement {
+	return result.Measurement{
+		Seconds: 1, OfferedMbps: 100, DeliveredMbps: 99.5, AggregationFactor: 1, GeneratorCPU: 0.1,
+		ThreadNs: map[string]int64{"napi/r0": 1e7, "napi/r1": 1e7, "daemon": 0},
+		NAPINs:   2e7,
+	}
+}
+
+func TestJudge(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*result.Trial)
+		rejects []string // parts of the reasons, in order; none: accepted
+		flags   []string
+	}{
+		"as it should be":         {func(*result.Trial) {}, nil, nil},
+		"short window":            {func(t *result.Trial) { t.Clean.Seconds = 0.8 }, []string{"clean router: the window lasted 0.80 s"}, nil},
+		"idle polling thread":     {func(t *result.Trial) { t.DUT.ThreadNs["napi/r1"] = 0 }, []string{"device: polling thread napi/r1 did not run"}, nil},
+		"idle daemon is fine":     {func(t *result.Trial) { t.DUT.ThreadNs["daemon"] = 0 }, nil, nil},
+		"busy generator":          {func(t *result.Trial) { t.Clean.GeneratorCPU = 0.9 }, []string{"clean router: a traffic thread used 90 %"}, nil},
+		"aggregated packets":      {func(t *result.Trial) { t.DUT.AggregationFactor = 3 }, []string{"device: 3.00 frames per packet"}, nil},
+		"TUN halves the factor":   {func(t *result.Trial) { t.DUT.AggregationFactor = 0.6 }, nil, nil},
+		"bulk that is not":        {func(t *result.Trial) { t.Cell.Profile = testbed.Bulk }, []string{"profile bulk wants"}, nil},
+		"bulk":                    {func(t *result.Trial) { t.Cell.Profile = testbed.Bulk; t.Clean.AggregationFactor = 8 }, nil, nil},
+		"clean falls short":       {func(t *result.Trial) { t.Clean.DeliveredMbps = 97 }, []string{"clean router: delivered 97.0 of 100 Mbit/s"}, nil},
+		"clean loses":             {func(t *result.Trial) { t.Clean.RetransmitRatio = 0.02 }, []string{"clean router: 2.00 % of the segments"}, nil},
+		"steal":                   {func(t *result.Trial) { t.Clean.Machine.Steal = 3 }, []string{"machine: 3.0 % steal"}, nil},
+		"device waits":            {func(t *result.Trial) { t.DUT.WaitNs = 6e8 }, []string{"device: its threads waited 60 %"}, nil},
+		"device at its limit":     {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.DUT.WaitNs = 9e8 }, nil, []string{result.FlagSaturated}},
+		"clean beside full CPU":   {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.Clean.DeliveredMbps = 92 }, nil, []string{result.FlagSaturated}},
+		"clean short beside it":   {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.Clean.DeliveredMbps = 80 }, []string{"clean router: delivered 80.0"}, []string{result.FlagSaturated}},
+		"device loses":            {func(t *result.Trial) { t.DUT.RetransmitRatio = 0.03 }, nil, []string{result.FlagLossy}},
+		"nothing arrives":         {func(t *result.Trial) { t.DUT.DeliveredMbps = 0 }, []string{"device: delivered 0.0 of 100 Mbit/s"}, nil},
+		"A/A is never at a limit": {func(t *result.Trial) { t.AA = true; t.DUT.DeliveredMbps = 60 }, []string{"device: delivered 60.0"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			trial := result.Trial{Cell: result.Cell{Profile: testbed.PerPacket}, DUT: good(), Clean: good()}
+			c.change(&trial)
+			judge(&trial, time.Second)
+			if trial.Accepted != (len(c.rejects) == 0) || len(trial.Rejects) != len(c.rejects) {
+				t.Fatalf("accepted %v, rejects %q; want %q", trial.Accepted, trial.Rejects, c.rejects)
+			}
+			for i, want := range c.rejects {
+				if !strings.Contains(trial.Rejects[i], want) {
+					t.Errorf("reason %q does not say %q", trial.Rejects[i], want)
+				}
+			}
+			if !slices.Equal(trial.Flags, c.flags) {
+				t.Errorf("flags %q, want %q", trial.Flags, c.flags)
+			}
+		})
+	}
+}

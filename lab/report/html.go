@@ -209,7 +209,8 @@ func headlineSentence(c analysis.Cell, delta float64) string {
 	default:
 		text = fmt.Sprintf("%s seems to cost %s %s, but %s", c.DUT, r, where, c.VerdictNote)
 	}
-	if c.Has(result.FlagSaturated) {
+	// A hiccup in one trial of many is not the device's limit.
+	if c.Has(result.FlagSaturated) && c.DeliveredMbps < 0.98*c.OfferedMbps {
 		text += fmt.Sprintf("; it could deliver only %s", rate(c.DeliveredMbps))
 	}
 	return text + "."

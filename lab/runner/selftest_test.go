@@ -41,6 +41,7 @@ func TestJudge(t *testing.T) {
 		"device at its limit":     {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.DUT.WaitNs = 9e8 }, nil, []string{result.FlagSaturated}},
 		"clean beside full CPU":   {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.Clean.DeliveredMbps = 92 }, nil, []string{result.FlagSaturated}},
 		"clean short beside it":   {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.Clean.DeliveredMbps = 80 }, []string{"clean router: delivered 80.0"}, []string{result.FlagSaturated}},
+		"both held up":            {func(t *result.Trial) { t.DUT.DeliveredMbps = 96; t.Clean.DeliveredMbps = 96.5 }, []string{"clean router: delivered 96.5", "device: delivered 96.0"}, nil},
 		"device loses":            {func(t *result.Trial) { t.DUT.RetransmitRatio = 0.03 }, nil, []string{result.FlagLossy}},
 		"nothing arrives":         {func(t *result.Trial) { t.DUT.DeliveredMbps = 0 }, []string{"device: delivered 0.0 of 100 Mbit/s"}, nil},
 		"A/A is never at a limit": {func(t *result.Trial) { t.AA = true; t.DUT.DeliveredMbps = 60 }, []string{"device: delivered 60.0"}, nil},

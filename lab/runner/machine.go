@@ -52,7 +52,11 @@ func checkMachine(e *experiment.Experiment) error {
 
 // fits reports whether a device works with the experiment's kind of client.
 func fits(e *experiment.Experiment, t dut.Traits) error {
-	if e.Client.Kind == client.KindVeth && (t.DHCP || t.LAN.IsValid() && t.LAN != testbed.DefaultLAN) {
+	ownLAN := t.LAN.IsValid() && t.LAN != testbed.DefaultLAN
+	if ownLAN && !t.DHCP {
+		return fmt.Errorf("its network is %s, and the lab leases only %s: let it lease addresses itself (dhcp = true): %w", t.LAN, testbed.DefaultLAN, dut.ErrNotSupported)
+	}
+	if e.Client.Kind == client.KindVeth && (t.DHCP || ownLAN) {
 		return fmt.Errorf("it leases addresses, clients of kind veth have static ones; use kind macvlan: %w", dut.ErrNotSupported)
 	}
 	return nil

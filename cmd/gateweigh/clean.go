@@ -15,7 +15,7 @@ func cleanCommand() *cobra.Command {
 		Long: "A run's hosts end with it, also when it is killed: the kernel takes namespaces, links, mounts\n" +
 			"and programs with them. clean ends agents that are still there although their run is gone,\n" +
 			"for example because they were stopped by a signal. Runs that are alive are left alone.",
-		Args: cobra.NoArgs,
+		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ended, err := testbed.Clean(cmd.Context())
 			for _, e := range ended {

@@ -12,12 +12,13 @@ import (
 
 func TestBadExperimentNamesFileLineAndKey(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"unknown key":   {"duts = [\"clean\"]\nclient = [3]\nofered_mbps = [1]\n", "bad.toml:3"},
-		"nearest key":   {"duts = [\"clean\"]\nofered_mbps = [1]\n", "offered_mbps"},
-		"zero clients":  {"duts = [\"clean\"]\nclients = [0]\noffered_mbps = [1]\n", "bad.toml:2: clients"},
-		"negative rate": {"duts = [\"clean\"]\nclients = [1]\noffered_mbps = [-5]\n", "bad.toml:3: offered_mbps"},
-		"unknown DUT":   {"duts = [\"opennsd\"]\nclients = [1]\noffered_mbps = [5]\n", "opennds"},
-		"not TOML":      {"duts = [\n", "bad.toml"},
+		"unknown key":      {"duts = [\"clean\"]\nclient = [3]\nofered_mbps = [1]\n", "bad.toml:3"},
+		"nearest key":      {"duts = [\"clean\"]\nofered_mbps = [1]\n", "offered_mbps"},
+		"zero clients":     {"duts = [\"clean\"]\nclients = [0]\noffered_mbps = [1]\n", "bad.toml:2: clients"},
+		"negative rate":    {"duts = [\"clean\"]\nclients = [1]\noffered_mbps = [-5]\n", "bad.toml:3: offered_mbps"},
+		"unknown DUT":      {"duts = [\"opennsd\"]\nclients = [1]\noffered_mbps = [5]\n", "opennds"},
+		"too many clients": {"duts = [\"clean\"]\nclients = [500]\noffered_mbps = [5]\n", "bad.toml:2: clients"},
+		"not TOML":         {"duts = [\n", "bad.toml"},
 	} {
 		dir := t.TempDir()
 		write(t, dir, "bad.toml", c.text)
@@ -26,7 +27,7 @@ func TestBadExperimentNamesFileLineAndKey(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	for _, args := range [][]string{{"run", "quik"}, {"run", "--set", "blocks=0"}, {"run", "--set", "blocks"}, {"run", "missing.toml"}, {"run", "--no-such-flag"}, {"run", "--resume", "nowhere"}} {
+	for _, args := range [][]string{{"run", "quik"}, {"run", "--set", "blocks=0"}, {"run", "--set", "blocks"}, {"run", "missing.toml"}, {"run", "--no-such-flag"}, {"run", "--resume", "nowhere"}, {"run", "a", "b"}, {"report"}, {"wiegh"}} {
 		if e := finish(t, command(t, dir, args...)); e.code != exitUsage {
 			t.Errorf("%v: exit %d: %s", args, e.code, e.stderr)
 		}

@@ -16,7 +16,7 @@ func listCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List experiments and devices, and whether each device can run here",
-		Args:  cobra.NoArgs,
+		Args:  usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 			fmt.Fprintln(w, "EXPERIMENT\tTAKES ABOUT\tWHAT IT DOES")

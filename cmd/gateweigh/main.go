@@ -54,6 +54,16 @@ func main() {
 	os.Exit(code)
 }
 
+// usage makes wrong arguments a usage error.
+func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return &exitError{exitUsage, err}
+		}
+		return nil
+	}
+}
+
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "gateweigh",
@@ -62,6 +72,8 @@ func rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version,
+		Args:          usage(cobra.NoArgs),
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.AddCommand(runCommand(), reportCommand(), listCommand(), cleanCommand())

@@ -13,7 +13,7 @@ func reportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report RUN",
 		Short: "Rebuild summary, CSV and report of a run from its trials",
-		Args:  cobra.ExactArgs(1),
+		Args:  usage(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			summary, err := report.Write(args[0])
 			if err != nil {

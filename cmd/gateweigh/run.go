@@ -37,7 +37,7 @@ func runCommand() *cobra.Command {
 		Short: "Weigh devices against a clean router (default experiment: quick)",
 		Example: "  gateweigh run\n  gateweigh run portal-bandwidth --set blocks=10\n" +
 			"  gateweigh run my-gateway.toml\n  gateweigh run --resume runs/20260101T120000Z-quick",
-		Args: cobra.MaximumNArgs(1),
+		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return runExperiment(cmd.Context(), args, flags) },
 	}
 	f := cmd.Flags()
@@ -58,8 +58,8 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 		Experiment: exp, Dir: dir, Version: version, Command: repeatCommand(exp, dir), Status: line.show,
 	})
 	line.clear()
-	if _, err := os.Stat(filepath.Join(dir, "trials.jsonl")); err != nil {
-		return codeOf(runErr, outcome, dir) // it ended before it began
+	if !outcome.Started {
+		return codeOf(runErr, outcome, dir) // nothing of the folder is ours
 	}
 	summary, err := report.Write(dir)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
@@ -37,11 +38,11 @@ type Agent struct {
 	opts    Options
 	jail    *jail
 	traffic trafficState
+	pool    atomic.Pointer[client.Pool] // nil before there are clients
 
 	mu       sync.Mutex // guards what follows
 	programs map[string]*spawned
 	support  map[int]bool // process ids that never count
-	pool     *client.Pool
 	sampler  *meter.Sampler
 }
 
@@ -121,8 +122,8 @@ func (a *Agent) hello(context.Context, none) (Hello, error) { return Hello{os.Ge
 
 func (a *Agent) close() {
 	a.traffic.close()
-	if a.pool != nil {
-		a.pool.Close()
+	if pool := a.pool.Load(); pool != nil {
+		pool.Close()
 	}
 }
 
@@ -141,12 +142,15 @@ func (a *Agent) meterOpen(_ context.Context, m Meter) (none, error) {
 	for pid := range a.support {
 		skip[pid] = !m.Support
 	}
+	if a.sampler != nil {
+		a.sampler.Close()
+	}
 	s := &meter.Sampler{IfNames: m.IfNames, PIDLink: a.jail.pidLink, Skip: skip, Counted: m.Counted, CPUs: m.CPUs}
 	if err := s.Open(); err != nil {
 		return none{}, err
 	}
-	if a.pool != nil {
-		files, err := a.pool.SNMPFiles()
+	if pool := a.pool.Load(); pool != nil {
+		files, err := pool.SNMPFiles()
 		if err != nil {
 			return none{}, err
 		}

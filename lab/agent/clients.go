@@ -15,11 +15,13 @@ var errNoClients = errors.New("there are no clients on this host yet")
 func (a *Agent) clientCreate(ctx context.Context, cfg client.Config) (none, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.pool != nil {
+	if a.pool.Load() != nil {
 		return none{}, errors.New("the host has clients already")
 	}
 	pool, err := client.NewPool(ctx, cfg, a.runAsClient)
-	a.pool = pool
+	if err == nil {
+		a.pool.Store(pool)
+	}
 	return none{}, err
 }
 
@@ -40,12 +42,11 @@ func (a *Agent) runAsClient(ctx context.Context, ns *os.File, argv, env []string
 
 // clients returns the pool of the host's clients.
 func (a *Agent) clients() (*client.Pool, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.pool == nil {
+	pool := a.pool.Load()
+	if pool == nil {
 		return nil, errNoClients
 	}
-	return a.pool, nil
+	return pool, nil
 }
 
 func (a *Agent) clientLease(ctx context.Context, _ none) ([]client.Address, error) {

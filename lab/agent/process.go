@@ -57,10 +57,11 @@ func (a *Agent) command(ctx context.Context, c Command, stdout, stderr io.Writer
 	}
 	var ns *os.File
 	if c.Client > 0 {
-		if a.pool == nil || c.Client > len(a.pool.Clients) {
+		pool := a.pool.Load()
+		if pool == nil || c.Client > len(pool.Clients) {
 			return nil, nil, nil, fmt.Errorf("there is no client %d", c.Client)
 		}
-		ns = a.pool.Clients[c.Client-1].NetNS()
+		ns = pool.Clients[c.Client-1].NetNS()
 	}
 	return cmd, cpus, ns, nil
 }
@@ -80,6 +81,9 @@ func (a *Agent) run(ctx context.Context, c Command) (Output, error) {
 	}
 	if err = a.jail.start(cmd, cpus, ns); err == nil {
 		err = cmd.Wait()
+	}
+	if errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success() {
+		err = nil // it left a daemon behind that holds its output open
 	}
 	out := Output{Stdout: stdout.String(), Stderr: stderr.String(), ExitCode: -1}
 	if cmd.ProcessState != nil {

@@ -14,9 +14,9 @@ import (
 //
 // where the standing share is the device's process CPU over the whole stretches
 // of load less those medians, averaged over all blocks of the run. Nothing is
-// dropped: work that is missing from the medians is in the standing share. A
-// device whose process time follows the load has none. Without block records
-// trials are left as they are.
+// dropped: work that is missing from the medians is in the standing share. Trials
+// of a device whose process time follows the load are left as they are, and so
+// are all without block records.
 func levelDaemons(trials []result.Trial, blocks []result.Block) []result.Trial {
 	medians := processMedians(trials)
 	standing := standingShares(medians, blocks)
@@ -26,7 +26,7 @@ func levelDaemons(trials []result.Trial, blocks []result.Block) []result.Trial {
 		group := withoutLoad(t.Cell)
 		share, known := standing[group]
 		typical, measured := medians[cellBlock{t.Cell, t.Block}]
-		if !known || !measured || t.AA {
+		if !known || !measured || t.AA || typical > sporadic {
 			continue
 		}
 		out[i].DUT.ProcessNs = int64((typical + share) * 1e9 * t.DUT.Seconds)
@@ -34,6 +34,10 @@ func levelDaemons(trials []result.Trial, blocks []result.Block) []result.Trial {
 	}
 	return out
 }
+
+// sporadic is the process CPU, in cores, above which a device's processes are
+// taken to follow the load and are left as they were measured.
+const sporadic = 0.01
 
 type cellBlock struct {
 	cell  result.Cell

@@ -43,6 +43,13 @@ func (c *Client) createVeth(context.Context) error {
 			return fmt.Errorf("setting %s up: %w", n, err)
 		}
 	}
+	// Its packets leave by the client host's own link: that is the hardware
+	// address the router sees.
+	parent, err := netlink.LinkByName(c.cfg.Parent)
+	if err != nil {
+		return err
+	}
+	c.MAC = parent.Attrs().HardwareAddr
 	c.mu.Lock()
 	c.ip = ip
 	c.mu.Unlock()

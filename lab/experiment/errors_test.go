@@ -23,7 +23,7 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 		{"dotted key", minimal + "# note\ntraffic.kind = \"stream\"\n",
 			[]string{`x.toml:5: traffic.kind: must be "streams" or "iperf3", not "stream"; did you mean "streams"?`}},
 		{"list over several lines", "duts = [\n \"opennds\",\n]\noffered_mbps = [1]\nclients = [\n  1, # one\n  0,\n]\n",
-			[]string{`x.toml:5: clients: each value must be a whole number from 1 to 10000, not 0`}},
+			[]string{`x.toml:5: clients: each value must be a whole number from 1 to 250, not 0`}},
 		{"after a text over several lines", minimal + "[dut.a]\nstart = '''\nclients = [0]\n'''\nstp = '''\n1\n2\n'''\nblocks = 1\n",
 			[]string{`x.toml:8: dut.a.stp: unknown key of a device; did you mean "stop"?`, `x.toml:12: dut.a.blocks: unknown key of a device`}},
 		{"inline table", minimal + "client = { knd = \"veth\" }\n",
@@ -31,10 +31,10 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 		{"quoted name", minimal + "[dut.\"a b\"]\nstart = \"x\"\n",
 			[]string{`x.toml:4: dut."a b": a device must be a name of letters, digits, '-', '_' and '.', not "a b"`}},
 		{"negative rate", "duts = [\"clean\"]\nclients = [1]\noffered_mbps = [-1, 0, nan, 1e6]\n",
-			[]string{`x.toml:3: offered_mbps: each value must be a number of Mbit/s above 0 and up to 100000, not -1; ` +
-				`each value must be a number of Mbit/s above 0 and up to 100000, not 0; ` +
-				`each value must be a number of Mbit/s above 0 and up to 100000, not NaN; ` +
-				`each value must be a number of Mbit/s above 0 and up to 100000, not 1e+06`}},
+			[]string{`x.toml:3: offered_mbps: each value must be a number of Mbit/s from 0.1 to 100000, not -1; ` +
+				`each value must be a number of Mbit/s from 0.1 to 100000, not 0; ` +
+				`each value must be a number of Mbit/s from 0.1 to 100000, not NaN; ` +
+				`each value must be a number of Mbit/s from 0.1 to 100000, not 1e+06`}},
 		{"empty list", "duts = []\nclients = [1]\noffered_mbps = [1]\n",
 			[]string{`x.toml:1: duts: must list 1 to 100 values, not 0`}},
 		{"no list", "duts = [\"clean\"]\nclients = 20\noffered_mbps = [1]\n",
@@ -160,8 +160,8 @@ func TestSetProblems(t *testing.T) {
 	for _, tt := range []struct{ key, value, want string }{
 		{"client", "1", "--set: client: must be a table: [client]"},
 		{"clents", "1", `--set: clents: unknown key; did you mean "clients"?`},
-		{"clients", "1,x", `--set: clients: each value must be a whole number from 1 to 10000, not "x"`},
-		{"clients", "", `--set: clients: each value must be a whole number from 1 to 10000, not ""`},
+		{"clients", "1,x", `--set: clients: each value must be a whole number from 1 to 250, not "x"`},
+		{"clients", "", `--set: clients: each value must be a whole number from 1 to 250, not ""`},
 		{"blocks", "1.5", `--set: blocks: must be a whole number from 1 to 1000, not "1.5"`},
 		{"dut.none.stop", "x", `--set: dut.none.stop: no device "none" is described in [dut.none]`},
 		{"dut.allowlist.files", "x", `--set: dut.allowlist.files: must be a table of strings, not "x"`},

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
 )
@@ -23,7 +24,7 @@ import (
 // Modes of measuring.
 const (
 	ModeDuet = "duet" // DUT and clean router at the same time, in two labs
-	ModeSolo = "solo" // one after the other, in one lab
+	ModeSolo = "solo" // both labs stand, one carries load at a time
 )
 
 // Kinds of client, of traffic and of pacing.
@@ -206,7 +207,7 @@ func (e *Experiment) adoptBuiltinDUTs() {
 // newExperiment holds every default; file sets the default name.
 func newExperiment(file string) *Experiment {
 	return &Experiment{
-		Name:       strings.TrimSuffix(filepath.Base(file), ".toml"),
+		Name:       nameOf(file),
 		Mode:       ModeDuet,
 		Directions: []string{"up"},
 		Profiles:   []string{"per-packet"},
@@ -222,6 +223,18 @@ func newExperiment(file string) *Experiment {
 		origins:    map[string]origin{},
 		file:       file,
 	}
+}
+
+// nameOf makes the default name of an experiment from its file's: what a name
+// cannot hold becomes a dash.
+func nameOf(file string) string {
+	base := strings.TrimSuffix(filepath.Base(file), ".toml")
+	return strings.Map(func(r rune) rune {
+		if r < utf8.RuneSelf && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r)) {
+			return r
+		}
+		return '-'
+	}, base)
 }
 
 // Encode writes the experiment as TOML with every default spelt out and shipped

@@ -54,7 +54,7 @@ func TestLoadReadsEveryKey(t *testing.T) {
 	}
 	want := &Experiment{
 		Name: "everything", Description: "all keys", Mode: "solo", DUTs: []string{"mine", "clean"},
-		Clients: []int{1, 10000}, OfferedMbps: []float64{0.5, 100}, Directions: []string{"up", "down"},
+		Clients: []int{1, 250}, OfferedMbps: []float64{0.5, 100}, Directions: []string{"up", "down"},
 		Profiles: []string{"bulk", "per-packet"}, Blocks: 1, AABlocks: 0, Windows: 2,
 		Window: 200 * time.Millisecond, Warmup: 0, Redo: 0,
 		Client:  Client{Kind: "veth"},
@@ -85,7 +85,7 @@ name = "everything"
 description = "all keys"
 mode = "solo"
 duts = ["mine", "clean"]
-clients = [1, 10000]
+clients = [1, 250]
 offered_mbps = [0.5, 100]
 directions = ["up", "down"]
 profiles = ["bulk", "per-packet"]

@@ -10,7 +10,8 @@ import (
 
 // Bounds of what an experiment may ask for: beyond them it is a typing mistake.
 const (
-	MaxClients     = 10_000
+	MaxClients     = 250 // clients of kinds macvlan and veth share one /24
+	MinOfferedMbps = 0.1
 	MaxOfferedMbps = 100_000
 	MaxBlocks      = 1_000
 	MinWindow      = 200 * time.Millisecond // shorter ones drown in the 4 ms of a scheduler tick

@@ -48,8 +48,8 @@ func rate(v any) (float64, error) {
 		}
 	}
 	// Written so that NaN, which TOML allows, is refused too.
-	if !(mbps > 0 && mbps <= MaxOfferedMbps) {
-		return 0, fmt.Errorf("must be a number of Mbit/s above 0 and up to %d, not %s", MaxOfferedMbps, show(v))
+	if !(mbps >= MinOfferedMbps && mbps <= MaxOfferedMbps) {
+		return 0, fmt.Errorf("must be a number of Mbit/s from %g to %d, not %s", MinOfferedMbps, MaxOfferedMbps, show(v))
 	}
 	return mbps, nil
 }

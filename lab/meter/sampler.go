@@ -99,7 +99,10 @@ func (s *Sampler) Close() {
 	if s.snmp != nil {
 		s.snmp.Close()
 	}
-	s.napi, s.ksoftirqd, s.snmp = nil, nil, nil
+	for _, c := range s.clients {
+		c.Close()
+	}
+	s.napi, s.ksoftirqd, s.snmp, s.clients = nil, nil, nil, nil
 }
 
 // Sample reads all meters. A failing meter is part of the returned error; what

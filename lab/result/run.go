@@ -13,7 +13,7 @@ import (
 // Modes of a run.
 const (
 	ModeDuet = "duet" // DUT and clean router at the same time, in two labs
-	ModeSolo = "solo" // one lab, DUT and clean router one after the other
+	ModeSolo = "solo" // two labs, of which one carries load at a time
 )
 
 // Environment is what a reader must know of the machine and the run to judge

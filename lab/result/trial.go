@@ -77,6 +77,9 @@ type Measurement struct {
 	RetransmitRatio   float64 `json:"retransmit_ratio"`   // TCP segments sent again / sent
 	GeneratorCPU      float64 `json:"generator_cpu"`      // busiest traffic thread, cores
 
+	Broken      int    `json:"broken"`                 // streams or traffic programs that had ended early by the end of the window
+	BrokenError string `json:"broken_error,omitempty"` // of the first of them
+
 	RTT RTT `json:"rtt_us"`
 
 	PSSMiB float64 `json:"pss_mib"` // memory of the DUT's processes
@@ -119,25 +122,24 @@ type Machine struct {
 
 // Block is written when a block ends, before the next begins.
 type Block struct {
-	Version      int               `json:"version"`
-	Kind         string            `json:"kind"`
-	DUT          string            `json:"dut"`
-	AA           bool              `json:"aa,omitempty"`
-	Clients      int               `json:"clients"`
-	Direction    string            `json:"direction"`
-	Profile      string            `json:"profile"`
-	Block        int               `json:"block"`
-	DUTLab       string            `json:"dut_lab"`
-	Start        time.Time         `json:"start"`
-	Seconds      float64           `json:"seconds"`       // whole block with set-up and tear-down
-	SetupSeconds float64           `json:"setup_seconds"` // labs and DUT, without the clients
-	LeaseSeconds float64           `json:"lease_seconds"` // all clients of the DUT's lab: created and leased
-	LoginSeconds float64           `json:"login_seconds"` // all clients of the DUT's lab: logged in
-	LoginMs      []float64         `json:"login_ms"`      // one value a client
-	DaemonCore   float64           `json:"daemon_core"`   // DUT processes' CPU over the whole block, cores
-	Stretches    []Stretch         `json:"stretches"`     // the same, cell by cell
-	Versions     map[string]string `json:"versions,omitempty"`
-	Error        string            `json:"error,omitempty"` // why the block gave no trials
+	Version      int       `json:"version"`
+	Kind         string    `json:"kind"`
+	DUT          string    `json:"dut"`
+	AA           bool      `json:"aa,omitempty"`
+	Clients      int       `json:"clients"`
+	Direction    string    `json:"direction"`
+	Profile      string    `json:"profile"`
+	Block        int       `json:"block"`
+	DUTLab       string    `json:"dut_lab"`
+	Start        time.Time `json:"start"`
+	Seconds      float64   `json:"seconds"`         // whole block with set-up and tear-down
+	SetupSeconds float64   `json:"setup_seconds"`   // labs and DUT, without the clients
+	LeaseSeconds float64   `json:"lease_seconds"`   // all clients of the DUT's lab: created and leased
+	LoginSeconds float64   `json:"login_seconds"`   // all clients of the DUT's lab: logged in
+	LoginMs      []float64 `json:"login_ms"`        // one value a client
+	DaemonCore   float64   `json:"daemon_core"`     // DUT processes' CPU over the whole block, cores
+	Stretches    []Stretch `json:"stretches"`       // the same, cell by cell
+	Error        string    `json:"error,omitempty"` // what went wrong; trials before it stand
 }
 
 // Stretch is the time a block spent under one load: warm-up, all windows, and

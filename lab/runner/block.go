@@ -29,7 +29,11 @@ func (r *run) block(ctx context.Context, b experiment.Block) error {
 		rec.LoginMs = device.loginMs
 		err = r.cells(ctx, b, device, clean, &rec)
 		if ctx.Err() == nil { // after Ctrl-C nobody waits for politeness: the hosts just end
-			err = errors.Join(err, testbed.Together(func() error { return device.leave(ctx) }, func() error { return clean.leave(ctx) }))
+			// What goes wrong now costs no trial: it is noted and the block stands.
+			if left := testbed.Together(func() error { return device.leave(ctx) }, func() error { return clean.leave(ctx) }); left != nil {
+				rec.Error = left.Error()
+				r.notice("%s: %v", blockName(b), left)
+			}
 		}
 		err = errors.Join(err, testbed.Together(device.close, clean.close))
 	}
@@ -40,7 +44,10 @@ func (r *run) block(ctx context.Context, b experiment.Block) error {
 	if err != nil {
 		rec.Error = err.Error()
 	}
-	return errors.Join(r.writer.AppendBlock(rec), err)
+	if werr := r.writer.AppendBlock(rec); werr != nil {
+		err = errors.Join(err, fmt.Errorf("%w: %w", errStorage, werr))
+	}
+	return err
 }
 
 func blockName(b experiment.Block) string {
@@ -155,9 +162,9 @@ func (r *run) trial(ctx context.Context, b experiment.Block, cell result.Cell, w
 			return err
 		}
 		t.DUT.PSSMiB = pss
-		judge(&t, e.Window)
+		judge(&t, e.Window, float64(e.Traffic.BurstSegments)*1448*8/1e6)
 		if err := r.writer.AppendTrial(t); err != nil {
-			return err
+			return fmt.Errorf("%w: %w", errStorage, err)
 		}
 		if r.count(t); t.Accepted || attempt == e.Redo {
 			return nil

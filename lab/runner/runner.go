@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,15 +42,19 @@ type Progress struct {
 
 // Outcome says how a run ended.
 type Outcome struct {
-	Accepted int // trials, with those of earlier sittings
-	Missing  int // windows of the plan without an accepted trial
-	Planned  int // windows of the plan, without skipped devices
+	Started  bool // false: refused before anything was measured or written
+	Accepted int  // windows with an accepted trial, with those of earlier sittings
+	Missing  int  // windows of the plan without an accepted trial
+	Planned  int  // windows of the plan, without skipped devices
 	Skipped  []result.Skip
 	Failed   []result.Skip // devices that could run here but did not work
 }
 
 // ErrNothingRan says that no device of the experiment can run on this machine.
 var ErrNothingRan = errors.New("none of the devices under test can run here")
+
+// errStorage says that results cannot be written: the run ends at once.
+var errStorage = errors.New("writing the results")
 
 // maxBlockFailures in succession end the attempts with a device.
 const maxBlockFailures = 2
@@ -87,9 +92,10 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 		return Outcome{}, err
 	}
 	out, err := r.all(ctx)
+	out.Started = true
 	r.env.End = time.Now().UTC()
 	r.env.Interrupted = ctx.Err() != nil
-	r.env.Skipped = append(out.Skipped, out.Failed...)
+	r.env.Skipped = out.Skipped
 	return out, errors.Join(err, r.writer.Close(), result.WriteEnvironment(cfg.Dir, r.env))
 }
 
@@ -132,6 +138,7 @@ func open(ctx context.Context, cfg Config) (_ *run, err error) {
 	if torn > 0 {
 		r.env.Notes = append(r.env.Notes, fmt.Sprintf("The last record of an earlier sitting was cut short (%d bytes); it is kept in %s and was measured again.", torn, result.TornFile))
 	}
+	r.env.Interrupted = true // until it has ended in order
 	r.clock = newClock(cfg.Experiment.EstimatedDuration(), r.share())
 	return r, result.WriteEnvironment(cfg.Dir, r.env)
 }
@@ -191,22 +198,33 @@ func (r *run) all(ctx context.Context) (Outcome, error) {
 	if err != nil {
 		return out, err
 	}
-	failures := map[string]int{}
+	type group struct {
+		dut     string
+		clients int
+	}
+	failures, last := map[group]int{}, map[string]error{}
 	for _, b := range r.plan {
-		if r.settled(b) || failures[b.DUT] >= maxBlockFailures {
+		g := group{b.DUT, b.Clients}
+		if r.settled(b) || failures[g] >= maxBlockFailures {
 			continue
 		}
 		err := r.block(ctx, b)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return r.tally(out), context.Cause(ctx)
+		case errors.Is(err, errStorage):
+			return r.tally(out), err
+		case err != nil:
+			r.notice("%s failed: %v", blockName(b), err)
+			failures[g]++
+		default:
+			failures[g] = 0
 		}
-		if err == nil {
-			failures[b.DUT] = 0
-			continue
-		}
-		r.notice("%s failed: %v", blockName(b), err)
-		if failures[b.DUT]++; failures[b.DUT] == maxBlockFailures {
-			out.Failed = append(out.Failed, result.Skip{DUT: b.DUT, Reason: err.Error()})
+		last[b.DUT] = err
+	}
+	for _, name := range slices.Sorted(maps.Keys(last)) {
+		if last[name] != nil { // one bad block before good ones is noise, at the end it is a fault
+			out.Failed = append(out.Failed, result.Skip{DUT: name, Reason: last[name].Error()})
 		}
 	}
 	return r.tally(out), nil

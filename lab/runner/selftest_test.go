@@ -36,6 +36,10 @@ func TestJudge(t *testing.T) {
 		"bulk":                    {func(t *result.Trial) { t.Cell.Profile = testbed.Bulk; t.Clean.AggregationFactor = 8 }, nil, nil},
 		"clean falls short":       {func(t *result.Trial) { t.Clean.DeliveredMbps = 97 }, []string{"clean router: delivered 97.0 of 100 Mbit/s"}, nil},
 		"clean loses":             {func(t *result.Trial) { t.Clean.RetransmitRatio = 0.02 }, []string{"clean router: 2.00 % of the segments"}, nil},
+		"broken streams":          {func(t *result.Trial) { t.DUT.Broken, t.DUT.BrokenError = 3, "reset" }, []string{"device: 3 streams had ended: reset"}, nil},
+		"more than offered":       {func(t *result.Trial) { t.DUT.DeliveredMbps = 120 }, []string{"device: delivered 120.0 of 100 Mbit/s: more"}, nil},
+		"clients cut off":         {func(t *result.Trial) { t.DUT.RTT = result.RTT{Probes: 100, Lost: 30} }, []string{"device: 30 of 100 round-trip probes"}, nil},
+		"two bursts short":        {func(t *result.Trial) { t.Clean.DeliveredMbps = 97.9 }, nil, nil},
 		"steal":                   {func(t *result.Trial) { t.Clean.Machine.Steal = 3 }, []string{"machine: 3.0 % steal"}, nil},
 		"device waits":            {func(t *result.Trial) { t.DUT.WaitNs = 6e8 }, []string{"device: its threads waited 60 %"}, nil},
 		"device at its limit":     {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.DUT.WaitNs = 9e8 }, nil, []string{result.FlagSaturated}},
@@ -49,7 +53,7 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			trial := result.Trial{Cell: result.Cell{Profile: testbed.PerPacket}, DUT: good(), Clean: good()}
 			c.change(&trial)
-			judge(&trial, time.Second)
+			judge(&trial, time.Second, 0.1)
 			if trial.Accepted != (len(c.rejects) == 0) || len(trial.Rejects) != len(c.rejects) {
 				t.Fatalf("accepted %v, rejects %q; want %q", trial.Accepted, trial.Rejects, c.rejects)
 			}

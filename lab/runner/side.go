@@ -72,8 +72,9 @@ func openSide(ctx context.Context, cfg sideConfig) (_ *side, err error) {
 	return s, s.openMeters(ctx, cfg)
 }
 
-// startTimeout bounds a device's start, whatever its own patience.
-const startTimeout = 60 * time.Second
+// startTimeout is the last bound of a device's start: each has a shorter one of
+// its own, and an experiment may allow its device ten minutes.
+const startTimeout = 15 * time.Minute
 
 func (s *side) startDevice(ctx context.Context, cfg sideConfig) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
@@ -113,7 +114,10 @@ func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 			return err
 		}
 	}
-	if s.loginMs, err = s.lab.Client.Login(ctx, s.traits.Admission); err != nil {
+	patience := time.Minute + time.Duration(cfg.clients)*time.Second
+	loginCtx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not all admitted after %s", patience))
+	defer cancel()
+	if s.loginMs, err = s.lab.Client.Login(loginCtx, s.traits.Admission); err != nil {
 		return fmt.Errorf("logging clients in: %w", err)
 	}
 	s.login = time.Since(start)
@@ -187,7 +191,7 @@ func (s *side) deaths(ctx context.Context) error {
 
 // leaveTimeout bounds each polite step of closing; what it leaves undone ends
 // with the hosts all the same.
-const leaveTimeout = 10 * time.Second
+const leaveTimeout = 2 * time.Minute
 
 // leave logs out clients that have commands for it, gives the leases back and
 // stops the device, as a real network would see it happen. Sessions of the

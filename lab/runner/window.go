@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -47,10 +48,13 @@ func window(ctx context.Context, length time.Duration, sides ...*side) ([]result
 		return testbed.Together(fns...)
 	}
 	before, after := make([]reading, len(sides)), make([]reading, len(sides))
+	// The router's counters are read first and at once; what takes longer (a
+	// hundred programs on the client host) must not lengthen the window.
+	start := time.Now()
 	if err := take(before); err != nil {
 		return nil, err
 	}
-	if err := sleep(ctx, length); err != nil {
+	if err := sleep(ctx, time.Until(start.Add(length))); err != nil {
 		return nil, err
 	}
 	if err := take(after); err != nil {
@@ -119,6 +123,8 @@ func (s *side) measurement(a, b reading) result.Measurement {
 	m.AggregationFactor = ratio(frames, b.router.IPIn-a.router.IPIn)
 	m.SegmentsPerBurst = ratio(senders.TCPOutSegs, senders.IPOutRequests-senders.UDPOut)
 	m.RetransmitRatio = resent
+	m.Broken = max(b.clientLoad.Broken, b.serverLoad.Broken) // both ends count the same streams
+	m.BrokenError = cmp.Or(b.clientLoad.FirstError, b.serverLoad.FirstError)
 	m.addNAPI(a.router, b.router)
 	m.PacketsPerWakeup = ratio(frames, m.wakeups)
 	m.addProcesses(a.router, b.router)

@@ -56,10 +56,11 @@ func findOrphans() ([]Orphan, error) {
 		}
 		args := commandLine(pid)
 		i := slices.Index(args, agent.Subcommand)
-		if i != 1 || !slices.Contains(args, "-isolated") || parentIsLab(pid) {
-			continue
+		o := Orphan{PID: pid, Run: argument(args, "-run"), Host: argument(args, "-host")}
+		ours := i == 1 && slices.Contains(args, "-isolated") && slices.Contains(args, "-log-dir") && o.Run != "" && o.Host != ""
+		if ours && !parentIsLab(pid) {
+			list = append(list, o)
 		}
-		list = append(list, Orphan{PID: pid, Run: argument(args, "-run"), Host: argument(args, "-host")})
 	}
 	return list, nil
 }

@@ -20,10 +20,10 @@ func TestForget(t *testing.T) {
 		late  time.Duration
 		burst int // due at once after the delay
 	}{
-		{1e9, time.Millisecond, 2},         // 0.51 ms a burst: all of it
-		{1e9, time.Second, 8},              // 4 ms of it
-		{1e10, 500 * time.Millisecond, 79}, // 51 µs a burst: 4 ms
-		{1e6, 10 * time.Second, 9},         // 0.51 s a burst: 8 bursts and the one due
+		{1e9, time.Millisecond, 2},          // 0.51 ms a burst: all of it
+		{1e9, time.Second, 20},              // 10 ms of it
+		{1e10, 500 * time.Millisecond, 197}, // 51 µs a burst: 10 ms
+		{1e6, 10 * time.Second, 9},          // 0.51 s a burst: 8 bursts and the one due
 	} {
 		cfg, err := Config{RateBps: c.rate}.withDefaults()
 		if err != nil {

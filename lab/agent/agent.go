@@ -49,7 +49,7 @@ type Agent struct {
 // processors is more than the agent has busy threads. Pinned to one CPU, Go would
 // choose 1, and its monitor thread would then wake every 20 µs to take the only
 // processor away from whichever traffic thread sleeps until its next burst:
-// 7 % of a core in each agent, for nothing.
+// some 5 % of a core in each agent, for nothing.
 const processors = 8
 
 // Main runs an agent over standard input and output until its input ends.

@@ -117,7 +117,7 @@ func (p *poller) wait(events []unix.EpollEvent, ms int) ([]unix.EpollEvent, erro
 // Like wait, it calls the kernel without telling Go's scheduler. Told, the
 // scheduler would take the thread's processor back after each sleep's first
 // milliseconds, and its monitor would wake every 20 µs to look for more of that:
-// together 5 % of a core for each idle generator, beside the router on the scales.
+// together some 5 % of a core for each agent, beside the router on the scales.
 // Not told, the scheduler keeps the processor with the thread and reaches it by
 // signal when it must. The process needs more processors (GOMAXPROCS) than it has
 // such threads.

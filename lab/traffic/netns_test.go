@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"net/netip"
@@ -77,34 +78,36 @@ func (s *space) sysctl(t testing.TB, key, value string) {
 // snmp reads one counter of the namespace, such as "Tcp", "OutSegs".
 func (s *space) snmp(t testing.TB, proto, name string) int64 {
 	t.Helper()
-	value := int64(-1)
-	s.do(func() {
-		f, err := os.Open("/proc/thread-self/net/snmp")
-		if err != nil {
-			return
-		}
-		defer f.Close()
-		var names []string
-		for sc := bufio.NewScanner(f); sc.Scan(); {
-			words := strings.Fields(sc.Text())
-			if words[0] != proto+":" {
-				continue
-			}
-			if names == nil {
-				names = words
-				continue
-			}
-			for i, n := range names {
-				if n == name {
-					value, _ = strconv.ParseInt(words[i], 10, 64)
-				}
-			}
-		}
-	})
-	if value < 0 {
+	value, ok := s.counters(t)[proto+":"+name]
+	if !ok {
 		t.Fatalf("no counter %s %s", proto, name)
 	}
 	return value
+}
+
+// counters reads all of them at one moment: two that are compared under load
+// must not come from two readings.
+func (s *space) counters(t testing.TB) map[string]int64 {
+	t.Helper()
+	var text []byte
+	var err error
+	s.do(func() { text, err = os.ReadFile("/proc/thread-self/net/snmp") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]int64{}
+	names := map[string][]string{}
+	for sc := bufio.NewScanner(bytes.NewReader(text)); sc.Scan(); {
+		words := strings.Fields(sc.Text())
+		if names[words[0]] == nil {
+			names[words[0]] = words
+			continue
+		}
+		for i, n := range names[words[0]][1:] {
+			values[words[0]+n], _ = strconv.ParseInt(words[i+1], 10, 64)
+		}
+	}
+	return values
 }
 
 var (

@@ -119,10 +119,11 @@ func TestStreamsShareAndRate(t *testing.T) {
 			if c.dir == Down {
 				sender = p.server
 			}
-			segs0, bufs0 := sender.snmp(t, "Tcp", "OutSegs"), sender.snmp(t, "Ip", "OutRequests")
+			before := sender.counters(t)
 			time.Sleep(1500 * time.Millisecond)
 			sent1, got1 := sides(g, srv)
-			perBuf := float64(sender.snmp(t, "Tcp", "OutSegs")-segs0) / float64(sender.snmp(t, "Ip", "OutRequests")-bufs0)
+			after := sender.counters(t)
+			perBuf := float64(after["Tcp:OutSegs"]-before["Tcp:OutSegs"]) / float64(after["Ip:OutRequests"]-before["Ip:OutRequests"])
 			g.Close()
 			t.Logf("sender   %s", describe(sent1))
 			t.Logf("receiver %s", describe(got1))

@@ -48,6 +48,11 @@ type Summary struct {
 	Cells   []Cell        `json:"cells"`
 	Skipped []result.Skip `json:"skipped"`
 	Rejects []Tally       `json:"rejects"` // of all trials, A/A included
+	// Multiplicity says how the verdicts of the cells are taken together.
+	Multiplicity Multiplicity `json:"multiplicity"`
+	Sweeps       []Sweep      `json:"sweeps"`
+	CostModels   []CostModel  `json:"cost_models"`
+	Stability    Stability    `json:"stability"`
 	// FailedBlocks are blocks that ended with an error, whatever trials they gave before.
 	FailedBlocks []FailedBlock `json:"failed_blocks"`
 	// Findings are filled in by whoever knows the published studies.
@@ -61,6 +66,13 @@ type Counts struct {
 	Accepted int `json:"accepted"`
 	Rejected int `json:"rejected"`
 	Redone   int `json:"redone"` // trials that repeat a rejected one
+}
+
+// Multiplicity is the correction for judging many cells at once: with it, the
+// chance that even one cell is called different or equivalent wrongly is 1 - Confidence.
+type Multiplicity struct {
+	Method   string `json:"method"` // "holm"
+	Verdicts int    `json:"verdicts"`
 }
 
 // AA is the noise floor: what the method says of two clean routers.
@@ -87,6 +99,10 @@ type Cell struct {
 	// IncreasePct is the increase of normalised CPU over the clean router's, as study 1 tabulates it.
 	IncreasePct Number `json:"increase_pct"`
 	Verdict     string `json:"verdict"`
+	// PDifferent and PEquivalent are adjusted for multiplicity: the chance of
+	// such blocks if the ratio were 1, or if it lay outside [1/(1+δ), 1+δ].
+	PDifferent  Number `json:"p_different"`
+	PEquivalent Number `json:"p_equivalent"`
 
 	CPUCorePct      Estimate `json:"cpu_core_pct"` // % of one core
 	CleanCPUCorePct Estimate `json:"clean_cpu_core_pct"`
@@ -144,6 +160,9 @@ type Finding struct {
 	Claim string `json:"claim"`
 	Here  string `json:"here"`
 	Holds *bool  `json:"holds"` // nil: this run cannot say
+	// Expect says why a difference from the study is to be expected, or what the
+	// run would need to say anything; empty when neither.
+	Expect string `json:"expect"`
 }
 
 // FlagShortfall marks a cell whose sampled bandwidth is more than 10 % below

@@ -26,8 +26,9 @@ type Traffic struct {
 	Protocol      string     `json:"protocol"` // "tcp" or "udp" (iperf3 only)
 	Pacing        string     `json:"pacing"`   // iperf3: "paced" or "burst"
 	Direction     string     `json:"direction"`
-	Clients       int        `json:"clients"`
-	OfferedMbps   float64    `json:"offered_mbps"` // payload, all clients together
+	Clients       int        `json:"clients"`      // of this host; for the server of all hosts
+	ClientHosts   int        `json:"client_hosts"` // that load the server, each by a generator of its own; zero is 1
+	OfferedMbps   float64    `json:"offered_mbps"` // payload, all those clients together
 	BurstSegments int        `json:"burst_segments"`
 	MaxSeconds    int        `json:"max_seconds"` // the load ends by itself after this
 	Server        netip.Addr `json:"server"`
@@ -57,6 +58,7 @@ type TrafficStats struct {
 type trafficState struct {
 	mu        sync.Mutex // guards what follows
 	server    *traffic.Server
+	hosts     int // client hosts whose generators load server
 	echo      *traffic.Echo
 	generator *traffic.Generator
 	prober    *traffic.Prober
@@ -101,6 +103,7 @@ func (a *Agent) trafficServe(ctx context.Context, t Traffic) (none, error) {
 			return Command{Name: fmt.Sprintf("iperf3-server-%d", n), Support: true, Argv: argv}, nil
 		})
 	}
+	a.traffic.hosts = max(1, t.ClientHosts)
 	if a.traffic.server != nil {
 		return none{}, nil
 	}
@@ -138,7 +141,7 @@ func (a *Agent) trafficStart(ctx context.Context, t Traffic) (none, error) {
 	defer a.traffic.mu.Unlock()
 	if t.Kind == TrafficIperf3 {
 		return none{}, a.spawnAll(t.Clients, func(n int) (Command, error) {
-			argv, err := t.iperf3(n, pool.Clients[n-1].LocalIP()).Args()
+			argv, err := t.iperf3(pool.Clients[n-1]).Args()
 			return Command{Name: fmt.Sprintf("iperf3-client-%d", n), Support: true, Client: n, Argv: argv}, err
 		})
 	}
@@ -167,10 +170,10 @@ func (a *Agent) trafficStart(ctx context.Context, t Traffic) (none, error) {
 // iperf3Port is the port of client n's own server.
 func iperf3Port(n int) uint16 { return trafficPort + uint16(n-1) }
 
-// iperf3 is client n's part of the load.
-func (t Traffic) iperf3(n int, local netip.Addr) traffic.Iperf3Client {
+// iperf3 is one client's part of the load.
+func (t Traffic) iperf3(from *client.Client) traffic.Iperf3Client {
 	c := traffic.Iperf3Client{
-		Server: t.Server, Port: iperf3Port(n), Local: local, UDP: t.Protocol == "udp",
+		Server: t.Server, Port: iperf3Port(from.Num), Local: from.LocalIP(), UDP: t.Protocol == "udp",
 		RateBps: traffic.Share(t.OfferedMbps*1e6, t.Clients), Direction: t.Direction, Seconds: t.MaxSeconds,
 	}
 	if !c.UDP {
@@ -219,7 +222,9 @@ func (a *Agent) trafficStats(context.Context, none) (TrafficStats, error) {
 		add("client", a.traffic.generator.Stats())
 	}
 	if a.traffic.server != nil {
-		add("server", a.traffic.server.Stats())
+		for _, s := range a.traffic.server.Stats(a.traffic.hosts) {
+			add("server", s)
+		}
 	}
 	a.programStats(&out)
 	return out, nil

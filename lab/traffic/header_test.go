@@ -125,7 +125,7 @@ func TestServerRefuses(t *testing.T) {
 	if a, _ := ask(encoded[:]); a != refusedCongestion {
 		t.Errorf("unknown congestion control: %v", a)
 	}
-	if st := srv.Stats(); st.Streams != 1 {
+	if st := srv.Stats(1)[0]; st.Streams != 1 {
 		t.Errorf("server holds %d streams, want the good one", st.Streams)
 	}
 }

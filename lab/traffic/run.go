@@ -37,7 +37,7 @@ type Stats struct {
 
 // ThreadCPU is the on-CPU time of one thread since it began, nanoseconds.
 type ThreadCPU struct {
-	Name  string `json:"name"` // "send" or "receive"
+	Name  string `json:"name"` // "send", "receive"; on a server "send 1" and on
 	CPUNs int64  `json:"cpu_ns"`
 }
 

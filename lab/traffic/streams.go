@@ -128,9 +128,6 @@ func Start(ctx context.Context, cfg Config, dial DialFunc) (*Generator, error) {
 	return g, nil
 }
 
-// RunID is the identity under which the server keeps this run's Stats.
-func (g *Generator) RunID() RunID { return g.run.id }
-
 // Stats reads the counters; it may be called at any time, also after Close.
 func (g *Generator) Stats() Stats {
 	var s Stats

@@ -37,7 +37,7 @@ func serveProcess(addr netip.AddrPort) {
 	}
 	fmt.Println("ready")
 	io.Copy(io.Discard, os.Stdin)
-	json.NewEncoder(os.Stdout).Encode(s.Stats())
+	json.NewEncoder(os.Stdout).Encode(s.Stats(1)[0])
 	s.Close()
 }
 
@@ -94,7 +94,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 
 // sides returns the sender's and the receiver's Stats of a run.
 func sides(g *Generator, s *Server) (sender, receiver Stats) {
-	far, _ := s.RunStats(g.RunID())
+	far := s.statsOf(g.run.id)
 	if g.run.sends {
 		return g.Stats(), far
 	}

@@ -22,6 +22,8 @@ type Network struct {
 	Routes []Route `json:"routes"`
 	// Sysctls are written below /proc/sys/net, which belongs to the host's namespace: "ipv4/ip_forward" = "1".
 	Sysctls map[string]string `json:"sysctls"`
+	// Switch makes all Links ports of one Ethernet switch.
+	Switch bool `json:"switch,omitempty"`
 }
 
 // Link configures one interface.
@@ -89,6 +91,11 @@ func apply(_ context.Context, n Network) (none, error) {
 		}
 		names = append(names, l.Name)
 	}
+	if n.Switch {
+		if err := join(names); err != nil {
+			return none{}, fmt.Errorf("making a switch of %s: %w", strings.Join(names, ", "), err)
+		}
+	}
 	for _, r := range n.Routes {
 		route := &netlink.Route{Gw: r.Via.AsSlice(), InitCwnd: initialWindow}
 		if r.To.IsValid() {
@@ -99,6 +106,30 @@ func apply(_ context.Context, n Network) (none, error) {
 		}
 	}
 	return none{}, n.pin(names)
+}
+
+// switchName is the bridge of a host that is a switch.
+const switchName = "switch0"
+
+// join makes interfaces ports of one bridge. Without a spanning tree, which it
+// does not run by itself, its ports forward at once.
+func join(names []string) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = switchName
+	bridge := &netlink.Bridge{LinkAttrs: attrs}
+	if err := netlink.LinkAdd(bridge); err != nil {
+		return fmt.Errorf("adding a bridge (the kernel needs CONFIG_BRIDGE): %w", err)
+	}
+	for _, name := range names {
+		port, err := netlink.LinkByName(name)
+		if err == nil {
+			err = netlink.LinkSetMaster(port, bridge)
+		}
+		if err != nil {
+			return fmt.Errorf("adding the port %s: %w", name, err)
+		}
+	}
+	return netlink.LinkSetUp(bridge)
 }
 
 // pin binds the links' polling threads to their CPUs.

@@ -64,18 +64,20 @@ func (r *run) openPair(ctx context.Context, b experiment.Block) (device, clean *
 	if err != nil {
 		return nil, nil, err
 	}
-	open := func(lab string, d dut.DUT, shared dut.Traits, into **side) func() error {
+	shared := d.Traits() // its link settings hold on both sides of the pair
+	open := func(lab string, d dut.DUT, into **side) func() error {
 		return func() (err error) {
 			*into, err = openSide(ctx, sideConfig{
-				backend: r.backend, lab: lab, device: d, shared: shared, profile: b.Profile,
-				clients: b.Clients, clientKind: r.cfg.Experiment.Client.Kind,
+				backend: r.backend, lab: lab, device: d, clients: b.Clients, clientKind: r.cfg.Experiment.Client.Kind,
+				topology: testbed.Portal{
+					Profile: b.Profile, LAN: d.Traits().LAN, NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
+				}.Topology(),
 			})
 			return err
 		}
 	}
 	other := map[string]string{"a": "b", "b": "a"}[b.DUTLab]
-	shared := d.Traits()
-	err = testbed.Together(open(b.DUTLab, d, shared, &device), open(other, dut.NewClean(), shared, &clean))
+	err = testbed.Together(open(b.DUTLab, d, &device), open(other, dut.NewClean(), &clean))
 	if err == nil {
 		return device, clean, nil
 	}

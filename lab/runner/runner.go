@@ -68,7 +68,7 @@ type windowKey struct {
 
 type run struct {
 	cfg     Config
-	backend testbed.Netns
+	backend testbed.Backend
 	writer  *result.Writer
 	env     result.Environment
 	plan    []experiment.Block

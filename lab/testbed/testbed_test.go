@@ -15,14 +15,15 @@ import (
 
 func build(t *testing.T, p testbed.Portal) *testbed.Lab {
 	t.Helper()
-	p.Backend = backend(t)
-	if p.Lab == "" {
-		p.Lab = "a"
-	}
 	if p.Profile == "" {
 		p.Profile = testbed.PerPacket
 	}
-	lab, err := p.Build(t.Context())
+	return buildTopology(t, p.Topology(), "a")
+}
+
+func buildTopology(t *testing.T, topology testbed.Topology, name string) *testbed.Lab {
+	t.Helper()
+	lab, err := topology.Build(t.Context(), backend(t), name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,13 +41,14 @@ func withClients(t *testing.T, lab *testbed.Lab, kind string, n int) []client.Ad
 			t.Fatal(err)
 		}
 	}
-	err := lab.Client.CreateClients(ctx, client.Config{
-		Kind: kind, Count: n, Parent: lab.ClientIf, LAN: lab.LAN, Gateway: lab.Gateway(), Lab: lab.Name[0],
+	host := lab.Clients[0]
+	err := host.CreateClients(ctx, client.Config{
+		Kind: kind, Count: n, Parent: host.Ifs[0], LAN: lab.LAN, Gateway: lab.Gateway, Lab: lab.Name[0],
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	addrs, err := lab.Client.Lease(ctx)
+	addrs, err := host.Lease(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,16 +59,16 @@ func withClients(t *testing.T, lab *testbed.Lab, kind string, n int) []client.Ad
 func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Duration) (before, after meter.Sample) {
 	t.Helper()
 	ctx := t.Context()
-	load.Server = testbed.ServerAddr.Addr()
+	load.Server = lab.ServerIP
 	load.MaxSeconds = 60
 	if err := lab.Server.ServeTraffic(ctx, load); err != nil {
 		t.Fatal(err)
 	}
-	if err := lab.Client.StartTraffic(ctx, load); err != nil {
+	if err := lab.Clients[0].StartTraffic(ctx, load); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(300 * time.Millisecond)
-	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: []string{lab.LANIf, lab.WANIf}}); err != nil {
+	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs}); err != nil {
 		t.Fatal(err)
 	}
 	before, err := lab.Router.Sample(ctx)
@@ -77,7 +79,7 @@ func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Durati
 	if after, err = lab.Router.Sample(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := lab.Client.StopTraffic(ctx); err != nil {
+	if err := lab.Clients[0].StopTraffic(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if err := lab.Server.StopTraffic(ctx); err != nil {
@@ -111,10 +113,10 @@ func TestMacvlanClientsLeaseSendAndRelease(t *testing.T) {
 	if known := strings.Count(fileOf(t, lab.Router, "/proc/net/arp"), "\n"); known < n {
 		t.Errorf("router knows %d neighbours, want %d clients or more", known, n)
 	}
-	if err := lab.Client.Release(t.Context()); err != nil {
+	if err := lab.Clients[0].Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := lab.Client.Release(t.Context()); err != nil {
+	if err := lab.Clients[0].Release(t.Context()); err != nil {
 		t.Errorf("second release: %v", err)
 	}
 }
@@ -179,7 +181,8 @@ func TestProfilesDecideWhetherTheRouterSeesSinglePackets(t *testing.T) {
 }
 
 func TestTwoLabsDoNotMeet(t *testing.T) {
-	a, b := build(t, testbed.Portal{Lab: "a"}), build(t, testbed.Portal{Lab: "b"})
+	topology := testbed.Portal{Profile: testbed.PerPacket}.Topology()
+	a, b := buildTopology(t, topology, "a"), buildTopology(t, topology, "b")
 	withClients(t, a, client.KindVeth, 2)
 	withClients(t, b, client.KindVeth, 2)
 	before, err := sampleOf(b)
@@ -198,7 +201,7 @@ func TestTwoLabsDoNotMeet(t *testing.T) {
 
 func sampleOf(lab *testbed.Lab) (meter.Sample, error) {
 	ctx := context.Background()
-	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: []string{lab.LANIf, lab.WANIf}}); err != nil {
+	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs}); err != nil {
 		return meter.Sample{}, err
 	}
 	return lab.Router.Sample(ctx)
@@ -241,8 +244,7 @@ func TestDeviceProcessesCountAndSupportDoesNot(t *testing.T) {
 func TestBuildErrorsSayWhat(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	p := testbed.Portal{Lab: "a", Profile: testbed.PerPacket, Backend: backend(t)}
-	if lab, err := p.Build(ctx); err == nil || !strings.Contains(err.Error(), "building lab a") {
+	if lab, err := (testbed.Portal{}).Topology().Build(ctx, backend(t), "a"); err == nil || !strings.Contains(err.Error(), "building lab a") {
 		t.Errorf("Build under a cancelled context = %v, %v", lab, err)
 	}
 }

@@ -49,6 +49,16 @@ func TestWorkThatFollowsTheLoadStaysAsMeasured(t *testing.T) {
 	}
 }
 
+// TestAResumedBlockIsTwo: the labs were built twice.
+func TestAResumedBlockIsTwo(t *testing.T) {
+	trials := []result.Trial{oneWindow(0, 0, 0), oneWindow(0, 1, 0), oneWindow(0, 2, 0), oneWindow(1, 0, 0)}
+	trials[2].Sitting, trials[3].Sitting = 1, 1
+	blocks := byBlock(trials)
+	if len(blocks) != 3 || len(blocks[0]) != 2 || len(blocks[1]) != 1 || blocks[1][0].Window != 2 {
+		t.Errorf("grouped as %d blocks, want block 0 in two sittings and block 1", len(blocks))
+	}
+}
+
 func TestWithoutBlockRecordsTrialsStay(t *testing.T) {
 	got := levelDaemons([]result.Trial{oneWindow(0, 0, 0.1), oneWindow(0, 1, 0.3)}, nil)
 	if got[0].DUT.ProcessNs != 1e8 || got[1].DUT.ProcessNs != 3e8 {

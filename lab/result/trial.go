@@ -35,6 +35,7 @@ type Trial struct {
 	Block    int         `json:"block"`             // counts from 0 within (DUT, clients, profile, direction)
 	Window   int         `json:"window"`            // counts from 0 within (block, cell)
 	Attempt  int         `json:"attempt"`           // 0, then 1 and 2 for redone trials
+	Sitting  int         `json:"sitting,omitempty"` // how often the run had been resumed: labs do not last from one to the next
 	DUTLab   string      `json:"dut_lab"`           // "a" or "b": which lab carries the DUT
 	Start    time.Time   `json:"start"`             // UTC
 	Accepted bool        `json:"accepted"`          //
@@ -130,6 +131,7 @@ type Block struct {
 	Direction    string    `json:"direction"`
 	Profile      string    `json:"profile"`
 	Block        int       `json:"block"`
+	Sitting      int       `json:"sitting,omitempty"` // as in Trial: a block that was interrupted is built again in the next
 	DUTLab       string    `json:"dut_lab"`
 	Start        time.Time `json:"start"`
 	Seconds      float64   `json:"seconds"`         // whole block with set-up and tear-down

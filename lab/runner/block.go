@@ -20,7 +20,7 @@ func (r *run) block(ctx context.Context, b experiment.Block) error {
 	start := time.Now()
 	rec := result.Block{
 		DUT: b.DUT, AA: b.AA, Clients: b.Clients, Direction: b.Direction, Profile: b.Profile,
-		Block: b.Index, DUTLab: b.DUTLab, Start: start.UTC(),
+		Block: b.Index, Sitting: r.sitting, DUTLab: b.DUTLab, Start: start.UTC(),
 	}
 	r.status("%s: building the labs, %d clients", blockName(b), b.Clients)
 	device, clean, err := r.openPair(ctx, b)
@@ -150,11 +150,13 @@ func (r *run) cell(ctx context.Context, b experiment.Block, cell result.Cell, de
 }
 
 // trial measures window w, again when it is rejected, and records every attempt.
+// Attempts of earlier sittings count: the redos are the window's, not the sitting's.
 func (r *run) trial(ctx context.Context, b experiment.Block, cell result.Cell, w int, m measurer, pss float64) error {
 	e := r.cfg.Experiment
-	for attempt := 0; ; attempt++ {
+	for attempt := r.tried[windowKey{cell, b.AA, b.Index, w}]; ; attempt++ {
 		t := result.Trial{
-			Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: attempt, DUTLab: b.DUTLab, Start: time.Now().UTC(),
+			Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: attempt, Sitting: r.sitting,
+			DUTLab: b.DUTLab, Start: time.Now().UTC(),
 		}
 		var err error
 		if t.DUT, t.Clean, err = m.measure(ctx, cell, w+attempt); err != nil {
@@ -168,7 +170,7 @@ func (r *run) trial(ctx context.Context, b experiment.Block, cell result.Cell, w
 		if err := r.writer.AppendTrial(t); err != nil {
 			return fmt.Errorf("%w: %w", errStorage, err)
 		}
-		if r.count(t); t.Accepted || attempt == e.Redo {
+		if r.count(t); t.Accepted || attempt >= e.Redo {
 			return nil
 		}
 		r.status("%s: measuring again: %s", blockName(b), t.Rejects[0])

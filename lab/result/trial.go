@@ -142,6 +142,10 @@ type Block struct {
 	DaemonCore   float64   `json:"daemon_core"`     // DUT processes' CPU over the whole block, cores
 	Stretches    []Stretch `json:"stretches"`       // the same, cell by cell
 	Error        string    `json:"error,omitempty"` // what went wrong; trials before it stand
+
+	// HousekeepingSeconds is how often the DUT works without being asked; absent
+	// when it is not known to.
+	HousekeepingSeconds float64 `json:"housekeeping_seconds,omitempty"`
 }
 
 // Stretch is the time a block spent under one load: warm-up, all windows, and

@@ -26,7 +26,7 @@ func (r *run) block(ctx context.Context, b experiment.Block) error {
 	device, clean, err := r.openPair(ctx, b)
 	if err == nil {
 		rec.SetupSeconds, rec.LeaseSeconds, rec.LoginSeconds = device.setup.Seconds(), device.lease.Seconds(), device.login.Seconds()
-		rec.LoginMs = device.loginMs
+		rec.LoginMs, rec.HousekeepingSeconds = device.loginMs, device.traits.Housekeeping.Seconds()
 		err = r.cells(ctx, b, device, clean, &rec)
 		if ctx.Err() == nil { // after Ctrl-C nobody waits for politeness: the hosts just end
 			// What goes wrong now costs no trial: it is noted and the block stands.

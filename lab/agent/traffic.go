@@ -42,13 +42,10 @@ const (
 
 // TrafficStats is what one host's side of the traffic has done so far.
 type TrafficStats struct {
-	MonotonicNs    int64  `json:"monotonic_ns"` // the host's clock when the counters were read
-	SentBytes      int64  `json:"sent_bytes"`
-	ReceivedBytes  int64  `json:"received_bytes"`
-	ShortfallBytes int64  `json:"shortfall_bytes"`
-	MaxLatenessNs  int64  `json:"max_lateness_ns"`
-	Broken         int    `json:"broken"` // streams or processes that ended early
-	FirstError     string `json:"first_error,omitempty"`
+	MonotonicNs   int64  `json:"monotonic_ns"` // the host's clock when the counters were read
+	ReceivedBytes int64  `json:"received_bytes"`
+	Broken        int    `json:"broken"` // streams or processes that ended early
+	FirstError    string `json:"first_error,omitempty"`
 	// ThreadNs is the CPU time of each traffic thread or process; the busiest
 	// says how close the generator is to its limit.
 	ThreadNs map[string]int64 `json:"thread_ns"`
@@ -207,10 +204,7 @@ func (a *Agent) trafficStats(context.Context, none) (TrafficStats, error) {
 	defer a.traffic.mu.Unlock()
 	out := TrafficStats{MonotonicNs: meter.MonotonicNs(), ThreadNs: map[string]int64{}}
 	add := func(side string, s traffic.Stats) {
-		out.SentBytes += s.SentBytes
 		out.ReceivedBytes += s.ReceivedBytes
-		out.ShortfallBytes += s.ShortfallBytes
-		out.MaxLatenessNs = max(out.MaxLatenessNs, s.MaxLatenessNs)
 		if out.Broken += s.Broken; out.FirstError == "" {
 			out.FirstError = s.FirstError
 		}

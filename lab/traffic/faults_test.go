@@ -117,7 +117,7 @@ func TestContextEnds(t *testing.T) {
 	if st := g.Stats(); st.Broken != 0 {
 		t.Errorf("an asked-for end counts as broken: %s", describe(st))
 	}
-	if _, err := Start(ctx, Config{}, p.client.dial(addr)); !errors.Is(err, context.Canceled) {
+	if _, err := Start(ctx, Config{RateBps: 1e6}, p.client.dial(addr)); !errors.Is(err, context.Canceled) {
 		t.Errorf("start after the end: %v", err)
 	}
 }
@@ -179,7 +179,7 @@ func TestStartNamesTheClient(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.serve(t)
 	dial := p.client.dial(addr)
-	_, err := Start(context.Background(), Config{Streams: 50}, func(ctx context.Context, i int) (int, error) {
+	_, err := Start(context.Background(), Config{Streams: 50, RateBps: 1e6}, func(ctx context.Context, i int) (int, error) {
 		if i == 17 {
 			return -1, unix.ENETUNREACH
 		}
@@ -193,7 +193,7 @@ func TestStartNamesTheClient(t *testing.T) {
 		defer srv.mu.Unlock()
 		return len(srv.runs) == 0 || srv.runs[0].ended
 	})
-	if _, err := Start(context.Background(), Config{Streams: 60000}, dial); !errors.Is(err, errTooManyStreams) {
+	if _, err := Start(context.Background(), Config{Streams: 60000, RateBps: 1e6}, dial); !errors.Is(err, errTooManyStreams) {
 		t.Errorf("more streams than descriptors: %v", err)
 	}
 }
@@ -202,7 +202,7 @@ func TestStartNamesTheClient(t *testing.T) {
 func TestConnectedUnderBBR(t *testing.T) {
 	p := newPair(t)
 	_, addr := p.serve(t)
-	_, err := Start(context.Background(), Config{}, func(ctx context.Context, i int) (fd int, err error) {
+	_, err := Start(context.Background(), Config{RateBps: 1e6}, func(ctx context.Context, i int) (fd int, err error) {
 		p.client.do(func() { fd, err = NewSocket(addr.Addr(), "bbr") })
 		if err != nil {
 			t.Skip("the kernel lacks bbr")

@@ -23,7 +23,7 @@ type Stats struct {
 	// ShortfallBytes is payload of the schedule that was given up: the sending
 	// thread ran too late, a socket stayed full, or its stream was over.
 	ShortfallBytes int64 `json:"shortfall_bytes"`
-	MaxLatenessNs  int64 `json:"max_lateness_ns"` // latest burst against the schedule since ResetLateness
+	MaxLatenessNs  int64 `json:"max_lateness_ns"` // latest burst against the schedule
 
 	MinStreamBytes int64 `json:"min_stream_bytes"` // payload of the stream that carried least
 	MaxStreamBytes int64 `json:"max_stream_bytes"`

@@ -29,7 +29,6 @@ type Network struct {
 // Link configures one interface.
 type Link struct {
 	Name  string         `json:"name"`
-	MAC   string         `json:"mac,omitempty"`
 	Addrs []netip.Prefix `json:"addrs,omitempty"`
 	// TxChecksum leaves transmit checksum offload on.
 	TxChecksum bool `json:"tx_checksum"`
@@ -155,15 +154,6 @@ func (l Link) apply() error {
 	link, err := netlink.LinkByName(l.Name)
 	if err != nil {
 		return err
-	}
-	if l.MAC != "" {
-		mac, err := net.ParseMAC(l.MAC)
-		if err != nil {
-			return err
-		}
-		if err := netlink.LinkSetHardwareAddr(link, mac); err != nil {
-			return fmt.Errorf("setting its MAC address: %w", err)
-		}
 	}
 	// The queue must exist before the link is up: a veth has none by itself and
 	// drops bursts of SYNs. pfifo takes its limit from the queue length.

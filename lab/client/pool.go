@@ -143,22 +143,6 @@ func (p *Pool) Login(ctx context.Context, adm Admission) ([]float64, error) {
 	return times, err
 }
 
-// Admitted counts the clients the gateway says are logged in.
-func (p *Pool) Admitted(ctx context.Context, adm Admission) (int, error) {
-	var mu sync.Mutex // guards n
-	n := 0
-	err := p.each(ctx, 16, func(c *Client, ctx context.Context) error {
-		in, err := Status(ctx, c, adm, c.Num)
-		if in {
-			mu.Lock()
-			n++
-			mu.Unlock()
-		}
-		return err
-	})
-	return n, err
-}
-
 // Logout logs every client out.
 func (p *Pool) Logout(ctx context.Context, adm Admission) error {
 	return p.each(ctx, max(adm.Parallel, 4), func(c *Client, ctx context.Context) error {

@@ -53,20 +53,10 @@ func (*OpenNDS) Check(context.Context) error {
 // Every process it starts counts: its scripts are part of its cost.
 func (o *OpenNDS) Traits() Traits {
 	return Traits{
-		LAN:       wideLAN(o.clients),
 		DHCP:      true,
 		Admission: o.admission,
 		About:     "openNDS 9 (iptables-nft), click-through, no limits",
 	}
-}
-
-// wideLAN is study 1's network (the zero Prefix), or a wider one when the
-// clients do not fit in a /24.
-func wideLAN(clients int) netip.Prefix {
-	if clients <= 250 {
-		return netip.Prefix{}
-	}
-	return netip.MustParsePrefix("10.1.0.0/16")
 }
 
 // openNDSConf is what the templates of openNDS and its dnsmasq need.

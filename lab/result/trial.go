@@ -85,11 +85,10 @@ type Measurement struct {
 
 	PSSMiB float64 `json:"pss_mib"` // memory of the DUT's processes
 
-	Machine  Machine            `json:"machine"`   // /proc/stat over the same window
-	RoleNs   map[string]int64   `json:"role_ns"`   // exact on-CPU ns by role: "router", "client", "server", "agents"
-	MeterNs  int64              `json:"meter_ns"`  // what measuring the router cost, ns
-	ThreadNs map[string]int64   `json:"thread_ns"` // router threads and processes by name
-	Extra    map[string]float64 `json:"extra,omitempty"`
+	Machine  Machine          `json:"machine"`   // /proc/stat over the same window
+	RoleNs   map[string]int64 `json:"role_ns"`   // exact on-CPU ns by role: "router", "client", "server", "agents"
+	MeterNs  int64            `json:"meter_ns"`  // what measuring the router cost, ns
+	ThreadNs map[string]int64 `json:"thread_ns"` // router threads and processes by name
 }
 
 // RouterNs is the router's CPU time in the window, nanoseconds.

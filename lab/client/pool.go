@@ -34,8 +34,6 @@ type Config struct {
 	LAN     netip.Prefix `json:"lan"`     // for static addresses
 	Gateway netip.Addr   `json:"gateway"` // the router, for static addresses
 	Lab     byte         `json:"lab"`     // makes MAC addresses of two labs differ
-	// Env is given to commands run as a client, beside GATEWEIGH_CLIENT and GATEWEIGH_CLIENT_IP.
-	Env []string `json:"env,omitempty"`
 }
 
 // Client is one simulated client. It implements Network.
@@ -220,8 +218,6 @@ func (c *Client) DialContext(ctx context.Context, network, addr string) (net.Con
 
 // Exec runs a command as this client.
 func (c *Client) Exec(ctx context.Context, argv, env []string) (string, error) {
-	env = append(env, c.cfg.Env...)
-	env = append(env, fmt.Sprintf("GATEWEIGH_CLIENT=%d", c.Num), "GATEWEIGH_CLIENT_IP="+c.LocalIP().String(), "GATEWEIGH_CLIENT_MAC="+c.MAC.String())
 	return c.run(ctx, c.NetNS(), argv, env)
 }
 

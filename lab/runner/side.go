@@ -125,7 +125,7 @@ func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 	err := s.eachHost(func(i int, h clientHost) (err error) {
 		err = h.CreateClients(ctx, client.Config{
 			Kind: cfg.clientKind, First: h.first, Count: h.count, Parent: h.Ifs[0], LAN: s.lab.LAN, Gateway: s.lab.Gateway,
-			Lab: cfg.lab[0], Env: []string{"GATEWEIGH_GATEWAY=" + s.env.Gateway.String(), "GATEWEIGH_SERVER=" + s.env.ServerIP.String()},
+			Lab: cfg.lab[0],
 		})
 		if err == nil {
 			addrs[i], err = h.Lease(ctx)

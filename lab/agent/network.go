@@ -12,8 +12,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/vishvananda/netlink"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/meter"
 )
 
 // Network is the whole configuration of a host's lab links, applied at once.
@@ -40,10 +42,6 @@ type Link struct {
 	// CPUs the polling thread may run on.
 	CPUs []int `json:"cpus"`
 }
-
-// initialWindow is the initial congestion window of every route, segments: the
-// first burst of a stream leaves whole.
-const initialWindow = 64
 
 // Route sends To (zero: everything) through Via.
 type Route struct {
@@ -96,7 +94,7 @@ func apply(_ context.Context, n Network) (none, error) {
 		}
 	}
 	for _, r := range n.Routes {
-		route := &netlink.Route{Gw: r.Via.AsSlice(), InitCwnd: initialWindow}
+		route := &netlink.Route{Gw: r.Via.AsSlice(), InitCwnd: client.InitialWindow}
 		if r.To.IsValid() {
 			route.Dst = &net.IPNet{IP: r.To.Addr().AsSlice(), Mask: net.CIDRMask(r.To.Bits(), r.To.Addr().BitLen())}
 		}

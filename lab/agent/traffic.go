@@ -23,9 +23,9 @@ const (
 // Traffic is one cell's load: every client gets an equal share.
 type Traffic struct {
 	Kind          string     `json:"kind"`
-	Protocol      string     `json:"protocol"` // "tcp" or "udp" (iperf3 only)
-	Pacing        string     `json:"pacing"`   // iperf3: "paced" or "burst"
-	Direction     string     `json:"direction"`
+	UDP           bool       `json:"udp"`          // iperf3 only
+	Paced         bool       `json:"paced"`        // iperf3: by the socket, not by its own timer
+	Direction     string     `json:"direction"`    // traffic.Up or traffic.Down
 	Clients       int        `json:"clients"`      // of this host; for the server of all hosts
 	ClientHosts   int        `json:"client_hosts"` // that load the server, each by a generator of its own; zero is 1
 	OfferedMbps   float64    `json:"offered_mbps"` // payload, all those clients together
@@ -170,12 +170,12 @@ func iperf3Port(n int) uint16 { return trafficPort + uint16(n-1) }
 // iperf3 is one client's part of the load.
 func (t Traffic) iperf3(from *client.Client) traffic.Iperf3Client {
 	c := traffic.Iperf3Client{
-		Server: t.Server, Port: iperf3Port(from.Num), Local: from.LocalIP(), UDP: t.Protocol == "udp",
+		Server: t.Server, Port: iperf3Port(from.Num), Local: from.LocalIP(), UDP: t.UDP,
 		RateBps: traffic.Share(t.OfferedMbps*1e6, t.Clients), Direction: t.Direction, Seconds: t.MaxSeconds,
 	}
 	if !c.UDP {
 		c.Bytes = t.BurstSegments * 1448
-		if t.Pacing == "paced" && t.Direction == traffic.Up {
+		if t.Paced && t.Direction == traffic.Up {
 			c.Pacing = traffic.PaceSocket
 		}
 	}

@@ -68,7 +68,7 @@ func newTestLab(t *testing.T, d DUT, clients int) *testLab {
 	}
 	traits := d.Traits()
 	topology := testbed.Portal{
-		Profile: testbed.PerPacket, LAN: traits.LAN, NoAggregation: traits.NoAggregation, NoTxChecksum: traits.NoTxChecksum,
+		LAN: traits.LAN, NoAggregation: traits.NoAggregation, NoTxChecksum: traits.NoTxChecksum,
 	}.Topology()
 	lab, err := topology.Build(t.Context(), testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, "a")
 	if err != nil {

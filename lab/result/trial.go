@@ -20,9 +20,21 @@ type Cell struct {
 	DUT         string  `json:"dut"`
 	Clients     int     `json:"clients"`
 	OfferedMbps float64 `json:"offered_mbps"` // TCP or UDP payload, all clients together
-	Direction   string  `json:"direction"`    // "up" (client to server) or "down"
-	Profile     string  `json:"profile"`      // "per-packet" or "bulk"
+	Direction   string  `json:"direction"`    // Up or Down
+	Profile     string  `json:"profile"`      // PerPacket or Bulk
 }
+
+// Directions of the payload.
+const (
+	Up   = "up"   // client to server
+	Down = "down" // server to client
+)
+
+// Profiles: how packets look to the router.
+const (
+	PerPacket = "per-packet" // each packet handled alone, as on a NIC without GRO
+	Bulk      = "bulk"       // GRO on
+)
 
 // Trial is one pair: a window of the DUT and one of the clean router. In duet
 // mode the two windows are the same stretch of time in two labs; in solo mode

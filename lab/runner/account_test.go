@@ -39,7 +39,7 @@ func TestProcessesAreAccountedOnce(t *testing.T) {
 }
 
 func TestMeasurementOfAnUploadWindow(t *testing.T) {
-	s := &side{lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, load: agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Protocol: "tcp", OfferedMbps: 10}}
+	s := &side{lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, load: agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", OfferedMbps: 10}}
 	a, b := reading{clients: make([]endpoint, 1)}, reading{clients: make([]endpoint, 1)}
 	client := &b.clients[0]
 	a.router.Links = map[string]meter.Link{"r0": {}, "r1": {}}
@@ -72,18 +72,18 @@ func TestMeasurementOfAnUploadWindow(t *testing.T) {
 
 func TestDeliveredByIperf3LeavesOutHeadersAndRepeats(t *testing.T) {
 	out := meter.Link{TxBytes: 1514000, TxPackets: 1000}
-	s := &side{load: agent.Traffic{Kind: agent.TrafficIperf3, Protocol: "tcp"}}
+	s := &side{load: agent.Traffic{Kind: agent.TrafficIperf3}}
 	if got, want := s.delivered(out, 2, nil, 0.25), 1448000*8/1e6/2*0.75; math.Abs(got-want) > 1e-9 {
 		t.Errorf("TCP: %v Mbit/s, want %v", got, want)
 	}
-	s.load.Protocol = "udp"
+	s.load.UDP = true
 	if got, want := s.delivered(out, 2, nil, 0), 1472000*8/1e6/2; math.Abs(got-want) > 1e-9 {
 		t.Errorf("UDP: %v Mbit/s, want %v", got, want)
 	}
 }
 
 func TestMeasurementOfNothingHasNoInfinities(t *testing.T) {
-	s := &side{lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, load: agent.Traffic{Direction: "down", Protocol: "udp"}}
+	s := &side{lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, load: agent.Traffic{Direction: "down", UDP: true}}
 	got := s.measurement(reading{}, reading{})
 	if got.GeneratorCPU != 0 || got.DeliveredMbps != 0 || got.AggregationFactor != 0 || got.SegmentsPerBurst != 0 {
 		t.Errorf("figures out of nothing: %+v", got)

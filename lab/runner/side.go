@@ -181,7 +181,7 @@ func (s *side) openMeters(ctx context.Context) error {
 // startTraffic starts the load of one cell.
 func (s *side) startTraffic(ctx context.Context, t experiment.Traffic, direction string, mbps float64, clients, seconds int) error {
 	s.load = agent.Traffic{
-		Kind: t.Kind, Protocol: t.Protocol, Pacing: t.Pacing, Direction: direction, Clients: clients, ClientHosts: len(s.hosts),
+		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced, Direction: direction, Clients: clients, ClientHosts: len(s.hosts),
 		OfferedMbps: mbps, BurstSegments: t.BurstSegments, MaxSeconds: seconds, Server: s.env.ServerIP,
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, trafficTimeout, fmt.Errorf("no connection after %s", trafficTimeout))

@@ -9,13 +9,29 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // TestMain lets the test binary serve as the agent of its labs' hosts.
 func TestMain(m *testing.M) {
 	agent.RunAs(os.Args)
 	os.Exit(m.Run())
+}
+
+// TestHostsKnowTheWordsOfExperiments: experiment and agent do not know each
+// other, and the runner hands these words on as they are.
+func TestHostsKnowTheWordsOfExperiments(t *testing.T) {
+	for word, known := range map[string]string{
+		experiment.ClientMacvlan: client.KindMacvlan, experiment.ClientVeth: client.KindVeth,
+		experiment.TrafficStreams: agent.TrafficStreams, experiment.TrafficIperf3: agent.TrafficIperf3,
+		result.Up: traffic.Up, result.Down: traffic.Down,
+	} {
+		if word != known {
+			t.Errorf("an experiment says %q, a host knows %q", word, known)
+		}
+	}
 }
 
 func TestClientsAreSharedOutEvenly(t *testing.T) {
@@ -52,7 +68,7 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 	ctx := t.Context()
 	s, err := openSide(ctx, sideConfig{
 		backend:  testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement},
-		topology: testbed.Portal{Profile: testbed.PerPacket, ClientHosts: 2}.Topology(),
+		topology: testbed.Portal{ClientHosts: 2}.Topology(),
 		lab:      "a", device: dut.NewClean(), clients: clients, clientKind: client.KindMacvlan,
 	})
 	if err != nil {
@@ -64,9 +80,9 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 	}
 	// The streams' server stays and takes the port of iperf3's first one, so iperf3 goes first.
 	for _, c := range []struct{ kind, direction string }{
-		{experiment.TrafficIperf3, "up"}, {experiment.TrafficStreams, "up"}, {experiment.TrafficStreams, "down"},
+		{experiment.TrafficIperf3, result.Up}, {experiment.TrafficStreams, result.Up}, {experiment.TrafficStreams, result.Down},
 	} {
-		load := experiment.Traffic{Kind: c.kind, Protocol: "tcp", Pacing: experiment.PacingPaced, BurstSegments: 44}
+		load := experiment.Traffic{Kind: c.kind, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44}
 		if err := s.startTraffic(ctx, load, c.direction, mbps, clients, 60); err != nil {
 			t.Fatal(err)
 		}

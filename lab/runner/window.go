@@ -106,7 +106,7 @@ func (s *side) delivered(out meter.Link, seconds float64, receivers []span, rese
 		}
 		return sum
 	}
-	if s.load.Protocol == "udp" {
+	if s.load.UDP {
 		return mbps(out.TxBytes-udpOverhead*out.TxPackets, seconds)
 	}
 	return mbps(out.TxBytes-tcpOverhead*out.TxPackets, seconds) * (1 - resent)

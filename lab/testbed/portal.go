@@ -20,12 +20,6 @@ var (
 	serviceAddr = netip.MustParsePrefix("192.168.89.2/24")
 )
 
-// Profiles: how packets look to the router.
-const (
-	PerPacket = "per-packet" // each packet handled alone, as on a NIC without GRO
-	Bulk      = "bulk"       // GRO on
-)
-
 // Portal is the topology client – router – server of study 1.
 //
 //	client host                 router                       server
@@ -37,7 +31,7 @@ const (
 //	client  ── c0 ═══ x1 ┐
 //	client2 ── c1 ═══ x2 ┴ switch · x0 ═══ r0 router …
 type Portal struct {
-	Profile       string       // PerPacket or Bulk
+	Aggregate     bool         // the router's links aggregate (profile bulk); else it sees each packet alone
 	LAN           netip.Prefix // the clients' network; the zero value is DefaultLAN
 	NoAggregation bool         // router's link towards the clients never aggregates
 	NoTxChecksum  bool         // no transmit checksum offload on any link
@@ -81,10 +75,9 @@ func (p Portal) Topology() Topology {
 		{Name: "router", Role: RoleRouter, Sysctls: routerSysctls, Routes: []agent.Route{{Via: serverAddr.Addr()}}},
 		{Name: "server", Role: RoleServer, Sysctls: endpointSysctls, Routes: toClients},
 	}
-	aggregate := p.Profile == Bulk
-	p.addClientHosts(&t, p.port("router", "r0", aggregate && !p.NoAggregation, routerLAN))
+	p.addClientHosts(&t, p.port("router", "r0", p.Aggregate && !p.NoAggregation, routerLAN))
 	t.Links = append(t.Links, Link{
-		p.port("router", "r1", aggregate, routerWAN),
+		p.port("router", "r1", p.Aggregate, routerWAN),
 		p.port("server", "s0", true, serverAddr, serviceAddr),
 	})
 	return t

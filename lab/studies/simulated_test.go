@@ -37,7 +37,7 @@ func only(name string, c course) course {
 func bandwidthSpec(duts ...analysistest.DUT) analysistest.Spec {
 	return analysistest.Spec{
 		Seed: 3, DUTs: duts, Clients: []int{100}, Offered: []float64{100, 200, 400, 800, 1000},
-		Blocks: 12, Windows: 20, AABlocks: 4, BlockSD: 0.01, WindowSD: 0.02,
+		Blocks: 12, Windows: 20, AABlocks: 4, BlockSD: 0.01, WindowSD: 0.02, MachineSD: 0.03,
 	}
 }
 

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
@@ -95,10 +97,14 @@ func (a *Agent) trafficServe(ctx context.Context, t Traffic) (none, error) {
 		}
 	}
 	if t.Kind == TrafficIperf3 {
-		return none{}, a.spawnAll(t.Clients, func(n int) (Command, error) {
+		err := a.spawnAll(t.Clients, func(n int) (Command, error) {
 			argv := traffic.Iperf3Server{Bind: t.Server, Port: iperf3Port(n)}.Args()
 			return Command{Name: fmt.Sprintf("iperf3-server-%d", n), Support: true, Argv: argv}, nil
 		})
+		if err != nil {
+			return none{}, err
+		}
+		return none{}, awaitServers(ctx, t.Clients)
 	}
 	a.traffic.hosts = max(1, t.ClientHosts)
 	if a.traffic.server != nil {
@@ -111,6 +117,36 @@ func (a *Agent) trafficServe(ctx context.Context, t Traffic) (none, error) {
 	// The server outlives the request; it ends with the agent.
 	a.traffic.server, err = traffic.Serve(context.WithoutCancel(ctx), fd)
 	return none{}, err
+}
+
+// awaitServers waits until the servers of n clients take connections: an iperf3
+// client that is refused gives up at once.
+func awaitServers(ctx context.Context, n int) error {
+	for {
+		f, err := os.Open("/proc/self/net/tcp")
+		if err != nil {
+			return err
+		}
+		ports, err := meter.Listening(f)
+		f.Close()
+		if err != nil {
+			return err
+		}
+		up := 0
+		for _, p := range ports {
+			if p >= iperf3Port(1) && p <= iperf3Port(n) {
+				up++
+			}
+		}
+		if up >= n {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d iperf3 servers listen: %w", up, n, context.Cause(ctx))
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // spawnAll starts n programs of the traffic. The caller holds the traffic's lock.

@@ -72,7 +72,7 @@ func (x experiment) comparable(a, b router, judge func(a, b router) judgement) j
 // lower bound with the fewest, and does not when it is the other way round.
 func (x experiment) converge(a, b router) judgement {
 	fewest, most := x.Levels[0], x.Levels[len(x.Levels)-1]
-	j := judgement{here: "no factors that count in runs " + a.Run + " and " + b.Run, study: x.publishedApart(a, b, fewest, most)}
+	j := judgement{here: "no factors that count in " + runsOf(a, b), study: x.publishedApart(a, b, fewest, most)}
 	for _, r := range []router{a, b} {
 		if j.expect = x.blocked(r, fewest, most); j.expect != "" {
 			return j
@@ -85,7 +85,7 @@ func (x experiment) converge(a, b router) judgement {
 	case after.Hi < before.Lo:
 		j.holds = yes()
 	case after.Lo > before.Hi:
-		j.holds, j.expect = no(), perClient
+		j.holds, j.expect = no(), otherPair(b)
 	default:
 		j.expect = wide
 	}
@@ -96,7 +96,7 @@ func (x experiment) converge(a, b router) judgement {
 // factor between them lies within δ, or wholly outside.
 func (x experiment) alike(a, b router) judgement {
 	most := x.Levels[len(x.Levels)-1]
-	j := judgement{here: "no factor that counts in runs " + a.Run + " and " + b.Run, study: x.publishedApart(a, b, most)}
+	j := judgement{here: "no factor that counts in " + runsOf(a, b), study: x.publishedApart(a, b, most)}
 	for _, r := range []router{a, b} {
 		if j.expect = x.blocked(r, most); j.expect != "" {
 			return j
@@ -108,11 +108,19 @@ func (x experiment) alike(a, b router) judgement {
 	case inside:
 		j.holds = yes()
 	case outside:
-		j.holds, j.expect = no(), "On the study's links both portals come near the line rate at the same price; "+asLab
+		j.holds, j.expect = no(), otherPair(b)
 	default:
 		j.expect = wide
 	}
 	return j
+}
+
+// otherPair says why two portals may compare otherwise here.
+func otherPair(second router) string {
+	if second.DUT == standIn {
+		return "openNDS decides in the kernel, where the study's second portal takes every packet to user space."
+	}
+	return "The portal that works through NFQUEUE here is not the study's. " + asLab
 }
 
 // apart is the factor between the dearer and the cheaper of two figures: 1 or

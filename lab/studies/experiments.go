@@ -30,16 +30,16 @@ var scenarios = []scenario{
 // it printed what.
 type design struct {
 	Along   string
-	Clients int            // held fixed when it goes along the load
-	Load    float64        // Mbit/s, held fixed when it goes along the clients
-	File    string         // of published values
-	Run     string         // the shipped experiment that repeats it
-	Level   string         // heading of the level
-	Compare string         // number of the table that compares the scenarios
-	Steps   [3]string      // tables of increments, by scenario
-	Sampled [3]string      // tables of sampled and normalised values, by scenario
-	Figures [2]string      // normalised, sampled
-	Place   string         // what was held fixed, in words
+	Clients int       // held fixed when it goes along the load
+	Load    float64   // Mbit/s, held fixed when it goes along the clients
+	File    string    // of published values
+	Run     string    // the shipped experiment that repeats it
+	Level   string    // heading of the level
+	Compare string    // number of the table that compares the scenarios
+	Steps   [3]string // tables of increments, by scenario
+	Sampled [3]string // tables of sampled and normalised values, by scenario
+	Figures [2]string // normalised, sampled
+	Place   string    // what was held fixed, in words
 }
 
 // The study measured uploads: its clients ran iperf3 -c without -R.
@@ -185,15 +185,18 @@ func rank(s analysis.Sweep) int {
 
 const perPacket = "per-packet"
 
-// newLevel completes a level of a sweep with what its cell knows. A remark on
-// single windows counts when it was made on half of the cell's or more.
+// fullLoad is the share of the offered load a device at its limit falls short
+// of, over all windows; single windows at the limit do not make one.
+const fullLoad = 0.98
+
+// newLevel completes a level of a sweep with what its cell knows.
 func newLevel(run analysis.Summary, sweep analysis.Sweep, l analysis.Level) level {
 	out := level{Level: l, Ratio: nothing()}
 	clients, offered := sweep.Clients, float64(sweep.OfferedMbps)
 	if sweep.Along == analysis.AlongLoad {
-		offered = float64(l.Level.Level)
+		offered = float64(l.Level)
 	} else {
-		clients = int(l.Level.Level)
+		clients = int(l.Level)
 	}
 	for _, c := range run.Cells {
 		if c.DUT != sweep.DUT || c.Clients != clients || float64(c.OfferedMbps) != offered ||
@@ -202,7 +205,8 @@ func newLevel(run analysis.Summary, sweep analysis.Sweep, l analysis.Level) leve
 		}
 		out.Ratio = c.OverheadRatio
 		for _, flag := range c.Flags {
-			if (flag.Text == result.FlagSaturated || flag.Text == result.FlagLossy) && 2*flag.Count >= c.Pairs {
+			if flag.Text == result.FlagSaturated && float64(c.DeliveredMbps) < fullLoad*offered ||
+				flag.Text == result.FlagLossy && 2*flag.Count >= c.Pairs {
 				out.Flags = append(out.Flags, flag.Text)
 			}
 		}

@@ -281,10 +281,10 @@ func TestHTML(t *testing.T) {
 		wants []string
 	}{
 		{"portals", simulate(portals()), []string{
-			"opennds</strong> costs 2.", "it could deliver only 770\u00a0Mbit/s", "Router CPU over offered load, 20 clients", "Noise floor", "CONFIG_PPPOE",
+			"opennds</strong> costs 2.", "it could deliver only 770\u00a0Mbit/s", "Router CPU, normalised, over bandwidth, 20 clients", "Noise floor", "CONFIG_PPPOE",
 			"gateweigh run simulated", "generator at", "Example CPU", "endpoints on CPU 1",
 		}},
-		{"both sweeps", simulate(all), []string{"Router CPU over clients, 1 Gbit/s", "Router CPU over offered load, 1000 clients", "Router CPU over clients, 500 Mbit/s", "more charts", "Download"}},
+		{"both sweeps", simulate(all), []string{"normalised, over clients, 1 Gbit/s", "normalised, over bandwidth, 1000 clients", "Overhead ratio over clients, 500 Mbit/s", "more charts", "Download"}},
 		{"single", simulate(single()), []string{"Router CPU at 500 Mbit/s, 20 clients", "Overhead ratio at 500 Mbit/s"}},
 		{"solo", simulate(solo), []string{"Solo: DUT and clean router are measured one after the other"}},
 		{"one block", simulate(oneBlock), []string{"One block only, so no interval", "seems to cost"}},

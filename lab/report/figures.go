@@ -13,10 +13,10 @@ import (
 
 // Limits of what is drawn; the records keep everything.
 const (
-	rawPerCell   = 200  // single trials drawn a cell
-	rawInAll     = 6000 // single trials drawn a chart of all cells, before fewer a cell are drawn
-	chartsOpen   = 4    // charts shown at once, the others fold away
-	chartsAGroup = 24   // charts drawn of one profile and direction
+	rawPerCell  = 200  // single trials drawn a cell
+	rawInAll    = 6000 // single trials drawn a chart of all cells, before fewer a cell are drawn
+	chartsOpen  = 4    // charts shown at once, the others fold away
+	panelsDrawn = 12   // sweeps drawn of one profile and direction, three charts each
 )
 
 // figure is a drawn chart with its caption and the figures it shows.
@@ -102,7 +102,7 @@ func (d *drawing) group(cells []analysis.Cell) figureGroup {
 	g := figureGroup{Heading: fmt.Sprintf("%s, %s", capitalised(directionWord(cells[0].Direction)), cells[0].Profile)}
 	var shown, sampled []figure
 	panels := panelsOf(d.summary, cells)
-	more := max(0, len(panels)-chartsAGroup/3)
+	more := max(0, len(panels)-panelsDrawn)
 	for _, p := range panels[:len(panels)-more] {
 		shown = append(shown, d.panelCPU(p, normalised), d.panelRatio(p))
 		sampled = append(sampled, d.panelCPU(p, asSampled))
@@ -135,7 +135,9 @@ func (d *drawing) finish(heading, caption string, draw func(id string) string, d
 }
 
 // sample is the accepted trials of a cell, evenly thinned out when they are many.
-func (d *drawing) sample(c analysis.Cell) []result.Trial { return d.thin(d.trials[keyOf(c)], d.perCell) }
+func (d *drawing) sample(c analysis.Cell) []result.Trial {
+	return d.thin(d.trials[keyOf(c)], d.perCell)
+}
 
 func (d *drawing) thin(all []result.Trial, most int) []result.Trial {
 	if len(all) <= most {

@@ -178,9 +178,6 @@ func loadText(c analysis.Cell) string {
 func headlineSentence(c analysis.Cell, delta float64) string {
 	where := loadText(c)
 	r := fmt.Sprintf("%s × a clean router", ratio(c.OverheadRatio.Mean))
-	if c.OverheadRatio.HasInterval() {
-		r += " " + strings.ReplaceAll(bounds(c.OverheadRatio, ratio), " ", "\u00a0")
-	}
 	var text string
 	switch {
 	case c.Pairs == 0:

@@ -65,7 +65,7 @@ func claims(findings []analysis.Finding) (tested, open []claim) {
 func describeFinding(f analysis.Finding) found {
 	_, device, _ := strings.Cut(f.ID, "/")
 	out := found{
-		Device: routerName(device), Here: prose(strings.TrimPrefix(f.Here, device+": ")), Expect: prose(f.Expect),
+		Device: routerName(device), Here: prose(capitalised(strings.TrimPrefix(f.Here, device+": "))), Expect: prose(f.Expect),
 		ExpectName: "Why a difference is to be expected",
 	}
 	out.Word, out.Class = holds(f.Holds)

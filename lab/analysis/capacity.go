@@ -20,7 +20,7 @@ func (m model) capacities(mode string, opts Options) []Capacity {
 		for _, cell := range byCell(means) {
 			c.Saturated = c.Saturated || m.saturated(cell)
 			delivered := Number(mean(m.values(cell, routerMean.delivered)))
-			if !c.MeasuredMbps.Known() || delivered > c.MeasuredMbps {
+			if !c.MeasuredMbps.Known() || delivered >= c.MeasuredMbps {
 				c.MeasuredMbps, most = delivered, cell
 			}
 		}

@@ -188,7 +188,9 @@ func loadOrder(loads []deviation) inference.Sample {
 	// What cells and blocks have in common, their unit's mean, is counted twice:
 	// a degree of freedom too few, on the safe side.
 	absorbed := centre(cells, y, place) + centre(blocks, y, place)
-	return inference.Trends(y, [][]float64{place}, absorbed)[0]
+	sample := inference.Trends(y, [][]float64{place}, absorbed)[0]
+	sample.N = len(counts)
+	return sample
 }
 
 // centre takes the mean of each group out of the columns and returns how many

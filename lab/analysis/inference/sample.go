@@ -6,6 +6,7 @@ package inference
 import (
 	"math"
 	"slices"
+	"sync"
 
 	"gonum.org/v1/gonum/mathext"
 	"gonum.org/v1/gonum/stat"
@@ -106,9 +107,23 @@ func ratio(distance, se float64) float64 {
 	return distance / se
 }
 
+// quantiles remembers those of whole degrees of freedom, of which a run needs
+// few, each of them thousands of times.
+var quantiles sync.Map // of quantileKey to float64
+
+type quantileKey struct{ freedom, p float64 }
+
 // Quantile is that of Student's t-distribution.
 func Quantile(freedom, p float64) float64 {
-	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.Quantile(p)
+	key := quantileKey{freedom, p}
+	if q, known := quantiles.Load(key); known {
+		return q.(float64)
+	}
+	q := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.Quantile(p)
+	if freedom == math.Trunc(freedom) {
+		quantiles.Store(key, q)
+	}
+	return q
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -31,7 +31,7 @@ func (x experiment) doubles(dut string) judgement {
 		if l.atLimit() {
 			limit = " (at its limit)"
 		}
-		figures = append(figures, fmt.Sprintf("%s at %s%s", bracketed(l.Ratio), x.at(at), limit))
+		figures = append(figures, fmt.Sprintf("%s %s %s%s", bracketed(l.Ratio), x.by(), x.at(at), limit))
 		switch {
 		case l.Ratio.HasInterval() && l.Ratio.Hi < 2:
 			below = append(below, x.at(at))
@@ -49,13 +49,25 @@ func (x experiment) doubles(dut string) judgement {
 	case len(below) > 0:
 		j.holds, j.expect = no(), cheaperPortal(r)
 	case len(absent) > 0:
-		j.expect = fmt.Sprintf("Not measured at %s; `gateweigh run %s` has all levels.", listed(absent), x.Run)
+		j.expect = fmt.Sprintf("Not measured %s %s; `gateweigh run %s` has all levels.", x.by(), listed(absent), x.Run)
 	case len(open) > 0:
 		j.expect = wide
 	default:
-		j.holds = yes()
+		j.holds, j.expect = yes(), x.beyondPublished(r)
 	}
 	return j
+}
+
+// beyondPublished explains ratios that are all larger than the study's.
+func (x experiment) beyondPublished(r router) string {
+	for _, at := range x.Levels {
+		p, ok := r.published(at)
+		base, known := x.Routers[0].published(at)
+		if !ok || !known || float64(r.levels[at].Ratio.Lo) <= p.CPUNormalised/base.CPUNormalised {
+			return ""
+		}
+	}
+	return cheaperClean
 }
 
 func cheaperPortal(r router) string {
@@ -223,7 +235,8 @@ func moreThanProportional(s study1, dut string) judgement {
 		j.expect = wide
 	case float64(p.Hi) <= 1+r.Delta:
 		j.holds = no()
-		j.expect = asLab + " In the study 1 Gbit/s is the line rate of the NICs, and its client machine was near 100 % CPU: a full link has effects of its own."
+		j.expect = "In the study 1 Gbit/s is the line rate of the NICs and its client machine was near 100 % CPU (5.2.2), " +
+			"and a full link has effects of its own; links here have no line rate."
 	case p.Lo > 1:
 		j.holds = yes()
 	default:

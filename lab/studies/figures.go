@@ -130,7 +130,7 @@ func (x experiment) shape(q quantity) ([]Panel, string) {
 		return q.published(p) / q.published(own)
 	})
 	p := Panel{
-		Title: "Over its own value at " + x.at(base), YLabel: "CPU, × that at " + x.at(base), Reference: analysis.Absent(),
+		Title: fmt.Sprintf("Over its own value %s %s", x.by(), x.at(base)), YLabel: fmt.Sprintf("CPU, × that %s %s", x.by(), x.at(base)), Reference: analysis.Absent(),
 		Series: append(series, published...),
 	}
 	if x.Along == analysis.AlongLoad {

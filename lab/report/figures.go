@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/report/chart"
@@ -255,14 +256,23 @@ func ratioTip(c analysis.Cell) string {
 		rate(c.OfferedMbps), counted(c.Clients, "client"), counted(c.Blocks, "block"), c.Verdict)
 }
 
-// describe is the chart in words, for at most a dozen cells; the table has all.
+// describe is the chart in words.
 func describe(cells []analysis.Cell, words func(analysis.Cell) string) string {
-	out := ""
-	for i, c := range cells {
-		if i == 12 {
-			return out + "More in the table of results."
-		}
-		out += words(c) + ". "
+	var tips []string
+	for _, c := range cells {
+		tips = append(tips, words(c))
 	}
-	return out
+	return sentences(tips)
+}
+
+// sentences are what a chart's marks say, of at most a dozen; its table has all.
+func sentences(tips []string) string {
+	tips, more := bounded(tips, 12)
+	if more > 0 {
+		tips = append(slices.Clone(tips), fmt.Sprintf("%d more in its table", more))
+	}
+	if len(tips) == 0 {
+		return ""
+	}
+	return strings.Join(tips, ". ") + "."
 }

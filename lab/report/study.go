@@ -266,6 +266,7 @@ func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
 	ch := chart.XY{Title: f.Title + ", " + p.Title, XLabel: f.XLabel, YLabel: p.YLabel, LogY: p.LogY, Reference: float64(p.Reference), Band: noBand()}
 	data := grid{Head: []gridHead{{Name: "Series", Text: true}, {Name: f.XLabel}, {Name: p.YLabel}}}
 	print := digits3
+	var tips []string
 	for _, s := range p.Series {
 		line := chart.Series{Name: s.Name, Guide: s.Guide}
 		if !s.Guide {
@@ -286,7 +287,7 @@ func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
 			if s.Guide {
 				continue
 			}
-			ch.Desc += tip + ". "
+			tips = append(tips, tip)
 			data.Rows = append(data.Rows, gridRow{Key: at.Key, Cells: []gridCell{
 				{Main: s.Name, Text: true, Header: true}, numberCell(pt.X, digits4), estimateCell(pt.Y, print)}})
 		}
@@ -295,6 +296,7 @@ func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
 	if !p.Reference.Known() {
 		ch.Reference = math.NaN()
 	}
+	ch.Desc = sentences(tips)
 	caption := ""
 	isPublished := func(s studies.Series) bool { return s.Published }
 	isMeasured := func(s studies.Series) bool { return !s.Published && !s.Guide }

@@ -76,7 +76,7 @@ func TestCapacity(t *testing.T) {
 	if len(portal.Capacity) != 1 || c.Clients != 100 || !c.Extrapolated || c.Saturated || c.MeasuredMbps != 1000 || !strings.Contains(c.Note, "4.9 times") {
 		t.Errorf("%+v", c)
 	}
-	if all := strings.Join(portal.Omitted, " "); !strings.Contains(all, "clients is left out") || !strings.Contains(all, "packets_s is left out") {
+	if all := strings.Join(portal.Omitted, " "); !strings.Contains(all, "No term per client:") || !strings.Contains(all, "No term per packet:") {
 		t.Errorf("omitted %q", all)
 	}
 	full := costModel(t, s, "full")
@@ -86,13 +86,28 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
+// TestAlwaysAtTheLimit: no model, but the capacity is known.
+func TestAlwaysAtTheLimit(t *testing.T) {
+	spec := crowd
+	spec.DUTs = []analysistest.DUT{{Name: "full", Cost: analysistest.Cost{PerGbit: 100}, MaxMbps: 700}}
+	m := costModel(t, analysis.Summarise(analysistest.Run(spec), analysis.Options{}), "full")
+	if len(m.Terms) != 0 || m.R2.Known() || len(m.Omitted) != 1 || !strings.Contains(m.Omitted[0], "0 cells of 4") {
+		t.Errorf("%+v", m)
+	}
+	for _, c := range m.Capacity {
+		if !c.Saturated || c.Mbps.Mean != 700 {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
 // TestCapacityAlongClients: one load cannot tell a constant from what follows
 // the load, and the model says so.
 func TestCapacityAlongClients(t *testing.T) {
 	s := analysis.Summarise(analysistest.Run(crowd), analysis.Options{})
 	m := costModel(t, s, "portal")
 	terms(t, m, analysis.TermLoad, 20.0, 0.5, analysis.TermClients, 0.1, 0.01)
-	if len(m.Capacity) != 4 || !strings.HasPrefix(m.Omitted[0], "constant is left out") {
+	if len(m.Capacity) != 4 || !strings.HasPrefix(m.Omitted[0], "No constant:") {
 		t.Fatalf("%+v", m)
 	}
 	holds(t, "capacity for 100 clients", m.Capacity[3].Mbps, 4500, 150) // 20 · 4.5 + 0.1 · 100

@@ -66,6 +66,10 @@ func TestSweepAlongLoad(t *testing.T) {
 	holds(t, "net", step.NetPct, 4/1.046, 0.2)
 	holds(t, "relative", step.RelativePct, 100*(10./6-1), 4)
 	holds(t, "proportion", step.Proportion, 10./6/2, 0.03)
+	holds(t, "ratio", step.RatioPct, 100*(10./6*2.6/4.2-1), 2) // clean: 2.6 to 4.2
+	if step.RatioVerdict != analysis.Equivalent || step.RatioPct.N != 8 {
+		t.Errorf("ratio %s of %d blocks", step.RatioVerdict, step.RatioPct.N)
+	}
 	if step.From != 200 || step.To != 400 || step.Verdict != analysis.Different || step.NetPct.N != 8 {
 		t.Errorf("%+v", step)
 	}
@@ -91,7 +95,14 @@ func TestSweepAlongClients(t *testing.T) {
 	if step.NetPct.N != 16 || step.Verdict != analysis.Different {
 		t.Errorf("%+v", step)
 	}
+	holds(t, "ratio", step.RatioPct, 20, 2)
+	if step.RatioVerdict != analysis.Different {
+		t.Errorf("ratio %s", step.RatioVerdict)
+	}
 	clean := sweepOf(t, s, analysis.Clean, analysis.AlongClients)
+	if first := clean.Increments[0]; first.RatioPct.Mean.Known() || first.RatioVerdict != "" {
+		t.Errorf("the clean router has a ratio: %+v", first)
+	}
 	for _, step := range clean.Increments {
 		if step.Verdict != analysis.Equivalent {
 			t.Errorf("clean router, %g to %g clients: %s %+v", step.From, step.To, step.Verdict, step.RelativePct)

@@ -18,7 +18,8 @@ func (x experiment) doubles(dut string) judgement {
 	if !r.measured() {
 		return x.unmeasured(r)
 	}
-	var below, open, absent, figures []string
+	below, open := 0, 0
+	var absent, figures []string
 	var ratios []analysis.Estimate
 	for _, at := range x.Levels {
 		l, ok := r.levels[at]
@@ -34,23 +35,21 @@ func (x experiment) doubles(dut string) judgement {
 		figures = append(figures, fmt.Sprintf("%s %s %s%s", bracketed(l.Ratio), x.by(), x.at(at), limit))
 		switch {
 		case l.Ratio.HasInterval() && l.Ratio.Hi < 2:
-			below = append(below, x.at(at))
+			below++
 		case !l.Ratio.HasInterval() || l.Ratio.Lo <= 2:
-			open = append(open, x.at(at))
+			open++
 		}
 	}
-	j := judgement{
-		here: fmt.Sprintf("CPU per bit over the clean router's is %s; %s; run %s", listed(figures), blocks(ratios...), r.Run), study: x.publishedRatios(r),
+	j := judgement{here: "no ratio in run " + r.Run, study: x.publishedRatios(r)}
+	if len(figures) > 0 {
+		j.here = fmt.Sprintf("CPU per bit over the clean router's is %s; %s; run %s", listed(figures), blocks(ratios...), r.Run)
 	}
 	switch {
-	case len(figures) == 0:
-		j.here = "no ratio in run " + r.Run
-		j.expect = x.blocked(r, x.Levels...)
-	case len(below) > 0:
+	case below > 0:
 		j.holds, j.expect = no(), cheaperPortal(r)
 	case len(absent) > 0:
 		j.expect = fmt.Sprintf("Not measured %s %s; `gateweigh run %s` has all levels.", x.by(), listed(absent), x.Run)
-	case len(open) > 0:
+	case open > 0:
 		j.expect = wide
 	default:
 		j.holds, j.expect = yes(), x.beyondPublished(r)
@@ -70,6 +69,8 @@ func (x experiment) beyondPublished(r router) string {
 	return cheaperClean
 }
 
+// cheaperPortal explains a portal that does not double CPU: one of the study's,
+// or one the study does not have.
 func cheaperPortal(r router) string {
 	if len(r.Published) > 0 {
 		return asLab + " A clean router that is dearer here makes a portal look cheaper beside it."
@@ -77,7 +78,7 @@ func cheaperPortal(r router) string {
 	return "Both portals of the study hand every packet to user space; a gateway that decides in the kernel need not cost as much."
 }
 
-// publishedRatios is the study's range of CPU over the clean router's.
+// publishedRatios is the study's CPU over the clean router's, level by level.
 func (x experiment) publishedRatios(r router) string {
 	var parts []string
 	for _, at := range x.Levels {

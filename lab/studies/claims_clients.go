@@ -151,8 +151,8 @@ func (x experiment) describeSteps(r router, steps []step, nets []analysis.Estima
 func (x experiment) besideClean(r router, steps []step) string {
 	var figures []string
 	for _, st := range steps {
-		if q := quotient(r.levels[st.to].Ratio, r.levels[st.from].Ratio); q.HasInterval() && x.blocked(r, st.from, st.to) == "" {
-			figures = append(figures, bracketed(increase(q))+" %")
+		if inc, ok := r.step(st.from, st.to); ok && inc.RatioPct.HasInterval() && x.blocked(r, st.from, st.to) == "" {
+			figures = append(figures, bracketed(inc.RatioPct)+" %")
 		}
 	}
 	if len(figures) == 0 {

@@ -195,7 +195,7 @@ func (x experiment) blocked(r router, levels ...float64) string {
 	switch {
 	case len(limited) > 0:
 		return fmt.Sprintf("It could not carry the load %s %s, and CPU of traffic that was not carried is not known; "+
-			"`gateweigh run %s --set duts=%s --set mode=solo` leaves it the routers' CPU alone.", x.by(), listed(limited), x.Run, r.DUT)
+			"`gateweigh run %s --set duts=%s --set mode=solo` leaves it the routers' CPU alone; where that is not enough, a faster machine is needed.", x.by(), listed(limited), x.Run, r.DUT)
 	case len(absent) > 0:
 		return fmt.Sprintf("Not measured %s %s; `gateweigh run %s --set duts=%s` has these levels.", x.by(), listed(absent), x.Run, r.DUT)
 	}

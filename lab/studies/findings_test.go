@@ -135,7 +135,7 @@ func TestClients(t *testing.T) {
 	checkJudged(t, []judged{
 		{"as in the study", one(clients(asStudy, chilli)), first + "coovachilli", holds, "Study: 6.82, 1.42 and 0.20 points.", ""},
 		{"as in the study, clean", one(clients(asStudy, chilli)), first + "clean", holds, "run portal-clients", ""},
-		{"one rule a client", one(clients(only("opennds", growing), nds)), first + "opennds", fails, "from 50 to 100 clients", "every client"},
+		{"one rule a client", one(clients(only("opennds", growing), nds)), first + "opennds", fails, "; over the clean router beside it, by ", "every client"},
 		{"free of clients", one(clients(proportional, chilli)), first + "coovachilli", fails, "from 1 to 10", "bursts"},
 		{"at its limit", one(clients(asStudy, saturated)), first + "coovachilli", untested, "no step", "could not carry the load with 1 client, 10 clients"},
 		{"two blocks of one window", one(simulate("portal-clients", few, asStudy)), first + "coovachilli", untested, "", "more blocks"},

@@ -17,6 +17,7 @@ const (
 	unitPublished = "% of 8 threads"
 )
 
+// tables are in the study's order: chapter 5, both experiments, then appendix A.
 func tables(s study1) []Table {
 	var out []Table
 	for _, x := range []experiment{s.load, s.clients} {
@@ -101,7 +102,8 @@ func (x experiment) sampledTable(r router) Table {
 	return t
 }
 
-// table puts the columns' values in rows, one a level of the study.
+// table puts the columns' values in rows, one a level of the study whether it was
+// measured here or not, so that every table has the study's shape.
 func (x experiment) table(columns []column) Table {
 	level := Column{Name: x.Level, Measured: true, Published: true}
 	if x.Along == analysis.AlongLoad {
@@ -132,6 +134,8 @@ var (
 	sampled    = quantity{func(l level) analysis.Estimate { return l.CPUSampled }, func(p publishedRow) float64 { return p.CPUSampled }}
 )
 
+// column heads figures of the router; which of the two kinds it has is the same
+// for all its columns.
 func (r router) column(name, unit, publishedUnit string) Column {
 	return Column{
 		Name: name, Unit: unit, PublishedUnit: publishedUnit, DUT: r.DUT,
@@ -139,6 +143,7 @@ func (r router) column(name, unit, publishedUnit string) Column {
 	}
 }
 
+// cpuColumn is CPU at each level, in the two units that have no common scale.
 func (r router) cpuColumn(name string, q quantity) column {
 	return column{r.column(name, unitHere, unitPublished), func(at float64) Value { return r.value(at, q.here, q.published) }}
 }
@@ -155,7 +160,9 @@ func (r router) value(at float64, here func(level) analysis.Estimate, published 
 	return v
 }
 
-// increaseColumn is the increase over the clean router.
+// increaseColumn is the increase over the clean router, per cent. The study has
+// it from the columns of its table; here it comes from the overhead ratio, whose
+// interval knows nothing of the drift that both routers share.
 func (x experiment) increaseColumn(r router) column {
 	clean := x.Routers[0]
 	return column{r.column(r.Heading+" Incr.", "%", "%"), func(at float64) Value {
@@ -168,7 +175,8 @@ func (x experiment) increaseColumn(r router) column {
 	}}
 }
 
-// stepColumn is the increment that leads to a level.
+// stepColumn is the increment that leads to a level, empty at the first. A run
+// that lacks the level before took another step, which is not shown.
 func (x experiment) stepColumn(r router, name, unit, publishedUnit string,
 	published func(from, to publishedRow) analysis.Number, here func(analysis.Increment) analysis.Estimate) column {
 	return column{r.column(name, unit, publishedUnit), func(at float64) Value {

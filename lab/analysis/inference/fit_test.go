@@ -123,17 +123,35 @@ func TestTrends(t *testing.T) {
 			column[i] -= m
 		}
 	}
-	got := Trends(y, [][]float64{x, lab}, 1)
+	got, residuals := Trends(y, [][]float64{x, lab}, 1)
 	near(t, "slope", got[0].Mean, 0.005714285714285729, 1e-9)
 	near(t, "standard error", got[0].SE, 0.01011498517893467, 1e-9)
 	near(t, "freedom", got[0].Freedom, 4, 0)
 	if got[1].HasSpread() || !math.IsNaN(got[1].Mean) {
 		t.Errorf("an effect of what never changes: %+v", got[1])
 	}
-	if s := Trends(y[:2], [][]float64{{-1, 1}}, 1)[0]; s.HasSpread() || math.IsNaN(s.Mean) {
+	if sum := stat.Mean(residuals, nil); len(residuals) != 6 || math.Abs(sum) > 1e-12 {
+		t.Errorf("residuals %v", residuals)
+	}
+	if s, _ := Trends(y[:2], [][]float64{{-1, 1}}, 1); s[0].HasSpread() || math.IsNaN(s[0].Mean) {
 		t.Errorf("two values, two parameters: %+v", s)
 	}
-	if s := Trends(nil, [][]float64{nil}, 0)[0]; s.HasSpread() {
+	if s, _ := Trends(nil, [][]float64{nil}, 0); s[0].HasSpread() {
 		t.Errorf("a trend of nothing: %+v", s)
+	}
+}
+
+// TestSerial: residuals 1 1 1 -1 -1 -1 are correlated by 3/6 from one to the
+// next, so a third of them counts; those that alternate all count.
+func TestSerial(t *testing.T) {
+	s := Sample{Mean: 1, SE: 2, Freedom: 9, N: 11}
+	alike := s.Serial([]float64{1, 1, 1, -1, -1, -1})
+	near(t, "freedom", alike.Freedom, 3, 1e-12)
+	near(t, "standard error", alike.SE, 2*math.Sqrt(3), 1e-12)
+	if got := s.Serial([]float64{1, -1, 1, -1}); got != s {
+		t.Errorf("alternating: %+v", got)
+	}
+	if got := s.Serial(nil); got != s {
+		t.Errorf("without residuals: %+v", got)
 	}
 }

@@ -26,7 +26,7 @@ var (
 	pageScript string
 )
 
-var page = template.Must(template.New("report").Parse(pageSource))
+var page = template.Must(template.Must(template.New("report").Parse(pageSource)).Parse(flameSource))
 
 // rejectedRows bounds the list of single rejected trials in the report.
 const rejectedRows = 100
@@ -43,6 +43,7 @@ type pageData struct {
 	Reading    string
 	ModeNote   string
 	Groups     []figureGroup
+	Flames     *flames
 	Results    grid
 	Further    []grid
 	Noise      string
@@ -96,11 +97,11 @@ func describePage(run result.Run, s analysis.Summary) pageData {
 	env := run.Environment
 	d := newDrawing(run, s)
 	data := pageData{
-		Style: template.CSS(pageStyle), Script: template.JS(pageScript),
+		Style: template.CSS(pageStyle + flameStyle), Script: template.JS(pageScript),
 		Title: nonEmpty(s.Experiment, "Run"), Subtitle: env.Title,
 		Meta: pageMeta(env, s), Headlines: headlines(s, d.styles), Warnings: s.Warnings,
 		Reading: unbroken(capitalised(readingSentence(s))), ModeNote: modeNote(s.Mode),
-		Groups: d.groups(), Results: resultsGrid(s.Cells), Further: furtherGrids(s.Cells),
+		Groups: d.groups(), Flames: flameSection(run.Dir, s), Results: resultsGrid(s.Cells), Further: furtherGrids(s.Cells),
 		Noise: unbroken(capitalised(noiseSentence(s.AA))),
 		Counts: fmt.Sprintf("%s accepted, %d rejected by self-tests, %d redone.",
 			counted(s.Trials.Accepted, "trial"), s.Trials.Rejected, s.Trials.Redone),

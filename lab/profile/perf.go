@@ -29,15 +29,15 @@ const (
 // a few hundred bytes), and bounds that no window reaches in order.
 const (
 	FrequencyHz  = 1999
-	stackBytes   = 4096
+	stackBytes   = 8192
 	bufferSize   = "8M"   // a CPU: perf may wait 50 ms for the endpoints' CPU
 	maxDataBytes = "512M" // perf stops by itself there
 	startTimeout = 20 * time.Second
 	endTimeout   = 30 * time.Second
 )
 
-// Recorder is a perf record that samples the whole machine. It is alive from
-// Start to Stop, and never longer than this process.
+// Recorder is a perf record that samples some CPUs of the machine. It is alive
+// from Start to Stop, and never longer than this process.
 type Recorder struct {
 	cmd     *exec.Cmd
 	control *os.File
@@ -65,11 +65,12 @@ func PerfVersion(ctx context.Context) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Start begins to sample: when it returns, samples are being taken, with time
-// stamps of CLOCK_MONOTONIC. perf itself runs on the given CPUs, nil leaves it
-// free. Until Stop the CPUs are kept from sleeping deeply, where that can be
-// asked for: their sampling timer would come late after each sleep.
-func Start(ctx context.Context, data, unwind string, cpus []int) (_ *Recorder, err error) {
+// Start begins to sample everything that runs on the given CPUs: when it
+// returns, samples are being taken, with time stamps of CLOCK_MONOTONIC. perf
+// itself runs on the CPUs own, nil leaves it free. Until Stop the CPUs are kept
+// from sleeping deeply, where that can be asked for: their sampling timer would
+// come late after each sleep.
+func Start(ctx context.Context, data, unwind string, cpus, own []int) (_ *Recorder, err error) {
 	if err := Available(); err != nil {
 		return nil, err
 	}
@@ -88,7 +89,7 @@ func Start(ctx context.Context, data, unwind string, cpus []int) (_ *Recorder, e
 	}
 	// I leaves the idle task out. Build ids are not needed: what was sampled is
 	// named right afterwards, on this machine.
-	r.cmd = exec.CommandContext(ctx, "perf", "record", "--all-cpus", "--event", "cpu-clock:I", "--freq", strconv.Itoa(FrequencyHz),
+	r.cmd = exec.CommandContext(ctx, "perf", "record", "--cpu", cpuList(cpus), "--event", "cpu-clock:I", "--freq", strconv.Itoa(FrequencyHz),
 		"--call-graph", graph, "--clockid", "CLOCK_MONOTONIC", "--delay", "-1", "--control", "fd:3,4",
 		"--mmap-pages", bufferSize, "--max-size", maxDataBytes, "--no-buildid", "--no-buildid-cache", "--output", data)
 	r.cmd.Env = perfEnv()
@@ -98,7 +99,7 @@ func Start(ctx context.Context, data, unwind string, cpus []int) (_ *Recorder, e
 	// A group of its own: Ctrl-C reaches the lab, which ends perf in order.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	r.control = controlWrite
-	err = r.launch(cpus)
+	err = r.launch(own)
 	controlRead.Close()
 	ackWrite.Close()
 	if err != nil {
@@ -113,6 +114,14 @@ func Start(ctx context.Context, data, unwind string, cpus []int) (_ *Recorder, e
 		return nil, errors.Join(err, r.kill())
 	}
 	return r, nil
+}
+
+func cpuList(cpus []int) string {
+	text := make([]string, len(cpus))
+	for i, c := range cpus {
+		text[i] = strconv.Itoa(c)
+	}
+	return strings.Join(text, ",")
 }
 
 // perfEnv keeps the user's settings and servers of debug files out.

@@ -16,8 +16,7 @@ type Recording struct {
 	Samples []Sample
 	Frames  []Frame // indexed by Sample.Stack
 
-	parents map[int]int       // process id → that of its parent
-	maps    map[int][]mapping // executable mappings by process id
+	parents map[int]int // process id → that of its parent
 	index   map[rawFrame]int32
 	unnamed map[int32]location // frames perf has no symbol for
 }
@@ -43,29 +42,20 @@ type location struct {
 	offset uint64
 }
 
-// mapping is a part of a program file in a process's memory.
-type mapping struct {
-	start, end, offset uint64
-	path               string
-}
-
-// scriptFields and scriptEvents are how ParseScript wants to be written to.
-const scriptFields = "comm,pid,tid,time,period,ip,sym,dso"
-
-var scriptArgs = []string{"script", "--ns", "--no-inline", "--show-task-events", "--show-mmap-events", "-F", scriptFields}
+// scriptArgs make perf script print what ParseScript reads.
+var scriptArgs = []string{"script", "--ns", "--no-inline", "--show-task-events", "--fields", "comm,pid,tid,time,period,ip,sym,dso"}
 
 // maxLine bounds a line of perf's output: demangled names can be long.
 const maxLine = 1 << 20
 
 // ParseScript reads the output of perf script with the fields of scriptArgs.
 // A sample is a line "comm pid/tid seconds.nanoseconds: period" followed by one
-// line a frame, innermost first, "\taddress symbol (file)". Task and mapping
-// events stand between samples. Lines of other events are skipped; a line that
-// is none of these is an error with its number.
+// line a frame, innermost first, "\taddress symbol (file)". The address is the
+// kernel's own, or the offset in a user program's file. Task events stand between
+// samples; of those, forks are read and others skipped. A line that is none of
+// these is an error with its number.
 func ParseScript(r io.Reader) (*Recording, error) {
-	rec := &Recording{
-		parents: map[int]int{}, maps: map[int][]mapping{}, index: map[rawFrame]int32{}, unnamed: map[int32]location{},
-	}
+	rec := &Recording{parents: map[int]int{}, index: map[rawFrame]int32{}, unnamed: map[int32]location{}}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 1<<16), maxLine)
 	inSample := false
@@ -77,7 +67,7 @@ func ParseScript(r io.Reader) (*Recording, error) {
 			inSample = false
 		case line[0] == '\t' && inSample:
 			err = rec.addFrame(line)
-		case strings.Contains(line, "PERF_RECORD_"):
+		case strings.Contains(line, ": PERF_RECORD_"):
 			err = rec.addEvent(line)
 			inSample = false
 		default:
@@ -145,7 +135,7 @@ func parseSeconds(s string) (int64, error) {
 func (rec *Recording) addFrame(line string) error {
 	s := &rec.Samples[len(rec.Samples)-1]
 	address, rest, _ := strings.Cut(strings.TrimLeft(line, "\t "), " ")
-	ip, err := strconv.ParseUint(address, 16, 64)
+	at, err := strconv.ParseUint(address, 16, 64)
 	if err != nil {
 		return fmt.Errorf("frame %q: %w", line, err)
 	}
@@ -157,8 +147,8 @@ func (rec *Recording) addFrame(line string) error {
 	raw := rawFrame{symbol: strings.TrimSpace(symbol), dso: strings.TrimSuffix(dso, ")")}
 	if raw.symbol == Unknown || raw.symbol == "" {
 		raw.symbol = ""
-		if m, ok := rec.mapped(s.PID, ip); ok {
-			raw.location = location{m.path, ip - m.start + m.offset}
+		if strings.HasPrefix(raw.dso, "/") {
+			raw.location = location{raw.dso, at}
 		}
 	}
 	s.Stack = append(s.Stack, rec.intern(raw))
@@ -176,7 +166,6 @@ func (rec *Recording) intern(raw rawFrame) int32 {
 		f.Func = Unknown
 		if raw.path != "" {
 			rec.unnamed[i] = raw.location
-			f.Module = moduleOf(raw.path)
 		}
 	}
 	rec.Frames = append(rec.Frames, f)
@@ -208,74 +197,20 @@ func moduleOf(dso string) string {
 	return name
 }
 
-// addEvent takes what is needed of a task or mapping event.
+// addEvent takes which process started which from fork events.
 func (rec *Recording) addEvent(line string) error {
-	switch {
-	case strings.Contains(line, "PERF_RECORD_FORK("):
-		var pid, tid, ppid, ptid int
-		_, rest, _ := strings.Cut(line, "PERF_RECORD_FORK")
-		if _, err := fmt.Sscanf(rest, "(%d:%d):(%d:%d)", &pid, &tid, &ppid, &ptid); err != nil {
-			return fmt.Errorf("fork event %q: %w", line, err)
-		}
-		if pid != ppid {
-			rec.parents[pid] = ppid
-			delete(rec.maps, pid) // of an earlier process of this id
-		}
-	case strings.Contains(line, "PERF_RECORD_COMM exec:"):
-		_, ids, _ := cutLast(line, ":")
-		pid, _, _ := strings.Cut(ids, "/")
-		if n, err := strconv.Atoi(pid); err == nil {
-			delete(rec.maps, n) // those of the new program follow
-		}
-	case strings.Contains(line, "PERF_RECORD_MMAP"):
-		return rec.addMapping(line)
-	}
-	return nil
-}
-
-// addMapping reads "PERF_RECORD_MMAP2 pid/tid: [0xstart(0xlength) @ 0xoffset …]:
-// r-xp path". The kernel's own mappings, of process -1, are not needed.
-func (rec *Recording) addMapping(line string) error {
-	_, rest, _ := strings.Cut(line, "PERF_RECORD_MMAP")
-	rest = strings.TrimLeft(strings.TrimPrefix(rest, "2"), " ")
-	if strings.HasPrefix(rest, "-1/") {
+	_, rest, fork := strings.Cut(line, ": PERF_RECORD_FORK")
+	if !fork {
 		return nil
 	}
-	var pid, tid int
-	var start, length, offset uint64
-	_, err := fmt.Sscanf(rest, "%d/%d: [0x%x(0x%x) @ 0x%x", &pid, &tid, &start, &length, &offset)
-	if err != nil { // an offset of 0 is printed as a bare 0
-		_, err = fmt.Sscanf(rest, "%d/%d: [0x%x(0x%x) @ %d", &pid, &tid, &start, &length, &offset)
+	var pid, tid, ppid, ptid int
+	if _, err := fmt.Sscanf(rest, "(%d:%d):(%d:%d)", &pid, &tid, &ppid, &ptid); err != nil {
+		return fmt.Errorf("fork event %q: %w", line, err)
 	}
-	_, tail, ok := strings.Cut(rest, "]: ")
-	_, path, ok2 := strings.Cut(tail, " ")
-	if err != nil || !ok || !ok2 {
-		return fmt.Errorf("mapping event %q: not understood", line)
-	}
-	path = strings.TrimSuffix(strings.TrimSpace(path), " (deleted)")
-	if strings.HasPrefix(path, "/") && start+length > start {
-		rec.maps[pid] = append(rec.maps[pid], mapping{start, start + length, offset, path})
+	if pid != ppid { // otherwise a thread
+		rec.parents[pid] = ppid
 	}
 	return nil
-}
-
-// mapped finds the file at an address of a process; the latest mapping of an
-// address holds. A forked process has its parent's until it makes its own.
-func (rec *Recording) mapped(pid int, address uint64) (mapping, bool) {
-	for range maxAncestors {
-		list := rec.maps[pid]
-		for i := len(list) - 1; i >= 0; i-- {
-			if m := list[i]; address >= m.start && address < m.end {
-				return m, true
-			}
-		}
-		parent, known := rec.parents[pid]
-		if !known {
-			break
-		}
-		pid = parent
-	}
-	return mapping{}, false
 }
 
 // maxAncestors bounds the way up to a process's ancestors: ids are used again,

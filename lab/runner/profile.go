@@ -94,13 +94,14 @@ func (r *run) record(ctx context.Context, b experiment.Block, cell result.Cell, 
 	return profile.Write(r.cfg.Dir, p)
 }
 
-// sample runs perf over one window of the sides.
+// sample runs perf over one window of the sides, on the CPUs of the routers, to
+// which their threads and devices are bound.
 func (r *run) sample(ctx context.Context, unwind string, t *recorded) error {
 	placement, err := testbed.DefaultPlacement()
 	if err != nil {
 		return err
 	}
-	perf, err := profile.Start(ctx, t.data, unwind, placement.Endpoints)
+	perf, err := profile.Start(ctx, t.data, unwind, placement.Router, placement.Endpoints)
 	if err != nil {
 		return err
 	}

@@ -25,11 +25,11 @@ const (
 )
 
 // What a recording takes: a prime-like rate that does not run in step with the
-// scheduler's tick, 4 KiB of user stack (a daemon's path to its system calls is
-// a few hundred bytes), and bounds that no window reaches in order.
+// scheduler's tick, 16 KiB of user stack (CoovaChilli keeps buffers of 9 KiB in
+// frames on the way of a packet), and bounds that no window reaches in order.
 const (
 	FrequencyHz  = 1999
-	stackBytes   = 8192
+	stackBytes   = 16384
 	bufferSize   = "8M"   // a CPU: perf may wait 50 ms for the endpoints' CPU
 	maxDataBytes = "512M" // perf stops by itself there
 	startTimeout = 20 * time.Second

@@ -161,31 +161,12 @@ func describeTable(t studies.Table) studyTable {
 		return out
 	}
 	out.Level = withUnit(t.Columns[0].Name, t.Columns[0].Unit)
-	for _, col := range t.Columns[1:] {
-		head := studyHead{Name: col.Name}
-		if col.Measured {
-			head.Span++
-			out.Subheads = append(out.Subheads, studySubhead{"here", col.Unit, false})
-		}
-		if col.Published {
-			head.Span++
-			out.Subheads = append(out.Subheads, studySubhead{"published", col.PublishedUnit, true})
-			if !col.Measured {
-				head.Note = "not measured here"
-			}
-		}
-		if head.Span > 0 {
-			out.Heads = append(out.Heads, head)
-		}
-	}
+	out.describeHeads(t.Columns[1:])
 	used := map[string]bool{}
 	for _, row := range t.Rows {
 		view := gridRow{Key: t.ID + "|" + row.Level.String(), Cells: []gridCell{{Main: digits4(row.Level), Sort: row.Level.String(), Header: true}}}
-		for i, col := range t.Columns[1:] {
-			if i >= len(row.Values) {
-				break
-			}
-			v := row.Values[i]
+		for i, v := range row.Values {
+			col := t.Columns[1+i]
 			if col.Measured {
 				cell := estimateCell(v.Here, bare)
 				cell.Main += signs(v.Flags, used)
@@ -205,6 +186,29 @@ func describeTable(t studies.Table) studyTable {
 		}
 	}
 	return out
+}
+
+// describeHeads heads each quantity and below it what was measured here and
+// what was published. What was not measured says so once, above its column,
+// not by a gap in every row.
+func (t *studyTable) describeHeads(columns []studies.Column) {
+	for _, col := range columns {
+		head := studyHead{Name: col.Name}
+		if col.Measured {
+			head.Span++
+			t.Subheads = append(t.Subheads, studySubhead{"here", col.Unit, false})
+		}
+		if col.Published {
+			head.Span++
+			t.Subheads = append(t.Subheads, studySubhead{"published", col.PublishedUnit, true})
+			if !col.Measured {
+				head.Note = "not measured here"
+			}
+		}
+		if head.Span > 0 {
+			t.Heads = append(t.Heads, head)
+		}
+	}
 }
 
 // flagSigns stand in tables for what weakens a figure.

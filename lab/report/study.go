@@ -14,12 +14,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/studies"
 )
 
-// claim is one claim of a study with what was found of it, device by device.
+// claim is one claim of a study with what was found of it: in a line, and
+// device by device.
 type claim struct {
 	Study    int
 	ID, Text string
+	Line     []foundLine
 	Found    []found
 }
+
+// foundLine is the devices of which a claim holds, does not, or is not settled.
+type foundLine struct{ Word, Class, Devices string }
 
 // found is what the run says of a claim for one device.
 type found struct {
@@ -33,16 +38,17 @@ type found struct {
 func holds(h *bool) (word, class string) {
 	switch {
 	case h == nil:
-		return "not tested", "open"
+		return "not settled", "open"
 	case *h:
 		return "holds here", "holds"
 	}
 	return "does not hold here", "fails"
 }
 
-// claims groups the findings that share a claim: those of which this run says
-// anything, and those it does not test at all.
-func claims(findings []analysis.Finding) (tested, open []claim) {
+// claims groups the findings that share a claim. Those of which this run says
+// nothing come last.
+func claims(findings []analysis.Finding) []claim {
+	var tested, open []claim
 	for len(findings) > 0 {
 		n, said := 0, false
 		c := claim{Study: findings[0].Study, Text: findings[0].Claim}
@@ -52,6 +58,7 @@ func claims(findings []analysis.Finding) (tested, open []claim) {
 			n++
 		}
 		c.ID, _, _ = strings.Cut(findings[0].ID, "/")
+		c.Line = foundLines(c.Found)
 		findings = findings[n:]
 		if said {
 			tested = append(tested, c)
@@ -59,7 +66,32 @@ func claims(findings []analysis.Finding) (tested, open []claim) {
 			open = append(open, c)
 		}
 	}
-	return tested, open
+	return append(tested, open...)
+}
+
+// foundLines gathers the devices with the same outcome: those of which the
+// claim holds first, those that leave it open last.
+func foundLines(list []found) []foundLine {
+	yes, no := true, false
+	var out []foundLine
+	for _, outcome := range []*bool{&yes, &no, nil} {
+		var devices []string
+		word, class := holds(outcome)
+		count := 0
+		for _, f := range list {
+			if f.Class != class {
+				continue
+			}
+			count++
+			if f.Device != "" {
+				devices = append(devices, f.Device)
+			}
+		}
+		if count > 0 {
+			out = append(out, foundLine{word, class, strings.Join(devices, ", ")})
+		}
+	}
+	return out
 }
 
 func describeFinding(f analysis.Finding) found {
@@ -70,7 +102,7 @@ func describeFinding(f analysis.Finding) found {
 	}
 	out.Word, out.Class = holds(f.Holds)
 	if f.Holds == nil {
-		out.ExpectName = "To test it"
+		out.ExpectName = "To settle it"
 	}
 	return out
 }
@@ -98,8 +130,8 @@ func findingCounts(findings []analysis.Finding) string {
 		}
 		return fmt.Sprintf("%d %s", n, many)
 	}
-	return fmt.Sprintf("Of %s of published work, %s here, %s and %s not tested by this run.", counted(len(findings), "finding"),
-		verb(count["holds"], "holds", "hold"), verb(count["fails"], "does not", "do not"), verb(count["open"], "was", "were"))
+	return fmt.Sprintf("Of %s of published work, %s here, %s and %s not settled by this run.", counted(len(findings), "finding"),
+		verb(count["holds"], "holds", "hold"), verb(count["fails"], "does not", "do not"), verb(count["open"], "is", "are"))
 }
 
 // studyTable is a table of a study ready to print: what was measured here and

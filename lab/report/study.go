@@ -300,9 +300,15 @@ func (d *drawing) studyFigures(list []studies.Figure) (open, appendix []studyFig
 
 func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
 	ch := chart.XY{Title: f.Title + ", " + p.Title, XLabel: f.XLabel, YLabel: p.YLabel, LogY: p.LogY, Reference: float64(p.Reference), Band: noBand()}
+	if !p.Reference.Known() {
+		ch.Reference = math.NaN()
+	}
 	data := grid{Head: []gridHead{{Name: "Series", Text: true}, {Name: f.XLabel}, {Name: p.YLabel}}}
-	print := digits3
+	isPublished := func(s studies.Series) bool { return s.Published }
+	isMeasured := func(s studies.Series) bool { return !s.Published && !s.Guide }
+	mixed := slices.ContainsFunc(p.Series, isPublished) && slices.ContainsFunc(p.Series, isMeasured)
 	var tips []string
+	shortfall := false
 	for _, s := range p.Series {
 		line := chart.Series{Name: s.Name, Guide: s.Guide}
 		if !s.Guide {
@@ -310,36 +316,42 @@ func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
 			line.Style.Hollow = s.Published
 		}
 		for _, pt := range s.Points {
-			if !pt.Y.Mean.Known() || !pt.X.Known() {
+			at, known := studyPoint(s, pt)
+			if !known {
 				continue
 			}
-			tip := fmt.Sprintf("%s: %s %s at %s", s.Name, print(pt.Y.Mean), bounds(pt.Y, print), digits4(pt.X))
-			if len(pt.Flags) > 0 {
-				tip += " (" + strings.Join(pt.Flags, ", ") + ")"
-			}
-			at := estimatePoint(float64(pt.X), pt.Y, tip)
-			at.Key = s.Name + "|" + pt.X.String()
+			// Beside published series a hollow mark would be taken for one of theirs.
+			at.Hollow = !mixed && slices.Contains(pt.Flags, analysis.FlagShortfall)
+			shortfall = shortfall || at.Hollow
 			line.Points = append(line.Points, at)
-			if s.Guide {
-				continue
+			if !s.Guide {
+				tips = append(tips, at.Tip)
+				data.Rows = append(data.Rows, gridRow{Key: at.Key, Cells: []gridCell{
+					{Main: s.Name, Text: true, Header: true}, numberCell(pt.X, digits4), estimateCell(pt.Y, digits3)}})
 			}
-			tips = append(tips, tip)
-			data.Rows = append(data.Rows, gridRow{Key: at.Key, Cells: []gridCell{
-				{Main: s.Name, Text: true, Header: true}, numberCell(pt.X, digits4), estimateCell(pt.Y, print)}})
 		}
 		ch.Series = append(ch.Series, line)
 	}
-	if !p.Reference.Known() {
-		ch.Reference = math.NaN()
-	}
 	ch.Desc = sentences(tips)
 	caption := ""
-	isPublished := func(s studies.Series) bool { return s.Published }
-	isMeasured := func(s studies.Series) bool { return !s.Published && !s.Guide }
-	if slices.ContainsFunc(p.Series, isPublished) && slices.ContainsFunc(p.Series, isMeasured) {
+	switch {
+	case mixed:
 		caption = "Filled marks and solid lines were measured here; hollow marks and dashed lines are published."
+	case shortfall:
+		caption = "Hollow marks: the device carried more than 10 % less than the load."
 	}
 	fig := d.finish(ch.Title, caption, ch.Draw, data)
 	fig.Heading = p.Title
 	return fig
+}
+
+// studyPoint is a point of a study's figure, if its figures are known.
+func studyPoint(s studies.Series, pt studies.Point) (at chart.Point, known bool) {
+	tip := fmt.Sprintf("%s: %s %s at %s", s.Name, digits3(pt.Y.Mean), bounds(pt.Y, digits3), digits4(pt.X))
+	if len(pt.Flags) > 0 {
+		tip += " (" + strings.Join(pt.Flags, ", ") + ")"
+	}
+	at = estimatePoint(float64(pt.X), pt.Y, tip)
+	at.Key = s.Name + "|" + pt.X.String()
+	return at, pt.Y.Mean.Known() && pt.X.Known()
 }

@@ -20,6 +20,7 @@ import (
 // (Documentation/scheduler/sched-stats), but for polling threads RunNs, which
 // is their TaskClock's.
 type Thread struct {
+	TID    int   `json:"tid"`     // on the machine, whatever namespace the reader is in
 	RunNs  int64 `json:"run_ns"`  // time on a CPU, nanoseconds
 	WaitNs int64 `json:"wait_ns"` // time runnable but waiting for a CPU, nanoseconds
 	Slices int64 `json:"slices"`  // times it was given a CPU
@@ -44,7 +45,8 @@ func ParseSchedstat(b []byte) (Thread, error) {
 
 // ThreadFile is an open schedstat, read again and again without a new look-up.
 type ThreadFile struct {
-	f *os.File
+	f   *os.File
+	tid int
 }
 
 // OpenThread opens the schedstat of thread or process pid.
@@ -56,7 +58,7 @@ func OpenThread(pid int) (*ThreadFile, error) {
 		}
 		return nil, err
 	}
-	return &ThreadFile{f}, nil
+	return &ThreadFile{f, pid}, nil
 }
 
 // Read returns the counters now.
@@ -66,7 +68,9 @@ func (t *ThreadFile) Read() (Thread, error) {
 	if err != nil && err != io.EOF {
 		return Thread{}, err
 	}
-	return ParseSchedstat(buf[:n])
+	th, err := ParseSchedstat(buf[:n])
+	th.TID = t.tid
+	return th, err
 }
 
 // Close closes the file.

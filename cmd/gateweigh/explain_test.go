@@ -1,0 +1,158 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/profile"
+	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// oneCell is the smallest experiment there is something to explain of.
+const oneCell = `duts = ["allowlist"]
+clients = [3]
+offered_mbps = [100]
+blocks = 1
+aa_blocks = 0
+windows = 1
+window = "500ms"
+warmup = "200ms"
+redo = 0
+`
+
+// TestExplainAddsUpToTheExactTime records a profile for real, into a run that was
+// made without, and holds its figures against the meters'.
+func TestExplainAddsUpToTheExactTime(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "one.toml", oneCell)
+	measured(t, finish(t, command(t, dir, "run", "one.toml", "--out", "r")))
+	if e := finish(t, command(t, dir, "explain", "r", "allowlist")); e.code != exitUsage || !strings.Contains(e.stderr, "gateweigh run --resume r --profile") {
+		t.Errorf("without a profile: exit %d: %s", e.code, e.stderr)
+	}
+	before := trials(t, filepath.Join(dir, "r"))
+	measured(t, finish(t, command(t, dir, "run", "--resume", "r", "--profile")))
+	if string(trials(t, filepath.Join(dir, "r"))) != string(before) {
+		t.Error("recording the profile has changed the trials")
+	}
+	if e := finish(t, command(t, dir, "explain", "r", "opennds")); e.code != exitUsage || !strings.Contains(e.stderr, "allowlist --clients 3 --mbps 100") {
+		t.Errorf("another device: exit %d: %s", e.code, e.stderr)
+	}
+	out := finish(t, command(t, dir, "explain", "r", "allowlist", "--json", "-n", "1000"))
+	var e report.Explanation
+	if err := json.Unmarshal([]byte(out.stdout), &e); err != nil || out.code != 0 {
+		t.Fatalf("exit %d: %v: %s", out.code, err, out.stderr)
+	}
+	checkExplanation(t, e)
+	for _, name := range []string{profile.DUTFolded, profile.CleanPprof} {
+		if len(read(t, dir, filepath.Join("r/profiles/allowlist-3-clients-100-mbps-up-per-packet", name))) == 0 {
+			t.Errorf("%s is empty", name)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "r/profiles/*/perf.data*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if !strings.Contains(string(read(t, dir, "r/report.html")), `id="flame-data"`) {
+		t.Error("the report has no flame graph")
+	}
+	if table := finish(t, command(t, dir, "explain", "r", "allowlist", "--clients", "3", "-n", "5")); table.code != 0 || !strings.Contains(table.stdout, "more functions") {
+		t.Errorf("the table: exit %d\n%s%s", table.code, table.stdout, table.stderr)
+	}
+}
+
+// checkExplanation holds the functions against the accounts, whose time is exact.
+func checkExplanation(t *testing.T, e report.Explanation) {
+	t.Helper()
+	var functions, accounts [2]float64
+	path := map[string]bool{}
+	for _, f := range e.Functions {
+		functions[0] += float64(f.DUT)
+		functions[1] += float64(f.Clean)
+		path[f.Name] = true
+	}
+	for _, a := range e.Accounts {
+		side := map[string]int{"dut": 0, "clean": 1}[a.Router]
+		accounts[side] += float64(a.NsPerPacket)
+		if a.Samples == 0 {
+			t.Errorf("no sample of %s %s", a.Router, a.Name)
+		}
+	}
+	for side := range functions {
+		if math.Abs(functions[side]/accounts[side]-1) > 1e-3 || accounts[side] <= 0 {
+			t.Errorf("functions add up to %.1f ns per packet, the accounts to %.1f", functions[side], accounts[side])
+		}
+	}
+	for _, function := range []string{"ip_forward", "nft_do_chain"} {
+		if !path[function] {
+			t.Errorf("%s is not among %d functions of a forwarding router", function, len(path))
+		}
+	}
+}
+
+// TestPerfThatFailsCostsNoTrial: the run says why there is no profile, and goes on.
+func TestPerfThatFailsCostsNoTrial(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "one.toml", oneCell)
+	if err := os.WriteFile(filepath.Join(dir, "perf"), []byte("#!/bin/sh\necho no permission for you\nexit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := command(t, dir, "run", "one.toml", "--profile", "--out", "r")
+	cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))
+	e := finish(t, cmd)
+	measured(t, e)
+	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	if err != nil || len(run.Trials) != 1 || len(run.Blocks) != 1 || run.Blocks[0].Error != "" {
+		t.Fatalf("%d trials, %+v, %v", len(run.Trials), run.Blocks, err)
+	}
+	for _, said := range []string{e.stderr, strings.Join(run.Environment.Notes, "\n")} {
+		if !strings.Contains(said, "No profile of allowlist at 100 Mbit/s up with 3 clients") || !strings.Contains(said, "no permission for you") {
+			t.Errorf("what is missing is not said:\n%s", said)
+		}
+	}
+}
+
+// TestPerfEndsWithTheRun however the run ends.
+func TestPerfEndsWithTheRun(t *testing.T) {
+	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGKILL} {
+		dir := t.TempDir()
+		write(t, dir, "one.toml", oneCell+"profile_window = \"60s\"\n")
+		cmd := command(t, dir, "run", "one.toml", "--out", "r")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		await(t, "perf to record", func() bool {
+			found, _ := filepath.Glob(filepath.Join(dir, "r/profiles/*/perf.data.0"))
+			return len(found) > 0 && perfOf(t, dir) != ""
+		})
+		if err := cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Wait()
+		await(t, "perf to end after "+signal.String(), func() bool { return perfOf(t, dir) == "" })
+		await(t, "everything of the run to go", func() bool { return leftovers(t) == "" })
+	}
+}
+
+// perfOf is the command line of a perf that writes below dir.
+func perfOf(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		raw, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
+		args := strings.Split(string(raw), "\x00")
+		cwd, _ := os.Readlink(filepath.Join("/proc", entry.Name(), "cwd"))
+		if err == nil && args[0] == "perf" && cwd == dir {
+			return strings.Join(args, " ")
+		}
+	}
+	return ""
+}

@@ -82,7 +82,7 @@ type run struct {
 // the folder in any case. It needs root and a machine on which no other run
 // measures at the same time.
 func Run(ctx context.Context, cfg Config) (Outcome, error) {
-	unlock, err := lockMachine(cfg.Dir)
+	unlock, err := LockMachine(cfg.Dir)
 	if err != nil {
 		return Outcome{}, err
 	}

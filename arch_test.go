@@ -37,6 +37,7 @@ var allowedImports = map[string][]string{
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment"},
 	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/traffic", "lab/meter", "lab/profile", "lab/result"},
 	"lab/analysis":   {"lab/result", "lab/analysis/inference"},
+	"lab/doctor":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/runner", "lab/result", "lab/analysis"},
 	"lab/studies":    {"lab/analysis", "lab/result"},
 	"lab/report":     {"lab/analysis", "lab/profile", "lab/result", "lab/studies", "lab/report/chart"},
 

@@ -28,27 +28,37 @@ var allowedImports = map[string][]string{
 
 	"lab/result":     {},
 	"lab/client":     {"lab/meter"}, // opens the counters of each client's namespace
-	"lab/traffic":    {},
+	"lab/traffic":    {"lab/traffic/socket"},
 	"lab/meter":      {},
 	"lab/experiment": {"lab/result"},
-	"lab/agent":      {"lab/client", "lab/traffic", "lab/meter"},
+	"lab/agent":      {"lab/client", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/meter"},
 	"lab/testbed":    {"lab/agent", "lab/client"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment"},
-	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/traffic", "lab/meter", "lab/result"},
+	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/traffic", "lab/traffic/rtt", "lab/meter", "lab/result"},
 	"lab/analysis":   {"lab/result"},
 	"lab/studies":    {"lab/analysis", "lab/result"},
 	"lab/report":     {"lab/analysis", "lab/result", "lab/studies"},
 
+	"lab/traffic/iperf3": {"lab/traffic"},
+	"lab/traffic/rtt":    {"lab/traffic/socket"},
+	"lab/traffic/socket": {},
+
 	"lab/analysis/analysistest": {"lab/result"},
+	"lab/labtest":               {},
 }
 
 // testImports is what test files may import beyond their package's own.
 var testImports = map[string][]string{
 	"lab/analysis": {"lab/analysis/analysistest"},
 	"lab/dut":      {"lab/testbed"}, // devices are tested in real labs
-	"lab/testbed":  {"lab/meter"},
-	"lab/report":   {"lab/analysis/analysistest"},
-	"lab/studies":  {"lab/analysis/analysistest", "lab/experiment"},
+	"lab/testbed":  {"lab/meter", "lab/labtest"},
+	"lab/traffic":  {"lab/labtest"},
+
+	"lab/traffic/iperf3": {"lab/labtest"},
+	"lab/traffic/rtt":    {"lab/labtest", "lab/traffic/socket"},
+
+	"lab/report":  {"lab/analysis/analysistest"},
+	"lab/studies": {"lab/analysis/analysistest", "lab/experiment"},
 }
 
 const maxLines = 450

@@ -5,7 +5,7 @@
 // # Whole bursts
 //
 // How many segments leave back to back moves a router's CPU by a factor of two,
-// so streams holds it constant: one write of BurstSegments × MSS bytes is one
+// so it is held constant: one write of BurstSegments × MSS bytes is one
 // burst. Per socket it switches Nagle off, makes the send buffer hold several
 // bursts and uses a congestion control that does not pace. The rest belongs to
 // the sending network namespace, and the caller sets it there:

@@ -30,21 +30,24 @@ var allowedImports = map[string][]string{
 	"lab/client":     {"lab/meter"}, // opens the counters of each client's namespace
 	"lab/traffic":    {"lab/traffic/socket"},
 	"lab/meter":      {},
+	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"lab/result"},
 	"lab/agent":      {"lab/client", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/meter"},
 	"lab/testbed":    {"lab/agent", "lab/client"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment"},
-	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/traffic", "lab/traffic/rtt", "lab/meter", "lab/result"},
-	"lab/analysis":   {"lab/result"},
+	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/traffic", "lab/traffic/rtt", "lab/meter", "lab/profile", "lab/result"},
+	"lab/analysis":   {"lab/result", "lab/analysis/inference"},
 	"lab/studies":    {"lab/analysis", "lab/result"},
-	"lab/report":     {"lab/analysis", "lab/result", "lab/studies"},
+	"lab/report":     {"lab/analysis", "lab/profile", "lab/result", "lab/studies", "lab/report/chart"},
 
 	"lab/traffic/iperf3": {"lab/traffic"},
 	"lab/traffic/rtt":    {"lab/traffic/socket"},
-	"lab/traffic/socket": {},
+	"lab/traffic/socket": {}, // threads and sockets of generators and probes
 
+	"lab/analysis/inference":    {},
 	"lab/analysis/analysistest": {"lab/result"},
-	"lab/labtest":               {},
+	"lab/report/chart":          {}, // draws; knows nothing of what is drawn
+	"lab/labtest":               {}, // what tests of several packages share
 }
 
 // testImports is what test files may import beyond their package's own.

@@ -66,7 +66,7 @@ func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Durati
 		t.Fatal(err)
 	}
 	time.Sleep(300 * time.Millisecond)
-	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs}); err != nil {
+	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs, Follow: true}); err != nil {
 		t.Fatal(err)
 	}
 	before, err := lab.Router.Sample(ctx)
@@ -199,7 +199,7 @@ func TestTwoLabsDoNotMeet(t *testing.T) {
 
 func sampleOf(lab *testbed.Lab) (meter.Sample, error) {
 	ctx := context.Background()
-	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs}); err != nil {
+	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs, Follow: true}); err != nil {
 		return meter.Sample{}, err
 	}
 	return lab.Router.Sample(ctx)

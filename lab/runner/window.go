@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 )
 
 // reading is everything a side's meters say at one moment.
@@ -18,7 +19,7 @@ type reading struct {
 	router  meter.Sample
 	clients []endpoint // by client host
 	server  endpoint
-	rtt     traffic.RTT // since the reading before
+	rtt     rtt.Times // since the reading before
 }
 
 // endpoint is what an end of the traffic says of itself.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -217,7 +218,7 @@ func TestDeviceProcessesCountAndSupportDoesNot(t *testing.T) {
 		}
 	}
 	var names []string
-	await(t, "the device's work to show", func() bool {
+	labtest.Await(t, "the device's work to show", func() bool {
 		s, err := sampleOf(lab)
 		if err != nil {
 			t.Fatal(err)

@@ -26,22 +26,23 @@ var allowedImports = map[string][]string{
 
 	"cmd/gateweigh": {"lab/..."},
 
-	"lab/result":             {},
-	"lab/client":             {"lab/meter"}, // opens the counters of each client's namespace
-	"lab/traffic":            {},
-	"lab/meter":              {},
-	"lab/experiment":         {"lab/result"},
-	"lab/agent":              {"lab/client", "lab/traffic", "lab/meter"},
-	"lab/testbed":            {"lab/agent", "lab/client"},
-	"lab/dut":                {"lab/agent", "lab/client", "lab/experiment"},
-	"lab/runner":             {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/traffic", "lab/meter", "lab/result"},
-	"lab/analysis":           {"lab/result"},
-	"lab/analysis/inference": {},
-	"lab/studies":            {"lab/analysis", "lab/result"},
-	"lab/report":             {"lab/analysis", "lab/result", "lab/studies"},
-	"lab/compare":            {"lab/analysis", "lab/analysis/inference", "lab/result"},
+	"lab/result":     {},
+	"lab/client":     {"lab/meter"}, // opens the counters of each client's namespace
+	"lab/traffic":    {},
+	"lab/meter":      {},
+	"lab/experiment": {"lab/result"},
+	"lab/agent":      {"lab/client", "lab/traffic", "lab/meter"},
+	"lab/testbed":    {"lab/agent", "lab/client"},
+	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment"},
+	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/traffic", "lab/meter", "lab/result"},
+	"lab/analysis":   {"lab/result", "lab/analysis/inference"},
+	"lab/studies":    {"lab/analysis", "lab/result"},
+	"lab/report":     {"lab/analysis", "lab/result", "lab/studies", "lab/report/chart"},
+	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/result"},
 
+	"lab/analysis/inference":    {},
 	"lab/analysis/analysistest": {"lab/result"},
+	"lab/report/chart":          {}, // draws; knows nothing of what is drawn
 }
 
 // testImports is what test files may import beyond their package's own.

@@ -1,5 +1,14 @@
 package analysis
 
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
 // Clean is the name the clean router carries among the devices of a sweep.
 const Clean = "clean"
 
@@ -53,18 +62,130 @@ type Increment struct {
 	Verdict string `json:"verdict"`
 }
 
-// Linearity says how a device's CPU follows the bandwidth it carried: fits of
-// sampled CPU over sampled Gbit/s, one a block, saturated levels left out.
-type Linearity struct {
-	Slope     Estimate `json:"slope"`     // % of a core per Gbit/s
-	Intercept Estimate `json:"intercept"` // % of a core
-	R2        Number   `json:"r2"`        // of the straight line through the level means
-	// Exponent is b in CPU = a·bandwidth^b: 1 is proportional.
-	Exponent Estimate `json:"exponent"`
-	// BendAt is the lowest level whose CPU departs from the line through the
-	// levels below it by more than δ and more than its interval; absent: none does.
-	BendAt     Number   `json:"bend_at"`
-	BendPct    Estimate `json:"bend_pct"` // how far it departs there, % of what the line says
-	LevelsUsed int      `json:"levels_used"`
-	LevelsLeft []Number `json:"levels_left"` // out of the fit: saturated
+// sweeps steps through the loads of each number of clients and the clients of
+// each load, the clean router before the devices.
+func sweeps(routers []router, opts Options) []Sweep {
+	out := []Sweep{}
+	var steps []inference.Sample
+	for _, r := range routers {
+		for _, row := range append(rows(r, AlongLoad), rows(r, AlongClients)...) {
+			sweep, samples := row.sweep(opts)
+			out, steps = append(out, sweep), append(steps, samples...)
+		}
+	}
+	// All increments of the run are judged together.
+	verdicts := judgeAll(steps, opts)
+	for i := range out {
+		for j := range out[i].Increments {
+			out[i].Increments[j].Verdict = verdicts[0].Word
+			verdicts = verdicts[1:]
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Sweep) int {
+		return cmp.Or(cmp.Compare(a.Profile, b.Profile), -cmp.Compare(a.Direction, b.Direction), -cmp.Compare(a.Along, b.Along))
+	})
+	return out
+}
+
+// row is one router's block means along one quantity, a list a level.
+type row struct {
+	router
+	along  string
+	levels [][]blockMean
+}
+
+// rows are those of a router with at least two levels.
+func rows(r router, along string) []row {
+	fixed := func(b blockMean) result.Cell {
+		cell := b.cell
+		cell.DUT = ""
+		if along == AlongLoad {
+			cell.OfferedMbps = 0
+		} else {
+			cell.Clients = 0
+		}
+		return cell
+	}
+	var out []row
+	for _, means := range grouped(r.means, fixed, compareCells) {
+		if levels := byCell(means); len(levels) > 1 {
+			out = append(out, row{r, along, levels})
+		}
+	}
+	return out
+}
+
+// at is the quantity of a level: Mbit/s or clients.
+func (r row) at(level []blockMean) float64 {
+	if r.along == AlongClients {
+		return float64(level[0].cell.Clients)
+	}
+	return level[0].cell.OfferedMbps
+}
+
+// sweep computes the row. The samples are of the log ratios of its increments.
+func (r row) sweep(opts Options) (Sweep, []inference.Sample) {
+	cell := r.levels[0][0].cell
+	s := Sweep{
+		DUT: r.name, Along: r.along, Direction: cell.Direction, Profile: cell.Profile,
+		OfferedMbps: Absent(), Levels: []Level{}, Increments: []Increment{},
+	}
+	if r.along == AlongLoad {
+		s.Clients, s.Linearity = cell.Clients, r.linearity(opts)
+	} else {
+		s.OfferedMbps = Number(cell.OfferedMbps)
+	}
+	var samples []inference.Sample
+	for i, level := range r.levels {
+		s.Levels = append(s.Levels, Level{
+			Level:         Number(r.at(level)),
+			LinkMbps:      estimate(r.values(level, routerMean.link), opts.Confidence),
+			CPUSampled:    estimate(r.values(level, routerMean.cpu), opts.Confidence),
+			CPUNormalised: estimate(r.values(level, routerMean.normalised), opts.Confidence),
+			Shortfall:     r.shortfall(level),
+		})
+		if i > 0 {
+			step, sample := r.increment(r.levels[i-1], level, opts)
+			s.Increments, samples = append(s.Increments, step), append(samples, sample)
+		}
+	}
+	return s, samples
+}
+
+// increment compares two levels. Blocks that hold both have their own start,
+// which shifts both alike, so each gives one difference.
+func (r row) increment(from, to []blockMean, opts Options) (Increment, inference.Sample) {
+	logNormalised := func(m routerMean) float64 { return finite(math.Log(m.normalisedPct)) }
+	step := Increment{From: Number(r.at(from)), To: Number(r.at(to))}
+	before, after := r.paired(from, to)
+	compare := func(of func(routerMean) float64) inference.Sample {
+		a, b := r.values(before, of), r.values(after, of)
+		if len(before) == 0 {
+			return inference.Welch(r.values(from, of), r.values(to, of))
+		}
+		for i := range b {
+			b[i] -= a[i]
+		}
+		return inference.Of(b)
+	}
+	logs := compare(logNormalised)
+	ratio := estimateOf(logs, opts.Confidence)
+	step.NetPct = estimateOf(compare(routerMean.normalised), opts.Confidence)
+	step.RelativePct = ratio.changePct()
+	step.Proportion = ratio.geometric().scaled(over(r.at(from), r.at(to)))
+	return step, logs
+}
+
+// paired returns the means of those blocks that hold both levels, in the same order.
+func (r row) paired(from, to []blockMean) (before, after []blockMean) {
+	at := map[blockID]blockMean{}
+	for _, b := range from {
+		at[b.id] = b
+	}
+	for _, b := range to {
+		if a, both := at[b.id]; both {
+			before, after = append(before, a), append(after, b)
+		}
+	}
+	return before, after
 }

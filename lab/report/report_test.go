@@ -175,7 +175,7 @@ func TestSummaryKeys(t *testing.T) {
 			}
 		}
 	}
-	need("summary", s, "version", "experiment", "profile", "mode", "aa", "cells", "skipped", "findings")
+	need("summary", s, "version", "experiment", "profile", "mode", "aa", "cells", "skipped", "findings", "sweeps", "cost_models", "stability")
 	need("aa", s["aa"], "pairs", "ratio", "sd_log")
 	cell := s["cells"].([]any)[0].(map[string]any)
 	need("cell", cell, "dut", "clients", "offered_mbps", "delivered_mbps", "pairs", "rejected", "overhead_ratio", "increase_pct",
@@ -343,25 +343,58 @@ func TestManyTrials(t *testing.T) {
 	}
 }
 
-func TestFindings(t *testing.T) {
+// TestStudy: a run over bandwidth is set beside the study, and a run over
+// clients completes it.
+func TestStudy(t *testing.T) {
+	load, clients := portals(), portals()
+	load.Clients, load.Offered = []int{100}, []float64{100, 200, 400, 800, 1000}
+	clients.Clients, clients.Offered = []int{1, 10, 50, 100}, []float64{1000}
 	dir := t.TempDir()
-	if err := analysistest.Write(dir, simulate(single())); err != nil {
+	if err := analysistest.Write(dir, simulate(load)); err != nil {
 		t.Fatal(err)
 	}
-	yes := true
-	_, err := report.WriteWith(dir, report.Options{Findings: func(s analysis.Summary) []analysis.Finding {
-		return []analysis.Finding{
-			{Study: 1, ID: "doubles", Claim: "portals more than double CPU", Here: "× 2.2", Holds: &yes},
-			{Study: 1, ID: "linear", Claim: "CPU is linear in bandwidth", Here: "one load only"},
-		}
-	}})
+	alone, err := report.Write(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := string(read(t, dir, report.HTMLFile))
-	checkPage(t, page)
-	if !strings.Contains(page, "portals more than double CPU") || !strings.Contains(page, "cannot say") {
-		t.Error("findings are not in the page")
+	first := string(read(t, dir, report.HTMLFile))
+	checkPage(t, first)
+	further := analysis.Summarise(simulate(clients), analysis.Options{})
+	both, err := report.WriteWith(dir, report.Options{With: []analysis.Summary{further}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := string(read(t, dir, report.HTMLFile))
+	checkPage(t, second)
+	for _, tt := range []struct {
+		in          string
+		page        string
+		has, hasNot []string
+	}{
+		{"one run", first, []string{`id="table-5.1"`, `id="table-A.1"`, "Figure 5.5", "146.85", "not tested"}, []string{`id="table-5.5"`}},
+		{"both runs", second, []string{`id="table-5.1"`, `id="table-5.5"`, "Figure 5.6", "154.45", "not measured here"}, nil},
+	} {
+		for _, want := range tt.has {
+			if !strings.Contains(tt.page, want) {
+				t.Errorf("%s: the page has no %q", tt.in, want)
+			}
+		}
+		for _, not := range tt.hasNot {
+			if strings.Contains(tt.page, not) {
+				t.Errorf("%s: the page has %q", tt.in, not)
+			}
+		}
+	}
+	tested := func(s analysis.Summary) (n int) {
+		for _, f := range s.Findings {
+			if f.Holds != nil {
+				n++
+			}
+		}
+		return n
+	}
+	if tested(alone) == 0 || tested(both) <= tested(alone) {
+		t.Errorf("%d findings tested by one run, %d by both", tested(alone), tested(both))
 	}
 	if !strings.Contains(string(read(t, dir, report.SummaryFile)), `"holds": null`) {
 		t.Error("an open finding is not null")

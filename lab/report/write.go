@@ -12,6 +12,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/studies"
 )
 
 // Names of the files Write makes in a run folder.
@@ -24,8 +25,10 @@ const (
 // Options of WriteWith; the zero value is usable.
 type Options struct {
 	Analysis analysis.Options
-	// Findings compares the summary with published findings; nil has none.
-	Findings func(analysis.Summary) []analysis.Finding
+	// With are summaries of further runs that complete the comparison with
+	// published studies: one run sweeps bandwidth, another clients. Where two
+	// hold the same figure, that of the run written counts.
+	With []analysis.Summary
 	// Dir is the folder to write into, created when absent; default the run's.
 	Dir string
 }
@@ -43,9 +46,7 @@ func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 		return analysis.Summary{}, err
 	}
 	s := analysis.Summarise(run, opts.Analysis)
-	if opts.Findings != nil {
-		s.Findings = append(s.Findings, opts.Findings(s)...)
-	}
+	s.Findings = append(s.Findings, studies.Findings(append([]analysis.Summary{s}, opts.With...)...)...)
 	dir := runDir
 	if opts.Dir != "" {
 		dir = opts.Dir
@@ -59,7 +60,7 @@ func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 	}{
 		{SummaryFile, func(w io.Writer) error { return JSON(w, s) }},
 		{CSVFile, func(w io.Writer) error { return CSV(w, s) }},
-		{HTMLFile, func(w io.Writer) error { return HTML(w, run, s) }},
+		{HTMLFile, func(w io.Writer) error { return HTML(w, run, s, opts.With...) }},
 	} {
 		var b bytes.Buffer
 		if err := file.write(&b); err != nil {

@@ -1,0 +1,259 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/report/chart"
+	"github.com/gateweigh/gateweigh/lab/studies"
+)
+
+// claim is one claim of a study with what was found of it, device by device.
+type claim struct {
+	Study    int
+	ID, Text string
+	Found    []found
+}
+
+// found is what the run says of a claim for one device.
+type found struct {
+	Device, Word, Class string
+	Here                string
+	ExpectName, Expect  string
+}
+
+// holds says in words whether a claim holds, and the class of its badge.
+func holds(h *bool) (word, class string) {
+	switch {
+	case h == nil:
+		return "not tested", "open"
+	case *h:
+		return "holds here", "holds"
+	}
+	return "does not hold here", "fails"
+}
+
+// claims groups the findings that share a claim.
+func claims(findings []analysis.Finding) []claim {
+	var out []claim
+	for _, f := range findings {
+		id, device, _ := strings.Cut(f.ID, "/")
+		if last := len(out) - 1; last < 0 || out[last].Text != f.Claim || out[last].Study != f.Study {
+			out = append(out, claim{Study: f.Study, ID: id, Text: f.Claim})
+		}
+		one := found{Device: device, Here: unbroken(f.Here), Expect: unbroken(f.Expect), ExpectName: "Why a difference is to be expected"}
+		one.Word, one.Class = holds(f.Holds)
+		if f.Holds == nil {
+			one.ExpectName = "To test it"
+		}
+		last := len(out) - 1
+		out[last].Found = append(out[last].Found, one)
+	}
+	return out
+}
+
+// findingCounts says how many findings hold; empty when there are none.
+func findingCounts(findings []analysis.Finding) string {
+	count := map[string]int{}
+	for _, f := range findings {
+		_, class := holds(f.Holds)
+		count[class]++
+	}
+	if len(findings) == 0 {
+		return ""
+	}
+	verb := func(n int, one, many string) string {
+		if n == 1 {
+			return "1 " + one
+		}
+		return fmt.Sprintf("%d %s", n, many)
+	}
+	return fmt.Sprintf("Of %s of published work, %s here, %s and %s not tested by this run.", counted(len(findings), "finding"),
+		verb(count["holds"], "holds", "hold"), verb(count["fails"], "does not", "do not"), verb(count["open"], "was", "were"))
+}
+
+// studyTable is a table of a study ready to print: what was measured here and
+// what was published side by side.
+type studyTable struct {
+	ID, Heading, Level string
+	Heads              []studyHead
+	Subheads           []studySubhead
+	Rows               []gridRow
+	Note               string
+}
+
+// studyHead spans the columns of one quantity, studySubhead is one of them.
+type studyHead struct {
+	Name string
+	Span int
+	Note string
+}
+
+type studySubhead struct {
+	Name, Unit string
+	Published  bool
+}
+
+// studyTables are the study's tables: those that answer its questions, and
+// folds with the steps from level to level and the appendix.
+func studyTables(tables []studies.Table) (open []studyTable, folds []studyFold) {
+	steps := studyFold{Heading: "From level to level"}
+	appendix := studyFold{Heading: "Appendix A: sampled and normalised"}
+	for _, t := range tables {
+		view := describeTable(t)
+		switch {
+		case t.ID == "table-5.1" || t.ID == "table-5.5":
+			open = append(open, view)
+		case strings.HasPrefix(t.ID, "table-A"):
+			appendix.Tables = append(appendix.Tables, view)
+		default:
+			steps.Tables = append(steps.Tables, view)
+		}
+	}
+	for _, fold := range []studyFold{steps, appendix} {
+		if len(fold.Tables) > 0 {
+			folds = append(folds, fold)
+		}
+	}
+	return open, folds
+}
+
+// studyFold is tables that are folded away under a heading.
+type studyFold struct {
+	Heading string
+	Tables  []studyTable
+}
+
+func describeTable(t studies.Table) studyTable {
+	out := studyTable{ID: t.ID, Heading: t.Title + ": " + t.Caption, Note: unbroken(t.Note)}
+	if len(t.Columns) == 0 {
+		return out
+	}
+	out.Level = withUnit(t.Columns[0].Name, t.Columns[0].Unit)
+	for _, col := range t.Columns[1:] {
+		head := studyHead{Name: col.Name}
+		if col.Measured {
+			head.Span++
+			out.Subheads = append(out.Subheads, studySubhead{"here", col.Unit, false})
+		}
+		if col.Published {
+			head.Span++
+			out.Subheads = append(out.Subheads, studySubhead{"published", col.PublishedUnit, true})
+			if !col.Measured {
+				head.Note = "not measured here"
+			}
+		}
+		if head.Span > 0 {
+			out.Heads = append(out.Heads, head)
+		}
+	}
+	for _, row := range t.Rows {
+		view := gridRow{Key: t.ID + "|" + row.Level.String(), Cells: []gridCell{{Main: digits4(row.Level), Sort: row.Level.String(), Header: true}}}
+		for i, col := range t.Columns[1:] {
+			if i >= len(row.Values) {
+				break
+			}
+			v := row.Values[i]
+			if col.Measured {
+				cell := estimateCell(v.Here, bare)
+				if len(v.Flags) > 0 {
+					cell.Main += " *"
+					cell.Small = strings.TrimSpace(cell.Small + " " + strings.Join(v.Flags, ", "))
+				}
+				view.Cells = append(view.Cells, cell)
+			}
+			if col.Published {
+				cell := numberCell(v.Published, published)
+				cell.Badge = "published"
+				view.Cells = append(view.Cells, cell)
+			}
+		}
+		out.Rows = append(out.Rows, view)
+	}
+	return out
+}
+
+func withUnit(name, unit string) string {
+	if unit == "" {
+		return name
+	}
+	return name + ", " + unit
+}
+
+// published prints a figure of a study with the decimals its tables have.
+func published(n analysis.Number) string {
+	if !n.Known() {
+		return none
+	}
+	return grouped(fmt.Sprintf("%.2f", float64(n)))
+}
+
+// studyFigure is a figure of a study: panels beside each other.
+type studyFigure struct {
+	Heading string
+	Figures []figure
+	Note    string
+}
+
+// studyFigures draws the figures of a study: those of its chapters, and those
+// of its appendix for a fold.
+func (d *drawing) studyFigures(list []studies.Figure) (open, appendix []studyFigure) {
+	for _, f := range list {
+		view := studyFigure{Heading: f.Title + ": " + f.Caption, Note: unbroken(f.Note)}
+		for _, p := range f.Panels {
+			view.Figures = append(view.Figures, d.studyPanel(f, p))
+		}
+		if strings.HasPrefix(f.ID, "figure-A") {
+			appendix = append(appendix, view)
+		} else {
+			open = append(open, view)
+		}
+	}
+	return open, appendix
+}
+
+func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
+	ch := chart.XY{Title: f.Title + ", " + p.Title, XLabel: f.XLabel, YLabel: p.YLabel, LogY: p.LogY, Reference: float64(p.Reference), Band: noBand()}
+	data := grid{Head: []gridHead{{Name: "Series", Text: true}, {Name: f.XLabel}, {Name: p.YLabel}}}
+	print := digits3
+	for _, s := range p.Series {
+		line := chart.Series{Name: s.Name, Guide: s.Guide}
+		if !s.Guide {
+			line.Style = d.style(s.DUT)
+			line.Style.Hollow = s.Published
+		}
+		for _, pt := range s.Points {
+			if !pt.Y.Mean.Known() || !pt.X.Known() {
+				continue
+			}
+			tip := fmt.Sprintf("%s: %s %s at %s", s.Name, print(pt.Y.Mean), bounds(pt.Y, print), digits4(pt.X))
+			if len(pt.Flags) > 0 {
+				tip += " (" + strings.Join(pt.Flags, ", ") + ")"
+			}
+			at := estimatePoint(float64(pt.X), pt.Y, tip)
+			at.Key = s.Name + "|" + pt.X.String()
+			line.Points = append(line.Points, at)
+			if s.Guide {
+				continue
+			}
+			ch.Desc += tip + ". "
+			data.Rows = append(data.Rows, gridRow{Key: at.Key, Cells: []gridCell{
+				{Main: s.Name, Text: true, Header: true}, numberCell(pt.X, digits4), estimateCell(pt.Y, print)}})
+		}
+		ch.Series = append(ch.Series, line)
+	}
+	if !p.Reference.Known() {
+		ch.Reference = math.NaN()
+	}
+	caption := ""
+	for _, s := range p.Series {
+		if s.Published {
+			caption = "Filled marks and solid lines were measured here; hollow marks and dashed lines are published."
+		}
+	}
+	fig := d.finish(ch.Title, caption, ch.Draw, data)
+	fig.Heading = p.Title
+	return fig
+}

@@ -122,7 +122,7 @@ func codeOf(err error, o runner.Outcome, dir string) error {
 		return fmt.Errorf("interrupted; finished trials are kept: continue with gateweigh run --resume %s", dir)
 	case errors.Is(err, runner.ErrNothingRan):
 		return &exitError{exitNothingRan, skipText(err, o)}
-	case errors.Is(err, syscall.ENOSPC):
+	case errors.Is(err, syscall.ENOSPC) && o.Started:
 		return fmt.Errorf("%w; finished trials are kept: free some space, then continue with gateweigh run --resume %s", err, dir)
 	case err != nil:
 		return err

@@ -148,10 +148,9 @@ func (r *run) cell(ctx context.Context, b experiment.Block, cell result.Cell, de
 }
 
 // trial measures window w, again when it is rejected, and records every attempt.
-// Attempts of an earlier sitting count.
 func (r *run) trial(ctx context.Context, b experiment.Block, cell result.Cell, w int, m measurer, pss float64) error {
 	e := r.cfg.Experiment
-	for attempt := r.tries[windowKey{cell, b.AA, b.Index, w}]; ; attempt++ {
+	for attempt := 0; ; attempt++ {
 		t := result.Trial{
 			Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: attempt, DUTLab: b.DUTLab, Start: time.Now().UTC(),
 		}
@@ -167,7 +166,7 @@ func (r *run) trial(ctx context.Context, b experiment.Block, cell result.Cell, w
 		if err := r.writer.AppendTrial(t); err != nil {
 			return fmt.Errorf("%w: %w", errStorage, err)
 		}
-		if r.count(t); t.Accepted || attempt >= e.Redo {
+		if r.count(t); t.Accepted || attempt == e.Redo {
 			return nil
 		}
 		r.status("%s: measuring again: %s", blockName(b), t.Rejects[0])

@@ -74,7 +74,6 @@ type run struct {
 	plan    []experiment.Block
 	done    map[windowKey]bool // windows that are settled: accepted, or redone often enough
 	good    map[windowKey]bool // windows with an accepted trial
-	tries   map[windowKey]int  // attempts so far, with those of earlier sittings
 	clock   *clock
 }
 
@@ -110,12 +109,12 @@ func open(ctx context.Context, cfg Config) (_ *run, err error) {
 	if err != nil {
 		return nil, err
 	}
-	logs := filepath.Join(cfg.Dir, result.LogsFolder)
+	logs := filepath.Join(cfg.Dir, "logs")
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return nil, fmt.Errorf("making the run's folder: %w", err)
 	}
 	r := &run{
-		cfg: cfg, plan: cfg.Experiment.Plan(), done: map[windowKey]bool{}, good: map[windowKey]bool{}, tries: map[windowKey]int{},
+		cfg: cfg, plan: cfg.Experiment.Plan(), done: map[windowKey]bool{}, good: map[windowKey]bool{},
 		backend: testbed.Netns{Run: filepath.Base(cfg.Dir), LogDir: logs, Placement: placement},
 	}
 	if err := result.ReplaceFile(filepath.Join(cfg.Dir, ExperimentFile), cfg.Experiment.Encode()); err != nil {
@@ -159,7 +158,6 @@ func (r *run) recall() error {
 // count enters a judged trial into the books.
 func (r *run) count(t result.Trial) {
 	key := windowKey{t.Cell, t.AA, t.Block, t.Window}
-	r.tries[key] = max(r.tries[key], t.Attempt+1)
 	if t.Accepted {
 		r.good[key] = true
 	}

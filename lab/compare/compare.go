@@ -272,7 +272,7 @@ func (c *Comparison) verdict(cell *Cell, opts Options) {
 	}
 	distance := math.Max(math.Abs(change), math.Log1p(opts.Delta)-math.Abs(change))
 	cell.BlocksNeeded = cell.change.furtherBlocks(distance, alpha)
-	cell.VerdictNote += wants(cell.BlocksNeeded)
+	cell.VerdictNote += c.wants(cell.BlocksNeeded)
 }
 
 // belowFloor reports whether a log change is no more than the clean routers
@@ -281,11 +281,15 @@ func (c *Comparison) belowFloor(change float64) bool {
 	return c.NoiseFloorPct.Known() && math.Abs(change) <= math.Log1p(float64(c.NoiseFloorPct)/100)
 }
 
-func wants(blocks *int) string {
-	if blocks == nil {
+// wants says how many blocks would bring an answer.
+func (c *Comparison) wants(blocks *int) string {
+	switch {
+	case blocks == nil:
 		return fmt.Sprintf("; more than %d further blocks would be needed: find the noise first", maxBlocks)
+	case c.A == nil:
+		return fmt.Sprintf("; needs about %d more blocks", *blocks)
 	}
-	return fmt.Sprintf("; needs about %d more blocks", *blocks)
+	return fmt.Sprintf("; needs about %d more blocks in each run", *blocks)
 }
 
 // whyUnknown says why a cell has no interval.

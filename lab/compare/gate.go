@@ -96,7 +96,7 @@ func (c *Comparison) decide(limit float64, opts Options, of func(*Cell) evidence
 		}
 		if d.Word == CannotTell && own.HasSpread() {
 			d.BlocksNeeded = own.furtherBlocks(math.Abs(own.Mean-bound), 2*alpha)
-			d.Note += wants(d.BlocksNeeded)
+			d.Note += c.wants(d.BlocksNeeded)
 		}
 		set(cell, d)
 		c.Gate.count(d, opts.Strict)

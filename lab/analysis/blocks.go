@@ -161,9 +161,14 @@ func routers(means []blockMean) []router {
 
 // values collects a figure of the router, one a block mean.
 func (r router) values(means []blockMean, of func(routerMean) float64) []float64 {
+	return figures(means, func(b blockMean) float64 { return of(r.side(b)) })
+}
+
+// figures collects one value a block mean.
+func figures(means []blockMean, of func(blockMean) float64) []float64 {
 	out := make([]float64, 0, len(means))
 	for _, b := range means {
-		out = append(out, of(r.side(b)))
+		out = append(out, of(b))
 	}
 	return out
 }

@@ -20,7 +20,7 @@ func (m model) capacities(mode string, opts Options) []Capacity {
 		for _, cell := range byCell(means) {
 			c.Saturated = c.Saturated || m.saturated(cell)
 			delivered := Number(mean(m.values(cell, routerMean.delivered)))
-			if !c.MeasuredMbps.Known() || delivered > c.MeasuredMbps {
+			if !c.MeasuredMbps.Known() || delivered >= c.MeasuredMbps {
 				c.MeasuredMbps, most = delivered, cell
 			}
 		}
@@ -41,11 +41,8 @@ func (m model) limitNote(most []blockMean, mode string) string {
 	if m.name == Clean || mode != result.ModeDuet {
 		return note
 	}
-	beside := make([]float64, 0, len(most))
-	for _, b := range most {
-		beside = append(beside, b.clean.cpuPct)
-	}
-	return note + fmt.Sprintf(" The clean router beside it took %.0f %% of the same core, so alone it carries more (mode solo shows how much).", mean(beside))
+	beside := mean(figures(most, func(b blockMean) float64 { return b.clean.cpuPct }))
+	return note + fmt.Sprintf(" The clean router beside it took %.0f %% of the same core, so alone it carries more (mode solo shows how much).", beside)
 }
 
 // carryOn solves the model for the load at which it comes to a whole core. The
@@ -54,6 +51,10 @@ func (m model) limitNote(most []blockMean, mode string) string {
 // cannot be told from 0 gives no load (the case in which the exact interval of
 // E. C. Fieller, J. R. Stat. Soc. B 16, 1954, is unbounded).
 func (m model) carryOn(c *Capacity, means []blockMean, opts Options) {
+	if len(m.names) == 0 {
+		c.Note = "There is no model to tell, and the router did not come to its limit."
+		return
+	}
 	perGbit := mean(m.values(means, func(r routerMean) float64 { return over(r.packets, r.deliveredMbps/1000) }))
 	slope := func(beta []float64) (s float64) {
 		for i, name := range m.names {

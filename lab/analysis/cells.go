@@ -324,9 +324,5 @@ func (t tally) sorted() []Tally {
 
 // label names a cell in warnings.
 func (c Cell) label() string {
-	noun := "clients"
-	if c.Clients == 1 {
-		noun = "client"
-	}
-	return fmt.Sprintf("%s at %s Mbit/s %s with %d %s", c.DUT, c.OfferedMbps, c.Direction, c.Clients, noun)
+	return fmt.Sprintf("%s at %s Mbit/s %s with %s", c.DUT, c.OfferedMbps, c.Direction, plural(c.Clients, "client"))
 }

@@ -12,7 +12,8 @@ import (
 
 // CostModel is CPU = a + b·Gbit/s + c·clients + d·packets/s, fitted to the block
 // means of one device over all its cells of one direction and profile. Terms
-// that the run's sweep cannot tell apart are left out and named in Omitted.
+// that the run's sweep cannot tell apart are left out and named in Omitted. A
+// device that was at its limit in all cells but one has no terms, only a capacity.
 type CostModel struct {
 	DUT       string `json:"dut"` // Clean for the clean router
 	Direction string `json:"direction"`
@@ -74,11 +75,12 @@ type model struct {
 	router
 	all   []blockMean // of one direction and profile
 	used  []blockMean // those of them below the router's limit
-	names []string    // of the terms
+	names []string    // of the terms; none without a fit
 	fit   inference.Fit
 	// proportional: there is no constant, as all blocks have the same load.
 	proportional bool
 	omitted      []string
+	atLimit      int // cells
 }
 
 // costModels fits one model a router, direction and profile.
@@ -86,34 +88,40 @@ func costModels(routers []router, mode string, opts Options) []CostModel {
 	out := []CostModel{}
 	for _, r := range routers {
 		for _, means := range grouped(r.means, setting, compareCells) {
-			if m, ok := r.model(means); ok {
-				out = append(out, m.costModel(mode, opts))
+			if len(byCell(means)) > 1 {
+				out = append(out, r.model(means).costModel(mode, opts))
 			}
 		}
 	}
 	return out
 }
 
-// model fits the block means of one setting; ok is false when fewer than two
-// cells are below the router's limit.
-func (r router) model(means []blockMean) (m model, ok bool) {
-	m = model{router: r, all: means, omitted: []string{}}
-	cells := 0
+// model fits the block means of one setting, if at least two of its cells are
+// below the router's limit.
+func (r router) model(means []blockMean) model {
+	m := model{router: r, all: means, omitted: []string{}}
 	for _, cell := range byCell(means) {
-		if !r.saturated(cell) {
-			cells++
+		if r.saturated(cell) {
+			m.atLimit++
+		} else {
 			m.used = append(m.used, slices.DeleteFunc(slices.Clone(cell), func(b blockMean) bool {
 				side := r.side(b)
 				return !(side.cpuPct > 0) || !(side.deliveredMbps > 0) || !(side.packets > 0)
 			})...)
 		}
 	}
-	if cells < 2 || len(m.used) == 0 {
-		return m, false
+	cells := len(byCell(m.used))
+	if cells < 2 {
+		m.omitted = append(m.omitted, fmt.Sprintf("No model: the router was below its limit in %s of %d.", plural(cells, "cell"), cells+m.atLimit))
+		return m
 	}
 	m.choose(cells)
-	m.fit, ok = inference.LeastSquares(m.rows(m.names), m.between())
-	return m, ok
+	fit, ok := inference.LeastSquares(m.rows(m.names), m.between())
+	if !ok {
+		m.names = nil
+	}
+	m.fit = fit
+	return m
 }
 
 // choose takes in every term that the cells can tell from those before it. The
@@ -140,8 +148,13 @@ func (m *model) choose(cells int) {
 			m.names = append(m.names, name)
 			continue
 		}
-		m.omitted = append(m.omitted, name+" is left out: "+reason+".")
+		m.omitted = append(m.omitted, termWords[name]+": "+reason+".")
 	}
+}
+
+// termWords begin the sentence on a term that is left out.
+var termWords = map[string]string{
+	TermConstant: "No constant", TermClients: "No term per client", TermPackets: "No term per packet",
 }
 
 // separationNote says of a term why it cannot be told from those before it.
@@ -209,31 +222,34 @@ func (m *model) between() int {
 
 // costModel puts the fit into words and figures.
 func (m model) costModel(mode string, opts Options) CostModel {
-	cell := m.used[0].cell
+	cell := m.all[0].cell
 	out := CostModel{
-		DUT: m.name, Direction: cell.Direction, Profile: cell.Profile, Omitted: m.omitted,
-		Cells: len(byCell(m.used)), Capacity: m.capacities(mode, opts),
-		MinClients: cell.Clients, MaxClients: cell.Clients,
+		DUT: m.name, Direction: cell.Direction, Profile: cell.Profile, Terms: []Term{}, Omitted: m.omitted,
+		R2: Absent(), ResidualPct: Absent(), MinMbps: Absent(), MaxMbps: Absent(), Capacity: m.capacities(mode, opts),
+	}
+	if len(m.names) == 0 {
+		return out
 	}
 	for i, name := range m.names {
 		term := m.fit.Sample(func(beta []float64) float64 { return beta[i] })
 		out.Terms = append(out.Terms, Term{name, estimateOf(term, opts.Confidence)})
 	}
 	blocks := map[blockID]bool{}
-	var measured, fitted, delivered []float64
+	var fitted []float64
+	out.MinClients = m.used[0].cell.Clients
 	for _, b := range m.used {
 		blocks[b.id] = true
 		value := 0.0
 		for i, name := range m.names {
 			value += m.fit.Beta[i] * m.regressor(b, name)
 		}
-		measured, fitted = append(measured, m.side(b).cpuPct), append(fitted, value)
-		delivered = append(delivered, m.side(b).deliveredMbps)
+		fitted = append(fitted, value)
 		out.MinClients, out.MaxClients = min(out.MinClients, b.cell.Clients), max(out.MaxClients, b.cell.Clients)
 	}
-	out.Blocks = len(blocks)
+	delivered := m.values(m.used, routerMean.delivered)
+	out.Cells, out.Blocks = len(byCell(m.used)), len(blocks)
 	out.MinMbps, out.MaxMbps = Number(slices.Min(delivered)), Number(slices.Max(delivered))
-	out.R2 = Number(finite(stat.RSquaredFrom(fitted, measured, nil)))
+	out.R2 = Number(finite(stat.RSquaredFrom(fitted, m.values(m.used, routerMean.cpu), nil)))
 	out.ResidualPct = Number(m.residualPct())
 	return out
 }

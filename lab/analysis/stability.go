@@ -3,6 +3,7 @@ package analysis
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -18,9 +19,9 @@ type Stability struct {
 	CleanDriftPctPerHour Effect `json:"clean_drift_pct_per_hour"`
 	// SidePct is the overhead ratio with the device in lab a over that in lab b.
 	SidePct Effect `json:"side_pct"`
-	// OrderPct is a load's later windows over its first.
+	// OrderPct is the overhead ratio in a load's later windows over that in its first.
 	OrderPct Effect `json:"order_pct"`
-	// LoadOrderPct is a block's last load over its first.
+	// LoadOrderPct is the overhead ratio at a block's last load over that at its first.
 	LoadOrderPct Effect `json:"load_order_pct"`
 	// Series are the blocks in the order they were measured, for a chart.
 	Series []StabilityPoint `json:"series"`
@@ -119,17 +120,25 @@ func stability(means []blockMean, opts Options) (Stability, []string) {
 	blocks := byBlockDeviation(loads)
 	s := Stability{Series: []StabilityPoint{}}
 	span := 0.0
-	later := make([]float64, 0, len(blocks))
 	for _, b := range blocks {
 		span = max(span, b.hours-blocks[0].hours)
-		later = append(later, b.later)
 		s.Series = append(s.Series, StabilityPoint{
 			Hours: Number(b.hours), DUT: b.id.cell.DUT, AA: b.id.aa, DUTLab: b.lab,
 			RatioPct: Number(100 * math.Expm1(b.ratio)), CleanPct: Number(100 * math.Expm1(b.perBit)),
 		})
 	}
-	drift, side := trends(blocks, func(b blockDeviation) float64 { return b.ratio })
-	cleanDrift, _ := trends(blocks, func(b blockDeviation) float64 { return b.perBit })
+	// What a device does is asked of its own blocks; the two labs and the machine
+	// show in the A/A blocks as well.
+	ofDevices := slices.DeleteFunc(slices.Clone(blocks), func(b blockDeviation) bool { return b.id.aa })
+	var later []float64
+	for _, b := range ofDevices {
+		later = append(later, b.later)
+	}
+	drift, _, _ := trends(ofDevices, func(b blockDeviation) float64 { return b.ratio })
+	_, side, _ := trends(blocks, func(b blockDeviation) float64 { return b.ratio })
+	// The machine is much the same from one block to the next, the ratio is not.
+	cleanDrift, _, residuals := trends(blocks, func(b blockDeviation) float64 { return b.perBit })
+	cleanDrift = cleanDrift.Serial(residuals)
 	return s, judgeEffects([]effect{
 		{&s.DriftPctPerHour, drift, span, "the overhead ratio", "ratios depend on when they were measured"},
 		{&s.CleanDriftPctPerHour, cleanDrift, span, "the clean router's CPU per bit", "CPU figures depend on when they were measured; ratios do not"},
@@ -142,7 +151,7 @@ func stability(means []blockMean, opts Options) (Stability, []string) {
 // trends regresses the blocks' deviations on time and on the side of the lab at
 // once, so that neither is taken for the other where they do not balance. What
 // blocks of one device, number of clients and setting have in common is taken out.
-func trends(blocks []blockDeviation, of func(blockDeviation) float64) (perHour, side inference.Sample) {
+func trends(blocks []blockDeviation, of func(blockDeviation) float64) (perHour, side inference.Sample, residuals []float64) {
 	var y, hours, inA []float64
 	var units []result.Cell
 	for _, b := range blocks {
@@ -157,9 +166,9 @@ func trends(blocks []blockDeviation, of func(blockDeviation) float64) (perHour, 
 		y, hours, inA = append(y, value), append(hours, b.hours), append(inA, a)
 		units = append(units, b.unit())
 	}
-	n := centre(units, y, hours, inA)
-	samples := inference.Trends(y, [][]float64{hours, inA}, n)
-	return samples[0], samples[1]
+	absorbed := centre(units, y, hours, inA)
+	samples, residuals := inference.Trends(y, [][]float64{hours, inA}, absorbed)
+	return samples[0], samples[1], residuals
 }
 
 // unit is what the blocks of one row of the plan have in common. A/A blocks
@@ -171,7 +180,7 @@ func (b blockDeviation) unit() result.Cell { return b.id.cell }
 func loadOrder(loads []deviation) inference.Sample {
 	counts := map[blockID]int{}
 	for _, d := range loads {
-		if !math.IsNaN(d.ratio) {
+		if !d.id.aa && !math.IsNaN(d.ratio) {
 			counts[d.id]++
 		}
 	}
@@ -179,7 +188,7 @@ func loadOrder(loads []deviation) inference.Sample {
 	var cells []result.Cell
 	var blocks []blockID
 	for _, d := range loads {
-		if math.IsNaN(d.ratio) || counts[d.id] < 2 {
+		if d.id.aa || math.IsNaN(d.ratio) || counts[d.id] < 2 {
 			continue
 		}
 		y, place = append(y, d.ratio), append(place, float64(d.place)/float64(counts[d.id]-1))
@@ -188,7 +197,11 @@ func loadOrder(loads []deviation) inference.Sample {
 	// What cells and blocks have in common, their unit's mean, is counted twice:
 	// a degree of freedom too few, on the safe side.
 	absorbed := centre(cells, y, place) + centre(blocks, y, place)
-	return inference.Trends(y, [][]float64{place}, absorbed)[0]
+	samples, _ := inference.Trends(y, [][]float64{place}, absorbed)
+	if samples[0].N > 0 {
+		samples[0].N = len(counts)
+	}
+	return samples[0]
 }
 
 // centre takes the mean of each group out of the columns and returns how many

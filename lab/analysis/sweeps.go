@@ -60,31 +60,54 @@ type Increment struct {
 	// Verdict is Different when RelativePct leaves out 0, Equivalent when it
 	// lies within δ, else Inconclusive; over all increments taken together.
 	Verdict string `json:"verdict"`
+	// RatioPct is the overhead ratio at To over that at From: what the step costs
+	// the device beyond what it costs the clean router beside it. The machine's
+	// own drift, which is in RelativePct, cancels. Absent for the clean router.
+	RatioPct Estimate `json:"ratio_pct"`
+	// RatioVerdict is the verdict on RatioPct; empty for the clean router.
+	RatioVerdict string `json:"ratio_verdict"`
 }
 
 // sweeps steps through the loads of each number of clients and the clients of
 // each load, the clean router before the devices.
 func sweeps(routers []router, opts Options) []Sweep {
 	out := []Sweep{}
-	var steps []inference.Sample
+	var all []step
 	for _, r := range routers {
 		for _, row := range append(rows(r, AlongLoad), rows(r, AlongClients)...) {
-			sweep, samples := row.sweep(opts)
-			out, steps = append(out, sweep), append(steps, samples...)
+			sweep, steps := row.sweep(opts)
+			out, all = append(out, sweep), append(all, steps...)
 		}
 	}
-	// All increments of the run are judged together.
-	verdicts := judgeAll(steps, opts)
-	for i := range out {
-		for j := range out[i].Increments {
-			out[i].Increments[j].Verdict = verdicts[0].Word
-			verdicts = verdicts[1:]
-		}
-	}
+	judgeSteps(all, opts)
 	slices.SortStableFunc(out, func(a, b Sweep) int {
 		return cmp.Or(cmp.Compare(a.Profile, b.Profile), -cmp.Compare(a.Direction, b.Direction), -cmp.Compare(a.Along, b.Along))
 	})
 	return out
+}
+
+// step is one increment before it is judged: the samples of its log ratios.
+type step struct {
+	*Increment
+	normalised inference.Sample
+	overhead   inference.Sample // none for the clean router
+}
+
+// judgeSteps takes all increments of the run together, and all changes of the
+// overhead ratio.
+func judgeSteps(steps []step, opts Options) {
+	var normalised, overhead []inference.Sample
+	for _, s := range steps {
+		normalised, overhead = append(normalised, s.normalised), append(overhead, s.overhead)
+	}
+	for i, v := range judgeAll(normalised, opts) {
+		steps[i].Verdict = v.Word
+	}
+	for i, v := range judgeAll(overhead, opts) {
+		if overhead[i].N > 0 {
+			steps[i].RatioVerdict = v.Word
+		}
+	}
 }
 
 // row is one router's block means along one quantity, a list a level.
@@ -123,19 +146,20 @@ func (r row) at(level []blockMean) float64 {
 	return level[0].cell.OfferedMbps
 }
 
-// sweep computes the row. The samples are of the log ratios of its increments.
-func (r row) sweep(opts Options) (Sweep, []inference.Sample) {
+// sweep computes the row; its increments are still to be judged.
+func (r row) sweep(opts Options) (Sweep, []step) {
 	cell := r.levels[0][0].cell
 	s := Sweep{
 		DUT: r.name, Along: r.along, Direction: cell.Direction, Profile: cell.Profile,
-		OfferedMbps: Absent(), Levels: []Level{}, Increments: []Increment{},
+		OfferedMbps: Absent(), Levels: []Level{},
 	}
 	if r.along == AlongLoad {
 		s.Clients, s.Linearity = cell.Clients, r.linearity(opts)
 	} else {
 		s.OfferedMbps = Number(cell.OfferedMbps)
 	}
-	var samples []inference.Sample
+	s.Increments = make([]Increment, len(r.levels)-1)
+	var steps []step
 	for i, level := range r.levels {
 		s.Levels = append(s.Levels, Level{
 			Level:         Number(r.at(level)),
@@ -145,35 +169,44 @@ func (r row) sweep(opts Options) (Sweep, []inference.Sample) {
 			Shortfall:     r.shortfall(level),
 		})
 		if i > 0 {
-			step, sample := r.increment(r.levels[i-1], level, opts)
-			s.Increments, samples = append(s.Increments, step), append(samples, sample)
+			next := r.step(r.levels[i-1], level, &s.Increments[i-1], opts)
+			steps = append(steps, next)
 		}
 	}
-	return s, samples
+	return s, steps
 }
 
-// increment compares two levels. Blocks that hold both have their own start,
-// which shifts both alike, so each gives one difference.
-func (r row) increment(from, to []blockMean, opts Options) (Increment, inference.Sample) {
-	logNormalised := func(m routerMean) float64 { return finite(math.Log(m.normalisedPct)) }
-	step := Increment{From: Number(r.at(from)), To: Number(r.at(to))}
+// step compares two levels. Blocks that hold both have their own start, which
+// shifts both alike, so each gives one difference.
+func (r row) step(from, to []blockMean, into *Increment, opts Options) step {
 	before, after := r.paired(from, to)
-	compare := func(of func(routerMean) float64) inference.Sample {
-		a, b := r.values(before, of), r.values(after, of)
+	compare := func(of func(blockMean) float64) inference.Sample {
 		if len(before) == 0 {
-			return inference.Welch(r.values(from, of), r.values(to, of))
+			return inference.Welch(figures(from, of), figures(to, of))
 		}
+		a, b := figures(before, of), figures(after, of)
 		for i := range b {
 			b[i] -= a[i]
 		}
 		return inference.Of(b)
 	}
-	logs := compare(logNormalised)
-	ratio := estimateOf(logs, opts.Confidence)
-	step.NetPct = estimateOf(compare(routerMean.normalised), opts.Confidence)
-	step.RelativePct = ratio.changePct()
-	step.Proportion = ratio.geometric().scaled(over(r.at(from), r.at(to)))
-	return step, logs
+	s := step{
+		Increment:  into,
+		normalised: compare(func(b blockMean) float64 { return finite(math.Log(r.side(b).normalisedPct)) }),
+		overhead:   inference.None(),
+	}
+	if r.name != Clean {
+		s.overhead = compare(func(b blockMean) float64 { return b.logRatio })
+	}
+	ratio := estimateOf(s.normalised, opts.Confidence)
+	*into = Increment{
+		From: Number(r.at(from)), To: Number(r.at(to)),
+		NetPct:      estimateOf(compare(func(b blockMean) float64 { return r.side(b).normalisedPct }), opts.Confidence),
+		RelativePct: ratio.changePct(),
+		Proportion:  ratio.geometric().scaled(over(r.at(from), r.at(to))),
+		RatioPct:    estimateOf(s.overhead, opts.Confidence).changePct(),
+	}
+	return s
 }
 
 // paired returns the means of those blocks that hold both levels, in the same order.

@@ -33,9 +33,6 @@ type Verdict struct {
 	Word string
 	// Note is one clause that says why, or what is missing.
 	Note string
-	// BlocksNeeded is the number of further blocks that would probably bring a
-	// verdict; nil when there is one, or when they would not help.
-	BlocksNeeded *int
 	// PDifferent and PEquivalent are adjusted for multiplicity.
 	PDifferent, PEquivalent Number
 }
@@ -92,27 +89,29 @@ func judge(log inference.Sample, different, equivalent float64, family int, opts
 	default:
 		v.Note = "the interval is too wide"
 	}
-	v.BlocksNeeded = furtherBlocks(log.Mean, spreadOf(log), log.N, family, opts)
-	v.Note += wants(v.BlocksNeeded, "by the spread seen")
 	return v
 }
 
 // spreadOf is the standard deviation behind the mean of a sample.
 func spreadOf(s inference.Sample) float64 { return s.SE * math.Sqrt(float64(s.N)) }
 
-// judgeCells fills in the verdicts of the cells from the log ratios of their blocks.
+// judgeCells fills in the verdicts of the cells from the log ratios of their
+// blocks, and for cells without a verdict how many more blocks they need.
 func judgeCells(cells []Cell, logs []inference.Sample, aa AA, opts Options) {
-	family := testable(logs)
+	family := max(testable(logs), 1)
 	for i, v := range judgeAll(logs, opts) {
+		c, log := &cells[i], logs[i]
 		switch {
 		case v.Word == Different:
-			v = aboveNoise(v, logs[i].Mean, aa, opts)
-		case logs[i].N == 1 && aa.SDLog.Known():
-			v.BlocksNeeded = furtherBlocks(logs[i].Mean, float64(aa.SDLog), 1, max(family, 1), opts)
-			v.Note += wants(v.BlocksNeeded, "by the spread of the A/A blocks")
+			v = aboveNoise(v, log.Mean, aa, opts)
+		case v.Word == Inconclusive && log.HasSpread():
+			c.BlocksNeeded = furtherBlocks(log.Mean, spreadOf(log), log.N, family, opts)
+			v.Note += wants(c.BlocksNeeded, "by the spread seen")
+		case log.N == 1 && aa.SDLog.Known():
+			c.BlocksNeeded = furtherBlocks(log.Mean, float64(aa.SDLog), 1, family, opts)
+			v.Note += wants(c.BlocksNeeded, "by the spread of the A/A blocks")
 		}
-		c := &cells[i]
-		c.Verdict, c.VerdictNote, c.BlocksNeeded = v.Word, v.Note, v.BlocksNeeded
+		c.Verdict, c.VerdictNote = v.Word, v.Note
 		c.PDifferent, c.PEquivalent = v.PDifferent, v.PEquivalent
 	}
 }
@@ -136,7 +135,7 @@ func aboveNoise(v Verdict, m float64, aa AA, opts Options) Verdict {
 		return displayed(n, opts)*float64(aa.SDLog)/math.Sqrt(float64(n)) < distance
 	}
 	if further := fewest(aa.Ratio.N, enough); distance > 0 && further != nil {
-		v.Note += fmt.Sprintf("; about %d more A/A blocks would tell", *further)
+		v.Note += fmt.Sprintf("; about %s would tell", plural(*further, "more A/A block"))
 	}
 	return v
 }
@@ -150,7 +149,14 @@ func wants(blocks *int, basis string) string {
 	if blocks == nil {
 		return fmt.Sprintf("; more than %d blocks would be needed %s: find the noise first", maxBlocks, basis)
 	}
-	return fmt.Sprintf("; needs about %d more blocks %s", *blocks, basis)
+	return fmt.Sprintf("; needs about %s %s", plural(*blocks, "more block"), basis)
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // furtherBlocks is how many blocks beyond n give a verdict with the chance of

@@ -21,9 +21,6 @@ import (
 // Version of the JSON of a Comparison.
 const Version = 1
 
-// method corrects for judging many cells at once.
-const method = "holm"
-
 // Options of Runs and Single; the zero value is usable.
 type Options struct {
 	// Delta is the relative change that does not matter. Default 0.05.
@@ -165,7 +162,7 @@ func Single(b Input, opts Options) Comparison {
 	c := Comparison{
 		Version: Version, B: sideOf(b, s), Confidence: opts.Confidence, Delta: opts.Delta, NoiseFloorPct: noiseFloor(s.AA),
 		Differences: []Difference{}, SameMachine: true, OnlyA: []result.Cell{}, OnlyB: []result.Cell{}, Cells: []Cell{},
-		Multiplicity: analysis.Multiplicity{Method: method},
+		Multiplicity: analysis.Multiplicity{Method: analysis.MethodHolm},
 		Warnings:     append([]string{}, s.Warnings...),
 	}
 	for _, cell := range s.Cells {
@@ -235,7 +232,7 @@ func (c *Comparison) verdicts(opts Options) analysis.Multiplicity {
 		equivalent = append(equivalent, cell.change.PEquivalent(limit))
 	}
 	different, equivalent = inference.Adjust(different, equivalent)
-	m := analysis.Multiplicity{Method: method}
+	m := analysis.Multiplicity{Method: analysis.MethodHolm}
 	for i := range c.Cells {
 		cell := &c.Cells[i]
 		cell.PDifferent, cell.PEquivalent = analysis.Number(different[i]), analysis.Number(equivalent[i])
@@ -248,29 +245,35 @@ func (c *Comparison) verdicts(opts Options) analysis.Multiplicity {
 }
 
 // verdict says what the change of one cell allows to say. Equivalent comes
-// first: a change that is certain and too small to matter does not matter.
+// first: a change that is certain and too small to matter does not matter. A
+// word needs both the corrected test and the interval that is shown.
 func (c *Comparison) verdict(cell *Cell, opts Options) {
-	alpha := 1 - opts.Confidence
-	change := cell.change.Mean
+	alpha, limit, change := 1-opts.Confidence, math.Log1p(opts.Delta), cell.change.Mean
+	lo, hi := cell.change.Interval(opts.Confidence)
+	inside, outside := lo >= -limit && hi <= limit, lo > 0 || hi < 0
+	certain := float64(cell.PDifferent) <= alpha
+	cell.Verdict = Inconclusive
 	switch {
 	case !cell.change.HasSpread():
-		cell.Verdict, cell.VerdictNote = Inconclusive, whyUnknown(*cell.A, cell.B)
+		cell.VerdictNote = whyUnknown(*cell.A, cell.B)
 		return
-	case float64(cell.PEquivalent) <= alpha/2:
+	case inside && float64(cell.PEquivalent) <= alpha:
 		cell.Verdict, cell.VerdictNote = Equivalent, fmt.Sprintf("changed by less than %s", percent(opts.Delta))
 		return
-	case float64(cell.PDifferent) <= alpha && !c.belowFloor(change):
-		cell.Verdict, cell.VerdictNote = Better, "costs less than in A"
-		if change > 0 {
-			cell.Verdict, cell.VerdictNote = Worse, "costs more than in A"
-		}
+	case certain && !c.belowFloor(change) && change > 0:
+		cell.Verdict, cell.VerdictNote = Worse, "costs more than in A"
 		return
-	}
-	cell.Verdict, cell.VerdictNote = Inconclusive, "the interval is too wide"
-	if float64(cell.PDifferent) <= alpha {
+	case certain && !c.belowFloor(change):
+		cell.Verdict, cell.VerdictNote = Better, "costs less than in A"
+		return
+	case certain:
 		cell.VerdictNote = fmt.Sprintf("no more than two clean routers differ by (%.2f %%)", float64(c.NoiseFloorPct))
+	case inside || outside:
+		cell.VerdictNote = fmt.Sprintf("clear when judged alone, but one of %d cells taken together may look so by chance", len(c.Cells))
+	default:
+		cell.VerdictNote = "the interval is too wide"
 	}
-	distance := math.Max(math.Abs(change), math.Log1p(opts.Delta)-math.Abs(change))
+	distance := math.Max(math.Abs(change), limit-math.Abs(change))
 	cell.BlocksNeeded = cell.change.furtherBlocks(distance, alpha)
 	cell.VerdictNote += c.wants(cell.BlocksNeeded)
 }

@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/report/chart"
@@ -13,10 +14,10 @@ import (
 
 // Limits of what is drawn; the records keep everything.
 const (
-	rawPerCell   = 200  // single trials drawn a cell
-	rawInAll     = 6000 // single trials drawn a chart of all cells, before fewer a cell are drawn
-	chartsOpen   = 4    // charts shown at once, the others fold away
-	chartsAGroup = 24   // charts drawn of one profile and direction
+	rawPerCell  = 200  // single trials drawn a cell
+	rawInAll    = 6000 // single trials drawn a chart of all cells, before fewer a cell are drawn
+	chartsOpen  = 4    // charts shown at once, the others fold away
+	panelsDrawn = 12   // sweeps drawn of one profile and direction, three charts each
 )
 
 // figure is a drawn chart with its caption and the figures it shows.
@@ -102,7 +103,7 @@ func (d *drawing) group(cells []analysis.Cell) figureGroup {
 	g := figureGroup{Heading: fmt.Sprintf("%s, %s", capitalised(directionWord(cells[0].Direction)), cells[0].Profile)}
 	var shown, sampled []figure
 	panels := panelsOf(d.summary, cells)
-	more := max(0, len(panels)-chartsAGroup/3)
+	more := max(0, len(panels)-panelsDrawn)
 	for _, p := range panels[:len(panels)-more] {
 		shown = append(shown, d.panelCPU(p, normalised), d.panelRatio(p))
 		sampled = append(sampled, d.panelCPU(p, asSampled))
@@ -135,7 +136,9 @@ func (d *drawing) finish(heading, caption string, draw func(id string) string, d
 }
 
 // sample is the accepted trials of a cell, evenly thinned out when they are many.
-func (d *drawing) sample(c analysis.Cell) []result.Trial { return d.thin(d.trials[keyOf(c)], d.perCell) }
+func (d *drawing) sample(c analysis.Cell) []result.Trial {
+	return d.thin(d.trials[keyOf(c)], d.perCell)
+}
 
 func (d *drawing) thin(all []result.Trial, most int) []result.Trial {
 	if len(all) <= most {
@@ -253,14 +256,23 @@ func ratioTip(c analysis.Cell) string {
 		rate(c.OfferedMbps), counted(c.Clients, "client"), counted(c.Blocks, "block"), c.Verdict)
 }
 
-// describe is the chart in words, for at most a dozen cells; the table has all.
+// describe is the chart in words.
 func describe(cells []analysis.Cell, words func(analysis.Cell) string) string {
-	out := ""
-	for i, c := range cells {
-		if i == 12 {
-			return out + "More in the table of results."
-		}
-		out += words(c) + ". "
+	var tips []string
+	for _, c := range cells {
+		tips = append(tips, words(c))
 	}
-	return out
+	return sentences(tips)
+}
+
+// sentences are what a chart's marks say, of at most a dozen; its table has all.
+func sentences(tips []string) string {
+	tips, more := bounded(tips, 12)
+	if more > 0 {
+		tips = append(slices.Clone(tips), fmt.Sprintf("%d more in its table", more))
+	}
+	if len(tips) == 0 {
+		return ""
+	}
+	return strings.Join(tips, ". ") + "."
 }

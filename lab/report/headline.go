@@ -122,27 +122,31 @@ func leadSentence(s analysis.Summary) string {
 	if len(cells) == 0 {
 		return ""
 	}
-	where := "at each device's heaviest load"
+	where := "at each device's highest load"
 	if !slices.ContainsFunc(cells, func(c analysis.Cell) bool { return loadText(c) != loadText(cells[0]) }) {
 		where = loadText(cells[0])
 	}
 	var costs, open, limits []string
 	for _, c := range cells {
+		times := " times"
+		if len(costs) == 0 {
+			times = " times the CPU"
+		}
 		switch {
 		case c.Pairs > 0 && c.Verdict == analysis.Different:
-			costs = append(costs, fmt.Sprintf("%s times with %s", ratio(c.OverheadRatio.Mean), c.DUT))
+			costs = append(costs, ratio(c.OverheadRatio.Mean)+times+" with "+c.DUT)
 		case c.Pairs > 0 && c.Verdict == analysis.Equivalent:
-			costs = append(costs, fmt.Sprintf("the same, within %g %%, with %s", 100*s.Delta, c.DUT))
+			costs = append(costs, fmt.Sprintf("the same CPU, within %g %%, with %s", 100*s.Delta, c.DUT))
 		default:
 			open = append(open, c.DUT)
 		}
 		if short(c) {
-			limits = append(limits, fmt.Sprintf("%s could carry only %s.", capitalised(c.DUT), rate(c.DeliveredMbps)))
+			limits = append(limits, fmt.Sprintf("%s could carry only %s.", c.DUT, rate(c.DeliveredMbps)))
 		}
 	}
 	var out []string
 	if len(costs) > 0 {
-		out = append(out, fmt.Sprintf("To carry a bit %s, a router needs this much of a clean router's CPU: %s.", where, listed(costs)))
+		out = append(out, fmt.Sprintf("Compared with a clean router, carrying the same bit %s takes %s.", where, listed(costs)))
 	}
 	out = append(out, limits...)
 	if len(open) > 0 {
@@ -174,9 +178,6 @@ func loadText(c analysis.Cell) string {
 func headlineSentence(c analysis.Cell, delta float64) string {
 	where := loadText(c)
 	r := fmt.Sprintf("%s × a clean router", ratio(c.OverheadRatio.Mean))
-	if c.OverheadRatio.HasInterval() {
-		r += " " + strings.ReplaceAll(bounds(c.OverheadRatio, ratio), " ", "\u00a0")
-	}
 	var text string
 	switch {
 	case c.Pairs == 0:

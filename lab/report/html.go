@@ -44,12 +44,14 @@ type pageData struct {
 	ModeNote   string
 
 	Claims        []claim
+	OpenClaims    []claim
+	OpenCount     string
 	Groups        []figureGroup
 	StudyFigures  []studyFigure
 	StudyAppendix []studyFigure
 	StudyTables   []studyTable
 	StudyFolds    []studyFold
-	Missing       []string
+	Missing       []template.HTML
 
 	Capacity   []figure
 	CostModels grid
@@ -58,22 +60,22 @@ type pageData struct {
 	Increments grid
 	Linearity  grid
 
-	Noise          string
-	NoiseFigure    []figure
-	Stability      []figure
-	Multiplicity   string
-	Counts         string
-	Rejects        []rejectRow
-	MoreReasons    int
-	Rejected       []rejectedTrial
-	MoreReject     int
-	Failed         []analysis.FailedBlock
-	MoreFailed     int
-	Skipped        []result.Skip
-	Facts          []fact
-	Offloads       []string
-	Notes          []string
-	Command        string
+	Noise        string
+	NoiseFigure  []figure
+	Stability    []figure
+	Multiplicity string
+	Counts       string
+	Rejects      []rejectRow
+	MoreReasons  int
+	Rejected     []rejectedTrial
+	MoreReject   int
+	Failed       []analysis.FailedBlock
+	MoreFailed   int
+	Skipped      []result.Skip
+	Facts        []fact
+	Offloads     []string
+	Notes        []string
+	Command      string
 }
 
 // entry is a line of the table of contents.
@@ -99,7 +101,7 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 		Title: nonEmpty(s.Experiment, "Run"), Subtitle: env.Title, Meta: pageMeta(run, s),
 		Lead: leadSentence(s), FoundCount: findingCounts(s.Findings), Headlines: headlines(s, d.styles), Warnings: s.Warnings,
 		Reading: unbroken(capitalised(readingSentence(s))), ModeNote: modeNote(s.Mode),
-		Claims: claims(s.Findings), Groups: d.groups(),
+		Groups:   d.groups(),
 		Capacity: d.capacityFigures(), CostModels: costModelGrid(s.CostModels),
 		Results: resultsGrid(s), Further: furtherGrids(s.Cells), Increments: incrementsGrid(s.Sweeps), Linearity: linearityGrid(s.Sweeps),
 		Noise: unbroken(capitalised(noiseSentence(s.AA))), NoiseFigure: d.noiseFigure(), Stability: d.stabilityFigures(),
@@ -108,6 +110,8 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 			counted(s.Trials.Accepted, "trial"), s.Trials.Rejected, s.Trials.Redone),
 		Skipped: s.Skipped, Facts: facts(env), Offloads: env.Offloads, Notes: env.Notes, Command: env.Command,
 	}
+	data.Claims, data.OpenClaims = claims(s.Findings)
+	data.OpenCount = counted(len(data.OpenClaims), "claim")
 	data.addStudies(d, append([]analysis.Summary{s}, with...))
 	data.addTrust(run, s)
 	data.Contents = data.contents()
@@ -119,7 +123,9 @@ func (data *pageData) addStudies(d *drawing, runs []analysis.Summary) {
 	data.StudyFigures, data.StudyAppendix = d.studyFigures(studies.Figures(runs...))
 	data.StudyTables, data.StudyFolds = studyTables(studies.Tables(runs...))
 	if len(data.StudyTables)+len(data.StudyFolds) > 0 {
-		data.Missing = studies.Missing(runs...)
+		for _, text := range studies.Missing(runs...) {
+			data.Missing = append(data.Missing, prose(text))
+		}
 	}
 }
 
@@ -130,7 +136,7 @@ func (data *pageData) contents() []entry {
 		there bool
 		entry
 	}{
-		{len(data.Claims) > 0, entry{"findings", "Published findings"}},
+		{len(data.Claims)+len(data.OpenClaims) > 0, entry{"findings", "Published findings"}},
 		{len(data.Groups) > 0, entry{"charts", "Charts"}},
 		{len(data.StudyFigures)+len(data.StudyTables)+len(data.StudyFolds) > 0, entry{"study", "Beside the study"}},
 		{len(data.Capacity)+len(data.CostModels.Rows) > 0, entry{"capacity", "Capacity"}},

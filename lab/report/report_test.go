@@ -281,10 +281,10 @@ func TestHTML(t *testing.T) {
 		wants []string
 	}{
 		{"portals", simulate(portals()), []string{
-			"opennds</strong> costs 2.", "it could deliver only 770\u00a0Mbit/s", "Router CPU over offered load, 20 clients", "Noise floor", "CONFIG_PPPOE",
+			"opennds</strong> costs 2.", "it could deliver only 770\u00a0Mbit/s", "Router CPU, normalised, over bandwidth, 20 clients", "Noise floor", "CONFIG_PPPOE",
 			"gateweigh run simulated", "generator at", "Example CPU", "endpoints on CPU 1",
 		}},
-		{"both sweeps", simulate(all), []string{"Router CPU over clients, 1 Gbit/s", "Router CPU over offered load, 1000 clients", "Router CPU over clients, 500 Mbit/s", "more charts", "Download"}},
+		{"both sweeps", simulate(all), []string{"normalised, over clients, 1 Gbit/s", "normalised, over bandwidth, 1000 clients", "Overhead ratio over clients, 500 Mbit/s", "more charts", "Download"}},
 		{"single", simulate(single()), []string{"Router CPU at 500 Mbit/s, 20 clients", "Overhead ratio at 500 Mbit/s"}},
 		{"solo", simulate(solo), []string{"Solo: DUT and clean router are measured one after the other"}},
 		{"one block", simulate(oneBlock), []string{"One block only, so no interval", "seems to cost"}},
@@ -407,11 +407,42 @@ func TestWriteWithoutRun(t *testing.T) {
 	}
 }
 
-func BenchmarkWrite(b *testing.B) {
+// manyCells is a run of 200 cells and 10,000 trials, a tenth of them rejected.
+func manyCells() analysistest.Spec {
 	spec := portals()
-	spec.RejectEvery, spec.Windows, spec.Blocks = 0, 50, 24
+	spec.DUTs = append(spec.DUTs, analysistest.DUT{Name: "allow-list", Ratio: 1.01})
+	spec.Clients = []int{1, 10, 50, 100, 250}
+	spec.Offered = []float64{100, 200, 300, 400, 500, 600, 700, 800, 900, 1000}
+	spec.Blocks, spec.Windows, spec.AABlocks, spec.RejectEvery = 10, 4, 4, 10
+	return spec
+}
+
+// TestManyCells: the page of a large run stays small enough to be opened and
+// sent, and its lists are bounded.
+func TestManyCells(t *testing.T) {
+	run := simulate(manyCells())
+	if len(run.Trials) < 9_500 {
+		t.Fatalf("only %d trials", len(run.Trials))
+	}
+	dir, s := write(t, run)
+	page := string(read(t, dir, report.HTMLFile))
+	checkPage(t, page)
+	if len(s.Cells) != 200 || len(page) > 4_000_000 {
+		t.Errorf("page of %d bytes for %d cells", len(page), len(s.Cells))
+	}
+	if n := strings.Count(page, "generator at"); n > 400 {
+		t.Errorf("%d reasons of rejection are listed", n)
+	}
+	for _, want := range []string{"more are in trials.jsonl", "more sweeps of lighter loads are not drawn"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
+func BenchmarkWrite(b *testing.B) {
 	dir := b.TempDir()
-	if err := analysistest.Write(dir, simulate(spec)); err != nil {
+	if err := analysistest.Write(dir, simulate(manyCells())); err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {

@@ -2,11 +2,15 @@ package report
 
 import (
 	"fmt"
+	"html/template"
 	"math"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/report/chart"
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/studies"
 )
 
@@ -20,8 +24,9 @@ type claim struct {
 // found is what the run says of a claim for one device.
 type found struct {
 	Device, Word, Class string
-	Here                string
-	ExpectName, Expect  string
+	Here                template.HTML
+	ExpectName          string
+	Expect              template.HTML
 }
 
 // holds says in words whether a claim holds, and the class of its badge.
@@ -35,23 +40,46 @@ func holds(h *bool) (word, class string) {
 	return "does not hold here", "fails"
 }
 
-// claims groups the findings that share a claim.
-func claims(findings []analysis.Finding) []claim {
-	var out []claim
-	for _, f := range findings {
-		id, device, _ := strings.Cut(f.ID, "/")
-		if last := len(out) - 1; last < 0 || out[last].Text != f.Claim || out[last].Study != f.Study {
-			out = append(out, claim{Study: f.Study, ID: id, Text: f.Claim})
+// claims groups the findings that share a claim: those of which this run says
+// anything, and those it does not test at all.
+func claims(findings []analysis.Finding) (tested, open []claim) {
+	for len(findings) > 0 {
+		n, said := 0, false
+		c := claim{Study: findings[0].Study, Text: findings[0].Claim}
+		for n < len(findings) && findings[n].Claim == c.Text && findings[n].Study == c.Study {
+			c.Found = append(c.Found, describeFinding(findings[n]))
+			said = said || findings[n].Holds != nil
+			n++
 		}
-		one := found{Device: device, Here: unbroken(f.Here), Expect: unbroken(f.Expect), ExpectName: "Why a difference is to be expected"}
-		one.Word, one.Class = holds(f.Holds)
-		if f.Holds == nil {
-			one.ExpectName = "To test it"
+		c.ID, _, _ = strings.Cut(findings[0].ID, "/")
+		findings = findings[n:]
+		if said {
+			tested = append(tested, c)
+		} else {
+			open = append(open, c)
 		}
-		last := len(out) - 1
-		out[last].Found = append(out[last].Found, one)
+	}
+	return tested, open
+}
+
+func describeFinding(f analysis.Finding) found {
+	_, device, _ := strings.Cut(f.ID, "/")
+	out := found{
+		Device: routerName(device), Here: prose(capitalised(strings.TrimPrefix(f.Here, device+": "))), Expect: prose(f.Expect),
+		ExpectName: "Why a difference is to be expected",
+	}
+	out.Word, out.Class = holds(f.Holds)
+	if f.Holds == nil {
+		out.ExpectName = "To test it"
 	}
 	return out
+}
+
+var commandInText = regexp.MustCompile("`([^`]+)`")
+
+// prose is text whose commands, between backquotes, are set as such.
+func prose(s string) template.HTML {
+	return template.HTML(commandInText.ReplaceAllString(template.HTMLEscapeString(unbroken(s)), "<code>$1</code>"))
 }
 
 // findingCounts says how many findings hold; empty when there are none.
@@ -81,7 +109,8 @@ type studyTable struct {
 	Heads              []studyHead
 	Subheads           []studySubhead
 	Rows               []gridRow
-	Note               string
+	Signs              []string // what the signs beside figures mean
+	Note               template.HTML
 }
 
 // studyHead spans the columns of one quantity, studySubhead is one of them.
@@ -127,7 +156,7 @@ type studyFold struct {
 }
 
 func describeTable(t studies.Table) studyTable {
-	out := studyTable{ID: t.ID, Heading: t.Title + ": " + t.Caption, Note: unbroken(t.Note)}
+	out := studyTable{ID: t.ID, Heading: t.Title + ": " + t.Caption, Note: prose(t.Note)}
 	if len(t.Columns) == 0 {
 		return out
 	}
@@ -149,6 +178,7 @@ func describeTable(t studies.Table) studyTable {
 			out.Heads = append(out.Heads, head)
 		}
 	}
+	used := map[string]bool{}
 	for _, row := range t.Rows {
 		view := gridRow{Key: t.ID + "|" + row.Level.String(), Cells: []gridCell{{Main: digits4(row.Level), Sort: row.Level.String(), Header: true}}}
 		for i, col := range t.Columns[1:] {
@@ -158,10 +188,7 @@ func describeTable(t studies.Table) studyTable {
 			v := row.Values[i]
 			if col.Measured {
 				cell := estimateCell(v.Here, bare)
-				if len(v.Flags) > 0 {
-					cell.Main += " *"
-					cell.Small = strings.TrimSpace(cell.Small + " " + strings.Join(v.Flags, ", "))
-				}
+				cell.Main += signs(v.Flags, used)
 				view.Cells = append(view.Cells, cell)
 			}
 			if col.Published {
@@ -171,6 +198,27 @@ func describeTable(t studies.Table) studyTable {
 			}
 		}
 		out.Rows = append(out.Rows, view)
+	}
+	for _, f := range flagSigns {
+		if used[f.flag] {
+			out.Signs = append(out.Signs, f.sign+" "+f.flag)
+		}
+	}
+	return out
+}
+
+// flagSigns stand in tables for what weakens a figure.
+var flagSigns = []struct{ flag, sign string }{
+	{analysis.FlagShortfall, "*"}, {result.FlagSaturated, "†"}, {result.FlagLossy, "‡"},
+}
+
+// signs are the signs of flags; those used are noted.
+func signs(flags []string, used map[string]bool) string {
+	out := ""
+	for _, f := range flagSigns {
+		if slices.Contains(flags, f.flag) {
+			out, used[f.flag] = out+f.sign, true
+		}
 	}
 	return out
 }
@@ -194,14 +242,14 @@ func published(n analysis.Number) string {
 type studyFigure struct {
 	Heading string
 	Figures []figure
-	Note    string
+	Note    template.HTML
 }
 
 // studyFigures draws the figures of a study: those of its chapters, and those
 // of its appendix for a fold.
 func (d *drawing) studyFigures(list []studies.Figure) (open, appendix []studyFigure) {
 	for _, f := range list {
-		view := studyFigure{Heading: f.Title + ": " + f.Caption, Note: unbroken(f.Note)}
+		view := studyFigure{Heading: f.Title + ": " + f.Caption, Note: prose(f.Note)}
 		for _, p := range f.Panels {
 			view.Figures = append(view.Figures, d.studyPanel(f, p))
 		}
@@ -218,6 +266,7 @@ func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
 	ch := chart.XY{Title: f.Title + ", " + p.Title, XLabel: f.XLabel, YLabel: p.YLabel, LogY: p.LogY, Reference: float64(p.Reference), Band: noBand()}
 	data := grid{Head: []gridHead{{Name: "Series", Text: true}, {Name: f.XLabel}, {Name: p.YLabel}}}
 	print := digits3
+	var tips []string
 	for _, s := range p.Series {
 		line := chart.Series{Name: s.Name, Guide: s.Guide}
 		if !s.Guide {
@@ -238,7 +287,7 @@ func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
 			if s.Guide {
 				continue
 			}
-			ch.Desc += tip + ". "
+			tips = append(tips, tip)
 			data.Rows = append(data.Rows, gridRow{Key: at.Key, Cells: []gridCell{
 				{Main: s.Name, Text: true, Header: true}, numberCell(pt.X, digits4), estimateCell(pt.Y, print)}})
 		}
@@ -247,11 +296,12 @@ func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
 	if !p.Reference.Known() {
 		ch.Reference = math.NaN()
 	}
+	ch.Desc = sentences(tips)
 	caption := ""
-	for _, s := range p.Series {
-		if s.Published {
-			caption = "Filled marks and solid lines were measured here; hollow marks and dashed lines are published."
-		}
+	isPublished := func(s studies.Series) bool { return s.Published }
+	isMeasured := func(s studies.Series) bool { return !s.Published && !s.Guide }
+	if slices.ContainsFunc(p.Series, isPublished) && slices.ContainsFunc(p.Series, isMeasured) {
+		caption = "Filled marks and solid lines were measured here; hollow marks and dashed lines are published."
 	}
 	fig := d.finish(ch.Title, caption, ch.Draw, data)
 	fig.Heading = p.Title

@@ -133,6 +133,7 @@ func (d *drawing) panelCPU(p panel, kind cpuKind) figure {
 		return -cmp.Compare(boolRank(a.DUT == analysis.Clean), boolRank(b.DUT == analysis.Clean))
 	})
 	data := grid{Head: []gridHead{{Name: "Router", Text: true}, {Name: p.levelName()}, {Name: kind.column, Unit: "% of a core"}, {Name: "Sampled", Unit: "Mbit/s on the link"}}}
+	var tips []string
 	for _, s := range sweeps {
 		line := chart.Series{Name: routerName(s.DUT), Style: d.style(s.DUT)}
 		for _, l := range s.Levels {
@@ -145,7 +146,7 @@ func (d *drawing) panelCPU(p panel, kind cpuKind) figure {
 			cell := p.cellOf(s, l)
 			pt.Key = markKey(cell)
 			line.Points = append(line.Points, pt)
-			ch.Desc += tip + ". "
+			tips = append(tips, tip)
 			data.Rows = append(data.Rows, gridRow{Key: pt.Key, Cells: []gridCell{
 				{Main: routerName(s.DUT), Text: true, Header: true}, {Main: digits4(l.Level), Sort: l.Level.String()},
 				estimateCell(e, bare), estimateCell(l.LinkMbps, digits4),
@@ -154,6 +155,7 @@ func (d *drawing) panelCPU(p panel, kind cpuKind) figure {
 		line.Raw = d.rawCPU(p, s, kind)
 		ch.Series = append(ch.Series, line)
 	}
+	ch.Desc = sentences(tips)
 	caption := kind.caption + " Marks are means over blocks with their intervals, dots are single trials."
 	return d.finish(ch.Title, caption, ch.Draw, data)
 }

@@ -18,7 +18,8 @@ func (x experiment) doubles(dut string) judgement {
 	if !r.measured() {
 		return x.unmeasured(r)
 	}
-	var below, open, absent, figures []string
+	below, open := 0, 0
+	var absent, figures []string
 	var ratios []analysis.Estimate
 	for _, at := range x.Levels {
 		l, ok := r.levels[at]
@@ -31,33 +32,45 @@ func (x experiment) doubles(dut string) judgement {
 		if l.atLimit() {
 			limit = " (at its limit)"
 		}
-		figures = append(figures, fmt.Sprintf("%s at %s%s", bracketed(l.Ratio), x.at(at), limit))
+		figures = append(figures, fmt.Sprintf("%s %s %s%s", bracketed(l.Ratio), x.by(), x.at(at), limit))
 		switch {
 		case l.Ratio.HasInterval() && l.Ratio.Hi < 2:
-			below = append(below, x.at(at))
+			below++
 		case !l.Ratio.HasInterval() || l.Ratio.Lo <= 2:
-			open = append(open, x.at(at))
+			open++
 		}
 	}
-	j := judgement{
-		here: fmt.Sprintf("CPU per bit over the clean router's is %s; %s; run %s", listed(figures), blocks(ratios...), r.Run), study: x.publishedRatios(r),
+	j := judgement{here: "no ratio in run " + r.Run, study: x.publishedRatios(r)}
+	if len(figures) > 0 {
+		j.here = fmt.Sprintf("CPU per bit over the clean router's is %s; %s; run %s", listed(figures), blocks(ratios...), r.Run)
 	}
 	switch {
-	case len(figures) == 0:
-		j.here = "no ratio in run " + r.Run
-		j.expect = x.blocked(r, x.Levels...)
-	case len(below) > 0:
+	case below > 0:
 		j.holds, j.expect = no(), cheaperPortal(r)
 	case len(absent) > 0:
-		j.expect = fmt.Sprintf("Not measured at %s; `gateweigh run %s` has all levels.", listed(absent), x.Run)
-	case len(open) > 0:
+		j.expect = fmt.Sprintf("Not measured %s %s; `gateweigh run %s` has all levels.", x.by(), listed(absent), x.Run)
+	case open > 0:
 		j.expect = wide
 	default:
-		j.holds = yes()
+		j.holds, j.expect = yes(), x.beyondPublished(r)
 	}
 	return j
 }
 
+// beyondPublished explains ratios that are all larger than the study's.
+func (x experiment) beyondPublished(r router) string {
+	for _, at := range x.Levels {
+		p, ok := r.published(at)
+		base, known := x.Routers[0].published(at)
+		if !ok || !known || float64(r.levels[at].Ratio.Lo) <= p.CPUNormalised/base.CPUNormalised {
+			return ""
+		}
+	}
+	return cheaperClean
+}
+
+// cheaperPortal explains a portal that does not double CPU: one of the study's,
+// or one the study does not have.
 func cheaperPortal(r router) string {
 	if len(r.Published) > 0 {
 		return asLab + " A clean router that is dearer here makes a portal look cheaper beside it."
@@ -65,7 +78,7 @@ func cheaperPortal(r router) string {
 	return "Both portals of the study hand every packet to user space; a gateway that decides in the kernel need not cost as much."
 }
 
-// publishedRatios is the study's range of CPU over the clean router's.
+// publishedRatios is the study's CPU over the clean router's, level by level.
 func (x experiment) publishedRatios(r router) string {
 	var parts []string
 	for _, at := range x.Levels {
@@ -223,7 +236,8 @@ func moreThanProportional(s study1, dut string) judgement {
 		j.expect = wide
 	case float64(p.Hi) <= 1+r.Delta:
 		j.holds = no()
-		j.expect = asLab + " In the study 1 Gbit/s is the line rate of the NICs, and its client machine was near 100 % CPU: a full link has effects of its own."
+		j.expect = "In the study 1 Gbit/s is the line rate of the NICs and its client machine was near 100 % CPU (5.2.2), " +
+			"and a full link has effects of its own; links here have no line rate."
 	case p.Lo > 1:
 		j.holds = yes()
 	default:

@@ -34,7 +34,7 @@ func bandwidthDominates(s study1, dut string) judgement {
 	}
 	byLoad := quotient(load.levels[top].CPUNormalised, load.levels[first].CPUNormalised)
 	byClients := quotient(clients.levels[most].CPUNormalised, clients.levels[fewest].CPUNormalised)
-	j.here = fmt.Sprintf("%g times the bandwidth takes × %s CPU (%g to %g Mbit/s; run %s), %g times the clients × %s (%g to %g; run %s); %s",
+	j.here = fmt.Sprintf("%g times the bandwidth takes %s times the CPU (%g to %g Mbit/s; run %s), %g times the clients %s times (%g to %g; run %s); %s",
 		top/first, bracketed(byLoad), first, top, load.Run, most/fewest, bracketed(byClients), fewest, most, clients.Run, blocks(byLoad, byClients))
 	full := top == s.load.Levels[len(s.load.Levels)-1]
 	switch {
@@ -72,7 +72,7 @@ func publishedDominance(s study1, dut string) string {
 	if !ok || !also {
 		return ""
 	}
-	return fmt.Sprintf("× %s and × %s", digits(byLoad), digits(byClients))
+	return fmt.Sprintf("%s and %s times", digits(byLoad), digits(byClients))
 }
 
 // publishedSpan is by how much the study's CPU rises from its lowest level to its highest.
@@ -142,7 +142,23 @@ func (x experiment) describeSteps(r router, steps []step, nets []analysis.Estima
 	if len(known) == 0 {
 		return "no step that counts in run " + r.Run
 	}
-	return fmt.Sprintf("CPU rises by %s; %s; run %s", listed(figures), blocks(known...), r.Run)
+	return fmt.Sprintf("CPU rises by %s%s; %s; run %s", listed(figures), x.besideClean(r, steps), blocks(known...), r.Run)
+}
+
+// besideClean is by how much the portal's overhead ratio rises on the steps. The
+// clean router beside it is on the same machine at the same time, so these
+// figures are free of the drift that those of CPU alone hold.
+func (x experiment) besideClean(r router, steps []step) string {
+	var figures []string
+	for _, st := range steps {
+		if inc, ok := r.step(st.from, st.to); ok && inc.RatioPct.HasInterval() && x.blocked(r, st.from, st.to) == "" {
+			figures = append(figures, bracketed(inc.RatioPct)+" %")
+		}
+	}
+	if len(figures) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; over the clean router beside it, by %s", listed(figures))
 }
 
 // Why clients may cost otherwise here than in the study.
@@ -202,7 +218,8 @@ func lastStepNegligible(s study1, dut string) judgement {
 		return j
 	}
 	e := ratioOf(inc)
-	j.here = fmt.Sprintf("CPU rises by %s %% from 50 to 100 clients; %s; run %s", bracketed(inc.RelativePct), blocks(inc.RelativePct), r.Run)
+	j.here = fmt.Sprintf("CPU rises by %s %% from 50 to 100 clients%s; %s; run %s",
+		bracketed(inc.RelativePct), x.besideClean(r, []step{last}), blocks(inc.RelativePct), r.Run)
 	switch within(e, r.Delta) {
 	case inside:
 		j.holds = yes()
@@ -214,17 +231,17 @@ func lastStepNegligible(s study1, dut string) judgement {
 	return j
 }
 
-// place says where an interval of a ratio lies.
-type place int
+// side says where an interval of a ratio lies.
+type side int
 
 const (
-	across place = iota // on a bound, or without an interval
+	across side = iota // on a bound, or without an interval
 	inside
 	outside
 )
 
 // within places an interval of a ratio against [1/(1+tolerance), 1+tolerance].
-func within(e analysis.Estimate, tolerance float64) place {
+func within(e analysis.Estimate, tolerance float64) side {
 	lo, hi := analysis.Number(1/(1+tolerance)), analysis.Number(1+tolerance)
 	switch {
 	case !e.HasInterval():

@@ -214,6 +214,7 @@ func newLevel(run analysis.Summary, sweep analysis.Sweep, l analysis.Level) leve
 	if l.Shortfall {
 		out.Flags = append(out.Flags, analysis.FlagShortfall)
 	}
+	slices.Sort(out.Flags)
 	return out
 }
 

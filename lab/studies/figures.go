@@ -34,9 +34,10 @@ func (x experiment) figure(number string, q quantity, ratios bool) Figure {
 		Caption: fmt.Sprintf("CPU %s against %s, %s: here, as published, and both without their units", kind, x.word(), x.Place),
 		Note:    x.units(),
 	}
+	published := x.asPublished(func(_ router, p publishedRow) float64 { return q.published(p) })
 	f.Panels = []Panel{
-		{Title: "Measured here", YLabel: "Router CPU, % of one core", Reference: analysis.Absent(), Series: x.here(q.here)},
-		{Title: "As published", YLabel: "CPU, % of 8 threads", Reference: analysis.Absent(), Series: x.asPublished(func(_ router, p publishedRow) float64 { return q.published(p) })},
+		{Title: "Measured here", YLabel: "Router CPU, " + unitHere, Reference: analysis.Absent(), Series: x.here(q.here)},
+		{Title: "As published", YLabel: "CPU, " + unitPublished, Reference: analysis.Absent(), Series: published},
 	}
 	if ratios {
 		f.Panels = append(f.Panels, x.overhead())
@@ -130,8 +131,10 @@ func (x experiment) shape(q quantity) ([]Panel, string) {
 		return q.published(p) / q.published(own)
 	})
 	p := Panel{
-		Title: "Over its own value at " + x.at(base), YLabel: "CPU, × that at " + x.at(base), Reference: analysis.Absent(),
-		Series: append(series, published...),
+		Title:     fmt.Sprintf("Over its own value %s %s", x.by(), x.at(base)),
+		YLabel:    fmt.Sprintf("CPU, × that %s %s", x.by(), x.at(base)),
+		Reference: analysis.Absent(),
+		Series:    append(series, published...),
 	}
 	if x.Along == analysis.AlongLoad {
 		p.Series = append(p.Series, x.proportional(base))

@@ -101,7 +101,7 @@ func TestCourseRefersToALevelAllCarry(t *testing.T) {
 		t.Errorf("panel %q, points %+v", load.Title, load.Series[1].Points)
 	}
 	many := figure(t, studies.Figures(clients(proportional, chilli)), "figure-5.6").Panels[3]
-	if names(many) != "clean (clean) (coovachilli) (gateway-nfqueue)" || many.Title != "Over its own value at 100 clients" {
+	if names(many) != "clean (clean) (coovachilli) (gateway-nfqueue)" || many.Title != "Over its own value with 100 clients" {
 		t.Errorf("panel %q: %s", many.Title, names(many))
 	}
 	spec := bandwidthSpec(chilli)

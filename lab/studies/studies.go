@@ -108,7 +108,9 @@ func Figures(runs ...analysis.Summary) []Figure { return figures(newStudy1(runs)
 
 // Findings are the claims of study 1, each beside what the runs say of it. An ID
 // is "claim/device"; findings of one claim follow each other with the same text
-// in Claim. Runs that hold neither of the study's sweeps have no findings.
+// in Claim, and Here begins with the device. A portal of the study that no run
+// measured has one finding for all claims. Runs that hold neither of the study's
+// sweeps have no findings.
 func Findings(runs ...analysis.Summary) []analysis.Finding { return findings(newStudy1(runs)) }
 
 // Missing says, a sentence each, which run gives the tables and figures that

@@ -17,6 +17,7 @@ const (
 	unitPublished = "% of 8 threads"
 )
 
+// tables are in the study's order: chapter 5, both experiments, then appendix A.
 func tables(s study1) []Table {
 	var out []Table
 	for _, x := range []experiment{s.load, s.clients} {
@@ -71,7 +72,7 @@ func (x experiment) comparison() Table {
 	t := x.table(columns)
 	t.ID, t.Title = "table-"+x.Compare, "Table "+x.Compare
 	t.Caption = fmt.Sprintf("Normalised CPU against %s, %s, and its increase over the clean router", x.word(), x.Place)
-	t.Note = x.note(x.Routers, "An increase measured here is the overhead ratio less one: taken pair by pair and per delivered bit, "+
+	t.Note = x.note(x.Routers, x.units(), "An increase measured here is the overhead ratio less one: taken pair by pair and per delivered bit, "+
 		"so it does not follow to the last digit from the two columns it compares.")
 	return t
 }
@@ -86,7 +87,7 @@ func (x experiment) stepTable(r router) Table {
 			func(inc analysis.Increment) analysis.Estimate { return inc.RelativePct }),
 	})
 	t.Caption = fmt.Sprintf("%s: normalised CPU against %s, %s, and its increase from one level to the next", opening(r.Name), x.word(), x.Place)
-	t.Note = x.note([]router{r}, "")
+	t.Note = x.note([]router{r})
 	return t
 }
 
@@ -97,11 +98,12 @@ func (x experiment) sampledTable(r router) Table {
 	}}
 	t := x.table([]column{link, r.cpuColumn("CPU sampled", sampled), r.cpuColumn("CPU normalised", normalised)})
 	t.Caption = fmt.Sprintf("%s: sampled bandwidth and CPU, and CPU normalised to the limit, against %s, %s", opening(r.Name), x.word(), x.Place)
-	t.Note = x.note([]router{r}, "")
+	t.Note = x.note([]router{r})
 	return t
 }
 
-// table puts the columns' values in rows, one a level of the study.
+// table puts the columns' values in rows, one a level of the study whether it was
+// measured here or not, so that every table has the study's shape.
 func (x experiment) table(columns []column) Table {
 	level := Column{Name: x.Level, Measured: true, Published: true}
 	if x.Along == analysis.AlongLoad {
@@ -132,6 +134,8 @@ var (
 	sampled    = quantity{func(l level) analysis.Estimate { return l.CPUSampled }, func(p publishedRow) float64 { return p.CPUSampled }}
 )
 
+// column heads figures of the router; which of the two kinds it has is the same
+// for all its columns.
 func (r router) column(name, unit, publishedUnit string) Column {
 	return Column{
 		Name: name, Unit: unit, PublishedUnit: publishedUnit, DUT: r.DUT,
@@ -139,6 +143,7 @@ func (r router) column(name, unit, publishedUnit string) Column {
 	}
 }
 
+// cpuColumn is CPU at each level, in the two units that have no common scale.
 func (r router) cpuColumn(name string, q quantity) column {
 	return column{r.column(name, unitHere, unitPublished), func(at float64) Value { return r.value(at, q.here, q.published) }}
 }
@@ -155,7 +160,9 @@ func (r router) value(at float64, here func(level) analysis.Estimate, published 
 	return v
 }
 
-// increaseColumn is the increase over the clean router.
+// increaseColumn is the increase over the clean router, per cent. The study has
+// it from the columns of its table; here it comes from the overhead ratio, whose
+// interval knows nothing of the drift that both routers share.
 func (x experiment) increaseColumn(r router) column {
 	clean := x.Routers[0]
 	return column{r.column(r.Heading+" Incr.", "%", "%"), func(at float64) Value {
@@ -168,7 +175,8 @@ func (x experiment) increaseColumn(r router) column {
 	}}
 }
 
-// stepColumn is the increment that leads to a level.
+// stepColumn is the increment that leads to a level, empty at the first. A run
+// that lacks the level before took another step, which is not shown.
 func (x experiment) stepColumn(r router, name, unit, publishedUnit string,
 	published func(from, to publishedRow) analysis.Number, here func(analysis.Increment) analysis.Estimate) column {
 	return column{r.column(name, unit, publishedUnit), func(at float64) Value {
@@ -180,9 +188,7 @@ func (x experiment) stepColumn(r router, name, unit, publishedUnit string,
 		before := x.Levels[i-1]
 		if inc, ok := r.step(before, at); ok {
 			v.Here = here(inc)
-			v.Flags = slices.Concat(r.levels[before].Flags, r.levels[at].Flags)
-			slices.Sort(v.Flags)
-			v.Flags = slices.Compact(v.Flags)
+			v.Flags = slices.Compact(slices.Sorted(slices.Values(slices.Concat(r.levels[before].Flags, r.levels[at].Flags))))
 		}
 		from, hasFrom := r.published(before)
 		to, hasTo := r.published(at)
@@ -219,20 +225,38 @@ func (x experiment) word() string {
 	return "number of clients"
 }
 
-// note says what must be known to read a table of these routers.
-func (x experiment) note(routers []router, more string) string {
-	said := []string{x.units()}
-	if more != "" {
-		said = append(said, more)
-	}
+// note says what must be known to read a table of these routers, after what is
+// given to say first.
+func (x experiment) note(routers []router, said ...string) string {
 	for _, r := range routers {
-		if !r.measured() {
+		if r.measured() {
+			said = append(said, x.caveats(r)...)
+		} else {
 			said = append(said, fmt.Sprintf("%s is not measured here: published values only.", opening(r.Name)))
-			continue
 		}
-		said = append(said, x.caveats(r)...)
 	}
-	return strings.Join(append(said, marks(routers)...), " ")
+	said = append(said, marks(routers)...)
+	return strings.Join(append(said, x.sources(routers)...), " ")
+}
+
+// sources say which run the routers were measured in, where several were given.
+func (x experiment) sources(routers []router) []string {
+	byRun := map[string][]string{}
+	var order []string
+	for _, r := range routers {
+		if r.measured() && byRun[r.Run] == nil {
+			order = append(order, r.Run)
+		}
+		byRun[r.Run] = append(byRun[r.Run], r.Name)
+	}
+	if x.Runs < 2 {
+		return nil
+	}
+	var said []string
+	for _, run := range order {
+		said = append(said, fmt.Sprintf("Of run %s: %s.", run, listed(byRun[run])))
+	}
+	return said
 }
 
 // units says how CPU here and CPU in the study compare.
@@ -248,9 +272,6 @@ func (x experiment) units() string {
 // caveats say what of a router's figures differs from what the table's head promises.
 func (x experiment) caveats(r router) []string {
 	var said []string
-	if x.Runs > 1 {
-		said = append(said, fmt.Sprintf("%s: of run %s.", opening(r.Name), r.Run))
-	}
 	if r.Profile != perPacket {
 		said = append(said, fmt.Sprintf("%s was measured in profile %s.", opening(r.Name), r.Profile))
 	}
@@ -261,14 +282,14 @@ func (x experiment) caveats(r router) []string {
 		}
 	}
 	if len(absent) > 0 {
-		said = append(said, fmt.Sprintf("%s was not measured at %s.", opening(r.Name), listed(absent)))
+		said = append(said, fmt.Sprintf("%s was not measured %s %s.", opening(r.Name), x.by(), listed(absent)))
 	}
 	if len(r.Extra) > 0 {
 		var extra []string
 		for _, at := range r.Extra {
 			extra = append(extra, x.at(at))
 		}
-		said = append(said, fmt.Sprintf("The run also has %s at %s, which the study does not.", r.Name, listed(extra)))
+		said = append(said, fmt.Sprintf("The run also has %s %s %s, which the study does not.", r.Name, x.by(), listed(extra)))
 	}
 	return said
 }

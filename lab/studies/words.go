@@ -20,6 +20,14 @@ func (d design) at(level float64) string {
 	return fmt.Sprintf("%g clients", level)
 }
 
+// by is the preposition of its levels: "at 400 Mbit/s", "with 50 clients".
+func (d design) by() string {
+	if d.Along == analysis.AlongLoad {
+		return "at"
+	}
+	return "with"
+}
+
 // opening is a router's name at the start of a sentence; names of devices are
 // written as they are.
 func opening(name string) string {

@@ -6,6 +6,7 @@ package inference
 import (
 	"math"
 	"slices"
+	"sync"
 
 	"gonum.org/v1/gonum/mathext"
 	"gonum.org/v1/gonum/stat"
@@ -40,19 +41,7 @@ func Of(values []float64) Sample {
 // Welch is the sample of the mean of b less the mean of a, whose spreads may
 // differ (B. L. Welch, Biometrika 34, 1947, with the degrees of freedom of
 // F. E. Satterthwaite, 1946). N counts the values of both.
-func Welch(a, b []float64) Sample {
-	from, to := Of(a), Of(b)
-	s := Sample{Mean: to.Mean - from.Mean, SE: math.NaN(), N: from.N + to.N}
-	if !from.HasSpread() || !to.HasSpread() {
-		return s
-	}
-	va, vb := from.SE*from.SE, to.SE*to.SE
-	s.SE, s.Freedom = math.Sqrt(va+vb), from.Freedom+to.Freedom
-	if divisor := va*va/from.Freedom + vb*vb/to.Freedom; divisor > 0 {
-		s.Freedom = (va + vb) * (va + vb) / divisor
-	}
-	return s
-}
+func Welch(a, b []float64) Sample { return Of(b).Less(Of(a)) }
 
 // HasSpread reports whether the sample can be tested.
 func (s Sample) HasSpread() bool {
@@ -106,9 +95,23 @@ func ratio(distance, se float64) float64 {
 	return distance / se
 }
 
+// quantiles remembers those of whole degrees of freedom, of which a run needs
+// few, each of them thousands of times.
+var quantiles sync.Map // of quantileKey to float64
+
+type quantileKey struct{ freedom, p float64 }
+
 // Quantile is that of Student's t-distribution.
 func Quantile(freedom, p float64) float64 {
-	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.Quantile(p)
+	key := quantileKey{freedom, p}
+	if q, known := quantiles.Load(key); known {
+		return q.(float64)
+	}
+	q := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.Quantile(p)
+	if freedom == math.Trunc(freedom) {
+		quantiles.Store(key, q)
+	}
+	return q
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

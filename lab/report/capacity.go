@@ -123,6 +123,9 @@ func costModelGrid(models []analysis.CostModel) grid {
 		}
 		over := fmt.Sprintf("%s to %s, %d to %s; %s in %s", rate(m.MinMbps), rate(m.MaxMbps), m.MinClients, counted(m.MaxClients, "client"),
 			counted(m.Blocks, "block"), counted(m.Cells, "cell"))
+		if len(m.Terms) == 0 {
+			over = none
+		}
 		row.Cells = append(row.Cells, numberCell(m.R2, fraction4), numberCell(m.ResidualPct, digits3), textCell(over), textCell(strings.Join(m.Omitted, " ")))
 		g.Rows = append(g.Rows, row)
 	}

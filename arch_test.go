@@ -30,14 +30,15 @@ var allowedImports = map[string][]string{
 	"lab/client":     {"lab/meter"}, // opens the counters of each client's namespace
 	"lab/traffic":    {},
 	"lab/meter":      {},
+	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"lab/result"},
 	"lab/agent":      {"lab/client", "lab/traffic", "lab/meter"},
 	"lab/testbed":    {"lab/agent", "lab/client"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment"},
-	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/traffic", "lab/meter", "lab/result"},
+	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/traffic", "lab/meter", "lab/profile", "lab/result"},
 	"lab/analysis":   {"lab/result", "lab/analysis/inference"},
 	"lab/studies":    {"lab/analysis", "lab/result"},
-	"lab/report":     {"lab/analysis", "lab/result", "lab/studies", "lab/report/chart"},
+	"lab/report":     {"lab/analysis", "lab/profile", "lab/result", "lab/studies", "lab/report/chart"},
 	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/result"},
 
 	"lab/analysis/inference":    {},

@@ -7,6 +7,7 @@ require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
 	github.com/google/go-cmp v0.7.0
+	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe
 	github.com/insomniacslk/dhcp v0.0.0-20260901064844-234b97448fae
 	github.com/spf13/cobra v1.10.2
 	github.com/vishvananda/netlink v1.3.1

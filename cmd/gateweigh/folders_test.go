@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/profile"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -44,13 +45,35 @@ func sameReports(t *testing.T, dir, a, b string) {
 	}
 }
 
+// profiled adds a profile of a cell to a simulated run.
+func profiled(t *testing.T, run string) {
+	t.Helper()
+	side := func(ns float64, functions ...string) profile.Side {
+		const packets = 170_000
+		s := profile.Side{
+			Seconds: 2, Packets: packets, DeliveredMbps: 1000,
+			Accounts: []profile.Account{{Name: "napi/lan", Ns: int64(ns * packets), Samples: 200, SampledNs: int64(ns * packets)}},
+		}
+		for _, f := range functions {
+			s.Stacks = append(s.Stacks, profile.Stack{
+				Frames: []profile.Frame{{Func: "napi/lan"}, {Func: f, Module: profile.Kernel}}, NsPerPacket: ns / float64(len(functions)),
+			})
+		}
+		return s
+	}
+	p := profile.Profile{
+		Cell:        result.Cell{DUT: "allowlist", Clients: 20, OfferedMbps: 1000, Direction: "up", Profile: "per-packet"},
+		FrequencyHz: 997, UserStacks: profile.UnwindFP, DUT: side(1200, "ip_forward", "nft_do_chain"), Clean: side(1000, "ip_forward"),
+	}
+	if err := profile.Write(run, p); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestReportOfABundleIsTheSame(t *testing.T) {
 	dir := t.TempDir()
 	simulated(t, dir, "r", 1, 1.2)
-	if err := os.MkdirAll(filepath.Join(dir, "r", result.ProfilesFolder), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	write(t, dir, "r/profiles/allowlist.folded", "napi/lan;nft_do_chain 12\n")
+	profiled(t, filepath.Join(dir, "r"))
 	for _, args := range []string{"report r", "bundle r -o sent.tar.gz", "report sent.tar.gz", "report sent.tar.gz", "report sent.tar.gz -o elsewhere", "report r -o third"} {
 		if e := finish(t, command(t, dir, strings.Fields(args)...)); e.code != 0 {
 			t.Fatalf("%s: %+v", args, e)
@@ -59,8 +82,9 @@ func TestReportOfABundleIsTheSame(t *testing.T) {
 	for _, other := range []string{"sent", "elsewhere", "third"} {
 		sameReports(t, dir, "r", other)
 	}
-	if string(read(t, dir, "sent/profiles/allowlist.folded")) != "napi/lan;nft_do_chain 12\n" {
-		t.Error("the profile is not what it was")
+	here, there := finish(t, command(t, dir, "explain", "r", "allowlist")), finish(t, command(t, dir, "explain", "sent.tar.gz", "allowlist"))
+	if here.code != 0 || !strings.Contains(here.stdout, "nft_do_chain") || here.stdout != there.stdout {
+		t.Errorf("explain says of the run:\n%s%sand of its bundle:\n%s%s", here.stdout, here.stderr, there.stdout, there.stderr)
 	}
 	printed := finish(t, command(t, dir, "report", "sent.tar.gz", "--json"))
 	if printed.code != 0 || printed.stdout != string(read(t, dir, "r/summary.json")) {

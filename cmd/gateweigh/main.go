@@ -76,6 +76,6 @@ func rootCommand() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
-	root.AddCommand(runCommand(), reportCommand(), compareCommand(), bundleCommand(), listCommand(), cleanCommand())
+	root.AddCommand(runCommand(), reportCommand(), compareCommand(), bundleCommand(), explainCommand(), listCommand(), cleanCommand())
 	return root
 }

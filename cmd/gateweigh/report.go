@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +18,7 @@ import (
 func reportCommand() *cobra.Command {
 	var asJSON bool
 	var out string
+	var with []string
 	cmd := &cobra.Command{
 		Use:   "report RUN | BUNDLE",
 		Short: "Rebuild summary, CSV and report of a run from its trials",
@@ -25,17 +27,27 @@ func reportCommand() *cobra.Command {
 		Example: "  gateweigh report runs/20260101T120000Z-quick\n  gateweigh report quick.tar.gz -o quick",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
-			return reportRun(args[0], out, asJSON)
+			opts := report.Options{Dir: out}
+			for _, name := range with {
+				run, forget, err := result.Open(name)
+				forget()
+				if err != nil {
+					return err
+				}
+				opts.With = append(opts.With, analysis.Summarise(run, opts.Analysis))
+			}
+			return reportRun(args[0], opts, asJSON)
 		},
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "", "folder to write into (default the run's; for a bundle, its name without "+result.BundleSuffix+")")
+	cmd.Flags().StringArrayVar(&with, "with", nil, "a further `RUN` that completes the comparison with published studies; may be repeated")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print summary.json instead of the table")
 	return cmd
 }
 
 // reportRun rebuilds the report of a run folder, or of a bundle, whose run
 // folder is made first. The table is printed also when nothing can be written.
-func reportRun(name, out string, asJSON bool) error {
+func reportRun(name string, opts report.Options, asJSON bool) error {
 	info, err := os.Stat(name)
 	if err != nil {
 		return fmt.Errorf("%s: no such run folder or bundle: %w", name, err)
@@ -43,24 +55,21 @@ func reportRun(name, out string, asJSON bool) error {
 	dir := name
 	switch {
 	case !info.IsDir():
-		if dir = out; dir == "" {
+		if dir = opts.Dir; dir == "" {
 			dir = unpackedName(name)
 		}
-		out = ""
+		opts.Dir = ""
 		if err := result.UnpackBundle(name, dir); err != nil {
 			return err
 		}
-	case out != "" && holdsAnotherRun(out, name):
-		return &exitError{exitUsage, fmt.Errorf("%s holds another run: choose another folder with -o", out)}
+	case opts.Dir != "" && holdsAnotherRun(opts.Dir, name):
+		return &exitError{exitUsage, fmt.Errorf("%s holds another run: choose another folder with -o", opts.Dir)}
 	}
-	summary, err := report.WriteWith(dir, report.Options{Dir: out})
+	summary, err := report.WriteWith(dir, opts)
 	if err != nil {
 		return withoutFiles(summary, err, asJSON)
 	}
-	if out != "" {
-		dir = out
-	}
-	return printSummary(os.Stdout, dir, summary, asJSON)
+	return printSummary(os.Stdout, cmp.Or(opts.Dir, dir), summary, asJSON)
 }
 
 // withoutFiles prints a summary whose files could not be written, and says so.

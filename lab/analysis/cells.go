@@ -148,7 +148,7 @@ func (c *Cell) fillHeadlines(accepted []result.Trial) {
 	c.LossRatio, c.RetransmitRatio, c.SegmentsPerBurst = f.LossRatio.Mean, f.RetransmitRatio.Mean, f.SegmentsPerBurst.Mean
 	c.CPUNormalisedPct = f.CPUNormalisedPct.Mean
 	c.IncreasePct = Number(100 * (over(float64(c.CPUNormalisedPct), float64(f.CleanCPUNormalisedPct.Mean)) - 1))
-	if over(float64(f.LinkMbps.Mean), float64(c.OfferedMbps)) < 0.9 {
+	if over(float64(f.LinkMbps.Mean), float64(c.OfferedMbps)) < enoughBandwidth {
 		c.Flags = append(c.Flags, Tally{FlagShortfall, c.Pairs})
 	}
 	c.RTT = medianRTT(accepted, func(t result.Trial) result.RTT { return t.DUT.RTT })

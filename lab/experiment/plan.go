@@ -127,9 +127,10 @@ func balancedOrder(n, i int) []int {
 
 // What EstimatedDuration assumes, measured with two labs on two cores.
 const (
-	blockOverhead  = 5 * time.Second        // labs, device and daemons up and down
-	clientOverhead = 150 * time.Millisecond // one client in each lab: created, leased, logged in, removed
-	cellOverhead   = time.Second            // traffic started, settled and read out
+	blockOverhead   = 5 * time.Second        // labs, device and daemons up and down
+	clientOverhead  = 150 * time.Millisecond // one client in each lab: created, leased, logged in, removed
+	cellOverhead    = time.Second            // traffic started, settled and read out
+	profileOverhead = 5 * time.Second        // perf started, its samples read and named
 )
 
 // EstimatedDuration is how long the plan takes if no trial is rejected and every
@@ -147,6 +148,9 @@ func (e *Experiment) EstimatedDuration() time.Duration {
 	for _, un := range slices.Concat(e.units(), e.aaUnits()) {
 		block := blockOverhead + time.Duration(un.clients)*clientOverhead + time.Duration(len(e.OfferedMbps))*cell
 		total += time.Duration(un.blocks) * block
+		if un.dut != Clean && e.ProfileWindow > 0 {
+			total += time.Duration(len(e.OfferedMbps)) * (e.ProfileWindow + profileOverhead)
+		}
 	}
 	return total.Round(time.Second)
 }

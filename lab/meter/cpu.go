@@ -19,6 +19,7 @@ import (
 // Thread is the schedstat of one thread (Documentation/scheduler/sched-stats):
 // counters since it was created.
 type Thread struct {
+	TID    int   `json:"tid"`     // on the machine, whatever namespace the reader is in
 	RunNs  int64 `json:"run_ns"`  // time on a CPU, nanoseconds
 	WaitNs int64 `json:"wait_ns"` // time runnable but waiting for a CPU, nanoseconds
 	Slices int64 `json:"slices"`  // times it was given a CPU
@@ -43,7 +44,8 @@ func ParseSchedstat(b []byte) (Thread, error) {
 
 // ThreadFile is an open schedstat, read again and again without a new look-up.
 type ThreadFile struct {
-	f *os.File
+	f   *os.File
+	tid int
 }
 
 // OpenThread opens the schedstat of thread or process pid.
@@ -55,7 +57,7 @@ func OpenThread(pid int) (*ThreadFile, error) {
 		}
 		return nil, err
 	}
-	return &ThreadFile{f}, nil
+	return &ThreadFile{f, pid}, nil
 }
 
 // Read returns the counters now.
@@ -65,7 +67,9 @@ func (t *ThreadFile) Read() (Thread, error) {
 	if err != nil && err != io.EOF {
 		return Thread{}, err
 	}
-	return ParseSchedstat(buf[:n])
+	th, err := ParseSchedstat(buf[:n])
+	th.TID = t.tid
+	return th, err
 }
 
 // Close closes the file.

@@ -101,7 +101,7 @@ func TestParseStatTakesAnyCommandName(t *testing.T) {
 
 func TestParseSchedstat(t *testing.T) {
 	got, err := ParseSchedstat([]byte("24317390 11240982 346\n"))
-	if want := (Thread{24317390, 11240982, 346}); err != nil || got != want {
+	if want := (Thread{RunNs: 24317390, WaitNs: 11240982, Slices: 346}); err != nil || got != want {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
 	}
 	for _, bad := range []string{"", "1 2", "1 2 x", "1 2 3 4"} {

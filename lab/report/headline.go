@@ -150,7 +150,11 @@ func leadSentence(s analysis.Summary) string {
 	}
 	out = append(out, limits...)
 	if len(open) > 0 {
-		out = append(out, fmt.Sprintf("What %s costs, this run cannot say.", listed(open)))
+		verb := "cost"
+		if len(open) == 1 {
+			verb = "costs"
+		}
+		out = append(out, fmt.Sprintf("What %s %s, this run cannot say.", listed(open), verb))
 	}
 	return unbroken(strings.Join(out, " "))
 }
@@ -193,7 +197,7 @@ func headlineSentence(c analysis.Cell, delta float64) string {
 	case c.Verdict == analysis.Equivalent:
 		text = fmt.Sprintf("%s costs the same as a clean router within %g %%, %s %s", c.DUT, 100*delta, r, where)
 	default:
-		text = fmt.Sprintf("%s seems to cost %s %s, but %s", c.DUT, r, where, c.VerdictNote)
+		text = fmt.Sprintf("%s seems to cost %s %s: %s", c.DUT, r, where, c.VerdictNote)
 	}
 	if short(c) {
 		text += fmt.Sprintf("; it could deliver only %s", rate(c.DeliveredMbps))

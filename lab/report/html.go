@@ -24,7 +24,7 @@ var (
 	pageScript string
 )
 
-var page = template.Must(template.New("report").Parse(pageSource))
+var page = template.Must(template.Must(template.New("report").Parse(pageSource)).Parse(flameSource))
 
 // pageData is all the template sees: strings ready to print, in the order of
 // the page.
@@ -55,6 +55,7 @@ type pageData struct {
 
 	Capacity   []figure
 	CostModels grid
+	Flames     *flames
 	Results    grid
 	Further    []grid
 	Increments grid
@@ -97,11 +98,11 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 	env := run.Environment
 	d := newDrawing(run, s)
 	data := pageData{
-		Style: template.CSS(pageStyle), Script: template.JS(pageScript),
+		Style: template.CSS(pageStyle + flameStyle), Script: template.JS(pageScript),
 		Title: nonEmpty(s.Experiment, "Run"), Subtitle: env.Title, Meta: pageMeta(run, s),
 		Lead: leadSentence(s), FoundCount: findingCounts(s.Findings), Headlines: headlines(s, d.styles), Warnings: s.Warnings,
 		Reading: unbroken(capitalised(readingSentence(s))), ModeNote: modeNote(s.Mode),
-		Groups:   d.groups(),
+		Groups: d.groups(), Flames: flameSection(run.Dir, s),
 		Capacity: d.capacityFigures(), CostModels: costModelGrid(s.CostModels),
 		Results: resultsGrid(s), Further: furtherGrids(s.Cells), Increments: incrementsGrid(s.Sweeps), Linearity: linearityGrid(s.Sweeps),
 		Noise: unbroken(capitalised(noiseSentence(s.AA))), NoiseFigure: d.noiseFigure(), Stability: d.stabilityFigures(),
@@ -140,6 +141,7 @@ func (data *pageData) contents() []entry {
 		{len(data.Groups) > 0, entry{"charts", "Charts"}},
 		{len(data.StudyFigures)+len(data.StudyTables)+len(data.StudyFolds) > 0, entry{"study", "Beside the study"}},
 		{len(data.Capacity)+len(data.CostModels.Rows) > 0, entry{"capacity", "Capacity"}},
+		{data.Flames != nil, entry{"flames", "Where the time goes"}},
 		{len(data.Results.Rows) > 0, entry{"results", "Results"}},
 		{true, entry{"trust", "How far to trust it"}},
 		{true, entry{"environment", "Environment"}},

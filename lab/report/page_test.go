@@ -166,7 +166,8 @@ func checkMarks(t *testing.T, p *tab, s analysis.Summary) {
 		if strings.Contains(ch.Heading, "over clients") {
 			along = analysis.AlongClients
 		}
-		kind, want := "", map[string]string{}
+		var kind string
+		var want map[string]string
 		switch {
 		case strings.HasPrefix(ch.Heading, "Overhead ratio over"):
 			kind, want = "ratio", ratios

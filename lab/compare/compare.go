@@ -268,6 +268,7 @@ func (c *Comparison) verdict(cell *Cell, opts Options) {
 		return
 	case certain:
 		cell.VerdictNote = fmt.Sprintf("no more than two clean routers differ by (%.2f %%)", float64(c.NoiseFloorPct))
+		return
 	case inside || outside:
 		cell.VerdictNote = fmt.Sprintf("clear when judged alone, but one of %d cells taken together may look so by chance", len(c.Cells))
 	default:

@@ -80,23 +80,25 @@ func (c *Comparison) decide(limit float64, opts Options, of func(*Cell) evidence
 	for i := range c.Cells {
 		cell, own := &c.Cells[i], of(&c.Cells[i])
 		d := &Decision{Word: CannotTell, P: analysis.Number(adjusted[i])}
+		ask := func() { // more blocks would help
+			d.BlocksNeeded = own.furtherBlocks(math.Abs(own.Mean-bound), 2*alpha)
+			d.Note += c.wants(d.BlocksNeeded)
+		}
 		switch {
 		case !own.HasSpread():
 			d.Note = c.missing(cell)
-		case adjusted[i] <= alpha && !c.belowFloor(own.Mean):
+		case adjusted[i] <= alpha && c.belowFloor(own.Mean):
+			d.Note = fmt.Sprintf("beyond %s, but no more than two clean routers differ by", percent(limit))
+		case adjusted[i] <= alpha:
 			d.Word, d.Note = beyond, fmt.Sprintf("the interval lies beyond %s", percent(limit))
 		case own.PBelow(bound) <= alpha:
 			d.Word, d.Note = Within, fmt.Sprintf("the interval lies below %s", percent(limit))
-		case adjusted[i] <= alpha:
-			d.Note = fmt.Sprintf("beyond %s, but no more than two clean routers differ by", percent(limit))
 		case above[i] <= alpha:
 			d.Note = fmt.Sprintf("beyond %s taken alone, not with %d cells judged together", percent(limit), len(c.Cells))
+			ask()
 		default:
 			d.Note = fmt.Sprintf("the interval holds %s", percent(limit))
-		}
-		if d.Word == CannotTell && own.HasSpread() {
-			d.BlocksNeeded = own.furtherBlocks(math.Abs(own.Mean-bound), 2*alpha)
-			d.Note += c.wants(d.BlocksNeeded)
+			ask()
 		}
 		set(cell, d)
 		c.Gate.count(d, opts.Strict)

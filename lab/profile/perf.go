@@ -173,7 +173,8 @@ func readAcks(from io.Reader, to chan<- string) {
 // tell gives perf a command and waits until it has carried it out.
 func (r *Recorder) tell(ctx context.Context, command string, timeout time.Duration) error {
 	if _, err := r.control.WriteString(command + "\n"); err != nil {
-		return fmt.Errorf("telling perf to %s: %w%s", command, err, r.tail())
+		<-r.ended // nobody reads any more
+		return fmt.Errorf("perf ended by itself: %w%s", r.status, r.tail())
 	}
 	select {
 	case <-r.acks:
@@ -190,8 +191,13 @@ func (r *Recorder) tell(ctx context.Context, command string, timeout time.Durati
 // Stop ends the recording; its data is complete when Stop returns without an
 // error. In any case perf has ended.
 func (r *Recorder) Stop(ctx context.Context) error {
-	if _, err := r.control.WriteString("stop\n"); err != nil {
-		return errors.Join(fmt.Errorf("telling perf to stop: %w", err), r.kill())
+	_, err := r.control.WriteString("stop\n")
+	switch {
+	case ctx.Err() != nil:
+		return errors.Join(context.Cause(ctx), r.kill())
+	case err != nil: // it has ended
+		err := r.kill()
+		return errors.Join(fmt.Errorf("perf ended by itself: %w%s", r.status, r.tail()), err)
 	}
 	select {
 	case <-r.ended:
@@ -232,15 +238,17 @@ func (r *Recorder) tail() string {
 	default:
 		return ""
 	}
-	return lastLine(r.said.String())
+	return oneLine(r.said.String())
 }
 
-func lastLine(text string) string {
-	text = strings.TrimSpace(text)
-	if text == "" {
+// oneLine is the end of what a program printed, as the end of a message.
+func oneLine(text string) string {
+	const most = 500
+	words := strings.Join(strings.Fields(text), " ")
+	if words == "" {
 		return ""
 	}
-	return ": " + text[strings.LastIndexByte(text, '\n')+1:]
+	return ": " + strings.ToValidUTF8(words[max(0, len(words)-most):], "")
 }
 
 // keepAwake asks that no CPU go into a sleep it takes time to wake from, until
@@ -282,7 +290,7 @@ func Read(ctx context.Context, data string) (*Recording, error) {
 		if ctx.Err() != nil {
 			werr = context.Cause(ctx)
 		}
-		err = fmt.Errorf("perf script: %w%s", werr, lastLine(said.String()))
+		err = fmt.Errorf("perf script: %w%s", werr, oneLine(said.String()))
 	}
 	if err != nil {
 		return nil, err

@@ -172,7 +172,7 @@ func countNodes(n *profile.Node, least float64) int {
 	return count
 }
 
-// shades to each side of "the same".
+// shades to each side of "the same"; the last is for frames only one router has.
 const shades = 4
 
 // shade is the colour of a frame in the difference: from -shades (only the clean
@@ -183,8 +183,11 @@ func shade(c profile.Cost) int {
 	if most <= 0 || math.Abs(c.Difference()) <= c.Margin() {
 		return 0
 	}
-	s := int(math.Ceil(math.Abs(c.Difference()) / most * shades))
-	return int(math.Copysign(float64(min(s, shades)), c.Difference()))
+	s := shades
+	if math.Min(c.DUT, c.Clean) > 0 {
+		s = max(1, int(math.Ceil(math.Abs(c.Difference())/most*(shades-1))))
+	}
+	return int(math.Copysign(float64(s), c.Difference()))
 }
 
 // shadeClass is the style of a shade.

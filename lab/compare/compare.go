@@ -244,9 +244,11 @@ func (c *Comparison) verdicts(opts Options) analysis.Multiplicity {
 	return m
 }
 
-// verdict says what the change of one cell allows to say. Equivalent comes
-// first: a change that is certain and too small to matter does not matter. A
-// word needs both the corrected test and the interval that is shown.
+// verdict says what the change of one cell allows to say. Equivalent: certain
+// to lie within δ. Worse or better: certain to be a change, and estimated at
+// more than δ. Blocks say nothing of what a whole run has in common, and such
+// a shift alone makes changes certain that are small; so these are not called.
+// A word needs both the corrected test and the interval that is shown.
 func (c *Comparison) verdict(cell *Cell, opts Options) {
 	alpha, limit, change := 1-opts.Confidence, math.Log1p(opts.Delta), cell.change.Mean
 	lo, hi := cell.change.Interval(opts.Confidence)
@@ -260,21 +262,28 @@ func (c *Comparison) verdict(cell *Cell, opts Options) {
 	case inside && float64(cell.PEquivalent) <= alpha:
 		cell.Verdict, cell.VerdictNote = Equivalent, fmt.Sprintf("changed by less than %s", percent(opts.Delta))
 		return
-	case certain && !c.belowFloor(change) && change > 0:
+	case certain && c.belowFloor(change):
+		cell.VerdictNote = fmt.Sprintf("no more than two clean routers differ by (%.2f %%)", float64(c.NoiseFloorPct))
+		return
+	case certain && change > limit:
 		cell.Verdict, cell.VerdictNote = Worse, "costs more than in A"
 		return
-	case certain && !c.belowFloor(change):
+	case certain && change < -limit:
 		cell.Verdict, cell.VerdictNote = Better, "costs less than in A"
 		return
 	case certain:
-		cell.VerdictNote = fmt.Sprintf("no more than two clean routers differ by (%.2f %%)", float64(c.NoiseFloorPct))
-		return
+		cell.VerdictNote = fmt.Sprintf("a change, but hardly by %s", percent(opts.Delta))
 	case inside || outside:
 		cell.VerdictNote = fmt.Sprintf("clear when judged alone, but one of %d cells taken together may look so by chance", len(c.Cells))
 	default:
 		cell.VerdictNote = "the interval is too wide"
 	}
-	distance := math.Max(math.Abs(change), limit-math.Abs(change))
+	// An answer is at hand when the interval leaves out 0 and the change is beyond
+	// δ, or when it lies inside δ.
+	distance := math.Abs(change)
+	if distance <= limit {
+		distance = limit - distance
+	}
 	cell.BlocksNeeded = cell.change.furtherBlocks(distance, alpha)
 	cell.VerdictNote += c.wants(cell.BlocksNeeded)
 }
@@ -317,6 +326,9 @@ func whyUnknown(a, b Measured) string {
 // shortfall is the share of delivered load below which a cell is remarked on.
 const shortfall = 0.98
 
+// unquiet is the share of rejected trials above which a run is remarked on.
+const unquiet = 0.1
+
 // warnings say what a careful reader would hold against the comparison.
 func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 	out := []string{}
@@ -328,6 +340,12 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 	}
 	if !c.NoiseFloorPct.Known() {
 		out = append(out, "A run has no accepted A/A pair: the least change that can be called is not known.")
+	}
+	for _, side := range []Side{*c.A, c.B} {
+		if t := side.Trials; float64(t.Rejected) > unquiet*float64(t.Accepted+t.Rejected) {
+			out = append(out, fmt.Sprintf("%s rejected %d of %d trials: where the machine is not quiet, identical runs differ by several per cent.",
+				side.Name, t.Rejected, t.Accepted+t.Rejected))
+		}
 	}
 	if sa.Mode != sb.Mode {
 		out = append(out, fmt.Sprintf("A was measured in mode %s, B in mode %s.", sa.Mode, sb.Mode))

@@ -132,6 +132,19 @@ func TestIntervalCovers(t *testing.T) {
 	}
 }
 
+// TestShiftOfAWholeRun: what all blocks of a run have in common is in no
+// interval. A certain change below δ is therefore not called, one beyond it is.
+func TestShiftOfAWholeRun(t *testing.T) {
+	quiet := base
+	quiet.BlockSD, quiet.WindowSD = 0.004, 0.004
+	for factor, want := range map[float64]string{1: compare.Equivalent, 1.035: compare.Equivalent, 1.048: compare.Inconclusive, 1.07: compare.Worse, 0.93: compare.Better} {
+		cell := compare.Runs(simulate(quiet, 1, 1), simulate(quiet, 2, factor), compare.Defaults()).Cells[0]
+		if cell.Verdict != want || factor == 1.048 && (cell.PDifferent > 0.01 || !strings.Contains(cell.VerdictNote, "hardly by 5 %")) {
+			t.Errorf("by %g: %s, %s, p %v", factor, cell.Verdict, cell.VerdictNote, cell.PDifferent)
+		}
+	}
+}
+
 func TestGateWords(t *testing.T) {
 	noisy := base
 	noisy.BlockSD, noisy.Blocks = 0.08, 3

@@ -194,8 +194,8 @@ func (c *Comparison) reading() string {
 		return fmt.Sprintf("How to read it: overhead × is router CPU per delivered bit over a clean router's, with its %s interval over blocks.", percent(c.Confidence))
 	}
 	return fmt.Sprintf("How to read it: A × and B × are router CPU per delivered bit over a clean router's, change is B × over A ×, "+
-		"all with %s intervals over blocks; p is adjusted for %s. Worse or better: the interval leaves out no change. "+
-		"Equivalent: changed by less than %s.", percent(c.Confidence), counted(c.Multiplicity.Verdicts, "cell"), percent(c.Delta))
+		"all with %s intervals over blocks; p is adjusted for %s. Worse or better: certain to have changed, by more than %s as estimated. "+
+		"Equivalent: certain to have changed by less.", percent(c.Confidence), counted(c.Multiplicity.Verdicts, "cell"), percent(c.Delta))
 }
 
 // none stands where a figure is absent.

@@ -20,7 +20,7 @@ import (
 )
 
 // ExperimentFile is the resolved experiment in a run's folder.
-const ExperimentFile = "experiment.toml"
+const ExperimentFile = result.ExperimentFile
 
 // Config is one call of Run.
 type Config struct {

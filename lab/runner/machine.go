@@ -37,6 +37,8 @@ func checkMachine(e *experiment.Experiment) error {
 	if os.Geteuid() != 0 {
 		errs = append(errs, errors.New("a run needs root: it makes network namespaces (try: sudo gateweigh run …)"))
 	}
+	// What an experiment does not use is not asked for: a machine without iperf3
+	// can still run streams.
 	for _, t := range tools {
 		needed := t.name == "ethtool" || t.name == "dnsmasq" && e.Client.Kind == client.KindMacvlan ||
 			t.name == "iperf3" && e.Traffic.Kind == experiment.TrafficIperf3

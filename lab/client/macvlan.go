@@ -31,7 +31,7 @@ func (c *Client) createMacvlan(context.Context) (err error) {
 	attrs.Name = macvlanName
 	attrs.ParentIndex = parent.Attrs().Index
 	attrs.HardwareAddr = c.MAC
-	attrs.Namespace = netlink.NsFd(c.ns.File().Fd())
+	attrs.Namespace = netlink.NsFd(c.ns.File().Fd()) // made there: all clients use the one name
 	if err := netlink.LinkAdd(&netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_BRIDGE}); err != nil {
 		return fmt.Errorf("adding a macvlan on %s: %w", c.cfg.Parent, err)
 	}
@@ -71,7 +71,7 @@ func (c *Client) configure(ip netip.Prefix, router netip.Addr) error {
 			return fmt.Errorf("setting the address %s: %w", ip, err)
 		}
 		if !router.IsValid() {
-			return nil
+			return nil // a lease without a router: what is on the link can be reached
 		}
 		route := &netlink.Route{LinkIndex: link.Attrs().Index, Gw: router.AsSlice(), InitCwnd: InitialWindow}
 		if err := h.RouteReplace(route); err != nil {

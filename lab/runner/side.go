@@ -145,6 +145,7 @@ func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 			return err
 		}
 	}
+	// A portal that answers one client at a time takes as long as there are clients.
 	patience := time.Minute + time.Duration(cfg.clients)*time.Second
 	loginCtx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not all admitted after %s", patience))
 	defer cancel()
@@ -220,6 +221,8 @@ func (s *side) stopTraffic(ctx context.Context) error {
 // deaths reports programs of the side that ended by themselves, as one error.
 func (s *side) deaths(ctx context.Context) error {
 	var errs []error
+	// A gateway or its RADIUS server that died would go on to be measured as a
+	// router that costs little.
 	for _, h := range s.lab.Hosts {
 		if h.Role == testbed.RoleClient {
 			continue // their programs are the traffic, which counts as broken when it ends

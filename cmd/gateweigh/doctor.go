@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -71,7 +72,7 @@ func writeReport(w io.Writer, r doctor.Report, width int) {
 		for _, l := range g.Lines {
 			text := []string{l.Found}
 			if l.Means != "" {
-				text[0] += ": " + l.Means
+				text[0] += ". " + strings.ToUpper(l.Means[:1]) + l.Means[1:]
 			}
 			if l.Do != "" {
 				text = append(text, "→ "+l.Do)

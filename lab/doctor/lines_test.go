@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"math"
 	"strings"
 	"testing"
 
@@ -168,11 +169,11 @@ func TestEveryProgramCanBeMissing(t *testing.T) {
 		case experiment.Clean:
 			check(t, l, OK)
 		case "opennds":
-			check(t, l, Missing, "not on PATH: bash (package bash)", "sudo apt-get install bash bsdutils dnsmasq-base iproute2 iptables nftables opennds procps wget")
+			check(t, l, Missing, "not on PATH: opennds, ndsctl, dnsmasq,", "sudo apt-get install bash bsdutils dnsmasq-base iproute2 iptables nftables opennds procps wget")
 		case "coovachilli":
 			check(t, l, Missing, "sudo apt-get install freeradius iproute2 iptables; not in Debian")
 		default:
-			check(t, l, Missing, "nft (package nftables)")
+			check(t, l, Missing, "not on PATH: nft", "sudo apt-get install nftables")
 		}
 	}
 	r := newReport([]Group{{"Tools", tools}, {"Devices", devices}})
@@ -266,7 +267,7 @@ func TestGapIsSummedOverWork(t *testing.T) {
 	g.add(at(1, 0, 0, 0, 5), at(2, 2e8, 19, 5, 5))         // 200 ms of work, 50 ms seen
 	g.add(at(2, 2e8, 19, 5, 5), at(3, 4e8, 39, 15, 5))     // 200 ms of work, 100 ms seen
 	g.add(at(3, 4e8, 39, 15, 5, 6), at(4, 9e8, 80, 80, 5)) // a lab ended in between
-	if g.seconds != 2 || g.exact != 0.4 || g.threadTicks != 0.39 || g.cpuTicks != 0.15 {
+	if g.seconds != 2 || math.Abs(g.exact-0.4) > 1e-9 || math.Abs(g.threadTicks-0.39) > 1e-9 || math.Abs(g.cpuTicks-0.15) > 1e-9 {
 		t.Errorf("%+v", g)
 	}
 	check(t, g.line([]int{1}), OK, "20 % of CPU [1]", "shows 38 % of that", "98 %", "would be wrong here")

@@ -94,8 +94,7 @@ func (x examination) devices(ctx context.Context, kernel []Line) ([]Line, error)
 		switch err := d.Check(ctx); {
 		case errors.Is(err, dut.ErrNotSupported):
 			l.State, l.Means = Missing, ""
-			l.Found = strings.TrimPrefix(reason(err, dut.ErrNotSupported), name+": ")
-			l.Do = remedies(d.Traits().Needs)
+			l.Found, l.Do = absent(d.Traits().Needs)
 		case err != nil:
 			return nil, err
 		}
@@ -110,23 +109,23 @@ func (x examination) devices(ctx context.Context, kernel []Line) ([]Line, error)
 	return lines, nil
 }
 
-// remedies is what to do about the programs that are missing, in one go.
-func remedies(needs []dut.Need) string {
-	var packages, other []string
+// absent tells which programs are missing, and what to do about all of them.
+func absent(needs []dut.Need) (found, do string) {
+	var names, packages, steps []string
 	for _, n := range needs {
-		switch _, err := n.Path(); {
-		case err == nil:
-		case n.Package != "":
+		if _, err := n.Path(); err == nil {
+			continue
+		}
+		names = append(names, n.Program)
+		if n.Package != "" {
 			packages = append(packages, n.Package)
-		default:
-			other = append(other, n.Advice)
+		} else if !slices.Contains(steps, n.Advice) {
+			steps = append(steps, n.Advice)
 		}
 	}
 	slices.Sort(packages)
-	slices.Sort(other)
-	steps := slices.Compact(other)
 	if len(packages) > 0 {
 		steps = append([]string{"sudo apt-get install " + strings.Join(slices.Compact(packages), " ")}, steps...)
 	}
-	return strings.Join(steps, "; ")
+	return "not on PATH: " + strings.Join(names, ", "), strings.Join(steps, "; ")
 }

@@ -180,7 +180,7 @@ func TestSoloTakesTheWindowsTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Fourteen blocks of two cells with 3 × 1 s, 12 % of them again, and 0.5 s more each.
-	if more := e.EstimatedDuration() - duet; (more-108*time.Second).Abs() > time.Second {
+	if more := e.EstimatedDuration() - duet; (more - 108*time.Second).Abs() > time.Second {
 		t.Errorf("solo takes %v longer", more)
 	}
 }

@@ -189,9 +189,11 @@ func (l listing) write(w io.Writer, width int, details bool) {
 	if len(l.Devices) > 0 {
 		fmt.Fprint(w, "DEVICES\n\n")
 	}
-	for _, d := range l.Devices {
+	for i, d := range l.Devices {
 		writeWrapped(w, d.Name, nameColumn, width, d.text(details)...)
-		fmt.Fprintln(w)
+		if i < len(l.Devices)-1 || !details {
+			fmt.Fprintln(w)
+		}
 	}
 	if !details {
 		writeWrapped(w, "", 0, width, "gateweigh list NAME shows the details of one, gateweigh doctor what to do about what is missing.")
@@ -203,13 +205,29 @@ func (e listedExperiment) text() []string {
 	if len(e.Here) == 0 {
 		return append(lines, "none of its devices can run here: "+strings.Join(e.Devices, ", "))
 	}
-	lines = append(lines, fmt.Sprintf("takes about %s: %s, %s of %d windows of %g s each",
-		minutes(time.Duration(e.EstimatedSeconds*float64(time.Second))), count(e.Cells, "cell"), count(e.Blocks, "block"), e.Windows, e.WindowSeconds))
-	devices := fmt.Sprintf("%d of %d devices are here: %s", len(e.Here), len(e.Devices), strings.Join(e.Here, ", "))
-	if absent := slices.DeleteFunc(slices.Clone(e.Devices), func(d string) bool { return slices.Contains(e.Here, d) }); len(absent) > 0 {
-		devices += "; not " + strings.Join(absent, ", ")
+	return append(lines,
+		fmt.Sprintf("takes about %s: %s in %s of %d windows of %g s",
+			minutes(time.Duration(e.EstimatedSeconds*float64(time.Second))), count(e.Cells, "cell"), count(e.Blocks, "block"), e.Windows, e.WindowSeconds),
+		fmt.Sprintf("%s clients, %s Mbit/s; devices here: %s", joined(e.Clients), joined(e.OfferedMbps), strings.Join(e.Here, ", "))+e.absent(),
+		"needs root, "+programs(e.Needs))
+}
+
+// absent names the devices that cannot run here.
+func (e listedExperiment) absent() string {
+	left := slices.DeleteFunc(slices.Clone(e.Devices), func(d string) bool { return slices.Contains(e.Here, d) })
+	if len(left) == 0 {
+		return ""
 	}
-	return append(lines, devices, "needs root, "+programs(e.Needs))
+	return "; not here: " + strings.Join(left, ", ")
+}
+
+// joined lists numbers: "1, 10, 50".
+func joined[T int | float64](list []T) string {
+	text := make([]string, len(list))
+	for i, n := range list {
+		text[i] = fmt.Sprint(n)
+	}
+	return strings.Join(text, ", ")
 }
 
 func (d listedDevice) text(details bool) []string {

@@ -244,9 +244,10 @@ func TestAAIsJudged(t *testing.T) {
 		s.AA.Ratio = analysis.Estimate{Mean: analysis.Number(mean), Lo: analysis.Number(mean - 0.02), Hi: analysis.Number(mean + 0.02), N: 3}
 		return s
 	}
-	// t = 2.571 with 5 degrees of freedom: 2.571 × 0.01 / √6 = 1.05 %.
-	check(t, aaLine(summary(1.002, 0.01)), OK, "1.002 × [0.982, 1.022]", "differences under about 1.1 % cannot be told apart with 6 blocks here")
-	check(t, aaLine(summary(1.002, 0.08)), Warn, "8.8 %", "blocks=12")
+	// χ² = 0.446 at 20 % with 2 degrees of freedom: √(2 / 0.446) = 2.117.
+	// t = 2.571 with 5: 2.571 × 2.117 × 0.01 / √6 = 2.22 %.
+	check(t, aaLine(summary(1.002, 0.01)), OK, "1.002 [0.982, 1.022]", "differences under about 2.2 % cannot be told apart with 6 blocks here")
+	check(t, aaLine(summary(1.002, 0.08)), Warn, "19.4 %", "blocks=12")
 	check(t, aaLine(summary(1.09, 0.01)), Warn, "differ by themselves")
 	none := analysis.Summary{AA: analysis.AA{Ratio: analysis.Estimate{Lo: analysis.Absent(), Hi: analysis.Absent()}, SDLog: analysis.Absent(), Rejects: []analysis.Tally{{Text: "steal"}}}}
 	none.Trials = analysis.Counts{Accepted: 1, Rejected: 8}
@@ -254,8 +255,8 @@ func TestAAIsJudged(t *testing.T) {
 }
 
 func TestGapIsSummedOverWork(t *testing.T) {
-	at := func(second float64, ns, ticks, busy int64, threads ...int) books {
-		b := books{threads: map[int]account{}, busy: busy}
+	at := func(second float64, ns, ticks, busy, idle int64, threads ...int) books {
+		b := books{threads: map[int]account{}, busy: busy, idle: idle}
 		b.at = b.at.Add(secondsOf(second))
 		for _, tid := range threads {
 			b.threads[tid] = account{ns, ticks}
@@ -263,15 +264,16 @@ func TestGapIsSummedOverWork(t *testing.T) {
 		return b
 	}
 	var g gap
-	g.add(at(0, 0, 0, 0, 5), at(1, 1e6, 0, 9, 5))          // setting up: no work
-	g.add(at(1, 0, 0, 0, 5), at(2, 2e8, 19, 5, 5))         // 200 ms of work, 50 ms seen
-	g.add(at(2, 2e8, 19, 5, 5), at(3, 4e8, 39, 15, 5))     // 200 ms of work, 100 ms seen
-	g.add(at(3, 4e8, 39, 15, 5, 6), at(4, 9e8, 80, 80, 5)) // a lab ended in between
-	if g.seconds != 2 || math.Abs(g.exact-0.4) > 1e-9 || math.Abs(g.threadTicks-0.39) > 1e-9 || math.Abs(g.cpuTicks-0.15) > 1e-9 {
+	g.add(at(0, 0, 0, 0, 0, 5), at(1, 1e6, 0, 9, 0, 5), 1)            // setting up: no work
+	g.add(at(1, 0, 0, 0, 0, 5), at(2, 2e8, 19, 5, 75, 5), 1)          // 200 ms of the router, 250 of the CPU, 50 seen
+	g.add(at(2, 2e8, 19, 5, 75, 5), at(3, 4e8, 39, 15, 150, 5), 1)    // the same, 100 seen
+	g.add(at(3, 4e8, 39, 15, 150, 5, 6), at(4, 9e8, 80, 80, 0, 5), 1) // a lab ended in between
+	near := func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
+	if g.seconds != 2 || !near(g.exact, 0.4) || !near(g.threadTicks, 0.39) || !near(g.cpuTicks, 0.15) || !near(g.awake, 0.5) {
 		t.Errorf("%+v", g)
 	}
-	check(t, g.line([]int{1}), OK, "20 % of CPU [1]", "shows 38 % of that", "98 %", "would be wrong here")
-	check(t, gap{seconds: 1, exact: 0.2, threadTicks: 0.2, cpuTicks: 0.2}.line([]int{1}), OK, "shows 100 %", "is not touched")
+	check(t, g.line([]int{1}), OK, "CPU [1] was awake for 25.0 %", "saw 30 % of that", "20.0 % exact, 19.5 % by", "read too low")
+	check(t, gap{1, 0.2, 0.2, 0.24, 0.25}.line([]int{1}), OK, "saw 96 %", "nobody else's work")
 	check(t, gap{}.line([]int{1}), Warn, "see Noise")
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"regexp"
 	"runtime"
@@ -76,19 +75,21 @@ var routerThread = regexp.MustCompile(`^napi/g[a-z0-9]{5}-r[01]`)
 type books struct {
 	at      time.Time
 	threads map[int]account
-	busy    int64 // ticks of the routers' CPUs that were neither idle nor stolen
+	busy    int64 // ticks that found the routers' CPUs at work, by /proc/stat
+	idle    int64 // of the same CPUs, with steal; not sampled but counted by the kernel's idle loop
 }
 
 // account is one thread's CPU time by both methods.
 type account struct{ ns, ticks int64 }
 
 // gap compares tick accounting with exact time, summed over stretches in which
-// the routers worked.
+// the routers worked. All values are seconds.
 type gap struct {
 	seconds     float64 // length of those stretches
-	exact       float64 // CPU seconds of the routers' polling threads, by schedstat
-	threadTicks float64 // the same threads' utime + stime, CPU seconds
-	cpuTicks    float64 // what /proc/stat says their CPUs did, CPU seconds
+	exact       float64 // CPU time of the routers' polling threads, by schedstat
+	threadTicks float64 // the same by the threads' own utime and stime
+	cpuTicks    float64 // what /proc/stat says the routers' CPUs worked, whoever for
+	awake       float64 // what is left of the time when the CPUs' idle time is taken off
 }
 
 const (
@@ -98,7 +99,7 @@ const (
 )
 
 // add enters what lies between two looks, if the routers worked in it.
-func (g *gap) add(a, b books) {
+func (g *gap) add(a, b books, cpus int) {
 	var ns, ticks int64
 	for tid, now := range b.threads {
 		if was, known := a.threads[tid]; known {
@@ -113,24 +114,30 @@ func (g *gap) add(a, b books) {
 	g.exact += float64(ns) / 1e9
 	g.threadTicks += float64(ticks) / userHz
 	g.cpuTicks += float64(b.busy-a.busy) / userHz
+	g.awake += seconds*float64(cpus) - float64(b.idle-a.idle)/userHz
 }
 
-// line says what tick accounting saw.
-func (g gap) line(placement []int) Line {
+// tooLow is the share of a CPU's work below which tick accounting misleads.
+const tooLow = 0.9
+
+// line says what tick accounting saw of the routers' CPUs.
+func (g gap) line(cpus []int) Line {
 	l := Line{Key: "metering.gap", State: OK, What: "ticks and exact"}
-	if g.exact == 0 {
-		l.State, l.Found, l.Do = Warn, "no router's work was seen", "see Noise: the comparison is made while it measures"
+	if !(g.exact > 0) || !(g.awake > 0) {
+		l.State, l.Found, l.Do = Warn, "no router's work was seen", "see Noise: the comparison is made while that measures"
 		return l
 	}
-	cpu, thread := 100*g.cpuTicks/g.exact, 100*g.threadTicks/g.exact
-	l.Found = fmt.Sprintf("routers' threads used %.0f %% of CPU %v; /proc/stat of it shows %.0f %% of that, the threads' own utime and stime %.0f %%",
-		100*g.exact/g.seconds/float64(len(placement)), placement, cpu, thread)
-	l.Means = "the lab reads schedstat, in nanoseconds, and is not touched by this"
-	if math.Abs(cpu-100) > 10 {
-		l.Means = "figures from mpstat, top or /proc/stat would be wrong here; the lab reads schedstat, in nanoseconds"
+	pct := func(seconds float64) float64 { return 100 * seconds / (g.seconds * float64(len(cpus))) }
+	seen := g.cpuTicks / g.awake
+	l.Found = fmt.Sprintf("CPU %v was awake for %.1f %% of the time, and ticks (/proc/stat) saw %.0f %% of that; routers' threads: %.1f %% exact, %.1f %% by utime and stime",
+		cpus, pct(g.awake), 100*seen, pct(g.exact), pct(g.threadTicks))
+	l.Means = "the lab reads schedstat, nanoseconds by thread: no tick, and nobody else's work"
+	if seen < tooLow {
+		l.Means = "mpstat and top read too low here; the lab reads schedstat, nanoseconds by thread"
 	}
 	l.Figures = map[string]analysis.Number{
-		"exact_seconds": analysis.Number(g.exact), "proc_stat_pct": analysis.Number(cpu), "thread_ticks_pct": analysis.Number(thread),
+		"router_exact_pct": analysis.Number(pct(g.exact)), "router_thread_ticks_pct": analysis.Number(pct(g.threadTicks)),
+		"cpu_awake_pct": analysis.Number(pct(g.awake)), "cpu_ticks_pct": analysis.Number(pct(g.cpuTicks)), "ticks_saw_pct": analysis.Number(100 * seen),
 	}
 	return l
 }
@@ -150,7 +157,7 @@ func watchBooks(ctx context.Context, router, endpoints []int) func() gap {
 			case <-time.After(lookTime):
 			}
 			now := look(router)
-			total.add(last, now)
+			total.add(last, now, len(router))
 			last = now
 		}
 	})
@@ -182,7 +189,8 @@ func look(router []int) books {
 		if _, cpus, err := meter.ParseProcStat(bytes.NewReader(raw)); err == nil {
 			for cpu, s := range cpus {
 				if slices.Contains(router, cpu) {
-					b.busy += s.Total() - s.Idle - s.IOWait - s.Steal
+					idle := s.Idle + s.IOWait + s.Steal
+					b.busy, b.idle = b.busy+s.Total()-idle, b.idle+idle
 				}
 			}
 		}

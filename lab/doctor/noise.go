@@ -91,10 +91,13 @@ func (x examination) duet(ctx context.Context) (analysis.Summary, error) {
 // default of an experiment.
 const resolutionBlocks = 6
 
-// resolution is the half width of a 95 % interval over resolutionBlocks blocks
-// whose log ratios spread by sd, as a relative difference: smaller ones are not
-// told from none.
-func resolution(sd float64) float64 {
+// resolution is the half width of a 95 % interval over resolutionBlocks blocks,
+// as a relative difference: smaller ones are not told from none. The spread of
+// the log ratio is known from n blocks only, so the upper end of its one-sided
+// 80 % interval is taken (chi squared with n - 1 degrees of freedom).
+func resolution(sd float64, n int) float64 {
+	free := float64(n - 1)
+	sd *= math.Sqrt(free / distuv.ChiSquared{K: free}.Quantile(0.2))
 	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: resolutionBlocks - 1}.Quantile(0.975)
 	return math.Expm1(t * sd / math.Sqrt(resolutionBlocks))
 }
@@ -116,8 +119,8 @@ func aaLine(s analysis.Summary) Line {
 		return l
 	}
 	ratio, sd := s.AA.Ratio, float64(s.AA.SDLog)
-	least := resolution(sd)
-	l.Found = fmt.Sprintf("two clean routers differ by %.3f × [%.3f, %.3f], sd %.1f %% over %d blocks; %d trials rejected",
+	least := resolution(sd, s.AA.Blocks)
+	l.Found = fmt.Sprintf("ratio of two clean routers %.3f [%.3f, %.3f], sd %.1f %% over %d blocks; %d trials rejected",
 		float64(ratio.Mean), float64(ratio.Lo), float64(ratio.Hi), 100*sd, s.AA.Blocks, s.AA.Rejected)
 	verdict := fmt.Sprintf("differences under about %.1f %% cannot be told apart with %d blocks here", 100*least, resolutionBlocks)
 	l.Means = verdict

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,14 +33,17 @@ func TestDoctorsManual(t *testing.T) {
 				t.Errorf("%q is no command of gateweigh", line)
 				continue
 			}
+			measures := args[1] == "doctor" && !slices.Contains(args, "--quick")
+			if measures { // its figures are wanted
+				args = append(args, "--json")
+			}
 			e := finish(t, command(t, dir, args[1:]...))
 			ran++
 			if e.code != 0 {
 				t.Errorf("%s: exit %d\n%s%s", line, e.code, e.stdout, e.stderr)
 			}
-			if strings.Contains(line, "doctor --json") {
-				measured := reportOf(t, e.stdout)
-				checkMeasured(t, measured)
+			if measures {
+				checkMeasured(t, reportOf(t, e.stdout))
 			}
 		}
 	}
@@ -73,6 +77,13 @@ func reportOf(t *testing.T, text string) map[string]doctor.Line {
 // checkMeasured: the measured part has figures that can be true.
 func checkMeasured(t *testing.T, lines map[string]doctor.Line) {
 	t.Helper()
+	if aa := lines["noise.aa"]; aa.State == doctor.Warn && len(aa.Figures) == 0 {
+		// On a machine that is busy with other tests trials may be rejected.
+		if !strings.Contains(aa.Found, "trials passed") {
+			t.Errorf("A/A pair: %s", aa.Found)
+		}
+		return
+	}
 	for key, bounds := range map[string]map[string][2]float64{
 		"noise.aa":     {"ratio": {0.5, 2}, "resolution_pct": {0, 1000}},
 		"metering.gap": {"router_exact_pct": {1, 100}, "router_thread_ticks_pct": {0, 110}, "cpu_awake_pct": {1, 110}},

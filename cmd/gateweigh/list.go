@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -208,7 +207,7 @@ func (e listedExperiment) text() []string {
 	return append(lines,
 		fmt.Sprintf("takes about %s: %s in %s of %d windows of %g s",
 			minutes(time.Duration(e.EstimatedSeconds*float64(time.Second))), count(e.Cells, "cell"), count(e.Blocks, "block"), e.Windows, e.WindowSeconds),
-		fmt.Sprintf("%s clients, %s Mbit/s; devices here: %s", joined(e.Clients), joined(e.OfferedMbps), strings.Join(e.Here, ", "))+e.absent(),
+		fmt.Sprintf("%s clients at %s Mbit/s; devices here: %s", joined(e.Clients), joined(e.OfferedMbps), strings.Join(e.Here, ", "))+e.absent(),
 		"needs root, "+programs(e.Needs))
 }
 
@@ -221,13 +220,19 @@ func (e listedExperiment) absent() string {
 	return "; not here: " + strings.Join(left, ", ")
 }
 
-// joined lists numbers: "1, 10, 50".
+// joined lists numbers: "1, 10 and 50".
 func joined[T int | float64](list []T) string {
-	text := make([]string, len(list))
+	var b strings.Builder
 	for i, n := range list {
-		text[i] = fmt.Sprint(n)
+		switch {
+		case i > 0 && i == len(list)-1:
+			b.WriteString(" and ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+		fmt.Fprint(&b, n)
 	}
-	return strings.Join(text, ", ")
+	return b.String()
 }
 
 func (d listedDevice) text(details bool) []string {
@@ -247,7 +252,7 @@ func (d listedDevice) text(details bool) []string {
 		lines = append(lines, "needs root, "+programs(d.Needs))
 	default:
 		for _, n := range d.Needs {
-			lines = append(lines, fmt.Sprintf("needs %s for %s: %s", n.Program, n.Why, cmp.Or(n.Remedy(), "no package known")))
+			lines = append(lines, fmt.Sprintf("needs %s for %s: %s", n.Program, n.Why, n.Remedy()))
 		}
 	}
 	return lines

@@ -12,7 +12,7 @@ import (
 func writeWrapped(w io.Writer, head string, column, width int, paragraphs ...string) {
 	pad := strings.Repeat(" ", column)
 	lead := head + strings.Repeat(" ", max(0, column-utf8.RuneCountInString(head)))
-	if utf8.RuneCountInString(head) >= column { // no room beside it
+	if head != "" && utf8.RuneCountInString(head) >= column { // no room beside it
 		fmt.Fprintln(w, head)
 		lead = pad
 	}

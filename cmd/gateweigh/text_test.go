@@ -98,7 +98,7 @@ func TestListsText(t *testing.T) {
 		Devices: []listedDevice{
 			{Name: "clean", About: "clean router", Here: true, Admission: "none"},
 			{Name: "opennds", About: "openNDS 9", Reason: "not on PATH: ndsctl, opennds (package opennds), wget (package wget), and a few more of them",
-				Admission: "each client clicks through a splash page", DHCP: true, Needs: []dut.Need{{Program: "opennds", Package: "opennds", Why: "the portal"}, {Program: "wget"}}},
+				Admission: "each client clicks through a splash page", DHCP: true, Needs: []dut.Need{{Program: "opennds", Package: "opennds", Why: "the portal"}, {Program: "wget", Package: "wget", Why: "the watchdog"}}},
 		},
 	}
 	var all, one bytes.Buffer

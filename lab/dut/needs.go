@@ -30,12 +30,25 @@ func (n Need) Remedy() string {
 // Path is where the program is; an error when it is not on PATH.
 func (n Need) Path() (string, error) { return exec.LookPath(n.Program) }
 
-// versionFlags are the arguments by which programs print their version. Only
-// programs listed here are run for it: of others nobody knows what an argument does.
-var versionFlags = map[string]string{
-	"bash": "--version", "chilli": "--version", "dnsmasq": "--version", "ethtool": "--version",
-	"freeradius": "-v", "ip": "-V", "iperf3": "--version", "iptables": "--version", "logger": "--version",
-	"nft": "--version", "opennds": "-v", "pgrep": "--version", "ss": "-V", "tc": "-V", "wget": "--version",
+// versionCommands print the version of a program. Only programs listed here are
+// run for it: of others nobody knows what an argument does.
+var versionCommands = map[string][]string{
+	"bash": {"bash", "--version"},
+	// chilli itself would write a file into /var/run first.
+	"chilli":     {"chilli_opt", "--version"},
+	"dnsmasq":    {"dnsmasq", "--version"},
+	"ethtool":    {"ethtool", "--version"},
+	"freeradius": {"freeradius", "-v"},
+	"ip":         {"ip", "-V"},
+	"iperf3":     {"iperf3", "--version"},
+	"iptables":   {"iptables", "--version"},
+	"logger":     {"logger", "--version"},
+	"nft":        {"nft", "--version"},
+	"opennds":    {"opennds", "-v"},
+	"pgrep":      {"pgrep", "--version"},
+	"ss":         {"ss", "-V"},
+	"tc":         {"tc", "-V"},
+	"wget":       {"wget", "--version"},
 }
 
 // versionTimeout bounds asking a program for its version.
@@ -44,15 +57,14 @@ const versionTimeout = 5 * time.Second
 // Version is what the program itself says, its first line, or else the version
 // of its Debian package. Empty when the program is missing or nobody knows.
 func (n Need) Version(ctx context.Context) string {
-	path, err := n.Path()
-	if err != nil {
+	if _, err := n.Path(); err != nil {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
-	if flag, known := versionFlags[n.Program]; known {
+	if argv, known := versionCommands[n.Program]; known {
 		// Some print it and exit with an error all the same.
-		out, _ := exec.CommandContext(ctx, path, flag).CombinedOutput()
+		out, _ := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
 		return firstLine(string(out))
 	}
 	if n.Package == "" {

@@ -120,7 +120,7 @@ func TestDoctorWithoutRoot(t *testing.T) {
 		code int
 		want []string
 	}{
-		{[]string{"doctor", "--quick"}, exitNothingRan, []string{"not tried without root", "sudo gateweigh doctor", "sudo gateweigh run", "opennds", "missing  user"}},
+		{[]string{"doctor", "--quick"}, exitNothingRan, []string{"not tried without root", "sudo gateweigh doctor", "sudo gateweigh run", "opennds", "missing  root"}},
 		{[]string{"list"}, 0, []string{"takes about", "needs root"}},
 	} {
 		cmd := command(t, dir, c.args...)

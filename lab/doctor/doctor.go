@@ -120,7 +120,7 @@ func (x examination) all(ctx context.Context) ([]Group, error) {
 		return nil, err
 	}
 	groups := []Group{
-		{"Kernel", kernel}, {"Machine", machine}, {"Tools", tools}, {"Devices", devices}, {"Limits", x.limits(inside)},
+		{"Kernel", kernel}, {"Machine", machine}, {"Tools", tools}, {"Devices", devices}, {"Limits", x.limits(ctx, inside)},
 	}
 	metering := []Line{x.sys.accounting()}
 	if !x.opts.Quick {

@@ -2,7 +2,9 @@ package doctor
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,14 +81,28 @@ const (
 
 // limits compares the machine's limits with what the largest experiment needs.
 // inside are settings of a new network namespace, empty when none could be made.
-func (x examination) limits(inside map[string]string) []Line {
+func (x examination) limits(ctx context.Context, inside map[string]string) []Line {
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
-		files = unix.Rlimit{}
+		files = unix.Rlimit{} // every Linux has this limit
 	}
-	lines := []Line{x.nofile(int64(files.Cur), int64(files.Max)), x.neighbourTable()}
+	lines := []Line{x.nofile(softLimit(ctx, int64(files.Cur)), int64(files.Max)), x.neighbourTable()}
 	lines = append(lines, x.tasks()...)
 	return append(lines, x.namespaces(), x.conntrack(), x.ports(inside), x.listenQueue(inside))
+}
+
+// softLimit is the soft limit of open files that programs of the lab get. Go
+// raises its own to the hard limit at start and hands children the one before.
+func softLimit(ctx context.Context, own int64) int64 {
+	out, err := exec.CommandContext(ctx, "sh", "-c", "ulimit -Sn").Output()
+	if err != nil {
+		return own
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
+	if err != nil {
+		return own // "unlimited"
+	}
+	return n
 }
 
 // atLeast makes a line of a limit: ok from need on.
@@ -98,11 +114,20 @@ func (x examination) atLeast(key, what string, have, need int64, means, do strin
 	return l
 }
 
+// nofile judges the hard limit, up to which agents go, and the soft one of the
+// devices' daemons, which may hold a connection of every client at once.
 func (x examination) nofile(soft, hard int64) Line {
-	l := x.atLeast("limit.nofile", "open files", hard, x.largest.files(), "", fmt.Sprintf("ulimit -Hn %d as root, or LimitNOFILE= of the service", 2*x.largest.files()))
-	l.Found = fmt.Sprintf("hard limit %d (soft %d); %s needs %d a process", hard, soft, x.largest, x.largest.files())
-	if l.State == OK {
-		l.Means = fmt.Sprintf("agents raise the soft limit themselves: enough for %d clients", (hard-filesPerHost)/filesPerClient)
+	agent, daemon := x.largest.files(), int64(filesPerHost+x.largest.clients)
+	l := Line{
+		Key: "limit.nofile", State: OK, What: "open files",
+		Found: fmt.Sprintf("hard limit %d, soft %d; %s needs %d in an agent, %d in a daemon", hard, soft, x.largest, agent, daemon),
+		Means: fmt.Sprintf("agents raise their own: enough for %d clients", (hard-filesPerHost)/filesPerClient),
+	}
+	switch {
+	case hard < agent:
+		l.State, l.Means, l.Do = Warn, "", fmt.Sprintf("ulimit -n %d as root, or LimitNOFILE=%d of the service", 2*agent, 2*agent)
+	case soft < daemon:
+		l.State, l.Means, l.Do = Warn, "", fmt.Sprintf("ulimit -Sn %d", 2*daemon)
 	}
 	return l
 }

@@ -89,8 +89,9 @@ func TestKernelLinesWithoutNamespaces(t *testing.T) {
 
 func TestLimitLines(t *testing.T) {
 	need := on(nil).largest
-	check(t, on(nil).nofile(1024, 20000), OK, "soft 1024", "enough for 4968 clients")
-	check(t, on(nil).nofile(256, 256), Warn, "ulimit -Hn 1056")
+	check(t, on(nil).nofile(1024, 20000), OK, "hard limit 20000, soft 1024", "needs 528 in an agent, 228 in a daemon", "enough for 4968 clients")
+	check(t, on(nil).nofile(256, 256), Warn, "ulimit -n 1056")
+	check(t, on(nil).nofile(200, 20000), Warn, "ulimit -Sn 456")
 	const gc = "/proc/sys/net/ipv4/neigh/default/gc_thresh"
 	check(t, on(map[string]string{gc + "1": "128", gc + "2": "512", gc + "3": "1024"}).neighbourTable(), OK, "needs 406", "up to 126 clients")
 	check(t, on(map[string]string{gc + "1": "64", gc + "2": "128", gc + "3": "256"}).neighbourTable(), Warn, "sysctl -w net.ipv4.neigh.default.gc_thresh2=812 net.ipv4.neigh.default.gc_thresh3=1624")

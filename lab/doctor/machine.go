@@ -11,9 +11,9 @@ import (
 )
 
 func (x examination) machine(ctx context.Context) ([]Line, error) {
-	user := Line{Key: "machine.root", State: OK, What: "user", Found: "root", Means: "hosts can be made and CPU time read", Needed: true}
+	user := Line{Key: "machine.root", State: OK, What: "root", Found: "yes", Means: "hosts can be made and CPU time read", Needed: true}
 	if !x.root {
-		user.State, user.Found, user.Means = Missing, "not root: a run makes network namespaces", ""
+		user.State, user.Found, user.Means = Missing, "no: a run makes network namespaces", ""
 		user.Do = "sudo gateweigh run; what this report leaves out shows with: sudo gateweigh doctor"
 	}
 	busy, err := watchProcesses(ctx)

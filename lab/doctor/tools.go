@@ -68,7 +68,7 @@ func (x examination) tools(ctx context.Context) ([]Line, error) {
 			if t.Package != "" {
 				l.Do = "sudo apt-get install " + t.Package
 			}
-		} else if l.Found = t.Version(ctx); l.Found == "" {
+		} else if l.Found = strings.TrimSuffix(t.Version(ctx), "."); l.Found == "" {
 			l.Found = "here, says no version"
 		}
 		lines = append(lines, l)

@@ -227,17 +227,24 @@ func TestKilledRunLeavesNothingAndResumes(t *testing.T) {
 	e := finish(t, command(t, dir, "run", "--resume", "r"))
 	measured(t, e)
 	now := trials(t, filepath.Join(dir, "r"))
-	if !bytes.HasPrefix(now, kept[:bytes.LastIndexByte(kept, '\n')+1]) {
+	whole := kept[:bytes.LastIndexByte(kept, '\n')+1]
+	if !bytes.HasPrefix(now, whole) {
 		t.Error("a finished trial of the killed run is gone")
 	}
 	run, err := result.ReadRun(filepath.Join(dir, "r"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	windows := map[string]int{}
+	windows, first := map[string]int{}, 0
 	for _, tr := range run.Trials {
 		key, _ := json.Marshal([]any{tr.Cell, tr.AA, tr.Block, tr.Window})
 		windows[string(key)]++
+		if tr.Sitting == 0 {
+			first++
+		}
+	}
+	if want := bytes.Count(whole, []byte(`"kind":"trial"`)); first != want {
+		t.Errorf("%d trials say that they are of the first sitting, %d are", first, want)
 	}
 	if len(windows) != 12 || len(run.Trials) != 12 {
 		t.Errorf("%d trials of %d windows after the resume, want 12 of 12", len(run.Trials), len(windows))

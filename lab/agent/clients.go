@@ -68,14 +68,6 @@ func (a *Agent) clientLogin(ctx context.Context, adm client.Admission) ([]float6
 	return pool.Login(ctx, adm)
 }
 
-func (a *Agent) clientAdmitted(ctx context.Context, adm client.Admission) (int, error) {
-	pool, err := a.clients()
-	if err != nil {
-		return 0, err
-	}
-	return pool.Admitted(ctx, adm)
-}
-
 func (a *Agent) clientLogout(ctx context.Context, adm client.Admission) (none, error) {
 	pool, err := a.clients()
 	if err != nil {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
@@ -23,11 +25,12 @@ const (
 // Traffic is one cell's load: every client gets an equal share.
 type Traffic struct {
 	Kind          string     `json:"kind"`
-	Protocol      string     `json:"protocol"` // "tcp" or "udp" (iperf3 only)
-	Pacing        string     `json:"pacing"`   // iperf3: "paced" or "burst"
-	Direction     string     `json:"direction"`
-	Clients       int        `json:"clients"`
-	OfferedMbps   float64    `json:"offered_mbps"` // payload, all clients together
+	UDP           bool       `json:"udp"`          // iperf3 only
+	Paced         bool       `json:"paced"`        // iperf3: by the socket, not by its own timer
+	Direction     string     `json:"direction"`    // traffic.Up or traffic.Down
+	Clients       int        `json:"clients"`      // of this host; for the server of all hosts
+	ClientHosts   int        `json:"client_hosts"` // that load the server, each by a generator of its own; zero is 1
+	OfferedMbps   float64    `json:"offered_mbps"` // payload, all those clients together
 	BurstSegments int        `json:"burst_segments"`
 	MaxSeconds    int        `json:"max_seconds"` // the load ends by itself after this
 	Server        netip.Addr `json:"server"`
@@ -41,13 +44,10 @@ const (
 
 // TrafficStats is what one host's side of the traffic has done so far.
 type TrafficStats struct {
-	MonotonicNs    int64  `json:"monotonic_ns"` // the host's clock when the counters were read
-	SentBytes      int64  `json:"sent_bytes"`
-	ReceivedBytes  int64  `json:"received_bytes"`
-	ShortfallBytes int64  `json:"shortfall_bytes"`
-	MaxLatenessNs  int64  `json:"max_lateness_ns"`
-	Broken         int    `json:"broken"` // streams or processes that ended early
-	FirstError     string `json:"first_error,omitempty"`
+	MonotonicNs   int64  `json:"monotonic_ns"` // the host's clock when the counters were read
+	ReceivedBytes int64  `json:"received_bytes"`
+	Broken        int    `json:"broken"` // streams or processes that ended early
+	FirstError    string `json:"first_error,omitempty"`
 	// ThreadNs is the CPU time of each traffic thread or process; the busiest
 	// says how close the generator is to its limit.
 	ThreadNs map[string]int64 `json:"thread_ns"`
@@ -57,6 +57,7 @@ type TrafficStats struct {
 type trafficState struct {
 	mu        sync.Mutex // guards what follows
 	server    *traffic.Server
+	hosts     int // client hosts whose generators load server
 	echo      *traffic.Echo
 	generator *traffic.Generator
 	prober    *traffic.Prober
@@ -96,11 +97,16 @@ func (a *Agent) trafficServe(ctx context.Context, t Traffic) (none, error) {
 		}
 	}
 	if t.Kind == TrafficIperf3 {
-		return none{}, a.spawnAll(t.Clients, func(n int) (Command, error) {
+		err := a.spawnAll(t.Clients, func(n int) (Command, error) {
 			argv := traffic.Iperf3Server{Bind: t.Server, Port: iperf3Port(n)}.Args()
 			return Command{Name: fmt.Sprintf("iperf3-server-%d", n), Support: true, Argv: argv}, nil
 		})
+		if err != nil {
+			return none{}, err
+		}
+		return none{}, awaitServers(ctx, t.Clients)
 	}
+	a.traffic.hosts = max(1, t.ClientHosts)
 	if a.traffic.server != nil {
 		return none{}, nil
 	}
@@ -111,6 +117,36 @@ func (a *Agent) trafficServe(ctx context.Context, t Traffic) (none, error) {
 	// The server outlives the request; it ends with the agent.
 	a.traffic.server, err = traffic.Serve(context.WithoutCancel(ctx), fd)
 	return none{}, err
+}
+
+// awaitServers waits until the servers of n clients take connections: an iperf3
+// client that is refused gives up at once.
+func awaitServers(ctx context.Context, n int) error {
+	for {
+		f, err := os.Open("/proc/self/net/tcp")
+		if err != nil {
+			return err
+		}
+		ports, err := meter.Listening(f)
+		f.Close()
+		if err != nil {
+			return err
+		}
+		up := 0
+		for _, p := range ports {
+			if p >= iperf3Port(1) && p <= iperf3Port(n) {
+				up++
+			}
+		}
+		if up >= n {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d iperf3 servers listen: %w", up, n, context.Cause(ctx))
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // spawnAll starts n programs of the traffic. The caller holds the traffic's lock.
@@ -138,7 +174,7 @@ func (a *Agent) trafficStart(ctx context.Context, t Traffic) (none, error) {
 	defer a.traffic.mu.Unlock()
 	if t.Kind == TrafficIperf3 {
 		return none{}, a.spawnAll(t.Clients, func(n int) (Command, error) {
-			argv, err := t.iperf3(n, pool.Clients[n-1].LocalIP()).Args()
+			argv, err := t.iperf3(pool.Clients[n-1]).Args()
 			return Command{Name: fmt.Sprintf("iperf3-client-%d", n), Support: true, Client: n, Argv: argv}, err
 		})
 	}
@@ -167,15 +203,15 @@ func (a *Agent) trafficStart(ctx context.Context, t Traffic) (none, error) {
 // iperf3Port is the port of client n's own server.
 func iperf3Port(n int) uint16 { return trafficPort + uint16(n-1) }
 
-// iperf3 is client n's part of the load.
-func (t Traffic) iperf3(n int, local netip.Addr) traffic.Iperf3Client {
+// iperf3 is one client's part of the load.
+func (t Traffic) iperf3(from *client.Client) traffic.Iperf3Client {
 	c := traffic.Iperf3Client{
-		Server: t.Server, Port: iperf3Port(n), Local: local, UDP: t.Protocol == "udp",
+		Server: t.Server, Port: iperf3Port(from.Num), Local: from.LocalIP(), UDP: t.UDP,
 		RateBps: traffic.Share(t.OfferedMbps*1e6, t.Clients), Direction: t.Direction, Seconds: t.MaxSeconds,
 	}
 	if !c.UDP {
 		c.Bytes = t.BurstSegments * 1448
-		if t.Pacing == "paced" && t.Direction == traffic.Up {
+		if t.Paced && t.Direction == traffic.Up {
 			c.Pacing = traffic.PaceSocket
 		}
 	}
@@ -204,10 +240,7 @@ func (a *Agent) trafficStats(context.Context, none) (TrafficStats, error) {
 	defer a.traffic.mu.Unlock()
 	out := TrafficStats{MonotonicNs: meter.MonotonicNs(), ThreadNs: map[string]int64{}}
 	add := func(side string, s traffic.Stats) {
-		out.SentBytes += s.SentBytes
 		out.ReceivedBytes += s.ReceivedBytes
-		out.ShortfallBytes += s.ShortfallBytes
-		out.MaxLatenessNs = max(out.MaxLatenessNs, s.MaxLatenessNs)
 		if out.Broken += s.Broken; out.FirstError == "" {
 			out.FirstError = s.FirstError
 		}
@@ -219,7 +252,9 @@ func (a *Agent) trafficStats(context.Context, none) (TrafficStats, error) {
 		add("client", a.traffic.generator.Stats())
 	}
 	if a.traffic.server != nil {
-		add("server", a.traffic.server.Stats())
+		for _, s := range a.traffic.server.Stats(a.traffic.hosts) {
+			add("server", s)
+		}
 	}
 	a.programStats(&out)
 	return out, nil

@@ -83,12 +83,6 @@ func (c *Conn) Login(ctx context.Context, adm client.Admission) (ms []float64, e
 	return ms, err
 }
 
-// Admitted counts the clients the gateway says are logged in.
-func (c *Conn) Admitted(ctx context.Context, adm client.Admission) (n int, err error) {
-	err = c.call(ctx, "client.admitted", adm, &n)
-	return n, err
-}
-
 // Logout logs all clients out.
 func (c *Conn) Logout(ctx context.Context, adm client.Admission) error {
 	return c.call(ctx, "client.logout", adm, nil)

@@ -161,7 +161,7 @@ func TestDemandCoversARealLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	const n = 40
-	lab, err := testbed.Portal{Backend: testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, Lab: "a", Profile: testbed.PerPacket}.Build(t.Context())
+	lab, err := testbed.Portal{}.Topology().Build(t.Context(), testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,34 +169,35 @@ func TestDemandCoversARealLab(t *testing.T) {
 	if err := lab.ServeDHCP(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := lab.Client.CreateClients(t.Context(), client.Config{Kind: client.KindMacvlan, Count: n, Parent: lab.ClientIf, LAN: lab.LAN, Gateway: lab.Gateway(), Lab: 'a'}); err != nil {
+	host := lab.Clients[0]
+	if err := host.CreateClients(t.Context(), client.Config{Kind: client.KindMacvlan, Count: n, Parent: host.Ifs[0], LAN: lab.LAN, Gateway: lab.Gateway, Lab: 'a'}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lab.Client.Lease(t.Context()); err != nil {
+	if _, err := host.Lease(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := lab.Client.OpenMeter(t.Context(), agent.Meter{IfNames: []string{lab.ClientIf}, Support: true}); err != nil {
+	if err := host.OpenMeter(t.Context(), agent.Meter{IfNames: host.Ifs, Support: true}); err != nil {
 		t.Fatal(err)
 	}
-	load := agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: n, OfferedMbps: 20, MaxSeconds: 30, Server: testbed.ServerAddr.Addr()}
+	load := agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: n, OfferedMbps: 20, MaxSeconds: 30, Server: lab.ServerIP}
 	if err := lab.Server.ServeTraffic(t.Context(), load); err != nil {
 		t.Fatal(err)
 	}
-	if err := lab.Client.StartTraffic(t.Context(), load); err != nil {
+	if err := host.StartTraffic(t.Context(), load); err != nil {
 		t.Fatal(err)
 	}
-	if err := lab.Client.StartRTT(t.Context(), testbed.ServerAddr.Addr()); err != nil {
+	if err := host.StartRTT(t.Context(), lab.ServerIP); err != nil {
 		t.Fatal(err)
 	}
 	d := demand{"test", n, false}
-	files := len(entries(t, fmt.Sprintf("/proc/%d/fd", lab.Client.PID)))
+	files := len(entries(t, fmt.Sprintf("/proc/%d/fd", pid(t, host))))
 	t.Logf("%d open files of the client host with %d clients, %d allowed for", files, n, d.files())
 	if int64(files) > d.files() || files < 3*n {
 		t.Errorf("%d open files with %d clients, a limit of %d is asked for", files, n, d.files())
 	}
 	var tasks int
-	for _, h := range lab.Hosts() {
-		own := len(entries(t, fmt.Sprintf("/proc/%d/task", h.PID)))
+	for _, h := range lab.Hosts {
+		own := len(entries(t, fmt.Sprintf("/proc/%d/task", pid(t, h))))
 		t.Logf("%s has %d threads", h.Name, own)
 		tasks += own
 	}
@@ -207,6 +208,15 @@ func TestDemandCoversARealLab(t *testing.T) {
 	if known < n || known > neighboursPerLab+n {
 		t.Errorf("the router knows %d neighbours with %d clients", known, n)
 	}
+}
+
+func pid(t *testing.T, h *testbed.Host) int {
+	t.Helper()
+	hello, err := h.Hello(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hello.PID
 }
 
 func entries(t *testing.T, dir string) []os.DirEntry {

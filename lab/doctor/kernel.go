@@ -50,6 +50,7 @@ var attempts = []attempt{
 	{"kernel.gro-max-size", "gro_max_size", "kernel.threaded-napi", "profile per-packet: each packet handled alone", Missing, true, "a kernel from 5.19 on", (*bench).perPacket},
 	{"kernel.schedstat", "schedstat", "kernel.threaded-napi", "CPU time by thread in nanoseconds", Missing, true, "a kernel with CONFIG_SCHED_INFO, as distributions build it", (*bench).schedstat},
 	{"kernel.macvlan", "macvlan", keyVeth, "each client has a MAC address and a lease of its own", Missing, true, "modprobe macvlan, or a kernel with CONFIG_MACVLAN", (*bench).macvlan},
+	{"kernel.bridge", "bridge", keyNamespaces, "several client hosts can share a router's link", Warn, false, "modprobe bridge; only experiments with several client hosts need it", (*bench).bridge},
 	{keyNftables, "nftables", keyVeth, "openNDS and allow-lists can set their rules", Missing, false, "modprobe nf_tables, or a kernel with CONFIG_NF_TABLES; the package nftables", (*bench).nftables},
 	{keyIptables, "iptables-nft", keyVeth, "openNDS and CoovaChilli can set their rules", Missing, false,
 		"the package iptables, with iptables-nft as its default (update-alternatives --config iptables); modules nft_compat, xt_conntrack and xt_TCPMSS", (*bench).iptables},
@@ -113,11 +114,11 @@ func (x examination) attempt(ctx context.Context) (lines []Line, inside map[stri
 const attemptTimeout = 15 * time.Second
 
 func (b *bench) start(ctx context.Context) (string, error) {
-	open := func(role string, cpus []int, into **testbed.Host) func() error {
-		return func() (err error) { *into, err = b.backend.Start(ctx, "doctor/"+role, cpus); return err }
+	open := func(role testbed.Role, into **testbed.Host) func() error {
+		return func() (err error) { *into, err = b.backend.Start(ctx, "doctor/"+string(role), role); return err }
 	}
 	return "two hosts started: network, mount, process and name (UTS)", testbed.Together(
-		open("router", b.backend.Placement.Router, &b.router), open("client", b.backend.Placement.Endpoints, &b.client))
+		open(testbed.RoleRouter, &b.router), open(testbed.RoleClient, &b.client))
 }
 
 func (b *bench) stop() {
@@ -164,19 +165,20 @@ func mountedOn(mounts, dir string) (fstype string) {
 }
 
 func (b *bench) veth(ctx context.Context) (string, error) {
-	return "", b.router.AddPair(ctx, agent.Pair{Name: b.routerIf, Peer: b.peer, PeerPID: b.client.PID})
+	_, _, err := b.backend.Connect(ctx, testbed.End{Host: b.router, If: b.routerIf}, testbed.End{Host: b.client, If: b.peer})
+	return "", err
 }
 
 // link configures both ends as the lab does.
 func (b *bench) link(ctx context.Context, aggregate bool) error {
-	end := func(h *testbed.Host, name string, cpus []int, addr string) error {
+	end := func(h *testbed.Host, name, addr string) error {
 		return h.Apply(ctx, agent.Network{Links: []agent.Link{{
-			Name: name, Addrs: []netip.Prefix{netip.MustParsePrefix(addr)}, TxChecksum: true, Aggregate: aggregate, QueueLen: 100, CPUs: cpus,
+			Name: name, Addrs: []netip.Prefix{netip.MustParsePrefix(addr)}, TxChecksum: true, Aggregate: aggregate, QueueLen: 100, CPUs: h.CPUs,
 		}}})
 	}
 	return testbed.Together(
-		func() error { return end(b.router, b.routerIf, b.backend.Placement.Router, "192.168.137.254/24") },
-		func() error { return end(b.client, b.peer, b.backend.Placement.Endpoints, "192.168.137.253/24") })
+		func() error { return end(b.router, b.routerIf, "192.168.137.254/24") },
+		func() error { return end(b.client, b.peer, "192.168.137.253/24") })
 }
 
 func (b *bench) threaded(ctx context.Context) (string, error) { return "", b.link(ctx, true) }
@@ -184,7 +186,7 @@ func (b *bench) threaded(ctx context.Context) (string, error) { return "", b.lin
 func (b *bench) perPacket(ctx context.Context) (string, error) { return "", b.link(ctx, false) }
 
 func (b *bench) schedstat(ctx context.Context) (string, error) {
-	if err := b.router.OpenMeter(ctx, agent.Meter{IfNames: []string{b.routerIf}, CPUs: b.backend.Placement.Router}); err != nil {
+	if err := b.router.OpenMeter(ctx, agent.Meter{IfNames: []string{b.routerIf}}); err != nil {
 		return "", err
 	}
 	_, err := b.router.Sample(ctx)
@@ -193,6 +195,10 @@ func (b *bench) schedstat(ctx context.Context) (string, error) {
 
 func (b *bench) macvlan(ctx context.Context) (string, error) {
 	return "", b.client.CreateClients(ctx, client.Config{Kind: client.KindMacvlan, Count: 1, Parent: b.peer, LAN: testbed.DefaultLAN, Lab: 'd'})
+}
+
+func (b *bench) bridge(ctx context.Context) (string, error) {
+	return b.shell(ctx, "ip link add gwdoc-br type bridge")
 }
 
 func (b *bench) nftables(ctx context.Context) (string, error) {

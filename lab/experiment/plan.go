@@ -145,7 +145,7 @@ const (
 func (e *Experiment) EstimatedDuration() time.Duration {
 	windows := time.Duration((1 + redone) * float64(e.Windows) * float64(e.Window))
 	load := e.Warmup + windows
-	if e.Mode == ModeSolo {
+	if e.Mode == result.ModeSolo {
 		load *= 2
 	}
 	var total time.Duration

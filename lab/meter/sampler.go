@@ -20,7 +20,6 @@ type Sample struct {
 	SNMP        SNMP              `json:"snmp"`         // host and clients together
 	IPIn        int64             `json:"ip_in"`        // buffers received by the host's own IP layer
 	Stat        Stat              `json:"stat"`         // the whole machine
-	KsoftirqdNs int64             `json:"ksoftirqd_ns"` // ksoftirqd of the router's CPUs: work billed to nobody
 	AgentNs     int64             `json:"agent_ns"`     // CPU time of the agent itself
 	MeterNs     int64             `json:"meter_ns"`     // CPU time all samples so far have cost
 }
@@ -35,14 +34,11 @@ type Sampler struct {
 	Skip map[int]bool
 	// Counted are the command names that count; empty counts all.
 	Counted []string
-	// CPUs are the router's CPUs, whose ksoftirqd is watched.
-	CPUs []int
 
-	napi      map[string]*ThreadFile
-	ksoftirqd []*ThreadFile
-	snmp      *SNMPFile
-	clients   []*SNMPFile
-	meterNs   int64
+	napi    map[string]*ThreadFile
+	snmp    *SNMPFile
+	clients []*SNMPFile
+	meterNs int64
 }
 
 // Open finds the polling threads of IfNames; call it when links are up and
@@ -63,26 +59,8 @@ func (s *Sampler) Open() error {
 			return err
 		}
 	}
-	for _, cpu := range s.CPUs {
-		if t := openKsoftirqd(cpu); t != nil {
-			s.ksoftirqd = append(s.ksoftirqd, t)
-		}
-	}
 	s.snmp, err = OpenSNMP()
 	return err
-}
-
-func openKsoftirqd(cpu int) (t *ThreadFile) {
-	want := fmt.Sprintf("ksoftirqd/%d\n", cpu)
-	eachProcess(func(pid int) {
-		if t != nil {
-			return
-		}
-		if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err == nil && string(comm) == want {
-			t, _ = OpenThread(pid)
-		}
-	})
-	return t
 }
 
 // AddClients adds the counters of clients with namespaces of their own.
@@ -93,16 +71,13 @@ func (s *Sampler) Close() {
 	for _, t := range s.napi {
 		t.Close()
 	}
-	for _, t := range s.ksoftirqd {
-		t.Close()
-	}
 	if s.snmp != nil {
 		s.snmp.Close()
 	}
 	for _, c := range s.clients {
 		c.Close()
 	}
-	s.napi, s.ksoftirqd, s.snmp, s.clients = nil, nil, nil, nil
+	s.napi, s.snmp, s.clients = nil, nil, nil
 }
 
 // Sample reads all meters. A failing meter is part of the returned error; what
@@ -126,11 +101,6 @@ func (s *Sampler) Sample() (Sample, error) {
 	}
 	note(s.readProcesses(&out))
 	note(s.readNet(&out))
-	for _, t := range s.ksoftirqd {
-		th, err := t.Read()
-		note(err)
-		out.KsoftirqdNs += th.RunNs
-	}
 	note(readProc("/proc/stat", func(r io.Reader) (err error) {
 		out.Stat, _, err = ParseProcStat(r)
 		return err

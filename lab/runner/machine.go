@@ -127,7 +127,7 @@ func offloads(e *experiment.Experiment) []string {
 		"endpoints: aggregation at its default size",
 	}
 	for _, p := range e.Profiles {
-		if p == testbed.PerPacket {
+		if p == result.PerPacket {
 			lines = append(lines, "profile per-packet: router's links with gro_max_size 1500")
 		} else {
 			lines = append(lines, "profile bulk: router's links aggregate at the default size")

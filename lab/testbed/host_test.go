@@ -35,7 +35,7 @@ func backend(t *testing.T) testbed.Netns {
 
 func startHost(t *testing.T) *testbed.Host {
 	t.Helper()
-	h, err := backend(t).Start(t.Context(), "a/router", nil)
+	h, err := backend(t).Start(t.Context(), "a/router", testbed.RoleRouter)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,11 @@ func TestNothingOutlivesAKilledAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "the daemon to run", func() bool { return running("sleep\x004713") == 2 })
-	if err := syscall.Kill(h.PID, syscall.SIGKILL); err != nil {
+	hello, err := h.Hello(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(hello.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "everything to end", func() bool { return running("sleep\x004713") == 0 })

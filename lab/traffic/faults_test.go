@@ -113,11 +113,11 @@ func TestContextEnds(t *testing.T) {
 	}
 	eventually(t, "payload", func() bool { return g.Stats().ReceivedBytes > 0 })
 	cancel()
-	eventually(t, "the server's side to end", func() bool { s, _ := srv.RunStats(g.RunID()); return srv.ended(g.RunID()) && s.Broken == 0 })
+	eventually(t, "the server's side to end", func() bool { return srv.ended(g.run.id) && srv.statsOf(g.run.id).Broken == 0 })
 	if st := g.Stats(); st.Broken != 0 {
 		t.Errorf("an asked-for end counts as broken: %s", describe(st))
 	}
-	if _, err := Start(ctx, Config{}, p.client.dial(addr)); !errors.Is(err, context.Canceled) {
+	if _, err := Start(ctx, Config{RateBps: 1e6}, p.client.dial(addr)); !errors.Is(err, context.Canceled) {
 		t.Errorf("start after the end: %v", err)
 	}
 }
@@ -130,6 +130,20 @@ func (s *Server) ended(id RunID) bool {
 	return r != nil && r.ended
 }
 
+// statsOf is what the server has counted of one run, with its threads.
+func (s *Server) statsOf(id RunID) (st Stats) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.addThread("receive", &s.clock)
+	if r := s.find(id); r != nil {
+		r.fill(&st)
+		if r.pacer != nil {
+			st.addThread("send", &r.pacer.clock)
+		}
+	}
+	return st
+}
+
 // TestRunsApart has two generators on one server, and many after each other.
 func TestRunsApart(t *testing.T) {
 	p := newPair(t)
@@ -137,8 +151,11 @@ func TestRunsApart(t *testing.T) {
 	up := p.start(t, Config{Streams: 3, RateBps: 1e8}, addr)
 	down := p.start(t, Config{Streams: 2, RateBps: 1e8, Direction: Down}, addr)
 	eventually(t, "payload of both", func() bool { return up.Stats().SentBytes > 1e6 && down.Stats().ReceivedBytes > 1e6 })
-	a, _ := srv.RunStats(up.RunID())
-	b, _ := srv.RunStats(down.RunID())
+	list := srv.Stats(2)
+	if len(list) != 2 {
+		t.Fatalf("%d runs, want two", len(list))
+	}
+	a, b := list[0], list[1]
 	if a.Streams != 3 || b.Streams != 2 || a.SentBytes != 0 || b.ReceivedBytes != 0 || b.SentBytes == 0 {
 		t.Errorf("mixed up:\n%s\n%s", describe(a), describe(b))
 	}
@@ -151,7 +168,9 @@ func TestRunsApart(t *testing.T) {
 		defer srv.mu.Unlock()
 		return len(srv.runs) <= keepEnded+4
 	})
-	if _, ok := srv.RunStats(up.RunID()); !ok {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	if srv.find(up.run.id) == nil {
 		t.Error("a run that goes on was forgotten")
 	}
 }
@@ -160,7 +179,7 @@ func TestStartNamesTheClient(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.serve(t)
 	dial := p.client.dial(addr)
-	_, err := Start(context.Background(), Config{Streams: 50}, func(ctx context.Context, i int) (int, error) {
+	_, err := Start(context.Background(), Config{Streams: 50, RateBps: 1e6}, func(ctx context.Context, i int) (int, error) {
 		if i == 17 {
 			return -1, unix.ENETUNREACH
 		}
@@ -174,7 +193,7 @@ func TestStartNamesTheClient(t *testing.T) {
 		defer srv.mu.Unlock()
 		return len(srv.runs) == 0 || srv.runs[0].ended
 	})
-	if _, err := Start(context.Background(), Config{Streams: 60000}, dial); !errors.Is(err, errTooManyStreams) {
+	if _, err := Start(context.Background(), Config{Streams: 60000, RateBps: 1e6}, dial); !errors.Is(err, errTooManyStreams) {
 		t.Errorf("more streams than descriptors: %v", err)
 	}
 }
@@ -183,7 +202,7 @@ func TestStartNamesTheClient(t *testing.T) {
 func TestConnectedUnderBBR(t *testing.T) {
 	p := newPair(t)
 	_, addr := p.serve(t)
-	_, err := Start(context.Background(), Config{}, func(ctx context.Context, i int) (fd int, err error) {
+	_, err := Start(context.Background(), Config{RateBps: 1e6}, func(ctx context.Context, i int) (fd int, err error) {
 		p.client.do(func() { fd, err = NewSocket(addr.Addr(), "bbr") })
 		if err != nil {
 			t.Skip("the kernel lacks bbr")
@@ -288,5 +307,5 @@ func TestStreamsIPv6(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	eventually(t, "payload", func() bool { return srv.Stats().MinStreamBytes > 0 })
+	eventually(t, "payload", func() bool { return srv.Stats(1)[0].MinStreamBytes > 0 })
 }

@@ -1,17 +1,16 @@
 package traffic
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/netip"
 	"strconv"
 )
 
-// This file is all the lab knows of iperf3: its argument vectors and its JSON
-// report, checked against iperf3 3.12. Running it is the agent's work.
+// This file is all the lab knows of iperf3: its argument vectors, checked against
+// iperf3 3.12. Running it is the agent's work. What it says of itself comes at its
+// end, after the windows, so throughput is read off the router's links instead.
 
 // Ways in which an iperf3 client holds its rate.
 const (
@@ -131,111 +130,4 @@ func Share(offeredBps float64, clients int) float64 {
 		return 0
 	}
 	return offeredBps / float64(clients)
-}
-
-// Iperf3Report is what one client reported.
-type Iperf3Report struct {
-	Bytes     int64   // payload that arrived
-	SentBytes int64   // payload sent
-	Seconds   float64 // as the receiver counts them
-	BitsPerS  float64 // payload that arrived, per second
-
-	Retransmits int64 // TCP; -1 when the sender could not tell
-
-	Datagrams   int64   // UDP, sent
-	Lost        int64   // UDP
-	LossRatio   float64 // UDP: Lost / Datagrams
-	JitterMs    float64 // UDP, RFC 1889
-	OutOfOrder  int64   // UDP
-	Congestion  string  // TCP, of the sender
-	LocalCPUPct float64 // of one core, client process
-	PeerCPUPct  float64 // of one core, server process
-
-	// Error is iperf3's own account of why the test failed; empty when it did
-	// not. The figures are then of the time before, as far as the client knew them.
-	Error string
-}
-
-// iperf3JSON is the part of iperf3's report that is read here.
-type iperf3JSON struct {
-	Start *struct {
-		Version string `json:"version"`
-	} `json:"start"`
-	End struct {
-		Streams []struct {
-			UDP struct {
-				OutOfOrder int64 `json:"out_of_order"`
-			} `json:"udp"`
-		} `json:"streams"`
-		Sum      *iperf3Sum `json:"sum"` // UDP only
-		Sent     iperf3Sum  `json:"sum_sent"`
-		Received iperf3Sum  `json:"sum_received"`
-		CPU      struct {
-			Host   float64 `json:"host_total"`
-			Remote float64 `json:"remote_total"`
-		} `json:"cpu_utilization_percent"`
-		Congestion string `json:"sender_tcp_congestion"`
-	} `json:"end"`
-	Error string `json:"error"`
-}
-
-type iperf3Sum struct {
-	Bytes       int64   `json:"bytes"`
-	Seconds     float64 `json:"seconds"`
-	BitsPerS    float64 `json:"bits_per_second"`
-	Retransmits *int64  `json:"retransmits"`
-	JitterMs    float64 `json:"jitter_ms"`
-	Lost        int64   `json:"lost_packets"`
-	Packets     int64   `json:"packets"`
-}
-
-// maxReport bounds what is read of a report: an hour of one-second intervals of
-// a hundred streams is less.
-const maxReport = 64 << 20
-
-// ParseIperf3 reads a client's --json output. A test that iperf3 reports as
-// failed is no error here: Report.Error says why. An error means that the text
-// is no iperf3 report, or one without results or a reason.
-func ParseIperf3(r io.Reader) (Iperf3Report, error) {
-	var j iperf3JSON
-	if err := json.NewDecoder(io.LimitReader(r, maxReport)).Decode(&j); err != nil {
-		return Iperf3Report{}, fmt.Errorf("reading iperf3's report: %w", err)
-	}
-	if j.Start == nil {
-		return Iperf3Report{}, errors.New("reading iperf3's report: no \"start\" in it")
-	}
-	e := &j.End
-	out := Iperf3Report{
-		Bytes: e.Received.Bytes, SentBytes: e.Sent.Bytes, Seconds: e.Received.Seconds, BitsPerS: e.Received.BitsPerS,
-		Retransmits: -1, LocalCPUPct: e.CPU.Host, PeerCPUPct: e.CPU.Remote, Congestion: e.Congestion, Error: j.Error,
-	}
-	if e.Sent.Retransmits != nil {
-		out.Retransmits = *e.Sent.Retransmits
-	}
-	if e.Sum != nil { // only UDP has it; TCP's sums have no datagrams
-		out.Datagrams, out.Lost, out.JitterMs = e.Sum.Packets, e.Sum.Lost, e.Sum.JitterMs
-		if out.Datagrams > 0 {
-			out.LossRatio = float64(out.Lost) / float64(out.Datagrams)
-		}
-		for _, st := range e.Streams {
-			out.OutOfOrder += st.UDP.OutOfOrder
-		}
-	}
-	if err := out.plausible(); err != nil {
-		return Iperf3Report{}, fmt.Errorf("reading iperf3's report: %w", err)
-	}
-	return out, nil
-}
-
-// plausible refuses figures that would spoil a mean without being noticed.
-func (r Iperf3Report) plausible() error {
-	switch {
-	case r.Bytes < 0 || r.SentBytes < 0 || r.Seconds < 0 || r.BitsPerS < 0 || r.Datagrams < 0 || r.Lost < 0:
-		return errors.New("a count below zero")
-	case r.Lost > r.Datagrams:
-		return fmt.Errorf("%d of %d datagrams lost", r.Lost, r.Datagrams)
-	case r.Error == "" && r.Seconds == 0:
-		return errors.New("neither results nor an error in it")
-	}
-	return nil
 }

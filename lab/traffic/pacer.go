@@ -32,7 +32,7 @@ const (
 type pacer struct {
 	run      *run
 	poll     *poller
-	interval float64 // ns from burst to burst, 0 is unlimited
+	interval float64 // ns from burst to burst
 	burst    int     // bytes
 	payload  []byte  // long enough for a burst and the debt before it
 	t0       time.Time
@@ -77,20 +77,12 @@ func (p *pacer) stop() {
 	<-p.done
 }
 
+// loop follows the schedule.
 func (p *pacer) loop() {
 	defer close(p.done)
 	p.clock.enter("gw-send")
 	defer p.clock.finish()
 	defer p.poll.close()
-	if p.interval == 0 {
-		p.flood()
-		return
-	}
-	p.pace()
-}
-
-// pace follows the schedule.
-func (p *pacer) pace() {
 	wait := unix.PollFd{Fd: int32(p.poll.bell), Events: unix.POLLIN}
 	p.t0 = time.Now()
 	end := p.t0.Add(time.Duration(p.run.cfg.MaxSeconds) * time.Second)
@@ -168,45 +160,4 @@ func (p *pacer) send(st *stream) {
 		r.shortfall.Add(int64(st.debt - most))
 		st.debt = most
 	}
-}
-
-// flood sends without a schedule: every stream that has room gets one burst a
-// round, so that none starves.
-func (p *pacer) flood() {
-	r := p.run
-	for i := range r.streams {
-		if err := p.poll.add(r.streams[i].fd, int32(i+1), unix.EPOLLOUT); err != nil {
-			r.fail(&r.streams[i], err)
-		}
-	}
-	end := time.Now().Add(time.Duration(r.cfg.MaxSeconds) * time.Second)
-	events := make([]unix.EpollEvent, 256)
-	for !p.stopping.Load() {
-		left := time.Until(end)
-		ready, err := p.poll.wait(events, int(left.Milliseconds())+1)
-		if err != nil || left <= 0 || (len(ready) == 0 && r.allOver()) {
-			return
-		}
-		for _, ev := range ready {
-			if ev.Fd != bellID {
-				p.push(&r.streams[ev.Fd-1])
-			}
-		}
-	}
-}
-
-// push sends one burst of flood, or drops a stream that is over.
-func (p *pacer) push(st *stream) {
-	if st.state.Load() != streamOpen {
-		p.poll.remove(st.fd)
-		return
-	}
-	n, err := sendSome(st.fd, p.payload[:p.burst])
-	if err != nil {
-		p.run.fail(st, err)
-		p.poll.remove(st.fd)
-		return
-	}
-	p.run.bursts.Add(1)
-	st.bytes.Add(int64(n))
 }

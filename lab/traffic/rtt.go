@@ -65,7 +65,6 @@ type Prober struct {
 	over    int     // answered probes beyond maxSamples, guarded by mu
 
 	stopping  atomic.Bool
-	clock     threadClock
 	done      chan struct{}
 	cancel    context.CancelFunc // ends the watch over Probe's ctx
 	closeOnce sync.Once
@@ -150,9 +149,6 @@ func (p *Prober) Reset() {
 	p.samples, p.lost, p.over = p.samples[:0], 0, 0
 }
 
-// CPUNs is the on-CPU time of the prober's thread, nanoseconds.
-func (p *Prober) CPUNs() int64 { return p.clock.read() }
-
 // Close ends the prober and its sockets; Snapshot stays. It may be called twice.
 func (p *Prober) Close() error {
 	p.closeOnce.Do(func() {
@@ -177,9 +173,8 @@ func nearestRank(sorted []int64, q float64) float64 {
 // loop sends on schedule and collects answers in between.
 func (p *Prober) loop() {
 	defer close(p.done)
-	p.clock.enter("gw-probe")
+	ownThread("gw-probe")
 	runPromptly()
-	defer p.clock.finish()
 	defer p.closeSockets()
 	start := time.Now()
 	gap := float64(time.Second) / p.cfg.Rate
@@ -290,7 +285,6 @@ type Echo struct {
 	fd        int
 	poll      *poller
 	stopping  atomic.Bool
-	clock     threadClock
 	done      chan struct{}
 	closeOnce sync.Once
 }
@@ -314,9 +308,6 @@ func ServeEcho(fd int) (*Echo, error) {
 	return e, nil
 }
 
-// CPUNs is the on-CPU time of the echo's thread, nanoseconds.
-func (e *Echo) CPUNs() int64 { return e.clock.read() }
-
 // Close ends the echo and its socket. It may be called twice.
 func (e *Echo) Close() error {
 	e.closeOnce.Do(func() {
@@ -329,9 +320,8 @@ func (e *Echo) Close() error {
 
 func (e *Echo) loop() {
 	defer close(e.done)
-	e.clock.enter("gw-echo")
+	ownThread("gw-echo")
 	runPromptly()
-	defer e.clock.finish()
 	defer unix.Close(e.fd)
 	defer e.poll.close()
 	events := make([]unix.EpollEvent, 2)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -102,41 +103,22 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Stats are those of the run that came last, with the CPU time of all the
-// server's receiving since Serve. See RunStats when several generators are at work.
-func (s *Server) Stats() Stats {
+// Stats are those of the n runs that came last, in the order they came: n
+// generators that share a load. The CPU time of all the server's receiving since
+// Serve is with the first of them, also when there was no run yet.
+func (s *Server) Stats(n int) []Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.runs) == 0 {
-		var st Stats
-		st.addThread("receive", &s.clock)
-		return st
-	}
-	return s.statsOf(s.runs[len(s.runs)-1])
-}
-
-// RunStats are those of one Generator's run; false when the server does not
-// know it or has forgotten it: of ended runs it keeps the last keepEnded.
-func (s *Server) RunStats(id RunID) (Stats, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.runs {
-		if r.id == id {
-			return s.statsOf(r), true
+	runs := s.runs[max(0, len(s.runs)-n):]
+	list := make([]Stats, max(1, len(runs)))
+	list[0].addThread("receive", &s.clock)
+	for i, r := range runs {
+		r.fill(&list[i])
+		if r.pacer != nil {
+			list[i].addThread("send "+strconv.Itoa(i+1), &r.pacer.clock)
 		}
 	}
-	return Stats{}, false
-}
-
-// statsOf is called with mu held.
-func (s *Server) statsOf(r *serverRun) Stats {
-	var st Stats
-	r.fill(&st)
-	st.addThread("receive", &s.clock)
-	if r.pacer != nil {
-		st.addThread("send", &r.pacer.clock)
-	}
-	return st
+	return list
 }
 
 func (s *Server) loop() {

@@ -1,6 +1,6 @@
 // Package traffic offers load to a gateway and measures round-trip time beside
-// it: streams (our own paced TCP generator), the command lines and reports of
-// iperf3, and a UDP echo prober. Linux only.
+// it: streams (our own paced TCP generator), the command lines of iperf3, and a
+// UDP echo prober. Linux only.
 //
 // # Whole bursts
 //
@@ -48,13 +48,12 @@ const (
 	MaxBurstSegments = 1024
 )
 
-// Config is one run of the paced generator. The zero value is one stream, up,
-// as fast as possible.
+// Config is one run of the paced generator. It needs a rate; all else has a
+// default.
 type Config struct {
 	// Streams is the number of TCP streams, default 1, at most MaxStreams.
 	Streams int
-	// RateBps is payload bits per second of all streams together, shared
-	// evenly; 0 sends as fast as the sockets take it.
+	// RateBps is payload bits per second of all streams together, shared evenly.
 	RateBps float64
 	// Direction is Up (default) or Down.
 	Direction string
@@ -128,9 +127,6 @@ func Start(ctx context.Context, cfg Config, dial DialFunc) (*Generator, error) {
 	return g, nil
 }
 
-// RunID is the identity under which the server keeps this run's Stats.
-func (g *Generator) RunID() RunID { return g.run.id }
-
 // Stats reads the counters; it may be called at any time, also after Close.
 func (g *Generator) Stats() Stats {
 	var s Stats
@@ -143,9 +139,6 @@ func (g *Generator) Stats() Stats {
 	}
 	return s
 }
-
-// ResetLateness restarts MaxLatenessNs, so that it tells of one window only.
-func (g *Generator) ResetLateness() { g.run.lateness.Store(0) }
 
 // Close ends the streams and waits for the generator's thread. Streams that
 // receive are first ended in the other direction, at most closeLinger long, so
@@ -188,8 +181,8 @@ func (c Config) check() error {
 	switch {
 	case c.Streams < 1 || c.Streams > MaxStreams:
 		return fmt.Errorf("%d streams, want 1 to %d", c.Streams, MaxStreams)
-	case !(c.RateBps >= 0 && c.RateBps <= 1e13): // also refuses NaN
-		return fmt.Errorf("rate of %g bit/s, want 0 (unlimited) to 1e13", c.RateBps)
+	case !(c.RateBps > 0 && c.RateBps <= 1e13): // also refuses NaN
+		return fmt.Errorf("rate of %g bit/s, want more than 0 and at most 1e13", c.RateBps)
 	case c.Direction != Up && c.Direction != Down:
 		return fmt.Errorf("direction %q, want %q or %q", c.Direction, Up, Down)
 	case c.BurstSegments < 1 || c.BurstSegments > MaxBurstSegments:
@@ -206,12 +199,9 @@ func (c Config) check() error {
 
 func (c Config) burstBytes() int { return c.BurstSegments * c.MSS }
 
-// burstInterval is the time from one burst of the run to the next, whichever
-// streams they belong to; 0 when the rate is unlimited.
+// burstInterval is the time from one burst of the run to the next, ns, whichever
+// streams they belong to.
 func (c Config) burstInterval() float64 {
-	if c.RateBps == 0 {
-		return 0
-	}
 	return float64(c.burstBytes()) * 8 / c.RateBps * float64(time.Second)
 }
 

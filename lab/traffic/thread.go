@@ -19,9 +19,9 @@ type threadClock struct {
 	final atomic.Int64
 }
 
-// enter ties the calling goroutine to its thread for good: the thread ends with
-// the goroutine, and with it the timer slack set here. Call finish when done.
-func (c *threadClock) enter(name string) {
+// ownThread ties the calling goroutine to its thread for good: the thread ends
+// with the goroutine, and with it the timer slack set here.
+func ownThread(name string) {
 	runtime.LockOSThread()
 	// The default slack lets a timer be 50 µs late; 1 ns is the least there is
 	// (prctl(2)). Failing to set either attribute costs precision, not the run.
@@ -29,6 +29,12 @@ func (c *threadClock) enter(name string) {
 	if b, err := unix.BytePtrFromString(name); err == nil {
 		_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(b)), 0, 0, 0)
 	}
+}
+
+// enter makes the calling goroutine's thread its own and starts to read its
+// clock. Call finish when done.
+func (c *threadClock) enter(name string) {
+	ownThread(name)
 	c.tid.Store(int32(unix.Gettid()))
 }
 

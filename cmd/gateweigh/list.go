@@ -128,8 +128,7 @@ func admission(name string, t dut.Traits) string {
 
 // listExperiment describes an experiment as this machine would run it.
 func listExperiment(e *experiment.Experiment, here map[string]bool) listedExperiment {
-	possible := *e
-	possible.DUTs = slices.DeleteFunc(slices.Clone(e.DUTs), func(name string) bool { return !here[name] })
+	possible := e.Possible(func(name string) bool { return here[name] })
 	l := listedExperiment{
 		Name: e.Name, Description: e.Description, Devices: e.DUTs, Here: possible.DUTs, Clients: e.Clients, OfferedMbps: e.OfferedMbps,
 		Windows: e.Windows, WindowSeconds: e.Window.Seconds(), Needs: runner.Needs(e), file: e.Encode(),

@@ -139,6 +139,14 @@ const (
 	redone         = 0.12 // windows measured again: 1 % of them in quick, 14 to 31 % at 100 clients
 )
 
+// Possible is the experiment with those of its devices that can says yes to: what
+// is left of plan and duration on a machine that lacks the others.
+func (e *Experiment) Possible(can func(dut string) bool) *Experiment {
+	possible := *e
+	possible.DUTs = slices.DeleteFunc(slices.Clone(e.DUTs), func(dut string) bool { return !can(dut) })
+	return &possible
+}
+
 // EstimatedDuration is how long the plan takes with average devices on a
 // machine about as quick as the one the constants were measured on. Real runs
 // came within a sixth of it. In solo mode the two windows of a pair follow each other.

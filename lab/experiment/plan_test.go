@@ -184,3 +184,18 @@ func TestSoloTakesTheWindowsTwice(t *testing.T) {
 		t.Errorf("solo takes %v longer", more)
 	}
 }
+
+func TestPossibleLeavesTheExperimentAsItIs(t *testing.T) {
+	e, err := Builtin("quick")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := len(e.Plan())
+	one := e.Possible(func(dut string) bool { return dut == "opennds" })
+	if !slices.Equal(one.DUTs, []string{"opennds"}) || len(e.DUTs) != 3 || len(e.Plan()) != all {
+		t.Errorf("possible %v of %v", one.DUTs, e.DUTs)
+	}
+	if one.EstimatedDuration() >= e.EstimatedDuration() {
+		t.Errorf("one device takes %v, three take %v", one.EstimatedDuration(), e.EstimatedDuration())
+	}
+}

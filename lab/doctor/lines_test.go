@@ -224,7 +224,7 @@ func TestCanaryIsJudged(t *testing.T) {
 		}
 		return list
 	}
-	check(t, canary{1, pieces(2000, 2), 1}.line(), OK, "median 1.000 ms, p99 1.00 × that, worst 2.0 ×", "good: p99")
+	check(t, canary{1, pieces(2000, 2), 1}.line(), OK, "median 1.000 ms, p99 1.00 × that, worst 2.0 ×", "good is p99")
 	check(t, canary{1, pieces(900, slowPieces(100, 3)...), 1}.line(), Warn, "p99 3.00", "steal or a shifting clock")
 	check(t, canary{1, pieces(900, slowPieces(100, 3)...), 0.8}.line(), Warn, "20.0 % to other programs", "end the busiest")
 	check(t, canary{1, pieces(999, 100), 1}.line(), Warn, "9.0 % of the time lost")

@@ -66,6 +66,7 @@ func processes() map[int]meter.Process {
 const (
 	maxOtherCores = 0.05 // of one core: more shows in the clean router's figures
 	shownUsers    = 3
+	shownCores    = 0.02
 )
 
 // busyLine judges what other programs use.
@@ -74,7 +75,7 @@ func busyLine(list []user) Line {
 	var names []string
 	for i, u := range list {
 		all += u.cores
-		if i < shownUsers && u.cores >= 0.005 {
+		if i < shownUsers && u.cores >= shownCores {
 			names = append(names, fmt.Sprintf("%s (process %d) %.0f %%", u.name, u.pid, 100*u.cores))
 		}
 	}

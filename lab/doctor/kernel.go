@@ -51,8 +51,8 @@ var attempts = []attempt{
 	{"kernel.schedstat", "schedstat", "kernel.threaded-napi", "CPU time by thread in nanoseconds", Missing, true, "a kernel with CONFIG_SCHED_INFO, as distributions build it", (*bench).schedstat},
 	{"kernel.macvlan", "macvlan", keyVeth, "each client has a MAC address and a lease of its own", Missing, true, "modprobe macvlan, or a kernel with CONFIG_MACVLAN", (*bench).macvlan},
 	{"kernel.bridge", "bridge", keyNamespaces, "several client hosts can share a router's link", Warn, false, "modprobe bridge; only experiments with several client hosts need it", (*bench).bridge},
-	{keyNftables, "nftables", keyVeth, "openNDS and allow-lists can set their rules", Missing, false, "modprobe nf_tables, or a kernel with CONFIG_NF_TABLES; the package nftables", (*bench).nftables},
-	{keyIptables, "iptables-nft", keyVeth, "openNDS and CoovaChilli can set their rules", Missing, false,
+	{keyNftables, "nftables", keyVeth, "rules of openNDS and of allow-lists can be set", Missing, false, "modprobe nf_tables, or a kernel with CONFIG_NF_TABLES; the package nftables", (*bench).nftables},
+	{keyIptables, "iptables-nft", keyVeth, "rules of openNDS and CoovaChilli can be set", Missing, false,
 		"the package iptables, with iptables-nft as its default (update-alternatives --config iptables); modules nft_compat, xt_conntrack and xt_TCPMSS", (*bench).iptables},
 	{keyTUN, "TUN", keyNamespaces, "CoovaChilli can take packets to user space", Missing, false, "modprobe tun, or a kernel with CONFIG_TUN; in a container give it /dev/net/tun", (*bench).tun},
 	{"kernel.nfqueue", "NFQUEUE", keyIptables, "packets can be decided in user space", Warn, false, "nothing yet: no device of the lab uses it (module xt_NFQUEUE)", (*bench).nfqueue},
@@ -258,7 +258,7 @@ func (x examination) release() Line {
 }
 
 func (x examination) pressure() Line {
-	l := Line{Key: "kernel.psi", State: OK, What: "pressure (PSI)", Means: "information: how often something waited for a CPU"}
+	l := Line{Key: "kernel.psi", State: OK, What: "pressure (PSI)", Means: "information: it is high while other programs run"}
 	text := x.sys.text("/proc/pressure/cpu")
 	if text == "" {
 		l.State, l.Found, l.Means = Warn, "no /proc/pressure/cpu", ""

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/doctor"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
 // TestDoctorsManual runs every command of the manual.
@@ -50,7 +51,7 @@ func TestDoctorsManual(t *testing.T) {
 	if ran < 4 {
 		t.Errorf("only %d commands found", ran)
 	}
-	await(t, "everything of the examination to go", func() bool { return leftovers(t) == "" })
+	labtest.Await(t, "everything of the examination to go", func() bool { return leftovers(t) == "" })
 	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
 		t.Errorf("the examination left %v", entries)
 	}

@@ -76,6 +76,6 @@ func rootCommand() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
-	root.AddCommand(runCommand(), reportCommand(), listCommand(), doctorCommand(), cleanCommand())
+	root.AddCommand(runCommand(), reportCommand(), explainCommand(), listCommand(), doctorCommand(), cleanCommand())
 	return root
 }

@@ -27,7 +27,9 @@ type runFlags struct {
 	out    string
 	resume string
 	set    []string
-	json   bool
+	// profile asks for a profile of each cell, also of a run that is resumed.
+	profile bool
+	json    bool
 }
 
 func runCommand() *cobra.Command {
@@ -36,7 +38,7 @@ func runCommand() *cobra.Command {
 		Use:   "run [EXPERIMENT | FILE.toml]",
 		Short: "Weigh devices against a clean router (default experiment: quick)",
 		Example: "  gateweigh run\n  gateweigh run portal-bandwidth --set blocks=10\n" +
-			"  gateweigh run my-gateway.toml\n  gateweigh run --resume runs/20260101T120000Z-quick",
+			"  gateweigh run my-gateway.toml\n  gateweigh run --profile\n  gateweigh run --resume runs/20260101T120000Z-quick",
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return runExperiment(cmd.Context(), args, flags) },
 	}
@@ -44,6 +46,7 @@ func runCommand() *cobra.Command {
 	f.StringVarP(&flags.out, "out", "o", "", "folder of the run (default runs/<UTC>-<experiment>)")
 	f.StringVar(&flags.resume, "resume", "", "complete an interrupted run, given its folder")
 	f.StringArrayVar(&flags.set, "set", nil, "change a key of the experiment, `KEY=VALUE`; lists with commas")
+	f.BoolVar(&flags.profile, "profile", false, "sample each cell with perf as well, in windows of its own: flame graphs, gateweigh explain")
 	f.BoolVar(&flags.json, "json", false, "print summary.json instead of the table")
 	return cmd
 }
@@ -52,6 +55,9 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 	exp, dir, err := chooseExperiment(args, flags)
 	if err != nil {
 		return &exitError{exitUsage, err}
+	}
+	if flags.profile && exp.ProfileWindow == 0 {
+		exp.ProfileWindow = experiment.DefaultProfileWindow
 	}
 	line := newStatusLine(os.Stderr)
 	outcome, runErr := runner.Run(ctx, runner.Config{

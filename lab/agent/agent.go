@@ -131,6 +131,7 @@ type Meter struct {
 	IfNames []string `json:"if_names"`
 	Counted []string `json:"counted"` // command names; empty counts all of the host's programs
 	Support bool     `json:"support"` // count support programs too: on hosts that are no router
+	Follow  bool     `json:"follow"`  // count by task clocks, see meter.Sampler.Follow: on routers
 }
 
 func (a *Agent) meterOpen(_ context.Context, m Meter) (none, error) {
@@ -143,7 +144,7 @@ func (a *Agent) meterOpen(_ context.Context, m Meter) (none, error) {
 	if a.sampler != nil {
 		a.sampler.Close()
 	}
-	s := &meter.Sampler{IfNames: m.IfNames, PIDLink: a.jail.pidLink, Skip: skip, Counted: m.Counted}
+	s := &meter.Sampler{IfNames: m.IfNames, PIDLink: a.jail.pidLink, Skip: skip, Counted: m.Counted, Follow: m.Follow}
 	if err := s.Open(); err != nil {
 		return none{}, err
 	}

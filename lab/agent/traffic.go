@@ -13,6 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/traffic/iperf3"
+	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 	"golang.org/x/sys/unix"
 )
 
@@ -58,9 +60,9 @@ type trafficState struct {
 	mu        sync.Mutex // guards what follows
 	server    *traffic.Server
 	hosts     int // client hosts whose generators load server
-	echo      *traffic.Echo
+	echo      *rtt.Echo
 	generator *traffic.Generator
-	prober    *traffic.Prober
+	prober    *rtt.Prober
 	programs  []string // names of spawned iperf3 processes
 }
 
@@ -88,17 +90,17 @@ func (a *Agent) trafficServe(ctx context.Context, t Traffic) (none, error) {
 	a.traffic.mu.Lock()
 	defer a.traffic.mu.Unlock()
 	if a.traffic.echo == nil {
-		fd, err := traffic.ListenUDP(netip.AddrPortFrom(t.Server, echoPort))
+		fd, err := rtt.ListenUDP(netip.AddrPortFrom(t.Server, echoPort))
 		if err != nil {
 			return none{}, err
 		}
-		if a.traffic.echo, err = traffic.ServeEcho(fd); err != nil {
+		if a.traffic.echo, err = rtt.ServeEcho(fd); err != nil {
 			return none{}, err
 		}
 	}
 	if t.Kind == TrafficIperf3 {
 		err := a.spawnAll(t.Clients, func(n int) (Command, error) {
-			argv := traffic.Iperf3Server{Bind: t.Server, Port: iperf3Port(n)}.Args()
+			argv := iperf3.Server{Bind: t.Server, Port: iperf3Port(n)}.Args()
 			return Command{Name: fmt.Sprintf("iperf3-server-%d", n), Support: true, Argv: argv}, nil
 		})
 		if err != nil {
@@ -204,15 +206,15 @@ func (a *Agent) trafficStart(ctx context.Context, t Traffic) (none, error) {
 func iperf3Port(n int) uint16 { return trafficPort + uint16(n-1) }
 
 // iperf3 is one client's part of the load.
-func (t Traffic) iperf3(from *client.Client) traffic.Iperf3Client {
-	c := traffic.Iperf3Client{
+func (t Traffic) iperf3(from *client.Client) iperf3.Client {
+	c := iperf3.Client{
 		Server: t.Server, Port: iperf3Port(from.Num), Local: from.LocalIP(), UDP: t.UDP,
-		RateBps: traffic.Share(t.OfferedMbps*1e6, t.Clients), Direction: t.Direction, Seconds: t.MaxSeconds,
+		RateBps: iperf3.Share(t.OfferedMbps*1e6, t.Clients), Direction: t.Direction, Seconds: t.MaxSeconds,
 	}
 	if !c.UDP {
 		c.Bytes = t.BurstSegments * 1448
 		if t.Paced && t.Direction == traffic.Up {
-			c.Pacing = traffic.PaceSocket
+			c.Pacing = iperf3.PaceSocket
 		}
 	}
 	return c
@@ -321,9 +323,9 @@ func (a *Agent) rttStart(ctx context.Context, server netip.Addr) (none, error) {
 			}
 		}
 	})
-	a.traffic.prober, err = traffic.Probe(context.WithoutCancel(ctx), traffic.ProbeConfig{Sockets: len(chosen)}, func(i int) (fd int, err error) {
+	a.traffic.prober, err = rtt.Probe(context.WithoutCancel(ctx), rtt.Config{Sockets: len(chosen)}, func(i int) (fd int, err error) {
 		err = chosen[i].Do(func() error {
-			fd, err = traffic.DialUDP(chosen[i].LocalIP(), to)
+			fd, err = rtt.DialUDP(chosen[i].LocalIP(), to)
 			return err
 		})
 		return fd, err
@@ -332,11 +334,11 @@ func (a *Agent) rttStart(ctx context.Context, server netip.Addr) (none, error) {
 }
 
 // rttTake returns round-trip times since the last call and starts anew.
-func (a *Agent) rttTake(context.Context, none) (traffic.RTT, error) {
+func (a *Agent) rttTake(context.Context, none) (rtt.Times, error) {
 	a.traffic.mu.Lock()
 	defer a.traffic.mu.Unlock()
 	if a.traffic.prober == nil {
-		return traffic.RTT{}, errors.New("no round-trip probes run")
+		return rtt.Times{}, errors.New("no round-trip probes run")
 	}
 	r := a.traffic.prober.Snapshot()
 	a.traffic.prober.Reset()

@@ -6,7 +6,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
-	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 )
 
 // The lab's verbs on a host. Each is one request; all end when ctx does.
@@ -118,7 +118,7 @@ func (c *Conn) StartRTT(ctx context.Context, server netip.Addr) error {
 }
 
 // TakeRTT returns the round-trip times since the last call.
-func (c *Conn) TakeRTT(ctx context.Context) (r traffic.RTT, err error) {
+func (c *Conn) TakeRTT(ctx context.Context) (r rtt.Times, err error) {
 	err = c.call(ctx, "rtt.take", none{}, &r)
 	return r, err
 }

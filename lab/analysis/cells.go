@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gateweigh/gateweigh/lab/analysis/inference"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -29,7 +30,8 @@ func Summarise(run result.Run, opts Options) Summary {
 	var aa []result.Trial
 	cells := map[result.Cell][]result.Trial{}
 	profiles := map[string]bool{}
-	for _, t := range levelDaemons(run.Trials, run.Blocks) {
+	trials := levelDaemons(run.Trials, run.Blocks)
+	for _, t := range trials {
 		s.Trials.add(t)
 		profiles[t.Cell.Profile] = true
 		if t.AA {
@@ -40,19 +42,33 @@ func Summarise(run result.Run, opts Options) Summary {
 	}
 	s.Profile = strings.Join(slices.Sorted(maps.Keys(profiles)), ",")
 	s.AA = noiseFloor(aa, opts)
+	s.fillCells(cells, run, opts)
+	hours, clockBack := elapsed(trials)
+	means := blockMeans(trials, hours)
+	s.Sweeps = sweeps(routers(means), opts)
+	s.CostModels = costModels(routers(means), s.Mode, opts)
+	var unstable []string
+	s.Stability, unstable = stability(means, opts)
+	s.Rejects = rejectReasons(run.Trials)
+	s.FailedBlocks = failedBlocks(run.Blocks)
+	s.Warnings = append(append(append(s.Warnings, warnings(run, s, cells)...), unstable...), clockWarning(clockBack)...)
+	return s
+}
+
+// fillCells computes the cells and, all taken together, their verdicts.
+func (s *Summary) fillCells(cells map[result.Cell][]result.Trial, run result.Run, opts Options) {
 	times := blockTimes(run.Blocks, opts)
+	var logs []inference.Sample
 	for _, key := range slices.SortedFunc(maps.Keys(cells), compareCells) {
-		c := summariseCell(key, cells[key], run.Environment.CPUs, s.AA.SDLog, opts)
+		c, log := summariseCell(key, cells[key], run.Environment.CPUs, opts)
 		c.BlockFigures = unknownTimes()
 		if known, ok := times[withoutLoad(key)]; ok {
 			c.BlockFigures = known
 		}
-		s.Cells = append(s.Cells, c)
+		s.Cells, logs = append(s.Cells, c), append(logs, log)
 	}
-	s.Rejects = rejectReasons(run.Trials)
-	s.FailedBlocks = failedBlocks(run.Blocks)
-	s.Warnings = append(s.Warnings, warnings(run, s, cells)...)
-	return s
+	judgeCells(s.Cells, logs, s.AA, opts)
+	s.Multiplicity = Multiplicity{MethodHolm, testable(logs)}
 }
 
 func (c *Counts) add(t result.Trial) {
@@ -79,7 +95,8 @@ func compareCells(a, b result.Cell) int {
 }
 
 // summariseCell computes one cell from all its trials, rejected ones included.
-func summariseCell(key result.Cell, trials []result.Trial, cpus int, aaSD Number, opts Options) Cell {
+// The sample is of its log ratio, for the verdict.
+func summariseCell(key result.Cell, trials []result.Trial, cpus int, opts Options) (Cell, inference.Sample) {
 	c := Cell{
 		DUT: key.DUT, Clients: key.Clients, OfferedMbps: Number(key.OfferedMbps),
 		Direction: key.Direction, Profile: key.Profile,
@@ -100,16 +117,14 @@ func summariseCell(key result.Cell, trials []result.Trial, cpus int, aaSD Number
 	c.Rejects, c.Flags = rejectReasons(trials), flags(accepted)
 
 	logs := perBlock(blocks, logRatio, mean)
-	log := estimate(logs, opts.Confidence)
-	c.SDLog, c.OverheadRatio = spread(logs), log.geometric()
-	v := judge(log, c.SDLog, aaSD, opts)
-	c.Verdict, c.VerdictNote, c.BlocksNeeded = v.Word, v.Note, v.BlocksNeeded
+	log := inference.Of(logs)
+	c.SDLog, c.OverheadRatio = spread(logs), estimateOf(log, opts.Confidence).geometric()
 
 	c.CPUCorePct = estimate(perBlock(blocks, func(t result.Trial) float64 { return t.DUT.CPUCorePct() }, mean), opts.Confidence)
 	c.CleanCPUCorePct = estimate(perBlock(blocks, func(t result.Trial) float64 { return t.Clean.CPUCorePct() }, mean), opts.Confidence)
 	c.Intervals = cellFigures(blocks, cpus, opts)
 	c.fillHeadlines(accepted)
-	return c
+	return c, log
 }
 
 // cellFigures fills the table of figures of a cell.
@@ -133,7 +148,7 @@ func (c *Cell) fillHeadlines(accepted []result.Trial) {
 	c.LossRatio, c.RetransmitRatio, c.SegmentsPerBurst = f.LossRatio.Mean, f.RetransmitRatio.Mean, f.SegmentsPerBurst.Mean
 	c.CPUNormalisedPct = f.CPUNormalisedPct.Mean
 	c.IncreasePct = Number(100 * (over(float64(c.CPUNormalisedPct), float64(f.CleanCPUNormalisedPct.Mean)) - 1))
-	if over(float64(f.LinkMbps.Mean), float64(c.OfferedMbps)) < 0.9 {
+	if over(float64(f.LinkMbps.Mean), float64(c.OfferedMbps)) < enoughBandwidth {
 		c.Flags = append(c.Flags, Tally{FlagShortfall, c.Pairs})
 	}
 	c.RTT = medianRTT(accepted, func(t result.Trial) result.RTT { return t.DUT.RTT })
@@ -311,9 +326,5 @@ func (t tally) sorted() []Tally {
 
 // label names a cell in warnings.
 func (c Cell) label() string {
-	noun := "clients"
-	if c.Clients == 1 {
-		noun = "client"
-	}
-	return fmt.Sprintf("%s at %s Mbit/s %s with %d %s", c.DUT, c.OfferedMbps, c.Direction, c.Clients, noun)
+	return fmt.Sprintf("%s at %s Mbit/s %s with %s", c.DUT, c.OfferedMbps, c.Direction, plural(c.Clients, "client"))
 }

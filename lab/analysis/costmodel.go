@@ -1,8 +1,19 @@
 package analysis
 
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+)
+
 // CostModel is CPU = a + b·Gbit/s + c·clients + d·packets/s, fitted to the block
 // means of one device over all its cells of one direction and profile. Terms
-// that the run's sweep cannot tell apart are left out and named in Omitted.
+// that the run's sweep cannot tell apart are left out and named in Omitted. A
+// device that was at its limit in all cells but one has no terms, only a capacity.
 type CostModel struct {
 	DUT       string `json:"dut"` // Clean for the clean router
 	Direction string `json:"direction"`
@@ -52,4 +63,207 @@ type Capacity struct {
 	// Extrapolated: Mbps lies beyond the measured range.
 	Extrapolated bool   `json:"extrapolated"`
 	Note         string `json:"note"`
+}
+
+// separable is the condition number, with columns of unit length, beyond which
+// two terms are not told apart: dependences are weak below it and strong from
+// three times as much on (Belsley, Kuh and Welsch, 1980).
+const separable = 10
+
+// model is a cost model with what it was fitted to.
+type model struct {
+	router
+	all   []blockMean // of one direction and profile
+	used  []blockMean // those of them below the router's limit
+	names []string    // of the terms; none without a fit
+	fit   inference.Fit
+	// proportional: there is no constant, as the loads lie too close together.
+	proportional bool
+	omitted      []string
+	atLimit      int // cells
+}
+
+// costModels fits one model a router, direction and profile.
+func costModels(routers []router, mode string, opts Options) []CostModel {
+	out := []CostModel{}
+	for _, r := range routers {
+		for _, means := range grouped(r.means, setting, compareCells) {
+			if len(byCell(means)) > 1 {
+				out = append(out, r.model(means).costModel(mode, opts))
+			}
+		}
+	}
+	return out
+}
+
+// model fits the block means of one setting, if at least two of its cells are
+// below the router's limit.
+func (r router) model(means []blockMean) model {
+	m := model{router: r, all: means, omitted: []string{}}
+	for _, cell := range byCell(means) {
+		if r.saturated(cell) {
+			m.atLimit++
+		} else {
+			m.used = append(m.used, slices.DeleteFunc(slices.Clone(cell), func(b blockMean) bool {
+				side := r.side(b)
+				return !(side.cpuPct > 0) || !(side.deliveredMbps > 0) || !(side.packets > 0)
+			})...)
+		}
+	}
+	cells := len(byCell(m.used))
+	if cells < 2 {
+		m.omitted = append(m.omitted, fmt.Sprintf("No model: the router was below its limit in %s of %d.", plural(cells, "cell"), cells+m.atLimit))
+		return m
+	}
+	m.choose(cells)
+	fit, ok := inference.LeastSquares(m.rows(m.names), m.between())
+	if !ok {
+		m.names = nil
+	}
+	m.fit = fit
+	return m
+}
+
+// choose takes in every term that the cells can tell from those before it. The
+// load comes first: with a single load it stands for the constant too.
+func (m *model) choose(cells int) {
+	m.names = []string{TermLoad}
+	for _, name := range []string{TermConstant, TermClients, TermPackets} {
+		values := make([]float64, 0, len(m.used))
+		for _, b := range m.used {
+			values = append(values, m.regressor(b, name))
+		}
+		reason := ""
+		switch {
+		case name == TermConstant && inference.Condition(m.rows([]string{TermLoad, TermConstant})) > separable:
+			reason = "the loads measured lie too close together to tell it from what follows the load, so CPU is taken to be proportional to the load"
+			m.proportional = true
+		case name == TermClients && slices.Min(values) == slices.Max(values):
+			reason = fmt.Sprintf("all cells used have %g clients, whose cost is in the other terms", values[0])
+		case len(m.names) == cells:
+			reason = "there are not enough cells to fit one more term"
+		case inference.Condition(m.rows(append(slices.Clone(m.names), name))) > separable:
+			reason = separationNote[name]
+		default:
+			m.names = append(m.names, name)
+			continue
+		}
+		m.omitted = append(m.omitted, termWords[name]+": "+reason+".")
+	}
+}
+
+// termWords begin the sentence on a term that is left out.
+var termWords = map[string]string{
+	TermConstant: "No constant", TermClients: "No term per client", TermPackets: "No term per packet",
+}
+
+// separationNote says of a term why it cannot be told from those before it.
+var separationNote = map[string]string{
+	TermClients: "the number of clients changes together with the load",
+	TermPackets: "packets are proportional to the load when all are of one size, so their cost is in the load's term",
+}
+
+// regressor is what a term multiplies.
+func (m *model) regressor(b blockMean, name string) float64 {
+	switch name {
+	case TermLoad:
+		return m.side(b).deliveredMbps / 1000
+	case TermClients:
+		return float64(b.cell.Clients)
+	case TermPackets:
+		return m.side(b).packets
+	}
+	return 1
+}
+
+// rows are those of a fit by relative errors: divided by the mean CPU of their
+// cell. A block is one cluster: its start shifts all its loads alike.
+func (m *model) rows(names []string) []inference.Row {
+	clusters := map[blockID]int{}
+	var rows []inference.Row
+	for _, cell := range byCell(m.used) {
+		size := mean(m.values(cell, routerMean.cpu))
+		for _, b := range cell {
+			if _, known := clusters[b.id]; !known {
+				clusters[b.id] = len(clusters)
+			}
+			row := inference.Row{Y: m.side(b).cpuPct / size, Cluster: clusters[b.id]}
+			for _, name := range names {
+				row.X = append(row.X, m.regressor(b, name)/size)
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+// between counts the terms that are the same throughout every block.
+func (m *model) between() int {
+	n := 0
+	for _, name := range m.names {
+		first := map[blockID]float64{}
+		changes := false
+		for _, b := range m.used {
+			value := m.regressor(b, name)
+			if name == TermLoad {
+				value = b.cell.OfferedMbps // what was asked for: delivered loads differ by chance
+			}
+			if old, known := first[b.id]; known && old != value {
+				changes = true
+			}
+			first[b.id] = value
+		}
+		if !changes {
+			n++
+		}
+	}
+	return n
+}
+
+// costModel puts the fit into words and figures.
+func (m model) costModel(mode string, opts Options) CostModel {
+	cell := m.all[0].cell
+	out := CostModel{
+		DUT: m.name, Direction: cell.Direction, Profile: cell.Profile, Terms: []Term{}, Omitted: m.omitted,
+		R2: Absent(), ResidualPct: Absent(), MinMbps: Absent(), MaxMbps: Absent(), Capacity: m.capacities(mode, opts),
+	}
+	if len(m.names) == 0 {
+		return out
+	}
+	for i, name := range m.names {
+		term := m.fit.Sample(func(beta []float64) float64 { return beta[i] })
+		out.Terms = append(out.Terms, Term{name, estimateOf(term, opts.Confidence)})
+	}
+	blocks := map[blockID]bool{}
+	var fitted []float64
+	out.MinClients = m.used[0].cell.Clients
+	for _, b := range m.used {
+		blocks[b.id] = true
+		value := 0.0
+		for i, name := range m.names {
+			value += m.fit.Beta[i] * m.regressor(b, name)
+		}
+		fitted = append(fitted, value)
+		out.MinClients, out.MaxClients = min(out.MinClients, b.cell.Clients), max(out.MaxClients, b.cell.Clients)
+	}
+	delivered := m.values(m.used, routerMean.delivered)
+	out.Cells, out.Blocks = len(byCell(m.used)), len(blocks)
+	out.MinMbps, out.MaxMbps = Number(slices.Min(delivered)), Number(slices.Max(delivered))
+	out.R2 = Number(finite(stat.RSquaredFrom(fitted, m.values(m.used, routerMean.cpu), nil)))
+	out.ResidualPct = Number(m.residualPct())
+	return out
+}
+
+// residualPct is the root mean square of the relative residuals, per cent.
+func (m model) residualPct() float64 {
+	rows := m.rows(m.names)
+	sum := 0.0
+	for _, r := range rows {
+		residual := r.Y
+		for i, x := range r.X {
+			residual -= m.fit.Beta[i] * x
+		}
+		sum += residual * residual
+	}
+	return 100 * math.Sqrt(sum/float64(len(rows)))
 }

@@ -5,7 +5,8 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/gateweigh/gateweigh/lab/analysis/inference"
 )
 
 // Estimate is a mean over blocks with its confidence interval. Lo and Hi are
@@ -26,18 +27,13 @@ func (e Estimate) HasInterval() bool { return e.Lo.Known() && e.Hi.Known() }
 // estimate takes one value a block and returns their mean with the two-sided
 // t-interval. Absent values (NaN) are left out and not counted.
 func estimate(values []float64, confidence float64) Estimate {
-	known := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
-	n := len(known)
-	if n == 0 {
-		return unknown()
-	}
-	mean, sd := stat.MeanStdDev(known, nil)
-	e := Estimate{Mean: Number(mean), Lo: Absent(), Hi: Absent(), N: n}
-	if n > 1 {
-		half := tQuantile(n-1, (1+confidence)/2) * sd / math.Sqrt(float64(n))
-		e.Lo, e.Hi = Number(mean-half), Number(mean+half)
-	}
-	return e
+	return estimateOf(inference.Of(values), confidence)
+}
+
+// estimateOf is a sample with its two-sided t-interval.
+func estimateOf(s inference.Sample, confidence float64) Estimate {
+	lo, hi := s.Interval(confidence)
+	return Estimate{Mean: Number(s.Mean), Lo: Number(lo), Hi: Number(hi), N: s.N}
 }
 
 // geometric turns an estimate over logarithms into one over ratios: geometric
@@ -47,6 +43,19 @@ func (e Estimate) geometric() Estimate {
 	return Estimate{Mean: exp(e.Mean), Lo: exp(e.Lo), Hi: exp(e.Hi), N: e.N}
 }
 
+// scaled multiplies mean and interval by a factor above 0.
+func (e Estimate) scaled(factor float64) Estimate {
+	f := Number(factor)
+	return Estimate{Mean: e.Mean * f, Lo: e.Lo * f, Hi: e.Hi * f, N: e.N}
+}
+
+// changePct turns an estimate over logarithms of a ratio into per cent by which
+// the ratio is above 1.
+func (e Estimate) changePct() Estimate {
+	change := func(n Number) Number { return Number(100 * math.Expm1(float64(n))) }
+	return Estimate{Mean: change(e.Mean), Lo: change(e.Lo), Hi: change(e.Hi), N: e.N}
+}
+
 // spread is the sample standard deviation of the known values, absent below two.
 func spread(values []float64) Number {
 	known := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
@@ -54,10 +63,6 @@ func spread(values []float64) Number {
 		return Absent()
 	}
 	return Number(stat.StdDev(known, nil))
-}
-
-func tQuantile(freedom int, p float64) float64 {
-	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(freedom)}.Quantile(p)
 }
 
 // mean and median ignore absent values and are NaN when nothing is left.

@@ -89,47 +89,13 @@ func TestFurtherBlocks(t *testing.T) {
 		{0.024, 5, 6, 0},
 	}
 	for _, tt := range tests {
-		got := furtherBlocks(tt.m, tt.sd, tt.n, Options{}.withDefaults())
+		got := furtherBlocks(tt.m, tt.sd, tt.n, 1, Options{}.withDefaults())
 		switch {
 		case tt.want == 0 && got != nil:
 			t.Errorf("%+v: got %d", tt, *got)
 		case tt.want != 0 && (got == nil || *got != tt.want):
 			t.Errorf("%+v: got %v", tt, got)
 		}
-	}
-}
-
-func TestJudge(t *testing.T) {
-	e := func(lo, hi float64) Estimate {
-		return Estimate{Mean: Number((math.Log(lo) + math.Log(hi)) / 2), Lo: Number(math.Log(lo)), Hi: Number(math.Log(hi)), N: 6}
-	}
-	one := Estimate{Mean: 0.1, Lo: Absent(), Hi: Absent(), N: 1}
-	tests := []struct {
-		name   string
-		in     Estimate
-		aaSD   Number
-		want   string
-		blocks bool
-	}{
-		{"dearer", e(1.9, 2.4), Absent(), Different, false},
-		{"cheaper", e(0.8, 0.9), Absent(), Different, false},
-		{"dearer by a little", e(1.01, 1.08), Absent(), Different, false},
-		{"same", e(0.97, 1.03), Absent(), Equivalent, false},
-		{"differs, but not by what matters", e(1.01, 1.04), Absent(), Equivalent, false},
-		{"edge of the band", e(1/1.0499, 1.0499), Absent(), Equivalent, false},
-		{"beyond the lower edge of the band", e(0.951, 1.02), Absent(), Inconclusive, true},
-		{"too wide", e(0.9, 1.2), Absent(), Inconclusive, true},
-		{"one block", one, Absent(), Inconclusive, false},
-		{"one block, noise known from A/A", one, 0.03, Inconclusive, true},
-		{"nothing", unknown(), 0.03, Inconclusive, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got := judge(tt.in, 0.05, tt.aaSD, Options{}.withDefaults())
-			if got.Word != tt.want || (got.BlocksNeeded != nil) != tt.blocks || got.Note == "" {
-				t.Errorf("got %+v", got)
-			}
-		})
 	}
 }
 

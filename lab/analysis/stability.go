@@ -1,5 +1,14 @@
 package analysis
 
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
 // Stability shows whether the figures depend on when and in which order they
 // were taken. Each effect is a percentage with its interval over blocks; 0 is none.
 type Stability struct {
@@ -10,8 +19,10 @@ type Stability struct {
 	CleanDriftPctPerHour Effect `json:"clean_drift_pct_per_hour"`
 	// SidePct is the overhead ratio with the device in lab a over that in lab b.
 	SidePct Effect `json:"side_pct"`
-	// OrderPct is a load's later windows over its first.
+	// OrderPct is the overhead ratio in a load's later windows over that in its first.
 	OrderPct Effect `json:"order_pct"`
+	// LoadOrderPct is the overhead ratio at a block's last load over that at its first.
+	LoadOrderPct Effect `json:"load_order_pct"`
 	// Series are the blocks in the order they were measured, for a chart.
 	Series []StabilityPoint `json:"series"`
 }
@@ -32,4 +43,229 @@ type StabilityPoint struct {
 	DUTLab   string `json:"dut_lab"`
 	RatioPct Number `json:"ratio_pct"` // overhead ratio against the cells' means
 	CleanPct Number `json:"clean_pct"` // clean router's CPU per bit against the cells' means
+}
+
+// deviation is one load of one block against the mean of its cell over all
+// blocks, in logarithms; NaN where it has no ratio or no cost.
+type deviation struct {
+	blockMean
+	ratio, perBit float64
+}
+
+// deviations takes the cells' means out of the block means.
+func deviations(means []blockMean) []deviation {
+	type key struct {
+		cell result.Cell
+		aa   bool
+	}
+	ratios, costs := map[key][]float64{}, map[key][]float64{}
+	for _, b := range means {
+		k := key{b.cell, b.id.aa}
+		ratios[k], costs[k] = append(ratios[k], b.logRatio), append(costs[k], b.clean.logPerBit)
+	}
+	centres := map[key][2]float64{}
+	for k := range ratios {
+		centres[k] = [2]float64{mean(ratios[k]), mean(costs[k])}
+	}
+	out := make([]deviation, 0, len(means))
+	for _, b := range means {
+		c := centres[key{b.cell, b.id.aa}]
+		out = append(out, deviation{b, b.logRatio - c[0], b.clean.logPerBit - c[1]})
+	}
+	return out
+}
+
+// blockDeviation is one block: the means over its loads.
+type blockDeviation struct {
+	id                   blockID
+	lab                  string
+	hours, ratio, perBit float64
+	later                float64 // mean over loads of later windows against the first
+	loads                []deviation
+}
+
+// byBlockDeviation gathers the loads of each block, in the order of measuring.
+func byBlockDeviation(list []deviation) []blockDeviation {
+	at := map[blockID]int{}
+	var out []blockDeviation
+	for _, d := range list {
+		i, known := at[d.id]
+		if !known {
+			i = len(out)
+			at[d.id] = i
+			out = append(out, blockDeviation{id: d.id, lab: d.lab})
+		}
+		out[i].loads = append(out[i].loads, d)
+	}
+	for i := range out {
+		over := func(of func(deviation) float64) float64 {
+			values := make([]float64, 0, len(out[i].loads))
+			for _, d := range out[i].loads {
+				values = append(values, of(d))
+			}
+			return mean(values)
+		}
+		out[i].hours = over(func(d deviation) float64 { return d.hours })
+		out[i].ratio = over(func(d deviation) float64 { return d.ratio })
+		out[i].perBit = over(func(d deviation) float64 { return d.perBit })
+		out[i].later = over(func(d deviation) float64 { return d.later })
+	}
+	return out
+}
+
+// stability looks for what should not matter, and returns a warning for each
+// effect that does by more than half of δ.
+func stability(means []blockMean, opts Options) (Stability, []string) {
+	loads := deviations(means)
+	blocks := byBlockDeviation(loads)
+	s := Stability{Series: []StabilityPoint{}}
+	span := 0.0
+	for _, b := range blocks {
+		span = max(span, b.hours-blocks[0].hours)
+		s.Series = append(s.Series, StabilityPoint{
+			Hours: Number(b.hours), DUT: b.id.cell.DUT, AA: b.id.aa, DUTLab: b.lab,
+			RatioPct: Number(100 * math.Expm1(b.ratio)), CleanPct: Number(100 * math.Expm1(b.perBit)),
+		})
+	}
+	// What a device does is asked of its own blocks; the two labs and the machine
+	// show in the A/A blocks as well.
+	ofDevices := slices.DeleteFunc(slices.Clone(blocks), func(b blockDeviation) bool { return b.id.aa })
+	var later []float64
+	for _, b := range ofDevices {
+		later = append(later, b.later)
+	}
+	drift, _, _ := trends(ofDevices, func(b blockDeviation) float64 { return b.ratio })
+	_, side, _ := trends(blocks, func(b blockDeviation) float64 { return b.ratio })
+	// The machine is much the same from one block to the next, the ratio is not.
+	cleanDrift, _, residuals := trends(blocks, func(b blockDeviation) float64 { return b.perBit })
+	cleanDrift = cleanDrift.Serial(residuals)
+	return s, judgeEffects([]effect{
+		{&s.DriftPctPerHour, drift, span, "the overhead ratio", "ratios depend on when they were measured"},
+		{&s.CleanDriftPctPerHour, cleanDrift, span, "the clean router's CPU per bit", "CPU figures depend on when they were measured; ratios do not"},
+		{&s.SidePct, side, 0, "the overhead ratio in lab a against lab b", "the labs are not alike; the swap from block to block cancels it"},
+		{&s.OrderPct, inference.Of(later), 0, "the overhead ratio in a load's later windows against its first", "device or traffic had not settled in the first window: a longer warm-up helps"},
+		{&s.LoadOrderPct, loadOrder(loads), 0, "the overhead ratio at a block's last load against its first", "a ratio depends on what was measured before it"},
+	}, opts)
+}
+
+// trends regresses the blocks' deviations on time and on the side of the lab at
+// once, so that neither is taken for the other where they do not balance. What
+// blocks of one device, number of clients and setting have in common is taken
+// out: without it, a device measured late would look like a drift.
+func trends(blocks []blockDeviation, of func(blockDeviation) float64) (perHour, side inference.Sample, residuals []float64) {
+	var y, hours, inA []float64
+	var units []result.Cell
+	for _, b := range blocks {
+		value := of(b)
+		if math.IsNaN(value) {
+			continue
+		}
+		a := 0.0
+		if b.lab == "a" {
+			a = 1
+		}
+		y, hours, inA = append(y, value), append(hours, b.hours), append(inA, a)
+		units = append(units, b.id.cell)
+	}
+	absorbed := centre(units, y, hours, inA)
+	samples, residuals := inference.Trends(y, [][]float64{hours, inA}, absorbed)
+	return samples[0], samples[1], residuals
+}
+
+// loadOrder regresses the loads' deviations on their place in the block, as a
+// share of the way from first to last. Cells and blocks keep their own means.
+func loadOrder(loads []deviation) inference.Sample {
+	counts := map[blockID]int{}
+	for _, d := range loads {
+		if !d.id.aa && !math.IsNaN(d.ratio) {
+			counts[d.id]++
+		}
+	}
+	var y, place []float64
+	var cells []result.Cell
+	var blocks []blockID
+	for _, d := range loads {
+		if d.id.aa || math.IsNaN(d.ratio) || counts[d.id] < 2 {
+			continue
+		}
+		y, place = append(y, d.ratio), append(place, float64(d.place)/float64(counts[d.id]-1))
+		cells, blocks = append(cells, d.cell), append(blocks, d.id)
+	}
+	// What cells and blocks have in common, their unit's mean, is counted twice:
+	// a degree of freedom too few, on the safe side.
+	absorbed := centre(cells, y, place) + centre(blocks, y, place)
+	samples, _ := inference.Trends(y, [][]float64{place}, absorbed)
+	if samples[0].N > 0 {
+		samples[0].N = len(counts)
+	}
+	return samples[0]
+}
+
+// centre takes the mean of each group out of the columns and returns how many
+// groups there are.
+func centre[K comparable](groups []K, columns ...[]float64) int {
+	counts := map[K]float64{}
+	for _, g := range groups {
+		counts[g]++
+	}
+	for _, column := range columns {
+		sums := map[K]float64{}
+		for i, v := range column {
+			sums[groups[i]] += v
+		}
+		for i := range column {
+			column[i] -= sums[groups[i]] / counts[groups[i]]
+		}
+	}
+	return len(counts)
+}
+
+// effect is one effect before it is judged.
+type effect struct {
+	into *Effect
+	log  inference.Sample // per hour, when hours are given
+	// hours is the span of the run: a drift is judged by what it did in it.
+	hours       float64
+	what        string
+	consequence string // when it matters
+}
+
+// judgeEffects holds all effects together against δ and returns the warnings.
+func judgeEffects(effects []effect, opts Options) (warnings []string) {
+	changes := make([]inference.Sample, len(effects))
+	for i, e := range effects {
+		changes[i] = e.log
+		if e.hours > 0 {
+			changes[i].Mean, changes[i].SE = e.log.Mean*e.hours, e.log.SE*e.hours
+		}
+	}
+	for i, v := range judgeAll(changes, opts) {
+		e := effects[i]
+		*e.into = Effect{
+			Value: estimateOf(e.log, opts.Confidence).changePct(), Verdict: v.Word,
+			Note: e.note(v.Word, estimateOf(changes[i], opts.Confidence).changePct(), opts),
+		}
+		if v.Word == Different && math.Abs(changes[i].Mean) > math.Log1p(opts.Delta/2) {
+			warnings = append(warnings, fmt.Sprintf("%s So %s.", e.into.Note, e.consequence))
+		}
+	}
+	return warnings
+}
+
+// note says in one sentence what the effect came to.
+func (e effect) note(verdict string, change Estimate, opts Options) string {
+	if !change.HasInterval() {
+		return fmt.Sprintf("Not known: %s needs more blocks, or blocks that differ in this.", e.what)
+	}
+	figures := fmt.Sprintf("%s changed by %+.1f %% [%+.1f, %+.1f]", e.what, change.Mean, change.Lo, change.Hi)
+	if e.hours > 0 {
+		figures += fmt.Sprintf(" over the %.1f h of the run", e.hours)
+	}
+	switch verdict {
+	case Different:
+		return "It matters: " + figures + "."
+	case Equivalent:
+		return fmt.Sprintf("No effect beyond %g %%: %s.", 100*opts.Delta, figures)
+	}
+	return "Not settled: " + figures + "."
 }

@@ -149,6 +149,18 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
+// BenchmarkSummarise10k is a run of about 10,000 trials.
+func BenchmarkSummarise10k(b *testing.B) {
+	spec := portals
+	spec.Clients, spec.Offered = []int{1, 10, 50, 100}, []float64{100, 200, 400, 800, 1000}
+	spec.Blocks, spec.AABlocks = 13, 11
+	run := analysistest.Run(spec)
+	for b.Loop() {
+		analysis.Summarise(run, analysis.Options{})
+	}
+	b.ReportMetric(float64(len(run.Trials)), "trials")
+}
+
 func TestDeterministic(t *testing.T) {
 	run := analysistest.Run(portals)
 	first := encode(t, analysis.Summarise(run, analysis.Options{}))

@@ -1,5 +1,14 @@
 package analysis
 
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
 // Clean is the name the clean router carries among the devices of a sweep.
 const Clean = "clean"
 
@@ -51,20 +60,168 @@ type Increment struct {
 	// Verdict is Different when RelativePct leaves out 0, Equivalent when it
 	// lies within δ, else Inconclusive; over all increments taken together.
 	Verdict string `json:"verdict"`
+	// RatioPct is the overhead ratio at To over that at From: what the step costs
+	// the device beyond what it costs the clean router beside it. The machine's
+	// own drift, which is in RelativePct, cancels. Absent for the clean router.
+	RatioPct Estimate `json:"ratio_pct"`
+	// RatioVerdict is the verdict on RatioPct; empty for the clean router.
+	RatioVerdict string `json:"ratio_verdict"`
 }
 
-// Linearity says how a device's CPU follows the bandwidth it carried: fits of
-// sampled CPU over sampled Gbit/s, one a block, saturated levels left out.
-type Linearity struct {
-	Slope     Estimate `json:"slope"`     // % of a core per Gbit/s
-	Intercept Estimate `json:"intercept"` // % of a core
-	R2        Number   `json:"r2"`        // of the straight line through the level means
-	// Exponent is b in CPU = a·bandwidth^b: 1 is proportional.
-	Exponent Estimate `json:"exponent"`
-	// BendAt is the lowest level whose CPU departs from the line through the
-	// levels below it by more than δ and more than its interval; absent: none does.
-	BendAt     Number   `json:"bend_at"`
-	BendPct    Estimate `json:"bend_pct"` // how far it departs there, % of what the line says
-	LevelsUsed int      `json:"levels_used"`
-	LevelsLeft []Number `json:"levels_left"` // out of the fit: saturated
+// sweeps steps through the loads of each number of clients and the clients of
+// each load, the clean router before the devices.
+func sweeps(routers []router, opts Options) []Sweep {
+	out := []Sweep{}
+	var all []step
+	for _, r := range routers {
+		for _, row := range append(rows(r, AlongLoad), rows(r, AlongClients)...) {
+			sweep, steps := row.sweep(opts)
+			out, all = append(out, sweep), append(all, steps...)
+		}
+	}
+	judgeSteps(all, opts)
+	// As readers look for them: like the cells, loads before clients.
+	slices.SortStableFunc(out, func(a, b Sweep) int {
+		return cmp.Or(cmp.Compare(a.Profile, b.Profile), -cmp.Compare(a.Direction, b.Direction), -cmp.Compare(a.Along, b.Along))
+	})
+	return out
+}
+
+// step is one increment before it is judged: the samples of its log ratios.
+type step struct {
+	*Increment
+	normalised inference.Sample
+	overhead   inference.Sample // none for the clean router
+}
+
+// judgeSteps takes all increments of the run together, and all changes of the
+// overhead ratio.
+func judgeSteps(steps []step, opts Options) {
+	var normalised, overhead []inference.Sample
+	for _, s := range steps {
+		normalised, overhead = append(normalised, s.normalised), append(overhead, s.overhead)
+	}
+	for i, v := range judgeAll(normalised, opts) {
+		steps[i].Verdict = v.Word
+	}
+	for i, v := range judgeAll(overhead, opts) {
+		if overhead[i].N > 0 {
+			steps[i].RatioVerdict = v.Word
+		}
+	}
+}
+
+// row is one router's block means along one quantity, a list a level.
+type row struct {
+	router
+	along  string
+	levels [][]blockMean
+}
+
+// rows are those of a router with at least two levels.
+func rows(r router, along string) []row {
+	fixed := func(b blockMean) result.Cell {
+		cell := b.cell
+		cell.DUT = ""
+		if along == AlongLoad {
+			cell.OfferedMbps = 0
+		} else {
+			cell.Clients = 0
+		}
+		return cell
+	}
+	var out []row
+	for _, means := range grouped(r.means, fixed, compareCells) {
+		if levels := byCell(means); len(levels) > 1 {
+			out = append(out, row{r, along, levels})
+		}
+	}
+	return out
+}
+
+// at is the quantity of a level: Mbit/s or clients.
+func (r row) at(level []blockMean) float64 {
+	if r.along == AlongClients {
+		return float64(level[0].cell.Clients)
+	}
+	return level[0].cell.OfferedMbps
+}
+
+// sweep computes the row; its increments are still to be judged.
+func (r row) sweep(opts Options) (Sweep, []step) {
+	cell := r.levels[0][0].cell
+	s := Sweep{
+		DUT: r.name, Along: r.along, Direction: cell.Direction, Profile: cell.Profile,
+		OfferedMbps: Absent(), Levels: []Level{},
+	}
+	if r.along == AlongLoad {
+		s.Clients, s.Linearity = cell.Clients, r.linearity(opts)
+	} else {
+		s.OfferedMbps = Number(cell.OfferedMbps)
+	}
+	s.Increments = make([]Increment, len(r.levels)-1)
+	var steps []step
+	for i, level := range r.levels {
+		s.Levels = append(s.Levels, Level{
+			Level:         Number(r.at(level)),
+			LinkMbps:      estimate(r.values(level, routerMean.link), opts.Confidence),
+			CPUSampled:    estimate(r.values(level, routerMean.cpu), opts.Confidence),
+			CPUNormalised: estimate(r.values(level, routerMean.normalised), opts.Confidence),
+			Shortfall:     r.shortfall(level),
+		})
+		if i > 0 {
+			next := r.step(r.levels[i-1], level, &s.Increments[i-1], opts)
+			steps = append(steps, next)
+		}
+	}
+	return s, steps
+}
+
+// step compares two levels. Blocks that hold both have their own start, which
+// shifts both alike, so each gives one difference. A single such block among
+// others has no spread: then all blocks are compared as if none held both.
+func (r row) step(from, to []blockMean, into *Increment, opts Options) step {
+	before, after := r.paired(from, to)
+	apart := len(before) == 0 || len(before) == 1 && len(from)+len(to) > 2
+	compare := func(of func(blockMean) float64) inference.Sample {
+		if apart {
+			return inference.Welch(figures(from, of), figures(to, of))
+		}
+		a, b := figures(before, of), figures(after, of)
+		for i := range b {
+			b[i] -= a[i]
+		}
+		return inference.Of(b)
+	}
+	s := step{
+		Increment:  into,
+		normalised: compare(func(b blockMean) float64 { return finite(math.Log(r.side(b).normalisedPct)) }),
+		overhead:   inference.None(),
+	}
+	if r.name != Clean {
+		s.overhead = compare(func(b blockMean) float64 { return b.logRatio })
+	}
+	ratio := estimateOf(s.normalised, opts.Confidence)
+	*into = Increment{
+		From: Number(r.at(from)), To: Number(r.at(to)),
+		NetPct:      estimateOf(compare(func(b blockMean) float64 { return r.side(b).normalisedPct }), opts.Confidence),
+		RelativePct: ratio.changePct(),
+		Proportion:  ratio.geometric().scaled(over(r.at(from), r.at(to))),
+		RatioPct:    estimateOf(s.overhead, opts.Confidence).changePct(),
+	}
+	return s
+}
+
+// paired returns the means of those blocks that hold both levels, in the same order.
+func (r row) paired(from, to []blockMean) (before, after []blockMean) {
+	at := map[blockID]blockMean{}
+	for _, b := range from {
+		at[b.id] = b
+	}
+	for _, b := range to {
+		if a, both := at[b.id]; both {
+			before, after = append(before, a), append(after, b)
+		}
+	}
+	return before, after
 }

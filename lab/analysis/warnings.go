@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -43,6 +44,15 @@ func noiseWarnings(s Summary) []string {
 			r.Mean, r.Lo, r.Hi)}
 	}
 	return nil
+}
+
+// clockWarning says that the clock of the machine cannot be trusted.
+func clockWarning(back time.Duration) []string {
+	if back <= 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("The clock of the machine was set back by %s during the run; times since then follow the order of the records.",
+		back.Round(time.Millisecond))}
 }
 
 // cellsNamed bounds how many cells a warning names.

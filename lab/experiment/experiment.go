@@ -58,6 +58,9 @@ type Experiment struct {
 	Window   time.Duration `toml:"window"`    // length of one; default 1s
 	Warmup   time.Duration `toml:"warmup"`    // load before a cell's first window; default 500ms
 	Redo     int           `toml:"redo"`      // how often a rejected trial is repeated; default 2
+	// ProfileWindow is the length of one more window of each cell, in which perf
+	// samples stacks; default 0: none.
+	ProfileWindow time.Duration `toml:"profile_window"`
 
 	Client  Client               `toml:"client"`
 	Traffic Traffic              `toml:"traffic"`

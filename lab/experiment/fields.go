@@ -18,7 +18,10 @@ const (
 	MaxBlocks      = 1_000
 	MinWindow      = 200 * time.Millisecond // shorter ones drown in the 4 ms of a scheduler tick
 	maxWindow      = 10 * time.Minute
-	maxPlanBlocks  = 20_000
+	// DefaultProfileWindow makes a few hundred samples of a clean router that
+	// uses a tenth of a core.
+	DefaultProfileWindow = 10 * time.Second
+	maxPlanBlocks        = 20_000
 )
 
 // field is one key of the file and how its value gets into the experiment.
@@ -44,6 +47,7 @@ var fields = []field{
 	{"window", into(duration(MinWindow, maxWindow), func(e *Experiment) *time.Duration { return &e.Window })},
 	{"warmup", into(duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.Warmup })},
 	{"redo", into(integer(0, 10), func(e *Experiment) *int { return &e.Redo })},
+	{"profile_window", into(duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.ProfileWindow })},
 	{"client.kind", into(word(ClientMacvlan, ClientVeth), func(e *Experiment) *string { return &e.Client.Kind })},
 	{"traffic.kind", into(word(TrafficStreams, TrafficIperf3), func(e *Experiment) *string { return &e.Traffic.Kind })},
 	{"traffic.protocol", into(word(ProtocolTCP, ProtocolUDP), func(e *Experiment) *string { return &e.Traffic.Protocol })},

@@ -134,9 +134,10 @@ const (
 	cellOverhead   = 300 * time.Millisecond // traffic started, settled and read out
 	// The average device. openNDS takes 3 s, and 0.12 s a client to log in,
 	// CoovaChilli 0.5 s and 5 ms, an allow-list next to nothing.
-	deviceOverhead = 1200 * time.Millisecond
-	loginOverhead  = 50 * time.Millisecond
-	redone         = 0.12 // windows measured again: 1 % of them in quick, 14 to 31 % at 100 clients
+	deviceOverhead  = 1200 * time.Millisecond
+	loginOverhead   = 50 * time.Millisecond
+	redone          = 0.12            // windows measured again: 1 % of them in quick, 14 to 31 % at 100 clients
+	profileOverhead = 5 * time.Second // perf started, its samples read and named
 )
 
 // Possible is the experiment with those of its devices that can says yes to: what
@@ -164,6 +165,9 @@ func (e *Experiment) EstimatedDuration() time.Duration {
 			block += deviceOverhead + clients*loginOverhead
 		}
 		total += time.Duration(un.blocks) * block
+		if un.dut != Clean && e.ProfileWindow > 0 {
+			total += time.Duration(len(e.OfferedMbps)) * (e.ProfileWindow + profileOverhead)
+		}
 	}
 	return total.Round(time.Second)
 }

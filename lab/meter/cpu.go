@@ -16,9 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Thread is the schedstat of one thread (Documentation/scheduler/sched-stats):
-// counters since it was created.
+// Thread is what one thread has used so far: its schedstat
+// (Documentation/scheduler/sched-stats), but for polling threads RunNs, which
+// is their TaskClock's.
 type Thread struct {
+	TID    int   `json:"tid"`     // on the machine, whatever namespace the reader is in
 	RunNs  int64 `json:"run_ns"`  // time on a CPU, nanoseconds
 	WaitNs int64 `json:"wait_ns"` // time runnable but waiting for a CPU, nanoseconds
 	Slices int64 `json:"slices"`  // times it was given a CPU
@@ -43,7 +45,8 @@ func ParseSchedstat(b []byte) (Thread, error) {
 
 // ThreadFile is an open schedstat, read again and again without a new look-up.
 type ThreadFile struct {
-	f *os.File
+	f   *os.File
+	tid int
 }
 
 // OpenThread opens the schedstat of thread or process pid.
@@ -55,7 +58,7 @@ func OpenThread(pid int) (*ThreadFile, error) {
 		}
 		return nil, err
 	}
-	return &ThreadFile{f}, nil
+	return &ThreadFile{f, pid}, nil
 }
 
 // Read returns the counters now.
@@ -65,7 +68,9 @@ func (t *ThreadFile) Read() (Thread, error) {
 	if err != nil && err != io.EOF {
 		return Thread{}, err
 	}
-	return ParseSchedstat(buf[:n])
+	th, err := ParseSchedstat(buf[:n])
+	th.TID = t.tid
+	return th, err
 }
 
 // Close closes the file.
@@ -113,6 +118,7 @@ func eachProcess(visit func(pid int)) error {
 // Process is what one process has used so far.
 type Process struct {
 	PID      int    `json:"pid"`
+	Parent   int    `json:"parent"` // the process it belongs to, or that took it over
 	Name     string `json:"name"`
 	Start    int64  `json:"start"`     // ticks since boot; tells reused ids apart
 	RunNs    int64  `json:"run_ns"`    // all threads, also ended ones
@@ -196,7 +202,7 @@ func ParseStat(b []byte) (Process, error) {
 		}
 		return n
 	}
-	p := Process{PID: pid, Name: string(b[open+1 : end]), Start: num(22)}
+	p := Process{PID: pid, Parent: int(num(4)), Name: string(b[open+1 : end]), Start: num(22)}
 	p.ReapedNs = (num(16) + num(17)) * (1e9 / userHz)
 	return p, err
 }

@@ -98,7 +98,7 @@ func TestParseStatTakesAnyCommandName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Process{PID: 4711, Name: "a) b (c)", Start: 19, ReapedNs: (13 + 14) * 1e7}
+	want := Process{PID: 4711, Parent: 1, Name: "a) b (c)", Start: 19, ReapedNs: (13 + 14) * 1e7}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -111,7 +111,7 @@ func TestParseStatTakesAnyCommandName(t *testing.T) {
 
 func TestParseSchedstat(t *testing.T) {
 	got, err := ParseSchedstat([]byte("24317390 11240982 346\n"))
-	if want := (Thread{24317390, 11240982, 346}); err != nil || got != want {
+	if want := (Thread{RunNs: 24317390, WaitNs: 11240982, Slices: 346}); err != nil || got != want {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
 	}
 	for _, bad := range []string{"", "1 2", "1 2 x", "1 2 3 4"} {

@@ -1,42 +1,52 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"html/template"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/report/chart"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // Limits of what is drawn; the records keep everything.
 const (
-	rawPerCell = 200  // single trials drawn a cell
-	rawInAll   = 6000 // single trials drawn a report, before fewer a cell are drawn
-	chartsOpen = 4    // charts shown at once, the others fold away
+	rawPerCell  = 200  // single trials drawn a cell
+	rawInAll    = 6000 // single trials drawn a chart of all cells, before fewer a cell are drawn
+	chartsOpen  = 4    // charts shown at once, the others fold away
+	panelsDrawn = 12   // sweeps drawn of one profile and direction, three charts each
 )
 
-// figure is a drawn chart with its caption.
+// figure is a drawn chart with its caption and the figures it shows.
 type figure struct {
 	Heading string
 	SVG     template.HTML
 	Caption string
+	Data    grid
 }
 
 // figureGroup is the charts of one profile and direction.
 type figureGroup struct {
 	Heading string
 	Figures []figure
-	Folded  []figure
+	Folds   []figureFold
 	Note    string
+}
+
+// figureFold is charts that are folded away under a heading.
+type figureFold struct {
+	Heading string
+	Figures []figure
 }
 
 // drawing holds what the charts of a report share.
 type drawing struct {
 	summary analysis.Summary
 	trials  map[result.Cell][]result.Trial // accepted ones
+	aa      []result.Trial                 // accepted A/A pairs
 	styles  map[string]int                 // by DUT
 	perCell int                            // single trials drawn a cell
 	thinned bool                           // some were left out
@@ -44,14 +54,16 @@ type drawing struct {
 }
 
 func newDrawing(run result.Run, s analysis.Summary) *drawing {
-	d := &drawing{summary: s, trials: map[result.Cell][]result.Trial{}, styles: map[string]int{}}
+	d := &drawing{summary: s, trials: map[result.Cell][]result.Trial{}, styles: map[string]int{analysis.Clean: chart.Clean}}
 	for _, c := range s.Cells {
-		if _, seen := d.styles[c.DUT]; !seen {
-			d.styles[c.DUT] = len(d.styles)
-		}
+		d.style(c.DUT)
 	}
 	for _, t := range run.Trials {
-		if t.Accepted && !t.AA {
+		switch {
+		case !t.Accepted:
+		case t.AA:
+			d.aa = append(d.aa, t)
+		default:
 			d.trials[t.Cell] = append(d.trials[t.Cell], t)
 		}
 	}
@@ -59,7 +71,17 @@ func newDrawing(run result.Run, s analysis.Summary) *drawing {
 	return d
 }
 
-// groups draws all charts: one group a profile and direction.
+// style is the look of a device, the same in every chart of the page.
+func (d *drawing) style(dut string) chart.Style {
+	number, seen := d.styles[dut]
+	if !seen {
+		number = len(d.styles) - 1 // the clean router is in the map and not counted
+		d.styles[dut] = number
+	}
+	return chart.Style{Number: number}
+}
+
+// groups draws the charts of the sweeps: one group a profile and direction.
 func (d *drawing) groups() []figureGroup {
 	var out []figureGroup
 	cells := d.summary.Cells
@@ -74,188 +96,72 @@ func (d *drawing) groups() []figureGroup {
 	return out
 }
 
+// group draws the charts of one profile and direction: the first few in sight,
+// the others and CPU as sampled folded away.
 func (d *drawing) group(cells []analysis.Cell) figureGroup {
 	d.thinned = false
-	figures := d.sweeps(cells)
 	g := figureGroup{Heading: fmt.Sprintf("%s, %s", capitalised(directionWord(cells[0].Direction)), cells[0].Profile)}
-	g.Figures = figures[:min(len(figures), chartsOpen)]
-	g.Folded = figures[len(g.Figures):]
+	var shown, sampled []figure
+	panels := panelsOf(d.summary, cells)
+	more := max(0, len(panels)-panelsDrawn)
+	for _, p := range panels[:len(panels)-more] {
+		shown = append(shown, d.panelCPU(p, normalised), d.panelRatio(p))
+		sampled = append(sampled, d.panelCPU(p, asSampled))
+	}
+	if len(panels) == 0 {
+		shown = d.rows(cells)
+	}
+	open := min(len(shown), chartsOpen)
+	g.Figures = shown[:open]
+	if open < len(shown) {
+		g.Folds = append(g.Folds, figureFold{counted(len(shown)-open, "more chart"), shown[open:]})
+	}
+	if len(sampled) > 0 {
+		g.Folds = append(g.Folds, figureFold{"CPU as sampled, before it is normalised", sampled})
+	}
+	if more > 0 {
+		g.Note = fmt.Sprintf("%s of lighter loads are not drawn; their figures are in the tables. ", counted(more, "more sweep"))
+	}
 	if d.thinned {
-		g.Note = fmt.Sprintf("At most %d trials a cell are drawn as dots; means and intervals are of all.", d.perCell)
+		g.Note += fmt.Sprintf("At most %d trials a cell are drawn as dots; means and intervals are of all.", d.perCell)
 	}
 	return g
 }
 
-// sweeps draws CPU and overhead over whatever varies: offered load for each
-// number of clients and clients for each load, the heaviest first and by turns,
-// or one row a device when nothing varies.
-func (d *drawing) sweeps(cells []analysis.Cell) []figure {
-	load := func(c analysis.Cell) float64 { return float64(c.OfferedMbps) }
-	clients := func(c analysis.Cell) float64 { return float64(c.Clients) }
-	overLoad := d.panels(cells, clients, func(fixed float64) sweep {
-		return sweep{of: load, label: "Offered load, Mbit/s of payload", name: "offered load", fixed: counted(int(fixed), "client")}
-	})
-	overClients := d.panels(cells, load, func(fixed float64) sweep {
-		return sweep{of: clients, label: "Clients", name: "clients", fixed: rate(analysis.Number(fixed))}
-	})
-	var out []figure
-	for i := range max(len(overLoad), len(overClients)) {
-		if i < len(overLoad) {
-			out = append(out, overLoad[i]...)
-		}
-		if i < len(overClients) {
-			out = append(out, overClients[i]...)
-		}
-	}
-	if len(out) == 0 {
-		return d.rows(cells)
-	}
-	return out
-}
-
-// panels draws one pair of charts for each value of what is held fixed, largest first.
-func (d *drawing) panels(cells []analysis.Cell, fixed func(analysis.Cell) float64, along func(float64) sweep) [][]figure {
-	var out [][]figure
-	for _, value := range slices.Backward(distinct(cells, fixed)) {
-		x, part := along(value), only(cells, fixed, value)
-		if len(distinct(part, x.of)) < 2 {
-			continue
-		}
-		if figures := d.pair(part, x); figures != nil {
-			out = append(out, figures)
-		}
-	}
-	return out
-}
-
-// sweep is the quantity along the horizontal axis.
-type sweep struct {
-	of                 func(analysis.Cell) float64
-	label, name, fixed string
-}
-
-func distinct(cells []analysis.Cell, of func(analysis.Cell) float64) []float64 {
-	var out []float64
-	for _, c := range cells {
-		out = append(out, of(c))
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-func only(cells []analysis.Cell, of func(analysis.Cell) float64, value float64) []analysis.Cell {
-	return slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool { return of(c) != value })
-}
-
-// pair draws the CPU chart and the overhead chart of one sweep.
-func (d *drawing) pair(cells []analysis.Cell, x sweep) []figure {
-	cpu := chart{
-		Title:  fmt.Sprintf("Router CPU over %s, %s", x.name, x.fixed),
-		XLabel: x.label, YLabel: "Router CPU, % of one core", XTick: tickText, Reference: math.NaN(),
-	}
-	overhead := chart{
-		Title:  fmt.Sprintf("Overhead ratio over %s, %s", x.name, x.fixed),
-		XLabel: x.label, YLabel: "CPU per bit, × clean router", XTick: tickText,
-		LogY: true, Reference: 1, Band: d.band(),
-	}
-	clean := series{Name: "clean router", Style: cleanStyle}
-	var devices, ratios []series
-	for _, name := range devicesOf(cells) {
-		dut, quotient := series{Name: name, Style: d.styles[name]}, series{Name: name, Style: d.styles[name]}
-		for _, c := range cells {
-			if c.DUT != name || c.Pairs == 0 {
-				continue
-			}
-			at := x.of(c)
-			dut.Points = append(dut.Points, estimatePoint(at, c.CPUCorePct, cpuTip(c, name, c.CPUCorePct)))
-			clean.Points = append(clean.Points, estimatePoint(at, c.CleanCPUCorePct, cpuTip(c, "clean router beside "+name, c.CleanCPUCorePct)))
-			if c.OverheadRatio.Mean.Known() {
-				quotient.Points = append(quotient.Points, estimatePoint(at, c.OverheadRatio, ratioTip(c)))
-			}
-			for _, t := range d.sample(c) {
-				dut.Raw = append(dut.Raw, [2]float64{at, t.DUT.CPUCorePct()})
-				clean.Raw = append(clean.Raw, [2]float64{at, t.Clean.CPUCorePct()})
-				if r := analysis.TrialRatio(t); r.Known() {
-					quotient.Raw = append(quotient.Raw, [2]float64{at, float64(r)})
-				}
-			}
-		}
-		devices, ratios = append(devices, dut), append(ratios, quotient)
-	}
-	if len(clean.Points) == 0 {
-		return nil
-	}
-	slices.SortStableFunc(clean.Points, func(a, b point) int { return cmp.Compare(a.X, b.X) })
-	cpu.Series, overhead.Series = append([]series{clean}, devices...), ratios
-	cpu.Desc = describe(cells, func(c analysis.Cell) string { return cpuTip(c, c.DUT, c.CPUCorePct) })
-	overhead.Desc = describe(cells, ratioTip)
-	return []figure{
-		{cpu.Title, d.svg(cpu.draw), "Marks are means over blocks with their intervals, dots are single trials."},
-		{overhead.Title, d.svg(overhead.draw), "Dots are single pairs. " + d.bandCaption()},
-	}
-}
-
-// rows draws one row a cell, for runs that sweep over nothing.
-func (d *drawing) rows(cells []analysis.Cell) []figure {
-	where := place(cells[0])
-	label := func(c analysis.Cell) string { return c.DUT }
-	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return place(c) != where }) {
-		label, where = func(c analysis.Cell) string { return c.DUT + " at " + place(c) }, "each point of the sweep"
-	}
-	cpu := forest{Title: "Router CPU at " + where, XLabel: "Router CPU, % of one core", Reference: math.NaN(),
-		Legend: []legendEntry{{cleanStyle, "clean router beside the device"}}}
-	overhead := forest{Title: "Overhead ratio at " + where, XLabel: "CPU per bit, × clean router", LogX: true, Reference: 1, Band: d.band()}
-	for _, c := range cells {
-		if c.Pairs == 0 {
-			continue
-		}
-		dut := forestMark{Style: d.styles[c.DUT], Point: estimatePoint(0, c.CPUCorePct, cpuTip(c, c.DUT, c.CPUCorePct))}
-		clean := forestMark{Style: cleanStyle, Point: estimatePoint(0, c.CleanCPUCorePct, cpuTip(c, "clean router beside "+c.DUT, c.CleanCPUCorePct))}
-		quotient := forestMark{Style: d.styles[c.DUT], Point: estimatePoint(0, c.OverheadRatio, ratioTip(c))}
-		for _, t := range d.sample(c) {
-			dut.Raw = append(dut.Raw, t.DUT.CPUCorePct())
-			clean.Raw = append(clean.Raw, t.Clean.CPUCorePct())
-			if r := analysis.TrialRatio(t); r.Known() {
-				quotient.Raw = append(quotient.Raw, float64(r))
-			}
-		}
-		cpu.Rows = append(cpu.Rows, forestRow{label(c), percent(c.CPUCorePct.Mean) + ", clean " + percent(c.CleanCPUCorePct.Mean), []forestMark{clean, dut}})
-		overhead.Rows = append(overhead.Rows, forestRow{label(c), ratio(c.OverheadRatio.Mean) + " × " + bounds(c.OverheadRatio, ratio), []forestMark{quotient}})
-	}
-	if len(cpu.Rows) == 0 {
-		return nil
-	}
-	cpu.Desc = describe(cells, func(c analysis.Cell) string { return cpuTip(c, c.DUT, c.CPUCorePct) })
-	overhead.Desc = describe(cells, ratioTip)
-	return []figure{
-		{cpu.Title, d.svg(cpu.draw), "Marks are means over blocks with their intervals, dots are single trials."},
-		{overhead.Title, d.svg(overhead.draw), "Dots are single pairs. " + d.bandCaption()},
-	}
-}
-
-func place(c analysis.Cell) string {
-	return rate(c.OfferedMbps) + ", " + counted(c.Clients, "client")
-}
-
-func (d *drawing) svg(draw func(id string) string) template.HTML {
+// finish makes a figure of a drawn chart and the figures it shows.
+func (d *drawing) finish(heading, caption string, draw func(id string) string, data grid) figure {
 	d.count++
-	return template.HTML(draw(fmt.Sprintf("chart%d", d.count)))
+	data.Caption = heading
+	return figure{heading, template.HTML(draw(fmt.Sprintf("chart%d", d.count))), caption, data}
 }
 
 // sample is the accepted trials of a cell, evenly thinned out when they are many.
 func (d *drawing) sample(c analysis.Cell) []result.Trial {
-	all := d.trials[result.Cell{
-		DUT: c.DUT, Clients: c.Clients, OfferedMbps: float64(c.OfferedMbps), Direction: c.Direction, Profile: c.Profile,
-	}]
-	if len(all) <= d.perCell {
+	return d.thin(d.trials[keyOf(c)], d.perCell)
+}
+
+func (d *drawing) thin(all []result.Trial, most int) []result.Trial {
+	if len(all) <= most {
 		return all
 	}
 	d.thinned = true
-	out := make([]result.Trial, 0, d.perCell)
-	for i := range d.perCell {
-		out = append(out, all[i*len(all)/d.perCell])
+	out := make([]result.Trial, 0, most)
+	for i := range most {
+		out = append(out, all[i*len(all)/most])
 	}
 	return out
+}
+
+// keyOf is the cell of the records that a cell of the summary is of.
+func keyOf(c analysis.Cell) result.Cell {
+	return result.Cell{
+		DUT: c.DUT, Clients: c.Clients, OfferedMbps: float64(c.OfferedMbps), Direction: c.Direction, Profile: c.Profile,
+	}
+}
+
+// markKey names a cell in the page's data attributes.
+func markKey(c result.Cell) string {
+	return fmt.Sprintf("%s|%s|%s|%d|%s", c.DUT, c.Direction, c.Profile, c.Clients, analysis.Number(c.OfferedMbps))
 }
 
 // band is the interval of the A/A pairs; NaN when there is none.
@@ -267,6 +173,11 @@ func (d *drawing) band() [2]float64 {
 	return [2]float64{float64(r.Lo), float64(r.Hi)}
 }
 
+// noBand is for charts without one.
+func noBand() [2]float64 { return [2]float64{math.NaN(), math.NaN()} }
+
+const bandName = "Noise floor, two clean routers"
+
 func (d *drawing) bandCaption() string {
 	if !d.summary.AA.Ratio.HasInterval() {
 		return "The noise floor is not known."
@@ -274,17 +185,61 @@ func (d *drawing) bandCaption() string {
 	return "The shaded band is the noise floor: what two clean routers differ by."
 }
 
-func devicesOf(cells []analysis.Cell) []string {
-	var out []string
-	for _, c := range cells {
-		out = append(out, c.DUT)
+// rows draws one row a cell, for runs that sweep over nothing.
+func (d *drawing) rows(cells []analysis.Cell) []figure {
+	cells = slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool { return c.Pairs == 0 })
+	if len(cells) == 0 {
+		return nil
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	where := place(cells[0])
+	label := func(c analysis.Cell) string { return c.DUT }
+	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return place(c) != where }) {
+		label, where = func(c analysis.Cell) string { return c.DUT + " at " + place(c) }, "each point of the sweep"
+	}
+	clean := chart.Style{Number: chart.Clean}
+	cpu := chart.Forest{Title: "Router CPU at " + where, XLabel: "Router CPU, % of one core", Reference: math.NaN(), Band: noBand(),
+		Legend: []chart.LegendEntry{{Style: clean, Name: "clean router beside the device", MarkOnly: true}}}
+	overhead := chart.Forest{Title: "Overhead ratio at " + where, XLabel: "CPU per bit, × clean router", LogX: true,
+		Reference: 1, Band: d.band(), BandName: bandName}
+	for _, c := range cells {
+		dut := chart.ForestMark{Style: d.style(c.DUT), Point: mark(c, 0, c.CPUCorePct, cpuTip(c, c.DUT, c.CPUCorePct))}
+		beside := chart.ForestMark{Style: clean, Point: mark(c, 0, c.CleanCPUCorePct, cpuTip(c, "clean router beside "+c.DUT, c.CleanCPUCorePct))}
+		quotient := chart.ForestMark{Style: d.style(c.DUT), Point: mark(c, 0, c.OverheadRatio, ratioTip(c))}
+		for _, t := range d.sample(c) {
+			dut.Raw = append(dut.Raw, t.DUT.CPUCorePct())
+			beside.Raw = append(beside.Raw, t.Clean.CPUCorePct())
+			if r := analysis.TrialRatio(t); r.Known() {
+				quotient.Raw = append(quotient.Raw, float64(r))
+			}
+		}
+		cpu.Rows = append(cpu.Rows, chart.ForestRow{Label: label(c), Text: percent(c.CPUCorePct.Mean) + ", clean " + percent(c.CleanCPUCorePct.Mean),
+			Marks: []chart.ForestMark{beside, dut}})
+		overhead.Rows = append(overhead.Rows, chart.ForestRow{Label: label(c), Text: ratio(c.OverheadRatio.Mean) + " × " + bounds(c.OverheadRatio, ratio),
+			Marks: []chart.ForestMark{quotient}})
+	}
+	cpu.Desc = describe(cells, func(c analysis.Cell) string { return cpuTip(c, c.DUT, c.CPUCorePct) })
+	overhead.Desc = describe(cells, ratioTip)
+	return []figure{
+		d.finish(cpu.Title, "Marks are means over blocks with their intervals, dots are single trials.", cpu.Draw, cellData(cells,
+			estimateColumn("DUT CPU", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.CPUCorePct }),
+			estimateColumn("Clean CPU", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.CleanCPUCorePct }))),
+		d.finish(overhead.Title, "Dots are single pairs. "+d.bandCaption(), overhead.Draw, cellData(cells, overheadColumn())),
+	}
 }
 
-func estimatePoint(x float64, e analysis.Estimate, tip string) point {
-	p := point{X: x, Y: float64(e.Mean), Lo: math.NaN(), Hi: math.NaN(), Tip: tip}
+func place(c analysis.Cell) string {
+	return rate(c.OfferedMbps) + ", " + counted(c.Clients, "client")
+}
+
+// mark is a mean of a cell at X.
+func mark(c analysis.Cell, x float64, e analysis.Estimate, tip string) chart.Point {
+	p := estimatePoint(x, e, tip)
+	p.Key = markKey(keyOf(c))
+	return p
+}
+
+func estimatePoint(x float64, e analysis.Estimate, tip string) chart.Point {
+	p := chart.Point{X: x, Y: float64(e.Mean), Lo: math.NaN(), Hi: math.NaN(), Tip: tip, Value: e.Mean.String()}
 	if e.HasInterval() {
 		p.Lo, p.Hi = float64(e.Lo), float64(e.Hi)
 	}
@@ -301,14 +256,23 @@ func ratioTip(c analysis.Cell) string {
 		rate(c.OfferedMbps), counted(c.Clients, "client"), counted(c.Blocks, "block"), c.Verdict)
 }
 
-// describe is the chart in words, for at most a dozen cells; the table has all.
+// describe is the chart in words.
 func describe(cells []analysis.Cell, words func(analysis.Cell) string) string {
-	out := ""
-	for i, c := range cells {
-		if i == 12 {
-			return out + "More in the table of results."
-		}
-		out += words(c) + ". "
+	var tips []string
+	for _, c := range cells {
+		tips = append(tips, words(c))
 	}
-	return out
+	return sentences(tips)
+}
+
+// sentences are what a chart's marks say, of at most a dozen; its table has all.
+func sentences(tips []string) string {
+	tips, more := bounded(tips, 12)
+	if more > 0 {
+		tips = append(slices.Clone(tips), fmt.Sprintf("%d more in its table", more))
+	}
+	if len(tips) == 0 {
+		return ""
+	}
+	return strings.Join(tips, ". ") + "."
 }

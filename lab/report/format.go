@@ -147,3 +147,28 @@ func verdictText(c analysis.Cell) string {
 	}
 	return c.Verdict
 }
+
+// fraction4 prints what lies between 0 and 1, such as R².
+func fraction4(n analysis.Number) string {
+	if !n.Known() {
+		return none
+	}
+	return strconv.FormatFloat(float64(n), 'f', 4, 64)
+}
+
+// three prints a ratio near 1 with three decimals.
+func three(n analysis.Number) string {
+	if !n.Known() {
+		return none
+	}
+	return strconv.FormatFloat(float64(n), 'f', 3, 64)
+}
+
+// signedText prints a difference in per cent with its sign and two decimals at most.
+func signedText(n analysis.Number) string {
+	s := bare(n)
+	if n > 0 {
+		return "+" + s
+	}
+	return strings.Replace(s, "-", "\u2212", 1)
+}

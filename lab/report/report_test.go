@@ -175,7 +175,7 @@ func TestSummaryKeys(t *testing.T) {
 			}
 		}
 	}
-	need("summary", s, "version", "experiment", "profile", "mode", "aa", "cells", "skipped", "findings")
+	need("summary", s, "version", "experiment", "profile", "mode", "aa", "cells", "skipped", "findings", "sweeps", "cost_models", "stability")
 	need("aa", s["aa"], "pairs", "ratio", "sd_log")
 	cell := s["cells"].([]any)[0].(map[string]any)
 	need("cell", cell, "dut", "clients", "offered_mbps", "delivered_mbps", "pairs", "rejected", "overhead_ratio", "increase_pct",
@@ -281,10 +281,10 @@ func TestHTML(t *testing.T) {
 		wants []string
 	}{
 		{"portals", simulate(portals()), []string{
-			"opennds</strong> costs 2.", "it could deliver only 770\u00a0Mbit/s", "Router CPU over offered load, 20 clients", "Noise floor", "CONFIG_PPPOE",
+			"opennds</strong> costs 2.", "it could deliver only 770\u00a0Mbit/s", "Router CPU, normalised, over bandwidth, 20 clients", "Noise floor", "CONFIG_PPPOE",
 			"gateweigh run simulated", "generator at", "Example CPU", "endpoints on CPU 1",
 		}},
-		{"both sweeps", simulate(all), []string{"Router CPU over clients, 1 Gbit/s", "Router CPU over offered load, 1000 clients", "Router CPU over clients, 500 Mbit/s", "more charts", "Download"}},
+		{"both sweeps", simulate(all), []string{"normalised, over clients, 1 Gbit/s", "normalised, over bandwidth, 1000 clients", "Overhead ratio over clients, 500 Mbit/s", "more charts", "Download"}},
 		{"single", simulate(single()), []string{"Router CPU at 500 Mbit/s, 20 clients", "Overhead ratio at 500 Mbit/s"}},
 		{"solo", simulate(solo), []string{"Solo: DUT and clean router are measured one after the other"}},
 		{"one block", simulate(oneBlock), []string{"One block only, so no interval", "seems to cost"}},
@@ -320,70 +320,68 @@ func TestHTMLGolden(t *testing.T) {
 	golden(t, "report.html", b.Bytes())
 }
 
-// TestManyTrials: a large run still gives a page of sensible size, which says
-// that not every trial is drawn.
-func TestManyTrials(t *testing.T) {
-	spec := portals()
-	spec.RejectEvery, spec.Windows, spec.Blocks = 0, 50, 24
-	run := simulate(spec)
-	if len(run.Trials) < 10_000 {
-		t.Fatalf("only %d trials", len(run.Trials))
-	}
-	dir, s := write(t, run)
-	page := string(read(t, dir, report.HTMLFile))
-	checkPage(t, page)
-	if !strings.Contains(page, "At most 200 trials a cell are drawn") {
-		t.Error("the page does not say that trials are left out of the charts")
-	}
-	if len(page) > 400_000 {
-		t.Errorf("page of %d bytes", len(page))
-	}
-	if s.Cells[0].Pairs != 1200 {
-		t.Errorf("%d pairs", s.Cells[0].Pairs)
-	}
-}
-
-func TestFindings(t *testing.T) {
+// TestStudy: a run over bandwidth is set beside the study, and a run over
+// clients completes it.
+func TestStudy(t *testing.T) {
+	load, clients := portals(), portals()
+	load.Clients, load.Offered = []int{100}, []float64{100, 200, 400, 800, 1000}
+	clients.Clients, clients.Offered = []int{1, 10, 50, 100}, []float64{1000}
 	dir := t.TempDir()
-	if err := analysistest.Write(dir, simulate(single())); err != nil {
+	if err := analysistest.Write(dir, simulate(load)); err != nil {
 		t.Fatal(err)
 	}
-	yes := true
-	_, err := report.WriteWith(dir, report.Options{Findings: func(s analysis.Summary) []analysis.Finding {
-		return []analysis.Finding{
-			{Study: 1, ID: "doubles", Claim: "portals more than double CPU", Here: "× 2.2", Holds: &yes},
-			{Study: 1, ID: "linear", Claim: "CPU is linear in bandwidth", Here: "one load only"},
-		}
-	}})
+	alone, err := report.Write(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := string(read(t, dir, report.HTMLFile))
-	checkPage(t, page)
-	if !strings.Contains(page, "portals more than double CPU") || !strings.Contains(page, "cannot say") {
-		t.Error("findings are not in the page")
+	first := string(read(t, dir, report.HTMLFile))
+	checkPage(t, first)
+	further := analysis.Summarise(simulate(clients), analysis.Options{})
+	both, err := report.WriteWith(dir, report.Options{With: []analysis.Summary{further}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := string(read(t, dir, report.HTMLFile))
+	checkPage(t, second)
+	for _, tt := range []struct {
+		in          string
+		page        string
+		has, hasNot []string
+	}{
+		{"one run", first, []string{`id="table-5.1"`, `id="table-A.1"`, "Figure 5.5", "146.85", "not settled"}, []string{`id="table-5.5"`}},
+		{"both runs", second, []string{`id="table-5.1"`, `id="table-5.5"`, "Figure 5.6", "154.45", "not measured here"}, nil},
+	} {
+		for _, want := range tt.has {
+			if !strings.Contains(tt.page, want) {
+				t.Errorf("%s: the page has no %q", tt.in, want)
+			}
+		}
+		for _, not := range tt.hasNot {
+			if strings.Contains(tt.page, not) {
+				t.Errorf("%s: the page has %q", tt.in, not)
+			}
+		}
+	}
+	if tested(alone) == 0 || tested(both) <= tested(alone) {
+		t.Errorf("%d findings tested by one run, %d by both", tested(alone), tested(both))
 	}
 	if !strings.Contains(string(read(t, dir, report.SummaryFile)), `"holds": null`) {
 		t.Error("an open finding is not null")
 	}
 }
 
+// tested counts the findings a run can say anything of.
+func tested(s analysis.Summary) (n int) {
+	for _, f := range s.Findings {
+		if f.Holds != nil {
+			n++
+		}
+	}
+	return n
+}
+
 func TestWriteWithoutRun(t *testing.T) {
 	if _, err := report.Write(t.TempDir()); err == nil || !strings.Contains(err.Error(), "not a run folder") {
 		t.Errorf("got %v", err)
-	}
-}
-
-func BenchmarkWrite(b *testing.B) {
-	spec := portals()
-	spec.RejectEvery, spec.Windows, spec.Blocks = 0, 50, 24
-	dir := b.TempDir()
-	if err := analysistest.Write(dir, simulate(spec)); err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		if _, err := report.Write(dir); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

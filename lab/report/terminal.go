@@ -180,20 +180,15 @@ func remarks(s analysis.Summary) []string {
 	for _, warning := range s.Warnings {
 		out = append(out, "Warning: "+warning)
 	}
+	if counts := findingCounts(s.Findings); counts != "" {
+		out = append(out, "Findings: "+counts)
+	}
 	for _, f := range s.Findings {
-		out = append(out, fmt.Sprintf("Finding %d/%s: %s (%s). Here: %s", f.Study, f.ID, f.Claim, holds(f.Holds), f.Here))
+		if word, _ := holds(f.Holds); f.Holds != nil {
+			out = append(out, fmt.Sprintf("  %s %s: %s Here: %s", f.ID, word, f.Claim, f.Here))
+		}
 	}
 	return append(out, "How to read it: "+readingSentence(s))
-}
-
-func holds(h *bool) string {
-	switch {
-	case h == nil:
-		return "cannot say"
-	case *h:
-		return "holds"
-	}
-	return "does not hold"
 }
 
 // noiseSentence says what two clean routers differ by.
@@ -202,7 +197,6 @@ func noiseSentence(aa analysis.AA) string {
 	if !r.Mean.Known() {
 		return "not known, no A/A pair was accepted."
 	}
-	three := func(n analysis.Number) string { return fmt.Sprintf("%.3f", float64(n)) }
 	text := fmt.Sprintf("two clean routers differ by × %s", three(r.Mean))
 	if r.HasInterval() {
 		text += " " + bounds(r, three)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/studies"
 )
 
 // Names of the files Write makes in a run folder.
@@ -23,8 +24,10 @@ const (
 // Options of WriteWith; the zero value is usable.
 type Options struct {
 	Analysis analysis.Options
-	// Findings compares the summary with published findings; nil has none.
-	Findings func(analysis.Summary) []analysis.Finding
+	// With are summaries of further runs that complete the comparison with
+	// published studies: one run sweeps bandwidth, another clients. Where two
+	// hold the same figure, that of the run written counts.
+	With []analysis.Summary
 }
 
 // Write reads a run folder and writes summary.json, summary.csv and
@@ -39,16 +42,14 @@ func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 		return analysis.Summary{}, err
 	}
 	s := analysis.Summarise(run, opts.Analysis)
-	if opts.Findings != nil {
-		s.Findings = append(s.Findings, opts.Findings(s)...)
-	}
+	s.Findings = append(s.Findings, studies.Findings(append([]analysis.Summary{s}, opts.With...)...)...)
 	for _, file := range []struct {
 		name  string
 		write func(io.Writer) error
 	}{
 		{SummaryFile, func(w io.Writer) error { return JSON(w, s) }},
 		{CSVFile, func(w io.Writer) error { return CSV(w, s) }},
-		{HTMLFile, func(w io.Writer) error { return HTML(w, run, s) }},
+		{HTMLFile, func(w io.Writer) error { return HTML(w, run, s, opts.With...) }},
 	} {
 		var b bytes.Buffer
 		if err := file.write(&b); err != nil {

@@ -18,6 +18,7 @@ import (
 // follows at the end, also when the block failed.
 func (r *run) block(ctx context.Context, b experiment.Block) error {
 	start := time.Now()
+	measures := r.unsettled(b) > 0 // otherwise the labs are built for a profile alone
 	rec := result.Block{
 		DUT: b.DUT, AA: b.AA, Clients: b.Clients, Direction: b.Direction, Profile: b.Profile,
 		Block: b.Index, Sitting: r.sitting, DUTLab: b.DUTLab, Start: start.UTC(),
@@ -39,6 +40,9 @@ func (r *run) block(ctx context.Context, b experiment.Block) error {
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // an interrupted block is measured again by a resume: no record
+	}
+	if !measures && err == nil {
+		return nil
 	}
 	rec.Seconds = time.Since(start).Seconds()
 	if err != nil {
@@ -96,42 +100,56 @@ func (r *run) cells(ctx context.Context, b experiment.Block, device, clean *side
 	var seconds float64
 	var ns int64
 	for _, cell := range b.Cells {
-		first, err := device.lab.Router.Sample(ctx)
-		if err != nil {
+		if todo := r.todo(b, cell); len(todo) > 0 {
+			s, err := r.stretch(ctx, b, cell, todo, device, clean)
+			if err != nil {
+				return err
+			}
+			rec.Stretches = append(rec.Stretches, s)
+			seconds, ns = seconds+s.Seconds, ns+s.ProcessNs
+			rec.DaemonCore = float64(ns) / 1e9 / seconds
+		}
+		if err := r.profileCell(ctx, b, cell, device, clean); err != nil {
 			return err
 		}
-		if err := r.cell(ctx, b, cell, device, clean); err != nil {
-			return fmt.Errorf("at %.0f Mbit/s: %w", cell.OfferedMbps, err)
-		}
-		last, err := device.lab.Router.Sample(ctx)
-		if err != nil {
-			return err
-		}
-		m := builder{Measurement: result.Measurement{ThreadNs: map[string]int64{}}}
-		m.addProcesses(first, last)
-		s := result.Stretch{
-			OfferedMbps: cell.OfferedMbps, ProcessNs: m.ProcessNs + m.ReapedNs,
-			Seconds: float64(last.MonotonicNs-first.MonotonicNs) / 1e9,
-		}
-		rec.Stretches = append(rec.Stretches, s)
-		seconds, ns = seconds+s.Seconds, ns+s.ProcessNs
-		rec.DaemonCore = float64(ns) / 1e9 / seconds
 	}
 	return nil
 }
 
-// cell starts the cell's traffic, warms up and measures its windows.
-func (r *run) cell(ctx context.Context, b experiment.Block, cell result.Cell, device, clean *side) error {
-	e := r.cfg.Experiment
-	var todo []int
-	for w := range e.Windows {
+// todo lists the windows of a block's cell that are not settled.
+func (r *run) todo(b experiment.Block, cell result.Cell) (windows []int) {
+	for w := range r.cfg.Experiment.Windows {
 		if !r.done[windowKey{cell, b.AA, b.Index, w}] {
-			todo = append(todo, w)
+			windows = append(windows, w)
 		}
 	}
-	if len(todo) == 0 {
-		return nil
+	return windows
+}
+
+// stretch measures a cell and what the device's processes used meanwhile.
+func (r *run) stretch(ctx context.Context, b experiment.Block, cell result.Cell, todo []int, device, clean *side) (s result.Stretch, err error) {
+	first, err := device.lab.Router.Sample(ctx)
+	if err != nil {
+		return s, err
 	}
+	if err := r.cell(ctx, b, cell, todo, device, clean); err != nil {
+		return s, fmt.Errorf("at %.0f Mbit/s: %w", cell.OfferedMbps, err)
+	}
+	last, err := device.lab.Router.Sample(ctx)
+	if err != nil {
+		return s, err
+	}
+	m := builder{Measurement: result.Measurement{ThreadNs: map[string]int64{}}}
+	m.addProcesses(first, last)
+	return result.Stretch{
+		OfferedMbps: cell.OfferedMbps, ProcessNs: m.ProcessNs + m.ReapedNs,
+		Seconds: float64(last.MonotonicNs-first.MonotonicNs) / 1e9,
+	}, nil
+}
+
+// cell starts the cell's traffic, warms up and measures the windows in todo.
+func (r *run) cell(ctx context.Context, b experiment.Block, cell result.Cell, todo []int, device, clean *side) error {
+	e := r.cfg.Experiment
 	r.status("%s: %.0f Mbit/s %s", blockName(b), cell.OfferedMbps, cell.Direction)
 	m := newMeasurer(e, device, clean)
 	if err := m.begin(ctx, cell); err != nil {

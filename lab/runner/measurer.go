@@ -18,6 +18,9 @@ type measurer interface {
 	// measure returns one window of the device and one of the clean router. n
 	// counts the windows of the cell: where the sides take turns it says who is first.
 	measure(ctx context.Context, cell result.Cell, n int) (device, clean result.Measurement, err error)
+	// loaded calls fn with the sides that carry the cell's load at that moment:
+	// once with both, or with each in turn.
+	loaded(ctx context.Context, cell result.Cell, fn func(sides ...*side) error) error
 	// deaths is an error when a program of either lab has ended by itself.
 	deaths(ctx context.Context) error
 	end(ctx context.Context) error
@@ -75,6 +78,10 @@ func (d *duet) measure(ctx context.Context, _ result.Cell, _ int) (device, clean
 	return list[0], list[1], nil
 }
 
+func (d *duet) loaded(_ context.Context, _ result.Cell, fn func(...*side) error) error {
+	return fn(d.device, d.clean)
+}
+
 // solo loads one side at a time, in turns, so that neither hears the other.
 type solo struct{ pair }
 
@@ -97,16 +104,33 @@ func (s *solo) measure(ctx context.Context, cell result.Cell, n int) (device, cl
 }
 
 func (s *solo) turn(ctx context.Context, side *side, cell result.Cell) (m result.Measurement, err error) {
+	err = s.load(ctx, side, cell, func() error {
+		list, err := window(ctx, s.e.Window, side)
+		if err == nil {
+			m = list[0]
+		}
+		return err
+	})
+	return m, err
+}
+
+func (s *solo) loaded(ctx context.Context, cell result.Cell, fn func(...*side) error) error {
+	for _, side := range []*side{s.device, s.clean} {
+		if err := s.load(ctx, side, cell, func() error { return fn(side) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load calls fn while one side carries the cell's load.
+func (s *solo) load(ctx context.Context, side *side, cell result.Cell, fn func() error) (err error) {
 	defer func() { err = errors.Join(err, side.stopTraffic(context.WithoutCancel(ctx))) }()
 	if err := s.start(ctx, side, cell); err != nil {
-		return m, err
+		return err
 	}
 	if err := sleep(ctx, s.e.Warmup); err != nil {
-		return m, err
+		return err
 	}
-	list, err := window(ctx, s.e.Window, side)
-	if err != nil {
-		return m, err
-	}
-	return list[0], nil
+	return fn()
 }

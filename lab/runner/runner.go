@@ -76,7 +76,9 @@ type run struct {
 	tried   map[windowKey]int  // attempts at each window, with those of earlier sittings
 	done    map[windowKey]bool // windows that are settled: accepted, or redone often enough
 	good    map[windowKey]bool // windows with an accepted trial
-	clock   *clock
+	// unprofiled are cells whose profile failed: it is not tried again in this sitting.
+	unprofiled map[result.Cell]bool
+	clock      *clock
 }
 
 // Run measures what the plan still lacks. It returns when the plan is done, a
@@ -117,7 +119,8 @@ func open(ctx context.Context, cfg Config) (_ *run, err error) {
 	}
 	r := &run{
 		cfg: cfg, plan: cfg.Experiment.Plan(), tried: map[windowKey]int{}, done: map[windowKey]bool{}, good: map[windowKey]bool{},
-		backend: testbed.Netns{Run: filepath.Base(cfg.Dir), LogDir: logs, Placement: placement},
+		unprofiled: map[result.Cell]bool{},
+		backend:    testbed.Netns{Run: filepath.Base(cfg.Dir), LogDir: logs, Placement: placement},
 	}
 	if err := result.ReplaceFile(filepath.Join(cfg.Dir, ExperimentFile), cfg.Experiment.Encode()); err != nil {
 		return nil, err
@@ -237,15 +240,20 @@ func (r *run) all(ctx context.Context) (Outcome, error) {
 	return r.tally(out), nil
 }
 
-// settled reports whether a block has nothing left to measure.
+// settled reports whether a block has nothing left to measure and to profile.
 func (r *run) settled(b experiment.Block) bool {
-	rest := 0
+	lacks := slices.ContainsFunc(b.Cells, func(c result.Cell) bool { return r.lacksProfile(b, c) })
+	return !lacks && r.unsettled(b) == 0
+}
+
+// unsettled counts the windows of a block that are still to be measured.
+func (r *run) unsettled(b experiment.Block) (n int) {
 	r.windows([]experiment.Block{b}, func(k windowKey) {
 		if !r.done[k] {
-			rest++
+			n++
 		}
 	})
-	return rest == 0
+	return n
 }
 
 // checkDevices takes the devices that cannot run here out of the plan.

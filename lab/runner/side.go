@@ -164,7 +164,7 @@ func (s *side) openMeters(ctx context.Context) error {
 	router, server := s.lab.Router, s.lab.Server
 	err := testbed.Together(
 		func() error {
-			return router.OpenMeter(ctx, agent.Meter{IfNames: router.Ifs, Counted: s.traits.Processes})
+			return router.OpenMeter(ctx, agent.Meter{IfNames: router.Ifs, Counted: s.traits.Processes, Follow: true})
 		},
 		func() error { return server.OpenMeter(ctx, agent.Meter{IfNames: server.Ifs, Support: true}) },
 		func() error {

@@ -87,24 +87,28 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(300 * time.Millisecond)
-		list, err := window(ctx, time.Second, s)
+		before, err := s.read(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		at, err := s.read(ctx)
+		time.Sleep(time.Second)
+		after, err := s.read(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := s.stopTraffic(ctx); err != nil {
 			t.Fatal(err)
 		}
-		m := list[0]
-		if m.DeliveredMbps < 0.8*mbps || m.DeliveredMbps > 1.2*mbps || m.Broken > 0 {
-			t.Errorf("%s %s: %.1f Mbit/s of %d delivered, %d broken: %s", c.kind, c.direction, m.DeliveredMbps, mbps, m.Broken, m.BrokenError)
+		// On a busy machine less is offered, but what the router forwards arrives.
+		m := s.measurement(before, after)
+		if share := m.DeliveredMbps / m.LinkMbps; share < 0.9 || share > 1 || m.Broken > 0 {
+			t.Errorf("%s %s: %.1f of %.1f Mbit/s arrived, %d broken: %s", c.kind, c.direction, m.DeliveredMbps, m.LinkMbps, m.Broken, m.BrokenError)
 		}
-		for i, e := range at.clients {
-			if len(e.load.ThreadNs) == 0 || e.meter.AgentNs == 0 {
-				t.Errorf("%s %s: nothing is known of client host %d", c.kind, c.direction, i+1)
+		for i, e := range spans(before.clients, after.clients) {
+			name := s.hosts[i].Ifs[0]
+			link := e.b.meter.Links[name].Sub(e.a.meter.Links[name])
+			if min(link.TxBytes, link.RxBytes) == 0 || max(link.TxBytes, link.RxBytes) < 100_000 {
+				t.Errorf("%s %s: client host %d sent %d and received %d bytes", c.kind, c.direction, i+1, link.TxBytes, link.RxBytes)
 			}
 		}
 	}

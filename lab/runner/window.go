@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 )
 
 // reading is everything a side's meters say at one moment.
@@ -18,7 +19,7 @@ type reading struct {
 	router  meter.Sample
 	clients []endpoint // by client host
 	server  endpoint
-	rtt     traffic.RTT // since the reading before
+	rtt     rtt.Times // since the reading before
 }
 
 // endpoint is what an end of the traffic says of itself.
@@ -52,24 +53,8 @@ func (s *side) read(ctx context.Context) (reading, error) {
 // window measures the given sides over the same stretch of time and returns a
 // measurement for each.
 func window(ctx context.Context, length time.Duration, sides ...*side) ([]result.Measurement, error) {
-	take := func(into []reading) error {
-		fns := make([]func() error, len(sides))
-		for i, s := range sides {
-			fns[i] = func() (err error) { into[i], err = s.read(ctx); return err }
-		}
-		return testbed.Together(fns...)
-	}
-	before, after := make([]reading, len(sides)), make([]reading, len(sides))
-	// The router's counters are read first and at once; what takes longer (a
-	// hundred programs on the client host) must not lengthen the window.
-	start := time.Now()
-	if err := take(before); err != nil {
-		return nil, err
-	}
-	if err := sleep(ctx, time.Until(start.Add(length))); err != nil {
-		return nil, err
-	}
-	if err := take(after); err != nil {
+	before, after, err := readTwice(ctx, length, sides)
+	if err != nil {
 		return nil, err
 	}
 	list := make([]result.Measurement, len(sides))
@@ -77,6 +62,28 @@ func window(ctx context.Context, length time.Duration, sides ...*side) ([]result
 		list[i] = s.measurement(before[i], after[i])
 	}
 	return list, nil
+}
+
+// readTwice reads the meters of all sides at once, and again when length has passed.
+func readTwice(ctx context.Context, length time.Duration, sides []*side) (before, after []reading, err error) {
+	take := func(into []reading) error {
+		fns := make([]func() error, len(sides))
+		for i, s := range sides {
+			fns[i] = func() (err error) { into[i], err = s.read(ctx); return err }
+		}
+		return testbed.Together(fns...)
+	}
+	before, after = make([]reading, len(sides)), make([]reading, len(sides))
+	// The router's counters are read first and at once; what takes longer (a
+	// hundred programs on the client host) must not lengthen the window.
+	start := time.Now()
+	if err := take(before); err != nil {
+		return nil, nil, err
+	}
+	if err := sleep(ctx, time.Until(start.Add(length))); err != nil {
+		return nil, nil, err
+	}
+	return before, after, take(after)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

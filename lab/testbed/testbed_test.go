@@ -9,6 +9,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -65,7 +66,7 @@ func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Durati
 		t.Fatal(err)
 	}
 	time.Sleep(300 * time.Millisecond)
-	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs}); err != nil {
+	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs, Follow: true}); err != nil {
 		t.Fatal(err)
 	}
 	before, err := lab.Router.Sample(ctx)
@@ -198,7 +199,7 @@ func TestTwoLabsDoNotMeet(t *testing.T) {
 
 func sampleOf(lab *testbed.Lab) (meter.Sample, error) {
 	ctx := context.Background()
-	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs}); err != nil {
+	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs, Follow: true}); err != nil {
 		return meter.Sample{}, err
 	}
 	return lab.Router.Sample(ctx)
@@ -217,7 +218,7 @@ func TestDeviceProcessesCountAndSupportDoesNot(t *testing.T) {
 		}
 	}
 	var names []string
-	await(t, "the device's work to show", func() bool {
+	labtest.Await(t, "the device's work to show", func() bool {
 		s, err := sampleOf(lab)
 		if err != nil {
 			t.Fatal(err)

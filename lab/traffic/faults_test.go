@@ -11,21 +11,23 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
 func TestServerKilled(t *testing.T) {
 	for _, dir := range []string{Up, Down} {
-		s := newSpace(t)
-		s.run(t, "ip", "link", "set", "lo", "up")
+		s := &space{labtest.NewSpace(t)}
+		s.Run(t, "ip", "link", "set", "lo", "up")
 		addr := netip.MustParseAddrPort("127.0.0.1:5402")
 		server := startProcess(t, s, addr)
 		g, err := Start(context.Background(), Config{Streams: 10, RateBps: 1e9, Direction: dir}, s.dial(addr))
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "payload", func() bool { st := g.Stats(); return st.SentBytes+st.ReceivedBytes > 1e7 })
+		labtest.Await(t, "payload", func() bool { st := g.Stats(); return st.SentBytes+st.ReceivedBytes > 1e7 })
 		server.cmd.Process.Kill()
-		eventually(t, "all streams broken", func() bool { return g.Stats().Broken == 10 })
+		labtest.Await(t, "all streams broken", func() bool { return g.Stats().Broken == 10 })
 		if st := g.Stats(); st.FirstError == "" {
 			t.Errorf("%s: no error kept: %s", dir, describe(st))
 		}
@@ -39,10 +41,10 @@ func TestStreamReset(t *testing.T) {
 	srv, addr := p.serve(t)
 	for _, dir := range []string{Up, Down} {
 		g := p.start(t, Config{Streams: 8, RateBps: 2e8, Direction: dir}, addr)
-		eventually(t, "payload", func() bool { s, _ := sides(g, srv); return s.MinStreamBytes > 0 })
+		labtest.Await(t, "payload", func() bool { s, _ := sides(g, srv); return s.MinStreamBytes > 0 })
 		// As a middlebox would: the server's socket gets a reset it did not ask for.
-		p.server.run(t, "ss", "-K", "dst", clientIP.String(), "dport", "=", fmt.Sprint(localPort(t, g.run.streams[3].fd)))
-		eventually(t, "a broken stream", func() bool { return g.Stats().Broken == 1 })
+		p.server.Run(t, "ss", "-K", "dst", labtest.ClientIP.String(), "dport", "=", fmt.Sprint(localPort(t, g.run.streams[3].fd)))
+		labtest.Await(t, "a broken stream", func() bool { return g.Stats().Broken == 1 })
 		a, _ := sides(g, srv)
 		time.Sleep(500 * time.Millisecond)
 		b, _ := sides(g, srv)
@@ -64,7 +66,7 @@ func TestStreamReset(t *testing.T) {
 func TestFullSocket(t *testing.T) {
 	p := newPair(t)
 	_, addr := p.serve(t)
-	lazy, lazyAddr := p.server.listen(t, serverIP)
+	lazy, lazyAddr := p.server.listen(t, labtest.ServerIP)
 	defer unix.Close(lazy)
 	_ = unix.SetsockoptInt(lazy, unix.SOL_SOCKET, unix.SO_RCVBUF, 64<<10)
 	go func() {
@@ -83,7 +85,7 @@ func TestFullSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	eventually(t, "shortfall", func() bool { return g.Stats().ShortfallBytes > 0 })
+	labtest.Await(t, "shortfall", func() bool { return g.Stats().ShortfallBytes > 0 })
 	a := g.run.streams[1].bytes.Load()
 	na := g.Stats().ElapsedNs
 	time.Sleep(500 * time.Millisecond)
@@ -111,9 +113,9 @@ func TestContextEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "payload", func() bool { return g.Stats().ReceivedBytes > 0 })
+	labtest.Await(t, "payload", func() bool { return g.Stats().ReceivedBytes > 0 })
 	cancel()
-	eventually(t, "the server's side to end", func() bool { return srv.ended(g.run.id) && srv.statsOf(g.run.id).Broken == 0 })
+	labtest.Await(t, "the server's side to end", func() bool { return srv.ended(g.run.id) && srv.statsOf(g.run.id).Broken == 0 })
 	if st := g.Stats(); st.Broken != 0 {
 		t.Errorf("an asked-for end counts as broken: %s", describe(st))
 	}
@@ -150,7 +152,7 @@ func TestRunsApart(t *testing.T) {
 	srv, addr := p.serve(t)
 	up := p.start(t, Config{Streams: 3, RateBps: 1e8}, addr)
 	down := p.start(t, Config{Streams: 2, RateBps: 1e8, Direction: Down}, addr)
-	eventually(t, "payload of both", func() bool { return up.Stats().SentBytes > 1e6 && down.Stats().ReceivedBytes > 1e6 })
+	labtest.Await(t, "payload of both", func() bool { return up.Stats().SentBytes > 1e6 && down.Stats().ReceivedBytes > 1e6 })
 	list := srv.Stats(2)
 	if len(list) != 2 {
 		t.Fatalf("%d runs, want two", len(list))
@@ -162,7 +164,7 @@ func TestRunsApart(t *testing.T) {
 	for range keepEnded + 3 {
 		p.start(t, Config{RateBps: 1e6}, addr).Close()
 	}
-	eventually(t, "old runs forgotten", func() bool {
+	labtest.Await(t, "old runs forgotten", func() bool {
 		p.start(t, Config{RateBps: 1e6}, addr).Close()
 		srv.mu.Lock()
 		defer srv.mu.Unlock()
@@ -188,7 +190,7 @@ func TestStartNamesTheClient(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "client 17") || !errors.Is(err, unix.ENETUNREACH) {
 		t.Errorf("got %v", err)
 	}
-	eventually(t, "the server to end what had begun", func() bool {
+	labtest.Await(t, "the server to end what had begun", func() bool {
 		srv.mu.Lock()
 		defer srv.mu.Unlock()
 		return len(srv.runs) == 0 || srv.runs[0].ended
@@ -203,7 +205,7 @@ func TestConnectedUnderBBR(t *testing.T) {
 	p := newPair(t)
 	_, addr := p.serve(t)
 	_, err := Start(context.Background(), Config{RateBps: 1e6}, func(ctx context.Context, i int) (fd int, err error) {
-		p.client.do(func() { fd, err = NewSocket(addr.Addr(), "bbr") })
+		p.client.Do(func() { fd, err = NewSocket(addr.Addr(), "bbr") })
 		if err != nil {
 			t.Skip("the kernel lacks bbr")
 		}
@@ -236,21 +238,21 @@ func TestNothingLeft(t *testing.T) {
 		return n
 	}
 	fds := count("fd")
-	fd, addr := p.server.listen(t, serverIP)
+	fd, addr := p.server.listen(t, labtest.ServerIP)
 	srv, err := Serve(context.Background(), fd)
 	if err != nil {
 		t.Fatal(err)
 	}
 	up := p.start(t, Config{Streams: 20, RateBps: 1e8}, addr)
 	down := p.start(t, Config{Streams: 20, RateBps: 1e8, Direction: Down}, addr)
-	eventually(t, "four threads", func() bool { return threads() == 4 })
+	labtest.Await(t, "four threads", func() bool { return threads() == 4 })
 	if n := count("fd") - fds; n < 80 {
 		t.Errorf("%d descriptors for 40 streams of two ends each", n)
 	}
 	up.Close()
 	srv.Close() // the server first: the other generator's streams break
 	down.Close()
-	eventually(t, "no thread left", func() bool { return threads() == 0 })
+	labtest.Await(t, "no thread left", func() bool { return threads() == 0 })
 	if n := count("fd"); n != fds {
 		t.Errorf("%d descriptors before, %d after", fds, n)
 	}
@@ -262,8 +264,8 @@ func TestNothingLeft(t *testing.T) {
 // TestServerOutOfDescriptors takes the server's descriptors away: a client must
 // be told at once, and the server must go on afterwards.
 func TestServerOutOfDescriptors(t *testing.T) {
-	s := newSpace(t)
-	s.run(t, "ip", "link", "set", "lo", "up")
+	s := &space{labtest.NewSpace(t)}
+	s.Run(t, "ip", "link", "set", "lo", "up")
 	addr := netip.MustParseAddrPort("127.0.0.1:5403")
 	server := startProcess(t, s, addr)
 	var old unix.Rlimit
@@ -288,8 +290,8 @@ func TestServerOutOfDescriptors(t *testing.T) {
 }
 
 func TestStreamsIPv6(t *testing.T) {
-	s := newSpace(t)
-	s.run(t, "ip", "link", "set", "lo", "up")
+	s := &space{labtest.NewSpace(t)}
+	s.Run(t, "ip", "link", "set", "lo", "up")
 	fd, addr := s.listen(t, netip.IPv6Loopback())
 	srv, err := Serve(context.Background(), fd)
 	if err != nil {
@@ -297,7 +299,7 @@ func TestStreamsIPv6(t *testing.T) {
 	}
 	defer srv.Close()
 	g, err := Start(context.Background(), Config{Streams: 4, RateBps: 1e8}, func(ctx context.Context, _ int) (fd int, err error) {
-		s.do(func() { fd, err = NewSocket(addr.Addr(), "") })
+		s.Do(func() { fd, err = NewSocket(addr.Addr(), "") })
 		if err == nil {
 			err = Connect(ctx, fd, netip.IPv6Loopback(), addr)
 		}
@@ -307,5 +309,5 @@ func TestStreamsIPv6(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	eventually(t, "payload", func() bool { return srv.Stats(1)[0].MinStreamBytes > 0 })
+	labtest.Await(t, "payload", func() bool { return srv.Stats(1)[0].MinStreamBytes > 0 })
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
 func goodHeader(t testing.TB) header {
@@ -97,9 +99,9 @@ func TestServerRefuses(t *testing.T) {
 		}
 		t.Cleanup(func() { unix.Close(fd) })
 		// In two pieces: TCP promises no more.
-		sendSome(fd, b[:10])
+		socket.SendSome(fd, b[:10])
 		time.Sleep(time.Millisecond)
-		sendSome(fd, b[10:])
+		socket.SendSome(fd, b[10:])
 		return readAnswer(context.Background(), fd)
 	}
 	for what, b := range badHeaders(t) {

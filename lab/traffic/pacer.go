@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
 // Tuning of the pacer.
@@ -31,7 +31,7 @@ const (
 // the next. Forgetting moves t0, never k, so the shares stay even.
 type pacer struct {
 	run      *run
-	poll     *poller
+	poll     *socket.Poller
 	interval float64 // ns from burst to burst
 	burst    int     // bytes
 	payload  []byte  // long enough for a burst and the debt before it
@@ -41,7 +41,7 @@ type pacer struct {
 	chance   *rand.Rand
 
 	stopping atomic.Bool
-	clock    threadClock
+	clock    socket.Clock
 	done     chan struct{}
 }
 
@@ -57,7 +57,7 @@ func startPacer(r *run) (*pacer, error) {
 }
 
 func newPacer(r *run) (*pacer, error) {
-	poll, err := newPoller()
+	poll, err := socket.NewPoller()
 	if err != nil {
 		return nil, err
 	}
@@ -73,17 +73,17 @@ func newPacer(r *run) (*pacer, error) {
 // stop ends the thread and waits for it. It may be called twice.
 func (p *pacer) stop() {
 	p.stopping.Store(true)
-	p.poll.ring()
+	p.poll.Ring()
 	<-p.done
 }
 
 // loop follows the schedule.
 func (p *pacer) loop() {
 	defer close(p.done)
-	p.clock.enter("gw-send")
-	defer p.clock.finish()
-	defer p.poll.close()
-	wait := unix.PollFd{Fd: int32(p.poll.bell), Events: unix.POLLIN}
+	p.clock.Enter("gw-send")
+	defer p.clock.Finish()
+	defer p.poll.Close()
+	wait := p.poll.Bell()
 	p.t0 = time.Now()
 	end := p.t0.Add(time.Duration(p.run.cfg.MaxSeconds) * time.Second)
 	for !p.stopping.Load() {
@@ -94,7 +94,7 @@ func (p *pacer) loop() {
 		if ahead := p.due().Sub(now); ahead > 0 {
 			// The bell ends a long wait. The wait is relative but worked out from
 			// the schedule each time: errors do not add up.
-			sleep(&wait, min(ahead, end.Sub(now)+1))
+			socket.Sleep(wait, min(ahead, end.Sub(now)+1))
 			continue
 		}
 		p.step(now)
@@ -148,7 +148,7 @@ func (p *pacer) send(st *stream) {
 	}
 	r.bursts.Add(1)
 	owed := st.debt + p.burst
-	n, err := sendSome(st.fd, p.payload[:owed])
+	n, err := socket.SendSome(st.fd, p.payload[:owed])
 	if err != nil {
 		r.fail(st, err)
 		r.shortfall.Add(int64(owed))

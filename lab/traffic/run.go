@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
 // Stats are the counters of one run on one side, all since its start. Rates over
@@ -41,8 +43,8 @@ type ThreadCPU struct {
 	CPUNs int64  `json:"cpu_ns"`
 }
 
-func (s *Stats) addThread(name string, c *threadClock) {
-	ns := c.read()
+func (s *Stats) addThread(name string, c *socket.Clock) {
+	ns := c.Read()
 	s.CPUNs += ns
 	s.Threads = append(s.Threads, ThreadCPU{Name: name, CPUNs: ns})
 }

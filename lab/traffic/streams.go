@@ -1,11 +1,11 @@
-// Package traffic offers load to a gateway and measures round-trip time beside
-// it: streams (our own paced TCP generator), the command lines of iperf3, and a
-// UDP echo prober. Linux only.
+// Package traffic offers load to a gateway: a paced TCP generator of many streams
+// and the server at their far end. Beside it are package iperf3, the studies'
+// tool, and package rtt, which measures round-trip time under load. Linux only.
 //
 // # Whole bursts
 //
 // How many segments leave back to back moves a router's CPU by a factor of two,
-// so streams holds it constant: one write of BurstSegments × MSS bytes is one
+// so it is held constant: one write of BurstSegments × MSS bytes is one
 // burst. Per socket it switches Nagle off, makes the send buffer hold several
 // bursts and uses a congestion control that does not pace. The rest belongs to
 // the sending network namespace, and the caller sets it there:
@@ -24,6 +24,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -160,20 +161,13 @@ func (g *Generator) Close() error {
 
 // withDefaults fills in defaults and refuses what cannot be run.
 func (c Config) withDefaults() (Config, error) {
-	setDefault(&c.Streams, 1)
-	setDefault(&c.BurstSegments, 44)
-	setDefault(&c.MSS, 1448)
-	setDefault(&c.MaxSeconds, 3600)
-	setDefault(&c.Direction, Up)
-	setDefault(&c.Congestion, "cubic")
+	c.Streams = cmp.Or(c.Streams, 1)
+	c.BurstSegments = cmp.Or(c.BurstSegments, 44)
+	c.MSS = cmp.Or(c.MSS, 1448)
+	c.MaxSeconds = cmp.Or(c.MaxSeconds, 3600)
+	c.Direction = cmp.Or(c.Direction, Up)
+	c.Congestion = cmp.Or(c.Congestion, "cubic")
 	return c, c.check()
-}
-
-func setDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
 }
 
 // check holds for a Config of the caller and for one out of a header alike.

@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
 // serveVar makes the test binary a server of its own: descriptors are limited
@@ -57,7 +59,7 @@ func startProcess(t *testing.T, s *space, addr netip.AddrPort) *process {
 	out, _ := p.cmd.StdoutPipe()
 	p.out = bufio.NewReader(out)
 	var err error
-	s.do(func() { err = p.cmd.Start() })
+	s.Do(func() { err = p.cmd.Start() })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,19 +79,6 @@ func (p *process) finish(t *testing.T) (s Stats) {
 	}
 	p.cmd.Wait() // its port is free only then
 	return s
-}
-
-// eventually waits for a condition that some thread brings about. Its limit is
-// only there so that a failure ends.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for range 1000 {
-		if ok() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("never: %s", what)
 }
 
 // sides returns the sender's and the receiver's Stats of a run.
@@ -118,10 +107,10 @@ func TestStreamsShareAndRate(t *testing.T) {
 			if c.dir == Down {
 				sender = p.server
 			}
-			before := sender.counters(t)
+			before := sender.Counters(t)
 			time.Sleep(1500 * time.Millisecond)
 			sent1, got1 := sides(g, srv)
-			after := sender.counters(t)
+			after := sender.Counters(t)
 			perBuf := float64(after["Tcp:OutSegs"]-before["Tcp:OutSegs"]) / float64(after["Ip:OutRequests"]-before["Ip:OutRequests"])
 			g.Close()
 			t.Logf("sender   %s", describe(sent1))
@@ -165,9 +154,9 @@ func checkRate(t *testing.T, bps float64, sent0, sent1, got0, got1 Stats) {
 // TestStreams10000 has server and generator in processes of their own: 20,000
 // sockets do not fit one.
 func TestStreams10000(t *testing.T) {
-	s := newSpace(t)
-	s.run(t, "ip", "link", "set", "lo", "up")
-	s.sysctl(t, "net.ipv4.tcp_slow_start_after_idle", "0")
+	s := &space{labtest.NewSpace(t)}
+	s.Run(t, "ip", "link", "set", "lo", "up")
+	s.Sysctl(t, "net.ipv4.tcp_slow_start_after_idle", "0")
 	addr := netip.MustParseAddrPort("127.0.0.1:5401")
 	for _, dir := range []string{Up, Down} {
 		server := startProcess(t, s, addr)

@@ -16,11 +16,11 @@ import (
 )
 
 // Spec describes a simulated run. Every DUT is swept over every combination of
-// clients, offered load and direction.
+// profile, direction, clients and offered load.
 type Spec struct {
 	Seed       uint64
-	Mode       string // default result.ModeDuet
-	Profile    string // default "per-packet"
+	Mode       string   // default result.ModeDuet
+	Profiles   []string // default "per-packet"
 	DUTs       []DUT
 	Clients    []int
 	Offered    []float64 // Mbit/s of payload
@@ -30,6 +30,15 @@ type Spec struct {
 	AABlocks   int
 	BlockSD    float64 // of the log ratio between blocks
 	WindowSD   float64 // of the log ratio between windows of a block
+	// MachineSD is that of the log of both routers' CPU between windows: noise
+	// a duet cancels. Default 0.1.
+	MachineSD float64
+	// Clean is the clean router's true cost, the same in both profiles; default
+	// 8 % of a core per Gbit/s.
+	Clean Cost
+	// PayloadBytes of a packet, by cell; default 1448 everywhere.
+	PayloadBytes func(result.Cell) float64
+	Effects      Effects
 	// RejectEvery rejects every n-th trial and redoes it; 0 rejects none, 1 all (without redoing).
 	RejectEvery int
 }
@@ -37,17 +46,50 @@ type Spec struct {
 // DUT is a simulated device under test.
 type DUT struct {
 	Name    string
-	Ratio   float64 // true overhead ratio
+	Ratio   float64 // true overhead ratio, where Cost is not given
+	Cost    Cost    // true cost
 	Process float64 // share of its CPU spent in processes
 	MaxMbps float64 // most it delivers; 0 has no limit
 	PSSMiB  float64
 }
 
+// Cost is a law of a router's CPU in % of one core: a constant, and what each
+// Gbit/s of delivered payload, each client and each million packets a second add.
+type Cost struct {
+	Constant, PerGbit, PerClient, PerMpps float64
+	// BendGbit is the load above which each further Gbit/s costs BendFactor
+	// times PerGbit; 0 does not bend.
+	BendGbit, BendFactor float64
+}
+
+// CorePct is the law's CPU, % of one core.
+func (c Cost) CorePct(gbits float64, clients int, mpps float64) float64 {
+	cpu := c.Constant + c.PerGbit*gbits + c.PerClient*float64(clients) + c.PerMpps*mpps
+	if c.BendGbit > 0 && gbits > c.BendGbit {
+		cpu += (c.BendFactor - 1) * c.PerGbit * (gbits - c.BendGbit)
+	}
+	return cpu
+}
+
+// Effects are what should not be there, in logarithms: 0.03 is about 3 %.
+type Effects struct {
+	RatioPerHour float64 // drift of the overhead ratio
+	CleanPerHour float64 // drift of both routers' CPU
+	Side         float64 // overhead ratio in lab a over that in lab b
+	Later        float64 // overhead ratio in a load's later windows over its first
+	LoadOrder    float64 // overhead ratio at a block's last load over its first
+	// BlockPause is idle time before each block, which makes the run longer.
+	BlockPause time.Duration
+	// RotateLoads begins every block with the next load; otherwise all blocks
+	// go through the loads in the same order.
+	RotateLoads bool
+}
+
 const (
-	windowSeconds = 2
-	// nsPerBitClean is the clean router's true cost: 8 % of a core at 1 Gbit/s.
-	nsPerBitClean = 0.08
-	bitsPerPacket = 1448 * 8
+	windowSeconds  = 2
+	defaultPayload = 1448
+	// packetsPerSegment counts acknowledgements.
+	packetsPerSegment = 1.05
 )
 
 type simulation struct {
@@ -60,26 +102,21 @@ type simulation struct {
 
 // Run simulates.
 func Run(spec Spec) result.Run {
-	if spec.Mode == "" {
-		spec.Mode = result.ModeDuet
-	}
-	if spec.Profile == "" {
-		spec.Profile = "per-packet"
-	}
-	if len(spec.Directions) == 0 {
-		spec.Directions = []string{"up"}
-	}
-	s := &simulation{Spec: spec, rng: rand.New(rand.NewPCG(spec.Seed, 1)), clock: time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)}
+	spec = spec.withDefaults()
+	s := &simulation{Spec: spec, rng: rand.New(rand.NewPCG(spec.Seed, 1)), clock: start}
 	s.run.Environment = environment(spec.Mode)
 	clean := DUT{Name: "clean", Ratio: 1}
-	for _, direction := range spec.Directions {
-		for _, clients := range spec.Clients {
-			for block := range spec.AABlocks {
-				s.block(clean, clients, direction, block, true)
-			}
-			for block := range spec.Blocks {
-				for _, d := range spec.DUTs {
-					s.block(d, clients, direction, block, false)
+	for _, profile := range spec.Profiles {
+		for _, direction := range spec.Directions {
+			for _, clients := range spec.Clients {
+				cell := result.Cell{Clients: clients, Direction: direction, Profile: profile}
+				for block := range spec.AABlocks {
+					s.block(clean, cell, block, true)
+				}
+				for block := range spec.Blocks {
+					for _, d := range spec.DUTs {
+						s.block(d, cell, block, false)
+					}
 				}
 			}
 		}
@@ -88,10 +125,35 @@ func Run(spec Spec) result.Run {
 	return s.run
 }
 
+func (s Spec) withDefaults() Spec {
+	if s.Mode == "" {
+		s.Mode = result.ModeDuet
+	}
+	if len(s.Profiles) == 0 {
+		s.Profiles = []string{"per-packet"}
+	}
+	if len(s.Directions) == 0 {
+		s.Directions = []string{"up"}
+	}
+	if s.MachineSD == 0 {
+		s.MachineSD = 0.1
+	}
+	if s.Clean == (Cost{}) {
+		s.Clean = Cost{PerGbit: 8}
+	}
+	if s.PayloadBytes == nil {
+		s.PayloadBytes = func(result.Cell) float64 { return defaultPayload }
+	}
+	return s
+}
+
+// start of every simulated run.
+var start = time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
+
 func environment(mode string) result.Environment {
 	return result.Environment{
 		Version: result.Version, Experiment: "simulated", Mode: mode,
-		Command: "gateweigh run simulated", Start: time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC),
+		Command: "gateweigh run simulated", Start: start,
 		GateweighVersion: "0.1.0", GateweighSHA256: "5d41402abc4b2a76b9719d911017c592ae1f1c1d7f5f4c8c2d7b2d1e0c9a8b7f",
 		Kernel: "6.18.0", Arch: "x86_64", CPUModel: "Example CPU at 2.40 GHz", CPUs: 2, MemoryMiB: 23552, Virtualisation: "kvm",
 		Placement: "routers and DUT processes on CPU 0, endpoints on CPU 1",
@@ -101,24 +163,36 @@ func environment(mode string) result.Environment {
 	}
 }
 
-// block simulates the windows of one pair of labs, and its block record.
-func (s *simulation) block(d DUT, clients int, direction string, block int, aa bool) {
+// block simulates the windows of one pair of labs, and its block record. The
+// cell lacks device and load.
+func (s *simulation) block(d DUT, cell result.Cell, block int, aa bool) {
+	s.clock = s.clock.Add(s.Effects.BlockPause)
 	shift := s.rng.NormFloat64() * s.BlockSD
 	lab := string("ab"[block%2])
+	if lab == "a" {
+		shift += s.Effects.Side
+	}
 	begin := s.clock
-	for _, offered := range s.Offered {
-		cell := result.Cell{DUT: d.Name, Clients: clients, OfferedMbps: offered, Direction: direction, Profile: s.Profile}
+	cell.DUT = d.Name
+	for place := range s.Offered {
+		at := place
+		if s.Effects.RotateLoads {
+			at = (place + block) % len(s.Offered)
+		}
+		cell.OfferedMbps = s.Offered[at]
+		order := s.Effects.LoadOrder * float64(place) / float64(max(len(s.Offered)-1, 1))
 		for window := range s.Windows {
 			t := result.Trial{
 				Version: result.Version, Kind: result.KindTrial, Cell: cell, AA: aa,
 				Block: block, Window: window, DUTLab: lab, Accepted: true,
 			}
-			s.trial(t, d, shift)
+			s.trial(t, d, shift+order)
 		}
 	}
+	clients := cell.Clients
 	ended := result.Block{
-		Version: result.Version, Kind: result.KindBlock, DUT: d.Name, AA: aa, Clients: clients, Direction: direction,
-		Profile: s.Profile, Block: block, DUTLab: lab, Start: begin, Seconds: s.clock.Sub(begin).Seconds(),
+		Version: result.Version, Kind: result.KindBlock, DUT: d.Name, AA: aa, Clients: clients, Direction: cell.Direction,
+		Profile: cell.Profile, Block: block, DUTLab: lab, Start: begin, Seconds: s.clock.Sub(begin).Seconds(),
 		SetupSeconds: 1.5 + 0.1*s.rng.Float64(), LeaseSeconds: 0.03 * float64(clients), LoginSeconds: 0.02 * float64(clients),
 	}
 	for range clients {
@@ -153,17 +227,24 @@ func (s *simulation) trial(t result.Trial, d DUT, shift float64) {
 // measure fills both sides. The machine's noise is common to both and cancels
 // in the ratio; the block's shift and the window's noise do not.
 func (s *simulation) measure(t *result.Trial, d DUT, shift float64) {
-	offered := t.Cell.OfferedMbps
-	common := math.Exp(0.1 * s.rng.NormFloat64())
-	ratio := d.Ratio * math.Exp(shift+s.WindowSD*s.rng.NormFloat64())
+	offered, hours := t.Cell.OfferedMbps, t.Start.Sub(start).Hours()
+	common := math.Exp(s.MachineSD*s.rng.NormFloat64() + s.Effects.CleanPerHour*hours)
+	noise := math.Exp(shift + s.Effects.RatioPerHour*hours + s.WindowSD*s.rng.NormFloat64())
+	if t.Window > 0 {
+		noise *= math.Exp(s.Effects.Later)
+	}
 	t.Flags = nil
 	delivered := offered
 	if d.MaxMbps > 0 && d.MaxMbps < offered {
 		delivered = d.MaxMbps
 		t.Flags = []string{result.FlagSaturated}
 	}
-	t.Clean = measurement(offered, offered, common*nsPerBitClean, 0)
-	t.DUT = measurement(offered, delivered, common*nsPerBitClean*ratio, d.Process)
+	t.Clean = s.measurement(t.Cell, offered, s.Clean, common, 0)
+	if d.Cost == (Cost{}) {
+		t.DUT = s.measurement(t.Cell, delivered, s.Clean, common*d.Ratio*noise, d.Process)
+	} else {
+		t.DUT = s.measurement(t.Cell, delivered, d.Cost, common*noise, d.Process)
+	}
 	t.DUT.PSSMiB = d.PSSMiB
 	for _, m := range []*result.Measurement{&t.Clean, &t.DUT} {
 		p50 := 120 + 0.3*float64(t.Cell.Clients) + 10*s.rng.Float64()
@@ -173,13 +254,14 @@ func (s *simulation) measure(t *result.Trial, d DUT, shift float64) {
 	t.DUT.RetransmitRatio = 0.02 * (offered - delivered) / offered
 }
 
-func measurement(offered, delivered, nsPerBit, process float64) result.Measurement {
-	ns := nsPerBit * delivered * 1e6 * windowSeconds
+// measurement is a window of a router that delivers so much at its cost times a factor.
+func (s *simulation) measurement(cell result.Cell, delivered float64, cost Cost, factor, process float64) result.Measurement {
+	packets := packetsPerSegment * delivered * 1e6 * windowSeconds / 8 / s.PayloadBytes(cell)
+	ns := factor * cost.CorePct(delivered/1000, cell.Clients, packets/windowSeconds/1e6) * 1e7 * windowSeconds
 	return result.Measurement{
 		Seconds: windowSeconds, NAPINs: int64(ns * (1 - process)), ProcessNs: int64(ns * process), WaitNs: int64(ns / 50),
-		LinkMbps: delivered * 1.046, DeliveredMbps: delivered, OfferedMbps: offered,
-		Packets:           int64(1.05 * delivered * 1e6 * windowSeconds / bitsPerPacket),
-		AggregationFactor: 1, SegmentsPerBurst: 8, PacketsPerWakeup: 12, GeneratorCPU: 0.1 + offered/4000,
+		LinkMbps: delivered * 1.046, DeliveredMbps: delivered, OfferedMbps: cell.OfferedMbps, Packets: int64(packets),
+		AggregationFactor: 1, SegmentsPerBurst: 8, PacketsPerWakeup: 12, GeneratorCPU: 0.1 + cell.OfferedMbps/4000,
 		Machine: result.Machine{Usr: 5, Sys: 12, Soft: 8, Idle: 75}, MeterNs: 900_000,
 		RoleNs:   map[string]int64{"router": int64(ns)},
 		ThreadNs: map[string]int64{"napi/lan": int64(ns * (1 - process)), "daemon": int64(ns * process)},

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/profile"
+	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// explainFlags choose among a device's profiles; zero values leave the choice open.
+type explainFlags struct {
+	clients   int
+	mbps      float64
+	direction string
+	packets   string
+	functions int
+	json      bool
+}
+
+func explainCommand() *cobra.Command {
+	var flags explainFlags
+	cmd := &cobra.Command{
+		Use:   "explain RUN DUT",
+		Short: "Say which functions a device's extra time goes to",
+		Long: "explain prints, for one cell of a run made with --profile, the functions that the device's router\n" +
+			"spends more or less time in than the clean router beside it, in ns per packet. Without flags it\n" +
+			"takes the profile at the highest load with the most clients.",
+		Example: "  gateweigh run portal-bandwidth --profile -o r\n  gateweigh explain r opennds\n  gateweigh explain r opennds --mbps 100 -n 40",
+		Args:    usage(cobra.ExactArgs(2)),
+		RunE:    func(_ *cobra.Command, args []string) error { return explain(args[0], args[1], flags) },
+	}
+	f := cmd.Flags()
+	f.IntVar(&flags.clients, "clients", 0, "profile with so many clients")
+	f.Float64Var(&flags.mbps, "mbps", 0, "profile at this offered load, Mbit/s")
+	f.StringVar(&flags.direction, "direction", "", "profile in this direction, up or down")
+	f.StringVar(&flags.packets, "packets", "", "profile with packets of this kind, per-packet or bulk")
+	f.IntVarP(&flags.functions, "functions", "n", 20, "how many functions to name; the others are one line")
+	f.BoolVar(&flags.json, "json", false, "print JSON instead of the table")
+	return cmd
+}
+
+func explain(dir, dut string, flags explainFlags) error {
+	run, err := result.ReadRun(dir)
+	if err != nil {
+		return err
+	}
+	all, err := profile.ReadAll(dir)
+	if err != nil {
+		return err
+	}
+	p, err := chooseProfile(all, dir, dut, flags)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	e := report.Explain(p, analysis.Summarise(run, analysis.Options{}), max(flags.functions, 0))
+	if flags.json {
+		return report.ExplainJSON(os.Stdout, e)
+	}
+	return report.ExplainText(os.Stdout, e)
+}
+
+// chooseProfile takes the device's profile at the highest load with the most
+// clients among those the flags allow. When there is none the error lists what
+// there is, or says how to record one.
+func chooseProfile(all []profile.Profile, dir, dut string, flags explainFlags) (profile.Profile, error) {
+	if len(all) == 0 {
+		return profile.Profile{}, fmt.Errorf("%s has no profiles: record them with gateweigh run --resume %s --profile", dir, dir)
+	}
+	fits := slices.DeleteFunc(slices.Clone(all), func(p profile.Profile) bool {
+		c := p.Cell
+		return c.DUT != dut || flags.clients != 0 && c.Clients != flags.clients || flags.mbps != 0 && c.OfferedMbps != flags.mbps ||
+			flags.direction != "" && c.Direction != flags.direction || flags.packets != "" && c.Profile != flags.packets
+	})
+	if len(fits) == 0 {
+		var there []string
+		for _, p := range all {
+			c := p.Cell
+			there = append(there, fmt.Sprintf("\n  %s --clients %d --mbps %g --direction %s --packets %s", c.DUT, c.Clients, c.OfferedMbps, c.Direction, c.Profile))
+		}
+		return profile.Profile{}, fmt.Errorf("no profile of %s as asked for; %s has:%s", dut, dir, strings.Join(there, ""))
+	}
+	return slices.MaxFunc(fits, func(a, b profile.Profile) int {
+		return cmp.Or(cmp.Compare(a.Cell.OfferedMbps, b.Cell.OfferedMbps), cmp.Compare(a.Cell.Clients, b.Cell.Clients))
+	}), nil
+}

@@ -1,0 +1,109 @@
+package analysis
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// wholeCore is the CPU, % of a core, at which a router is taken to be full.
+const wholeCore = 100
+
+// capacities has one entry a number of clients, by the model where the device
+// stayed below its limit.
+func (m model) capacities(mode string, opts Options) []Capacity {
+	out := []Capacity{}
+	for _, means := range grouped(m.all, func(b blockMean) result.Cell { return result.Cell{Clients: b.cell.Clients} }, compareCells) {
+		c := Capacity{Clients: means[0].cell.Clients, Mbps: unknown(), MeasuredMbps: Absent()}
+		var most []blockMean // of the cell with the largest delivered load
+		for _, cell := range byCell(means) {
+			c.Saturated = c.Saturated || m.saturated(cell)
+			delivered := Number(mean(m.values(cell, routerMean.delivered)))
+			if !c.MeasuredMbps.Known() || delivered >= c.MeasuredMbps {
+				c.MeasuredMbps, most = delivered, cell
+			}
+		}
+		if c.Saturated {
+			c.Mbps = estimate(m.values(most, routerMean.delivered), opts.Confidence)
+			c.Note = m.limitNote(most, mode)
+		} else {
+			m.carryOn(&c, means, opts)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// limitNote says how a measured capacity came about.
+func (m model) limitNote(most []blockMean, mode string) string {
+	note := "Measured: the router came to its limit in this run."
+	if m.name == Clean || mode != result.ModeDuet {
+		return note
+	}
+	beside := mean(figures(most, func(b blockMean) float64 { return b.clean.cpuPct }))
+	return note + fmt.Sprintf(" The clean router beside it took %.0f %% of the same core, so alone it carries more (mode solo shows how much).", beside)
+}
+
+// rise is what one more Gbit/s of payload costs by the coefficients, when it
+// comes with perGbit million packets.
+func (m model) rise(beta []float64, perGbit float64) (pct float64) {
+	for i, name := range m.names {
+		switch name {
+		case TermLoad:
+			pct += beta[i]
+		case TermPackets:
+			pct += beta[i] * perGbit
+		}
+	}
+	return pct
+}
+
+// standing is what the router costs without any load.
+func (m model) standing(beta []float64, clients int) (pct float64) {
+	for i, name := range m.names {
+		switch name {
+		case TermConstant:
+			pct += beta[i]
+		case TermClients:
+			pct += beta[i] * float64(clients)
+		}
+	}
+	return pct
+}
+
+// carryOn solves the model for the load at which it comes to a whole core. The
+// interval is taken on the logarithm of the load, over refits without one block
+// each: there the ratio of two estimates is close to symmetric. A slope that
+// cannot be told from 0 gives no load (the case in which the exact interval of
+// E. C. Fieller, J. R. Stat. Soc. B 16, 1954, is unbounded).
+func (m model) carryOn(c *Capacity, means []blockMean, opts Options) {
+	if len(m.names) == 0 {
+		c.Note = "There is no model to tell, and the router did not come to its limit."
+		return
+	}
+	perGbit := mean(m.values(means, func(r routerMean) float64 { return over(r.packets, r.deliveredMbps/1000) }))
+	slope := m.fit.Sample(func(beta []float64) float64 { return m.rise(beta, perGbit) })
+	if lo, _ := slope.Interval(opts.Confidence); lo <= 0 || !(slope.Mean > 0) {
+		c.Note = "CPU does not rise clearly with the load, so no load follows from it."
+		return
+	}
+	load := m.fit.Sample(func(beta []float64) float64 {
+		return math.Log(over(wholeCore-m.standing(beta, c.Clients), m.rise(beta, perGbit)))
+	})
+	c.Mbps = estimateOf(load, opts.Confidence).geometric().scaled(1000)
+	if !c.Mbps.Mean.Known() {
+		c.Note = "What the router costs without load comes to a whole core by itself."
+		return
+	}
+	largest := float64(c.MeasuredMbps)
+	c.Extrapolated = float64(c.Mbps.Mean) > largest
+	c.Note = fmt.Sprintf("By the model, within the loads measured (up to %.0f Mbit/s).", largest)
+	if c.Extrapolated {
+		c.Note = fmt.Sprintf("By the model carried on to %.1f times the largest load measured (%.0f Mbit/s): nothing was measured there.",
+			over(float64(c.Mbps.Mean), largest), largest)
+	}
+	if m.proportional {
+		c.Note += " CPU is taken to be proportional to the load, as a constant part could not be told."
+	}
+}

@@ -1,0 +1,144 @@
+package analysis_test
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// steady is a run of about three hours without any effect.
+var steady = analysistest.Spec{
+	Seed: 6, DUTs: []analysistest.DUT{{Name: "one", Ratio: 2}, {Name: "two", Ratio: 5}}, Clients: []int{10}, Offered: []float64{100, 500, 1000},
+	Blocks: 9, Windows: 3, AABlocks: 9, BlockSD: 0.01, WindowSD: 0.01, MachineSD: 0.02,
+	Effects: analysistest.Effects{BlockPause: 6 * time.Minute, RotateLoads: true},
+}
+
+func effects(s analysis.Summary) map[string]analysis.Effect {
+	return map[string]analysis.Effect{
+		"drift": s.Stability.DriftPctPerHour, "clean drift": s.Stability.CleanDriftPctPerHour, "side": s.Stability.SidePct,
+		"order": s.Stability.OrderPct, "load order": s.Stability.LoadOrderPct,
+	}
+}
+
+// unstable are the warnings about effects.
+func unstable(s analysis.Summary) []string {
+	return slices.DeleteFunc(slices.Clone(s.Warnings), func(w string) bool { return !strings.HasPrefix(w, "It matters") })
+}
+
+func TestSteadyRun(t *testing.T) {
+	s := analysis.Summarise(analysistest.Run(steady), analysis.Options{})
+	for name, e := range effects(s) {
+		if e.Verdict != analysis.Equivalent || e.Note == "" {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+	if n := len(unstable(s)); n != 0 {
+		t.Errorf("warnings on a steady run: %q", s.Warnings)
+	}
+	if len(s.Stability.Series) != 27 || !s.Stability.Series[0].AA || s.Stability.Series[0].DUTLab != "a" || s.Stability.Series[26].Hours < 2.5 {
+		t.Errorf("series of %d, last %+v", len(s.Stability.Series), s.Stability.Series[len(s.Stability.Series)-1])
+	}
+}
+
+// TestEffectsAreFound plants one effect at a time: it is found, and no other.
+func TestEffectsAreFound(t *testing.T) {
+	for name, tt := range map[string]struct {
+		plant func(*analysistest.Effects)
+		want  float64 // per cent
+		about string
+	}{
+		"drift":       {func(e *analysistest.Effects) { e.RatioPerHour = 0.05 }, 100 * math.Expm1(0.05), "ratios depend on when"},
+		"clean drift": {func(e *analysistest.Effects) { e.CleanPerHour = -0.04 }, 100 * math.Expm1(-0.04), "CPU figures depend on when"},
+		"side":        {func(e *analysistest.Effects) { e.Side = 0.08 }, 100 * math.Expm1(0.08), "labs are not alike"},
+		"order":       {func(e *analysistest.Effects) { e.Later = -0.08 }, 100 * math.Expm1(-0.08), "had not settled"},
+		"load order":  {func(e *analysistest.Effects) { e.LoadOrder = 0.1 }, 100 * math.Expm1(0.1), "measured before it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := steady
+			tt.plant(&spec.Effects)
+			s := analysis.Summarise(analysistest.Run(spec), analysis.Options{})
+			for other, e := range effects(s) {
+				if (e.Verdict == analysis.Different) != (other == name) {
+					t.Errorf("%s: %+v", other, e)
+				}
+			}
+			holds(t, name, effects(s)[name].Value, tt.want, 1.5)
+			warned(t, s, tt.about)
+			if len(unstable(s)) != 1 {
+				t.Errorf("warnings %q", s.Warnings)
+			}
+		})
+	}
+}
+
+// TestClockSteps: a clock that is set back does not turn the run around.
+func TestClockSteps(t *testing.T) {
+	spec := steady
+	spec.Effects.RatioPerHour = 0.05
+	run := analysistest.Run(spec)
+	for i := len(run.Trials) / 2; i < len(run.Trials); i++ {
+		run.Trials[i].Start = run.Trials[i].Start.Add(-24 * time.Hour)
+	}
+	s := analysis.Summarise(run, analysis.Options{})
+	warned(t, s, "set back by 23h") // less what lay between the two windows
+	holds(t, "drift", s.Stability.DriftPctPerHour.Value, 100*math.Expm1(0.05), 1.5)
+	previous := analysis.Number(-1)
+	for _, p := range s.Stability.Series {
+		if p.Hours < previous {
+			t.Fatalf("series goes back at %v h", p.Hours)
+		}
+		previous = p.Hours
+	}
+}
+
+// TestUnknownEffects: what the run cannot show is not called absent.
+func TestUnknownEffects(t *testing.T) {
+	spec := steady
+	spec.Windows, spec.Effects.RotateLoads = 1, false
+	run := analysistest.Run(spec)
+	for i := range run.Trials {
+		run.Trials[i].DUTLab = "b"
+	}
+	s := analysis.Summarise(run, analysis.Options{})
+	for _, name := range []string{"side", "order", "load order"} {
+		if e := effects(s)[name]; e.Verdict != analysis.Inconclusive || e.Value.Mean.Known() || e.Note == "" {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+	empty := analysis.Summarise(result.Run{}, analysis.Options{})
+	for name, e := range effects(empty) {
+		if e.Verdict != analysis.Inconclusive || e.Value.Mean.Known() {
+			t.Errorf("%s of nothing: %+v", name, e)
+		}
+	}
+}
+
+// TestEffectCoverage: intervals of effects hold the truth about 95 % of the
+// time (475 of 500, give or take 4 standard deviations: 19).
+func TestEffectCoverage(t *testing.T) {
+	spec := steady
+	spec.Blocks, spec.AABlocks = 6, 3
+	spec.Effects.RatioPerHour, spec.Effects.CleanPerHour, spec.Effects.Side, spec.Effects.Later, spec.Effects.LoadOrder = 0.02, -0.03, 0.02, 0.01, 0.03
+	truth := map[string]float64{"drift": 0.02, "clean drift": -0.03, "side": 0.02, "order": 0.01, "load order": 0.03}
+	covered := map[string]int{}
+	for seed := range uint64(500) {
+		spec.Seed = seed
+		for name, e := range effects(analysis.Summarise(analysistest.Run(spec), analysis.Options{})) {
+			if want := 100 * math.Expm1(truth[name]); float64(e.Value.Lo) <= want && want <= float64(e.Value.Hi) {
+				covered[name]++
+			}
+		}
+	}
+	t.Logf("of 500 intervals hold the truth: %v", covered)
+	for name := range truth {
+		if covered[name] < 456 || covered[name] > 494 {
+			t.Errorf("%s: %d of 500 intervals hold the truth", name, covered[name])
+		}
+	}
+}

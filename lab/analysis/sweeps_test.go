@@ -1,0 +1,237 @@
+package analysis_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+)
+
+// bandwidth is a quiet run over loads, with a clean router of 1 + 8/Gbit/s per
+// cent of a core, a portal of 2 + 20/Gbit/s, one that bends and one that saturates.
+var bandwidth = analysistest.Spec{
+	Seed: 3, Clients: []int{100}, Offered: []float64{100, 200, 400, 800, 1000},
+	DUTs: []analysistest.DUT{
+		{Name: "bent", Cost: analysistest.Cost{PerGbit: 10, BendGbit: 0.4, BendFactor: 3}},
+		{Name: "full", Cost: analysistest.Cost{PerGbit: 100}, MaxMbps: 700},
+		{Name: "portal", Cost: analysistest.Cost{Constant: 2, PerGbit: 20}},
+	},
+	Clean:  analysistest.Cost{Constant: 1, PerGbit: 8},
+	Blocks: 8, Windows: 3, AABlocks: 4, BlockSD: 0.01, WindowSD: 0.01, MachineSD: 0.02,
+}
+
+// crowd is a quiet run over clients at one load.
+var crowd = analysistest.Spec{
+	Seed: 4, Clients: []int{1, 10, 50, 100}, Offered: []float64{1000},
+	DUTs:   []analysistest.DUT{{Name: "portal", Cost: analysistest.Cost{PerGbit: 20, PerClient: 0.1}}},
+	Blocks: 8, Windows: 3, AABlocks: 2, BlockSD: 0.01, WindowSD: 0.01, MachineSD: 0.02,
+}
+
+func sweepOf(t *testing.T, s analysis.Summary, dut, along string) analysis.Sweep {
+	t.Helper()
+	for _, sweep := range s.Sweeps {
+		if sweep.DUT == dut && sweep.Along == along {
+			return sweep
+		}
+	}
+	t.Fatalf("no sweep of %s along %s", dut, along)
+	return analysis.Sweep{}
+}
+
+// holds checks an estimate against the truth, which one interval in twenty
+// misses: the bounds are taken half as far again, which one in three hundred
+// misses. within says how well the figure should be known.
+func holds(t *testing.T, what string, e analysis.Estimate, truth, within float64) {
+	t.Helper()
+	half := 1.5 * float64(e.Hi-e.Lo) / 2
+	if off := math.Abs(float64(e.Mean) - truth); !(off <= half) || !(off <= within) {
+		t.Errorf("%s: %g [%g, %g], true %g, within %g", what, e.Mean, e.Lo, e.Hi, truth, within)
+	}
+}
+
+func TestSweepAlongLoad(t *testing.T) {
+	s := analysis.Summarise(analysistest.Run(bandwidth), analysis.Options{})
+	if len(s.Sweeps) != 4 || s.Sweeps[0].DUT != analysis.Clean {
+		t.Fatalf("%d sweeps, first of %s", len(s.Sweeps), s.Sweeps[0].DUT)
+	}
+	portal := sweepOf(t, s, "portal", analysis.AlongLoad)
+	if portal.Clients != 100 || portal.OfferedMbps.Known() || len(portal.Levels) != 5 || len(portal.Increments) != 4 {
+		t.Fatalf("%+v", portal)
+	}
+	holds(t, "sampled at 400", portal.Levels[2].CPUSampled, 10, 0.3)
+	holds(t, "normalised at 400", portal.Levels[2].CPUNormalised, 10/1.046, 0.3)
+	step := portal.Increments[1] // 200 to 400: 6 to 10
+	holds(t, "net", step.NetPct, 4/1.046, 0.2)
+	holds(t, "relative", step.RelativePct, 100*(10./6-1), 4)
+	holds(t, "proportion", step.Proportion, 10./6/2, 0.03)
+	holds(t, "ratio", step.RatioPct, 100*(10./6*2.6/4.2-1), 2) // clean: 2.6 to 4.2
+	if step.RatioVerdict != analysis.Equivalent || step.RatioPct.N != 8 {
+		t.Errorf("ratio %s of %d blocks", step.RatioVerdict, step.RatioPct.N)
+	}
+	if step.From != 200 || step.To != 400 || step.Verdict != analysis.Different || step.NetPct.N != 8 {
+		t.Errorf("%+v", step)
+	}
+	// Eight blocks of each of two devices and four A/A blocks, at every level; what
+	// stood beside the device that was at its limit does not count.
+	clean := sweepOf(t, s, analysis.Clean, analysis.AlongLoad)
+	if n := [2]int{clean.Levels[0].CPUSampled.N, clean.Levels[4].CPUSampled.N}; n != [2]int{20, 20} {
+		t.Errorf("clean router: blocks %v", n)
+	}
+	holds(t, "clean at 100", clean.Levels[0].CPUSampled, 1.8, 0.05)
+}
+
+func TestSweepAlongClients(t *testing.T) {
+	s := analysis.Summarise(analysistest.Run(crowd), analysis.Options{})
+	portal := sweepOf(t, s, "portal", analysis.AlongClients)
+	if portal.OfferedMbps != 1000 || portal.Linearity != nil || len(portal.Levels) != 4 {
+		t.Fatalf("%+v", portal)
+	}
+	step := portal.Increments[2] // 50 to 100 clients: 25 to 30, different blocks
+	holds(t, "net", step.NetPct, 5/1.046, 0.6)
+	holds(t, "relative", step.RelativePct, 20, 3)
+	holds(t, "proportion", step.Proportion, 30./25/2, 0.03)
+	if step.NetPct.N != 16 || step.Verdict != analysis.Different {
+		t.Errorf("%+v", step)
+	}
+	holds(t, "ratio", step.RatioPct, 20, 2)
+	if step.RatioVerdict != analysis.Different {
+		t.Errorf("ratio %s", step.RatioVerdict)
+	}
+	clean := sweepOf(t, s, analysis.Clean, analysis.AlongClients)
+	if first := clean.Increments[0]; first.RatioPct.Mean.Known() || first.RatioVerdict != "" {
+		t.Errorf("the clean router has a ratio: %+v", first)
+	}
+	for _, step := range clean.Increments {
+		if step.Verdict != analysis.Equivalent {
+			t.Errorf("clean router, %g to %g clients: %s %+v", step.From, step.To, step.Verdict, step.RelativePct)
+		}
+	}
+}
+
+func TestOneLevelIsNoSweep(t *testing.T) {
+	single := bandwidth
+	single.Offered = []float64{400}
+	if s := analysis.Summarise(analysistest.Run(single), analysis.Options{}); len(s.Sweeps) != 0 || len(s.CostModels) != 0 {
+		t.Errorf("%d sweeps and %d cost models of one cell a device", len(s.Sweeps), len(s.CostModels))
+	}
+	both := crowd
+	both.Offered = []float64{500, 1000}
+	s := analysis.Summarise(analysistest.Run(both), analysis.Options{})
+	if len(s.Sweeps) != 2*(4+2) { // clean and portal: loads of four crowds, crowds of two loads
+		t.Errorf("%d sweeps", len(s.Sweeps))
+	}
+}
+
+func TestLinearity(t *testing.T) {
+	s := analysis.Summarise(analysistest.Run(bandwidth), analysis.Options{})
+	portal := sweepOf(t, s, "portal", analysis.AlongLoad).Linearity
+	holds(t, "slope", portal.Slope, 20/1.046, 0.5)
+	holds(t, "intercept", portal.Intercept, 2, 0.1)
+	between(t, "r2", portal.R2, 0.999, 1)
+	between(t, "exponent", portal.Exponent.Mean, 0.7, 0.85) // the constant flattens it
+	if portal.BendAt.Known() || portal.LevelsUsed != 5 || len(portal.LevelsLeft) != 0 {
+		t.Errorf("portal %+v", portal)
+	}
+	bent := sweepOf(t, s, "bent", analysis.AlongLoad).Linearity
+	// 10/Gbit/s up to 400 Mbit/s and 30 beyond: 16 at 800 instead of 8.
+	if bent.BendAt != 800 {
+		t.Errorf("bend at %v", bent.BendAt)
+	}
+	holds(t, "bend", bent.BendPct, 100, 5)
+	between(t, "exponent of the bent one", bent.Exponent.Mean, 1.2, 1.5)
+	full := sweepOf(t, s, "full", analysis.AlongLoad).Linearity
+	if full.LevelsUsed != 3 || len(full.LevelsLeft) != 2 || full.LevelsLeft[0] != 800 || full.BendAt.Known() {
+		t.Errorf("full %+v", full)
+	}
+	holds(t, "exponent of the proportional one", full.Exponent, 1, 0.02)
+}
+
+// TestBendFalseAlarms: of 400 straight devices no more than 5 % may be called
+// bent (20, give or take 4 standard deviations: 17), however noisy.
+func TestBendFalseAlarms(t *testing.T) {
+	spec := bandwidth
+	spec.DUTs = []analysistest.DUT{{Name: "portal", Cost: analysistest.Cost{Constant: 2, PerGbit: 20}}}
+	spec.Blocks, spec.AABlocks, spec.MachineSD = 6, 0, 0.15
+	alarms := 0
+	for seed := range uint64(200) {
+		spec.Seed = seed
+		s := analysis.Summarise(analysistest.Run(spec), analysis.Options{})
+		for _, sweep := range s.Sweeps {
+			if sweep.Linearity.BendAt.Known() {
+				alarms++
+			}
+		}
+	}
+	t.Logf("%d of 400 straight lines called bent", alarms)
+	if alarms > 37 {
+		t.Errorf("%d of 400 straight lines called bent", alarms)
+	}
+}
+
+// TestIncrementCoverage: paired and Welch intervals hold the truth about 95 %
+// of the time (950 of 1000, give or take 4 standard deviations: 28).
+func TestIncrementCoverage(t *testing.T) {
+	for name, spec := range map[string]analysistest.Spec{"paired": {Clients: []int{1}, Offered: []float64{500, 1000}}, "welch": {Clients: []int{1, 2}, Offered: []float64{500}}} {
+		spec.DUTs = []analysistest.DUT{{Name: "x", Cost: analysistest.Cost{PerGbit: 20}}}
+		spec.Blocks, spec.Windows, spec.BlockSD, spec.WindowSD, spec.MachineSD = 6, 3, 0.05, 0.05, 0.05
+		truth := 0.0
+		if name == "paired" {
+			truth = 100
+		}
+		covered := 0
+		for seed := range uint64(1000) {
+			spec.Seed = seed
+			step := sweepOf(t, analysis.Summarise(analysistest.Run(spec), analysis.Options{}), "x",
+				map[string]string{"paired": analysis.AlongLoad, "welch": analysis.AlongClients}[name]).Increments[0]
+			if float64(step.RelativePct.Lo) <= truth && truth <= float64(step.RelativePct.Hi) {
+				covered++
+			}
+		}
+		t.Logf("%s: %d of 1000 intervals hold the truth", name, covered)
+		if covered < 922 || covered > 980 { // Welch's is a little wide with few blocks
+			t.Errorf("%s: %d of 1000 intervals hold the truth", name, covered)
+		}
+	}
+}
+
+// TestProfilesAndDirectionsApart: a sweep never mixes them.
+func TestProfilesAndDirectionsApart(t *testing.T) {
+	spec := crowd
+	spec.Profiles, spec.Directions, spec.Blocks = []string{"bulk", "per-packet"}, []string{"up", "down"}, 2
+	s := analysis.Summarise(analysistest.Run(spec), analysis.Options{})
+	if len(s.Sweeps) != 8 || len(s.CostModels) != 8 {
+		t.Fatalf("%d sweeps, %d cost models", len(s.Sweeps), len(s.CostModels))
+	}
+	if first := s.Sweeps[0]; first.Profile != "bulk" || first.Direction != "up" || first.Levels[0].LinkMbps.N != 4 {
+		t.Errorf("first sweep %+v", first)
+	}
+	if s.Profile != "bulk,per-packet" || !strings.Contains(s.Sweeps[7].Profile+s.Sweeps[7].Direction, "per-packetdown") {
+		t.Errorf("profiles %s, last sweep %s %s", s.Profile, s.Sweeps[7].Profile, s.Sweeps[7].Direction)
+	}
+}
+
+// TestCleanRouterBesideFullDevices: when nothing else was measured, the clean
+// router is what stood beside devices at their limit.
+func TestCleanRouterBesideFullDevices(t *testing.T) {
+	spec := bandwidth
+	spec.DUTs, spec.AABlocks = spec.DUTs[1:2], 0
+	clean := sweepOf(t, analysis.Summarise(analysistest.Run(spec), analysis.Options{}), analysis.Clean, analysis.AlongLoad)
+	if len(clean.Levels) != 5 || clean.Levels[4].CPUSampled.N != 8 {
+		t.Errorf("%+v", clean.Levels)
+	}
+}
+
+// TestShortfallWithoutFlag: a level that lacks bandwidth is left out of fits
+// also when nobody marked it.
+func TestShortfallWithoutFlag(t *testing.T) {
+	run := analysistest.Run(bandwidth)
+	for i := range run.Trials {
+		run.Trials[i].Flags = nil
+	}
+	full := sweepOf(t, analysis.Summarise(run, analysis.Options{}), "full", analysis.AlongLoad)
+	if !full.Levels[4].Shortfall || full.Levels[2].Shortfall || full.Linearity.LevelsUsed != 4 {
+		t.Errorf("%+v", full)
+	}
+}

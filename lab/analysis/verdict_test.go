@@ -1,0 +1,114 @@
+package analysis
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+)
+
+// sampleWith is a log ratio of n blocks whose 95 % interval is [lo, hi] as a ratio.
+func sampleWith(lo, hi float64, n int) inference.Sample {
+	half := (math.Log(hi) - math.Log(lo)) / 2
+	return inference.Sample{
+		Mean: (math.Log(lo) + math.Log(hi)) / 2, SE: half / inference.Quantile(float64(n-1), 0.975), Freedom: float64(n - 1), N: n,
+	}
+}
+
+func TestJudge(t *testing.T) {
+	quiet := AA{Ratio: Estimate{Mean: 1, Lo: 0.995, Hi: 1.005, N: 6}, SDLog: 0.005}
+	none := AA{Ratio: unknown(), SDLog: Absent()}
+	tests := []struct {
+		name   string
+		in     inference.Sample
+		aa     AA
+		want   string
+		blocks bool
+	}{
+		{"dearer", sampleWith(1.9, 2.4, 6), none, Different, false},
+		{"cheaper", sampleWith(0.8, 0.9, 6), none, Different, false},
+		{"dearer by a little", sampleWith(1.01, 1.08, 6), quiet, Different, false},
+		{"same", sampleWith(0.97, 1.03, 6), quiet, Equivalent, false},
+		{"differs, but not by what matters", sampleWith(1.01, 1.04, 6), quiet, Equivalent, false},
+		{"edge of the band", sampleWith(1/1.0499, 1.0499, 6), none, Equivalent, false},
+		{"beyond the lower edge of the band", sampleWith(0.951, 1.02, 6), none, Inconclusive, true},
+		{"too wide", sampleWith(0.9, 1.2, 6), none, Inconclusive, true},
+		{"one block", inference.Sample{Mean: 0.1, SE: math.NaN(), N: 1}, none, Inconclusive, false},
+		{"one block, noise known from A/A", inference.Sample{Mean: 0.1, SE: math.NaN(), N: 1}, quiet, Inconclusive, true},
+		{"nothing", inference.None(), quiet, Inconclusive, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cells := []Cell{{}}
+			judgeCells(cells, []inference.Sample{tt.in}, tt.aa, Options{}.withDefaults())
+			if c := cells[0]; c.Verdict != tt.want || (c.BlocksNeeded != nil) != tt.blocks || c.VerdictNote == "" {
+				t.Errorf("got %s (%s), blocks needed %v", c.Verdict, c.VerdictNote, c.BlocksNeeded)
+			}
+		})
+	}
+}
+
+// TestNoiseFloor: a difference no larger than what two clean routers may show
+// is not the device's.
+func TestNoiseFloor(t *testing.T) {
+	opts := Options{}.withDefaults()
+	loud := AA{Blocks: 3, Ratio: Estimate{Mean: 1.01, Lo: 0.93, Hi: 1.09, N: 3}, SDLog: 0.032}
+	for _, tt := range []struct {
+		lo, hi float64
+		want   string
+		note   string
+	}{
+		{1.06, 1.09, Inconclusive, "two clean routers may differ as much (A/A 0.930 to 1.090); about 1 more A/A block would tell"},
+		{0.92, 0.945, Inconclusive, "A/A"},
+		{1.095, 1.11, Different, ""},
+		{0.88, 0.91, Different, ""},
+	} {
+		cells := []Cell{{}}
+		judgeCells(cells, []inference.Sample{sampleWith(tt.lo, tt.hi, 6)}, loud, opts)
+		if c := cells[0]; c.Verdict != tt.want || !strings.Contains(c.VerdictNote, tt.note) {
+			t.Errorf("[%g, %g]: %s (%s)", tt.lo, tt.hi, c.Verdict, c.VerdictNote)
+		}
+	}
+	biased := AA{Blocks: 6, Ratio: Estimate{Mean: 1.09, Lo: 1.08, Hi: 1.1, N: 6}, SDLog: 0.01}
+	cells := []Cell{{}}
+	judgeCells(cells, []inference.Sample{sampleWith(1.06, 1.09, 6)}, biased, opts)
+	if note := cells[0].VerdictNote; strings.Contains(note, "would tell") {
+		t.Errorf("more A/A blocks cannot help below their own mean: %s", note)
+	}
+}
+
+// TestMultiplicity: one weak verdict stands alone and falls in a crowd, which
+// also asks for more blocks.
+func TestMultiplicity(t *testing.T) {
+	opts := Options{}.withDefaults()
+	weak := sampleWith(1.005, 1.15, 6)
+	alone := judgeAll([]inference.Sample{weak}, opts)[0]
+	if alone.Word != Different {
+		t.Fatalf("alone: %+v", alone)
+	}
+	crowd := []inference.Sample{weak}
+	for range 11 {
+		crowd = append(crowd, sampleWith(0.85, 1.2, 6))
+	}
+	crowd = append(crowd, inference.Sample{Mean: 0.1, SE: math.NaN(), N: 1}) // cannot be tested: does not count
+	v := judgeAll(crowd, opts)[0]
+	if v.Word != Inconclusive || !strings.Contains(v.Note, "among 12 verdicts") {
+		t.Errorf("in a crowd: %+v", v)
+	}
+	between := func(what string, got Number, lo, hi float64) {
+		if float64(got) < lo || float64(got) > hi {
+			t.Errorf("%s: %g", what, got)
+		}
+	}
+	between("p alone", alone.PDifferent, 0.03, 0.05)
+	between("p in the crowd", v.PDifferent/alone.PDifferent, 11.999, 12.001)
+	single, many := furtherBlocks(0.05, 0.1, 6, 1, opts), furtherBlocks(0.05, 0.1, 6, 12, opts)
+	if *many <= *single {
+		t.Errorf("%d further blocks for one verdict, %d for twelve", *single, *many)
+	}
+	// A clear difference survives any crowd.
+	if clear := judgeAll(append(crowd, sampleWith(2, 2.3, 6)), opts)[13]; clear.Word != Different {
+		t.Errorf("clear difference: %+v", clear)
+	}
+}

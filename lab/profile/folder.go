@@ -1,0 +1,125 @@
+package profile
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Names in a run's folder: profiles/<cell>/ holds these.
+const (
+	Folder      = "profiles"
+	MetaFile    = "profile.json"
+	DUTFolded   = "dut.folded"
+	CleanFolded = "clean.folded"
+	DUTPprof    = "dut.pb.gz"
+	CleanPprof  = "clean.pb.gz"
+)
+
+// Dir is the folder of a cell's profile.
+func Dir(run string, c result.Cell) string {
+	mbps := strconv.FormatFloat(c.OfferedMbps, 'f', -1, 64)
+	return filepath.Join(run, Folder, fmt.Sprintf("%s-%d-clients-%s-mbps-%s-%s", c.DUT, c.Clients, mbps, c.Direction, c.Profile))
+}
+
+// Recorded reports whether the run has the cell's profile.
+func Recorded(run string, c result.Cell) bool {
+	_, err := os.Stat(filepath.Join(Dir(run, c), MetaFile))
+	return err == nil
+}
+
+// Write writes the files of a profile into the run's folder, profile.json last:
+// where it is the others are whole.
+func Write(run string, p Profile) error {
+	dir := Dir(run, p.Cell)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making the folder of a profile: %w", err)
+	}
+	p.Version = Version
+	for _, file := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{
+		{DUTFolded, func(w io.Writer) error { return WriteFolded(w, p.DUT.Stacks) }},
+		{CleanFolded, func(w io.Writer) error { return WriteFolded(w, p.Clean.Stacks) }},
+		{DUTPprof, func(w io.Writer) error { return WritePprof(w, p, p.DUT) }},
+		{CleanPprof, func(w io.Writer) error { return WritePprof(w, p, p.Clean) }},
+		{MetaFile, func(w io.Writer) error {
+			encoder := json.NewEncoder(w)
+			encoder.SetIndent("", "  ")
+			return encoder.Encode(p)
+		}},
+	} {
+		var b bytes.Buffer
+		if err := file.write(&b); err != nil {
+			return fmt.Errorf("make %s: %w", file.name, err)
+		}
+		if err := result.ReplaceFile(filepath.Join(dir, file.name), b.Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReadAll reads the profiles of a run in the order of their folders' names; a
+// run without any has none. Profiles that cannot be read are left out and are
+// the error.
+func ReadAll(run string) ([]Profile, error) {
+	folders, err := os.ReadDir(filepath.Join(run, Folder))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("looking for profiles: %w", err)
+	}
+	var list []Profile
+	var errs []error
+	for _, f := range folders { // by name
+		p, err := read(filepath.Join(run, Folder, f.Name()))
+		switch {
+		case err == nil:
+			list = append(list, p)
+		case !errors.Is(err, errUnfinished):
+			errs = append(errs, err)
+		}
+	}
+	return list, errors.Join(errs...)
+}
+
+// errUnfinished: the folder of a profile that was never finished.
+var errUnfinished = errors.New("no " + MetaFile)
+
+func read(dir string) (Profile, error) {
+	var p Profile
+	path := filepath.Join(dir, MetaFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return p, errUnfinished
+	}
+	if err != nil {
+		return p, fmt.Errorf("read a profile: %w", err)
+	}
+	if err := json.Unmarshal(data, &p); err != nil {
+		return p, fmt.Errorf("read %s: %w", path, err)
+	}
+	if p.Version > Version {
+		return p, fmt.Errorf("read %s: version %d, known up to %d: %w; use a newer gateweigh", path, p.Version, Version, result.ErrNewerVersion)
+	}
+	for name, side := range map[string]*Side{DUTFolded: &p.DUT, CleanFolded: &p.Clean} {
+		f, err := os.Open(filepath.Join(dir, name))
+		if err != nil {
+			return p, fmt.Errorf("read a profile: %w", err)
+		}
+		side.Stacks, err = ReadFolded(f)
+		f.Close()
+		if err != nil {
+			return p, fmt.Errorf("read %s: %w", f.Name(), err)
+		}
+	}
+	return p, nil
+}

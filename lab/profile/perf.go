@@ -1,0 +1,311 @@
+package profile
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// How stacks of user code are unwound. The kernel's are always whole.
+const (
+	UnwindFP    = "frame pointers"      // free, and right for Go
+	UnwindDWARF = "copies of the stack" // right for C of distributions, which has no frame pointers
+)
+
+// What a recording takes: a prime-like rate that does not run in step with the
+// scheduler's tick, 16 KiB of user stack (CoovaChilli keeps buffers of 9 KiB in
+// frames on the way of a packet), and bounds that no window reaches in order.
+const (
+	FrequencyHz  = 1999
+	stackBytes   = 16384
+	bufferSize   = "8M"   // a CPU: perf may wait 50 ms for the endpoints' CPU
+	maxDataBytes = "512M" // perf stops by itself there
+	startTimeout = 20 * time.Second
+	endTimeout   = 30 * time.Second
+)
+
+// Recorder is a perf record that samples some CPUs of the machine. It is alive
+// from Start to Stop, and never longer than this process.
+type Recorder struct {
+	cmd     *exec.Cmd
+	control *os.File
+	acks    chan string
+	ended   chan struct{}
+	status  error // valid once ended is closed
+	said    bytes.Buffer
+	awake   *os.File
+}
+
+// Available is an error that says what to install when there is no perf.
+func Available() error {
+	if _, err := exec.LookPath("perf"); err != nil {
+		return errors.New("perf is not on PATH: install the package linux-perf")
+	}
+	return nil
+}
+
+// Version is what perf says of itself, "" when it does not answer.
+func PerfVersion(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "perf", "version").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// Start begins to sample everything that runs on the given CPUs: when it
+// returns, samples are being taken, with time stamps of CLOCK_MONOTONIC. perf
+// itself runs on the CPUs own, nil leaves it free. Until Stop the CPUs are kept
+// from sleeping deeply, where that can be asked for: their sampling timer would
+// come late after each sleep.
+func Start(ctx context.Context, data, unwind string, cpus, own []int) (_ *Recorder, err error) {
+	if err := Available(); err != nil {
+		return nil, err
+	}
+	graph := "fp"
+	if unwind == UnwindDWARF {
+		graph = "dwarf," + strconv.Itoa(stackBytes)
+	}
+	r := &Recorder{ended: make(chan struct{}), acks: make(chan string, 4)}
+	controlRead, controlWrite, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	ackRead, ackWrite, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, controlRead.Close(), controlWrite.Close())
+	}
+	// I leaves the idle task out. Build ids are not needed: what was sampled is
+	// named right afterwards, on this machine.
+	r.cmd = exec.CommandContext(ctx, "perf", "record", "--cpu", cpuList(cpus), "--event", "cpu-clock:I", "--freq", strconv.Itoa(FrequencyHz),
+		"--call-graph", graph, "--clockid", "CLOCK_MONOTONIC", "--delay", "-1", "--control", "fd:3,4",
+		"--mmap-pages", bufferSize, "--max-size", maxDataBytes, "--no-buildid", "--no-buildid-cache", "--output", data)
+	r.cmd.Env = perfEnv()
+	r.cmd.ExtraFiles = []*os.File{controlRead, ackWrite}
+	r.cmd.Stderr, r.cmd.Stdout = &r.said, &r.said
+	r.cmd.WaitDelay = time.Second
+	// A group of its own: Ctrl-C reaches the lab, which ends perf in order.
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	r.control = controlWrite
+	err = r.launch(own)
+	controlRead.Close()
+	ackWrite.Close()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("starting perf: %w", err), controlWrite.Close(), ackRead.Close())
+	}
+	go func() { // ends with perf, which holds the other end
+		defer ackRead.Close()
+		readAcks(ackRead, r.acks)
+	}()
+	r.awake = keepAwake()
+	if err := r.tell(ctx, "enable", startTimeout); err != nil {
+		return nil, errors.Join(err, r.kill())
+	}
+	return r, nil
+}
+
+func cpuList(cpus []int) string {
+	text := make([]string, len(cpus))
+	for i, c := range cpus {
+		text[i] = strconv.Itoa(c)
+	}
+	return strings.Join(text, ",")
+}
+
+// perfEnv keeps the user's settings and servers of debug files out.
+func perfEnv() []string {
+	return append(os.Environ(), "PERF_CONFIG=/dev/null", "DEBUGINFOD_URLS=", "LC_ALL=C")
+}
+
+// launch starts perf on a thread that lives as long as it does: the kernel sends
+// Pdeathsig when the thread that started a process ends, not only the program.
+func (r *Recorder) launch(cpus []int) error {
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: its CPUs are perf's
+		if len(cpus) > 0 {
+			var set unix.CPUSet
+			for _, c := range cpus {
+				set.Set(c)
+			}
+			if err := unix.SchedSetaffinity(0, &set); err != nil {
+				started <- fmt.Errorf("binding perf to CPUs %v: %w", cpus, err)
+				return
+			}
+		}
+		err := r.cmd.Start()
+		started <- err
+		if err == nil {
+			r.status = r.cmd.Wait()
+			close(r.ended)
+		}
+	}()
+	return <-started
+}
+
+// readAcks passes on what perf answers to commands.
+func readAcks(from io.Reader, to chan<- string) {
+	buf := make([]byte, 64)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		select {
+		case to <- string(buf[:n]):
+		default: // nobody asked
+		}
+	}
+}
+
+// tell gives perf a command and waits until it has carried it out.
+func (r *Recorder) tell(ctx context.Context, command string, timeout time.Duration) error {
+	if _, err := r.control.WriteString(command + "\n"); err != nil {
+		<-r.ended // nobody reads any more
+		return fmt.Errorf("perf ended by itself: %w%s", r.status, r.tail())
+	}
+	select {
+	case <-r.acks:
+		return nil
+	case <-r.ended:
+		return fmt.Errorf("perf ended by itself: %w%s", r.status, r.tail())
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(timeout):
+		return fmt.Errorf("perf did not %s within %s%s", command, timeout, r.tail())
+	}
+}
+
+// Stop ends the recording; its data is complete when Stop returns without an
+// error. In any case perf has ended.
+func (r *Recorder) Stop(ctx context.Context) error {
+	_, err := r.control.WriteString("stop\n")
+	switch {
+	case ctx.Err() != nil:
+		return errors.Join(context.Cause(ctx), r.kill())
+	case err != nil: // it has ended
+		err := r.kill()
+		return errors.Join(fmt.Errorf("perf ended by itself: %w%s", r.status, r.tail()), err)
+	}
+	select {
+	case <-r.ended:
+	case <-ctx.Done():
+		return errors.Join(context.Cause(ctx), r.kill())
+	case <-time.After(endTimeout):
+		return errors.Join(fmt.Errorf("perf did not end within %s", endTimeout), r.kill())
+	}
+	r.release()
+	if r.status != nil {
+		return fmt.Errorf("perf record: %w%s", r.status, r.tail())
+	}
+	return nil
+}
+
+func (r *Recorder) kill() error {
+	defer r.release()
+	if err := r.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-r.ended
+	return nil
+}
+
+// release lets the CPUs sleep again.
+func (r *Recorder) release() {
+	r.control.Close()
+	if r.awake != nil {
+		r.awake.Close()
+	}
+}
+
+// tail is the end of what perf printed, for error messages. It is valid only
+// once perf has ended or is about to.
+func (r *Recorder) tail() string {
+	select {
+	case <-r.ended:
+	default:
+		return ""
+	}
+	return oneLine(r.said.String())
+}
+
+// oneLine is the end of what a program printed, as the end of a message.
+func oneLine(text string) string {
+	const most = 500
+	words := strings.Join(strings.Fields(text), " ")
+	if words == "" {
+		return ""
+	}
+	return ": " + strings.ToValidUTF8(words[max(0, len(words)-most):], "")
+}
+
+// keepAwake asks that no CPU go into a sleep it takes time to wake from, until
+// the file is closed (Documentation/power/pm_qos_interface.rst). Where that is
+// not allowed fewer samples are taken, which the coverage shows.
+func keepAwake() *os.File {
+	f, err := os.OpenFile("/dev/cpu_dma_latency", os.O_WRONLY, 0)
+	if err != nil {
+		return nil
+	}
+	if err := binary.Write(f, binary.NativeEndian, int32(0)); err != nil {
+		f.Close()
+		return nil
+	}
+	return f
+}
+
+// Read turns a recording's data into samples with names.
+func Read(ctx context.Context, data string) (*Recording, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, errors.New("still reading after 5 minutes"))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "perf", append(scriptArgs, "--input", data)...)
+	cmd.Env = perfEnv()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting perf script: %w", err)
+	}
+	rec, err := ParseScript(out)
+	if err != nil {
+		cancel() // nobody reads the rest
+	}
+	if werr := cmd.Wait(); err == nil && werr != nil {
+		if ctx.Err() != nil {
+			werr = context.Cause(ctx)
+		}
+		err = fmt.Errorf("perf script: %w%s", werr, oneLine(said.String()))
+	}
+	if err != nil {
+		return nil, err
+	}
+	rec.NameUnknown(NewSymbols())
+	return rec, nil
+}
+
+// Unwind chooses how to unwind the stacks of the given processes: by frame
+// pointers when all of them are Go programs.
+func Unwind(pids []int) string {
+	for _, pid := range pids {
+		if !IsGo(fmt.Sprintf("/proc/%d/exe", pid)) {
+			return UnwindDWARF
+		}
+	}
+	return UnwindFP
+}

@@ -1,0 +1,149 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+)
+
+// identity names the cell in every table; the device's name is the row's header.
+func identity(cells []analysis.Cell) []gridColumn {
+	cols := []gridColumn{{gridHead{Name: "DUT", Text: true}, func(c analysis.Cell) gridCell {
+		return gridCell{Main: c.DUT, Sort: c.DUT, Text: true, Header: true}
+	}}}
+	for _, col := range []gridColumn{
+		textColumn("Profile", func(c analysis.Cell) string { return c.Profile }),
+		textColumn("Direction", func(c analysis.Cell) string { return c.Direction }),
+	} {
+		for _, c := range cells {
+			if col.cell(c) != col.cell(cells[0]) {
+				cols = append(cols, col)
+				break
+			}
+		}
+	}
+	return append(cols,
+		countColumn("Clients", func(c analysis.Cell) int { return c.Clients }),
+		numberColumn("Offered", "Mbit/s", digits4, func(c analysis.Cell) analysis.Number { return c.OfferedMbps }))
+}
+
+func overheadColumn() gridColumn {
+	return estimateColumn("Overhead", "× per bit", ratio,
+		func(c analysis.Cell) analysis.Estimate { return c.OverheadRatio }).field("overhead_ratio.mean")
+}
+
+// resultsGrid is what most readers want, the answer first: a phone shows only
+// the first columns at once.
+func resultsGrid(s analysis.Summary) grid {
+	verdict := gridColumn{gridHead{Name: "Verdict", Unit: fmt.Sprintf("within %g %% is equivalent", 100*s.Delta), Text: true, Field: "verdict"},
+		func(c analysis.Cell) gridCell {
+			note := chance(c)
+			if c.BlocksNeeded != nil {
+				note = "needs about " + counted(*c.BlocksNeeded, "more block")
+			}
+			return badgeCell(c.Verdict, note)
+		}}
+	return build("Every cell: means over blocks, their intervals in brackets", s.Cells, append(identity(s.Cells),
+		overheadColumn(), verdict,
+		estimateColumn("Delivered", "Mbit/s", digits4, func(c analysis.Cell) analysis.Estimate { return c.Intervals.DeliveredMbps }).field("delivered_mbps"),
+		estimateColumn("Clean CPU", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.CleanCPUCorePct }).field("clean_cpu_core_pct.mean"),
+		estimateColumn("DUT CPU", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.CPUCorePct }).field("cpu_core_pct.mean"),
+		numberColumn("Increase", "%, normalised", bare, func(c analysis.Cell) analysis.Number { return c.IncreasePct }).field("increase_pct"),
+		estimateColumn("Per packet", "ns", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.NsPerPacket }).field("ns_per_packet"),
+		numberColumn("RTT p99", "µs under load", digits3, func(c analysis.Cell) analysis.Number { return c.RTT.P99 }).field("rtt_us.p99"),
+		numberColumn("Memory", "PSS, MiB", digits3, func(c analysis.Cell) analysis.Number { return c.PSSMiB }).field("pss_mib"),
+	))
+}
+
+// furtherGrids are all other figures, in tables that fit a screen.
+func furtherGrids(cells []analysis.Cell) []grid {
+	const intervals = ": means over blocks with their intervals"
+	return []grid{cpuGrid(cells, intervals), delayGrid(cells), trafficGrid(cells, intervals), clientsGrid(cells, intervals), verdictGrid(cells), trialsGrid(cells)}
+}
+
+func cpuGrid(cells []analysis.Cell, intervals string) grid {
+	return build("CPU"+intervals, cells, append(identity(cells),
+		estimateColumn("Normalised CPU", "eq. 5.1, % of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CPUNormalisedPct }).field("cpu_normalised_pct"),
+		estimateColumn("Clean normalised", "eq. 5.1, % of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanCPUNormalisedPct }),
+		estimateColumn("Router CPU", "% of the machine", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CPUMachinePct }),
+		estimateColumn("In processes", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.ProcessCorePct }),
+		estimateColumn("Processes, whole block", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.DaemonCorePct }),
+		estimateColumn("Machine busy", "%, /proc/stat, all labs", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.MachineBusyPct }),
+		estimateColumn("Metering", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.MeterCorePct }),
+		estimateColumn("Clean per packet", "ns", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanNsPerPacket }),
+	))
+}
+
+func delayGrid(cells []analysis.Cell) grid {
+	return build("Round-trip time under load: median over windows; the device's intervals are over blocks", cells, append(identity(cells),
+		estimateColumn("DUT p50", "µs", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.RTTP50us }),
+		numberColumn("Clean p50", "µs", digits3, func(c analysis.Cell) analysis.Number { return c.CleanRTT.P50 }).field("clean_rtt_us.p50"),
+		estimateColumn("DUT p99", "µs", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.RTTP99us }),
+		numberColumn("Clean p99", "µs", digits3, func(c analysis.Cell) analysis.Number { return c.CleanRTT.P99 }).field("clean_rtt_us.p99"),
+	))
+}
+
+func trafficGrid(cells []analysis.Cell, intervals string) grid {
+	return build("Traffic"+intervals, cells, append(identity(cells),
+		estimateColumn("Clean delivered", "Mbit/s", digits4, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanDeliveredMbps }),
+		estimateColumn("On the link", "Mbit/s with headers", digits4, func(c analysis.Cell) analysis.Estimate { return c.Intervals.LinkMbps }),
+		estimateColumn("Loss", "% on the router", percentOf, func(c analysis.Cell) analysis.Estimate { return c.Intervals.LossRatio }).field("loss_ratio"),
+		estimateColumn("Clean loss", "% on the router", percentOf, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanLossRatio }),
+		estimateColumn("Retransmitted", "%", percentOf, func(c analysis.Cell) analysis.Estimate { return c.Intervals.RetransmitRatio }).field("retransmit_ratio"),
+		estimateColumn("Segments per burst", "", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.SegmentsPerBurst }).field("segments_per_burst"),
+		estimateColumn("Clean segments per burst", "", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanSegmentsPerBurst }),
+		estimateColumn("Aggregation", "frames per packet", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.AggregationFactor }),
+	))
+}
+
+func clientsGrid(cells []analysis.Cell, intervals string) grid {
+	return build("Memory, set-up and clients"+intervals, cells, append(identity(cells),
+		estimateColumn("Memory", "PSS, MiB", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.PSSMiB }),
+		estimateColumn("Set-up", "s, labs and DUT", digits3, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.SetupSeconds }),
+		estimateColumn("Leases", "s, all clients", digits3, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.LeaseSeconds }),
+		estimateColumn("Log-ins", "s, all clients", digits3, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.LoginSeconds }),
+		estimateColumn("Log-in p50", "ms, one client", digits3, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.LoginP50ms }),
+		estimateColumn("Log-in p99", "ms, one client", digits3, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.LoginP99ms }),
+	))
+}
+
+// verdictGrid shows what the verdicts rest on.
+func verdictGrid(cells []analysis.Cell) grid {
+	four := func(n analysis.Number) string {
+		if n.Known() && n < 0.0001 {
+			return "< 0.0001"
+		}
+		return fraction4(n)
+	}
+	return build("Verdicts and what they rest on; p-values are adjusted for judging all cells at once", cells, append(identity(cells),
+		overheadColumn(),
+		numberColumn("p, different", "if the ratio were 1", four, func(c analysis.Cell) analysis.Number { return c.PDifferent }).field("p_different"),
+		numberColumn("p, equivalent", "if it were outside δ", four, func(c analysis.Cell) analysis.Number { return c.PEquivalent }).field("p_equivalent"),
+		numberColumn("Spread", "sd of block log ratios", fraction4, func(c analysis.Cell) analysis.Number { return c.SDLog }).field("sd_log"),
+		countColumn("Blocks", func(c analysis.Cell) int { return c.Blocks }),
+		textColumn("Verdict", func(c analysis.Cell) string { return c.Verdict }),
+		textColumn("Because", func(c analysis.Cell) string { return c.VerdictNote }),
+	))
+}
+
+func trialsGrid(cells []analysis.Cell) grid {
+	return build("Trials: pairs are those accepted; flags with the number of pairs they were seen in", cells, append(identity(cells),
+		countColumn("Pairs", func(c analysis.Cell) int { return c.Pairs }).field("pairs"),
+		countColumn("Blocks", func(c analysis.Cell) int { return c.Blocks }).field("blocks"),
+		countColumn("Rejected", func(c analysis.Cell) int { return c.Rejected }).field("rejected"),
+		countColumn("Redone", func(c analysis.Cell) int { return c.Redone }).field("redone"),
+		textColumn("Flags", flagText),
+	))
+}
+
+func flagText(c analysis.Cell) string {
+	var parts []string
+	for _, f := range c.Flags {
+		parts = append(parts, fmt.Sprintf("%s (%d)", f.Text, f.Count))
+	}
+	if len(parts) == 0 {
+		return none
+	}
+	return strings.Join(parts, ", ")
+}

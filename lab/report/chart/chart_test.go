@@ -1,0 +1,146 @@
+package chart_test
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/report/chart"
+)
+
+var nan = math.NaN()
+
+func none() [2]float64 { return [2]float64{nan, nan} }
+
+// wellFormed fails unless an SVG is XML, says what it shows, and has no figure
+// that is none.
+func wellFormed(t *testing.T, svg string) {
+	t.Helper()
+	decoder := xml.NewDecoder(strings.NewReader(svg))
+	for {
+		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("not well-formed: %v\n%s", err, svg)
+		}
+	}
+	for _, want := range []string{`role="img"`, "<title id=", "<desc id="} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("no %s in %.200s", want, svg)
+		}
+	}
+	for _, bad := range []string{"NaN", "Inf", "%!"} {
+		if strings.Contains(svg, bad) {
+			t.Errorf("%s in the chart", bad)
+		}
+	}
+}
+
+func at(x, y float64) chart.Point { return chart.Point{X: x, Y: y, Lo: nan, Hi: nan} }
+
+// TestAnythingCanBeDrawn: charts of nothing, of one value, of hopeless
+// intervals and of hostile names are charts all the same.
+func TestAnythingCanBeDrawn(t *testing.T) {
+	wild := chart.Point{X: 1, Y: 2, Lo: -1e9, Hi: 1e9, Tip: `<b>&"`, Key: `"><script>`, Value: "2"}
+	for name, svg := range map[string]string{
+		"nothing":         chart.XY{Reference: nan, Band: none()}.Draw("a"),
+		"one point":       chart.XY{Reference: nan, Band: none(), Series: []chart.Series{{Points: []chart.Point{at(5, 5)}}}}.Draw("a"),
+		"all zero":        chart.XY{Reference: 0, Band: none(), SignedY: true, Series: []chart.Series{{Points: []chart.Point{at(0, 0)}, Apart: true}}}.Draw("a"),
+		"wild":            chart.XY{Title: "<>", Reference: 1, Band: [2]float64{0.9, 1.1}, LogY: true, Series: []chart.Series{{Name: "&", Points: []chart.Point{wild}}}}.Draw("a"),
+		"log of zero":     chart.XY{Reference: 1, Band: none(), LogY: true, Series: []chart.Series{{Points: []chart.Point{at(1, 3)}, Raw: [][2]float64{{1, 0}, {1, -2}}}}}.Draw("a"),
+		"empty forest":    chart.Forest{Reference: nan, Band: none()}.Draw("a"),
+		"wild forest":     chart.Forest{Reference: 0, Band: [2]float64{-5, 5}, SignedX: true, Rows: []chart.ForestRow{{Label: "<", Marks: []chart.ForestMark{{Point: wild}, {Point: at(0, nan)}}}}}.Draw("a"),
+		"no bars":         chart.Bars{}.Draw("a"),
+		"bars of nothing": chart.Bars{Rows: []chart.BarRow{{Label: "x", Seen: nan, End: at(0, nan)}, {Label: "y", Seen: 3, End: at(0, nan)}}}.Draw("a"),
+	} {
+		t.Run(name, func(t *testing.T) { wellFormed(t, svg) })
+	}
+}
+
+var marker = regexp.MustCompile(`<circle class="hit" cx="([0-9.-]+)" cy="([0-9.-]+)"`)
+
+// hits are the places of the marks, in the order drawn.
+func hits(t *testing.T, svg string) [][2]float64 {
+	t.Helper()
+	var out [][2]float64
+	for _, m := range marker.FindAllStringSubmatch(svg, -1) {
+		x, errX := strconv.ParseFloat(m[1], 64)
+		y, errY := strconv.ParseFloat(m[2], 64)
+		if err := errors.Join(errX, errY); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, [2]float64{x, y})
+	}
+	return out
+}
+
+// TestScales: equal steps are equally long, ratios equally far from 1 both
+// ways, and a linear axis begins at zero.
+func TestScales(t *testing.T) {
+	line := func(ch chart.XY, points ...chart.Point) [][2]float64 {
+		ch.Reference, ch.Band = nan, none()
+		ch.Series = []chart.Series{{Points: points}}
+		return hits(t, ch.Draw("a"))
+	}
+	near := func(what string, a, b float64) {
+		if math.Abs(a-b) > 0.25 {
+			t.Errorf("%s: %.1f and %.1f pixels", what, a, b)
+		}
+	}
+	p := line(chart.XY{}, at(100, 10), at(200, 20), at(300, 30))
+	near("steps along", p[1][0]-p[0][0], p[2][0]-p[1][0])
+	near("steps up", p[0][1]-p[1][1], p[1][1]-p[2][1])
+	p = line(chart.XY{LogY: true}, at(1, 0.5), at(2, 1), at(3, 2))
+	near("half and double", p[0][1]-p[1][1], p[1][1]-p[2][1])
+	p = line(chart.XY{}, at(1, 1), at(10, 1), at(100, 1))
+	near("decades", p[1][0]-p[0][0], p[2][0]-p[1][0])
+	zero := regexp.MustCompile(`text-anchor="end"[^>]*>0</text>`)
+	if svg := (chart.XY{Reference: nan, Band: none(), Series: []chart.Series{{Points: []chart.Point{at(1, 90), at(2, 100)}}}}).Draw("a"); !zero.MatchString(svg) {
+		t.Error("the axis does not begin at zero")
+	}
+}
+
+// TestBarsSetApartWhatWasSeen: what lies beyond the largest value seen is an
+// open bar of its own.
+func TestBarsSetApartWhatWasSeen(t *testing.T) {
+	bars := chart.Bars{Rows: []chart.BarRow{
+		{Label: "beyond", Seen: 1, End: at(0, 4)},
+		{Label: "measured", Seen: 3, End: at(0, 3)},
+		{Label: "inside", Seen: 3, End: at(0, 2)},
+	}}
+	svg := bars.Draw("a")
+	if n := strings.Count(svg, `class="beyond `); n != 1 {
+		t.Errorf("%d open bars, want 1", n)
+	}
+	if n := strings.Count(svg, `class="amount `); n != 3 {
+		t.Errorf("%d solid bars, want 3", n)
+	}
+}
+
+// TestSeriesDifferInMoreThanColour: no two of six devices and the clean router
+// share a marker's outline, and hollow marks have dashed lines.
+func TestSeriesDifferInMoreThanColour(t *testing.T) {
+	outline := regexp.MustCompile(`<(?:path|circle) class="mark [^"]*" (?:d="([^"]*)"|cx="[^"]*" cy="[^"]*" (r)=)`)
+	seen := map[string]int{}
+	for number := chart.Clean; number < chart.Colours; number++ {
+		ch := chart.XY{Reference: nan, Band: none(), Series: []chart.Series{{Style: chart.Style{Number: number}, Points: []chart.Point{at(1, 1)}}}}
+		marks := outline.FindAllStringSubmatch(ch.Draw("a"), -1)
+		if len(marks) != 2 { // one in the legend, one in the chart
+			t.Fatalf("style %d has %d marks", number, len(marks))
+		}
+		shape := marks[1][1] + marks[1][2]
+		if other, taken := seen[shape]; taken {
+			t.Errorf("styles %d and %d have the same marker", number, other)
+		}
+		seen[shape] = number
+	}
+	ch := chart.XY{Reference: nan, Band: none(), Series: []chart.Series{{Style: chart.Style{Hollow: true}, Points: []chart.Point{at(1, 1), at(2, 2)}}}}
+	if svg := ch.Draw("a"); !strings.Contains(svg, `class="join s0 hollow"`) || !strings.Contains(svg, `class="mark s0 hollow"`) {
+		t.Error("a hollow series looks like a filled one")
+	}
+}

@@ -1,0 +1,142 @@
+package chart
+
+import (
+	"math"
+	"slices"
+	"strconv"
+)
+
+// kind says how a scale treats its values.
+type kind int
+
+const (
+	fromZero    kind = iota // linear and beginning at zero: lengths and heights are honest
+	signed                  // linear, around zero
+	logarithmic             // of ratios, where half and double are equally far from 1
+)
+
+// scale maps values to pixels.
+type scale struct {
+	lo, hi   float64 // values
+	from, to float64 // pixels
+	kind     kind
+	ticks    []float64
+}
+
+// emptyScale has no values yet.
+func emptyScale(from, to float64, k kind) scale {
+	return scale{lo: math.Inf(1), hi: math.Inf(-1), from: from, to: to, kind: k}
+}
+
+func (s scale) at(v float64) float64 {
+	lo, hi := s.lo, s.hi
+	if s.kind == logarithmic {
+		v, lo, hi = math.Log(v), math.Log(lo), math.Log(hi)
+	}
+	if hi == lo {
+		return (s.from + s.to) / 2
+	}
+	return s.from + (v-lo)/(hi-lo)*(s.to-s.from)
+}
+
+// within is at of a value moved into the scale.
+func (s scale) within(v float64) float64 { return s.at(math.Min(math.Max(v, s.lo), s.hi)) }
+
+// linearTicks are about n round values that cover lo to hi.
+func linearTicks(lo, hi float64, n int) []float64 {
+	if !(hi > lo) {
+		return []float64{lo}
+	}
+	raw := (hi - lo) / float64(n)
+	unit := math.Pow(10, math.Floor(math.Log10(raw)))
+	step := 10 * unit
+	for _, m := range []float64{1, 2, 2.5, 5} {
+		if raw <= m*unit*1.0001 {
+			step = m * unit
+			break
+		}
+	}
+	var ticks []float64
+	first := math.Floor(lo/step + 1e-9)
+	for i := 0.0; i < 100; i++ {
+		v := (first + i) * step
+		ticks = append(ticks, v)
+		if v >= hi-step*1e-9 {
+			break
+		}
+	}
+	return ticks
+}
+
+// logTicks are round values from at or below lo to at or above hi, both above
+// zero: evenly spaced ones over a short range, else 1, 2 and 5 times powers of
+// ten, and only every so many powers over a very long one.
+func logTicks(lo, hi float64) []float64 {
+	if hi/lo < 4 {
+		// A short range is as good as linear, but must not begin at zero.
+		return slices.DeleteFunc(linearTicks(lo, hi, 6), func(v float64) bool { return v <= 0 })
+	}
+	steps, stride := []float64{1, 2, 5}, 1
+	first, last := int(math.Floor(math.Log10(lo))), int(math.Ceil(math.Log10(hi)))
+	if last-first > 3 {
+		steps, stride = []float64{1}, 1+(last-first)/8
+	}
+	var ticks []float64
+	for decade := first; decade <= last+stride; decade += stride {
+		for _, m := range steps {
+			v := m * math.Pow(10, float64(decade))
+			if v <= lo {
+				ticks = ticks[:0] // a later one is nearer
+			}
+			ticks = append(ticks, v)
+			if v >= hi {
+				return ticks
+			}
+		}
+	}
+	return ticks
+}
+
+// include widens a range of values by those that are finite, and above zero
+// when the scale is logarithmic.
+func (s *scale) include(values ...float64) {
+	for _, v := range values {
+		if math.IsNaN(v) || math.IsInf(v, 0) || s.kind == logarithmic && v <= 0 {
+			continue
+		}
+		s.lo, s.hi = math.Min(s.lo, v), math.Max(s.hi, v)
+	}
+}
+
+// includePoint takes in a mean and its interval, which is cut at four times and
+// a quarter of the mean: one hopeless interval must not flatten the chart. About
+// zero, it is cut at four times the larger of the mean and of what is there already.
+func (s *scale) includePoint(p Point) {
+	if s.kind == signed {
+		limit := 4 * math.Max(math.Abs(p.Y), math.Max(s.hi, -s.lo))
+		s.include(p.Y, math.Max(p.Lo, -limit), math.Min(p.Hi, limit))
+		return
+	}
+	s.include(p.Y, math.Max(p.Lo, p.Y/4), math.Min(p.Hi, p.Y*4))
+}
+
+// settle picks ticks for the values included, about n of them.
+func (s *scale) settle(n int) {
+	if s.lo > s.hi {
+		s.lo, s.hi = 0.5, 2
+	}
+	switch s.kind {
+	case logarithmic:
+		s.ticks = logTicks(s.lo, s.hi)
+	case signed:
+		s.ticks = linearTicks(math.Min(s.lo, 0), math.Max(s.hi, 1e-3), n)
+	default:
+		s.lo, s.ticks = 0, linearTicks(0, math.Max(s.hi, 1e-3), n)
+	}
+	s.lo, s.hi = math.Min(s.lo, s.ticks[0]), math.Max(s.hi, s.ticks[len(s.ticks)-1])
+}
+
+// tickText prints a tick without noise from binary fractions.
+func tickText(v float64) string {
+	return strconv.FormatFloat(v, 'g', 6, 64)
+}

@@ -1,0 +1,198 @@
+package chart
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Series is one line of an XY chart.
+type Series struct {
+	Name   string
+	Style  Style
+	Points []Point
+	Raw    [][2]float64 // single trials: X, Y
+	// Apart leaves the points unjoined; Guide is a thin line without marks.
+	Apart, Guide bool
+}
+
+// XY is a chart of values over a quantity.
+type XY struct {
+	Title, Desc    string
+	XLabel, YLabel string
+	Series         []Series
+	// LogY draws ratios, where half and double are equally far from 1; SignedY
+	// values around zero. Otherwise the axis begins at zero.
+	LogY, SignedY bool
+	// Band is a range of Y shaded across the chart. NaN is none.
+	Band     [2]float64
+	BandName string
+	// Reference is a level of Y drawn as a line; NaN is none.
+	Reference float64
+}
+
+// frameXY is the scales of an XY chart.
+type frameXY struct{ xs, ys scale }
+
+// Draw makes the chart an SVG; id must be its own on the page. It never fails:
+// what has no points is left out.
+func (ch XY) Draw(id string) string {
+	var c canvas
+	var entries []LegendEntry
+	for _, s := range ch.Series {
+		entries = append(entries, LegendEntry{s.Style, s.Name, s.Apart, s.Guide})
+	}
+	top := c.legend(entries) + 8
+	f := frameXY{ch.xScale(), ch.yScale(top)}
+	ch.frame(&c, f)
+	for i, s := range ch.Series {
+		ch.drawRaw(&c, s, ch.dodge(i), f)
+	}
+	for i, s := range ch.Series {
+		if !s.Apart {
+			ch.drawLine(&c, s, ch.dodge(i), f)
+		}
+	}
+	for i, s := range ch.Series {
+		if s.Guide {
+			continue
+		}
+		for _, p := range s.Points {
+			drawPoint(&c, s.Style, f.xs.at(p.X)+ch.dodge(i), p, f.ys)
+		}
+	}
+	return c.document(id, ch.Title, ch.Desc, f.ys.from+46)
+}
+
+// dodge sets series apart that have points at the same X.
+func (ch XY) dodge(i int) float64 {
+	if ch.Series[i].Apart || ch.Series[i].Guide {
+		return 0
+	}
+	return (float64(i) - float64(len(ch.Series)-1)/2) * math.Min(6, 24/float64(len(ch.Series)))
+}
+
+func (ch XY) xScale() scale {
+	var xs []float64
+	apart := false
+	for _, s := range ch.Series {
+		apart = apart || s.Apart
+		for _, p := range s.Points {
+			xs = append(xs, p.X)
+		}
+	}
+	slices.Sort(xs)
+	xs = slices.Compact(xs)
+	s := scale{from: plotLeft + 14, to: plotRight - 18}
+	if len(xs) == 0 {
+		xs = []float64{0, 1}
+	}
+	s.lo, s.hi = math.Min(xs[0], 0), xs[len(xs)-1]
+	if apart {
+		s.settle(6)
+		return s
+	}
+	if xs[0] > 0 && s.hi/xs[0] >= 20 {
+		s.kind, s.lo = logarithmic, xs[0]
+	}
+	// The sweep's own values are the best ticks, as long as they do not collide.
+	at := math.Inf(-1)
+	for _, x := range xs {
+		if s.at(x)-at >= 10+tickPx*float64(len(tickText(x))) {
+			s.ticks = append(s.ticks, x)
+			at = s.at(x)
+		}
+	}
+	return s
+}
+
+func (ch XY) yScale(top float64) scale {
+	k := fromZero
+	switch {
+	case ch.LogY:
+		k = logarithmic
+	case ch.SignedY:
+		k = signed
+	}
+	s := emptyScale(top+plotHeight, top, k)
+	s.include(ch.Reference, ch.Band[0], ch.Band[1])
+	for _, line := range ch.Series {
+		for _, p := range line.Points {
+			s.includePoint(p)
+		}
+		for _, r := range line.Raw {
+			s.include(r[1])
+		}
+	}
+	s.settle(5)
+	return s
+}
+
+// frame draws grid, axes, band and reference line.
+func (ch XY) frame(c *canvas, f frameXY) {
+	xs, ys := f.xs, f.ys
+	if b := ch.Band; b[1] > b[0] {
+		c.band(plotLeft, ys.at(b[1]), plotRight-plotLeft, ys.at(b[0])-ys.at(b[1]), b, ch.BandName)
+	}
+	for _, v := range ys.ticks {
+		c.line("grid", plotLeft, ys.at(v), plotRight, ys.at(v))
+		c.text("tick", "end", plotLeft-8, ys.at(v)+4, tickText(v))
+	}
+	c.line("axis", plotLeft, ys.from, plotRight, ys.from)
+	if !math.IsNaN(ch.Reference) {
+		c.line("reference", plotLeft, ys.at(ch.Reference), plotRight, ys.at(ch.Reference))
+	}
+	for _, v := range xs.ticks {
+		c.line("axis", xs.at(v), ys.from, xs.at(v), ys.from+4)
+		c.text("tick", "middle", xs.at(v), ys.from+18, tickText(v))
+	}
+	c.text("label", "middle", (plotLeft+plotRight)/2, ys.from+38, ch.XLabel)
+	c.add(`<g transform="translate(14 %s) rotate(-90)">`, px((ys.from+ys.to)/2))
+	c.text("label", "middle", 0, 0, ch.YLabel)
+	c.add("</g>")
+}
+
+// drawRaw scatters single trials a little so that equal values stay visible.
+func (ch XY) drawRaw(c *canvas, s Series, dodge float64, f frameXY) {
+	points := make([][2]float64, 0, len(s.Raw))
+	for i, r := range s.Raw {
+		if ch.LogY && r[1] <= 0 {
+			continue
+		}
+		jitter := (float64(i*7%11) - 5) * 0.5
+		points = append(points, [2]float64{f.xs.at(r[0]) + dodge + jitter, f.ys.at(r[1])})
+	}
+	c.dots(s.Style, points)
+}
+
+// drawLine joins the points; where a series has several at one X, their mean.
+func (ch XY) drawLine(c *canvas, s Series, dodge float64, f frameXY) {
+	var d string
+	for i := 0; i < len(s.Points); {
+		x, sum, n := s.Points[i].X, 0.0, 0
+		for ; i < len(s.Points) && s.Points[i].X == x; i++ {
+			sum, n = sum+s.Points[i].Y, n+1
+		}
+		d += fmt.Sprintf("%c%s %s", "ML"[min(len(d), 1)], px(f.xs.at(x)+dodge), px(f.ys.at(sum/float64(n))))
+	}
+	class := "join " + s.Style.classes()
+	if s.Guide {
+		class = "guide"
+	}
+	if d != "" {
+		c.add(`<path class="%s" d="%s"/>`, class, d)
+	}
+}
+
+// drawPoint draws a mean and its interval.
+func drawPoint(c *canvas, style Style, x float64, p Point, ys scale) {
+	y := ys.at(p.Y)
+	c.open(p)
+	if p.hasInterval() {
+		lo, hi := ys.within(p.Lo), ys.within(p.Hi)
+		c.add(`<path class="bar %s" d="M%s %sV%sm-4 0h8M%s %sh8"/>`, style.Class(), px(x), px(lo), px(hi), px(x-4), px(lo))
+	}
+	style.Hollow = style.Hollow || p.Hollow
+	c.marker(style, x, y)
+	c.close(x, y)
+}

@@ -1,0 +1,72 @@
+package report
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/profile"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// sided is a profile of one account in which the device costs dut ns per packet
+// and the clean router clean, a thousand samples each.
+func sided(dut, clean float64) profile.Profile {
+	side := func(ns float64) profile.Side {
+		other := profile.Stack{Frames: []profile.Frame{{Func: "napi/lan"}, {Func: "rest", Module: profile.Kernel}}, NsPerPacket: 1000}
+		f := profile.Stack{Frames: []profile.Frame{{Func: "napi/lan"}, {Func: "f", Module: profile.Kernel}}, NsPerPacket: ns}
+		return profile.Side{Packets: 1000, Stacks: []profile.Stack{f, other}, Accounts: []profile.Account{{Name: "napi/lan", Ns: int64(1000 * (1000 + ns)), Samples: 1000}}}
+	}
+	return profile.Profile{DUT: side(dut), Clean: side(clean), Cell: result.Cell{DUT: "d", Clients: 1, OfferedMbps: 10, Direction: "up", Profile: "bulk"}}
+}
+
+func TestShadeSaysNoMoreThanSamplesDo(t *testing.T) {
+	for _, tt := range []struct {
+		dut, clean float64
+		want       int
+	}{
+		{500, 0, 4}, {500, 400, 1}, {500, 250, 2}, {500, 50, 3}, {500, 480, 0}, {50, 500, -3}, {0, 500, -4}, {0, 0, 0},
+	} {
+		f := profile.Tree(sided(tt.dut, tt.clean)).Children[0].Children[0]
+		if got := shade(f.Cost); f.Func != "f" || got != tt.want {
+			t.Errorf("%s at %v against %v ± %.0f: shade %d, want %d", f.Func, tt.dut, tt.clean, f.Margin(), got, tt.want)
+		}
+	}
+}
+
+func TestExplanationComparesWithTheTrials(t *testing.T) {
+	p := sided(500, 100)
+	s := analysis.Summary{Cells: []analysis.Cell{{DUT: "d", Clients: 1, OfferedMbps: 10, Direction: "up", Profile: "bulk", Pairs: 9, Blocks: 3}}}
+	s.Cells[0].Intervals.NsPerPacket.Mean, s.Cells[0].Intervals.CleanNsPerPacket.Mean = 1900, 1400
+	e := Explain(p, s, 1)
+	if e.OffBy > -0.19 || e.OffBy < -0.21 || e.Functions[0].Name != "f" || e.Functions[0].Share != 1 || e.Rest.Count != 1 || e.Rest.Difference != 0 {
+		t.Errorf("%+v", e)
+	}
+	var text strings.Builder
+	if err := ExplainText(&text, e); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"d, 1 client, 10 Mbit/s upload, bulk", "+400.0", "f [kernel]", "1 more function", "9 windows of 3 blocks", "the sum is 80.0 % of that", "device napi/lan"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, text.String())
+		}
+	}
+	p.Cell.Clients = 2
+	if e := Explain(p, s, 1); e.OffBy.Known() || !strings.Contains(e.agreement(), "No accepted trial") {
+		t.Errorf("compared with another cell's trials: %+v", e.Measured)
+	}
+}
+
+// TestLargeProfilesAreThinnedOut: a page holds no more frames than can be drawn.
+func TestLargeProfilesAreThinnedOut(t *testing.T) {
+	p := sided(1, 1)
+	for i := range 50_000 {
+		name := strings.Repeat("x", 1+i%7) + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676%26))
+		weight := 3000 / float64(1+i%997)
+		p.DUT.Stacks = append(p.DUT.Stacks, profile.Stack{Frames: []profile.Frame{{Func: "napi/lan"}, {Func: name, Module: "m"}, {Func: name + "2", Module: "m"}}, NsPerPacket: weight})
+	}
+	d := flameOf(p, profile.Tree(p))
+	if n := len(d.Nodes) / 5; n > flameMostNodes || n < 100 {
+		t.Errorf("%d frames drawn", n)
+	}
+}

@@ -1,0 +1,77 @@
+package report_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/report"
+)
+
+// TestManyTrials: a large run still gives a page of sensible size, which says
+// that not every trial is drawn.
+func TestManyTrials(t *testing.T) {
+	spec := portals()
+	spec.RejectEvery, spec.Windows, spec.Blocks = 0, 50, 24
+	run := simulate(spec)
+	if len(run.Trials) < 10_000 {
+		t.Fatalf("only %d trials", len(run.Trials))
+	}
+	dir, s := write(t, run)
+	page := string(read(t, dir, report.HTMLFile))
+	checkPage(t, page)
+	if !strings.Contains(page, "At most 200 trials a cell are drawn") {
+		t.Error("the page does not say that trials are left out of the charts")
+	}
+	if len(page) > 400_000 {
+		t.Errorf("page of %d bytes", len(page))
+	}
+	if s.Cells[0].Pairs != 1200 {
+		t.Errorf("%d pairs", s.Cells[0].Pairs)
+	}
+}
+
+// manyCells is a run of 200 cells and 10,000 trials, a tenth of them rejected.
+func manyCells() analysistest.Spec {
+	spec := portals()
+	spec.DUTs = append(spec.DUTs, analysistest.DUT{Name: "allow-list", Ratio: 1.01})
+	spec.Clients = []int{1, 10, 50, 100, 250}
+	spec.Offered = []float64{100, 200, 300, 400, 500, 600, 700, 800, 900, 1000}
+	spec.Blocks, spec.Windows, spec.AABlocks, spec.RejectEvery = 10, 4, 4, 10
+	return spec
+}
+
+// TestManyCells: the page of a large run stays small enough to be opened and
+// sent, and its lists are bounded.
+func TestManyCells(t *testing.T) {
+	run := simulate(manyCells())
+	if len(run.Trials) < 9_500 {
+		t.Fatalf("only %d trials", len(run.Trials))
+	}
+	dir, s := write(t, run)
+	page := string(read(t, dir, report.HTMLFile))
+	checkPage(t, page)
+	if len(s.Cells) != 200 || len(page) > 4_000_000 {
+		t.Errorf("page of %d bytes for %d cells", len(page), len(s.Cells))
+	}
+	if n := strings.Count(page, "generator at"); n > 400 {
+		t.Errorf("%d reasons of rejection are listed", n)
+	}
+	for _, want := range []string{"more are in trials.jsonl", "more sweeps of lighter loads are not drawn"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
+func BenchmarkWrite(b *testing.B) {
+	dir := b.TempDir()
+	if err := analysistest.Write(dir, simulate(manyCells())); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := report.Write(dir); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

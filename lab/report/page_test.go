@@ -1,0 +1,367 @@
+package report_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/report"
+)
+
+func call[P, R any](t *testing.T, ctx context.Context, command cdp.Command[P, R], params P) R {
+	t.Helper()
+	result, err := chromedp.Call(ctx, command, params)
+	if err != nil {
+		t.Fatalf("%s: %v", command.Method, err)
+	}
+	return result
+}
+
+// bothSweeps is a run over bandwidth and over clients with the study's devices
+// and levels, so that the page has every section.
+func bothSweeps() analysistest.Spec {
+	spec := portals()
+	spec.DUTs = append(spec.DUTs, analysistest.DUT{Name: "allow-list", Ratio: 1.01})
+	spec.Clients, spec.Offered = []int{1, 10, 50, 100}, []float64{100, 200, 400, 800, 1000}
+	return spec
+}
+
+// TestPageInBrowser opens the page as its readers do.
+func TestPageInBrowser(t *testing.T) {
+	browser := newBrowser(t)
+	dir, _ := write(t, simulate(bothSweeps()))
+	file := filepath.Join(dir, report.HTMLFile)
+	var s analysis.Summary
+	var raw struct {
+		Cells []map[string]any `json:"cells"`
+	}
+	data := read(t, dir, report.SummaryFile)
+	if err := json.Unmarshal(data, &s); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &raw); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("tables", func(t *testing.T) { checkTables(t, open(t, browser, file, wide), raw.Cells) })
+	t.Run("charts", func(t *testing.T) { checkMarks(t, open(t, browser, file, wide), s) })
+	t.Run("keyboard", func(t *testing.T) { checkKeyboard(t, open(t, browser, file, wide)) })
+	t.Run("marks say what they are", func(t *testing.T) { checkTips(t, open(t, browser, file, wide)) })
+	t.Run("printing", func(t *testing.T) { checkPrinting(t, open(t, browser, file, wide)) })
+	t.Run("schemes", func(t *testing.T) { checkSchemes(t, open(t, browser, file, wide)) })
+	for _, v := range []view{wide, phone, paper} {
+		t.Run("fits "+v.name, func(t *testing.T) { checkFits(t, open(t, browser, file, v)) })
+	}
+}
+
+// markKeyOf is the name a cell has in the page.
+func markKeyOf(c analysis.Cell) string {
+	return fmt.Sprintf("%s|%s|%s|%d|%s", c.DUT, c.Direction, c.Profile, c.Clients, c.OfferedMbps)
+}
+
+// checkTables holds the tables of results against summary.json: every cell is
+// there once a table, and each column that names a figure shows it.
+func checkTables(t *testing.T, p *tab, cells []map[string]any) {
+	type row struct {
+		Key    string
+		Fields map[string]string
+	}
+	tables := eval[[][]row](t, p, `[...document.querySelectorAll("#results ~ * table.sortable, #results ~ table.sortable")]
+		.filter((table) => table.tHead.querySelector("[data-field]"))
+		.map((table) => [...table.tBodies[0].rows].map((tr) => ({
+			Key: tr.dataset.cell,
+			Fields: Object.fromEntries([...table.tHead.rows[0].cells].flatMap((th, i) =>
+				th.dataset.field ? [[th.dataset.field, tr.cells[i].dataset.sort]] : [])),
+		})))`)
+	seen := map[string]bool{}
+	for _, rows := range tables {
+		if len(rows) != len(cells) {
+			t.Errorf("a table of %d rows for %d cells", len(rows), len(cells))
+			continue
+		}
+		for i, r := range rows {
+			for field, shown := range r.Fields {
+				seen[field] = true
+				if want := figureOf(cells[i], field); !sameFigure(shown, want) {
+					t.Errorf("%s, %s: the table has %q, summary.json %v", r.Key, field, shown, want)
+				}
+			}
+		}
+	}
+	for _, field := range []string{"overhead_ratio.mean", "verdict", "cpu_core_pct.mean", "rtt_us.p99", "clean_rtt_us.p50", "pss_mib",
+		"retransmit_ratio", "increase_pct", "p_different", "pairs", "rejected"} {
+		if !seen[field] {
+			t.Errorf("no table shows %s", field)
+		}
+	}
+}
+
+// figureOf walks a dotted name into a cell of summary.json.
+func figureOf(cell map[string]any, field string) any {
+	var at any = cell
+	for _, key := range strings.Split(field, ".") {
+		m, ok := at.(map[string]any)
+		if !ok {
+			return nil
+		}
+		at = m[key]
+	}
+	return at
+}
+
+func sameFigure(shown string, want any) bool {
+	switch w := want.(type) {
+	case nil:
+		return shown == ""
+	case string:
+		return shown == w
+	case float64:
+		n, err := strconv.ParseFloat(shown, 64)
+		return err == nil && math.Abs(n-w) <= 1e-9*math.Abs(w)
+	}
+	return false
+}
+
+// checkMarks holds the charts against the summary: a chart of a sweep has a
+// mark for each level, no more, at the figure the summary has.
+func checkMarks(t *testing.T, p *tab, s analysis.Summary) {
+	type chartMarks struct {
+		Heading string
+		Marks   [][2]string // name and figure
+	}
+	charts := eval[[]chartMarks](t, p, `[...document.querySelectorAll("#charts ~ * figure, #charts ~ figure")].map((f) => ({
+		Heading: f.querySelector("h4").textContent,
+		Marks: [...f.querySelectorAll("svg .point")].map((g) => [g.dataset.cell, g.dataset.value]),
+	}))`)
+	ratios := map[string]string{}
+	for _, c := range s.Cells {
+		ratios[markKeyOf(c)] = c.OverheadRatio.Mean.String()
+	}
+	cpu, levels := levelFigures(s)
+	drawn := map[string]int{}
+	for _, ch := range charts {
+		along := analysis.AlongLoad
+		if strings.Contains(ch.Heading, "over clients") {
+			along = analysis.AlongClients
+		}
+		kind, want := "ratio", ratios
+		switch {
+		case strings.HasPrefix(ch.Heading, "Router CPU, normalised"):
+			kind, want = "cpu", cpu[along]
+		case !strings.HasPrefix(ch.Heading, "Overhead ratio over"):
+			continue
+		}
+		for _, m := range ch.Marks {
+			if value, known := want[m[0]]; !known || value != m[1] {
+				t.Errorf("%s: the mark of %s is at %s, summary.json has %q", ch.Heading, m[0], m[1], value)
+			}
+			drawn[kind]++
+		}
+	}
+	// Each cell is on one chart over bandwidth and on one over clients.
+	if drawn["ratio"] != 2*len(s.Cells) || drawn["cpu"] != levels || levels == 0 {
+		t.Errorf("%d marks of ratios for %d cells, %d of CPU for %d levels", drawn["ratio"], len(s.Cells), drawn["cpu"], levels)
+	}
+}
+
+// levelFigures is the normalised CPU of each level by what its sweep steps
+// along and the name its mark has, and the number of levels.
+func levelFigures(s analysis.Summary) (figures map[string]map[string]string, levels int) {
+	figures = map[string]map[string]string{analysis.AlongLoad: {}, analysis.AlongClients: {}}
+	for _, sweep := range s.Sweeps {
+		for _, l := range sweep.Levels {
+			key := fmt.Sprintf("%s|%s|%s|%d|%s", sweep.DUT, sweep.Direction, sweep.Profile, sweep.Clients, l.Level)
+			if sweep.Along == analysis.AlongClients {
+				key = fmt.Sprintf("%s|%s|%s|%s|%s", sweep.DUT, sweep.Direction, sweep.Profile, l.Level, sweep.OfferedMbps)
+			}
+			figures[sweep.Along][key] = l.CPUNormalised.Mean.String()
+			levels++
+		}
+	}
+	return figures, levels
+}
+
+// checkKeyboard uses the page without a mouse.
+func checkKeyboard(t *testing.T, p *tab) {
+	p.press(t, kb.Tab)
+	if class := eval[string](t, p, `document.activeElement.className`); class != "skip" {
+		t.Errorf("the first stop of the Tab key is %q, not the skip link", class)
+	}
+	p.press(t, kb.Enter)
+	if id := eval[string](t, p, `document.activeElement.id`); id != "main" {
+		t.Errorf("the skip link leads to %q", id)
+	}
+	focus := func(field string) {
+		if !eval[bool](t, p, fmt.Sprintf(`(() => { const b = document.querySelector('#results ~ * [data-field=%q] button'); b.focus();
+			return document.activeElement === b; })()`, field)) {
+			t.Fatalf("the heading of %s takes no focus", field)
+		}
+	}
+	column := func() []float64 {
+		return eval[[]float64](t, p, `(() => {
+			const table = document.querySelector("#results ~ * table.sortable");
+			const at = [...table.tHead.rows[0].cells].findIndex((th) => th.dataset.field === "overhead_ratio.mean");
+			return [...table.tBodies[0].rows].map((tr) => Number(tr.cells[at].dataset.sort));
+		})()`)
+	}
+	for i, keys := range []string{kb.Enter, " "} {
+		focus("overhead_ratio.mean")
+		p.press(t, keys)
+		got := column()
+		for j := 1; j < len(got); j++ {
+			if i == 0 && got[j] < got[j-1] || i == 1 && got[j] > got[j-1] {
+				t.Fatalf("sorted by key %q: %v", keys, got)
+			}
+		}
+		want := []string{"ascending", "descending"}[i]
+		if state := eval[string](t, p, `document.querySelector("th[aria-sort]").getAttribute("aria-sort")`); state != want {
+			t.Errorf("aria-sort is %q, want %q", state, want)
+		}
+	}
+	checkFocus(t, p)
+}
+
+// checkFocus holds that the focus shows, and that what scrolls or folds takes it.
+func checkFocus(t *testing.T, p *tab) {
+	if width := eval[string](t, p, `getComputedStyle(document.activeElement).outlineStyle`); width == "none" {
+		t.Error("the focus does not show")
+	}
+	if n := eval[int](t, p, `[...document.querySelectorAll(".scroll, pre")].filter((e) => e.tabIndex < 0).length`); n > 0 {
+		t.Errorf("%d scrolling regions take no focus", n)
+	}
+	// A fold opens with the keyboard too.
+	if !eval[bool](t, p, `(() => { const s = document.querySelector("#results ~ details summary"); s.focus(); return true; })()`) {
+		t.Fatal("no fold")
+	}
+	p.press(t, kb.Enter)
+	if !eval[bool](t, p, `document.activeElement.parentElement.open`) {
+		t.Error("a fold does not open with the Enter key")
+	}
+}
+
+// checkTips points at a mark.
+func checkTips(t *testing.T, p *tab) {
+	text := eval[string](t, p, `(() => {
+		const mark = document.querySelector("#charts ~ * svg .point");
+		const said = mark.querySelector("title").textContent;
+		mark.querySelector(".hit").dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
+		const tip = document.querySelector(".tip");
+		return tip.hidden || tip.textContent !== said ? "" : said;
+	})()`)
+	if !strings.Contains(text, "of a core") {
+		t.Errorf("pointing at a mark shows %q", text)
+	}
+}
+
+// checkPrinting prints the page and holds that it is as before afterwards.
+func checkPrinting(t *testing.T, p *tab) {
+	open := `document.querySelectorAll("details[open]").length`
+	eval[bool](t, p, `addEventListener("beforeprint", () => {
+		window.atPrint = [document.querySelectorAll("details:not([open])").length, document.querySelectorAll("th button").length]; }); true`)
+	before := eval[int](t, p, open)
+	pdf, err := chromedp.Run(p.ctx, chromedp.PrintToPDF(chromedp.PDFPaper(chromedp.PaperA4), chromedp.PDFPrintBackground()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.HasPrefix(pdf, []byte("%PDF-")) || len(pdf) < 20_000 {
+		t.Errorf("a PDF of %d bytes", len(pdf))
+	}
+	if at := eval[[]int](t, p, `window.atPrint`); at[0] != 0 || at[1] != 0 {
+		t.Errorf("printed with %d closed folds and %d buttons in headings", at[0], at[1])
+	}
+	if after := eval[int](t, p, open); after != before {
+		t.Errorf("%d folds open after printing, %d before", after, before)
+	}
+	if eval[int](t, p, `document.querySelectorAll("th button").length`) == 0 {
+		t.Error("tables do not sort any more after printing")
+	}
+}
+
+// checkSchemes compares light and dark.
+func checkSchemes(t *testing.T, p *tab) {
+	brightness := `(() => { const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/[0-9.]+/g).map(Number);
+		return (r + g + b) / 3; })()`
+	if light := eval[float64](t, p, brightness); light < 200 {
+		t.Errorf("the light page has a brightness of %.0f", light)
+	}
+	p.look(t, wideDark)
+	if dark := eval[float64](t, p, brightness); dark > 60 {
+		t.Errorf("the dark page has a brightness of %.0f", dark)
+	}
+}
+
+// checkFits holds that nothing sticks out of the page with every fold open.
+// Wide tables scroll on their own, but not on paper.
+func checkFits(t *testing.T, p *tab) {
+	sizes := `[document.documentElement.scrollWidth, document.documentElement.clientWidth]`
+	for _, state := range []string{"folded", "unfolded"} {
+		if got := eval[[]int](t, p, sizes); got[0] > got[1] {
+			t.Errorf("%s: the page is %d pixels wide in a window of %d", state, got[0], got[1])
+		}
+		p.unfold(t)
+	}
+	if !eval[bool](t, p, `matchMedia("print").matches`) {
+		return
+	}
+	eval[bool](t, p, `dispatchEvent(new Event("beforeprint"))`)
+	for _, caption := range eval[[]string](t, p, `[...document.querySelectorAll("table")]
+		.filter((table) => table.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+		.map((table) => table.caption.textContent)`) {
+		t.Errorf("on paper a table is cut off: %s", caption)
+	}
+}
+
+// TestPageIsAccessible runs axe-core, the checker most accessibility tools are
+// made of, over the whole page.
+func TestPageIsAccessible(t *testing.T) {
+	axe, err := os.ReadFile(filepath.Join("testdata", "axe", "axe.min.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := newBrowser(t)
+	spec := bothSweeps() // every kind of section, but fewer rows: the checker reads each cell of each table
+	spec.Clients, spec.Offered = []int{10, 100}, []float64{100, 800, 1000}
+	dir, _ := write(t, simulate(spec))
+	for _, v := range []view{wide, wideDark, phone, phoneDark} {
+		t.Run(v.name, func(t *testing.T) {
+			p := open(t, browser, filepath.Join(dir, report.HTMLFile), v)
+			p.unfold(t)
+			checkAccessible(t, p, string(axe))
+		})
+	}
+}
+
+// checkAccessible reports what axe-core finds, and that it could look.
+func checkAccessible(t *testing.T, p *tab, axe string) {
+	t.Helper()
+	eval[bool](t, p, axe+"; true")
+	type finding struct {
+		ID, Help string
+		Nodes    []struct{ HTML string }
+	}
+	found := eval[struct {
+		Passes, Violations []finding
+	}](t, p, `axe.run(document, { resultTypes: ["violations"] })
+		.then((r) => ({ passes: r.passes.map((x) => ({ id: x.id, nodes: [] })), violations: r.violations.map((x) => ({
+			id: x.id, help: x.help, nodes: x.nodes.slice(0, 5).map((n) => ({ html: n.html.slice(0, 300) })) })) }))`)
+	if len(found.Passes) < 20 {
+		t.Errorf("only %d rules passed: the page was not looked at", len(found.Passes))
+	}
+	for _, violation := range found.Violations {
+		for _, node := range violation.Nodes {
+			t.Errorf("%s: %s: %s", violation.ID, violation.Help, node.HTML)
+		}
+	}
+}

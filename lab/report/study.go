@@ -1,0 +1,357 @@
+package report
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/report/chart"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/studies"
+)
+
+// claim is one claim of a study with what was found of it: in a line, and
+// device by device.
+type claim struct {
+	Study    int
+	ID, Text string
+	Line     []foundLine
+	Found    []found
+}
+
+// foundLine is the devices of which a claim holds, does not, or is not settled.
+type foundLine struct{ Word, Class, Devices string }
+
+// found is what the run says of a claim for one device.
+type found struct {
+	Device, Word, Class string
+	Here                template.HTML
+	ExpectName          string
+	Expect              template.HTML
+}
+
+// holds says in words whether a claim holds, and the class of its badge.
+func holds(h *bool) (word, class string) {
+	switch {
+	case h == nil:
+		return "not settled", "open"
+	case *h:
+		return "holds here", "holds"
+	}
+	return "does not hold here", "fails"
+}
+
+// claims groups the findings that share a claim. Those of which this run says
+// nothing come last.
+func claims(findings []analysis.Finding) []claim {
+	var tested, open []claim
+	for len(findings) > 0 {
+		n, said := 0, false
+		c := claim{Study: findings[0].Study, Text: findings[0].Claim}
+		for n < len(findings) && findings[n].Claim == c.Text && findings[n].Study == c.Study {
+			c.Found = append(c.Found, describeFinding(findings[n]))
+			said = said || findings[n].Holds != nil
+			n++
+		}
+		c.ID, _, _ = strings.Cut(findings[0].ID, "/")
+		c.Line = foundLines(c.Found)
+		findings = findings[n:]
+		if said {
+			tested = append(tested, c)
+		} else {
+			open = append(open, c)
+		}
+	}
+	return append(tested, open...)
+}
+
+// foundLines gathers the devices with the same outcome: those of which the
+// claim holds first, those that leave it open last.
+func foundLines(list []found) []foundLine {
+	yes, no := true, false
+	var out []foundLine
+	for _, outcome := range []*bool{&yes, &no, nil} {
+		var devices []string
+		word, class := holds(outcome)
+		count := 0
+		for _, f := range list {
+			if f.Class != class {
+				continue
+			}
+			count++
+			if f.Device != "" {
+				devices = append(devices, f.Device)
+			}
+		}
+		if count > 0 {
+			out = append(out, foundLine{word, class, strings.Join(devices, ", ")})
+		}
+	}
+	return out
+}
+
+func describeFinding(f analysis.Finding) found {
+	_, device, _ := strings.Cut(f.ID, "/")
+	out := found{
+		Device: routerName(device), Here: prose(capitalised(strings.TrimPrefix(f.Here, device+": "))), Expect: prose(f.Expect),
+		ExpectName: "Why a difference is to be expected",
+	}
+	out.Word, out.Class = holds(f.Holds)
+	if f.Holds == nil {
+		out.ExpectName = "To settle it"
+	}
+	return out
+}
+
+var commandInText = regexp.MustCompile("`([^`]+)`")
+
+// prose is text whose commands, between backquotes, are set as such.
+func prose(s string) template.HTML {
+	return template.HTML(commandInText.ReplaceAllString(template.HTMLEscapeString(unbroken(s)), "<code>$1</code>"))
+}
+
+// findingCounts says how many findings hold; empty when there are none.
+func findingCounts(findings []analysis.Finding) string {
+	count := map[string]int{}
+	for _, f := range findings {
+		_, class := holds(f.Holds)
+		count[class]++
+	}
+	if len(findings) == 0 {
+		return ""
+	}
+	verb := func(n int, one, many string) string {
+		if n == 1 {
+			return "1 " + one
+		}
+		return fmt.Sprintf("%d %s", n, many)
+	}
+	return fmt.Sprintf("Of %s of published work, %s here, %s and %s not settled by this run.", counted(len(findings), "finding"),
+		verb(count["holds"], "holds", "hold"), verb(count["fails"], "does not", "do not"), verb(count["open"], "is", "are"))
+}
+
+// studyTable is a table of a study ready to print: what was measured here and
+// what was published side by side.
+type studyTable struct {
+	ID, Heading, Level string
+	Heads              []studyHead
+	Subheads           []studySubhead
+	Rows               []gridRow
+	Signs              []string // what the signs beside figures mean
+	Note               template.HTML
+}
+
+// studyHead spans the columns of one quantity, studySubhead is one of them.
+type studyHead struct {
+	Name string
+	Span int
+	Note string
+}
+
+type studySubhead struct {
+	Name, Unit string
+	Published  bool
+}
+
+// studyTables are the study's tables: those that answer its questions, and
+// folds with the steps from level to level and the appendix.
+func studyTables(tables []studies.Table) (open []studyTable, folds []studyFold) {
+	steps := studyFold{Heading: "From level to level"}
+	appendix := studyFold{Heading: "Appendix A: sampled and normalised"}
+	for _, t := range tables {
+		view := describeTable(t)
+		switch {
+		case t.ID == "table-5.1" || t.ID == "table-5.5":
+			open = append(open, view)
+		case strings.HasPrefix(t.ID, "table-A"):
+			appendix.Tables = append(appendix.Tables, view)
+		default:
+			steps.Tables = append(steps.Tables, view)
+		}
+	}
+	for _, fold := range []studyFold{steps, appendix} {
+		if len(fold.Tables) > 0 {
+			folds = append(folds, fold)
+		}
+	}
+	return open, folds
+}
+
+// studyFold is tables that are folded away under a heading.
+type studyFold struct {
+	Heading string
+	Tables  []studyTable
+}
+
+func describeTable(t studies.Table) studyTable {
+	out := studyTable{ID: t.ID, Heading: t.Title + ": " + t.Caption, Note: prose(t.Note)}
+	if len(t.Columns) == 0 {
+		return out
+	}
+	out.Level = withUnit(t.Columns[0].Name, t.Columns[0].Unit)
+	out.describeHeads(t.Columns[1:])
+	used := map[string]bool{}
+	for _, row := range t.Rows {
+		view := gridRow{Key: t.ID + "|" + row.Level.String(), Cells: []gridCell{{Main: digits4(row.Level), Sort: row.Level.String(), Header: true}}}
+		for i, v := range row.Values {
+			col := t.Columns[1+i]
+			if col.Measured {
+				cell := estimateCell(v.Here, bare)
+				cell.Main += signs(v.Flags, used)
+				view.Cells = append(view.Cells, cell)
+			}
+			if col.Published {
+				cell := numberCell(v.Published, published)
+				cell.Badge = "published"
+				view.Cells = append(view.Cells, cell)
+			}
+		}
+		out.Rows = append(out.Rows, view)
+	}
+	for _, f := range flagSigns {
+		if used[f.flag] {
+			out.Signs = append(out.Signs, f.sign+" "+f.flag)
+		}
+	}
+	return out
+}
+
+// describeHeads heads each quantity and below it what was measured here and
+// what was published. What was not measured says so once, above its column,
+// not by a gap in every row.
+func (t *studyTable) describeHeads(columns []studies.Column) {
+	for _, col := range columns {
+		head := studyHead{Name: col.Name}
+		if col.Measured {
+			head.Span++
+			t.Subheads = append(t.Subheads, studySubhead{"here", col.Unit, false})
+		}
+		if col.Published {
+			head.Span++
+			t.Subheads = append(t.Subheads, studySubhead{"published", col.PublishedUnit, true})
+			if !col.Measured {
+				head.Note = "not measured here"
+			}
+		}
+		if head.Span > 0 {
+			t.Heads = append(t.Heads, head)
+		}
+	}
+}
+
+// flagSigns stand in tables for what weakens a figure.
+var flagSigns = []struct{ flag, sign string }{
+	{analysis.FlagShortfall, "*"}, {result.FlagSaturated, "†"}, {result.FlagLossy, "‡"},
+}
+
+// signs are the signs of flags; those used are noted.
+func signs(flags []string, used map[string]bool) string {
+	out := ""
+	for _, f := range flagSigns {
+		if slices.Contains(flags, f.flag) {
+			out, used[f.flag] = out+f.sign, true
+		}
+	}
+	return out
+}
+
+func withUnit(name, unit string) string {
+	if unit == "" {
+		return name
+	}
+	return name + ", " + unit
+}
+
+// published prints a figure of a study with the decimals its tables have.
+func published(n analysis.Number) string {
+	if !n.Known() {
+		return none
+	}
+	return grouped(fmt.Sprintf("%.2f", float64(n)))
+}
+
+// studyFigure is a figure of a study: panels beside each other.
+type studyFigure struct {
+	Heading string
+	Figures []figure
+	Note    template.HTML
+}
+
+// studyFigures draws the figures of a study: those of its chapters, and those
+// of its appendix for a fold.
+func (d *drawing) studyFigures(list []studies.Figure) (open, appendix []studyFigure) {
+	for _, f := range list {
+		view := studyFigure{Heading: f.Title + ": " + f.Caption, Note: prose(f.Note)}
+		for _, p := range f.Panels {
+			view.Figures = append(view.Figures, d.studyPanel(f, p))
+		}
+		if strings.HasPrefix(f.ID, "figure-A") {
+			appendix = append(appendix, view)
+		} else {
+			open = append(open, view)
+		}
+	}
+	return open, appendix
+}
+
+func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
+	ch := chart.XY{Title: f.Title + ", " + p.Title, XLabel: f.XLabel, YLabel: p.YLabel, LogY: p.LogY, Reference: float64(p.Reference), Band: noBand()}
+	if !p.Reference.Known() {
+		ch.Reference = math.NaN()
+	}
+	data := grid{Head: []gridHead{{Name: "Series", Text: true}, {Name: f.XLabel}, {Name: p.YLabel}}}
+	isPublished := func(s studies.Series) bool { return s.Published }
+	isMeasured := func(s studies.Series) bool { return !s.Published && !s.Guide }
+	mixed := slices.ContainsFunc(p.Series, isPublished) && slices.ContainsFunc(p.Series, isMeasured)
+	var tips []string
+	shortfall := false
+	for _, s := range p.Series {
+		line := chart.Series{Name: s.Name, Guide: s.Guide}
+		if !s.Guide {
+			line.Style = d.style(s.DUT)
+			line.Style.Hollow = s.Published
+		}
+		for _, pt := range s.Points {
+			at, known := studyPoint(s, pt)
+			if !known {
+				continue
+			}
+			// Beside published series a hollow mark would be taken for one of theirs.
+			at.Hollow = !mixed && slices.Contains(pt.Flags, analysis.FlagShortfall)
+			shortfall = shortfall || at.Hollow
+			line.Points = append(line.Points, at)
+			if !s.Guide {
+				tips = append(tips, at.Tip)
+				data.Rows = append(data.Rows, gridRow{Key: at.Key, Cells: []gridCell{
+					{Main: s.Name, Text: true, Header: true}, numberCell(pt.X, digits4), estimateCell(pt.Y, digits3)}})
+			}
+		}
+		ch.Series = append(ch.Series, line)
+	}
+	ch.Desc = sentences(tips)
+	caption := ""
+	switch {
+	case mixed:
+		caption = "Filled marks and solid lines were measured here; hollow marks and dashed lines are published."
+	case shortfall:
+		caption = "Hollow marks: the device carried more than 10 % less than the load."
+	}
+	fig := d.finish(ch.Title, caption, ch.Draw, data)
+	fig.Heading = p.Title
+	return fig
+}
+
+// studyPoint is a point of a study's figure, if its figures are known.
+func studyPoint(s studies.Series, pt studies.Point) (at chart.Point, known bool) {
+	tip := fmt.Sprintf("%s: %s %s at %s", s.Name, digits3(pt.Y.Mean), bounds(pt.Y, digits3), digits4(pt.X))
+	if len(pt.Flags) > 0 {
+		tip += " (" + strings.Join(pt.Flags, ", ") + ")"
+	}
+	at = estimatePoint(float64(pt.X), pt.Y, tip)
+	at.Key = s.Name + "|" + pt.X.String()
+	return at, pt.Y.Mean.Known() && pt.X.Known()
+}

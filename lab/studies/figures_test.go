@@ -1,0 +1,118 @@
+package studies_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/studies"
+)
+
+func figure(t *testing.T, figures []studies.Figure, id string) studies.Figure {
+	t.Helper()
+	for _, f := range figures {
+		if f.ID == id {
+			return f
+		}
+	}
+	t.Fatalf("no %s", id)
+	return studies.Figure{}
+}
+
+// names of a panel's series; published ones in brackets, guides in braces.
+func names(p studies.Panel) string {
+	var out []string
+	for _, s := range p.Series {
+		switch {
+		case s.Guide:
+			out = append(out, "{"+s.Name+"}")
+		case s.Published:
+			out = append(out, "("+s.DUT+")")
+		default:
+			out = append(out, s.DUT)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func TestFigures(t *testing.T) {
+	figures := studies.Figures(
+		bandwidth(proportional, portal("coovachilli", 5), portal("opennds", 2.5)),
+		clients(proportional, portal("coovachilli", 5)))
+	var ids []string
+	for _, f := range figures {
+		ids = append(ids, strings.TrimPrefix(f.ID, "figure-"))
+	}
+	if want := []string{"5.5", "5.6", "A.1", "A.2"}; !slices.Equal(ids, want) {
+		t.Fatalf("figures %q", ids)
+	}
+	const published = "(clean) (coovachilli) (gateway-nfqueue)"
+	for _, tt := range []struct {
+		id     string
+		panels []string
+	}{
+		{"figure-5.5", []string{"clean coovachilli opennds", published, "coovachilli opennds (coovachilli) (gateway-nfqueue)",
+			"clean coovachilli opennds " + published + " {proportional to bandwidth}"}},
+		{"figure-5.6", []string{"clean coovachilli", published, "coovachilli (coovachilli) (gateway-nfqueue)", "clean coovachilli " + published}},
+		{"figure-A.1", []string{"clean coovachilli opennds", published, "clean coovachilli opennds " + published + " {proportional to bandwidth}"}},
+		{"figure-A.2", []string{"clean coovachilli", published, "clean coovachilli " + published}},
+	} {
+		var got []string
+		for _, p := range figure(t, figures, tt.id).Panels {
+			got = append(got, names(p))
+		}
+		if !slices.Equal(got, tt.panels) {
+			t.Errorf("%s: panels %q\nwant %q", tt.id, got, tt.panels)
+		}
+	}
+}
+
+func TestFigurePoints(t *testing.T) {
+	panels := figure(t, studies.Figures(bandwidth(proportional, portal("coovachilli", 5))), "figure-5.5").Panels
+	here, published, over, own := panels[0], panels[1], panels[2], panels[3]
+	if p := here.Series[1].Points; len(p) != 5 || !p[4].Y.HasInterval() || here.Series[1].Run != "portal-bandwidth" {
+		t.Errorf("points here %+v", here.Series[1])
+	}
+	near(t, "published", published.Series[1].Points[4].Y.Mean, 22.76, 0)
+	if !over.LogY || over.Reference != 1 {
+		t.Errorf("panel of ratios %+v", over)
+	}
+	near(t, "ratio here", over.Series[0].Points[2].Y.Mean, 5, 0.2)
+	near(t, "ratio published", over.Series[1].Points[4].Y.Mean, 22.76/9.22, 1e-9)
+	if own.Title != "Over its own value at 1000 Mbit/s" {
+		t.Errorf("panel %q", own.Title)
+	}
+	near(t, "course here", own.Series[1].Points[0].Y.Mean, 0.1, 0.01)
+	near(t, "course at the level it refers to", own.Series[1].Points[4].Y.Mean, 1, 1e-12)
+	near(t, "course published", own.Series[3].Points[0].Y.Mean, 1.93/22.76, 1e-9)
+	guide := own.Series[len(own.Series)-1]
+	near(t, "guide", guide.Points[1].Y.Mean, 0.2, 1e-12)
+	sampled := figure(t, studies.Figures(bandwidth(proportional, portal("coovachilli", 5))), "figure-A.1").Panels
+	near(t, "published, sampled", sampled[1].Series[1].Points[4].Y.Mean, 21.97, 0)
+}
+
+// TestCourseRefersToALevelAllCarry: a device at its limit moves the level the
+// courses refer to, and one that is always at its limit has no course.
+func TestCourseRefersToALevelAllCarry(t *testing.T) {
+	chilli := portal("coovachilli", 5)
+	chilli.MaxMbps = 500
+	load := figure(t, studies.Figures(bandwidth(proportional, chilli)), "figure-5.5").Panels[3]
+	if load.Title != "Over its own value at 400 Mbit/s" || len(load.Series[1].Points[4].Flags) == 0 {
+		t.Errorf("panel %q, points %+v", load.Title, load.Series[1].Points)
+	}
+	many := figure(t, studies.Figures(clients(proportional, chilli)), "figure-5.6").Panels[3]
+	if names(many) != "clean (clean) (coovachilli) (gateway-nfqueue)" || many.Title != "Over its own value with 100 clients" {
+		t.Errorf("panel %q: %s", many.Title, names(many))
+	}
+	spec := bandwidthSpec(chilli)
+	spec.Offered = []float64{100, 300}
+	figures := studies.Figures(simulate("mine", spec, proportional))
+	if len(figures) != 2 {
+		t.Fatalf("%d figures", len(figures))
+	}
+	for _, f := range figures {
+		if strings.Contains(f.Panels[len(f.Panels)-1].Title, "own value") || !strings.Contains(f.Note, "courses are not compared") {
+			t.Errorf("one level of the study: %d panels, note %q", len(f.Panels), f.Note)
+		}
+	}
+}

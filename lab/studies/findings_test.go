@@ -1,0 +1,254 @@
+package studies_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/studies"
+)
+
+// verdicts of a finding, in words.
+const (
+	holds    = "holds"
+	fails    = "does not hold"
+	untested = "not tested"
+)
+
+func verdict(f analysis.Finding) string {
+	switch {
+	case f.Holds == nil:
+		return untested
+	case *f.Holds:
+		return holds
+	}
+	return fails
+}
+
+// judged is a run and what must be found in it.
+type judged struct {
+	name string
+	runs []analysis.Summary
+	id   string
+	want string
+	here string // must be in Here
+	// expect must be in Expect, which must be there unless the claim holds and
+	// expect is empty.
+	expect string
+}
+
+func checkJudged(t *testing.T, cases []judged) {
+	t.Helper()
+	for _, tt := range cases {
+		t.Run(tt.name, func(t *testing.T) {
+			f := find(t, studies.Findings(tt.runs...), tt.id)
+			if verdict(f) != tt.want {
+				t.Errorf("%s, want %s: %s", verdict(f), tt.want, f.Here)
+			}
+			if !strings.Contains(f.Here, tt.here) {
+				t.Errorf("here %q does not say %q", f.Here, tt.here)
+			}
+			if !strings.Contains(f.Expect, tt.expect) || (f.Expect == "") != (tt.expect == "" && tt.want == holds) {
+				t.Errorf("expect %q, want %q", f.Expect, tt.expect)
+			}
+			if f.Study != 1 || f.Claim == "" {
+				t.Errorf("finding %+v", f)
+			}
+		})
+	}
+}
+
+func one(s analysis.Summary) []analysis.Summary { return []analysis.Summary{s} }
+
+func TestDouble(t *testing.T) {
+	chilli := portal("coovachilli", 5)
+	fewBlocks := bandwidthSpec(chilli)
+	fewBlocks.Blocks = 1
+	threeLevels := bandwidthSpec(chilli)
+	threeLevels.Offered = []float64{100, 200, 400}
+	saturated := chilli
+	saturated.MaxMbps = 500
+	const load, many = "portals-double-cpu-at-any-bandwidth/", "portals-double-cpu-with-any-clients/"
+	checkJudged(t, []judged{
+		{"dear everywhere", one(bandwidth(proportional, chilli)), load + "coovachilli", holds, "at 1000 Mbit/s; n = 12 blocks; run portal-bandwidth", "larger than the study's"},
+		{"as dear as in the study", one(bandwidth(proportional, portal("coovachilli", 2.3))), load + "coovachilli", holds, "Study: 2.12, 2.17, 2.24, 2.39 and 2.47.", ""},
+		{"at its limit, and dear", one(bandwidth(proportional, saturated)), load + "coovachilli", holds, "at 800 Mbit/s (at its limit)", "no NIC driver"},
+		{"cheap everywhere", one(bandwidth(proportional, portal("opennds", 1.7))), load + "opennds", fails, "1.7", "in the kernel"},
+		{"cheap at one level", one(bandwidth(only("coovachilli", overLoad(map[float64]float64{100: 1, 200: 1, 400: 1, 800: 1, 1000: 0.3})), chilli)),
+			load + "coovachilli", fails, "1.5", "veth pairs"},
+		{"about two", one(bandwidth(proportional, portal("opennds", 2))), load + "opennds", untested, "2.0", "more blocks"},
+		{"one block", one(simulate("portal-bandwidth", fewBlocks, proportional)), load + "coovachilli", untested, "no interval", "more blocks"},
+		{"three levels", one(simulate("portal-bandwidth", threeLevels, proportional)), load + "coovachilli", untested, "400 Mbit/s", "Not measured at 800 Mbit/s and 1000 Mbit/s"},
+		{"not measured", one(bandwidth(proportional, portal("opennds", 2.5))), "not-measured/coovachilli", untested, "not in this run", "--set duts=coovachilli"},
+		{"cannot be had", one(bandwidth(proportional, chilli)), "not-measured/gateway-nfqueue", untested, "not in this run", "proprietary"},
+		{"in the other experiment only", []analysis.Summary{bandwidth(proportional, portal("opennds", 2.5)), clients(proportional, chilli)},
+			load + "coovachilli", untested, "not measured in portal-bandwidth", "`gateweigh run portal-bandwidth --set duts=coovachilli`"},
+		{"no portal at all", one(bandwidth(proportional)), "portals-double-cpu-at-any-bandwidth", untested, "Not in this run", "`gateweigh run portal-bandwidth`"},
+		{"no such sweep", one(clients(proportional, chilli)), "portals-double-cpu-at-any-bandwidth", untested, "Not in this run", "`gateweigh run portal-bandwidth`"},
+		{"with any clients", one(clients(proportional, chilli)), many + "coovachilli", holds, "with 1 client,", "larger than the study's"},
+		{"not with one client", one(clients(only("coovachilli", overClients(map[int]float64{1: 0.3, 10: 1, 50: 1, 100: 1})), chilli)),
+			many + "coovachilli", fails, "1.5", ""},
+	})
+}
+
+func TestLinear(t *testing.T) {
+	chilli := portal("coovachilli", 5)
+	saturated := chilli
+	saturated.MaxMbps = 500
+	// CPU as the square root of bandwidth: a bit costs less the more there are.
+	root := overLoad(map[float64]float64{100: 1, 200: 0.7071, 400: 0.5, 800: 0.3536, 1000: 0.3162})
+	// A constant share of half of what 100 Mbit/s cost bends nothing.
+	constant := overLoad(map[float64]float64{100: 1.5, 200: 1.25, 400: 1.125, 800: 1.0625, 1000: 1.05})
+	dearer := overLoad(map[float64]float64{100: 1, 200: 1, 400: 1, 800: 1, 1000: 1.2})
+	const linear, last = "linear-to-800-mbps/", "more-than-proportional-at-1-gbps/"
+	few := bandwidthSpec(chilli)
+	few.Blocks, few.Windows, few.AABlocks = 2, 1, 0
+	checkJudged(t, []judged{
+		{"proportional", one(bandwidth(proportional, chilli)), linear + "clean", holds, "Study: 0.87 and 0.82.", ""},
+		{"a constant share", one(bandwidth(constant, chilli)), linear + "coovachilli", holds, "R²", ""},
+		{"square root", one(bandwidth(root, chilli)), linear + "coovachilli", fails, "0.7", "each costs less"},
+		{"square root of the clean router", one(bandwidth(root, chilli)), linear + "clean", fails, "0.7", "each costs less"},
+		{"at its limit from 800", one(bandwidth(proportional, saturated)), linear + "coovachilli", untested, "from 200 to 400", "could not carry the load at 800 Mbit/s"},
+		{"two blocks of one window", one(simulate("portal-bandwidth", few, proportional)), linear + "coovachilli", untested, "", "more blocks"},
+		{"no such sweep", one(clients(proportional, chilli)), "linear-to-800-mbps", untested, "", "`gateweigh run portal-bandwidth`"},
+
+		{"dearer at the top", one(bandwidth(dearer, chilli)), last + "coovachilli", holds, "Study: 1.30.", ""},
+		{"dearer at the top, clean", one(bandwidth(dearer, chilli)), last + "clean", holds, "Study: 1.26.", ""},
+		{"proportional at the top", one(bandwidth(proportional, chilli)), last + "coovachilli", fails, "1.0", "line rate"},
+		{"cheaper at the top", one(bandwidth(root, chilli)), last + "coovachilli", fails, "0.8", "line rate"},
+		{"at its limit", one(bandwidth(dearer, saturated)), last + "coovachilli", untested, "no step", "--set mode=solo"},
+		{"two blocks of one window, top", one(simulate("portal-bandwidth", few, proportional)), last + "coovachilli", untested, "", "more blocks"},
+		{"another device", one(bandwidth(dearer, portal("mine", 1.1))), last + "mine", holds, "mine: ", ""},
+	})
+}
+
+func TestClients(t *testing.T) {
+	chilli, nds := portal("coovachilli", 5), portal("opennds", 2.5)
+	saturated := chilli
+	saturated.MaxMbps = 500
+	asStudy := overClients(map[int]float64{1: 0.68, 10: 0.94, 50: 0.99, 100: 1})
+	growing := overClients(map[int]float64{1: 1, 10: 1.1, 50: 1.5, 100: 2})
+	few := clientsSpec(chilli)
+	few.Blocks, few.Windows, few.AABlocks = 2, 1, 0
+	const first, last = "largest-step-1-to-10-clients/", "negligible-50-to-100-clients/"
+	checkJudged(t, []judged{
+		{"as in the study", one(clients(asStudy, chilli)), first + "coovachilli", holds, "Study: 6.82, 1.42 and 0.20 points.", ""},
+		{"as in the study, clean", one(clients(asStudy, chilli)), first + "clean", holds, "run portal-clients", ""},
+		{"one rule a client", one(clients(only("opennds", growing), nds)), first + "opennds", fails, "; over the clean router beside it, by ", "every client"},
+		{"free of clients", one(clients(proportional, chilli)), first + "coovachilli", fails, "from 1 to 10", "bursts"},
+		{"two steps alike", one(clients(overClients(map[int]float64{1: 1, 10: 1.1, 50: 1.2, 100: 1.2}), chilli)), first + "coovachilli", untested, "from 1 to 10", "more blocks"},
+		{"at its limit", one(clients(asStudy, saturated)), first + "coovachilli", untested, "no step", "could not carry the load with 1 client, 10 clients"},
+		{"two blocks of one window", one(simulate("portal-clients", few, asStudy)), first + "coovachilli", untested, "", "more blocks"},
+		{"the study against itself", one(clients(asStudy, portal("gateway-nfqueue", 3))), first + "gateway-nfqueue", holds, "its own table does not show", ""},
+		{"no such sweep", one(bandwidth(proportional, chilli)), "largest-step-1-to-10-clients", untested, "", "`gateweigh run portal-clients`"},
+
+		{"as in the study, last", one(clients(asStudy, chilli)), last + "coovachilli", holds, "Study: 0.89 %.", ""},
+		{"one rule a client, last", one(clients(only("opennds", growing), nds)), last + "opennds", fails, "from 50 to 100 clients", "every client"},
+		{"at its limit, last", one(clients(asStudy, saturated)), last + "coovachilli", untested, "", "could not carry"},
+		{"two blocks of one window, last", one(simulate("portal-clients", few, asStudy)), last + "coovachilli", untested, "", "more blocks"},
+		{"no such sweep, last", one(bandwidth(proportional, chilli)), "negligible-50-to-100-clients", untested, "", "`gateweigh run portal-clients`"},
+	})
+}
+
+func TestDominance(t *testing.T) {
+	chilli, nds := portal("coovachilli", 5), portal("opennds", 2.5)
+	saturated := chilli
+	saturated.MaxMbps = 500
+	load, steady := bandwidth(proportional, chilli, nds), clients(proportional, chilli, nds)
+	steep := clients(only("opennds", overClients(map[int]float64{1: 0.05, 10: 0.2, 50: 0.5, 100: 1})), chilli, nds)
+	even := clients(only("opennds", overClients(map[int]float64{1: 0.1, 10: 0.2, 50: 0.5, 100: 1})), chilli, nds)
+	limited := bandwidth(proportional, saturated)
+	const id = "bandwidth-dominates/"
+	checkJudged(t, []judged{
+		{"clean", []analysis.Summary{load, steady}, id + "clean", holds, "Study: 10.1 and 1.47 times.", ""},
+		{"a portal", []analysis.Summary{steady, load}, id + "coovachilli", holds, "(1 to 100; run portal-clients)", ""},
+		{"up to what it carries", []analysis.Summary{limited, steady}, id + "coovachilli", holds, "4 times the bandwidth", ""},
+		{"clients cost more", []analysis.Summary{load, steep}, id + "opennds", fails, "100 times the clients", "list of clients"},
+		{"even", []analysis.Summary{load, even}, id + "opennds", untested, "10 times the bandwidth", "more blocks"},
+		{"less than ten times the bandwidth proves no contrary", []analysis.Summary{limited, clients(overClients(map[int]float64{1: 0.05, 10: 0.2, 50: 0.5, 100: 1}), chilli)},
+			id + "coovachilli", untested, "100 times the clients", "could not carry"},
+		{"at its limit with clients", []analysis.Summary{load, clients(proportional, saturated)}, id + "coovachilli", untested, "no factors", "--set mode=solo"},
+		{"one sweep", one(load), "bandwidth-dominates", untested, "", "`gateweigh run portal-clients` measures it. `gateweigh report RUN --with RUN2`"},
+		{"in one sweep only", []analysis.Summary{load, clients(proportional, chilli)}, id + "opennds", untested, "not measured in portal-clients", "--set duts=opennds"},
+	})
+}
+
+func TestPortalsCompared(t *testing.T) {
+	chilli, nfqueue, nds := portal("coovachilli", 5), portal("gateway-nfqueue", 5), portal("opennds", 2.5)
+	saturated := chilli
+	saturated.MaxMbps = 500
+	with := func(c course, duts ...analysistest.DUT) []analysis.Summary { return one(clients(c, duts...)) }
+	narrowing := only("gateway-nfqueue", overClients(map[int]float64{1: 1.3, 10: 0.9, 50: 1, 100: 1}))
+	widening := only("gateway-nfqueue", overClients(map[int]float64{1: 1, 10: 1.1, 50: 1.2, 100: 1.3}))
+	noisy := clientsSpec(chilli, nfqueue)
+	noisy.Blocks, noisy.BlockSD = 3, 0.1
+	const converge, alike = "portals-converge/", "portals-alike-with-100-clients/"
+	const pair, other = "coovachilli-gateway-nfqueue", "coovachilli-opennds"
+	checkJudged(t, []judged{
+		{"narrowing", with(narrowing, chilli, nfqueue), converge + pair, holds, "Study: × 1.27 with 1 client and × 1.03 with 100 clients.", ""},
+		{"widening", with(widening, chilli, nfqueue), converge + pair, fails, "100 clients", "not the study's"},
+		{"narrowing within the noise", one(simulate("portal-clients", noisy, narrowing)), converge + pair, untested, "n = 3 blocks", "more blocks"},
+		{"as it was", with(proportional, chilli, nfqueue), converge + pair, untested, "", "more blocks"},
+		{"alike", with(narrowing, chilli, nfqueue), alike + pair, holds, "Study: × 1.03 with 100 clients.", ""},
+		{"not alike", with(widening, chilli, nfqueue), alike + pair, fails, "0.7", "not the study's"},
+		{"only one of them", with(proportional, chilli), converge + pair, untested, "gateway-nfqueue not measured", "proprietary"},
+		{"neither", with(proportional, portal("mine", 1)), alike + pair, untested, "gateway-nfqueue not measured", "proprietary"},
+		{"another pair", with(proportional, chilli, nds), alike + other, fails, "not the study's pair", "in the kernel"},
+		{"at its limit", with(proportional, saturated, nds), converge + other, untested, "no factors", "could not carry"},
+		{"no such sweep", one(bandwidth(proportional, chilli)), "portals-converge", untested, "", "`gateweigh run portal-clients`"},
+	})
+}
+
+// TestOtherRuns: a run that holds neither sweep says nothing of the study.
+func TestOtherRuns(t *testing.T) {
+	quick := bandwidthSpec(portal("coovachilli", 5))
+	quick.Clients = []int{20}
+	down := bandwidthSpec(portal("coovachilli", 5))
+	down.Directions = []string{"down"}
+	for name, runs := range map[string][]analysis.Summary{
+		"no run": nil, "20 clients": one(simulate("quick", quick, proportional)), "download": one(simulate("down", down, proportional)),
+	} {
+		if f := studies.Findings(runs...); len(f) != 0 || f == nil {
+			t.Errorf("%s: findings %v", name, f)
+		}
+		if tables, figures := studies.Tables(runs...), studies.Figures(runs...); len(tables)+len(figures) != 0 {
+			t.Errorf("%s: %d tables, %d figures", name, len(tables), len(figures))
+		}
+		missing := studies.Missing(runs...)
+		if len(missing) != 2 || !strings.Contains(missing[0], "Tables 5.1 to 5.4 and A.1 to A.3 and figures 5.5 and A.1") ||
+			!strings.Contains(missing[1], "`gateweigh run portal-clients`") {
+			t.Errorf("%s: missing %q", name, missing)
+		}
+	}
+}
+
+// TestFindingsAreStable: IDs are unique, findings of a claim stand together, and
+// the same runs give the same findings.
+func TestFindingsAreStable(t *testing.T) {
+	runs := []analysis.Summary{
+		bandwidth(proportional, portal("opennds", 2.5), portal("coovachilli", 5)),
+		clients(proportional, portal("coovachilli", 5), portal("allowlist", 1)),
+	}
+	findings := studies.Findings(runs...)
+	ids, claims := map[string]bool{}, map[string]bool{}
+	for i, f := range findings {
+		if ids[f.ID] {
+			t.Errorf("two findings %s", f.ID)
+		}
+		ids[f.ID] = true
+		if (i == 0 || findings[i-1].Claim != f.Claim) && claims[f.Claim] {
+			t.Errorf("%s stands apart from its claim", f.ID)
+		}
+		claims[f.Claim] = true
+	}
+	// Nine claims, and one finding for the portal that cannot be had.
+	if len(claims) != 10 || findings[len(findings)-1].ID != "not-measured/gateway-nfqueue" {
+		t.Errorf("%d claims, want 10; the last finding is %s", len(claims), findings[len(findings)-1].ID)
+	}
+	for i, f := range studies.Findings(runs...) {
+		if f.Here != findings[i].Here || f.ID != findings[i].ID || f.Expect != findings[i].Expect {
+			t.Errorf("%s: another finding from the same runs", f.ID)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package studies_test
+
+import (
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// course is how much dearer a bit is for a device, "clean" for the clean router,
+// in a cell than it would be if CPU were proportional to bandwidth and free of
+// the number of clients.
+type course func(dut string, cell result.Cell) float64
+
+func proportional(string, result.Cell) float64 { return 1 }
+
+// overLoad is a course that depends on the bandwidth alone, the same for all.
+func overLoad(at map[float64]float64) course {
+	return func(_ string, cell result.Cell) float64 { return at[cell.OfferedMbps] }
+}
+
+func overClients(at map[int]float64) course {
+	return func(_ string, cell result.Cell) float64 { return at[cell.Clients] }
+}
+
+// only gives one device a course, the others are proportional.
+func only(name string, c course) course {
+	return func(dut string, cell result.Cell) float64 {
+		if dut == name {
+			return c(dut, cell)
+		}
+		return 1
+	}
+}
+
+func bandwidthSpec(duts ...analysistest.DUT) analysistest.Spec {
+	return analysistest.Spec{
+		Seed: 3, DUTs: duts, Clients: []int{100}, Offered: []float64{100, 200, 400, 800, 1000},
+		Blocks: 12, Windows: 20, AABlocks: 4, BlockSD: 0.01, WindowSD: 0.02, MachineSD: 0.03,
+	}
+}
+
+func clientsSpec(duts ...analysistest.DUT) analysistest.Spec {
+	spec := bandwidthSpec(duts...)
+	spec.Clients, spec.Offered = []int{1, 10, 50, 100}, []float64{1000}
+	return spec
+}
+
+func portal(name string, ratio float64) analysistest.DUT {
+	return analysistest.DUT{Name: name, Ratio: ratio}
+}
+
+// simulate runs a spec with a course and summarises it under the name of an experiment.
+func simulate(name string, spec analysistest.Spec, c course) analysis.Summary {
+	run := analysistest.Run(spec)
+	run.Environment.Experiment = name
+	for i := range run.Trials {
+		t := &run.Trials[i]
+		scale(&t.Clean, c("clean", t.Cell))
+		if t.AA {
+			scale(&t.DUT, c("clean", t.Cell))
+		} else {
+			scale(&t.DUT, c(t.Cell.DUT, t.Cell))
+		}
+	}
+	return analysis.Summarise(run, analysis.Options{})
+}
+
+func scale(m *result.Measurement, factor float64) {
+	m.NAPINs = int64(float64(m.NAPINs) * factor)
+	m.ProcessNs = int64(float64(m.ProcessNs) * factor)
+}
+
+func bandwidth(c course, duts ...analysistest.DUT) analysis.Summary {
+	return simulate("portal-bandwidth", bandwidthSpec(duts...), c)
+}
+
+func clients(c course, duts ...analysistest.DUT) analysis.Summary {
+	return simulate("portal-clients", clientsSpec(duts...), c)
+}
+
+func find(t *testing.T, findings []analysis.Finding, id string) analysis.Finding {
+	t.Helper()
+	for _, f := range findings {
+		if f.ID == id {
+			return f
+		}
+	}
+	t.Fatalf("no finding %s", id)
+	return analysis.Finding{}
+}

@@ -1,0 +1,118 @@
+// Package studies holds published measurements of access gateways and sets what
+// runs measured here beside them: the study's own tables and figures, and for
+// each of its claims whether it holds here.
+//
+// It computes from summaries only. Every function takes one or more of them, so
+// that a run of one experiment can be completed by a run of another; where two
+// runs hold the same figure, the one given first counts. Columns, series and
+// findings name the run they are of.
+//
+// Study 1 is Gabbini, "Comparative Performance and Resource Utilization Analysis
+// of Captive Portal Solutions", Politecnico di Milano, 2023/24: chapters 5 and 6
+// and appendix A. docs/studies.md says how each claim is judged.
+package studies
+
+import "github.com/gateweigh/gateweigh/lab/analysis"
+
+// Table is a table in the study's own form: same columns, same order.
+type Table struct {
+	ID      string // "table-5.1"; "table-5.3-opennds" for a device the study does not have
+	Title   string // "Table 5.1", "As table 5.3"
+	Caption string // in our own words, one sentence without a full stop
+	Columns []Column
+	Rows    []Row  // one a level, ascending
+	Note    string // sentences to read with it: units, marks, what was not measured
+}
+
+// Column heads the values below it. The first of a table is the level itself.
+type Column struct {
+	Name string
+	// Unit is that of the values measured here, PublishedUnit that of the study's.
+	Unit, PublishedUnit string
+	// DUT is the device whose values these are, analysis.Clean for the clean
+	// router, empty for the level.
+	DUT string
+	// Measured is false where the runs have no figure of this column: show
+	// "not measured here" once instead of a gap in every row.
+	Measured bool
+	// Published is false where the study has no such column.
+	Published bool
+	// Run is where the values measured here come from; empty when not measured.
+	Run string
+}
+
+// Row is one level; Values are in the order of the columns, the first is the
+// level itself, which stands in Level.
+type Row struct {
+	Level  analysis.Number
+	Values []Value // one fewer than columns: those after the level
+}
+
+// Value is a figure measured here beside the published one; either may be absent.
+type Value struct {
+	Here      analysis.Estimate
+	Published analysis.Number
+	// Flags say what weakens Here: result.FlagSaturated, result.FlagLossy,
+	// analysis.FlagShortfall. With the last, a normalised figure is CPU that
+	// was never spent.
+	Flags []string
+}
+
+// Figure is a figure of the study as panels to be drawn beside each other.
+type Figure struct {
+	ID      string // "figure-5.5"
+	Title   string // "Figure 5.5"
+	Caption string
+	XLabel  string
+	Panels  []Panel
+	Note    string // why these panels
+}
+
+// Panel is one chart. All its series have the same unit.
+type Panel struct {
+	Title  string
+	YLabel string
+	LogY   bool // ratios
+	// Reference is a level of Y to draw as a line; absent is none.
+	Reference analysis.Number
+	Series    []Series
+}
+
+// Series is one line of a panel.
+type Series struct {
+	Name string
+	// DUT is the device, analysis.Clean for the clean router; the published
+	// series of a device measured here carries its name too, so that both can
+	// be drawn in one colour. Empty for a guide line.
+	DUT       string
+	Published bool // draw apart from what was measured here: dashed, hollow
+	Guide     bool // a line of reference without marks, such as "proportional"
+	Points    []Point
+	Run       string // where the points come from; empty when published
+}
+
+// Point is a value with its interval; published points have none.
+type Point struct {
+	X     analysis.Number
+	Y     analysis.Estimate
+	Flags []string
+}
+
+// Tables are tables 5.1 to 5.8 and A.1 to A.6 of study 1, of the sweeps the runs
+// hold, and tables in the same form for devices that are not in the study.
+// Tables of a sweep that no run holds are left out; see Missing.
+func Tables(runs ...analysis.Summary) []Table { return tables(newStudy1(runs)) }
+
+// Figures are figures 5.5, 5.6, A.1 and A.2 of study 1, of the sweeps the runs hold.
+func Figures(runs ...analysis.Summary) []Figure { return figures(newStudy1(runs)) }
+
+// Findings are the claims of study 1, each beside what the runs say of it. An ID
+// is "claim/device"; findings of one claim follow each other with the same text
+// in Claim, and Here begins with the device. A portal of the study that no run
+// measured has one finding for all claims. Runs that hold neither of the study's
+// sweeps have no findings.
+func Findings(runs ...analysis.Summary) []analysis.Finding { return findings(newStudy1(runs)) }
+
+// Missing says, a sentence each, which run gives the tables and figures that
+// these runs cannot fill.
+func Missing(runs ...analysis.Summary) []string { return missing(newStudy1(runs)) }

@@ -56,6 +56,7 @@ var allowedImports = map[string][]string{
 var testImports = map[string][]string{
 	"lab/analysis": {"lab/analysis/analysistest"},
 	"lab/compare":  {"lab/analysis/analysistest"},
+	"lab/doctor":   {"lab/labtest"},
 	"lab/dut":      {"lab/testbed"}, // devices are tested in real labs
 	"lab/testbed":  {"lab/meter", "lab/labtest"},
 	"lab/traffic":  {"lab/labtest"},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -66,15 +67,8 @@ func TestExaminationFindsThisMachineAndLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 500 { // the kernel removes namespaces and their threads in its own time
-		if len(leftovers()) == 0 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	if left := leftovers(); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	// The kernel removes namespaces and their threads in its own time.
+	labtest.Await(t, "everything of the examination to go", func() bool { return len(leftovers()) == 0 })
 	if after := machineState(t); after != before {
 		t.Errorf("the machine was\n%s\nand is\n%s", before, after)
 	}

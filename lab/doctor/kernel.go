@@ -279,17 +279,17 @@ func firstField(text, prefix string) string {
 }
 
 func (x examination) perf() Line {
-	l := Line{Key: "kernel.perf", State: OK, What: "perf events", Means: "profiles of the router's CPU can be taken"}
+	l := Line{Key: "kernel.perf", State: OK, What: "perf events", Means: "run --profile can sample the router's CPU"}
 	level, there := x.sys.number("/proc/sys/kernel/perf_event_paranoid")
 	l.Found = fmt.Sprintf("perf_event_paranoid is %d", level)
 	switch {
 	case !there:
 		l.State, l.Found, l.Means = Warn, "the kernel has no perf events", ""
-		l.Do = "nothing for measurements; profiles need a kernel with CONFIG_PERF_EVENTS"
+		l.Do = "nothing for measurements; run --profile needs a kernel with CONFIG_PERF_EVENTS"
 	case x.root:
 		l.Found += ", which does not bind root"
 	case level > 0:
-		l.State, l.Means, l.Do = Warn, "", "nothing for measurements; for profiles run as root"
+		l.State, l.Means, l.Do = Warn, "", "nothing for measurements; run --profile as root"
 	}
 	return l
 }
@@ -302,7 +302,7 @@ func (x examination) tracefs() Line {
 		l.State, l.Found, l.Means, l.Do = Warn, "only root sees it", "", needsRoot
 	case len(entries) == 0:
 		l.State, l.Found, l.Means = Warn, "not mounted", ""
-		l.Do = "nothing for measurements; for profiles: sudo mount -t tracefs tracefs /sys/kernel/tracing"
+		l.Do = "nothing for measurements; to trace the kernel: sudo mount -t tracefs tracefs /sys/kernel/tracing"
 	}
 	return l
 }

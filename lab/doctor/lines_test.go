@@ -153,7 +153,7 @@ func TestEveryProgramCanBeMissing(t *testing.T) {
 			t.Errorf("%s: %s", l.What, l.Do)
 		}
 	}
-	for _, name := range []string{"ethtool", "dnsmasq", "iperf3", "opennds", "ndsctl", "chilli", "freeradius", "nft", "iptables", "tc"} {
+	for _, name := range []string{"ethtool", "dnsmasq", "iperf3", "opennds", "ndsctl", "chilli", "freeradius", "nft", "iptables", "perf", "tc"} {
 		if !seen[name] {
 			t.Errorf("no line for %s", name)
 		}

@@ -49,6 +49,7 @@ func allTools() ([]tool, error) {
 		}
 	}
 	add("kind = \"iperf3\"", false, dut.Need{Program: "iperf3", Package: "iperf3"})
+	add("run --profile", false, dut.Need{Program: "perf", Package: "linux-perf"})
 	add("this report", false, dut.Need{Program: "tc", Package: "iproute2"})
 	slices.SortFunc(list, func(a, b tool) int { return strings.Compare(a.Program, b.Program) })
 	return list, nil

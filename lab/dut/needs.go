@@ -45,6 +45,7 @@ var versionCommands = map[string][]string{
 	"logger":     {"logger", "--version"},
 	"nft":        {"nft", "--version"},
 	"opennds":    {"opennds", "-v"},
+	"perf":       {"perf", "--version"},
 	"pgrep":      {"pgrep", "--version"},
 	"ss":         {"ss", "-V"},
 	"tc":         {"tc", "-V"},

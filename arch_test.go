@@ -28,30 +28,40 @@ var allowedImports = map[string][]string{
 
 	"lab/result":     {},
 	"lab/client":     {"lab/meter"}, // opens the counters of each client's namespace
-	"lab/traffic":    {},
+	"lab/traffic":    {"lab/traffic/socket"},
 	"lab/meter":      {},
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"lab/result"},
-	"lab/agent":      {"lab/client", "lab/traffic", "lab/meter"},
+	"lab/agent":      {"lab/client", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/meter"},
 	"lab/testbed":    {"lab/agent", "lab/client"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment"},
-	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/traffic", "lab/meter", "lab/profile", "lab/result"},
+	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/traffic", "lab/traffic/rtt", "lab/meter", "lab/profile", "lab/result"},
 	"lab/analysis":   {"lab/result", "lab/analysis/inference"},
 	"lab/studies":    {"lab/analysis", "lab/result"},
 	"lab/report":     {"lab/analysis", "lab/profile", "lab/result", "lab/studies", "lab/report/chart"},
 
+	"lab/traffic/iperf3": {"lab/traffic"},
+	"lab/traffic/rtt":    {"lab/traffic/socket"},
+	"lab/traffic/socket": {}, // threads and sockets of generators and probes
+
 	"lab/analysis/inference":    {},
 	"lab/analysis/analysistest": {"lab/result"},
 	"lab/report/chart":          {}, // draws; knows nothing of what is drawn
+	"lab/labtest":               {}, // what tests of several packages share
 }
 
 // testImports is what test files may import beyond their package's own.
 var testImports = map[string][]string{
 	"lab/analysis": {"lab/analysis/analysistest"},
 	"lab/dut":      {"lab/testbed"}, // devices are tested in real labs
-	"lab/testbed":  {"lab/meter"},
-	"lab/report":   {"lab/analysis/analysistest"},
-	"lab/studies":  {"lab/analysis/analysistest", "lab/experiment"},
+	"lab/testbed":  {"lab/meter", "lab/labtest"},
+	"lab/traffic":  {"lab/labtest"},
+
+	"lab/traffic/iperf3": {"lab/labtest"},
+	"lab/traffic/rtt":    {"lab/labtest", "lab/traffic/socket"},
+
+	"lab/report":  {"lab/analysis/analysistest"},
+	"lab/studies": {"lab/analysis/analysistest", "lab/experiment"},
 }
 
 const maxLines = 450

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/profile"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -126,7 +127,7 @@ func TestPerfEndsWithTheRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-		await(t, "perf to record", func() bool {
+		labtest.Await(t, "perf to record", func() bool {
 			found, _ := filepath.Glob(filepath.Join(dir, "r/profiles/*/perf.data.0"))
 			return len(found) > 0 && perfOf(t, dir) != ""
 		})
@@ -134,8 +135,8 @@ func TestPerfEndsWithTheRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd.Wait()
-		await(t, "perf to end after "+signal.String(), func() bool { return perfOf(t, dir) == "" })
-		await(t, "everything of the run to go", func() bool { return leftovers(t) == "" })
+		labtest.Await(t, "perf to end after "+signal.String(), func() bool { return perfOf(t, dir) == "" })
+		labtest.Await(t, "everything of the run to go", func() bool { return leftovers(t) == "" })
 	}
 }
 

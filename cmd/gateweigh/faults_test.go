@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -85,7 +86,7 @@ func TestDevicesThatFailDoNotTakeTheOthersAlong(t *testing.T) {
 }
 
 func leftoversSoon(t *testing.T) string {
-	await(t, "everything of the run to go", func() bool { return leftovers(t) == "" })
+	labtest.Await(t, "everything of the run to go", func() bool { return leftovers(t) == "" })
 	return leftovers(t)
 }
 

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -145,6 +145,12 @@ func TestRunLeavesACompleteFolder(t *testing.T) {
 	if rebuilt.code != 0 || rebuilt.stdout != string(read(t, dir, "r/summary.json")) {
 		t.Errorf("report --json: exit %d, differs from summary.json", rebuilt.code)
 	}
+	if with := finish(t, command(t, dir, "report", "r", "--with", "r", "--json")); with.code != 0 || with.stdout != rebuilt.stdout {
+		t.Errorf("a run completed by itself: exit %d, or another summary", with.code)
+	}
+	if lost := finish(t, command(t, dir, "report", "r", "--with", "nowhere")); lost.code != exitFailed || !strings.Contains(lost.stderr, "nowhere is not a run folder") {
+		t.Errorf("completed by no run: exit %d, %s", lost.code, lost.stderr)
+	}
 }
 
 func read(t *testing.T, dir, name string) []byte {
@@ -166,19 +172,8 @@ func begin(t *testing.T, dir string) (*exec.Cmd, *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	await(t, "the first trial", func() bool { return bytes.Count(trials(t, filepath.Join(dir, "r")), []byte("\n")) > 0 })
+	labtest.Await(t, "the first trial", func() bool { return bytes.Count(trials(t, filepath.Join(dir, "r")), []byte("\n")) > 0 })
 	return cmd, &stderr
-}
-
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for range 3000 {
-		if ok() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("waited in vain for %s", what)
 }
 
 // leftovers lists what of a run the machine still has.
@@ -223,21 +218,28 @@ func TestKilledRunLeavesNothingAndResumes(t *testing.T) {
 		t.Fatalf("clean: %+v", e)
 	}
 	// The kernel removes namespaces and their threads in its own time.
-	await(t, "everything of the run to go", func() bool { return leftovers(t) == "" })
+	labtest.Await(t, "everything of the run to go", func() bool { return leftovers(t) == "" })
 	e := finish(t, command(t, dir, "run", "--resume", "r"))
 	measured(t, e)
 	now := trials(t, filepath.Join(dir, "r"))
-	if !bytes.HasPrefix(now, kept[:bytes.LastIndexByte(kept, '\n')+1]) {
+	whole := kept[:bytes.LastIndexByte(kept, '\n')+1]
+	if !bytes.HasPrefix(now, whole) {
 		t.Error("a finished trial of the killed run is gone")
 	}
 	run, err := result.ReadRun(filepath.Join(dir, "r"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	windows := map[string]int{}
+	windows, first := map[string]int{}, 0
 	for _, tr := range run.Trials {
 		key, _ := json.Marshal([]any{tr.Cell, tr.AA, tr.Block, tr.Window})
 		windows[string(key)]++
+		if tr.Sitting == 0 {
+			first++
+		}
+	}
+	if want := bytes.Count(whole, []byte(`"kind":"trial"`)); first != want {
+		t.Errorf("%d trials say that they are of the first sitting, %d are", first, want)
 	}
 	if len(windows) != 12 || len(run.Trials) != 12 {
 		t.Errorf("%d trials of %d windows after the resume, want 12 of 12", len(run.Trials), len(windows))
@@ -255,7 +257,7 @@ func TestInterruptKeepsTrialsAndSaysHowToGoOn(t *testing.T) {
 	if code := cmd.ProcessState.ExitCode(); code != exitFailed || !strings.Contains(stderr.String(), "--resume r") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
-	await(t, "everything of the run to go", func() bool { return leftovers(t) == "" })
+	labtest.Await(t, "everything of the run to go", func() bool { return leftovers(t) == "" })
 	if len(read(t, dir, "r/report.html")) == 0 {
 		t.Error("no report of the finished trials")
 	}

@@ -87,29 +87,28 @@ func isolate() error {
 
 func (a *Agent) methods() map[string]handler {
 	return map[string]handler{
-		"hello":           method(a.hello),
-		"run":             method(a.run),
-		"spawn":           method(a.spawn),
-		"kill":            method(a.kill),
-		"programs":        method(a.list),
-		"file.write":      method(a.writeFile),
-		"net.pair":        method(addPair),
-		"net.apply":       method(apply),
-		"meter.open":      method(a.meterOpen),
-		"meter.sample":    method(a.meterSample),
-		"meter.pss":       method(a.meterPSS),
-		"client.create":   method(a.clientCreate),
-		"client.lease":    method(a.clientLease),
-		"client.login":    method(a.clientLogin),
-		"client.admitted": method(a.clientAdmitted),
-		"client.logout":   method(a.clientLogout),
-		"client.release":  method(a.clientRelease),
-		"traffic.serve":   method(a.trafficServe),
-		"traffic.start":   method(a.trafficStart),
-		"traffic.stats":   method(a.trafficStats),
-		"traffic.stop":    method(a.trafficStop),
-		"rtt.start":       method(a.rttStart),
-		"rtt.take":        method(a.rttTake),
+		"hello":          method(a.hello),
+		"run":            method(a.run),
+		"spawn":          method(a.spawn),
+		"kill":           method(a.kill),
+		"programs":       method(a.list),
+		"file.write":     method(a.writeFile),
+		"net.pair":       method(addPair),
+		"net.apply":      method(apply),
+		"meter.open":     method(a.meterOpen),
+		"meter.sample":   method(a.meterSample),
+		"meter.pss":      method(a.meterPSS),
+		"client.create":  method(a.clientCreate),
+		"client.lease":   method(a.clientLease),
+		"client.login":   method(a.clientLogin),
+		"client.logout":  method(a.clientLogout),
+		"client.release": method(a.clientRelease),
+		"traffic.serve":  method(a.trafficServe),
+		"traffic.start":  method(a.trafficStart),
+		"traffic.stats":  method(a.trafficStats),
+		"traffic.stop":   method(a.trafficStop),
+		"rtt.start":      method(a.rttStart),
+		"rtt.take":       method(a.rttTake),
 	}
 }
 
@@ -132,7 +131,7 @@ type Meter struct {
 	IfNames []string `json:"if_names"`
 	Counted []string `json:"counted"` // command names; empty counts all of the host's programs
 	Support bool     `json:"support"` // count support programs too: on hosts that are no router
-	CPUs    []int    `json:"cpus"`    // whose ksoftirqd is watched
+	Follow  bool     `json:"follow"`  // count by task clocks, see meter.Sampler.Follow: on routers
 }
 
 func (a *Agent) meterOpen(_ context.Context, m Meter) (none, error) {
@@ -145,7 +144,7 @@ func (a *Agent) meterOpen(_ context.Context, m Meter) (none, error) {
 	if a.sampler != nil {
 		a.sampler.Close()
 	}
-	s := &meter.Sampler{IfNames: m.IfNames, PIDLink: a.jail.pidLink, Skip: skip, Counted: m.Counted, CPUs: m.CPUs}
+	s := &meter.Sampler{IfNames: m.IfNames, PIDLink: a.jail.pidLink, Skip: skip, Counted: m.Counted, Follow: m.Follow}
 	if err := s.Open(); err != nil {
 		return none{}, err
 	}

@@ -12,6 +12,8 @@ import (
 
 var errNoClients = errors.New("there are no clients on this host yet")
 
+// clientCreate makes the host's clients, once: their number, names and
+// addresses hold for as long as the host stands.
 func (a *Agent) clientCreate(ctx context.Context, cfg client.Config) (none, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -30,6 +32,7 @@ func (a *Agent) runAsClient(ctx context.Context, ns *os.File, argv, env []string
 	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
 	defer cancel()
 	var out bytes.Buffer
+	// No client's number: the caller is the client itself and brings its namespace.
 	cmd, cpus, _, err := a.command(ctx, Command{Argv: argv, Env: env, Support: true}, &out, &out)
 	if err != nil {
 		return "", err
@@ -49,6 +52,8 @@ func (a *Agent) clients() (*client.Pool, error) {
 	return pool, nil
 }
 
+// clientLease also answers for static clients, whose addresses are known from
+// the start: the caller need not tell the kinds apart.
 func (a *Agent) clientLease(ctx context.Context, _ none) ([]client.Address, error) {
 	pool, err := a.clients()
 	if err != nil {
@@ -66,14 +71,6 @@ func (a *Agent) clientLogin(ctx context.Context, adm client.Admission) ([]float6
 		return nil, err
 	}
 	return pool.Login(ctx, adm)
-}
-
-func (a *Agent) clientAdmitted(ctx context.Context, adm client.Admission) (int, error) {
-	pool, err := a.clients()
-	if err != nil {
-		return 0, err
-	}
-	return pool.Admitted(ctx, adm)
 }
 
 func (a *Agent) clientLogout(ctx context.Context, adm client.Admission) (none, error) {

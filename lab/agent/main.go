@@ -43,7 +43,7 @@ func (o Options) Args() []string {
 	args := []string{Subcommand, "-run", o.Run, "-host", o.Host, "-log-dir", o.LogDir,
 		"-agent-cpus", joinInts(o.AgentCPUs), "-program-cpus", joinInts(o.ProgramCPUs)}
 	if o.Isolated {
-		args = append(args, "-isolated")
+		args = append(args, "-isolated") // testbed.Clean looks for it: such an agent is safe to end
 	}
 	return args
 }

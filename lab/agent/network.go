@@ -12,8 +12,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/vishvananda/netlink"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/meter"
 )
 
 // Network is the whole configuration of a host's lab links, applied at once.
@@ -22,12 +24,13 @@ type Network struct {
 	Routes []Route `json:"routes"`
 	// Sysctls are written below /proc/sys/net, which belongs to the host's namespace: "ipv4/ip_forward" = "1".
 	Sysctls map[string]string `json:"sysctls"`
+	// Switch makes all Links ports of one Ethernet switch.
+	Switch bool `json:"switch,omitempty"`
 }
 
 // Link configures one interface.
 type Link struct {
 	Name  string         `json:"name"`
-	MAC   string         `json:"mac,omitempty"`
 	Addrs []netip.Prefix `json:"addrs,omitempty"`
 	// TxChecksum leaves transmit checksum offload on.
 	TxChecksum bool `json:"tx_checksum"`
@@ -39,10 +42,6 @@ type Link struct {
 	// CPUs the polling thread may run on.
 	CPUs []int `json:"cpus"`
 }
-
-// initialWindow is the initial congestion window of every route, segments: the
-// first burst of a stream leaves whole.
-const initialWindow = 64
 
 // Route sends To (zero: everything) through Via.
 type Route struct {
@@ -89,8 +88,13 @@ func apply(_ context.Context, n Network) (none, error) {
 		}
 		names = append(names, l.Name)
 	}
+	if n.Switch {
+		if err := join(names); err != nil {
+			return none{}, fmt.Errorf("making a switch of %s: %w", strings.Join(names, ", "), err)
+		}
+	}
 	for _, r := range n.Routes {
-		route := &netlink.Route{Gw: r.Via.AsSlice(), InitCwnd: initialWindow}
+		route := &netlink.Route{Gw: r.Via.AsSlice(), InitCwnd: client.InitialWindow}
 		if r.To.IsValid() {
 			route.Dst = &net.IPNet{IP: r.To.Addr().AsSlice(), Mask: net.CIDRMask(r.To.Bits(), r.To.Addr().BitLen())}
 		}
@@ -99,6 +103,30 @@ func apply(_ context.Context, n Network) (none, error) {
 		}
 	}
 	return none{}, n.pin(names)
+}
+
+// switchName is the bridge of a host that is a switch.
+const switchName = "switch0"
+
+// join makes interfaces ports of one bridge. Without a spanning tree, which it
+// does not run by itself, its ports forward at once.
+func join(names []string) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = switchName
+	bridge := &netlink.Bridge{LinkAttrs: attrs}
+	if err := netlink.LinkAdd(bridge); err != nil {
+		return fmt.Errorf("adding a bridge (the kernel needs CONFIG_BRIDGE): %w", err)
+	}
+	for _, name := range names {
+		port, err := netlink.LinkByName(name)
+		if err == nil {
+			err = netlink.LinkSetMaster(port, bridge)
+		}
+		if err != nil {
+			return fmt.Errorf("adding the port %s: %w", name, err)
+		}
+	}
+	return netlink.LinkSetUp(bridge)
 }
 
 // pin binds the links' polling threads to their CPUs.
@@ -124,15 +152,6 @@ func (l Link) apply() error {
 	link, err := netlink.LinkByName(l.Name)
 	if err != nil {
 		return err
-	}
-	if l.MAC != "" {
-		mac, err := net.ParseMAC(l.MAC)
-		if err != nil {
-			return err
-		}
-		if err := netlink.LinkSetHardwareAddr(link, mac); err != nil {
-			return fmt.Errorf("setting its MAC address: %w", err)
-		}
 	}
 	// The queue must exist before the link is up: a veth has none by itself and
 	// drops bursts of SYNs. pfifo takes its limit from the queue length.

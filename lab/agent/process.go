@@ -48,6 +48,7 @@ func (a *Agent) command(ctx context.Context, c Command, stdout, stderr io.Writer
 		cmd.Stdin = strings.NewReader(c.Stdin)
 	}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
+	// A group of its own: a script is ended with all it started.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second // a grandchild may hold the pipe
@@ -108,6 +109,7 @@ func (a *Agent) spawn(_ context.Context, c Command) (none, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	// The name of one that has ended is free again.
 	if old := a.programs[c.Name]; old != nil && !old.ended() {
 		return none{}, fmt.Errorf("%s runs already", c.Name)
 	}
@@ -121,6 +123,7 @@ func (a *Agent) spawn(_ context.Context, c Command) (none, error) {
 	if err != nil {
 		return none{}, fmt.Errorf("opening the log of %s: %w", c.Name, err)
 	}
+	// Not the request's context: the program outlives the request.
 	cmd, cpus, ns, err := a.command(context.Background(), c, log, log)
 	if err != nil {
 		return none{}, err
@@ -151,6 +154,7 @@ func (p *spawned) ended() bool {
 
 // kill ends a spawned command: SIGTERM, then SIGKILL.
 func (a *Agent) kill(ctx context.Context, name string) (none, error) {
+	// Forgotten before it is ended: its death is wanted, and list must not tell of it.
 	a.mu.Lock()
 	p := a.programs[name]
 	delete(a.programs, name)

@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/traffic/iperf3"
+	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,11 +27,12 @@ const (
 // Traffic is one cell's load: every client gets an equal share.
 type Traffic struct {
 	Kind          string     `json:"kind"`
-	Protocol      string     `json:"protocol"` // "tcp" or "udp" (iperf3 only)
-	Pacing        string     `json:"pacing"`   // iperf3: "paced" or "burst"
-	Direction     string     `json:"direction"`
-	Clients       int        `json:"clients"`
-	OfferedMbps   float64    `json:"offered_mbps"` // payload, all clients together
+	UDP           bool       `json:"udp"`          // iperf3 only
+	Paced         bool       `json:"paced"`        // iperf3: by the socket, not by its own timer
+	Direction     string     `json:"direction"`    // traffic.Up or traffic.Down
+	Clients       int        `json:"clients"`      // of this host; for the server of all hosts
+	ClientHosts   int        `json:"client_hosts"` // that load the server, each by a generator of its own; zero is 1
+	OfferedMbps   float64    `json:"offered_mbps"` // payload, all those clients together
 	BurstSegments int        `json:"burst_segments"`
 	MaxSeconds    int        `json:"max_seconds"` // the load ends by itself after this
 	Server        netip.Addr `json:"server"`
@@ -41,13 +46,10 @@ const (
 
 // TrafficStats is what one host's side of the traffic has done so far.
 type TrafficStats struct {
-	MonotonicNs    int64  `json:"monotonic_ns"` // the host's clock when the counters were read
-	SentBytes      int64  `json:"sent_bytes"`
-	ReceivedBytes  int64  `json:"received_bytes"`
-	ShortfallBytes int64  `json:"shortfall_bytes"`
-	MaxLatenessNs  int64  `json:"max_lateness_ns"`
-	Broken         int    `json:"broken"` // streams or processes that ended early
-	FirstError     string `json:"first_error,omitempty"`
+	MonotonicNs   int64  `json:"monotonic_ns"` // the host's clock when the counters were read
+	ReceivedBytes int64  `json:"received_bytes"`
+	Broken        int    `json:"broken"` // streams or processes that ended early
+	FirstError    string `json:"first_error,omitempty"`
 	// ThreadNs is the CPU time of each traffic thread or process; the busiest
 	// says how close the generator is to its limit.
 	ThreadNs map[string]int64 `json:"thread_ns"`
@@ -57,9 +59,10 @@ type TrafficStats struct {
 type trafficState struct {
 	mu        sync.Mutex // guards what follows
 	server    *traffic.Server
-	echo      *traffic.Echo
+	hosts     int // client hosts whose generators load server
+	echo      *rtt.Echo
 	generator *traffic.Generator
-	prober    *traffic.Prober
+	prober    *rtt.Prober
 	programs  []string // names of spawned iperf3 processes
 }
 
@@ -87,20 +90,25 @@ func (a *Agent) trafficServe(ctx context.Context, t Traffic) (none, error) {
 	a.traffic.mu.Lock()
 	defer a.traffic.mu.Unlock()
 	if a.traffic.echo == nil {
-		fd, err := traffic.ListenUDP(netip.AddrPortFrom(t.Server, echoPort))
+		fd, err := rtt.ListenUDP(netip.AddrPortFrom(t.Server, echoPort))
 		if err != nil {
 			return none{}, err
 		}
-		if a.traffic.echo, err = traffic.ServeEcho(fd); err != nil {
+		if a.traffic.echo, err = rtt.ServeEcho(fd); err != nil {
 			return none{}, err
 		}
 	}
 	if t.Kind == TrafficIperf3 {
-		return none{}, a.spawnAll(t.Clients, func(n int) (Command, error) {
-			argv := traffic.Iperf3Server{Bind: t.Server, Port: iperf3Port(n)}.Args()
+		err := a.spawnAll(t.Clients, func(n int) (Command, error) {
+			argv := iperf3.Server{Bind: t.Server, Port: iperf3Port(n)}.Args()
 			return Command{Name: fmt.Sprintf("iperf3-server-%d", n), Support: true, Argv: argv}, nil
 		})
+		if err != nil {
+			return none{}, err
+		}
+		return none{}, awaitServers(ctx, t.Clients)
 	}
+	a.traffic.hosts = max(1, t.ClientHosts)
 	if a.traffic.server != nil {
 		return none{}, nil
 	}
@@ -111,6 +119,36 @@ func (a *Agent) trafficServe(ctx context.Context, t Traffic) (none, error) {
 	// The server outlives the request; it ends with the agent.
 	a.traffic.server, err = traffic.Serve(context.WithoutCancel(ctx), fd)
 	return none{}, err
+}
+
+// awaitServers waits until the servers of n clients take connections: an iperf3
+// client that is refused gives up at once.
+func awaitServers(ctx context.Context, n int) error {
+	for {
+		f, err := os.Open("/proc/self/net/tcp")
+		if err != nil {
+			return err
+		}
+		ports, err := meter.Listening(f)
+		f.Close()
+		if err != nil {
+			return err
+		}
+		up := 0
+		for _, p := range ports {
+			if p >= iperf3Port(1) && p <= iperf3Port(n) {
+				up++
+			}
+		}
+		if up >= n {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d iperf3 servers listen: %w", up, n, context.Cause(ctx))
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // spawnAll starts n programs of the traffic. The caller holds the traffic's lock.
@@ -138,7 +176,7 @@ func (a *Agent) trafficStart(ctx context.Context, t Traffic) (none, error) {
 	defer a.traffic.mu.Unlock()
 	if t.Kind == TrafficIperf3 {
 		return none{}, a.spawnAll(t.Clients, func(n int) (Command, error) {
-			argv, err := t.iperf3(n, pool.Clients[n-1].LocalIP()).Args()
+			argv, err := t.iperf3(pool.Clients[n-1]).Args()
 			return Command{Name: fmt.Sprintf("iperf3-client-%d", n), Support: true, Client: n, Argv: argv}, err
 		})
 	}
@@ -167,16 +205,16 @@ func (a *Agent) trafficStart(ctx context.Context, t Traffic) (none, error) {
 // iperf3Port is the port of client n's own server.
 func iperf3Port(n int) uint16 { return trafficPort + uint16(n-1) }
 
-// iperf3 is client n's part of the load.
-func (t Traffic) iperf3(n int, local netip.Addr) traffic.Iperf3Client {
-	c := traffic.Iperf3Client{
-		Server: t.Server, Port: iperf3Port(n), Local: local, UDP: t.Protocol == "udp",
-		RateBps: traffic.Share(t.OfferedMbps*1e6, t.Clients), Direction: t.Direction, Seconds: t.MaxSeconds,
+// iperf3 is one client's part of the load.
+func (t Traffic) iperf3(from *client.Client) iperf3.Client {
+	c := iperf3.Client{
+		Server: t.Server, Port: iperf3Port(from.Num), Local: from.LocalIP(), UDP: t.UDP,
+		RateBps: iperf3.Share(t.OfferedMbps*1e6, t.Clients), Direction: t.Direction, Seconds: t.MaxSeconds,
 	}
 	if !c.UDP {
 		c.Bytes = t.BurstSegments * 1448
-		if t.Pacing == "paced" && t.Direction == traffic.Up {
-			c.Pacing = traffic.PaceSocket
+		if t.Paced && t.Direction == traffic.Up {
+			c.Pacing = iperf3.PaceSocket
 		}
 	}
 	return c
@@ -204,10 +242,7 @@ func (a *Agent) trafficStats(context.Context, none) (TrafficStats, error) {
 	defer a.traffic.mu.Unlock()
 	out := TrafficStats{MonotonicNs: meter.MonotonicNs(), ThreadNs: map[string]int64{}}
 	add := func(side string, s traffic.Stats) {
-		out.SentBytes += s.SentBytes
 		out.ReceivedBytes += s.ReceivedBytes
-		out.ShortfallBytes += s.ShortfallBytes
-		out.MaxLatenessNs = max(out.MaxLatenessNs, s.MaxLatenessNs)
 		if out.Broken += s.Broken; out.FirstError == "" {
 			out.FirstError = s.FirstError
 		}
@@ -219,7 +254,9 @@ func (a *Agent) trafficStats(context.Context, none) (TrafficStats, error) {
 		add("client", a.traffic.generator.Stats())
 	}
 	if a.traffic.server != nil {
-		add("server", a.traffic.server.Stats())
+		for _, s := range a.traffic.server.Stats(a.traffic.hosts) {
+			add("server", s)
+		}
 	}
 	a.programStats(&out)
 	return out, nil
@@ -286,9 +323,9 @@ func (a *Agent) rttStart(ctx context.Context, server netip.Addr) (none, error) {
 			}
 		}
 	})
-	a.traffic.prober, err = traffic.Probe(context.WithoutCancel(ctx), traffic.ProbeConfig{Sockets: len(chosen)}, func(i int) (fd int, err error) {
+	a.traffic.prober, err = rtt.Probe(context.WithoutCancel(ctx), rtt.Config{Sockets: len(chosen)}, func(i int) (fd int, err error) {
 		err = chosen[i].Do(func() error {
-			fd, err = traffic.DialUDP(chosen[i].LocalIP(), to)
+			fd, err = rtt.DialUDP(chosen[i].LocalIP(), to)
 			return err
 		})
 		return fd, err
@@ -297,11 +334,11 @@ func (a *Agent) rttStart(ctx context.Context, server netip.Addr) (none, error) {
 }
 
 // rttTake returns round-trip times since the last call and starts anew.
-func (a *Agent) rttTake(context.Context, none) (traffic.RTT, error) {
+func (a *Agent) rttTake(context.Context, none) (rtt.Times, error) {
 	a.traffic.mu.Lock()
 	defer a.traffic.mu.Unlock()
 	if a.traffic.prober == nil {
-		return traffic.RTT{}, errors.New("no round-trip probes run")
+		return rtt.Times{}, errors.New("no round-trip probes run")
 	}
 	r := a.traffic.prober.Snapshot()
 	a.traffic.prober.Reset()

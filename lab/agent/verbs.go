@@ -6,7 +6,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
-	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 )
 
 // The lab's verbs on a host. Each is one request; all end when ctx does.
@@ -83,12 +83,6 @@ func (c *Conn) Login(ctx context.Context, adm client.Admission) (ms []float64, e
 	return ms, err
 }
 
-// Admitted counts the clients the gateway says are logged in.
-func (c *Conn) Admitted(ctx context.Context, adm client.Admission) (n int, err error) {
-	err = c.call(ctx, "client.admitted", adm, &n)
-	return n, err
-}
-
 // Logout logs all clients out.
 func (c *Conn) Logout(ctx context.Context, adm client.Admission) error {
 	return c.call(ctx, "client.logout", adm, nil)
@@ -124,7 +118,7 @@ func (c *Conn) StartRTT(ctx context.Context, server netip.Addr) error {
 }
 
 // TakeRTT returns the round-trip times since the last call.
-func (c *Conn) TakeRTT(ctx context.Context) (r traffic.RTT, err error) {
+func (c *Conn) TakeRTT(ctx context.Context) (r rtt.Times, err error) {
 	err = c.call(ctx, "rtt.take", none{}, &r)
 	return r, err
 }

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -119,44 +120,58 @@ const fullLoad = 0.98
 // flagged (study 1 normalises by equation 5.1 whatever the shortfall).
 const enoughBandwidth = 0.9
 
-// atLimit reports whether the device could not carry this load in this block.
-func (b blockMean) atLimit() bool {
-	return b.saturated && b.dut.deliveredMbps < fullLoad*b.cell.OfferedMbps
-}
-
 // router is one device, or the clean router, and all it was measured in.
+//
+// The clean router's blocks are those of all devices and the A/A blocks: in each
+// of them it is the same router with the same traffic. Beside a device at its
+// limit it gets what CPU is left, and what a device asks of the links (offloads)
+// shifts its cost. So a device that came to its limit in any cell of a setting
+// counts with none of them: every level is then made of the same kinds of block.
 type router struct {
 	name  string
 	means []blockMean
 	side  func(blockMean) routerMean
 }
 
-// routers lists the clean router, then the devices by name. The clean router's
-// means are of the blocks of all devices and of the A/A blocks: in each of them
-// it is the same router with the same traffic. Beside a device at its limit it
-// gets what CPU is left, so those loads of those blocks are not among them.
+// routers lists the clean router, then the devices by name.
 func routers(means []blockMean) []router {
 	clean := router{name: Clean, side: func(b blockMean) routerMean { return b.clean }}
-	byName := map[string][]blockMean{}
-	var names []string
-	for _, b := range means {
-		if !b.atLimit() {
-			clean.means = append(clean.means, b)
-		}
-		if b.id.aa {
+	list := []router{}
+	full := map[result.Cell]bool{} // devices by setting
+	for _, of := range grouped(means, blockMean.device, cmp.Compare[string]) {
+		r := router{of[0].device(), of, func(b blockMean) routerMean { return b.dut }}
+		if r.name == "" {
 			continue
 		}
-		if byName[b.cell.DUT] == nil {
-			names = append(names, b.cell.DUT)
+		list = append(list, r)
+		for _, cell := range byCell(of) {
+			full[cell[0].family()] = full[cell[0].family()] || r.saturated(cell)
 		}
-		byName[b.cell.DUT] = append(byName[b.cell.DUT], b)
 	}
-	list := []router{clean}
-	slices.Sort(names)
-	for _, name := range names {
-		list = append(list, router{name, byName[name], func(b blockMean) routerMean { return b.dut }})
+	for _, of := range grouped(means, setting, compareCells) {
+		kept := slices.DeleteFunc(slices.Clone(of), func(b blockMean) bool { return full[b.family()] })
+		if len(kept) == 0 {
+			kept = of
+		}
+		clean.means = append(clean.means, kept...)
 	}
-	return list
+	return slices.Insert(list, 0, clean)
+}
+
+// family is the device and its traffic's setting, whatever the load and the
+// clients; A/A blocks have one of their own.
+func (b blockMean) family() result.Cell {
+	cell := setting(b)
+	cell.DUT = b.device()
+	return cell
+}
+
+// device is the name of the device under test, empty in an A/A block.
+func (b blockMean) device() string {
+	if b.id.aa {
+		return ""
+	}
+	return b.cell.DUT
 }
 
 // values collects a figure of the router, one a block mean.

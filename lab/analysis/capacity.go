@@ -45,6 +45,33 @@ func (m model) limitNote(most []blockMean, mode string) string {
 	return note + fmt.Sprintf(" The clean router beside it took %.0f %% of the same core, so alone it carries more (mode solo shows how much).", beside)
 }
 
+// rise is what one more Gbit/s of payload costs by the coefficients, when it
+// comes with perGbit million packets.
+func (m model) rise(beta []float64, perGbit float64) (pct float64) {
+	for i, name := range m.names {
+		switch name {
+		case TermLoad:
+			pct += beta[i]
+		case TermPackets:
+			pct += beta[i] * perGbit
+		}
+	}
+	return pct
+}
+
+// standing is what the router costs without any load.
+func (m model) standing(beta []float64, clients int) (pct float64) {
+	for i, name := range m.names {
+		switch name {
+		case TermConstant:
+			pct += beta[i]
+		case TermClients:
+			pct += beta[i] * float64(clients)
+		}
+	}
+	return pct
+}
+
 // carryOn solves the model for the load at which it comes to a whole core. The
 // interval is taken on the logarithm of the load, over refits without one block
 // each: there the ratio of two estimates is close to symmetric. A slope that
@@ -56,37 +83,17 @@ func (m model) carryOn(c *Capacity, means []blockMean, opts Options) {
 		return
 	}
 	perGbit := mean(m.values(means, func(r routerMean) float64 { return over(r.packets, r.deliveredMbps/1000) }))
-	slope := func(beta []float64) (s float64) {
-		for i, name := range m.names {
-			switch name {
-			case TermLoad:
-				s += beta[i]
-			case TermPackets:
-				s += beta[i] * perGbit
-			}
-		}
-		return s
-	}
-	logLoad := func(beta []float64) float64 {
-		left := float64(wholeCore)
-		for i, name := range m.names {
-			switch name {
-			case TermConstant:
-				left -= beta[i]
-			case TermClients:
-				left -= beta[i] * float64(c.Clients)
-			}
-		}
-		return math.Log(over(left, slope(beta)))
-	}
-	rise := m.fit.Sample(slope)
-	if lo, _ := rise.Interval(opts.Confidence); lo <= 0 || !(rise.Mean > 0) {
+	slope := m.fit.Sample(func(beta []float64) float64 { return m.rise(beta, perGbit) })
+	if lo, _ := slope.Interval(opts.Confidence); lo <= 0 || !(slope.Mean > 0) {
 		c.Note = "CPU does not rise clearly with the load, so no load follows from it."
 		return
 	}
-	c.Mbps = estimateOf(m.fit.Sample(logLoad), opts.Confidence).geometric().scaled(1000)
+	load := m.fit.Sample(func(beta []float64) float64 {
+		return math.Log(over(wholeCore-m.standing(beta, c.Clients), m.rise(beta, perGbit)))
+	})
+	c.Mbps = estimateOf(load, opts.Confidence).geometric().scaled(1000)
 	if !c.Mbps.Mean.Known() {
-		c.Note = "The other terms of the model alone come to a whole core."
+		c.Note = "What the router costs without load comes to a whole core by itself."
 		return
 	}
 	largest := float64(c.MeasuredMbps)
@@ -97,6 +104,6 @@ func (m model) carryOn(c *Capacity, means []blockMean, opts Options) {
 			over(float64(c.Mbps.Mean), largest), largest)
 	}
 	if m.proportional {
-		c.Note += " One load only was measured, so CPU is taken to be proportional to it."
+		c.Note += " CPU is taken to be proportional to the load, as a constant part could not be told."
 	}
 }

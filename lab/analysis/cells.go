@@ -148,7 +148,7 @@ func (c *Cell) fillHeadlines(accepted []result.Trial) {
 	c.LossRatio, c.RetransmitRatio, c.SegmentsPerBurst = f.LossRatio.Mean, f.RetransmitRatio.Mean, f.SegmentsPerBurst.Mean
 	c.CPUNormalisedPct = f.CPUNormalisedPct.Mean
 	c.IncreasePct = Number(100 * (over(float64(c.CPUNormalisedPct), float64(f.CleanCPUNormalisedPct.Mean)) - 1))
-	if over(float64(f.LinkMbps.Mean), float64(c.OfferedMbps)) < 0.9 {
+	if over(float64(f.LinkMbps.Mean), float64(c.OfferedMbps)) < enoughBandwidth {
 		c.Flags = append(c.Flags, Tally{FlagShortfall, c.Pairs})
 	}
 	c.RTT = medianRTT(accepted, func(t result.Trial) result.RTT { return t.DUT.RTT })
@@ -185,19 +185,21 @@ func noiseFloor(trials []result.Trial, opts Options) AA {
 }
 
 // byBlock groups trials by the labs they were measured in. A block spans the
-// loads of a cell's sweep, so the load is not part of its identity.
+// loads of a cell's sweep, so the load is not part of its identity; labs end with
+// a sitting, so what a resume adds to an interrupted block is a block of its own.
 func byBlock(trials []result.Trial) [][]result.Trial {
 	type identity struct {
-		cell  result.Cell
-		block int
+		cell    result.Cell
+		block   int
+		sitting int
 	}
 	groups := map[identity][]result.Trial{}
 	for _, t := range trials {
-		id := identity{withoutLoad(t.Cell), t.Block}
+		id := identity{withoutLoad(t.Cell), t.Block, t.Sitting}
 		groups[id] = append(groups[id], t)
 	}
 	ids := slices.SortedFunc(maps.Keys(groups), func(a, b identity) int {
-		return cmp.Or(compareCells(a.cell, b.cell), cmp.Compare(a.block, b.block))
+		return cmp.Or(compareCells(a.cell, b.cell), cmp.Compare(a.block, b.block), cmp.Compare(a.sitting, b.sitting))
 	})
 	out := make([][]result.Trial, 0, len(ids))
 	for _, id := range ids {

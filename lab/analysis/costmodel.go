@@ -77,7 +77,7 @@ type model struct {
 	used  []blockMean // those of them below the router's limit
 	names []string    // of the terms; none without a fit
 	fit   inference.Fit
-	// proportional: there is no constant, as all blocks have the same load.
+	// proportional: there is no constant, as the loads lie too close together.
 	proportional bool
 	omitted      []string
 	atLimit      int // cells
@@ -136,10 +136,10 @@ func (m *model) choose(cells int) {
 		reason := ""
 		switch {
 		case name == TermConstant && inference.Condition(m.rows([]string{TermLoad, TermConstant})) > separable:
-			reason = "the loads of this run lie too close together to tell it from what follows the load; all is taken to follow the load"
+			reason = "the loads measured lie too close together to tell it from what follows the load, so CPU is taken to be proportional to the load"
 			m.proportional = true
 		case name == TermClients && slices.Min(values) == slices.Max(values):
-			reason = fmt.Sprintf("all cells have the same number of clients (%g), whose cost is in the other terms", values[0])
+			reason = fmt.Sprintf("all cells used have %g clients, whose cost is in the other terms", values[0])
 		case len(m.names) == cells:
 			reason = "there are not enough cells to fit one more term"
 		case inference.Condition(m.rows(append(slices.Clone(m.names), name))) > separable:

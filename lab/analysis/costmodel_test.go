@@ -127,7 +127,7 @@ func TestNoCapacityWithoutSlope(t *testing.T) {
 	}
 	spec.DUTs[0].Cost = analysistest.Cost{Constant: 200, PerGbit: 100}
 	c = costModel(t, analysis.Summarise(analysistest.Run(spec), analysis.Options{}), "flat").Capacity[0]
-	if c.Mbps.Mean.Known() || !strings.Contains(c.Note, "whole core") {
+	if c.Mbps.Mean.Known() || !strings.Contains(c.Note, "whole core by itself") {
 		t.Errorf("%+v", c)
 	}
 }

@@ -25,7 +25,7 @@ func levelDaemons(trials []result.Trial, blocks []result.Block) []result.Trial {
 		out[i] = t
 		group := withoutLoad(t.Cell)
 		share, known := standing[group]
-		typical, measured := medians[cellBlock{t.Cell, t.Block}]
+		typical, measured := medians[cellBlock{t.Cell, t.Block, t.Sitting}]
 		if !known || !measured || t.AA || typical > sporadic {
 			continue
 		}
@@ -40,8 +40,9 @@ func levelDaemons(trials []result.Trial, blocks []result.Block) []result.Trial {
 const sporadic = 0.01
 
 type cellBlock struct {
-	cell  result.Cell
-	block int
+	cell    result.Cell
+	block   int
+	sitting int
 }
 
 // processMedians is the median process CPU of the accepted windows of each cell
@@ -50,7 +51,7 @@ func processMedians(trials []result.Trial) map[cellBlock]float64 {
 	rates := map[cellBlock][]float64{}
 	for _, t := range trials {
 		if t.Accepted && !t.AA && t.DUT.Seconds > 0 {
-			key := cellBlock{t.Cell, t.Block}
+			key := cellBlock{t.Cell, t.Block, t.Sitting}
 			rates[key] = append(rates[key], float64(t.DUT.ProcessNs+t.DUT.ReapedNs)/1e9/t.DUT.Seconds)
 		}
 	}
@@ -76,7 +77,7 @@ func standingShares(medians map[cellBlock]float64, blocks []result.Block) map[re
 		for _, st := range b.Stretches {
 			load := cell
 			load.OfferedMbps = st.OfferedMbps
-			if typical, measured := medians[cellBlock{load, b.Block}]; measured {
+			if typical, measured := medians[cellBlock{load, b.Block, b.Sitting}]; measured {
 				s.ns += float64(st.ProcessNs) - typical*1e9*st.Seconds
 				s.seconds += st.Seconds
 			}

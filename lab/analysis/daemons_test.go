@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -49,9 +50,42 @@ func TestWorkThatFollowsTheLoadStaysAsMeasured(t *testing.T) {
 	}
 }
 
+// TestAResumedBlockIsTwo: the labs were built twice.
+func TestAResumedBlockIsTwo(t *testing.T) {
+	trials := []result.Trial{oneWindow(0, 0, 0), oneWindow(0, 1, 0), oneWindow(0, 2, 0), oneWindow(1, 0, 0)}
+	trials[2].Sitting, trials[3].Sitting = 1, 1
+	blocks := byBlock(trials)
+	if len(blocks) != 3 || len(blocks[0]) != 2 || len(blocks[1]) != 1 || blocks[1][0].Window != 2 {
+		t.Errorf("grouped as %d blocks, want block 0 in two sittings and block 1", len(blocks))
+	}
+}
+
 func TestWithoutBlockRecordsTrialsStay(t *testing.T) {
 	got := levelDaemons([]result.Trial{oneWindow(0, 0, 0.1), oneWindow(0, 1, 0.3)}, nil)
 	if got[0].DUT.ProcessNs != 1e8 || got[1].DUT.ProcessNs != 3e8 {
 		t.Errorf("%d and %d ns, want them as measured", got[0].DUT.ProcessNs, got[1].DUT.ProcessNs)
+	}
+}
+
+func TestShortBlocksAreSaidToMissHousekeeping(t *testing.T) {
+	for _, c := range []struct {
+		period, second float64 // the device's; seconds of the second block, after one of ten
+		want           int
+	}{{0, 10, 0}, {30, 12, 1}, {10, 5, 0}, {30, 31, 0}} {
+		blocks := []result.Block{blockOf(0, 0), blockOf(1, 0), {DUT: "clean", AA: true, HousekeepingSeconds: 99}}
+		for i := range 2 {
+			blocks[i].HousekeepingSeconds = c.period
+		}
+		blocks[1].Stretches = append(blocks[1].Stretches[:0:0],
+			result.Stretch{Seconds: c.second / 2}, result.Stretch{Seconds: c.second / 2})
+		got := housekeepingWarnings(blocks)
+		if len(got) != c.want {
+			t.Errorf("works every %g s, %g s a block: %q, want %d warnings", c.period, c.second, got, c.want)
+		}
+		for _, text := range got {
+			if !strings.Contains(text, "d works by itself every 30 s, and blocks of this run load it for 12 s") {
+				t.Errorf("warning %q does not say how often and how long", text)
+			}
+		}
 	}
 }

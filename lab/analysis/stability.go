@@ -143,14 +143,15 @@ func stability(means []blockMean, opts Options) (Stability, []string) {
 		{&s.DriftPctPerHour, drift, span, "the overhead ratio", "ratios depend on when they were measured"},
 		{&s.CleanDriftPctPerHour, cleanDrift, span, "the clean router's CPU per bit", "CPU figures depend on when they were measured; ratios do not"},
 		{&s.SidePct, side, 0, "the overhead ratio in lab a against lab b", "the labs are not alike; the swap from block to block cancels it"},
-		{&s.OrderPct, inference.Of(later), 0, "the overhead ratio in a load's later windows against its first", "the traffic had not settled in the first window"},
+		{&s.OrderPct, inference.Of(later), 0, "the overhead ratio in a load's later windows against its first", "device or traffic had not settled in the first window: a longer warm-up helps"},
 		{&s.LoadOrderPct, loadOrder(loads), 0, "the overhead ratio at a block's last load against its first", "a ratio depends on what was measured before it"},
 	}, opts)
 }
 
 // trends regresses the blocks' deviations on time and on the side of the lab at
 // once, so that neither is taken for the other where they do not balance. What
-// blocks of one device, number of clients and setting have in common is taken out.
+// blocks of one device, number of clients and setting have in common is taken
+// out: without it, a device measured late would look like a drift.
 func trends(blocks []blockDeviation, of func(blockDeviation) float64) (perHour, side inference.Sample, residuals []float64) {
 	var y, hours, inA []float64
 	var units []result.Cell
@@ -164,16 +165,12 @@ func trends(blocks []blockDeviation, of func(blockDeviation) float64) (perHour, 
 			a = 1
 		}
 		y, hours, inA = append(y, value), append(hours, b.hours), append(inA, a)
-		units = append(units, b.unit())
+		units = append(units, b.id.cell)
 	}
 	absorbed := centre(units, y, hours, inA)
 	samples, residuals := inference.Trends(y, [][]float64{hours, inA}, absorbed)
 	return samples[0], samples[1], residuals
 }
-
-// unit is what the blocks of one row of the plan have in common. A/A blocks
-// carry the name of the clean router, so they are units of their own.
-func (b blockDeviation) unit() result.Cell { return b.id.cell }
 
 // loadOrder regresses the loads' deviations on their place in the block, as a
 // share of the way from first to last. Cells and blocks keep their own means.

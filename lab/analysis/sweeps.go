@@ -80,6 +80,7 @@ func sweeps(routers []router, opts Options) []Sweep {
 		}
 	}
 	judgeSteps(all, opts)
+	// As readers look for them: like the cells, loads before clients.
 	slices.SortStableFunc(out, func(a, b Sweep) int {
 		return cmp.Or(cmp.Compare(a.Profile, b.Profile), -cmp.Compare(a.Direction, b.Direction), -cmp.Compare(a.Along, b.Along))
 	})
@@ -177,11 +178,13 @@ func (r row) sweep(opts Options) (Sweep, []step) {
 }
 
 // step compares two levels. Blocks that hold both have their own start, which
-// shifts both alike, so each gives one difference.
+// shifts both alike, so each gives one difference. A single such block among
+// others has no spread: then all blocks are compared as if none held both.
 func (r row) step(from, to []blockMean, into *Increment, opts Options) step {
 	before, after := r.paired(from, to)
+	apart := len(before) == 0 || len(before) == 1 && len(from)+len(to) > 2
 	compare := func(of func(blockMean) float64) inference.Sample {
-		if len(before) == 0 {
+		if apart {
 			return inference.Welch(figures(from, of), figures(to, of))
 		}
 		a, b := figures(before, of), figures(after, of)

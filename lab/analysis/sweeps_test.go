@@ -73,10 +73,10 @@ func TestSweepAlongLoad(t *testing.T) {
 	if step.From != 200 || step.To != 400 || step.Verdict != analysis.Different || step.NetPct.N != 8 {
 		t.Errorf("%+v", step)
 	}
-	// Beside 8 devices' blocks of three devices stand 4 of the A/A pairs; beside
-	// the full device the clean router counts only where that one keeps up.
+	// Eight blocks of each of two devices and four A/A blocks, at every level; what
+	// stood beside the device that was at its limit does not count.
 	clean := sweepOf(t, s, analysis.Clean, analysis.AlongLoad)
-	if n := [2]int{clean.Levels[0].CPUSampled.N, clean.Levels[4].CPUSampled.N}; n != [2]int{28, 20} {
+	if n := [2]int{clean.Levels[0].CPUSampled.N, clean.Levels[4].CPUSampled.N}; n != [2]int{20, 20} {
 		t.Errorf("clean router: blocks %v", n)
 	}
 	holds(t, "clean at 100", clean.Levels[0].CPUSampled, 1.8, 0.05)
@@ -171,7 +171,7 @@ func TestBendFalseAlarms(t *testing.T) {
 }
 
 // TestIncrementCoverage: paired and Welch intervals hold the truth about 95 %
-// of the time (1900 of 2000, give or take 4 standard deviations: 39).
+// of the time (950 of 1000, give or take 4 standard deviations: 28).
 func TestIncrementCoverage(t *testing.T) {
 	for name, spec := range map[string]analysistest.Spec{"paired": {Clients: []int{1}, Offered: []float64{500, 1000}}, "welch": {Clients: []int{1, 2}, Offered: []float64{500}}} {
 		spec.DUTs = []analysistest.DUT{{Name: "x", Cost: analysistest.Cost{PerGbit: 20}}}
@@ -181,7 +181,7 @@ func TestIncrementCoverage(t *testing.T) {
 			truth = 100
 		}
 		covered := 0
-		for seed := range uint64(2000) {
+		for seed := range uint64(1000) {
 			spec.Seed = seed
 			step := sweepOf(t, analysis.Summarise(analysistest.Run(spec), analysis.Options{}), "x",
 				map[string]string{"paired": analysis.AlongLoad, "welch": analysis.AlongClients}[name]).Increments[0]
@@ -189,9 +189,9 @@ func TestIncrementCoverage(t *testing.T) {
 				covered++
 			}
 		}
-		t.Logf("%s: %d of 2000 intervals hold the truth", name, covered)
-		if covered < 1861 || covered > 1950 { // Welch's is a little wide with few blocks
-			t.Errorf("%s: %d of 2000 intervals hold the truth", name, covered)
+		t.Logf("%s: %d of 1000 intervals hold the truth", name, covered)
+		if covered < 922 || covered > 980 { // Welch's is a little wide with few blocks
+			t.Errorf("%s: %d of 1000 intervals hold the truth", name, covered)
 		}
 	}
 }
@@ -209,6 +209,17 @@ func TestProfilesAndDirectionsApart(t *testing.T) {
 	}
 	if s.Profile != "bulk,per-packet" || !strings.Contains(s.Sweeps[7].Profile+s.Sweeps[7].Direction, "per-packetdown") {
 		t.Errorf("profiles %s, last sweep %s %s", s.Profile, s.Sweeps[7].Profile, s.Sweeps[7].Direction)
+	}
+}
+
+// TestCleanRouterBesideFullDevices: when nothing else was measured, the clean
+// router is what stood beside devices at their limit.
+func TestCleanRouterBesideFullDevices(t *testing.T) {
+	spec := bandwidth
+	spec.DUTs, spec.AABlocks = spec.DUTs[1:2], 0
+	clean := sweepOf(t, analysis.Summarise(analysistest.Run(spec), analysis.Options{}), analysis.Clean, analysis.AlongLoad)
+	if len(clean.Levels) != 5 || clean.Levels[4].CPUSampled.N != 8 {
+		t.Errorf("%+v", clean.Levels)
 	}
 }
 

@@ -85,7 +85,7 @@ func judge(log inference.Sample, different, equivalent float64, family int, opts
 		v.Word, v.Note = Different, "the interval leaves out 1"
 		return v
 	case inside || outside:
-		v.Note = fmt.Sprintf("clear when judged alone, but one of %d verdicts taken together may look so by chance", family)
+		v.Note = fmt.Sprintf("among %d verdicts one may look like this by chance", family)
 	default:
 		v.Note = "the interval is too wide"
 	}

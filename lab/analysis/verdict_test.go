@@ -93,7 +93,7 @@ func TestMultiplicity(t *testing.T) {
 	}
 	crowd = append(crowd, inference.Sample{Mean: 0.1, SE: math.NaN(), N: 1}) // cannot be tested: does not count
 	v := judgeAll(crowd, opts)[0]
-	if v.Word != Inconclusive || !strings.Contains(v.Note, "one of 12 verdicts") {
+	if v.Word != Inconclusive || !strings.Contains(v.Note, "among 12 verdicts") {
 		t.Errorf("in a crowd: %+v", v)
 	}
 	between := func(what string, got Number, lo, hi float64) {

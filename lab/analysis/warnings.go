@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +29,7 @@ func warnings(run result.Run, s Summary, cells map[result.Cell][]result.Trial) [
 	if all := s.Trials.Accepted + s.Trials.Rejected; s.Trials.Rejected*4 > all {
 		say("%d of %d trials were rejected by self-tests: the machine or the set-up is not quiet enough.", s.Trials.Rejected, all)
 	}
-	return append(append(out, noiseWarnings(s)...), cellWarnings(s, cells)...)
+	return slices.Concat(out, noiseWarnings(s), cellWarnings(s, cells), housekeepingWarnings(run.Blocks))
 }
 
 func noiseWarnings(s Summary) []string {

@@ -18,8 +18,8 @@ type Network interface {
 	// LocalIP is the client's address; the zero Addr before it has one.
 	LocalIP() netip.Addr
 	// Exec runs a command in the client's namespace and returns what it printed.
-	// An exit status other than zero is an error. The implementor adds
-	// GATEWEIGH_GATEWAY and GATEWEIGH_SERVER to env.
+	// An exit status other than zero is an error. env comes on top of what the
+	// implementor's own programs have.
 	Exec(ctx context.Context, argv []string, env []string) (string, error)
 }
 

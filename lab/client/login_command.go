@@ -6,6 +6,13 @@ import (
 	"fmt"
 )
 
+// What a command knows of the client it runs as, beside the lab's own variables,
+// which experiment.Vars lists.
+const (
+	varClient   = "GATEWEIGH_CLIENT"    // its number, from 1
+	varClientIP = "GATEWEIGH_CLIENT_IP" // its address
+)
+
 // commandPortal logs in with the user's own commands, run in the client's namespace.
 type commandPortal struct {
 	net Network
@@ -47,8 +54,8 @@ func (c *commandPortal) run(ctx context.Context, verb string, argv []string) err
 		return errors.New("the " + verb + " command is empty")
 	}
 	env := []string{
-		fmt.Sprintf("GATEWEIGH_CLIENT=%d", c.num),
-		"GATEWEIGH_CLIENT_IP=" + c.net.LocalIP().String(),
+		fmt.Sprintf("%s=%d", varClient, c.num),
+		varClientIP + "=" + c.net.LocalIP().String(),
 	}
 	if _, err := c.net.Exec(ctx, argv, env); err != nil {
 		return fmt.Errorf("running the %s command %q: %w", verb, argv, err)

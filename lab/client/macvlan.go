@@ -13,8 +13,9 @@ import (
 // macvlanName is the interface every macvlan client has in its own namespace.
 const macvlanName = "lan0"
 
-// initialWindow, in segments, lets the first burst of a stream leave whole.
-const initialWindow = 64
+// InitialWindow is the initial congestion window of every route of the lab, of
+// clients and hosts alike, segments: the first burst of a stream leaves whole.
+const InitialWindow = 64
 
 // createMacvlan makes a client as study 1 does for portals (5.1.2): a network
 // namespace and a macvlan in bridge mode with a MAC address of its own.
@@ -30,7 +31,7 @@ func (c *Client) createMacvlan(context.Context) (err error) {
 	attrs.Name = macvlanName
 	attrs.ParentIndex = parent.Attrs().Index
 	attrs.HardwareAddr = c.MAC
-	attrs.Namespace = netlink.NsFd(c.ns.File().Fd())
+	attrs.Namespace = netlink.NsFd(c.ns.File().Fd()) // made there: all clients use the one name
 	if err := netlink.LinkAdd(&netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_BRIDGE}); err != nil {
 		return fmt.Errorf("adding a macvlan on %s: %w", c.cfg.Parent, err)
 	}
@@ -70,9 +71,9 @@ func (c *Client) configure(ip netip.Prefix, router netip.Addr) error {
 			return fmt.Errorf("setting the address %s: %w", ip, err)
 		}
 		if !router.IsValid() {
-			return nil
+			return nil // a lease without a router: what is on the link can be reached
 		}
-		route := &netlink.Route{LinkIndex: link.Attrs().Index, Gw: router.AsSlice(), InitCwnd: initialWindow}
+		route := &netlink.Route{LinkIndex: link.Attrs().Index, Gw: router.AsSlice(), InitCwnd: InitialWindow}
 		if err := h.RouteReplace(route); err != nil {
 			return fmt.Errorf("setting the default route via %s: %w", router, err)
 		}

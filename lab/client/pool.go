@@ -21,25 +21,24 @@ const (
 	KindMacvlan = "macvlan" // study 1, 5.1.2: a namespace and a macvlan with its own MAC each, DHCP
 )
 
-// MaxClients is the most clients of kinds veth and macvlan one host takes: study
-// 1's /24 networks end there.
+// MaxClients is the most clients of kinds veth and macvlan a lab takes: study 1's
+// /24 networks end there.
 const MaxClients = 250
 
 // Config describes the clients of one lab.
 type Config struct {
 	Kind    string       `json:"kind"`    // KindVeth or KindMacvlan
 	Count   int          `json:"count"`   // 1…MaxClients
+	First   int          `json:"first"`   // number of the first; zero is 1. Client hosts of one lab number on
 	Parent  string       `json:"parent"`  // the client host's interface towards the router
 	LAN     netip.Prefix `json:"lan"`     // for static addresses
 	Gateway netip.Addr   `json:"gateway"` // the router, for static addresses
 	Lab     byte         `json:"lab"`     // makes MAC addresses of two labs differ
-	// Env is given to commands run as a client, beside GATEWEIGH_CLIENT and GATEWEIGH_CLIENT_IP.
-	Env []string `json:"env,omitempty"`
 }
 
 // Client is one simulated client. It implements Network.
 type Client struct {
-	Num int // counts from 1
+	Num int // counts from 1 over all client hosts of a lab
 	MAC net.HardwareAddr
 
 	cfg   *Config
@@ -64,11 +63,12 @@ type Pool struct {
 // NewPool creates the clients' interfaces and namespaces, in parallel. On
 // error nothing is left.
 func NewPool(ctx context.Context, cfg Config, run Runner) (*Pool, error) {
-	if cfg.Count < 1 || cfg.Count > MaxClients {
-		return nil, fmt.Errorf("%d clients of kind %s: want 1 to %d", cfg.Count, cfg.Kind, MaxClients)
+	if last := max(1, cfg.First) + cfg.Count - 1; cfg.Count < 1 || last > MaxClients {
+		return nil, fmt.Errorf("%d clients of kind %s, the last of which is number %d: want 1 to %d", cfg.Count, cfg.Kind, last, MaxClients)
 	}
 	p := &Pool{cfg: cfg}
-	for n := 1; n <= cfg.Count; n++ {
+	for i := range cfg.Count {
+		n := max(1, cfg.First) + i
 		// 02: locally administered; the rest tells lab and client apart.
 		mac := net.HardwareAddr{0x02, 0x67, 0x77, cfg.Lab, byte(n >> 8), byte(n)}
 		p.Clients = append(p.Clients, &Client{Num: n, MAC: mac, cfg: &p.cfg, run: run})
@@ -135,26 +135,10 @@ func (p *Pool) Login(ctx context.Context, adm Admission) ([]float64, error) {
 	err := p.each(ctx, parallel, func(c *Client, ctx context.Context) error {
 		start := time.Now()
 		err := Login(ctx, c, adm, c.Num)
-		times[c.Num-1] = float64(time.Since(start)) / float64(time.Millisecond)
+		times[c.Num-p.Clients[0].Num] = float64(time.Since(start)) / float64(time.Millisecond)
 		return err
 	})
 	return times, err
-}
-
-// Admitted counts the clients the gateway says are logged in.
-func (p *Pool) Admitted(ctx context.Context, adm Admission) (int, error) {
-	var mu sync.Mutex // guards n
-	n := 0
-	err := p.each(ctx, 16, func(c *Client, ctx context.Context) error {
-		in, err := Status(ctx, c, adm, c.Num)
-		if in {
-			mu.Lock()
-			n++
-			mu.Unlock()
-		}
-		return err
-	})
-	return n, err
 }
 
 // Logout logs every client out.
@@ -234,8 +218,6 @@ func (c *Client) DialContext(ctx context.Context, network, addr string) (net.Con
 
 // Exec runs a command as this client.
 func (c *Client) Exec(ctx context.Context, argv, env []string) (string, error) {
-	env = append(env, c.cfg.Env...)
-	env = append(env, fmt.Sprintf("GATEWEIGH_CLIENT=%d", c.Num), "GATEWEIGH_CLIENT_IP="+c.LocalIP().String(), "GATEWEIGH_CLIENT_MAC="+c.MAC.String())
 	return c.run(ctx, c.NetNS(), argv, env)
 }
 

@@ -256,14 +256,14 @@ func (c *Custom) failed(key string, argv experiment.Command, err error) error {
 // variables are experiment.Vars with the values of one lab.
 func variables(env Env) []string {
 	values := map[string]string{
-		"GATEWEIGH_LAN_IF":  env.LANIf,
-		"GATEWEIGH_WAN_IF":  env.WANIf,
-		"GATEWEIGH_LAN":     env.LAN.String(),
-		"GATEWEIGH_GATEWAY": env.Gateway.String(),
-		"GATEWEIGH_SERVER":  env.ServerIP.String(),
-		"GATEWEIGH_SERVICE": env.ServiceIP.String(),
-		"GATEWEIGH_CLIENTS": strconv.Itoa(env.Clients),
-		"GATEWEIGH_SCRATCH": env.Scratch,
+		experiment.VarLANIf:   env.LANIf,
+		experiment.VarWANIf:   env.WANIf,
+		experiment.VarLAN:     env.LAN.String(),
+		experiment.VarGateway: env.Gateway.String(),
+		experiment.VarServer:  env.ServerIP.String(),
+		experiment.VarService: env.ServiceIP.String(),
+		experiment.VarClients: strconv.Itoa(env.Clients),
+		experiment.VarScratch: env.Scratch,
 	}
 	vars := make([]string, len(experiment.Vars))
 	for i, key := range experiment.Vars {

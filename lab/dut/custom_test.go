@@ -18,7 +18,7 @@ import (
 func customLab(t *testing.T) (*testLab, ClientAddr) {
 	t.Helper()
 	l := newTestLab(t, NewClean(), 1)
-	l.clientHost.must(t, `ip addr flush dev "$1"; ip addr add 192.168.137.2/24 dev "$1"`, l.clientIf)
+	l.clientHost.must(t, `ip addr flush dev "$1"; ip addr add 192.168.137.2/24 dev "$1"`, l.clientHost.Ifs[0])
 	l.setMAC(t, "02:00:00:00:00:02")
 	return l, ClientAddr{N: 1, IP: netip.MustParseAddr("192.168.137.2"), MAC: "02:00:00:00:00:02"}
 }
@@ -26,7 +26,7 @@ func customLab(t *testing.T) (*testLab, ClientAddr) {
 // setMAC gives the client another hardware address.
 func (l *testLab) setMAC(t *testing.T, mac string) {
 	t.Helper()
-	l.clientHost.must(t, `ip link set "$1" address "$2"; ip route replace default via 192.168.137.254`, l.clientIf, mac)
+	l.clientHost.must(t, `ip link set "$1" address "$2"; ip route replace default via 192.168.137.254`, l.clientHost.Ifs[0], mac)
 }
 
 // reaches reports whether the client's packets arrive at the server: nothing

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
@@ -47,6 +48,10 @@ type Traits struct {
 	// NoTxChecksum asks for links with transmit checksum offload off; the clean
 	// router beside the DUT gets the same.
 	NoTxChecksum bool
+	// Housekeeping is how often the device works without being asked, such as
+	// its look at sessions that have run out; zero: not known to. The report says
+	// when a run was too short to hold that work.
+	Housekeeping time.Duration
 	// Admission is what a client must do before its traffic is forwarded.
 	// Addresses in it are valid once Start has returned.
 	Admission client.Admission

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
@@ -19,6 +20,10 @@ const (
 	openNDSConfig  = "/etc/opennds/opennds.conf"
 	openNDSPort    = "2050"
 )
+
+// openNDSCheck is how often openNDS looks through its clients, a dozen programs
+// each time: checkinterval, whose packaged default this is.
+const openNDSCheck = 15 * time.Second
 
 // OpenNDS is the packaged openNDS 9 (iptables-nft back end) in click-through
 // mode, with dnsmasq for leases and names: the captive portal that admits
@@ -53,20 +58,11 @@ func (*OpenNDS) Check(context.Context) error {
 // Every process it starts counts: its scripts are part of its cost.
 func (o *OpenNDS) Traits() Traits {
 	return Traits{
-		LAN:       wideLAN(o.clients),
-		DHCP:      true,
-		Admission: o.admission,
-		About:     "openNDS 9 (iptables-nft), click-through, no limits",
+		DHCP:         true,
+		Housekeeping: openNDSCheck,
+		Admission:    o.admission,
+		About:        "openNDS 9 (iptables-nft), click-through, no limits",
 	}
-}
-
-// wideLAN is study 1's network (the zero Prefix), or a wider one when the
-// clients do not fit in a /24.
-func wideLAN(clients int) netip.Prefix {
-	if clients <= 250 {
-		return netip.Prefix{}
-	}
-	return netip.MustParsePrefix("10.1.0.0/16")
 }
 
 // openNDSConf is what the templates of openNDS and its dnsmasq need.
@@ -76,6 +72,7 @@ type openNDSConf struct {
 	First, Last netip.Addr // leased range
 	Mask        string     // dotted
 	MaxClients  int
+	Check       int    // seconds between two looks through the clients
 	Splash      string // path of the splash page script
 	Key         string // shared by daemon and splash page, of this run
 }
@@ -140,8 +137,8 @@ func (o *OpenNDS) configure(ctx context.Context, env Env, dir string) error {
 	conf := openNDSConf{
 		LANIf: env.LANIf, Gateway: env.Gateway, First: first, Last: last, Mask: dottedMask(env.LAN),
 		// Room for every client and as many that left without a word.
-		MaxClients: max(250, 2*o.clients),
-		Splash:     path.Join(dir, "splash.sh"), Key: rand.Text(),
+		MaxClients: max(250, 2*o.clients), Check: int(openNDSCheck.Seconds()),
+		Splash: path.Join(dir, "splash.sh"), Key: rand.Text(),
 	}
 	// /run/tmpfiles.d is where a script of openNDS makes its temporary files. A
 	// known upstream neighbour makes openNDS wait 2 s for downloads it has not

@@ -2,6 +2,7 @@ package dut
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -59,6 +60,10 @@ func TestOpenNDSRepairsHalfOpenSession(t *testing.T) {
 	loginAll(t, []*testClient{c}, adm)
 	if !c.reaches(t.Context(), trafficPort) {
 		t.Error("the client does not reach the server after its session was repaired")
+	}
+	period := fmt.Sprintf("Client Check Interval: %.0fs", d.Traits().Housekeeping.Seconds())
+	if status := l.router.must(t, "ndsctl status"); !strings.Contains(status, period) {
+		t.Errorf("no %q in:\n%s", period, status)
 	}
 }
 

@@ -56,7 +56,6 @@ func (h testHost) processes(t *testing.T) []string {
 // testLab is client – router – server with study 1's addresses.
 type testLab struct {
 	clientHost, router, server testHost
-	clientIf                   string
 	env                        Env
 }
 
@@ -68,19 +67,19 @@ func newTestLab(t *testing.T, d DUT, clients int) *testLab {
 		t.Fatal(err)
 	}
 	traits := d.Traits()
-	lab, err := testbed.Portal{
-		Backend: testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement},
-		Lab:     "a", Profile: testbed.PerPacket, LAN: traits.LAN, NoAggregation: traits.NoAggregation, NoTxChecksum: traits.NoTxChecksum,
-	}.Build(t.Context())
+	topology := testbed.Portal{
+		LAN: traits.LAN, NoAggregation: traits.NoAggregation, NoTxChecksum: traits.NoTxChecksum,
+	}.Topology()
+	lab, err := topology.Build(t.Context(), testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { lab.Close() })
 	return &testLab{
-		clientHost: testHost{lab.Client}, router: testHost{lab.Router}, server: testHost{lab.Server}, clientIf: lab.ClientIf,
+		clientHost: testHost{lab.Clients[0]}, router: testHost{lab.Router}, server: testHost{lab.Server},
 		env: Env{
-			Router: lab.Router, Server: lab.Server, LANIf: lab.LANIf, WANIf: lab.WANIf, LAN: lab.LAN, Gateway: lab.Gateway(),
-			RouterWAN: testbed.RouterWAN.Addr(), ServerIP: testbed.ServerAddr.Addr(), ServiceIP: testbed.ServiceAddr.Addr(),
+			Router: lab.Router, Server: lab.Server, LANIf: lab.LANIf, WANIf: lab.WANIf, LAN: lab.LAN, Gateway: lab.Gateway,
+			RouterWAN: lab.RouterWAN, ServerIP: lab.ServerIP, ServiceIP: lab.ServiceIP,
 			Clients: clients, Scratch: agent.Scratch,
 		},
 	}
@@ -109,13 +108,17 @@ func (l *testLab) addClients(t *testing.T, n int) []*testClient {
 	if err := os.WriteFile(script, []byte(leaseScript), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	hello, err := l.clientHost.Hello(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	clients := make([]*testClient, n)
 	for i := range clients {
 		clients[i] = &testClient{ns: newNamespace(t)}
 		holder := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), clients[i].ns.Fd())
-		out, err := exec.Command("nsenter", "-t", fmt.Sprint(l.clientHost.PID), "-n", "sh", "-ec",
+		out, err := exec.Command("nsenter", "-t", fmt.Sprint(hello.PID), "-n", "sh", "-ec",
 			`ip link add link "$3" name "$1" type macvlan mode bridge; ip link set "$1" netns "$2" name eth0`,
-			"sh", fmt.Sprintf("gwdm%d", i), holder, l.clientIf).CombinedOutput()
+			"sh", fmt.Sprintf("gwdm%d", i), holder, l.clientHost.Ifs[0]).CombinedOutput()
 		if err != nil {
 			t.Fatalf("macvlan %d: %v: %s", i, err, out)
 		}

@@ -45,7 +45,7 @@ func (e *Experiment) checkTraffic(report func(key, format string, args ...any)) 
 	if e.Traffic.Kind != TrafficStreams {
 		return
 	}
-	if e.Traffic.Protocol != "tcp" {
+	if e.Traffic.Protocol != ProtocolTCP {
 		report("traffic.protocol", "%q needs kind = %q: %s are TCP only", e.Traffic.Protocol, TrafficIperf3, TrafficStreams)
 	}
 	if e.Traffic.Pacing != PacingPaced {

@@ -45,18 +45,23 @@ type CustomDUT struct {
 	NoTxChecksum  bool         `toml:"no_tx_checksum,omitempty"` // links with checksum offload off
 }
 
+// What every command finds in its environment.
+const (
+	VarLANIf   = "GATEWEIGH_LAN_IF"  // router's interface towards the clients
+	VarWANIf   = "GATEWEIGH_WAN_IF"  // router's interface towards the server
+	VarLAN     = "GATEWEIGH_LAN"     // clients' network, 192.168.137.0/24
+	VarGateway = "GATEWEIGH_GATEWAY" // router's address in it
+	VarServer  = "GATEWEIGH_SERVER"  // address traffic goes to
+	VarService = "GATEWEIGH_SERVICE" // the server's second address, for RADIUS and portal pages
+	VarClients = "GATEWEIGH_CLIENTS" // number of clients
+	VarScratch = "GATEWEIGH_SCRATCH" // private directory on the router
+
+	varPrefix = "GATEWEIGH_"
+)
+
 // Vars are the environment variables of every command; "${NAME}" is replaced by
 // their values in the content of files.
-var Vars = []string{
-	"GATEWEIGH_LAN_IF",  // router's interface towards the clients
-	"GATEWEIGH_WAN_IF",  // router's interface towards the server
-	"GATEWEIGH_LAN",     // clients' network, 192.168.137.0/24
-	"GATEWEIGH_GATEWAY", // router's address in it
-	"GATEWEIGH_SERVER",  // address traffic goes to
-	"GATEWEIGH_SERVICE", // the server's second address, for RADIUS and portal pages
-	"GATEWEIGH_CLIENTS", // number of clients
-	"GATEWEIGH_SCRATCH", // private directory on the router
-}
+var Vars = []string{VarLANIf, VarWANIf, VarLAN, VarGateway, VarServer, VarService, VarClients, VarScratch}
 
 // Command is an argument vector. In TOML it is a list, or a string for sh -c.
 type Command []string
@@ -255,11 +260,11 @@ func checkFile(p, content string) string {
 	case path.Clean(p) != p || p == "." || strings.HasPrefix(p, ".."):
 		return fmt.Sprintf("%q is no plain file path", p)
 	case path.IsAbs(p) && !slices.ContainsFunc(privateDirs, inside):
-		return fmt.Sprintf("%q would change the machine: use a relative path (in $GATEWEIGH_SCRATCH) or one below %s", p, strings.Join(privateDirs, ", "))
+		return fmt.Sprintf("%q would change the machine: use a relative path (in $%s) or one below %s", p, VarScratch, strings.Join(privateDirs, ", "))
 	}
-	for _, part := range strings.Split(content, "${GATEWEIGH_")[1:] {
+	for _, part := range strings.Split(content, "${"+varPrefix)[1:] {
 		v, _, _ := strings.Cut(part, "}")
-		if v = "GATEWEIGH_" + v; !slices.Contains(Vars, v) {
+		if v = varPrefix + v; !slices.Contains(Vars, v) {
 			return fmt.Sprintf("%q: unknown variable %s%s", p, show(v), hint(v, Vars))
 		}
 	}

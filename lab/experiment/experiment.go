@@ -19,15 +19,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Modes of measuring.
-const (
-	ModeDuet = "duet" // DUT and clean router at the same time, in two labs
-	ModeSolo = "solo" // both labs stand, one carries load at a time
-)
-
-// Kinds of client, of traffic and of pacing.
+// Kinds of client, of traffic and of pacing, and protocols. Modes, directions and
+// profiles, which records name too, are those of package result.
 const (
 	ClientMacvlan  = "macvlan"
 	ClientVeth     = "veth"
@@ -35,6 +32,8 @@ const (
 	TrafficIperf3  = "iperf3"
 	PacingPaced    = "paced" // spread evenly by the sender's pacing rate
 	PacingBurst    = "burst" // iperf3's own token bucket
+	ProtocolTCP    = "tcp"
+	ProtocolUDP    = "udp"
 )
 
 // Clean is the name of the router without a device under test. It is the other
@@ -46,12 +45,12 @@ const Clean = "clean"
 type Experiment struct {
 	Name        string    `toml:"name"` // default: the file's name
 	Description string    `toml:"description"`
-	Mode        string    `toml:"mode"`         // ModeDuet (default) or ModeSolo
+	Mode        string    `toml:"mode"`         // result.ModeDuet (default) or result.ModeSolo
 	DUTs        []string  `toml:"duts"`         // names of built-in devices or of Custom ones
 	Clients     []int     `toml:"clients"`      // 1 to MaxClients each
 	OfferedMbps []float64 `toml:"offered_mbps"` // TCP or UDP payload, all clients together
-	Directions  []string  `toml:"directions"`   // "up" (default), "down"
-	Profiles    []string  `toml:"profiles"`     // "per-packet" (default), "bulk"
+	Directions  []string  `toml:"directions"`   // result.Up (default), result.Down
+	Profiles    []string  `toml:"profiles"`     // result.PerPacket (default), result.Bulk
 
 	Blocks   int           `toml:"blocks"`    // labs rebuilt and sides swapped, per group; default 6
 	AABlocks int           `toml:"aa_blocks"` // A/A blocks per clients, direction and profile; default 2
@@ -79,7 +78,7 @@ type Client struct {
 // Traffic says what the clients send.
 type Traffic struct {
 	Kind          string `toml:"kind"`           // TrafficStreams (default) or TrafficIperf3
-	Protocol      string `toml:"protocol"`       // "tcp" (default) or "udp"
+	Protocol      string `toml:"protocol"`       // ProtocolTCP (default) or ProtocolUDP
 	BurstSegments int    `toml:"burst_segments"` // segments sent back to back; default 44, one 64 KB buffer
 	Pacing        string `toml:"pacing"`         // PacingPaced (default) or PacingBurst
 }
@@ -211,9 +210,9 @@ func (e *Experiment) adoptBuiltinDUTs() {
 func newExperiment(file string) *Experiment {
 	return &Experiment{
 		Name:       nameOf(file),
-		Mode:       ModeDuet,
-		Directions: []string{"up"},
-		Profiles:   []string{"per-packet"},
+		Mode:       result.ModeDuet,
+		Directions: []string{result.Up},
+		Profiles:   []string{result.PerPacket},
 		Blocks:     6,
 		AABlocks:   2,
 		Windows:    3,
@@ -221,7 +220,7 @@ func newExperiment(file string) *Experiment {
 		Warmup:     500 * time.Millisecond,
 		Redo:       2,
 		Client:     Client{Kind: ClientMacvlan},
-		Traffic:    Traffic{Kind: TrafficStreams, Protocol: "tcp", BurstSegments: 44, Pacing: PacingPaced},
+		Traffic:    Traffic{Kind: TrafficStreams, Protocol: ProtocolTCP, BurstSegments: 44, Pacing: PacingPaced},
 		Custom:     map[string]CustomDUT{},
 		origins:    map[string]origin{},
 		file:       file,

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // Bounds of what an experiment may ask for: beyond them it is a typing mistake.
@@ -33,12 +35,12 @@ type field struct {
 var fields = []field{
 	{"name", into(name, func(e *Experiment) *string { return &e.Name })},
 	{"description", into(text, func(e *Experiment) *string { return &e.Description })},
-	{"mode", into(word(ModeDuet, ModeSolo), func(e *Experiment) *string { return &e.Mode })},
+	{"mode", into(word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode })},
 	{"duts", into(list(name), func(e *Experiment) *[]string { return &e.DUTs })},
 	{"clients", into(list(integer(1, MaxClients)), func(e *Experiment) *[]int { return &e.Clients })},
 	{"offered_mbps", into(list(rate), func(e *Experiment) *[]float64 { return &e.OfferedMbps })},
-	{"directions", into(list(word("up", "down")), func(e *Experiment) *[]string { return &e.Directions })},
-	{"profiles", into(list(word("per-packet", "bulk")), func(e *Experiment) *[]string { return &e.Profiles })},
+	{"directions", into(list(word(result.Up, result.Down)), func(e *Experiment) *[]string { return &e.Directions })},
+	{"profiles", into(list(word(result.PerPacket, result.Bulk)), func(e *Experiment) *[]string { return &e.Profiles })},
 	{"blocks", into(integer(1, MaxBlocks), func(e *Experiment) *int { return &e.Blocks })},
 	{"aa_blocks", into(integer(0, MaxBlocks), func(e *Experiment) *int { return &e.AABlocks })},
 	{"windows", into(integer(1, 1_000), func(e *Experiment) *int { return &e.Windows })},
@@ -48,7 +50,7 @@ var fields = []field{
 	{"profile_window", into(duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.ProfileWindow })},
 	{"client.kind", into(word(ClientMacvlan, ClientVeth), func(e *Experiment) *string { return &e.Client.Kind })},
 	{"traffic.kind", into(word(TrafficStreams, TrafficIperf3), func(e *Experiment) *string { return &e.Traffic.Kind })},
-	{"traffic.protocol", into(word("tcp", "udp"), func(e *Experiment) *string { return &e.Traffic.Protocol })},
+	{"traffic.protocol", into(word(ProtocolTCP, ProtocolUDP), func(e *Experiment) *string { return &e.Traffic.Protocol })},
 	{"traffic.burst_segments", into(integer(1, 64), func(e *Experiment) *int { return &e.Traffic.BurstSegments })},
 	{"traffic.pacing", into(word(PacingPaced, PacingBurst), func(e *Experiment) *string { return &e.Traffic.Pacing })},
 }

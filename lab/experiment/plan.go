@@ -140,7 +140,7 @@ const (
 func (e *Experiment) EstimatedDuration() time.Duration {
 	pair := e.Window
 	warmup := e.Warmup
-	if e.Mode == ModeSolo {
+	if e.Mode == result.ModeSolo {
 		pair, warmup = 2*pair, 2*warmup
 	}
 	cell := cellOverhead + warmup + time.Duration(e.Windows)*pair

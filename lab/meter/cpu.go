@@ -16,8 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Thread is the schedstat of one thread (Documentation/scheduler/sched-stats):
-// counters since it was created.
+// Thread is what one thread has used so far: its schedstat
+// (Documentation/scheduler/sched-stats), but for polling threads RunNs, which
+// is their TaskClock's.
 type Thread struct {
 	TID    int   `json:"tid"`     // on the machine, whatever namespace the reader is in
 	RunNs  int64 `json:"run_ns"`  // time on a CPU, nanoseconds
@@ -117,6 +118,7 @@ func eachProcess(visit func(pid int)) error {
 // Process is what one process has used so far.
 type Process struct {
 	PID      int    `json:"pid"`
+	Parent   int    `json:"parent"` // the process it belongs to, or that took it over
 	Name     string `json:"name"`
 	Start    int64  `json:"start"`     // ticks since boot; tells reused ids apart
 	RunNs    int64  `json:"run_ns"`    // all threads, also ended ones
@@ -200,7 +202,7 @@ func ParseStat(b []byte) (Process, error) {
 		}
 		return n
 	}
-	p := Process{PID: pid, Name: string(b[open+1 : end]), Start: num(22)}
+	p := Process{PID: pid, Parent: int(num(4)), Name: string(b[open+1 : end]), Start: num(22)}
 	p.ReapedNs = (num(16) + num(17)) * (1e9 / userHz)
 	return p, err
 }

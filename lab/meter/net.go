@@ -54,6 +54,25 @@ func ParseNetDev(r io.Reader) (map[string]Link, error) {
 	return links, sc.Err()
 }
 
+// Listening reads the TCP ports that take connections from /proc/net/tcp
+// (Documentation/networking/proc_net_tcp), in any order.
+func Listening(r io.Reader) (ports []uint16, err error) {
+	sc := bufio.NewScanner(r)
+	for sc.Scan() {
+		f := strings.Fields(sc.Text())
+		if len(f) < 4 || f[3] != "0A" { // TCP_LISTEN; the heading says "st"
+			continue
+		}
+		_, hex, _ := strings.Cut(f[1], ":")
+		n, err := strconv.ParseUint(hex, 16, 16)
+		if err != nil {
+			return nil, fmt.Errorf("/proc/net/tcp: local address %q: %w", f[1], err)
+		}
+		ports = append(ports, uint16(n))
+	}
+	return ports, sc.Err()
+}
+
 // SNMP holds the counters of /proc/net/snmp the lab uses, one namespace's or
 // the sum of several.
 type SNMP struct {

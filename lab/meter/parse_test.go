@@ -72,6 +72,16 @@ func TestParseSNMP(t *testing.T) {
 	}
 }
 
+func TestListeningLeavesOutConnections(t *testing.T) {
+	got, err := Listening(bytes.NewReader(fixture(t, "net_tcp")))
+	if diff := cmp.Diff([]uint16{2024, 5201}, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if _, err := Listening(strings.NewReader("0: 00000000:10000 00000000:0000 0A")); err == nil {
+		t.Error("no error on a port of 65536")
+	}
+}
+
 func TestParsePSS(t *testing.T) {
 	kib, err := parsePSS(fixture(t, "smaps_rollup"))
 	if err != nil || kib != 216 {
@@ -88,7 +98,7 @@ func TestParseStatTakesAnyCommandName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Process{PID: 4711, Name: "a) b (c)", Start: 19, ReapedNs: (13 + 14) * 1e7}
+	want := Process{PID: 4711, Parent: 1, Name: "a) b (c)", Start: 19, ReapedNs: (13 + 14) * 1e7}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -113,7 +123,7 @@ func TestParseSchedstat(t *testing.T) {
 
 // FuzzParsers feeds all parsers of /proc: none may panic, whatever a kernel prints.
 func FuzzParsers(f *testing.F) {
-	for _, name := range []string{"stat", "net_dev", "net_snmp", "smaps_rollup"} {
+	for _, name := range []string{"stat", "net_dev", "net_snmp", "net_tcp", "smaps_rollup"} {
 		f.Add(fixture(f, name))
 	}
 	f.Add([]byte("4711 (a) b (c)) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21\n"))
@@ -122,6 +132,7 @@ func FuzzParsers(f *testing.F) {
 		ParseProcStat(bytes.NewReader(b))
 		ParseNetDev(bytes.NewReader(b))
 		ParseSNMP(bytes.NewReader(b))
+		Listening(bytes.NewReader(b))
 		ParseStat(b)
 		parsePSS(b)
 		if th, err := ParseSchedstat(b); err == nil && len(bytes.Fields(b)) != 3 {

@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +21,6 @@ type Sample struct {
 	SNMP        SNMP              `json:"snmp"`         // host and clients together
 	IPIn        int64             `json:"ip_in"`        // buffers received by the host's own IP layer
 	Stat        Stat              `json:"stat"`         // the whole machine
-	KsoftirqdNs int64             `json:"ksoftirqd_ns"` // ksoftirqd of the router's CPUs: work billed to nobody
 	AgentNs     int64             `json:"agent_ns"`     // CPU time of the agent itself
 	MeterNs     int64             `json:"meter_ns"`     // CPU time all samples so far have cost
 }
@@ -35,14 +35,16 @@ type Sampler struct {
 	Skip map[int]bool
 	// Counted are the command names that count; empty counts all.
 	Counted []string
-	// CPUs are the router's CPUs, whose ksoftirqd is watched.
-	CPUs []int
+	// Follow counts programs by task clocks, as polling threads always are: to
+	// the nanosecond, with all their descendants. It counts what runs when the
+	// sampler is opened and what that starts; not what the agent starts later.
+	Follow bool
 
-	napi      map[string]*ThreadFile
-	ksoftirqd []*ThreadFile
-	snmp      *SNMPFile
-	clients   []*SNMPFile
-	meterNs   int64
+	napi    map[string]pollingThread
+	roots   map[processKey]*followed
+	snmp    *SNMPFile
+	clients []*SNMPFile
+	meterNs int64
 }
 
 // Open finds the polling threads of IfNames; call it when links are up and
@@ -54,35 +56,56 @@ func (s *Sampler) Open() error {
 	if err != nil {
 		return err
 	}
-	s.napi = map[string]*ThreadFile{}
+	s.napi = map[string]pollingThread{}
 	for _, name := range s.IfNames {
 		if len(pids[name]) != 1 {
 			return fmt.Errorf("%s has %d NAPI threads, want 1: is threaded NAPI on and GRO not switched off?", name, len(pids[name]))
 		}
-		if s.napi[name], err = OpenThread(pids[name][0]); err != nil {
+		if s.napi[name], err = openPollingThread(pids[name][0]); err != nil {
 			return err
 		}
 	}
-	for _, cpu := range s.CPUs {
-		if t := openKsoftirqd(cpu); t != nil {
-			s.ksoftirqd = append(s.ksoftirqd, t)
+	if s.Follow {
+		if err := s.readFollowed(&Sample{}); err != nil {
+			return err
 		}
 	}
 	s.snmp, err = OpenSNMP()
 	return err
 }
 
-func openKsoftirqd(cpu int) (t *ThreadFile) {
-	want := fmt.Sprintf("ksoftirqd/%d\n", cpu)
-	eachProcess(func(pid int) {
-		if t != nil {
-			return
-		}
-		if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err == nil && string(comm) == want {
-			t, _ = OpenThread(pid)
-		}
-	})
-	return t
+// pollingThread is one NAPI thread: its time by the task clock, its waiting
+// and its slices by schedstat.
+type pollingThread struct {
+	*ThreadFile
+	clock *TaskClock
+}
+
+func openPollingThread(pid int) (pollingThread, error) {
+	file, err := OpenThread(pid)
+	if err != nil {
+		return pollingThread{}, err
+	}
+	clock, err := OpenTaskClock(pid, false)
+	if err != nil {
+		file.Close()
+		return pollingThread{}, err
+	}
+	return pollingThread{file, clock}, nil
+}
+
+func (t pollingThread) read() (Thread, error) {
+	th, err := t.Read()
+	if err != nil {
+		return th, err
+	}
+	th.RunNs, err = t.clock.Ns()
+	return th, err
+}
+
+func (t pollingThread) close() {
+	t.ThreadFile.Close()
+	t.clock.Close()
 }
 
 // AddClients adds the counters of clients with namespaces of their own.
@@ -91,10 +114,10 @@ func (s *Sampler) AddClients(files []*SNMPFile) { s.clients = append(s.clients, 
 // Close releases the open counters.
 func (s *Sampler) Close() {
 	for _, t := range s.napi {
-		t.Close()
+		t.close()
 	}
-	for _, t := range s.ksoftirqd {
-		t.Close()
+	for _, f := range s.roots {
+		f.close()
 	}
 	if s.snmp != nil {
 		s.snmp.Close()
@@ -102,7 +125,7 @@ func (s *Sampler) Close() {
 	for _, c := range s.clients {
 		c.Close()
 	}
-	s.napi, s.ksoftirqd, s.snmp, s.clients = nil, nil, nil, nil
+	s.napi, s.roots, s.snmp, s.clients = nil, nil, nil, nil
 }
 
 // Sample reads all meters. A failing meter is part of the returned error; what
@@ -120,17 +143,16 @@ func (s *Sampler) Sample() (Sample, error) {
 	}
 	out.MonotonicNs = MonotonicNs()
 	for name, t := range s.napi {
-		th, err := t.Read()
+		th, err := t.read()
 		note(err)
 		out.NAPI[name] = th
 	}
-	note(s.readProcesses(&out))
-	note(s.readNet(&out))
-	for _, t := range s.ksoftirqd {
-		th, err := t.Read()
-		note(err)
-		out.KsoftirqdNs += th.RunNs
+	if s.Follow {
+		note(s.readFollowed(&out))
+	} else {
+		note(s.readProcesses(&out))
 	}
+	note(s.readNet(&out))
 	note(readProc("/proc/stat", func(r io.Reader) (err error) {
 		out.Stat, _, err = ParseProcStat(r)
 		return err
@@ -152,6 +174,76 @@ func (s *Sampler) readProcesses(out *Sample) error {
 		}
 	}
 	return err
+}
+
+// processKey tells processes with a reused id apart.
+type processKey struct {
+	pid   int
+	start int64
+}
+
+func keyOf(p Process) processKey { return processKey{p.PID, p.Start} }
+
+// readFollowed reads the task clocks of all programs that were ever seen, and
+// follows those not seen before unless a followed one has started them: that
+// one's clocks have them already.
+func (s *Sampler) readFollowed(out *Sample) error {
+	first := s.roots == nil
+	if first {
+		s.roots = map[processKey]*followed{}
+	}
+	alive, err := ProcessesIn(s.PIDLink, s.Skip)
+	if err != nil {
+		return err
+	}
+	byPID := map[int]Process{}
+	for _, p := range alive {
+		byPID[p.PID] = p
+	}
+	var errs []error
+	for _, p := range alive {
+		if len(s.Counted) > 0 && !slices.Contains(s.Counted, p.Name) {
+			continue
+		}
+		if root := s.roots[keyOf(p)]; root != nil {
+			root.WaitNs = p.WaitNs
+			continue
+		}
+		if !first && s.descends(p, byPID) {
+			continue
+		}
+		f, err := follow(p)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		s.roots[keyOf(p)] = f
+	}
+	for _, f := range s.roots {
+		p, err := f.read()
+		errs = append(errs, err)
+		out.Processes = append(out.Processes, p)
+	}
+	slices.SortFunc(out.Processes, func(a, b Process) int { return cmp.Or(cmp.Compare(a.Start, b.Start), a.PID-b.PID) })
+	return errors.Join(errs...)
+}
+
+// descends reports whether a followed program has started p. The parents of
+// living programs tell, except for one that the host's init has taken over: it
+// may be an orphan or the agent's, and is taken for an orphan.
+func (s *Sampler) descends(p Process, alive map[int]Process) bool {
+	orphan := true
+	for range len(alive) {
+		parent, known := alive[p.Parent]
+		if !known {
+			break
+		}
+		if s.roots[keyOf(parent)] != nil {
+			return true
+		}
+		p, orphan = parent, false
+	}
+	return orphan
 }
 
 func (s *Sampler) readNet(out *Sample) error {

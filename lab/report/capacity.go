@@ -136,12 +136,13 @@ func costModelGrid(models []analysis.CostModel) grid {
 func incrementsGrid(sweeps []analysis.Sweep) grid {
 	g := grid{Caption: "From one level to the next: normalised CPU, with intervals over blocks", Sortable: true, Head: append(sweepHead(),
 		gridHead{Name: "From"}, gridHead{Name: "To"}, gridHead{Name: "Net", Unit: "points of a core"}, gridHead{Name: "Relative", Unit: "%"},
-		gridHead{Name: "Proportion", Unit: "1 is proportional"}, gridHead{Name: "Verdict", Text: true})}
+		gridHead{Name: "Proportion", Unit: "1 is proportional"}, gridHead{Name: "Verdict", Text: true},
+		gridHead{Name: "Beyond the clean router", Unit: "% of the ratio"}, gridHead{Name: "Verdict on that", Text: true})}
 	for _, s := range sweeps {
 		for _, inc := range s.Increments {
 			g.Rows = append(g.Rows, gridRow{Key: sweepKey(s), Cells: append(sweepCells(s),
 				numberCell(inc.From, digits4), numberCell(inc.To, digits4), estimateCell(inc.NetPct, digits3), estimateCell(inc.RelativePct, digits3),
-				estimateCell(inc.Proportion, ratio), badgeCell(inc.Verdict, ""))})
+				estimateCell(inc.Proportion, ratio), badgeCell(inc.Verdict, ""), estimateCell(inc.RatioPct, digits3), badgeCell(inc.RatioVerdict, ""))})
 		}
 	}
 	return g

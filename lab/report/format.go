@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // none stands where a figure is absent.
@@ -124,9 +125,9 @@ func digits4(n analysis.Number) string { return trimmed(n, 4) }
 // directionWord names the direction of the data as a reader says it.
 func directionWord(direction string) string {
 	switch direction {
-	case "up":
+	case result.Up:
 		return "upload"
-	case "down":
+	case result.Down:
 		return "download"
 	}
 	return direction

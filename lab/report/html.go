@@ -44,8 +44,6 @@ type pageData struct {
 	ModeNote   string
 
 	Claims        []claim
-	OpenClaims    []claim
-	OpenCount     string
 	Groups        []figureGroup
 	StudyFigures  []studyFigure
 	StudyAppendix []studyFigure
@@ -111,8 +109,7 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 			counted(s.Trials.Accepted, "trial"), s.Trials.Rejected, s.Trials.Redone),
 		Skipped: s.Skipped, Facts: facts(env), Offloads: env.Offloads, Notes: env.Notes, Command: env.Command,
 	}
-	data.Claims, data.OpenClaims = claims(s.Findings)
-	data.OpenCount = counted(len(data.OpenClaims), "claim")
+	data.Claims = claims(s.Findings)
 	data.addStudies(d, append([]analysis.Summary{s}, with...))
 	data.addTrust(run, s)
 	data.Contents = data.contents()
@@ -137,7 +134,7 @@ func (data *pageData) contents() []entry {
 		there bool
 		entry
 	}{
-		{len(data.Claims)+len(data.OpenClaims) > 0, entry{"findings", "Published findings"}},
+		{len(data.Claims) > 0, entry{"findings", "Published findings"}},
 		{len(data.Groups) > 0, entry{"charts", "Charts"}},
 		{len(data.StudyFigures)+len(data.StudyTables)+len(data.StudyFolds) > 0, entry{"study", "Beside the study"}},
 		{len(data.Capacity)+len(data.CostModels.Rows) > 0, entry{"capacity", "Capacity"}},

@@ -139,49 +139,32 @@ func sameFigure(shown string, want any) bool {
 func checkMarks(t *testing.T, p *tab, s analysis.Summary) {
 	type chartMarks struct {
 		Heading string
-		Marks   [][2]string
+		Marks   [][2]string // name and figure
 	}
 	charts := eval[[]chartMarks](t, p, `[...document.querySelectorAll("#charts ~ * figure, #charts ~ figure")].map((f) => ({
 		Heading: f.querySelector("h4").textContent,
 		Marks: [...f.querySelectorAll("svg .point")].map((g) => [g.dataset.cell, g.dataset.value]),
 	}))`)
-	ratios, cpu := map[string]string{}, map[string]string{}
+	ratios := map[string]string{}
 	for _, c := range s.Cells {
 		ratios[markKeyOf(c)] = c.OverheadRatio.Mean.String()
 	}
-	levels := 0
-	for _, sweep := range s.Sweeps {
-		for _, l := range sweep.Levels {
-			key := fmt.Sprintf("%s|%s|%s|%d|%s", sweep.DUT, sweep.Direction, sweep.Profile, sweep.Clients, l.Level)
-			if sweep.Along == analysis.AlongClients {
-				key = fmt.Sprintf("%s|%s|%s|%s|%s", sweep.DUT, sweep.Direction, sweep.Profile, l.Level, sweep.OfferedMbps)
-			}
-			cpu[key+sweep.Along] = l.CPUNormalised.Mean.String()
-			levels++
-		}
-	}
+	cpu, levels := levelFigures(s)
 	drawn := map[string]int{}
 	for _, ch := range charts {
 		along := analysis.AlongLoad
 		if strings.Contains(ch.Heading, "over clients") {
 			along = analysis.AlongClients
 		}
-		var kind string
-		var want map[string]string
+		kind, want := "ratio", ratios
 		switch {
-		case strings.HasPrefix(ch.Heading, "Overhead ratio over"):
-			kind, want = "ratio", ratios
 		case strings.HasPrefix(ch.Heading, "Router CPU, normalised"):
-			kind, want = "cpu", cpu
-		default:
+			kind, want = "cpu", cpu[along]
+		case !strings.HasPrefix(ch.Heading, "Overhead ratio over"):
 			continue
 		}
 		for _, m := range ch.Marks {
-			key := m[0]
-			if kind == "cpu" {
-				key += along
-			}
-			if value, known := want[key]; !known || value != m[1] {
+			if value, known := want[m[0]]; !known || value != m[1] {
 				t.Errorf("%s: the mark of %s is at %s, summary.json has %q", ch.Heading, m[0], m[1], value)
 			}
 			drawn[kind]++
@@ -191,6 +174,23 @@ func checkMarks(t *testing.T, p *tab, s analysis.Summary) {
 	if drawn["ratio"] != 2*len(s.Cells) || drawn["cpu"] != levels || levels == 0 {
 		t.Errorf("%d marks of ratios for %d cells, %d of CPU for %d levels", drawn["ratio"], len(s.Cells), drawn["cpu"], levels)
 	}
+}
+
+// levelFigures is the normalised CPU of each level by what its sweep steps
+// along and the name its mark has, and the number of levels.
+func levelFigures(s analysis.Summary) (figures map[string]map[string]string, levels int) {
+	figures = map[string]map[string]string{analysis.AlongLoad: {}, analysis.AlongClients: {}}
+	for _, sweep := range s.Sweeps {
+		for _, l := range sweep.Levels {
+			key := fmt.Sprintf("%s|%s|%s|%d|%s", sweep.DUT, sweep.Direction, sweep.Profile, sweep.Clients, l.Level)
+			if sweep.Along == analysis.AlongClients {
+				key = fmt.Sprintf("%s|%s|%s|%s|%s", sweep.DUT, sweep.Direction, sweep.Profile, l.Level, sweep.OfferedMbps)
+			}
+			figures[sweep.Along][key] = l.CPUNormalised.Mean.String()
+			levels++
+		}
+	}
+	return figures, levels
 }
 
 // checkKeyboard uses the page without a mouse.
@@ -230,6 +230,11 @@ func checkKeyboard(t *testing.T, p *tab) {
 			t.Errorf("aria-sort is %q, want %q", state, want)
 		}
 	}
+	checkFocus(t, p)
+}
+
+// checkFocus holds that the focus shows, and that what scrolls or folds takes it.
+func checkFocus(t *testing.T, p *tab) {
 	if width := eval[string](t, p, `getComputedStyle(document.activeElement).outlineStyle`); width == "none" {
 		t.Error("the focus does not show")
 	}

@@ -19,6 +19,7 @@ func effectsOf(s analysis.Stability) []effect {
 		{"Clean router's CPU per bit, trend", "% an hour", s.CleanDriftPctPerHour},
 		{"Device in lab a over lab b", "%", s.SidePct},
 		{"Later windows over the first", "%", s.OrderPct},
+		{"Last load of a block over the first", "%", s.LoadOrderPct},
 	}
 }
 

@@ -14,12 +14,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/studies"
 )
 
-// claim is one claim of a study with what was found of it, device by device.
+// claim is one claim of a study with what was found of it: in a line, and
+// device by device.
 type claim struct {
 	Study    int
 	ID, Text string
+	Line     []foundLine
 	Found    []found
 }
+
+// foundLine is the devices of which a claim holds, does not, or is not settled.
+type foundLine struct{ Word, Class, Devices string }
 
 // found is what the run says of a claim for one device.
 type found struct {
@@ -33,16 +38,17 @@ type found struct {
 func holds(h *bool) (word, class string) {
 	switch {
 	case h == nil:
-		return "not tested", "open"
+		return "not settled", "open"
 	case *h:
 		return "holds here", "holds"
 	}
 	return "does not hold here", "fails"
 }
 
-// claims groups the findings that share a claim: those of which this run says
-// anything, and those it does not test at all.
-func claims(findings []analysis.Finding) (tested, open []claim) {
+// claims groups the findings that share a claim. Those of which this run says
+// nothing come last.
+func claims(findings []analysis.Finding) []claim {
+	var tested, open []claim
 	for len(findings) > 0 {
 		n, said := 0, false
 		c := claim{Study: findings[0].Study, Text: findings[0].Claim}
@@ -52,6 +58,7 @@ func claims(findings []analysis.Finding) (tested, open []claim) {
 			n++
 		}
 		c.ID, _, _ = strings.Cut(findings[0].ID, "/")
+		c.Line = foundLines(c.Found)
 		findings = findings[n:]
 		if said {
 			tested = append(tested, c)
@@ -59,7 +66,32 @@ func claims(findings []analysis.Finding) (tested, open []claim) {
 			open = append(open, c)
 		}
 	}
-	return tested, open
+	return append(tested, open...)
+}
+
+// foundLines gathers the devices with the same outcome: those of which the
+// claim holds first, those that leave it open last.
+func foundLines(list []found) []foundLine {
+	yes, no := true, false
+	var out []foundLine
+	for _, outcome := range []*bool{&yes, &no, nil} {
+		var devices []string
+		word, class := holds(outcome)
+		count := 0
+		for _, f := range list {
+			if f.Class != class {
+				continue
+			}
+			count++
+			if f.Device != "" {
+				devices = append(devices, f.Device)
+			}
+		}
+		if count > 0 {
+			out = append(out, foundLine{word, class, strings.Join(devices, ", ")})
+		}
+	}
+	return out
 }
 
 func describeFinding(f analysis.Finding) found {
@@ -70,7 +102,7 @@ func describeFinding(f analysis.Finding) found {
 	}
 	out.Word, out.Class = holds(f.Holds)
 	if f.Holds == nil {
-		out.ExpectName = "To test it"
+		out.ExpectName = "To settle it"
 	}
 	return out
 }
@@ -98,8 +130,8 @@ func findingCounts(findings []analysis.Finding) string {
 		}
 		return fmt.Sprintf("%d %s", n, many)
 	}
-	return fmt.Sprintf("Of %s of published work, %s here, %s and %s not tested by this run.", counted(len(findings), "finding"),
-		verb(count["holds"], "holds", "hold"), verb(count["fails"], "does not", "do not"), verb(count["open"], "was", "were"))
+	return fmt.Sprintf("Of %s of published work, %s here, %s and %s not settled by this run.", counted(len(findings), "finding"),
+		verb(count["holds"], "holds", "hold"), verb(count["fails"], "does not", "do not"), verb(count["open"], "is", "are"))
 }
 
 // studyTable is a table of a study ready to print: what was measured here and
@@ -161,31 +193,12 @@ func describeTable(t studies.Table) studyTable {
 		return out
 	}
 	out.Level = withUnit(t.Columns[0].Name, t.Columns[0].Unit)
-	for _, col := range t.Columns[1:] {
-		head := studyHead{Name: col.Name}
-		if col.Measured {
-			head.Span++
-			out.Subheads = append(out.Subheads, studySubhead{"here", col.Unit, false})
-		}
-		if col.Published {
-			head.Span++
-			out.Subheads = append(out.Subheads, studySubhead{"published", col.PublishedUnit, true})
-			if !col.Measured {
-				head.Note = "not measured here"
-			}
-		}
-		if head.Span > 0 {
-			out.Heads = append(out.Heads, head)
-		}
-	}
+	out.describeHeads(t.Columns[1:])
 	used := map[string]bool{}
 	for _, row := range t.Rows {
 		view := gridRow{Key: t.ID + "|" + row.Level.String(), Cells: []gridCell{{Main: digits4(row.Level), Sort: row.Level.String(), Header: true}}}
-		for i, col := range t.Columns[1:] {
-			if i >= len(row.Values) {
-				break
-			}
-			v := row.Values[i]
+		for i, v := range row.Values {
+			col := t.Columns[1+i]
 			if col.Measured {
 				cell := estimateCell(v.Here, bare)
 				cell.Main += signs(v.Flags, used)
@@ -205,6 +218,29 @@ func describeTable(t studies.Table) studyTable {
 		}
 	}
 	return out
+}
+
+// describeHeads heads each quantity and below it what was measured here and
+// what was published. What was not measured says so once, above its column,
+// not by a gap in every row.
+func (t *studyTable) describeHeads(columns []studies.Column) {
+	for _, col := range columns {
+		head := studyHead{Name: col.Name}
+		if col.Measured {
+			head.Span++
+			t.Subheads = append(t.Subheads, studySubhead{"here", col.Unit, false})
+		}
+		if col.Published {
+			head.Span++
+			t.Subheads = append(t.Subheads, studySubhead{"published", col.PublishedUnit, true})
+			if !col.Measured {
+				head.Note = "not measured here"
+			}
+		}
+		if head.Span > 0 {
+			t.Heads = append(t.Heads, head)
+		}
+	}
 }
 
 // flagSigns stand in tables for what weakens a figure.
@@ -264,9 +300,15 @@ func (d *drawing) studyFigures(list []studies.Figure) (open, appendix []studyFig
 
 func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
 	ch := chart.XY{Title: f.Title + ", " + p.Title, XLabel: f.XLabel, YLabel: p.YLabel, LogY: p.LogY, Reference: float64(p.Reference), Band: noBand()}
+	if !p.Reference.Known() {
+		ch.Reference = math.NaN()
+	}
 	data := grid{Head: []gridHead{{Name: "Series", Text: true}, {Name: f.XLabel}, {Name: p.YLabel}}}
-	print := digits3
+	isPublished := func(s studies.Series) bool { return s.Published }
+	isMeasured := func(s studies.Series) bool { return !s.Published && !s.Guide }
+	mixed := slices.ContainsFunc(p.Series, isPublished) && slices.ContainsFunc(p.Series, isMeasured)
 	var tips []string
+	shortfall := false
 	for _, s := range p.Series {
 		line := chart.Series{Name: s.Name, Guide: s.Guide}
 		if !s.Guide {
@@ -274,36 +316,42 @@ func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
 			line.Style.Hollow = s.Published
 		}
 		for _, pt := range s.Points {
-			if !pt.Y.Mean.Known() || !pt.X.Known() {
+			at, known := studyPoint(s, pt)
+			if !known {
 				continue
 			}
-			tip := fmt.Sprintf("%s: %s %s at %s", s.Name, print(pt.Y.Mean), bounds(pt.Y, print), digits4(pt.X))
-			if len(pt.Flags) > 0 {
-				tip += " (" + strings.Join(pt.Flags, ", ") + ")"
-			}
-			at := estimatePoint(float64(pt.X), pt.Y, tip)
-			at.Key = s.Name + "|" + pt.X.String()
+			// Beside published series a hollow mark would be taken for one of theirs.
+			at.Hollow = !mixed && slices.Contains(pt.Flags, analysis.FlagShortfall)
+			shortfall = shortfall || at.Hollow
 			line.Points = append(line.Points, at)
-			if s.Guide {
-				continue
+			if !s.Guide {
+				tips = append(tips, at.Tip)
+				data.Rows = append(data.Rows, gridRow{Key: at.Key, Cells: []gridCell{
+					{Main: s.Name, Text: true, Header: true}, numberCell(pt.X, digits4), estimateCell(pt.Y, digits3)}})
 			}
-			tips = append(tips, tip)
-			data.Rows = append(data.Rows, gridRow{Key: at.Key, Cells: []gridCell{
-				{Main: s.Name, Text: true, Header: true}, numberCell(pt.X, digits4), estimateCell(pt.Y, print)}})
 		}
 		ch.Series = append(ch.Series, line)
 	}
-	if !p.Reference.Known() {
-		ch.Reference = math.NaN()
-	}
 	ch.Desc = sentences(tips)
 	caption := ""
-	isPublished := func(s studies.Series) bool { return s.Published }
-	isMeasured := func(s studies.Series) bool { return !s.Published && !s.Guide }
-	if slices.ContainsFunc(p.Series, isPublished) && slices.ContainsFunc(p.Series, isMeasured) {
+	switch {
+	case mixed:
 		caption = "Filled marks and solid lines were measured here; hollow marks and dashed lines are published."
+	case shortfall:
+		caption = "Hollow marks: the device carried more than 10 % less than the load."
 	}
 	fig := d.finish(ch.Title, caption, ch.Draw, data)
 	fig.Heading = p.Title
 	return fig
+}
+
+// studyPoint is a point of a study's figure, if its figures are known.
+func studyPoint(s studies.Series, pt studies.Point) (at chart.Point, known bool) {
+	tip := fmt.Sprintf("%s: %s %s at %s", s.Name, digits3(pt.Y.Mean), bounds(pt.Y, digits3), digits4(pt.X))
+	if len(pt.Flags) > 0 {
+		tip += " (" + strings.Join(pt.Flags, ", ") + ")"
+	}
+	at = estimatePoint(float64(pt.X), pt.Y, tip)
+	at.Key = s.Name + "|" + pt.X.String()
+	return at, pt.Y.Mean.Known() && pt.X.Known()
 }

@@ -103,6 +103,7 @@ type cpuKind struct {
 	title, axis, column, caption string
 	level                        func(analysis.Level) analysis.Estimate
 	trial                        func(m result.Measurement, offered float64) analysis.Number
+	extrapolates                 bool // where a device fell short of the load
 }
 
 var (
@@ -110,7 +111,7 @@ var (
 		title: "Router CPU, normalised", axis: "Router CPU, normalised, % of one core", column: "Normalised CPU",
 		caption: "CPU × offered load / sampled bandwidth, so that levels compare although not every window carried the same.",
 		level:   func(l analysis.Level) analysis.Estimate { return l.CPUNormalised },
-		trial:   analysis.NormalisedPct,
+		trial:   analysis.NormalisedPct, extrapolates: true,
 	}
 	asSampled = cpuKind{
 		title: "Router CPU, sampled", axis: "Router CPU, % of one core", column: "Sampled CPU",
@@ -134,6 +135,7 @@ func (d *drawing) panelCPU(p panel, kind cpuKind) figure {
 	})
 	data := grid{Head: []gridHead{{Name: "Router", Text: true}, {Name: p.levelName()}, {Name: kind.column, Unit: "% of a core"}, {Name: "Sampled", Unit: "Mbit/s on the link"}}}
 	var tips []string
+	shortfall := false
 	for _, s := range sweeps {
 		line := chart.Series{Name: routerName(s.DUT), Style: d.style(s.DUT)}
 		for _, l := range s.Levels {
@@ -143,13 +145,18 @@ func (d *drawing) panelCPU(p panel, kind cpuKind) figure {
 			}
 			tip := fmt.Sprintf("%s: %s of a core %s at %s, %s", routerName(s.DUT), percent(e.Mean), bounds(e, percent), p.levelText(l.Level), p.place())
 			pt := estimatePoint(float64(l.Level), e, tip)
-			cell := p.cellOf(s, l)
-			pt.Key = markKey(cell)
+			pt.Key = markKey(p.cellOf(s, l))
+			value := estimateCell(e, bare)
+			if kind.extrapolates && l.Shortfall {
+				pt.Hollow, shortfall = true, true
+				pt.Tip += "; carried much less, so this is CPU that was never spent"
+				value.Main += " *"
+			}
 			line.Points = append(line.Points, pt)
 			tips = append(tips, tip)
 			data.Rows = append(data.Rows, gridRow{Key: pt.Key, Cells: []gridCell{
 				{Main: routerName(s.DUT), Text: true, Header: true}, {Main: digits4(l.Level), Sort: l.Level.String()},
-				estimateCell(e, bare), estimateCell(l.LinkMbps, digits4),
+				value, estimateCell(l.LinkMbps, digits4),
 			}})
 		}
 		line.Raw = d.rawCPU(p, s, kind)
@@ -157,6 +164,10 @@ func (d *drawing) panelCPU(p panel, kind cpuKind) figure {
 	}
 	ch.Desc = sentences(tips)
 	caption := kind.caption + " Marks are means over blocks with their intervals, dots are single trials."
+	if shortfall {
+		caption += " Hollow marks: the device carried more than 10 % less than the load, so the figure is CPU that was never spent."
+		data.Note = "* more than 10 % short of the load"
+	}
 	return d.finish(ch.Title, caption, ch.Draw, data)
 }
 

@@ -20,9 +20,21 @@ type Cell struct {
 	DUT         string  `json:"dut"`
 	Clients     int     `json:"clients"`
 	OfferedMbps float64 `json:"offered_mbps"` // TCP or UDP payload, all clients together
-	Direction   string  `json:"direction"`    // "up" (client to server) or "down"
-	Profile     string  `json:"profile"`      // "per-packet" or "bulk"
+	Direction   string  `json:"direction"`    // Up or Down
+	Profile     string  `json:"profile"`      // PerPacket or Bulk
 }
+
+// Directions of the payload.
+const (
+	Up   = "up"   // client to server
+	Down = "down" // server to client
+)
+
+// Profiles: how packets look to the router.
+const (
+	PerPacket = "per-packet" // each packet handled alone, as on a NIC without GRO
+	Bulk      = "bulk"       // GRO on
+)
 
 // Trial is one pair: a window of the DUT and one of the clean router. In duet
 // mode the two windows are the same stretch of time in two labs; in solo mode
@@ -35,6 +47,7 @@ type Trial struct {
 	Block    int         `json:"block"`             // counts from 0 within (DUT, clients, profile, direction)
 	Window   int         `json:"window"`            // counts from 0 within (block, cell)
 	Attempt  int         `json:"attempt"`           // 0, then 1 and 2 for redone trials
+	Sitting  int         `json:"sitting,omitempty"` // how often the run had been resumed: labs do not last from one to the next
 	DUTLab   string      `json:"dut_lab"`           // "a" or "b": which lab carries the DUT
 	Start    time.Time   `json:"start"`             // UTC
 	Accepted bool        `json:"accepted"`          //
@@ -84,11 +97,10 @@ type Measurement struct {
 
 	PSSMiB float64 `json:"pss_mib"` // memory of the DUT's processes
 
-	Machine  Machine            `json:"machine"`   // /proc/stat over the same window
-	RoleNs   map[string]int64   `json:"role_ns"`   // exact on-CPU ns by role: "router", "client", "server", "agents"
-	MeterNs  int64              `json:"meter_ns"`  // what measuring the router cost, ns
-	ThreadNs map[string]int64   `json:"thread_ns"` // router threads and processes by name
-	Extra    map[string]float64 `json:"extra,omitempty"`
+	Machine  Machine          `json:"machine"`   // /proc/stat over the same window
+	RoleNs   map[string]int64 `json:"role_ns"`   // exact on-CPU ns by role: "router", "client", "server", "agents"
+	MeterNs  int64            `json:"meter_ns"`  // what measuring the router cost, ns
+	ThreadNs map[string]int64 `json:"thread_ns"` // router threads and processes by name
 }
 
 // RouterNs is the router's CPU time in the window, nanoseconds.
@@ -130,6 +142,7 @@ type Block struct {
 	Direction    string    `json:"direction"`
 	Profile      string    `json:"profile"`
 	Block        int       `json:"block"`
+	Sitting      int       `json:"sitting,omitempty"` // as in Trial: a block that was interrupted is built again in the next
 	DUTLab       string    `json:"dut_lab"`
 	Start        time.Time `json:"start"`
 	Seconds      float64   `json:"seconds"`         // whole block with set-up and tear-down
@@ -140,6 +153,10 @@ type Block struct {
 	DaemonCore   float64   `json:"daemon_core"`     // DUT processes' CPU over the whole block, cores
 	Stretches    []Stretch `json:"stretches"`       // the same, cell by cell
 	Error        string    `json:"error,omitempty"` // what went wrong; trials before it stand
+
+	// HousekeepingSeconds is how often the DUT works without being asked; absent
+	// when it is not known to.
+	HousekeepingSeconds float64 `json:"housekeeping_seconds,omitempty"`
 }
 
 // Stretch is the time a block spent under one load: warm-up, all windows, and

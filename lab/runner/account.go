@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -51,13 +50,20 @@ func (m *builder) addProcesses(a, b meter.Sample) {
 	m.ReapedNs = max(0, reaped)
 }
 
-// addRoles sums the exact time of everything on the side's three hosts, for
-// comparison with what the machine says of itself.
-func (m *builder) addRoles(a, b reading) {
+// addRoles sums the exact time of everything on the side's hosts, for comparison
+// with what the machine says of itself.
+func (m *builder) addRoles(a, b meter.Sample, clients, server []span) {
 	m.RoleNs["router"] = m.RouterNs()
-	m.RoleNs["client"] = hostNs(b.client) - hostNs(a.client)
-	m.RoleNs["server"] = hostNs(b.server) - hostNs(a.server)
-	m.RoleNs["agents"] = b.router.AgentNs - a.router.AgentNs
+	m.RoleNs["client"] = hostsNs(clients)
+	m.RoleNs["server"] = hostsNs(server)
+	m.RoleNs["agents"] = b.AgentNs - a.AgentNs
+}
+
+func hostsNs(ends []span) (ns int64) {
+	for _, e := range ends {
+		ns += hostNs(e.b.meter) - hostNs(e.a.meter)
+	}
+	return ns
 }
 
 // hostNs is all CPU time of an endpoint so far: its polling threads, its agent
@@ -73,16 +79,15 @@ func hostNs(s meter.Sample) int64 {
 	return ns
 }
 
-// busiest is the CPU time of the traffic thread or process that used most
-// between pairs of readings, nanoseconds.
-func busiest(pairs ...agent.TrafficStats) float64 {
-	var most int64
-	for i := 0; i+1 < len(pairs); i += 2 {
-		for name, ns := range pairs[i+1].ThreadNs {
-			most = max(most, ns-pairs[i].ThreadNs[name])
+// busiest is the CPU time of the traffic thread or process that used most,
+// nanoseconds.
+func busiest(ends []span) (most int64) {
+	for _, e := range ends {
+		for name, ns := range e.b.load.ThreadNs {
+			most = max(most, ns-e.a.load.ThreadNs[name])
 		}
 	}
-	return float64(most)
+	return most
 }
 
 // machine turns ticks into the percentages mpstat prints.

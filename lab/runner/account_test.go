@@ -39,8 +39,9 @@ func TestProcessesAreAccountedOnce(t *testing.T) {
 }
 
 func TestMeasurementOfAnUploadWindow(t *testing.T) {
-	s := &side{lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, load: agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Protocol: "tcp", OfferedMbps: 10}}
-	var a, b reading
+	s := &side{lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, load: agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", OfferedMbps: 10}}
+	a, b := reading{clients: make([]endpoint, 1)}, reading{clients: make([]endpoint, 1)}
+	client := &b.clients[0]
 	a.router.Links = map[string]meter.Link{"r0": {}, "r1": {}}
 	b.router.MonotonicNs = 2e9
 	b.router.Links = map[string]meter.Link{
@@ -49,10 +50,10 @@ func TestMeasurementOfAnUploadWindow(t *testing.T) {
 	}
 	b.router.IPIn = 1100
 	b.router.NAPI = map[string]meter.Thread{"r0": {RunNs: 3e6, WaitNs: 1e6, Slices: 100}, "r1": {RunNs: 1e6, Slices: 10}}
-	b.client.SNMP = meter.SNMP{TCPOutSegs: 1000, IPOutRequests: 45, UDPOut: 20, TCPRetrans: 5}
-	b.client.AgentNs, b.client.NAPI = 2e6, map[string]meter.Thread{"c0": {RunNs: 5e5}}
-	b.serverLoad.MonotonicNs, b.serverLoad.ReceivedBytes = 1e9, 712500 // the server's clock, not the router's
-	b.clientLoad.ThreadNs = map[string]int64{"send": 4e8, "other": 1e8}
+	client.meter.SNMP = meter.SNMP{TCPOutSegs: 1000, IPOutRequests: 45, UDPOut: 20, TCPRetrans: 5}
+	client.meter.AgentNs, client.meter.NAPI = 2e6, map[string]meter.Thread{"c0": {RunNs: 5e5}}
+	b.server.load.MonotonicNs, b.server.load.ReceivedBytes = 1e9, 712500 // the server's clock, not the router's
+	client.load.ThreadNs = map[string]int64{"send": 4e8, "other": 1e8}
 	b.rtt.P50, b.rtt.P99, b.rtt.Probes = 200, 900, 100
 	b.router.Stat = meter.Stat{User: 10, System: 20, SoftIRQ: 5, Idle: 60, IOWait: 4, Steal: 1}
 	got := s.measurement(a, b)
@@ -71,18 +72,18 @@ func TestMeasurementOfAnUploadWindow(t *testing.T) {
 
 func TestDeliveredByIperf3LeavesOutHeadersAndRepeats(t *testing.T) {
 	out := meter.Link{TxBytes: 1514000, TxPackets: 1000}
-	s := &side{load: agent.Traffic{Kind: agent.TrafficIperf3, Protocol: "tcp"}}
-	if got, want := s.delivered(out, 2, [2]agent.TrafficStats{}, 0.25), 1448000*8/1e6/2*0.75; math.Abs(got-want) > 1e-9 {
+	s := &side{load: agent.Traffic{Kind: agent.TrafficIperf3}}
+	if got, want := s.delivered(out, 2, nil, 0.25), 1448000*8/1e6/2*0.75; math.Abs(got-want) > 1e-9 {
 		t.Errorf("TCP: %v Mbit/s, want %v", got, want)
 	}
-	s.load.Protocol = "udp"
-	if got, want := s.delivered(out, 2, [2]agent.TrafficStats{}, 0), 1472000*8/1e6/2; math.Abs(got-want) > 1e-9 {
+	s.load.UDP = true
+	if got, want := s.delivered(out, 2, nil, 0), 1472000*8/1e6/2; math.Abs(got-want) > 1e-9 {
 		t.Errorf("UDP: %v Mbit/s, want %v", got, want)
 	}
 }
 
 func TestMeasurementOfNothingHasNoInfinities(t *testing.T) {
-	s := &side{lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, load: agent.Traffic{Direction: "down", Protocol: "udp"}}
+	s := &side{lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, load: agent.Traffic{Direction: "down", UDP: true}}
 	got := s.measurement(reading{}, reading{})
 	if got.GeneratorCPU != 0 || got.DeliveredMbps != 0 || got.AggregationFactor != 0 || got.SegmentsPerBurst != 0 {
 		t.Errorf("figures out of nothing: %+v", got)

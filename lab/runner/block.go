@@ -21,13 +21,13 @@ func (r *run) block(ctx context.Context, b experiment.Block) error {
 	measures := r.unsettled(b) > 0 // otherwise the labs are built for a profile alone
 	rec := result.Block{
 		DUT: b.DUT, AA: b.AA, Clients: b.Clients, Direction: b.Direction, Profile: b.Profile,
-		Block: b.Index, DUTLab: b.DUTLab, Start: start.UTC(),
+		Block: b.Index, Sitting: r.sitting, DUTLab: b.DUTLab, Start: start.UTC(),
 	}
 	r.status("%s: building the labs, %d clients", blockName(b), b.Clients)
 	device, clean, err := r.openPair(ctx, b)
 	if err == nil {
 		rec.SetupSeconds, rec.LeaseSeconds, rec.LoginSeconds = device.setup.Seconds(), device.lease.Seconds(), device.login.Seconds()
-		rec.LoginMs = device.loginMs
+		rec.LoginMs, rec.HousekeepingSeconds = device.loginMs, device.traits.Housekeeping.Seconds()
 		err = r.cells(ctx, b, device, clean, &rec)
 		if ctx.Err() == nil { // after Ctrl-C nobody waits for politeness: the hosts just end
 			// What goes wrong now costs no trial: it is noted and the block stands.
@@ -68,18 +68,20 @@ func (r *run) openPair(ctx context.Context, b experiment.Block) (device, clean *
 	if err != nil {
 		return nil, nil, err
 	}
-	open := func(lab string, d dut.DUT, shared dut.Traits, into **side) func() error {
+	shared := d.Traits() // its link settings hold on both sides of the pair
+	open := func(lab string, d dut.DUT, into **side) func() error {
 		return func() (err error) {
 			*into, err = openSide(ctx, sideConfig{
-				backend: r.backend, lab: lab, device: d, shared: shared, profile: b.Profile,
-				clients: b.Clients, clientKind: r.cfg.Experiment.Client.Kind,
+				backend: r.backend, lab: lab, device: d, clients: b.Clients, clientKind: r.cfg.Experiment.Client.Kind,
+				topology: testbed.Portal{
+					Aggregate: b.Profile == result.Bulk, LAN: d.Traits().LAN, NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
+				}.Topology(),
 			})
 			return err
 		}
 	}
 	other := map[string]string{"a": "b", "b": "a"}[b.DUTLab]
-	shared := d.Traits()
-	err = testbed.Together(open(b.DUTLab, d, shared, &device), open(other, dut.NewClean(), shared, &clean))
+	err = testbed.Together(open(b.DUTLab, d, &device), open(other, dut.NewClean(), &clean))
 	if err == nil {
 		return device, clean, nil
 	}
@@ -166,11 +168,13 @@ func (r *run) cell(ctx context.Context, b experiment.Block, cell result.Cell, to
 }
 
 // trial measures window w, again when it is rejected, and records every attempt.
+// Attempts of earlier sittings count: the redos are the window's, not the sitting's.
 func (r *run) trial(ctx context.Context, b experiment.Block, cell result.Cell, w int, m measurer, pss float64) error {
 	e := r.cfg.Experiment
-	for attempt := 0; ; attempt++ {
+	for attempt := r.tried[windowKey{cell, b.AA, b.Index, w}]; ; attempt++ {
 		t := result.Trial{
-			Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: attempt, DUTLab: b.DUTLab, Start: time.Now().UTC(),
+			Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: attempt, Sitting: r.sitting,
+			DUTLab: b.DUTLab, Start: time.Now().UTC(),
 		}
 		var err error
 		if t.DUT, t.Clean, err = m.measure(ctx, cell, w+attempt); err != nil {
@@ -184,7 +188,7 @@ func (r *run) trial(ctx context.Context, b experiment.Block, cell result.Cell, w
 		if err := r.writer.AppendTrial(t); err != nil {
 			return fmt.Errorf("%w: %w", errStorage, err)
 		}
-		if r.count(t); t.Accepted || attempt == e.Redo {
+		if r.count(t); t.Accepted || attempt >= e.Redo {
 			return nil
 		}
 		r.status("%s: measuring again: %s", blockName(b), t.Rejects[0])

@@ -37,6 +37,8 @@ func checkMachine(e *experiment.Experiment) error {
 	if os.Geteuid() != 0 {
 		errs = append(errs, errors.New("a run needs root: it makes network namespaces (try: sudo gateweigh run …)"))
 	}
+	// What an experiment does not use is not asked for: a machine without iperf3
+	// can still run streams.
 	for _, t := range tools {
 		needed := t.name == "ethtool" || t.name == "dnsmasq" && e.Client.Kind == client.KindMacvlan ||
 			t.name == "iperf3" && e.Traffic.Kind == experiment.TrafficIperf3
@@ -113,7 +115,7 @@ func offloads(e *experiment.Experiment) []string {
 		"endpoints: aggregation at its default size",
 	}
 	for _, p := range e.Profiles {
-		if p == testbed.PerPacket {
+		if p == result.PerPacket {
 			lines = append(lines, "profile per-packet: router's links with gro_max_size 1500")
 		} else {
 			lines = append(lines, "profile bulk: router's links aggregate at the default size")

@@ -28,7 +28,7 @@ type measurer interface {
 
 func newMeasurer(e *experiment.Experiment, device, clean *side) measurer {
 	p := pair{e, device, clean}
-	if e.Mode == experiment.ModeSolo {
+	if e.Mode == result.ModeSolo {
 		return &solo{p}
 	}
 	return &duet{p}

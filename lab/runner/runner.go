@@ -68,10 +68,12 @@ type windowKey struct {
 
 type run struct {
 	cfg     Config
-	backend testbed.Netns
+	backend testbed.Backend
 	writer  *result.Writer
 	env     result.Environment
 	plan    []experiment.Block
+	sitting int                // counts the resumes
+	tried   map[windowKey]int  // attempts at each window, with those of earlier sittings
 	done    map[windowKey]bool // windows that are settled: accepted, or redone often enough
 	good    map[windowKey]bool // windows with an accepted trial
 	// unprofiled are cells whose profile failed: it is not tried again in this sitting.
@@ -116,8 +118,9 @@ func open(ctx context.Context, cfg Config) (_ *run, err error) {
 		return nil, fmt.Errorf("making the run's folder: %w", err)
 	}
 	r := &run{
-		cfg: cfg, plan: cfg.Experiment.Plan(), done: map[windowKey]bool{}, good: map[windowKey]bool{}, unprofiled: map[result.Cell]bool{},
-		backend: testbed.Netns{Run: filepath.Base(cfg.Dir), LogDir: logs, Placement: placement},
+		cfg: cfg, plan: cfg.Experiment.Plan(), tried: map[windowKey]int{}, done: map[windowKey]bool{}, good: map[windowKey]bool{},
+		unprofiled: map[result.Cell]bool{},
+		backend:    testbed.Netns{Run: filepath.Base(cfg.Dir), LogDir: logs, Placement: placement},
 	}
 	if err := result.ReplaceFile(filepath.Join(cfg.Dir, ExperimentFile), cfg.Experiment.Encode()); err != nil {
 		return nil, err
@@ -145,7 +148,8 @@ func open(ctx context.Context, cfg Config) (_ *run, err error) {
 	return r, result.WriteEnvironment(cfg.Dir, r.env)
 }
 
-// recall marks the windows an earlier sitting has settled.
+// recall takes up what earlier sittings have recorded: windows that are settled,
+// attempts that were made.
 func (r *run) recall() error {
 	records, err := result.ReadTrials(filepath.Join(r.cfg.Dir, result.TrialsFile))
 	if err != nil {
@@ -153,6 +157,10 @@ func (r *run) recall() error {
 	}
 	for _, t := range records.Trials {
 		r.count(t)
+		r.sitting = max(r.sitting, t.Sitting+1)
+	}
+	for _, b := range records.Blocks {
+		r.sitting = max(r.sitting, b.Sitting+1)
 	}
 	return nil
 }
@@ -160,6 +168,7 @@ func (r *run) recall() error {
 // count enters a judged trial into the books.
 func (r *run) count(t result.Trial) {
 	key := windowKey{t.Cell, t.AA, t.Block, t.Window}
+	r.tried[key] = max(r.tried[key], t.Attempt+1)
 	if t.Accepted {
 		r.good[key] = true
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // Limits of the self-tests of a trial. A trial outside them measured something
@@ -52,7 +51,7 @@ func judge(t *result.Trial, window time.Duration, burstMbit float64) {
 	}
 	judgeSide("clean router", t.Clean, t.Cell.Profile, window, slack, reject)
 	judgeFlow("clean router", t.Clean, least, slack, reject)
-	if t.Clean.AggregationFactor < minBulk && t.Cell.Profile == testbed.Bulk {
+	if t.Clean.AggregationFactor < minBulk && t.Cell.Profile == result.Bulk {
 		reject("clean router: %.2f frames per packet, profile bulk wants %.2f or more", t.Clean.AggregationFactor, minBulk)
 	}
 	judgeSide("device", t.DUT, t.Cell.Profile, window, slack, reject)
@@ -102,7 +101,7 @@ func judgeSide(who string, m result.Measurement, profile string, window time.Dur
 	if lost := float64(m.RTT.Lost); lost > maxProbesLost*float64(m.RTT.Probes) {
 		reject("%s: %d of %d round-trip probes were lost: some clients are cut off", who, m.RTT.Lost, m.RTT.Probes)
 	}
-	if profile == testbed.PerPacket && m.AggregationFactor > maxPerPacket {
+	if profile == result.PerPacket && m.AggregationFactor > maxPerPacket {
 		reject("%s: %.2f frames per packet, profile per-packet wants at most %.2f", who, m.AggregationFactor, maxPerPacket)
 	}
 }

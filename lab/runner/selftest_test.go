@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // good is a measurement that passes every self-test at 100 Mbit/s.
@@ -32,8 +31,8 @@ func TestJudge(t *testing.T) {
 		"busy generator":          {func(t *result.Trial) { t.Clean.GeneratorCPU = 0.9 }, []string{"clean router: a traffic thread used 90 %"}, nil},
 		"aggregated packets":      {func(t *result.Trial) { t.DUT.AggregationFactor = 3 }, []string{"device: 3.00 frames per packet"}, nil},
 		"TUN halves the factor":   {func(t *result.Trial) { t.DUT.AggregationFactor = 0.6 }, nil, nil},
-		"bulk that is not":        {func(t *result.Trial) { t.Cell.Profile = testbed.Bulk }, []string{"profile bulk wants"}, nil},
-		"bulk":                    {func(t *result.Trial) { t.Cell.Profile = testbed.Bulk; t.Clean.AggregationFactor = 8 }, nil, nil},
+		"bulk that is not":        {func(t *result.Trial) { t.Cell.Profile = result.Bulk }, []string{"profile bulk wants"}, nil},
+		"bulk":                    {func(t *result.Trial) { t.Cell.Profile = result.Bulk; t.Clean.AggregationFactor = 8 }, nil, nil},
 		"clean falls short":       {func(t *result.Trial) { t.Clean.DeliveredMbps = 97 }, []string{"clean router: delivered 97.0 of 100 Mbit/s"}, nil},
 		"clean loses":             {func(t *result.Trial) { t.Clean.RetransmitRatio = 0.02 }, []string{"clean router: 2.00 % of the segments"}, nil},
 		"broken streams":          {func(t *result.Trial) { t.DUT.Broken, t.DUT.BrokenError = 3, "reset" }, []string{"device: 3 streams had ended: reset"}, nil},
@@ -51,7 +50,7 @@ func TestJudge(t *testing.T) {
 		"A/A is never at a limit": {func(t *result.Trial) { t.AA = true; t.DUT.DeliveredMbps = 60 }, []string{"device: delivered 60.0"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			trial := result.Trial{Cell: result.Cell{Profile: testbed.PerPacket}, DUT: good(), Clean: good()}
+			trial := result.Trial{Cell: result.Cell{Profile: result.PerPacket}, DUT: good(), Clean: good()}
 			c.change(&trial)
 			judge(&trial, time.Second, 0.1)
 			if trial.Accepted != (len(c.rejects) == 0) || len(trial.Rejects) != len(c.rejects) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
@@ -18,23 +19,53 @@ import (
 // that are admitted, meters that are open.
 type side struct {
 	lab     *testbed.Lab
+	hosts   []clientHost
 	dut     dut.DUT
 	traits  dut.Traits
 	env     dut.Env
 	clients []dut.ClientAddr
-	load    agent.Traffic // what runs now or ran last
+	load    agent.Traffic // what runs now or ran last, of all client hosts together
 
 	setup, lease, login time.Duration
 	loginMs             []float64
 }
 
+// clientHost is a host with its share of the side's clients.
+type clientHost struct {
+	*testbed.Host
+	first, count int // numbers of its clients: first and on
+}
+
+// shareClients spreads n clients evenly over hosts; hosts that would get none
+// are left out.
+func shareClients(hosts []*testbed.Host, n int) []clientHost {
+	var list []clientHost
+	first := 1
+	for i, h := range hosts {
+		count := n*(i+1)/len(hosts) - n*i/len(hosts)
+		if count > 0 {
+			list = append(list, clientHost{h, first, count})
+		}
+		first += count
+	}
+	return list
+}
+
+// eachHost works on all client hosts at once.
+func (s *side) eachHost(fn func(i int, h clientHost) error) error {
+	fns := make([]func() error, len(s.hosts))
+	for i, h := range s.hosts {
+		fns[i] = func() error { return fn(i, h) }
+	}
+	return testbed.Together(fns...)
+}
+
 // sideConfig is what differs between sides and blocks.
 type sideConfig struct {
-	backend    testbed.Netns
+	backend    testbed.Backend
+	topology   testbed.Topology
 	lab        string // "a" or "b"
 	device     dut.DUT
-	shared     dut.Traits // link settings both sides of the pair need
-	profile    string
 	clients    int
 	clientKind string
 }
@@ -49,17 +80,14 @@ func openSide(ctx context.Context, cfg sideConfig) (_ *side, err error) {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	s.lab, err = testbed.Portal{
-		Backend: cfg.backend, Lab: cfg.lab, Profile: cfg.profile, LAN: s.traits.LAN,
-		NoAggregation: cfg.shared.NoAggregation, NoTxChecksum: cfg.shared.NoTxChecksum,
-	}.Build(ctx)
-	if err != nil {
+	if s.lab, err = cfg.topology.Build(ctx, cfg.backend, cfg.lab); err != nil {
 		return nil, err
 	}
+	s.hosts = shareClients(s.lab.Clients, cfg.clients)
 	s.env = dut.Env{
 		Router: s.lab.Router, Server: s.lab.Server, LANIf: s.lab.LANIf, WANIf: s.lab.WANIf,
-		LAN: s.lab.LAN, Gateway: s.lab.Gateway(), RouterWAN: testbed.RouterWAN.Addr(),
-		ServerIP: testbed.ServerAddr.Addr(), ServiceIP: testbed.ServiceAddr.Addr(),
+		LAN: s.lab.LAN, Gateway: s.lab.Gateway, RouterWAN: s.lab.RouterWAN,
+		ServerIP: s.lab.ServerIP, ServiceIP: s.lab.ServiceIP,
 		Clients: cfg.clients, Scratch: agent.Scratch,
 	}
 	if err := s.startDevice(ctx, cfg); err != nil {
@@ -69,7 +97,7 @@ func openSide(ctx context.Context, cfg sideConfig) (_ *side, err error) {
 	if err := s.admitClients(ctx, cfg); err != nil {
 		return nil, err
 	}
-	return s, s.openMeters(ctx, cfg)
+	return s, s.openMeters(ctx)
 }
 
 // startTimeout is the last bound of a device's start: each has a shorter one of
@@ -93,19 +121,22 @@ func (s *side) startDevice(ctx context.Context, cfg sideConfig) error {
 
 func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 	start := time.Now()
-	err := s.lab.Client.CreateClients(ctx, client.Config{
-		Kind: cfg.clientKind, Count: cfg.clients, Parent: s.lab.ClientIf, LAN: s.lab.LAN, Gateway: s.lab.Gateway(),
-		Lab: cfg.lab[0], Env: []string{"GATEWEIGH_GATEWAY=" + s.env.Gateway.String(), "GATEWEIGH_SERVER=" + s.env.ServerIP.String()},
+	addrs := make([][]client.Address, len(s.hosts))
+	err := s.eachHost(func(i int, h clientHost) (err error) {
+		err = h.CreateClients(ctx, client.Config{
+			Kind: cfg.clientKind, First: h.first, Count: h.count, Parent: h.Ifs[0], LAN: s.lab.LAN, Gateway: s.lab.Gateway,
+			Lab: cfg.lab[0],
+		})
+		if err == nil {
+			addrs[i], err = h.Lease(ctx)
+		}
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	addrs, err := s.lab.Client.Lease(ctx)
-	if err != nil {
-		return err
-	}
 	s.lease = time.Since(start)
-	for _, a := range addrs {
+	for _, a := range slices.Concat(addrs...) {
 		s.clients = append(s.clients, dut.ClientAddr{N: a.Num, IP: a.IP, MAC: a.MAC})
 	}
 	start = time.Now()
@@ -114,26 +145,33 @@ func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 			return err
 		}
 	}
+	// A portal that answers one client at a time takes as long as there are clients.
 	patience := time.Minute + time.Duration(cfg.clients)*time.Second
 	loginCtx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not all admitted after %s", patience))
 	defer cancel()
-	if s.loginMs, err = s.lab.Client.Login(loginCtx, s.traits.Admission); err != nil {
+	times := make([][]float64, len(s.hosts))
+	err = s.eachHost(func(i int, h clientHost) (err error) {
+		times[i], err = h.Login(loginCtx, s.traits.Admission)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("logging clients in: %w", err)
 	}
-	s.login = time.Since(start)
+	s.login, s.loginMs = time.Since(start), slices.Concat(times...)
 	return nil
 }
 
-func (s *side) openMeters(ctx context.Context, cfg sideConfig) error {
+func (s *side) openMeters(ctx context.Context) error {
+	router, server := s.lab.Router, s.lab.Server
 	err := testbed.Together(
 		func() error {
-			return s.lab.Router.OpenMeter(ctx, agent.Meter{IfNames: []string{s.lab.LANIf, s.lab.WANIf}, Counted: s.traits.Processes, CPUs: cfg.backend.Placement.Router})
+			return router.OpenMeter(ctx, agent.Meter{IfNames: router.Ifs, Counted: s.traits.Processes, Follow: true})
 		},
+		func() error { return server.OpenMeter(ctx, agent.Meter{IfNames: server.Ifs, Support: true}) },
 		func() error {
-			return s.lab.Client.OpenMeter(ctx, agent.Meter{IfNames: []string{s.lab.ClientIf}, Support: true})
-		},
-		func() error {
-			return s.lab.Server.OpenMeter(ctx, agent.Meter{IfNames: []string{s.lab.ServerIf}, Support: true})
+			return s.eachHost(func(_ int, h clientHost) error {
+				return h.OpenMeter(ctx, agent.Meter{IfNames: h.Ifs, Support: true})
+			})
 		})
 	if err != nil {
 		return fmt.Errorf("opening the meters of lab %s: %w", s.lab.Name, err)
@@ -144,7 +182,7 @@ func (s *side) openMeters(ctx context.Context, cfg sideConfig) error {
 // startTraffic starts the load of one cell.
 func (s *side) startTraffic(ctx context.Context, t experiment.Traffic, direction string, mbps float64, clients, seconds int) error {
 	s.load = agent.Traffic{
-		Kind: t.Kind, Protocol: t.Protocol, Pacing: t.Pacing, Direction: direction, Clients: clients,
+		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced, Direction: direction, Clients: clients, ClientHosts: len(s.hosts),
 		OfferedMbps: mbps, BurstSegments: t.BurstSegments, MaxSeconds: seconds, Server: s.env.ServerIP,
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, trafficTimeout, fmt.Errorf("no connection after %s", trafficTimeout))
@@ -152,10 +190,17 @@ func (s *side) startTraffic(ctx context.Context, t experiment.Traffic, direction
 	if err := s.lab.Server.ServeTraffic(ctx, s.load); err != nil {
 		return fmt.Errorf("starting the traffic's server in lab %s: %w", s.lab.Name, err)
 	}
-	if err := s.lab.Client.StartTraffic(ctx, s.load); err != nil {
+	err := s.eachHost(func(_ int, h clientHost) error {
+		share := s.load
+		share.Clients = h.count
+		share.OfferedMbps *= float64(h.count) / float64(clients)
+		return h.StartTraffic(ctx, share)
+	})
+	if err != nil {
 		return fmt.Errorf("starting the traffic in lab %s: %w", s.lab.Name, err)
 	}
-	if err := s.lab.Client.StartRTT(ctx, s.env.ServerIP); err != nil {
+	// A few clients probe for all, and so does the first host.
+	if err := s.hosts[0].StartRTT(ctx, s.env.ServerIP); err != nil {
 		return fmt.Errorf("starting round-trip probes in lab %s: %w", s.lab.Name, err)
 	}
 	return nil
@@ -168,14 +213,20 @@ const trafficTimeout = 15 * time.Second
 func (s *side) stopTraffic(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, trafficTimeout)
 	defer cancel()
-	// The client first: a server that vanishes would look like broken streams.
-	return errors.Join(s.lab.Client.StopTraffic(ctx), s.lab.Server.StopTraffic(ctx))
+	// The clients first: a server that vanishes would look like broken streams.
+	clients := s.eachHost(func(_ int, h clientHost) error { return h.StopTraffic(ctx) })
+	return errors.Join(clients, s.lab.Server.StopTraffic(ctx))
 }
 
 // deaths reports programs of the side that ended by themselves, as one error.
 func (s *side) deaths(ctx context.Context) error {
 	var errs []error
-	for _, h := range []*testbed.Host{s.lab.Router, s.lab.Server} {
+	// A gateway or its RADIUS server that died would go on to be measured as a
+	// router that costs little.
+	for _, h := range s.lab.Hosts {
+		if h.Role == testbed.RoleClient {
+			continue // their programs are the traffic, which counts as broken when it ends
+		}
 		list, err := h.Programs(ctx)
 		if err != nil {
 			return err
@@ -207,9 +258,13 @@ func (s *side) leave(ctx context.Context) error {
 	}
 	errs := []error{step("stopping the traffic", s.stopTraffic)}
 	if adm := s.traits.Admission; adm.Kind == client.AdmitCommand {
-		errs = append(errs, step("logging the clients out", func(ctx context.Context) error { return s.lab.Client.Logout(ctx, adm) }))
+		errs = append(errs, step("logging the clients out", func(ctx context.Context) error {
+			return s.eachHost(func(_ int, h clientHost) error { return h.Logout(ctx, adm) })
+		}))
 	}
-	errs = append(errs, step("releasing the leases", s.lab.Client.Release))
+	errs = append(errs, step("releasing the leases", func(ctx context.Context) error {
+		return s.eachHost(func(_ int, h clientHost) error { return h.Release(ctx) })
+	}))
 	if adm, ok := s.dut.(dut.Admitter); ok {
 		errs = append(errs, step("revoking the clients", func(ctx context.Context) error { return adm.Revoke(ctx, s.env, s.clients) }))
 	}

@@ -11,27 +11,40 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 )
 
 // reading is everything a side's meters say at one moment.
 type reading struct {
-	client, router, server meter.Sample
-	clientLoad, serverLoad agent.TrafficStats
-	rtt                    traffic.RTT // since the reading before
+	router  meter.Sample
+	clients []endpoint // by client host
+	server  endpoint
+	rtt     rtt.Times // since the reading before
+}
+
+// endpoint is what an end of the traffic says of itself.
+type endpoint struct {
+	meter meter.Sample
+	load  agent.TrafficStats
 }
 
 // read samples all meters of the side. The router's counters, which the result
 // is made of, are read at the same moment as those of the other hosts: each
 // host divides by its own clock, so a few milliseconds between them do not matter.
-func (s *side) read(ctx context.Context) (r reading, err error) {
-	err = testbed.Together(
-		func() (err error) { r.router, err = s.lab.Router.Sample(ctx); return err },
-		func() (err error) { r.client, err = s.lab.Client.Sample(ctx); return err },
-		func() (err error) { r.server, err = s.lab.Server.Sample(ctx); return err },
-		func() (err error) { r.clientLoad, err = s.lab.Client.TrafficStats(ctx); return err },
-		func() (err error) { r.serverLoad, err = s.lab.Server.TrafficStats(ctx); return err },
-		func() (err error) { r.rtt, err = s.lab.Client.TakeRTT(ctx); return err })
-	if err != nil {
+func (s *side) read(ctx context.Context) (reading, error) {
+	r := reading{clients: make([]endpoint, len(s.hosts))}
+	meters := []func() error{func() (err error) { r.router, err = s.lab.Router.Sample(ctx); return err }}
+	var loads []func() error
+	ask := func(h *testbed.Host, e *endpoint) {
+		meters = append(meters, func() (err error) { e.meter, err = h.Sample(ctx); return err })
+		loads = append(loads, func() (err error) { e.load, err = h.TrafficStats(ctx); return err })
+	}
+	for i, h := range s.hosts {
+		ask(h.Host, &r.clients[i])
+	}
+	ask(s.lab.Server, &r.server)
+	loads = append(loads, func() (err error) { r.rtt, err = s.hosts[0].TakeRTT(ctx); return err })
+	if err := testbed.Together(append(meters, loads...)...); err != nil {
 		return r, fmt.Errorf("reading the meters of lab %s: %w", s.lab.Name, err)
 	}
 	return r, nil
@@ -89,17 +102,32 @@ const (
 	udpOverhead = 14 + 20 + 8
 )
 
-// delivered is the payload that arrived, Mbit/s: by the receiver's own count
-// for streams; for iperf3, whose counts come at its end, by the router's outgoing
-// link less headers and less what was sent twice.
-func (s *side) delivered(out meter.Link, seconds float64, receiver [2]agent.TrafficStats, resent float64) float64 {
+// delivered is the payload that arrived, Mbit/s: by the receivers' own count,
+// each by its own clock, for streams; for iperf3, whose counts come at its end,
+// by the router's outgoing link less headers and less what was sent twice.
+func (s *side) delivered(out meter.Link, seconds float64, receivers []span, resent float64) float64 {
 	if s.load.Kind == agent.TrafficStreams {
-		return mbps(receiver[1].ReceivedBytes-receiver[0].ReceivedBytes, float64(receiver[1].MonotonicNs-receiver[0].MonotonicNs)/1e9)
+		var sum float64
+		for _, r := range receivers {
+			sum += mbps(r.b.load.ReceivedBytes-r.a.load.ReceivedBytes, float64(r.b.load.MonotonicNs-r.a.load.MonotonicNs)/1e9)
+		}
+		return sum
 	}
-	if s.load.Protocol == "udp" {
+	if s.load.UDP {
 		return mbps(out.TxBytes-udpOverhead*out.TxPackets, seconds)
 	}
 	return mbps(out.TxBytes-tcpOverhead*out.TxPackets, seconds) * (1 - resent)
+}
+
+// span is one end of the traffic at a window's beginning and end.
+type span struct{ a, b endpoint }
+
+func spans(a, b []endpoint) []span {
+	list := make([]span, len(a))
+	for i := range a {
+		list[i] = span{a[i], b[i]}
+	}
+	return list
 }
 
 // measurement turns two readings of a side into what its router cost and delivered.
@@ -107,16 +135,21 @@ func (s *side) measurement(a, b reading) result.Measurement {
 	seconds := float64(b.router.MonotonicNs-a.router.MonotonicNs) / 1e9
 	lan := b.router.Links[s.lab.LANIf].Sub(a.router.Links[s.lab.LANIf])
 	wan := b.router.Links[s.lab.WANIf].Sub(a.router.Links[s.lab.WANIf])
-	out, senders, receiver := wan, b.client.SNMP.Sub(a.client.SNMP), [2]agent.TrafficStats{a.serverLoad, b.serverLoad}
+	clients, server := spans(a.clients, b.clients), []span{{a.server, b.server}}
+	out, sending, receiving := wan, clients, server
 	if s.load.Direction == traffic.Down {
-		out, senders, receiver = lan, b.server.SNMP.Sub(a.server.SNMP), [2]agent.TrafficStats{a.clientLoad, b.clientLoad}
+		out, sending, receiving = lan, server, clients
+	}
+	var senders meter.SNMP
+	for _, e := range sending {
+		senders = senders.Add(e.b.meter.SNMP.Sub(e.a.meter.SNMP))
 	}
 	resent := ratio(senders.TCPRetrans, senders.TCPOutSegs)
 	m := builder{Measurement: result.Measurement{
 		Seconds:       seconds,
 		OfferedMbps:   s.load.OfferedMbps,
 		LinkMbps:      mbps(out.TxBytes, seconds),
-		DeliveredMbps: s.delivered(out, seconds, receiver, resent),
+		DeliveredMbps: s.delivered(out, seconds, receiving, resent),
 		Packets:       lan.TxPackets + wan.TxPackets,
 		Drops:         lan.RxDropped + lan.TxDropped + wan.RxDropped + wan.TxDropped,
 		MeterNs:       b.router.MeterNs - a.router.MeterNs,
@@ -129,14 +162,18 @@ func (s *side) measurement(a, b reading) result.Measurement {
 	m.AggregationFactor = ratio(frames, b.router.IPIn-a.router.IPIn)
 	m.SegmentsPerBurst = ratio(senders.TCPOutSegs, senders.IPOutRequests-senders.UDPOut)
 	m.RetransmitRatio = resent
-	m.Broken = max(b.clientLoad.Broken, b.serverLoad.Broken) // both ends count the same streams
-	m.BrokenError = cmp.Or(b.clientLoad.FirstError, b.serverLoad.FirstError)
+	for _, e := range clients {
+		m.Broken += e.b.load.Broken
+		m.BrokenError = cmp.Or(m.BrokenError, e.b.load.FirstError)
+	}
+	m.Broken = max(m.Broken, b.server.load.Broken) // both ends count the same streams
+	m.BrokenError = cmp.Or(m.BrokenError, b.server.load.FirstError)
 	m.addNAPI(a.router, b.router)
 	m.PacketsPerWakeup = ratio(frames, m.wakeups)
 	m.addProcesses(a.router, b.router)
-	m.addRoles(a, b)
+	m.addRoles(a.router, b.router, clients, server)
 	if seconds > 0 {
-		m.GeneratorCPU = busiest(a.clientLoad, b.clientLoad, a.serverLoad, b.serverLoad) / 1e9 / seconds
+		m.GeneratorCPU = float64(max(busiest(clients), busiest(server))) / 1e9 / seconds
 	}
 	return m.Measurement
 }

@@ -137,6 +137,7 @@ func TestClients(t *testing.T) {
 		{"as in the study, clean", one(clients(asStudy, chilli)), first + "clean", holds, "run portal-clients", ""},
 		{"one rule a client", one(clients(only("opennds", growing), nds)), first + "opennds", fails, "; over the clean router beside it, by ", "every client"},
 		{"free of clients", one(clients(proportional, chilli)), first + "coovachilli", fails, "from 1 to 10", "bursts"},
+		{"two steps alike", one(clients(overClients(map[int]float64{1: 1, 10: 1.1, 50: 1.2, 100: 1.2}), chilli)), first + "coovachilli", untested, "from 1 to 10", "more blocks"},
 		{"at its limit", one(clients(asStudy, saturated)), first + "coovachilli", untested, "no step", "could not carry the load with 1 client, 10 clients"},
 		{"two blocks of one window", one(simulate("portal-clients", few, asStudy)), first + "coovachilli", untested, "", "more blocks"},
 		{"the study against itself", one(clients(asStudy, portal("gateway-nfqueue", 3))), first + "gateway-nfqueue", holds, "its own table does not show", ""},
@@ -165,6 +166,8 @@ func TestDominance(t *testing.T) {
 		{"up to what it carries", []analysis.Summary{limited, steady}, id + "coovachilli", holds, "4 times the bandwidth", ""},
 		{"clients cost more", []analysis.Summary{load, steep}, id + "opennds", fails, "100 times the clients", "list of clients"},
 		{"even", []analysis.Summary{load, even}, id + "opennds", untested, "10 times the bandwidth", "more blocks"},
+		{"less than ten times the bandwidth proves no contrary", []analysis.Summary{limited, clients(overClients(map[int]float64{1: 0.05, 10: 0.2, 50: 0.5, 100: 1}), chilli)},
+			id + "coovachilli", untested, "100 times the clients", "could not carry"},
 		{"at its limit with clients", []analysis.Summary{load, clients(proportional, saturated)}, id + "coovachilli", untested, "no factors", "--set mode=solo"},
 		{"one sweep", one(load), "bandwidth-dominates", untested, "", "`gateweigh run portal-clients` measures it. `gateweigh report RUN --with RUN2`"},
 		{"in one sweep only", []analysis.Summary{load, clients(proportional, chilli)}, id + "opennds", untested, "not measured in portal-clients", "--set duts=opennds"},
@@ -178,11 +181,14 @@ func TestPortalsCompared(t *testing.T) {
 	with := func(c course, duts ...analysistest.DUT) []analysis.Summary { return one(clients(c, duts...)) }
 	narrowing := only("gateway-nfqueue", overClients(map[int]float64{1: 1.3, 10: 0.9, 50: 1, 100: 1}))
 	widening := only("gateway-nfqueue", overClients(map[int]float64{1: 1, 10: 1.1, 50: 1.2, 100: 1.3}))
+	noisy := clientsSpec(chilli, nfqueue)
+	noisy.Blocks, noisy.BlockSD = 3, 0.1
 	const converge, alike = "portals-converge/", "portals-alike-with-100-clients/"
 	const pair, other = "coovachilli-gateway-nfqueue", "coovachilli-opennds"
 	checkJudged(t, []judged{
 		{"narrowing", with(narrowing, chilli, nfqueue), converge + pair, holds, "Study: × 1.27 with 1 client and × 1.03 with 100 clients.", ""},
 		{"widening", with(widening, chilli, nfqueue), converge + pair, fails, "100 clients", "not the study's"},
+		{"narrowing within the noise", one(simulate("portal-clients", noisy, narrowing)), converge + pair, untested, "n = 3 blocks", "more blocks"},
 		{"as it was", with(proportional, chilli, nfqueue), converge + pair, untested, "", "more blocks"},
 		{"alike", with(narrowing, chilli, nfqueue), alike + pair, holds, "Study: × 1.03 with 100 clients.", ""},
 		{"not alike", with(widening, chilli, nfqueue), alike + pair, fails, "0.7", "not the study's"},

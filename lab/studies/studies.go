@@ -8,7 +8,7 @@
 // findings name the run they are of.
 //
 // Study 1 is Gabbini, "Comparative Performance and Resource Utilization Analysis
-// of Captive Portal Solutions", Politecnico di Milano, 2024: chapters 5 and 6
+// of Captive Portal Solutions", Politecnico di Milano, 2023/24: chapters 5 and 6
 // and appendix A. docs/studies.md says how each claim is judged.
 package studies
 

@@ -35,6 +35,7 @@ func Clean(ctx context.Context) ([]Orphan, error) {
 			errs = append(errs, fmt.Errorf("ending process %d: %w", o.PID, err))
 		}
 	}
+	// Killed together, awaited afterwards: they end side by side.
 	for _, o := range orphans {
 		for alive(o.PID) && ctx.Err() == nil {
 			time.Sleep(10 * time.Millisecond)
@@ -55,6 +56,8 @@ func findOrphans() ([]Orphan, error) {
 			continue
 		}
 		args := commandLine(pid)
+		// All of an agent's marks, not its name alone: another user's program may be
+		// called with a word "agent" too.
 		i := slices.Index(args, agent.Subcommand)
 		o := Orphan{PID: pid, Run: argument(args, "-run"), Host: argument(args, "-host")}
 		ours := i == 1 && slices.Contains(args, "-isolated") && slices.Contains(args, "-log-dir") && o.Run != "" && o.Host != ""

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
@@ -35,7 +36,7 @@ func backend(t *testing.T) testbed.Netns {
 
 func startHost(t *testing.T) *testbed.Host {
 	t.Helper()
-	h, err := backend(t).Start(t.Context(), "a/router", nil)
+	h, err := backend(t).Start(t.Context(), "a/router", testbed.RoleRouter)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +158,7 @@ func TestCancelledRunEndsItsProgram(t *testing.T) {
 	if _, err := h.Run(ctx, agent.Command{Argv: []string{"sleep", "4711"}}); !errors.Is(err, mine) {
 		t.Errorf("error = %v, want the cause", err)
 	}
-	await(t, "the program to end", func() bool { return running("sleep\x004711") == 0 })
+	labtest.Await(t, "the program to end", func() bool { return running("sleep\x004711") == 0 })
 }
 
 // running counts processes of the machine whose command line contains text.
@@ -169,17 +170,6 @@ func running(text string) (n int) {
 		}
 	}
 	return n
-}
-
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for range 500 {
-		if ok() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("waited in vain for %s", what)
 }
 
 func TestSpawnedProgramsAreWatchedAndEnd(t *testing.T) {
@@ -194,7 +184,7 @@ func TestSpawnedProgramsAreWatchedAndEnd(t *testing.T) {
 	spawn("stays", "sleep 4712")
 	spawn("dies", "echo last words; exit 7")
 	var list []agent.Program
-	await(t, "the death to be seen", func() bool {
+	labtest.Await(t, "the death to be seen", func() bool {
 		var err error
 		if list, err = h.Programs(ctx); err != nil {
 			t.Fatal(err)
@@ -211,7 +201,7 @@ func TestSpawnedProgramsAreWatchedAndEnd(t *testing.T) {
 	if err := errors.Join(h.Kill(ctx, "stays"), h.Kill(ctx, "stays"), h.Kill(ctx, "unknown")); err != nil {
 		t.Errorf("Kill: %v", err)
 	}
-	await(t, "the killed program's child to end", func() bool { return running("sleep\x004712") == 0 })
+	labtest.Await(t, "the killed program's child to end", func() bool { return running("sleep\x004712") == 0 })
 }
 
 func TestNothingOutlivesAKilledAgent(t *testing.T) {
@@ -221,11 +211,15 @@ func TestNothingOutlivesAKilledAgent(t *testing.T) {
 	if _, err := h.Run(t.Context(), agent.Command{Argv: []string{"sh", "-c", script}}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the daemon to run", func() bool { return running("sleep\x004713") == 2 })
-	if err := syscall.Kill(h.PID, syscall.SIGKILL); err != nil {
+	labtest.Await(t, "the daemon to run", func() bool { return running("sleep\x004713") == 2 })
+	hello, err := h.Hello(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, "everything to end", func() bool { return running("sleep\x004713") == 0 })
+	if err := syscall.Kill(hello.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	labtest.Await(t, "everything to end", func() bool { return running("sleep\x004713") == 0 })
 	<-h.Done()
 	if _, err := h.Hello(t.Context()); err == nil || !strings.Contains(err.Error(), "agent ended") {
 		t.Errorf("a dead agent answers: %v", err)
@@ -246,7 +240,7 @@ func TestCleanEndsOrphansOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { endAll("sleep\x004714") })
-	await(t, "the orphan's first process", func() bool { return running(agent.InitCommand) == 2 })
+	labtest.Await(t, "the orphan's first process", func() bool { return running(agent.InitCommand) == 2 })
 	ended, err := testbed.Clean(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +248,7 @@ func TestCleanEndsOrphansOnly(t *testing.T) {
 	if len(ended) != 1 || ended[0].Run != "gone" || ended[0].Host != "b/router" {
 		t.Errorf("Clean ended %+v, want the agent of run gone", ended)
 	}
-	await(t, "the orphan's programs to end", func() bool { return running(agent.InitCommand) == 1 })
+	labtest.Await(t, "the orphan's programs to end", func() bool { return running(agent.InitCommand) == 1 })
 	if _, err := alive.Hello(t.Context()); err != nil {
 		t.Errorf("Clean touched a living run: %v", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
-// Netns starts hosts as network namespaces of this machine. The namespaces have
+// Netns runs hosts as network namespaces of this machine. The namespaces have
 // no names: each lives as long as its agent, so the kernel removes namespace,
 // links, mounts and programs however the agent ends, and agents end with the lab.
 type Netns struct {
@@ -24,18 +24,11 @@ type Netns struct {
 	Placement Placement
 }
 
-// Host is a machine of the lab: its agent, and how to end it.
-type Host struct {
-	*agent.Conn
-	Name string // "a/router"
-	PID  int    // of the agent, on this machine
+var _ Backend = Netns{}
 
-	cmd *exec.Cmd
-}
-
-// Start starts the agent of one host in new network and mount namespaces and
-// waits until it answers.
-func (b Netns) Start(ctx context.Context, name string, programCPUs []int) (*Host, error) {
+// Start implements Backend: new network and mount namespaces, and in them an
+// agent that is this program itself.
+func (b Netns) Start(ctx context.Context, name string, role Role) (*Host, error) {
 	logDir := filepath.Join(b.LogDir, strings.ReplaceAll(name, "/", "-"))
 	if err := os.MkdirAll(logDir, 0o755); err != nil {
 		return nil, err
@@ -45,7 +38,8 @@ func (b Netns) Start(ctx context.Context, name string, programCPUs []int) (*Host
 		return nil, err
 	}
 	defer log.Close()
-	opts := agent.Options{Run: b.Run, Host: name, LogDir: logDir, AgentCPUs: b.Placement.Endpoints, ProgramCPUs: programCPUs, Isolated: true}
+	cpus := b.Placement.of(role)
+	opts := agent.Options{Run: b.Run, Host: name, LogDir: logDir, AgentCPUs: b.Placement.Endpoints, ProgramCPUs: cpus, Isolated: true}
 	cmd := exec.Command("/proc/self/exe", opts.Args()...)
 	cmd.Stderr = log
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -66,7 +60,8 @@ func (b Netns) Start(ctx context.Context, name string, programCPUs []int) (*Host
 		}
 		return nil, fmt.Errorf("starting host %s: %w", name, err)
 	}
-	h := &Host{Conn: agent.NewConn(stdout, stdin), Name: name, PID: cmd.Process.Pid, cmd: cmd}
+	h := &Host{Conn: agent.NewConn(stdout, stdin), Name: name, Role: role, CPUs: cpus}
+	h.end = func() error { return endAgent(cmd, h.Done()) }
 	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("its agent does not answer"))
 	defer cancel()
 	if _, err := h.Hello(ctx); err != nil {
@@ -76,16 +71,26 @@ func (b Netns) Start(ctx context.Context, name string, programCPUs []int) (*Host
 	return h, nil
 }
 
-// Stop ends the host: its agent, its programs, its namespaces. Twice is harmless.
-func (h *Host) Stop() error {
-	h.Conn.Close()
+// endAgent waits for an agent whose input is closed, and kills one that does not
+// heed it. Twice is harmless.
+func endAgent(cmd *exec.Cmd, done <-chan struct{}) error {
 	select {
-	case <-h.Done():
+	case <-done:
 	case <-time.After(3 * time.Second):
-		h.cmd.Process.Kill()
+		cmd.Process.Kill()
 	}
-	h.cmd.Wait() // how an agent ended says nothing: its input was closed
+	cmd.Wait() // how an agent ended says nothing: its input was closed
 	return nil
+}
+
+// Connect implements Backend: a veth pair, made by one host's agent with its
+// other end directly in the other's namespace. It has the names asked for.
+func (Netns) Connect(ctx context.Context, a, b End) (aIf, bIf string, err error) {
+	peer, err := b.Host.Hello(ctx)
+	if err != nil {
+		return "", "", fmt.Errorf("connecting %s to %s: %w", a.Host.Name, b.Host.Name, err)
+	}
+	return a.If, b.If, a.Host.AddPair(ctx, agent.Pair{Name: a.If, Peer: b.If, PeerPID: peer.PID})
 }
 
 func lastLines(path string) string {

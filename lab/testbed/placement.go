@@ -34,6 +34,14 @@ func DefaultPlacement() (Placement, error) {
 	return Placement{Router: cpus[last:], Endpoints: cpus[:last]}, nil
 }
 
+// of is where the links' polling threads and the programs of a host run.
+func (p Placement) of(role Role) []int {
+	if role == RoleRouter {
+		return p.Router
+	}
+	return p.Endpoints
+}
+
 // String is the placement as reports print it.
 func (p Placement) String() string {
 	return fmt.Sprintf("routers on CPU %v, clients, servers and meters on CPU %v of %d", p.Router, p.Endpoints, runtime.NumCPU())

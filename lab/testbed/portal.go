@@ -1,122 +1,41 @@
-// Package testbed builds the hosts and links of a lab. A host is a role with
-// an agent; a backend starts hosts; a topology says which hosts and links there
-// are. Two labs of the same topology stand side by side for a duet.
 package testbed
 
 import (
-	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
-	"slices"
-	"strings"
-	"sync"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
 // Study 1's addressing (5.2.3).
 var (
-	DefaultLAN     = netip.MustParsePrefix("192.168.137.0/24")
-	RouterLAN      = netip.MustParsePrefix("192.168.137.254/24")
-	ClientHost     = netip.MustParsePrefix("192.168.137.253/24")
-	RouterWAN      = netip.MustParsePrefix("192.168.89.99/24")
-	ServerAddr     = netip.MustParsePrefix("192.168.89.1/24")
-	ServiceAddr    = netip.MustParsePrefix("192.168.89.2/24") // RADIUS and portal pages, not the traffic's server
-	firstLease     = netip.MustParseAddr("192.168.137.1")
-	lastLease      = netip.MustParseAddr("192.168.137.250")
-	queueLen       = 2000 // a veth drops bursts of SYNs without a queue
-	lanNoAddresses = netip.Prefix{}
+	DefaultLAN  = netip.MustParsePrefix("192.168.137.0/24")
+	routerLAN   = netip.MustParsePrefix("192.168.137.254/24")
+	clientHost  = netip.MustParsePrefix("192.168.137.253/24") // further client hosts count down from it
+	firstLease  = netip.MustParseAddr("192.168.137.1")
+	lastLease   = netip.MustParseAddr("192.168.137.250")
+	routerWAN   = netip.MustParsePrefix("192.168.89.99/24")
+	serverAddr  = netip.MustParsePrefix("192.168.89.1/24")
+	serviceAddr = netip.MustParsePrefix("192.168.89.2/24")
 )
 
-// Profiles: how packets look to the router.
-const (
-	PerPacket = "per-packet" // each packet handled alone, as on a NIC without GRO
-	Bulk      = "bulk"       // GRO on
-)
-
-// Portal describes the topology client – router – server of study 1.
+// Portal is the topology client – router – server of study 1.
 //
 //	client host                 router                       server
 //	 clients ── c0 ═══════ r0 192.168.137.254 ·· r1 192.168.89.99 ═══════ s0 192.168.89.1
+//
+// Several client hosts share the router's link by a switch, as machines on one
+// LAN do (study 1, 7.2):
+//
+//	client  ── c0 ═══ x1 ┐
+//	client2 ── c1 ═══ x2 ┴ switch · x0 ═══ r0 router …
 type Portal struct {
-	Backend       Netns
-	Lab           string       // "a" or "b"
-	Profile       string       // PerPacket or Bulk
+	Aggregate     bool         // the router's links aggregate (profile bulk); else it sees each packet alone
 	LAN           netip.Prefix // the clients' network; the zero value is DefaultLAN
 	NoAggregation bool         // router's link towards the clients never aggregates
 	NoTxChecksum  bool         // no transmit checksum offload on any link
-}
-
-// Lab is a standing topology.
-type Lab struct {
-	Name                   string
-	Client, Router, Server *Host
-	ClientIf, LANIf        string // ends of the link client – router
-	WANIf, ServerIf        string // ends of the link router – server
-	LAN                    netip.Prefix
-	Profile                string
-}
-
-// Hosts are all hosts of the lab.
-func (l *Lab) Hosts() []*Host { return []*Host{l.Client, l.Router, l.Server} }
-
-// Build starts the hosts and connects them. On error nothing is left.
-func (p Portal) Build(ctx context.Context) (_ *Lab, err error) {
-	// The polling threads of all labs share one list of names, so interface
-	// names are never used twice. Ten bytes at most, see meter.NAPIThreads.
-	id := "g" + strings.ToLower(rand.Text()[:5]) + "-"
-	lab := &Lab{Name: p.Lab, ClientIf: id + "c0", LANIf: id + "r0", WANIf: id + "r1", ServerIf: id + "s0", LAN: p.LAN, Profile: p.Profile}
-	if lab.LAN == lanNoAddresses {
-		lab.LAN = DefaultLAN
-	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("building lab %s: %w", p.Lab, errors.Join(err, lab.Close()))
-		}
-	}()
-	endpoints := p.Backend.Placement.Endpoints
-	start := func(role string, cpus []int, into **Host) func() error {
-		return func() (err error) {
-			*into, err = p.Backend.Start(ctx, p.Lab+"/"+role, cpus)
-			return err
-		}
-	}
-	err = Together(
-		start("client", endpoints, &lab.Client),
-		start("router", p.Backend.Placement.Router, &lab.Router),
-		start("server", endpoints, &lab.Server))
-	if err != nil {
-		return nil, err
-	}
-	err = Together(
-		func() error {
-			return lab.Router.AddPair(ctx, agent.Pair{Name: lab.LANIf, Peer: lab.ClientIf, PeerPID: lab.Client.PID})
-		},
-		func() error {
-			return lab.Router.AddPair(ctx, agent.Pair{Name: lab.WANIf, Peer: lab.ServerIf, PeerPID: lab.Server.PID})
-		})
-	if err != nil {
-		return nil, err
-	}
-	return lab, Together(
-		func() error { return lab.Client.Apply(ctx, p.clientNetwork(lab)) },
-		func() error { return lab.Router.Apply(ctx, p.routerNetwork(lab)) },
-		func() error { return lab.Server.Apply(ctx, p.serverNetwork(lab)) })
-}
-
-// Close ends all hosts of the lab; the kernel takes links and namespaces with
-// them. Twice is harmless.
-func (l *Lab) Close() error {
-	var stops []func() error
-	for _, h := range l.Hosts() {
-		if h != nil {
-			stops = append(stops, h.Stop)
-		}
-	}
-	return Together(stops...)
+	ClientHosts   int          // 1 (default) to 3: addresses that are no leases
 }
 
 // endpointSysctls hold what would otherwise change by itself between cells:
@@ -145,86 +64,63 @@ func Sysctls() map[string]string {
 	return all
 }
 
-func (p Portal) link(name string, aggregate bool, cpus []int, addrs ...netip.Prefix) agent.Link {
-	return agent.Link{Name: name, Addrs: addrs, TxChecksum: !p.NoTxChecksum, Aggregate: aggregate, QueueLen: queueLen, CPUs: cpus}
+// Topology describes the lab.
+func (p Portal) Topology() Topology {
+	t := Topology{Addressing: p.addressing()}
+	toClients := []agent.Route{{To: DefaultLAN, Via: routerWAN.Addr()}}
+	if t.LAN != DefaultLAN {
+		toClients = append(toClients, agent.Route{To: t.LAN, Via: routerWAN.Addr()})
+	}
+	t.Nodes = []Node{
+		{Name: "router", Role: RoleRouter, Sysctls: routerSysctls, Routes: []agent.Route{{Via: serverAddr.Addr()}}},
+		{Name: "server", Role: RoleServer, Sysctls: endpointSysctls, Routes: toClients},
+	}
+	p.addClientHosts(&t, p.port("router", "r0", p.Aggregate && !p.NoAggregation, routerLAN))
+	t.Links = append(t.Links, Link{
+		p.port("router", "r1", p.Aggregate, routerWAN),
+		p.port("server", "s0", true, serverAddr, serviceAddr),
+	})
+	return t
 }
 
-func (p Portal) clientNetwork(l *Lab) agent.Network {
-	return agent.Network{
-		Links:   []agent.Link{p.link(l.ClientIf, true, p.Backend.Placement.Endpoints, ClientHost)},
-		Routes:  []agent.Route{{Via: RouterLAN.Addr()}},
-		Sysctls: endpointSysctls,
-	}
-}
-
-func (p Portal) routerNetwork(l *Lab) agent.Network {
-	aggregate := p.Profile == Bulk
-	cpus := p.Backend.Placement.Router
-	return agent.Network{
-		Links: []agent.Link{
-			p.link(l.LANIf, aggregate && !p.NoAggregation, cpus, RouterLAN),
-			p.link(l.WANIf, aggregate, cpus, RouterWAN),
-		},
-		Routes:  []agent.Route{{Via: ServerAddr.Addr()}},
-		Sysctls: routerSysctls,
-	}
-}
-
-func (p Portal) serverNetwork(l *Lab) agent.Network {
-	n := agent.Network{
-		Links:   []agent.Link{p.link(l.ServerIf, true, p.Backend.Placement.Endpoints, ServerAddr, ServiceAddr)},
-		Routes:  []agent.Route{{To: DefaultLAN, Via: RouterWAN.Addr()}},
-		Sysctls: endpointSysctls,
-	}
-	if l.LAN != DefaultLAN {
-		n.Routes = append(n.Routes, agent.Route{To: l.LAN, Via: RouterWAN.Addr()})
-	}
-	return n
-}
-
-// Gateway is the router's address in the clients' network: study 1's .254, or
-// the first address of another network.
-func (l *Lab) Gateway() netip.Addr {
-	if l.LAN == DefaultLAN {
-		return RouterLAN.Addr()
-	}
-	return l.LAN.Masked().Addr().Next()
-}
-
-// dhcpServer is the name of the lab's own DHCP server among a host's programs.
-const dhcpServer = "dnsmasq-lab"
-
-// ServeDHCP runs a DHCP server on the router for clients that want leases from
-// a router that gives none. It is not part of what is measured.
-func (l *Lab) ServeDHCP(ctx context.Context) error {
-	err := l.Router.Spawn(ctx, agent.Command{Name: dhcpServer, Support: true, Argv: []string{
-		"dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--bind-interfaces", "--no-ping",
-		"--interface=" + l.LANIf, "--except-interface=lo", "--leasefile-ro", "--user=root", "--dhcp-authoritative",
-		"--dhcp-lease-max=1000", "--log-facility=-", "--quiet-dhcp", "--pid-file=",
-		fmt.Sprintf("--dhcp-range=%s,%s,12h", firstLease, lastLease),
-		"--dhcp-option=option:router," + RouterLAN.Addr().String(),
-	}})
-	if err != nil {
-		return fmt.Errorf("starting the lab's DHCP server: %w", err)
-	}
-	return nil
-}
-
-// Together works on several hosts at once: it runs all functions, waits for all,
-// and joins their errors. What two hosts complain of alike is said once.
-func Together(fns ...func() error) error {
-	errs := make([]error, len(fns))
-	var wg sync.WaitGroup
-	for i, fn := range fns {
-		wg.Go(func() { errs[i] = fn() })
-	}
-	wg.Wait()
-	said := map[string]bool{}
-	return errors.Join(slices.DeleteFunc(errs, func(err error) bool {
-		again := err == nil || said[err.Error()]
-		if !again {
-			said[err.Error()] = true
+// addClientHosts puts one client host at the end of the router's link, or a
+// switch and several behind it.
+func (p Portal) addClientHosts(t *Topology, router Port) {
+	sockets := []Port{router} // one a client host
+	if p.ClientHosts > 1 {
+		t.Nodes = append(t.Nodes, Node{Name: "switch", Role: RoleTransit, Sysctls: endpointSysctls, Switch: true})
+		t.Links = append(t.Links, Link{router, p.port("switch", "x0", false)})
+		sockets = nil
+		for i := range p.ClientHosts {
+			sockets = append(sockets, p.port("switch", fmt.Sprintf("x%d", i+1), false))
 		}
-		return again
-	})...)
+	}
+	addr := clientHost
+	for i, socket := range sockets {
+		name := "client"
+		if i > 0 {
+			name = fmt.Sprintf("client%d", i+1)
+		}
+		t.Nodes = append(t.Nodes, Node{Name: name, Role: RoleClient, Sysctls: endpointSysctls, Routes: []agent.Route{{Via: routerLAN.Addr()}}})
+		t.Links = append(t.Links, Link{socket, p.port(name, fmt.Sprintf("c%d", i), true, addr)})
+		addr = netip.PrefixFrom(addr.Addr().Prev(), addr.Bits())
+	}
+}
+
+func (p Portal) port(node, name string, aggregate bool, addrs ...netip.Prefix) Port {
+	return Port{Node: node, If: name, Addrs: addrs, Aggregate: aggregate, TxChecksum: !p.NoTxChecksum}
+}
+
+// addressing is study 1's. In a network of the device's own the router has the
+// first address, which the device sets, and the lab leases nothing.
+func (p Portal) addressing() Addressing {
+	a := Addressing{
+		LAN: p.LAN, RouterWAN: routerWAN.Addr(), ServerIP: serverAddr.Addr(), ServiceIP: serviceAddr.Addr(),
+	}
+	if !p.LAN.IsValid() || p.LAN == DefaultLAN {
+		a.LAN, a.Gateway, a.FirstLease, a.LastLease = DefaultLAN, routerLAN.Addr(), firstLease, lastLease
+	} else {
+		a.Gateway = p.LAN.Masked().Addr().Next()
+	}
+	return a
 }

@@ -9,20 +9,19 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 func build(t *testing.T, p testbed.Portal) *testbed.Lab {
 	t.Helper()
-	p.Backend = backend(t)
-	if p.Lab == "" {
-		p.Lab = "a"
-	}
-	if p.Profile == "" {
-		p.Profile = testbed.PerPacket
-	}
-	lab, err := p.Build(t.Context())
+	return buildTopology(t, p.Topology(), "a")
+}
+
+func buildTopology(t *testing.T, topology testbed.Topology, name string) *testbed.Lab {
+	t.Helper()
+	lab, err := topology.Build(t.Context(), backend(t), name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,13 +39,14 @@ func withClients(t *testing.T, lab *testbed.Lab, kind string, n int) []client.Ad
 			t.Fatal(err)
 		}
 	}
-	err := lab.Client.CreateClients(ctx, client.Config{
-		Kind: kind, Count: n, Parent: lab.ClientIf, LAN: lab.LAN, Gateway: lab.Gateway(), Lab: lab.Name[0],
+	host := lab.Clients[0]
+	err := host.CreateClients(ctx, client.Config{
+		Kind: kind, Count: n, Parent: host.Ifs[0], LAN: lab.LAN, Gateway: lab.Gateway, Lab: lab.Name[0],
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	addrs, err := lab.Client.Lease(ctx)
+	addrs, err := host.Lease(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,16 +57,16 @@ func withClients(t *testing.T, lab *testbed.Lab, kind string, n int) []client.Ad
 func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Duration) (before, after meter.Sample) {
 	t.Helper()
 	ctx := t.Context()
-	load.Server = testbed.ServerAddr.Addr()
+	load.Server = lab.ServerIP
 	load.MaxSeconds = 60
 	if err := lab.Server.ServeTraffic(ctx, load); err != nil {
 		t.Fatal(err)
 	}
-	if err := lab.Client.StartTraffic(ctx, load); err != nil {
+	if err := lab.Clients[0].StartTraffic(ctx, load); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(300 * time.Millisecond)
-	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: []string{lab.LANIf, lab.WANIf}}); err != nil {
+	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs, Follow: true}); err != nil {
 		t.Fatal(err)
 	}
 	before, err := lab.Router.Sample(ctx)
@@ -77,7 +77,7 @@ func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Durati
 	if after, err = lab.Router.Sample(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := lab.Client.StopTraffic(ctx); err != nil {
+	if err := lab.Clients[0].StopTraffic(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if err := lab.Server.StopTraffic(ctx); err != nil {
@@ -111,10 +111,10 @@ func TestMacvlanClientsLeaseSendAndRelease(t *testing.T) {
 	if known := strings.Count(fileOf(t, lab.Router, "/proc/net/arp"), "\n"); known < n {
 		t.Errorf("router knows %d neighbours, want %d clients or more", known, n)
 	}
-	if err := lab.Client.Release(t.Context()); err != nil {
+	if err := lab.Clients[0].Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := lab.Client.Release(t.Context()); err != nil {
+	if err := lab.Clients[0].Release(t.Context()); err != nil {
 		t.Errorf("second release: %v", err)
 	}
 }
@@ -149,37 +149,38 @@ func TestIperf3CarriesTheOfferedLoad(t *testing.T) {
 	lab := build(t, testbed.Portal{})
 	withClients(t, lab, client.KindMacvlan, 4)
 	for _, load := range []agent.Traffic{
-		{Protocol: "tcp", Pacing: "paced", Direction: "up"},
-		{Protocol: "tcp", Pacing: "burst", Direction: "up"},
-		{Protocol: "tcp", Pacing: "paced", Direction: "down"},
-		{Protocol: "udp", Direction: "up"},
+		{Paced: true, Direction: "up"},
+		{Direction: "up"},
+		{Paced: true, Direction: "down"},
+		{UDP: true, Direction: "up"},
 	} {
 		load.Kind, load.Clients, load.OfferedMbps, load.BurstSegments = agent.TrafficIperf3, 4, 20, 44
 		before, after := send(t, lab, load, 2*time.Second)
 		link := map[string]string{"up": lab.WANIf, "down": lab.LANIf}[load.Direction]
 		seconds := float64(after.MonotonicNs-before.MonotonicNs) / 1e9
 		if got := float64(after.Links[link].Sub(before.Links[link]).TxBytes) * 8 / 1e6 / seconds; got < 15 || got > 30 {
-			t.Errorf("%s %s %s: %.1f Mbit/s of 20 forwarded", load.Protocol, load.Pacing, load.Direction, got)
+			t.Errorf("%s, paced %v, UDP %v: %.1f Mbit/s of 20 forwarded", load.Direction, load.Paced, load.UDP, got)
 		}
 	}
 }
 
 func TestProfilesDecideWhetherTheRouterSeesSinglePackets(t *testing.T) {
-	for _, profile := range []string{testbed.PerPacket, testbed.Bulk} {
-		lab := build(t, testbed.Portal{Profile: profile})
+	for _, aggregate := range []bool{false, true} {
+		lab := build(t, testbed.Portal{Aggregate: aggregate})
 		withClients(t, lab, client.KindVeth, 4)
 		before, after := send(t, lab, agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: 4, OfferedMbps: 200}, time.Second)
 		frames := after.Links[lab.LANIf].Sub(before.Links[lab.LANIf]).RxPackets + after.Links[lab.WANIf].Sub(before.Links[lab.WANIf]).RxPackets
 		factor := float64(frames) / float64(after.IPIn-before.IPIn)
-		if profile == testbed.PerPacket && factor > 1.05 || profile == testbed.Bulk && factor < 1.5 {
-			t.Errorf("%s: %.2f frames per packet at the router", profile, factor)
+		if !aggregate && factor > 1.05 || aggregate && factor < 1.5 {
+			t.Errorf("aggregating %v: %.2f frames per packet at the router", aggregate, factor)
 		}
 		lab.Close()
 	}
 }
 
 func TestTwoLabsDoNotMeet(t *testing.T) {
-	a, b := build(t, testbed.Portal{Lab: "a"}), build(t, testbed.Portal{Lab: "b"})
+	topology := testbed.Portal{}.Topology()
+	a, b := buildTopology(t, topology, "a"), buildTopology(t, topology, "b")
 	withClients(t, a, client.KindVeth, 2)
 	withClients(t, b, client.KindVeth, 2)
 	before, err := sampleOf(b)
@@ -198,7 +199,7 @@ func TestTwoLabsDoNotMeet(t *testing.T) {
 
 func sampleOf(lab *testbed.Lab) (meter.Sample, error) {
 	ctx := context.Background()
-	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: []string{lab.LANIf, lab.WANIf}}); err != nil {
+	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs, Follow: true}); err != nil {
 		return meter.Sample{}, err
 	}
 	return lab.Router.Sample(ctx)
@@ -217,7 +218,7 @@ func TestDeviceProcessesCountAndSupportDoesNot(t *testing.T) {
 		}
 	}
 	var names []string
-	await(t, "the device's work to show", func() bool {
+	labtest.Await(t, "the device's work to show", func() bool {
 		s, err := sampleOf(lab)
 		if err != nil {
 			t.Fatal(err)
@@ -241,8 +242,7 @@ func TestDeviceProcessesCountAndSupportDoesNot(t *testing.T) {
 func TestBuildErrorsSayWhat(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	p := testbed.Portal{Lab: "a", Profile: testbed.PerPacket, Backend: backend(t)}
-	if lab, err := p.Build(ctx); err == nil || !strings.Contains(err.Error(), "building lab a") {
+	if lab, err := (testbed.Portal{}).Topology().Build(ctx, backend(t), "a"); err == nil || !strings.Contains(err.Error(), "building lab a") {
 		t.Errorf("Build under a cancelled context = %v, %v", lab, err)
 	}
 }

@@ -11,21 +11,23 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
 func TestServerKilled(t *testing.T) {
 	for _, dir := range []string{Up, Down} {
-		s := newSpace(t)
-		s.run(t, "ip", "link", "set", "lo", "up")
+		s := &space{labtest.NewSpace(t)}
+		s.Run(t, "ip", "link", "set", "lo", "up")
 		addr := netip.MustParseAddrPort("127.0.0.1:5402")
 		server := startProcess(t, s, addr)
 		g, err := Start(context.Background(), Config{Streams: 10, RateBps: 1e9, Direction: dir}, s.dial(addr))
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "payload", func() bool { st := g.Stats(); return st.SentBytes+st.ReceivedBytes > 1e7 })
+		labtest.Await(t, "payload", func() bool { st := g.Stats(); return st.SentBytes+st.ReceivedBytes > 1e7 })
 		server.cmd.Process.Kill()
-		eventually(t, "all streams broken", func() bool { return g.Stats().Broken == 10 })
+		labtest.Await(t, "all streams broken", func() bool { return g.Stats().Broken == 10 })
 		if st := g.Stats(); st.FirstError == "" {
 			t.Errorf("%s: no error kept: %s", dir, describe(st))
 		}
@@ -39,10 +41,10 @@ func TestStreamReset(t *testing.T) {
 	srv, addr := p.serve(t)
 	for _, dir := range []string{Up, Down} {
 		g := p.start(t, Config{Streams: 8, RateBps: 2e8, Direction: dir}, addr)
-		eventually(t, "payload", func() bool { s, _ := sides(g, srv); return s.MinStreamBytes > 0 })
+		labtest.Await(t, "payload", func() bool { s, _ := sides(g, srv); return s.MinStreamBytes > 0 })
 		// As a middlebox would: the server's socket gets a reset it did not ask for.
-		p.server.run(t, "ss", "-K", "dst", clientIP.String(), "dport", "=", fmt.Sprint(localPort(t, g.run.streams[3].fd)))
-		eventually(t, "a broken stream", func() bool { return g.Stats().Broken == 1 })
+		p.server.Run(t, "ss", "-K", "dst", labtest.ClientIP.String(), "dport", "=", fmt.Sprint(localPort(t, g.run.streams[3].fd)))
+		labtest.Await(t, "a broken stream", func() bool { return g.Stats().Broken == 1 })
 		a, _ := sides(g, srv)
 		time.Sleep(500 * time.Millisecond)
 		b, _ := sides(g, srv)
@@ -64,7 +66,7 @@ func TestStreamReset(t *testing.T) {
 func TestFullSocket(t *testing.T) {
 	p := newPair(t)
 	_, addr := p.serve(t)
-	lazy, lazyAddr := p.server.listen(t, serverIP)
+	lazy, lazyAddr := p.server.listen(t, labtest.ServerIP)
 	defer unix.Close(lazy)
 	_ = unix.SetsockoptInt(lazy, unix.SOL_SOCKET, unix.SO_RCVBUF, 64<<10)
 	go func() {
@@ -83,7 +85,7 @@ func TestFullSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	eventually(t, "shortfall", func() bool { return g.Stats().ShortfallBytes > 0 })
+	labtest.Await(t, "shortfall", func() bool { return g.Stats().ShortfallBytes > 0 })
 	a := g.run.streams[1].bytes.Load()
 	na := g.Stats().ElapsedNs
 	time.Sleep(500 * time.Millisecond)
@@ -111,13 +113,13 @@ func TestContextEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "payload", func() bool { return g.Stats().ReceivedBytes > 0 })
+	labtest.Await(t, "payload", func() bool { return g.Stats().ReceivedBytes > 0 })
 	cancel()
-	eventually(t, "the server's side to end", func() bool { s, _ := srv.RunStats(g.RunID()); return srv.ended(g.RunID()) && s.Broken == 0 })
+	labtest.Await(t, "the server's side to end", func() bool { return srv.ended(g.run.id) && srv.statsOf(g.run.id).Broken == 0 })
 	if st := g.Stats(); st.Broken != 0 {
 		t.Errorf("an asked-for end counts as broken: %s", describe(st))
 	}
-	if _, err := Start(ctx, Config{}, p.client.dial(addr)); !errors.Is(err, context.Canceled) {
+	if _, err := Start(ctx, Config{RateBps: 1e6}, p.client.dial(addr)); !errors.Is(err, context.Canceled) {
 		t.Errorf("start after the end: %v", err)
 	}
 }
@@ -130,28 +132,47 @@ func (s *Server) ended(id RunID) bool {
 	return r != nil && r.ended
 }
 
+// statsOf is what the server has counted of one run, with its threads.
+func (s *Server) statsOf(id RunID) (st Stats) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.addThread("receive", &s.clock)
+	if r := s.find(id); r != nil {
+		r.fill(&st)
+		if r.pacer != nil {
+			st.addThread("send", &r.pacer.clock)
+		}
+	}
+	return st
+}
+
 // TestRunsApart has two generators on one server, and many after each other.
 func TestRunsApart(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.serve(t)
 	up := p.start(t, Config{Streams: 3, RateBps: 1e8}, addr)
 	down := p.start(t, Config{Streams: 2, RateBps: 1e8, Direction: Down}, addr)
-	eventually(t, "payload of both", func() bool { return up.Stats().SentBytes > 1e6 && down.Stats().ReceivedBytes > 1e6 })
-	a, _ := srv.RunStats(up.RunID())
-	b, _ := srv.RunStats(down.RunID())
+	labtest.Await(t, "payload of both", func() bool { return up.Stats().SentBytes > 1e6 && down.Stats().ReceivedBytes > 1e6 })
+	list := srv.Stats(2)
+	if len(list) != 2 {
+		t.Fatalf("%d runs, want two", len(list))
+	}
+	a, b := list[0], list[1]
 	if a.Streams != 3 || b.Streams != 2 || a.SentBytes != 0 || b.ReceivedBytes != 0 || b.SentBytes == 0 {
 		t.Errorf("mixed up:\n%s\n%s", describe(a), describe(b))
 	}
 	for range keepEnded + 3 {
 		p.start(t, Config{RateBps: 1e6}, addr).Close()
 	}
-	eventually(t, "old runs forgotten", func() bool {
+	labtest.Await(t, "old runs forgotten", func() bool {
 		p.start(t, Config{RateBps: 1e6}, addr).Close()
 		srv.mu.Lock()
 		defer srv.mu.Unlock()
 		return len(srv.runs) <= keepEnded+4
 	})
-	if _, ok := srv.RunStats(up.RunID()); !ok {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	if srv.find(up.run.id) == nil {
 		t.Error("a run that goes on was forgotten")
 	}
 }
@@ -160,7 +181,7 @@ func TestStartNamesTheClient(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.serve(t)
 	dial := p.client.dial(addr)
-	_, err := Start(context.Background(), Config{Streams: 50}, func(ctx context.Context, i int) (int, error) {
+	_, err := Start(context.Background(), Config{Streams: 50, RateBps: 1e6}, func(ctx context.Context, i int) (int, error) {
 		if i == 17 {
 			return -1, unix.ENETUNREACH
 		}
@@ -169,12 +190,12 @@ func TestStartNamesTheClient(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "client 17") || !errors.Is(err, unix.ENETUNREACH) {
 		t.Errorf("got %v", err)
 	}
-	eventually(t, "the server to end what had begun", func() bool {
+	labtest.Await(t, "the server to end what had begun", func() bool {
 		srv.mu.Lock()
 		defer srv.mu.Unlock()
 		return len(srv.runs) == 0 || srv.runs[0].ended
 	})
-	if _, err := Start(context.Background(), Config{Streams: 60000}, dial); !errors.Is(err, errTooManyStreams) {
+	if _, err := Start(context.Background(), Config{Streams: 60000, RateBps: 1e6}, dial); !errors.Is(err, errTooManyStreams) {
 		t.Errorf("more streams than descriptors: %v", err)
 	}
 }
@@ -183,8 +204,8 @@ func TestStartNamesTheClient(t *testing.T) {
 func TestConnectedUnderBBR(t *testing.T) {
 	p := newPair(t)
 	_, addr := p.serve(t)
-	_, err := Start(context.Background(), Config{}, func(ctx context.Context, i int) (fd int, err error) {
-		p.client.do(func() { fd, err = NewSocket(addr.Addr(), "bbr") })
+	_, err := Start(context.Background(), Config{RateBps: 1e6}, func(ctx context.Context, i int) (fd int, err error) {
+		p.client.Do(func() { fd, err = NewSocket(addr.Addr(), "bbr") })
 		if err != nil {
 			t.Skip("the kernel lacks bbr")
 		}
@@ -217,21 +238,21 @@ func TestNothingLeft(t *testing.T) {
 		return n
 	}
 	fds := count("fd")
-	fd, addr := p.server.listen(t, serverIP)
+	fd, addr := p.server.listen(t, labtest.ServerIP)
 	srv, err := Serve(context.Background(), fd)
 	if err != nil {
 		t.Fatal(err)
 	}
 	up := p.start(t, Config{Streams: 20, RateBps: 1e8}, addr)
 	down := p.start(t, Config{Streams: 20, RateBps: 1e8, Direction: Down}, addr)
-	eventually(t, "four threads", func() bool { return threads() == 4 })
+	labtest.Await(t, "four threads", func() bool { return threads() == 4 })
 	if n := count("fd") - fds; n < 80 {
 		t.Errorf("%d descriptors for 40 streams of two ends each", n)
 	}
 	up.Close()
 	srv.Close() // the server first: the other generator's streams break
 	down.Close()
-	eventually(t, "no thread left", func() bool { return threads() == 0 })
+	labtest.Await(t, "no thread left", func() bool { return threads() == 0 })
 	if n := count("fd"); n != fds {
 		t.Errorf("%d descriptors before, %d after", fds, n)
 	}
@@ -243,8 +264,8 @@ func TestNothingLeft(t *testing.T) {
 // TestServerOutOfDescriptors takes the server's descriptors away: a client must
 // be told at once, and the server must go on afterwards.
 func TestServerOutOfDescriptors(t *testing.T) {
-	s := newSpace(t)
-	s.run(t, "ip", "link", "set", "lo", "up")
+	s := &space{labtest.NewSpace(t)}
+	s.Run(t, "ip", "link", "set", "lo", "up")
 	addr := netip.MustParseAddrPort("127.0.0.1:5403")
 	server := startProcess(t, s, addr)
 	var old unix.Rlimit
@@ -269,8 +290,8 @@ func TestServerOutOfDescriptors(t *testing.T) {
 }
 
 func TestStreamsIPv6(t *testing.T) {
-	s := newSpace(t)
-	s.run(t, "ip", "link", "set", "lo", "up")
+	s := &space{labtest.NewSpace(t)}
+	s.Run(t, "ip", "link", "set", "lo", "up")
 	fd, addr := s.listen(t, netip.IPv6Loopback())
 	srv, err := Serve(context.Background(), fd)
 	if err != nil {
@@ -278,7 +299,7 @@ func TestStreamsIPv6(t *testing.T) {
 	}
 	defer srv.Close()
 	g, err := Start(context.Background(), Config{Streams: 4, RateBps: 1e8}, func(ctx context.Context, _ int) (fd int, err error) {
-		s.do(func() { fd, err = NewSocket(addr.Addr(), "") })
+		s.Do(func() { fd, err = NewSocket(addr.Addr(), "") })
 		if err == nil {
 			err = Connect(ctx, fd, netip.IPv6Loopback(), addr)
 		}
@@ -288,5 +309,5 @@ func TestStreamsIPv6(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	eventually(t, "payload", func() bool { return srv.Stats().MinStreamBytes > 0 })
+	labtest.Await(t, "payload", func() bool { return srv.Stats(1)[0].MinStreamBytes > 0 })
 }

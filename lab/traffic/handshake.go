@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
 // dialParallel bounds streams being set up at once: enough to hide a round trip,
@@ -53,7 +55,7 @@ func connectOne(ctx context.Context, r *run, i int, dial DialFunc) error {
 	}
 	h := header{id: r.id, index: i, cfg: r.cfg}.encode()
 	// A fresh connection always has room for 72 bytes.
-	if n, err := sendSome(fd, h[:]); err != nil || n != len(h) {
+	if n, err := socket.SendSome(fd, h[:]); err != nil || n != len(h) {
 		return fmt.Errorf("header: %d bytes sent: %w", n, orShort(err))
 	}
 	a, err := readAnswer(ctx, fd)

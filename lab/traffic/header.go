@@ -107,7 +107,7 @@ func parseHeader(b []byte) (header, error) {
 	if err := h.cfg.check(); err != nil {
 		return header{}, fmt.Errorf("%w: %w", err, errHeader)
 	}
-	if h.index >= h.cfg.Streams || h.cfg.Congestion == "" || math.Signbit(h.cfg.RateBps) {
+	if h.index >= h.cfg.Streams || h.cfg.Congestion == "" {
 		return header{}, fmt.Errorf("stream %d of %d, congestion control %q: %w",
 			h.index, h.cfg.Streams, h.cfg.Congestion, errHeader)
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
 func goodHeader(t testing.TB) header {
@@ -41,7 +43,7 @@ func badHeaders(t testing.TB) map[string][]byte {
 		"magic": put32(0, 0x47455420), "version": func(b []byte) { b[4] = 2 }, "direction": func(b []byte) { b[5] = 2 },
 		"flags": func(b []byte) { b[7] = 1 }, "index": put32(24, 3), "no streams": put32(28, 0),
 		"streams": put32(28, MaxStreams+1), "NaN": rate(math.NaN()), "infinite": rate(math.Inf(1)), "negative": rate(-1),
-		"minus zero": rate(math.Copysign(0, -1)), "no burst": put32(40, 0), "burst": put32(40, 1<<31), "no mss": put32(44, 0),
+		"no rate": rate(0), "no burst": put32(40, 0), "burst": put32(40, 1<<31), "no mss": put32(44, 0),
 		"burst bytes": put32(44, 1<<20), "overflow": put32(44, math.MaxUint32), "for ever": put32(48, MaxSecondsLimit+1),
 		"no end": put32(48, 0), "no congestion": func(b []byte) { clear(b[52:68]) },
 		"hidden": func(b []byte) { b[67] = 'x' }, "tail": func(b []byte) { b[71] = 1 },
@@ -97,9 +99,9 @@ func TestServerRefuses(t *testing.T) {
 		}
 		t.Cleanup(func() { unix.Close(fd) })
 		// In two pieces: TCP promises no more.
-		sendSome(fd, b[:10])
+		socket.SendSome(fd, b[:10])
 		time.Sleep(time.Millisecond)
-		sendSome(fd, b[10:])
+		socket.SendSome(fd, b[10:])
 		return readAnswer(context.Background(), fd)
 	}
 	for what, b := range badHeaders(t) {
@@ -125,7 +127,7 @@ func TestServerRefuses(t *testing.T) {
 	if a, _ := ask(encoded[:]); a != refusedCongestion {
 		t.Errorf("unknown congestion control: %v", a)
 	}
-	if st := srv.Stats(); st.Streams != 1 {
+	if st := srv.Stats(1)[0]; st.Streams != 1 {
 		t.Errorf("server holds %d streams, want the good one", st.Streams)
 	}
 }

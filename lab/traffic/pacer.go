@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
 // Tuning of the pacer.
@@ -31,8 +31,8 @@ const (
 // the next. Forgetting moves t0, never k, so the shares stay even.
 type pacer struct {
 	run      *run
-	poll     *poller
-	interval float64 // ns from burst to burst, 0 is unlimited
+	poll     *socket.Poller
+	interval float64 // ns from burst to burst
 	burst    int     // bytes
 	payload  []byte  // long enough for a burst and the debt before it
 	t0       time.Time
@@ -41,7 +41,7 @@ type pacer struct {
 	chance   *rand.Rand
 
 	stopping atomic.Bool
-	clock    threadClock
+	clock    socket.Clock
 	done     chan struct{}
 }
 
@@ -57,7 +57,7 @@ func startPacer(r *run) (*pacer, error) {
 }
 
 func newPacer(r *run) (*pacer, error) {
-	poll, err := newPoller()
+	poll, err := socket.NewPoller()
 	if err != nil {
 		return nil, err
 	}
@@ -73,25 +73,17 @@ func newPacer(r *run) (*pacer, error) {
 // stop ends the thread and waits for it. It may be called twice.
 func (p *pacer) stop() {
 	p.stopping.Store(true)
-	p.poll.ring()
+	p.poll.Ring()
 	<-p.done
 }
 
+// loop follows the schedule.
 func (p *pacer) loop() {
 	defer close(p.done)
-	p.clock.enter("gw-send")
-	defer p.clock.finish()
-	defer p.poll.close()
-	if p.interval == 0 {
-		p.flood()
-		return
-	}
-	p.pace()
-}
-
-// pace follows the schedule.
-func (p *pacer) pace() {
-	wait := unix.PollFd{Fd: int32(p.poll.bell), Events: unix.POLLIN}
+	p.clock.Enter("gw-send")
+	defer p.clock.Finish()
+	defer p.poll.Close()
+	wait := p.poll.Bell()
 	p.t0 = time.Now()
 	end := p.t0.Add(time.Duration(p.run.cfg.MaxSeconds) * time.Second)
 	for !p.stopping.Load() {
@@ -102,7 +94,7 @@ func (p *pacer) pace() {
 		if ahead := p.due().Sub(now); ahead > 0 {
 			// The bell ends a long wait. The wait is relative but worked out from
 			// the schedule each time: errors do not add up.
-			sleep(&wait, min(ahead, end.Sub(now)+1))
+			socket.Sleep(wait, min(ahead, end.Sub(now)+1))
 			continue
 		}
 		p.step(now)
@@ -156,7 +148,7 @@ func (p *pacer) send(st *stream) {
 	}
 	r.bursts.Add(1)
 	owed := st.debt + p.burst
-	n, err := sendSome(st.fd, p.payload[:owed])
+	n, err := socket.SendSome(st.fd, p.payload[:owed])
 	if err != nil {
 		r.fail(st, err)
 		r.shortfall.Add(int64(owed))
@@ -168,45 +160,4 @@ func (p *pacer) send(st *stream) {
 		r.shortfall.Add(int64(st.debt - most))
 		st.debt = most
 	}
-}
-
-// flood sends without a schedule: every stream that has room gets one burst a
-// round, so that none starves.
-func (p *pacer) flood() {
-	r := p.run
-	for i := range r.streams {
-		if err := p.poll.add(r.streams[i].fd, int32(i+1), unix.EPOLLOUT); err != nil {
-			r.fail(&r.streams[i], err)
-		}
-	}
-	end := time.Now().Add(time.Duration(r.cfg.MaxSeconds) * time.Second)
-	events := make([]unix.EpollEvent, 256)
-	for !p.stopping.Load() {
-		left := time.Until(end)
-		ready, err := p.poll.wait(events, int(left.Milliseconds())+1)
-		if err != nil || left <= 0 || (len(ready) == 0 && r.allOver()) {
-			return
-		}
-		for _, ev := range ready {
-			if ev.Fd != bellID {
-				p.push(&r.streams[ev.Fd-1])
-			}
-		}
-	}
-}
-
-// push sends one burst of flood, or drops a stream that is over.
-func (p *pacer) push(st *stream) {
-	if st.state.Load() != streamOpen {
-		p.poll.remove(st.fd)
-		return
-	}
-	n, err := sendSome(st.fd, p.payload[:p.burst])
-	if err != nil {
-		p.run.fail(st, err)
-		p.poll.remove(st.fd)
-		return
-	}
-	p.run.bursts.Add(1)
-	st.bytes.Add(int64(n))
 }

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
 // TestForget holds the pacer's clock back and looks at what it makes up for.
@@ -35,7 +38,7 @@ func TestForget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer p.poll.close()
+		defer p.poll.Close()
 		now := time.Now()
 		p.t0 = now.Add(-c.late)
 		for !p.due().After(now) {
@@ -58,7 +61,7 @@ func TestForget(t *testing.T) {
 // TestDiscard checks the kernel's side of it: all is dropped, and only that.
 func TestDiscard(t *testing.T) {
 	p := newPair(t)
-	fd, addr := p.server.listen(t, serverIP)
+	fd, addr := p.server.listen(t, labtest.ServerIP)
 	defer unix.Close(fd)
 	from, err := p.client.dial(addr)(context.Background(), 0)
 	if err != nil {
@@ -74,7 +77,7 @@ func TestDiscard(t *testing.T) {
 	total := 0
 	for total < 500000 {
 		await(context.Background(), from, unix.POLLOUT)
-		n, err := sendSome(from, make([]byte, min(60000, 500000-total)))
+		n, err := socket.SendSome(from, make([]byte, min(60000, 500000-total)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +95,7 @@ func TestDiscard(t *testing.T) {
 	if _, err := discardSome(to); got != total || !errors.Is(err, unix.EAGAIN) {
 		t.Errorf("%d of %d bytes, then %v", got, total, err)
 	}
-	sendSome(from, []byte("after"))
+	socket.SendSome(from, []byte("after"))
 	await(context.Background(), to, unix.POLLIN)
 	b := make([]byte, 10)
 	if n, _ := unix.Read(to, b); string(b[:max(n, 0)]) != "after" {
@@ -110,8 +113,8 @@ func TestDiscard(t *testing.T) {
 func BenchmarkBurst(b *testing.B) {
 	for _, segments := range []int{2, 8, 44} {
 		b.Run(fmt.Sprint(segments), func(b *testing.B) {
-			s := newSpace(b)
-			s.run(b, "ip", "link", "set", "lo", "up")
+			s := &space{labtest.NewSpace(b)}
+			s.Run(b, "ip", "link", "set", "lo", "up")
 			fd, addr := s.listen(b, netip.MustParseAddr("127.0.0.1"))
 			srv, err := Serve(context.Background(), fd)
 			if err != nil {
@@ -135,7 +138,7 @@ func benchmarkSend(b *testing.B, r *run, srv *Server) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer p.poll.close()
+	defer p.poll.Close()
 	far := &srv.runs[0].streams[0]
 	b.SetBytes(int64(p.burst))
 	b.ReportAllocs()
@@ -161,7 +164,7 @@ func BenchmarkSchedule(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer p.poll.close()
+	defer p.poll.Close()
 	p.t0 = time.Now()
 	b.ReportAllocs()
 	for b.Loop() {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
 // Stats are the counters of one run on one side, all since its start. Rates over
@@ -23,7 +25,7 @@ type Stats struct {
 	// ShortfallBytes is payload of the schedule that was given up: the sending
 	// thread ran too late, a socket stayed full, or its stream was over.
 	ShortfallBytes int64 `json:"shortfall_bytes"`
-	MaxLatenessNs  int64 `json:"max_lateness_ns"` // latest burst against the schedule since ResetLateness
+	MaxLatenessNs  int64 `json:"max_lateness_ns"` // latest burst against the schedule
 
 	MinStreamBytes int64 `json:"min_stream_bytes"` // payload of the stream that carried least
 	MaxStreamBytes int64 `json:"max_stream_bytes"`
@@ -37,12 +39,12 @@ type Stats struct {
 
 // ThreadCPU is the on-CPU time of one thread since it began, nanoseconds.
 type ThreadCPU struct {
-	Name  string `json:"name"` // "send" or "receive"
+	Name  string `json:"name"` // "send", "receive"; on a server "send 1" and on
 	CPUNs int64  `json:"cpu_ns"`
 }
 
-func (s *Stats) addThread(name string, c *threadClock) {
-	ns := c.read()
+func (s *Stats) addThread(name string, c *socket.Clock) {
+	ns := c.Read()
 	s.CPUNs += ns
 	s.Threads = append(s.Threads, ThreadCPU{Name: name, CPUNs: ns})
 }

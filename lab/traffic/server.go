@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
 // Limits of a Server.
@@ -19,7 +22,7 @@ const (
 	keepEnded     = 8                // ended runs whose Stats are kept
 )
 
-const listenID = 1 // after bellID; connections count on from here
+const listenID = 1 // after socket.BellID; connections count on from here
 
 // Server is the far end of any number of Generators: it takes their streams,
 // discards what they send, and sends what they ask for. One thread accepts and
@@ -27,7 +30,7 @@ const listenID = 1 // after bellID; connections count on from here
 type Server struct {
 	listener int
 	spare    *os.File // given up to refuse a connection when no descriptor is left
-	poll     *poller
+	poll     *socket.Poller
 	conns    map[int32]*conn // the thread's
 	nextID   int32           // the thread's
 	waiting  int             // connections without a header yet; the thread's
@@ -36,7 +39,7 @@ type Server struct {
 	runs []*serverRun // guarded by mu; in order of arrival
 
 	stopping  atomic.Bool
-	clock     threadClock
+	clock     socket.Clock
 	done      chan struct{}
 	cancel    context.CancelFunc // ends the watch over Serve's ctx
 	closeOnce sync.Once
@@ -70,17 +73,17 @@ func Serve(ctx context.Context, fd int) (*Server, error) {
 	setWindow(fd)
 	err := setCongestion(fd, "cubic")
 	if err == nil {
-		s.poll, err = newPoller()
+		s.poll, err = socket.NewPoller()
 	}
 	if err == nil {
-		err = s.poll.add(fd, listenID, unix.EPOLLIN)
+		err = s.poll.Add(fd, listenID, unix.EPOLLIN)
 	}
 	if err == nil {
 		s.spare, err = os.Open(os.DevNull)
 	}
 	if err != nil {
 		if s.poll != nil {
-			s.poll.close()
+			s.poll.Close()
 		}
 		unix.Close(fd)
 		return nil, fmt.Errorf("streams server: %w", err)
@@ -95,54 +98,35 @@ func Serve(ctx context.Context, fd int) (*Server, error) {
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
 		s.stopping.Store(true)
-		s.poll.ring()
+		s.poll.Ring()
 		<-s.done
 		s.cancel()
 	})
 	return nil
 }
 
-// Stats are those of the run that came last, with the CPU time of all the
-// server's receiving since Serve. See RunStats when several generators are at work.
-func (s *Server) Stats() Stats {
+// Stats are those of the n runs that came last, in the order they came: n
+// generators that share a load. The CPU time of all the server's receiving since
+// Serve is with the first of them, also when there was no run yet.
+func (s *Server) Stats(n int) []Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.runs) == 0 {
-		var st Stats
-		st.addThread("receive", &s.clock)
-		return st
-	}
-	return s.statsOf(s.runs[len(s.runs)-1])
-}
-
-// RunStats are those of one Generator's run; false when the server does not
-// know it or has forgotten it: of ended runs it keeps the last keepEnded.
-func (s *Server) RunStats(id RunID) (Stats, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.runs {
-		if r.id == id {
-			return s.statsOf(r), true
+	runs := s.runs[max(0, len(s.runs)-n):]
+	list := make([]Stats, max(1, len(runs)))
+	list[0].addThread("receive", &s.clock)
+	for i, r := range runs {
+		r.fill(&list[i])
+		if r.pacer != nil {
+			list[i].addThread("send "+strconv.Itoa(i+1), &r.pacer.clock)
 		}
 	}
-	return Stats{}, false
-}
-
-// statsOf is called with mu held.
-func (s *Server) statsOf(r *serverRun) Stats {
-	var st Stats
-	r.fill(&st)
-	st.addThread("receive", &s.clock)
-	if r.pacer != nil {
-		st.addThread("send", &r.pacer.clock)
-	}
-	return st
+	return list
 }
 
 func (s *Server) loop() {
 	defer close(s.done)
-	s.clock.enter("gw-serve")
-	defer s.clock.finish()
+	s.clock.Enter("gw-serve")
+	defer s.clock.Finish()
 	defer s.closeAll()
 	events := make([]unix.EpollEvent, 512)
 	for !s.stopping.Load() {
@@ -150,13 +134,13 @@ func (s *Server) loop() {
 		if s.waiting > 0 {
 			ms = 1000 // only to notice a header that never comes
 		}
-		ready, err := s.poll.wait(events, ms)
+		ready, err := s.poll.Wait(events, ms)
 		if err != nil {
 			return
 		}
 		for _, ev := range ready {
 			switch ev.Fd {
-			case bellID: // stopping is set
+			case socket.BellID: // stopping is set
 			case listenID:
 				s.accept()
 			default:
@@ -190,7 +174,7 @@ func (s *Server) accept() {
 		}
 		s.nextID++
 		c := &conn{fd: fd, since: time.Now()}
-		if err := s.poll.add(fd, s.nextID, unix.EPOLLIN|unix.EPOLLRDHUP); err != nil {
+		if err := s.poll.Add(fd, s.nextID, unix.EPOLLIN|unix.EPOLLRDHUP); err != nil {
 			unix.Close(fd)
 			continue
 		}
@@ -231,7 +215,7 @@ func (s *Server) ready(id int32, c *conn) {
 		c.run.fail(c.st, err)
 	}
 	delete(s.conns, id)
-	s.poll.remove(c.fd)
+	s.poll.Remove(c.fd)
 	// The pacer may be about to write here, so the number stays taken until the
 	// run is over; the peer gets its end now.
 	_ = unix.Shutdown(c.fd, unix.SHUT_RDWR)
@@ -259,7 +243,7 @@ func (s *Server) readHeader(id int32, c *conn) {
 		r, a = s.admit(h, c)
 	}
 	if a != accepted {
-		_, _ = sendSome(c.fd, []byte{byte(a)}) // best effort: the close says it too
+		_, _ = socket.SendSome(c.fd, []byte{byte(a)}) // best effort: the close says it too
 		s.drop(id, c)
 		return
 	}
@@ -325,7 +309,7 @@ func (s *Server) addRun(h header) *serverRun {
 // answer accepts a stream; with the last of its run the run begins.
 func (s *Server) answer(id int32, c *conn, r *serverRun) {
 	r.live++
-	if _, err := sendSome(c.fd, []byte{byte(accepted)}); err != nil {
+	if _, err := socket.SendSome(c.fd, []byte{byte(accepted)}); err != nil {
 		return // the stream is broken, which its next event says
 	}
 	if r.accepted.Add(1) < int64(len(r.streams)) {
@@ -388,6 +372,6 @@ func (s *Server) closeAll() {
 		}
 	}
 	s.spare.Close()
-	s.poll.close()
+	s.poll.Close()
 	unix.Close(s.listener)
 }

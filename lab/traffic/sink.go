@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
 // closeLinger bounds how long a receiving generator waits for the server to end
@@ -32,23 +34,23 @@ func (r *run) drain(st *stream) error {
 // locked thread: one wait and one call per ready stream, whatever is queued.
 type receiver struct {
 	run  *run
-	poll *poller
+	poll *socket.Poller
 	open int // streams still watched; the thread's
 
 	stopping atomic.Bool
-	clock    threadClock
+	clock    socket.Clock
 	done     chan struct{}
 }
 
 func startReceiver(r *run) (*receiver, error) {
-	poll, err := newPoller()
+	poll, err := socket.NewPoller()
 	if err != nil {
 		return nil, err
 	}
 	c := &receiver{run: r, poll: poll, open: len(r.streams), done: make(chan struct{})}
 	for i := range r.streams {
-		if err := poll.add(r.streams[i].fd, int32(i+1), unix.EPOLLIN|unix.EPOLLRDHUP); err != nil {
-			poll.close()
+		if err := poll.Add(r.streams[i].fd, int32(i+1), unix.EPOLLIN|unix.EPOLLRDHUP); err != nil {
+			poll.Close()
 			return nil, err
 		}
 	}
@@ -60,15 +62,15 @@ func startReceiver(r *run) (*receiver, error) {
 // done the same or closeLinger is over, and then for the thread.
 func (c *receiver) stop() {
 	c.stopping.Store(true)
-	c.poll.ring()
+	c.poll.Ring()
 	<-c.done
 }
 
 func (c *receiver) loop() {
 	defer close(c.done)
-	c.clock.enter("gw-receive")
-	defer c.clock.finish()
-	defer c.poll.close()
+	c.clock.Enter("gw-receive")
+	defer c.clock.Finish()
+	defer c.poll.Close()
 	var deadline time.Time
 	events := make([]unix.EpollEvent, 512)
 	for c.open > 0 || deadline.IsZero() {
@@ -78,16 +80,16 @@ func (c *receiver) loop() {
 				return
 			}
 		}
-		ready, err := c.poll.wait(events, ms)
+		ready, err := c.poll.Wait(events, ms)
 		if err != nil {
 			return
 		}
 		for _, ev := range ready {
-			if ev.Fd != bellID {
+			if ev.Fd != socket.BellID {
 				c.ready(&c.run.streams[ev.Fd-1])
 				continue
 			}
-			c.poll.hush()
+			c.poll.Hush()
 			deadline = time.Now().Add(closeLinger)
 			c.shutdownAll()
 		}
@@ -99,7 +101,7 @@ func (c *receiver) ready(st *stream) {
 	if err == nil {
 		return
 	}
-	c.poll.remove(st.fd)
+	c.poll.Remove(st.fd)
 	c.open--
 	switch {
 	case c.stopping.Load():

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
 // NewSocket returns a non-blocking TCP socket for the family of remote in the
@@ -19,8 +22,8 @@ import (
 // control ("" is cubic) and receive window set. The namespace sticks to the socket: it may then be
 // connected from any thread.
 func NewSocket(remote netip.Addr, congestion string) (fd int, err error) {
-	setDefault(&congestion, "cubic")
-	fd, err = unix.Socket(family(remote), unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	congestion = cmp.Or(congestion, "cubic")
+	fd, err = unix.Socket(socket.Family(remote), unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, fmt.Errorf("creating a TCP socket: %w", err)
 	}
@@ -52,11 +55,11 @@ func Connect(ctx context.Context, fd int, local netip.Addr, remote netip.AddrPor
 		// Without this a bound socket takes its port now, from the host's one
 		// range, and 28,000 connections use it up; with it, one per remote.
 		_ = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
-		if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(local, 0))); err != nil {
+		if err := unix.Bind(fd, socket.Addr(netip.AddrPortFrom(local, 0))); err != nil {
 			return fmt.Errorf("binding to %s: %w", local, err)
 		}
 	}
-	err := unix.Connect(fd, sockaddr(remote))
+	err := unix.Connect(fd, socket.Addr(remote))
 	if err == unix.EINPROGRESS || err == unix.EINTR {
 		err = await(ctx, fd, unix.POLLOUT)
 		if err == nil {
@@ -77,7 +80,7 @@ func Listen(addr netip.AddrPort) (fd int, err error) {
 		return -1, err
 	}
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
-	if err = unix.Bind(fd, sockaddr(addr)); err == nil {
+	if err = unix.Bind(fd, socket.Addr(addr)); err == nil {
 		err = unix.Listen(fd, MaxStreams) // the kernel cuts it to somaxconn
 	}
 	if err != nil {
@@ -106,9 +109,6 @@ func prepareSender(fd int, cfg Config) error {
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
 		return fmt.Errorf("switching Nagle off: %w", err)
 	}
-	if cfg.RateBps == 0 {
-		return nil // the kernel's own tuning fills any path better than a fixed size
-	}
 	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, cfg.bufferBytes()) == nil {
 		return nil
 	}
@@ -134,23 +134,6 @@ func setCongestion(fd int, name string) error {
 		return fmt.Errorf("setting congestion control %s (see net.ipv4.tcp_available_congestion_control): %w", name, err)
 	}
 	return nil
-}
-
-// sendSome writes what the socket takes at once; 0 when it is full.
-func sendSome(fd int, b []byte) (int, error) {
-	for {
-		n, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
-			uintptr(len(b)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
-		switch errno {
-		case 0:
-			return int(n), nil
-		case unix.EAGAIN, unix.ENOBUFS:
-			return 0, nil
-		case unix.EINTR:
-			continue
-		}
-		return 0, fmt.Errorf("sending: %w", errno)
-	}
 }
 
 // discardRegion is 64 MiB of addresses without memory behind them. With
@@ -218,18 +201,4 @@ func socketError(fd int) error {
 		err = syscall.Errno(code)
 	}
 	return err
-}
-
-func family(a netip.Addr) int {
-	if a.Unmap().Is4() {
-		return unix.AF_INET
-	}
-	return unix.AF_INET6
-}
-
-func sockaddr(a netip.AddrPort) unix.Sockaddr {
-	if ip := a.Addr().Unmap(); ip.Is4() {
-		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: ip.As4()}
-	}
-	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
 }

@@ -1,11 +1,11 @@
-// Package traffic offers load to a gateway and measures round-trip time beside
-// it: streams (our own paced TCP generator), the command lines and reports of
-// iperf3, and a UDP echo prober. Linux only.
+// Package traffic offers load to a gateway: a paced TCP generator of many streams
+// and the server at their far end. Beside it are package iperf3, the studies'
+// tool, and package rtt, which measures round-trip time under load. Linux only.
 //
 // # Whole bursts
 //
 // How many segments leave back to back moves a router's CPU by a factor of two,
-// so streams holds it constant: one write of BurstSegments × MSS bytes is one
+// so it is held constant: one write of BurstSegments × MSS bytes is one
 // burst. Per socket it switches Nagle off, makes the send buffer hold several
 // bursts and uses a congestion control that does not pace. The rest belongs to
 // the sending network namespace, and the caller sets it there:
@@ -24,6 +24,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -48,13 +49,12 @@ const (
 	MaxBurstSegments = 1024
 )
 
-// Config is one run of the paced generator. The zero value is one stream, up,
-// as fast as possible.
+// Config is one run of the paced generator. It needs a rate; all else has a
+// default.
 type Config struct {
 	// Streams is the number of TCP streams, default 1, at most MaxStreams.
 	Streams int
-	// RateBps is payload bits per second of all streams together, shared
-	// evenly; 0 sends as fast as the sockets take it.
+	// RateBps is payload bits per second of all streams together, shared evenly.
 	RateBps float64
 	// Direction is Up (default) or Down.
 	Direction string
@@ -128,9 +128,6 @@ func Start(ctx context.Context, cfg Config, dial DialFunc) (*Generator, error) {
 	return g, nil
 }
 
-// RunID is the identity under which the server keeps this run's Stats.
-func (g *Generator) RunID() RunID { return g.run.id }
-
 // Stats reads the counters; it may be called at any time, also after Close.
 func (g *Generator) Stats() Stats {
 	var s Stats
@@ -143,9 +140,6 @@ func (g *Generator) Stats() Stats {
 	}
 	return s
 }
-
-// ResetLateness restarts MaxLatenessNs, so that it tells of one window only.
-func (g *Generator) ResetLateness() { g.run.lateness.Store(0) }
 
 // Close ends the streams and waits for the generator's thread. Streams that
 // receive are first ended in the other direction, at most closeLinger long, so
@@ -167,20 +161,13 @@ func (g *Generator) Close() error {
 
 // withDefaults fills in defaults and refuses what cannot be run.
 func (c Config) withDefaults() (Config, error) {
-	setDefault(&c.Streams, 1)
-	setDefault(&c.BurstSegments, 44)
-	setDefault(&c.MSS, 1448)
-	setDefault(&c.MaxSeconds, 3600)
-	setDefault(&c.Direction, Up)
-	setDefault(&c.Congestion, "cubic")
+	c.Streams = cmp.Or(c.Streams, 1)
+	c.BurstSegments = cmp.Or(c.BurstSegments, 44)
+	c.MSS = cmp.Or(c.MSS, 1448)
+	c.MaxSeconds = cmp.Or(c.MaxSeconds, 3600)
+	c.Direction = cmp.Or(c.Direction, Up)
+	c.Congestion = cmp.Or(c.Congestion, "cubic")
 	return c, c.check()
-}
-
-func setDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
 }
 
 // check holds for a Config of the caller and for one out of a header alike.
@@ -188,8 +175,8 @@ func (c Config) check() error {
 	switch {
 	case c.Streams < 1 || c.Streams > MaxStreams:
 		return fmt.Errorf("%d streams, want 1 to %d", c.Streams, MaxStreams)
-	case !(c.RateBps >= 0 && c.RateBps <= 1e13): // also refuses NaN
-		return fmt.Errorf("rate of %g bit/s, want 0 (unlimited) to 1e13", c.RateBps)
+	case !(c.RateBps > 0 && c.RateBps <= 1e13): // also refuses NaN
+		return fmt.Errorf("rate of %g bit/s, want more than 0 and at most 1e13", c.RateBps)
 	case c.Direction != Up && c.Direction != Down:
 		return fmt.Errorf("direction %q, want %q or %q", c.Direction, Up, Down)
 	case c.BurstSegments < 1 || c.BurstSegments > MaxBurstSegments:
@@ -206,12 +193,9 @@ func (c Config) check() error {
 
 func (c Config) burstBytes() int { return c.BurstSegments * c.MSS }
 
-// burstInterval is the time from one burst of the run to the next, whichever
-// streams they belong to; 0 when the rate is unlimited.
+// burstInterval is the time from one burst of the run to the next, ns, whichever
+// streams they belong to.
 func (c Config) burstInterval() float64 {
-	if c.RateBps == 0 {
-		return 0
-	}
 	return float64(c.burstBytes()) * 8 / c.RateBps * float64(time.Second)
 }
 

@@ -63,6 +63,8 @@ type Point struct {
 	// Key and Value name what is shown and its exact figure, for programs that
 	// read the page.
 	Key, Value string
+	// Hollow sets this mark apart from the others of its series.
+	Hollow bool
 }
 
 // hasInterval reports whether both bounds are known.

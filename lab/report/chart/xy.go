@@ -192,6 +192,7 @@ func drawPoint(c *canvas, style Style, x float64, p Point, ys scale) {
 		lo, hi := ys.within(p.Lo), ys.within(p.Hi)
 		c.add(`<path class="bar %s" d="M%s %sV%sm-4 0h8M%s %sh8"/>`, style.Class(), px(x), px(lo), px(hi), px(x-4), px(lo))
 	}
+	style.Hollow = style.Hollow || p.Hollow
 	c.marker(style, x, y)
 	c.close(x, y)
 }

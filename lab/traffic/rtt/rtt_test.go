@@ -1,4 +1,4 @@
-package traffic
+package rtt
 
 import (
 	"context"
@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
 func TestNearestRank(t *testing.T) {
@@ -27,23 +30,27 @@ func TestNearestRank(t *testing.T) {
 	}
 }
 
-// probe starts an echo and a prober over p.
-func (p pair) probe(t testing.TB, cfg ProbeConfig) (*Prober, *Echo) {
+// startProbe starts an echo and a prober over p.
+func startProbe(t testing.TB, p labtest.Pair, cfg Config) (*Prober, *Echo) {
 	t.Helper()
 	var fd int
 	var err error
-	p.server.do(func() { fd, err = ListenUDP(netip.AddrPortFrom(serverIP, 0)) })
+	p.Server.Do(func() { fd, err = ListenUDP(netip.AddrPortFrom(labtest.ServerIP, 0)) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := netip.AddrPortFrom(serverIP, localPort(t, fd))
+	bound, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := netip.AddrPortFrom(labtest.ServerIP, uint16(bound.(*unix.SockaddrInet4).Port))
 	e, err := ServeEcho(fd)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { e.Close() })
 	pr, err := Probe(context.Background(), cfg, func(int) (fd int, err error) {
-		p.client.do(func() { fd, err = DialUDP(clientIP, addr) })
+		p.Client.Do(func() { fd, err = DialUDP(labtest.ClientIP, addr) })
 		return fd, err
 	})
 	if err != nil {
@@ -52,24 +59,24 @@ func (p pair) probe(t testing.TB, cfg ProbeConfig) (*Prober, *Echo) {
 	t.Cleanup(func() { pr.Close() })
 	// A link that has just come up may lose the first ARP request, and the next
 	// follows a second later.
-	eventually(t, "an answer", func() bool { r := pr.Snapshot(); return r.Probes > r.Lost })
+	labtest.Await(t, "an answer", func() bool { r := pr.Snapshot(); return r.Probes > r.Lost })
 	pr.Reset()
 	return pr, e
 }
 
 func TestProbe(t *testing.T) {
-	p := newPair(t)
-	pr, e := p.probe(t, ProbeConfig{Sockets: 7, Rate: 200, Timeout: 200 * time.Millisecond})
-	eventually(t, "100 probes", func() bool { return pr.Snapshot().Probes >= 100 })
+	p := labtest.NewPair(t)
+	pr, e := startProbe(t, p, Config{Sockets: 7, Rate: 200, Timeout: 200 * time.Millisecond})
+	labtest.Await(t, "100 probes", func() bool { return pr.Snapshot().Probes >= 100 })
 	r := pr.Snapshot()
-	t.Logf("%+v, CPU of prober and echo %.1f and %.1f µs a probe", r, float64(pr.CPUNs())/1e3/float64(r.Probes), float64(e.CPUNs())/1e3/float64(r.Probes))
+	t.Logf("%+v", r)
 	if r.Lost*20 > r.Probes || r.P50 <= 0 || r.P99 < r.P50 {
 		t.Errorf("an idle link: %+v", r)
 	}
 	e.Close() // the port answers with ICMP from now on
 	time.Sleep(10 * time.Millisecond)
 	pr.Reset()
-	eventually(t, "50 lost probes", func() bool { return pr.Snapshot().Lost >= 50 })
+	labtest.Await(t, "50 lost probes", func() bool { return pr.Snapshot().Lost >= 50 })
 	if r := pr.Snapshot(); r.Probes-r.Lost > 5 {
 		t.Errorf("answers without an echo: %+v", r)
 	}
@@ -81,14 +88,14 @@ func TestProbe(t *testing.T) {
 
 // TestProbeUnderDelay has a queue on the way that is too slow for the probes.
 func TestProbeUnderDelay(t *testing.T) {
-	p := newPair(t)
-	pr, _ := p.probe(t, ProbeConfig{Rate: 500, Size: 1000, Timeout: 100 * time.Millisecond})
+	p := labtest.NewPair(t)
+	pr, _ := startProbe(t, p, Config{Rate: 500, Size: 1000, Timeout: 100 * time.Millisecond})
 	// 500 probes a second of 8,336 bits need 4.2 Mbit/s: this queue fills up to
 	// some 12 ms, and overflows.
-	p.client.run(t, "tc", "qdisc", "replace", "dev", "gwt0", "root", "tbf", "rate", "2mbit", "burst", "2000", "limit", "3000")
+	p.Client.Run(t, "tc", "qdisc", "replace", "dev", "gwt0", "root", "tbf", "rate", "2mbit", "burst", "2000", "limit", "3000")
 	time.Sleep(100 * time.Millisecond)
 	pr.Reset()
-	eventually(t, "200 probes", func() bool { return pr.Snapshot().Probes >= 200 })
+	labtest.Await(t, "200 probes", func() bool { return pr.Snapshot().Probes >= 200 })
 	r := pr.Snapshot()
 	t.Logf("%+v", r)
 	if loss := float64(r.Lost) / float64(r.Probes); loss < 0.3 || loss > 0.7 {
@@ -101,16 +108,19 @@ func TestProbeUnderDelay(t *testing.T) {
 
 // TestEchoIsNotOpen: what is no probe gets no answer.
 func TestEchoIsNotOpen(t *testing.T) {
-	p := newPair(t)
-	pr, _ := p.probe(t, ProbeConfig{})
-	var before, after int64
-	before = p.server.snmp(t, "Udp", "InDatagrams") - p.server.snmp(t, "Udp", "OutDatagrams")
+	p := labtest.NewPair(t)
+	pr, _ := startProbe(t, p, Config{})
+	unanswered := func() int64 {
+		c := p.Server.Counters(t)
+		return c["Udp:InDatagrams"] - c["Udp:OutDatagrams"]
+	}
+	before := unanswered()
 	sa, err := unix.Getpeername(pr.fds[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	var fd int
-	p.client.do(func() {
+	p.Client.Do(func() {
 		a := sa.(*unix.SockaddrInet4)
 		fd, err = DialUDP(netip.Addr{}, netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)))
 	})
@@ -119,11 +129,10 @@ func TestEchoIsNotOpen(t *testing.T) {
 	}
 	defer unix.Close(fd)
 	for range 10 {
-		sendSome(fd, make([]byte, 64))
+		socket.SendSome(fd, make([]byte, 64))
 	}
-	eventually(t, "ten datagrams without an answer", func() bool {
-		after = p.server.snmp(t, "Udp", "InDatagrams") - p.server.snmp(t, "Udp", "OutDatagrams")
-		return after-before >= 10
+	labtest.Await(t, "ten datagrams without an answer", func() bool {
+		return unanswered()-before >= 10
 	})
 	if _, err := unix.Read(fd, make([]byte, 100)); err != unix.EAGAIN {
 		t.Errorf("an answer to what is no probe: %v", err)

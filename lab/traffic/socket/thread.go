@@ -1,4 +1,6 @@
-package traffic
+// Package socket is what generators and probers are made of: a thread of their
+// own, waiting for many sockets, sending without waiting. Linux only.
+package socket
 
 import (
 	"fmt"
@@ -11,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadClock reads the on-CPU time of one OS thread from any goroutine of the
+// Clock reads the on-CPU time of one OS thread from any goroutine of the
 // process, during the thread's life and after it.
-type threadClock struct {
+type Clock struct {
 	tid   atomic.Int32
 	ended atomic.Bool
 	final atomic.Int64
 }
 
-// enter ties the calling goroutine to its thread for good: the thread ends with
-// the goroutine, and with it the timer slack set here. Call finish when done.
-func (c *threadClock) enter(name string) {
+// OwnThread ties the calling goroutine to its thread for good: the thread ends
+// with the goroutine, and with it the timer slack set here.
+func OwnThread(name string) {
 	runtime.LockOSThread()
 	// The default slack lets a timer be 50 µs late; 1 ns is the least there is
 	// (prctl(2)). Failing to set either attribute costs precision, not the run.
@@ -29,17 +31,23 @@ func (c *threadClock) enter(name string) {
 	if b, err := unix.BytePtrFromString(name); err == nil {
 		_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(b)), 0, 0, 0)
 	}
+}
+
+// Enter makes the calling goroutine's thread its own and starts to read its
+// clock. Call Finish when done.
+func (c *Clock) Enter(name string) {
+	OwnThread(name)
 	c.tid.Store(int32(unix.Gettid()))
 }
 
-// finish keeps the thread's last reading. Runs on the thread itself.
-func (c *threadClock) finish() {
-	c.final.Store(c.read())
+// Finish keeps the thread's last reading. Runs on the thread itself.
+func (c *Clock) Finish() {
+	c.final.Store(c.Read())
 	c.ended.Store(true)
 }
 
-// read returns nanoseconds, 0 before the thread has begun.
-func (c *threadClock) read() int64 {
+// Read returns nanoseconds, 0 before the thread has begun.
+func (c *Clock) Read() int64 {
 	if c.ended.Load() {
 		return c.final.Load()
 	}
@@ -57,18 +65,19 @@ func (c *threadClock) read() int64 {
 	return ts.Nano()
 }
 
-// poller is an epoll set with a bell that ends its waiting.
-type poller struct {
+// Poller is an epoll set with a bell that ends its waiting.
+type Poller struct {
 	epoll int
 
 	mu   sync.Mutex
 	bell int // eventfd, guarded by mu; -1 once closed
 }
 
-// bellID is the id under which wait reports the bell.
-const bellID = 0
+// BellID is the id under which Wait reports the bell.
+const BellID = 0
 
-func newPoller() (*poller, error) {
+// NewPoller makes a set that watches its bell only.
+func NewPoller() (*Poller, error) {
 	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("creating an epoll set: %w", err)
@@ -78,16 +87,16 @@ func newPoller() (*poller, error) {
 		unix.Close(ep)
 		return nil, fmt.Errorf("creating an eventfd: %w", err)
 	}
-	p := &poller{epoll: ep, bell: bell}
-	if err := p.add(bell, bellID, unix.EPOLLIN); err != nil {
-		p.close()
+	p := &Poller{epoll: ep, bell: bell}
+	if err := p.Add(bell, BellID, unix.EPOLLIN); err != nil {
+		p.Close()
 		return nil, err
 	}
 	return p, nil
 }
 
-// add watches fd level-triggered; wait reports it by id.
-func (p *poller) add(fd int, id int32, events uint32) error {
+// Add watches fd level-triggered; Wait reports it by id.
+func (p *Poller) Add(fd int, id int32, events uint32) error {
 	ev := unix.EpollEvent{Events: events, Fd: id}
 	if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
 		return fmt.Errorf("watching a socket: %w", err)
@@ -95,11 +104,12 @@ func (p *poller) add(fd int, id int32, events uint32) error {
 	return nil
 }
 
-func (p *poller) remove(fd int) { _ = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_DEL, fd, nil) }
+// Remove no longer watches fd.
+func (p *Poller) Remove(fd int) { _ = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_DEL, fd, nil) }
 
-// wait returns what is ready, nothing after ms milliseconds (-1: no limit) or
+// Wait returns what is ready, nothing after ms milliseconds (-1: no limit) or
 // when a signal came in between.
-func (p *poller) wait(events []unix.EpollEvent, ms int) ([]unix.EpollEvent, error) {
+func (p *Poller) Wait(events []unix.EpollEvent, ms int) ([]unix.EpollEvent, error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.epoll),
 		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), uintptr(ms), 0, 0)
 	if errno == unix.EINTR {
@@ -111,24 +121,30 @@ func (p *poller) wait(events []unix.EpollEvent, ms int) ([]unix.EpollEvent, erro
 	return events[:n], nil
 }
 
-// sleep waits until the descriptor of wait is ready or the time is over; a
+// Sleep waits until the descriptor of wait is ready or the time is over; a
 // signal ends it too. It reports whether the descriptor is ready.
 //
-// Like wait, it calls the kernel without telling Go's scheduler. Told, the
+// Like Wait, it calls the kernel without telling Go's scheduler. Told, the
 // scheduler would take the thread's processor back after each sleep's first
 // milliseconds, and its monitor would wake every 20 µs to look for more of that:
 // together some 5 % of a core for each agent, beside the router on the scales.
 // Not told, the scheduler keeps the processor with the thread and reaches it by
 // signal when it must. The process needs more processors (GOMAXPROCS) than it has
 // such threads.
-func sleep(wait *unix.PollFd, d time.Duration) bool {
+func Sleep(wait *unix.PollFd, d time.Duration) bool {
 	ts := unix.NsecToTimespec(int64(max(d, 0)))
 	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(wait)), 1, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
 	return errno == 0 && n > 0
 }
 
-// ring makes the bell readable until hush; safe from any goroutine, also after close.
-func (p *poller) ring() {
+// Watch is the set as Sleep waits for it: readable when a socket is ready.
+func (p *Poller) Watch() *unix.PollFd { return &unix.PollFd{Fd: int32(p.epoll), Events: unix.POLLIN} }
+
+// Bell is the bell alone as Sleep waits for it.
+func (p *Poller) Bell() *unix.PollFd { return &unix.PollFd{Fd: int32(p.bell), Events: unix.POLLIN} }
+
+// Ring makes the bell readable until Hush; safe from any goroutine, also after close.
+func (p *Poller) Ring() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.bell >= 0 {
@@ -136,13 +152,14 @@ func (p *poller) ring() {
 	}
 }
 
-func (p *poller) hush() {
+// Hush makes the bell unreadable again.
+func (p *Poller) Hush() {
 	var b [8]byte
 	_, _ = unix.Read(p.bell, b[:])
 }
 
-// close is for the thread that waits, as its last act.
-func (p *poller) close() {
+// Close is for the thread that waits, as its last act.
+func (p *Poller) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.bell >= 0 {

@@ -1,10 +1,12 @@
-package traffic
+// Package rtt measures round-trip time under load: a prober that sends small UDP
+// datagrams at a fixed rate, and the echo that answers it. Linux only.
+package rtt
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -14,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
 // Round trips are timed in user space with the monotonic clock. The kernel could
@@ -23,26 +27,27 @@ import (
 
 // Limits and defaults of the prober.
 const (
-	defaultProbeRate = 100
-	maxProbeRate     = 10000
-	probeMinSize     = 28 // magic, prober's id, sequence number, time sent
-	probeMaxSize     = 1472
-	maxSamples       = 1 << 20 // 8 MB; nearly 3 hours at the default rate
+	defaultRate = 100
+	maxRate     = 10000
+	minSize     = 28 // magic, prober's id, sequence number, time sent
+	maxSize     = 1472
+	maxSockets  = 65536
+	maxSamples  = 1 << 20 // 8 MB; nearly 3 hours at the default rate
 )
 
-var probeMagic = [4]byte{'G', 'W', 'R', 'T'}
+var magic = [4]byte{'G', 'W', 'R', 'T'}
 
-// ProbeConfig is one prober. The zero value probes over one socket.
-type ProbeConfig struct {
+// Config is one prober. The zero value probes over one socket.
+type Config struct {
 	Sockets int           // client sockets the probes rotate over, default 1
 	Rate    float64       // probes per second, all sockets together, default 100, at most 10,000
 	Size    int           // UDP payload bytes, default 64, 28 to 1472
 	Timeout time.Duration // a probe not answered by then is lost, default 1 s
 }
 
-// RTT is the round-trip time over a window, microseconds. Percentiles are exact
+// Times are the round-trip times over a window, microseconds. Percentiles are exact
 // (nearest rank over all samples); zero when nothing was answered.
-type RTT struct {
+type Times struct {
 	P50    float64 `json:"p50"`
 	P99    float64 `json:"p99"`
 	Probes int     `json:"probes"` // answered or lost; not those still on their way
@@ -51,10 +56,10 @@ type RTT struct {
 
 // Prober measures round-trip times until it is closed.
 type Prober struct {
-	cfg     ProbeConfig
+	cfg     Config
 	id      uint64
 	fds     []int
-	poll    *poller
+	poll    *socket.Poller
 	pending []probe // ring by sequence number; the thread's
 	oldest  uint64  // first sequence number not accounted for; the thread's
 	next    uint64  // the thread's
@@ -65,7 +70,6 @@ type Prober struct {
 	over    int     // answered probes beyond maxSamples, guarded by mu
 
 	stopping  atomic.Bool
-	clock     threadClock
 	done      chan struct{}
 	cancel    context.CancelFunc // ends the watch over Probe's ctx
 	closeOnce sync.Once
@@ -79,11 +83,11 @@ type probe struct {
 // Probe starts to send small datagrams to an echo (see ServeEcho), at a fixed
 // rate, over connected non-blocking UDP sockets in turn. dialUDP is called once
 // per socket; the prober owns what it returns. Close or the end of ctx ends it.
-func Probe(ctx context.Context, cfg ProbeConfig, dialUDP func(i int) (fd int, err error)) (*Prober, error) {
-	setDefault(&cfg.Sockets, 1)
-	setDefault(&cfg.Rate, defaultProbeRate)
-	setDefault(&cfg.Size, 64)
-	setDefault(&cfg.Timeout, time.Second)
+func Probe(ctx context.Context, cfg Config, dialUDP func(i int) (fd int, err error)) (*Prober, error) {
+	cfg.Sockets = cmp.Or(cfg.Sockets, 1)
+	cfg.Rate = cmp.Or(cfg.Rate, defaultRate)
+	cfg.Size = cmp.Or(cfg.Size, 64)
+	cfg.Timeout = cmp.Or(cfg.Timeout, time.Second)
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("rtt prober: %w", err)
 	}
@@ -92,7 +96,7 @@ func Probe(ctx context.Context, cfg ProbeConfig, dialUDP func(i int) (fd int, er
 	// Twice what can be on its way, so that a slot is free when it is reused.
 	ring := int(2*cfg.Rate*cfg.Timeout.Seconds()) + 16
 	p := &Prober{cfg: cfg, id: binary.BigEndian.Uint64(id[:]), pending: make([]probe, ring), done: make(chan struct{})}
-	poll, err := newPoller()
+	poll, err := socket.NewPoller()
 	if err != nil {
 		return nil, fmt.Errorf("rtt prober: %w", err)
 	}
@@ -109,14 +113,14 @@ func Probe(ctx context.Context, cfg ProbeConfig, dialUDP func(i int) (fd int, er
 	return p, nil
 }
 
-func (c ProbeConfig) check() error {
+func (c Config) check() error {
 	switch {
-	case c.Sockets < 1 || c.Sockets > MaxStreams:
-		return fmt.Errorf("%d sockets, want 1 to %d", c.Sockets, MaxStreams)
-	case !(c.Rate > 0 && c.Rate <= maxProbeRate):
-		return fmt.Errorf("%g probes a second, want more than 0 and at most %d", c.Rate, maxProbeRate)
-	case c.Size < probeMinSize || c.Size > probeMaxSize:
-		return fmt.Errorf("probes of %d bytes, want %d to %d", c.Size, probeMinSize, probeMaxSize)
+	case c.Sockets < 1 || c.Sockets > maxSockets:
+		return fmt.Errorf("%d sockets, want 1 to %d", c.Sockets, maxSockets)
+	case !(c.Rate > 0 && c.Rate <= maxRate):
+		return fmt.Errorf("%g probes a second, want more than 0 and at most %d", c.Rate, maxRate)
+	case c.Size < minSize || c.Size > maxSize:
+		return fmt.Errorf("probes of %d bytes, want %d to %d", c.Size, minSize, maxSize)
 	case c.Timeout < time.Millisecond || c.Timeout > time.Minute:
 		return fmt.Errorf("time-out of %s, want 1ms to 1m", c.Timeout)
 	}
@@ -129,14 +133,14 @@ func (p *Prober) dial(i int, dialUDP func(i int) (int, error)) error {
 		return err
 	}
 	p.fds = append(p.fds, fd)
-	return p.poll.add(fd, int32(i+1), unix.EPOLLIN)
+	return p.poll.Add(fd, int32(i+1), unix.EPOLLIN)
 }
 
 // Snapshot is the window since the last Reset, or since Probe.
-func (p *Prober) Snapshot() RTT {
+func (p *Prober) Snapshot() Times {
 	p.mu.Lock()
 	s := slices.Clone(p.samples)
-	r := RTT{Probes: len(p.samples) + p.over + p.lost, Lost: p.lost}
+	r := Times{Probes: len(p.samples) + p.over + p.lost, Lost: p.lost}
 	p.mu.Unlock()
 	slices.Sort(s)
 	r.P50, r.P99 = nearestRank(s, 0.50), nearestRank(s, 0.99)
@@ -150,14 +154,11 @@ func (p *Prober) Reset() {
 	p.samples, p.lost, p.over = p.samples[:0], 0, 0
 }
 
-// CPUNs is the on-CPU time of the prober's thread, nanoseconds.
-func (p *Prober) CPUNs() int64 { return p.clock.read() }
-
 // Close ends the prober and its sockets; Snapshot stays. It may be called twice.
 func (p *Prober) Close() error {
 	p.closeOnce.Do(func() {
 		p.stopping.Store(true)
-		p.poll.ring()
+		p.poll.Ring()
 		<-p.done
 		p.cancel()
 	})
@@ -177,15 +178,14 @@ func nearestRank(sorted []int64, q float64) float64 {
 // loop sends on schedule and collects answers in between.
 func (p *Prober) loop() {
 	defer close(p.done)
-	p.clock.enter("gw-probe")
+	socket.OwnThread("gw-probe")
 	runPromptly()
-	defer p.clock.finish()
 	defer p.closeSockets()
 	start := time.Now()
 	gap := float64(time.Second) / p.cfg.Rate
-	wait := unix.PollFd{Fd: int32(p.poll.epoll), Events: unix.POLLIN}
+	wait := p.poll.Watch()
 	events := make([]unix.EpollEvent, 64)
-	buf := make([]byte, probeMaxSize)
+	buf := make([]byte, maxSize)
 	for slot := int64(0); !p.stopping.Load(); {
 		now := int64(time.Since(start))
 		due := int64(float64(slot) * gap)
@@ -196,15 +196,15 @@ func (p *Prober) loop() {
 			slot = max(slot+1, int64(float64(now)/gap))
 			continue
 		}
-		if !sleep(&wait, time.Duration(due-now)) {
+		if !socket.Sleep(wait, time.Duration(due-now)) {
 			continue
 		}
-		ready, err := p.poll.wait(events, 0)
+		ready, err := p.poll.Wait(events, 0)
 		if err != nil {
 			return
 		}
 		for _, ev := range ready {
-			if ev.Fd != bellID {
+			if ev.Fd != socket.BellID {
 				p.receive(p.fds[ev.Fd-1], buf, start)
 			}
 		}
@@ -215,15 +215,15 @@ func (p *Prober) loop() {
 func (p *Prober) send(b []byte, start time.Time) {
 	slot := &p.pending[p.next%uint64(len(p.pending))]
 	be := binary.BigEndian
-	copy(b, probeMagic[:])
+	copy(b, magic[:])
 	be.PutUint64(b[4:], p.id)
 	be.PutUint64(b[12:], p.next)
-	clear(b[probeMinSize:])
+	clear(b[minSize:])
 	fd := p.fds[p.next%uint64(len(p.fds))]
 	p.next++
 	*slot = probe{sentNs: int64(time.Since(start))}
 	be.PutUint64(b[20:], uint64(slot.sentNs))
-	_, _ = sendSome(fd, b)
+	_, _ = socket.SendSome(fd, b)
 }
 
 // receive takes the answers waiting in one socket.
@@ -234,7 +234,7 @@ func (p *Prober) receive(fd int, buf []byte, start time.Time) {
 			return
 		}
 		now := int64(time.Since(start))
-		if n != p.cfg.Size || [4]byte(buf[:4]) != probeMagic || binary.BigEndian.Uint64(buf[4:]) != p.id {
+		if n != p.cfg.Size || [4]byte(buf[:4]) != magic || binary.BigEndian.Uint64(buf[4:]) != p.id {
 			continue
 		}
 		seq := binary.BigEndian.Uint64(buf[12:])
@@ -282,78 +282,7 @@ func (p *Prober) closeSockets() {
 	for _, fd := range p.fds {
 		unix.Close(fd)
 	}
-	p.poll.close()
-}
-
-// Echo sends every datagram back to where it came from.
-type Echo struct {
-	fd        int
-	poll      *poller
-	stopping  atomic.Bool
-	clock     threadClock
-	done      chan struct{}
-	closeOnce sync.Once
-}
-
-// ServeEcho answers on a bound, non-blocking UDP socket (see ListenUDP), which
-// it owns from the call on, until Close.
-func ServeEcho(fd int) (*Echo, error) {
-	e := &Echo{fd: fd, done: make(chan struct{})}
-	poll, err := newPoller()
-	if err == nil {
-		if err = poll.add(fd, listenID, unix.EPOLLIN); err != nil {
-			poll.close()
-		}
-	}
-	if err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("udp echo: %w", err)
-	}
-	e.poll = poll
-	go e.loop()
-	return e, nil
-}
-
-// CPUNs is the on-CPU time of the echo's thread, nanoseconds.
-func (e *Echo) CPUNs() int64 { return e.clock.read() }
-
-// Close ends the echo and its socket. It may be called twice.
-func (e *Echo) Close() error {
-	e.closeOnce.Do(func() {
-		e.stopping.Store(true)
-		e.poll.ring()
-		<-e.done
-	})
-	return nil
-}
-
-func (e *Echo) loop() {
-	defer close(e.done)
-	e.clock.enter("gw-echo")
-	runPromptly()
-	defer e.clock.finish()
-	defer unix.Close(e.fd)
-	defer e.poll.close()
-	events := make([]unix.EpollEvent, 2)
-	buf := make([]byte, 1<<16)
-	for !e.stopping.Load() {
-		if _, err := e.poll.wait(events, -1); err != nil {
-			return
-		}
-		for {
-			n, from, err := unix.Recvfrom(e.fd, buf, unix.MSG_DONTWAIT)
-			if errors.Is(err, unix.EINTR) {
-				continue
-			}
-			if err != nil {
-				break
-			}
-			// Only our own probes: an open echo answers forged senders, or another echo for ever.
-			if n >= probeMinSize && [4]byte(buf[:4]) == probeMagic && from != nil {
-				_ = unix.Sendto(e.fd, buf[:n], unix.MSG_DONTWAIT, from)
-			}
-		}
-	}
+	p.poll.Close()
 }
 
 // runPromptly asks for the calling thread to be run soon after it wakes: the
@@ -371,15 +300,15 @@ func runPromptly() {
 // DialUDP returns a connected non-blocking UDP socket in the calling thread's
 // network namespace, bound to local unless that is the zero address.
 func DialUDP(local netip.Addr, remote netip.AddrPort) (fd int, err error) {
-	fd, err = unix.Socket(family(remote.Addr()), unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	fd, err = unix.Socket(socket.Family(remote.Addr()), unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, fmt.Errorf("creating a UDP socket: %w", err)
 	}
 	if local.IsValid() {
-		err = unix.Bind(fd, sockaddr(netip.AddrPortFrom(local, 0)))
+		err = unix.Bind(fd, socket.Addr(netip.AddrPortFrom(local, 0)))
 	}
 	if err == nil {
-		err = unix.Connect(fd, sockaddr(remote))
+		err = unix.Connect(fd, socket.Addr(remote))
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -391,11 +320,11 @@ func DialUDP(local netip.Addr, remote netip.AddrPort) (fd int, err error) {
 // ListenUDP returns a bound non-blocking UDP socket for ServeEcho, in the
 // calling thread's network namespace. Port 0 takes any.
 func ListenUDP(addr netip.AddrPort) (fd int, err error) {
-	fd, err = unix.Socket(family(addr.Addr()), unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	fd, err = unix.Socket(socket.Family(addr.Addr()), unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, fmt.Errorf("creating a UDP socket: %w", err)
 	}
-	if err := unix.Bind(fd, sockaddr(addr)); err != nil {
+	if err := unix.Bind(fd, socket.Addr(addr)); err != nil {
 		unix.Close(fd)
 		return -1, fmt.Errorf("listening on UDP %s: %w", addr, err)
 	}

@@ -1,0 +1,148 @@
+// Package labtest is what tests of several packages share: network namespaces
+// that leave nothing behind, and patience.
+package labtest
+
+import (
+	"bufio"
+	"bytes"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Await waits until ok reports true, 30 s at most: long enough for a machine that
+// is busy with other tests.
+func Await(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for range 3000 {
+		if ok() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("waited in vain for %s", what)
+}
+
+// Space is a network namespace without a name: it lives as long as its thread
+// and the sockets made there, so a crashed test leaves nothing behind.
+type Space struct {
+	tid  int
+	work chan func()
+	done chan struct{}
+}
+
+// NewSpace makes a namespace that ends with the test.
+func NewSpace(t testing.TB) *Space {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root for network namespaces")
+	}
+	s := &Space{work: make(chan func()), done: make(chan struct{})}
+	ready := make(chan error)
+	go func() {
+		defer close(s.done)
+		runtime.LockOSThread() // never unlocked: the thread must not be used again
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		s.tid = unix.Gettid()
+		ready <- err
+		for f := range s.work {
+			f()
+		}
+	}()
+	if err := <-ready; err != nil {
+		t.Fatalf("unshare: %v", err)
+	}
+	t.Cleanup(func() { close(s.work); <-s.done })
+	return s
+}
+
+// Do runs f on the namespace's thread and waits for it.
+func (s *Space) Do(f func()) {
+	done := make(chan struct{})
+	s.work <- func() { defer close(done); f() }
+	<-done
+}
+
+// Run executes a command inside; children inherit the thread's namespace.
+func (s *Space) Run(t testing.TB, argv ...string) {
+	t.Helper()
+	s.Do(func() {
+		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", strings.Join(argv, " "), err, out)
+		}
+	})
+}
+
+// Sysctl sets a key below /proc/sys, "net.ipv4.tcp_autocorking".
+func (s *Space) Sysctl(t testing.TB, key, value string) {
+	t.Helper()
+	s.Do(func() {
+		path := "/proc/sys/" + strings.ReplaceAll(key, ".", "/")
+		if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
+			t.Errorf("sysctl: %v", err)
+		}
+	})
+}
+
+// Counters reads all of /proc/net/snmp, "Tcp:OutSegs", at one moment: two that are
+// compared under load must not come from two readings.
+func (s *Space) Counters(t testing.TB) map[string]int64 {
+	t.Helper()
+	var text []byte
+	var err error
+	s.Do(func() { text, err = os.ReadFile("/proc/thread-self/net/snmp") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]int64{}
+	names := map[string][]string{}
+	for sc := bufio.NewScanner(bytes.NewReader(text)); sc.Scan(); {
+		words := strings.Fields(sc.Text())
+		if names[words[0]] == nil {
+			names[words[0]] = words
+			continue
+		}
+		for i, n := range names[words[0]][1:] {
+			values[words[0]+n], _ = strconv.ParseInt(words[i+1], 10, 64)
+		}
+	}
+	return values
+}
+
+// Addresses of a Pair.
+var (
+	ClientIP = netip.MustParseAddr("10.77.0.2")
+	ServerIP = netip.MustParseAddr("10.77.0.1")
+)
+
+// Pair is a client and a server namespace joined by veth. Segmentation by the
+// sending interface is off, as on the lab's links; aggregation on arrival is on.
+type Pair struct{ Client, Server *Space }
+
+// NewPair makes a pair of new namespaces; their link is up.
+func NewPair(t testing.TB) Pair {
+	t.Helper()
+	p := Pair{NewSpace(t), NewSpace(t)}
+	p.Client.Run(t, "ip", "link", "add", "gwt0", "type", "veth", "peer", "name", "gwt1", "netns", strconv.Itoa(p.Server.tid))
+	for _, side := range []struct {
+		s    *Space
+		link string
+		ip   netip.Addr
+	}{{p.Client, "gwt0", ClientIP}, {p.Server, "gwt1", ServerIP}} {
+		side.s.Run(t, "ip", "addr", "add", side.ip.String()+"/16", "dev", side.link)
+		side.s.Run(t, "ethtool", "-K", side.link, "tso", "off", "gro", "on")
+		side.s.Run(t, "tc", "qdisc", "add", "dev", side.link, "root", "pfifo", "limit", "2000")
+		side.s.Run(t, "ip", "link", "set", side.link, "up")
+		side.s.Run(t, "ip", "route", "change", "10.77.0.0/16", "dev", side.link, "initcwnd", "64")
+		side.s.Sysctl(t, "net.ipv4.tcp_slow_start_after_idle", "0")
+		side.s.Sysctl(t, "net.ipv4.tcp_autocorking", "0")
+	}
+	return p
+}

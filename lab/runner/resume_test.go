@@ -1,0 +1,50 @@
+package runner
+
+import (
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+func TestRecallGoesOnWhereTheEarlierSittingsEnded(t *testing.T) {
+	dir := t.TempDir()
+	w, _, err := result.OpenWriter(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cell := result.Cell{DUT: "clean", Clients: 1, OfferedMbps: 10, Direction: "up", Profile: "per-packet"}
+	for _, tr := range []result.Trial{
+		{Window: 0, Accepted: true},
+		{Window: 1, Attempt: 0, Sitting: 0},
+		{Window: 1, Attempt: 1, Sitting: 2},
+		{Window: 2, Attempt: 0}, {Window: 2, Attempt: 1}, {Window: 2, Attempt: 2, Sitting: 1},
+	} {
+		tr.Cell = cell
+		if err := w.AppendTrial(tr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := &run{
+		cfg:   Config{Dir: dir, Experiment: &experiment.Experiment{Redo: 2}},
+		tried: map[windowKey]int{}, done: map[windowKey]bool{}, good: map[windowKey]bool{},
+	}
+	if err := r.recall(); err != nil {
+		t.Fatal(err)
+	}
+	if r.sitting != 3 {
+		t.Errorf("sitting %d, want 3 after sittings 0, 1 and 2", r.sitting)
+	}
+	for w, want := range []struct {
+		tried      int
+		done, good bool
+	}{{1, true, true}, {2, false, false}, {3, true, false}, {0, false, false}} {
+		key := windowKey{cell: cell, window: w}
+		if r.tried[key] != want.tried || r.done[key] != want.done || r.good[key] != want.good {
+			t.Errorf("window %d: %d attempts, settled %v, accepted %v; want %+v", w, r.tried[key], r.done[key], r.good[key], want)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package runner
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+)
+
+// TestMain lets the test binary serve as the agent of its labs' hosts.
+func TestMain(m *testing.M) {
+	agent.RunAs(os.Args)
+	os.Exit(m.Run())
+}
+
+// TestHostsKnowTheWordsOfExperiments: experiment and agent do not know each
+// other, and the runner hands these words on as they are.
+func TestHostsKnowTheWordsOfExperiments(t *testing.T) {
+	for word, known := range map[string]string{
+		experiment.ClientMacvlan: client.KindMacvlan, experiment.ClientVeth: client.KindVeth,
+		experiment.TrafficStreams: agent.TrafficStreams, experiment.TrafficIperf3: agent.TrafficIperf3,
+		result.Up: traffic.Up, result.Down: traffic.Down,
+	} {
+		if word != known {
+			t.Errorf("an experiment says %q, a host knows %q", word, known)
+		}
+	}
+}
+
+func TestClientsAreSharedOutEvenly(t *testing.T) {
+	hosts := []*testbed.Host{{Name: "one"}, {Name: "two"}, {Name: "three"}}
+	for _, c := range []struct {
+		clients int
+		want    []clientHost
+	}{
+		{7, []clientHost{{hosts[0], 1, 2}, {hosts[1], 3, 2}, {hosts[2], 5, 3}}},
+		{3, []clientHost{{hosts[0], 1, 1}, {hosts[1], 2, 1}, {hosts[2], 3, 1}}},
+		{1, []clientHost{{hosts[2], 1, 1}}},
+	} {
+		got := shareClients(hosts, c.clients)
+		if len(got) != len(c.want) {
+			t.Errorf("%d clients are on %d hosts, want %d", c.clients, len(got), len(c.want))
+			continue
+		}
+		for i := range got {
+			if got[i] != c.want[i] {
+				t.Errorf("%d clients: %+v, want %+v", c.clients, got[i], c.want[i])
+			}
+		}
+	}
+}
+
+// TestTwoClientHostsLoadOneRouter measures a window of each kind of load that
+// two client hosts share.
+func TestTwoClientHostsLoadOneRouter(t *testing.T) {
+	placement, err := testbed.DefaultPlacement()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const clients, mbps = 5, 40
+	ctx := t.Context()
+	s, err := openSide(ctx, sideConfig{
+		backend:  testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement},
+		topology: testbed.Portal{ClientHosts: 2}.Topology(),
+		lab:      "a", device: dut.NewClean(), clients: clients, clientKind: client.KindMacvlan,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.close() })
+	if len(s.clients) != clients || len(s.loginMs) != clients || s.clients[clients-1].N != clients {
+		t.Errorf("%d clients, %d log-ins, the last client is number %d; want %d", len(s.clients), len(s.loginMs), s.clients[clients-1].N, clients)
+	}
+	// The streams' server stays and takes the port of iperf3's first one, so iperf3 goes first.
+	for _, c := range []struct{ kind, direction string }{
+		{experiment.TrafficIperf3, result.Up}, {experiment.TrafficStreams, result.Up}, {experiment.TrafficStreams, result.Down},
+	} {
+		load := experiment.Traffic{Kind: c.kind, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44}
+		if err := s.startTraffic(ctx, load, c.direction, mbps, clients, 60); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(300 * time.Millisecond)
+		before, err := s.read(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		after, err := s.read(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.stopTraffic(ctx); err != nil {
+			t.Fatal(err)
+		}
+		// On a busy machine less is offered, but what the router forwards arrives.
+		m := s.measurement(before, after)
+		if share := m.DeliveredMbps / m.LinkMbps; share < 0.9 || share > 1 || m.Broken > 0 {
+			t.Errorf("%s %s: %.1f of %.1f Mbit/s arrived, %d broken: %s", c.kind, c.direction, m.DeliveredMbps, m.LinkMbps, m.Broken, m.BrokenError)
+		}
+		for i, e := range spans(before.clients, after.clients) {
+			name := s.hosts[i].Ifs[0]
+			link := e.b.meter.Links[name].Sub(e.a.meter.Links[name])
+			if min(link.TxBytes, link.RxBytes) == 0 || max(link.TxBytes, link.RxBytes) < 100_000 {
+				t.Errorf("%s %s: client host %d sent %d and received %d bytes", c.kind, c.direction, i+1, link.TxBytes, link.RxBytes)
+			}
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package testbed
+
+import (
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+)
+
+// Role is what a host is there for. It decides which CPUs a host gets and where
+// its agent's figures go.
+type Role string
+
+// Roles of hosts.
+const (
+	RoleClient  Role = "client"  // holds simulated clients
+	RoleRouter  Role = "router"  // carries the device under test; its CPU is the result
+	RoleServer  Role = "server"  // the far end of the traffic, and services a device asks
+	RoleTransit Role = "transit" // forwards and is not measured: a switch, the far end of a tunnel
+)
+
+// Host is a machine of the lab, spoken to through its agent. How it is run, in a
+// namespace or on another machine, is known to its backend alone.
+type Host struct {
+	*agent.Conn
+	Name string // "a/router"
+	Role Role
+	CPUs []int    // of its links' polling threads and its programs
+	Ifs  []string // its ends of the lab's links, in the order of the topology's links
+
+	end func() error // given by the backend: ends the host once its agent's input is closed
+}
+
+// Stop ends the host: its agent, its programs, its links. Twice is harmless.
+func (h *Host) Stop() error {
+	h.Conn.Close()
+	return h.end()
+}
+
+// Together works on several hosts at once: it runs all functions, waits for all,
+// and joins their errors. What two hosts complain of alike is said once.
+func Together(fns ...func() error) error {
+	errs := make([]error, len(fns))
+	var wg sync.WaitGroup
+	for i, fn := range fns {
+		wg.Go(func() { errs[i] = fn() })
+	}
+	wg.Wait()
+	said := map[string]bool{}
+	return errors.Join(slices.DeleteFunc(errs, func(err error) bool {
+		again := err == nil || said[err.Error()]
+		if !again {
+			said[err.Error()] = true
+		}
+		return again
+	})...)
+}

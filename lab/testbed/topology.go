@@ -1,0 +1,251 @@
+// Package testbed builds the hosts and links of a lab. A host is a role with an
+// agent; a backend starts hosts and connects them; a topology says which hosts,
+// links and networks there are. Two labs of the same topology stand side by side
+// for a duet.
+package testbed
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+)
+
+// Backend runs the hosts of labs. All above it speaks to the hosts' agents and
+// is the same for each backend.
+type Backend interface {
+	// Start starts the agent of one host and returns once it answers; on error
+	// nothing of the host is left. The name is the host's alone. Start may be
+	// called for several hosts at once. The host lasts until its Stop, or until
+	// the lab's process ends, however that comes about.
+	Start(ctx context.Context, name string, role Role) (*Host, error)
+	// Connect links two hosts this backend has started, before anything is
+	// configured on them, and returns the names of the link's ends: the ones
+	// asked for where the backend makes the link, others where a cable is there
+	// already. It may be called for several links at once, once for each. There
+	// is no undo: a link, also a half-made one, ends with its hosts.
+	Connect(ctx context.Context, a, b End) (aIf, bIf string, err error)
+}
+
+// End is one end of a link to be made.
+type End struct {
+	Host *Host
+	If   string // the name its interface should have
+}
+
+// Topology describes a lab: its hosts, the links between them, and the network
+// of each. It needs one router, one server, and a client host or more.
+type Topology struct {
+	Nodes []Node
+	// Links in the order of their interfaces on each host. The router's first
+	// link leads towards the clients, its last one towards the server.
+	Links []Link
+	Addressing
+}
+
+// Addressing is what devices, clients and traffic must know of the networks.
+type Addressing struct {
+	LAN       netip.Prefix // of the clients
+	Gateway   netip.Addr   // the router's address in LAN
+	RouterWAN netip.Addr   // the router's address towards the server
+	ServerIP  netip.Addr   // where traffic goes
+	ServiceIP netip.Addr   // a second address of the server: RADIUS and portal pages
+	// FirstLease and LastLease are what the lab's own DHCP server gives; invalid
+	// when LAN is the device's to lease.
+	FirstLease, LastLease netip.Addr
+}
+
+// Node is a host of a topology.
+type Node struct {
+	Name    string // "router"; in logs and messages after the lab's: "a/router"
+	Role    Role
+	Routes  []agent.Route
+	Sysctls map[string]string // see agent.Network
+	Switch  bool              // its ends are ports of one Ethernet switch
+}
+
+// Link is a cable between two nodes.
+type Link struct{ A, B Port }
+
+// Port is a node's end of a link.
+type Port struct {
+	Node string
+	// If is the interface's name within the lab, at most three bytes: what it is
+	// prefixed with takes the other seven that meter.NAPIThreads can tell apart.
+	If         string
+	Addrs      []netip.Prefix
+	Aggregate  bool // see agent.Link
+	TxChecksum bool
+}
+
+// Lab is a standing topology.
+type Lab struct {
+	Name    string  // "a" or "b"
+	Hosts   []*Host // all, in the order of the topology's nodes
+	Clients []*Host // those of RoleClient
+	Router  *Host
+	Server  *Host
+	LANIf   string // the router's end towards the clients
+	WANIf   string // the router's end towards the server
+	Addressing
+}
+
+// queueLen is the transmit queue of every link, packets: a veth drops bursts of
+// SYNs without one.
+const queueLen = 2000
+
+// Build starts the hosts of a lab and connects them. On error nothing is left.
+func (t Topology) Build(ctx context.Context, backend Backend, name string) (_ *Lab, err error) {
+	if err := t.check(); err != nil {
+		return nil, fmt.Errorf("building lab %s: %w", name, err)
+	}
+	lab := &Lab{Name: name, Hosts: make([]*Host, len(t.Nodes)), Addressing: t.Addressing}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("building lab %s: %w", name, errors.Join(err, lab.Close()))
+		}
+	}()
+	if err := t.start(ctx, backend, lab); err != nil {
+		return nil, err
+	}
+	networks, err := t.connect(ctx, backend, lab)
+	if err != nil {
+		return nil, err
+	}
+	apply := make([]func() error, len(lab.Hosts))
+	for i, h := range lab.Hosts {
+		apply[i] = func() error { return h.Apply(ctx, networks[i]) }
+	}
+	return lab, Together(apply...)
+}
+
+// start starts all hosts and enters them by role.
+func (t Topology) start(ctx context.Context, backend Backend, lab *Lab) error {
+	starts := make([]func() error, len(t.Nodes))
+	for i, n := range t.Nodes {
+		starts[i] = func() (err error) {
+			lab.Hosts[i], err = backend.Start(ctx, lab.Name+"/"+n.Name, n.Role)
+			return err
+		}
+	}
+	if err := Together(starts...); err != nil {
+		return err
+	}
+	for _, h := range lab.Hosts {
+		switch h.Role {
+		case RoleClient:
+			lab.Clients = append(lab.Clients, h)
+		case RoleRouter:
+			lab.Router = h
+		case RoleServer:
+			lab.Server = h
+		}
+	}
+	return nil
+}
+
+// connect makes all links and returns the network of each host.
+func (t Topology) connect(ctx context.Context, backend Backend, lab *Lab) ([]agent.Network, error) {
+	// The polling threads of all labs share one list of names, so interface
+	// names are never used twice.
+	id := "g" + strings.ToLower(rand.Text()[:5]) + "-"
+	names := make([][2]string, len(t.Links))
+	links := make([]func() error, len(t.Links))
+	for i, l := range t.Links {
+		links[i] = func() (err error) {
+			a, b := lab.Hosts[t.index(l.A.Node)], lab.Hosts[t.index(l.B.Node)]
+			names[i][0], names[i][1], err = backend.Connect(ctx, End{a, id + l.A.If}, End{b, id + l.B.If})
+			return err
+		}
+	}
+	if err := Together(links...); err != nil {
+		return nil, err
+	}
+	networks := make([]agent.Network, len(t.Nodes))
+	for i, n := range t.Nodes {
+		networks[i] = agent.Network{Routes: n.Routes, Sysctls: n.Sysctls, Switch: n.Switch}
+	}
+	for i, l := range t.Links {
+		for end, p := range []Port{l.A, l.B} {
+			at := t.index(p.Node)
+			h, net := lab.Hosts[at], &networks[at]
+			h.Ifs = append(h.Ifs, names[i][end])
+			net.Links = append(net.Links, agent.Link{
+				Name: names[i][end], Addrs: p.Addrs, TxChecksum: p.TxChecksum, Aggregate: p.Aggregate, QueueLen: queueLen, CPUs: h.CPUs,
+			})
+		}
+	}
+	lab.LANIf, lab.WANIf = lab.Router.Ifs[0], lab.Router.Ifs[len(lab.Router.Ifs)-1]
+	return networks, nil
+}
+
+func (t Topology) index(node string) int {
+	return slices.IndexFunc(t.Nodes, func(n Node) bool { return n.Name == node })
+}
+
+// check refuses what cannot be built: a fault of whoever wrote the description.
+func (t Topology) check() error {
+	roles, ends := map[Role]int{}, map[string]int{}
+	for _, n := range t.Nodes {
+		roles[n.Role]++
+	}
+	if roles[RoleClient] < 1 || roles[RoleRouter] != 1 || roles[RoleServer] != 1 {
+		return fmt.Errorf("a topology has one router, one server, and client hosts, not %v", roles)
+	}
+	for _, l := range t.Links {
+		for _, p := range []Port{l.A, l.B} {
+			if t.index(p.Node) < 0 {
+				return fmt.Errorf("a link ends at %q, which is no host", p.Node)
+			}
+			ends[p.Node]++
+			for _, a := range p.Addrs {
+				ip := a.Addr()
+				if t.FirstLease.IsValid() && ip.Compare(t.FirstLease) >= 0 && ip.Compare(t.LastLease) <= 0 {
+					return fmt.Errorf("%s of %s is one of the leases: there are too many hosts", ip, p.Node)
+				}
+			}
+		}
+	}
+	for _, n := range t.Nodes {
+		if ends[n.Name] == 0 {
+			return fmt.Errorf("%s has no link", n.Name)
+		}
+	}
+	return nil
+}
+
+// Close ends all hosts of the lab; the kernel takes links and namespaces with
+// them. Twice is harmless.
+func (l *Lab) Close() error {
+	var stops []func() error
+	for _, h := range l.Hosts {
+		if h != nil {
+			stops = append(stops, h.Stop)
+		}
+	}
+	return Together(stops...)
+}
+
+// dhcpServer is the name of the lab's own DHCP server among a host's programs.
+const dhcpServer = "dnsmasq-lab"
+
+// ServeDHCP runs a DHCP server on the router for clients that want leases from
+// a router that gives none. It is not part of what is measured.
+func (l *Lab) ServeDHCP(ctx context.Context) error {
+	err := l.Router.Spawn(ctx, agent.Command{Name: dhcpServer, Support: true, Argv: []string{
+		"dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--bind-interfaces", "--no-ping",
+		"--interface=" + l.LANIf, "--except-interface=lo", "--leasefile-ro", "--user=root", "--dhcp-authoritative",
+		"--dhcp-lease-max=1000", "--log-facility=-", "--quiet-dhcp", "--pid-file=",
+		fmt.Sprintf("--dhcp-range=%s,%s,12h", l.FirstLease, l.LastLease),
+		"--dhcp-option=option:router," + l.Gateway.String(),
+	}})
+	if err != nil {
+		return fmt.Errorf("starting the lab's DHCP server: %w", err)
+	}
+	return nil
+}

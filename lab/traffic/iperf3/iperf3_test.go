@@ -1,0 +1,116 @@
+package iperf3
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+)
+
+func TestIperf3Args(t *testing.T) {
+	ip := netip.MustParseAddr("192.0.2.1")
+	local := netip.MustParseAddr("192.0.2.7")
+	for _, c := range []struct {
+		client Client
+		want   string // "" is an error
+	}{
+		{Client{Server: ip, RateBps: 5e6, Local: local},
+			"iperf3 -c 192.0.2.1 -p 5201 -t 10 -l 63712 -i 0 --connect-timeout 5000 --json -C cubic -b 5000000 -B 192.0.2.7"},
+		{Client{Server: ip, Port: 6000, RateBps: Share(1e7, 3), Pacing: PaceSocket, Seconds: 3},
+			"iperf3 -c 192.0.2.1 -p 6000 -t 3 -l 63712 -i 0 --connect-timeout 5000 --json -C cubic -b 0 --fq-rate 3333333"},
+		{Client{Server: ip, RateBps: 2e6, UDP: true, Direction: traffic.Down},
+			"iperf3 -c 192.0.2.1 -p 5201 -t 10 -l 1448 -i 0 --connect-timeout 5000 --json -u -b 2000000 -R"},
+		{Client{Server: ip, RateBps: 2e6, Pacing: PaceSocket, Direction: traffic.Down}, ""},
+		{Client{Server: ip, Pacing: PaceSocket}, ""},
+		{Client{Server: ip, Direction: "sideways"}, ""},
+		{Client{RateBps: 1}, ""},
+		{Client{Server: ip, UDP: true, Bytes: 70000}, ""},
+	} {
+		argv, err := c.client.Args()
+		if got := strings.Join(argv, " "); got != c.want || (err != nil) != (c.want == "") {
+			t.Errorf("%+v:\n got %q, %v\nwant %q", c.client, got, err, c.want)
+		}
+	}
+	if got := (Server{Bind: local, Port: 7}).Args(); !slices.Equal(got, strings.Fields("iperf3 -s -p 7 --idle-timeout 30 -B 192.0.2.7")) {
+		t.Errorf("server: %q", got)
+	}
+}
+
+// TestIperf3Runs puts the argument vectors to the installed iperf3.
+func TestIperf3Runs(t *testing.T) {
+	if _, err := exec.LookPath("iperf3"); err != nil {
+		t.Skip("iperf3 is not installed")
+	}
+	lo := netip.MustParseAddr("127.0.0.1")
+	s := labtest.NewSpace(t)
+	s.Run(t, "ip", "link", "set", "lo", "up")
+	server := Server{Bind: lo, Port: 5301}.Args()
+	cmd := exec.Command(server[0], server[1:]...)
+	s.Do(func() {
+		if err := cmd.Start(); err != nil {
+			t.Error(err)
+		}
+	})
+	if t.Failed() {
+		return
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	for _, c := range []Client{
+		{Direction: traffic.Up}, {Direction: traffic.Down}, {UDP: true}, {UDP: true, Direction: traffic.Down}, {Pacing: PaceSocket},
+	} {
+		c.Server, c.Port, c.Local, c.RateBps, c.Seconds = lo, 5301, lo, 4e7, 1
+		argv, err := c.Args()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := runIperf3(t, s, argv)
+		// Not paced it would be a hundred times as much; a busy machine makes it less.
+		if got := r.End.Received; r.Error != "" || got.Bytes == 0 || got.BitsPerS > 6e7 {
+			t.Errorf("%q: %+v", argv, r)
+		}
+		if !c.UDP && r.End.Congestion != "cubic" {
+			t.Errorf("%q: sent under %s", argv, r.End.Congestion)
+		}
+	}
+}
+
+// report is what the test reads of a client's --json output.
+type report struct {
+	Error string `json:"error"`
+	End   struct {
+		Received struct {
+			Bytes    int64   `json:"bytes"`
+			BitsPerS float64 `json:"bits_per_second"`
+		} `json:"sum_received"`
+		Congestion string `json:"sender_tcp_congestion"`
+	} `json:"end"`
+}
+
+// runIperf3 tries again while the server is still starting or ending a test.
+func runIperf3(t *testing.T, s *labtest.Space, argv []string) (r report) {
+	t.Helper()
+	for range 50 {
+		var out []byte
+		s.Do(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			defer cancel()
+			out, _ = exec.CommandContext(ctx, argv[0], argv[1:]...).Output() // exit 1 comes with a report
+		})
+		r = report{}
+		if err := json.Unmarshal(out, &r); err != nil {
+			t.Fatalf("%q: %v\n%s", argv, err, out)
+		}
+		if !strings.Contains(r.Error, "refused") && !strings.Contains(r.Error, "busy") {
+			return r
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return r
+}

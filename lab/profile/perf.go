@@ -3,7 +3,6 @@ package profile
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -45,7 +44,6 @@ type Recorder struct {
 	ended   chan struct{}
 	status  error // valid once ended is closed
 	said    bytes.Buffer
-	awake   *os.File
 }
 
 // Available is an error that says what to install when there is no perf.
@@ -67,9 +65,9 @@ func PerfVersion(ctx context.Context) string {
 
 // Start begins to sample everything that runs on the given CPUs: when it
 // returns, samples are being taken, with time stamps of CLOCK_MONOTONIC. perf
-// itself runs on the CPUs own, nil leaves it free. Until Stop the CPUs are kept
-// from sleeping deeply, where that can be asked for: their sampling timer would
-// come late after each sleep.
+// itself runs on the CPUs own, nil leaves it free. CPUs may sleep as they always
+// do: kept awake they would lose fewer samples, but a router that need not be
+// woken costs less than the one that was measured.
 func Start(ctx context.Context, data, unwind string, cpus, own []int) (_ *Recorder, err error) {
 	if err := Available(); err != nil {
 		return nil, err
@@ -109,7 +107,6 @@ func Start(ctx context.Context, data, unwind string, cpus, own []int) (_ *Record
 		defer ackRead.Close()
 		readAcks(ackRead, r.acks)
 	}()
-	r.awake = keepAwake()
 	if err := r.tell(ctx, "enable", startTimeout); err != nil {
 		return nil, errors.Join(err, r.kill())
 	}
@@ -173,18 +170,17 @@ func readAcks(from io.Reader, to chan<- string) {
 // tell gives perf a command and waits until it has carried it out.
 func (r *Recorder) tell(ctx context.Context, command string, timeout time.Duration) error {
 	if _, err := r.control.WriteString(command + "\n"); err != nil {
-		<-r.ended // nobody reads any more
-		return fmt.Errorf("perf ended by itself: %w%s", r.status, r.tail())
+		return r.endedEarly()
 	}
 	select {
 	case <-r.acks:
 		return nil
 	case <-r.ended:
-		return fmt.Errorf("perf ended by itself: %w%s", r.status, r.tail())
+		return r.endedEarly()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-time.After(timeout):
-		return fmt.Errorf("perf did not %s within %s%s", command, timeout, r.tail())
+		return fmt.Errorf("perf did not %s within %s", command, timeout)
 	}
 }
 
@@ -195,9 +191,8 @@ func (r *Recorder) Stop(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return errors.Join(context.Cause(ctx), r.kill())
-	case err != nil: // it has ended
-		err := r.kill()
-		return errors.Join(fmt.Errorf("perf ended by itself: %w%s", r.status, r.tail()), err)
+	case err != nil:
+		return r.endedEarly()
 	}
 	select {
 	case <-r.ended:
@@ -206,15 +201,15 @@ func (r *Recorder) Stop(ctx context.Context) error {
 	case <-time.After(endTimeout):
 		return errors.Join(fmt.Errorf("perf did not end within %s", endTimeout), r.kill())
 	}
-	r.release()
+	r.control.Close()
 	if r.status != nil {
-		return fmt.Errorf("perf record: %w%s", r.status, r.tail())
+		return fmt.Errorf("perf record: %w%s", r.status, oneLine(r.said.String()))
 	}
 	return nil
 }
 
 func (r *Recorder) kill() error {
-	defer r.release()
+	defer r.control.Close()
 	if err := r.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
@@ -222,23 +217,16 @@ func (r *Recorder) kill() error {
 	return nil
 }
 
-// release lets the CPUs sleep again.
-func (r *Recorder) release() {
+// endedEarly says how perf ended that was not told to: it has failed, or its
+// data has reached maxDataBytes.
+func (r *Recorder) endedEarly() error {
+	<-r.ended // it reads no commands any more, so the end is near
 	r.control.Close()
-	if r.awake != nil {
-		r.awake.Close()
+	how := "exit status 0"
+	if r.status != nil {
+		how = r.status.Error()
 	}
-}
-
-// tail is the end of what perf printed, for error messages. It is valid only
-// once perf has ended or is about to.
-func (r *Recorder) tail() string {
-	select {
-	case <-r.ended:
-	default:
-		return ""
-	}
-	return oneLine(r.said.String())
+	return fmt.Errorf("perf ended by itself: %s%s", how, oneLine(r.said.String()))
 }
 
 // oneLine is the end of what a program printed, as the end of a message.
@@ -249,21 +237,6 @@ func oneLine(text string) string {
 		return ""
 	}
 	return ": " + strings.ToValidUTF8(words[max(0, len(words)-most):], "")
-}
-
-// keepAwake asks that no CPU go into a sleep it takes time to wake from, until
-// the file is closed (Documentation/power/pm_qos_interface.rst). Where that is
-// not allowed fewer samples are taken, which the coverage shows.
-func keepAwake() *os.File {
-	f, err := os.OpenFile("/dev/cpu_dma_latency", os.O_WRONLY, 0)
-	if err != nil {
-		return nil
-	}
-	if err := binary.Write(f, binary.NativeEndian, int32(0)); err != nil {
-		f.Close()
-		return nil
-	}
-	return f
 }
 
 // Read turns a recording's data into samples with names.

@@ -66,7 +66,7 @@ func TestCompare(t *testing.T) {
 		{"--max-regression 0.05 base same", exitUsage, "0.05 has no % sign"},
 		{"--max-regression -5% base same", exitUsage, "want a percentage"},
 		{"--confidence 100% base same", exitUsage, "less than 100%"},
-		{"base nowhere", exitFailed, "nowhere: no such run folder or bundle"},
+		{"base nowhere", exitFailed, "nowhere is not a run folder, nor a bundle"},
 		{"base letter", exitFailed, "letter: not a bundle"},
 		{"--max-regression 5% --junit no/such/folder.xml base same", exitFailed, "no/such/folder.xml"},
 	} {

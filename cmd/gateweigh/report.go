@@ -50,7 +50,7 @@ func reportCommand() *cobra.Command {
 func reportRun(name string, opts report.Options, asJSON bool) error {
 	info, err := os.Stat(name)
 	if err != nil {
-		return fmt.Errorf("%s: no such run folder or bundle: %w", name, err)
+		return fmt.Errorf("%s is not a run folder, nor a bundle: %w", name, err)
 	}
 	dir := name
 	switch {

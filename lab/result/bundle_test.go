@@ -211,7 +211,7 @@ func TestOpen(t *testing.T) {
 	if err != nil || run.Dir != dir || len(contents(t, dir)) != len(runFiles) {
 		t.Errorf("a folder: %v, %v", run.Dir, err)
 	}
-	if _, _, err := result.Open("/no/such/run"); err == nil || !strings.Contains(err.Error(), "no such run folder or bundle") {
+	if _, _, err := result.Open("/no/such/run"); err == nil || !strings.Contains(err.Error(), "is not a run folder, nor a bundle") {
 		t.Errorf("nothing there: %v", err)
 	}
 }

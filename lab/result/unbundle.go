@@ -251,7 +251,7 @@ func Open(name string) (run Run, forget func(), err error) {
 	forget = func() {}
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Run{}, forget, fmt.Errorf("%s: no such run folder or bundle", name)
+		return Run{}, forget, fmt.Errorf("%s is not a run folder, nor a bundle: it does not exist", name)
 	}
 	if err != nil {
 		return Run{}, forget, fmt.Errorf("open run: %w", err)

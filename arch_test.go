@@ -37,8 +37,10 @@ var allowedImports = map[string][]string{
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment"},
 	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/traffic", "lab/traffic/rtt", "lab/meter", "lab/profile", "lab/result"},
 	"lab/analysis":   {"lab/result", "lab/analysis/inference"},
+	"lab/doctor":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/runner", "lab/result", "lab/analysis"},
 	"lab/studies":    {"lab/analysis", "lab/result"},
 	"lab/report":     {"lab/analysis", "lab/profile", "lab/result", "lab/studies", "lab/report/chart"},
+	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/result"},
 
 	"lab/traffic/iperf3": {"lab/traffic"},
 	"lab/traffic/rtt":    {"lab/traffic/socket"},
@@ -53,6 +55,7 @@ var allowedImports = map[string][]string{
 // testImports is what test files may import beyond their package's own.
 var testImports = map[string][]string{
 	"lab/analysis": {"lab/analysis/analysistest"},
+	"lab/compare":  {"lab/analysis/analysistest"},
 	"lab/dut":      {"lab/testbed"}, // devices are tested in real labs
 	"lab/testbed":  {"lab/meter", "lab/labtest"},
 	"lab/traffic":  {"lab/labtest"},

@@ -47,16 +47,17 @@ func explainCommand() *cobra.Command {
 	return cmd
 }
 
-func explain(dir, dut string, flags explainFlags) error {
-	run, err := result.ReadRun(dir)
+func explain(name, dut string, flags explainFlags) error {
+	run, forget, err := result.Open(name)
+	defer forget()
 	if err != nil {
 		return err
 	}
-	all, err := profile.ReadAll(dir)
+	all, err := profile.ReadAll(run.Dir)
 	if err != nil {
 		return err
 	}
-	p, err := chooseProfile(all, dir, dut, flags)
+	p, err := chooseProfile(all, name, dut, flags)
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}

@@ -1,41 +1,290 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
+// listing is what list --json prints.
+type listing struct {
+	Version     int                `json:"version"`
+	Experiments []listedExperiment `json:"experiments"`
+	Devices     []listedDevice     `json:"devices"`
+}
+
+type listedExperiment struct {
+	Name        string    `json:"name"`
+	Description string    `json:"description"`
+	Devices     []string  `json:"devices"`
+	Here        []string  `json:"devices_here"` // those of them that can run on this machine
+	Clients     []int     `json:"clients"`
+	OfferedMbps []float64 `json:"offered_mbps"`
+	// Cells, Blocks and EstimatedSeconds are of the devices that are here.
+	Cells            int        `json:"cells"`
+	Blocks           int        `json:"blocks"` // with A/A blocks
+	Windows          int        `json:"windows"`
+	WindowSeconds    float64    `json:"window_seconds"`
+	EstimatedSeconds float64    `json:"estimated_seconds"`
+	Needs            []dut.Need `json:"needs"` // programs of the lab; root as well
+
+	file []byte // the resolved experiment
+}
+
+type listedDevice struct {
+	Name      string     `json:"name"`
+	About     string     `json:"about"`
+	Here      bool       `json:"here"`
+	Reason    string     `json:"reason,omitempty"` // why it cannot run here
+	Admission string     `json:"admission"`
+	DHCP      bool       `json:"dhcp"` // it leases addresses itself
+	Needs     []dut.Need `json:"needs"`
+}
+
 func listCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "list",
-		Short: "List experiments and devices, and whether each device can run here",
-		Args:  usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
-			fmt.Fprintln(w, "EXPERIMENT\tTAKES ABOUT\tWHAT IT DOES")
-			for _, e := range experiment.Builtins() {
-				fmt.Fprintf(w, "%s\t%s\t%s\n", e.Name, e.EstimatedDuration(), e.Description)
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list [NAME]",
+		Short: "List experiments and devices: what they need, how long they take, whether they can run here",
+		Long:  "Lists experiments and devices. With the name of one, shows its details; for an experiment also its file.",
+		Args:  usage(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			all, err := makeListing(cmd)
+			if err != nil {
+				return err
 			}
-			fmt.Fprintln(w, "\nDEVICE\tHERE\tWHAT IT IS")
-			for _, name := range dut.Names() {
-				d, err := dut.New(name, 1, nil)
-				if err != nil {
-					return err
+			details := len(args) == 1
+			if details {
+				if all, err = all.only(args[0]); err != nil {
+					return &exitError{exitUsage, err}
 				}
-				here := "yes"
-				if err := d.Check(cmd.Context()); err != nil {
-					here = "no: " + strings.TrimSuffix(err.Error(), ": "+dut.ErrNotSupported.Error())
-				}
-				fmt.Fprintf(w, "%s\t%s\t%s\n", name, here, d.Traits().About)
 			}
-			return w.Flush()
+			if asJSON {
+				enc := json.NewEncoder(os.Stdout)
+				enc.SetEscapeHTML(false)
+				enc.SetIndent("", "  ")
+				return enc.Encode(all)
+			}
+			all.write(os.Stdout, terminalWidth(os.Stdout), details)
+			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
+	return cmd
+}
+
+func makeListing(cmd *cobra.Command) (listing, error) {
+	all := listing{Version: 1}
+	here := map[string]bool{}
+	for _, name := range dut.Names() {
+		d, err := dut.New(name, 1, nil)
+		if err != nil {
+			return all, err
+		}
+		traits := d.Traits()
+		l := listedDevice{Name: name, About: traits.About, Here: true, Admission: admission(name, traits), DHCP: traits.DHCP, Needs: append([]dut.Need{}, traits.Needs...)}
+		if err := d.Check(cmd.Context()); err != nil {
+			l.Here = false
+			l.Reason = strings.TrimPrefix(strings.TrimSuffix(err.Error(), ": "+dut.ErrNotSupported.Error()), name+": ")
+		}
+		here[name] = l.Here
+		all.Devices = append(all.Devices, l)
+	}
+	for _, e := range experiment.Builtins() {
+		all.Experiments = append(all.Experiments, listExperiment(e, here))
+	}
+	return all, nil
+}
+
+// admission is what clients do before their traffic is forwarded.
+func admission(name string, t dut.Traits) string {
+	switch t.Admission.Kind {
+	case client.AdmitOpenNDS:
+		return "each client clicks through a splash page"
+	case client.AdmitUAM:
+		return "each client logs in with a RADIUS account (UAM, CHAP)"
+	case client.AdmitCommand:
+		return "each client runs a command"
+	}
+	if spec, ok := experiment.ShippedDUT(name); ok && len(spec.Admit) > 0 {
+		return "a command on the router, for all clients at once"
+	}
+	return "none"
+}
+
+// listExperiment describes an experiment as this machine would run it.
+func listExperiment(e *experiment.Experiment, here map[string]bool) listedExperiment {
+	possible := e.Possible(func(name string) bool { return here[name] })
+	l := listedExperiment{
+		Name: e.Name, Description: e.Description, Devices: e.DUTs, Here: possible.DUTs, Clients: e.Clients, OfferedMbps: e.OfferedMbps,
+		Windows: e.Windows, WindowSeconds: e.Window.Seconds(), Needs: runner.Needs(e), file: e.Encode(),
+	}
+	if len(possible.DUTs) == 0 {
+		return l // a run would end at once
+	}
+	cells := map[result.Cell]bool{}
+	for _, b := range possible.Plan() {
+		l.Blocks++
+		for _, c := range b.Cells {
+			cells[c] = cells[c] || !b.AA
+		}
+	}
+	for _, measured := range cells {
+		if measured {
+			l.Cells++
+		}
+	}
+	l.EstimatedSeconds = possible.EstimatedDuration().Seconds()
+	return l
+}
+
+// only keeps what has a name; an unknown name is an error.
+func (l listing) only(name string) (listing, error) {
+	var names []string
+	for _, e := range l.Experiments {
+		names = append(names, e.Name)
+	}
+	for _, d := range l.Devices {
+		names = append(names, d.Name)
+	}
+	l.Experiments = slices.DeleteFunc(l.Experiments, func(e listedExperiment) bool { return e.Name != name })
+	l.Devices = slices.DeleteFunc(l.Devices, func(d listedDevice) bool { return d.Name != name })
+	if len(l.Experiments)+len(l.Devices) == 0 {
+		slices.Sort(names)
+		return l, errors.New("nothing is called " + strconv.Quote(name) + ": there are " + strings.Join(slices.Compact(names), ", "))
+	}
+	return l, nil
+}
+
+// nameColumn is where the text beside a name begins.
+const nameColumn = 18
+
+func (l listing) write(w io.Writer, width int, details bool) {
+	if len(l.Experiments) > 0 {
+		fmt.Fprint(w, "EXPERIMENTS\n\n")
+	}
+	for _, e := range l.Experiments {
+		writeWrapped(w, e.Name, nameColumn, width, e.text()...)
+		fmt.Fprintln(w)
+		if details {
+			fmt.Fprintf(w, "%s\n", e.file)
+		}
+	}
+	if len(l.Devices) > 0 {
+		fmt.Fprint(w, "DEVICES\n\n")
+	}
+	for i, d := range l.Devices {
+		writeWrapped(w, d.Name, nameColumn, width, d.text(details)...)
+		if i < len(l.Devices)-1 || !details {
+			fmt.Fprintln(w)
+		}
+	}
+	if !details {
+		writeWrapped(w, "", 0, width, "gateweigh list NAME shows the details of one, gateweigh doctor what to do about what is missing.")
+	}
+}
+
+func (e listedExperiment) text() []string {
+	lines := []string{e.Description}
+	if len(e.Here) == 0 {
+		return append(lines, "none of its devices can run here: "+strings.Join(e.Devices, ", "))
+	}
+	return append(lines,
+		fmt.Sprintf("takes about %s: %s in %s of %d windows of %g s",
+			minutes(time.Duration(e.EstimatedSeconds*float64(time.Second))), count(e.Cells, "cell"), count(e.Blocks, "block"), e.Windows, e.WindowSeconds),
+		fmt.Sprintf("%s clients at %s Mbit/s; devices here: %s", joined(e.Clients), joined(e.OfferedMbps), strings.Join(e.Here, ", "))+e.absent(),
+		"needs root, "+programs(e.Needs))
+}
+
+// absent names the devices that cannot run here.
+func (e listedExperiment) absent() string {
+	left := slices.DeleteFunc(slices.Clone(e.Devices), func(d string) bool { return slices.Contains(e.Here, d) })
+	if len(left) == 0 {
+		return ""
+	}
+	return "; not here: " + strings.Join(left, ", ")
+}
+
+// joined lists numbers: "1, 10 and 50".
+func joined[T int | float64](list []T) string {
+	var b strings.Builder
+	for i, n := range list {
+		switch {
+		case i > 0 && i == len(list)-1:
+			b.WriteString(" and ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+		fmt.Fprint(&b, n)
+	}
+	return b.String()
+}
+
+func (d listedDevice) text(details bool) []string {
+	lines := []string{d.About}
+	if !d.Here {
+		lines = append(lines, "not here: "+d.Reason)
+	}
+	admission := "admission: " + d.Admission
+	if d.DHCP {
+		admission += "; leases addresses itself"
+	}
+	lines = append(lines, admission)
+	switch {
+	case len(d.Needs) == 0:
+		lines = append(lines, "needs nothing but root and the kernel")
+	case !details:
+		lines = append(lines, "needs root, "+programs(d.Needs))
+	default:
+		for _, n := range d.Needs {
+			lines = append(lines, fmt.Sprintf("needs %s for %s: %s", n.Program, n.Why, n.Remedy()))
+		}
+	}
+	return lines
+}
+
+func programs(needs []dut.Need) string {
+	names := make([]string, len(needs))
+	for i, n := range needs {
+		names[i] = n.Program
+	}
+	return strings.Join(names, ", ")
+}
+
+// count is a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// minutes is a duration as people say it: "2 min 20 s" below ten minutes, whole
+// minutes from there on.
+func minutes(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	case d < 10*time.Minute:
+		d = d.Round(10 * time.Second)
+		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+	case d < time.Hour:
+		return fmt.Sprintf("%.0f min", d.Minutes())
+	}
+	d = d.Round(time.Minute)
+	return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
 }

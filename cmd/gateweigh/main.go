@@ -18,7 +18,7 @@ import (
 
 // Exit codes, stable for scripts.
 const (
-	exitFailed     = 1 // something did not work
+	exitFailed     = 1 // something did not work, or a gate of compare failed
 	exitUsage      = 2 // bad command line or experiment file
 	exitNothingRan = 3 // no device under test could run here
 	exitRejected   = 4 // too many trials were rejected
@@ -76,6 +76,7 @@ func rootCommand() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
-	root.AddCommand(runCommand(), reportCommand(), explainCommand(), listCommand(), cleanCommand())
+	root.AddCommand(runCommand(), reportCommand(), explainCommand(), compareCommand(), bundleCommand(),
+		listCommand(), doctorCommand(), cleanCommand())
 	return root
 }

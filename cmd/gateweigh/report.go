@@ -1,7 +1,12 @@
 package main
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,28 +17,91 @@ import (
 
 func reportCommand() *cobra.Command {
 	var asJSON bool
+	var out string
 	var with []string
 	cmd := &cobra.Command{
-		Use:   "report RUN",
+		Use:   "report RUN | BUNDLE",
 		Short: "Rebuild summary, CSV and report of a run from its trials",
-		Args:  usage(cobra.ExactArgs(1)),
+		Long: "Rebuild summary, CSV and report of a run from its trials. A bundle is verified and\n" +
+			"unpacked into a run folder beside it, named as the bundle is.",
+		Example: "  gateweigh report runs/20260101T120000Z-quick\n  gateweigh report quick.tar.gz -o quick",
+		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
-			var opts report.Options
-			for _, dir := range with {
-				run, err := result.ReadRun(dir)
+			opts := report.Options{Dir: out}
+			for _, name := range with {
+				run, forget, err := result.Open(name)
+				forget()
 				if err != nil {
 					return err
 				}
 				opts.With = append(opts.With, analysis.Summarise(run, opts.Analysis))
 			}
-			summary, err := report.WriteWith(args[0], opts)
-			if err != nil {
-				return err
-			}
-			return printSummary(os.Stdout, args[0], summary, asJSON)
+			return reportRun(args[0], opts, asJSON)
 		},
 	}
+	cmd.Flags().StringVarP(&out, "out", "o", "", "folder to write into (default the run's; for a bundle, its name without "+result.BundleSuffix+")")
 	cmd.Flags().StringArrayVar(&with, "with", nil, "a further `RUN` that completes the comparison with published studies; may be repeated")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print summary.json instead of the table")
 	return cmd
+}
+
+// reportRun rebuilds the report of a run folder, or of a bundle, whose run
+// folder is made first. The table is printed also when nothing can be written.
+func reportRun(name string, opts report.Options, asJSON bool) error {
+	info, err := os.Stat(name)
+	if err != nil {
+		return fmt.Errorf("%s: no such run folder or bundle: %w", name, err)
+	}
+	dir := name
+	switch {
+	case !info.IsDir():
+		if dir = opts.Dir; dir == "" {
+			dir = unpackedName(name)
+		}
+		opts.Dir = ""
+		if err := result.UnpackBundle(name, dir); err != nil {
+			return err
+		}
+	case opts.Dir != "" && holdsAnotherRun(opts.Dir, name):
+		return &exitError{exitUsage, fmt.Errorf("%s holds another run: choose another folder with -o", opts.Dir)}
+	}
+	summary, err := report.WriteWith(dir, opts)
+	if err != nil {
+		return withoutFiles(summary, err, asJSON)
+	}
+	return printSummary(os.Stdout, cmp.Or(opts.Dir, dir), summary, asJSON)
+}
+
+// withoutFiles prints a summary whose files could not be written, and says so.
+func withoutFiles(s analysis.Summary, err error, asJSON bool) error {
+	if s.Version == 0 { // the run could not even be read
+		return err
+	}
+	return errors.Join(printTable(os.Stdout, s, asJSON),
+		fmt.Errorf("the figures above are complete, but their files are not written: %w; choose another folder with gateweigh report RUN -o DIR", err))
+}
+
+// unpackedName is the folder a bundle is unpacked to: beside it, named as it is.
+func unpackedName(bundle string) string {
+	for _, suffix := range []string{result.BundleSuffix, ".tgz"} {
+		if name, cut := strings.CutSuffix(bundle, suffix); cut && filepath.Base(bundle) != suffix {
+			return name
+		}
+	}
+	return bundle + ".run"
+}
+
+// holdsAnotherRun reports whether dir is the folder of a run other than run.
+func holdsAnotherRun(dir, run string) bool {
+	if there, err := os.Stat(dir); err == nil {
+		if here, err := os.Stat(run); err == nil && os.SameFile(here, there) {
+			return false
+		}
+	}
+	for _, name := range []string{result.TrialsFile, result.EnvironmentFile} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			return true
+		}
+	}
+	return false
 }

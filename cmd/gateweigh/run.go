@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,7 +70,7 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 	}
 	summary, err := report.Write(dir)
 	if err != nil {
-		return errors.Join(runErr, fmt.Errorf("writing the report: %w", err))
+		return errors.Join(codeOf(runErr, outcome, dir), withoutFiles(summary, err, flags.json))
 	}
 	if err := printSummary(os.Stdout, dir, summary, flags.json); err != nil {
 		return err
@@ -127,6 +128,8 @@ func codeOf(err error, o runner.Outcome, dir string) error {
 		return fmt.Errorf("interrupted; finished trials are kept: continue with gateweigh run --resume %s", dir)
 	case errors.Is(err, runner.ErrNothingRan):
 		return &exitError{exitNothingRan, skipText(err, o)}
+	case errors.Is(err, syscall.ENOSPC) && o.Started:
+		return fmt.Errorf("%w; finished trials are kept: free some space, then continue with gateweigh run --resume %s", err, dir)
 	case err != nil:
 		return err
 	case len(o.Failed) > 0:
@@ -144,19 +147,21 @@ func skipText(err error, o runner.Outcome) error {
 	return err
 }
 
+// printSummary prints what report.Write has written to dir.
 func printSummary(w io.Writer, dir string, s analysis.Summary, asJSON bool) error {
-	if asJSON {
-		data, err := os.ReadFile(filepath.Join(dir, "summary.json"))
-		if err == nil {
-			_, err = w.Write(data)
-		}
+	if err := printTable(w, s, asJSON); err != nil || asJSON {
 		return err
 	}
-	if err := report.Terminal(w, s, terminalWidth(os.Stdout)); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "\nreport: %s\n", filepath.Join(dir, "report.html"))
+	_, err := fmt.Fprintf(w, "\nreport: %s\n", filepath.Join(dir, report.HTMLFile))
 	return err
+}
+
+// printTable prints a summary as a table, or as summary.json has it.
+func printTable(w io.Writer, s analysis.Summary, asJSON bool) error {
+	if asJSON {
+		return report.JSON(w, s)
+	}
+	return report.Terminal(w, s, terminalWidth(os.Stdout))
 }
 
 // override applies --set KEY=VALUE flags and checks the experiment again.

@@ -43,6 +43,17 @@ func (s *statusLine) show(p runner.Progress) {
 	}
 }
 
+// say shows what happens now where nothing is known of how far it is.
+func (s *statusLine) say(text string) {
+	switch {
+	case s.terminal:
+		fmt.Fprintf(s.out, "\r\x1b[K%s", cut(text, terminalWidth(s.out)-1))
+	case time.Since(s.last) >= plainInterval:
+		s.last = time.Now()
+		fmt.Fprintln(s.out, text)
+	}
+}
+
 // clear removes the line.
 func (s *statusLine) clear() {
 	if s.terminal {

@@ -30,7 +30,6 @@ func levelDaemons(trials []result.Trial, blocks []result.Block) []result.Trial {
 			continue
 		}
 		out[i].DUT.ProcessNs = int64((typical + share) * 1e9 * t.DUT.Seconds)
-		out[i].DUT.ReapedNs = 0
 	}
 	return out
 }
@@ -52,7 +51,7 @@ func processMedians(trials []result.Trial) map[cellBlock]float64 {
 	for _, t := range trials {
 		if t.Accepted && !t.AA && t.DUT.Seconds > 0 {
 			key := cellBlock{t.Cell, t.Block, t.Sitting}
-			rates[key] = append(rates[key], float64(t.DUT.ProcessNs+t.DUT.ReapedNs)/1e9/t.DUT.Seconds)
+			rates[key] = append(rates[key], float64(t.DUT.ProcessNs)/1e9/t.DUT.Seconds)
 		}
 	}
 	medians := map[cellBlock]float64{}

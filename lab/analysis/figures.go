@@ -112,7 +112,7 @@ var figureTable = []figure{
 	{func(f *Figures) *Estimate { return &f.CleanDeliveredMbps }, func(t result.Trial, _ int) float64 { return t.Clean.DeliveredMbps }, nil},
 	{func(f *Figures) *Estimate { return &f.LinkMbps }, func(t result.Trial, _ int) float64 { return t.DUT.LinkMbps }, nil},
 	{func(f *Figures) *Estimate { return &f.ProcessCorePct }, func(t result.Trial, _ int) float64 {
-		return over(float64(t.DUT.ProcessNs+t.DUT.ReapedNs)/1e7, t.DUT.Seconds)
+		return over(float64(t.DUT.ProcessNs)/1e7, t.DUT.Seconds)
 	}, nil},
 	{func(f *Figures) *Estimate { return &f.CPUMachinePct }, func(t result.Trial, cpus int) float64 {
 		return over(t.DUT.CPUCorePct(), float64(cpus))

@@ -25,19 +25,22 @@ type CoovaChilli struct {
 }
 
 // NewCoovaChilli makes a CoovaChilli for the given number of clients.
-func NewCoovaChilli(clients int) *CoovaChilli { return &CoovaChilli{clients: clients} }
-
-// Check looks for chilli and what it needs. Debian has no package of it.
-func (*CoovaChilli) Check(context.Context) error {
-	const build = "not in Debian: build CoovaChilli 1.9 from its source with localstatedir /var and put its sbin directory on PATH"
-	return needTools("coovachilli", map[string]string{
-		"chilli":       build,
-		"chilli_query": build,
-		"freeradius":   "Debian package freeradius",
-		"iptables":     "Debian package iptables",
-		"ss":           "Debian package iproute2",
-	})
+func NewCoovaChilli(clients int) *CoovaChilli {
+	return &CoovaChilli{clients: clients, admission: client.Admission{Kind: client.AdmitUAM}}
 }
+
+// Check looks for chilli and what it needs.
+func (c *CoovaChilli) Check(context.Context) error { return missing("coovachilli", c.Traits().Needs) }
+
+// buildChilli is what to do without chilli: Debian has no package of it.
+const buildChilli = "not in Debian: build CoovaChilli 1.9 from its source with localstatedir /var and put its sbin directory on PATH"
+
+var coovaChilliNeeds = append([]Need{
+	{Program: "chilli", Advice: buildChilli, Why: "the portal"},
+	{Program: "chilli_query", Advice: buildChilli, Why: "the portal's control"},
+	{Program: "iptables", Package: "iptables", Why: "the portal's rules"},
+	{Program: "ip", Package: "iproute2", Why: "setting the router up"},
+}, radiusNeeds...)
 
 // Traits say what CoovaChilli cannot do without: with aggregated frames its
 // packet socket truncates uploads, and it does not complete checksums left to
@@ -53,6 +56,7 @@ func (c *CoovaChilli) Traits() Traits {
 		NoAggregation: true,
 		NoTxChecksum:  true,
 		Admission:     c.admission,
+		Needs:         coovaChilliNeeds,
 		About:         "CoovaChilli 1.9, RADIUS accounts (CHAP), default buffers",
 	}
 }

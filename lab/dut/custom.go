@@ -56,12 +56,15 @@ func NewCustom(name string, spec experiment.CustomDUT) *Custom {
 
 // Check looks for the required tools on PATH and names all that are missing
 // with their packages.
-func (c *Custom) Check(context.Context) error {
-	tools := make(map[string]string, len(c.spec.Requires))
-	for tool, pkg := range c.spec.Requires {
-		tools[tool] = "package " + pkg
+func (c *Custom) Check(context.Context) error { return missing(c.name, c.needs()) }
+
+// needs are the programs the table requires, by name.
+func (c *Custom) needs() []Need {
+	var list []Need
+	for _, program := range slices.Sorted(maps.Keys(c.spec.Requires)) {
+		list = append(list, Need{Program: program, Package: c.spec.Requires[program], Why: "its commands"})
 	}
-	return needTools(c.name, tools)
+	return list
 }
 
 // Traits implements DUT. The admission commands carry the lab's addresses once
@@ -73,6 +76,7 @@ func (c *Custom) Traits() Traits {
 		Processes:     c.spec.Processes,
 		NoAggregation: c.spec.NoAggregation,
 		NoTxChecksum:  c.spec.NoTxChecksum,
+		Needs:         c.needs(),
 		About:         c.spec.Description,
 	}
 	if t.About == "" {

@@ -6,9 +6,6 @@ import (
 	"context"
 	"embed"
 	"fmt"
-	"os/exec"
-	"slices"
-	"strings"
 	"text/template"
 	"time"
 
@@ -112,28 +109,6 @@ func shell(ctx context.Context, h Host, script string, args ...string) error {
 	argv := append([]string{"sh", "-ec", script, "sh"}, args...)
 	_, err := h.Run(ctx, agent.Command{Argv: argv})
 	return err
-}
-
-// needTools returns a wrapped ErrNotSupported that names the programs missing
-// on PATH and what to do, or nil. The map is program to remedy.
-func needTools(device string, tools map[string]string) error {
-	missing := map[string][]string{} // by remedy
-	for tool, remedy := range tools {
-		if _, err := exec.LookPath(tool); err != nil {
-			missing[remedy] = append(missing[remedy], tool)
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	var list []string
-	for remedy, names := range missing {
-		slices.Sort(names)
-		list = append(list, fmt.Sprintf("%s (%s)", strings.Join(names, ", "), remedy))
-	}
-	// Sorted, because the text goes into reports that are compared.
-	slices.Sort(list)
-	return fmt.Errorf("%s: not on PATH: %s: %w", device, strings.Join(list, ", "), ErrNotSupported)
 }
 
 //go:embed templates

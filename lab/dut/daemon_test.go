@@ -50,16 +50,6 @@ func TestDaemonAwait(t *testing.T) {
 	}
 }
 
-func TestNeedToolsNamesWhatIsMissing(t *testing.T) {
-	err := needTools("gadget", map[string]string{"sh": "-", "gwd-absent": "package gadgets"})
-	if !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "gadget: not on PATH: gwd-absent (package gadgets)") {
-		t.Errorf("error is %v", err)
-	}
-	if err := needTools("gadget", map[string]string{"sh": "-"}); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestLeaseRange(t *testing.T) {
 	for _, tc := range []struct {
 		lan, gateway string

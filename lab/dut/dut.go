@@ -55,6 +55,8 @@ type Traits struct {
 	// Admission is what a client must do before its traffic is forwarded.
 	// Addresses in it are valid once Start has returned.
 	Admission client.Admission
+	// Needs are the programs the DUT starts on its hosts; Check looks for them.
+	Needs []Need
 	// About is one line for reports: "openNDS 9.10.0 (nftables)".
 	About string
 }

@@ -36,22 +36,26 @@ type OpenNDS struct {
 }
 
 // NewOpenNDS makes an openNDS for the given number of clients.
-func NewOpenNDS(clients int) *OpenNDS { return &OpenNDS{clients: clients} }
+func NewOpenNDS(clients int) *OpenNDS {
+	return &OpenNDS{clients: clients, admission: client.Admission{Kind: client.AdmitOpenNDS}}
+}
 
-// Check looks for openNDS and the programs its scripts call. Without wget the
-// watchdog of the packaged scripts restarts the portal's web server for ever.
-func (*OpenNDS) Check(context.Context) error {
-	return needTools("opennds", map[string]string{
-		"opennds":  "Debian package opennds",
-		"ndsctl":   "Debian package opennds",
-		"dnsmasq":  "Debian package dnsmasq-base",
-		"iptables": "Debian package iptables",
-		"nft":      "Debian package nftables",
-		"bash":     "Debian package bash",
-		"wget":     "Debian package wget",
-		"pgrep":    "Debian package procps",
-		"logger":   "Debian package bsdutils",
-	})
+// Check looks for openNDS and the programs its scripts call.
+func (o *OpenNDS) Check(context.Context) error { return missing("opennds", o.Traits().Needs) }
+
+// openNDSNeeds are the daemon, what its packaged scripts call and what Start
+// calls. Without wget the scripts' watchdog restarts the portal's web server for ever.
+var openNDSNeeds = []Need{
+	{Program: "opennds", Package: "opennds", Why: "the portal"},
+	{Program: "ndsctl", Package: "opennds", Why: "the portal's control"},
+	{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases and names"},
+	{Program: "iptables", Package: "iptables", Why: "the portal's rules"},
+	{Program: "nft", Package: "nftables", Why: "the portal's rules"},
+	{Program: "ip", Package: "iproute2", Why: "setting the router up"},
+	{Program: "bash", Package: "bash", Why: "the portal's scripts"},
+	{Program: "wget", Package: "wget", Why: "the portal's watchdog"},
+	{Program: "pgrep", Package: "procps", Why: "the portal's scripts"},
+	{Program: "logger", Package: "bsdutils", Why: "the portal's scripts"},
 }
 
 // Traits say that openNDS leases addresses itself and how its clients log in.
@@ -61,6 +65,7 @@ func (o *OpenNDS) Traits() Traits {
 		DHCP:         true,
 		Housekeeping: openNDSCheck,
 		Admission:    o.admission,
+		Needs:        openNDSNeeds,
 		About:        "openNDS 9 (iptables-nft), click-through, no limits",
 	}
 }

@@ -16,6 +16,12 @@ const (
 	radiusLibDir   = "/usr/lib/freeradius"
 )
 
+// radiusNeeds are the programs of the RADIUS server and of looking whether it listens.
+var radiusNeeds = []Need{
+	{Program: "freeradius", Package: "freeradius", Why: "the clients' accounts (RADIUS)"},
+	{Program: "ss", Package: "iproute2", Why: "seeing daemons listen"},
+}
+
 // radiusDir is a private directory on the server: /tmp of a host is its own.
 const radiusDir = "/tmp/gateweigh-radius"
 

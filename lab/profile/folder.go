@@ -16,7 +16,7 @@ import (
 
 // Names in a run's folder: profiles/<cell>/ holds these.
 const (
-	Folder      = "profiles"
+	Folder      = result.ProfilesFolder
 	MetaFile    = "profile.json"
 	DUTFolded   = "dut.folded"
 	CleanFolded = "clean.folded"

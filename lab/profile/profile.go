@@ -55,9 +55,6 @@ type Account struct {
 const (
 	AccountLAN = "napi/lan" // polling thread of the link to the clients
 	AccountWAN = "napi/wan" // polling thread of the link to the server
-	// AccountChildren is processes the device started that ended in the window,
-	// or that are not among those whose time is read one by one.
-	AccountChildren = "other processes of the device"
 )
 
 // Coverage is the share of the account's time that samples stand for, 0 when

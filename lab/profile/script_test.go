@@ -113,7 +113,7 @@ func FuzzParseScript(f *testing.F) {
 		if err != nil {
 			return
 		}
-		r := Router{ToNs: 1 << 62, Packets: 3, Threads: map[int]string{}, Processes: map[int]string{}, Ns: map[string]int64{"x": 3e6, AccountChildren: 3e6}}
+		r := Router{ToNs: 1 << 62, Packets: 3, Threads: map[int]string{}, Processes: map[int]string{}, Ns: map[string]int64{"x": 6e6}}
 		for _, s := range rec.Samples {
 			r.Processes[s.PID] = "x"
 		}

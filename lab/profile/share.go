@@ -13,12 +13,12 @@ type Router struct {
 	Packets       int64
 	DeliveredMbps float64
 	Threads       map[int]string   // account by thread id
-	Processes     map[int]string   // account by process id
+	Processes     map[int]string   // account by process id; of its descendants too
 	Ns            map[string]int64 // exact on-CPU time by account
 }
 
 // Side shares each account's exact time out among the stacks its samples show.
-// Processes that descend from the router's own are on AccountChildren. Time of
+// Processes that descend from one of the router's are on its account. Time of
 // an account without samples is kept on a function that says so.
 func (rec *Recording) Side(r Router) Side {
 	s := Side{Seconds: r.Seconds, Packets: r.Packets, DeliveredMbps: r.DeliveredMbps}
@@ -61,8 +61,8 @@ func (rec *Recording) account(s Sample, r Router) string {
 		if !known {
 			return ""
 		}
-		if _, ours := r.Processes[parent]; ours {
-			return AccountChildren
+		if name, ours := r.Processes[parent]; ours {
+			return name
 		}
 		pid = parent
 	}

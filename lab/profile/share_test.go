@@ -19,11 +19,10 @@ func TestSideSharesOutExactTime(t *testing.T) {
 		FromNs: 13534e9, ToNs: 13535_017_513_206, Seconds: 1, Packets: 1000,
 		Threads:   map[int]string{21296: AccountWAN, 21286: AccountLAN},
 		Processes: map[int]string{21353: "opennds"},
-		Ns:        map[string]int64{AccountWAN: 2e6, AccountLAN: 3e6, "opennds": 500_000, AccountChildren: 1e6, "idle": 0, "unseen": 7000},
+		Ns:        map[string]int64{AccountWAN: 2e6, AccountLAN: 3e6, "opennds": 1.5e6, "idle": 0, "unseen": 7000},
 	})
 	want := []Account{
-		{AccountLAN, 3e6, 1, 500250}, {AccountWAN, 2e6, 1, 500250}, {AccountChildren, 1e6, 2, 1000500},
-		{"opennds", 500_000, 1, 500250}, {"unseen", 7000, 0, 0},
+		{AccountLAN, 3e6, 1, 500250}, {AccountWAN, 2e6, 1, 500250}, {"opennds", 1.5e6, 3, 1500750}, {"unseen", 7000, 0, 0},
 	}
 	if diff := cmp.Diff(want, side.Accounts); diff != "" {
 		t.Errorf("accounts (-want +got):\n%s", diff)
@@ -36,12 +35,12 @@ func TestSideSharesOutExactTime(t *testing.T) {
 		leaves[s.Frames[0].Func+" > "+s.Frames[len(s.Frames)-1].String()] += s.NsPerPacket
 	}
 	wantLeaves := map[string]float64{
-		"napi/lan > finish_task_switch.isra.0 [kernel]":                                      3000,
-		"napi/wan > fib_lookup_good_nhc [kernel]":                                            2000,
-		"other processes of the device > filp_flush [kernel]":                                500,
-		"other processes of the device > __raw_callee_save___pv_queued_spin_unlock [kernel]": 500,
-		"opennds > _IO_feof [libc.so.6]":                                                     500,
-		"unseen > [no sample taken] [?]":                                                     7,
+		"napi/lan > finish_task_switch.isra.0 [kernel]":                3000,
+		"napi/wan > fib_lookup_good_nhc [kernel]":                      2000,
+		"opennds > filp_flush [kernel]":                                500,
+		"opennds > __raw_callee_save___pv_queued_spin_unlock [kernel]": 500,
+		"opennds > _IO_feof [libc.so.6]":                               500,
+		"unseen > [no sample taken] [?]":                               7,
 	}
 	if diff := cmp.Diff(wantLeaves, leaves, aboutEqual); diff != "" {
 		t.Errorf("time by function (-want +got):\n%s", diff)

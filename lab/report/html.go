@@ -97,7 +97,7 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 	d := newDrawing(run, s)
 	data := pageData{
 		Style: template.CSS(pageStyle + flameStyle), Script: template.JS(pageScript),
-		Title: nonEmpty(s.Experiment, "Run"), Subtitle: env.Title, Meta: pageMeta(env, s),
+		Title: nonEmpty(s.Experiment, "Run"), Subtitle: env.Title, Meta: pageMeta(run, s),
 		Lead: leadSentence(s), FoundCount: findingCounts(s.Findings), Headlines: headlines(s, d.styles), Warnings: s.Warnings,
 		Reading: unbroken(capitalised(readingSentence(s))), ModeNote: modeNote(s.Mode),
 		Groups: d.groups(), Flames: flameSection(run.Dir, s),
@@ -151,12 +151,13 @@ func (data *pageData) contents() []entry {
 	return out
 }
 
-func pageMeta(env result.Environment, s analysis.Summary) []string {
+func pageMeta(run result.Run, s analysis.Summary) []string {
+	env := run.Environment
 	var out []string
 	if !env.Start.IsZero() {
 		out = append(out, env.Start.UTC().Format("2 January 2006, 15:04 UTC"))
 	}
-	if d := env.End.Sub(env.Start); !env.End.IsZero() && d > 0 {
+	if d := run.MeasuredFor(); d > 0 {
 		out = append(out, "took "+d.Round(time.Second).String())
 	}
 	for _, text := range []string{s.Mode, s.Profile, env.CPUModel} {

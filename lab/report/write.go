@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
@@ -28,6 +29,8 @@ type Options struct {
 	// published studies: one run sweeps bandwidth, another clients. Where two
 	// hold the same figure, that of the run written counts.
 	With []analysis.Summary
+	// Dir is the folder to write into, created when absent; default the run's.
+	Dir string
 }
 
 // Write reads a run folder and writes summary.json, summary.csv and
@@ -35,7 +38,8 @@ type Options struct {
 // gives a report that says so. The summary is returned for the terminal.
 func Write(runDir string) (analysis.Summary, error) { return WriteWith(runDir, Options{}) }
 
-// WriteWith is Write with options.
+// WriteWith is Write with options. When only the writing went wrong, the
+// summary is complete and returned beside the error.
 func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 	run, err := result.ReadRun(runDir)
 	if err != nil {
@@ -43,6 +47,13 @@ func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 	}
 	s := analysis.Summarise(run, opts.Analysis)
 	s.Findings = append(s.Findings, studies.Findings(append([]analysis.Summary{s}, opts.With...)...)...)
+	dir := runDir
+	if opts.Dir != "" {
+		dir = opts.Dir
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return s, fmt.Errorf("make the folder of the report: %w", err)
+		}
+	}
 	for _, file := range []struct {
 		name  string
 		write func(io.Writer) error
@@ -55,7 +66,7 @@ func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 		if err := file.write(&b); err != nil {
 			return s, fmt.Errorf("make %s: %w", file.name, err)
 		}
-		if err := result.ReplaceFile(filepath.Join(runDir, file.name), b.Bytes()); err != nil {
+		if err := result.ReplaceFile(filepath.Join(dir, file.name), b.Bytes()); err != nil {
 			return s, err
 		}
 	}

@@ -91,6 +91,17 @@ type Run struct {
 	Torn        int    // bytes of a last line cut short by a crash, left out
 }
 
+// MeasuredFor is how long the run's blocks took together, by the monotonic
+// clock: unlike the time between Start and End it is right also when the clock
+// was set meanwhile, and counts no pause before a resume.
+func (r Run) MeasuredFor() time.Duration {
+	var seconds float64
+	for _, b := range r.Blocks {
+		seconds += max(b.Seconds, 0)
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
+
 // ReadRun reads a run folder. A run that ended before its first trial has no
 // trials.jsonl, one copied without its environment.json has no environment:
 // both can be read. A folder with neither is an error.

@@ -73,8 +73,7 @@ type Measurement struct {
 
 	// Router CPU, exact on-CPU nanoseconds.
 	NAPINs    int64 `json:"napi_ns"`    // threaded-NAPI kernel threads of the router's links
-	ProcessNs int64 `json:"process_ns"` // all threads of the DUT's processes
-	ReapedNs  int64 `json:"reaped_ns"`  // their children that ended in the window (10 ms ticks)
+	ProcessNs int64 `json:"process_ns"` // all threads of the DUT's processes, and what they started
 	WaitNs    int64 `json:"wait_ns"`    // run-queue wait of the same threads
 
 	// Traffic in the direction of the data, at the router's outgoing link.
@@ -104,7 +103,7 @@ type Measurement struct {
 }
 
 // RouterNs is the router's CPU time in the window, nanoseconds.
-func (m Measurement) RouterNs() int64 { return m.NAPINs + m.ProcessNs + m.ReapedNs }
+func (m Measurement) RouterNs() int64 { return m.NAPINs + m.ProcessNs }
 
 // CPUCorePct is the router's CPU as a percentage of one core.
 func (m Measurement) CPUCorePct() float64 {
@@ -164,7 +163,7 @@ type Block struct {
 type Stretch struct {
 	OfferedMbps float64 `json:"offered_mbps"`
 	Seconds     float64 `json:"seconds"`
-	ProcessNs   int64   `json:"process_ns"` // DUT processes and their reaped children
+	ProcessNs   int64   `json:"process_ns"` // DUT processes and what they started
 }
 
 // Skip says why a DUT was left out of a run.

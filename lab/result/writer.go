@@ -12,11 +12,14 @@ import (
 	"syscall"
 )
 
-// Names of a run folder's files.
+// Names in a run folder.
 const (
 	TrialsFile      = "trials.jsonl"
 	TornFile        = "trials.jsonl.torn"
 	EnvironmentFile = "environment.json"
+	ExperimentFile  = "experiment.toml" // the experiment, resolved
+	ProfilesFolder  = "profiles"
+	LogsFolder      = "logs"
 )
 
 // Writer appends records to a run's trials.jsonl. Each record is on the disk
@@ -168,14 +171,21 @@ func (w *Writer) Close() error {
 // a crash, finds the old content or the new and nothing between: temporary
 // file, fsync, rename, fsync of the folder.
 func ReplaceFile(path string, data []byte) error {
+	return replace(path, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// replace is ReplaceFile for content that is made while it is written.
+func replace(path string, write func(io.Writer) error) error {
 	dir := filepath.Dir(path)
 	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	defer os.Remove(tmp.Name()) // gone already once renamed
-	_, werr := tmp.Write(data)
-	if err := errors.Join(werr, tmp.Chmod(0o644), tmp.Sync(), tmp.Close()); err != nil {
+	if err := errors.Join(write(tmp), tmp.Chmod(0o644), tmp.Sync(), tmp.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	if err := os.Rename(tmp.Name(), path); err != nil {

@@ -22,9 +22,9 @@ func (m *builder) addNAPI(a, b meter.Sample) {
 	}
 }
 
-// addProcesses accounts the device's processes. What a process used before it
-// was first seen belongs to the window in which it appeared. One that ended
-// shows up in its parent's reaped time, from which its earlier use is taken off.
+// addProcesses accounts the device's processes, each with all it started. What
+// a process used before it was first seen belongs to the window in which it
+// appeared; one that has ended stays among the sampler's.
 func (m *builder) addProcesses(a, b meter.Sample) {
 	type key struct {
 		pid   int
@@ -34,20 +34,12 @@ func (m *builder) addProcesses(a, b meter.Sample) {
 	for _, p := range a.Processes {
 		before[key{p.PID, p.Start}] = p
 	}
-	var reaped int64
 	for _, p := range b.Processes {
-		k := key{p.PID, p.Start}
-		was := before[k]
-		delete(before, k)
+		was := before[key{p.PID, p.Start}]
 		m.ProcessNs += p.RunNs - was.RunNs
 		m.WaitNs += p.WaitNs - was.WaitNs
 		m.ThreadNs[p.Name] += p.RunNs - was.RunNs
-		reaped += p.ReapedNs - was.ReapedNs
 	}
-	for _, ended := range before {
-		reaped -= ended.RunNs + ended.ReapedNs
-	}
-	m.ReapedNs = max(0, reaped)
 }
 
 // addRoles sums the exact time of everything on the side's hosts, for comparison

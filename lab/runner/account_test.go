@@ -15,13 +15,13 @@ import (
 
 func TestProcessesAreAccountedOnce(t *testing.T) {
 	before := meter.Sample{Processes: []meter.Process{
-		{PID: 10, Start: 1, Name: "gw", RunNs: 100, WaitNs: 5, ReapedNs: 1000},
-		{PID: 11, Start: 2, Name: "script", RunNs: 40},
+		{PID: 10, Start: 1, Name: "gw", RunNs: 100, WaitNs: 5},
 		{PID: 12, Start: 3, Name: "old", RunNs: 7},
 	}}
 	after := meter.Sample{Processes: []meter.Process{
-		{PID: 10, Start: 1, Name: "gw", RunNs: 150, WaitNs: 9, ReapedNs: 1090}, // waited for the script: 40 before, 50 since
-		{PID: 12, Start: 9, Name: "new", RunNs: 30},                            // the same id, another process
+		{PID: 10, Start: 1, Name: "gw", RunNs: 150, WaitNs: 9},
+		{PID: 12, Start: 3, Name: "old", RunNs: 7},
+		{PID: 12, Start: 9, Name: "new", RunNs: 30}, // the same id, another process
 		{PID: 13, Start: 8, Name: "gw", RunNs: 20},
 	}}
 	m := builder{Measurement: result.Measurement{ThreadNs: map[string]int64{}}}
@@ -29,11 +29,7 @@ func TestProcessesAreAccountedOnce(t *testing.T) {
 	if m.ProcessNs != 50+30+20 || m.WaitNs != 4 {
 		t.Errorf("processes used %d ns and waited %d, want 100 and 4", m.ProcessNs, m.WaitNs)
 	}
-	// 90 reaped, of which the script (40) and the old process (7) were counted earlier.
-	if m.ReapedNs != 90-40-7 {
-		t.Errorf("reaped %d ns, want 43", m.ReapedNs)
-	}
-	if diff := cmp.Diff(map[string]int64{"gw": 70, "new": 30}, m.ThreadNs); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"gw": 70, "old": 0, "new": 30}, m.ThreadNs); diff != "" {
 		t.Errorf("by name (-want +got):\n%s", diff)
 	}
 }

@@ -142,7 +142,7 @@ func (r *run) stretch(ctx context.Context, b experiment.Block, cell result.Cell,
 	m := builder{Measurement: result.Measurement{ThreadNs: map[string]int64{}}}
 	m.addProcesses(first, last)
 	return result.Stretch{
-		OfferedMbps: cell.OfferedMbps, ProcessNs: m.ProcessNs + m.ReapedNs,
+		OfferedMbps: cell.OfferedMbps, ProcessNs: m.ProcessNs,
 		Seconds: float64(last.MonotonicNs-first.MonotonicNs) / 1e9,
 	}, nil
 }

@@ -15,12 +15,16 @@ import (
 // and is free again however that process ends.
 const lockName = "@gateweigh-run"
 
-// lockMachine keeps a second run from measuring at the same time: the two would
+// ErrBusy is wrapped by LockMachine while somebody else measures.
+var ErrBusy = errors.New("another run measures on this machine")
+
+// LockMachine keeps a second run from measuring at the same time: the two would
 // disturb each other's routers. Who asks for the lock in vain is told who has it.
-func lockMachine(dir string) (unlock func(), err error) {
+// Run takes it itself.
+func LockMachine(dir string) (unlock func(), err error) {
 	l, err := net.Listen("unix", lockName)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("another run measures on this machine (%s): two at once would disturb each other; wait for it or stop it", holder())
+		return nil, fmt.Errorf("%w (%s): two at once would disturb each other; wait for it or stop it", ErrBusy, holder())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("locking the machine: %w", err)

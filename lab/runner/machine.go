@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,11 +22,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
-// tools are the programs the lab itself calls, with their Debian packages.
-var tools = []struct{ name, pkg, version string }{
-	{"ethtool", "ethtool", "--version"},
-	{"dnsmasq", "dnsmasq-base", "--version"},
-	{"iperf3", "iperf3", "--version"},
+// Needs are the programs the lab itself starts for an experiment, beside those
+// of its devices.
+func Needs(e *experiment.Experiment) []dut.Need {
+	list := []dut.Need{{Program: "ethtool", Package: "ethtool", Why: "the links' offloads"}}
+	if e.Client.Kind == client.KindMacvlan {
+		list = append(list, dut.Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases beside a router that gives none"})
+	}
+	if e.Traffic.Kind == experiment.TrafficIperf3 {
+		list = append(list, dut.Need{Program: "iperf3", Package: "iperf3", Why: "the traffic"})
+	}
+	return list
 }
 
 // checkMachine says what the experiment needs and this machine lacks, all at once.
@@ -37,13 +41,9 @@ func checkMachine(e *experiment.Experiment) error {
 	if os.Geteuid() != 0 {
 		errs = append(errs, errors.New("a run needs root: it makes network namespaces (try: sudo gateweigh run …)"))
 	}
-	// What an experiment does not use is not asked for: a machine without iperf3
-	// can still run streams.
-	for _, t := range tools {
-		needed := t.name == "ethtool" || t.name == "dnsmasq" && e.Client.Kind == client.KindMacvlan ||
-			t.name == "iperf3" && e.Traffic.Kind == experiment.TrafficIperf3
-		if _, err := exec.LookPath(t.name); err != nil && needed {
-			errs = append(errs, fmt.Errorf("%s is not on PATH: install the package %s", t.name, t.pkg))
+	for _, n := range Needs(e) {
+		if _, err := n.Path(); err != nil {
+			errs = append(errs, fmt.Errorf("%s is not on PATH: install the %s", n.Program, n.Remedy()))
 		}
 	}
 	if most := slices.Max(e.Clients); most > client.MaxClients {
@@ -70,7 +70,7 @@ func environment(ctx context.Context, cfg Config, placement testbed.Placement) (
 		Experiment: cfg.Experiment.Name, Title: cfg.Experiment.Description, Mode: cfg.Experiment.Mode,
 		Command: cfg.Command, Start: time.Now().UTC(), GateweighVersion: cfg.Version,
 		Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Placement: placement.String(),
-		Offloads: offloads(cfg.Experiment), Tools: map[string]string{}, Sysctls: testbed.Sysctls(),
+		Offloads: offloads(cfg.Experiment), Tools: tools(ctx, cfg.Experiment), Sysctls: testbed.Sysctls(),
 	}
 	var un unix.Utsname
 	if err := unix.Uname(&un); err == nil {
@@ -81,16 +81,6 @@ func environment(ctx context.Context, cfg Config, placement testbed.Placement) (
 		env.MemoryMiB = int64(si.Totalram) * int64(si.Unit) >> 20
 	}
 	env.CPUModel, env.Virtualisation = cpuInfo()
-	for _, t := range tools {
-		if v := toolVersion(ctx, t.name, t.version); v != "" {
-			env.Tools[t.name] = v
-		}
-	}
-	for _, name := range append([]string{experiment.Clean}, cfg.Experiment.DUTs...) {
-		if d, err := dut.New(name, slices.Max(cfg.Experiment.Clients), cfg.Experiment); err == nil {
-			env.Tools["device "+name] = d.Traits().About
-		}
-	}
 	var err error
 	if env.GateweighSHA256, err = hashSelf(); err != nil {
 		return env, fmt.Errorf("hashing the program: %w", err)
@@ -107,6 +97,28 @@ func environment(ctx context.Context, cfg Config, placement testbed.Placement) (
 		}
 	}
 	return env, nil
+}
+
+// tools are the versions of all programs the experiment's lab and devices
+// start, and what each device is.
+func tools(ctx context.Context, e *experiment.Experiment) map[string]string {
+	found := map[string]string{}
+	needs := Needs(e)
+	for _, name := range append([]string{experiment.Clean}, e.DUTs...) {
+		if d, err := dut.New(name, slices.Max(e.Clients), e); err == nil {
+			found["device "+name] = d.Traits().About
+			needs = append(needs, d.Traits().Needs...)
+		}
+	}
+	for _, n := range needs {
+		if found[n.Program] != "" {
+			continue
+		}
+		if v := n.Version(ctx); v != "" {
+			found[n.Program] = v
+		}
+	}
+	return found
 }
 
 func offloads(e *experiment.Experiment) []string {
@@ -142,18 +154,6 @@ func cpuInfo() (model, virt string) {
 		}
 	}
 	return model, virt
-}
-
-// toolVersion is the first line a program prints of its version.
-func toolVersion(ctx context.Context, name, arg string) string {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, name, arg).CombinedOutput()
-	if err != nil && len(out) == 0 {
-		return ""
-	}
-	first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	return strconv.QuoteToASCII(first)[1 : len(strconv.QuoteToASCII(first))-1]
 }
 
 func hashSelf() (string, error) {

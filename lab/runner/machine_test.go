@@ -30,3 +30,40 @@ func TestFits(t *testing.T) {
 		}
 	}
 }
+
+// TestToolsAreRecorded: a run's record has the versions of what its lab and its
+// devices start, and of nothing else.
+func TestToolsAreRecorded(t *testing.T) {
+	e, err := experiment.Builtin("allowlist")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := tools(t.Context(), e)
+	for name, want := range map[string]string{
+		"ethtool": "ethtool version", "dnsmasq": "Dnsmasq version", "nft": "nftables v", "device allowlist": "nftables allow-list", "device clean": "clean router",
+	} {
+		if !strings.HasPrefix(found[name], want) {
+			t.Errorf("%s: %q, want %q", name, found[name], want)
+		}
+	}
+	if len(found) != 5 {
+		t.Errorf("recorded: %v", found)
+	}
+}
+
+func TestLackingProgramsAreNamedWithTheirPackages(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	e, err := experiment.Builtin("quick")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Set("traffic.kind", experiment.TrafficIperf3); err != nil {
+		t.Fatal(err)
+	}
+	err = checkMachine(e)
+	for _, want := range []string{"ethtool is not on PATH: install the package ethtool", "dnsmasq is not on PATH: install the package dnsmasq-base", "iperf3 is not"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in: %v", want, err)
+		}
+	}
+}

@@ -129,7 +129,7 @@ func (s *side) accounts(a, b reading) profile.Router {
 		FromNs: a.router.MonotonicNs, ToNs: b.router.MonotonicNs,
 		Seconds: m.Seconds, Packets: m.Packets, DeliveredMbps: m.DeliveredMbps,
 		Threads: map[int]string{}, Processes: map[int]string{},
-		Ns: map[string]int64{profile.AccountChildren: m.ReapedNs},
+		Ns: map[string]int64{},
 	}
 	for ifname, t := range b.router.NAPI {
 		name := profile.AccountLAN
@@ -138,10 +138,6 @@ func (s *side) accounts(a, b reading) profile.Router {
 		}
 		out.Threads[t.TID] = name
 		out.Ns[name] = m.ThreadNs["napi/"+ifname]
-	}
-	// A process that has ended is in its parent's reaped time.
-	for _, p := range a.router.Processes {
-		out.Processes[p.PID] = profile.AccountChildren
 	}
 	for _, p := range b.router.Processes {
 		out.Processes[p.PID] = p.Name

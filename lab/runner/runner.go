@@ -20,7 +20,7 @@ import (
 )
 
 // ExperimentFile is the resolved experiment in a run's folder.
-const ExperimentFile = "experiment.toml"
+const ExperimentFile = result.ExperimentFile
 
 // Config is one call of Run.
 type Config struct {
@@ -86,7 +86,7 @@ type run struct {
 // the folder in any case. It needs root and a machine on which no other run
 // measures at the same time.
 func Run(ctx context.Context, cfg Config) (Outcome, error) {
-	unlock, err := lockMachine(cfg.Dir)
+	unlock, err := LockMachine(cfg.Dir)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -144,7 +144,6 @@ func open(ctx context.Context, cfg Config) (_ *run, err error) {
 		r.env.Notes = append(r.env.Notes, fmt.Sprintf("The last record of an earlier sitting was cut short (%d bytes); it is kept in %s and was measured again.", torn, result.TornFile))
 	}
 	r.env.Interrupted = true // until it has ended in order
-	r.clock = newClock(cfg.Experiment.EstimatedDuration(), r.share())
 	return r, result.WriteEnvironment(cfg.Dir, r.env)
 }
 
@@ -279,6 +278,8 @@ func (r *run) checkDevices(ctx context.Context) (out Outcome, err error) {
 		}
 	}
 	r.plan = slices.DeleteFunc(r.plan, func(b experiment.Block) bool { return skip[b.DUT] })
+	possible := r.cfg.Experiment.Possible(func(dut string) bool { return !skip[dut] })
+	r.clock = newClock(possible.EstimatedDuration(), r.share())
 	if len(skip) > 0 && !slices.ContainsFunc(r.plan, func(b experiment.Block) bool { return !b.AA }) {
 		return out, ErrNothingRan
 	}

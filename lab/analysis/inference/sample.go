@@ -41,19 +41,7 @@ func Of(values []float64) Sample {
 // Welch is the sample of the mean of b less the mean of a, whose spreads may
 // differ (B. L. Welch, Biometrika 34, 1947, with the degrees of freedom of
 // F. E. Satterthwaite, 1946). N counts the values of both.
-func Welch(a, b []float64) Sample {
-	from, to := Of(a), Of(b)
-	s := Sample{Mean: to.Mean - from.Mean, SE: math.NaN(), N: from.N + to.N}
-	if !from.HasSpread() || !to.HasSpread() {
-		return s
-	}
-	va, vb := from.SE*from.SE, to.SE*to.SE
-	s.SE, s.Freedom = math.Sqrt(va+vb), from.Freedom+to.Freedom
-	if divisor := va*va/from.Freedom + vb*vb/to.Freedom; divisor > 0 {
-		s.Freedom = (va + vb) * (va + vb) / divisor
-	}
-	return s
-}
+func Welch(a, b []float64) Sample { return Of(b).Less(Of(a)) }
 
 // HasSpread reports whether the sample can be tested.
 func (s Sample) HasSpread() bool {

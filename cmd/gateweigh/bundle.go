@@ -1,0 +1,43 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+func bundleCommand() *cobra.Command {
+	var out string
+	var logs bool
+	cmd := &cobra.Command{
+		Use:   "bundle RUN",
+		Short: "Pack a run into one file, to report on another machine",
+		Long: "Pack what every figure of a run is recomputed from into one compressed archive:\n" +
+			"experiment, environment, trials and profiles. gateweigh report, compare and explain\n" +
+			"take a bundle wherever they take a run folder.",
+		Example: "  gateweigh bundle runs/20260101T120000Z-quick -o quick.tar.gz\n  gateweigh report quick.tar.gz",
+		Args:    usage(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if out == "" {
+				out = filepath.Clean(args[0]) + result.BundleSuffix
+			}
+			manifest, err := result.WriteBundle(args[0], out, logs)
+			if err != nil {
+				return err
+			}
+			info, err := os.Stat(out)
+			if err != nil {
+				return fmt.Errorf("look at the bundle: %w", err)
+			}
+			fmt.Printf("bundle: %s (%d files, %d KiB)\n", out, len(manifest.Files), (info.Size()+1023)>>10)
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write (default RUN"+result.BundleSuffix+")")
+	cmd.Flags().BoolVar(&logs, "logs", false, "with the logs of agents and devices")
+	return cmd
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/compare"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+type compareFlags struct {
+	maxRegression, maxOverhead percent
+	delta, confidence          percent
+	strict, json               bool
+	junit, markdown            string
+}
+
+func compareCommand() *cobra.Command {
+	defaults := compare.Defaults()
+	flags := compareFlags{
+		delta:      percent{share: defaults.Delta, given: true, above: 0, below: 1},
+		confidence: percent{share: defaults.Confidence, given: true, above: 0.5, below: 1},
+	}
+	cmd := &cobra.Command{
+		Use:   "compare RUN_A RUN_B | compare --max-overhead 5% RUN",
+		Short: "Compare two runs cell by cell, or hold runs against limits",
+		Long: "Compare two runs cell by cell: is B dearer than A? With a limit it is a gate for CI:\n" +
+			"exit code 1 when a cell is beyond the limit with confidence, 0 otherwise.\n" +
+			"Runs are run folders or bundles.",
+		Example: "  gateweigh compare runs/before runs/after\n" +
+			"  gateweigh compare --max-regression 5% --junit gate.xml base.tar.gz runs/after\n" +
+			"  gateweigh compare --max-overhead 20% runs/after",
+		Args: usage(cobra.RangeArgs(1, 2)),
+		RunE: func(_ *cobra.Command, args []string) error { return compareRuns(args, flags) },
+	}
+	f := cmd.Flags()
+	f.Var(&flags.maxRegression, "max-regression", "gate: how much dearer than A a cell of B may be, such as 5%")
+	f.Var(&flags.maxOverhead, "max-overhead", "gate: how much dearer than a clean router a cell of B may be, such as 5%")
+	f.BoolVar(&flags.strict, "strict", false, "a gate also fails when it cannot tell")
+	f.Var(&flags.delta, "delta", "change that does not matter")
+	f.Var(&flags.confidence, "confidence", "of intervals and verdicts")
+	f.StringVar(&flags.junit, "junit", "", "write the gate's decisions as JUnit XML to `FILE`")
+	f.StringVar(&flags.markdown, "markdown", "", "write the comparison as Markdown to `FILE`; - is standard output, in place of the table")
+	f.BoolVar(&flags.json, "json", false, "print the comparison as JSON instead of the table")
+	return cmd
+}
+
+// compareRuns carries out one call of compare.
+func compareRuns(args []string, flags compareFlags) error {
+	if err := flags.check(args); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	var inputs []compare.Input
+	for _, name := range args {
+		run, forget, err := result.Open(name)
+		defer forget()
+		if err != nil {
+			return err
+		}
+		inputs = append(inputs, compare.Input{Name: name, Run: run})
+	}
+	var c compare.Comparison
+	if len(inputs) == 1 {
+		c = compare.Single(inputs[0], flags.options())
+	} else {
+		c = compare.Runs(inputs[0], inputs[1], flags.options())
+	}
+	if err := flags.print(c); err != nil {
+		return err
+	}
+	switch {
+	case c.Gate != nil && !c.Gate.Passed:
+		return &exitError{exitFailed, errors.New(c.Gate.Sentence)}
+	case c.Gate == nil && len(c.Cells) == 0:
+		return &exitError{exitFailed, errors.New("no cell is in both runs: there is nothing to compare")}
+	}
+	return nil
+}
+
+func (f compareFlags) check(args []string) error {
+	gate := f.maxRegression.given || f.maxOverhead.given
+	switch {
+	case len(args) == 1 && f.maxRegression.given:
+		return errors.New("--max-regression compares two runs: give RUN_A and RUN_B")
+	case len(args) == 1 && !f.maxOverhead.given:
+		return errors.New("one run alone is held against --max-overhead: give that limit, or a second run")
+	case f.strict && !gate, f.junit != "" && !gate:
+		return errors.New("--strict and --junit are about a gate: give --max-regression or --max-overhead")
+	case f.json && f.markdown == "-":
+		return errors.New("--json and --markdown - would both be standard output: give --markdown a file")
+	}
+	return nil
+}
+
+func (f compareFlags) options() compare.Options {
+	return compare.Options{
+		Delta: f.delta.share, Confidence: f.confidence.share, Strict: f.strict,
+		MaxRegression: f.maxRegression.number(), MaxOverhead: f.maxOverhead.number(),
+	}
+}
+
+func (p percent) number() analysis.Number {
+	if !p.given {
+		return analysis.Absent()
+	}
+	return analysis.Number(p.share)
+}
+
+// print writes the comparison in every form that was asked for.
+func (f compareFlags) print(c compare.Comparison) error {
+	show := compare.Text
+	switch {
+	case f.json:
+		show = compareJSON
+	case f.markdown == "-":
+		show = compare.Markdown
+	}
+	if err := show(os.Stdout, c); err != nil {
+		return err
+	}
+	for _, file := range []struct {
+		name  string
+		write func(io.Writer, compare.Comparison) error
+	}{{f.junit, compare.JUnit}, {f.markdown, compare.Markdown}} {
+		if file.name == "" || file.name == "-" {
+			continue
+		}
+		var b bytes.Buffer
+		if err := file.write(&b, c); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file.name, b.Bytes(), 0o644); err != nil {
+			return fmt.Errorf("write the comparison: %w", err)
+		}
+	}
+	return nil
+}
+
+func compareJSON(w io.Writer, c compare.Comparison) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(c)
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gateweigh/gateweigh/lab/doctor"
+)
+
+func doctorCommand() *cobra.Command {
+	var asJSON, quick bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine what this machine can measure and how well, and what to do about the rest",
+		Long: "Tries what the lab and its devices need of kernel, machine and tools, in hosts that end with the\n" +
+			"examination, and measures for half a minute how noisy the machine is. It changes nothing. Every line\n" +
+			"says what it means for measurements or what to do. Exit code 0: gateweigh run would measure; 3: nothing can run here.",
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			line := newStatusLine(os.Stderr)
+			report, err := doctor.Examine(cmd.Context(), doctor.Options{
+				Quick: quick, Version: version, Status: func(text string) { line.say(text) },
+			})
+			line.clear()
+			if err != nil {
+				return err
+			}
+			if err := printReport(os.Stdout, report, asJSON); err != nil {
+				return err
+			}
+			if !report.CanRun {
+				return &exitError{exitNothingRan, errors.New(report.Verdict)}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
+	cmd.Flags().BoolVar(&quick, "quick", false, "leave out what takes time: the fixed loop and the A/A pair")
+	return cmd
+}
+
+func printReport(w io.Writer, r doctor.Report, asJSON bool) error {
+	if asJSON {
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		return enc.Encode(r)
+	}
+	writeReport(w, r, terminalWidth(os.Stdout))
+	return nil
+}
+
+// writeReport prints a report's lines by group: state, subject, what was found,
+// and what that means or what to do.
+func writeReport(w io.Writer, r doctor.Report, width int) {
+	subject := 0
+	for _, g := range r.Groups {
+		for _, l := range g.Lines {
+			subject = max(subject, utf8.RuneCountInString(l.What))
+		}
+	}
+	column := len("  missing  ") + subject + 2
+	for _, g := range r.Groups {
+		fmt.Fprintln(w, g.Name)
+		for _, l := range g.Lines {
+			text := []string{l.Found}
+			if l.Means != "" {
+				text[0] += ". " + strings.ToUpper(l.Means[:1]) + l.Means[1:]
+			}
+			if l.Do != "" {
+				text = append(text, "→ "+l.Do)
+			}
+			writeWrapped(w, fmt.Sprintf("  %-7s  %s", l.State, l.What), column, width, text...)
+		}
+		fmt.Fprintln(w)
+	}
+	if r.CanRun {
+		fmt.Fprintln(w, r.Verdict)
+	}
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/doctor"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/labtest"
+)
+
+// TestDoctorsManual runs every command of the manual.
+func TestDoctorsManual(t *testing.T) {
+	text, err := os.ReadFile("../../docs/doctor.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, ran := t.TempDir(), 0
+	for _, part := range strings.Split(string(text), "```sh\n")[1:] {
+		block, _, _ := strings.Cut(part, "```")
+		for line := range strings.Lines(block) {
+			line, _, _ = strings.Cut(line, "#")
+			args := strings.Fields(strings.TrimPrefix(line, "sudo "))
+			if len(args) == 0 {
+				continue
+			}
+			if args[0] != "gateweigh" {
+				t.Errorf("%q is no command of gateweigh", line)
+				continue
+			}
+			measures := args[1] == "doctor" && !slices.Contains(args, "--quick")
+			if measures { // its figures are wanted
+				args = append(args, "--json")
+			}
+			e := finish(t, command(t, dir, args[1:]...))
+			ran++
+			if e.code != 0 {
+				t.Errorf("%s: exit %d\n%s%s", line, e.code, e.stdout, e.stderr)
+			}
+			if measures {
+				checkMeasured(t, reportOf(t, e.stdout))
+			}
+		}
+	}
+	if ran < 4 {
+		t.Errorf("only %d commands found", ran)
+	}
+	labtest.Await(t, "everything of the examination to go", func() bool { return leftovers(t) == "" })
+	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
+		t.Errorf("the examination left %v", entries)
+	}
+}
+
+func reportOf(t *testing.T, text string) map[string]doctor.Line {
+	t.Helper()
+	var r doctor.Report
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	if r.Version != doctor.Version || r.Verdict == "" {
+		t.Errorf("version %d, verdict %q", r.Version, r.Verdict)
+	}
+	lines := map[string]doctor.Line{}
+	for _, g := range r.Groups {
+		for _, l := range g.Lines {
+			lines[l.Key] = l
+		}
+	}
+	return lines
+}
+
+// checkMeasured: the measured part has figures that can be true.
+func checkMeasured(t *testing.T, lines map[string]doctor.Line) {
+	t.Helper()
+	if aa := lines["noise.aa"]; aa.State == doctor.Warn && len(aa.Figures) == 0 {
+		// On a machine that is busy with other tests trials may be rejected.
+		if !strings.Contains(aa.Found, "trials passed") {
+			t.Errorf("A/A pair: %s", aa.Found)
+		}
+		return
+	}
+	for key, bounds := range map[string]map[string][2]float64{
+		"noise.aa":     {"ratio": {0.5, 2}, "resolution_pct": {0, 1000}},
+		"metering.gap": {"router_exact_pct": {1, 100}, "router_thread_ticks_pct": {0, 110}, "cpu_awake_pct": {1, 110}},
+	} {
+		for figure, b := range bounds {
+			v, there := lines[key].Figures[figure]
+			if !there || !(float64(v) >= b[0] && float64(v) <= b[1]) {
+				t.Errorf("%s: %s is %v of %v: %s", key, figure, v, b, lines[key].Found)
+			}
+		}
+	}
+}
+
+// TestDoctorWithoutRoot runs as nobody: it says what was left out and that
+// nothing can run.
+func TestDoctorWithoutRoot(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "gateweigh-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	program := filepath.Join(dir, "gateweigh")
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	copyFile(t, self, program)
+	const nobody = 65534
+	for _, c := range []struct {
+		args []string
+		code int
+		want []string
+	}{
+		{[]string{"doctor", "--quick"}, exitNothingRan, []string{"not tried without root", "sudo gateweigh doctor", "sudo gateweigh run", "opennds", "missing  root"}},
+		{[]string{"list"}, 0, []string{"takes about", "needs root"}},
+	} {
+		cmd := command(t, dir, c.args...)
+		cmd.Path, cmd.Args[0] = program, program
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		e := finish(t, cmd)
+		if e.code != c.code {
+			t.Errorf("%v: exit %d, want %d: %s", c.args, e.code, c.code, e.stderr)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(e.stdout, want) {
+				t.Errorf("%v: no %q in:\n%s", c.args, want, e.stdout)
+			}
+		}
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	in, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestListFollowsThePrograms(t *testing.T) {
+	list := func(path string, args ...string) listing {
+		cmd := command(t, t.TempDir(), append([]string{"list", "--json"}, args...)...)
+		cmd.Env = append(cmd.Env, "PATH="+path)
+		e := finish(t, cmd)
+		var l listing
+		if err := json.Unmarshal([]byte(e.stdout), &l); err != nil || e.code != 0 {
+			t.Fatalf("exit %d, %v: %s", e.code, err, e.stdout)
+		}
+		return l
+	}
+	with, without := list(os.Getenv("PATH")), list(t.TempDir())
+	if len(with.Experiments) != len(experiment.Builtins()) || len(with.Experiments) != len(without.Experiments) {
+		t.Fatalf("%d and %d experiments", len(with.Experiments), len(without.Experiments))
+	}
+	quick, bare := with.Experiments[0], without.Experiments[0]
+	if quick.Name != "quick" || len(quick.Here) == 0 || quick.EstimatedSeconds <= 0 || quick.Cells != 2*len(quick.Here) {
+		t.Errorf("quick here: %+v", quick)
+	}
+	if len(bare.Here) != 0 || bare.Cells != 0 || bare.EstimatedSeconds != 0 {
+		t.Errorf("quick without any program: %+v", bare)
+	}
+	for _, d := range without.Devices {
+		if d.Here != (d.Name == experiment.Clean) || d.Here == (d.Reason != "") {
+			t.Errorf("without any program: %+v", d)
+		}
+	}
+	one := list(os.Getenv("PATH"), "opennds")
+	if len(one.Experiments) != 0 || len(one.Devices) != 1 || one.Devices[0].Admission != "each client clicks through a splash page" {
+		t.Errorf("list opennds: %+v", one)
+	}
+	if e := finish(t, command(t, t.TempDir(), "list", "openNDS")); e.code != exitUsage || !strings.Contains(e.stderr, "opennds") {
+		t.Errorf("an unknown name: exit %d, %s", e.code, e.stderr)
+	}
+}

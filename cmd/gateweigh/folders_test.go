@@ -1,0 +1,272 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/profile"
+	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// shell turns a prepared call into one of a shell script, which finds the
+// program as $gateweigh.
+func shell(cmd *exec.Cmd, script string) *exec.Cmd {
+	cmd.Env = append(cmd.Env, "gateweigh="+cmd.Path)
+	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-e", "-c", script}
+	return cmd
+}
+
+// private runs the script in a mount namespace of its own.
+func private(cmd *exec.Cmd, script string) *exec.Cmd {
+	cmd = shell(cmd, "mount --make-rprivate /\n"+script)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	return cmd
+}
+
+// reportFiles are what gateweigh report makes.
+var reportFiles = []string{report.SummaryFile, report.CSVFile, report.HTMLFile}
+
+// sameReports compares the report files of two folders byte by byte.
+func sameReports(t *testing.T, dir, a, b string) {
+	t.Helper()
+	for _, name := range reportFiles {
+		if one, other := read(t, dir, filepath.Join(a, name)), read(t, dir, filepath.Join(b, name)); len(one) == 0 || !bytes.Equal(one, other) {
+			t.Errorf("%s of %s and %s differ (%d and %d bytes)", name, a, b, len(one), len(other))
+		}
+	}
+}
+
+// profiled adds a profile of a cell to a simulated run.
+func profiled(t *testing.T, run string) {
+	t.Helper()
+	side := func(ns float64, functions ...string) profile.Side {
+		const packets = 170_000
+		s := profile.Side{
+			Seconds: 2, Packets: packets, DeliveredMbps: 1000,
+			Accounts: []profile.Account{{Name: "napi/lan", Ns: int64(ns * packets), Samples: 200, SampledNs: int64(ns * packets)}},
+		}
+		for _, f := range functions {
+			s.Stacks = append(s.Stacks, profile.Stack{
+				Frames: []profile.Frame{{Func: "napi/lan"}, {Func: f, Module: profile.Kernel}}, NsPerPacket: ns / float64(len(functions)),
+			})
+		}
+		return s
+	}
+	p := profile.Profile{
+		Cell:        result.Cell{DUT: "allowlist", Clients: 20, OfferedMbps: 1000, Direction: "up", Profile: "per-packet"},
+		FrequencyHz: 997, UserStacks: profile.UnwindFP, DUT: side(1200, "ip_forward", "nft_do_chain"), Clean: side(1000, "ip_forward"),
+	}
+	if err := profile.Write(run, p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReportOfABundleIsTheSame(t *testing.T) {
+	dir := t.TempDir()
+	simulated(t, dir, "r", 1, 1.2)
+	profiled(t, filepath.Join(dir, "r"))
+	for _, args := range []string{"report r", "bundle r -o sent.tar.gz", "report sent.tar.gz", "report sent.tar.gz", "report sent.tar.gz -o elsewhere", "report r -o third"} {
+		if e := finish(t, command(t, dir, strings.Fields(args)...)); e.code != 0 {
+			t.Fatalf("%s: %+v", args, e)
+		}
+	}
+	for _, other := range []string{"sent", "elsewhere", "third"} {
+		sameReports(t, dir, "r", other)
+	}
+	here, there := finish(t, command(t, dir, "explain", "r", "allowlist")), finish(t, command(t, dir, "explain", "sent.tar.gz", "allowlist"))
+	if here.code != 0 || !strings.Contains(here.stdout, "nft_do_chain") || here.stdout != there.stdout {
+		t.Errorf("explain says of the run:\n%s%sand of its bundle:\n%s%s", here.stdout, here.stderr, there.stdout, there.stderr)
+	}
+	printed := finish(t, command(t, dir, "report", "sent.tar.gz", "--json"))
+	if printed.code != 0 || printed.stdout != string(read(t, dir, "r/summary.json")) {
+		t.Errorf("report --json of a bundle: exit %d, %s", printed.code, printed.stderr)
+	}
+	simulated(t, dir, "other", 2, 1.2)
+	for _, args := range []string{"report sent.tar.gz -o other", "report r -o other"} {
+		if e := finish(t, command(t, dir, strings.Fields(args)...)); e.code == 0 || !strings.Contains(e.stderr, "choose another folder with -o") {
+			t.Errorf("%s: exit %d, %s", args, e.code, e.stderr)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "other", report.SummaryFile)); err == nil {
+		t.Error("a report was written over another run")
+	}
+}
+
+func TestReportOfAReadOnlyRun(t *testing.T) {
+	dir := t.TempDir()
+	simulated(t, dir, "r", 1, 1.2)
+	if e := finish(t, command(t, dir, "report", "r", "-o", "want")); e.code != 0 {
+		t.Fatalf("%+v", e)
+	}
+	e := finish(t, private(command(t, dir), `mount --bind r r; mount -o remount,ro,bind r
+		"$gateweigh" report r -o out >/dev/null
+		"$gateweigh" bundle r -o r.tar.gz >/dev/null
+		"$gateweigh" report r`))
+	if e.code != exitFailed || !strings.Contains(e.stdout, "allowlist") {
+		t.Errorf("exit %d without the table:\n%s", e.code, e.stdout)
+	}
+	for _, want := range []string{"r/summary.json", "read-only file system", "-o DIR"} {
+		if !strings.Contains(e.stderr, want) {
+			t.Errorf("stderr lacks %q: %s", want, e.stderr)
+		}
+	}
+	sameReports(t, dir, "want", "out")
+	if e := finish(t, command(t, dir, "report", "r.tar.gz", "-o", "unpacked")); e.code != 0 {
+		t.Errorf("bundle of a read-only run: %+v", e)
+	}
+}
+
+func TestReportOnAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	simulated(t, dir, "r", 1, 1.2)
+	e := finish(t, private(command(t, dir), `mkdir full; mount -t tmpfs -o size=16k none full
+		"$gateweigh" report r -o full || code=$?
+		ls -A full; exit $code`))
+	if e.code != exitFailed || !strings.Contains(e.stdout, "allowlist") || !strings.Contains(e.stderr, "no space left on device") || !strings.Contains(e.stderr, "-o DIR") {
+		t.Errorf("exit %d\n%s%s", e.code, e.stdout, e.stderr)
+	}
+	if strings.Contains(e.stdout, ".report.html.") || strings.Contains(e.stdout, ".summary.json.") {
+		t.Errorf("half a file left behind:\n%s", e.stdout)
+	}
+}
+
+// TestFullDiskEndsARunThatCanGoOn measures onto a disk that fills up, makes
+// room, and continues.
+func TestFullDiskEndsARunThatCanGoOn(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "small.toml", strings.Replace(small, "windows = 2", "windows = 10", 1))
+	e := finish(t, private(command(t, dir), `mkdir r; mount -t tmpfs -o size=96k none r
+		"$gateweigh" run small.toml --out r || echo "first exit $?"
+		cp r/trials.jsonl kept.jsonl
+		mount -o remount,size=16m r
+		"$gateweigh" run --resume r || echo "second exit $?"
+		cp -r r copy`))
+	if e.code != 0 || !strings.Contains(e.stdout, "first exit 1") {
+		t.Fatalf("exit %d\n%s%s", e.code, e.stdout, e.stderr)
+	}
+	for _, want := range []string{"no space left on device", "finished trials are kept: free some space", "--resume r"} {
+		if !strings.Contains(e.stderr, want) {
+			t.Errorf("stderr lacks %q:\n%s", want, e.stderr)
+		}
+	}
+	kept, now := read(t, dir, "kept.jsonl"), read(t, dir, "copy/trials.jsonl")
+	if n := bytes.Count(kept, []byte("\n")); n == 0 || !bytes.HasSuffix(kept, []byte("\n")) || !bytes.HasPrefix(now, kept) {
+		t.Errorf("%d whole records before the disk was full, of %d bytes; all still there: %v", n, len(kept), bytes.HasPrefix(now, kept))
+	}
+	run, err := result.ReadRun(filepath.Join(dir, "copy"))
+	if err != nil || len(run.Trials) != 60 || run.Torn != 0 || run.Environment.Interrupted {
+		t.Errorf("%d trials, want 60; %d torn bytes, interrupted %v, %v", len(run.Trials), run.Torn, run.Environment.Interrupted, err)
+	}
+}
+
+// TestNewerRecords: neither report nor resume touches what it does not understand.
+func TestNewerRecords(t *testing.T) {
+	newer := `{"version":2,"kind":"trial","cell":["x"]}` + "\n"
+	for place, at := range map[string]int{"in the middle": 3, "at the end": 0} {
+		dir := t.TempDir()
+		simulated(t, dir, "r", 1, 1.2)
+		lines := strings.SplitAfter(string(trials(t, filepath.Join(dir, "r"))), "\n")
+		lines = lines[:len(lines)-1]
+		if at == 0 {
+			at = len(lines)
+		}
+		text := strings.Join(lines[:at], "") + newer + strings.Join(lines[at:], "")
+		write(t, dir, "r/trials.jsonl", text)
+		where := "trials.jsonl:" + strconv.Itoa(at+1) + ": version 2"
+		for _, args := range []string{"report r", "run --resume r", "bundle r", "compare r r"} {
+			e := finish(t, command(t, dir, strings.Fields(args)...))
+			if e.code != exitFailed || !strings.Contains(e.stderr, where) || !strings.Contains(e.stderr, "use a newer gateweigh") {
+				t.Errorf("%s, newer record %s: exit %d, %s", args, place, e.code, e.stderr)
+			}
+		}
+		if string(trials(t, filepath.Join(dir, "r"))) != text {
+			t.Errorf("newer record %s: the trials were changed", place)
+		}
+	}
+}
+
+func TestTornRecord(t *testing.T) {
+	dir := t.TempDir()
+	simulated(t, dir, "r", 1, 1.2)
+	text := string(trials(t, filepath.Join(dir, "r")))
+	text = text[:len(text)-20]
+	write(t, dir, "r/trials.jsonl", text)
+	e := finish(t, command(t, dir, "report", "r"))
+	if e.code != 0 || !strings.Contains(strings.Join(strings.Fields(e.stdout), " "), "cut short by a crash") {
+		t.Errorf("exit %d\n%s%s", e.code, e.stdout, e.stderr)
+	}
+	if string(trials(t, filepath.Join(dir, "r"))) != text {
+		t.Error("a report changed the trials")
+	}
+}
+
+// TestClockSteps: the clock was set while the run went on. Times in the report
+// must come from clocks that cannot be.
+func TestClockSteps(t *testing.T) {
+	begin := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
+	for name, step := range map[string]time.Duration{"years ahead": 40 * 365 * 24 * time.Hour, "back": -3 * time.Hour} {
+		dir := t.TempDir()
+		run := analysistest.Run(analysistest.Spec{
+			Seed: 1, DUTs: []analysistest.DUT{{Name: "allowlist", Ratio: 1.2}}, Clients: []int{20}, Offered: []float64{500},
+			Blocks: 4, Windows: 3, AABlocks: 2, BlockSD: 0.01, WindowSD: 0.01,
+		})
+		half := len(run.Trials) / 2
+		for i := range run.Trials[half:] {
+			run.Trials[half+i].Start = run.Trials[half+i].Start.Add(step)
+		}
+		run.Environment.End = begin.Add(step)
+		if err := analysistest.Write(dir, run); err != nil {
+			t.Fatal(err)
+		}
+		e := finish(t, command(t, dir, "report", "."))
+		if e.code != 0 {
+			t.Fatalf("%s: %+v", name, e)
+		}
+		page := string(read(t, dir, report.HTMLFile))
+		if !strings.Contains(page, "took 36s") || strings.Contains(page, "took -") || strings.Contains(page, "350400h") {
+			_, took, _ := strings.Cut(page, "took ")
+			t.Errorf("%s: the report says it took %.20q", name, took)
+		}
+	}
+}
+
+// TestRunWithoutAcceptedTrials has an outcome, in every command that reads it.
+func TestRunWithoutAcceptedTrials(t *testing.T) {
+	dir := t.TempDir()
+	simulated(t, dir, "good", 1, 1.2)
+	run := analysistest.Run(analysistest.Spec{
+		Seed: 1, DUTs: []analysistest.DUT{{Name: "allowlist", Ratio: 1.2}}, Clients: []int{20}, Offered: []float64{500, 1000},
+		Blocks: 2, Windows: 3, AABlocks: 1, RejectEvery: 1,
+	})
+	if err := os.Mkdir(filepath.Join(dir, "r"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := analysistest.Write(filepath.Join(dir, "r"), run); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"report r", 0, "No trial was accepted"},
+		{"bundle r", 0, "r.tar.gz"},
+		{"compare good r", 0, "B has no accepted trial here (6 rejected)"},
+		{"compare --max-regression 5% good r", exitFailed, "no cell could be judged"},
+		{"compare --max-overhead 5% r", exitFailed, "no cell could be judged"},
+	} {
+		e := finish(t, command(t, dir, strings.Fields(tt.args)...))
+		if e.code != tt.code || !strings.Contains(e.stdout+e.stderr, tt.want) {
+			t.Errorf("%s: exit %d, want %d and %q:\n%s%s", tt.args, e.code, tt.code, tt.want, e.stdout, e.stderr)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/doctor"
+	"github.com/gateweigh/gateweigh/lab/dut"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares a text with the file of that name.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs (-update rewrites it):\n%s", name, got)
+	}
+}
+
+func TestWrap(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		width int
+		want  []string
+	}{
+		{"", 10, nil},
+		{"one two three", 20, []string{"one two three"}},
+		{"one two three", 7, []string{"one two", "three"}},
+		{"überlängen äö x", 12, []string{"überlängen", "äö x"}},
+		{"a verylongwordindeed b", 5, []string{"a", "verylongwordindeed", "b"}},
+		{"spaces\n and\tlines", 80, []string{"spaces and lines"}},
+	} {
+		if got := wrap(c.text, c.width); !slices.Equal(got, c.want) {
+			t.Errorf("wrap(%q, %d) = %q, want %q", c.text, c.width, got, c.want)
+		}
+	}
+}
+
+func TestMinutes(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		54 * time.Second: "54 s", 144 * time.Second: "2 min 20 s", 797 * time.Second: "13 min", 3720 * time.Second: "1 h 02 min",
+	} {
+		if got := minutes(d); got != want {
+			t.Errorf("%v is %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestReportsText(t *testing.T) {
+	r := doctor.Report{Version: doctor.Version, CanRun: true, Verdict: "gateweigh run measures allowlist here.", Groups: []doctor.Group{
+		{Name: "Kernel", Lines: []doctor.Line{
+			{Key: "kernel.veth", State: doctor.OK, What: "veth", Found: "works", Means: "links of the lab", Needed: true},
+			{Key: "kernel.macvlan", State: doctor.Missing, What: "macvlan", Found: "adding a macvlan: operation not supported", Do: "modprobe macvlan, or a kernel with CONFIG_MACVLAN", Needed: true},
+		}},
+		{Name: "Noise", Lines: []doctor.Line{
+			{Key: "noise.aa", State: doctor.Warn, What: "A/A pair", Found: "ratio of two clean routers 1.002 [0.902, 1.102]", Do: "quiet the machine",
+				Figures: map[string]analysis.Number{"ratio": 1.002, "sd_log": 0.04}},
+		}},
+	}}
+	var text, data bytes.Buffer
+	writeReport(&text, r, 80)
+	golden(t, "doctor.txt", text.Bytes())
+	if err := printReport(&data, r, true); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "doctor.json", data.Bytes())
+}
+
+func TestListsText(t *testing.T) {
+	l := listing{
+		Version: 1,
+		Experiments: []listedExperiment{
+			{Name: "quick", Description: "Three gateways against the clean router", Devices: []string{"opennds", "allowlist"}, Here: []string{"allowlist"},
+				Clients: []int{1, 20}, OfferedMbps: []float64{100, 1000}, Cells: 4, Blocks: 10, Windows: 3, WindowSeconds: 1, EstimatedSeconds: 110,
+				Needs: []dut.Need{{Program: "ethtool"}, {Program: "dnsmasq"}}},
+			{Name: "elsewhere", Description: "Runs on another machine", Devices: []string{"opennds"}},
+		},
+		Devices: []listedDevice{
+			{Name: "clean", About: "clean router", Here: true, Admission: "none"},
+			{Name: "opennds", About: "openNDS 9", Reason: "not on PATH: ndsctl, opennds (package opennds), wget (package wget), and a few more of them",
+				Admission: "each client clicks through a splash page", DHCP: true, Needs: []dut.Need{{Program: "opennds", Package: "opennds", Why: "the portal"}, {Program: "wget", Package: "wget", Why: "the watchdog"}}},
+		},
+	}
+	var all, one bytes.Buffer
+	l.write(&all, 80, false)
+	golden(t, "list.txt", all.Bytes())
+	only, err := l.only("opennds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	only.write(&one, 80, true)
+	golden(t, "list-one.txt", one.Bytes())
+}

@@ -1,0 +1,383 @@
+// Package compare holds one run against another, cell by cell, and judges the
+// outcome against limits, so that a CI job can refuse a gateway that became
+// dearer. Like lab/analysis it is a pure function of what is in the run folders.
+//
+// What is compared is the overhead ratio: each run measured its device beside a
+// clean router of its own, so what changed in the machine between the two runs
+// cancels, as far as it does within a run. Absolute figures are compared too,
+// but decide nothing.
+package compare
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Version of the JSON of a Comparison.
+const Version = 1
+
+// Options of Runs and Single; the zero value is usable.
+type Options struct {
+	// Delta is the relative change that does not matter. Default 0.05.
+	Delta float64
+	// Confidence of intervals and verdicts, of all cells together. Default
+	// 0.99: a job that compares every day should not cry wolf every month.
+	Confidence float64
+	// MaxRegression is how much dearer the second run may be than the first,
+	// MaxOverhead how much dearer its devices may be than a clean router: 0.05 is
+	// 5 %. Absent: no such gate.
+	MaxRegression, MaxOverhead analysis.Number
+	// Strict lets a gate fail when it cannot tell.
+	Strict bool
+}
+
+// Defaults are the options of a comparison without gates.
+func Defaults() Options {
+	return Options{Delta: 0.05, Confidence: 0.99, MaxRegression: analysis.Absent(), MaxOverhead: analysis.Absent()}
+}
+
+// Input is a run and what the user calls it: its folder or bundle.
+type Input struct {
+	Name string
+	Run  result.Run
+}
+
+// Comparison is what compare --json prints. A is nil when a single run is judged.
+type Comparison struct {
+	Version    int     `json:"version"`
+	A          *Side   `json:"a"`
+	B          Side    `json:"b"`
+	Confidence float64 `json:"confidence"`
+	Delta      float64 `json:"delta"`
+
+	// Differences between the two environments and experiments: they may explain a change.
+	Differences []Difference `json:"differences"`
+	// SameMachine says whether absolute figures can be compared: same CPU,
+	// kernel and placement.
+	SameMachine bool `json:"same_machine"`
+	// NoiseFloorPct is the least change that can be called: the most by which
+	// two clean routers differed in either run. Absent without A/A pairs.
+	NoiseFloorPct analysis.Number       `json:"noise_floor_pct"`
+	Multiplicity  analysis.Multiplicity `json:"multiplicity"`
+
+	Cells []Cell        `json:"cells"`
+	OnlyA []result.Cell `json:"only_a"`
+	OnlyB []result.Cell `json:"only_b"`
+
+	Gate     *Gate    `json:"gate"` // nil without limits
+	Warnings []string `json:"warnings"`
+}
+
+// Side is one of the two runs.
+type Side struct {
+	Name             string          `json:"name"`
+	Experiment       string          `json:"experiment"`
+	Start            string          `json:"start"` // RFC 3339, empty when not known
+	GateweighVersion string          `json:"gateweigh_version"`
+	Trials           analysis.Counts `json:"trials"`
+	AA               analysis.AA     `json:"aa"`
+}
+
+// Measured is what one run says of a cell.
+type Measured struct {
+	Pairs         int               `json:"pairs"`
+	Rejected      int               `json:"rejected"`
+	DeliveredMbps analysis.Number   `json:"delivered_mbps"`
+	OverheadRatio analysis.Estimate `json:"overhead_ratio"`
+	CPUCorePct    analysis.Estimate `json:"cpu_core_pct"`
+	NsPerPacket   analysis.Estimate `json:"ns_per_packet"`
+}
+
+// Verdicts on a cell of B against the same in A.
+const (
+	Worse        = "worse"
+	Better       = "better"
+	Equivalent   = analysis.Equivalent
+	Inconclusive = analysis.Inconclusive
+)
+
+// Cell is one cell of B, and of A when it was measured there too.
+type Cell struct {
+	result.Cell
+	A *Measured `json:"a"` // nil when a single run is judged
+	B Measured  `json:"b"`
+
+	// Change is B's overhead ratio over A's, with Welch's interval over the
+	// blocks' log ratios; N is the blocks of both runs.
+	Change analysis.Estimate `json:"change"`
+	// PDifferent and PEquivalent are adjusted for the number of cells.
+	PDifferent   analysis.Number `json:"p_different"`
+	PEquivalent  analysis.Number `json:"p_equivalent"`
+	Verdict      string          `json:"verdict"` // empty when a single run is judged
+	VerdictNote  string          `json:"verdict_note"`
+	BlocksNeeded *int            `json:"blocks_needed"` // further blocks, of each run
+
+	// Absolute figures, B over A; they decide nothing, and mean nothing when
+	// the machine is another.
+	NsPerPacketChange analysis.Estimate `json:"ns_per_packet_change"`
+	CPUChange         analysis.Estimate `json:"cpu_change"`
+
+	Regression *Decision `json:"regression"` // nil without such a limit
+	Overhead   *Decision `json:"overhead"`
+
+	change, overhead evidence // of logarithms
+}
+
+// Runs compares run b with run a.
+func Runs(a, b Input, opts Options) Comparison {
+	sa, sb := summarise(a, opts), summarise(b, opts)
+	sideA := sideOf(a, sa)
+	c := Comparison{
+		Version: Version, A: &sideA, B: sideOf(b, sb), Confidence: opts.Confidence, Delta: opts.Delta,
+		NoiseFloorPct: noiseFloor(sa.AA, sb.AA), OnlyA: []result.Cell{}, OnlyB: []result.Cell{}, Cells: []Cell{},
+	}
+	c.Differences, c.SameMachine = differences(a.Run, b.Run)
+	for _, cb := range sb.Cells {
+		i := slices.IndexFunc(sa.Cells, func(ca analysis.Cell) bool { return keyOf(ca) == keyOf(cb) })
+		if i < 0 {
+			c.OnlyB = append(c.OnlyB, keyOf(cb))
+			continue
+		}
+		c.Cells = append(c.Cells, pairUp(sa.Cells[i], cb, opts))
+	}
+	for _, ca := range sa.Cells {
+		if !slices.ContainsFunc(sb.Cells, func(cb analysis.Cell) bool { return keyOf(ca) == keyOf(cb) }) {
+			c.OnlyA = append(c.OnlyA, keyOf(ca))
+		}
+	}
+	c.Multiplicity = c.verdicts(opts)
+	c.Warnings = c.warnings(a, b, sa, sb)
+	c.judgeGate(opts)
+	return c
+}
+
+// Single judges one run against a clean router.
+func Single(b Input, opts Options) Comparison {
+	s := summarise(b, opts)
+	c := Comparison{
+		Version: Version, B: sideOf(b, s), Confidence: opts.Confidence, Delta: opts.Delta, NoiseFloorPct: noiseFloor(s.AA),
+		Differences: []Difference{}, SameMachine: true, OnlyA: []result.Cell{}, OnlyB: []result.Cell{}, Cells: []Cell{},
+		Multiplicity: analysis.Multiplicity{Method: analysis.MethodHolm},
+		Warnings:     append([]string{}, s.Warnings...),
+	}
+	for _, cell := range s.Cells {
+		c.Cells = append(c.Cells, Cell{
+			Cell: keyOf(cell), B: measured(cell), Change: unknown(), NsPerPacketChange: unknown(), CPUChange: unknown(),
+			PDifferent: analysis.Absent(), PEquivalent: analysis.Absent(), change: noEvidence(), overhead: alone(logOverhead(cell)),
+		})
+	}
+	c.judgeGate(opts)
+	return c
+}
+
+func summarise(in Input, opts Options) analysis.Summary {
+	return analysis.Summarise(in.Run, analysis.Options{Delta: opts.Delta, Confidence: opts.Confidence})
+}
+
+func sideOf(in Input, s analysis.Summary) Side {
+	env := in.Run.Environment
+	side := Side{Name: in.Name, Experiment: s.Experiment, GateweighVersion: env.GateweighVersion, Trials: s.Trials, AA: s.AA}
+	if !env.Start.IsZero() {
+		side.Start = env.Start.UTC().Format("2006-01-02T15:04:05Z")
+	}
+	return side
+}
+
+func keyOf(c analysis.Cell) result.Cell {
+	return result.Cell{DUT: c.DUT, Clients: c.Clients, OfferedMbps: float64(c.OfferedMbps), Direction: c.Direction, Profile: c.Profile}
+}
+
+func measured(c analysis.Cell) Measured {
+	return Measured{
+		Pairs: c.Pairs, Rejected: c.Rejected, DeliveredMbps: c.DeliveredMbps,
+		OverheadRatio: c.OverheadRatio, CPUCorePct: c.CPUCorePct, NsPerPacket: c.Intervals.NsPerPacket,
+	}
+}
+
+// pairUp computes the changes of one cell; the verdict follows when all are known.
+func pairUp(a, b analysis.Cell, opts Options) Cell {
+	ma, mb := measured(a), measured(b)
+	c := Cell{Cell: keyOf(b), A: &ma, B: mb, overhead: alone(logOverhead(b))}
+	c.change = difference(logOverhead(a), logOverhead(b))
+	c.Change = c.change.ratio(opts.Confidence)
+	relative := func(a, b analysis.Estimate) analysis.Estimate {
+		return difference(logOf(a, opts.Confidence), logOf(b, opts.Confidence)).ratio(opts.Confidence)
+	}
+	c.NsPerPacketChange = relative(ma.NsPerPacket, mb.NsPerPacket)
+	c.CPUChange = relative(ma.CPUCorePct, mb.CPUCorePct)
+	return c
+}
+
+// noiseFloor is the most by which two clean routers differed, in per cent.
+func noiseFloor(runs ...analysis.AA) analysis.Number {
+	floor := 0.0
+	for _, aa := range runs {
+		// An unknown ratio makes the floor unknown: max keeps NaN.
+		floor = max(floor, math.Abs(math.Log(float64(aa.Ratio.Mean))))
+	}
+	return analysis.Number(100 * math.Expm1(floor))
+}
+
+// verdicts judges every cell of two runs, all together.
+func (c *Comparison) verdicts(opts Options) analysis.Multiplicity {
+	limit := math.Log1p(opts.Delta)
+	var different, equivalent []float64
+	for _, cell := range c.Cells {
+		different = append(different, cell.change.PDifferent())
+		equivalent = append(equivalent, cell.change.PEquivalent(limit))
+	}
+	different, equivalent = inference.Adjust(different, equivalent)
+	m := analysis.Multiplicity{Method: analysis.MethodHolm}
+	for i := range c.Cells {
+		cell := &c.Cells[i]
+		cell.PDifferent, cell.PEquivalent = analysis.Number(different[i]), analysis.Number(equivalent[i])
+		if cell.change.HasSpread() {
+			m.Verdicts++
+		}
+		c.verdict(cell, opts)
+	}
+	return m
+}
+
+// verdict says what the change of one cell allows to say. Equivalent: certain
+// to lie within δ. Worse or better: certain to be a change, and estimated at
+// more than δ. Blocks say nothing of what a whole run has in common, and such
+// a shift alone makes changes certain that are small; so these are not called.
+// A word needs both the corrected test and the interval that is shown.
+func (c *Comparison) verdict(cell *Cell, opts Options) {
+	alpha, limit, change := 1-opts.Confidence, math.Log1p(opts.Delta), cell.change.Mean
+	lo, hi := cell.change.Interval(opts.Confidence)
+	inside, outside := lo >= -limit && hi <= limit, lo > 0 || hi < 0
+	certain := float64(cell.PDifferent) <= alpha
+	cell.Verdict = Inconclusive
+	switch {
+	case !cell.change.HasSpread():
+		cell.VerdictNote = whyUnknown(*cell.A, cell.B)
+		return
+	case inside && float64(cell.PEquivalent) <= alpha:
+		cell.Verdict, cell.VerdictNote = Equivalent, fmt.Sprintf("changed by less than %s", percent(opts.Delta))
+		return
+	case certain && c.belowFloor(change):
+		cell.VerdictNote = fmt.Sprintf("no more than two clean routers differ by (%.2f %%)", float64(c.NoiseFloorPct))
+		return
+	case certain && change > limit:
+		cell.Verdict, cell.VerdictNote = Worse, "costs more than in A"
+		return
+	case certain && change < -limit:
+		cell.Verdict, cell.VerdictNote = Better, "costs less than in A"
+		return
+	case certain:
+		cell.VerdictNote = fmt.Sprintf("a change, but hardly by %s", percent(opts.Delta))
+	case inside || outside:
+		cell.VerdictNote = fmt.Sprintf("clear when judged alone, but one of %d cells taken together may look so by chance", len(c.Cells))
+	default:
+		cell.VerdictNote = "the interval is too wide"
+	}
+	// An answer is at hand when the interval leaves out 0 and the change is beyond
+	// δ, or when it lies inside δ.
+	distance := math.Abs(change)
+	if distance <= limit {
+		distance = limit - distance
+	}
+	cell.BlocksNeeded = cell.change.furtherBlocks(distance, alpha)
+	cell.VerdictNote += c.wants(cell.BlocksNeeded)
+}
+
+// belowFloor reports whether a log change is no more than the clean routers
+// differed by, which no number of blocks can tell from a fault of the lab.
+func (c *Comparison) belowFloor(change float64) bool {
+	return c.NoiseFloorPct.Known() && math.Abs(change) <= math.Log1p(float64(c.NoiseFloorPct)/100)
+}
+
+// wants says how many blocks would bring an answer.
+func (c *Comparison) wants(blocks *int) string {
+	switch {
+	case blocks == nil:
+		return fmt.Sprintf("; more than %d further blocks would be needed: find the noise first", maxBlocks)
+	case c.A == nil:
+		return fmt.Sprintf("; needs about %d more blocks", *blocks)
+	}
+	return fmt.Sprintf("; needs about %d more blocks in each run", *blocks)
+}
+
+// whyUnknown says why a cell has no interval.
+func whyUnknown(a, b Measured) string {
+	for _, side := range []struct {
+		name string
+		m    Measured
+	}{{"A", a}, {"B", b}} {
+		switch {
+		case side.m.Pairs == 0:
+			return fmt.Sprintf("%s has no accepted trial here (%d rejected)", side.name, side.m.Rejected)
+		case side.m.OverheadRatio.N == 1:
+			return fmt.Sprintf("%s has one block only: no interval", side.name)
+		case side.m.OverheadRatio.N == 0:
+			return fmt.Sprintf("%s has no pair with a ratio", side.name)
+		}
+	}
+	return "no interval"
+}
+
+// shortfall is the share of delivered load below which a cell is remarked on.
+const shortfall = 0.98
+
+// unquiet is the share of rejected trials above which a run is remarked on.
+const unquiet = 0.1
+
+// warnings say what a careful reader would hold against the comparison.
+func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
+	out := []string{}
+	if sameTrials(a.Run, b.Run) {
+		out = append(out, "A and B have the same trials: this is one run compared with itself.")
+	}
+	if len(c.Cells) == 0 {
+		out = append(out, "No cell is in both runs: there is nothing to compare.")
+	}
+	if !c.NoiseFloorPct.Known() {
+		out = append(out, "A run has no accepted A/A pair: the least change that can be called is not known.")
+	}
+	for _, side := range []Side{*c.A, c.B} {
+		if t := side.Trials; float64(t.Rejected) > unquiet*float64(t.Accepted+t.Rejected) {
+			out = append(out, fmt.Sprintf("%s rejected %d of %d trials: where the machine is not quiet, identical runs differ by several per cent.",
+				side.Name, t.Rejected, t.Accepted+t.Rejected))
+		}
+	}
+	if sa.Mode != sb.Mode {
+		out = append(out, fmt.Sprintf("A was measured in mode %s, B in mode %s.", sa.Mode, sb.Mode))
+	}
+	for _, cell := range c.Cells {
+		if cell.B.DeliveredMbps < shortfall*cell.A.DeliveredMbps {
+			out = append(out, fmt.Sprintf("%s delivers less in B: %s Mbit/s after %s.", Label(cell.Cell), cell.B.DeliveredMbps, cell.A.DeliveredMbps))
+		}
+	}
+	for _, side := range []struct {
+		name string
+		s    analysis.Summary
+	}{{"A", sa}, {"B", sb}} {
+		for _, w := range side.s.Warnings {
+			out = append(out, side.name+": "+w)
+		}
+	}
+	return out
+}
+
+// sameTrials reports whether two folders hold the same measurements.
+func sameTrials(a, b result.Run) bool {
+	return len(a.Trials) > 0 && slices.EqualFunc(a.Trials, b.Trials, func(s, t result.Trial) bool {
+		return s.Start.Equal(t.Start) && s.DUT.NAPINs == t.DUT.NAPINs && s.Clean.NAPINs == t.Clean.NAPINs
+	})
+}
+
+// Label names a cell.
+func Label(c result.Cell) string {
+	label := fmt.Sprintf("%s at %g Mbit/s %s with %s", c.DUT, c.OfferedMbps, c.Direction, counted(c.Clients, "client"))
+	if c.Profile != "" && c.Profile != "per-packet" {
+		label += ", " + c.Profile
+	}
+	return label
+}

@@ -1,0 +1,120 @@
+package compare
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Difference is something the two runs did not have in common.
+type Difference struct {
+	What string `json:"what"`
+	A    string `json:"a"` // empty: not there
+	B    string `json:"b"`
+	// Machine marks what makes absolute figures incomparable.
+	Machine bool `json:"machine"`
+}
+
+// environmentFields are what is compared of two environments, in the order a
+// reader suspects them.
+var environmentFields = []struct {
+	what    string
+	machine bool
+	of      func(result.Environment) string
+}{
+	{"CPU", true, func(e result.Environment) string { return e.CPUModel }},
+	{"number of CPUs", true, func(e result.Environment) string { return number(e.CPUs) }},
+	{"kernel", true, func(e result.Environment) string { return e.Kernel }},
+	{"architecture", true, func(e result.Environment) string { return e.Arch }},
+	{"virtualisation", true, func(e result.Environment) string { return e.Virtualisation }},
+	{"placement", true, func(e result.Environment) string { return e.Placement }},
+	{"link settings", false, func(e result.Environment) string { return strings.Join(e.Offloads, "; ") }},
+	{"gateweigh version", false, func(e result.Environment) string { return e.GateweighVersion }},
+	{"gateweigh program (SHA-256)", false, func(e result.Environment) string { return short(e.GateweighSHA256) }},
+}
+
+// differences lists what differs between two runs, the machine first; same
+// says whether they were measured on the same machine as far as is known.
+func differences(a, b result.Run) (list []Difference, same bool) {
+	list, same = []Difference{}, true
+	add := func(what, va, vb string, machine bool) {
+		if va != vb {
+			list = append(list, Difference{what, va, vb, machine})
+			same = same && !machine
+		}
+	}
+	for _, f := range environmentFields {
+		add(f.what, f.of(a.Environment), f.of(b.Environment), f.machine)
+	}
+	for _, m := range []struct {
+		kind string
+		a, b map[string]string
+	}{
+		{"tool", a.Environment.Tools, b.Environment.Tools},
+		{"sysctl", a.Environment.Sysctls, b.Environment.Sysctls},
+		{"experiment", settings(a.Dir), settings(b.Dir)},
+	} {
+		for _, key := range union(m.a, m.b) {
+			add(m.kind+" "+key, m.a[key], m.b[key], false)
+		}
+	}
+	return list, same
+}
+
+func union(a, b map[string]string) []string {
+	keys := slices.Concat(slices.Collect(maps.Keys(a)), slices.Collect(maps.Keys(b)))
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// settings are the keys of a run's experiment.toml, tables with dots. A file
+// that is missing or cannot be read is one setting that says so. A run that was
+// never in a folder has none.
+func settings(dir string) map[string]string {
+	if dir == "" {
+		return nil
+	}
+	data, err := os.ReadFile(filepath.Join(dir, result.ExperimentFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return map[string]string{"file": result.ExperimentFile + " is missing"}
+	}
+	var tables map[string]any
+	if err == nil {
+		err = toml.Unmarshal(data, &tables)
+	}
+	if err != nil {
+		return map[string]string{"file": err.Error()}
+	}
+	out := map[string]string{}
+	flatten(out, "", tables)
+	return out
+}
+
+func flatten(out map[string]string, prefix string, tables map[string]any) {
+	for key, value := range tables {
+		if table, ok := value.(map[string]any); ok {
+			flatten(out, prefix+key+".", table)
+			continue
+		}
+		out[prefix+key] = fmt.Sprint(value)
+	}
+}
+
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+func short(hash string) string { return hash[:min(len(hash), 12)] }

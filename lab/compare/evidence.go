@@ -1,0 +1,103 @@
+package compare
+
+import (
+	"math"
+	"sort"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+)
+
+// evidence is what the blocks say of a difference between logarithms. It keeps
+// the samples the difference was taken of, to work out how many blocks more
+// would say it clearly. from.N is 0 for a sample held against 0.
+type evidence struct {
+	inference.Sample
+	from, to inference.Sample
+}
+
+// difference is to less from.
+func difference(from, to inference.Sample) evidence {
+	return evidence{to.Less(from), from, to}
+}
+
+// alone holds a sample against 0: a clean router, in logarithms.
+func alone(s inference.Sample) evidence { return evidence{s, inference.None(), s} }
+
+func noEvidence() evidence { return alone(inference.None()) }
+
+// logOverhead is the log overhead ratio of a cell, over its blocks.
+func logOverhead(c analysis.Cell) inference.Sample {
+	n := c.OverheadRatio.N
+	return inference.Sample{
+		Mean: math.Log(float64(c.OverheadRatio.Mean)), SE: float64(c.SDLog) / math.Sqrt(float64(n)),
+		Freedom: float64(n - 1), N: n,
+	}
+}
+
+// logOf is the logarithm of an arithmetic mean, with its standard error by the
+// delta method: relative to the mean. The error is worked out from the interval.
+func logOf(e analysis.Estimate, confidence float64) inference.Sample {
+	if !e.HasInterval() || !(e.Mean > 0) {
+		return inference.None()
+	}
+	freedom := float64(e.N - 1)
+	se := float64(e.Hi-e.Lo) / 2 / inference.Quantile(freedom, (1+confidence)/2)
+	return inference.Sample{Mean: math.Log(float64(e.Mean)), SE: se / float64(e.Mean), Freedom: freedom, N: e.N}
+}
+
+// ratio is the difference as a ratio with its two-sided interval.
+func (e evidence) ratio(confidence float64) analysis.Estimate {
+	if !e.HasSpread() {
+		return unknown()
+	}
+	lo, hi := e.Interval(confidence)
+	exp := func(v float64) analysis.Number { return analysis.Number(math.Exp(v)) }
+	return analysis.Estimate{Mean: exp(e.Mean), Lo: exp(lo), Hi: exp(hi), N: e.N}
+}
+
+// unknown is the estimate of what could not be compared.
+func unknown() analysis.Estimate {
+	return analysis.Estimate{Mean: analysis.Absent(), Lo: analysis.Absent(), Hi: analysis.Absent()}
+}
+
+const (
+	// power is the chance that the blocks asked for bring an answer.
+	power = 0.8
+	// maxBlocks bounds what is asked for.
+	maxBlocks = 10_000
+)
+
+// furtherBlocks is how many more blocks in each run would probably bring an
+// answer, when it lies distance away, the spreads stay as they are, and a
+// two-sided test at alpha decides. Nil: more than maxBlocks, or not known.
+func (e evidence) furtherBlocks(distance, alpha float64) *int {
+	if !e.HasSpread() {
+		return nil
+	}
+	enough := func(more int) bool {
+		later := e.with(more)
+		t := inference.Quantile(later.Freedom, 1-alpha/2) + inference.Quantile(later.Freedom, power)
+		return t*later.SE <= distance
+	}
+	further := 1 + sort.Search(maxBlocks, func(i int) bool { return enough(1 + i) })
+	if further > maxBlocks {
+		return nil
+	}
+	return &further
+}
+
+// with is the evidence as it would be with more blocks in each run.
+func (e evidence) with(more int) evidence {
+	grown := func(s inference.Sample) inference.Sample {
+		n := float64(s.N)
+		s.SE *= math.Sqrt(n / (n + float64(more)))
+		s.Freedom += float64(more)
+		s.N += more
+		return s
+	}
+	if e.from.N == 0 {
+		return alone(grown(e.to))
+	}
+	return difference(grown(e.from), grown(e.to))
+}

@@ -1,0 +1,287 @@
+package compare
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Text writes the comparison for a terminal or a job's log.
+func Text(w io.Writer, c Comparison) error {
+	var b strings.Builder
+	for _, line := range c.sides() {
+		b.WriteString(line + "\n")
+	}
+	if len(c.Differences) > 0 {
+		b.WriteString("\nNot the same in A and B, and so a possible cause of a change:\n")
+		for _, d := range c.Differences {
+			fmt.Fprintf(&b, "  %s: %s, then %s\n", plain(d.What), setting(d.A), setting(d.B))
+		}
+	}
+	if len(c.Cells) > 0 {
+		fmt.Fprintf(&b, "\n%s\n", c.scope())
+		table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, strings.Join(c.columns(), "\t"))
+		for i := range c.Cells {
+			fmt.Fprintln(table, strings.Join(c.row(&c.Cells[i]), "\t"))
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
+	}
+	b.WriteByte('\n')
+	for _, line := range c.remarks() {
+		b.WriteString(plain(line) + "\n")
+	}
+	if c.Gate != nil {
+		b.WriteString("\n" + capitalised(c.Gate.Sentence) + ".\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// sides are one line a run.
+func (c *Comparison) sides() []string {
+	describe := func(s Side) string {
+		parts := []string{plain(s.Name), plain(s.Experiment), s.Start, "gateweigh " + plain(s.GateweighVersion)}
+		parts = append(parts, fmt.Sprintf("%d trials accepted, %d rejected", s.Trials.Accepted, s.Trials.Rejected))
+		return strings.Join(parts, " · ")
+	}
+	if c.A == nil {
+		return []string{"Run: " + describe(c.B)}
+	}
+	return []string{"A: " + describe(*c.A), "B: " + describe(c.B)}
+}
+
+// traits are what a cell is apart from its device and load, in words.
+func traits(c result.Cell) []string {
+	return []string{counted(c.Clients, "client"), direction(c.Direction), c.Profile}
+}
+
+// shared reports which of the traits all cells have in common.
+func (c *Comparison) shared() []bool {
+	first := traits(c.Cells[0].Cell)
+	same := slices.Repeat([]bool{true}, len(first))
+	for _, cell := range c.Cells[1:] {
+		for i, text := range traits(cell.Cell) {
+			same[i] = same[i] && text == first[i]
+		}
+	}
+	return same
+}
+
+// scope is what all cells of the table are, and place what sets one apart.
+func (c *Comparison) scope() string {
+	var common []string
+	for i, same := range c.shared() {
+		if text := traits(c.Cells[0].Cell)[i]; same && text != "" {
+			common = append(common, plain(text))
+		}
+	}
+	if len(common) == 0 {
+		return "Cells:"
+	}
+	return "Cells, all with " + strings.Join(common, ", ") + ":"
+}
+
+func (c *Comparison) place(cell result.Cell) string {
+	parts := []string{fmt.Sprintf("%s at %g Mbit/s", plain(cell.DUT), cell.OfferedMbps)}
+	for i, same := range c.shared() {
+		if text := traits(cell)[i]; !same && text != "" {
+			parts = append(parts, plain(text))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// columns are the heads of the table, and row is one of its rows.
+func (c *Comparison) columns() []string {
+	if c.A == nil {
+		return []string{"cell", "overhead ×", "gate"}
+	}
+	heads := []string{"cell", "A ×", "B ×", "change", "p", "ns/packet", "CPU", "verdict"}
+	if c.Gate != nil {
+		heads = append(heads, "gate")
+	}
+	return heads
+}
+
+func (c *Comparison) row(cell *Cell) []string {
+	if c.A == nil {
+		return []string{c.place(cell.Cell), ratioText(cell.B.OverheadRatio), cell.Overhead.text()}
+	}
+	row := []string{
+		c.place(cell.Cell), ratioText(cell.A.OverheadRatio), ratioText(cell.B.OverheadRatio), changeText(cell.Change),
+		pText(cell.PDifferent), c.absolute(cell.NsPerPacketChange), c.absolute(cell.CPUChange), cell.verdictText(),
+	}
+	if c.Gate != nil {
+		row = append(row, cell.gateText())
+	}
+	return row
+}
+
+// absolute prints the change of an absolute figure, where it means something.
+func (c *Comparison) absolute(e analysis.Estimate) string {
+	if !c.SameMachine {
+		return none
+	}
+	return signed(e.Mean)
+}
+
+func (cell *Cell) verdictText() string {
+	if cell.BlocksNeeded != nil {
+		return fmt.Sprintf("%s (+%d blocks)", cell.Verdict, *cell.BlocksNeeded)
+	}
+	return cell.Verdict
+}
+
+func (cell *Cell) gateText() string {
+	var parts []string
+	for _, d := range []*Decision{cell.Regression, cell.Overhead} {
+		if d != nil {
+			parts = append(parts, d.text())
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (d *Decision) text() string {
+	switch {
+	case d == nil:
+		return ""
+	case d.BlocksNeeded != nil:
+		return fmt.Sprintf("%s (+%d blocks)", d.Word, *d.BlocksNeeded)
+	}
+	return d.Word
+}
+
+// remarks are the lines under the table.
+func (c *Comparison) remarks() []string {
+	var out []string
+	for _, cell := range c.OnlyA {
+		out = append(out, "Only in A: "+Label(cell))
+	}
+	for _, cell := range c.OnlyB {
+		out = append(out, "Only in B: "+Label(cell))
+	}
+	for i := range c.Cells {
+		if cell := &c.Cells[i]; c.A != nil && cell.Verdict == Inconclusive {
+			out = append(out, fmt.Sprintf("%s: %s.", Label(cell.Cell), cell.VerdictNote))
+		}
+	}
+	if c.NoiseFloorPct.Known() {
+		out = append(out, fmt.Sprintf("Noise floor: two clean routers differed by up to %.2f %%; no smaller change is called.", float64(c.NoiseFloorPct)))
+	}
+	if !c.SameMachine {
+		out = append(out, "ns/packet and CPU cannot be compared: the machine is not the same.")
+	}
+	for _, w := range c.Warnings {
+		out = append(out, "Warning: "+w)
+	}
+	return append(out, c.reading())
+}
+
+func (c *Comparison) reading() string {
+	if c.A == nil {
+		return fmt.Sprintf("How to read it: overhead × is router CPU per delivered bit over a clean router's, with its %s interval over blocks.", percent(c.Confidence))
+	}
+	return fmt.Sprintf("How to read it: A × and B × are router CPU per delivered bit over a clean router's, change is B × over A ×, "+
+		"all with %s intervals over blocks; p is adjusted for %s. Worse or better: certain to have changed, by more than %s as estimated. "+
+		"Equivalent: certain to have changed by less.", percent(c.Confidence), counted(c.Multiplicity.Verdicts, "cell"), percent(c.Delta))
+}
+
+// none stands where a figure is absent.
+const none = "–"
+
+// percent prints a share without needless digits.
+func percent(share float64) string {
+	return strconv.FormatFloat(math.Round(share*1e6)/1e4, 'f', -1, 64) + " %"
+}
+
+// signed prints a ratio as a change in per cent.
+func signed(ratio analysis.Number) string {
+	if !ratio.Known() {
+		return none
+	}
+	return fmt.Sprintf("%+.1f %%", 100*(float64(ratio)-1))
+}
+
+func changeText(e analysis.Estimate) string {
+	if !e.HasInterval() {
+		return none
+	}
+	return fmt.Sprintf("%s [%+.1f, %+.1f]", signed(e.Mean), 100*(float64(e.Lo)-1), 100*(float64(e.Hi)-1))
+}
+
+func ratioText(e analysis.Estimate) string {
+	switch {
+	case !e.Mean.Known():
+		return none
+	case !e.HasInterval():
+		return fmt.Sprintf("%.3f", float64(e.Mean))
+	}
+	return fmt.Sprintf("%.3f [%.3f, %.3f]", float64(e.Mean), float64(e.Lo), float64(e.Hi))
+}
+
+func pText(p analysis.Number) string {
+	switch {
+	case !p.Known():
+		return none
+	case p < 0.001:
+		return "< 0.001"
+	}
+	return fmt.Sprintf("%.3f", float64(p))
+}
+
+// shown bounds a setting in runes: a device's script would fill the page.
+const shown = 160
+
+// setting prints one side of a difference.
+func setting(s string) string {
+	if s == "" {
+		return "none"
+	}
+	runes := []rune(plain(s))
+	if len(runes) > shown {
+		return string(runes[:shown-1]) + "…"
+	}
+	return string(runes)
+}
+
+// plain makes a text of unknown origin fit for one line of a terminal.
+func plain(s string) string {
+	return strings.Join(strings.Fields(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s)), " ")
+}
+
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// direction names the direction of the data as a reader says it.
+func direction(d string) string {
+	switch d {
+	case "up":
+		return "upload"
+	case "down":
+		return "download"
+	}
+	return d
+}
+
+func capitalised(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -1,0 +1,174 @@
+// Package doctor examines what this machine and its kernel can measure, how
+// well, and what to do where something is in the way. It tries things rather
+// than reading configuration, in hosts that vanish with it, and changes nothing.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// State is what a line says of its subject.
+type State string
+
+const (
+	OK      State = "ok"      // as measurements need it
+	Warn    State = "warn"    // measurements work, with less trust or reach
+	Missing State = "missing" // what needs it cannot run
+)
+
+// Line is one finding. Keys are stable: scripts may rely on them.
+type Line struct {
+	Key   string `json:"key"`   // "kernel.veth"
+	State State  `json:"state"` //
+	What  string `json:"what"`  // the subject: "veth"
+	Found string `json:"found"` // what is here
+	// Means is what an ok line means for measurements.
+	Means string `json:"means,omitempty"`
+	// Do is what to do; every line that is not ok has it.
+	Do string `json:"do,omitempty"`
+	// Needed: without it no experiment runs.
+	Needed bool `json:"needed,omitempty"`
+	// Figures are the measured values behind Found, with their unit in the name.
+	Figures map[string]analysis.Number `json:"figures,omitempty"`
+}
+
+// Group is the lines on one subject.
+type Group struct {
+	Name  string `json:"name"`
+	Lines []Line `json:"lines"`
+}
+
+// Version of the report's JSON.
+const Version = 1
+
+// Report is everything found.
+type Report struct {
+	Version int `json:"version"`
+	// CanRun: the default experiment would measure at least one device.
+	CanRun  bool    `json:"can_run"`
+	Verdict string  `json:"verdict"` // CanRun in a sentence
+	Groups  []Group `json:"groups"`
+}
+
+// Options of Examine; the zero value is a full examination.
+type Options struct {
+	Quick   bool         // leaves out what measures: Noise and half of Metering
+	Version string       // of gateweigh
+	Status  func(string) // hears what is done now; may be nil
+}
+
+// Examine looks at this machine. It needs root to try the kernel's features and
+// to measure; without, it says so line by line. An error means that the
+// examination itself did not work, not that something is missing.
+func Examine(ctx context.Context, opts Options) (Report, error) {
+	if opts.Status == nil {
+		opts.Status = func(string) {}
+	}
+	placement, err := testbed.DefaultPlacement()
+	if err != nil {
+		return Report{}, err
+	}
+	scratch, err := os.MkdirTemp("", "gateweigh-doctor-")
+	if err != nil {
+		return Report{}, fmt.Errorf("making a folder for the examination: %w", err)
+	}
+	defer os.RemoveAll(scratch)
+	x := examination{
+		opts: opts, placement: placement, scratch: scratch, root: os.Geteuid() == 0,
+		sys: system{os.DirFS("/")}, largest: largestExperiment(experiment.Builtins()),
+	}
+	groups, err := x.all(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	return newReport(groups), nil
+}
+
+// examination is one call of Examine.
+type examination struct {
+	opts      Options
+	placement testbed.Placement
+	scratch   string
+	root      bool
+	sys       system
+	largest   demand
+}
+
+func (x examination) all(ctx context.Context) ([]Group, error) {
+	x.opts.Status("trying what the kernel can do")
+	kernel, inside := x.kernel(ctx)
+	x.opts.Status("looking at machine, tools and limits")
+	machine, err := x.machine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tools, err := x.tools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	devices, err := x.devices(ctx, kernel)
+	if err != nil {
+		return nil, err
+	}
+	groups := []Group{
+		{"Kernel", kernel}, {"Machine", machine}, {"Tools", tools}, {"Devices", devices}, {"Limits", x.limits(ctx, inside)},
+	}
+	metering := []Line{x.sys.accounting()}
+	if !x.opts.Quick {
+		noise, gap := x.noise(ctx, newReport(groups).CanRun)
+		groups = append(groups, Group{"Noise", noise})
+		metering = append(metering, gap)
+	}
+	groups = append(groups, Group{"Metering", metering})
+	return groups, context.Cause(ctx)
+}
+
+// newReport draws the conclusion.
+func newReport(groups []Group) Report {
+	r := Report{Version: Version, Groups: groups}
+	var blocking, here []string
+	for _, g := range groups {
+		for _, l := range g.Lines {
+			name, isDevice := strings.CutPrefix(l.Key, deviceKey)
+			switch {
+			case l.Needed && l.State == Missing:
+				blocking = append(blocking, l.What)
+			case isDevice && l.State != Missing && slices.Contains(defaultExperiment().DUTs, name):
+				here = append(here, name)
+			}
+		}
+	}
+	switch {
+	case len(blocking) > 0:
+		r.Verdict = "Nothing can run here as things are: missing " + strings.Join(blocking, ", ") + "."
+	case len(here) == 0:
+		r.Verdict = "The lab works here, but none of the devices of the default experiment can run."
+	default:
+		r.CanRun = true
+		r.Verdict = fmt.Sprintf("gateweigh run measures %s here.", strings.Join(here, ", "))
+	}
+	return r
+}
+
+// defaultExperiment is what gateweigh run does without arguments.
+func defaultExperiment() *experiment.Experiment { return experiment.Builtins()[0] }
+
+// reason is an error without the sentinel at its end, which says nothing to users.
+func reason(err, sentinel error) string {
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	if errors.Is(err, sentinel) {
+		text = strings.TrimSuffix(text, ": "+sentinel.Error())
+	}
+	return text
+}
+
+const needsRoot = "run it as root: sudo gateweigh doctor"

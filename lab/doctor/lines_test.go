@@ -1,0 +1,289 @@
+package doctor
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// on is an examination of a machine with the given files and two CPUs.
+func on(files map[string]string) examination {
+	return examination{
+		opts: Options{Status: func(string) {}}, root: true, sys: machineOf(files), placement: testbed.Placement{Router: []int{1}, Endpoints: []int{0}},
+		largest: largestExperiment(experiment.Builtins()),
+	}
+}
+
+// check holds a line to its state and parts of its text, and every line to the
+// promise that it says what to do unless it is ok, and then what it means.
+func check(t *testing.T, l Line, state State, parts ...string) {
+	t.Helper()
+	if l.State != state {
+		t.Errorf("%s: %s (%s), want %s", l.Key, l.State, l.Found, state)
+	}
+	for _, part := range parts {
+		if !strings.Contains(l.Found+" | "+l.Means+" | "+l.Do, part) {
+			t.Errorf("%s: no %q in: %s | %s | %s", l.Key, part, l.Found, l.Means, l.Do)
+		}
+	}
+	if (l.Do == "") != (l.State == OK) {
+		t.Errorf("%s is %s and says to do %q", l.Key, l.State, l.Do)
+	}
+}
+
+func TestMachineLines(t *testing.T) {
+	const cpu1 = "/sys/devices/system/cpu/cpu1/"
+	one := on(nil)
+	one.placement = testbed.Placement{Router: []int{0}, Endpoints: []int{0}}
+	check(t, on(nil).cpus(), OK, "routers on CPU [1]")
+	check(t, one.cpus(), Warn, "two CPUs")
+
+	check(t, on(map[string]string{cpu1 + "topology/thread_siblings_list": "1\n"}).siblings(), OK)
+	check(t, on(map[string]string{cpu1 + "topology/thread_siblings_list": "0-1\n"}).siblings(), Warn, "CPU [0]", "taskset", "smt/control")
+
+	check(t, on(nil).frequency(), OK, "hypervisor or firmware")
+	check(t, on(map[string]string{cpu1 + "cpufreq/scaling_governor": "performance\n"}).frequency(), OK, "does not follow")
+	check(t, on(map[string]string{cpu1 + "cpufreq/scaling_governor": "performance", "/sys/devices/system/cpu/intel_pstate/no_turbo": "0"}).frequency(), OK, "boost on")
+	check(t, on(map[string]string{cpu1 + "cpufreq/scaling_governor": "powersave\n"}).frequency(), Warn, "powersave", "cpupower frequency-set -g performance")
+
+	check(t, on(map[string]string{"/proc/cpuinfo": "flags : fpu\n"}).virtual(), OK, "none seen")
+	check(t, on(map[string]string{"/proc/cpuinfo": "flags : hypervisor\n", "/proc/stat": "cpu  50 0 0 49 0 0 0 1\n"}).virtual(), OK, "virtual machine", "1.00 % steal")
+	check(t, on(map[string]string{"/proc/stat": "cpu  50 0 0 45 0 0 0 5\n"}).virtual(), Warn, "5.00 % steal", "dedicated CPUs")
+
+	check(t, on(nil).quota(), OK, "none")
+	check(t, on(map[string]string{"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/cpu.max": "150000 100000"}).quota(), Warn, "1.50 CPUs", "CPUQuota=")
+
+	check(t, on(map[string]string{"/proc/meminfo": "MemTotal: 8000000 kB\nMemAvailable: 4000000 kB\n"}).memory(), OK, "portal-bandwidth (100 clients)")
+	check(t, on(map[string]string{"/proc/meminfo": "MemTotal: 8000000 kB\nMemAvailable: 200000 kB\n"}).memory(), Warn, "195 MiB available", "clients=20")
+	check(t, on(nil).memory(), Warn, "/proc")
+
+	check(t, busyLine([]user{{7, "idle", 0.001}, {8, "less", 0.002}}), OK, "0.3 % of a core")
+	check(t, busyLine([]user{{7, "make", 0.91}, {8, "cc1", 0.5}}), Warn, "141.0 % of a core: make (process 7) 91 %, cc1 (process 8) 50 %", "stop them")
+}
+
+func TestKernelLinesWithoutNamespaces(t *testing.T) {
+	check(t, on(map[string]string{"/proc/pressure/cpu": "some avg10=1.50 avg60=0 avg300=0 total=9\n"}).pressure(), OK, "1.50 %")
+	check(t, on(nil).pressure(), Warn, "psi=1")
+	check(t, on(nil).tracefs(), Warn, "mount -t tracefs")
+	check(t, on(map[string]string{"/sys/kernel/tracing/README": "x"}).tracefs(), OK)
+	check(t, on(map[string]string{"/proc/sys/kernel/perf_event_paranoid": "2\n"}).perf(), OK, "does not bind root")
+	check(t, on(nil).perf(), Warn, "CONFIG_PERF_EVENTS")
+	user := on(map[string]string{"/proc/sys/kernel/perf_event_paranoid": "2\n"})
+	user.root = false
+	check(t, user.perf(), Warn, "paranoid is 2", "root")
+	lines, inside := user.kernel(context.Background())
+	if len(inside) != 0 || len(lines) != 5 {
+		t.Errorf("without root %d lines and settings %v, want 5 and none", len(lines), inside)
+	}
+	check(t, lines[1], Warn, "not tried without root", "threaded NAPI", "sudo gateweigh doctor")
+
+	check(t, on(nil).sys.accounting(), Warn, "not shown")
+	check(t, on(map[string]string{"/proc/sys/kernel/osrelease": "6.1.0\n", "/boot/config-6.1.0": "CONFIG_TICK_CPU_ACCOUNTING=y\n"}).sys.accounting(), OK, "CONFIG_TICK_CPU_ACCOUNTING")
+}
+
+func TestLimitLines(t *testing.T) {
+	need := on(nil).largest
+	check(t, on(nil).nofile(1024, 20000), OK, "hard limit 20000, soft 1024", "needs 528 in an agent, 228 in a daemon", "enough for 4968 clients")
+	check(t, on(nil).nofile(256, 256), Warn, "ulimit -n 1056")
+	check(t, on(nil).nofile(200, 20000), Warn, "ulimit -Sn 456")
+	const gc = "/proc/sys/net/ipv4/neigh/default/gc_thresh"
+	check(t, on(map[string]string{gc + "1": "128", gc + "2": "512", gc + "3": "1024"}).neighbourTable(), OK, "needs 406", "up to 126 clients")
+	check(t, on(map[string]string{gc + "1": "64", gc + "2": "128", gc + "3": "256"}).neighbourTable(), Warn, "sysctl -w net.ipv4.neigh.default.gc_thresh2=812 net.ipv4.neigh.default.gc_thresh3=1624")
+	check(t, on(nil).neighbourTable(), Warn, "on the machine itself")
+
+	tasks := on(map[string]string{
+		"/proc/loadavg": "0 0 0 1/200 9", "/proc/sys/kernel/pid_max": "32768", "/proc/sys/kernel/threads-max": "300",
+		"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/pids.max": "100",
+	}).tasks()
+	if len(tasks) != 3 {
+		t.Fatalf("%d lines on tasks", len(tasks))
+	}
+	check(t, tasks[0], OK, "of which 200 are in use")
+	check(t, tasks[1], Warn, "sysctl -w kernel.threads-max=")
+	check(t, tasks[2], Warn, "TasksMax=infinity")
+	check(t, on(map[string]string{"/proc/loadavg": "0 0 0 1/200 9"}).tasks()[0], OK, "no control group")
+
+	check(t, on(nil).namespaces(), OK)
+	check(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "96000"}).namespaces(), OK, "needs 206")
+	check(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "10"}).namespaces(), Warn, "sysctl -w user.max_net_namespaces=824")
+	check(t, on(nil).conntrack(), OK, "not loaded")
+	check(t, on(map[string]string{"/proc/sys/net/netfilter/nf_conntrack_max": "512"}).conntrack(), Warn, "nf_conntrack_max=6400")
+	if need.flows() != 1600 {
+		t.Errorf("%s makes %d flows", need, need.flows())
+	}
+
+	inside := map[string]string{portRange: "32768\t60999", backlog: "4096"}
+	check(t, on(nil).ports(inside), OK, "32768 to 60999 in each new network namespace")
+	check(t, on(map[string]string{"/proc/sys/" + portRange: "40000 40009"}).ports(nil), Warn, "were not tried", "ip_local_port_range=")
+	check(t, on(nil).ports(nil), Warn)
+	check(t, on(nil).listenQueue(inside), OK, "4096 in each new")
+	check(t, on(map[string]string{"/proc/sys/" + backlog: "128"}).listenQueue(nil), Warn, "somaxconn=4000")
+}
+
+func TestLargestExperimentCountsItsPrograms(t *testing.T) {
+	few, many := demand{"x", 10, false}, demand{"x", 10, true}
+	if many.tasks()-few.tasks() != 40 {
+		t.Errorf("iperf3 adds %d tasks for 10 clients in two labs, want 40", many.tasks()-few.tasks())
+	}
+	if got := largestExperiment(experiment.Builtins()); got.clients != 100 || got.experiment != "portal-bandwidth" {
+		t.Errorf("largest is %s", got)
+	}
+}
+
+// TestEveryProgramCanBeMissing hides all programs: each line says how to get its own.
+func TestEveryProgramCanBeMissing(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	tools, err := on(nil).tools(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, l := range tools {
+		seen[l.What] = true
+		check(t, l, Missing, "not on PATH; for ")
+		if l.What == "chilli" {
+			check(t, l, Missing, "build CoovaChilli")
+		} else if !strings.Contains(l.Do, "apt-get install ") && !strings.Contains(l.Do, "build ") {
+			t.Errorf("%s: %s", l.What, l.Do)
+		}
+	}
+	for _, name := range []string{"ethtool", "dnsmasq", "iperf3", "opennds", "ndsctl", "chilli", "freeradius", "nft", "iptables", "tc"} {
+		if !seen[name] {
+			t.Errorf("no line for %s", name)
+		}
+	}
+	devices, err := on(nil).devices(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(devices) != len(dut.Names()) {
+		t.Errorf("%d lines for %v", len(devices), dut.Names())
+	}
+	for _, l := range devices {
+		switch l.What {
+		case experiment.Clean:
+			check(t, l, OK)
+		case "opennds":
+			check(t, l, Missing, "not on PATH: opennds, ndsctl, dnsmasq,", "sudo apt-get install bash bsdutils dnsmasq-base iproute2 iptables nftables opennds procps wget")
+		case "coovachilli":
+			check(t, l, Missing, "sudo apt-get install freeradius iproute2 iptables; not in Debian")
+		default:
+			check(t, l, Missing, "not on PATH: nft", "sudo apt-get install nftables")
+		}
+	}
+	r := newReport([]Group{{"Tools", tools}, {"Devices", devices}})
+	if r.CanRun || !strings.Contains(r.Verdict, "missing dnsmasq, ethtool") {
+		t.Errorf("verdict without tools: %v, %s", r.CanRun, r.Verdict)
+	}
+}
+
+func TestDevicesFollowTheKernel(t *testing.T) {
+	lines, err := on(nil).devices(t.Context(), []Line{{Key: keyNftables, State: Missing, What: "nftables"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range lines {
+		if l.What == "allowlist" {
+			check(t, l, Missing, "the kernel lacks nftables", "see nftables")
+		}
+	}
+}
+
+func TestReportsVerdict(t *testing.T) {
+	device := func(name string, s State) Line { return Line{Key: deviceKey + name, State: s, What: name} }
+	for name, c := range map[string]struct {
+		lines []Line
+		can   bool
+		want  string
+	}{
+		"all":           {[]Line{{Key: "a", State: OK, Needed: true}, device("opennds", OK), device("coovachilli", Missing)}, true, "measures opennds here"},
+		"lab broken":    {[]Line{{Key: "a", What: "veth", State: Missing, Needed: true}, device("opennds", OK)}, false, "missing veth"},
+		"useful only":   {[]Line{{Key: "a", What: "NFQUEUE", State: Missing}, device("opennds", OK)}, true, "opennds"},
+		"clean alone":   {[]Line{device(experiment.Clean, OK), device("opennds", Missing)}, false, "none of the devices"},
+		"a warning":     {[]Line{{Key: "a", State: Warn, Needed: true}, device("allowlist", OK)}, true, "allowlist"},
+		"other devices": {[]Line{device("not-in-quick", OK)}, false, "none of the devices"},
+	} {
+		r := newReport([]Group{{"G", c.lines}})
+		if r.CanRun != c.can || !strings.Contains(r.Verdict, c.want) {
+			t.Errorf("%s: %v, %q", name, r.CanRun, r.Verdict)
+		}
+	}
+}
+
+func TestCanaryIsJudged(t *testing.T) {
+	pieces := func(n int, slow ...float64) []float64 {
+		list := append([]float64{}, slow...)
+		for range n {
+			list = append(list, 1)
+		}
+		return list
+	}
+	check(t, canary{1, pieces(2000, 2), 1}.line(), OK, "median 1.000 ms, p99 1.00 × that, worst 2.0 ×", "good is p99")
+	check(t, canary{1, pieces(900, slowPieces(100, 3)...), 1}.line(), Warn, "p99 3.00", "steal or a shifting clock")
+	check(t, canary{1, pieces(900, slowPieces(100, 3)...), 0.8}.line(), Warn, "20.0 % to other programs", "end the busiest")
+	check(t, canary{1, pieces(999, 100), 1}.line(), Warn, "9.0 % of the time lost")
+	check(t, canary{cpu: 1}.line(), Warn, "did not run")
+}
+
+func slowPieces(n int, ms float64) []float64 {
+	list := make([]float64, n)
+	for i := range list {
+		list[i] = ms
+	}
+	return list
+}
+
+func TestAAIsJudged(t *testing.T) {
+	summary := func(mean, sd float64) analysis.Summary {
+		s := analysis.Summary{AA: analysis.AA{Blocks: 3, SDLog: analysis.Number(sd)}}
+		s.AA.Ratio = analysis.Estimate{Mean: analysis.Number(mean), Lo: analysis.Number(mean - 0.02), Hi: analysis.Number(mean + 0.02), N: 3}
+		return s
+	}
+	// χ² = 0.446 at 20 % with 2 degrees of freedom: √(2 / 0.446) = 2.117.
+	// t = 2.571 with 5: 2.571 × 2.117 × 0.01 / √6 = 2.22 %.
+	check(t, aaLine(summary(1.002, 0.01)), OK, "1.002 [0.982, 1.022]", "differences under about 2.2 % cannot be told apart with 6 blocks here")
+	check(t, aaLine(summary(1.002, 0.08)), Warn, "19.4 %", "blocks=12")
+	check(t, aaLine(summary(1.09, 0.01)), Warn, "differ by themselves")
+	none := analysis.Summary{AA: analysis.AA{Ratio: analysis.Estimate{Lo: analysis.Absent(), Hi: analysis.Absent()}, SDLog: analysis.Absent(), Rejects: []analysis.Tally{{Text: "steal"}}}}
+	none.Trials = analysis.Counts{Accepted: 1, Rejected: 8}
+	check(t, aaLine(none), Warn, "only 1 of 9 trials passed", "steal")
+}
+
+func TestGapIsSummedOverWork(t *testing.T) {
+	at := func(second float64, ns, ticks, busy, idle int64, threads ...int) books {
+		b := books{threads: map[int]account{}, busy: busy, idle: idle}
+		b.at = b.at.Add(secondsOf(second))
+		for _, tid := range threads {
+			b.threads[tid] = account{ns, ticks}
+		}
+		return b
+	}
+	var g gap
+	g.add(at(0, 0, 0, 0, 0, 5), at(1, 1e6, 0, 9, 0, 5), 1)            // setting up: no work
+	g.add(at(1, 0, 0, 0, 0, 5), at(2, 2e8, 19, 5, 75, 5), 1)          // 200 ms of the router, 250 of the CPU, 50 seen
+	g.add(at(2, 2e8, 19, 5, 75, 5), at(3, 4e8, 39, 15, 150, 5), 1)    // the same, 100 seen
+	g.add(at(3, 4e8, 39, 15, 150, 5, 6), at(4, 9e8, 80, 80, 0, 5), 1) // a lab ended in between
+	near := func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
+	if g.seconds != 2 || !near(g.exact, 0.4) || !near(g.threadTicks, 0.39) || !near(g.cpuTicks, 0.15) || !near(g.awake, 0.5) {
+		t.Errorf("%+v", g)
+	}
+	check(t, g.line([]int{1}), OK, "CPU [1] was awake for 25.0 %", "saw 30 % of that", "20.0 % exact, 19.5 % by", "read too low")
+	check(t, gap{1, 0.2, 0.2, 0.24, 0.25}.line([]int{1}), OK, "saw 96 %", "nobody else's work")
+	check(t, gap{}.line([]int{1}), Warn, "see Noise")
+}
+
+func TestRouterThreadsAreToldByName(t *testing.T) {
+	for comm, want := range map[string]bool{
+		"napi/gabc2d-r0-8194\n": true, "napi/gabc2d-r1-\n": true, "napi/gabc2d-c0-12\n": false, "napi/eth0-8193\n": false, "kworker/0:1\n": false,
+	} {
+		if got := routerThread.MatchString(comm); got != want {
+			t.Errorf("%q: %v", comm, got)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/meter"
+)
+
+func (x examination) machine(ctx context.Context) ([]Line, error) {
+	user := Line{Key: "machine.root", State: OK, What: "root", Found: "yes", Means: "hosts can be made and CPU time read", Needed: true}
+	if !x.root {
+		user.State, user.Found, user.Means = Missing, "no: a run makes network namespaces", ""
+		user.Do = "sudo gateweigh run; what this report leaves out shows with: sudo gateweigh doctor"
+	}
+	busy, err := watchProcesses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []Line{user, x.cpus(), x.siblings(), x.frequency(), x.virtual(), x.quota(), x.memory(), busyLine(busy)}, nil
+}
+
+func (x examination) cpus() Line {
+	l := Line{Key: "machine.cpus", State: OK, What: "CPUs", Found: x.placement.String(), Means: "both labs alike: where work runs moves its cost by 40 %"}
+	if slices.Equal(x.placement.Router, x.placement.Endpoints) {
+		l.State, l.Means = Warn, ""
+		l.Do = "give this process two CPUs: on one, clients and routers take turns and high loads do not fit"
+	}
+	return l
+}
+
+// siblings tells whether a router shares its core with an endpoint.
+func (x examination) siblings() Line {
+	l := Line{Key: "machine.smt", State: OK, What: "SMT siblings", Found: "the routers' CPU shares its core with no other CPU of the lab",
+		Means: "a router's speed does not depend on what a client does"}
+	var shared []int
+	for _, cpu := range x.placement.Router {
+		list, err := parseCPUList(x.sys.text(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu)))
+		for _, sibling := range list {
+			if err == nil && sibling != cpu && slices.Contains(x.placement.Endpoints, sibling) {
+				shared = append(shared, sibling)
+			}
+		}
+	}
+	if len(shared) > 0 {
+		l.State, l.Means = Warn, ""
+		l.Found = fmt.Sprintf("routers on CPU %v share a core with clients and servers on CPU %v", x.placement.Router, shared)
+		l.Do = "leave the siblings out with taskset -c, or: echo off | sudo tee /sys/devices/system/cpu/smt/control"
+	}
+	return l
+}
+
+func (x examination) frequency() Line {
+	l := Line{Key: "machine.frequency", State: OK, What: "CPU frequency"}
+	governor := x.sys.text(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/cpufreq/scaling_governor", x.placement.Router[0]))
+	boost := x.sys.text("/sys/devices/system/cpu/cpufreq/boost")
+	if off := x.sys.text("/sys/devices/system/cpu/intel_pstate/no_turbo"); off == "0" {
+		boost = "1"
+	}
+	switch governor {
+	case "":
+		l.Found, l.Means = "not set from here: hypervisor or firmware decides", "the fixed loop (Noise) shows whether it shifts"
+	case "performance":
+		l.Found, l.Means = "governor performance", "the clock does not follow the load"
+		if boost == "1" {
+			l.Found, l.Means = l.Found+", boost on", "the clock falls as the machine warms up, for both labs alike"
+		}
+	default:
+		l.State, l.Found = Warn, "governor "+governor+": under light loads the clock is lower and packets look dearer"
+		l.Do = "sudo cpupower frequency-set -g performance"
+	}
+	return l
+}
+
+// virtual tells a virtual machine by the CPU's flags, and what its host has
+// taken away since it was started.
+func (x examination) virtual() Line {
+	l := Line{Key: "machine.virtualisation", State: OK, What: "virtualisation", Found: "none seen", Means: "nanoseconds are those of this CPU"}
+	if guest(x.sys.text("/proc/cpuinfo")) {
+		l.Found, l.Means = "virtual machine", "ratios carry over; nanoseconds are those of this guest"
+	}
+	all, _, err := meter.ParseProcStat(strings.NewReader(x.sys.text("/proc/stat")))
+	if err != nil || all.Total() == 0 {
+		return l
+	}
+	steal := 100 * float64(all.Steal) / float64(all.Total())
+	l.Found += fmt.Sprintf(", %.2f %% steal since it was started", steal)
+	l.Figures = map[string]analysis.Number{"steal_pct": analysis.Number(steal)}
+	if steal > maxStealPct {
+		l.State, l.Means = Warn, ""
+		l.Do = "use a quieter host or dedicated CPUs; trials with more than 1 % steal are rejected and measured again"
+	}
+	return l
+}
+
+// maxStealPct is the limit of a trial's self-test, of the machine.
+const maxStealPct = 1.0
+
+// guest reports whether /proc/cpuinfo shows the flag that hypervisors set.
+func guest(cpuinfo string) bool {
+	for line := range strings.Lines(cpuinfo) {
+		key, value, _ := strings.Cut(line, ":")
+		if strings.TrimSpace(key) == "flags" {
+			return slices.Contains(strings.Fields(value), "hypervisor")
+		}
+	}
+	return false
+}
+
+func (x examination) quota() Line {
+	l := Line{Key: "machine.quota", State: OK, What: "CPU quota", Found: "none", Means: "no control group stops the lab in the middle of a window"}
+	if cpus := x.sys.quota(); cpus > 0 {
+		l.State, l.Means = Warn, ""
+		l.Found = fmt.Sprintf("a control group allows %.2f CPUs and stops the lab when they are used up", cpus)
+		l.Do = "run outside of it: no CPUQuota= in systemd, no --cpus for the container (--cpuset-cpus does no harm)"
+	}
+	return l
+}
+
+func (x examination) memory() Line {
+	l := Line{Key: "machine.memory", State: OK, What: "memory", Means: "nothing is swapped while it is measured"}
+	m, err := parseMeminfo(strings.NewReader(x.sys.text("/proc/meminfo")))
+	if err != nil {
+		l.State, l.Found, l.Means, l.Do = Warn, err.Error(), "", "mount /proc"
+		return l
+	}
+	need := x.largest.memoryMiB()
+	l.Found = fmt.Sprintf("%d MiB available, %d needed for %s", m.available>>10, need, x.largest)
+	if m.available>>10 < need {
+		l.State, l.Means, l.Do = Warn, "", "end other programs, or measure fewer clients: --set clients=20"
+	}
+	return l
+}

@@ -1,0 +1,200 @@
+package doctor
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// system is the machine's own files below /, or a test's.
+type system struct{ fsys fs.FS }
+
+// text is a file's content without surrounding space; empty when it cannot be read.
+func (s system) text(name string) string {
+	b, err := fs.ReadFile(s.fsys, strings.TrimPrefix(name, "/"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// number is a file that holds one integer.
+func (s system) number(name string) (int64, bool) {
+	n, err := strconv.ParseInt(s.text(name), 10, 64)
+	return n, err == nil
+}
+
+// cgroup is one line of /proc/self/cgroup.
+type cgroup struct {
+	controllers []string // empty for version 2
+	path        string
+}
+
+// parseCgroups reads /proc/self/cgroup (cgroups(7)): "4:cpu,cpuacct:/user".
+func parseCgroups(r io.Reader) ([]cgroup, error) {
+	var list []cgroup
+	sc := bufio.NewScanner(r)
+	for sc.Scan() {
+		_, rest, ok1 := strings.Cut(sc.Text(), ":")
+		controllers, p, ok2 := strings.Cut(rest, ":")
+		if !ok1 || !ok2 || !strings.HasPrefix(p, "/") {
+			return nil, fmt.Errorf("cgroup: %q: want ID:CONTROLLERS:/PATH", sc.Text())
+		}
+		g := cgroup{path: p}
+		if controllers != "" {
+			g.controllers = strings.Split(controllers, ",")
+		}
+		list = append(list, g)
+	}
+	return list, sc.Err()
+}
+
+// ancestors are the files of one name in a control group and all above it, as
+// far as this process sees them: the tightest limit counts.
+func (s system) ancestors(controller, v1name, v2name string) []string {
+	groups, err := parseCgroups(strings.NewReader(s.text("/proc/self/cgroup")))
+	if err != nil {
+		return nil
+	}
+	var found []string
+	for _, g := range groups {
+		root, name := "/sys/fs/cgroup", v2name
+		switch {
+		case slices.Contains(g.controllers, controller):
+			root, name = "/sys/fs/cgroup/"+controller, v1name
+		case len(g.controllers) > 0:
+			continue
+		}
+		for dir := path.Clean(g.path); ; dir = path.Dir(dir) {
+			if text := s.text(path.Join(root, dir, name)); text != "" {
+				found = append(found, path.Join(root, dir, name))
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return found
+}
+
+// quota is the CPU time this process's control groups allow, in CPUs; 0 means
+// no limit.
+func (s system) quota() float64 {
+	var least float64
+	for _, file := range s.ancestors("cpu", "cpu.cfs_quota_us", "cpu.max") {
+		cpus := parseQuota(s.text(file), s.text(path.Join(path.Dir(file), "cpu.cfs_period_us")))
+		if cpus > 0 && (least == 0 || cpus < least) {
+			least = cpus
+		}
+	}
+	return least
+}
+
+// parseQuota reads cpu.max ("50000 100000", "max 100000") or, with its period
+// in a file of its own, cpu.cfs_quota_us ("-1" is no limit). 0 means no limit.
+func parseQuota(quota, period string) float64 {
+	f := strings.Fields(quota + " " + period)
+	if len(f) < 2 {
+		return 0
+	}
+	q, err1 := strconv.ParseFloat(f[0], 64)
+	p, err2 := strconv.ParseFloat(f[1], 64)
+	if err1 != nil || err2 != nil || !(q > 0) || !(p > 0) {
+		return 0
+	}
+	return q / p
+}
+
+// maxTasks is the tightest pids.max of the control groups; 0 means no limit.
+func (s system) maxTasks() int64 {
+	var least int64
+	for _, file := range s.ancestors("pids", "pids.max", "pids.max") {
+		if n, ok := s.number(file); ok && (least == 0 || n < least) {
+			least = n
+		}
+	}
+	return least
+}
+
+// parseCPUList reads the kernel's lists of CPUs: "0-2,4".
+func parseCPUList(text string) ([]int, error) {
+	var cpus []int
+	for part := range strings.SplitSeq(strings.TrimSpace(text), ",") {
+		if part == "" {
+			continue
+		}
+		from, to, isRange := strings.Cut(part, "-")
+		if !isRange {
+			to = from
+		}
+		a, err1 := strconv.Atoi(from)
+		b, err2 := strconv.Atoi(to)
+		const most = 1 << 16 // no kernel has more CPUs
+		if err1 != nil || err2 != nil || a < 0 || b < a || b > most {
+			return nil, fmt.Errorf("list of CPUs: %q: want numbers and ranges such as 0-3", part)
+		}
+		for cpu := a; cpu <= b; cpu++ {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus, nil
+}
+
+// memory is what /proc/meminfo says, KiB.
+type memory struct{ total, available int64 }
+
+// parseMeminfo reads /proc/meminfo.
+func parseMeminfo(r io.Reader) (m memory, err error) {
+	sc := bufio.NewScanner(r)
+	for sc.Scan() {
+		f := strings.Fields(sc.Text())
+		if len(f) < 2 {
+			continue
+		}
+		n, perr := strconv.ParseInt(f[1], 10, 64)
+		switch {
+		case f[0] == "MemTotal:" && perr == nil:
+			m.total = n
+		case f[0] == "MemAvailable:" && perr == nil:
+			m.available = n
+		}
+	}
+	if err = sc.Err(); err == nil && m.total == 0 {
+		err = fmt.Errorf("/proc/meminfo: no MemTotal")
+	}
+	return m, err
+}
+
+// parseConfig reads a kernel's configuration and returns the values of the
+// options asked for, without those that are not set.
+func parseConfig(r io.Reader, options ...string) (map[string]string, error) {
+	found := map[string]string{}
+	sc := bufio.NewScanner(r)
+	for sc.Scan() {
+		key, value, ok := strings.Cut(sc.Text(), "=")
+		if ok && slices.Contains(options, key) {
+			found[key] = value
+		}
+	}
+	return found, sc.Err()
+}
+
+// parseLoadTasks reads the number of tasks from /proc/loadavg: its fourth field
+// is "running/all".
+func parseLoadTasks(text string) (int64, error) {
+	f := strings.Fields(text)
+	if len(f) < 4 {
+		return 0, fmt.Errorf("/proc/loadavg: want 5 fields, have %d", len(f))
+	}
+	_, all, _ := strings.Cut(f[3], "/")
+	n, err := strconv.ParseInt(all, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("/proc/loadavg: %w", err)
+	}
+	return n, nil
+}

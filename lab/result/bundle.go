@@ -1,0 +1,285 @@
+package result
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+)
+
+// A bundle is a run folder in one file: a gzip-compressed tar archive with
+// everything a report is made from. `tar xzf` unpacks it too. Below the folder
+// bundleRoot it holds the manifest, and then exactly the files the manifest
+// lists, in its order:
+//
+//	run/manifest.json
+//	run/environment.json
+//	run/experiment.toml
+//	run/trials.jsonl
+//	run/trials.jsonl.torn
+//	run/profiles/...
+//	run/logs/...            when asked for
+//
+// Names, modes, times and order depend on nothing but the files' contents, so
+// the same run gives the same bytes.
+
+// BundleVersion is the format version of bundles written by this package.
+const BundleVersion = 1
+
+// BundleSuffix ends the name of a bundle that was given no other.
+const BundleSuffix = ".tar.gz"
+
+const (
+	bundleRoot   = "run/"
+	bundleFormat = "gateweigh bundle"
+	manifestFile = "manifest.json"
+)
+
+// Bounds of a bundle, for reading what a stranger sent as much as for writing.
+const (
+	maxBundleBytes   = 2 << 30 // of all files, unpacked
+	maxBundleFiles   = 20_000
+	maxManifestBytes = 8 << 20
+)
+
+// bundledFiles and bundledFolders are what a bundle may hold, in its order.
+var (
+	bundledFiles   = []string{EnvironmentFile, ExperimentFile, TrialsFile, TornFile}
+	bundledFolders = []string{ProfilesFolder, LogsFolder}
+)
+
+// ErrNotBundle is wrapped when a file is something else than a bundle.
+var ErrNotBundle = errors.New("not a bundle: want what gateweigh bundle RUN has made, or a run folder")
+
+// Manifest is the first file of a bundle.
+type Manifest struct {
+	Format  string        `json:"format"` // always "gateweigh bundle"
+	Version int           `json:"version"`
+	Files   []BundledFile `json:"files"`
+}
+
+// BundledFile is one file of a bundle.
+type BundledFile struct {
+	Path   string `json:"path"` // from the run folder, slash-separated
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"` // hexadecimal
+}
+
+// WriteBundle packs the run in folder dir into the file at name; logs says
+// whether its logs come along. An earlier bundle of that name is replaced,
+// whole or not at all; anything else there is left alone and an error. The run
+// may still be going on: the bundle then holds what there was when it was begun.
+func WriteBundle(dir, name string, logs bool) (Manifest, error) {
+	if _, err := ReadRun(dir); err != nil {
+		return Manifest{}, err
+	}
+	if err := replaceable(name); err != nil {
+		return Manifest{}, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return Manifest{}, fmt.Errorf("bundle %s: %w", dir, err)
+	}
+	defer root.Close()
+	manifest, err := takeStock(root, logs)
+	if err != nil {
+		return Manifest{}, fmt.Errorf("bundle %s: %w", dir, err)
+	}
+	return manifest, replace(name, func(w io.Writer) error { return pack(w, root, manifest) })
+}
+
+// replaceable reports why a bundle may not be written to name.
+func replaceable(name string) error {
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("write bundle: %w", err)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("write bundle: %s is not a file: choose another name", name)
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("write bundle: %w", err)
+	}
+	defer file.Close()
+	if _, _, err := openBundle(file); err != nil {
+		return fmt.Errorf("write bundle: %s exists and is not a bundle: choose another name", name)
+	}
+	return nil
+}
+
+// takeStock lists the files of a run folder that belong in a bundle.
+func takeStock(root *os.Root, logs bool) (Manifest, error) {
+	m := Manifest{Format: bundleFormat, Version: BundleVersion, Files: []BundledFile{}}
+	names, err := namesToBundle(root, logs)
+	if err != nil {
+		return m, err
+	}
+	for _, name := range names {
+		file, err := stockOf(root, name)
+		if err != nil {
+			return m, err
+		}
+		m.Files = append(m.Files, file)
+	}
+	if err := m.check(); err != nil {
+		return m, fmt.Errorf("%w (logs are left out without --logs)", err)
+	}
+	return m, nil
+}
+
+func namesToBundle(root *os.Root, logs bool) ([]string, error) {
+	var names []string
+	add := func(name string, mode fs.FileMode) error {
+		if !mode.IsRegular() {
+			return fmt.Errorf("%s is not a plain file: take it out of the run folder", name)
+		}
+		names = append(names, name)
+		return nil
+	}
+	for _, name := range bundledFiles {
+		info, err := root.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = add(name, info.Mode())
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, folder := range bundledFolders {
+		if folder == LogsFolder && !logs {
+			continue
+		}
+		err := fs.WalkDir(root.FS(), folder, func(name string, d fs.DirEntry, err error) error {
+			switch {
+			case errors.Is(err, fs.ErrNotExist) && name == folder:
+				return nil
+			case err != nil || d.IsDir():
+				return err
+			}
+			return add(name, d.Type())
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
+// stockOf hashes a file as it is now.
+func stockOf(root *os.Root, name string) (BundledFile, error) {
+	file, err := root.Open(name)
+	if err != nil {
+		return BundledFile{}, err
+	}
+	defer file.Close()
+	hash := sha256.New()
+	n, err := io.Copy(hash, file)
+	if err != nil {
+		return BundledFile{}, fmt.Errorf("read %s: %w", name, err)
+	}
+	return BundledFile{Path: name, Bytes: n, SHA256: hex.EncodeToString(hash.Sum(nil))}, nil
+}
+
+// pack writes the archive. Files that only grow may do so meanwhile; what was
+// changed otherwise since stock was taken is an error.
+func pack(w io.Writer, root *os.Root, m Manifest) error {
+	zipped, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	archive := tar.NewWriter(zipped)
+	head, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	head = append(head, '\n')
+	if err := packEntry(archive, manifestFile, int64(len(head)), bytes.NewReader(head)); err != nil {
+		return err
+	}
+	for _, file := range m.Files {
+		if err := packFile(archive, root, file); err != nil {
+			return fmt.Errorf("bundle %s: %w", file.Path, err)
+		}
+	}
+	return errors.Join(archive.Close(), zipped.Close())
+}
+
+func packFile(archive *tar.Writer, root *os.Root, file BundledFile) error {
+	content, err := root.Open(file.Path)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	hash := sha256.New()
+	err = packEntry(archive, file.Path, file.Bytes, io.TeeReader(content, hash))
+	if errors.Is(err, io.EOF) || err == nil && hex.EncodeToString(hash.Sum(nil)) != file.SHA256 {
+		return errors.New("it was changed meanwhile: bundle again")
+	}
+	return err
+}
+
+func packEntry(archive *tar.Writer, name string, size int64, content io.Reader) error {
+	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: bundleRoot + name, Size: size, Mode: 0o644}); err != nil {
+		return err
+	}
+	_, err := io.CopyN(archive, content, size)
+	return err
+}
+
+// check holds a manifest against what a bundle may be.
+func (m Manifest) check() error {
+	if m.Format != bundleFormat {
+		return ErrNotBundle
+	}
+	if m.Version > BundleVersion {
+		return fmt.Errorf("bundle version %d, known up to %d: %w; use a newer gateweigh", m.Version, BundleVersion, ErrNewerVersion)
+	}
+	if m.Version < 1 {
+		return fmt.Errorf("%d is not a bundle version", m.Version)
+	}
+	if len(m.Files) > maxBundleFiles {
+		return fmt.Errorf("%d files, more than the %d a bundle may have", len(m.Files), maxBundleFiles)
+	}
+	seen := map[string]bool{}
+	total := int64(0)
+	for _, f := range m.Files {
+		switch {
+		case !bundled(f.Path):
+			return fmt.Errorf("%s lists %q, which is no file of a run", manifestFile, f.Path)
+		case seen[f.Path]:
+			return fmt.Errorf("%s lists %q twice", manifestFile, f.Path)
+		case f.Bytes < 0 || f.Bytes > maxBundleBytes-total:
+			return fmt.Errorf("more than the %d MiB a bundle may hold", maxBundleBytes>>20)
+		}
+		seen[f.Path] = true
+		total += f.Bytes
+	}
+	return nil
+}
+
+// bundled reports whether a path is one of those a bundle may have: a file of
+// the run, or one below its folders. Nothing that leaves the run folder is.
+func bundled(name string) bool {
+	if slices.Contains(bundledFiles, name) {
+		return true
+	}
+	folder, _, below := strings.Cut(name, "/")
+	return below && slices.Contains(bundledFolders, folder) && fs.ValidPath(name) && path.Clean(name) == name &&
+		!strings.ContainsAny(name, "\\\x00")
+}

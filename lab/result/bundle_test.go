@@ -1,0 +1,378 @@
+package result_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// runFiles are those of a run folder with everything in it.
+var runFiles = map[string]string{
+	result.EnvironmentFile:       `{"version":1,"experiment":"x"}`,
+	result.ExperimentFile:        "name = \"x\"\n",
+	result.TrialsFile:            goodTrial + goodBlock + `{"version":1,"ki`,
+	result.TornFile:              "{\"vers\n",
+	"profiles/b/dut.pb.gz":       "\x1f\x8b",
+	"profiles/a/clean.folded":    "napi;skb 12\n",
+	"logs/a-router/agent.stderr": "hello\n",
+	"summary.json":               "{}",
+	"notes.txt":                  "mine\n",
+}
+
+func makeRun(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "r")
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func bundle(t *testing.T, dir string, logs bool) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "b.tar.gz")
+	if _, err := result.WriteBundle(dir, name, logs); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	got := map[string]string{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		got[name] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestBundleHoldsTheRunAndNothingElse(t *testing.T) {
+	dir := makeRun(t, runFiles)
+	for _, logs := range []bool{false, true} {
+		want := map[string]string{}
+		for name, content := range runFiles {
+			if name != "summary.json" && name != "notes.txt" && (logs || !strings.HasPrefix(name, "logs/")) {
+				want[name] = content
+			}
+		}
+		out := filepath.Join(t.TempDir(), "new", "r")
+		if err := result.UnpackBundle(bundle(t, dir, logs), out); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, contents(t, out)); diff != "" {
+			t.Errorf("logs %v: (-want +got)\n%s", logs, diff)
+		}
+		here, err := result.ReadRun(dir)
+		there, err2 := result.ReadRun(out)
+		here.Dir, there.Dir = "", ""
+		if diff := cmp.Diff(here, there); diff != "" || err != nil || err2 != nil {
+			t.Errorf("%v, %v, read differently:\n%s", err, err2, diff)
+		}
+	}
+}
+
+// TestBundleIsReproducible: other times, modes and folder, the same bytes.
+func TestBundleIsReproducible(t *testing.T) {
+	one, other := makeRun(t, runFiles), makeRun(t, runFiles)
+	if err := os.Chmod(filepath.Join(other, result.TrialsFile), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	a, b := read(t, bundle(t, one, true)), read(t, bundle(t, other, true))
+	if !bytes.Equal(a, b) {
+		t.Error("two bundles of the same run differ")
+	}
+	again := filepath.Join(t.TempDir(), "r")
+	if err := result.UnpackBundle(bundle(t, one, true), again); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(a, read(t, bundle(t, again, true))) {
+		t.Error("the bundle of an unpacked bundle differs")
+	}
+}
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestBundleIsRefused(t *testing.T) {
+	dir := makeRun(t, runFiles)
+	taken := filepath.Join(t.TempDir(), "taken")
+	if err := os.WriteFile(taken, []byte("a letter"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	linked := makeRun(t, runFiles)
+	if err := os.Symlink("/etc/hostname", filepath.Join(linked, "profiles", "host")); err != nil {
+		t.Fatal(err)
+	}
+	newer := makeRun(t, map[string]string{result.TrialsFile: `{"version":2,"kind":"trial"}` + "\n"})
+	for name, c := range map[string]struct{ dir, out, want string }{
+		"no run":        {t.TempDir(), "", "not a run folder"},
+		"newer record":  {newer, "", "use a newer gateweigh"},
+		"foreign file":  {dir, taken, "is not a bundle: choose another name"},
+		"a folder":      {dir, t.TempDir(), "is not a file"},
+		"a device":      {dir, os.DevNull, "is not a file"},
+		"symbolic link": {linked, "", "profiles/host is not a plain file"},
+	} {
+		if c.out == "" {
+			c.out = filepath.Join(t.TempDir(), "b.tar.gz")
+		}
+		if _, err := result.WriteBundle(c.dir, c.out, false); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	if string(read(t, taken)) != "a letter" {
+		t.Error("a foreign file was overwritten")
+	}
+	name := bundle(t, dir, false)
+	if _, err := result.WriteBundle(dir, name, true); err != nil {
+		t.Errorf("replacing an earlier bundle: %v", err)
+	}
+}
+
+func TestUnpackLeavesForeignFoldersAlone(t *testing.T) {
+	dir := makeRun(t, runFiles)
+	name := bundle(t, dir, false)
+	if err := result.UnpackBundle(name, dir); err != nil {
+		t.Errorf("over the run itself: %v", err)
+	}
+	empty := t.TempDir()
+	if err := result.UnpackBundle(name, empty); err != nil || len(contents(t, empty)) != 6 {
+		t.Errorf("into an empty folder: %v, %d files", err, len(contents(t, empty)))
+	}
+	foreign := makeRun(t, map[string]string{result.TrialsFile: goodBlock})
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("a letter"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, taken := range []string{foreign, file} {
+		if err := result.UnpackBundle(name, taken); err == nil || !strings.Contains(err.Error(), "choose another folder with -o") {
+			t.Errorf("over %s: %v", taken, err)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{result.TrialsFile: goodBlock}, contents(t, foreign)); diff != "" || string(read(t, file)) != "a letter" {
+		t.Errorf("a foreign folder was changed:\n%s", diff)
+	}
+	for _, parent := range []string{filepath.Dir(foreign), filepath.Dir(file)} {
+		if entries, err := os.ReadDir(parent); err != nil || len(entries) != 1 {
+			t.Errorf("left behind: %v, %v", entries, err)
+		}
+	}
+}
+
+func TestOpen(t *testing.T) {
+	dir := makeRun(t, runFiles)
+	run, forget, err := result.Open(bundle(t, dir, false))
+	if err != nil || len(run.Trials) != 1 || run.Torn != 16 {
+		t.Errorf("%d trials, %d torn, %v", len(run.Trials), run.Torn, err)
+	}
+	if len(read(t, filepath.Join(run.Dir, "profiles/a/clean.folded"))) == 0 {
+		t.Error("no profiles in the unpacked run")
+	}
+	forget()
+	if _, err := os.Stat(run.Dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is still there: %v", run.Dir, err)
+	}
+	run, forget, err = result.Open(dir)
+	forget()
+	if err != nil || run.Dir != dir || len(contents(t, dir)) != len(runFiles) {
+		t.Errorf("a folder: %v, %v", run.Dir, err)
+	}
+	if _, _, err := result.Open("/no/such/run"); err == nil || !strings.Contains(err.Error(), "no such run folder or bundle") {
+		t.Errorf("nothing there: %v", err)
+	}
+}
+
+// entry is one file of a forged archive.
+type entry struct {
+	name, content string
+	kind          byte
+	link          string
+}
+
+// forge makes an archive of a manifest and entries, whatever they are.
+func forge(t testing.TB, manifest any, entries ...entry) []byte {
+	t.Helper()
+	head, ok := manifest.(string)
+	if !ok {
+		data, err := json.Marshal(manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head = string(data)
+	}
+	var b bytes.Buffer
+	zipped := gzip.NewWriter(&b)
+	archive := tar.NewWriter(zipped)
+	for _, e := range append([]entry{{name: "run/manifest.json", content: head}}, entries...) {
+		h := &tar.Header{Typeflag: e.kind, Name: e.name, Linkname: e.link, Size: int64(len(e.content)), Mode: 0o644}
+		if e.kind == 0 {
+			h.Typeflag = tar.TypeReg
+		}
+		if err := archive.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := archive.Write([]byte(e.content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(archive.Close(), zipped.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func listed(name, content string) result.BundledFile {
+	sum := sha256.Sum256([]byte(content))
+	return result.BundledFile{Path: name, Bytes: int64(len(content)), SHA256: hex.EncodeToString(sum[:])}
+}
+
+func manifest(files ...result.BundledFile) result.Manifest {
+	return result.Manifest{Format: "gateweigh bundle", Version: 1, Files: files}
+}
+
+// hostile are archives that must be refused, and by what words.
+func hostile(t testing.TB) map[string]struct {
+	data []byte
+	want string
+} {
+	env := listed("environment.json", "{}")
+	envEntry := entry{name: "run/environment.json", content: "{}"}
+	big := env
+	big.Bytes = 3 << 30
+	wrong := env
+	wrong.SHA256 = strings.Repeat("0", 64)
+	whole := forge(t, manifest(env), envEntry)
+	flipped := bytes.Clone(whole)
+	flipped[len(flipped)-6] ^= 1 // in gzip's own checksum
+	return map[string]struct {
+		data []byte
+		want string
+	}{
+		"empty":             {nil, "not a bundle"},
+		"text":              {[]byte("dear reader"), "not a bundle"},
+		"gzip of text":      {zip(t, "dear reader"), "not a bundle"},
+		"another archive":   {forge(t, `{"name":"package"}`), "not a bundle"},
+		"manifest not JSON": {forge(t, "["), "manifest.json: "},
+		"unknown key":       {forge(t, `{"format":"gateweigh bundle","version":1,"files":[],"extra":1}`), "manifest.json: "},
+		"newer":             {forge(t, `{"format":"gateweigh bundle","version":2,"chunks":7}`), "bundle version 2, known up to 1"},
+		"version 0":         {forge(t, `{"format":"gateweigh bundle","version":0}`), "0 is not a bundle version"},
+		"path traversal":    {forge(t, manifest(listed("profiles/../../x", "a")), entry{name: "run/profiles/../../x", content: "a"}), "which is no file of a run"},
+		"absolute path":     {forge(t, manifest(listed("/etc/x", "a")), entry{name: "/etc/x", content: "a"}), "which is no file of a run"},
+		"foreign file":      {forge(t, manifest(listed("report.html", "a")), entry{name: "run/report.html", content: "a"}), "which is no file of a run"},
+		"folder":            {forge(t, manifest(listed("profiles", ""))), "which is no file of a run"},
+		"listed twice":      {forge(t, manifest(env, env), envEntry, envEntry), `"environment.json" twice`},
+		"there twice":       {forge(t, manifest(env), envEntry, envEntry), "is not in its manifest.json"},
+		"not listed":        {forge(t, manifest(env), envEntry, entry{name: "/etc/x", content: "a"}), "is not in its manifest.json"},
+		"another name":      {forge(t, manifest(env), entry{name: "../environment.json", content: "{}"}), "stands where its manifest.json has"},
+		"symbolic link":     {forge(t, manifest(listed("environment.json", "")), entry{name: "run/environment.json", kind: tar.TypeSymlink, link: "/etc/passwd"}), "is not a plain file"},
+		"hard link":         {forge(t, manifest(listed("environment.json", "")), entry{name: "run/environment.json", kind: tar.TypeLink, link: "/etc/passwd"}), "is not a plain file"},
+		"missing":           {forge(t, manifest(env, listed("trials.jsonl", goodTrial)), envEntry), "cut short"},
+		"too large":         {forge(t, manifest(big), envEntry), "more than the 2048 MiB"},
+		"negative size":     {forge(t, manifest(result.BundledFile{Path: "environment.json", Bytes: -1})), "more than the 2048 MiB"},
+		"another size":      {forge(t, manifest(env), entry{name: "run/environment.json", content: "{} "}), "has 3 bytes, its manifest.json says 2"},
+		"wrong checksum":    {forge(t, manifest(wrong), envEntry), "wrong SHA-256 checksum"},
+		"cut short":         {whole[:len(whole)-30], "cut short"},
+		"cut at the end":    {whole[:len(whole)-4], "cut short"},
+		"flipped bit":       {flipped, "damaged"},
+	}
+}
+
+func zip(t testing.TB, text string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, err := io.WriteString(w, text)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestHostileBundles(t *testing.T) {
+	for name, c := range hostile(t) {
+		t.Run(name, func(t *testing.T) {
+			parent := t.TempDir()
+			file := filepath.Join(parent, "b.tar.gz")
+			if err := os.WriteFile(file, c.data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			err := result.UnpackBundle(file, filepath.Join(parent, "r"))
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), file) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			if errors.Is(err, result.ErrNewerVersion) != (name == "newer") {
+				t.Errorf("newer version: %v", err)
+			}
+			if entries, _ := os.ReadDir(parent); len(entries) != 1 {
+				t.Errorf("left behind: %v", entries)
+			}
+		})
+	}
+}
+
+// FuzzReadBundle: whatever the archive holds, only files of a run come out of
+// it, each once, and with the content its manifest promises.
+func FuzzReadBundle(f *testing.F) {
+	for _, c := range hostile(f) {
+		f.Add(c.data)
+	}
+	f.Add(forge(f, manifest(listed("trials.jsonl", goodTrial), listed("profiles/x", "y")),
+		entry{name: "run/trials.jsonl", content: goodTrial}, entry{name: "run/profiles/x", content: "y"}))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		out := fstest.MapFS{}
+		m, err := result.ReadBundle(bytes.NewReader(data), "fuzz", func(file result.BundledFile, content io.Reader) error {
+			if !filepath.IsLocal(file.Path) || out[file.Path] != nil {
+				t.Errorf("unsafe path %q", file.Path)
+			}
+			got, err := io.ReadAll(io.LimitReader(content, 1<<20))
+			out[file.Path] = &fstest.MapFile{Data: got}
+			return err
+		})
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "read bundle fuzz: ") {
+				t.Errorf("error without its file: %v", err)
+			}
+			return
+		}
+		for _, file := range m.Files {
+			got := out[file.Path]
+			if got == nil || file.Bytes <= 1<<20 && listed(file.Path, string(got.Data)) != file {
+				t.Errorf("%s is not what the manifest says", file.Path)
+			}
+		}
+	})
+}

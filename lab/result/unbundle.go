@@ -1,0 +1,274 @@
+package result
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"syscall"
+)
+
+// ReadBundle checks a bundle and hands its files to visit, in the manifest's
+// order. The content reads as an error when it is not what the manifest says,
+// at the latest at its end, so visit must read it all and may keep nothing
+// before. name is used in errors only.
+func ReadBundle(r io.Reader, name string, visit func(file BundledFile, content io.Reader) error) (Manifest, error) {
+	manifest, err := readBundle(r, visit)
+	if err != nil {
+		return manifest, fmt.Errorf("read bundle %s: %w", name, explain(err))
+	}
+	return manifest, nil
+}
+
+// explain says what to do about the errors of the formats a bundle is made of.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return fmt.Errorf("it is cut short: copy it again (%w)", err)
+	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, tar.ErrHeader), errors.As(err, new(flate.CorruptInputError)):
+		return fmt.Errorf("it is damaged: copy it again (%w)", err)
+	}
+	return err
+}
+
+func readBundle(r io.Reader, visit func(BundledFile, io.Reader) error) (Manifest, error) {
+	manifest, archive, err := openBundle(r)
+	if err != nil {
+		return manifest, err
+	}
+	for _, file := range manifest.Files {
+		head, err := archive.Next()
+		if err != nil {
+			return manifest, fmt.Errorf("%s: %w", file.Path, err)
+		}
+		if err := isEntry(head, file.Path, file.Bytes); err != nil {
+			return manifest, err
+		}
+		content := &verified{from: archive, file: file, hash: sha256.New()}
+		if err := visit(file, content); err != nil {
+			return manifest, err
+		}
+		if err := content.finish(); err != nil {
+			return manifest, err
+		}
+	}
+	if head, err := archive.Next(); err == nil {
+		return manifest, fmt.Errorf("%q is not in its %s", head.Name, manifestFile)
+	} else if !errors.Is(err, io.EOF) {
+		return manifest, err
+	}
+	return manifest, archive.end()
+}
+
+// unpacker is the tar archive of a bundle and the compressed stream it is in.
+type unpacker struct {
+	*tar.Reader
+	zipped *gzip.Reader
+}
+
+// maxPadding bounds the zeros that may follow a tar archive.
+const maxPadding = 1 << 20
+
+// end reads on to the compressed stream's own checksum.
+func (u unpacker) end() error {
+	n, err := io.Copy(io.Discard, io.LimitReader(u.zipped, maxPadding+1))
+	if err == nil && n > maxPadding {
+		err = errors.New("more follows its last file")
+	}
+	return err
+}
+
+// openBundle reads a bundle as far as its manifest, and checks that.
+func openBundle(r io.Reader) (Manifest, unpacker, error) {
+	var m Manifest
+	zipped, err := gzip.NewReader(r)
+	if err != nil {
+		return m, unpacker{}, ErrNotBundle
+	}
+	zipped.Multistream(false)
+	u := unpacker{tar.NewReader(zipped), zipped}
+	head, err := u.Next()
+	switch {
+	case err != nil || head.Name != bundleRoot+manifestFile || head.Typeflag != tar.TypeReg:
+		return m, u, ErrNotBundle
+	case head.Size > maxManifestBytes:
+		return m, u, fmt.Errorf("%s of %d bytes, more than the %d MiB it may have", manifestFile, head.Size, maxManifestBytes>>20)
+	}
+	data, err := io.ReadAll(io.LimitReader(u, maxManifestBytes))
+	if err != nil {
+		return m, u, fmt.Errorf("%s: %w", manifestFile, err)
+	}
+	// The version comes first: a newer manifest may differ in its other keys.
+	var first struct {
+		Format  string `json:"format"`
+		Version int    `json:"version"`
+	}
+	if err := json.Unmarshal(data, &first); err != nil {
+		return m, u, fmt.Errorf("%s: %w", manifestFile, err)
+	}
+	if err := (Manifest{Format: first.Format, Version: first.Version}).check(); err != nil {
+		return m, u, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&m); err != nil {
+		return m, u, fmt.Errorf("%s: %w", manifestFile, err)
+	}
+	return m, u, m.check()
+}
+
+// isEntry holds a tar header against the manifest. Since the order is fixed
+// too, nothing can be there twice, be missing, or have another name.
+func isEntry(head *tar.Header, name string, size int64) error {
+	switch {
+	case head.Name != bundleRoot+name:
+		return fmt.Errorf("%q stands where its %s has %q", head.Name, manifestFile, name)
+	case head.Typeflag != tar.TypeReg:
+		return fmt.Errorf("%s is not a plain file", name)
+	case head.Size != size:
+		return fmt.Errorf("%s has %d bytes, its %s says %d", name, head.Size, manifestFile, size)
+	}
+	return nil
+}
+
+// verified reads a file of the archive and compares its checksum at the end.
+type verified struct {
+	from io.Reader
+	file BundledFile
+	hash interface {
+		io.Writer
+		Sum([]byte) []byte
+	}
+	ended bool
+}
+
+func (v *verified) Read(p []byte) (int, error) {
+	n, err := v.from.Read(p)
+	v.hash.Write(p[:n])
+	if errors.Is(err, io.EOF) {
+		v.ended = true
+		if sum := hex.EncodeToString(v.hash.Sum(nil)); sum != v.file.SHA256 {
+			return n, fmt.Errorf("%s has the wrong SHA-256 checksum: the bundle was changed or damaged", v.file.Path)
+		}
+	}
+	return n, err
+}
+
+// finish reads what visit has left.
+func (v *verified) finish() error {
+	if v.ended {
+		return nil
+	}
+	_, err := io.Copy(io.Discard, v)
+	return err
+}
+
+// UnpackBundle makes a run folder at dir from the bundle at name. The folder
+// must be absent, empty, or hold this very run already. It appears whole and
+// verified or not at all, and nothing is written outside it.
+func UnpackBundle(name, dir string) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("open bundle: %w", err)
+	}
+	defer file.Close()
+	parent := filepath.Dir(filepath.Clean(dir))
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return fmt.Errorf("unpack %s: %w", name, err)
+	}
+	staging, err := os.MkdirTemp(parent, "."+filepath.Base(filepath.Clean(dir))+".*")
+	if err != nil {
+		return fmt.Errorf("unpack %s: %w; choose another folder with -o", name, err)
+	}
+	defer os.RemoveAll(staging) // gone already once renamed
+	manifest, err := unpackInto(staging, file, name)
+	if err != nil {
+		return err
+	}
+	// An empty folder makes room; rmdir removes nothing else.
+	_ = syscall.Rmdir(dir)
+	if err := os.Rename(staging, dir); err == nil {
+		return syncDir(parent)
+	}
+	if !holds(dir, manifest) {
+		return fmt.Errorf("unpack %s: %s exists and is not the run in this bundle: choose another folder with -o", name, dir)
+	}
+	return nil
+}
+
+func unpackInto(dir string, r io.Reader, name string) (Manifest, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return Manifest{}, fmt.Errorf("unpack %s: %w", name, err)
+	}
+	defer root.Close()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return Manifest{}, fmt.Errorf("unpack %s: %w", name, err)
+	}
+	return ReadBundle(r, name, func(f BundledFile, content io.Reader) error {
+		if err := root.MkdirAll(path.Dir(f.Path), 0o755); err != nil {
+			return err
+		}
+		out, err := root.OpenFile(f.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(out, content)
+		return errors.Join(err, out.Sync(), out.Close())
+	})
+}
+
+// holds reports whether the run folder dir has the files of a manifest, all of
+// them unchanged.
+func holds(dir string, m Manifest) bool {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	for _, f := range m.Files {
+		if here, err := stockOf(root, f.Path); err != nil || here != f {
+			return false
+		}
+	}
+	return true
+}
+
+// Open reads the run in a run folder or in a bundle of one. A bundle is
+// unpacked into a temporary folder, Run.Dir, which forget removes again; call it
+// when the run's files are no longer needed, also after an error.
+func Open(name string) (run Run, forget func(), err error) {
+	forget = func() {}
+	info, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Run{}, forget, fmt.Errorf("%s: no such run folder or bundle", name)
+	}
+	if err != nil {
+		return Run{}, forget, fmt.Errorf("open run: %w", err)
+	}
+	if info.IsDir() {
+		run, err = ReadRun(name)
+		return run, forget, err
+	}
+	temporary, err := os.MkdirTemp("", "gateweigh-bundle-")
+	if err != nil {
+		return Run{}, forget, fmt.Errorf("unpack %s: %w", name, err)
+	}
+	forget = func() { os.RemoveAll(temporary) }
+	dir := filepath.Join(temporary, "run")
+	if err := UnpackBundle(name, dir); err != nil {
+		return Run{}, forget, err
+	}
+	run, err = ReadRun(dir)
+	return run, forget, err
+}

@@ -5,7 +5,7 @@ import (
 )
 
 // levelDaemons returns the trials with the work of sporadic daemons spread
-// evenly. A daemon that works for a tenth of a second every half minute falls
+// evenly. A daemon that works for a tenth of a second every 15 s falls
 // into one window in thirty and multiplies the cost of that one. So a window's
 // process time becomes
 //

@@ -43,7 +43,7 @@ type BlockTimes struct {
 	LoginP50ms   Estimate `json:"login_p50_ms"`  // one client
 	LoginP99ms   Estimate `json:"login_p99_ms"`
 	// DaemonCorePct is the DUT processes' CPU over the whole block: work done
-	// every half minute falls between windows and is seen only here.
+	// every 15 s falls between windows and is seen only here.
 	DaemonCorePct Estimate `json:"daemon_core_pct"`
 }
 

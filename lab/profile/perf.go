@@ -3,7 +3,6 @@ package profile
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -45,7 +44,6 @@ type Recorder struct {
 	ended   chan struct{}
 	status  error // valid once ended is closed
 	said    bytes.Buffer
-	awake   *os.File
 }
 
 // Available is an error that says what to install when there is no perf.
@@ -67,9 +65,8 @@ func PerfVersion(ctx context.Context) string {
 
 // Start begins to sample everything that runs on the given CPUs: when it
 // returns, samples are being taken, with time stamps of CLOCK_MONOTONIC. perf
-// itself runs on the CPUs own, nil leaves it free. Until Stop the CPUs are kept
-// from sleeping, where that can be asked for: their sampling timer would come late
-// after each sleep, and wake them so often that sleepy routers cost more.
+// itself runs on the CPUs own, nil leaves it free. CPUs sleep as they do in
+// trials: kept awake they would lose fewer samples, but be other routers.
 func Start(ctx context.Context, data, unwind string, cpus, own []int) (_ *Recorder, err error) {
 	if err := Available(); err != nil {
 		return nil, err
@@ -109,7 +106,6 @@ func Start(ctx context.Context, data, unwind string, cpus, own []int) (_ *Record
 		defer ackRead.Close()
 		readAcks(ackRead, r.acks)
 	}()
-	r.awake = keepAwake()
 	if err := r.tell(ctx, "enable", startTimeout); err != nil {
 		return nil, errors.Join(err, r.kill())
 	}
@@ -223,9 +219,6 @@ func (r *Recorder) kill() error {
 // release closes what perf is told by, and lets the CPUs sleep again.
 func (r *Recorder) release() {
 	r.control.Close()
-	if r.awake != nil {
-		r.awake.Close()
-	}
 }
 
 // endedEarly says how perf ended that was not told to: it has failed, or its
@@ -248,21 +241,6 @@ func oneLine(text string) string {
 		return ""
 	}
 	return ": " + strings.ToValidUTF8(words[max(0, len(words)-most):], "")
-}
-
-// keepAwake asks that no CPU go into a sleep it takes time to wake from, until
-// the file is closed (Documentation/power/pm_qos_interface.rst). Where that is
-// not allowed fewer samples are taken, which the coverage shows.
-func keepAwake() *os.File {
-	f, err := os.OpenFile("/dev/cpu_dma_latency", os.O_WRONLY, 0)
-	if err != nil {
-		return nil
-	}
-	if err := binary.Write(f, binary.NativeEndian, int32(0)); err != nil {
-		f.Close()
-		return nil
-	}
-	return f
 }
 
 // Read turns a recording's data into samples with names.

@@ -216,7 +216,7 @@ func (r *Recorder) kill() error {
 	return nil
 }
 
-// release closes what perf is told by, and lets the CPUs sleep again.
+// release closes what perf is told by.
 func (r *Recorder) release() {
 	r.control.Close()
 }

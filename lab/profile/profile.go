@@ -76,6 +76,22 @@ func (s Side) Coverage() float64 {
 	return all.Coverage()
 }
 
+// Scaled is the profile with every time multiplied, those the samples stand for
+// as well, so that shares and coverage stay as they are.
+func (p Profile) Scaled(by float64) Profile {
+	for _, s := range []*Side{&p.DUT, &p.Clean} {
+		s.Accounts, s.Stacks = slices.Clone(s.Accounts), slices.Clone(s.Stacks)
+		for i := range s.Accounts {
+			a := &s.Accounts[i]
+			a.Ns, a.SampledNs = int64(by*float64(a.Ns)), int64(by*float64(a.SampledNs))
+		}
+		for i := range s.Stacks {
+			s.Stacks[i].NsPerPacket *= by
+		}
+	}
+	return p
+}
+
 // Stack is a call stack and what the router's packets cost in it.
 type Stack struct {
 	Frames      []Frame // outermost first; the first is the account

@@ -18,8 +18,13 @@ import (
 // router CPU in ns per packet.
 type Explanation struct {
 	Cell result.Cell `json:"cell"`
-	// Sum is what both routers cost in the window of the profile; Functions and
-	// Rest add up to it.
+	// Scale is what all times of the profile were multiplied by: what the clean
+	// router costs in the trials over what it cost while perf ran. The machine's
+	// speed and perf's own load are the same for both routers of a duet, as in
+	// the trials' ratio. 1 when there are no trials to tell.
+	Scale analysis.Number `json:"scale"`
+	// Sum is what both routers cost in the window of the profile, scaled;
+	// Functions and Rest add up to it.
 	Sum Cost `json:"sum"`
 	// Measured is what the cell's trials say, measured without perf.
 	Measured Measured `json:"measured"`
@@ -78,8 +83,10 @@ type AccountRow struct {
 // Explain makes the explanation of a profile with at most n functions. The
 // summary holds what the trials of the same cell measured.
 func Explain(p profile.Profile, s analysis.Summary, n int) Explanation {
+	m := measured(p.Cell, s)
+	p, scale := atTrialsSpeed(p, m)
 	e := profile.Explain(p)
-	out := Explanation{Cell: p.Cell, Sum: cost(e.Sum), Measured: measured(p.Cell, s), OffBy: analysis.Absent()}
+	out := Explanation{Cell: p.Cell, Scale: analysis.Number(scale), Sum: cost(e.Sum), Measured: m, OffBy: analysis.Absent()}
 	if out.Measured.Difference.Known() && out.Measured.Difference != 0 {
 		out.OffBy = out.Sum.Difference/out.Measured.Difference - 1
 	}
@@ -109,6 +116,17 @@ func Explain(p profile.Profile, s analysis.Summary, n int) Explanation {
 		}
 	}
 	return out
+}
+
+// atTrialsSpeed scales a profile so that its clean router costs what it cost in
+// the trials of the same cell.
+func atTrialsSpeed(p profile.Profile, m Measured) (profile.Profile, float64) {
+	clean := p.Clean.NsPerPacket()
+	if !m.Clean.Known() || clean <= 0 {
+		return p, 1
+	}
+	scale := float64(m.Clean) / clean
+	return p.Scaled(scale), scale
 }
 
 func cost(c profile.Cost) Cost {
@@ -167,7 +185,8 @@ func (e Explanation) agreement() string {
 	if !e.OffBy.Known() {
 		return text + "."
 	}
-	return text + fmt.Sprintf("; the sum is %s of that.", percent(100*(1+e.OffBy)))
+	return text + fmt.Sprintf("; the sum is %s of that. While perf ran the clean router cost %s times as much: all times are scaled by that.",
+		percent(100*(1+e.OffBy)), ratio(1/e.Scale))
 }
 
 // coverage says how many of the due samples were taken.

@@ -96,9 +96,10 @@ func flameSection(dir string, s analysis.Summary) *flames {
 		out.Broken = err.Error()
 	}
 	for i, p := range list {
-		tree := profile.Tree(p)
+		scaled, _ := atTrialsSpeed(p, measured(p.Cell, s))
+		tree := profile.Tree(scaled)
 		out.Profiles = append(out.Profiles, describeProfile(p, tree, s, i))
-		out.Data = append(out.Data, flameOf(p, tree))
+		out.Data = append(out.Data, flameOf(scaled, tree))
 	}
 	return out
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// flameRun is a run folder with profiles of two devices. Names hold what HTML
-// and JSON must not take for their own.
+// flameRun is a run folder with profiles of two devices at a load without trials,
+// so that nothing is scaled. Names hold what HTML and JSON must not take for their own.
 func flameRun(t *testing.T) (file string) {
 	t.Helper()
 	dir, _ := write(t, simulate(single()))
@@ -37,7 +37,7 @@ func flameRun(t *testing.T) (file string) {
 	}
 	for _, dut := range []string{"coovachilli", "opennds"} {
 		p := profile.Profile{
-			Cell:        result.Cell{DUT: dut, Clients: 20, OfferedMbps: 500, Direction: "up", Profile: "per-packet"},
+			Cell:        result.Cell{DUT: dut, Clients: 21, OfferedMbps: 500, Direction: "up", Profile: "per-packet"},
 			FrequencyHz: profile.FrequencyHz, UserStacks: profile.UnwindDWARF, Perf: "perf version 6.1",
 			DUT:   flameSide(stacks(400, dut)),
 			Clean: flameSide(stacks(0, "")),
@@ -227,7 +227,7 @@ func checkFlameProfiles(t *testing.T, p *tab) {
 		t.Error("the graph is still of the other device")
 	}
 	table := eval[string](t, p, `document.querySelector(".flame-profile:not([hidden]) table").innerText`)
-	for _, want := range []string{"nft_do_chain", "+400.0", "sum", "+550.0", "Measured without perf"} {
+	for _, want := range []string{"nft_do_chain", "+400.0", "sum", "+550.0", "No accepted trial of this cell"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the table lacks %q:\n%s", want, table)
 		}

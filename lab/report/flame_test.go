@@ -37,16 +37,16 @@ func TestShadeSaysNoMoreThanSamplesDo(t *testing.T) {
 func TestExplanationComparesWithTheTrials(t *testing.T) {
 	p := sided(500, 100)
 	s := analysis.Summary{Cells: []analysis.Cell{{DUT: "d", Clients: 1, OfferedMbps: 10, Direction: "up", Profile: "bulk", Pairs: 9, Blocks: 3}}}
-	s.Cells[0].Intervals.NsPerPacket.Mean, s.Cells[0].Intervals.CleanNsPerPacket.Mean = 1900, 1400
+	s.Cells[0].Intervals.NsPerPacket.Mean, s.Cells[0].Intervals.CleanNsPerPacket.Mean = 3200, 2200 // the profile: 1500, 1100
 	e := Explain(p, s, 1)
-	if e.OffBy > -0.19 || e.OffBy < -0.21 || e.Functions[0].Name != "f" || e.Functions[0].Share != 1 || e.Rest.Count != 1 || e.Rest.Difference != 0 {
+	if e.Scale != 2 || e.OffBy > -0.19 || e.OffBy < -0.21 || e.Functions[0].Name != "f" || e.Functions[0].Share != 1 || e.Rest.Count != 1 || e.Rest.Difference != 0 {
 		t.Errorf("%+v", e)
 	}
 	var text strings.Builder
 	if err := ExplainText(&text, e); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"d, 1 client, 10 Mbit/s upload, bulk", "+400.0", "f [kernel]", "1 more function", "9 windows of 3 blocks", "the sum is 80.0 % of that", "device napi/lan"} {
+	for _, want := range []string{"d, 1 client, 10 Mbit/s upload, bulk", "+800.0", "f [kernel]", "1 more function", "9 windows of 3 blocks", "the sum is 80.0 % of that", "0.50 times as much", "device napi/lan"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, text.String())
 		}

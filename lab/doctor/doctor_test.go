@@ -111,7 +111,7 @@ func TestWhatBuildsOnAMissingFeatureIsNotTried(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		keyVeth: "works", "kernel.threaded-napi": "ethtool", "kernel.gro-max-size": "not tried: threaded NAPI is missing",
-		"kernel.schedstat": "not tried", keyNftables: "nft", keyIptables: "iptables", "kernel.nfqueue": "not tried: iptables-nft is missing", keyTUN: "works", "kernel.bpf-tc": "tc",
+		"kernel.task-clock": "not tried", keyNftables: "nft", keyIptables: "iptables", "kernel.nfqueue": "not tried: iptables-nft is missing", keyTUN: "works", "kernel.bpf-tc": "tc",
 	} {
 		i := slices.IndexFunc(lines, func(l Line) bool { return l.Key == key })
 		if i < 0 || !strings.Contains(lines[i].Found, want) || (lines[i].State == OK) != (want == "works") {

@@ -48,7 +48,8 @@ var attempts = []attempt{
 	{"kernel.threaded-napi", "threaded NAPI", keyVeth, "forwarding runs on threads of its own: the router's CPU is exact", Missing, true,
 		"a kernel from 5.12 on, and the package ethtool", (*bench).threaded},
 	{"kernel.gro-max-size", "gro_max_size", "kernel.threaded-napi", "profile per-packet: each packet handled alone", Missing, true, "a kernel from 5.19 on", (*bench).perPacket},
-	{"kernel.schedstat", "schedstat", "kernel.threaded-napi", "CPU time by thread in nanoseconds", Missing, true, "a kernel with CONFIG_SCHED_INFO, as distributions build it", (*bench).schedstat},
+	{"kernel.task-clock", "task clock", "kernel.threaded-napi", "CPU time by thread, from switch to switch", Missing, true,
+		"a kernel with CONFIG_PERF_EVENTS and CONFIG_SCHED_INFO, as distributions build it; in a container the capability CAP_PERFMON", (*bench).taskClock},
 	{"kernel.macvlan", "macvlan", keyVeth, "each client has a MAC address and a lease of its own", Missing, true, "modprobe macvlan, or a kernel with CONFIG_MACVLAN", (*bench).macvlan},
 	{"kernel.bridge", "bridge", keyNamespaces, "several client hosts can share a router's link", Warn, false, "modprobe bridge; only experiments with several client hosts need it", (*bench).bridge},
 	{keyNftables, "nftables", keyVeth, "rules of openNDS and of allow-lists can be set", Missing, false, "modprobe nf_tables, or a kernel with CONFIG_NF_TABLES; the package nftables", (*bench).nftables},
@@ -185,7 +186,7 @@ func (b *bench) threaded(ctx context.Context) (string, error) { return "", b.lin
 
 func (b *bench) perPacket(ctx context.Context) (string, error) { return "", b.link(ctx, false) }
 
-func (b *bench) schedstat(ctx context.Context) (string, error) {
+func (b *bench) taskClock(ctx context.Context) (string, error) {
 	if err := b.router.OpenMeter(ctx, agent.Meter{IfNames: []string{b.routerIf}}); err != nil {
 		return "", err
 	}

@@ -28,7 +28,7 @@ var accountingOptions = []string{"CONFIG_TICK_CPU_ACCOUNTING", "CONFIG_VIRT_CPU_
 
 // accounting tells how the kernel books CPU time in /proc/stat.
 func (s system) accounting() Line {
-	l := Line{Key: "metering.accounting", State: OK, What: "accounting", Means: "information: the lab's own figures are on-CPU nanoseconds (schedstat) either way"}
+	l := Line{Key: "metering.accounting", State: OK, What: "accounting", Means: "information: the lab's own figures are on-CPU nanoseconds from switch to switch either way"}
 	config, err := s.kernelConfig()
 	if err != nil {
 		l.State, l.Means = Warn, ""
@@ -86,7 +86,7 @@ type account struct{ ns, ticks int64 }
 // the routers worked. All values are seconds.
 type gap struct {
 	seconds     float64 // length of those stretches
-	exact       float64 // CPU time of the routers' polling threads, by schedstat
+	exact       float64 // CPU time of the routers' polling threads together, by schedstat
 	threadTicks float64 // the same by the threads' own utime and stime
 	cpuTicks    float64 // what /proc/stat says the routers' CPUs worked, whoever for
 	awake       float64 // what is left of the time when the CPUs' idle time is taken off
@@ -131,9 +131,9 @@ func (g gap) line(cpus []int) Line {
 	seen := g.cpuTicks / g.awake
 	l.Found = fmt.Sprintf("CPU %v was awake for %.1f %% of the time, and ticks (/proc/stat) saw %.0f %% of that; routers' threads: %.1f %% exact, %.1f %% by utime and stime",
 		cpus, pct(g.awake), 100*seen, pct(g.exact), pct(g.threadTicks))
-	l.Means = "the lab reads schedstat, nanoseconds by thread: no tick, and nobody else's work"
+	l.Means = "the lab counts each thread from switch to switch: no tick, and nobody else's work"
 	if seen < tooLow {
-		l.Means = "mpstat and top read too low here; the lab reads schedstat, nanoseconds by thread"
+		l.Means = "mpstat and top read too low here; the lab counts each thread from switch to switch"
 	}
 	l.Figures = map[string]analysis.Number{
 		"router_exact_pct": analysis.Number(pct(g.exact)), "router_thread_ticks_pct": analysis.Number(pct(g.threadTicks)),

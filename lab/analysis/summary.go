@@ -160,6 +160,9 @@ type Finding struct {
 	Claim string `json:"claim"`
 	Here  string `json:"here"`
 	Holds *bool  `json:"holds"` // nil: this run cannot say
+	// Open: the claim was tested, but the intervals leave it open. A claim that
+	// neither holds, nor fails, nor is open was not tested.
+	Open bool `json:"open"`
 	// Expect says why a difference from the study is to be expected, or what the
 	// run would need to say anything; empty when neither.
 	Expect string `json:"expect"`

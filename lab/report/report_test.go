@@ -348,7 +348,7 @@ func TestStudy(t *testing.T) {
 		page        string
 		has, hasNot []string
 	}{
-		{"one run", first, []string{`id="table-5.1"`, `id="table-A.1"`, "Figure 5.5", "146.85", "not settled"}, []string{`id="table-5.5"`}},
+		{"one run", first, []string{`id="table-5.1"`, `id="table-A.1"`, "Figure 5.5", "146.85", "not tested"}, []string{`id="table-5.5"`}},
 		{"both runs", second, []string{`id="table-5.1"`, `id="table-5.5"`, "Figure 5.6", "154.45", "not measured here"}, nil},
 	} {
 		for _, want := range tt.has {

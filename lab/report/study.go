@@ -23,7 +23,7 @@ type claim struct {
 	Found    []found
 }
 
-// foundLine is the devices of which a claim holds, does not, or is not settled.
+// foundLine is the devices of which a claim has the same outcome.
 type foundLine struct{ Word, Class, Devices string }
 
 // found is what the run says of a claim for one device.
@@ -34,15 +34,24 @@ type found struct {
 	Expect              template.HTML
 }
 
-// holds says in words whether a claim holds, and the class of its badge.
-func holds(h *bool) (word, class string) {
+// outcomes are what a claim can come to, in the order a reader looks for them,
+// by the class of its badge.
+var outcomes = []struct{ class, word string }{
+	{"holds", "holds here"}, {"fails", "does not hold here"}, {"open", "left open"}, {"untested", "not tested"},
+}
+
+// outcome is what a finding came to: its words and the class of its badge.
+func outcome(f analysis.Finding) (word, class string) {
+	n := 3
 	switch {
-	case h == nil:
-		return "not settled", "open"
-	case *h:
-		return "holds here", "holds"
+	case f.Holds != nil && *f.Holds:
+		n = 0
+	case f.Holds != nil:
+		n = 1
+	case f.Open:
+		n = 2
 	}
-	return "does not hold here", "fails"
+	return outcomes[n].word, outcomes[n].class
 }
 
 // claims groups the findings that share a claim. Those of which this run says
@@ -72,14 +81,12 @@ func claims(findings []analysis.Finding) []claim {
 // foundLines gathers the devices with the same outcome: those of which the
 // claim holds first, those that leave it open last.
 func foundLines(list []found) []foundLine {
-	yes, no := true, false
 	var out []foundLine
-	for _, outcome := range []*bool{&yes, &no, nil} {
+	for _, o := range outcomes {
 		var devices []string
-		word, class := holds(outcome)
 		count := 0
 		for _, f := range list {
-			if f.Class != class {
+			if f.Class != o.class {
 				continue
 			}
 			count++
@@ -88,7 +95,7 @@ func foundLines(list []found) []foundLine {
 			}
 		}
 		if count > 0 {
-			out = append(out, foundLine{word, class, strings.Join(devices, ", ")})
+			out = append(out, foundLine{o.word, o.class, strings.Join(devices, ", ")})
 		}
 	}
 	return out
@@ -100,7 +107,7 @@ func describeFinding(f analysis.Finding) found {
 		Device: routerName(device), Here: prose(capitalised(strings.TrimPrefix(f.Here, device+": "))), Expect: prose(f.Expect),
 		ExpectName: "Why a difference is to be expected",
 	}
-	out.Word, out.Class = holds(f.Holds)
+	out.Word, out.Class = outcome(f)
 	if f.Holds == nil {
 		out.ExpectName = "To settle it"
 	}
@@ -118,7 +125,7 @@ func prose(s string) template.HTML {
 func findingCounts(findings []analysis.Finding) string {
 	count := map[string]int{}
 	for _, f := range findings {
-		_, class := holds(f.Holds)
+		_, class := outcome(f)
 		count[class]++
 	}
 	if len(findings) == 0 {
@@ -130,8 +137,8 @@ func findingCounts(findings []analysis.Finding) string {
 		}
 		return fmt.Sprintf("%d %s", n, many)
 	}
-	return fmt.Sprintf("Of %s of published work, %s here, %s and %s not settled by this run.", counted(len(findings), "finding"),
-		verb(count["holds"], "holds", "hold"), verb(count["fails"], "does not", "do not"), verb(count["open"], "is", "are"))
+	return fmt.Sprintf("Of %s of published work, %s here, %s, %s left open and %s not tested by this run.", counted(len(findings), "finding"),
+		verb(count["holds"], "holds", "hold"), verb(count["fails"], "does not", "do not"), verb(count["open"], "is", "are"), verb(count["untested"], "was", "were"))
 }
 
 // studyTable is a table of a study ready to print: what was measured here and

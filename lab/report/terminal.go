@@ -184,7 +184,7 @@ func remarks(s analysis.Summary) []string {
 		out = append(out, "Findings: "+counts)
 	}
 	for _, f := range s.Findings {
-		if word, _ := holds(f.Holds); f.Holds != nil {
+		if word, _ := outcome(f); f.Holds != nil {
 			out = append(out, fmt.Sprintf("  %s %s: %s Here: %s", f.ID, word, f.Claim, f.Here))
 		}
 	}

@@ -137,7 +137,7 @@ func finding(id, text, subject string, j judgement) analysis.Finding {
 	if j.study != "" {
 		here += " Study: " + j.study + "."
 	}
-	return analysis.Finding{Study: 1, ID: id, Claim: text, Here: here, Holds: j.holds, Expect: j.expect}
+	return analysis.Finding{Study: 1, ID: id, Claim: text, Here: here, Holds: j.holds, Open: j.holds == nil && j.expect == wide, Expect: j.expect}
 }
 
 // untested is the finding of a claim whose experiment no run holds.

@@ -55,7 +55,7 @@ func TestExplainAddsUpToTheExactTime(t *testing.T) {
 			t.Errorf("%s is empty", name)
 		}
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "r/profiles/*/perf.data*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(dir, "r/logs/perf/perf.data*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 	if !strings.Contains(string(read(t, dir, "r/report.html")), `id="flame-data"`) {
@@ -128,7 +128,7 @@ func TestPerfEndsWithTheRun(t *testing.T) {
 		}
 		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 		labtest.Await(t, "perf to record", func() bool {
-			found, _ := filepath.Glob(filepath.Join(dir, "r/profiles/*/perf.data.0"))
+			found, _ := filepath.Glob(filepath.Join(dir, "r/logs/perf/perf.data.0"))
 			return len(found) > 0 && perfOf(t, dir) != ""
 		})
 		if err := cmd.Process.Signal(signal); err != nil {

@@ -143,6 +143,7 @@ func (a *Agent) meterOpen(_ context.Context, m Meter) (none, error) {
 	}
 	if a.sampler != nil {
 		a.sampler.Close()
+		a.sampler = nil
 	}
 	s := &meter.Sampler{IfNames: m.IfNames, PIDLink: a.jail.pidLink, Skip: skip, Counted: m.Counted, Follow: m.Follow}
 	if err := s.Open(); err != nil {

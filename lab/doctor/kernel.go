@@ -187,7 +187,7 @@ func (b *bench) threaded(ctx context.Context) (string, error) { return "", b.lin
 func (b *bench) perPacket(ctx context.Context) (string, error) { return "", b.link(ctx, false) }
 
 func (b *bench) taskClock(ctx context.Context) (string, error) {
-	if err := b.router.OpenMeter(ctx, agent.Meter{IfNames: []string{b.routerIf}}); err != nil {
+	if err := b.router.OpenMeter(ctx, agent.Meter{IfNames: []string{b.routerIf}, Follow: true}); err != nil {
 		return "", err
 	}
 	_, err := b.router.Sample(ctx)
@@ -286,11 +286,11 @@ func (x examination) perf() Line {
 	switch {
 	case !there:
 		l.State, l.Found, l.Means = Warn, "the kernel has no perf events", ""
-		l.Do = "nothing for measurements; run --profile needs a kernel with CONFIG_PERF_EVENTS"
+		l.Do = "a kernel with CONFIG_PERF_EVENTS, which the task clocks need as well"
 	case x.root:
 		l.Found += ", which does not bind root"
 	case level > 0:
-		l.State, l.Means, l.Do = Warn, "", "nothing for measurements; run --profile as root"
+		l.State, l.Means, l.Do = Warn, "", "measure as root, as runs ask for anyway"
 	}
 	return l
 }

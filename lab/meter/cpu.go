@@ -123,7 +123,6 @@ type Process struct {
 	Start    int64  `json:"start"`     // ticks since boot; tells reused ids apart
 	RunNs    int64  `json:"run_ns"`    // all threads, also ended ones
 	WaitNs   int64  `json:"wait_ns"`   // run-queue wait of the living threads
-	ReapedNs int64  `json:"reaped_ns"` // children that ended and were waited for; 10 ms ticks
 }
 
 // ProcessesIn reads every process of a process namespace, named by its
@@ -177,11 +176,7 @@ func ReadProcess(pid int) (Process, error) {
 	return p, nil
 }
 
-// userHz is the kernel's USER_HZ, fixed at 100 on every Linux ABI in use.
-const userHz = 100
-
-// ParseStat reads pid, name, start time and the reaped children's CPU time
-// from one /proc/PID/stat (proc_pid_stat(5)).
+// ParseStat reads pid, parent, name and start time from one /proc/PID/stat (proc_pid_stat(5)).
 func ParseStat(b []byte) (Process, error) {
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 1 || end < open {
@@ -203,7 +198,6 @@ func ParseStat(b []byte) (Process, error) {
 		return n
 	}
 	p := Process{PID: pid, Parent: int(num(4)), Name: string(b[open+1 : end]), Start: num(22)}
-	p.ReapedNs = (num(16) + num(17)) * (1e9 / userHz)
 	return p, err
 }
 

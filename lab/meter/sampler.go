@@ -37,7 +37,9 @@ type Sampler struct {
 	Counted []string
 	// Follow counts programs by task clocks, as polling threads always are: to
 	// the nanosecond, with all their descendants. It counts what runs when the
-	// sampler is opened and what that starts; not what the agent starts later.
+	// sampler is opened and what that starts; not what the agent starts later, nor
+	// what a program starts in the very milliseconds in which its clocks are opened.
+	// A program that is not Counted but starts one that is must go on running.
 	Follow bool
 
 	napi    map[string]pollingThread
@@ -49,9 +51,14 @@ type Sampler struct {
 
 // Open finds the polling threads of IfNames; call it when links are up and
 // again when they change. Links without a polling thread are an error: their
-// work would land on nobody's account.
-func (s *Sampler) Open() error {
+// work would land on nobody's account. After an error nothing is open.
+func (s *Sampler) Open() (err error) {
 	s.Close()
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
 	pids, err := NAPIThreads(s.IfNames)
 	if err != nil {
 		return err
@@ -61,9 +68,11 @@ func (s *Sampler) Open() error {
 		if len(pids[name]) != 1 {
 			return fmt.Errorf("%s has %d NAPI threads, want 1: is threaded NAPI on and GRO not switched off?", name, len(pids[name]))
 		}
-		if s.napi[name], err = openPollingThread(pids[name][0]); err != nil {
+		t, err := openPollingThread(pids[name][0])
+		if err != nil {
 			return err
 		}
+		s.napi[name] = t
 	}
 	if s.Follow {
 		if err := s.readFollowed(&Sample{}); err != nil {
@@ -169,7 +178,7 @@ func (s *Sampler) readProcesses(out *Sample) error {
 	}
 	all, err := ProcessesIn(s.PIDLink, s.Skip)
 	for _, p := range all {
-		if len(s.Counted) == 0 || slices.Contains(s.Counted, p.Name) {
+		if s.counts(p) {
 			out.Processes = append(out.Processes, p)
 		}
 	}
@@ -196,30 +205,25 @@ func (s *Sampler) readFollowed(out *Sample) error {
 	if err != nil {
 		return err
 	}
-	byPID := map[int]Process{}
-	for _, p := range alive {
-		byPID[p.PID] = p
-	}
+	byPID := byPID(alive)
+	waits := map[*followed]int64{}
 	var errs []error
 	for _, p := range alive {
-		if len(s.Counted) > 0 && !slices.Contains(s.Counted, p.Name) {
-			continue
+		root, covered := s.rootOf(p, byPID)
+		if s.counts(p) && (first || !covered) { // what runs already has inherited nothing
+			f, err := follow(p)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			s.roots[keyOf(p)], root = f, f
 		}
-		if root := s.roots[keyOf(p)]; root != nil {
-			root.WaitNs = p.WaitNs
-			continue
+		if root != nil {
+			waits[root] += p.WaitNs
 		}
-		if !first && s.descends(p, byPID) {
-			continue
-		}
-		f, err := follow(p)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		s.roots[keyOf(p)] = f
 	}
 	for _, f := range s.roots {
+		f.WaitNs = max(f.WaitNs, waits[f]) // what has ended takes its own with it
 		p, err := f.read()
 		errs = append(errs, err)
 		out.Processes = append(out.Processes, p)
@@ -228,22 +232,33 @@ func (s *Sampler) readFollowed(out *Sample) error {
 	return errors.Join(errs...)
 }
 
-// descends reports whether a followed program has started p. The parents of
+func (s *Sampler) counts(p Process) bool { return len(s.Counted) == 0 || slices.Contains(s.Counted, p.Name) }
+
+func byPID(list []Process) map[int]Process {
+	out := make(map[int]Process, len(list))
+	for _, p := range list {
+		out[p.PID] = p
+	}
+	return out
+}
+
+// rootOf is the followed program that p is or descends from. The parents of
 // living programs tell, except for one that the host's init has taken over: it
-// may be an orphan or the agent's, and is taken for an orphan.
-func (s *Sampler) descends(p Process, alive map[int]Process) bool {
+// may be an orphan or the agent's. It is taken for an orphan, covered by clocks
+// of a root that is not known any more.
+func (s *Sampler) rootOf(p Process, alive map[int]Process) (root *followed, covered bool) {
 	orphan := true
-	for range len(alive) {
+	for range len(alive) + 1 {
+		if root := s.roots[keyOf(p)]; root != nil {
+			return root, true
+		}
 		parent, known := alive[p.Parent]
 		if !known {
 			break
 		}
-		if s.roots[keyOf(parent)] != nil {
-			return true
-		}
 		p, orphan = parent, false
 	}
-	return orphan
+	return nil, orphan
 }
 
 func (s *Sampler) readNet(out *Sample) error {
@@ -271,15 +286,20 @@ func (s *Sampler) readNet(out *Sample) error {
 	return nil
 }
 
-// PSSMiB is the memory of the counted processes in MiB. It walks page tables
-// (milliseconds for large programs), so it is read outside the windows.
+// PSSMiB is the memory of the counted processes in MiB, when programs are
+// followed with their descendants'. It walks page tables (milliseconds for large
+// programs), so it is read outside the windows.
 func (s *Sampler) PSSMiB() (float64, error) {
-	var out Sample
-	if err := s.readProcesses(&out); err != nil {
+	alive, err := ProcessesIn(s.PIDLink, s.Skip)
+	if err != nil {
 		return 0, err
 	}
+	byPID := byPID(alive)
 	var kib int64
-	for _, p := range out.Processes {
+	for _, p := range alive {
+		if root, _ := s.rootOf(p, byPID); root == nil && !s.counts(p) {
+			continue
+		}
 		if v, err := PSSKiB(p.PID); err == nil { // otherwise it has ended meanwhile
 			kib += v
 		}

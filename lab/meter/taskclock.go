@@ -92,7 +92,7 @@ func follow(p Process) (*followed, error) {
 
 func (f *followed) read() (Process, error) {
 	p := f.Process
-	p.RunNs, p.ReapedNs = f.base, 0
+	p.RunNs = f.base
 	for _, c := range f.clocks {
 		ns, err := c.Ns()
 		if err != nil {

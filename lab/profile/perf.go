@@ -54,7 +54,7 @@ func Available() error {
 	return nil
 }
 
-// Version is what perf says of itself, "" when it does not answer.
+// PerfVersion is what perf says of itself, "" when it does not answer.
 func PerfVersion(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "perf", "version").Output()
 	if err != nil {
@@ -280,7 +280,11 @@ func Read(ctx context.Context, data string) (*Recording, error) {
 // pointers when all of them are Go programs.
 func Unwind(pids []int) string {
 	for _, pid := range pids {
-		if !IsGo(fmt.Sprintf("/proc/%d/exe", pid)) {
+		exe := fmt.Sprintf("/proc/%d/exe", pid)
+		if _, err := os.Stat(exe); err != nil {
+			continue // it has ended
+		}
+		if !IsGo(exe) {
 			return UnwindDWARF
 		}
 	}

@@ -7,9 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +22,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -69,7 +74,7 @@ func environment(ctx context.Context, cfg Config, placement testbed.Placement) (
 	env := result.Environment{
 		Experiment: cfg.Experiment.Name, Title: cfg.Experiment.Description, Mode: cfg.Experiment.Mode,
 		Command: cfg.Command, Start: time.Now().UTC(), GateweighVersion: cfg.Version,
-		Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Placement: placement.String(),
+		Arch: runtime.GOARCH, Placement: placement.String(),
 		Offloads: offloads(cfg.Experiment), Tools: tools(ctx, cfg.Experiment), Sysctls: testbed.Sysctls(),
 	}
 	var un unix.Utsname
@@ -82,21 +87,44 @@ func environment(ctx context.Context, cfg Config, placement testbed.Placement) (
 	}
 	env.CPUModel, env.Virtualisation = cpuInfo()
 	var err error
+	if env.CPUs, err = meter.OnlineCPUs(); err != nil {
+		return env, fmt.Errorf("counting the CPUs: %w", err)
+	}
 	if env.GateweighSHA256, err = hashSelf(); err != nil {
 		return env, fmt.Errorf("hashing the program: %w", err)
 	}
-	// A resumed run keeps the notes and the beginning of its earlier sittings.
-	if old, err := result.ReadEnvironment(cfg.Dir + "/" + result.EnvironmentFile); err == nil {
-		env.Start = old.Start
-		env.Notes = append(old.Notes, "Resumed on "+time.Now().UTC().Format(time.RFC3339)+".")
-		if old.GateweighSHA256 != env.GateweighSHA256 {
-			env.Notes = append(env.Notes, "The program has changed since the run began (then "+old.GateweighVersion+").")
-		}
-		if old.Kernel != env.Kernel {
-			env.Notes = append(env.Notes, "The kernel has changed since the run began (then "+old.Kernel+").")
+	old, err := result.ReadEnvironment(filepath.Join(cfg.Dir, result.EnvironmentFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return env, nil
+	case err != nil:
+		return env, fmt.Errorf("reading what an earlier sitting says of the machine: %w", err)
+	}
+	return resumed(old, env), nil
+}
+
+// resumed keeps the beginning and the notes of earlier sittings, and notes what
+// has changed since.
+func resumed(old, env result.Environment) result.Environment {
+	env.Start = old.Start
+	env.Notes = append(old.Notes, "Resumed on "+time.Now().UTC().Format(time.RFC3339)+".")
+	for _, v := range []struct{ what, old, now, then string }{
+		{"The program", old.GateweighSHA256, env.GateweighSHA256, old.GateweighVersion},
+		{"The kernel", old.Kernel, env.Kernel, old.Kernel},
+		{"The CPU", old.CPUModel, env.CPUModel, old.CPUModel},
+		{"The number of CPUs", strconv.Itoa(old.CPUs), strconv.Itoa(env.CPUs), strconv.Itoa(old.CPUs)},
+		{"The placement", old.Placement, env.Placement, old.Placement},
+	} {
+		if v.old != v.now {
+			env.Notes = append(env.Notes, fmt.Sprintf("%s has changed since the run began (then %s).", v.what, v.then))
 		}
 	}
-	return env, nil
+	for _, name := range slices.Sorted(maps.Keys(old.Tools)) {
+		if now := env.Tools[name]; now != "" && now != old.Tools[name] {
+			env.Notes = append(env.Notes, fmt.Sprintf("%s has changed since the run began (then %s).", name, old.Tools[name]))
+		}
+	}
+	return env
 }
 
 // tools are the versions of all programs the experiment's lab and devices

@@ -43,10 +43,11 @@ func (p pair) deaths(ctx context.Context) error {
 	return errors.Join(p.device.deaths(ctx), p.clean.deaths(ctx))
 }
 
-// seconds bounds the load of one cell: all its windows with redos, and some.
+// seconds bounds the load of one cell: all its windows with redos or the window
+// of its profile, whichever is longer, and some.
 func (p pair) seconds() int {
 	windows := time.Duration(p.e.Windows*(p.e.Redo+1)) * (p.e.Window + time.Second)
-	return int((p.e.Warmup+windows)/time.Second) + 60
+	return int((p.e.Warmup+max(windows, p.e.ProfileWindow))/time.Second) + 60
 }
 
 func (p pair) start(ctx context.Context, s *side, cell result.Cell) error {

@@ -52,10 +52,13 @@ func (r *run) record(ctx context.Context, b experiment.Block, cell result.Cell, 
 	if err := profile.Available(); err != nil {
 		return err
 	}
-	dir := profile.Dir(r.cfg.Dir, cell)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("making the folder of the profile: %w", err)
+	// perf's data is tens of megabytes and of no use once read. What a killed run
+	// left of it goes with the next.
+	dir := filepath.Join(r.cfg.Dir, "logs", "perf")
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+		return fmt.Errorf("making a folder for perf's data: %w", err)
 	}
+	defer os.RemoveAll(dir)
 	first, err := device.lab.Router.Sample(ctx)
 	if err != nil {
 		return err
@@ -69,11 +72,6 @@ func (r *run) record(ctx context.Context, b experiment.Block, cell result.Cell, 
 		FrequencyHz: profile.FrequencyHz, UserStacks: profile.Unwind(pids), Perf: profile.PerfVersion(ctx),
 	}
 	var takes []recorded
-	defer func() {
-		for _, t := range takes {
-			os.Remove(t.data) // tens of megabytes, of no use once read
-		}
-	}()
 	m := newMeasurer(r.cfg.Experiment, device, clean)
 	err = m.begin(ctx, cell)
 	if err == nil {
@@ -90,6 +88,9 @@ func (r *run) record(ctx context.Context, b experiment.Block, cell result.Cell, 
 		if err := t.read(ctx, map[*side]*profile.Side{device: &p.DUT, clean: &p.Clean}); err != nil {
 			return err
 		}
+	}
+	if got := p.Clean.DeliveredMbps; got < minProfiled*cell.OfferedMbps {
+		return fmt.Errorf("the clean router delivered %.1f of %.0f Mbit/s while perf ran: no profile of this load", got, cell.OfferedMbps)
 	}
 	return profile.Write(r.cfg.Dir, p)
 }

@@ -16,6 +16,7 @@ import (
 const (
 	minDelivered    = 0.98 // of the offered load
 	minBeside       = 0.90 // of the offered load, clean router beside a device that fills the routers' CPU
+	minProfiled     = 0.50 // of the offered load, clean router while perf runs
 	maxGeneratorCPU = 0.80 // cores, busiest traffic thread
 	maxRetransmits  = 0.01 // of the segments sent
 	maxWait         = 0.50 // run-queue wait of the device's threads, of the window

@@ -74,8 +74,8 @@ func readTwice(ctx context.Context, length time.Duration, sides []*side) (before
 		return testbed.Together(fns...)
 	}
 	before, after = make([]reading, len(sides)), make([]reading, len(sides))
-	// The router's counters are read first and at once; what takes longer (a
-	// hundred programs on the client host) must not lengthen the window.
+	// All meters are asked at once, and each host divides by its own clock: one
+	// that takes longer (a hundred programs on the client host) lengthens no window.
 	start := time.Now()
 	if err := take(before); err != nil {
 		return nil, nil, err

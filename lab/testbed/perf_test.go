@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,11 +36,15 @@ func perfSwitches(t *testing.T, fn func()) io.Reader {
 	if err := perf.Start(); err != nil {
 		t.Fatal(err)
 	}
+	stop := sync.OnceFunc(func() {
+		perf.Process.Signal(os.Interrupt)
+		perf.Wait() // its exit code is that of the interrupted sleep
+	})
+	t.Cleanup(stop)
 	time.Sleep(time.Second) // it has begun by then, or onCPU complains
 	fn()
 	time.Sleep(200 * time.Millisecond)
-	perf.Process.Signal(os.Interrupt)
-	perf.Wait() // its exit code is that of the interrupted sleep
+	stop()
 	out, err := exec.Command("perf", "script", "--input="+data, "--show-switch-events", "--show-lost-events", "--ns").Output()
 	if err != nil {
 		t.Fatalf("perf script: %v\n%s", err, said.String())

@@ -117,12 +117,12 @@ func eachProcess(visit func(pid int)) error {
 
 // Process is what one process has used so far.
 type Process struct {
-	PID      int    `json:"pid"`
-	Parent   int    `json:"parent"` // the process it belongs to, or that took it over
-	Name     string `json:"name"`
-	Start    int64  `json:"start"`     // ticks since boot; tells reused ids apart
-	RunNs    int64  `json:"run_ns"`    // all threads, also ended ones
-	WaitNs   int64  `json:"wait_ns"`   // run-queue wait of the living threads
+	PID    int    `json:"pid"`
+	Parent int    `json:"parent"` // the process it belongs to, or that took it over
+	Name   string `json:"name"`
+	Start  int64  `json:"start"`   // ticks since boot; tells reused ids apart
+	RunNs  int64  `json:"run_ns"`  // all threads, also ended ones
+	WaitNs int64  `json:"wait_ns"` // run-queue wait of the living threads
 }
 
 // ProcessesIn reads every process of a process namespace, named by its

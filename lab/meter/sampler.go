@@ -232,7 +232,9 @@ func (s *Sampler) readFollowed(out *Sample) error {
 	return errors.Join(errs...)
 }
 
-func (s *Sampler) counts(p Process) bool { return len(s.Counted) == 0 || slices.Contains(s.Counted, p.Name) }
+func (s *Sampler) counts(p Process) bool {
+	return len(s.Counted) == 0 || slices.Contains(s.Counted, p.Name)
+}
 
 func byPID(list []Process) map[int]Process {
 	out := make(map[int]Process, len(list))

@@ -21,11 +21,11 @@ func bundleCommand() *cobra.Command {
 			"take a bundle wherever they take a run folder.",
 		Example: "  gateweigh bundle runs/20260101T120000Z-quick -o quick.tar.gz\n  gateweigh report quick.tar.gz",
 		Args:    usage(cobra.ExactArgs(1)),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
 				out = filepath.Clean(args[0]) + result.BundleSuffix
 			}
-			manifest, err := result.WriteBundle(args[0], out, logs)
+			manifest, err := result.WriteBundle(cmd.Context(), args[0], out, logs)
 			if err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ func compareCommand() *cobra.Command {
 			"  gateweigh compare --max-regression 5% --junit gate.xml base.tar.gz runs/after\n" +
 			"  gateweigh compare --max-overhead 20% runs/after",
 		Args: usage(cobra.RangeArgs(1, 2)),
-		RunE: func(_ *cobra.Command, args []string) error { return compareRuns(args, flags) },
+		RunE: func(cmd *cobra.Command, args []string) error { return compareRuns(cmd.Context(), args, flags) },
 	}
 	f := cmd.Flags()
 	f.Var(&flags.maxRegression, "max-regression", "gate: how much dearer than A a cell of B may be, such as 5%")
@@ -53,13 +54,13 @@ func compareCommand() *cobra.Command {
 }
 
 // compareRuns carries out one call of compare.
-func compareRuns(args []string, flags compareFlags) error {
+func compareRuns(ctx context.Context, args []string, flags compareFlags) error {
 	if err := flags.check(args); err != nil {
 		return &exitError{exitUsage, err}
 	}
 	var inputs []compare.Input
 	for _, name := range args {
-		run, forget, err := result.Open(name)
+		run, forget, err := result.Open(ctx, name)
 		defer forget()
 		if err != nil {
 			return err

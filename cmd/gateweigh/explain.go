@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -35,7 +36,7 @@ func explainCommand() *cobra.Command {
 			"takes the profile at the highest load with the most clients.",
 		Example: "  gateweigh run portal-bandwidth --profile -o r\n  gateweigh explain r opennds\n  gateweigh explain r opennds --mbps 100 -n 40",
 		Args:    usage(cobra.ExactArgs(2)),
-		RunE:    func(_ *cobra.Command, args []string) error { return explain(args[0], args[1], flags) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return explain(cmd.Context(), args[0], args[1], flags) },
 	}
 	f := cmd.Flags()
 	f.IntVar(&flags.clients, "clients", 0, "profile with so many clients")
@@ -47,8 +48,8 @@ func explainCommand() *cobra.Command {
 	return cmd
 }
 
-func explain(name, dut string, flags explainFlags) error {
-	run, forget, err := result.Open(name)
+func explain(ctx context.Context, name, dut string, flags explainFlags) error {
+	run, forget, err := result.Open(ctx, name)
 	defer forget()
 	if err != nil {
 		return err
@@ -84,7 +85,7 @@ func chooseProfile(all []profile.Profile, dir, dut string, flags explainFlags) (
 		var there []string
 		for _, p := range all {
 			c := p.Cell
-			there = append(there, fmt.Sprintf("\n  %s --clients %d --mbps %g --direction %s --packets %s", c.DUT, c.Clients, c.OfferedMbps, c.Direction, c.Profile))
+			there = append(there, "\n  "+result.OneLine(fmt.Sprintf("%s --clients %d --mbps %g --direction %s --packets %s", c.DUT, c.Clients, c.OfferedMbps, c.Direction, c.Profile)))
 		}
 		return profile.Profile{}, fmt.Errorf("no profile of %s as asked for; %s has:%s", dut, dir, strings.Join(there, ""))
 	}

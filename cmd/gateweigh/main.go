@@ -40,6 +40,7 @@ func main() {
 	agent.RunAs(os.Args)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	err := rootCommand().ExecuteContext(ctx)
 	if err == nil {
 		return

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -26,17 +27,17 @@ func reportCommand() *cobra.Command {
 			"unpacked into a run folder beside it, named as the bundle is.",
 		Example: "  gateweigh report runs/20260101T120000Z-quick\n  gateweigh report quick.tar.gz -o quick",
 		Args:    usage(cobra.ExactArgs(1)),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			opts := report.Options{Dir: out}
 			for _, name := range with {
-				run, forget, err := result.Open(name)
+				run, forget, err := result.Open(cmd.Context(), name)
 				forget()
 				if err != nil {
 					return err
 				}
 				opts.With = append(opts.With, analysis.Summarise(run, opts.Analysis))
 			}
-			return reportRun(args[0], opts, asJSON)
+			return reportRun(cmd.Context(), args[0], opts, asJSON)
 		},
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "", "folder to write into (default the run's; for a bundle, its name without "+result.BundleSuffix+")")
@@ -47,7 +48,7 @@ func reportCommand() *cobra.Command {
 
 // reportRun rebuilds the report of a run folder, or of a bundle, whose run
 // folder is made first. The table is printed also when nothing can be written.
-func reportRun(name string, opts report.Options, asJSON bool) error {
+func reportRun(ctx context.Context, name string, opts report.Options, asJSON bool) error {
 	info, err := os.Stat(name)
 	if err != nil {
 		return fmt.Errorf("%s is not a run folder, nor a bundle: %w", name, err)
@@ -59,11 +60,14 @@ func reportRun(name string, opts report.Options, asJSON bool) error {
 			dir = unpackedName(name)
 		}
 		opts.Dir = ""
-		if err := result.UnpackBundle(name, dir); err != nil {
+		if err := result.UnpackBundle(ctx, name, dir); err != nil {
 			return err
 		}
 	case opts.Dir != "" && holdsAnotherRun(opts.Dir, name):
 		return &exitError{exitUsage, fmt.Errorf("%s holds another run: choose another folder with -o", opts.Dir)}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	summary, err := report.WriteWith(dir, opts)
 	if err != nil {

@@ -26,11 +26,13 @@ type blockMean struct {
 }
 
 // blockID names the labs of a block. A block spans the loads of a cell's
-// sweep, so the load is not part of its identity.
+// sweep, so the load is not part of its identity; labs end with a sitting, so
+// what a resume adds to an interrupted block is a block of its own.
 type blockID struct {
-	cell  result.Cell // without its load
-	aa    bool
-	block int
+	cell    result.Cell // without its load
+	aa      bool
+	block   int
+	sitting int
 }
 
 // routerMean is what one router of a block did under one load.
@@ -58,7 +60,7 @@ func blockMeans(trials []result.Trial, hours []float64) []blockMean {
 		if !t.Accepted {
 			continue
 		}
-		k := key{blockID{withoutLoad(t.Cell), t.AA, t.Block}, t.Cell.OfferedMbps}
+		k := key{blockID{withoutLoad(t.Cell), t.AA, t.Block, t.Sitting}, t.Cell.OfferedMbps}
 		if groups[k] == nil {
 			order = append(order, k)
 		}

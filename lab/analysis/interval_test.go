@@ -100,12 +100,12 @@ func TestFurtherBlocks(t *testing.T) {
 }
 
 func TestNumberJSON(t *testing.T) {
-	in := []Number{1, 1234567.89, 0.1 + 0.2, Absent(), Number(math.Inf(1)), Number(math.Inf(-1)), Number(math.Copysign(0, -1)), 1e-12, -2.5}
+	in := []Number{1, 1234567.89, 0.1 + 0.2, Absent(), Number(math.Inf(1)), Number(math.Inf(-1)), Number(math.Copysign(0, -1)), 1e-12, -1e-17, 1e-13, -2.5}
 	data, err := json.Marshal(in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `[1,1234568,0.3,null,null,null,0,1e-12,-2.5]`; string(data) != want {
+	if want := `[1,1234568,0.3,null,null,null,0,1e-12,0,0,-2.5]`; string(data) != want {
 		t.Errorf("got %s, want %s", data, want)
 	}
 	var back []Number

@@ -6,10 +6,14 @@ import (
 	"strconv"
 )
 
-// significantDigits kept in JSON and CSV. Fewer than a float64 holds: machines
-// that fuse multiply and add differ in the last ones, and a summary rebuilt
-// elsewhere should not differ by a byte.
+// significantDigits kept in JSON and CSV. Fewer than a float64 holds:
+// architectures that fuse multiply and add differ in the last ones, and a summary
+// rebuilt elsewhere should differ in as little as can be.
 const significantDigits = 7
+
+// negligible is the size below which a figure is 0 in JSON and CSV: terms that
+// cancel leave 0 on one architecture and 1e-17 on another.
+const negligible = 1e-12
 
 // Number is a figure that may be absent. NaN and infinities stand for absent
 // and are null in JSON, so no summary ever carries one.
@@ -21,7 +25,7 @@ func Absent() Number { return Number(math.NaN()) }
 // Known reports whether the figure is there.
 func (n Number) Known() bool { return !math.IsNaN(float64(n)) && !math.IsInf(float64(n), 0) }
 
-// MarshalJSON writes seven significant digits, or null when absent.
+// MarshalJSON writes seven significant digits, 0 below 1e-12, or null when absent.
 func (n Number) MarshalJSON() ([]byte, error) {
 	if !n.Known() {
 		return []byte("null"), nil
@@ -52,9 +56,12 @@ func (n Number) String() string {
 }
 
 func (n Number) rounded() float64 {
+	if math.Abs(float64(n)) < negligible {
+		return 0
+	}
 	f, err := strconv.ParseFloat(strconv.FormatFloat(float64(n), 'g', significantDigits, 64), 64)
-	if err != nil || f == 0 {
-		return 0 // rounding up past the largest float64, or minus zero
+	if err != nil {
+		return 0 // rounding up past the largest float64
 	}
 	return f
 }

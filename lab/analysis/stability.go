@@ -193,10 +193,11 @@ func loadOrder(loads []deviation) inference.Sample {
 	}
 	// What cells and blocks have in common, their unit's mean, is counted twice:
 	// a degree of freedom too few, on the safe side.
-	absorbed := centre(cells, y, place) + centre(blocks, y, place)
-	samples, _ := inference.Trends(y, [][]float64{place}, absorbed)
+	absorbed := centre(cells, y, place)
+	used := centre(blocks, y, place)
+	samples, _ := inference.Trends(y, [][]float64{place}, absorbed+used)
 	if samples[0].N > 0 {
-		samples[0].N = len(counts)
+		samples[0].N = used
 	}
 	return samples[0]
 }

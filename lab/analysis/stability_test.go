@@ -77,6 +77,19 @@ func TestEffectsAreFound(t *testing.T) {
 	}
 }
 
+// TestLoadOrderCountsTheBlocksItUses: a block with one load says nothing of order.
+func TestLoadOrderCountsTheBlocksItUses(t *testing.T) {
+	run := analysistest.Run(steady)
+	for i := range run.Trials {
+		trial := &run.Trials[i]
+		trial.Accepted = trial.AA || trial.Cell.DUT != "one" || trial.Block != 2 || trial.Cell.OfferedMbps == 500
+	}
+	s := analysis.Summarise(run, analysis.Options{})
+	if n := s.Stability.LoadOrderPct.Value.N; n != 17 {
+		t.Errorf("n = %d blocks, want 17 of 18", n)
+	}
+}
+
 // TestClockSteps: a clock that is set back does not turn the run around.
 func TestClockSteps(t *testing.T) {
 	spec := steady

@@ -82,6 +82,37 @@ func TestSweepAlongLoad(t *testing.T) {
 	holds(t, "clean at 100", clean.Levels[0].CPUSampled, 1.8, 0.05)
 }
 
+// TestResumedBlockIsTwo: the labs were built anew in the middle of a load.
+func TestResumedBlockIsTwo(t *testing.T) {
+	run := analysistest.Run(bandwidth)
+	whole := analysis.Summarise(run, analysis.Options{})
+	for i := range run.Trials {
+		trial := &run.Trials[i]
+		load := trial.Cell.OfferedMbps
+		if trial.Cell.DUT == "portal" && !trial.AA && trial.Block == 3 && (load > 400 || load == 400 && trial.Window > 0) {
+			trial.Sitting = 1
+		}
+	}
+	s := analysis.Summarise(run, analysis.Options{})
+	portal := sweepOf(t, s, "portal", analysis.AlongLoad)
+	for i, want := range []int{8, 8, 9, 8, 8} {
+		if n := portal.Levels[i].CPUSampled.N; n != want {
+			t.Errorf("%g Mbit/s: n = %d blocks, want %d", portal.Levels[i].Level, n, want)
+		}
+	}
+	for _, step := range portal.Increments {
+		if step.NetPct.N != 8 {
+			t.Errorf("from %g to %g Mbit/s: n = %d blocks, want 8", step.From, step.To, step.NetPct.N)
+		}
+	}
+	if a, b := costModel(t, whole, "portal").Blocks, costModel(t, s, "portal").Blocks; b != a+1 {
+		t.Errorf("cost model of %d blocks, %d before", b, a)
+	}
+	if a, b := len(whole.Stability.Series), len(s.Stability.Series); b != a+1 {
+		t.Errorf("stability of %d blocks, %d before", b, a)
+	}
+}
+
 func TestSweepAlongClients(t *testing.T) {
 	s := analysis.Summarise(analysistest.Run(crowd), analysis.Options{})
 	portal := sweepOf(t, s, "portal", analysis.AlongClients)

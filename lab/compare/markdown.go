@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // Markdown writes the comparison as GitHub and GitLab show it in a job's
@@ -67,7 +69,7 @@ func (c *Comparison) headline() string {
 // own, no HTML.
 func escape(s string) string {
 	var b strings.Builder
-	for _, r := range plain(s) {
+	for _, r := range result.OneLine(s) {
 		switch r {
 		case '<':
 			b.WriteString("&lt;")

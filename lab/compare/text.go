@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"unicode"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -23,7 +22,7 @@ func Text(w io.Writer, c Comparison) error {
 	if len(c.Differences) > 0 {
 		b.WriteString("\nNot the same in A and B, and so a possible cause of a change:\n")
 		for _, d := range c.Differences {
-			fmt.Fprintf(&b, "  %s: %s, then %s\n", plain(d.What), setting(d.A), setting(d.B))
+			fmt.Fprintf(&b, "  %s: %s, then %s\n", result.OneLine(d.What), setting(d.A), setting(d.B))
 		}
 	}
 	if len(c.Cells) > 0 {
@@ -39,7 +38,7 @@ func Text(w io.Writer, c Comparison) error {
 	}
 	b.WriteByte('\n')
 	for _, line := range c.remarks() {
-		b.WriteString(plain(line) + "\n")
+		b.WriteString(result.OneLine(line) + "\n")
 	}
 	if c.Gate != nil {
 		b.WriteString("\n" + capitalised(c.Gate.Sentence) + ".\n")
@@ -51,7 +50,7 @@ func Text(w io.Writer, c Comparison) error {
 // sides are one line a run.
 func (c *Comparison) sides() []string {
 	describe := func(s Side) string {
-		parts := []string{plain(s.Name), plain(s.Experiment), s.Start, "gateweigh " + plain(s.GateweighVersion)}
+		parts := []string{result.OneLine(s.Name), result.OneLine(s.Experiment), s.Start, "gateweigh " + result.OneLine(s.GateweighVersion)}
 		parts = append(parts, fmt.Sprintf("%d trials accepted, %d rejected", s.Trials.Accepted, s.Trials.Rejected))
 		return strings.Join(parts, " · ")
 	}
@@ -83,7 +82,7 @@ func (c *Comparison) scope() string {
 	var common []string
 	for i, same := range c.shared() {
 		if text := traits(c.Cells[0].Cell)[i]; same && text != "" {
-			common = append(common, plain(text))
+			common = append(common, result.OneLine(text))
 		}
 	}
 	if len(common) == 0 {
@@ -93,10 +92,10 @@ func (c *Comparison) scope() string {
 }
 
 func (c *Comparison) place(cell result.Cell) string {
-	parts := []string{fmt.Sprintf("%s at %g Mbit/s", plain(cell.DUT), cell.OfferedMbps)}
+	parts := []string{fmt.Sprintf("%s at %g Mbit/s", result.OneLine(cell.DUT), cell.OfferedMbps)}
 	for i, same := range c.shared() {
 		if text := traits(cell)[i]; !same && text != "" {
-			parts = append(parts, plain(text))
+			parts = append(parts, result.OneLine(text))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -249,21 +248,11 @@ func setting(s string) string {
 	if s == "" {
 		return "none"
 	}
-	runes := []rune(plain(s))
+	runes := []rune(result.OneLine(s))
 	if len(runes) > shown {
 		return string(runes[:shown-1]) + "…"
 	}
 	return string(runes)
-}
-
-// plain makes a text of unknown origin fit for one line of a terminal.
-func plain(s string) string {
-	return strings.Join(strings.Fields(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, s)), " ")
 }
 
 func counted(n int, noun string) string {

@@ -17,11 +17,11 @@ import (
 // Names in a run's folder: profiles/<cell>/ holds these.
 const (
 	Folder      = result.ProfilesFolder
-	MetaFile    = "profile.json"
-	DUTFolded   = "dut.folded"
-	CleanFolded = "clean.folded"
-	DUTPprof    = "dut.pb.gz"
-	CleanPprof  = "clean.pb.gz"
+	MetaFile    = result.ProfileFile
+	DUTFolded   = result.DUTFoldedFile
+	CleanFolded = result.CleanFoldedFile
+	DUTPprof    = result.DUTPprofFile
+	CleanPprof  = result.CleanPprofFile
 )
 
 // Dir is the folder of a cell's profile.

@@ -154,14 +154,15 @@ func ExplainJSON(w io.Writer, e Explanation) error {
 	return encoder.Encode(e)
 }
 
-// ExplainText writes the explanation as a table for the terminal.
+// ExplainText writes the explanation as a table for the terminal, whatever the
+// names in the profile in printable characters.
 func ExplainText(w io.Writer, e Explanation) error {
-	fmt.Fprintf(w, "%s: where the extra time goes\nRouter CPU, ns per packet; ± is the 95 %% interval by the number of samples.\n\n", profiledCell(e.Cell))
+	fmt.Fprintf(w, "%s: where the extra time goes\nRouter CPU, ns per packet; ± is the 95 %% interval by the number of samples.\n\n", result.OneLine(profiledCell(e.Cell)))
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "DIFFERENCE\t±\tSHARE\tDEVICE\tCLEAN\tWITH CALLEES\t  FUNCTION\n")
 	for _, f := range e.Functions {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", signedNs(f.Difference), ns(f.Margin), sharePercent(f.Share), ns(f.DUT), ns(f.Clean),
-			signedNs(f.WithCallees), profile.Frame{Func: f.Name, Module: f.Module})
+			signedNs(f.WithCallees), result.OneLine(profile.Frame{Func: f.Name, Module: f.Module}.String()))
 	}
 	if e.Rest.Count > 0 {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t\t  %s\n", signedNs(e.Rest.Difference), ns(e.Rest.Margin), sharePercent(e.Rest.Share), ns(e.Rest.DUT), ns(e.Rest.Clean),
@@ -171,7 +172,7 @@ func ExplainText(w io.Writer, e Explanation) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%s\n\n%s\n", e.agreement(), e.coverage())
+	_, err := fmt.Fprintf(w, "\n%s\n\n%s\n", e.agreement(), result.OneLine(e.coverage()))
 	return err
 }
 

@@ -51,6 +51,11 @@ func TestExplanationComparesWithTheTrials(t *testing.T) {
 			t.Errorf("the table lacks %q:\n%s", want, text.String())
 		}
 	}
+	e.Cell.DUT, e.Functions[0].Name, e.Accounts[0].Name = "d\x1b[31m", "f\x1b]0;x\a\n", "napi\u009b2J"
+	text.Reset()
+	if err := ExplainText(&text, e); err != nil || strings.ContainsAny(text.String(), "\x1b\a\u009b") {
+		t.Errorf("%v; control characters in %q", err, text.String())
+	}
 	p.Cell.Clients = 2
 	if e := Explain(p, s, 1); e.OffBy.Known() || !strings.Contains(e.agreement(), "No accepted trial") {
 		t.Errorf("compared with another cell's trials: %+v", e.Measured)

@@ -70,8 +70,6 @@ func rate(n analysis.Number) string {
 	switch {
 	case !n.Known():
 		return none
-	case n == 0:
-		return "unlimited"
 	case n >= 1000:
 		return trimmed(n/1000, 3) + " Gbit/s"
 	}

@@ -127,6 +127,28 @@ func read(t *testing.T, dir, name string) []byte {
 
 // TestWrite goes from a run folder to every file and holds the figures against
 // the truth of the simulation.
+// TestTerminalIsPlain: names from a stranger's run do not reach the terminal as commands.
+func TestTerminalIsPlain(t *testing.T) {
+	const evil = "d\x1b[31m\n\u009b2Jx"
+	s := analysis.Summary{
+		Experiment: evil, Mode: evil,
+		Cells:        []analysis.Cell{{DUT: evil, Profile: evil, Direction: evil}, {DUT: "other"}},
+		Rejects:      []analysis.Tally{{Text: evil, Count: 1}},
+		Skipped:      []result.Skip{{DUT: evil, Reason: evil}},
+		FailedBlocks: []analysis.FailedBlock{{DUT: evil, Error: evil}},
+		Warnings:     []string{evil},
+	}
+	for _, width := range []int{0, 40} {
+		var b strings.Builder
+		if err := report.Terminal(&b, s, width); err != nil {
+			t.Fatal(err)
+		}
+		if strings.ContainsAny(b.String(), "\x1b\u009b") || strings.Count(b.String(), "[31m") != 11 {
+			t.Errorf("width %d: %q", width, b.String())
+		}
+	}
+}
+
 func TestWrite(t *testing.T) {
 	dir, _ := write(t, simulate(portals()))
 	golden(t, "summary.csv", read(t, dir, report.CSVFile))

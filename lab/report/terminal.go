@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // column is one column of the terminal table.
@@ -22,9 +23,9 @@ type column struct {
 }
 
 var terminalColumns = []column{
-	{head: "DUT", left: true, value: func(c analysis.Cell) string { return c.DUT }},
-	{head: "profile", left: true, once: true, value: func(c analysis.Cell) string { return c.Profile }},
-	{head: "direction", left: true, once: true, value: func(c analysis.Cell) string { return c.Direction }},
+	{head: "DUT", left: true, value: func(c analysis.Cell) string { return result.OneLine(c.DUT) }},
+	{head: "profile", left: true, once: true, value: func(c analysis.Cell) string { return result.OneLine(c.Profile) }},
+	{head: "direction", left: true, once: true, value: func(c analysis.Cell) string { return result.OneLine(c.Direction) }},
 	{head: "clients", once: true, value: func(c analysis.Cell) string { return fmt.Sprint(c.Clients) }},
 	{head: "offered", value: func(c analysis.Cell) string { return rate(c.OfferedMbps) }},
 	{head: "delivered", drop: 3, value: func(c analysis.Cell) string { return rate(c.DeliveredMbps) }},
@@ -41,9 +42,10 @@ var terminalColumns = []column{
 // Terminal writes the result as a compact table with the noise floor, rejected
 // trials, skipped DUTs and how to read it. Width is the terminal's in columns:
 // less important columns are left out until the table fits; 0 has no limit.
+// Whatever the names in the run, only printable characters come out.
 func Terminal(w io.Writer, s analysis.Summary, width int) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", strings.Join(heading(s), " · "))
+	fmt.Fprintf(&b, "%s\n", result.OneLine(strings.Join(heading(s), " · ")))
 	if len(s.Cells) > 0 {
 		b.WriteByte('\n')
 		table(&b, columnsFor(s.Cells, width), s.Cells)
@@ -210,7 +212,8 @@ func noiseSentence(aa analysis.AA) string {
 
 func readingSentence(s analysis.Summary) string {
 	return fmt.Sprintf("overhead × is router CPU per delivered bit, DUT over clean router, with its %g %% interval over blocks; "+
-		"it is different when the interval leaves out 1, equivalent when it lies within %g %% of 1.", 100*s.Confidence, 100*s.Delta)
+		"it is equivalent when that lies within %g %% of 1; else different when it leaves out 1 and the ratio lies beyond the noise floor; "+
+		"both corrected for the number of cells.", 100*s.Confidence, 100*s.Delta)
 }
 
 // wrap breaks a line at spaces; continuation lines are indented.
@@ -218,7 +221,7 @@ func wrap(b *strings.Builder, line string, width int) {
 	indent := len(line) - len(strings.TrimLeft(line, " "))
 	used := 0
 	// A figure and its unit stay together.
-	line = strings.NewReplacer(" %", "\x00%", "× ", "×\x00").Replace(line)
+	line = strings.NewReplacer(" %", "\x00%", "× ", "×\x00").Replace(result.OneLine(line))
 	for i, word := range strings.Fields(line) {
 		word = strings.ReplaceAll(word, "\x00", " ")
 		n := utf8.RuneCountInString(word)

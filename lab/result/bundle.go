@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -58,6 +59,10 @@ var (
 	bundledFolders = []string{ProfilesFolder, LogsFolder}
 )
 
+// profileFiles are what is packed of a profile's folder. A kill leaves perf's own
+// files beside them, large and with more of the machine than a profile tells.
+var profileFiles = []string{ProfileFile, DUTFoldedFile, CleanFoldedFile, DUTPprofFile, CleanPprofFile}
+
 // ErrNotBundle is wrapped when a file is something else than a bundle.
 var ErrNotBundle = errors.New("not a bundle: want what gateweigh bundle RUN has made, or a run folder")
 
@@ -79,7 +84,8 @@ type BundledFile struct {
 // whether its logs come along. An earlier bundle of that name is replaced,
 // whole or not at all; anything else there is left alone and an error. The run
 // may still be going on: the bundle then holds what there was when it was begun.
-func WriteBundle(dir, name string, logs bool) (Manifest, error) {
+// When ctx ends there is no bundle, or the earlier one.
+func WriteBundle(ctx context.Context, dir, name string, logs bool) (Manifest, error) {
 	if _, err := ReadRun(dir); err != nil {
 		return Manifest{}, err
 	}
@@ -91,11 +97,11 @@ func WriteBundle(dir, name string, logs bool) (Manifest, error) {
 		return Manifest{}, fmt.Errorf("bundle %s: %w", dir, err)
 	}
 	defer root.Close()
-	manifest, err := takeStock(root, logs)
+	manifest, err := takeStock(ctx, root, logs)
 	if err != nil {
 		return Manifest{}, fmt.Errorf("bundle %s: %w", dir, err)
 	}
-	return manifest, replace(name, func(w io.Writer) error { return pack(w, root, manifest) })
+	return manifest, replace(name, func(w io.Writer) error { return pack(ctx, w, root, manifest) })
 }
 
 // replaceable reports why a bundle may not be written to name.
@@ -121,14 +127,14 @@ func replaceable(name string) error {
 }
 
 // takeStock lists the files of a run folder that belong in a bundle.
-func takeStock(root *os.Root, logs bool) (Manifest, error) {
+func takeStock(ctx context.Context, root *os.Root, logs bool) (Manifest, error) {
 	m := Manifest{Format: bundleFormat, Version: BundleVersion, Files: []BundledFile{}}
 	names, err := namesToBundle(root, logs)
 	if err != nil {
 		return m, err
 	}
 	for _, name := range names {
-		file, err := stockOf(root, name)
+		file, err := stockOf(ctx, root, name)
 		if err != nil {
 			return m, err
 		}
@@ -171,6 +177,8 @@ func namesToBundle(root *os.Root, logs bool) ([]string, error) {
 				return nil
 			case err != nil || d.IsDir():
 				return err
+			case folder == ProfilesFolder && !ofProfile(name):
+				return nil
 			}
 			return add(name, d.Type())
 		})
@@ -181,15 +189,20 @@ func namesToBundle(root *os.Root, logs bool) ([]string, error) {
 	return names, nil
 }
 
+// ofProfile reports whether a path is profiles/<cell>/ and one of profileFiles.
+func ofProfile(name string) bool {
+	return strings.Count(name, "/") == 2 && slices.Contains(profileFiles, path.Base(name))
+}
+
 // stockOf hashes a file as it is now.
-func stockOf(root *os.Root, name string) (BundledFile, error) {
+func stockOf(ctx context.Context, root *os.Root, name string) (BundledFile, error) {
 	file, err := root.Open(name)
 	if err != nil {
 		return BundledFile{}, err
 	}
 	defer file.Close()
 	hash := sha256.New()
-	n, err := io.Copy(hash, file)
+	n, err := io.Copy(hash, stopping{ctx, file})
 	if err != nil {
 		return BundledFile{}, fmt.Errorf("read %s: %w", name, err)
 	}
@@ -198,7 +211,7 @@ func stockOf(root *os.Root, name string) (BundledFile, error) {
 
 // pack writes the archive. Files that only grow may do so meanwhile; what was
 // changed otherwise since stock was taken is an error.
-func pack(w io.Writer, root *os.Root, m Manifest) error {
+func pack(ctx context.Context, w io.Writer, root *os.Root, m Manifest) error {
 	zipped, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 	if err != nil {
 		return err
@@ -213,21 +226,21 @@ func pack(w io.Writer, root *os.Root, m Manifest) error {
 		return err
 	}
 	for _, file := range m.Files {
-		if err := packFile(archive, root, file); err != nil {
+		if err := packFile(ctx, archive, root, file); err != nil {
 			return fmt.Errorf("bundle %s: %w", file.Path, err)
 		}
 	}
 	return errors.Join(archive.Close(), zipped.Close())
 }
 
-func packFile(archive *tar.Writer, root *os.Root, file BundledFile) error {
+func packFile(ctx context.Context, archive *tar.Writer, root *os.Root, file BundledFile) error {
 	content, err := root.Open(file.Path)
 	if err != nil {
 		return err
 	}
 	defer content.Close()
 	hash := sha256.New()
-	err = packEntry(archive, file.Path, file.Bytes, io.TeeReader(content, hash))
+	err = packEntry(archive, file.Path, file.Bytes, io.TeeReader(stopping{ctx, content}, hash))
 	if errors.Is(err, io.EOF) || err == nil && hex.EncodeToString(hash.Sum(nil)) != file.SHA256 {
 		return errors.New("it was changed meanwhile: bundle again")
 	}
@@ -240,6 +253,19 @@ func packEntry(archive *tar.Writer, name string, size int64, content io.Reader) 
 	}
 	_, err := io.CopyN(archive, content, size)
 	return err
+}
+
+// stopping reads until its context ends.
+type stopping struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (s stopping) Read(p []byte) (int, error) {
+	if s.ctx.Err() != nil {
+		return 0, context.Cause(s.ctx)
+	}
+	return s.Reader.Read(p)
 }
 
 // check holds a manifest against what a bundle may be.

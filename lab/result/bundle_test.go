@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -29,6 +31,7 @@ var runFiles = map[string]string{
 	result.TornFile:              "{\"vers\n",
 	"profiles/b/dut.pb.gz":       "\x1f\x8b",
 	"profiles/a/clean.folded":    "napi;skb 12\n",
+	"profiles/a/perf.data.3":     "PERFILE2",
 	"logs/a-router/agent.stderr": "hello\n",
 	"summary.json":               "{}",
 	"notes.txt":                  "mine\n",
@@ -52,7 +55,7 @@ func makeRun(t *testing.T, files map[string]string) string {
 func bundle(t *testing.T, dir string, logs bool) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "b.tar.gz")
-	if _, err := result.WriteBundle(dir, name, logs); err != nil {
+	if _, err := result.WriteBundle(t.Context(), dir, name, logs); err != nil {
 		t.Fatal(err)
 	}
 	return name
@@ -77,15 +80,16 @@ func contents(t *testing.T, dir string) map[string]string {
 
 func TestBundleHoldsTheRunAndNothingElse(t *testing.T) {
 	dir := makeRun(t, runFiles)
+	foreign := []string{"summary.json", "notes.txt", "profiles/a/perf.data.3"}
 	for _, logs := range []bool{false, true} {
 		want := map[string]string{}
 		for name, content := range runFiles {
-			if name != "summary.json" && name != "notes.txt" && (logs || !strings.HasPrefix(name, "logs/")) {
+			if !slices.Contains(foreign, name) && (logs || !strings.HasPrefix(name, "logs/")) {
 				want[name] = content
 			}
 		}
 		out := filepath.Join(t.TempDir(), "new", "r")
-		if err := result.UnpackBundle(bundle(t, dir, logs), out); err != nil {
+		if err := result.UnpackBundle(t.Context(), bundle(t, dir, logs), out); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, contents(t, out)); diff != "" {
@@ -111,7 +115,7 @@ func TestBundleIsReproducible(t *testing.T) {
 		t.Error("two bundles of the same run differ")
 	}
 	again := filepath.Join(t.TempDir(), "r")
-	if err := result.UnpackBundle(bundle(t, one, true), again); err != nil {
+	if err := result.UnpackBundle(t.Context(), bundle(t, one, true), again); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(a, read(t, bundle(t, again, true))) {
@@ -135,7 +139,7 @@ func TestBundleIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	linked := makeRun(t, runFiles)
-	if err := os.Symlink("/etc/hostname", filepath.Join(linked, "profiles", "host")); err != nil {
+	if err := os.Symlink("/etc/hostname", filepath.Join(linked, "profiles/a/dut.folded")); err != nil {
 		t.Fatal(err)
 	}
 	newer := makeRun(t, map[string]string{result.TrialsFile: `{"version":2,"kind":"trial"}` + "\n"})
@@ -145,12 +149,12 @@ func TestBundleIsRefused(t *testing.T) {
 		"foreign file":  {dir, taken, "is not a bundle: choose another name"},
 		"a folder":      {dir, t.TempDir(), "is not a file"},
 		"a device":      {dir, os.DevNull, "is not a file"},
-		"symbolic link": {linked, "", "profiles/host is not a plain file"},
+		"symbolic link": {linked, "", "profiles/a/dut.folded is not a plain file"},
 	} {
 		if c.out == "" {
 			c.out = filepath.Join(t.TempDir(), "b.tar.gz")
 		}
-		if _, err := result.WriteBundle(c.dir, c.out, false); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := result.WriteBundle(t.Context(), c.dir, c.out, false); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -158,7 +162,7 @@ func TestBundleIsRefused(t *testing.T) {
 		t.Error("a foreign file was overwritten")
 	}
 	name := bundle(t, dir, false)
-	if _, err := result.WriteBundle(dir, name, true); err != nil {
+	if _, err := result.WriteBundle(t.Context(), dir, name, true); err != nil {
 		t.Errorf("replacing an earlier bundle: %v", err)
 	}
 }
@@ -166,11 +170,11 @@ func TestBundleIsRefused(t *testing.T) {
 func TestUnpackLeavesForeignFoldersAlone(t *testing.T) {
 	dir := makeRun(t, runFiles)
 	name := bundle(t, dir, false)
-	if err := result.UnpackBundle(name, dir); err != nil {
+	if err := result.UnpackBundle(t.Context(), name, dir); err != nil {
 		t.Errorf("over the run itself: %v", err)
 	}
 	empty := t.TempDir()
-	if err := result.UnpackBundle(name, empty); err != nil || len(contents(t, empty)) != 6 {
+	if err := result.UnpackBundle(t.Context(), name, empty); err != nil || len(contents(t, empty)) != 6 {
 		t.Errorf("into an empty folder: %v, %d files", err, len(contents(t, empty)))
 	}
 	foreign := makeRun(t, map[string]string{result.TrialsFile: goodBlock})
@@ -179,7 +183,7 @@ func TestUnpackLeavesForeignFoldersAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, taken := range []string{foreign, file} {
-		if err := result.UnpackBundle(name, taken); err == nil || !strings.Contains(err.Error(), "choose another folder with -o") {
+		if err := result.UnpackBundle(t.Context(), name, taken); err == nil || !strings.Contains(err.Error(), "choose another folder with -o") {
 			t.Errorf("over %s: %v", taken, err)
 		}
 	}
@@ -195,7 +199,7 @@ func TestUnpackLeavesForeignFoldersAlone(t *testing.T) {
 
 func TestOpen(t *testing.T) {
 	dir := makeRun(t, runFiles)
-	run, forget, err := result.Open(bundle(t, dir, false))
+	run, forget, err := result.Open(t.Context(), bundle(t, dir, false))
 	if err != nil || len(run.Trials) != 1 || run.Torn != 16 {
 		t.Errorf("%d trials, %d torn, %v", len(run.Trials), run.Torn, err)
 	}
@@ -206,13 +210,36 @@ func TestOpen(t *testing.T) {
 	if _, err := os.Stat(run.Dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s is still there: %v", run.Dir, err)
 	}
-	run, forget, err = result.Open(dir)
+	run, forget, err = result.Open(t.Context(), dir)
 	forget()
 	if err != nil || run.Dir != dir || len(contents(t, dir)) != len(runFiles) {
 		t.Errorf("a folder: %v, %v", run.Dir, err)
 	}
-	if _, _, err := result.Open("/no/such/run"); err == nil || !strings.Contains(err.Error(), "is not a run folder, nor a bundle") {
+	if _, _, err := result.Open(t.Context(), "/no/such/run"); err == nil || !strings.Contains(err.Error(), "is not a run folder, nor a bundle") {
 		t.Errorf("nothing there: %v", err)
+	}
+}
+
+// TestInterruptedBundles: the end of the context is the error, and nothing stays.
+func TestInterruptedBundles(t *testing.T) {
+	dir := makeRun(t, runFiles)
+	name, out := bundle(t, dir, false), t.TempDir()
+	t.Setenv("TMPDIR", out)
+	cause := errors.New("somebody pressed Ctrl-C")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	_, packed := result.WriteBundle(ctx, dir, filepath.Join(out, "b.tar.gz"), false)
+	_, forget, opened := result.Open(ctx, name)
+	forget()
+	for what, err := range map[string]error{
+		"pack": packed, "open": opened, "unpack": result.UnpackBundle(ctx, name, filepath.Join(out, "r")),
+	} {
+		if !errors.Is(err, cause) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if entries, err := os.ReadDir(out); err != nil || len(entries) != 0 {
+		t.Errorf("left behind: %v, %v", entries, err)
 	}
 }
 
@@ -330,7 +357,7 @@ func TestHostileBundles(t *testing.T) {
 			if err := os.WriteFile(file, c.data, 0o644); err != nil {
 				t.Fatal(err)
 			}
-			err := result.UnpackBundle(file, filepath.Join(parent, "r"))
+			err := result.UnpackBundle(t.Context(), file, filepath.Join(parent, "r"))
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), file) {
 				t.Errorf("%v, want %q", err, c.want)
 			}

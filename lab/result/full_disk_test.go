@@ -111,11 +111,23 @@ func TestFullDiskKeepsTheOldFile(t *testing.T) {
 	if err != nil || env.Experiment != "old" {
 		t.Errorf("the old file: %+v, %v", env, err)
 	}
-	if _, err := result.WriteBundle(dir, filepath.Join(dir, "b.tar.gz"), false); !errors.Is(err, syscall.ENOSPC) {
+	if _, err := result.WriteBundle(t.Context(), dir, filepath.Join(dir, "b.tar.gz"), false); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("bundle: %v", err)
 	}
 	filler.Close()
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
 		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
+
+// TestUnpackOntoAMount: what keeps a bundle from its folder is said as it is.
+func TestUnpackOntoAMount(t *testing.T) {
+	dir := onSmallDisk(t)
+	if dir == "" {
+		return
+	}
+	name := bundle(t, makeRun(t, runFiles), false)
+	if err := result.UnpackBundle(t.Context(), name, dir); !errors.Is(err, syscall.EBUSY) || strings.Contains(err.Error(), "is not the run") {
+		t.Errorf("onto a mount: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/flate"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -175,8 +176,8 @@ func (v *verified) finish() error {
 
 // UnpackBundle makes a run folder at dir from the bundle at name. The folder
 // must be absent, empty, or hold this very run already. It appears whole and
-// verified or not at all, and nothing is written outside it.
-func UnpackBundle(name, dir string) error {
+// verified or not at all, also when ctx ends, and nothing is written outside it.
+func UnpackBundle(ctx context.Context, name, dir string) error {
 	file, err := os.Open(name)
 	if err != nil {
 		return fmt.Errorf("open bundle: %w", err)
@@ -191,19 +192,24 @@ func UnpackBundle(name, dir string) error {
 		return fmt.Errorf("unpack %s: %w; choose another folder with -o", name, err)
 	}
 	defer os.RemoveAll(staging) // gone already once renamed
-	manifest, err := unpackInto(staging, file, name)
-	if err != nil {
+	manifest, err := unpackInto(staging, stopping{ctx, file}, name)
+	switch {
+	case ctx.Err() != nil: // which may have cut the manifest short
+		return fmt.Errorf("unpack %s: %w", name, context.Cause(ctx))
+	case err != nil:
 		return err
 	}
-	// An empty folder makes room; rmdir removes nothing else.
-	_ = syscall.Rmdir(dir)
-	if err := os.Rename(staging, dir); err == nil {
+	// Unlike os.Rename this takes the place of an empty folder, and says why not.
+	err = syscall.Rename(staging, dir)
+	switch {
+	case err == nil:
 		return syncDir(parent)
-	}
-	if !holds(dir, manifest) {
+	case holds(ctx, dir, manifest):
+		return nil
+	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTDIR): // ErrExist is ENOTEMPTY too
 		return fmt.Errorf("unpack %s: %s exists and is not the run in this bundle: choose another folder with -o", name, dir)
 	}
-	return nil
+	return fmt.Errorf("unpack %s: put it at %s: %w; choose another folder with -o", name, dir, err)
 }
 
 func unpackInto(dir string, r io.Reader, name string) (Manifest, error) {
@@ -230,14 +236,14 @@ func unpackInto(dir string, r io.Reader, name string) (Manifest, error) {
 
 // holds reports whether the run folder dir has the files of a manifest, all of
 // them unchanged.
-func holds(dir string, m Manifest) bool {
+func holds(ctx context.Context, dir string, m Manifest) bool {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return false
 	}
 	defer root.Close()
 	for _, f := range m.Files {
-		if here, err := stockOf(root, f.Path); err != nil || here != f {
+		if here, err := stockOf(ctx, root, f.Path); err != nil || here != f {
 			return false
 		}
 	}
@@ -246,8 +252,9 @@ func holds(dir string, m Manifest) bool {
 
 // Open reads the run in a run folder or in a bundle of one. A bundle is
 // unpacked into a temporary folder, Run.Dir, which forget removes again; call it
-// when the run's files are no longer needed, also after an error.
-func Open(name string) (run Run, forget func(), err error) {
+// when the run's files are no longer needed, also after an error, as the end of
+// ctx is one.
+func Open(ctx context.Context, name string) (run Run, forget func(), err error) {
 	forget = func() {}
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -266,7 +273,7 @@ func Open(name string) (run Run, forget func(), err error) {
 	}
 	forget = func() { os.RemoveAll(temporary) }
 	dir := filepath.Join(temporary, "run")
-	if err := UnpackBundle(name, dir); err != nil {
+	if err := UnpackBundle(ctx, name, dir); err != nil {
 		return Run{}, forget, err
 	}
 	run, err = ReadRun(dir)

@@ -22,6 +22,15 @@ const (
 	LogsFolder      = "logs"
 )
 
+// Names in the folder of a profile, a folder of ProfilesFolder.
+const (
+	ProfileFile     = "profile.json"
+	DUTFoldedFile   = "dut.folded"
+	CleanFoldedFile = "clean.folded"
+	DUTPprofFile    = "dut.pb.gz"
+	CleanPprofFile  = "clean.pb.gz"
+)
+
 // Writer appends records to a run's trials.jsonl. Each record is on the disk
 // when its Append returns, so a crash costs at most the record being written.
 // It may be used from several goroutines.

@@ -50,7 +50,7 @@ func (x experiment) doubles(dut string) judgement {
 	case len(absent) > 0:
 		j.expect = fmt.Sprintf("Not measured %s %s; `gateweigh run %s` has all levels.", x.by(), listed(absent), x.Run)
 	case open > 0:
-		j.expect = wide
+		j.leaveOpen()
 	default:
 		j.holds, j.expect = yes(), x.beyondPublished(r)
 	}
@@ -143,9 +143,7 @@ func nearlyLinear(s study1, dut string) judgement {
 	case even == len(steps)-1:
 		j.holds = yes()
 	default:
-		if j.expect = x.blocked(r, levelsOf(steps)...); j.expect == "" {
-			j.expect = wide
-		}
+		j.unsettled(x, r, steps)
 	}
 	return j
 }
@@ -209,7 +207,7 @@ func straight(r router) string {
 
 // moreThanProportional judges the step to 1 Gbit/s: the claim holds when CPU over
 // bandwidth rises and its interval leaves out 1, and does not when it lies below
-// 1 + δ, where a rise would not matter.
+// 1 + δ, where a rise would not matter. Where both are so, the latter decides.
 func moreThanProportional(s study1, dut string) judgement {
 	x := s.load
 	r := x.router(dut)
@@ -222,18 +220,15 @@ func moreThanProportional(s study1, dut string) judgement {
 	if factor, known := r.publishedFactor(last); known {
 		j.study = digits(factor / analysis.Number(last.to/last.from))
 	}
-	if j.expect = x.blocked(r, 800, 1000); j.expect != "" {
-		return j
-	}
-	if !ok {
-		j.expect = wide
+	if !ok || x.blocked(r, last.from, last.to) != "" {
+		j.unsettled(x, r, []step{last})
 		return j
 	}
 	p := inc.Proportion
 	j.here = fmt.Sprintf("where proportional is 1, CPU rises by %s from 800 to 1000 Mbit/s; %s; run %s", bracketed(p), blocks(p), r.Run)
 	switch {
 	case !p.HasInterval():
-		j.expect = wide
+		j.leaveOpen()
 	case float64(p.Hi) <= 1+r.Delta:
 		j.holds = no()
 		j.expect = "In the study 1 Gbit/s is the line rate of the NICs and its client machine was near 100 % CPU (5.2.2), " +
@@ -241,7 +236,7 @@ func moreThanProportional(s study1, dut string) judgement {
 	case p.Lo > 1:
 		j.holds = yes()
 	default:
-		j.expect = wide
+		j.leaveOpen()
 	}
 	return j
 }

@@ -46,7 +46,7 @@ func bandwidthDominates(s study1, dut string) judgement {
 	case !full:
 		j.expect = s.load.blocked(load, s.load.Levels...)
 	default:
-		j.expect = wide
+		j.leaveOpen()
 	}
 	return j
 }
@@ -108,9 +108,7 @@ func largestStepFirst(s study1, dut string) judgement {
 	case above:
 		j.holds = yes()
 	default:
-		if j.expect = x.blocked(r, x.Levels...); j.expect == "" {
-			j.expect = wide
-		}
+		j.unsettled(x, r, steps)
 	}
 	return j
 }
@@ -209,12 +207,9 @@ func lastStepNegligible(s study1, dut string) judgement {
 	if factor, ok := r.publishedFactor(last); ok {
 		j.study = digits(100*(factor-1)) + " %"
 	}
-	if j.expect = x.blocked(r, last.from, last.to); j.expect != "" {
-		return j
-	}
 	inc, ok := r.step(last.from, last.to)
-	if !ok {
-		j.expect = wide
+	if !ok || x.blocked(r, last.from, last.to) != "" {
+		j.unsettled(x, r, []step{last})
 		return j
 	}
 	e := ratioOf(inc)
@@ -226,7 +221,7 @@ func lastStepNegligible(s study1, dut string) judgement {
 	case outside:
 		j.holds, j.expect = no(), perClient
 	default:
-		j.expect = wide
+		j.leaveOpen()
 	}
 	return j
 }

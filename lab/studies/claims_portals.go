@@ -90,7 +90,7 @@ func (x experiment) converge(a, b router) judgement {
 	case after.Lo > before.Hi:
 		j.holds, j.expect = no(), otherPair(b)
 	default:
-		j.expect = wide
+		j.leaveOpen()
 	}
 	return j
 }
@@ -113,7 +113,7 @@ func (x experiment) alike(a, b router) judgement {
 	case outside:
 		j.holds, j.expect = no(), otherPair(b)
 	default:
-		j.expect = wide
+		j.leaveOpen()
 	}
 	return j
 }

@@ -24,6 +24,21 @@ type judgement struct {
 	here   string // figures with intervals and n, without a full stop
 	study  string // the study's figures for the same router; empty when it has none
 	expect string // see analysis.Finding
+	open   bool   // the intervals let the claim both hold and fail
+}
+
+// leaveOpen is for intervals that let the claim both hold and fail.
+func (j *judgement) leaveOpen() { j.open, j.expect = true, wide }
+
+// unsettled is for steps that neither bear the claim out nor refute it: figures
+// that cannot carry it, steps the run did not take, or intervals that leave it open.
+func (j *judgement) unsettled(x experiment, r router, steps []step) {
+	if j.expect = x.blocked(r, levelsOf(steps)...); j.expect != "" {
+		return
+	}
+	if j.expect = x.divided(r, steps); j.expect == "" {
+		j.leaveOpen()
+	}
 }
 
 // claims are in the order in which a reader asks.
@@ -137,7 +152,7 @@ func finding(id, text, subject string, j judgement) analysis.Finding {
 	if j.study != "" {
 		here += " Study: " + j.study + "."
 	}
-	return analysis.Finding{Study: 1, ID: id, Claim: text, Here: here, Holds: j.holds, Open: j.holds == nil && j.expect == wide, Expect: j.expect}
+	return analysis.Finding{Study: 1, ID: id, Claim: text, Here: here, Holds: j.holds, Open: j.open, Expect: j.expect}
 }
 
 // untested is the finding of a claim whose experiment no run holds.
@@ -200,6 +215,22 @@ func (x experiment) blocked(r router, levels ...float64) string {
 		return fmt.Sprintf("Not measured %s %s; `gateweigh run %s --set duts=%s` has these levels.", x.by(), listed(absent), x.Run, r.DUT)
 	}
 	return ""
+}
+
+// divided says which steps between levels that were measured the run did not take,
+// because it has levels in between; empty when it took them all.
+func (x experiment) divided(r router, steps []step) string {
+	var parts []string
+	for _, st := range steps {
+		if _, ok := r.step(st.from, st.to); !ok {
+			parts = append(parts, fmt.Sprintf("%g and %s", st.from, x.at(st.to)))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("The run has levels between %s; leave them out, or `gateweigh run %s --set duts=%s` has the study's alone.",
+		listed(parts), x.Run, r.DUT)
 }
 
 // wide is what a verdict lacks when an interval lets the claim both hold and fail.

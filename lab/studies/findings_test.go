@@ -13,11 +13,14 @@ import (
 const (
 	holds    = "holds"
 	fails    = "does not hold"
+	leftOpen = "left open"
 	untested = "not tested"
 )
 
 func verdict(f analysis.Finding) string {
 	switch {
+	case f.Open:
+		return leftOpen
 	case f.Holds == nil:
 		return untested
 	case *f.Holds:
@@ -52,7 +55,7 @@ func checkJudged(t *testing.T, cases []judged) {
 			if !strings.Contains(f.Expect, tt.expect) || (f.Expect == "") != (tt.expect == "" && tt.want == holds) {
 				t.Errorf("expect %q, want %q", f.Expect, tt.expect)
 			}
-			if f.Study != 1 || f.Claim == "" {
+			if f.Study != 1 || f.Claim == "" || f.Open && f.Holds != nil {
 				t.Errorf("finding %+v", f)
 			}
 		})
@@ -77,8 +80,8 @@ func TestDouble(t *testing.T) {
 		{"cheap everywhere", one(bandwidth(proportional, portal("opennds", 1.7))), load + "opennds", fails, "1.7", "in the kernel"},
 		{"cheap at one level", one(bandwidth(only("coovachilli", overLoad(map[float64]float64{100: 1, 200: 1, 400: 1, 800: 1, 1000: 0.3})), chilli)),
 			load + "coovachilli", fails, "1.5", "veth pairs"},
-		{"about two", one(bandwidth(proportional, portal("opennds", 2))), load + "opennds", untested, "2.0", "more blocks"},
-		{"one block", one(simulate("portal-bandwidth", fewBlocks, proportional)), load + "coovachilli", untested, "no interval", "more blocks"},
+		{"about two", one(bandwidth(proportional, portal("opennds", 2))), load + "opennds", leftOpen, "2.0", "more blocks"},
+		{"one block", one(simulate("portal-bandwidth", fewBlocks, proportional)), load + "coovachilli", leftOpen, "no interval", "more blocks"},
 		{"three levels", one(simulate("portal-bandwidth", threeLevels, proportional)), load + "coovachilli", untested, "400 Mbit/s", "Not measured at 800 Mbit/s and 1000 Mbit/s"},
 		{"not measured", one(bandwidth(proportional, portal("opennds", 2.5))), "not-measured/coovachilli", untested, "not in this run", "--set duts=coovachilli"},
 		{"cannot be had", one(bandwidth(proportional, chilli)), "not-measured/gateway-nfqueue", untested, "not in this run", "proprietary"},
@@ -104,13 +107,15 @@ func TestLinear(t *testing.T) {
 	const linear, last = "linear-to-800-mbps/", "more-than-proportional-at-1-gbps/"
 	few := bandwidthSpec(chilli)
 	few.Blocks, few.Windows, few.AABlocks = 2, 1, 0
+	finer := bandwidthSpec(chilli)
+	finer.Offered = []float64{100, 200, 300, 400, 800, 900, 1000}
 	checkJudged(t, []judged{
 		{"proportional", one(bandwidth(proportional, chilli)), linear + "clean", holds, "Study: 0.87 and 0.82.", ""},
 		{"a constant share", one(bandwidth(constant, chilli)), linear + "coovachilli", holds, "R²", ""},
 		{"square root", one(bandwidth(root, chilli)), linear + "coovachilli", fails, "0.7", "each costs less"},
 		{"square root of the clean router", one(bandwidth(root, chilli)), linear + "clean", fails, "0.7", "each costs less"},
 		{"at its limit from 800", one(bandwidth(proportional, saturated)), linear + "coovachilli", untested, "from 200 to 400", "could not carry the load at 800 Mbit/s"},
-		{"two blocks of one window", one(simulate("portal-bandwidth", few, proportional)), linear + "coovachilli", untested, "", "more blocks"},
+		{"two blocks of one window", one(simulate("portal-bandwidth", few, proportional)), linear + "coovachilli", leftOpen, "", "more blocks"},
 		{"no such sweep", one(clients(proportional, chilli)), "linear-to-800-mbps", untested, "", "`gateweigh run portal-bandwidth`"},
 
 		{"dearer at the top", one(bandwidth(dearer, chilli)), last + "coovachilli", holds, "Study: 1.30.", ""},
@@ -118,8 +123,10 @@ func TestLinear(t *testing.T) {
 		{"proportional at the top", one(bandwidth(proportional, chilli)), last + "coovachilli", fails, "1.0", "line rate"},
 		{"cheaper at the top", one(bandwidth(root, chilli)), last + "coovachilli", fails, "0.8", "line rate"},
 		{"at its limit", one(bandwidth(dearer, saturated)), last + "coovachilli", untested, "no step", "--set mode=solo"},
-		{"two blocks of one window, top", one(simulate("portal-bandwidth", few, proportional)), last + "coovachilli", untested, "", "more blocks"},
+		{"two blocks of one window, top", one(simulate("portal-bandwidth", few, proportional)), last + "coovachilli", leftOpen, "", "more blocks"},
 		{"another device", one(bandwidth(dearer, portal("mine", 1.1))), last + "mine", holds, "mine: ", ""},
+		{"a level between, linear", one(simulate("portal-bandwidth", finer, proportional)), linear + "coovachilli", untested, "", "levels between 200 and 400 Mbit/s; leave them out"},
+		{"a level between, top", one(simulate("portal-bandwidth", finer, proportional)), last + "coovachilli", untested, "no step", "levels between 800 and 1000 Mbit/s; leave them out"},
 	})
 }
 
@@ -128,25 +135,30 @@ func TestClients(t *testing.T) {
 	saturated := chilli
 	saturated.MaxMbps = 500
 	asStudy := overClients(map[int]float64{1: 0.68, 10: 0.94, 50: 0.99, 100: 1})
+	with75 := overClients(map[int]float64{1: 0.68, 10: 0.94, 50: 0.99, 75: 0.995, 100: 1})
 	growing := overClients(map[int]float64{1: 1, 10: 1.1, 50: 1.5, 100: 2})
 	few := clientsSpec(chilli)
 	few.Blocks, few.Windows, few.AABlocks = 2, 1, 0
+	finer := clientsSpec(chilli)
+	finer.Clients = []int{1, 10, 50, 75, 100}
 	const first, last = "largest-step-1-to-10-clients/", "negligible-50-to-100-clients/"
 	checkJudged(t, []judged{
 		{"as in the study", one(clients(asStudy, chilli)), first + "coovachilli", holds, "Study: 6.82, 1.42 and 0.20 points.", ""},
 		{"as in the study, clean", one(clients(asStudy, chilli)), first + "clean", holds, "run portal-clients", ""},
 		{"one rule a client", one(clients(only("opennds", growing), nds)), first + "opennds", fails, "; over the clean router beside it, by ", "every client"},
 		{"free of clients", one(clients(proportional, chilli)), first + "coovachilli", fails, "from 1 to 10", "bursts"},
-		{"two steps alike", one(clients(overClients(map[int]float64{1: 1, 10: 1.1, 50: 1.2, 100: 1.2}), chilli)), first + "coovachilli", untested, "from 1 to 10", "more blocks"},
+		{"two steps alike", one(clients(overClients(map[int]float64{1: 1, 10: 1.1, 50: 1.2, 100: 1.2}), chilli)), first + "coovachilli", leftOpen, "from 1 to 10", "more blocks"},
 		{"at its limit", one(clients(asStudy, saturated)), first + "coovachilli", untested, "no step", "could not carry the load with 1 client, 10 clients"},
-		{"two blocks of one window", one(simulate("portal-clients", few, asStudy)), first + "coovachilli", untested, "", "more blocks"},
+		{"two blocks of one window", one(simulate("portal-clients", few, asStudy)), first + "coovachilli", leftOpen, "", "more blocks"},
 		{"the study against itself", one(clients(asStudy, portal("gateway-nfqueue", 3))), first + "gateway-nfqueue", holds, "its own table does not show", ""},
 		{"no such sweep", one(bandwidth(proportional, chilli)), "largest-step-1-to-10-clients", untested, "", "`gateweigh run portal-clients`"},
 
 		{"as in the study, last", one(clients(asStudy, chilli)), last + "coovachilli", holds, "Study: 0.89 %.", ""},
 		{"one rule a client, last", one(clients(only("opennds", growing), nds)), last + "opennds", fails, "from 50 to 100 clients", "every client"},
 		{"at its limit, last", one(clients(asStudy, saturated)), last + "coovachilli", untested, "", "could not carry"},
-		{"two blocks of one window, last", one(simulate("portal-clients", few, asStudy)), last + "coovachilli", untested, "", "more blocks"},
+		{"two blocks of one window, last", one(simulate("portal-clients", few, asStudy)), last + "coovachilli", leftOpen, "", "more blocks"},
+		{"a level between", one(simulate("portal-clients", finer, with75)), first + "coovachilli", untested, "from 10 to 50 clients", "levels between 50 and 100 clients; leave them out"},
+		{"a level between, last", one(simulate("portal-clients", finer, with75)), last + "coovachilli", untested, "no step", "`gateweigh run portal-clients --set duts=coovachilli`"},
 		{"no such sweep, last", one(bandwidth(proportional, chilli)), "negligible-50-to-100-clients", untested, "", "`gateweigh run portal-clients`"},
 	})
 }
@@ -165,7 +177,7 @@ func TestDominance(t *testing.T) {
 		{"a portal", []analysis.Summary{steady, load}, id + "coovachilli", holds, "(1 to 100; run portal-clients)", ""},
 		{"up to what it carries", []analysis.Summary{limited, steady}, id + "coovachilli", holds, "4 times the bandwidth", ""},
 		{"clients cost more", []analysis.Summary{load, steep}, id + "opennds", fails, "100 times the clients", "list of clients"},
-		{"even", []analysis.Summary{load, even}, id + "opennds", untested, "10 times the bandwidth", "more blocks"},
+		{"even", []analysis.Summary{load, even}, id + "opennds", leftOpen, "10 times the bandwidth", "more blocks"},
 		{"less than ten times the bandwidth proves no contrary", []analysis.Summary{limited, clients(overClients(map[int]float64{1: 0.05, 10: 0.2, 50: 0.5, 100: 1}), chilli)},
 			id + "coovachilli", untested, "100 times the clients", "could not carry"},
 		{"at its limit with clients", []analysis.Summary{load, clients(proportional, saturated)}, id + "coovachilli", untested, "no factors", "--set mode=solo"},
@@ -188,8 +200,8 @@ func TestPortalsCompared(t *testing.T) {
 	checkJudged(t, []judged{
 		{"narrowing", with(narrowing, chilli, nfqueue), converge + pair, holds, "Study: × 1.27 with 1 client and × 1.03 with 100 clients.", ""},
 		{"widening", with(widening, chilli, nfqueue), converge + pair, fails, "100 clients", "not the study's"},
-		{"narrowing within the noise", one(simulate("portal-clients", noisy, narrowing)), converge + pair, untested, "n = 3 blocks", "more blocks"},
-		{"as it was", with(proportional, chilli, nfqueue), converge + pair, untested, "", "more blocks"},
+		{"narrowing within the noise", one(simulate("portal-clients", noisy, narrowing)), converge + pair, leftOpen, "n = 3 blocks", "more blocks"},
+		{"as it was", with(proportional, chilli, nfqueue), converge + pair, leftOpen, "", "more blocks"},
 		{"alike", with(narrowing, chilli, nfqueue), alike + pair, holds, "Study: × 1.03 with 100 clients.", ""},
 		{"not alike", with(widening, chilli, nfqueue), alike + pair, fails, "0.7", "not the study's"},
 		{"only one of them", with(proportional, chilli), converge + pair, untested, "gateway-nfqueue not measured", "proprietary"},

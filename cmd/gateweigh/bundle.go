@@ -23,7 +23,14 @@ func bundleCommand() *cobra.Command {
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
-				out = filepath.Clean(args[0]) + result.BundleSuffix
+				run := filepath.Clean(args[0])
+				if base := filepath.Base(run); base == "." || base == ".." {
+					var err error // the bundle is named as the folder is, and lies beside it
+					if run, err = filepath.Abs(run); err != nil {
+						return err
+					}
+				}
+				out = run + result.BundleSuffix
 			}
 			manifest, err := result.WriteBundle(cmd.Context(), args[0], out, logs)
 			if err != nil {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +19,9 @@ func cleanCommand() *cobra.Command {
 			"for example because they were stopped by a signal. Runs that are alive are left alone.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if os.Geteuid() != 0 {
+				return errors.New("runs are root's, and so is ending what they left: sudo gateweigh clean")
+			}
 			ended, err := testbed.Clean(cmd.Context())
 			for _, e := range ended {
 				fmt.Printf("ended host %s of run %s (process %d)\n", e.Host, e.Run, e.PID)

@@ -94,6 +94,10 @@ func (f compareFlags) check(args []string) error {
 		return errors.New("one run alone is held against --max-overhead: give that limit, or a second run")
 	case f.strict && !gate, f.junit != "" && !gate:
 		return errors.New("--strict and --junit are about a gate: give --max-regression or --max-overhead")
+	case f.junit == "-":
+		return errors.New("--junit wants a file")
+	case f.junit != "" && f.junit == f.markdown:
+		return errors.New("--junit and --markdown name the same file: give each its own")
 	case f.json && f.markdown == "-":
 		return errors.New("--json and --markdown - would both be standard output: give --markdown a file")
 	}

@@ -55,8 +55,11 @@ func explain(ctx context.Context, name, dut string, flags explainFlags) error {
 		return err
 	}
 	all, err := profile.ReadAll(run.Dir)
-	if err != nil {
+	if err != nil && len(all) == 0 {
 		return err
+	}
+	if err != nil { // the others can be explained
+		fmt.Fprintln(os.Stderr, "left out:", result.OneLine(err.Error()))
 	}
 	p, err := chooseProfile(all, name, dut, flags)
 	if err != nil {

@@ -28,6 +28,9 @@ func reportCommand() *cobra.Command {
 		Example: "  gateweigh report runs/20260101T120000Z-quick\n  gateweigh report quick.tar.gz -o quick",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == "-" || strings.HasSuffix(out, ".html") || strings.HasSuffix(out, result.BundleSuffix) {
+				return &exitError{exitUsage, fmt.Errorf("-o %s: report writes several files and wants a folder", out)}
+			}
 			opts := report.Options{Dir: out}
 			for _, name := range with {
 				run, forget, err := result.Open(cmd.Context(), name)

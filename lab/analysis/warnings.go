@@ -19,6 +19,9 @@ func warnings(run result.Run, s Summary, cells map[result.Cell][]result.Trial) [
 	if run.Torn > 0 {
 		say("The last record was cut short by a crash (%d bytes) and is left out.", run.Torn)
 	}
+	if run.Repeated > 0 {
+		say("%d records stand twice in the file: the second of each is left out.", run.Repeated)
+	}
 	if s.Trials.Accepted == 0 {
 		say("No trial was accepted: there is nothing to conclude from.")
 		if len(s.Rejects) > 0 {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 )
 
 // ErrNewerVersion is wrapped when a file was written in a newer format than
@@ -89,6 +90,33 @@ func (r *Records) add(line []byte) error {
 		return fmt.Errorf("record of unknown kind %q (known: %s, %s)", head.Kind, KindTrial, KindBlock)
 	}
 	return nil
+}
+
+// dropRepeated leaves out records that stand in the file a second time, as after
+// two copies were joined, and returns how many. What was measured again has
+// another start.
+func (r *Records) dropRepeated() int {
+	type identity struct {
+		cell                   Cell
+		aa                     bool
+		block, window, attempt int
+		start                  int64
+	}
+	seen := map[identity]bool{}
+	repeated := func(id identity) bool {
+		was := seen[id]
+		seen[id] = true
+		return was
+	}
+	before := len(r.Trials) + len(r.Blocks)
+	r.Trials = slices.DeleteFunc(r.Trials, func(t Trial) bool {
+		return repeated(identity{t.Cell, t.AA, t.Block, t.Window, t.Attempt, t.Start.UnixNano()})
+	})
+	r.Blocks = slices.DeleteFunc(r.Blocks, func(b Block) bool {
+		cell := Cell{DUT: b.DUT, Clients: b.Clients, Direction: b.Direction, Profile: b.Profile}
+		return repeated(identity{cell, b.AA, b.Block, -1, -1, b.Start.UnixNano()})
+	})
+	return before - len(r.Trials) - len(r.Blocks)
 }
 
 func checkVersion(version *int) error {

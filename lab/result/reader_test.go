@@ -133,3 +133,17 @@ func TestNewerEnvironment(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestRepeatedRecordsAreLeftOut: a file joined with a copy of itself says what
+// it said before.
+func TestRepeatedRecordsAreLeftOut(t *testing.T) {
+	dir := t.TempDir()
+	once := goodTrial + strings.Replace(goodTrial, `"accepted"`, `"attempt":1,"accepted"`, 1) + goodBlock
+	if err := os.WriteFile(filepath.Join(dir, result.TrialsFile), []byte(once+once), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run, err := result.ReadRun(dir)
+	if err != nil || len(run.Trials) != 2 || len(run.Blocks) != 1 || run.Repeated != 3 {
+		t.Errorf("%d trials, %d blocks, %d repeated, %v", len(run.Trials), len(run.Blocks), run.Repeated, err)
+	}
+}

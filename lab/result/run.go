@@ -89,6 +89,7 @@ type Run struct {
 	Blocks      []Block
 	Skipped     []Skip // those of the environment
 	Torn        int    // bytes of a last line cut short by a crash, left out
+	Repeated    int    // records that stood in the file before, left out
 }
 
 // MeasuredFor is how long the run's blocks took together, by the monotonic
@@ -121,6 +122,7 @@ func ReadRun(dir string) (Run, error) {
 	if envErr != nil {
 		env.Notes = append(env.Notes, EnvironmentFile+" is missing: nothing is known of the machine.")
 	}
+	run.Repeated = records.dropRepeated()
 	run.Environment, run.Skipped = env, env.Skipped
 	run.Trials, run.Blocks, run.Torn = records.Trials, records.Blocks, records.Torn
 	return run, nil

@@ -23,25 +23,28 @@ type Orphan struct {
 
 // Clean ends the agents of this machine whose lab process no longer lives, and
 // with each its host's namespaces, links, mounts and programs. It returns when
-// they are gone. Agents of living runs are left alone.
+// they are gone, and only those it could end. Agents of living runs are left alone.
 func Clean(ctx context.Context) ([]Orphan, error) {
 	orphans, err := findOrphans()
 	if err != nil {
 		return nil, err
 	}
 	var errs []error
+	var ended []Orphan
 	for _, o := range orphans {
 		if err := syscall.Kill(o.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			errs = append(errs, fmt.Errorf("ending process %d: %w", o.PID, err))
+			continue
 		}
+		ended = append(ended, o)
 	}
 	// Killed together, awaited afterwards: they end side by side.
-	for _, o := range orphans {
+	for _, o := range ended {
 		for alive(o.PID) && ctx.Err() == nil {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	return orphans, errors.Join(append(errs, ctx.Err())...)
+	return ended, errors.Join(append(errs, ctx.Err())...)
 }
 
 func findOrphans() ([]Orphan, error) {
@@ -89,7 +92,7 @@ func argument(args []string, flag string) string {
 
 // parentIsLab reports whether the agent's parent runs the same program: an
 // agent is always started by its lab, and inherited by another process when
-// the lab has died.
+// the lab has died. Who may not look at them takes the lab to be alive.
 func parentIsLab(pid int) bool {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -101,7 +104,7 @@ func parentIsLab(pid int) bool {
 	}
 	own, err1 := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	parent, err2 := os.Readlink(fmt.Sprintf("/proc/%s/exe", fields[1]))
-	return err1 == nil && err2 == nil && own == parent
+	return err1 != nil || err2 != nil || own == parent
 }
 
 func alive(pid int) bool {

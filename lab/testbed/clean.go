@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -104,7 +105,10 @@ func parentIsLab(pid int) bool {
 	}
 	own, err1 := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	parent, err2 := os.Readlink(fmt.Sprintf("/proc/%s/exe", fields[1]))
-	return err1 != nil || err2 != nil || own == parent
+	if errors.Is(err1, fs.ErrPermission) || errors.Is(err2, fs.ErrPermission) {
+		return true
+	}
+	return err1 == nil && err2 == nil && own == parent // an init may have no file to show
 }
 
 func alive(pid int) bool {

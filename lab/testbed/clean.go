@@ -106,9 +106,9 @@ func parentIsLab(pid int) bool {
 	own, err1 := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	parent, err2 := os.Readlink(fmt.Sprintf("/proc/%s/exe", fields[1]))
 	if errors.Is(err1, fs.ErrPermission) || errors.Is(err2, fs.ErrPermission) {
-		return true
+		return string(fields[1]) != "1" // an init that shows its file to nobody is no lab
 	}
-	return err1 == nil && err2 == nil && own == parent // an init may have no file to show
+	return err1 == nil && err2 == nil && own == parent
 }
 
 func alive(pid int) bool {

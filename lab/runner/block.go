@@ -184,7 +184,7 @@ func (r *run) trial(ctx context.Context, b experiment.Block, cell result.Cell, w
 			return err
 		}
 		t.DUT.PSSMiB = pss
-		judge(&t, e.Window, float64(e.Traffic.BurstSegments)*1448*8/1e6)
+		judge(&t, e.Window, e.Traffic)
 		if err := r.writer.AppendTrial(t); err != nil {
 			return fmt.Errorf("%w: %w", errStorage, err)
 		}

@@ -151,7 +151,7 @@ func tools(ctx context.Context, e *experiment.Experiment) map[string]string {
 
 func offloads(e *experiment.Experiment) []string {
 	lines := []string{
-		"every link: TSO and UDP segmentation off, GRO on, pfifo of 2000 packets, threaded NAPI",
+		"every link: TSO and UDP segmentation off, GRO on, pfifo of 2000 packets (router's ends 10000), threaded NAPI",
 		"endpoints: aggregation at its default size",
 	}
 	for _, p := range e.Profiles {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -19,6 +20,7 @@ const (
 	minProfiled     = 0.50 // of the offered load, clean router while perf runs
 	maxGeneratorCPU = 0.80 // cores, busiest traffic thread
 	maxRetransmits  = 0.01 // of the segments sent
+	minBurst        = 0.80 // of the burst length asked for, clean router
 	maxWait         = 0.50 // run-queue wait of the device's threads, of the window
 	maxStealPct     = 1.0  // of the machine
 	maxPerPacket    = 1.05 // frames per packet in profile per-packet
@@ -28,6 +30,8 @@ const (
 	maxProbesLost   = 0.20 // of the round-trip probes: some clients are cut off
 	slackBursts     = 2    // a window may begin and end between two bursts
 	slackTicks      = 2    // of the machine's clock, 10 ms each
+
+	segmentBits = 1448 * 8 // payload of a full TCP segment with time stamps
 )
 
 // judge applies the self-tests to a trial and sets Accepted, Rejects and Flags.
@@ -37,14 +41,15 @@ const (
 // less, or loses and so makes its clients send again, shows what it can do.
 // Such a trial stands, flagged.
 //
-// burstMbit is the size of a burst: where a window holds few, counting them is
-// no exact measure of a rate.
-func judge(t *result.Trial, window time.Duration, burstMbit float64) {
+// The size of a burst matters twice: where a window holds few, counting them is
+// no exact measure of a rate, and where a congestion window has become shorter
+// than a burst, the routers forward other packets than was asked for.
+func judge(t *result.Trial, window time.Duration, sent experiment.Traffic) {
 	t.Rejects, t.Flags = nil, nil
 	reject := func(format string, args ...any) { t.Rejects = append(t.Rejects, fmt.Sprintf(format, args...)) }
 
 	// A hiccup of the machine holds both sides up alike and is no limit of the device.
-	slack := slackBursts * burstMbit / window.Seconds()
+	slack := slackBursts * float64(sent.BurstSegments) * segmentBits / 1e6 / window.Seconds()
 	saturated := !t.AA && t.DUT.DeliveredMbps > 0 && t.DUT.DeliveredMbps < minDelivered*min(t.DUT.OfferedMbps, t.Clean.DeliveredMbps)-slack
 	least := minDelivered
 	if saturated {
@@ -54,6 +59,9 @@ func judge(t *result.Trial, window time.Duration, burstMbit float64) {
 	judgeFlow("clean router", t.Clean, least, slack, reject)
 	if t.Clean.AggregationFactor < minBulk && t.Cell.Profile == result.Bulk {
 		reject("clean router: %.2f frames per packet, profile bulk wants %.2f or more", t.Clean.AggregationFactor, minBulk)
+	}
+	if want := float64(sent.BurstSegments); sent.Kind == experiment.TrafficStreams && t.Clean.SegmentsPerBurst < minBurst*want {
+		reject("clean router: %.1f segments a burst, %.0f were to be sent: its streams have lost too many", t.Clean.SegmentsPerBurst, want)
 	}
 	judgeSide("device", t.DUT, t.Cell.Profile, window, slack, reject)
 	switch {
@@ -65,8 +73,8 @@ func judge(t *result.Trial, window time.Duration, burstMbit float64) {
 		if t.DUT.DeliveredMbps < minDelivered*t.DUT.OfferedMbps-slack {
 			reject("device: delivered %.1f of %.0f Mbit/s, limit %.0f %%", t.DUT.DeliveredMbps, t.DUT.OfferedMbps, 100*minDelivered)
 		}
-		if wait := float64(t.DUT.WaitNs) / 1e9 / t.DUT.Seconds; wait > maxWait {
-			reject("device: its threads waited %.0f %% of the window for a CPU, limit %.0f %%", 100*wait, 100*maxWait)
+		if wait := float64(t.DUT.WaitNs) / 1e9 / t.DUT.Seconds; wait > max(maxWait, routersCPU(t)) {
+			reject("device: its threads waited %.0f %% of the window for a CPU, limit %.0f %%", 100*wait, 100*max(maxWait, routersCPU(t)))
 		}
 	}
 	if !t.AA && t.DUT.RetransmitRatio > maxRetransmits {
@@ -78,6 +86,12 @@ func judge(t *result.Trial, window time.Duration, burstMbit float64) {
 		reject("machine: %.1f %% steal, limit %.1f %%: another guest takes the CPU", steal, limit)
 	}
 	t.Accepted = len(t.Rejects) == 0
+}
+
+// routersCPU is the CPU both routers used, in cores: where they fill theirs they
+// wait for each other, and no one else need have been there.
+func routersCPU(t *result.Trial) float64 {
+	return (t.DUT.CPUCorePct() + t.Clean.CPUCorePct()) / 100
 }
 
 // judgeSide tests what must hold whatever the device does.

@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // good is a measurement that passes every self-test at 100 Mbit/s.
 func good() result.Measurement {
 	return result.Measurement{
-		Seconds: 1, OfferedMbps: 100, DeliveredMbps: 99.5, AggregationFactor: 1, GeneratorCPU: 0.1,
+		Seconds: 1, OfferedMbps: 100, DeliveredMbps: 99.5, AggregationFactor: 1, GeneratorCPU: 0.1, SegmentsPerBurst: 9,
 		ThreadNs: map[string]int64{"napi/r0": 1e7, "napi/r1": 1e7, "daemon": 0},
 		NAPINs:   2e7,
 	}
@@ -24,35 +25,38 @@ func TestJudge(t *testing.T) {
 		rejects []string // parts of the reasons, in order; none: accepted
 		flags   []string
 	}{
-		"as it should be":         {func(*result.Trial) {}, nil, nil},
-		"short window":            {func(t *result.Trial) { t.Clean.Seconds = 0.8 }, []string{"clean router: the window lasted 0.80 s"}, nil},
-		"idle polling thread":     {func(t *result.Trial) { t.DUT.ThreadNs["napi/r1"] = 0 }, []string{"device: polling thread napi/r1 did not run"}, nil},
-		"idle daemon is fine":     {func(t *result.Trial) { t.DUT.ThreadNs["daemon"] = 0 }, nil, nil},
-		"busy generator":          {func(t *result.Trial) { t.Clean.GeneratorCPU = 0.9 }, []string{"clean router: a traffic thread used 90 %"}, nil},
-		"aggregated packets":      {func(t *result.Trial) { t.DUT.AggregationFactor = 3 }, []string{"device: 3.00 frames per packet"}, nil},
-		"TUN halves the factor":   {func(t *result.Trial) { t.DUT.AggregationFactor = 0.6 }, nil, nil},
-		"bulk that is not":        {func(t *result.Trial) { t.Cell.Profile = result.Bulk }, []string{"profile bulk wants"}, nil},
-		"bulk":                    {func(t *result.Trial) { t.Cell.Profile = result.Bulk; t.Clean.AggregationFactor = 8 }, nil, nil},
-		"clean falls short":       {func(t *result.Trial) { t.Clean.DeliveredMbps = 97 }, []string{"clean router: delivered 97.0 of 100 Mbit/s"}, nil},
-		"clean loses":             {func(t *result.Trial) { t.Clean.RetransmitRatio = 0.02 }, []string{"clean router: 2.00 % of the segments"}, nil},
-		"broken streams":          {func(t *result.Trial) { t.DUT.Broken, t.DUT.BrokenError = 3, "reset" }, []string{"device: 3 streams had ended: reset"}, nil},
-		"more than offered":       {func(t *result.Trial) { t.DUT.DeliveredMbps = 120 }, []string{"device: delivered 120.0 of 100 Mbit/s: more"}, nil},
-		"clients cut off":         {func(t *result.Trial) { t.DUT.RTT = result.RTT{Probes: 100, Lost: 30} }, []string{"device: 30 of 100 round-trip probes"}, nil},
-		"two bursts short":        {func(t *result.Trial) { t.Clean.DeliveredMbps = 97.9 }, nil, nil},
-		"steal":                   {func(t *result.Trial) { t.Clean.Machine.Steal = 3 }, []string{"machine: 3.0 % steal"}, nil},
-		"device waits":            {func(t *result.Trial) { t.DUT.WaitNs = 6e8 }, []string{"device: its threads waited 60 %"}, nil},
-		"device at its limit":     {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.DUT.WaitNs = 9e8 }, nil, []string{result.FlagSaturated}},
-		"clean beside full CPU":   {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.Clean.DeliveredMbps = 92 }, nil, []string{result.FlagSaturated}},
-		"clean short beside it":   {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.Clean.DeliveredMbps = 80 }, []string{"clean router: delivered 80.0"}, []string{result.FlagSaturated}},
-		"both held up":            {func(t *result.Trial) { t.DUT.DeliveredMbps = 96; t.Clean.DeliveredMbps = 96.5 }, []string{"clean router: delivered 96.5", "device: delivered 96.0"}, nil},
-		"device loses":            {func(t *result.Trial) { t.DUT.RetransmitRatio = 0.03 }, nil, []string{result.FlagLossy}},
-		"nothing arrives":         {func(t *result.Trial) { t.DUT.DeliveredMbps = 0 }, []string{"device: delivered 0.0 of 100 Mbit/s"}, nil},
-		"A/A is never at a limit": {func(t *result.Trial) { t.AA = true; t.DUT.DeliveredMbps = 60 }, []string{"device: delivered 60.0"}, nil},
+		"as it should be":          {func(*result.Trial) {}, nil, nil},
+		"short window":             {func(t *result.Trial) { t.Clean.Seconds = 0.8 }, []string{"clean router: the window lasted 0.80 s"}, nil},
+		"idle polling thread":      {func(t *result.Trial) { t.DUT.ThreadNs["napi/r1"] = 0 }, []string{"device: polling thread napi/r1 did not run"}, nil},
+		"idle daemon is fine":      {func(t *result.Trial) { t.DUT.ThreadNs["daemon"] = 0 }, nil, nil},
+		"busy generator":           {func(t *result.Trial) { t.Clean.GeneratorCPU = 0.9 }, []string{"clean router: a traffic thread used 90 %"}, nil},
+		"aggregated packets":       {func(t *result.Trial) { t.DUT.AggregationFactor = 3 }, []string{"device: 3.00 frames per packet"}, nil},
+		"TUN halves the factor":    {func(t *result.Trial) { t.DUT.AggregationFactor = 0.6 }, nil, nil},
+		"bulk that is not":         {func(t *result.Trial) { t.Cell.Profile = result.Bulk }, []string{"profile bulk wants"}, nil},
+		"bulk":                     {func(t *result.Trial) { t.Cell.Profile = result.Bulk; t.Clean.AggregationFactor = 8 }, nil, nil},
+		"clean falls short":        {func(t *result.Trial) { t.Clean.DeliveredMbps = 97 }, []string{"clean router: delivered 97.0 of 100 Mbit/s"}, nil},
+		"clean loses":              {func(t *result.Trial) { t.Clean.RetransmitRatio = 0.02 }, []string{"clean router: 2.00 % of the segments"}, nil},
+		"broken streams":           {func(t *result.Trial) { t.DUT.Broken, t.DUT.BrokenError = 3, "reset" }, []string{"device: 3 streams had ended: reset"}, nil},
+		"more than offered":        {func(t *result.Trial) { t.DUT.DeliveredMbps = 120 }, []string{"device: delivered 120.0 of 100 Mbit/s: more"}, nil},
+		"clients cut off":          {func(t *result.Trial) { t.DUT.RTT = result.RTT{Probes: 100, Lost: 30} }, []string{"device: 30 of 100 round-trip probes"}, nil},
+		"two bursts short":         {func(t *result.Trial) { t.Clean.DeliveredMbps = 97.9 }, nil, nil},
+		"steal":                    {func(t *result.Trial) { t.Clean.Machine.Steal = 3 }, []string{"machine: 3.0 % steal"}, nil},
+		"device waits":             {func(t *result.Trial) { t.DUT.WaitNs = 6e8 }, []string{"device: its threads waited 60 %"}, nil},
+		"routers fill their CPU":   {func(t *result.Trial) { t.DUT.WaitNs, t.DUT.ProcessNs = 6e8, 7e8 }, nil, nil},
+		"clean sends short bursts": {func(t *result.Trial) { t.Clean.SegmentsPerBurst = 7 }, []string{"clean router: 7.0 segments a burst, 9 were to be sent"}, nil},
+		"device shortens bursts":   {func(t *result.Trial) { t.DUT.SegmentsPerBurst = 2 }, nil, nil},
+		"device at its limit":      {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.DUT.WaitNs = 9e8 }, nil, []string{result.FlagSaturated}},
+		"clean beside full CPU":    {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.Clean.DeliveredMbps = 92 }, nil, []string{result.FlagSaturated}},
+		"clean short beside it":    {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.Clean.DeliveredMbps = 80 }, []string{"clean router: delivered 80.0"}, []string{result.FlagSaturated}},
+		"both held up":             {func(t *result.Trial) { t.DUT.DeliveredMbps = 96; t.Clean.DeliveredMbps = 96.5 }, []string{"clean router: delivered 96.5", "device: delivered 96.0"}, nil},
+		"device loses":             {func(t *result.Trial) { t.DUT.RetransmitRatio = 0.03 }, nil, []string{result.FlagLossy}},
+		"nothing arrives":          {func(t *result.Trial) { t.DUT.DeliveredMbps = 0 }, []string{"device: delivered 0.0 of 100 Mbit/s"}, nil},
+		"A/A is never at a limit":  {func(t *result.Trial) { t.AA = true; t.DUT.DeliveredMbps = 60 }, []string{"device: delivered 60.0"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trial := result.Trial{Cell: result.Cell{Profile: result.PerPacket}, DUT: good(), Clean: good()}
 			c.change(&trial)
-			judge(&trial, time.Second, 0.1)
+			judge(&trial, time.Second, experiment.Traffic{Kind: experiment.TrafficStreams, BurstSegments: 9})
 			if trial.Accepted != (len(c.rejects) == 0) || len(trial.Rejects) != len(c.rejects) {
 				t.Fatalf("accepted %v, rejects %q; want %q", trial.Accepted, trial.Rejects, c.rejects)
 			}

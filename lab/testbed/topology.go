@@ -95,9 +95,14 @@ type Lab struct {
 	Addressing
 }
 
-// queueLen is the transmit queue of every link, packets: a veth drops bursts of
-// SYNs without one.
-const queueLen = 2000
+// Transmit queues, packets. A veth drops bursts of SYNs without one. What a
+// router's end lets go its neighbour must take up: when that one's CPU was away
+// for 50 ms, it is the endpoint that is late, and a full queue would bill the
+// router for it with a loss that shortens the bursts of its streams for good.
+const (
+	queueLen       = 2000
+	routerQueueLen = 10000
+)
 
 // Build starts the hosts of a lab and connects them. On error nothing is left.
 func (t Topology) Build(ctx context.Context, backend Backend, name string) (_ *Lab, err error) {
@@ -173,10 +178,13 @@ func (t Topology) connect(ctx context.Context, backend Backend, lab *Lab) ([]age
 	for i, l := range t.Links {
 		for end, p := range []Port{l.A, l.B} {
 			at := t.index(p.Node)
-			h, net := lab.Hosts[at], &networks[at]
+			h, net, queue := lab.Hosts[at], &networks[at], queueLen
+			if h.Role == RoleRouter {
+				queue = routerQueueLen
+			}
 			h.Ifs = append(h.Ifs, names[i][end])
 			net.Links = append(net.Links, agent.Link{
-				Name: names[i][end], Addrs: p.Addrs, TxChecksum: p.TxChecksum, Aggregate: p.Aggregate, QueueLen: queueLen, CPUs: h.CPUs,
+				Name: names[i][end], Addrs: p.Addrs, TxChecksum: p.TxChecksum, Aggregate: p.Aggregate, QueueLen: queue, CPUs: h.CPUs,
 			})
 		}
 	}

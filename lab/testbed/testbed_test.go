@@ -53,6 +53,24 @@ func withClients(t *testing.T, lab *testbed.Lab, kind string, n int) []client.Ad
 	return addrs
 }
 
+// sampleTwice opens the router's meter and reads it, so long apart.
+func sampleTwice(t *testing.T, lab *testbed.Lab, apart time.Duration) (before, after meter.Sample) {
+	t.Helper()
+	ctx := t.Context()
+	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs, Follow: true}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := lab.Router.Sample(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(apart)
+	if after, err = lab.Router.Sample(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return before, after
+}
+
 // send offers mbps for the given time and returns the router's samples around it.
 func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Duration) (before, after meter.Sample) {
 	t.Helper()
@@ -66,17 +84,7 @@ func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Durati
 		t.Fatal(err)
 	}
 	time.Sleep(300 * time.Millisecond)
-	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs, Follow: true}); err != nil {
-		t.Fatal(err)
-	}
-	before, err := lab.Router.Sample(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(length)
-	if after, err = lab.Router.Sample(ctx); err != nil {
-		t.Fatal(err)
-	}
+	before, after = sampleTwice(t, lab, length)
 	if err := lab.Clients[0].StopTraffic(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,19 @@ var allowedImports = map[string][]string{
 	".ci/tally": {},
 
 	"cmd/gateweigh": {"lab/..."},
+	"cmd/gatewayd":  {"gateway", "gateway/config", "gateway/control", "gateway/users"},
+
+	"gateway":               {"gateway/..."},
+	"gateway/config":        {},
+	"gateway/control":       {"gateway/session"},
+	"gateway/datapath":      {},
+	"gateway/datapath/ebpf": {"gateway/datapath"},
+	"gateway/dhcp":          {},
+	"gateway/dns":           {},
+	"gateway/portal":        {"gateway/session"},
+	"gateway/radius":        {"gateway/session"},
+	"gateway/session":       {"gateway/datapath"},
+	"gateway/users":         {"gateway/session"},
 
 	"lab/result":     {},
 	"lab/client":     {"lab/meter"}, // opens the counters of each client's namespace

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Accounting, limits, and forwarding of admitted packets. */
+#pragma once
+
+#include "packet.h"
+
+#define HOP_NS 1000000000ULL /* a hop is asked for again after a second */
+#define AF_INET 2
+
+static __always_inline int within(const struct limits *l, const struct counters *n, int up)
+{
+	if (up ? l->up_bytes && n->up_bytes >= l->up_bytes : l->down_bytes && n->down_bytes >= l->down_bytes)
+		return 0;
+	return !l->total_bytes || n->up_bytes + n->down_bytes < l->total_bytes;
+}
+
+/* meter takes the time the packet needs at the client's rate from what is left
+ * of it: a virtual clock that runs no more than the burst behind the real one
+ * and not before it. Two CPUs that meter one client at once try again. */
+static __always_inline int meter(__u64 *clock, __u64 ps_per_byte, __u64 burst_ns, __u64 bytes)
+{
+	__u64 need = bytes * ps_per_byte / 1000;
+
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		__u64 now = bpf_ktime_get_ns();
+		__u64 was = *(volatile __u64 *)clock;
+		__u64 used = was + burst_ns < now ? now - burst_ns : was;
+
+		if (used + need > now)
+			return 0;
+		if (__sync_val_compare_and_swap(clock, was, used + need) == was)
+			return 1;
+	}
+	return 0;
+}
+
+/* admit holds an admitted client's packet against its limits and counts it;
+ * 0 when it must be dropped. */
+static __always_inline int admit(__u32 at, const struct client *c, __u64 bytes, __u32 packets, int up)
+{
+	struct counters *n = bpf_map_lookup_elem(&counters, &at);
+
+	if (!n)
+		return 0;
+	n->seen = bpf_ktime_get_coarse_ns();
+	if (c->flags & LIMITED) {
+		const struct limits *l = bpf_map_lookup_elem(&limits, &at);
+		struct meters *m = bpf_map_lookup_elem(&meters, &at);
+
+		if (!l || !m)
+			return 0;
+		if (!within(l, n, up)) {
+			__sync_fetch_and_add(&n->dropped, packets);
+			count(REASON_QUOTA);
+			return 0;
+		}
+		__u64 ps = up ? l->up_ps_per_byte : l->down_ps_per_byte;
+		if (ps && !meter(up ? &m->up_ns : &m->down_ns, ps, up ? l->up_burst_ns : l->down_burst_ns, bytes)) {
+			__sync_fetch_and_add(&n->dropped, packets);
+			count(REASON_RATE);
+			return 0;
+		}
+	}
+	__sync_fetch_and_add(up ? &n->up_bytes : &n->down_bytes, bytes);
+	__sync_fetch_and_add(up ? &n->up_packets : &n->down_packets, packets);
+	return 1;
+}
+
+/* simple says whether a packet may skip the stack: nothing in it asks for more
+ * than a next hop. */
+static __always_inline int simple(const struct __sk_buff *skb, const struct iphdr *ip, __u32 mtu, const void *end)
+{
+	const struct tcphdr *tcp = (const void *)(ip + 1);
+
+	if (ip->ihl != 5 || is_fragment(ip) || ip->ttl <= 1)
+		return 0;
+	if (!skb->gso_size)
+		return skb->len - ETH_HLEN <= mtu;
+	if (ip->protocol != IPPROTO_TCP || (const void *)(tcp + 1) > end)
+		return 0;
+	return sizeof(*ip) + tcp->doff * 4 + skb->gso_size <= mtu;
+}
+
+/* readdress gives the packet its next Ethernet addresses and one less to live. */
+static __always_inline int readdress(struct __sk_buff *skb, struct ethhdr *eth, struct iphdr *ip, const void *to, const void *from, __u32 ifindex)
+{
+	__u32 sum = ip->check + bpf_htons(0x0100);
+
+	__builtin_memcpy(eth->h_dest, to, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, from, ETH_ALEN);
+	ip->check = sum + (sum >= 0xffff);
+	ip->ttl--;
+	count(REASON_FORWARDED);
+	return bpf_redirect(ifindex, 0);
+}
+
+/* ask learns from the kernel's routing where the packet goes and keeps it. */
+static __always_inline void ask(struct __sk_buff *skb, const struct iphdr *ip, struct hop *h, __u32 generation, __u64 now)
+{
+	struct bpf_fib_lookup fib = {
+		.family = AF_INET,
+		.tos = ip->tos,
+		.ipv4_src = ip->saddr,
+		.ipv4_dst = ip->daddr,
+		.ifindex = skb->ifindex,
+	};
+	long answer = bpf_fib_lookup(skb, &fib, sizeof(fib), 0);
+	struct hop asked = { .dst = ip->daddr, .generation = generation, .until = now + HOP_NS };
+
+	/* Back into the LAN, or nowhere the kernel would forward to: the stack knows why. */
+	if (answer == BPF_FIB_LKUP_RET_SUCCESS && fib.ifindex != lan_ifindex) {
+		asked.ifindex = fib.ifindex;
+		asked.mtu = fib.mtu_result;
+		__builtin_memcpy(asked.dmac, fib.dmac, ETH_ALEN);
+		__builtin_memcpy(asked.smac, fib.smac, ETH_ALEN);
+	} else if (answer == BPF_FIB_LKUP_RET_NO_NEIGH) {
+		asked.until = 0; /* the stack is about to ask the neighbour */
+	}
+	*h = asked;
+}
+
+/* forward sends an admitted packet of a client on its way. */
+static __always_inline int forward(struct __sk_buff *skb, struct ethhdr *eth, struct iphdr *ip, const void *end)
+{
+	__u32 zero = 0, slot;
+	const struct settings *s = bpf_map_lookup_elem(&settings, &zero);
+	struct hop *h;
+	__u64 now;
+
+	if (!s || !s->redirect)
+		return pass(REASON_STACK);
+	slot = (ip->daddr ^ ip->daddr >> 12 ^ ip->daddr >> 24) & (HOPS - 1);
+	h = bpf_map_lookup_elem(&hops, &slot);
+	if (!h)
+		return pass(REASON_STACK);
+	now = bpf_ktime_get_coarse_ns();
+	if (h->dst != ip->daddr || h->generation != s->generation || now >= h->until) {
+		/* This packet goes through the stack, so that the stack keeps asking
+		 * whether the neighbour is still there. */
+		ask(skb, ip, h, s->generation, now);
+		return pass(REASON_STACK);
+	}
+	if (!h->ifindex || !simple(skb, ip, h->mtu, end))
+		return pass(REASON_STACK);
+	return readdress(skb, eth, ip, h->dmac, h->smac, h->ifindex);
+}

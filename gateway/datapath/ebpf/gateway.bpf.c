@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* Admission, accounting and forwarding of an access gateway, at tc:
+ *
+ *	client -> lan_in -> (redirect or stack) -> WAN
+ *	client <- (redirect or stack) <- wan_in <- WAN
+ *	client <- lan_out <- stack             where the stack must forward (NAT, firewalls)
+ *
+ * No packet costs more for another client: a client's entry is found by its
+ * address's place in the LAN. */
+#include <linux/if_arp.h>
+
+#include "forward.h"
+#include "preauth.h"
+
+/* An ARP packet for IPv4 on Ethernet. */
+struct arp {
+	struct arphdr header;
+	__u8 sender_mac[ETH_ALEN];
+	__be32 sender;
+	__u8 target_mac[ETH_ALEN];
+	__be32 target;
+} __attribute__((packed));
+
+static __always_inline void tell(__be32 addr, const void *mac)
+{
+	struct newcomer *n = bpf_ringbuf_reserve(&newcomers, sizeof(*n), 0);
+
+	if (!n)
+		return;
+	n->addr = addr;
+	__builtin_memcpy(n->mac, mac, ETH_ALEN);
+	n->pad[0] = n->pad[1] = 0;
+	bpf_ringbuf_submit(n, 0);
+}
+
+/* expired says whether the time the client was admitted for is up. */
+static __always_inline int expired(const struct client *c)
+{
+	return c->until && bpf_ktime_get_coarse_ns() >= c->until;
+}
+
+static __always_inline int arp_in(const void *data, const void *end)
+{
+	const struct arp *a = data + ETH_HLEN;
+	const struct client *c;
+	__u32 at;
+
+	if ((const void *)(a + 1) > end)
+		return drop(REASON_MALFORMED);
+	if (!a->sender) /* asks whether an address is free */
+		return TC_ACT_OK;
+	at = place(a->sender);
+	c = bpf_map_lookup_elem(&clients, &at);
+	if (!c || a->sender == gateway_addr)
+		return drop(REASON_ARP_SPOOF);
+	if (c->state == STATE_NONE) {
+		if (!learn)
+			return drop(REASON_ARP_SPOOF);
+		tell(a->sender, a->sender_mac);
+		return TC_ACT_OK;
+	}
+	if (mac_at(c->mac) != mac_at(a->sender_mac))
+		return drop(REASON_ARP_SPOOF);
+	return TC_ACT_OK;
+}
+
+/* unleased is a packet from an address of the LAN that nobody leased. */
+static __always_inline int unleased(const struct ethhdr *eth, const struct iphdr *ip, struct ports p)
+{
+	if (ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER)
+		return pass(REASON_LOCAL); /* wants its lease back */
+	if (learn && ip->saddr != gateway_addr)
+		tell(ip->saddr, eth->h_source);
+	return drop(REASON_NOT_LEASED);
+}
+
+static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, const void *end)
+{
+	struct iphdr *ip = (void *)(eth + 1);
+	const struct client *c;
+	__u32 at;
+
+	if ((void *)(ip + 1) > end || ip->version != 4 || ip->ihl < 5)
+		return drop(REASON_MALFORMED);
+	if (skb->pkt_type == 3) /* PACKET_OTHERHOST: not for this gateway */
+		return TC_ACT_SHOT;
+	if (ip->protocol == IPPROTO_UDP) {
+		struct ports p = ports_of(ip, end);
+
+		if (p.source == DHCP_SERVER && p.dest == DHCP_CLIENT)
+			return drop(REASON_ROGUE_DHCP);
+		if (!ip->saddr)
+			return p.dest == DHCP_SERVER ? pass(REASON_LOCAL) : drop(REASON_NOT_LEASED);
+	}
+	at = place(ip->saddr);
+	c = bpf_map_lookup_elem(&clients, &at);
+	if (!c)
+		return drop(REASON_FOREIGN_SOURCE);
+	if (c->state == STATE_NONE)
+		return unleased(eth, ip, ports_of(ip, end));
+	if (mac_at(c->mac) != mac_at(eth->h_source))
+		return drop(REASON_WRONG_MAC);
+	if (c->state != STATE_ADMITTED || expired(c))
+		return preauth(skb, ip, end);
+	if (ip->daddr == gateway_addr || is_multicast(ip->daddr))
+		return pass(REASON_LOCAL);
+	if (!admit(at, c, wire_bytes(skb, ip, end), wire_packets(skb), 1))
+		return TC_ACT_SHOT;
+	return forward(skb, eth, ip, end);
+}
+
+/* lan_in sees what comes from the clients. */
+SEC("tc")
+int lan_in(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct ethhdr *eth = data;
+
+	if (skb->vlan_present && (skb->vlan_tci & 0xfff)) /* another network on the same wire */
+		return TC_ACT_OK;
+	if ((void *)(eth + 1) > end)
+		return drop(REASON_MALFORMED);
+	switch (eth->h_proto) {
+	case bpf_htons(ETH_P_IP):
+		if (data + ETH_HLEN + sizeof(struct iphdr) + sizeof(struct tcphdr) > end) {
+			__u32 want = skb->len < 14 + 20 + 20 ? skb->len : 14 + 20 + 20;
+
+			if (bpf_skb_pull_data(skb, want))
+				return drop(REASON_MALFORMED);
+			data = (void *)(long)skb->data, end = (void *)(long)skb->data_end, eth = data;
+			if ((void *)(eth + 1) > end)
+				return drop(REASON_MALFORMED);
+		}
+		return ip_in(skb, eth, end);
+	case bpf_htons(ETH_P_ARP):
+		if (bpf_skb_pull_data(skb, ETH_HLEN + sizeof(struct arp)))
+			return drop(REASON_MALFORMED);
+		data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
+		if (data + ETH_HLEN > end)
+			return drop(REASON_MALFORMED);
+		return arp_in(data, end);
+	case bpf_htons(ETH_P_IPV6):
+		return drop(REASON_IPV6);
+	case bpf_htons(ETH_P_8021Q): /* a second tag */
+	case bpf_htons(ETH_P_8021AD):
+		return drop(REASON_MALFORMED);
+	}
+	return TC_ACT_OK; /* not forwarded by the stack */
+}
+
+/* allowed says whether a packet from the WAN may go to the client, and counts it. */
+static __always_inline int allowed(struct __sk_buff *skb, const struct iphdr *ip, __u32 at, const struct client *c, const void *end)
+{
+	if (c->state == STATE_NONE) {
+		count(REASON_NOT_LEASED);
+		return 0;
+	}
+	if (c->state != STATE_ADMITTED || expired(c)) {
+		int ok = is_garden(ip->saddr);
+
+		count(ok ? REASON_GARDEN : REASON_BLOCKED);
+		return ok;
+	}
+	return admit(at, c, wire_bytes(skb, ip, end), wire_packets(skb), 0);
+}
+
+/* wan_in sees what comes for the clients, where packets are redirected. */
+SEC("tc")
+int wan_in(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct ethhdr *eth = data;
+	struct iphdr *ip = data + ETH_HLEN;
+	const struct settings *s;
+	const struct client *c;
+	__u32 at, zero = 0;
+
+	if (data + ETH_HLEN + sizeof(*ip) + sizeof(struct tcphdr) > end) {
+		__u32 want = skb->len < 14 + 20 + 20 ? skb->len : 14 + 20 + 20;
+
+		if (bpf_skb_pull_data(skb, want))
+			return TC_ACT_OK;
+		data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
+		eth = data, ip = data + ETH_HLEN;
+	}
+	if ((void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP) || ip->version != 4 || ip->ihl < 5)
+		return TC_ACT_OK; /* the stack knows what to do with it */
+	if (skb->vlan_present && (skb->vlan_tci & 0xfff))
+		return TC_ACT_OK;
+	if (skb->pkt_type != 0)
+		return TC_ACT_OK;
+	if (place(ip->saddr) < lan_size)
+		return drop(REASON_FOREIGN_SOURCE);
+	at = place(ip->daddr);
+	c = bpf_map_lookup_elem(&clients, &at);
+	if (!c || ip->daddr == gateway_addr)
+		return TC_ACT_OK;
+	s = bpf_map_lookup_elem(&settings, &zero);
+	if (!s || !s->redirect) /* lan_out will see it */
+		return TC_ACT_OK;
+	if (!allowed(skb, ip, at, c, end))
+		return TC_ACT_SHOT;
+	if (c->state != STATE_ADMITTED || !simple(skb, ip, s->lan_mtu, end))
+		return pass(REASON_STACK);
+	return readdress(skb, eth, ip, c->mac, (const void *)lan_mac, lan_ifindex);
+}
+
+/* lan_out sees what the stack sends to the clients, where the stack forwards. */
+SEC("tc")
+int lan_out(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct ethhdr *eth = data;
+	struct iphdr *ip = data + ETH_HLEN;
+	const struct client *c;
+	const struct settings *s;
+	__u32 at, zero = 0;
+
+	if (skb->sk || (void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP))
+		return TC_ACT_OK; /* the gateway's own */
+	s = bpf_map_lookup_elem(&settings, &zero);
+	if (!s || s->redirect) /* wan_in has seen it */
+		return TC_ACT_OK;
+	at = place(ip->daddr);
+	c = bpf_map_lookup_elem(&clients, &at);
+	if (!c || ip->saddr == gateway_addr)
+		return TC_ACT_OK;
+	return allowed(skb, ip, at, c, end) ? TC_ACT_OK : TC_ACT_SHOT;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

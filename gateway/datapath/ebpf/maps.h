@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Maps and settings of the gateway's programs. User space generates its types
+ * from these. */
+#pragma once
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+/* What a client may do. */
+enum state {
+	STATE_NONE,    /* the address was never leased, or no longer is */
+	STATE_PREAUTH, /* DHCP, DNS and the portal here, and the walled garden */
+	STATE_ADMITTED,
+};
+
+/* flags of a client */
+enum { LIMITED = 1 }; /* it has an entry in limits worth reading */
+
+/* Why a packet was dropped or took the long way. Index into stats. */
+enum reason {
+	REASON_FORWARDED,      /* redirected to its next hop */
+	REASON_STACK,          /* admitted, left to the kernel's stack */
+	REASON_LOCAL,          /* for the gateway itself */
+	REASON_GARDEN,         /* to or from the walled garden, before login */
+	REASON_PORTAL,         /* HTTP before login, given to the portal */
+	REASON_REJECTED,       /* before login: answered with RST or ICMP */
+	REASON_BLOCKED,        /* before login: dropped without an answer */
+	REASON_NOT_LEASED,     /* from or to an address of the LAN nobody leased */
+	REASON_WRONG_MAC,      /* from a leased address, by another MAC */
+	REASON_FOREIGN_SOURCE, /* from the LAN with a source outside it, or the reverse */
+	REASON_ROGUE_DHCP,     /* a DHCP server's reply from the LAN */
+	REASON_ARP_SPOOF,      /* ARP for an address its sender did not lease */
+	REASON_IPV6,
+	REASON_RATE,           /* beyond the client's rate limit */
+	REASON_QUOTA,          /* beyond its quota, or after its time was up */
+	REASON_MALFORMED,
+	REASON_COUNT,
+};
+
+/* A client, by its address's place in the LAN. Written by user space only. The
+ * first eight bytes change in one store, so MAC and state always match. */
+struct client {
+	__u8 mac[6];
+	__u8 state;
+	__u8 flags;
+	__u64 until; /* nanoseconds of CLOCK_MONOTONIC at which admission ends; 0: never */
+};
+
+/* What a client sent and received through the gateway: bytes of IP packets, as
+ * they are on the wire. Only ever grows, so user space reads differences.
+ * Written by the programs only. */
+struct counters {
+	__u64 up_bytes, up_packets;
+	__u64 down_bytes, down_packets;
+	__u64 seen; /* ns of CLOCK_MONOTONIC, coarse, of the client's last packet */
+	__u64 dropped;
+};
+
+/* A client's limits, read only where the client is LIMITED. Quotas are values
+ * of the counters at which it has had enough; 0: none. */
+struct limits {
+	__u64 up_ps_per_byte, down_ps_per_byte; /* picoseconds; 0: no limit */
+	__u64 up_burst_ns, down_burst_ns;       /* time at the full rate that may come at once */
+	__u64 up_bytes, down_bytes, total_bytes;
+};
+
+/* Rate limiters' state: the time up to which the rate has been used. */
+struct meters {
+	__u64 up_ns, down_ns;
+};
+
+/* A next hop the kernel's routing gave, kept for a second or until the routing
+ * changes. One table per CPU, so no other CPU writes an entry half. */
+struct hop {
+	__u32 dst;
+	__u32 generation;
+	__u64 until; /* ns of CLOCK_MONOTONIC, coarse */
+	__u32 ifindex; /* 0: the stack must take it */
+	__u32 mtu;
+	__u8 dmac[6], smac[6];
+	__u32 pad;
+};
+
+/* What user space may change while the programs run. */
+struct settings {
+	__u32 generation; /* one more whenever routes, neighbours or links change */
+	__u32 lan_mtu;
+	__u32 redirect; /* 1: forward by redirect; 0: admit, and leave the rest to the stack */
+	__u32 pad;
+};
+
+/* A packet of a client user space does not know yet. */
+struct newcomer {
+	__u32 addr; /* network order */
+	__u8 mac[6];
+	__u8 pad[2];
+};
+
+/* A prefix of the walled garden, as LPM tries want it. */
+struct prefix {
+	__u32 bits;
+	__u32 addr; /* network order */
+};
+
+#define HOPS 4096 /* a power of two */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* user space: the size of the LAN */
+	__type(key, __u32);
+	__type(value, struct client);
+} clients SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct counters);
+} counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct limits);
+} limits SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct meters);
+} meters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, HOPS);
+	__type(key, __u32);
+	__type(value, struct hop);
+} hops SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct settings);
+} settings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, REASON_COUNT);
+	__type(key, __u32);
+	__type(value, __u64);
+} stats SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct prefix);
+	__type(value, __u64); /* ns of CLOCK_MONOTONIC at which it ends; 0: never */
+} garden SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 64 * 1024);
+} newcomers SEC(".maps");
+
+/* Constants of one load: the LAN and how the gateway answers on it. */
+volatile const __u32 lan_base;    /* first address of the LAN, host order */
+volatile const __u32 lan_size;    /* addresses in it */
+volatile const __u32 lan_ifindex;
+volatile const __u32 gateway_addr; /* network order */
+volatile const __u16 portal_ports[4]; /* network order, on gateway_addr; 0: none. The first gets redirected HTTP. */
+volatile const __u8 lan_mac[6];
+volatile const __u8 learn;        /* addresses are leased by others: tell user space of newcomers */
+volatile const __u32 mark_local;  /* mark of packets the stack is to deliver here, whatever their destination */
+volatile const __u32 mark_reject; /* mark of packets the stack is to answer with an ICMP error */

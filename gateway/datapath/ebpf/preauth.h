@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What a client may do before it is admitted, and the answers to the rest. */
+#pragma once
+
+#include "packet.h"
+
+#define RST_LEN (ETH_HLEN + sizeof(struct iphdr) + sizeof(struct tcphdr))
+
+static __always_inline __u16 fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+static __always_inline __u64 pseudo(__be32 a, __be32 b, __u8 protocol, __u16 bytes)
+{
+	return (__u64)a + b + bpf_htonl((__u32)protocol << 16 | bytes);
+}
+
+/* is_garden says whether the address is in the walled garden now. */
+static __always_inline int is_garden(__be32 addr)
+{
+	struct prefix key = { .bits = 32, .addr = addr };
+	const __u64 *until = bpf_map_lookup_elem(&garden, &key);
+
+	return until && (!*until || bpf_ktime_get_coarse_ns() < *until);
+}
+
+/* reset turns a TCP segment into the reset that answers it (RFC 9293, 3.10.7.1)
+ * and sends it back. */
+static __always_inline int reset(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct ethhdr *eth = data;
+	struct iphdr *ip = data + ETH_HLEN;
+	struct tcphdr *tcp = (void *)(ip + 1);
+	__u32 segment, seq = 0, ack_seq = 0;
+	__be32 saddr, daddr;
+	__be16 source, dest;
+	__u8 mac[ETH_ALEN];
+	int acked, partial;
+	__u64 sum;
+
+	if ((void *)(tcp + 1) > end || ip->ihl != 5 || is_fragment(ip) || tcp->rst)
+		return drop(REASON_BLOCKED);
+	segment = bpf_ntohs(ip->tot_len) - sizeof(*ip);
+	saddr = ip->saddr, daddr = ip->daddr, source = tcp->source, dest = tcp->dest;
+	/* A neighbour on a virtual link leaves the sum to be done by hardware: its
+	 * field then holds that of the pseudo-header, and so must the answer's. */
+	partial = tcp->check == fold(pseudo(saddr, daddr, IPPROTO_TCP, segment));
+	acked = tcp->ack;
+	if (acked)
+		seq = tcp->ack_seq;
+	else
+		ack_seq = bpf_htonl(bpf_ntohl(tcp->seq) + segment - tcp->doff * 4 + tcp->syn + tcp->fin);
+	__builtin_memcpy(mac, eth->h_source, ETH_ALEN);
+
+	if (bpf_skb_change_tail(skb, RST_LEN, 0))
+		return drop(REASON_BLOCKED);
+	data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
+	if (data + RST_LEN > end)
+		return drop(REASON_BLOCKED);
+	eth = data, ip = data + ETH_HLEN, tcp = (void *)(ip + 1);
+
+	__builtin_memcpy(eth->h_dest, mac, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, (const void *)lan_mac, ETH_ALEN);
+	*ip = (struct iphdr){
+		.version = 4, .ihl = 5, .ttl = 64, .protocol = IPPROTO_TCP,
+		.frag_off = bpf_htons(0x4000), .tot_len = bpf_htons(sizeof(*ip) + sizeof(*tcp)),
+		.saddr = daddr, .daddr = saddr,
+	};
+	ip->check = ~fold(bpf_csum_diff(0, 0, (__be32 *)ip, sizeof(*ip), 0));
+	*tcp = (struct tcphdr){ .source = dest, .dest = source, .seq = seq, .ack_seq = ack_seq, .doff = 5, .rst = 1, .ack = !acked };
+	sum = pseudo(daddr, saddr, IPPROTO_TCP, sizeof(*tcp));
+	if (partial)
+		tcp->check = fold(sum);
+	else
+		tcp->check = ~fold(sum + (__u32)bpf_csum_diff(0, 0, (__be32 *)tcp, sizeof(*tcp), 0));
+	count(REASON_REJECTED);
+	return bpf_redirect(lan_ifindex, 0);
+}
+
+/* reject answers a packet that may not pass, or has the stack answer it. */
+static __always_inline int reject(struct __sk_buff *skb, const struct iphdr *ip)
+{
+	if (ip->protocol == IPPROTO_TCP)
+		return reset(skb);
+	if (is_multicast(ip->daddr) || is_fragment(ip))
+		return drop(REASON_BLOCKED);
+	skb->mark = mark_reject;
+	return pass(REASON_REJECTED);
+}
+
+/* to_portal gives HTTP for anywhere to the portal: to the connection it belongs
+ * to, or to the portal's listener. */
+static __always_inline int to_portal(struct __sk_buff *skb, const struct iphdr *ip, struct ports p)
+{
+	struct bpf_sock_tuple tuple = { .ipv4 = { .saddr = ip->saddr, .daddr = ip->daddr, .sport = p.source, .dport = p.dest } };
+	struct bpf_sock *sk = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+	long err;
+
+	if (sk && sk->state == BPF_TCP_LISTEN) { /* someone's listener on port 80 of all addresses */
+		bpf_sk_release(sk);
+		sk = 0;
+	}
+	if (!sk) {
+		tuple.ipv4.daddr = gateway_addr;
+		tuple.ipv4.dport = portal_ports[0];
+		tuple.ipv4.saddr = 0;
+		tuple.ipv4.sport = 0;
+		sk = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+	}
+	if (!sk)
+		return reset(skb);
+	err = bpf_sk_assign(skb, sk, 0);
+	bpf_sk_release(sk);
+	if (err)
+		return drop(REASON_BLOCKED);
+	skb->mark = mark_local;
+	return pass(REASON_PORTAL);
+}
+
+/* is_service says whether the gateway serves these ports before login. */
+static __always_inline int is_service(const struct iphdr *ip, struct ports p)
+{
+	if (ip->protocol == IPPROTO_ICMP)
+		return 1;
+	if (p.dest == DNS)
+		return 1;
+	if (ip->protocol == IPPROTO_UDP)
+		return p.dest == DHCP_SERVER;
+	if (!p.dest)
+		return 0;
+	for (int i = 0; i < 4; i++)
+		if (portal_ports[i] == p.dest)
+			return 1;
+	return 0;
+}
+
+/* preauth is the policy for a known client that is not admitted. */
+static __always_inline int preauth(struct __sk_buff *skb, const struct iphdr *ip, const void *end)
+{
+	struct ports p = ports_of(ip, end);
+
+	if (ip->daddr == gateway_addr)
+		return is_service(ip, p) ? pass(REASON_LOCAL) : reject(skb, ip);
+	if (ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER)
+		return ip->daddr == bpf_htonl(INADDR_BROADCAST) ? pass(REASON_LOCAL) : drop(REASON_BLOCKED);
+	if (is_garden(ip->daddr))
+		return pass(REASON_GARDEN);
+	if (ip->protocol == IPPROTO_TCP && p.dest == HTTP)
+		return to_portal(skb, ip, p);
+	return reject(skb, ip);
+}

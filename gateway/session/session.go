@@ -1,0 +1,108 @@
+// Package session is the gateway's table of clients: who has which address, who
+// they are, and what they may do and have done.
+//
+//	          lease            redirected             Admit
+//	(none) ──────────▶ Leased ────────────▶ PreAuth ─────────▶ Authenticated
+//	   ▲                  │                    │ ▲                   │
+//	   └──── Forget ──────┴────────────────────┘ └─────── End ───────┘
+//
+// A client whose session has ended still has its lease: it is PreAuth again, and
+// the ended session is reported once with its cause.
+package session
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// Key is what a client is known by. A MAC may have several addresses, an address
+// has one MAC at a time.
+type Key struct {
+	MAC  datapath.MAC
+	Addr netip.Addr
+}
+
+// String is "02:00:00:00:00:01/10.1.0.5".
+func (k Key) String() string {
+	return fmt.Sprintf("%s/%s", net.HardwareAddr(k.MAC[:]), k.Addr)
+}
+
+// State is where a client stands.
+type State string
+
+const (
+	Leased        State = "leased"        // has an address
+	PreAuth       State = "preauth"       // was shown the portal
+	Authenticated State = "authenticated" // its traffic is forwarded
+)
+
+// Cause is why a session ended, as RADIUS names it (RFC 2866, 5.10).
+type Cause string
+
+const (
+	UserRequest    Cause = "user-request"    // logout
+	LostCarrier    Cause = "lost-carrier"    // lease ended or released
+	IdleTimeout    Cause = "idle-timeout"    //
+	SessionTimeout Cause = "session-timeout" //
+	Quota          Cause = "quota"           // bytes used up; RADIUS: session-timeout
+	AdminReset     Cause = "admin-reset"     // gatewayd logout
+	NASReboot      Cause = "nas-reboot"      // the data path's state was lost: the machine restarted
+	NASRequest     Cause = "nas-request"     // the address went to another client
+)
+
+// Limits are what a login grants. Zero values do not limit.
+type Limits struct {
+	SessionTimeout, IdleTimeout    time.Duration
+	UpBytes, DownBytes, TotalBytes uint64 // of the session
+	UpBps, DownBps                 uint64 // bits a second
+	// Interim is how often accounting is updated; zero: only at start and end.
+	Interim time.Duration
+}
+
+// Counts are what a session has sent (Up) and received (Down).
+type Counts struct {
+	UpBytes, UpPackets, DownBytes, DownPackets, DroppedPackets uint64
+}
+
+// Login is who a client turned out to be, and what it is granted.
+type Login struct {
+	User   string
+	Class  [][]byte // RADIUS Class attributes, to be sent back in accounting
+	Limits Limits
+}
+
+// Session is a client's entry: a copy, that no later change reaches.
+type Session struct {
+	Key
+	State    State
+	Hostname string    // as the client said in DHCP
+	LeasedAt time.Time //
+	LeaseEnd time.Time // zero: static, or leased by others
+	Login              // zero unless Authenticated
+	ID       string    // Acct-Session-Id, 16 hexadecimal digits, new at each Admit
+	Began    time.Time // of the authenticated session
+	Seen     time.Time // of the last admitted packet; Began when there was none
+	Counts             // of the authenticated session, up to now
+}
+
+// Kind is what happened to an authenticated session.
+type Kind string
+
+const (
+	Started Kind = "started"
+	Updated Kind = "interim"
+	Ended   Kind = "ended"
+)
+
+// Event tells of an authenticated session, once for each thing that happened:
+// accounting is made of them.
+type Event struct {
+	Kind
+	Session
+	Cause Cause // of Ended
+	At    time.Time
+}

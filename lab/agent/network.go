@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -72,14 +71,8 @@ func addPair(_ context.Context, p Pair) (none, error) {
 
 // apply configures the host's links, then routes.
 func apply(_ context.Context, n Network) (none, error) {
-	for key, value := range n.Sysctls {
-		err := os.WriteFile(filepath.Join("/proc/sys/net", key), []byte(value), 0)
-		if errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(key, "ipv6/") {
-			continue // a kernel without IPv6 is as good as one that has it switched off
-		}
-		if err != nil {
-			return none{}, fmt.Errorf("setting net/%s = %s: %w", key, value, err)
-		}
+	if err := client.SetSysctls(n.Sysctls); err != nil {
+		return none{}, err
 	}
 	var names []string
 	for _, l := range n.Links {

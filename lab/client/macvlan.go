@@ -23,6 +23,9 @@ func (c *Client) createMacvlan(context.Context) (err error) {
 	if c.ns, err = NewNamespace(); err != nil {
 		return err
 	}
+	if err := c.ns.Do(func() error { return SetSysctls(Sysctls) }); err != nil {
+		return err
+	}
 	parent, err := netlink.LinkByName(c.cfg.Parent)
 	if err != nil {
 		return fmt.Errorf("finding %s: %w", c.cfg.Parent, err)

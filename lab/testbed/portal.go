@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
 )
 
 // Study 1's addressing (5.2.3).
@@ -38,16 +39,6 @@ type Portal struct {
 	ClientHosts   int          // 1 (default) to 3: addresses that are no leases
 }
 
-// endpointSysctls hold what would otherwise change by itself between cells:
-// a stream that pauses between bursts keeps its window (RFC 2861 would halve it).
-var endpointSysctls = map[string]string{
-	"ipv4/tcp_slow_start_after_idle": "0",
-	"ipv4/tcp_no_metrics_save":       "1",
-	"ipv4/tcp_autocorking":           "0",
-	"ipv6/conf/all/disable_ipv6":     "1",
-	"ipv6/conf/default/disable_ipv6": "1",
-}
-
 var routerSysctls = map[string]string{
 	"ipv4/ip_forward":                "1",
 	"ipv4/conf/all/rp_filter":        "0",
@@ -59,7 +50,7 @@ var routerSysctls = map[string]string{
 
 // Sysctls are the settings of all hosts below net/, for the record.
 func Sysctls() map[string]string {
-	all := maps.Clone(endpointSysctls)
+	all := maps.Clone(client.Sysctls)
 	maps.Copy(all, routerSysctls)
 	return all
 }
@@ -73,7 +64,7 @@ func (p Portal) Topology() Topology {
 	}
 	t.Nodes = []Node{
 		{Name: "router", Role: RoleRouter, Sysctls: routerSysctls, Routes: []agent.Route{{Via: serverAddr.Addr()}}},
-		{Name: "server", Role: RoleServer, Sysctls: endpointSysctls, Routes: toClients},
+		{Name: "server", Role: RoleServer, Sysctls: client.Sysctls, Routes: toClients},
 	}
 	p.addClientHosts(&t, p.port("router", "r0", p.Aggregate && !p.NoAggregation, routerLAN))
 	t.Links = append(t.Links, Link{
@@ -88,7 +79,7 @@ func (p Portal) Topology() Topology {
 func (p Portal) addClientHosts(t *Topology, router Port) {
 	sockets := []Port{router} // one a client host
 	if p.ClientHosts > 1 {
-		t.Nodes = append(t.Nodes, Node{Name: "switch", Role: RoleTransit, Sysctls: endpointSysctls, Switch: true})
+		t.Nodes = append(t.Nodes, Node{Name: "switch", Role: RoleTransit, Sysctls: client.Sysctls, Switch: true})
 		t.Links = append(t.Links, Link{router, p.port("switch", "x0", false)})
 		sockets = nil
 		for i := range p.ClientHosts {
@@ -101,7 +92,7 @@ func (p Portal) addClientHosts(t *Topology, router Port) {
 		if i > 0 {
 			name = fmt.Sprintf("client%d", i+1)
 		}
-		t.Nodes = append(t.Nodes, Node{Name: name, Role: RoleClient, Sysctls: endpointSysctls, Routes: []agent.Route{{Via: routerLAN.Addr()}}})
+		t.Nodes = append(t.Nodes, Node{Name: name, Role: RoleClient, Sysctls: client.Sysctls, Routes: []agent.Route{{Via: routerLAN.Addr()}}})
 		t.Links = append(t.Links, Link{socket, p.port(name, fmt.Sprintf("c%d", i), true, addr)})
 		addr = netip.PrefixFrom(addr.Addr().Prev(), addr.Bits())
 	}

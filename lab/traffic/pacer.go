@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
@@ -17,6 +19,10 @@ const (
 	catchUpBursts = 8
 	// A full socket may owe this many bursts. The rest is forgotten.
 	debtBursts = 4
+	// Rounds of single segments that open the streams' windows, and the pause
+	// between two: time for a round to be acknowledged.
+	primeRounds = 128
+	primePause  = time.Millisecond
 )
 
 // pacer sends the bursts of a run from one locked thread.
@@ -84,6 +90,7 @@ func (p *pacer) loop() {
 	defer p.clock.Finish()
 	defer p.poll.Close()
 	wait := p.poll.Bell()
+	p.prime()
 	p.t0 = time.Now()
 	end := p.t0.Add(time.Duration(p.run.cfg.MaxSeconds) * time.Second)
 	for !p.stopping.Load() {
@@ -99,6 +106,42 @@ func (p *pacer) loop() {
 		}
 		p.step(now)
 	}
+}
+
+// prime opens the windows of all streams before the schedule begins. TCP puts at
+// most half of the largest window it was ever offered into one buffer, receivers
+// begin with 64 KB, and they offer more for each buffer that arrives, however
+// long: a stream of two bursts a second would send halves of bursts for ten
+// seconds and more. Single segments open the window in a few dozen.
+func (p *pacer) prime() {
+	wait, segment := p.poll.Bell(), p.payload[:min(p.run.cfg.MSS, p.burst)]
+	for range primeRounds {
+		narrow := false
+		for i := range p.run.streams {
+			st := &p.run.streams[i]
+			if st.state.Load() != streamOpen || window(st.fd) >= 2*p.burst {
+				continue
+			}
+			narrow = true
+			// What is not taken is no loss: the schedule has not begun.
+			if n, err := socket.SendSome(st.fd, segment); err == nil {
+				st.bytes.Add(int64(n))
+			}
+		}
+		if !narrow || p.stopping.Load() {
+			return
+		}
+		socket.Sleep(wait, primePause)
+	}
+}
+
+// window is what a connection's peer has room for, bytes; 0 when it cannot be told.
+func window(fd int) int {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return 0
+	}
+	return int(info.Snd_wnd)
 }
 
 // over reports whether no stream is left to send on. Looked at only when a

@@ -39,14 +39,14 @@ static __always_inline int meter(__u64 *clock, __u64 ps_per_byte, __u64 burst_ns
  * 0 when it must be dropped. */
 static __always_inline int admit(__u32 at, const struct client *c, __u64 bytes, __u32 packets, int up)
 {
-	struct counters *n = bpf_map_lookup_elem(&counters, &at);
+	struct counters *n = bpf_map_lookup_elem(&client_counters, &at);
 
 	if (!n)
 		return 0;
 	n->seen = bpf_ktime_get_coarse_ns();
 	if (c->flags & LIMITED) {
-		const struct limits *l = bpf_map_lookup_elem(&limits, &at);
-		struct meters *m = bpf_map_lookup_elem(&meters, &at);
+		const struct limits *l = bpf_map_lookup_elem(&client_limits, &at);
+		struct meters *m = bpf_map_lookup_elem(&client_meters, &at);
 
 		if (!l || !m)
 			return 0;
@@ -124,7 +124,7 @@ static __always_inline void ask(struct __sk_buff *skb, const struct iphdr *ip, s
 static __always_inline int forward(struct __sk_buff *skb, struct ethhdr *eth, struct iphdr *ip, const void *end)
 {
 	__u32 zero = 0, slot;
-	const struct settings *s = bpf_map_lookup_elem(&settings, &zero);
+	const struct settings *s = bpf_map_lookup_elem(&gateway_settings, &zero);
 	struct hop *h;
 	__u64 now;
 

@@ -1,3 +1,5 @@
+//go:build ignore
+
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /* Admission, accounting and forwarding of an access gateway, at tc:
  *
@@ -7,14 +9,14 @@
  *
  * No packet costs more for another client: a client's entry is found by its
  * address's place in the LAN. */
-#include <linux/if_arp.h>
-
 #include "forward.h"
 #include "preauth.h"
 
 /* An ARP packet for IPv4 on Ethernet. */
 struct arp {
-	struct arphdr header;
+	__be16 hardware, protocol;
+	__u8 hardware_len, protocol_len;
+	__be16 operation;
 	__u8 sender_mac[ETH_ALEN];
 	__be32 sender;
 	__u8 target_mac[ETH_ALEN];
@@ -173,6 +175,7 @@ int wan_in(struct __sk_buff *skb)
 	struct iphdr *ip = data + ETH_HLEN;
 	const struct settings *s;
 	const struct client *c;
+	__u8 mac[ETH_ALEN];
 	__u32 at, zero = 0;
 
 	if (data + ETH_HLEN + sizeof(*ip) + sizeof(struct tcphdr) > end) {
@@ -195,14 +198,17 @@ int wan_in(struct __sk_buff *skb)
 	c = bpf_map_lookup_elem(&clients, &at);
 	if (!c || ip->daddr == gateway_addr)
 		return TC_ACT_OK;
-	s = bpf_map_lookup_elem(&settings, &zero);
+	s = bpf_map_lookup_elem(&gateway_settings, &zero);
 	if (!s || !s->redirect) /* lan_out will see it */
 		return TC_ACT_OK;
 	if (!allowed(skb, ip, at, c, end))
 		return TC_ACT_SHOT;
-	if (c->state != STATE_ADMITTED || !simple(skb, ip, s->lan_mtu, end))
+	if (c->state != STATE_ADMITTED || expired(c)) /* of the garden */
+		return TC_ACT_OK;
+	if (!simple(skb, ip, s->lan_mtu, end))
 		return pass(REASON_STACK);
-	return readdress(skb, eth, ip, c->mac, (const void *)lan_mac, lan_ifindex);
+	from_lan(mac);
+	return readdress(skb, eth, ip, c->mac, mac, lan_ifindex);
 }
 
 /* lan_out sees what the stack sends to the clients, where the stack forwards. */
@@ -218,7 +224,7 @@ int lan_out(struct __sk_buff *skb)
 
 	if (skb->sk || (void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP))
 		return TC_ACT_OK; /* the gateway's own */
-	s = bpf_map_lookup_elem(&settings, &zero);
+	s = bpf_map_lookup_elem(&gateway_settings, &zero);
 	if (!s || s->redirect) /* wan_in has seen it */
 		return TC_ACT_OK;
 	at = place(ip->daddr);

@@ -87,6 +87,7 @@ struct settings {
 	__u32 lan_mtu;
 	__u32 redirect; /* 1: forward by redirect; 0: admit, and leave the rest to the stack */
 	__u32 pad;
+	__u64 epoch; /* drawn when the counters began at 0 */
 };
 
 /* A packet of a client user space does not know yet. */
@@ -116,21 +117,21 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct counters);
-} counters SEC(".maps");
+} client_counters SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct limits);
-} limits SEC(".maps");
+} client_limits SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct meters);
-} meters SEC(".maps");
+} client_meters SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -144,7 +145,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct settings);
-} settings SEC(".maps");
+} gateway_settings SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -165,6 +166,11 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 64 * 1024);
 } newcomers SEC(".maps");
+
+/* Types user space reads that no map holds: without a variable they would not
+ * reach it. */
+const enum reason unused_reason __attribute__((unused));
+const enum state unused_state __attribute__((unused));
 
 /* Constants of one load: the LAN and how the gateway answers on it. */
 volatile const __u32 lan_base;    /* first address of the LAN, host order */

@@ -67,6 +67,14 @@ static __always_inline __u64 mac_at(const void *p)
 	return (__u64)half[0] | (__u64)half[1] << 16 | (__u64)half[2] << 32;
 }
 
+/* A constant is known only once user space has filled it in, so it is read byte by
+ * byte: the compiler would take it for the zeros it sees. */
+static __always_inline void from_lan(__u8 *mac)
+{
+	for (int i = 0; i < ETH_ALEN; i++)
+		mac[i] = lan_mac[i];
+}
+
 /* ports of a first fragment's transport header; both 0 where there are none. */
 struct ports {
 	__be16 source, dest;

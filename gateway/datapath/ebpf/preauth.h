@@ -66,7 +66,7 @@ static __always_inline int reset(struct __sk_buff *skb)
 	eth = data, ip = data + ETH_HLEN, tcp = (void *)(ip + 1);
 
 	__builtin_memcpy(eth->h_dest, mac, ETH_ALEN);
-	__builtin_memcpy(eth->h_source, (const void *)lan_mac, ETH_ALEN);
+	from_lan(eth->h_source);
 	*ip = (struct iphdr){
 		.version = 4, .ihl = 5, .ttl = 64, .protocol = IPPROTO_TCP,
 		.frag_off = bpf_htons(0x4000), .tot_len = bpf_htons(sizeof(*ip) + sizeof(*tcp)),

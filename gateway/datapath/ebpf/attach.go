@@ -1,0 +1,187 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// hook is a place a program is attached to.
+type hook struct {
+	name   string
+	dev    *net.Interface
+	prog   *ebpf.Program
+	egress bool
+}
+
+// ways are the programs every packet of a client meets: the way in first, so that
+// nothing is forwarded that was not looked at.
+func (d *Datapath) ways(lan, wan *net.Interface) []hook {
+	return []hook{{"lan_in", lan, d.objs.LanIn, false}, {"wan_in", wan, d.objs.WanIn, false}}
+}
+
+// out is where packets pass that the stack forwards to the clients. It would cost
+// redirected ones, too, so it is attached only when there are none.
+func (d *Datapath) out(lan *net.Interface) hook { return hook{"lan_out", lan, d.objs.LanOut, true} }
+
+// attach puts a program in its place. A predecessor's is replaced in one step:
+// each packet meets the old or the new one.
+func (d *Datapath) attach(h hook) error {
+	err := ebpf.ErrNotSupported
+	if !d.cfg.clsact {
+		err = h.tcx(d.cfg.PinDir)
+	}
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		err = h.clsact()
+	}
+	if err != nil {
+		return fmt.Errorf("attaching %s to %s: %w", h.name, h.dev.Name, err)
+	}
+	return nil
+}
+
+// detach takes a program away, if it is there.
+func (h hook) detach(dir string) error {
+	err := os.Remove(filepath.Join(dir, "link_"+h.name)) // the link's last reference
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	if e := netlink.FilterDel(h.filter()); e != nil && !gone(e) {
+		err = errors.Join(err, e)
+	}
+	if err != nil {
+		return fmt.Errorf("detaching %s from %s: %w", h.name, h.dev.Name, err)
+	}
+	return nil
+}
+
+// tcx attaches by a link of kernel 6.6 or newer, pinned.
+func (h hook) tcx(dir string) error {
+	pin := filepath.Join(dir, "link_"+h.name)
+	old, err := link.LoadPinnedLink(pin, nil)
+	switch {
+	case err == nil:
+		defer old.Close()
+		if h.holds(old) {
+			return old.Update(h.prog)
+		}
+		// Of an interface that is gone, or another one.
+		if err := old.Unpin(); err != nil {
+			return fmt.Errorf("removing the pin of its former place: %w", err)
+		}
+	case !errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("reading its pin %s: %w", pin, err)
+	}
+	where := ebpf.AttachTCXIngress
+	if h.egress {
+		where = ebpf.AttachTCXEgress
+	}
+	l, err := link.AttachTCX(link.TCXOptions{Program: h.prog, Interface: h.dev.Index, Attach: where, Anchor: link.Head()})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	return l.Pin(pin)
+}
+
+// holds says whether a link is that of this place.
+func (h hook) holds(l link.Link) bool {
+	info, err := l.Info()
+	if err != nil || info.TCX() == nil {
+		return false
+	}
+	return info.TCX().Ifindex == uint32(h.dev.Index)
+}
+
+// filterHandle names our filters of a clsact qdisc, so that a successor replaces
+// them and detach finds them.
+const (
+	filterHandle   = 0x6a77
+	filterPriority = 1
+)
+
+func (h hook) filter() *netlink.BpfFilter {
+	parent := uint32(netlink.HANDLE_MIN_INGRESS)
+	if h.egress {
+		parent = netlink.HANDLE_MIN_EGRESS
+	}
+	return &netlink.BpfFilter{
+		FilterAttrs: netlink.FilterAttrs{
+			LinkIndex: h.dev.Index, Parent: parent, Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: filterPriority,
+		},
+		Name: h.name, DirectAction: true,
+	}
+}
+
+// clsact attaches as kernels before 6.6 know it.
+func (h hook) clsact() error {
+	qdisc := &netlink.GenericQdisc{
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: h.dev.Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT},
+		QdiscType:  "clsact",
+	}
+	if err := netlink.QdiscAdd(qdisc); err != nil && !errors.Is(err, syscall.EEXIST) {
+		return fmt.Errorf("adding clsact: %w", err)
+	}
+	f := h.filter()
+	f.Fd = h.prog.FD()
+	return netlink.FilterReplace(f)
+}
+
+// lock holds the interfaces against a second gateway in this network namespace
+// for as long as this process lives.
+func lock(names ...string) ([]net.Listener, error) {
+	var held []net.Listener
+	for _, name := range names {
+		l, err := net.Listen("unix", "@gatewayd/"+name)
+		if err != nil {
+			for _, h := range held {
+				h.Close()
+			}
+			if errors.Is(err, syscall.EADDRINUSE) {
+				return nil, fmt.Errorf("%w %s: stop it first", ErrBusy, name)
+			}
+			return nil, fmt.Errorf("locking %s: %w", name, err)
+		}
+		held = append(held, l)
+	}
+	return held, nil
+}
+
+// Detach takes everything a data path left out of the kernel: programs, tables,
+// rules. The interfaces may be gone. It fails with ErrBusy while one is running.
+func Detach(cfg Config) error {
+	locks, err := lock(cfg.LAN, cfg.WAN)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, l := range locks {
+			l.Close()
+		}
+	}()
+	err = removeRules()
+	for _, name := range []string{cfg.LAN, cfg.WAN} {
+		dev, lookup := net.InterfaceByName(name)
+		if lookup != nil {
+			continue // its programs went with it
+		}
+		var d Datapath
+		for _, h := range append(d.ways(dev, dev), d.out(dev)) {
+			err = errors.Join(err, h.detach(cfg.PinDir))
+		}
+	}
+	return errors.Join(err, os.RemoveAll(cfg.PinDir))
+}
+
+// gone says whether an error means that there is nothing to remove.
+func gone(err error) bool {
+	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ESRCH)
+}

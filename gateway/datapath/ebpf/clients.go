@@ -1,0 +1,182 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// Rate limits are token buckets: a client that was silent may send this much at
+// once. Long enough that TCP uses its rate in full, short enough to be no loophole;
+// never less than the largest aggregated packet.
+const (
+	burst      = 400 * time.Millisecond
+	burstBytes = 2 * 65536
+)
+
+// place is an address's index in the tables.
+func (d *Datapath) place(addr netip.Addr) (uint32, error) {
+	if !d.cfg.Prefix.Contains(addr) {
+		return 0, fmt.Errorf("%s is not in the LAN %s", addr, d.cfg.Prefix)
+	}
+	if addr == d.cfg.Gateway {
+		return 0, fmt.Errorf("%s is the gateway itself", addr)
+	}
+	return hostOrder(addr) - hostOrder(d.cfg.Prefix.Addr()), nil
+}
+
+// Set writes the limits before the entry that points to them, so a client never
+// has another's.
+func (d *Datapath) Set(c datapath.Client) error {
+	at, err := d.place(c.Addr)
+	if err != nil {
+		return err
+	}
+	entry := gatewayClient{Mac: c.MAC, State: uint8(gatewayStateSTATE_PREAUTH)}
+	if c.Admitted {
+		entry.State = uint8(gatewayStateSTATE_ADMITTED)
+		if c.Limits != (datapath.Limits{}) {
+			entry.Flags = limited
+			if err := d.objs.ClientLimits.Put(at, limits(c.Limits)); err != nil {
+				return fmt.Errorf("setting the limits of %s: %w", c.Addr, err)
+			}
+		}
+		if !c.Until.IsZero() {
+			entry.Until = monotonic(c.Until)
+		}
+	}
+	if err := d.objs.Clients.Put(at, entry); err != nil {
+		return fmt.Errorf("setting the client %s: %w", c.Addr, err)
+	}
+	return nil
+}
+
+const limited = 1 // LIMITED in maps.h
+
+func limits(l datapath.Limits) gatewayLimits {
+	out := gatewayLimits{UpBytes: l.UpBytes, DownBytes: l.DownBytes, TotalBytes: l.TotalBytes}
+	out.UpPsPerByte, out.UpBurstNs = rate(l.UpBps)
+	out.DownPsPerByte, out.DownBurstNs = rate(l.DownBps)
+	return out
+}
+
+// rate is what a byte takes at a rate, picoseconds, and what may come at once, ns.
+func rate(bps uint64) (psPerByte, burstNs uint64) {
+	if bps == 0 {
+		return 0, 0
+	}
+	psPerByte = 8e12 / bps
+	return psPerByte, max(uint64(burst.Nanoseconds()), burstBytes*psPerByte/1000)
+}
+
+// Remove forgets who has an address.
+func (d *Datapath) Remove(addr netip.Addr) error {
+	at, err := d.place(addr)
+	if err != nil {
+		return err
+	}
+	if err := d.objs.Clients.Put(at, gatewayClient{}); err != nil {
+		return fmt.Errorf("removing the client %s: %w", addr, err)
+	}
+	return nil
+}
+
+// Counters reads what an address has sent and received since the epoch.
+func (d *Datapath) Counters(addr netip.Addr) (datapath.Counters, error) {
+	at, err := d.place(addr)
+	if err != nil {
+		return datapath.Counters{}, err
+	}
+	var c gatewayCounters
+	if err := d.objs.ClientCounters.Lookup(at, &c); err != nil {
+		return datapath.Counters{}, fmt.Errorf("reading the counters of %s: %w", addr, err)
+	}
+	out := datapath.Counters{
+		Epoch: d.epoch, UpBytes: c.UpBytes, UpPackets: c.UpPackets,
+		DownBytes: c.DownBytes, DownPkts: c.DownPackets, DroppedPackets: c.Dropped,
+	}
+	if c.Seen != 0 {
+		out.Seen = wall(c.Seen)
+	}
+	return out, nil
+}
+
+// Open opens the walled garden for a prefix, or closes it.
+func (d *Datapath) Open(prefix netip.Prefix, until time.Time) error {
+	prefix = prefix.Masked()
+	if !prefix.Addr().Is4() {
+		return fmt.Errorf("the walled garden cannot hold %s: IPv4 only", prefix)
+	}
+	key := gatewayPrefix{Bits: uint32(prefix.Bits()), Addr: networkOrder(prefix.Addr())}
+	if !until.IsZero() && !until.After(time.Now()) {
+		if err := d.objs.Garden.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("closing the walled garden for %s: %w", prefix, err)
+		}
+		return nil
+	}
+	var ends uint64
+	if !until.IsZero() {
+		ends = monotonic(until)
+	}
+	if err := d.objs.Garden.Put(key, ends); err != nil {
+		return fmt.Errorf("opening the walled garden for %s: %w", prefix, err)
+	}
+	return nil
+}
+
+// Packets counts packets by what became of them, in the words of reasonNames.
+func (d *Datapath) Packets() (map[string]uint64, error) {
+	out := map[string]uint64{}
+	for reason, name := range reasonNames {
+		var perCPU []uint64
+		if err := d.objs.Stats.Lookup(uint32(reason), &perCPU); err != nil {
+			return nil, fmt.Errorf("reading the count of %s packets: %w", name, err)
+		}
+		for _, n := range perCPU {
+			out[name] += n
+		}
+	}
+	return out, nil
+}
+
+var reasonNames = map[gatewayReason]string{
+	gatewayReasonREASON_FORWARDED:      "forwarded",
+	gatewayReasonREASON_STACK:          "stack",
+	gatewayReasonREASON_LOCAL:          "local",
+	gatewayReasonREASON_GARDEN:         "garden",
+	gatewayReasonREASON_PORTAL:         "portal",
+	gatewayReasonREASON_REJECTED:       "rejected",
+	gatewayReasonREASON_BLOCKED:        "blocked",
+	gatewayReasonREASON_NOT_LEASED:     "not-leased",
+	gatewayReasonREASON_WRONG_MAC:      "wrong-mac",
+	gatewayReasonREASON_FOREIGN_SOURCE: "foreign-source",
+	gatewayReasonREASON_ROGUE_DHCP:     "rogue-dhcp",
+	gatewayReasonREASON_ARP_SPOOF:      "arp-spoof",
+	gatewayReasonREASON_IPV6:           "ipv6",
+	gatewayReasonREASON_RATE:           "rate",
+	gatewayReasonREASON_QUOTA:          "quota",
+	gatewayReasonREASON_MALFORMED:      "malformed",
+}
+
+// now is CLOCK_MONOTONIC, nanoseconds: the programs' clock.
+func now() uint64 {
+	var t unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail with these arguments
+	return uint64(t.Nano())
+}
+
+// monotonic is a moment on the programs' clock, never 0.
+func monotonic(t time.Time) uint64 {
+	return uint64(max(1, int64(now())+int64(time.Until(t))))
+}
+
+// wall is a moment of the programs' clock.
+func wall(ns uint64) time.Time {
+	return time.Now().Add(time.Duration(int64(ns) - int64(now())))
+}

@@ -1,0 +1,265 @@
+// Package ebpf moves the clients' packets with programs at tc: admission by MAC
+// and address, accounting, limits and forwarding happen where a packet comes in,
+// mostly without the kernel's stack.
+//
+// Programs and maps are pinned. Packets of admitted clients go on while the
+// daemon is stopped, killed or replaced, and no others do; what the programs
+// know of time-outs and quotas holds without it too.
+package ebpf
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// ErrNotSupported is wrapped when this kernel cannot run the data path; the
+// message says what is missing.
+var ErrNotSupported = errors.New("not supported by this kernel")
+
+// ErrBusy is wrapped when another gateway has one of the interfaces.
+var ErrBusy = errors.New("another gateway has the interface")
+
+// Forward is who forwards the packets of admitted clients.
+type Forward string
+
+const (
+	// ForwardAuto redirects unless rules of netfilter would have a say in
+	// forwarding (NAT, a firewall): then the stack forwards. It follows changes.
+	ForwardAuto     Forward = "auto"
+	ForwardRedirect Forward = "redirect" // past netfilter, whatever its rules are
+	ForwardStack    Forward = "stack"
+)
+
+// minPrefix bounds the tables: a LAN of 262,144 addresses takes 32 MiB.
+const minPrefix = 14
+
+// Config is what the programs are made for.
+type Config struct {
+	LAN, WAN    string       // interfaces; Ethernet, without a VLAN tag of their own
+	Prefix      netip.Prefix // the LAN's network, /14 or longer
+	Gateway     netip.Addr   // the gateway's address in it
+	PortalPorts []uint16     // TCP ports of the portal, at most 4; clients' HTTP goes to the first
+	Forward     Forward      // "" is ForwardAuto
+	PinDir      string       // on a bpffs
+	// Newcomer is called for clients nobody leased an address to; nil: their
+	// packets are dropped without a word.
+	Newcomer func(netip.Addr, datapath.MAC)
+	Log      *slog.Logger
+	clsact   bool // as on kernels before 6.6
+}
+
+// Datapath is the running data path.
+type Datapath struct {
+	cfg   Config
+	objs  gatewayObjects
+	lan   *net.Interface
+	locks []net.Listener
+	epoch uint64
+	stop  func() // ends the watchers and waits for them
+
+	mu       sync.Mutex // guards what follows
+	settings gatewaySettings
+	chosen   bool // who forwards, once
+}
+
+var _ datapath.Datapath = (*Datapath)(nil)
+
+// Open loads the programs, or replaces those a predecessor left without a packet
+// lost, and begins to follow the kernel's routing. Clients a predecessor had told
+// the programs of are still there.
+func Open(cfg Config) (_ *Datapath, err error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	d := &Datapath{cfg: cfg, stop: func() {}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("opening the eBPF data path: %w", err), d.Close())
+		}
+	}()
+	if d.locks, err = lock(cfg.LAN, cfg.WAN); err != nil {
+		return nil, err
+	}
+	lan, err := net.InterfaceByName(cfg.LAN)
+	if err != nil {
+		return nil, fmt.Errorf("interface %s: %w", cfg.LAN, err)
+	}
+	wan, err := net.InterfaceByName(cfg.WAN)
+	if err != nil {
+		return nil, fmt.Errorf("interface %s: %w", cfg.WAN, err)
+	}
+	if err := d.load(lan); err != nil {
+		return nil, err
+	}
+	if err := d.begin(lan.MTU); err != nil {
+		return nil, err
+	}
+	if err := addRules(); err != nil {
+		return nil, err
+	}
+	for _, h := range d.ways(lan, wan) {
+		if err := d.attach(h); err != nil {
+			return nil, err
+		}
+	}
+	d.lan = lan
+	return d, d.watch()
+}
+
+func (c *Config) check() error {
+	if c.Forward == "" {
+		c.Forward = ForwardAuto
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	switch {
+	case !c.Prefix.IsValid() || !c.Prefix.Addr().Is4() || c.Prefix.Bits() < minPrefix:
+		return fmt.Errorf("the LAN must be an IPv4 network of /%d or longer, not %s", minPrefix, c.Prefix)
+	case !c.Prefix.Contains(c.Gateway):
+		return fmt.Errorf("the gateway's address %s is not in its LAN %s", c.Gateway, c.Prefix)
+	case len(c.PortalPorts) > 4:
+		return fmt.Errorf("%d portal ports: at most 4", len(c.PortalPorts))
+	}
+	c.Prefix = c.Prefix.Masked()
+	return nil
+}
+
+// size is the number of addresses in the LAN.
+func (c *Config) size() uint32 { return 1 << (32 - c.Prefix.Bits()) }
+
+// load loads programs and maps, taking over the maps a predecessor pinned. Maps
+// of another LAN are replaced.
+func (d *Datapath) load(lan *net.Interface) error {
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return fmt.Errorf("lifting the limit of locked memory: %w", err)
+	}
+	if err := os.MkdirAll(d.cfg.PinDir, 0o700); err != nil {
+		return fmt.Errorf("making the folder of pins: %w", err)
+	}
+	spec, err := d.spec(lan)
+	if err != nil {
+		return err
+	}
+	opts := &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: d.cfg.PinDir}}
+	err = spec.LoadAndAssign(&d.objs, opts)
+	if errors.Is(err, ebpf.ErrMapIncompatible) {
+		d.cfg.Log.Warn("the data path's tables were made for another LAN or version; making new ones", "pins", d.cfg.PinDir)
+		for name := range spec.Maps {
+			if err := os.Remove(filepath.Join(d.cfg.PinDir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("removing the pin of %s: %w", name, err)
+			}
+		}
+		err = spec.LoadAndAssign(&d.objs, opts)
+	}
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		return fmt.Errorf("%w: %w (5.15 or newer is needed)", ErrNotSupported, err)
+	}
+	if err != nil {
+		return fmt.Errorf("loading the programs (pins in %s, which must be a bpffs): %w", d.cfg.PinDir, err)
+	}
+	return nil
+}
+
+// spec is what to load: the programs' constants and the tables' sizes filled in.
+func (d *Datapath) spec(lan *net.Interface) (*ebpf.CollectionSpec, error) {
+	spec, err := loadGateway()
+	if err != nil {
+		return nil, fmt.Errorf("reading the programs: %w", err)
+	}
+	for name, m := range spec.Maps {
+		switch name {
+		case "clients", "client_counters", "client_limits", "client_meters":
+			m.MaxEntries = d.cfg.size()
+		case "hops", "gateway_settings", "stats", "garden", "newcomers":
+		default:
+			continue // constants, of one load only
+		}
+		m.Pinning = ebpf.PinByName
+	}
+	if len(lan.HardwareAddr) != 6 {
+		return nil, fmt.Errorf("%w: %s is no Ethernet interface", ErrNotSupported, lan.Name)
+	}
+	var ports [4]uint16
+	for i, p := range d.cfg.PortalPorts {
+		ports[i] = binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, p))
+	}
+	learn := uint8(0)
+	if d.cfg.Newcomer != nil {
+		learn = 1
+	}
+	for name, value := range map[string]any{
+		"lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(),
+		"lan_ifindex": uint32(lan.Index), "lan_mac": [6]uint8(lan.HardwareAddr),
+		"gateway_addr": networkOrder(d.cfg.Gateway), "portal_ports": ports, "learn": learn,
+		"mark_local": uint32(markLocal), "mark_reject": uint32(markReject),
+	} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return nil, fmt.Errorf("setting %s: %w", name, err)
+		}
+	}
+	return spec, nil
+}
+
+// begin reads the settings a predecessor left, or makes the first.
+func (d *Datapath) begin(mtu int) error {
+	if err := d.objs.GatewaySettings.Lookup(uint32(0), &d.settings); err != nil {
+		return fmt.Errorf("reading the settings: %w", err)
+	}
+	for d.settings.Epoch == 0 {
+		var b [8]byte
+		rand.Read(b[:])
+		d.settings.Epoch = binary.NativeEndian.Uint64(b[:])
+	}
+	d.epoch = d.settings.Epoch
+	return d.change(func(s *gatewaySettings) { s.LanMtu = uint32(mtu) })
+}
+
+// change changes the programs' settings and voids all cached next hops.
+func (d *Datapath) change(how func(*gatewaySettings)) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	how(&d.settings)
+	d.settings.Generation++
+	if err := d.objs.GatewaySettings.Put(uint32(0), &d.settings); err != nil {
+		return fmt.Errorf("changing the data path's settings: %w", err)
+	}
+	return nil
+}
+
+// Close lets go of programs and maps, which stay in the kernel with all they
+// know: packets of admitted clients go on, until Detach.
+func (d *Datapath) Close() error {
+	d.stop()
+	err := d.objs.Close()
+	for _, l := range d.locks {
+		err = errors.Join(err, l.Close())
+	}
+	d.locks = nil
+	return err
+}
+
+// hostOrder is an IPv4 address as the programs calculate with it.
+func hostOrder(a netip.Addr) uint32 {
+	b := a.As4()
+	return binary.BigEndian.Uint32(b[:])
+}
+
+// networkOrder is an IPv4 address as it stands in a packet.
+func networkOrder(a netip.Addr) uint32 {
+	b := a.As4()
+	return binary.NativeEndian.Uint32(b[:])
+}

@@ -1,0 +1,233 @@
+package ebpf
+
+import (
+	"bytes"
+	"encoding/binary"
+	"maps"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// decode reads a packet and fails the test where a checksum is wrong.
+func decode(t *testing.T, b []byte) (eth *layers.Ethernet, ip *layers.IPv4, l4 *layers.TCP) {
+	t.Helper()
+	p := gopacket.NewPacket(b, layers.LayerTypeEthernet, gopacket.Default)
+	if e := p.ErrorLayer(); e != nil {
+		t.Fatal(e.Error())
+	}
+	eth, ip = p.Layer(layers.LayerTypeEthernet).(*layers.Ethernet), p.Layer(layers.LayerTypeIPv4).(*layers.IPv4)
+	l4, _ = p.Layer(layers.LayerTypeTCP).(*layers.TCP)
+	if l4 != nil {
+		l4.SetNetworkLayerForChecksum(ip)
+	}
+	if err, wrong := p.VerifyChecksums(); err != nil || len(wrong) > 0 {
+		t.Errorf("checksums: %v %v", err, wrong)
+	}
+	return eth, ip, l4
+}
+
+// TestForwarded looks at the packet that leaves: a router's work, no more.
+func TestForwarded(t *testing.T) {
+	n := newNetwork(t)
+	n.neighbour(t)
+	d := n.open(t)
+	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
+	lan, wan := index(t, n.lan), index(t, n.wan)
+	if verdict, _, _ := d.try(t, d.objs.LanIn, lan, tcp(443)); verdict != ok {
+		t.Fatalf("the first packet of a hop has verdict %d: the stack is to see it", verdict)
+	}
+	for _, ttl := range []uint8{2, 64, 128, 255} {
+		live := func(f *frame) { f.ip.TTL = ttl }
+		for name, c := range map[string]struct {
+			in       []byte
+			up       bool
+			from, to datapath.MAC
+		}{
+			"up":   {tcp(443, live), true, wanMAC, serverMAC},
+			"down": {tcp(40000, source(443), down, live), false, lanMAC, aliceMAC},
+		} {
+			prog, ifindex := d.objs.LanIn, lan
+			if !c.up {
+				prog, ifindex = d.objs.WanIn, wan
+			}
+			verdict, out, _ := d.try(t, prog, ifindex, c.in)
+			if verdict != redirect {
+				t.Fatalf("%s: verdict %d, want a redirect", name, verdict)
+			}
+			eth, ip, _ := decode(t, out)
+			if !bytes.Equal(eth.SrcMAC, c.from[:]) || !bytes.Equal(eth.DstMAC, c.to[:]) {
+				t.Errorf("%s: from %s to %s, want %s to %s", name, eth.SrcMAC, eth.DstMAC, hw(c.from), hw(c.to))
+			}
+			if ip.TTL != ttl-1 {
+				t.Errorf("%s: TTL %d became %d", name, ttl, ip.TTL)
+			}
+			if !bytes.Equal(out[34:], c.in[34:]) {
+				t.Errorf("%s: the payload changed", name)
+			}
+		}
+	}
+}
+
+// TestWANIn is the policy for what comes for the clients.
+func TestWANIn(t *testing.T) {
+	n := newNetwork(t)
+	d := n.open(t)
+	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addr: bob, MAC: bobMAC}))
+	must(t, d.Open(netip.MustParsePrefix("198.51.100.0/24"), time.Time{}))
+	garden := func(f *frame) { f.ip.SrcIP = netip.MustParseAddr("198.51.100.9").AsSlice() }
+	packet := func(how ...func(*frame)) []byte {
+		return tcp(40000, append([]func(*frame){source(443), down}, how...)...)
+	}
+	for name, c := range map[string]struct {
+		packet  []byte
+		verdict uint32
+		reason  string
+		billed  bool
+	}{
+		"to an admitted client":    {packet(), redirect, "forwarded", true},
+		"a fragment":               {packet(func(f *frame) { f.ip.Flags = layers.IPv4MoreFragments }), ok, "stack", true},
+		"longer than the LAN's":    {packet(func(f *frame) { f.pay = make([]byte, 1500) }), ok, "stack", true},
+		"to an unknown address":    {packet(to(nobody)), shot, "not-leased", false},
+		"to a client before login": {packet(to(bob)), shot, "blocked", false},
+		"from the garden":          {packet(to(bob), garden), ok, "garden", false},
+		"to the gateway":           {packet(to(routerWAN)), ok, "", false},
+		"to the gateway's LAN":     {packet(to(gateway)), ok, "", false},
+		"claims to be of the LAN":  {packet(func(f *frame) { f.ip.SrcIP = bob.AsSlice() }), shot, "foreign-source", false},
+		"for another host":         {packet(func(f *frame) { f.eth.DstMAC = hw(serverMAC) }), ok, "", false},
+		"IPv6":                     {ethertype(layers.EthernetTypeIPv6)(packet()), ok, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			packets, billed := d.packets(t), counters(t, d, alice)
+			verdict, _, _ := d.try(t, d.objs.WanIn, index(t, n.wan), c.packet)
+			want := map[string]uint64{}
+			if c.reason != "" {
+				want[c.reason] = 1
+			}
+			if got := change(packets, d.packets(t)); verdict != c.verdict || !maps.Equal(got, want) {
+				t.Errorf("verdict %d and %v, want %d and %v", verdict, got, c.verdict, want)
+			}
+			var bytes uint64
+			if c.billed {
+				bytes = uint64(len(c.packet) - 14)
+			}
+			if got := counters(t, d, alice).DownBytes - billed.DownBytes; got != bytes {
+				t.Errorf("billed %d bytes, want %d", got, bytes)
+			}
+		})
+	}
+}
+
+// TestAggregatedPacketsAreBilledAsOnTheWire: a header for each segment, not one.
+func TestAggregatedPacketsAreBilledAsOnTheWire(t *testing.T) {
+	n := newNetwork(t)
+	n.neighbour(t)
+	d := n.open(t)
+	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
+	big := tcp(443, func(f *frame) { f.pay = make([]byte, 3*1000) })
+	d.try(t, d.objs.LanIn, index(t, n.lan), big, 3, 1000)
+	got := counters(t, d, alice)
+	if want := uint64(3 * (20 + 20 + 1000)); got.UpBytes != want || got.UpPackets != 3 {
+		t.Errorf("billed %d bytes and %d packets, want %d and 3", got.UpBytes, got.UpPackets, want)
+	}
+}
+
+// TestReset is the answer to a TCP segment that may not pass (RFC 9293, 3.10.7.1).
+func TestReset(t *testing.T) {
+	n := newNetwork(t)
+	d := n.open(t)
+	must(t, d.Set(datapath.Client{Addr: bob, MAC: bobMAC}))
+	seg := func(how func(*layers.TCP), bytes int) []byte {
+		return tcp(443, from(bob, bobMAC), func(f *frame) { how(f.l4.(*layers.TCP)); f.pay = make([]byte, bytes) })
+	}
+	syn := func(l *layers.TCP) { l.SYN, l.ACK, l.PSH = true, false, false }
+	// What a neighbour on a virtual link sends: the sum of the pseudo-header only.
+	partial := seg(syn, 0)
+	sum := uint32(binary.BigEndian.Uint16(partial[26:])) + uint32(binary.BigEndian.Uint16(partial[28:])) +
+		uint32(binary.BigEndian.Uint16(partial[30:])) + uint32(binary.BigEndian.Uint16(partial[32:])) + 6 + 20
+	binary.BigEndian.PutUint16(partial[50:], uint16(sum+sum>>16))
+	for name, c := range map[string]struct {
+		in       []byte
+		seq, ack uint32
+		acks     bool
+	}{
+		"SYN":              {seg(syn, 0), 0, 1001, true},
+		"SYN with data":    {seg(syn, 10), 0, 1011, true},
+		"data":             {seg(func(*layers.TCP) {}, 100), 2000, 0, false},
+		"FIN, no ACK":      {seg(func(l *layers.TCP) { l.FIN, l.ACK = true, false }, 5), 0, 1006, true},
+		"checksum to come": {partial, 0, 1001, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			verdict, out, _ := d.try(t, d.objs.LanIn, index(t, n.lan), c.in)
+			if verdict != redirect {
+				t.Fatalf("verdict %d, want it sent back", verdict)
+			}
+			if name == "checksum to come" {
+				if got, want := binary.BigEndian.Uint16(out[50:]), uint16(sum+sum>>16); got != want {
+					t.Errorf("the answer's sum is %#x, the pseudo-header's %#x", got, want)
+				}
+				return
+			}
+			eth, ip, l := decode(t, out)
+			if !bytes.Equal(eth.DstMAC, bobMAC[:]) || !bytes.Equal(eth.SrcMAC, lanMAC[:]) || ip.DstIP.String() != bob.String() || ip.SrcIP.String() != server.String() {
+				t.Errorf("from %s %s to %s %s", eth.SrcMAC, ip.SrcIP, eth.DstMAC, ip.DstIP)
+			}
+			if !l.RST || l.SYN || l.ACK != c.acks || l.Seq != c.seq || l.Ack != c.ack || l.SrcPort != 443 || l.DstPort != 40000 {
+				t.Errorf("answer %+v", l)
+			}
+		})
+	}
+	rst := seg(func(l *layers.TCP) { l.RST = true }, 0)
+	if verdict, _, _ := d.try(t, d.objs.LanIn, index(t, n.lan), rst); verdict != shot {
+		t.Errorf("a reset has verdict %d: it must not be answered", verdict)
+	}
+}
+
+// TestAdmissionEnds without anyone there to end it: after its time and its quotas.
+func TestAdmissionEnds(t *testing.T) {
+	n := newNetwork(t)
+	n.neighbour(t)
+	d := n.open(t)
+	size := uint64(len(udp(443)) - 14)
+	send := func() uint32 { v, _, _ := d.try(t, d.objs.LanIn, index(t, n.lan), udp(443)); return v }
+	admit := func(c datapath.Client) {
+		c.Addr, c.MAC, c.Admitted = alice, aliceMAC, true
+		must(t, d.Set(c))
+		send() // asks for the next hop, or finds it
+	}
+	admit(datapath.Client{Until: time.Now().Add(time.Hour)})
+	if v := send(); v != redirect {
+		t.Fatalf("with an hour left: verdict %d", v)
+	}
+	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Until: time.Now().Add(-time.Second)}))
+	if v, _, s := d.try(t, d.objs.LanIn, index(t, n.lan), udp(443)); v != ok || s.Mark != markReject {
+		t.Errorf("after its time: verdict %d, mark %#x; want it rejected", v, s.Mark)
+	}
+	for name, limit := range map[string]func(datapath.Counters) datapath.Limits{
+		"up": func(c datapath.Counters) datapath.Limits { return datapath.Limits{UpBytes: c.UpBytes + 3*size} },
+		"total": func(c datapath.Counters) datapath.Limits {
+			return datapath.Limits{TotalBytes: c.UpBytes + c.DownBytes + 3*size}
+		},
+	} {
+		admit(datapath.Client{Limits: limit(counters(t, d, alice))})
+		passed := 1
+		for range 10 {
+			if send() != shot {
+				passed++
+			}
+		}
+		if passed != 3 {
+			t.Errorf("quota %s of 3 packets: %d passed", name, passed)
+		}
+	}
+	must(t, d.Remove(alice))
+	if v := send(); v != shot {
+		t.Errorf("after Remove: verdict %d", v)
+	}
+}

@@ -1,0 +1,138 @@
+package ebpf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// chain is a base chain of nftables that sees forwarded IPv4 packets.
+type chain struct {
+	family uint8
+	table  string
+	name   string
+	drops  bool // by its policy
+}
+
+func (c chain) String() string {
+	return fmt.Sprintf("%s %s %s", map[uint8]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip"}[c.family], c.table, c.name)
+}
+
+// legacyTables are the tables of the kernel's old iptables that see forwarded
+// packets; its rules cannot be told apart from none, so a table that exists counts.
+const legacyTables = "/proc/net/ip_tables_names"
+
+// forwardingRules names the chains that have a say in what is forwarded: base
+// chains at prerouting, forward and postrouting that hold a rule or drop.
+func forwardingRules() ([]string, error) {
+	if names, err := os.ReadFile(legacyTables); err == nil && len(names) > 0 {
+		var old []string
+		for _, n := range strings.Fields(string(names)) {
+			old = append(old, "iptables table "+n)
+		}
+		return old, nil
+	}
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	messages, err := dump(c, unix.NFT_MSG_GETCHAIN)
+	if err != nil {
+		return nil, fmt.Errorf("listing chains: %w", err)
+	}
+	var chains []chain
+	for _, m := range messages {
+		if ch, ok := baseChain(m.Data); ok {
+			chains = append(chains, ch)
+		}
+	}
+	if len(chains) == 0 {
+		return nil, nil
+	}
+	if messages, err = dump(c, unix.NFT_MSG_GETRULE); err != nil {
+		return nil, fmt.Errorf("listing rules: %w", err)
+	}
+	var said []string
+	for _, ch := range chains {
+		if ch.drops || slices.ContainsFunc(messages, func(m netlink.Message) bool { return ruleOf(m.Data, ch) }) {
+			said = append(said, ch.String())
+		}
+	}
+	return said, nil
+}
+
+func dump(c *netlink.Conn, kind uint16) ([]netlink.Message, error) {
+	return c.Execute(netlink.Message{
+		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Dump},
+		Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
+	})
+}
+
+// baseChain decodes a chain (nfgenmsg, then attributes) and reports whether it is
+// one that sees forwarded IPv4 packets.
+func baseChain(data []byte) (chain, bool) {
+	attrs, family, ok := decoder(data)
+	if !ok || family != unix.NFPROTO_INET && family != unix.NFPROTO_IPV4 {
+		return chain{}, false
+	}
+	ch, hook := chain{family: family}, -1
+	for attrs.Next() {
+		switch attrs.Type() {
+		case unix.NFTA_CHAIN_TABLE:
+			ch.table = attrs.String()
+		case unix.NFTA_CHAIN_NAME:
+			ch.name = attrs.String()
+		case unix.NFTA_CHAIN_POLICY:
+			ch.drops = attrs.Uint32() == 0 // NF_DROP
+		case unix.NFTA_CHAIN_HOOK:
+			attrs.Nested(func(in *netlink.AttributeDecoder) error {
+				in.ByteOrder = binary.BigEndian
+				for in.Next() {
+					if in.Type() == unix.NFTA_HOOK_HOOKNUM {
+						hook = int(in.Uint32())
+					}
+				}
+				return nil
+			})
+		}
+	}
+	sees := hook == unix.NF_INET_PRE_ROUTING || hook == unix.NF_INET_FORWARD || hook == unix.NF_INET_POST_ROUTING
+	return ch, attrs.Err() == nil && sees
+}
+
+// ruleOf reports whether a rule is in the chain.
+func ruleOf(data []byte, ch chain) bool {
+	attrs, family, ok := decoder(data)
+	if !ok || family != ch.family {
+		return false
+	}
+	var table, name string
+	for attrs.Next() {
+		switch attrs.Type() {
+		case unix.NFTA_RULE_TABLE:
+			table = attrs.String()
+		case unix.NFTA_RULE_CHAIN:
+			name = attrs.String()
+		}
+	}
+	return attrs.Err() == nil && table == ch.table && name == ch.name
+}
+
+// decoder skips the header of an nftables message and returns its family.
+func decoder(data []byte) (attrs *netlink.AttributeDecoder, family uint8, ok bool) {
+	if len(data) < 4 {
+		return nil, 0, false
+	}
+	attrs, err := netlink.NewAttributeDecoder(data[4:])
+	if err != nil {
+		return nil, 0, false
+	}
+	attrs.ByteOrder = binary.BigEndian
+	return attrs, data[0], true
+}

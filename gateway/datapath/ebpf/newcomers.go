@@ -1,0 +1,56 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+
+	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// greet passes newcomers on until Close.
+func (d *Datapath) greet(running *sync.WaitGroup) error {
+	if d.cfg.Newcomer == nil {
+		return nil
+	}
+	r, err := ringbuf.NewReader(d.objs.Newcomers)
+	if err != nil {
+		return fmt.Errorf("listening for newcomers: %w", err)
+	}
+	stop := d.stop
+	d.stop = sync.OnceFunc(func() { r.Close(); stop() })
+	running.Go(func() {
+		for {
+			record, err := r.Read()
+			if errors.Is(err, os.ErrClosed) {
+				return
+			}
+			if addr, mac, ok := newcomer(record.RawSample); err == nil && ok {
+				d.cfg.Newcomer(addr, mac)
+			}
+		}
+	})
+	return nil
+}
+
+// newcomer decodes struct newcomer of maps.h.
+func newcomer(b []byte) (addr netip.Addr, mac datapath.MAC, ok bool) {
+	if len(b) < 10 {
+		return addr, mac, false
+	}
+	return netip.AddrFrom4([4]byte(b[:4])), datapath.MAC(b[4:10]), true
+}
+
+// lanMTU is the LAN's MTU now, 0 when it cannot be told.
+func (d *Datapath) lanMTU() uint32 {
+	dev, err := net.InterfaceByName(d.cfg.LAN)
+	if err != nil {
+		return 0
+	}
+	return uint32(dev.MTU)
+}

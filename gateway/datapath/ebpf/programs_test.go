@@ -1,0 +1,277 @@
+package ebpf
+
+import (
+	"bytes"
+	"encoding/binary"
+	"maps"
+	"net"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// Verdicts of tc.
+const (
+	ok       = 0
+	shot     = 2
+	redirect = 7
+)
+
+// frame is a packet under construction.
+type frame struct {
+	eth layers.Ethernet
+	ip  layers.IPv4
+	l4  gopacket.SerializableLayer
+	pay []byte
+}
+
+func hw(m datapath.MAC) net.HardwareAddr { return net.HardwareAddr(m[:]) }
+
+// tcp is a segment with 100 bytes from alice to the server, changed by how.
+func tcp(port uint16, how ...func(*frame)) []byte {
+	l4 := &layers.TCP{SrcPort: 40000, DstPort: layers.TCPPort(port), Seq: 1000, Ack: 2000, ACK: true, PSH: true, Window: 1000}
+	return build(layers.IPProtocolTCP, l4, how)
+}
+
+func udp(port uint16, how ...func(*frame)) []byte {
+	return build(layers.IPProtocolUDP, &layers.UDP{SrcPort: 40000, DstPort: layers.UDPPort(port)}, how)
+}
+
+func build(protocol layers.IPProtocol, l4 gopacket.SerializableLayer, how []func(*frame)) []byte {
+	f := frame{
+		eth: layers.Ethernet{SrcMAC: hw(aliceMAC), DstMAC: hw(lanMAC), EthernetType: layers.EthernetTypeIPv4},
+		ip:  layers.IPv4{Version: 4, TTL: 64, Protocol: protocol, SrcIP: alice.AsSlice(), DstIP: server.AsSlice()},
+		l4:  l4, pay: bytes.Repeat([]byte{'x'}, 100),
+	}
+	for _, h := range how {
+		h(&f)
+	}
+	switch l := f.l4.(type) {
+	case *layers.TCP:
+		l.SetNetworkLayerForChecksum(&f.ip)
+	case *layers.UDP:
+		l.SetNetworkLayerForChecksum(&f.ip)
+	}
+	b := gopacket.NewSerializeBuffer()
+	opts := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
+	if err := gopacket.SerializeLayers(b, opts, &f.eth, &f.ip, f.l4, gopacket.Payload(f.pay)); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
+}
+
+func from(a netip.Addr, m datapath.MAC) func(*frame) {
+	return func(f *frame) { f.ip.SrcIP, f.eth.SrcMAC = a.AsSlice(), hw(m) }
+}
+
+func to(a netip.Addr) func(*frame) { return func(f *frame) { f.ip.DstIP = a.AsSlice() } }
+
+// down turns a packet round: from the server to alice, as it comes in by the WAN.
+func down(f *frame) {
+	f.ip.SrcIP, f.ip.DstIP = server.AsSlice(), alice.AsSlice()
+	f.eth.SrcMAC, f.eth.DstMAC = hw(serverMAC), hw(wanMAC)
+}
+
+func source(port uint16) func(*frame) {
+	return func(f *frame) {
+		switch l := f.l4.(type) {
+		case *layers.TCP:
+			l.SrcPort = layers.TCPPort(port)
+		case *layers.UDP:
+			l.SrcPort = layers.UDPPort(port)
+		}
+	}
+}
+
+func ethertype(e layers.EthernetType) func([]byte) []byte {
+	return func(b []byte) []byte { binary.BigEndian.PutUint16(b[12:], uint16(e)); return b }
+}
+
+func arp(a netip.Addr, m datapath.MAC) []byte {
+	b := gopacket.NewSerializeBuffer()
+	err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{},
+		&layers.Ethernet{SrcMAC: hw(m), DstMAC: hw(lanMAC), EthernetType: layers.EthernetTypeARP},
+		&layers.ARP{AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: 1,
+			SourceHwAddress: m[:], SourceProtAddress: a.AsSlice(), DstHwAddress: make([]byte, 6), DstProtAddress: gateway.AsSlice()})
+	if err != nil {
+		panic(err)
+	}
+	return append(b.Bytes(), make([]byte, 18)...)
+}
+
+// skb is struct __sk_buff as far as tests set it.
+type skb struct {
+	_       [8]byte // len, pkt_type
+	Mark    uint32
+	_       [24]byte // queue_mapping to priority
+	_       uint32   // ingress_ifindex
+	Ifindex uint32
+	_       [120]byte // tc_index to wire_len
+	GSOSegs uint32
+	_       [8]byte // sk
+	GSOSize uint32
+	_       uint32
+	_       uint64 // hwtstamp
+}
+
+// try runs a program over a packet that came in by the given interface.
+func (d *Datapath) try(t *testing.T, p *ebpf.Program, ifindex uint32, packet []byte, aggregated ...uint32) (verdict uint32, out []byte, after skb) {
+	t.Helper()
+	in := skb{Ifindex: ifindex}
+	if len(aggregated) == 2 {
+		in.GSOSegs, in.GSOSize = aggregated[0], aggregated[1]
+	}
+	// Next hops are kept by CPU.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var all, first unix.CPUSet
+	first.Set(0)
+	must(t, unix.SchedGetaffinity(0, &all))
+	must(t, unix.SchedSetaffinity(0, &first))
+	defer unix.SchedSetaffinity(0, &all)
+	opts := &ebpf.RunOptions{Data: packet, DataOut: make([]byte, len(packet)+256), Context: in, ContextOut: &after}
+	verdict, err := p.Run(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return verdict, opts.DataOut, after
+}
+
+func (d *Datapath) packets(t *testing.T) map[string]uint64 {
+	t.Helper()
+	n, err := d.Packets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.DeleteFunc(n, func(_ string, n uint64) bool { return n == 0 })
+	return n
+}
+
+// change is what a run added to the packets' reasons.
+func change(before, after map[string]uint64) map[string]uint64 {
+	out := map[string]uint64{}
+	for k, n := range after {
+		if n != before[k] {
+			out[k] = n - before[k]
+		}
+	}
+	return out
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLANIn is the policy for what comes from the clients: verdict, reason, and
+// what the client is billed.
+func TestLANIn(t *testing.T) {
+	n := newNetwork(t)
+	n.neighbour(t)
+	d := n.open(t)
+	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addr: bob, MAC: bobMAC}))
+	must(t, d.Open(netip.MustParsePrefix("198.51.100.0/24"), time.Time{}))
+	must(t, d.Open(netip.MustParsePrefix("203.0.113.7/32"), time.Now().Add(time.Hour)))
+	lan := index(t, n.lan)
+	isBob := from(bob, bobMAC)
+	fragment := func(f *frame) { f.ip.Flags, f.ip.Id = layers.IPv4MoreFragments, 7 }
+	options := func(f *frame) {
+		f.ip.Options = []layers.IPv4Option{{OptionType: 7, OptionLength: 7, OptionData: []byte{4, 0, 0, 0, 0}}, {OptionType: 1}}
+	}
+	discover := udp(67, source(68), from(netip.IPv4Unspecified(), bobMAC), to(netip.MustParseAddr("255.255.255.255")),
+		func(f *frame) { f.eth.DstMAC = hw(datapath.MAC{255, 255, 255, 255, 255, 255}) })
+	cases := map[string]struct {
+		packet  []byte
+		verdict uint32
+		reason  string
+		billed  bool // to alice: the whole packet without its Ethernet header
+	}{
+		"admitted":                  {tcp(443), redirect, "forwarded", true},
+		"admitted, UDP":             {udp(443), redirect, "forwarded", true},
+		"admitted, a fragment":      {udp(443, fragment), ok, "stack", true},
+		"admitted, IP options":      {tcp(443, options), ok, "stack", true},
+		"admitted, last hop":        {tcp(443, func(f *frame) { f.ip.TTL = 1 }), ok, "stack", true},
+		"admitted, longer than MTU": {udp(443, func(f *frame) { f.pay = make([]byte, 1600) }), ok, "stack", true},
+		"admitted, multicast":       {udp(5353, to(netip.MustParseAddr("224.0.0.251"))), ok, "local", false},
+		"admitted, to the gateway":  {tcp(22, to(gateway)), ok, "local", false},
+		"admitted, other MAC":       {tcp(443, from(alice, bobMAC)), shot, "wrong-mac", false},
+		"other MAC, other half":     {tcp(443, from(alice, datapath.MAC{2, 1, 0, 0, 0, 10})), shot, "wrong-mac", false},
+		"never leased":              {tcp(443, from(nobody, bobMAC)), shot, "not-leased", false},
+		"renews what it never had":  {udp(67, source(68), from(nobody, bobMAC), to(gateway)), ok, "local", false},
+		"source outside the LAN":    {tcp(443, from(server, aliceMAC)), shot, "foreign-source", false},
+		"no source":                 {tcp(443, from(netip.IPv4Unspecified(), aliceMAC)), shot, "foreign-source", false},
+		"the gateway's own address": {tcp(443, from(gateway, aliceMAC)), shot, "not-leased", false},
+		"DHCP, no address yet":      {discover, ok, "local", false},
+		"no address, not DHCP":      {udp(53, from(netip.IPv4Unspecified(), bobMAC)), shot, "not-leased", false},
+		"plays DHCP server":         {udp(68, source(67), to(bob)), shot, "rogue-dhcp", false},
+		"pre-auth, elsewhere":       {udp(443, isBob), ok, "rejected", false},
+		"pre-auth, DNS here":        {udp(53, isBob, to(gateway)), ok, "local", false},
+		"pre-auth, DNS over TCP":    {tcp(53, isBob, to(gateway)), ok, "local", false},
+		"pre-auth, DNS elsewhere":   {udp(53, isBob), ok, "rejected", false},
+		"pre-auth, the portal":      {tcp(8080, isBob, to(gateway)), ok, "local", false},
+		"pre-auth, ssh here":        {tcp(22, isBob, to(gateway)), redirect, "rejected", false},
+		"pre-auth, garden":          {tcp(443, isBob, to(netip.MustParseAddr("198.51.100.9"))), ok, "garden", false},
+		"pre-auth, garden for now":  {tcp(443, isBob, to(netip.MustParseAddr("203.0.113.7"))), ok, "garden", false},
+		"pre-auth, beside garden":   {tcp(443, isBob, to(netip.MustParseAddr("203.0.113.8"))), redirect, "rejected", false},
+		"pre-auth, HTTPS":           {tcp(443, isBob), redirect, "rejected", false},
+		"pre-auth, HTTP, no portal": {tcp(80, isBob), redirect, "rejected", false},
+		"pre-auth, a fragment":      {udp(443, isBob, fragment), shot, "blocked", false},
+		"pre-auth, renews":          {udp(67, source(68), isBob, to(gateway)), ok, "local", false},
+		"pre-auth, DHCP elsewhere":  {udp(67, source(68), isBob), shot, "blocked", false},
+		"IPv6":                      {ethertype(layers.EthernetTypeIPv6)(tcp(443)), shot, "ipv6", false},
+		"tagged twice":              {ethertype(layers.EthernetTypeDot1Q)(tcp(443)), shot, "malformed", false},
+		"EAP":                       {ethertype(layers.EthernetTypeEAPOL)(tcp(443)), ok, "", false},
+		"header length 4":           {func() []byte { b := tcp(443); b[14] = 0x44; return b }(), shot, "malformed", false},
+		"IPv5":                      {func() []byte { b := tcp(443); b[14] = 0x55; return b }(), shot, "malformed", false},
+		"for another host":          {tcp(443, func(f *frame) { f.eth.DstMAC = hw(serverMAC) }), shot, "", false},
+		"ARP of alice":              {arp(alice, aliceMAC), ok, "", false},
+		"ARP, whose is it":          {arp(netip.IPv4Unspecified(), bobMAC), ok, "", false},
+		"ARP for alice by bob":      {arp(alice, bobMAC), shot, "arp-spoof", false},
+		"ARP for the gateway":       {arp(gateway, bobMAC), shot, "arp-spoof", false},
+		"ARP, never leased":         {arp(nobody, bobMAC), shot, "arp-spoof", false},
+		"ARP, outside the LAN":      {arp(server, bobMAC), shot, "arp-spoof", false},
+		"ARP, cut":                  {arp(alice, aliceMAC)[:30], shot, "malformed", false},
+	}
+	d.try(t, d.objs.LanIn, lan, tcp(443)) // asks for the next hop
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			packets, billed := d.packets(t), counters(t, d, alice)
+			verdict, _, _ := d.try(t, d.objs.LanIn, lan, c.packet)
+			if verdict != c.verdict {
+				t.Errorf("verdict %d, want %d", verdict, c.verdict)
+			}
+			want := map[string]uint64{}
+			if c.reason != "" {
+				want[c.reason] = 1
+			}
+			if got := change(packets, d.packets(t)); !maps.Equal(got, want) {
+				t.Errorf("counted %v, want %v", got, want)
+			}
+			var bytes uint64
+			if c.billed {
+				bytes = uint64(len(c.packet) - 14)
+			}
+			if got := counters(t, d, alice).UpBytes - billed.UpBytes; got != bytes {
+				t.Errorf("billed %d bytes, want %d", got, bytes)
+			}
+		})
+	}
+}
+
+func counters(t *testing.T, d *Datapath, a netip.Addr) datapath.Counters {
+	t.Helper()
+	c, err := d.Counters(a)
+	must(t, err)
+	return c
+}

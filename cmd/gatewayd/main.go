@@ -44,7 +44,12 @@ func main() {
 	if err == nil {
 		return
 	}
-	fmt.Fprintln(os.Stderr, "gatewayd:", err)
+	var bad config.Problems
+	if errors.As(err, &bad) { // each line begins with its file, for editors
+		fmt.Fprintln(os.Stderr, bad)
+	} else {
+		fmt.Fprintln(os.Stderr, "gatewayd:", err)
+	}
 	os.Exit(exitCode(err))
 }
 

@@ -152,7 +152,7 @@ func newTable() *table {
 	}
 	in := client(6, session.Authenticated, "anns-phone")
 	in.Login = session.Login{User: "ann@example.org", Limits: session.Limits{SessionTimeout: 24 * time.Hour}}
-	in.ID, in.Began, in.Seen = "00000000000000aa", now.Add(-3*time.Hour-7*time.Minute-30*time.Second), now.Add(-12*time.Second)
+	in.ID, in.Began, in.Seen = "00000000000000aa", now.Add(-3*time.Hour-7*time.Minute-30*time.Second), now.Add(-2*time.Hour-5*time.Minute-30*time.Second)
 	in.Counts = session.Counts{UpBytes: 1_234_567, DownBytes: 98_765_432_100, UpPackets: 10_000, DownPackets: 70_000_000}
 	return &table{[]session.Session{
 		client(5, session.PreAuth, "\x1b]0;owned\x07\nroot"), in, client(200, session.Leased, ""),

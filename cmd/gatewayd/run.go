@@ -39,24 +39,20 @@ func run(ctx context.Context, file string) error {
 	var level slog.LevelVar
 	level.Set(cfg.LogLevel)
 	log := newLog(cfg, &level)
+	slog.SetDefault(log)
 
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
 	ctx, stop := context.WithCancel(ctx)
-	reloads := make(chan struct{})
+	ready, watched := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(reloads)
-		reloadOn(ctx, hangup, cfg, &level, log)
+		defer close(watched)
+		watch(ctx, ready, hangup, cfg, &level, log)
 	}()
-	defer func() { stop(); <-reloads }()
-
-	ready := func() {
-		log.Info("gatewayd is ready", "version", version, "lan", cfg.LAN.Interface, "wan", cfg.WAN.Interface, "socket", cfg.ControlSocket())
-		tell(log, "READY=1")
-	}
-	err = gateway.Run(ctx, cfg, gateway.Daemon{Version: version, Log: log, Ready: ready})
-	tell(log, "STOPPING=1")
+	err = gateway.Run(ctx, cfg, gateway.Daemon{Version: version, Log: log, Ready: func() { close(ready) }})
+	stop()
+	<-watched
 	if err == nil {
 		log.Info("gatewayd has ended; clients that are logged in go on")
 	}
@@ -71,17 +67,26 @@ func newLog(cfg *config.Config, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }
 
-// reloadOn reads the configuration again at each signal, until ctx ends.
-func reloadOn(ctx context.Context, hangup <-chan os.Signal, running *config.Config, level *slog.LevelVar, log *slog.Logger) {
+// watch tells the service manager where the daemon stands, and reads the
+// configuration again at each signal, until ctx ends. A signal from before the
+// daemon is ready waits, since READY=1 also ends a reload (sd_notify(3)).
+func watch(ctx context.Context, ready <-chan struct{}, hangup <-chan os.Signal, cfg *config.Config, level *slog.LevelVar, log *slog.Logger) {
+	defer tell(log, "STOPPING=1")
+	select {
+	case <-ctx.Done():
+		return
+	case <-ready:
+	}
+	log.Info("gatewayd is ready", "version", version, "lan", cfg.LAN.Interface, "wan", cfg.WAN.Interface, "socket", cfg.ControlSocket())
+	tell(log, "READY=1")
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-hangup:
 		}
-		// systemd wants to know of both ends (sd_notify(3)); it waits for READY=1.
 		tell(log, "RELOADING=1\n"+monotonic())
-		reload(running, level, log)
+		reload(cfg, level, log)
 		tell(log, "READY=1")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,10 +34,9 @@ func sessionsCommand(socket *string) *cobra.Command {
 				enc := json.NewEncoder(out)
 				enc.SetEscapeHTML(false)
 				show = func(s control.Session) error { return enc.Encode(s) }
-			} else {
-				writeHeader(out)
 			}
 			err = c.Sessions(cmd.Context(), control.Filter{User: user, State: control.State(state)}, show)
+			// What has arrived is shown, also when the rest has not.
 			if flushed := out.Flush(); err == nil {
 				err = flushed
 			}
@@ -53,13 +53,14 @@ func sessionsCommand(socket *string) *cobra.Command {
 // last two are as wide as they are.
 const rowFormat = "%-15s  %-17s  %-13s  %9s  %9s  %9s  %9s  %9s  %-20s  %s\n"
 
-func writeHeader(w io.Writer) {
-	fmt.Fprintf(w, rowFormat, "ADDRESS", "MAC", "STATE", "TIME", "IDLE", "LEFT", "UP", "DOWN", "USER", "HOST")
-}
-
-// tableWriter returns what writes a client's row.
+// tableWriter returns what writes a client's row, ahead of the first the table's
+// head: without a client nothing is written, as ls does.
 func tableWriter(w io.Writer, now time.Time) func(control.Session) error {
+	head := sync.OnceFunc(func() {
+		fmt.Fprintf(w, rowFormat, "ADDRESS", "MAC", "STATE", "TIME", "IDLE", "LEFT", "UP", "DOWN", "USER", "HOST")
+	})
 	return func(s control.Session) error {
+		head()
 		began, idle, left, up, down := "-", "-", "-", "-", "-"
 		if !s.Began.IsZero() {
 			began, idle = humanDuration(now.Sub(s.Began)), humanDuration(now.Sub(s.Seen))

@@ -150,6 +150,9 @@ func (c *Client) open(ctx context.Context, method, path string, req any) (io.Rea
 		return nil, errors.New("gatewayd has not answered in time: its log says what it does")
 	case errors.Is(err, ErrNotRunning):
 		return nil, errors.Unwrap(err) // without the URL
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
+		// Also what a refusal comes to when the request was still being written.
+		return nil, errors.New("gatewayd has broken the connection off: it is ending, or has too many; try again")
 	case err != nil:
 		return nil, fmt.Errorf("asking gatewayd: %w", err)
 	}

@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -112,7 +111,7 @@ func ServeMetrics(ctx context.Context, listen netip.AddrPort, status func() Stat
 		Handler:           Metrics(status),
 		ReadHeaderTimeout: requestTime, ReadTimeout: requestTime, WriteTimeout: 2 * requestTime, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 8 << 10,
-		ErrorLog:       log.New(io.Discard, "", 0), // of clients that went away
+		ErrorLog:       slog.NewLogLogger(slog.Default().Handler(), slog.LevelError),
 	}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -42,14 +42,15 @@ type server struct {
 }
 
 // Serve answers until ctx ends, then lets requests under way finish for a second
-// and closes the socket. status must return quickly.
+// and closes the socket. status must return quickly. What goes wrong in a request
+// goes to slog's default.
 func (s *Socket) Serve(ctx context.Context, table Sessions, status func() Status) error {
 	srv := &http.Server{
 		Handler:           (&server{table, status, s.stall}).routes(),
 		ReadHeaderTimeout: requestTime, ReadTimeout: requestTime, IdleTimeout: requestTime,
 		MaxHeaderBytes: 8 << 10,
 		BaseContext:    func(net.Listener) context.Context { return ctx },
-		ErrorLog:       log.New(io.Discard, "", 0), // of clients that went away
+		ErrorLog:       slog.NewLogLogger(slog.Default().Handler(), slog.LevelError),
 	}
 	srv.SetKeepAlivesEnabled(false) // a connection is one request: none is held for nothing
 	ended := make(chan error, 1)

@@ -22,8 +22,8 @@ help: ## list the tasks
 deps: ## install the Debian packages that are missing
 	@.ci/deps
 
-build: ## bin/gateweigh: one static binary
-	go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/gateweigh ./cmd/gateweigh
+build: ## bin/gateweigh and bin/gatewayd: static binaries
+	go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/gateweigh ./cmd/gatewayd
 
 check: ## formatting, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); \

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gateweigh/gateweigh/gateway"
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/control"
+)
+
+func detachCommand() *cobra.Command {
+	var file string
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "detach",
+		Short: "Take everything out of the kernel: programs, maps, rules",
+		Long: "Takes out of the kernel what outlives the daemon. From then on the machine is a router like any\n" +
+			"other: clients are no longer kept apart from the rest. Leases and sessions stay on the disk.",
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.Load(file)
+			if err != nil {
+				return err
+			}
+			// Held meanwhile, the daemon's place also keeps one from starting.
+			place, err := control.Listen(cfg.ControlSocket())
+			if errors.Is(err, control.ErrRunning) && !force {
+				return fmt.Errorf("%w; or detach --force, and it goes on without its data path", err)
+			}
+			if err == nil {
+				defer place.Close()
+			} else if !force {
+				return err
+			}
+			var level slog.LevelVar
+			level.Set(cfg.LogLevel)
+			if err := gateway.Detach(cmd.Context(), cfg, newLog(cfg, &level)); err != nil {
+				return err
+			}
+			fmt.Println("nothing of gatewayd is left in the kernel")
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", defaultConfig, "configuration")
+	cmd.Flags().BoolVar(&force, "force", false, "also while a daemon runs")
+	return cmd
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/base64"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/argon2"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway"
+)
+
+// openTerminal is a real terminal: the side a person sits at, and the side a
+// program reads.
+func openTerminal(t *testing.T) (person, program *os.File) {
+	t.Helper()
+	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { person.Close() })
+	number, err := unix.IoctlGetInt(int(person.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(person.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { program.Close() })
+	return person, program
+}
+
+func TestPasswordFromTerminalIsNotShown(t *testing.T) {
+	person, program := openTerminal(t)
+	prompts, ask := io.Pipe()
+	type asked struct {
+		password string
+		err      error
+	}
+	done := make(chan asked)
+	go func() {
+		p, err := askPassword(t.Context(), program, ask)
+		ask.Close()
+		done <- asked{p, err}
+	}()
+	// Each line is typed when it is asked for: the echo is off by then.
+	var prompt string
+	buf := make([]byte, 100)
+	for {
+		n, err := prompts.Read(buf)
+		if err != nil {
+			break
+		}
+		if prompt += string(buf[:n]); strings.HasSuffix(prompt, ": ") {
+			fmt.Fprint(person, "geheim\n")
+		}
+	}
+	if got := <-done; got.password != "geheim" || got.err != nil {
+		t.Errorf("%q, %v", got.password, got.err)
+	}
+	if prompt != "Password: \nOnce more: \n" {
+		t.Errorf("asked %q", prompt)
+	}
+	after, err := unix.IoctlGetTermios(int(program.Fd()), unix.TCGETS)
+	if err != nil || after.Lflag&unix.ECHO == 0 {
+		t.Errorf("the terminal's echo stays off: %v", err)
+	}
+	// What the person has seen so far ends with this line, and holds no password.
+	fmt.Fprint(program, "end")
+	n, _ := person.Read(buf)
+	if got := string(buf[:n]); strings.Contains(got, "geheim") || !strings.HasSuffix(got, "end") {
+		t.Errorf("on the screen: %q", got)
+	}
+}
+
+func TestHashIsArgon2id(t *testing.T) {
+	parts := strings.Split(gateway.HashPassword("geheim"), "$")
+	if len(parts) != 6 || strings.Join(parts[:4], "$") != "$argon2id$v=19$m=65536,t=3,p=4" {
+		t.Fatalf("%q", parts)
+	}
+	salt, err1 := base64.RawStdEncoding.DecodeString(parts[4])
+	key, err2 := base64.RawStdEncoding.DecodeString(parts[5])
+	if err1 != nil || err2 != nil || len(salt) != 16 || string(argon2.IDKey([]byte("geheim"), salt, 3, 64<<10, 4, uint32(len(key)))) != string(key) {
+		t.Errorf("%q does not verify", parts)
+	}
+}

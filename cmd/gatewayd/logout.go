@@ -1,0 +1,62 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+)
+
+func logoutCommand(socket *string) *cobra.Command {
+	var req control.LogoutRequest
+	cmd := &cobra.Command{
+		Use:   "logout ADDRESS | --user USER | --all",
+		Short: "End sessions: one client's, a user's, or all",
+		Long:  "Ends sessions. Their clients keep their addresses and meet the login page again.",
+		Args:  usage(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := chooseSessions(&req, args, cmd.Flags().Changed("user")); err != nil {
+				return &exitError{exitUsage, err}
+			}
+			c, err := dial(*socket)
+			if err != nil {
+				return err
+			}
+			n, err := c.Logout(cmd.Context(), req)
+			switch {
+			case err != nil:
+				return err
+			case n == 1:
+				fmt.Println("1 session ended")
+			default:
+				fmt.Printf("%d sessions ended\n", n)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&req.User, "user", "", "all sessions of this user")
+	cmd.Flags().BoolVar(&req.All, "all", false, "all sessions of everybody")
+	return cmd
+}
+
+// chooseSessions accepts exactly one of an address, --user and --all, so that no
+// slip logs everybody out.
+func chooseSessions(req *control.LogoutRequest, args []string, user bool) error {
+	given := len(args)
+	for _, set := range []bool{user, req.All} {
+		if set {
+			given++
+		}
+	}
+	if given != 1 || user && req.User == "" {
+		return errors.New("whose sessions? give one of ADDRESS, --user USER and --all")
+	}
+	var err error
+	if len(args) == 1 {
+		req.Addr, err = netip.ParseAddr(args[0])
+	}
+	return err
+}

@@ -1,0 +1,121 @@
+// Command gatewayd is a captive-portal gateway: the daemon, and the verbs that
+// control it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/control"
+)
+
+// Exit codes, stable for scripts.
+const (
+	exitFailed     = 1 // something did not work
+	exitUsage      = 2 // bad command line or configuration
+	exitNotRunning = 3 // no daemon to speak to
+)
+
+// exitError carries an exit code with its message.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// version is set by the linker.
+var version = "devel"
+
+func main() {
+	// SIGHUP is the daemon's own: elsewhere it ends the program, as usual.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	err := rootCommand().ExecuteContext(ctx)
+	stop()
+	if err == nil {
+		return
+	}
+	var bad config.Problems
+	if errors.As(err, &bad) { // each line begins with its file, for editors
+		fmt.Fprintln(os.Stderr, bad)
+	} else {
+		fmt.Fprintln(os.Stderr, "gatewayd:", err)
+	}
+	os.Exit(exitCode(err))
+}
+
+func exitCode(err error) int {
+	var coded *exitError
+	var bad config.Problems
+	switch {
+	case errors.As(err, &coded):
+		return coded.code
+	case errors.As(err, &bad):
+		return exitUsage
+	case errors.Is(err, control.ErrNotRunning):
+		return exitNotRunning
+	}
+	return exitFailed
+}
+
+// usage makes wrong arguments a usage error.
+func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return &exitError{exitUsage, err}
+		}
+		return nil
+	}
+}
+
+// Where things are unless the command line says otherwise.
+const (
+	defaultConfig = "/etc/gatewayd/gatewayd.toml"
+	defaultSocket = "/run/gatewayd/control.sock"
+)
+
+func rootCommand() *cobra.Command {
+	var socket, file string
+	root := &cobra.Command{
+		Use:   "gatewayd",
+		Short: "A captive-portal gateway that costs next to nothing",
+		Long: "gatewayd leases addresses, shows the login page, asks RADIUS or a file of users, and lets the\n" +
+			"packets of those who are logged in pass in the kernel. `gatewayd -c FILE` runs it, like `gatewayd run`.",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       version,
+		Args:          usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				return cmd.Help()
+			}
+			return run(cmd.Context(), file)
+		},
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
+	root.SetVersionTemplate("gatewayd {{.Version}}\n")
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.Flags().StringVarP(&file, "config", "c", "", "run the daemon with this configuration")
+	root.PersistentFlags().StringVar(&socket, "socket", defaultSocket, "control socket of the daemon (run_dir/control.sock)")
+	root.AddCommand(runCommand(), sessionsCommand(&socket), loginCommand(&socket), logoutCommand(&socket), statusCommand(&socket),
+		checkConfigCommand(), exampleConfigCommand(), hashPasswordCommand(), detachCommand(), versionCommand())
+	return root
+}
+
+// dial reaches the daemon. Where there is none it says how to start one.
+func dial(socket string) (*control.Client, error) {
+	c, err := control.Dial(socket)
+	if errors.Is(err, control.ErrNotRunning) {
+		err = fmt.Errorf("%w: start it with systemctl start gatewayd, or gatewayd run -c %s", err, defaultConfig)
+	}
+	return c, err
+}

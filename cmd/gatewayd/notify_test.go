@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// notified runs a program as a service manager does, and writes what it is told
+// into a file, one state a line: notified FILE PROGRAM [ARGUMENT...]. The
+// process id goes to FILE.pid.
+func notified() {
+	states, err := os.Create(os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	address := &net.UnixAddr{Name: fmt.Sprintf("@gatewayd-test-%d", os.Getpid()), Net: "unixgram"}
+	l, err := net.ListenUnixgram("unixgram", address)
+	if err != nil {
+		panic(err)
+	}
+	go func() {
+		buf := make([]byte, 1000)
+		for {
+			n, err := l.Read(buf)
+			if err != nil {
+				return
+			}
+			fmt.Fprintln(states, strings.ReplaceAll(string(buf[:n]), "\n", " "))
+		}
+	}()
+	cmd := exec.Command(os.Args[2], os.Args[3:]...)
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+address.Name)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	if err := os.WriteFile(os.Args[1]+".pid", []byte(fmt.Sprint(cmd.Process.Pid)), 0o600); err != nil {
+		panic(err)
+	}
+	cmd.Wait()
+	os.Exit(cmd.ProcessState.ExitCode())
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gateweigh/gateweigh/gateway"
+	"github.com/gateweigh/gateweigh/gateway/config"
+)
+
+func runCommand() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the daemon in the foreground",
+		Long: "Runs the daemon until SIGTERM or SIGINT. Clients that are logged in go on while it is down or\n" +
+			"restarts; `gatewayd detach` ends that. SIGHUP reads the configuration again and says which changes\n" +
+			"need a restart.",
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), file) },
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", defaultConfig, "configuration")
+	return cmd
+}
+
+// run is the daemon's life.
+func run(ctx context.Context, file string) error {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return err
+	}
+	var level slog.LevelVar
+	level.Set(cfg.LogLevel)
+	log := newLog(cfg, &level)
+	slog.SetDefault(log)
+
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	ctx, stop := context.WithCancel(ctx)
+	ready, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		watch(ctx, ready, hangup, cfg, &level, log)
+	}()
+	err = gateway.Run(ctx, cfg, gateway.Daemon{Version: version, Log: log, Ready: func() { close(ready) }})
+	stop()
+	<-watched
+	if err == nil {
+		log.Info("gatewayd has ended; clients that are logged in go on")
+	}
+	return err
+}
+
+func newLog(cfg *config.Config, level slog.Leveler) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
+	if cfg.LogFormat == config.LogJSON {
+		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
+}
+
+// watch tells the service manager where the daemon stands, and reads the
+// configuration again at each signal, until ctx ends. A signal from before the
+// daemon is ready waits, since READY=1 also ends a reload (sd_notify(3)).
+func watch(ctx context.Context, ready <-chan struct{}, hangup <-chan os.Signal, cfg *config.Config, level *slog.LevelVar, log *slog.Logger) {
+	defer tell(log, "STOPPING=1")
+	select {
+	case <-ctx.Done():
+		return
+	case <-ready:
+	}
+	log.Info("gatewayd is ready", "version", version, "lan", cfg.LAN.Interface, "wan", cfg.WAN.Interface, "socket", cfg.ControlSocket())
+	tell(log, "READY=1")
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangup:
+		}
+		tell(log, "RELOADING=1\n"+monotonic())
+		reload(cfg, level, log)
+		tell(log, "READY=1")
+	}
+}
+
+// reload applies what can change while running and names what cannot. A file
+// with mistakes changes nothing.
+func reload(running *config.Config, level *slog.LevelVar, log *slog.Logger) {
+	fresh, err := config.Load(running.File)
+	if err != nil {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			log.Error("reading the configuration again: " + line)
+		}
+		log.Error("the configuration in use stays as it was")
+		return
+	}
+	level.Set(fresh.LogLevel)
+	waiting := slices.DeleteFunc(config.Changed(running, fresh), func(key string) bool { return slices.Contains(config.Live, key) })
+	if len(waiting) > 0 {
+		log.Warn("changed keys take effect when gatewayd is restarted, which interrupts no client that is logged in", "keys", strings.Join(waiting, " "))
+	}
+	log.Info("read the configuration again", "file", running.File, "log_level", fresh.LogLevel)
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+)
+
+func statusCommand(socket *string) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show how the daemon is: clients by state, traffic, what was dropped and why",
+		Args:  usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := dial(*socket)
+			if err != nil {
+				return err
+			}
+			s, err := c.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				enc := json.NewEncoder(os.Stdout)
+				enc.SetEscapeHTML(false)
+				enc.SetIndent("", "  ")
+				return enc.Encode(s)
+			}
+			writeStatus(os.Stdout, s, time.Now())
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func writeStatus(w io.Writer, s control.Status, now time.Time) {
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%-10s  %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("gatewayd", "%s, process %d, for %s", s.Version, s.PID, humanDuration(now.Sub(s.Since)))
+	line("data path", "%s, from %s to %s", s.Datapath, s.LAN, s.WAN)
+	clients := []string{}
+	total := 0
+	for _, state := range control.States {
+		clients = append(clients, fmt.Sprintf("%d %s", s.Sessions[state], state))
+		total += s.Sessions[state]
+	}
+	line("clients", "%d of %d addresses: %s", total, s.Addresses, strings.Join(clients, ", "))
+	line("leases", "%d", s.Leases)
+	line("up", "%s in %d packets", humanBytes(s.Traffic.UpBytes), s.Traffic.UpPackets)
+	line("down", "%s in %d packets", humanBytes(s.Traffic.DownBytes), s.Traffic.DownPackets)
+	if s.Outbox > 0 {
+		line("accounting", "%d events wait for a RADIUS server", s.Outbox)
+	}
+	writeCounts(w, "packets", s.Packets)
+	writeCounts(w, "dhcp", s.DHCP)
+	writeCounts(w, "dns", s.DNS)
+	writeCounts(w, "radius", s.RADIUS)
+	writeCounts(w, "portal", s.Portal)
+}
+
+// writeCounts lists counters that have counted, the largest first.
+func writeCounts(w io.Writer, title string, counts map[string]uint64) {
+	words := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		if counts[a] != counts[b] {
+			if counts[a] > counts[b] {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	for _, word := range words {
+		if counts[word] > 0 {
+			fmt.Fprintf(w, "%-10s  %-20s %12d\n", title, plain(word, 40), counts[word])
+			title = ""
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// plain makes a text of others fit to be printed on a terminal: no control
+// characters, no more than a number of them.
+func plain(s string, width int) string {
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
+			return '?'
+		}
+		return r
+	}, s)
+	if runes := []rune(s); len(runes) > width {
+		return string(runes[:width-1]) + "…"
+	}
+	return s
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// humanBytes is at most 7 characters: "999 B", "1.2 kB", "45 MB".
+func humanBytes(n uint64) string {
+	if n < 1000 {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, unit := float64(n), 0
+	// 999.5 would be printed as "1000".
+	for ; value >= 999.5 && unit < 6; unit++ {
+		value /= 1000
+	}
+	format := "%.0f %cB"
+	if value < 9.95 {
+		format = "%.1f %cB"
+	}
+	return fmt.Sprintf(format, value, " kMGTPE"[unit])
+}
+
+// humanDuration is at most 7 characters: "45s", "12m05s", "3h07m", "12d04h".
+func humanDuration(d time.Duration) string {
+	d = max(0, d).Truncate(time.Second)
+	s := int(d.Seconds())
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", s)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
+	}
+	return fmt.Sprintf("%dd%02dh", s/86400, s/3600%24)
+}

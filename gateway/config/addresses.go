@@ -1,0 +1,220 @@
+package config
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxLANBits bounds the data path's tables, which have a place for each address
+// of the LAN: about 140 bytes, so 140 MB for a /12.
+const maxLANBits = 12
+
+// address reads one host's IPv4 address.
+func address(v any) (netip.Addr, error) {
+	s, _ := v.(string)
+	a, err := netip.ParseAddr(s)
+	if err != nil || !isHost(a) {
+		return netip.Addr{}, fmt.Errorf(`must be an IPv4 address such as "192.0.2.10", not %s`, show(v))
+	}
+	return a, nil
+}
+
+// isHost says whether one IPv4 host can have an address.
+func isHost(a netip.Addr) bool {
+	return a.Is4() && !a.IsUnspecified() && !a.IsMulticast() && a.As4()[0] < 240
+}
+
+// addressPort reads an address, with the port when another than the usual.
+func addressPort(usual uint16) reader[netip.AddrPort] {
+	return func(v any) (netip.AddrPort, error) {
+		s, _ := v.(string)
+		ap, err := netip.ParseAddrPort(s)
+		if err != nil {
+			var a netip.Addr
+			a, err = netip.ParseAddr(s)
+			ap = netip.AddrPortFrom(a, usual)
+		}
+		if err != nil || !isHost(ap.Addr()) || ap.Port() == 0 {
+			return netip.AddrPort{}, fmt.Errorf(`must be an IPv4 address such as "192.0.2.10" or "192.0.2.10:%d", not %s`, usual, show(v))
+		}
+		return ap, nil
+	}
+}
+
+// listenAddress reads where to serve what clients must not see: the address is
+// said, since every address would be the LAN's too.
+func listenAddress(v any) (netip.AddrPort, error) {
+	s, _ := v.(string)
+	ap, err := netip.ParseAddrPort(s)
+	if err != nil || ap.Port() == 0 || ap.Addr().IsUnspecified() || ap.Addr().IsMulticast() {
+		return netip.AddrPort{}, fmt.Errorf(`must be an address and a port such as "127.0.0.1:9464", not %s; "0.0.0.0" would be open to clients`, show(v))
+	}
+	return ap, nil
+}
+
+func port(v any) (uint16, error) {
+	n, err := integer(1, 65535)(v)
+	return uint16(n), err
+}
+
+// ownAddress reads the gateway's address with the length of its network.
+func ownAddress(v any) (netip.Prefix, error) {
+	s, _ := v.(string)
+	p, err := netip.ParsePrefix(s)
+	if err != nil || !isHost(p.Addr()) || p.Bits() < maxLANBits || p.Bits() > 29 {
+		return netip.Prefix{}, fmt.Errorf(`must be the gateway's IPv4 address with the LAN's length, such as "10.1.0.1/16", /%d to /29, not %s`, maxLANBits, show(v))
+	}
+	if a := p.Addr(); a == p.Masked().Addr() || a == lastOf(p) {
+		return netip.Prefix{}, fmt.Errorf(`must be a host's address, and %s is the %s itself: use %s/%d`, a, p.Masked(), p.Masked().Addr().Next(), p.Bits())
+	}
+	return p, nil
+}
+
+// lastOf is a network's last address, to which broadcasts go.
+func lastOf(p netip.Prefix) netip.Addr {
+	b := p.Addr().As4()
+	for i := p.Bits(); i < 32; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	return netip.AddrFrom4(b)
+}
+
+// addressRange reads "10.1.0.10-10.1.0.250".
+func addressRange(v any) (Range, error) {
+	s, _ := v.(string)
+	first, last, _ := strings.Cut(s, "-")
+	r := Range{}
+	var err1, err2 error
+	r.First, err1 = netip.ParseAddr(strings.TrimSpace(first))
+	r.Last, err2 = netip.ParseAddr(strings.TrimSpace(last))
+	if err1 != nil || err2 != nil || !r.First.Is4() || !r.Last.Is4() || r.Last.Less(r.First) {
+		return Range{}, fmt.Errorf(`must be first and last address such as "10.1.0.10-10.1.0.250", not %s`, show(v))
+	}
+	return r, nil
+}
+
+// contains says whether a is in the range.
+func (r Range) contains(a netip.Addr) bool { return !a.Less(r.First) && !r.Last.Less(a) }
+
+// String is as in the file.
+func (r Range) String() string { return r.First.String() + "-" + r.Last.String() }
+
+// gardenPrefix reads a network or one address.
+func gardenPrefix(v any) (netip.Prefix, error) {
+	s, _ := v.(string)
+	if a, err := netip.ParseAddr(s); err == nil && isHost(a) {
+		return netip.PrefixFrom(a, 32), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	if err != nil || !p.Addr().Is4() || p.Bits() < 8 || p != p.Masked() {
+		return netip.Prefix{}, fmt.Errorf(`must be an IPv4 network such as "192.0.2.0/24", /8 or longer, or an address, not %s`, show(v))
+	}
+	return p, nil
+}
+
+// hostName reads a name as the DNS has it, in lower case.
+func hostName(v any) (string, error) {
+	s, _ := v.(string)
+	s = strings.ToLower(s)
+	if !isHostName(s) {
+		return "", fmt.Errorf(`must be a host name such as "login.example.org", not %s`, show(v))
+	}
+	return s, nil
+}
+
+func isHostName(s string) bool {
+	if len(s) == 0 || len(s) > 253 || !strings.ContainsAny(s, "abcdefghijklmnopqrstuvwxyz") {
+		return false // without a letter it would be an address
+	}
+	for label := range strings.SplitSeq(s, ".") {
+		bad := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_' }
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' || strings.ContainsFunc(label, bad) {
+			return false
+		}
+	}
+	return true
+}
+
+// domainPattern reads a name, or "*." and a name for all below it.
+func domainPattern(v any) (string, error) {
+	s, _ := v.(string)
+	s = strings.ToLower(s)
+	name := strings.TrimPrefix(s, "*.")
+	// "*.org" would open a good part of the internet.
+	if !isHostName(name) || name != s && !strings.Contains(name, ".") {
+		return "", fmt.Errorf(`must be a domain such as "example.org", or "*.example.org" for all below it, not %s`, show(v))
+	}
+	return s, nil
+}
+
+// reserve reads an entry of dhcp.static.
+func (d *DHCP) reserve(name string, v any) error {
+	mac, err := net.ParseMAC(name)
+	if err != nil || len(mac) != 6 {
+		return fmt.Errorf(`must be a MAC address such as "02:00:5e:10:00:01", not %s`, show(name))
+	}
+	if mac[0]&1 != 0 {
+		return errors.New("is a group address: no client has it")
+	}
+	a, err := address(v)
+	if err != nil {
+		return err
+	}
+	for _, r := range d.Static {
+		if slices.Equal(r.MAC, mac) {
+			return fmt.Errorf("has %s already, written in another way", r.Addr)
+		}
+		if r.Addr == a {
+			return fmt.Errorf("%s is already reserved for %s", a, r.MAC)
+		}
+	}
+	d.Static = append(d.Static, Reservation{MAC: mac, Addr: a})
+	return nil
+}
+
+// ownOptions are those gatewayd sets itself, and from where.
+var ownOptions = map[uint8]string{
+	1: "lan.address", 3: "lan.address", 6: "dhcp.dns", 15: "dhcp.domain", 26: "dhcp.mtu", 28: "lan.address",
+	50: "the protocol", 51: "dhcp.lease", 52: "the protocol", 53: "the protocol", 54: "lan.address", 55: "the protocol",
+	57: "the protocol", 58: "dhcp.lease", 59: "dhcp.lease", 61: "the protocol", 82: "the protocol", 114: "the portal",
+}
+
+// addOption reads an entry of dhcp.options: addresses, text, or bytes as
+// "0x0a0b".
+func (d *DHCP) addOption(name string, v any) error {
+	code, err := strconv.ParseUint(name, 10, 8)
+	if err != nil || code == 0 || code == 255 || name != strconv.FormatUint(code, 10) {
+		return fmt.Errorf("must be an option's number from 1 to 254, not %s", show(name))
+	}
+	if from, own := ownOptions[uint8(code)]; own {
+		return fmt.Errorf("is set by gatewayd itself, from %s", from)
+	}
+	var raw []byte
+	switch v := v.(type) {
+	case string:
+		raw = []byte(v)
+		if digits, isHex := strings.CutPrefix(v, "0x"); isHex {
+			raw, err = hex.DecodeString(digits)
+		}
+	case []any:
+		var addrs []netip.Addr
+		addrs, err = list(address)(v)
+		for _, a := range addrs {
+			raw = append(raw, a.AsSlice()...)
+		}
+	}
+	if err != nil || len(raw) == 0 || len(raw) > 255 {
+		return fmt.Errorf(`must be text, a list of IPv4 addresses, or bytes such as "0x0a0b", 1 to 255 bytes, not %s`, show(v))
+	}
+	if d.Options == nil {
+		d.Options = map[uint8][]byte{}
+	}
+	d.Options[uint8(code)] = raw
+	return nil
+}

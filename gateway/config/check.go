@@ -1,0 +1,234 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// maxSocketPath is what a Unix socket's address has room for (unix(7)).
+const maxSocketPath = 107
+
+// checker collects what keys say together.
+type checker struct {
+	*Config
+	problems []*Error
+}
+
+// check returns what no single key shows: what is missing, contradicts, or would
+// have no effect.
+func (c *Config) check() []*Error {
+	k := &checker{Config: c}
+	for _, key := range []string{"lan.interface", "lan.address", "wan.interface"} {
+		if !k.isSet(key) {
+			k.report(key, "missing: gatewayd needs it")
+		}
+	}
+	if c.LAN.Interface != "" && c.LAN.Interface == c.WAN.Interface {
+		k.report("wan.interface", "%q is the LAN's too: clients need an interface of their own", c.WAN.Interface)
+	}
+	if len(c.ControlSocket()) > maxSocketPath {
+		k.report("run_dir", "is too long for a socket's path: at most %d bytes", maxSocketPath-len("/control.sock"))
+	}
+	k.checkDHCP()
+	k.checkDNS()
+	k.checkPortal()
+	k.checkLogin()
+	k.checkServer("radius.primary", c.RADIUS.Primary)
+	k.checkServer("radius.secondary", c.RADIUS.Secondary)
+	return k.problems
+}
+
+// report blames a key: on its line, or its table's, or the file's first.
+func (k *checker) report(key, format string, args ...any) {
+	line := 0
+	for at := key; line == 0 && at != ""; {
+		line = k.lines[at]
+		at = at[:max(0, strings.LastIndexByte(at, '.'))]
+	}
+	k.problems = append(k.problems, &Error{File: k.File, Line: max(1, line), Key: key, Problem: fmt.Sprintf(format, args...)})
+}
+
+func (k *checker) isSet(key string) bool { return k.lines[key] > 0 }
+
+// without reports keys that are set although something makes them idle.
+func (k *checker) without(reason string, keys ...string) {
+	for _, key := range keys {
+		if k.isSet(key) {
+			k.report(key, "has no effect: %s", reason)
+		}
+	}
+}
+
+func (k *checker) checkDHCP() {
+	if k.DHCP.Mode == External {
+		k.without(`dhcp.mode is "external"`, "dhcp.pools", "dhcp.lease", "dhcp.dns", "dhcp.domain", "dhcp.mtu", "dhcp.static", "dhcp.options")
+		return
+	}
+	if !k.LAN.Address.IsValid() {
+		return
+	}
+	for i, pool := range k.DHCP.Pools {
+		k.checkPool(pool, k.DHCP.Pools[:i])
+	}
+	for _, r := range k.DHCP.Static {
+		if problem := k.unleasable(r.Addr); problem != "" {
+			k.report(fmt.Sprintf("dhcp.static.%q", r.MAC.String()), "%s %s", r.Addr, problem)
+		}
+	}
+	for _, resolver := range k.DHCP.DNS {
+		if resolver != k.LAN.Address.Addr() && !k.inGarden(resolver) {
+			k.report("dhcp.dns", "clients could not ask %s before they log in: use %s, or put it into garden.prefixes", resolver, k.LAN.Address.Addr())
+		}
+	}
+}
+
+func (k *checker) checkPool(pool Range, earlier []Range) {
+	own := k.LAN.Address.Addr()
+	for _, end := range []netip.Addr{pool.First, pool.Last} {
+		if problem := k.unleasable(end); problem != "" && end != own {
+			k.report("dhcp.pools", "%s: %s %s", pool, end, problem)
+		}
+	}
+	if pool.contains(own) {
+		k.report("dhcp.pools", "%s has the gateway's own address %s in it: let it end before, and another begin after", pool, own)
+	}
+	for _, other := range earlier {
+		if other.contains(pool.First) || pool.contains(other.First) {
+			k.report("dhcp.pools", "%s and %s overlap", other, pool)
+		}
+	}
+}
+
+// unleasable says why no client of the LAN can have an address.
+func (k *checker) unleasable(a netip.Addr) string {
+	lan := k.LAN.Network()
+	switch {
+	case !lan.Contains(a):
+		return fmt.Sprintf("is not in the LAN, %s", lan)
+	case a == k.LAN.Address.Addr():
+		return "is the gateway's own address"
+	case a == lan.Addr():
+		return fmt.Sprintf("is the network %s itself", lan)
+	case a == lastOf(lan):
+		return "is the LAN's broadcast address"
+	}
+	return ""
+}
+
+func (k *checker) inGarden(a netip.Addr) bool {
+	return slices.ContainsFunc(k.Garden.Prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+func (k *checker) checkDNS() {
+	if k.DNS.Mode == External {
+		k.without(`dns.mode is "external"`, "dns.upstreams", "dns.answer_aaaa")
+		if len(k.Garden.Domains) > 0 {
+			k.report("garden.domains", `need gatewayd's own DNS, which learns their addresses: set dns.mode = "server", or use garden.prefixes`)
+		}
+	} else if len(k.DNS.Upstreams) == 0 {
+		k.report("dns.upstreams", `missing: the resolvers that clients' questions go to, such as ["192.0.2.53"], or dns.mode = "external"`)
+	}
+	if !k.LAN.Address.IsValid() {
+		return
+	}
+	for _, u := range k.DNS.Upstreams {
+		if u == netip.AddrPortFrom(k.LAN.Address.Addr(), 53) {
+			k.report("dns.upstreams", "%s is gatewayd itself: name the resolvers beyond it", u)
+		}
+	}
+	for _, p := range k.Garden.Prefixes {
+		if p.Overlaps(k.LAN.Network()) {
+			k.report("garden.prefixes", "%s overlaps the LAN, %s: clients reach each other without the gateway", p, k.LAN.Network())
+		}
+	}
+}
+
+func (k *checker) checkPortal() {
+	p := k.Portal
+	if !p.Enabled {
+		k.without("portal.enabled is false", "portal.port", "portal.name", "portal.tls_port", "portal.tls_cert", "portal.tls_key",
+			"portal.templates", "portal.title", "portal.success_url")
+		return
+	}
+	switch {
+	case p.TLSCert == "" && p.TLSKey != "":
+		k.report("portal.tls_cert", "missing: portal.tls_key is set")
+	case p.TLSCert != "" && p.TLSKey == "":
+		k.report("portal.tls_key", "missing: portal.tls_cert is set")
+	case p.TLSCert == "":
+		k.without("there is no portal.tls_cert", "portal.tls_port")
+	case p.Name == "":
+		k.report("portal.name", "missing: browsers hold the certificate against it")
+	case p.TLSPort == p.Port:
+		k.report("portal.tls_port", "%d is portal.port too", p.TLSPort)
+	}
+	k.checkPort("portal.port", p.Port)
+	if p.TLSCert != "" {
+		k.checkPort("portal.tls_port", p.TLSPort)
+	}
+}
+
+// checkPort holds one of the portal's ports against others' on its address.
+func (k *checker) checkPort(key string, port uint16) {
+	if port == 53 {
+		k.report(key, "53 belongs to the DNS")
+	}
+	if k.LAN.Address.IsValid() && k.Metrics.Listen == netip.AddrPortFrom(k.LAN.Address.Addr(), port) {
+		k.report("metrics.listen", "%s is the portal's: %s", k.Metrics.Listen, key)
+	}
+}
+
+// checkLogin holds the ways to log in against what each needs.
+func (k *checker) checkLogin() {
+	methods := "auth.methods"
+	switch {
+	case !k.Portal.Enabled && len(k.Auth.Methods) > 0:
+		k.report(methods, "need the portal, where clients log in, and portal.enabled is false")
+	case k.Portal.Enabled && len(k.Auth.Methods) == 0:
+		k.report(methods, `missing: how clients log in, such as ["users"], or portal.enabled = false`)
+	}
+	if !k.Auth.Has(MethodClickThrough) {
+		k.without(`"click-through" is not in auth.methods`, "portal.terms")
+	}
+	if k.Auth.Has(MethodUsers) && k.Users.File == "" {
+		k.report("users.file", `missing: "users" is in auth.methods`)
+	} else if !k.Auth.Has(MethodUsers) {
+		k.without(`"users" is not in auth.methods`, "users.file")
+	}
+	if k.Auth.Has(MethodRADIUS) {
+		if !k.isSet("radius.primary.address") {
+			k.report("radius.primary.address", `missing: "radius" is in auth.methods`)
+		}
+		return
+	}
+	for _, key := range Keys() {
+		if strings.HasPrefix(key, "radius.") {
+			k.without(`"radius" is not in auth.methods`, key)
+		}
+	}
+}
+
+// checkServer holds a RADIUS server's keys together.
+func (k *checker) checkServer(table string, s RADIUSServer) {
+	used := k.isSet(table+".address") && k.Auth.Has(MethodRADIUS)
+	switch {
+	case !k.Auth.Has(MethodRADIUS): // said for each key already
+	case !used && table != "radius.primary" && (s.Secret != "" || s.SecretFile != "" || s.AcctAddress.IsValid()):
+		k.report(table+".address", "missing: other keys of the server are set")
+	case used && s.Secret == "" && s.SecretFile == "":
+		k.report(table+".secret", "missing: give it, or secret_file")
+	case s.Secret != "" && s.SecretFile != "":
+		k.report(table+".secret", "contradicts secret_file: give one of them")
+	}
+	if used && table != "radius.primary" && s.Address == k.RADIUS.Primary.Address {
+		k.report(table+".address", "%s is the primary server too: a second one must be another", s.Address)
+	}
+	if used && s.Address.Port() == 65535 && !s.AcctAddress.IsValid() {
+		k.report(table+".acct_address", "missing: there is no port after 65535")
+	}
+	if !k.RADIUS.Accounting {
+		k.without("radius.accounting is false", table+".acct_address")
+	}
+}

@@ -1,0 +1,224 @@
+// Package config reads gatewayd.toml: strict keys, every problem with its file,
+// line and key, and all of them at once.
+//
+// The structs are plain: what they become in the gateway's other packages is
+// decided where the gateway is put together. example.toml describes each key.
+package config
+
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"time"
+)
+
+// Words of the file.
+const (
+	Server   = "server"   // dhcp.mode, dns.mode: gatewayd does it
+	External = "external" // another program on this machine does
+
+	LogText = "text"
+	LogJSON = "json"
+
+	MethodRADIUS       = "radius"
+	MethodUsers        = "users"
+	MethodClickThrough = "click-through"
+
+	PAP  = "pap"
+	CHAP = "chap"
+
+	PortWireless = "wireless"
+	PortEthernet = "ethernet"
+
+	EBPF = "ebpf"
+
+	ForwardAuto     = "auto"     // redirect, and the stack for what cannot be
+	ForwardRedirect = "redirect" // as auto, and an error where the kernel cannot
+	ForwardStack    = "stack"    // admit only: the kernel's stack forwards
+)
+
+// Config is gatewayd.toml with defaults filled in, checked.
+type Config struct {
+	File      string // path as given to Load
+	StateDir  string // leases, sessions, keys: kept over a reboot
+	RunDir    string // control socket
+	LogLevel  slog.Level
+	LogFormat string // LogText or LogJSON
+
+	LAN      LAN
+	WAN      WAN
+	DHCP     DHCP
+	DNS      DNS
+	Garden   Garden
+	Portal   Portal
+	Auth     Auth
+	RADIUS   RADIUS
+	Users    Users
+	Limits   Limits
+	Datapath Datapath
+	Metrics  Metrics
+
+	lines map[string]int // where each key was set, from 1
+}
+
+// LAN is the clients' side.
+type LAN struct {
+	Interface string
+	Address   netip.Prefix // the gateway's own, with the network's length: 10.1.0.1/16
+}
+
+// Network is the LAN's network.
+func (l LAN) Network() netip.Prefix { return l.Address.Masked() }
+
+// WAN is the side clients are forwarded to.
+type WAN struct{ Interface string }
+
+// DHCP is who leases addresses, and what with.
+type DHCP struct {
+	Mode    string // Server or External
+	Pools   []Range
+	Lease   time.Duration
+	Static  []Reservation    // in the file's order
+	DNS     []netip.Addr     // resolvers clients are told
+	Domain  string           // empty: none
+	MTU     int              // option 26; 0: not sent
+	Options map[uint8][]byte // further ones, raw
+}
+
+// Range is the addresses from First to Last.
+type Range struct{ First, Last netip.Addr }
+
+// Reservation is an address kept for one client.
+type Reservation struct {
+	MAC  net.HardwareAddr
+	Addr netip.Addr
+}
+
+// DNS is who answers clients' questions.
+type DNS struct {
+	Mode       string // Server or External
+	Upstreams  []netip.AddrPort
+	AnswerAAAA bool // false: IPv6 addresses are answered with none, as IPv6 is blocked
+}
+
+// Garden is what clients reach before they log in.
+type Garden struct {
+	Domains  []string // "example.org", or "*.example.org" for all below it
+	Prefixes []netip.Prefix
+}
+
+// Portal is the web side. The paths are absolute, or relative to the working
+// directory like File.
+type Portal struct {
+	Enabled    bool
+	Port       uint16
+	Name       string // host name that leads clients to the portal; empty: its address does
+	TLSPort    uint16 // used when there is a certificate
+	TLSCert    string // PEM file
+	TLSKey     string // PEM file
+	Templates  string // folder; empty: the built-in pages
+	Title      string
+	SuccessURL string // where to after login; empty: the page the client had asked for
+	Terms      string // shown where clients click through
+}
+
+// Auth is how clients log in.
+type Auth struct {
+	Methods []string // MethodRADIUS, MethodUsers, MethodClickThrough
+}
+
+// Has says whether clients may log in this way.
+func (a Auth) Has(method string) bool { return slices.Contains(a.Methods, method) }
+
+// RADIUS is the servers and what they are told.
+type RADIUS struct {
+	Primary, Secondary RADIUSServer // Secondary without Address: none
+	Method             string       // PAP or CHAP
+	Accounting         bool
+	SwapOctets         bool // Acct-Input is what the client received, instead of sent
+	NASIdentifier      string
+	NASAddress         netip.Addr // zero: not sent
+	PortType           string     // PortWireless or PortEthernet
+	Timeout            time.Duration
+	Retries            int           // after the first attempt, to each server
+	Interim            time.Duration // between updates, unless the server says
+}
+
+// Servers lists those that are configured, in the order they are asked.
+func (r RADIUS) Servers() []RADIUSServer {
+	var servers []RADIUSServer
+	for _, s := range []RADIUSServer{r.Primary, r.Secondary} {
+		if s.Address.IsValid() {
+			servers = append(servers, s)
+		}
+	}
+	return servers
+}
+
+// RADIUSServer is one of them.
+type RADIUSServer struct {
+	Address     netip.AddrPort // authentication
+	AcctAddress netip.AddrPort
+	Secret      string
+	SecretFile  string // the file Secret was read from
+}
+
+// Users is the local accounts.
+type Users struct{ File string }
+
+// Limits are what a session gets unless its login says otherwise. Zero: none.
+type Limits struct {
+	SessionTimeout, IdleTimeout    time.Duration
+	UpRate, DownRate               uint64 // bits of IP packets a second
+	UpQuota, DownQuota, TotalQuota uint64 // bytes of a session
+}
+
+// Datapath is what moves the packets.
+type Datapath struct {
+	Kind    string // EBPF
+	Forward string // ForwardAuto, ForwardRedirect or ForwardStack
+	PinDir  string // where programs and maps outlive the daemon
+}
+
+// Metrics is where Prometheus reads; without Listen it cannot.
+type Metrics struct{ Listen netip.AddrPort }
+
+// ControlSocket is the path the control verbs speak to.
+func (c *Config) ControlSocket() string { return filepath.Join(c.RunDir, "control.sock") }
+
+// defaults is what holds where the file says nothing.
+func defaults() *Config {
+	c := &Config{
+		StateDir: "/var/lib/gatewayd", RunDir: "/run/gatewayd", LogFormat: LogText,
+		DHCP:     DHCP{Mode: Server, Lease: time.Hour},
+		DNS:      DNS{Mode: Server},
+		Portal:   Portal{Enabled: true, Port: 8080, TLSPort: 8443, Title: "Welcome"},
+		Datapath: Datapath{Kind: EBPF, Forward: ForwardAuto, PinDir: "/sys/fs/bpf/gatewayd"},
+		lines:    map[string]int{},
+	}
+	c.RADIUS = RADIUS{
+		Method: PAP, Accounting: true, NASIdentifier: "gatewayd", PortType: PortWireless,
+		Timeout: 2 * time.Second, Retries: 3, Interim: 10 * time.Minute,
+	}
+	return c
+}
+
+// Live are the keys that take effect when the file is read again. All others
+// need a restart, which interrupts no admitted client.
+var Live = []string{"log_level"}
+
+// Changed lists the keys in which two configurations differ, in the order of
+// Keys.
+func Changed(a, b *Config) []string {
+	var keys []string
+	other := b.settings()
+	for i, s := range a.settings() {
+		if !reflect.DeepEqual(s.place, other[i].place) {
+			keys = append(keys, s.key)
+		}
+	}
+	return keys
+}

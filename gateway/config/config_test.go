@@ -1,0 +1,251 @@
+package config
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func parse(t *testing.T, text string) *Config {
+	t.Helper()
+	c, err := Parse("/etc/gatewayd/x.toml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestDefaults(t *testing.T) {
+	c := parse(t, minimal)
+	want := defaults()
+	want.File = "/etc/gatewayd/x.toml"
+	want.LAN = LAN{"lan0", netip.MustParsePrefix("10.1.0.1/16")}
+	want.WAN = WAN{"wan0"}
+	want.DNS.Upstreams = []netip.AddrPort{netip.MustParseAddrPort("192.0.2.53:53")}
+	want.Auth.Methods = []string{MethodClickThrough}
+	want.DHCP.DNS = []netip.Addr{netip.MustParseAddr("10.1.0.1")}
+	want.DHCP.Pools = []Range{{netip.MustParseAddr("10.1.0.2"), netip.MustParseAddr("10.1.255.254")}}
+	if diff := cmp.Diff(want, c, cmpopts.IgnoreUnexported(Config{}), plainAddresses); diff != "" {
+		t.Error(diff)
+	}
+	if got := c.ControlSocket(); got != "/run/gatewayd/control.sock" {
+		t.Errorf("control socket %s", got)
+	}
+}
+
+// plainAddresses lets cmp compare addresses as Go does.
+var plainAddresses = cmp.Options{
+	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
+	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
+}
+
+func TestPoolsLeaveTheGatewayOut(t *testing.T) {
+	for own, want := range map[string]string{
+		"10.1.0.1/16": "10.1.0.2-10.1.255.254", "10.1.0.6/29": "10.1.0.1-10.1.0.5", "10.1.0.3/29": "10.1.0.1-10.1.0.2 10.1.0.4-10.1.0.6",
+	} {
+		var got []string
+		for _, r := range around(netip.MustParsePrefix(own)) {
+			got = append(got, r.String())
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", own, got, want)
+		}
+	}
+}
+
+func TestValues(t *testing.T) {
+	c := parse(t, strings.Replace(withRADIUS, `["radius"]`, `["users", "radius"]`, 1)+`
+users.file = "accounts"
+log_level = "warn"
+dhcp.options = { 42 = ["192.0.2.1", "192.0.2.2"], 43 = "0x0102ff", 66 = "tftp" }
+dhcp.static = { "02-00-5E-10-00-01" = "10.1.0.10" }
+garden.prefixes = ["198.51.100.7", "198.51.100.0/24"]
+garden.domains = ["WWW.example.org", "*.example.org"]
+limits.up_rate = "1.5M"
+limits.down_rate = "20 Mbit/s"
+limits.up_quota = "500MB"
+limits.total_quota = "1.5GiB"
+limits.idle_timeout = "30m"
+radius.secondary.address = "192.0.2.11:1645"
+radius.secondary.secret_file = "/etc/secret"
+`)
+	for _, v := range []struct{ got, want any }{
+		{c.Users.File, "/etc/gatewayd/accounts"},
+		{c.LogLevel.String(), "WARN"},
+		{c.DHCP.Options, map[uint8][]byte{42: {192, 0, 2, 1, 192, 0, 2, 2}, 43: {1, 2, 255}, 66: []byte("tftp")}},
+		{c.DHCP.Static[0].MAC.String() + " " + c.DHCP.Static[0].Addr.String(), "02:00:5e:10:00:01 10.1.0.10"},
+		{c.Garden.Prefixes[0].String(), "198.51.100.7/32"},
+		{c.Garden.Domains, []string{"www.example.org", "*.example.org"}},
+		{c.Limits, Limits{IdleTimeout: 30 * time.Minute, UpRate: 1_500_000, DownRate: 20_000_000, UpQuota: 500_000_000, TotalQuota: 3 << 29}},
+		{c.RADIUS.Primary.Address.String() + " " + c.RADIUS.Primary.AcctAddress.String(), "192.0.2.10:1812 192.0.2.10:1813"},
+		{c.RADIUS.Secondary.Address.String() + " " + c.RADIUS.Secondary.AcctAddress.String(), "192.0.2.11:1645 192.0.2.11:1646"},
+		{len(c.RADIUS.Servers()), 2},
+		{c.RADIUS.Secondary.SecretFile, "/etc/secret"},
+	} {
+		if diff := cmp.Diff(v.want, v.got); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestRatesAndSizes(t *testing.T) {
+	for text, want := range map[string]uint64{"8000": 8000, "64k": 64_000, "64K": 64_000, "2.5M": 2_500_000, "1Gbps": 1e9, "1000G": 1e12, "1 M": 1e6} {
+		if got, err := ParseRate(text); got != want || err != nil {
+			t.Errorf("rate %q: %d, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "M", "-1M", "1e9", "7k", "1001G", "1MB", "1 0M", "NaN", "Inf", "0x10", "1_000k", ".", "1.2.3M"} {
+		if got, err := ParseRate(text); err == nil {
+			t.Errorf("rate %q: %d", text, got)
+		}
+	}
+	for text, want := range map[string]uint64{"1B": 1, "1kB": 1000, "1 KiB": 1024, "0.5GB": 5e8, "2TiB": 2 << 40} {
+		if got, err := ParseSize(text); got != want || err != nil {
+			t.Errorf("size %q: %d, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "0B", "5", "5M", "-5GB", "99999999TB", "5 GB "} {
+		if got, err := ParseSize(text); err == nil {
+			t.Errorf("size %q: %d", text, got)
+		}
+	}
+}
+
+func TestChanged(t *testing.T) {
+	a := parse(t, minimal)
+	b := parse(t, strings.Replace(minimal, "wan0", "wan1", 1)+"log_level = \"debug\"\nlimits.up_rate = \"1M\"\nportal.port = 8080\n")
+	if got := Changed(a, b); !slices.Equal(got, []string{"log_level", "wan.interface", "limits.up_rate"}) {
+		t.Errorf("changed: %v", got)
+	}
+	if got := Changed(a, parse(t, "# another text\n"+minimal)); len(got) > 0 {
+		t.Errorf("the same settings: %v", got)
+	}
+	for _, key := range Live {
+		if !slices.Contains(Keys(), key) {
+			t.Errorf("no key %s", key)
+		}
+	}
+}
+
+// write puts a file into dir with a mode, whatever the umask.
+func write(t *testing.T, dir, name, text string, mode os.FileMode) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestLoadReadsSecrets(t *testing.T) {
+	dir := t.TempDir()
+	text := strings.Replace(withRADIUS, `radius.primary.secret = "s3cret"`, `radius.primary.secret_file = "sub"`, 1)
+	path := write(t, dir, "gatewayd.toml", text, 0o644)
+	write(t, dir, "sub", "from a file\r\n", 0o640)
+	c, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.RADIUS.Primary.Secret; got != "from a file" {
+		t.Errorf("secret %q", got)
+	}
+	for _, bad := range []struct {
+		text string
+		mode os.FileMode
+		want string
+	}{
+		{"x", 0o644, "everyone can read " + dir + "/sub: chmod o-r " + dir + "/sub"},
+		{"", 0o600, dir + "/sub must be one line of text, 1 to 253 bytes"},
+		{"two\nlines\n", 0o600, dir + "/sub must be one line of text, 1 to 253 bytes"},
+		{"\xff\xfe", 0o600, "is no text"},
+		{strings.Repeat("x", maxFileBytes+1), 0o600, dir + "/sub is larger than 1048576 bytes"},
+	} {
+		write(t, dir, "sub", bad.text, bad.mode)
+		if _, err := Load(path); err == nil || err.Error() != path+":7: radius.primary.secret_file: "+bad.want {
+			t.Errorf("%.20q, mode %o: %v", bad.text, bad.mode, err)
+		}
+	}
+}
+
+func TestLoadLooksAtFiles(t *testing.T) {
+	dir := t.TempDir()
+	path := write(t, dir, "gatewayd.toml", strings.Replace(withRADIUS, `["radius"]`, `["radius", "users"]`, 1)+
+		"users.file = \".\"\nportal.templates = \"gatewayd.toml\"\nportal.tls_cert = \"c.pem\"\nportal.tls_key = \"k.pem\"\nportal.name = \"l.example\"\n", 0o644)
+	_, err := Load(path)
+	want := []string{
+		path + ":7: radius.primary.secret: everyone can read this file: chmod o-r " + path + ", or use secret_file",
+		path + ":8: users.file: " + dir + " is no file",
+		path + ":9: portal.templates: " + path + " is no folder",
+		path + ":10: portal.tls_cert: open " + dir + "/c.pem: no such file or directory",
+	}
+	if err == nil || err.Error() != strings.Join(want, "\n") {
+		t.Errorf("got:\n%v\nwant:\n%s", err, strings.Join(want, "\n"))
+	}
+	if _, err := Load(dir + "/none"); err == nil || err.Error() != "reading the configuration: open "+dir+"/none: no such file or directory" {
+		t.Errorf("no file: %v", err)
+	}
+}
+
+// TestLinesOfKeys places keys where a count of lines could go wrong.
+func TestLinesOfKeys(t *testing.T) {
+	text := "portal.terms = '''\nlog_level = 1\n''' # [x]\n" + // 1
+		"[garden]\r\nprefixes = [ # none\n\n \"192.0.2.1\",\n]\n" + // 4, 5
+		"[a.b.c]\n" + // 9
+		"\"d.e\" = { f = 1,\n g = \"\"\"\n\n\"\"\" }\n" + // 10, 11
+		"# ä\n[[w]]\nx = 1\n" // 15
+	entries, bad := readEntries("x", []byte(text))
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	got := map[string]int{}
+	for _, e := range entries {
+		got[e.path.String()] = e.line
+	}
+	want := map[string]int{
+		"portal": 1, "portal.terms": 1, "garden": 4, "garden.prefixes": 5, "a": 9, "a.b": 9, "a.b.c": 9,
+		`a.b.c."d.e"`: 10, `a.b.c."d.e".f`: 10, `a.b.c."d.e".g`: 11, "w": 15,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// FuzzParse: whatever the text, there is a configuration that holds together, or
+// problems that name the file and a line of it.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{minimal, withRADIUS, Example, "[dhcp.static]\n\"02:00:00:00:00:01\" = \"10.1.0.5\"\n", "a.b=1\n[a]\n", "x = [[", "[[dns]]\n[dns.mode]"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := Parse("x.toml", []byte(text))
+		if err != nil {
+			lines := strings.Count(text, "\n") + 1
+			for _, p := range err.(Problems) {
+				if p.File != "x.toml" || p.Line < 1 || p.Line > lines || p.Problem == "" {
+					t.Errorf("problem %+v of %d lines", p, lines)
+				}
+			}
+			return
+		}
+		lan := c.LAN.Network()
+		for _, pool := range c.DHCP.Pools {
+			if !lan.Contains(pool.First) || !lan.Contains(pool.Last) || pool.contains(c.LAN.Address.Addr()) {
+				t.Errorf("pool %s of %s", pool, c.LAN.Address)
+			}
+		}
+		if c.LAN.Interface == c.WAN.Interface || c.Portal.Enabled != (len(c.Auth.Methods) > 0) {
+			t.Errorf("accepted %+v", c)
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package config
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const manual = "../../docs/gateway.md"
+
+// commented is a line of the example that shows a key without setting it.
+var commented = regexp.MustCompile(`^#("?[a-z0-9:_]+"?) = `)
+
+// TestExampleIsGood: as it is, but for the users' file it names.
+func TestExampleIsGood(t *testing.T) {
+	if _, err := Parse("example.toml", []byte(Example)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestExampleIsComplete: it shows every key there is and none that is not, with
+// values that are taken, and with defaults that are the real ones.
+func TestExampleIsComplete(t *testing.T) {
+	table := ""
+	var shown []string
+	for line := range strings.Lines(Example) {
+		line = strings.TrimSuffix(line, "\n")
+		if name, ok := strings.CutPrefix(line, "["); ok {
+			table = strings.TrimSuffix(name, "]")
+		}
+		if commented.MatchString(line) {
+			line = line[1:]
+		}
+		key, _, isKey := strings.Cut(line, " = ")
+		if !isKey || strings.HasPrefix(line, "#") {
+			continue
+		}
+		text := line + "\n"
+		if table == "dhcp.static" || table == "dhcp.options" {
+			key = ""
+		}
+		if table != "" {
+			text = "[" + table + "]\n" + text
+			key = strings.TrimSuffix(table+"."+key, ".")
+		}
+		shown = append(shown, key)
+		entries, bad := readEntries("example.toml", []byte(text))
+		if bad != nil {
+			t.Fatalf("%s: %v", line, bad)
+		}
+		for _, p := range defaults().apply(entries) {
+			t.Errorf("%s: %v", line, p)
+		}
+	}
+	slices.Sort(shown)
+	if want := slices.Sorted(slices.Values(Keys())); !slices.Equal(shown, want) {
+		t.Errorf("the example shows\n%v\nthere are\n%v", shown, want)
+	}
+}
+
+// TestExampleShowsDefaults: where a key has a default, the line that shows it
+// changes nothing.
+func TestExampleShowsDefaults(t *testing.T) {
+	base := parse(t, Example)
+	for _, key := range []string{
+		"state_dir", "run_dir", "log_level", "log_format", "mode", "lease", "dns", "answer_aaaa", "enabled", "port", "title", "kind", "forward", "pin_dir",
+	} {
+		pattern := regexp.MustCompile(`(?m)^#` + key + ` = .*$`)
+		if !pattern.MatchString(Example) {
+			t.Errorf("the example has no #%s", key)
+		}
+		text := pattern.ReplaceAllStringFunc(Example, func(line string) string { return line[1:] })
+		if changed := Changed(base, parse(t, text)); len(changed) > 0 {
+			t.Errorf("#%s is not the default of %v", key, changed)
+		}
+	}
+	withServer := strings.NewReplacer(`methods = ["users"]`, `methods = ["users", "radius"]`,
+		"#address = \"192.0.2.10\"", "address = \"192.0.2.10\"", "#secret = \"long and random\"", "secret = \"x\"").Replace(Example)
+	base = parse(t, withServer)
+	for _, key := range []string{"method", "accounting", "acct_address", "swap_octets", "nas_identifier", "nas_port_type", "timeout", "retries", "interim"} {
+		line := regexp.MustCompile(`(?m)^#` + key + ` = .*$`).FindString(withServer)
+		text := strings.Replace(withServer, line, strings.TrimPrefix(line, "#"), 1)
+		if changed := Changed(base, parse(t, text)); len(changed) > 0 || line == "" {
+			t.Errorf("%q is not the default of %v", line, changed)
+		}
+	}
+}
+
+// TestManualIsComplete: its table of keys has a row for each key, none for
+// others, and its TOML blocks load.
+func TestManualIsComplete(t *testing.T) {
+	text, err := os.ReadFile(manual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Configuration\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var rows []string
+	for line := range strings.Lines(section) {
+		if rest, ok := strings.CutPrefix(line, "| `"); ok {
+			key, _, _ := strings.Cut(rest, "`")
+			rows = append(rows, key)
+		}
+	}
+	slices.Sort(rows)
+	if want := slices.Sorted(slices.Values(Keys())); !slices.Equal(rows, want) {
+		t.Errorf("the manual has\n%v\nthere are\n%v", rows, want)
+	}
+	blocks := strings.Split(string(text), "```toml\n")[1:]
+	if len(blocks) == 0 {
+		t.Error("the manual shows no configuration")
+	}
+	for _, block := range blocks {
+		block, _, _ = strings.Cut(block, "```")
+		if _, err := Parse("block.toml", []byte(block)); err != nil {
+			t.Errorf("%v\nin:\n%s", err, block)
+		}
+	}
+}

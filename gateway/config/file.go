@@ -1,0 +1,206 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Error is one problem of a file: where, which key, and what would be right.
+type Error struct {
+	File    string // path as given
+	Line    int    // from 1
+	Key     string // dotted; empty when the text is no TOML at all
+	Problem string // one phrase
+}
+
+// Error is "file:line: key: problem".
+func (e *Error) Error() string {
+	if e.Key == "" {
+		return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Problem)
+	}
+	return fmt.Sprintf("%s:%d: %s: %s", e.File, e.Line, e.Key, e.Problem)
+}
+
+// Problems are all of a file's, by line.
+type Problems []*Error
+
+// Error is one problem a line.
+func (p Problems) Error() string {
+	lines := make([]string, len(p))
+	for i, e := range p {
+		lines[i] = e.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// asError sorts what was found; nothing found is no error.
+func (p Problems) asError() error {
+	if len(p) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(p, func(a, b *Error) int { return cmp.Compare(a.Line, b.Line) })
+	return p
+}
+
+// Parse reads and checks a text. name is for messages, and what file names in
+// the text are relative to; no file is opened. An error is Problems.
+func Parse(name string, data []byte) (*Config, error) {
+	c := defaults()
+	c.File = name
+	entries, syntax := readEntries(name, data)
+	if syntax != nil {
+		return nil, Problems{syntax}
+	}
+	problems := Problems(c.apply(entries))
+	// What keys say together is judged without those that were refused: one
+	// mistake, one message.
+	bad := map[string]bool{}
+	for _, p := range problems {
+		bad[p.Key] = true
+	}
+	for _, p := range c.check() {
+		if !bad[p.Key] {
+			problems = append(problems, p)
+		}
+	}
+	if err := problems.asError(); err != nil {
+		return nil, err
+	}
+	c.complete()
+	return c, nil
+}
+
+// entry is one key of a text. A table comes ahead of what is in it.
+type entry struct {
+	path  toml.Key
+	value any // as the toml package decodes into any
+	line  int
+}
+
+// readEntries lists a text's keys by line, tables ahead of their keys.
+func readEntries(name string, data []byte) ([]entry, *Error) {
+	var top map[string]toml.Primitive
+	md, err := toml.NewDecoder(bytes.NewReader(data)).Decode(&top)
+	var bad toml.ParseError
+	if errors.As(err, &bad) {
+		return nil, &Error{File: name, Line: max(1, bad.Position.Line), Key: bad.LastKey, Problem: bad.Message}
+	}
+	if err != nil {
+		return nil, &Error{File: name, Line: 1, Problem: err.Error()}
+	}
+	t := text{md: &md, data: data}
+	return t.entries(nil, top), nil
+}
+
+// text is a decoded file with its bytes.
+type text struct {
+	md   *toml.MetaData
+	data []byte
+}
+
+// entries lists what is in a table and below. One that only its keys imply
+// ("a.b = 1") stands where the first of them does.
+func (t text) entries(parent toml.Key, table map[string]toml.Primitive) []entry {
+	var groups [][]entry // a key with all that is below it
+	for name, value := range table {
+		head := entry{path: append(slices.Clone(parent), name), line: t.line(value)}
+		// What the parser took always decodes into any.
+		_ = t.md.PrimitiveDecode(value, &head.value)
+		var below []entry
+		var sub map[string]toml.Primitive
+		if _, isTable := head.value.(map[string]any); isTable && t.md.PrimitiveDecode(value, &sub) == nil {
+			below = t.entries(head.path, sub)
+		}
+		if head.line == 0 && len(below) > 0 {
+			head.line = below[0].line
+		}
+		head.line = max(1, head.line)
+		groups = append(groups, append([]entry{head}, below...))
+	}
+	slices.SortFunc(groups, func(a, b []entry) int {
+		return cmp.Or(cmp.Compare(a[0].line, b[0].line), cmp.Compare(a[0].path.String(), b[0].path.String()))
+	})
+	return slices.Concat(groups...)
+}
+
+// refuser takes no value: the toml package says where a value stands only when
+// it could not be decoded.
+type refuser struct{}
+
+var errRefused = errors.New("refused to learn its position")
+
+// UnmarshalTOML implements toml.Unmarshaler.
+func (*refuser) UnmarshalTOML(any) error { return errRefused }
+
+// line is where a value begins, 0 for a table that is only implied. The line
+// the package gives is where a value of several lines ends; its offset is not.
+func (t text) line(value toml.Primitive) int {
+	var at toml.ParseError
+	if !errors.As(t.md.PrimitiveDecode(value, &refuser{}), &at) || at.Position.Line == 0 {
+		return 0
+	}
+	begin := min(max(at.Position.Start, 0), len(t.data))
+	return min(at.Position.Line, 1+bytes.Count(t.data[:begin], []byte("\n")))
+}
+
+// suggestion is `; did you mean "…"?` when a known word is near, else nothing.
+func suggestion(given string, known []string) string {
+	near, least := "", max(2, len(given)/3)+1
+	for _, word := range known {
+		if d := distance(strings.ToLower(given), strings.ToLower(word)); d < least {
+			near, least = word, d
+		}
+	}
+	if near == "" {
+		near = elsewhere(given, known)
+	}
+	if near == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", near)
+}
+
+// elsewhere is the only known key with the same last part, if there is just one:
+// a key in the wrong table, or in none.
+func elsewhere(given string, known []string) string {
+	last := func(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
+	found := ""
+	for _, key := range known {
+		if last(key) != last(given) || !strings.Contains(key, ".") {
+			continue
+		}
+		if found != "" {
+			return ""
+		}
+		found = key
+	}
+	return found
+}
+
+// distance counts the insertions, deletions and substitutions of bytes that
+// turn a into b (Levenshtein).
+func distance(a, b string) int {
+	previous := make([]int, len(b)+1)
+	for j := range previous {
+		previous[j] = j
+	}
+	current := make([]int, len(b)+1)
+	for i := range len(a) {
+		current[0] = i + 1
+		for j := range len(b) {
+			change := previous[j]
+			if a[i] != b[j] {
+				change++
+			}
+			current[j+1] = min(change, previous[j+1]+1, current[j]+1)
+		}
+		previous, current = current, previous
+	}
+	return previous[len(b)]
+}

@@ -1,0 +1,156 @@
+package config
+
+import (
+	"bytes"
+	"crypto/tls"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"unicode/utf8"
+)
+
+// Example is a gatewayd.toml that shows every key with its default.
+//
+//go:embed example.toml
+var Example string
+
+// maxFileBytes bounds the file itself and each secret.
+const maxFileBytes = 1 << 20
+
+// Load reads and checks a file and what it names: secrets, certificates, the
+// users' file, templates. What is wrong in it is Problems.
+func Load(path string) (*Config, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	c, err := Parse(path, data)
+	if err != nil {
+		return nil, err
+	}
+	k := &checker{Config: c}
+	k.openFiles()
+	if err := Problems(k.problems).asError(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err == nil && len(data) > maxFileBytes {
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxFileBytes)
+	}
+	return data, err
+}
+
+// openFiles looks at what the file names, so that what is wrong there shows
+// before anything is started.
+func (k *checker) openFiles() {
+	for _, s := range []struct {
+		table  string
+		server *RADIUSServer
+	}{{"radius.primary", &k.RADIUS.Primary}, {"radius.secondary", &k.RADIUS.Secondary}} {
+		switch {
+		case s.server.SecretFile != "":
+			k.readSecret(s.table+".secret_file", s.server)
+		case s.server.Secret != "" && isPublic(k.File):
+			k.report(s.table+".secret", "everyone can read this file: chmod o-r %s, or use secret_file", k.File)
+		}
+	}
+	if f := k.Users.File; f != "" {
+		if info, err := os.Stat(f); err != nil {
+			k.report("users.file", "%v", err)
+		} else if !info.Mode().IsRegular() {
+			k.report("users.file", "%s is no file", f)
+		}
+	}
+	if p := k.Portal; p.TLSCert != "" {
+		if _, err := tls.LoadX509KeyPair(p.TLSCert, p.TLSKey); err != nil {
+			k.report("portal.tls_cert", "%v", err)
+		}
+	}
+	if dir := k.Portal.Templates; dir != "" {
+		if info, err := os.Stat(dir); err != nil {
+			k.report("portal.templates", "%v", err)
+		} else if !info.IsDir() {
+			k.report("portal.templates", "%s is no folder", dir)
+		}
+	}
+}
+
+// readSecret takes a secret from its file: the first and only line.
+func (k *checker) readSecret(key string, s *RADIUSServer) {
+	if isPublic(s.SecretFile) {
+		k.report(key, "everyone can read %s: chmod o-r %s", s.SecretFile, s.SecretFile)
+		return
+	}
+	data, err := readFile(s.SecretFile)
+	if err == nil && !utf8.Valid(data) {
+		err = errors.New("is no text")
+	}
+	if err == nil {
+		if s.Secret, err = secret(string(bytes.TrimRight(data, "\r\n"))); err != nil {
+			err = fmt.Errorf("%s %w", s.SecretFile, err)
+		}
+	}
+	if err != nil {
+		k.report(key, "%v", err)
+	}
+}
+
+// isPublic says whether every user of the machine can read a file.
+func isPublic(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().Perm()&0o004 != 0
+}
+
+// complete fills in what follows from other keys.
+func (c *Config) complete() {
+	own := c.LAN.Address.Addr()
+	if c.DHCP.Mode == Server {
+		if len(c.DHCP.Pools) == 0 {
+			c.DHCP.Pools = around(c.LAN.Address)
+		}
+		if len(c.DHCP.DNS) == 0 {
+			c.DHCP.DNS = []netip.Addr{own}
+		}
+	}
+	for _, s := range []*RADIUSServer{&c.RADIUS.Primary, &c.RADIUS.Secondary} {
+		if s.Address.IsValid() && !s.AcctAddress.IsValid() {
+			// Servers have authentication and accounting on neighbouring ports, also
+			// on the old ones, 1645 and 1646 (RFC 2866, 3).
+			s.AcctAddress = netip.AddrPortFrom(s.Address.Addr(), s.Address.Port()+1)
+		}
+	}
+	for _, path := range []*string{
+		&c.RADIUS.Primary.SecretFile, &c.RADIUS.Secondary.SecretFile, &c.Users.File,
+		&c.Portal.TLSCert, &c.Portal.TLSKey, &c.Portal.Templates,
+	} {
+		if *path != "" && !filepath.IsAbs(*path) {
+			*path = filepath.Join(filepath.Dir(c.File), *path)
+		}
+	}
+}
+
+// around is a network's addresses without the gateway's: one range or two.
+func around(own netip.Prefix) []Range {
+	var ranges []Range
+	first, last := own.Masked().Addr().Next(), lastOf(own).Prev()
+	if before := own.Addr().Prev(); first.Compare(before) <= 0 {
+		ranges = append(ranges, Range{first, before})
+	}
+	if after := own.Addr().Next(); after.Compare(last) <= 0 {
+		ranges = append(ranges, Range{after, last})
+	}
+	return ranges
+}

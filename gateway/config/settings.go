@@ -1,0 +1,192 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// setting is one key of the file and the place its value goes to.
+type setting struct {
+	key   string
+	place any // a pointer into the Config
+	set   func(v any) error
+	// each reads one entry of a table whose keys are the user's; then set is nil.
+	each func(name string, v any) error
+}
+
+// at ties a key to a place by a reader of its values.
+func at[T any](key string, place *T, read reader[T]) setting {
+	return setting{key: key, place: place, set: func(v any) error {
+		value, err := read(v)
+		if err == nil {
+			*place = value
+		}
+		return err
+	}}
+}
+
+const (
+	minute = time.Minute
+	day    = 24 * time.Hour
+)
+
+// settings is every key there is, in the order of the documentation. File,
+// suggestions, example and manual are held against this one list.
+func (c *Config) settings() []setting {
+	return slices.Concat([]setting{
+		at("state_dir", &c.StateDir, absolute),
+		at("run_dir", &c.RunDir, absolute),
+		at("log_level", &c.LogLevel, level),
+		at("log_format", &c.LogFormat, word(LogText, LogJSON)),
+		at("lan.interface", &c.LAN.Interface, link),
+		at("lan.address", &c.LAN.Address, ownAddress),
+		at("wan.interface", &c.WAN.Interface, link),
+	}, c.serviceSettings(), c.portalSettings(), c.radiusSettings(), []setting{
+		at("users.file", &c.Users.File, file),
+		at("limits.session_timeout", &c.Limits.SessionTimeout, duration(minute, 365*day)),
+		at("limits.idle_timeout", &c.Limits.IdleTimeout, duration(minute, 365*day)),
+		at("limits.up_rate", &c.Limits.UpRate, rate),
+		at("limits.down_rate", &c.Limits.DownRate, rate),
+		at("limits.up_quota", &c.Limits.UpQuota, size),
+		at("limits.down_quota", &c.Limits.DownQuota, size),
+		at("limits.total_quota", &c.Limits.TotalQuota, size),
+		at("datapath.kind", &c.Datapath.Kind, word(EBPF)),
+		at("datapath.forward", &c.Datapath.Forward, word(ForwardAuto, ForwardRedirect, ForwardStack)),
+		at("datapath.pin_dir", &c.Datapath.PinDir, absolute),
+		at("metrics.listen", &c.Metrics.Listen, listenAddress),
+	})
+}
+
+func (c *Config) serviceSettings() []setting {
+	return []setting{
+		at("dhcp.mode", &c.DHCP.Mode, word(Server, External)),
+		at("dhcp.pools", &c.DHCP.Pools, list(addressRange)),
+		at("dhcp.lease", &c.DHCP.Lease, duration(minute, 30*day)),
+		at("dhcp.dns", &c.DHCP.DNS, list(address)),
+		at("dhcp.domain", &c.DHCP.Domain, hostName),
+		at("dhcp.mtu", &c.DHCP.MTU, integer(576, 9000)),
+		{key: "dhcp.static", place: &c.DHCP.Static, each: c.DHCP.reserve},
+		{key: "dhcp.options", place: &c.DHCP.Options, each: c.DHCP.addOption},
+		at("dns.mode", &c.DNS.Mode, word(Server, External)),
+		at("dns.upstreams", &c.DNS.Upstreams, list(addressPort(53))),
+		at("dns.answer_aaaa", &c.DNS.AnswerAAAA, boolean),
+		at("garden.domains", &c.Garden.Domains, list(domainPattern)),
+		at("garden.prefixes", &c.Garden.Prefixes, list(gardenPrefix)),
+	}
+}
+
+func (c *Config) portalSettings() []setting {
+	return []setting{
+		at("portal.enabled", &c.Portal.Enabled, boolean),
+		at("portal.port", &c.Portal.Port, port),
+		at("portal.name", &c.Portal.Name, hostName),
+		at("portal.tls_port", &c.Portal.TLSPort, port),
+		at("portal.tls_cert", &c.Portal.TLSCert, file),
+		at("portal.tls_key", &c.Portal.TLSKey, file),
+		at("portal.templates", &c.Portal.Templates, file),
+		at("portal.title", &c.Portal.Title, line(100)),
+		at("portal.success_url", &c.Portal.SuccessURL, webAddress),
+		at("portal.terms", &c.Portal.Terms, prose(20_000)),
+		at("auth.methods", &c.Auth.Methods, list(word(MethodRADIUS, MethodUsers, MethodClickThrough))),
+	}
+}
+
+func (c *Config) radiusSettings() []setting {
+	r := &c.RADIUS
+	return []setting{
+		at("radius.primary.address", &r.Primary.Address, addressPort(1812)),
+		at("radius.primary.acct_address", &r.Primary.AcctAddress, addressPort(1813)),
+		at("radius.primary.secret", &r.Primary.Secret, secret),
+		at("radius.primary.secret_file", &r.Primary.SecretFile, file),
+		at("radius.secondary.address", &r.Secondary.Address, addressPort(1812)),
+		at("radius.secondary.acct_address", &r.Secondary.AcctAddress, addressPort(1813)),
+		at("radius.secondary.secret", &r.Secondary.Secret, secret),
+		at("radius.secondary.secret_file", &r.Secondary.SecretFile, file),
+		at("radius.method", &r.Method, word(PAP, CHAP)),
+		at("radius.accounting", &r.Accounting, boolean),
+		at("radius.swap_octets", &r.SwapOctets, boolean),
+		at("radius.nas_identifier", &r.NASIdentifier, line(253)),
+		at("radius.nas_address", &r.NASAddress, address),
+		at("radius.nas_port_type", &r.PortType, word(PortWireless, PortEthernet)),
+		at("radius.timeout", &r.Timeout, duration(100*time.Millisecond, minute)),
+		at("radius.retries", &r.Retries, integer(0, 10)),
+		// RFC 2869, 2.1: not below a minute.
+		at("radius.interim", &r.Interim, duration(minute, day)),
+	}
+}
+
+// Keys lists every key of the file, dotted, in the order of the documentation.
+func Keys() []string {
+	var keys []string
+	for _, s := range defaults().settings() {
+		keys = append(keys, s.key)
+	}
+	return keys
+}
+
+// tables are the keys that hold other keys.
+func tables() []string {
+	var names []string
+	for _, key := range Keys() {
+		for i, c := range key {
+			if c == '.' && !slices.Contains(names, key[:i]) {
+				names = append(names, key[:i])
+			}
+		}
+	}
+	return names
+}
+
+// apply sets every entry and returns all problems met.
+func (c *Config) apply(entries []entry) []*Error {
+	a := assigner{settings: map[string]setting{}, tables: tables()}
+	for _, s := range c.settings() {
+		a.settings[s.key] = s
+	}
+	var problems []*Error
+	var done string // what is below this key needs no look of its own
+	for _, e := range entries {
+		key := e.path.String()
+		if done != "" && strings.HasPrefix(key, done+".") {
+			continue
+		}
+		c.lines[key] = e.line
+		descend, err := a.assign(e)
+		if err != nil {
+			problems = append(problems, &Error{File: c.File, Line: e.line, Key: key, Problem: err.Error()})
+		}
+		if done = ""; !descend {
+			done = key
+		}
+	}
+	return problems
+}
+
+// assigner gives entries to their settings.
+type assigner struct {
+	settings map[string]setting
+	tables   []string
+}
+
+// assign sets one entry. descend is true when the entries below it matter too.
+func (a assigner) assign(e entry) (descend bool, err error) {
+	key := e.path.String()
+	_, isTable := e.value.(map[string]any)
+	s, known := a.settings[key]
+	switch {
+	case known && s.set != nil:
+		return false, s.set(e.value)
+	case known || slices.Contains(a.tables, key):
+		if !isTable {
+			return false, fmt.Errorf("must be a table: [%s]", key)
+		}
+		return true, nil
+	}
+	last := len(e.path) - 1
+	if parent := a.settings[e.path[:last].String()]; parent.each != nil {
+		return false, parent.each(e.path[last], e.value)
+	}
+	return false, fmt.Errorf("unknown key%s", suggestion(key, slices.Concat(Keys(), a.tables)))
+}

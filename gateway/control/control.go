@@ -1,0 +1,150 @@
+// Package control is the way into a running gatewayd: HTTP over a Unix socket
+// for the control verbs, and Prometheus metrics.
+//
+// HTTP, because deadlines, streams and clients for it are there: everything
+// works with `curl --unix-socket` too. Whoever may write to the socket may log
+// clients in and out; it belongs to the daemon's user and group, mode 0660.
+//
+//	GET  /v1/status               Status
+//	GET  /v1/sessions?user=&state=  Session, one a line; broken off: incomplete
+//	GET  /v1/sessions/ADDR        Session
+//	POST /v1/login                LoginRequest → Session
+//	POST /v1/logout               LogoutRequest → LogoutReply
+//
+// Failures are {"error": "…"} with a 4xx or 5xx code.
+package control
+
+import (
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// State is where a client stands.
+type State = session.State
+
+// States are all there are, in the order clients pass through them.
+var States = []State{session.Leased, session.PreAuth, session.Authenticated}
+
+// Sessions is the table of clients. Every method may be called at any time from
+// several goroutines.
+type Sessions interface {
+	Get(netip.Addr) (session.Session, bool)
+	// Each yields all clients in the order of their addresses, until yield returns
+	// false. yield may take seconds, when who reads is slow: nobody else may have
+	// to wait for it.
+	Each(yield func(session.Session) bool)
+	Admit(netip.Addr, session.Login) (session.Session, error)
+	End(netip.Addr, session.Cause) (session.Session, error)
+}
+
+// Status is what a daemon tells of itself. The maps are counters by what they
+// count, in words of metrics' labels; none is by client.
+type Status struct {
+	Version   string    `json:"version"`
+	PID       int       `json:"pid"`
+	Since     time.Time `json:"since"`
+	Datapath  string    `json:"datapath"`  // kind and way of forwarding: "ebpf, redirect"
+	LAN       string    `json:"lan"`       // interface
+	WAN       string    `json:"wan"`       // interface
+	Addresses int       `json:"addresses"` // that clients can have
+
+	Sessions map[State]int `json:"sessions"` // clients by state
+	Leases   int           `json:"leases"`
+	Outbox   int           `json:"outbox"` // events not yet accounted
+
+	Traffic Traffic           `json:"traffic"` // of all clients since the data path began
+	Packets map[string]uint64 `json:"packets"` // by what became of them
+	DHCP    map[string]uint64 `json:"dhcp,omitempty"`
+	DNS     map[string]uint64 `json:"dns,omitempty"`
+	RADIUS  map[string]uint64 `json:"radius,omitempty"`
+	Portal  map[string]uint64 `json:"portal,omitempty"`
+}
+
+// Traffic is what was forwarded: Up from clients, Down to them.
+type Traffic struct {
+	UpBytes     uint64 `json:"up_bytes"`
+	UpPackets   uint64 `json:"up_packets"`
+	DownBytes   uint64 `json:"down_bytes"`
+	DownPackets uint64 `json:"down_packets"`
+}
+
+// Session is a client as the socket shows it. Times that are not known are left
+// out. Hostname and User are the client's own words: whatever bytes.
+type Session struct {
+	Addr     netip.Addr `json:"addr"`
+	MAC      string     `json:"mac"`
+	State    State      `json:"state"`
+	Hostname string     `json:"hostname,omitempty"`
+	LeasedAt time.Time  `json:"leased_at,omitzero"`
+	LeaseEnd time.Time  `json:"lease_end,omitzero"`
+
+	User   string    `json:"user,omitempty"`
+	ID     string    `json:"id,omitempty"` // Acct-Session-Id
+	Began  time.Time `json:"began,omitzero"`
+	Seen   time.Time `json:"seen,omitzero"`
+	Limits Limits    `json:"limits,omitzero"`
+	Traffic
+	DroppedPackets uint64 `json:"dropped_packets"`
+}
+
+// Limits are what a login grants; zero: no limit.
+type Limits struct {
+	SessionTimeoutSeconds float64 `json:"session_timeout_seconds,omitempty"`
+	IdleTimeoutSeconds    float64 `json:"idle_timeout_seconds,omitempty"`
+	UpBytes               uint64  `json:"up_bytes,omitempty"`
+	DownBytes             uint64  `json:"down_bytes,omitempty"`
+	TotalBytes            uint64  `json:"total_bytes,omitempty"`
+	UpBps                 uint64  `json:"up_bps,omitempty"`
+	DownBps               uint64  `json:"down_bps,omitempty"`
+}
+
+// LoginRequest admits a client without asking anybody.
+type LoginRequest struct {
+	Addr   netip.Addr `json:"addr"`
+	User   string     `json:"user"`
+	Limits Limits     `json:"limits"`
+}
+
+// LogoutRequest ends sessions: one address's, a user's, or all. Exactly one of
+// them is set.
+type LogoutRequest struct {
+	Addr netip.Addr `json:"addr,omitzero"`
+	User string     `json:"user,omitempty"`
+	All  bool       `json:"all,omitempty"`
+}
+
+// LogoutReply says how many sessions were ended.
+type LogoutReply struct {
+	Ended int `json:"ended"`
+}
+
+// Filter chooses sessions; empty: all.
+type Filter struct {
+	User  string
+	State State
+}
+
+// failure is the body of an error.
+type failure struct {
+	Error string `json:"error"`
+}
+
+// shown is a client as the socket shows it.
+func shown(s session.Session) Session {
+	return Session{
+		Addr: s.Addr, MAC: net.HardwareAddr(s.MAC[:]).String(), State: s.State, Hostname: s.Hostname,
+		LeasedAt: s.LeasedAt, LeaseEnd: s.LeaseEnd, User: s.User, ID: s.ID, Began: s.Began, Seen: s.Seen,
+		Limits: Limits{
+			SessionTimeoutSeconds: s.Limits.SessionTimeout.Seconds(), IdleTimeoutSeconds: s.Limits.IdleTimeout.Seconds(),
+			UpBytes: s.Limits.UpBytes, DownBytes: s.Limits.DownBytes, TotalBytes: s.Limits.TotalBytes,
+			UpBps: s.Limits.UpBps, DownBps: s.Limits.DownBps,
+		},
+		Traffic: Traffic{
+			UpBytes: s.Counts.UpBytes, UpPackets: s.UpPackets, DownBytes: s.Counts.DownBytes, DownPackets: s.DownPackets,
+		},
+		DroppedPackets: s.DroppedPackets,
+	}
+}

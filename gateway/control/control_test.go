@@ -1,0 +1,330 @@
+package control
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// TestMain lets the test binary be a daemon that holds a socket until it is
+// killed.
+func TestMain(m *testing.M) {
+	if path := os.Getenv("CONTROL_TEST_HOLD"); path != "" {
+		if _, err := Listen(path); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println("listening")
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+// clients is a table in memory, in the order of addresses.
+type clients struct {
+	mu  sync.Mutex // guards all
+	all []session.Session
+	// broken is an address whose session cannot be ended.
+	broken netip.Addr
+}
+
+var _ Sessions = (*clients)(nil)
+
+func (c *clients) find(a netip.Addr) (int, bool) {
+	return slices.BinarySearchFunc(c.all, a, func(s session.Session, a netip.Addr) int { return s.Addr.Compare(a) })
+}
+
+func (c *clients) Get(a netip.Addr) (session.Session, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i, ok := c.find(a)
+	if !ok {
+		return session.Session{}, false
+	}
+	return c.all[i], true
+}
+
+func (c *clients) Each(yield func(session.Session) bool) {
+	c.mu.Lock()
+	all := slices.Clone(c.all)
+	c.mu.Unlock()
+	for _, s := range all {
+		if !yield(s) {
+			return
+		}
+	}
+}
+
+func (c *clients) Admit(a netip.Addr, l session.Login) (session.Session, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i, ok := c.find(a)
+	if !ok {
+		return session.Session{}, errors.New("gone")
+	}
+	c.all[i].State, c.all[i].Login, c.all[i].ID = session.Authenticated, l, "0123456789abcdef"
+	return c.all[i], nil
+}
+
+func (c *clients) End(a netip.Addr, cause session.Cause) (session.Session, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i, ok := c.find(a)
+	if !ok || a == c.broken || cause != session.AdminReset {
+		return session.Session{}, errors.New("the disk is full")
+	}
+	ended := c.all[i]
+	c.all[i].State, c.all[i].Login = session.PreAuth, session.Login{}
+	return ended, nil
+}
+
+// numbered is the n-th address of 10.0.0.0/8.
+func numbered(n int) netip.Addr {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], 10<<24+uint32(n))
+	return netip.AddrFrom4(b)
+}
+
+// authenticated makes n clients; every third is "ann", the others "bob".
+func authenticated(n int) *clients {
+	c := &clients{}
+	for i := range n {
+		s := session.Session{State: session.Authenticated, Login: session.Login{User: "bob"}, Began: time.Unix(1_700_000_000, 0)}
+		if i%3 == 0 {
+			s.User = "ann"
+		}
+		s.Addr, s.MAC = numbered(i), [6]byte{2, 0, 0, byte(i >> 16), byte(i >> 8), byte(i)}
+		c.all = append(c.all, s)
+	}
+	return c
+}
+
+// start serves a table until the test ends and returns the socket's path.
+func start(t *testing.T, table Sessions, stall time.Duration) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "run", "c.sock")
+	s, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.stall = stall
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() {
+		ended <- s.Serve(ctx, table, func() Status { return Status{Version: "1.2.3", Sessions: map[State]int{session.PreAuth: 7}} })
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return path
+}
+
+func dial(t *testing.T, path string) *Client {
+	t.Helper()
+	c, err := Dial(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestVerbs(t *testing.T) {
+	table := authenticated(6)
+	table.all[4].State, table.all[4].Login, table.all[4].Hostname = session.Leased, session.Login{}, "phone\x1b[2J"
+	c := dial(t, start(t, table, stallTime))
+	ctx := t.Context()
+
+	status, err := c.Status(ctx)
+	if err != nil || status.Version != "1.2.3" || status.Sessions[session.PreAuth] != 7 {
+		t.Errorf("status %+v, %v", status, err)
+	}
+	s, err := c.Session(ctx, numbered(4))
+	want := Session{Addr: numbered(4), MAC: "02:00:00:00:00:04", State: session.Leased, Hostname: "phone\x1b[2J", Began: time.Unix(1_700_000_000, 0)}
+	if diff := cmp.Diff(want, s, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" || err != nil {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	s, err = c.Login(ctx, LoginRequest{Addr: numbered(4), User: "carl", Limits: Limits{SessionTimeoutSeconds: 90, UpBps: 1e6, TotalBytes: 5}})
+	if err != nil || s.State != session.Authenticated || s.User != "carl" {
+		t.Errorf("login: %+v, %v", s, err)
+	}
+	if got, _ := table.Get(numbered(4)); got.Limits != (session.Limits{SessionTimeout: 90 * time.Second, UpBps: 1e6, TotalBytes: 5}) {
+		t.Errorf("granted %+v", got.Limits)
+	}
+	for _, f := range []struct {
+		filter Filter
+		want   []int
+	}{{Filter{}, []int{0, 1, 2, 3, 4, 5}}, {Filter{User: "ann"}, []int{0, 3}}, {Filter{State: session.PreAuth}, nil}, {Filter{User: "carl", State: session.Authenticated}, []int{4}}} {
+		var got []netip.Addr
+		err := c.Sessions(ctx, f.filter, func(s Session) error { got = append(got, s.Addr); return nil })
+		var want []netip.Addr
+		for _, n := range f.want {
+			want = append(want, numbered(n))
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%+v: %v, %v", f.filter, got, err)
+		}
+	}
+	for _, l := range []struct {
+		req  LogoutRequest
+		want int
+	}{{LogoutRequest{Addr: numbered(4)}, 1}, {LogoutRequest{User: "ann"}, 2}, {LogoutRequest{All: true}, 3}, {LogoutRequest{All: true}, 0}} {
+		if n, err := c.Logout(ctx, l.req); n != l.want || err != nil {
+			t.Errorf("logout %+v: %d, %v", l.req, n, err)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	table := authenticated(3)
+	table.all[1].State, table.broken = session.PreAuth, numbered(2)
+	c := dial(t, start(t, table, stallTime))
+	ctx := t.Context()
+	login := func(req LoginRequest) error { _, err := c.Login(ctx, req); return err }
+	logout := func(req LogoutRequest) error { _, err := c.Logout(ctx, req); return err }
+	get := func(path string) error { return c.call(ctx, answerTime, "GET", path, nil, &struct{}{}) }
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{get("/v1/sessions/10.9.0.0"), "no client has 10.9.0.0: it needs a lease first"},
+		{get("/v1/sessions/x"), `ParseAddr("x"): unable to parse IP`},
+		{get("/v1/sessions?state=gone"), `no state is called "gone": there are leased, preauth and authenticated`},
+		{get("/v2"), "there is no GET /v2"},
+		{get("/v1/login"), "there is no GET /v1/login"},
+		{login(LoginRequest{User: "x"}), "addr must be a client's IPv4 address"},
+		{login(LoginRequest{Addr: netip.MustParseAddr("::1"), User: "x"}), "addr must be a client's IPv4 address"},
+		{login(LoginRequest{Addr: numbered(9), User: "x"}), "no client has 10.0.0.9: it needs a lease first"},
+		{login(LoginRequest{Addr: numbered(1)}), "user must be a name of visible characters, 1 to 253 bytes"},
+		{login(LoginRequest{Addr: numbered(1), User: "a\nb"}), "user must be a name of visible characters, 1 to 253 bytes"},
+		{login(LoginRequest{Addr: numbered(1), User: strings.Repeat("x", 254)}), "user must be a name of visible characters, 1 to 253 bytes"},
+		{login(LoginRequest{Addr: numbered(1), User: "x", Limits: Limits{IdleTimeoutSeconds: -1}}), "time-outs must be seconds from 0 to ten years"},
+		{login(LoginRequest{Addr: numbered(1), User: "x", Limits: Limits{IdleTimeoutSeconds: 1e300}}), "time-outs must be seconds from 0 to ten years"},
+		{login(LoginRequest{Addr: numbered(1), User: strings.Repeat("x", maxBodyBytes)}), "reading the request: http: request body too large"},
+		{logout(LogoutRequest{}), "give one of addr, user and all"},
+		{logout(LogoutRequest{All: true, User: "x"}), "give one of addr, user and all"},
+		{logout(LogoutRequest{Addr: numbered(9)}), "no client has 10.0.0.9"},
+		{logout(LogoutRequest{Addr: numbered(1)}), "10.0.0.1 is not logged in: it is preauth"},
+		{logout(LogoutRequest{User: "zoe"}), `no session is "zoe"'s`},
+		{logout(LogoutRequest{Addr: numbered(2)}), "ending the session of 10.0.0.2: the disk is full"},
+	} {
+		if tt.err == nil || tt.err.Error() != tt.want {
+			t.Errorf("got  %v\nwant %s", tt.err, tt.want)
+		}
+	}
+	if err := logout(LogoutRequest{All: true}); err == nil || !strings.HasSuffix(err.Error(), "of 2 sessions: ending the session of 10.0.0.2: the disk is full") {
+		t.Errorf("logout of all, one of them failing: %v", err)
+	}
+}
+
+func TestLogoutOfThousands(t *testing.T) {
+	c := dial(t, start(t, authenticated(5000), stallTime))
+	if n, err := c.Logout(t.Context(), LogoutRequest{User: "ann"}); n != 1667 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if n, err := c.Logout(t.Context(), LogoutRequest{All: true}); n != 3333 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+func TestOneDaemonAtATime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.sock")
+	daemon := hold(t, path)
+	_, err := Listen(path)
+	if !errors.Is(err, ErrRunning) || !strings.Contains(err.Error(), fmt.Sprintf("(process %d)", daemon.Process.Pid)) {
+		t.Errorf("beside a live daemon: %v", err)
+	}
+	if _, err := Dial(path); err != nil {
+		t.Errorf("the live daemon has lost its socket: %v", err)
+	}
+	daemon.Process.Kill()
+	daemon.Wait()
+	if _, err := os.Lstat(path); err != nil {
+		t.Fatalf("a killed daemon leaves its socket: %v", err)
+	}
+	if _, err := Dial(path); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("after a kill: %v", err)
+	}
+	s, err := Listen(path)
+	if err != nil {
+		t.Fatalf("after a killed daemon: %v", err)
+	}
+	if err := errors.Join(s.Close(), s.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := Dial(path); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+// hold starts a process that holds a socket.
+func hold(t *testing.T, path string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), "CONTROL_TEST_HOLD="+path)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	said := make([]byte, 200)
+	if n, _ := out.Read(said); string(said[:n]) != "listening\n" {
+		t.Fatalf("the daemon says %q", said[:n])
+	}
+	return cmd
+}
+
+func TestModeOfTheSocket(t *testing.T) {
+	for _, umask := range []int{0, 0o027, 0o077} {
+		before := syscall.Umask(umask)
+		path := filepath.Join(t.TempDir(), "c.sock")
+		s, err := Listen(path)
+		syscall.Umask(before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil || info.Mode() != os.ModeSocket|socketMode {
+			t.Errorf("umask %o: %v, %v", umask, info.Mode(), err)
+		}
+		s.Close()
+	}
+}
+
+func TestNothingElseIsRemoved(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.sock")
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Listen(path)
+	if err == nil || err.Error() != path+" is in the way of the control socket, and is none: move it away" {
+		t.Errorf("%v", err)
+	}
+	if kept, _ := os.ReadFile(path); string(kept) != "precious" {
+		t.Errorf("the file has become %q", kept)
+	}
+}

@@ -1,0 +1,122 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+func (s *server) logout(w http.ResponseWriter, r *http.Request) {
+	req, err := readLogout(http.MaxBytesReader(w, r.Body, maxBodyBytes))
+	if err != nil {
+		fail(w, http.StatusBadRequest, err)
+		return
+	}
+	if req.Addr.IsValid() {
+		s.logoutOne(w, req.Addr)
+		return
+	}
+	addrs := s.authenticated(req.User)
+	if len(addrs) == 0 && !req.All {
+		fail(w, http.StatusNotFound, fmt.Errorf("no session is %q's", req.User))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), logoutTime)
+	defer cancel()
+	ended, err := s.end(ctx, addrs)
+	if err != nil {
+		fail(w, http.StatusInternalServerError, fmt.Errorf("after %d of %d sessions: %w", ended, len(addrs), err))
+		return
+	}
+	reply(w, http.StatusOK, LogoutReply{ended})
+}
+
+func (s *server) logoutOne(w http.ResponseWriter, addr netip.Addr) {
+	switch c, ok := s.table.Get(addr); {
+	case !ok:
+		fail(w, http.StatusNotFound, fmt.Errorf("no client has %s", addr))
+		return
+	case c.State != session.Authenticated:
+		fail(w, http.StatusNotFound, fmt.Errorf("%s is not logged in: it is %s", addr, c.State))
+		return
+	}
+	if _, err := s.table.End(addr, session.AdminReset); err != nil {
+		fail(w, http.StatusInternalServerError, fmt.Errorf("ending the session of %s: %w", addr, err))
+		return
+	}
+	reply(w, http.StatusOK, LogoutReply{1})
+}
+
+// authenticated lists a user's addresses, or everybody's.
+func (s *server) authenticated(user string) []netip.Addr {
+	filter := Filter{User: user, State: session.Authenticated}
+	var addrs []netip.Addr
+	s.table.Each(func(c session.Session) bool {
+		if filter.match(c) {
+			addrs = append(addrs, c.Addr)
+		}
+		return true
+	})
+	return addrs
+}
+
+// end ends sessions, several at once, and returns how many and the first
+// failure. It stops when ctx ends: the caller has gone, or it takes too long.
+func (s *server) end(ctx context.Context, addrs []netip.Addr) (ended int, err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	work := make(chan netip.Addr)
+	var mu sync.Mutex // guards ended
+	var workers sync.WaitGroup
+	for range min(logoutWorkers, len(addrs)) {
+		workers.Go(func() {
+			for addr := range work {
+				if _, err := s.table.End(addr, session.AdminReset); err != nil {
+					stop(fmt.Errorf("ending the session of %s: %w", addr, err))
+					continue
+				}
+				mu.Lock()
+				ended++
+				mu.Unlock()
+			}
+		})
+	}
+	for _, addr := range addrs {
+		select {
+		case work <- addr:
+		case <-ctx.Done():
+		}
+	}
+	close(work)
+	workers.Wait()
+	return ended, context.Cause(ctx)
+}
+
+// granted are limits as the table has them.
+func (l Limits) granted() session.Limits {
+	return session.Limits{
+		SessionTimeout: seconds(l.SessionTimeoutSeconds), IdleTimeout: seconds(l.IdleTimeoutSeconds),
+		UpBytes: l.UpBytes, DownBytes: l.DownBytes, TotalBytes: l.TotalBytes, UpBps: l.UpBps, DownBps: l.DownBps,
+	}
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// maxLimitSeconds is ten years: beyond it a limit is a typing mistake.
+const maxLimitSeconds = 10 * 365 * 24 * 3600
+
+// check refuses times no duration can hold, and such as are not meant.
+func (l Limits) check() error {
+	for _, s := range []float64{l.SessionTimeoutSeconds, l.IdleTimeoutSeconds} {
+		if !(s >= 0 && s <= maxLimitSeconds) {
+			return errors.New("time-outs must be seconds from 0 to ten years")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// collector makes metrics of a Status at each scrape. It has no series of a
+// single client: what a scrape costs does not grow with their number.
+type collector struct{ status func() Status }
+
+var _ prometheus.Collector = collector{}
+
+// Descriptions of the metrics. Words of a label come from the daemon only.
+var (
+	infoDesc      = desc("info", "Always 1; what runs, and between which interfaces.", "version", "datapath", "lan", "wan")
+	sinceDesc     = desc("start_time_seconds", "When the daemon started, in Unix time.")
+	clientsDesc   = desc("clients", "Clients by state.", "state")
+	addressesDesc = desc("addresses", "Addresses clients can have.")
+	leasesDesc    = desc("dhcp_leases", "Leases in use.")
+	outboxDesc    = desc("accounting_outbox", "Accounting events no server has confirmed yet.")
+	bytesDesc     = desc("forwarded_bytes_total", "Bytes of IP packets forwarded; up is from clients.", "direction")
+	forwardDesc   = desc("forwarded_packets_total", "Packets forwarded; up is from clients.", "direction")
+	packetsDesc   = desc("packets_total", "Packets the data path saw, by what became of them.", "reason")
+	dhcpDesc      = desc("dhcp_total", "What the DHCP server did.", "event")
+	dnsDesc       = desc("dns_total", "What the DNS forwarder did.", "event")
+	radiusDesc    = desc("radius_total", "What the RADIUS client did.", "event")
+	portalDesc    = desc("portal_total", "What the portal answered.", "outcome")
+)
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("gatewayd_"+name, help, labels, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		infoDesc, sinceDesc, clientsDesc, addressesDesc, leasesDesc, outboxDesc, bytesDesc, forwardDesc,
+		packetsDesc, dhcpDesc, dnsDesc, radiusDesc, portalDesc,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	s := c.status()
+	send := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+		m, err := prometheus.NewConstMetric(d, kind, value, labels...)
+		if err != nil {
+			m = prometheus.NewInvalidMetric(d, err)
+		}
+		ch <- m
+	}
+	send(infoDesc, prometheus.GaugeValue, 1, s.Version, s.Datapath, s.LAN, s.WAN)
+	send(sinceDesc, prometheus.GaugeValue, float64(s.Since.UnixMilli())/1000)
+	send(addressesDesc, prometheus.GaugeValue, float64(s.Addresses))
+	send(leasesDesc, prometheus.GaugeValue, float64(s.Leases))
+	send(outboxDesc, prometheus.GaugeValue, float64(s.Outbox))
+	// States without a client are series too: an alert needs the 0.
+	for _, state := range States {
+		send(clientsDesc, prometheus.GaugeValue, float64(s.Sessions[state]), string(state))
+	}
+	send(bytesDesc, prometheus.CounterValue, float64(s.Traffic.UpBytes), "up")
+	send(bytesDesc, prometheus.CounterValue, float64(s.Traffic.DownBytes), "down")
+	send(forwardDesc, prometheus.CounterValue, float64(s.Traffic.UpPackets), "up")
+	send(forwardDesc, prometheus.CounterValue, float64(s.Traffic.DownPackets), "down")
+	for _, family := range []struct {
+		desc   *prometheus.Desc
+		counts map[string]uint64
+	}{{packetsDesc, s.Packets}, {dhcpDesc, s.DHCP}, {dnsDesc, s.DNS}, {radiusDesc, s.RADIUS}, {portalDesc, s.Portal}} {
+		for _, word := range slices.Sorted(maps.Keys(family.counts)) {
+			send(family.desc, prometheus.CounterValue, float64(family.counts[word]), word)
+		}
+	}
+}
+
+// Metrics answers Prometheus with a Status and with what the Go runtime and the
+// kernel say of the process.
+func Metrics(status func() Status) http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collector{status}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	scrape := promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4, Timeout: requestTime,
+	})
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", scrape)
+	return mux
+}
+
+// ServeMetrics serves Metrics over TCP until ctx ends. ready is called with the
+// address once it listens.
+func ServeMetrics(ctx context.Context, listen netip.AddrPort, status func() Status, ready func(net.Addr)) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen.String())
+	if err != nil {
+		return fmt.Errorf("listening for Prometheus (metrics.listen): %w", err)
+	}
+	srv := &http.Server{
+		Handler:           Metrics(status),
+		ReadHeaderTimeout: requestTime, ReadTimeout: requestTime, WriteTimeout: 2 * requestTime, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 8 << 10,
+		ErrorLog:       slog.NewLogLogger(slog.Default().Handler(), slog.LevelError),
+	}
+	stop := context.AfterFunc(ctx, func() { srv.Close() })
+	defer stop()
+	ready(l.Addr())
+	err = srv.Serve(&bounded{Listener: l, free: make(chan struct{}, maxConnections)})
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serving metrics: %w", err)
+}

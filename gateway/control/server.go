@@ -1,0 +1,268 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// Bounds, so that whoever uses the socket, however badly, costs the daemon next
+// to nothing.
+const (
+	maxConnections = 32
+	maxBodyBytes   = 16 << 10
+	requestTime    = 5 * time.Second // for a request to arrive
+	stallTime      = 5 * time.Second // of a reader
+	streamTime     = time.Minute     // for all sessions
+	logoutTime     = 5 * time.Minute // for all sessions to end
+	goodbyeTime    = time.Second     // for requests under way when the daemon ends
+	logoutWorkers  = 64              // ended at once: they share a write to the disk
+	maxUserBytes   = 253             // RFC 2865, 5
+)
+
+// server answers requests.
+type server struct {
+	table  Sessions
+	status func() Status
+	stall  time.Duration
+}
+
+// Serve answers until ctx ends, then lets requests under way finish for a second
+// and closes the socket. status must return quickly. What goes wrong in a request
+// goes to slog's default.
+func (s *Socket) Serve(ctx context.Context, table Sessions, status func() Status) error {
+	srv := &http.Server{
+		Handler:           (&server{table, status, s.stall}).routes(),
+		ReadHeaderTimeout: requestTime, ReadTimeout: requestTime, IdleTimeout: requestTime,
+		MaxHeaderBytes: 8 << 10,
+		BaseContext:    func(net.Listener) context.Context { return ctx },
+		ErrorLog:       slog.NewLogLogger(slog.Default().Handler(), slog.LevelError),
+	}
+	srv.SetKeepAlivesEnabled(false) // a connection is one request: none is held for nothing
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(&bounded{Listener: s.listener, free: make(chan struct{}, maxConnections)}) }()
+	var err error
+	select {
+	case err = <-ended:
+		err = fmt.Errorf("serving the control socket: %w", err)
+	case <-ctx.Done():
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbyeTime)
+		defer cancel()
+		if srv.Shutdown(late) != nil {
+			srv.Close()
+		}
+		<-ended
+	}
+	return errors.Join(err, s.Close())
+}
+
+// bounded is a listener that refuses connections beyond a number instead of
+// letting them wait for a place.
+type bounded struct {
+	net.Listener
+	free chan struct{}
+}
+
+// refusal is what a connection beyond the bound is told.
+const refusal = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" +
+	`{"error":"too many control connections: try again"}` + "\n"
+
+// Accept implements net.Listener.
+func (b *bounded) Accept() (net.Conn, error) {
+	for {
+		c, err := b.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case b.free <- struct{}{}:
+			return &counted{Conn: c, release: sync.OnceFunc(func() { <-b.free })}, nil
+		default:
+			// A new socket's buffer takes so little at once.
+			c.SetWriteDeadline(time.Now().Add(time.Second))
+			io.WriteString(c, refusal)
+			c.Close()
+		}
+	}
+}
+
+// counted is a connection that makes room when it is closed.
+type counted struct {
+	net.Conn
+	release func()
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}
+
+func (s *server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, s.status()) })
+	mux.HandleFunc("GET /v1/sessions", s.list)
+	mux.HandleFunc("GET /v1/sessions/{addr}", s.get)
+	mux.HandleFunc("POST /v1/login", s.login)
+	mux.HandleFunc("POST /v1/logout", s.logout)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		fail(w, http.StatusNotFound, fmt.Errorf("there is no %s %s", r.Method, r.URL.Path))
+	})
+	return mux
+}
+
+// reply sends a value; who does not take it is cut off.
+func reply(w http.ResponseWriter, code int, v any) {
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stallTime))
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	json.NewEncoder(w).Encode(v)
+}
+
+func fail(w http.ResponseWriter, code int, err error) { reply(w, code, failure{err.Error()}) }
+
+// list streams sessions, one a line. What it cannot send whole it breaks off:
+// the end of a chunked body tells readers that they have all.
+func (s *server) list(w http.ResponseWriter, r *http.Request) {
+	filter := Filter{User: r.URL.Query().Get("user"), State: State(r.URL.Query().Get("state"))}
+	if err := filter.check(); err != nil {
+		fail(w, http.StatusBadRequest, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	enc, deadline := json.NewEncoder(w), http.NewResponseController(w)
+	end := time.Now().Add(streamTime)
+	var err error
+	s.table.Each(func(c session.Session) bool {
+		// The context ends with the daemon, and when who asked has gone.
+		if err = r.Context().Err(); err != nil || !filter.match(c) {
+			return err == nil
+		}
+		deadline.SetWriteDeadline(earlier(time.Now().Add(s.stall), end))
+		err = enc.Encode(shown(c))
+		return err == nil
+	})
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// check refuses states there are none of.
+func (f Filter) check() error {
+	if f.State == "" || slices.Contains(States, f.State) {
+		return nil
+	}
+	return fmt.Errorf("no state is called %q: there are %s, %s and %s", f.State, States[0], States[1], States[2])
+}
+
+func (f Filter) match(s session.Session) bool {
+	return (f.User == "" || f.User == s.User) && (f.State == "" || f.State == s.State)
+}
+
+func (s *server) get(w http.ResponseWriter, r *http.Request) {
+	addr, err := netip.ParseAddr(r.PathValue("addr"))
+	if err != nil {
+		fail(w, http.StatusBadRequest, err)
+		return
+	}
+	c, ok := s.table.Get(addr)
+	if !ok {
+		fail(w, http.StatusNotFound, unknownClient(addr))
+		return
+	}
+	reply(w, http.StatusOK, shown(c))
+}
+
+func unknownClient(a netip.Addr) error {
+	return fmt.Errorf("no client has %s: it needs a lease first", a)
+}
+
+func (s *server) login(w http.ResponseWriter, r *http.Request) {
+	req, err := readLogin(http.MaxBytesReader(w, r.Body, maxBodyBytes))
+	if err != nil {
+		fail(w, http.StatusBadRequest, err)
+		return
+	}
+	if _, ok := s.table.Get(req.Addr); !ok {
+		fail(w, http.StatusNotFound, unknownClient(req.Addr))
+		return
+	}
+	c, err := s.table.Admit(req.Addr, session.Login{User: req.User, Limits: req.Limits.granted()})
+	if err != nil {
+		fail(w, http.StatusInternalServerError, fmt.Errorf("admitting %s: %w", req.Addr, err))
+		return
+	}
+	reply(w, http.StatusOK, shown(c))
+}
+
+// readLogin decodes a LoginRequest.
+func readLogin(r io.Reader) (LoginRequest, error) {
+	var req LoginRequest
+	if err := readRequest(r, &req); err != nil {
+		return req, err
+	}
+	switch {
+	case !req.Addr.Is4():
+		return req, errors.New("addr must be a client's IPv4 address")
+	case !isUser(req.User):
+		return req, fmt.Errorf("user must be a name of visible characters, 1 to %d bytes", maxUserBytes)
+	}
+	return req, req.Limits.check()
+}
+
+// readLogout decodes a LogoutRequest.
+func readLogout(r io.Reader) (LogoutRequest, error) {
+	var req LogoutRequest
+	if err := readRequest(r, &req); err != nil {
+		return req, err
+	}
+	given := 0
+	for _, set := range []bool{req.Addr.IsValid(), req.User != "", req.All} {
+		if set {
+			given++
+		}
+	}
+	if given != 1 {
+		return req, errors.New("give one of addr, user and all")
+	}
+	return req, nil
+}
+
+// readRequest decodes exactly one JSON value, of known fields.
+func readRequest(r io.Reader, into any) error {
+	dec := json.NewDecoder(r)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return fmt.Errorf("reading the request: %w", err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return errors.New("reading the request: there is more than one value")
+	}
+	return nil
+}
+
+func isUser(s string) bool {
+	hidden := func(r rune) bool { return !unicode.IsPrint(r) }
+	return s != "" && len(s) <= maxUserBytes && utf8.ValidString(s) && !strings.ContainsFunc(s, hidden)
+}

@@ -1,0 +1,137 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrRunning says that another daemon has the socket.
+var ErrRunning = errors.New("another gatewayd is running")
+
+// Socket is the place where one daemon at a time listens. Having it also means
+// that no other daemon is at work with the same run_dir.
+type Socket struct {
+	path     string
+	lock     *os.File
+	listener net.Listener
+	stall    time.Duration // without a byte taken, a reader is cut off
+}
+
+// socketMode lets the daemon's user and group in.
+const socketMode = 0o660
+
+// Listen takes the place at path, also after a daemon that was killed. Where one
+// is alive it fails with ErrRunning and its process id. Connections wait until
+// Serve.
+func Listen(path string) (*Socket, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("making the folder of the control socket: %w", err)
+	}
+	lock, err := takeLock(path + ".lock")
+	if err != nil {
+		return nil, err
+	}
+	s := &Socket{path: path, lock: lock, stall: stallTime}
+	// With the lock held, whatever is there was left by a daemon that is gone.
+	if err := removeSocket(path); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if s.listener, err = listenUnix(path); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the control socket: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+// takeLock holds a file for as long as the process lives. The kernel lets go of
+// it however the process ends; the file stays, so that two daemons never lock
+// different files of one name.
+func takeLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("locking the control socket: %w", err)
+	}
+	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer f.Close()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("locking %s: %w", path, err)
+		}
+		return nil, fmt.Errorf("%w%s with the same run_dir (%s): end it first, or give this one another run_dir",
+			ErrRunning, writtenPID(f), filepath.Dir(path))
+	}
+	if err = f.Truncate(0); err == nil {
+		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("writing %s: %w", path, err), f.Close())
+	}
+	return f, nil
+}
+
+// writtenPID is " (process 123)", if a lock's owner has written it.
+func writtenPID(f *os.File) string {
+	line, _ := io.ReadAll(io.LimitReader(f, 20))
+	pid, err := strconv.Atoi(strings.TrimSpace(string(line)))
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(" (process %d)", pid)
+}
+
+// removeSocket removes a socket, and nothing else.
+func removeSocket(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode()&os.ModeSocket == 0:
+		return fmt.Errorf("%s is in the way of the control socket, and is none: move it away", path)
+	}
+	return os.Remove(path)
+}
+
+// listenUnix listens with the right mode from the first moment on: on Linux a
+// socket's file takes the mode of its descriptor, less the umask.
+func listenUnix(path string) (net.Listener, error) {
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		return errors.Join(c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), socketMode) }), err)
+	}}
+	l, err := config.Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, socketMode); err != nil { // an umask may have taken too much
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// Close gives the place up. It may be called twice, and after Serve.
+func (s *Socket) Close() error {
+	var err error
+	if s.listener != nil {
+		// This also removes the socket's file. Serve may have closed it.
+		if err = s.listener.Close(); errors.Is(err, net.ErrClosed) {
+			err = nil
+		}
+		s.listener = nil
+	}
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.Close())
+		s.lock = nil
+	}
+	return err
+}

@@ -52,6 +52,7 @@ const (
 	AdminReset     Cause = "admin-reset"     // gatewayd logout
 	NASReboot      Cause = "nas-reboot"      // the data path's state was lost: the machine restarted
 	NASRequest     Cause = "nas-request"     // the address went to another client
+	NASError       Cause = "nas-error"       // the data path would not admit it
 )
 
 // Limits are what a login grants. Zero values do not limit.
@@ -73,6 +74,10 @@ type Login struct {
 	User   string
 	Class  [][]byte // RADIUS Class attributes, to be sent back in accounting
 	Limits Limits
+	// For is whom it was granted to. While a server was asked the address may have
+	// gone to another client, which Admit then refuses. Zero: whoever has the
+	// address. It is not kept in the table.
+	For Key
 }
 
 // Session is a client's entry: a copy, that no later change reaches.
@@ -104,5 +109,9 @@ type Event struct {
 	Kind
 	Session
 	Cause Cause // of Ended
-	At    time.Time
+	// At less Began is how long the session had lasted, even when the wall clock
+	// was set meanwhile.
+	At time.Time
+
+	number uint64 // in the outbox, from 1 on; 0: not from there
 }

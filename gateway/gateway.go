@@ -1,22 +1,32 @@
 // Package gateway puts a gateway together from its parts and runs it.
+//
+//	DHCP ──lease──▶ session table ──Set──▶ data path ◀── packets
+//	portal ─login─▶       │  ▲                 ▲
+//	   └─ users, RADIUS   │  └── control       └── DNS opens the walled garden
+//	                      └─ events ─▶ RADIUS accounting
 package gateway
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"strings"
+	"sync"
 	"time"
-
-	"golang.org/x/crypto/argon2"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
+	"github.com/gateweigh/gateweigh/gateway/dhcp"
+	"github.com/gateweigh/gateweigh/gateway/dns"
+	"github.com/gateweigh/gateweigh/gateway/portal"
+	"github.com/gateweigh/gateweigh/gateway/radius"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -27,48 +37,153 @@ type Daemon struct {
 	Ready   func() // called once, when clients and control verbs are served
 }
 
+// gateway is the running parts. Those the configuration leaves out are nil.
+type gateway struct {
+	cfg   *config.Config
+	log   *slog.Logger
+	began time.Time
+	said  Daemon
+
+	socket *control.Socket
+	dp     *ebpf.Datapath
+	table  *session.Table
+	radius *radius.Client
+	portal *portal.Portal
+	dhcp   *dhcp.Server
+	dns    *dns.Server
+
+	// known is set once the table is open: clients the data path hears of before
+	// are heard of again with their next packet.
+	known chan struct{}
+}
+
 // Run serves until ctx ends, and then leaves what is in the kernel in place:
 // admitted clients go on. It fails with control.ErrRunning where another daemon
-// has the same run_dir.
-func Run(ctx context.Context, cfg *config.Config, d Daemon) error {
-	socket, err := control.Listen(cfg.ControlSocket())
-	if err != nil {
+// has the same run_dir, and with ebpf.ErrBusy where one has an interface.
+func Run(ctx context.Context, cfg *config.Config, d Daemon) (err error) {
+	g := &gateway{cfg: cfg, log: d.Log, began: time.Now(), said: d, known: make(chan struct{})}
+	defer func() { err = errors.Join(err, g.close()) }()
+	if err := g.open(); err != nil {
 		return err
 	}
-	defer socket.Close()
-	if err := checkInterfaces(cfg); err != nil {
+	return g.serve(ctx)
+}
+
+// open makes the parts, those that decide before those that let clients ask.
+func (g *gateway) open() (err error) {
+	cfg := g.cfg
+	if g.socket, err = control.Listen(cfg.ControlSocket()); err != nil {
 		return err
 	}
-	began := time.Now()
-	status := func() control.Status {
-		return control.Status{
-			Version: d.Version, PID: os.Getpid(), Since: began, Datapath: cfg.Datapath.Kind,
-			LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Sessions: map[control.State]int{}, Packets: map[string]uint64{},
+	if err := checkMachine(cfg); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
+		return fmt.Errorf("making state_dir: %w", err)
+	}
+	if g.dp, err = ebpf.Open(g.datapath()); err != nil {
+		return err
+	}
+	if g.table, err = session.Open(filepath.Join(cfg.StateDir, "sessions.db"), g.dp); err != nil {
+		return err
+	}
+	close(g.known)
+	for _, p := range cfg.Garden.Prefixes {
+		if err := g.dp.Open(p, time.Time{}); err != nil {
+			return err
 		}
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	metrics := make(chan error, 1)
-	go func() {
-		defer stop()
-		metrics <- serveMetrics(ctx, cfg, status)
-	}()
-	d.Ready()
-	err = socket.Serve(ctx, nobody{}, status)
-	stop()
-	return errors.Join(err, <-metrics)
-}
-
-func serveMetrics(ctx context.Context, cfg *config.Config, status func() control.Status) error {
-	if !cfg.Metrics.Listen.IsValid() {
-		<-ctx.Done()
-		return nil
+	if len(cfg.RADIUS.Servers()) > 0 {
+		if g.radius, err = radius.New(g.radiusConfig()); err != nil {
+			return err
+		}
 	}
-	return control.ServeMetrics(ctx, cfg.Metrics.Listen, status, func(net.Addr) {})
+	if err := g.openPortal(); err != nil {
+		return err
+	}
+	if cfg.DHCP.Mode == config.Server {
+		if g.dhcp, err = dhcp.New(g.dhcpConfig(), leases{g.table}); err != nil {
+			return err
+		}
+	}
+	if cfg.DNS.Mode == config.Server {
+		g.dns, err = dns.New(g.dnsConfig(), g.dp)
+	}
+	return err
 }
 
-// checkInterfaces holds the file against the machine.
-func checkInterfaces(cfg *config.Config) error {
+// serve runs the parts until ctx ends or one of them fails; the others end with it.
+func (g *gateway) serve(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	run := func(part string, fn func(context.Context) error) {
+		running.Go(func() {
+			err := fn(ctx)
+			if err == nil && ctx.Err() == nil {
+				err = errors.New("ended by itself")
+			}
+			if err != nil && !errors.Is(err, context.Canceled) {
+				mu.Lock()
+				failed = errors.Join(failed, fmt.Errorf("%s: %w", part, err))
+				mu.Unlock()
+			}
+			stop(nil)
+		})
+	}
+	run("sessions", g.table.Run)
+	run("accounting", g.account)
+	run("control", func(ctx context.Context) error { return g.socket.Serve(ctx, granting{g.table, g}, g.status) })
+	if g.portal != nil {
+		run("portal", g.portal.Run)
+	}
+	if g.dhcp != nil {
+		run("dhcp", g.dhcp.Run)
+	} else {
+		run("leases of others", g.renew)
+	}
+	if g.dns != nil {
+		run("dns", g.dns.Run)
+	}
+	if g.cfg.Metrics.Listen.IsValid() {
+		run("metrics", func(ctx context.Context) error {
+			return control.ServeMetrics(ctx, g.cfg.Metrics.Listen, g.status, func(net.Addr) {})
+		})
+	}
+	g.said.Ready()
+	running.Wait()
+	return failed
+}
+
+// close lets go of the parts in reverse order. The data path stays in the kernel.
+func (g *gateway) close() error {
+	var errs []error
+	if g.dns != nil {
+		errs = append(errs, g.dns.Close())
+	}
+	if g.dhcp != nil {
+		errs = append(errs, g.dhcp.Close())
+	}
+	if g.radius != nil {
+		errs = append(errs, g.radius.Close())
+	}
+	if g.dp != nil {
+		// Before the table: it tells of newcomers.
+		defer g.dp.Close()
+	}
+	if g.table != nil {
+		errs = append(errs, g.table.Close())
+	}
+	if g.socket != nil {
+		errs = append(errs, g.socket.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// checkMachine holds the file against the machine.
+func checkMachine(cfg *config.Config) error {
 	if _, err := net.InterfaceByName(cfg.WAN.Interface); err != nil {
 		return fmt.Errorf("looking for wan.interface %q: %w", cfg.WAN.Interface, err)
 	}
@@ -80,41 +195,81 @@ func checkInterfaces(cfg *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("reading the addresses of %s: %w", lan.Name, err)
 	}
+	has := false
 	for _, a := range addrs {
-		if a.String() == cfg.LAN.Address.String() {
-			return nil
+		has = has || a.String() == cfg.LAN.Address.String()
+	}
+	if !has {
+		return fmt.Errorf("%s does not have lan.address %s: ip addr add %s dev %s", lan.Name, cfg.LAN.Address, cfg.LAN.Address, lan.Name)
+	}
+	forwards, err := os.ReadFile("/proc/sys/net/ipv4/ip_forward")
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(string(forwards)) != "1" {
+		return errors.New("this machine does not forward packets: sysctl -w net.ipv4.ip_forward=1 (and in /etc/sysctl.d to keep it)")
+	}
+	return nil
+}
+
+// Detach takes everything of a gateway out of the kernel. What is not there is no
+// error. It fails with ebpf.ErrBusy while a daemon runs.
+func Detach(_ context.Context, cfg *config.Config, log *slog.Logger) error {
+	return ebpf.Detach(ebpf.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, PinDir: cfg.Datapath.PinDir, Log: log})
+}
+
+// datapath is what the programs are made for.
+func (g *gateway) datapath() ebpf.Config {
+	cfg := g.cfg
+	c := ebpf.Config{
+		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr(),
+		Forward: ebpf.Forward(cfg.Datapath.Forward), PinDir: cfg.Datapath.PinDir, Log: g.log,
+	}
+	if cfg.Portal.Enabled {
+		c.PortalPorts = append(c.PortalPorts, cfg.Portal.Port)
+		if cfg.Portal.TLSCert != "" {
+			c.PortalPorts = append(c.PortalPorts, cfg.Portal.TLSPort)
 		}
 	}
-	return fmt.Errorf("%s does not have lan.address %s: ip addr add %s dev %s", lan.Name, cfg.LAN.Address, cfg.LAN.Address, lan.Name)
+	if cfg.DHCP.Mode == config.External {
+		c.Newcomer = g.newcomer
+	}
+	return c
 }
 
-// Detach takes everything of a gateway out of the kernel, whether a daemon runs
-// or not. What is not there is no error.
-func Detach(context.Context, *config.Config, *slog.Logger) error {
-	return nil // Run puts nothing there
+// newcomer gives a client an entry that someone else gave an address.
+func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
+	select {
+	case <-g.known:
+	default:
+		return
+	}
+	if err := g.table.Lease(session.Key{MAC: mac, Addr: addr}, "", time.Now().Add(g.cfg.DHCP.Lease)); err != nil {
+		g.log.Warn("taking up a client that others leased an address", "addr", addr, "err", err)
+	}
 }
 
-// nobody is a table without clients.
-type nobody struct{}
-
-var _ control.Sessions = nobody{}
-
-func (nobody) Get(netip.Addr) (session.Session, bool) { return session.Session{}, false }
-func (nobody) Each(func(session.Session) bool)        {}
-func (nobody) Admit(a netip.Addr, _ session.Login) (session.Session, error) {
-	return session.Session{}, fmt.Errorf("no client has %s", a)
-}
-func (nobody) End(a netip.Addr, _ session.Cause) (session.Session, error) {
-	return session.Session{}, fmt.Errorf("no client has %s", a)
-}
-
-// HashPassword makes what the users' file keeps of a password: argon2id with
-// RFC 9106's second recommended parameters.
-func HashPassword(password string) string {
-	const passes, memoryKiB, lanes, bytes = 3, 64 << 10, 4, 32
-	salt := make([]byte, 16)
-	rand.Read(salt)
-	key := argon2.IDKey([]byte(password), salt, passes, memoryKiB, lanes, bytes)
-	b64 := base64.RawStdEncoding.EncodeToString
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, memoryKiB, passes, lanes, b64(salt), b64(key))
+// renew keeps the entries of clients that others leased an address as long as
+// they send: nobody tells of those leases.
+func (g *gateway) renew(ctx context.Context) error {
+	every := g.cfg.DHCP.Lease / 4
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(every):
+		}
+		var active []session.Session
+		g.table.Each(func(s session.Session) bool {
+			if s.State == session.Authenticated && time.Since(s.Seen) < 2*every {
+				active = append(active, s)
+			}
+			return true
+		})
+		for _, s := range active {
+			if err := g.table.Lease(s.Key, s.Hostname, time.Now().Add(g.cfg.DHCP.Lease)); err != nil {
+				g.log.Warn("keeping a client", "addr", s.Addr, "err", err)
+			}
+		}
+	}
 }

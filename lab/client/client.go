@@ -7,6 +7,7 @@ package client
 const (
 	AdmitNone    = ""        // nothing: traffic is forwarded at once
 	AdmitOpenNDS = "opennds" // openNDS click-through: redirect, splash, continue
+	AdmitForm    = "form"    // the form of a login page, with an RFC 8908 API beside it
 	AdmitUAM     = "uam"     // CoovaChilli's universal access method with a CHAP response
 	AdmitCommand = "command" // the user's own commands, run in the client's namespace
 )
@@ -19,7 +20,9 @@ type Admission struct {
 	Portal string `json:"portal,omitempty"`
 	// Probe is the URL a client asks for first, as a phone's captive-portal check would.
 	Probe string `json:"probe,omitempty"`
-	// User and Password are used by AdmitUAM; "%d" in User becomes the client's number.
+	// API is the URL of the captive portal API (RFC 8908), for AdmitForm.
+	API string `json:"api,omitempty"`
+	// User and Password are used by AdmitForm and AdmitUAM; "%d" in User becomes the client's number.
 	User     string `json:"user,omitempty"`
 	Password string `json:"password,omitempty"`
 	// Secret is the UAM secret shared by portal and gateway (CoovaChilli uamsecret).

@@ -125,12 +125,14 @@ func portalOf(n Network, adm Admission, num int) (portal, error) {
 		return openDoor{}, nil
 	case AdmitOpenNDS:
 		return &openNDSPortal{http: newHTTP(n), portal: adm.Portal, probe: adm.Probe}, nil
+	case AdmitForm:
+		return newForm(n, adm, num), nil
 	case AdmitUAM:
 		return newUAM(n, adm, num), nil
 	case AdmitCommand:
 		return &commandPortal{net: n, adm: adm, num: num}, nil
 	}
-	return nil, fmt.Errorf("unknown admission %q; known: %q, %q, %q and none", adm.Kind, AdmitOpenNDS, AdmitUAM, AdmitCommand)
+	return nil, fmt.Errorf("unknown admission %q; known: %q, %q, %q, %q and none", adm.Kind, AdmitOpenNDS, AdmitForm, AdmitUAM, AdmitCommand)
 }
 
 // openDoor is the portal of a router without one.

@@ -180,3 +180,34 @@ func monotonic(t time.Time) uint64 {
 func wall(ns uint64) time.Time {
 	return time.Now().Add(time.Duration(int64(ns) - int64(now())))
 }
+
+// Total sums the counters of all addresses.
+func (d *Datapath) Total() (sum datapath.Counters, err error) {
+	sum.Epoch = d.epoch
+	const batch = 4096
+	keys, values := make([]uint32, batch), make([]gatewayCounters, batch)
+	for cursor := new(ebpf.MapBatchCursor); ; {
+		n, err := d.objs.ClientCounters.BatchLookup(cursor, keys, values, nil)
+		for _, c := range values[:n] {
+			sum.UpBytes, sum.UpPackets = sum.UpBytes+c.UpBytes, sum.UpPackets+c.UpPackets
+			sum.DownBytes, sum.DownPkts = sum.DownBytes+c.DownBytes, sum.DownPkts+c.DownPackets
+			sum.DroppedPackets += c.Dropped
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return sum, nil
+		}
+		if err != nil {
+			return sum, fmt.Errorf("reading all counters: %w", err)
+		}
+	}
+}
+
+// Forwarding is who forwards at the moment: ForwardRedirect or ForwardStack.
+func (d *Datapath) Forwarding() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.settings.Redirect == 1 {
+		return string(ForwardRedirect)
+	}
+	return string(ForwardStack)
+}

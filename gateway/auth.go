@@ -1,0 +1,138 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/portal"
+	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/gateway/users"
+)
+
+// authenticator asks the local accounts first, and RADIUS for whom they do not know.
+type authenticator struct {
+	sources []source
+}
+
+type source interface {
+	Authenticate(context.Context, session.Credentials) (session.Login, error)
+}
+
+func (g *gateway) authenticator() (a authenticator, err error) {
+	if g.cfg.Auth.Has(config.MethodUsers) {
+		accounts, err := users.Open(g.cfg.Users.File, g.log)
+		if err != nil {
+			return a, err
+		}
+		a.sources = append(a.sources, accounts)
+	}
+	if g.cfg.Auth.Has(config.MethodRADIUS) {
+		a.sources = append(a.sources, g.radius)
+	}
+	return a, nil
+}
+
+// Authenticate returns the first source's login. Where all reject, the last one's
+// message is what the user reads; where one cannot tell, nobody is admitted by
+// another one's word alone, but nobody is told that the password is wrong either.
+func (a authenticator) Authenticate(ctx context.Context, c portal.Credentials) (session.Login, error) {
+	var unsure error
+	err := error(session.Reject(""))
+	for _, s := range a.sources {
+		login, e := s.Authenticate(ctx, session.Credentials{User: c.User, Password: c.Password, Key: c.Key})
+		if e == nil {
+			return login, nil
+		}
+		if err = e; !errors.Is(e, session.ErrRejected) {
+			unsure = e
+		}
+	}
+	if unsure != nil {
+		return session.Login{}, unsure
+	}
+	return session.Login{}, err
+}
+
+var _ portal.Authenticator = authenticator{}
+
+// granting is the table as whoever admits sees it: what a login does not limit,
+// the configuration does.
+type granting struct {
+	*session.Table
+	g *gateway
+}
+
+// Admit fills in the configuration's limits.
+func (t granting) Admit(addr netip.Addr, login session.Login) (session.Session, error) {
+	l, d := &login.Limits, t.g.cfg.Limits
+	l.SessionTimeout = cmp.Or(l.SessionTimeout, d.SessionTimeout)
+	l.IdleTimeout = cmp.Or(l.IdleTimeout, d.IdleTimeout)
+	l.UpBps, l.DownBps = cmp.Or(l.UpBps, d.UpRate), cmp.Or(l.DownBps, d.DownRate)
+	l.UpBytes, l.DownBytes = cmp.Or(l.UpBytes, d.UpQuota), cmp.Or(l.DownBytes, d.DownQuota)
+	l.TotalBytes = cmp.Or(l.TotalBytes, d.TotalQuota)
+	if t.g.accounts() {
+		l.Interim = cmp.Or(l.Interim, t.g.cfg.RADIUS.Interim)
+	}
+	s, err := t.Table.Admit(addr, login)
+	if err == nil {
+		t.g.log.Info("admitted", "client", s.Key.String(), "user", s.User, "session", s.ID)
+	}
+	return s, err
+}
+
+// accounts says whether RADIUS servers are told of sessions.
+func (g *gateway) accounts() bool { return g.radius != nil && g.cfg.RADIUS.Accounting }
+
+// Accounting: events under way at once, and the wait after an attempt that failed.
+const (
+	accountedAtOnce = 64
+	accountingPause = 2 * time.Second
+)
+
+// account takes the table's events to the RADIUS servers, each until one of them
+// has it. Sessions wait for nobody else's.
+func (g *gateway) account(ctx context.Context) error {
+	for {
+		events, err := g.table.NextFew(ctx, accountedAtOnce)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		results := make(chan error, len(events))
+		for _, e := range events {
+			go func() { results <- g.accountOne(ctx, e) }()
+		}
+		failed := false
+		for range events {
+			if err := <-results; err != nil && ctx.Err() == nil {
+				failed = true
+				g.log.Warn("accounting; it will be sent again", "err", err)
+			}
+		}
+		if failed {
+			select {
+			case <-ctx.Done():
+			case <-time.After(accountingPause):
+			}
+		}
+	}
+}
+
+func (g *gateway) accountOne(ctx context.Context, e session.Event) error {
+	if e.Kind == session.Ended {
+		g.log.Info("session ended", "client", e.Key.String(), "user", e.User, "session", e.ID, "cause", e.Cause,
+			"up_bytes", e.UpBytes, "down_bytes", e.DownBytes)
+	}
+	if g.accounts() {
+		if err := g.radius.Account(ctx, e); err != nil {
+			return err
+		}
+	}
+	return g.table.Done(e)
+}

@@ -1,0 +1,135 @@
+package gateway
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/dhcp"
+	"github.com/gateweigh/gateweigh/gateway/dns"
+	"github.com/gateweigh/gateweigh/gateway/portal"
+	"github.com/gateweigh/gateweigh/gateway/radius"
+	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/gateway/users"
+)
+
+func (g *gateway) radiusConfig() radius.Config {
+	r := g.cfg.RADIUS
+	out := radius.Config{
+		NASIdentifier: r.NASIdentifier, NASAddress: r.NASAddress, NASPortType: radius.PortType(r.PortType),
+		NASPortID: g.cfg.LAN.Interface, Method: radius.Method(r.Method), Timeout: r.Timeout, Retries: r.Retries,
+		InterimDefault: r.Interim, SwapOctets: r.SwapOctets, LocalAccounts: !g.cfg.Auth.Has(config.MethodRADIUS),
+	}
+	if r.Retries == 0 {
+		out.Retries = -1 // none: there 0 is the default
+	}
+	for _, s := range r.Servers() {
+		out.Servers = append(out.Servers, radius.Server{Address: s.Address, AcctAddress: s.AcctAddress, Secret: s.Secret})
+	}
+	return out
+}
+
+func (g *gateway) dhcpConfig() dhcp.Config {
+	cfg, d := g.cfg, g.cfg.DHCP
+	out := dhcp.Config{
+		Interface: cfg.LAN.Interface, Server: cfg.LAN.Address.Addr(), Subnet: cfg.LAN.Network(),
+		Static: map[dhcp.MAC]netip.Addr{}, Lease: d.Lease, DNS: d.DNS, Domain: d.Domain, MTU: d.MTU,
+		Path: filepath.Join(cfg.StateDir, "leases.db"), Log: g.log,
+	}
+	if g.portal != nil {
+		out.CaptivePortalURL = g.portal.APIURL()
+	}
+	for _, p := range d.Pools {
+		out.Pools = append(out.Pools, dhcp.Range{First: p.First, Last: p.Last})
+	}
+	for _, s := range d.Static {
+		out.Static[dhcp.MAC(s.MAC)] = s.Addr
+	}
+	for code, data := range d.Options {
+		out.Options = append(out.Options, dhcp.Option{Code: code, Data: data})
+	}
+	return out
+}
+
+func (g *gateway) dnsConfig() dns.Config {
+	cfg := g.cfg
+	out := dns.Config{
+		Listen: netip.AddrPortFrom(cfg.LAN.Address.Addr(), 53), Interface: cfg.LAN.Interface,
+		Clients: []netip.Prefix{cfg.LAN.Network()}, Upstreams: cfg.DNS.Upstreams,
+		Garden: cfg.Garden.Domains, Open: cfg.Garden.Prefixes, Never: []netip.Prefix{cfg.LAN.Network()},
+		Local: map[string]netip.Addr{}, IPv6: cfg.DNS.AnswerAAAA, Log: g.log,
+	}
+	if cfg.Portal.Enabled && cfg.Portal.Name != "" {
+		out.Local[cfg.Portal.Name] = cfg.LAN.Address.Addr()
+	}
+	return out
+}
+
+// openPortal makes the portal, if there is to be one.
+func (g *gateway) openPortal() (err error) {
+	p := g.cfg.Portal
+	if !p.Enabled {
+		return nil
+	}
+	auth, err := g.authenticator()
+	if err != nil {
+		return err
+	}
+	key, err := keptKey(filepath.Join(g.cfg.StateDir, "portal.key"))
+	if err != nil {
+		return err
+	}
+	addr := g.cfg.LAN.Address.Addr()
+	cfg := portal.Config{
+		Address: netip.AddrPortFrom(addr, p.Port), Name: p.Name, Terms: p.Terms, Title: p.Title,
+		SuccessURL: p.SuccessURL, Templates: p.Templates, Key: key, Log: g.log,
+		Methods: portal.Methods{
+			Login:        g.cfg.Auth.Has(config.MethodUsers) || g.cfg.Auth.Has(config.MethodRADIUS),
+			ClickThrough: g.cfg.Auth.Has(config.MethodClickThrough),
+		},
+	}
+	if p.TLSCert != "" {
+		cfg.TLS = portal.TLS{Address: netip.AddrPortFrom(addr, p.TLSPort), Cert: p.TLSCert, Key: p.TLSKey}
+	}
+	g.portal, err = portal.New(cfg, granting{g.table, g}, auth)
+	return err
+}
+
+// keptKey reads a secret key, or makes and keeps one.
+func keptKey(path string) ([]byte, error) {
+	key, err := os.ReadFile(path)
+	if err == nil && len(key) == 32 {
+		return key, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the portal's key: %w", err)
+	}
+	key = make([]byte, 32)
+	rand.Read(key)
+	if err := os.WriteFile(path, key, 0o600); err != nil {
+		return nil, fmt.Errorf("keeping the portal's key: %w", err)
+	}
+	return key, nil
+}
+
+// leases tells the table what DHCP gives and takes.
+type leases struct{ table *session.Table }
+
+func (l leases) Leased(mac net.HardwareAddr, addr netip.Addr, hostname string, end time.Time) error {
+	return l.table.Lease(session.Key{MAC: datapath.MAC(mac), Addr: addr}, hostname, end)
+}
+
+func (l leases) Released(mac net.HardwareAddr, addr netip.Addr) error {
+	return l.table.Forget(session.Key{MAC: datapath.MAC(mac), Addr: addr})
+}
+
+// HashPassword makes what the users' file keeps of a password.
+func HashPassword(password string) string { return users.Hash(password) }

@@ -1,0 +1,63 @@
+package gateway
+
+import (
+	"os"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// status is the daemon's account of itself. A part that cannot be read is left
+// out and logged: the others are worth knowing all the more.
+func (g *gateway) status() control.Status {
+	st := control.Status{
+		Version: g.said.Version, PID: os.Getpid(), Since: g.began, Datapath: g.cfg.Datapath.Kind + ", " + g.dp.Forwarding(),
+		LAN: g.cfg.LAN.Interface, WAN: g.cfg.WAN.Interface, Addresses: 1<<(32-g.cfg.LAN.Network().Bits()) - 3,
+		Sessions: map[control.State]int{}, Outbox: g.table.Pending(),
+	}
+	g.table.Each(func(s session.Session) bool { st.Sessions[s.State]++; return true })
+	var err error
+	if st.Packets, err = g.dp.Packets(); err != nil {
+		g.log.Warn("reading what became of packets", "err", err)
+	}
+	total, err := g.dp.Total()
+	if err != nil {
+		g.log.Warn("reading the clients' counters", "err", err)
+	}
+	st.Traffic = control.Traffic{UpBytes: total.UpBytes, UpPackets: total.UpPackets, DownBytes: total.DownBytes, DownPackets: total.DownPkts}
+	if g.dhcp != nil {
+		d := g.dhcp.Stats()
+		st.Leases = d.Leased
+		st.DHCP = map[string]uint64{
+			"discover": d.Discovers, "request": d.Requests, "decline": d.Declines, "release": d.Releases, "inform": d.Informs,
+			"offer": d.Offers, "ack": d.Acks, "nak": d.Naks, "malformed": d.Malformed, "relayed": d.Relayed, "spoofed": d.Spoofed,
+			"exhausted": d.Exhausted, "too-many": d.TooMany, "overloaded": d.Overloaded, "expired": d.Expired,
+		}
+	}
+	if g.dns != nil {
+		d := g.dns.Stats()
+		st.DNS = map[string]uint64{
+			"query": d.Queries, "forwarded": d.Forwarded, "local": d.Local, "refused": d.Refused, "failed": d.Failed,
+			"garbage": d.Garbage, "foreign": d.Foreign, "busy": d.Busy, "opened": d.Opened,
+		}
+	}
+	if g.portal != nil {
+		p := g.portal.Stats()
+		st.Portal = map[string]uint64{
+			"redirect": p.Redirects, "probe": p.Probes, "login": p.Logins, "rejected": p.Rejected, "unavailable": p.Unavailable,
+			"backed-off": p.BackedOff, "forged": p.Forged, "logout": p.Logouts, "turned-away": p.Turned,
+		}
+	}
+	if g.radius != nil {
+		st.RADIUS = map[string]uint64{}
+		for _, r := range g.radius.Stats() {
+			for what, n := range map[string]uint64{
+				"request": r.Requests, "retransmit": r.Retransmits, "answer": r.Answers, "timeout": r.Timeouts,
+				"unsigned": r.Unsigned, "forged": r.Forged, "malformed": r.Malformed, "unexpected": r.Unexpected,
+			} {
+				st.RADIUS[what] += n
+			}
+		}
+	}
+	return st
+}

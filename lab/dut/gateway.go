@@ -1,0 +1,138 @@
+package dut
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+)
+
+// gatewayPort is where gatewayd's portal answers.
+const gatewayPort = 8080
+
+// Gateway is gatewayd, the gateway of this project, with accounts at a
+// FreeRADIUS. To the lab it is a program like any other.
+type Gateway struct {
+	datapath  string // "ebpf"
+	clients   int
+	admission client.Admission
+	daemon    daemon
+	radius    *radius
+}
+
+// NewGateway makes a gatewayd with the given data path for a number of clients.
+func NewGateway(datapath string, clients int) *Gateway {
+	return &Gateway{datapath: datapath, clients: clients, admission: client.Admission{Kind: client.AdmitForm}}
+}
+
+// gatewayProgram is gatewayd on PATH or, as make build leaves it, beside this program.
+func gatewayProgram() string {
+	if found, err := exec.LookPath("gatewayd"); err == nil {
+		return found
+	}
+	if self, err := os.Executable(); err == nil {
+		return filepath.Join(filepath.Dir(self), "gatewayd")
+	}
+	return "gatewayd"
+}
+
+// Check looks for gatewayd and what it needs.
+func (g *Gateway) Check(context.Context) error {
+	return missing("gateway-"+g.datapath, g.Traits().Needs)
+}
+
+// Traits: gatewayd leases addresses itself and needs nothing of its links.
+func (g *Gateway) Traits() Traits {
+	lan := netip.MustParsePrefix("10.1.0.0/24")
+	if g.clients > 200 {
+		lan = netip.MustParsePrefix("10.1.0.0/16")
+	}
+	return Traits{
+		LAN:       lan,
+		DHCP:      true,
+		Admission: g.admission,
+		Needs: append([]Need{
+			{Program: gatewayProgram(), Advice: "make build", Why: "the gateway"},
+		}, radiusNeeds...),
+		About: "gatewayd, data path " + g.datapath + ", RADIUS accounts (CHAP)",
+	}
+}
+
+// gatewayConf is what the template of gatewayd's configuration needs.
+type gatewayConf struct {
+	Dir, Datapath, LANIf, WANIf string
+	LAN                         netip.Prefix
+	Gateway, First, Last        netip.Addr
+	Service                     netip.Addr
+	Secret                      string
+	Port, AuthPort, AcctPort    int
+}
+
+// Start starts FreeRADIUS on the server and gatewayd on the router, and returns
+// once the portal's port and the control socket answer.
+func (g *Gateway) Start(ctx context.Context, env Env) error {
+	dir := path.Join(env.Scratch, "gatewayd")
+	g.daemon = daemon{host: env.Router, name: "gatewayd"}
+	g.radius = &radius{listen: env.ServiceIP, nas: env.RouterWAN, secret: rand.Text(), password: "not-a-secret"}
+	if err := g.radius.start(ctx, env.Server); err != nil {
+		return fmt.Errorf("starting gatewayd's RADIUS server: %w", err)
+	}
+	lan := env.LAN.Masked()
+	conf := gatewayConf{
+		Dir: dir, Datapath: g.datapath, LANIf: env.LANIf, WANIf: env.WANIf, LAN: lan, Gateway: env.Gateway,
+		First: firstOf(lan), Last: env.Gateway.Prev(), Service: env.ServiceIP, Secret: g.radius.secret,
+		Port: gatewayPort, AuthPort: radiusAuthPort, AcctPort: radiusAcctPort,
+	}
+	// Pins live in a file system of their own, which ends with the host.
+	if err := shell(ctx, env.Router, `mkdir -p "$1/state" "$1/bpf" && mount -t bpf bpf "$1/bpf"`, dir); err != nil {
+		return fmt.Errorf("making gatewayd's directories: %w", err)
+	}
+	file := path.Join(dir, "gatewayd.toml")
+	if err := writeTemplate(ctx, env.Router, file, 0o600, "gatewayd.toml", conf); err != nil {
+		return err
+	}
+	program := gatewayProgram()
+	if err := g.daemon.spawn(ctx, false, nil, program, "run", "-c", file); err != nil {
+		return err
+	}
+	err := g.daemon.await(ctx,
+		probe{"its control socket does not answer", program + " status --socket " + path.Join(dir, "control.sock")},
+		probe{"its portal does not listen", fmt.Sprintf("ss -Hltn 'sport = :%d' | grep -q .", gatewayPort)},
+	)
+	if err != nil {
+		return err
+	}
+	portal := fmt.Sprintf("%s:%d", env.Gateway, gatewayPort)
+	g.admission = client.Admission{
+		Kind: client.AdmitForm, Portal: portal, API: "http://" + portal + "/api/captive-portal",
+		Probe: "http://" + env.ServerIP.String() + "/generate_204",
+		User:  radiusUser, Password: g.radius.password, Parallel: 32,
+	}
+	return nil
+}
+
+// firstOf is the first address a LAN can lease.
+func firstOf(lan netip.Prefix) netip.Addr { return lan.Addr().Next() }
+
+// Stop ends gatewayd and its RADIUS server, and takes the programs out of the kernel.
+func (g *Gateway) Stop(ctx context.Context, env Env) error {
+	if g.radius == nil {
+		return nil
+	}
+	dir := path.Join(env.Scratch, "gatewayd")
+	const undo = `[ -e "$1/gatewayd.toml" ] && "$2" detach -c "$1/gatewayd.toml"; umount "$1/bpf" 2>/dev/null; rm -rf "$1"`
+	return errors.Join(
+		g.daemon.kill(ctx),
+		shell(ctx, env.Router, undo, dir, gatewayProgram()),
+		g.radius.stop(ctx),
+	)
+}
+
+var _ DUT = (*Gateway)(nil)

@@ -1,0 +1,136 @@
+package dhcp
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	// maxPending bounds the changes that wait for the disk. A client beyond it gets
+	// no answer and asks again, seconds later.
+	maxPending = 8192
+	maxBatch   = 1024 // changes written together
+	lanes      = 16   // calls of the listener at once
+)
+
+// event is what the listener is told.
+type event uint8
+
+const (
+	nothing event = iota
+	granted
+	ended
+)
+
+// change is a new record of an address on its way to disk, to the listener and
+// then to the client.
+type change struct {
+	record
+	event event
+	ack   []byte // frame
+}
+
+// push queues a change. s.mu is held, so changes are in the table's order.
+func (s *Server) push(c change) {
+	s.pending = append(s.pending, c)
+	select {
+	case s.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// take returns what waits.
+func (s *Server) take() []change {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := min(len(s.pending), maxBatch)
+	batch := s.pending[:n:n]
+	if s.pending = s.pending[n:]; len(s.pending) == 0 {
+		s.pending = nil
+	}
+	return batch
+}
+
+// commitAll is the goroutine that carries changes out until ctx ends, and then
+// those that are left.
+func (s *Server) commitAll(ctx context.Context) {
+	for done := false; !done; {
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			done = true
+		}
+		for batch := s.take(); len(batch) > 0; batch = s.take() {
+			s.commit(batch)
+		}
+	}
+}
+
+// commit writes a batch and then tells of it, in lanes: one address is always in
+// the same lane, so its changes stay in order.
+func (s *Server) commit(batch []change) {
+	err := s.store.write(batch)
+	if err != nil {
+		s.stats.storeErrors.Add(1)
+		s.complain.do(func() {
+			s.log.Error("writing leases: clients get none until this is mended", "file", s.cfg.Path, "err", err)
+		})
+	}
+	var lane [lanes][]change
+	for _, c := range batch {
+		i := c.addr.As4()[3] % lanes
+		lane[i] = append(lane[i], c)
+	}
+	var wg sync.WaitGroup
+	for _, changes := range lane {
+		if len(changes) > 0 {
+			wg.Go(func() {
+				for _, c := range changes {
+					s.tell(c, err == nil)
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
+// tell informs listener and client of a change. An end that is not on disk is an
+// end all the same: read again, its time will have passed.
+func (s *Server) tell(c change, written bool) {
+	mac := net.HardwareAddr(c.client.mac[:])
+	switch {
+	case c.event == ended:
+		if err := s.listener.Released(mac, c.addr); err != nil {
+			s.stats.listenerErrors.Add(1)
+			s.log.Error("ending a lease", "mac", mac.String(), "addr", c.addr, "err", err)
+		}
+	case c.event == granted && !written:
+		s.settle(c, false)
+	case c.event == granted:
+		err := s.listener.Leased(mac, c.addr, c.hostname, c.end)
+		if err != nil {
+			s.stats.listenerErrors.Add(1)
+			s.log.Error("admitting a lease: its client gets no answer", "mac", mac.String(), "addr", c.addr, "err", err)
+		}
+		s.settle(c, err == nil)
+		if err == nil {
+			s.send(c.ack)
+			s.stats.acks.Add(1)
+		}
+	}
+}
+
+// settle notes in the table whether a lease stands.
+func (s *Server) settle(c change, stands bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !stands {
+		s.table.unconfirm(c.client, c.addr, time.Now())
+		return
+	}
+	if b := s.table.byAddr[c.addr]; b != nil && b.client == c.client && b.state == leased {
+		b.acked = c.end
+	}
+}

@@ -1,0 +1,212 @@
+// Package dhcp is the gateway's DHCPv4 server (RFC 2131, 2132): one interface, no
+// relays, and the only server there, so that it may refuse what it does not know.
+//
+//	          DISCOVER         REQUEST            end, RELEASE
+//	(blank) ───────────▶ offered ──────▶ leased ──────────────▶ known ──▶ (blank)
+//	   ▲                   │ end           │                      │ needed for
+//	   └───────────────────┘               │ DECLINE              │ another client
+//	   ▲                                   ▼                      ▼
+//	   └────────────── end ─────────── declined
+//
+// A client is its MAC and client identifier together: who knows another's
+// identifier cannot take its address over. An address whose lease has ended
+// stays known as its last client's until the pool has no other.
+//
+// A lease is on disk, and the Listener has been told of it, before the client
+// gets its ACK. Changes that arrive while the disk is busy are written together.
+package dhcp
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+)
+
+// MAC is a client's Ethernet address.
+type MAC = [6]byte
+
+// Range is a run of addresses, both ends included.
+type Range struct{ First, Last netip.Addr }
+
+// Option is one DHCP option as it goes over the wire.
+type Option struct {
+	Code byte
+	Data []byte // 255 bytes at most
+}
+
+// Config is what a Server serves. Interface, Server, Subnet, Pools or Static, and
+// Path are needed.
+type Config struct {
+	Interface string       // of the LAN
+	Server    netip.Addr   // the gateway's address on it: server identifier, source of replies
+	Subnet    netip.Prefix // that clients are told
+	Pools     []Range      // addresses to lease; the gateway's own and static ones are left out
+	Static    map[MAC]netip.Addr
+
+	Lease            time.Duration // default 1 h, at least 1 s; T1 is half of it, T2 7/8
+	AddressesPerMAC  int           // addresses a MAC may have at once with different client identifiers; default 4
+	Routers          []netip.Addr  // option 3; default Server
+	DNS              []netip.Addr  // option 6; default Server
+	Domain           string        // option 15; empty: not sent
+	MTU              int           // option 26 in bytes; 0: not sent
+	CaptivePortalURL string        // option 114 (RFC 8910), sent asked or not; empty: not sent
+	Options          []Option      // further ones, sent when asked for; they replace the above but not 1, 51–59, 61, 82
+
+	Path string       // the file that keeps the leases
+	Log  *slog.Logger // default slog.Default()
+}
+
+// Listener is told of leases before their clients are. Calls for one address come
+// one after the other in the order of what happened; those for different
+// addresses may come at once. Calls are repeated after errors and restarts.
+type Listener interface {
+	// Leased says who has an address until end, for a new lease and for a renewed
+	// one. On error the client gets no answer and will ask again.
+	Leased(mac net.HardwareAddr, addr netip.Addr, hostname string, end time.Time) error
+	// Released says that a lease ended: released, declined or run out. An error is
+	// logged; the address is free all the same.
+	Released(mac net.HardwareAddr, addr netip.Addr) error
+}
+
+// Lease is an address that a client has.
+type Lease struct {
+	MAC      net.HardwareAddr
+	ClientID []byte // option 61; nil: the client sent none
+	Addr     netip.Addr
+	Hostname string // letters, digits, '-', '_' and '.'; empty: the client sent none
+	End      time.Time
+	Static   bool
+}
+
+const (
+	offerTime = 10 * time.Second // an offer is kept for its client
+	// offerHold is how long an offer is safe when the pool has nothing else left:
+	// a flood of DISCOVERs alone then cannot keep addresses from who takes them.
+	offerHold   = time.Second
+	declineTime = 10 * time.Minute // an address found in use is left alone
+)
+
+// withDefaults returns the configuration with every default in place, or says
+// what is wrong with it.
+func (c Config) withDefaults() (Config, error) {
+	if c.Lease == 0 {
+		c.Lease = time.Hour
+	}
+	if c.AddressesPerMAC == 0 {
+		c.AddressesPerMAC = 4
+	}
+	if len(c.Routers) == 0 {
+		c.Routers = []netip.Addr{c.Server}
+	}
+	if len(c.DNS) == 0 {
+		c.DNS = []netip.Addr{c.Server}
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	c.Subnet = c.Subnet.Masked()
+	c.Pools = slices.Clone(c.Pools)
+	slices.SortFunc(c.Pools, func(a, b Range) int { return a.First.Compare(b.First) })
+	return c, c.check()
+}
+
+func (c Config) check() error {
+	switch {
+	case c.Interface == "":
+		return errors.New("dhcp: no interface given")
+	case c.Path == "":
+		return errors.New("dhcp: no file given to keep leases in")
+	case !c.Subnet.Addr().Is4() || c.Subnet.Bits() > 30:
+		return fmt.Errorf("dhcp: subnet %s must be an IPv4 network of /30 or larger", c.Subnet)
+	case !c.host(c.Server):
+		return fmt.Errorf("dhcp: the server's address %s is no host address of subnet %s", c.Server, c.Subnet)
+	case c.Lease < time.Second || c.Lease > 366*24*time.Hour:
+		return fmt.Errorf("dhcp: lease time %s must be between 1 s and a year", c.Lease)
+	case c.AddressesPerMAC < 0:
+		return fmt.Errorf("dhcp: %d addresses a MAC: must be 1 or more", c.AddressesPerMAC)
+	case c.MTU != 0 && (c.MTU < 576 || c.MTU > 65535):
+		return fmt.Errorf("dhcp: MTU %d must be between 576 and 65535", c.MTU)
+	case len(c.Pools) == 0 && len(c.Static) == 0:
+		return errors.New("dhcp: neither pools nor static leases given: there is nothing to lease")
+	}
+	if err := c.checkAddresses(); err != nil {
+		return err
+	}
+	return c.checkOptions()
+}
+
+func (c Config) checkAddresses() error {
+	for i, r := range c.Pools {
+		if !c.host(r.First) || !c.host(r.Last) || r.First.Compare(r.Last) > 0 {
+			return fmt.Errorf("dhcp: pool %s-%s must be host addresses of subnet %s, the lower one first", r.First, r.Last, c.Subnet)
+		}
+		if i > 0 && c.Pools[i-1].Last.Compare(r.First) >= 0 {
+			return fmt.Errorf("dhcp: pool %s-%s overlaps the one that ends at %s", r.First, r.Last, c.Pools[i-1].Last)
+		}
+	}
+	owners := map[netip.Addr]MAC{c.Server: {}}
+	for mac, addr := range c.Static {
+		hw := net.HardwareAddr(mac[:])
+		if !c.host(addr) {
+			return fmt.Errorf("dhcp: static lease %s of %s is no host address of subnet %s", addr, hw, c.Subnet)
+		}
+		if other, taken := owners[addr]; taken {
+			return fmt.Errorf("dhcp: static lease %s of %s belongs to %s already", addr, hw, net.HardwareAddr(other[:]))
+		}
+		owners[addr] = mac
+	}
+	return nil
+}
+
+func (c Config) checkOptions() error {
+	for _, a := range slices.Concat(c.Routers, c.DNS) {
+		if !a.Is4() {
+			return fmt.Errorf("dhcp: router or DNS server %s is no IPv4 address", a)
+		}
+	}
+	if len(c.Routers) > 63 || len(c.DNS) > 63 {
+		return errors.New("dhcp: more than 63 routers or DNS servers do not fit an option")
+	}
+	if len(c.Domain) > 253 || strings.ContainsAny(c.Domain, " \x00") {
+		return fmt.Errorf("dhcp: %q is no domain name", c.Domain)
+	}
+	if u, err := url.Parse(c.CaptivePortalURL); err != nil || len(c.CaptivePortalURL) > 255 || (c.CaptivePortalURL != "" && u.Host == "") {
+		return fmt.Errorf("dhcp: captive portal API %q must be a full URL of at most 255 bytes", c.CaptivePortalURL)
+	}
+	for _, o := range c.Options {
+		if len(o.Data) == 0 || len(o.Data) > 255 || ownOption(o.Code) {
+			return fmt.Errorf("dhcp: option %d needs 1 to 255 bytes, and cannot be 0, 1, 50 to 59, 61, 82 or 255, which the server sets", o.Code)
+		}
+	}
+	return nil
+}
+
+// ownOption reports whether an option's value is for the server to say.
+func ownOption(code byte) bool {
+	return code == dhcpv4.OptionPad.Code() || code == dhcpv4.OptionEnd.Code() || code == dhcpv4.OptionSubnetMask.Code() ||
+		(code >= dhcpv4.OptionRequestedIPAddress.Code() && code <= dhcpv4.OptionRebindingTimeValue.Code()) ||
+		code == dhcpv4.OptionClientIdentifier.Code() || code == dhcpv4.OptionRelayAgentInformation.Code()
+}
+
+// host reports whether addr can be a host's in the subnet.
+func (c Config) host(addr netip.Addr) bool {
+	return addr.Is4() && c.Subnet.Contains(addr) && addr != c.Subnet.Addr() && addr != broadcastOf(c.Subnet)
+}
+
+// broadcastOf is a subnet's last address.
+func broadcastOf(p netip.Prefix) netip.Addr {
+	a := p.Addr().As4()
+	mask := net.CIDRMask(p.Bits(), 32)
+	for i := range a {
+		a[i] |= ^mask[i]
+	}
+	return netip.AddrFrom4(a)
+}

@@ -1,0 +1,134 @@
+package dhcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/mdlayher/packet"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// link is the server's sockets on its interface. Requests come through a packet
+// socket: it shows who sent a frame, and receives whatever firewall and reverse
+// path filter think of a client without an address. It is bound to IPv4 packets,
+// so what the data path forwards at tc ingress never reaches it.
+type link struct {
+	raw  *packet.Conn
+	port net.PacketConn // keeps the port from others, and the kernel from refusing it by ICMP
+	mac  MAC
+}
+
+const receiveBuffer = 4 << 20 // bytes: some 5,000 requests
+
+func openLink(name string) (*link, error) {
+	ifi, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("serving DHCP on %s: %w", name, err)
+	}
+	if len(ifi.HardwareAddr) != len(MAC{}) {
+		return nil, fmt.Errorf("serving DHCP on %s: it is no Ethernet interface", name)
+	}
+	filter, err := bpf.Assemble(requestFilter)
+	if err != nil {
+		return nil, fmt.Errorf("serving DHCP on %s: %w", name, err)
+	}
+	port, err := holdPort(name)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := packet.Listen(ifi, packet.Raw, unix.ETH_P_IP, &packet.Config{Filter: filter})
+	if err != nil {
+		port.Close()
+		return nil, fmt.Errorf("serving DHCP on %s: opening a packet socket: %w (it needs CAP_NET_RAW)", name, err)
+	}
+	l := &link{raw: raw, port: port, mac: MAC(ifi.HardwareAddr)}
+	if err := l.enlargeBuffer(); err != nil {
+		l.close()
+		return nil, fmt.Errorf("serving DHCP on %s: enlarging the receive buffer: %w", name, err)
+	}
+	return l, nil
+}
+
+// requestFilter passes whole UDP datagrams to port 67 that are for this host or
+// for all, untagged.
+var requestFilter = []bpf.Instruction{
+	bpf.LoadExtension{Num: bpf.ExtType},
+	bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: unix.PACKET_BROADCAST, SkipTrue: 10},
+	bpf.LoadAbsolute{Off: 12, Size: 2},
+	bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.ETH_P_IP, SkipTrue: 8},
+	bpf.LoadAbsolute{Off: ethernetLen + 9, Size: 1},
+	bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.IPPROTO_UDP, SkipTrue: 6},
+	bpf.LoadAbsolute{Off: ethernetLen + 6, Size: 2},
+	bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x3fff, SkipTrue: 4}, // a fragment
+	bpf.LoadMemShift{Off: ethernetLen},
+	bpf.LoadIndirect{Off: ethernetLen + 2, Size: 2},
+	bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: serverPort, SkipTrue: 1},
+	bpf.RetConstant{Val: 1 << 16},
+	bpf.RetConstant{Val: 0},
+}
+
+// holdPort binds UDP port 67 of an interface and reads nothing from it.
+func holdPort(name string) (net.PacketConn, error) {
+	drop := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		err2 := c.Control(func(fd uintptr) {
+			err = errors.Join(
+				unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &drop[0]}),
+				unix.BindToDevice(int(fd), name))
+		})
+		return errors.Join(err, err2)
+	}}
+	conn, err := lc.ListenPacket(context.Background(), "udp4", fmt.Sprintf("0.0.0.0:%d", serverPort))
+	if errors.Is(err, unix.EADDRINUSE) {
+		return nil, fmt.Errorf("serving DHCP on %s: another DHCP server has the port: stop it, or configure DHCP as external", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("serving DHCP on %s: %w", name, err)
+	}
+	return conn, nil
+}
+
+func (l *link) enlargeBuffer() error {
+	rc, err := l.raw.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var set error
+	err = rc.Control(func(fd uintptr) {
+		if set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer); set != nil {
+			set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer) // as far as allowed
+		}
+	})
+	return errors.Join(err, set)
+}
+
+// receive calls f with each frame until reading fails or interrupt is called.
+func (l *link) receive(f func([]byte)) error {
+	buf := make([]byte, 4096)
+	for {
+		n, _, err := l.raw.ReadFrom(buf)
+		if err != nil {
+			return fmt.Errorf("reading requests: %w", err)
+		}
+		f(buf[:n])
+	}
+}
+
+func (l *link) send(frame []byte) error {
+	_, err := l.raw.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
+	return err
+}
+
+// interrupt ends receive; send still works.
+func (l *link) interrupt() { l.raw.SetReadDeadline(time.Unix(1, 0)) }
+
+// close may be called more than once.
+func (l *link) close() {
+	l.raw.Close()
+	l.port.Close()
+}

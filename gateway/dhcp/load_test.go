@@ -1,0 +1,121 @@
+package dhcp
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+)
+
+// lease all leases addresses for n clients, inFlight of them at once, each asking
+// again until it has one, and returns who got which.
+func (w *wire) leaseAll(n, inFlight int) map[netip.Addr]MAC {
+	w.t.Helper()
+	got := map[netip.Addr]MAC{}
+	waiting := map[MAC]bool{}
+	begun := 0
+	discover := func(mac MAC) { w.send(station{mac: mac}, message(w.t, dhcpv4.MessageTypeDiscover, mac)) }
+	for silence := 0; len(got) < n; {
+		for ; begun < n && len(waiting) < inFlight; begun++ {
+			waiting[macOf(begun)] = true
+			discover(macOf(begun))
+		}
+		m, _ := w.next(time.Second)
+		if m == nil { // something was lost on the way
+			if silence++; silence > 20 {
+				w.t.Fatalf("%d of %d clients have no address", n-len(got), n)
+			}
+			for mac := range waiting {
+				discover(mac)
+			}
+			continue
+		}
+		mac := MAC(m.ClientHWAddr)
+		switch m.MessageType() {
+		case dhcpv4.MessageTypeOffer:
+			w.send(station{mac: mac}, message(w.t, dhcpv4.MessageTypeRequest, mac,
+				dhcpv4.WithOption(dhcpv4.OptServerIdentifier(m.ServerIdentifier())),
+				dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(m.YourIPAddr))))
+		case dhcpv4.MessageTypeAck:
+			addr, _ := netip.AddrFromSlice(m.YourIPAddr.To4())
+			if owner, taken := got[addr]; taken && owner != mac {
+				w.t.Fatalf("%s was given to two clients", addr)
+			}
+			got[addr] = mac
+			delete(waiting, mac)
+		default:
+			w.t.Fatalf("%s to %x", m.MessageType(), mac)
+		}
+	}
+	return got
+}
+
+func TestStormOfClients(t *testing.T) {
+	w := newWire(t, newLAN(t))
+	s, j := start(t, leasesFile(t), nil)
+	const n = 2000
+	got := w.leaseAll(n, n)
+	if len(got) != n || len(s.Leases()) != n || len(j.all()) < n {
+		t.Errorf("%d addresses, %d leases, %d calls of the listener, want %d", len(got), len(s.Leases()), len(j.all()), n)
+	}
+	for _, l := range s.Leases() {
+		if got[l.Addr] != MAC(l.MAC) {
+			t.Fatalf("%s is %s's for the server, %x's on the wire", l.Addr, l.MAC, got[l.Addr])
+		}
+	}
+}
+
+// BenchmarkDORA is the whole exchange over a veth pair with the leases on disk,
+// and the clients' work in the same process.
+func BenchmarkDORA(b *testing.B) {
+	for _, clients := range []int{1, 64, 2000} {
+		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
+			w := newWire(b, newLAN(b))
+			start(b, leasesFile(b), func(c *Config) {
+				c.Pools = []Range{{netip.MustParseAddr("10.1.0.2"), netip.MustParseAddr("10.1.255.254")}}
+			})
+			b.ResetTimer()
+			w.leaseAll(b.N, clients)
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "DORA/s")
+		})
+	}
+}
+
+// BenchmarkOffer is what the table takes for a new client when n have leases.
+func BenchmarkOffer(b *testing.B) {
+	for _, n := range []int{100, 100_000} {
+		b.Run(fmt.Sprintf("leases=%d", n), func(b *testing.B) {
+			cfg := testConfig("-")
+			cfg.Server, cfg.Subnet = netip.MustParseAddr("10.0.0.1"), netip.MustParsePrefix("10.0.0.0/8")
+			cfg.Pools = []Range{{netip.MustParseAddr("10.1.0.0"), netip.MustParseAddr("10.1.0.0")}}
+			for range n + 1 {
+				cfg.Pools[0].Last = cfg.Pools[0].Last.Next()
+			}
+			cfg, err := cfg.withDefaults()
+			if err != nil {
+				b.Fatal(err)
+			}
+			t, now := newTable(cfg), time.Now()
+			for i := range n {
+				c := client{mac: macOf(i)}
+				o, err := t.offer(c, "", netip.Addr{}, now)
+				if err == nil {
+					_, err = t.confirm(c, "", o.addr, now)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ResetTimer()
+			for i := range b.N {
+				c := client{mac: macOf(n + i)}
+				if _, err := t.offer(c, "", netip.Addr{}, now); err != nil {
+					b.Fatal(err)
+				}
+				t.withdraw(c)
+			}
+		})
+	}
+}

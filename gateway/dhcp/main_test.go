@@ -1,0 +1,296 @@
+package dhcp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/mdlayher/packet"
+	"golang.org/x/sys/unix"
+)
+
+// TestMain runs the tests in a network namespace of their own, that ends with
+// them; and, told so, one server for the test that kills it.
+func TestMain(m *testing.M) {
+	if path := os.Getenv("GATEWAY_TEST_LEASES"); path != "" {
+		serveUntilKilled(path)
+	}
+	const inside = "GATEWAY_TEST_INSIDE"
+	if os.Getenv(inside) != "" {
+		os.Exit(m.Run())
+	}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		os.Exit(exit.ExitCode())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "making a network namespace:", err, "(the tests need root)")
+		os.Exit(1)
+	}
+}
+
+const gateway = "gw0" // the server's interface
+
+var (
+	serverAddr = netip.MustParseAddr("10.1.0.1")
+	subnet     = netip.MustParsePrefix("10.1.0.0/16")
+)
+
+func run(t testing.TB, argv ...string) {
+	t.Helper()
+	if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(argv, " "), err, out)
+	}
+}
+
+func await(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for range 3000 {
+		if ok() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("waited in vain for %s", what)
+}
+
+// newLAN makes the server's interface and returns its other end.
+func newLAN(t testing.TB) string {
+	t.Helper()
+	run(t, "ip", "link", "add", gateway, "type", "veth", "peer", "name", "c0")
+	t.Cleanup(func() { exec.Command("ip", "link", "del", gateway).Run() })
+	run(t, "ip", "addr", "add", serverAddr.String()+"/16", "dev", gateway)
+	run(t, "ip", "link", "set", gateway, "up")
+	run(t, "ip", "link", "set", "c0", "up")
+	return "c0"
+}
+
+// journal is a listener that writes down what it is told.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+	fail  error
+}
+
+func (j *journal) Leased(mac net.HardwareAddr, addr netip.Addr, hostname string, end time.Time) error {
+	return j.note("leased", mac, addr, hostname)
+}
+
+func (j *journal) Released(mac net.HardwareAddr, addr netip.Addr) error {
+	return j.note("released", mac, addr, "")
+}
+
+func (j *journal) note(what string, mac net.HardwareAddr, addr netip.Addr, hostname string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.fail != nil {
+		return j.fail
+	}
+	j.lines = append(j.lines, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", what, mac, addr, hostname)))
+	return nil
+}
+
+func (j *journal) all() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return append([]string(nil), j.lines...)
+}
+
+func (j *journal) failWith(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.fail = err
+}
+
+func testConfig(path string) Config {
+	return Config{
+		Interface: gateway, Server: serverAddr, Subnet: subnet, Path: path,
+		Pools:            []Range{{netip.MustParseAddr("10.1.1.0"), netip.MustParseAddr("10.1.40.255")}},
+		Domain:           "guests.example",
+		CaptivePortalURL: "https://portal.example/api",
+		MTU:              1400,
+	}
+}
+
+// start runs a server until the test ends; edit may be nil.
+func start(t testing.TB, path string, edit func(*Config)) (*Server, *journal) {
+	t.Helper()
+	cfg, j := testConfig(path), &journal{}
+	if edit != nil {
+		edit(&cfg)
+	}
+	s, err := New(cfg, j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- s.Run(t.Context()) }()
+	t.Cleanup(func() {
+		if err := errors.Join(s.Close(), <-done); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, j
+}
+
+func leasesFile(t testing.TB) string { return filepath.Join(t.TempDir(), "leases.db") }
+
+// wire sends and receives clients' frames at the LAN's other end.
+type wire struct {
+	t    testing.TB
+	conn *packet.Conn
+}
+
+func newWire(t testing.TB, name string) *wire {
+	t.Helper()
+	ifi, err := net.InterfaceByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := packet.Listen(ifi, packet.Raw, unix.ETH_P_IP, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	rc, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rc.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20) })
+	return &wire{t, conn}
+}
+
+// station is a client's frame addresses.
+type station struct {
+	mac      MAC
+	src, dst netip.Addr // zero: 0.0.0.0 and 255.255.255.255
+}
+
+func (st station) datagram(m *dhcpv4.DHCPv4) datagram {
+	if !st.src.IsValid() {
+		st.src = netip.IPv4Unspecified()
+	}
+	to := broadcastMAC
+	if st.dst.IsValid() {
+		ifi, _ := net.InterfaceByName(gateway)
+		to = MAC(ifi.HardwareAddr)
+	} else {
+		st.dst = limitedBroadcast
+	}
+	return datagram{
+		srcMAC: st.mac, dstMAC: to,
+		src: netip.AddrPortFrom(st.src, clientPort), dst: netip.AddrPortFrom(st.dst, serverPort), payload: m.ToBytes(),
+	}
+}
+
+func (w *wire) send(st station, m *dhcpv4.DHCPv4) {
+	w.t.Helper()
+	w.sendFrame(st.datagram(m).frame())
+}
+
+func (w *wire) sendFrame(frame []byte) {
+	w.t.Helper()
+	if _, err := w.conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// next returns the next reply on the wire, to whomever; nil when none comes for
+// as long as a reply could take.
+func (w *wire) next(wait time.Duration) (*dhcpv4.DHCPv4, datagram) {
+	w.t.Helper()
+	w.conn.SetReadDeadline(time.Now().Add(wait))
+	buf := make([]byte, 4096)
+	for {
+		n, _, err := w.conn.ReadFrom(buf)
+		if err != nil {
+			return nil, datagram{}
+		}
+		d, err := parseFrame(buf[:n])
+		if err != nil || d.dst.Port() != clientPort {
+			continue
+		}
+		m, err := dhcpv4.FromBytes(d.payload)
+		if err != nil {
+			w.t.Fatalf("the server's reply: %v", err)
+		}
+		return m, d
+	}
+}
+
+// ask sends a message and returns the reply to it.
+func (w *wire) ask(st station, m *dhcpv4.DHCPv4) (*dhcpv4.DHCPv4, datagram) {
+	w.t.Helper()
+	w.send(st, m)
+	for {
+		r, d := w.next(30 * time.Second)
+		if r == nil {
+			w.t.Fatalf("no reply to %s", m.MessageType())
+		}
+		if r.TransactionID == m.TransactionID {
+			return r, d
+		}
+	}
+}
+
+// silent sends a message that gets no reply. That another one, sent later, is
+// answered first proves it: the server answers in order.
+func (w *wire) silent(st station, m *dhcpv4.DHCPv4) {
+	w.t.Helper()
+	w.send(st, m)
+	probe := message(w.t, dhcpv4.MessageTypeInform, macOf(0xffffff), dhcpv4.WithClientIP(net.IP{10, 1, 0, 77}))
+	w.send(station{mac: macOf(0xffffff), src: netip.MustParseAddr("10.1.0.77")}, probe)
+	for {
+		r, _ := w.next(30 * time.Second)
+		switch {
+		case r == nil:
+			w.t.Fatal("the server does not answer any more")
+		case r.TransactionID == m.TransactionID:
+			w.t.Fatalf("%s to %s", r.MessageType(), m.MessageType())
+		case r.TransactionID == probe.TransactionID:
+			return
+		}
+	}
+}
+
+func macOf(i int) MAC { return MAC{0x02, 0, 0, byte(i >> 16), byte(i >> 8), byte(i)} }
+
+func message(t testing.TB, kind dhcpv4.MessageType, mac MAC, mods ...dhcpv4.Modifier) *dhcpv4.DHCPv4 {
+	t.Helper()
+	m, err := dhcpv4.New(append([]dhcpv4.Modifier{dhcpv4.WithHwAddr(mac[:]), dhcpv4.WithMessageType(kind)}, mods...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// lease carries a client through DISCOVER and REQUEST.
+func (w *wire) lease(mac MAC, mods ...dhcpv4.Modifier) *dhcpv4.DHCPv4 {
+	w.t.Helper()
+	st := station{mac: mac}
+	offer, _ := w.ask(st, message(w.t, dhcpv4.MessageTypeDiscover, mac, mods...))
+	if offer.MessageType() != dhcpv4.MessageTypeOffer {
+		w.t.Fatalf("%s to a DISCOVER", offer.MessageType())
+	}
+	ack, _ := w.ask(st, message(w.t, dhcpv4.MessageTypeRequest, mac, append(mods,
+		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(offer.ServerIdentifier())),
+		dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(offer.YourIPAddr)))...))
+	if ack.MessageType() != dhcpv4.MessageTypeAck || !ack.YourIPAddr.Equal(offer.YourIPAddr) {
+		w.t.Fatalf("%s of %s after an offer of %s", ack.MessageType(), ack.YourIPAddr, offer.YourIPAddr)
+	}
+	return ack
+}

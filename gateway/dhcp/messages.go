@@ -1,0 +1,130 @@
+package dhcp
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+)
+
+// repeatWindow is how soon a REQUEST after an ACK is a repetition, which is
+// answered from memory: a client that asks all the time costs no disk writes.
+const repeatWindow = 5 * time.Second
+
+// All methods here are called with s.mu held and return the frame to send.
+
+// discover answers a DISCOVER with an OFFER (RFC 2131, 4.3.1). Addresses are not
+// probed before: clients do, and DECLINE.
+func (s *Server) discover(rq *request, now time.Time) []byte {
+	b, err := s.table.offer(rq.client, rq.hostname, rq.wish, now)
+	if err != nil {
+		s.refuse(err)
+		return nil
+	}
+	s.stats.offers.Add(1)
+	return s.compose(reply{kind: dhcpv4.MessageTypeOffer, addr: b.addr, lease: s.cfg.Lease}, rq)
+}
+
+// refuse counts why a client gets no address.
+func (s *Server) refuse(err error) {
+	if errors.Is(err, errTooMany) {
+		s.stats.tooMany.Add(1)
+		return
+	}
+	s.stats.exhausted.Add(1)
+	s.full.do(func() {
+		s.log.Warn("no address is free: enlarge the pool or shorten the lease time",
+			"leased", s.table.queues[leased].count, "declined", s.table.queues[declined].count)
+	})
+}
+
+// request answers a REQUEST in whatever state its client is (RFC 2131, 4.3.2,
+// table 4): SELECTING names a server, INIT-REBOOT an address it wishes, RENEWING
+// and REBINDING the address it has.
+func (s *Server) request(rq *request, now time.Time) []byte {
+	addr := rq.wish
+	if rq.server.IsValid() && rq.server != s.cfg.Server {
+		s.table.withdraw(rq.client)
+		return nil
+	}
+	if !addr.IsValid() {
+		addr = rq.ciaddr
+	}
+	if addr.IsUnspecified() {
+		s.stats.malformed.Add(1)
+		return nil
+	}
+	if left := s.repeated(rq.client, addr, now); left > 0 {
+		s.stats.acks.Add(1)
+		return s.compose(reply{kind: dhcpv4.MessageTypeAck, addr: addr, lease: left}, rq)
+	}
+	if len(s.pending) >= maxPending {
+		s.stats.overloaded.Add(1)
+		return nil
+	}
+	b, err := s.table.confirm(rq.client, rq.hostname, addr, now)
+	switch {
+	case errors.Is(err, errNotYours):
+		s.stats.naks.Add(1)
+		return s.compose(reply{kind: dhcpv4.MessageTypeNak, reason: err.Error()}, rq)
+	case err != nil:
+		s.refuse(err)
+		return nil
+	}
+	ack := s.compose(reply{kind: dhcpv4.MessageTypeAck, addr: addr, lease: s.cfg.Lease}, rq)
+	s.push(change{record: b.record(), event: granted, ack: ack})
+	return nil
+}
+
+// repeated returns what is left of a lease that its client was ACKed just now; 0
+// if it was not.
+func (s *Server) repeated(c client, addr netip.Addr, now time.Time) time.Duration {
+	b := s.table.byClient[c]
+	if b == nil || b.addr != addr || b.state != leased || !b.acked.Equal(b.end) || !s.table.may(c, addr) {
+		return 0
+	}
+	if left := b.acked.Sub(now); left >= time.Second && s.cfg.Lease-left < min(repeatWindow, s.cfg.Lease/8) {
+		return left
+	}
+	return 0
+}
+
+// decline sets an address aside that its client found in use (RFC 2131, 4.3.3).
+func (s *Server) decline(rq *request, now time.Time) {
+	if rq.server.IsValid() && rq.server != s.cfg.Server {
+		return
+	}
+	b, wasLeased, err := s.table.decline(rq.client, rq.wish, now)
+	if err != nil {
+		return
+	}
+	s.log.Warn("an address is in use by somebody who did not lease it", "addr", b.addr, "found_by", net.HardwareAddr(rq.client.mac[:]).String())
+	c := change{record: b.record()}
+	if wasLeased {
+		c.event = ended
+	}
+	s.push(c)
+}
+
+// release ends a lease (RFC 2131, 4.3.4).
+func (s *Server) release(rq *request, now time.Time) {
+	if rq.server.IsValid() && rq.server != s.cfg.Server {
+		return
+	}
+	if b, err := s.table.release(rq.client, rq.ciaddr, now); err == nil {
+		s.push(change{record: b.record(), event: ended})
+	}
+}
+
+// inform tells a client with an address of its own the rest (RFC 2131, 4.3.5):
+// neither address nor lease times.
+func (s *Server) inform(rq *request) []byte {
+	if !s.cfg.host(rq.ciaddr) {
+		s.stats.malformed.Add(1)
+		return nil
+	}
+	s.stats.acks.Add(1)
+	return s.compose(reply{kind: dhcpv4.MessageTypeAck}, rq)
+}

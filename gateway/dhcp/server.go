@@ -1,0 +1,271 @@
+package dhcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+)
+
+// Server is a DHCP server on one interface.
+type Server struct {
+	cfg      Config
+	fixed    map[byte][]byte
+	listener Listener
+	log      *slog.Logger
+	store    *store
+	stats    counters
+	link     atomic.Pointer[link]
+	wake     chan struct{} // there are pending changes
+	complain seldom        // about the disk
+	full     seldom        // about the pool
+
+	running sync.WaitGroup // Run
+	stop    context.CancelFunc
+	stopped context.Context // done: Close was called
+
+	mu      sync.Mutex // guards what follows
+	table   *table
+	pending []change
+}
+
+// New opens the leases file and the interface's sockets, and takes up the leases
+// of last time. From here on requests are received; Run answers them.
+func New(cfg Config, l Listener) (*Server, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg: cfg, fixed: fixedOptions(cfg), listener: l, log: cfg.Log.With("interface", cfg.Interface),
+		table: newTable(cfg), wake: make(chan struct{}, 1),
+	}
+	s.stopped, s.stop = context.WithCancel(context.Background())
+	if s.store, err = openStore(cfg.Path); err != nil {
+		return nil, err
+	}
+	if err := s.takeUp(); err != nil {
+		s.store.close()
+		return nil, err
+	}
+	first, err := openLink(cfg.Interface)
+	if err != nil {
+		s.store.close()
+		return nil, err
+	}
+	s.link.Store(first)
+	return s, nil
+}
+
+// takeUp reads the leases of last time. Those that have run out meanwhile end
+// when Run begins, those that the configuration no longer has end too.
+func (s *Server) takeUp() error {
+	records, damaged, err := s.store.load()
+	if err != nil {
+		return fmt.Errorf("reading leases file %s: %w (move it away to begin without leases)", s.cfg.Path, err)
+	}
+	if damaged > 0 {
+		s.log.Warn("leaving damaged leases out", "file", s.cfg.Path, "count", damaged)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for _, r := range records {
+		if !s.table.restore(r, now) && r.state == leased {
+			r.state = known
+			s.push(change{record: r, event: ended})
+		}
+	}
+	return nil
+}
+
+// Run serves until ctx ends or Close is called, and then finishes what has begun.
+// It survives the interface's going down, away and coming back. It may be called
+// once.
+func (s *Server) Run(ctx context.Context) error {
+	s.running.Add(1)
+	defer s.running.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.stopped, cancel)()
+	// Outlives ctx until whoever makes changes has ended.
+	committing, endCommits := context.WithCancel(context.WithoutCancel(ctx))
+	var commits, expiry sync.WaitGroup
+	commits.Go(func() { s.commitAll(committing) })
+	expiry.Go(func() { s.expireAll(ctx) })
+	for ctx.Err() == nil {
+		l := s.link.Load()
+		stop := context.AfterFunc(ctx, l.interrupt)
+		err := l.receive(s.handle)
+		if stop() {
+			s.log.Warn("waiting for the interface", "err", err)
+			s.reopen(ctx)
+		}
+	}
+	expiry.Wait()
+	endCommits()
+	commits.Wait()
+	return nil
+}
+
+// reopen replaces the link until that works or ctx ends.
+func (s *Server) reopen(ctx context.Context) {
+	s.link.Load().close()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(200 * time.Millisecond):
+		}
+		ifi, err := net.InterfaceByName(s.cfg.Interface)
+		if err != nil || ifi.Flags&net.FlagUp == 0 {
+			continue
+		}
+		if l, err := openLink(s.cfg.Interface); err == nil {
+			s.link.Store(l)
+			s.log.Info("the interface is back")
+			return
+		}
+	}
+}
+
+// Close ends Run, waits for it and closes sockets and file. Leases stay on disk.
+func (s *Server) Close() error {
+	s.stop()
+	s.running.Wait()
+	s.link.Load().close()
+	return s.store.close()
+}
+
+// Leases returns who has which address now, in the addresses' order.
+func (s *Server) Leases() []Lease {
+	s.mu.Lock()
+	list := make([]Lease, 0, s.table.queues[leased].count)
+	q := &s.table.queues[leased]
+	for b := q.first(); b != nil && b != &q.ring; b = b.next {
+		l := Lease{MAC: slices.Clone(b.client.mac[:]), Addr: b.addr, Hostname: b.hostname, End: b.end, Static: s.table.static(b)}
+		if b.client.id != "" {
+			l.ClientID = []byte(b.client.id)
+		}
+		list = append(list, l)
+	}
+	s.mu.Unlock()
+	slices.SortFunc(list, func(a, b Lease) int { return a.Addr.Compare(b.Addr) })
+	return list
+}
+
+// expireAll is the goroutine that ends leases and offers whose time has come.
+func (s *Server) expireAll(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		for s.expire(time.Now()) { // in parts, so that requests are answered between them
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// expire ends one part of what has run out, and reports whether there was any.
+func (s *Server) expire(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	over := s.table.expire(now, maxBatch)
+	for i := range over {
+		s.stats.expired.Add(1)
+		s.push(change{record: over[i].record(), event: ended})
+	}
+	return len(over) > 0
+}
+
+// handle answers one frame. Only the receiving goroutine calls it.
+func (s *Server) handle(frame []byte) {
+	d, err := parseFrame(frame)
+	if err != nil || !s.forUs(d) {
+		s.stats.malformed.Add(1)
+		return
+	}
+	rq, err := parseRequest(d)
+	switch {
+	case errors.Is(err, errRelayed):
+		s.stats.relayed.Add(1)
+	case errors.Is(err, errSpoofed):
+		s.stats.spoofed.Add(1)
+	case err != nil:
+		s.stats.malformed.Add(1)
+	default:
+		if out := s.answer(rq, time.Now()); out != nil {
+			s.send(out)
+		}
+	}
+}
+
+// forUs reports whether a datagram is addressed to this server or to all.
+func (s *Server) forUs(d datagram) bool {
+	to := d.dst.Addr()
+	return d.dst.Port() == serverPort &&
+		(to == s.cfg.Server || to == broadcastOf(s.cfg.Subnet) || to == limitedBroadcast)
+}
+
+// answer carries a request out and returns the frame to send at once, if any.
+func (s *Server) answer(rq *request, now time.Time) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch rq.kind {
+	case dhcpv4.MessageTypeDiscover:
+		s.stats.discovers.Add(1)
+		return s.discover(rq, now)
+	case dhcpv4.MessageTypeRequest:
+		s.stats.requests.Add(1)
+		return s.request(rq, now)
+	case dhcpv4.MessageTypeDecline:
+		s.stats.declines.Add(1)
+		s.decline(rq, now)
+	case dhcpv4.MessageTypeRelease:
+		s.stats.releases.Add(1)
+		s.release(rq, now)
+	case dhcpv4.MessageTypeInform:
+		s.stats.informs.Add(1)
+		return s.inform(rq)
+	default:
+		s.stats.malformed.Add(1)
+	}
+	return nil
+}
+
+// compose makes a reply's frame. Clients that came at once shall not renew at
+// once: T1 and T2 differ a little (RFC 2131, 4.4.5).
+func (s *Server) compose(r reply, rq *request) []byte {
+	if r.lease > 0 {
+		r.early = rand.N(r.lease/16 + 1)
+	}
+	return r.frame(rq, s.cfg, s.fixed, s.link.Load().mac)
+}
+
+func (s *Server) send(frame []byte) {
+	if err := s.link.Load().send(frame); err != nil && !errors.Is(err, net.ErrClosed) {
+		s.stats.sendErrors.Add(1)
+		s.log.Debug("sending a reply", "err", err)
+	}
+}
+
+// seldom lets something be said once a minute.
+type seldom struct{ last atomic.Int64 }
+
+func (o *seldom) do(f func()) {
+	now, last := time.Now().UnixNano(), o.last.Load()
+	if (last == 0 || now-last > int64(time.Minute)) && o.last.CompareAndSwap(last, now) {
+		f()
+	}
+}

@@ -1,0 +1,50 @@
+package dhcp
+
+import "sync/atomic"
+
+// Stats are what a server has done since New, and how its addresses stand.
+type Stats struct {
+	Discovers, Requests, Declines, Releases, Informs uint64 // received
+	Offers, Acks, Naks                               uint64 // sent
+
+	Malformed  uint64 // no DHCP message, or not one for a server
+	Relayed    uint64 // refused: came through a relay
+	Spoofed    uint64 // refused: hardware address is not the sender's
+	Exhausted  uint64 // no answer: no address was free
+	TooMany    uint64 // no answer: the MAC has its addresses
+	Overloaded uint64 // no answer: the disk is behind
+
+	Expired        uint64 // leases that ran out
+	StoreErrors    uint64 // writes to the leases file that failed
+	ListenerErrors uint64
+	SendErrors     uint64
+
+	Leased, Offered, DeclinedAddresses int // addresses at the moment
+}
+
+type counters struct {
+	discovers, requests, declines, releases, informs atomic.Uint64
+	offers, acks, naks                               atomic.Uint64
+	malformed, relayed, spoofed                      atomic.Uint64
+	exhausted, tooMany, overloaded                   atomic.Uint64
+	expired, storeErrors, listenerErrors, sendErrors atomic.Uint64
+}
+
+// Stats returns the present figures.
+func (s *Server) Stats() Stats {
+	c := &s.stats
+	st := Stats{
+		Discovers: c.discovers.Load(), Requests: c.requests.Load(), Declines: c.declines.Load(),
+		Releases: c.releases.Load(), Informs: c.informs.Load(),
+		Offers: c.offers.Load(), Acks: c.acks.Load(), Naks: c.naks.Load(),
+		Malformed: c.malformed.Load(), Relayed: c.relayed.Load(), Spoofed: c.spoofed.Load(),
+		Exhausted: c.exhausted.Load(), TooMany: c.tooMany.Load(), Overloaded: c.overloaded.Load(),
+		Expired: c.expired.Load(), StoreErrors: c.storeErrors.Load(),
+		ListenerErrors: c.listenerErrors.Load(), SendErrors: c.sendErrors.Load(),
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.Leased, st.Offered = s.table.queues[leased].count, s.table.queues[offered].count
+	st.DeclinedAddresses = s.table.queues[declined].count
+	return st
+}

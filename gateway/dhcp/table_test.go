@@ -1,0 +1,264 @@
+package dhcp
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// smallTable has the pool 10.1.0.2 to .9, less .5, which is static.
+func smallTable(t testing.TB) *table {
+	t.Helper()
+	cfg := testConfig("-")
+	cfg.Pools = []Range{{addr("10.1.0.1"), addr("10.1.0.6")}, {addr("10.1.0.7"), addr("10.1.0.9")}}
+	cfg.Static = map[MAC]netip.Addr{macOf(5): addr("10.1.0.5")}
+	cfg.AddressesPerMAC = 3
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newTable(cfg)
+}
+
+var addr = netip.MustParseAddr
+
+// naive is what the table's promises are checked against: plain facts, found by
+// looking at everything.
+type naive struct {
+	owner map[netip.Addr]client // of leased addresses
+	end   map[netip.Addr]time.Time
+}
+
+// TestTableKeepsItsPromises does thousands of random things and looks after each.
+func TestTableKeepsItsPromises(t *testing.T) {
+	for seed := range uint64(20) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		tb, now := smallTable(t), time.Now()
+		m := naive{map[netip.Addr]client{}, map[netip.Addr]time.Time{}}
+		for step := range 3000 {
+			c := client{mac: macOf(rnd.IntN(8)), id: []string{"", "a", "b", "c"}[rnd.IntN(4)]}
+			a := netip.AddrFrom4([4]byte{10, 1, 0, byte(rnd.IntN(12))})
+			what := m.step(t, tb, rnd.IntN(7), c, a, now)
+			m.check(t, tb, fmt.Sprintf("seed %d step %d: %s %x/%s %s", seed, step, what, c.mac, c.id, a))
+			if rnd.IntN(3) == 0 {
+				now = now.Add(time.Duration(rnd.IntN(1200)) * time.Second)
+			}
+		}
+	}
+}
+
+func (m naive) step(t *testing.T, tb *table, kind int, c client, a netip.Addr, now time.Time) string {
+	t.Helper()
+	switch kind {
+	case 0:
+		if b, err := tb.offer(c, "", a, now); err == nil {
+			if owner, taken := m.owner[b.addr]; taken && owner != c && tb.cfg.Static[c.mac] != b.addr {
+				t.Fatalf("%s is leased to %x and offered to %x", b.addr, owner.mac, c.mac)
+			}
+			if _, leased := m.owner[b.addr]; leased { // static: another identifier of its MAC
+				m.owner[b.addr] = c
+			}
+			if b2, err := tb.offer(c, "", netip.Addr{}, now); err != nil || b2 != b {
+				t.Fatalf("a repeated DISCOVER got %v, %v after %s", b2, err, b.addr)
+			}
+		}
+		return "offer"
+	case 1, 2:
+		if b, err := tb.confirm(c, "", a, now); err == nil {
+			if prior, taken := m.owner[a]; taken && prior != c && tb.cfg.Static[c.mac] != a {
+				t.Fatalf("%s is leased to %x and confirmed to %x", a, prior.mac, c.mac)
+			}
+			m.owner[a], m.end[a] = c, b.end
+		}
+		return "confirm"
+	case 3:
+		if _, err := tb.release(c, a, now); err == nil {
+			if m.owner[a] != c {
+				t.Fatalf("%x released %s of %x", c.mac, a, m.owner[a].mac)
+			}
+			delete(m.owner, a)
+		}
+		return "release"
+	case 4:
+		if _, was, err := tb.decline(c, a, now); err == nil && was {
+			delete(m.owner, a)
+		}
+		return "decline"
+	case 5:
+		tb.withdraw(c)
+		return "withdraw"
+	}
+	for _, b := range tb.expire(now, 1000) {
+		if m.end[b.addr].After(now) {
+			t.Fatalf("%s ended %s early", b.addr, m.end[b.addr].Sub(now))
+		}
+		delete(m.owner, b.addr)
+	}
+	for a, end := range m.end {
+		if _, leased := m.owner[a]; leased && !end.After(now) {
+			t.Fatalf("%s should have ended %s ago", a, now.Sub(end))
+		}
+	}
+	return "expire"
+}
+
+// check looks at everything that must always hold.
+func (m naive) check(t *testing.T, tb *table, what string) {
+	t.Helper()
+	held := map[MAC]int{}
+	seen := 0
+	for s := range tb.queues {
+		q, n := &tb.queues[s], 0
+		var last time.Time
+		for b := q.first(); b != nil && b != &q.ring; b = b.next {
+			n++
+			if b.state != state(s) || tb.byAddr[b.addr] != b {
+				t.Fatalf("%s: %s in state %d is in queue %d", what, b.addr, b.state, s)
+			}
+			if b.state.held() {
+				held[b.client.mac]++
+				if b.end.Before(last) {
+					t.Fatalf("%s: %s ends before the one in front of it", what, b.addr)
+				}
+				last = b.end
+			}
+			if tb.static(b) && tb.cfg.Static[b.client.mac] != b.addr && b.client != (client{}) {
+				t.Fatalf("%s: static %s is %x's", what, b.addr, b.client.mac)
+			}
+			if c, leasedThere := m.owner[b.addr]; leasedThere != (b.state == leased) || (leasedThere && c != b.client) {
+				t.Fatalf("%s: %s is in state %d of %x, the model says %v %x", what, b.addr, b.state, b.client.mac, leasedThere, c.mac)
+			}
+		}
+		if n != q.count {
+			t.Fatalf("%s: queue %d has %d and counts %d", what, s, n, q.count)
+		}
+		seen += n
+	}
+	if seen != len(tb.byAddr) || len(tb.byAddr) > 8 {
+		t.Fatalf("%s: %d bindings in queues, %d known, 8 possible", what, seen, len(tb.byAddr))
+	}
+	for mac, n := range held {
+		if tb.perMAC[mac] != n || n > tb.cfg.AddressesPerMAC {
+			t.Fatalf("%s: %x holds %d, counted %d", what, mac, n, tb.perMAC[mac])
+		}
+	}
+	if len(held) != len(tb.perMAC) || len(tb.byClient) > len(tb.byAddr) {
+		t.Fatalf("%s: %d MACs hold addresses, %d counted; %d clients", what, len(held), len(tb.perMAC), len(tb.byClient))
+	}
+}
+
+func TestAddressesAreChosenInOrder(t *testing.T) {
+	tb, now := smallTable(t), time.Now()
+	get := func(i int, wish string) string {
+		t.Helper()
+		var w netip.Addr
+		if wish != "" {
+			w = addr(wish)
+		}
+		b, err := tb.offer(client{mac: macOf(i)}, "", w, now)
+		if err != nil {
+			return err.Error()
+		}
+		if _, err := tb.confirm(b.client, "", b.addr, now); err != nil {
+			t.Fatal(err)
+		}
+		return b.addr.String()
+	}
+	for _, tt := range []struct {
+		client int
+		wish   string
+		want   string
+	}{
+		{10, "", "10.1.0.2"},
+		{11, "10.1.0.8", "10.1.0.8"}, // a wish that is free
+		{12, "10.1.0.8", "10.1.0.3"}, // is not
+		{13, "10.1.0.5", "10.1.0.4"}, // is static
+		{14, "10.1.0.1", "10.1.0.6"}, // is the gateway's
+		{5, "10.1.0.9", "10.1.0.5"},  // has a static one
+		{15, "", "10.1.0.7"},
+		{16, "", "10.1.0.9"},
+		{17, "", errExhausted.Error()},
+		{11, "10.1.0.2", "10.1.0.8"}, // keeps its own
+	} {
+		if got := get(tt.client, tt.wish); got != tt.want {
+			t.Errorf("client %d wishing %q: %s, want %s", tt.client, tt.wish, got, tt.want)
+		}
+	}
+	// Those gone longest are forgotten first.
+	for _, i := range []int{13, 10} {
+		own := tb.byClient[client{mac: macOf(i)}]
+		if _, err := tb.release(own.client, own.addr, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := get(18, ""); got != "10.1.0.4" {
+		t.Errorf("a new client got %s, want the address that was free longest", got)
+	}
+	if got := get(10, ""); got != "10.1.0.2" {
+		t.Errorf("a former client got %s, want the one it had", got)
+	}
+}
+
+func TestOffersAloneDoNotExhaustThePool(t *testing.T) {
+	tb, now := smallTable(t), time.Now()
+	for i := range 7 {
+		if _, err := tb.offer(client{mac: macOf(100 + i)}, "", netip.Addr{}, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	late := client{mac: macOf(1)}
+	if _, err := tb.offer(late, "", netip.Addr{}, now); !errors.Is(err, errExhausted) {
+		t.Errorf("an offer just made was taken away: %v", err)
+	}
+	b, err := tb.offer(late, "", netip.Addr{}, now.Add(offerHold))
+	if err != nil || b.addr != addr("10.1.0.2") {
+		t.Fatalf("%v, %v: want the oldest offer's address", b, err)
+	}
+	if _, err := tb.confirm(client{mac: macOf(100)}, "", b.addr, now); !errors.Is(err, errNotYours) {
+		t.Errorf("who lost the offer still got the address: %v", err)
+	}
+}
+
+func TestRestore(t *testing.T) {
+	now := time.Now()
+	c := func(i int) client { return client{mac: macOf(i)} }
+	for _, tt := range []struct {
+		name string
+		rec  record
+		ok   bool
+		want state
+		left time.Duration
+	}{
+		{"lease", record{addr("10.1.0.2"), c(1), "", leased, now.Add(time.Minute)}, true, leased, time.Minute},
+		{"lease that ran out", record{addr("10.1.0.2"), c(1), "", leased, now.Add(-time.Minute)}, true, leased, -time.Minute},
+		{"lease from a clock that was ahead", record{addr("10.1.0.2"), c(1), "", leased, now.AddDate(50, 0, 0)}, true, leased, time.Hour},
+		{"former lease", record{addr("10.1.0.2"), c(1), "", known, now}, true, known, 0},
+		{"declined", record{addr("10.1.0.2"), c(1), "", declined, now.AddDate(1, 0, 0)}, true, declined, declineTime},
+		{"static", record{addr("10.1.0.5"), c(5), "", leased, now.Add(time.Minute)}, true, leased, time.Minute},
+		{"static, ended", record{addr("10.1.0.5"), c(5), "", known, now}, true, reserved, 0},
+		{"static one of another now", record{addr("10.1.0.5"), c(6), "", leased, now.Add(time.Minute)}, false, 0, 0},
+		{"of who has a static one now", record{addr("10.1.0.2"), c(5), "", leased, now.Add(time.Minute)}, false, 0, 0},
+		{"outside the pools", record{addr("10.1.9.9"), c(1), "", leased, now.Add(time.Minute)}, false, 0, 0},
+		{"the gateway's", record{addr("10.1.0.1"), c(1), "", leased, now.Add(time.Minute)}, false, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tb := smallTable(t)
+			if ok := tb.restore(tt.rec, now); ok != tt.ok {
+				t.Fatalf("restored: %v", ok)
+			}
+			b := tb.byAddr[tt.rec.addr]
+			if !tt.ok {
+				if b != nil {
+					t.Error("left behind")
+				}
+				return
+			}
+			if left := b.end.Sub(now); b.state != tt.want || (left != tt.left && b.state.held()) {
+				t.Errorf("state %d for %s, want %d for %s", b.state, left, tt.want, tt.left)
+			}
+		})
+	}
+}

@@ -1,0 +1,189 @@
+// Package dns forwards clients' DNS queries to the configured upstreams, and
+// opens the walled garden's addresses as their names are resolved.
+//
+//	query ──▶ screen ──▶ upstreams ──▶ judge ──▶ open addresses ──▶ reply
+//	             │ drop, refuse,
+//	             └ answer here
+//
+// Clients are hostile until they prove otherwise, and so are answers: a query
+// reaches an upstream as a message made anew, an answer reaches a client the same
+// way, and what it opens is decided from the question the client asked.
+package dns
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	miekg "github.com/miekg/dns"
+)
+
+// Config is what a Server serves. Listen and Upstreams are needed.
+type Config struct {
+	Listen    netip.AddrPort   // UDP and TCP, an address of the gateway; port 0: any
+	Interface string           // only what comes in there is answered; empty: whatever reaches Listen
+	Clients   []netip.Prefix   // only their queries are answered; empty: everybody's
+	Upstreams []netip.AddrPort // in the order of preference
+
+	// Garden are the names that clients may reach before they log in:
+	// "example.org", or "*.example.org" for every name below it but not itself.
+	Garden []string
+	// Open are the walled garden's prefixes, which are open without any name:
+	// nothing is opened within them.
+	Open []netip.Prefix
+	// Never are prefixes that no name can open, beside private and special ones:
+	// the gateway's own addresses.
+	Never []netip.Prefix
+
+	Local map[string]netip.Addr // names answered here: the portal's own
+	IPv6  bool                  // false: AAAA queries get an empty answer, as clients' IPv6 is blocked
+
+	PerClient int           // queries of one client in flight; default 64
+	Total     int           // queries in flight; default 1024
+	Timeout   time.Duration // for an upstream's first answer, doubled for the second; default 1 s
+	Log       *slog.Logger  // default slog.Default()
+}
+
+// Opener lets clients that are not admitted reach a prefix until the given time.
+// It may be called from several goroutines; a later call for the same prefix
+// replaces the time.
+type Opener interface {
+	Open(netip.Prefix, time.Time) error
+}
+
+const (
+	minOpen = time.Minute // whatever the TTL says
+	maxOpen = time.Hour
+	// openGrace is for clients that connect when the name has just run out.
+	openGrace = time.Minute
+	// maxOpened bounds the addresses that are open at once.
+	maxOpened = 4096
+
+	localTTL = 60    // seconds that clients may remember the portal's address
+	udpBytes = 1232  // that pass unfragmented everywhere (DNS flag day 2020)
+	maxBytes = 65535 // of a message over TCP
+	maxQuery = 4096  // bytes, a hundred times what anybody asks
+	maxChain = 16    // CNAMEs followed
+)
+
+// withDefaults returns the configuration with every default in place, or says
+// what is wrong with it.
+func (c Config) withDefaults() (Config, error) {
+	if c.PerClient == 0 {
+		c.PerClient = 64
+	}
+	if c.Total == 0 {
+		c.Total = 1024
+	}
+	if c.Timeout == 0 {
+		c.Timeout = time.Second
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	switch {
+	case !c.Listen.IsValid():
+		return c, errors.New("dns: no address given to listen on")
+	case len(c.Upstreams) == 0:
+		return c, errors.New("dns: no upstream given: name at least one resolver")
+	case c.PerClient < 0 || c.Total < 0 || c.Timeout < 0:
+		return c, fmt.Errorf("dns: %d queries a client, %d in all and a time-out of %s must be positive", c.PerClient, c.Total, c.Timeout)
+	}
+	for _, u := range c.Upstreams {
+		if !u.IsValid() || u.Port() == 0 || u.Addr().IsUnspecified() || u == c.Listen {
+			return c, fmt.Errorf("dns: upstream %s is no other server's address and port", u)
+		}
+	}
+	return c, nil
+}
+
+// policy is what queries and answers are judged by. Its methods are pure.
+type policy struct {
+	garden garden
+	local  map[string]netip.Addr // by canonical name
+	open   []netip.Prefix
+	never  []netip.Prefix
+	ipv6   bool
+}
+
+func newPolicy(c Config) (*policy, error) {
+	p := &policy{local: map[string]netip.Addr{}, open: c.Open, never: c.Never, ipv6: c.IPv6}
+	var err error
+	if p.garden, err = newGarden(c.Garden); err != nil {
+		return nil, err
+	}
+	for name, addr := range c.Local {
+		if !domain(name) || !addr.Is4() {
+			return nil, fmt.Errorf("dns: local name %q must be a domain name, and %s its IPv4 address", name, addr)
+		}
+		p.local[miekg.CanonicalName(name)] = addr
+	}
+	return p, nil
+}
+
+// garden is a set of names, canonical: lower case, with the final dot.
+type garden struct {
+	exact, below map[string]bool
+}
+
+func newGarden(names []string) (garden, error) {
+	g := garden{map[string]bool{}, map[string]bool{}}
+	for _, n := range names {
+		parent, wild := strings.CutPrefix(n, "*.")
+		if !domain(parent) {
+			return g, fmt.Errorf(`dns: walled garden: %q is neither a name like "example.org" nor names like "*.example.org"`, n)
+		}
+		if wild {
+			g.below[miekg.CanonicalName(parent)] = true
+		} else {
+			g.exact[miekg.CanonicalName(parent)] = true
+		}
+	}
+	return g, nil
+}
+
+// domain reports whether s is a name of letters, digits, '-', '_' and dots: one
+// that needs no escapes, so that it equals what queries are compared as.
+func domain(s string) bool {
+	odd := strings.ContainsFunc(s, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
+	})
+	_, ok := miekg.IsDomainName(s)
+	return ok && !odd && strings.Trim(s, ".") != "" && !strings.HasPrefix(s, ".")
+}
+
+// has reports whether a canonical name is in the garden, in time linear in its
+// labels.
+func (g garden) has(name string) bool {
+	if g.exact[name] {
+		return true
+	}
+	for i, end := miekg.NextLabel(name, 0); !end; i, end = miekg.NextLabel(name, i) {
+		if g.below[name[i:]] {
+			return true
+		}
+	}
+	return false
+}
+
+// special are addresses that are nobody's on the Internet (RFC 6890), beside what
+// netip.Addr knows.
+var special = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("100.64.0.0/10"),
+	netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("198.18.0.0/15"),
+	netip.MustParsePrefix("240.0.0.0/4"),
+}
+
+// openable reports whether an address that a garden name leads to may be opened:
+// a name must not lead into the LAN or to the gateway (DNS rebinding).
+func (p *policy) openable(addr netip.Addr) bool {
+	in := func(n netip.Prefix) bool { return n.Contains(addr) }
+	return addr.Is4() && addr.IsGlobalUnicast() && !addr.IsPrivate() &&
+		!slices.ContainsFunc(special, in) && !slices.ContainsFunc(p.never, in) && !slices.ContainsFunc(p.open, in)
+}

@@ -1,0 +1,176 @@
+package dns
+
+import (
+	"net/netip"
+	"time"
+
+	miekg "github.com/miekg/dns"
+)
+
+// screen reads a client's message. It returns the query to forward, or the reply
+// to give at once, or neither: then the message deserves no answer.
+func (p *policy) screen(raw []byte) (query, reply *miekg.Msg) {
+	q := new(miekg.Msg)
+	if len(raw) < 12 || q.Unpack(raw) != nil || q.Response {
+		return nil, nil
+	}
+	if rcode := fault(q); rcode != miekg.RcodeSuccess {
+		return nil, respond(q, rcode)
+	}
+	question := q.Question[0]
+	name := miekg.CanonicalName(question.Name)
+	if addr, local := p.local[name]; local {
+		r := respond(q, miekg.RcodeSuccess)
+		r.Authoritative = true
+		if question.Qtype == miekg.TypeA {
+			r.Answer = []miekg.RR{&miekg.A{
+				Hdr: miekg.RR_Header{Name: question.Name, Rrtype: miekg.TypeA, Class: miekg.ClassINET, Ttl: localTTL},
+				A:   addr.AsSlice(),
+			}}
+		}
+		return nil, r
+	}
+	switch {
+	case question.Qtype == miekg.TypeAAAA && !p.ipv6:
+		return nil, respond(q, miekg.RcodeSuccess)
+	case (question.Qtype == miekg.TypeHTTPS || question.Qtype == miekg.TypeSVCB) && p.garden.has(name):
+		// Such records lead to other names and addresses, which would not be open:
+		// without them clients ask for A.
+		return nil, respond(q, miekg.RcodeSuccess)
+	}
+	return q, nil
+}
+
+// fault returns why a query is not forwarded.
+func fault(q *miekg.Msg) int {
+	opt := q.IsEdns0()
+	switch {
+	case q.Opcode != miekg.OpcodeQuery:
+		return miekg.RcodeNotImplemented
+	case len(q.Question) != 1 || len(q.Answer) > 0 || len(q.Ns) > 0:
+		return miekg.RcodeFormatError
+	case opt != nil && opt.Version() != 0:
+		return miekg.RcodeBadVers
+	case q.Question[0].Qclass != miekg.ClassINET:
+		return miekg.RcodeRefused
+	}
+	switch t := q.Question[0].Qtype; {
+	case t == miekg.TypeNone, t == miekg.TypeOPT, t >= 128 && t <= 255: // QTYPEs and meta-types (RFC 6895, 3.1): ANY, AXFR …
+		return miekg.RcodeRefused
+	}
+	return miekg.RcodeSuccess
+}
+
+// respond makes an empty reply to a query.
+func respond(q *miekg.Msg, rcode int) *miekg.Msg {
+	r := &miekg.Msg{MsgHdr: miekg.MsgHdr{
+		Id: q.Id, Response: true, Opcode: q.Opcode, Rcode: rcode,
+		RecursionDesired: q.RecursionDesired, RecursionAvailable: true, CheckingDisabled: q.CheckingDisabled,
+	}}
+	if len(q.Question) > 0 {
+		r.Question = q.Question[:1]
+	}
+	if opt := q.IsEdns0(); opt != nil {
+		r.SetEdns0(udpBytes, opt.Do())
+	} else if rcode > 0xf { // does not fit without EDNS
+		r.Rcode = miekg.RcodeServerFailure
+	}
+	return r
+}
+
+// forward makes the message that asks an upstream: nothing of the client's but
+// the question and the bits of recursion and DNSSEC.
+func forward(q *miekg.Msg, id uint16) *miekg.Msg {
+	f := &miekg.Msg{
+		MsgHdr: miekg.MsgHdr{
+			Id: id, RecursionDesired: q.RecursionDesired,
+			CheckingDisabled: q.CheckingDisabled, AuthenticatedData: q.AuthenticatedData,
+		},
+		Question: []miekg.Question{q.Question[0]},
+	}
+	opt := q.IsEdns0()
+	return f.SetEdns0(udpBytes, opt != nil && opt.Do())
+}
+
+// answers reports whether a message is an upstream's answer to a forwarded query.
+func answers(f, m *miekg.Msg) bool {
+	return m.Response && m.Id == f.Id && m.Opcode == miekg.OpcodeQuery && len(m.Question) == 1 &&
+		m.Question[0].Qtype == f.Question[0].Qtype && m.Question[0].Qclass == f.Question[0].Qclass &&
+		miekg.CanonicalName(m.Question[0].Name) == miekg.CanonicalName(f.Question[0].Name)
+}
+
+// opening is an address to open.
+type opening struct {
+	addr netip.Addr
+	ttl  time.Duration
+}
+
+// judge makes the reply to a query of what an upstream answered, and says which
+// addresses must be open before it is sent.
+func (p *policy) judge(q, answer *miekg.Msg) (*miekg.Msg, []opening) {
+	r := respond(q, answer.Rcode)
+	r.AuthenticatedData = answer.AuthenticatedData
+	r.RecursionAvailable = answer.RecursionAvailable
+	r.Answer, r.Ns = answer.Answer, answer.Ns
+	for _, rr := range answer.Extra { // what is between two servers stays there
+		if t := rr.Header().Rrtype; t != miekg.TypeOPT && t != miekg.TypeTSIG && t != miekg.TypeSIG {
+			r.Extra = append(r.Extra, rr)
+		}
+	}
+	if r.Rcode != miekg.RcodeSuccess {
+		return r, nil
+	}
+	return r, p.learn(q.Question[0], answer.Answer)
+}
+
+// learn returns the addresses that a question's name leads to, if it is in the
+// garden: those of the name itself or of the last of its CNAMEs, never of others
+// that happen to be in the answer.
+func (p *policy) learn(question miekg.Question, answer []miekg.RR) []opening {
+	name := miekg.CanonicalName(question.Name)
+	if question.Qtype != miekg.TypeA || !p.garden.has(name) {
+		return nil
+	}
+	for range maxChain {
+		var open []opening
+		next := ""
+		for _, rr := range answer {
+			if h := rr.Header(); h.Class != miekg.ClassINET || miekg.CanonicalName(h.Name) != name {
+				continue
+			}
+			switch rr := rr.(type) {
+			case *miekg.CNAME:
+				next = miekg.CanonicalName(rr.Target)
+			case *miekg.A:
+				if addr, ok := netip.AddrFromSlice(rr.A.To4()); ok && p.openable(addr) {
+					open = append(open, opening{addr, time.Duration(rr.Hdr.Ttl) * time.Second})
+				}
+			}
+		}
+		if len(open) > 0 || next == "" {
+			return open
+		}
+		name = next
+	}
+	return nil
+}
+
+// until is when an address learned now closes again.
+func (o opening) until(now time.Time) time.Time {
+	return now.Add(min(max(o.ttl, minOpen), maxOpen) + openGrace)
+}
+
+// pack encodes a reply within a size, truncated if need be (RFC 2181, 9).
+func pack(r *miekg.Msg, size int) ([]byte, error) {
+	r.Compress = true
+	r.Truncate(size)
+	return r.Pack()
+}
+
+// replySize is how long a reply over UDP may be, in bytes (RFC 6891, 6.2.3).
+func replySize(q *miekg.Msg) int {
+	if opt := q.IsEdns0(); opt != nil {
+		return min(max(int(opt.UDPSize()), miekg.MinMsgSize), udpBytes)
+	}
+	return miekg.MinMsgSize
+}

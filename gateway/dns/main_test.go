@@ -1,0 +1,196 @@
+package dns
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	miekg "github.com/miekg/dns"
+)
+
+// TestMain runs the tests in a network namespace of their own, that ends with
+// them.
+func TestMain(m *testing.M) {
+	const inside = "GATEWAY_TEST_INSIDE"
+	if os.Getenv(inside) != "" {
+		if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "setting lo up: %v: %s\n", err, out)
+			os.Exit(1)
+		}
+		os.Exit(m.Run())
+	}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		os.Exit(exit.ExitCode())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "making a network namespace:", err, "(the tests need root)")
+		os.Exit(1)
+	}
+}
+
+func await(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for range 3000 {
+		if ok() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("waited in vain for %s", what)
+}
+
+// dnsmasq starts a resolver that knows what it is told, and nothing else.
+func dnsmasq(t testing.TB, args ...string) netip.AddrPort {
+	t.Helper()
+	at := freePort(t)
+	var out strings.Builder
+	cmd := exec.Command("dnsmasq", append([]string{"-k", "-C", "/dev/null", "--no-resolv", "--no-hosts", "--user=root", "--pid-file=",
+		"--bind-interfaces", "--listen-address=" + at.Addr().String(), fmt.Sprintf("--port=%d", at.Port())}, args...)...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		if t.Failed() {
+			t.Logf("dnsmasq: %s", out.String())
+		}
+	})
+	await(t, "dnsmasq", func() bool {
+		_, err := miekg.Exchange(new(miekg.Msg).SetQuestion("ready.example.", miekg.TypeA), at.String())
+		return err == nil
+	})
+	return at
+}
+
+// freePort is where nobody listens.
+func freePort(t testing.TB) netip.AddrPort {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return netip.MustParseAddrPort(l.Addr().String())
+}
+
+// doors is an opener that writes down what it opens.
+type doors struct {
+	mu    sync.Mutex
+	open  map[netip.Prefix]time.Time
+	calls int
+	fail  error
+	hold  chan struct{} // if not nil, Open waits for it
+}
+
+func (d *doors) Open(p netip.Prefix, until time.Time) error {
+	if d.hold != nil {
+		<-d.hold
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls++
+	if d.fail != nil {
+		return d.fail
+	}
+	if d.open == nil {
+		d.open = map[netip.Prefix]time.Time{}
+	}
+	d.open[p] = until
+	return nil
+}
+
+func (d *doors) failWith(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fail = err
+}
+
+// count is how often Open was called.
+func (d *doors) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.calls
+}
+
+// list is what is open, in order.
+func (d *doors) list() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := []string{}
+	for p := range d.open {
+		list = append(list, p.String())
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (d *doors) until(prefix string) time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.open[netip.MustParsePrefix(prefix)]
+}
+
+// start runs a server until the test ends; edit may be nil.
+func start(t testing.TB, d *doors, upstream []netip.AddrPort, edit func(*Config)) *Server {
+	t.Helper()
+	cfg := Config{Listen: netip.MustParseAddrPort("127.0.0.1:0"), Upstreams: upstream}
+	if edit != nil {
+		edit(&cfg)
+	}
+	s, err := New(cfg, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- s.Run(t.Context()) }()
+	t.Cleanup(func() {
+		if err := errors.Join(s.Close(), <-done); err != nil {
+			t.Error(err)
+		}
+		if st := s.Stats(); st.InFlight != 0 {
+			t.Errorf("%d queries left when everything had ended", st.InFlight)
+		}
+	})
+	return s
+}
+
+func query(name string, kind uint16) *miekg.Msg { return new(miekg.Msg).SetQuestion(name, kind) }
+
+// ask puts a question over UDP or TCP.
+func ask(t testing.TB, s *Server, network string, q *miekg.Msg) *miekg.Msg {
+	t.Helper()
+	c := miekg.Client{Net: network, Timeout: 20 * time.Second, UDPSize: 4096}
+	r, _, err := c.Exchange(q, s.Addr().String())
+	if err != nil {
+		t.Fatalf("asking for %v: %v", q.Question, err)
+	}
+	return r
+}
+
+// values lists the answer's data in order.
+func values(r *miekg.Msg) []string {
+	list := []string{}
+	for _, rr := range r.Answer {
+		words := strings.Fields(rr.String())
+		list = append(list, strings.Join(words[3:], " "))
+	}
+	slices.Sort(list)
+	return list
+}

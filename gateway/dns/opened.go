@@ -1,0 +1,90 @@
+package dns
+
+import (
+	"maps"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// reopenMargin is how much later an address must close to be opened again: names
+// that everybody asks for cost the data path little. It is less than openGrace.
+const reopenMargin = 30 * time.Second
+
+// open opens an address before the answer that names it is sent, and returns when
+// it is open, whoever opens it. An address is never closed earlier than it was
+// said before.
+func (s *Server) open(o opening, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	until := o.until(now)
+	before, known := s.opened[o.addr]
+	if known && until.Sub(before) < reopenMargin {
+		return
+	}
+	if !known && !s.room(now) {
+		s.stats.openRefused.Add(1)
+		return
+	}
+	if err := s.opener.Open(netip.PrefixFrom(o.addr, o.addr.BitLen()), until); err != nil {
+		s.stats.openErrors.Add(1)
+		s.log.Error("opening an address of the walled garden", "addr", o.addr, "name", name, "err", err)
+		return
+	}
+	s.opened[o.addr] = until
+	s.stats.opened.Add(1)
+	s.log.Debug("opened an address of the walled garden", "addr", o.addr, "name", name, "until", until)
+}
+
+// room reports whether one more address may be open. s.mu is held.
+func (s *Server) room(now time.Time) bool {
+	if len(s.opened) >= maxOpened {
+		maps.DeleteFunc(s.opened, func(_ netip.Addr, end time.Time) bool { return end.Before(now) })
+	}
+	return len(s.opened) < maxOpened
+}
+
+// limiter bounds what is in progress, for each client and in all. Its memory is
+// bounded by the latter.
+type limiter struct {
+	perClient, total int
+
+	mu      sync.Mutex // guards what follows
+	clients map[netip.Addr]int
+	all     int
+	refused uint64
+}
+
+func newLimiter(perClient, total int) *limiter {
+	return &limiter{perClient: perClient, total: total, clients: map[netip.Addr]int{}}
+}
+
+// enter reports whether one more is within the limits; then leave must follow.
+func (l *limiter) enter(client netip.Addr) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all >= l.total || l.clients[client] >= l.perClient {
+		l.refused++
+		return false
+	}
+	l.all++
+	l.clients[client]++
+	return true
+}
+
+func (l *limiter) leave(client netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all--
+	if l.clients[client]--; l.clients[client] == 0 {
+		delete(l.clients, client)
+	}
+}
+
+// state returns how many were refused, and how many are in progress.
+func (l *limiter) state() (refused uint64, now int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refused, l.all
+}

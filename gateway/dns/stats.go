@@ -1,0 +1,39 @@
+package dns
+
+import "sync/atomic"
+
+// Stats are what a server has done since New.
+type Stats struct {
+	Queries   uint64 // received and within the limits
+	Forwarded uint64 // answered by an upstream
+	Local     uint64 // answered here
+	Refused   uint64 // answered with an error: ANY, zone transfers, malformed …
+	Failed    uint64 // no upstream answered
+	Garbage   uint64 // dropped: no query
+	Foreign   uint64 // dropped: not from a client's prefix
+	Busy      uint64 // dropped: beyond the limits, queries and connections
+
+	Opened      uint64 // calls of the Opener
+	OpenErrors  uint64
+	OpenRefused uint64 // not opened: too many are open
+
+	InFlight int // queries at the moment
+}
+
+type counters struct {
+	queries, forwarded, local, refused, failed, garbage, foreign atomic.Uint64
+	opened, openErrors, openRefused                              atomic.Uint64
+}
+
+// Stats returns the present figures.
+func (s *Server) Stats() Stats {
+	c := &s.stats
+	busy, inFlight := s.queries.state()
+	conns, _ := s.conns.state()
+	return Stats{
+		Queries: c.queries.Load(), Forwarded: c.forwarded.Load(), Local: c.local.Load(), Refused: c.refused.Load(),
+		Failed: c.failed.Load(), Garbage: c.garbage.Load(), Foreign: c.foreign.Load(), Busy: busy + conns,
+		Opened: c.opened.Load(), OpenErrors: c.openErrors.Load(), OpenRefused: c.openRefused.Load(),
+		InFlight: inFlight,
+	}
+}

@@ -1,0 +1,174 @@
+package dns
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	miekg "github.com/miekg/dns"
+)
+
+const (
+	// downTime is how long an upstream that did not answer is asked last.
+	downTime = 10 * time.Second
+	// patience is how long a client's query is worth answering.
+	patience = 5 * time.Second
+	// maxStrays is how many datagrams that are no answer are read for one: a
+	// forger gets no more guesses.
+	maxStrays = 16
+)
+
+var (
+	errStrays    = errors.New("only datagrams that are no answer came")
+	errNoMessage = errors.New("its answer is no DNS message to the question")
+)
+
+// upstream is a resolver.
+type upstream struct {
+	addr netip.AddrPort
+	down atomic.Int64 // Unix nanoseconds until when it is asked last
+}
+
+type upstreams []*upstream
+
+// order returns the upstreams to ask: those that answer, then the others.
+func (us upstreams) order(now time.Time) upstreams {
+	up := make(upstreams, 0, len(us))
+	var down upstreams
+	for _, u := range us {
+		if u.down.Load() > now.UnixNano() {
+			down = append(down, u)
+		} else {
+			up = append(up, u)
+		}
+	}
+	return append(up, down...)
+}
+
+// ask asks one upstream after the other, twice, for the answer to a query. A
+// refusal is returned only if nobody has a better answer.
+func (us upstreams) ask(ctx context.Context, q *miekg.Msg, timeout time.Duration) (*miekg.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var refusal *miekg.Msg
+	var failure error
+	for round := range 2 {
+		for _, u := range us.order(time.Now()) {
+			m, err := u.try(ctx, q, timeout<<round)
+			switch {
+			case ctx.Err() != nil && err != nil:
+				return refusal, ctx.Err()
+			case err != nil:
+				u.down.Store(time.Now().Add(downTime).UnixNano())
+				failure = fmt.Errorf("asking upstream %s: %w", u.addr, err)
+				continue
+			}
+			u.down.Store(0)
+			if m.Rcode == miekg.RcodeSuccess || m.Rcode == miekg.RcodeNameError {
+				return m, nil
+			}
+			refusal = m
+		}
+		if refusal != nil {
+			return refusal, nil
+		}
+	}
+	return nil, failure
+}
+
+// try asks over UDP, and over TCP if the answer does not fit. Each query has a
+// random identifier, and a socket and so a port of its own.
+func (u *upstream) try(ctx context.Context, q *miekg.Msg, timeout time.Duration) (*miekg.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	m, err := u.exchange(ctx, "udp", forward(q, randomID()))
+	if err == nil && m.Truncated {
+		return u.exchange(ctx, "tcp", forward(q, randomID()))
+	}
+	return m, err
+}
+
+func (u *upstream) exchange(ctx context.Context, network string, f *miekg.Msg) (*miekg.Msg, error) {
+	query, err := f.Pack()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, network, u.addr.String())
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	if network == "tcp" {
+		return exchangeTCP(conn, f, query)
+	}
+	return exchangeUDP(conn, f, query)
+}
+
+// exchangeUDP ignores whatever is no answer: anybody can send it.
+func exchangeUDP(conn net.Conn, f *miekg.Msg, query []byte) (*miekg.Msg, error) {
+	if _, err := conn.Write(query); err != nil {
+		return nil, err
+	}
+	buf := make([]byte, 2*udpBytes) // more than was asked for is truncated, and no message
+	for range maxStrays {
+		n, err := conn.Read(buf)
+		if err != nil {
+			return nil, err
+		}
+		m := new(miekg.Msg)
+		if m.Unpack(buf[:n]) == nil && answers(f, m) {
+			return m, nil
+		}
+	}
+	return nil, errStrays
+}
+
+func exchangeTCP(conn net.Conn, f *miekg.Msg, query []byte) (*miekg.Msg, error) {
+	if err := writeFrame(conn, query); err != nil {
+		return nil, err
+	}
+	raw, err := readFrame(conn, maxBytes)
+	if err != nil {
+		return nil, err
+	}
+	m := new(miekg.Msg)
+	if m.Unpack(raw) != nil || !answers(f, m) {
+		return nil, errNoMessage
+	}
+	return m, nil
+}
+
+// readFrame reads a message over TCP: its length comes first (RFC 1035, 4.2.2).
+func readFrame(r io.Reader, limit int) ([]byte, error) {
+	var length [2]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return nil, err
+	}
+	n := int(binary.BigEndian.Uint16(length[:]))
+	if n > limit {
+		return nil, fmt.Errorf("reading a message of %d bytes: more than %d", n, limit)
+	}
+	raw := make([]byte, n)
+	_, err := io.ReadFull(r, raw)
+	return raw, err
+}
+
+// writeFrame writes length and message at once, so that they are one segment.
+func writeFrame(w io.Writer, raw []byte) error {
+	_, err := w.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(raw))), raw...))
+	return err
+}
+
+func randomID() uint16 {
+	var b [2]byte
+	rand.Read(b[:]) // never fails
+	return binary.BigEndian.Uint16(b[:])
+}

@@ -1,0 +1,220 @@
+package dns
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	miekg "github.com/miekg/dns"
+)
+
+// silent is an upstream that takes queries and never answers. Its datagrams come
+// out of the channel.
+func silent(t testing.TB) (netip.AddrPort, net.PacketConn) {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.3:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return netip.MustParseAddrPort(conn.LocalAddr().String()), conn
+}
+
+func TestFailover(t *testing.T) {
+	good := walledGarden(t)
+	dead := freePort(t)
+	mute, _ := silent(t)
+	refusing := dnsmasq(t) // knows nothing, and has nobody to ask
+	for name, list := range map[string][]netip.AddrPort{
+		"refused by the kernel": {dead, good},
+		"no answer":             {mute, good},
+		"refused by DNS":        {refusing, good},
+		"all of them":           {dead, mute, refusing, good},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, &doors{}, list, func(c *Config) { c.Timeout = 200 * time.Millisecond })
+			for range 3 {
+				if r := ask(t, s, "udp", query("pay.example.", miekg.TypeA)); !slices.Equal(values(r), []string{"A 93.184.216.34"}) {
+					t.Errorf("%v", r)
+				}
+			}
+		})
+	}
+	t.Run("nobody answers", func(t *testing.T) {
+		t.Parallel()
+		s := start(t, &doors{}, []netip.AddrPort{dead, mute}, func(c *Config) { c.Timeout = 50 * time.Millisecond })
+		if r := ask(t, s, "udp", query("pay.example.", miekg.TypeA)); r.Rcode != miekg.RcodeServerFailure || s.Stats().Failed != 1 {
+			t.Errorf("%v, stats %+v", r, s.Stats())
+		}
+	})
+	t.Run("everybody refuses", func(t *testing.T) {
+		t.Parallel()
+		s := start(t, &doors{}, []netip.AddrPort{refusing}, nil)
+		if r := ask(t, s, "udp", query("pay.example.", miekg.TypeA)); r.Rcode != miekg.RcodeRefused {
+			t.Errorf("%v", r)
+		}
+	})
+}
+
+func TestUpstreamThatFailedIsAskedLast(t *testing.T) {
+	us := upstreams{{addr: netip.MustParseAddrPort("10.0.0.1:53")}, {addr: netip.MustParseAddrPort("10.0.0.2:53")}, {addr: netip.MustParseAddrPort("10.0.0.3:53")}}
+	now := time.Now()
+	us[0].down.Store(now.Add(downTime).UnixNano())
+	order := func(at time.Time) (list []string) {
+		for _, u := range us.order(at) {
+			list = append(list, u.addr.Addr().String())
+		}
+		return list
+	}
+	if got := order(now); !slices.Equal(got, []string{"10.0.0.2", "10.0.0.3", "10.0.0.1"}) {
+		t.Errorf("%v", got)
+	}
+	if got := order(now.Add(downTime)); !slices.Equal(got, []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}) {
+		t.Errorf("%v after its time", got)
+	}
+}
+
+// TestForgedAnswers: what is no answer to the question is not taken for one, and
+// queries are hard to guess.
+func TestForgedAnswers(t *testing.T) {
+	at, conn := silent(t)
+	d := &doors{}
+	s := start(t, d, []netip.AddrPort{at}, func(c *Config) { c.Garden = gardenNames; c.Timeout = 20 * time.Second })
+	ids, ports := map[uint16]bool{}, map[string]bool{}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		buf := make([]byte, 4096)
+		for {
+			n, from, err := conn.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			q := new(miekg.Msg)
+			if q.Unpack(buf[:n]) != nil {
+				continue
+			}
+			ids[q.Id], ports[from.String()] = true, true
+			for _, raw := range forgeries(q) {
+				conn.WriteTo(raw, from)
+			}
+		}
+	}()
+	const n = 50
+	for i := range n {
+		r := ask(t, s, "udp", query("pay.example.", miekg.TypeA))
+		if got := values(r); !slices.Equal(got, []string{"A 93.184.216.34"}) {
+			t.Fatalf("query %d: %v", i, got)
+		}
+	}
+	if got := d.list(); !slices.Equal(got, []string{"93.184.216.34/32"}) {
+		t.Errorf("open %v", got)
+	}
+	s.Close()
+	conn.Close()
+	<-done
+	if len(ids) < n-3 || len(ports) < n-3 {
+		t.Errorf("%d queries had %d identifiers and %d ports", n, len(ids), len(ports))
+	}
+}
+
+// forgeries are wrong answers to a query, and then the right one.
+func forgeries(q *miekg.Msg) (list [][]byte) {
+	answer := func(ip net.IP, edit func(*miekg.Msg)) {
+		r := new(miekg.Msg).SetReply(q)
+		r.Answer = []miekg.RR{&miekg.A{Hdr: miekg.RR_Header{Name: q.Question[0].Name, Rrtype: miekg.TypeA, Class: miekg.ClassINET, Ttl: 60}, A: ip}}
+		edit(r)
+		raw, err := r.Pack()
+		if err == nil {
+			list = append(list, raw)
+		}
+	}
+	evil := net.IP{6, 6, 6, 6}
+	answer(evil, func(r *miekg.Msg) { r.Id++ })
+	answer(evil, func(r *miekg.Msg) { r.Response = false })
+	answer(evil, func(r *miekg.Msg) { r.Question[0].Name = "other.example." })
+	answer(evil, func(r *miekg.Msg) { r.Question[0].Qtype = miekg.TypeTXT })
+	answer(evil, func(r *miekg.Msg) { r.Question = nil })
+	answer(evil, func(r *miekg.Msg) { r.Opcode = miekg.OpcodeNotify })
+	list = append(list, []byte("garbage"))
+	answer(net.IP{93, 184, 216, 34}, func(*miekg.Msg) {})
+	return list
+}
+
+// TestLimits: one client's flood leaves the others their answers.
+func TestLimits(t *testing.T) {
+	mute, _ := silent(t)
+	s := start(t, &doors{}, []netip.AddrPort{mute}, func(c *Config) {
+		c.PerClient, c.Total = 5, 8
+		c.Local = map[string]netip.Addr{"portal.example": netip.MustParseAddr("10.1.0.1")}
+		c.Timeout = 20 * time.Second
+	})
+	raw, err := query("pay.example.", miekg.TypeA).Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	flood := func(from string) {
+		conn, err := net.DialUDP("udp", &net.UDPAddr{IP: net.ParseIP(from)}, net.UDPAddrFromAddrPort(s.Addr()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		for range 20 {
+			conn.Write(raw)
+		}
+	}
+	flood("127.0.5.1")
+	await(t, "the flood", func() bool { return s.Stats().Busy == 15 })
+	other := miekg.Client{Timeout: 20 * time.Second, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IP{127, 0, 5, 2}}}}
+	if _, _, err := other.Exchange(query("portal.example.", miekg.TypeA), s.Addr().String()); err != nil {
+		t.Errorf("another client: %v", err)
+	}
+	flood("127.0.5.3")
+	await(t, "the second flood", func() bool { return s.Stats().Busy == 32 })
+	if st := s.Stats(); st.InFlight != 8 || len(s.queries.clients) != 2 {
+		t.Errorf("stats %+v", st)
+	}
+}
+
+// TestConnectionLimits: connections that say nothing do not pile up.
+func TestConnectionLimits(t *testing.T) {
+	s := start(t, &doors{}, []netip.AddrPort{freePort(t)}, nil)
+	for range perClientConns + 3 {
+		conn, err := net.Dial("tcp", s.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+	}
+	await(t, "the limit", func() bool { return s.Stats().Busy == 3 })
+}
+
+// BenchmarkForward is queries a second to dnsmasq through the server, 16 clients
+// at once.
+func BenchmarkForward(b *testing.B) {
+	s := start(b, &doors{}, []netip.AddrPort{walledGarden(b)}, func(c *Config) { c.Garden = gardenNames })
+	var wg sync.WaitGroup
+	work := make(chan struct{}, b.N)
+	for range b.N {
+		work <- struct{}{}
+	}
+	close(work)
+	b.ResetTimer()
+	for range 16 {
+		wg.Go(func() {
+			for range work {
+				if _, err := miekg.Exchange(query("pay.example.", miekg.TypeA), s.Addr().String()); err != nil {
+					b.Error(fmt.Errorf("query: %w", err))
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "queries/s")
+}

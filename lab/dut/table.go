@@ -15,6 +15,8 @@ var constructors = map[string]func(clients int) DUT{
 	"clean":       func(int) DUT { return NewClean() },
 	"opennds":     func(n int) DUT { return NewOpenNDS(n) },
 	"coovachilli": func(n int) DUT { return NewCoovaChilli(n) },
+
+	"gateway-ebpf": func(n int) DUT { return NewGateway("ebpf", n) },
 }
 
 // Builtin lists the devices written in Go, by name: what experiment.Load takes

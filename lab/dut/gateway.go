@@ -69,7 +69,7 @@ func (g *Gateway) Traits() Traits {
 type gatewayConf struct {
 	Dir, Datapath, LANIf, WANIf string
 	LAN                         netip.Prefix
-	Gateway, First, Last        netip.Addr
+	Gateway                     netip.Addr
 	Service                     netip.Addr
 	Secret                      string
 	Port, AuthPort, AcctPort    int
@@ -87,12 +87,14 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 	lan := env.LAN.Masked()
 	conf := gatewayConf{
 		Dir: dir, Datapath: g.datapath, LANIf: env.LANIf, WANIf: env.WANIf, LAN: lan, Gateway: env.Gateway,
-		First: firstOf(lan), Last: env.Gateway.Prev(), Service: env.ServiceIP, Secret: g.radius.secret,
+		Service: env.ServiceIP, Secret: g.radius.secret,
 		Port: gatewayPort, AuthPort: radiusAuthPort, AcctPort: radiusAcctPort,
 	}
 	// Pins live in a file system of their own, which ends with the host.
-	if err := shell(ctx, env.Router, `mkdir -p "$1/state" "$1/bpf" && mount -t bpf bpf "$1/bpf"`, dir); err != nil {
-		return fmt.Errorf("making gatewayd's directories: %w", err)
+	const prepare = `mkdir -p "$1/state" "$1/bpf" && mount -t bpf bpf "$1/bpf" && ip addr replace "$2" dev "$3" && ip link set "$3" up`
+	address := netip.PrefixFrom(env.Gateway, lan.Bits()).String()
+	if err := shell(ctx, env.Router, prepare, dir, address, env.LANIf); err != nil {
+		return fmt.Errorf("setting up gatewayd's directories and %s: %w", env.LANIf, err)
 	}
 	file := path.Join(dir, "gatewayd.toml")
 	if err := writeTemplate(ctx, env.Router, file, 0o600, "gatewayd.toml", conf); err != nil {
@@ -118,19 +120,16 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 	return nil
 }
 
-// firstOf is the first address a LAN can lease.
-func firstOf(lan netip.Prefix) netip.Addr { return lan.Addr().Next() }
-
 // Stop ends gatewayd and its RADIUS server, and takes the programs out of the kernel.
 func (g *Gateway) Stop(ctx context.Context, env Env) error {
 	if g.radius == nil {
 		return nil
 	}
 	dir := path.Join(env.Scratch, "gatewayd")
-	const undo = `[ -e "$1/gatewayd.toml" ] && "$2" detach -c "$1/gatewayd.toml"; umount "$1/bpf" 2>/dev/null; rm -rf "$1"`
+	const undo = `[ -e "$1/gatewayd.toml" ] && "$2" detach -c "$1/gatewayd.toml"; umount "$1/bpf" 2>/dev/null; rm -rf "$1"; ip addr del "$3" dev "$4" 2>/dev/null || :`
 	return errors.Join(
 		g.daemon.kill(ctx),
-		shell(ctx, env.Router, undo, dir, gatewayProgram()),
+		shell(ctx, env.Router, undo, dir, gatewayProgram(), netip.PrefixFrom(env.Gateway, env.LAN.Bits()).String(), env.LANIf),
 		g.radius.stop(ctx),
 	)
 }

@@ -72,7 +72,7 @@ func (s *Server) commitAll(ctx context.Context) {
 // the same lane, so its changes stay in order.
 func (s *Server) commit(batch []change) {
 	err := s.store.write(batch)
-	if err != nil {
+	if err != nil { // a full disk, most likely: offers go on, so that clients keep trying
 		s.stats.storeErrors.Add(1)
 		s.complain.do(func() {
 			s.log.Error("writing leases: clients get none until this is mended", "file", s.cfg.Path, "err", err)
@@ -104,7 +104,7 @@ func (s *Server) tell(c change, written bool) {
 	case c.event == ended:
 		if err := s.listener.Released(mac, c.addr); err != nil {
 			s.stats.listenerErrors.Add(1)
-			s.log.Error("ending a lease", "mac", mac.String(), "addr", c.addr, "err", err)
+			s.refused.do(func() { s.log.Error("ending a lease", "mac", mac.String(), "addr", c.addr, "err", err) })
 		}
 	case c.event == granted && !written:
 		s.settle(c, false)
@@ -112,7 +112,9 @@ func (s *Server) tell(c change, written bool) {
 		err := s.listener.Leased(mac, c.addr, c.hostname, c.end)
 		if err != nil {
 			s.stats.listenerErrors.Add(1)
-			s.log.Error("admitting a lease: its client gets no answer", "mac", mac.String(), "addr", c.addr, "err", err)
+			s.refused.do(func() {
+				s.log.Error("admitting a lease: its client gets no answer", "mac", mac.String(), "addr", c.addr, "err", err)
+			})
 		}
 		s.settle(c, err == nil)
 		if err == nil {

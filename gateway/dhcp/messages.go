@@ -45,7 +45,7 @@ func (s *Server) refuse(err error) {
 // and REBINDING the address it has.
 func (s *Server) request(rq *request, now time.Time) []byte {
 	addr := rq.wish
-	if rq.server.IsValid() && rq.server != s.cfg.Server {
+	if rq.server.IsValid() && rq.server != s.cfg.Server { // it took another's offer
 		s.table.withdraw(rq.client)
 		return nil
 	}
@@ -60,6 +60,7 @@ func (s *Server) request(rq *request, now time.Time) []byte {
 		s.stats.acks.Add(1)
 		return s.compose(reply{kind: dhcpv4.MessageTypeAck, addr: addr, lease: left}, rq)
 	}
+	// Before the table changes: nothing needs to be taken back.
 	if len(s.pending) >= maxPending {
 		s.stats.overloaded.Add(1)
 		return nil
@@ -100,7 +101,9 @@ func (s *Server) decline(rq *request, now time.Time) {
 	if err != nil {
 		return
 	}
-	s.log.Warn("an address is in use by somebody who did not lease it", "addr", b.addr, "found_by", net.HardwareAddr(rq.client.mac[:]).String())
+	s.inUse.do(func() {
+		s.log.Warn("an address is in use by somebody who did not lease it", "addr", b.addr, "found_by", net.HardwareAddr(rq.client.mac[:]).String())
+	})
 	c := change{record: b.record()}
 	if wasLeased {
 		c.event = ended

@@ -25,8 +25,12 @@ type Server struct {
 	stats    counters
 	link     atomic.Pointer[link]
 	wake     chan struct{} // there are pending changes
-	complain seldom        // about the disk
-	full     seldom        // about the pool
+
+	// Clients cause these messages, and must not fill the log.
+	complain seldom // the disk does not take leases
+	refused  seldom // the listener does not
+	full     seldom // the pool is empty
+	inUse    seldom // an address was declined
 
 	running sync.WaitGroup // Run
 	stop    context.CancelFunc

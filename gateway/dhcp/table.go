@@ -193,6 +193,8 @@ func (t *table) confirm(c client, hostname string, addr netip.Addr, now time.Tim
 	}
 	own := t.byClient[c]
 	_, static := t.cfg.Static[c.mac]
+	// A client has one address: who asks for a second is told to begin anew, and
+	// will be offered its own. Who got a static one leaves its former to time.
 	if own != nil && own.addr != addr && own.state.held() && !static {
 		return nil, errNotYours
 	}

@@ -50,6 +50,7 @@ func TestTableKeepsItsPromises(t *testing.T) {
 	}
 }
 
+// step does one thing and checks its outcome.
 func (m naive) step(t *testing.T, tb *table, kind int, c client, a netip.Addr, now time.Time) string {
 	t.Helper()
 	switch kind {
@@ -91,6 +92,12 @@ func (m naive) step(t *testing.T, tb *table, kind int, c client, a netip.Addr, n
 		tb.withdraw(c)
 		return "withdraw"
 	}
+	m.expire(t, tb, now)
+	return "expire"
+}
+
+func (m naive) expire(t *testing.T, tb *table, now time.Time) {
+	t.Helper()
 	for _, b := range tb.expire(now, 1000) {
 		if m.end[b.addr].After(now) {
 			t.Fatalf("%s ended %s early", b.addr, m.end[b.addr].Sub(now))
@@ -102,7 +109,6 @@ func (m naive) step(t *testing.T, tb *table, kind int, c client, a netip.Addr, n
 			t.Fatalf("%s should have ended %s ago", a, now.Sub(end))
 		}
 	}
-	return "expire"
 }
 
 // check looks at everything that must always hold.

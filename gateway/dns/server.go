@@ -43,6 +43,7 @@ type Server struct {
 
 	mu     sync.Mutex               // held while the data path opens, so that nobody answers earlier
 	opened map[netip.Addr]time.Time // until when; guarded by mu
+	warned time.Time                // of the opener's errors; guarded by mu
 }
 
 // New listens. From here on queries are received; Run answers them.

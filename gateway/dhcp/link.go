@@ -17,8 +17,13 @@ import (
 // socket: it shows who sent a frame, and receives whatever firewall and reverse
 // path filter think of a client without an address. It is bound to IPv4 packets,
 // so what the data path forwards at tc ingress never reaches it.
+//
+// It is bound to no interface: the kernel would give the stack its packets while
+// a socket of that interface still waits for them, and the stack copy what it
+// shares, without the local socket that the data path has chosen for it.
 type link struct {
 	raw  *packet.Conn
+	out  *packet.Conn   // receives nothing
 	port net.PacketConn // keeps the port from others, and the kernel from refusing it by ICMP
 	mac  MAC
 }
@@ -33,7 +38,7 @@ func openLink(name string) (*link, error) {
 	if len(ifi.HardwareAddr) != len(MAC{}) {
 		return nil, fmt.Errorf("serving DHCP on %s: it is no Ethernet interface", name)
 	}
-	filter, err := bpf.Assemble(requestFilter)
+	filter, err := bpf.Assemble(requestFilter(uint32(ifi.Index)))
 	if err != nil {
 		return nil, fmt.Errorf("serving DHCP on %s: %w", name, err)
 	}
@@ -41,12 +46,14 @@ func openLink(name string) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := packet.Listen(ifi, packet.Raw, unix.ETH_P_IP, &packet.Config{Filter: filter})
+	l := &link{port: port, mac: MAC(ifi.HardwareAddr)}
+	if l.raw, err = packet.Listen(&net.Interface{}, packet.Raw, unix.ETH_P_IP, &packet.Config{Filter: filter}); err == nil {
+		l.out, err = packet.Listen(ifi, packet.Raw, 0, nil)
+	}
 	if err != nil {
-		port.Close()
+		l.close()
 		return nil, fmt.Errorf("serving DHCP on %s: opening a packet socket: %w (it needs CAP_NET_RAW)", name, err)
 	}
-	l := &link{raw: raw, port: port, mac: MAC(ifi.HardwareAddr)}
 	if err := l.enlargeBuffer(); err != nil {
 		l.close()
 		return nil, fmt.Errorf("serving DHCP on %s: enlarging the receive buffer: %w", name, err)
@@ -54,22 +61,26 @@ func openLink(name string) (*link, error) {
 	return l, nil
 }
 
-// requestFilter passes whole UDP datagrams to port 67 that are for this host or
-// for all, untagged.
-var requestFilter = []bpf.Instruction{
-	bpf.LoadExtension{Num: bpf.ExtType},
-	bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: unix.PACKET_BROADCAST, SkipTrue: 10},
-	bpf.LoadAbsolute{Off: 12, Size: 2},
-	bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.ETH_P_IP, SkipTrue: 8},
-	bpf.LoadAbsolute{Off: ethernetLen + 9, Size: 1},
-	bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.IPPROTO_UDP, SkipTrue: 6},
-	bpf.LoadAbsolute{Off: ethernetLen + 6, Size: 2},
-	bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x3fff, SkipTrue: 4}, // a fragment
-	bpf.LoadMemShift{Off: ethernetLen},
-	bpf.LoadIndirect{Off: ethernetLen + 2, Size: 2},
-	bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: serverPort, SkipTrue: 1},
-	bpf.RetConstant{Val: 1 << 16},
-	bpf.RetConstant{Val: 0},
+// requestFilter passes whole UDP datagrams to port 67 that came in by the
+// interface, are for this host or for all, and untagged.
+func requestFilter(ifindex uint32) []bpf.Instruction {
+	return []bpf.Instruction{
+		bpf.LoadExtension{Num: bpf.ExtInterfaceIndex},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: ifindex, SkipTrue: 12},
+		bpf.LoadExtension{Num: bpf.ExtType},
+		bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: unix.PACKET_BROADCAST, SkipTrue: 10},
+		bpf.LoadAbsolute{Off: 12, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.ETH_P_IP, SkipTrue: 8},
+		bpf.LoadAbsolute{Off: ethernetLen + 9, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.IPPROTO_UDP, SkipTrue: 6},
+		bpf.LoadAbsolute{Off: ethernetLen + 6, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x3fff, SkipTrue: 4}, // a fragment
+		bpf.LoadMemShift{Off: ethernetLen},
+		bpf.LoadIndirect{Off: ethernetLen + 2, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: serverPort, SkipTrue: 1},
+		bpf.RetConstant{Val: 1 << 16},
+		bpf.RetConstant{Val: 0},
+	}
 }
 
 // holdPort binds UDP port 67 of an interface and reads nothing from it.
@@ -120,7 +131,7 @@ func (l *link) receive(f func([]byte)) error {
 }
 
 func (l *link) send(frame []byte) error {
-	_, err := l.raw.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
+	_, err := l.out.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
 	return err
 }
 
@@ -129,6 +140,10 @@ func (l *link) interrupt() { l.raw.SetReadDeadline(time.Unix(1, 0)) }
 
 // close may be called more than once.
 func (l *link) close() {
-	l.raw.Close()
+	for _, c := range []*packet.Conn{l.raw, l.out} {
+		if c != nil {
+			c.Close()
+		}
+	}
 	l.port.Close()
 }

@@ -15,6 +15,7 @@ require (
 	golang.org/x/crypto v0.57.0
 	golang.org/x/sys v0.49.0
 	gonum.org/v1/gonum v0.17.0
+	layeh.com/radius v0.0.0-20231213012653-1006025d24f8
 )
 
 require (

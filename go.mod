@@ -25,6 +25,7 @@ require (
 	golang.org/x/sys v0.49.0
 	gonum.org/v1/gonum v0.17.0
 	pgregory.net/rapid v1.3.0
+	layeh.com/radius v0.0.0-20231213012653-1006025d24f8
 )
 
 require (

@@ -1,0 +1,236 @@
+package radius
+
+import (
+	"crypto/hmac"
+	"crypto/md5"
+	"crypto/subtle"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"layeh.com/radius"
+	"layeh.com/radius/rfc2865"
+	"layeh.com/radius/rfc2869"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// Why an answer is dropped.
+var (
+	errMalformed = errors.New("malformed answer")
+	errUnsigned  = errors.New("answer without Message-Authenticator")
+	errForged    = errors.New("answer with a wrong authenticator")
+)
+
+// open decodes an answer if it is a true one to a request: whose authenticator
+// is given, and whose answers must be signed or not. Errors are one of the above.
+func open(data, secret []byte, request [16]byte, signed bool) (*radius.Packet, error) {
+	if len(data) < headerSize {
+		return nil, errMalformed
+	}
+	size := int(binary.BigEndian.Uint16(data[2:4]))
+	if size < headerSize || size > len(data) || size > radius.MaxPacketLength {
+		return nil, errMalformed
+	}
+	data = data[:size] // what follows is padding (RFC 2865, 3)
+	signature, err := findSignature(data)
+	switch {
+	case err != nil || !expected(radius.Code(data[0]), signed):
+		return nil, errMalformed
+	case signed && signature == 0:
+		return nil, errUnsigned
+	case !authenticatorHolds(data, secret, request), signature != 0 && !signatureHolds(data, signature, secret, request):
+		return nil, errForged
+	}
+	p, err := radius.Parse(data, secret)
+	if err != nil {
+		return nil, errMalformed
+	}
+	return p, nil
+}
+
+// expected reports whether a code answers an Access-Request, or else an
+// Accounting-Request.
+func expected(code radius.Code, access bool) bool {
+	switch code {
+	case radius.CodeAccessAccept, radius.CodeAccessReject, radius.CodeAccessChallenge:
+		return access
+	case radius.CodeAccountingResponse:
+		return !access
+	}
+	return false
+}
+
+// findSignature returns where the Message-Authenticator's value begins, 0 when
+// there is none. Two of them, or attributes that do not add up, are errors.
+func findSignature(data []byte) (int, error) {
+	at := 0
+	for i := headerSize; i < len(data); {
+		if len(data)-i < 2 {
+			return 0, errMalformed
+		}
+		size := int(data[i+1])
+		if size < 2 || size > len(data)-i {
+			return 0, errMalformed
+		}
+		if radius.Type(data[i]) == rfc2869.MessageAuthenticator_Type {
+			if at != 0 || size != 2+md5.Size {
+				return 0, errMalformed
+			}
+			at = i + 2
+		}
+		i += size
+	}
+	return at, nil
+}
+
+// authenticatorHolds verifies the Response Authenticator (RFC 2865, 3).
+func authenticatorHolds(data, secret []byte, request [16]byte) bool {
+	h := md5.New()
+	h.Write(data[:4])
+	h.Write(request[:])
+	h.Write(data[headerSize:])
+	h.Write(secret)
+	return subtle.ConstantTimeCompare(h.Sum(nil), data[4:headerSize]) == 1
+}
+
+// signatureHolds verifies the Message-Authenticator at an offset: an HMAC over
+// the packet with the request's authenticator and zeros in its own place (RFC
+// 3579, 3.2).
+func signatureHolds(data []byte, at int, secret []byte, request [16]byte) bool {
+	var zeros [md5.Size]byte
+	mac := hmac.New(md5.New, secret)
+	mac.Write(data[:4])
+	mac.Write(request[:])
+	mac.Write(data[headerSize:at])
+	mac.Write(zeros[:])
+	mac.Write(data[at+md5.Size:])
+	return hmac.Equal(mac.Sum(nil), data[at:at+md5.Size])
+}
+
+// decide makes of a true answer what it means.
+func (c *Client) decide(user string, p *radius.Packet) (session.Login, error) {
+	switch p.Code {
+	case radius.CodeAccessReject:
+		return session.Login{}, session.Reject(replyMessage(p))
+	case radius.CodeAccessChallenge:
+		return session.Login{}, fmt.Errorf("the server asks for more than a password, which a portal cannot give: %w", session.Reject(replyMessage(p)))
+	}
+	if v, there := number(p, rfc2865.ServiceType_Type); there {
+		switch rfc2865.ServiceType(v) {
+		case rfc2865.ServiceType_Value_LoginUser, rfc2865.ServiceType_Value_FramedUser:
+		default:
+			return session.Login{}, fmt.Errorf("the server grants service type %d, which is not network access: %w", v, session.Reject(""))
+		}
+	}
+	login := session.Login{User: user, Limits: c.limits(p)}
+	if name := p.Get(rfc2865.UserName_Type); len(name) > 0 {
+		login.User = string(name)
+	}
+	size := 0
+	for _, a := range p.Attributes {
+		if a.Type == rfc2865.Class_Type {
+			login.Class = append(login.Class, a.Attribute)
+			size += 2 + len(a.Attribute)
+		}
+	}
+	if size > maxClass {
+		// To leave some out would make accounting that nobody can match.
+		return session.Login{}, fmt.Errorf("the server sent %d bytes of Class, more than the %d that accounting can return", size, maxClass)
+	}
+	return login, nil
+}
+
+// Vendors and their attributes. The numbers of ChilliSpot's gigawords are those
+// of CoovaChilli's dictionary, which FreeRADIUS does not ship.
+const (
+	vendorWISPr      = 14122
+	vendorChilliSpot = 14559
+
+	wisprMaxUp, wisprMaxDown = 7, 8
+
+	chilliMaxInput, chilliMaxOutput, chilliMaxTotal             = 1, 2, 3
+	chilliMaxInputHigh, chilliMaxOutputHigh, chilliMaxTotalHigh = 21, 22, 23
+)
+
+// limits is what an Access-Accept grants.
+func (c *Client) limits(p *radius.Packet) session.Limits {
+	numberOr0 := func(t radius.Type) time.Duration {
+		v, _ := number(p, t)
+		return time.Duration(v) * time.Second
+	}
+	quota := func(low, high byte) uint64 {
+		return uint64(vendorNumber(p, vendorChilliSpot, high))<<32 | uint64(vendorNumber(p, vendorChilliSpot, low))
+	}
+	l := session.Limits{
+		SessionTimeout: numberOr0(rfc2865.SessionTimeout_Type),
+		IdleTimeout:    numberOr0(rfc2865.IdleTimeout_Type),
+		UpBps:          uint64(vendorNumber(p, vendorWISPr, wisprMaxUp)),
+		DownBps:        uint64(vendorNumber(p, vendorWISPr, wisprMaxDown)),
+		UpBytes:        quota(chilliMaxInput, chilliMaxInputHigh),
+		DownBytes:      quota(chilliMaxOutput, chilliMaxOutputHigh),
+		TotalBytes:     quota(chilliMaxTotal, chilliMaxTotalHigh),
+		Interim:        c.cfg.InterimDefault,
+	}
+	if c.cfg.SwapOctets {
+		l.UpBytes, l.DownBytes = l.DownBytes, l.UpBytes
+	}
+	if every := numberOr0(rfc2869.AcctInterimInterval_Type); every > 0 {
+		l.Interim = max(every, minInterim)
+	}
+	return l
+}
+
+// number is an attribute that is a number; false when there is none, or one of
+// another size.
+func number(p *radius.Packet, t radius.Type) (uint32, bool) {
+	a, there := p.Lookup(t)
+	if !there {
+		return 0, false
+	}
+	v, err := radius.Integer(a)
+	return v, err == nil
+}
+
+// vendorNumber is a vendor's attribute that is a number, 0 when there is none.
+// One Vendor-Specific attribute may hold several of them (RFC 2865, 5.26).
+func vendorNumber(p *radius.Packet, vendor uint32, kind byte) uint32 {
+	for _, a := range p.Attributes {
+		if a.Type != rfc2865.VendorSpecific_Type || len(a.Attribute) < 4 || binary.BigEndian.Uint32(a.Attribute) != vendor {
+			continue
+		}
+		for rest := a.Attribute[4:]; len(rest) >= 2; {
+			size := int(rest[1])
+			if size < 2 || size > len(rest) {
+				break
+			}
+			if rest[0] == kind && size == 2+4 {
+				return binary.BigEndian.Uint32(rest[2:size])
+			}
+			rest = rest[size:]
+		}
+	}
+	return 0
+}
+
+// replyMessage is what the server has to say to the user, its lines in order
+// (RFC 2865, 5.18). It goes to logs and to a page, so nothing in it controls a
+// terminal.
+func replyMessage(p *radius.Packet) string {
+	var lines []string
+	for _, a := range p.Attributes {
+		if a.Type == rfc2865.ReplyMessage_Type {
+			lines = append(lines, strings.ToValidUTF8(string(a.Attribute), "\uFFFD"))
+		}
+	}
+	plain := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' {
+			return ' '
+		}
+		return r
+	}, strings.Join(lines, "\n"))
+	return strings.TrimSpace(plain)
+}

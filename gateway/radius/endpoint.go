@@ -1,0 +1,305 @@
+package radius
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"layeh.com/radius"
+)
+
+// health says whether a server is worth asking.
+type health int
+
+const (
+	alive health = iota
+	due          // was dead long enough: the caller is the one to try it
+	dead
+)
+
+// endpoint is one port of one server, and the sockets towards it.
+type endpoint struct {
+	addr     netip.AddrPort
+	source   netip.Addr
+	secret   []byte
+	timeout  time.Duration
+	deadTime time.Duration
+
+	mu        sync.Mutex
+	sockets   []*socket // those that take requests, guarded by mu
+	draining  []*socket // retired ones with answers to come, guarded by mu
+	closed    bool      // guarded by mu
+	lastHeard time.Time // guarded by mu
+	deadUntil time.Time // zero: alive, guarded by mu
+
+	closing chan struct{} // ends waits
+	readers sync.WaitGroup
+	counts  counts
+}
+
+// socket is connected, so the kernel hands it only what comes from the server
+// asked; its port is the kernel's random choice. It has 256 identifiers.
+type socket struct {
+	conn    *net.UDPConn
+	waiters [256]*waiter // guarded by the endpoint's mu
+	used    int          // guarded by the endpoint's mu
+	next    byte         // identifiers are used in turn: longest before one comes again; guarded by the endpoint's mu
+	retired bool         // guarded by the endpoint's mu
+}
+
+// hold is an identifier in use.
+type hold struct {
+	socket *socket
+	id     byte
+}
+
+// counts are an endpoint's, since New.
+type counts struct {
+	requests, retransmits, answers, timeouts atomic.Uint64
+	unsigned, forged, malformed, unexpected  atomic.Uint64
+}
+
+// Stats are what was sent to a server and what came back.
+type Stats struct {
+	Server     netip.AddrPort
+	Accounting bool // of accounting, else of authentication
+	Dead       bool // did not answer and is passed over
+
+	Requests, Retransmits uint64 // packets: first transmissions, and further ones
+	Answers               uint64 // true ones
+	Timeouts              uint64 // requests that got no answer through all transmissions
+	// Packets dropped: without Message-Authenticator, with a wrong authenticator,
+	// not RADIUS, and answers that nobody waits for (any more).
+	Unsigned, Forged, Malformed, Unexpected uint64
+}
+
+// Stats returns one entry for each server and purpose, in order.
+func (c *Client) Stats() []Stats {
+	var all []Stats
+	for _, s := range []*service{c.auth, c.acct} {
+		for _, e := range s.endpoints {
+			st := e.stats(time.Now())
+			st.Accounting = s == c.acct
+			all = append(all, st)
+		}
+	}
+	return all
+}
+
+func (e *endpoint) stats(now time.Time) Stats {
+	n := &e.counts
+	return Stats{
+		Server: e.addr, Dead: e.isDead(now),
+		Requests: n.requests.Load(), Retransmits: n.retransmits.Load(), Answers: n.answers.Load(), Timeouts: n.timeouts.Load(),
+		Unsigned: n.unsigned.Load(), Forged: n.forged.Load(), Malformed: n.malformed.Load(), Unexpected: n.unexpected.Load(),
+	}
+}
+
+func (s *service) add(c Config, addr netip.AddrPort, secret string) {
+	s.endpoints = append(s.endpoints, &endpoint{
+		addr: addr, source: c.Source, secret: []byte(secret), timeout: c.Timeout, deadTime: c.DeadTime,
+		closing: make(chan struct{}),
+	})
+}
+
+// health says how the server stands. Whoever is told that it is due must try
+// it: for everybody else it stays dead for another DeadTime.
+func (e *endpoint) health(now time.Time) health {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.deadUntil.IsZero():
+		return alive
+	case now.Before(e.deadUntil):
+		return dead
+	}
+	e.deadUntil = now.Add(e.deadTime)
+	return due
+}
+
+// isDead reports whether the server is passed over.
+func (e *endpoint) isDead(now time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return now.Before(e.deadUntil)
+}
+
+// heard notes a true answer.
+func (e *endpoint) heard() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lastHeard, e.deadUntil = time.Now(), time.Time{}
+}
+
+// missed notes that a request sent first at the given time got no answer. The
+// server is dead only if nobody else heard of it since: some requests it may
+// leave unanswered, such as those for a realm it cannot reach, and no client of
+// ours shall take it from the others with one of these.
+func (e *endpoint) missed(began time.Time) {
+	e.counts.timeouts.Add(1)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.lastHeard.After(began) {
+		return
+	}
+	e.deadUntil = time.Now().Add(e.deadTime)
+	// Whatever is wrong may be our end of it: a source address that is no longer
+	// ours, a mapping on the way that forgot the port.
+	for len(e.sockets) > 0 {
+		e.retireLocked(e.sockets[0])
+	}
+}
+
+// claim takes an identifier that no packet under way has.
+func (e *endpoint) claim(w *waiter) (hold, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return hold{}, net.ErrClosed
+	}
+	for _, s := range e.sockets {
+		if s.used < len(s.waiters) {
+			return s.claim(w), nil
+		}
+	}
+	s, err := e.dial()
+	if err != nil {
+		return hold{}, err
+	}
+	e.sockets = append(e.sockets, s)
+	e.readers.Go(func() { e.read(s) })
+	return s.claim(w), nil
+}
+
+// dial makes a socket towards the server.
+func (e *endpoint) dial() (*socket, error) {
+	var from *net.UDPAddr
+	if e.source.IsValid() {
+		from = net.UDPAddrFromAddrPort(netip.AddrPortFrom(e.source, 0))
+	}
+	conn, err := net.DialUDP("udp", from, net.UDPAddrFromAddrPort(e.addr))
+	if err != nil {
+		// This server cannot be asked; another one might be.
+		return nil, &silence{server: e.addr.String(), cause: fmt.Errorf("opening a socket: %w", err)}
+	}
+	return &socket{conn: conn}, nil
+}
+
+// claim takes the next free identifier of a socket that has one.
+func (s *socket) claim(w *waiter) hold {
+	for s.waiters[s.next] != nil {
+		s.next++
+	}
+	h := hold{s, s.next}
+	s.waiters[h.id] = w
+	s.used++
+	s.next++
+	return h
+}
+
+// giveBack frees an identifier.
+func (e *endpoint) giveBack(h hold) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h.socket.waiters[h.id] = nil
+	h.socket.used--
+	if h.socket.retired && h.socket.used == 0 {
+		e.draining = slices.DeleteFunc(e.draining, func(s *socket) bool { return s == h.socket })
+		h.socket.conn.Close()
+	}
+}
+
+// retire takes a socket out of use; it stays open for the answers to come.
+func (e *endpoint) retire(s *socket) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.retireLocked(s)
+}
+
+func (e *endpoint) retireLocked(s *socket) {
+	if s.retired {
+		return
+	}
+	s.retired = true
+	e.sockets = slices.DeleteFunc(e.sockets, func(other *socket) bool { return other == s })
+	if s.used == 0 {
+		s.conn.Close()
+		return
+	}
+	e.draining = append(e.draining, s)
+}
+
+// close ends all waits and sockets, and waits for their readers.
+func (e *endpoint) close() {
+	e.mu.Lock()
+	if !e.closed {
+		e.closed = true
+		close(e.closing)
+		for _, s := range slices.Concat(e.sockets, e.draining) {
+			s.conn.Close()
+		}
+	}
+	e.mu.Unlock()
+	e.readers.Wait()
+}
+
+// read hands what a socket receives to who waits for it, until it is closed.
+func (e *endpoint) read(s *socket) {
+	buf := make([]byte, radius.MaxPacketLength)
+	for {
+		n, err := s.conn.Read(buf)
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case errors.Is(err, syscall.ECONNREFUSED):
+			e.refused(s) // by ICMP, told once for each packet
+		case err != nil:
+			// Nothing more is to be expected of a socket that cannot even receive.
+			e.retire(s)
+			e.refused(s)
+			return
+		case n < headerSize:
+			e.counts.malformed.Add(1)
+		default:
+			e.take(s, buf[:n])
+		}
+	}
+}
+
+// take counts a datagram as what it is.
+func (e *endpoint) take(s *socket, data []byte) {
+	e.mu.Lock()
+	w := s.waiters[data[1]]
+	e.mu.Unlock()
+	if w == nil || !w.sent.Load() {
+		e.counts.unexpected.Add(1)
+		return
+	}
+	switch err := w.receive(data); {
+	case errors.Is(err, errUnsigned):
+		e.counts.unsigned.Add(1)
+	case errors.Is(err, errForged):
+		e.counts.forged.Add(1)
+	case err != nil:
+		e.counts.malformed.Add(1)
+	default:
+		e.counts.answers.Add(1)
+	}
+}
+
+// refused tells all who wait on a socket.
+func (e *endpoint) refused(s *socket) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, w := range s.waiters {
+		if w != nil {
+			w.refuse()
+		}
+	}
+}

@@ -1,0 +1,280 @@
+package radius
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"layeh.com/radius"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// service is the servers' ports for one purpose. Logins and accounting have
+// one each, so that neither queues behind the other.
+type service struct {
+	endpoints []*endpoint
+	gate      *session.Gate
+	tries     int // transmissions to one server
+}
+
+func newService(c Config) *service {
+	return &service{gate: session.NewGate(c.InFlight, c.Waiting), tries: c.Retries + 1}
+}
+
+func (s *service) close() {
+	for _, e := range s.endpoints {
+		e.close()
+	}
+}
+
+// step is one server to ask, and how often.
+type step struct {
+	*endpoint
+	tries int
+	last  bool // nobody is asked after it
+}
+
+// ask sends a request to one server after the other until one answers.
+func (s *service) ask(ctx context.Context, r request) (*radius.Packet, error) {
+	if err := s.gate.Enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.gate.Leave()
+	var problems []string
+	for _, st := range s.plan(time.Now()) {
+		answer, err := st.ask(ctx, r, st.tries, st.last)
+		var silent *silence
+		if err == nil || !errors.As(err, &silent) {
+			return answer, err
+		}
+		problems = append(problems, err.Error())
+	}
+	return nil, fmt.Errorf("%w: %s", ErrNoServer, strings.Join(problems, "; "))
+}
+
+// plan puts the servers in the order to ask them now: those that live, and with
+// one packet each those that were dead long enough; then, because there is
+// nobody else, the dead. The last one gets all transmissions.
+func (s *service) plan(now time.Time) []step {
+	var first, rest []step
+	for _, e := range s.endpoints {
+		switch e.health(now) {
+		case alive:
+			first = append(first, step{endpoint: e, tries: s.tries})
+		case due:
+			first = append(first, step{endpoint: e, tries: 1})
+		case dead:
+			rest = append(rest, step{endpoint: e, tries: 1})
+		}
+	}
+	steps := append(first, rest...)
+	final := &steps[len(steps)-1]
+	final.tries, final.last = s.tries, true
+	return steps
+}
+
+// silence is the error of a server that gave no valid answer.
+type silence struct {
+	server           string
+	refused          bool // nothing listens there
+	unsigned, forged uint32
+	cause            error // of not even sending
+}
+
+// Error says what to do where something can be done.
+func (s *silence) Error() string {
+	switch {
+	case s.unsigned > 0:
+		return fmt.Sprintf("%s: dropped %d answers without Message-Authenticator: upgrade that server, or make it sign its answers", s.server, s.unsigned)
+	case s.forged > 0:
+		return fmt.Sprintf("%s: dropped %d answers with a wrong authenticator: is the secret the same there?", s.server, s.forged)
+	case s.cause != nil:
+		return fmt.Sprintf("%s: %v", s.server, s.cause)
+	case s.refused:
+		return s.server + ": nothing listens there"
+	}
+	return s.server + ": no answer: does it know this gateway's address and secret?"
+}
+
+// waiter is one packet on its way: what its answer must fit to.
+type waiter struct {
+	secret  []byte
+	request [16]byte // authenticator, from the moment the packet is sent
+	signed  bool
+	sent    atomic.Bool // request is set
+	x       *exchange
+}
+
+// exchange is one request to one server: all its packets, until an answer comes.
+type exchange struct {
+	e                *endpoint
+	r                request
+	answers          chan *radius.Packet // holds the first
+	refusals         chan struct{}       // holds one
+	unsigned, forged atomic.Uint32
+	held             []hold // identifiers to give back
+	data             []byte // packet to send; nil: to be encoded
+	encoded          time.Time
+	refused          bool
+	cause            error
+}
+
+// ask sends a request to the server and again until an answer comes, ctx ends,
+// or the last wait is over: then the error is a *silence. A server that refuses
+// is not waited for unless it is the last.
+func (e *endpoint) ask(ctx context.Context, r request, tries int, last bool) (*radius.Packet, error) {
+	x := &exchange{e: e, r: r, answers: make(chan *radius.Packet, 1), refusals: make(chan struct{}, 1)}
+	defer x.release()
+	began := time.Now()
+	var wait time.Duration
+	for try := range tries {
+		if try > 0 && !last && e.isDead(time.Now()) {
+			break // others found out meanwhile
+		}
+		if err := x.transmit(try > 0); err != nil {
+			return nil, err
+		}
+		wait = nextWait(wait, e.timeout, rand.Float64())
+		answer, err := x.await(ctx, wait, last)
+		if ctx.Err() != nil && try > 0 {
+			e.missed(began) // whoever asks is less patient than us: it counts all the same
+		}
+		if answer != nil || err != nil {
+			return answer, err
+		}
+		if x.refused && !last {
+			break
+		}
+	}
+	e.missed(began)
+	return nil, &silence{e.addr.String(), x.refused, x.unsigned.Load(), x.forged.Load(), x.cause}
+}
+
+// nextWait is how long to wait after a transmission, given the wait after the
+// one before (0: none) and a random number from 0 to 1 (RFC 5080, 2.2.1).
+func nextWait(last, first time.Duration, random float64) time.Duration {
+	jitter := 0.2*random - 0.1
+	if last == 0 {
+		return first + time.Duration(jitter*float64(first))
+	}
+	next := 2*last + time.Duration(jitter*float64(last))
+	if limit := max(first, longestWait); next > limit {
+		next = limit + time.Duration(jitter*float64(limit))
+	}
+	return next
+}
+
+// transmit sends the packet, encoding it where it must be another one. That it
+// cannot be sent is kept as the cause: the way may be free again next time.
+func (x *exchange) transmit(again bool) error {
+	now := time.Now()
+	if x.data == nil || x.r.stale(x.encoded, now) {
+		err := x.encode(now)
+		var silent *silence
+		if errors.As(err, &silent) {
+			x.cause = silent.cause
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if again {
+		x.e.counts.retransmits.Add(1)
+	} else {
+		x.e.counts.requests.Add(1)
+	}
+	s := x.held[len(x.held)-1].socket
+	_, err := s.conn.Write(x.data)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		_, err = s.conn.Write(x.data) // an earlier packet was refused; this one was not sent yet
+	}
+	x.cause = err
+	if err != nil {
+		// Such as an address that the gateway no longer has: a new socket finds
+		// the way anew.
+		x.e.retire(s)
+		x.data = nil
+	}
+	return nil
+}
+
+// encode makes a new packet with an identifier of its own.
+func (x *exchange) encode(now time.Time) error {
+	w := &waiter{secret: x.e.secret, signed: x.r.signed(), x: x}
+	h, err := x.e.claim(w)
+	if err != nil {
+		return err
+	}
+	x.held = append(x.held, h)
+	if x.data, err = x.r.packet(x.e.secret, h.id, now); err != nil {
+		return err
+	}
+	x.encoded = now
+	w.request = [16]byte(x.data[4:headerSize])
+	w.sent.Store(true)
+	return nil
+}
+
+// await returns the answer, or nil and nil when there is none in time.
+func (x *exchange) await(ctx context.Context, wait time.Duration, last bool) (*radius.Packet, error) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		select {
+		case p := <-x.answers:
+			x.e.heard()
+			return p, nil
+		case <-x.refusals:
+			x.refused = true
+			if !last {
+				return nil, nil
+			}
+		case <-timer.C:
+			return nil, nil
+		case <-x.e.closing:
+			return nil, net.ErrClosed
+		case <-ctx.Done():
+			return nil, fmt.Errorf("asking %s: %w", x.e.addr, ctx.Err())
+		}
+	}
+}
+
+// release gives the identifiers back: late answers are nobody's.
+func (x *exchange) release() {
+	for _, h := range x.held {
+		x.e.giveBack(h)
+	}
+}
+
+// receive takes what came for a waiter, on the socket's goroutine.
+func (w *waiter) receive(data []byte) error {
+	p, err := open(data, w.secret, w.request, w.signed)
+	switch {
+	case errors.Is(err, errUnsigned):
+		w.x.unsigned.Add(1)
+	case errors.Is(err, errForged):
+		w.x.forged.Add(1)
+	case err == nil:
+		select {
+		case w.x.answers <- p:
+		default: // answered twice, once for each transmission
+		}
+	}
+	return err
+}
+
+// refuse tells a waiter that nothing listens where its packet went.
+func (w *waiter) refuse() {
+	select {
+	case w.x.refusals <- struct{}{}:
+	default:
+	}
+}

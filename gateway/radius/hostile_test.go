@@ -1,0 +1,379 @@
+package radius
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/md5"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"layeh.com/radius"
+	"layeh.com/radius/rfc2865"
+	"layeh.com/radius/rfc2866"
+	"layeh.com/radius/rfc2869"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// attacker sits where a server should be. It knows the secret, because what it
+// cannot forge without it is not interesting.
+type attacker struct {
+	conn *net.UDPConn
+	addr netip.AddrPort
+}
+
+func newAttacker(t testing.TB) *attacker {
+	t.Helper()
+	conn, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(loopback(), 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return &attacker{conn, conn.LocalAddr().(*net.UDPAddr).AddrPort()}
+}
+
+// server is how a client is told of it, for both purposes.
+func (a *attacker) server() Server {
+	return Server{Address: a.addr, AcctAddress: a.addr, Secret: testSecret}
+}
+
+// asked is a request as it came.
+type asked struct {
+	data []byte
+	from netip.AddrPort
+}
+
+// receive waits for a request.
+func (a *attacker) receive(t testing.TB) asked {
+	buf := make([]byte, radius.MaxPacketLength)
+	a.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	n, from, err := a.conn.ReadFromUDPAddrPort(buf)
+	if err != nil || n < headerSize {
+		t.Errorf("waiting for a request: %d bytes, %v", n, err)
+		return asked{data: make([]byte, headerSize)}
+	}
+	return asked{buf[:n], from}
+}
+
+func (a *attacker) send(t testing.TB, to netip.AddrPort, data []byte) {
+	if _, err := a.conn.WriteToUDPAddrPort(data, to); err != nil {
+		t.Error(err)
+	}
+}
+
+func attribute(kind radius.Type, value []byte) []byte {
+	return append([]byte{byte(kind), byte(2 + len(value))}, value...)
+}
+
+// answer builds an unsigned answer.
+func answer(request []byte, code radius.Code, attributes ...[]byte) []byte {
+	data := append([]byte{byte(code), request[1], 0, 0}, request[4:headerSize]...)
+	data = append(data, bytes.Join(attributes, nil)...)
+	binary.BigEndian.PutUint16(data[2:], uint16(len(data)))
+	return data
+}
+
+// seal sets the Response Authenticator.
+func seal(request, data []byte) []byte {
+	h := md5.New()
+	h.Write(data[:4])
+	h.Write(request[4:headerSize])
+	h.Write(data[headerSize:])
+	h.Write([]byte(testSecret))
+	h.Sum(data[4:4])
+	return data
+}
+
+// signed builds an answer as a good server does.
+func signed(request []byte, code radius.Code, attributes ...[]byte) []byte {
+	blank := attribute(rfc2869.MessageAuthenticator_Type, make([]byte, md5.Size))
+	data := answer(request, code, append([][]byte{blank}, attributes...)...)
+	mac := hmac.New(md5.New, []byte(testSecret))
+	mac.Write(data)
+	mac.Sum(data[signatureAt:signatureAt])
+	return seal(request, data)
+}
+
+// flip changes one bit of a byte.
+func flip(data []byte, i int) []byte {
+	data[i] ^= 1
+	return data
+}
+
+// TestForgeriesAreDropped: after each forged Access-Accept comes the server's
+// true Access-Reject, and that is what counts.
+func TestForgeriesAreDropped(t *testing.T) {
+	const accept = radius.CodeAccessAccept
+	for _, tt := range []struct {
+		name  string
+		forge func(request []byte) []byte
+		want  Stats // what the forgery is counted as
+	}{
+		{"without Message-Authenticator", func(r []byte) []byte { return seal(r, answer(r, accept)) }, Stats{Unsigned: 1}},
+		{"wrong Message-Authenticator", func(r []byte) []byte { return seal(r, flip(signed(r, accept), signatureAt)) }, Stats{Forged: 1}},
+		{"wrong Response Authenticator", func(r []byte) []byte { return flip(signed(r, accept), 4) }, Stats{Forged: 1}},
+		{"changed attribute", func(r []byte) []byte {
+			return flip(signed(r, accept, attribute(rfc2865.Class_Type, []byte("guest"))), signatureAt+md5.Size+2)
+		}, Stats{Forged: 1}},
+		{"reject made an accept", func(r []byte) []byte {
+			data := signed(r, radius.CodeAccessReject)
+			data[0] = byte(accept)
+			return data
+		}, Stats{Forged: 1}},
+		{"answer to another request", func(r []byte) []byte { return signed(flip(slices.Clone(r), 10), accept) }, Stats{Forged: 1}},
+		{"two Message-Authenticators", func(r []byte) []byte {
+			return signed(r, accept, attribute(rfc2869.MessageAuthenticator_Type, make([]byte, md5.Size)))
+		}, Stats{Malformed: 1}},
+		{"short Message-Authenticator", func(r []byte) []byte {
+			return seal(r, answer(r, accept, attribute(rfc2869.MessageAuthenticator_Type, nil)))
+		}, Stats{Malformed: 1}},
+		{"attribute beyond the end", func(r []byte) []byte { return seal(r, answer(r, accept, []byte{1, 200, 0})) }, Stats{Malformed: 1}},
+		{"attribute without length", func(r []byte) []byte { return seal(r, answer(r, accept, []byte{1})) }, Stats{Malformed: 1}},
+		{"attribute of length 0", func(r []byte) []byte { return seal(r, answer(r, accept, []byte{1, 0})) }, Stats{Malformed: 1}},
+		{"other code", func(r []byte) []byte { return signed(r, radius.CodeAccountingResponse) }, Stats{Malformed: 1}},
+		{"our own request", slices.Clone[[]byte], Stats{Malformed: 1}},
+		{"longer than it is", func(r []byte) []byte { d := signed(r, accept); return d[:len(d)-1] }, Stats{Malformed: 1}},
+		{"one byte", func([]byte) []byte { return []byte{2} }, Stats{Malformed: 1}},
+		{"nothing", func([]byte) []byte { return nil }, Stats{Malformed: 1}},
+		{"other identifier", func(r []byte) []byte { return signed(flip(slices.Clone(r), 1), accept) }, Stats{Unexpected: 1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := newAttacker(t)
+			c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: time.Minute})
+			go func() {
+				r := a.receive(t)
+				a.send(t, r.from, tt.forge(r.data))
+				a.send(t, r.from, signed(r.data, radius.CodeAccessReject, attribute(rfc2865.ReplyMessage_Type, []byte("the truth"))))
+			}()
+			_, err := c.Authenticate(t.Context(), credentials("alice", "x"))
+			var rejection *session.Rejection
+			if !errors.As(err, &rejection) || rejection.Message != "the truth" {
+				t.Errorf("%v, want the true answer", err)
+			}
+			tt.want.Server, tt.want.Requests, tt.want.Answers = a.addr, 1, 1
+			if diff := cmp.Diff(tt.want, c.Stats()[0], cmpAddrPort); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+var cmpAddrPort = cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
+
+// TestAnswersFromElsewhereAreNotSeen: the right answer from the wrong port.
+func TestAnswersFromElsewhereAreNotSeen(t *testing.T) {
+	a := newAttacker(t)
+	other, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a.addr.Addr(), 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: time.Minute})
+	go func() {
+		r := a.receive(t)
+		if _, err := other.WriteToUDPAddrPort(signed(r.data, radius.CodeAccessAccept), r.from); err != nil && !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+		a.send(t, r.from, signed(r.data, radius.CodeAccessReject))
+	}()
+	if _, err := c.Authenticate(t.Context(), credentials("alice", "x")); !errors.Is(err, session.ErrRejected) {
+		t.Errorf("%v, want a rejection", err)
+	}
+}
+
+// TestTrueAnswers are odd but good.
+func TestTrueAnswers(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		answer func(request []byte) []byte
+		ok     bool
+	}{
+		{"padding", func(r []byte) []byte { return append(signed(r, radius.CodeAccessAccept), 1, 2, 3) }, true},
+		{"challenge", func(r []byte) []byte { return signed(r, radius.CodeAccessChallenge) }, false},
+	} {
+		a := newAttacker(t)
+		c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: time.Minute})
+		go func() {
+			r := a.receive(t)
+			a.send(t, r.from, tt.answer(r.data))
+		}()
+		_, err := c.Authenticate(t.Context(), credentials("alice", "x"))
+		if (err == nil) != tt.ok || err != nil && !errors.Is(err, session.ErrRejected) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
+
+func TestErrorSaysWhyNobodyAnswered(t *testing.T) {
+	for want, forge := range map[string]func(request []byte) []byte{
+		"dropped 1 answers without Message-Authenticator: upgrade that server": func(r []byte) []byte { return seal(r, answer(r, radius.CodeAccessAccept)) },
+		"dropped 1 answers with a wrong authenticator: is the secret the same": func(r []byte) []byte { return flip(signed(r, radius.CodeAccessAccept), 4) },
+	} {
+		a := newAttacker(t)
+		c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: 500 * time.Millisecond, Retries: -1})
+		go func() {
+			r := a.receive(t)
+			a.send(t, r.from, forge(r.data))
+		}()
+		_, err := c.Authenticate(t.Context(), credentials("alice", "x"))
+		if !errors.Is(err, ErrNoServer) || !strings.Contains(err.Error(), a.addr.String()+": "+want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// TestRetransmissions: the same packet from the same port (RFC 5080, 2.2.1), and
+// either's answer will do.
+func TestRetransmissions(t *testing.T) {
+	a := newAttacker(t)
+	c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: 20 * time.Millisecond, Retries: 10})
+	go func() {
+		first, second := a.receive(t), a.receive(t)
+		if !bytes.Equal(first.data, second.data) || first.from != second.from {
+			t.Errorf("sent again as another packet:\n%x from %s\n%x from %s", first.data, first.from, second.data, second.from)
+		}
+		if k := radius.Type(first.data[headerSize]); k != rfc2869.MessageAuthenticator_Type {
+			t.Errorf("first attribute is of type %d, want Message-Authenticator", k)
+		}
+		a.send(t, first.from, signed(first.data, radius.CodeAccessAccept))
+	}()
+	if _, err := c.Authenticate(t.Context(), credentials("alice", "x")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAccountingRenewsItsPacket: once Acct-Delay-Time has changed, so have
+// identifier and authenticator, but an answer to the old packet still counts.
+func TestAccountingRenewsItsPacket(t *testing.T) {
+	a := newAttacker(t)
+	// The waits are longer than a second, so each transmission has another delay.
+	c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: 1200 * time.Millisecond, Retries: 5})
+	go func() {
+		first, second := a.receive(t), a.receive(t)
+		for _, r := range []asked{first, second} {
+			if !radius.IsAuthenticRequest(r.data, []byte(testSecret)) {
+				t.Errorf("wrong Request Authenticator: %x", r.data)
+			}
+		}
+		if first.data[1] == second.data[1] {
+			t.Errorf("both have identifier %d", first.data[1])
+		}
+		if d1, d2 := delayOf(t, first), delayOf(t, second); d2 <= d1 || d1 < 30 {
+			t.Errorf("Acct-Delay-Time %d, then %d", d1, d2)
+		}
+		a.send(t, first.from, seal(first.data, answer(first.data, radius.CodeAccountingResponse)))
+	}()
+	if err := c.Account(t.Context(), session.Event{Kind: session.Started, At: time.Now().Add(-30 * time.Second)}); err != nil {
+		t.Error(err)
+	}
+	if s := c.Stats()[1]; !s.Accounting || s.Requests != 1 || s.Retransmits < 1 || s.Answers != 1 {
+		t.Errorf("counted as %+v", s)
+	}
+}
+
+// delayOf is a packet's Acct-Delay-Time.
+func delayOf(t testing.TB, r asked) rfc2866.AcctDelayTime {
+	p, err := radius.Parse(r.data, []byte(testSecret))
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	return rfc2866.AcctDelayTime_Get(p)
+}
+
+// TestMoreThanOneSocketFullInFlight: 256 identifiers a port are not enough.
+func TestMoreThanOneSocketFullInFlight(t *testing.T) {
+	const n = 700
+	a := newAttacker(t)
+	c := newClient(t, Config{Servers: []Server{a.server()}, InFlight: n, Retries: 10})
+	outcomes := make(chan error)
+	for range n {
+		go func() {
+			_, err := c.Authenticate(t.Context(), credentials("alice", "x"))
+			outcomes <- err
+		}()
+	}
+	type id struct {
+		from netip.AddrPort
+		id   byte
+	}
+	requests := map[id]asked{}
+	ports := map[uint16]bool{}
+	for len(requests) < n && !t.Failed() {
+		r := a.receive(t) // also those sent again because this socket was full
+		key := id{r.from, r.data[1]}
+		if old, twice := requests[key]; twice && !bytes.Equal(old.data, r.data) {
+			t.Fatalf("%v is two requests at once", key)
+		}
+		requests[key] = r
+		ports[r.from.Port()] = true
+	}
+	for _, r := range requests {
+		a.send(t, r.from, signed(r.data, radius.CodeAccessAccept))
+	}
+	// Answers are lost too: what is asked again is answered again.
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			buf := make([]byte, radius.MaxPacketLength)
+			size, from, err := a.conn.ReadFromUDPAddrPort(buf)
+			if err != nil {
+				return
+			}
+			a.conn.WriteToUDPAddrPort(signed(buf[:size], radius.CodeAccessAccept), from)
+		}
+	}()
+	for range n {
+		if err := <-outcomes; err != nil {
+			t.Error(err)
+		}
+	}
+	a.conn.Close()
+	<-done
+	if len(ports) != 3 {
+		t.Errorf("%d ports for %d requests, want 3", len(ports), n)
+	}
+	for _, s := range c.auth.endpoints[0].sockets {
+		if s.used != 0 {
+			t.Errorf("%d identifiers are still held", s.used)
+		}
+	}
+}
+
+func TestInFlightIsBounded(t *testing.T) {
+	a := newAttacker(t)
+	c := newClient(t, Config{Servers: []Server{a.server()}, InFlight: 2, Waiting: 3, Timeout: time.Minute})
+	ctx, cancel := context.WithCancel(t.Context())
+	outcomes := make(chan error)
+	for range 10 {
+		go func() {
+			_, err := c.Authenticate(ctx, credentials("alice", "x"))
+			outcomes <- err
+		}()
+	}
+	for range 5 {
+		if err := <-outcomes; !errors.Is(err, session.ErrBusy) {
+			t.Errorf("%v, want ErrBusy", err)
+		}
+	}
+	a.receive(t)
+	a.receive(t)
+	if n := c.Stats()[0].Requests; n != 2 {
+		t.Errorf("%d requests in flight, want 2", n)
+	}
+	cancel()
+	for range 5 {
+		if err := <-outcomes; !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want the context's error", err)
+		}
+	}
+}

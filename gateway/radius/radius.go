@@ -1,0 +1,288 @@
+// Package radius asks RADIUS servers who may log in (RFC 2865) and tells them
+// what the clients have used (RFC 2866), over a transport of its own.
+//
+// # Trust
+//
+// RADIUS over UDP is signed with MD5 and a shared secret. Two things make up
+// for what that lacks (CVE-2024-3596, "BlastRADIUS"): Message-Authenticator
+// (RFC 3579, 3.2) is the first attribute of each Access-Request, and an
+// Access-Accept, -Reject or -Challenge without a right one is dropped and
+// counted while the wait for a true answer goes on. There is no switch for it.
+// FreeRADIUS signs its answers since 3.2.5; older ones need, in post-auth and in
+// Post-Auth-Type REJECT, "update reply { Message-Authenticator := 0x00 }".
+// An answer must also come from the address asked, to the port asked from, with
+// an identifier that is waited for and the right Response Authenticator.
+//
+// # Transport
+//
+// A request is sent again with the same identifier and authenticator after
+// Timeout, and then after twice the last wait, each ± 10 % (RFC 5080, 2.2.1). In
+// accounting Acct-Delay-Time grows with the waiting: once it has, the packet is
+// another one, with an identifier of its own, and an answer to either ends the
+// exchange. A server that answered nobody through all transmissions is passed
+// over for DeadTime; then one request tries it with one packet. When no server
+// is left, those passed over are asked all the same.
+//
+// # Attributes sent
+//
+//	both          User-Name, NAS-Identifier, NAS-IP-Address, NAS-Port-Type, NAS-Port-Id,
+//	              Calling-Station-Id (02-00-00-00-00-01), Called-Station-Id, Framed-IP-Address
+//	access        Message-Authenticator, Service-Type (Login), User-Password or
+//	              CHAP-Password with CHAP-Challenge
+//	accounting    Acct-Status-Type, Acct-Session-Id, Acct-Authentic, Class (all, in order),
+//	              Event-Timestamp, Acct-Delay-Time
+//	interim, stop Acct-Session-Time, Acct-Input- and -Output-Octets, -Gigawords and -Packets
+//	stop          Acct-Terminate-Cause
+//
+// Input is what was received from the client, Counts.Up (RFC 2866, 5.3), unless
+// Config.SwapOctets says otherwise.
+//
+// # Attributes understood
+//
+//	Session-Timeout, Idle-Timeout      seconds; 0 does not limit
+//	Acct-Interim-Interval              seconds, 60 at least (RFC 2869, 5.16)
+//	Class                              returned in accounting
+//	User-Name                          of an Access-Accept: replaces the one sent (RFC 2865, 5.1)
+//	Reply-Message                      of an Access-Reject: told to the user
+//	Service-Type                       none, Login or Framed; others reject (RFC 2865, 5.6)
+//	Termination-Action                 read as Default: the session ends (RFC 2865, 5.29), since
+//	                                   the password is not kept to ask again with
+//	WISPr-Bandwidth-Max-Up, -Down      bits a second; 0 does not limit
+//	ChilliSpot-Max-Input-, -Output- and -Total-Octets and -Gigawords
+//	                                   bytes of the session; 0 does not limit
+//
+// An Access-Challenge is a rejection: neither PAP nor CHAP at a portal can answer
+// one (RFC 2865, 4.4). Other attributes are ignored.
+package radius
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// ErrNoServer means that no server gave an answer that can be trusted. Its text
+// says of each server what came instead.
+var ErrNoServer = errors.New("no radius server answered")
+
+// Method is how the password travels.
+type Method string
+
+const (
+	PAP  Method = "pap"  // hidden with the secret (RFC 2865, 5.2)
+	CHAP Method = "chap" // a digest; the server must know the password itself (RFC 2865, 2.2)
+)
+
+// PortType is what clients are connected by.
+type PortType string
+
+const (
+	Wireless PortType = "wireless" // NAS-Port-Type Wireless-802.11
+	Ethernet PortType = "ethernet" // NAS-Port-Type Ethernet
+)
+
+// Server is one RADIUS server.
+type Server struct {
+	Address netip.AddrPort // authentication
+	// AcctAddress is for accounting; zero: Address with the next port, as 1813
+	// is next to 1812.
+	AcctAddress netip.AddrPort
+	Secret      string // shared with this gateway; at least 16 random characters are advised
+}
+
+// Config is a Client's. All but the servers, their secrets and the gateway's
+// name or address may be left zero.
+type Config struct {
+	Servers []Server   // at least one; asked in this order
+	Source  netip.Addr // address to send from; zero: the kernel chooses
+
+	NASIdentifier   string     // this or NASAddress must be given (RFC 2865, 4.1); at most 253 bytes
+	NASAddress      netip.Addr // IPv4
+	NASPortType     PortType   // default Wireless
+	NASPortID       string     // such as the LAN interface's name; empty: not sent
+	CalledStationID string     // such as 02-00-00-00-00-FF:Guests; empty: not sent
+
+	Method   Method        // default PAP
+	Timeout  time.Duration // wait after the first transmission, default 1 s: somebody is looking at a login page
+	Retries  int           // transmissions after the first, to each server, default 2; negative: none
+	DeadTime time.Duration // how long a server that does not answer is passed over, default 30 s
+	// InFlight bounds the requests under way, for logins and accounting each,
+	// default 128: about what a server's socket buffer takes at once.
+	InFlight int
+	Waiting  int // requests that wait for their turn beyond that, default 4096
+
+	// InterimDefault is between interim updates when the server does not say;
+	// 0: none, and otherwise at least 60 s.
+	InterimDefault time.Duration
+	// SwapOctets makes input what the client received, in accounting and in
+	// ChilliSpot-Max-*, for servers whose reports were made for it.
+	SwapOctets bool
+	// LocalAccounts says that others than these servers check the passwords:
+	// Acct-Authentic is then Local.
+	LocalAccounts bool
+}
+
+// Bounds and defaults. The longest wait is RFC 5080's MRT.
+const (
+	defaultTimeout  = time.Second
+	defaultRetries  = 2
+	defaultDeadTime = 30 * time.Second
+	defaultInFlight = 128
+	defaultWaiting  = 4096
+	minInterim      = time.Minute
+	longestWait     = 16 * time.Second
+	maxRetries      = 20
+	maxInFlight     = 65536
+)
+
+// withDefaults fills in what was left zero.
+func (c Config) withDefaults() Config {
+	c.NASPortType = cmp.Or(c.NASPortType, Wireless)
+	c.Method = cmp.Or(c.Method, PAP)
+	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
+	c.Retries = max(0, cmp.Or(c.Retries, defaultRetries))
+	c.DeadTime = cmp.Or(c.DeadTime, defaultDeadTime)
+	c.InFlight = cmp.Or(c.InFlight, defaultInFlight)
+	c.Waiting = cmp.Or(c.Waiting, defaultWaiting)
+	c.Servers = append([]Server(nil), c.Servers...)
+	for i, s := range c.Servers {
+		if !s.AcctAddress.IsValid() {
+			c.Servers[i].AcctAddress = netip.AddrPortFrom(s.Address.Addr(), s.Address.Port()+1)
+		}
+	}
+	return c
+}
+
+// check refuses what cannot work; defaults are filled in.
+func (c Config) check() error {
+	switch {
+	case len(c.Servers) == 0:
+		return errors.New("no server given")
+	case c.NASIdentifier == "" && !c.NASAddress.IsValid():
+		return errors.New("neither the gateway's identifier nor its address given: servers need one to know it by")
+	case c.NASAddress.IsValid() && !c.NASAddress.Unmap().Is4():
+		return fmt.Errorf("%s as the gateway's address: must be an IPv4 address", c.NASAddress)
+	case c.NASPortType != Wireless && c.NASPortType != Ethernet:
+		return fmt.Errorf("port type %q: must be %q or %q", c.NASPortType, Wireless, Ethernet)
+	case c.Method != PAP && c.Method != CHAP:
+		return fmt.Errorf("method %q: must be %q or %q", c.Method, PAP, CHAP)
+	case c.Timeout < 0 || c.DeadTime < 0 || c.Waiting < 0:
+		return errors.New("a time or a bound is negative")
+	case c.Retries > maxRetries:
+		return fmt.Errorf("%d retries: must be %d at most", c.Retries, maxRetries)
+	case c.InFlight < 1 || c.InFlight > maxInFlight:
+		return fmt.Errorf("%d requests in flight: must be 1 to %d", c.InFlight, maxInFlight)
+	case c.InterimDefault != 0 && c.InterimDefault < minInterim:
+		return fmt.Errorf("interim updates every %s: must be 0 (none) or at least %s", c.InterimDefault, minInterim)
+	}
+	for _, text := range []string{c.NASIdentifier, c.NASPortID, c.CalledStationID} {
+		if len(text) > maxValue {
+			return fmt.Errorf("%.20q…: must be %d bytes at most", text, maxValue)
+		}
+	}
+	for i, s := range c.Servers {
+		if err := s.check(); err != nil {
+			return fmt.Errorf("server %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+func (s Server) check() error {
+	switch {
+	case !s.Address.IsValid() || s.Address.Port() == 0:
+		return errors.New("must have an address and a port")
+	case s.AcctAddress.Port() == 0:
+		return errors.New("must have a port for accounting")
+	case s.Secret == "":
+		return fmt.Errorf("%s: the secret is empty: anybody could answer in its name", s.Address)
+	}
+	return nil
+}
+
+// Client asks the servers. Its methods may be called from several goroutines.
+type Client struct {
+	cfg        Config
+	auth, acct *service
+	boot       string // Acct-Session-Id of Accounting-On and -Off
+}
+
+// New makes a client. It sends nothing yet.
+func New(cfg Config) (*Client, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("radius: %w", err)
+	}
+	var id [8]byte
+	rand.Read(id[:]) // never fails: crypto/rand ends the program instead
+	c := &Client{cfg: cfg, boot: hex.EncodeToString(id[:]), auth: newService(cfg), acct: newService(cfg)}
+	for _, s := range cfg.Servers {
+		c.auth.add(cfg, s.Address, s.Secret)
+		c.acct.add(cfg, s.AcctAddress, s.Secret)
+	}
+	return c, nil
+}
+
+// Close ends what is under way with net.ErrClosed, and the sockets. It may be
+// called twice.
+func (c *Client) Close() error {
+	c.auth.close()
+	c.acct.close()
+	return nil
+}
+
+// Authenticate asks whether a client may log in, and what it is granted. Errors
+// wrap session.ErrRejected (a *session.Rejection with the server's
+// Reply-Message), session.ErrBusy, ErrNoServer, or are ctx's. With the defaults it
+// takes up to 8 s to give up a server, so ctx should last longer than that.
+func (c *Client) Authenticate(ctx context.Context, who session.Credentials) (session.Login, error) {
+	if !sendable(who) {
+		return session.Login{}, session.Reject("")
+	}
+	answer, err := c.auth.ask(ctx, &accessRequest{cfg: &c.cfg, who: who})
+	if err != nil {
+		return session.Login{}, fmt.Errorf("radius: %w", err)
+	}
+	login, err := c.decide(who.User, answer)
+	if err != nil {
+		return session.Login{}, fmt.Errorf("radius: %w", err)
+	}
+	return login, nil
+}
+
+// Account tells of an authenticated session. It returns nil once a server has
+// the event for good; on an error the event may still have arrived, and is to be
+// sent again. Errors wrap session.ErrBusy, ErrNoServer, or are ctx's.
+func (c *Client) Account(ctx context.Context, e session.Event) error {
+	r, err := c.event(e)
+	if err == nil {
+		_, err = c.acct.ask(ctx, r)
+	}
+	if err != nil {
+		return fmt.Errorf("radius: accounting %s of session %s: %w", e.Kind, e.ID, err)
+	}
+	return nil
+}
+
+// AccountingOn tells that the gateway starts with no session (RFC 2866, 5.1):
+// servers end those they still have of it. It must not be called when sessions
+// have outlived a restart. Errors are Account's.
+func (c *Client) AccountingOn(ctx context.Context) error { return c.accounting(ctx, true) }
+
+// AccountingOff tells that the gateway ends and all its sessions with it.
+// Errors are Account's.
+func (c *Client) AccountingOff(ctx context.Context) error { return c.accounting(ctx, false) }
+
+func (c *Client) accounting(ctx context.Context, on bool) error {
+	if _, err := c.acct.ask(ctx, c.restart(on)); err != nil {
+		return fmt.Errorf("radius: accounting on or off: %w", err)
+	}
+	return nil
+}

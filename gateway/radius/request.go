@@ -1,0 +1,180 @@
+package radius
+
+import (
+	"crypto/hmac"
+	"crypto/md5"
+	"crypto/rand"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"layeh.com/radius"
+	"layeh.com/radius/rfc2865"
+	"layeh.com/radius/rfc2866"
+	"layeh.com/radius/rfc2869"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+const (
+	headerSize  = 20  // code, identifier, length, authenticator (RFC 2865, 3)
+	maxValue    = 253 // bytes of an attribute's value
+	maxPassword = 128 // bytes (RFC 2865, 5.2)
+)
+
+// signatureAt is where the Message-Authenticator of our requests begins: it is
+// the first attribute, because what precedes it an attacker could choose.
+const signatureAt = headerSize + 2
+
+// request makes the packets of one exchange.
+type request interface {
+	// packet encodes the request for a server. Of an Access-Request each call
+	// makes another packet: the authenticator is random.
+	packet(secret []byte, id byte, now time.Time) ([]byte, error)
+	// stale reports whether what was encoded must not be sent again as it is.
+	stale(encoded, now time.Time) bool
+	// signed says whether answers must have a Message-Authenticator.
+	signed() bool
+}
+
+// builder collects a packet's attributes in order.
+type builder struct{ *radius.Packet }
+
+func (b builder) number(t radius.Type, v uint32) { b.Add(t, radius.NewInteger(v)) }
+
+// text adds a text unless it is empty: RFC 2865, 5 forbids empty ones.
+func (b builder) text(t radius.Type, v string) {
+	if v != "" {
+		b.Add(t, radius.Attribute(v))
+	}
+}
+
+// address adds an IPv4 address unless there is none.
+func (b builder) address(t radius.Type, a netip.Addr) {
+	if a = a.Unmap(); a.Is4() {
+		b.Add(t, a.AsSlice())
+	}
+}
+
+// gateway adds what says where a request comes from.
+func (b builder) gateway(c *Config) {
+	b.text(rfc2865.NASIdentifier_Type, c.NASIdentifier)
+	b.address(rfc2865.NASIPAddress_Type, c.NASAddress)
+}
+
+// client adds what says whom a request is about.
+func (b builder) client(c *Config, k session.Key) {
+	kind := rfc2865.NASPortType_Value_Wireless80211
+	if c.NASPortType == Ethernet {
+		kind = rfc2865.NASPortType_Value_Ethernet
+	}
+	b.number(rfc2865.NASPortType_Type, uint32(kind))
+	b.text(rfc2869.NASPortID_Type, c.NASPortID)
+	// The format RFC 3580, 3.21 gives addresses of stations.
+	mac := strings.ToUpper(fmt.Sprintf("% x", k.MAC[:]))
+	b.text(rfc2865.CallingStationID_Type, strings.ReplaceAll(mac, " ", "-"))
+	b.text(rfc2865.CalledStationID_Type, c.CalledStationID)
+	b.address(rfc2865.FramedIPAddress_Type, k.Addr)
+}
+
+// sendable reports whether credentials can be right at all. What fails here
+// never reaches a server, whose logs and queries others read.
+func sendable(who session.Credentials) bool {
+	return who.User != "" && len(who.User) <= maxValue && utf8.ValidString(who.User) &&
+		!strings.ContainsFunc(who.User, unicode.IsControl) &&
+		// PAP pads with zeros: "x" and "x\x00" would be one password.
+		len(who.Password) <= maxPassword && !strings.Contains(who.Password, "\x00")
+}
+
+// accessRequest is a login.
+type accessRequest struct {
+	cfg *Config
+	who session.Credentials
+}
+
+func (r *accessRequest) stale(_, _ time.Time) bool { return false }
+func (r *accessRequest) signed() bool              { return true }
+
+func (r *accessRequest) packet(secret []byte, id byte, _ time.Time) ([]byte, error) {
+	p := builder{radius.New(radius.CodeAccessRequest, secret)}
+	p.Identifier = id
+	p.Add(rfc2869.MessageAuthenticator_Type, make(radius.Attribute, md5.Size))
+	p.text(rfc2865.UserName_Type, r.who.User)
+	if err := p.password(r.cfg.Method, r.who.Password); err != nil {
+		return nil, err
+	}
+	p.number(rfc2865.ServiceType_Type, uint32(rfc2865.ServiceType_Value_LoginUser))
+	p.gateway(r.cfg)
+	p.client(r.cfg, r.who.Key)
+	data, err := p.Encode()
+	if err != nil {
+		return nil, fmt.Errorf("encoding the access-request: %w", err)
+	}
+	mac := hmac.New(md5.New, secret)
+	mac.Write(data)
+	mac.Sum(data[signatureAt:signatureAt])
+	return data, nil
+}
+
+// password adds the password as the method hides it.
+func (b builder) password(m Method, password string) error {
+	if m == CHAP {
+		// The challenge is an attribute of its own, not the authenticator: that
+		// one should protect nothing else.
+		var digest [1 + md5.Size]byte
+		challenge := make(radius.Attribute, md5.Size)
+		rand.Read(challenge)
+		rand.Read(digest[:1]) // CHAP Identifier
+		sum := md5.Sum(append(append(digest[:1:1], password...), challenge...))
+		copy(digest[1:], sum[:])
+		b.Add(rfc2865.CHAPPassword_Type, digest[:])
+		b.Add(rfc2865.CHAPChallenge_Type, challenge)
+		return nil
+	}
+	hidden, err := radius.NewUserPassword([]byte(password), b.Secret, b.Authenticator[:])
+	if err != nil {
+		return fmt.Errorf("hiding the password: %w", err)
+	}
+	b.Add(rfc2865.UserPassword_Type, hidden)
+	return nil
+}
+
+// accountingRequest is an event.
+type accountingRequest struct {
+	cfg  *Config
+	at   time.Time
+	fill func(builder) // adds what the event says
+}
+
+func (r *accountingRequest) signed() bool { return false }
+
+// delay is the whole seconds since the event: Acct-Delay-Time.
+func (r *accountingRequest) delay(now time.Time) uint32 { return seconds(now.Sub(r.at)) }
+
+// stale is true once Acct-Delay-Time would be another: with it the packet
+// changes, and so must its identifier (RFC 2866, 5.2).
+func (r *accountingRequest) stale(encoded, now time.Time) bool {
+	return r.delay(encoded) != r.delay(now)
+}
+
+func (r *accountingRequest) packet(secret []byte, id byte, now time.Time) ([]byte, error) {
+	p := builder{radius.New(radius.CodeAccountingRequest, secret)}
+	p.Identifier = id
+	r.fill(p)
+	p.gateway(r.cfg)
+	p.number(rfc2869.EventTimestamp_Type, uint32(r.at.Unix()))
+	p.number(rfc2866.AcctDelayTime_Type, r.delay(now))
+	data, err := p.Encode()
+	if err != nil {
+		return nil, fmt.Errorf("encoding the accounting-request: %w", err)
+	}
+	return data, nil
+}
+
+// seconds is a duration as RADIUS has it: never negative, at most 136 years.
+func seconds(d time.Duration) uint32 {
+	return uint32(min(max(0, int64(d/time.Second)), 1<<32-1))
+}

@@ -1,0 +1,207 @@
+package users
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+const (
+	maxName     = 253 // bytes, as in RADIUS
+	maxFile     = 16 << 20
+	maxLine     = 4096
+	maxProblems = 20 // told of one file
+)
+
+// account is one line of the file.
+type account struct {
+	hash   hash
+	limits session.Limits
+}
+
+// stamp tells states of a file apart; its zero value is of no file.
+type stamp struct {
+	dev, inode     uint64
+	size           int64
+	modified, meta syscall.Timespec
+}
+
+func stampOf(info fs.FileInfo) stamp {
+	st := info.Sys().(*syscall.Stat_t) // always, on Linux
+	return stamp{dev: uint64(st.Dev), inode: st.Ino, size: st.Size, modified: st.Mtim, meta: st.Ctim}
+}
+
+// changed is when the file or its permissions changed last: the one time that
+// nobody sets at will.
+func (s stamp) changed() time.Time { return time.Unix(s.meta.Unix()) }
+
+// load reads a file of accounts. The stamp is of what was read, also on an
+// error, unless there was no file.
+func load(path string) (map[string]account, stamp, error) {
+	// Not blocking: the file might be a pipe.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, stamp{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, stamp{}, err
+	}
+	seen := stampOf(info)
+	switch mode := info.Mode(); {
+	case !mode.IsRegular():
+		return nil, seen, fmt.Errorf("%s: is no regular file", path)
+	case mode.Perm()&0o027 != 0:
+		return nil, seen, fmt.Errorf("%s: has mode %#o: others may read it or the group may write it; chmod 640 %s", path, mode.Perm(), path)
+	case info.Size() > maxFile:
+		return nil, seen, fmt.Errorf("%s: has %d bytes: %d at most", path, info.Size(), maxFile)
+	}
+	accounts, err := parse(path, io.LimitReader(f, maxFile))
+	return accounts, seen, err
+}
+
+// parse reads accounts; name is the file's, for errors. It tells of all
+// problems, up to maxProblems.
+func parse(name string, r io.Reader) (map[string]account, error) {
+	accounts := map[string]account{}
+	var problems []error
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 0, maxLine), maxLine)
+	n := 0
+	for lines.Scan() && len(problems) < maxProblems {
+		n++
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		user, acc, err := parseLine(line)
+		if _, twice := accounts[user]; err == nil && twice {
+			err = fmt.Errorf("account %q is there twice", user)
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s:%d: %w", name, n, err))
+			continue
+		}
+		accounts[user] = acc
+	}
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		problems = append(problems, fmt.Errorf("%s:%d: is longer than %d bytes", name, n+1, maxLine))
+	} else if err != nil {
+		problems = append(problems, fmt.Errorf("reading %s: %w", name, err))
+	}
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	return accounts, nil
+}
+
+// parseLine reads name:hash[:limits]. Errors never quote the hash: they go to logs.
+func parseLine(line string) (string, account, error) {
+	user, rest, hasHash := strings.Cut(line, ":")
+	if !hasHash {
+		return "", account{}, errors.New("must be name:hash or name:hash:limits")
+	}
+	if user == "" || len(user) > maxName || !utf8.ValidString(user) || strings.ContainsFunc(user, unicode.IsControl) {
+		return "", account{}, fmt.Errorf("the name must be 1 to %d bytes of UTF-8 without control characters", maxName)
+	}
+	hashed, limits, hasLimits := strings.Cut(rest, ":")
+	h, err := parseHash(hashed)
+	if err != nil {
+		return "", account{}, fmt.Errorf("account %q: %w", user, err)
+	}
+	acc := account{hash: h}
+	if hasLimits {
+		if acc.limits, err = parseLimits(limits); err != nil {
+			return "", account{}, fmt.Errorf("account %q: %w", user, err)
+		}
+	}
+	return user, acc, nil
+}
+
+// limit is one key of a line's limits.
+type limit struct {
+	key string
+	set func(*session.Limits, string) error
+}
+
+// limitKeys are the keys, in the order errors list them.
+var limitKeys = []limit{
+	{"session_timeout", timeout(func(l *session.Limits) *time.Duration { return &l.SessionTimeout })},
+	{"idle_timeout", timeout(func(l *session.Limits) *time.Duration { return &l.IdleTimeout })},
+	{"up_bps", quantity(func(l *session.Limits) *uint64 { return &l.UpBps })},
+	{"down_bps", quantity(func(l *session.Limits) *uint64 { return &l.DownBps })},
+	{"up_bytes", quantity(func(l *session.Limits) *uint64 { return &l.UpBytes })},
+	{"down_bytes", quantity(func(l *session.Limits) *uint64 { return &l.DownBytes })},
+	{"total_bytes", quantity(func(l *session.Limits) *uint64 { return &l.TotalBytes })},
+}
+
+// parseLimits reads key=value,key=value.
+func parseLimits(text string) (session.Limits, error) {
+	var limits session.Limits
+	var set []string
+	for pair := range strings.SplitSeq(text, ",") {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			return limits, fmt.Errorf("%q: must be key=value", pair)
+		}
+		i := slices.IndexFunc(limitKeys, func(l limit) bool { return l.key == key })
+		switch {
+		case i < 0:
+			return limits, fmt.Errorf("%q: unknown limit: known are %s", key, knownLimits())
+		case slices.Contains(set, key):
+			return limits, fmt.Errorf("%s is there twice", key)
+		}
+		if err := limitKeys[i].set(&limits, value); err != nil {
+			return limits, fmt.Errorf("%s: %w", key, err)
+		}
+		set = append(set, key)
+	}
+	return limits, nil
+}
+
+func knownLimits() string {
+	names := make([]string, len(limitKeys))
+	for i, l := range limitKeys {
+		names[i] = l.key
+	}
+	return strings.Join(names, ", ")
+}
+
+// timeout reads a duration of at least a second into a field.
+func timeout(field func(*session.Limits) *time.Duration) func(*session.Limits, string) error {
+	return func(l *session.Limits, text string) error {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < time.Second {
+			return fmt.Errorf("must be a duration such as 90m or 8h, at least 1s, not %q", text)
+		}
+		*field(l) = d
+		return nil
+	}
+}
+
+// quantity reads a number of at least 1 into a field: 500, 20k, 5M, 10G, 1T.
+func quantity(field func(*session.Limits) *uint64) func(*session.Limits, string) error {
+	return func(l *session.Limits, text string) error {
+		digits := strings.TrimRight(text, "kMGT")
+		unit, known := map[string]uint64{"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}[text[len(digits):]]
+		n, err := strconv.ParseUint(digits, 10, 64)
+		if err != nil || !known || n < 1 || n > 1<<63/unit {
+			return fmt.Errorf("must be a whole number of at least 1 with k, M, G or T behind it or nothing, not %q", text)
+		}
+		*field(l) = n * unit
+		return nil
+	}
+}

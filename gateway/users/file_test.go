@@ -1,0 +1,105 @@
+package users
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// someHash has the right form; no password is known.
+const someHash = "$argon2id$v=19$m=65536,t=3,p=4$MDEyMzQ1Njc4OWFiY2RlZg$MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY"
+
+func TestProblemsNameFileAndLine(t *testing.T) {
+	const number = "must be a whole number of at least 1 with k, M, G or T behind it or nothing"
+	const duration = "must be a duration such as 90m or 8h, at least 1s"
+	for _, tt := range []struct {
+		name, text string
+		want       []string // every line of the error
+	}{
+		{"no hash", "# x\n\nalice", []string{"f:3: must be name:hash or name:hash:limits"}},
+		{"no name", ":" + someHash, []string{"f:1: the name must be 1 to 253 bytes of UTF-8 without control characters"}},
+		{"control character", "a\tb:" + someHash, []string{"f:1: the name must be 1 to 253 bytes of UTF-8 without control characters"}},
+		{"no text", "a\xff:" + someHash, []string{"f:1: the name must be 1 to 253 bytes of UTF-8 without control characters"}},
+		{"password in clear", "alice:tulip", []string{`f:1: account "alice": the password must be an argon2id hash: make it with gatewayd hash-password`}},
+		{"other hash", "alice:$6$salt$hash", []string{`f:1: account "alice": the password must be an argon2id hash: make it with gatewayd hash-password`}},
+		{"other parameters", "alice:" + strings.Replace(someHash, "m=65536", "m=4194304", 1),
+			[]string{`f:1: account "alice": the hash has other parameters than $argon2id$v=19$m=65536,t=3,p=4$…: make it anew with gatewayd hash-password`}},
+		{"cut", "alice:" + someHash[:len(someHash)-1], []string{`f:1: account "alice": the hash must end in 32 bytes in base64 without padding: was the line cut?`}},
+		{"cut in the salt", "alice:" + hashPrefix + "MDEy", []string{`f:1: account "alice": the hash's salt must be 8 to 64 bytes in base64 without padding: was the line cut?`}},
+		{"something behind", "alice:" + someHash + "$x", []string{`f:1: account "alice": the hash must end in 32 bytes in base64 without padding: was the line cut?`}},
+		{"twice", "alice:" + someHash + "\nbob:" + someHash + "\nalice:" + someHash, []string{`f:3: account "alice" is there twice`}},
+		{"empty limits", "alice:" + someHash + ":", []string{`f:1: account "alice": "": must be key=value`}},
+		{"unknown limit", "alice:" + someHash + ":up=5M",
+			[]string{`f:1: account "alice": "up": unknown limit: known are session_timeout, idle_timeout, up_bps, down_bps, up_bytes, down_bytes, total_bytes`}},
+		{"limit twice", "alice:" + someHash + ":up_bps=1,up_bps=2", []string{`f:1: account "alice": up_bps is there twice`}},
+		{"limits", "a:" + someHash + ":up_bps=0\nb:" + someHash + ":up_bps=-1\nc:" + someHash + ":up_bps=5m\nd:" + someHash + ":up_bps=9223373T\ne:" + someHash + ":up_bps=kM\nf:" + someHash + ":session_timeout=8\ng:" + someHash + ":idle_timeout=-1h",
+			[]string{
+				`f:1: account "a": up_bps: ` + number + `, not "0"`, `f:2: account "b": up_bps: ` + number + `, not "-1"`,
+				`f:3: account "c": up_bps: ` + number + `, not "5m"`, `f:4: account "d": up_bps: ` + number + `, not "9223373T"`,
+				`f:5: account "e": up_bps: ` + number + `, not "kM"`, `f:6: account "f": session_timeout: ` + duration + `, not "8"`,
+				`f:7: account "g": idle_timeout: ` + duration + `, not "-1h"`}},
+		{"long line", "alice:" + someHash + "\n#" + strings.Repeat("x", maxLine), []string{"f:2: is longer than 4096 bytes"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			accounts, err := parse("f", strings.NewReader(tt.text))
+			if err == nil || accounts != nil {
+				t.Fatalf("accepted: %v", accounts)
+			}
+			if got, want := err.Error(), strings.Join(tt.want, "\n"); got != want {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+		})
+	}
+}
+
+func TestProblemsAreBounded(t *testing.T) {
+	_, err := parse("f", strings.NewReader(strings.Repeat("x\n", 100_000)))
+	var all interface{ Unwrap() []error }
+	if !errors.As(err, &all) || len(all.Unwrap()) != maxProblems {
+		t.Errorf("%d bytes of error, want %d lines", len(err.Error()), maxProblems)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("alice:" + someHash)
+	f.Add("# comment\n\nalice:" + someHash + ":session_timeout=8h,up_bps=5M\nbob:" + someHash)
+	f.Add("alice:" + someHash + ":up_bps=18446744073709551615")
+	f.Add("alice")
+	f.Fuzz(func(t *testing.T, text string) {
+		accounts, err := parse("f", strings.NewReader(text))
+		if err != nil {
+			if accounts != nil || !strings.Contains(err.Error(), "f:") {
+				t.Errorf("%v with error %v", accounts, err)
+			}
+			return
+		}
+		for name, a := range accounts {
+			if name == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsAny(name, ":\n\r\x00") {
+				t.Errorf("name %q", name)
+			}
+			if len(a.hash.tag) != tagSize || len(a.hash.salt) < 8 {
+				t.Errorf("%q: hash %v", name, a.hash)
+			}
+			checkLimits(t, a.limits)
+		}
+	})
+}
+
+// checkLimits holds limits against what any file can say.
+func checkLimits(t *testing.T, l session.Limits) {
+	t.Helper()
+	for _, d := range []time.Duration{l.SessionTimeout, l.IdleTimeout} {
+		if d != 0 && d < time.Second {
+			t.Errorf("time-out %s", d)
+		}
+	}
+	for _, n := range []uint64{l.UpBps, l.DownBps, l.UpBytes, l.DownBytes, l.TotalBytes} {
+		if n > 1<<63 {
+			t.Errorf("quantity %d", n)
+		}
+	}
+}

@@ -1,0 +1,294 @@
+package users
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// Hashes are made once: each costs what it is meant to cost.
+var (
+	hashOfTulip = sync.OnceValue(func() string { return Hash("tulip") })
+	hashOfRose  = sync.OnceValue(func() string { return Hash("rose") })
+)
+
+// cffiHash is of "correct horse", made by Python's argon2-cffi 25.1 with its
+// profile RFC_9106_LOW_MEMORY: an implementation that shares nothing with ours.
+const cffiHash = "$argon2id$v=19$m=65536,t=3,p=4$hRKbll0wvS7aKYLSGHCplA$DeNupaiehQZ0Z9hKnhRYJLQSytSUiHGOF0v+oT+Gelg"
+
+// accountsFile writes a file of accounts.
+func accountsFile(t testing.TB, lines ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "users")
+	rewrite(t, path, lines...)
+	return path
+}
+
+// rewrite changes a file in place.
+func rewrite(t testing.TB, path string, lines ...string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// open opens a file of accounts and collects what is logged.
+func open(t testing.TB, path string) (*Accounts, *bytes.Buffer) {
+	t.Helper()
+	var logged bytes.Buffer
+	a, err := Open(path, slog.New(slog.NewTextHandler(&logged, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, &logged
+}
+
+// login tries a name and password.
+func login(t testing.TB, a *Accounts, user, password string) (session.Login, error) {
+	return a.Authenticate(t.Context(), session.Credentials{User: user, Password: password})
+}
+
+func TestAuthenticate(t *testing.T) {
+	a, _ := open(t, accountsFile(t,
+		"# guests", "",
+		"alice:"+hashOfTulip(),
+		"  room 12:"+hashOfRose()+":session_timeout=8h,idle_timeout=90s,up_bps=5M,down_bps=20M,up_bytes=1,down_bytes=3k,total_bytes=10G\r",
+		"zoë:"+cffiHash+":total_bytes=2T",
+	))
+	everything := session.Limits{
+		SessionTimeout: 8 * time.Hour, IdleTimeout: 90 * time.Second, UpBps: 5e6, DownBps: 20e6,
+		UpBytes: 1, DownBytes: 3000, TotalBytes: 10e9,
+	}
+	for _, tt := range []struct {
+		name, user, password string
+		want                 session.Login // zero: rejected
+	}{
+		{"right", "alice", "tulip", session.Login{User: "alice"}},
+		{"limits", "room 12", "rose", session.Login{User: "room 12", Limits: everything}},
+		{"hash of another implementation", "zoë", "correct horse", session.Login{User: "zoë", Limits: session.Limits{TotalBytes: 2e12}}},
+		{"wrong password", "alice", "rose", session.Login{}},
+		{"no password", "alice", "", session.Login{}},
+		{"longer password", "alice", "tulip\x00", session.Login{}},
+		{"unknown name", "mallory", "tulip", session.Login{}},
+		{"no name", "", "tulip", session.Login{}},
+		{"name in other case", "Alice", "tulip", session.Login{}},
+		{"comment as a name", "# guests", "", session.Login{}},
+		{"password too long for anybody", "alice", strings.Repeat("x", 1<<20), session.Login{}},
+		{"name too long for anybody", strings.Repeat("x", 1<<20), "tulip", session.Login{}},
+		{"name that is no text", "alice\xff", "tulip", session.Login{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := login(t, a, tt.user, tt.password)
+			if rejected := errors.Is(err, session.ErrRejected); rejected != (tt.want.User == "") || err != nil && !rejected {
+				t.Errorf("error %v", err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestHashesOfOnePasswordDiffer(t *testing.T) {
+	a, b := hashOfTulip(), Hash("tulip")
+	if a == b || !strings.HasPrefix(a, "$argon2id$v=19$m=65536,t=3,p=4$") {
+		t.Errorf("%s and %s: want two salts and the parameters of RFC 9106", a, b)
+	}
+}
+
+// TestUnknownNamesCostTheSame: memory is the work of argon2id, and it can be
+// counted exactly where time cannot.
+func TestUnknownNamesCostTheSame(t *testing.T) {
+	a, _ := open(t, accountsFile(t, "alice:"+hashOfTulip()))
+	for _, user := range []string{"alice", "mallory", "", "a:b"} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := login(t, a, user, "wrong"); !errors.Is(err, session.ErrRejected) {
+			t.Errorf("%q: %v", user, err)
+		}
+		runtime.ReadMemStats(&after)
+		if used := after.TotalAlloc - before.TotalAlloc; used < memoryKiB<<10 || used > memoryKiB<<10*5/4 {
+			t.Errorf("%q: %d bytes of work, want about %d", user, used, memoryKiB<<10)
+		}
+	}
+}
+
+func TestChangesAreRead(t *testing.T) {
+	path := accountsFile(t, "alice:"+hashOfTulip())
+	a, logged := open(t, path)
+	expect := func(user, password string, want bool) {
+		t.Helper()
+		if _, err := login(t, a, user, password); (err == nil) != want {
+			t.Errorf("%s with %s: %v", user, password, err)
+		}
+	}
+	expect("alice", "tulip", true)
+
+	// Same size, and likely within the same tick of the file system's clock.
+	rewrite(t, path, "alice:"+hashOfRose())
+	expect("alice", "tulip", false)
+	expect("alice", "rose", true)
+
+	// An editor that writes a new file and renames it.
+	next := accountsFile(t, "alice:"+hashOfRose(), "bob:"+hashOfTulip())
+	if err := os.Rename(next, path); err != nil {
+		t.Fatal(err)
+	}
+	expect("bob", "tulip", true)
+
+	// A slip: nobody is locked out, and the log says where it is, once.
+	rewrite(t, path, "alice:"+hashOfRose(), "bob;"+hashOfTulip())
+	logged.Reset()
+	expect("bob", "tulip", true)
+	expect("alice", "rose", true)
+	if n := strings.Count(logged.String(), path+":2: must be name:hash"); n != 1 {
+		t.Errorf("the log names the line %d times, want once:\n%s", n, logged)
+	}
+
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	expect("bob", "tulip", true)
+
+	rewrite(t, path, "alice:"+hashOfRose())
+	expect("bob", "tulip", false)
+	expect("alice", "rose", true)
+
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	logged.Reset()
+	expect("alice", "rose", true)
+	if !strings.Contains(logged.String(), "chmod 640 "+path) {
+		t.Errorf("the log does not say what is wrong with the mode:\n%s", logged)
+	}
+}
+
+// TestFreshFilesAreReadAgain: on kernels whose file times tick in milliseconds a
+// change may leave no trace; a file that has rested is read once.
+func TestFreshFilesAreReadAgain(t *testing.T) {
+	path := accountsFile(t, "alice:"+someHash)
+	a, _ := open(t, path)
+	stale := map[string]account{"nobody has read this": {}}
+	for a.settled = true; a.settled; { // again if the machine slept for a second in between
+		rewrite(t, path, "bob:"+someHash)
+		a.current()
+	}
+	a.byName = stale
+	if _, there := a.current()["bob"]; !there {
+		t.Errorf("a file changed a moment ago was not read again: %v", a.byName)
+	}
+	for !a.settled {
+		time.Sleep(10 * time.Millisecond)
+		a.current()
+	}
+	a.byName = stale
+	if _, there := a.current()["bob"]; there {
+		t.Error("a file that did not change was read again")
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	huge := file("huge", 0o600)
+	if err := os.Truncate(huge, maxFile+1); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		filepath.Join(dir, "none"):  "no such file",
+		file("world-read", 0o604):   "others may read it or the group may write it; chmod 640",
+		file("world-write", 0o602):  "others may read it",
+		file("group-write", 0o660):  "the group may write it",
+		file("everybody", 0o777):    "has mode 0777",
+		dir:                         "is no regular file",
+		pipe:                        "is no regular file",
+		huge:                        "16777216 at most",
+		accountsFile(t, "no colon"): ":1: must be name:hash",
+	} {
+		_, err := Open(path, slog.Default())
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: error %v, want %q and the path", path, err, want)
+		}
+	}
+	for _, mode := range []os.FileMode{0o600, 0o640, 0o400} {
+		if _, err := Open(file(fmt.Sprintf("mode-%o", mode), mode), slog.Default()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestTooManyAreTurnedAway(t *testing.T) {
+	a, _ := open(t, accountsFile(t, "alice:"+hashOfTulip()))
+	for range hashedAtOnce {
+		if err := a.gate.Enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	outcomes := make(chan error)
+	const more = 10
+	for range waiting + more {
+		go func() {
+			_, err := a.Authenticate(ctx, session.Credentials{User: "alice", Password: "tulip"})
+			outcomes <- err
+		}()
+	}
+	for range more {
+		if err := <-outcomes; !errors.Is(err, session.ErrBusy) || errors.Is(err, session.ErrRejected) {
+			t.Fatalf("with everybody waiting: %v, want ErrBusy", err)
+		}
+	}
+	cancel()
+	for range waiting {
+		if err := <-outcomes; !errors.Is(err, context.Canceled) {
+			t.Fatalf("waiting when its context ended: %v", err)
+		}
+	}
+	for range hashedAtOnce {
+		a.gate.Leave()
+	}
+	if _, err := login(t, a, "alice", "tulip"); err != nil {
+		t.Errorf("after the rush: %v", err)
+	}
+}
+
+// BenchmarkAuthenticate is with more at once than are hashed at once.
+func BenchmarkAuthenticate(b *testing.B) {
+	a, _ := open(b, accountsFile(b, "alice:"+hashOfTulip()))
+	b.SetParallelism(10)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := login(b, a, "alice", "tulip"); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}

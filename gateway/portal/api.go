@@ -1,0 +1,67 @@
+package portal
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// apiPath is where devices ask about their captivity. The URL is told them by DHCP
+// (RFC 8910) and means nothing by itself.
+const apiPath = "/api/captive-portal"
+
+// captivity is the answer of the captive portal API (RFC 8908, 5).
+type captivity struct {
+	Captive          bool    `json:"captive"`
+	UserPortalURL    string  `json:"user-portal-url,omitempty"`
+	VenueInfoURL     string  `json:"venue-info-url,omitempty"`
+	CanExtendSession bool    `json:"can-extend-session"`
+	SecondsRemaining *uint64 `json:"seconds-remaining,omitempty"`
+	BytesRemaining   *uint64 `json:"bytes-remaining,omitempty"`
+}
+
+// maxSafe is the largest integer that every JSON reader keeps exact (RFC 7493, 2.2).
+const maxSafe = 1<<53 - 1
+
+// captivityOf says how a client stands. What remains is told only of sessions that
+// end by themselves (RFC 8908, 5); sessions cannot be extended, only begun anew.
+func captivityOf(s session.Session, now time.Time) captivity {
+	if s.State != session.Authenticated {
+		return captivity{Captive: true}
+	}
+	var c captivity
+	left := remainingOf(s, now)
+	if left.timed {
+		seconds := uint64(left.time / time.Second)
+		c.SecondsRemaining = &seconds
+	}
+	if left.quota {
+		bytes := min(left.bytes, maxSafe)
+		c.BytesRemaining = &bytes
+	}
+	return c
+}
+
+// getAPI answers devices. A client without an entry is captive too.
+func (p *Portal) getAPI(w http.ResponseWriter, r *http.Request) {
+	s, _ := p.sessions.Get(peerOf(r).client)
+	answer := captivityOf(s, time.Now())
+	answer.VenueInfoURL = p.cfg.VenueURL
+	if p.cert != nil { // "MUST be accessed over TLS"
+		answer.UserPortalURL = p.base + "/"
+	}
+	body, err := json.Marshal(answer)
+	if err != nil {
+		p.log.Error("encoding the captive portal API's answer", "error", err)
+		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/captive+json")
+	h.Set("Cache-Control", "private, no-store") // RFC 8908, 4.2: an answer is one client's
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.Write(body)
+}

@@ -1,0 +1,137 @@
+package portal
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Guessing passwords is slowed down for each client, not ended: whoever mistypes
+// is never locked out, and nobody can lock out somebody else.
+const (
+	freeFailures = 3                // before there is a wait
+	firstWait    = time.Second      // doubled by each further failure
+	longestWait  = 30 * time.Second //
+	forgetAfter  = 15 * time.Minute // without a failure
+	// maxFailing bounds the clients whose failures are remembered; beyond it some
+	// of them are forgotten.
+	maxFailing = 16_384
+)
+
+// attempts remember which clients gave wrong passwords, and let each try one at a
+// time: tried in parallel, guesses would be decided before they are counted. The
+// zero value is ready to use.
+type attempts struct {
+	mu      sync.Mutex
+	clients map[netip.Addr]*attempt // guarded by mu
+}
+
+// attempt is one client's.
+type attempt struct {
+	busy chan struct{} // holds an element while somebody has the turn
+
+	users    int       // guarded by attempts.mu: who has the turn or waits for it
+	failures int       // in a row; written with the turn and attempts.mu, as the others below
+	last     time.Time // failure
+}
+
+// turn is a client's right to try, until leave.
+type turn struct {
+	all    *attempts
+	client netip.Addr
+	*attempt
+}
+
+// enter waits for a client's turn. The error is ctx's.
+func (a *attempts) enter(ctx context.Context, client netip.Addr) (*turn, error) {
+	a.mu.Lock()
+	at, ok := a.clients[client]
+	if !ok {
+		at = &attempt{busy: make(chan struct{}, 1)}
+		a.add(client, at)
+	}
+	at.users++
+	a.mu.Unlock()
+
+	// Few wait here: a client has no more connections than the crowd lets in.
+	t := &turn{a, client, at}
+	select {
+	case at.busy <- struct{}{}:
+		return t, nil
+	case <-ctx.Done():
+		t.drop()
+		return nil, ctx.Err()
+	}
+}
+
+// add makes room for a client's entry and takes it in; mu is held. Which entry
+// goes is chance: a client that fills the table pushes out its own as likely as
+// anybody's.
+func (a *attempts) add(client netip.Addr, at *attempt) {
+	if a.clients == nil {
+		a.clients = map[netip.Addr]*attempt{}
+	}
+	if len(a.clients) >= maxFailing {
+		for other, old := range a.clients {
+			if old.users == 0 {
+				delete(a.clients, other)
+				break
+			}
+		}
+	}
+	a.clients[client] = at
+}
+
+// leave ends the turn.
+func (t *turn) leave() {
+	<-t.busy
+	t.drop()
+}
+
+// drop forgets the client unless somebody waits or it has failures to remember.
+func (t *turn) drop() {
+	t.all.mu.Lock()
+	defer t.all.mu.Unlock()
+	t.users--
+	if t.users == 0 && t.failures == 0 {
+		delete(t.all.clients, t.client)
+	}
+}
+
+// wait is how long the client must wait before it may try; 0: it may.
+func (t *turn) wait() time.Duration {
+	since := time.Since(t.last)
+	if since >= forgetAfter {
+		return 0
+	}
+	return max(0, delay(t.failures)-since)
+}
+
+func (t *turn) succeeded() {
+	t.all.mu.Lock()
+	defer t.all.mu.Unlock()
+	t.failures = 0
+}
+
+func (t *turn) failed() {
+	t.all.mu.Lock()
+	defer t.all.mu.Unlock()
+	if time.Since(t.last) >= forgetAfter {
+		t.failures = 0
+	}
+	t.failures++
+	t.last = time.Now()
+}
+
+// delay is the wait after so many failures in a row.
+func delay(failures int) time.Duration {
+	if failures < freeFailures {
+		return 0
+	}
+	doublings := failures - freeFailures
+	if doublings >= 5 { // 32 s
+		return longestWait
+	}
+	return firstWait << doublings
+}

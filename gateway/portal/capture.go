@@ -1,0 +1,176 @@
+package portal
+
+import (
+	"cmp"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// maxLink bounds the URLs that are carried along, bytes. Longer ones are cut to
+// their site's first page.
+const maxLink = 1024
+
+// captured reports whether a request was meant for somebody else: by the address
+// of its connection, or by its Host. The latter also keeps pages of other sites,
+// whose names were made to resolve to the portal, from speaking to it as their own
+// (DNS rebinding).
+func (p *Portal) captured(c *peer, r *http.Request) bool {
+	own, hosts := p.cfg.Address, p.hosts
+	if r.TLS != nil {
+		own, hosts = p.cfg.TLS.Address, p.tlsHosts
+	}
+	return c.local != own || !hosts[strings.ToLower(r.Host)]
+}
+
+// answerCaptured sends a client to the login page. Every client passes here, many
+// times and before it has shown who it is: no template, no body, and the
+// connection is closed, since the next request on it would be for another site.
+func (p *Portal) answerCaptured(w http.ResponseWriter, r *http.Request, c *peer) {
+	h := w.Header()
+	h["Connection"] = closeValue
+	h["Cache-Control"] = noStoreValue
+	if r.Method == http.MethodConnect { // asks for a proxy
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	base := p.base
+	host := cmp.Or(r.Host, c.local.String()) // HTTP/1.0 may have no Host
+	if p.hosts[strings.ToLower(host)] {
+		host = "" // nobody need be taken back to the portal
+		// Somebody's resolver gives the portal's name another address: by name the
+		// client would only come here again.
+		if p.cert == nil {
+			base = "http://" + p.cfg.Address.String()
+		}
+	}
+	probe := findProbe(host, r.URL.Path)
+	page := "/login"
+	if p.knows(c.client) {
+		if probe != nil && probe.status != 0 {
+			p.counters.probes.Add(1)
+			probe.answer(w)
+			return
+		}
+		// Not back to the site itself: were the data path of another opinion, the
+		// client would go in circles.
+		page = "/status"
+	}
+	to := base + page
+	// What was not read but sent would be lost by going back; over TLS came only
+	// who meant the portal.
+	if probe == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.TLS == nil {
+		to = withLink(to, originalURL(host, r.URL.RequestURI()))
+	}
+	p.counters.redirects.Add(1)
+	h["Location"] = []string{to}
+	w.WriteHeader(http.StatusFound)
+}
+
+// knows reports whether a client is admitted, and notes of one that came for the
+// first time that it is shown the portal.
+func (p *Portal) knows(client netip.Addr) bool {
+	s, ok := p.sessions.Get(client)
+	if ok && s.State == session.Leased {
+		if err := p.sessions.Shown(client); err != nil {
+			p.log.Debug("noting that a client was redirected", "client", client, "error", err)
+		}
+	}
+	return ok && s.State == session.Authenticated
+}
+
+// Header values that are sent often, as net/http keeps them.
+var (
+	closeValue   = []string{"close"}
+	noStoreValue = []string{"no-store"}
+)
+
+// withLink adds the URL that a client wanted to one of the portal's.
+func withLink(page, link string) string {
+	if link == "" {
+		return page
+	}
+	return page + "?url=" + url.QueryEscape(link)
+}
+
+// originalURL is the URL of a captured request, from its Host field and its
+// target; empty when these are none of a web page.
+func originalURL(host, target string) string {
+	name, port, err := net.SplitHostPort(host)
+	if err != nil {
+		name, port = host, ""
+	}
+	// The connection was to port 80, whatever the client says.
+	if !validHost(name) || port != "" && port != "80" {
+		return ""
+	}
+	site := "http://" + strings.ToLower(name)
+	if link, ok := parseLink(site + target); ok && strings.HasPrefix(target, "/") {
+		return link
+	}
+	return site + "/"
+}
+
+// parseLink returns the normal form of a URL that may be shown as a link: http or
+// https, complete, with a host that is one, without a password in it, not too long.
+func parseLink(raw string) (link string, ok bool) {
+	if len(raw) > maxLink {
+		return "", false
+	}
+	for i := range len(raw) {
+		if raw[i] <= ' ' || raw[i] >= 0x7f { // browsers encode what is not ASCII
+			return "", false
+		}
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "" || u.User != nil {
+		return "", false
+	}
+	if !validHost(u.Hostname()) || !validPort(u.Port()) {
+		return "", false
+	}
+	if link = u.String(); len(link) > maxLink {
+		return "", false
+	}
+	return link, true
+}
+
+// validHost reports whether s is a host name of letters, digits, hyphens and the
+// underscores that occur, or an IPv4 address (RFC 1123, 2.1).
+func validHost(s string) bool {
+	if len(s) == 0 || len(s) > 253 {
+		return false
+	}
+	var last string
+	for label := range strings.SplitSeq(strings.TrimSuffix(s, "."), ".") {
+		if len(label) == 0 || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		for i := range len(label) {
+			c := label[i]
+			if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_') {
+				return false
+			}
+		}
+		last = label
+	}
+	// Browsers read "1.2" and "0x7f.1" as addresses; only the plain form is let by.
+	if last[0] >= '0' && last[0] <= '9' {
+		_, err := netip.ParseAddr(s)
+		return err == nil
+	}
+	return true
+}
+
+func validPort(s string) bool {
+	if s == "" {
+		return true
+	}
+	n, err := strconv.ParseUint(s, 10, 16)
+	return err == nil && n > 0
+}

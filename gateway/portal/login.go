@@ -1,0 +1,218 @@
+package portal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// Longest credentials, bytes: what fits into RADIUS (RFC 2865, 5.1 and 5.2).
+const (
+	maxUser     = 253
+	maxPassword = 128
+)
+
+// Values of the forms' fields.
+const (
+	methodClick   = "click" // of "method"; anything else is a log-in by name
+	noteLoggedOut = "out"   // of "note"
+)
+
+// Redirects within the portal are relative: they lead to where the client already
+// is, by whichever of its names.
+
+// getHome sends a client to the page that is for it now.
+func (p *Portal) getHome(w http.ResponseWriter, r *http.Request) {
+	to := "/login"
+	if s, ok := p.sessions.Get(peerOf(r).client); ok && s.State == session.Authenticated {
+		to = "/status"
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// getLogin shows the form. The URL in its query may come from anybody who made a
+// link to here, so that it is shown as text and link only, never gone to by itself.
+func (p *Portal) getLogin(w http.ResponseWriter, r *http.Request) {
+	s, ok := p.client(w, r)
+	if !ok {
+		return
+	}
+	query := r.URL.Query()
+	link, _ := parseLink(query.Get("url"))
+	if s.State == session.Authenticated {
+		http.Redirect(w, r, withLink("/status", link), http.StatusSeeOther)
+		return
+	}
+	page := p.loginPage(r, s, link)
+	if query.Get("note") == noteLoggedOut {
+		page.Note = page.T.LoggedOut
+	}
+	p.render(w, http.StatusOK, "login.html", page)
+}
+
+// postLogin admits a client or shows the page again. What its user can mend is
+// answered with 200: some captive browsers show a page of their own instead of a
+// 4xx one, and 401 would have to carry a challenge (RFC 9110, 15.5.2) that makes
+// browsers ask for a password themselves. A script tells success by its 303.
+func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
+	form, ok := p.form(w, r)
+	if !ok {
+		return
+	}
+	s, ok := p.client(w, r)
+	if !ok {
+		return
+	}
+	link, _ := parseLink(form.Get("url"))
+	if s.State == session.Authenticated { // a second tap on the button
+		http.Redirect(w, r, withLink("/status", link), http.StatusSeeOther)
+		return
+	}
+	page := p.loginPage(r, s, link)
+	if !p.tokens.valid(form.Get("token"), s.Key, time.Now()) {
+		p.counters.forged.Add(1)
+		page.Alert = page.T.OldForm
+		p.render(w, http.StatusOK, "login.html", page)
+		return
+	}
+	turn, err := p.attempts.enter(r.Context(), s.Addr)
+	if err != nil {
+		return // the client has gone
+	}
+	defer turn.leave()
+	// The second tap comes here while the first is being decided.
+	if s, ok = p.client(w, r); !ok {
+		return
+	}
+	if s.State == session.Authenticated {
+		http.Redirect(w, r, withLink("/status", link), http.StatusSeeOther)
+		return
+	}
+	if form.Get("method") == methodClick && p.cfg.Methods.ClickThrough {
+		p.admit(w, r, page, s.Key, p.cfg.Methods.Guest)
+		return
+	}
+	page.User = strings.TrimSpace(form.Get("username")) // phones put a space behind completed words
+	p.logIn(w, r, page, Credentials{User: page.User, Password: form.Get("password"), Key: s.Key}, turn)
+}
+
+// logIn finds out whether credentials are right, none too soon after wrong ones.
+func (p *Portal) logIn(w http.ResponseWriter, r *http.Request, page *Page, c Credentials, turn *turn) {
+	if c.User == "" || c.Password == "" || !p.cfg.Methods.Login {
+		page.Alert = page.T.Incomplete
+		p.render(w, http.StatusOK, "login.html", page)
+		return
+	}
+	if wait := turn.wait(); wait > 0 {
+		p.counters.backedOff.Add(1)
+		seconds := int(wait/time.Second) + 1
+		page.Alert = fmt.Sprintf(page.T.Wait, seconds)
+		w.Header().Set("Retry-After", fmt.Sprint(seconds))
+		p.render(w, http.StatusTooManyRequests, "login.html", page)
+		return
+	}
+	login, err := p.authenticate(peerOf(r).life, c)
+	var no rejected
+	switch {
+	case err == nil:
+		turn.succeeded()
+		p.admit(w, r, page, c.Key, login)
+	case errors.As(err, &no):
+		turn.failed()
+		p.counters.rejected.Add(1)
+		p.log.Info("log-in rejected", "client", c.Key.String(), "user", c.User)
+		page.Wrong, page.Alert, page.Message = true, page.T.WrongPassword, forUser(no.RejectMessage())
+		p.render(w, http.StatusOK, "login.html", page)
+	default:
+		p.counters.unavailable.Add(1)
+		p.log.Warn("nobody could decide on a log-in", "client", c.Key.String(), "user", c.User, "error", err)
+		p.unavailable(w, page)
+	}
+}
+
+// authenticate goes on when the client hangs up: it may have been admitted, and
+// asks again. It ends with the server.
+func (p *Portal) authenticate(life context.Context, c Credentials) (session.Login, error) {
+	if !plausible(c.User, maxUser) || len(c.Password) > maxPassword || !utf8.ValidString(c.Password) {
+		return session.Login{}, implausible{}
+	}
+	ctx, cancel := context.WithTimeout(life, authTimeout)
+	defer cancel()
+	return p.auth.Authenticate(ctx, c)
+}
+
+// implausible is the error of credentials that nobody can have.
+type implausible struct{}
+
+func (implausible) Error() string         { return "no such user name or password is possible" }
+func (implausible) RejectMessage() string { return "" }
+
+// admit starts the session and shows what it grants.
+func (p *Portal) admit(w http.ResponseWriter, r *http.Request, page *Page, key session.Key, login session.Login) {
+	s, err := p.sessions.Admit(key.Addr, login)
+	if err != nil {
+		p.counters.unavailable.Add(1)
+		p.log.Error("admitting a client", "client", key.String(), "user", login.User, "error", err)
+		p.unavailable(w, page)
+		return
+	}
+	p.counters.logins.Add(1)
+	p.log.Info("client admitted", "client", key.String(), "user", login.User, "session", s.ID)
+	to := withLink("/status", page.URL)
+	if p.cfg.SuccessURL != "" {
+		to = p.cfg.SuccessURL
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// loginPage is the login page for a client that wanted link.
+func (p *Portal) loginPage(r *http.Request, s session.Session, link string) *Page {
+	page := p.page(r, link)
+	page.Heading = page.T.SignIn
+	page.Login, page.ClickThrough = p.cfg.Methods.Login, p.cfg.Methods.ClickThrough
+	page.Terms = paragraphs(p.cfg.Terms)
+	page.Token = p.tokens.make(s.Key, time.Now())
+	return page
+}
+
+// plausible reports whether a name can be somebody's. Control characters in it
+// would only be meant for logs and terminals.
+func plausible(s string, most int) bool {
+	return s != "" && len(s) <= most && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+}
+
+// maxMessage bounds what a server tells the user, bytes: RADIUS could send 4 KB.
+const maxMessage = 300
+
+// forUser makes one printable line of a server's message.
+func forUser(s string) string {
+	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " ")
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, s)
+	if len(s) > maxMessage {
+		s = strings.ToValidUTF8(s[:maxMessage], "") + "…"
+	}
+	return s
+}
+
+// paragraphs splits plain text at its empty lines.
+func paragraphs(text string) []string {
+	var all []string
+	for part := range strings.SplitSeq(strings.ReplaceAll(text, "\r\n", "\n"), "\n\n") {
+		if part = strings.TrimSpace(part); part != "" {
+			all = append(all, part)
+		}
+	}
+	return all
+}

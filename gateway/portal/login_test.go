@@ -1,0 +1,318 @@
+package portal
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+func TestLogin(t *testing.T) {
+	w := start(t, Config{Title: "Café <Milano>"})
+	wanted := "http://example.org/a?b=c&d"
+	login := ask(t, clientA, base+"/login?url="+url.QueryEscape(wanted), nil)
+	if login.StatusCode != 200 || !strings.Contains(login.body, "http://example.org/a?b=c&amp;d") || !strings.Contains(login.body, "Café &lt;Milano&gt;") {
+		t.Fatalf("login page: %s\n%s", login.Status, login.main())
+	}
+	f := url.Values{"token": {tokenPattern.FindStringSubmatch(login.body)[1]}, "url": {wanted}, "username": {goodUser + " "}, "password": {"wrong"}}
+	r := ask(t, clientA, base+"/login", f)
+	if r.StatusCode != 200 || !strings.Contains(r.body, english.WrongPassword) || !strings.Contains(r.body, goodUser) {
+		t.Errorf("wrong password: %s\n%s", r.Status, r.main())
+	}
+	if !strings.Contains(r.body, "&lt;script&gt;alert(1)&lt;/script&gt; account expired[31m") {
+		t.Errorf("the server's message is not shown, or not as text:\n%s", r.main())
+	}
+	if s, _ := w.table.Get(clientA); s.State == session.Authenticated {
+		t.Fatal("admitted with a wrong password")
+	}
+
+	f.Set("password", goodPassword)
+	r = ask(t, clientA, base+"/login", f)
+	if to := r.Header.Get("Location"); r.StatusCode != 303 || to != "/status?url="+url.QueryEscape(wanted) {
+		t.Fatalf("log-in: %s to %q\n%s", r.Status, to, r.main())
+	}
+	s, _ := w.table.Get(clientA)
+	if s.State != session.Authenticated || s.User != goodUser {
+		t.Errorf("after login: %+v", s)
+	}
+	s.UpBytes, s.DownBytes = 1_500_000, 2_500_000_000
+	w.table.set(s)
+	status := ask(t, clientA, base+r.Header.Get("Location"), nil)
+	for _, want := range []string{goodUser, "1.5 MB", "2.5 GB", "99 days", "Continue to <b>example.org</b>", `href="http://example.org/a?b=c&amp;d"`} {
+		if !strings.Contains(status.body, want) {
+			t.Errorf("the status page lacks %q:\n%s", want, status.main())
+		}
+	}
+	if r := ask(t, clientA, base+"/login", nil); r.StatusCode != 303 || r.Header.Get("Location") != "/status" {
+		t.Errorf("the login page of an admitted client: %s to %q", r.Status, r.Header.Get("Location"))
+	}
+
+	checkLogout(t, w)
+	if got, want := w.Stats(), (Stats{Logins: 1, Rejected: 1, Logouts: 1}); got != want {
+		t.Errorf("Stats() = %+v, want %+v", got, want)
+	}
+}
+
+// checkLogout logs clientA out through the status page.
+func checkLogout(t *testing.T, w *world) {
+	t.Helper()
+	r := ask(t, clientA, base+"/logout", url.Values{"token": {token(t, clientA, "/status")}})
+	if to := r.Header.Get("Location"); r.StatusCode != 303 || to != "/login?note=out" {
+		t.Fatalf("logout: %s to %q", r.Status, to)
+	}
+	if r := ask(t, clientA, base+r.Header.Get("Location"), nil); !strings.Contains(r.body, english.LoggedOut) {
+		t.Errorf("after logout:\n%s", r.main())
+	}
+	if s, _ := w.table.Get(clientA); s.State != session.PreAuth || !slices.Equal(w.table.causes(), []session.Cause{session.UserRequest}) {
+		t.Errorf("after logout: %q, ended by %q", s.State, w.table.causes())
+	}
+}
+
+func TestClickThrough(t *testing.T) {
+	guest := session.Login{Limits: session.Limits{SessionTimeout: 30 * time.Minute}}
+	w := start(t, Config{Methods: Methods{ClickThrough: true, Guest: guest}, Terms: "Be <kind>.\n\nNo warranty.\n"})
+	r := ask(t, clientA, base+"/login", nil)
+	if strings.Contains(r.body, `type="password"`) || !strings.Contains(r.body, "<p>Be &lt;kind&gt;.</p>\n<p>No warranty.</p>") {
+		t.Errorf("the page asks for a password or lacks the terms:\n%s", r.main())
+	}
+	f := url.Values{"token": {token(t, clientA, "/login")}, "username": {goodUser}, "password": {goodPassword}}
+	if r := ask(t, clientA, base+"/login", f); r.StatusCode != 200 {
+		t.Errorf("a log-in by name, which is off: %s", r.Status)
+	}
+	f.Set("method", "click")
+	if r := ask(t, clientA, base+"/login", f); r.StatusCode != 303 {
+		t.Errorf("click: %s", r.Status)
+	}
+	if s, _ := w.table.Get(clientA); s.State != session.Authenticated || s.User != "guest" || s.Limits != guest.Limits {
+		t.Errorf("after the click: %+v", s)
+	}
+	if n := w.users.questions(); n != 0 {
+		t.Errorf("the users were asked %d times", n)
+	}
+}
+
+// TestManyClicksAreOneSession: each further one would end the session before it.
+func TestManyClicksAreOneSession(t *testing.T) {
+	w := start(t, Config{Methods: Methods{ClickThrough: true}})
+	f := url.Values{"token": {token(t, clientA, "/login")}, "method": {"click"}}
+	var clicks sync.WaitGroup
+	for range 20 {
+		clicks.Go(func() {
+			if r, err := try(clientA, base+"/login", f); err != nil || r.StatusCode != 303 || r.Header.Get("Location") != "/status" {
+				t.Errorf("click: %v, %+v", err, r.Response)
+			}
+		})
+	}
+	clicks.Wait()
+	if got := w.Stats().Logins; got != 1 {
+		t.Errorf("%d sessions were begun, want 1", got)
+	}
+}
+
+// TestOtherSitesCannot make a client's browser log in or out: they can have it
+// send any form, with anything in it that they can know.
+func TestOtherSitesCannot(t *testing.T) {
+	w := start(t, Config{Methods: Methods{Login: true, ClickThrough: true}})
+	s, _ := w.table.Get(clientA)
+	foreign := map[string]string{
+		"no token":             "",
+		"garbage":              "x",
+		"another client's":     token(t, clientB, "/login"),
+		"an old one":           w.tokens.make(s.Key, time.Now().Add(-2*tokenAge)),
+		"of the former device": w.tokens.make(session.Key{Addr: clientA}, time.Now()),
+	}
+	for name, tok := range foreign {
+		f := url.Values{"token": {tok}, "username": {goodUser}, "password": {goodPassword}}
+		r := ask(t, clientA, base+"/login", f)
+		if r.StatusCode != 200 || !strings.Contains(r.body, english.OldForm) {
+			t.Errorf("log-in with %s: %s\n%s", name, r.Status, r.main())
+		}
+		f.Set("method", "click")
+		ask(t, clientA, base+"/login", f)
+		if s, _ := w.table.Get(clientA); s.State == session.Authenticated {
+			t.Fatalf("logged in with %s", name)
+		}
+	}
+	if n := w.users.questions(); n != 0 {
+		t.Errorf("the users were asked %d times", n)
+	}
+	logIn(t, clientA)
+	for name, tok := range foreign {
+		if r := ask(t, clientA, base+"/logout", url.Values{"token": {tok}}); r.StatusCode != 303 || r.Header.Get("Location") != "/logout" {
+			t.Errorf("logout with %s: %s to %q", name, r.Status, r.Header.Get("Location"))
+		}
+	}
+	if r := ask(t, clientA, base+"/logout", nil); r.StatusCode != 200 || !strings.Contains(r.body, english.SignOutText) {
+		t.Errorf("following a link to /logout: %s\n%s", r.Status, r.main())
+	}
+	if s, _ := w.table.Get(clientA); s.State != session.Authenticated {
+		t.Error("logged out by another site")
+	}
+	if got := w.Stats().Forged; got != uint64(3*len(foreign)) {
+		t.Errorf("%d forged forms were counted, want %d", got, 3*len(foreign))
+	}
+}
+
+// TestTokensSurviveARestart: forms that are open meanwhile still work.
+func TestTokensSurviveARestart(t *testing.T) {
+	key := []byte(strings.Repeat("k", minKeyBytes))
+	w := start(t, Config{Key: key})
+	f := form(t, clientA, goodUser, goodPassword)
+	w.stop()
+	start(t, Config{Key: key})
+	if r := ask(t, clientA, base+"/login", f); r.StatusCode != 303 {
+		t.Errorf("log-in: %s\n%s", r.Status, r.main())
+	}
+}
+
+func TestNobodyCanDecide(t *testing.T) {
+	w := start(t, Config{})
+	w.users.answers(errors.New("no RADIUS server answers"), nil)
+	r := ask(t, clientA, base+"/login", form(t, clientA, goodUser, goodPassword))
+	if r.StatusCode != 503 || r.Header.Get("Retry-After") == "" || !strings.Contains(r.body, english.UnavailableText) {
+		t.Errorf("without a server: %s\n%s", r.Status, r.main())
+	}
+	w.users.answers(nil, nil)
+	w.table.fails(errors.New("disk full"))
+	if r := ask(t, clientA, base+"/login", form(t, clientA, goodUser, goodPassword)); r.StatusCode != 503 {
+		t.Errorf("when the table cannot: %s", r.Status)
+	}
+	if got := w.Stats(); got.Unavailable != 2 || got.Logins != 0 {
+		t.Errorf("Stats() = %+v", got)
+	}
+}
+
+func TestImplausibleCredentialsAskNobody(t *testing.T) {
+	w := start(t, Config{})
+	for name, c := range map[string][2]string{
+		"no name":             {" ", goodPassword},
+		"no password":         {goodUser, ""},
+		"long name":           {strings.Repeat("u", maxUser+1), goodPassword},
+		"long password":       {goodUser, strings.Repeat("p", maxPassword+1)},
+		"line feed in name":   {"anna\nroot", goodPassword},
+		"escape in name":      {"anna\x1b[2J", goodPassword},
+		"name not UTF-8":      {"anna\xff", goodPassword},
+		"NUL in name":         {"anna\x00", goodPassword},
+		"password not UTF-8":  {goodUser, "\xff\xfe"},
+		"name of one newline": {"\n", goodPassword},
+	} {
+		r := ask(t, clientA, base+"/login", form(t, clientA, c[0], c[1]))
+		if r.StatusCode != 200 && r.StatusCode != 429 {
+			t.Errorf("%s: %s", name, r.Status)
+		}
+	}
+	if n := w.users.questions(); n != 0 {
+		t.Errorf("the users were asked %d times", n)
+	}
+	large := url.Values{"token": {token(t, clientA, "/login")}, "username": {strings.Repeat("u", maxFormBytes)}}
+	if r := ask(t, clientA, base+"/login", large); r.StatusCode != 413 {
+		t.Errorf("a large form: %s", r.Status)
+	}
+}
+
+// TestGuessingIsSlowedDown for the one who guesses only.
+func TestGuessingIsSlowedDown(t *testing.T) {
+	w := start(t, Config{})
+	f := form(t, clientA, goodUser, "wrong")
+	var r reply
+	for range 10 { // each failure doubles the wait, so that a slow machine is caught too
+		if r = ask(t, clientA, base+"/login", f); r.StatusCode != 200 {
+			break
+		}
+	}
+	if r.StatusCode != 429 || r.Header.Get("Retry-After") == "" || !strings.Contains(r.body, "Too many attempts") {
+		t.Errorf("after %d wrong passwords: %s\n%s", w.users.questions(), r.Status, r.main())
+	}
+	if n := w.users.questions(); n < freeFailures {
+		t.Errorf("only %d wrong passwords were free", n)
+	}
+	logIn(t, clientB)
+}
+
+// TestTwoTapsAreOneLogin: the second request waits for what becomes of the first,
+// whose connection browsers close.
+func TestTwoTapsAreOneLogin(t *testing.T) {
+	w := start(t, Config{})
+	asked, answer := make(chan struct{}), make(chan struct{})
+	w.users.answers(nil, func(context.Context, int) { asked <- struct{}{}; <-answer })
+	f := form(t, clientA, goodUser, goodPassword)
+	ctx, hangUp := context.WithCancel(t.Context())
+	var taps sync.WaitGroup
+	taps.Go(func() {
+		if _, err := try(clientA, base+"/login", f, func(r *http.Request) { *r = *r.WithContext(ctx) }); err == nil {
+			t.Error("the first tap was answered though its client hung up")
+		}
+	})
+	<-asked
+	hangUp()
+	var second reply
+	var err error
+	taps.Go(func() { second, err = try(clientA, base+"/login", f) })
+	await(t, "the second tap to wait", func() bool {
+		w.attempts.mu.Lock()
+		defer w.attempts.mu.Unlock()
+		return w.attempts.clients[clientA].users == 2
+	})
+	close(answer)
+	taps.Wait()
+	if err != nil || second.StatusCode != 303 {
+		t.Fatalf("the second tap: %v, %+v", err, second.Response)
+	}
+	if n := w.users.questions(); n != 1 {
+		t.Errorf("the users were asked %d times, want once", n)
+	}
+	if got := w.Stats().Logins; got != 1 {
+		t.Errorf("%d sessions were begun, want 1", got)
+	}
+}
+
+// TestServeEndsInTheMiddle of a log-in, whose client is told, and of a request
+// that never ends.
+func TestServeEndsInTheMiddle(t *testing.T) {
+	w := start(t, Config{})
+	asked := make(chan struct{})
+	w.users.answers(nil, func(ctx context.Context, _ int) { close(asked); <-ctx.Done() })
+	f := form(t, clientA, goodUser, goodPassword)
+	idle, err := dialFrom(clientB)(t.Context(), "tcp", portalAddr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
+	idle.Write([]byte("GET /"))
+	answered := make(chan reply)
+	go func() {
+		r, err := try(clientA, base+"/login", f)
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- r
+	}()
+	<-asked
+	w.stop()
+	if r := <-answered; r.Response != nil && r.StatusCode != 503 {
+		t.Errorf("the log-in that was cut off: %s", r.Status)
+	}
+	if _, err := try(clientB, base+"/login", nil); err == nil {
+		t.Error("the portal still answers")
+	}
+}
+
+func TestForUser(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                            "",
+		"  expired \r\n yesterday ":   "expired yesterday",
+		"a\x00b\x1b[1mc\u202ed\xff":   "ab[1mcd",
+		strings.Repeat("é", 151) + "": strings.Repeat("é", 150) + "…",
+	} {
+		if got := forUser(in); got != want {
+			t.Errorf("forUser(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

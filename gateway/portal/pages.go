@@ -1,0 +1,209 @@
+package portal
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Page is what the templates are given. Fields that do not concern a page are
+// empty. A form must send Token back as "token", and URL as "url" if it logs in.
+type Page struct {
+	T       *Texts       // in the client's language
+	Title   string       // the network's name
+	Style   template.CSS // style.css
+	Heading string
+	Note    string // good news
+	Alert   string // bad news
+	Message string // what the user database says about it
+	Token   string
+	URL     string // the page that the client wanted; http or https
+	URLHost string // its site
+
+	// login.html. Its forms POST to /login: username and password, or method=click.
+	Login, ClickThrough bool
+	Terms               []string // paragraphs
+	User                string   // as typed before
+	Wrong               bool     // the credentials were
+
+	// status.html and logout.html. Their form POSTs to /logout.
+	Status *Status
+	Reload string // URL of the status page
+
+	// error.html
+	Text string
+}
+
+//go:embed web
+var builtIn embed.FS
+
+// Template files; layout.html defines what the others share.
+var (
+	pageFiles   = []string{"login.html", "status.html", "logout.html", "error.html"}
+	sharedFiles = []string{"layout.html", "style.css"}
+)
+
+// maxTemplate bounds a replaced file, bytes.
+const maxTemplate = 1 << 20
+
+// pages are the parsed templates.
+type pages struct {
+	templates map[string]*template.Template // by file name
+	style     template.CSS
+	styleHash string // "sha256-…", which the content security policy allows
+}
+
+// readPages parses the built-in files, or those of the same name in dir, and tries
+// each: a mistake in them is found now and not by a client.
+func readPages(dir string) (*pages, error) {
+	if err := checkNames(dir); err != nil {
+		return nil, err
+	}
+	style, err := readPart(dir, "style.css")
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(strings.ToLower(style), "</style") {
+		return nil, fmt.Errorf("%s: a style sheet that ends the style element is none", filepath.Join(dir, "style.css"))
+	}
+	// The style is part of the page, so that one request shows it whole; its hash
+	// lets the policy refuse any other.
+	sum := sha256.Sum256([]byte(style))
+	p := &pages{
+		templates: map[string]*template.Template{}, style: template.CSS(style),
+		styleHash: "sha256-" + base64.StdEncoding.EncodeToString(sum[:]),
+	}
+	layout, err := readPart(dir, "layout.html")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range pageFiles {
+		text, err := readPart(dir, name)
+		if err != nil {
+			return nil, err
+		}
+		// Each page has a copy of the layout: html/template escapes the parts by
+		// where they are used, and a page that fails leaves the others alone.
+		t := template.New(name)
+		if _, err := t.New("layout.html").Parse(layout); err != nil {
+			return nil, fmt.Errorf("parsing layout.html: %w", err)
+		}
+		if _, err := t.Parse(text); err != nil {
+			return nil, fmt.Errorf("parsing %s: %w", name, err)
+		}
+		for _, full := range []bool{true, false} {
+			if err := t.Execute(io.Discard, samplePage(full)); err != nil {
+				return nil, fmt.Errorf("trying %s: %w", name, err)
+			}
+		}
+		p.templates[name] = t
+	}
+	return p, nil
+}
+
+// checkNames refuses a folder that replaces nothing or has a page under a name
+// that is never looked for.
+func checkNames(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("reading the portal's templates: %w", err)
+	}
+	known := slices.Concat(pageFiles, sharedFiles)
+	found := 0
+	for _, e := range entries {
+		ext := strings.ToLower(filepath.Ext(e.Name()))
+		switch {
+		case slices.Contains(known, e.Name()):
+			found++
+		case ext == ".html" || ext == ".css":
+			return fmt.Errorf("%s is none of the portal's templates: %s", filepath.Join(dir, e.Name()), strings.Join(known, ", "))
+		}
+	}
+	if found == 0 {
+		return fmt.Errorf("%s has none of the portal's templates: %s", dir, strings.Join(known, ", "))
+	}
+	return nil
+}
+
+// readPart reads a file from dir, or the built-in one when it is not there.
+func readPart(dir, name string) (string, error) {
+	if dir != "" {
+		f, err := os.Open(filepath.Join(dir, name))
+		if err == nil {
+			defer f.Close()
+			text, err := io.ReadAll(io.LimitReader(f, maxTemplate+1))
+			if err == nil && len(text) > maxTemplate {
+				err = fmt.Errorf("more than %d bytes", maxTemplate)
+			}
+			if err != nil {
+				return "", fmt.Errorf("reading the template %s: %w", f.Name(), err)
+			}
+			return string(text), nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("reading the portal's templates: %w", err)
+		}
+	}
+	text, err := builtIn.ReadFile("web/" + name)
+	if err != nil {
+		return "", fmt.Errorf("reading the built-in templates: %w", err)
+	}
+	return string(text), nil
+}
+
+// samplePage is for trying templates: with everything, or with nothing optional.
+func samplePage(full bool) *Page {
+	p := &Page{T: languages[0], Title: "T", Heading: "H", Token: "t", Status: &Status{User: "u"}, Login: true}
+	if full {
+		p.Note, p.Alert, p.Message, p.Text, p.User, p.Wrong = "n", "a", "m", "t", "u", true
+		p.URL, p.URLHost, p.Reload, p.ClickThrough, p.Terms = "http://h/", "h", "/status", true, []string{"t"}
+		p.Status = &Status{"u", "e", "t", "s", "r", "d"}
+	}
+	return p
+}
+
+// page begins a page for a client that wanted link.
+func (p *Portal) page(r *http.Request, link string) *Page {
+	page := &Page{
+		T: textsFor(r.Header.Get("Accept-Language")), Title: p.cfg.Title, Style: p.pages.style,
+		URL: link,
+	}
+	if u, err := url.Parse(link); err == nil {
+		page.URLHost = u.Host
+	}
+	return page
+}
+
+// render sends a page. It is made before the first byte is sent, so that a page is
+// whole or an error.
+func (p *Portal) render(w http.ResponseWriter, status int, name string, page *Page) {
+	var b bytes.Buffer
+	if err := p.pages.templates[name].Execute(&b, page); err != nil {
+		p.log.Error("making a portal page", "template", name, "error", err)
+		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Language", page.T.Lang)
+	h.Set("Content-Length", strconv.Itoa(b.Len()))
+	h.Set("Vary", "Accept-Language")
+	w.WriteHeader(status)
+	w.Write(b.Bytes())
+}

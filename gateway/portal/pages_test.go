@@ -1,0 +1,243 @@
+package portal
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestHeaders hold for every page, also for those of mistakes.
+func TestHeaders(t *testing.T) {
+	w := start(t, Config{SuccessURL: "https://welcome.example/x"})
+	check := func(path string) {
+		t.Helper()
+		r := ask(t, clientA, base+path, nil)
+		for name, want := range map[string]string{
+			"Content-Security-Policy": "default-src 'none'; style-src '" + w.pages.styleHash + "'; img-src data:; base-uri 'none'; frame-ancestors 'none'; form-action 'self' https://welcome.example",
+			"X-Content-Type-Options":  "nosniff",
+			"X-Frame-Options":         "DENY",
+			"Referrer-Policy":         "same-origin",
+			"Cache-Control":           "no-store",
+		} {
+			if got := r.Header.Get(name); got != want {
+				t.Errorf("%s: %s: %q, want %q", path, name, got, want)
+			}
+		}
+		for _, bad := range []string{"<script", " style=", " onclick", "src=", "url(", "@import"} {
+			if strings.Contains(r.body, bad) {
+				t.Errorf("%s holds %q, which needs more than the page itself:\n%s", path, bad, r.main())
+			}
+		}
+	}
+	for _, path := range []string{"/", "/login", "/status", "/logout", "/nothing", "/login/"} {
+		check(path)
+	}
+	logIn(t, clientA)
+	for _, path := range []string{"/status?url=http://example.org/", "/logout"} {
+		check(path)
+	}
+	if r := ask(t, clientB, base+"/login", form(t, clientB, goodUser, goodPassword)); r.Header.Get("Location") != "https://welcome.example/x" {
+		t.Errorf("after login: to %q, want the success URL", r.Header.Get("Location"))
+	}
+	if r := ask(t, clientA, base+"/login", nil, func(r *http.Request) { r.Method = "DELETE" }); r.StatusCode != 405 {
+		t.Errorf("DELETE: %s", r.Status)
+	}
+}
+
+func TestLinksOfOthersAreNotShown(t *testing.T) {
+	start(t, Config{})
+	logIn(t, clientA)
+	for _, bad := range []string{"javascript:alert(1)", "data:text/html,<b>x", "//evil.example/", "http://bank.example@evil.example/", "\"><b>x"} {
+		for _, client := range []netip.Addr{clientA, clientB} {
+			path := map[netip.Addr]string{clientA: "/status", clientB: "/login"}[client]
+			r := ask(t, client, base+path+"?url="+url.QueryEscape(bad), nil)
+			if r.StatusCode != 200 || strings.Contains(r.main(), "evil") || strings.Contains(r.main(), "alert") || strings.Contains(r.main(), "<b>x") {
+				t.Errorf("%s with url=%s: %s\n%s", path, bad, r.Status, r.main())
+			}
+		}
+	}
+}
+
+func TestLanguage(t *testing.T) {
+	start(t, Config{})
+	for accept, want := range map[string]string{"": "Sign in", "de-AT,de;q=0.9,en;q=0.5": "Anmelden", "fr": "Sign in"} {
+		r := ask(t, clientA, base+"/login", nil, func(r *http.Request) { r.Header.Set("Accept-Language", accept) })
+		if !strings.Contains(r.body, "<h1>"+want+"</h1>") || r.Header.Get("Vary") != "Accept-Language" {
+			t.Errorf("Accept-Language %q: Vary %q\n%s", accept, r.Header.Get("Vary"), r.main())
+		}
+	}
+}
+
+func TestTextsFor(t *testing.T) {
+	for accept, want := range map[string]string{
+		"": "en", "de": "de", "DE-ch": "de", "en": "en", "fr": "en", "*": "en",
+		"fr, de;q=0.3": "de", "de;q=0.3, en;q=0.7": "en", "en;q=0.2,de; q=0.7": "de", "de,en": "de", "en,de": "en",
+		"de;q=0": "en", "de;q=nan": "en", "de;q=9": "en", "de;q=-1": "en", "de;q=": "en", "de;level=1": "de", ",,;,de": "de",
+		strings.Repeat("fr,", maxLanguages) + "de": "en",
+	} {
+		if got := textsFor(accept).Lang; got != want {
+			t.Errorf("textsFor(%.40q) = %s, want %s", accept, got, want)
+		}
+	}
+}
+
+func FuzzTextsFor(f *testing.F) {
+	f.Add("de-AT,de;q=0.9,en;q=0.5")
+	f.Fuzz(func(t *testing.T, accept string) {
+		got := textsFor(accept)
+		if got != english && !strings.Contains(strings.ToLower(accept), got.Lang) {
+			t.Errorf("textsFor(%q) = %s, which was not asked for", accept, got.Lang)
+		}
+	})
+}
+
+// TestTextsAreComplete: a language lacks nothing, and its formats fit.
+func TestTextsAreComplete(t *testing.T) {
+	for _, texts := range languages {
+		v := reflect.ValueOf(*texts)
+		for i := range v.NumField() {
+			if v.Field(i).String() == "" {
+				t.Errorf("%s lacks %s", texts.Lang, v.Type().Field(i).Name)
+			}
+		}
+		if got := fmt.Sprintf(texts.Wait, 7); !strings.Contains(got, " 7 s") || strings.Contains(got, "%!") {
+			t.Errorf("%s: Wait becomes %q", texts.Lang, got)
+		}
+	}
+}
+
+func TestUnits(t *testing.T) {
+	for n, want := range map[uint64]string{
+		0: "0 B", 999: "999 B", 1000: "1.0 kB", 12_345_678: "12.3 MB", 999_949: "999.9 kB", 999_950: "1.0 MB",
+		5_000_000_000: "5.0 GB", math.MaxUint64: "18.4 EB",
+	} {
+		if got := english.bytes(n); got != want {
+			t.Errorf("bytes(%d) = %q, want %q", n, got, want)
+		}
+	}
+	if got := german.bytes(1500); got != "1,5 kB" {
+		t.Errorf("in German: %q", got)
+	}
+	for d, want := range map[time.Duration]string{
+		-time.Hour: "0 s", 0: "0 s", 59*time.Second + 999*time.Millisecond: "59 s", time.Minute: "1 min", 59 * time.Minute: "59 min",
+		time.Hour: "1 h 0 min", 47*time.Hour + 59*time.Minute: "47 h 59 min", 48 * time.Hour: "2 days", 720 * time.Hour: "30 days",
+	} {
+		if got := english.duration(d); got != want {
+			t.Errorf("duration(%s) = %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestTemplatesAreReplaced(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "login.html", `{{template "head" .}}<p>Ours: {{.Title}}</p>{{template "foot" .}}`)
+	write(t, dir, "style.css", "p { color: teal }\n")
+	write(t, dir, "logo.svg", "<svg/>") // may lie there
+	start(t, Config{Templates: dir})
+	r := ask(t, clientA, base+"/login", nil)
+	if !strings.Contains(r.body, "<p>Ours: Wi-Fi</p>") || !strings.Contains(r.body, "<style>p { color: teal }\n</style>") {
+		t.Errorf("login page:\n%s", r.main())
+	}
+	if r := ask(t, clientA, base+"/nothing", nil); !strings.Contains(r.body, english.NotFoundText) {
+		t.Errorf("a page that was not replaced:\n%s", r.main())
+	}
+}
+
+func TestBadTemplatesAreRefused(t *testing.T) {
+	for name, tt := range map[string]struct{ file, text, want string }{
+		"unknown name":    {"Login.html", "x", "login.html, status.html"},
+		"no template":     {"readme.txt", "x", "has none of"},
+		"syntax":          {"login.html", "{{if}}", "login.html"},
+		"unknown field":   {"status.html", "{{.Nonsense}}", "Nonsense"},
+		"unknown part":    {"error.html", `{{template "header" .}}`, "header"},
+		"in a branch":     {"login.html", "{{if .Alert}}{{.T.Nonsense}}{{end}}", "Nonsense"},
+		"without status":  {"login.html", "{{range .Terms}}{{.Nonsense}}{{end}}", "Nonsense"},
+		"style that ends": {"style.css", "</STYLE><script>", "style"},
+		"too large":       {"login.html", strings.Repeat("x", maxTemplate+1), "1048576"},
+		"unsafe context":  {"login.html", "<a href={{if .URL}}\"{{end}}>", "login.html"},
+	} {
+		dir := t.TempDir()
+		write(t, dir, tt.file, tt.text)
+		_, err := New(Config{Address: portalAddr, Methods: Methods{ClickThrough: true}, Templates: dir}, &table{}, nil)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want an error that names %q", name, err, tt.want)
+		}
+	}
+	if _, err := readPages("/nonexistent"); err == nil {
+		t.Error("a folder that is not there was taken")
+	}
+}
+
+func write(t testing.TB, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	ok := Config{Address: portalAddr, Methods: Methods{Login: true}}
+	for want, change := range map[string]func(*Config){
+		"address \"0.0.0.0:8080\"":           func(c *Config) { c.Address = netip.MustParseAddrPort("0.0.0.0:8080") },
+		"address \"[::1]:8080\"":             func(c *Config) { c.Address = netip.MustParseAddrPort("[::1]:8080") },
+		"address \"10.1.0.1:0\"":             func(c *Config) { c.Address = netip.MustParseAddrPort("10.1.0.1:0") },
+		"name \"a b\"":                       func(c *Config) { c.Name = "a b" },
+		"name \"10.1.0.1\"":                  func(c *Config) { c.Name = "10.1.0.1" },
+		"no method":                          func(c *Config) { c.Methods.Login = false },
+		"success URL \"/x\"":                 func(c *Config) { c.SuccessURL = "/x" },
+		"venue URL \"ftp://x\"":              func(c *Config) { c.VenueURL = "ftp://x" },
+		"key of 8 bytes":                     func(c *Config) { c.Key = make([]byte, 8) },
+		"connections below zero":             func(c *Config) { c.MaxConns = -1 },
+		"both the certificate's and the key": func(c *Config) { c.TLS = TLS{Address: tlsAddr, Cert: "x"} },
+		"tls address":                        func(c *Config) { c.TLS = TLS{Address: portalAddr, Cert: "x", Key: "y"} },
+		"no such file":                       func(c *Config) { c.TLS = TLS{Address: tlsAddr, Cert: "/x", Key: "/y"} },
+	} {
+		cfg := ok
+		change(&cfg)
+		if _, err := New(cfg, &table{}, &users{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("New: %v, want an error with %q", err, want)
+		}
+	}
+	if _, err := New(ok, &table{}, nil); err == nil {
+		t.Error("log-ins by name without users were taken")
+	}
+	_, err := New(Config{Name: "a b"}, &table{}, nil)
+	for _, want := range []string{"address", "name", "method"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: not all mistakes are named: %q", err, want)
+		}
+	}
+}
+
+func TestHostNames(t *testing.T) {
+	for _, tt := range []struct {
+		name, address, base string
+		own                 []string
+	}{
+		{"", "10.1.0.1:8080", "http://10.1.0.1:8080", []string{"10.1.0.1:8080"}},
+		{"", "10.1.0.1:80", "http://10.1.0.1", []string{"10.1.0.1", "10.1.0.1:80"}},
+		{"Portal.Example", "10.1.0.1:80", "http://portal.example", []string{"portal.example", "10.1.0.1"}},
+		{"portal.example", "10.1.0.1:81", "http://portal.example:81", []string{"portal.example:81", "10.1.0.1:81"}},
+	} {
+		p, err := New(Config{Name: tt.name, Address: netip.MustParseAddrPort(tt.address), Methods: Methods{ClickThrough: true}}, &table{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.base != tt.base || p.APIURL() != "" {
+			t.Errorf("%s at %s: links begin with %q, API at %q; want %q and none", tt.name, tt.address, p.base, p.APIURL(), tt.base)
+		}
+		for _, host := range tt.own {
+			if !p.hosts[host] {
+				t.Errorf("%s at %s: Host %q is not its own", tt.name, tt.address, host)
+			}
+		}
+	}
+}

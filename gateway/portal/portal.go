@@ -1,0 +1,328 @@
+// Package portal is the web side of the captive portal: it redirects clients that
+// are not logged in, lets them log in and out, tells them what is left, and
+// answers what operating systems ask to find out whether they are captive.
+//
+//	client ── GET http://anything/ ──▶ data path ──▶ Listen's socket
+//	       ◀─ 302 Location: BASE/login?url=… ───────  captured: not our address, or not our Host
+//	       ── GET /login, POST /login ───────────▶  Authenticator, Sessions.Admit
+//	       ◀─ 303 /status ──────────────────────────
+//
+// The data path hands over connections of unauthenticated clients to port 80 of
+// any address: such a connection's local address is the site the client wanted.
+// A client is known by the remote address of its connection, which the data path
+// ties to a MAC, and by nothing that it says itself.
+//
+// Paths: /login, /status and /logout for people; /api/captive-portal for devices
+// (RFC 8908). With TLS the pages are served over https only, and the API there as
+// well as over plain HTTP; devices that were told of it by DHCP option 114 or a
+// router advertisement (RFC 8910, 2) ask it over https only.
+package portal
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// Sessions is the table of clients. Its methods may be called at any time from
+// several goroutines.
+type Sessions interface {
+	// Get returns a client's entry, with its counts up to now.
+	Get(netip.Addr) (session.Session, bool)
+	// Shown notes that a client was sent to the portal.
+	Shown(netip.Addr) error
+	// Admit starts a session. On error the client is as it was.
+	Admit(netip.Addr, session.Login) (session.Session, error)
+	// End ends a client's session; the client has to log in again.
+	End(netip.Addr, session.Cause) (session.Session, error)
+}
+
+// Authenticator decides who somebody is. An error that has, anywhere in its
+// chain, a method RejectMessage() string says that the credentials are wrong: its
+// message, if any, is for the user. Any other error says that nobody could tell.
+type Authenticator interface {
+	Authenticate(context.Context, Credentials) (session.Login, error)
+}
+
+// rejected is what an Authenticator's error is when the credentials are wrong.
+type rejected interface{ RejectMessage() string }
+
+// Credentials are what a client logs in with. User has 1 to 253 bytes of UTF-8
+// without control characters (RFC 2865, 5.1), Password 1 to 128 bytes (5.2).
+type Credentials struct {
+	User, Password string
+	Key            session.Key
+}
+
+// Config says how the portal looks and where it is. Zero values are usable but
+// for Address and Methods.
+type Config struct {
+	// Address is the portal's own on the LAN, "10.1.0.1:8080"; IPv4.
+	Address netip.AddrPort
+	// Name is a host name that clients resolve to Address, "portal.example";
+	// empty: the address is used in links. The address always works.
+	Name string
+	// TLS serves the pages over https; the zero value: plain HTTP only.
+	TLS TLS
+	// Methods are the ways to log in; at least one.
+	Methods Methods
+	// Terms are shown on the login page: plain text, paragraphs separated by
+	// empty lines.
+	Terms string
+	// Title is the network's name; default "Wi-Fi".
+	Title string
+	// SuccessURL is where clients are sent after login; empty: the status page.
+	SuccessURL string
+	// VenueURL is about the place, for devices that show it (RFC 8908, 5).
+	VenueURL string
+	// Templates is a folder whose login.html, status.html, logout.html,
+	// error.html, layout.html and style.css replace the built-in ones, each if
+	// it is there. They are html/template files that are given a Page.
+	Templates string
+	// Key protects the forms against other sites: 32 random bytes or more, kept
+	// over restarts. Empty: made anew, and a form loaded before a restart has to
+	// be sent twice.
+	Key []byte
+	// MaxConns bounds open connections, about 15 KB each; default 10,000.
+	// MaxConnsPerClient bounds those of one client; default 64, and an eighth of it
+	// while half of all are in use.
+	MaxConns, MaxConnsPerClient int
+	// Log is slog.Default() when nil.
+	Log *slog.Logger
+}
+
+// TLS is how the pages are served over https.
+type TLS struct {
+	// Address is the portal's for https, "10.1.0.1:8443".
+	Address netip.AddrPort
+	// Cert and Key are PEM files. The certificate must be for Config.Name, or
+	// for the address when there is no name; a renewed one is taken up within a
+	// minute.
+	Cert, Key string
+}
+
+// Methods are the ways to log in.
+type Methods struct {
+	// Login asks for user name and password.
+	Login bool
+	// ClickThrough admits whoever accepts the terms, as Guest.
+	ClickThrough bool
+	// Guest is what a click grants; its User is "guest" when empty.
+	Guest session.Login
+}
+
+// Portal answers clients. Make one with New.
+type Portal struct {
+	cfg      Config
+	sessions Sessions
+	auth     Authenticator
+	log      *slog.Logger
+	pages    *pages
+	tokens   tokens
+	attempts attempts
+	cert     *certificate // nil: plain HTTP only
+	mux      *http.ServeMux
+	counters counters
+
+	base      string          // of all links: "http://10.1.0.1:8080"
+	hosts     map[string]bool // Host fields of plain HTTP that mean the portal
+	tlsHosts  map[string]bool // and of https
+	pageHints []header        // what every page is sent with
+}
+
+// header is a header field and its value as net/http keeps it, so that sending
+// it costs no allocation.
+type header struct {
+	name  string
+	value []string
+}
+
+// defaults of Config.
+const (
+	defaultConns          = 10_000
+	defaultConnsPerClient = 64
+	defaultTitle          = "Wi-Fi"
+	defaultGuest          = "guest"
+	minKeyBytes           = 32
+)
+
+// New checks cfg and reads its files; it opens no socket. auth may be nil when
+// Methods.Login is false.
+func New(cfg Config, sessions Sessions, auth Authenticator) (*Portal, error) {
+	if err := cfg.check(auth); err != nil {
+		return nil, fmt.Errorf("portal: %w", err)
+	}
+	cfg.setDefaults()
+	p := &Portal{cfg: cfg, sessions: sessions, auth: auth, log: cfg.Log, tokens: tokens{cfg.Key}}
+	p.setBase()
+	var err error
+	if p.pages, err = readPages(cfg.Templates); err != nil {
+		return nil, fmt.Errorf("portal: %w", err)
+	}
+	if cfg.TLS != (TLS{}) {
+		if p.cert, err = newCertificate(cfg.TLS.Cert, cfg.TLS.Key, p.host(), cfg.Log); err != nil {
+			return nil, fmt.Errorf("portal: %w", err)
+		}
+	}
+	p.pageHints = pageHeaders(p.pages.styleHash, cfg.SuccessURL)
+	p.mux = p.routes()
+	return p, nil
+}
+
+// check returns every mistake, not only the first.
+func (c *Config) check(auth Authenticator) error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if !ownAddress(c.Address) {
+		bad("address %q: give the portal's own IPv4 address and port, such as 10.1.0.1:8080", c.Address)
+	}
+	if c.Name != "" && (!validHost(c.Name) || net.ParseIP(c.Name) != nil) {
+		bad("name %q is not a host name", c.Name)
+	}
+	if c.TLS != (TLS{}) {
+		if !ownAddress(c.TLS.Address) || c.TLS.Address == c.Address {
+			bad("tls address %q: give an IPv4 address and port of its own, such as 10.1.0.1:8443", c.TLS.Address)
+		}
+		if c.TLS.Cert == "" || c.TLS.Key == "" {
+			bad("tls: name both the certificate's and the key's file")
+		}
+	}
+	if !c.Methods.Login && !c.Methods.ClickThrough {
+		bad("no method to log in: turn on login or click-through")
+	}
+	if c.Methods.Login && auth == nil {
+		bad("login needs somebody who knows the users: configure RADIUS or a users file")
+	}
+	for name, link := range map[string]string{"success URL": c.SuccessURL, "venue URL": c.VenueURL} {
+		if _, ok := parseLink(link); link != "" && !ok {
+			bad("%s %q: give a complete http or https URL", name, link)
+		}
+	}
+	if len(c.Key) > 0 && len(c.Key) < minKeyBytes {
+		bad("key of %d bytes is guessable: give %d or more", len(c.Key), minKeyBytes)
+	}
+	if c.MaxConns < 0 || c.MaxConnsPerClient < 0 {
+		bad("numbers of connections below zero: %d and %d", c.MaxConns, c.MaxConnsPerClient)
+	}
+	return errors.Join(errs...)
+}
+
+// ownAddress reports whether a socket can be the portal's.
+func ownAddress(a netip.AddrPort) bool {
+	return a.Addr().Is4() && !a.Addr().IsUnspecified() && a.Port() != 0
+}
+
+func (c *Config) setDefaults() {
+	if c.MaxConns == 0 {
+		c.MaxConns = defaultConns
+	}
+	if c.MaxConnsPerClient == 0 {
+		c.MaxConnsPerClient = defaultConnsPerClient
+	}
+	if c.Title == "" {
+		c.Title = defaultTitle
+	}
+	if c.Methods.Guest.User == "" {
+		c.Methods.Guest.User = defaultGuest
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if len(c.Key) == 0 {
+		c.Key = make([]byte, minKeyBytes)
+		rand.Read(c.Key) // never fails
+	}
+	c.Name = strings.ToLower(c.Name)
+}
+
+// host is what links call the portal.
+func (p *Portal) host() string {
+	switch {
+	case p.cfg.Name != "":
+		return p.cfg.Name
+	case p.cfg.TLS != (TLS{}):
+		return p.cfg.TLS.Address.Addr().String()
+	}
+	return p.cfg.Address.Addr().String()
+}
+
+// setBase works out what the portal's URLs begin with and which Host fields are
+// its own.
+func (p *Portal) setBase() {
+	const httpPort, httpsPort = 80, 443
+	plain, secure := p.cfg.Address, p.cfg.TLS.Address
+	p.base = "http://" + authority(p.host(), plain.Port(), httpPort)
+	p.hosts = hostFields(p.cfg.Name, plain, httpPort)
+	if p.cfg.TLS != (TLS{}) {
+		p.base = "https://" + authority(p.host(), secure.Port(), httpsPort)
+		p.tlsHosts = hostFields(p.cfg.Name, secure, httpsPort)
+	}
+}
+
+// authority is "host:port", without the port when it is the scheme's own.
+func authority(host string, port, schemePort uint16) string {
+	if port == schemePort {
+		return host
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
+// hostFields are the Host header fields of requests that mean an address or name.
+func hostFields(name string, a netip.AddrPort, schemePort uint16) map[string]bool {
+	fields := map[string]bool{a.String(): true, authority(a.Addr().String(), a.Port(), schemePort): true}
+	if name != "" {
+		fields[authority(name, a.Port(), schemePort)] = true
+		fields[net.JoinHostPort(name, strconv.Itoa(int(a.Port())))] = true
+	}
+	return fields
+}
+
+// APIURL is what DHCP option 114 tells devices (RFC 8910, 2). It is empty without
+// TLS, which they insist on.
+func (p *Portal) APIURL() string {
+	if p.cert == nil {
+		return ""
+	}
+	return p.base + apiPath
+}
+
+// routes are the portal's own paths. What is captured never gets here.
+func (p *Portal) routes() *http.ServeMux {
+	m := http.NewServeMux()
+	m.HandleFunc("GET /{$}", p.getHome)
+	m.HandleFunc("GET /login", p.getLogin)
+	m.HandleFunc("POST /login", p.postLogin)
+	m.HandleFunc("GET /status", p.getStatus)
+	m.HandleFunc("GET /logout", p.getLogout)
+	m.HandleFunc("POST /logout", p.postLogout)
+	m.HandleFunc("GET "+apiPath, p.getAPI)
+	m.HandleFunc("GET /", p.notFound)
+	return m
+}
+
+// pageHeaders keep a page from doing anything but being read and sending its
+// forms back. Browsers apply form-action to redirects of a form's answer too, so
+// that the success URL must be named.
+func pageHeaders(styleHash, successURL string) []header {
+	policy := "default-src 'none'; style-src '" + styleHash + "'; img-src data:; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
+	if u, err := url.Parse(successURL); err == nil && u.Host != "" {
+		policy += " " + u.Scheme + "://" + u.Host
+	}
+	return []header{
+		{"Content-Security-Policy", []string{policy}},
+		{"X-Content-Type-Options", []string{"nosniff"}},
+		{"X-Frame-Options", []string{"DENY"}},
+		{"Referrer-Policy", []string{"same-origin"}},
+		{"Cache-Control", []string{"no-store"}},
+	}
+}

@@ -1,0 +1,91 @@
+package portal
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// probe is a URL that an operating system or browser fetches to find out whether
+// it is captive, and the answer that says it is not. Before login it is redirected
+// like everything else, which opens the sheet. Afterwards it reaches the Internet;
+// only one that was already on its way comes here, and is told what it hopes for.
+type probe struct {
+	host, path  string // an empty host is any, an empty path is any
+	status      int    // 0: a page that a captive device opens for its user
+	contentType string
+	body        string
+	extra       [2]string // a header field more
+}
+
+const (
+	appleSuccess     = "<HTML><HEAD><TITLE>Success</TITLE></HEAD><BODY>Success</BODY></HTML>"
+	firefoxCanonical = `<meta http-equiv="refresh" content="0;url=https://support.mozilla.org/kb/captive-portal"/>`
+	nmOnline         = "NetworkManager is online\n"
+	kindleStub       = "<html><body>81ce4465-7167-4dcb-835b-dcc9e44c112a</body></html>\n"
+)
+
+// probes are looked through in order; a path that several vendors use comes
+// before the hosts.
+var probes = []probe{
+	// Android, Chrome, ChromeOS, Edge, Fire OS and the many that copied them.
+	{path: "/generate_204", status: http.StatusNoContent},
+	{path: "/gen_204", status: http.StatusNoContent},
+	// iOS and macOS.
+	{host: "captive.apple.com", status: http.StatusOK, contentType: "text/html", body: appleSuccess},
+	{path: "/hotspot-detect.html", status: http.StatusOK, contentType: "text/html", body: appleSuccess},
+	{path: "/library/test/success.html", status: http.StatusOK, contentType: "text/html", body: appleSuccess},
+	// Windows; /redirect is what it opens in the browser of a captive user.
+	{path: "/connecttest.txt", status: http.StatusOK, contentType: "text/plain", body: "Microsoft Connect Test"},
+	{path: "/ncsi.txt", status: http.StatusOK, contentType: "text/plain", body: "Microsoft NCSI"},
+	{host: "www.msftconnecttest.com", path: "/redirect"},
+	{host: "ipv6.msftconnecttest.com", path: "/redirect"},
+	{host: "www.msftncsi.com", path: "/redirect"},
+	// Firefox.
+	{host: "detectportal.firefox.com", path: "/success.txt", status: http.StatusOK, contentType: "text/plain", body: "success\n"},
+	{host: "detectportal.firefox.com", path: "/canonical.html", status: http.StatusOK, contentType: "text/html", body: firefoxCanonical},
+	// NetworkManager, as GNOME, Debian, Arch, Fedora and Ubuntu configure it.
+	{path: "/check_network_status.txt", status: http.StatusOK, contentType: "text/plain", body: nmOnline},
+	{host: "network-test.debian.org", path: "/nm", status: http.StatusOK, contentType: "text/plain", body: nmOnline},
+	{host: "ping.archlinux.org", path: "/nm-check.txt", status: http.StatusOK, contentType: "text/plain", body: nmOnline},
+	{host: "fedoraproject.org", path: "/static/hotspot.txt", status: http.StatusOK, contentType: "text/plain", body: "OK"},
+	{host: "connectivity-check.ubuntu.com", path: "/", status: http.StatusNoContent, extra: [2]string{"X-NetworkManager-Status", "online"}},
+	// KDE.
+	{host: "networkcheck.kde.org", path: "/", status: http.StatusOK, contentType: "text/plain", body: "OK\n"},
+	// Kindle.
+	{path: "/kindle-wifi/wifistub.html", status: http.StatusOK, contentType: "text/html", body: kindleStub},
+	{path: "/kindle-wifi/wifistub-eink.html", status: http.StatusOK, contentType: "text/html", body: kindleStub},
+}
+
+// findProbe returns the probe that a request is, nil if none. Its user did not
+// ask for the URL and need not be taken back to it.
+func findProbe(host, path string) *probe {
+	name, port, found := strings.Cut(host, ":")
+	if found && port != "80" {
+		return nil
+	}
+	name = strings.TrimSuffix(name, ".")
+	for i := range probes {
+		p := &probes[i]
+		if (p.path == "" || p.path == path) && (p.host == "" || strings.EqualFold(p.host, name)) {
+			return p
+		}
+	}
+	return nil
+}
+
+// answer tells an admitted client's probe that all is well.
+func (p *probe) answer(w http.ResponseWriter) {
+	h := w.Header()
+	if p.contentType != "" {
+		h.Set("Content-Type", p.contentType)
+		h.Set("Content-Length", strconv.Itoa(len(p.body)))
+	}
+	if p.extra[0] != "" {
+		h[p.extra[0]] = []string{p.extra[1]} // as it is written, not canonicalised
+	}
+	w.WriteHeader(p.status)
+	if p.body != "" {
+		w.Write([]byte(p.body))
+	}
+}

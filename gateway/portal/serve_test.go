@@ -1,0 +1,134 @@
+package portal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestRun(t *testing.T) {
+	files, _ := writeCertificate(t, t.TempDir(), portalName, 1)
+	cfg := Config{Address: portalAddr, Name: portalName, TLS: files, Methods: Methods{ClickThrough: true}}
+	p, err := New(cfg, &table{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- p.Run(ctx) }()
+	await(t, "the portal to listen", func() bool {
+		_, err := try(clientA, base+"/login", nil)
+		return err == nil
+	})
+	if err := p.Run(t.Context()); err == nil || !strings.Contains(err.Error(), portalAddr.String()) {
+		t.Errorf("a second portal at the same address: %v", err)
+	}
+	end()
+	if err := <-ended; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	again, err := Listen(t.Context(), tlsAddr)
+	if err != nil {
+		t.Fatalf("the sockets are still open: %v", err)
+	}
+	again.Close()
+}
+
+// TestServeSaysWhatFailed: a listener that breaks ends all of it.
+func TestServeSaysWhatFailed(t *testing.T) {
+	p, err := New(Config{Address: portalAddr, Methods: Methods{ClickThrough: true}}, &table{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := Listen(t.Context(), portalAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if err := p.Serve(t.Context(), l, nil); err == nil {
+		t.Error("Serve on a closed listener returned no error")
+	}
+}
+
+// lockedBuffer is a log that handlers write and the test reads.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer // guarded by mu
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// TestDefectIsLogged and costs its own request only.
+func TestDefectIsLogged(t *testing.T) {
+	var log lockedBuffer
+	w := start(t, Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	w.users.answers(nil, func(context.Context, int) { panic("a defect") })
+	if r, err := try(clientA, base+"/login", form(t, clientA, goodUser, goodPassword)); err == nil {
+		t.Errorf("the request was answered: %s", r.Status)
+	}
+	if got := log.String(); !strings.Contains(got, "level=ERROR") || !strings.Contains(got, "a defect") || !strings.Contains(got, "login.go") {
+		t.Errorf("the log does not say what happened and where:\n%s", got)
+	}
+	w.users.answers(nil, nil)
+	logIn(t, clientA)
+}
+
+// TestLogInjection: what clients type cannot make lines of its own.
+func TestLogInjection(t *testing.T) {
+	var log lockedBuffer
+	start(t, Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	ask(t, clientA, base+"/login", form(t, clientA, "anna\nlevel=ERROR msg=forged", "x"))
+	for line := range strings.Lines(log.String()) {
+		if !strings.HasPrefix(line, "time=") || strings.Contains(line, "level=ERROR msg=forged\n") {
+			t.Errorf("log line %q", line)
+		}
+	}
+	if !strings.Contains(log.String(), "log-in rejected") {
+		t.Errorf("the rejection is not in the log:\n%s", log.String())
+	}
+}
+
+func TestLogoutFails(t *testing.T) {
+	w := start(t, Config{})
+	logIn(t, clientA)
+	f := url.Values{"token": {token(t, clientA, "/status")}}
+	w.table.fails(errors.New("disk full"))
+	if r := ask(t, clientA, base+"/logout", f); r.StatusCode != 503 {
+		t.Errorf("logout: %s", r.Status)
+	}
+	f.Set("padding", strings.Repeat("x", maxFormBytes))
+	if r := ask(t, clientA, base+"/logout", f); r.StatusCode != 413 {
+		t.Errorf("a large form: %s", r.Status)
+	}
+	bad := func(r *http.Request) { r.URL.RawQuery = "%zz" }
+	if r := ask(t, clientA, base+"/logout", url.Values{}, bad); r.StatusCode != 400 {
+		t.Errorf("a malformed form: %s", r.Status)
+	}
+}
+
+func TestHomeLeadsOn(t *testing.T) {
+	start(t, Config{})
+	if to := ask(t, clientA, base+"/", nil).Header.Get("Location"); to != "/login" {
+		t.Errorf("before login to %q", to)
+	}
+	logIn(t, clientA)
+	if to := ask(t, clientA, base+"/", nil).Header.Get("Location"); to != "/status" {
+		t.Errorf("after login to %q", to)
+	}
+}

@@ -1,0 +1,160 @@
+package portal
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// Status is what the status page says of a session.
+type Status struct {
+	User     string
+	Elapsed  string // since login
+	TimeLeft string // until it ends; empty: no end
+	Sent     string
+	Received string
+	DataLeft string // before the quota is used up; empty: no quota
+}
+
+// getStatus shows the session. The page does not reload itself, which would take
+// a reader's place away (WCAG 2.2.2, technique F41): it has a link that does.
+func (p *Portal) getStatus(w http.ResponseWriter, r *http.Request) {
+	s, ok := p.admitted(w, r)
+	if !ok {
+		return
+	}
+	link, _ := parseLink(r.URL.Query().Get("url"))
+	page := p.page(r, link)
+	page.Heading = page.T.Online
+	page.Token = p.tokens.make(s.Key, time.Now())
+	page.Reload = withLink("/status", link)
+	page.Status = page.T.status(s, time.Now())
+	p.render(w, http.StatusOK, "status.html", page)
+}
+
+// getLogout asks whoever typed the address; a link must not log anybody out.
+func (p *Portal) getLogout(w http.ResponseWriter, r *http.Request) {
+	s, ok := p.admitted(w, r)
+	if !ok {
+		return
+	}
+	page := p.page(r, "")
+	page.Heading = page.T.SignOut
+	page.Token = p.tokens.make(s.Key, time.Now())
+	page.Status = page.T.status(s, time.Now())
+	p.render(w, http.StatusOK, "logout.html", page)
+}
+
+// postLogout ends the session. A second one finds none and is sent to log in.
+func (p *Portal) postLogout(w http.ResponseWriter, r *http.Request) {
+	form, ok := p.form(w, r)
+	if !ok {
+		return
+	}
+	s, ok := p.admitted(w, r)
+	if !ok {
+		return
+	}
+	if !p.tokens.valid(form.Get("token"), s.Key, time.Now()) {
+		p.counters.forged.Add(1)
+		http.Redirect(w, r, "/logout", http.StatusSeeOther) // asks, with a new token
+		return
+	}
+	if _, err := p.sessions.End(s.Addr, session.UserRequest); err != nil {
+		p.log.Error("ending a session", "client", s.Key.String(), "error", err)
+		p.unavailable(w, p.page(r, ""))
+		return
+	}
+	p.counters.logouts.Add(1)
+	p.log.Info("client logged out", "client", s.Key.String(), "user", s.User, "session", s.ID)
+	http.Redirect(w, r, "/login?note="+noteLoggedOut, http.StatusSeeOther)
+}
+
+// admitted returns the session of an admitted client; others are sent to log in.
+func (p *Portal) admitted(w http.ResponseWriter, r *http.Request) (session.Session, bool) {
+	s, ok := p.client(w, r)
+	if ok && s.State != session.Authenticated {
+		http.Redirect(w, r, "/login", http.StatusSeeOther)
+		return s, false
+	}
+	return s, ok
+}
+
+// client returns the entry of whoever asks, or says that there is none: without a
+// lease there is nobody to admit.
+func (p *Portal) client(w http.ResponseWriter, r *http.Request) (session.Session, bool) {
+	s, ok := p.sessions.Get(peerOf(r).client)
+	if !ok {
+		page := p.page(r, "")
+		page.Heading, page.Text = page.T.Unknown, page.T.UnknownText
+		p.render(w, http.StatusForbidden, "error.html", page)
+	}
+	return s, ok
+}
+
+// form reads what a form sent. Only the kind that the pages use is read.
+func (p *Portal) form(w http.ResponseWriter, r *http.Request) (url.Values, bool) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
+	err := r.ParseForm()
+	if err == nil {
+		return r.PostForm, true
+	}
+	status := http.StatusBadRequest
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		status = http.StatusRequestEntityTooLarge
+	}
+	http.Error(w, http.StatusText(status), status)
+	return nil, false
+}
+
+// retryAfter is what 503 suggests, seconds.
+const retryAfter = "10"
+
+// unavailable says that nobody could decide, and that it is not the user's fault.
+func (p *Portal) unavailable(w http.ResponseWriter, page *Page) {
+	page.Heading, page.Text = page.T.Unavailable, page.T.UnavailableText
+	w.Header().Set("Retry-After", retryAfter)
+	p.render(w, http.StatusServiceUnavailable, "error.html", page)
+}
+
+// notFound is the answer to every other path of the portal's own; those of other
+// sites are redirected.
+func (p *Portal) notFound(w http.ResponseWriter, r *http.Request) {
+	page := p.page(r, "")
+	page.Heading, page.Text = page.T.NotFound, page.T.NotFoundText
+	p.render(w, http.StatusNotFound, "error.html", page)
+}
+
+// remaining is what a session has left.
+type remaining struct {
+	timed bool
+	time  time.Duration // until it ends, 0 when it should have
+	quota bool
+	bytes uint64 // until the first of its quotas is used up
+}
+
+// remainingOf works out what an authenticated session has left at a moment.
+func remainingOf(s session.Session, now time.Time) remaining {
+	var left remaining
+	if timeout := s.Limits.SessionTimeout; timeout > 0 {
+		left.timed, left.time = true, max(0, timeout-now.Sub(s.Began))
+	}
+	for _, q := range []struct{ limit, used uint64 }{
+		{s.Limits.UpBytes, s.UpBytes},
+		{s.Limits.DownBytes, s.DownBytes},
+		{s.Limits.TotalBytes, s.UpBytes + s.DownBytes},
+	} {
+		if q.limit == 0 {
+			continue
+		}
+		rest := q.limit - min(q.limit, q.used)
+		if !left.quota || rest < left.bytes {
+			left.quota, left.bytes = true, rest
+		}
+	}
+	return left
+}

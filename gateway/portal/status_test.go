@@ -1,0 +1,80 @@
+package portal
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+func TestRemaining(t *testing.T) {
+	now := time.Now()
+	for name, tt := range map[string]struct {
+		limits session.Limits
+		want   remaining
+	}{
+		"no limits":       {session.Limits{IdleTimeout: time.Minute, UpBps: 1}, remaining{}},
+		"time":            {session.Limits{SessionTimeout: time.Hour}, remaining{timed: true, time: 50 * time.Minute}},
+		"time is over":    {session.Limits{SessionTimeout: time.Minute}, remaining{timed: true}},
+		"upload":          {session.Limits{UpBytes: 150}, remaining{quota: true, bytes: 50}},
+		"upload is over":  {session.Limits{UpBytes: 50}, remaining{quota: true}},
+		"the first quota": {session.Limits{UpBytes: 500, DownBytes: 1010, TotalBytes: 1150}, remaining{quota: true, bytes: 10}},
+		"all together":    {session.Limits{UpBytes: 500, DownBytes: 2000, TotalBytes: 1105}, remaining{quota: true, bytes: 5}},
+		"one of them 0":   {session.Limits{UpBytes: 100, DownBytes: 2000}, remaining{quota: true}},
+	} {
+		s := session.Session{
+			State: session.Authenticated, Began: now.Add(-10 * time.Minute), Login: session.Login{Limits: tt.limits},
+			Counts: session.Counts{UpBytes: 100, DownBytes: 1000},
+		}
+		if got := remainingOf(s, now); got != tt.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
+		}
+	}
+}
+
+// TestAPI follows RFC 8908, 4.2 and 5.
+func TestAPI(t *testing.T) {
+	w := start(t, Config{VenueURL: "https://venue.example/"})
+	get := func() map[string]any {
+		t.Helper()
+		r := ask(t, clientA, base+"/api/captive-portal", nil, func(r *http.Request) { r.Header.Set("Accept", "application/captive+json") })
+		if r.StatusCode != 200 || r.Header.Get("Content-Type") != "application/captive+json" || r.Header.Get("Cache-Control") != "private, no-store" {
+			t.Errorf("%s, %v", r.Status, r.Header)
+		}
+		var m map[string]any
+		if err := json.Unmarshal([]byte(r.body), &m); err != nil {
+			t.Errorf("%q: %v", r.body, err)
+		}
+		return m
+	}
+	captive := map[string]any{"captive": true, "can-extend-session": false, "venue-info-url": "https://venue.example/"}
+	if diff := cmp.Diff(captive, get()); diff != "" {
+		t.Errorf("before login (-want +got):\n%s", diff)
+	}
+	s, _ := w.table.Get(clientA)
+	s.State, s.Began = session.Authenticated, time.Now()
+	w.table.set(s)
+	free := map[string]any{"captive": false, "can-extend-session": false, "venue-info-url": "https://venue.example/"}
+	if diff := cmp.Diff(free, get()); diff != "" {
+		t.Errorf("a session without limits (-want +got):\n%s", diff)
+	}
+	s.Limits = session.Limits{SessionTimeout: time.Nanosecond, DownBytes: 1000}
+	s.DownBytes = 400
+	w.table.set(s)
+	free["seconds-remaining"], free["bytes-remaining"] = 0.0, 600.0
+	if diff := cmp.Diff(free, get()); diff != "" {
+		t.Errorf("a session with limits (-want +got):\n%s", diff)
+	}
+}
+
+func TestCaptivityKeepsNumbersExact(t *testing.T) {
+	s := session.Session{State: session.Authenticated, Login: session.Login{Limits: session.Limits{TotalBytes: math.MaxUint64}}}
+	if got := captivityOf(s, time.Now()); *got.BytesRemaining != 1<<53-1 {
+		t.Errorf("bytes-remaining %d, which JavaScript would round", *got.BytesRemaining)
+	}
+}

@@ -1,0 +1,155 @@
+package portal
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// Texts are all words of the pages in one language.
+type Texts struct {
+	Lang    string // BCP 47
+	Decimal string // between the whole and its tenths
+	Days    string // more than one
+
+	SignIn, SignOut, Connect       string
+	User, Password, Terms          string
+	Or, AcceptText                 string
+	Incomplete, WrongPassword      string
+	Wait                           string // with %d for seconds
+	OldForm, LoggedOut             string
+	Online, OnlineText             string
+	TimeLeft, Elapsed              string
+	Sent, Received, DataLeft       string
+	Continue, Refresh, SignOutText string
+	Unknown, UnknownText           string
+	Unavailable, UnavailableText   string
+	NotFound, NotFoundText         string
+	Stay, Back                     string
+}
+
+// languages are those that the pages speak, the one for everybody else first.
+var languages = []*Texts{english, german}
+
+var english = &Texts{
+	Lang: "en", Decimal: ".", Days: "days",
+	SignIn: "Sign in", SignOut: "Sign out", Connect: "Accept and connect",
+	User: "User name", Password: "Password", Terms: "Terms of use",
+	Or: "or", AcceptText: "By connecting you accept the terms of use.",
+	Incomplete:    "Please enter your user name and your password.",
+	WrongPassword: "User name or password is wrong.",
+	Wait:          "Too many attempts. Please wait %d s and try again.",
+	OldForm:       "This page had been open for too long. Please try again.",
+	LoggedOut:     "You have signed out.",
+	Online:        "You are online", OnlineText: "You can close this page.",
+	TimeLeft: "Time left", Elapsed: "Connected for",
+	Sent: "Sent", Received: "Received", DataLeft: "Data left",
+	Continue: "Continue to", Refresh: "Refresh", SignOutText: "You will be disconnected from the Internet.",
+	Unknown: "Device not known", UnknownText: "Your device has no address of this network. Disconnect from the network, connect again and open this page once more.",
+	Unavailable: "Not possible right now", UnavailableText: "The sign-in service does not answer. Your details have not been checked. Please try again in a moment.",
+	NotFound: "Page not found", NotFoundText: "There is no such page here.",
+	Stay: "Stay connected", Back: "To the start page",
+}
+
+var german = &Texts{
+	Lang: "de", Decimal: ",", Days: "Tage",
+	SignIn: "Anmelden", SignOut: "Abmelden", Connect: "Zustimmen und verbinden",
+	User: "Benutzername", Password: "Passwort", Terms: "Nutzungsbedingungen",
+	Or: "oder", AcceptText: "Mit dem Verbinden stimmen Sie den Nutzungsbedingungen zu.",
+	Incomplete:    "Bitte geben Sie Benutzername und Passwort ein.",
+	WrongPassword: "Benutzername oder Passwort ist falsch.",
+	Wait:          "Zu viele Versuche. Bitte warten Sie %d s und versuchen Sie es erneut.",
+	OldForm:       "Diese Seite war zu lange geöffnet. Bitte versuchen Sie es noch einmal.",
+	LoggedOut:     "Sie haben sich abgemeldet.",
+	Online:        "Sie sind online", OnlineText: "Sie können diese Seite schließen.",
+	TimeLeft: "Verbleibende Zeit", Elapsed: "Verbunden seit",
+	Sent: "Gesendet", Received: "Empfangen", DataLeft: "Verbleibende Daten",
+	Continue: "Weiter zu", Refresh: "Aktualisieren", SignOutText: "Ihre Verbindung zum Internet wird getrennt.",
+	Unknown: "Unbekanntes Gerät", UnknownText: "Ihr Gerät hat keine Adresse dieses Netzes. Trennen Sie die Verbindung zum Netz, verbinden Sie sich neu und öffnen Sie diese Seite noch einmal.",
+	Unavailable: "Zurzeit nicht möglich", UnavailableText: "Der Anmeldedienst antwortet nicht. Ihre Angaben wurden nicht geprüft. Bitte versuchen Sie es gleich noch einmal.",
+	NotFound: "Seite nicht gefunden", NotFoundText: "Diese Seite gibt es hier nicht.",
+	Stay: "Verbunden bleiben", Back: "Zur Startseite",
+}
+
+// maxLanguages bounds how many of a client's languages are looked at.
+const maxLanguages = 16
+
+// textsFor chooses the language that an Accept-Language field likes best
+// (RFC 9110, 12.5.4); of equals the first. English is for all that fits nothing.
+func textsFor(accept string) *Texts {
+	best, bestQuality := languages[0], 0.0
+	for range maxLanguages {
+		var item string
+		item, accept, _ = strings.Cut(accept, ",")
+		tag, params, _ := strings.Cut(item, ";")
+		// A weight that is none takes the language out of the choice.
+		quality := 1.0
+		if q, ok := strings.CutPrefix(strings.ReplaceAll(params, " ", ""), "q="); ok {
+			var err error
+			if quality, err = strconv.ParseFloat(q, 64); err != nil || quality > 1 {
+				quality = 0
+			}
+		}
+		// "de-AT" is served with what there is of "de" (RFC 4647, 3.4).
+		primary, _, _ := strings.Cut(strings.TrimSpace(tag), "-")
+		for _, t := range languages {
+			if quality > bestQuality && strings.EqualFold(primary, t.Lang) {
+				best, bestQuality = t, quality
+			}
+		}
+		if accept == "" {
+			break
+		}
+	}
+	return best
+}
+
+// status puts a session into words.
+func (t *Texts) status(s session.Session, now time.Time) *Status {
+	st := &Status{
+		User: s.User, Elapsed: t.duration(now.Sub(s.Began)),
+		Sent: t.bytes(s.UpBytes), Received: t.bytes(s.DownBytes),
+	}
+	left := remainingOf(s, now)
+	if left.timed {
+		st.TimeLeft = t.duration(left.time)
+	}
+	if left.quota {
+		st.DataLeft = t.bytes(left.bytes)
+	}
+	return st
+}
+
+// duration is rounded down to what matters: "45 s", "12 min", "3 h 5 min", "12 days".
+func (t *Texts) duration(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch d = max(0, d); {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	case d < 2*day:
+		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
+	default:
+		return fmt.Sprintf("%d %s", d/day, t.Days)
+	}
+}
+
+// bytes is a number of bytes in units of 1000, as data plans count: "12.3 MB".
+func (t *Texts) bytes(n uint64) string {
+	if n < 1000 {
+		return fmt.Sprintf("%d B", n)
+	}
+	// 999,950 would be rounded to "1000.0 kB".
+	value := float64(n)
+	unit := ""
+	for _, unit = range []string{"kB", "MB", "GB", "TB", "PB", "EB"} {
+		if value /= 1000; value < 999.95 {
+			break
+		}
+	}
+	return strings.Replace(strconv.FormatFloat(value, 'f', 1, 64), ".", t.Decimal, 1) + " " + unit
+}

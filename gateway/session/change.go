@@ -1,0 +1,333 @@
+package session
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// Bounds of what is kept of a client. Nothing that RADIUS carries is longer
+// (RFC 2865, sections 3 and 5).
+const (
+	hostnameMax = 255  // bytes; a DHCP option's length is one byte (RFC 2132, section 2)
+	userMax     = 253  // bytes
+	classMax    = 4096 // bytes, of all attributes together with 2 for each one's head
+)
+
+// Lease says that a client has an address until end, or for as long as it likes
+// when end is zero; it may be said again to renew it, and when nothing is new
+// nothing happens. When another MAC had the address its session ends with
+// NASRequest and the client begins as Leased. The client may use the portal when
+// Lease returns.
+func (t *Table) Lease(key Key, hostname string, end time.Time) error {
+	key.Addr = key.Addr.Unmap()
+	if !key.Addr.Is4() {
+		return fmt.Errorf("lease %s: only IPv4 addresses can be leased", key)
+	}
+	if err := t.enter(); err != nil {
+		return fmt.Errorf("lease %s: %w", key, err)
+	}
+	defer t.life.RUnlock()
+	c, err := t.holdOrAdd(key.Addr)
+	if err != nil {
+		return fmt.Errorf("lease %s: %w", key, err)
+	}
+	defer t.release(c)
+	if err := t.lease(c, key, plain(hostname), t.clock.moment(end)); err != nil {
+		return fmt.Errorf("lease %s: %w", key, err)
+	}
+	return nil
+}
+
+func (t *Table) lease(c *client, key Key, hostname string, end moment) error {
+	next := c.entry
+	next.hostname, next.leaseEnd = hostname, end
+	switch {
+	case c.state == "" || c.key != key:
+		next = entry{key: key, state: Leased, hostname: hostname, leasedAt: t.clock.now(), leaseEnd: end}
+		_, err := t.replace(c, &next, NASRequest, t.clock.now())
+		return err
+	case c.hostname == hostname && near(c.leaseEnd, end):
+	default:
+		if err := t.store.commit(change{addr: key.Addr, record: t.record(&next)}); err != nil {
+			return err
+		}
+		t.publish(c, next)
+	}
+	if c.told {
+		return nil
+	}
+	return t.tell(c, &c.entry) // it failed the last time
+}
+
+// near tells apart what is another time from what is the same, read twice.
+func near(a, b moment) bool {
+	if a == never || b == never {
+		return a == b
+	}
+	return max(a, b)-min(a, b) < moment(time.Millisecond)
+}
+
+// Forget takes a client out whose lease was released or has run out; its session
+// ends with LostCarrier. A client that is not there is no error, nor is an
+// address that another MAC has by now, which keeps it.
+func (t *Table) Forget(key Key) error {
+	key.Addr = key.Addr.Unmap()
+	if err := t.enter(); err != nil {
+		return fmt.Errorf("forget %s: %w", key, err)
+	}
+	defer t.life.RUnlock()
+	c := t.hold(key.Addr)
+	if c == nil {
+		return nil
+	}
+	defer t.release(c)
+	if c.key != key {
+		return nil
+	}
+	if _, err := t.replace(c, nil, LostCarrier, t.clock.now()); err != nil {
+		return fmt.Errorf("forget %s: %w", key, err)
+	}
+	return nil
+}
+
+// Shown says that the client was redirected to the portal: Leased becomes
+// PreAuth. It is cheap, and on the disk a second later.
+func (t *Table) Shown(addr netip.Addr) error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.life.RUnlock()
+	addr = addr.Unmap()
+	t.mu.Lock()
+	seen := t.clients[addr]
+	known := seen != nil && seen.state != "" && seen.state != Leased
+	t.mu.Unlock()
+	if known { // whoever hammers the portal gets no further
+		return nil
+	}
+	c := t.hold(addr)
+	if c == nil {
+		return fmt.Errorf("show the portal to %s: %w", addr, ErrUnknown)
+	}
+	defer t.release(c)
+	if c.state == Leased {
+		next := c.lapsed()
+		t.store.save(addr, t.record(&next))
+		t.publish(c, next)
+	}
+	return nil
+}
+
+// Admit begins a session with what login grants, and returns it once the data
+// path lets the client through. An authenticated client's session first ends
+// with UserRequest. When the data path refuses, the session has begun and ended
+// with NASError.
+func (t *Table) Admit(addr netip.Addr, login Login) (Session, error) {
+	s, err := t.admit(addr.Unmap(), login)
+	if err != nil {
+		return Session{}, fmt.Errorf("admit %s: %w", addr, err)
+	}
+	return s, nil
+}
+
+func (t *Table) admit(addr netip.Addr, login Login) (Session, error) {
+	if err := login.check(); err != nil {
+		return Session{}, err
+	}
+	if err := t.enter(); err != nil {
+		return Session{}, err
+	}
+	defer t.life.RUnlock()
+	if t.store.behind() >= eventsMax {
+		return Session{}, ErrBehind
+	}
+	c := t.hold(addr)
+	if c == nil {
+		return Session{}, ErrUnknown
+	}
+	defer t.release(c)
+	if login.For != (Key{}) && (login.For.MAC != c.key.MAC || login.For.Addr.Unmap() != addr) {
+		return Session{}, ErrMoved
+	}
+	now := t.clock.now()
+	next := c.lapsed()
+	next.state = Authenticated
+	next.user, next.class, next.limits = login.User, cloneClass(login.Class), login.Limits
+	next.id, next.began, next.seen = newID(), now, now
+	if _, err := t.replace(c, &next, UserRequest, now); err != nil {
+		if c.state == Authenticated && c.id == next.id { // on the disk, but the data path would not have it
+			lapsed := c.lapsed()
+			_, undo := t.replace(c, &lapsed, NASError, t.clock.now())
+			err = errors.Join(err, undo)
+		}
+		return Session{}, err
+	}
+	return t.snapshot(&c.entry), nil
+}
+
+// End ends the client's session and returns it with its last counts, once the
+// data path no longer lets the client through.
+func (t *Table) End(addr netip.Addr, cause Cause) (Session, error) {
+	s, err := t.end(addr.Unmap(), cause)
+	if err != nil {
+		return Session{}, fmt.Errorf("end the session of %s: %w", addr, err)
+	}
+	return s, nil
+}
+
+func (t *Table) end(addr netip.Addr, cause Cause) (Session, error) {
+	if err := t.enter(); err != nil {
+		return Session{}, err
+	}
+	defer t.life.RUnlock()
+	c := t.hold(addr)
+	if c == nil {
+		return Session{}, ErrUnknown
+	}
+	defer t.release(c)
+	if c.state != Authenticated {
+		return Session{}, ErrNoSession
+	}
+	next := c.lapsed()
+	return t.replace(c, &next, cause, t.clock.now())
+}
+
+// replace puts next in a client's place: nil takes the client out, and another
+// session than it has ends its own with cause. This is the order that keeps the
+// data path closed whatever moment a crash chooses: shut out, write down, let
+// in. op must be held.
+func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended Session, err error) {
+	was := c.entry
+	written := change{addr: was.key.Addr}
+	if next == nil || was.state == Authenticated {
+		if err := t.shut(c, &was, next == nil); err != nil {
+			return Session{}, err
+		}
+	}
+	if was.state == Authenticated {
+		ended = t.snapshot(&was)
+		e := Event{Kind: Ended, Session: ended, Cause: cause, At: t.clock.time(at)}
+		written.events = append(written.events, encodeEvent(&e))
+	}
+	if next != nil {
+		written.addr = next.key.Addr
+		if next.state == Authenticated {
+			started, err := t.start(next)
+			if err != nil {
+				return Session{}, errors.Join(err, t.tell(c, &was))
+			}
+			written.events = append(written.events, started)
+		}
+		written.record = t.record(next)
+	}
+	if err := t.store.commit(written); err != nil {
+		if was.state != "" { // as it was
+			err = errors.Join(err, t.tell(c, &was))
+		}
+		return Session{}, err
+	}
+	if next == nil {
+		t.remove(c)
+		return ended, nil
+	}
+	c.told = c.told && was.key == next.key
+	t.arm(c, next, t.clock.now())
+	t.publish(c, *next)
+	if !c.told || next.state == Authenticated {
+		return ended, t.tell(c, next)
+	}
+	return ended, nil
+}
+
+// shut closes the data path to a client, and takes its last counts. remove says
+// that it is to lose its address too.
+func (t *Table) shut(c *client, e *entry, remove bool) error {
+	switch {
+	case remove:
+		if err := t.dp.Remove(e.key.Addr); err != nil {
+			return fmt.Errorf("shut out %s: %w", e.key, err)
+		}
+		c.told, c.open = false, false
+	case c.open:
+		if err := t.set(c, datapath.Client{Addr: e.key.Addr, MAC: e.key.MAC}); err != nil {
+			return fmt.Errorf("shut out %s: %w", e.key, err)
+		}
+	}
+	if e.state == Authenticated {
+		// Counters that cannot be read are no reason to let it go on.
+		if now, err := t.dp.Counters(e.key.Addr); err == nil {
+			t.count(e, now)
+		}
+	}
+	return nil
+}
+
+// start takes the counters' values from which a session counts, and tells of its
+// beginning.
+func (t *Table) start(e *entry) (event []byte, err error) {
+	if e.read, err = t.dp.Counters(e.key.Addr); err != nil {
+		return nil, fmt.Errorf("read the counters of %s: %w", e.key, err)
+	}
+	started := Event{Kind: Started, Session: t.view(e), At: t.clock.time(e.began)}
+	return encodeEvent(&started), nil
+}
+
+// tell makes the data path do what an entry says.
+func (t *Table) tell(c *client, e *entry) error {
+	if err := t.set(c, t.permit(e)); err != nil {
+		return fmt.Errorf("let %s in: %w", e.key, err)
+	}
+	return nil
+}
+
+func (t *Table) set(c *client, to datapath.Client) error {
+	err := t.dp.Set(to)
+	if err == nil {
+		c.told, c.open = true, to.Admitted
+	}
+	return err
+}
+
+// check holds a login against what a table keeps.
+func (l *Login) check() error {
+	size := 0
+	for _, class := range l.Class {
+		size += len(class) + 2
+	}
+	switch {
+	case len(l.User) > userMax:
+		return fmt.Errorf("a user name of %d bytes, more than %d", len(l.User), userMax)
+	case size > classMax:
+		return fmt.Errorf("class attributes of %d bytes, more than %d", size, classMax)
+	case min(l.Limits.SessionTimeout, l.Limits.IdleTimeout, l.Limits.Interim) < 0:
+		return errors.New("a negative time limit")
+	}
+	return nil
+}
+
+// newID is an Acct-Session-Id that nobody can guess: two are the same once in
+// four thousand million sessions.
+func newID() string {
+	var id [8]byte
+	rand.Read(id[:])
+	return hex.EncodeToString(id[:])
+}
+
+// plain is a name that a client gave itself, made fit to be kept and shown.
+func plain(hostname string) string {
+	hostname = hostname[:min(len(hostname), hostnameMax)]
+	return strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, hostname)
+}

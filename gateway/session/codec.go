@@ -1,0 +1,208 @@
+package session
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// What the store's file holds, format version 1. Numbers are unsigned varints,
+// texts a length and their bytes, times a 0 for the zero time or a 1, seconds
+// since 1970 as a signed varint and nanoseconds.
+//
+//	client  = session reading
+//	event   = kind cause at session
+//	session = mac[6] address state hostname leasedAt leaseEnd [granted]
+//	granted = user classes class… limits[7] id began seen counts[5]
+//	reading = epoch upBytes upPackets downBytes downPackets dropped
+//
+// granted is there when the state is authenticated, kind, cause and state are
+// one byte each.
+
+// errDamaged is wrapped by every decoding error.
+var errDamaged = errors.New("not what gatewayd writes")
+
+// The bytes that stand for a name; 0 stands for none. Names are only ever added
+// at the end.
+var (
+	stateNames = []string{"", string(Leased), string(PreAuth), string(Authenticated)}
+	kindNames  = []string{"", string(Started), string(Updated), string(Ended)}
+	causeNames = []string{"", string(UserRequest), string(LostCarrier), string(IdleTimeout), string(SessionTimeout),
+		string(Quota), string(AdminReset), string(NASReboot), string(NASRequest), string(NASError)}
+)
+
+func encodeClient(s *Session, read datapath.Counters) []byte {
+	b := appendSession(make([]byte, 0, 256), s)
+	return appendNumbers(b, read.Epoch, read.UpBytes, read.UpPackets, read.DownBytes, read.DownPkts, read.DroppedPackets)
+}
+
+func decodeClient(b []byte) (s Session, read datapath.Counters, err error) {
+	d := decoder{rest: b}
+	s = d.session()
+	d.numbers(&read.Epoch, &read.UpBytes, &read.UpPackets, &read.DownBytes, &read.DownPkts, &read.DroppedPackets)
+	return s, read, d.end()
+}
+
+func encodeEvent(e *Event) []byte {
+	b := appendName(make([]byte, 0, 256), kindNames, string(e.Kind))
+	b = appendName(b, causeNames, string(e.Cause))
+	return appendSession(appendTime(b, e.At), &e.Session)
+}
+
+func decodeEvent(b []byte) (Event, error) {
+	d := decoder{rest: b}
+	e := Event{Kind: Kind(d.name(kindNames)), Cause: Cause(d.name(causeNames)), At: d.time(), Session: d.session()}
+	if e.Kind == "" {
+		d.damaged = true
+	}
+	return e, d.end()
+}
+
+func appendSession(b []byte, s *Session) []byte {
+	b = append(b, s.MAC[:]...)
+	b = appendText(b, s.Addr.AsSlice())
+	b = appendName(b, stateNames, string(s.State))
+	b = appendText(b, s.Hostname)
+	b = appendTime(appendTime(b, s.LeasedAt), s.LeaseEnd)
+	if s.State != Authenticated {
+		return b
+	}
+	b = appendText(b, s.User)
+	b = binary.AppendUvarint(b, uint64(len(s.Class)))
+	for _, class := range s.Class {
+		b = appendText(b, class)
+	}
+	l := &s.Limits
+	b = appendNumbers(b, uint64(l.SessionTimeout), uint64(l.IdleTimeout), uint64(l.Interim),
+		l.UpBytes, l.DownBytes, l.TotalBytes, l.UpBps, l.DownBps)
+	b = appendText(b, s.ID)
+	b = appendTime(appendTime(b, s.Began), s.Seen)
+	return appendNumbers(b, s.UpBytes, s.UpPackets, s.DownBytes, s.DownPackets, s.DroppedPackets)
+}
+
+func (d *decoder) session() (s Session) {
+	copy(s.MAC[:], d.take(uint64(len(s.MAC))))
+	addr, known := netip.AddrFromSlice(d.text())
+	d.damaged = d.damaged || !known
+	s.Addr = addr
+	s.State = State(d.name(stateNames))
+	d.damaged = d.damaged || s.State == ""
+	s.Hostname = string(d.text())
+	s.LeasedAt, s.LeaseEnd = d.time(), d.time()
+	if s.State != Authenticated {
+		return s
+	}
+	s.User = string(d.text())
+	for n := d.number(); n > 0 && !d.damaged; n-- {
+		s.Class = append(s.Class, append([]byte{}, d.text()...))
+	}
+	l := &s.Limits
+	l.SessionTimeout, l.IdleTimeout, l.Interim = d.duration(), d.duration(), d.duration()
+	d.numbers(&l.UpBytes, &l.DownBytes, &l.TotalBytes, &l.UpBps, &l.DownBps)
+	s.ID = string(d.text())
+	s.Began, s.Seen = d.time(), d.time()
+	d.numbers(&s.UpBytes, &s.UpPackets, &s.DownBytes, &s.DownPackets, &s.DroppedPackets)
+	return s
+}
+
+func appendNumbers(b []byte, numbers ...uint64) []byte {
+	for _, n := range numbers {
+		b = binary.AppendUvarint(b, n)
+	}
+	return b
+}
+
+func appendText[T string | []byte](b []byte, text T) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+}
+
+func appendTime(b []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return append(b, 0)
+	}
+	b = binary.AppendVarint(append(b, 1), t.Unix())
+	return binary.AppendUvarint(b, uint64(t.Nanosecond()))
+}
+
+func appendName(b []byte, names []string, name string) []byte {
+	for i, known := range names {
+		if name == known {
+			return append(b, byte(i))
+		}
+	}
+	return append(b, 0)
+}
+
+// decoder takes a record apart. After the first thing that is not as it should
+// be every method returns zeros, and end says so.
+type decoder struct {
+	rest    []byte
+	damaged bool
+}
+
+func (d *decoder) end() error {
+	if d.damaged || len(d.rest) > 0 {
+		return errDamaged
+	}
+	return nil
+}
+
+// take returns the next n bytes, which are the record's own.
+func (d *decoder) take(n uint64) []byte {
+	if d.damaged || n > uint64(len(d.rest)) {
+		d.damaged, d.rest = true, nil
+		return nil
+	}
+	taken := d.rest[:n]
+	d.rest = d.rest[n:]
+	return taken
+}
+
+func (d *decoder) text() []byte { return d.take(d.number()) }
+
+func (d *decoder) number() uint64 {
+	n, size := binary.Uvarint(d.rest)
+	if size <= 0 {
+		d.damaged = true
+		return 0
+	}
+	d.take(uint64(size))
+	return n
+}
+
+func (d *decoder) numbers(into ...*uint64) {
+	for _, n := range into {
+		*n = d.number()
+	}
+}
+
+func (d *decoder) duration() time.Duration {
+	n := time.Duration(d.number())
+	d.damaged = d.damaged || n < 0
+	return n
+}
+
+func (d *decoder) time() time.Time {
+	set := d.take(1)
+	if d.damaged || set[0] == 0 {
+		return time.Time{}
+	}
+	seconds, size := binary.Varint(d.rest)
+	d.damaged = d.damaged || size <= 0 || set[0] != 1
+	d.take(uint64(max(size, 0)))
+	nanoseconds := d.number()
+	d.damaged = d.damaged || nanoseconds >= uint64(time.Second)
+	return time.Unix(seconds, int64(nanoseconds))
+}
+
+func (d *decoder) name(names []string) string {
+	b := d.take(1)
+	if d.damaged || int(b[0]) >= len(names) {
+		d.damaged = true
+		return ""
+	}
+	return names[b[0]]
+}

@@ -1,0 +1,81 @@
+package session
+
+import (
+	"os"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// What tests in session_test look into.
+var (
+	EncodeClient = encodeClient
+	DecodeClient = decodeClient
+	EncodeEvent  = encodeEvent
+	DecodeEvent  = decodeEvent
+)
+
+// CopyFile leaves at path what a crash now would leave on the disk.
+func (t *Table) CopyFile(path string) error {
+	return t.store.db.View(func(tx *bbolt.Tx) error { return tx.CopyFile(path, os.FileMode(0o600)) })
+}
+
+// OnDisk are the clients of the file now, and the counters their counts go to.
+func (t *Table) OnDisk() (clients []Session, err error) {
+	err = t.store.db.View(func(tx *bbolt.Tx) error {
+		return eachClient(tx, func(s Session, _ datapath.Counters) error {
+			clients = append(clients, s)
+			return nil
+		})
+	})
+	return clients, err
+}
+
+// StopWriting holds the file's only write transaction until it is resumed.
+func (t *Table) StopWriting() (resume func() error, err error) {
+	tx, err := t.store.db.Begin(true)
+	if err != nil {
+		return nil, err
+	}
+	return tx.Rollback, nil
+}
+
+// Transactions is the number of the file's last transaction.
+func (t *Table) Transactions() (id int, err error) {
+	err = t.store.db.View(func(tx *bbolt.Tx) error {
+		id = tx.ID()
+		return nil
+	})
+	return id, err
+}
+
+// Queued are the changes that wait to be written.
+func (t *Table) Queued() int {
+	t.store.mu.Lock()
+	defer t.store.mu.Unlock()
+	return len(t.store.queue)
+}
+
+// SetFormat makes a file one of another format.
+func SetFormat(path string, format []byte) error {
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(aboutBucket).Put(formatKey, format) })
+}
+
+// MakeForeign creates a file of somebody else's.
+func MakeForeign(path string) error {
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.Update(func(tx *bbolt.Tx) error {
+		_, err := tx.CreateBucket([]byte("members"))
+		return err
+	})
+}

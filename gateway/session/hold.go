@@ -1,0 +1,70 @@
+package session
+
+import "net/netip"
+
+// hold returns the client that has an address with its op locked, or nil. It
+// must be released.
+func (t *Table) hold(addr netip.Addr) *client {
+	for {
+		t.mu.Lock()
+		c := t.clients[addr]
+		t.mu.Unlock()
+		if c == nil {
+			return nil
+		}
+		c.op.Lock()
+		if !c.gone {
+			return c
+		}
+		c.op.Unlock() // it was taken out while we waited
+	}
+}
+
+// holdOrAdd is hold for an address that may have no client yet: it then has an
+// empty one that nobody sees, and that release takes out again when it has
+// stayed empty.
+func (t *Table) holdOrAdd(addr netip.Addr) (*client, error) {
+	for {
+		if c := t.hold(addr); c != nil {
+			return c, nil
+		}
+		t.mu.Lock()
+		if t.clients[addr] != nil {
+			t.mu.Unlock() // somebody else has been faster
+			continue
+		}
+		defer t.mu.Unlock()
+		if len(t.clients) >= clientsMax {
+			return nil, ErrFull
+		}
+		c := &client{place: -1}
+		c.key.Addr = addr
+		c.op.Lock()
+		t.clients[addr] = c
+		return c, nil
+	}
+}
+
+func (t *Table) release(c *client) {
+	if c.state == "" && !c.gone {
+		t.remove(c)
+	}
+	c.op.Unlock()
+}
+
+// publish makes next what everybody sees of a client. op must be held.
+func (t *Table) publish(c *client, next entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.entry = next
+	t.schedule(c, c.nextDue())
+}
+
+// remove takes a client out of the table. op must be held.
+func (t *Table) remove(c *client) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.clients, c.key.Addr)
+	c.gone = true
+	t.unschedule(c)
+}

@@ -1,0 +1,201 @@
+package session_test
+
+import (
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// memory is a data path without a network: it keeps to Datapath's promises, and
+// packets come from send. Like a kernel it outlives the tables that use it.
+type memory struct {
+	mu      sync.Mutex
+	epoch   uint64
+	clients map[netip.Addr]datapath.Client
+	counted map[netip.Addr]datapath.Counters
+	refuse  error                 // what Set and Remove return
+	told    func(datapath.Client) // sees each Set before it works
+}
+
+var _ datapath.Datapath = (*memory)(nil)
+
+func newMemory() *memory {
+	m := &memory{}
+	m.restart()
+	return m
+}
+
+// restart forgets everything, as a machine's does.
+func (m *memory) restart() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.epoch++
+	m.clients = map[netip.Addr]datapath.Client{}
+	m.counted = map[netip.Addr]datapath.Counters{}
+}
+
+func (m *memory) Set(c datapath.Client) error {
+	if m.told != nil {
+		m.told(c)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.refuse != nil {
+		return m.refuse
+	}
+	m.clients[c.Addr] = c
+	return nil
+}
+
+func (m *memory) Remove(addr netip.Addr) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.refuse != nil {
+		return m.refuse
+	}
+	delete(m.clients, addr)
+	return nil
+}
+
+func (m *memory) Counters(addr netip.Addr) (datapath.Counters, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := m.counted[addr]
+	c.Epoch = m.epoch
+	return c, nil
+}
+
+func (m *memory) Open(netip.Prefix, time.Time) error { return nil }
+func (m *memory) Close() error                       { return nil }
+
+func (m *memory) refuseWith(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refuse = err
+}
+
+// send has the owner of an address send packets of the given size one by one and
+// receive as many; it returns how many passed each way.
+func (m *memory) send(key session.Key, packets, size uint64) (up, down uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.counted[key.Addr]
+	defer func() { m.counted[key.Addr] = n }()
+	for range packets {
+		if !m.passes(key) {
+			continue
+		}
+		n.Seen = time.Now()
+		l := m.clients[key.Addr].Limits
+		total := l.TotalBytes > 0 && n.UpBytes+n.DownBytes >= l.TotalBytes
+		if total || l.UpBytes > 0 && n.UpBytes >= l.UpBytes {
+			n.DroppedPackets++
+		} else {
+			n.UpBytes, n.UpPackets = n.UpBytes+size, n.UpPackets+1
+			up++
+		}
+		if total || l.DownBytes > 0 && n.DownBytes >= l.DownBytes {
+			n.DroppedPackets++
+		} else {
+			n.DownBytes, n.DownPkts = n.DownBytes+size, n.DownPkts+1
+			down++
+		}
+	}
+	return up, down
+}
+
+// passes must be called with mu held.
+func (m *memory) passes(key session.Key) bool {
+	c, there := m.clients[key.Addr]
+	return there && c.Admitted && c.MAC == key.MAC && (c.Until.IsZero() || time.Now().Before(c.Until))
+}
+
+func (m *memory) admits(key session.Key) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.passes(key)
+}
+
+func (m *memory) client(addr netip.Addr) (datapath.Client, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, there := m.clients[addr]
+	return c, there
+}
+
+// key is a client's: MAC 02:00:00:00:00:mac at 10.1.0.host.
+func key(mac, host byte) session.Key {
+	return session.Key{MAC: datapath.MAC{2, 0, 0, 0, 0, mac}, Addr: netip.AddrFrom4([4]byte{10, 1, 0, host})}
+}
+
+// nth is the key of client i, of millions.
+func nth(i int) session.Key {
+	return session.Key{
+		MAC:  datapath.MAC{2, 1, 0, byte(i >> 16), byte(i >> 8), byte(i)},
+		Addr: netip.AddrFrom4([4]byte{10, byte(2 + i>>16), byte(i >> 8), byte(i)}),
+	}
+}
+
+func openTable(t testing.TB, path string, dp datapath.Datapath) *session.Table {
+	t.Helper()
+	table, err := session.Open(path, dp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { table.Close() })
+	return table
+}
+
+func lease(t testing.TB, table *session.Table, k session.Key) {
+	t.Helper()
+	if err := table.Lease(k, "phone", time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func admit(t testing.TB, table *session.Table, k session.Key, limits session.Limits) session.Session {
+	t.Helper()
+	login := session.Login{User: "ada", Class: [][]byte{{1, 2}, {3}}, Limits: limits, For: k}
+	s, err := table.Admit(k.Addr, login)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func get(t testing.TB, table *session.Table, k session.Key) session.Session {
+	t.Helper()
+	s, there := table.Get(k.Addr)
+	if !there || s.Key != k {
+		t.Fatalf("Get(%s) = %+v, %v", k.Addr, s, there)
+	}
+	return s
+}
+
+// drain accounts all events there are.
+func drain(t testing.TB, table *session.Table) []session.Event {
+	t.Helper()
+	var events []session.Event
+	for table.Pending() > 0 {
+		e, err := table.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := table.Done(e); err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+func kinds(events []session.Event) (kinds []session.Kind) {
+	for _, e := range events {
+		kinds = append(kinds, e.Kind)
+	}
+	return kinds
+}

@@ -1,0 +1,129 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+)
+
+const (
+	// updatesMax is how far accounting may be behind before interim updates are
+	// left out: they only repeat what the end will say.
+	updatesMax = 1 << 16
+	// eventsMax is how far it may be behind before nobody is admitted: what is not
+	// accounted for has an end. Ends of sessions are always kept.
+	eventsMax = 1 << 20
+	// scanMax bounds the look for events of other sessions, for each one wanted.
+	scanMax = 16
+)
+
+// Next returns the oldest event that is not Done, and waits for one when there
+// is none. It is the same one until it is.
+func (t *Table) Next(ctx context.Context) (Event, error) {
+	events, err := t.NextFew(ctx, 1)
+	if err != nil {
+		return Event{}, err
+	}
+	return events[0], nil
+}
+
+// NextFew returns up to n of the oldest events that are not Done, of different
+// sessions, so that they may be accounted at the same time and each session's
+// still come in their order. There is at least one: it waits for it until ctx
+// ends or the table is closed. Nothing is handed out before it is on the disk.
+func (t *Table) NextFew(ctx context.Context, n int) ([]Event, error) {
+	for {
+		if err := t.enter(); err != nil {
+			return nil, err
+		}
+		events, arrived, err := t.store.oldest(max(n, 1))
+		t.life.RUnlock()
+		if err != nil || len(events) > 0 {
+			return events, err
+		}
+		select {
+		case <-arrived:
+		case <-t.store.closed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Done says that an event has been accounted, so that it is not handed out
+// again; saying it twice does no harm. It does not wait for the disk: a crash
+// within the next second hands the event out once more.
+func (t *Table) Done(e Event) error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.life.RUnlock()
+	if e.number == 0 {
+		return errors.New("accounted an event that Next never returned")
+	}
+	return t.store.accounted(e.number)
+}
+
+// oldest returns up to n events as NextFew does, or none, and what will be
+// closed when there are new ones.
+func (s *store) oldest(n int) (events []Event, arrived <-chan struct{}, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// The file is looked at with mu held: an event is in done until it is gone
+	// from every view of the file that can be opened from then on.
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		events, err = s.collect(tx.Bucket(eventsBucket).Cursor(), n)
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("read the outbox of sessions: %w", err)
+	}
+	return events, s.arrived, err
+}
+
+func (s *store) collect(c *bbolt.Cursor, n int) ([]Event, error) {
+	var events []Event
+	known := map[string]bool{} // sessions of which an older event is not done
+	scan := n * scanMax
+	for key, value := c.Seek(eventKey(s.first)); key != nil && len(events) < n && scan > 0; key, value = c.Next() {
+		e, err := eventOf(key, value)
+		if err != nil {
+			return nil, err
+		}
+		if _, done := s.done[e.number]; done {
+			if len(known) == 0 {
+				s.first = e.number + 1
+			}
+			continue
+		}
+		scan--
+		if !known[e.ID] {
+			events = append(events, e)
+		}
+		known[e.ID] = true
+	}
+	return events, nil
+}
+
+// accounted has an event taken out of the file soon, if it is there.
+func (s *store) accounted(number uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.db.View(func(tx *bbolt.Tx) error {
+		if tx.Bucket(eventsBucket).Get(eventKey(number)) == nil {
+			return nil
+		}
+		s.done[number] = struct{}{}
+		if len(s.done) >= doneMax {
+			s.signal()
+		}
+		s.arm()
+		return nil
+	})
+}
+
+// Pending is the number of events that are not Done, those included that are
+// about to be written.
+func (t *Table) Pending() int { return t.store.behind() }

@@ -1,0 +1,291 @@
+package session
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// tick is how exact the timers are; rounding lets clients share a waking.
+	tick = moment(100 * time.Millisecond)
+	// saveEvery is how old counts on the disk may be when the machine dies. All
+	// clients are due at the same moments: their records share pages, and a page
+	// is then written once for all on it.
+	saveEvery = moment(time.Minute)
+	// checkMin and checkMax bound how often a quota is looked at. The data path
+	// holds it to the packet; this is only how soon the end is told.
+	checkMin, checkMax = time.Second, 10 * time.Second
+	// interimMin keeps a mistaken server from asking for updates without end.
+	interimMin = time.Second
+	// retryAfter is when what failed is tried again.
+	retryAfter = 5 * time.Second
+	// tickers are the clients that can be seen to at the same time: what one of
+	// them waits for at the disk serves all.
+	tickers = 64
+)
+
+// dues is a heap of clients, the next one due first.
+type dues []*client
+
+func (d dues) Len() int           { return len(d) }
+func (d dues) Less(i, j int) bool { return d[i].due < d[j].due }
+func (d dues) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].place, d[j].place = i, j
+}
+
+func (d *dues) Push(x any) {
+	c := x.(*client)
+	c.place = len(*d)
+	*d = append(*d, c)
+}
+
+func (d *dues) Pop() any {
+	last := len(*d) - 1
+	c := (*d)[last]
+	(*d)[last] = nil
+	*d = (*d)[:last]
+	c.place = -1
+	return c
+}
+
+// Run sees to what time brings: ends of leases and sessions, used up quotas,
+// interim updates, and counts that go to the disk. It returns nil when ctx ends,
+// and then all it began is finished; ErrClosed when the table is closed. Without
+// it the data path still keeps to session times and quotas.
+func (t *Table) Run(ctx context.Context) error {
+	work := make(chan *client)
+	var workers sync.WaitGroup
+	for range tickers {
+		workers.Go(func() {
+			for c := range work {
+				t.tick(c)
+			}
+		})
+	}
+	defer workers.Wait()
+	defer close(work)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.store.closed:
+			return ErrClosed
+		case <-t.sooner:
+		case <-timer.C:
+		}
+		for c := t.pop(); c != nil; c = t.pop() {
+			select {
+			case work <- c:
+			case <-ctx.Done():
+				t.putBack(c)
+				return nil
+			}
+		}
+		timer.Reset(t.untilNext())
+	}
+}
+
+// pop takes a client that is due out of the heap.
+func (t *Table) pop() *client {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.dues) == 0 || t.dues[0].due > t.clock.now() {
+		return nil
+	}
+	return heap.Pop(&t.dues).(*client)
+}
+
+// putBack undoes a pop, for the next Run.
+func (t *Table) putBack(c *client) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !c.gone && c.place < 0 {
+		heap.Push(&t.dues, c)
+	}
+}
+
+func (t *Table) untilNext() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.dues) == 0 {
+		return time.Hour
+	}
+	return time.Duration(max(t.dues[0].due-t.clock.now(), 0))
+}
+
+// schedule puts a client where it belongs in the heap. mu must be held.
+func (t *Table) schedule(c *client, due moment) {
+	if due == never {
+		t.unschedule(c)
+		return
+	}
+	c.due = due
+	if c.place < 0 {
+		heap.Push(&t.dues, c)
+	} else {
+		heap.Fix(&t.dues, c.place)
+	}
+	if c.place == 0 {
+		select {
+		case t.sooner <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// unschedule must be called with mu held.
+func (t *Table) unschedule(c *client) {
+	if c.place >= 0 {
+		heap.Remove(&t.dues, c.place)
+	}
+}
+
+// nextDue is the next moment at which something can happen to the client,
+// rounded up to a tick.
+func (c *client) nextDue() moment {
+	due := c.leaseEnd
+	if c.state == Authenticated {
+		due = min(due, c.sessionEnd(), c.idleEnd(), c.interim, c.save, c.check)
+	}
+	if due > never-tick {
+		return never
+	}
+	return (due + tick - 1) / tick * tick
+}
+
+// arm sets the timers of a client that is about to be, or has been, e. op must
+// be held.
+func (t *Table) arm(c *client, e *entry, now moment) {
+	c.interim, c.save, c.check = never, never, never
+	if e.state != Authenticated {
+		return
+	}
+	c.setInterim(e, now)
+	c.setSave(e, now)
+	if l := &e.limits; l.UpBytes > 0 || l.DownBytes > 0 || l.TotalBytes > 0 {
+		c.check = now.after(checkMin)
+		c.checked, c.left, c.highest = now, e.bytesLeft(), 0
+	}
+}
+
+// setInterim finds the next whole number of intervals since the session began,
+// which a restart does not move.
+func (c *client) setInterim(e *entry, now moment) {
+	c.interim = never
+	if e.limits.Interim > 0 {
+		every := moment(max(e.limits.Interim, interimMin))
+		c.interim = e.began.after(time.Duration(((now-e.began)/every + 1) * every))
+	}
+}
+
+func (c *client) setSave(e *entry, now moment) {
+	c.save = (now/saveEvery + 1) * saveEvery
+	c.saved = e.counts.packets()
+}
+
+// setCheck looks again when the quota will be used up at the highest rate seen.
+func (c *client) setCheck(left uint64, now moment) {
+	if passed := time.Duration(now - c.checked).Seconds(); passed > 0 && c.left > left {
+		c.highest = max(c.highest, float64(c.left-left)/passed)
+	}
+	wait := checkMax
+	if c.highest > 0 {
+		seconds := min(float64(left)/c.highest, checkMax.Seconds())
+		wait = max(time.Duration(seconds*float64(time.Second)), checkMin)
+	}
+	c.check = now.after(wait)
+	c.checked, c.left = now, left
+}
+
+// tick sees to a client that is due.
+func (t *Table) tick(c *client) {
+	if t.enter() != nil {
+		return
+	}
+	defer t.life.RUnlock()
+	c.op.Lock()
+	defer c.op.Unlock()
+	if c.gone {
+		return
+	}
+	if err := t.act(c); err != nil {
+		t.complain(c.key, err)
+		t.mu.Lock()
+		t.schedule(c, t.clock.now().after(retryAfter))
+		t.mu.Unlock()
+	}
+}
+
+// act does what is due for a client. op must be held.
+func (t *Table) act(c *client) error {
+	now, e := t.clock.now(), c.entry
+	if now >= e.leaseEnd {
+		_, err := t.replace(c, nil, LostCarrier, now)
+		return err
+	}
+	if e.state != Authenticated {
+		t.publish(c, e)
+		return nil
+	}
+	read, err := t.dp.Counters(e.key.Addr)
+	if err != nil && now < e.sessionEnd() {
+		return err
+	}
+	if err == nil {
+		renewed := read.Epoch != e.read.Epoch
+		t.count(&e, read)
+		if renewed { // its limits are values of counters that are gone
+			if err := t.tell(c, &e); err != nil {
+				return err
+			}
+		}
+	}
+	if cause, at := e.over(now); cause != "" {
+		lapsed := e.lapsed()
+		_, err := t.replace(c, &lapsed, cause, at)
+		return err
+	}
+	t.keep(c, &e, now)
+	if now >= c.check {
+		c.setCheck(e.bytesLeft(), now)
+	}
+	t.publish(c, e)
+	return nil
+}
+
+// over says why and since when a session is over; no cause when it is not.
+func (e *entry) over(now moment) (Cause, moment) {
+	switch {
+	case now >= e.sessionEnd():
+		return SessionTimeout, e.sessionEnd()
+	case e.bytesLeft() == 0:
+		return Quota, now
+	case now >= e.idleEnd():
+		return IdleTimeout, now
+	}
+	return "", 0
+}
+
+// keep tells of a session's counts, or just puts them on the disk when there
+// are new ones.
+func (t *Table) keep(c *client, e *entry, now moment) {
+	update := now >= c.interim
+	if update {
+		c.setInterim(e, now)
+	}
+	switch {
+	case update && t.store.behind() < updatesMax:
+		updated := Event{Kind: Updated, Session: t.view(e), At: t.clock.time(now)}
+		t.store.later(change{addr: e.key.Addr, record: t.record(e), events: [][]byte{encodeEvent(&updated)}})
+	case now < c.save:
+		return
+	case e.counts.packets() != c.saved:
+		t.store.save(e.key.Addr, t.record(e))
+	}
+	c.setSave(e, now)
+}

@@ -1,0 +1,168 @@
+package session_test
+
+import (
+	"cmp"
+	"net/netip"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// model is what a table should do, told as simply as can be: it looks at every
+// client every second.
+type model struct {
+	now     time.Time
+	clients map[netip.Addr]*modelled
+	events  map[string][]expected // of each session not yet accounted, by its id
+}
+
+type modelled struct {
+	session.Session
+	shownAt time.Time
+}
+
+// expected is an event. One that a crash may have lost is optional; one whose
+// counts were last kept some time before its end is vague.
+type expected struct {
+	session.Event
+	optional, vague bool
+}
+
+func newModel() *model {
+	return &model{now: time.Now(), clients: map[netip.Addr]*modelled{}, events: map[string][]expected{}}
+}
+
+func (m *model) tell(c *modelled, e session.Event) {
+	e.Session = c.Session
+	m.events[c.ID] = append(m.events[c.ID], expected{Event: e})
+}
+
+// over ends a client's session, if it has one.
+func (m *model) over(c *modelled, cause session.Cause, at time.Time) {
+	if c.State == session.Authenticated {
+		m.tell(c, session.Event{Kind: session.Ended, Cause: cause, At: at})
+		c.Session = session.Session{
+			Key: c.Key, State: session.PreAuth, Hostname: c.Hostname, LeasedAt: c.LeasedAt, LeaseEnd: c.LeaseEnd,
+		}
+	}
+}
+
+func (m *model) lease(k session.Key, hostname string, end time.Time) {
+	c := m.clients[k.Addr]
+	if c == nil || c.MAC != k.MAC {
+		if c != nil {
+			m.over(c, session.NASRequest, m.now)
+		}
+		c = &modelled{Session: session.Session{Key: k, State: session.Leased, LeasedAt: m.now}}
+		m.clients[k.Addr] = c
+	}
+	c.Hostname, c.LeaseEnd = hostname, end
+}
+
+func (m *model) forget(k session.Key) {
+	if c := m.clients[k.Addr]; c != nil && c.MAC == k.MAC {
+		m.over(c, session.LostCarrier, m.now)
+		delete(m.clients, k.Addr)
+	}
+}
+
+func (m *model) shown(addr netip.Addr) {
+	if c := m.clients[addr]; c != nil && c.State == session.Leased {
+		c.State, c.shownAt = session.PreAuth, m.now
+	}
+}
+
+func (m *model) admit(addr netip.Addr, login session.Login, id string) {
+	c := m.clients[addr]
+	m.over(c, session.UserRequest, m.now)
+	c.State, c.Login, c.ID, c.Began, c.Seen = session.Authenticated, login, id, m.now, m.now
+	m.tell(c, session.Event{Kind: session.Started, At: m.now})
+}
+
+// send returns how many packets should pass.
+func (m *model) send(k session.Key, packets, size uint64) uint64 {
+	c := m.clients[k.Addr]
+	if c == nil || c.MAC != k.MAC || c.State != session.Authenticated {
+		return 0
+	}
+	c.Seen = m.now
+	c.UpBytes, c.UpPackets = c.UpBytes+packets*size, c.UpPackets+packets
+	c.DownBytes, c.DownPackets = c.DownBytes+packets*size, c.DownPackets+packets
+	return packets
+}
+
+// pass lets whole seconds pass.
+func (m *model) pass(d time.Duration) {
+	for end := m.now.Add(d); m.now.Before(end); {
+		m.now = m.now.Add(time.Second)
+		for addr, c := range m.clients {
+			if !c.LeaseEnd.IsZero() && !m.now.Before(c.LeaseEnd) {
+				m.over(c, session.LostCarrier, m.now)
+				delete(m.clients, addr)
+			} else if c.State == session.Authenticated {
+				m.second(c)
+			}
+		}
+	}
+}
+
+func (m *model) second(c *modelled) {
+	l := c.Limits
+	switch age := m.now.Sub(c.Began); {
+	case l.SessionTimeout > 0 && age >= l.SessionTimeout:
+		m.over(c, session.SessionTimeout, c.Began.Add(l.SessionTimeout))
+	case l.IdleTimeout > 0 && m.now.Sub(c.Seen) >= l.IdleTimeout:
+		m.over(c, session.IdleTimeout, m.now)
+	case l.Interim > 0 && age%l.Interim == 0:
+		m.tell(c, session.Event{Kind: session.Updated, At: m.now})
+	}
+}
+
+// crash is what may be lost of the last second.
+func (m *model) crash(reboot bool) {
+	for _, events := range m.events {
+		for i, e := range events {
+			events[i].optional = e.optional || e.Kind == session.Updated && e.At.Equal(m.now)
+		}
+	}
+	if !reboot {
+		return
+	}
+	for _, c := range m.clients {
+		if id := c.ID; c.State == session.Authenticated {
+			m.over(c, session.NASReboot, c.Seen)
+			m.events[id][len(m.events[id])-1].vague = true
+		}
+	}
+}
+
+// take finds an event among the expected ones of its session: those before it
+// must have been optional.
+func (m *model) take(e session.Event) (want expected, found bool) {
+	for events := m.events[e.ID]; len(events) > 0; {
+		want, events = events[0], events[1:]
+		m.events[e.ID] = events
+		if want.Kind == e.Kind && (want.At.Equal(e.At) || want.vague) || !want.optional {
+			return want, true
+		}
+	}
+	return want, false
+}
+
+// left is the number of events that are still to come for sure.
+func (m *model) left() (n int) {
+	for _, events := range m.events {
+		for _, e := range events {
+			if !e.optional {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// below says whether no count is greater than in b.
+func below(a, b session.Counts) bool {
+	return max(cmp.Compare(a.UpBytes, b.UpBytes), cmp.Compare(a.UpPackets, b.UpPackets),
+		cmp.Compare(a.DownBytes, b.DownBytes), cmp.Compare(a.DownPackets, b.DownPackets)) <= 0
+}

@@ -1,0 +1,308 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// world is a table, what it should be, and the data path they share.
+type world struct {
+	*rapid.T
+	dir   string
+	files int
+	path  string // of the table's file
+	dp    *memory
+	model *model
+	table *session.Table
+	stop  func()
+	done  []expected // accounted in this second: a crash may bring them again
+	doneA time.Time
+}
+
+// TestTableDoesWhatTheModelDoes lets three clients fight over three addresses,
+// and the gateway restart, crash and lose its machine.
+func TestTableDoesWhatTheModelDoes(t *testing.T) {
+	dir := t.TempDir()
+	files := 0
+	synctest.Test(t, func(t *testing.T) {
+		rapid.Check(bubble{t}, func(t *rapid.T) {
+			w := &world{T: t, dir: dir, files: files, dp: newMemory(), model: newModel()}
+			w.dp.told = w.neverMoreOpen
+			w.open(w.newFile())
+			defer func() { w.stop(); files = w.files }()
+			t.Repeat(map[string]func(*rapid.T){
+				"lease": w.lease, "forget": w.forget, "shown": w.shown, "admit": w.admit, "end": w.end,
+				"send": w.send, "pass": w.pass, "account": w.account,
+				"restart": w.restart, "crash": func(*rapid.T) { w.crash(false) }, "reboot": func(*rapid.T) { w.crash(true) },
+				"": w.check,
+			})
+			w.accountAll()
+		})
+	})
+}
+
+// bubble keeps rapid from asking for the test's deadline: a bubble has none.
+type bubble struct{ testing.TB }
+
+func (w *world) newFile() string {
+	w.files++
+	return filepath.Join(w.dir, fmt.Sprintf("%d.db", w.files))
+}
+
+func (w *world) open(path string) {
+	table, err := session.Open(path, w.dp)
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- table.Run(ctx) }()
+	w.table, w.path = table, path
+	w.stop = func() {
+		w.table = nil
+		cancel()
+		if err := errors.Join(<-ended, table.Close()); err != nil {
+			w.Error(err)
+		}
+	}
+	synctest.Wait()
+}
+
+// neverMoreOpen sees each order to the data path before it is carried out.
+func (w *world) neverMoreOpen(c datapath.Client) {
+	if w.table == nil {
+		return // it is being opened
+	}
+	onDisk, err := w.table.OnDisk()
+	if err != nil {
+		w.Error(err)
+	}
+	allowed := map[session.Key]bool{}
+	for _, s := range onDisk {
+		allowed[s.Key] = s.State == session.Authenticated
+	}
+	if asked := (session.Key{MAC: c.MAC, Addr: c.Addr}); c.Admitted && !allowed[asked] {
+		w.Errorf("%s is let in, and a crash now would not know", asked)
+	}
+	for _, k := range everybody() {
+		if w.dp.admits(k) && !allowed[k] {
+			w.Errorf("%s is inside, and a crash now would not know", k)
+		}
+	}
+}
+
+func everybody() (keys []session.Key) {
+	for mac := range byte(3) {
+		for host := range byte(3) {
+			keys = append(keys, key(mac, host))
+		}
+	}
+	return keys
+}
+
+var (
+	someKey  = rapid.Custom(func(t *rapid.T) session.Key { return rapid.SampledFrom(everybody()).Draw(t, "key") })
+	leaseFor = rapid.SampledFrom([]time.Duration{0, time.Minute, 10 * time.Minute})
+	limits   = rapid.Custom(func(t *rapid.T) session.Limits {
+		pick := func(name string, d time.Duration) time.Duration {
+			return rapid.SampledFrom([]time.Duration{0, d}).Draw(t, name)
+		}
+		return session.Limits{
+			SessionTimeout: pick("session", 100*time.Second), IdleTimeout: pick("idle", 70*time.Second), Interim: pick("interim", 40*time.Second),
+		}
+	})
+)
+
+func (w *world) lease(t *rapid.T) {
+	k, hostname := someKey.Draw(t, "client"), rapid.StringMatching("[a-z]?").Draw(t, "hostname")
+	end := time.Time{}
+	if d := leaseFor.Draw(t, "for"); d > 0 {
+		end = w.model.now.Add(d)
+	}
+	w.must(w.table.Lease(k, hostname, end))
+	w.model.lease(k, hostname, end)
+}
+
+func (w *world) forget(t *rapid.T) {
+	k := someKey.Draw(t, "client")
+	w.must(w.table.Forget(k))
+	w.model.forget(k)
+}
+
+func (w *world) shown(t *rapid.T) {
+	k := someKey.Draw(t, "client")
+	w.known(k, w.table.Shown(k.Addr), session.ErrUnknown)
+	w.model.shown(k.Addr)
+}
+
+func (w *world) admit(t *rapid.T) {
+	k := someKey.Draw(t, "client")
+	login := session.Login{User: "ada", Class: [][]byte{{1}}, Limits: limits.Draw(t, "limits")}
+	s, err := w.table.Admit(k.Addr, login)
+	if w.known(k, err, session.ErrUnknown) {
+		w.model.admit(k.Addr, login, s.ID)
+	}
+}
+
+func (w *world) end(t *rapid.T) {
+	k := someKey.Draw(t, "client")
+	_, err := w.table.End(k.Addr, session.AdminReset)
+	c := w.model.clients[k.Addr]
+	if c != nil && c.State != session.Authenticated {
+		if !errors.Is(err, session.ErrNoSession) {
+			w.Errorf("ended a client that is %s: %v", c.State, err)
+		}
+	} else if w.known(k, err, session.ErrUnknown) {
+		w.model.over(c, session.AdminReset, w.model.now)
+	}
+}
+
+func (w *world) send(t *rapid.T) {
+	k, n := someKey.Draw(t, "client"), rapid.Uint64Range(1, 3).Draw(t, "packets")
+	want := w.model.send(k, n, 100)
+	if up, down := w.dp.send(k, n, 100); up != want || down != want {
+		w.Errorf("of %d packets of %s %d and %d passed, want %d", n, k, up, down, want)
+	}
+}
+
+func (w *world) pass(t *rapid.T) {
+	d := time.Duration(rapid.IntRange(1, 150).Draw(t, "seconds")) * time.Second
+	pass(d)
+	w.model.pass(d)
+}
+
+func (w *world) account(*rapid.T) {
+	if w.model.left() == 0 || w.table.Pending() == 0 {
+		return
+	}
+	e, err := w.table.Next(context.Background())
+	w.must(err)
+	w.must(w.table.Done(e))
+	want, found := w.model.take(e)
+	if !found {
+		w.Fatalf("event out of nowhere: %s %s %s", e.Kind, e.Cause, e.ID)
+	}
+	w.compare(want, e)
+	if !w.doneA.Equal(w.model.now) {
+		w.done, w.doneA = nil, w.model.now
+	}
+	want.optional = true
+	w.done = append(w.done, want)
+	// Waiting for an event that was about to be written took time.
+	if passed := time.Since(w.model.now); passed > 0 {
+		synctest.Wait()
+		w.model.pass(passed)
+	}
+}
+
+func (w *world) compare(want expected, got session.Event) {
+	if want.vague {
+		if got.Cause != session.NASReboot || !below(got.Counts, want.Counts) || got.At.After(want.At) || got.At.Before(want.Began) {
+			w.Errorf("end by a reboot: %+v, want at most %+v", got, want)
+		}
+		return
+	}
+	if diff := cmp.Diff(want.Event, got, sameEvent, cmpopts.EquateApproxTime(time.Millisecond)); diff != "" {
+		w.Errorf("event (-want +got):\n%s", diff)
+	}
+}
+
+// accountAll wants every event there should be, and no other.
+func (w *world) accountAll() {
+	for w.model.left() > 0 {
+		if w.table.Pending() == 0 {
+			w.Fatalf("%d events never came: %+v", w.model.left(), w.model.events)
+		}
+		w.account(nil)
+	}
+}
+
+func (w *world) restart(*rapid.T) {
+	w.stop()
+	w.open(w.path)
+}
+
+// crash goes on with what was on the disk at this moment.
+func (w *world) crash(reboot bool) {
+	path := w.newFile()
+	w.must(w.table.CopyFile(path))
+	w.stop() // it puts more on its disk, which nobody reads
+	if reboot {
+		w.dp.restart()
+	}
+	w.model.crash(reboot)
+	w.again()
+	w.open(path)
+	for addr, c := range w.model.clients {
+		if c.shownAt.Equal(w.model.now) && c.State == session.PreAuth {
+			if s, there := w.table.Get(addr); there && s.State == session.Leased {
+				c.State = session.Leased
+			}
+		}
+	}
+}
+
+// again expects what was accounted in this second once more.
+func (w *world) again() {
+	if !w.doneA.Equal(w.model.now) {
+		return
+	}
+	for i := len(w.done) - 1; i >= 0; i-- {
+		e := w.done[i]
+		w.model.events[e.ID] = append([]expected{e}, w.model.events[e.ID]...)
+	}
+	w.done = nil
+}
+
+func (w *world) check(*rapid.T) {
+	n := 0
+	for got := range w.table.Each {
+		n++
+		want := session.Session{}
+		if c := w.model.clients[got.Addr]; c != nil {
+			want = c.Session
+		}
+		if diff := cmp.Diff(want, got, sameEvent, cmpopts.EquateApproxTime(time.Millisecond)); diff != "" {
+			w.Errorf("client %s (-want +got):\n%s", got.Key, diff)
+		}
+	}
+	if n != len(w.model.clients) {
+		w.Errorf("%d clients, want %d", n, len(w.model.clients))
+	}
+	for _, k := range everybody() {
+		c := w.model.clients[k.Addr]
+		if want := c != nil && c.MAC == k.MAC && c.State == session.Authenticated; w.dp.admits(k) != want {
+			w.Errorf("the data path admits %s: %v, want %v", k, !want, want)
+		}
+	}
+}
+
+func (w *world) must(err error) {
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// known says whether somebody has the address, and that err is as it should be.
+func (w *world) known(k session.Key, err, unknown error) bool {
+	if w.model.clients[k.Addr] == nil {
+		if !errors.Is(err, unknown) {
+			w.Errorf("%s has nobody: %v", k.Addr, err)
+		}
+		return false
+	}
+	w.must(err)
+	return true
+}

@@ -57,6 +57,11 @@ func (t *Table) Waiting() int {
 	return t.store.unwritten
 }
 
+// Bound makes the table's bounds what a test can reach, before it is used.
+func (t *Table) Bound(clients, updates, events int) {
+	t.bounds = bounds{clients: clients, updates: updates, events: events}
+}
+
 // SetFormat makes a file one of another format.
 func SetFormat(path string, format []byte) error {
 	db, err := bbolt.Open(path, 0o600, nil)

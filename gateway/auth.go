@@ -39,11 +39,11 @@ func (g *gateway) authenticator() (a authenticator, err error) {
 // Authenticate returns the first source's login. Where all reject, the last one's
 // message is what the user reads; where one cannot tell, nobody is admitted by
 // another one's word alone, but nobody is told that the password is wrong either.
-func (a authenticator) Authenticate(ctx context.Context, c portal.Credentials) (session.Login, error) {
+func (a authenticator) Authenticate(ctx context.Context, c session.Credentials) (session.Login, error) {
 	var unsure error
 	err := error(session.Reject(""))
 	for _, s := range a.sources {
-		login, e := s.Authenticate(ctx, session.Credentials{User: c.User, Password: c.Password, Key: c.Key})
+		login, e := s.Authenticate(ctx, c)
 		if e == nil {
 			return login, nil
 		}

@@ -59,10 +59,7 @@ type rejected interface{ RejectMessage() string }
 
 // Credentials are what a client logs in with. User has 1 to 253 bytes of UTF-8
 // without control characters (RFC 2865, 5.1), Password 1 to 128 bytes (5.2).
-type Credentials struct {
-	User, Password string
-	Key            session.Key
-}
+type Credentials = session.Credentials
 
 // Config says how the portal looks and where it is. Zero values are usable but
 // for Address and Methods.

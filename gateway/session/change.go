@@ -146,7 +146,7 @@ func (t *Table) admit(addr netip.Addr, login Login) (Session, error) {
 		return Session{}, err
 	}
 	defer t.life.RUnlock()
-	if t.store.behind() >= eventsMax {
+	if t.store.behind() >= t.bounds.events {
 		return Session{}, ErrBehind
 	}
 	c := t.hold(addr)

@@ -42,7 +42,7 @@ func (c *Counts) packets() uint64 { return c.UpPackets + c.DownPackets + c.Dropp
 func (t *Table) permit(e *entry) datapath.Client {
 	c := datapath.Client{Addr: e.key.Addr, MAC: e.key.MAC}
 	end := e.sessionEnd()
-	if e.state != Authenticated || end <= t.clock.now() {
+	if e.state != Authenticated || min(end, e.leaseEnd) <= t.clock.now() { // over, though not ended yet
 		return c
 	}
 	c.Admitted, c.Until = true, t.clock.time(end)

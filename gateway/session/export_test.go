@@ -50,11 +50,16 @@ func (t *Table) Transactions() (id int, err error) {
 	return id, err
 }
 
-// Queued are the changes that wait to be written.
-func (t *Table) Queued() int {
+// Waiting are the events that are on their way to the disk.
+func (t *Table) Waiting() int {
 	t.store.mu.Lock()
 	defer t.store.mu.Unlock()
-	return len(t.store.queue)
+	return t.store.unwritten
+}
+
+// Bound makes the table's bounds what a test can reach, before it is used.
+func (t *Table) Bound(clients, updates, events int) {
+	t.bounds = bounds{clients: clients, updates: updates, events: events}
 }
 
 // SetFormat makes a file one of another format.

@@ -34,7 +34,7 @@ func (t *Table) holdOrAdd(addr netip.Addr) (*client, error) {
 			continue
 		}
 		defer t.mu.Unlock()
-		if len(t.clients) >= clientsMax {
+		if len(t.clients) >= t.bounds.clients {
 			return nil, ErrFull
 		}
 		c := &client{place: -1}

@@ -8,19 +8,12 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-const (
-	// updatesMax is how far accounting may be behind before interim updates are
-	// left out: they only repeat what the end will say.
-	updatesMax = 1 << 16
-	// eventsMax is how far it may be behind before nobody is admitted: what is not
-	// accounted for has an end. Ends of sessions are always kept.
-	eventsMax = 1 << 20
-	// scanMax bounds the look for events of other sessions, for each one wanted.
-	scanMax = 16
-)
+// scanMax bounds the look for events of other sessions, for each one wanted.
+const scanMax = 16
 
 // Next returns the oldest event that is not Done, and waits for one when there
-// is none. It is the same one until it is.
+// is none. It is the same one until it is. Somebody must take the events also
+// where nothing is accounted: when too many are left, nobody is admitted.
 func (t *Table) Next(ctx context.Context) (Event, error) {
 	events, err := t.NextFew(ctx, 1)
 	if err != nil {

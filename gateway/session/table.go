@@ -14,16 +14,27 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// clientsMax bounds the table. Who invents addresses on the LAN fills it, not
-// the machine's memory.
-const clientsMax = 1 << 18
+// bounds are what the table may hold. Tests make them smaller.
+type bounds struct {
+	// clients there may be. Who invents addresses on the LAN fills the table, not
+	// the machine's memory.
+	clients int
+	// updates is how many events accounting may be behind before interim updates
+	// are left out: they only repeat what the end will say.
+	updates int
+	// events is how many it may be behind before nobody is admitted: what is not
+	// accounted for has an end. Ends of sessions are always kept.
+	events int
+}
+
+var usual = bounds{clients: 1 << 18, updates: 1 << 16, events: 1 << 20}
 
 // Errors of the table's methods, wrapped with the client they are about.
 var (
 	ErrUnknown   = errors.New("no client has this address")
 	ErrNoSession = errors.New("the client is not logged in")
 	ErrMoved     = errors.New("the address belongs to another client by now")
-	ErrFull      = fmt.Errorf("the table is full: it holds %d clients", clientsMax)
+	ErrFull      = errors.New("the table is full: no more clients fit")
 	ErrBehind    = errors.New("too many sessions are not accounted yet: is the accounting server reachable?")
 	ErrClosed    = errors.New("the session table is closed")
 )
@@ -38,9 +49,10 @@ var (
 // half done. When a method returns an error the client is as it was, or less is
 // open to it, and the method may be called again.
 type Table struct {
-	dp    datapath.Datapath
-	store *store
-	clock clock
+	dp     datapath.Datapath
+	store  *store
+	clock  clock
+	bounds bounds
 
 	// life is held for reading by all who work with the table, for writing by
 	// Close.
@@ -108,7 +120,7 @@ type entry struct {
 // deleted, must be emptied before: the table cannot see them.
 func Open(path string, dp datapath.Datapath) (*Table, error) {
 	t := &Table{
-		dp: dp, clock: clock{time.Now()}, clients: map[netip.Addr]*client{}, sooner: make(chan struct{}, 1),
+		dp: dp, clock: clock{time.Now()}, bounds: usual, clients: map[netip.Addr]*client{}, sooner: make(chan struct{}, 1),
 	}
 	t.complaints.last = -never
 	var lost []change

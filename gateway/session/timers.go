@@ -279,7 +279,7 @@ func (t *Table) keep(c *client, e *entry, now moment) {
 		c.setInterim(e, now)
 	}
 	switch {
-	case update && t.store.behind() < updatesMax:
+	case update && t.store.behind() < t.bounds.updates:
 		updated := Event{Kind: Updated, Session: t.view(e), At: t.clock.time(now)}
 		t.store.later(change{addr: e.key.Addr, record: t.record(e), events: [][]byte{encodeEvent(&updated)}})
 	case now < c.save:

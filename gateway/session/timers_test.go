@@ -246,8 +246,8 @@ func TestTimersGoOnAfterRestart(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		table = openTable(t, path, dp)
-		if dp.admits(short) || !dp.admits(long) {
-			t.Errorf("after the restart admitted: %v and %v, want false and true", dp.admits(short), dp.admits(long))
+		if dp.admits(short) || dp.admits(gone) || !dp.admits(long) {
+			t.Errorf("after the restart admitted: %v, %v and %v, want only the last", dp.admits(short), dp.admits(gone), dp.admits(long))
 		}
 		run(t, table)
 		pass(time.Second)
@@ -310,5 +310,37 @@ func TestNextWaits(t *testing.T) {
 		if err := table.Done(session.Event{}); err == nil {
 			t.Error("an event from nowhere was done")
 		}
+	})
+}
+
+// TestBounds: nothing that is not taken away grows for ever.
+func TestBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
+		table.Bound(2, 3, 5)
+		run(t, table)
+		a, b := key(1, 5), key(2, 6)
+		lease(t, table, a)
+		lease(t, table, b)
+		if err := table.Lease(key(3, 7), "", time.Time{}); !errors.Is(err, session.ErrFull) {
+			t.Errorf("a third client: %v", err)
+		}
+		admit(t, table, a, session.Limits{Interim: time.Minute})
+		pass(time.Hour)
+		if n := table.Pending(); n != 3 {
+			t.Errorf("%d events after an hour without accounting, want 3", n)
+		}
+		admit(t, table, a, session.Limits{}) // the 4th and the 5th
+		if _, err := table.Admit(b.Addr, session.Login{}); !errors.Is(err, session.ErrBehind) {
+			t.Errorf("admitted 5 events behind: %v", err)
+		}
+		if _, err := table.End(a.Addr, session.AdminReset); err != nil {
+			t.Errorf("an end was refused: %v", err)
+		}
+		want := []session.Kind{session.Started, session.Updated, session.Updated, session.Ended, session.Started, session.Ended}
+		if got := kinds(drain(t, table)); !slices.Equal(got, want) {
+			t.Errorf("events %v, want %v", got, want)
+		}
+		admit(t, table, b, session.Limits{})
 	})
 }

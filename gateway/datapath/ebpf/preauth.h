@@ -96,13 +96,15 @@ static __always_inline int reject(struct __sk_buff *skb, const struct iphdr *ip)
 
 /* to_portal gives HTTP for anywhere to the portal: to the connection it belongs
  * to, or to the portal's listener. */
-static __always_inline int to_portal(struct __sk_buff *skb, const struct iphdr *ip, struct ports p)
+static __always_inline int to_portal(struct __sk_buff *skb, const struct iphdr *ip, struct ports p, int syn)
 {
 	struct bpf_sock_tuple tuple = { .ipv4 = { .saddr = ip->saddr, .daddr = ip->daddr, .sport = p.source, .dport = p.dest } };
 	struct bpf_sock *sk = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
 	long err;
 
-	if (sk && sk->state == BPF_TCP_LISTEN) { /* someone's listener on port 80 of all addresses */
+	/* Someone's listener on port 80 of all addresses; or a connection the portal has
+	 * closed, whose port the client uses anew. */
+	if (sk && (sk->state == BPF_TCP_LISTEN || (sk->state == BPF_TCP_TIME_WAIT && syn))) {
 		bpf_sk_release(sk);
 		sk = 0;
 	}
@@ -151,7 +153,10 @@ static __always_inline int preauth(struct __sk_buff *skb, const struct iphdr *ip
 		return ip->daddr == bpf_htonl(INADDR_BROADCAST) ? pass(REASON_LOCAL) : drop(REASON_BLOCKED);
 	if (is_garden(ip->daddr))
 		return pass(REASON_GARDEN);
-	if (ip->protocol == IPPROTO_TCP && p.dest == HTTP)
-		return to_portal(skb, ip, p);
+	if (ip->protocol == IPPROTO_TCP && p.dest == HTTP) {
+		const struct tcphdr *tcp = (const void *)ip + ip->ihl * 4;
+
+		return to_portal(skb, ip, p, (const void *)(tcp + 1) <= end && tcp->syn && !tcp->ack);
+	}
 	return reject(skb, ip);
 }

@@ -1,0 +1,254 @@
+package session_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// TestKilledGatewayForgetsNothing kills a process that logs clients in and out
+// with 16 goroutines, again and again, and wants everything it had said was done.
+func TestKilledGatewayForgetsNothing(t *testing.T) {
+	const variable = "GATEWEIGH_TEST_KILLED_STORE"
+	if path := os.Getenv(variable); path != "" {
+		logInAndOut(t, path)
+		return
+	}
+	path := filepath.Join(t.TempDir(), "s.db")
+	began, ended := map[string]bool{}, map[string]bool{} // sessions, by ID
+	for round := range 5 {
+		cmd := child(t, t.Name(), variable+"="+path)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		for n := 0; lines.Scan(); n++ {
+			what, id, told := strings.Cut(lines.Text(), " ")
+			switch {
+			case told && what == "began":
+				began[id] = true
+			case told && what == "ended":
+				ended[id] = true
+			}
+			if n == 200+77*round {
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := cmd.Wait(); err == nil || len(ended) == 0 {
+			t.Fatalf("the child was not killed at work: %v, %d sessions ended", err, len(ended))
+		}
+		checkNothingForgotten(t, path, began, ended)
+	}
+}
+
+// logInAndOut never returns. Each line goes out in one write, so none is torn.
+func logInAndOut(t *testing.T, path string) {
+	table := openTable(t, path, newMemory())
+	var users sync.WaitGroup
+	for i := range 16 {
+		users.Go(func() {
+			k := nth(i)
+			for {
+				if err := table.Lease(k, "phone", time.Now().Add(time.Hour)); err != nil {
+					t.Error(err)
+					return
+				}
+				s, err := table.Admit(k.Addr, session.Login{User: "ada"})
+				fmt.Fprintf(os.Stdout, "began %s\n", s.ID)
+				_, endErr := table.End(k.Addr, session.UserRequest)
+				fmt.Fprintf(os.Stdout, "ended %s\n", s.ID)
+				if err := errors.Join(err, endErr); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	users.Wait()
+}
+
+func checkNothingForgotten(t *testing.T, path string, began, ended map[string]bool) {
+	t.Helper()
+	table, err := session.Open(path, newMemory())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	alive := map[string]bool{}
+	for s := range table.Each {
+		alive[s.ID] = s.State == session.Authenticated
+	}
+	starts, ends := map[string]int{}, map[string]int{}
+	for _, e := range drain(t, table) {
+		if e.Kind == session.Started {
+			starts[e.ID]++
+		} else {
+			ends[e.ID]++
+		}
+	}
+	for id := range began {
+		if starts[id] != 1 {
+			t.Errorf("session %s, which had begun, has %d starts", id, starts[id])
+		}
+		if !alive[id] && ends[id] != 1 {
+			t.Errorf("session %s is not there and has %d ends", id, ends[id])
+		}
+	}
+	for id := range ended {
+		if alive[id] || ends[id] != 1 {
+			t.Errorf("session %s, which had ended: alive %v, %d ends", id, alive[id], ends[id])
+		}
+	}
+	clear(began)
+	clear(ended)
+	for s := range table.Each { // lest the next round ends it unasked
+		if s.State == session.Authenticated {
+			if _, err := table.End(s.Addr, session.AdminReset); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	drain(t, table)
+}
+
+// TestEverybodyAtOnce has goroutines do everything to few addresses, with the
+// timers running, and each session's events in their order.
+func TestEverybodyAtOnce(t *testing.T) {
+	dp := newMemory()
+	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
+	run(t, table)
+	var users sync.WaitGroup
+	for i := range byte(24) {
+		users.Go(func() {
+			k := key(i%3, i%4)
+			for n := range 40 {
+				var err error
+				switch (n*7 + int(i)) % 8 {
+				case 0, 1:
+					err = table.Lease(k, "phone", time.Now().Add(time.Hour))
+				case 2, 3:
+					_, err = table.Admit(k.Addr, session.Login{User: "ada", Limits: session.Limits{UpBytes: 50, Interim: time.Second}})
+				case 4:
+					dp.send(k, 1, 100)
+					_, err = table.End(k.Addr, session.UserRequest)
+				case 5:
+					err = table.Shown(k.Addr)
+				case 6:
+					err = table.Forget(k)
+				case 7:
+					for range table.Each {
+					}
+				}
+				if err != nil && !errors.Is(err, session.ErrUnknown) && !errors.Is(err, session.ErrNoSession) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	users.Wait()
+	for i := range byte(12) {
+		if err := table.Forget(key(i%3, i%4)); err != nil {
+			t.Error(err)
+		}
+	}
+	checkOrder(t, drain(t, table))
+}
+
+// checkOrder wants one start and one end of each session, and updates between.
+func checkOrder(t *testing.T, events []session.Event) {
+	t.Helper()
+	order := map[string][]session.Kind{}
+	for _, e := range events {
+		order[e.ID] = append(order[e.ID], e.Kind)
+	}
+	if len(order) == 0 {
+		t.Error("there was no session")
+	}
+	for id, kinds := range order {
+		inner := slices.DeleteFunc(slices.Clone(kinds), func(k session.Kind) bool { return k == session.Updated })
+		if !slices.Equal(inner, []session.Kind{session.Started, session.Ended}) || kinds[0] != session.Started || kinds[len(kinds)-1] != session.Ended {
+			t.Errorf("session %s: %v", id, kinds)
+		}
+	}
+}
+
+// TestWhoWaitsTogetherIsWrittenTogether: a hundred logins cost the disk what one
+// does.
+func TestWhoWaitsTogetherIsWrittenTogether(t *testing.T) {
+	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
+	const clients = 100
+	for i := range clients {
+		lease(t, table, nth(i))
+	}
+	resume, err := table.StopWriting()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var users sync.WaitGroup
+	for i := range clients {
+		users.Go(func() {
+			if _, err := table.Admit(nth(i).Addr, session.Login{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for table.Waiting() < clients {
+		time.Sleep(time.Millisecond)
+	}
+	before, err := table.Transactions()
+	if err := errors.Join(err, resume()); err != nil {
+		t.Fatal(err)
+	}
+	users.Wait()
+	after, err := table.Transactions()
+	if err != nil || after-before > 2 {
+		t.Errorf("%d transactions for %d logins (%v), want at most 2", after-before, clients, err)
+	}
+}
+
+// TestSessionsAreAccountedSideBySide: each session's events one after the other.
+func TestSessionsAreAccountedSideBySide(t *testing.T) {
+	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
+	var ids []string
+	for i := range 5 {
+		lease(t, table, nth(i))
+		ids = append(ids, admit(t, table, nth(i), session.Limits{}).ID)
+		if _, err := table.End(nth(i).Addr, session.UserRequest); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, kind := range []session.Kind{session.Started, session.Ended} {
+		events, err := table.NextFew(t.Context(), 10)
+		if err != nil || len(events) != len(ids) {
+			t.Fatalf("%d events, %v; want one of each session", len(events), err)
+		}
+		for i, e := range events {
+			if e.Kind != kind || e.ID != ids[i] {
+				t.Errorf("event %d is %s of %s, want %s of %s", i, e.Kind, e.ID, kind, ids[i])
+			}
+		}
+		for _, e := range slices.Backward(events) {
+			if err := table.Done(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n := table.Pending(); n != 0 {
+		t.Errorf("%d events are left", n)
+	}
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package session_test
+
+// raceFactor is how much more memory, and time, the race detector takes.
+const raceFactor = 10

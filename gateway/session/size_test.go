@@ -1,0 +1,211 @@
+package session_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// nowhere is a data path that takes no memory: everybody is always sending.
+type nowhere struct{ packets atomic.Uint64 }
+
+var _ datapath.Datapath = (*nowhere)(nil)
+
+func (*nowhere) Set(datapath.Client) error          { return nil }
+func (*nowhere) Remove(netip.Addr) error            { return nil }
+func (*nowhere) Open(netip.Prefix, time.Time) error { return nil }
+func (*nowhere) Close() error                       { return nil }
+func (d *nowhere) Counters(netip.Addr) (datapath.Counters, error) {
+	n := d.packets.Add(1)
+	return datapath.Counters{UpBytes: 1000 * n, UpPackets: n, Seen: time.Now()}, nil
+}
+
+const crowd = 100_000 / raceFactor
+
+// TestMemoryOfACrowd: 100,000 authenticated clients, whose starts nobody has
+// accounted, take less than 200 MB of the machine, the file's mapped pages
+// included: when they log in, when all counts go to the disk, as they do every
+// minute, and when they are read again. Each is measured in a process of its own.
+func TestMemoryOfACrowd(t *testing.T) {
+	const variable, allowed = "GATEWEIGH_TEST_CROWD", 200 * raceFactor // its shadow memory says nothing of ours
+	if path := os.Getenv(variable); path != "" {
+		measureCrowd(t, path, allowed)
+		return
+	}
+	path := filepath.Join(t.TempDir(), "s.db")
+	for _, when := range []string{"logged in and saved", "read again and saved"} {
+		out, err := child(t, t.Name(), variable+"="+path).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+			t.Errorf("%s: %v", when, err)
+		}
+		t.Logf("%s: %s", when, out)
+	}
+}
+
+func measureCrowd(t *testing.T, path string, allowedMB float64) {
+	before := residentMB(t)
+	table := openTable(t, path, &nowhere{})
+	if table.Pending() == 0 {
+		fillTable(t, table, crowd)
+	}
+	filled := residentMB(t) - before
+	if n := table.Pending(); n != crowd {
+		t.Errorf("%d events are pending, want %d", n, crowd)
+	}
+	var heap runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&heap)
+	if err := table.Close(); err != nil {
+		t.Fatal(err)
+	}
+	saved := residentMB(t) - before
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("resident: %.0f MB more, %.0f MB after the counts were saved; heap %.0f MB, file %.0f MB",
+		filled, saved, float64(heap.HeapAlloc)/1e6, float64(info.Size())/1e6)
+	if max(filled, saved) >= allowedMB {
+		t.Errorf("%d sessions take more than %.0f MB", crowd, allowedMB)
+	}
+}
+
+// residentMB is the process's VmRSS, in 10⁶ bytes.
+func residentMB(t *testing.T) float64 {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := bytes.Cut(status, []byte("VmRSS:"))
+	var kiB float64
+	if _, err := fmt.Sscanf(string(rest), "%g kB", &kiB); err != nil {
+		t.Fatal(err)
+	}
+	return kiB * 1024 / 1e6
+}
+
+func someLogin(i int) session.Login {
+	return session.Login{
+		User: fmt.Sprintf("user%06d@example.net", i), Class: [][]byte{bytes.Repeat([]byte{byte(i)}, 32)},
+		Limits: session.Limits{SessionTimeout: 8 * time.Hour, IdleTimeout: time.Hour, Interim: 10 * time.Minute, DownBytes: 1 << 40, UpBps: 1e7, DownBps: 1e8},
+	}
+}
+
+// fillTable leases to and admits n clients, from as many goroutines as a busy
+// portal has.
+func fillTable(t testing.TB, table *session.Table, n int) {
+	t.Helper()
+	var next atomic.Int64
+	inParallel(t, 512, func() error {
+		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+			if err := table.Lease(nth(i), fmt.Sprintf("phone-%06d", i), time.Now().Add(12*time.Hour)); err != nil {
+				return err
+			}
+			if _, err := table.Admit(nth(i).Addr, someLogin(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func inParallel(t testing.TB, n int, work func() error) {
+	t.Helper()
+	errs := make([]error, n)
+	var workers sync.WaitGroup
+	for i := range n {
+		workers.Go(func() { errs[i] = work() })
+	}
+	workers.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// BenchmarkDurable counts what 100 goroutines get done, each waiting for its own
+// to be on the disk.
+func BenchmarkDurable(b *testing.B) {
+	for name, op := range map[string]func(table *session.Table, i int) error{
+		"Lease": func(table *session.Table, i int) error {
+			return table.Lease(nth(i%crowd), "phone", time.Now().Add(time.Duration(i+1)*time.Second))
+		},
+		"Admit": func(table *session.Table, i int) error {
+			_, err := table.Admit(nth(i%10_000).Addr, someLogin(i))
+			return err
+		},
+		"AdmitAndEnd": func(table *session.Table, i int) error {
+			addr := nth(i % 10_000).Addr
+			_, err := table.Admit(addr, someLogin(i))
+			if err == nil {
+				_, err = table.End(addr, session.UserRequest)
+			}
+			return err
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			table := openTable(b, filepath.Join(b.TempDir(), "s.db"), &nowhere{})
+			if name != "Lease" {
+				fillTable(b, table, 10_000)
+			}
+			var next atomic.Int64
+			b.ResetTimer()
+			inParallel(b, 100, func() error {
+				for i := int(next.Add(1)) - 1; i < b.N; i = int(next.Add(1)) - 1 {
+					if err := op(table, i); err != nil && !errors.Is(err, session.ErrNoSession) {
+						return err
+					}
+				}
+				return nil
+			})
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
+		})
+	}
+}
+
+// BenchmarkAlone is how long one caller waits, with a crowd in the table.
+func BenchmarkAlone(b *testing.B) {
+	table := openTable(b, filepath.Join(b.TempDir(), "s.db"), &nowhere{})
+	fillTable(b, table, crowd)
+	addr := nth(crowd / 2).Addr
+	b.Run("Get", func(b *testing.B) {
+		for b.Loop() {
+			table.Get(addr)
+		}
+	})
+	b.Run("Lease", func(b *testing.B) {
+		for n := 1; b.Loop(); n++ {
+			if err := table.Lease(nth(crowd/2), "phone", time.Now().Add(time.Duration(n)*time.Hour)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("AdmitAndEnd", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := table.Admit(addr, someLogin(1)); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := table.End(addr, session.UserRequest); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("Each", func(b *testing.B) {
+		for b.Loop() {
+			for range table.Each {
+			}
+		}
+	})
+}

@@ -244,6 +244,23 @@ func TestLogoutOfThousands(t *testing.T) {
 	}
 }
 
+// ending is a table whose sessions end by themselves just before they are ended.
+type ending struct{ *clients }
+
+func (e ending) End(a netip.Addr, cause session.Cause) (session.Session, error) {
+	if _, err := e.clients.End(a, cause); err != nil {
+		return session.Session{}, err
+	}
+	return session.Session{}, errors.New("not logged in")
+}
+
+func TestSessionsThatEndMeanwhile(t *testing.T) {
+	c := dial(t, start(t, ending{authenticated(100)}, stallTime))
+	if n, err := c.Logout(t.Context(), LogoutRequest{All: true}); n != 0 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
 func TestOneDaemonAtATime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.sock")
 	daemon := hold(t, path)

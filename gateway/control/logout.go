@@ -78,7 +78,10 @@ func (s *server) end(ctx context.Context, addrs []netip.Addr) (ended int, err er
 		workers.Go(func() {
 			for addr := range work {
 				if _, err := s.table.End(addr, session.AdminReset); err != nil {
-					stop(fmt.Errorf("ending the session of %s: %w", addr, err))
+					// One that has ended by itself meanwhile is no failure.
+					if c, ok := s.table.Get(addr); ok && c.State == session.Authenticated {
+						stop(fmt.Errorf("ending the session of %s: %w", addr, err))
+					}
 					continue
 				}
 				mu.Lock()

@@ -47,7 +47,7 @@ func (s *server) logoutOne(w http.ResponseWriter, addr netip.Addr) {
 		return
 	}
 	if _, err := s.table.End(addr, session.AdminReset); err != nil {
-		fail(w, http.StatusInternalServerError, fmt.Errorf("ending the session of %s: %w", addr, err))
+		fail(w, http.StatusInternalServerError, err)
 		return
 	}
 	reply(w, http.StatusOK, LogoutReply{1})
@@ -80,7 +80,7 @@ func (s *server) end(ctx context.Context, addrs []netip.Addr) (ended int, err er
 				if _, err := s.table.End(addr, session.AdminReset); err != nil {
 					// One that has ended by itself meanwhile is no failure.
 					if c, ok := s.table.Get(addr); ok && c.State == session.Authenticated {
-						stop(fmt.Errorf("ending the session of %s: %w", addr, err))
+						stop(err)
 					}
 					continue
 				}

@@ -36,6 +36,7 @@ type Sessions interface {
 	// false. yield may take seconds, when who reads is slow: nobody else may have
 	// to wait for it.
 	Each(yield func(session.Session) bool)
+	// The errors of Admit and End name the address.
 	Admit(netip.Addr, session.Login) (session.Session, error)
 	End(netip.Addr, session.Cause) (session.Session, error)
 }

@@ -86,7 +86,7 @@ func (c *clients) End(a netip.Addr, cause session.Cause) (session.Session, error
 	defer c.mu.Unlock()
 	i, ok := c.find(a)
 	if !ok || a == c.broken || cause != session.AdminReset {
-		return session.Session{}, errors.New("the disk is full")
+		return session.Session{}, fmt.Errorf("end the session of %s: the disk is full", a)
 	}
 	ended := c.all[i]
 	c.all[i].State, c.all[i].Login = session.PreAuth, session.Login{}
@@ -223,13 +223,13 @@ func TestRefusals(t *testing.T) {
 		{logout(LogoutRequest{Addr: numbered(9)}), "no client has 10.0.0.9"},
 		{logout(LogoutRequest{Addr: numbered(1)}), "10.0.0.1 is not logged in: it is preauth"},
 		{logout(LogoutRequest{User: "zoe"}), `no session is "zoe"'s`},
-		{logout(LogoutRequest{Addr: numbered(2)}), "ending the session of 10.0.0.2: the disk is full"},
+		{logout(LogoutRequest{Addr: numbered(2)}), "end the session of 10.0.0.2: the disk is full"},
 	} {
 		if tt.err == nil || tt.err.Error() != tt.want {
 			t.Errorf("got  %v\nwant %s", tt.err, tt.want)
 		}
 	}
-	if err := logout(LogoutRequest{All: true}); err == nil || !strings.HasSuffix(err.Error(), "of 2 sessions: ending the session of 10.0.0.2: the disk is full") {
+	if err := logout(LogoutRequest{All: true}); err == nil || !strings.HasSuffix(err.Error(), "of 2 sessions: end the session of 10.0.0.2: the disk is full") {
 		t.Errorf("logout of all, one of them failing: %v", err)
 	}
 }
@@ -240,6 +240,23 @@ func TestLogoutOfThousands(t *testing.T) {
 		t.Errorf("%d, %v", n, err)
 	}
 	if n, err := c.Logout(t.Context(), LogoutRequest{All: true}); n != 3333 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+// ending is a table whose sessions end by themselves just before they are ended.
+type ending struct{ *clients }
+
+func (e ending) End(a netip.Addr, cause session.Cause) (session.Session, error) {
+	if _, err := e.clients.End(a, cause); err != nil {
+		return session.Session{}, err
+	}
+	return session.Session{}, errors.New("not logged in")
+}
+
+func TestSessionsThatEndMeanwhile(t *testing.T) {
+	c := dial(t, start(t, ending{authenticated(100)}, stallTime))
+	if n, err := c.Logout(t.Context(), LogoutRequest{All: true}); n != 0 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
 }

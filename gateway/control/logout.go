@@ -47,7 +47,7 @@ func (s *server) logoutOne(w http.ResponseWriter, addr netip.Addr) {
 		return
 	}
 	if _, err := s.table.End(addr, session.AdminReset); err != nil {
-		fail(w, http.StatusInternalServerError, fmt.Errorf("ending the session of %s: %w", addr, err))
+		fail(w, http.StatusInternalServerError, err)
 		return
 	}
 	reply(w, http.StatusOK, LogoutReply{1})
@@ -78,7 +78,10 @@ func (s *server) end(ctx context.Context, addrs []netip.Addr) (ended int, err er
 		workers.Go(func() {
 			for addr := range work {
 				if _, err := s.table.End(addr, session.AdminReset); err != nil {
-					stop(fmt.Errorf("ending the session of %s: %w", addr, err))
+					// One that has ended by itself meanwhile is no failure.
+					if c, ok := s.table.Get(addr); ok && c.State == session.Authenticated {
+						stop(err)
+					}
 					continue
 				}
 				mu.Lock()

@@ -210,7 +210,7 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 	}
 	c, err := s.table.Admit(req.Addr, session.Login{User: req.User, Limits: req.Limits.granted()})
 	if err != nil {
-		fail(w, http.StatusInternalServerError, fmt.Errorf("admitting %s: %w", req.Addr, err))
+		fail(w, http.StatusInternalServerError, err)
 		return
 	}
 	reply(w, http.StatusOK, shown(c))

@@ -45,6 +45,7 @@ func (a authenticator) Authenticate(ctx context.Context, c session.Credentials) 
 	for _, s := range a.sources {
 		login, e := s.Authenticate(ctx, c)
 		if e == nil {
+			login.For = c.Key // and for nobody who may have the address by now
 			return login, nil
 		}
 		if err = e; !errors.Is(e, session.ErrRejected) {

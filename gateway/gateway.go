@@ -87,6 +87,9 @@ func (g *gateway) open() (err error) {
 	if g.table, err = session.Open(filepath.Join(cfg.StateDir, "sessions.db"), g.dp); err != nil {
 		return err
 	}
+	if err := g.reconcile(); err != nil {
+		return err
+	}
 	close(g.known)
 	for _, p := range cfg.Garden.Prefixes {
 		if err := g.dp.Open(p, time.Time{}); err != nil {
@@ -105,11 +108,45 @@ func (g *gateway) open() (err error) {
 		if g.dhcp, err = dhcp.New(g.dhcpConfig(), leases{g.table}); err != nil {
 			return err
 		}
+		if err := g.takeUp(g.dhcp.Leases()); err != nil {
+			return err
+		}
 	}
 	if cfg.DNS.Mode == config.Server {
 		g.dns, err = dns.New(g.dnsConfig(), g.dp)
 	}
 	return err
+}
+
+// reconcile shuts clients out that a predecessor let in and the table does not
+// know: its file was lost, or replaced.
+func (g *gateway) reconcile() error {
+	addrs, err := g.dp.Clients()
+	if err != nil {
+		return err
+	}
+	for _, a := range addrs {
+		if _, known := g.table.Get(a); known {
+			continue
+		}
+		if err := g.dp.Remove(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeUp gives the table the leases it does not know, for the same reason.
+func (g *gateway) takeUp(all []dhcp.Lease) error {
+	for _, l := range all {
+		if _, known := g.table.Get(l.Addr); known {
+			continue
+		}
+		if err := (leases{g.table}).Leased(l.MAC[:], l.Addr, l.Hostname, l.End); err != nil {
+			return fmt.Errorf("taking up the lease of %s: %w", l.Addr, err)
+		}
+	}
+	return nil
 }
 
 // serve runs the parts until ctx ends or one of them fails; the others end with it.
@@ -137,7 +174,7 @@ func (g *gateway) serve(ctx context.Context) error {
 	run("accounting", g.account)
 	run("control", func(ctx context.Context) error { return g.socket.Serve(ctx, granting{g.table, g}, g.status) })
 	if g.portal != nil {
-		run("portal", g.portal.Run)
+		run("portal", g.servePortal)
 	}
 	if g.dhcp != nil {
 		run("dhcp", g.dhcp.Run)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
@@ -101,6 +103,25 @@ func (g *gateway) openPortal() (err error) {
 	}
 	g.portal, err = portal.New(cfg, granting{g.table, g}, auth)
 	return err
+}
+
+// servePortal listens, has the data path bring clients, and serves them.
+func (g *gateway) servePortal(ctx context.Context) error {
+	addr := g.cfg.LAN.Address.Addr()
+	plain, err := portal.Listen(ctx, netip.AddrPortFrom(addr, g.cfg.Portal.Port))
+	if err != nil {
+		return err
+	}
+	var secure net.Listener
+	if g.cfg.Portal.TLSCert != "" {
+		if secure, err = portal.Listen(ctx, netip.AddrPortFrom(addr, g.cfg.Portal.TLSPort)); err != nil {
+			return errors.Join(err, plain.Close())
+		}
+	}
+	if err := g.dp.Portal(plain.(syscall.Conn)); err != nil {
+		return errors.Join(err, plain.Close())
+	}
+	return g.portal.Serve(ctx, plain, secure)
 }
 
 // keptKey reads a secret key, or makes and keeps one.

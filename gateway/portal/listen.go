@@ -28,6 +28,7 @@ func Listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
 		KeepAliveConfig: net.KeepAliveConfig{Enable: false},
 		KeepAlive:       -1,
 	}
+	lc.SetMultipathTCP(false) // a data path cannot steer connections to a socket of that kind
 	l, err := lc.Listen(ctx, "tcp4", addr.String())
 	if err != nil {
 		return nil, fmt.Errorf("listening for clients on %s: %w", addr, err)

@@ -83,7 +83,7 @@ type Measurement struct {
 	Packets       int64   `json:"packets"`        // packets the router sent on all links, both directions
 	Drops         int64   `json:"drops"`          // link and queue drops on the router's links
 
-	AggregationFactor float64 `json:"aggregation_factor"` // frames on the wire per packet the IP layer saw
+	AggregationFactor float64 `json:"aggregation_factor"` // frames on the wire per packet the IP layer saw; 0: it saw none to speak of
 	SegmentsPerBurst  float64 `json:"segments_per_burst"` // frames per buffer the senders' IP layer emitted
 	PacketsPerWakeup  float64 `json:"packets_per_wakeup"` // frames per time slice of the router's NAPI threads
 	RetransmitRatio   float64 `json:"retransmit_ratio"`   // TCP segments sent again / sent

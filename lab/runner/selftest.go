@@ -22,6 +22,7 @@ const (
 	maxRetransmits  = 0.01 // of the segments sent
 	minBurst        = 0.80 // of the burst length asked for, clean router
 	maxWait         = 0.50 // run-queue wait of the device's threads, of the window
+	waitPerCPU      = 1.50 // the same, of the routers' CPU time: several threads wait for one that runs
 	maxStealPct     = 1.0  // of the machine
 	maxPerPacket    = 1.05 // frames per packet in profile per-packet
 	minBulk         = 1.50 // frames per packet in profile bulk
@@ -73,9 +74,9 @@ func judge(t *result.Trial, window time.Duration, sent experiment.Traffic) {
 		if t.DUT.DeliveredMbps < minDelivered*t.DUT.OfferedMbps-slack {
 			reject("device: delivered %.1f of %.0f Mbit/s, limit %.0f %%", t.DUT.DeliveredMbps, t.DUT.OfferedMbps, 100*minDelivered)
 		}
-		if wait := float64(t.DUT.WaitNs) / 1e9 / t.DUT.Seconds; wait > max(maxWait, routersCPU(t)) {
-			reject("device: its threads waited %.0f %% of the window for a CPU, limit %.0f %%", 100*wait, 100*max(maxWait, routersCPU(t)))
-		}
+	}
+	if wait, limit := float64(t.DUT.WaitNs)/1e9/t.DUT.Seconds, max(maxWait, waitPerCPU*routersCPU(t)); wait > limit {
+		reject("device: its threads waited %.0f %% of the window for a CPU, limit %.0f %%", 100*wait, 100*limit)
 	}
 	if !t.AA && t.DUT.RetransmitRatio > maxRetransmits {
 		t.Flags = append(t.Flags, result.FlagLossy)
@@ -112,6 +113,9 @@ func judgeSide(who string, m result.Measurement, profile string, window time.Dur
 	}
 	if m.DeliveredMbps > maxDelivered*m.OfferedMbps+slack {
 		reject("%s: delivered %.1f of %.0f Mbit/s: more than was offered", who, m.DeliveredMbps, m.OfferedMbps)
+	}
+	if m.DeliveredMbps > maxDelivered*m.LinkMbps+slack {
+		reject("%s: %.1f Mbit/s arrived, %.1f left the router: the rest waited from before the window", who, m.DeliveredMbps, m.LinkMbps)
 	}
 	if lost := float64(m.RTT.Lost); lost > maxProbesLost*float64(m.RTT.Probes) {
 		reject("%s: %d of %d round-trip probes were lost: some clients are cut off", who, m.RTT.Lost, m.RTT.Probes)

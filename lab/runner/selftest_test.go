@@ -13,7 +13,7 @@ import (
 // good is a measurement that passes every self-test at 100 Mbit/s.
 func good() result.Measurement {
 	return result.Measurement{
-		Seconds: 1, OfferedMbps: 100, DeliveredMbps: 99.5, AggregationFactor: 1, GeneratorCPU: 0.1, SegmentsPerBurst: 9,
+		Seconds: 1, OfferedMbps: 100, DeliveredMbps: 99.5, LinkMbps: 104, AggregationFactor: 1, GeneratorCPU: 0.1, SegmentsPerBurst: 9,
 		ThreadNs: map[string]int64{"napi/r0": 1e7, "napi/r1": 1e7, "daemon": 0},
 		NAPINs:   2e7,
 	}
@@ -37,7 +37,7 @@ func TestJudge(t *testing.T) {
 		"clean falls short":        {func(t *result.Trial) { t.Clean.DeliveredMbps = 97 }, []string{"clean router: delivered 97.0 of 100 Mbit/s"}, nil},
 		"clean loses":              {func(t *result.Trial) { t.Clean.RetransmitRatio = 0.02 }, []string{"clean router: 2.00 % of the segments"}, nil},
 		"broken streams":           {func(t *result.Trial) { t.DUT.Broken, t.DUT.BrokenError = 3, "reset" }, []string{"device: 3 streams had ended: reset"}, nil},
-		"more than offered":        {func(t *result.Trial) { t.DUT.DeliveredMbps = 120 }, []string{"device: delivered 120.0 of 100 Mbit/s: more"}, nil},
+		"more than offered":        {func(t *result.Trial) { t.DUT.DeliveredMbps, t.DUT.LinkMbps = 120, 125 }, []string{"device: delivered 120.0 of 100 Mbit/s: more"}, nil},
 		"clients cut off":          {func(t *result.Trial) { t.DUT.RTT = result.RTT{Probes: 100, Lost: 30} }, []string{"device: 30 of 100 round-trip probes"}, nil},
 		"two bursts short":         {func(t *result.Trial) { t.Clean.DeliveredMbps = 97.9 }, nil, nil},
 		"steal":                    {func(t *result.Trial) { t.Clean.Machine.Steal = 3 }, []string{"machine: 3.0 % steal"}, nil},
@@ -45,7 +45,9 @@ func TestJudge(t *testing.T) {
 		"routers fill their CPU":   {func(t *result.Trial) { t.DUT.WaitNs, t.DUT.ProcessNs = 6e8, 7e8 }, nil, nil},
 		"clean sends short bursts": {func(t *result.Trial) { t.Clean.SegmentsPerBurst = 7 }, []string{"clean router: 7.0 segments a burst, 9 were to be sent"}, nil},
 		"device shortens bursts":   {func(t *result.Trial) { t.DUT.SegmentsPerBurst = 2 }, nil, nil},
-		"device at its limit":      {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.DUT.WaitNs = 9e8 }, nil, []string{result.FlagSaturated}},
+		"device at its limit":      {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.DUT.WaitNs, t.DUT.ProcessNs = 9e8, 8e8 }, nil, []string{result.FlagSaturated}},
+		"device is starved":        {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.DUT.WaitNs = 9e8 }, []string{"device: its threads waited 90 %"}, []string{result.FlagSaturated}},
+		"what waited arrives":      {func(t *result.Trial) { t.Clean.LinkMbps = 16 }, []string{"clean router: 99.5 Mbit/s arrived, 16.0 left the router"}, nil},
 		"clean beside full CPU":    {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.Clean.DeliveredMbps = 92 }, nil, []string{result.FlagSaturated}},
 		"clean short beside it":    {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.Clean.DeliveredMbps = 80 }, []string{"clean router: delivered 80.0"}, []string{result.FlagSaturated}},
 		"both held up":             {func(t *result.Trial) { t.DUT.DeliveredMbps = 96; t.Clean.DeliveredMbps = 96.5 }, []string{"clean router: delivered 96.5", "device: delivered 96.0"}, nil},

@@ -159,7 +159,12 @@ func (s *side) measurement(a, b reading) result.Measurement {
 		RoleNs:        map[string]int64{},
 	}}
 	frames := lan.RxPackets + wan.RxPackets
-	m.AggregationFactor = ratio(frames, b.router.IPIn-a.router.IPIn)
+	// No buffer holds more frames than this: beyond it the device forwards past
+	// the IP layer, which then sees next to nothing.
+	const maxFrames = 64
+	if m.AggregationFactor = ratio(frames, b.router.IPIn-a.router.IPIn); m.AggregationFactor > maxFrames {
+		m.AggregationFactor = 0
+	}
 	m.SegmentsPerBurst = ratio(senders.TCPOutSegs, senders.IPOutRequests-senders.UDPOut)
 	m.RetransmitRatio = resent
 	for _, e := range clients {

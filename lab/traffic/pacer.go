@@ -126,6 +126,7 @@ func (p *pacer) prime() {
 			// What is not taken is no loss: the schedule has not begun.
 			if n, err := socket.SendSome(st.fd, segment); err == nil {
 				st.bytes.Add(int64(n))
+				p.run.primed.Add(int64(n))
 			}
 		}
 		if !narrow || p.stopping.Load() {

@@ -19,6 +19,7 @@ type Stats struct {
 	Streams   int       `json:"streams"`    // accepted so far
 
 	SentBytes     int64 `json:"sent_bytes"`     // payload the kernel took from this side
+	PrimedBytes   int64 `json:"primed_bytes"`   // part of SentBytes from before the schedule began
 	ReceivedBytes int64 `json:"received_bytes"` // payload this side took from the kernel
 	Bursts        int64 `json:"bursts"`         // bursts the schedule called for and this side tried
 
@@ -78,6 +79,7 @@ type run struct {
 	endedNs   atomic.Int64 // elapsed ns when the run ended, 0 while it goes on
 	bursts    atomic.Int64
 	shortfall atomic.Int64
+	primed    atomic.Int64
 	lateness  atomic.Int64
 	broken    atomic.Int64
 
@@ -133,7 +135,7 @@ func (r *run) fill(s *Stats) {
 		}
 	}
 	s.Streams = int(r.accepted.Load())
-	s.Bursts, s.ShortfallBytes = r.bursts.Load(), r.shortfall.Load()
+	s.Bursts, s.ShortfallBytes, s.PrimedBytes = r.bursts.Load(), r.shortfall.Load(), r.primed.Load()
 	s.MaxLatenessNs, s.Broken = r.lateness.Load(), int(r.broken.Load())
 	total := int64(0)
 	for i := range r.streams {

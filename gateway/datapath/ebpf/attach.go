@@ -92,6 +92,36 @@ func (h hook) tcx(dir string) error {
 	return l.Pin(pin)
 }
 
+// attachLookup has the stack ask portal_lookup in this network namespace.
+func (d *Datapath) attachLookup() error {
+	pin := filepath.Join(d.cfg.PinDir, "link_portal_lookup")
+	old, err := link.LoadPinnedLink(pin, nil)
+	if err == nil {
+		defer old.Close()
+		if err = old.Update(d.objs.PortalLookup); err == nil {
+			return nil
+		}
+		err = old.Unpin() // of a namespace that is gone
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("reading the pin %s: %w", pin, err)
+	}
+	ns, err := os.Open("/proc/self/ns/net")
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	l, err := link.AttachNetNs(int(ns.Fd()), d.objs.PortalLookup)
+	if err != nil {
+		return fmt.Errorf("attaching portal_lookup: %w", err)
+	}
+	defer l.Close()
+	if err := l.Pin(pin); err != nil {
+		return fmt.Errorf("pinning portal_lookup: %w", err)
+	}
+	return nil
+}
+
 // holds says whether a link is that of this place.
 func (h hook) holds(l link.Link) bool {
 	info, err := l.Info()

@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -210,4 +211,26 @@ func (d *Datapath) Forwarding() string {
 		return string(ForwardRedirect)
 	}
 	return string(ForwardStack)
+}
+
+// Clients lists the addresses that have an entry.
+func (d *Datapath) Clients() (addrs []netip.Addr, err error) {
+	const batch = 4096
+	keys, values := make([]uint32, batch), make([]gatewayClient, batch)
+	for cursor := new(ebpf.MapBatchCursor); ; {
+		n, err := d.objs.Clients.BatchLookup(cursor, keys, values, nil)
+		for i, c := range values[:n] {
+			if c.State != uint8(gatewayStateSTATE_NONE) {
+				var b [4]byte
+				binary.BigEndian.PutUint32(b[:], hostOrder(d.cfg.Prefix.Addr())+keys[i])
+				addrs = append(addrs, netip.AddrFrom4(b))
+			}
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return addrs, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing the data path's clients: %w", err)
+		}
+	}
 }

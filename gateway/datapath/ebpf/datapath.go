@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
@@ -115,6 +116,9 @@ func Open(cfg Config) (_ *Datapath, err error) {
 			return nil, err
 		}
 	}
+	if err := d.attachLookup(); err != nil {
+		return nil, err
+	}
 	d.lan = lan
 	return d, d.watch()
 }
@@ -184,7 +188,7 @@ func (d *Datapath) spec(lan *net.Interface) (*ebpf.CollectionSpec, error) {
 		switch name {
 		case "clients", "client_counters", "client_limits", "client_meters":
 			m.MaxEntries = d.cfg.size()
-		case "hops", "gateway_settings", "stats", "garden", "newcomers":
+		case "hops", "gateway_settings", "stats", "garden", "newcomers", "portal":
 		default:
 			continue // constants, of one load only
 		}
@@ -236,6 +240,21 @@ func (d *Datapath) change(how func(*gatewaySettings)) error {
 	d.settings.Generation++
 	if err := d.objs.GatewaySettings.Put(uint32(0), &d.settings); err != nil {
 		return fmt.Errorf("changing the data path's settings: %w", err)
+	}
+	return nil
+}
+
+// Portal names the listening socket that clients' HTTP for any address is given
+// to, until it is closed. It must be IP_TRANSPARENT.
+func (d *Datapath) Portal(l syscall.Conn) error {
+	rc, err := l.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("giving the portal its connections: %w", err)
+	}
+	var put error
+	err = rc.Control(func(fd uintptr) { put = d.objs.Portal.Put(uint32(0), uint64(fd)) })
+	if err = errors.Join(err, put); err != nil {
+		return fmt.Errorf("giving the portal its connections: %w", err)
 	}
 	return nil
 }

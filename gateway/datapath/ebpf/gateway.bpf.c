@@ -234,4 +234,30 @@ int lan_out(struct __sk_buff *skb)
 	return allowed(skb, ip, at, c, end) ? TC_ACT_OK : TC_ACT_SHOT;
 }
 
+/* portal_lookup gives the portal the connections for port 80 of any address that
+ * lan_in has the stack deliver here. The choice is made where the stack looks for
+ * a socket, not at lan_in: a packet that others read as well, such as a DHCP
+ * server's packet socket, is copied on the way and would lose it. */
+SEC("sk_lookup")
+int portal_lookup(struct bpf_sk_lookup *ctx)
+{
+	const struct client *c;
+	struct bpf_sock *sk;
+	__u32 zero = 0, at;
+
+	if (ctx->family != AF_INET || ctx->protocol != IPPROTO_TCP || ctx->local_port != 80 ||
+	    ctx->ingress_ifindex != lan_ifindex || ctx->local_ip4 == gateway_addr)
+		return SK_PASS;
+	at = place(ctx->remote_ip4);
+	c = bpf_map_lookup_elem(&clients, &at);
+	if (!c || (c->state == STATE_ADMITTED && !expired(c)))
+		return SK_PASS; /* wants a server of this machine */
+	sk = bpf_map_lookup_elem(&portal, &zero);
+	if (!sk)
+		return SK_PASS;
+	bpf_sk_assign(ctx, sk, 0);
+	bpf_sk_release(sk);
+	return SK_PASS;
+}
+
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -117,9 +117,11 @@ const (
 	gatewayMapGatewaySettings = "gateway_settings"
 	gatewayMapHops            = "hops"
 	gatewayMapNewcomers       = "newcomers"
+	gatewayMapPortal          = "portal"
 	gatewayMapStats           = "stats"
 	gatewayProgLanIn          = "lan_in"
 	gatewayProgLanOut         = "lan_out"
+	gatewayProgPortalLookup   = "portal_lookup"
 	gatewayProgWanIn          = "wan_in"
 	gatewayVarGatewayAddr     = "gateway_addr"
 	gatewayVarLanBase         = "lan_base"
@@ -176,9 +178,10 @@ type gatewaySpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type gatewayProgramSpecs struct {
-	LanIn  *ebpf.ProgramSpec `ebpf:"lan_in"`
-	LanOut *ebpf.ProgramSpec `ebpf:"lan_out"`
-	WanIn  *ebpf.ProgramSpec `ebpf:"wan_in"`
+	LanIn        *ebpf.ProgramSpec `ebpf:"lan_in"`
+	LanOut       *ebpf.ProgramSpec `ebpf:"lan_out"`
+	PortalLookup *ebpf.ProgramSpec `ebpf:"portal_lookup"`
+	WanIn        *ebpf.ProgramSpec `ebpf:"wan_in"`
 }
 
 // gatewayMapSpecs contains maps before they are loaded into the kernel.
@@ -193,6 +196,7 @@ type gatewayMapSpecs struct {
 	GatewaySettings *ebpf.MapSpec `ebpf:"gateway_settings"`
 	Hops            *ebpf.MapSpec `ebpf:"hops"`
 	Newcomers       *ebpf.MapSpec `ebpf:"newcomers"`
+	Portal          *ebpf.MapSpec `ebpf:"portal"`
 	Stats           *ebpf.MapSpec `ebpf:"stats"`
 }
 
@@ -241,6 +245,7 @@ type gatewayMaps struct {
 	GatewaySettings *ebpf.Map `ebpf:"gateway_settings"`
 	Hops            *ebpf.Map `ebpf:"hops"`
 	Newcomers       *ebpf.Map `ebpf:"newcomers"`
+	Portal          *ebpf.Map `ebpf:"portal"`
 	Stats           *ebpf.Map `ebpf:"stats"`
 }
 
@@ -254,6 +259,7 @@ func (m *gatewayMaps) Close() error {
 		m.GatewaySettings,
 		m.Hops,
 		m.Newcomers,
+		m.Portal,
 		m.Stats,
 	)
 }
@@ -279,15 +285,17 @@ type gatewayVariables struct {
 //
 // It can be passed to loadGatewayObjects or ebpf.CollectionSpec.LoadAndAssign.
 type gatewayPrograms struct {
-	LanIn  *ebpf.Program `ebpf:"lan_in"`
-	LanOut *ebpf.Program `ebpf:"lan_out"`
-	WanIn  *ebpf.Program `ebpf:"wan_in"`
+	LanIn        *ebpf.Program `ebpf:"lan_in"`
+	LanOut       *ebpf.Program `ebpf:"lan_out"`
+	PortalLookup *ebpf.Program `ebpf:"portal_lookup"`
+	WanIn        *ebpf.Program `ebpf:"wan_in"`
 }
 
 func (p *gatewayPrograms) Close() error {
 	return _GatewayClose(
 		p.LanIn,
 		p.LanOut,
+		p.PortalLookup,
 		p.WanIn,
 	)
 }

@@ -167,6 +167,14 @@ struct {
 	__uint(max_entries, 64 * 1024);
 } newcomers SEC(".maps");
 
+/* The portal's listening socket. The kernel empties it when that is closed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKMAP);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} portal SEC(".maps");
+
 /* Types user space reads that no map holds: without a variable they would not
  * reach it. */
 const enum reason unused_reason __attribute__((unused));

@@ -94,33 +94,16 @@ static __always_inline int reject(struct __sk_buff *skb, const struct iphdr *ip)
 	return pass(REASON_REJECTED);
 }
 
-/* to_portal gives HTTP for anywhere to the portal: to the connection it belongs
- * to, or to the portal's listener. */
-static __always_inline int to_portal(struct __sk_buff *skb, const struct iphdr *ip, struct ports p, int syn)
+/* to_portal has the stack deliver HTTP for anywhere here, where portal_lookup
+ * gives it to the portal; without a portal it is answered at once. */
+static __always_inline int to_portal(struct __sk_buff *skb)
 {
-	struct bpf_sock_tuple tuple = { .ipv4 = { .saddr = ip->saddr, .daddr = ip->daddr, .sport = p.source, .dport = p.dest } };
+	struct bpf_sock_tuple tuple = { .ipv4 = { .daddr = gateway_addr, .dport = portal_ports[0] } };
 	struct bpf_sock *sk = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
-	long err;
 
-	/* Someone's listener on port 80 of all addresses; or a connection the portal has
-	 * closed, whose port the client uses anew. */
-	if (sk && (sk->state == BPF_TCP_LISTEN || (sk->state == BPF_TCP_TIME_WAIT && syn))) {
-		bpf_sk_release(sk);
-		sk = 0;
-	}
-	if (!sk) {
-		tuple.ipv4.daddr = gateway_addr;
-		tuple.ipv4.dport = portal_ports[0];
-		tuple.ipv4.saddr = 0;
-		tuple.ipv4.sport = 0;
-		sk = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
-	}
 	if (!sk)
 		return reset(skb);
-	err = bpf_sk_assign(skb, sk, 0);
 	bpf_sk_release(sk);
-	if (err)
-		return drop(REASON_BLOCKED);
 	skb->mark = mark_local;
 	return pass(REASON_PORTAL);
 }
@@ -153,10 +136,7 @@ static __always_inline int preauth(struct __sk_buff *skb, const struct iphdr *ip
 		return ip->daddr == bpf_htonl(INADDR_BROADCAST) ? pass(REASON_LOCAL) : drop(REASON_BLOCKED);
 	if (is_garden(ip->daddr))
 		return pass(REASON_GARDEN);
-	if (ip->protocol == IPPROTO_TCP && p.dest == HTTP) {
-		const struct tcphdr *tcp = (const void *)ip + ip->ihl * 4;
-
-		return to_portal(skb, ip, p, (const void *)(tcp + 1) <= end && tcp->syn && !tcp->ack);
-	}
+	if (ip->protocol == IPPROTO_TCP && p.dest == HTTP)
+		return to_portal(skb);
 	return reject(skb, ip);
 }

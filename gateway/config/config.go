@@ -35,8 +35,8 @@ const (
 
 	EBPF = "ebpf"
 
-	ForwardAuto     = "auto"     // redirect, and the stack for what cannot be
-	ForwardRedirect = "redirect" // as auto, and an error where the kernel cannot
+	ForwardAuto     = "auto"     // redirect, unless netfilter has rules for what is forwarded
+	ForwardRedirect = "redirect" // past netfilter, whatever its rules are
 	ForwardStack    = "stack"    // admit only: the kernel's stack forwards
 )
 

@@ -1,0 +1,222 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// sh runs a script and fails the test with what it printed.
+func sh(t *testing.T, script string) string {
+	t.Helper()
+	out, err := try(script)
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, script, out)
+	}
+	return out
+}
+
+func try(script string) (string, error) {
+	out, err := exec.Command("sh", "-ec", script).CombinedOutput()
+	return string(out), err
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// network makes a client's and a server's namespace with this one between them.
+func network(t *testing.T) {
+	t.Helper()
+	sh(t, `
+ip netns add client; ip netns add server
+ip link add lan0 type veth peer name c0 netns client
+ip link add wan0 type veth peer name s0 netns server
+ip addr add 10.1.0.1/24 dev lan0; ip addr add 192.0.2.1/24 dev wan0; ip link set lan0 up; ip link set wan0 up
+ip -n client link set lo up; ip -n client link set c0 up
+ip -n server link set lo up; ip -n server link set s0 up; ip -n server addr add 192.0.2.2/24 dev s0; ip -n server route add default via 192.0.2.1`)
+	t.Cleanup(func() {
+		sh(t, `ip netns del client; ip netns del server; ip link del lan0 || :; ip link del wan0 || :`)
+	})
+}
+
+// lease has udhcpc ask for an address in the client's namespace, and returns it.
+func lease(t *testing.T) string {
+	t.Helper()
+	script := filepath.Join(t.TempDir(), "udhcpc")
+	must(t, os.WriteFile(script, []byte("#!/bin/sh\n[ \"$1\" = bound ] || exit 0\nip addr replace $ip/24 dev $interface\nip route replace default via $router\necho leased $ip\n"), 0o755))
+	out := sh(t, "ip netns exec client busybox udhcpc -i c0 -n -q -s "+script)
+	m := regexp.MustCompile(`leased (\S+)`).FindStringSubmatch(out)
+	if m == nil {
+		t.Fatalf("no lease:\n%s", out)
+	}
+	return m[1]
+}
+
+// daemon is a gateway that runs.
+type daemon struct {
+	cfg  *config.Config
+	stop func() error
+}
+
+// start runs a gateway with a local user until the test ends or stop is called.
+func start(t *testing.T, dir string) daemon {
+	t.Helper()
+	users := filepath.Join(dir, "users")
+	if _, err := os.Stat(users); err != nil {
+		must(t, os.WriteFile(users, []byte("ann:"+HashPassword("right")+"\n"), 0o600))
+	}
+	cfg, err := config.Parse(filepath.Join(dir, "gatewayd.toml"), []byte(fmt.Sprintf(`
+state_dir = "%[1]s/state"
+run_dir = "%[1]s"
+[lan]
+interface = "lan0"
+address = "10.1.0.1/24"
+[wan]
+interface = "wan0"
+[dns]
+upstreams = ["192.0.2.2"]
+[auth]
+methods = ["users"]
+[users]
+file = "%[1]s/users"
+[datapath]
+pin_dir = "/sys/fs/bpf/test"
+`, dir)))
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- Run(ctx, cfg, Daemon{Version: "test", Log: slog.New(slog.DiscardHandler), Ready: func() { close(ready) }})
+	}()
+	select {
+	case <-ready:
+	case err := <-ended:
+		t.Fatalf("the gateway ended while starting: %v", err)
+	}
+	d := daemon{cfg: cfg, stop: func() error { cancel(); err := <-ended; ended <- err; return err }}
+	t.Cleanup(func() { d.stop() })
+	return d
+}
+
+// client is the only client of the gateway.
+func (d daemon) client(t *testing.T) control.Session {
+	t.Helper()
+	c, err := control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	var found []control.Session
+	must(t, c.Sessions(t.Context(), control.Filter{}, func(s control.Session) error { found = append(found, s); return nil }))
+	if len(found) != 1 {
+		t.Fatalf("%d clients, want one: %+v", len(found), found)
+	}
+	return found[0]
+}
+
+const curl = "ip netns exec client curl -s --max-time 5 "
+
+// passes says whether the client reaches the server.
+func passes() bool {
+	_, err := try("ip netns exec client ping -c 1 -W 1 192.0.2.2")
+	return err == nil
+}
+
+// TestClient leads one client through a day: lease, redirect, wrong password,
+// login, a restart of the gateway, logout.
+func TestClient(t *testing.T) {
+	network(t)
+	dir := t.TempDir()
+	d := start(t, dir)
+	t.Cleanup(func() { must(t, Detach(context.Background(), d.cfg, slog.New(slog.DiscardHandler))) })
+	addr := lease(t)
+	if passes() {
+		t.Fatal("a client that is not logged in reaches the server")
+	}
+	caught := sh(t, curl+`-o /dev/null -w '%{http_code} %{redirect_url}' http://192.0.2.2/generate_204`)
+	if !strings.HasPrefix(caught, "302 http://10.1.0.1:8080/login") {
+		t.Fatalf("the first look at the web is answered by %q", caught)
+	}
+	if got := d.client(t).State; got != session.PreAuth {
+		t.Errorf("after the redirect the client is %q", got)
+	}
+	login := func(password string) string {
+		page := sh(t, curl+`http://10.1.0.1:8080/login`)
+		token := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(page)
+		if token == nil {
+			t.Fatalf("no form on the login page:\n%s", page)
+		}
+		return sh(t, curl+fmt.Sprintf(`-o /dev/null -w '%%{http_code}' -d token=%s -d username=ann -d password=%s http://10.1.0.1:8080/login`, token[1], password))
+	}
+	if code := login("wrong"); code == "303" || passes() {
+		t.Errorf("a wrong password is answered by %s", code)
+	}
+	if code := login("right"); code != "303" || !passes() {
+		t.Fatalf("the right password is answered by %s", code)
+	}
+
+	must(t, d.stop())
+	if !passes() {
+		t.Error("without the daemon the client is cut off")
+	}
+	d = start(t, dir)
+	if got := d.client(t).State; got != session.Authenticated || !passes() {
+		t.Errorf("after a restart the client is %q", got)
+	}
+
+	c, err := control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	status, err := c.Status(t.Context())
+	must(t, err)
+	if status.Sessions[session.Authenticated] != 1 || status.Leases != 1 || status.Traffic.UpPackets == 0 {
+		t.Errorf("status %+v", status)
+	}
+	page := sh(t, curl+`http://10.1.0.1:8080/status`)
+	token := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(page)
+	if token == nil {
+		t.Fatalf("no form on the status page:\n%s", page)
+	}
+	sh(t, curl+`-o /dev/null -d token=`+token[1]+` http://10.1.0.1:8080/logout`)
+	if passes() {
+		t.Errorf("%s still passes after logout", addr)
+	}
+}
+
+// TestLostStoreShutsOut: whom nobody vouches for is out, also when a predecessor
+// had let it in.
+func TestLostStoreShutsOut(t *testing.T) {
+	network(t)
+	dir := t.TempDir()
+	d := start(t, dir)
+	t.Cleanup(func() { must(t, Detach(context.Background(), d.cfg, slog.New(slog.DiscardHandler))) })
+	addr := lease(t)
+	c, err := control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	if _, err := c.Login(t.Context(), control.LoginRequest{Addr: netip.MustParseAddr(addr), User: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	if !passes() {
+		t.Fatal("a client that was logged in does not pass")
+	}
+	must(t, d.stop())
+	must(t, os.Remove(filepath.Join(dir, "state", "sessions.db")))
+	d = start(t, dir)
+	if passes() {
+		t.Error("the client passes although its session is lost")
+	}
+	if got := d.client(t).State; got == session.Authenticated {
+		t.Error("the gateway believes in a session it has lost")
+	}
+}

@@ -38,7 +38,7 @@ test: deps build ## every test, as root, with real daemons
 run: deps build ## measure: the quick experiment, about three minutes
 	$(ROOT) bin/gateweigh run
 
-generate: ## generated code and eBPF objects
+generate: ## generated code and eBPF objects (clang, llvm, libbpf-dev)
 	go generate ./...
 
 bench: ## benchmarks

@@ -28,7 +28,10 @@ type link struct {
 	mac  MAC
 }
 
-const receiveBuffer = 4 << 20 // bytes: some 5,000 requests
+const (
+	receiveBuffer = 4 << 20 // bytes: some 5,000 requests
+	experimental  = 0x88b5  // IEEE 802's local experimental EtherType: nobody sends it
+)
 
 func openLink(name string) (*link, error) {
 	ifi, err := net.InterfaceByName(name)
@@ -48,7 +51,7 @@ func openLink(name string) (*link, error) {
 	}
 	l := &link{port: port, mac: MAC(ifi.HardwareAddr)}
 	if l.raw, err = packet.Listen(&net.Interface{}, packet.Raw, unix.ETH_P_IP, &packet.Config{Filter: filter}); err == nil {
-		l.out, err = packet.Listen(ifi, packet.Raw, 0, nil)
+		l.out, err = packet.Listen(ifi, packet.Raw, experimental, &packet.Config{Filter: []bpf.RawInstruction{{Op: unix.BPF_RET | unix.BPF_K}}})
 	}
 	if err != nil {
 		l.close()
@@ -118,13 +121,21 @@ func (l *link) enlargeBuffer() error {
 	return errors.Join(err, set)
 }
 
-// receive calls f with each frame until reading fails or interrupt is called.
+// receive calls f with each frame until reading fails, the interface goes down or
+// away, or interrupt is called.
 func (l *link) receive(f func([]byte)) error {
+	gone := make(chan error, 1)
+	go func() {
+		_, _, err := l.out.ReadFrom(make([]byte, 64))
+		gone <- err
+		l.interrupt()
+	}()
 	buf := make([]byte, 4096)
 	for {
 		n, _, err := l.raw.ReadFrom(buf)
 		if err != nil {
-			return fmt.Errorf("reading requests: %w", err)
+			l.interrupt()
+			return fmt.Errorf("reading requests: %w", <-gone)
 		}
 		f(buf[:n])
 	}
@@ -136,7 +147,10 @@ func (l *link) send(frame []byte) error {
 }
 
 // interrupt ends receive; send still works.
-func (l *link) interrupt() { l.raw.SetReadDeadline(time.Unix(1, 0)) }
+func (l *link) interrupt() {
+	l.raw.SetReadDeadline(time.Unix(1, 0))
+	l.out.SetReadDeadline(time.Unix(1, 0))
+}
 
 // close may be called more than once.
 func (l *link) close() {

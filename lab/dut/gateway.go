@@ -32,13 +32,16 @@ func NewGateway(datapath string, clients int) *Gateway {
 	return &Gateway{datapath: datapath, clients: clients, admission: client.Admission{Kind: client.AdmitForm}}
 }
 
-// gatewayProgram is gatewayd on PATH or, as make build leaves it, beside this program.
+// gatewayProgram is gatewayd on PATH or, as make build leaves it, beside this
+// program; its bare name when it is neither.
 func gatewayProgram() string {
 	if found, err := exec.LookPath("gatewayd"); err == nil {
 		return found
 	}
 	if self, err := os.Executable(); err == nil {
-		return filepath.Join(filepath.Dir(self), "gatewayd")
+		if beside, err := exec.LookPath(filepath.Join(filepath.Dir(self), "gatewayd")); err == nil {
+			return beside
+		}
 	}
 	return "gatewayd"
 }
@@ -59,7 +62,7 @@ func (g *Gateway) Traits() Traits {
 		DHCP:      true,
 		Admission: g.admission,
 		Needs: append([]Need{
-			{Program: gatewayProgram(), Advice: "make build", Why: "the gateway"},
+			{Program: gatewayProgram(), Advice: "make build in Gateweigh's source, and its bin directory on PATH", Why: "the gateway"},
 		}, radiusNeeds...),
 		About: "gatewayd, data path " + g.datapath + ", RADIUS accounts (CHAP)",
 	}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/client"
 )
@@ -23,6 +24,7 @@ type Gateway struct {
 	datapath  string // "ebpf"
 	clients   int
 	admission client.Admission
+	program   string // gatewayd on the router
 	daemon    daemon
 	radius    *radius
 }
@@ -103,11 +105,14 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 	if err := writeTemplate(ctx, env.Router, file, 0o600, "gatewayd.toml", conf); err != nil {
 		return err
 	}
-	program := gatewayProgram()
+	program, err := g.install(ctx, env.Router, dir)
+	if err != nil {
+		return err
+	}
 	if err := g.daemon.spawn(ctx, false, nil, program, "run", "-c", file); err != nil {
 		return err
 	}
-	err := g.daemon.await(ctx,
+	err = g.daemon.await(ctx,
 		probe{"its control socket does not answer", program + " status --socket " + path.Join(dir, "control.sock")},
 		probe{"its portal does not listen", fmt.Sprintf("ss -Hltn 'sport = :%d' | grep -q .", gatewayPort)},
 	)
@@ -123,16 +128,40 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 	return nil
 }
 
+// install returns gatewayd's path on the router. Where it is among what each host
+// has for itself, it is taken there.
+func (g *Gateway) install(ctx context.Context, router Host, dir string) (string, error) {
+	g.program = gatewayProgram()
+	for _, private := range []string{"/tmp/", "/run/", "/var/tmp/", "/var/log/"} {
+		if !strings.HasPrefix(g.program, private) {
+			continue
+		}
+		data, err := os.ReadFile(g.program)
+		if err != nil {
+			return "", fmt.Errorf("reading gatewayd: %w", err)
+		}
+		g.program = path.Join(dir, "gatewayd")
+		if err := router.WriteFile(ctx, g.program, data, 0o755); err != nil {
+			return "", fmt.Errorf("taking gatewayd to the router: %w", err)
+		}
+		break
+	}
+	return g.program, nil
+}
+
 // Stop ends gatewayd and its RADIUS server, and takes the programs out of the kernel.
 func (g *Gateway) Stop(ctx context.Context, env Env) error {
 	if g.radius == nil {
 		return nil
 	}
 	dir := path.Join(env.Scratch, "gatewayd")
-	const undo = `[ -e "$1/gatewayd.toml" ] && "$2" detach -c "$1/gatewayd.toml"; umount "$1/bpf" 2>/dev/null; rm -rf "$1"; ip addr del "$3" dev "$4" 2>/dev/null || :`
+	const undo = `[ ! -e "$1/gatewayd.toml" ] || "$2" detach -c "$1/gatewayd.toml"
+umount "$1/bpf" 2>/dev/null || :
+rm -rf "$1"
+ip addr del "$3" dev "$4" 2>/dev/null || :`
 	return errors.Join(
 		g.daemon.kill(ctx),
-		shell(ctx, env.Router, undo, dir, gatewayProgram(), netip.PrefixFrom(env.Gateway, env.LAN.Bits()).String(), env.LANIf),
+		shell(ctx, env.Router, undo, dir, g.program, netip.PrefixFrom(env.Gateway, env.LAN.Bits()).String(), env.LANIf),
 		g.radius.stop(ctx),
 	)
 }

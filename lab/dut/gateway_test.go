@@ -1,0 +1,66 @@
+package dut
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+)
+
+// withGatewayd puts gatewayd, built now, on PATH.
+func withGatewayd(t *testing.T) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "gatewayd") // hosts have a /tmp of their own
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "gatewayd"), "../../cmd/gatewayd").CombinedOutput()
+	if err != nil {
+		t.Fatalf("building gatewayd: %v\n%s", err, out)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+func TestGateway(t *testing.T) {
+	withGatewayd(t)
+	n := testClients(t)
+	d := NewGateway("ebpf", n)
+	l := newTestLab(t, d, n)
+	checkPortal(t, d, l, n)
+	for _, name := range l.server.processes(t) {
+		if strings.Contains(name, "radius") {
+			t.Errorf("%s is left on the server", name)
+		}
+	}
+	if rules := l.router.must(t, `ip rule; tc filter show dev "$1" ingress`, l.env.LANIf); strings.Contains(rules, "fwmark") || strings.Contains(rules, "lan_in") {
+		t.Errorf("the router is not as it was:\n%s", rules)
+	}
+}
+
+func TestGatewayAsksRADIUS(t *testing.T) {
+	withGatewayd(t)
+	d := NewGateway("ebpf", 1)
+	l := newTestLab(t, d, 1)
+	l.start(t, d)
+	c := l.addClients(t, 1)[0]
+	adm := d.Traits().Admission
+	adm.Password = "wrong"
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := client.Login(ctx, c, adm, 1); err == nil || !strings.Contains(err.Error(), "refused by the portal") {
+		t.Errorf("log-in with a wrong password: %v", err)
+	}
+	if c.reaches(t.Context(), trafficPort) {
+		t.Error("a client that RADIUS rejected reaches the server")
+	}
+	loginAll(t, []*testClient{c}, d.Traits().Admission)
+	if !c.reaches(t.Context(), trafficPort) {
+		t.Error("the right password after a wrong one gives no access")
+	}
+}

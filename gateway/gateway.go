@@ -22,7 +22,6 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
-	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
 	"github.com/gateweigh/gateweigh/gateway/dns"
 	"github.com/gateweigh/gateweigh/gateway/portal"
@@ -45,7 +44,7 @@ type gateway struct {
 	said  Daemon
 
 	socket *control.Socket
-	dp     *ebpf.Datapath
+	dp     path
 	table  *session.Table
 	radius *radius.Client
 	portal *portal.Portal
@@ -59,7 +58,7 @@ type gateway struct {
 
 // Run serves until ctx ends, and then leaves what is in the kernel in place:
 // admitted clients go on. It fails with control.ErrRunning where another daemon
-// has the same run_dir, and with ebpf.ErrBusy where one has an interface.
+// has the same run_dir, and with datapath.ErrBusy where one has an interface.
 func Run(ctx context.Context, cfg *config.Config, d Daemon) (err error) {
 	g := &gateway{cfg: cfg, log: d.Log, began: time.Now(), said: d, known: make(chan struct{})}
 	defer func() { err = errors.Join(err, g.close()) }()
@@ -81,7 +80,7 @@ func (g *gateway) open() (err error) {
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 		return fmt.Errorf("making state_dir: %w", err)
 	}
-	if g.dp, err = ebpf.Open(g.datapath()); err != nil {
+	if g.dp, err = g.openPath(); err != nil {
 		return err
 	}
 	if g.table, err = session.Open(filepath.Join(cfg.StateDir, "sessions.db"), g.dp); err != nil {
@@ -247,31 +246,6 @@ func checkMachine(cfg *config.Config) error {
 		return errors.New("this machine does not forward packets: sysctl -w net.ipv4.ip_forward=1 (and in /etc/sysctl.d to keep it)")
 	}
 	return nil
-}
-
-// Detach takes everything of a gateway out of the kernel. What is not there is no
-// error. It fails with ebpf.ErrBusy while a daemon runs.
-func Detach(_ context.Context, cfg *config.Config, log *slog.Logger) error {
-	return ebpf.Detach(ebpf.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, PinDir: cfg.Datapath.PinDir, Log: log})
-}
-
-// datapath is what the programs are made for.
-func (g *gateway) datapath() ebpf.Config {
-	cfg := g.cfg
-	c := ebpf.Config{
-		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr(),
-		Forward: ebpf.Forward(cfg.Datapath.Forward), PinDir: cfg.Datapath.PinDir, Log: g.log,
-	}
-	if cfg.Portal.Enabled {
-		c.PortalPorts = append(c.PortalPorts, cfg.Portal.Port)
-		if cfg.Portal.TLSCert != "" {
-			c.PortalPorts = append(c.PortalPorts, cfg.Portal.TLSPort)
-		}
-	}
-	if cfg.DHCP.Mode == config.External {
-		c.Newcomer = g.newcomer
-	}
-	return c
 }
 
 // newcomer gives a client an entry that someone else gave an address.

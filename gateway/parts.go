@@ -118,8 +118,10 @@ func (g *gateway) servePortal(ctx context.Context) error {
 			return errors.Join(err, plain.Close())
 		}
 	}
-	if err := g.dp.Portal(plain.(syscall.Conn)); err != nil {
-		return errors.Join(err, plain.Close())
+	if dp, ok := g.dp.(introducer); ok {
+		if err := dp.Portal(plain.(syscall.Conn)); err != nil {
+			return errors.Join(err, plain.Close())
+		}
 	}
 	return g.portal.Serve(ctx, plain, secure)
 }

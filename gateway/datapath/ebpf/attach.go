@@ -12,6 +12,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
 // hook is a place a program is attached to.
@@ -165,38 +167,15 @@ func (h hook) clsact() error {
 	return netlink.FilterReplace(f)
 }
 
-// lock holds the interfaces against a second gateway in this network namespace
-// for as long as this process lives.
-func lock(names ...string) ([]net.Listener, error) {
-	var held []net.Listener
-	for _, name := range names {
-		l, err := net.Listen("unix", "@gatewayd/"+name)
-		if err != nil {
-			for _, h := range held {
-				h.Close()
-			}
-			if errors.Is(err, syscall.EADDRINUSE) {
-				return nil, fmt.Errorf("%w %s: stop it first", ErrBusy, name)
-			}
-			return nil, fmt.Errorf("locking %s: %w", name, err)
-		}
-		held = append(held, l)
-	}
-	return held, nil
-}
-
 // Detach takes everything a data path left out of the kernel: programs, tables,
-// rules. The interfaces may be gone. It fails with ErrBusy while one is running.
+// rules. The interfaces may be gone. It fails with
+// datapath.ErrBusy while one is running.
 func Detach(cfg Config) error {
-	locks, err := lock(cfg.LAN, cfg.WAN)
+	locks, err := datapath.Lock(cfg.LAN, cfg.WAN)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, l := range locks {
-			l.Close()
-		}
-	}()
+	defer locks.Close()
 	err = removeRules()
 	for _, name := range []string{cfg.LAN, cfg.WAN} {
 		dev, lookup := net.InterfaceByName(name)

@@ -26,13 +26,6 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// ErrNotSupported is wrapped when this kernel cannot run the data path; the
-// message says what is missing.
-var ErrNotSupported = errors.New("not supported by this kernel")
-
-// ErrBusy is wrapped when another gateway has one of the interfaces.
-var ErrBusy = errors.New("another gateway has the interface")
-
 // Forward is who forwards the packets of admitted clients.
 type Forward string
 
@@ -67,7 +60,7 @@ type Datapath struct {
 	cfg   Config
 	objs  gatewayObjects
 	lan   *net.Interface
-	locks []net.Listener
+	locks datapath.Locks
 	epoch uint64
 	stop  func() // ends the watchers and waits for them
 
@@ -91,7 +84,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 			err = errors.Join(fmt.Errorf("opening the eBPF data path: %w", err), d.Close())
 		}
 	}()
-	if d.locks, err = lock(cfg.LAN, cfg.WAN); err != nil {
+	if d.locks, err = datapath.Lock(cfg.LAN, cfg.WAN); err != nil {
 		return nil, err
 	}
 	lan, err := net.InterfaceByName(cfg.LAN)
@@ -170,7 +163,7 @@ func (d *Datapath) load(lan *net.Interface) error {
 		err = spec.LoadAndAssign(&d.objs, opts)
 	}
 	if errors.Is(err, ebpf.ErrNotSupported) {
-		return fmt.Errorf("%w: %w (5.15 or newer is needed)", ErrNotSupported, err)
+		return fmt.Errorf("%w: %w (5.15 or newer is needed)", datapath.ErrNotSupported, err)
 	}
 	if err != nil {
 		return fmt.Errorf("loading the programs (pins in %s, which must be a bpffs): %w", d.cfg.PinDir, err)
@@ -195,7 +188,7 @@ func (d *Datapath) spec(lan *net.Interface) (*ebpf.CollectionSpec, error) {
 		m.Pinning = ebpf.PinByName
 	}
 	if len(lan.HardwareAddr) != 6 {
-		return nil, fmt.Errorf("%w: %s is no Ethernet interface", ErrNotSupported, lan.Name)
+		return nil, fmt.Errorf("%w: %s is no Ethernet interface", datapath.ErrNotSupported, lan.Name)
 	}
 	var ports [4]uint16
 	for i, p := range d.cfg.PortalPorts {
@@ -263,10 +256,7 @@ func (d *Datapath) Portal(l syscall.Conn) error {
 // know: packets of admitted clients go on, until Detach.
 func (d *Datapath) Close() error {
 	d.stop()
-	err := d.objs.Close()
-	for _, l := range d.locks {
-		err = errors.Join(err, l.Close())
-	}
+	err := errors.Join(d.objs.Close(), d.locks.Close())
 	d.locks = nil
 	return err
 }

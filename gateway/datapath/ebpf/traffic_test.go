@@ -134,7 +134,7 @@ func TestSuccessorLosesNothing(t *testing.T) {
 			blocked.begin()
 			for range 10 {
 				time.Sleep(50 * time.Millisecond)
-				if _, err := Open(cfg); !errors.Is(err, ErrBusy) {
+				if _, err := Open(cfg); !errors.Is(err, datapath.ErrBusy) {
 					t.Fatalf("a second gateway opened beside the first: %v", err)
 				}
 				must(t, d.Close())
@@ -343,7 +343,7 @@ func TestDetachLeavesNothing(t *testing.T) {
 			cfg.clsact = clsact
 			d, err := Open(cfg)
 			must(t, err)
-			if err := Detach(cfg); !errors.Is(err, ErrBusy) {
+			if err := Detach(cfg); !errors.Is(err, datapath.ErrBusy) {
 				t.Errorf("detach while it runs: %v", err)
 			}
 			must(t, d.Close())

@@ -1,0 +1,48 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+)
+
+var (
+	// ErrNotSupported is wrapped when this kernel cannot run a data path; the
+	// message says what is missing.
+	ErrNotSupported = errors.New("not supported by this kernel")
+	// ErrBusy is wrapped when another gateway has one of the interfaces.
+	ErrBusy = errors.New("another gateway has the interface")
+)
+
+// Locks are interfaces held against other gateways.
+type Locks []net.Listener
+
+// Lock holds interfaces against a second gateway in this network namespace until
+// Close, or for as long as this process lives. It fails with ErrBusy where one has
+// an interface, of whatever data path.
+func Lock(interfaces ...string) (Locks, error) {
+	var held Locks
+	for _, name := range interfaces {
+		l, err := net.Listen("unix", "@gatewayd/"+name)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			err = fmt.Errorf("%w %s: stop it first", ErrBusy, name)
+		} else if err != nil {
+			err = fmt.Errorf("locking %s: %w", name, err)
+		}
+		if err != nil {
+			return nil, errors.Join(err, held.Close())
+		}
+		held = append(held, l)
+	}
+	return held, nil
+}
+
+// Close lets go of the interfaces.
+func (held Locks) Close() error {
+	var errs []error
+	for _, l := range held {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}

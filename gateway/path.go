@@ -1,0 +1,78 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"syscall"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
+)
+
+// path is a data path as the daemon runs it.
+type path interface {
+	datapath.Datapath
+	// Clients lists the addresses that have an entry.
+	Clients() ([]netip.Addr, error)
+	// Total sums the counters of all addresses.
+	Total() (datapath.Counters, error)
+	// Packets counts packets by what became of them.
+	Packets() (map[string]uint64, error)
+	// Forwarding says how packets are forwarded at the moment, in a word.
+	Forwarding() string
+}
+
+// introducer is a data path that must be shown the portal's socket.
+type introducer interface {
+	Portal(listener syscall.Conn) error
+}
+
+// openPath opens the configured data path.
+func (g *gateway) openPath() (path, error) {
+	switch g.cfg.Datapath.Kind {
+	case config.EBPF:
+		return opened(ebpf.Open(g.ebpfConfig()))
+	}
+	return nil, fmt.Errorf("no data path %q", g.cfg.Datapath.Kind)
+}
+
+// opened keeps the nil of a data path that failed to open from becoming a path.
+func opened[P path](dp P, err error) (path, error) {
+	if err != nil {
+		return nil, err
+	}
+	return dp, nil
+}
+
+// Detach takes everything of a gateway out of the kernel. What is not there is no
+// error. It fails with datapath.ErrBusy while a daemon runs.
+func Detach(_ context.Context, cfg *config.Config, log *slog.Logger) error {
+	return ebpf.Detach(ebpf.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, PinDir: cfg.Datapath.PinDir, Log: log})
+}
+
+// portalPorts are the TCP ports the portal listens on, that for plain HTTP first.
+func portalPorts(p config.Portal) []uint16 {
+	switch {
+	case !p.Enabled:
+		return nil
+	case p.TLSCert == "":
+		return []uint16{p.Port}
+	}
+	return []uint16{p.Port, p.TLSPort}
+}
+
+// ebpfConfig is what the programs are made for.
+func (g *gateway) ebpfConfig() ebpf.Config {
+	cfg := g.cfg
+	c := ebpf.Config{
+		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr(),
+		PortalPorts: portalPorts(cfg.Portal), Forward: ebpf.Forward(cfg.Datapath.Forward), PinDir: cfg.Datapath.PinDir, Log: g.log,
+	}
+	if cfg.DHCP.Mode == config.External {
+		c.Newcomer = g.newcomer
+	}
+	return c
+}

@@ -23,6 +23,7 @@ const gatewayPort = 8080
 type Gateway struct {
 	datapath  string // "ebpf"
 	clients   int
+	sessions  int // admitted in all, clients among them; 0: clients only
 	admission client.Admission
 	program   string // gatewayd on the router
 	daemon    daemon
@@ -55,19 +56,30 @@ func (g *Gateway) Check(context.Context) error {
 
 // Traits: gatewayd leases addresses itself and needs nothing of its links.
 func (g *Gateway) Traits() Traits {
-	lan := netip.MustParsePrefix("10.1.0.0/24")
-	if g.clients > 200 {
-		lan = netip.MustParsePrefix("10.1.0.0/16")
+	about := "gatewayd, data path " + g.datapath + ", RADIUS accounts (CHAP)"
+	if g.sessions > 0 {
+		about += fmt.Sprintf(", %d sessions", g.sessions)
 	}
 	return Traits{
-		LAN:       lan,
+		LAN:       g.lan(),
 		DHCP:      true,
 		Admission: g.admission,
 		Needs: append([]Need{
 			{Program: gatewayProgram(), Advice: "make build in Gateweigh's source, and its bin directory on PATH", Why: "the gateway"},
 		}, radiusNeeds...),
-		About: "gatewayd, data path " + g.datapath + ", RADIUS accounts (CHAP)",
+		About: about,
 	}
+}
+
+// lan is a network with room for all clients.
+func (g *Gateway) lan() netip.Prefix {
+	switch n := max(g.clients, g.sessions); {
+	case n+crowdFrom >= 1<<16:
+		return netip.MustParsePrefix("10.0.0.0/14")
+	case n > 200:
+		return netip.MustParsePrefix("10.1.0.0/16")
+	}
+	return netip.MustParsePrefix("10.1.0.0/24")
 }
 
 // gatewayConf is what the template of gatewayd's configuration needs.
@@ -78,6 +90,7 @@ type gatewayConf struct {
 	Service                     netip.Addr
 	Secret                      string
 	Port, AuthPort, AcctPort    int
+	Pool                        string // of leased addresses; empty: all
 }
 
 // Start starts FreeRADIUS on the server and gatewayd on the router, and returns
@@ -94,6 +107,9 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 		Dir: dir, Datapath: g.datapath, LANIf: env.LANIf, WANIf: env.WANIf, LAN: lan, Gateway: env.Gateway,
 		Service: env.ServiceIP, Secret: g.radius.secret,
 		Port: gatewayPort, AuthPort: radiusAuthPort, AcctPort: radiusAcctPort,
+	}
+	if g.sessions > 0 {
+		conf.Pool = fmt.Sprintf("%s-%s", env.Gateway.Next(), hostOf(lan, crowdFrom-1))
 	}
 	// Pins live in a file system of their own, which ends with the host.
 	const prepare = `mkdir -p "$1/state" "$1/bpf" && mount -t bpf bpf "$1/bpf" && ip addr replace "$2" dev "$3" && ip link set "$3" up`
@@ -117,6 +133,9 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 		probe{"its portal does not listen", fmt.Sprintf("ss -Hltn 'sport = :%d' | grep -q .", gatewayPort)},
 	)
 	if err != nil {
+		return err
+	}
+	if err := g.fill(ctx, env.Router, dir, lan); err != nil {
 		return err
 	}
 	portal := fmt.Sprintf("%s:%d", env.Gateway, gatewayPort)

@@ -16,6 +16,16 @@ func (e *Experiment) Check(known []string) error {
 	return nil
 }
 
+// Blame makes an error of a problem with a key's value that only shows when the
+// experiment is to be run.
+func (e *Experiment) Blame(key, problem string) error {
+	at, ok := e.origins[key]
+	if !ok {
+		at = origin{e.file, 1}
+	}
+	return &Error{File: at.file, Line: at.line, Key: key, Problem: problem}
+}
+
 func (e *Experiment) check(known []string) []*Error {
 	var problems []*Error
 	report := func(key, format string, args ...any) {

@@ -13,6 +13,7 @@ import (
 // Bounds of what an experiment may ask for: beyond them it is a typing mistake.
 const (
 	MaxClients     = 250 // clients of kinds macvlan and veth share one /24
+	MaxSessions    = 200_000
 	MinOfferedMbps = 0.1
 	MaxOfferedMbps = 100_000
 	MaxBlocks      = 1_000

@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -66,12 +65,12 @@ func (s *server) take(req LoginRequest) (code int, err error) {
 }
 
 // parseMAC reads the address of one interface.
-func parseMAC(text string) (mac datapath.MAC, err error) {
+func parseMAC(text string) (mac [6]byte, err error) {
 	a, err := net.ParseMAC(text)
 	if err != nil || len(a) != len(mac) || a[0]&1 != 0 {
 		return mac, fmt.Errorf("mac must be a client's Ethernet address such as 02:00:5e:10:00:01, not %q", text)
 	}
-	return datapath.MAC(a), nil
+	return [6]byte(a), nil
 }
 
 func unknownClient(a netip.Addr) error {

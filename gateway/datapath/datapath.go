@@ -32,11 +32,11 @@ type Limits struct {
 // packets, not what the gateway itself answered. They only grow while Epoch
 // stays the same; sessions are differences.
 type Counters struct {
-	Epoch               uint64 // of this data path's state; another one: counting began anew at 0
-	UpBytes, UpPackets  uint64
-	DownBytes, DownPkts uint64
-	DroppedPackets      uint64    // beyond a limit
-	Seen                time.Time // of the client's last admitted packet; zero: none yet
+	Epoch                  uint64 // of this data path's state; another one: counting began anew at 0
+	UpBytes, UpPackets     uint64
+	DownBytes, DownPackets uint64
+	DroppedPackets         uint64    // beyond a limit
+	Seen                   time.Time // of the client's last admitted packet; zero: none yet
 }
 
 // Datapath moves packets for the clients it was told of, and for nobody else.

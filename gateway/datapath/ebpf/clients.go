@@ -100,7 +100,7 @@ func (d *Datapath) Counters(addr netip.Addr) (datapath.Counters, error) {
 	}
 	out := datapath.Counters{
 		Epoch: d.epoch, UpBytes: c.UpBytes, UpPackets: c.UpPackets,
-		DownBytes: c.DownBytes, DownPkts: c.DownPackets, DroppedPackets: c.Dropped,
+		DownBytes: c.DownBytes, DownPackets: c.DownPackets, DroppedPackets: c.Dropped,
 	}
 	if c.Seen != 0 {
 		out.Seen = wall(c.Seen)
@@ -191,7 +191,7 @@ func (d *Datapath) Total() (sum datapath.Counters, err error) {
 		n, err := d.objs.ClientCounters.BatchLookup(cursor, keys, values, nil)
 		for _, c := range values[:n] {
 			sum.UpBytes, sum.UpPackets = sum.UpBytes+c.UpBytes, sum.UpPackets+c.UpPackets
-			sum.DownBytes, sum.DownPkts = sum.DownBytes+c.DownBytes, sum.DownPkts+c.DownPackets
+			sum.DownBytes, sum.DownPackets = sum.DownBytes+c.DownBytes, sum.DownPackets+c.DownPackets
 			sum.DroppedPackets += c.Dropped
 		}
 		if errors.Is(err, ebpf.ErrKeyNotExist) {

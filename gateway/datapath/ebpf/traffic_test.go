@@ -224,7 +224,7 @@ func TestNetfilterHasItsSay(t *testing.T) {
 	was := counters(t, d, alice)
 	must(t, echo("with NAT"))
 	c := counters(t, d, alice)
-	if c.UpPackets-was.UpPackets != 3 || c.DownPkts-was.DownPkts != 3 || c.DownBytes-was.DownBytes != 3*84 {
+	if c.UpPackets-was.UpPackets != 3 || c.DownPackets-was.DownPackets != 3 || c.DownBytes-was.DownBytes != 3*84 {
 		t.Errorf("billed %+v more for three pings, was %+v", c, was)
 	}
 	run(t, "nft delete table ip nat; ip -n $server route add default via 192.0.2.1", n.env()...)

@@ -163,6 +163,7 @@ var reasonNames = map[gatewayReason]string{
 	gatewayReasonREASON_RATE:           "rate",
 	gatewayReasonREASON_QUOTA:          "quota",
 	gatewayReasonREASON_MALFORMED:      "malformed",
+	gatewayReasonREASON_TAGGED:         "tagged",
 }
 
 // now is CLOCK_MONOTONIC, nanoseconds: the programs' clock.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -13,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netns"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
@@ -164,6 +167,38 @@ func TestSuccessorLosesNothing(t *testing.T) {
 	}
 }
 
+// TestUpgradeKeepsSessions: a version that counts by other reasons, or remembers less,
+// takes over the clients all the same.
+func TestUpgradeKeepsSessions(t *testing.T) {
+	n := newNetwork(t)
+	n.neighbour(t)
+	d := n.open(t)
+	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
+	d.try(t, d.objs.LanIn, index(t, n.lan), tcp(443))
+	was := counters(t, d, alice)
+	must(t, d.Close())
+	// What another version has pinned.
+	for name, m := range map[string]*ebpf.MapSpec{
+		"stats": {Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 8, MaxEntries: 3},
+		"hops":  {Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 16, MaxEntries: 4096},
+	} {
+		pin := filepath.Join(d.cfg.PinDir, name)
+		must(t, os.Remove(pin))
+		other, err := ebpf.NewMap(m)
+		must(t, err)
+		must(t, other.Pin(pin))
+		must(t, other.Close())
+	}
+	next := n.open(t)
+	if got := counters(t, next, alice); got.Epoch != was.Epoch || got.UpBytes != was.UpBytes || was.UpBytes == 0 {
+		t.Errorf("counters %+v, were %+v", got, was)
+	}
+	next.try(t, next.objs.LanIn, index(t, n.lan), tcp(443))
+	if verdict, _, _ := next.try(t, next.objs.LanIn, index(t, n.lan), tcp(443)); verdict != redirect || next.packets(t)["forwarded"] == 0 {
+		t.Errorf("an admitted client's packet has verdict %d, counted as %v", verdict, next.packets(t))
+	}
+}
+
 // TestTrafficFollowsTheNetwork changes what next hops are made of under traffic.
 func TestTrafficFollowsTheNetwork(t *testing.T) {
 	n := newNetwork(t)
@@ -295,7 +330,8 @@ func TestICMPErrorsAppear(t *testing.T) {
 	d := n.open(t)
 	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
 	must(t, d.Set(datapath.Client{Addr: nobody, MAC: aliceMAC}))
-	run(t, `ip link set $wan mtu 1300; ip -n $server link set s0 mtu 1300`, n.env()...)
+	// Tests before this one have used up what errors alice may be sent.
+	run(t, `sysctl -qw net.ipv4.icmp_ratelimit=0; ip link set $wan mtu 1300; ip -n $server link set s0 mtu 1300`, n.env()...)
 	for what, c := range map[string]struct{ do, says string }{
 		"time exceeded":         {`ip netns exec $client ping -c 1 -W 2 -t 1 192.0.2.2`, "Time to live exceeded"},
 		"fragmentation needed":  {`ip netns exec $client ping -c 2 -i 0.2 -W 2 -M do -s 1400 192.0.2.2`, "1300"},

@@ -43,10 +43,12 @@ type Counters struct {
 // Every method may be called at any time from several goroutines.
 type Datapath interface {
 	// Set makes a client's entry what is given, whatever it was: the address's
-	// former owner is out from then on. On error the entry is as it was.
+	// former owner is out from then on. Once it has returned for a client that was
+	// admitted and no longer is, Counters have its last packet. On error the entry
+	// is as it was.
 	Set(Client) error
-	// Remove takes an address's entry away: nothing of it passes any more. An
-	// address without an entry is no error.
+	// Remove takes an address's entry away: nothing of it passes any more, and
+	// Counters are as after Set. An address without an entry is no error.
 	Remove(netip.Addr) error
 	// Counters reads an address's counters, also after Remove.
 	Counters(netip.Addr) (Counters, error)

@@ -52,8 +52,27 @@ func (d *Datapath) Set(c datapath.Client) error {
 			entry.Until = monotonic(c.Until)
 		}
 	}
-	if err := d.objs.Clients.Put(at, entry); err != nil {
+	if err := d.put(at, entry); err != nil {
 		return fmt.Errorf("setting the client %s: %w", c.Addr, err)
+	}
+	return nil
+}
+
+// put replaces an entry. When that shuts an admitted client out it waits, some 10
+// ms, for programs that have seen it admitted and not yet counted the packet.
+func (d *Datapath) put(at uint32, entry gatewayClient) error {
+	var was gatewayClient
+	if err := d.objs.Clients.Lookup(at, &was); err != nil {
+		return err
+	}
+	if err := d.objs.Clients.Put(at, entry); err != nil {
+		return err
+	}
+	if was.State == uint8(gatewayStateSTATE_ADMITTED) && entry.State != was.State {
+		// The kernel then waits until each CPU has left what it was in (RCU). Where it
+		// cannot, what is missing is at most a packet of each CPU.
+		const global = 1 // MEMBARRIER_CMD_GLOBAL of linux/membarrier.h
+		unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
 	}
 	return nil
 }
@@ -82,7 +101,7 @@ func (d *Datapath) Remove(addr netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	if err := d.objs.Clients.Put(at, gatewayClient{}); err != nil {
+	if err := d.put(at, gatewayClient{}); err != nil {
 		return fmt.Errorf("removing the client %s: %w", addr, err)
 	}
 	return nil

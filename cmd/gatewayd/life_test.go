@@ -68,7 +68,7 @@ func (w *world) killedUnderLoad(t *testing.T, program string, ann, bob *client) 
 	if *tcpMbps > 0 {
 		streams = []*stream{w.stream(ann, true, *tcpMbps), w.stream(ann, false, *tcpMbps)}
 	}
-	began := time.Now()
+	began, replaced := time.Now(), 0
 	for round := 0; round < *rounds || time.Since(began) < *loadTime; round++ {
 		for what, replace := range map[string]func(){
 			"killed":    func() { w.kill(); time.Sleep(100 * time.Millisecond); w.start(program) },
@@ -77,6 +77,7 @@ func (w *world) killedUnderLoad(t *testing.T, program string, ann, bob *client) 
 			"upgraded":  func() { w.kill(); w.start(w.copyOf(program)) },
 		} {
 			replace()
+			replaced++
 			if now := ann.session(); now.ID != id || now.Began.Sub(before.Began).Abs() > time.Millisecond || now.State != session.Authenticated || now.UpPackets < before.UpPackets {
 				t.Fatalf("%s: the session %+v became %+v", what, before, now)
 			}
@@ -106,7 +107,7 @@ func (w *world) killedUnderLoad(t *testing.T, program string, ann, bob *client) 
 		used = sum(used, s.traffic(t))
 	}
 	seconds := time.Since(began).Seconds()
-	t.Logf("%.1f s, %.0f Mbit/s up and %.0f down, %d packets, session %s; queues: %s", seconds, float64(used.UpBytes)*8e-6/seconds,
+	t.Logf("%d daemons, %.1f s, %.0f Mbit/s up and %.0f down, %d packets, session %s; queues: %s", replaced, seconds, float64(used.UpBytes)*8e-6/seconds,
 		float64(used.DownBytes)*8e-6/seconds, used.UpPackets+used.DownPackets, id, w.dropped())
 	return used
 }

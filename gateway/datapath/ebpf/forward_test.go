@@ -130,11 +130,24 @@ func TestAggregatedPacketsAreBilledAsOnTheWire(t *testing.T) {
 	n.neighbour(t)
 	d := n.open(t)
 	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
-	big := tcp(443, func(f *frame) { f.pay = make([]byte, 3*1000) })
-	d.try(t, d.objs.LanIn, index(t, n.lan), big, 3, 1000)
-	got := counters(t, d, alice)
-	if want := uint64(3 * (20 + 20 + 1000)); got.UpBytes != want || got.UpPackets != 3 {
-		t.Errorf("billed %d bytes and %d packets, want %d and 3", got.UpBytes, got.UpPackets, want)
+	for name, c := range map[string]struct {
+		packet         []byte
+		segments, size uint32 // as the kernel says
+		packets, bytes uint64 // to be billed
+	}{
+		"TCP":                 {tcp(443, payload(3000)), 3, 1000, 3, 3 * 1040},
+		"TCP, the last short": {tcp(443, payload(2001)), 3, 1000, 3, 3*40 + 2001},
+		"UDP":                 {udp(443, payload(3000)), 3, 1000, 3, 3 * 1028},
+		"TCP, not counted":    {tcp(443, payload(2001)), 0, 1000, 3, 3*40 + 2001},
+		"UDP, not counted":    {udp(443, payload(2000)), 0, 1000, 2, 2 * 1028},
+		"one, not counted":    {tcp(443, payload(999)), 0, 1000, 1, 1039},
+	} {
+		was := counters(t, d, alice)
+		d.try(t, d.objs.LanIn, index(t, n.lan), c.packet, c.segments, c.size)
+		got := counters(t, d, alice)
+		if bytes, packets := got.UpBytes-was.UpBytes, got.UpPackets-was.UpPackets; bytes != c.bytes || packets != c.packets {
+			t.Errorf("%s: billed %d bytes and %d packets, want %d and %d", name, bytes, packets, c.bytes, c.packets)
+		}
 	}
 }
 

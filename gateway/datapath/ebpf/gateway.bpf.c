@@ -47,7 +47,7 @@ static __always_inline int arp_in(const void *data, const void *end)
 	const struct client *c;
 	__u32 at;
 
-	if ((const void *)(a + 1) > end)
+	if ((const void *)(a + 1) > end || a->hardware_len != ETH_ALEN || a->protocol_len != sizeof(a->sender))
 		return drop(REASON_MALFORMED);
 	if (!a->sender) /* asks whether an address is free */
 		return TC_ACT_OK;
@@ -82,9 +82,9 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 	const struct client *c;
 	__u32 at;
 
-	if ((void *)(ip + 1) > end || ip->version != 4 || ip->ihl < 5)
+	if ((void *)(ip + 1) > end || !is_sound(skb, ip))
 		return drop(REASON_MALFORMED);
-	if (skb->pkt_type == 3) /* PACKET_OTHERHOST: not for this gateway */
+	if (skb->pkt_type == PACKET_OTHERHOST) /* not for this gateway */
 		return TC_ACT_SHOT;
 	if (ip->protocol == IPPROTO_UDP) {
 		struct ports p = ports_of(ip, end);
@@ -104,9 +104,10 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 		return drop(REASON_WRONG_MAC);
 	if (c->state != STATE_ADMITTED || expired(c))
 		return preauth(skb, ip, end);
-	if (ip->daddr == gateway_addr || is_multicast(ip->daddr))
+	/* Of what was sent to everybody on the link the stack forwards nothing (RFC 1812, 5.3.4). */
+	if (ip->daddr == gateway_addr || is_multicast(ip->daddr) || skb->pkt_type != PACKET_HOST)
 		return pass(REASON_LOCAL);
-	if (!admit(at, c, wire_bytes(skb, ip, end), wire_packets(skb), 1))
+	if (!admit(at, c, on_wire(skb, ip, end), 1))
 		return TC_ACT_SHOT;
 	return forward(skb, eth, ip, end);
 }
@@ -115,11 +116,16 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 SEC("tc")
 int lan_in(struct __sk_buff *skb)
 {
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct ethhdr *eth = data;
+	void *data, *end;
+	struct ethhdr *eth;
 
-	if (skb->vlan_present && (skb->vlan_tci & 0xfff)) /* another network on the same wire */
-		return TC_ACT_OK;
+	if (skb->vlan_present) {
+		if (skb->vlan_tci & VLAN_ID)
+			return pass(REASON_TAGGED);
+		if (untag(skb))
+			return drop(REASON_MALFORMED);
+	}
+	data = (void *)(long)skb->data, end = (void *)(long)skb->data_end, eth = data;
 	if ((void *)(eth + 1) > end)
 		return drop(REASON_MALFORMED);
 	switch (eth->h_proto) {
@@ -163,21 +169,25 @@ static __always_inline int allowed(struct __sk_buff *skb, const struct iphdr *ip
 		count(ok ? REASON_GARDEN : REASON_BLOCKED);
 		return ok;
 	}
-	return admit(at, c, wire_bytes(skb, ip, end), wire_packets(skb), 0);
+	return admit(at, c, on_wire(skb, ip, end), 0);
 }
 
 /* wan_in sees what comes for the clients, where packets are redirected. */
 SEC("tc")
 int wan_in(struct __sk_buff *skb)
 {
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct ethhdr *eth = data;
-	struct iphdr *ip = data + ETH_HLEN;
 	const struct settings *s;
 	const struct client *c;
+	void *data, *end;
+	struct ethhdr *eth;
+	struct iphdr *ip;
 	__u8 mac[ETH_ALEN];
 	__u32 at, zero = 0;
 
+	if (skb->vlan_present && ((skb->vlan_tci & VLAN_ID) || untag(skb)))
+		return TC_ACT_OK;
+	data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
+	eth = data, ip = data + ETH_HLEN;
 	if (data + ETH_HLEN + sizeof(*ip) + sizeof(struct tcphdr) > end) {
 		__u32 want = skb->len < 14 + 20 + 20 ? skb->len : 14 + 20 + 20;
 
@@ -186,11 +196,9 @@ int wan_in(struct __sk_buff *skb)
 		data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
 		eth = data, ip = data + ETH_HLEN;
 	}
-	if ((void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP) || ip->version != 4 || ip->ihl < 5)
+	if ((void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP) || !is_sound(skb, ip))
 		return TC_ACT_OK; /* the stack knows what to do with it */
-	if (skb->vlan_present && (skb->vlan_tci & 0xfff))
-		return TC_ACT_OK;
-	if (skb->pkt_type != 0)
+	if (skb->pkt_type != PACKET_HOST)
 		return TC_ACT_OK;
 	if (place(ip->saddr) < lan_size)
 		return drop(REASON_FOREIGN_SOURCE);

@@ -85,7 +85,8 @@ const (
 	gatewayReasonREASON_RATE           gatewayReason = 13
 	gatewayReasonREASON_QUOTA          gatewayReason = 14
 	gatewayReasonREASON_MALFORMED      gatewayReason = 15
-	gatewayReasonREASON_COUNT          gatewayReason = 16
+	gatewayReasonREASON_TAGGED         gatewayReason = 16
+	gatewayReasonREASON_COUNT          gatewayReason = 17
 )
 
 type gatewaySettings struct {

@@ -80,6 +80,8 @@ func down(f *frame) {
 	f.eth.SrcMAC, f.eth.DstMAC = hw(serverMAC), hw(wanMAC)
 }
 
+func payload(bytes int) func(*frame) { return func(f *frame) { f.pay = make([]byte, bytes) } }
+
 func source(port uint16) func(*frame) {
 	return func(f *frame) {
 		switch l := f.l4.(type) {

@@ -28,7 +28,7 @@ var accounts = []behaviour{
 type tally struct{ upBytes, upPackets, downBytes, downPackets uint64 }
 
 func tallyOf(c datapath.Counters) tally {
-	return tally{c.UpBytes, c.UpPackets, c.DownBytes, c.DownPkts}
+	return tally{c.UpBytes, c.UpPackets, c.DownBytes, c.DownPackets}
 }
 
 func (a tally) minus(b tally) tally {

@@ -26,9 +26,8 @@ func outAtOnce(t *testing.T, w *World) {
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
 	up.Begin()
 	down.Begin()
-	both := func(what string) { t.Helper(); up.Passes(t, what); down.Passes(t, what) }
-	none := func(what string) { t.Helper(); up.Stops(t, what); down.Stops(t, what) }
-	none("who was never set")
+	up.Stops(t, "who was never set")
+	down.Stops(t, "who was never set")
 	for _, c := range []struct {
 		what string
 		out  func() error
@@ -38,19 +37,18 @@ func outAtOnce(t *testing.T, w *World) {
 		{"after another got the address", func() error { return w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Bob.MAC, Admitted: true}) }},
 	} {
 		w.admit(t, w.Alice)
-		both("admitted")
-		x := w.NewStream(t, w.Alice, Server)
-		y := w.NewStream(t, w.Alice, Server)
+		up.Passes(t, "up, admitted")
+		down.Passes(t, "down, admitted")
+		x, y := w.NewStream(t, w.Alice, Server), w.NewStream(t, w.Alice, Server)
 		x.Begin(x.Client)
 		y.Begin(y.Server)
 		x.Passes(t, "a connection up")
 		y.Passes(t, "a connection down")
 		must(t, c.out())
 		from, fromDown := up.Sent(), down.Sent()
-		x.Stops(t, "a connection up "+c.what)
-		y.Stops(t, "a connection down "+c.what)
-		up.Settled(t, from, c.what)
-		down.Settled(t, fromDown, c.what)
+		stopped(t, c.what, x, y)
+		up.Settled(t, from, "up "+c.what)
+		down.Settled(t, fromDown, "down "+c.what)
 	}
 }
 
@@ -119,7 +117,7 @@ func manyClients(t *testing.T, w *World) {
 		b := [4]byte{10, 1}
 		binary.BigEndian.PutUint16(b[2:], uint16(i+300))
 		addrs[i] = netip.AddrFrom4(b)
-		all[i] = datapath.Client{Addr: addrs[i], MAC: datapath.MAC{2, 1, 0, 0, b[2], b[3]}, Admitted: i%2 == 0, Limits: datapath.Limits{UpBps: uint64(i+1) * 1000}}
+		all[i] = datapath.Client{Addr: addrs[i], MAC: datapath.MAC{2, 1, 0, 0, b[2], b[3]}, Admitted: i%100 == 0, Limits: datapath.Limits{UpBps: uint64(i+1) * 1000}}
 	}
 	must(t, w.Set(all...))
 	w.admit(t, w.Alice)

@@ -4,6 +4,7 @@
 package datapathtest
 
 import (
+	"flag"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -79,6 +80,7 @@ func Main(m *testing.M, paths ...Path) {
 	if name := os.Getenv(pathEnv); name != "" {
 		serve(paths[slices.IndexFunc(paths, func(p Path) bool { return p.Name == name })])
 	}
+	flag.Set("test.parallel", "4") // they mostly wait
 	netnstest.Main(m, prepare)
 }
 

@@ -206,7 +206,7 @@ func garden(t *testing.T, w *World) {
 	}
 	must(t, w.OpenGarden(prefix, time.Now().Add(-time.Second)))
 	none("the garden was closed")
-	x.Stops(t, "the garden was closed")
+	stopped(t, "the garden was closed", x)
 	must(t, w.OpenGarden(prefix, time.Time{}))
 	both("the garden is open for ever")
 	end := time.Now().Add(300 * time.Millisecond)

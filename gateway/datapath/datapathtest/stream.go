@@ -121,14 +121,20 @@ func (x *Stream) Passes(t *testing.T, what string) {
 	})
 }
 
-// Stops shows that what is sent from now on does not come: only what was under way.
-func (x *Stream) Stops(t *testing.T, what string) {
+// stopped shows that what connections send from now on does not come: only what was
+// under way.
+func stopped(t *testing.T, what string, all ...*Stream) {
 	t.Helper()
 	time.Sleep(50 * time.Millisecond)
-	from := x.Came()
+	var from []uint64
+	for _, x := range all {
+		from = append(from, x.Came())
+	}
 	time.Sleep(400 * time.Millisecond) // longer than a retransmission takes
-	if n := x.Came() - from; n > 0 {
-		t.Errorf("%s: %d bytes came", what, n)
+	for i, x := range all {
+		if n := x.Came() - from[i]; n > 0 {
+			t.Errorf("%s: %d bytes of connection %d came", what, n, i)
+		}
 	}
 }
 

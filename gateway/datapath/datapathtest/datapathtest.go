@@ -62,6 +62,9 @@ type Promises struct {
 	// DHCPSocket: DHCP reaches UDP sockets on the LAN interface, such as another
 	// server's, and not only packet sockets.
 	DHCPSocket bool
+	// Newcomers: it tells of clients it does not know, so that others can lease
+	// addresses.
+	Newcomers bool
 	// Reassembles: fragments are put together before they are judged, so they are
 	// billed as one packet, and a stranger's are rejected like whole ones.
 	Reassembles bool

@@ -57,6 +57,9 @@ type Promises struct {
 	// entries and counters. False: nobody's packets pass then, and a successor begins with
 	// no clients and another epoch.
 	Unattended bool
+	// Lingers is how long admitted clients' packets may still pass when the process
+	// that held it was killed; where it is not Unattended.
+	Lingers time.Duration
 	// Netfilter: the machine's rules, NAT among them, apply to what it forwards.
 	Netfilter bool
 	// DHCPSocket: DHCP reaches UDP sockets on the LAN interface, such as another

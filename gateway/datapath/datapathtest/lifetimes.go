@@ -16,7 +16,7 @@ var lifetimes = []behaviour{
 		w.outlives(t, "Close", func() { must(t, w.Close()) })
 	}, Shape{}},
 	{"KilledClosedToStrangers", func(t *testing.T, w *World) {
-		w.outlives(t, "kill -9", func() { w.Kill(t); w.Start(t) })
+		w.outlives(t, "kill -9", func() { w.Kill(t); time.Sleep(w.path.Lingers); w.Start(t) })
 	}, Shape{}},
 	{"SecondGatewayIsRefused", second, Shape{}},
 	{"DetachLeavesNothing", detachLeavesNothing, Shape{Without: true}},

@@ -97,7 +97,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("interface %s: %w", cfg.WAN, err)
 	}
-	if err := d.load(lan); err != nil {
+	if err := d.load(lan, wan); err != nil {
 		return nil, err
 	}
 	if err := d.begin(lan.MTU); err != nil {
@@ -141,14 +141,14 @@ func (c *Config) check() error {
 func (c *Config) size() uint32 { return 1 << (32 - c.Prefix.Bits()) }
 
 // load loads programs and maps, taking over the maps a predecessor pinned.
-func (d *Datapath) load(lan *net.Interface) error {
+func (d *Datapath) load(lan, wan *net.Interface) error {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return fmt.Errorf("lifting the limit of locked memory: %w", err)
 	}
 	if err := os.MkdirAll(d.cfg.PinDir, 0o700); err != nil {
 		return fmt.Errorf("making the folder of pins: %w", err)
 	}
-	spec, err := d.spec(lan)
+	spec, err := d.spec(lan, wan)
 	if err != nil {
 		return err
 	}
@@ -205,7 +205,7 @@ func (d *Datapath) outgrow(spec *ebpf.CollectionSpec) error {
 }
 
 // spec is what to load: the programs' constants and the tables' sizes filled in.
-func (d *Datapath) spec(lan *net.Interface) (*ebpf.CollectionSpec, error) {
+func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 	spec, err := loadGateway()
 	if err != nil {
 		return nil, fmt.Errorf("reading the programs: %w", err)
@@ -233,7 +233,7 @@ func (d *Datapath) spec(lan *net.Interface) (*ebpf.CollectionSpec, error) {
 	}
 	for name, value := range map[string]any{
 		"lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(),
-		"lan_ifindex": uint32(lan.Index), "lan_mac": [6]uint8(lan.HardwareAddr),
+		"lan_ifindex": uint32(lan.Index), "wan_ifindex": uint32(wan.Index), "lan_mac": [6]uint8(lan.HardwareAddr),
 		"gateway_addr": networkOrder(d.cfg.Gateway), "portal_ports": ports, "learn": learn,
 		"mark_local": uint32(markLocal), "mark_reject": uint32(markReject),
 	} {

@@ -76,6 +76,35 @@ static __always_inline int unleased(const struct ethhdr *eth, const struct iphdr
 	return drop(REASON_NOT_LEASED);
 }
 
+/* allowed says whether a packet may go to the client, and counts it. */
+static __always_inline int allowed(struct __sk_buff *skb, const struct iphdr *ip, __u32 at, const struct client *c, const void *end)
+{
+	if (c->state == STATE_NONE) {
+		count(REASON_NOT_LEASED);
+		return 0;
+	}
+	if (c->state != STATE_ADMITTED || expired(c)) {
+		int ok = is_garden(ip->saddr);
+
+		count(ok ? REASON_GARDEN : REASON_BLOCKED);
+		return ok;
+	}
+	return admit(at, c, on_wire(skb, ip, end), 0);
+}
+
+/* across sends an admitted client's packet to another client, which must be one that
+ * may have it. Where the stack forwards, lan_out sees to that. */
+static __always_inline int across(struct __sk_buff *skb, const struct iphdr *ip, __u32 to, const void *end)
+{
+	__u32 zero = 0;
+	const struct settings *s = bpf_map_lookup_elem(&gateway_settings, &zero);
+	const struct client *c = bpf_map_lookup_elem(&clients, &to);
+
+	if (!s || !c || (s->redirect && !allowed(skb, ip, to, c, end)))
+		return TC_ACT_SHOT;
+	return pass(REASON_STACK);
+}
+
 static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, const void *end)
 {
 	struct iphdr *ip = (void *)(eth + 1);
@@ -109,6 +138,8 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 		return pass(REASON_LOCAL);
 	if (!admit(at, c, on_wire(skb, ip, end), 1))
 		return TC_ACT_SHOT;
+	if (place(ip->daddr) < lan_size)
+		return across(skb, ip, place(ip->daddr), end);
 	return forward(skb, eth, ip, end);
 }
 
@@ -154,22 +185,6 @@ int lan_in(struct __sk_buff *skb)
 		return drop(REASON_MALFORMED);
 	}
 	return TC_ACT_OK; /* not forwarded by the stack */
-}
-
-/* allowed says whether a packet from the WAN may go to the client, and counts it. */
-static __always_inline int allowed(struct __sk_buff *skb, const struct iphdr *ip, __u32 at, const struct client *c, const void *end)
-{
-	if (c->state == STATE_NONE) {
-		count(REASON_NOT_LEASED);
-		return 0;
-	}
-	if (c->state != STATE_ADMITTED || expired(c)) {
-		int ok = is_garden(ip->saddr);
-
-		count(ok ? REASON_GARDEN : REASON_BLOCKED);
-		return ok;
-	}
-	return admit(at, c, on_wire(skb, ip, end), 0);
 }
 
 /* wan_in sees what comes for the clients, where packets are redirected. */
@@ -219,6 +234,14 @@ int wan_in(struct __sk_buff *skb)
 	return readdress(skb, eth, ip, c->mac, mac, lan_ifindex);
 }
 
+/* is_own says whether a packet of the gateway's address is from this machine, or
+ * from one behind it that serves in its name: not one that a rule masqueraded on
+ * its way from a client or the WAN. */
+static __always_inline int is_own(const struct __sk_buff *skb, const struct iphdr *ip)
+{
+	return ip->saddr == gateway_addr && skb->ingress_ifindex != lan_ifindex && skb->ingress_ifindex != wan_ifindex;
+}
+
 /* lan_out sees what the stack sends to the clients, where the stack forwards. */
 SEC("tc")
 int lan_out(struct __sk_buff *skb)
@@ -237,9 +260,16 @@ int lan_out(struct __sk_buff *skb)
 		return TC_ACT_OK;
 	at = place(ip->daddr);
 	c = bpf_map_lookup_elem(&clients, &at);
-	if (!c || ip->saddr == gateway_addr)
+	if (!c || is_own(skb, ip))
 		return TC_ACT_OK;
-	return allowed(skb, ip, at, c, end) ? TC_ACT_OK : TC_ACT_SHOT;
+	if (!allowed(skb, ip, at, c, end))
+		return TC_ACT_SHOT;
+	int admitted = c->state == STATE_ADMITTED && !expired(c);
+
+	/* The stack's neighbour may be a former owner of the address. */
+	if (mac_at(eth->h_dest) != mac_at(c->mac))
+		bpf_skb_store_bytes(skb, 0, c->mac, ETH_ALEN, 0);
+	return admitted ? pass(REASON_STACK) : TC_ACT_OK;
 }
 
 /* portal_lookup gives the portal the connections for port 80 of any address that

@@ -135,6 +135,7 @@ const (
 	gatewayVarPortalPorts     = "portal_ports"
 	gatewayVarUnusedReason    = "unused_reason"
 	gatewayVarUnusedState     = "unused_state"
+	gatewayVarWanIfindex      = "wan_ifindex"
 )
 
 // loadGateway returns the embedded CollectionSpec for gateway.
@@ -216,6 +217,7 @@ type gatewayVariableSpecs struct {
 	PortalPorts  *ebpf.VariableSpec `ebpf:"portal_ports"`
 	UnusedReason *ebpf.VariableSpec `ebpf:"unused_reason"`
 	UnusedState  *ebpf.VariableSpec `ebpf:"unused_state"`
+	WanIfindex   *ebpf.VariableSpec `ebpf:"wan_ifindex"`
 }
 
 // gatewayObjects contains all objects after they have been loaded into the kernel.
@@ -280,6 +282,7 @@ type gatewayVariables struct {
 	PortalPorts  *ebpf.Variable `ebpf:"portal_ports"`
 	UnusedReason *ebpf.Variable `ebpf:"unused_reason"`
 	UnusedState  *ebpf.Variable `ebpf:"unused_state"`
+	WanIfindex   *ebpf.Variable `ebpf:"wan_ifindex"`
 }
 
 // gatewayPrograms contains all programs after they have been loaded into the kernel.

@@ -8,31 +8,16 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// TestMain runs the tests in network and mount namespaces of their own, which end
-// with them: the machine's interfaces and pins are never touched.
-func TestMain(m *testing.M) {
-	const inside = "GATEWAY_TEST_INSIDE"
-	if os.Getenv(inside) != "" {
-		os.Exit(m.Run())
-	}
-	const prepare = `mount -t tmpfs none /run && mount -t bpf bpf /sys/fs/bpf && ip link set lo up && sysctl -qw net.ipv4.ip_forward=1 && exec "$0" "$@"`
-	argv := append([]string{"unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", prepare, os.Args[0]}, os.Args[1:]...)
-	path, err := exec.LookPath(argv[0])
-	if err == nil {
-		err = syscall.Exec(path, argv, append(os.Environ(), inside+"=1"))
-	}
-	fmt.Fprintln(os.Stderr, "running inside namespaces of its own:", err)
-	os.Exit(1)
-}
+func TestMain(m *testing.M) { datapathtest.Main(m, paths()...) }
 
 // Addresses of the tests' networks.
 var (

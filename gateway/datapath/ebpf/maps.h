@@ -184,7 +184,7 @@ const enum state unused_state __attribute__((unused));
 /* Constants of one load: the LAN and how the gateway answers on it. */
 volatile const __u32 lan_base;    /* first address of the LAN, host order */
 volatile const __u32 lan_size;    /* addresses in it */
-volatile const __u32 lan_ifindex;
+volatile const __u32 lan_ifindex, wan_ifindex;
 volatile const __u32 gateway_addr; /* network order */
 volatile const __u16 portal_ports[4]; /* network order, on gateway_addr; 0: none. The first gets redirected HTTP. */
 volatile const __u8 lan_mac[6];

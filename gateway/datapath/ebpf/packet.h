@@ -93,9 +93,27 @@ static __always_inline struct ports ports_of(const struct iphdr *ip, const void 
 	return *p;
 }
 
-/* is_sound says whether a header's lengths fit each other and the packet, as the
- * stack asks of what it forwards. An aggregated packet beyond 64 KB has no length
- * of its own. */
+static __always_inline __u16 fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+/* is_summed says whether a header without options has its right sum. */
+static __always_inline int is_summed(const struct iphdr *ip)
+{
+	const __u32 *word = (const void *)ip;
+
+	return fold((__u64)word[0] + word[1] + word[2] + word[3] + word[4]) == 0xffff;
+}
+
+/* is_sound says whether a header's lengths fit each other and the packet, and its
+ * sum them, as the stack asks of what it forwards (RFC 1812, 5.2.2); with options it
+ * goes to the stack. Whoever aggregated packets has looked at that, and beyond 64 KB
+ * they have no length of their own. */
 static __always_inline int is_sound(const struct __sk_buff *skb, const struct iphdr *ip)
 {
 	__u32 header = ip->ihl * 4, total = bpf_ntohs(ip->tot_len);
@@ -104,6 +122,8 @@ static __always_inline int is_sound(const struct __sk_buff *skb, const struct ip
 		return 0;
 	if (!total && skb->gso_size)
 		return 1;
+	if (header == sizeof(*ip) && !skb->gso_size && !is_summed(ip))
+		return 0;
 	return header <= total && total <= skb->len - ETH_HLEN;
 }
 

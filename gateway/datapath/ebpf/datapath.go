@@ -162,7 +162,8 @@ func (d *Datapath) load(lan *net.Interface) error {
 		}
 		err = spec.LoadAndAssign(&d.objs, opts)
 	}
-	if errors.Is(err, ebpf.ErrNotSupported) {
+	var refused *ebpf.VerifierError
+	if errors.Is(err, ebpf.ErrNotSupported) || errors.As(err, &refused) {
 		return fmt.Errorf("%w: %w (5.15 or newer is needed)", datapath.ErrNotSupported, err)
 	}
 	if err != nil {

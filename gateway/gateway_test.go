@@ -126,7 +126,7 @@ func (d daemon) client(t *testing.T) control.Session {
 	return found[0]
 }
 
-const curl = "ip netns exec client curl -s --max-time 5 "
+const curl = "ip netns exec client curl -s --max-time 30 "
 
 // passes says whether the client reaches the server.
 func passes() bool {

@@ -157,7 +157,8 @@ func (d *Datapath) load(lan, wan *net.Interface) error {
 	}
 	opts := &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: d.cfg.PinDir}}
 	err = spec.LoadAndAssign(&d.objs, opts)
-	if errors.Is(err, ebpf.ErrNotSupported) {
+	var refused *ebpf.VerifierError
+	if errors.Is(err, ebpf.ErrNotSupported) || errors.As(err, &refused) {
 		return fmt.Errorf("%w: %w (5.15 or newer is needed)", datapath.ErrNotSupported, err)
 	}
 	if err != nil {

@@ -374,7 +374,7 @@ func TestDetachLeavesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNetwork(t)
 			state := func() string {
-				return run(t, `ip rule; ip route show table all; ls /sys/fs/bpf; tc filter show dev $lan ingress; tc filter show dev $wan ingress; tc filter show dev $lan egress`, n.env()...)
+				return run(t, `ip rule; ip -4 route show table all; ls /sys/fs/bpf; tc filter show dev $lan ingress; tc filter show dev $wan ingress; tc filter show dev $lan egress`, n.env()...)
 			}
 			before, programs := state(), loaded(t)
 			cfg := n.config(t)

@@ -75,7 +75,12 @@ func (p *Pool) Lease(ctx context.Context, pace Pace) []Outcome {
 
 // Login logs every client in; each outcome is in its client's place.
 func (p *Pool) Login(ctx context.Context, adm Admission, pace Pace) []Outcome {
-	return p.arrive(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) { return tryLogin(ctx, c, adm, c.Num) })
+	return p.arrive(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) {
+		if !c.LocalIP().IsValid() {
+			return Tries{}, errors.New("it has no address to log in from")
+		}
+		return tryLogin(ctx, c, adm, c.Num)
+	})
 }
 
 // arrive has every client do something at its turn, and waits for all of them.

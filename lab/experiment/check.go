@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // Check verifies what several keys say together, and the names of devices:
@@ -26,7 +28,7 @@ func (e *Experiment) check(known []string) []*Error {
 		problems = append(problems, &Error{File: at.file, Line: at.line, Key: key, Problem: fmt.Sprintf(format, args...)})
 	}
 	needed := []string{"duts", "clients", "offered_mbps"}
-	if e.Measure == MeasureLogins {
+	if e.Measure == result.MeasureLogins {
 		needed = needed[:2]
 		e.checkLogins(report)
 	} else {
@@ -69,7 +71,7 @@ func (e *Experiment) checkDUTs(known []string, report func(key, format string, a
 			report(dutKey(name, ""), "is built in: choose another name")
 		}
 	}
-	if e.Measure == MeasureCost && len(e.DUTs) == 1 && e.DUTs[0] == Clean && e.AABlocks == 0 {
+	if e.Measure == result.MeasureCost && len(e.DUTs) == 1 && e.DUTs[0] == Clean && e.AABlocks == 0 {
 		report("duts", "nothing to measure: %q alone means A/A blocks, and aa_blocks is 0", Clean)
 	}
 	if len(known) == 0 {
@@ -89,7 +91,7 @@ func (e *Experiment) checkDUTs(known []string, report func(key, format string, a
 func (e *Experiment) checkSize(report func(key, format string, args ...any)) {
 	groups := len(e.Clients) * len(e.Directions) * len(e.Profiles)
 	n := groups * (len(e.DUTs)*e.Blocks + e.AABlocks)
-	if e.Measure == MeasureLogins {
+	if e.Measure == result.MeasureLogins {
 		n = len(e.Clients) * len(e.LoginRates) * len(e.DUTs) * e.Blocks
 	}
 	if n > maxPlanBlocks {

@@ -23,11 +23,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// What is measured; kinds of client, of traffic and of pacing, and protocols. Modes, directions and
-// profiles, which records name too, are those of package result.
+// Kinds of client, of traffic and of pacing, and protocols. Measures, modes,
+// directions and profiles, which records name too, are those of package result.
 const (
-	MeasureCost    = "cost"   // what the device's router spends on payload, beside a clean one
-	MeasureLogins  = "logins" // how a device takes clients that come all together
 	ClientMacvlan  = "macvlan"
 	ClientVeth     = "veth"
 	TrafficStreams = "streams"
@@ -47,7 +45,7 @@ const Clean = "clean"
 type Experiment struct {
 	Name        string    `toml:"name"` // default: the file's name
 	Description string    `toml:"description"`
-	Measure     string    `toml:"measure"`      // MeasureCost (default) or MeasureLogins
+	Measure     string    `toml:"measure"`      // result.MeasureCost (default) or result.MeasureLogins
 	Mode        string    `toml:"mode"`         // result.ModeDuet (default) or result.ModeSolo, the only one for logins
 	DUTs        []string  `toml:"duts"`         // names of built-in devices or of Custom ones
 	Clients     []int     `toml:"clients"`      // 1 to MaxClients each, for logins to MaxStormClients
@@ -217,7 +215,7 @@ func (e *Experiment) adoptBuiltinDUTs() {
 func newExperiment(file string) *Experiment {
 	return &Experiment{
 		Name:       nameOf(file),
-		Measure:    MeasureCost,
+		Measure:    result.MeasureCost,
 		Directions: []string{result.Up},
 		Profiles:   []string{result.PerPacket},
 		Blocks:     6,
@@ -252,7 +250,7 @@ func (e *Experiment) Encode() []byte {
 	enc := toml.NewEncoder(&b)
 	enc.Indent = ""
 	var shown any = e
-	if e.Measure == MeasureLogins {
+	if e.Measure == result.MeasureLogins {
 		shown = e.asLogins()
 	}
 	if err := enc.Encode(shown); err != nil {

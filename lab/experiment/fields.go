@@ -39,7 +39,7 @@ type field struct {
 var fields = []field{
 	{"name", into(name, func(e *Experiment) *string { return &e.Name })},
 	{"description", into(text, func(e *Experiment) *string { return &e.Description })},
-	{"measure", into(word(MeasureCost, MeasureLogins), func(e *Experiment) *string { return &e.Measure })},
+	{"measure", into(word(result.MeasureCost, result.MeasureLogins), func(e *Experiment) *string { return &e.Measure })},
 	{"mode", into(word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode })},
 	{"duts", into(list(name), func(e *Experiment) *[]string { return &e.DUTs })},
 	{"clients", into(list(integer(1, MaxStormClients)), func(e *Experiment) *[]int { return &e.Clients })},

@@ -21,7 +21,7 @@ func (e *Experiment) settle() {
 		_, set := e.origins[key]
 		return !set
 	}
-	logins := e.Measure == MeasureLogins
+	logins := e.Measure == result.MeasureLogins
 	if unset("mode") {
 		e.Mode = result.ModeDuet
 		if logins {
@@ -44,7 +44,7 @@ func (e *Experiment) settle() {
 
 // checkLogins refuses what a storm of logins cannot have.
 func (e *Experiment) checkLogins(report func(key, format string, args ...any)) {
-	const only = "measure = \"" + MeasureLogins + "\""
+	const only = "measure = \"" + result.MeasureLogins + "\""
 	for _, key := range costKeys {
 		if _, set := e.origins[key]; set {
 			report(key, "has no meaning with %s: no payload is sent and no clean router stands beside the device", only)
@@ -64,11 +64,11 @@ func (e *Experiment) checkLogins(report func(key, format string, args ...any)) {
 // checkCost refuses what only a storm of logins can have.
 func (e *Experiment) checkCost(report func(key, format string, args ...any)) {
 	if _, set := e.origins["login_rates"]; set {
-		report("login_rates", "needs measure = %q", MeasureLogins)
+		report("login_rates", "needs measure = %q", result.MeasureLogins)
 	}
 	for _, n := range e.Clients {
 		if n > MaxClients {
-			report("clients", "each value must be a whole number from 1 to %d, not %d; measure = %q takes up to %d", MaxClients, n, MeasureLogins, MaxStormClients)
+			report("clients", "each value must be a whole number from 1 to %d, not %d; measure = %q takes up to %d", MaxClients, n, result.MeasureLogins, MaxStormClients)
 			return
 		}
 	}

@@ -83,7 +83,7 @@ func (e *Experiment) units() []unit {
 // stormUnits lists the settings of storms of logins.
 func (e *Experiment) stormUnits() []unit {
 	var units []unit
-	if e.Measure == MeasureLogins {
+	if e.Measure == result.MeasureLogins {
 		for _, clients := range e.Clients {
 			for _, rate := range e.LoginRates {
 				units = append(units, unit{clients: clients, loginRate: rate})
@@ -97,7 +97,7 @@ func (e *Experiment) stormUnits() []unit {
 // setting has its own.
 func (e *Experiment) aaUnits() []unit {
 	var units []unit
-	if e.Measure == MeasureLogins {
+	if e.Measure == result.MeasureLogins {
 		return nil
 	}
 	for _, clients := range e.Clients {
@@ -117,7 +117,7 @@ func (e *Experiment) block(un unit, i, unitNumber int) Block {
 		DUT: un.dut, AA: un.dut == Clean, Clients: un.clients, Direction: un.direction, Profile: un.profile,
 		Index: i, DUTLab: [2]string{"a", "b"}[(i+unitNumber)%2], LoginRate: un.loginRate,
 	}
-	if e.Measure == MeasureLogins {
+	if e.Measure == result.MeasureLogins {
 		b.DUTLab, b.Cells = "a", []result.Cell{{DUT: un.dut, Clients: un.clients}}
 	}
 	for _, load := range balancedOrder(len(e.OfferedMbps), i) {
@@ -191,7 +191,7 @@ func (e *Experiment) EstimatedDuration() time.Duration {
 	var total time.Duration
 	for _, un := range slices.Concat(e.units(), e.aaUnits()) {
 		clients := time.Duration(un.clients)
-		if e.Measure == MeasureLogins {
+		if e.Measure == result.MeasureLogins {
 			total += time.Duration(un.blocks) * (blockOverhead + deviceOverhead + un.stormDuration())
 			continue
 		}

@@ -86,6 +86,7 @@ type Phase struct {
 	EndpointsBusy float64 `json:"endpoints_busy"`
 	ClientBusy    float64 `json:"client_busy"` // the client hosts alone, of the endpoints' CPUs
 	RadiusBusy    float64 `json:"radius_busy"` // programs of the server alone, of the endpoints' CPUs
+	OtherBusy     float64 `json:"other_busy"`  // by programs outside the lab, of all CPUs, as /proc/stat has it
 	Limit         string  `json:"limit"`       // LimitDevice, …
 
 	// Ms is one value a client in the order of their numbers, from its turn until

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"runtime"
 	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/client"
@@ -117,7 +118,20 @@ func (p phases) account(phase *result.Phase, first, end, tail meters) {
 	phase.ClientBusy = share(until[result.RoleClient], p.placement.Endpoints)
 	phase.RadiusBusy = share(until[result.RoleRadius], p.placement.Endpoints)
 	phase.EndpointsBusy = phase.ClientBusy + phase.RadiusBusy + share(until[result.RoleServer]+until[result.RoleAgents], p.placement.Endpoints)
+	phase.OtherBusy = otherBusy(phase.Machine, until, seconds)
 	phase.Limit = limit(*phase, p.loginRate)
+}
+
+// otherBusy is the share of all CPUs that was busy and not on the lab's account.
+func otherBusy(m result.Machine, lab map[string]int64, seconds float64) float64 {
+	if seconds <= 0 {
+		return 0
+	}
+	var ns int64
+	for _, role := range lab {
+		ns += role
+	}
+	return max(0, (m.Usr+m.Sys+m.Soft)/100-float64(ns)/1e9/seconds/float64(runtime.NumCPU()))
 }
 
 // roles is the CPU of each role between two readings, nanoseconds.

@@ -9,6 +9,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+// Limits of a storm's self-tests; maxStealPct and slackTicks are those of a trial.
+const (
+	maxOther   = 0.30 // of all CPUs, by programs outside the lab
+	otherTicks = 0.5  // seconds below which the machine's clock is too coarse to tell
+)
+
 // ownFailures are what a client host meets when the machine's limits are too low.
 var ownFailures = []string{"too many open files", "no buffer space available", "opening a socket", "cannot assign requested address", "resource temporarily unavailable"}
 
@@ -38,6 +44,9 @@ func judgeStorm(s *result.Storm, e evidence) {
 		steal := max(maxStealPct, slackTicks/(max(phase.Seconds, 0.01)*float64(runtime.NumCPU())))
 		if phase.Machine.Steal > steal {
 			reject("machine: %.1f %% steal during the %s, limit %.1f %%: another guest takes the CPU", phase.Machine.Steal, phase.name, steal)
+		}
+		if phase.OtherBusy > maxOther && phase.Seconds >= otherTicks {
+			reject("machine: other programs used %.0f %% of it during the %s, limit %.0f %%", 100*phase.OtherBusy, phase.name, 100*maxOther)
 		}
 		for _, reason := range slices.Concat(phase.Failures, phase.Refusals) {
 			if slices.ContainsFunc(ownFailures, func(text string) bool { return strings.Contains(reason.First, text) }) {

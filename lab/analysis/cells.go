@@ -27,8 +27,8 @@ func Summarise(run result.Run, opts Options) Summary {
 		Findings:   []Finding{},
 		Warnings:   []string{},
 	}
-	if s.Measure = run.Environment.Measure; len(run.Storms) > 0 {
-		s.Measure = result.MeasureLogins // whatever is known of its environment
+	if run.Logins() {
+		s.Measure = result.MeasureLogins
 	}
 	var aa []result.Trial
 	cells := map[result.Cell][]result.Trial{}

@@ -112,9 +112,9 @@ func stormHeadlines(d *drawing, cells []analysis.StormCell) []headline {
 
 // stormSentence goes on after the name of the device.
 func stormSentence(c analysis.StormCell) string {
-	who := fmt.Sprintf(" let all of %s in", counted(c.Clients, "client"))
+	who := " let in all " + counted(c.Clients, "client")
 	if failed := c.Login.Failed(); failed > 0 {
-		who = fmt.Sprintf(" let %s of %s in", grouped(fmt.Sprint(c.Login.Through)), counted(c.Login.Asked, "client"))
+		who = fmt.Sprintf(" let in %s of %s", grouped(fmt.Sprint(c.Login.Through)), counted(c.Login.Asked, "client"))
 	}
 	when := " that came all at once"
 	if c.LoginRate > 0 {

@@ -95,6 +95,9 @@ type Run struct {
 	Repeated    int    // records that stood in the file before, left out
 }
 
+// Logins reports whether the run measured logins and not costs.
+func (r Run) Logins() bool { return r.Environment.Measure == MeasureLogins || len(r.Storms) > 0 }
+
 // MeasuredFor is how long the run's blocks and storms took together, by the monotonic
 // clock: unlike the time between Start and End it is right also when the clock
 // was set meanwhile, and counts no pause before a resume.

@@ -34,13 +34,14 @@ func judgeStorm(s *result.Storm, e evidence) {
 	for _, text := range e.dead.lab {
 		reject("lab: %s", text)
 	}
+	// Leases always cross the link; what a log-in sends is the portal's affair.
+	if s.Lease.Through > 0 && s.Lease.ThreadNs[e.polling] == 0 {
+		reject("leases: polling thread %s did not run: its work is billed elsewhere", e.polling)
+	}
 	for _, phase := range []struct {
 		name string
 		result.Phase
 	}{{"leases", s.Lease}, {"logins", s.Login}} {
-		if phase.Through > 0 && phase.ThreadNs[e.polling] == 0 {
-			reject("%s: polling thread %s did not run: its work is billed elsewhere", phase.name, e.polling)
-		}
 		steal := max(maxStealPct, slackTicks/(max(phase.Seconds, 0.01)*float64(runtime.NumCPU())))
 		if phase.Machine.Steal > steal {
 			reject("machine: %.1f %% steal during the %s, limit %.1f %%: another guest takes the CPU", phase.Machine.Steal, phase.name, steal)

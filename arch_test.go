@@ -32,6 +32,12 @@ var allowedImports = map[string][]string{
 	"gateway/control":       {"gateway/session"},
 	"gateway/datapath":      {},
 	"gateway/datapath/ebpf": {"gateway/datapath"},
+
+	// Data paths in user space: who may pass, and one folder for each way there.
+	"gateway/datapath/admission": {"gateway/datapath"},
+	"gateway/datapath/tun":       {"gateway/datapath", "gateway/datapath/admission"},
+	"gateway/datapath/nfqueue":   {"gateway/datapath", "gateway/datapath/admission"},
+
 	"gateway/dhcp":          {},
 	"gateway/dns":           {},
 	"gateway/portal":        {"gateway/session"},

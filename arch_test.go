@@ -38,12 +38,12 @@ var allowedImports = map[string][]string{
 	"gateway/datapath/tun":       {"gateway/datapath", "gateway/datapath/admission"},
 	"gateway/datapath/nfqueue":   {"gateway/datapath", "gateway/datapath/admission"},
 
-	"gateway/dhcp":          {},
-	"gateway/dns":           {},
-	"gateway/portal":        {"gateway/session"},
-	"gateway/radius":        {"gateway/session"},
-	"gateway/session":       {"gateway/datapath"},
-	"gateway/users":         {"gateway/session"},
+	"gateway/dhcp":    {},
+	"gateway/dns":     {},
+	"gateway/portal":  {"gateway/session"},
+	"gateway/radius":  {"gateway/session"},
+	"gateway/session": {"gateway/datapath"},
+	"gateway/users":   {"gateway/session"},
 
 	"lab/result":     {},
 	"lab/client":     {"lab/meter"}, // opens the counters of each client's namespace

@@ -116,8 +116,9 @@ func (t *Table) Judge() *Judge {
 	return j
 }
 
-// Packets counts packets by what became of them.
-func (t *Table) Packets() map[string]uint64 {
+// Packets counts packets by what became of them. It never fails; nor do Total and
+// Clients, which other data paths ask the kernel for.
+func (t *Table) Packets() (map[string]uint64, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	out := make(map[string]uint64, len(reasonNames))
@@ -126,7 +127,7 @@ func (t *Table) Packets() map[string]uint64 {
 			out[name] += j.counts[reason].Load()
 		}
 	}
-	return out
+	return out, nil
 }
 
 // greet has Newcomer called, unless too many wait for that already.

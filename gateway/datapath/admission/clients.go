@@ -191,7 +191,7 @@ func (e *entry) counters() datapath.Counters {
 }
 
 // Total sums the counters of all addresses.
-func (t *Table) Total() datapath.Counters {
+func (t *Table) Total() (datapath.Counters, error) {
 	sum := datapath.Counters{Epoch: t.epoch}
 	for i := range t.entries {
 		c := t.entries[i].counters()
@@ -199,16 +199,16 @@ func (t *Table) Total() datapath.Counters {
 		sum.DownBytes, sum.DownPkts = sum.DownBytes+c.DownBytes, sum.DownPkts+c.DownPkts
 		sum.DroppedPackets += c.DroppedPackets
 	}
-	return sum
+	return sum, nil
 }
 
 // Clients lists the addresses that have an entry.
-func (t *Table) Clients() []netip.Addr {
+func (t *Table) Clients() ([]netip.Addr, error) {
 	var addrs []netip.Addr
 	for i := range t.entries {
 		if t.entries[i].word.Load()&known != 0 {
 			addrs = append(addrs, address(t.base+uint32(i)))
 		}
 	}
-	return addrs
+	return addrs, nil
 }

@@ -134,7 +134,7 @@ func newTable(t testing.TB, how ...func(*Config)) (*Table, *Judge) {
 
 // counted is how often a table counted each reason, those at 0 left out.
 func counted(t *Table) map[string]uint64 {
-	n := t.Packets()
+	n, _ := t.Packets()
 	maps.DeleteFunc(n, func(_ string, n uint64) bool { return n == 0 })
 	return n
 }

@@ -167,8 +167,7 @@ func (h hook) clsact() error {
 	return netlink.FilterReplace(f)
 }
 
-// Detach takes everything a data path left out of the kernel: programs, tables,
-// rules. The interfaces may be gone. It fails with
+// Detach takes everything a data path left out of the kernel. It fails with
 // datapath.ErrBusy while one is running.
 func Detach(cfg Config) error {
 	locks, err := datapath.Lock(cfg.LAN, cfg.WAN)
@@ -176,7 +175,14 @@ func Detach(cfg Config) error {
 		return err
 	}
 	defer locks.Close()
-	err = removeRules()
+	return Remove(cfg)
+}
+
+// Remove takes everything a data path left out of the kernel: programs, tables,
+// rules. The interfaces may be gone, and must be locked: nobody asks whether a data
+// path runs.
+func Remove(cfg Config) error {
+	err := removeRules()
 	for _, name := range []string{cfg.LAN, cfg.WAN} {
 		dev, lookup := net.InterfaceByName(name)
 		if lookup != nil {

@@ -43,7 +43,12 @@ func (g *gateway) openPath() (path, error) {
 		return dp, err
 	case config.TUN:
 		c := tunConfig(g.cfg, g.log)
-		c.Former = func() error { return ebpf.Remove(ebpfLeft(g.cfg)) }
+		c.Former = func() error {
+			if left := ebpfLeft(g.cfg); ebpf.Attached(left) {
+				return ebpf.Remove(left)
+			}
+			return nil
+		}
 		return opened(tun.Open(c))
 	}
 	return nil, fmt.Errorf("no data path %q", g.cfg.Datapath.Kind)

@@ -32,12 +32,18 @@ var allowedImports = map[string][]string{
 	"gateway/control":       {"gateway/session"},
 	"gateway/datapath":      {},
 	"gateway/datapath/ebpf": {"gateway/datapath"},
-	"gateway/dhcp":          {},
-	"gateway/dns":           {},
-	"gateway/portal":        {"gateway/session"},
-	"gateway/radius":        {"gateway/session"},
-	"gateway/session":       {"gateway/datapath"},
-	"gateway/users":         {"gateway/session"},
+
+	// Data paths in user space: who may pass, and one folder for each way there.
+	"gateway/datapath/admission": {"gateway/datapath"},
+	"gateway/datapath/tun":       {"gateway/datapath", "gateway/datapath/admission"},
+	"gateway/datapath/nfqueue":   {"gateway/datapath", "gateway/datapath/admission"},
+
+	"gateway/dhcp":    {},
+	"gateway/dns":     {},
+	"gateway/portal":  {"gateway/session"},
+	"gateway/radius":  {"gateway/session"},
+	"gateway/session": {"gateway/datapath"},
+	"gateway/users":   {"gateway/session"},
 
 	"gateway/datapath/datapathtest": {"gateway/datapath", "gateway/netnstest"},
 	"gateway/netnstest":             {}, // namespaces for tests

@@ -73,8 +73,14 @@ type daemon struct {
 	stop func() error
 }
 
+// onEBPF is the data path of gateways that start is told nothing of.
+const onEBPF = `pin_dir = "/sys/fs/bpf/test"`
+
 // start runs a gateway with a local user until the test ends or stop is called.
-func start(t *testing.T, dir string) daemon {
+func start(t *testing.T, dir string) daemon { return startOn(t, dir, onEBPF) }
+
+// startOn runs a gateway with the given keys of [datapath].
+func startOn(t *testing.T, dir, datapath string) daemon {
 	t.Helper()
 	users := filepath.Join(dir, "users")
 	if _, err := os.Stat(users); err != nil {
@@ -95,8 +101,8 @@ methods = ["users"]
 [users]
 file = "%[1]s/users"
 [datapath]
-pin_dir = "/sys/fs/bpf/test"
-`, dir)))
+%[2]s
+`, dir, datapath)))
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error, 1)

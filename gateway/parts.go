@@ -43,7 +43,7 @@ func (g *gateway) radiusConfig() radius.Config {
 func (g *gateway) dhcpConfig() dhcp.Config {
 	cfg, d := g.cfg, g.cfg.DHCP
 	out := dhcp.Config{
-		Interface: cfg.LAN.Interface, Server: cfg.LAN.Address.Addr(), Subnet: cfg.LAN.Network(),
+		Interface: cfg.LAN.Interface, Bound: cfg.Datapath.Kind == config.TUN, Server: cfg.LAN.Address.Addr(), Subnet: cfg.LAN.Network(),
 		Static: map[dhcp.MAC]netip.Addr{}, Lease: d.Lease, DNS: d.DNS, Domain: d.Domain, MTU: d.MTU,
 		Path: filepath.Join(cfg.StateDir, "leases.db"), Log: g.log,
 	}
@@ -65,7 +65,7 @@ func (g *gateway) dhcpConfig() dhcp.Config {
 func (g *gateway) dnsConfig() dns.Config {
 	cfg := g.cfg
 	out := dns.Config{
-		Listen: netip.AddrPortFrom(cfg.LAN.Address.Addr(), 53), Interface: cfg.LAN.Interface,
+		Listen: netip.AddrPortFrom(cfg.LAN.Address.Addr(), 53), Interface: clientInterface(cfg),
 		Clients: []netip.Prefix{cfg.LAN.Network()}, Upstreams: cfg.DNS.Upstreams,
 		Garden: cfg.Garden.Domains, Open: cfg.Garden.Prefixes, Never: []netip.Prefix{cfg.LAN.Network()},
 		Local: map[string]netip.Addr{}, IPv6: cfg.DNS.AnswerAAAA, Log: g.log,
@@ -74,6 +74,14 @@ func (g *gateway) dnsConfig() dns.Config {
 		out.Local[cfg.Portal.Name] = cfg.LAN.Address.Addr()
 	}
 	return out
+}
+
+// clientInterface is where the kernel meets what clients send to the gateway.
+func clientInterface(cfg *config.Config) string {
+	if cfg.Datapath.Kind == config.TUN {
+		return cfg.Datapath.Device
+	}
+	return cfg.LAN.Interface
 }
 
 // CheckFiles reads the files that a configuration names as the daemon would, and

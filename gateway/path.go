@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
+	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
 )
 
 // path is a data path as the daemon runs it.
@@ -30,11 +31,25 @@ type introducer interface {
 	Portal(listener syscall.Conn) error
 }
 
-// openPath opens the configured data path.
+// openPath opens the configured data path. What one of another kind left on the
+// interfaces is taken out as soon as this one shuts strangers out.
 func (g *gateway) openPath() (path, error) {
 	switch g.cfg.Datapath.Kind {
 	case config.EBPF:
-		return opened(ebpf.Open(g.ebpfConfig()))
+		dp, err := opened(ebpf.Open(g.ebpfConfig()))
+		if err == nil {
+			err = tun.Remove(g.cfg.LAN.Interface)
+		}
+		return dp, err
+	case config.TUN:
+		c := tunConfig(g.cfg, g.log)
+		c.Former = func() error {
+			if left := ebpfLeft(g.cfg); ebpf.Attached(left) {
+				return ebpf.Remove(left)
+			}
+			return nil
+		}
+		return opened(tun.Open(c))
 	}
 	return nil, fmt.Errorf("no data path %q", g.cfg.Datapath.Kind)
 }
@@ -50,7 +65,15 @@ func opened[P path](dp P, err error) (path, error) {
 // Detach takes everything of a gateway out of the kernel. What is not there is no
 // error. It fails with datapath.ErrBusy while a daemon runs.
 func Detach(_ context.Context, cfg *config.Config, log *slog.Logger) error {
-	return ebpf.Detach(ebpf.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, PinDir: cfg.Datapath.PinDir, Log: log})
+	if cfg.Datapath.Kind == config.TUN {
+		return tun.Detach(tunConfig(cfg, log))
+	}
+	return ebpf.Detach(ebpfLeft(cfg))
+}
+
+// ebpfLeft is where programs may be left.
+func ebpfLeft(cfg *config.Config) ebpf.Config {
+	return ebpf.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, PinDir: cfg.Datapath.PinDir}
 }
 
 // portalPorts are the TCP ports the portal listens on, that for plain HTTP first.
@@ -62,6 +85,14 @@ func portalPorts(p config.Portal) []uint16 {
 		return []uint16{p.Port}
 	}
 	return []uint16{p.Port, p.TLSPort}
+}
+
+// tunConfig is what the packet socket and the device are opened for.
+func tunConfig(cfg *config.Config, log *slog.Logger) tun.Config {
+	return tun.Config{
+		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Device: cfg.Datapath.Device, Address: cfg.LAN.Address,
+		PortalPorts: portalPorts(cfg.Portal), Fast: cfg.Datapath.Fast, Log: log,
+	}
 }
 
 // ebpfConfig is what the programs are made for.

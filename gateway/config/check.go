@@ -35,6 +35,7 @@ func (c *Config) check() []*Error {
 	k.checkDNS()
 	k.checkPortal()
 	k.checkLogin()
+	k.checkDatapath()
 	k.checkServer("radius.primary", c.RADIUS.Primary)
 	k.checkServer("radius.secondary", c.RADIUS.Secondary)
 	return k.problems
@@ -207,6 +208,27 @@ func (k *checker) checkLogin() {
 		if strings.HasPrefix(key, "radius.") {
 			k.without(`"radius" is not in auth.methods`, key)
 		}
+	}
+}
+
+// checkDatapath holds the data path's keys against its kind.
+func (k *checker) checkDatapath() {
+	kind := k.Datapath.Kind
+	reason := fmt.Sprintf("datapath.kind is %q", kind)
+	if kind == EBPF {
+		k.without(reason, "datapath.fast")
+	} else {
+		k.without(reason, "datapath.forward", "datapath.pin_dir")
+	}
+	if kind != TUN {
+		k.without(reason, "datapath.device")
+		return
+	}
+	if k.DHCP.Mode == External {
+		k.report("dhcp.mode", `"external" is not possible with datapath.kind = "tun": no other program hears the LAN's clients`)
+	}
+	if d := k.Datapath.Device; d == k.LAN.Interface || d == k.WAN.Interface || d == "lo" {
+		k.report("datapath.device", "%q is an interface that is there already: gatewayd makes its own", d)
 	}
 }
 

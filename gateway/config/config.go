@@ -33,7 +33,9 @@ const (
 	PortWireless = "wireless"
 	PortEthernet = "ethernet"
 
-	EBPF = "ebpf"
+	EBPF    = "ebpf"    // programs in the kernel
+	TUN     = "tun"     // a packet socket and a TUN device, all packets in user space
+	NFQueue = "nfqueue" // the kernel forwards, and asks user space about each packet
 
 	ForwardAuto     = "auto"     // redirect, unless netfilter has rules for what is forwarded
 	ForwardRedirect = "redirect" // past netfilter, whatever its rules are
@@ -178,9 +180,11 @@ type Limits struct {
 
 // Datapath is what moves the packets.
 type Datapath struct {
-	Kind    string // EBPF
-	Forward string // ForwardAuto, ForwardRedirect or ForwardStack
-	PinDir  string // where programs and maps outlive the daemon
+	Kind    string // EBPF, TUN or NFQueue
+	Fast    bool   // TUN and NFQueue: as good as it gets, instead of as portals do it
+	Device  string // TUN: the device's name
+	Forward string // EBPF: ForwardAuto, ForwardRedirect or ForwardStack
+	PinDir  string // EBPF: where programs and maps outlive the daemon
 }
 
 // Metrics is where Prometheus reads; without Listen it cannot.
@@ -196,7 +200,7 @@ func defaults() *Config {
 		DHCP:     DHCP{Mode: Server, Lease: time.Hour},
 		DNS:      DNS{Mode: Server},
 		Portal:   Portal{Enabled: true, Port: 8080, TLSPort: 8443, Title: "Welcome"},
-		Datapath: Datapath{Kind: EBPF, Forward: ForwardAuto, PinDir: "/sys/fs/bpf/gatewayd"},
+		Datapath: Datapath{Kind: EBPF, Device: "tun0", Forward: ForwardAuto, PinDir: "/sys/fs/bpf/gatewayd"},
 		lines:    map[string]int{},
 	}
 	c.RADIUS = RADIUS{

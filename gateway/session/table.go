@@ -118,7 +118,14 @@ type entry struct {
 //
 // A data path that has clients the file does not know of, as when the file was
 // deleted, must be emptied before: the table cannot see them.
-func Open(path string, dp datapath.Datapath) (*Table, error) {
+func Open(path string, dp datapath.Datapath) (*Table, error) { return open(path, dp, false) }
+
+// Resume opens the table as Open does, but sessions whose counters are lost go on,
+// with the bytes last written: it is for data paths whose counters end with the
+// daemon, while the machine did not restart.
+func Resume(path string, dp datapath.Datapath) (*Table, error) { return open(path, dp, true) }
+
+func open(path string, dp datapath.Datapath, resume bool) (*Table, error) {
 	t := &Table{
 		dp: dp, clock: clock{time.Now()}, bounds: usual, clients: map[netip.Addr]*client{}, sooner: make(chan struct{}, 1),
 	}
@@ -127,7 +134,7 @@ func Open(path string, dp datapath.Datapath) (*Table, error) {
 	var err error
 	t.store, err = openStore(path, func(tx *bbolt.Tx) error {
 		return eachClient(tx, func(s Session, read datapath.Counters) error {
-			ended, err := t.restore(&s, read)
+			ended, err := t.restore(&s, read, resume)
 			if ended != nil {
 				lost = append(lost, change{addr: s.Addr, record: t.record(&t.clients[s.Addr].entry), events: [][]byte{encodeEvent(ended)}})
 			}
@@ -148,7 +155,7 @@ func Open(path string, dp datapath.Datapath) (*Table, error) {
 
 // restore puts a client of the file into the table and the data path. When its
 // session cannot go on, it is ended, and the event still to be told returned.
-func (t *Table) restore(s *Session, read datapath.Counters) (ended *Event, err error) {
+func (t *Table) restore(s *Session, read datapath.Counters, resume bool) (ended *Event, err error) {
 	c := &client{place: -1, entry: entry{
 		key: s.Key, state: s.State, hostname: s.Hostname,
 		leasedAt: t.clock.moment(s.LeasedAt), leaseEnd: t.clock.moment(s.LeaseEnd),
@@ -161,7 +168,7 @@ func (t *Table) restore(s *Session, read datapath.Counters) (ended *Event, err e
 		if err != nil {
 			return nil, fmt.Errorf("read the counters of %s: %w", s.Key, err)
 		}
-		if now.Epoch == read.Epoch {
+		if now.Epoch == read.Epoch || resume {
 			t.count(&c.entry, now)
 		} else {
 			was := t.snapshot(&c.entry)

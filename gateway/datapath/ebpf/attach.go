@@ -201,7 +201,7 @@ func (h hook) restore(dir string) error {
 }
 
 // Detach takes everything a data path left out of the kernel: programs, tables,
-// rules. The interfaces may be gone. It fails with
+// rules, the hook it made for them. The interfaces may be gone. It fails with
 // datapath.ErrBusy while one is running.
 func Detach(cfg Config) error {
 	locks, err := datapath.Lock(cfg.LAN, cfg.WAN)
@@ -209,7 +209,14 @@ func Detach(cfg Config) error {
 		return err
 	}
 	defer locks.Close()
-	err = removeRules()
+	return Remove(cfg)
+}
+
+// Remove takes everything a data path left out of the kernel: programs, tables,
+// rules. The interfaces may be gone, and must be locked: nobody asks whether a data
+// path runs.
+func Remove(cfg Config) error {
+	err := removeRules()
 	for _, name := range []string{cfg.LAN, cfg.WAN} {
 		dev, lookup := net.InterfaceByName(name)
 		if lookup != nil {

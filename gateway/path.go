@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
 )
 
 // path is a data path as the daemon runs it.
@@ -30,11 +32,22 @@ type introducer interface {
 	Portal(listener syscall.Conn) error
 }
 
-// openPath opens the configured data path.
+// openPath opens the configured data path, and then takes out what one of another
+// kind has left: both are closed, so that there is no open moment.
 func (g *gateway) openPath() (path, error) {
 	switch g.cfg.Datapath.Kind {
 	case config.EBPF:
-		return opened(ebpf.Open(g.ebpfConfig()))
+		dp, err := opened(ebpf.Open(g.ebpfConfig()))
+		if err != nil {
+			return nil, err
+		}
+		return dp, nfqueue.Clear(g.cfg.LAN.Interface)
+	case config.NFQueue:
+		dp, err := opened(nfqueue.Open(g.nfqueueConfig()))
+		if err != nil {
+			return nil, err
+		}
+		return dp, ebpf.Clear(g.ebpfConfig())
 	}
 	return nil, fmt.Errorf("no data path %q", g.cfg.Datapath.Kind)
 }
@@ -50,7 +63,11 @@ func opened[P path](dp P, err error) (path, error) {
 // Detach takes everything of a gateway out of the kernel. What is not there is no
 // error. It fails with datapath.ErrBusy while a daemon runs.
 func Detach(_ context.Context, cfg *config.Config, log *slog.Logger) error {
-	return ebpf.Detach(ebpf.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, PinDir: cfg.Datapath.PinDir, Log: log})
+	lan, wan := cfg.LAN.Interface, cfg.WAN.Interface
+	return errors.Join(
+		ebpf.Detach(ebpf.Config{LAN: lan, WAN: wan, PinDir: cfg.Datapath.PinDir, Log: log}),
+		nfqueue.Detach(nfqueue.Config{LAN: lan, WAN: wan}),
+	)
 }
 
 // portalPorts are the TCP ports the portal listens on, that for plain HTTP first.
@@ -70,6 +87,19 @@ func (g *gateway) ebpfConfig() ebpf.Config {
 	c := ebpf.Config{
 		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr(),
 		PortalPorts: portalPorts(cfg.Portal), Forward: ebpf.Forward(cfg.Datapath.Forward), PinDir: cfg.Datapath.PinDir, Log: g.log,
+	}
+	if cfg.DHCP.Mode == config.External {
+		c.Newcomer = g.newcomer
+	}
+	return c
+}
+
+// nfqueueConfig is what queues and rules are made for.
+func (g *gateway) nfqueueConfig() nfqueue.Config {
+	cfg := g.cfg
+	c := nfqueue.Config{
+		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr(),
+		PortalPorts: portalPorts(cfg.Portal), Fast: cfg.Datapath.Fast, Log: g.log,
 	}
 	if cfg.DHCP.Mode == config.External {
 		c.Newcomer = g.newcomer

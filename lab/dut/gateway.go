@@ -21,11 +21,12 @@ const gatewayPort = 8080
 // Gateway is gatewayd, the gateway of this project, with accounts at a
 // FreeRADIUS. To the lab it is a program like any other.
 type Gateway struct {
-	datapath  string // "ebpf"
+	datapath  string // "ebpf", "nfqueue" or "nfqueue-fast"
 	clients   int
 	admission client.Admission
 	program   string // gatewayd on the router
 	daemon    daemon
+	dnsmasq   daemon // leases and names, where gatewayd leaves them to others
 	radius    *radius
 }
 
@@ -53,31 +54,44 @@ func (g *Gateway) Check(context.Context) error {
 	return missing("gateway-"+g.datapath, g.Traits().Needs)
 }
 
-// Traits: gatewayd leases addresses itself and needs nothing of its links.
+// external says whether leases and names are another program's, as study 1's
+// proprietary portal had them.
+func (g *Gateway) external() bool { return strings.HasPrefix(g.datapath, "nfqueue") }
+
+// Traits: gatewayd, or its dnsmasq, leases addresses, and needs nothing of its links.
 func (g *Gateway) Traits() Traits {
 	lan := netip.MustParsePrefix("10.1.0.0/24")
 	if g.clients > 200 {
 		lan = netip.MustParsePrefix("10.1.0.0/16")
 	}
+	needs := []Need{
+		{Program: gatewayProgram(), Advice: "make build in Gateweigh's source, and its bin directory on PATH", Why: "the gateway"},
+	}
+	if g.external() {
+		needs = append(needs, Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases and names"})
+	}
 	return Traits{
 		LAN:       lan,
 		DHCP:      true,
 		Admission: g.admission,
-		Needs: append([]Need{
-			{Program: gatewayProgram(), Advice: "make build in Gateweigh's source, and its bin directory on PATH", Why: "the gateway"},
-		}, radiusNeeds...),
-		About: "gatewayd, data path " + g.datapath + ", RADIUS accounts (CHAP)",
+		Needs:     append(needs, radiusNeeds...),
+		About:     "gatewayd, data path " + g.datapath + ", RADIUS accounts (CHAP)",
 	}
 }
 
 // gatewayConf is what the template of gatewayd's configuration needs.
 type gatewayConf struct {
 	Dir, Datapath, LANIf, WANIf string
+	Fast, External              bool
 	LAN                         netip.Prefix
 	Gateway                     netip.Addr
 	Service                     netip.Addr
 	Secret                      string
 	Port, AuthPort, AcctPort    int
+
+	First, Last netip.Addr // what dnsmasq leases
+	Mask        string     // dotted
+	MaxClients  int
 }
 
 // Start starts FreeRADIUS on the server and gatewayd on the router, and returns
@@ -90,8 +104,9 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 		return fmt.Errorf("starting gatewayd's RADIUS server: %w", err)
 	}
 	lan := env.LAN.Masked()
+	kind, fast := strings.CutSuffix(g.datapath, "-fast")
 	conf := gatewayConf{
-		Dir: dir, Datapath: g.datapath, LANIf: env.LANIf, WANIf: env.WANIf, LAN: lan, Gateway: env.Gateway,
+		Dir: dir, Datapath: kind, Fast: fast, External: g.external(), LANIf: env.LANIf, WANIf: env.WANIf, LAN: lan, Gateway: env.Gateway,
 		Service: env.ServiceIP, Secret: g.radius.secret,
 		Port: gatewayPort, AuthPort: radiusAuthPort, AcctPort: radiusAcctPort,
 	}
@@ -104,6 +119,11 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 	file := path.Join(dir, "gatewayd.toml")
 	if err := writeTemplate(ctx, env.Router, file, 0o600, "gatewayd.toml", conf); err != nil {
 		return err
+	}
+	if g.external() {
+		if err := g.startDnsmasq(ctx, env, conf); err != nil {
+			return err
+		}
 	}
 	program, err := g.install(ctx, env.Router, dir)
 	if err != nil {
@@ -126,6 +146,24 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 		User:  radiusUser, Password: g.radius.password, Parallel: 32,
 	}
 	return nil
+}
+
+// startDnsmasq has dnsmasq lease addresses and answer for names. It returns when it
+// has its lease file.
+func (g *Gateway) startDnsmasq(ctx context.Context, env Env, conf gatewayConf) (err error) {
+	g.dnsmasq = daemon{host: env.Router, name: "gatewayd-dnsmasq"}
+	if conf.First, conf.Last, err = leaseRange(env.LAN, env.Gateway, g.clients); err != nil {
+		return err
+	}
+	conf.Mask, conf.MaxClients = dottedMask(env.LAN), max(250, 2*g.clients)
+	file := path.Join(conf.Dir, "dnsmasq.conf")
+	if err := writeTemplate(ctx, env.Router, file, 0o644, "gateway-dnsmasq.conf", conf); err != nil {
+		return err
+	}
+	if err := g.dnsmasq.spawn(ctx, false, nil, "dnsmasq", "--keep-in-foreground", "--conf-file="+file); err != nil {
+		return err
+	}
+	return g.dnsmasq.await(ctx, probe{"it has no lease file", "test -e " + path.Join(conf.Dir, "leases")})
 }
 
 // install returns gatewayd's path on the router. Where it is among what each host
@@ -159,6 +197,11 @@ func (g *Gateway) Stop(ctx context.Context, env Env) error {
 umount "$1/bpf" 2>/dev/null || :
 rm -rf "$1"
 ip addr del "$3" dev "$4" 2>/dev/null || :`
+	if g.dnsmasq.host != nil {
+		if err := g.dnsmasq.kill(ctx); err != nil {
+			return err
+		}
+	}
 	return errors.Join(
 		g.daemon.kill(ctx),
 		shell(ctx, env.Router, undo, dir, g.program, netip.PrefixFrom(env.Gateway, env.LAN.Bits()).String(), env.LANIf),

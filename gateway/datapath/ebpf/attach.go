@@ -175,8 +175,13 @@ func Detach(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	defer locks.Close()
-	err = removeRules()
+	return errors.Join(Clear(cfg), locks.Close())
+}
+
+// Clear is Detach for whoever has the lock of the interfaces already: a data path of
+// another kind that has closed the LAN by its own means.
+func Clear(cfg Config) error {
+	err := removeRules()
 	for _, name := range []string{cfg.LAN, cfg.WAN} {
 		dev, lookup := net.InterfaceByName(name)
 		if lookup != nil {

@@ -13,21 +13,40 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
 )
 
-// Set tells the kernel's ARP rules who has the address, and then the judges what
-// it may do.
+// Set tells the kernel's rules who has the address, and the judges what it may do.
+// Whom the kernel passes by itself it passes last, and stops passing first.
 func (d *Datapath) Set(c datapath.Client) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.own(c.Addr, &c.MAC); err != nil {
+	if err := d.set(c); err != nil {
 		return fmt.Errorf("setting the client %s: %w", c.Addr, err)
 	}
-	return d.table.Set(c)
+	return nil
+}
+
+func (d *Datapath) set(c datapath.Client) error {
+	passes := d.fast != nil && c.Admitted && c.Limits == (datapath.Limits{})
+	if !passes {
+		if err := d.ask(c.Addr); err != nil {
+			return err
+		}
+	}
+	if err := d.own(c.Addr, &c.MAC); err != nil {
+		return err
+	}
+	if err := d.table.Set(c); err != nil || !passes {
+		return err
+	}
+	return d.pass(c)
 }
 
 // Remove forgets who has an address.
 func (d *Datapath) Remove(addr netip.Addr) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if err := d.ask(addr); err != nil {
+		return fmt.Errorf("removing the client %s: %w", addr, err)
+	}
 	if err := d.table.Remove(addr); err != nil {
 		return err
 	}
@@ -86,7 +105,16 @@ func (d *Datapath) forgetNeighbour(addr netip.Addr) error {
 
 // Counters reads what an address has sent and received since the epoch.
 func (d *Datapath) Counters(addr netip.Addr) (datapath.Counters, error) {
-	return d.table.Counters(addr)
+	c, err := d.table.Counters(addr)
+	if err != nil || d.fast == nil {
+		return c, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.addPassed(addr, &c); err != nil {
+		return datapath.Counters{}, fmt.Errorf("reading the counters of %s: %w", addr, err)
+	}
+	return c, nil
 }
 
 // Open opens the walled garden for a prefix, or closes it.
@@ -98,7 +126,16 @@ func (d *Datapath) Open(prefix netip.Prefix, until time.Time) error {
 func (d *Datapath) Clients() ([]netip.Addr, error) { return d.table.Clients() }
 
 // Total sums the counters of all addresses.
-func (d *Datapath) Total() (datapath.Counters, error) { return d.table.Total() }
+func (d *Datapath) Total() (datapath.Counters, error) {
+	sum, err := d.table.Total()
+	if err != nil || d.fast == nil {
+		return sum, err
+	}
+	passed, err := d.allPassed()
+	sum.UpBytes, sum.UpPackets = sum.UpBytes+passed.up.Bytes, sum.UpPackets+passed.up.Packets
+	sum.DownBytes, sum.DownPkts = sum.DownBytes+passed.down.Bytes, sum.DownPkts+passed.down.Packets
+	return sum, err
+}
 
 // Packets counts packets by what became of them. "overflow" are those that queues
 // had no room for.
@@ -109,6 +146,11 @@ func (d *Datapath) Packets() (map[string]uint64, error) {
 		n, err := q.Drops()
 		errs = append(errs, err)
 		out["overflow"] += n.Full + n.Unread
+	}
+	if d.fast != nil {
+		passed, err := d.allPassed()
+		errs = append(errs, err)
+		out["forwarded"] += passed.up.Packets + passed.down.Packets
 	}
 	t := tablesOf(d.cfg.LAN)
 	for name, table := range map[string]nftables.Table{"arp-spoof": t.arp, "ipv6": t.ip6} {

@@ -3,6 +3,8 @@ package nfqueue
 import (
 	"net/netip"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/queue"
@@ -13,6 +15,7 @@ type judge struct {
 	*admission.Judge
 	table *admission.Table
 	lan   uint32 // the interface's index
+	mtu   int    // the shorter one of both interfaces
 }
 
 // fates of what the table says; the rest is dropped.
@@ -34,7 +37,7 @@ func (j *judge) decide(packets []queue.Packet, verdicts []queue.Verdict) {
 func (j *judge) one(p *queue.Packet, now int64) admission.Verdict {
 	packet := admission.Packet{Bytes: p.Data, Length: p.Length, Segments: 1}
 	if p.GSO {
-		packet.Segments = segments(p)
+		packet.Segments = segments(p, j.mtu)
 	}
 	switch {
 	case p.Hook == queue.Prerouting:
@@ -55,4 +58,24 @@ func (j *judge) sender(p *queue.Packet) datapath.MAC {
 		return mac
 	}
 	return j.table.Owner(netip.AddrFrom4([4]byte(p.Data[12:16])))
+}
+
+// segments is how many packets of the wire were aggregated to one. The kernel does
+// not tell: it is right for those of full size, too low for shorter ones.
+func segments(p *queue.Packet, mtu int) int {
+	if len(p.Data) < 20 {
+		return 1
+	}
+	headers := int(p.Data[0]&15) * 4
+	switch {
+	case p.Data[9] == unix.IPPROTO_UDP:
+		headers += 8
+	case len(p.Data) >= headers+20:
+		headers += int(p.Data[headers+12]>>4) * 4
+	}
+	room := mtu - headers
+	if room <= 0 || p.Length <= headers {
+		return 1
+	}
+	return (p.Length - headers + room - 1) / room
 }

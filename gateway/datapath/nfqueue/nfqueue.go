@@ -157,8 +157,12 @@ func (d *Datapath) listen() error {
 
 // begin starts judging.
 func (d *Datapath) begin() error {
+	wan, err := net.InterfaceByName(d.cfg.WAN)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", d.cfg.WAN, err)
+	}
 	for _, q := range d.queues {
-		j := &judge{Judge: d.table.Judge(), table: d.table, lan: uint32(d.lan.Index)}
+		j := &judge{Judge: d.table.Judge(), table: d.table, lan: uint32(d.lan.Index), mtu: min(d.lan.MTU, wan.MTU)}
 		d.ended.Go(func() {
 			if err := q.Run(j.decide); err != nil {
 				d.cfg.Log.Error("judging packets; they are dropped from now on", "err", err)
@@ -168,12 +172,18 @@ func (d *Datapath) begin() error {
 			}
 		})
 	}
+	if d.fast != nil {
+		return d.keepOpen()
+	}
 	return nil
 }
 
 // Close ends judging. The rules stay: nothing of the LAN passes any more, admitted
 // clients included, until a successor opens or Detach.
 func (d *Datapath) Close() error {
+	if d.fast != nil {
+		d.fast.stop()
+	}
 	var errs []error
 	for _, q := range d.queues {
 		errs = append(errs, q.Close())

@@ -100,31 +100,57 @@ func (d *Datapath) ipRules(b *nftables.Batch, t nftables.Table, ask nftables.Exp
 	b.AddChain(t, "reject", nil)
 	b.AddRule(t, "reject", nftables.Meta(0, unix.NFT_META_L4PROTO), nftables.Equal(0, []byte{unix.IPPROTO_TCP}), nftables.Reset())
 	b.AddRule(t, "reject", nftables.Prohibited())
+	b.AddChain(t, "portal", nil)
 
 	b.AddChain(t, "prerouting", &nftables.Hook{Type: "filter", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityRaw})
 	b.AddRule(t, "prerouting", append(d.notFrom(), nftables.Accept())...)
-	b.AddRule(t, "prerouting", append(marked(markPortal), nftables.Accept())...)
-	b.AddRule(t, "prerouting", append(marked(markReject), nftables.Goto("reject"))...)
-	if !d.cfg.Fast {
-		d.knownSet(b, t)
-		b.AddRule(t, "prerouting",
-			nftables.Payload(0, nftables.NetworkHeader, 12, 4), nftables.Payload(1, nftables.LinkHeader, 6, 6), nftables.In(setKnown, 0),
-			nftables.Load(0, binary.NativeEndian.AppendUint32(nil, markKnown)), nftables.SetMark(0), nftables.Goto("ask"))
-	}
-	b.AddRule(t, "prerouting", nftables.Goto("ask"))
-
 	b.AddChain(t, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: priorityMangle})
 	b.AddRule(t, "forward", append(d.notTo(), nftables.Accept())...)
+	if d.fast != nil {
+		d.fastRules(b, t)
+	} else {
+		d.studiedRules(b, t)
+	}
+	b.AddRule(t, "prerouting", append(marked(markPortal), nftables.Goto("portal"))...)
+	b.AddRule(t, "prerouting", append(marked(markReject), nftables.Goto("reject"))...)
+	if d.fast == nil {
+		b.AddRule(t, "prerouting", append(loadPair(0), nftables.In(setKnown, 0),
+			nftables.Load(0, binary.NativeEndian.AppendUint32(nil, markKnown)), nftables.SetMark(0), nftables.Goto("ask"))...)
+	}
+	b.AddRule(t, "prerouting", nftables.Goto("ask"))
 	b.AddRule(t, "forward", nftables.Goto("ask"))
+}
 
-	if len(d.cfg.PortalPorts) > 0 {
-		b.AddChain(t, "portal", &nftables.Hook{Type: "nat", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityNAT})
-		b.AddRule(t, "portal", append(marked(markPortal),
-			nftables.Load(0, d.cfg.Gateway.AsSlice()),
-			nftables.Load(1, binary.BigEndian.AppendUint16(nil, d.cfg.PortalPorts[0])),
-			nftables.Destination(0, 1))...)
+// Places of fields in the headers, and their sizes, bytes.
+const (
+	sender, receiver, addressSize = 12, 16, 4
+	senderMAC, macSize            = 6, 6
+	senderPort, receiverPort      = 0, 2
+	portSize                      = 2
+)
+
+// loadPair loads the sender's address and MAC, as pair has them.
+func loadPair(to nftables.Register) []nftables.Expr {
+	return []nftables.Expr{
+		nftables.Payload(to, nftables.NetworkHeader, sender, addressSize),
+		nftables.Payload(to+1, nftables.LinkHeader, senderMAC, macSize),
 	}
 }
+
+// studiedRules give the portal its connections by NAT, which keeps track of every
+// connection of this machine.
+func (d *Datapath) studiedRules(b *nftables.Batch, t nftables.Table) {
+	d.knownSet(b, t)
+	b.AddRule(t, "portal", nftables.Accept())
+	if len(d.cfg.PortalPorts) == 0 {
+		return
+	}
+	b.AddChain(t, "nat", &nftables.Hook{Type: "nat", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityNAT})
+	b.AddRule(t, "nat", append(marked(markPortal),
+		nftables.Load(0, d.cfg.Gateway.AsSlice()), nftables.Load(1, port(d.cfg.PortalPorts[0])), nftables.Destination(0, 1))...)
+}
+
+func port(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }
 
 // arpRules keep clients from speaking for others' addresses: the stack's
 // neighbours are who they say.
@@ -134,17 +160,16 @@ func (d *Datapath) arpRules(b *nftables.Batch, t nftables.Table) {
 	b.AddSet(t, nftables.Set{Name: setTaken, KeyType: nftables.TypeIPv4, KeyBytes: 4, Size: d.size()})
 
 	const (
-		in          = 0 // NF_ARP_IN
-		senderMAC   = 8
-		sender      = 14
-		addressSize = 4
+		in        = 0 // NF_ARP_IN
+		senderMAC = 8
+		sender    = 14
 	)
 	load := nftables.Payload(0, nftables.NetworkHeader, sender, addressSize)
 	b.AddChain(t, "input", &nftables.Hook{Type: "filter", Number: in})
 	b.AddRule(t, "input", append(d.notFrom(), nftables.Accept())...)
 	// Asks whether an address is free.
 	b.AddRule(t, "input", load, nftables.Equal(0, []byte{0, 0, 0, 0}), nftables.Accept())
-	b.AddRule(t, "input", load, nftables.Payload(1, nftables.NetworkHeader, senderMAC, 6), nftables.In(setKnown, 0), nftables.Accept())
+	b.AddRule(t, "input", load, nftables.Payload(1, nftables.NetworkHeader, senderMAC, macSize), nftables.In(setKnown, 0), nftables.Accept())
 	if d.cfg.Newcomer != nil {
 		mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-d.cfg.Prefix.Bits()))
 		b.AddRule(t, "input", load, nftables.Differs(0, d.cfg.Gateway.AsSlice()), nftables.NotIn(setTaken, 0),

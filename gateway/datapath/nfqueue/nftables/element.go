@@ -31,6 +31,16 @@ func (b *Batch) DeleteElements(t Table, set string, elements ...Element) {
 	b.elements(unix.NFT_MSG_DELSETELEM, 0, t, set, elements)
 }
 
+// TakeElements is DeleteElements, and tells what they had counted to the end, once
+// the batch is committed.
+func (b *Batch) TakeElements(t Table, set string, each func(key []byte, n Counted), elements ...Element) {
+	b.elements(unix.NFT_MSG_DELSETELEM, netlink.Echo, t, set, elements)
+	if b.taken == nil {
+		b.taken = map[string]func([]byte, Counted){}
+	}
+	b.taken[set] = each
+}
+
 func (b *Batch) elements(kind uint16, flags netlink.HeaderFlags, t Table, set string, elements []Element) {
 	// A list is an attribute, which cannot be longer than 64 KiB.
 	const most = 512
@@ -108,15 +118,16 @@ func (c *Conn) get(t Table, set string, some []Element, each func([]byte, Counte
 		return c.failed(err)
 	}
 	for _, m := range got {
-		if err := readElements(m.Data, each); err != nil {
+		if err := readElements(m.Data, func(string) func([]byte, Counted) { return each }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readElements decodes a message of elements.
-func readElements(data []byte, each func([]byte, Counted)) error {
+// readElements decodes a message of elements. into says where those of a set go; nil:
+// nowhere.
+func readElements(data []byte, into func(set string) func([]byte, Counted)) error {
 	if len(data) < 4 {
 		return errors.New("a message of elements is cut short")
 	}
@@ -124,8 +135,12 @@ func readElements(data []byte, each func([]byte, Counted)) error {
 	if err != nil {
 		return err
 	}
+	var each func([]byte, Counted)
 	for d.Next() {
-		if d.Type() == unix.NFTA_SET_ELEM_LIST_ELEMENTS {
+		switch {
+		case d.Type() == unix.NFTA_SET_ELEM_LIST_SET:
+			each = into(d.String())
+		case d.Type() == unix.NFTA_SET_ELEM_LIST_ELEMENTS && each != nil:
 			d.Nested(func(list *netlink.AttributeDecoder) error {
 				for list.Next() {
 					list.Nested(func(e *netlink.AttributeDecoder) error { return readElement(e, each) })

@@ -2,6 +2,7 @@ package nftables
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -74,22 +75,6 @@ func SetMark(from Register) Expr {
 	}}
 }
 
-// Conntrack loads what is known of the packet's connection: key is NFT_CT_...
-func Conntrack(to Register, key uint32) Expr {
-	return Expr{"ct", func(e *netlink.AttributeEncoder) {
-		e.Uint32(unix.NFTA_CT_DREG, to.number())
-		e.Uint32(unix.NFTA_CT_KEY, key)
-	}}
-}
-
-// SetConntrackMark marks the packet's connection.
-func SetConntrackMark(from Register) Expr {
-	return Expr{"ct", func(e *netlink.AttributeEncoder) {
-		e.Uint32(unix.NFTA_CT_SREG, from.number())
-		e.Uint32(unix.NFTA_CT_KEY, unix.NFT_CT_MARK)
-	}}
-}
-
 // Load puts bytes into a register.
 func Load(to Register, b []byte) Expr {
 	return Expr{"immediate", func(e *netlink.AttributeEncoder) {
@@ -151,11 +136,60 @@ func Decide(verdicts string, key Register) Expr {
 	}}
 }
 
+// Find loads what a map has for the key, and goes on where it has it.
+func Find(set string, key, to Register) Expr {
+	return Expr{"lookup", func(e *netlink.AttributeEncoder) {
+		e.String(unix.NFTA_LOOKUP_SET, set)
+		e.Uint32(unix.NFTA_LOOKUP_SREG, key.number())
+		e.Uint32(unix.NFTA_LOOKUP_DREG, to.number())
+	}}
+}
+
+// Keep has a map say data for the key, for some time from this packet on.
+func Keep(set string, key, data Register, timeout time.Duration) Expr {
+	return Expr{"dynset", func(e *netlink.AttributeEncoder) {
+		e.String(unix.NFTA_DYNSET_SET_NAME, set)
+		e.Uint32(unix.NFTA_DYNSET_OP, unix.NFT_DYNSET_OP_UPDATE)
+		e.Uint32(unix.NFTA_DYNSET_SREG_KEY, key.number())
+		e.Uint32(unix.NFTA_DYNSET_SREG_DATA, data.number())
+		e.Uint64(unix.NFTA_DYNSET_TIMEOUT, uint64(timeout.Milliseconds()))
+	}}
+}
+
+// Forget takes a key out of a map.
+func Forget(set string, key Register) Expr {
+	return Expr{"dynset", func(e *netlink.AttributeEncoder) {
+		const remove = 2 // NFT_DYNSET_OP_DELETE
+		e.String(unix.NFTA_DYNSET_SET_NAME, set)
+		e.Uint32(unix.NFTA_DYNSET_OP, remove)
+		e.Uint32(unix.NFTA_DYNSET_SREG_KEY, key.number())
+		e.Uint32(unix.NFTA_DYNSET_SREG_DATA, key.number()) // must be there, and is not looked at
+	}}
+}
+
+// Sum is a checksum that Write keeps right.
+type Sum struct {
+	Offset uint32 // of the header's own sum, from its beginning
+	Pseudo bool   // the bytes are in the pseudo-header of TCP's and UDP's
+}
+
+// Write replaces bytes of the packet.
+func Write(from Register, base Base, offset, length uint32, sum Sum) Expr {
+	return Expr{"payload", func(e *netlink.AttributeEncoder) {
+		e.Uint32(unix.NFTA_PAYLOAD_SREG, from.number())
+		e.Uint32(unix.NFTA_PAYLOAD_BASE, uint32(base))
+		e.Uint32(unix.NFTA_PAYLOAD_OFFSET, offset)
+		e.Uint32(unix.NFTA_PAYLOAD_LEN, length)
+		e.Uint32(unix.NFTA_PAYLOAD_CSUM_TYPE, unix.NFT_PAYLOAD_CSUM_INET)
+		e.Uint32(unix.NFTA_PAYLOAD_CSUM_OFFSET, sum.Offset)
+		if sum.Pseudo {
+			e.Uint32(unix.NFTA_PAYLOAD_CSUM_FLAGS, unix.NFT_PAYLOAD_L4CSUM_PSEUDOHDR)
+		}
+	}}
+}
+
 // Counter counts the packets that come this far.
 func Counter() Expr { return Expr{"counter", nil} }
-
-// Untracked has no connection kept of the packet.
-func Untracked() Expr { return Expr{"notrack", nil} }
 
 // The kernel's numbers of verdicts.
 const (

@@ -45,7 +45,9 @@ type Set struct {
 	KeyType  uint32 // as nft shows the keys; see Concat
 	KeyBytes int
 	Size     uint32 // elements at most; 0: any number
-	Verdicts bool   // a map
+	Verdicts bool   // a map to chains
+	DataType uint32 // a map to four bytes of this type; 0: none
+	Dynamic  bool   // rules change it, too
 	Timeouts bool   // elements may end by themselves
 	Counted  bool   // elements count packets and bytes
 }
@@ -54,6 +56,7 @@ type Set struct {
 const (
 	TypeIPv4      = 7
 	TypeEthernet  = 9
+	TypePort      = 13
 	TypeInterface = 20
 	typeBits      = 6
 )
@@ -71,6 +74,7 @@ type Batch struct {
 	messages []netlink.Message
 	err      error // of encoding
 	sets     uint32
+	taken    map[string]func(key []byte, n Counted) // by set: see TakeElements
 }
 
 // add appends a message about something in a table.
@@ -150,6 +154,14 @@ func (b *Batch) AddSet(t Table, s Set) {
 			flags |= unix.NFT_SET_MAP
 			e.Uint32(unix.NFTA_SET_DATA_TYPE, unix.NFT_DATA_VERDICT)
 		}
+		if s.DataType != 0 {
+			flags |= unix.NFT_SET_MAP
+			e.Uint32(unix.NFTA_SET_DATA_TYPE, s.DataType)
+			e.Uint32(unix.NFTA_SET_DATA_LEN, 4)
+		}
+		if s.Dynamic {
+			flags |= unix.NFT_SET_EVAL
+		}
 		if s.Timeouts {
 			flags |= unix.NFT_SET_TIMEOUT
 		}
@@ -223,7 +235,16 @@ func (c *Conn) Commit(b *Batch) error {
 		if err != nil {
 			return c.failed(fmt.Errorf("changing nftables: %w", err))
 		}
-		answers += len(got)
+		for _, m := range got {
+			if m.Header.Type == netlink.Error {
+				answers++
+				continue
+			}
+			into := func(set string) func([]byte, Counted) { return b.taken[set] }
+			if err := readElements(m.Data, into); err != nil {
+				return c.failed(fmt.Errorf("reading what was deleted: %w", err))
+			}
+		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
 	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
 )
 
@@ -32,24 +34,26 @@ type introducer interface {
 }
 
 // openPath opens the configured data path. What one of another kind left on the
-// interfaces is taken out as soon as this one shuts strangers out.
+// interfaces is taken out once this one shuts strangers out, so that there is no
+// open moment.
 func (g *gateway) openPath() (path, error) {
 	switch g.cfg.Datapath.Kind {
 	case config.EBPF:
 		dp, err := opened(ebpf.Open(g.ebpfConfig()))
 		if err == nil {
-			err = tun.Remove(g.cfg.LAN.Interface)
+			err = errors.Join(tun.Remove(g.cfg.LAN.Interface), nfqueue.Clear(g.cfg.LAN.Interface))
 		}
 		return dp, err
 	case config.TUN:
 		c := tunConfig(g.cfg, g.log)
-		c.Former = func() error {
-			if left := ebpfLeft(g.cfg); ebpf.Attached(left) {
-				return ebpf.Remove(left)
-			}
-			return nil
-		}
+		c.Former = func() error { return errors.Join(removePrograms(g.cfg), nfqueue.Clear(g.cfg.LAN.Interface)) }
 		return opened(tun.Open(c))
+	case config.NFQueue:
+		dp, err := opened(nfqueue.Open(g.nfqueueConfig()))
+		if err == nil {
+			err = errors.Join(removePrograms(g.cfg), tun.Remove(g.cfg.LAN.Interface))
+		}
+		return dp, err
 	}
 	return nil, fmt.Errorf("no data path %q", g.cfg.Datapath.Kind)
 }
@@ -65,10 +69,21 @@ func opened[P path](dp P, err error) (path, error) {
 // Detach takes everything of a gateway out of the kernel. What is not there is no
 // error. It fails with datapath.ErrBusy while a daemon runs.
 func Detach(_ context.Context, cfg *config.Config, log *slog.Logger) error {
-	if cfg.Datapath.Kind == config.TUN {
+	switch cfg.Datapath.Kind {
+	case config.TUN:
 		return tun.Detach(tunConfig(cfg, log))
+	case config.NFQueue:
+		return nfqueue.Detach(nfqueue.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface})
 	}
 	return ebpf.Detach(ebpfLeft(cfg))
+}
+
+// removePrograms takes out what an eBPF data path left.
+func removePrograms(cfg *config.Config) error {
+	if left := ebpfLeft(cfg); ebpf.Attached(left) {
+		return ebpf.Remove(left)
+	}
+	return nil
 }
 
 // ebpfLeft is where programs may be left.
@@ -101,6 +116,19 @@ func (g *gateway) ebpfConfig() ebpf.Config {
 	c := ebpf.Config{
 		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr(),
 		PortalPorts: portalPorts(cfg.Portal), Forward: ebpf.Forward(cfg.Datapath.Forward), PinDir: cfg.Datapath.PinDir, Log: g.log,
+	}
+	if cfg.DHCP.Mode == config.External {
+		c.Newcomer = g.newcomer
+	}
+	return c
+}
+
+// nfqueueConfig is what queues and rules are made for.
+func (g *gateway) nfqueueConfig() nfqueue.Config {
+	cfg := g.cfg
+	c := nfqueue.Config{
+		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr(),
+		PortalPorts: portalPorts(cfg.Portal), Fast: cfg.Datapath.Fast, Log: g.log,
 	}
 	if cfg.DHCP.Mode == config.External {
 		c.Newcomer = g.newcomer

@@ -1,0 +1,129 @@
+package nfqueue
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// TestMain runs the tests in network and mount namespaces of their own, which end
+// with them: the machine's interfaces and pins are never touched.
+func TestMain(m *testing.M) {
+	const inside = "GATEWAY_TEST_INSIDE"
+	if os.Getenv(inside) != "" {
+		os.Exit(m.Run())
+	}
+	const prepare = `mount -t tmpfs none /run && ip link set lo up && sysctl -qw net.ipv4.ip_forward=1 && exec "$0" "$@"`
+	argv := append([]string{"unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", prepare, os.Args[0]}, os.Args[1:]...)
+	path, err := exec.LookPath(argv[0])
+	if err == nil {
+		err = syscall.Exec(path, argv, append(os.Environ(), inside+"=1"))
+	}
+	fmt.Fprintln(os.Stderr, "running inside namespaces of its own:", err)
+	os.Exit(1)
+}
+
+// Addresses of the tests' networks.
+var (
+	lanPrefix = netip.MustParsePrefix("10.1.0.0/24")
+	gateway   = netip.MustParseAddr("10.1.0.1")
+	alice     = netip.MustParseAddr("10.1.0.10")
+	bob       = netip.MustParseAddr("10.1.0.11")
+	nobody    = netip.MustParseAddr("10.1.0.77")
+	server    = netip.MustParseAddr("192.0.2.2")
+	routerWAN = netip.MustParseAddr("192.0.2.1")
+
+	aliceMAC  = datapath.MAC{2, 0, 0, 0, 0, 10}
+	bobMAC    = datapath.MAC{2, 0, 0, 0, 0, 11}
+	lanMAC    = datapath.MAC{2, 0, 0, 0, 1, 1}
+	wanMAC    = datapath.MAC{2, 0, 0, 0, 1, 2}
+	serverMAC = datapath.MAC{2, 0, 0, 0, 2, 2}
+)
+
+// network is a router between a client's and a server's namespace, all of one test.
+type network struct {
+	lan, wan       string // of the router, which is this namespace
+	client, server string // names of namespaces
+}
+
+// newNetwork makes lan (10.1.0.1) and wan (192.0.2.1) here, alice and bob behind
+// the one and the server behind the other.
+func newNetwork(t *testing.T) network {
+	t.Helper()
+	id := fmt.Sprintf("%x", os.Getpid()%0xfff) + randomName()
+	n := network{lan: "l" + id, wan: "w" + id, client: "c" + id, server: "s" + id}
+	run(t, `
+ip netns add $client; ip netns add $server
+ip link add $lan address 02:00:00:00:01:01 type veth peer name c0 netns $client
+ip link add $wan address 02:00:00:00:01:02 type veth peer name s0 netns $server
+ip addr add 10.1.0.1/24 dev $lan; ip addr add 192.0.2.1/24 dev $wan; ip link set $lan up; ip link set $wan up
+ip -n $client link set c0 address 02:00:00:00:00:0a up; ip -n $client link set lo up
+ip -n $client addr add 10.1.0.10/24 dev c0; ip -n $client addr add 10.1.0.77/24 dev c0; ip -n $client route add default via 10.1.0.1
+ip -n $server link set s0 address 02:00:00:00:02:02 up; ip -n $server link set lo up
+ip -n $server addr add 192.0.2.2/24 dev s0; ip -n $server addr add 192.0.2.3/24 dev s0; ip -n $server route add default via 192.0.2.1
+ip netns exec $client sysctl -qw net.ipv6.conf.all.disable_ipv6=1
+`, n.env()...)
+	t.Cleanup(func() {
+		run(t, "ip netns del $client; ip netns del $server; ip link del $lan 2>/dev/null || :; ip link del $wan 2>/dev/null || :", n.env()...)
+	})
+	return n
+}
+
+func (n network) env() []string {
+	return []string{"lan=" + n.lan, "wan=" + n.wan, "client=" + n.client, "server=" + n.server}
+}
+
+// run runs a shell script and fails the test with what it printed.
+func run(t *testing.T, script string, env ...string) string {
+	t.Helper()
+	out, err := try(script, env...)
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, script, out)
+	}
+	return out
+}
+
+func try(script string, env ...string) (string, error) {
+	cmd := exec.Command("sh", "-ec", script)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+var names int
+
+func randomName() string { names++; return fmt.Sprintf("n%d", names) }
+
+// open opens a data path on the network, closed and detached with the test.
+func (n network) open(t *testing.T, change ...func(*Config)) *Datapath {
+	t.Helper()
+	cfg := n.config(t)
+	for _, c := range change {
+		c(&cfg)
+	}
+	d, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		d.Close()
+		if err := Detach(cfg); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+func (n network) config(t *testing.T) Config {
+	return Config{
+		LAN: n.lan, WAN: n.wan, Prefix: lanPrefix, Gateway: gateway, PortalPorts: []uint16{8080},
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+}

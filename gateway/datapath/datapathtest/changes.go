@@ -2,9 +2,11 @@ package datapathtest
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ var changes = []behaviour{
 	{"OutAtOnce", outAtOnce, Shape{}},
 	{"SameEntryIsNoInterruption", sameEntry, Shape{}},
 	{"AddressChangesHands", changesHands, Shape{}},
+	{"ManyHands", manyHands, Shape{}},
 	{"ManyClients", manyClients, Shape{Prefix: netip.MustParsePrefix("10.1.0.0/18")}},
 }
 
@@ -81,6 +84,35 @@ func sameEntry(t *testing.T, w *World) {
 	if got := w.Counters(t, w.Alice.Addr).DroppedPackets; got != 0 {
 		t.Errorf("%d packets were dropped", got)
 	}
+}
+
+// manyHands: the daemon's parts change and read what they like at the same time.
+func manyHands(t *testing.T, w *World) {
+	w.admit(t, w.Alice)
+	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
+	up.Begin()
+	down.Begin()
+	var hands sync.WaitGroup
+	for i := range 8 {
+		addr := netip.AddrFrom4([4]byte{10, 1, 0, 100 + byte(i)})
+		hands.Go(func() {
+			for n := range 25 {
+				c := datapath.Client{Addr: addr, MAC: datapath.MAC{2, 1, 0, 0, 0, byte(n)}, Admitted: n%2 == 0}
+				err := errors.Join(w.Set(c), w.OpenGarden(fmt.Sprintf("203.0.113.%d/32", i), time.Now().Add(time.Hour)), w.Remove(addr))
+				var total datapath.Counters
+				if err = errors.Join(err, w.call("Total", Nothing{}, &total)); err != nil || total.UpPackets > up.Sent() {
+					t.Errorf("%v; all were billed %d packets of %d", err, total.UpPackets, up.Sent())
+				}
+			}
+		})
+	}
+	hands.Wait()
+	up.Halt()
+	down.Halt()
+	if up.Came() != up.Sent() || down.Came() != down.Sent() {
+		t.Errorf("%d of %d packets came up and %d of %d down", up.Came(), up.Sent(), down.Came(), down.Sent())
+	}
+	w.lists(t, w.Alice.Addr)
 }
 
 // changesHands: the new owner of an address gets what comes for it, the former one

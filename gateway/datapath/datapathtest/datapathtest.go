@@ -62,6 +62,9 @@ type Promises struct {
 	Lingers time.Duration
 	// Netfilter: the machine's rules, NAT among them, apply to what it forwards.
 	Netfilter bool
+	// TellsOwn: what a rule masquerades as the gateway on its way to a client is told
+	// from what the gateway sends, and judged.
+	TellsOwn bool
 	// DHCPSocket: DHCP reaches UDP sockets on the LAN interface, such as another
 	// server's, and not only packet sockets.
 	DHCPSocket bool

@@ -12,6 +12,7 @@ import (
 
 // lifetimes: what stays when the daemon goes, and what must not.
 var lifetimes = []behaviour{
+	{"OpenShutsOut", openShutsOut, Shape{Without: true}},
 	{"ClosedToStrangers", func(t *testing.T, w *World) {
 		w.outlives(t, "Close", func() { must(t, w.Close()) })
 	}, Shape{}},
@@ -21,6 +22,27 @@ var lifetimes = []behaviour{
 	{"SecondGatewayIsRefused", second, Shape{}},
 	{"DetachLeavesNothing", detachLeavesNothing, Shape{Without: true}},
 	{"DetachAfterInterfacesWent", detachWithoutLinks, Shape{}},
+}
+
+// openShutsOut: what the machine forwarded before there was a gateway ends with its
+// beginning.
+func openShutsOut(t *testing.T, w *World) {
+	if w.path.OwnAddress {
+		t.Skip("without it the machine has no address in the LAN")
+	}
+	up, down := w.Up(t, w.Bob), w.Down(t, w.Bob)
+	up.Begin()
+	down.Begin()
+	up.Passes(t, "up, without a gateway")
+	down.Passes(t, "down, without a gateway")
+	must(t, w.Open())
+	up.Stops(t, "up, of one unknown")
+	down.Stops(t, "down, of one unknown")
+	w.lease(t, w.Bob)
+	up.Stops(t, "up, before login")
+	w.admit(t, w.Bob)
+	up.Passes(t, "up, admitted")
+	down.Passes(t, "down, admitted")
 }
 
 // outlives ends the gateway again and again under traffic: strangers never pass,

@@ -148,7 +148,7 @@ func unleased(w *World) map[string]attempt {
 		"from everybody":         {UDP(443, from("255.255.255.255")), "foreign-source -"},
 		"from multicast":         {UDP(443, from("224.0.0.1")), "foreign-source -"},
 		"from localhost":         {UDP(443, from("127.0.0.1")), "foreign-source -"},
-		"IPv6":                   {IPv6(w.Intruder.MAC), "ipv6"},
+		"IPv6":                   {IPv6(w.Intruder.MAC), "ipv6 -"},
 		"a VLAN":                 {Tagged(UDP(443, own), 0x8100, 5), "-"},
 		"a priority tag":         {Tagged(UDP(443, own), 0x8100, 0xe000), "-"},
 		"two VLANs":              {Tagged(UDP(443, own), 0x88a8, 5, 0x8100, 6), "-"},
@@ -189,7 +189,7 @@ func unadmitted(w *World) map[string]attempt {
 		"a reset":                {TCP(443, bob, func(f *Frame) { f.L4.(*layers.TCP).RST = true }), "blocked rejected"},
 		"Alice":                  {UDP(443, bob, To(w.Alice.Addr)), "rejected blocked"},
 		"a VLAN":                 {Tagged(UDP(443, bob), 0x8100, 5), "-"}, "a priority tag": {Tagged(UDP(443, bob), 0x8100, 0), "-"},
-		"IPv6": {IPv6(w.Bob.MAC), "ipv6"},
+		"IPv6": {IPv6(w.Bob.MAC), "ipv6 -"},
 	}
 }
 
@@ -203,7 +203,7 @@ func misled(w *World) map[string]attempt {
 		"to another's MAC":   {UDP(443, alice, Carrying([]byte("leak")), Via(w.Bob.MAC)), "-"},
 		"a VLAN":             {Tagged(UDP(443, alice, Carrying([]byte("leak"))), 0x8100, 5), "-"},
 		"two VLANs":          {Tagged(UDP(443, alice, Carrying([]byte("leak"))), 0x88a8, 5, 0x8100, 6), "-"},
-		"IPv6":               {IPv6(w.Alice.MAC), "ipv6"},
+		"IPv6":               {IPv6(w.Alice.MAC), "ipv6 -"},
 	}
 }
 

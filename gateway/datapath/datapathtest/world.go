@@ -49,6 +49,7 @@ type World struct {
 	Router               *netnstest.Space
 	Alice, Bob, Intruder Station
 	Server               *netnstest.Space
+	hub                  *netnstest.Space
 	*Process             // the gateway's
 }
 
@@ -61,6 +62,7 @@ func NewWorld(t *testing.T, p Path, s Shape) *World {
 		w.prefix = defaultLAN
 	}
 	hub := netnstest.NewSpace(t)
+	w.hub = hub
 	hub.Run(t, quiet+`sysctl -qw net.bridge.bridge-nf-call-iptables=0 2>/dev/null || : # it would mend frames
 ip link add br0 type bridge ageing_time 0 mcast_snooping 0; ip link set br0 up`)
 	w.Router.Run(t, quiet+`sysctl -qw net.ipv4.ip_forward=1

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
 // wire is a packet socket at the client's end and one at the server's.
@@ -68,7 +69,7 @@ func (w *wire) pass(t *testing.T, sent []byte) (all []came) {
 	t.Helper()
 	w.sentinels++
 	mark := binary.BigEndian.AppendUint64([]byte("sentinel"), w.sentinels)
-	sentinel := udp(sentinelPort, func(f *frame) { f.pay = mark })
+	sentinel := udp(sentinelPort, func(f *datapathtest.Frame) { f.Payload = mark })
 	for _, b := range [][]byte{sent, sentinel} {
 		if _, err := unix.Write(w.client, b); err != nil {
 			t.Fatalf("sending %d bytes: %v", len(b), err)

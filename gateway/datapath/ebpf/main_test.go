@@ -22,18 +22,18 @@ func TestMain(m *testing.M) { datapathtest.Main(m, paths()...) }
 // Addresses of the tests' networks.
 var (
 	lanPrefix = netip.MustParsePrefix("10.1.0.0/24")
-	gateway   = netip.MustParseAddr("10.1.0.1")
+	gateway   = datapathtest.Gateway
 	alice     = netip.MustParseAddr("10.1.0.10")
 	bob       = netip.MustParseAddr("10.1.0.11")
 	nobody    = netip.MustParseAddr("10.1.0.77")
-	server    = netip.MustParseAddr("192.0.2.2")
-	routerWAN = netip.MustParseAddr("192.0.2.1")
+	server    = datapathtest.Server
+	routerWAN = datapathtest.RouterWAN
 
 	aliceMAC  = datapath.MAC{2, 0, 0, 0, 0, 10}
 	bobMAC    = datapath.MAC{2, 0, 0, 0, 0, 11}
-	lanMAC    = datapath.MAC{2, 0, 0, 0, 1, 1}
-	wanMAC    = datapath.MAC{2, 0, 0, 0, 1, 2}
-	serverMAC = datapath.MAC{2, 0, 0, 0, 2, 2}
+	lanMAC    = datapathtest.LANMAC
+	wanMAC    = datapathtest.WANMAC
+	serverMAC = datapathtest.ServerMAC
 )
 
 // network is a router between a client's and a server's namespace, all of one test.

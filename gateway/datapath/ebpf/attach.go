@@ -43,6 +43,9 @@ func (d *Datapath) attach(h hook) error {
 	}
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		err = h.clsact(d.cfg.PinDir)
+		if errors.Is(err, syscall.ENOENT) {
+			err = fmt.Errorf("%w: before 6.6 it needs its modules sch_ingress and cls_bpf: %w", datapath.ErrNotSupported, err)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("attaching %s to %s: %w", h.name, h.dev.Name, err)

@@ -2,10 +2,12 @@ package ebpf
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -38,11 +40,17 @@ func forwardingRules() ([]string, error) {
 		return old, nil
 	}
 	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if errors.Is(err, syscall.EPROTONOSUPPORT) {
+		return nil, nil // a kernel without nftables has no rules of it
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
 	messages, err := dump(c, unix.NFT_MSG_GETCHAIN)
+	if errors.Is(err, syscall.EINVAL) {
+		return nil, nil // nor has one with other parts of netfilter's netlink only
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listing chains: %w", err)
 	}

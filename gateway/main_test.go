@@ -12,6 +12,9 @@ import (
 // with them: the machine's interfaces, pins and files are never touched.
 func TestMain(m *testing.M) {
 	const inside = "GATEWAY_TEST_INSIDE"
+	if os.Getenv(internetEnv) != "" {
+		serveInternet()
+	}
 	if os.Getenv(inside) != "" {
 		os.Exit(m.Run())
 	}

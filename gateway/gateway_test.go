@@ -104,6 +104,12 @@ file = "%[1]s/users"
 %[2]s
 `, dir, datapath)))
 	must(t, err)
+	return serve(t, cfg)
+}
+
+// serve runs a gateway until the test ends or stop is called.
+func serve(t *testing.T, cfg *config.Config) daemon {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"syscall"
 	"unsafe"
 
@@ -161,19 +160,3 @@ func removeDevice(lan string) error {
 	}
 	return nil
 }
-
-// waker wakes threads that wait for packets.
-type waker struct{ fd int }
-
-func newWaker() (*waker, error) {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		return nil, os.NewSyscallError("eventfd", err)
-	}
-	return &waker{fd}, nil
-}
-
-// wake is for ever: nobody reads the descriptor.
-func (w *waker) wake() { unix.Write(w.fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
-
-func (w *waker) close() { unix.Close(w.fd) }

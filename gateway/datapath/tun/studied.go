@@ -3,8 +3,6 @@ package tun
 import (
 	"runtime"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 )
 
@@ -13,7 +11,14 @@ import (
 // call each.
 type studied struct {
 	*worker
+	waiting
 	buf []byte
+}
+
+// close closes what the thread has open.
+func (s *studied) close() {
+	s.worker.close()
+	s.waiting.close()
 }
 
 // openStudied opens the socket and the device.
@@ -22,11 +27,14 @@ func openStudied(s *shared, judge *admission.Judge) (_ *studied, err error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &studied{s.worker(judge, socket, -1, false), make([]byte, bufferLen)}
+	m := &studied{worker: s.worker(judge, socket, -1, false), buf: make([]byte, bufferLen)}
 	fds, err := openDevice(s.cfg, s.lan.MTU, 1, 0)
 	if err == nil {
 		m.device = fds[0]
 		err = listen(socket, s.lan)
+	}
+	if err == nil {
+		m.waiting, err = newWaiting(s.stop.fd, m.socket, m.device)
 	}
 	if err != nil {
 		m.close()
@@ -39,17 +47,15 @@ func openStudied(s *shared, judge *admission.Judge) (_ *studied, err error) {
 func (s *studied) run() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	const stop, lan, device = 0, 1, 2
-	fds := []unix.PollFd{{Fd: int32(s.stop.fd), Events: unix.POLLIN}, {Fd: int32(s.socket), Events: unix.POLLIN}, {Fd: int32(s.device), Events: unix.POLLIN}}
 	for {
-		wait(fds)
-		if fds[stop].Revents != 0 {
+		ready := s.wait(-1)
+		if ready&readyStop != 0 {
 			return
 		}
-		if fds[lan].Revents != 0 {
+		if ready&readyLAN != 0 {
 			s.fromLAN()
 		}
-		if fds[device].Revents != 0 {
+		if ready&readyDevice != 0 {
 			s.fromKernel()
 		}
 	}

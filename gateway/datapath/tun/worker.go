@@ -235,13 +235,3 @@ func read(fd int, b []byte) int {
 	}
 	return int(n)
 }
-
-// wait blocks until a descriptor is ready.
-func wait(fds []unix.PollFd) {
-	for {
-		// A signal, or a device that is gone, is looked at by whoever reads.
-		if n, err := unix.Poll(fds, -1); n > 0 || err != unix.EINTR {
-			return
-		}
-	}
-}

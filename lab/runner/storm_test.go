@@ -16,14 +16,14 @@ import (
 )
 
 func TestFates(t *testing.T) {
-	// Four clients at two a second, listed as two hosts would: the third gives up.
+	// Four clients at two a second, in any order: the third gives up.
 	outcomes := []client.Outcome{
-		{Num: 3, Ms: 9000, Tries: 8, Refusal: "no answer from 10.1.0.7", Error: "8 attempts: no answer from 10.1.0.7"},
-		{Num: 4, Ms: 200, LateMs: 12.3456, Tries: 1},
+		{Num: 3, TurnMs: 1000, Ms: 9000, Tries: 8, Refusal: "no answer from 10.1.0.7", Error: "8 attempts: no answer from 10.1.0.7"},
+		{Num: 4, TurnMs: 1500, Ms: 200, LateMs: 12.3456, Tries: 1},
 		{Num: 1, Ms: 100.0004, Tries: 1},
-		{Num: 2, Ms: 300, Tries: 3, Refusal: "no answer from 10.1.0.9"},
+		{Num: 2, TurnMs: 500, Ms: 300, Tries: 3, Refusal: "no answer from 10.1.0.9"},
 	}
-	p := fates(outcomes, 2)
+	p := fates(outcomes)
 	if p.Asked != 4 || p.Through != 3 || p.Tries != 13 || p.Retried != 2 || !slices.Equal(p.GaveUp, []int{2}) {
 		t.Errorf("counts: %+v", p)
 	}
@@ -40,7 +40,7 @@ func TestFates(t *testing.T) {
 	if len(p.Failures) != 1 || len(p.Refusals) != 1 || p.Refusals[0] != (result.Reason{First: "no answer from 10.1.0.9", Count: 2}) {
 		t.Errorf("failures %+v, refusals %+v", p.Failures, p.Refusals)
 	}
-	none := fates([]client.Outcome{{Num: 1, Ms: 5, Error: "no"}}, 0)
+	none := fates([]client.Outcome{{Num: 1, Ms: 5, Error: "no"}})
 	if none.PerSecond != 0 || none.P50Ms != 0 || none.Through != 0 || none.Seconds != 0.005 {
 		t.Errorf("nobody through: %+v", none)
 	}

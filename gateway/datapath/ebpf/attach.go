@@ -111,7 +111,7 @@ func (d *Datapath) attachLookup() error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("reading the pin %s: %w", pin, err)
 	}
-	ns, err := os.Open("/proc/self/ns/net")
+	ns, err := os.Open("/proc/thread-self/ns/net") // the process's first thread may be in another one
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,6 @@ var allowedImports = map[string][]string{
 	"gateway/datapath/nfqueue/nftables": {},
 	"gateway/datapath/nfqueue/queue":    {},
 
-
 	"gateway/dhcp":    {},
 	"gateway/dns":     {},
 	"gateway/portal":  {"gateway/session"},

@@ -250,9 +250,9 @@ func checkMachine(cfg *config.Config) error {
 }
 
 // Detach takes everything of a gateway out of the kernel. What is not there is no
-// error. It fails with ebpf.ErrBusy while a daemon runs.
-func Detach(_ context.Context, cfg *config.Config, log *slog.Logger) error {
-	return ebpf.Detach(ebpf.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, PinDir: cfg.Datapath.PinDir, Log: log})
+// error. While a daemon runs it fails with ebpf.ErrBusy unless it is forced to.
+func Detach(_ context.Context, cfg *config.Config, log *slog.Logger, force bool) error {
+	return ebpf.Detach(ebpf.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, PinDir: cfg.Datapath.PinDir, Log: log}, force)
 }
 
 // datapath is what the programs are made for.

@@ -186,10 +186,11 @@ func lock(names ...string) ([]net.Listener, error) {
 }
 
 // Detach takes everything a data path left out of the kernel: programs, tables,
-// rules. The interfaces may be gone. It fails with ErrBusy while one is running.
-func Detach(cfg Config) error {
+// rules. The interfaces may be gone. While one is running it fails with ErrBusy
+// unless it is forced to: that one then goes on without anything in the kernel.
+func Detach(cfg Config, force bool) error {
 	locks, err := lock(cfg.LAN, cfg.WAN)
-	if err != nil {
+	if err != nil && !(force && errors.Is(err, ErrBusy)) {
 		return err
 	}
 	defer func() {

@@ -118,7 +118,7 @@ func (n network) open(t *testing.T, change ...func(*Config)) *Datapath {
 	}
 	t.Cleanup(func() {
 		d.Close()
-		if err := Detach(cfg); err != nil {
+		if err := Detach(cfg, false); err != nil {
 			t.Error(err)
 		}
 	})

@@ -113,6 +113,14 @@ func (d *Datapath) start() error {
 		cfg: d.cfg, lan: d.lan, mac: [6]byte(d.lan.HardwareAddr), gateway: gateway, base: base, end: base + 1<<(32-network.Bits()),
 		redirects: newRedirects(gateway, d.cfg.PortalPorts), errors: new(pace), stop: d.stop,
 	}
+	if d.cfg.Fast {
+		all, err := openFast(s, d.Table.Judge)
+		for _, f := range all {
+			d.workers = append(d.workers, f)
+			d.running.Go(f.run)
+		}
+		return err
+	}
 	m, err := openStudied(s, d.Table.Judge())
 	if err != nil {
 		return err

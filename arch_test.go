@@ -45,6 +45,9 @@ var allowedImports = map[string][]string{
 	"gateway/session": {"gateway/datapath"},
 	"gateway/users":   {"gateway/session"},
 
+	"gateway/datapath/datapathtest": {"gateway/datapath", "gateway/netnstest"},
+	"gateway/netnstest":             {}, // namespaces for tests
+
 	"lab/result":     {},
 	"lab/client":     {"lab/meter"}, // opens the counters of each client's namespace
 	"lab/traffic":    {"lab/traffic/socket"},
@@ -74,6 +77,11 @@ var allowedImports = map[string][]string{
 // testImports is what test files may import beyond their package's own.
 var testImports = map[string][]string{
 	"cmd/gatewayd": {"gateway/session"}, // serves a table of its own to the verbs
+
+	"gateway/datapath/ebpf": {"gateway/datapath/datapathtest", "gateway/netnstest"},
+	"gateway/dhcp":          {"gateway/netnstest"},
+	"gateway/dns":           {"gateway/netnstest"},
+	"gateway/portal":        {"gateway/netnstest"},
 
 	"lab/analysis": {"lab/analysis/analysistest"},
 	"lab/compare":  {"lab/analysis/analysistest"},

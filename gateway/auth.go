@@ -36,16 +36,19 @@ func (g *gateway) authenticator() (a authenticator, err error) {
 	return a, nil
 }
 
-// Authenticate returns the first source's login. Where all reject, the last one's
+// Authenticate chooses the session's ID, so that servers are told of it before the
+// session begins, and returns the first source's login. Where all reject, the last one's
 // message is what the user reads; where one cannot tell, nobody is admitted by
 // another one's word alone, but nobody is told that the password is wrong either.
 func (a authenticator) Authenticate(ctx context.Context, c session.Credentials) (session.Login, error) {
 	var unsure error
+	c.SessionID = session.NewID()
 	err := error(session.Reject(""))
 	for _, s := range a.sources {
 		login, e := s.Authenticate(ctx, c)
 		if e == nil {
 			login.For = c.Key // and for nobody who may have the address by now
+			login.SessionID = c.SessionID
 			return login, nil
 		}
 		if err = e; !errors.Is(e, session.ErrRejected) {

@@ -185,7 +185,7 @@ func (t *Table) Counters(addr netip.Addr) (datapath.Counters, error) {
 func (e *entry) counters() datapath.Counters {
 	return datapath.Counters{
 		UpBytes: e.upBytes.Load(), UpPackets: e.upPackets.Load(),
-		DownBytes: e.downBytes.Load(), DownPkts: e.downPackets.Load(), DroppedPackets: e.dropped.Load(),
+		DownBytes: e.downBytes.Load(), DownPackets: e.downPackets.Load(), DroppedPackets: e.dropped.Load(),
 	}
 }
 
@@ -195,7 +195,7 @@ func (t *Table) Total() (datapath.Counters, error) {
 	for i := range t.entries {
 		c := t.entries[i].counters()
 		sum.UpBytes, sum.UpPackets = sum.UpBytes+c.UpBytes, sum.UpPackets+c.UpPackets
-		sum.DownBytes, sum.DownPkts = sum.DownBytes+c.DownBytes, sum.DownPkts+c.DownPkts
+		sum.DownBytes, sum.DownPackets = sum.DownBytes+c.DownBytes, sum.DownPackets+c.DownPackets
 		sum.DroppedPackets += c.DroppedPackets
 	}
 	return sum, nil

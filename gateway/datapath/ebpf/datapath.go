@@ -13,10 +13,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -95,7 +97,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("interface %s: %w", cfg.WAN, err)
 	}
-	if err := d.load(lan); err != nil {
+	if err := d.load(lan, wan); err != nil {
 		return nil, err
 	}
 	if err := d.begin(lan.MTU); err != nil {
@@ -138,30 +140,23 @@ func (c *Config) check() error {
 // size is the number of addresses in the LAN.
 func (c *Config) size() uint32 { return 1 << (32 - c.Prefix.Bits()) }
 
-// load loads programs and maps, taking over the maps a predecessor pinned. Maps
-// of another LAN are replaced.
-func (d *Datapath) load(lan *net.Interface) error {
+// load loads programs and maps, taking over the maps a predecessor pinned.
+func (d *Datapath) load(lan, wan *net.Interface) error {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return fmt.Errorf("lifting the limit of locked memory: %w", err)
 	}
 	if err := os.MkdirAll(d.cfg.PinDir, 0o700); err != nil {
 		return fmt.Errorf("making the folder of pins: %w", err)
 	}
-	spec, err := d.spec(lan)
+	spec, err := d.spec(lan, wan)
 	if err != nil {
+		return err
+	}
+	if err := d.outgrow(spec); err != nil {
 		return err
 	}
 	opts := &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: d.cfg.PinDir}}
 	err = spec.LoadAndAssign(&d.objs, opts)
-	if errors.Is(err, ebpf.ErrMapIncompatible) {
-		d.cfg.Log.Warn("the data path's tables were made for another LAN or version; making new ones", "pins", d.cfg.PinDir)
-		for name := range spec.Maps {
-			if err := os.Remove(filepath.Join(d.cfg.PinDir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return fmt.Errorf("removing the pin of %s: %w", name, err)
-			}
-		}
-		err = spec.LoadAndAssign(&d.objs, opts)
-	}
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		return fmt.Errorf("%w: %w (5.15 or newer is needed)", datapath.ErrNotSupported, err)
 	}
@@ -171,8 +166,46 @@ func (d *Datapath) load(lan *net.Interface) error {
 	return nil
 }
 
+// sessions are the maps without which admitted clients are cut off, or their
+// traffic is no longer known.
+var sessions = []string{"clients", "client_counters", "client_limits", "gateway_settings"}
+
+// outgrow removes the pins of maps that are not what this version, or this LAN,
+// needs, so that new ones are made: of sessions all, since they belong together;
+// of the rest, which only remembers, each by itself. The predecessor's programs go
+// on with the old ones until they are replaced.
+func (d *Datapath) outgrow(spec *ebpf.CollectionSpec) error {
+	var old []string
+	for name, m := range spec.Maps {
+		if m.Pinning != ebpf.PinByName {
+			continue
+		}
+		pinned, err := ebpf.LoadPinnedMap(filepath.Join(d.cfg.PinDir, name), nil)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading the pin of %s: %w", name, err)
+		}
+		if m.Compatible(pinned) != nil {
+			old = append(old, name)
+		}
+		pinned.Close()
+	}
+	if slices.ContainsFunc(old, func(name string) bool { return slices.Contains(sessions, name) }) {
+		d.cfg.Log.Warn("the data path's tables were made for another LAN or version; making new ones", "pins", d.cfg.PinDir)
+		old = slices.Collect(maps.Keys(spec.Maps))
+	}
+	for _, name := range old {
+		if err := os.Remove(filepath.Join(d.cfg.PinDir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("removing the pin of %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
 // spec is what to load: the programs' constants and the tables' sizes filled in.
-func (d *Datapath) spec(lan *net.Interface) (*ebpf.CollectionSpec, error) {
+func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 	spec, err := loadGateway()
 	if err != nil {
 		return nil, fmt.Errorf("reading the programs: %w", err)
@@ -200,7 +233,7 @@ func (d *Datapath) spec(lan *net.Interface) (*ebpf.CollectionSpec, error) {
 	}
 	for name, value := range map[string]any{
 		"lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(),
-		"lan_ifindex": uint32(lan.Index), "lan_mac": [6]uint8(lan.HardwareAddr),
+		"lan_ifindex": uint32(lan.Index), "wan_ifindex": uint32(wan.Index), "lan_mac": [6]uint8(lan.HardwareAddr),
 		"gateway_addr": networkOrder(d.cfg.Gateway), "portal_ports": ports, "learn": learn,
 		"mark_local": uint32(markLocal), "mark_reject": uint32(markReject),
 	} {

@@ -37,7 +37,7 @@ static __always_inline int meter(__u64 *clock, __u64 ps_per_byte, __u64 burst_ns
 
 /* admit holds an admitted client's packet against its limits and counts it;
  * 0 when it must be dropped. */
-static __always_inline int admit(__u32 at, const struct client *c, __u64 bytes, __u32 packets, int up)
+static __always_inline int admit(__u32 at, const struct client *c, struct wire w, int up)
 {
 	struct counters *n = bpf_map_lookup_elem(&client_counters, &at);
 
@@ -51,32 +51,37 @@ static __always_inline int admit(__u32 at, const struct client *c, __u64 bytes, 
 		if (!l || !m)
 			return 0;
 		if (!within(l, n, up)) {
-			__sync_fetch_and_add(&n->dropped, packets);
+			__sync_fetch_and_add(&n->dropped, w.packets);
 			count(REASON_QUOTA);
 			return 0;
 		}
 		__u64 ps = up ? l->up_ps_per_byte : l->down_ps_per_byte;
-		if (ps && !meter(up ? &m->up_ns : &m->down_ns, ps, up ? l->up_burst_ns : l->down_burst_ns, bytes)) {
-			__sync_fetch_and_add(&n->dropped, packets);
+		if (ps && !meter(up ? &m->up_ns : &m->down_ns, ps, up ? l->up_burst_ns : l->down_burst_ns, w.bytes)) {
+			__sync_fetch_and_add(&n->dropped, w.packets);
 			count(REASON_RATE);
 			return 0;
 		}
 	}
-	__sync_fetch_and_add(up ? &n->up_bytes : &n->down_bytes, bytes);
-	__sync_fetch_and_add(up ? &n->up_packets : &n->down_packets, packets);
+	__sync_fetch_and_add(up ? &n->up_bytes : &n->down_bytes, w.bytes);
+	__sync_fetch_and_add(up ? &n->up_packets : &n->down_packets, w.packets);
 	return 1;
 }
 
+#define PADDED 46 /* an Ethernet frame's shortest payload */
+
 /* simple says whether a packet may skip the stack: nothing in it asks for more
- * than a next hop. */
+ * than a next hop, and nothing follows it that nobody was billed for. */
 static __always_inline int simple(const struct __sk_buff *skb, const struct iphdr *ip, __u32 mtu, const void *end)
 {
 	const struct tcphdr *tcp = (const void *)(ip + 1);
 
 	if (ip->ihl != 5 || is_fragment(ip) || ip->ttl <= 1)
 		return 0;
-	if (!skb->gso_size)
-		return skb->len - ETH_HLEN <= mtu;
+	if (!skb->gso_size) {
+		__u32 all = skb->len - ETH_HLEN;
+
+		return all <= mtu && (all <= PADDED || all == bpf_ntohs(ip->tot_len));
+	}
 	if (ip->protocol != IPPROTO_TCP || (const void *)(tcp + 1) > end)
 		return 0;
 	return sizeof(*ip) + tcp->doff * 4 + skb->gso_size <= mtu;

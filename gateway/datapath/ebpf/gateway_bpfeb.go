@@ -85,7 +85,8 @@ const (
 	gatewayReasonREASON_RATE           gatewayReason = 13
 	gatewayReasonREASON_QUOTA          gatewayReason = 14
 	gatewayReasonREASON_MALFORMED      gatewayReason = 15
-	gatewayReasonREASON_COUNT          gatewayReason = 16
+	gatewayReasonREASON_TAGGED         gatewayReason = 16
+	gatewayReasonREASON_COUNT          gatewayReason = 17
 )
 
 type gatewaySettings struct {
@@ -134,6 +135,7 @@ const (
 	gatewayVarPortalPorts     = "portal_ports"
 	gatewayVarUnusedReason    = "unused_reason"
 	gatewayVarUnusedState     = "unused_state"
+	gatewayVarWanIfindex      = "wan_ifindex"
 )
 
 // loadGateway returns the embedded CollectionSpec for gateway.
@@ -215,6 +217,7 @@ type gatewayVariableSpecs struct {
 	PortalPorts  *ebpf.VariableSpec `ebpf:"portal_ports"`
 	UnusedReason *ebpf.VariableSpec `ebpf:"unused_reason"`
 	UnusedState  *ebpf.VariableSpec `ebpf:"unused_state"`
+	WanIfindex   *ebpf.VariableSpec `ebpf:"wan_ifindex"`
 }
 
 // gatewayObjects contains all objects after they have been loaded into the kernel.
@@ -279,6 +282,7 @@ type gatewayVariables struct {
 	PortalPorts  *ebpf.Variable `ebpf:"portal_ports"`
 	UnusedReason *ebpf.Variable `ebpf:"unused_reason"`
 	UnusedState  *ebpf.Variable `ebpf:"unused_state"`
+	WanIfindex   *ebpf.Variable `ebpf:"wan_ifindex"`
 }
 
 // gatewayPrograms contains all programs after they have been loaded into the kernel.

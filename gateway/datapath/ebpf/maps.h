@@ -34,6 +34,7 @@ enum reason {
 	REASON_RATE,           /* beyond the client's rate limit */
 	REASON_QUOTA,          /* beyond its quota, or after its time was up */
 	REASON_MALFORMED,
+	REASON_TAGGED,         /* of a VLAN: another network on the same wire, left to the stack */
 	REASON_COUNT,
 };
 
@@ -47,7 +48,7 @@ struct client {
 };
 
 /* What a client sent and received through the gateway: bytes of IP packets, as
- * they are on the wire. Only ever grows, so user space reads differences.
+ * they are on the wire, without what Ethernet pads them with. Only ever grows, so user space reads differences.
  * Written by the programs only. */
 struct counters {
 	__u64 up_bytes, up_packets;
@@ -183,7 +184,7 @@ const enum state unused_state __attribute__((unused));
 /* Constants of one load: the LAN and how the gateway answers on it. */
 volatile const __u32 lan_base;    /* first address of the LAN, host order */
 volatile const __u32 lan_size;    /* addresses in it */
-volatile const __u32 lan_ifindex;
+volatile const __u32 lan_ifindex, wan_ifindex;
 volatile const __u32 gateway_addr; /* network order */
 volatile const __u16 portal_ports[4]; /* network order, on gateway_addr; 0: none. The first gets redirected HTTP. */
 volatile const __u8 lan_mac[6];

@@ -6,15 +6,6 @@
 
 #define RST_LEN (ETH_HLEN + sizeof(struct iphdr) + sizeof(struct tcphdr))
 
-static __always_inline __u16 fold(__u64 sum)
-{
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return sum;
-}
-
 static __always_inline __u64 pseudo(__be32 a, __be32 b, __u8 protocol, __u16 bytes)
 {
 	return (__u64)a + b + bpf_htonl((__u32)protocol << 16 | bytes);

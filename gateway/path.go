@@ -31,6 +31,12 @@ type introducer interface {
 	Portal(listener syscall.Conn) error
 }
 
+// mortal is a data path that can come to an end by itself.
+type mortal interface {
+	// Wait returns when ctx ends, or with the reason why it cannot go on.
+	Wait(context.Context) error
+}
+
 // openPath opens the configured data path. What one of another kind left on the
 // interfaces is taken out as soon as this one shuts strangers out.
 func (g *gateway) openPath() (path, error) {

@@ -53,6 +53,7 @@ type Datapath struct {
 	lan     *net.Interface
 	stop    *waker
 	workers []closer // what each thread has open
+	watcher *watcher
 	running sync.WaitGroup
 }
 
@@ -93,7 +94,11 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if d.stop, err = newWaker(); err != nil {
 		return nil, err
 	}
-	return d, d.start()
+	if err := d.start(); err != nil {
+		return nil, err
+	}
+	d.watcher, err = newWatcher(d.lan, cfg.Device)
+	return d, err
 }
 
 func (c *Config) complete() {
@@ -168,6 +173,9 @@ func (d *Datapath) Forwarding() string {
 // off stays, and so does the device, until Detach.
 func (d *Datapath) Close() error {
 	var errs []error
+	if d.watcher != nil {
+		d.watcher.close()
+	}
 	if d.stop != nil {
 		d.stop.wake()
 		d.running.Wait()

@@ -32,6 +32,12 @@ type introducer interface {
 	Portal(listener syscall.Conn) error
 }
 
+// mortal is a data path that can come to an end by itself.
+type mortal interface {
+	// Wait returns when ctx ends, or with the reason why it cannot go on.
+	Wait(context.Context) error
+}
+
 // openPath opens the configured data path. What one of another kind left on the
 // interfaces is taken out once this one shuts strangers out, so that there is no
 // open moment.

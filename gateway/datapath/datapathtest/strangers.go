@@ -89,10 +89,19 @@ func (w *World) counted(t *testing.T, name string, before map[string]uint64, rea
 
 func isARP(f []byte) bool { return len(f) > 14 && binary.BigEndian.Uint16(f[12:]) == 0x0806 }
 
-// isMark knows Flow's packets by their length and their zeros behind the number.
+// isMark knows Flow's packets by their length and their zeros behind the number,
+// also where several were aggregated.
 func isMark(f []byte) bool {
 	const number = 14 + 20 + 8
-	return len(f) == number+FlowBytes && bytes.Count(f[number+8:], []byte{0}) == FlowBytes-8
+	if len(f) < number+FlowBytes || (len(f)-number)%FlowBytes != 0 {
+		return false
+	}
+	for p := f[number:]; len(p) > 0; p = p[FlowBytes:] {
+		if bytes.Count(p[8:FlowBytes], []byte{0}) != FlowBytes-8 {
+			return false
+		}
+	}
+	return true
 }
 
 // nothingLeaves: whatever a client sends that is not admitted stays in the LAN.

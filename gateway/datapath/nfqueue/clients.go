@@ -144,8 +144,8 @@ func (d *Datapath) Total() (datapath.Counters, error) {
 	if err != nil || d.fast == nil {
 		return sum, err
 	}
-	passed, err := d.allPassed()
-	addTally(&sum, passed)
+	passed, billed, err := d.allPassed()
+	addTally(&sum, passed.minus(billed))
 	return sum, err
 }
 
@@ -160,7 +160,7 @@ func (d *Datapath) Packets() (map[string]uint64, error) {
 		out["overflow"] += n.Full + n.Unread
 	}
 	if d.fast != nil {
-		passed, err := d.allPassed()
+		passed, _, err := d.allPassed()
 		errs = append(errs, err)
 		out["forwarded"] += passed.up.Packets + passed.down.Packets
 	}

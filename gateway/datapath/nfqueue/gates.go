@@ -59,7 +59,7 @@ func (d *Datapath) lookOut(stop <-chan struct{}) {
 		case <-time.After(pause):
 		}
 		began := time.Now()
-		if _, err := d.allPassed(); err != nil {
+		if _, _, err := d.allPassed(); err != nil {
 			d.cfg.Log.Warn("looking at who is heard of", "err", err)
 		}
 		pause = max(lookEvery, 100*time.Since(began))

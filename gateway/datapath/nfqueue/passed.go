@@ -1,7 +1,6 @@
 package nfqueue
 
 import (
-	"errors"
 	"net/netip"
 	"time"
 
@@ -25,14 +24,27 @@ type passed struct {
 	end *time.Timer // nil: no end
 }
 
-// heard is when an address was heard of, as far as its counters tell.
+// heard is what is known of an address's counters.
 type heard struct {
-	packets uint64 // in all, when looked at last
-	seen    time.Time
+	billed  tally     // of it, what the judges have been told: it counts for quotas
+	packets uint64    // in all, when looked at last
+	seen    time.Time // when they were found to be more
 }
 
 // tally is what the kernel has passed for an address.
 type tally struct{ up, down nftables.Counted }
+
+func (t *tally) add(o tally) {
+	t.up = nftables.Counted{Packets: t.up.Packets + o.up.Packets, Bytes: t.up.Bytes + o.up.Bytes}
+	t.down = nftables.Counted{Packets: t.down.Packets + o.down.Packets, Bytes: t.down.Bytes + o.down.Bytes}
+}
+
+func (t tally) minus(o tally) tally {
+	return tally{
+		nftables.Counted{Packets: t.up.Packets - o.up.Packets, Bytes: t.up.Bytes - o.up.Bytes},
+		nftables.Counted{Packets: t.down.Packets - o.down.Packets, Bytes: t.down.Bytes - o.down.Bytes},
+	}
+}
 
 func newFast() *fast {
 	return &fast{passed: map[netip.Addr]*passed{}, heard: map[netip.Addr]*heard{}, stop: func() {}}
@@ -119,7 +131,33 @@ func (d *Datapath) ask(addr netip.Addr) error {
 	// it cannot, what is missing is at most a packet of each CPU.
 	const global = 1 // MEMBARRIER_CMD_GLOBAL of linux/membarrier.h
 	unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
-	return nil
+	return d.bill(addr)
+}
+
+// bill tells the judges what the kernel has passed for a client.
+func (d *Datapath) bill(addr netip.Addr) error {
+	n, err := d.unbilled(addr)
+	if err != nil {
+		return err
+	}
+	var c datapath.Counters
+	addTally(&c, n)
+	d.fast.heard[addr].billed.add(n)
+	return d.table.Bill(addr, c)
+}
+
+// unbilled reads what the kernel has passed for an address that was passed once, and
+// the judges do not know of.
+func (d *Datapath) unbilled(addr netip.Addr) (n tally, err error) {
+	t, h := tablesOf(d.cfg.LAN).ip, d.fast.heard[addr]
+	if n.up, err = d.rules.Counter(t, upCounter(addr)); err != nil {
+		return n, err
+	}
+	if n.down, err = d.rules.Counter(t, downCounter(addr)); err != nil {
+		return n, err
+	}
+	h.look(n.up.Packets+n.down.Packets, time.Now())
+	return n.minus(h.billed), nil
 }
 
 // unpass takes a client out of the maps. Its counters stay.
@@ -135,14 +173,11 @@ func (d *Datapath) addPassed(addr netip.Addr, c *datapath.Counters) error {
 	if h == nil {
 		return nil
 	}
-	t := tablesOf(d.cfg.LAN).ip
-	up, err := d.rules.Counter(t, upCounter(addr))
-	down, e := d.rules.Counter(t, downCounter(addr))
-	if err = errors.Join(err, e); err != nil {
+	n, err := d.unbilled(addr)
+	if err != nil {
 		return err
 	}
-	h.look(up.Packets+down.Packets, time.Now())
-	addTally(c, tally{up, down})
+	addTally(c, n)
 	if h.seen.After(c.Seen) {
 		c.Seen = h.seen
 	}
@@ -161,20 +196,21 @@ func (h *heard) look(packets uint64, now time.Time) {
 	}
 }
 
-// allPassed sums what the kernel has passed, and looks at each address.
-func (d *Datapath) allPassed() (sum tally, err error) {
+// allPassed sums what the kernel has passed, and of that what the judges have been
+// told; and looks at each address.
+func (d *Datapath) allPassed() (sum, billed tally, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := make(map[string]nftables.Counted, 2*len(d.fast.heard))
 	if err := d.rules.Counters(tablesOf(d.cfg.LAN).ip, func(name string, n nftables.Counted) { all[name] = n }); err != nil {
-		return tally{}, err
+		return sum, billed, err
 	}
 	now := time.Now()
 	for addr, h := range d.fast.heard {
-		up, down := all[upCounter(addr)], all[downCounter(addr)]
-		h.look(up.Packets+down.Packets, now)
-		sum.up.Add(up)
-		sum.down.Add(down)
+		n := tally{all[upCounter(addr)], all[downCounter(addr)]}
+		h.look(n.up.Packets+n.down.Packets, now)
+		sum.add(n)
+		billed.add(h.billed)
 	}
-	return sum, nil
+	return sum, billed, nil
 }

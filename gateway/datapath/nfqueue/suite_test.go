@@ -18,7 +18,7 @@ func paths() (all []datapathtest.Path) {
 		}
 		promises := datapathtest.Promises{Netfilter: true, TellsOwn: true, DHCPSocket: true, Newcomers: true, Reassembles: !fast, Burst: 400 * time.Millisecond}
 		if fast {
-			promises.Lingers = gateLife
+			promises.Lingers, promises.Joins = gateLife, true
 		}
 		all = append(all, datapathtest.Path{
 			Name:     name,

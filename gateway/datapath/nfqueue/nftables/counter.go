@@ -13,9 +13,6 @@ import (
 // which an aggregated one is one, and their bytes.
 type Counted struct{ Packets, Bytes uint64 }
 
-// Add adds what another one has counted.
-func (n *Counted) Add(o Counted) { n.Packets, n.Bytes = n.Packets+o.Packets, n.Bytes+o.Bytes }
-
 // AddCounter adds a counter that rules and maps may name.
 func (b *Batch) AddCounter(t Table, name string) {
 	b.add(unix.NFT_MSG_NEWOBJ, netlink.Create, t.Family, func(e *netlink.AttributeEncoder) {

@@ -162,7 +162,7 @@ func (b *Batch) AddSet(t Table, s Set) {
 			flags |= unix.NFT_SET_TIMEOUT
 		}
 		if s.Counters {
-			flags |= unix.NFT_SET_MAP | unix.NFT_SET_OBJECT
+			flags |= unix.NFT_SET_OBJECT
 			e.Uint32(unix.NFTA_SET_OBJ_TYPE, unix.NFT_OBJECT_COUNTER)
 		}
 		e.Uint32(unix.NFTA_SET_FLAGS, flags)

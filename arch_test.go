@@ -41,7 +41,6 @@ var allowedImports = map[string][]string{
 	"gateway/datapath/nfqueue/nftables": {},
 	"gateway/datapath/nfqueue/queue":    {},
 
-
 	"gateway/dhcp":    {},
 	"gateway/dns":     {},
 	"gateway/portal":  {"gateway/session"},
@@ -82,10 +81,13 @@ var allowedImports = map[string][]string{
 var testImports = map[string][]string{
 	"cmd/gatewayd": {"gateway/session"}, // serves a table of its own to the verbs
 
-	"gateway/datapath/ebpf": {"gateway/datapath/datapathtest", "gateway/netnstest"},
-	"gateway/dhcp":          {"gateway/netnstest"},
-	"gateway/dns":           {"gateway/netnstest"},
-	"gateway/portal":        {"gateway/netnstest"},
+	"gateway/datapath/ebpf":             {"gateway/datapath/datapathtest", "gateway/netnstest"},
+	"gateway/datapath/nfqueue":          {"gateway/datapath/datapathtest", "gateway/netnstest"},
+	"gateway/datapath/nfqueue/nftables": {"gateway/netnstest"},
+	"gateway/datapath/nfqueue/queue":    {"gateway/netnstest"},
+	"gateway/dhcp":                      {"gateway/netnstest"},
+	"gateway/dns":                       {"gateway/netnstest"},
+	"gateway/portal":                    {"gateway/netnstest"},
 
 	"lab/analysis": {"lab/analysis/analysistest"},
 	"lab/compare":  {"lab/analysis/analysistest"},

@@ -102,8 +102,8 @@ func (q *Queue) bind() error {
 		{"setting what is copied", copyMessage(q.cfg.Number, q.cfg.CopyBytes)}, // the kernel drops packets until then
 	} {
 		if err := q.confirmed(step.msg); err != nil {
-			if errors.Is(err, unix.EBUSY) {
-				err = errors.New("another process has it")
+			if errors.Is(err, unix.EPERM) {
+				err = fmt.Errorf("another process has it, or CAP_NET_ADMIN is missing: %w", err)
 			}
 			return fmt.Errorf("%s: %w", step.what, err)
 		}

@@ -34,10 +34,22 @@ func (d *Datapath) set(c datapath.Client) error {
 	if err := d.own(c.Addr, &c.MAC); err != nil {
 		return err
 	}
-	if err := d.table.Set(c); err != nil || !passes {
+	if err := d.table.Set(c); err != nil {
 		return err
 	}
-	return d.pass(c)
+	if passes {
+		return d.pass(c)
+	}
+	d.settle()
+	return nil
+}
+
+// settle waits until packets that were being judged have their verdicts and are
+// counted.
+func (d *Datapath) settle() {
+	for _, q := range d.queues {
+		q.Settle()
+	}
 }
 
 // Remove forgets who has an address.
@@ -50,6 +62,7 @@ func (d *Datapath) Remove(addr netip.Addr) error {
 	if err := d.table.Remove(addr); err != nil {
 		return err
 	}
+	d.settle()
 	if err := d.own(addr, nil); err != nil {
 		return fmt.Errorf("removing the client %s: %w", addr, err)
 	}
@@ -131,9 +144,8 @@ func (d *Datapath) Total() (datapath.Counters, error) {
 	if err != nil || d.fast == nil {
 		return sum, err
 	}
-	passed, err := d.allPassed()
-	sum.UpBytes, sum.UpPackets = sum.UpBytes+passed.up.Bytes, sum.UpPackets+passed.up.Packets
-	sum.DownBytes, sum.DownPackets = sum.DownBytes+passed.down.Bytes, sum.DownPackets+passed.down.Packets
+	passed, billed, err := d.allPassed()
+	addTally(&sum, passed.minus(billed))
 	return sum, err
 }
 
@@ -148,13 +160,13 @@ func (d *Datapath) Packets() (map[string]uint64, error) {
 		out["overflow"] += n.Full + n.Unread
 	}
 	if d.fast != nil {
-		passed, err := d.allPassed()
+		passed, _, err := d.allPassed()
 		errs = append(errs, err)
 		out["forwarded"] += passed.up.Packets + passed.down.Packets
 	}
 	t := tablesOf(d.cfg.LAN)
 	for name, table := range map[string]nftables.Table{"arp-spoof": t.arp, "ipv6": t.ip6} {
-		n, err := d.rules.Counted(table, setDropped, d.lanKey())
+		n, err := d.rules.Counter(table, dropped)
 		errs = append(errs, err)
 		out[name] += n.Packets
 	}

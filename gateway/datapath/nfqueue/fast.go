@@ -12,8 +12,8 @@ import (
 
 // Sets of the rules that pass packets without asking.
 const (
-	setUp     = "up"       // address and MAC of clients that need not be asked about; counts what they send
-	setDown   = "down"     // their addresses; counts what comes for them
+	setUp     = "up"       // by address and MAC of clients that need not be asked about: what counts what they send
+	setDown   = "down"     // by their addresses: what counts what comes for them
 	gateIn    = "gate_in"  // the LAN's interface, while the daemon lives: to chain "up"
 	gateOut   = "gate_out" // the same, to chain "down"
 	setSought = "sought"   // by address and port of a stranger: where its HTTP was going
@@ -22,34 +22,35 @@ const (
 // soughtLife is how long a stranger's connection to the portal may be silent.
 const soughtLife = 2 * time.Minute
 
-// fastRules pass packets of clients in the sets, while the gates are open. No rule
-// asks for the state of connections: tracking them costs more than all of these.
-func (d *Datapath) fastRules(b *nftables.Batch, t nftables.Table) {
-	b.AddSet(t, nftables.Set{Name: setUp, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypeEthernet), KeyBytes: 12, Size: d.size(), Counted: true})
-	b.AddSet(t, nftables.Set{Name: setDown, KeyType: nftables.TypeIPv4, KeyBytes: 4, Size: d.size(), Counted: true})
+// passRules pass packets of clients in the maps, while the gates are open. No rule
+// asks for the state of connections: tracking them costs more than all of these. The
+// other side is known by its index, which costs less than a name: should it come
+// again as another, the rules that follow know the LAN by its name.
+func (d *Datapath) passRules(b *nftables.Batch, t nftables.Table) {
+	b.AddSet(t, nftables.Set{Name: setUp, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypeEthernet), KeyBytes: 12, Size: d.size(), Counters: true})
+	b.AddSet(t, nftables.Set{Name: setDown, KeyType: nftables.TypeIPv4, KeyBytes: 4, Size: d.size(), Counters: true})
 	for _, gate := range []string{gateIn, gateOut} {
 		b.AddSet(t, nftables.Set{Name: gate, KeyType: nftables.TypeInterface, KeyBytes: 4, Verdicts: true, Timeouts: true})
 	}
-	// What is for the gateway itself is nobody's traffic.
+	// What is for the gateway itself, or for many, is nobody's traffic.
 	b.AddChain(t, "up", nil)
 	b.AddRule(t, "up", slices.Concat(
 		[]nftables.Expr{
+			nftables.Meta(0, unix.NFT_META_PKTTYPE), nftables.Equal(0, []byte{unix.PACKET_HOST}),
 			nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize),
-			nftables.Differs(0, d.cfg.Gateway.AsSlice()), nftables.Below(0, []byte{224, 0, 0, 0}),
-		}, loadPair(1), []nftables.Expr{nftables.In(setUp, 1), nftables.Accept()})...)
+			nftables.Differs(0, d.cfg.Gateway.AsSlice()), nftables.Below(0, firstMulticast),
+		}, loadPair(1), []nftables.Expr{nftables.CountBy(setUp, 1), nftables.Accept()})...)
 	// What another client sends is asked about, and so is what pretends to be one's.
 	mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-d.cfg.Prefix.Bits()))
 	b.AddChain(t, "down", nil)
 	b.AddRule(t, "down",
 		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize), nftables.And(0, mask), nftables.Differs(0, d.cfg.Prefix.Addr().AsSlice()),
-		nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.In(setDown, 0), nftables.Accept())
+		nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.CountBy(setDown, 0), nftables.Accept())
+	for chain, key := range map[string]uint32{"prerouting": unix.NFT_META_IIF, "forward": unix.NFT_META_OIF} {
+		b.AddRule(t, chain, nftables.Meta(0, key), nftables.Equal(0, indexKey(d.wan)), nftables.Accept())
+	}
 	b.AddRule(t, "prerouting", nftables.Meta(0, unix.NFT_META_IIF), nftables.Decide(gateIn, 0))
 	b.AddRule(t, "forward", nftables.Meta(0, unix.NFT_META_OIF), nftables.Decide(gateOut, 0))
-	if len(d.cfg.PortalPorts) > 0 {
-		d.captureRules(b, t)
-	} else {
-		b.AddRule(t, "portal", nftables.Drop())
-	}
 }
 
 // captureRules give the portal strangers' HTTP and its answers the addresses they

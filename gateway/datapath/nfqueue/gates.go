@@ -14,8 +14,8 @@ import (
 // they fall shut, and packets are queued for nobody.
 const (
 	gateLife  = time.Second
-	gateEvery = gateLife / 4
-	lookEvery = time.Second
+	gateEvery = gateLife / 2
+	lookEvery = 5 * time.Second
 )
 
 // keepOpen keeps the gates open until stopped, and then shuts them. Meanwhile it looks
@@ -48,7 +48,7 @@ func (d *Datapath) keepOpen() error {
 	return nil
 }
 
-// lookOut looks at all clients once a second, or less often where that would take
+// lookOut looks at all clients every lookEvery, or less often where that would take
 // more than a hundredth of a CPU.
 func (d *Datapath) lookOut(stop <-chan struct{}) {
 	pause := lookEvery
@@ -59,7 +59,7 @@ func (d *Datapath) lookOut(stop <-chan struct{}) {
 		case <-time.After(pause):
 		}
 		began := time.Now()
-		if _, err := d.allPassed(); err != nil {
+		if _, _, err := d.allPassed(); err != nil {
 			d.cfg.Log.Warn("looking at who is heard of", "err", err)
 		}
 		pause = max(lookEvery, 100*time.Since(began))
@@ -79,7 +79,7 @@ func (d *Datapath) shutGates() {
 	t := tablesOf(d.cfg.LAN).ip
 	for _, gate := range []string{gateIn, gateOut} {
 		var b nftables.Batch
-		b.DeleteElements(t, gate, nftables.Element{Key: d.lanKey()})
+		b.DeleteElements(t, gate, nftables.Element{Key: indexKey(d.lan)})
 		if err := d.rules.Commit(&b); err != nil && !errors.Is(err, unix.ENOENT) {
 			d.cfg.Log.Error("shutting a gate; it falls shut by itself", "gate", gate, "within", gateLife, "err", err)
 		}
@@ -92,7 +92,7 @@ func (d *Datapath) openGates(again bool) error {
 	for range 2 {
 		var b nftables.Batch
 		for gate, chain := range map[string]string{gateIn: "up", gateOut: "down"} {
-			e := nftables.Element{Key: d.lanKey(), Jump: chain, Timeout: gateLife}
+			e := nftables.Element{Key: indexKey(d.lan), Jump: chain, Timeout: gateLife}
 			if again {
 				b.DeleteElements(t, gate, e)
 			}

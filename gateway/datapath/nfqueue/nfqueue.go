@@ -46,6 +46,7 @@ type Config struct {
 type Datapath struct {
 	cfg    Config
 	lan    *net.Interface
+	wan    *net.Interface
 	locks  datapath.Locks
 	table  *admission.Table
 	queues []*queue.Queue
@@ -83,6 +84,9 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	}
 	if d.lan, err = net.InterfaceByName(cfg.LAN); err != nil {
 		return nil, fmt.Errorf("interface %s: %w", cfg.LAN, err)
+	}
+	if d.wan, err = net.InterfaceByName(cfg.WAN); err != nil {
+		return nil, fmt.Errorf("interface %s: %w", cfg.WAN, err)
 	}
 	if len(d.lan.HardwareAddr) != 6 {
 		return nil, fmt.Errorf("%w: %s is no Ethernet interface", datapath.ErrNotSupported, cfg.LAN)
@@ -157,12 +161,8 @@ func (d *Datapath) listen() error {
 
 // begin starts judging.
 func (d *Datapath) begin() error {
-	wan, err := net.InterfaceByName(d.cfg.WAN)
-	if err != nil {
-		return fmt.Errorf("interface %s: %w", d.cfg.WAN, err)
-	}
 	for _, q := range d.queues {
-		j := &judge{Judge: d.table.Judge(), table: d.table, lan: uint32(d.lan.Index), mtu: min(d.lan.MTU, wan.MTU)}
+		j := &judge{Judge: d.table.Judge(), table: d.table, lan: uint32(d.lan.Index), mtu: min(d.lan.MTU, d.wan.MTU)}
 		d.ended.Go(func() {
 			if err := q.Run(j.decide); err != nil {
 				d.cfg.Log.Error("judging packets; they are dropped from now on", "err", err)

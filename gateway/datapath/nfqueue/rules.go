@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
@@ -43,11 +44,13 @@ func tablesOf(lan string) tables {
 	}
 }
 
+// dropped counts what rules drop themselves: all of ARP and IPv6 that gets so far.
+const dropped = "dropped"
+
 // Sets of the tables.
 const (
-	setDropped = "dropped" // counts packets the rules drop themselves, by their interface
-	setKnown   = "known"   // address and MAC of each client
-	setTaken   = "taken"   // ARP: addresses of clients
+	setKnown = "known" // address and MAC of each client
+	setTaken = "taken" // ARP: addresses of clients
 )
 
 // install replaces all rules in one step. Kernels have one or the other word for
@@ -103,17 +106,25 @@ func (d *Datapath) ipRules(b *nftables.Batch, t nftables.Table, ask nftables.Exp
 	b.AddChain(t, "portal", nil)
 
 	b.AddChain(t, "prerouting", &nftables.Hook{Type: "filter", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityRaw})
-	b.AddRule(t, "prerouting", append(d.notFrom(), nftables.Accept())...)
 	b.AddChain(t, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: priorityMangle})
-	b.AddRule(t, "forward", append(d.notTo(), nftables.Accept())...)
 	if d.fast != nil {
-		d.fastRules(b, t)
+		d.passRules(b, t)
+	}
+	b.AddRule(t, "prerouting", append(d.notFrom(), nftables.Accept())...)
+	// What came for many stations is not forwarded (RFC 1812, 5.3.4), and so not billed.
+	b.AddRule(t, "prerouting", nftables.Meta(0, unix.NFT_META_PKTTYPE), nftables.Differs(0, []byte{unix.PACKET_HOST}),
+		nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.Differs(0, d.cfg.Gateway.AsSlice()),
+		nftables.Below(0, firstMulticast), nftables.Drop())
+	b.AddRule(t, "forward", append(d.notTo(), nftables.Accept())...)
+	if d.fast != nil && len(d.cfg.PortalPorts) > 0 {
+		d.captureRules(b, t)
 	} else {
-		d.studiedRules(b, t)
+		d.natRules(b, t)
 	}
 	b.AddRule(t, "prerouting", append(marked(markPortal), nftables.Goto("portal"))...)
 	b.AddRule(t, "prerouting", append(marked(markReject), nftables.Goto("reject"))...)
 	if d.fast == nil {
+		d.knownSet(b, t)
 		b.AddRule(t, "prerouting", append(loadPair(0), nftables.In(setKnown, 0),
 			nftables.Load(0, binary.NativeEndian.AppendUint32(nil, markKnown)), nftables.SetMark(0), nftables.Goto("ask"))...)
 	}
@@ -137,10 +148,9 @@ func loadPair(to nftables.Register) []nftables.Expr {
 	}
 }
 
-// studiedRules give the portal its connections by NAT, which keeps track of every
+// natRules give the portal its connections by NAT, which keeps track of every
 // connection of this machine.
-func (d *Datapath) studiedRules(b *nftables.Batch, t nftables.Table) {
-	d.knownSet(b, t)
+func (d *Datapath) natRules(b *nftables.Batch, t nftables.Table) {
 	b.AddRule(t, "portal", nftables.Accept())
 	if len(d.cfg.PortalPorts) == 0 {
 		return
@@ -150,12 +160,15 @@ func (d *Datapath) studiedRules(b *nftables.Batch, t nftables.Table) {
 		nftables.Load(0, d.cfg.Gateway.AsSlice()), nftables.Load(1, port(d.cfg.PortalPorts[0])), nftables.Destination(0, 1))...)
 }
 
+// firstMulticast begins the addresses of many hosts.
+var firstMulticast = []byte{224, 0, 0, 0}
+
 func port(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }
 
 // arpRules keep clients from speaking for others' addresses: the stack's
 // neighbours are who they say.
 func (d *Datapath) arpRules(b *nftables.Batch, t nftables.Table) {
-	d.dropSet(b, t)
+	b.AddCounter(t, dropped)
 	d.knownSet(b, t)
 	b.AddSet(t, nftables.Set{Name: setTaken, KeyType: nftables.TypeIPv4, KeyBytes: 4, Size: d.size()})
 
@@ -175,7 +188,7 @@ func (d *Datapath) arpRules(b *nftables.Batch, t nftables.Table) {
 		b.AddRule(t, "input", load, nftables.Differs(0, d.cfg.Gateway.AsSlice()), nftables.NotIn(setTaken, 0),
 			nftables.And(0, mask), nftables.Equal(0, d.cfg.Prefix.Addr().AsSlice()), nftables.Accept())
 	}
-	d.dropRules(b, t, "input")
+	b.AddRule(t, "input", nftables.Count(dropped), nftables.Drop())
 }
 
 func (d *Datapath) knownSet(b *nftables.Batch, t nftables.Table) {
@@ -185,26 +198,17 @@ func (d *Datapath) knownSet(b *nftables.Batch, t nftables.Table) {
 // size is the number of addresses in the LAN.
 func (d *Datapath) size() uint32 { return 1 << (32 - d.cfg.Prefix.Bits()) }
 
-func (d *Datapath) dropSet(b *nftables.Batch, t nftables.Table) {
-	b.AddSet(t, nftables.Set{Name: setDropped, KeyType: nftables.TypeInterface, KeyBytes: 4, Counted: true})
-	b.AddElements(t, setDropped, nftables.Element{Key: d.lanKey()})
-}
-
-// lanKey is the LAN's interface as a key of sets.
-func (d *Datapath) lanKey() []byte { return binary.NativeEndian.AppendUint32(nil, uint32(d.lan.Index)) }
-
-// dropRules count and drop all that comes so far, the latter of any interface.
-func (d *Datapath) dropRules(b *nftables.Batch, t nftables.Table, chain string) {
-	b.AddRule(t, chain, nftables.Meta(0, unix.NFT_META_IIF), nftables.In(setDropped, 0))
-	b.AddRule(t, chain, nftables.Drop())
+// indexKey is an interface as a key of sets.
+func indexKey(dev *net.Interface) []byte {
+	return binary.NativeEndian.AppendUint32(nil, uint32(dev.Index))
 }
 
 // ip6Rules drop IPv6: there is no admission for it yet.
 func (d *Datapath) ip6Rules(b *nftables.Batch, t nftables.Table) {
-	d.dropSet(b, t)
+	b.AddCounter(t, dropped)
 	b.AddChain(t, "prerouting", &nftables.Hook{Type: "filter", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityRaw})
 	b.AddRule(t, "prerouting", append(d.notFrom(), nftables.Accept())...)
-	d.dropRules(b, t, "prerouting")
+	b.AddRule(t, "prerouting", nftables.Count(dropped), nftables.Drop())
 }
 
 // pair is an address and its owner as sets have them.

@@ -188,9 +188,6 @@ func Write(from Register, base Base, offset, length uint32, sum Sum) Expr {
 	}}
 }
 
-// Counter counts the packets that come this far.
-func Counter() Expr { return Expr{"counter", nil} }
-
 // The kernel's numbers of verdicts.
 const (
 	verdictDrop   = 0

@@ -49,7 +49,7 @@ type Set struct {
 	DataType uint32 // a map to four bytes of this type; 0: none
 	Dynamic  bool   // rules change it, too
 	Timeouts bool   // elements may end by themselves
-	Counted  bool   // elements count packets and bytes
+	Counters bool   // a map to counters
 }
 
 // Data types of keys, as nft numbers them.
@@ -74,7 +74,6 @@ type Batch struct {
 	messages []netlink.Message
 	err      error // of encoding
 	sets     uint32
-	taken    map[string]func(key []byte, n Counted) // by set: see TakeElements
 }
 
 // add appends a message about something in a table.
@@ -137,9 +136,6 @@ func (b *Batch) AddRule(t Table, chain string, exprs ...Expr) {
 	})
 }
 
-// setExpression is NFTA_SET_EXPR, which golang.org/x/sys does not have.
-const setExpression = 17
-
 // AddSet adds a set.
 func (b *Batch) AddSet(t Table, s Set) {
 	b.sets++
@@ -165,8 +161,9 @@ func (b *Batch) AddSet(t Table, s Set) {
 		if s.Timeouts {
 			flags |= unix.NFT_SET_TIMEOUT
 		}
-		if s.Counted {
-			e.Nested(setExpression, Counter().encode)
+		if s.Counters {
+			flags |= unix.NFT_SET_OBJECT
+			e.Uint32(unix.NFTA_SET_OBJ_TYPE, unix.NFT_OBJECT_COUNTER)
 		}
 		e.Uint32(unix.NFTA_SET_FLAGS, flags)
 		if s.Size != 0 {
@@ -235,16 +232,7 @@ func (c *Conn) Commit(b *Batch) error {
 		if err != nil {
 			return c.failed(fmt.Errorf("changing nftables: %w", err))
 		}
-		for _, m := range got {
-			if m.Header.Type == netlink.Error {
-				answers++
-				continue
-			}
-			into := func(set string) func([]byte, Counted) { return b.taken[set] }
-			if err := readElements(m.Data, into); err != nil {
-				return c.failed(fmt.Errorf("reading what was deleted: %w", err))
-			}
-		}
+		answers += len(got)
 	}
 	return nil
 }

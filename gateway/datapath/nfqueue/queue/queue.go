@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,8 +40,9 @@ type Queue struct {
 	fd      int
 	closing atomic.Bool
 	close   sync.Once
-	running sync.Mutex // held by Run
-	err     error      // of closing
+	running sync.Mutex    // held by Run
+	turns   atomic.Uint64 // odd: packets are being judged
+	err     error         // of closing
 }
 
 // Judge decides what becomes of packets. The packets' bytes are its own only until
@@ -95,13 +97,13 @@ func (q *Queue) bind() error {
 		msg  []byte
 	}{
 		{"binding", bindMessage(q.cfg.Number)},
-		{"setting what is copied", copyMessage(q.cfg.Number, q.cfg.CopyBytes)},
 		{"setting its length", lengthMessage(q.cfg.Number, q.cfg.Packets)},
 		{"setting its flags", flagsMessage(q.cfg.Number, q.cfg.GSO)},
+		{"setting what is copied", copyMessage(q.cfg.Number, q.cfg.CopyBytes)}, // the kernel drops packets until then
 	} {
 		if err := q.confirmed(step.msg); err != nil {
-			if errors.Is(err, unix.EBUSY) {
-				err = errors.New("another process has it")
+			if errors.Is(err, unix.EPERM) {
+				err = fmt.Errorf("another process has it, or CAP_NET_ADMIN is missing: %w", err)
 			}
 			return fmt.Errorf("%s: %w", step.what, err)
 		}
@@ -110,13 +112,12 @@ func (q *Queue) bind() error {
 }
 
 // confirmed sends a message and waits for the kernel's word on it. Packets that
-// come first are left to themselves: before Run nobody has rules for the queue, and
-// what is queued all the same is dropped with the socket.
+// come before, by the rules of a predecessor, are dropped.
 func (q *Queue) confirmed(msg []byte) error {
 	if err := unix.Sendto(q.fd, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err
 	}
-	b := make([]byte, 4096)
+	b := make([]byte, attributes+int(q.cfg.CopyBytes))
 	for {
 		n, _, err := unix.Recvfrom(q.fd, b, 0)
 		if errors.Is(err, unix.EINTR) {
@@ -128,6 +129,22 @@ func (q *Queue) confirmed(msg []byte) error {
 		if err, is := answer(b[:n]); is {
 			return err
 		}
+		var p Packet
+		if p.decode(b[:n]) == nil {
+			err = unix.Sendto(q.fd, appendVerdict(nil, q.cfg.Number, typeVerdict, p.ID, Verdict{}), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Settle waits until packets that are being judged have their verdicts. Those that
+// come later are judged by what the caller did before.
+func (q *Queue) Settle() {
+	turn := q.turns.Load()
+	for turn%2 == 1 && q.turns.Load() == turn {
+		time.Sleep(10 * time.Microsecond)
 	}
 }
 

@@ -58,9 +58,11 @@ func (q *Queue) Run(judge Judge) error {
 	for !q.closing.Load() {
 		n, err := q.receive(r)
 		if err == nil && n > 0 {
+			q.turns.Add(1)
 			clear(r.verdicts[:n])
 			judge(r.packets[:n], r.verdicts[:n])
 			err = q.pronounce(r, n)
+			q.turns.Add(1)
 		}
 		if err != nil && !q.closing.Load() {
 			return fmt.Errorf("reading queue %d: %w", q.cfg.Number, err)

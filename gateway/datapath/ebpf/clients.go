@@ -25,10 +25,10 @@ const (
 // place is an address's index in the tables.
 func (d *Datapath) place(addr netip.Addr) (uint32, error) {
 	if !d.cfg.Prefix.Contains(addr) {
-		return 0, fmt.Errorf("%s is not in the LAN %s", addr, d.cfg.Prefix)
+		return 0, fmt.Errorf("%w: %s is not in the LAN %s", datapath.ErrForeign, addr, d.cfg.Prefix)
 	}
 	if addr == d.cfg.Gateway {
-		return 0, fmt.Errorf("%s is the gateway itself", addr)
+		return 0, fmt.Errorf("%w: %s is the gateway itself", datapath.ErrForeign, addr)
 	}
 	return hostOrder(addr) - hostOrder(d.cfg.Prefix.Addr()), nil
 }

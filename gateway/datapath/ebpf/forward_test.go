@@ -251,8 +251,8 @@ func TestAdmissionEnds(t *testing.T) {
 		t.Fatalf("with an hour left: verdict %d", v)
 	}
 	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Until: time.Now().Add(-time.Second)}))
-	if v, _, s := d.try(t, d.objs.LanIn, index(t, n.lan), udp(443)); v != ok || s.Mark != markReject {
-		t.Errorf("after its time: verdict %d, mark %#x; want it rejected", v, s.Mark)
+	if v, _, _ := d.try(t, d.objs.LanIn, index(t, n.lan), udp(443)); v != redirect || d.packets(t)["rejected"] != 1 {
+		t.Errorf("after its time: verdict %d, packets %v; want it rejected", v, d.packets(t))
 	}
 	for name, limit := range map[string]func(datapath.Counters) datapath.Limits{
 		"up": func(c datapath.Counters) datapath.Limits { return datapath.Limits{UpBytes: c.UpBytes + 3*size} },

@@ -139,7 +139,6 @@ const (
 	gatewayVarLanSize         = "lan_size"
 	gatewayVarLearn           = "learn"
 	gatewayVarMarkLocal       = "mark_local"
-	gatewayVarMarkReject      = "mark_reject"
 	gatewayVarPortalPorts     = "portal_ports"
 	gatewayVarUnusedReason    = "unused_reason"
 	gatewayVarUnusedState     = "unused_state"
@@ -221,7 +220,6 @@ type gatewayVariableSpecs struct {
 	LanSize      *ebpf.VariableSpec `ebpf:"lan_size"`
 	Learn        *ebpf.VariableSpec `ebpf:"learn"`
 	MarkLocal    *ebpf.VariableSpec `ebpf:"mark_local"`
-	MarkReject   *ebpf.VariableSpec `ebpf:"mark_reject"`
 	PortalPorts  *ebpf.VariableSpec `ebpf:"portal_ports"`
 	UnusedReason *ebpf.VariableSpec `ebpf:"unused_reason"`
 	UnusedState  *ebpf.VariableSpec `ebpf:"unused_state"`
@@ -286,7 +284,6 @@ type gatewayVariables struct {
 	LanSize      *ebpf.Variable `ebpf:"lan_size"`
 	Learn        *ebpf.Variable `ebpf:"learn"`
 	MarkLocal    *ebpf.Variable `ebpf:"mark_local"`
-	MarkReject   *ebpf.Variable `ebpf:"mark_reject"`
 	PortalPorts  *ebpf.Variable `ebpf:"portal_ports"`
 	UnusedReason *ebpf.Variable `ebpf:"unused_reason"`
 	UnusedState  *ebpf.Variable `ebpf:"unused_state"`

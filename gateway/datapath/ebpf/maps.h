@@ -195,4 +195,3 @@ volatile const __u16 portal_ports[4]; /* network order, on gateway_addr; 0: none
 volatile const __u8 lan_mac[6];
 volatile const __u8 learn;        /* addresses are leased by others: tell user space of newcomers */
 volatile const __u32 mark_local;  /* mark of packets the stack is to deliver here, whatever their destination */
-volatile const __u32 mark_reject; /* mark of packets the stack is to answer with an ICMP error */

@@ -3,6 +3,7 @@ package ebpf
 import (
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"syscall"
 	"time"
@@ -98,6 +99,14 @@ func ofClient(m netlink.Message, lanIndex int) bool {
 
 // reroute voids all cached hops and looks at the LAN's link again.
 func (d *Datapath) reroute() {
+	for _, dev := range []*net.Interface{d.lan, d.wan} {
+		if _, err := net.InterfaceByIndex(dev.Index); err != nil {
+			select {
+			case d.lost <- dev.Name:
+			default: // it was said
+			}
+		}
+	}
 	mtu := d.lanMTU()
 	err := d.change(func(s *gatewaySettings) {
 		if mtu > 0 {

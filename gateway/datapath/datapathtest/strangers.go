@@ -126,6 +126,12 @@ func nothingLeaves(t *testing.T, w *World) {
 	} {
 		t.Run(c.who, func(t *testing.T) { w.knock(t, NewWire(t, c.from.Space, clientLink), server, c.what, marks) })
 	}
+	lan := NewWire(t, w.Bob.Space, clientLink)
+	lan.Send(t, SYN(443, By(w.Bob), SourcePort(40443), Via(ServerMAC)), SYN(443, By(w.Bob), SourcePort(40444)))
+	lan.await(t, 0, "\x01\xbb\x9d\xfc") // from 443 to 40444
+	if holding(lan.Frames(), "\x01\xbb\x9d\xfb") > 0 {
+		t.Error("what was for another host is answered")
+	}
 }
 
 func unleased(w *World) map[string]attempt {

@@ -79,7 +79,7 @@ var testImports = map[string][]string{
 	"cmd/gatewayd": {"gateway/session"}, // serves a table of its own to the verbs
 
 	"gateway/datapath/ebpf": {"gateway/datapath/datapathtest", "gateway/netnstest"},
-	"gateway/datapath/tun":  {"gateway/datapath/datapathtest"},
+	"gateway/datapath/tun":  {"gateway/datapath/datapathtest", "gateway/netnstest"},
 	"gateway/dhcp":          {"gateway/netnstest"},
 	"gateway/dns":           {"gateway/netnstest"},
 	"gateway/portal":        {"gateway/netnstest"},

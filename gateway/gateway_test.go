@@ -69,8 +69,9 @@ func lease(t *testing.T) string {
 
 // daemon is a gateway that runs.
 type daemon struct {
-	cfg  *config.Config
-	stop func() error
+	cfg   *config.Config
+	stop  func() error
+	ended chan error // what it ended with, once
 }
 
 // onEBPF is the data path of gateways that start is told nothing of.
@@ -120,7 +121,7 @@ func serve(t *testing.T, cfg *config.Config) daemon {
 	case err := <-ended:
 		t.Fatalf("the gateway ended while starting: %v", err)
 	}
-	d := daemon{cfg: cfg, stop: func() error { cancel(); err := <-ended; ended <- err; return err }}
+	d := daemon{cfg: cfg, ended: ended, stop: func() error { cancel(); err := <-ended; ended <- err; return err }}
 	t.Cleanup(func() { d.stop() })
 	return d
 }

@@ -16,12 +16,13 @@ import (
 // handed on together. What is not simply forwarded goes the worker's way.
 type fast struct {
 	*worker
-	waiting
 	ring  *ring
 	up    coalescer // to the kernel
 	down  coalescer // to the LAN
 	rooms [][]byte  // a batch of packets from the kernel
 	queue []byte    // a frame that was too long for the ring
+
+	checked int64 // when the ring was last looked after
 }
 
 // Packets that are taken in one go, from each side: as many as the kernel polls from
@@ -94,9 +95,6 @@ func (f *fast) open(shares, udp bool) (err error) {
 			return os.NewSyscallError("setsockopt PACKET_FANOUT", err)
 		}
 	}
-	if f.waiting, err = newWaiting(f.stop.fd, f.socket, f.device); err != nil {
-		return err
-	}
 	f.up = coalescer{fd: f.device, udp: udp}
 	f.down = coalescer{fd: f.socket, udp: udp, front: ethernetLen, from: f.mac}
 	f.queue = make([]byte, bufferLen)
@@ -109,7 +107,6 @@ func (f *fast) open(shares, udp bool) (err error) {
 // close closes what the thread has open.
 func (f *fast) close() {
 	f.worker.close()
-	f.waiting.close()
 	if f.ring != nil {
 		f.ring.close()
 		f.ring = nil
@@ -119,13 +116,35 @@ func (f *fast) close() {
 // run moves packets until the waker wakes. The thread ends with it.
 func (f *fast) run() {
 	runtime.LockOSThread()
+	// Not by epoll: that would have a word with each packet, waited for or not.
+	fds := []unix.PollFd{{Fd: int32(f.stop.fd), Events: unix.POLLIN}, {Fd: int32(f.socket), Events: unix.POLLIN}, {Fd: int32(f.device), Events: unix.POLLIN}}
 	for !f.stop.woke.Load() {
 		now := admission.Now()
 		n := f.fromLAN(now)
-		if n += f.fromKernel(now); n == 0 && f.wait(-1)&readyError != 0 {
-			// The interface went down, say. It is told once it is asked for.
+		n += f.fromKernel(now)
+		if now > f.checked+idle.Nanoseconds() {
+			f.check(now)
+		}
+		if n > 0 {
+			continue
+		}
+		poll(fds)
+		if fds[1].Revents&unix.POLLERR != 0 {
+			// The interface went down, say. It is told once, to who asks.
 			unix.GetsockoptInt(f.socket, unix.SOL_SOCKET, unix.SO_ERROR)
 		}
+	}
+}
+
+// check gives the socket another ring when its own is stuck.
+func (f *fast) check(now int64) {
+	f.checked = now
+	if !f.ring.isStuck(f.socket) {
+		return
+	}
+	f.cfg.Log.Warn("the receive ring is stuck; making another one", "lan", f.lan.Name)
+	if err := f.ring.renew(f.socket, f.lan.MTU); err != nil {
+		f.failed.set(err)
 	}
 }
 
@@ -141,10 +160,7 @@ func (f *fast) fromLAN(now int64) int {
 			f.frame(frame, now)
 			continue
 		}
-		if n := read(f.socket, f.queue); n > frameStart {
-			f.frame(f.queue[:n], now)
-			f.up.flush() // the next one comes to the same place
-		}
+		f.long(now)
 	}
 	if n > 0 {
 		f.up.flush()
@@ -152,6 +168,18 @@ func (f *fast) fromLAN(now int64) int {
 		f.report(&f.up)
 	}
 	return n
+}
+
+// long takes a frame that was too long for the ring.
+func (f *fast) long(now int64) {
+	n := read(f.socket, f.queue)
+	if n < 0 { // an error of the interface comes ahead of it
+		n = read(f.socket, f.queue)
+	}
+	if n > frameStart {
+		f.frame(f.queue[:n], now)
+		f.up.flush() // the next one comes to the same place
+	}
 }
 
 // frame takes a frame from the LAN, virtio header in front.

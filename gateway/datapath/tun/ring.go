@@ -24,6 +24,7 @@ type ring struct {
 	slot   int // bytes
 	next   int // the slot that is read next
 	held   int // slots before it that are not given back yet
+	taken  int // frames since it was last asked whether it is stuck
 }
 
 // ringSlots is how many frames wait for a thread that is busy.
@@ -40,7 +41,7 @@ const (
 // slotHeaders is what stands in front of a frame in its slot, rounded up.
 const slotHeaders = 96
 
-// openRing gives a socket that is not bound yet a receive ring for frames of an MTU.
+// openRing gives a socket a receive ring for frames of an MTU.
 func openRing(fd, mtu int) (*ring, error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2); err != nil {
 		return nil, os.NewSyscallError("setsockopt PACKET_VERSION", err)
@@ -83,6 +84,7 @@ func (r *ring) take() (frame []byte, queued bool) {
 		r.next = 0
 	}
 	r.held++
+	r.taken++
 	mac, n := int(binary.NativeEndian.Uint16(slot[offMAC:])), int(binary.NativeEndian.Uint32(slot[offSnap:]))
 	return slot[mac-virtioLen : mac+n], status&unix.TP_STATUS_COPY != 0
 }
@@ -99,4 +101,36 @@ func (r *ring) give() {
 	r.held = 0
 }
 
-func (r *ring) close() { unix.Munmap(r.memory) }
+// isStuck says whether frames were lost while not one came: the kernel has a slot
+// that it believes it is writing (tpacket_rcv of all kernels so far, after a frame
+// whose aggregation a virtio header has no word for). Frames that a thread is too
+// late for are lost while others come.
+func (r *ring) isStuck(fd int) bool {
+	stats, err := unix.GetsockoptTpacketStats(fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	taken := r.taken
+	r.taken = 0
+	return err == nil && stats.Drops > 0 && taken == 0
+}
+
+// renew gives a socket another ring in place of this one, all of whose frames were
+// given back.
+func (r *ring) renew(fd, mtu int) error {
+	if err := unix.Munmap(r.memory); err != nil {
+		return fmt.Errorf("unmapping the receive ring: %w", err)
+	}
+	r.memory = nil
+	if err := unix.SetsockoptTpacketReq(fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &unix.TpacketReq{}); err != nil {
+		return fmt.Errorf("freeing the receive ring: %w", err)
+	}
+	other, err := openRing(fd, mtu)
+	if err == nil {
+		*r = *other
+	}
+	return err
+}
+
+func (r *ring) close() {
+	if r.memory != nil {
+		unix.Munmap(r.memory)
+	}
+}

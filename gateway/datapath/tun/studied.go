@@ -51,7 +51,7 @@ func (s *studied) run() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for {
-		ready := s.wait(-1)
+		ready := s.wait()
 		if ready&readyStop != 0 {
 			return
 		}

@@ -52,13 +52,17 @@ type Datapath struct {
 	locks   datapath.Locks
 	lan     *net.Interface
 	stop    *waker
-	workers []closer // what each thread has open
+	workers []thread
 	watcher *watcher
+	failed  *failure
 	running sync.WaitGroup
 }
 
-// closer is a thread's sockets and memory.
-type closer interface{ close() }
+// thread moves packets.
+type thread interface {
+	run()   // until the waker wakes
+	close() // its descriptors and memory, afterwards
+}
 
 var _ datapath.Datapath = (*Datapath)(nil)
 
@@ -67,7 +71,7 @@ var _ datapath.Datapath = (*Datapath)(nil)
 // an interface.
 func Open(cfg Config) (_ *Datapath, err error) {
 	cfg.complete()
-	d := &Datapath{cfg: cfg}
+	d := &Datapath{cfg: cfg, failed: &failure{done: make(chan struct{})}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("opening the TUN data path: %w", err), d.Close())
@@ -97,7 +101,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := d.start(); err != nil {
 		return nil, err
 	}
-	d.watcher, err = newWatcher(d.lan, cfg.Device)
+	d.watcher, err = newWatcher(d.lan, cfg.Device, d.failed)
 	return d, err
 }
 
@@ -116,13 +120,12 @@ func (d *Datapath) start() error {
 	gateway, base := number(d.cfg.Address.Addr()), number(network.Addr())
 	s := &shared{
 		cfg: d.cfg, lan: d.lan, mac: [6]byte(d.lan.HardwareAddr), gateway: gateway, base: base, end: base + 1<<(32-network.Bits()),
-		redirects: newRedirects(gateway, d.cfg.PortalPorts), errors: new(pace), stop: d.stop,
+		redirects: newRedirects(gateway, d.cfg.PortalPorts), errors: new(pace), stop: d.stop, failed: d.failed,
 	}
 	if d.cfg.Fast {
 		all, err := openFast(s, d.Table.Judge)
 		for _, f := range all {
-			d.workers = append(d.workers, f)
-			d.running.Go(f.run)
+			d.run(f)
 		}
 		return err
 	}
@@ -130,9 +133,15 @@ func (d *Datapath) start() error {
 	if err != nil {
 		return err
 	}
-	d.workers = append(d.workers, m)
-	d.running.Go(m.run)
+	d.run(m)
 	return nil
+}
+
+// run starts a thread.
+func (d *Datapath) run(w thread) {
+	addProcessors(1)
+	d.workers = append(d.workers, w)
+	d.running.Go(w.run)
 }
 
 func number(a netip.Addr) uint32 {
@@ -182,6 +191,7 @@ func (d *Datapath) Close() error {
 	}
 	for _, w := range d.workers {
 		w.close()
+		addProcessors(-1)
 	}
 	d.workers = nil
 	if d.stop != nil {

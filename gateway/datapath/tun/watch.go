@@ -25,18 +25,25 @@ type watcher struct {
 
 	conn    *rtnetlink.Conn
 	running sync.WaitGroup
-	once    sync.Once
-	failed  chan struct{} // closed when err is set
-	err     error
+	failed  *failure
 }
 
+// failure is the first reason why a data path cannot go on.
+type failure struct {
+	once sync.Once
+	done chan struct{} // closed when err is set
+	err  error
+}
+
+func (f *failure) set(err error) { f.once.Do(func() { f.err = err; close(f.done) }) }
+
 // newWatcher begins to watch. Messages wait until run.
-func newWatcher(lan *net.Interface, device string) (*watcher, error) {
+func newWatcher(lan *net.Interface, device string, failed *failure) (*watcher, error) {
 	dev, err := net.InterfaceByName(device)
 	if err != nil {
 		return nil, fmt.Errorf("interface %s: %w", device, err)
 	}
-	w := &watcher{lan: lan, device: dev.Index, mtu: dev.MTU, name: device, failed: make(chan struct{})}
+	w := &watcher{lan: lan, device: dev.Index, mtu: dev.MTU, name: device, failed: failed}
 	if w.conn, err = rtnetlink.Dial(unix.NETLINK_ROUTE, nil); err != nil {
 		return nil, fmt.Errorf("following the interfaces: %w", err)
 	}
@@ -52,7 +59,7 @@ func newWatcher(lan *net.Interface, device string) (*watcher, error) {
 func (w *watcher) run() {
 	for {
 		if err := w.look(); err != nil {
-			w.once.Do(func() { w.err = err; close(w.failed) })
+			w.failed.set(err)
 		}
 		for changed := false; !changed; {
 			messages, err := w.conn.Receive()
@@ -106,7 +113,7 @@ func (d *Datapath) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-d.watcher.failed:
-		return fmt.Errorf("the TUN data path: %w", d.watcher.err)
+	case <-d.failed.done:
+		return fmt.Errorf("the TUN data path: %w", d.failed.err)
 	}
 }

@@ -21,6 +21,7 @@ type shared struct {
 	redirects *redirects
 	errors    *pace
 	stop      *waker
+	failed    *failure
 }
 
 // worker is one thread's way through admission, packet by packet: both modes use

@@ -109,7 +109,7 @@ func TestStormsOfBadMachinesAreRejected(t *testing.T) {
 		"no polling thread": {func(s *result.Storm, _ *evidence) { s.Lease.ThreadNs["napi/r0"] = 0 }, "polling thread napi/r0 did not run"},
 		"steal":             {func(s *result.Storm, _ *evidence) { s.Login.Machine.Steal = 30 }, "30.0 % steal during the logins"},
 		"other programs":    {func(s *result.Storm, _ *evidence) { s.Login.OtherBusy = 0.4 }, "other programs used 40 %"},
-		"too short to tell": {func(s *result.Storm, _ *evidence) { s.Login.OtherBusy, s.Login.Seconds = 0.4, 0.1 }, ""},
+		"too short to tell": {func(s *result.Storm, _ *evidence) { s.Login.OtherBusy, s.Login.Seconds = 0.4, 0.04 }, ""},
 		"own limit": {func(s *result.Storm, _ *evidence) {
 			s.Login.Refusals = []result.Reason{{First: "dialling: too many open files", Count: 3}}
 		}, "3 clients met a limit of its own"},

@@ -12,7 +12,7 @@ import (
 // Limits of a storm's self-tests; maxStealPct and slackTicks are those of a trial.
 const (
 	maxOther   = 0.30 // of all CPUs, by programs outside the lab
-	otherTicks = 0.5  // seconds below which the machine's clock is too coarse to tell
+	otherTicks = 4    // of the machine's clock, 10 ms each, by which that may be off
 )
 
 // ownFailures are what a client host meets when the machine's limits are too low.
@@ -42,12 +42,13 @@ func judgeStorm(s *result.Storm, e evidence) {
 		name string
 		result.Phase
 	}{{"leases", s.Lease}, {"logins", s.Login}} {
-		steal := max(maxStealPct, slackTicks/(max(phase.Seconds, 0.01)*float64(runtime.NumCPU())))
+		ticks := 0.01 / (max(phase.Seconds, 0.01) * float64(runtime.NumCPU())) // one, as a share of the phase
+		steal := max(maxStealPct, 100*slackTicks*ticks)
 		if phase.Machine.Steal > steal {
 			reject("machine: %.1f %% steal during the %s, limit %.1f %%: another guest takes the CPU", phase.Machine.Steal, phase.name, steal)
 		}
-		if phase.OtherBusy > maxOther && phase.Seconds >= otherTicks {
-			reject("machine: other programs used %.0f %% of it during the %s, limit %.0f %%", 100*phase.OtherBusy, phase.name, 100*maxOther)
+		if most := maxOther + otherTicks*ticks; phase.OtherBusy > most {
+			reject("machine: other programs used %.0f %% of it during the %s, limit %.0f %%", 100*phase.OtherBusy, phase.name, 100*most)
 		}
 		for _, reason := range slices.Concat(phase.Failures, phase.Refusals) {
 			if slices.ContainsFunc(ownFailures, func(text string) bool { return strings.Contains(reason.First, text) }) {

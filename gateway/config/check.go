@@ -202,7 +202,7 @@ func (k *checker) checkDatapath() {
 	if kind == EBPF {
 		k.without(reason, "datapath.fast")
 	} else {
-		k.without(reason, "datapath.forward", "datapath.pin_dir")
+		k.without(reason, "datapath.forward") // pins are looked for: a former data path may have left some
 	}
 	if kind != TUN {
 		k.without(reason, "datapath.device")

@@ -116,7 +116,6 @@ func TestImpossibleCombinations(t *testing.T) {
 			[]string{
 				`x.toml:9: datapath.device: "wan0" is an interface that is there already: gatewayd makes its own`,
 				`x.toml:10: datapath.forward: has no effect: datapath.kind is "tun"`,
-				`x.toml:11: datapath.pin_dir: has no effect: datapath.kind is "tun"`,
 				`x.toml:13: dhcp.mode: "external" is not possible with datapath.kind = "tun": no other program hears the LAN's clients`}},
 		{"unknown data path", minimal + "datapath.kind = \"xdp\"\ndatapath.device = \"a/b\"\n",
 			[]string{

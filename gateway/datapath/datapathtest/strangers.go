@@ -189,7 +189,7 @@ func unadmitted(w *World) map[string]attempt {
 		"ping": {Echo(bob), "rejected"}, "DNS of others": {UDP(53, bob), "rejected"}, "DNS of others, TCP": {SYN(53, bob), "rejected"},
 		"GRE": {Protocol(layers.IPProtocolGRE, bob), "rejected"}, "ESP": {Protocol(layers.IPProtocolESP, bob), "rejected"},
 		"a first fragment": {UDP(443, bob, Fragment(0)), "blocked -"}, "a later fragment": {TCP(443, bob, Fragment(800)), "blocked -"},
-		"IP options": {UDP(443, bob, Options), "rejected"}, "HTTP, the last hop": {UDP(80, bob, TTL(1)), "rejected blocked -"},
+		"IP options": {UDP(443, bob, Options), "rejected blocked"}, "HTTP, the last hop": {UDP(80, bob, TTL(1)), "rejected blocked -"},
 		"beside the garden": {SYN(443, bob, To(Beside)), "rejected"}, "multicast": {UDP(5353, bob, to("224.0.0.251")), "blocked -"},
 		"broadcast": {UDP(7777, bob, to("255.255.255.255"), Via(everybody)), "blocked -"}, "the LAN's broadcast": {UDP(7777, bob, to("10.1.0.255")), "rejected blocked -"},
 		"the WAN's broadcast": {UDP(7777, bob, to("192.0.2.255")), "rejected blocked -"}, "DHCP of others": {UDP(67, SourcePort(68), bob), "blocked"},

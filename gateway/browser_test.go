@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -145,7 +144,7 @@ secret = "%[3]s"
 pin_dir = "/sys/fs/bpf/test"
 `, dir, outside, secret))
 	must(t, err)
-	t.Cleanup(func() { must(t, Detach(context.Background(), cfg, slog.New(slog.DiscardHandler))) }) // once it has ended
+	t.Cleanup(func() { must(t, Detach(cfg, false)) }) // once it has ended
 	d := serve(t, cfg)
 	addr := lease(t)
 	// The client's resolver is the gateway, as its lease says.

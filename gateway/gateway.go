@@ -196,6 +196,9 @@ func (g *gateway) serve(ctx context.Context) error {
 			stop(nil)
 		})
 	}
+	if dp, ok := g.dp.(mortal); ok {
+		run("data path", dp.Wait)
+	}
 	run("sessions", g.table.Run)
 	run("accounting", g.account)
 	run("control", func(ctx context.Context) error { return g.socket.Serve(ctx, granting{g.table, g}, g.status) })

@@ -152,7 +152,7 @@ func TestClient(t *testing.T) {
 	network(t)
 	dir := t.TempDir()
 	d := start(t, dir)
-	t.Cleanup(func() { must(t, Detach(context.Background(), d.cfg, slog.New(slog.DiscardHandler))) })
+	t.Cleanup(func() { must(t, Detach(d.cfg, false)) })
 	addr := lease(t)
 	if passes() {
 		t.Fatal("a client that is not logged in reaches the server")
@@ -212,7 +212,7 @@ func TestLostStoreShutsOut(t *testing.T) {
 	network(t)
 	dir := t.TempDir()
 	d := start(t, dir)
-	t.Cleanup(func() { must(t, Detach(context.Background(), d.cfg, slog.New(slog.DiscardHandler))) })
+	t.Cleanup(func() { must(t, Detach(d.cfg, false)) })
 	addr := lease(t)
 	c, err := control.Dial(d.cfg.ControlSocket())
 	must(t, err)

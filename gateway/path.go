@@ -33,6 +33,12 @@ type introducer interface {
 	Portal(listener syscall.Conn) error
 }
 
+// mortal is a data path that can come to an end by itself.
+type mortal interface {
+	// Wait returns when ctx ends, or with the reason why it cannot go on.
+	Wait(context.Context) error
+}
+
 // openPath opens the configured data path. What one of another kind left on the
 // interfaces is taken out once this one shuts strangers out, so that there is no
 // open moment.
@@ -66,16 +72,21 @@ func opened[P path](dp P, err error) (path, error) {
 	return dp, nil
 }
 
-// Detach takes everything of a gateway out of the kernel. What is not there is no
-// error. It fails with datapath.ErrBusy while a daemon runs.
-func Detach(_ context.Context, cfg *config.Config, log *slog.Logger) error {
-	switch cfg.Datapath.Kind {
-	case config.TUN:
-		return tun.Detach(tunConfig(cfg, log))
-	case config.NFQueue:
-		return nfqueue.Detach(nfqueue.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface})
+// Detach takes everything of a gateway out of the kernel, whatever its data path
+// was. What is not there is no error. While a daemon runs it fails with
+// datapath.ErrBusy unless it is forced to: that one then goes on without anything
+// in the kernel.
+func Detach(cfg *config.Config, force bool) error {
+	locks, err := datapath.Lock(cfg.LAN.Interface, cfg.WAN.Interface)
+	if err != nil && !(force && errors.Is(err, datapath.ErrBusy)) {
+		return err
 	}
-	return ebpf.Detach(ebpfLeft(cfg))
+	defer locks.Close()
+	programs := removePrograms
+	if cfg.Datapath.Kind == config.EBPF { // its interfaces may be gone, and pins still there
+		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
+	}
+	return errors.Join(programs(cfg), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface))
 }
 
 // removePrograms takes out what an eBPF data path left.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/session"
@@ -29,7 +30,7 @@ func TestLife(t *testing.T) {
 	clean := w.kernel()
 	program, err := exec.LookPath("gatewayd")
 	must(t, err)
-	w.start(program)
+	w.start(cmp.Or(*predecessor, program))
 	ann, bob := w.client(), w.client()
 	began := ann.logIn("ann")
 	if began.State != session.Authenticated || began.User != "ann" {
@@ -208,17 +209,24 @@ func (w *world) stopped(t *testing.T, c *client, id string, used control.Traffic
 	}
 }
 
-// detach takes everything out that the daemon left in the kernel.
+// detach takes everything out that the daemon left in the kernel, and what one that
+// still runs has there only when it is told to.
 func (w *world) detach(t *testing.T, program, clean string) {
-	w.kill()
-	if w.kernel() == clean {
-		t.Error("the data path went with the daemon")
-	}
-	w.sh(`nsenter --net=/run/netns/$ID-router ` + program + ` detach -c $DIR/gatewayd.toml`)
-	if diff := cmp.Diff(strings.Split(clean, "\n"), strings.Split(w.kernel(), "\n")); diff != "" {
-		t.Errorf("what is left: %s", diff)
-	}
-	if _, err := os.Stat(w.Pins); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the pins are left: %v", err)
+	for _, force := range []string{"", "--force"} {
+		if force == "" {
+			w.kill()
+		} else {
+			w.start(program)
+		}
+		if w.kernel() == clean {
+			t.Error("there is nothing to detach")
+		}
+		w.sh(`nsenter --net=/run/netns/$ID-router ` + program + ` detach -c $DIR/gatewayd.toml ` + force)
+		if diff := gocmp.Diff(strings.Split(clean, "\n"), strings.Split(w.kernel(), "\n")); diff != "" {
+			t.Errorf("what is left after detach %s: %s", force, diff)
+		}
+		if _, err := os.Stat(w.Pins); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the pins are left after detach %s: %v", force, err)
+		}
 	}
 }

@@ -77,10 +77,11 @@ func (c *Client) request(ctx context.Context) (ack *dhcpv4.DHCPv4, tries Tries, 
 			return nil, tries, err
 		}
 		// The server has offered one address to two clients: the second begins
-		// again (RFC 2131, 3.1.4).
+		// again (RFC 2131, 3.1.4), a little later each time, as it may be one of many.
 		if tries.Refusal == nil {
 			tries.Refusal = err
 		}
+		sleepUntil(ctx, time.Now().Add(min(firstBackoff<<naks, lastBackoff)))
 	}
 }
 

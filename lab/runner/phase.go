@@ -36,16 +36,13 @@ func (s *side) readMeters(ctx context.Context) (meters, error) {
 	return m, nil
 }
 
-// fates says what became of the clients; rate is how many came a second.
-func fates(outcomes []client.Outcome, rate float64) result.Phase {
+// fates says what became of the clients.
+func fates(outcomes []client.Outcome) result.Phase {
 	p := result.Phase{Asked: len(outcomes)}
 	slices.SortFunc(outcomes, func(a, b client.Outcome) int { return a.Num - b.Num })
 	var failures, refusals []string
 	for i, o := range outcomes {
-		end := o.Ms / 1e3
-		if rate > 0 {
-			end += float64(i) / rate // its turn
-		}
+		end := (o.TurnMs + o.Ms) / 1e3
 		p.Seconds = max(p.Seconds, end)
 		p.Tries += o.Tries
 		p.LateMs = max(p.LateMs, millis(o.LateMs))

@@ -109,10 +109,7 @@ func (r *run) measureStorm(ctx context.Context, b experiment.Block, side *side) 
 	if err != nil {
 		return s, err
 	}
-	pace := client.Pace{PerSecond: b.LoginRate / float64(len(side.hosts)), Patience: stormPatience}
-	if b.LoginRate > 0 {
-		pace.Patience += time.Duration(float64(b.Clients) / b.LoginRate * float64(time.Second))
-	}
+	pace := paceOf(b, len(side.hosts))
 	p := phases{side: side, placement: r.placement, loginRate: b.LoginRate}
 	r.status("%s: %d clients lease, %s", blockName(b), b.Clients, rateText(b))
 	s.Lease, err = p.measure(ctx, func(h clientHost) ([]client.Outcome, error) { return h.Lease(ctx, pace) })
@@ -130,17 +127,32 @@ func (r *run) measureStorm(ctx context.Context, b experiment.Block, side *side) 
 	if err != nil {
 		return s, fmt.Errorf("logging in: %w", err)
 	}
-	e := evidence{polling: "napi/" + side.lab.LANIf}
-	if e.dead, err = side.dead(ctx); err != nil {
-		return s, err
+	e, err := side.evidence(ctx, overflows)
+	if err == nil {
+		judgeStorm(&s, e)
+	}
+	return s, err
+}
+
+// evidence collects what a storm left besides its figures; overflows are those
+// of the neighbour table before it.
+func (s *side) evidence(ctx context.Context, overflows int64) (e evidence, err error) {
+	e.polling = "napi/" + s.lab.LANIf
+	if e.dead, err = s.dead(ctx); err != nil {
+		return e, err
 	}
 	after, err := meter.NeighbourOverflows()
-	if err != nil {
-		return s, err
-	}
 	e.overflows = after - overflows
-	judgeStorm(&s, e)
-	return s, nil
+	return e, err
+}
+
+// paceOf is how clients come to each of the client hosts.
+func paceOf(b experiment.Block, hosts int) client.Pace {
+	pace := client.Pace{PerSecond: b.LoginRate / float64(hosts), Patience: stormPatience}
+	if b.LoginRate > 0 {
+		pace.Patience += time.Duration(float64(b.Clients) / b.LoginRate * float64(time.Second))
+	}
+	return pace
 }
 
 func rateText(b experiment.Block) string { return experiment.RateText(b.LoginRate) }
@@ -188,7 +200,7 @@ func (p phases) measure(ctx context.Context, do func(clientHost) ([]client.Outco
 	if err != nil {
 		return phase, err
 	}
-	phase = fates(slices.Concat(outcomes...), p.loginRate)
+	phase = fates(slices.Concat(outcomes...))
 	p.account(&phase, first, end, tail)
 	return phase, nil
 }

@@ -49,13 +49,12 @@ type bounds struct {
 // again gets no second burst.
 type meters struct{ up, down atomic.Int64 }
 
-// Rate limits are token buckets: a client that was silent may send this much at
-// once. Long enough that TCP uses its rate in full, short enough to be no
-// loophole; never less than the largest aggregated packet.
-const (
-	burst      = 400 * time.Millisecond
-	burstBytes = 2 * 65536
-)
+// Burst is how long a client that was silent may send at any rate, as bits of its
+// limit: rate limits are token buckets. Long enough that TCP uses its rate in full,
+// short enough to be no loophole; never less than the largest aggregated packet.
+const Burst = 400 * time.Millisecond
+
+const burstBytes = 2 * 65536
 
 // take takes the time that bytes need from what is left of it: a virtual clock
 // that runs no more than the burst behind the real one and not before it. Two
@@ -154,7 +153,7 @@ func rate(bps uint64) (psPerByte uint64, burstNs int64) {
 		return 0, 0
 	}
 	psPerByte = 8e12 / bps
-	return psPerByte, max(burst.Nanoseconds(), int64(burstBytes*psPerByte/1000))
+	return psPerByte, max(Burst.Nanoseconds(), int64(burstBytes*psPerByte/1000))
 }
 
 // Remove forgets who has an address.

@@ -39,7 +39,8 @@ func (j *Judge) end(h *header, r Reason, v Verdict) Verdict {
 
 // Up judges what came from the LAN, sent by mac to the gateway's own Ethernet
 // address or to many. now is a moment of Now. It is Forward only for admitted
-// clients and for what goes to the walled garden.
+// clients and for what goes to the walled garden; what goes to another client is
+// Forward as well, and Across has the last word.
 func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 	var h header
 	if !p.parse(&h) {
@@ -71,10 +72,14 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 		return j.end(&h, WrongMAC, Drop)
 	case word&admitted == 0 || b.over(now):
 		return j.preauth(&h, p.Bytes, now)
-	case h.dest == t.gateway || isMulticast(h.dest):
+	case h.dest == t.gateway || isMulticast(h.dest) || h.toMany:
 		return j.end(&h, ForGateway, Local)
+	case j.admit(e, b, &h, true, now) == Drop:
+		return Drop
+	case h.dest-t.base < uint32(len(t.entries)):
+		return Forward // counted by Across
 	}
-	return j.admit(e, b, &h, true, now)
+	return j.end(&h, Forwarded, Forward)
 }
 
 // unleased is a packet from an address of the LAN that nobody leased.
@@ -100,6 +105,8 @@ func (j *Judge) preauth(h *header, b []byte, now int64) Verdict {
 		if h.dest == broadcast {
 			return j.end(h, ForGateway, Local)
 		}
+		return j.end(h, Blocked, Drop)
+	case h.toMany:
 		return j.end(h, Blocked, Drop)
 	case t.garden.holds(h.dest, now):
 		return j.end(h, Garden, Forward)
@@ -164,13 +171,17 @@ func (j *Judge) toClient(e *entry, h *header, now int64) (Verdict, datapath.MAC)
 		}
 		return j.end(h, Blocked, Drop), mac
 	}
-	return j.admit(e, b, h, false, now), mac
+	if j.admit(e, b, h, false, now) == Drop {
+		return Drop, mac
+	}
+	return j.end(h, Forwarded, Forward), mac
 }
 
 // over says whether the time a client was admitted for is up.
 func (b *bounds) over(now int64) bool { return b != nil && b.until != 0 && now >= b.until }
 
-// admit holds an admitted client's packet against its limits and counts it.
+// admit holds an admitted client's packet against its limits and bills it: Forward,
+// or Drop with its reason counted.
 func (j *Judge) admit(e *entry, b *bounds, h *header, up bool, now int64) Verdict {
 	if e.seen.Load() < now {
 		e.seen.Store(now)
@@ -188,7 +199,7 @@ func (j *Judge) admit(e *entry, b *bounds, h *header, up bool, now int64) Verdic
 		e.downBytes.Add(h.bytes)
 		e.downPackets.Add(h.packets)
 	}
-	return j.end(h, Forwarded, Forward)
+	return Forward
 }
 
 // allow says whether quota and rate have room for a packet, or which has not.

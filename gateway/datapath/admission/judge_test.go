@@ -33,6 +33,8 @@ type packet struct {
 	l4       gopacket.SerializableLayer
 	pay      []byte
 	segments int
+	length   int
+	toMany   bool
 	change   func([]byte) []byte
 }
 
@@ -43,6 +45,12 @@ func build(protocol layers.IPProtocol, l4 gopacket.SerializableLayer, how []func
 	}
 	for _, h := range how {
 		h(&p)
+	}
+	switch l := p.l4.(type) {
+	case *layers.TCP:
+		l.SetNetworkLayerForChecksum(&p.ip)
+	case *layers.UDP:
+		l.SetNetworkLayerForChecksum(&p.ip)
 	}
 	return p
 }
@@ -62,13 +70,15 @@ func icmp(kind uint8, how ...func(*packet)) packet {
 
 func (p packet) bytes() []byte {
 	b := gopacket.NewSerializeBuffer()
-	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true}, &p.ip, p.l4, gopacket.Payload(p.pay)); err != nil {
+	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, &p.ip, p.l4, gopacket.Payload(p.pay)); err != nil {
 		panic(err)
 	}
 	return p.change(b.Bytes())
 }
 
-func (p packet) packet() Packet { return Packet{Bytes: p.bytes(), Segments: p.segments} }
+func (p packet) packet() Packet {
+	return Packet{Bytes: p.bytes(), Length: p.length, Segments: p.segments, ToMany: p.toMany}
+}
 
 func from(a netip.Addr, m datapath.MAC) func(*packet) {
 	return func(p *packet) { p.ip.SrcIP, p.mac = a.AsSlice(), m }
@@ -97,6 +107,25 @@ func options(p *packet) {
 	p.ip.Options = []layers.IPv4Option{{OptionType: 7, OptionLength: 7, OptionData: []byte{4, 0, 0, 0, 0}}, {OptionType: 1}}
 }
 
+func toMany(p *packet) { p.toMany = true }
+
+func came(n int) func(*packet) { return func(p *packet) { p.length = n } }
+
+// summed mends the header's sum after set.
+func summed(p *packet) {
+	before := p.change
+	p.change = func(b []byte) []byte {
+		b = before(b)
+		b[10], b[11] = 0, 0
+		var sum uint32
+		for at := 0; at < 20; at += 2 {
+			sum += uint32(binary.BigEndian.Uint16(b[at:]))
+		}
+		binary.BigEndian.PutUint16(b[10:], ^uint16(sum+sum>>16))
+		return b
+	}
+}
+
 func cut(to int) func(*packet) {
 	return func(p *packet) {
 		before := p.change
@@ -105,7 +134,10 @@ func cut(to int) func(*packet) {
 }
 
 func set(at int, value byte) func(*packet) {
-	return func(p *packet) { p.change = func(b []byte) []byte { b[at] = value; return b } }
+	return func(p *packet) {
+		before := p.change
+		p.change = func(b []byte) []byte { b = before(b); b[at] = value; return b }
+	}
 }
 
 func must(t testing.TB, err error) {
@@ -166,6 +198,10 @@ func TestUp(t *testing.T) {
 		"admitted, IP options":       {tcp(443, options), Forward, "forwarded", 1, 148},
 		"admitted, aggregated":       {tcp(443, segments(4)), Forward, "forwarded", 4, 140 + 3*40},
 		"admitted, aggregated UDP":   {udp(443, segments(3)), Forward, "forwarded", 3, 128 + 2*28},
+		"admitted, padded":           {tcp(443, came(160)), Forward, "forwarded", 1, 140},
+		"admitted, its begin only":   {tcp(443, cut(60), came(140)), Forward, "forwarded", 1, 140},
+		"admitted, beyond 64 KiB":    {tcp(443, set(2, 0), set(3, 0), segments(50), came(70_040)), Forward, "forwarded", 50, 70_040 + 49*40},
+		"admitted, frame to many":    {udp(443, toMany), Local, "local", 1, 0},
 		"admitted, multicast":        {udp(5353, to(multicast)), Local, "local", 1, 0},
 		"admitted, to the gateway":   {tcp(22, to(gateway)), Local, "local", 1, 0},
 		"admitted, other MAC":        {tcp(443, from(alice, bobMAC)), Drop, "wrong-mac", 1, 0},
@@ -211,11 +247,20 @@ func TestUp(t *testing.T) {
 		"pre-auth, renews":           {udp(67, source(68), isBob, to(gateway)), Local, "local", 1, 0},
 		"pre-auth, DHCP to all":      {udp(67, source(68), isBob, to(all)), Local, "local", 1, 0},
 		"pre-auth, DHCP elsewhere":   {udp(67, source(68), isBob), Drop, "blocked", 1, 0},
-		"header length 4":            {tcp(443, set(0, 0x44)), Drop, "malformed", 1, 0},
-		"IPv5":                       {tcp(443, set(0, 0x55)), Drop, "malformed", 1, 0},
+		"pre-auth, frame to many":    {tcp(443, isBob, toMany), Drop, "blocked", 1, 0},
+		"pre-auth, HTTP to many's":   {tcp(80, isBob, toMany), Drop, "blocked", 1, 0},
+		"pre-auth, garden, to many":  {tcp(443, isBob, toMany, to(netip.MustParseAddr("198.51.100.9"))), Drop, "blocked", 1, 0},
+		"pre-auth, ping to many":     {icmp(8, isBob, toMany, to(gateway)), Local, "local", 1, 0},
+		"a wrong sum":                {tcp(443, set(10, 0x12)), Drop, "malformed", 1, 0},
+		"a wrong sum of options":     {tcp(443, options, set(21, 9)), Drop, "malformed", 1, 0},
+		"length of 19":               {tcp(443, set(3, 19), summed), Drop, "malformed", 1, 0},
+		"length beyond all":          {tcp(443, set(3, 141), summed), Drop, "malformed", 1, 0},
+		"length of 0":                {tcp(443, set(3, 0), summed), Drop, "malformed", 1, 0},
+		"header length 4":            {tcp(443, set(0, 0x44), summed), Drop, "malformed", 1, 0},
+		"IPv5":                       {tcp(443, set(0, 0x55), summed), Drop, "malformed", 1, 0},
 		"cut in the header":          {tcp(443, cut(19)), Drop, "malformed", 1, 0},
 		"options longer than it":     {tcp(443, set(0, 0x4f), cut(40)), Drop, "malformed", 1, 0},
-		"pre-auth, no ports":         {tcp(80, isBob, cut(22)), Drop, "blocked", 1, 0},
+		"pre-auth, no ports":         {tcp(80, isBob, cut(22), came(140)), Drop, "blocked", 1, 0},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -289,6 +334,9 @@ func TestAcross(t *testing.T) {
 	}
 	if v, mac := judge.Across(p, Now()); v != Forward || mac != bobMAC {
 		t.Errorf("across: verdict %d to %x", v, mac)
+	}
+	if n := counted(table); n["forwarded"] != 1 {
+		t.Errorf("one packet across is counted as %v", n)
 	}
 	if up, down := counters(t, table, alice), counters(t, table, nobody); up.UpBytes != 140 || down.DownBytes != 140 {
 		t.Errorf("billed %+v and %+v", up, down)

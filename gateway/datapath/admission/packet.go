@@ -7,12 +7,14 @@ type Packet struct {
 	// Bytes begin at the IPv4 header. Not all of the packet need be there, but its
 	// transport header should: packets without are judged as if they had no ports.
 	Bytes []byte
-	// Length is the packet's length in bytes, its padding on the wire not
-	// included; 0: that of Bytes.
+	// Length is how many bytes came, padding included; 0: no more than Bytes.
 	Length int
 	// Segments is how many packets of the wire were aggregated to this one, each
 	// with headers of its own; 0 and 1: none.
 	Segments int
+	// ToMany says that its frame was sent to everybody or to a group: the stack
+	// forwards none of those (RFC 1812, 5.3.4).
+	ToMany bool
 }
 
 // What judges read of packets.
@@ -40,34 +42,58 @@ type header struct {
 	length       int    // of the IP header
 	protocol     uint8
 	fragment     bool
+	toMany       bool   // and so goes nowhere but to the gateway
 	packets      uint64 // on the wire
 	bytes        uint64 // of these, headers included
 }
 
-// parse reads a packet's headers; false: it is no IPv4 packet.
+// sound says whether a packet is one of IPv4 whose lengths fit each other and what
+// came, and its header's sum them (RFC 1812, 5.2.2), and how long it is. Whoever
+// aggregated packets has looked at that, and beyond 64 KiB they have no length of
+// their own.
+func (p Packet) sound() (total int, ok bool) {
+	b, came := p.Bytes, max(p.Length, len(p.Bytes))
+	if len(b) < ipHeader || b[0]>>4 != 4 {
+		return 0, false
+	}
+	length := int(b[0]&15) * 4
+	total = int(binary.BigEndian.Uint16(b[2:]))
+	if p.Segments > 1 && total == 0 {
+		total = came
+	}
+	if length < ipHeader || length > len(b) || total < length || total > came {
+		return 0, false
+	}
+	return total, p.Segments > 1 || isSummed(b[:length])
+}
+
+// isSummed says whether a header has its right sum (RFC 1071).
+func isSummed(b []byte) bool {
+	var sum uint64
+	for ; len(b) >= 4; b = b[4:] {
+		sum += uint64(binary.BigEndian.Uint32(b))
+	}
+	sum = sum>>32 + sum&0xffffffff
+	sum = sum>>16 + sum&0xffff
+	sum = sum>>16 + sum&0xffff
+	return sum>>16+sum&0xffff == 0xffff
+}
+
+// parse reads a packet's headers; false: it is no sound packet.
 func (p Packet) parse(h *header) bool {
+	total, ok := p.sound()
+	if !ok {
+		return false
+	}
 	b := p.Bytes
-	if len(b) < ipHeader {
-		return false
-	}
-	h.length = int(b[0]&15) * 4
-	if b[0]>>4 != 4 || h.length < ipHeader {
-		return false
-	}
-	total := p.Length
-	if total == 0 {
-		total = len(b)
-	}
-	if total < h.length {
-		return false
-	}
+	h.length, h.toMany = int(b[0]&15)*4, p.ToMany
 	h.source, h.dest = binary.BigEndian.Uint32(b[12:]), binary.BigEndian.Uint32(b[16:])
 	h.protocol = b[9]
 	fragment := binary.BigEndian.Uint16(b[6:])
 	h.fragment = fragment&0x3fff != 0
 	h.from, h.to = 0, 0
 	headers := h.length
-	if l4 := b[min(h.length, len(b)):]; fragment&0x1fff == 0 {
+	if l4 := b[h.length:]; fragment&0x1fff == 0 {
 		switch {
 		case h.protocol == protocolUDP && len(l4) >= 4:
 			headers += udpHeader
@@ -93,10 +119,10 @@ func isMulticast(addr uint32) bool { return addr>>28 == 0xe || addr == broadcast
 // answerable says whether a packet may be answered with a reset or an ICMP error
 // (RFC 9293, 3.10.7.1; RFC 1122, 3.2.2).
 func (h *header) answerable(b []byte) bool {
-	if h.fragment || isMulticast(h.dest) {
+	if h.fragment || h.toMany || isMulticast(h.dest) {
 		return false
 	}
-	l4 := b[min(h.length, len(b)):]
+	l4 := b[h.length:]
 	switch h.protocol {
 	case protocolTCP:
 		const rst = 4

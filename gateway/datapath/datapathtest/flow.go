@@ -48,12 +48,13 @@ func NewFlow(t *testing.T, from *netnstest.Space, source netip.Addr, to *netnste
 	return f
 }
 
-// Up is a flow from a station to the server, Down one from there.
+// Up is a flow from a station to the server.
 func (w *World) Up(t *testing.T, s Station) *Flow {
 	t.Helper()
 	return NewFlow(t, s.Space, s.Addr, w.Server, Server)
 }
 
+// Down is a flow from the server to a station.
 func (w *World) Down(t *testing.T, s Station) *Flow {
 	t.Helper()
 	return NewFlow(t, w.Server, Server, s.Space, s.Addr)
@@ -121,7 +122,7 @@ func (f *Flow) Settle() {
 	}
 }
 
-// Sent is how many packets were sent, Came how many different ones arrived.
+// Sent is how many packets were sent.
 func (f *Flow) Sent() uint64 { return f.sent.Load() }
 
 // Came is how many different packets arrived.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -149,10 +150,10 @@ func throughTheGateway(t *testing.T, w *World) {
 		n, bytes := flow.Came(), flow.Came()*(20+8+FlowBytes)
 		a, b := w.tally(t, w.Alice), w.tally(t, w.Bob)
 		if want := (tally{upBytes: bytes, upPackets: n}); a != want {
-			return fmt.Errorf("Alice sent %+v, billed %+v", want, a)
+			return fmt.Errorf("billed %+v to Alice, who sent %+v", a, want)
 		}
 		if want := (tally{downBytes: bytes, downPackets: n}); b != want {
-			return fmt.Errorf("Bob got %+v, billed %+v", want, b)
+			return fmt.Errorf("billed %+v to Bob, who got %+v", b, want)
 		}
 		return nil
 	})
@@ -168,6 +169,28 @@ func throughTheGateway(t *testing.T, w *World) {
 		if len(f) > 34 && !isARP(f) && bytes.Equal(f[6:12], LANMAC[:]) && !bytes.Equal(f[:6], w.Alice.MAC[:]) {
 			t.Errorf("the gateway sent to a stranger:\n%s", anatomy(f))
 		}
+	}
+}
+
+// otherInterfaces: hosts behind a third interface are the same to clients as those
+// behind the WAN.
+func otherInterfaces(t *testing.T, w *World) {
+	third := netnstest.NewSpace(t)
+	w.Router.Run(t, `ip link add third0 type veth peer name t0 netns $third; ip addr add 10.9.0.1/24 dev third0; ip link set third0 up`, "third="+tid(third))
+	third.Run(t, quiet+`ip addr add 10.9.0.2/24 dev t0; ip link set t0 up; ip route add default via 10.9.0.1`)
+	w.admit(t, w.Alice)
+	w.lease(t, w.Bob)
+	host := netip.MustParseAddr("10.9.0.2")
+	up, down := NewFlow(t, w.Alice.Space, w.Alice.Addr, third, host), NewFlow(t, third, host, w.Alice.Space, w.Alice.Addr)
+	w.mark(t, up, 20)
+	w.mark(t, down, 30)
+	w.bills(t, w.Alice, tally{}, tally{20 * (headers + FlowBytes), 20, 30 * (headers + FlowBytes), 30})
+	for _, s := range []Station{w.Bob, w.Intruder} {
+		up, down := NewFlow(t, s.Space, s.Addr, third, host), NewFlow(t, third, host, s.Space, s.Addr)
+		up.Send(50)
+		down.Send(50)
+		up.Settled(t, 0, "up, of "+s.Addr.String())
+		down.Settled(t, 0, "down, to "+s.Addr.String())
 	}
 }
 

@@ -24,15 +24,11 @@ type hook struct {
 	egress bool
 }
 
-// ways are the programs every packet of a client meets: the way in first, so that
-// nothing is forwarded that was not looked at.
-func (d *Datapath) ways(lan, wan *net.Interface) []hook {
-	return []hook{{"lan_in", lan, d.objs.LanIn, false}, {"wan_in", wan, d.objs.WanIn, false}}
+// hooks are the programs' places: the way in first, so that nothing is forwarded
+// that was not looked at.
+func (d *Datapath) hooks(lan, wan *net.Interface) []hook {
+	return []hook{{"lan_in", lan, d.objs.LanIn, false}, {"lan_out", lan, d.objs.LanOut, true}, {"wan_in", wan, d.objs.WanIn, false}}
 }
-
-// out is where packets pass that the stack forwards to the clients. It would cost
-// redirected ones, too, so it is attached only when there are none.
-func (d *Datapath) out(lan *net.Interface) hook { return hook{"lan_out", lan, d.objs.LanOut, true} }
 
 // attach puts a program in its place. A predecessor's is replaced in one step:
 // each packet meets the old or the new one.
@@ -111,7 +107,7 @@ func (d *Datapath) attachLookup() error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("reading the pin %s: %w", pin, err)
 	}
-	ns, err := os.Open("/proc/self/ns/net")
+	ns, err := os.Open("/proc/thread-self/ns/net") // the process's first thread may be in another one
 	if err != nil {
 		return err
 	}
@@ -226,10 +222,10 @@ func Remove(cfg Config) error {
 			continue // its programs went with it
 		}
 		var d Datapath
-		for _, h := range append(d.ways(dev, dev), d.out(dev)) {
+		for _, h := range d.hooks(dev, dev) {
 			err = errors.Join(err, h.detach(cfg.PinDir))
 		}
-		err = errors.Join(err, d.out(dev).restore(cfg.PinDir))
+		err = errors.Join(err, hook{dev: dev}.restore(cfg.PinDir))
 	}
 	return errors.Join(err, os.RemoveAll(cfg.PinDir))
 }

@@ -14,10 +14,11 @@ import (
 )
 
 // Rate limits are token buckets: a client that was silent may send this much at
-// once. Long enough that TCP uses its rate in full, short enough to be no loophole;
-// never less than the largest aggregated packet.
+// once. Half of it is what TCP leaves unused after a loss and makes up for later,
+// half is where it is told in time that it has come to its rate (is_early in
+// forward.h); never less than the largest aggregated packet.
 const (
-	burst      = 400 * time.Millisecond
+	burst      = time.Second
 	burstBytes = 2 * 65536
 )
 

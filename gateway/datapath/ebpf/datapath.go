@@ -106,7 +106,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := addRules(); err != nil {
 		return nil, err
 	}
-	for _, h := range d.ways(lan, wan) {
+	for _, h := range d.hooks(lan, wan) {
 		if err := d.attach(h); err != nil {
 			return nil, err
 		}

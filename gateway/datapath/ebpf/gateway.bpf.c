@@ -5,7 +5,7 @@
  *
  *	client -> lan_in -> (redirect or stack) -> WAN
  *	client <- (redirect or stack) <- wan_in <- WAN
- *	client <- lan_out <- stack             where the stack must forward (NAT, firewalls)
+ *	client <- lan_out <- stack <- anywhere where the stack must forward (NAT, firewalls, other interfaces)
  *
  * No packet costs more for another client: a client's entry is found by its
  * address's place in the LAN. */
@@ -92,6 +92,18 @@ static __always_inline int allowed(struct __sk_buff *skb, const struct iphdr *ip
 	return admit(at, c, on_wire(skb, ip, end), 0);
 }
 
+/* set_judged tells lan_out that a packet has been judged and counted for its
+ * receiver. The mark stays with the packet, its segments and its fragments, and
+ * nobody routes by it. Where a program passes a packet on, the kernel makes its class
+ * the index. */
+#define JUDGED 0x6a77
+
+static __always_inline void set_judged(struct __sk_buff *skb)
+{
+	skb->tc_index = JUDGED;
+	skb->tc_classid = JUDGED;
+}
+
 /* across sends an admitted client's packet to another client, which must be one that
  * may have it. Where the stack forwards, lan_out sees to that. */
 static __always_inline int across(struct __sk_buff *skb, const struct iphdr *ip, __u32 to, const void *end)
@@ -100,8 +112,13 @@ static __always_inline int across(struct __sk_buff *skb, const struct iphdr *ip,
 	const struct settings *s = bpf_map_lookup_elem(&gateway_settings, &zero);
 	const struct client *c = bpf_map_lookup_elem(&clients, &to);
 
-	if (!s || !c || (s->redirect && !allowed(skb, ip, to, c, end)))
+	if (!s || !c)
 		return TC_ACT_SHOT;
+	if (s->redirect) {
+		if (!allowed(skb, ip, to, c, end))
+			return TC_ACT_SHOT;
+		set_judged(skb);
+	}
 	return pass(REASON_STACK);
 }
 
@@ -226,6 +243,7 @@ int wan_in(struct __sk_buff *skb)
 		return TC_ACT_OK;
 	if (!allowed(skb, ip, at, c, end))
 		return TC_ACT_SHOT;
+	set_judged(skb);
 	if (c->state != STATE_ADMITTED || expired(c)) /* of the garden */
 		return TC_ACT_OK;
 	if (!simple(skb, ip, s->lan_mtu, end))
@@ -242,7 +260,9 @@ static __always_inline int is_own(const struct __sk_buff *skb, const struct iphd
 	return ip->saddr == gateway_addr && skb->ingress_ifindex != lan_ifindex && skb->ingress_ifindex != wan_ifindex;
 }
 
-/* lan_out sees what the stack sends to the clients, where the stack forwards. */
+/* lan_out sees what goes to the clients, and judges what the stack forwards to them:
+ * all of it where nothing is redirected, else what comes from other interfaces than
+ * the WAN. */
 SEC("tc")
 int lan_out(struct __sk_buff *skb)
 {
@@ -250,22 +270,20 @@ int lan_out(struct __sk_buff *skb)
 	struct ethhdr *eth = data;
 	struct iphdr *ip = data + ETH_HLEN;
 	const struct client *c;
-	const struct settings *s;
-	__u32 at, zero = 0;
+	int admitted;
+	__u32 at;
 
+	if (skb->tc_index == JUDGED)
+		return TC_ACT_OK;
 	if (skb->sk || (void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP))
 		return TC_ACT_OK; /* the gateway's own */
-	s = bpf_map_lookup_elem(&gateway_settings, &zero);
-	if (!s || s->redirect) /* wan_in has seen it */
-		return TC_ACT_OK;
 	at = place(ip->daddr);
 	c = bpf_map_lookup_elem(&clients, &at);
 	if (!c || is_own(skb, ip))
 		return TC_ACT_OK;
+	admitted = c->state == STATE_ADMITTED && !expired(c);
 	if (!allowed(skb, ip, at, c, end))
 		return TC_ACT_SHOT;
-	int admitted = c->state == STATE_ADMITTED && !expired(c);
-
 	/* The stack's neighbour may be a former owner of the address. */
 	if (mac_at(eth->h_dest) != mac_at(c->mac))
 		bpf_skb_store_bytes(skb, 0, c->mac, ETH_ALEN, 0);

@@ -55,9 +55,17 @@ type gatewayLimits struct {
 }
 
 type gatewayMeters struct {
-	_      structs.HostLayout
-	UpNs   uint64
-	DownNs uint64
+	_  structs.HostLayout
+	Up struct {
+		_      structs.HostLayout
+		Ns     uint64
+		ToldNs uint64
+	}
+	Down struct {
+		_      structs.HostLayout
+		Ns     uint64
+		ToldNs uint64
+	}
 }
 
 type gatewayPrefix struct {

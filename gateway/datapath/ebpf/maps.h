@@ -65,9 +65,14 @@ struct limits {
 	__u64 up_bytes, down_bytes, total_bytes;
 };
 
-/* Rate limiters' state: the time up to which the rate has been used. */
+/* A rate limiter's state. */
+struct meter {
+	__u64 ns;      /* of CLOCK_MONOTONIC, up to which the rate has been used */
+	__u64 told_ns; /* how much of the burst was used when TCP was last told so; 0: not lately */
+};
+
 struct meters {
-	__u64 up_ns, down_ns;
+	struct meter up, down;
 };
 
 /* A next hop the kernel's routing gave, kept for a second or until the routing

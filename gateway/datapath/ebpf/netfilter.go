@@ -27,7 +27,7 @@ func (c chain) String() string {
 
 // legacyTables are the tables of the kernel's old iptables that see forwarded
 // packets; its rules cannot be told apart from none, so a table that exists counts.
-const legacyTables = "/proc/net/ip_tables_names"
+const legacyTables = "/proc/thread-self/net/ip_tables_names"
 
 // forwardingRules names the chains that have a say in what is forwarded: base
 // chains at prerouting, forward and postrouting that hold a rule or drop.

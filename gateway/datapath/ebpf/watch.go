@@ -130,9 +130,8 @@ func (d *Datapath) choose() {
 	d.cfg.Log.Debug("forwarding", "redirect", redirect, "why", why)
 }
 
-// forward has packets redirected or left to the stack. There is no moment at
-// which those to the clients pass uncounted: the program that sees them behind
-// the stack is there before it is needed, and as long.
+// forward has packets redirected or left to the stack. There is no moment at which
+// those to the clients pass uncounted: lan_out counts what wan_in has left to it.
 func (d *Datapath) forward(redirect bool) error {
 	d.mu.Lock()
 	same := d.chosen && (d.settings.Redirect == 1) == redirect
@@ -143,12 +142,6 @@ func (d *Datapath) forward(redirect bool) error {
 	var to uint32
 	if redirect {
 		to = 1
-	} else if err := d.attach(d.out(d.lan)); err != nil {
-		return err
 	}
-	err := d.change(func(s *gatewaySettings) { s.Redirect, d.chosen = to, true })
-	if err == nil && redirect {
-		err = d.out(d.lan).detach(d.cfg.PinDir)
-	}
-	return err
+	return d.change(func(s *gatewaySettings) { s.Redirect, d.chosen = to, true })
 }

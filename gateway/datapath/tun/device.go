@@ -98,6 +98,15 @@ func attach(name string, flags uint16) (int, error) {
 // deviceQueue is how many packets for clients wait for a thread that is busy.
 const deviceQueue = 1000
 
+// plain has the device hand over whole packets only: a predecessor may have asked for
+// more.
+func plain(fd int) error {
+	if err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, 0); err != nil {
+		return fmt.Errorf("having the TUN device not aggregate: %w", err)
+	}
+	return nil
+}
+
 // configure gives the device its mark, the gateway's address and the LAN's MTU.
 func configure(cfg Config, mtu int) error {
 	link, err := netlink.LinkByName(cfg.Device)

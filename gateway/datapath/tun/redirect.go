@@ -95,6 +95,9 @@ func (r *redirects) direct(ip []byte) {
 	}
 }
 
+// sends says whether a packet is the portal's, and so perhaps one to readdress.
+func (r *redirects) sends(ip []byte) bool { return r.ofPortal(ip, 0) != nil }
+
 // ofPortal is the TCP header of a packet that has the portal's port at an offset
 // in it; nil for others.
 func (r *redirects) ofPortal(ip []byte, at int) []byte {

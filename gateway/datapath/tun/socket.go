@@ -76,15 +76,6 @@ func listen(fd int, lan *net.Interface) error {
 	return nil
 }
 
-// direct has what is written to a socket leave by an interface, without receiving
-// anything from it.
-func direct(fd int, lan *net.Interface) error {
-	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: lan.Index}); err != nil {
-		return fmt.Errorf("binding the packet socket to %s: %w", lan.Name, err)
-	}
-	return nil
-}
-
 func networkOrder(v uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v))
 }

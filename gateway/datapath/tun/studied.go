@@ -31,6 +31,9 @@ func openStudied(s *shared, judge *admission.Judge) (_ *studied, err error) {
 	fds, err := openDevice(s.cfg, s.lan.MTU, 1, 0)
 	if err == nil {
 		m.device = fds[0]
+		err = plain(m.device)
+	}
+	if err == nil {
 		err = listen(socket, s.lan)
 	}
 	if err == nil {

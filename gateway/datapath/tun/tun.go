@@ -53,6 +53,7 @@ type Datapath struct {
 	lan     *net.Interface
 	stop    *waker
 	workers []closer // what each thread has open
+	watcher *watcher
 	running sync.WaitGroup
 }
 
@@ -93,7 +94,11 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if d.stop, err = newWaker(); err != nil {
 		return nil, err
 	}
-	return d, d.start()
+	if err := d.start(); err != nil {
+		return nil, err
+	}
+	d.watcher, err = newWatcher(d.lan, cfg.Device)
+	return d, err
 }
 
 func (c *Config) complete() {
@@ -112,6 +117,14 @@ func (d *Datapath) start() error {
 	s := &shared{
 		cfg: d.cfg, lan: d.lan, mac: [6]byte(d.lan.HardwareAddr), gateway: gateway, base: base, end: base + 1<<(32-network.Bits()),
 		redirects: newRedirects(gateway, d.cfg.PortalPorts), errors: new(pace), stop: d.stop,
+	}
+	if d.cfg.Fast {
+		all, err := openFast(s, d.Table.Judge)
+		for _, f := range all {
+			d.workers = append(d.workers, f)
+			d.running.Go(f.run)
+		}
+		return err
 	}
 	m, err := openStudied(s, d.Table.Judge())
 	if err != nil {
@@ -160,6 +173,9 @@ func (d *Datapath) Forwarding() string {
 // off stays, and so does the device, until Detach.
 func (d *Datapath) Close() error {
 	var errs []error
+	if d.watcher != nil {
+		d.watcher.close()
+	}
 	if d.stop != nil {
 		d.stop.wake()
 		d.running.Wait()

@@ -2,23 +2,30 @@ package tun
 
 import (
 	"os"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
 // waker wakes threads that wait for packets.
-type waker struct{ fd int }
+type waker struct {
+	fd   int
+	woke atomic.Bool // for threads that have no time to wait
+}
 
 func newWaker() (*waker, error) {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return nil, os.NewSyscallError("eventfd", err)
 	}
-	return &waker{fd}, nil
+	return &waker{fd: fd}, nil
 }
 
 // wake is for ever: nobody reads the descriptor.
-func (w *waker) wake() { unix.Write(w.fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
+func (w *waker) wake() {
+	w.woke.Store(true)
+	unix.Write(w.fd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+}
 
 func (w *waker) close() { unix.Close(w.fd) }
 
@@ -27,6 +34,7 @@ const (
 	readyStop = 1 << iota
 	readyLAN
 	readyDevice
+	readyError // of the LAN's socket or the device
 )
 
 // waiting is an epoll descriptor that knows which of them is which.
@@ -54,6 +62,9 @@ func (w waiting) wait(ms int) int {
 	ready := 0
 	for i := range max(0, n) {
 		ready |= int(events[i].Fd)
+		if events[i].Events&unix.EPOLLERR != 0 {
+			ready |= readyError
+		}
 	}
 	return ready
 }

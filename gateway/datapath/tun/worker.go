@@ -67,13 +67,13 @@ func (w *worker) frameIn(frame []byte, v virtio, now int64) {
 			w.judge.Count(admission.Malformed, 1)
 			return
 		}
-		mac := datapath.MAC(frame[6:12])
+		mac, toMany := datapath.MAC(frame[6:12]), frame[0]&1 != 0
 		if v.whole() {
-			w.packetIn(mac, ip, now)
+			w.packetIn(mac, ip, toMany, now)
 			return
 		}
 		v.sumStart -= min(v.sumStart, ethernetLen)
-		if !settle(ip, v, w.scratch, func(ip []byte) { w.packetIn(mac, ip, now) }) {
+		if !settle(ip, v, w.scratch, func(ip []byte) { w.packetIn(mac, ip, toMany, now) }) {
 			w.judge.Count(admission.Malformed, 1)
 		}
 	case unix.ETH_P_ARP:
@@ -91,11 +91,26 @@ func (w *worker) frameIn(frame []byte, v virtio, now int64) {
 	}
 }
 
-// packetIn takes a whole packet from the LAN.
-func (w *worker) packetIn(mac datapath.MAC, ip []byte, now int64) {
-	switch w.judge.Up(mac, admission.Packet{Bytes: ip}, now) {
+// packetIn takes a whole packet from the LAN; toMany says that its frame was sent to
+// everybody or to a group.
+func (w *worker) packetIn(mac datapath.MAC, ip []byte, toMany bool, now int64) {
+	verdict := w.judge.Up(mac, admission.Packet{Bytes: ip, ToMany: toMany}, now)
+	if verdict == admission.Local && toMany && w.isElsewhere(destOf(ip)) {
+		return // the kernel would forward it, not knowing how it came
+	}
+	w.obey(verdict, mac, ip, now)
+}
+
+// isElsewhere says whether an address is one host's, and not the gateway's.
+func (s *shared) isElsewhere(addr uint32) bool {
+	return addr != s.gateway && addr>>28 != 0xe && addr != 0xffffffff
+}
+
+// obey does with a whole packet from the LAN what was judged.
+func (w *worker) obey(verdict admission.Verdict, mac datapath.MAC, ip []byte, now int64) {
+	switch verdict {
 	case admission.Forward:
-		if dest := destOf(ip); dest >= w.base && dest < w.end {
+		if w.isLAN(destOf(ip)) {
 			w.across(ip, now)
 			return
 		}
@@ -116,6 +131,9 @@ func (w *worker) packetIn(mac datapath.MAC, ip []byte, now int64) {
 		w.answer(mac, ip, now)
 	}
 }
+
+// isLAN says whether an address is one of the LAN's.
+func (s *shared) isLAN(addr uint32) bool { return addr >= s.base && addr < s.end }
 
 // isDHCP says whether a packet is for a DHCP server.
 func isDHCP(ip []byte) bool {

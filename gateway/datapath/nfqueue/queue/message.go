@@ -10,7 +10,7 @@ import (
 // Types of the subsystem's messages.
 const (
 	subsystem   = unix.NFNL_SUBSYS_QUEUE << 8
-	typePacket  = subsystem | 0
+	typePacket  = subsystem
 	typeVerdict = subsystem | 1
 	typeConfig  = subsystem | 2
 	typeBatch   = subsystem | 3

@@ -37,7 +37,7 @@ func (j *judge) decide(packets []queue.Packet, verdicts []queue.Verdict) {
 }
 
 func (j *judge) one(p *queue.Packet, now int64) admission.Verdict {
-	packet := admission.Packet{Bytes: p.Data, Length: p.Length, Segments: 1}
+	packet := admission.Packet{Bytes: p.Data, Length: p.Length, Checked: true}
 	if p.GSO {
 		packet.Segments = segments(p, j.mtu)
 	}

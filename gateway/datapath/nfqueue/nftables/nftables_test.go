@@ -64,6 +64,7 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 		t.Log("this kernel asks user space by way of iptables only: ", out)
 		ask = QueueTarget
 	}
+	s.Try("nft delete table ip probe")
 	commit(t, c, func(b *Batch) {
 		b.AddTable(table)
 		b.AddCounter(table, "some")
@@ -97,7 +98,7 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 	listed := s.Run(t, "nft list table ip test")
 	for _, want := range []string{
 		"type ipv4_addr . ether_addr", "size 100", "elements = { 127.0.0.1 . 02:00:00:00:00:01 }", `elements = { 127.0.0.1 : "some" }`, "127.0.0.1 timeout 1h",
-		"type filter hook input priority -5", "type nat hook prerouting priority dstnat",
+		"type filter hook input priority filter - 5", "type nat hook prerouting priority dstnat",
 		"ip saddr 127.0.0.1 accept", "ip saddr != 127.0.0.1 drop", "ip saddr < 127.0.0.1 jump other", "ip saddr 127.0.0.0/8 goto other",
 		"@pairs", "!= @pairs", "ip saddr vmap @ways", "counter name ip saddr map @counters", `counter name "some"`,
 		"update @kept { ip saddr . udp sport timeout 1m : ip daddr }", "delete @kept { ip saddr . udp sport",
@@ -125,11 +126,15 @@ func TestCounters(t *testing.T) {
 	})
 	send := func(packets int) {
 		s.Do(func() {
-			conn, err := net.Dial("udp4", "127.0.0.1:9")
+			in, err := net.ListenPacket("udp4", "127.0.0.1:9")
 			must(t, err)
-			defer conn.Close()
+			defer in.Close()
+			out, err := net.Dial("udp4", "127.0.0.1:9")
+			must(t, err)
+			defer out.Close()
 			for range packets {
-				conn.Write(make([]byte, 72)) // nobody listens, and the stack says so
+				_, err := out.Write(make([]byte, 72))
+				must(t, err)
 			}
 		})
 	}
@@ -160,14 +165,14 @@ func TestBatchIsOneChange(t *testing.T) {
 	element := Element{Key: loopback}
 	commit(t, c, func(b *Batch) {
 		b.AddTable(table)
-		b.AddSet(table, Set{Name: "set", KeyType: TypeIPv4, KeyBytes: 4})
-		b.AddElements(table, "set", element)
+		b.AddSet(table, Set{Name: "addrs", KeyType: TypeIPv4, KeyBytes: 4})
+		b.AddElements(table, "addrs", element)
 	})
 	before := s.Run(t, "nft list ruleset")
 	for name, fill := range map[string]func(*Batch){
-		"an element twice":    func(b *Batch) { b.AddElements(table, "set", element) },
+		"an element twice":    func(b *Batch) { b.AddElements(table, "addrs", element) },
 		"no such set":         func(b *Batch) { b.AddElements(table, "none", element) },
-		"no such element":     func(b *Batch) { b.DeleteElements(table, "set", Element{Key: []byte{1, 2, 3, 4}}) },
+		"no such element":     func(b *Batch) { b.DeleteElements(table, "addrs", Element{Key: []byte{1, 2, 3, 4}}) },
 		"no such chain":       func(b *Batch) { b.AddRule(table, "none", Accept()) },
 		"a jump to nowhere":   func(b *Batch) { b.AddChain(table, "c", nil); b.AddRule(table, "c", Jump("none")) },
 		"a register too high": func(b *Batch) { b.AddChain(table, "c", nil); b.AddRule(table, "c", SetMark(99)) },
@@ -183,7 +188,7 @@ func TestBatchIsOneChange(t *testing.T) {
 			t.Errorf("%s has changed\n%s\nto\n%s", name, before, after)
 		}
 	}
-	commit(t, c, func(b *Batch) { b.DeleteElements(table, "set", element); b.AddElements(table, "set", element) })
+	commit(t, c, func(b *Batch) { b.DeleteElements(table, "addrs", element); b.AddElements(table, "addrs", element) })
 	commit(t, c, func(b *Batch) { b.DeleteTable(table); b.DeleteTable(Table{IPv6, "never"}) })
 	if left := s.Run(t, "nft list ruleset"); left != "" {
 		t.Errorf("left over:\n%s", left)
@@ -201,14 +206,14 @@ func TestManyElements(t *testing.T) {
 	}
 	commit(t, c, func(b *Batch) {
 		b.AddTable(table)
-		b.AddSet(table, Set{Name: "set", KeyType: TypeIPv4, KeyBytes: 4})
-		b.AddElements(table, "set", all...)
+		b.AddSet(table, Set{Name: "addrs", KeyType: TypeIPv4, KeyBytes: 4})
+		b.AddElements(table, "addrs", all...)
 	})
-	if n := strings.Count(s.Run(t, "nft list set ip test set"), "10.0."); n != many {
+	if n := strings.Count(s.Run(t, "nft list set ip test addrs"), "10.0."); n != many {
 		t.Errorf("%d elements, want %d", n, many)
 	}
-	commit(t, c, func(b *Batch) { b.DeleteElements(table, "set", all...) })
-	if left := s.Run(t, "nft list set ip test set"); strings.Contains(left, "10.0.") {
+	commit(t, c, func(b *Batch) { b.DeleteElements(table, "addrs", all...) })
+	if left := s.Run(t, "nft list set ip test addrs"); strings.Contains(left, "10.0.") {
 		t.Errorf("left over:\n%s", left)
 	}
 }

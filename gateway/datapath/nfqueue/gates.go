@@ -10,23 +10,23 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
 )
 
-// The daemon keeps the gates open, for gateLife at a time: when it dies, or hangs,
-// they fall shut, and packets are queued for nobody.
+// The daemon keeps the gate open, for gateLife at a time: when it dies, or hangs, it
+// falls shut, and packets are queued for nobody.
 const (
 	gateLife  = time.Second
 	gateEvery = gateLife / 2
 	lookEvery = 5 * time.Second
 )
 
-// keepOpen keeps the gates open until stopped, and then shuts them. Meanwhile it looks
+// keepOpen keeps the gate open until stopped, and then shuts it. Meanwhile it looks
 // at who is heard of.
 func (d *Datapath) keepOpen() error {
-	if err := d.openGates(false); err != nil {
+	if err := d.openGate(false); err != nil {
 		return err
 	}
 	stop := make(chan struct{})
 	var running sync.WaitGroup
-	d.fast.stop = sync.OnceFunc(func() { close(stop); running.Wait(); d.shutGates() })
+	d.fast.stop = sync.OnceFunc(func() { close(stop); running.Wait(); d.shutGate() })
 	running.Go(func() {
 		tick := time.NewTicker(gateEvery)
 		defer tick.Stop()
@@ -37,7 +37,7 @@ func (d *Datapath) keepOpen() error {
 			case <-tick.C:
 			}
 			d.mu.Lock()
-			err := d.openGates(true)
+			err := d.openGate(true)
 			d.mu.Unlock()
 			if err != nil {
 				d.cfg.Log.Error("passing packets in the kernel; they are judged one by one", "err", err)
@@ -66,8 +66,8 @@ func (d *Datapath) lookOut(stop <-chan struct{}) {
 	}
 }
 
-// shutGates has nothing pass the kernel by itself any more, and no timer call later.
-func (d *Datapath) shutGates() {
+// shutGate has nothing pass the kernel by itself any more, and no timer call later.
+func (d *Datapath) shutGate() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, p := range d.fast.passed {
@@ -76,33 +76,34 @@ func (d *Datapath) shutGates() {
 		}
 	}
 	clear(d.fast.passed)
-	t := tablesOf(d.cfg.LAN).ip
-	for _, gate := range []string{gateIn, gateOut} {
-		var b nftables.Batch
-		b.DeleteElements(t, gate, nftables.Element{Key: indexKey(d.lan)})
-		if err := d.rules.Commit(&b); err != nil && !errors.Is(err, unix.ENOENT) {
-			d.cfg.Log.Error("shutting a gate; it falls shut by itself", "gate", gate, "within", gateLife, "err", err)
-		}
+	var b nftables.Batch
+	b.DeleteElements(tablesOf(d.cfg.LAN).ip, setGate, d.gate()...)
+	if err := d.rules.Commit(&b); err != nil && !errors.Is(err, unix.ENOENT) {
+		d.cfg.Log.Error("shutting the gate; it falls shut by itself", "within", gateLife, "err", err)
 	}
 }
 
-// openGates opens the gates for another while.
-func (d *Datapath) openGates(again bool) error {
+// gate is the gate's elements: packets are known by the interface they leave by.
+func (d *Datapath) gate() []nftables.Element {
+	return []nftables.Element{
+		{Key: indexKey(d.wan), Jump: "up", Timeout: gateLife}, {Key: indexKey(d.lan), Jump: "down", Timeout: gateLife},
+	}
+}
+
+// openGate opens the gate for another while.
+func (d *Datapath) openGate(again bool) error {
 	t := tablesOf(d.cfg.LAN).ip
 	for range 2 {
 		var b nftables.Batch
-		for gate, chain := range map[string]string{gateIn: "up", gateOut: "down"} {
-			e := nftables.Element{Key: indexKey(d.lan), Jump: chain, Timeout: gateLife}
-			if again {
-				b.DeleteElements(t, gate, e)
-			}
-			b.AddElements(t, gate, e)
+		if again {
+			b.DeleteElements(t, setGate, d.gate()...)
 		}
+		b.AddElements(t, setGate, d.gate()...)
 		err := d.rules.Commit(&b)
 		if !again || !errors.Is(err, unix.ENOENT) {
 			return err
 		}
-		again = false // they had fallen shut
+		again = false // it had fallen shut
 	}
 	return nil
 }

@@ -16,6 +16,8 @@ type judge struct {
 	table *admission.Table
 	lan   uint32 // the interface's index
 	mtu   int    // the shorter one of both interfaces
+	// capture brings strangers' HTTP to the portal; nil, as studied: NAT does.
+	capture *capture
 }
 
 // fates of what the table says; the rest is dropped.
@@ -35,18 +37,26 @@ func (j *judge) decide(packets []queue.Packet, verdicts []queue.Verdict) {
 }
 
 func (j *judge) one(p *queue.Packet, now int64) admission.Verdict {
-	packet := admission.Packet{Bytes: p.Data, Length: p.Length, Segments: 1}
+	packet := admission.Packet{Bytes: p.Data, Length: p.Length, Checked: true}
 	if p.GSO {
 		packet.Segments = segments(p, j.mtu)
 	}
-	switch {
-	case p.Hook == queue.Prerouting:
-		return j.Up(j.sender(p), packet, now)
-	case p.In == j.lan: // one client to another
-		v, _ := j.Across(packet, now)
+	if p.In != j.lan {
+		v, _ := j.Down(packet, now)
 		return v
 	}
-	v, _ := j.Down(packet, now)
+	// As studied, what one client sends to another is seen twice: before it is routed,
+	// and on its way back into the LAN.
+	v := admission.Forward
+	if p.Hook != queue.Forward || j.capture != nil {
+		v = j.Up(j.sender(p), packet, now)
+	}
+	if v == admission.Forward && p.Hook == queue.Forward && p.Out == j.lan {
+		v, _ = j.Across(packet, now)
+	}
+	if v == admission.Portal && j.capture != nil {
+		j.capture.keep(p)
+	}
 	return v
 }
 

@@ -56,7 +56,6 @@ type Datapath struct {
 
 	mu     sync.Mutex // guards what follows, and the order of changes
 	owners map[netip.Addr]datapath.MAC
-	failed error // of a queue's reader
 }
 
 var _ datapath.Datapath = (*Datapath)(nil)
@@ -120,12 +119,12 @@ func named(newcomer func(netip.Addr, datapath.MAC)) func(netip.Addr, datapath.MA
 }
 
 // Queues as studied: one, of ordinary length, whose packets come whole and one by
-// one. Fast: one for each CPU, of which only headers come, many at a time.
+// one. Fast: one for each CPU, many packets at a time.
 const (
 	studiedPackets = 1024
 	fastPackets    = 8192
 	fastBatch      = 64
-	fastCopy       = 128 // the longest IP and TCP headers
+	fastCopy       = 16 << 10 // any HTTP request that captures bring to the portal
 )
 
 // span are the queues of this LAN. Data paths of several LANs have different ones,
@@ -163,12 +162,18 @@ func (d *Datapath) listen() error {
 func (d *Datapath) begin() error {
 	for _, q := range d.queues {
 		j := &judge{Judge: d.table.Judge(), table: d.table, lan: uint32(d.lan.Index), mtu: min(d.lan.MTU, d.wan.MTU)}
+		var after func()
+		if d.fast != nil {
+			c, err := newCapture(netip.AddrPortFrom(d.cfg.Gateway, d.portalPort()))
+			if err != nil {
+				return err
+			}
+			d.fast.captures = append(d.fast.captures, c)
+			j.capture, after = c, c.send
+		}
 		d.ended.Go(func() {
-			if err := q.Run(j.decide); err != nil {
+			if err := q.Run(j.decide, after); err != nil {
 				d.cfg.Log.Error("judging packets; they are dropped from now on", "err", err)
-				d.mu.Lock()
-				d.failed = errors.Join(d.failed, err)
-				d.mu.Unlock()
 			}
 		})
 	}
@@ -176,6 +181,14 @@ func (d *Datapath) begin() error {
 		return d.keepOpen()
 	}
 	return nil
+}
+
+// portalPort is where strangers' HTTP goes; 0: nowhere.
+func (d *Datapath) portalPort() uint16 {
+	if len(d.cfg.PortalPorts) == 0 {
+		return 0
+	}
+	return d.cfg.PortalPorts[0]
 }
 
 // Close ends judging. The rules stay: nothing of the LAN passes any more, admitted
@@ -189,6 +202,12 @@ func (d *Datapath) Close() error {
 		errs = append(errs, q.Close())
 	}
 	d.ended.Wait()
+	if d.fast != nil {
+		for _, c := range d.fast.captures {
+			errs = append(errs, c.close())
+		}
+		d.fast.captures = nil
+	}
 	if d.rules != nil {
 		errs = append(errs, d.rules.Close())
 	}

@@ -15,7 +15,9 @@ type fast struct {
 	passed map[netip.Addr]*passed
 	// heard are the addresses that were passed once: their counters stay.
 	heard map[netip.Addr]*heard
-	stop  func() // shuts the gates
+	stop  func() // shuts the gate
+
+	captures []*capture // one for each queue; not guarded
 }
 
 // passed is a client whose packets the kernel passes: it has no limits but a time.

@@ -79,8 +79,8 @@ func (d *Datapath) ruleset(ask func(nftables.Queues) nftables.Expr) *nftables.Ba
 	return b
 }
 
-// from and to go on with packets of another interface than the LAN. It is known by
-// its name, so that an interface that comes again is no way around the rules.
+// notFrom and notTo go on with packets of another interface than the LAN. It is known
+// by its name, so that an interface that comes again is no way around the rules.
 func (d *Datapath) notFrom() []nftables.Expr { return d.otherLink(unix.NFT_META_IIFNAME) }
 func (d *Datapath) notTo() []nftables.Expr   { return d.otherLink(unix.NFT_META_OIFNAME) }
 
@@ -94,8 +94,7 @@ func marked(mark uint32) []nftables.Expr {
 	return []nftables.Expr{nftables.Meta(0, unix.NFT_META_MARK), nftables.Equal(0, binary.NativeEndian.AppendUint32(nil, mark))}
 }
 
-// ipRules queue what clients send before it is routed, and what is forwarded to
-// them behind the stack, where NAT has given it their addresses back.
+// ipRules are the chains that both kinds of rules end in, and then these.
 func (d *Datapath) ipRules(b *nftables.Batch, t nftables.Table, ask nftables.Expr) {
 	b.AddChain(t, "ask", nil)
 	b.AddRule(t, "ask", ask)
@@ -103,33 +102,11 @@ func (d *Datapath) ipRules(b *nftables.Batch, t nftables.Table, ask nftables.Exp
 	b.AddChain(t, "reject", nil)
 	b.AddRule(t, "reject", nftables.Meta(0, unix.NFT_META_L4PROTO), nftables.Equal(0, []byte{unix.IPPROTO_TCP}), nftables.Reset())
 	b.AddRule(t, "reject", nftables.Prohibited())
-	b.AddChain(t, "portal", nil)
-
-	b.AddChain(t, "prerouting", &nftables.Hook{Type: "filter", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityRaw})
-	b.AddChain(t, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: priorityMangle})
 	if d.fast != nil {
-		d.passRules(b, t)
-	}
-	b.AddRule(t, "prerouting", append(d.notFrom(), nftables.Accept())...)
-	// What came for many stations is not forwarded (RFC 1812, 5.3.4), and so not billed.
-	b.AddRule(t, "prerouting", nftables.Meta(0, unix.NFT_META_PKTTYPE), nftables.Differs(0, []byte{unix.PACKET_HOST}),
-		nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.Differs(0, d.cfg.Gateway.AsSlice()),
-		nftables.Below(0, firstMulticast), nftables.Drop())
-	b.AddRule(t, "forward", append(d.notTo(), nftables.Accept())...)
-	if d.fast != nil && len(d.cfg.PortalPorts) > 0 {
-		d.captureRules(b, t)
+		d.fastRules(b, t)
 	} else {
-		d.natRules(b, t)
+		d.studiedRules(b, t)
 	}
-	b.AddRule(t, "prerouting", append(marked(markPortal), nftables.Goto("portal"))...)
-	b.AddRule(t, "prerouting", append(marked(markReject), nftables.Goto("reject"))...)
-	if d.fast == nil {
-		d.knownSet(b, t)
-		b.AddRule(t, "prerouting", append(loadPair(0), nftables.In(setKnown, 0),
-			nftables.Load(0, binary.NativeEndian.AppendUint32(nil, markKnown)), nftables.SetMark(0), nftables.Goto("ask"))...)
-	}
-	b.AddRule(t, "prerouting", nftables.Goto("ask"))
-	b.AddRule(t, "forward", nftables.Goto("ask"))
 }
 
 // Places of fields in the headers, and their sizes, bytes.
@@ -147,21 +124,6 @@ func loadPair(to nftables.Register) []nftables.Expr {
 		nftables.Payload(to+1, nftables.LinkHeader, senderMAC, macSize),
 	}
 }
-
-// natRules give the portal its connections by NAT, which keeps track of every
-// connection of this machine.
-func (d *Datapath) natRules(b *nftables.Batch, t nftables.Table) {
-	b.AddRule(t, "portal", nftables.Accept())
-	if len(d.cfg.PortalPorts) == 0 {
-		return
-	}
-	b.AddChain(t, "nat", &nftables.Hook{Type: "nat", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityNAT})
-	b.AddRule(t, "nat", append(marked(markPortal),
-		nftables.Load(0, d.cfg.Gateway.AsSlice()), nftables.Load(1, port(d.cfg.PortalPorts[0])), nftables.Destination(0, 1))...)
-}
-
-// firstMulticast begins the addresses of many hosts.
-var firstMulticast = []byte{224, 0, 0, 0}
 
 func port(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }
 

@@ -185,18 +185,11 @@ type Conn struct {
 
 // Dial connects to the nftables of this network namespace.
 func Dial() (*Conn, error) {
-	c := new(Conn)
-	if err := c.dial(); err != nil {
-		return nil, err
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to nftables: %w", err)
 	}
-	return c, nil
-}
-
-func (c *Conn) dial() (err error) {
-	if c.c, err = netlink.Dial(unix.NETLINK_NETFILTER, nil); err != nil {
-		return fmt.Errorf("connecting to nftables: %w", err)
-	}
-	return nil
+	return &Conn{c: c}, nil
 }
 
 // Close ends the connection; what was made stays.
@@ -237,8 +230,21 @@ func (c *Conn) Commit(b *Batch) error {
 	return nil
 }
 
-// failed starts a new connection, so that no answer to this one's messages is
-// taken for another's.
+// failed takes answers that are left from the connection, so that none is taken for
+// another's. The kernel gives all of them before it lets go of the question.
 func (c *Conn) failed(err error) error {
-	return errors.Join(err, c.c.Close(), c.dial())
+	rc, e := c.c.SyscallConn()
+	if e != nil {
+		return errors.Join(err, e)
+	}
+	b := make([]byte, 1<<16)
+	e = rc.Control(func(fd uintptr) {
+		for {
+			_, _, err := unix.Recvfrom(int(fd), b, unix.MSG_DONTWAIT)
+			if err != nil && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ENOBUFS) {
+				return // nothing is left
+			}
+		}
+	})
+	return errors.Join(err, e)
 }

@@ -25,7 +25,7 @@ type Packet struct {
 	MAC       [6]byte // of the sender on In; zeros: not known
 	Mark      uint32
 	Length    int    // of the whole packet, bytes from the IP header on
-	Data      []byte // its beginning, from the IP header on; valid until its verdict
+	Data      []byte // its beginning, from the IP header on; valid until the next packets come
 	GSO       bool   // aggregated; its segments' number is not told
 	Unsummed  bool   // its checksums are not computed yet
 	protocol  uint16 // of Ethernet

@@ -45,8 +45,8 @@ type Queue struct {
 	err     error         // of closing
 }
 
-// Judge decides what becomes of packets. The packets' bytes are its own only until
-// it returns; it fills in a verdict for each.
+// Judge decides what becomes of packets: it fills in a verdict for each. The packets'
+// bytes are its own until the next ones come.
 type Judge func(packets []Packet, verdicts []Verdict)
 
 // Open binds a queue to a new socket. Packets wait from then on, until Run judges

@@ -65,7 +65,7 @@ func (p *place) open(t *testing.T, cfg Config, judge Judge) *Queue {
 	var done sync.WaitGroup
 	if judge != nil {
 		done.Go(func() {
-			if err := q.Run(judge); err != nil {
+			if err := q.Run(judge, nil); err != nil {
 				t.Error(err)
 			}
 		})
@@ -316,7 +316,7 @@ func BenchmarkVerdict(b *testing.B) {
 				b.Fatal(err)
 			}
 			judged := make(chan int, 1024)
-			go q.Run(func(p []Packet, _ []Verdict) { judged <- len(p) })
+			go q.Run(func(p []Packet, _ []Verdict) { judged <- len(p) }, nil)
 			payload := make([]byte, 1400)
 			b.ResetTimer()
 			waiting := 0

@@ -47,9 +47,10 @@ func newReader(batch int, bytes int) *reader {
 }
 
 // Run has judge decide on packets, as many at a time as Batch allows, until Close.
-// Where it fails, packets are dropped from then on. It keeps its thread, so that
-// the kernel's packets find it where it waits.
-func (q *Queue) Run(judge Judge) error {
+// after, unless it is nil, is called when they have their verdicts and their bytes
+// are still there. Where Run fails, packets are dropped from then on. It keeps its
+// thread, so that the kernel's packets find it where it waits.
+func (q *Queue) Run(judge Judge, after func()) error {
 	q.running.Lock()
 	defer q.running.Unlock()
 	runtime.LockOSThread()
@@ -62,6 +63,9 @@ func (q *Queue) Run(judge Judge) error {
 			clear(r.verdicts[:n])
 			judge(r.packets[:n], r.verdicts[:n])
 			err = q.pronounce(r, n)
+			if after != nil {
+				after()
+			}
 			q.turns.Add(1)
 		}
 		if err != nil && !q.closing.Load() {

@@ -27,13 +27,24 @@ func (d *Datapath) studiedRules(b *nftables.Batch, t nftables.Table) {
 	b.AddRule(t, "prerouting", nftables.Goto("ask"))
 
 	b.AddChain(t, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: priorityMangle})
+	b.AddRule(t, "forward", append(marked(markPortal), nftables.Goto("reject"))...)
 	b.AddRule(t, "forward", append(d.notTo(), nftables.Accept())...)
 	b.AddRule(t, "forward", nftables.Goto("ask"))
-
-	if len(d.cfg.PortalPorts) == 0 {
-		return
+	if len(d.cfg.PortalPorts) > 0 {
+		d.natRules(b, t)
 	}
+}
+
+// natRules bring strangers' HTTP to the portal. NAT is for connections: of what
+// belongs to none, in the eyes of the kernel, or to one from before that goes
+// elsewhere, nothing gets anywhere.
+func (d *Datapath) natRules(b *nftables.Batch, t nftables.Table) {
+	gateway, portal := d.cfg.Gateway.AsSlice(), port(d.cfg.PortalPorts[0])
 	b.AddChain(t, "nat", &nftables.Hook{Type: "nat", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityNAT})
-	b.AddRule(t, "nat", append(marked(markPortal),
-		nftables.Load(0, d.cfg.Gateway.AsSlice()), nftables.Load(1, port(d.cfg.PortalPorts[0])), nftables.Destination(0, 1))...)
+	b.AddRule(t, "nat", append(marked(markPortal), nftables.Load(0, gateway), nftables.Load(1, portal), nftables.Destination(0, 1))...)
+	b.AddChain(t, "input", &nftables.Hook{Type: "filter", Number: unix.NF_INET_LOCAL_IN, Priority: priorityMangle})
+	b.AddRule(t, "input", append(marked(markPortal),
+		nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.Equal(0, gateway),
+		nftables.Payload(0, nftables.TransportHeader, receiverPort, portSize), nftables.Equal(0, portal), nftables.Accept())...)
+	b.AddRule(t, "input", append(marked(markPortal), nftables.Goto("reject"))...)
 }

@@ -33,6 +33,8 @@ func TestLoginTrace(t *testing.T) {
 		{name: "ebpf", section: "The gateway leases"},
 		{name: "tun", path: `kind = "tun"`, section: "The gateway leases"},
 		{name: "tun-fast", path: "kind = \"tun\"\nfast = true", section: "The gateway leases"},
+		{name: "nfqueue", path: `kind = "nfqueue"`, section: "Others lease", others: true},
+		{name: "nfqueue-fast", path: "kind = \"nfqueue\"\nfast = true", section: "Others lease", others: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if !*update {

@@ -27,15 +27,16 @@ var allowedImports = map[string][]string{
 	"cmd/gateweigh": {"lab/..."},
 	"cmd/gatewayd":  {"gateway", "gateway/config", "gateway/control", "gateway/users"},
 
-	"gateway":               {"gateway/..."},
-	"gateway/config":        {},
-	"gateway/control":       {"gateway/session"},
-	"gateway/datapath":      {},
-	"gateway/datapath/ebpf": {"gateway/datapath"},
+	"gateway":                {"gateway/..."},
+	"gateway/config":         {},
+	"gateway/control":        {"gateway/session"},
+	"gateway/datapath":       {},
+	"gateway/datapath/ebpf":  {"gateway/datapath", "gateway/datapath/guard"},
+	"gateway/datapath/guard": {"gateway/datapath"},
 
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/admission": {"gateway/datapath"},
-	"gateway/datapath/tun":       {"gateway/datapath", "gateway/datapath/admission"},
+	"gateway/datapath/tun":       {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard"},
 
 	"gateway/dhcp":    {},
 	"gateway/dns":     {},
@@ -77,11 +78,12 @@ var allowedImports = map[string][]string{
 var testImports = map[string][]string{
 	"cmd/gatewayd": {"gateway/session"}, // serves a table of its own to the verbs
 
-	"gateway/datapath/ebpf": {"gateway/datapath/datapathtest", "gateway/netnstest"},
-	"gateway/datapath/tun":  {"gateway/datapath/datapathtest", "gateway/netnstest"},
-	"gateway/dhcp":          {"gateway/netnstest"},
-	"gateway/dns":           {"gateway/netnstest"},
-	"gateway/portal":        {"gateway/netnstest"},
+	"gateway/datapath/ebpf":  {"gateway/datapath/datapathtest", "gateway/netnstest"},
+	"gateway/datapath/guard": {"gateway/netnstest"},
+	"gateway/datapath/tun":   {"gateway/datapath/datapathtest", "gateway/netnstest"},
+	"gateway/dhcp":           {"gateway/netnstest"},
+	"gateway/dns":            {"gateway/netnstest"},
+	"gateway/portal":         {"gateway/netnstest"},
 
 	"lab/analysis": {"lab/analysis/analysistest"},
 	"lab/compare":  {"lab/analysis/analysistest"},

@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
+	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
 )
 
@@ -79,7 +80,7 @@ func Detach(cfg *config.Config, force bool) error {
 	if cfg.Datapath.Kind == config.EBPF { // its interfaces may be gone, and pins still there
 		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
 	}
-	return errors.Join(programs(cfg), tun.Remove(cfg.LAN.Interface))
+	return errors.Join(programs(cfg), tun.Remove(cfg.LAN.Interface), guard.Remove(cfg.LAN.Interface))
 }
 
 // removePrograms takes out what an eBPF data path left.

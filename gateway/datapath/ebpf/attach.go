@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 )
 
 // hook is a place a program is attached to.
@@ -200,7 +201,7 @@ func (h hook) restore(dir string) error {
 }
 
 // Detach takes everything a data path left out of the kernel: programs, tables,
-// rules, the hook it made for them. The interfaces may be gone. It fails with
+// rules, the hook it made for them, the guard. The interfaces may be gone. It fails with
 // datapath.ErrBusy while one is running.
 func Detach(cfg Config) error {
 	locks, err := datapath.Lock(cfg.LAN, cfg.WAN)
@@ -212,8 +213,8 @@ func Detach(cfg Config) error {
 }
 
 // Remove takes everything a data path left out of the kernel: programs, tables,
-// rules. The interfaces may be gone, and must be locked: nobody asks whether a data
-// path runs.
+// rules, and last the guard. The interfaces may be gone, and must be locked: nobody
+// asks whether a data path runs.
 func Remove(cfg Config) error {
 	err := removeRules()
 	for _, name := range []string{cfg.LAN, cfg.WAN} {
@@ -227,7 +228,7 @@ func Remove(cfg Config) error {
 		}
 		err = errors.Join(err, hook{dev: dev}.restore(cfg.PinDir))
 	}
-	return errors.Join(err, os.RemoveAll(cfg.PinDir))
+	return errors.Join(err, os.RemoveAll(cfg.PinDir), guard.Remove(cfg.LAN))
 }
 
 // gone says whether an error means that there is nothing to remove.

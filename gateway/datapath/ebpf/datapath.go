@@ -69,6 +69,8 @@ type Datapath struct {
 	stop  func()      // ends the watchers and waits for them
 	lost  chan string // the name of an interface that has gone
 
+	guarded bool // a guard is in place; written by Open only
+
 	mu       sync.Mutex // guards what follows
 	settings gatewaySettings
 	chosen   bool // who forwards, once
@@ -106,19 +108,31 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := d.begin(lan.MTU); err != nil {
 		return nil, err
 	}
-	if err := addRules(); err != nil {
+	d.lan, d.wan = lan, wan
+	if err := d.enter(); err != nil {
 		return nil, err
 	}
-	for _, h := range d.hooks(lan, wan) {
+	return d, d.watch()
+}
+
+// enter puts the programs in their places, behind the guard, which then knows the
+// interfaces.
+func (d *Datapath) enter() error {
+	if err := addRules(); err != nil {
+		return err
+	}
+	d.guarded = d.guard()
+	for _, h := range d.hooks(d.lan, d.wan) {
 		if err := d.attach(h); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if err := d.attachLookup(); err != nil {
-		return nil, err
+	if d.guarded {
+		if err := d.guardian().Know(d.lan.Index, d.wan.Index); err != nil {
+			return err
+		}
 	}
-	d.lan, d.wan = lan, wan
-	return d, d.watch()
+	return d.attachLookup()
 }
 
 func (c *Config) check() error {
@@ -290,13 +304,16 @@ func (d *Datapath) Portal(l syscall.Conn) error {
 }
 
 // Wait returns when ctx ends, or with an error when an interface has gone: its
-// programs went with it, and one that comes in its place, of whatever name, has none.
+// programs went with it, and one that comes in its place has none.
 func (d *Datapath) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case name := <-d.lost:
-		return fmt.Errorf("%s is gone, and nobody is kept from forwarding through one that comes in its place until gatewayd is started again", name)
+		if !d.guarded && name == d.lan.Name {
+			return fmt.Errorf("%s is gone, and nobody is kept from forwarding through one that comes in its place until gatewayd is started again", name)
+		}
+		return fmt.Errorf("%s is gone: start gatewayd again for the one that comes in its place", name)
 	}
 }
 

@@ -64,8 +64,11 @@ func (k *checker) without(reason string, keys ...string) {
 
 func (k *checker) checkDHCP() {
 	if k.DHCP.Mode == External {
-		k.without(`dhcp.mode is "external"`, "dhcp.pools", "dhcp.lease", "dhcp.dns", "dhcp.domain", "dhcp.mtu", "dhcp.static", "dhcp.options")
+		k.without(`dhcp.mode is "external"`, "dhcp.pools", "dhcp.lease", "dhcp.preauth_lease", "dhcp.dns", "dhcp.domain", "dhcp.mtu", "dhcp.static", "dhcp.options")
 		return
+	}
+	if k.DHCP.Brief > k.DHCP.Lease {
+		k.report("dhcp.preauth_lease", "is longer than dhcp.lease, %s", shortDuration(k.DHCP.Lease))
 	}
 	if !k.LAN.Address.IsValid() {
 		return

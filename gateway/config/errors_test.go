@@ -104,6 +104,8 @@ func TestImpossibleCombinations(t *testing.T) {
 				`x.toml:11: dhcp.options.43: must be text, a list of IPv4 addresses, or bytes such as "0x0a0b", 1 to 255 bytes, not "0xzz"`,
 				`x.toml:12: dhcp.options.44: must be text, a list of IPv4 addresses, or bytes such as "0x0a0b", 1 to 255 bytes, not ""`,
 				`x.toml:13: dhcp.options.45: must be text, a list of IPv4 addresses, or bytes such as "0x0a0b", 1 to 255 bytes, not 3`}},
+		{"lease before login", minimal + "dhcp.lease = \"5m\"\ndhcp.preauth_lease = \"10m\"\n",
+			[]string{`x.toml:7: dhcp.preauth_lease: is longer than dhcp.lease, 5m`}},
 		{"external DHCP", minimal + "dhcp.mode = \"external\"\ndhcp.lease = \"1h\"\ndhcp.static = {}\n",
 			[]string{
 				`x.toml:7: dhcp.lease: has no effect: dhcp.mode is "external"`,

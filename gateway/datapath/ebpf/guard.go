@@ -30,7 +30,7 @@ func (d *Datapath) guard() bool {
 // keepGuard puts the guard back where somebody has flushed netfilter's rules, unless
 // all was detached.
 func (d *Datapath) keepGuard() {
-	if !d.guarded || !Attached(d.cfg) {
+	if !d.guarded || !holdsLAN(d.cfg.PinDir, d.lan) {
 		return
 	}
 	there, err := d.isGuarded()

@@ -8,6 +8,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
@@ -30,6 +34,65 @@ func TestGuardComesBack(t *testing.T) {
 	d.obey()
 	if left, err := try(table); err == nil {
 		t.Errorf("after detach there is\n%s", left)
+	}
+}
+
+// TestPinnedElsewhere: a data path with pins in another folder than its predecessor's
+// takes its place, and what a predecessor pinned is found and detached without its
+// folder.
+func TestPinnedElsewhere(t *testing.T) {
+	n := newNetwork(t)
+	first, err := Open(n.config(t))
+	must(t, err)
+	must(t, first.Close())
+	t.Cleanup(func() { must(t, os.RemoveAll(first.cfg.PinDir)) })
+	var said log
+	second := n.open(t, func(c *Config) {
+		c.PinDir += "-new"
+		c.Log = slog.New(slog.NewTextHandler(&said, nil))
+	})
+	count := func(h hook) int {
+		at, err := link.QueryPrograms(link.QueryOptions{Target: h.dev.Index, Attach: h.where()})
+		must(t, err)
+		return len(at.Programs)
+	}
+	for _, h := range second.hooks(second.lan, second.wan) {
+		if n := count(h); n != 1 || !strings.Contains(said.String(), "program="+h.name+" ") {
+			t.Errorf("%d programs at %s; it said\n%s", n, h.name, said.String())
+		}
+	}
+	must(t, second.Close())
+	elsewhere := second.cfg
+	elsewhere.PinDir += "-unknown"
+	if !Attached(elsewhere) {
+		t.Error("programs pinned elsewhere are not seen")
+	}
+	must(t, Detach(elsewhere))
+	for _, h := range second.hooks(second.lan, second.wan) {
+		if n := count(h); n != 0 {
+			t.Errorf("%d programs at %s after detach with another folder", n, h.name)
+		}
+	}
+}
+
+// TestOthersAhead: a program that sees packets before the own one is told of, and left
+// alone.
+func TestOthersAhead(t *testing.T) {
+	n := newNetwork(t)
+	d := n.open(t)
+	other, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "others", Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},
+	})
+	must(t, err)
+	defer other.Close()
+	l, err := link.AttachTCX(link.TCXOptions{Program: other, Interface: d.lan.Index, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()})
+	must(t, err)
+	defer l.Close()
+	must(t, d.Close())
+	var said log
+	n.open(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&said, nil)) })
+	if !strings.Contains(said.String(), "programs of others see packets ahead") || !strings.Contains(said.String(), "others (id ") {
+		t.Errorf("it said\n%s", said.String())
 	}
 }
 

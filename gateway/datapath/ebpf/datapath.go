@@ -20,11 +20,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
@@ -162,6 +164,9 @@ func (d *Datapath) load(lan, wan *net.Interface) error {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return fmt.Errorf("lifting the limit of locked memory: %w", err)
 	}
+	if err := onBPFFS(d.cfg.PinDir); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(d.cfg.PinDir, 0o700); err != nil {
 		return fmt.Errorf("making the folder of pins: %w", err)
 	}
@@ -179,9 +184,32 @@ func (d *Datapath) load(lan, wan *net.Interface) error {
 		return fmt.Errorf("%w: %w (5.15 or newer is needed)", datapath.ErrNotSupported, err)
 	}
 	if err != nil {
-		return fmt.Errorf("loading the programs (pins in %s, which must be a bpffs): %w", d.cfg.PinDir, err)
+		return fmt.Errorf("loading the programs (pins in %s): %w", d.cfg.PinDir, err)
 	}
 	return nil
+}
+
+// onBPFFS wants the folder of pins, or the nearest above it that is there, on a bpffs.
+func onBPFFS(dir string) error {
+	there := dir
+	for {
+		if _, err := os.Stat(there); err == nil || there == filepath.Dir(there) {
+			break
+		}
+		there = filepath.Dir(there)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(there, &fs); err != nil {
+		return fmt.Errorf("looking at the folder of pins %s: %w", there, err)
+	}
+	if fs.Type == unix.BPF_FS_MAGIC {
+		return nil
+	}
+	known, _ := os.ReadFile("/proc/filesystems")
+	if !strings.Contains(string(known), "\tbpf\n") {
+		return fmt.Errorf("%w: it has no bpffs to pin programs to (CONFIG_BPF_SYSCALL)", datapath.ErrNotSupported)
+	}
+	return fmt.Errorf("%s is not on a bpffs, which programs are pinned to: mount -t bpf bpf /sys/fs/bpf, or set datapath.pin_dir to a folder on one", dir)
 }
 
 // sessions are the maps without which admitted clients are cut off, or their

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -72,6 +73,19 @@ func TestPinnedElsewhere(t *testing.T) {
 		if n := count(h); n != 0 {
 			t.Errorf("%d programs at %s after detach with another folder", n, h.name)
 		}
+	}
+}
+
+// TestNoBPFFS: programs need a place to be pinned to, and the message says how to get
+// one.
+func TestNoBPFFS(t *testing.T) {
+	cfg := newNetwork(t).config(t)
+	cfg.PinDir = filepath.Join(t.TempDir(), "deep", "down")
+	if _, err := Open(cfg); err == nil || !strings.Contains(err.Error(), "is not on a bpffs, which programs are pinned to: mount -t bpf bpf /sys/fs/bpf") {
+		t.Errorf("pins on no bpffs: %v", err)
+	}
+	if _, err := os.Stat(filepath.Dir(cfg.PinDir)); err == nil {
+		t.Error("a folder was made for them")
 	}
 }
 

@@ -108,6 +108,11 @@ func RemoveFrames(lan string) error {
 	return remove("netdev", lan, "giving "+lan+" back to the kernel's stack")
 }
 
+// There reports whether Shut's table of a LAN is there.
+func There(lan string) bool {
+	return exec.Command("nft", "list", "table", "inet", tableName(lan)).Run() == nil
+}
+
 func remove(family, lan, doing string) error {
 	err := nft(fmt.Sprintf("table %[1]s %[2]s\ndelete table %[1]s %[2]s\n", family, tableName(lan)), doing)
 	if errors.Is(err, datapath.ErrNotSupported) {

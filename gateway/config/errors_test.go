@@ -104,6 +104,8 @@ func TestImpossibleCombinations(t *testing.T) {
 				`x.toml:11: dhcp.options.43: must be text, a list of IPv4 addresses, or bytes such as "0x0a0b", 1 to 255 bytes, not "0xzz"`,
 				`x.toml:12: dhcp.options.44: must be text, a list of IPv4 addresses, or bytes such as "0x0a0b", 1 to 255 bytes, not ""`,
 				`x.toml:13: dhcp.options.45: must be text, a list of IPv4 addresses, or bytes such as "0x0a0b", 1 to 255 bytes, not 3`}},
+		{"lease before login", minimal + "dhcp.lease = \"5m\"\ndhcp.preauth_lease = \"10m\"\n",
+			[]string{`x.toml:7: dhcp.preauth_lease: is longer than dhcp.lease, 5m`}},
 		{"external DHCP", minimal + "dhcp.mode = \"external\"\ndhcp.lease = \"1h\"\ndhcp.static = {}\n",
 			[]string{
 				`x.toml:7: dhcp.lease: has no effect: dhcp.mode is "external"`,
@@ -147,8 +149,7 @@ func TestImpossibleCombinations(t *testing.T) {
 				`x.toml:6: portal.port: 53 belongs to the DNS`,
 				`x.toml:7: portal.tls_port: 53 is portal.port too`,
 				`x.toml:7: portal.tls_port: 53 belongs to the DNS`,
-				`x.toml:11: metrics.listen: 10.1.0.1:53 is the portal's: portal.port`,
-				`x.toml:11: metrics.listen: 10.1.0.1:53 is the portal's: portal.tls_port`}},
+				`x.toml:11: metrics.listen: 10.1.0.1 is in the LAN, where clients would read it: take 127.0.0.1`}},
 		{"half a certificate", minimal + "portal.tls_key = \"k\"\n",
 			[]string{`x.toml:6: portal.tls_cert: missing: portal.tls_key is set`}},
 		{"certificate without a name", minimal + "portal.tls_key = \"k\"\nportal.tls_cert = \"c\"\n",

@@ -66,16 +66,10 @@ func NewWorld(t *testing.T, p Path, s Shape) *World {
 	w.hub = hub
 	hub.Run(t, quiet+`sysctl -qw net.bridge.bridge-nf-call-iptables=0 2>/dev/null || : # it would mend frames
 ip link add br0 type bridge ageing_time 0 mcast_snooping 0; ip link set br0 up`)
-	w.Router.Run(t, quiet+`sysctl -qw net.ipv4.ip_forward=1
-ip link add lan0 address 02:00:00:00:01:01 type veth peer name lan netns $hub
-ip link add wan0 address 02:00:00:00:01:02 type veth peer name s0 netns $server
-if [ $own = false ]; then ip addr add 10.1.0.1/$bits dev lan0; fi
-ip addr add 192.0.2.1/24 dev wan0; ip link set lan0 up; ip link set wan0 up`, "hub="+tid(hub), "server="+tid(w.Server), fmt.Sprintf("own=%v", p.OwnAddress), w.bits())
-	hub.Run(t, `ip link set lan master br0 up`)
-	w.Server.Run(t, quiet+`ip link set s0 address 02:00:00:00:02:02 up
-ip addr add 192.0.2.2/24 dev s0; ip addr add 192.0.2.3/24 dev s0; ip addr add 198.51.100.9/24 dev lo; ip addr add 198.51.100.200/24 dev lo
-ip route add default via 192.0.2.1`)
-	w.Router.Run(t, `ip route add default via 192.0.2.2`)
+	w.Router.Run(t, quiet+`sysctl -qw net.ipv4.ip_forward=1`)
+	w.Server.Run(t, quiet+`ip addr add 198.51.100.9/24 dev lo; ip addr add 198.51.100.200/24 dev lo`)
+	w.linkLAN(t)
+	w.linkWAN(t)
 	w.Alice, w.Bob, w.Intruder = w.station(t, hub, 10), w.station(t, hub, 11), w.station(t, hub, 66)
 	if s.Bare {
 		for space, links := range map[*netnstest.Space]string{
@@ -91,6 +85,25 @@ ip route add default via 192.0.2.1`)
 		must(t, w.Open())
 	}
 	return w
+}
+
+// linkLAN links the gateway to the hub, and linkWAN to the server, always with the same
+// names and addresses.
+func (w *World) linkLAN(t *testing.T) {
+	t.Helper()
+	w.Router.Run(t, `ip link add lan0 address 02:00:00:00:01:01 type veth peer name lan netns $hub
+if [ $own = false ]; then ip addr add 10.1.0.1/$bits dev lan0; fi
+ip link set lan0 up`, "hub="+tid(w.hub), fmt.Sprintf("own=%v", w.path.OwnAddress), w.bits())
+	w.hub.Run(t, `ip link set lan master br0 up`)
+}
+
+func (w *World) linkWAN(t *testing.T) {
+	t.Helper()
+	w.Router.Run(t, `ip link add wan0 address 02:00:00:00:01:02 type veth peer name s0 netns $server
+ip addr add 192.0.2.1/24 dev wan0; ip link set wan0 up`, "server="+tid(w.Server))
+	w.Server.Run(t, `ip link set s0 address 02:00:00:00:02:02 up
+ip addr add 192.0.2.2/24 dev s0; ip addr add 192.0.2.3/24 dev s0; ip route add default via 192.0.2.1`)
+	w.Router.Run(t, `ip route add default via 192.0.2.2`)
 }
 
 // quiet keeps a namespace's kernel from talking by itself.

@@ -36,7 +36,6 @@ var allowedImports = map[string][]string{
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/admission": {"gateway/datapath"},
 	"gateway/datapath/tun":       {"gateway/datapath", "gateway/datapath/admission"},
-	"gateway/datapath/nfqueue":   {"gateway/datapath", "gateway/datapath/admission"},
 
 	"gateway/dhcp":    {},
 	"gateway/dns":     {},

@@ -4,10 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/portal"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/gateway/users"
@@ -86,6 +90,19 @@ func (t granting) Admit(addr netip.Addr, login session.Login) (session.Session, 
 		t.g.log.Info("admitted", "client", s.Key.String(), "user", s.User, "session", s.ID)
 	}
 	return s, err
+}
+
+// Lease gives an operator's client an address, if it can be one's.
+func (t granting) Lease(key session.Key, hostname string, end time.Time) error {
+	lan := t.g.cfg.LAN
+	if why := lan.Unleasable(key.Addr); why != "" {
+		return fmt.Errorf("%w: %s %s", datapath.ErrForeign, key.Addr, why)
+	}
+	own, err := net.InterfaceByName(lan.Interface)
+	if mac := net.HardwareAddr(key.MAC[:]); key.MAC == (datapath.MAC{}) || err == nil && slices.Equal(mac, own.HardwareAddr) {
+		return fmt.Errorf("no client's MAC: %s is nobody's, or the gateway's own", mac)
+	}
+	return t.Table.Lease(key, hostname, end)
 }
 
 // accounts says whether RADIUS servers are told of sessions.

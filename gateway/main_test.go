@@ -1,11 +1,15 @@
 package gateway
 
 import (
+	"os"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(internetEnv) != "" {
+		serveInternet()
+	}
 	netnstest.Main(m, "mount -t tmpfs none /run; mount -t bpf bpf /sys/fs/bpf; ip link set lo up; sysctl -qw net.ipv4.ip_forward=1")
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -83,10 +84,21 @@ func clientInterface(cfg *config.Config) string {
 	return cfg.LAN.Interface
 }
 
+// CheckFiles reads the files that a configuration names as the daemon would, and
+// changes nothing.
+func CheckFiles(cfg *config.Config) error {
+	g := &gateway{cfg: cfg, log: slog.New(slog.DiscardHandler)}
+	auth, err := g.authenticator()
+	if err != nil || !cfg.Portal.Enabled {
+		return err
+	}
+	_, err = portal.New(g.portalConfig(make([]byte, keySize)), granting{nil, g}, auth)
+	return err
+}
+
 // openPortal makes the portal, if there is to be one.
 func (g *gateway) openPortal() (err error) {
-	p := g.cfg.Portal
-	if !p.Enabled {
+	if !g.cfg.Portal.Enabled {
 		return nil
 	}
 	auth, err := g.authenticator()
@@ -97,7 +109,12 @@ func (g *gateway) openPortal() (err error) {
 	if err != nil {
 		return err
 	}
-	addr := g.cfg.LAN.Address.Addr()
+	g.portal, err = portal.New(g.portalConfig(key), granting{g.table, g}, auth)
+	return err
+}
+
+func (g *gateway) portalConfig(key []byte) portal.Config {
+	p, addr := g.cfg.Portal, g.cfg.LAN.Address.Addr()
 	cfg := portal.Config{
 		Address: netip.AddrPortFrom(addr, p.Port), Name: p.Name, Terms: p.Terms, Title: p.Title,
 		SuccessURL: p.SuccessURL, Templates: p.Templates, Key: key, Log: g.log,
@@ -109,8 +126,7 @@ func (g *gateway) openPortal() (err error) {
 	if p.TLSCert != "" {
 		cfg.TLS = portal.TLS{Address: netip.AddrPortFrom(addr, p.TLSPort), Cert: p.TLSCert, Key: p.TLSKey}
 	}
-	g.portal, err = portal.New(cfg, granting{g.table, g}, auth)
-	return err
+	return cfg
 }
 
 // servePortal listens, has the data path bring clients, and serves them.
@@ -134,16 +150,18 @@ func (g *gateway) servePortal(ctx context.Context) error {
 	return g.portal.Serve(ctx, plain, secure)
 }
 
+const keySize = 32 // bytes
+
 // keptKey reads a secret key, or makes and keeps one.
 func keptKey(path string) ([]byte, error) {
 	key, err := os.ReadFile(path)
-	if err == nil && len(key) == 32 {
+	if err == nil && len(key) == keySize {
 		return key, nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading the portal's key: %w", err)
 	}
-	key = make([]byte, 32)
+	key = make([]byte, keySize)
 	rand.Read(key)
 	if err := os.WriteFile(path, key, 0o600); err != nil {
 		return nil, fmt.Errorf("keeping the portal's key: %w", err)

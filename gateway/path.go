@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -38,7 +39,8 @@ type mortal interface {
 }
 
 // openPath opens the configured data path. What one of another kind left on the
-// interfaces is taken out as soon as this one shuts strangers out.
+// interfaces is taken out once this one shuts strangers out, so that there is no
+// open moment.
 func (g *gateway) openPath() (path, error) {
 	switch g.cfg.Datapath.Kind {
 	case config.EBPF:
@@ -49,12 +51,7 @@ func (g *gateway) openPath() (path, error) {
 		return dp, err
 	case config.TUN:
 		c := tunConfig(g.cfg, g.log)
-		c.Former = func() error {
-			if left := ebpfLeft(g.cfg); ebpf.Attached(left) {
-				return ebpf.Remove(left)
-			}
-			return nil
-		}
+		c.Former = func() error { return removePrograms(g.cfg) }
 		return opened(tun.Open(c))
 	}
 	return nil, fmt.Errorf("no data path %q", g.cfg.Datapath.Kind)
@@ -68,13 +65,29 @@ func opened[P path](dp P, err error) (path, error) {
 	return dp, nil
 }
 
-// Detach takes everything of a gateway out of the kernel. What is not there is no
-// error. It fails with datapath.ErrBusy while a daemon runs.
-func Detach(_ context.Context, cfg *config.Config, log *slog.Logger) error {
-	if cfg.Datapath.Kind == config.TUN {
-		return tun.Detach(tunConfig(cfg, log))
+// Detach takes everything of a gateway out of the kernel, whatever its data path
+// was. What is not there is no error. While a daemon runs it fails with
+// datapath.ErrBusy unless it is forced to: that one then goes on without anything
+// in the kernel.
+func Detach(cfg *config.Config, force bool) error {
+	locks, err := datapath.Lock(cfg.LAN.Interface, cfg.WAN.Interface)
+	if err != nil && !(force && errors.Is(err, datapath.ErrBusy)) {
+		return err
 	}
-	return ebpf.Detach(ebpfLeft(cfg))
+	defer locks.Close()
+	programs := removePrograms
+	if cfg.Datapath.Kind == config.EBPF { // its interfaces may be gone, and pins still there
+		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
+	}
+	return errors.Join(programs(cfg), tun.Remove(cfg.LAN.Interface))
+}
+
+// removePrograms takes out what an eBPF data path left.
+func removePrograms(cfg *config.Config) error {
+	if left := ebpfLeft(cfg); ebpf.Attached(left) {
+		return ebpf.Remove(left)
+	}
+	return nil
 }
 
 // ebpfLeft is where programs may be left.

@@ -1,9 +1,7 @@
 package gateway
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"regexp"
 	"strings"
 	"testing"
@@ -26,7 +24,7 @@ func dayOnTUN(t *testing.T, keys string) {
 	sh(t, "ip addr flush dev lan0")
 	dir := t.TempDir()
 	d := startOn(t, dir, keys)
-	detach := func() { must(t, Detach(context.Background(), d.cfg, slog.New(slog.DiscardHandler))) }
+	detach := func() { must(t, Detach(d.cfg, false)) }
 	t.Cleanup(detach)
 	lease(t)
 	if passes() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/session"
@@ -29,7 +30,7 @@ func TestLife(t *testing.T) {
 	clean := w.kernel()
 	program, err := exec.LookPath("gatewayd")
 	must(t, err)
-	w.start(program)
+	w.start(cmp.Or(*predecessor, program))
 	ann, bob := w.client(), w.client()
 	began := ann.logIn("ann")
 	if began.State != session.Authenticated || began.User != "ann" {
@@ -68,7 +69,7 @@ func (w *world) killedUnderLoad(t *testing.T, program string, ann, bob *client) 
 	if *tcpMbps > 0 {
 		streams = []*stream{w.stream(ann, true, *tcpMbps), w.stream(ann, false, *tcpMbps)}
 	}
-	began := time.Now()
+	began, replaced := time.Now(), 0
 	for round := 0; round < *rounds || time.Since(began) < *loadTime; round++ {
 		for what, replace := range map[string]func(){
 			"killed":    func() { w.kill(); time.Sleep(100 * time.Millisecond); w.start(program) },
@@ -77,6 +78,7 @@ func (w *world) killedUnderLoad(t *testing.T, program string, ann, bob *client) 
 			"upgraded":  func() { w.kill(); w.start(w.copyOf(program)) },
 		} {
 			replace()
+			replaced++
 			if now := ann.session(); now.ID != id || now.Began.Sub(before.Began).Abs() > time.Millisecond || now.State != session.Authenticated || now.UpPackets < before.UpPackets {
 				t.Fatalf("%s: the session %+v became %+v", what, before, now)
 			}
@@ -106,7 +108,7 @@ func (w *world) killedUnderLoad(t *testing.T, program string, ann, bob *client) 
 		used = sum(used, s.traffic(t))
 	}
 	seconds := time.Since(began).Seconds()
-	t.Logf("%.1f s, %.0f Mbit/s up and %.0f down, %d packets, session %s; queues: %s", seconds, float64(used.UpBytes)*8e-6/seconds,
+	t.Logf("%d daemons, %.1f s, %.0f Mbit/s up and %.0f down, %d packets, session %s; queues: %s", replaced, seconds, float64(used.UpBytes)*8e-6/seconds,
 		float64(used.DownBytes)*8e-6/seconds, used.UpPackets+used.DownPackets, id, w.dropped())
 	return used
 }
@@ -207,17 +209,24 @@ func (w *world) stopped(t *testing.T, c *client, id string, used control.Traffic
 	}
 }
 
-// detach takes everything out that the daemon left in the kernel.
+// detach takes everything out that the daemon left in the kernel, and what one that
+// still runs has there only when it is told to.
 func (w *world) detach(t *testing.T, program, clean string) {
-	w.kill()
-	if w.kernel() == clean {
-		t.Error("the data path went with the daemon")
-	}
-	w.sh(`nsenter --net=/run/netns/$ID-router ` + program + ` detach -c $DIR/gatewayd.toml`)
-	if diff := cmp.Diff(strings.Split(clean, "\n"), strings.Split(w.kernel(), "\n")); diff != "" {
-		t.Errorf("what is left: %s", diff)
-	}
-	if _, err := os.Stat(w.Pins); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the pins are left: %v", err)
+	for _, force := range []string{"", "--force"} {
+		if force == "" {
+			w.kill()
+		} else {
+			w.start(program)
+		}
+		if w.kernel() == clean {
+			t.Error("there is nothing to detach")
+		}
+		w.sh(`nsenter --net=/run/netns/$ID-router ` + program + ` detach -c $DIR/gatewayd.toml ` + force)
+		if diff := gocmp.Diff(strings.Split(clean, "\n"), strings.Split(w.kernel(), "\n")); diff != "" {
+			t.Errorf("what is left after detach %s: %s", force, diff)
+		}
+		if _, err := os.Stat(w.Pins); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the pins are left after detach %s: %v", force, err)
+		}
 	}
 }

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,16 +25,25 @@ type grants struct {
 }
 
 func loginCommand(socket *string) *cobra.Command {
-	var user string
+	var user, mac, list string
 	var g grants
 	cmd := &cobra.Command{
-		Use:   "login ADDRESS --user USER",
-		Short: "Log a client in, without asking RADIUS or the users' file",
+		Use:   "login ADDRESS --user USER [--mac MAC] | --list FILE",
+		Short: "Log clients in, without asking RADIUS or the users' file",
 		Long: "Logs the client that has an address in, with the limits given here and no others. A client that is\n" +
-			"logged in already gets a new session.",
-		Args: usage(cobra.ExactArgs(1)),
+			"logged in already gets a new session. With --mac it needs no lease: such as a printer with an address\n" +
+			"of its own, which should lie outside dhcp.pools.\n\n" +
+			"--list reads \"ADDRESS USER\" or \"ADDRESS USER MAC\" from each line of a file, or with - from standard\n" +
+			"input; empty lines and such that begin with # are passed over.",
+		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req, err := loginRequest(args[0], user, g)
+			if list != "" {
+				return loginList(cmd, *socket, list, len(args) > 0 || user != "" || mac != "", g)
+			}
+			if len(args) == 0 {
+				return &exitError{exitUsage, errors.New("whom? give ADDRESS, or --list FILE")}
+			}
+			req, err := loginRequest(args[0], user, mac, g)
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
@@ -46,6 +60,8 @@ func loginCommand(socket *string) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&user, "user", "", "whose session it is (needed)")
+	f.StringVar(&mac, "mac", "", "the client's Ethernet address, when it has no lease")
+	f.StringVar(&list, "list", "", "a file of clients to log in")
 	f.DurationVar(&g.session, "session-timeout", 0, "how long, such as 24h")
 	f.DurationVar(&g.idle, "idle-timeout", 0, "how long without a packet, such as 30m")
 	f.StringVar(&g.upRate, "up-rate", "", "bits a second the client sends, such as 10M")
@@ -56,14 +72,71 @@ func loginCommand(socket *string) *cobra.Command {
 	return cmd
 }
 
-func loginRequest(addr, user string, g grants) (control.LoginRequest, error) {
-	req := control.LoginRequest{User: user}
+// loginList logs the clients of a file in. alone says that something was given
+// beside it that is about one client.
+func loginList(cmd *cobra.Command, socket, file string, alone bool, g grants) error {
+	if alone {
+		return &exitError{exitUsage, errors.New("--list has addresses, users and MACs of its own: give it without them")}
+	}
+	list, err := readLogins(cmd.InOrStdin(), file, g)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	c, err := dial(socket)
+	if err != nil {
+		return err
+	}
+	n, err := c.LoginAll(cmd.Context(), list)
+	if err != nil {
+		return fmt.Errorf("logging the clients of %s in: %w", file, err)
+	}
+	fmt.Printf("%d clients are logged in\n", n)
+	return nil
+}
+
+// readLogins reads a whole list before anybody is logged in.
+func readLogins(stdin io.Reader, file string, g grants) ([]control.LoginRequest, error) {
+	in := stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	var list []control.LoginRequest
+	var problems []error
+	lines := bufio.NewScanner(in)
+	for n := 1; lines.Scan(); n++ {
+		words := strings.Fields(lines.Text())
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		if len(words) < 2 || len(words) > 3 {
+			problems = append(problems, fmt.Errorf("%s:%d: want ADDRESS USER [MAC]", file, n))
+			continue
+		}
+		req, err := loginRequest(words[0], words[1], strings.Join(words[2:], ""), g)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s:%d: %w", file, n, err))
+		}
+		list = append(list, req)
+	}
+	return list, errors.Join(append(problems, lines.Err())...)
+}
+
+func loginRequest(addr, user, mac string, g grants) (control.LoginRequest, error) {
+	req := control.LoginRequest{User: user, MAC: mac}
 	var err error
 	if req.Addr, err = netip.ParseAddr(addr); err != nil {
 		return req, err
 	}
 	if user == "" {
 		return req, errors.New("whose session? give --user")
+	}
+	if _, err := net.ParseMAC(mac); err != nil && mac != "" {
+		return req, err
 	}
 	if g.session < 0 || g.idle < 0 {
 		return req, errors.New("time-outs cannot be negative")

@@ -31,6 +31,8 @@ var (
 	udpMbps  = flag.Int("udp-mbps", 30, "Mbit/s of UDP each way, meanwhile")
 	rounds   = flag.Int("rounds", 2, "how often the daemon is killed, restarted and replaced under load")
 	loadTime = flag.Duration("load", 0, "how long the load goes on at least")
+
+	predecessor = flag.String("predecessor", "", "gatewayd of an earlier version, in a file of that name, to upgrade from first")
 )
 
 // Addresses of every world.

@@ -74,7 +74,7 @@ func (k *checker) checkDHCP() {
 		k.checkPool(pool, k.DHCP.Pools[:i])
 	}
 	for _, r := range k.DHCP.Static {
-		if problem := k.unleasable(r.Addr); problem != "" {
+		if problem := k.LAN.Unleasable(r.Addr); problem != "" {
 			k.report(fmt.Sprintf("dhcp.static.%q", r.MAC.String()), "%s %s", r.Addr, problem)
 		}
 	}
@@ -88,7 +88,7 @@ func (k *checker) checkDHCP() {
 func (k *checker) checkPool(pool Range, earlier []Range) {
 	own := k.LAN.Address.Addr()
 	for _, end := range []netip.Addr{pool.First, pool.Last} {
-		if problem := k.unleasable(end); problem != "" && end != own {
+		if problem := k.LAN.Unleasable(end); problem != "" && end != own {
 			k.report("dhcp.pools", "%s: %s %s", pool, end, problem)
 		}
 	}
@@ -100,22 +100,6 @@ func (k *checker) checkPool(pool Range, earlier []Range) {
 			k.report("dhcp.pools", "%s and %s overlap", other, pool)
 		}
 	}
-}
-
-// unleasable says why no client of the LAN can have an address.
-func (k *checker) unleasable(a netip.Addr) string {
-	lan := k.LAN.Network()
-	switch {
-	case !lan.Contains(a):
-		return fmt.Sprintf("is not in the LAN, %s", lan)
-	case a == k.LAN.Address.Addr():
-		return "is the gateway's own address"
-	case a == lan.Addr():
-		return fmt.Sprintf("is the network %s itself", lan)
-	case a == lastOf(lan):
-		return "is the LAN's broadcast address"
-	}
-	return ""
 }
 
 func (k *checker) inGarden(a netip.Addr) bool {
@@ -218,7 +202,7 @@ func (k *checker) checkDatapath() {
 	if kind == EBPF {
 		k.without(reason, "datapath.fast")
 	} else {
-		k.without(reason, "datapath.forward", "datapath.pin_dir")
+		k.without(reason, "datapath.forward") // pins are looked for: a former data path may have left some
 	}
 	if kind != TUN {
 		k.without(reason, "datapath.device")

@@ -6,6 +6,7 @@
 package config
 
 import (
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -33,9 +34,8 @@ const (
 	PortWireless = "wireless"
 	PortEthernet = "ethernet"
 
-	EBPF    = "ebpf"    // programs in the kernel
-	TUN     = "tun"     // a packet socket and a TUN device, all packets in user space
-	NFQueue = "nfqueue" // the kernel forwards, and asks user space about each packet
+	EBPF = "ebpf" // programs in the kernel
+	TUN  = "tun"  // a packet socket and a TUN device, all packets in user space
 
 	ForwardAuto     = "auto"     // redirect, unless netfilter has rules for what is forwarded
 	ForwardRedirect = "redirect" // past netfilter, whatever its rules are
@@ -74,6 +74,21 @@ type LAN struct {
 
 // Network is the LAN's network.
 func (l LAN) Network() netip.Prefix { return l.Address.Masked() }
+
+// Unleasable says why no client can have an address; empty: one can.
+func (l LAN) Unleasable(a netip.Addr) string {
+	switch lan := l.Network(); {
+	case !lan.Contains(a):
+		return fmt.Sprintf("is not in the LAN, %s", lan)
+	case a == l.Address.Addr():
+		return "is the gateway's own address"
+	case a == lan.Addr():
+		return fmt.Sprintf("is the network %s itself", lan)
+	case a == lastOf(lan):
+		return "is the LAN's broadcast address"
+	}
+	return ""
+}
 
 // WAN is the side clients are forwarded to.
 type WAN struct{ Interface string }
@@ -180,8 +195,8 @@ type Limits struct {
 
 // Datapath is what moves the packets.
 type Datapath struct {
-	Kind    string // EBPF, TUN or NFQueue
-	Fast    bool   // TUN and NFQueue: as good as it gets, instead of as portals do it
+	Kind    string // EBPF or TUN
+	Fast    bool   // TUN: as good as it gets, instead of as portals do it
 	Device  string // TUN: the device's name
 	Forward string // EBPF: ForwardAuto, ForwardRedirect or ForwardStack
 	PinDir  string // EBPF: where programs and maps outlive the daemon

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -78,6 +79,34 @@ func (c *Client) Login(ctx context.Context, req LoginRequest) (Session, error) {
 	return s, c.call(ctx, answerTime, http.MethodPost, "/v1/login", req, &s)
 }
 
+// LoginAll admits clients, in no particular order, and says how many. It ends with
+// the first that cannot be: the error names its place in the list, from 1.
+func (c *Client) LoginAll(ctx context.Context, list []LoginRequest) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, loginsTime+answerTime)
+	defer cancel()
+	lines, w := io.Pipe()
+	go func() {
+		out := bufio.NewWriterSize(w, 64<<10)
+		enc := json.NewEncoder(out)
+		var err error
+		for i := 0; i < len(list) && err == nil; i++ {
+			err = enc.Encode(list[i])
+		}
+		w.CloseWithError(errors.Join(err, out.Flush()))
+	}()
+	defer lines.Close()
+	var r LoginsReply
+	body, err := c.open(ctx, http.MethodPost, "/v1/logins", lines)
+	if err != nil {
+		return 0, err
+	}
+	defer body.Close()
+	if err := json.NewDecoder(body).Decode(&r); err != nil {
+		return 0, fmt.Errorf("reading gatewayd's answer: %w", err)
+	}
+	return r.Admitted, nil
+}
+
 // Logout ends sessions and says how many.
 func (c *Client) Logout(ctx context.Context, req LogoutRequest) (int, error) {
 	var r LogoutReply
@@ -130,10 +159,10 @@ func (c *Client) call(ctx context.Context, limit time.Duration, method, path str
 	return nil
 }
 
-// open makes one request and returns the body of a good answer.
+// open makes one request, of a value or of bytes to read, and returns the body of a good answer.
 func (c *Client) open(ctx context.Context, method, path string, req any) (io.ReadCloser, error) {
-	var content io.Reader
-	if req != nil {
+	content, streamed := req.(io.Reader)
+	if req != nil && !streamed {
 		encoded, err := json.Marshal(req)
 		if err != nil {
 			return nil, err

@@ -9,6 +9,7 @@
 //	GET  /v1/sessions?user=&state=  Session, one a line; broken off: incomplete
 //	GET  /v1/sessions/ADDR        Session
 //	POST /v1/login                LoginRequest → Session
+//	POST /v1/logins               LoginRequest, one a line → LoginsReply
 //	POST /v1/logout               LogoutRequest → LogoutReply
 //
 // Failures are {"error": "…"} with a 4xx or 5xx code.
@@ -36,6 +37,8 @@ type Sessions interface {
 	// false. yield may take seconds, when who reads is slow: nobody else may have
 	// to wait for it.
 	Each(yield func(session.Session) bool)
+	// Lease gives a client an address until end, the zero time for good.
+	Lease(key session.Key, hostname string, end time.Time) error
 	// The errors of Admit and End name the address.
 	Admit(netip.Addr, session.Login) (session.Session, error)
 	End(netip.Addr, session.Cause) (session.Session, error)
@@ -102,11 +105,18 @@ type Limits struct {
 	DownBps               uint64  `json:"down_bps,omitempty"`
 }
 
-// LoginRequest admits a client without asking anybody.
+// LoginRequest admits a client without asking anybody. With MAC the client needs
+// no lease: it has the address for good, unless another client has it.
 type LoginRequest struct {
 	Addr   netip.Addr `json:"addr"`
+	MAC    string     `json:"mac,omitempty"`
 	User   string     `json:"user"`
 	Limits Limits     `json:"limits"`
+}
+
+// LoginsReply says how many clients were logged in.
+type LoginsReply struct {
+	Admitted int `json:"admitted"`
 }
 
 // LogoutRequest ends sessions: one address's, a user's, or all. Exactly one of

@@ -70,6 +70,17 @@ func (c *clients) Each(yield func(session.Session) bool) {
 	}
 }
 
+func (c *clients) Lease(key session.Key, _ string, end time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i, ok := c.find(key.Addr)
+	if ok || !end.IsZero() {
+		return fmt.Errorf("lease %s: not a new client for good", key)
+	}
+	c.all = slices.Insert(c.all, i, session.Session{Key: key, State: session.Leased})
+	return nil
+}
+
 func (c *clients) Admit(a netip.Addr, l session.Login) (session.Session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -118,6 +118,7 @@ func (s *server) routes() http.Handler {
 	mux.HandleFunc("GET /v1/sessions", s.list)
 	mux.HandleFunc("GET /v1/sessions/{addr}", s.get)
 	mux.HandleFunc("POST /v1/login", s.login)
+	mux.HandleFunc("POST /v1/logins", s.logins)
 	mux.HandleFunc("POST /v1/logout", s.logout)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, fmt.Errorf("there is no %s %s", r.Method, r.URL.Path))
@@ -189,28 +190,6 @@ func (s *server) get(w http.ResponseWriter, r *http.Request) {
 	c, ok := s.table.Get(addr)
 	if !ok {
 		fail(w, http.StatusNotFound, unknownClient(addr))
-		return
-	}
-	reply(w, http.StatusOK, shown(c))
-}
-
-func unknownClient(a netip.Addr) error {
-	return fmt.Errorf("no client has %s: it needs a lease first", a)
-}
-
-func (s *server) login(w http.ResponseWriter, r *http.Request) {
-	req, err := readLogin(http.MaxBytesReader(w, r.Body, maxBodyBytes))
-	if err != nil {
-		fail(w, http.StatusBadRequest, err)
-		return
-	}
-	if _, ok := s.table.Get(req.Addr); !ok {
-		fail(w, http.StatusNotFound, unknownClient(req.Addr))
-		return
-	}
-	c, err := s.table.Admit(req.Addr, session.Login{User: req.User, Limits: req.Limits.granted()})
-	if err != nil {
-		fail(w, http.StatusInternalServerError, err)
 		return
 	}
 	reply(w, http.StatusOK, shown(c))

@@ -53,6 +53,9 @@ func (t *Table) lease(c *client, key Key, hostname string, end moment) error {
 	next.hostname, next.leaseEnd = hostname, end
 	switch {
 	case c.state == "" || c.key != key:
+		if _, err := t.dp.Counters(key.Addr); errors.Is(err, datapath.ErrForeign) {
+			return err // before it is on the disk
+		}
 		next = entry{key: key, state: Leased, hostname: hostname, leasedAt: t.clock.now(), leaseEnd: end}
 		_, err := t.replace(c, &next, NASRequest, t.clock.now())
 		return err

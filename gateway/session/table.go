@@ -114,7 +114,8 @@ type entry struct {
 // Open reads the table from the file at path, which is created when there is
 // none, and tells the data path of every client. Sessions whose counters are
 // lost, because the machine was restarted, end with NASReboot at the moment they
-// were last known to be active. The table never closes the data path.
+// were last known to be active; so do those of addresses that no client of the LAN
+// can have any more, whose clients are forgotten. The table never closes the data path.
 //
 // A data path that has clients the file does not know of, as when the file was
 // deleted, must be emptied before: the table cannot see them.
@@ -134,6 +135,10 @@ func open(path string, dp datapath.Datapath, resume bool) (*Table, error) {
 	var err error
 	t.store, err = openStore(path, func(tx *bbolt.Tx) error {
 		return eachClient(tx, func(s Session, read datapath.Counters) error {
+			if _, err := t.dp.Counters(s.Addr); errors.Is(err, datapath.ErrForeign) {
+				lost = append(lost, dismiss(s)) // of a LAN that was another
+				return nil
+			}
 			ended, err := t.restore(&s, read, resume)
 			if ended != nil {
 				lost = append(lost, change{addr: s.Addr, record: t.record(&t.clients[s.Addr].entry), events: [][]byte{encodeEvent(ended)}})
@@ -151,6 +156,16 @@ func open(path string, dp datapath.Datapath, resume bool) (*Table, error) {
 		return nil, errors.Join(err, t.store.close())
 	}
 	return t, nil
+}
+
+// dismiss takes a client out of the file that the data path cannot have.
+func dismiss(s Session) change {
+	out := change{addr: s.Addr}
+	if s.State == Authenticated {
+		ended := &Event{Kind: Ended, Session: s, Cause: NASReboot, At: s.Seen}
+		out.events = [][]byte{encodeEvent(ended)}
+	}
+	return out
 }
 
 // restore puts a client of the file into the table and the data path. When its

@@ -33,6 +33,14 @@ type DUT interface {
 	Traits() Traits
 }
 
+// Crowded is a DUT whose table of clients the lab can fill.
+type Crowded interface {
+	DUT
+	// Crowd has Start return with so many clients admitted, less those the lab
+	// will bring: clients that never send. It is called before anything else.
+	Crowd(sessions int)
+}
+
 // Traits say what the lab must know of a DUT before it builds the lab around it.
 type Traits struct {
 	// LAN is the clients' network; the zero value is study 1's 192.168.137.0/24.

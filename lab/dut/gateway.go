@@ -21,9 +21,10 @@ const gatewayPort = 8080
 // Gateway is gatewayd, the gateway of this project, with accounts at a
 // FreeRADIUS. To the lab it is a program like any other.
 type Gateway struct {
-	datapath  string // "ebpf", "tun"
+	datapath  string // "ebpf" or "tun"
 	fast      bool   // as good as it gets, instead of as studied
 	clients   int
+	sessions  int // admitted in all, clients among them; 0: clients only
 	admission client.Admission
 	program   string // gatewayd on the router
 	daemon    daemon
@@ -66,21 +67,32 @@ func (g *Gateway) name() string {
 
 // Traits: gatewayd leases addresses itself and needs nothing of its links.
 func (g *Gateway) Traits() Traits {
-	lan := netip.MustParsePrefix("10.1.0.0/24")
-	if g.clients > 200 {
-		lan = netip.MustParsePrefix("10.1.0.0/16")
+	about := "gatewayd, data path " + strings.TrimPrefix(g.name(), "gateway-") + ", RADIUS accounts (CHAP)"
+	if g.sessions > 0 {
+		about += fmt.Sprintf(", %d sessions", g.sessions)
 	}
 	needs := []Need{{Program: gatewayProgram(), Advice: "make build in Gateweigh's source, and its bin directory on PATH", Why: "the gateway"}}
 	if g.datapath == "tun" {
 		needs = append(needs, Need{Program: "nft", Package: "nftables", Why: "shutting the clients' interface off from the kernel"})
 	}
 	return Traits{
-		LAN:       lan,
+		LAN:       g.lan(),
 		DHCP:      true,
 		Admission: g.admission,
 		Needs:     append(needs, radiusNeeds...),
-		About: "gatewayd, data path " + strings.TrimPrefix(g.name(), "gateway-") + ", RADIUS accounts (CHAP)",
+		About:     about,
 	}
+}
+
+// lan is a network with room for all clients.
+func (g *Gateway) lan() netip.Prefix {
+	switch n := max(g.clients, g.sessions); {
+	case n+crowdFrom >= 1<<16:
+		return netip.MustParsePrefix("10.0.0.0/14")
+	case n > 200:
+		return netip.MustParsePrefix("10.1.0.0/16")
+	}
+	return netip.MustParsePrefix("10.1.0.0/24")
 }
 
 // gatewayConf is what the template of gatewayd's configuration needs.
@@ -92,6 +104,8 @@ type gatewayConf struct {
 	Service                     netip.Addr
 	Secret                      string
 	Port, AuthPort, AcctPort    int
+	Pool                        string // of leased addresses; empty: all
+
 }
 
 // Start starts FreeRADIUS on the server and gatewayd on the router, and returns
@@ -108,6 +122,9 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 		Dir: dir, Datapath: g.datapath, Fast: g.fast, LANIf: env.LANIf, WANIf: env.WANIf, LAN: lan, Gateway: env.Gateway,
 		Service: env.ServiceIP, Secret: g.radius.secret,
 		Port: gatewayPort, AuthPort: radiusAuthPort, AcctPort: radiusAcctPort,
+	}
+	if g.sessions > 0 {
+		conf.Pool = fmt.Sprintf("%s-%s", env.Gateway.Next(), hostOf(lan, crowdFrom-1))
 	}
 	// Pins live in a file system of their own, which ends with the host.
 	// The TUN data path has a device of its own for the address.
@@ -136,6 +153,9 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 		probe{"its portal does not listen", fmt.Sprintf("ss -Hltn 'sport = :%d' | grep -q .", gatewayPort)},
 	)
 	if err != nil {
+		return err
+	}
+	if err := g.fill(ctx, env.Router, dir, lan); err != nil {
 		return err
 	}
 	portal := fmt.Sprintf("%s:%d", env.Gateway, gatewayPort)

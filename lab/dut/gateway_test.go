@@ -2,6 +2,7 @@ package dut
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
 // withGatewayd puts gatewayd, built now, on PATH.
@@ -62,5 +64,57 @@ func TestGatewayAsksRADIUS(t *testing.T) {
 	loginAll(t, []*testClient{c}, d.Traits().Admission)
 	if !c.reaches(t.Context(), trafficPort) {
 		t.Error("the right password after a wrong one gives no access")
+	}
+}
+
+// TestGatewayCrowd: sessions of clients that the lab does not bring are there
+// once the gateway has started, and those it brings get in among them.
+func TestGatewayCrowd(t *testing.T) {
+	withGatewayd(t)
+	const sessions, n = 400, 2
+	exp, err := experiment.Parse("crowd.toml", []byte(`
+duts = ["crowd"]
+clients = [2]
+offered_mbps = [1]
+[dut.crowd]
+like = "gateway-ebpf"
+sessions = 400
+`), Names())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := New("crowd", n, exp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newTestLab(t, d, n)
+	l.start(t, d)
+	clients := l.addClients(t, n)
+	loginAll(t, clients, d.Traits().Admission)
+	for _, c := range clients {
+		if !c.reaches(t.Context(), trafficPort) {
+			t.Error("a client that logged in does not reach the server")
+		}
+	}
+	status := l.router.must(t, `"$1" status --json --socket "$2"/gatewayd/control.sock`, d.(*Gateway).program, l.env.Scratch)
+	if want := fmt.Sprintf(`"authenticated": %d`, sessions); !strings.Contains(status, want) {
+		t.Errorf("no %s in\n%s", want, status)
+	}
+}
+
+func TestLikeWhatCannot(t *testing.T) {
+	exp, err := experiment.Parse("crowd.toml", []byte(`duts = ["crowd"]
+clients = [2]
+offered_mbps = [1]
+[dut.crowd]
+like = "opennds"
+sessions = 400
+`), Names())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = New("crowd", 2, exp)
+	if want := `crowd.toml:5: dut.crowd.like: no device "opennds" whose sessions the lab can make: there is gateway-ebpf, gateway-tun, gateway-tun-fast`; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

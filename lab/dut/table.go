@@ -38,7 +38,9 @@ func Names() []string {
 // the known ones.
 func New(name string, clients int, exp *experiment.Experiment) (DUT, error) {
 	if exp != nil {
-		if spec, ok := exp.Custom[name]; ok {
+		if spec, ok := exp.Custom[name]; ok && spec.Like != "" {
+			return newLike(name, clients, spec, exp)
+		} else if ok {
 			return NewCustom(name, spec), nil
 		}
 	}
@@ -49,4 +51,22 @@ func New(name string, clients int, exp *experiment.Experiment) (DUT, error) {
 		return NewCustom(name, spec), nil
 	}
 	return nil, fmt.Errorf("unknown device %q: known are %s", name, strings.Join(Names(), ", "))
+}
+
+// newLike makes a device written in Go as an experiment wants it.
+func newLike(name string, clients int, spec experiment.CustomDUT, exp *experiment.Experiment) (DUT, error) {
+	var crowded []string
+	for known, construct := range constructors {
+		d, ok := construct(clients).(Crowded)
+		if !ok {
+			continue
+		}
+		if known == spec.Like {
+			d.Crowd(spec.Sessions)
+			return d, nil
+		}
+		crowded = append(crowded, known)
+	}
+	slices.Sort(crowded)
+	return nil, exp.Blame("dut."+name+".like", fmt.Sprintf("no device %q whose sessions the lab can make: there is %s", spec.Like, strings.Join(crowded, ", ")))
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // Check verifies what several keys say together, and the names of devices:
@@ -16,6 +18,16 @@ func (e *Experiment) Check(known []string) error {
 	return nil
 }
 
+// Blame makes an error of a problem with a key's value that only shows when the
+// experiment is to be run.
+func (e *Experiment) Blame(key, problem string) error {
+	at, ok := e.origins[key]
+	if !ok {
+		at = origin{e.file, 1}
+	}
+	return &Error{File: at.file, Line: at.line, Key: key, Problem: problem}
+}
+
 func (e *Experiment) check(known []string) []*Error {
 	var problems []*Error
 	report := func(key, format string, args ...any) {
@@ -25,12 +37,19 @@ func (e *Experiment) check(known []string) []*Error {
 		}
 		problems = append(problems, &Error{File: at.file, Line: at.line, Key: key, Problem: fmt.Sprintf(format, args...)})
 	}
-	for _, key := range []string{"duts", "clients", "offered_mbps"} {
+	needed := []string{"duts", "clients", "offered_mbps"}
+	if e.Measure == result.MeasureLogins {
+		needed = needed[:2]
+		e.checkLogins(report)
+	} else {
+		e.checkCost(report)
+		e.checkTraffic(report)
+	}
+	for _, key := range needed {
 		if _, set := e.origins[key]; !set {
 			report(key, "missing: an experiment needs it")
 		}
 	}
-	e.checkTraffic(report)
 	e.checkDUTs(known, report)
 	e.checkSize(report)
 	for _, name := range e.CustomNames() {
@@ -62,7 +81,7 @@ func (e *Experiment) checkDUTs(known []string, report func(key, format string, a
 			report(dutKey(name, ""), "is built in: choose another name")
 		}
 	}
-	if len(e.DUTs) == 1 && e.DUTs[0] == Clean && e.AABlocks == 0 {
+	if e.Measure == result.MeasureCost && len(e.DUTs) == 1 && e.DUTs[0] == Clean && e.AABlocks == 0 {
 		report("duts", "nothing to measure: %q alone means A/A blocks, and aa_blocks is 0", Clean)
 	}
 	if len(known) == 0 {
@@ -81,7 +100,11 @@ func (e *Experiment) checkDUTs(known []string, report func(key, format string, a
 // checkSize refuses plans nobody can mean.
 func (e *Experiment) checkSize(report func(key, format string, args ...any)) {
 	groups := len(e.Clients) * len(e.Directions) * len(e.Profiles)
-	if n := groups * (len(e.DUTs)*e.Blocks + e.AABlocks); n > maxPlanBlocks {
+	n := groups * (len(e.DUTs)*e.Blocks + e.AABlocks)
+	if e.Measure == result.MeasureLogins {
+		n = len(e.Clients) * len(e.LoginRates) * len(e.DUTs) * e.Blocks
+	}
+	if n > maxPlanBlocks {
 		report("blocks", "the plan would have %d blocks, more than %d", n, maxPlanBlocks)
 	}
 }

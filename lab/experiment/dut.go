@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,12 @@ import (
 // turns it into a device like any other. docs/adding-a-dut.md is the reference.
 type CustomDUT struct {
 	Description string `toml:"description,omitempty"` // one line for reports
+
+	// Like makes it a device written in Go, by its name, in other circumstances:
+	// with Sessions clients admitted, those that send among them. All other keys
+	// but the description are for devices that are described.
+	Like     string `toml:"like,omitempty"`
+	Sessions int    `toml:"sessions,omitzero"`
 
 	Requires map[string]string `toml:"requires,omitempty"` // tool on PATH → package to install
 	Files    map[string]string `toml:"files,omitempty"`    // path on the router → content, see Vars
@@ -117,6 +124,8 @@ type dutField struct {
 // dutFields is every key of [dut.NAME].
 var dutFields = []dutField{
 	{"description", intoDUT(text, func(d *CustomDUT) *string { return &d.Description })},
+	{"like", intoDUT(name, func(d *CustomDUT) *string { return &d.Like })},
+	{"sessions", intoDUT(integer(1, MaxSessions), func(d *CustomDUT) *int { return &d.Sessions })},
 	{"requires", intoDUT(stringTable, func(d *CustomDUT) *map[string]string { return &d.Requires })},
 	{"files", intoDUT(stringTable, func(d *CustomDUT) *map[string]string { return &d.Files })},
 	{"start", intoDUT(command, func(d *CustomDUT) *Command { return &d.Start })},
@@ -156,6 +165,9 @@ func intoDUT[T any](parse parser[T], place func(*CustomDUT) *T) func(*CustomDUT,
 	}
 }
 
+// describedDUT is a device of which nothing is said.
+var describedDUT = CustomDUT{ReadyTimeout: 20 * time.Second, Timeout: 30 * time.Second}
+
 // assignDUT sets a key below "dut": the table NAME itself, or NAME.KEY.
 func (e *Experiment) assignDUT(key toml.Key, value any) (descend bool, err error) {
 	dutName, err := name(key[0])
@@ -167,7 +179,7 @@ func (e *Experiment) assignDUT(key toml.Key, value any) (descend bool, err error
 		if _, isTable := value.(map[string]any); !isTable {
 			return false, fmt.Errorf("must be a table: [dut.%s]", dutName)
 		}
-		e.Custom[dutName] = CustomDUT{ReadyTimeout: 20 * time.Second, Timeout: 30 * time.Second}
+		e.Custom[dutName] = describedDUT
 		return true, nil
 	}
 	if !exists {
@@ -225,6 +237,13 @@ var privateDirs = []string{"/etc", "/run", "/tmp", "/var/lib"}
 
 // check verifies what several keys of a device say together.
 func (d CustomDUT) check(report func(key, problem string)) {
+	if d.Like != "" {
+		d.checkLike(report)
+		return
+	}
+	if d.Sessions != 0 {
+		report("sessions", "needs like: the device that is to have them")
+	}
 	if len(d.Start) == 0 && len(d.Daemon) == 0 {
 		report("", "needs start or daemon: a command that installs it on the router")
 	}
@@ -250,6 +269,17 @@ func (d CustomDUT) check(report func(key, problem string)) {
 		if problem := checkFile(p, d.Files[p]); problem != "" {
 			report("files", problem)
 		}
+	}
+}
+
+// checkLike refuses what a device that is like another cannot have.
+func (d CustomDUT) checkLike(report func(key, problem string)) {
+	if d.Sessions == 0 {
+		report("like", fmt.Sprintf("needs sessions: without them the device is %q itself", d.Like))
+	}
+	d.Description, d.Like, d.Sessions = "", "", 0
+	if !reflect.DeepEqual(d, describedDUT) {
+		report("like", "contradicts keys that describe a device: only description and sessions go with it")
 	}
 }
 

@@ -40,11 +40,21 @@ func TestBalancedOrder(t *testing.T) {
 	}
 }
 
-func TestPlanOfQuick(t *testing.T) {
+// quickOfThree is quick with three devices, whatever it ships with.
+func quickOfThree(t *testing.T) *Experiment {
+	t.Helper()
 	e, err := Builtin("quick")
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := errors.Join(e.Set("duts", "opennds,allowlist,coovachilli"), e.Set("blocks", "4"), e.Set("windows", "3")); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestPlanOfQuick(t *testing.T) {
+	e := quickOfThree(t)
 	var got []string
 	for _, b := range e.Plan() {
 		got = append(got, fmt.Sprintf("%s %d %s %g,%g", b.DUT, b.Index, b.DUTLab, b.Cells[0].OfferedMbps, b.Cells[1].OfferedMbps))
@@ -171,10 +181,7 @@ func TestEstimatedDuration(t *testing.T) {
 }
 
 func TestSoloTakesTheWindowsTwice(t *testing.T) {
-	e, err := Builtin("quick")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := quickOfThree(t)
 	duet := e.EstimatedDuration()
 	if err := e.Set("mode", "solo"); err != nil {
 		t.Fatal(err)
@@ -186,10 +193,7 @@ func TestSoloTakesTheWindowsTwice(t *testing.T) {
 }
 
 func TestPossibleLeavesTheExperimentAsItIs(t *testing.T) {
-	e, err := Builtin("quick")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := quickOfThree(t)
 	all := len(e.Plan())
 	one := e.Possible(func(dut string) bool { return dut == "opennds" })
 	if !slices.Equal(one.DUTs, []string{"opennds"}) || len(e.DUTs) != 3 || len(e.Plan()) != all {

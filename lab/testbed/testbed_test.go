@@ -2,6 +2,7 @@ package testbed_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -46,7 +47,17 @@ func withClients(t *testing.T, lab *testbed.Lab, kind string, n int) []client.Ad
 	if err != nil {
 		t.Fatal(err)
 	}
-	addrs, err := host.Lease(ctx)
+	return lease(t, host)
+}
+
+// lease has all clients of a host lease, at once.
+func lease(t *testing.T, h *testbed.Host) []client.Address {
+	t.Helper()
+	leased, err := h.Lease(t.Context(), client.Pace{})
+	if err := errors.Join(err, client.GaveUp(leased)); err != nil {
+		t.Fatal(err)
+	}
+	addrs, err := h.Clients(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,5 +263,26 @@ func TestBuildErrorsSayWhat(t *testing.T) {
 	cancel()
 	if lab, err := (testbed.Portal{}).Topology().Build(ctx, backend(t), "a"); err == nil || !strings.Contains(err.Error(), "building lab a") {
 		t.Errorf("Build under a cancelled context = %v, %v", lab, err)
+	}
+}
+
+// TestNeighboursOfClientsAreNotCounted: all namespaces share one table of
+// neighbours with a limit, which a thousand clients would fill with their router.
+func TestNeighboursOfClientsAreNotCounted(t *testing.T) {
+	lab := build(t, testbed.Portal{})
+	withClients(t, lab, client.KindMacvlan, 2)
+	for n := 1; n <= 2; n++ {
+		var found string
+		labtest.Await(t, "the router's hardware address", func() bool {
+			out, err := lab.Clients[0].Run(t.Context(), agent.Command{Argv: []string{"ip", "neigh", "show", lab.Gateway.String()}, Client: n})
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = out.Stdout
+			return strings.Contains(found, "lladdr")
+		})
+		if !strings.Contains(found, "extern_learn") {
+			t.Errorf("client %d counts its router: %s", n, found)
+		}
 	}
 }

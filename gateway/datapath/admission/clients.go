@@ -97,10 +97,10 @@ func (e *entry) state() (uint64, *bounds) {
 // at finds an address's entry.
 func (t *Table) at(addr netip.Addr) (*entry, error) {
 	if !t.cfg.Prefix.Contains(addr) {
-		return nil, fmt.Errorf("%s is not in the LAN %s", addr, t.cfg.Prefix)
+		return nil, fmt.Errorf("%w: %s is not in the LAN %s", datapath.ErrForeign, addr, t.cfg.Prefix)
 	}
 	if addr == t.cfg.Gateway {
-		return nil, fmt.Errorf("%s is the gateway itself", addr)
+		return nil, fmt.Errorf("%w: %s is the gateway itself", datapath.ErrForeign, addr)
 	}
 	return &t.entries[number(addr)-t.base], nil
 }

@@ -74,6 +74,8 @@ type Promises struct {
 	// Reassembles: fragments are put together before they are judged, so they are
 	// billed as one packet, and a stranger's are rejected like whole ones.
 	Reassembles bool
+	// Joins: packets that reach it aggregated are billed as one, with one header.
+	Joins bool
 	// Burst is how long a client that was silent may send at any rate, as bits of
 	// its rate limit.
 	Burst time.Duration

@@ -28,7 +28,8 @@ var lifetimes = []behaviour{
 // beginning.
 func openShutsOut(t *testing.T, w *World) {
 	if w.path.OwnAddress {
-		t.Skip("without it the machine has no address in the LAN")
+		t.Log("without it the machine has no address in the LAN")
+		return
 	}
 	up, down := w.Up(t, w.Bob), w.Down(t, w.Bob)
 	up.Begin()

@@ -105,9 +105,31 @@ func (w *World) judged(t *testing.T, since datapath.Counters, passed, of uint64)
 	})
 }
 
-// The rate of the limits' tests: low enough for a busy machine to offer thrice as
-// much.
-const rateBps = 16_000_000
+// The rate of the limits' tests, and the packets that are offered: low enough for a
+// busy machine to offer thrice as much.
+const (
+	rateBps   = 16_000_000
+	rateBytes = 1428 // bytes of IP packets
+)
+
+// bucket is a token bucket as it should be, that began full.
+type bucket struct {
+	rate   float64       // bytes a second
+	burst  time.Duration // at this rate, when it is full
+	passed float64       // bytes
+	used   time.Time     // until when the rate is used up
+}
+
+// take has a packet pass, or not.
+func (b *bucket) take(now time.Time, bytes float64) {
+	if full := now.Add(-b.burst); b.used.Before(full) {
+		b.used = full
+	}
+	if after := b.used.Add(time.Duration(bytes / b.rate * 1e9)); !after.After(now) {
+		b.used = after
+		b.passed += bytes
+	}
+}
 
 // ratesHold offers thrice the rate and holds what passes against a token bucket
 // that began full.
@@ -118,26 +140,21 @@ func ratesHold(t *testing.T, w *World, upward bool) {
 		l, f, idle = datapath.Limits{DownBps: rateBps}, idle, f
 	}
 	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Limits = l })))
-	const size = 1400
-	began, offered := time.Now(), 0
-	for last := began; time.Since(began) < 1500*time.Millisecond; last = time.Now() {
-		due := int(3 * rateBps / 8 * time.Since(began).Seconds())
-		for ; offered < due; offered += size + headers {
-			f.SendSized(size)
-		}
-		if gap := time.Since(last); gap > w.path.Burst {
-			t.Logf("nothing was offered for %v", gap)
+	offered := bucket{rate: rateBps / 8, burst: w.path.Burst}
+	began := time.Now()
+	for time.Since(began) < 1500*time.Millisecond {
+		due := int(3 * offered.rate * time.Since(began).Seconds() / rateBytes)
+		for n := min(64, due-int(f.Sent())); n > 0; n-- { // never more at once than queues hold
+			f.SendSized(rateBytes - headers)
+			offered.take(time.Now(), rateBytes)
 		}
 		time.Sleep(time.Millisecond)
 	}
 	f.Settle()
-	elapsed := time.Since(began)
-	got := float64(f.Came()) * (size + headers)
-	bucket := w.path.Burst.Seconds() * rateBps / 8
-	least, most := 1.5*rateBps/8, elapsed.Seconds()*rateBps/8+bucket+2*(size+headers)
-	t.Logf("%.3f of the rate for 1.5 s; bucket %.3f", got/least, bucket/least)
-	if got < 0.97*least || got > most {
-		t.Errorf("%.0f bytes passed, want %.0f to %.0f", got, least, most)
+	got := float64(f.Came() * rateBytes)
+	t.Logf("%.0f bytes passed; a token bucket lets %.0f pass", got, offered.passed)
+	if got < 0.97*offered.passed || got > 1.03*offered.passed {
+		t.Errorf("%.0f bytes passed, want %.0f", got, offered.passed)
 	}
 	c := w.Counters(t, w.Alice.Addr)
 	if c.DroppedPackets == 0 || c.DroppedPackets+f.Came() > f.Sent() {

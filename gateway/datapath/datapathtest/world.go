@@ -46,6 +46,7 @@ type Station struct {
 type World struct {
 	path                 Path
 	prefix               netip.Prefix
+	bare                 bool // see Shape
 	Router               *netnstest.Space
 	Alice, Bob, Intruder Station
 	Server               *netnstest.Space
@@ -57,7 +58,7 @@ type World struct {
 // the test.
 func NewWorld(t *testing.T, p Path, s Shape) *World {
 	t.Helper()
-	w := &World{path: p, prefix: s.Prefix, Router: netnstest.NewSpace(t), Server: netnstest.NewSpace(t)}
+	w := &World{path: p, prefix: s.Prefix, bare: s.Bare, Router: netnstest.NewSpace(t), Server: netnstest.NewSpace(t)}
 	if !w.prefix.IsValid() {
 		w.prefix = defaultLAN
 	}

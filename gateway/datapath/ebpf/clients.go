@@ -14,20 +14,21 @@ import (
 )
 
 // Rate limits are token buckets: a client that was silent may send this much at
-// once. Long enough that TCP uses its rate in full, short enough to be no loophole;
-// never less than the largest aggregated packet.
+// once. Half of it is what TCP leaves unused after a loss and makes up for later,
+// half is where it is told in time that it has come to its rate (is_early in
+// forward.h); never less than the largest aggregated packet.
 const (
-	burst      = 400 * time.Millisecond
+	burst      = time.Second
 	burstBytes = 2 * 65536
 )
 
 // place is an address's index in the tables.
 func (d *Datapath) place(addr netip.Addr) (uint32, error) {
 	if !d.cfg.Prefix.Contains(addr) {
-		return 0, fmt.Errorf("%s is not in the LAN %s", addr, d.cfg.Prefix)
+		return 0, fmt.Errorf("%w: %s is not in the LAN %s", datapath.ErrForeign, addr, d.cfg.Prefix)
 	}
 	if addr == d.cfg.Gateway {
-		return 0, fmt.Errorf("%s is the gateway itself", addr)
+		return 0, fmt.Errorf("%w: %s is the gateway itself", datapath.ErrForeign, addr)
 	}
 	return hostOrder(addr) - hostOrder(d.cfg.Prefix.Addr()), nil
 }

@@ -8,6 +8,7 @@
 package ebpf
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -62,9 +63,11 @@ type Datapath struct {
 	cfg   Config
 	objs  gatewayObjects
 	lan   *net.Interface
+	wan   *net.Interface
 	locks datapath.Locks
 	epoch uint64
-	stop  func() // ends the watchers and waits for them
+	stop  func()      // ends the watchers and waits for them
+	lost  chan string // the name of an interface that has gone
 
 	mu       sync.Mutex // guards what follows
 	settings gatewaySettings
@@ -80,7 +83,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	d := &Datapath{cfg: cfg, stop: func() {}}
+	d := &Datapath{cfg: cfg, stop: func() {}, lost: make(chan string, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("opening the eBPF data path: %w", err), d.Close())
@@ -114,7 +117,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := d.attachLookup(); err != nil {
 		return nil, err
 	}
-	d.lan = lan
+	d.lan, d.wan = lan, wan
 	return d, d.watch()
 }
 
@@ -157,7 +160,8 @@ func (d *Datapath) load(lan, wan *net.Interface) error {
 	}
 	opts := &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: d.cfg.PinDir}}
 	err = spec.LoadAndAssign(&d.objs, opts)
-	if errors.Is(err, ebpf.ErrNotSupported) {
+	var refused *ebpf.VerifierError
+	if errors.Is(err, ebpf.ErrNotSupported) || errors.As(err, &refused) {
 		return fmt.Errorf("%w: %w (5.15 or newer is needed)", datapath.ErrNotSupported, err)
 	}
 	if err != nil {
@@ -235,7 +239,7 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		"lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(),
 		"lan_ifindex": uint32(lan.Index), "wan_ifindex": uint32(wan.Index), "lan_mac": [6]uint8(lan.HardwareAddr),
 		"gateway_addr": networkOrder(d.cfg.Gateway), "portal_ports": ports, "learn": learn,
-		"mark_local": uint32(markLocal), "mark_reject": uint32(markReject),
+		"mark_local": uint32(markLocal),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return nil, fmt.Errorf("setting %s: %w", name, err)
@@ -283,6 +287,17 @@ func (d *Datapath) Portal(l syscall.Conn) error {
 		return fmt.Errorf("giving the portal its connections: %w", err)
 	}
 	return nil
+}
+
+// Wait returns when ctx ends, or with an error when an interface has gone: its
+// programs went with it, and one that comes in its place, of whatever name, has none.
+func (d *Datapath) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case name := <-d.lost:
+		return fmt.Errorf("%s is gone, and nobody is kept from forwarding through one that comes in its place until gatewayd is started again", name)
+	}
 }
 
 // Close lets go of programs and maps, which stay in the kernel with all they

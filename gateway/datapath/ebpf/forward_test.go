@@ -152,6 +152,37 @@ func TestAggregatedPacketsAreBilledAsOnTheWire(t *testing.T) {
 	}
 }
 
+// TestLimiterTellsInTime: beyond half of the burst one packet is dropped for each
+// sixteenth more that is used, and none while less gets used.
+func TestLimiterTellsInTime(t *testing.T) {
+	n := newNetwork(t)
+	n.neighbour(t)
+	d := n.open(t)
+	const bps = 20_000_000
+	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: bps}}))
+	at, err := d.place(alice)
+	must(t, err)
+	d.try(t, d.objs.LanIn, index(t, n.lan), udp(443)) // asks for the next hop
+	for i, c := range []struct {
+		used  float64 // share of the burst
+		drops bool
+	}{
+		{0.1, false}, {0.49, false}, {0.55, false}, {0.58, true}, {0.59, false}, {0.62, false}, {0.65, true},
+		{0.66, false}, {0.9, true}, // two steps at once are told once
+		{0.91, false}, {0.85, false}, {0.7, false}, {0.75, false}, {0.84, true}, // a rise after a fall
+		{0.4, false}, {0.58, true}, {0.999, true}, {1.01, true},
+	} {
+		var m gatewayMeters
+		must(t, d.objs.ClientMeters.Lookup(at, &m))
+		m.Up.Ns = now() - uint64((1-c.used)*float64(burst))
+		must(t, d.objs.ClientMeters.Put(at, m))
+		verdict, _, _ := d.try(t, d.objs.LanIn, index(t, n.lan), udp(443))
+		if drops := verdict == shot; drops != c.drops {
+			t.Errorf("packet %d, with %.2f of the burst used: dropped %v, want %v", i, c.used, drops, c.drops)
+		}
+	}
+}
+
 // TestReset is the answer to a TCP segment that may not pass (RFC 9293, 3.10.7.1).
 func TestReset(t *testing.T) {
 	n := newNetwork(t)
@@ -220,8 +251,8 @@ func TestAdmissionEnds(t *testing.T) {
 		t.Fatalf("with an hour left: verdict %d", v)
 	}
 	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Until: time.Now().Add(-time.Second)}))
-	if v, _, s := d.try(t, d.objs.LanIn, index(t, n.lan), udp(443)); v != ok || s.Mark != markReject {
-		t.Errorf("after its time: verdict %d, mark %#x; want it rejected", v, s.Mark)
+	if v, _, _ := d.try(t, d.objs.LanIn, index(t, n.lan), udp(443)); v != redirect || d.packets(t)["rejected"] != 1 {
+		t.Errorf("after its time: verdict %d, packets %v; want it rejected", v, d.packets(t))
 	}
 	for name, limit := range map[string]func(datapath.Counters) datapath.Limits{
 		"up": func(c datapath.Counters) datapath.Limits { return datapath.Limits{UpBytes: c.UpBytes + 3*size} },

@@ -293,7 +293,9 @@ int lan_out(struct __sk_buff *skb)
 /* portal_lookup gives the portal the connections for port 80 of any address that
  * lan_in has the stack deliver here. The choice is made where the stack looks for
  * a socket, not at lan_in: a packet that others read as well, such as a DHCP
- * server's packet socket, is copied on the way and would lose it. */
+ * server's packet socket, is copied on the way and would lose it.
+ * Where it came in is not asked, which needs kernel 5.17: lan_in and wan_in let
+ * nothing in that claims a client's address without being it. */
 SEC("sk_lookup")
 int portal_lookup(struct bpf_sk_lookup *ctx)
 {
@@ -302,12 +304,13 @@ int portal_lookup(struct bpf_sk_lookup *ctx)
 	__u32 zero = 0, at;
 
 	if (ctx->family != AF_INET || ctx->protocol != IPPROTO_TCP || ctx->local_port != 80 ||
-	    ctx->ingress_ifindex != lan_ifindex || ctx->local_ip4 == gateway_addr)
+	    ctx->local_ip4 == gateway_addr)
 		return SK_PASS;
 	at = place(ctx->remote_ip4);
 	c = bpf_map_lookup_elem(&clients, &at);
-	if (!c || (c->state == STATE_ADMITTED && !expired(c)))
-		return SK_PASS; /* wants a server of this machine */
+	/* Of the gateway's own address, or of a client that may reach a server here. */
+	if (!c || c->state == STATE_NONE || (c->state == STATE_ADMITTED && !expired(c)))
+		return SK_PASS;
 	sk = bpf_map_lookup_elem(&portal, &zero);
 	if (!sk)
 		return SK_PASS;

@@ -55,9 +55,17 @@ type gatewayLimits struct {
 }
 
 type gatewayMeters struct {
-	_      structs.HostLayout
-	UpNs   uint64
-	DownNs uint64
+	_  structs.HostLayout
+	Up struct {
+		_      structs.HostLayout
+		Ns     uint64
+		ToldNs uint64
+	}
+	Down struct {
+		_      structs.HostLayout
+		Ns     uint64
+		ToldNs uint64
+	}
 }
 
 type gatewayPrefix struct {
@@ -131,7 +139,6 @@ const (
 	gatewayVarLanSize         = "lan_size"
 	gatewayVarLearn           = "learn"
 	gatewayVarMarkLocal       = "mark_local"
-	gatewayVarMarkReject      = "mark_reject"
 	gatewayVarPortalPorts     = "portal_ports"
 	gatewayVarUnusedReason    = "unused_reason"
 	gatewayVarUnusedState     = "unused_state"
@@ -213,7 +220,6 @@ type gatewayVariableSpecs struct {
 	LanSize      *ebpf.VariableSpec `ebpf:"lan_size"`
 	Learn        *ebpf.VariableSpec `ebpf:"learn"`
 	MarkLocal    *ebpf.VariableSpec `ebpf:"mark_local"`
-	MarkReject   *ebpf.VariableSpec `ebpf:"mark_reject"`
 	PortalPorts  *ebpf.VariableSpec `ebpf:"portal_ports"`
 	UnusedReason *ebpf.VariableSpec `ebpf:"unused_reason"`
 	UnusedState  *ebpf.VariableSpec `ebpf:"unused_state"`
@@ -278,7 +284,6 @@ type gatewayVariables struct {
 	LanSize      *ebpf.Variable `ebpf:"lan_size"`
 	Learn        *ebpf.Variable `ebpf:"learn"`
 	MarkLocal    *ebpf.Variable `ebpf:"mark_local"`
-	MarkReject   *ebpf.Variable `ebpf:"mark_reject"`
 	PortalPorts  *ebpf.Variable `ebpf:"portal_ports"`
 	UnusedReason *ebpf.Variable `ebpf:"unused_reason"`
 	UnusedState  *ebpf.Variable `ebpf:"unused_state"`

@@ -65,9 +65,14 @@ struct limits {
 	__u64 up_bytes, down_bytes, total_bytes;
 };
 
-/* Rate limiters' state: the time up to which the rate has been used. */
+/* A rate limiter's state. */
+struct meter {
+	__u64 ns;      /* of CLOCK_MONOTONIC, up to which the rate has been used */
+	__u64 told_ns; /* how much of the burst was used when TCP was last told so; 0: not lately */
+};
+
 struct meters {
-	__u64 up_ns, down_ns;
+	struct meter up, down;
 };
 
 /* A next hop the kernel's routing gave, kept for a second or until the routing
@@ -190,4 +195,3 @@ volatile const __u16 portal_ports[4]; /* network order, on gateway_addr; 0: none
 volatile const __u8 lan_mac[6];
 volatile const __u8 learn;        /* addresses are leased by others: tell user space of newcomers */
 volatile const __u32 mark_local;  /* mark of packets the stack is to deliver here, whatever their destination */
-volatile const __u32 mark_reject; /* mark of packets the stack is to answer with an ICMP error */

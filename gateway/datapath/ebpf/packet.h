@@ -19,6 +19,17 @@
 #define IP_OFFSET 0x1fff
 #define VLAN_ID 0xfff
 
+/* linux/icmp.h would bring the C library. */
+struct icmphdr {
+	__u8 type, code;
+	__u16 checksum;
+	__u32 unused;
+};
+
+#define ICMP_DEST_UNREACH 3
+#define ICMP_PKT_FILTERED 13
+#define ICMP_ECHO 8
+
 #define DHCP_SERVER bpf_htons(67)
 #define DHCP_CLIENT bpf_htons(68)
 #define DNS bpf_htons(53)

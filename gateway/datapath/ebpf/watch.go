@@ -3,6 +3,7 @@ package ebpf
 import (
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"syscall"
 	"time"
@@ -96,7 +97,7 @@ func ofClient(m netlink.Message, lanIndex int) bool {
 	return int((*unix.NdMsg)(unsafe.Pointer(&m.Data[0])).Ifindex) == lanIndex
 }
 
-// reroute voids all cached hops and looks at the LAN's link again.
+// reroute voids all cached hops, and then looks at the links again.
 func (d *Datapath) reroute() {
 	mtu := d.lanMTU()
 	err := d.change(func(s *gatewaySettings) {
@@ -106,6 +107,14 @@ func (d *Datapath) reroute() {
 	})
 	if err != nil {
 		d.cfg.Log.Error("following the routing", "err", err)
+	}
+	for _, dev := range []*net.Interface{d.lan, d.wan} {
+		if _, err := net.InterfaceByIndex(dev.Index); err != nil {
+			select {
+			case d.lost <- dev.Name:
+			default: // it was said
+			}
+		}
 	}
 }
 

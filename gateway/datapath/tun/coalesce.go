@@ -39,7 +39,6 @@ type run struct {
 	first    []byte // of the first packet, from front and virtio header on
 	v        virtio
 	headers  int // bytes of IP and transport header
-	l4       int // offset of the transport header
 	size     int // bytes of payload of each segment but the last
 	payload  int // bytes in all
 	seq      uint32

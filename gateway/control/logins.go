@@ -1,0 +1,129 @@
+package control
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+const (
+	loginWorkers = 64              // admitted at once: they share a write to the disk
+	loginsTime   = 5 * time.Minute // for all logins of a list
+)
+
+func (s *server) login(w http.ResponseWriter, r *http.Request) {
+	req, err := readLogin(http.MaxBytesReader(w, r.Body, maxBodyBytes))
+	if err != nil {
+		fail(w, http.StatusBadRequest, err)
+		return
+	}
+	c, code, err := s.admit(req)
+	if err != nil {
+		fail(w, code, err)
+		return
+	}
+	reply(w, http.StatusOK, shown(c))
+}
+
+// admit carries one request out. The code is that of a failure.
+func (s *server) admit(req LoginRequest) (session.Session, int, error) {
+	if req.MAC != "" {
+		if code, err := s.take(req); err != nil {
+			return session.Session{}, code, err
+		}
+	} else if _, ok := s.table.Get(req.Addr); !ok {
+		return session.Session{}, http.StatusNotFound, unknownClient(req.Addr)
+	}
+	c, err := s.table.Admit(req.Addr, session.Login{User: req.User, Limits: req.Limits.granted()})
+	return c, http.StatusInternalServerError, err
+}
+
+// take gives a client that needs no lease its address, for good. What another
+// client has it does not get.
+func (s *server) take(req LoginRequest) (code int, err error) {
+	mac, err := parseMAC(req.MAC)
+	if err != nil {
+		return http.StatusBadRequest, err
+	}
+	switch c, ok := s.table.Get(req.Addr); {
+	case ok && c.MAC == mac:
+		return 0, nil
+	case ok:
+		return http.StatusConflict, fmt.Errorf("%s has %s: it must leave first", net.HardwareAddr(c.MAC[:]), req.Addr)
+	}
+	return http.StatusInternalServerError, s.table.Lease(session.Key{MAC: mac, Addr: req.Addr}, "", time.Time{})
+}
+
+// parseMAC reads the address of one interface.
+func parseMAC(text string) (mac [6]byte, err error) {
+	a, err := net.ParseMAC(text)
+	if err != nil || len(a) != len(mac) || a[0]&1 != 0 {
+		return mac, fmt.Errorf("mac must be a client's Ethernet address such as 02:00:5e:10:00:01, not %q", text)
+	}
+	return [6]byte(a), nil
+}
+
+func unknownClient(a netip.Addr) error {
+	return fmt.Errorf("no client has %s: it needs a lease first", a)
+}
+
+// logins carries a list of requests out, one JSON object a line, several at once.
+// It ends with the first that fails; those before it stay, and some after it may.
+func (s *server) logins(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), loginsTime)
+	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	work := make(chan LoginRequest)
+	var admitted atomic.Int64
+	var workers sync.WaitGroup
+	for range loginWorkers {
+		workers.Go(func() {
+			for req := range work {
+				if ctx.Err() != nil {
+					continue
+				}
+				if _, _, err := s.admit(req); err != nil {
+					stop(err)
+					continue
+				}
+				admitted.Add(1)
+			}
+		})
+	}
+	deadline := http.NewResponseController(w)
+	lines := bufio.NewScanner(r.Body)
+	lines.Buffer(nil, maxBodyBytes)
+	wait := func() { deadline.SetReadDeadline(time.Now().Add(s.stall)) }
+	// All of it is read, also after a failure: who still writes reads no answer.
+	wait()
+	for n := 1; lines.Scan(); n++ {
+		wait()
+		if ctx.Err() != nil {
+			continue
+		}
+		req, err := readLogin(bytes.NewReader(lines.Bytes()))
+		if err != nil {
+			stop(fmt.Errorf("line %d: %w", n, err))
+			continue
+		}
+		work <- req
+	}
+	close(work)
+	workers.Wait()
+	if err := errors.Join(context.Cause(ctx), lines.Err()); err != nil {
+		fail(w, http.StatusBadRequest, fmt.Errorf("after %d logins: %w", admitted.Load(), err))
+		return
+	}
+	reply(w, http.StatusOK, LoginsReply{int(admitted.Load())})
+}

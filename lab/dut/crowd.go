@@ -1,0 +1,58 @@
+package dut
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+)
+
+// crowdFrom is the place in the LAN from which on clients are that never send;
+// below it those are that the lab brings.
+const crowdFrom = 4096
+
+// fillTimeout bounds logging the crowd in, and telling the RADIUS server.
+const fillTimeout = 5 * time.Minute
+
+var _ Crowded = (*Gateway)(nil)
+
+// Crowd implements Crowded.
+func (g *Gateway) Crowd(sessions int) { g.sessions = sessions }
+
+// fill logs the crowd in and returns when the accounting server has heard of all:
+// the daemon has nothing left to do for them then.
+func (g *Gateway) fill(ctx context.Context, router Host, dir string, lan netip.Prefix) error {
+	crowd := g.sessions - g.clients
+	if crowd <= 0 {
+		return nil
+	}
+	var list strings.Builder
+	for i := range crowd {
+		fmt.Fprintf(&list, "%s crowd 06:00:00:%02x:%02x:%02x\n", hostOf(lan, crowdFrom+i), i>>16, i>>8&0xff, i&0xff)
+	}
+	file := path.Join(dir, "crowd")
+	if err := router.WriteFile(ctx, file, []byte(list.String()), 0o600); err != nil {
+		return fmt.Errorf("writing the list of %d clients: %w", crowd, err)
+	}
+	const login = `"$1" login --list "$2" --socket "$3" > /dev/null
+until "$1" status --json --socket "$3" | grep -q '"outbox": 0,'; do sleep 0.5; done`
+	_, err := router.Run(ctx, agent.Command{
+		Argv: []string{"sh", "-ec", login, "sh", g.program, file, path.Join(dir, "control.sock")}, Timeout: fillTimeout,
+	})
+	if err != nil {
+		return fmt.Errorf("logging %d clients in that never send: %w", crowd, err)
+	}
+	return nil
+}
+
+// hostOf is the n-th address of a network.
+func hostOf(lan netip.Prefix, n int) netip.Addr {
+	b := lan.Masked().Addr().As4()
+	binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])+uint32(n))
+	return netip.AddrFrom4(b)
+}

@@ -14,7 +14,7 @@ func TestNewRefuses(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"no LAN":               {Gateway: gateway},
 		"an IPv6 LAN":          {Prefix: netip.MustParsePrefix("2001:db8::/32"), Gateway: gateway},
-		"a LAN too large":      {Prefix: netip.MustParsePrefix("10.0.0.0/13"), Gateway: gateway},
+		"a LAN too large":      {Prefix: netip.MustParsePrefix("10.0.0.0/11"), Gateway: gateway},
 		"a gateway outside it": {Prefix: lan, Gateway: server},
 		"too many ports":       {Prefix: lan, Gateway: gateway, PortalPorts: make([]uint16, 5)},
 	} {

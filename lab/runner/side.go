@@ -25,6 +25,7 @@ type side struct {
 	env     dut.Env
 	clients []dut.ClientAddr
 	load    agent.Traffic // what runs now or ran last, of all client hosts together
+	pssMiB  float64       // memory of the device's programs when the last cell began
 
 	setup, lease, login time.Duration
 	loginMs             []float64

@@ -25,6 +25,7 @@ func brokenFrames(t *testing.T, w *World) {
 	}
 }
 
+// broken are frames of a station that are cut short, or lie.
 func broken(s Station) map[string]attempt {
 	whole := TCP(443, By(s))
 	out := map[string]attempt{}

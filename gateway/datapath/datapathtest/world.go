@@ -24,6 +24,7 @@ var (
 	ServerMAC = datapath.MAC{2, 0, 0, 0, 2, 2}
 )
 
+// defaultLAN is the LAN's network, unless a shape says otherwise.
 var defaultLAN = netip.MustParsePrefix("10.1.0.0/24")
 
 // Interfaces of the gateway and of its neighbours.
@@ -110,11 +111,13 @@ ip addr add 192.0.2.2/24 dev s0; ip addr add 192.0.2.3/24 dev s0; ip route add d
 const quiet = `sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1 net.ipv4.ip_forward=0
 `
 
+// tid is a namespace as ip(8) takes it.
 func tid(s *netnstest.Space) string { return fmt.Sprint(s.TID()) }
 
 // pinDir is a folder of this network alone, for as long as its namespace lives.
 func pinDir(router *netnstest.Space) string { return "/sys/fs/bpf/" + tid(router) }
 
+// bits is the LAN's length for a script's environment.
 func (w *World) bits() string { return fmt.Sprintf("bits=%d", w.prefix.Bits()) }
 
 // station plugs a client into the hub: 10.1.0.N with the MAC address 02:…:N.
@@ -128,6 +131,7 @@ ip addr add $addr/$bits dev c0; ip link set c0 up`, "mac="+hw(s.MAC).String(), f
 	return s
 }
 
+// hw is a MAC address as packages of the network want it.
 func hw(m datapath.MAC) net.HardwareAddr { return net.HardwareAddr(m[:]) }
 
 // client is the station's entry, before login unless changed.
@@ -139,6 +143,7 @@ func (s Station) client(how ...func(*datapath.Client)) datapath.Client {
 	return c
 }
 
+// admitted makes a client's entry that of one who is let in.
 func admitted(c *datapath.Client) { c.Admitted = true }
 
 // lease makes stations known; admit lets them in.
@@ -156,6 +161,7 @@ func (w *World) admit(t *testing.T, stations ...Station) {
 	}
 }
 
+// must ends a test on an error.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -99,6 +99,7 @@ func (a *Agent) methods() map[string]handler {
 		"meter.sample":   method(a.meterSample),
 		"meter.pss":      method(a.meterPSS),
 		"client.create":  method(a.clientCreate),
+		"client.list":    method(a.clientList),
 		"client.lease":   method(a.clientLease),
 		"client.login":   method(a.clientLogin),
 		"client.logout":  method(a.clientLogout),

@@ -52,25 +52,38 @@ func (a *Agent) clients() (*client.Pool, error) {
 	return pool, nil
 }
 
-// clientLease also answers for static clients, whose addresses are known from
-// the start: the caller need not tell the kinds apart.
-func (a *Agent) clientLease(ctx context.Context, _ none) ([]client.Address, error) {
+// clientList tells the clients' addresses: those of kinds with leases have one
+// once they have leased.
+func (a *Agent) clientList(context.Context, none) ([]client.Address, error) {
 	pool, err := a.clients()
 	if err != nil {
-		return nil, err
-	}
-	if err := pool.Lease(ctx); err != nil {
 		return nil, err
 	}
 	return pool.Addresses(), nil
 }
 
-func (a *Agent) clientLogin(ctx context.Context, adm client.Admission) ([]float64, error) {
+// clientLease also answers for static clients, whose addresses are known from
+// the start: the caller need not tell the kinds apart.
+func (a *Agent) clientLease(ctx context.Context, pace client.Pace) ([]client.Outcome, error) {
 	pool, err := a.clients()
 	if err != nil {
 		return nil, err
 	}
-	return pool.Login(ctx, adm)
+	return pool.Lease(ctx, pace), nil
+}
+
+// logins says how clients log in.
+type logins struct {
+	Admission client.Admission `json:"admission"`
+	Pace      client.Pace      `json:"pace"`
+}
+
+func (a *Agent) clientLogin(ctx context.Context, l logins) ([]client.Outcome, error) {
+	pool, err := a.clients()
+	if err != nil {
+		return nil, err
+	}
+	return pool.Login(ctx, l.Admission, l.Pace), nil
 }
 
 func (a *Agent) clientLogout(ctx context.Context, adm client.Admission) (none, error) {

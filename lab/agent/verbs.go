@@ -71,16 +71,24 @@ func (c *Conn) CreateClients(ctx context.Context, cfg client.Config) error {
 	return c.call(ctx, "client.create", cfg, nil)
 }
 
-// Lease gets all clients their addresses.
-func (c *Conn) Lease(ctx context.Context) (list []client.Address, err error) {
-	err = c.call(ctx, "client.lease", none{}, &list)
+// Clients lists the clients with their addresses.
+func (c *Conn) Clients(ctx context.Context) (list []client.Address, err error) {
+	err = c.call(ctx, "client.list", none{}, &list)
 	return list, err
 }
 
-// Login logs all clients in; the result is each one's time in milliseconds.
-func (c *Conn) Login(ctx context.Context, adm client.Admission) (ms []float64, err error) {
-	err = c.call(ctx, "client.login", adm, &ms)
-	return ms, err
+// Lease has all clients ask for their addresses, at a pace, and tells how each
+// fared. That some got none is no error: see client.GaveUp.
+func (c *Conn) Lease(ctx context.Context, pace client.Pace) (list []client.Outcome, err error) {
+	err = c.call(ctx, "client.lease", pace, &list)
+	return list, err
+}
+
+// Login has all clients log in, at a pace, and tells how each fared. That some
+// did not get in is no error: see client.GaveUp.
+func (c *Conn) Login(ctx context.Context, adm client.Admission, pace client.Pace) (list []client.Outcome, err error) {
+	err = c.call(ctx, "client.login", logins{adm, pace}, &list)
+	return list, err
 }
 
 // Logout logs all clients out.

@@ -31,6 +31,6 @@ type Admission struct {
 	Login  []string `json:"login,omitempty"`
 	Status []string `json:"status,omitempty"`
 	Logout []string `json:"logout,omitempty"`
-	// Parallel bounds simultaneous log-ins; zero is 16.
+	// Parallel is how many log-ins at once suit the portal; zero: it does not say.
 	Parallel int `json:"parallel,omitempty"`
 }

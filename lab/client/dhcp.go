@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -15,46 +16,72 @@ import (
 
 // acquire gets an address over DHCP (RFC 2131: discover, offer, request, ack)
 // and configures it. A second call renews nothing: the lease stands.
-func (c *Client) acquire(ctx context.Context) error {
+func (c *Client) acquire(ctx context.Context) (Tries, error) {
 	if c.lease != nil {
-		return nil
+		return Tries{Count: 1}, nil
 	}
-	ack, err := c.request(ctx)
+	ack, tries, err := c.request(ctx)
 	if err != nil {
-		return fmt.Errorf("asking for a lease: %w", err)
+		return tries, fmt.Errorf("asking for a lease: %w", err)
 	}
 	ip, router, err := leaseAddress(ack)
 	if err != nil {
-		return fmt.Errorf("reading the lease: %w", err)
+		return tries, fmt.Errorf("reading the lease: %w", err)
 	}
 	if err := c.configure(ip, router); err != nil {
-		return err
+		return tries, err
 	}
 	c.lease = ack
 	c.mu.Lock()
 	c.ip = ip.Addr()
 	c.mu.Unlock()
-	return nil
+	return tries, nil
 }
+
+// First answers take milliseconds; a lost broadcast is asked for again soon.
+const (
+	leaseTimeout = time.Second // of one message
+	leaseRetries = 15
+)
 
 // request carries out one exchange. Its raw socket is closed at once: it would
 // go on to see, and copy to user space, every packet the client receives.
-func (c *Client) request(ctx context.Context) (ack *dhcpv4.DHCPv4, err error) {
-	var dc *nclient4.Client
+func (c *Client) request(ctx context.Context) (ack *dhcpv4.DHCPv4, tries Tries, err error) {
+	var raw net.PacketConn
 	err = c.ns.Do(func() (err error) {
-		// First answers take milliseconds; a lost broadcast is asked for again soon.
-		dc, err = nclient4.New(macvlanName, nclient4.WithHWAddr(c.MAC), nclient4.WithTimeout(time.Second), nclient4.WithRetry(15))
+		raw, err = nclient4.NewRawUDPConn(macvlanName, nclient4.ClientPort)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, tries, fmt.Errorf("opening a socket: %w", err)
+	}
+	conn := &countedConn{PacketConn: raw}
+	dc, err := nclient4.NewWithConn(conn, c.MAC, nclient4.WithTimeout(leaseTimeout), nclient4.WithRetry(leaseRetries))
+	if err != nil {
+		return nil, tries, errors.Join(err, raw.Close())
 	}
 	defer dc.Close()
 	got, err := dc.Request(ctx)
-	if err != nil {
-		return nil, err
+	// Discover and request are one attempt; each message sent again is another.
+	if tries.Count = max(1, int(conn.sent.Load())-1); tries.Count > 1 {
+		tries.Refusal = fmt.Errorf("no answer to a message within %s", leaseTimeout)
 	}
-	return got.ACK, nil
+	if err != nil {
+		return nil, tries, err
+	}
+	return got.ACK, tries, nil
+}
+
+// countedConn counts what is sent.
+type countedConn struct {
+	net.PacketConn
+	sent atomic.Int64
+}
+
+// WriteTo implements net.PacketConn.
+func (c *countedConn) WriteTo(b []byte, to net.Addr) (int, error) {
+	c.sent.Add(1)
+	return c.PacketConn.WriteTo(b, to)
 }
 
 // leaseAddress takes address, mask (option 1) and first router (option 3) from an ACK.
@@ -85,8 +112,7 @@ func (c *Client) release(ctx context.Context) error {
 		return fmt.Errorf("releasing its lease: %w", err)
 	}
 	server := net.JoinHostPort(c.lease.ServerIdentifier().String(), strconv.Itoa(dhcpv4.ServerPort))
-	d := &net.Dialer{LocalAddr: &net.UDPAddr{IP: c.LocalIP().AsSlice(), Port: dhcpv4.ClientPort}}
-	conn, err := dialIn(ctx, c.ns, d, "udp4", server)
+	conn, err := dialIn(ctx, c.ns, "udp4", netip.AddrPortFrom(c.LocalIP(), dhcpv4.ClientPort), server)
 	if err != nil {
 		return fmt.Errorf("releasing its lease: %w", err)
 	}

@@ -51,27 +51,35 @@ type portal interface {
 // Login admits one client, retrying inside ctx, and returns nil once Status
 // says the client is admitted. num is the client's number, from 1.
 func Login(ctx context.Context, n Network, adm Admission, num int) error {
+	_, err := tryLogin(ctx, n, adm, num)
+	return err
+}
+
+// tryLogin is Login that tells how often it tried.
+func tryLogin(ctx context.Context, n Network, adm Admission, num int) (tries Tries, err error) {
 	p, err := portalOf(n, adm, num)
 	if err != nil {
-		return err
+		return tries, err
 	}
 	backoff := firstBackoff
-	for attempt := 1; ; attempt++ {
-		err = loginOnce(ctx, p)
-		if err == nil {
-			return nil
+	for tries.Count < loginAttempts {
+		if tries.Count > 0 {
+			select {
+			case <-ctx.Done():
+				return tries, fmt.Errorf("logging in client %d (%s), %s: %w", num, n.LocalIP(), context.Cause(ctx), err)
+			case <-time.After(backoff):
+			}
+			backoff = min(2*backoff, lastBackoff)
 		}
-		if attempt == loginAttempts {
-			break
+		tries.Count++
+		if err = loginOnce(ctx, p); err == nil {
+			return tries, nil
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("logging in client %d (%s): %w: %w", num, n.LocalIP(), ctx.Err(), err)
-		case <-time.After(backoff):
+		if tries.Refusal == nil {
+			tries.Refusal = err
 		}
-		backoff = min(2*backoff, lastBackoff)
 	}
-	return fmt.Errorf("logging in client %d (%s), %d attempts: %w", num, n.LocalIP(), loginAttempts, err)
+	return tries, fmt.Errorf("logging in client %d (%s), %d attempts: %w", num, n.LocalIP(), loginAttempts, err)
 }
 
 // loginOnce asks for access and believes only the portal's status: a lost

@@ -35,7 +35,9 @@ func (c *Client) createMacvlan(context.Context) (err error) {
 	attrs.ParentIndex = parent.Attrs().Index
 	attrs.HardwareAddr = c.MAC
 	attrs.Namespace = netlink.NsFd(c.ns.File().Fd()) // made there: all clients use the one name
-	if err := netlink.LinkAdd(&netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_BRIDGE}); err != nil {
+	// Private, not bridge: a broadcast of one client would go to all others as
+	// well, and leasing a thousand would take a million copies.
+	if err := netlink.LinkAdd(&netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_PRIVATE}); err != nil {
 		return fmt.Errorf("adding a macvlan on %s: %w", c.cfg.Parent, err)
 	}
 	return c.inside(func(h *netlink.Handle) error {
@@ -80,6 +82,17 @@ func (c *Client) configure(ip netip.Prefix, router netip.Addr) error {
 		if err := h.RouteReplace(route); err != nil {
 			return fmt.Errorf("setting the default route via %s: %w", router, err)
 		}
-		return nil
+		return resolve(h, link, router)
 	})
+}
+
+// resolve has the kernel ask for the router's hardware address now, and keep it.
+// Neighbours are counted over the whole machine, 1024 at most unless its
+// administrator says otherwise; those learned on request are not.
+func resolve(h *netlink.Handle, link netlink.Link, router netip.Addr) error {
+	neighbour := &netlink.Neigh{LinkIndex: link.Attrs().Index, IP: router.AsSlice(), Flags: netlink.NTF_USE | netlink.NTF_EXT_LEARNED}
+	if err := h.NeighSet(neighbour); err != nil {
+		return fmt.Errorf("resolving the router's address %s: %w", router, err)
+	}
+	return nil
 }

@@ -1,9 +1,7 @@
 package client
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"os"
 	"runtime"
 
@@ -68,17 +66,4 @@ func onThread(ns *os.File, fn func() error) error {
 		errc <- err
 	}()
 	return <-errc
-}
-
-// dialIn connects from inside a namespace. Addresses are literal, so the
-// socket is made on the calling thread.
-func dialIn(ctx context.Context, n *Namespace, d *net.Dialer, network, addr string) (conn net.Conn, err error) {
-	if n == nil {
-		return d.DialContext(ctx, network, addr)
-	}
-	err = n.Do(func() error {
-		conn, err = d.DialContext(ctx, network, addr)
-		return err
-	})
-	return conn, err
 }

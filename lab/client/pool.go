@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 
@@ -21,14 +20,21 @@ const (
 	KindMacvlan = "macvlan" // study 1, 5.1.2: a namespace and a macvlan with its own MAC each, DHCP
 )
 
-// MaxClients is the most clients of kinds veth and macvlan a lab takes: study 1's
-// /24 networks end there.
-const MaxClients = 250
+// The most clients of a kind a lab takes.
+const (
+	MaxVeth = 250 // study 1's /24 network ends there
+	// MaxMacvlan is what the files of one agent suffice for where their hard limit
+	// is a common 20,000: a namespace and the sockets of a log-in each.
+	MaxMacvlan = 4000
+)
+
+// Most is how many clients of a kind a lab takes; zero for an unknown kind.
+func Most(kind string) int { return map[string]int{KindVeth: MaxVeth, KindMacvlan: MaxMacvlan}[kind] }
 
 // Config describes the clients of one lab.
 type Config struct {
 	Kind    string       `json:"kind"`    // KindVeth or KindMacvlan
-	Count   int          `json:"count"`   // 1…MaxClients
+	Count   int          `json:"count"`   // 1 to Most(Kind)
 	First   int          `json:"first"`   // number of the first; zero is 1. Client hosts of one lab number on
 	Parent  string       `json:"parent"`  // the client host's interface towards the router
 	LAN     netip.Prefix `json:"lan"`     // for static addresses
@@ -63,8 +69,12 @@ type Pool struct {
 // NewPool creates the clients' interfaces and namespaces, in parallel. On
 // error nothing is left.
 func NewPool(ctx context.Context, cfg Config, run Runner) (*Pool, error) {
-	if last := max(1, cfg.First) + cfg.Count - 1; cfg.Count < 1 || last > MaxClients {
-		return nil, fmt.Errorf("%d clients of kind %s, the last of which is number %d: want 1 to %d", cfg.Count, cfg.Kind, last, MaxClients)
+	create := map[string]func(*Client, context.Context) error{KindMacvlan: (*Client).createMacvlan, KindVeth: (*Client).createVeth}[cfg.Kind]
+	if create == nil {
+		return nil, fmt.Errorf("unknown kind of client %q (known: %s, %s)", cfg.Kind, KindMacvlan, KindVeth)
+	}
+	if last := max(1, cfg.First) + cfg.Count - 1; cfg.Count < 1 || last > Most(cfg.Kind) {
+		return nil, fmt.Errorf("%d clients of kind %s, the last of which is number %d: want 1 to %d", cfg.Count, cfg.Kind, last, Most(cfg.Kind))
 	}
 	p := &Pool{cfg: cfg}
 	for i := range cfg.Count {
@@ -72,14 +82,6 @@ func NewPool(ctx context.Context, cfg Config, run Runner) (*Pool, error) {
 		// 02: locally administered; the rest tells lab and client apart.
 		mac := net.HardwareAddr{0x02, 0x67, 0x77, cfg.Lab, byte(n >> 8), byte(n)}
 		p.Clients = append(p.Clients, &Client{Num: n, MAC: mac, cfg: &p.cfg, run: run})
-	}
-	create := (*Client).createMacvlan
-	switch cfg.Kind {
-	case KindMacvlan:
-	case KindVeth:
-		create = (*Client).createVeth
-	default:
-		return nil, fmt.Errorf("unknown kind of client %q (known: %s, %s)", cfg.Kind, KindMacvlan, KindVeth)
 	}
 	if err := p.each(ctx, 8, create); err != nil {
 		return nil, errors.Join(fmt.Errorf("creating clients: %w", err), p.Close())
@@ -113,32 +115,6 @@ func (p *Pool) each(ctx context.Context, parallel int, fn func(*Client, context.
 		return fmt.Errorf("%w (and %d more clients)", first, failed-1)
 	}
 	return first
-}
-
-// Lease gets every client an address over DHCP. Clients with static addresses
-// have theirs already.
-func (p *Pool) Lease(ctx context.Context) error {
-	if p.cfg.Kind == KindVeth {
-		return nil
-	}
-	return p.each(ctx, 32, (*Client).acquire)
-}
-
-// Login logs every client in and returns each one's time in milliseconds, in
-// the order of the clients.
-func (p *Pool) Login(ctx context.Context, adm Admission) ([]float64, error) {
-	parallel := adm.Parallel
-	if parallel == 0 {
-		parallel = 16
-	}
-	times := make([]float64, len(p.Clients))
-	err := p.each(ctx, parallel, func(c *Client, ctx context.Context) error {
-		start := time.Now()
-		err := Login(ctx, c, adm, c.Num)
-		times[c.Num-p.Clients[0].Num] = float64(time.Since(start)) / float64(time.Millisecond)
-		return err
-	})
-	return times, err
 }
 
 // Logout logs every client out.
@@ -201,19 +177,6 @@ func (c *Client) LocalIP() netip.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ip
-}
-
-// DialContext connects as this client. addr is a literal address and port.
-func (c *Client) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
-	d := &net.Dialer{}
-	if ip := c.LocalIP(); ip.IsValid() {
-		if network == "udp" || network == "udp4" {
-			d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, 0))
-		} else {
-			d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, 0))
-		}
-	}
-	return dialIn(ctx, c.ns, d, network, addr)
 }
 
 // Exec runs a command as this client.

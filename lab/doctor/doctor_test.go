@@ -167,8 +167,8 @@ func TestDemandCoversARealLab(t *testing.T) {
 	if err := host.CreateClients(t.Context(), client.Config{Kind: client.KindMacvlan, Count: n, Parent: host.Ifs[0], LAN: lab.LAN, Gateway: lab.Gateway, Lab: 'a'}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := host.Lease(t.Context()); err != nil {
-		t.Fatal(err)
+	if leased, err := host.Lease(t.Context(), client.Pace{}); err != nil || client.GaveUp(leased) != nil {
+		t.Fatal(err, client.GaveUp(leased))
 	}
 	if err := host.OpenMeter(t.Context(), agent.Meter{IfNames: host.Ifs, Support: true}); err != nil {
 		t.Fatal(err)

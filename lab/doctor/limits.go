@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
@@ -233,7 +232,7 @@ func (x examination) listenQueue(inside map[string]string) Line {
 	if err != nil {
 		return Line{Key: "limit.somaxconn", State: Warn, What: "somaxconn", Found: "no " + backlog, Do: "mount /proc"}
 	}
-	need := int64(client.MaxClients)
+	need := int64(x.largest.clients)
 	l := x.atLeast("limit.somaxconn", "somaxconn", have, need, "all clients may connect at the same moment", fmt.Sprintf("sudo sysctl -w net.core.somaxconn=%d", 16*need))
 	l.Found = fmt.Sprintf("%d %s; %d clients need %d", have, where, need, need)
 	return l

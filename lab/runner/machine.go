@@ -51,8 +51,8 @@ func checkMachine(e *experiment.Experiment) error {
 			errs = append(errs, fmt.Errorf("%s is not on PATH: install the %s", n.Program, n.Remedy()))
 		}
 	}
-	if most := slices.Max(e.Clients); most > client.MaxClients {
-		errs = append(errs, fmt.Errorf("clients: %d: clients of kind %s go up to %d", most, e.Client.Kind, client.MaxClients))
+	if n, most := slices.Max(e.Clients), client.Most(e.Client.Kind); n > most {
+		errs = append(errs, fmt.Errorf("clients: %d: clients of kind %s go up to %d", n, e.Client.Kind, most))
 	}
 	return errors.Join(errs...)
 }

@@ -127,9 +127,14 @@ func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 			Kind: cfg.clientKind, First: h.first, Count: h.count, Parent: h.Ifs[0], LAN: s.lab.LAN, Gateway: s.lab.Gateway,
 			Lab: cfg.lab[0],
 		})
-		if err == nil {
-			addrs[i], err = h.Lease(ctx)
+		if err != nil {
+			return err
 		}
+		leased, err := h.Lease(ctx, client.Pace{Parallel: leaseParallel})
+		if err = cmp.Or(err, client.GaveUp(leased)); err != nil {
+			return err
+		}
+		addrs[i], err = h.Clients(ctx)
 		return err
 	})
 	if err != nil {
@@ -147,19 +152,27 @@ func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 	}
 	// A portal that answers one client at a time takes as long as there are clients.
 	patience := time.Minute + time.Duration(cfg.clients)*time.Second
-	loginCtx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not all admitted after %s", patience))
-	defer cancel()
-	times := make([][]float64, len(s.hosts))
+	pace := client.Pace{Parallel: cmp.Or(s.traits.Admission.Parallel, loginParallel), Patience: patience}
+	outcomes := make([][]client.Outcome, len(s.hosts))
 	err = s.eachHost(func(i int, h clientHost) (err error) {
-		times[i], err = h.Login(loginCtx, s.traits.Admission)
-		return err
+		outcomes[i], err = h.Login(ctx, s.traits.Admission, pace)
+		return cmp.Or(err, client.GaveUp(outcomes[i]))
 	})
 	if err != nil {
 		return fmt.Errorf("logging clients in: %w", err)
 	}
-	s.login, s.loginMs = time.Since(start), slices.Concat(times...)
+	s.login = time.Since(start)
+	for _, o := range slices.Concat(outcomes...) {
+		s.loginMs = append(s.loginMs, o.Ms)
+	}
 	return nil
 }
+
+// How many clients lease, or log in at a device that does not say, at once.
+const (
+	leaseParallel = 32
+	loginParallel = 16
+)
 
 func (s *side) openMeters(ctx context.Context) error {
 	router, server := s.lab.Router, s.lab.Server

@@ -2,6 +2,7 @@ package testbed_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -46,7 +47,17 @@ func withClients(t *testing.T, lab *testbed.Lab, kind string, n int) []client.Ad
 	if err != nil {
 		t.Fatal(err)
 	}
-	addrs, err := host.Lease(ctx)
+	return lease(t, host)
+}
+
+// lease has all clients of a host lease, at once.
+func lease(t *testing.T, h *testbed.Host) []client.Address {
+	t.Helper()
+	leased, err := h.Lease(t.Context(), client.Pace{})
+	if err := errors.Join(err, client.GaveUp(leased)); err != nil {
+		t.Fatal(err)
+	}
+	addrs, err := h.Clients(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,10 +43,7 @@ func TestTwoClientHostsShareTheRoutersLink(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		addrs, err := h.Lease(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		addrs := lease(t, h)
 		for n, a := range addrs {
 			if a.Num != 1+each*i+n || seen[a.MAC] || seen[a.IP.String()] {
 				t.Errorf("%s: client %d is number %d with %s, %s; seen are %v", h.Name, n+1, a.Num, a.IP, a.MAC, seen)

@@ -1,0 +1,140 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Pace says how clients come to lease or to log in. The zero value is all at the
+// same moment.
+type Pace struct {
+	PerSecond float64 `json:"per_second,omitempty"` // clients a second, evenly spaced; zero: no spacing
+	// Parallel bounds how many are at it at once, and a client's turn comes when
+	// there is room: zero is no bound. A storm has none, whatever the device likes.
+	Parallel int `json:"parallel,omitempty"`
+	// Patience is how long after the beginning whoever is not through gives up;
+	// zero: each client decides.
+	Patience time.Duration `json:"patience,omitempty"`
+}
+
+// Outcome is how one client fared.
+type Outcome struct {
+	Num int `json:"num"` // the client's
+	// Ms is from the client's turn until it was through or gave up, milliseconds.
+	// Its turn is the moment it was due, also when the client host was too busy to
+	// begin then: what a client waits for is not left out.
+	Ms     float64 `json:"ms"`
+	LateMs float64 `json:"late_ms"` // how long after its turn it began
+	// Tries counts its attempts: of a log-in, or of asking for a lease.
+	Tries   int    `json:"tries"`
+	Refusal string `json:"refusal,omitempty"` // error of its first attempt that failed
+	Error   string `json:"error,omitempty"`   // why it gave up; empty when it is through
+}
+
+// Through reports whether the client has what it came for.
+func (o Outcome) Through() bool { return o.Error == "" }
+
+// GaveUp is the first client's error with the number of clients that gave up,
+// nil when all are through.
+func GaveUp(outcomes []Outcome) error {
+	first, failed := "", 0
+	for _, o := range outcomes {
+		if o.Through() {
+			continue
+		}
+		if failed++; failed == 1 {
+			first = fmt.Sprintf("client %d: %s", o.Num, o.Error)
+		}
+	}
+	switch failed {
+	case 0:
+		return nil
+	case 1:
+		return errors.New(first)
+	}
+	return fmt.Errorf("%s (and %d more clients)", first, failed-1)
+}
+
+// Tries is how often a client asked and what it met first.
+type Tries struct {
+	Count   int
+	Refusal error // of the first attempt that failed; nil without one
+}
+
+// Lease gets every client an address over DHCP; each outcome is in its client's
+// place. Clients with static addresses have theirs already.
+func (p *Pool) Lease(ctx context.Context, pace Pace) []Outcome {
+	if p.cfg.Kind == KindVeth {
+		return p.arrive(ctx, pace, func(context.Context, *Client) (Tries, error) { return Tries{Count: 1}, nil })
+	}
+	return p.arrive(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) { return c.acquire(ctx) })
+}
+
+// Login logs every client in; each outcome is in its client's place.
+func (p *Pool) Login(ctx context.Context, adm Admission, pace Pace) []Outcome {
+	return p.arrive(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) { return tryLogin(ctx, c, adm, c.Num) })
+}
+
+// arrive has every client do something at its turn, and waits for all of them.
+// Where ctx ends, those who have not begun give up too.
+func (p *Pool) arrive(ctx context.Context, pace Pace, do func(context.Context, *Client) (Tries, error)) []Outcome {
+	outcomes := make([]Outcome, len(p.Clients))
+	if pace.Patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, pace.Patience, fmt.Errorf("not through after %s", pace.Patience))
+		defer cancel()
+	}
+	slots := make(chan struct{}, max(1, pace.Parallel))
+	start := time.Now()
+	var wg sync.WaitGroup
+	for i, c := range p.Clients {
+		turn := start
+		if pace.PerSecond > 0 {
+			turn = start.Add(time.Duration(float64(i) / pace.PerSecond * float64(time.Second)))
+			sleepUntil(ctx, turn)
+		}
+		if pace.Parallel > 0 {
+			slots <- struct{}{}
+			turn = time.Now()
+		}
+		wg.Go(func() {
+			if pace.Parallel > 0 {
+				defer func() { <-slots }()
+			}
+			outcomes[i] = c.take(ctx, turn, do)
+		})
+	}
+	wg.Wait()
+	return outcomes
+}
+
+// take is one client's turn.
+func (c *Client) take(ctx context.Context, turn time.Time, do func(context.Context, *Client) (Tries, error)) Outcome {
+	ms := func(t time.Time) float64 { return float64(t.Sub(turn)) / float64(time.Millisecond) }
+	o := Outcome{Num: c.Num, LateMs: ms(time.Now())}
+	tries, err := Tries{}, context.Cause(ctx)
+	if err == nil {
+		tries, err = do(ctx, c)
+	}
+	o.Ms, o.Tries = ms(time.Now()), tries.Count
+	if tries.Refusal != nil {
+		o.Refusal = tries.Refusal.Error()
+	}
+	if err != nil {
+		o.Error = err.Error()
+	}
+	return o
+}
+
+// sleepUntil returns at t, or when ctx ends.
+func sleepUntil(ctx context.Context, t time.Time) {
+	wait := time.NewTimer(time.Until(t))
+	defer wait.Stop()
+	select {
+	case <-ctx.Done():
+	case <-wait.C:
+	}
+}

@@ -40,7 +40,7 @@ var allowedImports = map[string][]string{
 	"gateway/users":         {"gateway/session"},
 
 	"lab/result":     {},
-	"lab/client":     {"lab/meter"}, // opens the counters of each client's namespace
+	"lab/client":     {"lab/meter", "lab/client/persona"}, // opens the counters of each client's namespace
 	"lab/traffic":    {"lab/traffic/socket"},
 	"lab/meter":      {},
 	"lab/profile":    {"lab/result"},
@@ -54,6 +54,8 @@ var allowedImports = map[string][]string{
 	"lab/studies":    {"lab/analysis", "lab/result"},
 	"lab/report":     {"lab/analysis", "lab/profile", "lab/result", "lab/studies", "lab/report/chart"},
 	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/result"},
+
+	"lab/client/persona": {}, // many clients behind one interface
 
 	"lab/traffic/iperf3": {"lab/traffic"},
 	"lab/traffic/rtt":    {"lab/traffic/socket"},

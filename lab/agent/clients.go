@@ -86,6 +86,15 @@ func (a *Agent) clientLogin(ctx context.Context, l logins) ([]client.Outcome, er
 	return pool.Login(ctx, l.Admission, l.Pace), nil
 }
 
+// clientStatus asks the portal for each client's state.
+func (a *Agent) clientStatus(ctx context.Context, l logins) ([]client.Outcome, error) {
+	pool, err := a.clients()
+	if err != nil {
+		return nil, err
+	}
+	return pool.Status(ctx, l.Admission, l.Pace), nil
+}
+
 func (a *Agent) clientLogout(ctx context.Context, adm client.Admission) (none, error) {
 	pool, err := a.clients()
 	if err != nil {
@@ -100,4 +109,28 @@ func (a *Agent) clientRelease(ctx context.Context, _ none) (none, error) {
 		return none{}, err
 	}
 	return none{}, pool.Release(ctx)
+}
+
+func (a *Agent) clientRenew(ctx context.Context, pace client.Pace) ([]client.Outcome, error) {
+	pool, err := a.clients()
+	if err != nil {
+		return nil, err
+	}
+	return pool.Renew(ctx, pace)
+}
+
+func (a *Agent) clientMisbehave(ctx context.Context, m client.Misdeed) (none, error) {
+	pool, err := a.clients()
+	if err != nil {
+		return none{}, err
+	}
+	return none{}, pool.Misbehave(ctx, m)
+}
+
+func (a *Agent) clientStates(context.Context, none) ([]client.State, error) {
+	pool, err := a.clients()
+	if err != nil {
+		return nil, err
+	}
+	return pool.States()
 }

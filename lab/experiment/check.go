@@ -41,6 +41,7 @@ func (e *Experiment) check(known []string) []*Error {
 		}
 	}
 	e.checkTraffic(report)
+	e.checkClients(report)
 	e.checkDUTs(known, report)
 	e.checkSize(report)
 	for _, name := range e.CustomNames() {
@@ -48,6 +49,13 @@ func (e *Experiment) check(known []string) []*Error {
 		d.check(func(key, problem string) { report(dutKey(name, key), "%s", problem) })
 	}
 	return problems
+}
+
+// checkClients refuses more clients than there can be of their kind.
+func (e *Experiment) checkClients(report func(key, format string, args ...any)) {
+	if most := slices.Max(slices.Concat(e.Clients, []int{0})); e.Client.Kind != ClientPersona && most > MaxClients {
+		report("clients", "%d: clients of kind %q go up to %d; those of kind %q to %d", most, e.Client.Kind, MaxClients, ClientPersona, MaxPersonas)
+	}
 }
 
 // checkTraffic refuses what the chosen generator cannot do.

@@ -28,6 +28,7 @@ import (
 const (
 	ClientMacvlan  = "macvlan"
 	ClientVeth     = "veth"
+	ClientPersona  = "persona"
 	TrafficStreams = "streams"
 	TrafficIperf3  = "iperf3"
 	PacingPaced    = "paced" // spread evenly by the sender's pacing rate
@@ -47,7 +48,7 @@ type Experiment struct {
 	Description string    `toml:"description"`
 	Mode        string    `toml:"mode"`         // result.ModeDuet (default) or result.ModeSolo
 	DUTs        []string  `toml:"duts"`         // names of built-in devices or of Custom ones
-	Clients     []int     `toml:"clients"`      // 1 to MaxClients each
+	Clients     []int     `toml:"clients"`      // 1 to MaxClients each, of kind persona to MaxPersonas
 	OfferedMbps []float64 `toml:"offered_mbps"` // TCP or UDP payload, all clients together
 	Directions  []string  `toml:"directions"`   // result.Up (default), result.Down
 	Profiles    []string  `toml:"profiles"`     // result.PerPacket (default), result.Bulk
@@ -72,7 +73,7 @@ type Experiment struct {
 
 // Client says how clients are simulated.
 type Client struct {
-	Kind string `toml:"kind"` // ClientMacvlan (default) or ClientVeth
+	Kind string `toml:"kind"` // ClientMacvlan (default), ClientVeth or ClientPersona
 }
 
 // Traffic says what the clients send.

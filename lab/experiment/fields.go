@@ -13,6 +13,7 @@ import (
 // Bounds of what an experiment may ask for: beyond them it is a typing mistake.
 const (
 	MaxClients     = 250 // clients of kinds macvlan and veth share one /24
+	MaxPersonas    = 65_000
 	MaxSessions    = 200_000
 	MinOfferedMbps = 0.1
 	MaxOfferedMbps = 100_000
@@ -38,7 +39,7 @@ var fields = []field{
 	{"description", into(text, func(e *Experiment) *string { return &e.Description })},
 	{"mode", into(word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode })},
 	{"duts", into(list(name), func(e *Experiment) *[]string { return &e.DUTs })},
-	{"clients", into(list(integer(1, MaxClients)), func(e *Experiment) *[]int { return &e.Clients })},
+	{"clients", into(list(integer(1, MaxPersonas)), func(e *Experiment) *[]int { return &e.Clients })},
 	{"offered_mbps", into(list(rate), func(e *Experiment) *[]float64 { return &e.OfferedMbps })},
 	{"directions", into(list(word(result.Up, result.Down)), func(e *Experiment) *[]string { return &e.Directions })},
 	{"profiles", into(list(word(result.PerPacket, result.Bulk)), func(e *Experiment) *[]string { return &e.Profiles })},
@@ -49,7 +50,7 @@ var fields = []field{
 	{"warmup", into(duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.Warmup })},
 	{"redo", into(integer(0, 10), func(e *Experiment) *int { return &e.Redo })},
 	{"profile_window", into(duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.ProfileWindow })},
-	{"client.kind", into(word(ClientMacvlan, ClientVeth), func(e *Experiment) *string { return &e.Client.Kind })},
+	{"client.kind", into(word(ClientMacvlan, ClientVeth, ClientPersona), func(e *Experiment) *string { return &e.Client.Kind })},
 	{"traffic.kind", into(word(TrafficStreams, TrafficIperf3), func(e *Experiment) *string { return &e.Traffic.Kind })},
 	{"traffic.protocol", into(word(ProtocolTCP, ProtocolUDP), func(e *Experiment) *string { return &e.Traffic.Protocol })},
 	{"traffic.burst_segments", into(integer(1, 64), func(e *Experiment) *int { return &e.Traffic.BurstSegments })},

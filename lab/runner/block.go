@@ -74,7 +74,7 @@ func (r *run) openPair(ctx context.Context, b experiment.Block) (device, clean *
 			*into, err = openSide(ctx, sideConfig{
 				backend: r.backend, lab: lab, device: d, clients: b.Clients, clientKind: r.cfg.Experiment.Client.Kind,
 				topology: testbed.Portal{
-					Aggregate: b.Profile == result.Bulk, LAN: d.Traits().LAN, NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
+					Aggregate: b.Profile == result.Bulk, LAN: d.Traits().LAN, Clients: b.Clients, NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
 				}.Topology(),
 			})
 			return err

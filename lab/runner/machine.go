@@ -31,7 +31,7 @@ import (
 // of its devices.
 func Needs(e *experiment.Experiment) []dut.Need {
 	list := []dut.Need{{Program: "ethtool", Package: "ethtool", Why: "the links' offloads"}}
-	if e.Client.Kind == client.KindMacvlan {
+	if client.Leases(e.Client.Kind) {
 		list = append(list, dut.Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases beside a router that gives none"})
 	}
 	if e.Traffic.Kind == experiment.TrafficIperf3 {

@@ -107,7 +107,7 @@ const startTimeout = 15 * time.Minute
 func (s *side) startDevice(ctx context.Context, cfg sideConfig) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
 	defer cancel()
-	if cfg.clientKind == client.KindMacvlan && !s.traits.DHCP {
+	if client.Leases(cfg.clientKind) && !s.traits.DHCP {
 		if err := s.lab.ServeDHCP(ctx); err != nil {
 			return err
 		}
@@ -144,6 +144,9 @@ func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 	for _, a := range slices.Concat(addrs...) {
 		s.clients = append(s.clients, dut.ClientAddr{N: a.Num, IP: a.IP, MAC: a.MAC})
 	}
+	if err := s.tellRouter(ctx, cfg, slices.Concat(addrs...)); err != nil {
+		return err
+	}
 	start = time.Now()
 	if adm, ok := s.dut.(dut.Admitter); ok {
 		if err := adm.Admit(ctx, s.env, s.clients); err != nil {
@@ -166,6 +169,20 @@ func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 		s.loginMs = append(s.loginMs, o.Ms)
 	}
 	return nil
+}
+
+// knownMost is how many neighbours a router learns by itself, two labs together
+// well below the machine's limit.
+const knownMost = 250
+
+// tellRouter enters personas into the router's table of neighbours when there are
+// more than the machine's table may have room for. It is done on both sides of a
+// pair alike.
+func (s *side) tellRouter(ctx context.Context, cfg sideConfig, addrs []client.Address) error {
+	if cfg.clientKind != client.KindPersona || len(addrs) <= knownMost {
+		return nil
+	}
+	return s.lab.Router.AddNeighbours(ctx, agent.Neighbours{Link: s.lab.LANIf, List: addrs})
 }
 
 // How many clients lease, or log in at a device that does not say, at once.

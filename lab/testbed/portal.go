@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -33,7 +34,8 @@ var (
 //	client2 ── c1 ═══ x2 ┴ switch · x0 ═══ r0 router …
 type Portal struct {
 	Aggregate     bool         // the router's links aggregate (profile bulk); else it sees each packet alone
-	LAN           netip.Prefix // the clients' network; the zero value is DefaultLAN
+	LAN           netip.Prefix // the clients' network when the device leases it; the zero value is LANFor(Clients)
+	Clients       int          // for whom the lab leases addresses; zero is as many as DefaultLAN has
 	NoAggregation bool         // router's link towards the clients never aggregates
 	NoTxChecksum  bool         // no transmit checksum offload on any link
 	ClientHosts   int          // 1 (default) to 3: addresses that are no leases
@@ -66,7 +68,11 @@ func (p Portal) Topology() Topology {
 		{Name: "router", Role: RoleRouter, Sysctls: routerSysctls, Routes: []agent.Route{{Via: serverAddr.Addr()}}},
 		{Name: "server", Role: RoleServer, Sysctls: client.Sysctls, Routes: toClients},
 	}
-	p.addClientHosts(&t, p.port("router", "r0", p.Aggregate && !p.NoAggregation, routerLAN))
+	onLAN := []netip.Prefix{routerLAN}
+	if p.leases() && t.LAN != DefaultLAN {
+		onLAN = append(onLAN, netip.PrefixFrom(t.Gateway, t.LAN.Bits()))
+	}
+	p.addClientHosts(&t, p.port("router", "r0", p.Aggregate && !p.NoAggregation, onLAN...))
 	t.Links = append(t.Links, Link{
 		p.port("router", "r1", p.Aggregate, routerWAN),
 		p.port("server", "s0", true, serverAddr, serviceAddr),
@@ -102,16 +108,49 @@ func (p Portal) port(node, name string, aggregate bool, addrs ...netip.Prefix) P
 	return Port{Node: node, If: name, Addrs: addrs, Aggregate: aggregate, TxChecksum: !p.NoTxChecksum}
 }
 
-// addressing is study 1's. In a network of the device's own the router has the
-// first address, which the device sets, and the lab leases nothing.
+// leasesOfDefaultLAN is how many addresses of DefaultLAN are clients'.
+const leasesOfDefaultLAN = 250
+
+// LANFor is the network of so many clients where the lab leases: DefaultLAN, and a
+// larger one only when that is too small.
+func LANFor(clients int) netip.Prefix {
+	switch {
+	case clients <= leasesOfDefaultLAN:
+		return DefaultLAN
+	case clients < 1<<16-256:
+		return netip.MustParsePrefix("10.1.0.0/16")
+	}
+	return netip.MustParsePrefix("10.0.0.0/14")
+}
+
+// leases reports whether the lab has addresses to lease, and not the device alone.
+func (p Portal) leases() bool { return !p.LAN.IsValid() || p.LAN == DefaultLAN }
+
+// addressing is study 1's, as long as it has room. In a larger network the router
+// has the first address; where it is the device's own, the device sets it and the
+// lab leases nothing.
 func (p Portal) addressing() Addressing {
 	a := Addressing{
 		LAN: p.LAN, RouterWAN: routerWAN.Addr(), ServerIP: serverAddr.Addr(), ServiceIP: serviceAddr.Addr(),
 	}
-	if !p.LAN.IsValid() || p.LAN == DefaultLAN {
-		a.LAN, a.Gateway, a.FirstLease, a.LastLease = DefaultLAN, routerLAN.Addr(), firstLease, lastLease
-	} else {
-		a.Gateway = p.LAN.Masked().Addr().Next()
+	if p.leases() {
+		a.LAN = LANFor(p.Clients)
+	}
+	if a.LAN == DefaultLAN {
+		a.Gateway, a.FirstLease, a.LastLease = routerLAN.Addr(), firstLease, lastLease
+		return a
+	}
+	a.Gateway = a.LAN.Masked().Addr().Next()
+	if p.leases() {
+		// The last 256 addresses are nobody's: the broadcast address is among them.
+		a.FirstLease, a.LastLease = a.Gateway.Next(), lastOf(a.LAN, 256)
 	}
 	return a
+}
+
+// lastOf is the address so far before the end of a network.
+func lastOf(lan netip.Prefix, before uint32) netip.Addr {
+	b := lan.Masked().Addr().As4()
+	binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])+1<<(32-lan.Bits())-before)
+	return netip.AddrFrom4(b)
 }

@@ -215,7 +215,8 @@ func (s *side) startTraffic(ctx context.Context, t experiment.Traffic, direction
 		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced, Direction: direction, Clients: clients, ClientHosts: len(s.hosts),
 		OfferedMbps: mbps, BurstSegments: t.BurstSegments, MaxSeconds: seconds, Server: s.env.ServerIP,
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, trafficTimeout, fmt.Errorf("no connection after %s", trafficTimeout))
+	patience := trafficTimeout(clients)
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no connection after %s", patience))
 	defer cancel()
 	if err := s.lab.Server.ServeTraffic(ctx, s.load); err != nil {
 		return fmt.Errorf("starting the traffic's server in lab %s: %w", s.lab.Name, err)
@@ -236,12 +237,14 @@ func (s *side) startTraffic(ctx context.Context, t experiment.Traffic, direction
 	return nil
 }
 
-// trafficTimeout bounds starting and stopping a load: a traffic tool that
-// hangs costs a cell, not the run.
-const trafficTimeout = 15 * time.Second
+// trafficTimeout bounds starting and stopping the load of so many clients: a traffic
+// tool that hangs costs a cell, not the run.
+func trafficTimeout(clients int) time.Duration {
+	return 15*time.Second + time.Duration(clients)*time.Millisecond
+}
 
 func (s *side) stopTraffic(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, trafficTimeout)
+	ctx, cancel := context.WithTimeout(ctx, trafficTimeout(s.load.Clients))
 	defer cancel()
 	// The clients first: a server that vanishes would look like broken streams.
 	clients := s.eachHost(func(_ int, h clientHost) error { return h.StopTraffic(ctx) })

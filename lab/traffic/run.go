@@ -158,14 +158,28 @@ func (r *run) fill(s *Stats) {
 	}
 }
 
+// Closing more than closeGroup streams is paced: each sends a packet and is answered
+// by two, and ten thousand of these at once are a storm that no queue holds.
+const (
+	closeGroup = 250
+	closePause = 5 * time.Millisecond
+)
+
 // closeSockets closes what is open. Only when no thread uses the run any more.
 func (r *run) closeSockets() error {
 	var errs []error
+	closed := 0
 	for i := range r.streams {
-		if st := &r.streams[i]; st.fd >= 0 {
-			errs = append(errs, unix.Close(st.fd))
-			st.fd = -1
+		st := &r.streams[i]
+		if st.fd < 0 {
+			continue
 		}
+		if closed > 0 && closed%closeGroup == 0 {
+			time.Sleep(closePause)
+		}
+		errs = append(errs, unix.Close(st.fd))
+		st.fd = -1
+		closed++
 	}
 	return errors.Join(errs...)
 }

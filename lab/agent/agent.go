@@ -174,7 +174,9 @@ func (a *Agent) meterSample(context.Context, none) (meter.Sample, error) {
 	if a.sampler == nil {
 		return meter.Sample{}, errNoMeter
 	}
-	return a.sampler.Sample()
+	s, err := a.sampler.Sample()
+	s.AgentNs += a.traffic.workersNs()
+	return s, err
 }
 
 func (a *Agent) meterPSS(context.Context, none) (float64, error) {

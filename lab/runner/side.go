@@ -214,6 +214,7 @@ func (s *side) startTraffic(ctx context.Context, t experiment.Traffic, direction
 	s.load = agent.Traffic{
 		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced, Direction: direction, Clients: clients, ClientHosts: len(s.hosts),
 		OfferedMbps: mbps, BurstSegments: t.BurstSegments, MaxSeconds: seconds, Server: s.env.ServerIP,
+		Workers: agent.Workers(clients),
 	}
 	patience := trafficTimeout(clients)
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no connection after %s", patience))
@@ -230,6 +231,9 @@ func (s *side) startTraffic(ctx context.Context, t experiment.Traffic, direction
 	if err != nil {
 		return fmt.Errorf("starting the traffic in lab %s: %w", s.lab.Name, err)
 	}
+	if err := s.awaitOpen(ctx, clients); err != nil {
+		return fmt.Errorf("starting the traffic in lab %s: %w", s.lab.Name, err)
+	}
 	// A few clients probe for all, and so does the first host.
 	if err := s.hosts[0].StartRTT(ctx, s.env.ServerIP); err != nil {
 		return fmt.Errorf("starting round-trip probes in lab %s: %w", s.lab.Name, err)
@@ -237,10 +241,36 @@ func (s *side) startTraffic(ctx context.Context, t experiment.Traffic, direction
 	return nil
 }
 
+// awaitOpen waits until all streams have their windows open, where they are too many
+// to have it done within any warm-up.
+func (s *side) awaitOpen(ctx context.Context, clients int) error {
+	if s.load.Kind != agent.TrafficStreams || clients <= knownMost {
+		return nil
+	}
+	for {
+		open := make([]bool, len(s.hosts)+1)
+		ask := func(h *testbed.Host, into *bool) error {
+			stats, err := h.TrafficStats(ctx)
+			*into = stats.Open
+			return err
+		}
+		err := testbed.Together(
+			func() error { return s.eachHost(func(i int, h clientHost) error { return ask(h.Host, &open[i]) }) },
+			func() error { return ask(s.lab.Server, &open[len(s.hosts)]) },
+		)
+		if err != nil || !slices.Contains(open, false) {
+			return err
+		}
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
 // trafficTimeout bounds starting and stopping the load of so many clients: a traffic
 // tool that hangs costs a cell, not the run.
 func trafficTimeout(clients int) time.Duration {
-	return 15*time.Second + time.Duration(clients)*time.Millisecond
+	return 15*time.Second + 4*time.Duration(clients)*time.Millisecond
 }
 
 func (s *side) stopTraffic(ctx context.Context) error {

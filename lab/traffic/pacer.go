@@ -95,6 +95,7 @@ func (p *pacer) loop() {
 	defer p.poll.Close()
 	wait := p.poll.Bell()
 	p.prime()
+	p.run.open.Store(true)
 	p.t0 = time.Now()
 	end := p.t0.Add(time.Duration(p.run.cfg.MaxSeconds) * time.Second)
 	for !p.stopping.Load() {

@@ -31,6 +31,10 @@ type Stats struct {
 	MinStreamBytes int64 `json:"min_stream_bytes"` // payload of the stream that carried least
 	MaxStreamBytes int64 `json:"max_stream_bytes"`
 
+	// Open is that the windows of all streams that send from here are open; from then
+	// on the schedule is followed. True on the side that receives.
+	Open bool `json:"open"`
+
 	Broken     int    `json:"broken"`                // streams that ended by an error
 	FirstError string `json:"first_error,omitempty"` // of the first of them
 
@@ -82,6 +86,7 @@ type run struct {
 	primed    atomic.Int64
 	lateness  atomic.Int64
 	broken    atomic.Int64
+	open      atomic.Bool // the windows of all streams, on the side that sends
 
 	mu       sync.Mutex
 	firstErr error // guarded by mu
@@ -135,6 +140,7 @@ func (r *run) fill(s *Stats) {
 		}
 	}
 	s.Streams = int(r.accepted.Load())
+	s.Open = !r.sends || r.open.Load()
 	s.Bursts, s.ShortfallBytes, s.PrimedBytes = r.bursts.Load(), r.shortfall.Load(), r.primed.Load()
 	s.MaxLatenessNs, s.Broken = r.lateness.Load(), int(r.broken.Load())
 	total := int64(0)

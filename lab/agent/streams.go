@@ -1,0 +1,201 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+)
+
+// Listener is where a server of streams takes them.
+type Listener struct {
+	At netip.AddrPort `json:"at"`
+	// Hosts is how many client hosts load it, each with a generator of its own.
+	Hosts int `json:"hosts"`
+}
+
+// serveStreams prepares the far end of streams, which later loads find again. The
+// caller holds the traffic's lock.
+func (a *Agent) serveStreams(ctx context.Context, t Traffic) (err error) {
+	if t.Clients > windowsAtOnce {
+		if err := client.SetSysctls(sysctlsOfMany); err != nil {
+			return err
+		}
+	}
+	at := Listener{netip.AddrPortFrom(t.Server, trafficPort), max(1, t.ClientHosts)}
+	if t.Workers <= 1 {
+		return a.traffic.serve(ctx, at)
+	}
+	if a.traffic.servers, err = addWorkers(a.traffic.servers, t.Workers); err != nil {
+		return err
+	}
+	return eachWorker(a.traffic.servers, func(i int, w *worker) error {
+		own := at
+		own.At = netip.AddrPortFrom(t.Server, trafficPort+uint16(i))
+		return w.call(ctx, "serve", own, nil)
+	})
+}
+
+// serve starts the process's own server, once.
+func (t *trafficState) serve(ctx context.Context, l Listener) error {
+	t.hosts = l.Hosts
+	if t.server != nil {
+		return nil
+	}
+	fd, err := traffic.Listen(l.At)
+	if err != nil {
+		return err
+	}
+	// The server outlives the request; it ends with the agent.
+	t.server, err = traffic.Serve(context.WithoutCancel(ctx), fd)
+	return err
+}
+
+// startStreams starts the streams of the host's clients. The caller holds the
+// traffic's lock.
+func (a *Agent) startStreams(ctx context.Context, t Traffic, pool *client.Pool) (err error) {
+	if t.Clients > windowsAtOnce {
+		if err := client.SetSysctls(sysctlsOfMany); err != nil {
+			return err
+		}
+	}
+	cfg := traffic.Config{
+		Streams: t.Clients, RateBps: t.OfferedMbps * 1e6, Direction: t.Direction,
+		BurstSegments: t.BurstSegments, MaxSeconds: t.MaxSeconds,
+	}
+	to := netip.AddrPortFrom(t.Server, trafficPort)
+	if t.Workers <= 1 {
+		return a.traffic.generate(ctx, cfg, func(ctx context.Context, i int) (int, error) {
+			return dialStream(ctx, pool.Clients[i%len(pool.Clients)], to)
+		})
+	}
+	if len(a.traffic.generators) > 0 {
+		return errTraffic
+	}
+	from := make([]netip.Addr, t.Clients)
+	for i := range from {
+		c := pool.Clients[i%len(pool.Clients)]
+		if c.NetNS() != nil {
+			return fmt.Errorf("%d streams need workers, and clients with namespaces of their own cannot use them: choose kind %s", t.Clients, client.KindPersona)
+		}
+		from[i] = c.LocalIP()
+	}
+	list, err := addWorkers(nil, t.Workers)
+	a.traffic.generators = list
+	if err == nil {
+		parts := bundles(cfg, from, to, t.Workers)
+		err = eachWorker(list, func(i int, w *worker) error { return w.call(ctx, "start", parts[i], nil) })
+	}
+	if err != nil {
+		return errors.Join(err, a.traffic.stopGenerator())
+	}
+	return nil
+}
+
+var errTraffic = errors.New("traffic runs already")
+
+// generate starts the process's own generator.
+func (t *trafficState) generate(ctx context.Context, cfg traffic.Config, dial traffic.DialFunc) error {
+	if t.generator != nil {
+		return errTraffic
+	}
+	// The generator outlives the request; only connecting ends with it.
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	g, err := traffic.Start(run, cfg, dial)
+	if err != nil || !stop() {
+		cancel()
+		return err
+	}
+	t.generator = g
+	return nil
+}
+
+// stopGenerator ends what generates on this host, workers and all.
+func (t *trafficState) stopGenerator() (err error) {
+	if t.generator != nil {
+		err = t.generator.Close()
+		t.generator = nil
+	}
+	err = errors.Join(err, eachWorker(t.generators, func(_ int, w *worker) error {
+		defer w.close()
+		return w.call(context.Background(), "stop", none{}, nil)
+	}))
+	t.generators = nil
+	return err
+}
+
+func dialStream(ctx context.Context, c *client.Client, to netip.AddrPort) (int, error) {
+	fd := -1
+	err := c.Do(func() (err error) {
+		fd, err = traffic.NewSocket(to.Addr(), "")
+		return err
+	})
+	if err != nil {
+		return -1, err
+	}
+	return connectStream(ctx, fd, c.LocalIP(), to)
+}
+
+// connectStream connects fd, and closes it when that fails.
+func connectStream(ctx context.Context, fd int, from netip.Addr, to netip.AddrPort) (int, error) {
+	if err := traffic.Connect(ctx, fd, from, to); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// streamStats reads the counters of the process's own generator and server.
+func (t *trafficState) streamStats() TrafficStats {
+	out := TrafficStats{MonotonicNs: meter.MonotonicNs(), ThreadNs: map[string]int64{}, Open: true}
+	add := func(side string, s traffic.Stats) {
+		out.ReceivedBytes += s.ReceivedBytes
+		out.Open = out.Open && s.Open
+		if out.Broken += s.Broken; out.FirstError == "" {
+			out.FirstError = s.FirstError
+		}
+		for _, t := range s.Threads {
+			out.ThreadNs[side+" "+t.Name] += t.CPUNs
+		}
+	}
+	if t.generator != nil {
+		add("client", t.generator.Stats())
+	}
+	if t.server != nil {
+		for _, s := range t.server.Stats(t.hosts) {
+			add("server", s)
+		}
+	}
+	return out
+}
+
+// addWorkerStats adds those of the workers.
+func (t *trafficState) addWorkerStats(ctx context.Context, out *TrafficStats) error {
+	for _, list := range [][]*worker{t.generators, t.servers} {
+		parts := make([]TrafficStats, len(list))
+		err := eachWorker(list, func(i int, w *worker) error { return w.call(ctx, "stats", none{}, &parts[i]) })
+		if err != nil {
+			return fmt.Errorf("reading the streams' counters: %w", err)
+		}
+		for i, p := range parts {
+			out.ReceivedBytes += p.ReceivedBytes
+			out.Open = out.Open && p.Open
+			if out.Broken += p.Broken; out.FirstError == "" {
+				out.FirstError = p.FirstError
+			}
+			for name, ns := range p.ThreadNs {
+				side, thread, _ := strings.Cut(name, " ")
+				out.ThreadNs[fmt.Sprintf("%s worker %d %s", side, i+1, thread)] = ns
+			}
+		}
+	}
+	return nil
+}

@@ -169,13 +169,14 @@ func (a *Agent) meterOpen(_ context.Context, m Meter) (none, error) {
 var errNoMeter = errors.New("the host's meter is not open")
 
 func (a *Agent) meterSample(context.Context, none) (meter.Sample, error) {
+	workers := a.traffic.workersNs() // before a.mu: whoever holds the traffic's lock may wait for it
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.sampler == nil {
 		return meter.Sample{}, errNoMeter
 	}
 	s, err := a.sampler.Sample()
-	s.AgentNs += a.traffic.workersNs()
+	s.AgentNs += workers
 	return s, err
 }
 

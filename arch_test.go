@@ -74,10 +74,11 @@ var testImports = map[string][]string{
 	"lab/analysis": {"lab/analysis/analysistest"},
 	"lab/compare":  {"lab/analysis/analysistest"},
 	"lab/doctor":   {"lab/labtest"},
-	"lab/dut":      {"lab/testbed"}, // devices are tested in real labs
+	"lab/dut":      {"lab/testbed", "lab/labtest"}, // devices are tested in real labs
 	"lab/testbed":  {"lab/meter", "lab/labtest"},
 	"lab/traffic":  {"lab/labtest"},
 
+	"lab/client/persona": {"lab/labtest"},
 	"lab/traffic/iperf3": {"lab/labtest"},
 	"lab/traffic/rtt":    {"lab/labtest", "lab/traffic/socket"},
 

@@ -10,13 +10,19 @@ import (
 	"runtime"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// streamsPerWorker bounds the sockets of one process: 20,000 files is a common hard
-// limit, and raising it takes a capability that containers lack.
-const streamsPerWorker = 16_000
+// Streams of one process. A common hard limit is 20,000 open files, and raising it
+// takes a capability that containers lack: where it is lower there are more workers.
+const (
+	streamsPerWorker = 16_000
+	filesBeside      = 1024 // an agent's other files: programs, clients, log-ins under way
+	leastStreams     = 256  // streams of a process whatever its limit: the load then says what it lacks
+)
 
 // sysctlsOfMany are set, below /proc/sys/net, where more than windowsAtOnce streams
 // send. The kernel makes buffers smaller the longer a path's shortest round trip
@@ -30,7 +36,22 @@ const windowsAtOnce = 250
 
 // Workers is how many processes on each host it takes for so many streams of one
 // host; with one the agent does it itself.
-func Workers(streams int) int { return max(1, (streams+streamsPerWorker-1)/streamsPerWorker) }
+func Workers(streams int) int {
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		files.Max = unix.RLIM_INFINITY // every Linux has this limit
+	}
+	return workersFor(streams, files.Max)
+}
+
+// workersFor is Workers under a hard limit of open files.
+func workersFor(streams int, files uint64) int {
+	fit := streamsPerWorker
+	if files < streamsPerWorker+filesBeside {
+		fit = max(leastStreams, int(files)-filesBeside)
+	}
+	return max(1, (streams+fit-1)/fit)
+}
 
 // worker is a process of an agent that holds a part of its streams, in the agent's
 // own network namespace and on its CPUs. It ends with the agent: its input does.

@@ -97,6 +97,9 @@ func openSide(ctx context.Context, cfg sideConfig) (_ *side, err error) {
 	if err := s.admitClients(ctx, cfg); err != nil {
 		return nil, err
 	}
+	if err := s.checkFlows(ctx); err != nil {
+		return nil, err
+	}
 	return s, s.openMeters(ctx)
 }
 

@@ -72,7 +72,7 @@ func (r *routes) open(ifi *net.Interface, lan netip.Prefix, window int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.add(&netlink.Route{
-		LinkIndex: lo.Attrs().Index, Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL, Scope: unix.RT_SCOPE_HOST, Dst: network(lan.Masked()),
+		LinkIndex: lo.Attrs().Index, Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL, Scope: unix.RT_SCOPE_HOST, Dst: ipNet(lan.Masked()),
 	})
 }
 
@@ -89,7 +89,7 @@ func (r *routes) set(router netip.Addr) error {
 	}
 	err := r.add(&netlink.Route{
 		LinkIndex: r.ifi.Index, Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_UNICAST, Scope: unix.RT_SCOPE_LINK,
-		Dst: network(netip.PrefixFrom(router, router.BitLen())),
+		Dst: ipNet(netip.PrefixFrom(router, router.BitLen())),
 	})
 	if err == nil {
 		err = r.add(&netlink.Route{LinkIndex: r.ifi.Index, Gw: router.AsSlice(), Flags: int(netlink.FLAG_ONLINK), InitCwnd: r.window})
@@ -122,6 +122,6 @@ func (r *routes) close() error {
 	return errors.Join(errs...)
 }
 
-func network(p netip.Prefix) *net.IPNet {
+func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }

@@ -38,7 +38,7 @@ func (a *Agent) serveStreams(ctx context.Context, t Traffic) (err error) {
 	}
 	return eachWorker(a.traffic.servers, func(i int, w *worker) error {
 		own := at
-		own.At = netip.AddrPortFrom(t.Server, trafficPort+uint16(i))
+		own.At = netip.AddrPortFrom(t.Server, workersPort+uint16(i))
 		return w.call(ctx, "serve", own, nil)
 	})
 }
@@ -90,7 +90,7 @@ func (a *Agent) startStreams(ctx context.Context, t Traffic, pool *client.Pool) 
 	list, err := addWorkers(nil, t.Workers)
 	a.traffic.generators = list
 	if err == nil {
-		parts := bundles(cfg, from, to, t.Workers)
+		parts := bundles(cfg, from, netip.AddrPortFrom(t.Server, workersPort), t.Workers)
 		err = eachWorker(list, func(i int, w *worker) error { return w.call(ctx, "start", parts[i], nil) })
 	}
 	if err != nil {

@@ -38,9 +38,11 @@ type Traffic struct {
 	Server        netip.Addr `json:"server"`
 }
 
-// Ports on the server: streams use the first, iperf3 one a client.
+// Ports on the server: streams use the first, or one a worker from the second on;
+// iperf3 uses one a client.
 const (
 	trafficPort = 5201
+	workersPort = trafficPort + 1
 	echoPort    = 7
 )
 

@@ -17,8 +17,8 @@ import (
 // Listener is where a server of streams takes them.
 type Listener struct {
 	At netip.AddrPort `json:"at"`
-	// Hosts is how many client hosts load it, each with a generator of its own.
-	Hosts int `json:"hosts"`
+	// Runs is how many generators load it: one a client host and direction.
+	Runs int `json:"runs"`
 }
 
 // serveStreams prepares the far end of streams, which later loads find again. The
@@ -29,14 +29,14 @@ func (a *Agent) serveStreams(ctx context.Context, t Traffic) (err error) {
 			return err
 		}
 	}
-	at := Listener{netip.AddrPortFrom(t.Server, trafficPort), max(1, t.ClientHosts)}
+	at := Listener{netip.AddrPortFrom(t.Server, trafficPort), max(1, t.ClientHosts) * len(t.directions())}
 	if t.Workers <= 1 {
 		return a.traffic.serve(ctx, at)
 	}
-	if a.traffic.servers, err = addWorkers(a.traffic.servers, t.Workers); err != nil {
+	if a.traffic.farWorkers, err = addWorkers(a.traffic.farWorkers, t.Workers); err != nil {
 		return err
 	}
-	return eachWorker(a.traffic.servers, func(i int, w *worker) error {
+	return eachWorker(a.traffic.farWorkers, func(i int, w *worker) error {
 		own := at
 		own.At = netip.AddrPortFrom(t.Server, workersPort+uint16(i))
 		return w.call(ctx, "serve", own, nil)
@@ -45,7 +45,7 @@ func (a *Agent) serveStreams(ctx context.Context, t Traffic) (err error) {
 
 // serve starts the process's own server, once.
 func (t *trafficState) serve(ctx context.Context, l Listener) error {
-	t.hosts = l.Hosts
+	t.runs = l.Runs
 	if t.server != nil {
 		return nil
 	}
@@ -66,69 +66,84 @@ func (a *Agent) startStreams(ctx context.Context, t Traffic, pool *client.Pool) 
 			return err
 		}
 	}
-	cfg := traffic.Config{
-		Streams: t.Clients, RateBps: t.OfferedMbps * 1e6, Direction: t.Direction,
-		BurstSegments: t.BurstSegments, MaxSeconds: t.MaxSeconds,
-	}
-	to := netip.AddrPortFrom(t.Server, trafficPort)
-	if t.Workers <= 1 {
-		return a.traffic.generate(ctx, cfg, func(ctx context.Context, i int) (int, error) {
-			return dialStream(ctx, pool.Clients[i%len(pool.Clients)], to)
-		})
-	}
-	if len(a.traffic.generators) > 0 {
+	if len(a.traffic.generators)+len(a.traffic.nearWorkers) > 0 {
 		return errTraffic
 	}
-	from := make([]netip.Addr, t.Clients)
-	for i := range from {
-		c := pool.Clients[i%len(pool.Clients)]
-		if c.NetNS() != nil {
-			return fmt.Errorf("%d streams need workers, and clients with namespaces of their own cannot use them: choose kind %s", t.Clients, client.KindPersona)
+	if t.Workers > 1 {
+		err = a.startWorkers(ctx, t, pool)
+	} else {
+		to := netip.AddrPortFrom(t.Server, trafficPort)
+		for _, cfg := range t.configs() {
+			err = errors.Join(err, a.traffic.generate(ctx, cfg, func(ctx context.Context, i int) (int, error) {
+				return dialStream(ctx, pool.Clients[i%len(pool.Clients)], to)
+			}))
 		}
-		from[i] = c.LocalIP()
-	}
-	list, err := addWorkers(nil, t.Workers)
-	a.traffic.generators = list
-	if err == nil {
-		parts := bundles(cfg, from, netip.AddrPortFrom(t.Server, workersPort), t.Workers)
-		err = eachWorker(list, func(i int, w *worker) error { return w.call(ctx, "start", parts[i], nil) })
 	}
 	if err != nil {
-		return errors.Join(err, a.traffic.stopGenerator())
+		return errors.Join(err, a.traffic.stopGenerators())
 	}
 	return nil
 }
 
 var errTraffic = errors.New("traffic runs already")
 
-// generate starts the process's own generator.
-func (t *trafficState) generate(ctx context.Context, cfg traffic.Config, dial traffic.DialFunc) error {
-	if t.generator != nil {
-		return errTraffic
+// configs are the generators of a load, one a direction.
+func (t Traffic) configs() (list []traffic.Config) {
+	each := t.directions()
+	for _, direction := range each {
+		list = append(list, traffic.Config{
+			Streams: t.Clients, RateBps: t.OfferedMbps * 1e6 / float64(len(each)), Direction: direction,
+			BurstSegments: t.BurstSegments, MaxSeconds: t.MaxSeconds,
+		})
 	}
+	return list
+}
+
+// startWorkers starts the streams in processes that share them. The caller holds
+// the traffic's lock.
+func (a *Agent) startWorkers(ctx context.Context, t Traffic, pool *client.Pool) (err error) {
+	from := make([]netip.Addr, t.Clients)
+	for i := range from {
+		c := pool.Clients[i%len(pool.Clients)]
+		if c.NetNS() != nil {
+			return fmt.Errorf("%d streams need several processes, and clients with namespaces of their own cannot use them: choose kind %s", t.Clients, client.KindPersona)
+		}
+		from[i] = c.LocalIP()
+	}
+	if a.traffic.nearWorkers, err = addWorkers(nil, t.Workers); err != nil {
+		return err
+	}
+	for _, cfg := range t.configs() {
+		parts := bundles(cfg, from, netip.AddrPortFrom(t.Server, workersPort), t.Workers)
+		err = errors.Join(err, eachWorker(a.traffic.nearWorkers, func(i int, w *worker) error { return w.call(ctx, "start", parts[i], nil) }))
+	}
+	return err
+}
+
+// generate starts one more of the process's own generators.
+func (t *trafficState) generate(ctx context.Context, cfg traffic.Config, dial traffic.DialFunc) error {
 	// The generator outlives the request; only connecting ends with it.
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	g, err := traffic.Start(run, cfg, dial)
 	if err != nil || !stop() {
 		cancel()
-		return err
+		return errors.Join(err, context.Cause(ctx))
 	}
-	t.generator = g
+	t.generators = append(t.generators, g)
 	return nil
 }
 
-// stopGenerator ends what generates on this host, workers and all.
-func (t *trafficState) stopGenerator() (err error) {
-	if t.generator != nil {
-		err = t.generator.Close()
-		t.generator = nil
+// stopGenerators ends what generates on this host, workers and all.
+func (t *trafficState) stopGenerators() (err error) {
+	for _, g := range t.generators {
+		err = errors.Join(err, g.Close())
 	}
-	err = errors.Join(err, eachWorker(t.generators, func(_ int, w *worker) error {
+	err = errors.Join(err, eachWorker(t.nearWorkers, func(_ int, w *worker) error {
 		defer w.close()
 		return w.call(context.Background(), "stop", none{}, nil)
 	}))
-	t.generators = nil
+	t.generators, t.nearWorkers = nil, nil
 	return err
 }
 
@@ -166,11 +181,11 @@ func (t *trafficState) streamStats() TrafficStats {
 			out.ThreadNs[side+" "+t.Name] += t.CPUNs
 		}
 	}
-	if t.generator != nil {
-		add("client", t.generator.Stats())
+	for _, g := range t.generators {
+		add("client", g.Stats())
 	}
 	if t.server != nil {
-		for _, s := range t.server.Stats(t.hosts) {
+		for _, s := range t.server.Stats(t.runs) {
 			add("server", s)
 		}
 	}
@@ -179,7 +194,7 @@ func (t *trafficState) streamStats() TrafficStats {
 
 // addWorkerStats adds those of the workers.
 func (t *trafficState) addWorkerStats(ctx context.Context, out *TrafficStats) error {
-	for _, list := range [][]*worker{t.generators, t.servers} {
+	for _, list := range [][]*worker{t.nearWorkers, t.farWorkers} {
 		parts := make([]TrafficStats, len(list))
 		err := eachWorker(list, func(i int, w *worker) error { return w.call(ctx, "stats", none{}, &parts[i]) })
 		if err != nil {

@@ -28,7 +28,7 @@ type Traffic struct {
 	Kind          string     `json:"kind"`
 	UDP           bool       `json:"udp"`          // iperf3 only
 	Paced         bool       `json:"paced"`        // iperf3: by the socket, not by its own timer
-	Direction     string     `json:"direction"`    // traffic.Up or traffic.Down
+	Direction     string     `json:"direction"`    // traffic.Up, traffic.Down, or Both for streams
 	Clients       int        `json:"clients"`      // of this host; for the server of all hosts
 	ClientHosts   int        `json:"client_hosts"` // that load the server, each by a generator of its own; zero is 1
 	Workers       int        `json:"workers"`      // processes that share the streams of each host: see Workers
@@ -46,6 +46,21 @@ const (
 	echoPort    = 7
 )
 
+// Both is the direction of a load that goes half each way, with a stream a client
+// for either.
+const Both = "both"
+
+// directions are those of a load's streams.
+func (t Traffic) directions() []string {
+	if t.Direction == Both {
+		return []string{traffic.Up, traffic.Down}
+	}
+	return []string{t.Direction}
+}
+
+// Streams is how many streams a load of so many clients has on each host.
+func (t Traffic) Streams() int { return t.Clients * len(t.directions()) }
+
 // TrafficStats is what one host's side of the traffic has done so far.
 type TrafficStats struct {
 	MonotonicNs   int64 `json:"monotonic_ns"` // the host's clock when the counters were read
@@ -62,22 +77,22 @@ type TrafficStats struct {
 
 // trafficState is the traffic a host takes part in.
 type trafficState struct {
-	mu        sync.Mutex // guards what follows
-	server    *traffic.Server
-	hosts     int // client hosts whose generators load server
-	echo      *rtt.Echo
-	generator *traffic.Generator
-	// servers and generators do the same where one process has too few files.
-	servers, generators []*worker
-	prober              *rtt.Prober
-	programs            []string // names of spawned iperf3 processes
+	mu         sync.Mutex // guards what follows
+	server     *traffic.Server
+	runs       int                  // generators of all client hosts together that load server
+	generators []*traffic.Generator // one a direction
+	// farWorkers and nearWorkers do the same where one process has too few files.
+	farWorkers, nearWorkers []*worker
+	echo                    *rtt.Echo
+	prober                  *rtt.Prober
+	programs                []string // names of spawned iperf3 processes
 }
 
 func (t *trafficState) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.generator != nil {
-		t.generator.Close()
+	for _, g := range t.generators {
+		g.Close()
 	}
 	if t.prober != nil {
 		t.prober.Close()
@@ -88,11 +103,11 @@ func (t *trafficState) close() {
 	if t.echo != nil {
 		t.echo.Close()
 	}
-	t.generator, t.prober, t.server, t.echo = nil, nil, nil, nil
-	for _, w := range append(t.generators, t.servers...) {
+	t.generators, t.prober, t.server, t.echo = nil, nil, nil, nil
+	for _, w := range append(t.nearWorkers, t.farWorkers...) {
 		w.close()
 	}
-	t.generators, t.servers = nil, nil
+	t.nearWorkers, t.farWorkers = nil, nil
 }
 
 // trafficServe prepares the server host. Streams of later runs find the same
@@ -242,7 +257,7 @@ func (a *Agent) programStats(out *TrafficStats) {
 func (a *Agent) trafficStop(ctx context.Context, _ none) (none, error) {
 	a.traffic.mu.Lock()
 	defer a.traffic.mu.Unlock()
-	err := a.traffic.stopGenerator()
+	err := a.traffic.stopGenerators()
 	var wg sync.WaitGroup
 	for _, name := range a.traffic.programs {
 		wg.Go(func() { a.kill(ctx, name) })

@@ -154,6 +154,7 @@ func (s *streamsWorker) serve(ctx context.Context, at Listener) (none, error) {
 	return none{}, s.state.serve(ctx, at)
 }
 
+// start starts one bundle more.
 func (s *streamsWorker) start(ctx context.Context, b bundle) (none, error) {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
@@ -175,14 +176,14 @@ func (s *streamsWorker) stats(context.Context, none) (TrafficStats, error) {
 func (s *streamsWorker) stop(context.Context, none) (none, error) {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
-	return none{}, s.state.stopGenerator()
+	return none{}, s.state.stopGenerators()
 }
 
 // workersNs is the CPU time of all workers so far. The caller holds no lock.
 func (t *trafficState) workersNs() (ns int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, list := range [][]*worker{t.generators, t.servers} {
+	for _, list := range [][]*worker{t.nearWorkers, t.farWorkers} {
 		for _, w := range list {
 			if p, err := meter.ReadProcess(w.cmd.Process.Pid); err == nil { // otherwise it is ending now
 				ns += p.RunNs

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // Check verifies what several keys say together, and the names of devices:
@@ -61,6 +63,9 @@ func (e *Experiment) checkClients(report func(key, format string, args ...any)) 
 // checkTraffic refuses what the chosen generator cannot do.
 func (e *Experiment) checkTraffic(report func(key, format string, args ...any)) {
 	if e.Traffic.Kind != TrafficStreams {
+		if slices.Contains(e.Directions, result.Both) {
+			report("directions", "%q needs kind = %q", result.Both, TrafficStreams)
+		}
 		return
 	}
 	if e.Traffic.Protocol != ProtocolTCP {

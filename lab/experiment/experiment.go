@@ -50,7 +50,7 @@ type Experiment struct {
 	DUTs        []string  `toml:"duts"`         // names of built-in devices or of Custom ones
 	Clients     []int     `toml:"clients"`      // 1 to MaxClients each, of kind persona to MaxPersonas
 	OfferedMbps []float64 `toml:"offered_mbps"` // TCP or UDP payload, all clients together
-	Directions  []string  `toml:"directions"`   // result.Up (default), result.Down
+	Directions  []string  `toml:"directions"`   // result.Up (default), result.Down, result.Both
 	Profiles    []string  `toml:"profiles"`     // result.PerPacket (default), result.Bulk
 
 	Blocks   int           `toml:"blocks"`    // labs rebuilt and sides swapped, per group; default 6

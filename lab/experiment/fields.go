@@ -41,7 +41,7 @@ var fields = []field{
 	{"duts", into(list(name), func(e *Experiment) *[]string { return &e.DUTs })},
 	{"clients", into(list(integer(1, MaxPersonas)), func(e *Experiment) *[]int { return &e.Clients })},
 	{"offered_mbps", into(list(rate), func(e *Experiment) *[]float64 { return &e.OfferedMbps })},
-	{"directions", into(list(word(result.Up, result.Down)), func(e *Experiment) *[]string { return &e.Directions })},
+	{"directions", into(list(word(result.Up, result.Down, result.Both)), func(e *Experiment) *[]string { return &e.Directions })},
 	{"profiles", into(list(word(result.PerPacket, result.Bulk)), func(e *Experiment) *[]string { return &e.Profiles })},
 	{"blocks", into(integer(1, MaxBlocks), func(e *Experiment) *int { return &e.Blocks })},
 	{"aa_blocks", into(integer(0, MaxBlocks), func(e *Experiment) *int { return &e.AABlocks })},

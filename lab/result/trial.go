@@ -20,7 +20,7 @@ type Cell struct {
 	DUT         string  `json:"dut"`
 	Clients     int     `json:"clients"`
 	OfferedMbps float64 `json:"offered_mbps"` // TCP or UDP payload, all clients together
-	Direction   string  `json:"direction"`    // Up or Down
+	Direction   string  `json:"direction"`    // Up, Down or Both
 	Profile     string  `json:"profile"`      // PerPacket or Bulk
 }
 
@@ -28,6 +28,7 @@ type Cell struct {
 const (
 	Up   = "up"   // client to server
 	Down = "down" // server to client
+	Both = "both" // half of the load each way, at once
 )
 
 // Profiles: how packets look to the router.

@@ -217,9 +217,9 @@ func (s *side) startTraffic(ctx context.Context, t experiment.Traffic, direction
 	s.load = agent.Traffic{
 		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced, Direction: direction, Clients: clients, ClientHosts: len(s.hosts),
 		OfferedMbps: mbps, BurstSegments: t.BurstSegments, MaxSeconds: seconds, Server: s.env.ServerIP,
-		Workers: agent.Workers(clients),
 	}
-	patience := trafficTimeout(clients)
+	s.load.Workers = agent.Workers(s.load.Streams())
+	patience := trafficTimeout(s.load.Streams())
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no connection after %s", patience))
 	defer cancel()
 	if err := s.lab.Server.ServeTraffic(ctx, s.load); err != nil {
@@ -277,7 +277,7 @@ func trafficTimeout(clients int) time.Duration {
 }
 
 func (s *side) stopTraffic(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, trafficTimeout(s.load.Clients))
+	ctx, cancel := context.WithTimeout(ctx, trafficTimeout(s.load.Streams()))
 	defer cancel()
 	// The clients first: a server that vanishes would look like broken streams.
 	clients := s.eachHost(func(_ int, h clientHost) error { return h.StopTraffic(ctx) })

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
@@ -137,8 +138,13 @@ func (s *side) measurement(a, b reading) result.Measurement {
 	wan := b.router.Links[s.lab.WANIf].Sub(a.router.Links[s.lab.WANIf])
 	clients, server := spans(a.clients, b.clients), []span{{a.server, b.server}}
 	out, sending, receiving := wan, clients, server
-	if s.load.Direction == traffic.Down {
+	switch s.load.Direction {
+	case traffic.Down:
 		out, sending, receiving = lan, server, clients
+	case agent.Both:
+		out = meter.Link{TxBytes: lan.TxBytes + wan.TxBytes, TxPackets: lan.TxPackets + wan.TxPackets}
+		sending = slices.Concat(clients, server)
+		receiving = sending
 	}
 	var senders meter.SNMP
 	for _, e := range sending {
@@ -165,7 +171,9 @@ func (s *side) measurement(a, b reading) result.Measurement {
 	if m.AggregationFactor = ratio(frames, b.router.IPIn-a.router.IPIn); m.AggregationFactor > maxFrames {
 		m.AggregationFactor = 0
 	}
-	m.SegmentsPerBurst = ratio(senders.TCPOutSegs, senders.IPOutRequests-senders.UDPOut)
+	if s.load.Direction != agent.Both { // where both ends send, acknowledgements of the other's data are among the segments
+		m.SegmentsPerBurst = ratio(senders.TCPOutSegs, senders.IPOutRequests-senders.UDPOut)
+	}
 	m.RetransmitRatio = resent
 	for _, e := range clients {
 		m.Broken += e.b.load.Broken

@@ -174,6 +174,7 @@ func (t *trafficState) streamStats() TrafficStats {
 	add := func(side string, s traffic.Stats) {
 		out.ReceivedBytes += s.ReceivedBytes
 		out.Open = out.Open && s.Open
+		out.Connect, out.FirstByte = out.Connect.Worst(s.Connect), out.FirstByte.Worst(s.FirstByte)
 		if out.Broken += s.Broken; out.FirstError == "" {
 			out.FirstError = s.FirstError
 		}
@@ -203,6 +204,7 @@ func (t *trafficState) addWorkerStats(ctx context.Context, out *TrafficStats) er
 		for i, p := range parts {
 			out.ReceivedBytes += p.ReceivedBytes
 			out.Open = out.Open && p.Open
+			out.Connect, out.FirstByte = out.Connect.Worst(p.Connect), out.FirstByte.Worst(p.FirstByte)
 			if out.Broken += p.Broken; out.FirstError == "" {
 				out.FirstError = p.FirstError
 			}

@@ -63,8 +63,10 @@ func (t Traffic) Streams() int { return t.Clients * len(t.directions()) }
 
 // TrafficStats is what one host's side of the traffic has done so far.
 type TrafficStats struct {
-	MonotonicNs   int64 `json:"monotonic_ns"` // the host's clock when the counters were read
-	ReceivedBytes int64 `json:"received_bytes"`
+	MonotonicNs   int64          `json:"monotonic_ns"` // the host's clock when the counters were read
+	ReceivedBytes int64          `json:"received_bytes"`
+	Connect       traffic.Delays `json:"connect_us"` // of the streams from here; of several processes the slowest
+	FirstByte     traffic.Delays `json:"first_byte_us"`
 	// Open is that the streams that send from here have their windows open: bursts
 	// leave whole from then on. Always true where none send.
 	Open       bool   `json:"open"`

@@ -165,6 +165,20 @@ type Stretch struct {
 	OfferedMbps float64 `json:"offered_mbps"`
 	Seconds     float64 `json:"seconds"`
 	ProcessNs   int64   `json:"process_ns"` // DUT processes and what they started
+	// Connect is from making a stream's socket to its connection, FirstByte from then to the
+	// first byte of the server's answer, beside the clean router's; streams only.
+	Connect        Delays `json:"connect_us,omitzero"`
+	FirstByte      Delays `json:"first_byte_us,omitzero"`
+	CleanConnect   Delays `json:"clean_connect_us,omitzero"`
+	CleanFirstByte Delays `json:"clean_first_byte_us,omitzero"`
+}
+
+// Delays are how long streams took, microseconds. Of several generators the slowest
+// stands for all.
+type Delays struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
 }
 
 // Skip says why a DUT was left out of a run.

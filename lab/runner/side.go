@@ -12,7 +12,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // side is one of the two labs of a block: a router with its device, clients
@@ -25,6 +27,8 @@ type side struct {
 	env     dut.Env
 	clients []dut.ClientAddr
 	load    agent.Traffic // what runs now or ran last, of all client hosts together
+
+	connect, firstByte result.Delays // of the load that runs now or ran last
 
 	setup, lease, login time.Duration
 	loginMs             []float64
@@ -237,11 +241,26 @@ func (s *side) startTraffic(ctx context.Context, t experiment.Traffic, direction
 	if err := s.awaitOpen(ctx, clients); err != nil {
 		return fmt.Errorf("starting the traffic in lab %s: %w", s.lab.Name, err)
 	}
+	if err := s.readDelays(ctx); err != nil {
+		return err
+	}
 	// A few clients probe for all, and so does the first host.
 	if err := s.hosts[0].StartRTT(ctx, s.env.ServerIP); err != nil {
 		return fmt.Errorf("starting round-trip probes in lab %s: %w", s.lab.Name, err)
 	}
 	return nil
+}
+
+// readDelays asks the generators how long their streams took to begin.
+func (s *side) readDelays(ctx context.Context) error {
+	all := make([]agent.TrafficStats, len(s.hosts))
+	err := s.eachHost(func(i int, h clientHost) (err error) { all[i], err = h.TrafficStats(ctx); return err })
+	var connect, firstByte traffic.Delays
+	for _, stats := range all {
+		connect, firstByte = connect.Worst(stats.Connect), firstByte.Worst(stats.FirstByte)
+	}
+	s.connect, s.firstByte = result.Delays(connect), result.Delays(firstByte)
+	return err
 }
 
 // awaitOpen waits until all streams have their windows open, where they are too many

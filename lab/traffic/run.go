@@ -35,6 +35,11 @@ type Stats struct {
 	// on the schedule is followed. True on the side that receives.
 	Open bool `json:"open"`
 
+	// Connect is from making a stream's socket to its connection, FirstByte from then, when
+	// it speaks, to the first byte of the server's answer. Generators only.
+	Connect   Delays `json:"connect_us"`
+	FirstByte Delays `json:"first_byte_us"`
+
 	Broken     int    `json:"broken"`                // streams that ended by an error
 	FirstError string `json:"first_error,omitempty"` // of the first of them
 
@@ -87,6 +92,8 @@ type run struct {
 	lateness  atomic.Int64
 	broken    atomic.Int64
 	open      atomic.Bool // the windows of all streams, on the side that sends
+
+	connect, firstByte Delays // written before anyone reads: by Start
 
 	mu       sync.Mutex
 	firstErr error // guarded by mu
@@ -141,6 +148,7 @@ func (r *run) fill(s *Stats) {
 	}
 	s.Streams = int(r.accepted.Load())
 	s.Open = !r.sends || r.open.Load()
+	s.Connect, s.FirstByte = r.connect, r.firstByte
 	s.Bursts, s.ShortfallBytes, s.PrimedBytes = r.bursts.Load(), r.shortfall.Load(), r.primed.Load()
 	s.MaxLatenessNs, s.Broken = r.lateness.Load(), int(r.broken.Load())
 	total := int64(0)

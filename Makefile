@@ -39,6 +39,7 @@ run: deps build ## measure: the quick experiment, about three minutes
 	$(ROOT) bin/gateweigh run
 
 generate: ## generated code and eBPF objects (clang, llvm, libbpf-dev)
+	@.ci/deps generate
 	go generate ./...
 
 bench: ## benchmarks

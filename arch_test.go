@@ -32,12 +32,20 @@ var allowedImports = map[string][]string{
 	"gateway/control":       {"gateway/session"},
 	"gateway/datapath":      {},
 	"gateway/datapath/ebpf": {"gateway/datapath"},
-	"gateway/dhcp":          {},
-	"gateway/dns":           {},
-	"gateway/portal":        {"gateway/session"},
-	"gateway/radius":        {"gateway/session"},
-	"gateway/session":       {"gateway/datapath"},
-	"gateway/users":         {"gateway/session"},
+
+	// Data paths in user space: who may pass, and one folder for each way there.
+	"gateway/datapath/admission": {"gateway/datapath"},
+	"gateway/datapath/tun":       {"gateway/datapath", "gateway/datapath/admission"},
+
+	"gateway/dhcp":    {},
+	"gateway/dns":     {},
+	"gateway/portal":  {"gateway/session"},
+	"gateway/radius":  {"gateway/session"},
+	"gateway/session": {"gateway/datapath"},
+	"gateway/users":   {"gateway/session"},
+
+	"gateway/datapath/datapathtest": {"gateway/datapath", "gateway/netnstest"},
+	"gateway/netnstest":             {}, // namespaces for tests
 
 	"lab/result":     {},
 	"lab/client":     {"lab/meter", "lab/client/persona"}, // opens the counters of each client's namespace
@@ -70,6 +78,12 @@ var allowedImports = map[string][]string{
 // testImports is what test files may import beyond their package's own.
 var testImports = map[string][]string{
 	"cmd/gatewayd": {"gateway/session"}, // serves a table of its own to the verbs
+
+	"gateway/datapath/ebpf": {"gateway/datapath/datapathtest", "gateway/netnstest"},
+	"gateway/datapath/tun":  {"gateway/datapath/datapathtest", "gateway/netnstest"},
+	"gateway/dhcp":          {"gateway/netnstest"},
+	"gateway/dns":           {"gateway/netnstest"},
+	"gateway/portal":        {"gateway/netnstest"},
 
 	"lab/analysis": {"lab/analysis/analysistest"},
 	"lab/compare":  {"lab/analysis/analysistest"},

@@ -4,10 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/portal"
 	"github.com/gateweigh/gateweigh/gateway/session"
 	"github.com/gateweigh/gateweigh/gateway/users"
@@ -36,16 +40,19 @@ func (g *gateway) authenticator() (a authenticator, err error) {
 	return a, nil
 }
 
-// Authenticate returns the first source's login. Where all reject, the last one's
+// Authenticate chooses the session's ID, so that servers are told of it before the
+// session begins, and returns the first source's login. Where all reject, the last one's
 // message is what the user reads; where one cannot tell, nobody is admitted by
 // another one's word alone, but nobody is told that the password is wrong either.
 func (a authenticator) Authenticate(ctx context.Context, c session.Credentials) (session.Login, error) {
 	var unsure error
+	c.SessionID = session.NewID()
 	err := error(session.Reject(""))
 	for _, s := range a.sources {
 		login, e := s.Authenticate(ctx, c)
 		if e == nil {
 			login.For = c.Key // and for nobody who may have the address by now
+			login.SessionID = c.SessionID
 			return login, nil
 		}
 		if err = e; !errors.Is(e, session.ErrRejected) {
@@ -83,6 +90,19 @@ func (t granting) Admit(addr netip.Addr, login session.Login) (session.Session, 
 		t.g.log.Info("admitted", "client", s.Key.String(), "user", s.User, "session", s.ID)
 	}
 	return s, err
+}
+
+// Lease gives an operator's client an address, if it can be one's.
+func (t granting) Lease(key session.Key, hostname string, end time.Time) error {
+	lan := t.g.cfg.LAN
+	if why := lan.Unleasable(key.Addr); why != "" {
+		return fmt.Errorf("%w: %s %s", datapath.ErrForeign, key.Addr, why)
+	}
+	own, err := net.InterfaceByName(lan.Interface)
+	if mac := net.HardwareAddr(key.MAC[:]); key.MAC == (datapath.MAC{}) || err == nil && slices.Equal(mac, own.HardwareAddr) {
+		return fmt.Errorf("no client's MAC: %s is nobody's, or the gateway's own", mac)
+	}
+	return t.Table.Lease(key, hostname, end)
 }
 
 // accounts says whether RADIUS servers are told of sessions.

@@ -7,9 +7,11 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -83,7 +85,7 @@ func (g *gateway) open() (err error) {
 	if g.dp, err = g.openPath(); err != nil {
 		return err
 	}
-	if g.table, err = session.Open(filepath.Join(cfg.StateDir, "sessions.db"), g.dp); err != nil {
+	if err := g.openTable(); err != nil {
 		return err
 	}
 	if err := g.reconcile(); err != nil {
@@ -115,6 +117,31 @@ func (g *gateway) open() (err error) {
 		g.dns, err = dns.New(g.dnsConfig(), g.dp)
 	}
 	return err
+}
+
+// openTable opens the sessions' table. What a data path in user space has counted
+// ends with the daemon: its sessions go on all the same, until the machine restarts.
+func (g *gateway) openTable() error {
+	file, kept := filepath.Join(g.cfg.StateDir, "sessions.db"), filepath.Join(g.cfg.StateDir, "boot")
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return fmt.Errorf("reading which boot of the machine this is: %w", err)
+	}
+	last, err := os.ReadFile(kept)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading which boot of the machine sessions are of: %w", err)
+	}
+	open := session.Open
+	if g.cfg.Datapath.Kind != config.EBPF && bytes.Equal(last, boot) {
+		open = session.Resume
+	}
+	if g.table, err = open(file, g.dp); err != nil {
+		return err
+	}
+	if err := os.WriteFile(kept, boot, 0o600); err != nil {
+		return fmt.Errorf("keeping which boot of the machine sessions are of: %w", err)
+	}
+	return nil
 }
 
 // reconcile shuts clients out that a predecessor let in and the table does not
@@ -168,6 +195,9 @@ func (g *gateway) serve(ctx context.Context) error {
 			}
 			stop(nil)
 		})
+	}
+	if dp, ok := g.dp.(mortal); ok {
+		run("data path", dp.Wait)
 	}
 	run("sessions", g.table.Run)
 	run("accounting", g.account)
@@ -227,16 +257,10 @@ func checkMachine(cfg *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("looking for lan.interface %q: %w", cfg.LAN.Interface, err)
 	}
-	addrs, err := lan.Addrs()
-	if err != nil {
-		return fmt.Errorf("reading the addresses of %s: %w", lan.Name, err)
-	}
-	has := false
-	for _, a := range addrs {
-		has = has || a.String() == cfg.LAN.Address.String()
-	}
-	if !has {
-		return fmt.Errorf("%s does not have lan.address %s: ip addr add %s dev %s", lan.Name, cfg.LAN.Address, cfg.LAN.Address, lan.Name)
+	if cfg.Datapath.Kind != config.TUN { // whose own device has the address
+		if err := checkAddress(lan, cfg.LAN.Address); err != nil {
+			return err
+		}
 	}
 	forwards, err := os.ReadFile("/proc/sys/net/ipv4/ip_forward")
 	if err != nil {
@@ -246,6 +270,20 @@ func checkMachine(cfg *config.Config) error {
 		return errors.New("this machine does not forward packets: sysctl -w net.ipv4.ip_forward=1 (and in /etc/sysctl.d to keep it)")
 	}
 	return nil
+}
+
+// checkAddress wants the gateway's address on the LAN's interface.
+func checkAddress(lan *net.Interface, own netip.Prefix) error {
+	addrs, err := lan.Addrs()
+	if err != nil {
+		return fmt.Errorf("reading the addresses of %s: %w", lan.Name, err)
+	}
+	for _, a := range addrs {
+		if a.String() == own.String() {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s does not have lan.address %s: ip addr add %s dev %s", lan.Name, own, own, lan.Name)
 }
 
 // newcomer gives a client an entry that someone else gave an address.

@@ -69,12 +69,19 @@ func lease(t *testing.T) string {
 
 // daemon is a gateway that runs.
 type daemon struct {
-	cfg  *config.Config
-	stop func() error
+	cfg   *config.Config
+	stop  func() error
+	ended chan error // what it ended with, once
 }
 
+// onEBPF is the data path of gateways that start is told nothing of.
+const onEBPF = `pin_dir = "/sys/fs/bpf/test"`
+
 // start runs a gateway with a local user until the test ends or stop is called.
-func start(t *testing.T, dir string) daemon {
+func start(t *testing.T, dir string) daemon { return startOn(t, dir, onEBPF) }
+
+// startOn runs a gateway with the given keys of [datapath].
+func startOn(t *testing.T, dir, datapath string) daemon {
 	t.Helper()
 	users := filepath.Join(dir, "users")
 	if _, err := os.Stat(users); err != nil {
@@ -95,9 +102,15 @@ methods = ["users"]
 [users]
 file = "%[1]s/users"
 [datapath]
-pin_dir = "/sys/fs/bpf/test"
-`, dir)))
+%[2]s
+`, dir, datapath)))
 	must(t, err)
+	return serve(t, cfg)
+}
+
+// serve runs a gateway until the test ends or stop is called.
+func serve(t *testing.T, cfg *config.Config) daemon {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -108,7 +121,7 @@ pin_dir = "/sys/fs/bpf/test"
 	case err := <-ended:
 		t.Fatalf("the gateway ended while starting: %v", err)
 	}
-	d := daemon{cfg: cfg, stop: func() error { cancel(); err := <-ended; ended <- err; return err }}
+	d := daemon{cfg: cfg, ended: ended, stop: func() error { cancel(); err := <-ended; ended <- err; return err }}
 	t.Cleanup(func() { d.stop() })
 	return d
 }
@@ -126,7 +139,7 @@ func (d daemon) client(t *testing.T) control.Session {
 	return found[0]
 }
 
-const curl = "ip netns exec client curl -s --max-time 5 "
+const curl = "ip netns exec client curl -s --max-time 30 "
 
 // passes says whether the client reaches the server.
 func passes() bool {
@@ -140,7 +153,7 @@ func TestClient(t *testing.T) {
 	network(t)
 	dir := t.TempDir()
 	d := start(t, dir)
-	t.Cleanup(func() { must(t, Detach(context.Background(), d.cfg, slog.New(slog.DiscardHandler))) })
+	t.Cleanup(func() { must(t, Detach(d.cfg, false)) })
 	addr := lease(t)
 	if passes() {
 		t.Fatal("a client that is not logged in reaches the server")
@@ -200,7 +213,7 @@ func TestLostStoreShutsOut(t *testing.T) {
 	network(t)
 	dir := t.TempDir()
 	d := start(t, dir)
-	t.Cleanup(func() { must(t, Detach(context.Background(), d.cfg, slog.New(slog.DiscardHandler))) })
+	t.Cleanup(func() { must(t, Detach(d.cfg, false)) })
 	addr := lease(t)
 	c, err := control.Dial(d.cfg.ControlSocket())
 	must(t, err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -42,7 +43,7 @@ func (g *gateway) radiusConfig() radius.Config {
 func (g *gateway) dhcpConfig() dhcp.Config {
 	cfg, d := g.cfg, g.cfg.DHCP
 	out := dhcp.Config{
-		Interface: cfg.LAN.Interface, Server: cfg.LAN.Address.Addr(), Subnet: cfg.LAN.Network(),
+		Interface: cfg.LAN.Interface, Bound: cfg.Datapath.Kind == config.TUN, Server: cfg.LAN.Address.Addr(), Subnet: cfg.LAN.Network(),
 		Static: map[dhcp.MAC]netip.Addr{}, Lease: d.Lease, DNS: d.DNS, Domain: d.Domain, MTU: d.MTU,
 		Path: filepath.Join(cfg.StateDir, "leases.db"), Log: g.log,
 	}
@@ -64,7 +65,7 @@ func (g *gateway) dhcpConfig() dhcp.Config {
 func (g *gateway) dnsConfig() dns.Config {
 	cfg := g.cfg
 	out := dns.Config{
-		Listen: netip.AddrPortFrom(cfg.LAN.Address.Addr(), 53), Interface: cfg.LAN.Interface,
+		Listen: netip.AddrPortFrom(cfg.LAN.Address.Addr(), 53), Interface: clientInterface(cfg),
 		Clients: []netip.Prefix{cfg.LAN.Network()}, Upstreams: cfg.DNS.Upstreams,
 		Garden: cfg.Garden.Domains, Open: cfg.Garden.Prefixes, Never: []netip.Prefix{cfg.LAN.Network()},
 		Local: map[string]netip.Addr{}, IPv6: cfg.DNS.AnswerAAAA, Log: g.log,
@@ -75,10 +76,29 @@ func (g *gateway) dnsConfig() dns.Config {
 	return out
 }
 
+// clientInterface is where the kernel meets what clients send to the gateway.
+func clientInterface(cfg *config.Config) string {
+	if cfg.Datapath.Kind == config.TUN {
+		return cfg.Datapath.Device
+	}
+	return cfg.LAN.Interface
+}
+
+// CheckFiles reads the files that a configuration names as the daemon would, and
+// changes nothing.
+func CheckFiles(cfg *config.Config) error {
+	g := &gateway{cfg: cfg, log: slog.New(slog.DiscardHandler)}
+	auth, err := g.authenticator()
+	if err != nil || !cfg.Portal.Enabled {
+		return err
+	}
+	_, err = portal.New(g.portalConfig(make([]byte, keySize)), granting{nil, g}, auth)
+	return err
+}
+
 // openPortal makes the portal, if there is to be one.
 func (g *gateway) openPortal() (err error) {
-	p := g.cfg.Portal
-	if !p.Enabled {
+	if !g.cfg.Portal.Enabled {
 		return nil
 	}
 	auth, err := g.authenticator()
@@ -89,7 +109,12 @@ func (g *gateway) openPortal() (err error) {
 	if err != nil {
 		return err
 	}
-	addr := g.cfg.LAN.Address.Addr()
+	g.portal, err = portal.New(g.portalConfig(key), granting{g.table, g}, auth)
+	return err
+}
+
+func (g *gateway) portalConfig(key []byte) portal.Config {
+	p, addr := g.cfg.Portal, g.cfg.LAN.Address.Addr()
 	cfg := portal.Config{
 		Address: netip.AddrPortFrom(addr, p.Port), Name: p.Name, Terms: p.Terms, Title: p.Title,
 		SuccessURL: p.SuccessURL, Templates: p.Templates, Key: key, Log: g.log,
@@ -101,8 +126,7 @@ func (g *gateway) openPortal() (err error) {
 	if p.TLSCert != "" {
 		cfg.TLS = portal.TLS{Address: netip.AddrPortFrom(addr, p.TLSPort), Cert: p.TLSCert, Key: p.TLSKey}
 	}
-	g.portal, err = portal.New(cfg, granting{g.table, g}, auth)
-	return err
+	return cfg
 }
 
 // servePortal listens, has the data path bring clients, and serves them.
@@ -126,16 +150,18 @@ func (g *gateway) servePortal(ctx context.Context) error {
 	return g.portal.Serve(ctx, plain, secure)
 }
 
+const keySize = 32 // bytes
+
 // keptKey reads a secret key, or makes and keeps one.
 func keptKey(path string) ([]byte, error) {
 	key, err := os.ReadFile(path)
-	if err == nil && len(key) == 32 {
+	if err == nil && len(key) == keySize {
 		return key, nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading the portal's key: %w", err)
 	}
-	key = make([]byte, 32)
+	key = make([]byte, keySize)
 	rand.Read(key)
 	if err := os.WriteFile(path, key, 0o600); err != nil {
 		return nil, fmt.Errorf("keeping the portal's key: %w", err)

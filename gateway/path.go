@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
+	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
 )
 
 // path is a data path as the daemon runs it.
@@ -30,11 +32,27 @@ type introducer interface {
 	Portal(listener syscall.Conn) error
 }
 
-// openPath opens the configured data path.
+// mortal is a data path that can come to an end by itself.
+type mortal interface {
+	// Wait returns when ctx ends, or with the reason why it cannot go on.
+	Wait(context.Context) error
+}
+
+// openPath opens the configured data path. What one of another kind left on the
+// interfaces is taken out once this one shuts strangers out, so that there is no
+// open moment.
 func (g *gateway) openPath() (path, error) {
 	switch g.cfg.Datapath.Kind {
 	case config.EBPF:
-		return opened(ebpf.Open(g.ebpfConfig()))
+		dp, err := opened(ebpf.Open(g.ebpfConfig()))
+		if err == nil {
+			err = tun.Remove(g.cfg.LAN.Interface)
+		}
+		return dp, err
+	case config.TUN:
+		c := tunConfig(g.cfg, g.log)
+		c.Former = func() error { return removePrograms(g.cfg) }
+		return opened(tun.Open(c))
 	}
 	return nil, fmt.Errorf("no data path %q", g.cfg.Datapath.Kind)
 }
@@ -47,10 +65,34 @@ func opened[P path](dp P, err error) (path, error) {
 	return dp, nil
 }
 
-// Detach takes everything of a gateway out of the kernel. What is not there is no
-// error. It fails with datapath.ErrBusy while a daemon runs.
-func Detach(_ context.Context, cfg *config.Config, log *slog.Logger) error {
-	return ebpf.Detach(ebpf.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, PinDir: cfg.Datapath.PinDir, Log: log})
+// Detach takes everything of a gateway out of the kernel, whatever its data path
+// was. What is not there is no error. While a daemon runs it fails with
+// datapath.ErrBusy unless it is forced to: that one then goes on without anything
+// in the kernel.
+func Detach(cfg *config.Config, force bool) error {
+	locks, err := datapath.Lock(cfg.LAN.Interface, cfg.WAN.Interface)
+	if err != nil && !(force && errors.Is(err, datapath.ErrBusy)) {
+		return err
+	}
+	defer locks.Close()
+	programs := removePrograms
+	if cfg.Datapath.Kind == config.EBPF { // its interfaces may be gone, and pins still there
+		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
+	}
+	return errors.Join(programs(cfg), tun.Remove(cfg.LAN.Interface))
+}
+
+// removePrograms takes out what an eBPF data path left.
+func removePrograms(cfg *config.Config) error {
+	if left := ebpfLeft(cfg); ebpf.Attached(left) {
+		return ebpf.Remove(left)
+	}
+	return nil
+}
+
+// ebpfLeft is where programs may be left.
+func ebpfLeft(cfg *config.Config) ebpf.Config {
+	return ebpf.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, PinDir: cfg.Datapath.PinDir}
 }
 
 // portalPorts are the TCP ports the portal listens on, that for plain HTTP first.
@@ -62,6 +104,14 @@ func portalPorts(p config.Portal) []uint16 {
 		return []uint16{p.Port}
 	}
 	return []uint16{p.Port, p.TLSPort}
+}
+
+// tunConfig is what the packet socket and the device are opened for.
+func tunConfig(cfg *config.Config, log *slog.Logger) tun.Config {
+	return tun.Config{
+		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Device: cfg.Datapath.Device, Address: cfg.LAN.Address,
+		PortalPorts: portalPorts(cfg.Portal), Fast: cfg.Datapath.Fast, Log: log,
+	}
 }
 
 // ebpfConfig is what the programs are made for.

@@ -24,7 +24,7 @@ func (g *gateway) status() control.Status {
 	if err != nil {
 		g.log.Warn("reading the clients' counters", "err", err)
 	}
-	st.Traffic = control.Traffic{UpBytes: total.UpBytes, UpPackets: total.UpPackets, DownBytes: total.DownBytes, DownPackets: total.DownPkts}
+	st.Traffic = control.Traffic{UpBytes: total.UpBytes, UpPackets: total.UpPackets, DownBytes: total.DownBytes, DownPackets: total.DownPackets}
 	if g.dhcp != nil {
 		d := g.dhcp.Stats()
 		st.Leases = d.Leased

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gateweigh/gateweigh/gateway"
 	"github.com/gateweigh/gateweigh/gateway/config"
 )
 
@@ -15,7 +16,11 @@ func checkConfigCommand() *cobra.Command {
 		Long:  "Checks a configuration and the files it names. Exit code 0: good, 2: not.",
 		Args:  usage(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if _, err := config.Load(args[0]); err != nil {
+			cfg, err := config.Load(args[0])
+			if err == nil {
+				err = gateway.CheckFiles(cfg)
+			}
+			if err != nil {
 				return &exitError{exitUsage, err}
 			}
 			fmt.Printf("%s is good\n", args[0])

@@ -38,7 +38,7 @@ func detachCommand() *cobra.Command {
 			}
 			var level slog.LevelVar
 			level.Set(cfg.LogLevel)
-			if err := gateway.Detach(cmd.Context(), cfg, newLog(cfg, &level)); err != nil {
+			if err := gateway.Detach(cfg, force); err != nil {
 				return err
 			}
 			fmt.Println("nothing of gatewayd is left in the kernel")

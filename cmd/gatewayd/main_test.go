@@ -42,7 +42,7 @@ func runNamespaced() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	const links = "mount --make-rprivate / && mount -t bpf bpf /sys/fs/bpf && echo 1 >/proc/sys/net/ipv4/ip_forward && ip link set lo up && ip link add lan0 type veth peer name client0 && ip link add wan0 type veth peer name server0 && " +
+	const links = "mount --make-rprivate / && mount -t tmpfs none /run && mount -t bpf bpf /sys/fs/bpf && echo 1 >/proc/sys/net/ipv4/ip_forward && ip link set lo up && ip link add lan0 type veth peer name client0 && ip link add wan0 type veth peer name server0 && " +
 		"ip addr add 10.1.0.1/16 dev lan0 && ip link set lan0 up && ip link set wan0 up && exec \"$@\""
 	cmd := exec.Command("sh", append([]string{"-c", links, "sh", self}, os.Args[1:]...)...)
 	cmd.Env = append(os.Environ(), namespaced+"=1")

@@ -32,8 +32,10 @@ type listedExperiment struct {
 	Description string    `json:"description"`
 	Devices     []string  `json:"devices"`
 	Here        []string  `json:"devices_here"` // those of them that can run on this machine
+	Measure     string    `json:"measure"`
 	Clients     []int     `json:"clients"`
-	OfferedMbps []float64 `json:"offered_mbps"`
+	OfferedMbps []float64 `json:"offered_mbps,omitempty"`
+	LoginRates  []float64 `json:"login_rates,omitempty"`
 	// Cells, Blocks and EstimatedSeconds are of the devices that are here.
 	Cells            int        `json:"cells"`
 	Blocks           int        `json:"blocks"` // with A/A blocks
@@ -117,6 +119,8 @@ func admission(name string, t dut.Traits) string {
 		return "each client clicks through a splash page"
 	case client.AdmitUAM:
 		return "each client logs in with a RADIUS account (UAM, CHAP)"
+	case client.AdmitForm:
+		return "each client fills in a login page with a RADIUS account"
 	case client.AdmitCommand:
 		return "each client runs a command"
 	}
@@ -130,17 +134,23 @@ func admission(name string, t dut.Traits) string {
 func listExperiment(e *experiment.Experiment, here map[string]bool) listedExperiment {
 	possible := e.Possible(func(name string) bool { return here[name] })
 	l := listedExperiment{
-		Name: e.Name, Description: e.Description, Devices: e.DUTs, Here: possible.DUTs, Clients: e.Clients, OfferedMbps: e.OfferedMbps,
+		Name: e.Name, Description: e.Description, Devices: e.DUTs, Here: possible.DUTs,
+		Measure: e.Measure, Clients: e.Clients, OfferedMbps: e.OfferedMbps, LoginRates: e.LoginRates,
 		Windows: e.Windows, WindowSeconds: e.Window.Seconds(), Needs: runner.Needs(e), file: e.Encode(),
 	}
 	if len(possible.DUTs) == 0 {
 		return l // a run would end at once
 	}
-	cells := map[result.Cell]bool{}
+	type cell struct {
+		result.Cell
+		loginRate float64
+	}
+	cells := map[cell]bool{}
 	for _, b := range possible.Plan() {
 		l.Blocks++
 		for _, c := range b.Cells {
-			cells[c] = cells[c] || !b.AA
+			at := cell{c, b.LoginRate}
+			cells[at] = cells[at] || !b.AA
 		}
 	}
 	for _, measured := range cells {
@@ -203,11 +213,25 @@ func (e listedExperiment) text() []string {
 	if len(e.Here) == 0 {
 		return append(lines, "none of its devices can run here: "+strings.Join(e.Devices, ", "))
 	}
-	return append(lines,
-		fmt.Sprintf("takes about %s: %s in %s of %d windows of %g s",
-			minutes(time.Duration(e.EstimatedSeconds*float64(time.Second))), count(e.Cells, "cell"), count(e.Blocks, "block"), e.Windows, e.WindowSeconds),
-		fmt.Sprintf("%s clients at %s Mbit/s; devices here: %s", joined(e.Clients), joined(e.OfferedMbps), strings.Join(e.Here, ", "))+e.absent(),
-		"needs root, "+programs(e.Needs))
+	takes := "takes about " + minutes(time.Duration(e.EstimatedSeconds*float64(time.Second))) + ": " + count(e.Cells, "cell") + " in "
+	who := joined(e.Clients) + " clients "
+	if e.Measure == result.MeasureLogins {
+		takes += count(e.Blocks, "storm")
+		who += "log in " + strings.Join(rates(e.LoginRates), ", ")
+	} else {
+		takes += fmt.Sprintf("%s of %d windows of %g s", count(e.Blocks, "block"), e.Windows, e.WindowSeconds)
+		who += fmt.Sprintf("at %s Mbit/s", joined(e.OfferedMbps))
+	}
+	return append(lines, takes, who+"; devices here: "+strings.Join(e.Here, ", ")+e.absent(), "needs root, "+programs(e.Needs))
+}
+
+// rates says in words how clients come.
+func rates(perSecond []float64) []string {
+	texts := make([]string, len(perSecond))
+	for i, r := range perSecond {
+		texts[i] = experiment.RateText(r)
+	}
+	return texts
 }
 
 // absent names the devices that cannot run here.

@@ -35,6 +35,7 @@ func (c *Config) check() []*Error {
 	k.checkDNS()
 	k.checkPortal()
 	k.checkLogin()
+	k.checkDatapath()
 	k.checkServer("radius.primary", c.RADIUS.Primary)
 	k.checkServer("radius.secondary", c.RADIUS.Secondary)
 	return k.problems
@@ -73,7 +74,7 @@ func (k *checker) checkDHCP() {
 		k.checkPool(pool, k.DHCP.Pools[:i])
 	}
 	for _, r := range k.DHCP.Static {
-		if problem := k.unleasable(r.Addr); problem != "" {
+		if problem := k.LAN.Unleasable(r.Addr); problem != "" {
 			k.report(fmt.Sprintf("dhcp.static.%q", r.MAC.String()), "%s %s", r.Addr, problem)
 		}
 	}
@@ -87,7 +88,7 @@ func (k *checker) checkDHCP() {
 func (k *checker) checkPool(pool Range, earlier []Range) {
 	own := k.LAN.Address.Addr()
 	for _, end := range []netip.Addr{pool.First, pool.Last} {
-		if problem := k.unleasable(end); problem != "" && end != own {
+		if problem := k.LAN.Unleasable(end); problem != "" && end != own {
 			k.report("dhcp.pools", "%s: %s %s", pool, end, problem)
 		}
 	}
@@ -99,22 +100,6 @@ func (k *checker) checkPool(pool Range, earlier []Range) {
 			k.report("dhcp.pools", "%s and %s overlap", other, pool)
 		}
 	}
-}
-
-// unleasable says why no client of the LAN can have an address.
-func (k *checker) unleasable(a netip.Addr) string {
-	lan := k.LAN.Network()
-	switch {
-	case !lan.Contains(a):
-		return fmt.Sprintf("is not in the LAN, %s", lan)
-	case a == k.LAN.Address.Addr():
-		return "is the gateway's own address"
-	case a == lan.Addr():
-		return fmt.Sprintf("is the network %s itself", lan)
-	case a == lastOf(lan):
-		return "is the LAN's broadcast address"
-	}
-	return ""
 }
 
 func (k *checker) inGarden(a netip.Addr) bool {
@@ -207,6 +192,27 @@ func (k *checker) checkLogin() {
 		if strings.HasPrefix(key, "radius.") {
 			k.without(`"radius" is not in auth.methods`, key)
 		}
+	}
+}
+
+// checkDatapath holds the data path's keys against its kind.
+func (k *checker) checkDatapath() {
+	kind := k.Datapath.Kind
+	reason := fmt.Sprintf("datapath.kind is %q", kind)
+	if kind == EBPF {
+		k.without(reason, "datapath.fast")
+	} else {
+		k.without(reason, "datapath.forward") // pins are looked for: a former data path may have left some
+	}
+	if kind != TUN {
+		k.without(reason, "datapath.device")
+		return
+	}
+	if k.DHCP.Mode == External {
+		k.report("dhcp.mode", `"external" is not possible with datapath.kind = "tun": no other program hears the LAN's clients`)
+	}
+	if d := k.Datapath.Device; d == k.LAN.Interface || d == k.WAN.Interface || d == "lo" {
+		k.report("datapath.device", "%q is an interface that is there already: gatewayd makes its own", d)
 	}
 }
 

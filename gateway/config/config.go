@@ -6,6 +6,7 @@
 package config
 
 import (
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -33,7 +34,8 @@ const (
 	PortWireless = "wireless"
 	PortEthernet = "ethernet"
 
-	EBPF = "ebpf"
+	EBPF = "ebpf" // programs in the kernel
+	TUN  = "tun"  // a packet socket and a TUN device, all packets in user space
 
 	ForwardAuto     = "auto"     // redirect, unless netfilter has rules for what is forwarded
 	ForwardRedirect = "redirect" // past netfilter, whatever its rules are
@@ -72,6 +74,21 @@ type LAN struct {
 
 // Network is the LAN's network.
 func (l LAN) Network() netip.Prefix { return l.Address.Masked() }
+
+// Unleasable says why no client can have an address; empty: one can.
+func (l LAN) Unleasable(a netip.Addr) string {
+	switch lan := l.Network(); {
+	case !lan.Contains(a):
+		return fmt.Sprintf("is not in the LAN, %s", lan)
+	case a == l.Address.Addr():
+		return "is the gateway's own address"
+	case a == lan.Addr():
+		return fmt.Sprintf("is the network %s itself", lan)
+	case a == lastOf(lan):
+		return "is the LAN's broadcast address"
+	}
+	return ""
+}
 
 // WAN is the side clients are forwarded to.
 type WAN struct{ Interface string }
@@ -178,9 +195,11 @@ type Limits struct {
 
 // Datapath is what moves the packets.
 type Datapath struct {
-	Kind    string // EBPF
-	Forward string // ForwardAuto, ForwardRedirect or ForwardStack
-	PinDir  string // where programs and maps outlive the daemon
+	Kind    string // EBPF or TUN
+	Fast    bool   // TUN: as good as it gets, instead of as portals do it
+	Device  string // TUN: the device's name
+	Forward string // EBPF: ForwardAuto, ForwardRedirect or ForwardStack
+	PinDir  string // EBPF: where programs and maps outlive the daemon
 }
 
 // Metrics is where Prometheus reads; without Listen it cannot.
@@ -196,7 +215,7 @@ func defaults() *Config {
 		DHCP:     DHCP{Mode: Server, Lease: time.Hour},
 		DNS:      DNS{Mode: Server},
 		Portal:   Portal{Enabled: true, Port: 8080, TLSPort: 8443, Title: "Welcome"},
-		Datapath: Datapath{Kind: EBPF, Forward: ForwardAuto, PinDir: "/sys/fs/bpf/gatewayd"},
+		Datapath: Datapath{Kind: EBPF, Device: "tun0", Forward: ForwardAuto, PinDir: "/sys/fs/bpf/gatewayd"},
 		lines:    map[string]int{},
 	}
 	c.RADIUS = RADIUS{

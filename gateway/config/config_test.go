@@ -96,6 +96,17 @@ radius.secondary.secret_file = "/etc/secret"
 	}
 }
 
+func TestDatapath(t *testing.T) {
+	for text, want := range map[string]Datapath{
+		"":                        {Kind: EBPF, Device: "tun0", Forward: ForwardAuto, PinDir: "/sys/fs/bpf/gatewayd"},
+		"datapath.kind = \"tun\"": {Kind: TUN, Device: "tun0", Forward: ForwardAuto, PinDir: "/sys/fs/bpf/gatewayd"},
+	} {
+		if got := parse(t, minimal+text).Datapath; got != want {
+			t.Errorf("%q: %+v, want %+v", text, got, want)
+		}
+	}
+}
+
 func TestRatesAndSizes(t *testing.T) {
 	for text, want := range map[string]uint64{"8000": 8000, "64k": 64_000, "64K": 64_000, "2.5M": 2_500_000, "1Gbps": 1e9, "1000G": 1e12, "1 M": 1e6} {
 		if got, err := ParseRate(text); got != want || err != nil {

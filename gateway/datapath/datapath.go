@@ -32,21 +32,23 @@ type Limits struct {
 // packets, not what the gateway itself answered. They only grow while Epoch
 // stays the same; sessions are differences.
 type Counters struct {
-	Epoch               uint64 // of this data path's state; another one: counting began anew at 0
-	UpBytes, UpPackets  uint64
-	DownBytes, DownPkts uint64
-	DroppedPackets      uint64    // beyond a limit
-	Seen                time.Time // of the client's last admitted packet; zero: none yet
+	Epoch                  uint64 // of this data path's state; another one: counting began anew at 0
+	UpBytes, UpPackets     uint64
+	DownBytes, DownPackets uint64
+	DroppedPackets         uint64    // beyond a limit
+	Seen                   time.Time // of the client's last admitted packet; zero: none yet
 }
 
 // Datapath moves packets for the clients it was told of, and for nobody else.
 // Every method may be called at any time from several goroutines.
 type Datapath interface {
 	// Set makes a client's entry what is given, whatever it was: the address's
-	// former owner is out from then on. On error the entry is as it was.
+	// former owner is out from then on. Once it has returned for a client that was
+	// admitted and no longer is, Counters have its last packet. On error the entry
+	// is as it was.
 	Set(Client) error
-	// Remove takes an address's entry away: nothing of it passes any more. An
-	// address without an entry is no error.
+	// Remove takes an address's entry away: nothing of it passes any more, and
+	// Counters are as after Set. An address without an entry is no error.
 	Remove(netip.Addr) error
 	// Counters reads an address's counters, also after Remove.
 	Counters(netip.Addr) (Counters, error)

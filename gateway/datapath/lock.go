@@ -11,6 +11,8 @@ var (
 	// ErrNotSupported is wrapped when this kernel cannot run a data path; the
 	// message says what is missing.
 	ErrNotSupported = errors.New("not supported by this kernel")
+	// ErrForeign is wrapped for an address that no client of the LAN can have.
+	ErrForeign = errors.New("no client's address")
 	// ErrBusy is wrapped when another gateway has one of the interfaces.
 	ErrBusy = errors.New("another gateway has the interface")
 )

@@ -46,6 +46,7 @@ type Option struct {
 // Path are needed.
 type Config struct {
 	Interface string       // of the LAN
+	Bound     bool         // to it alone: for data paths that have no packet delivered in the kernel which it was not meant for
 	Server    netip.Addr   // the gateway's address on it: server identifier, source of replies
 	Subnet    netip.Prefix // that clients are told
 	Pools     []Range      // addresses to lease; the gateway's own and static ones are left out

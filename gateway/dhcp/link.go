@@ -18,9 +18,10 @@ import (
 // path filter think of a client without an address. It is bound to IPv4 packets,
 // so what the data path forwards at tc ingress never reaches it.
 //
-// It is bound to no interface: the kernel would give the stack its packets while
-// a socket of that interface still waits for them, and the stack copy what it
-// shares, without the local socket that the data path has chosen for it.
+// Unless it is asked to be, it is bound to no interface: the kernel would give the
+// stack its packets while a socket of that interface still waits for them, and the
+// stack copy what it shares, without the local socket that the data path has chosen
+// for it.
 type link struct {
 	raw  *packet.Conn
 	out  *packet.Conn   // receives nothing
@@ -33,7 +34,7 @@ const (
 	experimental  = 0x88b5  // IEEE 802's local experimental EtherType: nobody sends it
 )
 
-func openLink(name string) (*link, error) {
+func openLink(name string, bound bool) (*link, error) {
 	ifi, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil, fmt.Errorf("serving DHCP on %s: %w", name, err)
@@ -50,7 +51,11 @@ func openLink(name string) (*link, error) {
 		return nil, err
 	}
 	l := &link{port: port, mac: MAC(ifi.HardwareAddr)}
-	if l.raw, err = packet.Listen(&net.Interface{}, packet.Raw, unix.ETH_P_IP, &packet.Config{Filter: filter}); err == nil {
+	from := &net.Interface{}
+	if bound {
+		from = ifi
+	}
+	if l.raw, err = packet.Listen(from, packet.Raw, unix.ETH_P_IP, &packet.Config{Filter: filter}); err == nil {
 		l.out, err = packet.Listen(ifi, packet.Raw, experimental, &packet.Config{Filter: []bpf.RawInstruction{{Op: unix.BPF_RET | unix.BPF_K}}})
 	}
 	if err != nil {

@@ -10,37 +10,23 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/mdlayher/packet"
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// TestMain runs the tests in a network namespace of their own, that ends with
-// them; and, told so, one server for the test that kills it.
+// TestMain runs the tests in a network namespace of their own; and, told so, one
+// server for the test that kills it.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("GATEWAY_TEST_LEASES"); path != "" {
 		serveUntilKilled(path)
 	}
-	const inside = "GATEWAY_TEST_INSIDE"
-	if os.Getenv(inside) != "" {
-		os.Exit(m.Run())
-	}
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), inside+"=1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	err := cmd.Run()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		os.Exit(exit.ExitCode())
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "making a network namespace:", err, "(the tests need root)")
-		os.Exit(1)
-	}
+	netnstest.Main(m, "")
 }
 
 const gateway = "gw0" // the server's interface

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -15,32 +14,11 @@ import (
 	"time"
 
 	miekg "github.com/miekg/dns"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// TestMain runs the tests in a network namespace of their own, that ends with
-// them.
-func TestMain(m *testing.M) {
-	const inside = "GATEWAY_TEST_INSIDE"
-	if os.Getenv(inside) != "" {
-		if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "setting lo up: %v: %s\n", err, out)
-			os.Exit(1)
-		}
-		os.Exit(m.Run())
-	}
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Env = append(os.Environ(), inside+"=1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	err := cmd.Run()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		os.Exit(exit.ExitCode())
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "making a network namespace:", err, "(the tests need root)")
-		os.Exit(1)
-	}
-}
+func TestMain(m *testing.M) { netnstest.Main(m, "ip link set lo up") }
 
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()

@@ -156,15 +156,13 @@ func (implausible) RejectMessage() string { return "" }
 
 // admit starts the session and shows what it grants.
 func (p *Portal) admit(w http.ResponseWriter, r *http.Request, page *Page, key session.Key, login session.Login) {
-	s, err := p.sessions.Admit(key.Addr, login)
-	if err != nil {
+	if _, err := p.sessions.Admit(key.Addr, login); err != nil {
 		p.counters.unavailable.Add(1)
 		p.log.Error("admitting a client", "client", key.String(), "user", login.User, "error", err)
 		p.unavailable(w, page)
 		return
 	}
 	p.counters.logins.Add(1)
-	p.log.Info("client admitted", "client", key.String(), "user", login.User, "session", s.ID)
 	to := withLink("/status", page.URL)
 	if p.cfg.SuccessURL != "" {
 		to = p.cfg.SuccessURL

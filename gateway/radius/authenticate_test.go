@@ -141,10 +141,13 @@ func TestAttributesOfAnAccessRequest(t *testing.T) {
 		"Packet-Type": {"Access-Request"}, "User-Name": {"alice"}, "User-Password": {"correct horse"}, "Service-Type": {"Login-User"},
 		"NAS-Identifier": {"gateway-1"}, "NAS-IP-Address": {"192.0.2.1"}, "NAS-Port-Type": {"Wireless-802.11"}, "NAS-Port-Id": {"eth1"},
 		"Calling-Station-Id": {"02-00-00-AB-CD-EF"}, "Called-Station-Id": {"02-00-00-00-00-FF:Guests"}, "Framed-IP-Address": {"10.1.0.5"},
+		"Acct-Session-Id": {"00deadbeef001234"},
 	}
 	askedFor := func(c Config) record {
 		t.Helper()
-		if _, err := newClient(t, c).Authenticate(t.Context(), credentials("alice", "correct horse")); err != nil {
+		who := credentials("alice", "correct horse")
+		who.SessionID = "00deadbeef001234"
+		if _, err := newClient(t, c).Authenticate(t.Context(), who); err != nil {
 			t.Fatal(err)
 		}
 		r := f.last(t, "asked")

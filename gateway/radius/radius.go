@@ -28,7 +28,8 @@
 //	both          User-Name, NAS-Identifier, NAS-IP-Address, NAS-Port-Type, NAS-Port-Id,
 //	              Calling-Station-Id (02-00-00-00-00-01), Called-Station-Id, Framed-IP-Address
 //	access        Message-Authenticator, Service-Type (Login), User-Password or
-//	              CHAP-Password with CHAP-Challenge
+//	              CHAP-Password with CHAP-Challenge, Acct-Session-Id of the session to
+//	              come (RFC 2866, 5.5)
 //	accounting    Acct-Status-Type, Acct-Session-Id, Acct-Authentic, Class (all, in order),
 //	              Event-Timestamp, Acct-Delay-Time
 //	interim, stop Acct-Session-Time, Acct-Input- and -Output-Octets, -Gigawords and -Packets

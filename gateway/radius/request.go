@@ -109,6 +109,7 @@ func (r *accessRequest) packet(secret []byte, id byte, _ time.Time) ([]byte, err
 	p.number(rfc2865.ServiceType_Type, uint32(rfc2865.ServiceType_Value_LoginUser))
 	p.gateway(r.cfg)
 	p.client(r.cfg, r.who.Key)
+	p.text(rfc2866.AcctSessionID_Type, r.who.SessionID)
 	data, err := p.Encode()
 	if err != nil {
 		return nil, fmt.Errorf("encoding the access-request: %w", err)

@@ -10,6 +10,9 @@ import (
 type Credentials struct {
 	User, Password string
 	Key            Key // of the client that asks
+	// SessionID is the Acct-Session-Id that the session will have should it begin,
+	// for servers that match logins with accounting (RFC 2866, 5.5); empty: not known.
+	SessionID string
 }
 
 // Why a login failed. Whatever is neither of these says nothing about the

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -18,6 +19,7 @@ import (
 const (
 	hostnameMax = 255  // bytes; a DHCP option's length is one byte (RFC 2132, section 2)
 	userMax     = 253  // bytes
+	idMax       = 253  // bytes
 	classMax    = 4096 // bytes, of all attributes together with 2 for each one's head
 )
 
@@ -51,6 +53,9 @@ func (t *Table) lease(c *client, key Key, hostname string, end moment) error {
 	next.hostname, next.leaseEnd = hostname, end
 	switch {
 	case c.state == "" || c.key != key:
+		if _, err := t.dp.Counters(key.Addr); errors.Is(err, datapath.ErrForeign) {
+			return err // before it is on the disk
+		}
 		next = entry{key: key, state: Leased, hostname: hostname, leasedAt: t.clock.now(), leaseEnd: end}
 		_, err := t.replace(c, &next, NASRequest, t.clock.now())
 		return err
@@ -161,7 +166,7 @@ func (t *Table) admit(addr netip.Addr, login Login) (Session, error) {
 	next := c.lapsed()
 	next.state = Authenticated
 	next.user, next.class, next.limits = login.User, cloneClass(login.Class), login.Limits
-	next.id, next.began, next.seen = newID(), now, now
+	next.id, next.began, next.seen = cmp.Or(login.SessionID, NewID()), now, now
 	if _, err := t.replace(c, &next, UserRequest, now); err != nil {
 		if c.state == Authenticated && c.id == next.id { // on the disk, but the data path would not have it
 			lapsed := c.lapsed()
@@ -305,6 +310,8 @@ func (l *Login) check() error {
 	switch {
 	case len(l.User) > userMax:
 		return fmt.Errorf("a user name of %d bytes, more than %d", len(l.User), userMax)
+	case len(l.SessionID) > idMax:
+		return fmt.Errorf("a session id of %d bytes, more than %d", len(l.SessionID), idMax)
 	case size > classMax:
 		return fmt.Errorf("class attributes of %d bytes, more than %d", size, classMax)
 	case min(l.Limits.SessionTimeout, l.Limits.IdleTimeout, l.Limits.Interim) < 0:
@@ -313,9 +320,9 @@ func (l *Login) check() error {
 	return nil
 }
 
-// newID is an Acct-Session-Id that nobody can guess: two are the same once in
-// four thousand million sessions.
-func newID() string {
+// NewID is an Acct-Session-Id of 16 hexadecimal digits that nobody can guess: two
+// are the same once in four thousand million sessions.
+func NewID() string {
 	var id [8]byte
 	rand.Read(id[:])
 	return hex.EncodeToString(id[:])

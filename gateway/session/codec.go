@@ -36,13 +36,13 @@ var (
 
 func encodeClient(s *Session, read datapath.Counters) []byte {
 	b := appendSession(make([]byte, 0, 256), s)
-	return appendNumbers(b, read.Epoch, read.UpBytes, read.UpPackets, read.DownBytes, read.DownPkts, read.DroppedPackets)
+	return appendNumbers(b, read.Epoch, read.UpBytes, read.UpPackets, read.DownBytes, read.DownPackets, read.DroppedPackets)
 }
 
 func decodeClient(b []byte) (s Session, read datapath.Counters, err error) {
 	d := decoder{rest: b}
 	s = d.session()
-	d.numbers(&read.Epoch, &read.UpBytes, &read.UpPackets, &read.DownBytes, &read.DownPkts, &read.DroppedPackets)
+	d.numbers(&read.Epoch, &read.UpBytes, &read.UpPackets, &read.DownBytes, &read.DownPackets, &read.DroppedPackets)
 	return s, read, d.end()
 }
 

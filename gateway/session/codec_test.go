@@ -27,7 +27,7 @@ var (
 		ID: "0123456789abcdef", Began: time.Unix(1700000001, 0), Seen: time.Unix(1700000002, 0),
 		Counts: session.Counts{UpBytes: 1 << 40, UpPackets: 2, DownBytes: math.MaxUint64, DownPackets: 4, DroppedPackets: 5},
 	}
-	reading = datapath.Counters{Epoch: 7, UpBytes: 6, UpPackets: 5, DownBytes: 4, DownPkts: 3, DroppedPackets: 2}
+	reading = datapath.Counters{Epoch: 7, UpBytes: 6, UpPackets: 5, DownBytes: 4, DownPackets: 3, DroppedPackets: 2}
 )
 
 var sameEvent = cmp.Options{cmpopts.IgnoreUnexported(session.Event{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(session.Key{})}

@@ -21,7 +21,7 @@ func (t *Table) count(e *entry, now datapath.Counters) {
 	grow(&c.UpBytes, &was.UpBytes, now.UpBytes)
 	grow(&c.UpPackets, &was.UpPackets, now.UpPackets)
 	grow(&c.DownBytes, &was.DownBytes, now.DownBytes)
-	grow(&c.DownPackets, &was.DownPkts, now.DownPkts)
+	grow(&c.DownPackets, &was.DownPackets, now.DownPackets)
 	grow(&c.DroppedPackets, &was.DroppedPackets, now.DroppedPackets)
 	e.read = was
 }

@@ -101,7 +101,7 @@ func (m *memory) send(key session.Key, packets, size uint64) (up, down uint64) {
 		if total || l.DownBytes > 0 && n.DownBytes >= l.DownBytes {
 			n.DroppedPackets++
 		} else {
-			n.DownBytes, n.DownPkts = n.DownBytes+size, n.DownPkts+1
+			n.DownBytes, n.DownPackets = n.DownBytes+size, n.DownPackets+1
 			down++
 		}
 	}

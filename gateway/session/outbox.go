@@ -46,8 +46,9 @@ func (t *Table) NextFew(ctx context.Context, n int) ([]Event, error) {
 }
 
 // Done says that an event has been accounted, so that it is not handed out
-// again; saying it twice does no harm. It does not wait for the disk: a crash
-// within the next second hands the event out once more.
+// again; saying it twice does no harm. It does not wait for the disk: a crash in
+// the few milliseconds until a start or an end is written down, or in the next
+// second of an update, hands the event out once more, exactly as it was.
 func (t *Table) Done(e Event) error {
 	if err := t.enter(); err != nil {
 		return err
@@ -56,7 +57,7 @@ func (t *Table) Done(e Event) error {
 	if e.number == 0 {
 		return errors.New("accounted an event that Next never returned")
 	}
-	return t.store.accounted(e.number)
+	return t.store.accounted(e.number, e.Kind != Updated)
 }
 
 // oldest returns up to n events as NextFew does, or none, and what will be
@@ -100,8 +101,8 @@ func (s *store) collect(c *bbolt.Cursor, n int) ([]Event, error) {
 	return events, nil
 }
 
-// accounted has an event taken out of the file soon, if it is there.
-func (s *store) accounted(number uint64) error {
+// accounted has an event taken out of the file, if it is there: at once, or soon.
+func (s *store) accounted(number uint64, urgent bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.db.View(func(tx *bbolt.Tx) error {
@@ -109,7 +110,7 @@ func (s *store) accounted(number uint64) error {
 			return nil
 		}
 		s.done[number] = struct{}{}
-		if len(s.done) >= doneMax {
+		if urgent || len(s.done) >= doneMax {
 			s.signal()
 		}
 		s.arm()

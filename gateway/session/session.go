@@ -78,6 +78,9 @@ type Login struct {
 	// gone to another client, which Admit then refuses. Zero: whoever has the
 	// address. It is not kept in the table.
 	For Key
+	// SessionID is the session's ID where it was chosen before the login was
+	// decided; empty: Admit chooses. In the table it is Session.ID.
+	SessionID string
 }
 
 // Session is a client's entry: a copy, that no later change reaches.
@@ -88,7 +91,7 @@ type Session struct {
 	LeasedAt time.Time //
 	LeaseEnd time.Time // zero: static, or leased by others
 	Login              // zero unless Authenticated
-	ID       string    // Acct-Session-Id, 16 hexadecimal digits, new at each Admit
+	ID       string    // Acct-Session-Id: Login.SessionID, or a NewID
 	Began    time.Time // of the authenticated session
 	Seen     time.Time // of the last admitted packet; Began when there was none
 	Counts             // of the authenticated session, up to now

@@ -114,11 +114,19 @@ type entry struct {
 // Open reads the table from the file at path, which is created when there is
 // none, and tells the data path of every client. Sessions whose counters are
 // lost, because the machine was restarted, end with NASReboot at the moment they
-// were last known to be active. The table never closes the data path.
+// were last known to be active; so do those of addresses that no client of the LAN
+// can have any more, whose clients are forgotten. The table never closes the data path.
 //
 // A data path that has clients the file does not know of, as when the file was
 // deleted, must be emptied before: the table cannot see them.
-func Open(path string, dp datapath.Datapath) (*Table, error) {
+func Open(path string, dp datapath.Datapath) (*Table, error) { return open(path, dp, false) }
+
+// Resume opens the table as Open does, but sessions whose counters are lost go on,
+// with the bytes last written: it is for data paths whose counters end with the
+// daemon, while the machine did not restart.
+func Resume(path string, dp datapath.Datapath) (*Table, error) { return open(path, dp, true) }
+
+func open(path string, dp datapath.Datapath, resume bool) (*Table, error) {
 	t := &Table{
 		dp: dp, clock: clock{time.Now()}, bounds: usual, clients: map[netip.Addr]*client{}, sooner: make(chan struct{}, 1),
 	}
@@ -127,7 +135,11 @@ func Open(path string, dp datapath.Datapath) (*Table, error) {
 	var err error
 	t.store, err = openStore(path, func(tx *bbolt.Tx) error {
 		return eachClient(tx, func(s Session, read datapath.Counters) error {
-			ended, err := t.restore(&s, read)
+			if _, err := t.dp.Counters(s.Addr); errors.Is(err, datapath.ErrForeign) {
+				lost = append(lost, dismiss(s)) // of a LAN that was another
+				return nil
+			}
+			ended, err := t.restore(&s, read, resume)
 			if ended != nil {
 				lost = append(lost, change{addr: s.Addr, record: t.record(&t.clients[s.Addr].entry), events: [][]byte{encodeEvent(ended)}})
 			}
@@ -146,9 +158,19 @@ func Open(path string, dp datapath.Datapath) (*Table, error) {
 	return t, nil
 }
 
+// dismiss takes a client out of the file that the data path cannot have.
+func dismiss(s Session) change {
+	out := change{addr: s.Addr}
+	if s.State == Authenticated {
+		ended := &Event{Kind: Ended, Session: s, Cause: NASReboot, At: s.Seen}
+		out.events = [][]byte{encodeEvent(ended)}
+	}
+	return out
+}
+
 // restore puts a client of the file into the table and the data path. When its
 // session cannot go on, it is ended, and the event still to be told returned.
-func (t *Table) restore(s *Session, read datapath.Counters) (ended *Event, err error) {
+func (t *Table) restore(s *Session, read datapath.Counters, resume bool) (ended *Event, err error) {
 	c := &client{place: -1, entry: entry{
 		key: s.Key, state: s.State, hostname: s.Hostname,
 		leasedAt: t.clock.moment(s.LeasedAt), leaseEnd: t.clock.moment(s.LeaseEnd),
@@ -161,7 +183,7 @@ func (t *Table) restore(s *Session, read datapath.Counters) (ended *Event, err e
 		if err != nil {
 			return nil, fmt.Errorf("read the counters of %s: %w", s.Key, err)
 		}
-		if now.Epoch == read.Epoch {
+		if now.Epoch == read.Epoch || resume {
 			t.count(&c.entry, now)
 		} else {
 			was := t.snapshot(&c.entry)

@@ -164,6 +164,25 @@ func TestAdmittedAgain(t *testing.T) {
 	}
 }
 
+// TestSessionHasTheIDThatWasAskedWith: a server that was told of an ID before the
+// login finds it in accounting.
+func TestSessionHasTheIDThatWasAskedWith(t *testing.T) {
+	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
+	k := key(1, 5)
+	lease(t, table, k)
+	if s, err := table.Admit(k.Addr, session.Login{SessionID: "00deadbeef001234"}); err != nil || s.ID != "00deadbeef001234" {
+		t.Errorf("session %q, %v", s.ID, err)
+	}
+	if _, err := table.Admit(k.Addr, session.Login{SessionID: strings.Repeat("0", 254)}); err == nil {
+		t.Error("an ID that RADIUS cannot carry was taken")
+	}
+	for _, e := range drain(t, table) {
+		if e.ID != "00deadbeef001234" {
+			t.Errorf("%s tells of session %q", e.Kind, e.ID)
+		}
+	}
+}
+
 func TestLeaseIsRenewed(t *testing.T) {
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
 	k := key(1, 5)

@@ -27,6 +27,9 @@ func Summarise(run result.Run, opts Options) Summary {
 		Findings:   []Finding{},
 		Warnings:   []string{},
 	}
+	if run.Logins() {
+		s.Measure = result.MeasureLogins
+	}
 	var aa []result.Trial
 	cells := map[result.Cell][]result.Trial{}
 	profiles := map[string]bool{}
@@ -51,6 +54,9 @@ func Summarise(run result.Run, opts Options) Summary {
 	s.Stability, unstable = stability(means, opts)
 	s.Rejects = rejectReasons(run.Trials)
 	s.FailedBlocks = failedBlocks(run.Blocks)
+	if s.Measure == result.MeasureLogins {
+		s.summariseStorms(run, opts)
+	}
 	s.Warnings = append(append(append(s.Warnings, warnings(run, s, cells)...), unstable...), clockWarning(clockBack)...)
 	return s
 }
@@ -71,13 +77,15 @@ func (s *Summary) fillCells(cells map[result.Cell][]result.Trial, run result.Run
 	s.Multiplicity = Multiplicity{MethodHolm, testable(logs)}
 }
 
-func (c *Counts) add(t result.Trial) {
-	if t.Accepted {
+func (c *Counts) add(t result.Trial) { c.addAttempt(t.Attempt, t.Accepted) }
+
+func (c *Counts) addAttempt(attempt int, accepted bool) {
+	if accepted {
 		c.Accepted++
 	} else {
 		c.Rejected++
 	}
-	if t.Attempt > 0 {
+	if attempt > 0 {
 		c.Redone++
 	}
 }
@@ -276,17 +284,22 @@ var figuresInText = regexp.MustCompile(`[0-9]+([.,][0-9]+)*`)
 func rejectReasons(trials []result.Trial) []Tally {
 	count := tally{}
 	for _, t := range trials {
-		if t.Accepted {
-			continue
-		}
-		if len(t.Rejects) == 0 {
-			count.add("no reason recorded", "no reason recorded")
-		}
-		for _, reason := range t.Rejects {
-			count.add(figuresInText.ReplaceAllString(reason, "#"), reason)
-		}
+		count.addRejects(t.Accepted, t.Rejects)
 	}
 	return count.sorted()
+}
+
+// addRejects counts the reasons of a rejected trial.
+func (t tally) addRejects(accepted bool, rejects []string) {
+	if accepted {
+		return
+	}
+	if len(rejects) == 0 {
+		t.add("no reason recorded", "no reason recorded")
+	}
+	for _, reason := range rejects {
+		t.add(figuresInText.ReplaceAllString(reason, "#"), reason)
+	}
 }
 
 // flags counts the remarks on accepted trials.

@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // Estimate is a mean over blocks with its confidence interval. Lo and Hi are
@@ -76,16 +77,9 @@ func mean(values []float64) float64 {
 
 func median(values []float64) float64 { return quantile(values, 0.5) }
 
-// quantile interpolates linearly between order statistics (type 7 of Hyndman
-// and Fan, what numpy and R print by default).
+// quantile ignores absent values too; see result.Quantile.
 func quantile(values []float64, p float64) float64 {
 	known := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
-	if len(known) == 0 {
-		return math.NaN()
-	}
 	slices.Sort(known)
-	at := p * float64(len(known)-1)
-	below := int(at)
-	above := min(below+1, len(known)-1)
-	return known[below] + (at-float64(below))*(known[above]-known[below])
+	return result.Quantile(known, p)
 }

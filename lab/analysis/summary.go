@@ -36,16 +36,19 @@ func (o Options) withDefaults() Options {
 
 // Summary is summary.json.
 type Summary struct {
-	Version    int     `json:"version"`
-	Experiment string  `json:"experiment"`
-	Profile    string  `json:"profile"` // several are joined by commas
-	Mode       string  `json:"mode"`
+	Version    int    `json:"version"`
+	Experiment string `json:"experiment"`
+	Profile    string `json:"profile"` // several are joined by commas
+	Mode       string `json:"mode"`
+	// Measure is result.MeasureLogins, or empty: then the run measured costs.
+	Measure    string  `json:"measure,omitempty"`
 	Confidence float64 `json:"confidence"`
 	Delta      float64 `json:"delta"`
 
 	Trials  Counts        `json:"trials"`
 	AA      AA            `json:"aa"`
 	Cells   []Cell        `json:"cells"`
+	Storms  []StormCell   `json:"storms,omitempty"` // of runs that measure logins
 	Skipped []result.Skip `json:"skipped"`
 	Rejects []Tally       `json:"rejects"` // of all trials, A/A included
 	// Multiplicity says how the verdicts of the cells are taken together.

@@ -23,14 +23,17 @@ func warnings(run result.Run, s Summary, cells map[result.Cell][]result.Trial) [
 		say("%d records stand twice in the file: the second of each is left out.", run.Repeated)
 	}
 	if s.Trials.Accepted == 0 {
-		say("No trial was accepted: there is nothing to conclude from.")
+		say("No %s was accepted: there is nothing to conclude from.", s.noun())
 		if len(s.Rejects) > 0 {
-			say("The most frequent reason of %d rejected trials, %d times: %s.", s.Trials.Rejected, s.Rejects[0].Count, s.Rejects[0].Text)
+			say("The most frequent reason of %d rejected %ss, %d times: %s.", s.Trials.Rejected, s.noun(), s.Rejects[0].Count, s.Rejects[0].Text)
 		}
 		return out
 	}
 	if all := s.Trials.Accepted + s.Trials.Rejected; s.Trials.Rejected*4 > all {
-		say("%d of %d trials were rejected by self-tests: the machine or the set-up is not quiet enough.", s.Trials.Rejected, all)
+		say("%d of %d %ss were rejected by self-tests: the machine or the set-up is not quiet enough.", s.Trials.Rejected, all, s.noun())
+	}
+	if s.Measure == result.MeasureLogins {
+		return append(out, stormWarnings(s.Storms)...)
 	}
 	return slices.Concat(out, noiseWarnings(s), cellWarnings(s, cells), housekeepingWarnings(run.Blocks))
 }
@@ -64,10 +67,7 @@ const cellsNamed = 4
 // cellWarnings say each remark once, with the cells it is about.
 func cellWarnings(s Summary, cells map[result.Cell][]result.Trial) []string {
 	var out []string
-	for _, remark := range []struct {
-		text    string
-		applies func(Cell) bool
-	}{
+	for _, r := range []remark[Cell]{
 		{"All trials were rejected", func(c Cell) bool { return c.Pairs == 0 }},
 		{"One block only, so no interval", func(c Cell) bool { return c.Blocks == 1 }},
 		{"The DUT was in the same lab in every block, so a difference between the labs is not cancelled", func(c Cell) bool {
@@ -76,23 +76,53 @@ func cellWarnings(s Summary, cells map[result.Cell][]result.Trial) []string {
 		{"Sampled bandwidth is more than 10 % below the limit, so normalised CPU is an extrapolation", func(c Cell) bool { return c.Has(FlagShortfall) }},
 		{"Some pairs have no ratio because a side delivered nothing or cost nothing", func(c Cell) bool { return c.Has(FlagNoRatio) }},
 	} {
-		var named []string
-		more := 0
-		for _, c := range s.Cells {
-			switch {
-			case !remark.applies(c):
-			case len(named) < cellsNamed:
-				named = append(named, c.label())
-			default:
-				more++
-			}
+		out = append(out, r.on(s.Cells)...)
+	}
+	return out
+}
+
+// remark is a warning about some of the cells.
+type remark[C interface{ label() string }] struct {
+	text    string
+	applies func(C) bool
+}
+
+// on is the remark with the cells it is about; none when it is about none.
+func (r remark[C]) on(cells []C) []string {
+	var named []string
+	more := 0
+	for _, c := range cells {
+		switch {
+		case !r.applies(c):
+		case len(named) < cellsNamed:
+			named = append(named, c.label())
+		default:
+			more++
 		}
-		if more > 0 {
-			named = append(named, fmt.Sprintf("and %d more cells", more))
-		}
-		if len(named) > 0 {
-			out = append(out, remark.text+": "+strings.Join(named, "; ")+".")
-		}
+	}
+	if more > 0 {
+		named = append(named, fmt.Sprintf("and %d more cells", more))
+	}
+	if len(named) == 0 {
+		return nil
+	}
+	return []string{r.text + ": " + strings.Join(named, "; ") + "."}
+}
+
+// stormWarnings say what a reader of storms must not take for the device's doing.
+func stormWarnings(cells []StormCell) []string {
+	var out []string
+	for _, r := range []remark[StormCell]{
+		{"All storms were rejected", func(c StormCell) bool { return c.Storms == 0 }},
+		{"One storm only, so no interval", func(c StormCell) bool { return c.Storms == 1 }},
+		{"The client host's CPU was full, so these devices may let clients in faster than shown", func(c StormCell) bool {
+			return c.Login.Limit() == result.LimitGenerator
+		}},
+		{"The RADIUS server's CPU was full, so these devices may let clients in faster than shown", func(c StormCell) bool {
+			return c.Login.Limit() == result.LimitRadius
+		}},
+	} {
+		out = append(out, r.on(cells)...)
 	}
 	return out
 }

@@ -22,7 +22,8 @@ type Pace struct {
 
 // Outcome is how one client fared.
 type Outcome struct {
-	Num int `json:"num"` // the client's
+	Num    int     `json:"num"`     // the client's
+	TurnMs float64 `json:"turn_ms"` // when its turn was, from the beginning
 	// Ms is from the client's turn until it was through or gave up, milliseconds.
 	// Its turn is the moment it was due, also when the client host was too busy to
 	// begin then: what a client waits for is not left out.
@@ -91,7 +92,12 @@ var errNotAdmitted = errors.New("the portal does not count it as admitted")
 
 // Login logs every client in; each outcome is in its client's place.
 func (p *Pool) Login(ctx context.Context, adm Admission, pace Pace) []Outcome {
-	return p.arrive(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) { return tryLogin(ctx, c, adm, c.Num) })
+	return p.arrive(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) {
+		if !c.LocalIP().IsValid() {
+			return Tries{}, errors.New("it has no address to log in from")
+		}
+		return tryLogin(ctx, c, adm, c.Num)
+	})
 }
 
 // arrive has every client do something at its turn, and waits for all of them.
@@ -121,6 +127,7 @@ func (p *Pool) arrive(ctx context.Context, pace Pace, do func(context.Context, *
 				defer func() { <-slots }()
 			}
 			outcomes[i] = c.take(ctx, turn, do)
+			outcomes[i].TurnMs = float64(turn.Sub(start)) / float64(time.Millisecond)
 		})
 	}
 	wg.Wait()

@@ -42,6 +42,7 @@ func (c *Client) acquire(ctx context.Context) (Tries, error) {
 const (
 	leaseTimeout = time.Second // of one message
 	leaseRetries = 15
+	leaseNAKs    = 8 // after which a client gives up
 )
 
 // request carries out one exchange. Its raw socket is closed at once: it would
@@ -61,15 +62,27 @@ func (c *Client) request(ctx context.Context) (ack *dhcpv4.DHCPv4, tries Tries, 
 		return nil, tries, errors.Join(err, raw.Close())
 	}
 	defer dc.Close()
-	got, err := dc.Request(ctx)
-	// Discover and request are one attempt; each message sent again is another.
-	if tries.Count = max(1, int(conn.sent.Load())-1); tries.Count > 1 {
-		tries.Refusal = fmt.Errorf("no answer to a message within %s", leaseTimeout)
+	for naks := 0; ; naks++ {
+		got, err := dc.Request(ctx)
+		// Discover and request are one attempt; each message sent again is another.
+		tries.Count = max(1, int(conn.sent.Load())-1-naks)
+		if tries.Count > 1 && tries.Refusal == nil {
+			tries.Refusal = fmt.Errorf("no answer to a message within %s", leaseTimeout)
+		}
+		var nak *nclient4.ErrNak
+		switch {
+		case err == nil:
+			return got.ACK, tries, nil
+		case !errors.As(err, &nak) || naks == leaseNAKs:
+			return nil, tries, err
+		}
+		// The server has offered one address to two clients: the second begins
+		// again (RFC 2131, 3.1.4), a little later each time, as it may be one of many.
+		if tries.Refusal == nil {
+			tries.Refusal = err
+		}
+		sleepUntil(ctx, time.Now().Add(min(firstBackoff<<naks, lastBackoff)))
 	}
-	if err != nil {
-		return nil, tries, err
-	}
-	return got.ACK, tries, nil
 }
 
 // countedConn counts what is sent.

@@ -92,6 +92,8 @@ func loginOnce(ctx context.Context, p portal) error {
 	switch {
 	case admitted:
 		return nil
+	case asked != nil && err != nil:
+		return fmt.Errorf("%w, and no word of a session: %w", asked, err)
 	case asked != nil:
 		return asked
 	case err != nil:

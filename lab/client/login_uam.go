@@ -97,7 +97,7 @@ func (u *uamPortal) ask(ctx context.Context, path string) (url.Values, error) {
 	}
 	resp, err := u.http.Do(req)
 	if err != nil {
-		return nil, err // *url.Error names method and address
+		return nil, fmt.Errorf("asking for %s: %w", shorten(req.URL), errors.Unwrap(err))
 	}
 	defer resp.Body.Close()
 	// The body is read so that the portal's process may end: it waits for that.

@@ -183,7 +183,7 @@ func TestDemandCoversARealLab(t *testing.T) {
 	if err := host.StartRTT(t.Context(), lab.ServerIP); err != nil {
 		t.Fatal(err)
 	}
-	d := demand{"test", n, false}
+	d := demand{experiment: "test", clients: n, labs: 1}
 	files := len(entries(t, fmt.Sprintf("/proc/%d/fd", pid(t, host))))
 	t.Logf("%d open files of the client host with %d clients, %d allowed for", files, n, d.files())
 	if int64(files) > d.files() || files < 3*n {
@@ -195,11 +195,11 @@ func TestDemandCoversARealLab(t *testing.T) {
 		t.Logf("%s has %d threads", h.Name, own)
 		tasks += own
 	}
-	if int64(tasks) > d.tasks()/labs {
-		t.Errorf("%d threads, %d are asked for", tasks, d.tasks()/labs)
+	if int64(tasks) > d.tasks() {
+		t.Errorf("%d threads, %d are asked for", tasks, d.tasks())
 	}
 	known := strings.Count(arp(t, lab.Router), "\n") - 1 // without the heading
-	if known < n || known > neighboursPerLab+n {
+	if known < n || known > neighboursPerLab+neighboursPerClient*n {
 		t.Errorf("the router knows %d neighbours with %d clients", known, n)
 	}
 }

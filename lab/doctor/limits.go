@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // What one client takes, and what the lab takes without any. The tests count
@@ -24,12 +25,12 @@ const (
 	flowsPerClient = 16  // tracked by the router: stream, probe, and the log-in's connections until they expire
 	memoryPerHost  = 64  // MiB
 	memPerClient   = 2   // MiB: a namespace with its link and sockets
-	labs           = 2   // of a duet
+	labsOfDuet     = 2   // a storm of logins has one
 	hosts          = 3   // of a lab
-	// Each client is a neighbour of the router and the router one of each
-	// client; client host, router and server add three. The table is one for
-	// the whole machine, namespaces and all.
-	neighboursPerClient = 2
+	// Each client is a neighbour of the router; the router is one of each client,
+	// but of those that are not counted. Client host, router and server add three.
+	// The table is one for the whole machine, namespaces and all.
+	neighboursPerClient = 1
 	neighboursPerLab    = 3
 )
 
@@ -37,6 +38,7 @@ const (
 type demand struct {
 	experiment string
 	clients    int
+	labs       int  // at the same time
 	iperf3     bool // two programs a client
 }
 
@@ -45,18 +47,18 @@ func (d demand) String() string { return fmt.Sprintf("%s (%d clients)", d.experi
 
 func (d demand) files() int64 { return int64(filesPerHost + filesPerClient*d.clients) }
 func (d demand) neighbours() int64 {
-	return int64(labs * (neighboursPerLab + neighboursPerClient*d.clients))
+	return int64(d.labs * (neighboursPerLab + neighboursPerClient*d.clients))
 }
 func (d demand) flows() int64      { return int64(flowsPerClient * d.clients) }
-func (d demand) namespaces() int64 { return int64(labs * (hosts + d.clients)) }
+func (d demand) namespaces() int64 { return int64(d.labs * (hosts + d.clients)) }
 func (d demand) memoryMiB() int64 {
-	return int64(labs * (hosts*memoryPerHost + memPerClient*d.clients))
+	return int64(d.labs * (hosts*memoryPerHost + memPerClient*d.clients))
 }
 
 func (d demand) tasks() int64 {
-	tasks := labs * (hosts*tasksPerHost + tasksPerLab)
+	tasks := d.labs * (hosts*tasksPerHost + tasksPerLab)
 	if d.iperf3 {
-		tasks += labs * 2 * d.clients
+		tasks += d.labs * 2 * d.clients
 	}
 	return int64(tasks)
 }
@@ -66,8 +68,13 @@ func (d demand) tasks() int64 {
 func largestExperiment(all []*experiment.Experiment) demand {
 	var most demand
 	for _, e := range all {
-		if n := slices.Max(e.Clients); n > most.clients && e.Client.Kind != experiment.ClientPersona {
-			most = demand{e.Name, n, e.Traffic.Kind == experiment.TrafficIperf3}
+		n := slices.Max(e.Clients)
+		if n <= most.clients || e.Client.Kind == experiment.ClientPersona {
+			continue
+		}
+		most = demand{experiment: e.Name, clients: n, labs: labsOfDuet, iperf3: e.Traffic.Kind == experiment.TrafficIperf3}
+		if e.Measure == result.MeasureLogins {
+			most.labs, most.iperf3 = 1, false
 		}
 	}
 	return most
@@ -146,7 +153,7 @@ func (x examination) neighbourTable() Line {
 	need := x.largest.neighbours()
 	l := x.atLeast("limit.neighbours", "neighbour table", t[1], need, "", "")
 	l.Found = fmt.Sprintf("gc_thresh1-3 %d, %d, %d for the whole machine; %s needs %d", t[0], t[1], t[2], x.largest, need)
-	l.Means = fmt.Sprintf("no neighbour is forgotten up to %d clients", (t[1]/labs-neighboursPerLab)/neighboursPerClient)
+	l.Means = fmt.Sprintf("no neighbour is forgotten up to %d clients", (t[1]/int64(x.largest.labs)-neighboursPerLab)/neighboursPerClient)
 	if t[1] < need {
 		l.State, l.Means = Warn, ""
 		l.Do = fmt.Sprintf("sudo sysctl -w net.ipv4.neigh.default.gc_thresh2=%d net.ipv4.neigh.default.gc_thresh3=%d", 2*need, 4*need)
@@ -172,11 +179,11 @@ func (x examination) tasks() []Line {
 		l := x.atLeast(limit.key, limit.what, have, now+x.largest.tasks(), "", fmt.Sprintf(limit.do, 4*(now+x.largest.tasks())))
 		l.Found = fmt.Sprintf("%d, of which %d are in use; %s needs %d more", have, now, x.largest, x.largest.tasks())
 		if l.State == OK {
-			l.Means = "programs and threads of both labs fit"
+			l.Means = "programs and threads of the labs fit"
 		}
 		lines = append(lines, l)
 	}
-	l := Line{Key: "limit.pids-cgroup", State: OK, What: "pids.max", Found: "no control group limits tasks", Means: "programs and threads of both labs fit"}
+	l := Line{Key: "limit.pids-cgroup", State: OK, What: "pids.max", Found: "no control group limits tasks", Means: "programs and threads of the labs fit"}
 	if most := x.sys.maxTasks(); most > 0 {
 		l = x.atLeast(l.Key, l.What, most, x.largest.tasks(), l.Means, "docker run --pids-limit=-1, or TasksMax=infinity of the service")
 	}

@@ -59,7 +59,7 @@ func TestMachineLines(t *testing.T) {
 	check(t, on(nil).quota(), OK, "none")
 	check(t, on(map[string]string{"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/cpu.max": "150000 100000"}).quota(), Warn, "1.50 CPUs", "CPUQuota=")
 
-	check(t, on(map[string]string{"/proc/meminfo": "MemTotal: 8000000 kB\nMemAvailable: 4000000 kB\n"}).memory(), OK, "(100 clients)")
+	check(t, on(map[string]string{"/proc/meminfo": "MemTotal: 8000000 kB\nMemAvailable: 4000000 kB\n"}).memory(), OK, "login-storm (1000 clients)")
 	check(t, on(map[string]string{"/proc/meminfo": "MemTotal: 8000000 kB\nMemAvailable: 200000 kB\n"}).memory(), Warn, "195 MiB available", "clients=20")
 	check(t, on(nil).memory(), Warn, "/proc")
 
@@ -89,12 +89,12 @@ func TestKernelLinesWithoutNamespaces(t *testing.T) {
 
 func TestLimitLines(t *testing.T) {
 	need := on(nil).largest
-	check(t, on(nil).nofile(1024, 20000), OK, "hard limit 20000, soft 1024", "needs 528 in an agent, 228 in a daemon", "enough for 4968 clients")
-	check(t, on(nil).nofile(256, 256), Warn, "ulimit -n 1056")
-	check(t, on(nil).nofile(200, 20000), Warn, "ulimit -Sn 456")
+	check(t, on(nil).nofile(4096, 20000), OK, "hard limit 20000, soft 4096", "needs 4128 in an agent, 1128 in a daemon", "enough for 4968 clients")
+	check(t, on(nil).nofile(256, 256), Warn, "ulimit -n 8256")
+	check(t, on(nil).nofile(1024, 20000), Warn, "ulimit -Sn 2256")
 	const gc = "/proc/sys/net/ipv4/neigh/default/gc_thresh"
-	check(t, on(map[string]string{gc + "1": "128", gc + "2": "512", gc + "3": "1024"}).neighbourTable(), OK, "needs 406", "up to 126 clients")
-	check(t, on(map[string]string{gc + "1": "64", gc + "2": "128", gc + "3": "256"}).neighbourTable(), Warn, "sysctl -w net.ipv4.neigh.default.gc_thresh2=812 net.ipv4.neigh.default.gc_thresh3=1624")
+	check(t, on(map[string]string{gc + "1": "1024", gc + "2": "2048", gc + "3": "4096"}).neighbourTable(), OK, "needs 1003", "up to 2045 clients")
+	check(t, on(map[string]string{gc + "1": "128", gc + "2": "512", gc + "3": "1024"}).neighbourTable(), Warn, "sysctl -w net.ipv4.neigh.default.gc_thresh2=2006 net.ipv4.neigh.default.gc_thresh3=4012")
 	check(t, on(nil).neighbourTable(), Warn, "on the machine itself")
 
 	tasks := on(map[string]string{
@@ -110,11 +110,11 @@ func TestLimitLines(t *testing.T) {
 	check(t, on(map[string]string{"/proc/loadavg": "0 0 0 1/200 9"}).tasks()[0], OK, "no control group")
 
 	check(t, on(nil).namespaces(), OK)
-	check(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "96000"}).namespaces(), OK, "needs 206")
-	check(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "10"}).namespaces(), Warn, "sysctl -w user.max_net_namespaces=824")
+	check(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "96000"}).namespaces(), OK, "needs 1003")
+	check(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "10"}).namespaces(), Warn, "sysctl -w user.max_net_namespaces=4012")
 	check(t, on(nil).conntrack(), OK, "not loaded")
-	check(t, on(map[string]string{"/proc/sys/net/netfilter/nf_conntrack_max": "512"}).conntrack(), Warn, "nf_conntrack_max=6400")
-	if need.flows() != 1600 {
+	check(t, on(map[string]string{"/proc/sys/net/netfilter/nf_conntrack_max": "512"}).conntrack(), Warn, "nf_conntrack_max=64000")
+	if need.flows() != 16000 {
 		t.Errorf("%s makes %d flows", need, need.flows())
 	}
 
@@ -123,15 +123,15 @@ func TestLimitLines(t *testing.T) {
 	check(t, on(map[string]string{"/proc/sys/" + portRange: "40000 40009"}).ports(nil), Warn, "were not tried", "ip_local_port_range=")
 	check(t, on(nil).ports(nil), Warn)
 	check(t, on(nil).listenQueue(inside), OK, "4096 in each new")
-	check(t, on(map[string]string{"/proc/sys/" + backlog: "128"}).listenQueue(nil), Warn, "somaxconn=4000")
+	check(t, on(map[string]string{"/proc/sys/" + backlog: "128"}).listenQueue(nil), Warn, "somaxconn=16000")
 }
 
 func TestLargestExperimentCountsItsPrograms(t *testing.T) {
-	few, many := demand{"x", 10, false}, demand{"x", 10, true}
+	few, many := demand{"x", 10, labsOfDuet, false}, demand{"x", 10, labsOfDuet, true}
 	if many.tasks()-few.tasks() != 40 {
 		t.Errorf("iperf3 adds %d tasks for 10 clients in two labs, want 40", many.tasks()-few.tasks())
 	}
-	if got := largestExperiment(experiment.Builtins()); got.clients != 100 {
+	if got := largestExperiment(experiment.Builtins()); got.clients != 1000 || got.labs != 1 || got.experiment != "login-storm" {
 		t.Errorf("largest is %s", got)
 	}
 }
@@ -173,6 +173,8 @@ func TestEveryProgramCanBeMissing(t *testing.T) {
 			check(t, l, Missing, "not on PATH: opennds, ndsctl, dnsmasq,", "sudo apt-get install bash bsdutils dnsmasq-base iproute2 iptables nftables opennds procps wget")
 		case "gateway-ebpf":
 			check(t, l, Missing, "not on PATH: gatewayd, freeradius", "make build")
+		case "gateway-tun", "gateway-tun-fast":
+			check(t, l, Missing, "not on PATH: gatewayd, nft, freeradius", "make build", "nftables")
 		case "coovachilli":
 			check(t, l, Missing, "sudo apt-get install freeradius iproute2 iptables; not in Debian")
 		default:

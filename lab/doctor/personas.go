@@ -7,6 +7,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // kibPerPersona is the memory of a persona with a stream, its far end and what the
@@ -17,7 +18,10 @@ const kibPerPersona = 20
 func mostPersonas(all []*experiment.Experiment) (most demand) {
 	for _, e := range all {
 		if n := slices.Max(e.Clients); n > most.clients && e.Client.Kind == experiment.ClientPersona {
-			most = demand{e.Name, n, false}
+			most = demand{experiment: e.Name, clients: n, labs: labsOfDuet}
+			if e.Measure == result.MeasureLogins {
+				most.labs = 1
+			}
 		}
 	}
 	return most
@@ -27,7 +31,7 @@ func mostPersonas(all []*experiment.Experiment) (most demand) {
 // files, which several processes share. Their addresses take no room in the
 // machine's table of neighbours.
 func (x examination) personas(files int64) Line {
-	need := int64(labs*(hosts*memoryPerHost)) + int64(labs*x.crowd.clients*kibPerPersona)>>10
+	need := int64(x.crowd.labs*(hosts*memoryPerHost)) + int64(x.crowd.labs*x.crowd.clients*kibPerPersona)>>10
 	l := Line{
 		Key: "limit.personas", State: OK, What: "personas",
 		Found: fmt.Sprintf("%s takes %d MiB and %d processes a host under the hard limit of %d files",
@@ -37,7 +41,7 @@ func (x examination) personas(files int64) Line {
 	m, err := parseMeminfo(strings.NewReader(x.sys.text("/proc/meminfo")))
 	if err == nil && m.available>>10 < need {
 		l.State, l.Means = Warn, ""
-		l.Do = fmt.Sprintf("fewer clients: --set clients=%d", max(1, (m.available-int64(labs*hosts*memoryPerHost)<<10)/(labs*kibPerPersona)))
+		l.Do = fmt.Sprintf("fewer clients: --set clients=%d", max(1, (m.available-int64(x.crowd.labs*hosts*memoryPerHost)<<10)/int64(x.crowd.labs*kibPerPersona)))
 	}
 	return l
 }

@@ -21,7 +21,8 @@ const gatewayPort = 8080
 // Gateway is gatewayd, the gateway of this project, with accounts at a
 // FreeRADIUS. To the lab it is a program like any other.
 type Gateway struct {
-	datapath  string // "ebpf"
+	datapath  string // "ebpf" or "tun"
+	fast      bool   // as good as it gets, instead of as studied
 	clients   int
 	sessions  int // admitted in all, clients among them; 0: clients only
 	admission client.Admission
@@ -30,9 +31,11 @@ type Gateway struct {
 	radius    *radius
 }
 
-// NewGateway makes a gatewayd with the given data path for a number of clients.
+// NewGateway makes a gatewayd with the given data path, "-fast" behind its name for
+// its fast mode, for a number of clients.
 func NewGateway(datapath string, clients int) *Gateway {
-	return &Gateway{datapath: datapath, clients: clients, admission: client.Admission{Kind: client.AdmitForm}}
+	datapath, fast := strings.CutSuffix(datapath, "-fast")
+	return &Gateway{datapath: datapath, fast: fast, clients: clients, admission: client.Admission{Kind: client.AdmitForm}}
 }
 
 // gatewayProgram is gatewayd on PATH or, as make build leaves it, beside this
@@ -51,23 +54,33 @@ func gatewayProgram() string {
 
 // Check looks for gatewayd and what it needs.
 func (g *Gateway) Check(context.Context) error {
-	return missing("gateway-"+g.datapath, g.Traits().Needs)
+	return missing(g.name(), g.Traits().Needs)
+}
+
+// name is the device's in an experiment.
+func (g *Gateway) name() string {
+	if g.fast {
+		return "gateway-" + g.datapath + "-fast"
+	}
+	return "gateway-" + g.datapath
 }
 
 // Traits: gatewayd leases addresses itself and needs nothing of its links.
 func (g *Gateway) Traits() Traits {
-	about := "gatewayd, data path " + g.datapath + ", RADIUS accounts (CHAP)"
+	about := "gatewayd, data path " + strings.TrimPrefix(g.name(), "gateway-") + ", RADIUS accounts (CHAP)"
 	if g.sessions > 0 {
 		about += fmt.Sprintf(", %d sessions", g.sessions)
+	}
+	needs := []Need{{Program: gatewayProgram(), Advice: "make build in Gateweigh's source, and its bin directory on PATH", Why: "the gateway"}}
+	if g.datapath == "tun" {
+		needs = append(needs, Need{Program: "nft", Package: "nftables", Why: "shutting the clients' interface off from the kernel"})
 	}
 	return Traits{
 		LAN:       g.lan(),
 		DHCP:      true,
 		Admission: g.admission,
-		Needs: append([]Need{
-			{Program: gatewayProgram(), Advice: "make build in Gateweigh's source, and its bin directory on PATH", Why: "the gateway"},
-		}, radiusNeeds...),
-		About: about,
+		Needs:     append(needs, radiusNeeds...),
+		About:     about,
 	}
 }
 
@@ -85,12 +98,14 @@ func (g *Gateway) lan() netip.Prefix {
 // gatewayConf is what the template of gatewayd's configuration needs.
 type gatewayConf struct {
 	Dir, Datapath, LANIf, WANIf string
+	Fast                        bool
 	LAN                         netip.Prefix
 	Gateway                     netip.Addr
 	Service                     netip.Addr
 	Secret                      string
 	Port, AuthPort, AcctPort    int
 	Pool                        string // of leased addresses; empty: all
+
 }
 
 // Start starts FreeRADIUS on the server and gatewayd on the router, and returns
@@ -104,7 +119,7 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 	}
 	lan := env.LAN.Masked()
 	conf := gatewayConf{
-		Dir: dir, Datapath: g.datapath, LANIf: env.LANIf, WANIf: env.WANIf, LAN: lan, Gateway: env.Gateway,
+		Dir: dir, Datapath: g.datapath, Fast: g.fast, LANIf: env.LANIf, WANIf: env.WANIf, LAN: lan, Gateway: env.Gateway,
 		Service: env.ServiceIP, Secret: g.radius.secret,
 		Port: gatewayPort, AuthPort: radiusAuthPort, AcctPort: radiusAcctPort,
 	}
@@ -112,8 +127,13 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 		conf.Pool = fmt.Sprintf("%s-%s", env.Gateway.Next(), hostOf(lan, crowdFrom-1))
 	}
 	// Pins live in a file system of their own, which ends with the host.
-	const prepare = `mkdir -p "$1/state" "$1/bpf" && mount -t bpf bpf "$1/bpf" && ip addr replace "$2" dev "$3" && ip link set "$3" up`
+	// The TUN data path has a device of its own for the address.
+	const prepare = `mkdir -p "$1/state" "$1/bpf" && mount -t bpf bpf "$1/bpf" && ip link set "$3" up
+[ -z "$2" ] || ip addr replace "$2" dev "$3"`
 	address := netip.PrefixFrom(env.Gateway, lan.Bits()).String()
+	if g.datapath == "tun" {
+		address = ""
+	}
 	if err := shell(ctx, env.Router, prepare, dir, address, env.LANIf); err != nil {
 		return fmt.Errorf("setting up gatewayd's directories and %s: %w", env.LANIf, err)
 	}

@@ -25,6 +25,9 @@ const (
 // each time: checkinterval, whose packaged default this is.
 const openNDSCheck = 15 * time.Second
 
+// openNDSDefaultLAN is how many clients study 1's /24 has addresses for.
+const openNDSDefaultLAN = 250
+
 // OpenNDS is the packaged openNDS 9 (iptables-nft back end) in click-through
 // mode, with dnsmasq for leases and names: the captive portal that admits
 // clients by firewall rules, so that packets stay in the kernel.
@@ -61,7 +64,12 @@ var openNDSNeeds = []Need{
 // Traits say that openNDS leases addresses itself and how its clients log in.
 // Every process it starts counts: its scripts are part of its cost.
 func (o *OpenNDS) Traits() Traits {
+	var lan netip.Prefix // study 1's, as long as it has room
+	if o.clients > openNDSDefaultLAN {
+		lan = netip.MustParsePrefix("10.1.0.0/16")
+	}
 	return Traits{
+		LAN:          lan,
 		DHCP:         true,
 		Housekeeping: openNDSCheck,
 		Admission:    o.admission,
@@ -153,6 +161,15 @@ chmod 755 "$1/bin/systemctl"; rm -f /tmp/dhcp.leases; ip neigh flush dev "$2"`
 	if err := shell(ctx, env.Router, prepare, dir, env.WANIf); err != nil {
 		return err
 	}
+	if o.Traits().LAN.IsValid() {
+		// Its own address in a network of its own, and no other: openNDS's portal
+		// is at the interface's first.
+		const address = `ip -o -4 addr show dev "$2" | awk '{print $4}' >"$1/addresses"; ip addr flush dev "$2"; ip addr add "$3" dev "$2"`
+		own := netip.PrefixFrom(env.Gateway, env.LAN.Bits()).String()
+		if err := shell(ctx, env.Router, address, dir, env.LANIf, own); err != nil {
+			return fmt.Errorf("giving %s the address %s: %w", env.LANIf, own, err)
+		}
+	}
 	for _, file := range []struct {
 		name, template string
 		mode           uint32
@@ -208,11 +225,12 @@ func (o *OpenNDS) Stop(ctx context.Context, env Env) error {
 "$2" delete_chains >/dev/null 2>&1 || :
 for chain in nds_allow_INP nds_allow_FWD; do nft delete chain ip filter $chain 2>/dev/null || :; done
 for file in "$2" "$3"; do while umount "$file" 2>/dev/null; do :; done; done
+[ ! -e "$1/addresses" ] || { ip addr flush dev "$4"; while read -r address; do ip addr add "$address" dev "$4"; done <"$1/addresses"; }
 rm -rf "$1" /tmp/ndsctl.sock /tmp/ndsctl.lock /tmp/ndscids /tmp/dhcp.leases`
 	err := errors.Join(
 		o.opennds.kill(ctx),
 		o.dnsmasq.kill(ctx),
-		shell(ctx, env.Router, undo, path.Join(env.Scratch, "opennds"), openNDSLibrary, openNDSConfig),
+		shell(ctx, env.Router, undo, path.Join(env.Scratch, "opennds"), openNDSLibrary, openNDSConfig, env.LANIf),
 	)
 	if err != nil {
 		return fmt.Errorf("stopping opennds: %w", err)

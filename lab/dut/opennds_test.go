@@ -102,3 +102,17 @@ mount --bind /tmp/iptables "$(readlink -f "$(command -v iptables)")"`)
 		}
 	}
 }
+
+// TestOpenNDSOfManyHasItsOwnNetwork: beyond a /24 it has another network, whose
+// address on the router is its own to set and to take away.
+func TestOpenNDSOfManyHasItsOwnNetwork(t *testing.T) {
+	d := NewOpenNDS(1000)
+	skipUnsupported(t, d)
+	l := newTestLab(t, d, 2)
+	const addresses = `ip -o -4 addr show dev "$1" | awk '{print $4}'`
+	before := l.router.must(t, addresses, l.env.LANIf)
+	checkPortal(t, d, l, 2)
+	if after := l.router.must(t, addresses, l.env.LANIf); after != before {
+		t.Errorf("the router's addresses were %q and are %q", before, after)
+	}
+}

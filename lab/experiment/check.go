@@ -37,12 +37,19 @@ func (e *Experiment) check(known []string) []*Error {
 		}
 		problems = append(problems, &Error{File: at.file, Line: at.line, Key: key, Problem: fmt.Sprintf(format, args...)})
 	}
-	for _, key := range []string{"duts", "clients", "offered_mbps"} {
+	needed := []string{"duts", "clients", "offered_mbps"}
+	if e.Measure == result.MeasureLogins {
+		needed = needed[:2]
+		e.checkLogins(report)
+	} else {
+		e.checkCost(report)
+		e.checkTraffic(report)
+	}
+	for _, key := range needed {
 		if _, set := e.origins[key]; !set {
 			report(key, "missing: an experiment needs it")
 		}
 	}
-	e.checkTraffic(report)
 	e.checkClients(report)
 	e.checkDUTs(known, report)
 	e.checkSize(report)
@@ -53,10 +60,18 @@ func (e *Experiment) check(known []string) []*Error {
 	return problems
 }
 
-// checkClients refuses more clients than there can be of their kind.
+// checkClients refuses more clients than there can be of their kind, and for what
+// is measured of them.
 func (e *Experiment) checkClients(report func(key, format string, args ...any)) {
-	if most := slices.Max(slices.Concat(e.Clients, []int{0})); e.Client.Kind != ClientPersona && most > MaxClients {
-		report("clients", "%d: clients of kind %q go up to %d; those of kind %q to %d", most, e.Client.Kind, MaxClients, ClientPersona, MaxPersonas)
+	if e.Client.Kind == ClientPersona {
+		return // as many as the key takes at all
+	}
+	most, measured := MaxClients, ""
+	if e.Measure == result.MeasureLogins {
+		most, measured = MaxStormClients, fmt.Sprintf(" with measure = %q", result.MeasureLogins)
+	}
+	if n := slices.Max(slices.Concat(e.Clients, []int{0})); n > most {
+		report("clients", "%d: clients of kind %q go up to %d%s; those of kind %q to %d", n, e.Client.Kind, most, measured, ClientPersona, MaxPersonas)
 	}
 }
 
@@ -85,7 +100,7 @@ func (e *Experiment) checkDUTs(known []string, report func(key, format string, a
 			report(dutKey(name, ""), "is built in: choose another name")
 		}
 	}
-	if len(e.DUTs) == 1 && e.DUTs[0] == Clean && e.AABlocks == 0 {
+	if e.Measure == result.MeasureCost && len(e.DUTs) == 1 && e.DUTs[0] == Clean && e.AABlocks == 0 {
 		report("duts", "nothing to measure: %q alone means A/A blocks, and aa_blocks is 0", Clean)
 	}
 	if len(known) == 0 {
@@ -104,7 +119,11 @@ func (e *Experiment) checkDUTs(known []string, report func(key, format string, a
 // checkSize refuses plans nobody can mean.
 func (e *Experiment) checkSize(report func(key, format string, args ...any)) {
 	groups := len(e.Clients) * len(e.Directions) * len(e.Profiles)
-	if n := groups * (len(e.DUTs)*e.Blocks + e.AABlocks); n > maxPlanBlocks {
+	n := groups * (len(e.DUTs)*e.Blocks + e.AABlocks)
+	if e.Measure == result.MeasureLogins {
+		n = len(e.Clients) * len(e.LoginRates) * len(e.DUTs) * e.Blocks
+	}
+	if n > maxPlanBlocks {
 		report("blocks", "the plan would have %d blocks, more than %d", n, maxPlanBlocks)
 	}
 }

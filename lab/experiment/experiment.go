@@ -23,8 +23,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Kinds of client, of traffic and of pacing, and protocols. Modes, directions and
-// profiles, which records name too, are those of package result.
+// Kinds of client, of traffic and of pacing, and protocols. Measures, modes,
+// directions and profiles, which records name too, are those of package result.
 const (
 	ClientMacvlan  = "macvlan"
 	ClientVeth     = "veth"
@@ -46,12 +46,16 @@ const Clean = "clean"
 type Experiment struct {
 	Name        string    `toml:"name"` // default: the file's name
 	Description string    `toml:"description"`
-	Mode        string    `toml:"mode"`         // result.ModeDuet (default) or result.ModeSolo
+	Measure     string    `toml:"measure"`      // result.MeasureCost (default) or result.MeasureLogins
+	Mode        string    `toml:"mode"`         // result.ModeDuet (default) or result.ModeSolo, the only one for logins
 	DUTs        []string  `toml:"duts"`         // names of built-in devices or of Custom ones
-	Clients     []int     `toml:"clients"`      // 1 to MaxClients each, of kind persona to MaxPersonas
+	Clients     []int     `toml:"clients"`      // 1 to MaxClients each, for logins to MaxStormClients, of kind persona to MaxPersonas
 	OfferedMbps []float64 `toml:"offered_mbps"` // TCP or UDP payload, all clients together
 	Directions  []string  `toml:"directions"`   // result.Up (default), result.Down, result.Both
 	Profiles    []string  `toml:"profiles"`     // result.PerPacket (default), result.Bulk
+	// LoginRates are clients a second that come to lease, and then to log in; 0 is
+	// all at the same moment. For logins only; default 0 alone.
+	LoginRates []float64 `toml:"login_rates,omitempty"`
 
 	Blocks   int           `toml:"blocks"`    // labs rebuilt and sides swapped, per group; default 6
 	AABlocks int           `toml:"aa_blocks"` // A/A blocks per clients, direction and profile; default 2
@@ -118,6 +122,7 @@ func Parse(file string, data []byte, known []string) (*Experiment, error) {
 	}
 	e := newExperiment(file)
 	problems := e.apply(entries)
+	e.settle()
 	e.adoptBuiltinDUTs()
 	problems = append(problems, e.check(known)...)
 	if len(problems) > 0 {
@@ -211,12 +216,11 @@ func (e *Experiment) adoptBuiltinDUTs() {
 func newExperiment(file string) *Experiment {
 	return &Experiment{
 		Name:       nameOf(file),
-		Mode:       result.ModeDuet,
+		Measure:    result.MeasureCost,
 		Directions: []string{result.Up},
 		Profiles:   []string{result.PerPacket},
 		Blocks:     6,
 		AABlocks:   2,
-		Windows:    3,
 		Window:     time.Second,
 		Warmup:     500 * time.Millisecond,
 		Redo:       2,
@@ -246,7 +250,11 @@ func (e *Experiment) Encode() []byte {
 	var b bytes.Buffer
 	enc := toml.NewEncoder(&b)
 	enc.Indent = ""
-	if err := enc.Encode(e); err != nil {
+	var shown any = e
+	if e.Measure == result.MeasureLogins {
+		shown = e.asLogins()
+	}
+	if err := enc.Encode(shown); err != nil {
 		panic(fmt.Sprintf("encoding experiment %s: %v", e.Name, err)) // only values that were decoded before
 	}
 	return b.Bytes()

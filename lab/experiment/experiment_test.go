@@ -36,7 +36,7 @@ func TestLoadFillsDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Experiment{
-		Name: "mine", Mode: "duet", DUTs: []string{"opennds"}, Clients: []int{1}, OfferedMbps: []float64{100},
+		Name: "mine", Measure: "cost", Mode: "duet", DUTs: []string{"opennds"}, Clients: []int{1}, OfferedMbps: []float64{100},
 		Directions: []string{"up"}, Profiles: []string{"per-packet"},
 		Blocks: 6, AABlocks: 2, Windows: 3, Window: time.Second, Warmup: 500 * time.Millisecond, Redo: 2,
 		Client:  Client{Kind: "macvlan"},
@@ -53,7 +53,7 @@ func TestLoadReadsEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Experiment{
-		Name: "everything", Description: "all keys", Mode: "solo", DUTs: []string{"mine", "clean"},
+		Name: "everything", Description: "all keys", Measure: "cost", Mode: "solo", DUTs: []string{"mine", "clean"},
 		Clients: []int{1, 250}, OfferedMbps: []float64{0.5, 100}, Directions: []string{"up", "down"},
 		Profiles: []string{"bulk", "per-packet"}, Blocks: 1, AABlocks: 0, Windows: 2,
 		Window: 200 * time.Millisecond, Warmup: 0, Redo: 0,

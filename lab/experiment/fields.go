@@ -12,14 +12,18 @@ import (
 
 // Bounds of what an experiment may ask for: beyond them it is a typing mistake.
 const (
-	MaxClients     = 250 // clients of kinds macvlan and veth share one /24
-	MaxPersonas    = 65_000
-	MaxSessions    = 200_000
-	MinOfferedMbps = 0.1
-	MaxOfferedMbps = 100_000
-	MaxBlocks      = 1_000
-	MinWindow      = 200 * time.Millisecond // shorter ones drown in the 4 ms of a scheduler tick
-	maxWindow      = 10 * time.Minute
+	MaxClients      = 250    // of kinds macvlan and veth: they share one /24 with the clean router's
+	MaxStormClients = 4000   // of kind macvlan, on a network of the device's own
+	MaxPersonas     = 65_000 // of kind persona, whatever is measured
+	MaxSessions     = 200_000
+	minLoginRate    = 0.1
+	MaxLoginRate    = 10_000
+	MinOfferedMbps  = 0.1
+	MaxOfferedMbps  = 100_000
+	MaxBlocks       = 1_000
+	MinWindow       = 200 * time.Millisecond // shorter ones drown in the 4 ms of a scheduler tick
+	maxWindow       = 10 * time.Minute
+	defaultWindows  = 3
 	// DefaultProfileWindow makes a few hundred samples of a clean router that
 	// uses a tenth of a core.
 	DefaultProfileWindow = 10 * time.Second
@@ -37,12 +41,14 @@ type field struct {
 var fields = []field{
 	{"name", into(name, func(e *Experiment) *string { return &e.Name })},
 	{"description", into(text, func(e *Experiment) *string { return &e.Description })},
+	{"measure", into(word(result.MeasureCost, result.MeasureLogins), func(e *Experiment) *string { return &e.Measure })},
 	{"mode", into(word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode })},
 	{"duts", into(list(name), func(e *Experiment) *[]string { return &e.DUTs })},
 	{"clients", into(list(integer(1, MaxPersonas)), func(e *Experiment) *[]int { return &e.Clients })},
 	{"offered_mbps", into(list(rate), func(e *Experiment) *[]float64 { return &e.OfferedMbps })},
 	{"directions", into(list(word(result.Up, result.Down, result.Both)), func(e *Experiment) *[]string { return &e.Directions })},
 	{"profiles", into(list(word(result.PerPacket, result.Bulk)), func(e *Experiment) *[]string { return &e.Profiles })},
+	{"login_rates", into(list(loginRate), func(e *Experiment) *[]float64 { return &e.LoginRates })},
 	{"blocks", into(integer(1, MaxBlocks), func(e *Experiment) *int { return &e.Blocks })},
 	{"aa_blocks", into(integer(0, MaxBlocks), func(e *Experiment) *int { return &e.AABlocks })},
 	{"windows", into(integer(1, 1_000), func(e *Experiment) *int { return &e.Windows })},
@@ -135,6 +141,7 @@ func (e *Experiment) Set(key, value string) error {
 		return &Error{File: at.file, Key: key, Problem: err.Error()}
 	}
 	e.origins[path.String()] = at
+	e.settle()
 	e.adoptBuiltinDUTs()
 	return nil
 }

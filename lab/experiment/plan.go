@@ -21,6 +21,9 @@ type Block struct {
 	Index     int           // counts from 0 within (DUT, Clients, Direction, Profile)
 	DUTLab    string        // "a" or "b", taking turns within the group
 	Cells     []result.Cell // every offered load once, in the order to measure
+	// LoginRate is the pace of a storm of logins, clients a second; 0 is all at
+	// once. Such a block has one lab and one cell, of device and clients alone.
+	LoginRate float64
 }
 
 // unit is a device at one setting: its blocks form a group.
@@ -28,6 +31,7 @@ type unit struct {
 	dut                string
 	clients            int
 	direction, profile string
+	loginRate          float64
 	blocks             int
 }
 
@@ -65,10 +69,24 @@ func (e *Experiment) Plan() []Block {
 // units lists the groups of the plan that have a device.
 func (e *Experiment) units() []unit {
 	var units []unit
-	for _, aa := range e.aaUnits() {
+	for _, un := range slices.Concat(e.stormUnits(), e.aaUnits()) {
 		for _, dut := range e.DUTs {
 			if dut != Clean {
-				units = append(units, unit{dut, aa.clients, aa.direction, aa.profile, e.Blocks})
+				un.dut, un.blocks = dut, e.Blocks
+				units = append(units, un)
+			}
+		}
+	}
+	return units
+}
+
+// stormUnits lists the settings of storms of logins.
+func (e *Experiment) stormUnits() []unit {
+	var units []unit
+	if e.Measure == result.MeasureLogins {
+		for _, clients := range e.Clients {
+			for _, rate := range e.LoginRates {
+				units = append(units, unit{clients: clients, loginRate: rate})
 			}
 		}
 	}
@@ -79,10 +97,13 @@ func (e *Experiment) units() []unit {
 // setting has its own.
 func (e *Experiment) aaUnits() []unit {
 	var units []unit
+	if e.Measure == result.MeasureLogins {
+		return nil
+	}
 	for _, clients := range e.Clients {
 		for _, direction := range e.Directions {
 			for _, profile := range e.Profiles {
-				units = append(units, unit{Clean, clients, direction, profile, e.AABlocks})
+				units = append(units, unit{dut: Clean, clients: clients, direction: direction, profile: profile, blocks: e.AABlocks})
 			}
 		}
 	}
@@ -94,7 +115,10 @@ func (e *Experiment) aaUnits() []unit {
 func (e *Experiment) block(un unit, i, unitNumber int) Block {
 	b := Block{
 		DUT: un.dut, AA: un.dut == Clean, Clients: un.clients, Direction: un.direction, Profile: un.profile,
-		Index: i, DUTLab: [2]string{"a", "b"}[(i+unitNumber)%2],
+		Index: i, DUTLab: [2]string{"a", "b"}[(i+unitNumber)%2], LoginRate: un.loginRate,
+	}
+	if e.Measure == result.MeasureLogins {
+		b.DUTLab, b.Cells = "a", []result.Cell{{DUT: un.dut, Clients: un.clients}}
 	}
 	for _, load := range balancedOrder(len(e.OfferedMbps), i) {
 		b.Cells = append(b.Cells, result.Cell{
@@ -140,6 +164,13 @@ const (
 	profileOverhead = 5 * time.Second // perf started, its samples read and named
 )
 
+// What a storm of logins takes: means over gateway-ebpf, CoovaChilli and openNDS
+// with 100 to 1000 clients, which take 3, 28 and 150 ms a log-in.
+const (
+	stormClient = 5 * time.Millisecond // created, leased, removed
+	stormLogin  = 60 * time.Millisecond
+)
+
 // Possible is the experiment with those of its devices that can says yes to: what
 // is left of plan and duration on a machine that lacks the others.
 func (e *Experiment) Possible(can func(dut string) bool) *Experiment {
@@ -160,6 +191,10 @@ func (e *Experiment) EstimatedDuration() time.Duration {
 	var total time.Duration
 	for _, un := range slices.Concat(e.units(), e.aaUnits()) {
 		clients := time.Duration(un.clients)
+		if e.Measure == result.MeasureLogins {
+			total += time.Duration(un.blocks) * (blockOverhead + deviceOverhead + un.stormDuration())
+			continue
+		}
 		block := blockOverhead + clients*clientOverhead + time.Duration(len(e.OfferedMbps))*(cellOverhead+load)
 		if un.dut != Clean {
 			block += deviceOverhead + clients*loginOverhead
@@ -170,4 +205,15 @@ func (e *Experiment) EstimatedDuration() time.Duration {
 		}
 	}
 	return total.Round(time.Second)
+}
+
+// stormDuration is how long the clients of a storm take to lease and to log in.
+func (un unit) stormDuration() time.Duration {
+	clients := time.Duration(un.clients)
+	lease, login := clients*stormClient, clients*stormLogin
+	if un.loginRate > 0 {
+		least := time.Duration(float64(un.clients) / un.loginRate * float64(time.Second))
+		lease, login = max(lease, least), max(login, least)
+	}
+	return lease + login
 }

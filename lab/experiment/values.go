@@ -36,22 +36,35 @@ func integer(lo, hi int) parser[int] {
 
 // rate accepts Mbit/s above zero.
 func rate(v any) (float64, error) {
-	mbps := -1.0
-	switch x := v.(type) {
-	case int64:
-		mbps = float64(x)
-	case float64:
-		mbps = x
-	case argument:
-		if f, err := strconv.ParseFloat(string(x), 64); err == nil {
-			mbps = f
-		}
-	}
+	mbps, ok := number(v)
 	// Written so that NaN, which TOML allows, is refused too.
-	if !(mbps >= MinOfferedMbps && mbps <= MaxOfferedMbps) {
+	if !ok || !(mbps >= MinOfferedMbps && mbps <= MaxOfferedMbps) {
 		return 0, fmt.Errorf("must be a number of Mbit/s from %g to %d, not %s", MinOfferedMbps, MaxOfferedMbps, show(v))
 	}
 	return mbps, nil
+}
+
+// loginRate accepts clients a second, and zero for all at once.
+func loginRate(v any) (float64, error) {
+	rate, ok := number(v)
+	if !ok || !(rate == 0 || rate >= minLoginRate && rate <= MaxLoginRate) {
+		return 0, fmt.Errorf("must be 0 for all at once, or clients a second from %g to %d, not %s", minLoginRate, MaxLoginRate, show(v))
+	}
+	return rate, nil
+}
+
+// number is the number in v, if v is one.
+func number(v any) (float64, bool) {
+	switch x := v.(type) {
+	case int64:
+		return float64(x), true
+	case float64:
+		return x, true
+	case argument:
+		f, err := strconv.ParseFloat(string(x), 64)
+		return f, err == nil
+	}
+	return 0, false
 }
 
 // duration accepts Go's notation, "500ms", from lo to hi.

@@ -140,3 +140,26 @@ func FuzzParsers(f *testing.F) {
 		}
 	})
 }
+
+func TestParseNeighbourStat(t *testing.T) {
+	// Linux 6.18 with two CPUs, after a table that was too small.
+	const text = `entries  allocs   destroys hash_grows lookups  hits     res_failed rcv_probes_mcast rcv_probes_ucast periodic_gc_runs forced_gc_runs unresolved_discards table_fulls
+00000001 000271c5 0000981d 00000005   00565f6f 000278d3 00000018   00000000         00000000         00000910         00000949       00004424            0000092d
+00000001 00007e1a 00025005 00000003   00029b29 00016f2b 00000008   00000000         00000000         00000000         000004e7       00002179            000004c6
+`
+	for name, tt := range map[string]struct {
+		text string
+		want int64
+		bad  bool
+	}{
+		"real":        {text, 0x92d + 0x4c6, false},
+		"not counted": {"entries allocs\n1 2\n", 0, false},
+		"cut short":   {text[:len(text)-20], 0, true},
+		"empty":       {"", 0, false},
+	} {
+		got, err := parseNeighbourStat(strings.NewReader(tt.text))
+		if (err != nil) != tt.bad || err == nil && got != tt.want {
+			t.Errorf("%s: %d, %v; want %d", name, got, err, tt.want)
+		}
+	}
+}

@@ -8,17 +8,27 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// CSV writes one row a cell under the names of summary.json. An estimate takes
-// three columns: its name for the mean, NAME_lo and NAME_hi. Absent figures are empty.
+// CSV writes one row a cell under the names of summary.json, of storms where the
+// run measured logins. An estimate takes three columns: its name for the mean,
+// NAME_lo and NAME_hi. Absent figures are empty.
 func CSV(w io.Writer, s analysis.Summary) error {
+	if s.Measure == result.MeasureLogins {
+		return writeCells(w, s.Storms)
+	}
+	return writeCells(w, s.Cells)
+}
+
+func writeCells[C any](w io.Writer, cells []C) error {
 	out := csv.NewWriter(w)
-	head, _ := flatten(reflect.ValueOf(analysis.Cell{}), "")
+	var none C
+	head, _ := flatten(reflect.ValueOf(none), "")
 	if err := out.Write(head); err != nil {
 		return err
 	}
-	for _, c := range s.Cells {
+	for _, c := range cells {
 		_, row := flatten(reflect.ValueOf(c), "")
 		if err := out.Write(row); err != nil {
 			return err
@@ -40,6 +50,8 @@ func flatten(v reflect.Value, prefix string) (names, values []string) {
 			values = append(values, value.Mean.String(), value.Lo.String(), value.Hi.String())
 		case []analysis.Tally:
 			names, values = append(names, name), append(values, tallies(value))
+		case []analysis.CurvePoint:
+			// A distribution is no cell of a table: summary.json has it.
 		case *int:
 			text := ""
 			if value != nil {

@@ -36,6 +36,8 @@ type pageData struct {
 	Meta     []string
 	Contents []entry
 
+	Question   string // heading of the first section
+	Empty      string // what stands there when there is nothing to show
 	Lead       string
 	FoundCount string
 	Headlines  []headline
@@ -98,6 +100,7 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 	data := pageData{
 		Style: template.CSS(pageStyle + flameStyle), Script: template.JS(pageScript),
 		Title: nonEmpty(s.Experiment, "Run"), Subtitle: env.Title, Meta: pageMeta(run, s),
+		Question: "What it costs", Empty: "No trial of a device under test was recorded, so there is nothing to compare. The sections below say what was skipped, rejected or went wrong.",
 		Lead: leadSentence(s), FoundCount: findingCounts(s.Findings), Headlines: headlines(s, d.styles), Warnings: s.Warnings,
 		Reading: unbroken(capitalised(readingSentence(s))), ModeNote: modeNote(s.Mode),
 		Groups: d.groups(), Flames: flameSection(run.Dir, s),
@@ -112,6 +115,9 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 	data.Claims = claims(s.Findings)
 	data.addStudies(d, append([]analysis.Summary{s}, with...))
 	data.addTrust(run, s)
+	if s.Measure == result.MeasureLogins {
+		data.describeStorms(d, s)
+	}
 	data.Contents = data.contents()
 	return data
 }
@@ -129,7 +135,7 @@ func (data *pageData) addStudies(d *drawing, runs []analysis.Summary) {
 
 // contents lists the sections the page has.
 func (data *pageData) contents() []entry {
-	out := []entry{{"costs", "What it costs"}}
+	out := []entry{{"costs", data.Question}}
 	for _, section := range []struct {
 		there bool
 		entry
@@ -160,7 +166,11 @@ func pageMeta(run result.Run, s analysis.Summary) []string {
 	if d := run.MeasuredFor(); d > 0 {
 		out = append(out, "took "+d.Round(time.Second).String())
 	}
-	for _, text := range []string{s.Mode, s.Profile, env.CPUModel} {
+	how := s.Mode
+	if s.Measure == result.MeasureLogins {
+		how = s.Measure
+	}
+	for _, text := range []string{how, s.Profile, env.CPUModel} {
 		if text != "" {
 			out = append(out, text)
 		}

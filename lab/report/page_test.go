@@ -74,6 +74,14 @@ func markKeyOf(c analysis.Cell) string {
 // checkTables holds the tables of results against summary.json: every cell is
 // there once a table, and each column that names a figure shows it.
 func checkTables(t *testing.T, p *tab, cells []map[string]any) {
+	t.Helper()
+	checkFields(t, p, cells, []string{"overhead_ratio.mean", "verdict", "cpu_core_pct.mean", "rtt_us.p99", "clean_rtt_us.p50", "pss_mib",
+		"retransmit_ratio", "increase_pct", "p_different", "pairs", "rejected"})
+}
+
+// checkFields is checkTables for figures of any name; those wanted must be shown.
+func checkFields(t *testing.T, p *tab, cells []map[string]any, wanted []string) {
+	t.Helper()
 	type row struct {
 		Key    string
 		Fields map[string]string
@@ -100,8 +108,7 @@ func checkTables(t *testing.T, p *tab, cells []map[string]any) {
 			}
 		}
 	}
-	for _, field := range []string{"overhead_ratio.mean", "verdict", "cpu_core_pct.mean", "rtt_us.p99", "clean_rtt_us.p50", "pss_mib",
-		"retransmit_ratio", "increase_pct", "p_different", "pairs", "rejected"} {
+	for _, field := range wanted {
 		if !seen[field] {
 			t.Errorf("no table shows %s", field)
 		}

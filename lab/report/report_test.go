@@ -45,6 +45,13 @@ func single() analysistest.Spec {
 	return spec
 }
 
+// stormy is a run that measured logins.
+func stormy() result.Run {
+	return analysistest.Storms(7, []analysistest.Door{
+		{Name: "fast", LoginMs: 2, Limit: result.LimitGenerator}, {Name: "opennds", LoginMs: 100, Leaves: 4, Dies: true},
+	}, []int{30, 100}, 4)
+}
+
 func simulate(spec analysistest.Spec) result.Run {
 	run := analysistest.Run(spec)
 	run.Skipped = []result.Skip{{DUT: "pppoe-kernel", Reason: "not supported here: this kernel has no PPPoE (CONFIG_PPPOE)"}}
@@ -91,6 +98,8 @@ func TestTerminal(t *testing.T) {
 		{"one-block", simulate(oneBlock), 120},
 		{"rejected", simulate(troubled), 100},
 		{"empty", result.Run{}, 100},
+		{"storms", stormy(), 160},
+		{"storms-60", stormy(), 60},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b bytes.Buffer
@@ -312,6 +321,11 @@ func TestHTML(t *testing.T) {
 		{"one block", simulate(oneBlock), []string{"One block only, so no interval", "seems to cost"}},
 		{"only rejected", simulate(rejected), []string{"No trial was accepted", "nothing to draw", "generator at"}},
 		{"no trials", simulate(analysistest.Spec{}), []string{"there is nothing to compare", "CONFIG_PPPOE", "No trial was accepted"}},
+		{"storms", stormy(), []string{
+			"How they take a storm", "lets in 515", "leaves 25.0\u00a0% out", "let in 300 of 400 clients that came all at once", "ended by itself", "Logged in: 100 clients, all at once",
+			"no answer from 10.1.0.1:2050", "RADIUS", "KiB a client",
+		}},
+		{"no storms", result.Run{Environment: result.Environment{Measure: result.MeasureLogins}}, []string{"No storm was recorded", "No storm was accepted"}},
 		{"hostile names", simulate(hostile), []string{"&lt;script&gt;alert"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -10,11 +11,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// column is one column of the terminal table.
-type column struct {
+// column is one column of a terminal table of cells.
+type column[C any] struct {
 	head  string
 	left  bool // aligned left
-	value func(analysis.Cell) string
+	value func(C) string
 	// drop is the order in which columns go when the terminal is narrow; 0 stays.
 	drop int
 	// once columns are shown only when their values differ between cells;
@@ -22,7 +23,7 @@ type column struct {
 	once bool
 }
 
-var terminalColumns = []column{
+var terminalColumns = []column[analysis.Cell]{
 	{head: "DUT", left: true, value: func(c analysis.Cell) string { return result.OneLine(c.DUT) }},
 	{head: "profile", left: true, once: true, value: func(c analysis.Cell) string { return result.OneLine(c.Profile) }},
 	{head: "direction", left: true, once: true, value: func(c analysis.Cell) string { return result.OneLine(c.Direction) }},
@@ -48,7 +49,11 @@ func Terminal(w io.Writer, s analysis.Summary, width int) error {
 	fmt.Fprintf(&b, "%s\n", result.OneLine(strings.Join(heading(s), " · ")))
 	if len(s.Cells) > 0 {
 		b.WriteByte('\n')
-		table(&b, columnsFor(s.Cells, width), s.Cells)
+		table(&b, columnsFor(terminalColumns, s.Cells, width), s.Cells)
+	}
+	if len(s.Storms) > 0 {
+		b.WriteByte('\n')
+		table(&b, columnsFor(stormColumns, s.Storms, width), s.Storms)
 	}
 	b.WriteByte('\n')
 	for _, line := range remarks(s) {
@@ -60,21 +65,30 @@ func Terminal(w io.Writer, s analysis.Summary, width int) error {
 
 // heading is the experiment and whatever is the same in all cells.
 func heading(s analysis.Summary) []string {
-	out := []string{nonEmpty(s.Experiment, "run"), nonEmpty(s.Mode, "mode unknown")}
-	for _, col := range terminalColumns {
-		if !col.once || len(s.Cells) == 0 || varies(col, s.Cells) {
-			continue
-		}
-		text := col.value(s.Cells[0])
-		if text == "" {
-			continue
-		}
-		if col.head == "clients" {
-			text = counted(s.Cells[0].Clients, "client")
-		}
-		out = append(out, text)
+	out := []string{nonEmpty(s.Experiment, "run")}
+	if s.Measure == result.MeasureLogins {
+		out = append(append(out, result.MeasureLogins), shared(stormColumns, s.Storms)...)
+		return append(out, fmt.Sprintf("%g %% intervals over storms", 100*s.Confidence))
 	}
+	out = append(append(out, nonEmpty(s.Mode, "mode unknown")), shared(terminalColumns, s.Cells)...)
 	return append(out, fmt.Sprintf("%g %% intervals over blocks", 100*s.Confidence))
+}
+
+// shared is what columns that are shown once have in common in all cells.
+func shared[C any](cols []column[C], cells []C) (out []string) {
+	for _, col := range cols {
+		if !col.once || len(cells) == 0 || varies(col, cells) {
+			continue
+		}
+		text := col.value(cells[0])
+		if n, err := strconv.Atoi(text); err == nil && col.head == "clients" {
+			text = counted(n, "client")
+		}
+		if text != "" {
+			out = append(out, text)
+		}
+	}
+	return out
 }
 
 func nonEmpty(s, otherwise string) string {
@@ -84,7 +98,7 @@ func nonEmpty(s, otherwise string) string {
 	return s
 }
 
-func varies(col column, cells []analysis.Cell) bool {
+func varies[C any](col column[C], cells []C) bool {
 	for _, c := range cells[1:] {
 		if col.value(c) != col.value(cells[0]) {
 			return true
@@ -94,14 +108,14 @@ func varies(col column, cells []analysis.Cell) bool {
 }
 
 // columnsFor picks the columns that vary and fit.
-func columnsFor(cells []analysis.Cell, width int) []column {
-	var cols []column
-	for _, col := range terminalColumns {
+func columnsFor[C any](all []column[C], cells []C, width int) []column[C] {
+	var cols []column[C]
+	for _, col := range all {
 		if !col.once || varies(col, cells) {
 			cols = append(cols, col)
 		}
 	}
-	for drop := 1; width > 0 && drop <= len(terminalColumns) && lineWidth(cols, cells) > width; drop++ {
+	for drop := 1; width > 0 && drop <= len(all) && lineWidth(cols, cells) > width; drop++ {
 		for i, col := range cols {
 			if col.drop == drop {
 				cols = append(cols[:i:i], cols[i+1:]...)
@@ -114,7 +128,7 @@ func columnsFor(cells []analysis.Cell, width int) []column {
 
 const gap = "  "
 
-func lineWidth(cols []column, cells []analysis.Cell) int {
+func lineWidth[C any](cols []column[C], cells []C) int {
 	total := len(gap) * (len(cols) - 1)
 	for _, col := range cols {
 		total += colWidth(col, cells)
@@ -122,7 +136,7 @@ func lineWidth(cols []column, cells []analysis.Cell) int {
 	return total
 }
 
-func colWidth(col column, cells []analysis.Cell) int {
+func colWidth[C any](col column[C], cells []C) int {
 	width := utf8.RuneCountInString(col.head)
 	for _, c := range cells {
 		width = max(width, utf8.RuneCountInString(col.value(c)))
@@ -130,12 +144,12 @@ func colWidth(col column, cells []analysis.Cell) int {
 	return width
 }
 
-func table(b *strings.Builder, cols []column, cells []analysis.Cell) {
+func table[C any](b *strings.Builder, cols []column[C], cells []C) {
 	widths := make([]int, len(cols))
 	for i, col := range cols {
 		widths[i] = colWidth(col, cells)
 	}
-	row := func(text func(column) string) {
+	row := func(text func(column[C]) string) {
 		var line strings.Builder
 		for i, col := range cols {
 			if i > 0 {
@@ -150,9 +164,9 @@ func table(b *strings.Builder, cols []column, cells []analysis.Cell) {
 		}
 		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
-	row(func(col column) string { return col.head })
+	row(func(col column[C]) string { return col.head })
 	for _, c := range cells {
-		row(func(col column) string { return col.value(c) })
+		row(func(col column[C]) string { return col.value(c) })
 	}
 }
 
@@ -162,9 +176,13 @@ const reasonsShown = 6
 // remarks are the lines under the table.
 func remarks(s analysis.Summary) []string {
 	out := []string{"Noise floor: " + noiseSentence(s.AA)}
+	noun := "trial"
+	if s.Measure == result.MeasureLogins {
+		out, noun = stormRemarks(s.Storms), "storm"
+	}
 	if s.Trials.Rejected > 0 {
 		out = append(out, fmt.Sprintf("Rejected: %s by self-tests, %s accepted (%d redone).",
-			counted(s.Trials.Rejected, "trial"), fmt.Sprint(s.Trials.Accepted), s.Trials.Redone))
+			counted(s.Trials.Rejected, noun), fmt.Sprint(s.Trials.Accepted), s.Trials.Redone))
 	}
 	for i, r := range s.Rejects {
 		if i == reasonsShown {
@@ -211,6 +229,9 @@ func noiseSentence(aa analysis.AA) string {
 }
 
 func readingSentence(s analysis.Summary) string {
+	if s.Measure == result.MeasureLogins {
+		return stormReading
+	}
 	return fmt.Sprintf("overhead × is router CPU per delivered bit, DUT over clean router, with its %g %% interval over blocks; "+
 		"it is equivalent when that lies within %g %% of 1; else different when it leaves out 1 and the ratio lies beyond the noise floor; "+
 		"both corrected for the number of cells.", 100*s.Confidence, 100*s.Delta)

@@ -19,8 +19,9 @@ var ErrNewerVersion = errors.New("format is newer than this program reads")
 type Records struct {
 	Trials []Trial
 	Blocks []Block
+	Storms []Storm
 	// Torn is the length in bytes of a last line cut short by a crash, which
-	// is left out of Trials and Blocks; 0 when the file ends well.
+	// is left out of all lists; 0 when the file ends well.
 	Torn int
 }
 
@@ -86,8 +87,14 @@ func (r *Records) add(line []byte) error {
 			return fmt.Errorf("block: %w", err)
 		}
 		r.Blocks = append(r.Blocks, b)
+	case KindStorm:
+		var s Storm
+		if err := json.Unmarshal(line, &s); err != nil {
+			return fmt.Errorf("storm: %w", err)
+		}
+		r.Storms = append(r.Storms, s)
 	default:
-		return fmt.Errorf("record of unknown kind %q (known: %s, %s)", head.Kind, KindTrial, KindBlock)
+		return fmt.Errorf("record of unknown kind %q (known: %s, %s, %s)", head.Kind, KindTrial, KindBlock, KindStorm)
 	}
 	return nil
 }
@@ -100,6 +107,7 @@ func (r *Records) dropRepeated() int {
 		cell                   Cell
 		aa                     bool
 		block, window, attempt int
+		loginRate              float64
 		start                  int64
 	}
 	seen := map[identity]bool{}
@@ -108,15 +116,18 @@ func (r *Records) dropRepeated() int {
 		seen[id] = true
 		return was
 	}
-	before := len(r.Trials) + len(r.Blocks)
+	before := len(r.Trials) + len(r.Blocks) + len(r.Storms)
 	r.Trials = slices.DeleteFunc(r.Trials, func(t Trial) bool {
-		return repeated(identity{t.Cell, t.AA, t.Block, t.Window, t.Attempt, t.Start.UnixNano()})
+		return repeated(identity{t.Cell, t.AA, t.Block, t.Window, t.Attempt, 0, t.Start.UnixNano()})
 	})
 	r.Blocks = slices.DeleteFunc(r.Blocks, func(b Block) bool {
 		cell := Cell{DUT: b.DUT, Clients: b.Clients, Direction: b.Direction, Profile: b.Profile}
-		return repeated(identity{cell, b.AA, b.Block, -1, -1, b.Start.UnixNano()})
+		return repeated(identity{cell, b.AA, b.Block, -1, -1, b.LoginRate, b.Start.UnixNano()})
 	})
-	return before - len(r.Trials) - len(r.Blocks)
+	r.Storms = slices.DeleteFunc(r.Storms, func(s Storm) bool {
+		return repeated(identity{Cell{DUT: s.DUT, Clients: s.Clients}, false, s.Block, 0, s.Attempt, s.LoginRate, s.Start.UnixNano()})
+	})
+	return before - len(r.Trials) - len(r.Blocks) - len(r.Storms)
 }
 
 func checkVersion(version *int) error {

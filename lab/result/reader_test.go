@@ -37,6 +37,8 @@ func TestReadRecords(t *testing.T) {
 		{name: "no version", in: `{"kind":"trial"}` + "\n", err: "f.jsonl:1: no version"},
 		{name: "version zero", in: `{"version":0,"kind":"trial"}` + "\n", err: "f.jsonl:1: version 0"},
 		{name: "unknown kind", in: goodTrial + goodTrial + `{"version":1,"kind":"tail"}` + "\n", trials: 2, err: `f.jsonl:3: record of unknown kind "tail"`},
+		{name: "storm", in: `{"version":1,"kind":"storm","dut":"x","login":{"ms":[1,2.5]}}` + "\n" + goodBlock, blocks: 1},
+		{name: "storm of a wrong type", in: `{"version":1,"kind":"storm","login":5}` + "\n", err: "f.jsonl:1: storm: "},
 		{name: "merged lines", in: `{"version":1,"ki` + goodTrial, err: "f.jsonl:1: not a record"},
 		{name: "wrong type", in: `{"version":1,"kind":"trial","block":"one"}` + "\n", err: "f.jsonl:1: trial: "},
 		{name: "zeros of a lost write", in: goodTrial + "\x00\x00\x00\n", trials: 1, err: "f.jsonl:2: not a record"},

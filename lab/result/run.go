@@ -23,7 +23,9 @@ type Environment struct {
 	Experiment string `json:"experiment"`
 	Title      string `json:"title,omitempty"` // one line for reports
 	Mode       string `json:"mode"`            // ModeDuet or ModeSolo
-	Command    string `json:"command"`         // exact command that repeats the run
+	// Measure is MeasureLogins, or empty for MeasureCost.
+	Measure string `json:"measure,omitempty"`
+	Command string `json:"command"` // exact command that repeats the run
 
 	Start       time.Time `json:"start"` // UTC
 	End         time.Time `json:"end"`   // UTC; zero while the run goes on
@@ -87,18 +89,25 @@ type Run struct {
 	Environment Environment
 	Trials      []Trial
 	Blocks      []Block
+	Storms      []Storm
 	Skipped     []Skip // those of the environment
 	Torn        int    // bytes of a last line cut short by a crash, left out
 	Repeated    int    // records that stood in the file before, left out
 }
 
-// MeasuredFor is how long the run's blocks took together, by the monotonic
+// Logins reports whether the run measured logins and not costs.
+func (r Run) Logins() bool { return r.Environment.Measure == MeasureLogins || len(r.Storms) > 0 }
+
+// MeasuredFor is how long the run's blocks and storms took together, by the monotonic
 // clock: unlike the time between Start and End it is right also when the clock
 // was set meanwhile, and counts no pause before a resume.
 func (r Run) MeasuredFor() time.Duration {
 	var seconds float64
 	for _, b := range r.Blocks {
 		seconds += max(b.Seconds, 0)
+	}
+	for _, s := range r.Storms {
+		seconds += max(s.Seconds, 0)
 	}
 	return time.Duration(seconds * float64(time.Second))
 }
@@ -124,6 +133,6 @@ func ReadRun(dir string) (Run, error) {
 	}
 	run.Repeated = records.dropRepeated()
 	run.Environment, run.Skipped = env, env.Skipped
-	run.Trials, run.Blocks, run.Torn = records.Trials, records.Blocks, records.Torn
+	run.Trials, run.Blocks, run.Storms, run.Torn = records.Trials, records.Blocks, records.Storms, records.Torn
 	return run, nil
 }

@@ -154,6 +154,8 @@ type Block struct {
 	Stretches    []Stretch `json:"stretches"`       // the same, cell by cell
 	Error        string    `json:"error,omitempty"` // what went wrong; trials before it stand
 
+	LoginRate float64 `json:"login_rate,omitempty"` // of a storm that failed
+
 	// HousekeepingSeconds is how often the DUT works without being asked; absent
 	// when it is not known to.
 	HousekeepingSeconds float64 `json:"housekeeping_seconds,omitempty"`

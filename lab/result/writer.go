@@ -136,6 +136,15 @@ func (w *Writer) AppendBlock(b Block) error {
 	return nil
 }
 
+// AppendStorm writes one storm of logins. Version and Kind are filled in.
+func (w *Writer) AppendStorm(s Storm) error {
+	s.Version, s.Kind = Version, KindStorm
+	if err := w.append(s); err != nil {
+		return fmt.Errorf("record storm %d of %s: %w", s.Block, s.DUT, err)
+	}
+	return nil
+}
+
 func (w *Writer) append(record any) error {
 	line, err := json.Marshal(record)
 	if err != nil {

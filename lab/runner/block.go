@@ -59,6 +59,9 @@ func blockName(b experiment.Block) string {
 	if b.AA {
 		name = "clean against clean"
 	}
+	if b.Direction == "" { // a storm: nothing else of the plan tells one from another
+		name += fmt.Sprintf(", %d clients", b.Clients)
+	}
 	return fmt.Sprintf("%s, block %d", name, b.Index+1)
 }
 
@@ -119,7 +122,7 @@ func (r *run) cells(ctx context.Context, b experiment.Block, device, clean *side
 // todo lists the windows of a block's cell that are not settled.
 func (r *run) todo(b experiment.Block, cell result.Cell) (windows []int) {
 	for w := range r.cfg.Experiment.Windows {
-		if !r.done[windowKey{cell, b.AA, b.Index, w}] {
+		if !r.done[windowKey{cell: cell, aa: b.AA, block: b.Index, window: w}] {
 			windows = append(windows, w)
 		}
 	}
@@ -172,7 +175,7 @@ func (r *run) cell(ctx context.Context, b experiment.Block, cell result.Cell, to
 // Attempts of earlier sittings count: the redos are the window's, not the sitting's.
 func (r *run) trial(ctx context.Context, b experiment.Block, cell result.Cell, w int, m measurer, pss float64) error {
 	e := r.cfg.Experiment
-	for attempt := r.tried[windowKey{cell, b.AA, b.Index, w}]; ; attempt++ {
+	for attempt := r.tried[windowKey{cell: cell, aa: b.AA, block: b.Index, window: w}]; ; attempt++ {
 		t := result.Trial{
 			Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: attempt, Sitting: r.sitting,
 			DUTLab: b.DUTLab, Start: time.Now().UTC(),
@@ -189,7 +192,7 @@ func (r *run) trial(ctx context.Context, b experiment.Block, cell result.Cell, w
 		if err := r.writer.AppendTrial(t); err != nil {
 			return fmt.Errorf("%w: %w", errStorage, err)
 		}
-		if r.count(t); t.Accepted || attempt >= e.Redo {
+		if r.count(trialKey(t), attempt, t.Accepted); t.Accepted || attempt >= e.Redo {
 			return nil
 		}
 		r.status("%s: measuring again: %s", blockName(b), t.Rejects[0])

@@ -34,7 +34,7 @@ func Needs(e *experiment.Experiment) []dut.Need {
 	if client.Leases(e.Client.Kind) {
 		list = append(list, dut.Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases beside a router that gives none"})
 	}
-	if e.Traffic.Kind == experiment.TrafficIperf3 {
+	if e.Measure == result.MeasureCost && e.Traffic.Kind == experiment.TrafficIperf3 {
 		list = append(list, dut.Need{Program: "iperf3", Package: "iperf3", Why: "the traffic"})
 	}
 	return list
@@ -69,6 +69,23 @@ func fits(e *experiment.Experiment, t dut.Traits) error {
 	return nil
 }
 
+// fitsStorm reports whether a storm of n clients can come over a device.
+func fitsStorm(n int, t dut.Traits) error {
+	if t.Admission.Kind == client.AdmitNone {
+		return fmt.Errorf("its clients do not log in themselves: there is no storm to measure: %w", dut.ErrNotSupported)
+	}
+	lan := t.LAN
+	if !lan.IsValid() {
+		lan = testbed.DefaultLAN
+	}
+	// Not the network, the router, the broadcast and what a lab's hosts have.
+	const others = 6
+	if room := 1<<(32-lan.Bits()) - others; room < n {
+		return fmt.Errorf("its network %s has room for %d clients, not for %d: %w", lan, room, n, dut.ErrNotSupported)
+	}
+	return nil
+}
+
 // environment describes machine and run.
 func environment(ctx context.Context, cfg Config, placement testbed.Placement) (result.Environment, error) {
 	env := result.Environment{
@@ -92,6 +109,9 @@ func environment(ctx context.Context, cfg Config, placement testbed.Placement) (
 	}
 	if env.GateweighSHA256, err = hashSelf(); err != nil {
 		return env, fmt.Errorf("hashing the program: %w", err)
+	}
+	if cfg.Experiment.Measure != result.MeasureCost {
+		env.Measure = cfg.Experiment.Measure
 	}
 	old, err := result.ReadEnvironment(filepath.Join(cfg.Dir, result.EnvironmentFile))
 	switch {
@@ -132,7 +152,11 @@ func resumed(old, env result.Environment) result.Environment {
 func tools(ctx context.Context, e *experiment.Experiment) map[string]string {
 	found := map[string]string{}
 	needs := Needs(e)
-	for _, name := range append([]string{experiment.Clean}, e.DUTs...) {
+	names := append([]string{experiment.Clean}, e.DUTs...)
+	if e.Measure == result.MeasureLogins {
+		names = e.DUTs // alone in its lab
+	}
+	for _, name := range names {
 		if d, err := dut.New(name, slices.Max(e.Clients), e); err == nil {
 			found["device "+name] = d.Traits().About
 			needs = append(needs, d.Traits().Needs...)
@@ -153,6 +177,9 @@ func offloads(e *experiment.Experiment) []string {
 	lines := []string{
 		"every link: TSO and UDP segmentation off, GRO on, pfifo of 2000 packets (router's ends 10000), threaded NAPI",
 		"endpoints: aggregation at its default size",
+	}
+	if e.Measure == result.MeasureLogins {
+		return append(lines, "router's links with gro_max_size 1500")
 	}
 	for _, p := range e.Profiles {
 		if p == result.PerPacket {

@@ -64,18 +64,21 @@ type windowKey struct {
 	aa     bool
 	block  int
 	window int
+	// loginRate tells storms of logins apart, which have one window a block.
+	loginRate float64
 }
 
 type run struct {
-	cfg     Config
-	backend testbed.Backend
-	writer  *result.Writer
-	env     result.Environment
-	plan    []experiment.Block
-	sitting int                // counts the resumes
-	tried   map[windowKey]int  // attempts at each window, with those of earlier sittings
-	done    map[windowKey]bool // windows that are settled: accepted, or redone often enough
-	good    map[windowKey]bool // windows with an accepted trial
+	cfg       Config
+	backend   testbed.Backend
+	placement testbed.Placement
+	writer    *result.Writer
+	env       result.Environment
+	plan      []experiment.Block
+	sitting   int                // counts the resumes
+	tried     map[windowKey]int  // attempts at each window, with those of earlier sittings
+	done      map[windowKey]bool // windows that are settled: accepted, or redone often enough
+	good      map[windowKey]bool // windows with an accepted trial
 	// unprofiled are cells whose profile failed: it is not tried again in this sitting.
 	unprofiled map[result.Cell]bool
 	clock      *clock
@@ -119,8 +122,8 @@ func open(ctx context.Context, cfg Config) (_ *run, err error) {
 	}
 	r := &run{
 		cfg: cfg, plan: cfg.Experiment.Plan(), tried: map[windowKey]int{}, done: map[windowKey]bool{}, good: map[windowKey]bool{},
-		unprofiled: map[result.Cell]bool{},
-		backend:    testbed.Netns{Run: filepath.Base(cfg.Dir), LogDir: logs, Placement: placement},
+		unprofiled: map[result.Cell]bool{}, placement: placement,
+		backend: testbed.Netns{Run: filepath.Base(cfg.Dir), LogDir: logs, Placement: placement},
 	}
 	if err := result.ReplaceFile(filepath.Join(cfg.Dir, ExperimentFile), cfg.Experiment.Encode()); err != nil {
 		return nil, err
@@ -155,8 +158,13 @@ func (r *run) recall() error {
 		return err
 	}
 	for _, t := range records.Trials {
-		r.count(t)
+		r.count(trialKey(t), t.Attempt, t.Accepted)
 		r.sitting = max(r.sitting, t.Sitting+1)
+	}
+	for _, s := range records.Storms {
+		key := windowKey{cell: result.Cell{DUT: s.DUT, Clients: s.Clients}, block: s.Block, loginRate: s.LoginRate}
+		r.count(key, s.Attempt, s.Accepted)
+		r.sitting = max(r.sitting, s.Sitting+1)
 	}
 	for _, b := range records.Blocks {
 		r.sitting = max(r.sitting, b.Sitting+1)
@@ -164,14 +172,17 @@ func (r *run) recall() error {
 	return nil
 }
 
-// count enters a judged trial into the books.
-func (r *run) count(t result.Trial) {
-	key := windowKey{t.Cell, t.AA, t.Block, t.Window}
-	r.tried[key] = max(r.tried[key], t.Attempt+1)
-	if t.Accepted {
+func trialKey(t result.Trial) windowKey {
+	return windowKey{cell: t.Cell, aa: t.AA, block: t.Block, window: t.Window}
+}
+
+// count enters a judged attempt at a window into the books.
+func (r *run) count(key windowKey, attempt int, accepted bool) {
+	r.tried[key] = max(r.tried[key], attempt+1)
+	if accepted {
 		r.good[key] = true
 	}
-	if t.Accepted || t.Attempt >= r.cfg.Experiment.Redo {
+	if accepted || attempt >= r.cfg.Experiment.Redo {
 		r.done[key] = true
 	}
 	if r.clock != nil {
@@ -184,7 +195,7 @@ func (r *run) windows(plan []experiment.Block, visit func(windowKey)) {
 	for _, b := range plan {
 		for _, cell := range b.Cells {
 			for w := range r.cfg.Experiment.Windows {
-				visit(windowKey{cell, b.AA, b.Index, w})
+				visit(windowKey{cell, b.AA, b.Index, w, b.LoginRate})
 			}
 		}
 	}
@@ -218,7 +229,11 @@ func (r *run) all(ctx context.Context) (Outcome, error) {
 		if r.settled(b) || failures[g] >= maxBlockFailures {
 			continue
 		}
-		err := r.block(ctx, b)
+		measure := r.block
+		if r.cfg.Experiment.Measure == result.MeasureLogins {
+			measure = r.storm
+		}
+		err := measure(ctx, b)
 		switch {
 		case ctx.Err() != nil:
 			return r.tally(out), context.Cause(ctx)
@@ -267,6 +282,9 @@ func (r *run) checkDevices(ctx context.Context) (out Outcome, err error) {
 		err = d.Check(ctx)
 		if err == nil {
 			err = fits(r.cfg.Experiment, d.Traits())
+		}
+		if err == nil && r.cfg.Experiment.Measure == result.MeasureLogins {
+			err = fitsStorm(slices.Max(r.cfg.Experiment.Clients), d.Traits())
 		}
 		switch {
 		case errors.Is(err, dut.ErrNotSupported):

@@ -76,7 +76,25 @@ type sideConfig struct {
 
 // openSide builds a lab, starts its device, and brings all clients to the point
 // where their traffic is forwarded. On error nothing is left.
-func openSide(ctx context.Context, cfg sideConfig) (_ *side, err error) {
+func openSide(ctx context.Context, cfg sideConfig) (*side, error) {
+	s, err := openDevice(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err = s.admitClients(ctx, cfg); err == nil {
+		err = s.checkFlows(ctx)
+	}
+	if err == nil {
+		err = s.openMeters(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// openDevice builds a lab and starts its device. On error nothing is left.
+func openDevice(ctx context.Context, cfg sideConfig) (_ *side, err error) {
 	s := &side{dut: cfg.device, traits: cfg.device.Traits()}
 	start := time.Now()
 	defer func() {
@@ -98,13 +116,7 @@ func openSide(ctx context.Context, cfg sideConfig) (_ *side, err error) {
 		return nil, err
 	}
 	s.setup = time.Since(start)
-	if err := s.admitClients(ctx, cfg); err != nil {
-		return nil, err
-	}
-	if err := s.checkFlows(ctx); err != nil {
-		return nil, err
-	}
-	return s, s.openMeters(ctx)
+	return s, nil
 }
 
 // startTimeout is the last bound of a device's start: each has a shorter one of
@@ -128,15 +140,11 @@ func (s *side) startDevice(ctx context.Context, cfg sideConfig) error {
 
 func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 	start := time.Now()
+	if err := s.createClients(ctx, cfg.clientKind); err != nil {
+		return err
+	}
 	addrs := make([][]client.Address, len(s.hosts))
 	err := s.eachHost(func(i int, h clientHost) (err error) {
-		err = h.CreateClients(ctx, client.Config{
-			Kind: cfg.clientKind, First: h.first, Count: h.count, Parent: h.Ifs[0], LAN: s.lab.LAN, Gateway: s.lab.Gateway,
-			Lab: cfg.lab[0],
-		})
-		if err != nil {
-			return err
-		}
 		leased, err := h.Lease(ctx, client.Pace{Parallel: leaseParallel})
 		if err = cmp.Or(err, client.GaveUp(leased)); err != nil {
 			return err
@@ -303,26 +311,47 @@ func (s *side) stopTraffic(ctx context.Context) error {
 	return errors.Join(clients, s.lab.Server.StopTraffic(ctx))
 }
 
-// deaths reports programs of the side that ended by themselves, as one error.
+// deaths reports programs of the side that ended by themselves, as one error. A
+// gateway or its RADIUS server that died would go on to be measured as a router
+// that costs little.
 func (s *side) deaths(ctx context.Context) error {
+	dead, err := s.dead(ctx)
+	if err != nil {
+		return err
+	}
 	var errs []error
-	// A gateway or its RADIUS server that died would go on to be measured as a
-	// router that costs little.
+	for _, text := range slices.Concat(dead.device, dead.lab) {
+		errs = append(errs, errors.New(text))
+	}
+	return errors.Join(errs...)
+}
+
+// dead lists programs that ended by themselves: those of the device on its
+// router, and those of the lab.
+type dead struct{ device, lab []string }
+
+func (s *side) dead(ctx context.Context) (d dead, err error) {
 	for _, h := range s.lab.Hosts {
 		if h.Role == testbed.RoleClient {
 			continue // their programs are the traffic, which counts as broken when it ends
 		}
 		list, err := h.Programs(ctx)
 		if err != nil {
-			return err
+			return d, err
 		}
 		for _, p := range list {
-			if p.Ended {
-				errs = append(errs, fmt.Errorf("%s on %s ended by itself: %s: %s", p.Name, h.Name, p.How, cmp.Or(p.Output, "it printed nothing")))
+			if !p.Ended {
+				continue
+			}
+			text := fmt.Sprintf("%s on %s ended by itself: %s: %s", p.Name, h.Name, p.How, cmp.Or(p.Output, "it printed nothing"))
+			if h.Role == testbed.RoleRouter {
+				d.device = append(d.device, text)
+			} else {
+				d.lab = append(d.lab, text)
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return d, nil
 }
 
 // leaveTimeout bounds each polite step of closing; what it leaves undone ends
@@ -333,14 +362,7 @@ const leaveTimeout = 2 * time.Minute
 // stops the device, as a real network would see it happen. Sessions of the
 // portals the lab knows end with the device: openNDS takes seconds for them.
 func (s *side) leave(ctx context.Context) error {
-	step := func(what string, fn func(context.Context) error) error {
-		ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
-		defer cancel()
-		if err := fn(ctx); err != nil {
-			return fmt.Errorf("%s in lab %s: %w", what, s.lab.Name, err)
-		}
-		return nil
-	}
+	step := func(what string, fn func(context.Context) error) error { return s.step(ctx, what, fn) }
 	errs := []error{step("stopping the traffic", s.stopTraffic)}
 	if adm := s.traits.Admission; adm.Kind == client.AdmitCommand {
 		errs = append(errs, step("logging the clients out", func(ctx context.Context) error {
@@ -353,8 +375,21 @@ func (s *side) leave(ctx context.Context) error {
 	if adm, ok := s.dut.(dut.Admitter); ok {
 		errs = append(errs, step("revoking the clients", func(ctx context.Context) error { return adm.Revoke(ctx, s.env, s.clients) }))
 	}
-	errs = append(errs, step("stopping the device", func(ctx context.Context) error { return s.dut.Stop(ctx, s.env) }))
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.stopDevice(ctx))...)
+}
+
+func (s *side) stopDevice(ctx context.Context) error {
+	return s.step(ctx, "stopping the device", func(ctx context.Context) error { return s.dut.Stop(ctx, s.env) })
+}
+
+// step is one polite step of closing.
+func (s *side) step(ctx context.Context, what string, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	if err := fn(ctx); err != nil {
+		return fmt.Errorf("%s in lab %s: %w", what, s.lab.Name, err)
+	}
+	return nil
 }
 
 // close ends the side's hosts, and with them all that leave did not undo.

@@ -265,3 +265,24 @@ func TestBuildErrorsSayWhat(t *testing.T) {
 		t.Errorf("Build under a cancelled context = %v, %v", lab, err)
 	}
 }
+
+// TestNeighboursOfClientsAreNotCounted: all namespaces share one table of
+// neighbours with a limit, which a thousand clients would fill with their router.
+func TestNeighboursOfClientsAreNotCounted(t *testing.T) {
+	lab := build(t, testbed.Portal{})
+	withClients(t, lab, client.KindMacvlan, 2)
+	for n := 1; n <= 2; n++ {
+		var found string
+		labtest.Await(t, "the router's hardware address", func() bool {
+			out, err := lab.Clients[0].Run(t.Context(), agent.Command{Argv: []string{"ip", "neigh", "show", lab.Gateway.String()}, Client: n})
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = out.Stdout
+			return strings.Contains(found, "lladdr")
+		})
+		if !strings.Contains(found, "extern_learn") {
+			t.Errorf("client %d counts its router: %s", n, found)
+		}
+	}
+}

@@ -24,15 +24,11 @@ type hook struct {
 	egress bool
 }
 
-// ways are the programs every packet of a client meets: the way in first, so that
-// nothing is forwarded that was not looked at.
-func (d *Datapath) ways(lan, wan *net.Interface) []hook {
-	return []hook{{"lan_in", lan, d.objs.LanIn, false}, {"wan_in", wan, d.objs.WanIn, false}}
+// hooks are the programs' places: the way in first, so that nothing is forwarded
+// that was not looked at.
+func (d *Datapath) hooks(lan, wan *net.Interface) []hook {
+	return []hook{{"lan_in", lan, d.objs.LanIn, false}, {"lan_out", lan, d.objs.LanOut, true}, {"wan_in", wan, d.objs.WanIn, false}}
 }
-
-// out is where packets pass that the stack forwards to the clients. It would cost
-// redirected ones, too, so it is attached only when there are none.
-func (d *Datapath) out(lan *net.Interface) hook { return hook{"lan_out", lan, d.objs.LanOut, true} }
 
 // attach puts a program in its place. A predecessor's is replaced in one step:
 // each packet meets the old or the new one.
@@ -42,7 +38,10 @@ func (d *Datapath) attach(h hook) error {
 		err = h.tcx(d.cfg.PinDir)
 	}
 	if errors.Is(err, ebpf.ErrNotSupported) {
-		err = h.clsact()
+		err = h.clsact(d.cfg.PinDir)
+		if errors.Is(err, syscall.ENOENT) {
+			err = fmt.Errorf("%w: before 6.6 it needs its modules sch_ingress and cls_bpf: %w", datapath.ErrNotSupported, err)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("attaching %s to %s: %w", h.name, h.dev.Name, err)
@@ -108,7 +107,7 @@ func (d *Datapath) attachLookup() error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("reading the pin %s: %w", pin, err)
 	}
-	ns, err := os.Open("/proc/self/ns/net")
+	ns, err := os.Open("/proc/thread-self/ns/net") // the process's first thread may be in another one
 	if err != nil {
 		return err
 	}
@@ -154,12 +153,12 @@ func (h hook) filter() *netlink.BpfFilter {
 }
 
 // clsact attaches as kernels before 6.6 know it.
-func (h hook) clsact() error {
-	qdisc := &netlink.GenericQdisc{
-		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: h.dev.Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT},
-		QdiscType:  "clsact",
+func (h hook) clsact(dir string) error {
+	err := netlink.QdiscAdd(h.qdisc())
+	if err == nil {
+		err = os.Mkdir(h.made(dir), 0o700)
 	}
-	if err := netlink.QdiscAdd(qdisc); err != nil && !errors.Is(err, syscall.EEXIST) {
+	if err != nil && !errors.Is(err, syscall.EEXIST) {
 		return fmt.Errorf("adding clsact: %w", err)
 	}
 	f := h.filter()
@@ -167,8 +166,41 @@ func (h hook) clsact() error {
 	return netlink.FilterReplace(f)
 }
 
+func (h hook) qdisc() netlink.Qdisc {
+	return &netlink.GenericQdisc{
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: h.dev.Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT},
+		QdiscType:  "clsact",
+	}
+}
+
+// made is the folder that says that the interface's clsact was not there before.
+func (h hook) made(dir string) string {
+	return filepath.Join(dir, fmt.Sprintf("clsact_%d", h.dev.Index))
+}
+
+// restore takes an interface's clsact away, if it is ours and nobody else's programs
+// have come to it.
+func (h hook) restore(dir string) error {
+	if _, err := os.Stat(h.made(dir)); err != nil {
+		return nil
+	}
+	link, err := netlink.LinkByIndex(h.dev.Index)
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", h.dev.Name, err)
+	}
+	for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
+		if left, err := netlink.FilterList(link, parent); err != nil || len(left) > 0 {
+			return err
+		}
+	}
+	if err := netlink.QdiscDel(h.qdisc()); err != nil && !gone(err) {
+		return fmt.Errorf("removing clsact from %s: %w", h.dev.Name, err)
+	}
+	return nil
+}
+
 // Detach takes everything a data path left out of the kernel: programs, tables,
-// rules. The interfaces may be gone. It fails with
+// rules, the hook it made for them. The interfaces may be gone. It fails with
 // datapath.ErrBusy while one is running.
 func Detach(cfg Config) error {
 	locks, err := datapath.Lock(cfg.LAN, cfg.WAN)
@@ -176,16 +208,24 @@ func Detach(cfg Config) error {
 		return err
 	}
 	defer locks.Close()
-	err = removeRules()
+	return Remove(cfg)
+}
+
+// Remove takes everything a data path left out of the kernel: programs, tables,
+// rules. The interfaces may be gone, and must be locked: nobody asks whether a data
+// path runs.
+func Remove(cfg Config) error {
+	err := removeRules()
 	for _, name := range []string{cfg.LAN, cfg.WAN} {
 		dev, lookup := net.InterfaceByName(name)
 		if lookup != nil {
 			continue // its programs went with it
 		}
 		var d Datapath
-		for _, h := range append(d.ways(dev, dev), d.out(dev)) {
+		for _, h := range d.hooks(dev, dev) {
 			err = errors.Join(err, h.detach(cfg.PinDir))
 		}
+		err = errors.Join(err, hook{dev: dev}.restore(cfg.PinDir))
 	}
 	return errors.Join(err, os.RemoveAll(cfg.PinDir))
 }

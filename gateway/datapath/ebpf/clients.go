@@ -14,20 +14,21 @@ import (
 )
 
 // Rate limits are token buckets: a client that was silent may send this much at
-// once. Long enough that TCP uses its rate in full, short enough to be no loophole;
-// never less than the largest aggregated packet.
+// once. Half of it is what TCP leaves unused after a loss and makes up for later,
+// half is where it is told in time that it has come to its rate (is_early in
+// forward.h); never less than the largest aggregated packet.
 const (
-	burst      = 400 * time.Millisecond
+	burst      = time.Second
 	burstBytes = 2 * 65536
 )
 
 // place is an address's index in the tables.
 func (d *Datapath) place(addr netip.Addr) (uint32, error) {
 	if !d.cfg.Prefix.Contains(addr) {
-		return 0, fmt.Errorf("%s is not in the LAN %s", addr, d.cfg.Prefix)
+		return 0, fmt.Errorf("%w: %s is not in the LAN %s", datapath.ErrForeign, addr, d.cfg.Prefix)
 	}
 	if addr == d.cfg.Gateway {
-		return 0, fmt.Errorf("%s is the gateway itself", addr)
+		return 0, fmt.Errorf("%w: %s is the gateway itself", datapath.ErrForeign, addr)
 	}
 	return hostOrder(addr) - hostOrder(d.cfg.Prefix.Addr()), nil
 }
@@ -52,8 +53,27 @@ func (d *Datapath) Set(c datapath.Client) error {
 			entry.Until = monotonic(c.Until)
 		}
 	}
-	if err := d.objs.Clients.Put(at, entry); err != nil {
+	if err := d.put(at, entry); err != nil {
 		return fmt.Errorf("setting the client %s: %w", c.Addr, err)
+	}
+	return nil
+}
+
+// put replaces an entry. When that shuts an admitted client out it waits, some 10
+// ms, for programs that have seen it admitted and not yet counted the packet.
+func (d *Datapath) put(at uint32, entry gatewayClient) error {
+	var was gatewayClient
+	if err := d.objs.Clients.Lookup(at, &was); err != nil {
+		return err
+	}
+	if err := d.objs.Clients.Put(at, entry); err != nil {
+		return err
+	}
+	if was.State == uint8(gatewayStateSTATE_ADMITTED) && entry.State != was.State {
+		// The kernel then waits until each CPU has left what it was in (RCU). Where it
+		// cannot, what is missing is at most a packet of each CPU.
+		const global = 1 // MEMBARRIER_CMD_GLOBAL of linux/membarrier.h
+		unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
 	}
 	return nil
 }
@@ -82,7 +102,7 @@ func (d *Datapath) Remove(addr netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	if err := d.objs.Clients.Put(at, gatewayClient{}); err != nil {
+	if err := d.put(at, gatewayClient{}); err != nil {
 		return fmt.Errorf("removing the client %s: %w", addr, err)
 	}
 	return nil
@@ -100,7 +120,7 @@ func (d *Datapath) Counters(addr netip.Addr) (datapath.Counters, error) {
 	}
 	out := datapath.Counters{
 		Epoch: d.epoch, UpBytes: c.UpBytes, UpPackets: c.UpPackets,
-		DownBytes: c.DownBytes, DownPkts: c.DownPackets, DroppedPackets: c.Dropped,
+		DownBytes: c.DownBytes, DownPackets: c.DownPackets, DroppedPackets: c.Dropped,
 	}
 	if c.Seen != 0 {
 		out.Seen = wall(c.Seen)
@@ -163,6 +183,7 @@ var reasonNames = map[gatewayReason]string{
 	gatewayReasonREASON_RATE:           "rate",
 	gatewayReasonREASON_QUOTA:          "quota",
 	gatewayReasonREASON_MALFORMED:      "malformed",
+	gatewayReasonREASON_TAGGED:         "tagged",
 }
 
 // now is CLOCK_MONOTONIC, nanoseconds: the programs' clock.
@@ -191,7 +212,7 @@ func (d *Datapath) Total() (sum datapath.Counters, err error) {
 		n, err := d.objs.ClientCounters.BatchLookup(cursor, keys, values, nil)
 		for _, c := range values[:n] {
 			sum.UpBytes, sum.UpPackets = sum.UpBytes+c.UpBytes, sum.UpPackets+c.UpPackets
-			sum.DownBytes, sum.DownPkts = sum.DownBytes+c.DownBytes, sum.DownPkts+c.DownPackets
+			sum.DownBytes, sum.DownPackets = sum.DownBytes+c.DownBytes, sum.DownPackets+c.DownPackets
 			sum.DroppedPackets += c.Dropped
 		}
 		if errors.Is(err, ebpf.ErrKeyNotExist) {

@@ -8,15 +8,18 @@
 package ebpf
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -60,9 +63,11 @@ type Datapath struct {
 	cfg   Config
 	objs  gatewayObjects
 	lan   *net.Interface
+	wan   *net.Interface
 	locks datapath.Locks
 	epoch uint64
-	stop  func() // ends the watchers and waits for them
+	stop  func()      // ends the watchers and waits for them
+	lost  chan string // the name of an interface that has gone
 
 	mu       sync.Mutex // guards what follows
 	settings gatewaySettings
@@ -78,7 +83,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	d := &Datapath{cfg: cfg, stop: func() {}}
+	d := &Datapath{cfg: cfg, stop: func() {}, lost: make(chan string, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("opening the eBPF data path: %w", err), d.Close())
@@ -95,7 +100,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("interface %s: %w", cfg.WAN, err)
 	}
-	if err := d.load(lan); err != nil {
+	if err := d.load(lan, wan); err != nil {
 		return nil, err
 	}
 	if err := d.begin(lan.MTU); err != nil {
@@ -104,7 +109,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := addRules(); err != nil {
 		return nil, err
 	}
-	for _, h := range d.ways(lan, wan) {
+	for _, h := range d.hooks(lan, wan) {
 		if err := d.attach(h); err != nil {
 			return nil, err
 		}
@@ -112,7 +117,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := d.attachLookup(); err != nil {
 		return nil, err
 	}
-	d.lan = lan
+	d.lan, d.wan = lan, wan
 	return d, d.watch()
 }
 
@@ -138,31 +143,25 @@ func (c *Config) check() error {
 // size is the number of addresses in the LAN.
 func (c *Config) size() uint32 { return 1 << (32 - c.Prefix.Bits()) }
 
-// load loads programs and maps, taking over the maps a predecessor pinned. Maps
-// of another LAN are replaced.
-func (d *Datapath) load(lan *net.Interface) error {
+// load loads programs and maps, taking over the maps a predecessor pinned.
+func (d *Datapath) load(lan, wan *net.Interface) error {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return fmt.Errorf("lifting the limit of locked memory: %w", err)
 	}
 	if err := os.MkdirAll(d.cfg.PinDir, 0o700); err != nil {
 		return fmt.Errorf("making the folder of pins: %w", err)
 	}
-	spec, err := d.spec(lan)
+	spec, err := d.spec(lan, wan)
 	if err != nil {
+		return err
+	}
+	if err := d.outgrow(spec); err != nil {
 		return err
 	}
 	opts := &ebpf.CollectionOptions{Maps: ebpf.MapOptions{PinPath: d.cfg.PinDir}}
 	err = spec.LoadAndAssign(&d.objs, opts)
-	if errors.Is(err, ebpf.ErrMapIncompatible) {
-		d.cfg.Log.Warn("the data path's tables were made for another LAN or version; making new ones", "pins", d.cfg.PinDir)
-		for name := range spec.Maps {
-			if err := os.Remove(filepath.Join(d.cfg.PinDir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return fmt.Errorf("removing the pin of %s: %w", name, err)
-			}
-		}
-		err = spec.LoadAndAssign(&d.objs, opts)
-	}
-	if errors.Is(err, ebpf.ErrNotSupported) {
+	var refused *ebpf.VerifierError
+	if errors.Is(err, ebpf.ErrNotSupported) || errors.As(err, &refused) {
 		return fmt.Errorf("%w: %w (5.15 or newer is needed)", datapath.ErrNotSupported, err)
 	}
 	if err != nil {
@@ -171,8 +170,46 @@ func (d *Datapath) load(lan *net.Interface) error {
 	return nil
 }
 
+// sessions are the maps without which admitted clients are cut off, or their
+// traffic is no longer known.
+var sessions = []string{"clients", "client_counters", "client_limits", "gateway_settings"}
+
+// outgrow removes the pins of maps that are not what this version, or this LAN,
+// needs, so that new ones are made: of sessions all, since they belong together;
+// of the rest, which only remembers, each by itself. The predecessor's programs go
+// on with the old ones until they are replaced.
+func (d *Datapath) outgrow(spec *ebpf.CollectionSpec) error {
+	var old []string
+	for name, m := range spec.Maps {
+		if m.Pinning != ebpf.PinByName {
+			continue
+		}
+		pinned, err := ebpf.LoadPinnedMap(filepath.Join(d.cfg.PinDir, name), nil)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading the pin of %s: %w", name, err)
+		}
+		if m.Compatible(pinned) != nil {
+			old = append(old, name)
+		}
+		pinned.Close()
+	}
+	if slices.ContainsFunc(old, func(name string) bool { return slices.Contains(sessions, name) }) {
+		d.cfg.Log.Warn("the data path's tables were made for another LAN or version; making new ones", "pins", d.cfg.PinDir)
+		old = slices.Collect(maps.Keys(spec.Maps))
+	}
+	for _, name := range old {
+		if err := os.Remove(filepath.Join(d.cfg.PinDir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("removing the pin of %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
 // spec is what to load: the programs' constants and the tables' sizes filled in.
-func (d *Datapath) spec(lan *net.Interface) (*ebpf.CollectionSpec, error) {
+func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 	spec, err := loadGateway()
 	if err != nil {
 		return nil, fmt.Errorf("reading the programs: %w", err)
@@ -200,9 +237,9 @@ func (d *Datapath) spec(lan *net.Interface) (*ebpf.CollectionSpec, error) {
 	}
 	for name, value := range map[string]any{
 		"lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(),
-		"lan_ifindex": uint32(lan.Index), "lan_mac": [6]uint8(lan.HardwareAddr),
+		"lan_ifindex": uint32(lan.Index), "wan_ifindex": uint32(wan.Index), "lan_mac": [6]uint8(lan.HardwareAddr),
 		"gateway_addr": networkOrder(d.cfg.Gateway), "portal_ports": ports, "learn": learn,
-		"mark_local": uint32(markLocal), "mark_reject": uint32(markReject),
+		"mark_local": uint32(markLocal),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return nil, fmt.Errorf("setting %s: %w", name, err)
@@ -250,6 +287,17 @@ func (d *Datapath) Portal(l syscall.Conn) error {
 		return fmt.Errorf("giving the portal its connections: %w", err)
 	}
 	return nil
+}
+
+// Wait returns when ctx ends, or with an error when an interface has gone: its
+// programs went with it, and one that comes in its place, of whatever name, has none.
+func (d *Datapath) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case name := <-d.lost:
+		return fmt.Errorf("%s is gone, and nobody is kept from forwarding through one that comes in its place until gatewayd is started again", name)
+	}
 }
 
 // Close lets go of programs and maps, which stay in the kernel with all they

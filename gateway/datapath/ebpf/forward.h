@@ -14,22 +14,47 @@ static __always_inline int within(const struct limits *l, const struct counters 
 	return !l->total_bytes || n->up_bytes + n->down_bytes < l->total_bytes;
 }
 
+/* is_early says whether to drop a packet although it would fit, so that TCP learns
+ * in time that it has come to its rate: one that is told only when all of the burst
+ * is used loses a window at once, falls far below its rate, and what it leaves
+ * unused beyond a burst is lost to it. Told it is where more than half of the burst
+ * is used and still more gets used: one packet for each sixteenth more. While less
+ * gets used, as after it has slowed down, it is left alone; told_ns follows, at a
+ * distance that a window sent at once does not bridge. */
+static __always_inline int is_early(__u64 *told_ns, __u64 used_ns, __u64 burst_ns)
+{
+	__u64 told = *(volatile __u64 *)told_ns, half = burst_ns / 2, step = burst_ns / 16;
+
+	if (used_ns < half) {
+		if (told)
+			*told_ns = 0;
+		return 0;
+	}
+	if (used_ns >= (told > half ? told : half) + step) {
+		*told_ns = used_ns;
+		return 1;
+	}
+	if (used_ns + step < told)
+		*told_ns = used_ns + step;
+	return 0;
+}
+
 /* meter takes the time the packet needs at the client's rate from what is left
  * of it: a virtual clock that runs no more than the burst behind the real one
  * and not before it. Two CPUs that meter one client at once try again. */
-static __always_inline int meter(__u64 *clock, __u64 ps_per_byte, __u64 burst_ns, __u64 bytes)
+static __always_inline int meter(struct meter *m, __u64 ps_per_byte, __u64 burst_ns, __u64 bytes)
 {
 	__u64 need = bytes * ps_per_byte / 1000;
 
 #pragma unroll
 	for (int i = 0; i < 4; i++) {
 		__u64 now = bpf_ktime_get_ns();
-		__u64 was = *(volatile __u64 *)clock;
+		__u64 was = *(volatile __u64 *)&m->ns;
 		__u64 used = was + burst_ns < now ? now - burst_ns : was;
 
-		if (used + need > now)
+		if (used + need > now || is_early(&m->told_ns, burst_ns - (now - used), burst_ns))
 			return 0;
-		if (__sync_val_compare_and_swap(clock, was, used + need) == was)
+		if (__sync_val_compare_and_swap(&m->ns, was, used + need) == was)
 			return 1;
 	}
 	return 0;
@@ -37,7 +62,7 @@ static __always_inline int meter(__u64 *clock, __u64 ps_per_byte, __u64 burst_ns
 
 /* admit holds an admitted client's packet against its limits and counts it;
  * 0 when it must be dropped. */
-static __always_inline int admit(__u32 at, const struct client *c, __u64 bytes, __u32 packets, int up)
+static __always_inline int admit(__u32 at, const struct client *c, struct wire w, int up)
 {
 	struct counters *n = bpf_map_lookup_elem(&client_counters, &at);
 
@@ -51,32 +76,37 @@ static __always_inline int admit(__u32 at, const struct client *c, __u64 bytes, 
 		if (!l || !m)
 			return 0;
 		if (!within(l, n, up)) {
-			__sync_fetch_and_add(&n->dropped, packets);
+			__sync_fetch_and_add(&n->dropped, w.packets);
 			count(REASON_QUOTA);
 			return 0;
 		}
 		__u64 ps = up ? l->up_ps_per_byte : l->down_ps_per_byte;
-		if (ps && !meter(up ? &m->up_ns : &m->down_ns, ps, up ? l->up_burst_ns : l->down_burst_ns, bytes)) {
-			__sync_fetch_and_add(&n->dropped, packets);
+		if (ps && !meter(up ? &m->up : &m->down, ps, up ? l->up_burst_ns : l->down_burst_ns, w.bytes)) {
+			__sync_fetch_and_add(&n->dropped, w.packets);
 			count(REASON_RATE);
 			return 0;
 		}
 	}
-	__sync_fetch_and_add(up ? &n->up_bytes : &n->down_bytes, bytes);
-	__sync_fetch_and_add(up ? &n->up_packets : &n->down_packets, packets);
+	__sync_fetch_and_add(up ? &n->up_bytes : &n->down_bytes, w.bytes);
+	__sync_fetch_and_add(up ? &n->up_packets : &n->down_packets, w.packets);
 	return 1;
 }
 
+#define PADDED 46 /* an Ethernet frame's shortest payload */
+
 /* simple says whether a packet may skip the stack: nothing in it asks for more
- * than a next hop. */
+ * than a next hop, and nothing follows it that nobody was billed for. */
 static __always_inline int simple(const struct __sk_buff *skb, const struct iphdr *ip, __u32 mtu, const void *end)
 {
 	const struct tcphdr *tcp = (const void *)(ip + 1);
 
 	if (ip->ihl != 5 || is_fragment(ip) || ip->ttl <= 1)
 		return 0;
-	if (!skb->gso_size)
-		return skb->len - ETH_HLEN <= mtu;
+	if (!skb->gso_size) {
+		__u32 all = skb->len - ETH_HLEN;
+
+		return all <= mtu && (all <= PADDED || all == bpf_ntohs(ip->tot_len));
+	}
 	if (ip->protocol != IPPROTO_TCP || (const void *)(tcp + 1) > end)
 		return 0;
 	return sizeof(*ip) + tcp->doff * 4 + skb->gso_size <= mtu;

@@ -12,6 +12,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
 // decode reads a packet and fails the test where a checksum is wrong.
@@ -43,7 +44,7 @@ func TestForwarded(t *testing.T) {
 		t.Fatalf("the first packet of a hop has verdict %d: the stack is to see it", verdict)
 	}
 	for _, ttl := range []uint8{2, 64, 128, 255} {
-		live := func(f *frame) { f.ip.TTL = ttl }
+		live := func(f *datapathtest.Frame) { f.IP.TTL = ttl }
 		for name, c := range map[string]struct {
 			in       []byte
 			up       bool
@@ -81,9 +82,9 @@ func TestWANIn(t *testing.T) {
 	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
 	must(t, d.Set(datapath.Client{Addr: bob, MAC: bobMAC}))
 	must(t, d.Open(netip.MustParsePrefix("198.51.100.0/24"), time.Time{}))
-	garden := func(f *frame) { f.ip.SrcIP = netip.MustParseAddr("198.51.100.9").AsSlice() }
-	packet := func(how ...func(*frame)) []byte {
-		return tcp(40000, append([]func(*frame){source(443), down}, how...)...)
+	garden := func(f *datapathtest.Frame) { f.IP.SrcIP = netip.MustParseAddr("198.51.100.9").AsSlice() }
+	packet := func(how ...func(*datapathtest.Frame)) []byte {
+		return tcp(40000, append([]func(*datapathtest.Frame){source(443), down}, how...)...)
 	}
 	for name, c := range map[string]struct {
 		packet  []byte
@@ -92,16 +93,16 @@ func TestWANIn(t *testing.T) {
 		billed  bool
 	}{
 		"to an admitted client":    {packet(), redirect, "forwarded", true},
-		"a fragment":               {packet(func(f *frame) { f.ip.Flags = layers.IPv4MoreFragments }), ok, "stack", true},
-		"longer than the LAN's":    {packet(func(f *frame) { f.pay = make([]byte, 1500) }), ok, "stack", true},
+		"a fragment":               {packet(func(f *datapathtest.Frame) { f.IP.Flags = layers.IPv4MoreFragments }), ok, "stack", true},
+		"longer than the LAN's":    {packet(func(f *datapathtest.Frame) { f.Payload = make([]byte, 1500) }), ok, "stack", true},
 		"to an unknown address":    {packet(to(nobody)), shot, "not-leased", false},
 		"to a client before login": {packet(to(bob)), shot, "blocked", false},
 		"from the garden":          {packet(to(bob), garden), ok, "garden", false},
 		"to the gateway":           {packet(to(routerWAN)), ok, "", false},
 		"to the gateway's LAN":     {packet(to(gateway)), ok, "", false},
-		"claims to be of the LAN":  {packet(func(f *frame) { f.ip.SrcIP = bob.AsSlice() }), shot, "foreign-source", false},
-		"for another host":         {packet(func(f *frame) { f.eth.DstMAC = hw(serverMAC) }), ok, "", false},
-		"IPv6":                     {ethertype(layers.EthernetTypeIPv6)(packet()), ok, "", false},
+		"claims to be of the LAN":  {packet(func(f *datapathtest.Frame) { f.IP.SrcIP = bob.AsSlice() }), shot, "foreign-source", false},
+		"for another host":         {packet(func(f *datapathtest.Frame) { f.Eth.DstMAC = hw(serverMAC) }), ok, "", false},
+		"IPv6":                     {datapathtest.EtherType(layers.EthernetTypeIPv6, packet()), ok, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			packets, billed := d.packets(t), counters(t, d, alice)
@@ -130,11 +131,55 @@ func TestAggregatedPacketsAreBilledAsOnTheWire(t *testing.T) {
 	n.neighbour(t)
 	d := n.open(t)
 	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
-	big := tcp(443, func(f *frame) { f.pay = make([]byte, 3*1000) })
-	d.try(t, d.objs.LanIn, index(t, n.lan), big, 3, 1000)
-	got := counters(t, d, alice)
-	if want := uint64(3 * (20 + 20 + 1000)); got.UpBytes != want || got.UpPackets != 3 {
-		t.Errorf("billed %d bytes and %d packets, want %d and 3", got.UpBytes, got.UpPackets, want)
+	for name, c := range map[string]struct {
+		packet         []byte
+		segments, size uint32 // as the kernel says
+		packets, bytes uint64 // to be billed
+	}{
+		"TCP":                 {tcp(443, payload(3000)), 3, 1000, 3, 3 * 1040},
+		"TCP, the last short": {tcp(443, payload(2001)), 3, 1000, 3, 3*40 + 2001},
+		"UDP":                 {udp(443, payload(3000)), 3, 1000, 3, 3 * 1028},
+		"TCP, not counted":    {tcp(443, payload(2001)), 0, 1000, 3, 3*40 + 2001},
+		"UDP, not counted":    {udp(443, payload(2000)), 0, 1000, 2, 2 * 1028},
+		"one, not counted":    {tcp(443, payload(999)), 0, 1000, 1, 1039},
+	} {
+		was := counters(t, d, alice)
+		d.try(t, d.objs.LanIn, index(t, n.lan), c.packet, c.segments, c.size)
+		got := counters(t, d, alice)
+		if bytes, packets := got.UpBytes-was.UpBytes, got.UpPackets-was.UpPackets; bytes != c.bytes || packets != c.packets {
+			t.Errorf("%s: billed %d bytes and %d packets, want %d and %d", name, bytes, packets, c.bytes, c.packets)
+		}
+	}
+}
+
+// TestLimiterTellsInTime: beyond half of the burst one packet is dropped for each
+// sixteenth more that is used, and none while less gets used.
+func TestLimiterTellsInTime(t *testing.T) {
+	n := newNetwork(t)
+	n.neighbour(t)
+	d := n.open(t)
+	const bps = 20_000_000
+	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: bps}}))
+	at, err := d.place(alice)
+	must(t, err)
+	d.try(t, d.objs.LanIn, index(t, n.lan), udp(443)) // asks for the next hop
+	for i, c := range []struct {
+		used  float64 // share of the burst
+		drops bool
+	}{
+		{0.1, false}, {0.49, false}, {0.55, false}, {0.58, true}, {0.59, false}, {0.62, false}, {0.65, true},
+		{0.66, false}, {0.9, true}, // two steps at once are told once
+		{0.91, false}, {0.85, false}, {0.7, false}, {0.75, false}, {0.84, true}, // a rise after a fall
+		{0.4, false}, {0.58, true}, {0.999, true}, {1.01, true},
+	} {
+		var m gatewayMeters
+		must(t, d.objs.ClientMeters.Lookup(at, &m))
+		m.Up.Ns = now() - uint64((1-c.used)*float64(burst))
+		must(t, d.objs.ClientMeters.Put(at, m))
+		verdict, _, _ := d.try(t, d.objs.LanIn, index(t, n.lan), udp(443))
+		if drops := verdict == shot; drops != c.drops {
+			t.Errorf("packet %d, with %.2f of the burst used: dropped %v, want %v", i, c.used, drops, c.drops)
+		}
 	}
 }
 
@@ -144,7 +189,7 @@ func TestReset(t *testing.T) {
 	d := n.open(t)
 	must(t, d.Set(datapath.Client{Addr: bob, MAC: bobMAC}))
 	seg := func(how func(*layers.TCP), bytes int) []byte {
-		return tcp(443, from(bob, bobMAC), func(f *frame) { how(f.l4.(*layers.TCP)); f.pay = make([]byte, bytes) })
+		return tcp(443, from(bob, bobMAC), func(f *datapathtest.Frame) { how(f.L4.(*layers.TCP)); f.Payload = make([]byte, bytes) })
 	}
 	syn := func(l *layers.TCP) { l.SYN, l.ACK, l.PSH = true, false, false }
 	// What a neighbour on a virtual link sends: the sum of the pseudo-header only.
@@ -206,8 +251,8 @@ func TestAdmissionEnds(t *testing.T) {
 		t.Fatalf("with an hour left: verdict %d", v)
 	}
 	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Until: time.Now().Add(-time.Second)}))
-	if v, _, s := d.try(t, d.objs.LanIn, index(t, n.lan), udp(443)); v != ok || s.Mark != markReject {
-		t.Errorf("after its time: verdict %d, mark %#x; want it rejected", v, s.Mark)
+	if v, _, _ := d.try(t, d.objs.LanIn, index(t, n.lan), udp(443)); v != redirect || d.packets(t)["rejected"] != 1 {
+		t.Errorf("after its time: verdict %d, packets %v; want it rejected", v, d.packets(t))
 	}
 	for name, limit := range map[string]func(datapath.Counters) datapath.Limits{
 		"up": func(c datapath.Counters) datapath.Limits { return datapath.Limits{UpBytes: c.UpBytes + 3*size} },

@@ -5,7 +5,7 @@
  *
  *	client -> lan_in -> (redirect or stack) -> WAN
  *	client <- (redirect or stack) <- wan_in <- WAN
- *	client <- lan_out <- stack             where the stack must forward (NAT, firewalls)
+ *	client <- lan_out <- stack <- anywhere where the stack must forward (NAT, firewalls, other interfaces)
  *
  * No packet costs more for another client: a client's entry is found by its
  * address's place in the LAN. */
@@ -47,7 +47,7 @@ static __always_inline int arp_in(const void *data, const void *end)
 	const struct client *c;
 	__u32 at;
 
-	if ((const void *)(a + 1) > end)
+	if ((const void *)(a + 1) > end || a->hardware_len != ETH_ALEN || a->protocol_len != sizeof(a->sender))
 		return drop(REASON_MALFORMED);
 	if (!a->sender) /* asks whether an address is free */
 		return TC_ACT_OK;
@@ -76,15 +76,61 @@ static __always_inline int unleased(const struct ethhdr *eth, const struct iphdr
 	return drop(REASON_NOT_LEASED);
 }
 
+/* allowed says whether a packet may go to the client, and counts it. */
+static __always_inline int allowed(struct __sk_buff *skb, const struct iphdr *ip, __u32 at, const struct client *c, const void *end)
+{
+	if (c->state == STATE_NONE) {
+		count(REASON_NOT_LEASED);
+		return 0;
+	}
+	if (c->state != STATE_ADMITTED || expired(c)) {
+		int ok = is_garden(ip->saddr);
+
+		count(ok ? REASON_GARDEN : REASON_BLOCKED);
+		return ok;
+	}
+	return admit(at, c, on_wire(skb, ip, end), 0);
+}
+
+/* set_judged tells lan_out that a packet has been judged and counted for its
+ * receiver. The mark stays with the packet, its segments and its fragments, and
+ * nobody routes by it. Where a program passes a packet on, the kernel makes its class
+ * the index. */
+#define JUDGED 0x6a77
+
+static __always_inline void set_judged(struct __sk_buff *skb)
+{
+	skb->tc_index = JUDGED;
+	skb->tc_classid = JUDGED;
+}
+
+/* across sends an admitted client's packet to another client, which must be one that
+ * may have it. Where the stack forwards, lan_out sees to that. */
+static __always_inline int across(struct __sk_buff *skb, const struct iphdr *ip, __u32 to, const void *end)
+{
+	__u32 zero = 0;
+	const struct settings *s = bpf_map_lookup_elem(&gateway_settings, &zero);
+	const struct client *c = bpf_map_lookup_elem(&clients, &to);
+
+	if (!s || !c)
+		return TC_ACT_SHOT;
+	if (s->redirect) {
+		if (!allowed(skb, ip, to, c, end))
+			return TC_ACT_SHOT;
+		set_judged(skb);
+	}
+	return pass(REASON_STACK);
+}
+
 static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, const void *end)
 {
 	struct iphdr *ip = (void *)(eth + 1);
 	const struct client *c;
 	__u32 at;
 
-	if ((void *)(ip + 1) > end || ip->version != 4 || ip->ihl < 5)
+	if ((void *)(ip + 1) > end || !is_sound(skb, ip))
 		return drop(REASON_MALFORMED);
-	if (skb->pkt_type == 3) /* PACKET_OTHERHOST: not for this gateway */
+	if (skb->pkt_type == PACKET_OTHERHOST) /* not for this gateway */
 		return TC_ACT_SHOT;
 	if (ip->protocol == IPPROTO_UDP) {
 		struct ports p = ports_of(ip, end);
@@ -104,10 +150,13 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 		return drop(REASON_WRONG_MAC);
 	if (c->state != STATE_ADMITTED || expired(c))
 		return preauth(skb, ip, end);
-	if (ip->daddr == gateway_addr || is_multicast(ip->daddr))
+	/* Of what was sent to everybody on the link the stack forwards nothing (RFC 1812, 5.3.4). */
+	if (ip->daddr == gateway_addr || is_multicast(ip->daddr) || skb->pkt_type != PACKET_HOST)
 		return pass(REASON_LOCAL);
-	if (!admit(at, c, wire_bytes(skb, ip, end), wire_packets(skb), 1))
+	if (!admit(at, c, on_wire(skb, ip, end), 1))
 		return TC_ACT_SHOT;
+	if (place(ip->daddr) < lan_size)
+		return across(skb, ip, place(ip->daddr), end);
 	return forward(skb, eth, ip, end);
 }
 
@@ -115,11 +164,16 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 SEC("tc")
 int lan_in(struct __sk_buff *skb)
 {
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct ethhdr *eth = data;
+	void *data, *end;
+	struct ethhdr *eth;
 
-	if (skb->vlan_present && (skb->vlan_tci & 0xfff)) /* another network on the same wire */
-		return TC_ACT_OK;
+	if (skb->vlan_present) {
+		if (skb->vlan_tci & VLAN_ID)
+			return pass(REASON_TAGGED);
+		if (untag(skb))
+			return drop(REASON_MALFORMED);
+	}
+	data = (void *)(long)skb->data, end = (void *)(long)skb->data_end, eth = data;
 	if ((void *)(eth + 1) > end)
 		return drop(REASON_MALFORMED);
 	switch (eth->h_proto) {
@@ -150,34 +204,22 @@ int lan_in(struct __sk_buff *skb)
 	return TC_ACT_OK; /* not forwarded by the stack */
 }
 
-/* allowed says whether a packet from the WAN may go to the client, and counts it. */
-static __always_inline int allowed(struct __sk_buff *skb, const struct iphdr *ip, __u32 at, const struct client *c, const void *end)
-{
-	if (c->state == STATE_NONE) {
-		count(REASON_NOT_LEASED);
-		return 0;
-	}
-	if (c->state != STATE_ADMITTED || expired(c)) {
-		int ok = is_garden(ip->saddr);
-
-		count(ok ? REASON_GARDEN : REASON_BLOCKED);
-		return ok;
-	}
-	return admit(at, c, wire_bytes(skb, ip, end), wire_packets(skb), 0);
-}
-
 /* wan_in sees what comes for the clients, where packets are redirected. */
 SEC("tc")
 int wan_in(struct __sk_buff *skb)
 {
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct ethhdr *eth = data;
-	struct iphdr *ip = data + ETH_HLEN;
 	const struct settings *s;
 	const struct client *c;
+	void *data, *end;
+	struct ethhdr *eth;
+	struct iphdr *ip;
 	__u8 mac[ETH_ALEN];
 	__u32 at, zero = 0;
 
+	if (skb->vlan_present && ((skb->vlan_tci & VLAN_ID) || untag(skb)))
+		return TC_ACT_OK;
+	data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
+	eth = data, ip = data + ETH_HLEN;
 	if (data + ETH_HLEN + sizeof(*ip) + sizeof(struct tcphdr) > end) {
 		__u32 want = skb->len < 14 + 20 + 20 ? skb->len : 14 + 20 + 20;
 
@@ -186,11 +228,9 @@ int wan_in(struct __sk_buff *skb)
 		data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
 		eth = data, ip = data + ETH_HLEN;
 	}
-	if ((void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP) || ip->version != 4 || ip->ihl < 5)
+	if ((void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP) || !is_sound(skb, ip))
 		return TC_ACT_OK; /* the stack knows what to do with it */
-	if (skb->vlan_present && (skb->vlan_tci & 0xfff))
-		return TC_ACT_OK;
-	if (skb->pkt_type != 0)
+	if (skb->pkt_type != PACKET_HOST)
 		return TC_ACT_OK;
 	if (place(ip->saddr) < lan_size)
 		return drop(REASON_FOREIGN_SOURCE);
@@ -203,6 +243,7 @@ int wan_in(struct __sk_buff *skb)
 		return TC_ACT_OK;
 	if (!allowed(skb, ip, at, c, end))
 		return TC_ACT_SHOT;
+	set_judged(skb);
 	if (c->state != STATE_ADMITTED || expired(c)) /* of the garden */
 		return TC_ACT_OK;
 	if (!simple(skb, ip, s->lan_mtu, end))
@@ -211,7 +252,17 @@ int wan_in(struct __sk_buff *skb)
 	return readdress(skb, eth, ip, c->mac, mac, lan_ifindex);
 }
 
-/* lan_out sees what the stack sends to the clients, where the stack forwards. */
+/* is_own says whether a packet of the gateway's address is from this machine, or
+ * from one behind it that serves in its name: not one that a rule masqueraded on
+ * its way from a client or the WAN. */
+static __always_inline int is_own(const struct __sk_buff *skb, const struct iphdr *ip)
+{
+	return ip->saddr == gateway_addr && skb->ingress_ifindex != lan_ifindex && skb->ingress_ifindex != wan_ifindex;
+}
+
+/* lan_out sees what goes to the clients, and judges what the stack forwards to them:
+ * all of it where nothing is redirected, else what comes from other interfaces than
+ * the WAN. */
 SEC("tc")
 int lan_out(struct __sk_buff *skb)
 {
@@ -219,25 +270,32 @@ int lan_out(struct __sk_buff *skb)
 	struct ethhdr *eth = data;
 	struct iphdr *ip = data + ETH_HLEN;
 	const struct client *c;
-	const struct settings *s;
-	__u32 at, zero = 0;
+	int admitted;
+	__u32 at;
 
+	if (skb->tc_index == JUDGED)
+		return TC_ACT_OK;
 	if (skb->sk || (void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP))
 		return TC_ACT_OK; /* the gateway's own */
-	s = bpf_map_lookup_elem(&gateway_settings, &zero);
-	if (!s || s->redirect) /* wan_in has seen it */
-		return TC_ACT_OK;
 	at = place(ip->daddr);
 	c = bpf_map_lookup_elem(&clients, &at);
-	if (!c || ip->saddr == gateway_addr)
+	if (!c || is_own(skb, ip))
 		return TC_ACT_OK;
-	return allowed(skb, ip, at, c, end) ? TC_ACT_OK : TC_ACT_SHOT;
+	admitted = c->state == STATE_ADMITTED && !expired(c);
+	if (!allowed(skb, ip, at, c, end))
+		return TC_ACT_SHOT;
+	/* The stack's neighbour may be a former owner of the address. */
+	if (mac_at(eth->h_dest) != mac_at(c->mac))
+		bpf_skb_store_bytes(skb, 0, c->mac, ETH_ALEN, 0);
+	return admitted ? pass(REASON_STACK) : TC_ACT_OK;
 }
 
 /* portal_lookup gives the portal the connections for port 80 of any address that
  * lan_in has the stack deliver here. The choice is made where the stack looks for
  * a socket, not at lan_in: a packet that others read as well, such as a DHCP
- * server's packet socket, is copied on the way and would lose it. */
+ * server's packet socket, is copied on the way and would lose it.
+ * Where it came in is not asked, which needs kernel 5.17: lan_in and wan_in let
+ * nothing in that claims a client's address without being it. */
 SEC("sk_lookup")
 int portal_lookup(struct bpf_sk_lookup *ctx)
 {
@@ -246,12 +304,13 @@ int portal_lookup(struct bpf_sk_lookup *ctx)
 	__u32 zero = 0, at;
 
 	if (ctx->family != AF_INET || ctx->protocol != IPPROTO_TCP || ctx->local_port != 80 ||
-	    ctx->ingress_ifindex != lan_ifindex || ctx->local_ip4 == gateway_addr)
+	    ctx->local_ip4 == gateway_addr)
 		return SK_PASS;
 	at = place(ctx->remote_ip4);
 	c = bpf_map_lookup_elem(&clients, &at);
-	if (!c || (c->state == STATE_ADMITTED && !expired(c)))
-		return SK_PASS; /* wants a server of this machine */
+	/* Of the gateway's own address, or of a client that may reach a server here. */
+	if (!c || c->state == STATE_NONE || (c->state == STATE_ADMITTED && !expired(c)))
+		return SK_PASS;
 	sk = bpf_map_lookup_elem(&portal, &zero);
 	if (!sk)
 		return SK_PASS;

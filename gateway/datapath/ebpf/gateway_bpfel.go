@@ -55,9 +55,17 @@ type gatewayLimits struct {
 }
 
 type gatewayMeters struct {
-	_      structs.HostLayout
-	UpNs   uint64
-	DownNs uint64
+	_  structs.HostLayout
+	Up struct {
+		_      structs.HostLayout
+		Ns     uint64
+		ToldNs uint64
+	}
+	Down struct {
+		_      structs.HostLayout
+		Ns     uint64
+		ToldNs uint64
+	}
 }
 
 type gatewayPrefix struct {
@@ -85,7 +93,8 @@ const (
 	gatewayReasonREASON_RATE           gatewayReason = 13
 	gatewayReasonREASON_QUOTA          gatewayReason = 14
 	gatewayReasonREASON_MALFORMED      gatewayReason = 15
-	gatewayReasonREASON_COUNT          gatewayReason = 16
+	gatewayReasonREASON_TAGGED         gatewayReason = 16
+	gatewayReasonREASON_COUNT          gatewayReason = 17
 )
 
 type gatewaySettings struct {
@@ -130,10 +139,10 @@ const (
 	gatewayVarLanSize         = "lan_size"
 	gatewayVarLearn           = "learn"
 	gatewayVarMarkLocal       = "mark_local"
-	gatewayVarMarkReject      = "mark_reject"
 	gatewayVarPortalPorts     = "portal_ports"
 	gatewayVarUnusedReason    = "unused_reason"
 	gatewayVarUnusedState     = "unused_state"
+	gatewayVarWanIfindex      = "wan_ifindex"
 )
 
 // loadGateway returns the embedded CollectionSpec for gateway.
@@ -211,10 +220,10 @@ type gatewayVariableSpecs struct {
 	LanSize      *ebpf.VariableSpec `ebpf:"lan_size"`
 	Learn        *ebpf.VariableSpec `ebpf:"learn"`
 	MarkLocal    *ebpf.VariableSpec `ebpf:"mark_local"`
-	MarkReject   *ebpf.VariableSpec `ebpf:"mark_reject"`
 	PortalPorts  *ebpf.VariableSpec `ebpf:"portal_ports"`
 	UnusedReason *ebpf.VariableSpec `ebpf:"unused_reason"`
 	UnusedState  *ebpf.VariableSpec `ebpf:"unused_state"`
+	WanIfindex   *ebpf.VariableSpec `ebpf:"wan_ifindex"`
 }
 
 // gatewayObjects contains all objects after they have been loaded into the kernel.
@@ -275,10 +284,10 @@ type gatewayVariables struct {
 	LanSize      *ebpf.Variable `ebpf:"lan_size"`
 	Learn        *ebpf.Variable `ebpf:"learn"`
 	MarkLocal    *ebpf.Variable `ebpf:"mark_local"`
-	MarkReject   *ebpf.Variable `ebpf:"mark_reject"`
 	PortalPorts  *ebpf.Variable `ebpf:"portal_ports"`
 	UnusedReason *ebpf.Variable `ebpf:"unused_reason"`
 	UnusedState  *ebpf.Variable `ebpf:"unused_state"`
+	WanIfindex   *ebpf.Variable `ebpf:"wan_ifindex"`
 }
 
 // gatewayPrograms contains all programs after they have been loaded into the kernel.

@@ -8,47 +8,32 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// TestMain runs the tests in network and mount namespaces of their own, which end
-// with them: the machine's interfaces and pins are never touched.
-func TestMain(m *testing.M) {
-	const inside = "GATEWAY_TEST_INSIDE"
-	if os.Getenv(inside) != "" {
-		os.Exit(m.Run())
-	}
-	const prepare = `mount -t tmpfs none /run && mount -t bpf bpf /sys/fs/bpf && ip link set lo up && sysctl -qw net.ipv4.ip_forward=1 && exec "$0" "$@"`
-	argv := append([]string{"unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", prepare, os.Args[0]}, os.Args[1:]...)
-	path, err := exec.LookPath(argv[0])
-	if err == nil {
-		err = syscall.Exec(path, argv, append(os.Environ(), inside+"=1"))
-	}
-	fmt.Fprintln(os.Stderr, "running inside namespaces of its own:", err)
-	os.Exit(1)
-}
+func TestMain(m *testing.M) { datapathtest.Main(m, paths()...) }
 
 // Addresses of the tests' networks.
 var (
 	lanPrefix = netip.MustParsePrefix("10.1.0.0/24")
-	gateway   = netip.MustParseAddr("10.1.0.1")
+	gateway   = datapathtest.Gateway
 	alice     = netip.MustParseAddr("10.1.0.10")
 	bob       = netip.MustParseAddr("10.1.0.11")
 	nobody    = netip.MustParseAddr("10.1.0.77")
-	server    = netip.MustParseAddr("192.0.2.2")
-	routerWAN = netip.MustParseAddr("192.0.2.1")
+	server    = datapathtest.Server
+	routerWAN = datapathtest.RouterWAN
 
 	aliceMAC  = datapath.MAC{2, 0, 0, 0, 0, 10}
 	bobMAC    = datapath.MAC{2, 0, 0, 0, 0, 11}
-	lanMAC    = datapath.MAC{2, 0, 0, 0, 1, 1}
-	wanMAC    = datapath.MAC{2, 0, 0, 0, 1, 2}
-	serverMAC = datapath.MAC{2, 0, 0, 0, 2, 2}
+	lanMAC    = datapathtest.LANMAC
+	wanMAC    = datapathtest.WANMAC
+	serverMAC = datapathtest.ServerMAC
 )
 
 // network is a router between a client's and a server's namespace, all of one test.

@@ -34,6 +34,7 @@ enum reason {
 	REASON_RATE,           /* beyond the client's rate limit */
 	REASON_QUOTA,          /* beyond its quota, or after its time was up */
 	REASON_MALFORMED,
+	REASON_TAGGED,         /* of a VLAN: another network on the same wire, left to the stack */
 	REASON_COUNT,
 };
 
@@ -47,7 +48,7 @@ struct client {
 };
 
 /* What a client sent and received through the gateway: bytes of IP packets, as
- * they are on the wire. Only ever grows, so user space reads differences.
+ * they are on the wire, without what Ethernet pads them with. Only ever grows, so user space reads differences.
  * Written by the programs only. */
 struct counters {
 	__u64 up_bytes, up_packets;
@@ -64,9 +65,14 @@ struct limits {
 	__u64 up_bytes, down_bytes, total_bytes;
 };
 
-/* Rate limiters' state: the time up to which the rate has been used. */
+/* A rate limiter's state. */
+struct meter {
+	__u64 ns;      /* of CLOCK_MONOTONIC, up to which the rate has been used */
+	__u64 told_ns; /* how much of the burst was used when TCP was last told so; 0: not lately */
+};
+
 struct meters {
-	__u64 up_ns, down_ns;
+	struct meter up, down;
 };
 
 /* A next hop the kernel's routing gave, kept for a second or until the routing
@@ -183,10 +189,9 @@ const enum state unused_state __attribute__((unused));
 /* Constants of one load: the LAN and how the gateway answers on it. */
 volatile const __u32 lan_base;    /* first address of the LAN, host order */
 volatile const __u32 lan_size;    /* addresses in it */
-volatile const __u32 lan_ifindex;
+volatile const __u32 lan_ifindex, wan_ifindex;
 volatile const __u32 gateway_addr; /* network order */
 volatile const __u16 portal_ports[4]; /* network order, on gateway_addr; 0: none. The first gets redirected HTTP. */
 volatile const __u8 lan_mac[6];
 volatile const __u8 learn;        /* addresses are leased by others: tell user space of newcomers */
 volatile const __u32 mark_local;  /* mark of packets the stack is to deliver here, whatever their destination */
-volatile const __u32 mark_reject; /* mark of packets the stack is to answer with an ICMP error */

@@ -2,10 +2,12 @@ package ebpf
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -25,7 +27,7 @@ func (c chain) String() string {
 
 // legacyTables are the tables of the kernel's old iptables that see forwarded
 // packets; its rules cannot be told apart from none, so a table that exists counts.
-const legacyTables = "/proc/net/ip_tables_names"
+const legacyTables = "/proc/thread-self/net/ip_tables_names"
 
 // forwardingRules names the chains that have a say in what is forwarded: base
 // chains at prerouting, forward and postrouting that hold a rule or drop.
@@ -38,11 +40,17 @@ func forwardingRules() ([]string, error) {
 		return old, nil
 	}
 	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if errors.Is(err, syscall.EPROTONOSUPPORT) {
+		return nil, nil // a kernel without nftables has no rules of it
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
 	messages, err := dump(c, unix.NFT_MSG_GETCHAIN)
+	if errors.Is(err, syscall.EINVAL) {
+		return nil, nil // nor has one with other parts of netfilter's netlink only
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listing chains: %w", err)
 	}

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <linux/if_ether.h>
+#include <linux/if_packet.h>
 #include <linux/in.h>
 #include <linux/ip.h>
 #include <linux/tcp.h>
@@ -16,6 +17,18 @@
 
 #define IP_MF 0x2000
 #define IP_OFFSET 0x1fff
+#define VLAN_ID 0xfff
+
+/* linux/icmp.h would bring the C library. */
+struct icmphdr {
+	__u8 type, code;
+	__u16 checksum;
+	__u32 unused;
+};
+
+#define ICMP_DEST_UNREACH 3
+#define ICMP_PKT_FILTERED 13
+#define ICMP_ECHO 8
 
 #define DHCP_SERVER bpf_htons(67)
 #define DHCP_CLIENT bpf_htons(68)
@@ -91,24 +104,69 @@ static __always_inline struct ports ports_of(const struct iphdr *ip, const void 
 	return *p;
 }
 
-/* Bytes of the IP packets in skb as they are on the wire: one that was
- * aggregated has had a header for each of its segments. */
-static __always_inline __u64 wire_bytes(const struct __sk_buff *skb, const struct iphdr *ip, const void *end)
+static __always_inline __u16 fold(__u64 sum)
 {
-	__u64 bytes = skb->len - ETH_HLEN;
-	__u32 headers = ip->ihl * 4;
-	const struct tcphdr *tcp = (const void *)ip + ip->ihl * 4;
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
 
-	if (skb->gso_segs < 2)
-		return bytes;
+/* is_summed says whether a header without options has its right sum. */
+static __always_inline int is_summed(const struct iphdr *ip)
+{
+	const __u32 *word = (const void *)ip;
+
+	return fold((__u64)word[0] + word[1] + word[2] + word[3] + word[4]) == 0xffff;
+}
+
+/* is_sound says whether a header's lengths fit each other and the packet, and its
+ * sum them, as the stack asks of what it forwards (RFC 1812, 5.2.2); with options it
+ * goes to the stack. Whoever aggregated packets has looked at that, and beyond 64 KB
+ * they have no length of their own. */
+static __always_inline int is_sound(const struct __sk_buff *skb, const struct iphdr *ip)
+{
+	__u32 header = ip->ihl * 4, total = bpf_ntohs(ip->tot_len);
+
+	if (ip->version != 4 || header < sizeof(*ip))
+		return 0;
+	if (!total && skb->gso_size)
+		return 1;
+	if (header == sizeof(*ip) && !skb->gso_size && !is_summed(ip))
+		return 0;
+	return header <= total && total <= skb->len - ETH_HLEN;
+}
+
+/* What a packet is on the wire. */
+struct wire {
+	__u64 bytes; /* of IP packets */
+	__u32 packets;
+};
+
+/* on_wire tells what was aggregated: each segment has had a header. */
+static __always_inline struct wire on_wire(const struct __sk_buff *skb, const struct iphdr *ip, const void *end)
+{
+	struct wire w = { .bytes = bpf_ntohs(ip->tot_len), .packets = 1 };
+	const struct tcphdr *tcp = (const void *)ip + ip->ihl * 4;
+	__u32 headers = ip->ihl * 4, segment = skb->gso_size, all = skb->len - ETH_HLEN;
+
+	if (!segment)
+		return w;
 	if (ip->protocol == IPPROTO_UDP)
 		headers += sizeof(struct udphdr);
 	else if ((const void *)(tcp + 1) <= end)
 		headers += tcp->doff * 4;
-	return bytes + (skb->gso_segs - 1) * headers;
+	w.packets = skb->gso_segs;
+	if (!w.packets) /* from a virtual machine, which does not count them */
+		w.packets = all > headers ? (all - headers + segment - 1) / segment : 1;
+	w.bytes = all + (__u64)(w.packets - 1) * headers;
+	return w;
 }
 
-static __always_inline __u32 wire_packets(const struct __sk_buff *skb)
+/* untag takes a tag away that is of no VLAN: a priority, which is the link's own
+ * affair (IEEE 802.1Q, 6.9). It fails where there is another one behind it. */
+static __always_inline int untag(struct __sk_buff *skb)
 {
-	return skb->gso_segs > 1 ? skb->gso_segs : 1;
+	return bpf_skb_vlan_pop(skb) || skb->vlan_present ? -1 : 0;
 }

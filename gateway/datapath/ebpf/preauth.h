@@ -6,15 +6,6 @@
 
 #define RST_LEN (ETH_HLEN + sizeof(struct iphdr) + sizeof(struct tcphdr))
 
-static __always_inline __u16 fold(__u64 sum)
-{
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return sum;
-}
-
 static __always_inline __u64 pseudo(__be32 a, __be32 b, __u8 protocol, __u16 bytes)
 {
 	return (__u64)a + b + bpf_htonl((__u32)protocol << 16 | bytes);
@@ -83,15 +74,61 @@ static __always_inline int reset(struct __sk_buff *skb)
 	return bpf_redirect(lan_ifindex, 0);
 }
 
-/* reject answers a packet that may not pass, or has the stack answer it. */
-static __always_inline int reject(struct __sk_buff *skb, const struct iphdr *ip)
+#define QUOTED (sizeof(struct iphdr) + 8) /* of the packet an ICMP error is about (RFC 792) */
+#define ERROR_LEN (ETH_HLEN + sizeof(struct iphdr) + sizeof(struct icmphdr) + QUOTED)
+
+/* prohibit turns a packet into the ICMP error that answers it, "communication
+ * administratively prohibited" (RFC 1812, 5.2.7.1), and sends it back. The stack is
+ * not asked to: it would first look whether the address is one of its own. */
+static __always_inline int prohibit(struct __sk_buff *skb)
 {
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct ethhdr *eth = data;
+	struct iphdr *ip = data + ETH_HLEN;
+	struct icmphdr *icmp = (void *)(ip + 1);
+	__u8 quoted[QUOTED], mac[ETH_ALEN];
+	__be32 saddr;
+
+	if ((void *)ip + QUOTED > end || ip->ihl != 5)
+		return drop(REASON_BLOCKED);
+	saddr = ip->saddr;
+	__builtin_memcpy(quoted, ip, QUOTED);
+	__builtin_memcpy(mac, eth->h_source, ETH_ALEN);
+
+	if (bpf_skb_change_tail(skb, ERROR_LEN, 0))
+		return drop(REASON_BLOCKED);
+	data = (void *)(long)skb->data, end = (void *)(long)skb->data_end;
+	if (data + ERROR_LEN > end)
+		return drop(REASON_BLOCKED);
+	eth = data, ip = data + ETH_HLEN, icmp = (void *)(ip + 1);
+
+	__builtin_memcpy(eth->h_dest, mac, ETH_ALEN);
+	from_lan(eth->h_source);
+	*ip = (struct iphdr){
+		.version = 4, .ihl = 5, .ttl = 64, .protocol = IPPROTO_ICMP,
+		.tot_len = bpf_htons(ERROR_LEN - ETH_HLEN), .saddr = gateway_addr, .daddr = saddr,
+	};
+	ip->check = ~fold(bpf_csum_diff(0, 0, (__be32 *)ip, sizeof(*ip), 0));
+	*icmp = (struct icmphdr){ .type = ICMP_DEST_UNREACH, .code = ICMP_PKT_FILTERED };
+	__builtin_memcpy(icmp + 1, quoted, QUOTED);
+	icmp->checksum = ~fold(bpf_csum_diff(0, 0, (__be32 *)icmp, sizeof(*icmp) + QUOTED, 0));
+	count(REASON_REJECTED);
+	return bpf_redirect(lan_ifindex, 0);
+}
+
+/* reject answers a packet that may not pass. Of ICMP only what asks for an echo is
+ * answered, so that no error is of an error. */
+static __always_inline int reject(struct __sk_buff *skb, const struct iphdr *ip, const void *end)
+{
+	const struct icmphdr *icmp = (const void *)(ip + 1);
+
 	if (ip->protocol == IPPROTO_TCP)
 		return reset(skb);
 	if (is_multicast(ip->daddr) || is_fragment(ip))
 		return drop(REASON_BLOCKED);
-	skb->mark = mark_reject;
-	return pass(REASON_REJECTED);
+	if (ip->protocol == IPPROTO_ICMP && ((const void *)(icmp + 1) > end || icmp->type != ICMP_ECHO))
+		return drop(REASON_BLOCKED);
+	return prohibit(skb);
 }
 
 /* to_portal has the stack deliver HTTP for anywhere here, where portal_lookup
@@ -131,12 +168,12 @@ static __always_inline int preauth(struct __sk_buff *skb, const struct iphdr *ip
 	struct ports p = ports_of(ip, end);
 
 	if (ip->daddr == gateway_addr)
-		return is_service(ip, p) ? pass(REASON_LOCAL) : reject(skb, ip);
+		return is_service(ip, p) ? pass(REASON_LOCAL) : reject(skb, ip, end);
 	if (ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER)
 		return ip->daddr == bpf_htonl(INADDR_BROADCAST) ? pass(REASON_LOCAL) : drop(REASON_BLOCKED);
 	if (is_garden(ip->daddr))
 		return pass(REASON_GARDEN);
 	if (ip->protocol == IPPROTO_TCP && p.dest == HTTP)
 		return to_portal(skb);
-	return reject(skb, ip);
+	return reject(skb, ip, end);
 }

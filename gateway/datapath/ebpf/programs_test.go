@@ -1,8 +1,6 @@
 package ebpf
 
 import (
-	"bytes"
-	"encoding/binary"
 	"maps"
 	"net"
 	"net/netip"
@@ -11,11 +9,11 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
 // Verdicts of tc.
@@ -25,87 +23,24 @@ const (
 	redirect = 7
 )
 
-// frame is a packet under construction.
-type frame struct {
-	eth layers.Ethernet
-	ip  layers.IPv4
-	l4  gopacket.SerializableLayer
-	pay []byte
+// Frames, from alice to the server unless changed.
+var (
+	tcp, udp         = datapathtest.TCP, datapathtest.UDP
+	from, to, source = datapathtest.From, datapathtest.To, datapathtest.SourcePort
+	down             = datapathtest.Down
+)
+
+func payload(bytes int) func(*datapathtest.Frame) {
+	return datapathtest.Carrying(make([]byte, bytes))
 }
 
 func hw(m datapath.MAC) net.HardwareAddr { return net.HardwareAddr(m[:]) }
 
-// tcp is a segment with 100 bytes from alice to the server, changed by how.
-func tcp(port uint16, how ...func(*frame)) []byte {
-	l4 := &layers.TCP{SrcPort: 40000, DstPort: layers.TCPPort(port), Seq: 1000, Ack: 2000, ACK: true, PSH: true, Window: 1000}
-	return build(layers.IPProtocolTCP, l4, how)
-}
-
-func udp(port uint16, how ...func(*frame)) []byte {
-	return build(layers.IPProtocolUDP, &layers.UDP{SrcPort: 40000, DstPort: layers.UDPPort(port)}, how)
-}
-
-func build(protocol layers.IPProtocol, l4 gopacket.SerializableLayer, how []func(*frame)) []byte {
-	f := frame{
-		eth: layers.Ethernet{SrcMAC: hw(aliceMAC), DstMAC: hw(lanMAC), EthernetType: layers.EthernetTypeIPv4},
-		ip:  layers.IPv4{Version: 4, TTL: 64, Protocol: protocol, SrcIP: alice.AsSlice(), DstIP: server.AsSlice()},
-		l4:  l4, pay: bytes.Repeat([]byte{'x'}, 100),
-	}
-	for _, h := range how {
-		h(&f)
-	}
-	switch l := f.l4.(type) {
-	case *layers.TCP:
-		l.SetNetworkLayerForChecksum(&f.ip)
-	case *layers.UDP:
-		l.SetNetworkLayerForChecksum(&f.ip)
-	}
-	b := gopacket.NewSerializeBuffer()
-	opts := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
-	if err := gopacket.SerializeLayers(b, opts, &f.eth, &f.ip, f.l4, gopacket.Payload(f.pay)); err != nil {
-		panic(err)
-	}
-	return b.Bytes()
-}
-
-func from(a netip.Addr, m datapath.MAC) func(*frame) {
-	return func(f *frame) { f.ip.SrcIP, f.eth.SrcMAC = a.AsSlice(), hw(m) }
-}
-
-func to(a netip.Addr) func(*frame) { return func(f *frame) { f.ip.DstIP = a.AsSlice() } }
-
-// down turns a packet round: from the server to alice, as it comes in by the WAN.
-func down(f *frame) {
-	f.ip.SrcIP, f.ip.DstIP = server.AsSlice(), alice.AsSlice()
-	f.eth.SrcMAC, f.eth.DstMAC = hw(serverMAC), hw(wanMAC)
-}
-
-func source(port uint16) func(*frame) {
-	return func(f *frame) {
-		switch l := f.l4.(type) {
-		case *layers.TCP:
-			l.SrcPort = layers.TCPPort(port)
-		case *layers.UDP:
-			l.SrcPort = layers.UDPPort(port)
-		}
-	}
-}
-
 func ethertype(e layers.EthernetType) func([]byte) []byte {
-	return func(b []byte) []byte { binary.BigEndian.PutUint16(b[12:], uint16(e)); return b }
+	return func(b []byte) []byte { return datapathtest.EtherType(e, b) }
 }
 
-func arp(a netip.Addr, m datapath.MAC) []byte {
-	b := gopacket.NewSerializeBuffer()
-	err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{},
-		&layers.Ethernet{SrcMAC: hw(m), DstMAC: hw(lanMAC), EthernetType: layers.EthernetTypeARP},
-		&layers.ARP{AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: 1,
-			SourceHwAddress: m[:], SourceProtAddress: a.AsSlice(), DstHwAddress: make([]byte, 6), DstProtAddress: gateway.AsSlice()})
-	if err != nil {
-		panic(err)
-	}
-	return append(b.Bytes(), make([]byte, 18)...)
-}
+func arp(a netip.Addr, m datapath.MAC) []byte { return datapathtest.ARP(1, a, m, gateway) }
 
 // skb is struct __sk_buff as far as tests set it.
 type skb struct {
@@ -185,63 +120,66 @@ func TestLANIn(t *testing.T) {
 	must(t, d.Open(netip.MustParsePrefix("203.0.113.7/32"), time.Now().Add(time.Hour)))
 	lan := index(t, n.lan)
 	isBob := from(bob, bobMAC)
-	fragment := func(f *frame) { f.ip.Flags, f.ip.Id = layers.IPv4MoreFragments, 7 }
-	options := func(f *frame) {
-		f.ip.Options = []layers.IPv4Option{{OptionType: 7, OptionLength: 7, OptionData: []byte{4, 0, 0, 0, 0}}, {OptionType: 1}}
+	fragment := func(f *datapathtest.Frame) { f.IP.Flags, f.IP.Id = layers.IPv4MoreFragments, 7 }
+	options := func(f *datapathtest.Frame) {
+		f.IP.Options = []layers.IPv4Option{{OptionType: 7, OptionLength: 7, OptionData: []byte{4, 0, 0, 0, 0}}, {OptionType: 1}}
 	}
 	discover := udp(67, source(68), from(netip.IPv4Unspecified(), bobMAC), to(netip.MustParseAddr("255.255.255.255")),
-		func(f *frame) { f.eth.DstMAC = hw(datapath.MAC{255, 255, 255, 255, 255, 255}) })
+		func(f *datapathtest.Frame) { f.Eth.DstMAC = hw(datapath.MAC{255, 255, 255, 255, 255, 255}) })
 	cases := map[string]struct {
 		packet  []byte
 		verdict uint32
 		reason  string
 		billed  bool // to alice: the whole packet without its Ethernet header
 	}{
-		"admitted":                  {tcp(443), redirect, "forwarded", true},
-		"admitted, UDP":             {udp(443), redirect, "forwarded", true},
-		"admitted, a fragment":      {udp(443, fragment), ok, "stack", true},
-		"admitted, IP options":      {tcp(443, options), ok, "stack", true},
-		"admitted, last hop":        {tcp(443, func(f *frame) { f.ip.TTL = 1 }), ok, "stack", true},
-		"admitted, longer than MTU": {udp(443, func(f *frame) { f.pay = make([]byte, 1600) }), ok, "stack", true},
-		"admitted, multicast":       {udp(5353, to(netip.MustParseAddr("224.0.0.251"))), ok, "local", false},
-		"admitted, to the gateway":  {tcp(22, to(gateway)), ok, "local", false},
-		"admitted, other MAC":       {tcp(443, from(alice, bobMAC)), shot, "wrong-mac", false},
-		"other MAC, other half":     {tcp(443, from(alice, datapath.MAC{2, 1, 0, 0, 0, 10})), shot, "wrong-mac", false},
-		"never leased":              {tcp(443, from(nobody, bobMAC)), shot, "not-leased", false},
-		"renews what it never had":  {udp(67, source(68), from(nobody, bobMAC), to(gateway)), ok, "local", false},
-		"source outside the LAN":    {tcp(443, from(server, aliceMAC)), shot, "foreign-source", false},
-		"no source":                 {tcp(443, from(netip.IPv4Unspecified(), aliceMAC)), shot, "foreign-source", false},
-		"the gateway's own address": {tcp(443, from(gateway, aliceMAC)), shot, "not-leased", false},
-		"DHCP, no address yet":      {discover, ok, "local", false},
-		"no address, not DHCP":      {udp(53, from(netip.IPv4Unspecified(), bobMAC)), shot, "not-leased", false},
-		"plays DHCP server":         {udp(68, source(67), to(bob)), shot, "rogue-dhcp", false},
-		"pre-auth, elsewhere":       {udp(443, isBob), ok, "rejected", false},
-		"pre-auth, DNS here":        {udp(53, isBob, to(gateway)), ok, "local", false},
-		"pre-auth, DNS over TCP":    {tcp(53, isBob, to(gateway)), ok, "local", false},
-		"pre-auth, DNS elsewhere":   {udp(53, isBob), ok, "rejected", false},
-		"pre-auth, the portal":      {tcp(8080, isBob, to(gateway)), ok, "local", false},
-		"pre-auth, ssh here":        {tcp(22, isBob, to(gateway)), redirect, "rejected", false},
-		"pre-auth, garden":          {tcp(443, isBob, to(netip.MustParseAddr("198.51.100.9"))), ok, "garden", false},
-		"pre-auth, garden for now":  {tcp(443, isBob, to(netip.MustParseAddr("203.0.113.7"))), ok, "garden", false},
-		"pre-auth, beside garden":   {tcp(443, isBob, to(netip.MustParseAddr("203.0.113.8"))), redirect, "rejected", false},
-		"pre-auth, HTTPS":           {tcp(443, isBob), redirect, "rejected", false},
-		"pre-auth, HTTP, no portal": {tcp(80, isBob), redirect, "rejected", false},
-		"pre-auth, a fragment":      {udp(443, isBob, fragment), shot, "blocked", false},
-		"pre-auth, renews":          {udp(67, source(68), isBob, to(gateway)), ok, "local", false},
-		"pre-auth, DHCP elsewhere":  {udp(67, source(68), isBob), shot, "blocked", false},
-		"IPv6":                      {ethertype(layers.EthernetTypeIPv6)(tcp(443)), shot, "ipv6", false},
-		"tagged twice":              {ethertype(layers.EthernetTypeDot1Q)(tcp(443)), shot, "malformed", false},
-		"EAP":                       {ethertype(layers.EthernetTypeEAPOL)(tcp(443)), ok, "", false},
-		"header length 4":           {func() []byte { b := tcp(443); b[14] = 0x44; return b }(), shot, "malformed", false},
-		"IPv5":                      {func() []byte { b := tcp(443); b[14] = 0x55; return b }(), shot, "malformed", false},
-		"for another host":          {tcp(443, func(f *frame) { f.eth.DstMAC = hw(serverMAC) }), shot, "", false},
-		"ARP of alice":              {arp(alice, aliceMAC), ok, "", false},
-		"ARP, whose is it":          {arp(netip.IPv4Unspecified(), bobMAC), ok, "", false},
-		"ARP for alice by bob":      {arp(alice, bobMAC), shot, "arp-spoof", false},
-		"ARP for the gateway":       {arp(gateway, bobMAC), shot, "arp-spoof", false},
-		"ARP, never leased":         {arp(nobody, bobMAC), shot, "arp-spoof", false},
-		"ARP, outside the LAN":      {arp(server, bobMAC), shot, "arp-spoof", false},
-		"ARP, cut":                  {arp(alice, aliceMAC)[:30], shot, "malformed", false},
+		"admitted":                   {tcp(443), redirect, "forwarded", true},
+		"admitted, UDP":              {udp(443), redirect, "forwarded", true},
+		"admitted, a fragment":       {udp(443, fragment), ok, "stack", true},
+		"admitted, IP options":       {tcp(443, options), ok, "stack", true},
+		"admitted, last hop":         {tcp(443, func(f *datapathtest.Frame) { f.IP.TTL = 1 }), ok, "stack", true},
+		"admitted, longer than MTU":  {udp(443, func(f *datapathtest.Frame) { f.Payload = make([]byte, 1600) }), ok, "stack", true},
+		"admitted, multicast":        {udp(5353, to(netip.MustParseAddr("224.0.0.251"))), ok, "local", false},
+		"admitted, to the gateway":   {tcp(22, to(gateway)), ok, "local", false},
+		"admitted, to one who isn't": {tcp(443, to(bob)), shot, "blocked", true},
+		"admitted, to no lease":      {tcp(443, to(nobody)), shot, "not-leased", true},
+		"admitted, other MAC":        {tcp(443, from(alice, bobMAC)), shot, "wrong-mac", false},
+		"other MAC, other half":      {tcp(443, from(alice, datapath.MAC{2, 1, 0, 0, 0, 10})), shot, "wrong-mac", false},
+		"never leased":               {tcp(443, from(nobody, bobMAC)), shot, "not-leased", false},
+		"renews what it never had":   {udp(67, source(68), from(nobody, bobMAC), to(gateway)), ok, "local", false},
+		"source outside the LAN":     {tcp(443, from(server, aliceMAC)), shot, "foreign-source", false},
+		"no source":                  {tcp(443, from(netip.IPv4Unspecified(), aliceMAC)), shot, "foreign-source", false},
+		"the gateway's own address":  {tcp(443, from(gateway, aliceMAC)), shot, "not-leased", false},
+		"DHCP, no address yet":       {discover, ok, "local", false},
+		"no address, not DHCP":       {udp(53, from(netip.IPv4Unspecified(), bobMAC)), shot, "not-leased", false},
+		"plays DHCP server":          {udp(68, source(67), to(bob)), shot, "rogue-dhcp", false},
+		"pre-auth, elsewhere":        {udp(443, isBob), redirect, "rejected", false},
+		"pre-auth, DNS here":         {udp(53, isBob, to(gateway)), ok, "local", false},
+		"pre-auth, DNS over TCP":     {tcp(53, isBob, to(gateway)), ok, "local", false},
+		"pre-auth, DNS elsewhere":    {udp(53, isBob), redirect, "rejected", false},
+		"pre-auth, the portal":       {tcp(8080, isBob, to(gateway)), ok, "local", false},
+		"pre-auth, ssh here":         {tcp(22, isBob, to(gateway)), redirect, "rejected", false},
+		"pre-auth, garden":           {tcp(443, isBob, to(netip.MustParseAddr("198.51.100.9"))), ok, "garden", false},
+		"pre-auth, garden for now":   {tcp(443, isBob, to(netip.MustParseAddr("203.0.113.7"))), ok, "garden", false},
+		"pre-auth, beside garden":    {tcp(443, isBob, to(netip.MustParseAddr("203.0.113.8"))), redirect, "rejected", false},
+		"pre-auth, HTTPS":            {tcp(443, isBob), redirect, "rejected", false},
+		"pre-auth, HTTP, no portal":  {tcp(80, isBob), redirect, "rejected", false},
+		"pre-auth, a fragment":       {udp(443, isBob, fragment), shot, "blocked", false},
+		"pre-auth, renews":           {udp(67, source(68), isBob, to(gateway)), ok, "local", false},
+		"pre-auth, DHCP elsewhere":   {udp(67, source(68), isBob), shot, "blocked", false},
+		"IPv6":                       {datapathtest.EtherType(layers.EthernetTypeIPv6, tcp(443)), shot, "ipv6", false},
+		"tagged twice":               {datapathtest.EtherType(layers.EthernetTypeDot1Q, tcp(443)), shot, "malformed", false},
+		"EAP":                        {datapathtest.EtherType(layers.EthernetTypeEAPOL, tcp(443)), ok, "", false},
+		"a wrong sum":                {func() []byte { b := tcp(443); b[24] ^= 1; return b }(), shot, "malformed", false},
+		"header length 4":            {func() []byte { b := tcp(443); b[14] = 0x44; return b }(), shot, "malformed", false},
+		"IPv5":                       {func() []byte { b := tcp(443); b[14] = 0x55; return b }(), shot, "malformed", false},
+		"for another host":           {tcp(443, func(f *datapathtest.Frame) { f.Eth.DstMAC = hw(serverMAC) }), shot, "", false},
+		"ARP of alice":               {arp(alice, aliceMAC), ok, "", false},
+		"ARP, whose is it":           {arp(netip.IPv4Unspecified(), bobMAC), ok, "", false},
+		"ARP for alice by bob":       {arp(alice, bobMAC), shot, "arp-spoof", false},
+		"ARP for the gateway":        {arp(gateway, bobMAC), shot, "arp-spoof", false},
+		"ARP, never leased":          {arp(nobody, bobMAC), shot, "arp-spoof", false},
+		"ARP, outside the LAN":       {arp(server, bobMAC), shot, "arp-spoof", false},
+		"ARP, cut":                   {arp(alice, aliceMAC)[:30], shot, "malformed", false},
 	}
 	d.try(t, d.objs.LanIn, lan, tcp(443)) // asks for the next hop
 	for name, c := range cases {

@@ -10,17 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Marks by which the programs tell the stack what to do with a packet, and the
-// routing tables that do it. The numbers spell nothing; they are only unlikely
-// to be anyone else's.
+// A mark by which the programs have the stack deliver a packet, and the routing
+// table that does it. The numbers spell nothing; they are only unlikely to be anyone
+// else's.
 const (
 	markLocal  = 0x6a770001 // deliver here: the portal answers for any address
-	markReject = 0x6a770002 // answer with ICMP "administratively prohibited"
-
-	tableLocal  = 27255
-	tableReject = 27256
-
-	rulePriority = 90 // before the rules of main and most others'
+	tableLocal = 27255
+	// rulePriority is that of the rule of local addresses, and behind it: whoever adds
+	// a rule without a priority comes after.
+	rulePriority = 0
 )
 
 type policy struct {
@@ -33,14 +31,12 @@ func policies() ([]policy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("interface lo: %w", err)
 	}
-	mark := func(value uint32, table, kind int) policy {
-		r := netlink.NewRule()
-		r.Family, r.Priority, r.Mark, r.Table = unix.AF_INET, rulePriority, value, table
-		return policy{r, &netlink.Route{Table: table, Type: kind, Dst: &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, Family: unix.AF_INET}}
-	}
-	local, reject := mark(markLocal, tableLocal, unix.RTN_LOCAL), mark(markReject, tableReject, unix.RTN_PROHIBIT)
-	local.route.LinkIndex, local.route.Scope = lo.Attrs().Index, unix.RT_SCOPE_HOST
-	return []policy{local, reject}, nil
+	rule := netlink.NewRule()
+	rule.Family, rule.Priority, rule.Mark, rule.Table = unix.AF_INET, rulePriority, markLocal, tableLocal
+	return []policy{{rule, &netlink.Route{
+		Table: tableLocal, Type: unix.RTN_LOCAL, Dst: &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, Family: unix.AF_INET,
+		LinkIndex: lo.Attrs().Index, Scope: unix.RT_SCOPE_HOST,
+	}}}, nil
 }
 
 // addRules makes the stack obey the marks. Doing it twice is the same as once.

@@ -3,6 +3,7 @@ package ebpf
 import (
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"syscall"
 	"time"
@@ -96,7 +97,7 @@ func ofClient(m netlink.Message, lanIndex int) bool {
 	return int((*unix.NdMsg)(unsafe.Pointer(&m.Data[0])).Ifindex) == lanIndex
 }
 
-// reroute voids all cached hops and looks at the LAN's link again.
+// reroute voids all cached hops, and then looks at the links again.
 func (d *Datapath) reroute() {
 	mtu := d.lanMTU()
 	err := d.change(func(s *gatewaySettings) {
@@ -106,6 +107,14 @@ func (d *Datapath) reroute() {
 	})
 	if err != nil {
 		d.cfg.Log.Error("following the routing", "err", err)
+	}
+	for _, dev := range []*net.Interface{d.lan, d.wan} {
+		if _, err := net.InterfaceByIndex(dev.Index); err != nil {
+			select {
+			case d.lost <- dev.Name:
+			default: // it was said
+			}
+		}
 	}
 }
 
@@ -130,9 +139,8 @@ func (d *Datapath) choose() {
 	d.cfg.Log.Debug("forwarding", "redirect", redirect, "why", why)
 }
 
-// forward has packets redirected or left to the stack. There is no moment at
-// which those to the clients pass uncounted: the program that sees them behind
-// the stack is there before it is needed, and as long.
+// forward has packets redirected or left to the stack. There is no moment at which
+// those to the clients pass uncounted: lan_out counts what wan_in has left to it.
 func (d *Datapath) forward(redirect bool) error {
 	d.mu.Lock()
 	same := d.chosen && (d.settings.Redirect == 1) == redirect
@@ -143,12 +151,6 @@ func (d *Datapath) forward(redirect bool) error {
 	var to uint32
 	if redirect {
 		to = 1
-	} else if err := d.attach(d.out(d.lan)); err != nil {
-		return err
 	}
-	err := d.change(func(s *gatewaySettings) { s.Redirect, d.chosen = to, true })
-	if err == nil && redirect {
-		err = d.out(d.lan).detach(d.cfg.PinDir)
-	}
-	return err
+	return d.change(func(s *gatewaySettings) { s.Redirect, d.chosen = to, true })
 }

@@ -290,5 +290,10 @@ func Write(dir string, run result.Run) error {
 			return err
 		}
 	}
+	for _, s := range run.Storms {
+		if err := encoder.Encode(s); err != nil {
+			return err
+		}
+	}
 	return file.Close()
 }

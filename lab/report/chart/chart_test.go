@@ -53,6 +53,8 @@ func TestAnythingCanBeDrawn(t *testing.T) {
 		"all zero":        chart.XY{Reference: 0, Band: none(), SignedY: true, Series: []chart.Series{{Points: []chart.Point{at(0, 0)}, Apart: true}}}.Draw("a"),
 		"wild":            chart.XY{Title: "<>", Reference: 1, Band: [2]float64{0.9, 1.1}, LogY: true, Series: []chart.Series{{Name: "&", Points: []chart.Point{wild}}}}.Draw("a"),
 		"log of zero":     chart.XY{Reference: 1, Band: none(), LogY: true, Series: []chart.Series{{Points: []chart.Point{at(1, 3)}, Raw: [][2]float64{{1, 0}, {1, -2}}}}}.Draw("a"),
+		"empty curve":     chart.XY{Reference: nan, Band: none(), Curve: true, Series: []chart.Series{{Name: "x"}}}.Draw("a"),
+		"curve from zero": chart.XY{Reference: nan, Band: none(), Curve: true, Series: []chart.Series{{Points: []chart.Point{at(0, 1), at(0.5, 50)}}}}.Draw("a"),
 		"empty forest":    chart.Forest{Reference: nan, Band: none()}.Draw("a"),
 		"wild forest":     chart.Forest{Reference: 0, Band: [2]float64{-5, 5}, SignedX: true, Rows: []chart.ForestRow{{Label: "<", Marks: []chart.ForestMark{{Point: wild}, {Point: at(0, nan)}}}}}.Draw("a"),
 		"no bars":         chart.Bars{}.Draw("a"),
@@ -142,5 +144,32 @@ func TestSeriesDifferInMoreThanColour(t *testing.T) {
 	ch := chart.XY{Reference: nan, Band: none(), Series: []chart.Series{{Style: chart.Style{Hollow: true}, Points: []chart.Point{at(1, 1), at(2, 2)}}}}
 	if svg := ch.Draw("a"); !strings.Contains(svg, `class="join s0 hollow"`) || !strings.Contains(svg, `class="mark s0 hollow"`) {
 		t.Error("a hollow series looks like a filled one")
+	}
+}
+
+// TestCurveMarksWhatHasATip: a distribution is a line with few marks, on a
+// logarithmic axis.
+func TestCurveMarksWhatHasATip(t *testing.T) {
+	tipped := at(10, 50)
+	tipped.Tip = "half"
+	svg := chart.XY{Reference: nan, Band: none(), Curve: true, Series: []chart.Series{
+		{Name: "x", Points: []chart.Point{at(1, 1), tipped, at(100, 100)}},
+		{Name: "y", Points: []chart.Point{at(1, 2)}},
+	}}.Draw("a")
+	wellFormed(t, svg)
+	if n := strings.Count(svg, `<g class="point"`); n != 1 {
+		t.Errorf("%d points are marked, want the one with a tip", n)
+	}
+	// In the middle between 1 and 100 on a logarithmic axis, and halfway up.
+	line := regexp.MustCompile(`d="M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)"`).FindStringSubmatch(svg)
+	if line == nil {
+		t.Fatalf("no line of three points in %s", svg)
+	}
+	x := make([]float64, 3)
+	for i := range x {
+		x[i], _ = strconv.ParseFloat(line[1+2*i], 64)
+	}
+	if math.Abs(x[1]-(x[0]+x[2])/2) > 0.2 {
+		t.Errorf("1, 10 and 100 are at %v", x)
 	}
 }

@@ -29,6 +29,8 @@ type XY struct {
 	BandName string
 	// Reference is a level of Y drawn as a line; NaN is none.
 	Reference float64
+	// Curve draws distributions: X is logarithmic, and only points with a Tip are marked.
+	Curve bool
 }
 
 // frameXY is the scales of an XY chart.
@@ -58,6 +60,9 @@ func (ch XY) Draw(id string) string {
 			continue
 		}
 		for _, p := range s.Points {
+			if ch.Curve && p.Tip == "" {
+				continue
+			}
 			drawPoint(&c, s.Style, f.xs.at(p.X)+ch.dodge(i), p, f.ys)
 		}
 	}
@@ -66,7 +71,7 @@ func (ch XY) Draw(id string) string {
 
 // dodge sets series apart that have points at the same X.
 func (ch XY) dodge(i int) float64 {
-	if ch.Series[i].Apart || ch.Series[i].Guide {
+	if ch.Curve || ch.Series[i].Apart || ch.Series[i].Guide {
 		return 0
 	}
 	return (float64(i) - float64(len(ch.Series)-1)/2) * math.Min(6, 24/float64(len(ch.Series)))
@@ -80,6 +85,12 @@ func (ch XY) xScale() scale {
 		for _, p := range s.Points {
 			xs = append(xs, p.X)
 		}
+	}
+	if ch.Curve {
+		s := emptyScale(plotLeft+14, plotRight-18, logarithmic)
+		s.include(xs...)
+		s.settle(6)
+		return s
 	}
 	slices.Sort(xs)
 	xs = slices.Compact(xs)

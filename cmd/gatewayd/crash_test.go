@@ -1,0 +1,203 @@
+package main
+
+import (
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// TestKilledBeforeAccounting kills the daemon when a login is decided and nobody is told
+// of it yet, and again when it has ended: each session has one start and one stop.
+func TestKilledBeforeAccounting(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	program, err := exec.LookPath("gatewayd")
+	must(t, err)
+	w.start(program)
+	ann := w.client()
+	w.acct.stop()
+	id := ann.logIn("ann").ID
+	w.kill()
+	w.start(program)
+	f := w.flow(ann, true, 0)
+	f.some(100)
+	f.whole(t, "datagrams after a restart")
+	ann.logOut()
+	w.kill()
+	w.start(program)
+	if s, err := w.status(); err != nil || s.Outbox != 2 {
+		t.Errorf("%d events wait for accounting (%v), want 2", s.Outbox, err)
+	}
+	w.acct.start()
+	if stop := w.acct.told("Stop", id); stop.counts() != f.traffic(true) {
+		t.Errorf("Stop tells of %+v, and the client's kernel of %+v", stop.counts(), f.traffic(true))
+	}
+	if got := kinds(w.acct.records("told", id)); !slices.Equal(got, []string{"Start", "Stop"}) {
+		t.Errorf("FreeRADIUS was told %v", got)
+	}
+}
+
+// TestKilledAtAnyTime kills the daemon some milliseconds after logins and logouts, while
+// accounting is under way. What FreeRADIUS had and the daemon had not yet written down
+// is told again, and is the same.
+func TestKilledAtAnyTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	program, err := exec.LookPath("gatewayd")
+	must(t, err)
+	w.start(program)
+	ann := w.client()
+	var ids []string
+	for range 6 {
+		ids = append(ids, ann.logIn("ann").ID)
+		time.Sleep(time.Duration(rand.N(10)) * time.Millisecond)
+		w.kill()
+		w.start(program)
+		ann.logOut()
+		time.Sleep(time.Duration(rand.N(10)) * time.Millisecond)
+		w.kill()
+		w.start(program)
+	}
+	again := 0
+	for _, id := range ids {
+		w.acct.told("Stop", id)
+		all := w.acct.records("told", id)
+		once := distinct(t, all)
+		if got := kinds(once); !slices.Equal(got, []string{"Start", "Stop"}) {
+			t.Errorf("session %s: FreeRADIUS was told %v", id, kinds(all))
+		}
+		again += len(all) - len(once)
+	}
+	t.Logf("of %d events of %d sessions %d were told again", 2*len(ids), len(ids), again)
+	for _, r := range w.acct.records("told", "") {
+		if !slices.Contains(ids, r.one("Acct-Session-Id")) {
+			t.Errorf("told of a session that nobody began: %v", r)
+		}
+	}
+}
+
+// TestNobodyThere kills the daemon and leaves the kernel alone with the clients: times
+// and quotas end, and nobody who was out gets in.
+func TestNobodyThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	program, err := exec.LookPath("gatewayd")
+	must(t, err)
+	w.start(program)
+	brief, frugal, ann, bob := w.client(), w.client(), w.client(), w.client()
+	late := w.stranger()
+	sessions := map[*client]control.Session{}
+	for user, c := range map[string]*client{"frugal": frugal, "ann": ann} {
+		sessions[c] = c.logIn(user)
+	}
+	sessions[brief] = brief.logIn("brief")
+	w.web()
+	w.kill()
+
+	flows := map[*client]*flow{}
+	for _, c := range []*client{brief, frugal, ann, bob} {
+		flows[c] = w.flow(c, true, 500)
+		flows[c].begin()
+	}
+	// Five seconds after the login at the latest nothing of brief passes any more.
+	time.Sleep(time.Until(sessions[brief].Began.Add(5 * time.Second)))
+	ended := flows[brief].received.Load()
+	if left := flows[brief].sent.Load() - ended; ended == 0 || left > 500 {
+		t.Errorf("%d datagrams arrived in a session of five seconds, %d did not", ended, left)
+	}
+	time.Sleep(500 * time.Millisecond)
+	if now := flows[brief].received.Load(); now > ended+50 {
+		t.Errorf("%d datagrams arrived after its end", now-ended)
+	}
+	for _, f := range flows {
+		f.halt()
+	}
+	staysOut(t, late, bob)
+	flows[ann].whole(t, "datagrams of who is logged in")
+	if n := flows[bob].received.Load(); n > 0 {
+		t.Errorf("%d datagrams of who is not logged in arrived", n)
+	}
+	// The packet that reaches the quota is the last one.
+	const packet, quota = udpHeaders + datagramBytes, 1_000_000
+	if n := flows[frugal].received.Load(); n != (quota+packet-1)/packet {
+		t.Errorf("%d datagrams arrived, want the %d of the quota", n, (quota+packet-1)/packet)
+	}
+
+	w.start(program)
+	for c, cause := range map[*client]string{brief: "Session-Timeout", frugal: "Session-Timeout"} {
+		stop := w.acct.told("Stop", sessions[c].ID)
+		n := flows[c].received.Load()
+		if want := (control.Traffic{UpBytes: n * packet, UpPackets: n}); stop.counts() != want || stop.one("Acct-Terminate-Cause") != cause {
+			t.Errorf("Stop tells of %+v (%s), and the server's kernel of %+v", stop.counts(), stop.one("Acct-Terminate-Cause"), want)
+		}
+		if c == brief && stop.one("Acct-Session-Time") != "5" {
+			t.Errorf("a session of five seconds is told to have lasted %s s", stop.one("Acct-Session-Time"))
+		}
+		if s := c.session(); s.State == session.Authenticated {
+			t.Errorf("back again, the daemon believes in %+v", s)
+		}
+	}
+	if s := ann.session(); s.ID != sessions[ann].ID || s.Traffic != flows[ann].traffic(true) {
+		t.Errorf("back again, the daemon tells of %+v, was %+v", s, sessions[ann])
+	}
+	late.sh("ip addr flush dev c0")
+	late.sh(late.udhcpc("-n"))
+	bob.logIn("ann")
+	bob.sh(reachesWeb)
+}
+
+const reachesWeb = `curl -s --max-time 2 http://192.0.2.2:8080/`
+
+// staysOut wants clients to get nowhere while there is no daemon: no lease, no name, no
+// page, and not with an address they gave themselves.
+func staysOut(t *testing.T, clients ...*client) {
+	t.Helper()
+	var tries sync.WaitGroup
+	for _, c := range clients {
+		if !c.addr.IsValid() {
+			if out, err := c.try(c.udhcpc("-n -t 2 -T 1")); err == nil {
+				t.Errorf("a lease from nobody:\n%s", out)
+			}
+			c.addr = neverLeased
+			c.sh("sh -c 'ip addr add " + neverLeased.String() + "/24 dev c0; ip route add default via 10.1.0.1'")
+		}
+		for what, command := range map[string]string{
+			"ping":       `ping -c 2 -i 0.2 -W 1 192.0.2.2`,
+			"HTTP":       `curl -s --max-time 2 http://192.0.2.2/`,
+			"other TCP":  reachesWeb,
+			"the portal": `curl -s --max-time 2 http://10.1.0.1:8080/`,
+			"DNS":        `timeout 2 busybox nslookup example.org 10.1.0.1`,
+		} {
+			tries.Go(func() {
+				if out, err := c.try(command); err == nil {
+					t.Errorf("%s from %s:\n%s", what, c.addr, out)
+				}
+			})
+		}
+	}
+	tries.Wait()
+}
+
+// web has the server answer at the ports that clients try.
+func (w *world) web() {
+	w.t.Helper()
+	w.in("server", func() error {
+		for _, port := range []int{80, 8080} {
+			l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: serverAddr.AsSlice(), Port: port})
+			if err != nil {
+				return err
+			}
+			w.t.Cleanup(func() { l.Close() })
+			go http.Serve(l, http.NotFoundHandler())
+		}
+		return nil
+	})
+}

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+)
+
+// Sizes on the wire.
+const (
+	datagramBytes = 1448 // of a numbered datagram's payload
+	udpHeaders    = 20 + 8
+	tcpHeaders    = 20 + 32 // with timestamps, without SACK
+	synBytes      = 20 + 40
+	socketBytes   = 64 << 20 // of buffers: none of the queues is to be one of the gateway's
+)
+
+// flow is numbered UDP datagrams from one host to another.
+type flow struct {
+	out, in   *net.UDPConn
+	perSecond int
+
+	stop     atomic.Bool
+	sent     atomic.Uint64
+	received atomic.Uint64 // each number once
+	again    atomic.Uint64 // numbers that came twice
+	running  sync.WaitGroup
+}
+
+// flow makes sockets for datagrams between a client and the server; it does not send
+// yet. It lasts as long as the test, so that nobody answers with ICMP errors.
+func (w *world) flow(c *client, up bool, perSecond int) *flow {
+	w.t.Helper()
+	f := &flow{perSecond: perSecond}
+	from, to, at := c.host, "server", serverAddr
+	if !up {
+		from, to, at = to, from, c.addr
+	}
+	large := func(conn *net.UDPConn) error {
+		raw, err := conn.SyscallConn()
+		if err != nil {
+			return err
+		}
+		return errors.Join(raw.Control(func(fd uintptr) {
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, socketBytes)
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, socketBytes)
+		}))
+	}
+	w.in(to, func() (err error) {
+		if f.in, err = net.ListenUDP("udp4", &net.UDPAddr{IP: at.AsSlice()}); err == nil {
+			err = large(f.in)
+		}
+		return err
+	})
+	w.in(from, func() (err error) {
+		if f.out, err = net.DialUDP("udp4", nil, f.in.LocalAddr().(*net.UDPAddr)); err == nil {
+			err = large(f.out)
+		}
+		return err
+	})
+	f.running.Go(f.receive)
+	w.t.Cleanup(func() { f.stop.Store(true); f.out.Close(); f.in.Close(); f.running.Wait() })
+	return f
+}
+
+func (f *flow) receive() {
+	b := make([]byte, 2*datagramBytes)
+	var seen []uint64 // a bit for each number
+	for {
+		k, err := f.in.Read(b)
+		if err != nil {
+			return
+		}
+		if k != datagramBytes {
+			continue
+		}
+		n := binary.BigEndian.Uint64(b)
+		for uint64(len(seen)) <= n/64 {
+			seen = append(seen, 0)
+		}
+		if seen[n/64]&(1<<(n%64)) != 0 {
+			f.again.Add(1)
+			continue
+		}
+		seen[n/64] |= 1 << (n % 64)
+		f.received.Add(1)
+	}
+}
+
+// send sends one datagram and reports whether the kernel took it.
+func (f *flow) send(b []byte) bool {
+	binary.BigEndian.PutUint64(b, f.sent.Load())
+	if _, err := f.out.Write(b); err != nil {
+		return false // an ICMP error of an earlier one shows here
+	}
+	f.sent.Add(1)
+	return true
+}
+
+// some sends a few datagrams, slowly.
+func (f *flow) some(n int) {
+	b := make([]byte, datagramBytes)
+	for range n {
+		f.send(b)
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// begin sends at the flow's rate, in the bursts of a sender that wakes each
+// millisecond, until halt. What it could not send in time it does not make up for.
+func (f *flow) begin() {
+	f.running.Go(func() {
+		b := make([]byte, datagramBytes)
+		began, sent := time.Now(), 0
+		for !f.stop.Load() {
+			due := int(time.Since(began).Seconds()*float64(f.perSecond)) - sent
+			if most := max(f.perSecond/200, 1); due > most {
+				sent += due - most
+				due = most
+			}
+			for range due {
+				f.send(b)
+				sent++
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+}
+
+// halt stops sending.
+func (f *flow) halt() { f.stop.Store(true) }
+
+// whole wants every datagram to have come, once.
+func (f *flow) whole(t *testing.T, what string) {
+	t.Helper()
+	eventually(t, what, func() error {
+		if sent, received := f.sent.Load(), f.received.Load(); received != sent || sent == 0 {
+			return fmt.Errorf("%d of %d datagrams arrived", received, sent)
+		}
+		return nil
+	})
+	if n := f.again.Load(); n > 0 {
+		t.Errorf("%s: %d datagrams arrived twice", what, n)
+	}
+}
+
+// traffic is what the flow is to be billed.
+func (f *flow) traffic(up bool) control.Traffic {
+	n := f.sent.Load()
+	if up {
+		return control.Traffic{UpBytes: n * (udpHeaders + datagramBytes), UpPackets: n}
+	}
+	return control.Traffic{DownBytes: n * (udpHeaders + datagramBytes), DownPackets: n}
+}
+
+// stream is a TCP connection of a client with data one way.
+type stream struct {
+	client, server *net.TCPConn
+	up             bool
+	stop           atomic.Bool
+	sent, received atomic.Uint64 // bytes
+	running        sync.WaitGroup
+}
+
+// stream connects, and sends at a rate until halt.
+func (w *world) stream(c *client, up bool, mbps int) *stream {
+	w.t.Helper()
+	s := &stream{up: up}
+	var l *net.TCPListener
+	w.in("server", func() (err error) {
+		l, err = net.ListenTCP("tcp4", &net.TCPAddr{IP: serverAddr.AsSlice()})
+		return err
+	})
+	defer l.Close()
+	w.in(c.host, func() (err error) {
+		s.client, err = net.DialTCP("tcp4", nil, l.Addr().(*net.TCPAddr))
+		return err
+	})
+	var err error
+	s.server, err = l.AcceptTCP()
+	must(w.t, err)
+	must(w.t, errors.Join(s.client.SetKeepAlive(false), s.server.SetKeepAlive(false)))
+	from, to := s.client, s.server
+	if !up {
+		from, to = to, from
+	}
+	must(w.t, ofSocket(from, func(fd int) error {
+		return errors.Join(unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "cubic"),
+			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MAX_PACING_RATE, mbps*1_000_000/8))
+	}))
+	s.running.Go(func() {
+		b := make([]byte, 64<<10)
+		for !s.stop.Load() {
+			n, err := from.Write(b)
+			s.sent.Add(uint64(n))
+			if err != nil {
+				return
+			}
+		}
+	})
+	s.running.Go(func() {
+		b := make([]byte, 256<<10)
+		for {
+			n, err := to.Read(b)
+			s.received.Add(uint64(n))
+			if err != nil {
+				return
+			}
+		}
+	})
+	w.t.Cleanup(func() { s.stop.Store(true); s.client.Close(); s.server.Close(); s.running.Wait() })
+	return s
+}
+
+func ofSocket(c syscall.Conn, fn func(fd int) error) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	return errors.Join(raw.Control(func(fd uintptr) { failed = fn(int(fd)) }), failed)
+}
+
+// info is the kernel's own account of one end.
+func info(c *net.TCPConn) (i *unix.TCPInfo, err error) {
+	err = ofSocket(c, func(fd int) (err error) {
+		i, err = unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		return err
+	})
+	return i, err
+}
+
+// whole wants every byte to have come, and none to have been sent twice.
+func (s *stream) whole(t *testing.T, what string) {
+	t.Helper()
+	eventually(t, what, func() error {
+		if sent, received := s.sent.Load(), s.received.Load(); sent != received || sent == 0 {
+			return fmt.Errorf("%d of %d bytes arrived", received, sent)
+		}
+		return nil
+	})
+	for end, c := range map[string]*net.TCPConn{"client": s.client, "server": s.server} {
+		i, err := info(c)
+		must(t, err)
+		if i.Total_retrans != 0 {
+			t.Errorf("%s: the %s sent %d segments again", what, end, i.Total_retrans)
+		}
+	}
+}
+
+// traffic is what the connection is to be billed, as the client's kernel counts it.
+func (s *stream) traffic(t *testing.T) control.Traffic {
+	t.Helper()
+	i, err := info(s.client)
+	must(t, err)
+	return control.Traffic{
+		UpBytes: uint64(i.Segs_out)*tcpHeaders + synBytes - tcpHeaders + i.Bytes_sent, UpPackets: uint64(i.Segs_out),
+		DownBytes: uint64(i.Segs_in)*tcpHeaders + synBytes - tcpHeaders + i.Bytes_received, DownPackets: uint64(i.Segs_in),
+	}
+}
+
+func sum(all ...control.Traffic) (s control.Traffic) {
+	for _, t := range all {
+		s.UpBytes, s.UpPackets = s.UpBytes+t.UpBytes, s.UpPackets+t.UpPackets
+		s.DownBytes, s.DownPackets = s.DownBytes+t.DownBytes, s.DownPackets+t.DownPackets
+	}
+	return s
+}
+
+// dropped counts what queues of the world's links dropped for want of room, which is
+// nothing a gateway does: for failures' messages.
+func (w *world) dropped() string {
+	var all []string
+	for _, at := range []struct{ host, dev string }{{"router", "lan0"}, {"router", "wan0"}, {"server", "s0"}, {"switch", "l0"}} {
+		n, _ := w.try("nsenter --net=/run/netns/$ID-" + at.host + " ip -s -j link show " + at.dev + ` | grep -o '"dropped":[0-9]*' | tr '\n' ' '`)
+		all = append(all, at.dev+" "+n)
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// TestLife leads the real daemon, a process, through its life with clients at work: it
+// is killed, restarted and replaced, another one wants its place, an hour's first minute
+// passes, and in the end it is taken out. What FreeRADIUS was told is then held against
+// what the clients' kernels have sent, to the byte.
+func TestLife(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	clean := w.kernel()
+	program, err := exec.LookPath("gatewayd")
+	must(t, err)
+	w.start(cmp.Or(*predecessor, program))
+	ann, bob := w.client(), w.client()
+	began := ann.logIn("ann")
+	if began.State != session.Authenticated || began.User != "ann" {
+		t.Fatalf("after login: %+v", began)
+	}
+	asked := w.auth.records("asked", began.ID)
+	if len(asked) != 1 || asked[0].one("User-Name") != "ann" {
+		t.Errorf("FreeRADIUS was asked about the session %s: %v", began.ID, asked)
+	}
+
+	used := sum(w.killedUnderLoad(t, program, ann, bob), w.anotherOne(t, program, ann))
+	// The first update is due a minute after the login, the least that RFC 2869, 5.16 allows.
+	time.Sleep(time.Until(began.Began.Add(time.Minute)))
+	if interim := w.acct.told("Interim-Update", began.ID); interim.counts() != used {
+		t.Errorf("Interim-Update tells of %+v, and the clients' kernels of %+v", interim.counts(), used)
+	}
+	more := w.flow(ann, false, 0)
+	more.some(100)
+	more.whole(t, "datagrams after the update")
+	ann.logOut()
+	w.stopped(t, ann, began.ID, sum(used, more.traffic(false)))
+	w.detach(t, program, clean)
+}
+
+// killedUnderLoad kills, ends and replaces the daemon while ann sends and receives all
+// she can, and bob, who is not logged in, tries.
+func (w *world) killedUnderLoad(t *testing.T, program string, ann, bob *client) (used control.Traffic) {
+	before, id := ann.session(), ann.session().ID
+	perSecond := *udpMbps * 1_000_000 / 8 / (udpHeaders + datagramBytes)
+	admitted := []*flow{w.flow(ann, true, perSecond), w.flow(ann, false, perSecond)}
+	blocked := []*flow{w.flow(bob, true, 1000), w.flow(bob, false, 1000)}
+	for _, f := range slices.Concat(admitted, blocked) {
+		f.begin()
+	}
+	var streams []*stream
+	if *tcpMbps > 0 {
+		streams = []*stream{w.stream(ann, true, *tcpMbps), w.stream(ann, false, *tcpMbps)}
+	}
+	began, replaced := time.Now(), 0
+	for round := 0; round < *rounds || time.Since(began) < *loadTime; round++ {
+		for what, replace := range map[string]func(){
+			"killed":    func() { w.kill(); time.Sleep(100 * time.Millisecond); w.start(program) },
+			"at once":   func() { w.kill(); w.start(program) },
+			"restarted": func() { w.daemon.end(syscall.SIGTERM); w.start(program) },
+			"upgraded":  func() { w.kill(); w.start(w.copyOf(program)) },
+		} {
+			replace()
+			replaced++
+			if now := ann.session(); now.ID != id || now.Began.Sub(before.Began).Abs() > time.Millisecond || now.State != session.Authenticated || now.UpPackets < before.UpPackets {
+				t.Fatalf("%s: the session %+v became %+v", what, before, now)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	for _, f := range slices.Concat(admitted, blocked) {
+		f.halt()
+	}
+	for _, s := range streams {
+		s.stop.Store(true)
+	}
+	for i, f := range admitted {
+		f.whole(t, "datagrams "+[]string{"up", "down"}[i])
+		used = sum(used, f.traffic(i == 0))
+	}
+	for _, s := range streams {
+		s.whole(t, "stream")
+	}
+	for i, f := range blocked {
+		if got := f.received.Load(); got != 0 || f.sent.Load() == 0 && i == 1 {
+			t.Errorf("%d of %d datagrams of a client that is not logged in arrived", got, f.sent.Load())
+		}
+	}
+	w.billed(t, ann, used, streams)
+	for _, s := range streams {
+		used = sum(used, s.traffic(t))
+	}
+	seconds := time.Since(began).Seconds()
+	t.Logf("%d daemons, %.1f s, %.0f Mbit/s up and %.0f down, %d packets, session %s; queues: %s", replaced, seconds, float64(used.UpBytes)*8e-6/seconds,
+		float64(used.DownBytes)*8e-6/seconds, used.UpPackets+used.DownPackets, id, w.dropped())
+	return used
+}
+
+// billed waits until the session's counters are the kernels': of datagrams those given,
+// of streams what their ends say.
+func (w *world) billed(t *testing.T, c *client, datagrams control.Traffic, streams []*stream) {
+	t.Helper()
+	eventually(t, "the session's counters", func() error {
+		want := datagrams
+		for _, s := range streams {
+			want = sum(want, s.traffic(t))
+		}
+		if got := c.session().Traffic; got != want {
+			return fmt.Errorf("%+v, and the clients' kernels say %+v (queues dropped %s)", got, want, w.dropped())
+		}
+		return nil
+	})
+}
+
+// copyOf is another file with the same program: an upgrade.
+func (w *world) copyOf(program string) string {
+	w.t.Helper()
+	from, err := os.Open(program)
+	must(w.t, err)
+	defer from.Close()
+	path := filepath.Join(w.Dir, "next", "gatewayd") // this test's binary is what it is called
+	must(w.t, errors.Join(os.RemoveAll(filepath.Dir(path)), os.Mkdir(filepath.Dir(path), 0o700)))
+	to, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
+	must(w.t, err)
+	_, err = io.Copy(to, from)
+	must(w.t, errors.Join(err, to.Close()))
+	return path
+}
+
+// anotherOne wants the interfaces of the daemon, and must leave them alone.
+func (w *world) anotherOne(t *testing.T, program string, ann *client) (used control.Traffic) {
+	was, err := w.status()
+	must(t, err)
+	text, err := os.ReadFile(filepath.Join(w.Dir, "gatewayd.toml"))
+	must(t, err)
+	dir := filepath.Join(w.Dir, "another")
+	must(t, os.MkdirAll(dir, 0o700))
+	other := filepath.Join(dir, "gatewayd.toml")
+	text = []byte(strings.NewReplacer(w.Dir, dir, w.Pins, w.Pins+"-another").Replace(string(text)))
+	must(t, os.WriteFile(other, text, 0o600))
+	refused := func(says string, argv ...string) {
+		t.Helper()
+		out, err := w.try(`nsenter --net=/run/netns/$ID-router ` + program + " " + strings.Join(argv, " "))
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(out, says) {
+			t.Errorf("gatewayd %s: %v, want exit code %d and %q:\n%s", strings.Join(argv, " "), err, exitFailed, says, out)
+		}
+	}
+	f := w.flow(ann, true, 2000)
+	f.begin()
+	refused("another gateway has the interface lan0", "run", "-c", other)
+	refused("another gateway has the interface lan0", "detach", "-c", other)
+	refused(fmt.Sprintf("another gatewayd is running (process %d)", w.daemon.cmd.Process.Pid), "run", "-c", filepath.Join(w.Dir, "gatewayd.toml"))
+	f.halt()
+	f.whole(t, "datagrams meanwhile")
+	if now, err := w.status(); err != nil || now.PID != was.PID || !now.Since.Equal(was.Since) {
+		t.Errorf("the first one: %+v, %v", now, err)
+	}
+	return f.traffic(true)
+}
+
+// stopped wants exactly what happened to a session to have been told, and no more.
+func (w *world) stopped(t *testing.T, c *client, id string, used control.Traffic) {
+	t.Helper()
+	stop := w.acct.told("Stop", id)
+	if stop.counts() != used {
+		t.Errorf("Stop tells of %+v, and the clients' kernels of %+v", stop.counts(), used)
+	}
+	eventually(t, "all is accounted", func() error {
+		if s, err := w.status(); err != nil || s.Outbox > 0 {
+			return fmt.Errorf("%d events are left: %v", s.Outbox, err)
+		}
+		return nil
+	})
+	// What has been told and written down is not told again.
+	time.Sleep(100 * time.Millisecond)
+	w.kill()
+	program, err := exec.LookPath("gatewayd")
+	must(t, err)
+	w.start(program)
+	all := w.acct.records("told", id)
+	if got, want := kinds(all), []string{"Start", "Interim-Update", "Stop"}; !slices.Equal(got, want) {
+		t.Errorf("FreeRADIUS was told %v, want %v", got, want)
+	}
+	for _, r := range all {
+		if r.one("User-Name") != "ann" || r.one("Class") != "0x00ff0a 0x7365636f6e64" || r.one("Framed-IP-Address") != c.addr.String() {
+			t.Errorf("of whom: %v", r)
+		}
+	}
+	if cause := stop.one("Acct-Terminate-Cause"); cause != "User-Request" {
+		t.Errorf("Acct-Terminate-Cause %s", cause)
+	}
+}
+
+// detach takes everything out that the daemon left in the kernel, and what one that
+// still runs has there only when it is told to.
+func (w *world) detach(t *testing.T, program, clean string) {
+	for _, force := range []string{"", "--force"} {
+		if force == "" {
+			w.kill()
+		} else {
+			w.start(program)
+		}
+		if w.kernel() == clean {
+			t.Error("there is nothing to detach")
+		}
+		w.sh(`nsenter --net=/run/netns/$ID-router ` + program + ` detach -c $DIR/gatewayd.toml ` + force)
+		if diff := gocmp.Diff(strings.Split(clean, "\n"), strings.Split(w.kernel(), "\n")); diff != "" {
+			t.Errorf("what is left after detach %s: %s", force, diff)
+		}
+		if _, err := os.Stat(w.Pins); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the pins are left after detach %s: %v", force, err)
+		}
+	}
+}

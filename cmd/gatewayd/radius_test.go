@@ -1,0 +1,153 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+)
+
+// radiusServer is a FreeRADIUS on the router, for logins or for accounting.
+type radiusServer struct {
+	w            *world
+	Dir          string
+	Kind, Secret string // Kind is "auth" or "acct"
+	Port         int
+	process      *process
+}
+
+func (w *world) radius(kind string, port int) *radiusServer {
+	w.t.Helper()
+	r := &radiusServer{w: w, Dir: filepath.Join(w.Dir, kind), Kind: kind, Secret: w.Secret, Port: port}
+	for _, name := range []string{"radiusd.conf", "users"} {
+		w.write("radius/"+name, filepath.Join(kind, name), r)
+	}
+	r.start()
+	return r
+}
+
+func (r *radiusServer) start() {
+	r.w.t.Helper()
+	must(r.w.t, os.RemoveAll(filepath.Join(r.Dir, "log")))
+	r.process = r.w.spawn(r.Kind+"/log", "freeradius", "-f", "-l", "stdout", "-d", r.Dir)
+	eventually(r.w.t, "freeradius starts", func() error {
+		select {
+		case <-r.process.ended:
+			r.w.t.Fatalf("freeradius ended:\n%s", r.process.said())
+		default:
+		}
+		if !strings.Contains(r.process.said(), "Ready to process") {
+			return errors.New(r.process.said())
+		}
+		return nil
+	})
+}
+
+// stop makes its port refuse.
+func (r *radiusServer) stop() { r.process.end(syscall.SIGKILL) }
+
+// record is the attributes of one packet, as FreeRADIUS writes them.
+type record map[string][]string
+
+func (r record) one(name string) string { return strings.Join(r[name], " ") }
+
+func (r record) number(name string) uint64 {
+	n, err := strconv.ParseUint(r.one(name), 10, 64)
+	if err != nil {
+		panic(fmt.Sprintf("%s in %v: %v", name, r, err))
+	}
+	return n
+}
+
+// counts are what a record says of traffic.
+func (r record) counts() control.Traffic {
+	return control.Traffic{
+		UpBytes: r.number("Acct-Input-Gigawords")<<32 | r.number("Acct-Input-Octets"), UpPackets: r.number("Acct-Input-Packets"),
+		DownBytes: r.number("Acct-Output-Gigawords")<<32 | r.number("Acct-Output-Octets"), DownPackets: r.number("Acct-Output-Packets"),
+	}
+}
+
+// records are the packets of the server's file that are of a session, in their order:
+// "asked" are logins, "told" is accounting.
+func (r *radiusServer) records(file, session string) (all []record) {
+	r.w.t.Helper()
+	text, err := os.ReadFile(filepath.Join(r.Dir, file))
+	if err != nil && !os.IsNotExist(err) {
+		r.w.t.Fatal(err)
+	}
+	for part := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
+		one := record{}
+		for line := range strings.Lines(part) {
+			if name, value, ok := strings.Cut(strings.TrimSpace(line), " = "); ok {
+				one[name] = append(one[name], strings.Trim(value, `"`))
+			}
+		}
+		if session == "" || one.one("Acct-Session-Id") == session {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// told waits until accounting has told a kind of record of a session, and returns the
+// last of it.
+func (r *radiusServer) told(kind, session string) (last record) {
+	r.w.t.Helper()
+	eventually(r.w.t, kind+" of session "+session, func() error {
+		for _, one := range r.records("told", session) {
+			if one.one("Acct-Status-Type") == kind {
+				last = one
+			}
+		}
+		if last == nil {
+			return fmt.Errorf("%d records of it", len(r.records("told", session)))
+		}
+		return nil
+	})
+	return last
+}
+
+// kinds are what was told of a session, in its order.
+func kinds(records []record) (all []string) {
+	for _, r := range records {
+		all = append(all, r.one("Acct-Status-Type"))
+	}
+	return all
+}
+
+// distinct leaves out records that were sent twice: a daemon that was killed before it
+// had written down that the server has an event tells of it again. So that the server
+// can know them again, nothing may differ but when they came.
+func distinct(t *testing.T, records []record) (all []record) {
+	t.Helper()
+	for _, r := range records {
+		same := slices.IndexFunc(all, func(was record) bool { return was.one("Acct-Status-Type") == r.one("Acct-Status-Type") })
+		if same < 0 || r.one("Acct-Status-Type") == "Interim-Update" {
+			all = append(all, r)
+			continue
+		}
+		if diff := cmp.Diff(all[same].lasting(), r.lasting()); diff != "" {
+			t.Errorf("told twice, and not the same: %s", diff)
+		}
+	}
+	return all
+}
+
+// lasting is a record without what says when it came.
+func (r record) lasting() record {
+	out := maps.Clone(r)
+	for _, name := range []string{"Timestamp", "Acct-Delay-Time"} {
+		delete(out, name)
+	}
+	return out
+}

@@ -1,0 +1,330 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"text/template"
+	"time"
+
+	"github.com/vishvananda/netns"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+)
+
+// What the tests under load send. They are modest, so that a busy machine passes;
+// give others to a quiet one.
+var (
+	tcpMbps  = flag.Int("tcp-mbps", 100, "Mbit/s of TCP each way, through the gateway while its daemon dies; 0: none")
+	udpMbps  = flag.Int("udp-mbps", 30, "Mbit/s of UDP each way, meanwhile")
+	rounds   = flag.Int("rounds", 2, "how often the daemon is killed, restarted and replaced under load")
+	loadTime = flag.Duration("load", 0, "how long the load goes on at least")
+
+	predecessor = flag.String("predecessor", "", "gatewayd of an earlier version, in a file of that name, to upgrade from first")
+)
+
+// Addresses of every world.
+var (
+	serverAddr  = netip.MustParseAddr("192.0.2.2")
+	portalAddr  = "10.1.0.1:8080"
+	neverLeased = netip.MustParseAddr("10.1.0.250")
+)
+
+// world is a gateway's host with clients on the one side and a server on the other:
+// namespaces of one test. The daemon is a process of its own.
+//
+//	clients ── macvlan ── switch ── lan0 router wan0 ── s0 server
+type world struct {
+	t      *testing.T
+	id     string
+	Dir    string
+	Pins   string // of its data path
+	Secret string // of RADIUS
+	auth   *radiusServer
+	acct   *radiusServer
+	daemon *process
+	made   int // clients
+}
+
+var worlds atomic.Int64
+
+// newWorld makes the namespaces and starts RADIUS servers, one for logins and one for
+// accounting, but no daemon. All of it ends with the test.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, id: fmt.Sprint("w", worlds.Add(1)), Dir: t.TempDir(), Secret: "a secret of 24 characters"}
+	w.Pins = "/sys/fs/bpf/" + w.id
+	t.Cleanup(func() { w.sh(`for n in $(ip netns | cut -d' ' -f1 | grep "^$ID-"); do ip netns del $n; done`) })
+	w.sh(`for n in router switch server; do
+	ip netns add $ID-$n; nsenter --net=/run/netns/$ID-$n sysctl -qw net.ipv6.conf.all.disable_ipv6=1; ip -n $ID-$n link set lo up
+done
+ip link add lan0 netns $ID-router type veth peer name l0 netns $ID-switch
+ip link add wan0 netns $ID-router type veth peer name s0 netns $ID-server
+ip -n $ID-router addr add 10.1.0.1/24 dev lan0; ip -n $ID-router link set lan0 up
+ip -n $ID-router addr add 192.0.2.1/24 dev wan0; ip -n $ID-router link set wan0 up
+ip -n $ID-switch link set l0 up
+ip -n $ID-server addr add 192.0.2.2/24 dev s0; ip -n $ID-server link set s0 up
+ip -n $ID-server route add 10.1.0.0/24 via 192.0.2.1 rto_min 5s
+nsenter --net=/run/netns/$ID-router sysctl -qw net.ipv4.ip_forward=1`)
+	w.plainTCP("server")
+	w.auth, w.acct = w.radius("auth", 1812), w.radius("acct", 1813)
+	w.write("radius/gatewayd.toml", "gatewayd.toml", w)
+	return w
+}
+
+// plainTCP lets TCP in a namespace send again only what was lost: not what waited for a
+// busy machine.
+func (w *world) plainTCP(host string) {
+	w.sh(`nsenter --net=/run/netns/$ID-` + host + ` sysctl -qw net.ipv4.tcp_sack=0 net.ipv4.tcp_early_retrans=0 net.ipv4.tcp_recovery=0`)
+}
+
+// sh runs a script and fails the test with what it printed.
+func (w *world) sh(script string) string {
+	w.t.Helper()
+	out, err := w.try(script)
+	if err != nil {
+		w.t.Fatalf("%v\n%s\n%s", err, script, out)
+	}
+	return out
+}
+
+func (w *world) try(script string) (string, error) {
+	cmd := exec.Command("sh", "-ec", script)
+	cmd.Env = append(os.Environ(), "ID="+w.id, "DIR="+w.Dir)
+	out, err := cmd.CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// in runs fn on a thread in a host's namespace: sockets it makes belong there.
+func (w *world) in(host string, fn func() error) {
+	w.t.Helper()
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		ns, err := netns.GetFromName(w.id + "-" + host)
+		if err == nil {
+			err = netns.Set(ns)
+			ns.Close()
+		}
+		if err == nil {
+			err = fn()
+		}
+		failed <- err
+	}()
+	must(w.t, <-failed)
+}
+
+// write makes a file of the world's folder from a template.
+func (w *world) write(from, to string, data any) string {
+	w.t.Helper()
+	tmpl, err := template.ParseFiles(filepath.Join("testdata", from))
+	must(w.t, err)
+	var text bytes.Buffer
+	must(w.t, tmpl.Execute(&text, data))
+	path := filepath.Join(w.Dir, to)
+	must(w.t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must(w.t, os.WriteFile(path, text.Bytes(), 0o600))
+	return path
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits until fn has no error any more: half a minute, on a busy machine.
+func eventually(t *testing.T, what string, fn func() error) {
+	t.Helper()
+	var err error
+	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(20 * time.Millisecond) {
+		if err = fn(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("%s: %v", what, err)
+}
+
+// process is a program on the router.
+type process struct {
+	cmd   *exec.Cmd
+	log   string
+	ended chan struct{}
+}
+
+// spawn starts a program in the router's network. It ends with the test.
+func (w *world) spawn(log string, argv ...string) *process {
+	w.t.Helper()
+	p := &process{log: filepath.Join(w.Dir, log), ended: make(chan struct{})}
+	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	must(w.t, err)
+	defer out.Close()
+	p.cmd = exec.Command("nsenter", append([]string{"--net=/run/netns/" + w.id + "-router"}, argv...)...)
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	must(w.t, p.cmd.Start())
+	go func() { p.cmd.Wait(); close(p.ended) }()
+	w.t.Cleanup(func() { p.end(syscall.SIGKILL) })
+	return p
+}
+
+// end sends a signal and waits for the end.
+func (p *process) end(s syscall.Signal) {
+	p.cmd.Process.Signal(s)
+	<-p.ended
+}
+
+func (p *process) said() string {
+	text, _ := os.ReadFile(p.log)
+	return string(text)
+}
+
+// start starts the daemon and returns once it serves.
+func (w *world) start(program string) {
+	w.t.Helper()
+	w.daemon = w.spawn("gatewayd.log", program, "run", "-c", filepath.Join(w.Dir, "gatewayd.toml"))
+	eventually(w.t, "gatewayd starts", func() error {
+		select {
+		case <-w.daemon.ended:
+			w.t.Fatalf("gatewayd ended:\n%s", w.daemon.said())
+		default:
+		}
+		s, err := w.status()
+		if err == nil && s.PID != w.daemon.cmd.Process.Pid {
+			err = errors.New("another one answers")
+		}
+		return err
+	})
+}
+
+// kill ends the daemon as a crash does.
+func (w *world) kill() { w.daemon.end(syscall.SIGKILL) }
+
+func (w *world) control() (*control.Client, error) {
+	return control.Dial(filepath.Join(w.Dir, "run", "control.sock"))
+}
+
+func (w *world) status() (control.Status, error) {
+	c, err := w.control()
+	if err != nil {
+		return control.Status{}, err
+	}
+	return c.Status(context.Background())
+}
+
+// client is one in a namespace of its own, with a lease of the daemon's.
+type client struct {
+	w    *world
+	host string
+	addr netip.Addr
+}
+
+// stranger joins the network and has no address yet.
+func (w *world) stranger() *client {
+	w.t.Helper()
+	w.made++
+	c := &client{w: w, host: fmt.Sprint("client", w.made)}
+	w.sh(`n=$ID-` + c.host + `; ip netns add $n; nsenter --net=/run/netns/$n sysctl -qw net.ipv6.conf.all.disable_ipv6=1; ip -n $n link set lo up
+ip -n $ID-switch link add link l0 name c0 netns $n type macvlan mode bridge; ip -n $n link set c0 up`)
+	w.plainTCP(c.host)
+	return c
+}
+
+// client joins the network and gets a lease.
+func (w *world) client() *client {
+	w.t.Helper()
+	c := w.stranger()
+	out := c.sh(c.udhcpc("-n"))
+	m := regexp.MustCompile(`leased (\S+)`).FindStringSubmatch(out)
+	if m == nil {
+		w.t.Fatalf("no lease:\n%s", out)
+	}
+	c.addr = netip.MustParseAddr(m[1])
+	return c
+}
+
+// udhcpc is a command that asks for a lease, and says "leased ADDRESS".
+func (c *client) udhcpc(flags string) string {
+	script := filepath.Join(c.w.Dir, "udhcpc")
+	must(c.w.t, os.WriteFile(script, []byte("#!/bin/sh\n[ \"$1\" = bound ] || exit 0\nip addr replace $ip/24 dev $interface\n"+
+		"ip route replace default via $router rto_min 5s\necho leased $ip\n"), 0o755))
+	return "busybox udhcpc -i c0 -q " + flags + " -s " + script
+}
+
+func (c *client) sh(command string) string {
+	c.w.t.Helper()
+	return c.w.sh("nsenter --net=/run/netns/$ID-" + c.host + " " + command)
+}
+
+func (c *client) try(command string) (string, error) {
+	return c.w.try("nsenter --net=/run/netns/$ID-" + c.host + " " + command)
+}
+
+const curl = "curl -s --max-time 5 "
+
+// logIn fills in the portal's form. Where there is no answer yet it tries again.
+func (c *client) logIn(user string) control.Session {
+	c.w.t.Helper()
+	eventually(c.w.t, user+" logs in", func() error {
+		token, err := c.token("login")
+		if err != nil {
+			return err
+		}
+		code, err := c.try(fmt.Sprintf(curl+`-o /dev/null -w '%%{http_code}' -d token=%s -d username=%s -d password=right http://%s/login`, token, user, portalAddr))
+		if err == nil && code != "303" {
+			err = fmt.Errorf("the form is answered with %s", code)
+		}
+		return err
+	})
+	return c.session()
+}
+
+// logOut presses the status page's button.
+func (c *client) logOut() {
+	c.w.t.Helper()
+	eventually(c.w.t, "log out", func() error {
+		token, err := c.token("status")
+		if err == nil {
+			_, err = c.try(curl + `-o /dev/null -d token=` + token + ` http://` + portalAddr + `/logout`)
+		}
+		return err
+	})
+}
+
+// token is what a page's form is protected with.
+func (c *client) token(page string) (string, error) {
+	text, err := c.try(curl + "http://" + portalAddr + "/" + page)
+	if err != nil {
+		return "", err
+	}
+	token := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(text)
+	if token == nil {
+		return "", fmt.Errorf("no form on the %s page:\n%s", page, text)
+	}
+	return token[1], nil
+}
+
+// session is what the daemon knows of the client.
+func (c *client) session() (s control.Session) {
+	c.w.t.Helper()
+	eventually(c.w.t, "gatewayd tells of "+c.addr.String(), func() error {
+		daemon, err := c.w.control()
+		if err == nil {
+			s, err = daemon.Session(context.Background(), c.addr)
+		}
+		return err
+	})
+	return s
+}

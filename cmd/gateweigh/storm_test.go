@@ -1,0 +1,195 @@
+package main
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// storms runs an experiment and returns its storms by device.
+func storms(t *testing.T, dir string) map[string][]result.Storm {
+	t.Helper()
+	run, err := result.ReadRun(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := map[string][]result.Storm{}
+	for _, s := range run.Storms {
+		by[s.DUT] = append(by[s.DUT], s)
+	}
+	return by
+}
+
+func TestStormOfLogins(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", dir, "../gatewayd").CombinedOutput(); err != nil {
+		t.Fatalf("building gatewayd: %v\n%s", err, out)
+	}
+	write(t, dir, "bell.toml", "measure = \"logins\"\nduts = [\"gateway-ebpf\", \"opennds\"]\nclients = [30]\nblocks = 1\nredo = 0\n")
+	cmd := command(t, dir, "run", "bell.toml", "--out", "r")
+	cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))
+	e := finish(t, cmd)
+	measured(t, e)
+	for _, want := range []string{"30 clients", "all at once", "logins/s", "CPU/login", "gateway-ebpf", "opennds", "r/report.html"} {
+		if !strings.Contains(e.stdout, want) {
+			t.Errorf("the table lacks %q:\n%s", want, e.stdout)
+		}
+	}
+	by := storms(t, filepath.Join(dir, "r"))
+	for _, dut := range []string{"gateway-ebpf", "opennds"} {
+		if len(by[dut]) != 1 {
+			t.Fatalf("%d storms over %s, want 1\n%s", len(by[dut]), dut, e.stderr)
+		}
+		s := by[dut][0]
+		for name, p := range map[string]result.Phase{"lease": s.Lease, "login": s.Login} {
+			if p.Asked != 30 || len(p.Ms) != 30 || p.Through+len(p.GaveUp) != 30 || p.Tries < p.Asked {
+				t.Errorf("%s, %s: %d asked, %d through, %d gave up, %d times, %d tries", dut, name, p.Asked, p.Through, len(p.GaveUp), len(p.Ms), p.Tries)
+			}
+			if p.RouterNs() <= 0 || p.RoleNs[result.RoleClient] <= 0 || p.RouterBusy <= 0 || p.ClientBusy <= 0 || p.Limit == "" {
+				t.Errorf("%s, %s: without CPU: %+v", dut, name, p)
+			}
+			if p.P50Ms > p.P90Ms || p.P99Ms > p.MaxMs || p.MaxMs > 1000*p.ThroughSeconds+1 || p.PerSecond <= 0 {
+				t.Errorf("%s, %s: times %g %g %g %g ms in %g s", dut, name, p.P50Ms, p.P90Ms, p.P99Ms, p.MaxMs, p.ThroughSeconds)
+			}
+		}
+		if s.IdlePSSMiB <= 0 || s.LoggedPSSMiB <= 0 || !s.DeviceLeases || len(s.Died) > 0 {
+			t.Errorf("%s: memory %g to %g MiB, leases itself %v, died %v", dut, s.IdlePSSMiB, s.LoggedPSSMiB, s.DeviceLeases, s.Died)
+		}
+	}
+	gateway := by["gateway-ebpf"][0].Login
+	if gateway.Through != 30 || gateway.RoleNs[result.RoleRadius] <= 0 || by["opennds"][0].Login.RoleNs[result.RoleRadius] != 0 {
+		t.Errorf("gateway-ebpf let %d of 30 in; RADIUS used %d ns, with opennds %d ns", gateway.Through, gateway.RoleNs[result.RoleRadius], by["opennds"][0].Login.RoleNs[result.RoleRadius])
+	}
+	checkStormFiles(t, dir)
+	if got := leftoversSoon(t); got != "" {
+		t.Errorf("left behind:\n%s", got)
+	}
+}
+
+// checkStormFiles looks at what the run in dir/r left for readers.
+func checkStormFiles(t *testing.T, dir string) {
+	t.Helper()
+	var s analysis.Summary
+	if err := json.Unmarshal(read(t, dir, "r/summary.json"), &s); err != nil || s.Measure != result.MeasureLogins || len(s.Storms) != 2 || len(s.Cells) != 0 {
+		t.Errorf("summary.json: %v, measure %q, %d cells of storms and %d others", err, s.Measure, len(s.Storms), len(s.Cells))
+	}
+	rows, err := csv.NewReader(strings.NewReader(string(read(t, dir, "r/summary.csv")))).ReadAll()
+	if err != nil || len(rows) != 3 || len(rows[0]) != len(rows[1]) {
+		t.Errorf("summary.csv: %v, %d rows", err, len(rows))
+	}
+	rebuilt := finish(t, command(t, dir, "report", "r", "--json"))
+	if rebuilt.code != 0 || rebuilt.stdout != string(read(t, dir, "r/summary.json")) {
+		t.Errorf("report --json: exit %d, differs from summary.json", rebuilt.code)
+	}
+	refused := finish(t, command(t, dir, "compare", "r", "r"))
+	if refused.code != exitUsage || !strings.Contains(refused.stderr, "r measured logins") {
+		t.Errorf("compare: exit %d: %s", refused.code, refused.stderr)
+	}
+}
+
+// openDoors lets everybody in who says so; its addresses are the lab's.
+const openDoors = `measure = "logins"
+duts = ["doors"]
+clients = [5]
+login_rates = [0, 50]
+blocks = 3
+redo = 0
+[dut.doors]
+start = "true"
+login = "true"
+`
+
+func TestKilledStormsResume(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "small.toml", openDoors)
+	cmd, _ := begin(t, dir)
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	labtest.Await(t, "everything of the run to go", func() bool { return leftovers(t) == "" })
+	kept := len(storms(t, filepath.Join(dir, "r"))["doors"])
+	e := finish(t, command(t, dir, "run", "--resume", "r"))
+	measured(t, e)
+	count := map[[2]float64]int{}
+	sittings := map[int]int{}
+	for _, s := range storms(t, filepath.Join(dir, "r"))["doors"] {
+		count[[2]float64{s.LoginRate, float64(s.Block)}]++
+		sittings[s.Sitting]++
+		if s.DeviceLeases || s.Login.Through != 5 || s.LoginRate > 0 && s.Login.Seconds < 4/s.LoginRate {
+			t.Errorf("storm %+v", s)
+		}
+	}
+	if len(count) != 6 || sittings[0] != kept || sittings[1] != 6-kept || kept == 0 {
+		t.Errorf("%d storms of 6, by sitting %v, %d before the kill", len(count), sittings, kept)
+	}
+	for at, n := range count {
+		if n != 1 {
+			t.Errorf("storm %v was measured %d times", at, n)
+		}
+	}
+}
+
+// breaking devices: one dies of its clients, one lets half of them in, one has no log-in.
+const breaking = `measure = "logins"
+duts = ["dies", "half", "allowlist"]
+clients = [4]
+blocks = 1
+redo = 0
+[dut.dies]
+daemon = "sleep 2; echo out of memory; exit 9"
+ready = "true"
+login = "sleep 3"
+[dut.half]
+start = "true"
+login = '[ $((GATEWEIGH_CLIENT % 2)) -eq 0 ] || { echo "no room for $GATEWEIGH_CLIENT"; exit 7; }'
+`
+
+func TestDevicesThatBreakAreReportedAsTheyBroke(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "b.toml", breaking)
+	e := finish(t, command(t, dir, "run", "b.toml", "--out", "r"))
+	measured(t, e)
+	by := storms(t, filepath.Join(dir, "r"))
+	if len(by["dies"]) != 1 || len(by["dies"][0].Died) != 1 || !strings.Contains(by["dies"][0].Died[0], "out of memory") {
+		t.Errorf("of the device that died: %+v", by["dies"])
+	}
+	if len(by["half"]) != 1 || by["half"][0].Login.Through != 2 || by["half"][0].Login.Tries != 2+2*8 {
+		t.Fatalf("of the device that lets half in: %+v", by["half"])
+	}
+	login := by["half"][0].Login
+	if len(login.Failures) != 1 || login.Failures[0].Count != 2 || !strings.Contains(login.Failures[0].First, "exit status 7") || login.GaveUp[0] != 0 || login.GaveUp[1] != 2 {
+		t.Errorf("failures %+v of clients %v", login.Failures, login.GaveUp)
+	}
+	for _, want := range []string{"dies", "half", "Skipped: allowlist", "its clients do not log in themselves"} {
+		if !strings.Contains(strings.Join(strings.Fields(e.stdout), " "), want) {
+			t.Errorf("the table lacks %q:\n%s", want, e.stdout)
+		}
+	}
+}
+
+func TestBadStormsAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct{ text, want string }{
+		"load":       {openDoors[:len("measure = \"logins\"\n")] + "duts = [\"opennds\"]\nclients = [5]\noffered_mbps = [5]\n", "bad.toml:4: offered_mbps: has no meaning"},
+		"clean":      {"measure = \"logins\"\nduts = [\"clean\"]\nclients = [5]\n", "bad.toml:2: duts"},
+		"rate alone": {"duts = [\"opennds\"]\nclients = [5]\noffered_mbps = [5]\nlogin_rates = [1]\n", "bad.toml:4: login_rates: needs measure"},
+	} {
+		write(t, dir, "bad.toml", c.text)
+		if e := finish(t, command(t, dir, "run", "bad.toml")); e.code != exitUsage || !strings.Contains(e.stderr, c.want) {
+			t.Errorf("%s: exit %d, want %d and %q in:\n%s", name, e.code, exitUsage, c.want, e.stderr)
+		}
+	}
+	if e := finish(t, command(t, dir, "run", "quick", "--set", "measure=logins")); e.code != exitUsage || !strings.Contains(e.stderr, "quick.toml:6: offered_mbps") {
+		t.Errorf("quick as a storm: exit %d: %s", e.code, e.stderr)
+	}
+}

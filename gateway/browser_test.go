@@ -1,0 +1,210 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/log"
+	devnet "github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// shotsEnv names a folder that gets screenshots of the pages.
+const shotsEnv = "GATEWAYD_TEST_SHOTS"
+
+// wanted is the page the person asks for.
+const wanted = "http://some.site/path"
+
+// person sits before a browser on the client.
+type person struct {
+	ctx  context.Context
+	name string // of the screenshots
+	shot int
+}
+
+// newPerson starts Chromium in the client's namespace, with its own idea of DNS
+// and nothing else: what it sees went through the gateway.
+func newPerson(t *testing.T, name string, width, height int64) *person {
+	t.Helper()
+	program, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatal("chromium is not installed: run .ci/deps")
+	}
+	inside := filepath.Join(t.TempDir(), "chromium-inside")
+	must(t, os.WriteFile(inside, []byte("#!/bin/sh\nexec ip netns exec client "+program+" \"$@\"\n"), 0o755))
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
+		chromedp.ExecPath(inside), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-gpu", true))
+	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancel)
+	ctx, stop := chromedp.NewContext(allocator)
+	t.Cleanup(stop)
+	ctx, late := context.WithTimeout(ctx, 2*time.Minute) // only so that a failure does not hang
+	t.Cleanup(late)
+	var size []chromedp.EmulateViewportOption
+	if width < 500 {
+		size = append(size, chromedp.EmulateMobile)
+	}
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, height, size...)); err != nil {
+		t.Fatalf("start chromium: %v", err)
+	}
+	p := &person{ctx: ctx, name: name}
+	must(t, chromedp.Listen(ctx, func(event any) {
+		if e, ok := event.(*log.EventEntryAdded); ok && !strings.Contains(e.Entry.URL, "favicon.ico") {
+			t.Errorf("%s: the console says %s (%s)", name, e.Entry.Text, e.Entry.URL)
+		}
+	}))
+	_, err = chromedp.Call(ctx, devnet.Enable, devnet.EnableParams{})
+	must(t, err)
+	_, err = chromedp.Call(ctx, log.Enable, cdp.Empty{})
+	must(t, err)
+	return p
+}
+
+// goes does something that ends in another page, and says where that is.
+func (p *person) goes(t *testing.T, steps ...chromedp.Action[chromedp.Void]) string {
+	t.Helper()
+	if _, err := chromedp.RunResponse(p.ctx, steps...); err != nil {
+		t.Fatal(err)
+	}
+	return p.reads(t, "location.href")
+}
+
+// reads evaluates an expression to a text.
+func (p *person) reads(t *testing.T, script string) string {
+	t.Helper()
+	text, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](script))
+	if err != nil {
+		t.Fatalf("%v in: %s", err, script)
+	}
+	return text
+}
+
+// sees holds that the page fits its screen and says something, and takes its
+// picture where that is wanted.
+func (p *person) sees(t *testing.T, page string, texts ...string) {
+	t.Helper()
+	body := p.reads(t, "document.body.innerText")
+	for _, text := range texts {
+		if !regexp.MustCompile(text).MatchString(body) {
+			t.Errorf("%s, %s: no %q on the page:\n%s", p.name, page, text, body)
+		}
+	}
+	if got := p.reads(t, "String(document.documentElement.scrollWidth <= innerWidth)"); got != "true" {
+		t.Errorf("%s, %s: the page has to be scrolled sideways", p.name, page)
+	}
+	dir := os.Getenv(shotsEnv)
+	if dir == "" {
+		return
+	}
+	picture, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
+	must(t, err)
+	p.shot++
+	must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d-%s.png", p.name, p.shot, page)), picture, 0o644))
+}
+
+// TestPersonWithABrowser: a phone and then a laptop lease an address, are
+// redirected, mistype the password, log in at RADIUS, read, and log out.
+func TestPersonWithABrowser(t *testing.T) {
+	network(t)
+	dir := t.TempDir()
+	secret := startOutside(t)
+	cfg, err := config.Parse(filepath.Join(dir, "gatewayd.toml"), fmt.Appendf(nil, `
+state_dir = "%[1]s/state"
+run_dir = "%[1]s"
+[lan]
+interface = "lan0"
+address = "10.1.0.1/24"
+[wan]
+interface = "wan0"
+[dns]
+upstreams = ["%[2]s"]
+[portal]
+title = "Café Milano"
+[auth]
+methods = ["radius"]
+[radius]
+method = "chap"
+[radius.primary]
+address = "%[2]s:1812"
+secret = "%[3]s"
+[datapath]
+pin_dir = "/sys/fs/bpf/test"
+`, dir, outside, secret))
+	must(t, err)
+	t.Cleanup(func() { must(t, Detach(cfg, false)) }) // once it has ended
+	d := serve(t, cfg)
+	addr := lease(t)
+	// The client's resolver is the gateway, as its lease says.
+	resolv := filepath.Join(dir, "resolv.conf")
+	must(t, os.WriteFile(resolv, []byte("nameserver 10.1.0.1\n"), 0o644))
+	sh(t, "mount --bind "+resolv+" /etc/resolv.conf") // seen by the tests' own mount namespace alone
+	t.Cleanup(func() { sh(t, "umount /etc/resolv.conf") })
+	for _, screen := range []struct {
+		name          string
+		width, height int64
+	}{{"phone", 390, 844}, {"laptop", 1280, 800}} {
+		t.Run(screen.name, func(t *testing.T) {
+			visit(t, d, newPerson(t, screen.name, screen.width, screen.height), addr)
+		})
+	}
+}
+
+// visit is one person's stay.
+func visit(t *testing.T, d daemon, p *person, addr string) {
+	checkSheets(t, "before", false)
+	const login = "http://10.1.0.1:8080/login?url=http%3A%2F%2Fsome.site%2Fpath"
+	if at := p.goes(t, chromedp.Navigate(wanted)); at != login {
+		t.Fatalf("asked for %s, and came to %s", wanted, at)
+	}
+	p.sees(t, "login", "Café Milano", "Password")
+
+	p.goes(t, chromedp.SendKeys("#username", "alice"), chromedp.SendKeys("#password", "wrong\r"))
+	p.sees(t, "wrong-password", "(?i)password is wrong|wrong.*password|not right|incorrect")
+	if got := d.client(t).State; got == session.Authenticated {
+		t.Fatal("a wrong password lets the client in")
+	}
+	checkSheets(t, "after a wrong password", false)
+
+	at := p.goes(t, chromedp.SendKeys("#password", "correct horse\r"))
+	if !strings.HasPrefix(at, "http://10.1.0.1:8080/status") {
+		t.Fatalf("logged in, and came to %s", at)
+	}
+	p.sees(t, "logged-in", "alice", "some.site")
+	if s := d.client(t); s.State != session.Authenticated || s.User != "alice" || s.Addr.String() != addr {
+		t.Errorf("the session is %+v", s)
+	}
+	checkSheets(t, "logged in", true)
+
+	if at := p.goes(t, chromedp.Click("a.button")); at != wanted {
+		t.Fatalf("went on to %s", at)
+	}
+	p.sees(t, "site", "The news on some.site")
+
+	p.goes(t, chromedp.Navigate("http://10.1.0.1:8080/status"))
+	p.sees(t, "status", "alice", `(?i)received\s+[0-9.]+ kB`, `(?i)sent\s+[0-9.]+ k?B`, `(?i)(online|connected|time)[^\n]*\s+\d`)
+
+	if at := p.goes(t, chromedp.Click("form > button")); !strings.HasPrefix(at, "http://10.1.0.1:8080/login") {
+		t.Fatalf("logged out, and came to %s", at)
+	}
+	p.sees(t, "logged-out", "(?i)signed out|logged out|offline")
+	if got := d.client(t).State; got == session.Authenticated {
+		t.Error("the session goes on after the log-out")
+	}
+	checkSheets(t, "logged out", false)
+	if at := p.goes(t, chromedp.Navigate(wanted)); at != login {
+		t.Errorf("out again, asked for %s, and came to %s", wanted, at)
+	}
+}

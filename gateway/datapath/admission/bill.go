@@ -1,0 +1,21 @@
+package admission
+
+import (
+	"net/netip"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// Bill adds to an address's counters what passed without being judged: its bytes and
+// packets.
+func (t *Table) Bill(addr netip.Addr, passed datapath.Counters) error {
+	e, err := t.at(addr)
+	if err != nil {
+		return err
+	}
+	e.upBytes.Add(passed.UpBytes)
+	e.upPackets.Add(passed.UpPackets)
+	e.downBytes.Add(passed.DownBytes)
+	e.downPackets.Add(passed.DownPackets)
+	return nil
+}

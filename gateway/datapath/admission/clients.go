@@ -1,0 +1,213 @@
+package admission
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// entry is an address of the LAN: one cache line, so that a packet of a client
+// without limits touches no other.
+type entry struct {
+	// word says whose the address is: see known and the rest.
+	word atomic.Uint64
+	// bounds hold while word is bounded. They name the word they belong to, and
+	// where the two differ they are the newer.
+	bounds atomic.Pointer[bounds]
+
+	upBytes, upPackets     atomic.Uint64
+	downBytes, downPackets atomic.Uint64
+	seen                   atomic.Int64
+	dropped                atomic.Uint64
+}
+
+// An entry's word: the MAC address in the lower 48 bits, and what its owner may do.
+const (
+	macBits  = 1<<48 - 1
+	known    = 1 << 48
+	admitted = 1 << 49
+	bounded  = 1 << 50 // there is more to know: until when, how fast, how much
+)
+
+// bounds are what an admitted client's packets are held against. They never
+// change, apart from the meters.
+type bounds struct {
+	word                       uint64
+	until                      int64 // moment of Now; 0: for ever
+	upBytes, downBytes, total  uint64
+	upPsPerByte, downPsPerByte uint64 // picoseconds; 0: any rate
+	upBurst, downBurst         int64  // nanoseconds at the full rate that may come at once
+	meters                     *meters
+}
+
+// meters are the state of an address's rate limits: the moment up to which the
+// rate has been used. They outlive the bounds: a client that is told its limits
+// again gets no second burst.
+type meters struct{ up, down atomic.Int64 }
+
+// Burst is how long a client that was silent may send at any rate, as bits of its
+// limit: rate limits are token buckets. Long enough that TCP uses its rate in full,
+// short enough to be no loophole; never less than the largest aggregated packet.
+const Burst = 400 * time.Millisecond
+
+const burstBytes = 2 * 65536
+
+// take takes the time that bytes need from what is left of it: a virtual clock
+// that runs no more than the burst behind the real one and not before it. Two
+// threads that meter one client at once try again.
+func take(clock *atomic.Int64, psPerByte uint64, burst int64, bytes uint64, now int64) bool {
+	need := int64(bytes * psPerByte / 1000)
+	for range 8 {
+		was := clock.Load()
+		used := max(was, now-burst)
+		if used+need > now {
+			return false
+		}
+		if clock.CompareAndSwap(was, used+need) {
+			return true
+		}
+	}
+	return false
+}
+
+// macOf reads a MAC address as a word's lower bits.
+func macOf(m datapath.MAC) uint64 {
+	return uint64(m[0])<<40 | uint64(m[1])<<32 | uint64(m[2])<<24 | uint64(m[3])<<16 | uint64(m[4])<<8 | uint64(m[5])
+}
+
+func macIn(word uint64) datapath.MAC {
+	return datapath.MAC{byte(word >> 40), byte(word >> 32), byte(word >> 24), byte(word >> 16), byte(word >> 8), byte(word)}
+}
+
+// state is an entry's word and, where that is bounded, the bounds of the same
+// moment.
+func (e *entry) state() (uint64, *bounds) {
+	word := e.word.Load()
+	if word&bounded == 0 {
+		return word, nil
+	}
+	b := e.bounds.Load()
+	return b.word, b
+}
+
+// at finds an address's entry.
+func (t *Table) at(addr netip.Addr) (*entry, error) {
+	if !t.cfg.Prefix.Contains(addr) {
+		return nil, fmt.Errorf("%w: %s is not in the LAN %s", datapath.ErrForeign, addr, t.cfg.Prefix)
+	}
+	if addr == t.cfg.Gateway {
+		return nil, fmt.Errorf("%w: %s is the gateway itself", datapath.ErrForeign, addr)
+	}
+	return &t.entries[number(addr)-t.base], nil
+}
+
+// errClosed is of calls after Close.
+var errClosed = errors.New("the data path is closed")
+
+// Set makes a client's entry what is given. A packet is judged by the old entry or
+// by the new one, never by parts of both.
+func (t *Table) Set(c datapath.Client) error {
+	e, err := t.at(c.Addr)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return fmt.Errorf("setting the client %s: %w", c.Addr, errClosed)
+	}
+	word := macOf(c.MAC) | known
+	if c.Admitted {
+		word |= admitted
+	}
+	if c.Admitted && (c.Limits != (datapath.Limits{}) || !c.Until.IsZero()) {
+		word |= bounded
+		e.bounds.Store(newBounds(word, c, e.bounds.Load()))
+	}
+	e.word.Store(word)
+	return nil
+}
+
+func newBounds(word uint64, c datapath.Client, old *bounds) *bounds {
+	b := &bounds{word: word, upBytes: c.Limits.UpBytes, downBytes: c.Limits.DownBytes, total: c.Limits.TotalBytes}
+	b.upPsPerByte, b.upBurst = rate(c.Limits.UpBps)
+	b.downPsPerByte, b.downBurst = rate(c.Limits.DownBps)
+	if !c.Until.IsZero() {
+		b.until = moment(c.Until)
+	}
+	if old != nil {
+		b.meters = old.meters
+	} else {
+		b.meters = new(meters)
+	}
+	return b
+}
+
+// rate is what a byte takes at a rate, picoseconds, and what may come at once, ns.
+func rate(bps uint64) (psPerByte uint64, burstNs int64) {
+	if bps == 0 {
+		return 0, 0
+	}
+	psPerByte = 8e12 / bps
+	return psPerByte, max(Burst.Nanoseconds(), int64(burstBytes*psPerByte/1000))
+}
+
+// Remove forgets who has an address.
+func (t *Table) Remove(addr netip.Addr) error {
+	e, err := t.at(addr)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e.word.Store(0)
+	return nil
+}
+
+// Counters reads what an address has sent and received since the epoch.
+func (t *Table) Counters(addr netip.Addr) (datapath.Counters, error) {
+	e, err := t.at(addr)
+	if err != nil {
+		return datapath.Counters{}, err
+	}
+	c := e.counters()
+	c.Epoch = t.epoch
+	if seen := e.seen.Load(); seen != 0 {
+		c.Seen = wall(seen)
+	}
+	return c, nil
+}
+
+func (e *entry) counters() datapath.Counters {
+	return datapath.Counters{
+		UpBytes: e.upBytes.Load(), UpPackets: e.upPackets.Load(),
+		DownBytes: e.downBytes.Load(), DownPackets: e.downPackets.Load(), DroppedPackets: e.dropped.Load(),
+	}
+}
+
+// Total sums the counters of all addresses.
+func (t *Table) Total() (datapath.Counters, error) {
+	sum := datapath.Counters{Epoch: t.epoch}
+	for i := range t.entries {
+		c := t.entries[i].counters()
+		sum.UpBytes, sum.UpPackets = sum.UpBytes+c.UpBytes, sum.UpPackets+c.UpPackets
+		sum.DownBytes, sum.DownPackets = sum.DownBytes+c.DownBytes, sum.DownPackets+c.DownPackets
+		sum.DroppedPackets += c.DroppedPackets
+	}
+	return sum, nil
+}
+
+// Clients lists the addresses that have an entry.
+func (t *Table) Clients() ([]netip.Addr, error) {
+	var addrs []netip.Addr
+	for i := range t.entries {
+		if t.entries[i].word.Load()&known != 0 {
+			addrs = append(addrs, address(t.base+uint32(i)))
+		}
+	}
+	return addrs, nil
+}

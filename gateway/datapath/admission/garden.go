@@ -1,0 +1,110 @@
+package admission
+
+import (
+	"fmt"
+	"maps"
+	"math/bits"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// maxGarden bounds the prefixes of the walled garden.
+const maxGarden = 65536
+
+// garden is the prefixes that strangers reach, each with its end. An address is
+// in the garden while any prefix that holds it is open.
+type garden struct {
+	lengths atomic.Uint64 // bit n: there are prefixes of n bits
+
+	mu    sync.RWMutex
+	ends  map[uint64]int64 // guarded by mu: by length and network; 0: never
+	count [33]int          // guarded by mu: prefixes of each length
+}
+
+// slot is a prefix as a key.
+func slot(length int, addr uint32) uint64 {
+	return uint64(length)<<32 | uint64(addr)&(0xffffffff<<(32-length)&0xffffffff)
+}
+
+// holds says whether an address is in the garden now.
+func (g *garden) holds(addr uint32, now int64) bool {
+	left := g.lengths.Load()
+	if left == 0 {
+		return false
+	}
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	for ; left != 0; left &= left - 1 {
+		if ends, open := g.ends[slot(bits.TrailingZeros64(left), addr)]; open && (ends == 0 || now < ends) {
+			return true
+		}
+	}
+	return false
+}
+
+// open opens a prefix until a moment, 0: for ever; or closes it.
+func (g *garden) open(length int, addr uint32, ends int64, closes bool) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	key := slot(length, addr)
+	_, there := g.ends[key]
+	switch {
+	case closes:
+		g.forget(key)
+		return nil
+	case !there && len(g.ends) >= maxGarden:
+		g.weed()
+		if len(g.ends) >= maxGarden {
+			return fmt.Errorf("it holds %d prefixes already", len(g.ends))
+		}
+	}
+	if g.ends == nil {
+		g.ends = map[uint64]int64{}
+	}
+	if !there {
+		g.count[length]++
+	}
+	g.ends[key] = ends
+	g.lengths.Store(g.lengths.Load() | 1<<length)
+	return nil
+}
+
+// weed takes out what has ended. mu is held.
+func (g *garden) weed() {
+	now := Now()
+	for key, ends := range maps.Clone(g.ends) {
+		if ends != 0 && ends <= now {
+			g.forget(key)
+		}
+	}
+}
+
+// forget takes a prefix out, if it is there. mu is held.
+func (g *garden) forget(key uint64) {
+	if _, there := g.ends[key]; !there {
+		return
+	}
+	delete(g.ends, key)
+	length := key >> 32
+	if g.count[length]--; g.count[length] == 0 {
+		g.lengths.Store(g.lengths.Load() &^ (1 << length))
+	}
+}
+
+// Open opens the walled garden for a prefix, or closes it.
+func (t *Table) Open(prefix netip.Prefix, until time.Time) error {
+	if !prefix.IsValid() || !prefix.Addr().Is4() {
+		return fmt.Errorf("the walled garden cannot hold %s: IPv4 only", prefix)
+	}
+	var ends int64
+	closes := !until.IsZero() && !until.After(time.Now())
+	if !until.IsZero() {
+		ends = moment(until)
+	}
+	if err := t.garden.open(prefix.Bits(), number(prefix.Addr()), ends, closes); err != nil {
+		return fmt.Errorf("opening the walled garden for %s: %w", prefix.Masked(), err)
+	}
+	return nil
+}

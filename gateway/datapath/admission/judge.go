@@ -1,0 +1,250 @@
+package admission
+
+import (
+	"encoding/binary"
+	"slices"
+	"sync/atomic"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// Verdict is what is to become of a packet.
+type Verdict uint8
+
+const (
+	Drop    Verdict = iota // silently
+	Forward                // on its way, billed
+	Local                  // from a client to the gateway itself, or the reverse
+	Portal                 // a stranger's HTTP for anywhere: to the portal
+	Reject                 // a stranger's, to be answered: TCP with a reset, the rest with ICMP "administratively prohibited"
+)
+
+// Judge judges the packets of one thread. Its methods are for one goroutine at a
+// time; Table.Judge makes one for each.
+type Judge struct {
+	table  *Table
+	_      [64]byte // counts of other judges are on other cache lines
+	counts [reasonCount]atomic.Uint64
+	_      [64]byte
+}
+
+// Count counts packets that the data path met itself.
+func (j *Judge) Count(r Reason, packets int) { j.counts[r].Add(uint64(packets)) }
+
+// end counts a packet and passes its verdict on.
+func (j *Judge) end(h *header, r Reason, v Verdict) Verdict {
+	j.counts[r].Add(h.packets)
+	return v
+}
+
+// Up judges what came from the LAN, sent by mac to the gateway's own Ethernet
+// address or to many. now is a moment of Now. It is Forward only for admitted
+// clients and for what goes to the walled garden; what goes to another client is
+// Forward as well, and Across has the last word.
+func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
+	var h header
+	if !p.parse(&h) {
+		j.counts[Malformed].Add(1)
+		return Drop
+	}
+	t := j.table
+	if h.protocol == protocolUDP {
+		if h.from == portDHCPServer && h.to == portDHCPClient {
+			return j.end(&h, RogueDHCP, Drop)
+		}
+		if h.source == 0 {
+			if h.to == portDHCPServer {
+				return j.end(&h, ForGateway, Local)
+			}
+			return j.end(&h, NotLeased, Drop)
+		}
+	}
+	place := h.source - t.base
+	if place >= uint32(len(t.entries)) {
+		return j.end(&h, ForeignSource, Drop)
+	}
+	e := &t.entries[place]
+	word, b := e.state()
+	switch {
+	case word&known == 0:
+		return j.unleased(&h, mac)
+	case word&macBits != macOf(mac):
+		return j.end(&h, WrongMAC, Drop)
+	case word&admitted == 0 || b.over(now):
+		return j.preauth(&h, p.Bytes, now)
+	case h.dest == t.gateway || isMulticast(h.dest) || h.toMany:
+		return j.end(&h, ForGateway, Local)
+	case j.admit(e, b, &h, true, now) == Drop:
+		return Drop
+	case h.dest-t.base < uint32(len(t.entries)):
+		return Forward // counted by Across
+	}
+	return j.end(&h, Forwarded, Forward)
+}
+
+// unleased is a packet from an address of the LAN that nobody leased.
+func (j *Judge) unleased(h *header, mac datapath.MAC) Verdict {
+	if h.protocol == protocolUDP && h.to == portDHCPServer {
+		return j.end(h, ForGateway, Local) // wants its lease back
+	}
+	if j.table.newcomers != nil && h.source != j.table.gateway {
+		j.table.greet(h.source, mac)
+	}
+	return j.end(h, NotLeased, Drop)
+}
+
+// preauth is the policy for a known client that is not admitted.
+func (j *Judge) preauth(h *header, b []byte, now int64) Verdict {
+	t := j.table
+	switch {
+	case h.dest == t.gateway:
+		if t.serves(h) {
+			return j.end(h, ForGateway, Local)
+		}
+	case h.protocol == protocolUDP && h.to == portDHCPServer:
+		if h.dest == broadcast {
+			return j.end(h, ForGateway, Local)
+		}
+		return j.end(h, Blocked, Drop)
+	case h.toMany:
+		return j.end(h, Blocked, Drop)
+	case t.garden.holds(h.dest, now):
+		return j.end(h, Garden, Forward)
+	case h.protocol == protocolTCP && h.to == portHTTP && len(t.cfg.PortalPorts) > 0 && !isMulticast(h.dest):
+		return j.end(h, ToPortal, Portal)
+	}
+	if !h.answerable(b) {
+		return j.end(h, Blocked, Drop)
+	}
+	return j.end(h, Rejected, Reject)
+}
+
+// serves says whether the gateway serves these ports before login.
+func (t *Table) serves(h *header) bool {
+	switch {
+	case h.protocol == protocolICMP || h.to == portDNS:
+		return true
+	case h.protocol == protocolUDP:
+		return h.to == portDHCPServer
+	}
+	return h.protocol == protocolTCP && slices.Contains(t.cfg.PortalPorts, h.to)
+}
+
+// Down judges what is on its way to the LAN, and says whose it is: the MAC address
+// of the same moment. Packets of the gateway itself are Local, and nobody's bill.
+func (j *Judge) Down(p Packet, now int64) (Verdict, datapath.MAC) {
+	var h header
+	if !p.parse(&h) {
+		j.counts[Malformed].Add(1)
+		return Drop, datapath.MAC{}
+	}
+	t := j.table
+	place := h.dest - t.base
+	if place >= uint32(len(t.entries)) || h.source != t.gateway && h.source-t.base < uint32(len(t.entries)) {
+		return j.end(&h, ForeignSource, Drop), datapath.MAC{}
+	}
+	return j.toClient(&t.entries[place], &h, now)
+}
+
+// Across judges a packet that Up forwarded from one client to another, as Down
+// would one from elsewhere.
+func (j *Judge) Across(p Packet, now int64) (Verdict, datapath.MAC) {
+	var h header
+	if !p.parse(&h) || h.dest-j.table.base >= uint32(len(j.table.entries)) {
+		j.counts[Malformed].Add(1)
+		return Drop, datapath.MAC{}
+	}
+	return j.toClient(&j.table.entries[h.dest-j.table.base], &h, now)
+}
+
+func (j *Judge) toClient(e *entry, h *header, now int64) (Verdict, datapath.MAC) {
+	word, b := e.state()
+	mac := macIn(word)
+	switch {
+	case word&known == 0:
+		return j.end(h, NotLeased, Drop), mac
+	case h.source == j.table.gateway:
+		return j.end(h, ForGateway, Local), mac
+	case word&admitted == 0 || b.over(now):
+		if j.table.garden.holds(h.source, now) {
+			return j.end(h, Garden, Forward), mac
+		}
+		return j.end(h, Blocked, Drop), mac
+	}
+	if j.admit(e, b, h, false, now) == Drop {
+		return Drop, mac
+	}
+	return j.end(h, Forwarded, Forward), mac
+}
+
+// over says whether the time a client was admitted for is up.
+func (b *bounds) over(now int64) bool { return b != nil && b.until != 0 && now >= b.until }
+
+// admit holds an admitted client's packet against its limits and bills it: Forward,
+// or Drop with its reason counted.
+func (j *Judge) admit(e *entry, b *bounds, h *header, up bool, now int64) Verdict {
+	if e.seen.Load() < now {
+		e.seen.Store(now)
+	}
+	if b != nil {
+		if r, ok := b.allow(e, h.bytes, up, now); !ok {
+			e.dropped.Add(h.packets)
+			return j.end(h, r, Drop)
+		}
+	}
+	if up {
+		e.upBytes.Add(h.bytes)
+		e.upPackets.Add(h.packets)
+	} else {
+		e.downBytes.Add(h.bytes)
+		e.downPackets.Add(h.packets)
+	}
+	return Forward
+}
+
+// allow says whether quota and rate have room for a packet, or which has not.
+func (b *bounds) allow(e *entry, bytes uint64, up bool, now int64) (Reason, bool) {
+	sent, received := e.upBytes.Load(), e.downBytes.Load()
+	used, quota, ps, burst, clock := sent, b.upBytes, b.upPsPerByte, b.upBurst, &b.meters.up
+	if !up {
+		used, quota, ps, burst, clock = received, b.downBytes, b.downPsPerByte, b.downBurst, &b.meters.down
+	}
+	if quota != 0 && used >= quota || b.total != 0 && sent+received >= b.total {
+		return BeyondQuota, false
+	}
+	if ps != 0 && !take(clock, ps, burst, bytes, now) {
+		return BeyondRate, false
+	}
+	return Forwarded, true
+}
+
+// ARP judges an ARP packet from the LAN, from its hardware type on: Local when its
+// sender may say what it says. Clients nobody leased an address to pass where they
+// are learned.
+func (j *Judge) ARP(b []byte) Verdict {
+	const ethernetIPv4 = 0x0001_0800_06_04
+	if len(b) < 28 || binary.BigEndian.Uint64(b)>>16 != ethernetIPv4 {
+		j.counts[Malformed].Add(1)
+		return Drop
+	}
+	t := j.table
+	mac, sender := datapath.MAC(b[8:14]), binary.BigEndian.Uint32(b[14:])
+	if sender == 0 { // asks whether an address is free
+		return Local
+	}
+	place := sender - t.base
+	if place >= uint32(len(t.entries)) || sender == t.gateway {
+		j.counts[ARPSpoof].Add(1)
+		return Drop
+	}
+	word, _ := t.entries[place].state()
+	switch {
+	case word&known == 0 && t.newcomers != nil:
+		t.greet(sender, mac)
+		return Local
+	case word&known == 0 || word&macBits != macOf(mac):
+		j.counts[ARPSpoof].Add(1)
+		return Drop
+	}
+	return Local
+}

@@ -1,0 +1,17 @@
+package admission
+
+import (
+	"net/netip"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// Owner is the MAC address of the client that has an address; zeros: nobody has.
+func (t *Table) Owner(addr netip.Addr) datapath.MAC {
+	e, err := t.at(addr)
+	if err != nil {
+		return datapath.MAC{}
+	}
+	word, _ := e.state()
+	return macIn(word)
+}

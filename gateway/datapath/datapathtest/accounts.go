@@ -1,0 +1,248 @@
+package datapathtest
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// accounts: every byte is counted once, and nothing else is.
+var accounts = []behaviour{
+	{"PacketsAreBilled", packetsAreBilled, Shape{}},
+	{"PacketsAreBilledBare", packetsAreBilled, Shape{Bare: true}},
+	{"StreamsAreBilled", streamsAreBilled, Shape{}},
+	{"StreamsAreBilledBare", streamsAreBilled, Shape{Bare: true}},
+	{"OddPacketsAreBilled", oddPackets, Shape{}},
+	{"BooksAgree", booksAgree, Shape{}},
+}
+
+// tally is what an address was billed.
+type tally struct{ upBytes, upPackets, downBytes, downPackets uint64 }
+
+func tallyOf(c datapath.Counters) tally {
+	return tally{c.UpBytes, c.UpPackets, c.DownBytes, c.DownPackets}
+}
+
+func (a tally) minus(b tally) tally {
+	return tally{a.upBytes - b.upBytes, a.upPackets - b.upPackets, a.downBytes - b.downBytes, a.downPackets - b.downPackets}
+}
+
+func (w *World) tally(t *testing.T, s Station) tally {
+	t.Helper()
+	return tallyOf(w.Counters(t, s.Addr))
+}
+
+// bills waits until a station is billed exactly what is wanted since a moment, and
+// shows that it stays so.
+func (w *World) bills(t *testing.T, s Station, since, want tally) {
+	t.Helper()
+	netnstest.Await(t, "a bill", func() error {
+		if got := w.tally(t, s).minus(since); got != want {
+			return fmt.Errorf("billed %+v, want %+v", got, want)
+		}
+		return nil
+	})
+}
+
+const headers = 20 + 8 // of IP and UDP
+
+// packetsAreBilled: UDP of all sizes, also of many packets sent as one.
+func packetsAreBilled(t *testing.T, w *World) {
+	w.admit(t, w.Alice, w.Bob)
+	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
+	var want tally
+	for n, size := range []int{8, 17, 100, 1000, 1472} {
+		for range 20 + n {
+			up.SendSized(size)
+			down.SendSized(size)
+			want.upBytes, want.upPackets = want.upBytes+uint64(size+headers), want.upPackets+1
+			want.downBytes, want.downPackets = want.downBytes+uint64(size+headers), want.downPackets+1
+		}
+	}
+	w.bills(t, w.Alice, tally{}, want)
+	if up.Settle(); up.Came() != up.Sent() || down.Came() != down.Sent() {
+		t.Errorf("%d of %d came up, %d of %d down", up.Came(), up.Sent(), down.Came(), down.Sent())
+	}
+	for _, f := range []*Flow{up, down} {
+		before := f.Came()
+		must(t, f.together(12, 1200))
+		netnstest.Await(t, "packets sent as one", func() error {
+			if got := f.Came() - before; got != 12 {
+				return fmt.Errorf("%d of 12 came", got)
+			}
+			return nil
+		})
+	}
+	bytes, packets := uint64(12*(1200+headers)), uint64(12)
+	if w.path.Joins && !w.bare {
+		bytes, packets = 12*1200+headers, 1
+	}
+	want.upBytes, want.upPackets, want.downBytes, want.downPackets = want.upBytes+bytes, want.upPackets+packets, want.downBytes+bytes, want.downPackets+packets
+	w.bills(t, w.Alice, tally{}, want)
+	if got := w.tally(t, w.Bob); got != (tally{}) {
+		t.Errorf("Bob, who sent nothing, was billed %+v", got)
+	}
+}
+
+// together sends packets as one, for the interface to cut (udp(7), UDP_SEGMENT).
+func (f *Flow) together(n, bytes int) error {
+	all := make([]byte, n*bytes)
+	for i := range n {
+		number := f.sent.Add(1)
+		for k := range 8 {
+			all[i*bytes+k] = byte(number >> (56 - 8*k))
+		}
+	}
+	rc, err := f.out.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var set error
+	err = rc.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_SEGMENT, bytes) })
+	if err = errors.Join(err, set); err != nil {
+		return err
+	}
+	_, err = f.out.Write(all)
+	rc.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_SEGMENT, 0) })
+	return errors.Join(err, set)
+}
+
+// plainTCP makes every segment's header 20 bytes long but the first's, which is 24,
+// and the window so short that no queue overflows.
+const plainTCP = `cd /proc/sys/net/ipv4; echo 0 >tcp_timestamps; echo 0 >tcp_sack; echo 0 >tcp_window_scaling; echo 0 >tcp_ecn; echo reno >tcp_congestion_control`
+
+// streamsAreBilled: TCP, aggregated or not, against the accounts of both ends.
+func streamsAreBilled(t *testing.T, w *World) {
+	w.Alice.Run(t, plainTCP)
+	w.Server.Run(t, plainTCP)
+	w.admit(t, w.Alice)
+	x := w.NewStream(t, w.Alice, Server)
+	x.Carry(t, x.Client, 3_000_000)
+	x.Carry(t, x.Server, 3_000_000)
+	x.Carry(t, x.Client, 1)
+	netnstest.Await(t, "bills", func() error {
+		up, down := info(t, x.Client), info(t, x.Server)
+		got := w.tally(t, w.Alice)
+		// The server's SYN, ACK was sent before there was a connection to count it.
+		want := tally{wire(up, 0), uint64(up.Segs_out), wire(down, 1), uint64(down.Segs_out) + 1}
+		if w.path.Joins && !w.bare {
+			return joined(got, want)
+		}
+		if got != want {
+			return fmt.Errorf("billed %+v, the ends sent %+v", got, want)
+		}
+		return nil
+	})
+}
+
+// joined holds a bill of aggregated segments against what the ends sent: all data, and
+// a header for each packet on the bill.
+func joined(got, want tally) error {
+	got.upBytes, want.upBytes = got.upBytes-40*got.upPackets, want.upBytes-40*want.upPackets
+	got.downBytes, want.downBytes = got.downBytes-40*got.downPackets, want.downBytes-40*want.downPackets
+	if got.upBytes != want.upBytes || got.downBytes != want.downBytes || got.upPackets > want.upPackets || got.downPackets > want.downPackets {
+		return fmt.Errorf("without headers billed %+v, the ends sent %+v", got, want)
+	}
+	return nil
+}
+
+// wire is how many bytes of IP packets an end sent, and a number of segments more.
+func wire(i *unix.TCPInfo, more uint64) uint64 {
+	return i.Bytes_sent + (uint64(i.Segs_out)+more)*(20+20) + 4
+}
+
+// oddPackets: padding is not billed, fragments are, answers of the gateway are not.
+func oddPackets(t *testing.T, w *World) {
+	w.admit(t, w.Alice)
+	lan, server := NewWire(t, w.Alice.Space, clientLink), NewWire(t, w.Server, serverLink)
+	padded := append(SYN(443, By(w.Alice)), make([]byte, 6)...)
+	lan.Send(t, padded)
+	w.bills(t, w.Alice, tally{}, tally{upBytes: 40, upPackets: 1, downBytes: 40, downPackets: 1}) // and its reset
+	server.Send(t, append(SYN(443, Down), make([]byte, 6)...))
+	w.bills(t, w.Alice, tally{}, tally{upBytes: 80, upPackets: 2, downBytes: 80, downPackets: 2})
+	lan.Send(t, Silent("with options", By(w.Alice), Options))
+	server.await(t, 0, "with options")
+	was := w.tally(t, w.Alice)
+	says(t, w.Alice.Space, "ping -c 1 -W 5 -s 4000 192.0.2.2", "1 received")
+	want := tally{upBytes: 4008 + 3*20, upPackets: 3, downBytes: 4008 + 3*20, downPackets: 3}
+	if w.path.Reassembles {
+		want = tally{upBytes: 4008 + 20, upPackets: 1, downBytes: 4008 + 20, downPackets: 1}
+	}
+	w.bills(t, w.Alice, was, want)
+	was = w.tally(t, w.Alice)
+	says(t, w.Alice.Space, "ping -c 2 -i 0.1 -W 5 10.1.0.1", "2 received")
+	if got, err := exchange(w.Alice, netip.AddrPortFrom(Gateway, dnsPort), "who is it"); err != nil {
+		t.Errorf("DNS: %q, %v", got, err)
+	}
+	if got := w.tally(t, w.Alice).minus(was); got != (tally{}) {
+		t.Errorf("what the gateway itself answered was billed: %+v", got)
+	}
+}
+
+// booksAgree: the list of clients, their sum, the reasons and the time a client was
+// last seen all tell the same.
+func booksAgree(t *testing.T, w *World) {
+	const packets = 50
+	began := time.Now().Add(-50 * time.Millisecond)
+	w.admit(t, w.Alice, w.Bob)
+	w.lease(t, w.Intruder)
+	for _, s := range []Station{w.Alice, w.Bob} {
+		if c := w.Counters(t, s.Addr); !c.Seen.IsZero() {
+			t.Errorf("%s was seen at %v before it sent anything", s.Addr, c.Seen)
+		}
+		w.Up(t, s).Send(packets)
+		w.Down(t, s).Send(packets)
+	}
+	w.Up(t, w.Intruder).Send(packets)
+	want := tally{packets * (headers + FlowBytes), packets, packets * (headers + FlowBytes), packets}
+	w.bills(t, w.Alice, tally{}, want)
+	w.bills(t, w.Bob, tally{}, want)
+	total := w.Total(t)
+	if got, twice := tallyOf(total), (tally{2 * want.upBytes, 2 * want.upPackets, 2 * want.downBytes, 2 * want.downPackets}); got != twice {
+		t.Errorf("the total is %+v, the clients' sum %+v", got, twice)
+	}
+	if n := w.Packets(t); forwarded(n) != 4*packets {
+		t.Errorf("%d packets counted as forwarded, want %d: %v", forwarded(n), 4*packets, n)
+	}
+	for _, s := range []Station{w.Alice, w.Bob} {
+		c := w.Counters(t, s.Addr)
+		if c.Seen.Before(began) || c.Seen.After(time.Now().Add(50*time.Millisecond)) {
+			t.Errorf("%s was last seen at %v; it sent after %v, and now is %v", s.Addr, c.Seen, began, time.Now())
+		}
+		if c.Epoch != total.Epoch || c.DroppedPackets != 0 {
+			t.Errorf("%s: %+v in epoch %d", s.Addr, c, total.Epoch)
+		}
+	}
+	if c := w.Counters(t, w.Intruder.Addr); !c.Seen.IsZero() || tallyOf(c) != (tally{}) {
+		t.Errorf("a client before login has counters: %+v", c)
+	}
+	w.lists(t, w.Alice.Addr, w.Bob.Addr, w.Intruder.Addr)
+	must(t, w.Remove(w.Bob.Addr))
+	must(t, w.Remove(w.Bob.Addr)) // twice is the same
+	w.lists(t, w.Alice.Addr, w.Intruder.Addr)
+	w.bills(t, w.Bob, tally{}, want) // also afterwards
+	for _, wrong := range []string{"10.1.0.1", "192.0.2.2"} {
+		if w.Set(datapath.Client{Addr: netip.MustParseAddr(wrong), MAC: w.Bob.MAC}) == nil {
+			t.Errorf("%s became a client", wrong)
+		}
+	}
+}
+
+// lists holds Clients against what was set.
+func (w *World) lists(t *testing.T, want ...netip.Addr) {
+	t.Helper()
+	got := w.Clients(t)
+	slices.SortFunc(got, netip.Addr.Compare)
+	slices.SortFunc(want, netip.Addr.Compare)
+	if !slices.Equal(got, want) {
+		t.Errorf("the clients are %v, want %v", got, want)
+	}
+}

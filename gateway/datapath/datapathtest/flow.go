@@ -1,0 +1,171 @@
+package datapathtest
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// Flow sends numbered UDP packets from one namespace to another and knows which
+// came, once however often they did.
+type Flow struct {
+	out, in *net.UDPConn
+	sent    atomic.Uint64
+	arrived sync.Map // number → struct{}
+	came    atomic.Uint64
+	done    sync.WaitGroup
+	stop    atomic.Bool
+}
+
+// FlowBytes is what a packet of a Flow carries unless told otherwise.
+const FlowBytes = 100
+
+// NewFlow joins two addresses; it ends with the test.
+func NewFlow(t *testing.T, from *netnstest.Space, source netip.Addr, to *netnstest.Space, destination netip.Addr) *Flow {
+	t.Helper()
+	f := &Flow{}
+	var err error
+	to.Do(func() {
+		f.in, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(destination, 0)))
+		if err == nil {
+			err = f.in.SetReadBuffer(8 << 20)
+		}
+	})
+	must(t, err)
+	from.Do(func() {
+		f.out, err = net.DialUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(source, 0)), f.in.LocalAddr().(*net.UDPAddr))
+	})
+	must(t, err)
+	f.done.Go(f.receive)
+	t.Cleanup(func() { f.stop.Store(true); f.out.Close(); f.in.Close(); f.done.Wait() })
+	return f
+}
+
+// Up is a flow from a station to the server.
+func (w *World) Up(t *testing.T, s Station) *Flow {
+	t.Helper()
+	return NewFlow(t, s.Space, s.Addr, w.Server, Server)
+}
+
+// Down is a flow from the server to a station.
+func (w *World) Down(t *testing.T, s Station) *Flow {
+	t.Helper()
+	return NewFlow(t, w.Server, Server, s.Space, s.Addr)
+}
+
+func (f *Flow) receive() {
+	b := make([]byte, 2000)
+	for {
+		n, err := f.in.Read(b)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil || n < 8 {
+			continue
+		}
+		if _, twice := f.arrived.LoadOrStore(binary.BigEndian.Uint64(b), struct{}{}); !twice {
+			f.came.Add(1)
+		}
+	}
+}
+
+// Send sends n packets.
+func (f *Flow) Send(n int) {
+	for range n {
+		f.SendSized(FlowBytes)
+	}
+}
+
+// SendSized sends a packet with the given payload, and returns its number.
+func (f *Flow) SendSized(bytes int) uint64 {
+	b := make([]byte, bytes)
+	number := f.sent.Add(1)
+	binary.BigEndian.PutUint64(b, number)
+	for range 3 {
+		if _, err := f.out.Write(b); err == nil {
+			break
+		} // else an ICMP error of an earlier packet, and this one was not sent
+	}
+	return number
+}
+
+// Begin sends until Halt, some thousand packets a second.
+func (f *Flow) Begin() {
+	f.done.Go(func() {
+		for !f.stop.Load() {
+			f.Send(1)
+			time.Sleep(300 * time.Microsecond)
+		}
+	})
+}
+
+// Halt stops sending and waits for what is under way.
+func (f *Flow) Halt() {
+	f.stop.Store(true)
+	f.Settle()
+}
+
+// Settle waits until nothing has come for a while.
+func (f *Flow) Settle() {
+	for last, still := uint64(1<<64-1), 0; still < 5; time.Sleep(20 * time.Millisecond) {
+		now := f.came.Load()
+		if still++; now != last {
+			last, still = now, 0
+		}
+	}
+}
+
+// Sent is how many packets were sent.
+func (f *Flow) Sent() uint64 { return f.sent.Load() }
+
+// Came is how many different packets arrived.
+func (f *Flow) Came() uint64 { return f.came.Load() }
+
+// CameAfter counts arrived packets with higher numbers.
+func (f *Flow) CameAfter(number uint64) (n uint64) {
+	f.arrived.Range(func(k, _ any) bool {
+		if k.(uint64) > number {
+			n++
+		}
+		return true
+	})
+	return n
+}
+
+// Passes waits until packets arrive that were sent from now on.
+func (f *Flow) Passes(t *testing.T, what string) {
+	t.Helper()
+	from := f.Sent()
+	netnstest.Await(t, "packets: "+what, func() error {
+		if f.CameAfter(from) < 20 {
+			return errors.New("none arrives")
+		}
+		return nil
+	})
+}
+
+// Stops shows that of the packets sent from now on none arrives.
+func (f *Flow) Stops(t *testing.T, what string) {
+	t.Helper()
+	from := f.Sent()
+	for f.Sent() < from+100 {
+		time.Sleep(time.Millisecond)
+	}
+	f.Settled(t, from, what)
+}
+
+// Settled shows that no packet with a higher number has arrived, or does.
+func (f *Flow) Settled(t *testing.T, number uint64, what string) {
+	t.Helper()
+	time.Sleep(100 * time.Millisecond)
+	if n := f.CameAfter(number); n > 0 {
+		t.Errorf("%s: %d of %d packets arrived", what, n, f.Sent()-number)
+	}
+}

@@ -1,0 +1,251 @@
+package datapathtest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// lifetimes: what stays when the daemon goes, and what must not.
+var lifetimes = []behaviour{
+	{"OpenShutsOut", openShutsOut, Shape{Without: true}},
+	{"ClosedToStrangers", func(t *testing.T, w *World) {
+		w.outlives(t, "Close", func() { must(t, w.Close()) })
+	}, Shape{}},
+	{"KilledClosedToStrangers", func(t *testing.T, w *World) {
+		w.outlives(t, "kill -9", func() { w.Kill(t); time.Sleep(w.path.Lingers); w.Start(t) })
+	}, Shape{}},
+	{"SecondGatewayIsRefused", second, Shape{}},
+	{"DetachLeavesNothing", detachLeavesNothing, Shape{Without: true}},
+	{"DetachAfterInterfacesWent", detachWithoutLinks, Shape{}},
+}
+
+// openShutsOut: what the machine forwarded before there was a gateway ends with its
+// beginning.
+func openShutsOut(t *testing.T, w *World) {
+	if w.path.OwnAddress {
+		t.Log("without it the machine has no address in the LAN")
+		return
+	}
+	up, down := w.Up(t, w.Bob), w.Down(t, w.Bob)
+	up.Begin()
+	down.Begin()
+	up.Passes(t, "up, without a gateway")
+	down.Passes(t, "down, without a gateway")
+	must(t, w.Open())
+	up.Stops(t, "up, of one unknown")
+	down.Stops(t, "down, of one unknown")
+	w.lease(t, w.Bob)
+	up.Stops(t, "up, before login")
+	w.admit(t, w.Bob)
+	up.Passes(t, "up, admitted")
+	down.Passes(t, "down, admitted")
+}
+
+// outlives ends the gateway again and again under traffic: strangers never pass,
+// and admitted clients as was promised.
+func (w *World) outlives(t *testing.T, how string, end func()) {
+	w.admit(t, w.Alice)
+	w.lease(t, w.Bob)
+	var strange []*Flow
+	for _, s := range []Station{w.Bob, w.Intruder} {
+		strange = append(strange, w.Up(t, s), w.Down(t, s))
+	}
+	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
+	for _, f := range append(strange, up, down) {
+		f.Begin()
+	}
+	up.Passes(t, "before "+how)
+	down.Passes(t, "before "+how)
+	epoch := w.Total(t).Epoch
+	for range 3 {
+		end()
+		if w.path.Unattended {
+			up.Passes(t, "up after "+how)
+			down.Passes(t, "down after "+how)
+		} else {
+			up.Stops(t, "up after "+how)
+			down.Stops(t, "down after "+how)
+		}
+		must(t, w.Open())
+		if w.path.Unattended {
+			w.lists(t, w.Alice.Addr, w.Bob.Addr)
+		} else {
+			w.lists(t)
+			up.Stops(t, "up before the successor is told")
+			w.admit(t, w.Alice)
+			w.lease(t, w.Bob)
+		}
+		up.Passes(t, "up with a successor")
+		down.Passes(t, "down with a successor")
+	}
+	for _, f := range append(strange, up, down) {
+		f.Halt()
+	}
+	for i, f := range strange {
+		if f.Came() != 0 {
+			t.Errorf("%d of %d packets of flow %d of strangers arrived", f.Came(), f.Sent(), i)
+		}
+	}
+	w.successorsBooks(t, up, down, epoch)
+	if w.path.Unattended {
+		w.endsUnattended(t, end)
+	}
+}
+
+// successorsBooks holds counters against flows, over all that died.
+func (w *World) successorsBooks(t *testing.T, up, down *Flow, epoch uint64) {
+	t.Helper()
+	now := w.Total(t).Epoch
+	if !w.path.Unattended {
+		if now == epoch {
+			t.Error("counting began anew, but the epoch is the same")
+		}
+		return
+	}
+	if now != epoch {
+		t.Error("another epoch, though counting went on")
+	}
+	if up.Came() != up.Sent() || down.Came() != down.Sent() {
+		t.Errorf("%d of %d packets came up and %d of %d down", up.Came(), up.Sent(), down.Came(), down.Sent())
+	}
+	w.bills(t, w.Alice, tally{}, tally{up.Sent() * (headers + FlowBytes), up.Sent(), down.Sent() * (headers + FlowBytes), down.Sent()})
+}
+
+// endsUnattended: time and quotas are up also when nobody is there to say so.
+func (w *World) endsUnattended(t *testing.T, end func()) {
+	flow := w.Up(t, w.Alice)
+	flow.Begin()
+	until := time.Now().Add(time.Second)
+	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Until = until })))
+	end()
+	time.Sleep(time.Until(until) + 20*time.Millisecond)
+	flow.Stops(t, "after its time, with nobody there")
+	must(t, w.Open())
+	quota := w.tally(t, w.Alice).upBytes + 50*(headers+FlowBytes)
+	from := flow.Came()
+	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Limits.UpBytes = quota })))
+	end()
+	netnstest.Await(t, "the rest of a quota", func() error {
+		if flow.Came()-from < 50 {
+			return errors.New("not used up")
+		}
+		return nil
+	})
+	flow.Stops(t, "after its quota, with nobody there")
+	must(t, w.Open())
+	if n := flow.Came() - from; n != 50 {
+		t.Errorf("%d packets of a quota of 50 came", n)
+	}
+}
+
+// second: another gateway for the same interfaces is told so, and the first goes on.
+func second(t *testing.T, w *World) {
+	w.admit(t, w.Alice)
+	f := w.Up(t, w.Alice)
+	f.Begin()
+	f.Passes(t, "alone")
+	other := &Process{router: w.Router, path: w.path, orders: w.orders}
+	other.Start(t)
+	for range 3 {
+		if err := other.Open(); !errors.Is(err, datapath.ErrBusy) {
+			t.Errorf("a second gateway: %v", err)
+		}
+		if err := other.Detach(); !errors.Is(err, datapath.ErrBusy) {
+			t.Errorf("detach while one runs: %v", err)
+		}
+	}
+	other.Kill(t)
+	f.Passes(t, "after another was refused")
+	f.Halt()
+	if f.Came() != f.Sent() {
+		t.Errorf("%d of %d packets came", f.Came(), f.Sent())
+	}
+	w.lists(t, w.Alice.Addr)
+}
+
+// footprint is all that a data path could leave of itself.
+const footprint = `ip -d link; ip addr; ip rule; ip -6 rule; ip route show table all; ip maddr; ip netns
+for d in lan0 wan0; do tc qdisc show dev $d; tc filter show dev $d ingress; tc filter show dev $d egress; ethtool -k $d; cat /proc/sys/net/ipv4/conf/$d/*; done
+nft list ruleset; ls -R /sys/fs/bpf/$pins 2>/dev/null || :; cat /proc/net/packet /proc/net/netfilter/nfnetlink_queue 2>/dev/null || :
+sysctl -a -r '^net' 2>/dev/null | grep -v -e conntrack_count -e random`
+
+// detachLeavesNothing: the machine is as it was, and forwards for everybody.
+func detachLeavesNothing(t *testing.T, w *World) {
+	look := func() string { return w.Router.Run(t, footprint, "pins="+tid(w.Router)) }
+	must(t, w.Detach()) // nothing there is no error
+	for _, how := range []string{"closed", "killed", "closed twice"} {
+		before := look()
+		must(t, w.Open())
+		w.admit(t, w.Alice)
+		w.lease(t, w.Bob)
+		must(t, w.OpenGarden("198.51.100.9/32", time.Time{}))
+		f := w.Up(t, w.Alice)
+		f.Begin()
+		f.Passes(t, "while it runs")
+		if _, err := get(w.Bob, Server); err != nil {
+			t.Error(err)
+		}
+		f.Halt()
+		if how == "killed" {
+			w.Kill(t)
+			w.Start(t)
+		}
+		must(t, w.Close())
+		must(t, w.Close())
+		if how == "closed twice" {
+			must(t, w.Open())
+			must(t, w.Close())
+		}
+		must(t, w.Detach())
+		must(t, w.Detach()) // twice is the same
+		if after := look(); after != before {
+			t.Errorf("%s: left behind (+) or taken away (-):\n%s", how, difference(before, after))
+		}
+	}
+	w.Router.Run(t, "ip addr replace 10.1.0.1/24 dev lan0")
+	free := w.Up(t, w.Intruder)
+	free.Begin()
+	free.Passes(t, "detached: the machine forwards for everybody")
+}
+
+// difference is what two texts do not share, by line.
+func difference(before, after string) string {
+	count := map[string]int{}
+	for l := range strings.Lines(after) {
+		count[l]++
+	}
+	for l := range strings.Lines(before) {
+		count[l]--
+	}
+	var out strings.Builder
+	for l, n := range count {
+		for ; n > 0; n-- {
+			out.WriteString("+ " + l)
+		}
+		for ; n < 0; n++ {
+			out.WriteString("- " + l)
+		}
+	}
+	return out.String()
+}
+
+// detachWithoutLinks: a gateway whose interfaces are gone can be closed and
+// detached, and others made in their place be opened.
+func detachWithoutLinks(t *testing.T, w *World) {
+	w.admit(t, w.Alice)
+	w.Router.Run(t, "ip link del lan0")
+	must(t, w.Close())
+	must(t, w.Detach())
+	must(t, w.Detach())
+	w.Router.Run(t, "ip link add lan0 type veth peer name other; ip link set lan0 up; ip link set other up")
+	if !w.path.OwnAddress {
+		w.Router.Run(t, "ip addr add 10.1.0.1/24 dev lan0")
+	}
+	must(t, w.Open())
+	w.lists(t)
+}

@@ -1,0 +1,193 @@
+package datapathtest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// limits: admission ends by itself, and rates hold.
+var limits = []behaviour{
+	{"AdmissionEndsInTime", untilHolds, Shape{}},
+	{"QuotasHoldToThePacket", quotasHold, Shape{}},
+	{"RatesHoldUp", func(t *testing.T, w *World) { ratesHold(t, w, true) }, Shape{}},
+	{"RatesHoldDown", func(t *testing.T, w *World) { ratesHold(t, w, false) }, Shape{}},
+	{"StreamsKeepTheirRate", streamsKeepRate, Shape{}},
+}
+
+// untilHolds: at the given time the client is before login again.
+func untilHolds(t *testing.T, w *World) {
+	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
+	up.Begin()
+	down.Begin()
+	end := time.Now().Add(1500 * time.Millisecond)
+	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Until = end })))
+	if time.Until(end) > 500*time.Millisecond { // else the machine is too busy to look
+		up.Passes(t, "before its time is up")
+		down.Passes(t, "before its time is up")
+	}
+	time.Sleep(time.Until(end) + 20*time.Millisecond)
+	was := w.tally(t, w.Alice)
+	up.Stops(t, "after its time")
+	down.Stops(t, "after its time")
+	if got := w.tally(t, w.Alice).minus(was); got != (tally{}) {
+		t.Errorf("billed after its time: %+v", got)
+	}
+	if got, err := get(w.Alice, Server); err != nil {
+		t.Errorf("after its time the portal answers %q, %v", got, err)
+	}
+	w.lists(t, w.Alice.Addr)
+	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Until = time.Now().Add(time.Hour) })))
+	up.Passes(t, "with an hour more")
+	down.Passes(t, "with an hour more")
+	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Until = time.Now().Add(-time.Hour) })))
+	up.Stops(t, "with a time that was")
+	down.Stops(t, "with a time that was")
+}
+
+// quotasHold: the packet that reaches a quota passes, the next does not.
+func quotasHold(t *testing.T, w *World) {
+	w.admit(t, w.Alice)
+	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
+	up.Send(5)
+	down.Send(5)
+	const size = headers + FlowBytes
+	w.bills(t, w.Alice, tally{}, tally{5 * size, 5, 5 * size, 5})
+	for _, c := range []struct {
+		name   string
+		limits func(now tally) datapath.Limits
+		passed tally // packets
+	}{
+		{"up", func(n tally) datapath.Limits { return datapath.Limits{UpBytes: n.upBytes + 3*size} }, tally{upPackets: 3, downPackets: 10}},
+		{"up, within a packet", func(n tally) datapath.Limits { return datapath.Limits{UpBytes: n.upBytes + 2*size + 1} }, tally{upPackets: 3, downPackets: 10}},
+		{"down", func(n tally) datapath.Limits { return datapath.Limits{DownBytes: n.downBytes + 4*size} }, tally{upPackets: 10, downPackets: 4}},
+		{"total", func(n tally) datapath.Limits {
+			return datapath.Limits{TotalBytes: n.upBytes + n.downBytes + 12*size}
+		}, tally{upPackets: 10, downPackets: 2}},
+		{"none left", func(n tally) datapath.Limits { return datapath.Limits{TotalBytes: 1} }, tally{}},
+		{"none", func(n tally) datapath.Limits { return datapath.Limits{} }, tally{upPackets: 10, downPackets: 10}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			was := w.Counters(t, w.Alice.Addr)
+			must(t, w.Set(w.Alice.client(admitted, func(e *datapath.Client) { e.Limits = c.limits(tallyOf(was)) })))
+			from, fromDown := up.Came(), down.Came()
+			up.Send(10)
+			// One direction after the other, as their sum is what counts.
+			w.judged(t, was, c.passed.upPackets, 10)
+			down.Send(10)
+			w.judged(t, was, c.passed.upPackets+c.passed.downPackets, 20)
+			want := tally{c.passed.upPackets * size, c.passed.upPackets, c.passed.downPackets * size, c.passed.downPackets}
+			w.bills(t, w.Alice, tallyOf(was), want)
+			up.Settle()
+			down.Settle()
+			if up.Came()-from != want.upPackets || down.Came()-fromDown != want.downPackets {
+				t.Errorf("%d and %d packets came, want %d and %d", up.Came()-from, down.Came()-fromDown, want.upPackets, want.downPackets)
+			}
+		})
+	}
+}
+
+// judged waits until so many of all packets passed and the rest was counted as
+// dropped.
+func (w *World) judged(t *testing.T, since datapath.Counters, passed, of uint64) {
+	t.Helper()
+	netnstest.Await(t, "a verdict", func() error {
+		now := w.Counters(t, w.Alice.Addr)
+		d := tallyOf(now).minus(tallyOf(since))
+		if p, dropped := d.upPackets+d.downPackets, now.DroppedPackets-since.DroppedPackets; p != passed || p+dropped != of {
+			return fmt.Errorf("%d passed and %d were dropped, want %d of %d to pass", p, dropped, passed, of)
+		}
+		return nil
+	})
+}
+
+// The rate of the limits' tests, and the packets that are offered: low enough for a
+// busy machine to offer thrice as much.
+const (
+	rateBps   = 16_000_000
+	rateBytes = 1428 // bytes of IP packets
+)
+
+// bucket is a token bucket as it should be, that began full.
+type bucket struct {
+	rate   float64       // bytes a second
+	burst  time.Duration // at this rate, when it is full
+	passed float64       // bytes
+	used   time.Time     // until when the rate is used up
+}
+
+// take has a packet pass, or not.
+func (b *bucket) take(now time.Time, bytes float64) {
+	if full := now.Add(-b.burst); b.used.Before(full) {
+		b.used = full
+	}
+	if after := b.used.Add(time.Duration(bytes / b.rate * 1e9)); !after.After(now) {
+		b.used = after
+		b.passed += bytes
+	}
+}
+
+// ratesHold offers thrice the rate and holds what passes against a token bucket
+// that began full.
+func ratesHold(t *testing.T, w *World, upward bool) {
+	l := datapath.Limits{UpBps: rateBps}
+	f, idle := w.Up(t, w.Alice), w.Down(t, w.Alice)
+	if !upward {
+		l, f, idle = datapath.Limits{DownBps: rateBps}, idle, f
+	}
+	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Limits = l })))
+	offered := bucket{rate: rateBps / 8, burst: w.path.Burst}
+	began := time.Now()
+	for time.Since(began) < 1500*time.Millisecond {
+		due := int(3 * offered.rate * time.Since(began).Seconds() / rateBytes)
+		for n := min(64, due-int(f.Sent())); n > 0; n-- { // never more at once than queues hold
+			f.SendSized(rateBytes - headers)
+			offered.take(time.Now(), rateBytes)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	f.Settle()
+	got := float64(f.Came() * rateBytes)
+	t.Logf("%.0f bytes passed; a token bucket lets %.0f pass", got, offered.passed)
+	if got < 0.97*offered.passed || got > 1.03*offered.passed {
+		t.Errorf("%.0f bytes passed, want %.0f", got, offered.passed)
+	}
+	c := w.Counters(t, w.Alice.Addr)
+	if c.DroppedPackets == 0 || c.DroppedPackets+f.Came() > f.Sent() {
+		t.Errorf("%d of %d packets were dropped, %d came", c.DroppedPackets, f.Sent(), f.Came())
+	}
+	if w.Packets(t)["rate"] == 0 {
+		t.Error("no packet was counted as beyond its rate")
+	}
+	idle.Send(300) // the other way there is no limit
+	netnstest.Await(t, "the other way", func() error {
+		if idle.Came() != 300 {
+			return errors.New("packets are missing")
+		}
+		return nil
+	})
+}
+
+// streamsKeepRate: a connection gets near its rate, and never beyond; those the
+// other way do not count.
+func streamsKeepRate(t *testing.T, w *World) {
+	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Limits = datapath.Limits{UpBps: rateBps, DownBps: rateBps} })))
+	x, y := w.NewStream(t, w.Alice, Server), w.NewStream(t, w.Alice, Server)
+	was, began := w.tally(t, w.Alice), time.Now()
+	x.Begin(x.Client)
+	y.Begin(y.Server)
+	time.Sleep(2500 * time.Millisecond)
+	now, elapsed := w.tally(t, w.Alice).minus(was), time.Since(began)
+	most := (elapsed+w.path.Burst).Seconds()*rateBps/8 + 65536
+	for name, bytes := range map[string]uint64{"up": now.upBytes, "down": now.downBytes} {
+		got := float64(bytes)
+		t.Logf("%s: %.2f of what the limit allows", name, got/most)
+		if got > most || got < 0.5*most {
+			t.Errorf("%s: %.0f bytes passed of %.0f", name, got, most)
+		}
+	}
+}

@@ -1,0 +1,252 @@
+package datapathtest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// beforeLogin: what a client may do that is leased and no more.
+var beforeLogin = []behaviour{
+	{"ServicesBeforeLogin", machineBeforeLogin, Shape{}},
+	{"ServicesBeforeLoginBare", machineBeforeLogin, Shape{Bare: true}},
+	{"HTTPGoesToThePortal", portal, Shape{}},
+	{"HTTPGoesToThePortalBare", portal, Shape{Bare: true}},
+	{"TheRestIsRejected", rejected, Shape{}},
+	{"TheRestIsRejectedBare", rejected, Shape{Bare: true}},
+	{"GardenOpensAndCloses", garden, Shape{}},
+	{"DHCPComesThrough", dhcp, Shape{}},
+}
+
+// exchange sends a datagram and returns what comes back.
+func exchange(s Station, to netip.AddrPort, text string) (string, error) {
+	var conn net.Conn
+	var err error
+	s.Do(func() {
+		d := net.Dialer{LocalAddr: &net.UDPAddr{IP: s.Addr.AsSlice()}}
+		conn, err = d.Dial("udp4", to.String())
+	})
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	b := make([]byte, 2000)
+	for range 5 { // a datagram may be lost while a neighbour is asked
+		if _, err = conn.Write([]byte(text)); err != nil {
+			return "", err
+		}
+		conn.SetReadDeadline(time.Now().Add(3 * time.Second))
+		var n int
+		if n, err = conn.Read(b); err == nil {
+			return string(b[:n]), nil
+		}
+		if !errors.Is(err, unix.ETIMEDOUT) && !isTimeout(err) {
+			return "", err
+		}
+	}
+	return "", err
+}
+
+func isTimeout(err error) bool {
+	var n net.Error
+	return errors.As(err, &n) && n.Timeout()
+}
+
+// machineBeforeLogin: DNS and ping at the gateway, and nothing else of its machine.
+func machineBeforeLogin(t *testing.T, w *World) {
+	w.lease(t, w.Bob)
+	dns := netip.AddrPortFrom(Gateway, dnsPort)
+	if got, err := exchange(w.Bob, dns, "who is it"); got != "who is it" || err != nil {
+		t.Errorf("DNS over UDP: %q, %v", got, err)
+	}
+	if got, err := talk(w.Bob, dns, "who is it"); got != "who is it" || err != nil {
+		t.Errorf("DNS over TCP: %q, %v", got, err)
+	}
+	says(t, w.Bob.Space, "ping -c 1 -W 5 10.1.0.1", "1 received")
+	for _, at := range []netip.Addr{Gateway, RouterWAN} {
+		if got, err := talk(w.Bob, netip.AddrPortFrom(at, machinePort), "let me in"); !errors.Is(err, unix.ECONNREFUSED) {
+			t.Errorf("a port of the machine at %s before login: %q, %v", at, got, err)
+		}
+	}
+	w.admit(t, w.Bob)
+	if got, err := talk(w.Bob, netip.AddrPortFrom(Gateway, machinePort), "let me in"); got != "let me in" || err != nil {
+		t.Errorf("a port of the machine after login: %q, %v", got, err)
+	}
+}
+
+// talk connects, sends a text and returns what comes back, as long as the text.
+func talk(s Station, to netip.AddrPort, text string) (string, error) {
+	c, err := dial(s.Space, s.Addr, to)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(patience))
+	if _, err := c.Write([]byte(text)); err != nil {
+		return "", err
+	}
+	b := make([]byte, 4096)
+	n, err := c.Read(b)
+	return string(b[:n]), err
+}
+
+// get asks for a page at an address, of a host.
+func get(s Station, to netip.Addr) (string, error) {
+	return talk(s, netip.AddrPortFrom(to, 80), "GET / HTTP/1.1\r\nHost: www.example.org\r\nConnection: close\r\n\r\n")
+}
+
+// portal: HTTP for anywhere is answered by the portal, which sees the client's own
+// address, as that of the site; after login the site itself answers.
+func portal(t *testing.T, w *World) {
+	w.lease(t, w.Bob)
+	site := listen(t, w.Server, netip.AddrPortFrom(Server, 80))
+	go answerAll(site)
+	for _, to := range []netip.Addr{Server, Second, netip.MustParseAddr("203.0.113.80")} {
+		got, err := get(w.Bob, to)
+		if !strings.Contains(got, "portal: "+w.Bob.Addr.String()+":") || !strings.Contains(got, "wants www.example.org") || err != nil {
+			t.Errorf("HTTP for %s before login: %q, %v", to, got, err)
+		}
+	}
+	for range 50 { // one after the other, from as many ports
+		if got, err := get(w.Bob, Server); !strings.Contains(got, "portal: ") || err != nil {
+			t.Fatalf("HTTP before login: %q, %v", got, err)
+		}
+	}
+	if got, err := talk(w.Bob, netip.AddrPortFrom(Gateway, portalPort), "GET / HTTP/1.1\r\nHost: portal\r\n\r\n"); !strings.Contains(got, "portal: "+w.Bob.Addr.String()) || err != nil {
+		t.Errorf("the portal itself: %q, %v", got, err)
+	}
+	if n := w.Packets(t)["portal"]; n == 0 {
+		t.Error("nothing was counted as for the portal")
+	}
+	w.admit(t, w.Bob)
+	if got, err := get(w.Bob, Server); got != "the site itself" || err != nil {
+		t.Errorf("HTTP after login: %q, %v", got, err)
+	}
+	w.lease(t, w.Bob)
+	if got, err := get(w.Bob, Server); !strings.Contains(got, "portal: ") || err != nil {
+		t.Errorf("HTTP after logout: %q, %v", got, err)
+	}
+}
+
+func answerAll(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		c.Read(make([]byte, 4096))
+		c.Write([]byte("the site itself"))
+		c.Close()
+	}
+}
+
+// rejected: what may not pass is answered at once, so that nothing hangs.
+func rejected(t *testing.T, w *World) {
+	w.lease(t, w.Bob)
+	for _, to := range []netip.Addr{Server, netip.MustParseAddr("203.0.113.80")} {
+		if got, err := talk(w.Bob, netip.AddrPortFrom(to, 443), "hello"); !errors.Is(err, unix.ECONNREFUSED) {
+			t.Errorf("HTTPS to %s: %q, %v", to, got, err)
+		}
+		if got, err := exchange(w.Bob, netip.AddrPortFrom(to, 443), "hello"); !errors.Is(err, unix.EHOSTUNREACH) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.ECONNREFUSED) {
+			t.Errorf("UDP to %s: %q, %v", to, got, err)
+		}
+	}
+	w.admit(t, w.Bob)
+	x := w.NewStream(t, w.Bob, Server)
+	x.Begin(x.Client)
+	x.Passes(t, "after login")
+	w.lease(t, w.Bob)
+	netnstest.Await(t, "a reset of a connection that may no longer be", func() error {
+		x.Client.SetWriteDeadline(time.Now().Add(time.Millisecond))
+		if _, err := x.Client.Write([]byte("x")); !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.EPIPE) {
+			return fmt.Errorf("writing: %v", err)
+		}
+		return nil
+	})
+}
+
+// garden: a prefix is open for as long as it was said, for all protocols, and no
+// longer; also for those that are in the middle of something.
+func garden(t *testing.T, w *World) {
+	w.lease(t, w.Bob)
+	const prefix = "198.51.100.0/25"
+	at80 := listen(t, w.Server, netip.AddrPortFrom(Garden, 80))
+	go answerAll(at80)
+	must(t, w.OpenGarden(prefix, time.Now().Add(time.Hour)))
+	if got, err := get(w.Bob, Garden); got != "the site itself" || err != nil {
+		t.Errorf("HTTP to the garden: %q, %v", got, err)
+	}
+	if got, err := get(w.Bob, Beside); !strings.Contains(got, "portal: ") || err != nil {
+		t.Errorf("HTTP beside the garden: %q, %v", got, err)
+	}
+	says(t, w.Bob.Space, "ping -c 1 -W 5 198.51.100.9", "1 received")
+	up, down := NewFlow(t, w.Bob.Space, w.Bob.Addr, w.Server, Garden), NewFlow(t, w.Server, Garden, w.Bob.Space, w.Bob.Addr)
+	up.Begin()
+	down.Begin()
+	x := w.NewStream(t, w.Bob, Garden)
+	x.Begin(x.Client)
+	both := func(what string) { up.Passes(t, what); down.Passes(t, what) }
+	none := func(what string) { up.Stops(t, what); down.Stops(t, what) }
+	both("the garden is open")
+	x.Passes(t, "the garden is open")
+	if n := w.Packets(t)["garden"]; n == 0 {
+		t.Error("nothing was counted as the garden's")
+	}
+	must(t, w.OpenGarden(prefix, time.Now().Add(-time.Second)))
+	none("the garden was closed")
+	stopped(t, "the garden was closed", x)
+	must(t, w.OpenGarden(prefix, time.Time{}))
+	both("the garden is open for ever")
+	end := time.Now().Add(300 * time.Millisecond)
+	must(t, w.OpenGarden(prefix, end))
+	both("the garden is open for a moment")
+	time.Sleep(time.Until(end) + 50*time.Millisecond)
+	none("the garden's time is over")
+	if c := w.tally(t, w.Bob); c != (tally{}) {
+		t.Errorf("the garden was billed: %+v", c)
+	}
+}
+
+// dhcp: a client without a lease reaches DHCP, whatever else it may.
+func dhcp(t *testing.T, w *World) {
+	message := func(id uint32) []byte {
+		b := make([]byte, 300)
+		b[0], b[1], b[2] = 1, 1, 6
+		binary.BigEndian.PutUint32(b[4:], id)
+		return b
+	}
+	lan := NewWire(t, w.Intruder.Space, clientLink)
+	discover := func(id uint32) []byte {
+		return UDP(67, SourcePort(68), From(netip.IPv4Unspecified(), w.Intruder.MAC), To(netip.MustParseAddr("255.255.255.255")), Via(everybody), Carrying(message(id)))
+	}
+	renew := func(id uint32, s Station) []byte {
+		return UDP(67, SourcePort(68), By(s), To(Gateway), Carrying(message(id)))
+	}
+	w.lease(t, w.Bob)
+	w.admit(t, w.Alice)
+	lan.Send(t, discover(1), renew(2, w.Intruder), renew(3, w.Bob), renew(4, w.Alice))
+	netnstest.Await(t, "DHCP", func() error {
+		seen := w.Seen(t)
+		for id := uint32(1); id <= 4; id++ {
+			if seen.PacketDHCP[id] != 1 {
+				return fmt.Errorf("a packet socket saw %v", seen.PacketDHCP)
+			}
+			if w.path.DHCPSocket && seen.SocketDHCP[id] != 1 {
+				return fmt.Errorf("a UDP socket saw %v", seen.SocketDHCP)
+			}
+		}
+		return nil
+	})
+	if c := w.tally(t, w.Alice); c != (tally{}) {
+		t.Errorf("DHCP was billed: %+v", c)
+	}
+}

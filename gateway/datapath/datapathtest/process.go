@@ -1,0 +1,171 @@
+package datapathtest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/rpc"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// pathEnv names the path that a gateway's process is to run.
+const pathEnv = "GATEWAY_TEST_PATH"
+
+// Process is the gateway's side of a test: a process that holds the data path and
+// does as it is told. It is replaced by Start after Kill.
+type Process struct {
+	router *netnstest.Space
+	path   Path
+	orders Orders
+
+	cmd  *exec.Cmd // nil: none is running
+	rpc  *rpc.Client
+	logs logs
+}
+
+// logs is what all processes of a test printed.
+type logs struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (l *logs) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+// Start starts a process; the data path is not opened yet.
+func (p *Process) Start(t *testing.T) {
+	t.Helper()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	near, far := os.NewFile(uintptr(pair[0]), "near"), os.NewFile(uintptr(pair[1]), "far")
+	defer near.Close()
+	defer far.Close()
+	conn, err := net.FileConn(near)
+	must(t, err)
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), pathEnv+"="+p.path.Name)
+	cmd.Stdout, cmd.Stderr = &p.logs, &p.logs
+	cmd.ExtraFiles = []*os.File{far}
+	cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNS} // where /sys shows this namespace's interfaces
+	must(t, p.router.Start(cmd))
+	p.cmd, p.rpc = cmd, rpc.NewClient(conn)
+	must(t, p.call("Begin", p.orders, new(Outcome)))
+}
+
+// Kill ends the process as nothing else can: it learns nothing of it.
+func (p *Process) Kill(t *testing.T) {
+	t.Helper()
+	must(t, p.cmd.Process.Kill())
+	p.cmd.Wait()
+	p.rpc.Close()
+	p.cmd = nil
+}
+
+// end closes and detaches the path and ends the process.
+func (p *Process) end(t *testing.T) {
+	if p.cmd == nil {
+		p.Start(t)
+	}
+	if err := errors.Join(p.Close(), p.Detach()); err != nil {
+		t.Errorf("in the end: %v", err)
+	}
+	p.Kill(t)
+	if t.Failed() {
+		t.Logf("the gateway's processes said:\n%s", p.logs.text.String())
+	}
+}
+
+// call asks the process for something. An Outcome that is an error is returned as
+// one.
+func (p *Process) call(method string, arg, reply any) error {
+	if p.cmd == nil {
+		return errors.New("no process of the gateway is running")
+	}
+	call := p.rpc.Go("Service."+method, arg, reply, nil)
+	select {
+	case <-call.Done:
+	case <-time.After(time.Minute):
+		return fmt.Errorf("%s does not return", method)
+	}
+	if call.Error != nil {
+		return fmt.Errorf("%s: %w", method, call.Error)
+	}
+	if o, ok := reply.(*Outcome); ok {
+		return o.err()
+	}
+	return nil
+}
+
+func (p *Process) do(method string, arg any) error { return p.call(method, arg, new(Outcome)) }
+
+// Open opens the data path, and the gateway's services with it.
+func (p *Process) Open() error { return p.do("Open", Nothing{}) }
+
+// Close closes data path and services; closed ones are no error.
+func (p *Process) Close() error { return p.do("Close", Nothing{}) }
+
+// Detach takes what the data path left out of the kernel.
+func (p *Process) Detach() error { return p.do("Detach", Nothing{}) }
+
+// Set sets clients one after the other.
+func (p *Process) Set(c ...datapath.Client) error { return p.do("Set", c) }
+
+// Remove removes addresses one after the other.
+func (p *Process) Remove(a ...netip.Addr) error { return p.do("Remove", a) }
+
+// OpenGarden opens the walled garden for a prefix.
+func (p *Process) OpenGarden(prefix string, until time.Time) error {
+	return p.do("OpenGarden", Door{netip.MustParsePrefix(prefix), until})
+}
+
+// Counters reads an address's counters.
+func (p *Process) Counters(t *testing.T, a netip.Addr) (c datapath.Counters) {
+	t.Helper()
+	must(t, p.call("Counters", a, &c))
+	return c
+}
+
+// Total reads the sum of all counters.
+func (p *Process) Total(t *testing.T) (c datapath.Counters) {
+	t.Helper()
+	must(t, p.call("Total", Nothing{}, &c))
+	return c
+}
+
+// Clients lists the addresses that have an entry.
+func (p *Process) Clients(t *testing.T) (a []netip.Addr) {
+	t.Helper()
+	must(t, p.call("Clients", Nothing{}, &a))
+	return a
+}
+
+// Packets counts packets by what became of them.
+func (p *Process) Packets(t *testing.T) (n map[string]uint64) {
+	t.Helper()
+	must(t, p.call("Packets", Nothing{}, &n))
+	return n
+}
+
+// Seen is what the gateway's other parts saw.
+func (p *Process) Seen(t *testing.T) (s Sightings) {
+	t.Helper()
+	must(t, p.call("Seen", Nothing{}, &s))
+	return s
+}
+
+// forwarded counts packets of admitted clients that were sent on, whoever did it.
+func forwarded(n map[string]uint64) uint64 { return n["forwarded"] + n["stack"] }

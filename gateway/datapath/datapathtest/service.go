@@ -1,0 +1,265 @@
+package datapathtest
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"net/rpc"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// Service is what a gateway's process does for its test (net/rpc).
+type Service struct {
+	path   Path
+	config Config
+
+	mu     sync.Mutex
+	dp     Datapath  // guarded by mu; nil: closed
+	others *services // guarded by mu
+	seen   Sightings // guarded by mu
+}
+
+// Nothing is the argument of what needs none.
+type Nothing struct{}
+
+// Orders are what a process is told first: what its Config is to be.
+type Orders struct {
+	Prefix netip.Prefix
+	PinDir string
+	Learn  bool // with a Newcomer
+}
+
+// Door is a prefix of the walled garden, and until when it is open.
+type Door struct {
+	Prefix netip.Prefix
+	Until  time.Time
+}
+
+// Newcomer is a client that nobody leased an address to.
+type Newcomer struct {
+	Addr netip.Addr
+	MAC  datapath.MAC
+}
+
+// Sightings are what the gateway's parts beside the data path saw.
+type Sightings struct {
+	Newcomers []Newcomer
+	// DHCP has the transaction IDs of clients' DHCP messages, as a packet socket and
+	// as a UDP socket on the LAN interface saw them.
+	PacketDHCP, SocketDHCP map[uint32]int
+}
+
+// Outcome is an error on its way through a socket.
+type Outcome struct {
+	Text string // "": none
+	Busy bool
+}
+
+// from takes an error as net/rpc can carry it.
+func (o *Outcome) from(err error) {
+	if err != nil {
+		*o = Outcome{err.Error(), errors.Is(err, datapath.ErrBusy)}
+	}
+}
+
+// err is what the other side took.
+func (o *Outcome) err() error {
+	switch {
+	case o.Text == "":
+		return nil
+	case o.Busy:
+		return fmt.Errorf("%w (%s)", datapath.ErrBusy, o.Text)
+	}
+	return errors.New(o.Text)
+}
+
+// serve is the process's life: it ends with the socket.
+func serve(p Path) {
+	if err := ownSys(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	f := os.NewFile(3, "test")
+	conn, err := net.FileConn(f)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	f.Close()
+	s := rpc.NewServer()
+	s.Register(&Service{path: p, seen: Sightings{PacketDHCP: map[uint32]int{}, SocketDHCP: map[uint32]int{}}})
+	s.ServeConn(conn)
+	os.Exit(0)
+}
+
+// ownSys gives the process a /sys that shows its own interfaces, with the bpffs
+// that all of the test's processes share.
+func ownSys() error {
+	const bpffs, kept = "/sys/fs/bpf", "/run/bpf"
+	if err := os.MkdirAll(kept, 0o700); err != nil {
+		return fmt.Errorf("making %s: %w", kept, err)
+	}
+	for _, m := range []struct {
+		from, to, kind string
+		flags          uintptr
+	}{
+		{"none", "/", "", unix.MS_REC | unix.MS_PRIVATE},
+		{bpffs, kept, "", unix.MS_BIND},
+		{"none", "/sys", "sysfs", 0},
+		{kept, bpffs, "", unix.MS_BIND},
+	} {
+		if err := unix.Mount(m.from, m.to, m.kind, m.flags, ""); err != nil {
+			return fmt.Errorf("mounting %s: %w", m.to, err)
+		}
+	}
+	return nil
+}
+
+// Begin takes the orders.
+func (s *Service) Begin(o Orders, out *Outcome) error {
+	s.config = Config{
+		LAN: lanLink, WAN: wanLink, Prefix: o.Prefix, Gateway: Gateway, PortalPorts: []uint16{portalPort}, PinDir: o.PinDir,
+		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	if o.Learn {
+		s.config.Newcomer = func(a netip.Addr, m datapath.MAC) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.seen.Newcomers = append(s.seen.Newcomers, Newcomer{a, m})
+		}
+	}
+	return nil
+}
+
+// Open opens the data path, then what clients find behind it.
+func (s *Service) Open(_ Nothing, out *Outcome) error {
+	dp, err := s.path.Open(s.config)
+	if err != nil {
+		out.from(err)
+		return nil
+	}
+	others, err := s.listen(dp)
+	if err != nil {
+		out.from(errors.Join(err, dp.Close()))
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dp, s.others = dp, others
+	return nil
+}
+
+// Close closes the data path and the services.
+func (s *Service) Close(_ Nothing, out *Outcome) error {
+	s.mu.Lock()
+	dp, others := s.dp, s.others
+	s.dp, s.others = nil, nil
+	s.mu.Unlock()
+	if dp != nil {
+		out.from(errors.Join(dp.Close(), others.close()))
+	}
+	return nil
+}
+
+// Detach takes everything out.
+func (s *Service) Detach(_ Nothing, out *Outcome) error {
+	out.from(s.path.Detach(s.config))
+	return nil
+}
+
+// opened is the data path, for what needs one.
+func (s *Service) opened() (Datapath, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dp == nil {
+		return nil, errors.New("no data path is open")
+	}
+	return s.dp, nil
+}
+
+// Set sets clients.
+func (s *Service) Set(clients []datapath.Client, out *Outcome) error {
+	dp, err := s.opened()
+	for _, c := range clients {
+		if err == nil {
+			err = dp.Set(c)
+		}
+	}
+	out.from(err)
+	return nil
+}
+
+// Remove removes addresses.
+func (s *Service) Remove(addrs []netip.Addr, out *Outcome) error {
+	dp, err := s.opened()
+	for _, a := range addrs {
+		if err == nil {
+			err = dp.Remove(a)
+		}
+	}
+	out.from(err)
+	return nil
+}
+
+// OpenGarden opens the walled garden for a prefix.
+func (s *Service) OpenGarden(d Door, out *Outcome) error {
+	dp, err := s.opened()
+	if err == nil {
+		err = dp.Open(d.Prefix, d.Until)
+	}
+	out.from(err)
+	return nil
+}
+
+// Counters reads an address's counters.
+func (s *Service) Counters(a netip.Addr, c *datapath.Counters) error {
+	dp, err := s.opened()
+	if err == nil {
+		*c, err = dp.Counters(a)
+	}
+	return err
+}
+
+// Total reads the sum of all counters.
+func (s *Service) Total(_ Nothing, c *datapath.Counters) error {
+	dp, err := s.opened()
+	if err == nil {
+		*c, err = dp.Total()
+	}
+	return err
+}
+
+// Clients lists the addresses that have an entry.
+func (s *Service) Clients(_ Nothing, a *[]netip.Addr) error {
+	dp, err := s.opened()
+	if err == nil {
+		*a, err = dp.Clients()
+	}
+	return err
+}
+
+// Packets counts packets by what became of them.
+func (s *Service) Packets(_ Nothing, n *map[string]uint64) error {
+	dp, err := s.opened()
+	if err == nil {
+		*n, err = dp.Packets()
+	}
+	return err
+}
+
+// Seen tells what the other parts saw.
+func (s *Service) Seen(_ Nothing, out *Sightings) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*out = Sightings{append([]Newcomer(nil), s.seen.Newcomers...), maps.Clone(s.seen.PacketDHCP), maps.Clone(s.seen.SocketDHCP)}
+	return nil
+}

@@ -1,0 +1,179 @@
+package datapathtest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"syscall"
+
+	"github.com/mdlayher/packet"
+	"golang.org/x/sys/unix"
+)
+
+// Ports of the gateway's machine. Nobody before login may reach machinePort.
+const (
+	portalPort  = 8080
+	dnsPort     = 53
+	machinePort = 2222
+	dhcpPort    = 67
+)
+
+// services are what clients find at the gateway: a portal that says who it
+// thinks its guest is, DNS ports that send back what they get, another program of
+// the machine's, and those who want to see DHCP.
+type services struct {
+	closers []io.Closer
+	running sync.WaitGroup
+}
+
+// introducer is a data path that must be shown the portal's socket.
+type introducer interface {
+	Portal(listener syscall.Conn) error
+}
+
+func (s *Service) listen(dp Datapath) (_ *services, err error) {
+	v := &services{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("starting the gateway's services: %w", err), v.close())
+		}
+	}()
+	portal, err := v.tcp(netip.AddrPortFrom(Gateway, portalPort))
+	if err != nil {
+		return nil, err
+	}
+	if i, ok := dp.(introducer); ok {
+		if err := i.Portal(portal.(syscall.Conn)); err != nil {
+			return nil, err
+		}
+	}
+	guests := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "portal: %s wants %s", r.RemoteAddr, r.Host)
+	})
+	v.running.Go(func() { http.Serve(portal, guests) })
+	for _, at := range []netip.AddrPort{netip.AddrPortFrom(Gateway, dnsPort), netip.AddrPortFrom(netip.IPv4Unspecified(), machinePort)} {
+		l, err := v.tcp(at)
+		if err != nil {
+			return nil, err
+		}
+		v.running.Go(func() { echoAll(l) })
+	}
+	dns, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(Gateway, dnsPort)))
+	if err != nil {
+		return nil, err
+	}
+	v.closers = append(v.closers, dns)
+	v.running.Go(func() { answer(dns) })
+	return v, v.watchDHCP(s)
+}
+
+// tcp listens with a socket that a data path can give foreign connections to.
+func (v *services) tcp(at netip.AddrPort) (net.Listener, error) {
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1) })
+		return err
+	}}
+	lc.SetMultipathTCP(false)
+	l, err := lc.Listen(context.Background(), "tcp4", at.String())
+	if err != nil {
+		return nil, err
+	}
+	v.closers = append(v.closers, l)
+	return l, nil
+}
+
+// echoAll sends every connection back what it sends.
+func echoAll(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() { io.Copy(c, c); c.Close() }()
+	}
+}
+
+// answer sends every datagram back.
+func answer(c *net.UDPConn) {
+	b := make([]byte, 2000)
+	for {
+		n, from, err := c.ReadFromUDPAddrPort(b)
+		if err != nil {
+			return
+		}
+		c.WriteToUDPAddrPort(b[:n], from)
+	}
+}
+
+// watchDHCP counts clients' DHCP messages.
+func (v *services) watchDHCP(s *Service) error {
+	dev, err := net.InterfaceByName(s.config.LAN)
+	if err != nil {
+		return err
+	}
+	wire, err := packet.Listen(dev, packet.Datagram, unix.ETH_P_IP, nil)
+	if err != nil {
+		return err
+	}
+	v.closers = append(v.closers, wire)
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		c.Control(func(fd uintptr) {
+			err = errors.Join(unix.BindToDevice(int(fd), s.config.LAN), unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BROADCAST, 1))
+		})
+		return err
+	}}
+	socket, err := lc.ListenPacket(context.Background(), "udp4", fmt.Sprintf("0.0.0.0:%d", dhcpPort))
+	if err != nil {
+		return err
+	}
+	v.closers = append(v.closers, socket)
+	v.running.Go(func() {
+		each(wire, func(b []byte) {
+			if len(b) > 36 && b[9] == unix.IPPROTO_UDP && binary.BigEndian.Uint16(b[22:]) == dhcpPort {
+				s.count(s.seen.PacketDHCP, b[28:])
+			}
+		})
+	})
+	v.running.Go(func() { each(socket, func(b []byte) { s.count(s.seen.SocketDHCP, b) }) })
+	return nil
+}
+
+// count notes a DHCP message's transaction ID.
+func (s *Service) count(in map[uint32]int, message []byte) {
+	if len(message) < 8 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	in[binary.BigEndian.Uint32(message[4:])]++
+}
+
+// each reads from a socket until it is closed; its interface may go down meanwhile.
+func each(c net.PacketConn, f func([]byte)) {
+	b := make([]byte, 1<<16)
+	for {
+		n, _, err := c.ReadFrom(b)
+		switch {
+		case err == nil:
+			f(b[:n])
+		case !errors.Is(err, unix.ENETDOWN):
+			return
+		}
+	}
+}
+
+// close ends them and waits.
+func (v *services) close() error {
+	var errs []error
+	for _, c := range v.closers {
+		errs = append(errs, c.Close())
+	}
+	v.running.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,243 @@
+package datapathtest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// strangers: nobody passes but the admitted.
+var strangers = []behaviour{
+	{"NothingOfStrangersLeaves", nothingLeaves, Shape{}},
+	{"NothingReachesStrangers", nothingComes, Shape{}},
+	{"BrokenFramesGoNowhere", brokenFrames, Shape{}},
+	{"ARPCannotBeForged", arpGames, Shape{}},
+	{"IPv6IsNoWayAround", ipv6, Shape{}},
+	{"LANThroughTheGateway", throughTheGateway, Shape{}},
+	{"OtherInterfaces", otherInterfaces, Shape{}},
+	{"NewcomersAreTold", newcomers, Shape{Learn: true}},
+}
+
+// attempt is a frame that must not be forwarded.
+type attempt struct {
+	frame []byte
+	// reasons are the words it may be counted by, "-" for none: where a kernel may
+	// have thrown it away before any data path saw it.
+	reasons string
+}
+
+// knock sends attempts from a wire, sees each counted, and shows that the far wire
+// gets nothing but the marks of an admitted client.
+func (w *World) knock(t *testing.T, from, far *Wire, attempts map[string]attempt, marks *Flow) {
+	t.Helper()
+	first, began, sent := len(far.Frames()), forwarded(w.Packets(t)), marks.Sent()
+	for name, a := range attempts {
+		w.mark(t, marks, 1) // so that the way is known, and as short as can be
+		before := w.Packets(t)
+		from.Send(t, a.frame)
+		reasons := strings.Fields(a.reasons)
+		if slices.Contains(reasons, "-") {
+			time.Sleep(10 * time.Millisecond) // it may be judged by another thread than the next
+			continue
+		}
+		w.counted(t, name, before, reasons)
+	}
+	w.mark(t, marks, 20)
+	time.Sleep(50 * time.Millisecond) // for what took another queue
+	for _, f := range far.Frames()[first:] {
+		if !isMark(f) && !isARP(f) {
+			t.Errorf("this came through:\n%s", anatomy(f))
+		}
+	}
+	if n, sent := forwarded(w.Packets(t))-began, marks.Sent()-sent; n != sent {
+		t.Errorf("%d packets counted as forwarded, %d were", n, sent)
+	}
+}
+
+// mark sends packets that must come, and waits for them.
+func (w *World) mark(t *testing.T, marks *Flow, n int) {
+	t.Helper()
+	marks.Send(n)
+	netnstest.Await(t, "the marks", func() error {
+		if marks.Came() < marks.Sent() {
+			return errors.New("an admitted client's packets do not pass")
+		}
+		return nil
+	})
+}
+
+// counted waits for exactly one more packet of one of the reasons.
+func (w *World) counted(t *testing.T, name string, before map[string]uint64, reasons []string) {
+	t.Helper()
+	var after map[string]uint64
+	for range 300 {
+		after = w.Packets(t)
+		if slices.ContainsFunc(reasons, func(r string) bool { return after[r]-before[r] == 1 }) {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Errorf("%s: not counted as %s: before %v, after %v", name, strings.Join(reasons, " or "), before, after)
+}
+
+func isARP(f []byte) bool { return len(f) > 14 && binary.BigEndian.Uint16(f[12:]) == 0x0806 }
+
+// isMark knows Flow's packets by their length and their zeros behind the number,
+// also where several were aggregated.
+func isMark(f []byte) bool {
+	const number = 14 + 20 + 8
+	if len(f) < number+FlowBytes || (len(f)-number)%FlowBytes != 0 {
+		return false
+	}
+	for p := f[number:]; len(p) > 0; p = p[FlowBytes:] {
+		if bytes.Count(p[8:FlowBytes], []byte{0}) != FlowBytes-8 {
+			return false
+		}
+	}
+	return true
+}
+
+// nothingLeaves: whatever a client sends that is not admitted stays in the LAN.
+func nothingLeaves(t *testing.T, w *World) {
+	w.admit(t, w.Alice)
+	w.lease(t, w.Bob)
+	must(t, w.OpenGarden("198.51.100.9/32", time.Time{}))
+	server := NewWire(t, w.Server, serverLink)
+	marks := w.Up(t, w.Alice)
+	for _, c := range []struct {
+		who  string
+		from Station
+		what map[string]attempt
+	}{
+		{"who has no lease", w.Intruder, unleased(w)},
+		{"who uses Alice's address", w.Intruder, spoofed(w)},
+		{"before login", w.Bob, unadmitted(w)},
+		{"admitted, where nobody may go", w.Alice, misled(w)},
+	} {
+		t.Run(c.who, func(t *testing.T) { w.knock(t, NewWire(t, c.from.Space, clientLink), server, c.what, marks) })
+	}
+	lan := NewWire(t, w.Bob.Space, clientLink)
+	lan.Send(t, SYN(443, By(w.Bob), SourcePort(40443), Via(ServerMAC)), SYN(443, By(w.Bob), SourcePort(40444)))
+	lan.await(t, 0, "\x01\xbb\x9d\xfc") // from 443 to 40444
+	if holding(lan.Frames(), "\x01\xbb\x9d\xfb") > 0 {
+		t.Error("what was for another host is answered")
+	}
+}
+
+func unleased(w *World) map[string]attempt {
+	own := By(w.Intruder)
+	from := func(a string) func(*Frame) { return From(netip.MustParseAddr(a), w.Intruder.MAC) }
+	return map[string]attempt{
+		"TCP": {TCP(443, own), "not-leased"}, "SYN": {SYN(443, own), "not-leased"}, "UDP": {UDP(443, own), "not-leased"},
+		"ping": {Echo(own), "not-leased"}, "HTTP": {SYN(80, own), "not-leased"}, "garden": {SYN(443, own, To(Garden)), "not-leased"},
+		"DNS of others": {UDP(53, own), "not-leased"}, "GRE": {Protocol(layers.IPProtocolGRE, own), "not-leased"},
+		"SCTP": {Protocol(layers.IPProtocolSCTP, own), "not-leased"}, "IP in IP": {Protocol(layers.IPProtocolIPv4, own), "not-leased"},
+		"ESP": {Protocol(layers.IPProtocolESP, own), "not-leased"}, "a first fragment": {UDP(443, own, Fragment(0)), "not-leased -"},
+		"a later fragment": {UDP(443, own, Fragment(800)), "not-leased -"}, "IP options": {UDP(443, own, Options), "not-leased"},
+		"the last hop": {UDP(443, own, TTL(1)), "not-leased -"}, "no hop left": {UDP(443, own, TTL(0)), "not-leased -"},
+		"multicast":              {UDP(5353, own, To(netip.MustParseAddr("224.0.0.251"))), "not-leased blocked -"},
+		"from the gateway":       {UDP(443, from("10.1.0.1")), "not-leased foreign-source -"},
+		"from the LAN's first":   {UDP(443, from("10.1.0.0")), "not-leased foreign-source -"},
+		"from the LAN's last":    {UDP(443, from("10.1.0.255")), "not-leased foreign-source -"},
+		"from the server":        {UDP(443, from("192.0.2.2"), To(Second)), "foreign-source -"},
+		"from the router":        {UDP(443, from("192.0.2.1")), "foreign-source -"},
+		"from anywhere":          {TCP(443, from("8.8.8.8")), "foreign-source"},
+		"from nowhere":           {TCP(443, from("0.0.0.0")), "foreign-source not-leased -"},
+		"from everybody":         {UDP(443, from("255.255.255.255")), "foreign-source -"},
+		"from multicast":         {UDP(443, from("224.0.0.1")), "foreign-source -"},
+		"from localhost":         {UDP(443, from("127.0.0.1")), "foreign-source -"},
+		"IPv6":                   {IPv6(w.Intruder.MAC), "ipv6 -"},
+		"a VLAN":                 {Tagged(UDP(443, own), 0x8100, 5), "-"},
+		"a priority tag":         {Tagged(UDP(443, own), 0x8100, 0xe000), "-"},
+		"two VLANs":              {Tagged(UDP(443, own), 0x88a8, 5, 0x8100, 6), "-"},
+		"a tag in a priority":    {Tagged(UDP(443, own), 0x8100, 0, 0x8100, 0), "-"},
+		"to everybody's MAC":     {UDP(443, own, Via(everybody)), "not-leased -"},
+		"to another's MAC":       {UDP(443, own, Via(w.Bob.MAC)), "-"},
+		"to the server's MAC":    {UDP(443, own, Via(ServerMAC)), "-"},
+		"a DHCP server's answer": {UDP(68, SourcePort(67), own, To(w.Bob.Addr)), "rogue-dhcp"},
+	}
+}
+
+func spoofed(w *World) map[string]attempt {
+	alice := From(w.Alice.Addr, w.Intruder.MAC)
+	near := From(w.Alice.Addr, datapath.MAC{2, 1, 0, 0, 0, 10})
+	return map[string]attempt{
+		"TCP": {TCP(443, alice), "wrong-mac"}, "SYN": {SYN(443, alice), "wrong-mac"}, "UDP": {UDP(443, alice), "wrong-mac"},
+		"ping": {Echo(alice), "wrong-mac"}, "GRE": {Protocol(layers.IPProtocolGRE, alice), "wrong-mac"},
+		"a MAC that differs in a bit": {UDP(443, near), "wrong-mac"}, "a later fragment": {UDP(443, alice, Fragment(800)), "wrong-mac -"},
+		"IP options": {UDP(443, alice, Options), "wrong-mac"}, "the last hop": {UDP(443, alice, TTL(1)), "wrong-mac -"},
+		"to the garden": {SYN(443, alice, To(Garden)), "wrong-mac"}, "to the gateway": {UDP(53, alice, To(Gateway)), "wrong-mac"},
+		"a priority tag": {Tagged(UDP(443, alice), 0x8100, 0xe000), "-"},
+	}
+}
+
+func unadmitted(w *World) map[string]attempt {
+	bob := By(w.Bob)
+	to := func(a string) func(*Frame) { return To(netip.MustParseAddr(a)) }
+	return map[string]attempt{
+		"HTTPS": {SYN(443, bob), "rejected"}, "TCP in the middle": {TCP(443, bob), "rejected"}, "UDP": {UDP(443, bob), "rejected"},
+		"ping": {Echo(bob), "rejected"}, "DNS of others": {UDP(53, bob), "rejected"}, "DNS of others, TCP": {SYN(53, bob), "rejected"},
+		"GRE": {Protocol(layers.IPProtocolGRE, bob), "rejected"}, "ESP": {Protocol(layers.IPProtocolESP, bob), "rejected"},
+		"a first fragment": {UDP(443, bob, Fragment(0)), "blocked -"}, "a later fragment": {TCP(443, bob, Fragment(800)), "blocked -"},
+		"IP options": {UDP(443, bob, Options), "rejected blocked"}, "HTTP, the last hop": {UDP(80, bob, TTL(1)), "rejected blocked -"},
+		"beside the garden": {SYN(443, bob, To(Beside)), "rejected"}, "multicast": {UDP(5353, bob, to("224.0.0.251")), "blocked -"},
+		"broadcast": {UDP(7777, bob, to("255.255.255.255"), Via(everybody)), "blocked -"}, "the LAN's broadcast": {UDP(7777, bob, to("10.1.0.255")), "rejected blocked -"},
+		"the WAN's broadcast": {UDP(7777, bob, to("192.0.2.255")), "rejected blocked -"}, "DHCP of others": {UDP(67, SourcePort(68), bob), "blocked"},
+		"a DHCP server's answer": {UDP(68, SourcePort(67), bob, to("255.255.255.255"), Via(everybody)), "rogue-dhcp"},
+		"a reset":                {TCP(443, bob, func(f *Frame) { f.L4.(*layers.TCP).RST = true }), "blocked rejected"},
+		"Alice":                  {UDP(443, bob, To(w.Alice.Addr)), "rejected blocked"},
+		"a VLAN":                 {Tagged(UDP(443, bob), 0x8100, 5), "-"}, "a priority tag": {Tagged(UDP(443, bob), 0x8100, 0), "-"},
+		"IPv6": {IPv6(w.Bob.MAC), "ipv6 -"},
+	}
+}
+
+// misled are frames of a client that is admitted which still are not to be
+// forwarded (RFC 1812, 5.3.4; and another network's).
+func misled(w *World) map[string]attempt {
+	alice := By(w.Alice)
+	return map[string]attempt{
+		"to everybody's MAC": {UDP(443, alice, Carrying([]byte("leak")), Via(everybody)), "-"},
+		"to a group's MAC":   {UDP(443, alice, Carrying([]byte("leak")), Via(datapath.MAC{1, 0, 0x5e, 0, 0, 1})), "-"},
+		"to another's MAC":   {UDP(443, alice, Carrying([]byte("leak")), Via(w.Bob.MAC)), "-"},
+		"a VLAN":             {Tagged(UDP(443, alice, Carrying([]byte("leak"))), 0x8100, 5), "-"},
+		"two VLANs":          {Tagged(UDP(443, alice, Carrying([]byte("leak"))), 0x88a8, 5, 0x8100, 6), "-"},
+		"IPv6":               {IPv6(w.Alice.MAC), "ipv6 -"},
+	}
+}
+
+// nothingComes: from the WAN nothing reaches those who are not admitted.
+func nothingComes(t *testing.T, w *World) {
+	w.admit(t, w.Alice)
+	w.lease(t, w.Bob)
+	must(t, w.OpenGarden("198.51.100.9/32", time.Time{}))
+	lan := NewWire(t, w.Intruder.Space, clientLink)
+	from := func(a netip.Addr) func(*Frame) { return func(f *Frame) { f.IP.SrcIP = a.AsSlice() } }
+	to := func(a netip.Addr, how ...func(*Frame)) []func(*Frame) {
+		return append([]func(*Frame){Down, To(a)}, how...)
+	}
+	bob := w.Bob.Addr
+	w.knock(t, NewWire(t, w.Server, serverLink), lan, map[string]attempt{
+		"UDP": {UDP(443, to(bob)...), "blocked"}, "TCP": {TCP(443, to(bob)...), "blocked"}, "SYN": {SYN(443, to(bob)...), "blocked"},
+		"ping": {Echo(to(bob)...), "blocked"}, "GRE": {Protocol(layers.IPProtocolGRE, to(bob)...), "blocked"},
+		"a first fragment": {UDP(443, to(bob, Fragment(0))...), "blocked -"}, "a later fragment": {UDP(443, to(bob, Fragment(800))...), "blocked -"},
+		"IP options":            {UDP(443, to(bob, Options)...), "blocked"},
+		"beside the garden":     {UDP(443, to(bob, from(Beside))...), "blocked"},
+		"to no lease":           {UDP(443, to(w.Intruder.Addr)...), "not-leased -"},
+		"from the garden there": {UDP(443, to(w.Intruder.Addr, from(Garden))...), "not-leased -"},
+		"to the LAN's first":    {UDP(443, to(netip.MustParseAddr("10.1.0.0"))...), "not-leased -"},
+		"to the LAN's last":     {UDP(443, to(netip.MustParseAddr("10.1.0.255"))...), "not-leased -"},
+		"from Alice":            {UDP(443, to(bob, from(w.Alice.Addr))...), "foreign-source -"},
+		"from the gateway":      {UDP(443, to(bob, from(Gateway))...), "foreign-source -"},
+		"from the LAN to Alice": {UDP(443, to(w.Alice.Addr, from(bob), Carrying([]byte("leak")))...), "foreign-source -"},
+	}, w.Down(t, w.Alice))
+}

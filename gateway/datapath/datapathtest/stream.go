@@ -1,0 +1,150 @@
+package datapathtest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// patience bounds what a test waits for an answer that must come.
+const patience = 15 * time.Second
+
+// dial connects from an address of a namespace.
+func dial(s *netnstest.Space, from netip.Addr, to netip.AddrPort) (conn *net.TCPConn, err error) {
+	s.Do(func() {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}, Timeout: patience}
+		var c net.Conn
+		if c, err = d.Dial("tcp4", to.String()); err == nil {
+			conn = c.(*net.TCPConn)
+		}
+	})
+	return conn, err
+}
+
+// listen listens in a namespace until the test ends.
+func listen(t *testing.T, s *netnstest.Space, at netip.AddrPort) net.Listener {
+	t.Helper()
+	var l net.Listener
+	var err error
+	s.Do(func() {
+		var lc net.ListenConfig
+		lc.SetMultipathTCP(false)
+		l, err = lc.Listen(context.Background(), "tcp4", at.String())
+	})
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// Stream is a TCP connection through the gateway: both of its ends.
+type Stream struct {
+	Client, Server *net.TCPConn
+	came           atomic.Uint64 // bytes, at either end
+	running        sync.WaitGroup
+}
+
+// NewStream connects a station to an address of the server's.
+func (w *World) NewStream(t *testing.T, s Station, to netip.Addr) *Stream {
+	t.Helper()
+	l := listen(t, w.Server, netip.AddrPortFrom(to, 0))
+	client, err := dial(s.Space, s.Addr, netip.MustParseAddrPort(l.Addr().String()))
+	must(t, err)
+	server, err := l.Accept()
+	must(t, err)
+	x := &Stream{Client: client, Server: server.(*net.TCPConn)}
+	for _, c := range []*net.TCPConn{x.Client, x.Server} {
+		x.running.Go(func() { io.Copy(counting{&x.came}, c) })
+	}
+	t.Cleanup(func() {
+		for _, c := range []*net.TCPConn{x.Client, x.Server} {
+			c.SetLinger(0)
+			c.Close()
+		}
+		x.running.Wait()
+	})
+	return x
+}
+
+// counting counts what is written to it.
+type counting struct{ n *atomic.Uint64 }
+
+func (c counting) Write(b []byte) (int, error) { c.n.Add(uint64(len(b))); return len(b), nil }
+
+// Came is how many bytes arrived at both ends together.
+func (x *Stream) Came() uint64 { return x.came.Load() }
+
+// Carry sends bytes from one end and waits until they have come.
+func (x *Stream) Carry(t *testing.T, from *net.TCPConn, bytes int) {
+	t.Helper()
+	want := x.Came() + uint64(bytes)
+	must(t, from.SetWriteDeadline(time.Now().Add(patience)))
+	_, err := from.Write(make([]byte, bytes))
+	must(t, err)
+	netnstest.Await(t, "a transfer", func() error {
+		if x.Came() < want {
+			return errors.New("bytes are missing")
+		}
+		return nil
+	})
+}
+
+// Begin sends from one end until the connection ends.
+func (x *Stream) Begin(from *net.TCPConn) {
+	x.running.Go(func() {
+		for b := make([]byte, 16384); ; {
+			if _, err := from.Write(b); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// Passes waits until more bytes come.
+func (x *Stream) Passes(t *testing.T, what string) {
+	t.Helper()
+	from := x.Came()
+	netnstest.Await(t, "bytes: "+what, func() error {
+		if x.Came() < from+100_000 {
+			return errors.New("none come")
+		}
+		return nil
+	})
+}
+
+// stopped shows that what connections send from now on does not come: only what was
+// under way.
+func stopped(t *testing.T, what string, all ...*Stream) {
+	t.Helper()
+	time.Sleep(50 * time.Millisecond)
+	var from []uint64
+	for _, x := range all {
+		from = append(from, x.Came())
+	}
+	time.Sleep(400 * time.Millisecond) // longer than a retransmission takes
+	for i, x := range all {
+		if n := x.Came() - from[i]; n > 0 {
+			t.Errorf("%s: %d bytes of connection %d came", what, n, i)
+		}
+	}
+}
+
+// info is the kernel's account of a connection's end.
+func info(t *testing.T, c *net.TCPConn) *unix.TCPInfo {
+	t.Helper()
+	rc, err := c.SyscallConn()
+	must(t, err)
+	var out *unix.TCPInfo
+	cerr := rc.Control(func(fd uintptr) { out, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) })
+	must(t, errors.Join(cerr, err))
+	return out
+}

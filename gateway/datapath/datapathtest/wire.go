@@ -1,0 +1,122 @@
+package datapathtest
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// Wire is an interface of a namespace: every frame that comes in is kept, and any
+// can be sent.
+type Wire struct {
+	fd      int
+	running sync.WaitGroup
+
+	mu     sync.Mutex
+	frames [][]byte // guarded by mu
+	ended  bool     // guarded by mu
+}
+
+// NewWire listens on an interface until the test ends.
+func NewWire(t *testing.T, s *netnstest.Space, link string) *Wire {
+	t.Helper()
+	w := &Wire{fd: -1}
+	var err error
+	s.Do(func() { err = w.open(link) })
+	must(t, err)
+	w.running.Go(w.read)
+	t.Cleanup(func() {
+		w.mu.Lock()
+		w.ended = true
+		w.mu.Unlock()
+		w.running.Wait()
+		unix.Close(w.fd)
+	})
+	return w
+}
+
+func (w *Wire) open(link string) error {
+	dev, err := net.InterfaceByName(link)
+	if err != nil {
+		return err
+	}
+	const all = unix.ETH_P_ALL>>8 | unix.ETH_P_ALL&0xff<<8
+	if w.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+		return err
+	}
+	patience := unix.NsecToTimeval((20 * time.Millisecond).Nanoseconds())
+	return errors.Join(
+		unix.SetsockoptInt(w.fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
+		unix.SetsockoptInt(w.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 32<<20),
+		unix.SetsockoptTimeval(w.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &patience),
+		unix.Bind(w.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: dev.Index}),
+	)
+}
+
+func (w *Wire) read() {
+	b := make([]byte, 1<<17)
+	for {
+		n, _, err := unix.Recvfrom(w.fd, b, 0)
+		w.mu.Lock()
+		if err == nil {
+			w.frames = append(w.frames, bytes.Clone(b[:n]))
+		}
+		ended := w.ended
+		w.mu.Unlock()
+		if ended {
+			return
+		}
+	}
+}
+
+// Send sends frames as they are.
+func (w *Wire) Send(t *testing.T, frames ...[]byte) {
+	t.Helper()
+	for _, f := range frames {
+		if err := unix.Send(w.fd, f, 0); err != nil {
+			t.Fatalf("sending a frame of %d bytes: %v", len(f), err)
+		}
+	}
+}
+
+// Frames are those that came so far.
+func (w *Wire) Frames() [][]byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.frames[:len(w.frames):len(w.frames)]
+}
+
+// holding counts the frames with a text in them.
+func holding(frames [][]byte, text string) (n int) {
+	for _, f := range frames {
+		if bytes.Contains(f, []byte(text)) {
+			n++
+		}
+	}
+	return n
+}
+
+// await waits for a frame with a text that comes after the first n.
+func (w *Wire) await(t *testing.T, after int, text string) {
+	t.Helper()
+	netnstest.Await(t, "a frame with "+text, func() error {
+		if holding(w.Frames()[after:], text) == 0 {
+			return errors.New("none came")
+		}
+		return nil
+	})
+}
+
+// anatomy is a frame in words, for messages of tests.
+func anatomy(frame []byte) string {
+	return gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.Default).String()
+}

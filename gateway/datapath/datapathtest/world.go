@@ -1,0 +1,159 @@
+package datapathtest
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// Addresses of a World. The server has all of the WAN's but RouterWAN.
+var (
+	Gateway   = netip.MustParseAddr("10.1.0.1")
+	RouterWAN = netip.MustParseAddr("192.0.2.1")
+	Server    = netip.MustParseAddr("192.0.2.2")
+	Second    = netip.MustParseAddr("192.0.2.3")    // of the server, on the same link
+	Garden    = netip.MustParseAddr("198.51.100.9") // of the server, behind its link
+	Beside    = netip.MustParseAddr("198.51.100.200")
+	LANMAC    = datapath.MAC{2, 0, 0, 0, 1, 1}
+	WANMAC    = datapath.MAC{2, 0, 0, 0, 1, 2}
+	ServerMAC = datapath.MAC{2, 0, 0, 0, 2, 2}
+)
+
+var defaultLAN = netip.MustParsePrefix("10.1.0.0/24")
+
+// Interfaces of the gateway and of its neighbours.
+const (
+	lanLink, wanLink = "lan0", "wan0"
+	clientLink       = "c0"
+	serverLink       = "s0"
+)
+
+// Station is a client's machine.
+type Station struct {
+	*netnstest.Space
+	Addr netip.Addr
+	MAC  datapath.MAC
+}
+
+// World is a gateway with clients on one side and a server on the other. The
+// clients are on a hub: each hears what is sent to any. Alice and Bob are clients;
+// the intruder has an address nobody leased.
+type World struct {
+	path                 Path
+	prefix               netip.Prefix
+	bare                 bool // see Shape
+	Router               *netnstest.Space
+	Alice, Bob, Intruder Station
+	Server               *netnstest.Space
+	hub                  *netnstest.Space
+	*Process             // the gateway's
+}
+
+// NewWorld makes a network and opens the data path in it, closed and detached with
+// the test.
+func NewWorld(t *testing.T, p Path, s Shape) *World {
+	t.Helper()
+	w := &World{path: p, prefix: s.Prefix, bare: s.Bare, Router: netnstest.NewSpace(t), Server: netnstest.NewSpace(t)}
+	if !w.prefix.IsValid() {
+		w.prefix = defaultLAN
+	}
+	hub := netnstest.NewSpace(t)
+	w.hub = hub
+	hub.Run(t, quiet+`sysctl -qw net.bridge.bridge-nf-call-iptables=0 2>/dev/null || : # it would mend frames
+ip link add br0 type bridge ageing_time 0 mcast_snooping 0; ip link set br0 up`)
+	w.Router.Run(t, quiet+`sysctl -qw net.ipv4.ip_forward=1
+ip link add lan0 address 02:00:00:00:01:01 type veth peer name lan netns $hub
+ip link add wan0 address 02:00:00:00:01:02 type veth peer name s0 netns $server
+if [ $own = false ]; then ip addr add 10.1.0.1/$bits dev lan0; fi
+ip addr add 192.0.2.1/24 dev wan0; ip link set lan0 up; ip link set wan0 up`, "hub="+tid(hub), "server="+tid(w.Server), fmt.Sprintf("own=%v", p.OwnAddress), w.bits())
+	hub.Run(t, `ip link set lan master br0 up`)
+	w.Server.Run(t, quiet+`ip link set s0 address 02:00:00:00:02:02 up
+ip addr add 192.0.2.2/24 dev s0; ip addr add 192.0.2.3/24 dev s0; ip addr add 198.51.100.9/24 dev lo; ip addr add 198.51.100.200/24 dev lo
+ip route add default via 192.0.2.1`)
+	w.Router.Run(t, `ip route add default via 192.0.2.2`)
+	w.Alice, w.Bob, w.Intruder = w.station(t, hub, 10), w.station(t, hub, 11), w.station(t, hub, 66)
+	if s.Bare {
+		for space, links := range map[*netnstest.Space]string{
+			w.Router: "lan0 wan0", w.Server: "s0", w.Alice.Space: "c0", w.Bob.Space: "c0", w.Intruder.Space: "c0", hub: "lan c10 c11 c66",
+		} {
+			space.Run(t, `for l in $links; do ethtool -K $l tx off tso off gso off gro off; done`, "links="+links)
+		}
+	}
+	w.Process = &Process{router: w.Router, path: p, orders: Orders{w.prefix, pinDir(w.Router), s.Learn}}
+	w.Start(t)
+	t.Cleanup(func() { w.end(t) })
+	if !s.Without {
+		must(t, w.Open())
+	}
+	return w
+}
+
+// quiet keeps a namespace's kernel from talking by itself.
+const quiet = `sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1 net.ipv4.ip_forward=0
+`
+
+func tid(s *netnstest.Space) string { return fmt.Sprint(s.TID()) }
+
+// pinDir is a folder of this network alone, for as long as its namespace lives.
+func pinDir(router *netnstest.Space) string { return "/sys/fs/bpf/" + tid(router) }
+
+func (w *World) bits() string { return fmt.Sprintf("bits=%d", w.prefix.Bits()) }
+
+// station plugs a client into the hub: 10.1.0.N with the MAC address 02:…:N.
+func (w *World) station(t *testing.T, hub *netnstest.Space, n byte) Station {
+	t.Helper()
+	s := Station{netnstest.NewSpace(t), netip.AddrFrom4([4]byte{10, 1, 0, n}), datapath.MAC{2, 0, 0, 0, 0, n}}
+	s.Run(t, quiet+`ip link add c0 address $mac type veth peer name c$n netns $hub
+ip addr add $addr/$bits dev c0; ip link set c0 up`, "mac="+hw(s.MAC).String(), fmt.Sprintf("n=%d", n), "hub="+tid(hub), "addr="+s.Addr.String(), w.bits())
+	hub.Run(t, fmt.Sprintf("ip link set c%d master br0 up", n))
+	s.Run(t, "ip route add default via 10.1.0.1")
+	return s
+}
+
+func hw(m datapath.MAC) net.HardwareAddr { return net.HardwareAddr(m[:]) }
+
+// client is the station's entry, before login unless changed.
+func (s Station) client(how ...func(*datapath.Client)) datapath.Client {
+	c := datapath.Client{Addr: s.Addr, MAC: s.MAC}
+	for _, h := range how {
+		h(&c)
+	}
+	return c
+}
+
+func admitted(c *datapath.Client) { c.Admitted = true }
+
+// lease makes stations known; admit lets them in.
+func (w *World) lease(t *testing.T, stations ...Station) {
+	t.Helper()
+	for _, s := range stations {
+		must(t, w.Set(s.client()))
+	}
+}
+
+func (w *World) admit(t *testing.T, stations ...Station) {
+	t.Helper()
+	for _, s := range stations {
+		must(t, w.Set(s.client(admitted)))
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// says fails the test unless a script, which may fail, prints a text.
+func says(t *testing.T, s *netnstest.Space, script, text string) {
+	t.Helper()
+	if out, _ := s.Try(script); !strings.Contains(out, text) {
+		t.Errorf("%s\nsays\n%s\nwant %q", script, out, text)
+	}
+}

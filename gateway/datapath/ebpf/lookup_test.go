@@ -1,0 +1,91 @@
+package ebpf
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// serve answers each connection with a name and the address it was made to.
+func serve(t *testing.T, name, addr string) *net.TCPListener {
+	t.Helper()
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var set error
+		err := c.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1) })
+		return errors.Join(err, set)
+	}}
+	lc.SetMultipathTCP(false) // sockmaps hold plain TCP only
+	l, err := lc.Listen(t.Context(), "tcp4", addr)
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			io.WriteString(c, name+" "+c.LocalAddr().String())
+			c.Close()
+		}
+	}()
+	return l.(*net.TCPListener)
+}
+
+// TestWhoReachesThePortal: clients before login, for HTTP anywhere; an admitted
+// one, the WAN and this machine reach the servers they ask for.
+func TestWhoReachesThePortal(t *testing.T) {
+	n := newNetwork(t)
+	d := n.open(t)
+	must(t, d.Portal(serve(t, "portal", "10.1.0.1:8080")))
+	serve(t, "here", "192.0.2.1:80")
+	in(t, n.server, func() error { serve(t, "far", "192.0.2.2:80"); return nil })
+	for name, c := range map[string]struct {
+		namespace string // "": this machine
+		from      netip.Addr
+		admitted  bool
+		to, want  string
+	}{
+		"before login, far away":  {n.client, alice, false, "192.0.2.2:80", "portal 192.0.2.2:80"},
+		"before login, nowhere":   {n.client, alice, false, "198.51.100.1:80", "portal 198.51.100.1:80"},
+		"before login, here":      {n.client, alice, false, "192.0.2.1:80", "portal 192.0.2.1:80"},
+		"admitted, here":          {n.client, alice, true, "192.0.2.1:80", "here 192.0.2.1:80"},
+		"admitted, far away":      {n.client, alice, true, "192.0.2.2:80", "far 192.0.2.2:80"},
+		"from the WAN":            {n.server, server, false, "192.0.2.1:80", "here 192.0.2.1:80"},
+		"this machine":            {"", routerWAN, false, "192.0.2.1:80", "here 192.0.2.1:80"},
+		"the gateway's own":       {"", gateway, false, "192.0.2.1:80", "here 192.0.2.1:80"},
+		"the gateway's own, away": {"", gateway, false, "192.0.2.2:80", "far 192.0.2.2:80"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: c.admitted}))
+			var said string
+			ask := func() error {
+				dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: c.from.AsSlice()}, Timeout: 10 * time.Second}
+				conn, err := dialer.Dial("tcp4", c.to)
+				if err != nil {
+					return err
+				}
+				defer conn.Close()
+				b, err := io.ReadAll(conn)
+				said = string(b)
+				return err
+			}
+			if c.namespace == "" {
+				must(t, ask())
+			} else {
+				in(t, c.namespace, ask)
+			}
+			if !strings.HasPrefix(said, c.want) {
+				t.Errorf("answered by %q, want %q", said, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,73 @@
+package ebpf
+
+import (
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+)
+
+// paths are the ways these programs are attached and forward.
+func paths() (all []datapathtest.Path) {
+	for _, c := range []struct {
+		name    string
+		forward Forward
+		clsact  bool
+	}{
+		{"auto", ForwardAuto, false}, {"redirect", ForwardRedirect, false}, {"stack", ForwardStack, false}, {"clsact", ForwardAuto, true},
+	} {
+		config := func(in datapathtest.Config) Config {
+			return Config{
+				LAN: in.LAN, WAN: in.WAN, Prefix: in.Prefix, Gateway: in.Gateway, PortalPorts: in.PortalPorts, Forward: c.forward,
+				PinDir: in.PinDir, Newcomer: in.Newcomer, Log: in.Log, clsact: c.clsact,
+			}
+		}
+		all = append(all, datapathtest.Path{
+			Name:   c.name,
+			Open:   func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
+			Detach: func(in datapathtest.Config) error { return Detach(config(in)) },
+			Promises: datapathtest.Promises{
+				Unattended: true, Netfilter: c.forward != ForwardRedirect, TellsOwn: true, DHCPSocket: true, Newcomers: true, Burst: burst,
+			},
+		})
+	}
+	return all
+}
+
+// TestSuite is what every data path must show.
+func TestSuite(t *testing.T) {
+	for _, p := range paths() {
+		t.Run(p.Name, func(t *testing.T) { datapathtest.Run(t, p) })
+	}
+}
+
+// TestPacketsAreRedirected: nearly all of them skip the stack, also when the daemon was
+// replaced meanwhile.
+func TestPacketsAreRedirected(t *testing.T) {
+	for _, p := range paths() {
+		if p.Name == "stack" {
+			continue
+		}
+		t.Run(p.Name, func(t *testing.T) {
+			w := datapathtest.NewWorld(t, p, datapathtest.Shape{})
+			must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true}))
+			up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
+			up.Begin()
+			down.Begin()
+			for range 10 {
+				must(t, w.Close())
+				up.Passes(t, "while nobody is there")
+				must(t, w.Open())
+			}
+			up.Halt()
+			down.Halt()
+			n, all := w.Packets(t), up.Sent()+down.Sent()
+			if n["forwarded"]+n["stack"] != all || n["forwarded"] < all/2 {
+				t.Errorf("of %d packets these were redirected: %v", all, n)
+			}
+			if up.Came()+down.Came() != all {
+				t.Errorf("%d of %d packets came", up.Came()+down.Came(), all)
+			}
+		})
+	}
+}

@@ -1,0 +1,282 @@
+package tun
+
+import (
+	"encoding/binary"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// Bounds of what is gathered: connections at once, and packets of one, as many as
+// make the longest IP packet of full segments.
+const (
+	maxRuns     = 16
+	maxSegments = 64
+)
+
+// coalescer gathers the packets of each TCP connection and UDP flow that follow one
+// another in a batch, and hands them on as one, which the kernel takes apart again
+// where it leaves the machine: what is done for each packet on the way is done once.
+// Packets of a flow stay in their order. The packets' memory must stay until flush.
+type coalescer struct {
+	fd    int  // a queue of the TUN device, or the LAN's packet socket
+	front int  // bytes of Ethernet header in front of a packet: 0 for the device
+	udp   bool // this kernel takes aggregated UDP
+	from  [6]byte
+
+	runs   [maxRuns]run
+	used   int
+	recent int // the run that took the last packet
+	lost   int // packets that were not taken since this was read
+}
+
+// run is packets of one flow, one after the other.
+type run struct {
+	flow     flow
+	to       datapath.MAC
+	first    []byte // of the first packet, from front and virtio header on
+	v        virtio
+	headers  int // bytes of IP and transport header
+	size     int // bytes of payload of each segment but the last
+	payload  int // bytes in all
+	seq      uint32
+	segments int
+	pushed   bool // the last one said PSH
+	closed   bool // by that, or because it was short
+	head     [virtioLen + ethernetLen + 60 + 60]byte
+	vec      [1 + maxSegments]unix.Iovec
+}
+
+// flow is what packets of a connection have in common; the zero value is none.
+type flow struct {
+	addrs    uint64
+	ports    uint32
+	protocol uint8
+}
+
+// add takes a packet that may go. room has the space for virtio and Ethernet
+// headers in front, packetStart bytes; v counts from the begin of the packet. The
+// packet's memory is used until flush.
+func (c *coalescer) add(room []byte, v virtio, to datapath.MAC) {
+	ip := room[packetStart:]
+	f, headers := flowOf(ip)
+	r := c.find(f)
+	if r != nil && r.append(ip, v, headers) {
+		return
+	}
+	if r != nil {
+		c.end(r)
+	}
+	if f.protocol == 0 || headers == 0 || !c.mayGrow(ip, v, headers) {
+		c.single(room, v, to)
+		return
+	}
+	if c.used == maxRuns {
+		c.flush()
+	}
+	c.recent = c.used
+	c.used++
+	c.runs[c.recent].begin(f, room, v, headers, to)
+}
+
+// find looks for the run of a flow.
+func (c *coalescer) find(f flow) *run {
+	if f.protocol == 0 || c.used == 0 {
+		return nil
+	}
+	if r := &c.runs[c.recent]; r.flow == f {
+		return r
+	}
+	for i := range c.used {
+		if r := &c.runs[i]; r.flow == f {
+			c.recent = i
+			return r
+		}
+	}
+	return nil
+}
+
+// flush hands on all that was gathered.
+func (c *coalescer) flush() {
+	for i := range c.used {
+		c.end(&c.runs[i])
+	}
+	c.used, c.recent = 0, 0
+}
+
+// flowOf reads what flow a packet is of, and how long its headers are; zero where it
+// is of none: fragments, options, other protocols.
+func flowOf(ip []byte) (f flow, headers int) {
+	if ip[0] != 0x45 || binary.BigEndian.Uint16(ip[6:])&0x3fff != 0 {
+		return flow{}, 0
+	}
+	switch {
+	case ip[9] == protocolTCP && len(ip) >= ipLen+tcpLen:
+		headers = ipLen + int(ip[ipLen+12]>>4)*4
+		if headers < ipLen+tcpLen || headers > len(ip) {
+			return flow{}, 0
+		}
+	case ip[9] == protocolUDP && len(ip) >= ipLen+udpLen:
+		headers = ipLen + udpLen
+	default:
+		return flow{}, 0
+	}
+	return flow{binary.NativeEndian.Uint64(ip[12:]), binary.NativeEndian.Uint32(ip[ipLen:]), ip[9]}, headers
+}
+
+// mayGrow says whether a packet can be the first of several: it has payload, nothing
+// in it asks for attention, its own numbering does not matter (RFC 6864, 4.1), and
+// its checksum is right, or nobody has made it yet.
+func (c *coalescer) mayGrow(ip []byte, v virtio, headers int) bool {
+	if len(ip) == headers || v.gso != unix.VIRTIO_NET_HDR_GSO_NONE || ip[6]&0x40 == 0 {
+		return false
+	}
+	if ip[9] == protocolUDP {
+		udp := ip[ipLen:]
+		return c.udp && int(binary.BigEndian.Uint16(udp[4:])) == len(udp) && binary.BigEndian.Uint16(udp[udpChecksum:]) != 0 && sumIsRight(ip, v)
+	}
+	return ip[ipLen+13]&^flagPSH == flagACK && sumIsRight(ip, v)
+}
+
+// sumIsRight says whether a packet's transport checksum is right, or left for later.
+func sumIsRight(ip []byte, v virtio) bool {
+	if v.flags&(unix.VIRTIO_NET_HDR_F_NEEDS_CSUM|unix.VIRTIO_NET_HDR_F_DATA_VALID) != 0 {
+		return true
+	}
+	return fold(sum(ip[ipLen:], pseudo(ip, len(ip)-ipLen))) == 0xffff
+}
+
+// begin makes a packet the first of a run.
+func (r *run) begin(f flow, room []byte, v virtio, headers int, to datapath.MAC) {
+	ip := room[packetStart:]
+	r.flow, r.first, r.v, r.to, r.headers = f, room, v, to, headers
+	r.size, r.payload, r.segments = len(ip)-headers, len(ip)-headers, 1
+	r.pushed = f.protocol == protocolTCP && ip[ipLen+13]&flagPSH != 0
+	r.closed = r.pushed
+	if f.protocol == protocolTCP {
+		r.seq = binary.BigEndian.Uint32(ip[ipLen+4:]) + uint32(r.payload)
+	}
+	r.vec[1] = iovec(ip[headers:])
+}
+
+// append adds a packet to a run, if it is what the run's next segment would be.
+func (r *run) append(ip []byte, v virtio, headers int) bool {
+	n := len(ip) - headers
+	if r.closed || headers != r.headers || n == 0 || n > r.size || r.segments == maxSegments || v.gso != unix.VIRTIO_NET_HDR_GSO_NONE {
+		return false
+	}
+	if headers+r.payload+n > maxPacket || !sameHeaders(r.first[packetStart:], ip, headers) || !sumIsRight(ip, v) {
+		return false
+	}
+	if r.flow.protocol == protocolTCP {
+		if binary.BigEndian.Uint32(ip[ipLen+4:]) != r.seq {
+			return false
+		}
+		r.pushed = ip[ipLen+13]&flagPSH != 0
+		r.seq += uint32(n)
+	} else if udp := ip[ipLen:]; int(binary.BigEndian.Uint16(udp[4:])) != len(udp) || binary.BigEndian.Uint16(udp[udpChecksum:]) == 0 {
+		return false
+	}
+	r.closed = r.pushed || n < r.size
+	r.segments++
+	r.payload += n
+	r.vec[r.segments] = iovec(ip[headers:])
+	return true
+}
+
+// sameHeaders holds a packet's headers against those of the first, but for what is
+// each segment's own: lengths, number, checksums, sequence, PSH.
+func sameHeaders(first, ip []byte, headers int) bool {
+	const tosOnly, ttlAndProtocol = 1, 8
+	if first[tosOnly] != ip[tosOnly] || ip[0] != 0x45 || ip[6] != first[6] || ip[7] != first[7] ||
+		binary.NativeEndian.Uint16(first[ttlAndProtocol:]) != binary.NativeEndian.Uint16(ip[ttlAndProtocol:]) {
+		return false
+	}
+	if ip[9] == protocolUDP {
+		return true
+	}
+	const ackAt, lengthAt, flagsAt, windowAt = ipLen + 8, ipLen + 12, ipLen + 13, ipLen + 14
+	if first[lengthAt] != ip[lengthAt] || binary.NativeEndian.Uint32(first[ackAt:]) != binary.NativeEndian.Uint32(ip[ackAt:]) || ip[flagsAt]&^flagPSH != flagACK ||
+		binary.NativeEndian.Uint16(first[windowAt:]) != binary.NativeEndian.Uint16(ip[windowAt:]) {
+		return false
+	}
+	return string(first[ipLen+tcpLen:headers]) == string(ip[ipLen+tcpLen:headers]) // no copy is made
+}
+
+// end hands a run on and forgets it.
+func (c *coalescer) end(r *run) {
+	switch {
+	case r.flow.protocol == 0: // was handed on before
+		return
+	case r.segments == 1:
+		c.single(r.first, r.v, r.to)
+	default:
+		c.whole(r)
+	}
+	r.flow = flow{}
+}
+
+// whole hands a run of several on as one packet.
+func (c *coalescer) whole(r *run) {
+	start := virtioLen + c.front
+	head := r.head[:start+r.headers]
+	ip := head[start:]
+	copy(ip, r.first[packetStart:packetStart+r.headers])
+	total := r.headers + r.payload
+	binary.BigEndian.PutUint16(ip[2:], uint16(total))
+	sumHeader(ip)
+	v := virtio{
+		flags: unix.VIRTIO_NET_HDR_F_NEEDS_CSUM, headers: uint16(c.front + r.headers), size: uint16(r.size),
+		sumStart: uint16(c.front + ipLen),
+	}
+	if r.flow.protocol == protocolTCP {
+		v.gso, v.sumOffset = unix.VIRTIO_NET_HDR_GSO_TCPV4, tcpChecksum
+		if r.pushed {
+			ip[ipLen+13] |= flagPSH
+		}
+	} else {
+		v.gso, v.sumOffset = unix.VIRTIO_NET_HDR_GSO_UDP_L4, udpChecksum
+		binary.BigEndian.PutUint16(ip[ipLen+4:], uint16(total-ipLen))
+	}
+	binary.BigEndian.PutUint16(ip[ipLen+int(v.sumOffset):], fold(pseudo(ip, total-ipLen)))
+	v.write(head)
+	c.ethernet(head, r.to)
+	r.vec[0] = iovec(head)
+	if writeAll(c.fd, r.vec[:1+r.segments]) < 0 {
+		c.lost += r.segments
+	}
+}
+
+// single hands one packet on as it came.
+func (c *coalescer) single(room []byte, v virtio, to datapath.MAC) {
+	out := room[packetStart-virtioLen-c.front:]
+	v.flags &= unix.VIRTIO_NET_HDR_F_NEEDS_CSUM
+	if v.flags != 0 {
+		v.sumStart += uint16(c.front)
+	}
+	if v.headers != 0 {
+		v.headers += uint16(c.front)
+	}
+	v.write(out)
+	c.ethernet(out, to)
+	if write(c.fd, out) < 0 {
+		c.lost++
+	}
+}
+
+// ethernet writes the Ethernet header behind a virtio header, where there is one.
+func (c *coalescer) ethernet(b []byte, to datapath.MAC) {
+	if c.front == 0 {
+		return
+	}
+	b = b[virtioLen:]
+	copy(b, to[:])
+	copy(b[6:], c.from[:])
+	b[12], b[13] = 8, 0
+}
+
+func iovec(b []byte) unix.Iovec {
+	return unix.Iovec{Base: unsafe.SliceData(b), Len: uint64(len(b))}
+}

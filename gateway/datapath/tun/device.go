@@ -1,0 +1,171 @@
+package tun
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+	"unsafe"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// alias marks the device as ours, and for which LAN, whatever its name.
+func alias(lan string) string { return "gatewayd " + lan }
+
+// ifreq is struct ifreq with flags (netdevice(7)).
+type ifreq struct {
+	name  [unix.IFNAMSIZ]byte
+	flags uint16
+	_     [22]byte
+}
+
+// openDevice opens queues of the TUN device, which it makes, or takes over from a
+// predecessor. flags are added to those every TUN has here; each queue is a
+// descriptor that does not block.
+func openDevice(cfg Config, mtu, queues int, flags uint16) (fds []int, err error) {
+	defer func() {
+		if err != nil {
+			for _, fd := range fds {
+				unix.Close(fd)
+			}
+			fds, err = nil, fmt.Errorf("making the TUN device %s: %w", cfg.Device, err)
+		}
+	}()
+	if err := ours(cfg.Device, cfg.LAN); err != nil {
+		return nil, err
+	}
+	if queues > 1 {
+		flags |= unix.IFF_MULTI_QUEUE
+	}
+	for range queues {
+		fd, err := attach(cfg.Device, flags|unix.IFF_TUN|unix.IFF_NO_PI)
+		if errors.Is(err, unix.EINVAL) && len(fds) == 0 {
+			// A predecessor's device with queues of another kind.
+			if err := removeDevice(cfg.LAN); err != nil {
+				return nil, err
+			}
+			fd, err = attach(cfg.Device, flags|unix.IFF_TUN|unix.IFF_NO_PI)
+		}
+		if err != nil {
+			return fds, err
+		}
+		fds = append(fds, fd)
+	}
+	if err := unix.IoctlSetInt(fds[0], unix.TUNSETPERSIST, 1); err != nil {
+		return fds, fmt.Errorf("having it stay: %w", err)
+	}
+	return fds, configure(cfg, mtu)
+}
+
+// ours refuses a device that is somebody else's.
+func ours(name, lan string) error {
+	link, err := netlink.LinkByName(name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if link.Attrs().Alias != alias(lan) {
+		return errors.New("there is one that is not gatewayd's: choose another datapath.device")
+	}
+	return nil
+}
+
+// attach opens one queue.
+func attach(name string, flags uint16) (int, error) {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
+		return -1, fmt.Errorf("%w: /dev/net/tun is missing (modprobe tun)", datapath.ErrNotSupported)
+	}
+	if err != nil {
+		return -1, fmt.Errorf("opening /dev/net/tun: %w", err)
+	}
+	req := ifreq{flags: flags}
+	copy(req.name[:unix.IFNAMSIZ-1], name)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TUNSETIFF, uintptr(unsafe.Pointer(&req))); errno != 0 {
+		unix.Close(fd)
+		return -1, fmt.Errorf("attaching to it: %w", errno)
+	}
+	return fd, nil
+}
+
+// deviceQueue is how many packets for clients wait for a thread that is busy.
+const deviceQueue = 1000
+
+// plain has the device hand over whole packets only: a predecessor may have asked for
+// more.
+func plain(fd int) error {
+	if err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, 0); err != nil {
+		return fmt.Errorf("having the TUN device not aggregate: %w", err)
+	}
+	return nil
+}
+
+// configure gives the device its mark, the gateway's address and the LAN's MTU.
+func configure(cfg Config, mtu int) error {
+	link, err := netlink.LinkByName(cfg.Device)
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkSetAlias(link, alias(cfg.LAN)); err != nil {
+		return fmt.Errorf("marking it: %w", err)
+	}
+	if err := netlink.LinkSetMTU(link, mtu); err != nil {
+		return fmt.Errorf("setting its MTU: %w", err)
+	}
+	if err := netlink.LinkSetTxQLen(link, deviceQueue); err != nil {
+		return fmt.Errorf("setting its queue: %w", err)
+	}
+	// The kernel would ask for IPv6 routers there. One without IPv6 cannot be told.
+	_ = netlink.LinkSetIP6AddrGenMode(link, 1) // IN6_ADDR_GEN_MODE_NONE
+	if err := onlyAddress(link, cfg.Address); err != nil {
+		return err
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("setting it up: %w", err)
+	}
+	return nil
+}
+
+// onlyAddress gives a link one address, and takes a predecessor's others.
+func onlyAddress(link netlink.Link, own netip.Prefix) error {
+	had, err := netlink.AddrList(link, unix.AF_INET)
+	if err != nil {
+		return fmt.Errorf("reading its addresses: %w", err)
+	}
+	for _, a := range had {
+		if a.IPNet.String() != own.String() {
+			if err := netlink.AddrDel(link, &a); err != nil {
+				return fmt.Errorf("removing its address %s: %w", a.IPNet, err)
+			}
+		}
+	}
+	addr := &netlink.Addr{IPNet: &net.IPNet{IP: own.Addr().AsSlice(), Mask: net.CIDRMask(own.Bits(), 32)}}
+	if err := netlink.AddrReplace(link, addr); err != nil {
+		return fmt.Errorf("giving it the address %s: %w", own, err)
+	}
+	return nil
+}
+
+// removeDevice removes the device of a LAN, whatever its name, if there is one.
+func removeDevice(lan string) error {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return fmt.Errorf("looking for the TUN device of %s: %w", lan, err)
+	}
+	for _, l := range links {
+		if l.Type() != "tuntap" || l.Attrs().Alias != alias(lan) {
+			continue
+		}
+		if err := netlink.LinkDel(l); err != nil && !errors.Is(err, syscall.ENODEV) {
+			return fmt.Errorf("removing the TUN device %s: %w", l.Attrs().Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+package tun
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+)
+
+// fast is one of the threads of the mode that is as good as it gets: frames come by
+// a ring, whatever has piled up is judged in one go, and each flow's packets are
+// handed on together. What is not simply forwarded goes the worker's way.
+type fast struct {
+	*worker
+	ring  *ring
+	up    coalescer // to the kernel
+	down  coalescer // to the LAN
+	rooms [][]byte  // a batch of packets from the kernel
+	queue []byte    // a frame that was too long for the ring
+
+	checked int64 // when the ring was last looked after
+}
+
+// Packets that are taken in one go, from each side: as many as the kernel polls from
+// an interface.
+const batch = 64
+
+// openFast opens a ring and a queue of the device for each CPU this process may use.
+func openFast(s *shared, judge func() *admission.Judge) (all []*fast, err error) {
+	defer func() {
+		if err != nil {
+			for _, f := range all {
+				f.close()
+			}
+			all = nil
+		}
+	}()
+	var cpus unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &cpus); err != nil {
+		return nil, os.NewSyscallError("sched_getaffinity", err)
+	}
+	queues, err := openDevice(s.cfg, s.lan.MTU, max(1, cpus.Count()), unix.IFF_VNET_HDR)
+	if err != nil {
+		return nil, err
+	}
+	udp, err := offload(queues[0])
+	for _, q := range queues {
+		all = append(all, &fast{worker: s.worker(judge(), -1, q, true)})
+	}
+	if err != nil {
+		return all, err
+	}
+	for i, f := range all {
+		if err := f.open(len(all) > 1, udp); err != nil {
+			return all, fmt.Errorf("thread %d of %d: %w", i+1, len(all), err)
+		}
+	}
+	return all, nil
+}
+
+// offload has the device hand over aggregated packets, and sums undone. udp says
+// whether this kernel aggregates UDP as well (6.2).
+func offload(fd int) (udp bool, err error) {
+	if err := unix.IoctlSetPointerInt(fd, unix.TUNSETVNETHDRSZ, virtioLen); err != nil {
+		return false, fmt.Errorf("setting the header of the TUN device's packets: %w", err)
+	}
+	const tcp = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO_ECN
+	if unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, tcp|unix.TUN_F_USO4|unix.TUN_F_USO6) == nil {
+		return true, nil
+	}
+	if err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, tcp); err != nil {
+		return false, fmt.Errorf("having the TUN device aggregate: %w", err)
+	}
+	return false, nil
+}
+
+// open opens the thread's packet socket. Threads share the LAN's frames by flow.
+func (f *fast) open(shares, udp bool) (err error) {
+	if f.socket, err = openSocket(); err != nil {
+		return err
+	}
+	if f.ring, err = openRing(f.socket, f.lan.MTU); err != nil {
+		return err
+	}
+	if err := listen(f.socket, f.lan); err != nil {
+		return err
+	}
+	if shares {
+		group := f.lan.Index & 0xffff
+		if err := unix.SetsockoptInt(f.socket, unix.SOL_PACKET, unix.PACKET_FANOUT, group|unix.PACKET_FANOUT_HASH<<16); err != nil {
+			return os.NewSyscallError("setsockopt PACKET_FANOUT", err)
+		}
+	}
+	f.up = coalescer{fd: f.device, udp: udp}
+	f.down = coalescer{fd: f.socket, udp: udp, front: ethernetLen, from: f.mac}
+	f.queue = make([]byte, bufferLen)
+	for range batch {
+		f.rooms = append(f.rooms, make([]byte, bufferLen))
+	}
+	return nil
+}
+
+// close closes what the thread has open.
+func (f *fast) close() {
+	f.worker.close()
+	if f.ring != nil {
+		f.ring.close()
+		f.ring = nil
+	}
+}
+
+// run moves packets until the waker wakes. The thread ends with it.
+func (f *fast) run() {
+	runtime.LockOSThread()
+	// Not by epoll: that would have a word with each packet, waited for or not.
+	fds := []unix.PollFd{{Fd: int32(f.stop.fd), Events: unix.POLLIN}, {Fd: int32(f.socket), Events: unix.POLLIN}, {Fd: int32(f.device), Events: unix.POLLIN}}
+	for !f.stop.woke.Load() {
+		now := admission.Now()
+		n := f.fromLAN(now)
+		n += f.fromKernel(now)
+		if now > f.checked+idle.Nanoseconds() {
+			f.check(now)
+		}
+		if n > 0 {
+			continue
+		}
+		poll(fds)
+		if fds[1].Revents&unix.POLLERR != 0 {
+			// The interface went down, say. It is told once, to who asks.
+			unix.GetsockoptInt(f.socket, unix.SOL_SOCKET, unix.SO_ERROR)
+		}
+	}
+}
+
+// check gives the socket another ring when its own is stuck.
+func (f *fast) check(now int64) {
+	f.checked = now
+	if !f.ring.isStuck(f.socket) {
+		return
+	}
+	f.cfg.Log.Warn("the receive ring is stuck; making another one", "lan", f.lan.Name)
+	if err := f.ring.renew(f.socket, f.lan.MTU); err != nil {
+		f.failed.set(err)
+	}
+}
+
+// fromLAN takes a batch of frames and returns how many there were.
+func (f *fast) fromLAN(now int64) int {
+	n := 0
+	for ; n < batch; n++ {
+		frame, queued := f.ring.take()
+		if frame == nil {
+			break
+		}
+		if !queued {
+			f.frame(frame, now)
+			continue
+		}
+		f.long(now)
+	}
+	if n > 0 {
+		f.up.flush()
+		f.ring.give()
+		f.report(&f.up)
+	}
+	return n
+}
+
+// long takes a frame that was too long for the ring.
+func (f *fast) long(now int64) {
+	n := read(f.socket, f.queue)
+	if n < 0 { // an error of the interface comes ahead of it
+		n = read(f.socket, f.queue)
+	}
+	if n > frameStart {
+		f.frame(f.queue[:n], now)
+		f.up.flush() // the next one comes to the same place
+	}
+}
+
+// frame takes a frame from the LAN, virtio header in front.
+func (f *fast) frame(frame []byte, now int64) {
+	if len(frame) < packetStart+ipLen || frame[frameStart+12] != 8 || frame[frameStart+13] != 0 {
+		f.frameIn(frame[frameStart:], virtio{}, now)
+		return
+	}
+	ip, ok := ipv4(frame[packetStart:])
+	if !ok {
+		f.judge.Count(admission.Malformed, 1)
+		return
+	}
+	v := readVirtio(frame)
+	v.sumStart -= min(v.sumStart, ethernetLen)
+	v.headers -= min(v.headers, ethernetLen)
+	mac, toMany := datapath.MAC(frame[frameStart+6:frameStart+12]), frame[frameStart]&1 != 0
+	verdict := f.judge.Up(mac, admission.Packet{Bytes: ip, Segments: v.segments(ip), ToMany: toMany}, now)
+	switch {
+	case verdict == admission.Forward && !f.isLAN(destOf(ip)):
+		f.up.add(frame[:packetStart+len(ip)], v, datapath.MAC{})
+	case verdict == admission.Local && toMany && f.isElsewhere(destOf(ip)):
+	case verdict != admission.Drop:
+		settle(ip, v, f.scratch, func(ip []byte) { f.obey(verdict, mac, ip, now) })
+	}
+}
+
+// fromKernel takes a batch of packets for clients and returns how many there were.
+func (f *fast) fromKernel(now int64) int {
+	n := 0
+	for ; n < batch; n++ {
+		const at = packetStart - virtioLen
+		room := f.rooms[n]
+		got := read(f.device, room[at:])
+		if got < 0 {
+			break
+		}
+		ip, ok := ipv4(room[packetStart : at+max(got, virtioLen)])
+		if !ok { // the kernel looks for IPv6 neighbours, say
+			continue
+		}
+		f.packet(room[:packetStart+len(ip)], readVirtio(room[at:]), now)
+	}
+	if n > 0 {
+		f.down.flush()
+		f.report(&f.down)
+	}
+	return n
+}
+
+// packet takes a packet from the kernel, with room for headers in front.
+func (f *fast) packet(room []byte, v virtio, now int64) {
+	ip := room[packetStart:]
+	verdict, mac := f.judge.Down(admission.Packet{Bytes: ip, Segments: v.segments(ip)}, now)
+	switch {
+	case verdict == admission.Drop:
+	case verdict == admission.Local && f.redirects.sends(ip):
+		settle(ip, v, f.scratch, func(ip []byte) {
+			f.redirects.fromPortal(ip, now)
+			frame := f.out[:packetStart+len(ip)]
+			copy(frame[packetStart:], ip)
+			f.send(mac, frame)
+		})
+	default:
+		f.down.add(room, v, mac)
+	}
+}
+
+// report counts what found no room on its way.
+func (f *fast) report(c *coalescer) {
+	if c.lost > 0 {
+		f.judge.Count(admission.Overflow, c.lost)
+		c.lost = 0
+	}
+}
+
+// segments is how many packets of the wire an aggregated one stands for; 0 for one
+// that is not.
+func (v virtio) segments(ip []byte) int {
+	if v.gso == unix.VIRTIO_NET_HDR_GSO_NONE || v.size == 0 {
+		return 0
+	}
+	headers := int(ip[0]&15) * 4
+	if ip[9] == protocolUDP {
+		headers += udpLen
+	} else if tcp := transport(ip, tcpLen); tcp != nil {
+		headers += int(tcp[12]>>4) * 4
+	}
+	return (len(ip) - headers + int(v.size) - 1) / int(v.size)
+}

@@ -1,0 +1,103 @@
+package tun
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+)
+
+// Sizes, bytes. In memory a frame is
+//
+//	virtio header │ Ethernet header │ IP packet
+//	0             10                24
+//
+// so that its packet is handed on without being moved.
+const (
+	virtioLen   = 10 // struct virtio_net_hdr without mergeable buffers
+	ethernetLen = 14
+	frameStart  = virtioLen
+	packetStart = virtioLen + ethernetLen
+
+	ipLen  = 20
+	tcpLen = 20
+	udpLen = 8
+
+	maxPacket = 65535
+	// bufferLen is room for any frame; one with a bigger packet is cut and so
+	// malformed.
+	bufferLen = packetStart + maxPacket + 1
+)
+
+// Protocols and what is read of their headers.
+const (
+	protocolICMP = 1
+	protocolTCP  = 6
+	protocolUDP  = 17
+
+	tcpChecksum = 16 // offset of the field
+	udpChecksum = 6
+
+	flagFIN = 0x01
+	flagSYN = 0x02
+	flagRST = 0x04
+	flagPSH = 0x08
+	flagACK = 0x10
+	flagURG = 0x20
+	flagCWR = 0x80
+
+	portDHCPServer = 67
+)
+
+// virtio is struct virtio_net_hdr: what is left to be done with a packet that one
+// kernel hands another without a wire between.
+type virtio struct {
+	flags, gso          uint8
+	headers, size       uint16 // of the packet: its headers, and the payload of each segment
+	sumStart, sumOffset uint16 // from the frame's begin
+}
+
+func readVirtio(b []byte) virtio {
+	return virtio{
+		flags: b[0], gso: b[1], headers: binary.NativeEndian.Uint16(b[2:]), size: binary.NativeEndian.Uint16(b[4:]),
+		sumStart: binary.NativeEndian.Uint16(b[6:]), sumOffset: binary.NativeEndian.Uint16(b[8:]),
+	}
+}
+
+func (v virtio) write(b []byte) {
+	b[0], b[1] = v.flags, v.gso
+	binary.NativeEndian.PutUint16(b[2:], v.headers)
+	binary.NativeEndian.PutUint16(b[4:], v.size)
+	binary.NativeEndian.PutUint16(b[6:], v.sumStart)
+	binary.NativeEndian.PutUint16(b[8:], v.sumOffset)
+}
+
+// whole says whether there is nothing left to be done: one packet with its sums.
+func (v virtio) whole() bool {
+	return v.flags&unix.VIRTIO_NET_HDR_F_NEEDS_CSUM == 0 && v.gso == unix.VIRTIO_NET_HDR_GSO_NONE
+}
+
+// ipv4 cuts the bytes behind an Ethernet header to the packet in them, without
+// padding; false: there is none, or it is longer than they are.
+func ipv4(b []byte) ([]byte, bool) {
+	if len(b) < ipLen || b[0]>>4 != 4 {
+		return nil, false
+	}
+	total := int(binary.BigEndian.Uint16(b[2:]))
+	if total < ipLen || total > len(b) {
+		return nil, false
+	}
+	return b[:total], true
+}
+
+// transport is a packet's transport header and what follows; nil where it is not
+// in the packet: a later fragment, or less than least bytes.
+func transport(ip []byte, least int) []byte {
+	at := int(ip[0]&15) * 4
+	if at < ipLen || len(ip) < at+least || binary.BigEndian.Uint16(ip[6:])&0x1fff != 0 {
+		return nil
+	}
+	return ip[at:]
+}
+
+func sourceOf(ip []byte) uint32 { return binary.BigEndian.Uint32(ip[12:]) }
+func destOf(ip []byte) uint32   { return binary.BigEndian.Uint32(ip[16:]) }

@@ -1,0 +1,136 @@
+package tun
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ring is a packet socket's receive ring, which the kernel writes and we read
+// without a system call (TPACKET_V2; the third version hands frames over in blocks,
+// and a lone frame only when its block's time is up).
+//
+//	slot: struct tpacket2_hdr … virtio header │ frame
+//	                                         tp_mac
+//
+// A frame longer than a slot, as an aggregated one is, is cut in the ring and waits
+// whole in the socket's queue.
+type ring struct {
+	memory []byte
+	slot   int // bytes
+	next   int // the slot that is read next
+	held   int // slots before it that are not given back yet
+	taken  int // frames since it was last asked whether it is stuck
+}
+
+// ringSlots is how many frames wait for a thread that is busy.
+const ringSlots = 2048
+
+// Offsets in struct tpacket2_hdr.
+const (
+	offStatus = 0
+	offLen    = 4
+	offSnap   = 8
+	offMAC    = 12
+)
+
+// slotHeaders is what stands in front of a frame in its slot, rounded up.
+const slotHeaders = 96
+
+// openRing gives a socket a receive ring for frames of an MTU.
+func openRing(fd, mtu int) (*ring, error) {
+	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2); err != nil {
+		return nil, os.NewSyscallError("setsockopt PACKET_VERSION", err)
+	}
+	slot := 2048
+	for slot < slotHeaders+ethernetLen+mtu {
+		slot *= 2
+	}
+	block := max(slot, os.Getpagesize())
+	req := unix.TpacketReq{
+		Block_size: uint32(block), Block_nr: uint32(ringSlots * slot / block), Frame_size: uint32(slot), Frame_nr: ringSlots,
+	}
+	if err := unix.SetsockoptTpacketReq(fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &req); err != nil {
+		return nil, fmt.Errorf("making a receive ring: %w", err)
+	}
+	// Whatever does not fit a slot is queued whole.
+	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_COPY_THRESH, 1); err != nil {
+		return nil, os.NewSyscallError("setsockopt PACKET_COPY_THRESH", err)
+	}
+	memory, err := unix.Mmap(fd, 0, ringSlots*slot, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("mapping the receive ring: %w", err)
+	}
+	return &ring{memory: memory, slot: slot}, nil
+}
+
+func (r *ring) status(slot int) *uint32 {
+	return (*uint32)(unsafe.Pointer(&r.memory[slot*r.slot+offStatus]))
+}
+
+// take returns the next frame, virtio header in front, until give gives it back; nil
+// when there is none. queued says that it is cut, and whole in the socket's queue.
+func (r *ring) take() (frame []byte, queued bool) {
+	status := atomic.LoadUint32(r.status(r.next))
+	if status&unix.TP_STATUS_USER == 0 || r.held == ringSlots {
+		return nil, false
+	}
+	slot := r.memory[r.next*r.slot : (r.next+1)*r.slot : (r.next+1)*r.slot]
+	if r.next++; r.next == ringSlots {
+		r.next = 0
+	}
+	r.held++
+	r.taken++
+	mac, n := int(binary.NativeEndian.Uint16(slot[offMAC:])), int(binary.NativeEndian.Uint32(slot[offSnap:]))
+	return slot[mac-virtioLen : mac+n], status&unix.TP_STATUS_COPY != 0
+}
+
+// give gives all taken frames back to the kernel.
+func (r *ring) give() {
+	for slot := r.next - r.held; slot < r.next; slot++ {
+		at := slot
+		if at < 0 {
+			at += ringSlots
+		}
+		atomic.StoreUint32(r.status(at), unix.TP_STATUS_KERNEL)
+	}
+	r.held = 0
+}
+
+// isStuck says whether frames were lost while not one came: the kernel has a slot
+// that it believes it is writing (tpacket_rcv of all kernels so far, after a frame
+// whose aggregation a virtio header has no word for). Frames that a thread is too
+// late for are lost while others come.
+func (r *ring) isStuck(fd int) bool {
+	stats, err := unix.GetsockoptTpacketStats(fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	taken := r.taken
+	r.taken = 0
+	return err == nil && stats.Drops > 0 && taken == 0
+}
+
+// renew gives a socket another ring in place of this one, all of whose frames were
+// given back.
+func (r *ring) renew(fd, mtu int) error {
+	if err := unix.Munmap(r.memory); err != nil {
+		return fmt.Errorf("unmapping the receive ring: %w", err)
+	}
+	r.memory = nil
+	if err := unix.SetsockoptTpacketReq(fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &unix.TpacketReq{}); err != nil {
+		return fmt.Errorf("freeing the receive ring: %w", err)
+	}
+	other, err := openRing(fd, mtu)
+	if err == nil {
+		*r = *other
+	}
+	return err
+}
+
+func (r *ring) close() {
+	if r.memory != nil {
+		unix.Munmap(r.memory)
+	}
+}

@@ -1,0 +1,196 @@
+package tun
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wire is a link of this host with itself: what is sent at one end comes to a ring at
+// the other.
+type wire struct {
+	*netnstest.Space
+	out, in int
+	ring    *ring
+}
+
+func newWire(t *testing.T) *wire {
+	t.Helper()
+	w := &wire{Space: netnstest.NewSpace(t)}
+	w.Run(t, `sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1
+ip link add name a0 type veth peer name b0; ip link set a0 up; ip link set b0 address 02:00:00:00:01:01 up`)
+	w.Do(func() {
+		var from, to *net.Interface
+		var err error
+		if from, err = net.InterfaceByName("a0"); err == nil {
+			to, err = net.InterfaceByName("b0")
+		}
+		if err == nil {
+			w.out, err = openSocket()
+		}
+		if err == nil {
+			err = unix.Bind(w.out, &unix.SockaddrLinklayer{Ifindex: from.Index})
+		}
+		if err == nil {
+			w.in, err = openSocket()
+		}
+		if err == nil {
+			w.ring, err = openRing(w.in, to.MTU)
+		}
+		if err == nil {
+			err = listen(w.in, to)
+		}
+		must(t, err)
+	})
+	t.Cleanup(func() { w.ring.close(); unix.Close(w.in); unix.Close(w.out) })
+	return w
+}
+
+// send sends a frame with nothing left to be done.
+func (w *wire) send(t *testing.T, frame []byte) {
+	t.Helper()
+	if n := write(w.out, append(make([]byte, virtioLen), frame...)); n < 0 {
+		t.Fatal("a frame cannot be sent")
+	}
+}
+
+// take waits for the next frame.
+func (w *wire) take(t *testing.T) (frame []byte, queued bool) {
+	t.Helper()
+	netnstest.Await(t, "a frame in the ring", func() error {
+		if frame, queued = w.ring.take(); frame == nil {
+			return errors.New("none came")
+		}
+		return nil
+	})
+	return frame, queued
+}
+
+// numbered is a frame that says which it is.
+func numbered(n int) []byte {
+	return datapathtest.UDP(443, datapathtest.Carrying(fmt.Appendf(nil, "frame %07d.", n)))
+}
+
+// TestRing sends more frames than a ring has slots, also through one that took
+// another's place: each comes once and whole, in its order.
+func TestRing(t *testing.T) {
+	w := newWire(t)
+	n := 0
+	round := func(batch int) {
+		t.Helper()
+		for i := range batch {
+			w.send(t, numbered(n+i))
+		}
+		for range batch {
+			frame, queued := w.take(t)
+			if want := numbered(n); queued || !bytes.Equal(frame[frameStart:], want) || !readVirtio(frame).whole() {
+				t.Fatalf("frame %d: queued %v, virtio %+v\n%x\nwant\n%x", n, queued, readVirtio(frame), frame[frameStart:], want)
+			}
+			n++
+		}
+		w.ring.give()
+	}
+	for n < 2*ringSlots {
+		round(100)
+	}
+	must(t, w.ring.renew(w.in, 1500))
+	for n < 3*ringSlots+200 {
+		round(100)
+	}
+	if frame, _ := w.ring.take(); frame != nil {
+		t.Errorf("one more came: %x", frame)
+	}
+}
+
+// TestRingIsFull: what finds no slot is lost, and says so; the rest stays what it is.
+func TestRingIsFull(t *testing.T) {
+	w := newWire(t)
+	if w.ring.isStuck(w.in) {
+		t.Error("a ring that nothing came to is stuck")
+	}
+	const more = 50
+	for i := range ringSlots + more {
+		w.send(t, numbered(i))
+	}
+	stats, err := unix.GetsockoptTpacketStats(w.in, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	must(t, err)
+	if stats.Drops != more {
+		t.Errorf("%d frames were lost, want %d", stats.Drops, more)
+	}
+	for i := range ringSlots {
+		if frame, _ := w.take(t); !bytes.Equal(frame[frameStart:], numbered(i)) {
+			t.Fatalf("frame %d is %x", i, frame)
+		}
+	}
+	if frame, _ := w.ring.take(); frame != nil {
+		t.Error("a slot is taken twice")
+	}
+	w.send(t, numbered(0)) // lost: no slot was given back
+	if w.ring.isStuck(w.in) {
+		t.Error("a ring is stuck though frames were taken from it")
+	}
+	w.send(t, numbered(0))
+	if !w.ring.isStuck(w.in) {
+		t.Error("a ring that loses frames and takes none is not stuck")
+	}
+	w.ring.give()
+	w.send(t, numbered(7))
+	if frame, _ := w.take(t); !bytes.Equal(frame[frameStart:], numbered(7)) {
+		t.Errorf("after all were given back: %x", frame)
+	}
+}
+
+// TestLongFrames: one that no slot has room for waits in the socket, and is whole.
+func TestLongFrames(t *testing.T) {
+	w := newWire(t)
+	w.Run(t, "ip link set a0 mtu 9000; ip link set b0 mtu 9000")
+	long := datapathtest.UDP(443, datapathtest.Carrying(bytes.Repeat([]byte("long "), 1600)))
+	w.send(t, numbered(1))
+	w.send(t, long)
+	w.send(t, numbered(2))
+	buf := make([]byte, bufferLen)
+	for i, want := range [][]byte{numbered(1), long, numbered(2)} {
+		frame, queued := w.take(t)
+		if queued != (i == 1) {
+			t.Errorf("frame %d: queued %v", i, queued)
+		}
+		if queued {
+			frame = buf[:max(0, read(w.in, buf))]
+		}
+		if !bytes.Equal(frame[min(frameStart, len(frame)):], want) {
+			t.Errorf("frame %d: %d bytes, want %d", i, len(frame)-frameStart, len(want))
+		}
+	}
+}
+
+// TestListenIgnores: frames of others, of other networks on the same wire, and of
+// this host do not come.
+func TestListenIgnores(t *testing.T) {
+	w := newWire(t)
+	w.send(t, datapathtest.UDP(443, datapathtest.Via([6]byte{2, 0, 0, 0, 9, 9})))
+	w.send(t, datapathtest.Tagged(numbered(1), 0x8100, 5))
+	if n := write(w.in, append(make([]byte, virtioLen), numbered(2)...)); n < 0 {
+		t.Fatal("a frame cannot be sent the other way")
+	}
+	w.send(t, datapathtest.Tagged(numbered(3), 0x8100, 0xe000)) // a priority is no network
+	w.send(t, numbered(4))
+	for _, want := range []int{3, 4} {
+		if frame, _ := w.take(t); !bytes.Equal(frame[frameStart:], numbered(want)) {
+			t.Errorf("got %x, want frame %d", frame, want)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package tun
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"os"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// receiveBuffer is what a packet socket holds while its thread is busy, bytes of
+// kernel memory: some 2,000 frames.
+const receiveBuffer = 4 << 20
+
+// forGateway passes untagged frames that are for this host or for many. Others are of
+// another network on the same wire, or somebody else's: the interface is
+// promiscuous.
+var forGateway = []bpf.Instruction{
+	bpf.LoadExtension{Num: bpf.ExtType},
+	bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: unix.PACKET_MULTICAST, SkipTrue: 5},
+	bpf.LoadExtension{Num: bpf.ExtVLANTagPresent},
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 2},
+	bpf.LoadExtension{Num: bpf.ExtVLANTag},
+	bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0xfff, SkipTrue: 1},
+	bpf.RetConstant{Val: 1 << 18},
+	bpf.RetConstant{Val: 0},
+}
+
+// openSocket opens a packet socket that receives nothing yet; listen has it do so.
+// Each frame comes, and goes, with a virtio header in front, which says what is
+// left to be done with it.
+func openSocket() (fd int, err error) {
+	fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, fmt.Errorf("opening a packet socket: %w (it needs CAP_NET_RAW)", err)
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
+		unix.Close(fd)
+		return -1, os.NewSyscallError("setsockopt PACKET_VNET_HDR", err)
+	}
+	return fd, nil
+}
+
+// listen has a packet socket receive all frames that come in by an interface, and
+// makes that promiscuous for as long as the socket is open.
+func listen(fd int, lan *net.Interface) error {
+	filter, err := bpf.Assemble(forGateway)
+	if err != nil {
+		return err
+	}
+	program := make([]unix.SockFilter, len(filter))
+	for i, f := range filter {
+		program[i] = unix.SockFilter{Code: f.Op, Jt: f.Jt, Jf: f.Jf, K: f.K}
+	}
+	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}); err != nil {
+		return os.NewSyscallError("setsockopt SO_ATTACH_FILTER", err)
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer); err != nil {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer); err != nil { // as far as allowed
+			return os.NewSyscallError("setsockopt SO_RCVBUF", err)
+		}
+	}
+	// Frames of this host are no client's.
+	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1); err != nil {
+		return os.NewSyscallError("setsockopt PACKET_IGNORE_OUTGOING", err)
+	}
+	member := unix.PacketMreq{Ifindex: int32(lan.Index), Type: unix.PACKET_MR_PROMISC}
+	if err := unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &member); err != nil {
+		return fmt.Errorf("making %s promiscuous: %w", lan.Name, err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ALL), Ifindex: lan.Index}); err != nil {
+		return fmt.Errorf("binding the packet socket to %s: %w", lan.Name, err)
+	}
+	return nil
+}
+
+func networkOrder(v uint16) uint16 {
+	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v))
+}

@@ -1,0 +1,37 @@
+package tun
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+)
+
+// paths are the two modes.
+func paths() (all []datapathtest.Path) {
+	for _, name := range []string{"studied", "fast"} {
+		config := func(in datapathtest.Config) Config {
+			return Config{
+				LAN: in.LAN, WAN: in.WAN, Device: "tun0", Address: netip.PrefixFrom(in.Gateway, in.Prefix.Bits()),
+				PortalPorts: in.PortalPorts, Fast: name == "fast", Log: in.Log,
+			}
+		}
+		all = append(all, datapathtest.Path{
+			Name:     name,
+			Open:     func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
+			Detach:   func(in datapathtest.Config) error { return Detach(config(in)) },
+			Promises: datapathtest.Promises{OwnAddress: true, Netfilter: true, Burst: admission.Burst},
+		})
+	}
+	return all
+}
+
+func TestMain(m *testing.M) { datapathtest.Main(m, paths()...) }
+
+// TestSuite is what every data path must show.
+func TestSuite(t *testing.T) {
+	for _, p := range paths() {
+		t.Run(p.Name, func(t *testing.T) { datapathtest.Run(t, p) })
+	}
+}

@@ -1,0 +1,232 @@
+// Package tun moves the clients' packets through user space, as CoovaChilli does
+// (study 1, 3.1): the LAN's interface carries no address, a packet socket takes
+// all frames from it, and a TUN device hands the packets of those who may pass to
+// the kernel, and takes those for clients from it.
+//
+//	client ──▶ LAN ──▶ packet socket ──▶ admission ──▶ TUN ──▶ kernel ──▶ WAN
+//	              ╳ dropped before the stack      │
+//	client ◀── LAN ◀── packet socket ◀── admission ◀── TUN ◀── kernel ◀── WAN
+//
+// ARP for the gateway's address, the redirect to the portal and the answers to
+// what is rejected are made here as well. As studied, one thread takes one packet
+// a system call. Fast, there is a thread for each CPU, packets come by a ring that
+// is shared with the kernel, and those of one TCP connection are handed on
+// together.
+//
+// While no daemon runs nothing passes: frames from the LAN are dropped by a rule
+// that stays, and the TUN device stays without anybody to read it.
+package tun
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+)
+
+// Config is what the data path is made for.
+type Config struct {
+	LAN, WAN    string       // interfaces; LAN is Ethernet and has no address in Address's network
+	Device      string       // the TUN device's name; "" is "tun0"
+	Address     netip.Prefix // the gateway's, with the LAN's length, /14 or longer; the device gets it
+	PortalPorts []uint16     // TCP ports of the portal; clients' HTTP goes to the first
+	Fast        bool
+	// Former takes out what a data path of another kind left. It is called when
+	// nothing from the LAN reaches the kernel's stack any more; nil: nothing to do.
+	Former func() error
+	Log    *slog.Logger
+}
+
+// Datapath is the running data path. The clients' table is that of package
+// admission: counters and epoch end with it.
+type Datapath struct {
+	*admission.Table
+	cfg     Config
+	locks   datapath.Locks
+	lan     *net.Interface
+	stop    *waker
+	workers []thread
+	watcher *watcher
+	failed  *failure
+	running sync.WaitGroup
+}
+
+// thread moves packets.
+type thread interface {
+	run()   // until the waker wakes
+	close() // its descriptors and memory, afterwards
+}
+
+var _ datapath.Datapath = (*Datapath)(nil)
+
+// Open shuts the LAN off from the kernel's stack, makes the device, and moves
+// packets until Close. It fails with datapath.ErrBusy where another gateway has
+// an interface.
+func Open(cfg Config) (_ *Datapath, err error) {
+	cfg.complete()
+	d := &Datapath{cfg: cfg, failed: &failure{done: make(chan struct{})}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("opening the TUN data path: %w", err), d.Close())
+		}
+	}()
+	d.Table, err = admission.New(admission.Config{Prefix: cfg.Address.Masked(), Gateway: cfg.Address.Addr(), PortalPorts: cfg.PortalPorts})
+	if err != nil {
+		return nil, err
+	}
+	if d.locks, err = datapath.Lock(cfg.LAN, cfg.WAN); err != nil {
+		return nil, err
+	}
+	if d.lan, err = ethernet(cfg.LAN, cfg.Address); err != nil {
+		return nil, err
+	}
+	if err := shut(cfg.LAN, cfg.Address.Addr()); err != nil {
+		return nil, err
+	}
+	if cfg.Former != nil {
+		if err := cfg.Former(); err != nil {
+			return nil, err
+		}
+	}
+	if d.stop, err = newWaker(); err != nil {
+		return nil, err
+	}
+	if err := d.start(); err != nil {
+		return nil, err
+	}
+	d.watcher, err = newWatcher(d.lan, cfg.Device, d.failed)
+	return d, err
+}
+
+func (c *Config) complete() {
+	if c.Device == "" {
+		c.Device = "tun0"
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+// start opens what packets come and go by, and starts the threads.
+func (d *Datapath) start() error {
+	network := d.cfg.Address.Masked()
+	gateway, base := number(d.cfg.Address.Addr()), number(network.Addr())
+	s := &shared{
+		cfg: d.cfg, lan: d.lan, mac: [6]byte(d.lan.HardwareAddr), gateway: gateway, base: base, end: base + 1<<(32-network.Bits()),
+		redirects: newRedirects(gateway, d.cfg.PortalPorts), errors: new(pace), stop: d.stop, failed: d.failed,
+	}
+	if d.cfg.Fast {
+		all, err := openFast(s, d.Table.Judge)
+		for _, f := range all {
+			d.run(f)
+		}
+		return err
+	}
+	m, err := openStudied(s, d.Table.Judge())
+	if err != nil {
+		return err
+	}
+	d.run(m)
+	return nil
+}
+
+// run starts a thread.
+func (d *Datapath) run(w thread) {
+	addProcessors(1)
+	d.workers = append(d.workers, w)
+	d.running.Go(w.run)
+}
+
+func number(a netip.Addr) uint32 {
+	b := a.As4()
+	return binary.BigEndian.Uint32(b[:])
+}
+
+// ethernet looks for the LAN's interface and holds it against what is needed.
+func ethernet(name string, own netip.Prefix) (*net.Interface, error) {
+	lan, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("interface %s: %w", name, err)
+	}
+	if len(lan.HardwareAddr) != 6 {
+		return nil, fmt.Errorf("%w: %s is no Ethernet interface", datapath.ErrNotSupported, name)
+	}
+	addrs, err := lan.Addrs()
+	if err != nil {
+		return nil, fmt.Errorf("reading the addresses of %s: %w", name, err)
+	}
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Overlaps(own) {
+			return nil, fmt.Errorf("%s has the address %s of the clients' network, which the TUN device is to have: ip addr del %s dev %s", name, p, p, name)
+		}
+	}
+	return lan, nil
+}
+
+// Forwarding says how packets are forwarded.
+func (d *Datapath) Forwarding() string {
+	if d.cfg.Fast {
+		return "fast"
+	}
+	return "packet by packet"
+}
+
+// Close ends forwarding: from then on nothing passes. The rule that shuts the LAN
+// off stays, and so does the device, until Detach.
+func (d *Datapath) Close() error {
+	var errs []error
+	if d.watcher != nil {
+		d.watcher.close()
+	}
+	if d.stop != nil {
+		d.stop.wake()
+		d.running.Wait()
+	}
+	for _, w := range d.workers {
+		w.close()
+		addProcessors(-1)
+	}
+	d.workers = nil
+	if d.stop != nil {
+		d.stop.close()
+		d.stop = nil
+	}
+	if d.Table != nil {
+		errs = append(errs, d.Table.Close())
+	}
+	errs = append(errs, d.locks.Close())
+	d.locks = nil
+	return errors.Join(errs...)
+}
+
+// Detach takes out what a data path left: the rule and the device. What is not
+// there is no error. It fails with datapath.ErrBusy while one is running.
+func Detach(cfg Config) error {
+	locks, err := datapath.Lock(cfg.LAN, cfg.WAN)
+	if err != nil {
+		return err
+	}
+	defer locks.Close()
+	return Remove(cfg.LAN)
+}
+
+// Remove takes out the rule and the device that a data path left for a LAN, whose
+// interface must be locked: nobody asks whether a data path runs.
+func Remove(lan string) error { return errors.Join(removeDevice(lan), unshut(lan)) }
+
+// tableName is the name of the LAN's table in nftables, as its syntax has it.
+func tableName(lan string) string {
+	return "gatewayd-" + strings.Map(func(r rune) rune {
+		if r < '0' || r > '9' && r < 'A' || r > 'Z' && r < 'a' || r > 'z' {
+			return '_'
+		}
+		return r
+	}, lan)
+}

@@ -1,0 +1,256 @@
+package tun
+
+import (
+	"encoding/binary"
+	"net"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+)
+
+// shared is what all threads of a data path use.
+type shared struct {
+	cfg       Config
+	lan       *net.Interface
+	mac       [6]byte // the gateway's in the LAN
+	gateway   uint32
+	base, end uint32 // the LAN's first address and the one behind its last
+	redirects *redirects
+	errors    *pace
+	stop      *waker
+	failed    *failure
+}
+
+// worker is one thread's way through admission, packet by packet: both modes use
+// it, the fast one for what is not simply forwarded. It belongs to one goroutine.
+type worker struct {
+	*shared
+	judge  *admission.Judge
+	socket int  // packet socket of the LAN, to send by
+	device int  // queue of the TUN device
+	linked bool // the device's packets have a virtio header in front
+
+	out     []byte // a frame under construction
+	scratch []byte // segments
+}
+
+func (s *shared) worker(judge *admission.Judge, socket, device int, linked bool) *worker {
+	return &worker{
+		shared: s, judge: judge, socket: socket, device: device, linked: linked,
+		out: make([]byte, bufferLen), scratch: make([]byte, bufferLen),
+	}
+}
+
+// close closes the worker's descriptors.
+func (w *worker) close() {
+	for _, fd := range []*int{&w.socket, &w.device} {
+		if *fd >= 0 {
+			unix.Close(*fd)
+			*fd = -1
+		}
+	}
+}
+
+// frameIn takes a frame from the LAN, from its Ethernet header on, with what v says
+// is left to be done. It may change the frame.
+func (w *worker) frameIn(frame []byte, v virtio, now int64) {
+	if len(frame) < ethernetLen {
+		w.judge.Count(admission.Malformed, 1)
+		return
+	}
+	switch binary.BigEndian.Uint16(frame[12:]) {
+	case unix.ETH_P_IP:
+		ip, ok := ipv4(frame[ethernetLen:])
+		if !ok {
+			w.judge.Count(admission.Malformed, 1)
+			return
+		}
+		mac, toMany := datapath.MAC(frame[6:12]), frame[0]&1 != 0
+		if v.whole() {
+			w.packetIn(mac, ip, toMany, now)
+			return
+		}
+		v.sumStart -= min(v.sumStart, ethernetLen)
+		if !settle(ip, v, w.scratch, func(ip []byte) { w.packetIn(mac, ip, toMany, now) }) {
+			w.judge.Count(admission.Malformed, 1)
+		}
+	case unix.ETH_P_ARP:
+		arp := frame[ethernetLen:]
+		if w.judge.ARP(arp) != admission.Local {
+			return
+		}
+		if a := arpAnswer(w.out[frameStart:], arp, w.mac, w.gateway); a != nil {
+			w.sendFrame(w.out[:frameStart+len(a)])
+		}
+	case unix.ETH_P_IPV6:
+		w.judge.Count(admission.IPv6, 1)
+	case unix.ETH_P_8021Q, unix.ETH_P_8021AD: // a second tag
+		w.judge.Count(admission.Malformed, 1)
+	}
+}
+
+// packetIn takes a whole packet from the LAN; toMany says that its frame was sent to
+// everybody or to a group.
+func (w *worker) packetIn(mac datapath.MAC, ip []byte, toMany bool, now int64) {
+	verdict := w.judge.Up(mac, admission.Packet{Bytes: ip, ToMany: toMany}, now)
+	if verdict == admission.Local && toMany && w.isElsewhere(destOf(ip)) {
+		return // the kernel would forward it, not knowing how it came
+	}
+	w.obey(verdict, mac, ip, now)
+}
+
+// isElsewhere says whether an address is one host's, and not the gateway's.
+func (s *shared) isElsewhere(addr uint32) bool {
+	return addr != s.gateway && addr>>28 != 0xe && addr != 0xffffffff
+}
+
+// obey does with a whole packet from the LAN what was judged.
+func (w *worker) obey(verdict admission.Verdict, mac datapath.MAC, ip []byte, now int64) {
+	switch verdict {
+	case admission.Forward:
+		if w.isLAN(destOf(ip)) {
+			w.across(ip, now)
+			return
+		}
+		w.toKernel(ip)
+	case admission.Local:
+		if isDHCP(ip) { // has reached its server by a socket of its own
+			return
+		}
+		w.redirects.direct(ip)
+		w.toKernel(ip)
+	case admission.Portal:
+		if w.redirects.toPortal(ip, now) {
+			w.toKernel(ip)
+			return
+		}
+		w.answer(mac, ip, now)
+	case admission.Reject:
+		w.answer(mac, ip, now)
+	}
+}
+
+// isLAN says whether an address is one of the LAN's.
+func (s *shared) isLAN(addr uint32) bool { return addr >= s.base && addr < s.end }
+
+// isDHCP says whether a packet is for a DHCP server.
+func isDHCP(ip []byte) bool {
+	udp := transport(ip, udpLen)
+	return ip[9] == protocolUDP && udp != nil && binary.BigEndian.Uint16(udp[2:]) == portDHCPServer
+}
+
+// packetOut takes a whole packet from the kernel for a client. frame has room for
+// the headers in front of it.
+func (w *worker) packetOut(frame []byte, now int64) {
+	ip, ok := ipv4(frame[packetStart:])
+	if !ok { // the kernel looks for IPv6 neighbours, say
+		return
+	}
+	verdict, mac := w.judge.Down(admission.Packet{Bytes: ip}, now)
+	if verdict == admission.Local {
+		w.redirects.fromPortal(ip, now)
+	} else if verdict != admission.Forward {
+		return
+	}
+	w.send(mac, frame[:packetStart+len(ip)])
+}
+
+// across hands a packet of one client to another.
+func (w *worker) across(ip []byte, now int64) {
+	if ip[8] <= 1 {
+		return
+	}
+	verdict, mac := w.judge.Across(admission.Packet{Bytes: ip}, now)
+	if verdict != admission.Forward {
+		return
+	}
+	ip[8]--
+	replace(ip[10:12], uint32(ip[8]+1)<<8, uint32(ip[8])<<8)
+	frame := w.out[:packetStart+len(ip)]
+	copy(frame[packetStart:], ip)
+	w.send(mac, frame)
+}
+
+// answer tells a client that its packet goes nowhere.
+func (w *worker) answer(mac datapath.MAC, ip []byte, now int64) {
+	var a []byte
+	switch {
+	case ip[9] == protocolTCP && transport(ip, tcpLen) != nil:
+		a = reset(w.out[packetStart:], ip)
+	case w.errors.allows(now):
+		a = prohibited(w.out[packetStart:], ip, w.gateway)
+	default:
+		return
+	}
+	w.send(mac, w.out[:packetStart+len(a)])
+}
+
+// send writes the headers in front of a whole packet and sends it to the LAN.
+func (w *worker) send(mac datapath.MAC, frame []byte) {
+	w.header(mac, frame)
+	w.sendFrame(frame)
+}
+
+// header writes the Ethernet header of a frame.
+func (w *worker) header(mac datapath.MAC, frame []byte) {
+	copy(frame[frameStart:], mac[:])
+	copy(frame[frameStart+6:], w.mac[:])
+	frame[frameStart+12], frame[frameStart+13] = 8, 0
+}
+
+// sendFrame sends a whole frame to the LAN, which has no room, or is down, now and
+// then.
+func (w *worker) sendFrame(frame []byte) {
+	virtio{}.write(frame)
+	if n := write(w.socket, frame); n < 0 {
+		w.judge.Count(admission.Overflow, 1)
+	}
+}
+
+// toKernel hands a whole packet to the kernel.
+func (w *worker) toKernel(ip []byte) {
+	var n int
+	if w.linked {
+		var none [virtioLen]byte
+		n = writeTwo(w.device, none[:], ip)
+	} else {
+		n = write(w.device, ip)
+	}
+	if n < 0 {
+		w.judge.Count(admission.Overflow, 1)
+	}
+}
+
+// write and read are system calls on descriptors that do not block, without a word
+// to Go's scheduler: they return at once, -1 in place of an error.
+func write(fd int, b []byte) int {
+	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	if errno != 0 {
+		return -1
+	}
+	return int(n)
+}
+
+func writeTwo(fd int, a, b []byte) int {
+	vec := [2]unix.Iovec{{Base: unsafe.SliceData(a), Len: uint64(len(a))}, {Base: unsafe.SliceData(b), Len: uint64(len(b))}}
+	return writeAll(fd, vec[:])
+}
+
+func writeAll(fd int, vec []unix.Iovec) int {
+	n, _, errno := unix.RawSyscall(unix.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(vec))), uintptr(len(vec)))
+	if errno != 0 {
+		return -1
+	}
+	return int(n)
+}
+
+func read(fd int, b []byte) int {
+	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	if errno != 0 {
+		return -1
+	}
+	return int(n)
+}

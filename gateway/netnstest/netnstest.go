@@ -1,0 +1,140 @@
+// Package netnstest runs the gateway's tests in namespaces that leave nothing
+// behind, however a test ends.
+package netnstest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// inside marks the test binary that runs in its own namespaces.
+const inside = "GATEWAY_TEST_INSIDE"
+
+// Main runs a package's tests in network and mount namespaces of their own, which
+// end with them: the machine's interfaces, pins and files are never touched.
+// prepare is a shell script that runs there first. Main does not return.
+func Main(m *testing.M, prepare string) {
+	if os.Getenv(inside) != "" {
+		os.Exit(m.Run())
+	}
+	// Entered by executing the binary anew: threads that exist already would stay
+	// outside.
+	argv := append([]string{"unshare", "--net", "--mount", "--propagation", "private", "sh", "-ec", prepare + "\nexec \"$0\" \"$@\"", os.Args[0]}, os.Args[1:]...)
+	path, err := exec.LookPath(argv[0])
+	if err == nil {
+		err = syscall.Exec(path, argv, append(os.Environ(), inside+"=1"))
+	}
+	fmt.Fprintln(os.Stderr, "running inside namespaces of its own (needs root):", err)
+	os.Exit(1)
+}
+
+// Space is a network namespace without a name: it lives as long as its thread
+// and the sockets and programs made there.
+type Space struct {
+	tid  int
+	work chan func()
+}
+
+// NewSpace makes a namespace that ends with the test. Its lo is up.
+func NewSpace(t testing.TB) *Space {
+	t.Helper()
+	s := &Space{work: make(chan func())}
+	ready, done := make(chan error), make(chan struct{})
+	go onThread(func() {
+		defer close(done)
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		s.tid = unix.Gettid()
+		ready <- err
+		for f := range s.work {
+			f()
+		}
+	})
+	if err := <-ready; err != nil {
+		t.Fatalf("making a network namespace: %v", err)
+	}
+	t.Cleanup(func() { close(s.work); <-done })
+	s.Run(t, "ip link set lo up")
+	return s
+}
+
+// onThread runs f on a thread that ends with it: never the process's first one,
+// whose namespaces pass for the process's own and which never ends.
+func onThread(f func()) {
+	runtime.LockOSThread() // never unlocked
+	if unix.Gettid() != os.Getpid() {
+		f()
+		return
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); onThread(f) }()
+	<-done
+	runtime.UnlockOSThread()
+}
+
+// TID is the thread that is in the namespace, as "ip link … netns TID" wants it.
+func (s *Space) TID() int { return s.tid }
+
+// Do runs f on the namespace's thread and waits for it: sockets f makes belong
+// there.
+func (s *Space) Do(f func()) {
+	done := make(chan struct{})
+	s.work <- func() { defer close(done); f() }
+	<-done
+}
+
+// Start starts a program inside. It is killed with the namespace.
+func (s *Space) Start(cmd *exec.Cmd) (err error) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	s.Do(func() { err = cmd.Start() })
+	return err
+}
+
+// Try runs a shell script inside, with more environment, and returns what it
+// printed. It is ended after a minute.
+func (s *Space) Try(script string, env ...string) (string, error) {
+	var out strings.Builder
+	cmd := exec.Command("timeout", "60", "sh", "-ec", script)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := s.Start(cmd); err != nil {
+		return "", err
+	}
+	err := cmd.Wait()
+	return strings.TrimSpace(out.String()), err
+}
+
+// Run is Try that fails the test with what the script printed.
+func (s *Space) Run(t testing.TB, script string, env ...string) string {
+	t.Helper()
+	out, err := s.Try(script, env...)
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, script, out)
+	}
+	return out
+}
+
+// Await calls ok until it returns nil, and fails the test with its last error
+// after 20 s: long enough for a machine that is busy with other tests.
+func Await(t testing.TB, what string, ok func() error) {
+	t.Helper()
+	err := errors.New("never tried")
+	for range 2000 {
+		if err = ok(); err == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("waited in vain for %s: %v", what, err)
+}

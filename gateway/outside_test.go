@@ -1,0 +1,141 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"text/template"
+	"time"
+)
+
+// outside is the internet behind the gateway, in the namespace "server": a RADIUS
+// server, a DNS server for which every name is 192.0.2.2, and the web there.
+const outside = "192.0.2.2"
+
+// spawn runs a program in a namespace until the test ends.
+func spawn(t *testing.T, namespace string, argv ...string) {
+	t.Helper()
+	cmd := exec.Command("ip", append([]string{"netns", "exec", namespace}, argv...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	must(t, err)
+	cmd.Stdout, cmd.Stderr = log, log
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		log.Close()
+		if text, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
+			t.Logf("%s said:\n%s", argv[0], text)
+		}
+	})
+}
+
+// eventually waits for what comes about by itself.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for range 3000 {
+		if ok() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("waited in vain for %s", what)
+}
+
+// startOutside starts RADIUS, DNS and web. alice's password is "correct horse".
+func startOutside(t *testing.T) (secret string) {
+	t.Helper()
+	dir := t.TempDir()
+	conf := struct {
+		Dir, Secret string
+		Auth, Acct  netip.AddrPort
+		Log         bool
+		Passwords   []string
+		Long        string
+	}{Dir: dir, Secret: "a secret of 24 characters", Auth: netip.MustParseAddrPort(outside + ":1812"), Acct: netip.MustParseAddrPort(outside + ":1813"), Log: true}
+	for _, name := range []string{"radiusd.conf", "users"} {
+		tmpl, err := template.ParseFiles(filepath.Join("radius", "testdata", name))
+		must(t, err)
+		var text strings.Builder
+		must(t, tmpl.Execute(&text, conf))
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text.String()), 0o600))
+	}
+	spawn(t, "server", "env", internetEnv+"=1", os.Args[0])
+	spawn(t, "server", "freeradius", "-f", "-l", "stdout", "-d", dir)
+	spawn(t, "server", "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--pid-file=", "--no-resolv", "--no-hosts",
+		"--bind-interfaces", "--listen-address="+outside, "--address=/#/"+outside)
+	eventually(t, "RADIUS, DNS and web", func() bool {
+		out, err := try(`ip netns exec server ss -Hltun`)
+		return err == nil && strings.Contains(out, outside+":1813") && strings.Contains(out, outside+":53") && strings.Contains(out, outside+":80")
+	})
+	return conf.Secret
+}
+
+// internetEnv makes the test binary the web of a namespace: a process of its own,
+// because a gateway's must not have threads in other namespaces.
+const internetEnv = "GATEWAY_TEST_INTERNET"
+
+func serveInternet() {
+	fmt.Fprintln(os.Stderr, "serving the web:", http.ListenAndServe(outside+":80", http.HandlerFunc(internet)))
+	os.Exit(1)
+}
+
+// internet is every web site there is.
+func internet(w http.ResponseWriter, r *http.Request) {
+	switch host, _, _ := strings.Cut(r.Host, ":"); host {
+	case "connectivitycheck.gstatic.com":
+		w.WriteHeader(http.StatusNoContent)
+	case "captive.apple.com":
+		fmt.Fprint(w, "<HTML><HEAD><TITLE>Success</TITLE></HEAD><BODY>Success</BODY></HTML>")
+	case "www.msftconnecttest.com":
+		fmt.Fprint(w, "Microsoft Connect Test")
+	default:
+		if r.URL.Path != "/path" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprintf(w, `<!DOCTYPE html><html lang="en"><head><meta name="viewport" content="width=device-width"><title>Today</title></head>
+<body><h1>The news on %s</h1><!-- %s --></body></html>`, host, strings.Repeat("so much of it ", 20_000))
+	}
+}
+
+// sheets are what devices ask for to find out whether they are online, and how
+// the answer begins when they are: status, then body.
+var sheets = map[string]struct{ url, online string }{
+	"Android": {"http://connectivitycheck.gstatic.com/generate_204", "204 "},
+	"iOS":     {"http://captive.apple.com/hotspot-detect.html", "200 <HTML><HEAD><TITLE>Success"},
+	"Windows": {"http://www.msftconnecttest.com/connecttest.txt", "200 Microsoft Connect Test"},
+}
+
+// checkSheets holds what the client's device finds out against what is so.
+func checkSheets(t *testing.T, when string, online bool) {
+	t.Helper()
+	for device, s := range sheets {
+		body := filepath.Join(t.TempDir(), "body")
+		code := sh(t, curl+`-o `+body+` -w '%{http_code} %{redirect_url}' `+s.url)
+		text, err := os.ReadFile(body)
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		got := code[:4] + string(text)
+		switch {
+		case online && !strings.HasPrefix(got, s.online):
+			t.Errorf("%s, %s: %q, so the device thinks that it is captive", when, device, got)
+		case !online && !strings.HasPrefix(code, "302 http://10.1.0.1:8080/login"):
+			t.Errorf("%s, %s: %q %q, so no sign-in sheet opens", when, device, code, text)
+		}
+	}
+	captive := sh(t, curl+`-H 'Accept: application/captive+json' http://10.1.0.1:8080/api/captive-portal`)
+	if want := regexp.MustCompile(fmt.Sprintf(`"captive":\s*%v`, !online)); !want.MatchString(captive) {
+		t.Errorf("%s, the captive portal API says %s", when, captive)
+	}
+}

@@ -1,0 +1,74 @@
+package gateway
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// TestTUN leads one client through a day on the data path in user space, in both
+// modes: what differs from the one in the kernel is that without the daemon nobody
+// passes.
+func TestTUN(t *testing.T) {
+	for name, keys := range map[string]string{"studied": "kind = \"tun\"", "fast": "kind = \"tun\"\nfast = true\ndevice = \"clients\""} {
+		t.Run(name, func(t *testing.T) { dayOnTUN(t, keys) })
+	}
+}
+
+func dayOnTUN(t *testing.T, keys string) {
+	network(t)
+	sh(t, "ip addr flush dev lan0")
+	dir := t.TempDir()
+	d := startOn(t, dir, keys)
+	detach := func() { must(t, Detach(d.cfg, false)) }
+	t.Cleanup(detach)
+	lease(t)
+	if passes() {
+		t.Fatal("a client that is not logged in reaches the server")
+	}
+	caught := sh(t, curl+`-o /dev/null -w '%{http_code} %{redirect_url}' http://192.0.2.2/generate_204`)
+	if !strings.HasPrefix(caught, "302 http://10.1.0.1:8080/login") {
+		t.Fatalf("the first look at the web is answered by %q", caught)
+	}
+	if _, err := try(curl + `--connect-timeout 3 http://192.0.2.2:81/`); err == nil || strings.Contains(err.Error(), "28") {
+		t.Errorf("a connection to elsewhere is not reset: %v", err)
+	}
+	if out, _ := try("ip netns exec client ping -c 1 -W 1 192.0.2.2"); !strings.Contains(out, "Packet filtered") {
+		t.Errorf("a ping is not answered by an error: %s", out)
+	}
+	sh(t, "ip netns exec client ping -c 1 -W 2 10.1.0.1")
+	page := sh(t, curl+`http://10.1.0.1:8080/login`)
+	token := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(page)
+	if token == nil {
+		t.Fatalf("no form on the login page:\n%s", page)
+	}
+	code := sh(t, curl+fmt.Sprintf(`-o /dev/null -w '%%{http_code}' -d token=%s -d username=ann -d password=right http://10.1.0.1:8080/login`, token[1]))
+	if code != "303" || !passes() {
+		t.Fatalf("the right password is answered by %s", code)
+	}
+
+	must(t, d.stop())
+	if passes() {
+		t.Error("without the daemon a client passes")
+	}
+	d = startOn(t, dir, keys)
+	if got := d.client(t).State; got != session.Authenticated || !passes() {
+		t.Errorf("after a restart the client is %q", got)
+	}
+	c, err := control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	status, err := c.Status(t.Context())
+	must(t, err)
+	if status.Sessions[session.Authenticated] != 1 || status.Traffic.UpPackets == 0 || status.Traffic.DownBytes == 0 {
+		t.Errorf("status %+v", status)
+	}
+	must(t, d.stop())
+	detach()
+	if left := sh(t, "ip -o link show type tun; nft list tables"); left != "" {
+		t.Errorf("left after detach:\n%s", left)
+	}
+}

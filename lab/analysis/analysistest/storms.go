@@ -1,0 +1,83 @@
+package analysistest
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Door is a simulated device of a storm of logins: it lets clients in one after
+// the other.
+type Door struct {
+	Name    string
+	LoginMs float64 // true time and CPU of one log-in
+	// Leaves leaves out every n-th client; 0 nobody.
+	Leaves int
+	// Dies: it ends by itself in the last storm.
+	Dies  bool
+	Limit string // default result.LimitDevice
+}
+
+// Storms simulates a run that measured logins: blocks storms for each door and
+// number of clients, all at once.
+func Storms(seed uint64, doors []Door, clients []int, blocks int) result.Run {
+	run := result.Run{Environment: environment(result.ModeSolo)}
+	run.Environment.Measure = result.MeasureLogins
+	rng := rand.New(rand.NewPCG(seed, 1))
+	at := start
+	for block := range blocks {
+		for _, n := range clients {
+			for _, d := range doors {
+				s := d.storm(rng, n)
+				s.Block, s.Start, s.Seconds = block, at, s.Lease.Seconds+s.Login.Seconds+2
+				if d.Dies && block == blocks-1 {
+					s.Died = []string{d.Name + " on a/router ended by itself: exit status 9: out of memory"}
+				}
+				at = at.Add(time.Duration(s.Seconds * float64(time.Second)))
+				run.Storms = append(run.Storms, s)
+			}
+		}
+	}
+	return run
+}
+
+func (d Door) storm(rng *rand.Rand, clients int) result.Storm {
+	s := result.Storm{
+		Version: result.Version, Kind: result.KindStorm, DUT: d.Name, Clients: clients, Accepted: true, DeviceLeases: true,
+		SetupSeconds: 1, CreateSeconds: 0.5, TailSeconds: 0.5, IdlePSSMiB: 10, LeasedPSSMiB: 11, LoggedPSSMiB: 10 + float64(clients)*20/1024,
+	}
+	s.Lease = d.phase(rng, clients, d.LoginMs/4, 0)
+	s.Login = d.phase(rng, clients, d.LoginMs, d.Leaves)
+	return s
+}
+
+// phase has the clients through one after the other, some 5 % faster or slower.
+func (d Door) phase(rng *rand.Rand, clients int, each float64, leaves int) result.Phase {
+	p := result.Phase{Asked: clients, Limit: d.Limit, RouterBusy: 0.95, EndpointsBusy: 0.4, ClientBusy: 0.3, RadiusBusy: 0.05}
+	if p.Limit == "" {
+		p.Limit = result.LimitDevice
+	}
+	each *= 1 + 0.05*rng.NormFloat64()
+	ms := 0.0
+	for i := range clients {
+		ms += each
+		p.Ms = append(p.Ms, ms)
+		p.Tries++
+		if leaves > 0 && i%leaves == leaves-1 {
+			p.GaveUp = append(p.GaveUp, i)
+			p.Tries += 7
+			p.Retried++
+		}
+	}
+	p.Through = clients - len(p.GaveUp)
+	if n := len(p.GaveUp); n > 0 {
+		p.Failures = []result.Reason{{First: "logging in client 7, 8 attempts: no answer", Count: n}}
+		p.Refusals = []result.Reason{{First: "no answer from 10.1.0.1:2050", Count: n}}
+	}
+	p.Seconds, p.ThroughSeconds = ms/1000, ms/1000
+	ns := int64(each * 1e6 * float64(p.Through))
+	p.NAPINs, p.ProcessNs = ns/4, ns-ns/4
+	p.RoleNs = map[string]int64{result.RoleRouter: ns, result.RoleClient: ns / 3, result.RoleRadius: ns / 20}
+	return p
+}

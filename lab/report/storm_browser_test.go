@@ -1,0 +1,68 @@
+package report_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/report"
+)
+
+// TestStormPageInBrowser opens the page of a run that measured logins as its
+// readers do.
+func TestStormPageInBrowser(t *testing.T) {
+	browser := newBrowser(t)
+	dir, _ := write(t, stormy())
+	file := filepath.Join(dir, report.HTMLFile)
+	var raw struct {
+		Storms []map[string]any `json:"storms"`
+	}
+	if err := json.Unmarshal(read(t, dir, report.SummaryFile), &raw); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("tables", func(t *testing.T) {
+		checkFields(t, open(t, browser, file, wide), raw.Storms, []string{"login.per_second.mean", "login.p99_ms.mean", "login.router_ms.mean", "lease.per_second.mean", "pss_kib_per_client.mean", "login.asked"})
+	})
+	t.Run("curves", func(t *testing.T) { checkCurves(t, open(t, browser, file, wide), raw.Storms) })
+	for _, v := range []view{wide, phone, paper} {
+		t.Run("fits "+v.name, func(t *testing.T) { checkFits(t, open(t, browser, file, v)) })
+	}
+	axe, err := os.ReadFile(filepath.Join("testdata", "axe", "axe.min.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []view{wide, phoneDark} {
+		t.Run("accessible "+v.name, func(t *testing.T) {
+			p := open(t, browser, file, v)
+			p.unfold(t)
+			checkAccessible(t, p, string(axe))
+		})
+	}
+}
+
+// checkCurves holds the marks of the distributions against the summary's.
+func checkCurves(t *testing.T, p *tab, cells []map[string]any) {
+	t.Helper()
+	marks := eval[[]string](t, p, `[...document.querySelectorAll("svg g.point")].map((g) => g.dataset.value)`)
+	want := 0
+	for _, c := range cells {
+		for _, phase := range []string{"login", "lease"} {
+			curve := c[phase].(map[string]any)["curve"].([]any)
+			for i, point := range curve {
+				at := point.(map[string]any)
+				if share := at["share_pct"].(float64); i != len(curve)-1 && share != 50 && share != 90 {
+					continue
+				}
+				want++
+				if !slices.ContainsFunc(marks, func(m string) bool { return sameFigure(m, at["ms"]) }) {
+					t.Errorf("%s of %v: no mark at %v ms", phase, c["dut"], at["ms"])
+				}
+			}
+		}
+	}
+	if len(marks) != want {
+		t.Errorf("%d marks, want %d", len(marks), want)
+	}
+}

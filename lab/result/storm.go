@@ -1,0 +1,152 @@
+package result
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// KindStorm is one storm of logins.
+const KindStorm = "storm"
+
+// Measures of a run.
+const (
+	MeasureCost   = "cost"   // CPU per delivered bit, in trials
+	MeasureLogins = "logins" // clients that lease and log in, in storms
+)
+
+// Storm is one trial of an experiment that measures logins: a new lab, a device,
+// and clients that all lease and then all log in. A rejected one keeps its figures.
+type Storm struct {
+	Version   int     `json:"version"`
+	Kind      string  `json:"kind"`
+	DUT       string  `json:"dut"`
+	Clients   int     `json:"clients"`
+	LoginRate float64 `json:"login_rate"` // clients a second, in both phases; 0: all at the same moment
+
+	Block    int       `json:"block"`             // counts from 0 within (DUT, clients, login rate)
+	Attempt  int       `json:"attempt"`           // 0, then 1 and 2 for redone storms
+	Sitting  int       `json:"sitting,omitempty"` // how often the run had been resumed
+	Start    time.Time `json:"start"`             // UTC
+	Seconds  float64   `json:"seconds"`           // whole storm with building and removing the lab
+	Accepted bool      `json:"accepted"`
+	Rejects  []string  `json:"rejects,omitempty"` // one sentence a failed self-test
+	// Died are programs of the device that ended by themselves: a result, not a fault.
+	Died []string `json:"died,omitempty"`
+
+	SetupSeconds  float64 `json:"setup_seconds"`  // lab and DUT
+	CreateSeconds float64 `json:"create_seconds"` // the clients' namespaces and links
+	// DeviceLeases: the DUT leases addresses itself; otherwise the lab does.
+	DeviceLeases bool `json:"device_leases"`
+
+	Lease Phase `json:"lease"`
+	Login Phase `json:"login"`
+
+	// Memory of the DUT's processes, MiB.
+	IdlePSSMiB   float64 `json:"idle_pss_mib"`   // before the first client
+	LeasedPSSMiB float64 `json:"leased_pss_mib"` // after all leases
+	LoggedPSSMiB float64 `json:"logged_pss_mib"` // after all logins
+
+	// Tail is how long after the end of each phase its CPU was still counted, for
+	// work a device puts off, such as accounting.
+	TailSeconds float64 `json:"tail_seconds"`
+}
+
+// Phase is what all clients did together: lease, or log in.
+type Phase struct {
+	Asked   int `json:"asked"`   // clients that came
+	Through int `json:"through"` // clients that got it
+	Tries   int `json:"tries"`   // attempts of all clients; for leases, messages sent again count
+	Retried int `json:"retried"` // clients whose first attempt failed, whether or not they got through
+
+	Seconds        float64 `json:"seconds"`         // until the last client was through or had given up
+	ThroughSeconds float64 `json:"through_seconds"` // until the last one was through
+	PerSecond      float64 `json:"per_second"`      // clients through in ThroughSeconds
+
+	// Of the clients that got through, from each one's turn, milliseconds.
+	P50Ms float64 `json:"p50_ms"`
+	P90Ms float64 `json:"p90_ms"`
+	P99Ms float64 `json:"p99_ms"`
+	MaxMs float64 `json:"max_ms"`
+	// LateMs is how long after its turn the latest client began: the generator's.
+	LateMs float64 `json:"late_ms"`
+
+	Failures []Reason `json:"failures,omitempty"` // why clients gave up
+	Refusals []Reason `json:"refusals,omitempty"` // why first attempts failed
+
+	// CPU until the phase's end and its tail, exact ns.
+	NAPINs    int64            `json:"napi_ns"`
+	ProcessNs int64            `json:"process_ns"`
+	WaitNs    int64            `json:"wait_ns"`   // run-queue wait of the same threads
+	RoleNs    map[string]int64 `json:"role_ns"`   // RoleRouter, …
+	ThreadNs  map[string]int64 `json:"thread_ns"` // router threads and processes by name
+	Machine   Machine          `json:"machine"`   // /proc/stat, without the tail
+	// Share of their CPUs that were busy until the phase's end, without the tail.
+	RouterBusy    float64 `json:"router_busy"`
+	EndpointsBusy float64 `json:"endpoints_busy"`
+	ClientBusy    float64 `json:"client_busy"` // the client hosts alone, of the endpoints' CPUs
+	RadiusBusy    float64 `json:"radius_busy"` // programs of the server alone, of the endpoints' CPUs
+	OtherBusy     float64 `json:"other_busy"`  // by programs outside the lab, of all CPUs, as /proc/stat has it
+	Limit         string  `json:"limit"`       // LimitDevice, …
+
+	// Ms is one value a client in the order of their numbers, from its turn until
+	// it was through or gave up; GaveUp are places in it, from 0.
+	Ms     []float64 `json:"ms"`
+	GaveUp []int     `json:"gave_up,omitempty"`
+}
+
+// Roles of a phase's CPU.
+const (
+	RoleRouter = "router" // polling threads and the device's processes
+	RoleClient = "client" // client hosts
+	RoleServer = "server" // the server's agent and polling thread
+	RoleRadius = "radius" // programs of the server: the RADIUS a device asks
+	RoleAgents = "agents" // the router's agent
+)
+
+// What held a phase up.
+const (
+	LimitRate      = "rate"      // nothing: clients came no faster
+	LimitDevice    = "device"    // the router's CPU was full
+	LimitGenerator = "generator" // the endpoints' CPU was full, mostly of clients
+	LimitRadius    = "radius"    // the endpoints' CPU was full, mostly of the RADIUS server
+	LimitWaiting   = "waiting"   // no CPU was full: the device waited for something
+)
+
+// Reason counts clients by what they met. Texts that differ only in their
+// figures are one: First is the first of them.
+type Reason struct {
+	First string `json:"first"`
+	Count int    `json:"count"`
+}
+
+// RouterNs is the router's CPU time in the phase, nanoseconds.
+func (p Phase) RouterNs() int64 { return p.NAPINs + p.ProcessNs }
+
+// ThroughMs are the times of the clients that got through, ascending.
+func (p Phase) ThroughMs() []float64 {
+	gaveUp := map[int]bool{}
+	for _, i := range p.GaveUp {
+		gaveUp[i] = true
+	}
+	var list []float64
+	for i, ms := range p.Ms {
+		if !gaveUp[i] {
+			list = append(list, ms)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Quantile interpolates linearly between the order statistics of an ascending
+// list (type 7 of Hyndman and Fan, what numpy and R print by default); NaN of none.
+func Quantile(ascending []float64, p float64) float64 {
+	if len(ascending) == 0 {
+		return math.NaN()
+	}
+	at := p * float64(len(ascending)-1)
+	below := int(at)
+	above := min(below+1, len(ascending)-1)
+	return ascending[below] + (at-float64(below))*(ascending[above]-ascending[below])
+}

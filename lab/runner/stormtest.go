@@ -1,0 +1,63 @@
+package runner
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Limits of a storm's self-tests; maxStealPct and slackTicks are those of a trial.
+const (
+	maxOther   = 0.30 // of all CPUs, by programs outside the lab
+	otherTicks = 4    // of the machine's clock, 10 ms each, by which that may be off
+)
+
+// ownFailures are what a client host meets when the machine's limits are too low.
+var ownFailures = []string{"too many open files", "no buffer space available", "opening a socket", "cannot assign requested address", "resource temporarily unavailable"}
+
+// evidence is what a storm's self-tests know beside its record.
+type evidence struct {
+	polling   string // the polling thread of the router's link to the clients
+	dead      dead
+	overflows int64 // of the machine's neighbour table, during the storm
+}
+
+// judgeStorm applies the self-tests: a storm that a limit of the lab broke says
+// nothing of the device. What a device does to its clients stands, also when it
+// dies of them.
+func judgeStorm(s *result.Storm, e evidence) {
+	reject := func(format string, args ...any) { s.Rejects = append(s.Rejects, fmt.Sprintf(format, args...)) }
+	s.Died = e.dead.device
+	for _, text := range e.dead.lab {
+		reject("lab: %s", text)
+	}
+	// Leases always cross the link; what a log-in sends is the portal's affair.
+	if s.Lease.Through > 0 && s.Lease.ThreadNs[e.polling] == 0 {
+		reject("leases: polling thread %s did not run: its work is billed elsewhere", e.polling)
+	}
+	for _, phase := range []struct {
+		name string
+		result.Phase
+	}{{"leases", s.Lease}, {"logins", s.Login}} {
+		ticks := 0.01 / (max(phase.Seconds, 0.01) * float64(runtime.NumCPU())) // one, as a share of the phase
+		steal := max(maxStealPct, 100*slackTicks*ticks)
+		if phase.Machine.Steal > steal {
+			reject("machine: %.1f %% steal during the %s, limit %.1f %%: another guest takes the CPU", phase.Machine.Steal, phase.name, steal)
+		}
+		if most := maxOther + otherTicks*ticks; phase.OtherBusy > most {
+			reject("machine: other programs used %.0f %% of it during the %s, limit %.0f %%", 100*phase.OtherBusy, phase.name, 100*most)
+		}
+		for _, reason := range slices.Concat(phase.Failures, phase.Refusals) {
+			if slices.ContainsFunc(ownFailures, func(text string) bool { return strings.Contains(reason.First, text) }) {
+				reject("client host, %s: %d clients met a limit of its own: %s", phase.name, reason.Count, reason.First)
+			}
+		}
+	}
+	if e.overflows > 0 {
+		reject("machine: its neighbour table was full %d times (gc_thresh3 is one for all namespaces): gateweigh doctor says what to set", e.overflows)
+	}
+	s.Accepted = len(s.Rejects) == 0
+}

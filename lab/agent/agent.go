@@ -112,6 +112,7 @@ func (a *Agent) methods() map[string]handler {
 		"traffic.serve":    method(a.trafficServe),
 		"traffic.start":    method(a.trafficStart),
 		"traffic.stats":    method(a.trafficStats),
+		"traffic.mark":     method(a.trafficMark),
 		"traffic.stop":     method(a.trafficStop),
 		"rtt.start":        method(a.rttStart),
 		"rtt.take":         method(a.rttTake),

@@ -175,6 +175,7 @@ func (t *trafficState) streamStats() TrafficStats {
 		out.ReceivedBytes += s.ReceivedBytes
 		out.Open = out.Open && s.Open
 		out.Connect, out.FirstByte = out.Connect.Worst(s.Connect), out.FirstByte.Worst(s.FirstByte)
+		out.Shares = out.Shares.With(s.Shares)
 		if out.Broken += s.Broken; out.FirstError == "" {
 			out.FirstError = s.FirstError
 		}
@@ -193,6 +194,17 @@ func (t *trafficState) streamStats() TrafficStats {
 	return out
 }
 
+// mark has the process's own streams count their shares anew. The caller holds the
+// traffic's lock.
+func (t *trafficState) mark() {
+	for _, g := range t.generators {
+		g.Mark()
+	}
+	if t.server != nil {
+		t.server.Mark(t.runs)
+	}
+}
+
 // addWorkerStats adds those of the workers.
 func (t *trafficState) addWorkerStats(ctx context.Context, out *TrafficStats) error {
 	for _, list := range [][]*worker{t.nearWorkers, t.farWorkers} {
@@ -205,6 +217,7 @@ func (t *trafficState) addWorkerStats(ctx context.Context, out *TrafficStats) er
 			out.ReceivedBytes += p.ReceivedBytes
 			out.Open = out.Open && p.Open
 			out.Connect, out.FirstByte = out.Connect.Worst(p.Connect), out.FirstByte.Worst(p.FirstByte)
+			out.Shares = out.Shares.With(p.Shares)
 			if out.Broken += p.Broken; out.FirstError == "" {
 				out.FirstError = p.FirstError
 			}

@@ -67,6 +67,7 @@ type TrafficStats struct {
 	ReceivedBytes int64          `json:"received_bytes"`
 	Connect       traffic.Delays `json:"connect_us"` // of the streams from here; of several processes the slowest
 	FirstByte     traffic.Delays `json:"first_byte_us"`
+	Shares        traffic.Shares `json:"shares"` // of the streams that end here, since MarkTraffic
 	// Open is that the streams that send from here have their windows open: bursts
 	// leave whole from then on. Always true where none send.
 	Open       bool   `json:"open"`
@@ -232,6 +233,19 @@ func (a *Agent) trafficStats(ctx context.Context, _ none) (TrafficStats, error) 
 	}
 	a.programStats(&out)
 	return out, nil
+}
+
+// trafficMark has shares counted from now on.
+func (a *Agent) trafficMark(ctx context.Context, _ none) (none, error) {
+	a.traffic.mu.Lock()
+	defer a.traffic.mu.Unlock()
+	a.traffic.mark()
+	for _, list := range [][]*worker{a.traffic.nearWorkers, a.traffic.farWorkers} {
+		if err := eachWorker(list, func(_ int, w *worker) error { return w.call(ctx, "mark", none{}, nil) }); err != nil {
+			return none{}, fmt.Errorf("marking the streams: %w", err)
+		}
+	}
+	return none{}, nil
 }
 
 // programStats adds the traffic's programs. The caller holds the traffic's lock.

@@ -144,6 +144,11 @@ func (c *Conn) TrafficStats(ctx context.Context) (s TrafficStats, err error) {
 	return s, err
 }
 
+// MarkTraffic has the host count what its streams received each from now on.
+func (c *Conn) MarkTraffic(ctx context.Context) error {
+	return c.call(ctx, "traffic.mark", none{}, nil)
+}
+
 // StopTraffic ends the host's side of the load; without one it does nothing.
 func (c *Conn) StopTraffic(ctx context.Context) error {
 	return c.call(ctx, "traffic.stop", none{}, nil)

@@ -141,6 +141,7 @@ func workerMain(ctx context.Context) error {
 		"serve": method(s.serve),
 		"start": method(s.start),
 		"stats": method(s.stats),
+		"mark":  method(s.mark),
 		"stop":  method(s.stop),
 	})
 }
@@ -171,6 +172,13 @@ func (s *streamsWorker) stats(context.Context, none) (TrafficStats, error) {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
 	return s.state.streamStats(), nil
+}
+
+func (s *streamsWorker) mark(context.Context, none) (none, error) {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	s.state.mark()
+	return none{}, nil
 }
 
 func (s *streamsWorker) stop(context.Context, none) (none, error) {

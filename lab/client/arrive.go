@@ -96,7 +96,7 @@ func (p *Pool) Login(ctx context.Context, adm Admission, pace Pace) []Outcome {
 		if !c.LocalIP().IsValid() {
 			return Tries{}, errors.New("it has no address to log in from")
 		}
-		return tryLogin(ctx, c, adm, c.Num)
+		return tryLogin(ctx, c, adm, c.Num, attemptFor(len(p.Clients)))
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gateweigh/gateweigh/lab/client/persona"
 )
 
@@ -22,6 +24,7 @@ type crowd struct {
 	link     *persona.Link
 	dhcp     *persona.DHCP
 	announce bool
+	room     chan struct{} // has a place for each socket that log-ins may have open at once
 
 	mu     sync.Mutex         // guards owners
 	owners map[netip.Addr]int // number of the client that has the address
@@ -44,11 +47,24 @@ func newCrowd(cfg Config) (*crowd, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &crowd{link: link, announce: cfg.Count <= announceMost, owners: map[netip.Addr]int{}}
+	w := &crowd{link: link, announce: cfg.Count <= announceMost, room: make(chan struct{}, socketRoom()), owners: map[netip.Addr]int{}}
 	if w.dhcp, err = persona.NewDHCP(cfg.Parent); err != nil {
 		return nil, errors.Join(err, link.Close())
 	}
 	return w, nil
+}
+
+// filesBeside are kept free for all else that the agent has open.
+const filesBeside = 1024
+
+// socketRoom is how many sockets of log-ins may be open at once: what the limit of
+// open files leaves. More clients than that wait for each other.
+func socketRoom() int {
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil || files.Cur > MaxPersona {
+		return MaxPersona
+	}
+	return max(filesBeside, int(files.Cur)-filesBeside)
 }
 
 // hold keeps the DHCP socket open until done is called; a nil crowd has none.

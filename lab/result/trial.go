@@ -173,6 +173,20 @@ type Stretch struct {
 	FirstByte      Delays `json:"first_byte_us,omitzero"`
 	CleanConnect   Delays `json:"clean_connect_us,omitzero"`
 	CleanFirstByte Delays `json:"clean_first_byte_us,omitzero"`
+	// Fairness is between the streams, in duet mode; streams only.
+	Fairness      Fairness `json:"fairness,omitzero"`
+	CleanFairness Fairness `json:"clean_fairness,omitzero"`
+}
+
+// Fairness is what the streams of a load had each where they end, from the warm-up to
+// the end of the load.
+type Fairness struct {
+	Streams int     `json:"streams"`
+	Jain    float64 `json:"jain"` // 1: all alike; 1/n: one of n had everything (DEC-TR-301)
+	// Even is the largest Jain there can be when each stream carries whole bursts.
+	Even    float64 `json:"even"`
+	MinMbps float64 `json:"min_mbps"` // of the stream that had least
+	MaxMbps float64 `json:"max_mbps"`
 }
 
 // Delays are how long streams took, microseconds. Of several generators the slowest

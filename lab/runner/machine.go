@@ -92,7 +92,7 @@ func environment(ctx context.Context, cfg Config, placement testbed.Placement) (
 		Experiment: cfg.Experiment.Name, Title: cfg.Experiment.Description, Mode: cfg.Experiment.Mode,
 		Command: cfg.Command, Start: time.Now().UTC(), GateweighVersion: cfg.Version,
 		Arch: runtime.GOARCH, Placement: placement.String(),
-		Offloads: offloads(cfg.Experiment), Tools: tools(ctx, cfg.Experiment), Sysctls: testbed.Sysctls(),
+		Offloads: offloads(cfg.Experiment), Tools: tools(ctx, cfg.Experiment), Sysctls: testbed.Sysctls(slices.Max(cfg.Experiment.Clients)),
 	}
 	var un unix.Utsname
 	if err := unix.Uname(&un); err == nil {

@@ -29,6 +29,8 @@ type side struct {
 	load    agent.Traffic // what runs now or ran last, of all client hosts together
 
 	connect, firstByte result.Delays // of the load that runs now or ran last
+	marked             int64         // when its shares were marked by the server's clock, ns; zero: not
+	fairness           result.Fairness
 
 	setup, lease, login time.Duration
 	loginMs             []float64
@@ -159,7 +161,7 @@ func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 	for _, a := range slices.Concat(addrs...) {
 		s.clients = append(s.clients, dut.ClientAddr{N: a.Num, IP: a.IP, MAC: a.MAC})
 	}
-	if err := s.tellRouter(ctx, cfg, slices.Concat(addrs...)); err != nil {
+	if err := s.tellRouter(ctx, cfg.clientKind, slices.Concat(addrs...)); err != nil {
 		return err
 	}
 	start = time.Now()
@@ -190,11 +192,22 @@ func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 // well below the machine's limit.
 const knownMost = 250
 
+// tellRouterOfAll asks the client hosts for their clients' addresses first.
+func (s *side) tellRouterOfAll(ctx context.Context, kind string) error {
+	addrs := make([][]client.Address, len(s.hosts))
+	err := s.eachHost(func(i int, h clientHost) (err error) { addrs[i], err = h.Clients(ctx); return err })
+	if err != nil {
+		return err
+	}
+	leased := slices.DeleteFunc(slices.Concat(addrs...), func(a client.Address) bool { return !a.IP.IsValid() })
+	return s.tellRouter(ctx, kind, leased)
+}
+
 // tellRouter enters personas into the router's table of neighbours when there are
 // more than the machine's table may have room for. It is done on both sides of a
 // pair alike.
-func (s *side) tellRouter(ctx context.Context, cfg sideConfig, addrs []client.Address) error {
-	if cfg.clientKind != client.KindPersona || len(addrs) <= knownMost {
+func (s *side) tellRouter(ctx context.Context, kind string, addrs []client.Address) error {
+	if kind != client.KindPersona || len(addrs) <= knownMost {
 		return nil
 	}
 	return s.lab.Router.AddNeighbours(ctx, agent.Neighbours{Link: s.lab.LANIf, List: addrs})
@@ -226,6 +239,7 @@ func (s *side) openMeters(ctx context.Context) error {
 
 // startTraffic starts the load of one cell.
 func (s *side) startTraffic(ctx context.Context, t experiment.Traffic, direction string, mbps float64, clients, seconds int) error {
+	s.marked, s.fairness = 0, result.Fairness{}
 	s.load = agent.Traffic{
 		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced, Direction: direction, Clients: clients, ClientHosts: len(s.hosts),
 		OfferedMbps: mbps, BurstSegments: t.BurstSegments, MaxSeconds: seconds, Server: s.env.ServerIP,
@@ -269,6 +283,48 @@ func (s *side) readDelays(ctx context.Context) error {
 	}
 	s.connect, s.firstByte = result.Delays(connect), result.Delays(firstByte)
 	return err
+}
+
+// mark has the streams count what they carry each from now on.
+func (s *side) mark(ctx context.Context) error {
+	if s.load.Kind != agent.TrafficStreams {
+		return nil
+	}
+	stats, err := s.lab.Server.TrafficStats(ctx)
+	if err == nil {
+		err = testbed.Together(
+			func() error { return s.eachHost(func(_ int, h clientHost) error { return h.MarkTraffic(ctx) }) },
+			func() error { return s.lab.Server.MarkTraffic(ctx) },
+		)
+	}
+	s.marked = stats.MonotonicNs
+	return err
+}
+
+// readFairness reads what the streams carried each since they were marked.
+func (s *side) readFairness(ctx context.Context) error {
+	if s.marked == 0 {
+		return nil
+	}
+	stats, err := s.lab.Server.TrafficStats(ctx)
+	if err != nil {
+		return err
+	}
+	clients := make([]agent.TrafficStats, len(s.hosts))
+	if err := s.eachHost(func(i int, h clientHost) (err error) { clients[i], err = h.TrafficStats(ctx); return err }); err != nil {
+		return err
+	}
+	shares := stats.Shares
+	for _, c := range clients {
+		shares = shares.With(c.Shares)
+	}
+	seconds := float64(stats.MonotonicNs-s.marked) / 1e9
+	s.fairness = result.Fairness{
+		Streams: shares.Streams, Jain: shares.Jain(), Even: shares.Even(s.load.BurstSegments * segmentBits / 8),
+		MinMbps: mbps(shares.Min, seconds), MaxMbps: mbps(shares.Max, seconds),
+	}
+	s.marked = 0
+	return nil
 }
 
 // awaitOpen waits until all streams have their windows open, where they are too many

@@ -119,6 +119,9 @@ func (r *run) measureStorm(ctx context.Context, b experiment.Block, side *side) 
 	if err != nil {
 		return s, fmt.Errorf("leasing: %w", err)
 	}
+	if err := side.tellRouterOfAll(ctx, r.cfg.Experiment.Client.Kind); err != nil {
+		return s, err
+	}
 	r.status("%s: %d clients log in, %s", blockName(b), b.Clients, rateText(b))
 	s.Login, err = p.measure(ctx, func(h clientHost) ([]client.Outcome, error) { return h.Login(ctx, side.traits.Admission, pace) })
 	if err == nil {

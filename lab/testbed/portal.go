@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"strconv"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
@@ -35,7 +36,7 @@ var (
 type Portal struct {
 	Aggregate     bool         // the router's links aggregate (profile bulk); else it sees each packet alone
 	LAN           netip.Prefix // the clients' network when the device leases it; the zero value is LANFor(Clients)
-	Clients       int          // for whom the lab leases addresses; zero is as many as DefaultLAN has
+	Clients       int          // for whom the lab leases addresses and listeners have room; zero is as many as DefaultLAN has
 	NoAggregation bool         // router's link towards the clients never aggregates
 	NoTxChecksum  bool         // no transmit checksum offload on any link
 	ClientHosts   int          // 1 (default) to 3: addresses that are no leases
@@ -50,11 +51,30 @@ var routerSysctls = map[string]string{
 	"ipv6/conf/default/disable_ipv6": "1",
 }
 
-// Sysctls are the settings of all hosts below net/, for the record.
-func Sysctls() map[string]string {
-	all := maps.Clone(client.Sysctls)
-	maps.Copy(all, routerSysctls)
-	return all
+// Sysctls are the settings of all hosts of a lab with so many clients, below net/,
+// for the record.
+func Sysctls(clients int) map[string]string {
+	return with(with(client.Sysctls, routerSysctls), queuesFor(clients))
+}
+
+// listenQueue is the kernel's own bound of connections that wait to be accepted.
+const listenQueue = 4096
+
+// queuesFor are the settings of a namespace with listeners that so many clients may
+// connect to at the same moment; none where the kernel's own suffice.
+func queuesFor(clients int) map[string]string {
+	if clients <= listenQueue {
+		return nil
+	}
+	n := strconv.Itoa(min(clients, 1<<16-1))
+	return map[string]string{"core/somaxconn": n, "ipv4/tcp_max_syn_backlog": n}
+}
+
+// with is the settings in both maps.
+func with(settings, more map[string]string) map[string]string {
+	both := maps.Clone(settings)
+	maps.Copy(both, more)
+	return both
 }
 
 // Topology describes the lab.
@@ -65,8 +85,8 @@ func (p Portal) Topology() Topology {
 		toClients = append(toClients, agent.Route{To: t.LAN, Via: routerWAN.Addr()})
 	}
 	t.Nodes = []Node{
-		{Name: "router", Role: RoleRouter, Sysctls: routerSysctls, Routes: []agent.Route{{Via: serverAddr.Addr()}}},
-		{Name: "server", Role: RoleServer, Sysctls: client.Sysctls, Routes: toClients},
+		{Name: "router", Role: RoleRouter, Sysctls: with(routerSysctls, queuesFor(p.Clients)), Routes: []agent.Route{{Via: serverAddr.Addr()}}},
+		{Name: "server", Role: RoleServer, Sysctls: with(client.Sysctls, queuesFor(p.Clients)), Routes: toClients},
 	}
 	onLAN := []netip.Prefix{routerLAN}
 	if p.leases() && t.LAN != DefaultLAN {

@@ -40,6 +40,9 @@ type Stats struct {
 	Connect   Delays `json:"connect_us"`
 	FirstByte Delays `json:"first_byte_us"`
 
+	// Shares are since the last Mark; none before, and none on the side that sends.
+	Shares Shares `json:"shares"`
+
 	Broken     int    `json:"broken"`                // streams that ended by an error
 	FirstError string `json:"first_error,omitempty"` // of the first of them
 
@@ -96,7 +99,8 @@ type run struct {
 	connect, firstByte Delays // written before anyone reads: by Start
 
 	mu       sync.Mutex
-	firstErr error // guarded by mu
+	firstErr error   // guarded by mu
+	marks    []int64 // guarded by mu: each stream's bytes when it was marked
 }
 
 func newRun(id RunID, cfg Config) *run {
@@ -167,6 +171,7 @@ func (r *run) fill(s *Stats) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	s.Shares = r.shares()
 	if r.firstErr != nil {
 		s.FirstError = r.firstErr.Error()
 	}

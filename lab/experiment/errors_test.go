@@ -20,6 +20,8 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 			[]string{`x.toml:4: trafic: unknown key; did you mean "traffic"?`}},
 		{"unknown key in a table", minimal + "[traffic]\n\nburst_segment = 1\n",
 			[]string{`x.toml:6: traffic.burst_segment: unknown key; did you mean "traffic.burst_segments"?`}},
+		{"load by the client", "duts = [\"opennds\"]\nclients = [1, 100]\nmbps_per_client = [0.01]\n",
+			[]string{`x.toml:3: mbps_per_client: 0.01 with 1 clients makes 0.01 Mbit/s together: want 0.1 to 100000`}},
 		{"dotted key", minimal + "# note\ntraffic.kind = \"stream\"\n",
 			[]string{`x.toml:5: traffic.kind: must be "streams" or "iperf3", not "stream"; did you mean "streams"?`}},
 		{"list over several lines", "duts = [\n \"opennds\",\n]\noffered_mbps = [1]\nclients = [\n  1, # one\n  0,\n]\n",

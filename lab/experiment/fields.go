@@ -16,6 +16,7 @@ const (
 	MaxStormClients = 4000   // of kind macvlan, on a network of the device's own
 	MaxPersonas     = 65_000 // of kind persona, whatever is measured
 	MaxSessions     = 200_000
+	MaxClientHosts  = 3
 	minLoginRate    = 0.1
 	MaxLoginRate    = 10_000
 	MinOfferedMbps  = 0.1
@@ -46,6 +47,7 @@ var fields = []field{
 	{"duts", into(list(name), func(e *Experiment) *[]string { return &e.DUTs })},
 	{"clients", into(list(integer(1, MaxPersonas)), func(e *Experiment) *[]int { return &e.Clients })},
 	{"offered_mbps", into(list(rate), func(e *Experiment) *[]float64 { return &e.OfferedMbps })},
+	{"mbps_per_client", into(list(share), func(e *Experiment) *[]float64 { return &e.MbpsPerClient })},
 	{"directions", into(list(word(result.Up, result.Down, result.Both)), func(e *Experiment) *[]string { return &e.Directions })},
 	{"profiles", into(list(word(result.PerPacket, result.Bulk)), func(e *Experiment) *[]string { return &e.Profiles })},
 	{"login_rates", into(list(loginRate), func(e *Experiment) *[]float64 { return &e.LoginRates })},
@@ -57,6 +59,8 @@ var fields = []field{
 	{"redo", into(integer(0, 10), func(e *Experiment) *int { return &e.Redo })},
 	{"profile_window", into(duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.ProfileWindow })},
 	{"client.kind", into(word(ClientMacvlan, ClientVeth, ClientPersona), func(e *Experiment) *string { return &e.Client.Kind })},
+	{"client.beside", into(word(ClientMacvlan, ClientVeth, ClientPersona), func(e *Experiment) *string { return &e.Client.Beside })},
+	{"client.hosts", into(integer(1, MaxClientHosts), func(e *Experiment) *int { return &e.Client.Hosts })},
 	{"traffic.kind", into(word(TrafficStreams, TrafficIperf3), func(e *Experiment) *string { return &e.Traffic.Kind })},
 	{"traffic.protocol", into(word(ProtocolTCP, ProtocolUDP), func(e *Experiment) *string { return &e.Traffic.Protocol })},
 	{"traffic.burst_segments", into(integer(1, 64), func(e *Experiment) *int { return &e.Traffic.BurstSegments })},

@@ -10,7 +10,7 @@ import (
 // costKeys have no meaning where logins are measured: they say how much payload
 // is sent, or how a device is held against a clean router.
 var costKeys = []string{
-	"offered_mbps", "directions", "profiles", "aa_blocks", "windows", "window", "warmup", "profile_window",
+	"offered_mbps", "mbps_per_client", "directions", "profiles", "aa_blocks", "windows", "window", "warmup", "profile_window",
 	"traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.pacing",
 }
 
@@ -55,6 +55,9 @@ func (e *Experiment) checkLogins(report func(key, format string, args ...any)) {
 	}
 	if e.Client.Kind == ClientVeth {
 		report("client.kind", "%q does not go with %s: these clients lease no addresses", e.Client.Kind, only)
+	}
+	if e.Client.Beside != "" {
+		report("client.beside", "does not go with %s: no clean router stands beside the device", only)
 	}
 	if slices.Contains(e.DUTs, Clean) {
 		report("duts", "%q does not go with %s: it has no log-in", Clean, only)

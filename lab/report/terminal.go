@@ -194,6 +194,9 @@ func remarks(s analysis.Summary) []string {
 	for _, skip := range s.Skipped {
 		out = append(out, fmt.Sprintf("Skipped: %s: %s", skip.DUT, skip.Reason))
 	}
+	for _, l := range s.Limits {
+		out = append(out, "Limit: "+limitSentence(l))
+	}
 	for _, f := range s.FailedBlocks {
 		out = append(out, fmt.Sprintf("Block failed: %s, block %d: %s", f.DUT, f.Block, f.Error))
 	}
@@ -209,6 +212,11 @@ func remarks(s analysis.Summary) []string {
 		}
 	}
 	return append(out, "How to read it: "+readingSentence(s))
+}
+
+// limitSentence says what a device broke at.
+func limitSentence(l analysis.Limit) string {
+	return fmt.Sprintf("%s took %s and not %d: %s", l.DUT, counted(l.Took, "client"), l.Clients, l.How)
 }
 
 // noiseSentence says what two clean routers differ by.

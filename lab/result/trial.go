@@ -153,6 +153,8 @@ type Block struct {
 	DaemonCore   float64   `json:"daemon_core"`     // DUT processes' CPU over the whole block, cores
 	Stretches    []Stretch `json:"stretches"`       // the same, cell by cell
 	Error        string    `json:"error,omitempty"` // what went wrong; trials before it stand
+	// Broke is how the DUT failed at this many clients although it took fewer: a result.
+	Broke string `json:"broke,omitempty"`
 
 	LoginRate float64 `json:"login_rate,omitempty"` // of a storm that failed
 

@@ -45,8 +45,16 @@ func (r *run) block(ctx context.Context, b experiment.Block) error {
 		return nil
 	}
 	rec.Seconds = time.Since(start).Seconds()
-	if err != nil {
+	broke, isLimit := r.limitOf(b, err)
+	switch {
+	case isLimit:
+		rec.Broke, err = broke, nil
+		r.broke[b.DUT] = b.Clients
+		r.notice("%s, %d clients: it takes fewer: %s", b.DUT, b.Clients, broke)
+	case err != nil:
 		rec.Error = err.Error()
+	default:
+		r.took[b.DUT] = max(r.took[b.DUT], b.Clients)
 	}
 	if werr := r.writer.AppendBlock(rec); werr != nil {
 		err = errors.Join(err, fmt.Errorf("%w: %w", errStorage, werr))
@@ -72,19 +80,25 @@ func (r *run) openPair(ctx context.Context, b experiment.Block) (device, clean *
 		return nil, nil, err
 	}
 	shared := d.Traits() // its link settings hold on both sides of the pair
-	open := func(lab string, d dut.DUT, into **side) func() error {
+	kinds := r.cfg.Experiment.Client
+	beside := kinds.BesideKind()
+	if b.AA {
+		beside = kinds.Kind
+	}
+	open := func(lab string, d dut.DUT, kind string, into **side) func() error {
 		return func() (err error) {
 			*into, err = openSide(ctx, sideConfig{
-				backend: r.backend, lab: lab, device: d, clients: b.Clients, clientKind: r.cfg.Experiment.Client.Kind,
+				backend: r.backend, lab: lab, device: d, clients: b.Clients, clientKind: kind,
 				topology: testbed.Portal{
-					Aggregate: b.Profile == result.Bulk, LAN: d.Traits().LAN, Clients: b.Clients, NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
+					Aggregate: b.Profile == result.Bulk, LAN: d.Traits().LAN, Clients: b.Clients, ClientHosts: kinds.Hosts,
+					NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
 				}.Topology(),
 			})
 			return err
 		}
 	}
 	other := map[string]string{"a": "b", "b": "a"}[b.DUTLab]
-	err = testbed.Together(open(b.DUTLab, d, &device), open(other, dut.NewClean(), &clean))
+	err = testbed.Together(open(b.DUTLab, d, kinds.Kind, &device), open(other, dut.NewClean(), beside, &clean))
 	if err == nil {
 		return device, clean, nil
 	}

@@ -148,7 +148,7 @@ func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 	addrs := make([][]client.Address, len(s.hosts))
 	err := s.eachHost(func(i int, h clientHost) (err error) {
 		leased, err := h.Lease(ctx, client.Pace{Parallel: leaseParallel})
-		if err = cmp.Or(err, client.GaveUp(leased)); err != nil {
+		if err = cmp.Or(err, gaveUp("lease", s.traits.DHCP, leased)); err != nil {
 			return err
 		}
 		addrs[i], err = h.Clients(ctx)
@@ -171,15 +171,15 @@ func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 		}
 	}
 	// A portal that answers one client at a time takes as long as there are clients.
-	patience := time.Minute + time.Duration(cfg.clients)*time.Second
+	patience := min(time.Minute+time.Duration(cfg.clients)*time.Second, longestLogin)
 	pace := client.Pace{Parallel: cmp.Or(s.traits.Admission.Parallel, loginParallel), Patience: patience}
 	outcomes := make([][]client.Outcome, len(s.hosts))
 	err = s.eachHost(func(i int, h clientHost) (err error) {
 		outcomes[i], err = h.Login(ctx, s.traits.Admission, pace)
-		return cmp.Or(err, client.GaveUp(outcomes[i]))
+		return cmp.Or(err, gaveUp("log in", s.traits.Admission.Kind != client.AdmitNone, outcomes[i]))
 	})
 	if err != nil {
-		return fmt.Errorf("logging clients in: %w", err)
+		return fmt.Errorf("admitting %d clients: %w", cfg.clients, err)
 	}
 	s.login = time.Since(start)
 	for _, o := range slices.Concat(outcomes...) {
@@ -212,6 +212,10 @@ func (s *side) tellRouter(ctx context.Context, kind string, addrs []client.Addre
 	}
 	return s.lab.Router.AddNeighbours(ctx, agent.Neighbours{Link: s.lab.LANIf, List: addrs})
 }
+
+// longestLogin is how long all clients of a block may take to log in: who has more
+// to serve than it can in that time does not take so many.
+const longestLogin = 10 * time.Minute
 
 // How many clients lease, or log in at a device that does not say, at once.
 const (

@@ -72,7 +72,7 @@ func (r *run) stormOnce(ctx context.Context, b experiment.Block) (s result.Storm
 	t := d.Traits()
 	side, err := openDevice(ctx, sideConfig{
 		backend: r.backend, lab: b.DUTLab, device: d, clients: b.Clients, clientKind: r.cfg.Experiment.Client.Kind,
-		topology: testbed.Portal{LAN: t.LAN, Clients: b.Clients, NoAggregation: t.NoAggregation, NoTxChecksum: t.NoTxChecksum}.Topology(),
+		topology: testbed.Portal{LAN: t.LAN, Clients: b.Clients, ClientHosts: r.cfg.Experiment.Client.Hosts, NoAggregation: t.NoAggregation, NoTxChecksum: t.NoTxChecksum}.Topology(),
 	})
 	if err != nil {
 		return s, err

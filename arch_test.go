@@ -36,6 +36,10 @@ var allowedImports = map[string][]string{
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/admission": {"gateway/datapath"},
 	"gateway/datapath/tun":       {"gateway/datapath", "gateway/datapath/admission"},
+	"gateway/datapath/nfqueue":   {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/nfqueue/..."},
+
+	"gateway/datapath/nfqueue/nftables": {},
+	"gateway/datapath/nfqueue/queue":    {},
 
 	"gateway/dhcp":    {},
 	"gateway/dns":     {},
@@ -79,11 +83,14 @@ var allowedImports = map[string][]string{
 var testImports = map[string][]string{
 	"cmd/gatewayd": {"gateway/session"}, // serves a table of its own to the verbs
 
-	"gateway/datapath/ebpf": {"gateway/datapath/datapathtest", "gateway/netnstest"},
-	"gateway/datapath/tun":  {"gateway/datapath/datapathtest", "gateway/netnstest"},
-	"gateway/dhcp":          {"gateway/netnstest"},
-	"gateway/dns":           {"gateway/netnstest"},
-	"gateway/portal":        {"gateway/netnstest"},
+	"gateway/datapath/ebpf":             {"gateway/datapath/datapathtest", "gateway/netnstest"},
+	"gateway/datapath/nfqueue":          {"gateway/datapath/datapathtest", "gateway/netnstest"},
+	"gateway/datapath/nfqueue/nftables": {"gateway/netnstest"},
+	"gateway/datapath/nfqueue/queue":    {"gateway/netnstest"},
+	"gateway/datapath/tun":              {"gateway/datapath/datapathtest", "gateway/netnstest"},
+	"gateway/dhcp":                      {"gateway/netnstest"},
+	"gateway/dns":                       {"gateway/netnstest"},
+	"gateway/portal":                    {"gateway/netnstest"},
 
 	"lab/analysis": {"lab/analysis/analysistest"},
 	"lab/compare":  {"lab/analysis/analysistest"},

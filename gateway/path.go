@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
 	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
 )
 
@@ -46,13 +47,19 @@ func (g *gateway) openPath() (path, error) {
 	case config.EBPF:
 		dp, err := opened(ebpf.Open(g.ebpfConfig()))
 		if err == nil {
-			err = tun.Remove(g.cfg.LAN.Interface)
+			err = errors.Join(tun.Remove(g.cfg.LAN.Interface), nfqueue.Clear(g.cfg.LAN.Interface))
 		}
 		return dp, err
 	case config.TUN:
 		c := tunConfig(g.cfg, g.log)
-		c.Former = func() error { return removePrograms(g.cfg) }
+		c.Former = func() error { return errors.Join(removePrograms(g.cfg), nfqueue.Clear(g.cfg.LAN.Interface)) }
 		return opened(tun.Open(c))
+	case config.NFQueue:
+		dp, err := opened(nfqueue.Open(g.nfqueueConfig()))
+		if err == nil {
+			err = errors.Join(removePrograms(g.cfg), tun.Remove(g.cfg.LAN.Interface))
+		}
+		return dp, err
 	}
 	return nil, fmt.Errorf("no data path %q", g.cfg.Datapath.Kind)
 }
@@ -79,7 +86,7 @@ func Detach(cfg *config.Config, force bool) error {
 	if cfg.Datapath.Kind == config.EBPF { // its interfaces may be gone, and pins still there
 		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
 	}
-	return errors.Join(programs(cfg), tun.Remove(cfg.LAN.Interface))
+	return errors.Join(programs(cfg), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface))
 }
 
 // removePrograms takes out what an eBPF data path left.
@@ -120,6 +127,19 @@ func (g *gateway) ebpfConfig() ebpf.Config {
 	c := ebpf.Config{
 		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr(),
 		PortalPorts: portalPorts(cfg.Portal), Forward: ebpf.Forward(cfg.Datapath.Forward), PinDir: cfg.Datapath.PinDir, Log: g.log,
+	}
+	if cfg.DHCP.Mode == config.External {
+		c.Newcomer = g.newcomer
+	}
+	return c
+}
+
+// nfqueueConfig is what queues and rules are made for.
+func (g *gateway) nfqueueConfig() nfqueue.Config {
+	cfg := g.cfg
+	c := nfqueue.Config{
+		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr(),
+		PortalPorts: portalPorts(cfg.Portal), Fast: cfg.Datapath.Fast, Log: g.log,
 	}
 	if cfg.DHCP.Mode == config.External {
 		c.Newcomer = g.newcomer

@@ -117,9 +117,13 @@ func TestImpossibleCombinations(t *testing.T) {
 				`x.toml:9: datapath.device: "wan0" is an interface that is there already: gatewayd makes its own`,
 				`x.toml:10: datapath.forward: has no effect: datapath.kind is "tun"`,
 				`x.toml:13: dhcp.mode: "external" is not possible with datapath.kind = "tun": no other program hears the LAN's clients`}},
+		{"NFQUEUE with keys of others", minimal + "dhcp.mode = \"external\"\n[datapath]\nkind = \"nfqueue\"\nfast = true\ndevice = \"tun1\"\nforward = \"stack\"\n",
+			[]string{
+				`x.toml:10: datapath.device: has no effect: datapath.kind is "nfqueue"`,
+				`x.toml:11: datapath.forward: has no effect: datapath.kind is "nfqueue"`}},
 		{"unknown data path", minimal + "datapath.kind = \"xdp\"\ndatapath.device = \"a/b\"\n",
 			[]string{
-				`x.toml:6: datapath.kind: must be "ebpf" or "tun", not "xdp"`,
+				`x.toml:6: datapath.kind: must be "ebpf" or "tun" or "nfqueue", not "xdp"`,
 				`x.toml:7: datapath.device: must be an interface's name such as "eth1", at most 15 characters, not "a/b"`}},
 		{"resolver out of reach", minimal + "dhcp.dns = [\"10.1.0.1\", \"192.0.2.53\", \"198.51.100.7\"]\ngarden.prefixes = [\"198.51.100.0/24\"]\n",
 			[]string{`x.toml:6: dhcp.dns: clients could not ask 192.0.2.53 before they log in: use 10.1.0.1, or put it into garden.prefixes`}},

@@ -52,7 +52,7 @@ func (c *Config) settings() []setting {
 		at("limits.up_quota", &c.Limits.UpQuota, size),
 		at("limits.down_quota", &c.Limits.DownQuota, size),
 		at("limits.total_quota", &c.Limits.TotalQuota, size),
-		at("datapath.kind", &c.Datapath.Kind, word(EBPF, TUN)),
+		at("datapath.kind", &c.Datapath.Kind, word(EBPF, TUN, NFQueue)),
 		at("datapath.fast", &c.Datapath.Fast, boolean),
 		at("datapath.device", &c.Datapath.Device, link),
 		at("datapath.forward", &c.Datapath.Forward, word(ForwardAuto, ForwardRedirect, ForwardStack)),

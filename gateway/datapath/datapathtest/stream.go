@@ -56,7 +56,13 @@ type Stream struct {
 // NewStream connects a station to an address of the server's.
 func (w *World) NewStream(t *testing.T, s Station, to netip.Addr) *Stream {
 	t.Helper()
-	l := listen(t, w.Server, netip.AddrPortFrom(to, 0))
+	return w.NewStreamTo(t, s, netip.AddrPortFrom(to, 0))
+}
+
+// NewStreamTo is NewStream to a port, which nobody else listens to.
+func (w *World) NewStreamTo(t *testing.T, s Station, to netip.AddrPort) *Stream {
+	t.Helper()
+	l := listen(t, w.Server, to)
 	client, err := dial(s.Space, s.Addr, netip.MustParseAddrPort(l.Addr().String()))
 	must(t, err)
 	server, err := l.Accept()

@@ -69,24 +69,7 @@ func TestPersonasAtTheGateway(t *testing.T) {
 			t.Fatalf("%s log-in: %v, %v", turn, err, client.GaveUp(in))
 		}
 	}
-	load := agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: n, OfferedMbps: 50, MaxSeconds: 60, Server: l.env.ServerIP}
-	if err := l.server.ServeTraffic(t.Context(), load); err != nil {
-		t.Fatal(err)
-	}
-	if err := host.StartTraffic(t.Context(), load); err != nil {
-		t.Fatal(err)
-	}
-	var got agent.TrafficStats
-	labtest.Await(t, "a second's payload at the server", func() bool {
-		var err error
-		if got, err = l.server.TrafficStats(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		return got.ReceivedBytes > 10e6
-	})
-	if err := host.StopTraffic(t.Context()); err != nil || got.Broken > 0 {
-		t.Errorf("stopping the traffic: %v; %d streams broke: %s", err, got.Broken, got.FirstError)
-	}
+	l.sending(t, n)
 	l.posing(t, d)
 	if err := host.Logout(t.Context(), adm); err != nil {
 		t.Fatal(err)
@@ -102,6 +85,29 @@ func TestPersonasAtTheGateway(t *testing.T) {
 	}
 	if err := host.Release(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// sending has all n clients send for a while.
+func (l *testLab) sending(t *testing.T, n int) {
+	t.Helper()
+	load := agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: n, OfferedMbps: 50, MaxSeconds: 60, Server: l.env.ServerIP}
+	if err := l.server.ServeTraffic(t.Context(), load); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.clientHost.StartTraffic(t.Context(), load); err != nil {
+		t.Fatal(err)
+	}
+	var got agent.TrafficStats
+	labtest.Await(t, "a second's payload at the server", func() bool {
+		var err error
+		if got, err = l.server.TrafficStats(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return got.ReceivedBytes > 10e6
+	})
+	if err := l.clientHost.StopTraffic(t.Context()); err != nil || got.Broken > 0 {
+		t.Errorf("stopping the traffic: %v; %d streams broke: %s", err, got.Broken, got.FirstError)
 	}
 }
 

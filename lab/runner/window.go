@@ -131,21 +131,27 @@ func spans(a, b []endpoint) []span {
 	return list
 }
 
+// payload is the router's link by which the load leaves it, and the ends it leaves
+// from and arrives at.
+func (s *side) payload(lan, wan meter.Link, clients, server []span) (out meter.Link, sending, receiving []span) {
+	switch s.load.Direction {
+	case traffic.Down:
+		return lan, server, clients
+	case agent.Both:
+		out = meter.Link{TxBytes: lan.TxBytes + wan.TxBytes, TxPackets: lan.TxPackets + wan.TxPackets}
+		both := slices.Concat(clients, server)
+		return out, both, both
+	}
+	return wan, clients, server
+}
+
 // measurement turns two readings of a side into what its router cost and delivered.
 func (s *side) measurement(a, b reading) result.Measurement {
 	seconds := float64(b.router.MonotonicNs-a.router.MonotonicNs) / 1e9
 	lan := b.router.Links[s.lab.LANIf].Sub(a.router.Links[s.lab.LANIf])
 	wan := b.router.Links[s.lab.WANIf].Sub(a.router.Links[s.lab.WANIf])
 	clients, server := spans(a.clients, b.clients), []span{{a.server, b.server}}
-	out, sending, receiving := wan, clients, server
-	switch s.load.Direction {
-	case traffic.Down:
-		out, sending, receiving = lan, server, clients
-	case agent.Both:
-		out = meter.Link{TxBytes: lan.TxBytes + wan.TxBytes, TxPackets: lan.TxPackets + wan.TxPackets}
-		sending = slices.Concat(clients, server)
-		receiving = sending
-	}
+	out, sending, receiving := s.payload(lan, wan, clients, server)
 	var senders meter.SNMP
 	for _, e := range sending {
 		senders = senders.Add(e.b.meter.SNMP.Sub(e.a.meter.SNMP))

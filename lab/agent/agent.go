@@ -44,6 +44,7 @@ type Agent struct {
 	programs map[string]*spawned
 	support  map[int]bool // process ids that never count
 	sampler  *meter.Sampler
+	visiting *client.Visiting // nil while no guests come
 }
 
 // processors is more than the agent has busy threads. Pinned to one CPU, Go would
@@ -109,6 +110,8 @@ func (a *Agent) methods() map[string]handler {
 		"client.renew":     method(a.clientRenew),
 		"client.misbehave": method(a.clientMisbehave),
 		"client.states":    method(a.clientStates),
+		"client.visit":     method(a.clientVisit),
+		"client.leave":     method(a.clientLeave),
 		"traffic.serve":    method(a.trafficServe),
 		"traffic.start":    method(a.trafficStart),
 		"traffic.stats":    method(a.trafficStats),

@@ -134,3 +134,30 @@ func (a *Agent) clientStates(context.Context, none) ([]client.State, error) {
 	}
 	return pool.States()
 }
+
+// clientVisit has the guests come and go until clientLeave.
+func (a *Agent) clientVisit(ctx context.Context, churn client.Churn) (none, error) {
+	pool, err := a.clients()
+	if err != nil {
+		return none{}, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.visiting != nil {
+		return none{}, errors.New("guests come and go already")
+	}
+	a.visiting, err = pool.Visit(context.WithoutCancel(ctx), churn)
+	return none{}, err
+}
+
+// clientLeave waits until the guests are gone. Without any it does nothing.
+func (a *Agent) clientLeave(context.Context, none) (client.Visits, error) {
+	a.mu.Lock()
+	v := a.visiting
+	a.visiting = nil
+	a.mu.Unlock()
+	if v == nil {
+		return client.Visits{}, nil
+	}
+	return v.Stop(), nil
+}

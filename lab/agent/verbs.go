@@ -128,6 +128,18 @@ func (c *Conn) States(ctx context.Context) (list []client.State, err error) {
 	return list, err
 }
 
+// Visit has the guests come and go from now on; kind persona only.
+func (c *Conn) Visit(ctx context.Context, churn client.Churn) error {
+	return c.call(ctx, "client.visit", churn, nil)
+}
+
+// Leave lets no guest come any more, waits until all are gone, and tells what became
+// of them.
+func (c *Conn) Leave(ctx context.Context) (v client.Visits, err error) {
+	err = c.call(ctx, "client.leave", none{}, &v)
+	return v, err
+}
+
 // ServeTraffic prepares the server's side of a load.
 func (c *Conn) ServeTraffic(ctx context.Context, t Traffic) error {
 	return c.call(ctx, "traffic.serve", t, nil)

@@ -134,6 +134,7 @@ type Cell struct {
 	Intervals    Figures       `json:"intervals"`
 	BlockFigures BlockTimes    `json:"block_figures"`
 	Streams      StreamFigures `json:"streams"`
+	Churn        ChurnFigures  `json:"churn"`
 }
 
 // RTT is the median over windows of the windows' percentiles, microseconds.

@@ -43,7 +43,7 @@ type self struct {
 
 // newCrowd prepares the host's link for personas.
 func newCrowd(cfg Config) (*crowd, error) {
-	link, err := persona.Open(persona.Config{Interface: cfg.Parent, LAN: cfg.LAN.Masked(), Clients: cfg.Count, Window: InitialWindow})
+	link, err := persona.Open(persona.Config{Interface: cfg.Parent, LAN: cfg.LAN.Masked(), Clients: cfg.Count + cfg.Guests, Window: InitialWindow})
 	if err != nil {
 		return nil, err
 	}

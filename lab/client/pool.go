@@ -55,9 +55,14 @@ func Leases(name string) bool { return name != KindVeth }
 
 // Config describes the clients of one lab.
 type Config struct {
-	Kind    string       `json:"kind"`    // one of the kinds above
-	Count   int          `json:"count"`   // 1 to Most(Kind)
-	First   int          `json:"first"`   // number of the first; zero is 1. Client hosts of one lab number on
+	Kind  string `json:"kind"`  // one of the kinds above
+	Count int    `json:"count"` // 1 to Most(Kind)
+	First int    `json:"first"` // number of the first; zero is 1. Client hosts of one lab number on
+	// Guests are more clients, numbered from FirstGuest on, who are only there for
+	// Visit; of kind persona.
+	Guests     int `json:"guests"`
+	FirstGuest int `json:"first_guest"`
+
 	Parent  string       `json:"parent"`  // the client host's interface towards the router
 	LAN     netip.Prefix `json:"lan"`     // for static addresses
 	Gateway netip.Addr   `json:"gateway"` // the router, for static addresses
@@ -89,6 +94,7 @@ type Pool struct {
 	kind    kind
 	crowd   *crowd // what clients of kind persona share
 	Clients []*Client
+	guests  []*Client
 }
 
 // NewPool creates the clients' interfaces and namespaces, in parallel. On
@@ -101,6 +107,9 @@ func NewPool(ctx context.Context, cfg Config, run Runner) (*Pool, error) {
 	if last := max(1, cfg.First) + cfg.Count - 1; cfg.Count < 1 || last > Most(cfg.Kind) {
 		return nil, fmt.Errorf("%d clients of kind %s, the last of which is number %d: want 1 to %d", cfg.Count, cfg.Kind, last, Most(cfg.Kind))
 	}
+	if last := cfg.FirstGuest + cfg.Guests - 1; cfg.Guests > 0 && (cfg.Kind != KindPersona || last > MaxPersona) {
+		return nil, fmt.Errorf("%d guests of kind %s, the last of which is number %d: want kind %s and at most %d", cfg.Guests, cfg.Kind, last, KindPersona, MaxPersona)
+	}
 	p := &Pool{cfg: cfg, kind: k}
 	if cfg.Kind == KindPersona {
 		var err error
@@ -109,19 +118,26 @@ func NewPool(ctx context.Context, cfg Config, run Runner) (*Pool, error) {
 		}
 	}
 	for i := range cfg.Count {
-		n := max(1, cfg.First) + i
-		// 02: locally administered; the rest tells lab and client apart.
-		mac := net.HardwareAddr{0x02, 0x67, 0x77, cfg.Lab, byte(n >> 8), byte(n)}
-		c := &Client{Num: n, MAC: mac, cfg: &p.cfg, run: run}
-		if p.crowd != nil {
-			c.self = &self{crowd: p.crowd}
-		}
-		p.Clients = append(p.Clients, c)
+		p.Clients = append(p.Clients, p.client(max(1, cfg.First)+i, run))
+	}
+	for i := range cfg.Guests {
+		p.guests = append(p.guests, p.client(cfg.FirstGuest+i, run))
 	}
 	if err := p.each(ctx, 8, k.create); err != nil {
 		return nil, errors.Join(fmt.Errorf("creating clients: %w", err), p.Close())
 	}
 	return p, nil
+}
+
+// client is the pool's client of a number, without interface and address.
+func (p *Pool) client(n int, run Runner) *Client {
+	// 02: locally administered; the rest tells lab and client apart.
+	mac := net.HardwareAddr{0x02, 0x67, 0x77, p.cfg.Lab, byte(n >> 8), byte(n)}
+	c := &Client{Num: n, MAC: mac, cfg: &p.cfg, run: run}
+	if p.crowd != nil {
+		c.self = &self{crowd: p.crowd}
+	}
+	return c
 }
 
 // each runs fn for every client, at most parallel at once, and returns the

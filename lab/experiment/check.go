@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,6 +67,9 @@ func (e *Experiment) check(known []string) []*Error {
 // checkClients refuses more clients than there can be of their kind, and for what
 // is measured of them.
 func (e *Experiment) checkClients(report func(key, format string, args ...any)) {
+	if kind := cmp.Or(e.Client.Beside, e.Client.Kind); e.Client.Churn > 0 && (kind != ClientPersona || e.Client.Kind != ClientPersona) {
+		report("client.churn", "needs client.kind = %q", ClientPersona)
+	}
 	kind := e.Client.Kind
 	if kind == ClientPersona {
 		kind = e.Client.BesideKind() // of personas there are as many as the key takes at all

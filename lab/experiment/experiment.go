@@ -83,7 +83,10 @@ type Client struct {
 	// Beside is the kind of the clean router's clients where a device is beside it;
 	// default Kind. With another one two kinds are weighed against each other.
 	Beside string `toml:"beside,omitempty"`
-	Hosts  int    `toml:"hosts"` // machines that share the clients, 1 (default) to MaxClientHosts
+	// Churn is guests a second that lease, log in, log out and leave while the clients
+	// send; default 0. Kind persona only.
+	Churn float64 `toml:"churn,omitempty"`
+	Hosts int     `toml:"hosts"` // machines that share the clients, 1 (default) to MaxClientHosts
 }
 
 // Traffic says what the clients send.

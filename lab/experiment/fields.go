@@ -17,6 +17,7 @@ const (
 	MaxPersonas     = 65_000 // of kind persona, whatever is measured
 	MaxSessions     = 200_000
 	MaxClientHosts  = 3
+	maxChurn        = 1000
 	minLoginRate    = 0.1
 	MaxLoginRate    = 10_000
 	MinOfferedMbps  = 0.1
@@ -60,6 +61,7 @@ var fields = []field{
 	{"profile_window", into(duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.ProfileWindow })},
 	{"client.kind", into(word(ClientMacvlan, ClientVeth, ClientPersona), func(e *Experiment) *string { return &e.Client.Kind })},
 	{"client.beside", into(word(ClientMacvlan, ClientVeth, ClientPersona), func(e *Experiment) *string { return &e.Client.Beside })},
+	{"client.churn", into(churn, func(e *Experiment) *float64 { return &e.Client.Churn })},
 	{"client.hosts", into(integer(1, MaxClientHosts), func(e *Experiment) *int { return &e.Client.Hosts })},
 	{"traffic.kind", into(word(TrafficStreams, TrafficIperf3), func(e *Experiment) *string { return &e.Traffic.Kind })},
 	{"traffic.protocol", into(word(ProtocolTCP, ProtocolUDP), func(e *Experiment) *string { return &e.Traffic.Protocol })},

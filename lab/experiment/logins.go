@@ -56,6 +56,9 @@ func (e *Experiment) checkLogins(report func(key, format string, args ...any)) {
 	if e.Client.Kind == ClientVeth {
 		report("client.kind", "%q does not go with %s: these clients lease no addresses", e.Client.Kind, only)
 	}
+	if e.Client.Churn > 0 {
+		report("client.churn", "does not go with %s: nobody sends meanwhile", only)
+	}
 	if e.Client.Beside != "" {
 		report("client.beside", "does not go with %s: no clean router stands beside the device", only)
 	}

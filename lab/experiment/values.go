@@ -53,6 +53,15 @@ func share(v any) (float64, error) {
 	return mbps, nil
 }
 
+// churn accepts guests a second, and zero for none.
+func churn(v any) (float64, error) {
+	rate, ok := number(v)
+	if !ok || !(rate == 0 || rate >= minLoginRate && rate <= maxChurn) {
+		return 0, fmt.Errorf("must be guests a second, 0 for none or %g to %d, not %s", minLoginRate, maxChurn, show(v))
+	}
+	return rate, nil
+}
+
 // loginRate accepts clients a second, and zero for all at once.
 func loginRate(v any) (float64, error) {
 	rate, ok := number(v)

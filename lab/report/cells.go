@@ -64,6 +64,9 @@ func furtherGrids(cells []analysis.Cell) []grid {
 	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Streams.ConnectP50us.Mean.Known() }) {
 		grids = append(grids, streamsGrid(cells, intervals))
 	}
+	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Churn.Blocks > 0 }) {
+		grids = append(grids, churnGrid(cells))
+	}
 	return append(grids, clientsGrid(cells, intervals), endpointsGrid(cells, intervals), verdictGrid(cells), trialsGrid(cells))
 }
 
@@ -136,6 +139,23 @@ func endpointsGrid(cells []analysis.Cell, intervals string) grid {
 		estimateColumn("Clean router's", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanClientCorePct }),
 		estimateColumn("Server", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.ServerCorePct }),
 		estimateColumn("Busiest traffic thread", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.GeneratorCorePct }),
+	))
+}
+
+// churnGrid is what became of guests that came and went, and what is left of them.
+func churnGrid(cells []analysis.Cell) grid {
+	return build("Guests that came and went, and the device before and after", cells, append(identity(cells),
+		numberColumn("Guests", "a second", digits3, func(c analysis.Cell) analysis.Number { return c.Churn.PerSecond }),
+		countColumn("Came", func(c analysis.Cell) int { return c.Churn.Came }),
+		countColumn("Got in", func(c analysis.Cell) int { return c.Churn.In }),
+		countColumn("Left", func(c analysis.Cell) int { return c.Churn.Gone }),
+		estimateColumn("Log-in p50", "ms", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.LoginP50ms }),
+		estimateColumn("Log-in p99", "ms", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.LoginP99ms }),
+		textColumn("Forgotten", func(c analysis.Cell) string { return fmt.Sprintf("%d of %d blocks", c.Churn.Settled, c.Churn.Blocks) }),
+		estimateColumn("Memory before", "PSS, MiB", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.PSSBeforeMiB }),
+		estimateColumn("Memory after", "PSS, MiB", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.PSSAfterMiB }),
+		estimateColumn("Rules before", "lines", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.RuleLinesBefore }),
+		estimateColumn("Rules after", "lines", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.RuleLinesAfter }),
 	))
 }
 

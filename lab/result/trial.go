@@ -3,7 +3,10 @@
 // be rebuilt from it on another machine, years later.
 package result
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // Version is the format version of every record written by this package.
 // Readers refuse records of a newer version.
@@ -157,6 +160,7 @@ type Block struct {
 	Broke string `json:"broke,omitempty"`
 
 	LoginRate float64 `json:"login_rate,omitempty"` // of a storm that failed
+	Churn     *Churn  `json:"churn,omitempty"`      // of blocks with guests
 
 	// HousekeepingSeconds is how often the DUT works without being asked; absent
 	// when it is not known to.
@@ -178,6 +182,40 @@ type Stretch struct {
 	// Fairness is between the streams, in duet mode; streams only.
 	Fairness      Fairness `json:"fairness,omitzero"`
 	CleanFairness Fairness `json:"clean_fairness,omitzero"`
+}
+
+// Churn is what became of guests that came and went while a block's clients sent.
+type Churn struct {
+	PerSecond float64 `json:"per_second"` // that were to come, on each side of the pair
+	Seconds   float64 `json:"seconds"`    // from the first to the last that left
+	// At the DUT. Missed were due when all guests were there already.
+	Came   int `json:"came"`
+	In     int `json:"in"`   // leased and logged in
+	Gone   int `json:"gone"` // of those: logged out, seen to be out, released
+	Missed int `json:"missed"`
+
+	LeaseP50Ms float64  `json:"lease_p50_ms"`
+	LeaseP99Ms float64  `json:"lease_p99_ms"`
+	LoginP50Ms float64  `json:"login_p50_ms"`
+	LoginP99Ms float64  `json:"login_p99_ms"`
+	Failures   []Reason `json:"failures,omitempty"`
+
+	Before DeviceState `json:"before"` // with the clients that send admitted
+	After  DeviceState `json:"after"`
+	// SettledSeconds is from the last that left until the DUT's counts were those of
+	// before; when they never were, for how long they were looked at.
+	SettledSeconds float64 `json:"settled_seconds"`
+}
+
+// Settled reports whether the DUT knows as many clients as before.
+func (c Churn) Settled() bool { return maps.Equal(c.Before.Counts, c.After.Counts) }
+
+// DeviceState is what a DUT holds at one moment.
+type DeviceState struct {
+	PSSMiB    float64        `json:"pss_mib"`
+	RuleLines int            `json:"rule_lines"` // of nft list ruleset on the router
+	Flows     int            `json:"flows"`      // connections its kernel tracks
+	Counts    map[string]int `json:"counts"`     // the DUT's own: sessions, leases; nil when it tells none
 }
 
 // Fairness is what the streams of a load had each where they end, from the warm-up to

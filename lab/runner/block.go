@@ -28,7 +28,7 @@ func (r *run) block(ctx context.Context, b experiment.Block) error {
 	if err == nil {
 		rec.SetupSeconds, rec.LeaseSeconds, rec.LoginSeconds = device.setup.Seconds(), device.lease.Seconds(), device.login.Seconds()
 		rec.LoginMs, rec.HousekeepingSeconds = device.loginMs, device.traits.Housekeeping.Seconds()
-		err = r.cells(ctx, b, device, clean, &rec)
+		err = r.measured(ctx, b, device, clean, &rec)
 		if ctx.Err() == nil { // after Ctrl-C nobody waits for politeness: the hosts just end
 			// What goes wrong now costs no trial: it is noted and the block stands.
 			if left := testbed.Together(func() error { return device.leave(ctx) }, func() error { return clean.leave(ctx) }); left != nil {
@@ -75,7 +75,9 @@ func blockName(b experiment.Block) string {
 
 // openPair builds both sides of the block at once.
 func (r *run) openPair(ctx context.Context, b experiment.Block) (device, clean *side, err error) {
-	d, err := dut.New(b.DUT, b.Clients, r.cfg.Experiment)
+	more := guests(r.cfg.Experiment.Client.Churn)
+	all := b.Clients + more
+	d, err := dut.New(b.DUT, all, r.cfg.Experiment)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -88,9 +90,9 @@ func (r *run) openPair(ctx context.Context, b experiment.Block) (device, clean *
 	open := func(lab string, d dut.DUT, kind string, into **side) func() error {
 		return func() (err error) {
 			*into, err = openSide(ctx, sideConfig{
-				backend: r.backend, lab: lab, device: d, clients: b.Clients, clientKind: kind,
+				backend: r.backend, lab: lab, device: d, clients: b.Clients, guests: more, clientKind: kind,
 				topology: testbed.Portal{
-					Aggregate: b.Profile == result.Bulk, LAN: d.Traits().LAN, Clients: b.Clients, ClientHosts: kinds.Hosts,
+					Aggregate: b.Profile == result.Bulk, LAN: d.Traits().LAN, Clients: all, ClientHosts: kinds.Hosts,
 					NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
 				}.Topology(),
 			})
@@ -108,6 +110,15 @@ func (r *run) openPair(ctx context.Context, b experiment.Block) (device, clean *
 		}
 	}
 	return nil, nil, err
+}
+
+// measured measures the block, with guests where the experiment has them.
+func (r *run) measured(ctx context.Context, b experiment.Block, device, clean *side, rec *result.Block) error {
+	cells := func() error { return r.cells(ctx, b, device, clean, rec) }
+	if rate := r.cfg.Experiment.Client.Churn; rate > 0 {
+		return underChurn(ctx, rate, device, clean, rec, cells)
+	}
+	return cells()
 }
 
 // cells measures every cell of the block that still lacks windows. The device's

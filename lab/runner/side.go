@@ -24,6 +24,8 @@ type side struct {
 	traits  dut.Traits
 	env     dut.Env
 	clients []dut.ClientAddr
+	count   int // of clients; the guests' numbers follow
+	guests  int
 	load    agent.Traffic // what runs now or ran last, of all client hosts together
 
 	connect, firstByte result.Delays // of the load that runs now or ran last
@@ -71,6 +73,7 @@ type sideConfig struct {
 	lab        string // "a" or "b"
 	device     dut.DUT
 	clients    int
+	guests     int
 	clientKind string
 }
 
@@ -95,7 +98,7 @@ func openSide(ctx context.Context, cfg sideConfig) (*side, error) {
 
 // openDevice builds a lab and starts its device. On error nothing is left.
 func openDevice(ctx context.Context, cfg sideConfig) (_ *side, err error) {
-	s := &side{dut: cfg.device, traits: cfg.device.Traits()}
+	s := &side{dut: cfg.device, traits: cfg.device.Traits(), count: cfg.clients, guests: cfg.guests}
 	start := time.Now()
 	defer func() {
 		if err != nil {
@@ -110,7 +113,7 @@ func openDevice(ctx context.Context, cfg sideConfig) (_ *side, err error) {
 		Router: s.lab.Router, Server: s.lab.Server, LANIf: s.lab.LANIf, WANIf: s.lab.WANIf,
 		LAN: s.lab.LAN, Gateway: s.lab.Gateway, RouterWAN: s.lab.RouterWAN,
 		ServerIP: s.lab.ServerIP, ServiceIP: s.lab.ServiceIP,
-		Clients: cfg.clients, Scratch: agent.Scratch,
+		Clients: cfg.clients + cfg.guests, Scratch: agent.Scratch,
 	}
 	if err := s.startDevice(ctx, cfg); err != nil {
 		return nil, err

@@ -162,9 +162,10 @@ func rateText(b experiment.Block) string { return experiment.RateText(b.LoginRat
 
 // createClients makes the clients; they have no addresses yet.
 func (s *side) createClients(ctx context.Context, kind string) error {
-	return s.eachHost(func(_ int, h clientHost) error {
+	return s.eachHost(func(i int, h clientHost) error {
+		guest, guests := s.guestsOf(i)
 		return h.CreateClients(ctx, client.Config{
-			Kind: kind, First: h.first, Count: h.count, Parent: h.Ifs[0], LAN: s.lab.LAN, Gateway: s.lab.Gateway,
+			Kind: kind, First: h.first, Count: h.count, FirstGuest: guest, Guests: guests, Parent: h.Ifs[0], LAN: s.lab.LAN, Gateway: s.lab.Gateway,
 			Lab: s.lab.Name[0],
 		})
 	})

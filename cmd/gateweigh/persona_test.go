@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"math"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -86,5 +88,45 @@ func TestKindsOfClientBesideEachOther(t *testing.T) {
 	}
 	if run.Environment.Beside != "macvlan" || strings.Contains(e.stdout, "Findings") {
 		t.Errorf("beside %q; findings of studies need a gateway:\n%s", run.Environment.Beside, e.stdout)
+	}
+}
+
+// coming has guests at a real gateway while two clients send.
+const coming = `duts = ["gateway-ebpf"]
+clients = [2]
+offered_mbps = [20]
+blocks = 1
+aa_blocks = 0
+windows = 1
+redo = 0
+client = { kind = "persona", churn = 10 }
+`
+
+func TestGuestsComeAndGo(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", dir, "../gatewayd").CombinedOutput(); err != nil {
+		t.Fatalf("building gatewayd: %v\n%s", err, out)
+	}
+	write(t, dir, "coming.toml", coming)
+	cmd := command(t, dir, "run", "coming.toml", "--out", "r")
+	cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))
+	e := finish(t, cmd)
+	measured(t, e)
+	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	if err != nil || len(run.Blocks) != 1 || run.Blocks[0].Churn == nil {
+		t.Fatalf("%v, blocks %+v\n%s", err, run.Blocks, e.stderr)
+	}
+	c := run.Blocks[0].Churn
+	if c.Came < 5 || c.In != c.Came || c.Gone != c.In || len(c.Failures) > 0 {
+		t.Errorf("%d came, %d got in, %d left: %+v", c.Came, c.In, c.Gone, c.Failures)
+	}
+	if c.Before.Counts["sessions"] != 2 || !c.Settled() || c.Before.PSSMiB <= 0 || c.LoginP50Ms <= 0 {
+		t.Errorf("before %+v, after %+v", c.Before, c.After)
+	}
+	if !strings.Contains(e.stdout, "Guests: gateway-ebpf with 2 clients: 10 a second") {
+		t.Errorf("the table does not tell of the guests:\n%s", e.stdout)
+	}
+	if got := leftoversSoon(t); got != "" {
+		t.Errorf("left behind:\n%s", got)
 	}
 }

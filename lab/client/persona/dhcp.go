@@ -24,6 +24,12 @@ const (
 	most      = 12 // times a message is sent: 43 s in all
 )
 
+// A link whose queue is full is tried again after a while, this often.
+const (
+	fullPause = time.Millisecond
+	fullMost  = 2000
+)
+
 const receiveBuffer = 4 << 20 // bytes: some 5,000 replies
 
 var anyone = netip.AddrFrom4([4]byte{255, 255, 255, 255})
@@ -180,10 +186,17 @@ func (d *DHCP) send(frame []byte) error {
 	if conn == nil {
 		return errors.New("the socket is not held open")
 	}
-	if _, err := conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]}); err != nil {
-		return fmt.Errorf("sending: %w", err)
+	for n := 1; ; n++ {
+		_, err := conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
+		if errors.Is(err, unix.ENOBUFS) && n < fullMost { // the link's queue: thousands release together
+			time.Sleep(fullPause)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("sending: %w", err)
+		}
+		return nil
 	}
-	return nil
 }
 
 // await enters an exchange under an identifier of its own.

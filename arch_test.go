@@ -53,7 +53,7 @@ var allowedImports = map[string][]string{
 	"gateway/netnstest":             {}, // namespaces for tests
 
 	"lab/result":     {},
-	"lab/client":     {"lab/meter"}, // opens the counters of each client's namespace
+	"lab/client":     {"lab/meter", "lab/client/persona"}, // opens the counters of each client's namespace
 	"lab/traffic":    {"lab/traffic/socket"},
 	"lab/meter":      {},
 	"lab/profile":    {"lab/result"},
@@ -67,6 +67,8 @@ var allowedImports = map[string][]string{
 	"lab/studies":    {"lab/analysis", "lab/result"},
 	"lab/report":     {"lab/analysis", "lab/profile", "lab/result", "lab/studies", "lab/report/chart"},
 	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/result"},
+
+	"lab/client/persona": {}, // many clients behind one interface
 
 	"lab/traffic/iperf3": {"lab/traffic"},
 	"lab/traffic/rtt":    {"lab/traffic/socket"},
@@ -95,10 +97,11 @@ var testImports = map[string][]string{
 	"lab/analysis": {"lab/analysis/analysistest"},
 	"lab/compare":  {"lab/analysis/analysistest"},
 	"lab/doctor":   {"lab/labtest"},
-	"lab/dut":      {"lab/testbed"}, // devices are tested in real labs
+	"lab/dut":      {"lab/testbed", "lab/labtest"}, // devices are tested in real labs
 	"lab/testbed":  {"lab/meter", "lab/labtest"},
 	"lab/traffic":  {"lab/labtest"},
 
+	"lab/client/persona": {"lab/labtest"},
 	"lab/traffic/iperf3": {"lab/labtest"},
 	"lab/traffic/rtt":    {"lab/labtest", "lab/traffic/socket"},
 

@@ -16,7 +16,7 @@ import (
 func on(files map[string]string) examination {
 	return examination{
 		opts: Options{Status: func(string) {}}, root: true, sys: machineOf(files), placement: testbed.Placement{Router: []int{1}, Endpoints: []int{0}},
-		largest: largestExperiment(experiment.Builtins()),
+		largest: largestExperiment(experiment.Builtins()), crowd: mostPersonas(experiment.Builtins()),
 	}
 }
 
@@ -177,6 +177,8 @@ func TestEveryProgramCanBeMissing(t *testing.T) {
 			check(t, l, Missing, "not on PATH: gatewayd, dnsmasq, freeradius", "make build", "dnsmasq-base")
 		case "gateway-tun", "gateway-tun-fast":
 			check(t, l, Missing, "not on PATH: gatewayd, nft, freeradius", "make build", "nftables")
+		case "gateway-nfqueue", "gateway-nfqueue-fast":
+			check(t, l, Missing, "not on PATH: gatewayd, dnsmasq, freeradius", "make build", "dnsmasq-base")
 		case "coovachilli":
 			check(t, l, Missing, "sudo apt-get install freeradius iproute2 iptables; not in Debian")
 		default:

@@ -177,6 +177,11 @@ func TestListFollowsThePrograms(t *testing.T) {
 	if quick.Name != "quick" || len(quick.Here) == 0 || quick.EstimatedSeconds <= 0 || quick.Cells != 2*len(quick.Here) {
 		t.Errorf("quick here: %+v", quick)
 	}
+	for _, e := range with.Experiments {
+		if len(e.Here) == 0 || len(e.OfferedMbps)+len(e.PerClient)+len(e.LoginRates) == 0 {
+			t.Errorf("here, where every program is: %+v", e)
+		}
+	}
 	if len(bare.Here) != 0 || bare.Cells != 0 || bare.EstimatedSeconds != 0 {
 		t.Errorf("quick without any program: %+v", bare)
 	}

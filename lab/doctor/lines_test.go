@@ -177,8 +177,6 @@ func TestEveryProgramCanBeMissing(t *testing.T) {
 			check(t, l, Missing, "not on PATH: gatewayd, dnsmasq, freeradius", "make build", "dnsmasq-base")
 		case "gateway-tun", "gateway-tun-fast":
 			check(t, l, Missing, "not on PATH: gatewayd, nft, freeradius", "make build", "nftables")
-		case "gateway-nfqueue", "gateway-nfqueue-fast":
-			check(t, l, Missing, "not on PATH: gatewayd, dnsmasq, freeradius", "make build", "dnsmasq-base")
 		case "coovachilli":
 			check(t, l, Missing, "sudo apt-get install freeradius iproute2 iptables; not in Debian")
 		default:

@@ -107,16 +107,7 @@ func TestNobodyThere(t *testing.T) {
 		flows[c] = w.flow(c, true, 500)
 		flows[c].begin()
 	}
-	// Five seconds after the login at the latest nothing of brief passes any more.
-	time.Sleep(time.Until(sessions[brief].Began.Add(5 * time.Second)))
-	ended := flows[brief].received.Load()
-	if left := flows[brief].sent.Load() - ended; ended == 0 || left > 500 {
-		t.Errorf("%d datagrams arrived in a session of five seconds, %d did not", ended, left)
-	}
-	time.Sleep(500 * time.Millisecond)
-	if now := flows[brief].received.Load(); now > ended+50 {
-		t.Errorf("%d datagrams arrived after its end", now-ended)
-	}
+	flows[brief].lastsFiveSeconds(t, sessions[brief].Began)
 	for _, f := range flows {
 		f.halt()
 	}
@@ -142,6 +133,21 @@ func TestNobodyThere(t *testing.T) {
 	late.sh(late.udhcpc("-n"))
 	bob.logIn("ann")
 	bob.sh(reachesWeb)
+}
+
+// lastsFiveSeconds waits until a session that began then, and is of five seconds, is over,
+// and wants nothing to pass any more.
+func (f *flow) lastsFiveSeconds(t *testing.T, began time.Time) {
+	t.Helper()
+	time.Sleep(time.Until(began.Add(5 * time.Second)))
+	ended := f.received.Load()
+	if left := f.sent.Load() - ended; ended == 0 || left > 500 {
+		t.Errorf("%d datagrams arrived in a session of five seconds, %d did not", ended, left)
+	}
+	time.Sleep(500 * time.Millisecond)
+	if now := f.received.Load(); now > ended+50 {
+		t.Errorf("%d datagrams arrived after its end", now-ended)
+	}
 }
 
 // toldOfEnd wants accounting to know how a session ended while there was no daemon: by

@@ -143,17 +143,7 @@ func TestFullDisk(t *testing.T) {
 	if refused == 0 {
 		t.Error("the disk was not full")
 	}
-	states := func(when string) {
-		t.Helper()
-		now := map[netip.Addr]bool{}
-		must(t, verbs.Sessions(context.Background(), control.Filter{State: session.Authenticated}, func(s control.Session) error { now[s.Addr] = true; return nil }))
-		for addr, in := range let {
-			if now[addr] != in {
-				t.Errorf("%s: %s was let in: %v, is in: %v", when, addr, in, now[addr])
-			}
-		}
-	}
-	states("with the disk full")
+	inAre(t, verbs, "with the disk full", let)
 	ann.sh(reachesWeb)
 	w.kill()
 	ann.sh(reachesWeb)
@@ -161,11 +151,23 @@ func TestFullDisk(t *testing.T) {
 	w.start(program)
 	verbs, err = w.control()
 	must(t, err)
-	states("after kill -9")
+	inAre(t, verbs, "after kill -9", let)
 	ann.sh(reachesWeb)
 	for addr, in := range let {
 		if !in {
 			must(t, login(addr.As4()[3]))
+		}
+	}
+}
+
+// inAre wants those to be logged in who were let in, and of the others none.
+func inAre(t *testing.T, verbs *control.Client, when string, let map[netip.Addr]bool) {
+	t.Helper()
+	now := map[netip.Addr]bool{}
+	must(t, verbs.Sessions(context.Background(), control.Filter{State: session.Authenticated}, func(s control.Session) error { now[s.Addr] = true; return nil }))
+	for addr, in := range let {
+		if now[addr] != in {
+			t.Errorf("%s: %s was let in: %v, is in: %v", when, addr, in, now[addr])
 		}
 	}
 }

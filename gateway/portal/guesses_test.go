@@ -13,8 +13,7 @@ import (
 func TestGuessesFromManyAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g guesses
-		home, stranger := clientA, netip.MustParseAddr("10.2.0.0")
-		g.right("ann", home)
+		stranger := netip.MustParseAddr("10.2.0.0")
 		try := func(user string) time.Duration {
 			stranger = stranger.Next()
 			wait := g.wait(user, stranger)
@@ -38,6 +37,29 @@ func TestGuessesFromManyAddresses(t *testing.T) {
 			if got := try("ann"); got != 0 {
 				t.Errorf("after waiting: waits %s", got)
 			}
+		}
+	})
+}
+
+// TestGuessesEnd: what ends a user's failures, and whom they are nothing to.
+func TestGuessesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g guesses
+		home, stranger := clientA, netip.MustParseAddr("10.2.0.0")
+		g.right("ann", home)
+		try := func(user string) time.Duration {
+			stranger = stranger.Next()
+			wait := g.wait(user, stranger)
+			if wait == 0 {
+				g.wrong(user, stranger)
+			}
+			return wait
+		}
+		for range freeNameFailures {
+			try("ann")
+		}
+		if wait := try("ann"); wait == 0 {
+			t.Error("nobody waits")
 		}
 		if wait := g.wait("ann", home); wait != 0 {
 			t.Errorf("where the user was logged in before it waits %s", wait)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -63,8 +64,8 @@ type company struct {
 func look(h hook) (company, error) {
 	var c company
 	there, err := link.QueryPrograms(link.QueryOptions{Target: h.dev.Index, Attach: h.where()})
-	if errors.Is(err, ebpf.ErrNotSupported) {
-		return c, nil
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, ebpf.ErrNotSupported) {
+		return c, nil // before 6.6 there is no tcx
 	}
 	if err != nil {
 		return c, fmt.Errorf("listing the programs of %s: %w", h.dev.Name, err)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -43,6 +44,7 @@ func TestGuardComesBack(t *testing.T) {
 // folder.
 func TestPinnedElsewhere(t *testing.T) {
 	n := newNetwork(t)
+	needTCX(t, n)
 	first, err := Open(n.config(t))
 	must(t, err)
 	must(t, first.Close())
@@ -76,6 +78,16 @@ func TestPinnedElsewhere(t *testing.T) {
 	}
 }
 
+// needTCX skips a test on kernels before 6.6.
+func needTCX(t *testing.T, n network) {
+	t.Helper()
+	_, err := link.QueryPrograms(link.QueryOptions{Target: int(index(t, n.lan)), Attach: ebpf.AttachTCXIngress})
+	if errors.Is(err, syscall.EINVAL) {
+		t.Skip("this kernel has no tcx")
+	}
+	must(t, err)
+}
+
 // TestNoBPFFS: programs need a place to be pinned to, and the message says how to get
 // one.
 func TestNoBPFFS(t *testing.T) {
@@ -93,6 +105,7 @@ func TestNoBPFFS(t *testing.T) {
 // alone.
 func TestOthersAhead(t *testing.T) {
 	n := newNetwork(t)
+	needTCX(t, n)
 	d := n.open(t)
 	other, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "others", Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},

@@ -24,6 +24,7 @@ windows = 1
 window = "500ms"
 redo = 0
 client = { kind = "persona", hosts = 2 }
+traffic.short_per_second = 100
 [dut.doors]
 start = "true"
 login = "test $GATEWEIGH_CLIENT -le 2"
@@ -58,6 +59,9 @@ func TestDeviceThatTakesFewerClients(t *testing.T) {
 			// Both ways: two streams a client.
 			if f.Streams != 4 || !(f.Jain > 0.25 && f.Jain <= 1+1e-9) || f.Even > 1+1e-9 || f.MinMbps > f.MaxMbps || math.IsNaN(f.Even) {
 				t.Errorf("fairness %+v", f)
+			}
+			if st.Short == nil || st.Short.Done == 0 || st.Short.Failed > 0 || st.CleanShort.Done == 0 || st.Short.Whole.P50 < st.Short.Connect.P50 {
+				t.Errorf("short connections %+v, clean %+v", st.Short, st.CleanShort)
 			}
 			if st.OfferedMbps != 40 || st.Connect.P50 <= 0 || st.FirstByte.P99 < st.FirstByte.P50 {
 				t.Errorf("stretch %+v", st)

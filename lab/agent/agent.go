@@ -116,6 +116,7 @@ func (a *Agent) methods() map[string]handler {
 		"traffic.start":    method(a.trafficStart),
 		"traffic.stats":    method(a.trafficStats),
 		"traffic.mark":     method(a.trafficMark),
+		"traffic.short":    method(a.trafficShort),
 		"traffic.stop":     method(a.trafficStop),
 		"rtt.start":        method(a.rttStart),
 		"rtt.take":         method(a.rttTake),

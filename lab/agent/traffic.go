@@ -15,6 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/traffic/iperf3"
 	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
+	"github.com/gateweigh/gateweigh/lab/traffic/short"
 )
 
 // Kinds of traffic.
@@ -36,11 +37,16 @@ type Traffic struct {
 	BurstSegments int        `json:"burst_segments"`
 	MaxSeconds    int        `json:"max_seconds"` // the load ends by itself after this
 	Server        netip.Addr `json:"server"`
+	// ShortPerSecond connections a second of ShortBytes each are opened beside, from
+	// all clients in turn; zero: none.
+	ShortPerSecond float64 `json:"short_per_second,omitempty"`
+	ShortBytes     int     `json:"short_bytes,omitempty"`
 }
 
 // Ports on the server: streams use the first, or one a worker from the second on;
 // iperf3 uses one a client.
 const (
+	shortPort   = 5200
 	trafficPort = 5201
 	workersPort = trafficPort + 1
 	echoPort    = 7
@@ -88,7 +94,9 @@ type trafficState struct {
 	farWorkers, nearWorkers []*worker
 	echo                    *rtt.Echo
 	prober                  *rtt.Prober
-	programs                []string // names of spawned iperf3 processes
+	answers                 *short.Server    // of short connections
+	short                   *short.Generator // nil while none are opened
+	programs                []string         // names of spawned iperf3 processes
 }
 
 func (t *trafficState) close() {
@@ -106,7 +114,13 @@ func (t *trafficState) close() {
 	if t.echo != nil {
 		t.echo.Close()
 	}
-	t.generators, t.prober, t.server, t.echo = nil, nil, nil, nil
+	if t.short != nil {
+		t.short.Close()
+	}
+	if t.answers != nil {
+		t.answers.Close()
+	}
+	t.generators, t.prober, t.server, t.echo, t.short, t.answers = nil, nil, nil, nil, nil, nil
 	for _, w := range append(t.nearWorkers, t.farWorkers...) {
 		w.close()
 	}
@@ -126,6 +140,9 @@ func (a *Agent) trafficServe(ctx context.Context, t Traffic) (none, error) {
 		if a.traffic.echo, err = rtt.ServeEcho(fd); err != nil {
 			return none{}, err
 		}
+	}
+	if err := a.traffic.serveShort(ctx, t); err != nil {
+		return none{}, err
 	}
 	if t.Kind == TrafficIperf3 {
 		err := a.spawnAll(t.Clients, func(n int) (Command, error) {
@@ -196,6 +213,9 @@ func (a *Agent) trafficStart(ctx context.Context, t Traffic) (none, error) {
 	}
 	a.traffic.mu.Lock()
 	defer a.traffic.mu.Unlock()
+	if err := a.traffic.startShort(ctx, t, pool); err != nil {
+		return none{}, err
+	}
 	if t.Kind == TrafficIperf3 {
 		return none{}, a.spawnAll(t.Clients, func(n int) (Command, error) {
 			argv, err := t.iperf3(pool.Clients[n-1]).Args()
@@ -273,6 +293,7 @@ func (a *Agent) programStats(out *TrafficStats) {
 func (a *Agent) trafficStop(ctx context.Context, _ none) (none, error) {
 	a.traffic.mu.Lock()
 	defer a.traffic.mu.Unlock()
+	a.traffic.stopShort()
 	err := a.traffic.stopGenerators()
 	var wg sync.WaitGroup
 	for _, name := range a.traffic.programs {

@@ -7,6 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
+	"github.com/gateweigh/gateweigh/lab/traffic/short"
 )
 
 // The lab's verbs on a host. Each is one request; all end when ctx does.
@@ -153,6 +154,12 @@ func (c *Conn) StartTraffic(ctx context.Context, t Traffic) error {
 // TrafficStats reads the counters of the host's side of the load.
 func (c *Conn) TrafficStats(ctx context.Context) (s TrafficStats, err error) {
 	err = c.call(ctx, "traffic.stats", none{}, &s)
+	return s, err
+}
+
+// ShortStats tells of the load's short connections since it began; all zero without.
+func (c *Conn) ShortStats(ctx context.Context) (s short.Stats, err error) {
+	err = c.call(ctx, "traffic.short", none{}, &s)
 	return s, err
 }
 

@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -23,22 +24,55 @@ type StreamFigures struct {
 	CleanJain     Estimate `json:"clean_jain"`
 	StreamMinMbps Estimate `json:"stream_min_mbps"` // of the stream that carried least
 	StreamMaxMbps Estimate `json:"stream_max_mbps"`
+	// Of the short connections beside the streams; absent without any.
+	ShortPerSecond      Estimate `json:"short_per_second"` // that had their whole answer
+	CleanShortPerSecond Estimate `json:"clean_short_per_second"`
+	ShortFailed         Estimate `json:"short_failed"` // a block
+	ShortConnectP99us   Estimate `json:"short_connect_p99_us"`
+	ShortWholeP50us     Estimate `json:"short_whole_p50_us"`
+	ShortWholeP99us     Estimate `json:"short_whole_p99_us"`
 }
 
-// streamFigureTable is every figure of StreamFigures; zero is "not known".
+// streamFigureTable is every figure of StreamFigures.
 var streamFigureTable = []struct {
 	field func(*StreamFigures) *Estimate
 	of    func(result.Stretch) float64
 }{
-	{func(f *StreamFigures) *Estimate { return &f.ConnectP50us }, func(s result.Stretch) float64 { return s.Connect.P50 }},
-	{func(f *StreamFigures) *Estimate { return &f.ConnectP99us }, func(s result.Stretch) float64 { return s.Connect.P99 }},
-	{func(f *StreamFigures) *Estimate { return &f.FirstByteP50us }, func(s result.Stretch) float64 { return s.FirstByte.P50 }},
-	{func(f *StreamFigures) *Estimate { return &f.FirstByteP99us }, func(s result.Stretch) float64 { return s.FirstByte.P99 }},
-	{func(f *StreamFigures) *Estimate { return &f.Jain }, func(s result.Stretch) float64 { return s.Fairness.Jain }},
-	{func(f *StreamFigures) *Estimate { return &f.JainEven }, func(s result.Stretch) float64 { return s.Fairness.Even }},
-	{func(f *StreamFigures) *Estimate { return &f.CleanJain }, func(s result.Stretch) float64 { return s.CleanFairness.Jain }},
-	{func(f *StreamFigures) *Estimate { return &f.StreamMinMbps }, func(s result.Stretch) float64 { return s.Fairness.MinMbps }},
-	{func(f *StreamFigures) *Estimate { return &f.StreamMaxMbps }, func(s result.Stretch) float64 { return s.Fairness.MaxMbps }},
+	{func(f *StreamFigures) *Estimate { return &f.ConnectP50us }, func(s result.Stretch) float64 { return positive(s.Connect.P50) }},
+	{func(f *StreamFigures) *Estimate { return &f.ConnectP99us }, func(s result.Stretch) float64 { return positive(s.Connect.P99) }},
+	{func(f *StreamFigures) *Estimate { return &f.FirstByteP50us }, func(s result.Stretch) float64 { return positive(s.FirstByte.P50) }},
+	{func(f *StreamFigures) *Estimate { return &f.FirstByteP99us }, func(s result.Stretch) float64 { return positive(s.FirstByte.P99) }},
+	{func(f *StreamFigures) *Estimate { return &f.Jain }, func(s result.Stretch) float64 { return positive(s.Fairness.Jain) }},
+	{func(f *StreamFigures) *Estimate { return &f.JainEven }, func(s result.Stretch) float64 { return positive(s.Fairness.Even) }},
+	{func(f *StreamFigures) *Estimate { return &f.CleanJain }, func(s result.Stretch) float64 { return positive(s.CleanFairness.Jain) }},
+	{func(f *StreamFigures) *Estimate { return &f.StreamMinMbps }, func(s result.Stretch) float64 {
+		if s.Fairness.Streams == 0 {
+			return math.NaN()
+		}
+		return s.Fairness.MinMbps
+	}},
+	{func(f *StreamFigures) *Estimate { return &f.StreamMaxMbps }, func(s result.Stretch) float64 { return positive(s.Fairness.MaxMbps) }},
+	{func(f *StreamFigures) *Estimate { return &f.ShortPerSecond }, short(func(s *result.Short) float64 { return s.PerSecond })},
+	{func(f *StreamFigures) *Estimate { return &f.CleanShortPerSecond }, func(s result.Stretch) float64 {
+		if s.CleanShort == nil {
+			return math.NaN()
+		}
+		return s.CleanShort.PerSecond
+	}},
+	{func(f *StreamFigures) *Estimate { return &f.ShortFailed }, short(func(s *result.Short) float64 { return float64(s.Failed) })},
+	{func(f *StreamFigures) *Estimate { return &f.ShortConnectP99us }, short(func(s *result.Short) float64 { return s.Connect.P99 })},
+	{func(f *StreamFigures) *Estimate { return &f.ShortWholeP50us }, short(func(s *result.Short) float64 { return s.Whole.P50 })},
+	{func(f *StreamFigures) *Estimate { return &f.ShortWholeP99us }, short(func(s *result.Short) float64 { return s.Whole.P99 })},
+}
+
+// short is a figure of the device's short connections, NaN without any.
+func short(of func(*result.Short) float64) func(result.Stretch) float64 {
+	return func(s result.Stretch) float64 {
+		if s.Short == nil {
+			return math.NaN()
+		}
+		return of(s.Short)
+	}
 }
 
 // streamFigures estimates what the blocks say of a cell's streams.
@@ -57,7 +91,7 @@ func streamFigures(cell result.Cell, blocks []result.Block, opts Options) (f Str
 	for _, fig := range streamFigureTable {
 		values := make([]float64, 0, len(of))
 		for _, s := range of {
-			values = append(values, positive(fig.of(s)))
+			values = append(values, fig.of(s))
 		}
 		*fig.field(&f) = estimate(values, opts.Confidence)
 	}

@@ -85,7 +85,7 @@ type Client struct {
 	Beside string `toml:"beside,omitempty"`
 	// Churn is guests a second that lease, log in, log out and leave while the clients
 	// send; default 0. Kind persona only.
-	Churn float64 `toml:"churn,omitempty"`
+	Churn float64 `toml:"churn,omitzero"`
 	Hosts int     `toml:"hosts"` // machines that share the clients, 1 (default) to MaxClientHosts
 }
 
@@ -95,6 +95,10 @@ type Traffic struct {
 	Protocol      string `toml:"protocol"`       // ProtocolTCP (default) or ProtocolUDP
 	BurstSegments int    `toml:"burst_segments"` // segments sent back to back; default 44, one 64 KB buffer
 	Pacing        string `toml:"pacing"`         // PacingPaced (default) or PacingBurst
+	// ShortPerSecond connections a second are opened beside the load, each for one
+	// answer of ShortBytes; default 0, and 16 KiB.
+	ShortPerSecond float64 `toml:"short_per_second,omitzero"`
+	ShortBytes     int     `toml:"short_bytes,omitzero"`
 }
 
 // maxFileBytes bounds what Load reads: an experiment is a page of text.

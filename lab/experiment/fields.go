@@ -18,6 +18,9 @@ const (
 	MaxSessions     = 200_000
 	MaxClientHosts  = 3
 	maxChurn        = 1000
+	maxShortRate    = 50_000
+	maxShortBytes   = 16 << 20
+	defaultShort    = 16 << 10
 	minLoginRate    = 0.1
 	MaxLoginRate    = 10_000
 	MinOfferedMbps  = 0.1
@@ -66,6 +69,8 @@ var fields = []field{
 	{"traffic.kind", into(word(TrafficStreams, TrafficIperf3), func(e *Experiment) *string { return &e.Traffic.Kind })},
 	{"traffic.protocol", into(word(ProtocolTCP, ProtocolUDP), func(e *Experiment) *string { return &e.Traffic.Protocol })},
 	{"traffic.burst_segments", into(integer(1, 64), func(e *Experiment) *int { return &e.Traffic.BurstSegments })},
+	{"traffic.short_per_second", into(shortRate, func(e *Experiment) *float64 { return &e.Traffic.ShortPerSecond })},
+	{"traffic.short_bytes", into(integer(1, maxShortBytes), func(e *Experiment) *int { return &e.Traffic.ShortBytes })},
 	{"traffic.pacing", into(word(PacingPaced, PacingBurst), func(e *Experiment) *string { return &e.Traffic.Pacing })},
 }
 

@@ -12,6 +12,7 @@ import (
 var costKeys = []string{
 	"offered_mbps", "mbps_per_client", "directions", "profiles", "aa_blocks", "windows", "window", "warmup", "profile_window",
 	"traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.pacing",
+	"traffic.short_per_second", "traffic.short_bytes",
 }
 
 // settle fills in the defaults that depend on what is measured, and is harmless
@@ -33,6 +34,9 @@ func (e *Experiment) settle() {
 		if logins {
 			e.Windows = 1 // a storm is over once
 		}
+	}
+	if e.Traffic.ShortPerSecond > 0 && e.Traffic.ShortBytes == 0 {
+		e.Traffic.ShortBytes = defaultShort
 	}
 	if unset("login_rates") {
 		e.LoginRates = nil

@@ -62,6 +62,15 @@ func churn(v any) (float64, error) {
 	return rate, nil
 }
 
+// shortRate accepts connections a second, and zero for none.
+func shortRate(v any) (float64, error) {
+	rate, ok := number(v)
+	if !ok || !(rate == 0 || rate >= minLoginRate && rate <= maxShortRate) {
+		return 0, fmt.Errorf("must be connections a second, 0 for none or %g to %d, not %s", minLoginRate, maxShortRate, show(v))
+	}
+	return rate, nil
+}
+
 // loginRate accepts clients a second, and zero for all at once.
 func loginRate(v any) (float64, error) {
 	rate, ok := number(v)

@@ -64,6 +64,9 @@ func furtherGrids(cells []analysis.Cell) []grid {
 	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Streams.ConnectP50us.Mean.Known() }) {
 		grids = append(grids, streamsGrid(cells, intervals))
 	}
+	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Streams.ShortPerSecond.Mean.Known() }) {
+		grids = append(grids, shortGrid(cells, intervals))
+	}
 	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Churn.Blocks > 0 }) {
 		grids = append(grids, churnGrid(cells))
 	}
@@ -139,6 +142,18 @@ func endpointsGrid(cells []analysis.Cell, intervals string) grid {
 		estimateColumn("Clean router's", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanClientCorePct }),
 		estimateColumn("Server", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.ServerCorePct }),
 		estimateColumn("Busiest traffic thread", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.GeneratorCorePct }),
+	))
+}
+
+// shortGrid is what became of connections that carry one answer and end.
+func shortGrid(cells []analysis.Cell, intervals string) grid {
+	return build("Short connections beside the streams"+intervals, cells, append(identity(cells),
+		estimateColumn("Answered", "a second", digits4, func(c analysis.Cell) analysis.Estimate { return c.Streams.ShortPerSecond }),
+		estimateColumn("Clean router's", "a second", digits4, func(c analysis.Cell) analysis.Estimate { return c.Streams.CleanShortPerSecond }),
+		estimateColumn("Failed", "a block", digits3, func(c analysis.Cell) analysis.Estimate { return c.Streams.ShortFailed }),
+		estimateColumn("Connect p99", "µs", digits3, func(c analysis.Cell) analysis.Estimate { return c.Streams.ShortConnectP99us }),
+		estimateColumn("Whole p50", "µs", digits3, func(c analysis.Cell) analysis.Estimate { return c.Streams.ShortWholeP50us }),
+		estimateColumn("Whole p99", "µs", digits3, func(c analysis.Cell) analysis.Estimate { return c.Streams.ShortWholeP99us }),
 	))
 }
 

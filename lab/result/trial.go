@@ -182,6 +182,21 @@ type Stretch struct {
 	// Fairness is between the streams, in duet mode; streams only.
 	Fairness      Fairness `json:"fairness,omitzero"`
 	CleanFairness Fairness `json:"clean_fairness,omitzero"`
+	Short         *Short   `json:"short,omitempty"` // in duet mode, of loads with such connections
+	CleanShort    *Short   `json:"clean_short,omitempty"`
+}
+
+// Short is what became of the connections that carry one answer and end.
+type Short struct {
+	PerSecond float64 `json:"per_second"` // that had their whole answer
+	Done      int     `json:"done"`
+	Failed    int     `json:"failed"`
+	// Missed were due when the client hosts were late or had too many open.
+	Missed     int    `json:"missed"`
+	FirstError string `json:"first_error,omitempty"`
+	Connect    Delays `json:"connect_us"`
+	FirstByte  Delays `json:"first_byte_us"` // from the connection on
+	Whole      Delays `json:"whole_us"`      // from beginning to end
 }
 
 // Churn is what became of guests that came and went while a block's clients sent.

@@ -173,7 +173,7 @@ func (r *run) stretch(ctx context.Context, b experiment.Block, cell result.Cell,
 		OfferedMbps: cell.OfferedMbps, ProcessNs: m.ProcessNs,
 		Seconds: float64(last.MonotonicNs-first.MonotonicNs) / 1e9,
 		Connect: device.connect, FirstByte: device.firstByte, CleanConnect: clean.connect, CleanFirstByte: clean.firstByte,
-		Fairness: device.fairness, CleanFairness: clean.fairness,
+		Fairness: device.fairness, CleanFairness: clean.fairness, Short: device.short, CleanShort: clean.short,
 	}, nil
 }
 

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,15 +13,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/traffic/short"
 )
 
 // startTraffic starts the load of one cell.
 func (s *side) startTraffic(ctx context.Context, t experiment.Traffic, direction string, mbps float64, clients, seconds int) error {
-	s.marked, s.fairness = 0, result.Fairness{}
+	s.marked, s.fairness, s.short = 0, result.Fairness{}, nil
 	s.load = agent.Traffic{
 		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced, Direction: direction, Clients: clients, ClientHosts: len(s.hosts),
 		OfferedMbps: mbps, BurstSegments: t.BurstSegments, MaxSeconds: seconds, Server: s.env.ServerIP,
 	}
+	s.load.ShortPerSecond, s.load.ShortBytes = t.ShortPerSecond, t.ShortBytes
 	s.load.Workers = agent.Workers(s.load.Streams())
 	patience := trafficTimeout(s.load.Streams())
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no connection after %s", patience))
@@ -32,6 +35,7 @@ func (s *side) startTraffic(ctx context.Context, t experiment.Traffic, direction
 		share := s.load
 		share.Clients = h.count
 		share.OfferedMbps *= float64(h.count) / float64(clients)
+		share.ShortPerSecond *= float64(h.count) / float64(clients)
 		return h.StartTraffic(ctx, share)
 	})
 	if err != nil {
@@ -102,6 +106,40 @@ func (s *side) readFairness(ctx context.Context) error {
 	}
 	s.marked = 0
 	return nil
+}
+
+// readShort reads what became of the short connections, of all client hosts together.
+func (s *side) readShort(ctx context.Context) error {
+	if s.load.ShortPerSecond == 0 {
+		return nil
+	}
+	each := make([]short.Stats, len(s.hosts))
+	err := s.eachHost(func(i int, h clientHost) (err error) { each[i], err = h.ShortStats(ctx); return err })
+	if err != nil {
+		return err
+	}
+	var all result.Short
+	var connect, first, whole []float64
+	for _, st := range each {
+		all.Done, all.Failed, all.Missed = all.Done+st.Done, all.Failed+st.Failed, all.Missed+st.Missed
+		all.FirstError = cmp.Or(all.FirstError, st.FirstError)
+		if st.Seconds > 0 {
+			all.PerSecond += float64(st.Done) / st.Seconds
+		}
+		connect, first, whole = append(connect, st.ConnectUs...), append(first, st.FirstByteUs...), append(whole, st.WholeUs...)
+	}
+	all.Connect, all.FirstByte, all.Whole = delaysOf(connect), delaysOf(first), delaysOf(whole)
+	s.short = &all
+	return nil
+}
+
+// delaysOf sums values up; it sorts them.
+func delaysOf(us []float64) (d result.Delays) {
+	if len(us) == 0 {
+		return d
+	}
+	slices.Sort(us)
+	return result.Delays{P50: millis(result.Quantile(us, 0.5)), P99: millis(result.Quantile(us, 0.99)), Max: us[len(us)-1]}
 }
 
 // awaitOpen waits until all streams have their windows open, where they are too many

@@ -76,7 +76,9 @@ func (d *duet) begin(ctx context.Context, cell result.Cell) error {
 
 func (d *duet) end(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	read := testbed.Together(func() error { return d.device.readFairness(ctx) }, func() error { return d.clean.readFairness(ctx) })
+	read := testbed.Together(
+		func() error { return errors.Join(d.device.readFairness(ctx), d.device.readShort(ctx)) },
+		func() error { return errors.Join(d.clean.readFairness(ctx), d.clean.readShort(ctx)) })
 	return errors.Join(read, d.pair.end(ctx))
 }
 

@@ -32,6 +32,7 @@ type side struct {
 	connect, firstByte result.Delays // of the load that runs now or ran last
 	marked             int64         // when its shares were marked by the server's clock, ns; zero: not
 	fairness           result.Fairness
+	short              *result.Short
 
 	setup, lease, login time.Duration
 	loginMs             []float64

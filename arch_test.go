@@ -53,23 +53,26 @@ var allowedImports = map[string][]string{
 	"gateway/netnstest":             {}, // namespaces for tests
 
 	"lab/result":     {},
-	"lab/client":     {"lab/meter"}, // opens the counters of each client's namespace
+	"lab/client":     {"lab/meter", "lab/client/persona"}, // opens the counters of each client's namespace
 	"lab/traffic":    {"lab/traffic/socket"},
 	"lab/meter":      {},
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"lab/result"},
-	"lab/agent":      {"lab/client", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/meter"},
+	"lab/agent":      {"lab/client", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/meter"},
 	"lab/testbed":    {"lab/agent", "lab/client"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment"},
-	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/traffic", "lab/traffic/rtt", "lab/meter", "lab/profile", "lab/result"},
+	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/traffic", "lab/traffic/rtt", "lab/traffic/short", "lab/meter", "lab/profile", "lab/result"},
 	"lab/analysis":   {"lab/result", "lab/analysis/inference"},
 	"lab/doctor":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/runner", "lab/result", "lab/analysis"},
 	"lab/studies":    {"lab/analysis", "lab/result"},
 	"lab/report":     {"lab/analysis", "lab/profile", "lab/result", "lab/studies", "lab/report/chart"},
 	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/result"},
 
+	"lab/client/persona": {}, // many clients behind one interface
+
 	"lab/traffic/iperf3": {"lab/traffic"},
 	"lab/traffic/rtt":    {"lab/traffic/socket"},
+	"lab/traffic/short":  {},
 	"lab/traffic/socket": {}, // threads and sockets of generators and probes
 
 	"lab/analysis/inference":    {},
@@ -95,10 +98,11 @@ var testImports = map[string][]string{
 	"lab/analysis": {"lab/analysis/analysistest"},
 	"lab/compare":  {"lab/analysis/analysistest"},
 	"lab/doctor":   {"lab/labtest"},
-	"lab/dut":      {"lab/testbed"}, // devices are tested in real labs
+	"lab/dut":      {"lab/testbed", "lab/labtest"}, // devices are tested in real labs
 	"lab/testbed":  {"lab/meter", "lab/labtest"},
 	"lab/traffic":  {"lab/labtest"},
 
+	"lab/client/persona": {"lab/labtest"},
 	"lab/traffic/iperf3": {"lab/labtest"},
 	"lab/traffic/rtt":    {"lab/labtest", "lab/traffic/socket"},
 

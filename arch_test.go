@@ -27,15 +27,16 @@ var allowedImports = map[string][]string{
 	"cmd/gateweigh": {"lab/..."},
 	"cmd/gatewayd":  {"gateway", "gateway/config", "gateway/control", "gateway/users"},
 
-	"gateway":               {"gateway/..."},
-	"gateway/config":        {},
-	"gateway/control":       {"gateway/session"},
-	"gateway/datapath":      {},
-	"gateway/datapath/ebpf": {"gateway/datapath"},
+	"gateway":                {"gateway/..."},
+	"gateway/config":         {},
+	"gateway/control":        {"gateway/session"},
+	"gateway/datapath":       {},
+	"gateway/datapath/ebpf":  {"gateway/datapath", "gateway/datapath/guard"},
+	"gateway/datapath/guard": {"gateway/datapath"},
 
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/admission": {"gateway/datapath"},
-	"gateway/datapath/tun":       {"gateway/datapath", "gateway/datapath/admission"},
+	"gateway/datapath/tun":       {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard"},
 	"gateway/datapath/nfqueue":   {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/nfqueue/..."},
 
 	"gateway/datapath/nfqueue/nftables": {},
@@ -85,6 +86,7 @@ var testImports = map[string][]string{
 	"cmd/gatewayd": {"gateway/session"}, // serves a table of its own to the verbs
 
 	"gateway/datapath/ebpf":             {"gateway/datapath/datapathtest", "gateway/netnstest"},
+	"gateway/datapath/guard":            {"gateway/netnstest"},
 	"gateway/datapath/nfqueue":          {"gateway/datapath/datapathtest", "gateway/netnstest"},
 	"gateway/datapath/nfqueue/nftables": {"gateway/netnstest"},
 	"gateway/datapath/nfqueue/queue":    {"gateway/netnstest"},

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
 )
 
@@ -16,7 +17,7 @@ func TestAddressesOfNobody(t *testing.T) {
 	network(t)
 	dir := t.TempDir()
 	d := start(t, dir)
-	t.Cleanup(func() { must(t, Detach(d.cfg, false)) })
+	defer func() { must(t, d.stop()); must(t, Detach(d.cfg, false)) }()
 	c, err := control.Dial(d.cfg.ControlSocket())
 	must(t, err)
 	login := func(addr, mac string) error {
@@ -46,6 +47,7 @@ func TestAddressesOfNobody(t *testing.T) {
 	sh(t, "ip addr del 10.1.0.1/24 dev lan0; ip addr add 10.7.0.1/24 dev lan0")
 	moved := *d.cfg
 	moved.LAN.Address = netip.MustParsePrefix("10.7.0.1/24")
+	moved.DHCP.Pools = []config.Range{{First: netip.MustParseAddr("10.7.0.2"), Last: netip.MustParseAddr("10.7.0.9")}}
 	d = serve(t, &moved)
 	c, err = control.Dial(d.cfg.ControlSocket())
 	must(t, err)
@@ -63,7 +65,7 @@ func TestAddressesOfNobody(t *testing.T) {
 func TestStrangersReachNoService(t *testing.T) {
 	network(t)
 	d := start(t, t.TempDir())
-	t.Cleanup(func() { must(t, Detach(d.cfg, false)) })
+	defer func() { must(t, d.stop()); must(t, Detach(d.cfg, false)) }()
 	lease(t)
 	service, err := net.ListenPacket("udp4", "0.0.0.0:2223")
 	must(t, err)

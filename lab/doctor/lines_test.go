@@ -173,10 +173,10 @@ func TestEveryProgramCanBeMissing(t *testing.T) {
 			check(t, l, Missing, "not on PATH: opennds, ndsctl, dnsmasq,", "sudo apt-get install bash bsdutils dnsmasq-base iproute2 iptables nftables opennds procps wget")
 		case "gateway-ebpf":
 			check(t, l, Missing, "not on PATH: gatewayd, freeradius", "make build")
-		case "gateway-tun", "gateway-tun-fast":
-			check(t, l, Missing, "not on PATH: gatewayd, nft, freeradius", "make build", "nftables")
 		case "gateway-nfqueue", "gateway-nfqueue-fast":
 			check(t, l, Missing, "not on PATH: gatewayd, dnsmasq, freeradius", "make build", "dnsmasq-base")
+		case "gateway-tun", "gateway-tun-fast":
+			check(t, l, Missing, "not on PATH: gatewayd, nft, freeradius", "make build", "nftables")
 		case "coovachilli":
 			check(t, l, Missing, "sudo apt-get install freeradius iproute2 iptables; not in Debian")
 		default:

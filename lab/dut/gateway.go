@@ -86,6 +86,7 @@ func (g *Gateway) Traits() Traits {
 	return Traits{
 		LAN:       g.lan(),
 		DHCP:      true,
+		Gathers:   g.datapath == "tun" && g.fast,
 		Admission: g.admission,
 		Needs:     append(needs, radiusNeeds...),
 		About:     about,
@@ -232,12 +233,12 @@ func (g *Gateway) Stop(ctx context.Context, env Env) error {
 umount "$1/bpf" 2>/dev/null || :
 rm -rf "$1"
 ip addr del "$3" dev "$4" 2>/dev/null || :`
+	var names error
 	if g.dnsmasq.host != nil {
-		if err := g.dnsmasq.kill(ctx); err != nil {
-			return err
-		}
+		names = g.dnsmasq.kill(ctx)
 	}
 	return errors.Join(
+		names,
 		g.daemon.kill(ctx),
 		shell(ctx, env.Router, undo, dir, g.program, netip.PrefixFrom(env.Gateway, env.LAN.Bits()).String(), env.LANIf),
 		g.radius.stop(ctx),

@@ -185,12 +185,12 @@ func (r *run) cell(ctx context.Context, b experiment.Block, cell result.Cell, to
 	if err := m.begin(ctx, cell); err != nil {
 		return errors.Join(err, m.end(ctx))
 	}
-	pss, err := device.lab.Router.PSSMiB(ctx)
-	if err != nil {
+	var err error
+	if device.pssMiB, err = device.lab.Router.PSSMiB(ctx); err != nil {
 		return errors.Join(err, m.end(ctx))
 	}
 	for _, w := range todo {
-		if err := r.trial(ctx, b, cell, w, m, pss); err != nil {
+		if err := r.trial(ctx, b, cell, w, m, device); err != nil {
 			return errors.Join(err, m.end(ctx))
 		}
 	}
@@ -199,7 +199,7 @@ func (r *run) cell(ctx context.Context, b experiment.Block, cell result.Cell, to
 
 // trial measures window w, again when it is rejected, and records every attempt.
 // Attempts of earlier sittings count: the redos are the window's, not the sitting's.
-func (r *run) trial(ctx context.Context, b experiment.Block, cell result.Cell, w int, m measurer, pss float64) error {
+func (r *run) trial(ctx context.Context, b experiment.Block, cell result.Cell, w int, m measurer, device *side) error {
 	e := r.cfg.Experiment
 	for attempt := r.tried[windowKey{cell: cell, aa: b.AA, block: b.Index, window: w}]; ; attempt++ {
 		t := result.Trial{
@@ -213,8 +213,8 @@ func (r *run) trial(ctx context.Context, b experiment.Block, cell result.Cell, w
 		if err := m.deaths(ctx); err != nil {
 			return err
 		}
-		t.DUT.PSSMiB = pss
-		judge(&t, e.Window, e.Traffic)
+		t.DUT.PSSMiB = device.pssMiB
+		judge(&t, e.Window, e.Traffic, device.traits.Gathers)
 		if err := r.writer.AppendTrial(t); err != nil {
 			return fmt.Errorf("%w: %w", errStorage, err)
 		}

@@ -27,6 +27,7 @@ type side struct {
 	count   int // of clients; the guests' numbers follow
 	guests  int
 	load    agent.Traffic // what runs now or ran last, of all client hosts together
+	pssMiB  float64       // memory of the device's programs when the last cell began
 
 	connect, firstByte result.Delays // of the load that runs now or ran last
 	marked             int64         // when its shares were marked by the server's clock, ns; zero: not

@@ -44,15 +44,16 @@ type Config struct {
 
 // Datapath is the running data path.
 type Datapath struct {
-	cfg    Config
-	lan    *net.Interface
-	wan    *net.Interface
-	locks  datapath.Locks
-	table  *admission.Table
-	queues []*queue.Queue
-	rules  *nftables.Conn
-	fast   *fast // nil: as studied
-	ended  sync.WaitGroup
+	cfg     Config
+	lan     *net.Interface
+	wan     *net.Interface
+	locks   datapath.Locks
+	table   *admission.Table
+	queues  []*queue.Queue
+	rules   *nftables.Conn
+	fast    *fast // nil: as studied
+	watcher *watcher
+	ended   sync.WaitGroup
 
 	mu     sync.Mutex // guards what follows, and the order of changes
 	owners map[netip.Addr]datapath.MAC
@@ -89,6 +90,9 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	}
 	if len(d.lan.HardwareAddr) != 6 {
 		return nil, fmt.Errorf("%w: %s is no Ethernet interface", datapath.ErrNotSupported, cfg.LAN)
+	}
+	if d.watcher, err = watch(d.lan, d.wan); err != nil {
+		return nil, err
 	}
 	if d.rules, err = nftables.Dial(); err != nil {
 		return nil, err
@@ -208,6 +212,9 @@ func (d *Datapath) Close() error {
 		}
 		d.fast.captures = nil
 	}
+	if d.watcher != nil {
+		errs = append(errs, d.watcher.close())
+	}
 	if d.rules != nil {
 		errs = append(errs, d.rules.Close())
 	}
@@ -215,6 +222,6 @@ func (d *Datapath) Close() error {
 		errs = append(errs, d.table.Close())
 	}
 	errs = append(errs, d.locks.Close())
-	d.queues, d.rules, d.locks = nil, nil, nil
+	d.queues, d.watcher, d.rules, d.locks = nil, nil, nil, nil
 	return errors.Join(errs...)
 }

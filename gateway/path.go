@@ -1,16 +1,20 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
+	"os"
 	"syscall"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
+	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
 	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
 )
@@ -57,7 +61,7 @@ func (g *gateway) openPath() (path, error) {
 	case config.NFQueue:
 		dp, err := opened(nfqueue.Open(g.nfqueueConfig()))
 		if err == nil {
-			err = errors.Join(removePrograms(g.cfg), tun.Remove(g.cfg.LAN.Interface))
+			err = errors.Join(removePrograms(g.cfg), tun.Remove(g.cfg.LAN.Interface), guard.Remove(g.cfg.LAN.Interface))
 		}
 		return dp, err
 	}
@@ -72,11 +76,19 @@ func opened[P path](dp P, err error) (path, error) {
 	return dp, nil
 }
 
+// ErrNotHere is wrapped where a gateway's interface is unknown, so that nobody can say
+// that nothing of it is left.
+var ErrNotHere = errors.New("nothing of a gateway is to be found in this network namespace")
+
 // Detach takes everything of a gateway out of the kernel, whatever its data path
 // was. What is not there is no error. While a daemon runs it fails with
 // datapath.ErrBusy unless it is forced to: that one then goes on without anything
 // in the kernel.
 func Detach(cfg *config.Config, force bool) error {
+	if _, err := net.InterfaceByName(cfg.LAN.Interface); err != nil && !force && !guard.There(cfg.LAN.Interface) && !nfqueue.Left(cfg.LAN.Interface) {
+		return fmt.Errorf("%w: neither the interface %s nor what guards it: if it is in another network namespace, detach there (ip netns exec); if it is gone for good, detach --force removes what is pinned",
+			ErrNotHere, cfg.LAN.Interface)
+	}
 	locks, err := datapath.Lock(cfg.LAN.Interface, cfg.WAN.Interface)
 	if err != nil && !(force && errors.Is(err, datapath.ErrBusy)) {
 		return err
@@ -86,7 +98,30 @@ func Detach(cfg *config.Config, force bool) error {
 	if cfg.Datapath.Kind == config.EBPF { // its interfaces may be gone, and pins still there
 		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
 	}
-	return errors.Join(programs(cfg), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface))
+	err = errors.Join(programs(cfg), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), guard.Remove(cfg.LAN.Interface))
+	return errors.Join(err, noteDetached(cfg))
+}
+
+// noteDetached has sessions go on after Detach, when a gateway is started again.
+func noteDetached(cfg *config.Config) error {
+	boot, err := os.ReadFile(bootID)
+	if last, e := os.ReadFile(bootFile(cfg)); err == nil && (e != nil || !bytes.Equal(last, boot)) {
+		return nil // there are none, or they are of before the machine restarted
+	}
+	if err == nil {
+		err = os.WriteFile(detachedFile(cfg), boot, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("noting that sessions go on: %w", err)
+	}
+	return nil
+}
+
+// Left says whether anything of a gateway is in the kernel: programs, a device,
+// rules, or the guard.
+func Left(cfg *config.Config) bool {
+	_, err := os.Stat(cfg.Datapath.PinDir)
+	return err == nil || ebpf.Attached(ebpfLeft(cfg)) || tun.Left(cfg.LAN.Interface) || nfqueue.Left(cfg.LAN.Interface) || guard.There(cfg.LAN.Interface)
 }
 
 // removePrograms takes out what an eBPF data path left.

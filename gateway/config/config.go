@@ -99,6 +99,7 @@ type DHCP struct {
 	Mode    string // Server or External
 	Pools   []Range
 	Lease   time.Duration
+	Brief   time.Duration    // of clients that are not logged in; 0: Lease
 	Static  []Reservation    // in the file's order
 	DNS     []netip.Addr     // resolvers clients are told
 	Domain  string           // empty: none

@@ -66,6 +66,7 @@ func (c *Config) serviceSettings() []setting {
 		at("dhcp.mode", &c.DHCP.Mode, word(Server, External)),
 		at("dhcp.pools", &c.DHCP.Pools, list(addressRange)),
 		at("dhcp.lease", &c.DHCP.Lease, duration(minute, 30*day)),
+		at("dhcp.preauth_lease", &c.DHCP.Brief, duration(minute, 30*day)),
 		at("dhcp.dns", &c.DHCP.DNS, list(address)),
 		at("dhcp.domain", &c.DHCP.Domain, hostName),
 		at("dhcp.mtu", &c.DHCP.MTU, integer(576, 9000)),

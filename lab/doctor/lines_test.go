@@ -16,7 +16,7 @@ import (
 func on(files map[string]string) examination {
 	return examination{
 		opts: Options{Status: func(string) {}}, root: true, sys: machineOf(files), placement: testbed.Placement{Router: []int{1}, Endpoints: []int{0}},
-		largest: largestExperiment(experiment.Builtins()),
+		largest: largestExperiment(experiment.Builtins()), crowd: mostPersonas(experiment.Builtins()),
 	}
 }
 

@@ -56,6 +56,9 @@ type Traits struct {
 	// NoTxChecksum asks for links with transmit checksum offload off; the clean
 	// router beside the DUT gets the same.
 	NoTxChecksum bool
+	// Gathers is true when the DUT itself makes one packet of several, whatever its
+	// links do: the router's IP layer may see fewer packets than came.
+	Gathers bool
 	// Housekeeping is how often the device works without being asked, such as
 	// its look at sessions that have run out; zero: not known to. The report says
 	// when a run was too short to hold that work.

@@ -86,6 +86,7 @@ func (g *Gateway) Traits() Traits {
 	return Traits{
 		LAN:       g.lan(),
 		DHCP:      true,
+		Gathers:   g.datapath == "tun" && g.fast,
 		Admission: g.admission,
 		Needs:     append(needs, radiusNeeds...),
 		About:     about,

@@ -15,7 +15,7 @@ import (
 )
 
 // withGatewayd puts gatewayd, built now, on PATH.
-func withGatewayd(t *testing.T) {
+func withGatewayd(t testing.TB) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "gatewayd") // hosts have a /tmp of their own
 	if err != nil {

@@ -72,6 +72,7 @@ type pageData struct {
 	MoreReject   int
 	Failed       []analysis.FailedBlock
 	MoreFailed   int
+	Limits       []string // sentences: what devices broke at
 	Skipped      []result.Skip
 	Facts        []fact
 	Offloads     []string
@@ -113,7 +114,9 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 		Skipped: s.Skipped, Facts: facts(env), Offloads: env.Offloads, Notes: env.Notes, Command: env.Command,
 	}
 	data.Claims = claims(s.Findings)
-	data.addStudies(d, append([]analysis.Summary{s}, with...))
+	if env.Beside == "" {
+		data.addStudies(d, append([]analysis.Summary{s}, with...))
+	}
 	data.addTrust(run, s)
 	if s.Measure == result.MeasureLogins {
 		data.describeStorms(d, s)

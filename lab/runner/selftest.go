@@ -45,7 +45,10 @@ const (
 // The size of a burst matters twice: where a window holds few, counting them is
 // no exact measure of a rate, and where a congestion window has become shorter
 // than a burst, the routers forward other packets than was asked for.
-func judge(t *result.Trial, window time.Duration, sent experiment.Traffic) {
+//
+// A device that gathers packets itself may do so in profile per-packet: its links do
+// not, as the clean router shows, which has the same.
+func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathers bool) {
 	t.Rejects, t.Flags = nil, nil
 	reject := func(format string, args ...any) { t.Rejects = append(t.Rejects, fmt.Sprintf(format, args...)) }
 
@@ -56,15 +59,24 @@ func judge(t *result.Trial, window time.Duration, sent experiment.Traffic) {
 	if saturated {
 		least = minBeside
 	}
-	judgeSide("clean router", t.Clean, t.Cell.Profile, window, slack, reject)
+	perPacket := func(who string, m result.Measurement) {
+		if t.Cell.Profile == result.PerPacket && m.AggregationFactor > maxPerPacket {
+			reject("%s: %.2f frames per packet, profile per-packet wants at most %.2f", who, m.AggregationFactor, maxPerPacket)
+		}
+	}
+	judgeSide("clean router", t.Clean, window, slack, reject)
+	perPacket("clean router", t.Clean)
 	judgeFlow("clean router", t.Clean, least, slack, reject)
 	if t.Clean.AggregationFactor < minBulk && t.Cell.Profile == result.Bulk {
 		reject("clean router: %.2f frames per packet, profile bulk wants %.2f or more", t.Clean.AggregationFactor, minBulk)
 	}
-	if want := float64(sent.BurstSegments); sent.Kind == experiment.TrafficStreams && t.Clean.SegmentsPerBurst < minBurst*want {
+	if want := float64(sent.BurstSegments); sent.Kind == experiment.TrafficStreams && t.Cell.Direction != result.Both && t.Clean.SegmentsPerBurst < minBurst*want {
 		reject("clean router: %.1f segments a burst, %.0f were to be sent: its streams have lost too many", t.Clean.SegmentsPerBurst, want)
 	}
-	judgeSide("device", t.DUT, t.Cell.Profile, window, slack, reject)
+	judgeSide("device", t.DUT, window, slack, reject)
+	if !gathers {
+		perPacket("device", t.DUT)
+	}
 	switch {
 	case saturated:
 		t.Flags = append(t.Flags, result.FlagSaturated)
@@ -96,7 +108,7 @@ func routersCPU(t *result.Trial) float64 {
 }
 
 // judgeSide tests what must hold whatever the device does.
-func judgeSide(who string, m result.Measurement, profile string, window time.Duration, slack float64, reject func(string, ...any)) {
+func judgeSide(who string, m result.Measurement, window time.Duration, slack float64, reject func(string, ...any)) {
 	if off := math.Abs(m.Seconds/window.Seconds() - 1); off > maxWindowError {
 		reject("%s: the window lasted %.2f s instead of %.2f s: the lab was held up", who, m.Seconds, window.Seconds())
 	}
@@ -119,9 +131,6 @@ func judgeSide(who string, m result.Measurement, profile string, window time.Dur
 	}
 	if lost := float64(m.RTT.Lost); lost > maxProbesLost*float64(m.RTT.Probes) {
 		reject("%s: %d of %d round-trip probes were lost: some clients are cut off", who, m.RTT.Lost, m.RTT.Probes)
-	}
-	if profile == result.PerPacket && m.AggregationFactor > maxPerPacket {
-		reject("%s: %.2f frames per packet, profile per-packet wants at most %.2f", who, m.AggregationFactor, maxPerPacket)
 	}
 }
 

@@ -56,9 +56,10 @@ func TestJudge(t *testing.T) {
 		"A/A is never at a limit":  {func(t *result.Trial) { t.AA = true; t.DUT.DeliveredMbps = 60 }, []string{"device: delivered 60.0"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
+			const gathers = false
 			trial := result.Trial{Cell: result.Cell{Profile: result.PerPacket}, DUT: good(), Clean: good()}
 			c.change(&trial)
-			judge(&trial, time.Second, experiment.Traffic{Kind: experiment.TrafficStreams, BurstSegments: 9})
+			judge(&trial, time.Second, experiment.Traffic{Kind: experiment.TrafficStreams, BurstSegments: 9}, gathers)
 			if trial.Accepted != (len(c.rejects) == 0) || len(trial.Rejects) != len(c.rejects) {
 				t.Fatalf("accepted %v, rejects %q; want %q", trial.Accepted, trial.Rejects, c.rejects)
 			}
@@ -71,5 +72,20 @@ func TestJudge(t *testing.T) {
 				t.Errorf("flags %q, want %q", trial.Flags, c.flags)
 			}
 		})
+	}
+}
+
+// TestJudgeGathers: what gathers packets itself is not held to one frame a packet;
+// the clean router beside it is.
+func TestJudgeGathers(t *testing.T) {
+	trial := result.Trial{Cell: result.Cell{Profile: result.PerPacket}, DUT: good(), Clean: good()}
+	trial.DUT.AggregationFactor = 3
+	sent := experiment.Traffic{Kind: experiment.TrafficStreams, BurstSegments: 9}
+	if judge(&trial, time.Second, sent, true); !trial.Accepted {
+		t.Errorf("rejected: %q", trial.Rejects)
+	}
+	trial.Clean.AggregationFactor = 3
+	if judge(&trial, time.Second, sent, true); len(trial.Rejects) != 1 || !strings.HasPrefix(trial.Rejects[0], "clean router: 3.00 frames") {
+		t.Errorf("reasons %q, want one of the clean router", trial.Rejects)
 	}
 }

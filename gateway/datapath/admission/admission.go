@@ -21,12 +21,12 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// minPrefix bounds the table: a LAN of 262,144 addresses takes 16 MiB.
-const minPrefix = 14
+// minPrefix bounds the table: a LAN of 1,048,576 addresses takes 64 MiB.
+const minPrefix = 12
 
 // Config is what a table is made for.
 type Config struct {
-	Prefix  netip.Prefix // the LAN's network, /14 or longer
+	Prefix  netip.Prefix // the LAN's network, /12 or longer
 	Gateway netip.Addr   // the gateway's address in it
 	// PortalPorts are the portal's TCP ports on Gateway, at most 4; none: HTTP of
 	// strangers is rejected.

@@ -14,7 +14,7 @@ func TestNewRefuses(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"no LAN":               {Gateway: gateway},
 		"an IPv6 LAN":          {Prefix: netip.MustParsePrefix("2001:db8::/32"), Gateway: gateway},
-		"a LAN too large":      {Prefix: netip.MustParsePrefix("10.0.0.0/13"), Gateway: gateway},
+		"a LAN too large":      {Prefix: netip.MustParsePrefix("10.0.0.0/11"), Gateway: gateway},
 		"a gateway outside it": {Prefix: lan, Gateway: server},
 		"too many ports":       {Prefix: lan, Gateway: gateway, PortalPorts: make([]uint16, 5)},
 	} {
@@ -147,11 +147,33 @@ func TestRate(t *testing.T) {
 	}
 	got := counters(t, table, alice)
 	want := uint64(bps / 8 * seconds)
-	if got.UpBytes < want || got.UpBytes > want+bps/8*4/10+1000 {
+	if got.UpBytes < want || got.UpBytes > want+bps/8*uint64(Burst/time.Second)+1000 {
 		t.Errorf("%d bytes passed in %d s at %d bit/s, burst included", got.UpBytes, seconds, bps)
 	}
 	if counted(table)["rate"] == 0 || got.DroppedPackets != counted(table)["rate"] {
 		t.Errorf("dropped %d, counted %v", got.DroppedPackets, counted(table))
+	}
+}
+
+// TestMeterTellsInTime: beyond half of the burst one packet is dropped for each
+// sixteenth more that is used, and none while less gets used.
+func TestMeterTellsInTime(t *testing.T) {
+	const bps, now = 20_000_000, int64(time.Hour)
+	perByte, burst := rate(bps)
+	var m meter
+	for i, c := range []struct {
+		used   float64 // share of the burst
+		passes bool
+	}{
+		{0.1, true}, {0.49, true}, {0.55, true}, {0.58, false}, {0.59, true}, {0.62, true}, {0.65, false},
+		{0.66, true}, {0.9, false}, // two steps at once are told once
+		{0.91, true}, {0.85, true}, {0.7, true}, {0.75, true}, {0.84, false}, // a rise after a fall
+		{0.4, true}, {0.58, false}, {0.999, false}, {1.01, false},
+	} {
+		m.used.Store(now - int64((1-c.used)*float64(burst)))
+		if passes := m.take(perByte, burst, 100, now); passes != c.passes {
+			t.Errorf("packet %d, with %.2f of the burst used: passed %v, want %v", i, c.used, passes, c.passes)
+		}
 	}
 }
 

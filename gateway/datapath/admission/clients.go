@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"sync/atomic"
-	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
@@ -42,36 +41,6 @@ type bounds struct {
 	upPsPerByte, downPsPerByte uint64 // picoseconds; 0: any rate
 	upBurst, downBurst         int64  // nanoseconds at the full rate that may come at once
 	meters                     *meters
-}
-
-// meters are the state of an address's rate limits: the moment up to which the
-// rate has been used. They outlive the bounds: a client that is told its limits
-// again gets no second burst.
-type meters struct{ up, down atomic.Int64 }
-
-// Burst is how long a client that was silent may send at any rate, as bits of its
-// limit: rate limits are token buckets. Long enough that TCP uses its rate in full,
-// short enough to be no loophole; never less than the largest aggregated packet.
-const Burst = 400 * time.Millisecond
-
-const burstBytes = 2 * 65536
-
-// take takes the time that bytes need from what is left of it: a virtual clock
-// that runs no more than the burst behind the real one and not before it. Two
-// threads that meter one client at once try again.
-func take(clock *atomic.Int64, psPerByte uint64, burst int64, bytes uint64, now int64) bool {
-	need := int64(bytes * psPerByte / 1000)
-	for range 8 {
-		was := clock.Load()
-		used := max(was, now-burst)
-		if used+need > now {
-			return false
-		}
-		if clock.CompareAndSwap(was, used+need) {
-			return true
-		}
-	}
-	return false
 }
 
 // macOf reads a MAC address as a word's lower bits.

@@ -212,7 +212,7 @@ func (b *bounds) allow(e *entry, bytes uint64, up bool, now int64) (Reason, bool
 	if quota != 0 && used >= quota || b.total != 0 && sent+received >= b.total {
 		return BeyondQuota, false
 	}
-	if ps != 0 && !take(clock, ps, burst, bytes, now) {
+	if ps != 0 && !clock.take(ps, burst, bytes, now) {
 		return BeyondRate, false
 	}
 	return Forwarded, true

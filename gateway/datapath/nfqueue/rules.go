@@ -209,3 +209,14 @@ func Clear(lan string) error {
 	}
 	return errors.Join(err, c.Close())
 }
+
+// Left reports whether rules of a LAN are there.
+func Left(lan string) bool {
+	c, err := nftables.Dial()
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	_, err = c.Counter(tablesOf(lan).arp, dropped)
+	return err == nil
+}

@@ -2,8 +2,8 @@ package nfqueue
 
 import (
 	"testing"
-	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
@@ -16,7 +16,7 @@ func paths() (all []datapathtest.Path) {
 				Newcomer: in.Newcomer, Fast: fast, Log: in.Log,
 			}
 		}
-		promises := datapathtest.Promises{Netfilter: true, TellsOwn: true, DHCPSocket: true, Newcomers: true, Reassembles: !fast, Burst: 400 * time.Millisecond}
+		promises := datapathtest.Promises{Netfilter: true, TellsOwn: true, DHCPSocket: true, Newcomers: true, Reassembles: !fast, Burst: admission.Burst}
 		if fast {
 			promises.Lingers, promises.Joins = gateLife, true
 		}

@@ -68,6 +68,8 @@ func (c *coalescer) add(room []byte, v virtio, to datapath.MAC) {
 	}
 	if r != nil {
 		c.end(r)
+	} else if f.protocol == 0 && (ip[9] == protocolTCP || ip[9] == protocolUDP) {
+		c.flush() // a fragment, say, of who knows which
 	}
 	if f.protocol == 0 || headers == 0 || !c.mayGrow(ip, v, headers) {
 		c.single(room, v, to)

@@ -29,6 +29,9 @@ type fast struct {
 // an interface.
 const batch = 64
 
+// maxThreads bounds the memory of rings and batches: 8 MiB each.
+const maxThreads = 16
+
 // openFast opens a ring and a queue of the device for each CPU this process may use.
 func openFast(s *shared, judge func() *admission.Judge) (all []*fast, err error) {
 	defer func() {
@@ -43,7 +46,7 @@ func openFast(s *shared, judge func() *admission.Judge) (all []*fast, err error)
 	if err := unix.SchedGetaffinity(0, &cpus); err != nil {
 		return nil, os.NewSyscallError("sched_getaffinity", err)
 	}
-	queues, err := openDevice(s.cfg, s.lan.MTU, max(1, cpus.Count()), unix.IFF_VNET_HDR)
+	queues, err := openDevice(s.cfg, s.lan.MTU, min(max(1, cpus.Count()), maxThreads), unix.IFF_VNET_HDR)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,11 @@ import (
 // kernel memory: some 2,000 frames.
 const receiveBuffer = 4 << 20
 
+// sendBuffer is what waits behind a packet socket when the LAN is slower than the
+// packets come for it: as many of full size as the kernel's own queue of an
+// interface holds. By default it would be three aggregated ones.
+const sendBuffer = 4 << 20
+
 // forGateway passes untagged frames that are for this host or for many. Others are of
 // another network on the same wire, or somebody else's: the interface is
 // promiscuous.
@@ -57,10 +62,8 @@ func listen(fd int, lan *net.Interface) error {
 	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}); err != nil {
 		return os.NewSyscallError("setsockopt SO_ATTACH_FILTER", err)
 	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer); err != nil {
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer); err != nil { // as far as allowed
-			return os.NewSyscallError("setsockopt SO_RCVBUF", err)
-		}
+	if err := buffers(fd); err != nil {
+		return err
 	}
 	// Frames of this host are no client's.
 	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1); err != nil {
@@ -72,6 +75,23 @@ func listen(fd int, lan *net.Interface) error {
 	}
 	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ALL), Ifindex: lan.Index}); err != nil {
 		return fmt.Errorf("binding the packet socket to %s: %w", lan.Name, err)
+	}
+	return nil
+}
+
+// buffers makes a socket's buffers as large as they should be or, without
+// CAP_NET_ADMIN, as large as net.core allows.
+func buffers(fd int) error {
+	for _, b := range []struct{ force, ask, size int }{
+		{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, receiveBuffer},
+		{unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, sendBuffer},
+	} {
+		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, b.force, b.size) == nil {
+			continue
+		}
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, b.ask, b.size); err != nil {
+			return fmt.Errorf("setting the packet socket's buffers: %w", err)
+		}
 	}
 	return nil
 }

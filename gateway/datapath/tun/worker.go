@@ -125,9 +125,9 @@ func (w *worker) obey(verdict admission.Verdict, mac datapath.MAC, ip []byte, no
 	case admission.Portal:
 		if w.redirects.toPortal(ip, now) {
 			w.toKernel(ip)
-			return
+		} else if tcp := transport(ip, tcpLen); tcp != nil && tcp[13]&flagRST == 0 {
+			w.answer(mac, ip, now)
 		}
-		w.answer(mac, ip, now)
 	case admission.Reject:
 		w.answer(mac, ip, now)
 	}

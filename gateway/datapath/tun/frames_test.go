@@ -1,0 +1,235 @@
+package tun
+
+import (
+	"bytes"
+	"log/slog"
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/gopacket/gopacket/layers"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+)
+
+var (
+	clientMAC   = datapath.MAC{2, 0, 0, 0, 0, 10}
+	strangerMAC = datapath.MAC{2, 0, 0, 0, 0, 11}
+	stranger    = netip.MustParseAddr("10.1.0.11")
+)
+
+// bench is a thread of each mode between two taps, with a client that is admitted and
+// a stranger that is not.
+type bench struct {
+	lan, kernel tap
+	studied     *studied
+	fast        *fast
+	table       *admission.Table
+}
+
+func newBench(t testing.TB) *bench {
+	t.Helper()
+	network := netip.MustParsePrefix("10.1.0.0/24")
+	table, err := admission.New(admission.Config{Prefix: network, Gateway: portal, PortalPorts: []uint16{8080}})
+	must(t, err)
+	t.Cleanup(func() { table.Close() })
+	must(t, table.Set(datapath.Client{Addr: client, MAC: clientMAC, Admitted: true}))
+	must(t, table.Set(datapath.Client{Addr: stranger, MAC: strangerMAC}))
+	mac := [6]byte{2, 0, 0, 0, 1, 1}
+	s := &shared{
+		cfg: Config{Log: slog.New(slog.DiscardHandler)}, lan: &net.Interface{Name: "lan0", MTU: 1500}, mac: mac, gateway: number(portal),
+		base: number(network.Addr()), end: number(network.Addr()) + 256, redirects: newTestRedirects(), errors: new(pace),
+	}
+	b := &bench{lan: newTap(t), kernel: newTap(t), table: table}
+	b.studied = &studied{worker: s.worker(table.Judge(), b.lan.in, b.kernel.in, false), buf: make([]byte, bufferLen)}
+	b.fast = &fast{
+		worker: s.worker(table.Judge(), b.lan.in, b.kernel.in, true),
+		up:     coalescer{fd: b.kernel.in, udp: true}, down: coalescer{fd: b.lan.in, udp: true, front: ethernetLen, from: mac},
+	}
+	return b
+}
+
+// frame is a frame from the LAN, virtio header in front.
+func frame(from datapath.MAC, v virtio, ip []byte) []byte {
+	b := make([]byte, virtioLen, bufferLen)
+	v.write(b)
+	b = append(b, 2, 0, 0, 0, 1, 1)
+	b = append(append(b, from[:]...), 8, 0)
+	return append(b, ip...)
+}
+
+// onFrame is v as a packet socket counts: with the Ethernet header.
+func onFrame(v virtio) virtio {
+	v.sumStart += ethernetLen
+	if v.headers > 0 {
+		v.headers += ethernetLen
+	}
+	return v
+}
+
+// in gives a frame to a mode and returns what the kernel and the LAN got, taken apart.
+func (b *bench) in(t *testing.T, fast bool, f []byte) (kernel, lan [][]byte) {
+	t.Helper()
+	f, now := append(make([]byte, 0, bufferLen), f...), admission.Now()
+	if !fast {
+		b.studied.frameIn(f[frameStart:], readVirtio(f), now)
+		return b.kernel.messages(), apart(t, b.lan.messages(), ethernetLen)
+	}
+	b.fast.frame(f, now)
+	b.fast.up.flush()
+	return apart(t, b.kernel.messages(), 0), apart(t, b.lan.messages(), ethernetLen)
+}
+
+// out gives a packet of the kernel's to a mode and returns what the LAN got.
+func (b *bench) out(t *testing.T, fast bool, v virtio, ip []byte) [][]byte {
+	t.Helper()
+	f, now := append(make([]byte, packetStart, bufferLen), ip...), admission.Now()
+	if fast {
+		b.fast.packet(f, v, now)
+		b.fast.down.flush()
+	} else {
+		b.studied.packetOut(f, now)
+	}
+	return apart(t, b.lan.messages(), ethernetLen)
+}
+
+// TestFrames: both modes do the same with every frame, whatever is left to be done
+// with it.
+func TestFrames(t *testing.T) {
+	data := text(2500)
+	ofStranger := between(stranger, site)
+	aggregated := virtio{flags: 1, gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, headers: 40, size: 1000, sumStart: ipLen, sumOffset: tcpChecksum}
+	split := func(how ...func(*packet)) (all [][]byte) {
+		for n := range 3 {
+			part := data[n*1000 : min(len(data), (n+1)*1000)]
+			all = append(all, tcp(append(how, id(7+uint16(n)), seq(1000+uint32(n)*1000), carrying(part))...))
+		}
+		return all
+	}
+	redirected := func(ips ...[]byte) (all [][]byte) {
+		for _, ip := range ips {
+			all = append(all, toPortal(ip))
+		}
+		return all
+	}
+	scratch := func(n int) []byte { return make([]byte, n) }
+	for name, c := range map[string]struct {
+		before, frame []byte
+		kernel, lan   [][]byte
+	}{
+		"admitted":              {nil, frame(clientMAC, virtio{}, tcp()), [][]byte{tcp()}, nil},
+		"padded":                {nil, frame(clientMAC, virtio{}, append(tcp(), 0, 0, 0, 0, 0, 0)), [][]byte{tcp()}, nil},
+		"sum left":              {nil, frame(clientMAC, onFrame(left(tcpChecksum)), unsummed(tcp())), [][]byte{tcp()}, nil},
+		"aggregated":            {nil, frame(clientMAC, onFrame(aggregated), unsummed(tcp(carrying(data)))), split(), nil},
+		"wrong MAC":             {nil, frame(strangerMAC, virtio{}, tcp()), nil, nil},
+		"rejected":              {nil, frame(strangerMAC, virtio{}, tcp(syn, ofStranger, ports(1, 443))), nil, [][]byte{reset(scratch(100), tcp(syn, ofStranger, ports(1, 443)))}},
+		"rejected, UDP":         {nil, frame(strangerMAC, onFrame(left(udpChecksum)), unsummed(udp(ofStranger))), nil, [][]byte{prohibited(scratch(1000), udp(ofStranger), number(portal))}},
+		"to the portal":         {nil, frame(strangerMAC, onFrame(left(tcpChecksum)), unsummed(tcp(syn, ofStranger))), redirected(tcp(syn, ofStranger)), nil},
+		"aggregated, to it":     {frame(strangerMAC, virtio{}, tcp(syn, ofStranger)), frame(strangerMAC, onFrame(aggregated), unsummed(tcp(ofStranger, carrying(data)))), redirected(split(ofStranger)...), nil},
+		"to it, nobody's":       {nil, frame(strangerMAC, virtio{}, tcp(ofStranger)), nil, [][]byte{reset(scratch(100), tcp(ofStranger))}},
+		"to it, a reset":        {nil, frame(strangerMAC, virtio{}, tcp(ofStranger, func(p *packet) { p.l4.(*layers.TCP).RST = true })), nil, nil},
+		"here":                  {nil, frame(strangerMAC, onFrame(left(udpChecksum)), unsummed(udp(between(stranger, portal), ports(1, 53)))), [][]byte{udp(between(stranger, portal), ports(1, 53))}, nil},
+		"DHCP":                  {nil, frame(strangerMAC, virtio{}, udp(between(stranger, portal), ports(68, 67))), nil, nil},
+		"to one not admitted":   {nil, frame(clientMAC, virtio{}, udp(between(client, stranger))), nil, nil},
+		"to everybody's MAC":    {nil, toAll(frame(clientMAC, virtio{}, tcp())), nil, nil},
+		"here, to all":          {nil, toAll(frame(clientMAC, virtio{}, udp(between(client, portal), ports(1, 53)))), [][]byte{udp(between(client, portal), ports(1, 53))}, nil},
+		"IPv6":                  {nil, ethertype(0x86dd, frame(clientMAC, virtio{}, tcp())), nil, nil},
+		"a second tag":          {nil, ethertype(0x8100, frame(clientMAC, virtio{}, tcp())), nil, nil},
+		"no packet":             {nil, frame(clientMAC, virtio{}, nil), nil, nil},
+		"longer than it is":     {nil, frame(clientMAC, virtio{}, tcp(carrying(data))[:100]), nil, nil},
+		"a sum beyond its end":  {nil, frame(strangerMAC, virtio{flags: 1, sumStart: 9000}, tcp(syn, ofStranger)), nil, nil},
+		"aggregated, malformed": {nil, frame(strangerMAC, virtio{gso: 9, size: 100}, tcp(syn, ofStranger)), nil, nil},
+	} {
+		for _, fast := range []bool{false, true} {
+			t.Run(name+map[bool]string{false: ", studied", true: ", fast"}[fast], func(t *testing.T) {
+				b := newBench(t)
+				if c.before != nil {
+					b.in(t, fast, c.before)
+				}
+				kernel, lan := b.in(t, fast, c.frame)
+				equal(t, "the kernel", kernel, c.kernel)
+				equal(t, "the LAN", lan, c.lan)
+			})
+		}
+	}
+}
+
+func equal(t *testing.T, who string, got, want [][]byte) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s gets %d packets, want %d: %x", who, len(got), len(want), got)
+	}
+	for i := range got {
+		if !bytes.Equal(got[i], want[i]) {
+			t.Errorf("%s gets\n%x\nwant\n%x", who, got[i], want[i])
+		}
+	}
+}
+
+func toAll(f []byte) []byte {
+	copy(f[frameStart:], "\xff\xff\xff\xff\xff\xff")
+	return f
+}
+
+func ethertype(e uint16, f []byte) []byte {
+	f[frameStart+12], f[frameStart+13] = byte(e>>8), byte(e)
+	return f
+}
+
+// TestPackets: what the kernel has for clients.
+func TestPackets(t *testing.T) {
+	toClient, toStranger := between(site, client), between(site, stranger)
+	for name, c := range map[string]struct {
+		ip   []byte
+		want [][]byte
+	}{
+		"admitted":         {tcp(toClient), [][]byte{tcp(toClient)}},
+		"not admitted":     {tcp(toStranger), nil},
+		"not leased":       {tcp(between(site, another)), nil},
+		"of the gateway":   {udp(between(portal, stranger), ports(53, 1)), [][]byte{udp(between(portal, stranger), ports(53, 1))}},
+		"of the portal":    {tcp(between(portal, stranger), ports(8080, 5)), [][]byte{tcp(between(portal, stranger), ports(8080, 5))}},
+		"of a redirect's":  {tcp(between(portal, stranger), ports(8080, 40000)), [][]byte{tcp(between(site, stranger), ports(80, 40000))}},
+		"IPv6, for nobody": {append([]byte{0x60}, make([]byte, 50)...), nil},
+	} {
+		for _, fast := range []bool{false, true} {
+			t.Run(name+map[bool]string{false: ", studied", true: ", fast"}[fast], func(t *testing.T) {
+				if fast && c.ip[0] != 0x45 {
+					t.Skip("that ends where packets are read")
+				}
+				b := newBench(t)
+				b.in(t, fast, frame(strangerMAC, virtio{}, tcp(syn, between(stranger, site))))
+				equal(t, "the LAN", b.out(t, fast, virtio{}, c.ip), c.want)
+			})
+		}
+	}
+}
+
+// FuzzFrames: no frame stops a thread, and nothing of a stranger's goes elsewhere.
+func FuzzFrames(f *testing.F) {
+	f.Add(frame(strangerMAC, virtio{}, tcp(syn, between(stranger, site))))
+	f.Add(frame(strangerMAC, virtio{flags: 1, gso: 1, size: 100, sumStart: 34, sumOffset: 16}, tcp(between(stranger, site), carrying(text(500)))))
+	f.Add(frame(clientMAC, virtio{flags: 1, gso: 5, size: 100, sumStart: 34, sumOffset: 6}, udp(carrying(text(500)))))
+	f.Add(ethertype(0x806, frame(strangerMAC, virtio{}, make([]byte, 28))))
+	b := newBench(f)
+	f.Fuzz(func(t *testing.T, in []byte) {
+		if len(in) < frameStart || len(in) > bufferLen {
+			return
+		}
+		now := admission.Now()
+		b.studied.frameIn(bytes.Clone(in[frameStart:]), readVirtio(in), now)
+		got := b.kernel.messages()
+		b.fast.frame(append(make([]byte, 0, bufferLen), in...), now)
+		b.fast.up.flush()
+		for _, m := range b.kernel.messages() {
+			got = append(got, m[virtioLen:])
+		}
+		b.lan.messages()
+		for _, ip := range got {
+			if len(ip) >= ipLen && sourceOf(ip) != number(client) && destOf(ip) != number(portal) && destOf(ip)>>28 != 0xe && destOf(ip) != 0xffffffff {
+				t.Errorf("the kernel gets %x of %x", ip, in)
+			}
+		}
+	})
+}

@@ -50,7 +50,7 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 		{"nothing set", "",
 			[]string{`x.toml:1: duts: missing: an experiment needs it`, `x.toml:1: clients: missing: an experiment needs it`, `x.toml:1: offered_mbps: missing: an experiment needs it`}},
 		{"unknown device", "clients = [1]\nduts = [\"clean\", \"openDNS\"]\noffered_mbps = [1]\n",
-			[]string{`x.toml:2: duts: unknown device "openDNS": known are allowlist, clean, coovachilli, gateway-ebpf, opennds, or describe it in [dut.openDNS]; did you mean "opennds"?`}},
+			[]string{`x.toml:2: duts: unknown device "openDNS": known are allowlist, clean, coovachilli, gateway-ebpf, gateway-tun, gateway-tun-fast, opennds, or describe it in [dut.openDNS]; did you mean "opennds"?`}},
 		{"nothing to measure", "duts = [\"clean\"]\nclients = [1]\noffered_mbps = [1]\naa_blocks = 0\n",
 			[]string{`x.toml:1: duts: nothing to measure: "clean" alone means A/A blocks, and aa_blocks is 0`}},
 		{"udp streams", minimal + "[traffic]\nprotocol = \"udp\"\npacing = \"burst\"\n",

@@ -15,7 +15,7 @@ import (
 )
 
 // known stands for the devices written in Go.
-var known = []string{"clean", "coovachilli", "gateway-ebpf", "opennds"}
+var known = []string{"clean", "coovachilli", "gateway-ebpf", "gateway-tun", "gateway-tun-fast", "opennds"}
 
 // sameExperiment compares all but where keys were set.
 var sameExperiment = cmp.Options{

@@ -27,15 +27,20 @@ var allowedImports = map[string][]string{
 	"cmd/gateweigh": {"lab/..."},
 	"cmd/gatewayd":  {"gateway", "gateway/config", "gateway/control", "gateway/users"},
 
-	"gateway":               {"gateway/..."},
-	"gateway/config":        {},
-	"gateway/control":       {"gateway/session"},
-	"gateway/datapath":      {},
-	"gateway/datapath/ebpf": {"gateway/datapath"},
+	"gateway":                {"gateway/..."},
+	"gateway/config":         {},
+	"gateway/control":        {"gateway/session"},
+	"gateway/datapath":       {},
+	"gateway/datapath/ebpf":  {"gateway/datapath", "gateway/datapath/guard"},
+	"gateway/datapath/guard": {"gateway/datapath"},
 
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/admission": {"gateway/datapath"},
-	"gateway/datapath/tun":       {"gateway/datapath", "gateway/datapath/admission"},
+	"gateway/datapath/tun":       {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard"},
+	"gateway/datapath/nfqueue":   {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/nfqueue/..."},
+
+	"gateway/datapath/nfqueue/nftables": {},
+	"gateway/datapath/nfqueue/queue":    {},
 
 	"gateway/dhcp":    {},
 	"gateway/dns":     {},
@@ -48,23 +53,26 @@ var allowedImports = map[string][]string{
 	"gateway/netnstest":             {}, // namespaces for tests
 
 	"lab/result":     {},
-	"lab/client":     {"lab/meter"}, // opens the counters of each client's namespace
+	"lab/client":     {"lab/meter", "lab/client/persona"}, // opens the counters of each client's namespace
 	"lab/traffic":    {"lab/traffic/socket"},
 	"lab/meter":      {},
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"lab/result"},
-	"lab/agent":      {"lab/client", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/meter"},
+	"lab/agent":      {"lab/client", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/meter"},
 	"lab/testbed":    {"lab/agent", "lab/client"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment"},
-	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/traffic", "lab/traffic/rtt", "lab/meter", "lab/profile", "lab/result"},
+	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/traffic", "lab/traffic/rtt", "lab/traffic/short", "lab/meter", "lab/profile", "lab/result"},
 	"lab/analysis":   {"lab/result", "lab/analysis/inference"},
 	"lab/doctor":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/runner", "lab/result", "lab/analysis"},
 	"lab/studies":    {"lab/analysis", "lab/result"},
 	"lab/report":     {"lab/analysis", "lab/profile", "lab/result", "lab/studies", "lab/report/chart"},
 	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/result"},
 
+	"lab/client/persona": {}, // many clients behind one interface
+
 	"lab/traffic/iperf3": {"lab/traffic"},
 	"lab/traffic/rtt":    {"lab/traffic/socket"},
+	"lab/traffic/short":  {},
 	"lab/traffic/socket": {}, // threads and sockets of generators and probes
 
 	"lab/analysis/inference":    {},
@@ -77,19 +85,24 @@ var allowedImports = map[string][]string{
 var testImports = map[string][]string{
 	"cmd/gatewayd": {"gateway/session"}, // serves a table of its own to the verbs
 
-	"gateway/datapath/ebpf": {"gateway/datapath/datapathtest", "gateway/netnstest"},
-	"gateway/datapath/tun":  {"gateway/datapath/datapathtest", "gateway/netnstest"},
-	"gateway/dhcp":          {"gateway/netnstest"},
-	"gateway/dns":           {"gateway/netnstest"},
-	"gateway/portal":        {"gateway/netnstest"},
+	"gateway/datapath/ebpf":             {"gateway/datapath/datapathtest", "gateway/netnstest"},
+	"gateway/datapath/guard":            {"gateway/netnstest"},
+	"gateway/datapath/nfqueue":          {"gateway/datapath/datapathtest", "gateway/netnstest"},
+	"gateway/datapath/nfqueue/nftables": {"gateway/netnstest"},
+	"gateway/datapath/nfqueue/queue":    {"gateway/netnstest"},
+	"gateway/datapath/tun":              {"gateway/datapath/datapathtest", "gateway/netnstest"},
+	"gateway/dhcp":                      {"gateway/netnstest"},
+	"gateway/dns":                       {"gateway/netnstest"},
+	"gateway/portal":                    {"gateway/netnstest"},
 
 	"lab/analysis": {"lab/analysis/analysistest"},
 	"lab/compare":  {"lab/analysis/analysistest"},
 	"lab/doctor":   {"lab/labtest"},
-	"lab/dut":      {"lab/testbed"}, // devices are tested in real labs
+	"lab/dut":      {"lab/testbed", "lab/labtest"}, // devices are tested in real labs
 	"lab/testbed":  {"lab/meter", "lab/labtest"},
 	"lab/traffic":  {"lab/labtest"},
 
+	"lab/client/persona": {"lab/labtest"},
 	"lab/traffic/iperf3": {"lab/labtest"},
 	"lab/traffic/rtt":    {"lab/labtest", "lab/traffic/socket"},
 

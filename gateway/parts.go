@@ -45,7 +45,7 @@ func (g *gateway) dhcpConfig() dhcp.Config {
 	out := dhcp.Config{
 		Interface: cfg.LAN.Interface, Bound: cfg.Datapath.Kind == config.TUN, Server: cfg.LAN.Address.Addr(), Subnet: cfg.LAN.Network(),
 		Static: map[dhcp.MAC]netip.Addr{}, Lease: d.Lease, DNS: d.DNS, Domain: d.Domain, MTU: d.MTU,
-		Path: filepath.Join(cfg.StateDir, "leases.db"), Log: g.log,
+		Brief: d.Brief, Settled: g.authenticated, Path: filepath.Join(cfg.StateDir, "leases.db"), Log: g.log,
 	}
 	if g.portal != nil {
 		out.CaptivePortalURL = g.portal.APIURL()
@@ -60,6 +60,12 @@ func (g *gateway) dhcpConfig() dhcp.Config {
 		out.Options = append(out.Options, dhcp.Option{Code: code, Data: data})
 	}
 	return out
+}
+
+// authenticated says whether a client is logged in.
+func (g *gateway) authenticated(mac dhcp.MAC, addr netip.Addr) bool {
+	s, known := g.table.Get(addr)
+	return known && s.MAC == datapath.MAC(mac) && s.State == session.Authenticated
 }
 
 func (g *gateway) dnsConfig() dns.Config {

@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
+	"os"
 	"syscall"
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
+	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
 	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
 )
 
@@ -46,13 +50,19 @@ func (g *gateway) openPath() (path, error) {
 	case config.EBPF:
 		dp, err := opened(ebpf.Open(g.ebpfConfig()))
 		if err == nil {
-			err = tun.Remove(g.cfg.LAN.Interface)
+			err = errors.Join(tun.Remove(g.cfg.LAN.Interface), nfqueue.Clear(g.cfg.LAN.Interface))
 		}
 		return dp, err
 	case config.TUN:
 		c := tunConfig(g.cfg, g.log)
-		c.Former = func() error { return removePrograms(g.cfg) }
+		c.Former = func() error { return errors.Join(removePrograms(g.cfg), nfqueue.Clear(g.cfg.LAN.Interface)) }
 		return opened(tun.Open(c))
+	case config.NFQueue:
+		dp, err := opened(nfqueue.Open(g.nfqueueConfig()))
+		if err == nil {
+			err = errors.Join(removePrograms(g.cfg), tun.Remove(g.cfg.LAN.Interface), guard.Remove(g.cfg.LAN.Interface))
+		}
+		return dp, err
 	}
 	return nil, fmt.Errorf("no data path %q", g.cfg.Datapath.Kind)
 }
@@ -65,11 +75,19 @@ func opened[P path](dp P, err error) (path, error) {
 	return dp, nil
 }
 
+// ErrNotHere is wrapped where a gateway's interface is unknown, so that nobody can say
+// that nothing of it is left.
+var ErrNotHere = errors.New("nothing of a gateway is to be found in this network namespace")
+
 // Detach takes everything of a gateway out of the kernel, whatever its data path
 // was. What is not there is no error. While a daemon runs it fails with
 // datapath.ErrBusy unless it is forced to: that one then goes on without anything
 // in the kernel.
 func Detach(cfg *config.Config, force bool) error {
+	if _, err := net.InterfaceByName(cfg.LAN.Interface); err != nil && !force && !guard.There(cfg.LAN.Interface) && !nfqueue.Left(cfg.LAN.Interface) {
+		return fmt.Errorf("%w: neither the interface %s nor what guards it: if it is in another network namespace, detach there (ip netns exec); if it is gone for good, detach --force removes what is pinned",
+			ErrNotHere, cfg.LAN.Interface)
+	}
 	locks, err := datapath.Lock(cfg.LAN.Interface, cfg.WAN.Interface)
 	if err != nil && !(force && errors.Is(err, datapath.ErrBusy)) {
 		return err
@@ -79,7 +97,30 @@ func Detach(cfg *config.Config, force bool) error {
 	if cfg.Datapath.Kind == config.EBPF { // its interfaces may be gone, and pins still there
 		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
 	}
-	return errors.Join(programs(cfg), tun.Remove(cfg.LAN.Interface))
+	err = errors.Join(programs(cfg), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), guard.Remove(cfg.LAN.Interface))
+	return errors.Join(err, noteDetached(cfg))
+}
+
+// noteDetached has sessions go on after Detach, when a gateway is started again.
+func noteDetached(cfg *config.Config) error {
+	if _, err := os.Stat(cfg.StateDir); err != nil {
+		return nil // there are none
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err == nil {
+		err = os.WriteFile(detachedFile(cfg), boot, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("noting that sessions go on: %w", err)
+	}
+	return nil
+}
+
+// Left says whether anything of a gateway is in the kernel: programs, a device,
+// rules, or the guard.
+func Left(cfg *config.Config) bool {
+	_, err := os.Stat(cfg.Datapath.PinDir)
+	return err == nil || ebpf.Attached(ebpfLeft(cfg)) || tun.Left(cfg.LAN.Interface) || nfqueue.Left(cfg.LAN.Interface) || guard.There(cfg.LAN.Interface)
 }
 
 // removePrograms takes out what an eBPF data path left.
@@ -120,6 +161,19 @@ func (g *gateway) ebpfConfig() ebpf.Config {
 	c := ebpf.Config{
 		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr(),
 		PortalPorts: portalPorts(cfg.Portal), Forward: ebpf.Forward(cfg.Datapath.Forward), PinDir: cfg.Datapath.PinDir, Log: g.log,
+	}
+	if cfg.DHCP.Mode == config.External {
+		c.Newcomer = g.newcomer
+	}
+	return c
+}
+
+// nfqueueConfig is what queues and rules are made for.
+func (g *gateway) nfqueueConfig() nfqueue.Config {
+	cfg := g.cfg
+	c := nfqueue.Config{
+		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Prefix: cfg.LAN.Network(), Gateway: cfg.LAN.Address.Addr(),
+		PortalPorts: portalPorts(cfg.Portal), Fast: cfg.Datapath.Fast, Log: g.log,
 	}
 	if cfg.DHCP.Mode == config.External {
 		c.Newcomer = g.newcomer

@@ -15,13 +15,25 @@ import (
 // passes.
 func TestTUN(t *testing.T) {
 	for name, keys := range map[string]string{"studied": "kind = \"tun\"", "fast": "kind = \"tun\"\nfast = true\ndevice = \"clients\""} {
-		t.Run(name, func(t *testing.T) { dayOnTUN(t, keys) })
+		t.Run(name, func(t *testing.T) {
+			network(t)
+			sh(t, "ip addr flush dev lan0")
+			inUserSpace(t, keys)
+		})
 	}
 }
 
-func dayOnTUN(t *testing.T, keys string) {
-	network(t)
-	sh(t, "ip addr flush dev lan0")
+// TestNFQueue is the same day where the kernel forwards and asks about packets.
+func TestNFQueue(t *testing.T) {
+	for name, keys := range map[string]string{"studied": "kind = \"nfqueue\"", "fast": "kind = \"nfqueue\"\nfast = true"} {
+		t.Run(name, func(t *testing.T) {
+			network(t)
+			inUserSpace(t, keys)
+		})
+	}
+}
+
+func inUserSpace(t *testing.T, keys string) {
 	dir := t.TempDir()
 	d := startOn(t, dir, keys)
 	detach := func() { must(t, Detach(d.cfg, false)) }

@@ -107,16 +107,7 @@ func TestNobodyThere(t *testing.T) {
 		flows[c] = w.flow(c, true, 500)
 		flows[c].begin()
 	}
-	// Five seconds after the login at the latest nothing of brief passes any more.
-	time.Sleep(time.Until(sessions[brief].Began.Add(5 * time.Second)))
-	ended := flows[brief].received.Load()
-	if left := flows[brief].sent.Load() - ended; ended == 0 || left > 500 {
-		t.Errorf("%d datagrams arrived in a session of five seconds, %d did not", ended, left)
-	}
-	time.Sleep(500 * time.Millisecond)
-	if now := flows[brief].received.Load(); now > ended+50 {
-		t.Errorf("%d datagrams arrived after its end", now-ended)
-	}
+	flows[brief].lastsFiveSeconds(t, sessions[brief].Began)
 	for _, f := range flows {
 		f.halt()
 	}
@@ -132,18 +123,8 @@ func TestNobodyThere(t *testing.T) {
 	}
 
 	w.start(program)
-	for c, cause := range map[*client]string{brief: "Session-Timeout", frugal: "Session-Timeout"} {
-		stop := w.acct.told("Stop", sessions[c].ID)
-		n := flows[c].received.Load()
-		if want := (control.Traffic{UpBytes: n * packet, UpPackets: n}); stop.counts() != want || stop.one("Acct-Terminate-Cause") != cause {
-			t.Errorf("Stop tells of %+v (%s), and the server's kernel of %+v", stop.counts(), stop.one("Acct-Terminate-Cause"), want)
-		}
-		if c == brief && stop.one("Acct-Session-Time") != "5" {
-			t.Errorf("a session of five seconds is told to have lasted %s s", stop.one("Acct-Session-Time"))
-		}
-		if s := c.session(); s.State == session.Authenticated {
-			t.Errorf("back again, the daemon believes in %+v", s)
-		}
+	for _, c := range []*client{brief, frugal} {
+		w.toldOfEnd(t, c, sessions[c], flows[c])
 	}
 	if s := ann.session(); s.ID != sessions[ann].ID || s.Traffic != flows[ann].traffic(true) {
 		t.Errorf("back again, the daemon tells of %+v, was %+v", s, sessions[ann])
@@ -152,6 +133,39 @@ func TestNobodyThere(t *testing.T) {
 	late.sh(late.udhcpc("-n"))
 	bob.logIn("ann")
 	bob.sh(reachesWeb)
+}
+
+// lastsFiveSeconds waits until a session that began then, and is of five seconds, is over,
+// and wants nothing to pass any more.
+func (f *flow) lastsFiveSeconds(t *testing.T, began time.Time) {
+	t.Helper()
+	time.Sleep(time.Until(began.Add(5 * time.Second)))
+	ended := f.received.Load()
+	if left := f.sent.Load() - ended; ended == 0 || left > 500 {
+		t.Errorf("%d datagrams arrived in a session of five seconds, %d did not", ended, left)
+	}
+	time.Sleep(500 * time.Millisecond)
+	if now := f.received.Load(); now > ended+50 {
+		t.Errorf("%d datagrams arrived after its end", now-ended)
+	}
+}
+
+// toldOfEnd wants accounting to know how a session ended while there was no daemon: by
+// time, with what the server's kernel got.
+func (w *world) toldOfEnd(t *testing.T, c *client, was control.Session, f *flow) {
+	t.Helper()
+	stop := w.acct.told("Stop", was.ID)
+	n := f.received.Load()
+	want := control.Traffic{UpBytes: n * (udpHeaders + datagramBytes), UpPackets: n}
+	if stop.counts() != want || stop.one("Acct-Terminate-Cause") != "Session-Timeout" {
+		t.Errorf("Stop tells of %+v (%s), and the server's kernel of %+v", stop.counts(), stop.one("Acct-Terminate-Cause"), want)
+	}
+	if was.User == "brief" && stop.one("Acct-Session-Time") != "5" {
+		t.Errorf("a session of five seconds is told to have lasted %s s", stop.one("Acct-Session-Time"))
+	}
+	if s := c.session(); s.State == session.Authenticated {
+		t.Errorf("back again, the daemon believes in %+v", s)
+	}
 }
 
 const reachesWeb = `curl -s --max-time 2 http://192.0.2.2:8080/`

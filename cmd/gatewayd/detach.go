@@ -38,14 +38,19 @@ func detachCommand() *cobra.Command {
 			}
 			var level slog.LevelVar
 			level.Set(cfg.LogLevel)
+			left := gateway.Left(cfg)
 			if err := gateway.Detach(cfg, force); err != nil {
 				return err
 			}
-			fmt.Println("nothing of gatewayd is left in the kernel")
+			if left {
+				fmt.Println("nothing of gatewayd is left in the kernel")
+			} else {
+				fmt.Printf("nothing of gatewayd was there on %s, in this network namespace\n", cfg.LAN.Interface)
+			}
 			return nil
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", defaultConfig, "configuration")
-	cmd.Flags().BoolVar(&force, "force", false, "also while a daemon runs")
+	cmd.Flags().BoolVar(&force, "force", false, "also while a daemon runs, or where the interface is unknown")
 	return cmd
 }

@@ -58,7 +58,7 @@ func TestLife(t *testing.T) {
 // killedUnderLoad kills, ends and replaces the daemon while ann sends and receives all
 // she can, and bob, who is not logged in, tries.
 func (w *world) killedUnderLoad(t *testing.T, program string, ann, bob *client) (used control.Traffic) {
-	before, id := ann.session(), ann.session().ID
+	id := ann.session().ID
 	perSecond := *udpMbps * 1_000_000 / 8 / (udpHeaders + datagramBytes)
 	admitted := []*flow{w.flow(ann, true, perSecond), w.flow(ann, false, perSecond)}
 	blocked := []*flow{w.flow(bob, true, 1000), w.flow(bob, false, 1000)}
@@ -69,22 +69,8 @@ func (w *world) killedUnderLoad(t *testing.T, program string, ann, bob *client) 
 	if *tcpMbps > 0 {
 		streams = []*stream{w.stream(ann, true, *tcpMbps), w.stream(ann, false, *tcpMbps)}
 	}
-	began, replaced := time.Now(), 0
-	for round := 0; round < *rounds || time.Since(began) < *loadTime; round++ {
-		for what, replace := range map[string]func(){
-			"killed":    func() { w.kill(); time.Sleep(100 * time.Millisecond); w.start(program) },
-			"at once":   func() { w.kill(); w.start(program) },
-			"restarted": func() { w.daemon.end(syscall.SIGTERM); w.start(program) },
-			"upgraded":  func() { w.kill(); w.start(w.copyOf(program)) },
-		} {
-			replace()
-			replaced++
-			if now := ann.session(); now.ID != id || now.Began.Sub(before.Began).Abs() > time.Millisecond || now.State != session.Authenticated || now.UpPackets < before.UpPackets {
-				t.Fatalf("%s: the session %+v became %+v", what, before, now)
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-	}
+	began := time.Now()
+	replaced := w.replaced(t, program, ann, began)
 	for _, f := range slices.Concat(admitted, blocked) {
 		f.halt()
 	}
@@ -111,6 +97,30 @@ func (w *world) killedUnderLoad(t *testing.T, program string, ann, bob *client) 
 	t.Logf("%d daemons, %.1f s, %.0f Mbit/s up and %.0f down, %d packets, session %s; queues: %s", replaced, seconds, float64(used.UpBytes)*8e-6/seconds,
 		float64(used.DownBytes)*8e-6/seconds, used.UpPackets+used.DownPackets, id, w.dropped())
 	return used
+}
+
+// replaced kills, ends and replaces the daemon, as long as the flags say, and returns how
+// often; ann's session must be the same all the time.
+func (w *world) replaced(t *testing.T, program string, ann *client, began time.Time) (n int) {
+	t.Helper()
+	before := ann.session()
+	for round := 0; round < *rounds || time.Since(began) < *loadTime; round++ {
+		for what, replace := range map[string]func(){
+			"killed":    func() { w.kill(); time.Sleep(100 * time.Millisecond); w.start(program) },
+			"at once":   func() { w.kill(); w.start(program) },
+			"restarted": func() { w.daemon.end(syscall.SIGTERM); w.start(program) },
+			"upgraded":  func() { w.kill(); w.start(w.copyOf(program)) },
+		} {
+			replace()
+			n++
+			now := ann.session()
+			if now.ID != before.ID || now.Began.Sub(before.Began).Abs() > time.Millisecond || now.State != session.Authenticated || now.UpPackets < before.UpPackets {
+				t.Fatalf("%s: the session %+v became %+v", what, before, now)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	return n
 }
 
 // billed waits until the session's counters are the kernels': of datagrams those given,

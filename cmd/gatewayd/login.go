@@ -109,7 +109,11 @@ func readLogins(stdin io.Reader, file string, g grants) ([]control.LoginRequest,
 	var problems []error
 	lines := bufio.NewScanner(in)
 	for n := 1; lines.Scan(); n++ {
-		words := strings.Fields(lines.Text())
+		line := lines.Text()
+		if n == 1 {
+			line = strings.TrimPrefix(line, "\ufeff") // Windows' editors begin a file with it
+		}
+		words := strings.Fields(line)
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}

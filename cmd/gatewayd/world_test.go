@@ -52,6 +52,8 @@ type world struct {
 	Dir    string
 	Pins   string // of its data path
 	Secret string // of RADIUS
+	Path   string // lines of [datapath] in place of pin_dir
+	Others bool   // lease addresses and answer DNS, not the daemon
 	auth   *radiusServer
 	acct   *radiusServer
 	daemon *process
@@ -168,11 +170,16 @@ type process struct {
 // spawn starts a program in the router's network. It ends with the test.
 func (w *world) spawn(log string, argv ...string) *process {
 	w.t.Helper()
+	return w.spawnAt("router", log, argv...)
+}
+
+func (w *world) spawnAt(host, log string, argv ...string) *process {
+	w.t.Helper()
 	p := &process{log: filepath.Join(w.Dir, log), ended: make(chan struct{})}
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	must(w.t, err)
 	defer out.Close()
-	p.cmd = exec.Command("nsenter", append([]string{"--net=/run/netns/" + w.id + "-router"}, argv...)...)
+	p.cmd = exec.Command("nsenter", append([]string{"--net=/run/netns/" + w.id + "-" + host}, argv...)...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	must(w.t, p.cmd.Start())
 	go func() { p.cmd.Wait(); close(p.ended) }()
@@ -246,13 +253,19 @@ ip -n $ID-switch link add link l0 name c0 netns $n type macvlan mode bridge; ip 
 func (w *world) client() *client {
 	w.t.Helper()
 	c := w.stranger()
+	c.lease()
+	return c
+}
+
+// lease gets the client its address.
+func (c *client) lease() {
+	c.w.t.Helper()
 	out := c.sh(c.udhcpc("-n"))
 	m := regexp.MustCompile(`leased (\S+)`).FindStringSubmatch(out)
 	if m == nil {
-		w.t.Fatalf("no lease:\n%s", out)
+		c.w.t.Fatalf("no lease:\n%s", out)
 	}
 	c.addr = netip.MustParseAddr(m[1])
-	return c
 }
 
 // udhcpc is a command that asks for a lease, and says "leased ADDRESS".
@@ -282,13 +295,18 @@ func (c *client) logIn(user string) control.Session {
 		if err != nil {
 			return err
 		}
-		code, err := c.try(fmt.Sprintf(curl+`-o /dev/null -w '%%{http_code}' -d token=%s -d username=%s -d password=right http://%s/login`, token, user, portalAddr))
+		code, err := c.try(c.fillIn(token, user))
 		if err == nil && code != "303" {
 			err = fmt.Errorf("the form is answered with %s", code)
 		}
 		return err
 	})
 	return c.session()
+}
+
+// fillIn is a command that sends the form and says how it was answered.
+func (c *client) fillIn(token, user string) string {
+	return fmt.Sprintf(curl+`-o /dev/null -w '%%{http_code}' -d token=%s -d username=%s -d password=right http://%s/login`, token, user, portalAddr)
 }
 
 // logOut presses the status page's button.
@@ -303,13 +321,15 @@ func (c *client) logOut() {
 	})
 }
 
+var tokenField = regexp.MustCompile(`name="token" value="([^"]+)"`)
+
 // token is what a page's form is protected with.
 func (c *client) token(page string) (string, error) {
 	text, err := c.try(curl + "http://" + portalAddr + "/" + page)
 	if err != nil {
 		return "", err
 	}
-	token := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(text)
+	token := tokenField.FindStringSubmatch(text)
 	if token == nil {
 		return "", fmt.Errorf("no form on the %s page:\n%s", page, text)
 	}

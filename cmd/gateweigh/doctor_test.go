@@ -177,6 +177,15 @@ func TestListFollowsThePrograms(t *testing.T) {
 	if quick.Name != "quick" || len(quick.Here) == 0 || quick.EstimatedSeconds <= 0 || quick.Cells != 2*len(quick.Here) {
 		t.Errorf("quick here: %+v", quick)
 	}
+	gatewayd := slices.ContainsFunc(with.Devices, func(d listedDevice) bool { return d.Name == "gateway-ebpf" && d.Here })
+	for _, e := range with.Experiments {
+		if len(e.OfferedMbps)+len(e.PerClient)+len(e.LoginRates) == 0 {
+			t.Errorf("no load: %+v", e)
+		}
+		if e.Name == "gateway-scale" && len(e.Here) > 0 != gatewayd {
+			t.Errorf("with gatewayd %v: %+v", gatewayd, e)
+		}
+	}
 	if len(bare.Here) != 0 || bare.Cells != 0 || bare.EstimatedSeconds != 0 {
 		t.Errorf("quick without any program: %+v", bare)
 	}

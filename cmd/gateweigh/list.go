@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -35,6 +37,7 @@ type listedExperiment struct {
 	Measure     string    `json:"measure"`
 	Clients     []int     `json:"clients"`
 	OfferedMbps []float64 `json:"offered_mbps,omitempty"`
+	PerClient   []float64 `json:"mbps_per_client,omitempty"`
 	LoginRates  []float64 `json:"login_rates,omitempty"`
 	// Cells, Blocks and EstimatedSeconds are of the devices that are here.
 	Cells            int        `json:"cells"`
@@ -107,7 +110,11 @@ func makeListing(cmd *cobra.Command) (listing, error) {
 		all.Devices = append(all.Devices, l)
 	}
 	for _, e := range experiment.Builtins() {
-		all.Experiments = append(all.Experiments, listExperiment(e, here))
+		listed, err := listExperiment(cmd.Context(), e, here)
+		if err != nil {
+			return all, err
+		}
+		all.Experiments = append(all.Experiments, listed)
 	}
 	return all, nil
 }
@@ -130,16 +137,25 @@ func admission(name string, t dut.Traits) string {
 	return "none"
 }
 
-// listExperiment describes an experiment as this machine would run it.
-func listExperiment(e *experiment.Experiment, here map[string]bool) listedExperiment {
+// listExperiment describes an experiment as this machine would run it: with the
+// devices that are here, and those of its own that can run.
+func listExperiment(ctx context.Context, e *experiment.Experiment, here map[string]bool) (listedExperiment, error) {
+	here = maps.Clone(here)
+	for name := range e.Custom {
+		d, err := dut.New(name, 1, e)
+		if err != nil {
+			return listedExperiment{}, err
+		}
+		here[name] = d.Check(ctx) == nil
+	}
 	possible := e.Possible(func(name string) bool { return here[name] })
 	l := listedExperiment{
 		Name: e.Name, Description: e.Description, Devices: e.DUTs, Here: possible.DUTs,
-		Measure: e.Measure, Clients: e.Clients, OfferedMbps: e.OfferedMbps, LoginRates: e.LoginRates,
+		Measure: e.Measure, Clients: e.Clients, OfferedMbps: e.OfferedMbps, PerClient: e.MbpsPerClient, LoginRates: e.LoginRates,
 		Windows: e.Windows, WindowSeconds: e.Window.Seconds(), Needs: runner.Needs(e), file: e.Encode(),
 	}
 	if len(possible.DUTs) == 0 {
-		return l // a run would end at once
+		return l, nil // a run would end at once
 	}
 	type cell struct {
 		result.Cell
@@ -159,7 +175,7 @@ func listExperiment(e *experiment.Experiment, here map[string]bool) listedExperi
 		}
 	}
 	l.EstimatedSeconds = possible.EstimatedDuration().Seconds()
-	return l
+	return l, nil
 }
 
 // only keeps what has a name; an unknown name is an error.
@@ -220,9 +236,21 @@ func (e listedExperiment) text() []string {
 		who += "log in " + strings.Join(rates(e.LoginRates), ", ")
 	} else {
 		takes += fmt.Sprintf("%s of %d windows of %g s", count(e.Blocks, "block"), e.Windows, e.WindowSeconds)
-		who += fmt.Sprintf("at %s Mbit/s", joined(e.OfferedMbps))
+		who += "at " + loads(e.OfferedMbps, e.PerClient)
 	}
 	return append(lines, takes, who+"; devices here: "+strings.Join(e.Here, ", ")+e.absent(), "needs root, "+programs(e.Needs))
+}
+
+// loads are those of all clients together, and those of each.
+func loads(total, each []float64) string {
+	var texts []string
+	if len(total) > 0 {
+		texts = append(texts, joined(total)+" Mbit/s")
+	}
+	if len(each) > 0 {
+		texts = append(texts, joined(each)+" Mbit/s each")
+	}
+	return strings.Join(texts, " and ")
 }
 
 // rates says in words how clients come.

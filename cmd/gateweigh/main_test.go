@@ -186,7 +186,7 @@ func leftovers(t *testing.T) string {
 	}
 	for _, d := range dirs {
 		raw, err := os.ReadFile(filepath.Join("/proc", d.Name(), "cmdline"))
-		if args := strings.Split(string(raw), "\x00"); err == nil && len(args) > 1 && (args[1] == agent.Subcommand || args[1] == agent.InitCommand) {
+		if args := strings.Split(string(raw), "\x00"); err == nil && len(args) > 1 && (args[1] == agent.Subcommand || args[1] == agent.InitCommand || args[1] == agent.WorkerCommand) {
 			found = append(found, "process "+d.Name()+" "+strings.Join(args, " "))
 		}
 		comm, err := os.ReadFile(filepath.Join("/proc", d.Name(), "comm"))

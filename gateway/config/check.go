@@ -36,6 +36,7 @@ func (c *Config) check() []*Error {
 	k.checkPortal()
 	k.checkLogin()
 	k.checkDatapath()
+	k.checkMetrics()
 	k.checkServer("radius.primary", c.RADIUS.Primary)
 	k.checkServer("radius.secondary", c.RADIUS.Secondary)
 	return k.problems
@@ -64,8 +65,11 @@ func (k *checker) without(reason string, keys ...string) {
 
 func (k *checker) checkDHCP() {
 	if k.DHCP.Mode == External {
-		k.without(`dhcp.mode is "external"`, "dhcp.pools", "dhcp.lease", "dhcp.dns", "dhcp.domain", "dhcp.mtu", "dhcp.static", "dhcp.options")
+		k.without(`dhcp.mode is "external"`, "dhcp.pools", "dhcp.lease", "dhcp.preauth_lease", "dhcp.dns", "dhcp.domain", "dhcp.mtu", "dhcp.static", "dhcp.options")
 		return
+	}
+	if k.DHCP.Brief > k.DHCP.Lease {
+		k.report("dhcp.preauth_lease", "is longer than dhcp.lease, %s", shortDuration(k.DHCP.Lease))
 	}
 	if !k.LAN.Address.IsValid() {
 		return
@@ -160,9 +164,6 @@ func (k *checker) checkPort(key string, port uint16) {
 	if port == 53 {
 		k.report(key, "53 belongs to the DNS")
 	}
-	if k.LAN.Address.IsValid() && k.Metrics.Listen == netip.AddrPortFrom(k.LAN.Address.Addr(), port) {
-		k.report("metrics.listen", "%s is the portal's: %s", k.Metrics.Listen, key)
-	}
 }
 
 // checkLogin holds the ways to log in against what each needs.
@@ -196,6 +197,13 @@ func (k *checker) checkLogin() {
 }
 
 // checkDatapath holds the data path's keys against its kind.
+// checkMetrics keeps metrics out of the clients' network.
+func (k *checker) checkMetrics() {
+	if a := k.Metrics.Listen.Addr(); k.LAN.Address.IsValid() && k.LAN.Address.Masked().Contains(a) {
+		k.report("metrics.listen", "%s is in the LAN, where clients would read it: take 127.0.0.1", a)
+	}
+}
+
 func (k *checker) checkDatapath() {
 	kind := k.Datapath.Kind
 	reason := fmt.Sprintf("datapath.kind is %q", kind)

@@ -34,8 +34,9 @@ const (
 	PortWireless = "wireless"
 	PortEthernet = "ethernet"
 
-	EBPF = "ebpf" // programs in the kernel
-	TUN  = "tun"  // a packet socket and a TUN device, all packets in user space
+	EBPF    = "ebpf"    // programs in the kernel
+	TUN     = "tun"     // a packet socket and a TUN device, all packets in user space
+	NFQueue = "nfqueue" // the kernel forwards, and asks user space about each packet
 
 	ForwardAuto     = "auto"     // redirect, unless netfilter has rules for what is forwarded
 	ForwardRedirect = "redirect" // past netfilter, whatever its rules are
@@ -98,6 +99,7 @@ type DHCP struct {
 	Mode    string // Server or External
 	Pools   []Range
 	Lease   time.Duration
+	Brief   time.Duration    // of clients that are not logged in; 0: Lease
 	Static  []Reservation    // in the file's order
 	DNS     []netip.Addr     // resolvers clients are told
 	Domain  string           // empty: none
@@ -195,8 +197,8 @@ type Limits struct {
 
 // Datapath is what moves the packets.
 type Datapath struct {
-	Kind    string // EBPF or TUN
-	Fast    bool   // TUN: as good as it gets, instead of as portals do it
+	Kind    string // EBPF, TUN or NFQueue
+	Fast    bool   // TUN and NFQueue: as good as it gets, instead of as portals do it
 	Device  string // TUN: the device's name
 	Forward string // EBPF: ForwardAuto, ForwardRedirect or ForwardStack
 	PinDir  string // EBPF: where programs and maps outlive the daemon

@@ -339,6 +339,9 @@ func TestModeOfTheSocket(t *testing.T) {
 		if err != nil || info.Mode() != os.ModeSocket|socketMode {
 			t.Errorf("umask %o: %v, %v", umask, info.Mode(), err)
 		}
+		if info, err := os.Stat(path + ".lock"); err != nil || info.Mode() != lockMode {
+			t.Errorf("umask %o: the lock: %v, %v", umask, info.Mode(), err)
+		}
 		s.Close()
 	}
 }

@@ -31,6 +31,9 @@ type Socket struct {
 // socketMode lets the daemon's user and group in.
 const socketMode = 0o660
 
+// lockMode keeps others from holding the lock, which takes no more than to read it.
+const lockMode = 0o600
+
 // Listen takes the place at path, also after a daemon that was killed. Where one
 // is alive it fails with ErrRunning and its process id. Connections wait until
 // Serve.
@@ -57,7 +60,10 @@ func Listen(path string) (*Socket, error) {
 // it however the process ends; the file stays, so that two daemons never lock
 // different files of one name.
 func takeLock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, lockMode)
+	if err == nil {
+		err = f.Chmod(lockMode) // an older one's, or an umask's
+	}
 	if err != nil {
 		return nil, fmt.Errorf("locking the control socket: %w", err)
 	}

@@ -10,7 +10,8 @@
 //
 // A client is its MAC and client identifier together: who knows another's
 // identifier cannot take its address over. An address whose lease has ended
-// stays known as its last client's until the pool has no other.
+// stays known as its last client's until the pool has no other. Those who need not
+// have come to stay can be given briefer leases than others.
 //
 // A lease is on disk, and the Listener has been told of it, before the client
 // gets its ACK. Changes that arrive while the disk is busy are written together.
@@ -52,14 +53,16 @@ type Config struct {
 	Pools     []Range      // addresses to lease; the gateway's own and static ones are left out
 	Static    map[MAC]netip.Addr
 
-	Lease            time.Duration // default 1 h, at least 1 s; T1 is half of it, T2 7/8
-	AddressesPerMAC  int           // addresses a MAC may have at once with different client identifiers; default 4
-	Routers          []netip.Addr  // option 3; default Server
-	DNS              []netip.Addr  // option 6; default Server
-	Domain           string        // option 15; empty: not sent
-	MTU              int           // option 26 in bytes; 0: not sent
-	CaptivePortalURL string        // option 114 (RFC 8910), sent asked or not; empty: not sent
-	Options          []Option      // further ones, sent when asked for; they replace the above but not 1, 51–59, 61, 82
+	Lease            time.Duration              // default 1 h, at least 1 s; T1 is half of it, T2 7/8
+	Brief            time.Duration              // of clients that are not Settled; 0: Lease, at most that
+	Settled          func(MAC, netip.Addr) bool // needed with Brief; must not call the Server
+	AddressesPerMAC  int                        // addresses a MAC may have at once with different client identifiers; default 4
+	Routers          []netip.Addr               // option 3; default Server
+	DNS              []netip.Addr               // option 6; default Server
+	Domain           string                     // option 15; empty: not sent
+	MTU              int                        // option 26 in bytes; 0: not sent
+	CaptivePortalURL string                     // option 114 (RFC 8910), sent asked or not; empty: not sent
+	Options          []Option                   // further ones, sent when asked for; they replace the above but not 1, 51–59, 61, 82
 
 	Path string       // the file that keeps the leases
 	Log  *slog.Logger // default slog.Default()
@@ -88,10 +91,10 @@ type Lease struct {
 }
 
 const (
-	offerTime = 10 * time.Second // an offer is kept for its client
-	// offerHold is how long an offer is safe when the pool has nothing else left:
-	// a flood of DISCOVERs alone then cannot keep addresses from who takes them.
-	offerHold   = time.Second
+	// offerTime is how long an offer is kept for its client, unless the pool has
+	// nothing else left: then the oldest offer is made to the next one as well, and
+	// who takes it first has it. A flood of DISCOVERs keeps no address from anybody.
+	offerTime   = 10 * time.Second
 	declineTime = 10 * time.Minute // an address found in use is left alone
 )
 
@@ -100,6 +103,9 @@ const (
 func (c Config) withDefaults() (Config, error) {
 	if c.Lease == 0 {
 		c.Lease = time.Hour
+	}
+	if c.Brief == 0 {
+		c.Brief = c.Lease
 	}
 	if c.AddressesPerMAC == 0 {
 		c.AddressesPerMAC = 4
@@ -131,6 +137,8 @@ func (c Config) check() error {
 		return fmt.Errorf("dhcp: the server's address %s is no host address of subnet %s", c.Server, c.Subnet)
 	case c.Lease < time.Second || c.Lease > 366*24*time.Hour:
 		return fmt.Errorf("dhcp: lease time %s must be between 1 s and a year", c.Lease)
+	case c.Brief < time.Second || c.Brief > c.Lease || c.Brief < c.Lease && c.Settled == nil:
+		return fmt.Errorf("dhcp: lease time %s of those who are not settled must be between 1 s and %s, and it must be known who they are", c.Brief, c.Lease)
 	case c.AddressesPerMAC < 0:
 		return fmt.Errorf("dhcp: %d addresses a MAC: must be 1 or more", c.AddressesPerMAC)
 	case c.MTU != 0 && (c.MTU < 576 || c.MTU > 65535):

@@ -7,9 +7,12 @@ import (
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/mdlayher/packet"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// lease all leases addresses for n clients, inFlight of them at once, each asking
+// leaseAll leases addresses for n clients, inFlight of them at once, each asking
 // again until it has one, and returns who got which.
 func (w *wire) leaseAll(n, inFlight int) map[netip.Addr]MAC {
 	w.t.Helper()
@@ -17,34 +20,43 @@ func (w *wire) leaseAll(n, inFlight int) map[netip.Addr]MAC {
 	waiting := map[MAC]bool{}
 	begun := 0
 	discover := func(mac MAC) { w.send(station{mac: mac}, message(w.t, dhcpv4.MessageTypeDiscover, mac)) }
-	for silence := 0; len(got) < n; {
+	for late, again := 0, time.Now().Add(time.Second); len(got) < n; {
 		for ; begun < n && len(waiting) < inFlight; begun++ {
 			waiting[macOf(begun)] = true
 			discover(macOf(begun))
 		}
-		m, _ := w.next(time.Second)
-		if m == nil { // something was lost on the way
-			if silence++; silence > 20 {
+		m, _ := w.next(time.Until(again))
+		if time.Now().After(again) { // something was lost on the way
+			if late++; late > 20 {
 				w.t.Fatalf("%d of %d clients have no address", n-len(got), n)
 			}
 			for mac := range waiting {
 				discover(mac)
 			}
+			again = time.Now().Add(time.Second)
+		}
+		if m == nil {
 			continue
 		}
 		mac := MAC(m.ClientHWAddr)
+		if _, taken := got[addrOf(m)]; !waiting[mac] && !taken {
+			continue // others are on the wire
+		}
 		switch m.MessageType() {
 		case dhcpv4.MessageTypeOffer:
 			w.send(station{mac: mac}, message(w.t, dhcpv4.MessageTypeRequest, mac,
 				dhcpv4.WithOption(dhcpv4.OptServerIdentifier(m.ServerIdentifier())),
 				dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(m.YourIPAddr))))
 		case dhcpv4.MessageTypeAck:
-			addr, _ := netip.AddrFromSlice(m.YourIPAddr.To4())
+			addr := addrOf(m)
 			if owner, taken := got[addr]; taken && owner != mac {
 				w.t.Fatalf("%s was given to two clients", addr)
 			}
 			got[addr] = mac
 			delete(waiting, mac)
+			late = 0
+		case dhcpv4.MessageTypeNak: // another was quicker
+			discover(mac)
 		default:
 			w.t.Fatalf("%s to %x", m.MessageType(), mac)
 		}
@@ -52,18 +64,62 @@ func (w *wire) leaseAll(n, inFlight int) map[netip.Addr]MAC {
 	return got
 }
 
+func addrOf(m *dhcpv4.DHCPv4) netip.Addr {
+	a, _ := netip.AddrFromSlice(m.YourIPAddr.To4())
+	return a
+}
+
 func TestStormOfClients(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	s, j := start(t, leasesFile(t), nil)
 	const n = 2000
 	got := w.leaseAll(n, n)
-	if len(got) != n || len(s.Leases()) != n || len(j.all()) < n {
+	if len(got) != n || s.Stats().Naks != 0 || len(s.Leases()) != n || len(j.all()) < n {
 		t.Errorf("%d addresses, %d leases, %d calls of the listener, want %d", len(got), len(s.Leases()), len(j.all()), n)
 	}
 	for _, l := range s.Leases() {
 		if got[l.Addr] != MAC(l.MAC) {
 			t.Fatalf("%s is %s's for the server, %x's on the wire", l.Addr, l.MAC, got[l.Addr])
 		}
+	}
+}
+
+// TestFloodOfDiscovers: who asks for addresses under ever new names, and takes none,
+// keeps nobody from getting one, however fast it asks.
+func TestFloodOfDiscovers(t *testing.T) {
+	lan := newLAN(t)
+	s, _ := start(t, leasesFile(t), func(c *Config) {
+		c.Pools = []Range{{netip.MustParseAddr("10.1.1.0"), netip.MustParseAddr("10.1.1.90")}}
+	})
+	flood, stop, ended := newWire(t, lan), make(chan struct{}), make(chan int)
+	go func() {
+		for i := 0; ; i++ {
+			if i%20 == 0 { // some 10,000 a second: what is beyond the server is lost, whoever sent it
+				time.Sleep(time.Millisecond)
+			}
+			select {
+			case <-stop:
+				ended <- i
+				return
+			default:
+			}
+			mac := macOf(0x10000 + i)
+			frame := (station{mac: mac}).datagram(message(t, dhcpv4.MessageTypeDiscover, mac)).frame()
+			flood.conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
+		}
+	}()
+	netnstest.Await(t, "offers of all addresses", func() error {
+		if n := s.Stats().Offered; n < 91 {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
+	if got := newWire(t, lan).leaseAll(91, 10); len(got) != 91 {
+		t.Errorf("%d clients got an address", len(got))
+	}
+	close(stop)
+	if n := <-ended; n < 300 {
+		t.Errorf("the flood was of %d", n)
 	}
 }
 

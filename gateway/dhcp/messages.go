@@ -24,7 +24,7 @@ func (s *Server) discover(rq *request, now time.Time) []byte {
 		return nil
 	}
 	s.stats.offers.Add(1)
-	return s.compose(reply{kind: dhcpv4.MessageTypeOffer, addr: b.addr, lease: s.cfg.Lease}, rq)
+	return s.compose(reply{kind: dhcpv4.MessageTypeOffer, addr: b.addr, lease: s.table.term(rq.client, b.addr)}, rq)
 }
 
 // refuse counts why a client gets no address.
@@ -36,7 +36,7 @@ func (s *Server) refuse(err error) {
 	s.stats.exhausted.Add(1)
 	s.full.do(func() {
 		s.log.Warn("no address is free: enlarge the pool or shorten the lease time",
-			"leased", s.table.queues[leased].count, "declined", s.table.queues[declined].count)
+			"leased", s.table.leases(), "declined", s.table.queues[declined].count)
 	})
 }
 
@@ -74,7 +74,7 @@ func (s *Server) request(rq *request, now time.Time) []byte {
 		s.refuse(err)
 		return nil
 	}
-	ack := s.compose(reply{kind: dhcpv4.MessageTypeAck, addr: addr, lease: s.cfg.Lease}, rq)
+	ack := s.compose(reply{kind: dhcpv4.MessageTypeAck, addr: addr, lease: b.term(s.cfg)}, rq)
 	s.push(change{record: b.record(), event: granted, ack: ack})
 	return nil
 }
@@ -86,7 +86,7 @@ func (s *Server) repeated(c client, addr netip.Addr, now time.Time) time.Duratio
 	if b == nil || b.addr != addr || b.state != leased || !b.acked.Equal(b.end) || !s.table.may(c, addr) {
 		return 0
 	}
-	if left := b.acked.Sub(now); left >= time.Second && s.cfg.Lease-left < min(repeatWindow, s.cfg.Lease/8) {
+	if left, term := b.acked.Sub(now), b.term(s.cfg); left >= time.Second && term-left < min(repeatWindow, term/8) {
 		return left
 	}
 	return 0

@@ -152,14 +152,15 @@ func (s *Server) Close() error {
 // Leases returns who has which address now, in the addresses' order.
 func (s *Server) Leases() []Lease {
 	s.mu.Lock()
-	list := make([]Lease, 0, s.table.queues[leased].count)
-	q := &s.table.queues[leased]
-	for b := q.first(); b != nil && b != &q.ring; b = b.next {
-		l := Lease{MAC: slices.Clone(b.client.mac[:]), Addr: b.addr, Hostname: b.hostname, End: b.end, Static: s.table.static(b)}
-		if b.client.id != "" {
-			l.ClientID = []byte(b.client.id)
+	list := make([]Lease, 0, s.table.leases())
+	for _, q := range []*queue{&s.table.queues[leased], &s.table.briefly} {
+		for b := q.first(); b != nil && b != &q.ring; b = b.next {
+			l := Lease{MAC: slices.Clone(b.client.mac[:]), Addr: b.addr, Hostname: b.hostname, End: b.end, Static: s.table.static(b)}
+			if b.client.id != "" {
+				l.ClientID = []byte(b.client.id)
+			}
+			list = append(list, l)
 		}
-		list = append(list, l)
 	}
 	s.mu.Unlock()
 	slices.SortFunc(list, func(a, b Lease) int { return a.Addr.Compare(b.Addr) })

@@ -44,7 +44,7 @@ func (s *Server) Stats() Stats {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.Leased, st.Offered = s.table.queues[leased].count, s.table.queues[offered].count
+	st.Leased, st.Offered = s.table.leases(), s.table.queues[offered].count
 	st.DeclinedAddresses = s.table.queues[declined].count
 	return st
 }

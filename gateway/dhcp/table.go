@@ -37,6 +37,7 @@ type binding struct {
 	state    state
 	end      time.Time // of the state; of known when it began
 	acked    time.Time // lease on disk and told of until then; zero: not yet
+	brief    bool      // leased for cfg.Brief
 
 	prev, next *binding
 }
@@ -85,7 +86,8 @@ type table struct {
 	byAddr   map[netip.Addr]*binding
 	byClient map[client]*binding // the address that a client has or had last
 	perMAC   map[MAC]int         // held addresses
-	queues   [states]queue
+	queues   [states]queue       // by state; but see briefly
+	briefly  queue               // leased for cfg.Brief
 
 	// Addresses never used so far begin here.
 	pool int
@@ -107,7 +109,7 @@ func newTable(cfg Config) *table {
 // client's present one, its former one, the one it wishes, any. The binding is
 // the table's: not to be kept beyond the server's lock.
 func (t *table) offer(c client, hostname string, wish netip.Addr, now time.Time) (*binding, error) {
-	b, err := t.choose(c, wish, now)
+	b, err := t.choose(c, wish)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +121,7 @@ func (t *table) offer(c client, hostname string, wish netip.Addr, now time.Time)
 	return b, nil
 }
 
-func (t *table) choose(c client, wish netip.Addr, now time.Time) (*binding, error) {
+func (t *table) choose(c client, wish netip.Addr) (*binding, error) {
 	addr, static := t.cfg.Static[c.mac]
 	own := t.byClient[c]
 	if own != nil && t.may(c, own.addr) && own.state.held() {
@@ -137,7 +139,7 @@ func (t *table) choose(c client, wish netip.Addr, now time.Time) (*binding, erro
 	case t.may(c, wish):
 		return t.at(wish), nil
 	}
-	if b := t.vacant(now); b != nil {
+	if b := t.vacant(); b != nil {
 		return b, nil
 	}
 	return nil, errExhausted
@@ -146,7 +148,7 @@ func (t *table) choose(c client, wish netip.Addr, now time.Time) (*binding, erro
 // vacant takes a free address: one that nobody would miss, one never used, the
 // one whose client has been gone longest, and only then one that was offered and
 // not taken, or declined.
-func (t *table) vacant(now time.Time) *binding {
+func (t *table) vacant() *binding {
 	if b := t.queues[blank].first(); b != nil {
 		return b
 	}
@@ -156,8 +158,10 @@ func (t *table) vacant(now time.Time) *binding {
 	if b := t.queues[known].first(); b != nil {
 		return b
 	}
-	if b := t.queues[offered].first(); b != nil && !t.static(b) && now.Sub(b.end.Add(-offerTime)) >= offerHold {
-		return b
+	for b, q := t.queues[offered].first(), &t.queues[offered]; b != nil && b != &q.ring; b = b.next {
+		if !t.static(b) { // passes those by at most
+			return b
+		}
 	}
 	if b := t.queues[declined].first(); b != nil && !t.static(b) {
 		return b
@@ -188,7 +192,7 @@ func (t *table) unused() (netip.Addr, bool) {
 // A free address is granted even if it is not remembered: after a loss of the
 // leases file clients keep what they have.
 func (t *table) confirm(c client, hostname string, addr netip.Addr, now time.Time) (*binding, error) {
-	if !t.may(c, addr) {
+	if !t.may(c, addr) && !t.open(c, addr) {
 		return nil, errNotYours
 	}
 	own := t.byClient[c]
@@ -199,7 +203,7 @@ func (t *table) confirm(c client, hostname string, addr netip.Addr, now time.Tim
 		return nil, errNotYours
 	}
 	b := t.byAddr[addr]
-	if !static && (b == nil || !b.state.held()) && t.perMAC[c.mac] >= t.cfg.AddressesPerMAC {
+	if !static && (b == nil || !b.state.held() || b.client.mac != c.mac) && t.perMAC[c.mac] >= t.cfg.AddressesPerMAC {
 		return nil, errTooMany
 	}
 	b = t.at(addr)
@@ -208,7 +212,8 @@ func (t *table) confirm(c client, hostname string, addr netip.Addr, now time.Tim
 	if b.state != leased {
 		b.acked = time.Time{}
 	}
-	t.move(b, leased, now.Add(t.cfg.Lease))
+	term := t.term(c, addr)
+	t.put(b, leased, now.Add(term), term < t.cfg.Lease)
 	return b, nil
 }
 
@@ -252,17 +257,38 @@ func (t *table) decline(c client, addr netip.Addr, now time.Time) (b *binding, w
 // expire frees what has ended by now, limit at most, and returns copies of the
 // leases among it.
 func (t *table) expire(now time.Time, limit int) (ended []binding) {
-	for _, s := range []state{offered, declined, leased} {
-		for b := t.queues[s].first(); b != nil && !b.end.After(now) && limit > 0; b = t.queues[s].first() {
+	for _, q := range []*queue{&t.queues[offered], &t.queues[declined], &t.queues[leased], &t.briefly} {
+		for b := q.first(); b != nil && !b.end.After(now) && limit > 0; b = q.first() {
 			limit--
+			lease := b.state == leased
 			t.free(b, now)
-			if s == leased {
+			if lease {
 				ended = append(ended, *b)
 			}
 		}
 	}
 	return ended
 }
+
+// term is how long a lease of an address to a client is to be.
+func (t *table) term(c client, addr netip.Addr) time.Duration {
+	_, static := t.cfg.Static[c.mac]
+	if static || t.cfg.Brief == t.cfg.Lease || t.cfg.Settled(c.mac, addr) {
+		return t.cfg.Lease
+	}
+	return t.cfg.Brief
+}
+
+// term is how long a binding was leased for.
+func (b *binding) term(cfg Config) time.Duration {
+	if b.brief {
+		return cfg.Brief
+	}
+	return cfg.Lease
+}
+
+// leases counts the addresses that are leased.
+func (t *table) leases() int { return t.queues[leased].count + t.briefly.count }
 
 // free makes an address free: still known as its client's when that has had it.
 func (t *table) free(b *binding, now time.Time) {
@@ -300,13 +326,22 @@ func (t *table) assign(b *binding, c client) {
 	t.byClient[c] = b
 }
 
-// move changes a binding's state.
-func (t *table) move(b *binding, to state, end time.Time) {
+// move changes a binding's state; a lease is of full length.
+func (t *table) move(b *binding, to state, end time.Time) { t.put(b, to, end, false) }
+
+func (t *table) put(b *binding, to state, end time.Time, brief bool) {
 	t.count(b, -1)
-	t.queues[b.state].remove(b)
-	b.state, b.end = to, end
-	t.queues[to].add(b)
+	t.queueOf(b).remove(b)
+	b.state, b.end, b.brief = to, end, brief
+	t.queueOf(b).add(b)
 	t.count(b, +1)
+}
+
+func (t *table) queueOf(b *binding) *queue {
+	if b.state == leased && b.brief {
+		return &t.briefly
+	}
+	return &t.queues[b.state]
 }
 
 // count keeps perMAC right around a change of a binding's client or state.
@@ -348,6 +383,14 @@ func (t *table) may(c client, addr netip.Addr) bool {
 		return b.state != declined
 	}
 	return b.state == blank || b.state == known
+}
+
+// open reports whether an address was offered to somebody who has not taken it, so
+// that anybody may.
+func (t *table) open(c client, addr netip.Addr) bool {
+	_, static := t.cfg.Static[c.mac]
+	b := t.byAddr[addr]
+	return !static && t.dynamic(addr) && b != nil && b.state == offered
 }
 
 // dynamic reports whether an address is one to lease to anybody.

@@ -215,16 +215,60 @@ func TestOffersAloneDoNotExhaustThePool(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	late := client{mac: macOf(1)}
-	if _, err := tb.offer(late, "", netip.Addr{}, now); !errors.Is(err, errExhausted) {
-		t.Errorf("an offer just made was taken away: %v", err)
-	}
-	b, err := tb.offer(late, "", netip.Addr{}, now.Add(offerHold))
+	first, late := client{mac: macOf(100)}, client{mac: macOf(1)}
+	b, err := tb.offer(late, "", netip.Addr{}, now)
 	if err != nil || b.addr != addr("10.1.0.2") {
 		t.Fatalf("%v, %v: want the oldest offer's address", b, err)
 	}
-	if _, err := tb.confirm(client{mac: macOf(100)}, "", b.addr, now); !errors.Is(err, errNotYours) {
-		t.Errorf("who lost the offer still got the address: %v", err)
+	for i := range 7 { // a flood, before anybody has taken an offer
+		if _, err := tb.offer(client{mac: macOf(200 + i)}, "", netip.Addr{}, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b, err := tb.confirm(late, "", addr("10.1.0.2"), now); err != nil || b.client != late {
+		t.Errorf("who asks first for what is offered gets %v, %v", b, err)
+	}
+	if _, err := tb.confirm(first, "", addr("10.1.0.2"), now); !errors.Is(err, errNotYours) {
+		t.Errorf("who came second got the address too: %v", err)
+	}
+}
+
+// TestBriefLeases: who need not have come to stay has its address for a while, and
+// each renewal says anew for how long.
+func TestBriefLeases(t *testing.T) {
+	tb, now, stays := smallTable(t), time.Now(), map[MAC]bool{}
+	tb.cfg.Brief, tb.cfg.Settled = time.Minute, func(m MAC, _ netip.Addr) bool { return stays[m] }
+	guest, passer := client{mac: macOf(1)}, client{mac: macOf(2)}
+	left := func(c client, now time.Time) time.Duration {
+		t.Helper()
+		b, err := tb.offer(c, "", netip.Addr{}, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err = tb.confirm(c, "", b.addr, now); err != nil {
+			t.Fatal(err)
+		}
+		return b.end.Sub(now)
+	}
+	if a, b := left(guest, now), left(passer, now); a != time.Minute || b != time.Minute {
+		t.Errorf("leased for %s and %s, want a minute", a, b)
+	}
+	stays[guest.mac] = true
+	if got := left(guest, now.Add(30*time.Second)); got != tb.cfg.Lease {
+		t.Errorf("who stays has its lease for %s", got)
+	}
+	if n := tb.leases(); n != 2 {
+		t.Errorf("%d leases, want 2", n)
+	}
+	if over := tb.expire(now.Add(time.Minute), 10); len(over) != 1 || over[0].client != passer {
+		t.Errorf("after a minute these have ended: %+v", over)
+	}
+	stays[guest.mac] = false
+	if got := left(guest, now.Add(tb.cfg.Lease/2)); got != time.Minute {
+		t.Errorf("who no longer stays has its lease for %s", got)
+	}
+	if over := tb.expire(now.Add(tb.cfg.Lease), 10); len(over) != 1 || over[0].client != guest || tb.leases() != 0 {
+		t.Errorf("in the end these have ended: %+v", over)
 	}
 }
 

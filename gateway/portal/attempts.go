@@ -8,7 +8,8 @@ import (
 )
 
 // Guessing passwords is slowed down for each client, not ended: whoever mistypes
-// is never locked out, and nobody can lock out somebody else.
+// is never locked out, and nobody can lock out somebody else. For guesses at one
+// user's from many clients see guesses.
 const (
 	freeFailures = 3                // before there is a wait
 	firstWait    = time.Second      // doubled by each further failure

@@ -110,7 +110,11 @@ func (p *Portal) logIn(w http.ResponseWriter, r *http.Request, page *Page, c Cre
 		p.render(w, http.StatusOK, "login.html", page)
 		return
 	}
-	if wait := turn.wait(); wait > 0 {
+	wait := turn.wait()
+	if wait == 0 {
+		wait = p.guesses.wait(c.User, c.Key.Addr)
+	}
+	if wait > 0 {
 		p.counters.backedOff.Add(1)
 		seconds := int(wait/time.Second) + 1
 		page.Alert = fmt.Sprintf(page.T.Wait, seconds)
@@ -123,9 +127,11 @@ func (p *Portal) logIn(w http.ResponseWriter, r *http.Request, page *Page, c Cre
 	switch {
 	case err == nil:
 		turn.succeeded()
+		p.guesses.right(c.User, c.Key.Addr)
 		p.admit(w, r, page, c.Key, login)
 	case errors.As(err, &no):
 		turn.failed()
+		p.guesses.wrong(c.User, c.Key.Addr)
 		p.counters.rejected.Add(1)
 		p.log.Info("log-in rejected", "client", c.Key.String(), "user", c.User)
 		page.Wrong, page.Alert, page.Message = true, page.T.WrongPassword, forUser(no.RejectMessage())

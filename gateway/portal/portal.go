@@ -127,6 +127,7 @@ type Portal struct {
 	pages    *pages
 	tokens   tokens
 	attempts attempts
+	guesses  guesses
 	cert     *certificate // nil: plain HTTP only
 	mux      *http.ServeMux
 	counters counters

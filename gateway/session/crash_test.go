@@ -252,3 +252,44 @@ func TestSessionsAreAccountedSideBySide(t *testing.T) {
 		t.Errorf("%d events are left", n)
 	}
 }
+
+// TestWhatIsAccountedLastStaysAccounted: also when the table is closed while
+// what was accounted before is being written.
+func TestWhatIsAccountedLastStaysAccounted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.db")
+	table := openTable(t, path, newMemory())
+	lease(t, table, nth(0))
+	admit(t, table, nth(0), session.Limits{})
+	if _, err := table.End(nth(0).Addr, session.UserRequest); err != nil {
+		t.Fatal(err)
+	}
+	resume, err := table.StopWriting()
+	if err != nil {
+		t.Fatal(err)
+	}
+	account(t, table)
+	for table.Asked() { // until the writer has taken the first, and waits for the file
+		time.Sleep(time.Millisecond)
+	}
+	account(t, table)
+	closed := make(chan error)
+	go func() { closed <- table.Close() }()
+	for !table.Closing() {
+		time.Sleep(time.Millisecond)
+	}
+	if err := errors.Join(resume(), <-closed); err != nil {
+		t.Fatal(err)
+	}
+	if n := openTable(t, path, newMemory()).Pending(); n != 0 {
+		t.Errorf("%d accounted events are handed out again", n)
+	}
+}
+
+// account says that the oldest event has been accounted.
+func account(t *testing.T, table *session.Table) {
+	t.Helper()
+	e, err := table.Next(t.Context())
+	if err := errors.Join(err, table.Done(e)); err != nil {
+		t.Fatal(err)
+	}
+}

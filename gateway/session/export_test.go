@@ -57,6 +57,24 @@ func (t *Table) Waiting() int {
 	return t.store.unwritten
 }
 
+// Asked says whether the writer has been asked to write, and has not yet looked
+// what there is.
+func (t *Table) Asked() bool {
+	t.store.mu.Lock()
+	defer t.store.mu.Unlock()
+	return t.store.armed
+}
+
+// Closing says whether the table accepts nothing more.
+func (t *Table) Closing() bool {
+	select {
+	case <-t.store.closed:
+		return true
+	default:
+		return false
+	}
+}
+
 // Bound makes the table's bounds what a test can reach, before it is used.
 func (t *Table) Bound(clients, updates, events int) {
 	t.bounds = bounds{clients: clients, updates: updates, events: events}

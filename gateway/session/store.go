@@ -160,13 +160,18 @@ func (s *store) write() {
 	defer close(s.ended)
 	for {
 		<-s.wake
-		for s.flush() {
-		}
+		s.flushAll()
 		select {
 		case <-s.closed:
+			s.flushAll() // what has come up since the last look
 			return
 		default:
 		}
+	}
+}
+
+func (s *store) flushAll() {
+	for s.flush() {
 	}
 }
 

@@ -44,6 +44,7 @@ type Agent struct {
 	programs map[string]*spawned
 	support  map[int]bool // process ids that never count
 	sampler  *meter.Sampler
+	visiting *client.Visiting // nil while no guests come
 }
 
 // processors is more than the agent has busy threads. Pinned to one CPU, Go would
@@ -87,29 +88,38 @@ func isolate() error {
 
 func (a *Agent) methods() map[string]handler {
 	return map[string]handler{
-		"hello":          method(a.hello),
-		"run":            method(a.run),
-		"spawn":          method(a.spawn),
-		"kill":           method(a.kill),
-		"programs":       method(a.list),
-		"file.write":     method(a.writeFile),
-		"net.pair":       method(addPair),
-		"net.apply":      method(apply),
-		"meter.open":     method(a.meterOpen),
-		"meter.sample":   method(a.meterSample),
-		"meter.pss":      method(a.meterPSS),
-		"client.create":  method(a.clientCreate),
-		"client.list":    method(a.clientList),
-		"client.lease":   method(a.clientLease),
-		"client.login":   method(a.clientLogin),
-		"client.logout":  method(a.clientLogout),
-		"client.release": method(a.clientRelease),
-		"traffic.serve":  method(a.trafficServe),
-		"traffic.start":  method(a.trafficStart),
-		"traffic.stats":  method(a.trafficStats),
-		"traffic.stop":   method(a.trafficStop),
-		"rtt.start":      method(a.rttStart),
-		"rtt.take":       method(a.rttTake),
+		"hello":            method(a.hello),
+		"run":              method(a.run),
+		"spawn":            method(a.spawn),
+		"kill":             method(a.kill),
+		"programs":         method(a.list),
+		"file.write":       method(a.writeFile),
+		"net.pair":         method(addPair),
+		"net.apply":        method(apply),
+		"net.neighbours":   method(addNeighbours),
+		"meter.open":       method(a.meterOpen),
+		"meter.sample":     method(a.meterSample),
+		"meter.pss":        method(a.meterPSS),
+		"client.create":    method(a.clientCreate),
+		"client.list":      method(a.clientList),
+		"client.lease":     method(a.clientLease),
+		"client.login":     method(a.clientLogin),
+		"client.status":    method(a.clientStatus),
+		"client.logout":    method(a.clientLogout),
+		"client.release":   method(a.clientRelease),
+		"client.renew":     method(a.clientRenew),
+		"client.misbehave": method(a.clientMisbehave),
+		"client.states":    method(a.clientStates),
+		"client.visit":     method(a.clientVisit),
+		"client.leave":     method(a.clientLeave),
+		"traffic.serve":    method(a.trafficServe),
+		"traffic.start":    method(a.trafficStart),
+		"traffic.stats":    method(a.trafficStats),
+		"traffic.mark":     method(a.trafficMark),
+		"traffic.short":    method(a.trafficShort),
+		"traffic.stop":     method(a.trafficStop),
+		"rtt.start":        method(a.rttStart),
+		"rtt.take":         method(a.rttTake),
 	}
 }
 
@@ -164,12 +174,15 @@ func (a *Agent) meterOpen(_ context.Context, m Meter) (none, error) {
 var errNoMeter = errors.New("the host's meter is not open")
 
 func (a *Agent) meterSample(context.Context, none) (meter.Sample, error) {
+	workers := a.traffic.workersNs() // before a.mu: whoever holds the traffic's lock may wait for it
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.sampler == nil {
 		return meter.Sample{}, errNoMeter
 	}
-	return a.sampler.Sample()
+	s, err := a.sampler.Sample()
+	s.AgentNs += workers
+	return s, err
 }
 
 func (a *Agent) meterPSS(context.Context, none) (float64, error) {

@@ -86,6 +86,15 @@ func (a *Agent) clientLogin(ctx context.Context, l logins) ([]client.Outcome, er
 	return pool.Login(ctx, l.Admission, l.Pace), nil
 }
 
+// clientStatus asks the portal for each client's state.
+func (a *Agent) clientStatus(ctx context.Context, l logins) ([]client.Outcome, error) {
+	pool, err := a.clients()
+	if err != nil {
+		return nil, err
+	}
+	return pool.Status(ctx, l.Admission, l.Pace), nil
+}
+
 func (a *Agent) clientLogout(ctx context.Context, adm client.Admission) (none, error) {
 	pool, err := a.clients()
 	if err != nil {
@@ -100,4 +109,55 @@ func (a *Agent) clientRelease(ctx context.Context, _ none) (none, error) {
 		return none{}, err
 	}
 	return none{}, pool.Release(ctx)
+}
+
+func (a *Agent) clientRenew(ctx context.Context, pace client.Pace) ([]client.Outcome, error) {
+	pool, err := a.clients()
+	if err != nil {
+		return nil, err
+	}
+	return pool.Renew(ctx, pace)
+}
+
+func (a *Agent) clientMisbehave(ctx context.Context, m client.Misdeed) (none, error) {
+	pool, err := a.clients()
+	if err != nil {
+		return none{}, err
+	}
+	return none{}, pool.Misbehave(ctx, m)
+}
+
+func (a *Agent) clientStates(context.Context, none) ([]client.State, error) {
+	pool, err := a.clients()
+	if err != nil {
+		return nil, err
+	}
+	return pool.States()
+}
+
+// clientVisit has the guests come and go until clientLeave.
+func (a *Agent) clientVisit(ctx context.Context, churn client.Churn) (none, error) {
+	pool, err := a.clients()
+	if err != nil {
+		return none{}, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.visiting != nil {
+		return none{}, errors.New("guests come and go already")
+	}
+	a.visiting, err = pool.Visit(context.WithoutCancel(ctx), churn)
+	return none{}, err
+}
+
+// clientLeave waits until the guests are gone. Without any it does nothing.
+func (a *Agent) clientLeave(context.Context, none) (client.Visits, error) {
+	a.mu.Lock()
+	v := a.visiting
+	a.visiting = nil
+	a.mu.Unlock()
+	if v == nil {
+		return client.Visits{}, nil
+	}
+	return v.Stop(), nil
 }

@@ -11,11 +11,12 @@ import (
 
 // Hidden subcommands of the program an agent is part of.
 const (
-	Subcommand  = "agent"
-	InitCommand = "agent-init" // becomes the first process of a jail
+	Subcommand    = "agent"
+	InitCommand   = "agent-init"   // becomes the first process of a jail
+	WorkerCommand = "agent-worker" // holds a part of an agent's streams
 )
 
-// RunAs makes this process an agent, or the first process of a jail, when its
+// RunAs makes this process an agent, a worker of one, or the first process of a jail, when its
 // arguments say so, and then never returns. Every program that starts hosts
 // calls it first: the host's agent is the program itself.
 func RunAs(args []string) {
@@ -28,6 +29,8 @@ func RunAs(args []string) {
 		err = mainArgs(args[2:])
 	case InitCommand:
 		err = RunInit()
+	case WorkerCommand:
+		err = workerMain(context.Background())
 	default:
 		return
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 	"github.com/gateweigh/gateweigh/lab/traffic/iperf3"
 	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
-	"golang.org/x/sys/unix"
+	"github.com/gateweigh/gateweigh/lab/traffic/short"
 )
 
 // Kinds of traffic.
@@ -29,27 +29,56 @@ type Traffic struct {
 	Kind          string     `json:"kind"`
 	UDP           bool       `json:"udp"`          // iperf3 only
 	Paced         bool       `json:"paced"`        // iperf3: by the socket, not by its own timer
-	Direction     string     `json:"direction"`    // traffic.Up or traffic.Down
+	Direction     string     `json:"direction"`    // traffic.Up, traffic.Down, or Both for streams
 	Clients       int        `json:"clients"`      // of this host; for the server of all hosts
 	ClientHosts   int        `json:"client_hosts"` // that load the server, each by a generator of its own; zero is 1
+	Workers       int        `json:"workers"`      // processes that share the streams of each host: see Workers
 	OfferedMbps   float64    `json:"offered_mbps"` // payload, all those clients together
 	BurstSegments int        `json:"burst_segments"`
 	MaxSeconds    int        `json:"max_seconds"` // the load ends by itself after this
 	Server        netip.Addr `json:"server"`
+	// ShortPerSecond connections a second of ShortBytes each are opened beside, from
+	// all clients in turn; zero: none.
+	ShortPerSecond float64 `json:"short_per_second,omitempty"`
+	ShortBytes     int     `json:"short_bytes,omitempty"`
 }
 
-// Ports on the server: streams use the first, iperf3 one a client.
+// Ports on the server: streams use the first, or one a worker from the second on;
+// iperf3 uses one a client.
 const (
+	shortPort   = 5200
 	trafficPort = 5201
+	workersPort = trafficPort + 1
 	echoPort    = 7
 )
 
+// Both is the direction of a load that goes half each way, with a stream a client
+// for either.
+const Both = "both"
+
+// directions are those of a load's streams.
+func (t Traffic) directions() []string {
+	if t.Direction == Both {
+		return []string{traffic.Up, traffic.Down}
+	}
+	return []string{t.Direction}
+}
+
+// Streams is how many streams a load of so many clients has on each host.
+func (t Traffic) Streams() int { return t.Clients * len(t.directions()) }
+
 // TrafficStats is what one host's side of the traffic has done so far.
 type TrafficStats struct {
-	MonotonicNs   int64  `json:"monotonic_ns"` // the host's clock when the counters were read
-	ReceivedBytes int64  `json:"received_bytes"`
-	Broken        int    `json:"broken"` // streams or processes that ended early
-	FirstError    string `json:"first_error,omitempty"`
+	MonotonicNs   int64          `json:"monotonic_ns"` // the host's clock when the counters were read
+	ReceivedBytes int64          `json:"received_bytes"`
+	Connect       traffic.Delays `json:"connect_us"` // of the streams from here; of several processes the slowest
+	FirstByte     traffic.Delays `json:"first_byte_us"`
+	Shares        traffic.Shares `json:"shares"` // of the streams that end here, since MarkTraffic
+	// Open is that the streams that send from here have their windows open: bursts
+	// leave whole from then on. Always true where none send.
+	Open       bool   `json:"open"`
+	Broken     int    `json:"broken"` // streams or processes that ended early
+	FirstError string `json:"first_error,omitempty"`
 	// ThreadNs is the CPU time of each traffic thread or process; the busiest
 	// says how close the generator is to its limit.
 	ThreadNs map[string]int64 `json:"thread_ns"`
@@ -57,20 +86,24 @@ type TrafficStats struct {
 
 // trafficState is the traffic a host takes part in.
 type trafficState struct {
-	mu        sync.Mutex // guards what follows
-	server    *traffic.Server
-	hosts     int // client hosts whose generators load server
-	echo      *rtt.Echo
-	generator *traffic.Generator
-	prober    *rtt.Prober
-	programs  []string // names of spawned iperf3 processes
+	mu         sync.Mutex // guards what follows
+	server     *traffic.Server
+	runs       int                  // generators of all client hosts together that load server
+	generators []*traffic.Generator // one a direction
+	// farWorkers and nearWorkers do the same where one process has too few files.
+	farWorkers, nearWorkers []*worker
+	echo                    *rtt.Echo
+	prober                  *rtt.Prober
+	answers                 *short.Server    // of short connections
+	short                   *short.Generator // nil while none are opened
+	programs                []string         // names of spawned iperf3 processes
 }
 
 func (t *trafficState) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.generator != nil {
-		t.generator.Close()
+	for _, g := range t.generators {
+		g.Close()
 	}
 	if t.prober != nil {
 		t.prober.Close()
@@ -81,7 +114,17 @@ func (t *trafficState) close() {
 	if t.echo != nil {
 		t.echo.Close()
 	}
-	t.generator, t.prober, t.server, t.echo = nil, nil, nil, nil
+	if t.short != nil {
+		t.short.Close()
+	}
+	if t.answers != nil {
+		t.answers.Close()
+	}
+	t.generators, t.prober, t.server, t.echo, t.short, t.answers = nil, nil, nil, nil, nil, nil
+	for _, w := range append(t.nearWorkers, t.farWorkers...) {
+		w.close()
+	}
+	t.nearWorkers, t.farWorkers = nil, nil
 }
 
 // trafficServe prepares the server host. Streams of later runs find the same
@@ -98,6 +141,9 @@ func (a *Agent) trafficServe(ctx context.Context, t Traffic) (none, error) {
 			return none{}, err
 		}
 	}
+	if err := a.traffic.serveShort(ctx, t); err != nil {
+		return none{}, err
+	}
 	if t.Kind == TrafficIperf3 {
 		err := a.spawnAll(t.Clients, func(n int) (Command, error) {
 			argv := iperf3.Server{Bind: t.Server, Port: iperf3Port(n)}.Args()
@@ -108,17 +154,7 @@ func (a *Agent) trafficServe(ctx context.Context, t Traffic) (none, error) {
 		}
 		return none{}, awaitServers(ctx, t.Clients)
 	}
-	a.traffic.hosts = max(1, t.ClientHosts)
-	if a.traffic.server != nil {
-		return none{}, nil
-	}
-	fd, err := traffic.Listen(netip.AddrPortFrom(t.Server, trafficPort))
-	if err != nil {
-		return none{}, err
-	}
-	// The server outlives the request; it ends with the agent.
-	a.traffic.server, err = traffic.Serve(context.WithoutCancel(ctx), fd)
-	return none{}, err
+	return none{}, a.serveStreams(ctx, t)
 }
 
 // serversUp bounds the wait for iperf3's servers.
@@ -177,32 +213,16 @@ func (a *Agent) trafficStart(ctx context.Context, t Traffic) (none, error) {
 	}
 	a.traffic.mu.Lock()
 	defer a.traffic.mu.Unlock()
+	if err := a.traffic.startShort(ctx, t, pool); err != nil {
+		return none{}, err
+	}
 	if t.Kind == TrafficIperf3 {
 		return none{}, a.spawnAll(t.Clients, func(n int) (Command, error) {
 			argv, err := t.iperf3(pool.Clients[n-1]).Args()
 			return Command{Name: fmt.Sprintf("iperf3-client-%d", n), Support: true, Client: n, Argv: argv}, err
 		})
 	}
-	if a.traffic.generator != nil {
-		return none{}, errors.New("traffic runs already")
-	}
-	cfg := traffic.Config{
-		Streams: t.Clients, RateBps: t.OfferedMbps * 1e6, Direction: t.Direction,
-		BurstSegments: t.BurstSegments, MaxSeconds: t.MaxSeconds,
-	}
-	to := netip.AddrPortFrom(t.Server, trafficPort)
-	// The generator outlives the request; only connecting ends with it.
-	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, cancel)
-	g, err := traffic.Start(run, cfg, func(ctx context.Context, i int) (int, error) {
-		return dialStream(ctx, pool.Clients[i%len(pool.Clients)], to)
-	})
-	if err != nil || !stop() {
-		cancel()
-		return none{}, err
-	}
-	a.traffic.generator = g
-	return none{}, nil
+	return none{}, a.startStreams(ctx, t, pool)
 }
 
 // iperf3Port is the port of client n's own server.
@@ -223,46 +243,29 @@ func (t Traffic) iperf3(from *client.Client) iperf3.Client {
 	return c
 }
 
-func dialStream(ctx context.Context, c *client.Client, to netip.AddrPort) (int, error) {
-	fd := -1
-	err := c.Do(func() (err error) {
-		fd, err = traffic.NewSocket(to.Addr(), "")
-		return err
-	})
-	if err != nil {
-		return -1, err
-	}
-	if err := traffic.Connect(ctx, fd, c.LocalIP(), to); err != nil {
-		unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
-}
-
 // trafficStats reads the counters of this host's side.
-func (a *Agent) trafficStats(context.Context, none) (TrafficStats, error) {
+func (a *Agent) trafficStats(ctx context.Context, _ none) (TrafficStats, error) {
 	a.traffic.mu.Lock()
 	defer a.traffic.mu.Unlock()
-	out := TrafficStats{MonotonicNs: meter.MonotonicNs(), ThreadNs: map[string]int64{}}
-	add := func(side string, s traffic.Stats) {
-		out.ReceivedBytes += s.ReceivedBytes
-		if out.Broken += s.Broken; out.FirstError == "" {
-			out.FirstError = s.FirstError
-		}
-		for _, t := range s.Threads {
-			out.ThreadNs[side+" "+t.Name] += t.CPUNs
-		}
-	}
-	if a.traffic.generator != nil {
-		add("client", a.traffic.generator.Stats())
-	}
-	if a.traffic.server != nil {
-		for _, s := range a.traffic.server.Stats(a.traffic.hosts) {
-			add("server", s)
-		}
+	out := a.traffic.streamStats()
+	if err := a.traffic.addWorkerStats(ctx, &out); err != nil {
+		return out, err
 	}
 	a.programStats(&out)
 	return out, nil
+}
+
+// trafficMark has shares counted from now on.
+func (a *Agent) trafficMark(ctx context.Context, _ none) (none, error) {
+	a.traffic.mu.Lock()
+	defer a.traffic.mu.Unlock()
+	a.traffic.mark()
+	for _, list := range [][]*worker{a.traffic.nearWorkers, a.traffic.farWorkers} {
+		if err := eachWorker(list, func(_ int, w *worker) error { return w.call(ctx, "mark", none{}, nil) }); err != nil {
+			return none{}, fmt.Errorf("marking the streams: %w", err)
+		}
+	}
+	return none{}, nil
 }
 
 // programStats adds the traffic's programs. The caller holds the traffic's lock.
@@ -290,11 +293,8 @@ func (a *Agent) programStats(out *TrafficStats) {
 func (a *Agent) trafficStop(ctx context.Context, _ none) (none, error) {
 	a.traffic.mu.Lock()
 	defer a.traffic.mu.Unlock()
-	var err error
-	if a.traffic.generator != nil {
-		err = a.traffic.generator.Close()
-		a.traffic.generator = nil
-	}
+	a.traffic.stopShort()
+	err := a.traffic.stopGenerators()
 	var wg sync.WaitGroup
 	for _, name := range a.traffic.programs {
 		wg.Go(func() { a.kill(ctx, name) })

@@ -7,6 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
+	"github.com/gateweigh/gateweigh/lab/traffic/short"
 )
 
 // The lab's verbs on a host. Each is one request; all end when ctx does.
@@ -48,6 +49,11 @@ func (c *Conn) AddPair(ctx context.Context, p Pair) error { return c.call(ctx, "
 
 // Apply configures the host's links and routes.
 func (c *Conn) Apply(ctx context.Context, n Network) error { return c.call(ctx, "net.apply", n, nil) }
+
+// AddNeighbours tells the host of machines on a link.
+func (c *Conn) AddNeighbours(ctx context.Context, n Neighbours) error {
+	return c.call(ctx, "net.neighbours", n, nil)
+}
 
 // OpenMeter prepares the host's meter; again after links, clients or support programs changed.
 func (c *Conn) OpenMeter(ctx context.Context, m Meter) error {
@@ -91,6 +97,13 @@ func (c *Conn) Login(ctx context.Context, adm client.Admission, pace client.Pace
 	return list, err
 }
 
+// Status asks the portal whether it counts each client as admitted, at a pace; the
+// outcome of one that is not says so.
+func (c *Conn) Status(ctx context.Context, adm client.Admission, pace client.Pace) (list []client.Outcome, err error) {
+	err = c.call(ctx, "client.status", logins{adm, pace}, &list)
+	return list, err
+}
+
 // Logout logs all clients out.
 func (c *Conn) Logout(ctx context.Context, adm client.Admission) error {
 	return c.call(ctx, "client.logout", adm, nil)
@@ -98,6 +111,35 @@ func (c *Conn) Logout(ctx context.Context, adm client.Admission) error {
 
 // Release gives all clients' leases back.
 func (c *Conn) Release(ctx context.Context) error { return c.call(ctx, "client.release", none{}, nil) }
+
+// Renew has all clients renew their leases, at a pace; kind persona only.
+func (c *Conn) Renew(ctx context.Context, pace client.Pace) (list []client.Outcome, err error) {
+	err = c.call(ctx, "client.renew", pace, &list)
+	return list, err
+}
+
+// Misbehave has one client do what it should not; kind persona only.
+func (c *Conn) Misbehave(ctx context.Context, m client.Misdeed) error {
+	return c.call(ctx, "client.misbehave", m, nil)
+}
+
+// States tells what each client is and has done; kind persona only.
+func (c *Conn) States(ctx context.Context) (list []client.State, err error) {
+	err = c.call(ctx, "client.states", none{}, &list)
+	return list, err
+}
+
+// Visit has the guests come and go from now on; kind persona only.
+func (c *Conn) Visit(ctx context.Context, churn client.Churn) error {
+	return c.call(ctx, "client.visit", churn, nil)
+}
+
+// Leave lets no guest come any more, waits until all are gone, and tells what became
+// of them.
+func (c *Conn) Leave(ctx context.Context) (v client.Visits, err error) {
+	err = c.call(ctx, "client.leave", none{}, &v)
+	return v, err
+}
 
 // ServeTraffic prepares the server's side of a load.
 func (c *Conn) ServeTraffic(ctx context.Context, t Traffic) error {
@@ -113,6 +155,17 @@ func (c *Conn) StartTraffic(ctx context.Context, t Traffic) error {
 func (c *Conn) TrafficStats(ctx context.Context) (s TrafficStats, err error) {
 	err = c.call(ctx, "traffic.stats", none{}, &s)
 	return s, err
+}
+
+// ShortStats tells of the load's short connections since it began; all zero without.
+func (c *Conn) ShortStats(ctx context.Context) (s short.Stats, err error) {
+	err = c.call(ctx, "traffic.short", none{}, &s)
+	return s, err
+}
+
+// MarkTraffic has the host count what its streams received each from now on.
+func (c *Conn) MarkTraffic(ctx context.Context) error {
+	return c.call(ctx, "traffic.mark", none{}, nil)
 }
 
 // StopTraffic ends the host's side of the load; without one it does nothing.

@@ -50,11 +50,11 @@ func Summarise(run result.Run, opts Options) Summary {
 	means := blockMeans(trials, hours)
 	s.Sweeps = sweeps(routers(means), opts)
 	s.CostModels = costModels(routers(means), s.Mode, opts)
-	s.Limits = limits(s.Cells, s.Mode)
+	s.Ceilings = ceilings(s.Cells, s.Mode)
 	var unstable []string
 	s.Stability, unstable = stability(means, opts)
 	s.Rejects = rejectReasons(run.Trials)
-	s.FailedBlocks = failedBlocks(run.Blocks)
+	s.FailedBlocks, s.Limits = failedBlocks(run.Blocks), limits(run.Blocks)
 	if s.Measure == result.MeasureLogins {
 		s.summariseStorms(run, opts)
 	}
@@ -72,6 +72,7 @@ func (s *Summary) fillCells(cells map[result.Cell][]result.Trial, run result.Run
 		if known, ok := times[withoutLoad(key)]; ok {
 			c.BlockFigures = known
 		}
+		c.Streams, c.Churn = streamFigures(key, run.Blocks, opts), churnFigures(key, run.Blocks, opts)
 		s.Cells, logs = append(s.Cells, c), append(logs, log)
 	}
 	judgeCells(s.Cells, logs, s.AA, opts)
@@ -241,7 +242,7 @@ func withoutLoad(cell result.Cell) result.Cell {
 func blockTimes(blocks []result.Block, opts Options) map[result.Cell]BlockTimes {
 	ended := map[result.Cell][]result.Block{}
 	for _, b := range blocks {
-		if b.Error == "" && !b.AA {
+		if b.Error == "" && b.Broke == "" && !b.AA {
 			key := result.Cell{DUT: b.DUT, Clients: b.Clients, Direction: b.Direction, Profile: b.Profile}
 			ended[key] = append(ended[key], b)
 		}

@@ -33,6 +33,12 @@ type Figures struct {
 	CleanSegmentsPerBurst Estimate `json:"clean_segments_per_burst"`
 	AggregationFactor     Estimate `json:"aggregation_factor"`
 	MeterCorePct          Estimate `json:"meter_core_pct"` // what measuring itself cost
+	// ClientCorePct is the client hosts' own CPU, traffic and all; GeneratorCorePct the
+	// busiest of the traffic's threads on either end.
+	ClientCorePct      Estimate `json:"client_core_pct"`
+	CleanClientCorePct Estimate `json:"clean_client_core_pct"`
+	ServerCorePct      Estimate `json:"server_core_pct"`
+	GeneratorCorePct   Estimate `json:"generator_core_pct"`
 }
 
 // BlockTimes are figures known once a block, not once a window.
@@ -69,6 +75,11 @@ func nsPerPacket(m result.Measurement) float64 {
 // The limit is payload and the sample counts frames, as in the study.
 func normalisedPct(m result.Measurement, offered float64) float64 {
 	return over(m.CPUCorePct()*offered, m.LinkMbps)
+}
+
+// rolePct is the CPU of a role, % of one core; absent where it was not recorded.
+func rolePct(m result.Measurement, role string) float64 {
+	return positive(over(float64(m.RoleNs[role])/1e7, m.Seconds))
 }
 
 func lossRatio(m result.Measurement) float64 {
@@ -142,6 +153,10 @@ var figureTable = []figure{
 	{func(f *Figures) *Estimate { return &f.MeterCorePct }, func(t result.Trial, _ int) float64 {
 		return over(float64(t.DUT.MeterNs)/1e7, t.DUT.Seconds)
 	}, nil},
+	{func(f *Figures) *Estimate { return &f.ClientCorePct }, func(t result.Trial, _ int) float64 { return rolePct(t.DUT, result.RoleClient) }, nil},
+	{func(f *Figures) *Estimate { return &f.CleanClientCorePct }, func(t result.Trial, _ int) float64 { return rolePct(t.Clean, result.RoleClient) }, nil},
+	{func(f *Figures) *Estimate { return &f.ServerCorePct }, func(t result.Trial, _ int) float64 { return rolePct(t.DUT, result.RoleServer) }, nil},
+	{func(f *Figures) *Estimate { return &f.GeneratorCorePct }, func(t result.Trial, _ int) float64 { return positive(100 * t.DUT.GeneratorCPU) }, nil},
 }
 
 // blockFigureTable is every figure known once a block.

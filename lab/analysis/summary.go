@@ -55,10 +55,12 @@ type Summary struct {
 	Multiplicity Multiplicity `json:"multiplicity"`
 	Sweeps       []Sweep      `json:"sweeps"`
 	CostModels   []CostModel  `json:"cost_models"`
-	Limits       []Limit      `json:"limits,omitempty"` // of runs in which sides take turns
+	Ceilings     []Ceiling    `json:"ceilings,omitempty"` // of runs in which sides take turns
 	Stability    Stability    `json:"stability"`
 	// FailedBlocks are blocks that ended with an error, whatever trials they gave before.
 	FailedBlocks []FailedBlock `json:"failed_blocks"`
+	// Limits are where devices broke: more clients than they take.
+	Limits []Limit `json:"limits"`
 	// Findings are filled in by whoever knows the published studies.
 	Findings []Finding `json:"findings"`
 	// Warnings say what weakens the result, a sentence each.
@@ -120,18 +122,20 @@ type Cell struct {
 	RetransmitRatio  Number `json:"retransmit_ratio"`
 	SegmentsPerBurst Number `json:"segments_per_burst"`
 
-	Direction    string     `json:"direction"`
-	Profile      string     `json:"profile"`
-	Blocks       int        `json:"blocks"`
-	Redone       int        `json:"redone"`
-	VerdictNote  string     `json:"verdict_note"`
-	BlocksNeeded *int       `json:"blocks_needed"` // further blocks for a verdict
-	SDLog        Number     `json:"sd_log"`        // of the block means of the log ratio
-	CleanRTT     RTT        `json:"clean_rtt_us"`
-	Flags        []Tally    `json:"flags"`
-	Rejects      []Tally    `json:"rejects"`
-	Intervals    Figures    `json:"intervals"`
-	BlockFigures BlockTimes `json:"block_figures"`
+	Direction    string        `json:"direction"`
+	Profile      string        `json:"profile"`
+	Blocks       int           `json:"blocks"`
+	Redone       int           `json:"redone"`
+	VerdictNote  string        `json:"verdict_note"`
+	BlocksNeeded *int          `json:"blocks_needed"` // further blocks for a verdict
+	SDLog        Number        `json:"sd_log"`        // of the block means of the log ratio
+	CleanRTT     RTT           `json:"clean_rtt_us"`
+	Flags        []Tally       `json:"flags"`
+	Rejects      []Tally       `json:"rejects"`
+	Intervals    Figures       `json:"intervals"`
+	BlockFigures BlockTimes    `json:"block_figures"`
+	Streams      StreamFigures `json:"streams"`
+	Churn        ChurnFigures  `json:"churn"`
 }
 
 // RTT is the median over windows of the windows' percentiles, microseconds.

@@ -68,11 +68,27 @@ type Tries struct {
 // Lease gets every client an address over DHCP; each outcome is in its client's
 // place. Clients with static addresses have theirs already.
 func (p *Pool) Lease(ctx context.Context, pace Pace) []Outcome {
-	if p.cfg.Kind == KindVeth {
-		return p.arrive(ctx, pace, func(context.Context, *Client) (Tries, error) { return Tries{Count: 1}, nil })
+	done, err := p.crowd.hold()
+	if err != nil {
+		return p.arrive(ctx, pace, func(context.Context, *Client) (Tries, error) { return Tries{}, err })
 	}
-	return p.arrive(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) { return c.acquire(ctx) })
+	defer done()
+	return p.arrive(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) { return p.kind.acquire(c, ctx) })
 }
+
+// Status asks the portal whether it counts each client as admitted; the outcome of
+// one that is not says so.
+func (p *Pool) Status(ctx context.Context, adm Admission, pace Pace) []Outcome {
+	return p.arrive(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) {
+		in, err := Status(ctx, c, adm, c.Num)
+		if err == nil && !in {
+			err = errNotAdmitted
+		}
+		return Tries{Count: 1}, err
+	})
+}
+
+var errNotAdmitted = errors.New("the portal does not count it as admitted")
 
 // Login logs every client in; each outcome is in its client's place.
 func (p *Pool) Login(ctx context.Context, adm Admission, pace Pace) []Outcome {
@@ -80,7 +96,7 @@ func (p *Pool) Login(ctx context.Context, adm Admission, pace Pace) []Outcome {
 		if !c.LocalIP().IsValid() {
 			return Tries{}, errors.New("it has no address to log in from")
 		}
-		return tryLogin(ctx, c, adm, c.Num)
+		return tryLogin(ctx, c, adm, c.Num, attemptFor(len(p.Clients)))
 	})
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// crowd is a pool of clients that have no interfaces.
-func crowd(n int) *Pool {
+// poolOf is a pool of clients that have no interfaces.
+func poolOf(n int) *Pool {
 	p := &Pool{}
 	for i := range n {
 		p.Clients = append(p.Clients, &Client{Num: i + 1, cfg: &p.cfg})
@@ -24,7 +24,7 @@ func crowd(n int) *Pool {
 
 func TestAllComeAtOnce(t *testing.T) {
 	const n = 50
-	p := crowd(n)
+	p := poolOf(n)
 	var there atomic.Int32
 	all := make(chan struct{})
 	outcomes := p.arrive(t.Context(), Pace{}, func(ctx context.Context, c *Client) (Tries, error) {
@@ -58,7 +58,7 @@ func TestAllComeAtOnce(t *testing.T) {
 
 func TestPaceBoundsHowManyAreAtIt(t *testing.T) {
 	var now, most atomic.Int32
-	outcomes := crowd(40).arrive(t.Context(), Pace{Parallel: 3}, func(context.Context, *Client) (Tries, error) {
+	outcomes := poolOf(40).arrive(t.Context(), Pace{Parallel: 3}, func(context.Context, *Client) (Tries, error) {
 		if n := now.Add(1); n > most.Load() {
 			most.Store(n)
 		}
@@ -76,7 +76,7 @@ func TestPaceBoundsHowManyAreAtIt(t *testing.T) {
 func TestTurnsAreSpaced(t *testing.T) {
 	start := time.Now()
 	begun := make([]time.Duration, 20)
-	outcomes := crowd(20).arrive(t.Context(), Pace{PerSecond: 200}, func(_ context.Context, c *Client) (Tries, error) {
+	outcomes := poolOf(20).arrive(t.Context(), Pace{PerSecond: 200}, func(_ context.Context, c *Client) (Tries, error) {
 		begun[c.Num-1] = time.Since(start)
 		return Tries{Count: 1}, nil
 	})
@@ -90,7 +90,7 @@ func TestTurnsAreSpaced(t *testing.T) {
 }
 
 func TestImpatientClientsGiveUp(t *testing.T) {
-	outcomes := crowd(3).arrive(t.Context(), Pace{Parallel: 1, Patience: 20 * time.Millisecond}, func(ctx context.Context, c *Client) (Tries, error) {
+	outcomes := poolOf(3).arrive(t.Context(), Pace{Parallel: 1, Patience: 20 * time.Millisecond}, func(ctx context.Context, c *Client) (Tries, error) {
 		<-ctx.Done()
 		return Tries{Count: 1}, context.Cause(ctx)
 	})
@@ -105,7 +105,7 @@ func TestImpatientClientsGiveUp(t *testing.T) {
 }
 
 func TestNobodyLogsInWithoutAnAddress(t *testing.T) {
-	outcomes := crowd(1).Login(t.Context(), Admission{Kind: AdmitUAM, Portal: "127.0.0.1:1"}, Pace{})
+	outcomes := poolOf(1).Login(t.Context(), Admission{Kind: AdmitUAM, Portal: "127.0.0.1:1"}, Pace{})
 	if o := outcomes[0]; o.Through() || o.Tries != 0 || !strings.Contains(o.Error, "no address") {
 		t.Errorf("%+v", o)
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +14,9 @@ import (
 
 // DialContext connects as this client. addr is a literal address and port.
 func (c *Client) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	if c.self != nil {
+		return c.dialPersona(ctx, network, addr)
+	}
 	if c.ns == nil {
 		d := &net.Dialer{}
 		if ip := c.LocalIP(); ip.IsValid() && isUDP(network) {
@@ -23,6 +27,42 @@ func (c *Client) DialContext(ctx context.Context, network, addr string) (net.Con
 		return d.DialContext(ctx, network, addr)
 	}
 	return dialIn(ctx, c.ns, network, netip.AddrPortFrom(c.LocalIP(), 0), addr)
+}
+
+// dialPersona waits for one of the host's open files and connects. An HTTP client
+// goes on connecting when its request has been given up, so connecting has an end
+// of its own.
+func (c *Client) dialPersona(ctx context.Context, network, addr string) (net.Conn, error) {
+	room := c.self.crowd.room
+	select {
+	case room <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for an open file of the client host: %w", context.Cause(ctx))
+	}
+	d := &net.Dialer{Timeout: longestAttempt}
+	if ip := c.LocalIP(); isUDP(network) {
+		d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, 0))
+	} else {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, 0))
+	}
+	conn, err := d.DialContext(ctx, network, addr)
+	if err != nil {
+		<-room
+		return nil, err
+	}
+	return &roomyConn{Conn: conn, room: room}, nil
+}
+
+// roomyConn gives its place among the host's open files back when it is closed.
+type roomyConn struct {
+	net.Conn
+	room chan struct{}
+	once sync.Once
+}
+
+func (c *roomyConn) Close() error {
+	defer c.once.Do(func() { <-c.room })
+	return c.Conn.Close()
 }
 
 func isUDP(network string) bool { return network == "udp" || network == "udp4" }

@@ -31,12 +31,21 @@ const (
 	// attemptTimeout ends an attempt the portal never answers. openNDS answers
 	// one request at a time, so a client may wait behind all the others.
 	attemptTimeout = 20 * time.Second
-	firstBackoff   = 50 * time.Millisecond
-	lastBackoff    = time.Second
+	// Where thousands come together a client waits behind more of them, and no
+	// browser gives up before longestAttempt.
+	attemptPerClient = 10 * time.Millisecond
+	longestAttempt   = 90 * time.Second
+	firstBackoff     = 50 * time.Millisecond
+	lastBackoff      = time.Second
 )
 
 // errRefused says that the portal understood the request and denied it.
 var errRefused = errors.New("refused by the portal")
+
+// attemptFor is how long one of so many clients waits for an attempt to end.
+func attemptFor(clients int) time.Duration {
+	return min(longestAttempt, max(attemptTimeout, time.Duration(clients)*attemptPerClient))
+}
 
 // portal speaks one kind of portal's protocol for one client.
 type portal interface {
@@ -51,12 +60,12 @@ type portal interface {
 // Login admits one client, retrying inside ctx, and returns nil once Status
 // says the client is admitted. num is the client's number, from 1.
 func Login(ctx context.Context, n Network, adm Admission, num int) error {
-	_, err := tryLogin(ctx, n, adm, num)
+	_, err := tryLogin(ctx, n, adm, num, attemptTimeout)
 	return err
 }
 
-// tryLogin is Login that tells how often it tried.
-func tryLogin(ctx context.Context, n Network, adm Admission, num int) (tries Tries, err error) {
+// tryLogin is Login that tells how often it tried. each bounds one attempt.
+func tryLogin(ctx context.Context, n Network, adm Admission, num int, each time.Duration) (tries Tries, err error) {
 	p, err := portalOf(n, adm, num)
 	if err != nil {
 		return tries, err
@@ -72,7 +81,7 @@ func tryLogin(ctx context.Context, n Network, adm Admission, num int) (tries Tri
 			backoff = min(2*backoff, lastBackoff)
 		}
 		tries.Count++
-		if err = loginOnce(ctx, p); err == nil {
+		if err = loginOnce(ctx, p, each); err == nil {
 			return tries, nil
 		}
 		if tries.Refusal == nil {
@@ -84,8 +93,8 @@ func tryLogin(ctx context.Context, n Network, adm Admission, num int) (tries Tri
 
 // loginOnce asks for access and believes only the portal's status: a lost
 // answer to a granted request is a success, a friendly page is none.
-func loginOnce(ctx context.Context, p portal) error {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+func loginOnce(ctx context.Context, p portal, each time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, each)
 	defer cancel()
 	asked := p.login(ctx)
 	admitted, err := p.status(ctx)

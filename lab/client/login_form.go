@@ -121,6 +121,9 @@ func (f *formPortal) open(ctx context.Context, method, address string, values ur
 		if err != nil {
 			return nil, "", fmt.Errorf("reading %s: %w", shorten(req.URL), err)
 		}
+		if resp.StatusCode >= http.StatusInternalServerError { // no page of the way in
+			return nil, "", fmt.Errorf("asking for %s: %s", shorten(req.URL), resp.Status)
+		}
 		to, redirected := resp.Location()
 		if resp.StatusCode < 300 || resp.StatusCode >= 400 || redirected != nil || to.Host != f.adm.Portal {
 			return req.URL, string(body), nil

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -18,6 +21,7 @@ import (
 const (
 	KindVeth    = "veth"    // study 1, 5.1.1: a veth pair and a static address each, one namespace
 	KindMacvlan = "macvlan" // study 1, 5.1.2: a namespace and a macvlan with its own MAC each, DHCP
+	KindPersona = "persona" // a MAC and a lease each, all in the host's own namespace: see package persona
 )
 
 // The most clients of a kind a lab takes.
@@ -26,16 +30,39 @@ const (
 	// MaxMacvlan is what the files of one agent suffice for where their hard limit
 	// is a common 20,000: a namespace and the sockets of a log-in each.
 	MaxMacvlan = 4000
+	MaxPersona = 65_000 // numbers of clients are two bytes of their hardware addresses
 )
 
+// kind is what differs between kinds of client. Each function acts for one client.
+type kind struct {
+	most    int
+	create  func(*Client, context.Context) error
+	acquire func(*Client, context.Context) (Tries, error)
+	release func(*Client, context.Context) error // twice is harmless
+}
+
+var kinds = map[string]kind{
+	KindVeth:    {MaxVeth, (*Client).createVeth, (*Client).keepStatic, (*Client).keep},
+	KindMacvlan: {MaxMacvlan, (*Client).createMacvlan, (*Client).acquire, (*Client).release},
+	KindPersona: {MaxPersona, (*Client).createPersona, (*Client).acquirePersona, (*Client).releasePersona},
+}
+
 // Most is how many clients of a kind a lab takes; zero for an unknown kind.
-func Most(kind string) int { return map[string]int{KindVeth: MaxVeth, KindMacvlan: MaxMacvlan}[kind] }
+func Most(name string) int { return kinds[name].most }
+
+// Leases reports whether clients of a kind get their addresses by DHCP.
+func Leases(name string) bool { return name != KindVeth }
 
 // Config describes the clients of one lab.
 type Config struct {
-	Kind    string       `json:"kind"`    // KindVeth or KindMacvlan
-	Count   int          `json:"count"`   // 1 to Most(Kind)
-	First   int          `json:"first"`   // number of the first; zero is 1. Client hosts of one lab number on
+	Kind  string `json:"kind"`  // one of the kinds above
+	Count int    `json:"count"` // 1 to Most(Kind)
+	First int    `json:"first"` // number of the first; zero is 1. Client hosts of one lab number on
+	// Guests are more clients, numbered from FirstGuest on, who are only there for
+	// Visit; of kind persona.
+	Guests     int `json:"guests"`
+	FirstGuest int `json:"first_guest"`
+
 	Parent  string       `json:"parent"`  // the client host's interface towards the router
 	LAN     netip.Prefix `json:"lan"`     // for static addresses
 	Gateway netip.Addr   `json:"gateway"` // the router, for static addresses
@@ -49,7 +76,8 @@ type Client struct {
 
 	cfg   *Config
 	ns    *Namespace     // nil for kinds without one
-	lease *dhcpv4.DHCPv4 // the ACK, nil without a lease
+	lease *dhcpv4.DHCPv4 // the ACK, nil without a lease; of kind macvlan
+	self  *self          // of kind persona
 	run   Runner
 
 	mu sync.Mutex // guards ip
@@ -63,30 +91,53 @@ type Runner func(ctx context.Context, ns *os.File, argv, env []string) (string, 
 // Pool is all simulated clients of one host.
 type Pool struct {
 	cfg     Config
+	kind    kind
+	crowd   *crowd // what clients of kind persona share
 	Clients []*Client
+	guests  []*Client
 }
 
 // NewPool creates the clients' interfaces and namespaces, in parallel. On
 // error nothing is left.
 func NewPool(ctx context.Context, cfg Config, run Runner) (*Pool, error) {
-	create := map[string]func(*Client, context.Context) error{KindMacvlan: (*Client).createMacvlan, KindVeth: (*Client).createVeth}[cfg.Kind]
-	if create == nil {
-		return nil, fmt.Errorf("unknown kind of client %q (known: %s, %s)", cfg.Kind, KindMacvlan, KindVeth)
+	k, ok := kinds[cfg.Kind]
+	if !ok {
+		return nil, fmt.Errorf("unknown kind of client %q (known: %s)", cfg.Kind, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 	}
 	if last := max(1, cfg.First) + cfg.Count - 1; cfg.Count < 1 || last > Most(cfg.Kind) {
 		return nil, fmt.Errorf("%d clients of kind %s, the last of which is number %d: want 1 to %d", cfg.Count, cfg.Kind, last, Most(cfg.Kind))
 	}
-	p := &Pool{cfg: cfg}
-	for i := range cfg.Count {
-		n := max(1, cfg.First) + i
-		// 02: locally administered; the rest tells lab and client apart.
-		mac := net.HardwareAddr{0x02, 0x67, 0x77, cfg.Lab, byte(n >> 8), byte(n)}
-		p.Clients = append(p.Clients, &Client{Num: n, MAC: mac, cfg: &p.cfg, run: run})
+	if last := cfg.FirstGuest + cfg.Guests - 1; cfg.Guests > 0 && (cfg.Kind != KindPersona || last > MaxPersona) {
+		return nil, fmt.Errorf("%d guests of kind %s, the last of which is number %d: want kind %s and at most %d", cfg.Guests, cfg.Kind, last, KindPersona, MaxPersona)
 	}
-	if err := p.each(ctx, 8, create); err != nil {
+	p := &Pool{cfg: cfg, kind: k}
+	if cfg.Kind == KindPersona {
+		var err error
+		if p.crowd, err = newCrowd(cfg); err != nil {
+			return nil, err
+		}
+	}
+	for i := range cfg.Count {
+		p.Clients = append(p.Clients, p.client(max(1, cfg.First)+i, run))
+	}
+	for i := range cfg.Guests {
+		p.guests = append(p.guests, p.client(cfg.FirstGuest+i, run))
+	}
+	if err := p.each(ctx, 8, k.create); err != nil {
 		return nil, errors.Join(fmt.Errorf("creating clients: %w", err), p.Close())
 	}
 	return p, nil
+}
+
+// client is the pool's client of a number, without interface and address.
+func (p *Pool) client(n int, run Runner) *Client {
+	// 02: locally administered; the rest tells lab and client apart.
+	mac := net.HardwareAddr{0x02, 0x67, 0x77, p.cfg.Lab, byte(n >> 8), byte(n)}
+	c := &Client{Num: n, MAC: mac, cfg: &p.cfg, run: run}
+	if p.crowd != nil {
+		c.self = &self{crowd: p.crowd}
+	}
+	return c
 }
 
 // each runs fn for every client, at most parallel at once, and returns the
@@ -126,7 +177,12 @@ func (p *Pool) Logout(ctx context.Context, adm Admission) error {
 
 // Release gives all leases back (RFC 2131, 4.4.6). Twice is harmless.
 func (p *Pool) Release(ctx context.Context) error {
-	return p.each(ctx, 32, (*Client).release)
+	done, err := p.crowd.hold()
+	if err != nil {
+		return err
+	}
+	defer done()
+	return p.each(ctx, 32, p.kind.release)
 }
 
 // Close lets go of all clients' namespaces and interfaces.
@@ -135,7 +191,7 @@ func (p *Pool) Close() error {
 	for _, c := range p.Clients {
 		errs = append(errs, c.close())
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, p.crowd.close())...)
 }
 
 // SNMPFiles opens the counters of the clients' own namespaces.

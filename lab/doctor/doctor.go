@@ -84,7 +84,7 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 	defer os.RemoveAll(scratch)
 	x := examination{
 		opts: opts, placement: placement, scratch: scratch, root: os.Geteuid() == 0,
-		sys: system{os.DirFS("/")}, largest: largestExperiment(experiment.Builtins()),
+		sys: system{os.DirFS("/")}, largest: largestExperiment(experiment.Builtins()), crowd: mostPersonas(experiment.Builtins()),
 	}
 	groups, err := x.all(ctx)
 	if err != nil {
@@ -101,6 +101,7 @@ type examination struct {
 	root      bool
 	sys       system
 	largest   demand
+	crowd     demand // the most clients of kind persona
 }
 
 func (x examination) all(ctx context.Context) ([]Group, error) {

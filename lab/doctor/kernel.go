@@ -56,9 +56,9 @@ var attempts = []attempt{
 	{keyIptables, "iptables-nft", keyVeth, "rules of openNDS and CoovaChilli can be set", Missing, false,
 		"the package iptables, with iptables-nft as its default (update-alternatives --config iptables); modules nft_compat, xt_conntrack and xt_TCPMSS", (*bench).iptables},
 	{keyTUN, "TUN", keyNamespaces, "CoovaChilli can take packets to user space", Missing, false, "modprobe tun, or a kernel with CONFIG_TUN; in a container give it /dev/net/tun", (*bench).tun},
-	{"kernel.nfqueue", "NFQUEUE", keyIptables, "packets can be decided in user space", Warn, false, "nothing yet: no device of the lab uses it (module xt_NFQUEUE)", (*bench).nfqueue},
+	{"kernel.nfqueue", "NFQUEUE", keyIptables, "packets can be decided in user space", Warn, false, "modprobe xt_NFQUEUE; only gateway-nfqueue and gateway-nfqueue-fast need it", (*bench).nfqueue},
 	{"kernel.bpf-tc", "BPF at tc", keyVeth, "programs can forward packets before the network stack", Warn, false,
-		"nothing yet: no device of the lab uses it (modules sch_ingress and cls_bpf)", (*bench).bpf},
+		"only gateway-ebpf needs it (modules sch_ingress and cls_bpf)", (*bench).bpf},
 }
 
 // bench is two linked hosts to try things on.

@@ -63,12 +63,13 @@ func (d demand) tasks() int64 {
 	return int64(tasks)
 }
 
-// largestExperiment is the one with the most clients, the first of equals.
+// largestExperiment is the one with the most clients that have something of the
+// machine's own each, the first of equals. Personas share what they have.
 func largestExperiment(all []*experiment.Experiment) demand {
 	var most demand
 	for _, e := range all {
 		n := slices.Max(e.Clients)
-		if n <= most.clients {
+		if n <= most.clients || e.Client.Kind == experiment.ClientPersona {
 			continue
 		}
 		most = demand{experiment: e.Name, clients: n, labs: labsOfDuet, iperf3: e.Traffic.Kind == experiment.TrafficIperf3}
@@ -94,7 +95,7 @@ func (x examination) limits(ctx context.Context, inside map[string]string) []Lin
 	}
 	lines := []Line{x.nofile(softLimit(ctx, int64(files.Cur)), int64(files.Max)), x.neighbourTable()}
 	lines = append(lines, x.tasks()...)
-	return append(lines, x.namespaces(), x.conntrack(), x.ports(inside), x.listenQueue(inside))
+	return append(lines, x.namespaces(), x.conntrack(), x.ports(inside), x.listenQueue(inside), x.personas(int64(files.Max)))
 }
 
 // softLimit is the soft limit of open files that programs of the lab get. Go

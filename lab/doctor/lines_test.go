@@ -16,7 +16,7 @@ import (
 func on(files map[string]string) examination {
 	return examination{
 		opts: Options{Status: func(string) {}}, root: true, sys: machineOf(files), placement: testbed.Placement{Router: []int{1}, Endpoints: []int{0}},
-		largest: largestExperiment(experiment.Builtins()),
+		largest: largestExperiment(experiment.Builtins()), crowd: mostPersonas(experiment.Builtins()),
 	}
 }
 
@@ -173,6 +173,8 @@ func TestEveryProgramCanBeMissing(t *testing.T) {
 			check(t, l, Missing, "not on PATH: opennds, ndsctl, dnsmasq,", "sudo apt-get install bash bsdutils dnsmasq-base iproute2 iptables nftables opennds procps wget")
 		case "gateway-ebpf":
 			check(t, l, Missing, "not on PATH: gatewayd, freeradius", "make build")
+		case "gateway-nfqueue", "gateway-nfqueue-fast":
+			check(t, l, Missing, "not on PATH: gatewayd, dnsmasq, freeradius", "make build", "dnsmasq-base")
 		case "gateway-tun", "gateway-tun-fast":
 			check(t, l, Missing, "not on PATH: gatewayd, nft, freeradius", "make build", "nftables")
 		case "coovachilli":

@@ -273,7 +273,7 @@ func TestNewKnowsEveryBuiltinExperiment(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := New("none", 1, nil); err == nil || !strings.Contains(err.Error(), "known are allowlist, clean, coovachilli, gateway-ebpf, gateway-tun, gateway-tun-fast, opennds") {
+	if _, err := New("none", 1, nil); err == nil || !strings.Contains(err.Error(), "known are allowlist, clean, coovachilli, gateway-ebpf, gateway-nfqueue, gateway-nfqueue-fast, gateway-tun, gateway-tun-fast, opennds") {
 		t.Errorf("New(none) = %v", err)
 	}
 }

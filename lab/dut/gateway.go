@@ -21,13 +21,14 @@ const gatewayPort = 8080
 // Gateway is gatewayd, the gateway of this project, with accounts at a
 // FreeRADIUS. To the lab it is a program like any other.
 type Gateway struct {
-	datapath  string // "ebpf" or "tun"
+	datapath  string // "ebpf", "tun" or "nfqueue"
 	fast      bool   // as good as it gets, instead of as studied
 	clients   int
 	sessions  int // admitted in all, clients among them; 0: clients only
 	admission client.Admission
 	program   string // gatewayd on the router
 	daemon    daemon
+	dnsmasq   daemon // leases and names, where gatewayd leaves them to others
 	radius    *radius
 }
 
@@ -65,7 +66,11 @@ func (g *Gateway) name() string {
 	return "gateway-" + g.datapath
 }
 
-// Traits: gatewayd leases addresses itself and needs nothing of its links.
+// external says whether leases and names are another program's, as study 1's
+// proprietary portal had them.
+func (g *Gateway) external() bool { return g.datapath == "nfqueue" }
+
+// Traits: gatewayd, or its dnsmasq, leases addresses, and needs nothing of its links.
 func (g *Gateway) Traits() Traits {
 	about := "gatewayd, data path " + strings.TrimPrefix(g.name(), "gateway-") + ", RADIUS accounts (CHAP)"
 	if g.sessions > 0 {
@@ -74,6 +79,9 @@ func (g *Gateway) Traits() Traits {
 	needs := []Need{{Program: gatewayProgram(), Advice: "make build in Gateweigh's source, and its bin directory on PATH", Why: "the gateway"}}
 	if g.datapath == "tun" {
 		needs = append(needs, Need{Program: "nft", Package: "nftables", Why: "shutting the clients' interface off from the kernel"})
+	}
+	if g.external() {
+		needs = append(needs, Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases and names"})
 	}
 	return Traits{
 		LAN:       g.lan(),
@@ -99,7 +107,7 @@ func (g *Gateway) lan() netip.Prefix {
 // gatewayConf is what the template of gatewayd's configuration needs.
 type gatewayConf struct {
 	Dir, Datapath, LANIf, WANIf string
-	Fast                        bool
+	Fast, External              bool
 	LAN                         netip.Prefix
 	Gateway                     netip.Addr
 	Service                     netip.Addr
@@ -107,6 +115,9 @@ type gatewayConf struct {
 	Port, AuthPort, AcctPort    int
 	Pool                        string // of leased addresses; empty: all
 
+	First, Last netip.Addr // what dnsmasq leases
+	Mask        string     // dotted
+	MaxClients  int
 }
 
 // Start starts FreeRADIUS on the server and gatewayd on the router, and returns
@@ -120,7 +131,7 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 	}
 	lan := env.LAN.Masked()
 	conf := gatewayConf{
-		Dir: dir, Datapath: g.datapath, Fast: g.fast, LANIf: env.LANIf, WANIf: env.WANIf, LAN: lan, Gateway: env.Gateway,
+		Dir: dir, Datapath: g.datapath, Fast: g.fast, External: g.external(), LANIf: env.LANIf, WANIf: env.WANIf, LAN: lan, Gateway: env.Gateway,
 		Service: env.ServiceIP, Secret: g.radius.secret,
 		Port: gatewayPort, AuthPort: radiusAuthPort, AcctPort: radiusAcctPort,
 	}
@@ -141,6 +152,11 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 	file := path.Join(dir, "gatewayd.toml")
 	if err := writeTemplate(ctx, env.Router, file, 0o600, "gatewayd.toml", conf); err != nil {
 		return err
+	}
+	if g.external() {
+		if err := g.startDnsmasq(ctx, env, conf); err != nil {
+			return err
+		}
 	}
 	program, err := g.install(ctx, env.Router, dir)
 	if err != nil {
@@ -166,6 +182,24 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 		User:  radiusUser, Password: g.radius.password, Parallel: 32,
 	}
 	return nil
+}
+
+// startDnsmasq has dnsmasq lease addresses and answer for names. It returns when it
+// has its lease file.
+func (g *Gateway) startDnsmasq(ctx context.Context, env Env, conf gatewayConf) (err error) {
+	g.dnsmasq = daemon{host: env.Router, name: "gatewayd-dnsmasq"}
+	if conf.First, conf.Last, err = leaseRange(env.LAN, env.Gateway, g.clients); err != nil {
+		return err
+	}
+	conf.Mask, conf.MaxClients = dottedMask(env.LAN), max(250, 2*g.clients)
+	file := path.Join(conf.Dir, "dnsmasq.conf")
+	if err := writeTemplate(ctx, env.Router, file, 0o644, "gateway-dnsmasq.conf", conf); err != nil {
+		return err
+	}
+	if err := g.dnsmasq.spawn(ctx, false, nil, "dnsmasq", "--keep-in-foreground", "--conf-file="+file); err != nil {
+		return err
+	}
+	return g.dnsmasq.await(ctx, probe{"it has no lease file", "test -e " + path.Join(conf.Dir, "leases")})
 }
 
 // install returns gatewayd's path on the router. Where it is among what each host
@@ -199,7 +233,12 @@ func (g *Gateway) Stop(ctx context.Context, env Env) error {
 umount "$1/bpf" 2>/dev/null || :
 rm -rf "$1"
 ip addr del "$3" dev "$4" 2>/dev/null || :`
+	var names error
+	if g.dnsmasq.host != nil {
+		names = g.dnsmasq.kill(ctx)
+	}
 	return errors.Join(
+		names,
 		g.daemon.kill(ctx),
 		shell(ctx, env.Router, undo, dir, g.program, netip.PrefixFrom(env.Gateway, env.LAN.Bits()).String(), env.LANIf),
 		g.radius.stop(ctx),

@@ -15,7 +15,7 @@ import (
 )
 
 // withGatewayd puts gatewayd, built now, on PATH.
-func withGatewayd(t *testing.T) {
+func withGatewayd(t testing.TB) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "gatewayd") // hosts have a /tmp of their own
 	if err != nil {
@@ -42,6 +42,28 @@ func TestGateway(t *testing.T) {
 	}
 	if rules := l.router.must(t, `ip rule; tc filter show dev "$1" ingress`, l.env.LANIf); strings.Contains(rules, "fwmark") || strings.Contains(rules, "lan_in") {
 		t.Errorf("the router is not as it was:\n%s", rules)
+	}
+}
+
+// TestGatewayWithDnsmasq: leases and names come from a program beside gatewayd, which
+// is gone afterwards with all rules.
+func TestGatewayWithDnsmasq(t *testing.T) {
+	withGatewayd(t)
+	n := testClients(t)
+	for _, datapath := range []string{"nfqueue", "nfqueue-fast"} {
+		t.Run(datapath, func(t *testing.T) {
+			d := NewGateway(datapath, n)
+			l := newTestLab(t, d, n)
+			checkPortal(t, d, l, n)
+			for _, name := range l.router.processes(t) {
+				if strings.Contains(name, "gatewayd") || strings.Contains(name, "dnsmasq") {
+					t.Errorf("%s is left on the router", name)
+				}
+			}
+			if rules := l.router.must(t, "nft list ruleset"); rules != "" {
+				t.Errorf("left on the router:\n%s", rules)
+			}
+		})
 	}
 }
 
@@ -114,7 +136,7 @@ sessions = 400
 		t.Fatal(err)
 	}
 	_, err = New("crowd", 2, exp)
-	if want := `crowd.toml:5: dut.crowd.like: no device "opennds" whose sessions the lab can make: there is gateway-ebpf, gateway-tun, gateway-tun-fast`; err == nil || err.Error() != want {
+	if want := `crowd.toml:5: dut.crowd.like: no device "opennds" whose sessions the lab can make: there is gateway-ebpf, gateway-nfqueue, gateway-nfqueue-fast, gateway-tun, gateway-tun-fast`; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

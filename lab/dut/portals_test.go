@@ -16,7 +16,7 @@ const trafficPort = "192.168.89.1:5201"
 
 // serveTraffic lets the server accept connections on the traffic port and on
 // port 80, so that a request that gets through is seen to get through.
-func (l *testLab) serveTraffic(t *testing.T) {
+func (l *testLab) serveTraffic(t testing.TB) {
 	t.Helper()
 	for name, port := range map[string]string{"traffic": "5201", "web": "80"} {
 		cmd := agent.Command{Name: name, Argv: []string{"busybox", "httpd", "-f", "-p", "192.168.89.1:" + port, "-h", "/tmp"}}
@@ -63,7 +63,7 @@ func loginAll(t *testing.T, clients []*testClient, adm client.Admission) {
 }
 
 // start starts the traffic server and a portal, which ends with the test.
-func (l *testLab) start(t *testing.T, d DUT) {
+func (l *testLab) start(t testing.TB, d DUT) {
 	t.Helper()
 	l.serveTraffic(t)
 	began := time.Now()

@@ -16,9 +16,11 @@ var constructors = map[string]func(clients int) DUT{
 	"opennds":     func(n int) DUT { return NewOpenNDS(n) },
 	"coovachilli": func(n int) DUT { return NewCoovaChilli(n) },
 
-	"gateway-ebpf":     func(n int) DUT { return NewGateway("ebpf", n) },
-	"gateway-tun":      func(n int) DUT { return NewGateway("tun", n) },
-	"gateway-tun-fast": func(n int) DUT { return NewGateway("tun-fast", n) },
+	"gateway-ebpf":         func(n int) DUT { return NewGateway("ebpf", n) },
+	"gateway-nfqueue":      func(n int) DUT { return NewGateway("nfqueue", n) },
+	"gateway-nfqueue-fast": func(n int) DUT { return NewGateway("nfqueue-fast", n) },
+	"gateway-tun":          func(n int) DUT { return NewGateway("tun", n) },
+	"gateway-tun-fast":     func(n int) DUT { return NewGateway("tun-fast", n) },
 }
 
 // Builtin lists the devices written in Go, by name: what experiment.Load takes

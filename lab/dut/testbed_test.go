@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 type testHost struct{ *testbed.Host }
 
 // must runs a script on the host.
-func (h testHost) must(t *testing.T, script string, args ...string) string {
+func (h testHost) must(t testing.TB, script string, args ...string) string {
 	t.Helper()
 	argv := append([]string{"sh", "-ec", script, "sh"}, args...)
 	out, err := h.Run(t.Context(), agent.Command{Argv: argv})
@@ -60,7 +60,7 @@ type testLab struct {
 }
 
 // newTestLab builds a lab for a device.
-func newTestLab(t *testing.T, d DUT, clients int) *testLab {
+func newTestLab(t testing.TB, d DUT, clients int) *testLab {
 	t.Helper()
 	placement, err := testbed.DefaultPlacement()
 	if err != nil {

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,19 +38,23 @@ func (e *Experiment) check(known []string) []*Error {
 		}
 		problems = append(problems, &Error{File: at.file, Line: at.line, Key: key, Problem: fmt.Sprintf(format, args...)})
 	}
-	needed := []string{"duts", "clients", "offered_mbps"}
+	needed := []string{"duts", "clients"}
 	if e.Measure == result.MeasureLogins {
-		needed = needed[:2]
 		e.checkLogins(report)
 	} else {
+		if _, set := e.origins["mbps_per_client"]; !set {
+			needed = append(needed, "offered_mbps")
+		}
 		e.checkCost(report)
 		e.checkTraffic(report)
+		e.checkLoads(report)
 	}
 	for _, key := range needed {
 		if _, set := e.origins[key]; !set {
 			report(key, "missing: an experiment needs it")
 		}
 	}
+	e.checkClients(report)
 	e.checkDUTs(known, report)
 	e.checkSize(report)
 	for _, name := range e.CustomNames() {
@@ -59,9 +64,46 @@ func (e *Experiment) check(known []string) []*Error {
 	return problems
 }
 
+// checkClients refuses more clients than there can be of their kind, and for what
+// is measured of them.
+func (e *Experiment) checkClients(report func(key, format string, args ...any)) {
+	if kind := cmp.Or(e.Client.Beside, e.Client.Kind); e.Client.Churn > 0 && (kind != ClientPersona || e.Client.Kind != ClientPersona) {
+		report("client.churn", "needs client.kind = %q", ClientPersona)
+	}
+	kind := e.Client.Kind
+	if kind == ClientPersona {
+		kind = e.Client.BesideKind() // of personas there are as many as the key takes at all
+	}
+	if kind == ClientPersona {
+		return
+	}
+	most, measured := MaxClients, ""
+	if e.Measure == result.MeasureLogins {
+		most, measured = MaxStormClients, fmt.Sprintf(" with measure = %q", result.MeasureLogins)
+	}
+	if n := slices.Max(slices.Concat(e.Clients, []int{0})); n > most {
+		report("clients", "%d: clients of kind %q go up to %d%s; those of kind %q to %d", n, kind, most, measured, ClientPersona, MaxPersonas)
+	}
+}
+
+// checkLoads refuses loads by the client that make none the lab can offer.
+func (e *Experiment) checkLoads(report func(key, format string, args ...any)) {
+	for _, n := range e.Clients {
+		for _, share := range e.MbpsPerClient {
+			if total := share * float64(n); total < MinOfferedMbps || total > MaxOfferedMbps {
+				report("mbps_per_client", "%g with %d clients makes %g Mbit/s together: want %g to %d", share, n, total, MinOfferedMbps, MaxOfferedMbps)
+				return
+			}
+		}
+	}
+}
+
 // checkTraffic refuses what the chosen generator cannot do.
 func (e *Experiment) checkTraffic(report func(key, format string, args ...any)) {
 	if e.Traffic.Kind != TrafficStreams {
+		if slices.Contains(e.Directions, result.Both) {
+			report("directions", "%q needs kind = %q", result.Both, TrafficStreams)
+		}
 		return
 	}
 	if e.Traffic.Protocol != ProtocolTCP {

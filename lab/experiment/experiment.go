@@ -28,6 +28,7 @@ import (
 const (
 	ClientMacvlan  = "macvlan"
 	ClientVeth     = "veth"
+	ClientPersona  = "persona"
 	TrafficStreams = "streams"
 	TrafficIperf3  = "iperf3"
 	PacingPaced    = "paced" // spread evenly by the sender's pacing rate
@@ -45,13 +46,15 @@ const Clean = "clean"
 type Experiment struct {
 	Name        string    `toml:"name"` // default: the file's name
 	Description string    `toml:"description"`
-	Measure     string    `toml:"measure"`      // result.MeasureCost (default) or result.MeasureLogins
-	Mode        string    `toml:"mode"`         // result.ModeDuet (default) or result.ModeSolo, the only one for logins
-	DUTs        []string  `toml:"duts"`         // names of built-in devices or of Custom ones
-	Clients     []int     `toml:"clients"`      // 1 to MaxClients each, for logins to MaxStormClients
-	OfferedMbps []float64 `toml:"offered_mbps"` // TCP or UDP payload, all clients together
-	Directions  []string  `toml:"directions"`   // result.Up (default), result.Down
-	Profiles    []string  `toml:"profiles"`     // result.PerPacket (default), result.Bulk
+	Measure     string    `toml:"measure"`                // result.MeasureCost (default) or result.MeasureLogins
+	Mode        string    `toml:"mode"`                   // result.ModeDuet (default) or result.ModeSolo, the only one for logins
+	DUTs        []string  `toml:"duts"`                   // names of built-in devices or of Custom ones
+	Clients     []int     `toml:"clients"`                // 1 to MaxClients each, for logins to MaxStormClients, of kind persona to MaxPersonas
+	OfferedMbps []float64 `toml:"offered_mbps,omitempty"` // TCP or UDP payload, all clients together
+	// MbpsPerClient are loads by the client: each makes one of so much a client.
+	MbpsPerClient []float64 `toml:"mbps_per_client,omitempty"`
+	Directions    []string  `toml:"directions"` // result.Up (default), result.Down, result.Both
+	Profiles      []string  `toml:"profiles"`   // result.PerPacket (default), result.Bulk
 	// LoginRates are clients a second that come to lease, and then to log in; 0 is
 	// all at the same moment. For logins only; default 0 alone.
 	LoginRates []float64 `toml:"login_rates,omitempty"`
@@ -76,7 +79,14 @@ type Experiment struct {
 
 // Client says how clients are simulated.
 type Client struct {
-	Kind string `toml:"kind"` // ClientMacvlan (default) or ClientVeth
+	Kind string `toml:"kind"` // ClientMacvlan (default), ClientVeth or ClientPersona
+	// Beside is the kind of the clean router's clients where a device is beside it;
+	// default Kind. With another one two kinds are weighed against each other.
+	Beside string `toml:"beside,omitempty"`
+	// Churn is guests a second that lease, log in, log out and leave while the clients
+	// send; default 0. Kind persona only.
+	Churn float64 `toml:"churn,omitzero"`
+	Hosts int     `toml:"hosts"` // machines that share the clients, 1 (default) to MaxClientHosts
 }
 
 // Traffic says what the clients send.
@@ -85,6 +95,10 @@ type Traffic struct {
 	Protocol      string `toml:"protocol"`       // ProtocolTCP (default) or ProtocolUDP
 	BurstSegments int    `toml:"burst_segments"` // segments sent back to back; default 44, one 64 KB buffer
 	Pacing        string `toml:"pacing"`         // PacingPaced (default) or PacingBurst
+	// ShortPerSecond connections a second are opened beside the load, each for one
+	// answer of ShortBytes; default 0, and 16 KiB.
+	ShortPerSecond float64 `toml:"short_per_second,omitzero"`
+	ShortBytes     int     `toml:"short_bytes,omitzero"`
 }
 
 // maxFileBytes bounds what Load reads: an experiment is a page of text.
@@ -223,7 +237,7 @@ func newExperiment(file string) *Experiment {
 		Window:     time.Second,
 		Warmup:     500 * time.Millisecond,
 		Redo:       2,
-		Client:     Client{Kind: ClientMacvlan},
+		Client:     Client{Kind: ClientMacvlan, Hosts: 1},
 		Traffic:    Traffic{Kind: TrafficStreams, Protocol: ProtocolTCP, BurstSegments: 44, Pacing: PacingPaced},
 		Custom:     map[string]CustomDUT{},
 		origins:    map[string]origin{},

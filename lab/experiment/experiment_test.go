@@ -15,7 +15,9 @@ import (
 )
 
 // known stands for the devices written in Go.
-var known = []string{"clean", "coovachilli", "gateway-ebpf", "gateway-tun", "gateway-tun-fast", "opennds"}
+var known = []string{
+	"clean", "coovachilli", "gateway-ebpf", "gateway-nfqueue", "gateway-nfqueue-fast", "gateway-tun", "gateway-tun-fast", "opennds",
+}
 
 // sameExperiment compares all but where keys were set.
 var sameExperiment = cmp.Options{
@@ -39,7 +41,7 @@ func TestLoadFillsDefaults(t *testing.T) {
 		Name: "mine", Measure: "cost", Mode: "duet", DUTs: []string{"opennds"}, Clients: []int{1}, OfferedMbps: []float64{100},
 		Directions: []string{"up"}, Profiles: []string{"per-packet"},
 		Blocks: 6, AABlocks: 2, Windows: 3, Window: time.Second, Warmup: 500 * time.Millisecond, Redo: 2,
-		Client:  Client{Kind: "macvlan"},
+		Client:  Client{Kind: "macvlan", Hosts: 1},
 		Traffic: Traffic{Kind: "streams", Protocol: "tcp", BurstSegments: 44, Pacing: "paced"},
 	}
 	if diff := cmp.Diff(want, got, sameExperiment); diff != "" {
@@ -54,10 +56,10 @@ func TestLoadReadsEveryKey(t *testing.T) {
 	}
 	want := &Experiment{
 		Name: "everything", Description: "all keys", Measure: "cost", Mode: "solo", DUTs: []string{"mine", "clean"},
-		Clients: []int{1, 250}, OfferedMbps: []float64{0.5, 100}, Directions: []string{"up", "down"},
+		Clients: []int{1, 250}, OfferedMbps: []float64{0.5, 100}, MbpsPerClient: []float64{0.2}, Directions: []string{"up", "down"},
 		Profiles: []string{"bulk", "per-packet"}, Blocks: 1, AABlocks: 0, Windows: 2,
 		Window: 200 * time.Millisecond, Warmup: 0, Redo: 0,
-		Client:  Client{Kind: "veth"},
+		Client:  Client{Kind: "veth", Beside: "persona", Hosts: 2},
 		Traffic: Traffic{Kind: "iperf3", Protocol: "udp", BurstSegments: 8, Pacing: "burst"},
 		Custom: map[string]CustomDUT{"mine": {
 			Description: "a gateway",
@@ -87,6 +89,7 @@ mode = "solo"
 duts = ["mine", "clean"]
 clients = [1, 250]
 offered_mbps = [0.5, 100]
+mbps_per_client = [0.2]
 directions = ["up", "down"]
 profiles = ["bulk", "per-packet"]
 blocks = 1
@@ -95,7 +98,7 @@ windows = 2
 window = "200ms"
 warmup = "0s"
 redo = 0
-client.kind = "veth"
+client = { kind = "veth", beside = "persona", hosts = 2 }
 traffic = { kind = "iperf3", protocol = "udp", burst_segments = 8, pacing = "burst" }
 [dut.mine.files]
 "gw.conf" = "lan = ${GATEWEIGH_LAN_IF}\n"

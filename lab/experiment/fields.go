@@ -12,9 +12,15 @@ import (
 
 // Bounds of what an experiment may ask for: beyond them it is a typing mistake.
 const (
-	MaxClients      = 250  // share one /24 with the clean router's
-	MaxStormClients = 4000 // of kind macvlan, on a network of the device's own
+	MaxClients      = 250    // of kinds macvlan and veth: they share one /24 with the clean router's
+	MaxStormClients = 4000   // of kind macvlan, on a network of the device's own
+	MaxPersonas     = 65_000 // of kind persona, whatever is measured
 	MaxSessions     = 200_000
+	MaxClientHosts  = 3
+	maxChurn        = 1000
+	maxShortRate    = 50_000
+	maxShortBytes   = 16 << 20
+	defaultShort    = 16 << 10
 	minLoginRate    = 0.1
 	MaxLoginRate    = 10_000
 	MinOfferedMbps  = 0.1
@@ -43,9 +49,10 @@ var fields = []field{
 	{"measure", into(word(result.MeasureCost, result.MeasureLogins), func(e *Experiment) *string { return &e.Measure })},
 	{"mode", into(word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode })},
 	{"duts", into(list(name), func(e *Experiment) *[]string { return &e.DUTs })},
-	{"clients", into(list(integer(1, MaxStormClients)), func(e *Experiment) *[]int { return &e.Clients })},
+	{"clients", into(list(integer(1, MaxPersonas)), func(e *Experiment) *[]int { return &e.Clients })},
 	{"offered_mbps", into(list(rate), func(e *Experiment) *[]float64 { return &e.OfferedMbps })},
-	{"directions", into(list(word(result.Up, result.Down)), func(e *Experiment) *[]string { return &e.Directions })},
+	{"mbps_per_client", into(list(share), func(e *Experiment) *[]float64 { return &e.MbpsPerClient })},
+	{"directions", into(list(word(result.Up, result.Down, result.Both)), func(e *Experiment) *[]string { return &e.Directions })},
 	{"profiles", into(list(word(result.PerPacket, result.Bulk)), func(e *Experiment) *[]string { return &e.Profiles })},
 	{"login_rates", into(list(loginRate), func(e *Experiment) *[]float64 { return &e.LoginRates })},
 	{"blocks", into(integer(1, MaxBlocks), func(e *Experiment) *int { return &e.Blocks })},
@@ -55,10 +62,15 @@ var fields = []field{
 	{"warmup", into(duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.Warmup })},
 	{"redo", into(integer(0, 10), func(e *Experiment) *int { return &e.Redo })},
 	{"profile_window", into(duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.ProfileWindow })},
-	{"client.kind", into(word(ClientMacvlan, ClientVeth), func(e *Experiment) *string { return &e.Client.Kind })},
+	{"client.kind", into(word(ClientMacvlan, ClientVeth, ClientPersona), func(e *Experiment) *string { return &e.Client.Kind })},
+	{"client.beside", into(word(ClientMacvlan, ClientVeth, ClientPersona), func(e *Experiment) *string { return &e.Client.Beside })},
+	{"client.churn", into(churn, func(e *Experiment) *float64 { return &e.Client.Churn })},
+	{"client.hosts", into(integer(1, MaxClientHosts), func(e *Experiment) *int { return &e.Client.Hosts })},
 	{"traffic.kind", into(word(TrafficStreams, TrafficIperf3), func(e *Experiment) *string { return &e.Traffic.Kind })},
 	{"traffic.protocol", into(word(ProtocolTCP, ProtocolUDP), func(e *Experiment) *string { return &e.Traffic.Protocol })},
 	{"traffic.burst_segments", into(integer(1, 64), func(e *Experiment) *int { return &e.Traffic.BurstSegments })},
+	{"traffic.short_per_second", into(shortRate, func(e *Experiment) *float64 { return &e.Traffic.ShortPerSecond })},
+	{"traffic.short_bytes", into(integer(1, maxShortBytes), func(e *Experiment) *int { return &e.Traffic.ShortBytes })},
 	{"traffic.pacing", into(word(PacingPaced, PacingBurst), func(e *Experiment) *string { return &e.Traffic.Pacing })},
 }
 

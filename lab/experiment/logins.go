@@ -10,8 +10,9 @@ import (
 // costKeys have no meaning where logins are measured: they say how much payload
 // is sent, or how a device is held against a clean router.
 var costKeys = []string{
-	"offered_mbps", "directions", "profiles", "aa_blocks", "windows", "window", "warmup", "profile_window",
+	"offered_mbps", "mbps_per_client", "directions", "profiles", "aa_blocks", "windows", "window", "warmup", "profile_window",
 	"traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.pacing",
+	"traffic.short_per_second", "traffic.short_bytes",
 }
 
 // settle fills in the defaults that depend on what is measured, and is harmless
@@ -34,6 +35,9 @@ func (e *Experiment) settle() {
 			e.Windows = 1 // a storm is over once
 		}
 	}
+	if e.Traffic.ShortPerSecond > 0 && e.Traffic.ShortBytes == 0 {
+		e.Traffic.ShortBytes = defaultShort
+	}
 	if unset("login_rates") {
 		e.LoginRates = nil
 		if logins {
@@ -53,8 +57,14 @@ func (e *Experiment) checkLogins(report func(key, format string, args ...any)) {
 	if e.Mode != result.ModeSolo {
 		report("mode", "%q does not go with %s: a clean router has no log-ins to stand beside", e.Mode, only)
 	}
-	if e.Client.Kind != ClientMacvlan {
+	if e.Client.Kind == ClientVeth {
 		report("client.kind", "%q does not go with %s: these clients lease no addresses", e.Client.Kind, only)
+	}
+	if e.Client.Churn > 0 {
+		report("client.churn", "does not go with %s: nobody sends meanwhile", only)
+	}
+	if e.Client.Beside != "" {
+		report("client.beside", "does not go with %s: no clean router stands beside the device", only)
 	}
 	if slices.Contains(e.DUTs, Clean) {
 		report("duts", "%q does not go with %s: it has no log-in", Clean, only)
@@ -65,12 +75,6 @@ func (e *Experiment) checkLogins(report func(key, format string, args ...any)) {
 func (e *Experiment) checkCost(report func(key, format string, args ...any)) {
 	if _, set := e.origins["login_rates"]; set {
 		report("login_rates", "needs measure = %q", result.MeasureLogins)
-	}
-	for _, n := range e.Clients {
-		if n > MaxClients {
-			report("clients", "each value must be a whole number from 1 to %d, not %d; measure = %q takes up to %d", MaxClients, n, result.MeasureLogins, MaxStormClients)
-			return
-		}
 	}
 }
 

@@ -75,7 +75,7 @@ func TestStormTakesWhatOthersSetBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := e.Check(known)
-	if err == nil || !strings.Contains(err.Error(), "1000; measure = \"logins\" takes up to 4000") || !strings.Contains(err.Error(), "offered_mbps: missing") {
+	if err == nil || !strings.Contains(err.Error(), "clients: 1000: clients of kind \"macvlan\" go up to 250") || !strings.Contains(err.Error(), "offered_mbps: missing") {
 		t.Errorf("a storm's file measured as cost: %v", err)
 	}
 	if e.Mode != result.ModeDuet || e.Windows != defaultWindows || e.LoginRates != nil {
@@ -93,8 +93,9 @@ func TestStormProblems(t *testing.T) {
 			`x.toml:5: window: has no meaning`, `x.toml:7: traffic.kind: has no meaning`}},
 		{"duet", storm + "mode = \"duet\"\n", []string{`x.toml:4: mode: "duet" does not go with measure = "logins"`}},
 		{"static addresses", storm + "client.kind = \"veth\"\n", []string{`x.toml:4: client.kind: "veth" does not go with measure = "logins"`}},
+		{"another kind beside", storm + "client.beside = \"persona\"\n", []string{`x.toml:4: client.beside: does not go with measure = "logins"`}},
 		{"clean", "measure = \"logins\"\nduts = [\"clean\"]\nclients = [1]\n", []string{`x.toml:2: duts: "clean" does not go with measure = "logins"`}},
-		{"too many", "measure = \"logins\"\nduts = [\"opennds\"]\nclients = [4001]\n", []string{`x.toml:3: clients: each value must be a whole number from 1 to 4000, not 4001`}},
+		{"too many", "measure = \"logins\"\nduts = [\"opennds\"]\nclients = [4001]\n", []string{`x.toml:3: clients: 4001: clients of kind "macvlan" go up to 4000 with measure = "logins"; those of kind "persona" to 65000`}},
 		{"rate", storm + "login_rates = [-1, 0.01]\n", []string{`x.toml:4: login_rates: each value must be 0 for all at once, or clients a second from 0.1 to 10000, not -1; `}},
 		{"rate of payload", minimal + "login_rates = [5]\n", []string{`x.toml:4: login_rates: needs measure = "logins"`}},
 		{"nearest word", "measure = \"login\"\n" + minimal, []string{`x.toml:1: measure: must be "cost" or "logins", not "login"; did you mean "logins"?`}},

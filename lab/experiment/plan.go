@@ -120,14 +120,29 @@ func (e *Experiment) block(un unit, i, unitNumber int) Block {
 	if e.Measure == result.MeasureLogins {
 		b.DUTLab, b.Cells = "a", []result.Cell{{DUT: un.dut, Clients: un.clients}}
 	}
-	for _, load := range balancedOrder(len(e.OfferedMbps), i) {
+	loads := e.loads(un.clients)
+	for _, load := range balancedOrder(len(loads), i) {
 		b.Cells = append(b.Cells, result.Cell{
-			DUT: un.dut, Clients: un.clients, OfferedMbps: e.OfferedMbps[load],
+			DUT: un.dut, Clients: un.clients, OfferedMbps: loads[load],
 			Direction: un.direction, Profile: un.profile,
 		})
 	}
 	return b
 }
+
+// loads are what so many clients offer together, Mbit/s, each load once.
+func (e *Experiment) loads(clients int) []float64 {
+	list := slices.Clone(e.OfferedMbps)
+	for _, share := range e.MbpsPerClient {
+		if mbps := share * float64(clients); !slices.Contains(list, mbps) {
+			list = append(list, mbps)
+		}
+	}
+	return list
+}
+
+// BesideKind is the kind of the clean router's clients beside a device.
+func (c Client) BesideKind() string { return cmp.Or(c.Beside, c.Kind) }
 
 // balancedOrder is row i of a Williams design for n treatments (E. J. Williams,
 // 1949): over n rows each treatment stands once in each place, and over n rows
@@ -159,6 +174,7 @@ const (
 	// The average device. openNDS takes 3 s, and 0.12 s a client to log in,
 	// CoovaChilli 0.5 s and 5 ms, an allow-list next to nothing.
 	deviceOverhead  = 1200 * time.Millisecond
+	personaOverhead = time.Millisecond // in place of clientOverhead
 	loginOverhead   = 50 * time.Millisecond
 	redone          = 0.12            // windows measured again: 1 % of them in quick, 14 to 31 % at 100 clients
 	profileOverhead = 5 * time.Second // perf started, its samples read and named
@@ -190,18 +206,22 @@ func (e *Experiment) EstimatedDuration() time.Duration {
 	}
 	var total time.Duration
 	for _, un := range slices.Concat(e.units(), e.aaUnits()) {
-		clients := time.Duration(un.clients)
+		clients, loads := time.Duration(un.clients), time.Duration(len(e.loads(un.clients)))
 		if e.Measure == result.MeasureLogins {
 			total += time.Duration(un.blocks) * (blockOverhead + deviceOverhead + un.stormDuration())
 			continue
 		}
-		block := blockOverhead + clients*clientOverhead + time.Duration(len(e.OfferedMbps))*(cellOverhead+load)
+		each := clientOverhead
+		if e.Client.Kind == ClientPersona {
+			each = personaOverhead
+		}
+		block := blockOverhead + clients*each + loads*(cellOverhead+load)
 		if un.dut != Clean {
 			block += deviceOverhead + clients*loginOverhead
 		}
 		total += time.Duration(un.blocks) * block
 		if un.dut != Clean && e.ProfileWindow > 0 {
-			total += time.Duration(len(e.OfferedMbps)) * (e.ProfileWindow + profileOverhead)
+			total += loads * (e.ProfileWindow + profileOverhead)
 		}
 	}
 	return total.Round(time.Second)

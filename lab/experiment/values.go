@@ -44,6 +44,33 @@ func rate(v any) (float64, error) {
 	return mbps, nil
 }
 
+// share accepts Mbit/s of one client; what they make together is checked later.
+func share(v any) (float64, error) {
+	mbps, ok := number(v)
+	if !ok || !(mbps > 0 && mbps <= MaxOfferedMbps) {
+		return 0, fmt.Errorf("must be Mbit/s a client, more than 0 and at most %d, not %s", MaxOfferedMbps, show(v))
+	}
+	return mbps, nil
+}
+
+// churn accepts guests a second, and zero for none.
+func churn(v any) (float64, error) {
+	rate, ok := number(v)
+	if !ok || !(rate == 0 || rate >= minLoginRate && rate <= maxChurn) {
+		return 0, fmt.Errorf("must be guests a second, 0 for none or %g to %d, not %s", minLoginRate, maxChurn, show(v))
+	}
+	return rate, nil
+}
+
+// shortRate accepts connections a second, and zero for none.
+func shortRate(v any) (float64, error) {
+	rate, ok := number(v)
+	if !ok || !(rate == 0 || rate >= minLoginRate && rate <= maxShortRate) {
+		return 0, fmt.Errorf("must be connections a second, 0 for none or %g to %d, not %s", minLoginRate, maxShortRate, show(v))
+	}
+	return rate, nil
+}
+
 // loginRate accepts clients a second, and zero for all at once.
 func loginRate(v any) (float64, error) {
 	rate, ok := number(v)

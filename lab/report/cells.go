@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
@@ -59,7 +60,17 @@ func resultsGrid(s analysis.Summary) grid {
 // furtherGrids are all other figures, in tables that fit a screen.
 func furtherGrids(cells []analysis.Cell) []grid {
 	const intervals = ": means over blocks with their intervals"
-	return []grid{cpuGrid(cells, intervals), delayGrid(cells), trafficGrid(cells, intervals), clientsGrid(cells, intervals), verdictGrid(cells), trialsGrid(cells)}
+	grids := []grid{cpuGrid(cells, intervals), delayGrid(cells), trafficGrid(cells, intervals)}
+	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Streams.ConnectP50us.Mean.Known() }) {
+		grids = append(grids, streamsGrid(cells, intervals))
+	}
+	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Streams.ShortPerSecond.Mean.Known() }) {
+		grids = append(grids, shortGrid(cells, intervals))
+	}
+	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Churn.Blocks > 0 }) {
+		grids = append(grids, churnGrid(cells))
+	}
+	return append(grids, clientsGrid(cells, intervals), endpointsGrid(cells, intervals), verdictGrid(cells), trialsGrid(cells))
 }
 
 func cpuGrid(cells []analysis.Cell, intervals string) grid {
@@ -105,6 +116,61 @@ func clientsGrid(cells []analysis.Cell, intervals string) grid {
 		estimateColumn("Log-ins", "s, all clients", digits3, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.LoginSeconds }),
 		estimateColumn("Log-in p50", "ms, one client", digits3, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.LoginP50ms }),
 		estimateColumn("Log-in p99", "ms, one client", digits3, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.LoginP99ms }),
+	))
+}
+
+// streamsGrid is how streams began and how evenly they shared the load.
+func streamsGrid(cells []analysis.Cell, intervals string) grid {
+	return build("Streams of the lab's generator"+intervals, cells, append(identity(cells),
+		estimateColumn("Fairness", "Jain's index", fraction4, func(c analysis.Cell) analysis.Estimate { return c.Streams.Jain }).field("streams.jain.mean"),
+		estimateColumn("Most possible", "each carries whole bursts", fraction4, func(c analysis.Cell) analysis.Estimate { return c.Streams.JainEven }),
+		estimateColumn("Clean fairness", "Jain's index", fraction4, func(c analysis.Cell) analysis.Estimate { return c.Streams.CleanJain }),
+		estimateColumn("Least", "Mbit/s of one stream", digits3, func(c analysis.Cell) analysis.Estimate { return c.Streams.StreamMinMbps }),
+		estimateColumn("Most", "Mbit/s of one stream", digits3, func(c analysis.Cell) analysis.Estimate { return c.Streams.StreamMaxMbps }),
+		estimateColumn("Connect p50", "µs", digits3, func(c analysis.Cell) analysis.Estimate { return c.Streams.ConnectP50us }),
+		estimateColumn("Connect p99", "µs", digits3, func(c analysis.Cell) analysis.Estimate { return c.Streams.ConnectP99us }),
+		estimateColumn("First byte p50", "µs", digits3, func(c analysis.Cell) analysis.Estimate { return c.Streams.FirstByteP50us }),
+		estimateColumn("First byte p99", "µs", digits3, func(c analysis.Cell) analysis.Estimate { return c.Streams.FirstByteP99us }),
+	))
+}
+
+// endpointsGrid is what the machines at both ends did: near a full core they, and not
+// the device, decide what is carried.
+func endpointsGrid(cells []analysis.Cell, intervals string) grid {
+	return build("The ends' own load"+intervals, cells, append(identity(cells),
+		estimateColumn("Client hosts", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.ClientCorePct }),
+		estimateColumn("Clean router's", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanClientCorePct }),
+		estimateColumn("Server", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.ServerCorePct }),
+		estimateColumn("Busiest traffic thread", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.GeneratorCorePct }),
+	))
+}
+
+// shortGrid is what became of connections that carry one answer and end.
+func shortGrid(cells []analysis.Cell, intervals string) grid {
+	return build("Short connections beside the streams"+intervals, cells, append(identity(cells),
+		estimateColumn("Answered", "a second", digits4, func(c analysis.Cell) analysis.Estimate { return c.Streams.ShortPerSecond }),
+		estimateColumn("Clean router's", "a second", digits4, func(c analysis.Cell) analysis.Estimate { return c.Streams.CleanShortPerSecond }),
+		estimateColumn("Failed", "a block", digits3, func(c analysis.Cell) analysis.Estimate { return c.Streams.ShortFailed }),
+		estimateColumn("Connect p99", "µs", digits3, func(c analysis.Cell) analysis.Estimate { return c.Streams.ShortConnectP99us }),
+		estimateColumn("Whole p50", "µs", digits3, func(c analysis.Cell) analysis.Estimate { return c.Streams.ShortWholeP50us }),
+		estimateColumn("Whole p99", "µs", digits3, func(c analysis.Cell) analysis.Estimate { return c.Streams.ShortWholeP99us }),
+	))
+}
+
+// churnGrid is what became of guests that came and went, and what is left of them.
+func churnGrid(cells []analysis.Cell) grid {
+	return build("Guests that came and went, and the device before and after", cells, append(identity(cells),
+		numberColumn("Guests", "a second", digits3, func(c analysis.Cell) analysis.Number { return c.Churn.PerSecond }),
+		countColumn("Came", func(c analysis.Cell) int { return c.Churn.Came }),
+		countColumn("Got in", func(c analysis.Cell) int { return c.Churn.In }),
+		countColumn("Left", func(c analysis.Cell) int { return c.Churn.Gone }),
+		estimateColumn("Log-in p50", "ms", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.LoginP50ms }),
+		estimateColumn("Log-in p99", "ms", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.LoginP99ms }),
+		textColumn("Forgotten", func(c analysis.Cell) string { return fmt.Sprintf("%d of %d blocks", c.Churn.Settled, c.Churn.Blocks) }),
+		estimateColumn("Memory before", "PSS, MiB", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.PSSBeforeMiB }),
+		estimateColumn("Memory after", "PSS, MiB", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.PSSAfterMiB }),
+		estimateColumn("Rules before", "lines", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.RuleLinesBefore }),
+		estimateColumn("Rules after", "lines", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.RuleLinesAfter }),
 	))
 }
 

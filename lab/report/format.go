@@ -127,6 +127,8 @@ func directionWord(direction string) string {
 		return "upload"
 	case result.Down:
 		return "download"
+	case result.Both:
+		return "both ways"
 	}
 	return direction
 }

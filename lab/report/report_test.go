@@ -321,7 +321,7 @@ func TestHTML(t *testing.T) {
 		{"both sweeps", simulate(all), []string{"normalised, over clients, 1 Gbit/s", "normalised, over bandwidth, 1000 clients", "Overhead ratio over clients, 500 Mbit/s", "more charts", "Download"}},
 		{"single", simulate(single()), []string{"Router CPU at 500 Mbit/s, 20 clients", "Overhead ratio at 500 Mbit/s"}},
 		{"solo", simulate(solo), []string{"Solo: DUT and clean router are measured one after the other"}},
-		{"limits", simulate(turns), []string{"What each carries without loss, alone on the machine", "≥ 1000", "shortfall"}},
+		{"ceilings", simulate(turns), []string{"What each carries without loss, alone on the machine", "≥ 1000", "shortfall"}},
 		{"one block", simulate(oneBlock), []string{"One block only, so no interval", "seems to cost"}},
 		{"only rejected", simulate(rejected), []string{"No trial was accepted", "nothing to draw", "generator at"}},
 		{"no trials", simulate(analysistest.Spec{}), []string{"there is nothing to compare", "CONFIG_PPPOE", "No trial was accepted"}},
@@ -426,8 +426,8 @@ func TestWriteWithoutRun(t *testing.T) {
 	}
 }
 
-// TestTerminalLimits: the table of limits stands under that of the cells.
-func TestTerminalLimits(t *testing.T) {
+// TestTerminalCeilings: the table of ceilings stands under that of the cells.
+func TestTerminalCeilings(t *testing.T) {
 	turns := portals()
 	turns.Mode, turns.Directions = result.ModeSolo, []string{"up", "down"}
 	var b strings.Builder
@@ -440,8 +440,8 @@ func TestTerminalLimits(t *testing.T) {
 		lines = append(lines, words(line))
 	}
 	for _, want := range []string{
-		"limit direction carries router CPU fails at by delivers at most",
-		"clean router down ≥ 1 Gbit/s 8.", "coovachilli up 500 Mbit/s 19.5 % 1 Gbit/s shortfall 770 Mbit/s", "ebpf up ≥ 1 Gbit/s 7.", "opennds down ≥ 1 Gbit/s 17.", "Limits: carried is",
+		"ceiling direction carries router CPU fails at by delivers at most",
+		"clean router down ≥ 1 Gbit/s 8.", "coovachilli up 500 Mbit/s 19.5 % 1 Gbit/s shortfall 770 Mbit/s", "ebpf up ≥ 1 Gbit/s 7.", "opennds down ≥ 1 Gbit/s 17.", "Ceilings: carried is",
 	} {
 		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want) }) {
 			t.Errorf("no line begins with %q:\n%s", want, b.String())

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -55,9 +56,9 @@ func Terminal(w io.Writer, s analysis.Summary, width int) error {
 		b.WriteByte('\n')
 		table(&b, columnsFor(stormColumns, s.Storms, width), s.Storms)
 	}
-	if len(s.Limits) > 0 {
+	if len(s.Ceilings) > 0 {
 		b.WriteByte('\n')
-		table(&b, columnsFor(limitColumns, s.Limits, width), s.Limits)
+		table(&b, columnsFor(ceilingColumns, s.Ceilings, width), s.Ceilings)
 	}
 	b.WriteByte('\n')
 	for _, line := range remarks(s) {
@@ -198,6 +199,10 @@ func remarks(s analysis.Summary) []string {
 	for _, skip := range s.Skipped {
 		out = append(out, fmt.Sprintf("Skipped: %s: %s", skip.DUT, skip.Reason))
 	}
+	for _, l := range s.Limits {
+		out = append(out, "Limit: "+limitSentence(l))
+	}
+	out = append(out, churnSentences(s.Cells)...)
 	for _, f := range s.FailedBlocks {
 		out = append(out, fmt.Sprintf("Block failed: %s, block %d: %s", f.DUT, f.Block, f.Error))
 	}
@@ -212,10 +217,35 @@ func remarks(s analysis.Summary) []string {
 			out = append(out, fmt.Sprintf("  %s %s: %s Here: %s", f.ID, word, f.Claim, f.Here))
 		}
 	}
-	if len(s.Limits) > 0 {
-		out = append(out, limitsReading)
+	if len(s.Ceilings) > 0 {
+		out = append(out, ceilingsReading)
 	}
 	return append(out, "How to read it: "+readingSentence(s))
+}
+
+// churnSentences say what became of guests, one a block's setting.
+func churnSentences(cells []analysis.Cell) (out []string) {
+	for _, c := range cells {
+		ch := c.Churn
+		if ch.Blocks == 0 {
+			continue
+		}
+		text := fmt.Sprintf("Guests: %s with %s: %s a second, %d came, %d got in (p50 %s ms, p99 %s ms), %d left; in %d of %s the device then knew as many clients as before; its memory %s to %s MiB, rules %s to %s lines",
+			c.DUT, counted(c.Clients, "client"), digits3(ch.PerSecond), ch.Came, ch.In, digits3(ch.LoginP50ms.Mean), digits3(ch.LoginP99ms.Mean), ch.Gone, ch.Settled,
+			counted(ch.Blocks, "block"), digits3(ch.PSSBeforeMiB.Mean), digits3(ch.PSSAfterMiB.Mean), digits3(ch.RuleLinesBefore.Mean), digits3(ch.RuleLinesAfter.Mean))
+		if len(ch.Failures) > 0 {
+			text += fmt.Sprintf("; %d × such as: %s", ch.Failures[0].Count, ch.Failures[0].Text)
+		}
+		if !slices.Contains(out, text) { // loads of the same blocks share their guests
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// limitSentence says what a device broke at.
+func limitSentence(l analysis.Limit) string {
+	return fmt.Sprintf("%s took %s and not %d: %s", l.DUT, counted(l.Took, "client"), l.Clients, l.How)
 }
 
 // noiseSentence says what two clean routers differ by.

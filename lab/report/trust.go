@@ -38,6 +38,9 @@ func (data *pageData) addTrust(run result.Run, s analysis.Summary) {
 		}
 	}
 	data.Rejects, data.MoreReasons = bounded(data.Rejects, reasonRows)
+	for _, l := range s.Limits {
+		data.Limits = append(data.Limits, capitalised(limitSentence(l))+".")
+	}
 	data.Rejected, data.MoreReject = rejectedTrials(run.Trials)
 	data.Failed, data.MoreFailed = bounded(s.FailedBlocks, failedRows)
 }
@@ -85,6 +88,7 @@ func facts(env result.Environment) []fact {
 		{"Virtualisation", env.Virtualisation},
 		{"Kernel", env.Kernel},
 		{"Placement", env.Placement},
+		{"Clients", env.Clients},
 		{"gateweigh", env.GateweighVersion},
 		{"SHA-256 of its binary", env.GateweighSHA256},
 	}

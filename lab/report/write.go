@@ -46,7 +46,9 @@ func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 		return analysis.Summary{}, err
 	}
 	s := analysis.Summarise(run, opts.Analysis)
-	s.Findings = append(s.Findings, studies.Findings(append([]analysis.Summary{s}, opts.With...)...)...)
+	if run.Environment.Beside == "" {
+		s.Findings = append(s.Findings, studies.Findings(append([]analysis.Summary{s}, opts.With...)...)...)
+	}
 	dir := runDir
 	if opts.Dir != "" {
 		dir = opts.Dir

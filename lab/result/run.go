@@ -25,6 +25,11 @@ type Environment struct {
 	Mode       string `json:"mode"`            // ModeDuet or ModeSolo
 	// Measure is MeasureLogins, or empty for MeasureCost.
 	Measure string `json:"measure,omitempty"`
+	// Clients says what stands for clients: "persona", and on how many hosts.
+	Clients string `json:"clients,omitempty"`
+	// Beside is the kind of the clean router's clients when it is another one: then
+	// the run weighs kinds of client, and its devices are no gateways.
+	Beside  string `json:"beside,omitempty"`
 	Command string `json:"command"` // exact command that repeats the run
 
 	Start       time.Time `json:"start"` // UTC

@@ -3,7 +3,10 @@
 // be rebuilt from it on another machine, years later.
 package result
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // Version is the format version of every record written by this package.
 // Readers refuse records of a newer version.
@@ -20,7 +23,7 @@ type Cell struct {
 	DUT         string  `json:"dut"`
 	Clients     int     `json:"clients"`
 	OfferedMbps float64 `json:"offered_mbps"` // TCP or UDP payload, all clients together
-	Direction   string  `json:"direction"`    // Up or Down
+	Direction   string  `json:"direction"`    // Up, Down or Both
 	Profile     string  `json:"profile"`      // PerPacket or Bulk
 }
 
@@ -28,6 +31,7 @@ type Cell struct {
 const (
 	Up   = "up"   // client to server
 	Down = "down" // server to client
+	Both = "both" // half of the load each way, at once
 )
 
 // Profiles: how packets look to the router.
@@ -152,8 +156,11 @@ type Block struct {
 	DaemonCore   float64   `json:"daemon_core"`     // DUT processes' CPU over the whole block, cores
 	Stretches    []Stretch `json:"stretches"`       // the same, cell by cell
 	Error        string    `json:"error,omitempty"` // what went wrong; trials before it stand
+	// Broke is how the DUT failed at this many clients although it took fewer: a result.
+	Broke string `json:"broke,omitempty"`
 
 	LoginRate float64 `json:"login_rate,omitempty"` // of a storm that failed
+	Churn     *Churn  `json:"churn,omitempty"`      // of blocks with guests
 
 	// HousekeepingSeconds is how often the DUT works without being asked; absent
 	// when it is not known to.
@@ -166,6 +173,83 @@ type Stretch struct {
 	OfferedMbps float64 `json:"offered_mbps"`
 	Seconds     float64 `json:"seconds"`
 	ProcessNs   int64   `json:"process_ns"` // DUT processes and what they started
+	// Connect is from making a stream's socket to its connection, FirstByte from then to the
+	// first byte of the server's answer, beside the clean router's; streams only.
+	Connect        Delays `json:"connect_us,omitzero"`
+	FirstByte      Delays `json:"first_byte_us,omitzero"`
+	CleanConnect   Delays `json:"clean_connect_us,omitzero"`
+	CleanFirstByte Delays `json:"clean_first_byte_us,omitzero"`
+	// Fairness is between the streams, in duet mode; streams only.
+	Fairness      Fairness `json:"fairness,omitzero"`
+	CleanFairness Fairness `json:"clean_fairness,omitzero"`
+	Short         *Short   `json:"short,omitempty"` // in duet mode, of loads with such connections
+	CleanShort    *Short   `json:"clean_short,omitempty"`
+}
+
+// Short is what became of the connections that carry one answer and end.
+type Short struct {
+	PerSecond float64 `json:"per_second"` // that had their whole answer
+	Done      int     `json:"done"`
+	Failed    int     `json:"failed"`
+	// Missed were due when the client hosts were late or had too many open.
+	Missed     int    `json:"missed"`
+	FirstError string `json:"first_error,omitempty"`
+	Connect    Delays `json:"connect_us"`
+	FirstByte  Delays `json:"first_byte_us"` // from the connection on
+	Whole      Delays `json:"whole_us"`      // from beginning to end
+}
+
+// Churn is what became of guests that came and went while a block's clients sent.
+type Churn struct {
+	PerSecond float64 `json:"per_second"` // that were to come, on each side of the pair
+	Seconds   float64 `json:"seconds"`    // from the first to the last that left
+	// At the DUT. Missed were due when all guests were there already.
+	Came   int `json:"came"`
+	In     int `json:"in"`   // leased and logged in
+	Gone   int `json:"gone"` // of those: logged out, seen to be out, released
+	Missed int `json:"missed"`
+
+	LeaseP50Ms float64  `json:"lease_p50_ms"`
+	LeaseP99Ms float64  `json:"lease_p99_ms"`
+	LoginP50Ms float64  `json:"login_p50_ms"`
+	LoginP99Ms float64  `json:"login_p99_ms"`
+	Failures   []Reason `json:"failures,omitempty"`
+
+	Before DeviceState `json:"before"` // with the clients that send admitted
+	After  DeviceState `json:"after"`
+	// SettledSeconds is from the last that left until the DUT's counts were those of
+	// before; when they never were, for how long they were looked at.
+	SettledSeconds float64 `json:"settled_seconds"`
+}
+
+// Settled reports whether the DUT knows as many clients as before.
+func (c Churn) Settled() bool { return maps.Equal(c.Before.Counts, c.After.Counts) }
+
+// DeviceState is what a DUT holds at one moment.
+type DeviceState struct {
+	PSSMiB    float64        `json:"pss_mib"`
+	RuleLines int            `json:"rule_lines"` // of nft list ruleset on the router
+	Flows     int            `json:"flows"`      // connections its kernel tracks
+	Counts    map[string]int `json:"counts"`     // the DUT's own: sessions, leases; nil when it tells none
+}
+
+// Fairness is what the streams of a load had each where they end, from the warm-up to
+// the end of the load.
+type Fairness struct {
+	Streams int     `json:"streams"`
+	Jain    float64 `json:"jain"` // 1: all alike; 1/n: one of n had everything (DEC-TR-301)
+	// Even is the largest Jain there can be when each stream carries whole bursts.
+	Even    float64 `json:"even"`
+	MinMbps float64 `json:"min_mbps"` // of the stream that had least
+	MaxMbps float64 `json:"max_mbps"`
+}
+
+// Delays are how long streams took, microseconds. Of several generators the slowest
+// stands for all.
+type Delays struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
 }
 
 // Skip says why a DUT was left out of a run.

@@ -28,7 +28,7 @@ func (r *run) block(ctx context.Context, b experiment.Block) error {
 	if err == nil {
 		rec.SetupSeconds, rec.LeaseSeconds, rec.LoginSeconds = device.setup.Seconds(), device.lease.Seconds(), device.login.Seconds()
 		rec.LoginMs, rec.HousekeepingSeconds = device.loginMs, device.traits.Housekeeping.Seconds()
-		err = r.cells(ctx, b, device, clean, &rec)
+		err = r.measured(ctx, b, device, clean, &rec)
 		if ctx.Err() == nil { // after Ctrl-C nobody waits for politeness: the hosts just end
 			// What goes wrong now costs no trial: it is noted and the block stands.
 			if left := testbed.Together(func() error { return device.leave(ctx) }, func() error { return clean.leave(ctx) }); left != nil {
@@ -45,8 +45,16 @@ func (r *run) block(ctx context.Context, b experiment.Block) error {
 		return nil
 	}
 	rec.Seconds = time.Since(start).Seconds()
-	if err != nil {
+	broke, isLimit := r.limitOf(b, err)
+	switch {
+	case isLimit:
+		rec.Broke, err = broke, nil
+		r.broke[b.DUT] = b.Clients
+		r.notice("%s, %d clients: it takes fewer: %s", b.DUT, b.Clients, broke)
+	case err != nil:
 		rec.Error = err.Error()
+	default:
+		r.took[b.DUT] = max(r.took[b.DUT], b.Clients)
 	}
 	if werr := r.writer.AppendBlock(rec); werr != nil {
 		err = errors.Join(err, fmt.Errorf("%w: %w", errStorage, werr))
@@ -67,24 +75,32 @@ func blockName(b experiment.Block) string {
 
 // openPair builds both sides of the block at once.
 func (r *run) openPair(ctx context.Context, b experiment.Block) (device, clean *side, err error) {
-	d, err := dut.New(b.DUT, b.Clients, r.cfg.Experiment)
+	more := guests(r.cfg.Experiment.Client.Churn)
+	all := b.Clients + more
+	d, err := dut.New(b.DUT, all, r.cfg.Experiment)
 	if err != nil {
 		return nil, nil, err
 	}
 	shared := d.Traits() // its link settings hold on both sides of the pair
-	open := func(lab string, d dut.DUT, into **side) func() error {
+	kinds := r.cfg.Experiment.Client
+	beside := kinds.BesideKind()
+	if b.AA {
+		beside = kinds.Kind
+	}
+	open := func(lab string, d dut.DUT, kind string, into **side) func() error {
 		return func() (err error) {
 			*into, err = openSide(ctx, sideConfig{
-				backend: r.backend, lab: lab, device: d, clients: b.Clients, clientKind: r.cfg.Experiment.Client.Kind,
+				backend: r.backend, lab: lab, device: d, clients: b.Clients, guests: more, clientKind: kind,
 				topology: testbed.Portal{
-					Aggregate: b.Profile == result.Bulk, LAN: d.Traits().LAN, NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
+					Aggregate: b.Profile == result.Bulk, LAN: d.Traits().LAN, Clients: all, ClientHosts: kinds.Hosts,
+					NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
 				}.Topology(),
 			})
 			return err
 		}
 	}
 	other := map[string]string{"a": "b", "b": "a"}[b.DUTLab]
-	err = testbed.Together(open(b.DUTLab, d, &device), open(other, dut.NewClean(), &clean))
+	err = testbed.Together(open(b.DUTLab, d, kinds.Kind, &device), open(other, dut.NewClean(), beside, &clean))
 	if err == nil {
 		return device, clean, nil
 	}
@@ -94,6 +110,15 @@ func (r *run) openPair(ctx context.Context, b experiment.Block) (device, clean *
 		}
 	}
 	return nil, nil, err
+}
+
+// measured measures the block, with guests where the experiment has them.
+func (r *run) measured(ctx context.Context, b experiment.Block, device, clean *side, rec *result.Block) error {
+	cells := func() error { return r.cells(ctx, b, device, clean, rec) }
+	if rate := r.cfg.Experiment.Client.Churn; rate > 0 {
+		return underChurn(ctx, rate, device, clean, rec, cells)
+	}
+	return cells()
 }
 
 // cells measures every cell of the block that still lacks windows. The device's
@@ -147,6 +172,8 @@ func (r *run) stretch(ctx context.Context, b experiment.Block, cell result.Cell,
 	return result.Stretch{
 		OfferedMbps: cell.OfferedMbps, ProcessNs: m.ProcessNs,
 		Seconds: float64(last.MonotonicNs-first.MonotonicNs) / 1e9,
+		Connect: device.connect, FirstByte: device.firstByte, CleanConnect: clean.connect, CleanFirstByte: clean.firstByte,
+		Fairness: device.fairness, CleanFairness: clean.fairness, Short: device.short, CleanShort: clean.short,
 	}, nil
 }
 

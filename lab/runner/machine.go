@@ -31,7 +31,7 @@ import (
 // of its devices.
 func Needs(e *experiment.Experiment) []dut.Need {
 	list := []dut.Need{{Program: "ethtool", Package: "ethtool", Why: "the links' offloads"}}
-	if e.Client.Kind == client.KindMacvlan {
+	if client.Leases(e.Client.Kind) {
 		list = append(list, dut.Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases beside a router that gives none"})
 	}
 	if e.Measure == result.MeasureCost && e.Traffic.Kind == experiment.TrafficIperf3 {
@@ -92,8 +92,9 @@ func environment(ctx context.Context, cfg Config, placement testbed.Placement) (
 		Experiment: cfg.Experiment.Name, Title: cfg.Experiment.Description, Mode: cfg.Experiment.Mode,
 		Command: cfg.Command, Start: time.Now().UTC(), GateweighVersion: cfg.Version,
 		Arch: runtime.GOARCH, Placement: placement.String(),
-		Offloads: offloads(cfg.Experiment), Tools: tools(ctx, cfg.Experiment), Sysctls: testbed.Sysctls(),
+		Offloads: offloads(cfg.Experiment), Tools: tools(ctx, cfg.Experiment), Sysctls: testbed.Sysctls(slices.Max(cfg.Experiment.Clients)),
 	}
+	env.Clients, env.Beside = clientsText(cfg.Experiment.Client), cfg.Experiment.Client.Beside
 	var un unix.Utsname
 	if err := unix.Uname(&un); err == nil {
 		env.Kernel = unix.ByteSliceToString(un.Release[:]) + " " + unix.ByteSliceToString(un.Version[:])
@@ -121,6 +122,18 @@ func environment(ctx context.Context, cfg Config, placement testbed.Placement) (
 		return env, fmt.Errorf("reading what an earlier sitting says of the machine: %w", err)
 	}
 	return resumed(old, env), nil
+}
+
+// clientsText says what stands for clients.
+func clientsText(c experiment.Client) string {
+	text := "kind " + c.Kind
+	if c.Beside != "" {
+		text += ", the clean router's beside a device of kind " + c.Beside
+	}
+	if c.Hosts > 1 {
+		text += fmt.Sprintf(", on %d hosts behind a switch", c.Hosts)
+	}
+	return text
 }
 
 // resumed keeps the beginning and the notes of earlier sittings, and notes what

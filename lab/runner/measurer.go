@@ -68,7 +68,18 @@ func (d *duet) begin(ctx context.Context, cell result.Cell) error {
 	if err != nil {
 		return err
 	}
-	return sleep(ctx, d.e.Warmup)
+	if err := sleep(ctx, d.e.Warmup); err != nil {
+		return err
+	}
+	return testbed.Together(func() error { return d.device.mark(ctx) }, func() error { return d.clean.mark(ctx) })
+}
+
+func (d *duet) end(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	read := testbed.Together(
+		func() error { return errors.Join(d.device.readFairness(ctx), d.device.readShort(ctx)) },
+		func() error { return errors.Join(d.clean.readFairness(ctx), d.clean.readShort(ctx)) })
+	return errors.Join(read, d.pair.end(ctx))
 }
 
 func (d *duet) measure(ctx context.Context, _ result.Cell, _ int) (device, clean result.Measurement, err error) {

@@ -45,7 +45,7 @@ type Outcome struct {
 	Started  bool // false: refused before anything was measured or written
 	Accepted int  // windows with an accepted trial, with those of earlier sittings
 	Missing  int  // windows of the plan without an accepted trial
-	Planned  int  // windows of the plan, without skipped devices
+	Planned  int  // windows of the plan, without skipped devices and what is beyond a device
 	Skipped  []result.Skip
 	Failed   []result.Skip // devices that could run here but did not work
 }
@@ -81,6 +81,8 @@ type run struct {
 	good      map[windowKey]bool // windows with an accepted trial
 	// unprofiled are cells whose profile failed: it is not tried again in this sitting.
 	unprofiled map[result.Cell]bool
+	took       map[string]int // most clients of a block that the device came through
+	broke      map[string]int // clients at which the device broke; blocks of so many are left out
 	clock      *clock
 }
 
@@ -122,7 +124,7 @@ func open(ctx context.Context, cfg Config) (_ *run, err error) {
 	}
 	r := &run{
 		cfg: cfg, plan: cfg.Experiment.Plan(), tried: map[windowKey]int{}, done: map[windowKey]bool{}, good: map[windowKey]bool{},
-		unprofiled: map[result.Cell]bool{}, placement: placement,
+		unprofiled: map[result.Cell]bool{}, took: map[string]int{}, broke: map[string]int{}, placement: placement,
 		backend: testbed.Netns{Run: filepath.Base(cfg.Dir), LogDir: logs, Placement: placement},
 	}
 	if err := result.ReplaceFile(filepath.Join(cfg.Dir, ExperimentFile), cfg.Experiment.Encode()); err != nil {
@@ -168,6 +170,11 @@ func (r *run) recall() error {
 	}
 	for _, b := range records.Blocks {
 		r.sitting = max(r.sitting, b.Sitting+1)
+		if b.Broke != "" {
+			r.broke[b.DUT] = b.Clients
+		} else if b.Error == "" {
+			r.took[b.DUT] = max(r.took[b.DUT], b.Clients)
+		}
 	}
 	return nil
 }
@@ -226,7 +233,7 @@ func (r *run) all(ctx context.Context) (Outcome, error) {
 	failures, last := map[group]int{}, map[string]error{}
 	for _, b := range r.plan {
 		g := group{b.DUT, b.Clients}
-		if r.settled(b) || failures[g] >= maxBlockFailures {
+		if r.settled(b) || r.beyond(b) || failures[g] >= maxBlockFailures {
 			continue
 		}
 		measure := r.block
@@ -306,7 +313,8 @@ func (r *run) checkDevices(ctx context.Context) (out Outcome, err error) {
 
 // tally counts what the run has.
 func (r *run) tally(out Outcome) Outcome {
-	r.windows(r.plan, func(k windowKey) {
+	reach := slices.DeleteFunc(slices.Clone(r.plan), r.beyond)
+	r.windows(reach, func(k windowKey) {
 		out.Planned++
 		if r.good[k] {
 			out.Accepted++

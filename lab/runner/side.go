@@ -11,7 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
-	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
@@ -24,8 +24,15 @@ type side struct {
 	traits  dut.Traits
 	env     dut.Env
 	clients []dut.ClientAddr
+	count   int // of clients; the guests' numbers follow
+	guests  int
 	load    agent.Traffic // what runs now or ran last, of all client hosts together
 	pssMiB  float64       // memory of the device's programs when the last cell began
+
+	connect, firstByte result.Delays // of the load that runs now or ran last
+	marked             int64         // when its shares were marked by the server's clock, ns; zero: not
+	fairness           result.Fairness
+	short              *result.Short
 
 	setup, lease, login time.Duration
 	loginMs             []float64
@@ -68,6 +75,7 @@ type sideConfig struct {
 	lab        string // "a" or "b"
 	device     dut.DUT
 	clients    int
+	guests     int
 	clientKind string
 }
 
@@ -79,6 +87,9 @@ func openSide(ctx context.Context, cfg sideConfig) (*side, error) {
 		return nil, err
 	}
 	if err = s.admitClients(ctx, cfg); err == nil {
+		err = s.checkFlows(ctx)
+	}
+	if err == nil {
 		err = s.openMeters(ctx)
 	}
 	if err != nil {
@@ -89,7 +100,7 @@ func openSide(ctx context.Context, cfg sideConfig) (*side, error) {
 
 // openDevice builds a lab and starts its device. On error nothing is left.
 func openDevice(ctx context.Context, cfg sideConfig) (_ *side, err error) {
-	s := &side{dut: cfg.device, traits: cfg.device.Traits()}
+	s := &side{dut: cfg.device, traits: cfg.device.Traits(), count: cfg.clients, guests: cfg.guests}
 	start := time.Now()
 	defer func() {
 		if err != nil {
@@ -104,7 +115,7 @@ func openDevice(ctx context.Context, cfg sideConfig) (_ *side, err error) {
 		Router: s.lab.Router, Server: s.lab.Server, LANIf: s.lab.LANIf, WANIf: s.lab.WANIf,
 		LAN: s.lab.LAN, Gateway: s.lab.Gateway, RouterWAN: s.lab.RouterWAN,
 		ServerIP: s.lab.ServerIP, ServiceIP: s.lab.ServiceIP,
-		Clients: cfg.clients, Scratch: agent.Scratch,
+		Clients: cfg.clients + cfg.guests, Scratch: agent.Scratch,
 	}
 	if err := s.startDevice(ctx, cfg); err != nil {
 		return nil, err
@@ -120,7 +131,7 @@ const startTimeout = 15 * time.Minute
 func (s *side) startDevice(ctx context.Context, cfg sideConfig) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
 	defer cancel()
-	if cfg.clientKind == client.KindMacvlan && !s.traits.DHCP {
+	if client.Leases(cfg.clientKind) && !s.traits.DHCP {
 		if err := s.lab.ServeDHCP(ctx); err != nil {
 			return err
 		}
@@ -137,21 +148,22 @@ func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 	if err := s.createClients(ctx, cfg.clientKind); err != nil {
 		return err
 	}
-	addrs := make([][]client.Address, len(s.hosts))
+	addrs, leased := make([][]client.Address, len(s.hosts)), make([][]client.Outcome, len(s.hosts))
 	err := s.eachHost(func(i int, h clientHost) (err error) {
-		leased, err := h.Lease(ctx, client.Pace{Parallel: leaseParallel})
-		if err = cmp.Or(err, client.GaveUp(leased)); err != nil {
-			return err
+		if leased[i], err = h.Lease(ctx, client.Pace{Parallel: leaseParallel}); err == nil {
+			addrs[i], err = h.Clients(ctx)
 		}
-		addrs[i], err = h.Clients(ctx)
 		return err
 	})
-	if err != nil {
-		return err
+	if err = cmp.Or(err, gaveUp("lease", s.traits.DHCP, slices.Concat(leased...))); err != nil {
+		return fmt.Errorf("admitting %d clients: %w", cfg.clients, err)
 	}
 	s.lease = time.Since(start)
 	for _, a := range slices.Concat(addrs...) {
 		s.clients = append(s.clients, dut.ClientAddr{N: a.Num, IP: a.IP, MAC: a.MAC})
+	}
+	if err := s.tellRouter(ctx, cfg.clientKind, slices.Concat(addrs...)); err != nil {
+		return err
 	}
 	start = time.Now()
 	if adm, ok := s.dut.(dut.Admitter); ok {
@@ -160,15 +172,15 @@ func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 		}
 	}
 	// A portal that answers one client at a time takes as long as there are clients.
-	patience := time.Minute + time.Duration(cfg.clients)*time.Second
+	patience := min(time.Minute+time.Duration(cfg.clients)*time.Second, longestLogin)
 	pace := client.Pace{Parallel: cmp.Or(s.traits.Admission.Parallel, loginParallel), Patience: patience}
 	outcomes := make([][]client.Outcome, len(s.hosts))
 	err = s.eachHost(func(i int, h clientHost) (err error) {
 		outcomes[i], err = h.Login(ctx, s.traits.Admission, pace)
-		return cmp.Or(err, client.GaveUp(outcomes[i]))
+		return err
 	})
-	if err != nil {
-		return fmt.Errorf("logging clients in: %w", err)
+	if err = cmp.Or(err, gaveUp("log in", s.traits.Admission.Kind != client.AdmitNone, slices.Concat(outcomes...))); err != nil {
+		return fmt.Errorf("admitting %d clients: %w", cfg.clients, err)
 	}
 	s.login = time.Since(start)
 	for _, o := range slices.Concat(outcomes...) {
@@ -176,6 +188,35 @@ func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 	}
 	return nil
 }
+
+// knownMost is how many neighbours a router learns by itself, two labs together
+// well below the machine's limit.
+const knownMost = 250
+
+// tellRouterOfAll asks the client hosts for their clients' addresses first.
+func (s *side) tellRouterOfAll(ctx context.Context, kind string) error {
+	addrs := make([][]client.Address, len(s.hosts))
+	err := s.eachHost(func(i int, h clientHost) (err error) { addrs[i], err = h.Clients(ctx); return err })
+	if err != nil {
+		return err
+	}
+	leased := slices.DeleteFunc(slices.Concat(addrs...), func(a client.Address) bool { return !a.IP.IsValid() })
+	return s.tellRouter(ctx, kind, leased)
+}
+
+// tellRouter enters personas into the router's table of neighbours when there are
+// more than the machine's table may have room for. It is done on both sides of a
+// pair alike.
+func (s *side) tellRouter(ctx context.Context, kind string, addrs []client.Address) error {
+	if kind != client.KindPersona || len(addrs) <= knownMost {
+		return nil
+	}
+	return s.lab.Router.AddNeighbours(ctx, agent.Neighbours{Link: s.lab.LANIf, List: addrs})
+}
+
+// longestLogin is how long all clients of a block may take to log in: who has more
+// to serve than it can in that time does not take so many.
+const longestLogin = 10 * time.Minute
 
 // How many clients lease, or log in at a device that does not say, at once.
 const (
@@ -199,45 +240,6 @@ func (s *side) openMeters(ctx context.Context) error {
 		return fmt.Errorf("opening the meters of lab %s: %w", s.lab.Name, err)
 	}
 	return nil
-}
-
-// startTraffic starts the load of one cell.
-func (s *side) startTraffic(ctx context.Context, t experiment.Traffic, direction string, mbps float64, clients, seconds int) error {
-	s.load = agent.Traffic{
-		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced, Direction: direction, Clients: clients, ClientHosts: len(s.hosts),
-		OfferedMbps: mbps, BurstSegments: t.BurstSegments, MaxSeconds: seconds, Server: s.env.ServerIP,
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, trafficTimeout, fmt.Errorf("no connection after %s", trafficTimeout))
-	defer cancel()
-	if err := s.lab.Server.ServeTraffic(ctx, s.load); err != nil {
-		return fmt.Errorf("starting the traffic's server in lab %s: %w", s.lab.Name, err)
-	}
-	err := s.eachHost(func(_ int, h clientHost) error {
-		share := s.load
-		share.Clients = h.count
-		share.OfferedMbps *= float64(h.count) / float64(clients)
-		return h.StartTraffic(ctx, share)
-	})
-	if err != nil {
-		return fmt.Errorf("starting the traffic in lab %s: %w", s.lab.Name, err)
-	}
-	// A few clients probe for all, and so does the first host.
-	if err := s.hosts[0].StartRTT(ctx, s.env.ServerIP); err != nil {
-		return fmt.Errorf("starting round-trip probes in lab %s: %w", s.lab.Name, err)
-	}
-	return nil
-}
-
-// trafficTimeout bounds starting and stopping a load: a traffic tool that
-// hangs costs a cell, not the run.
-const trafficTimeout = 15 * time.Second
-
-func (s *side) stopTraffic(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, trafficTimeout)
-	defer cancel()
-	// The clients first: a server that vanishes would look like broken streams.
-	clients := s.eachHost(func(_ int, h clientHost) error { return h.StopTraffic(ctx) })
-	return errors.Join(clients, s.lab.Server.StopTraffic(ctx))
 }
 
 // deaths reports programs of the side that ended by themselves, as one error. A

@@ -72,7 +72,7 @@ func (r *run) stormOnce(ctx context.Context, b experiment.Block) (s result.Storm
 	t := d.Traits()
 	side, err := openDevice(ctx, sideConfig{
 		backend: r.backend, lab: b.DUTLab, device: d, clients: b.Clients, clientKind: r.cfg.Experiment.Client.Kind,
-		topology: testbed.Portal{LAN: t.LAN, NoAggregation: t.NoAggregation, NoTxChecksum: t.NoTxChecksum}.Topology(),
+		topology: testbed.Portal{LAN: t.LAN, Clients: b.Clients, ClientHosts: r.cfg.Experiment.Client.Hosts, NoAggregation: t.NoAggregation, NoTxChecksum: t.NoTxChecksum}.Topology(),
 	})
 	if err != nil {
 		return s, err
@@ -119,6 +119,9 @@ func (r *run) measureStorm(ctx context.Context, b experiment.Block, side *side) 
 	if err != nil {
 		return s, fmt.Errorf("leasing: %w", err)
 	}
+	if err := side.tellRouterOfAll(ctx, r.cfg.Experiment.Client.Kind); err != nil {
+		return s, err
+	}
 	r.status("%s: %d clients log in, %s", blockName(b), b.Clients, rateText(b))
 	s.Login, err = p.measure(ctx, func(h clientHost) ([]client.Outcome, error) { return h.Login(ctx, side.traits.Admission, pace) })
 	if err == nil {
@@ -159,9 +162,10 @@ func rateText(b experiment.Block) string { return experiment.RateText(b.LoginRat
 
 // createClients makes the clients; they have no addresses yet.
 func (s *side) createClients(ctx context.Context, kind string) error {
-	return s.eachHost(func(_ int, h clientHost) error {
+	return s.eachHost(func(i int, h clientHost) error {
+		guest, guests := s.guestsOf(i)
 		return h.CreateClients(ctx, client.Config{
-			Kind: kind, First: h.first, Count: h.count, Parent: h.Ifs[0], LAN: s.lab.LAN, Gateway: s.lab.Gateway,
+			Kind: kind, First: h.first, Count: h.count, FirstGuest: guest, Guests: guests, Parent: h.Ifs[0], LAN: s.lab.LAN, Gateway: s.lab.Gateway,
 			Lab: s.lab.Name[0],
 		})
 	})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
@@ -130,16 +131,27 @@ func spans(a, b []endpoint) []span {
 	return list
 }
 
+// payload is the router's link by which the load leaves it, and the ends it leaves
+// from and arrives at.
+func (s *side) payload(lan, wan meter.Link, clients, server []span) (out meter.Link, sending, receiving []span) {
+	switch s.load.Direction {
+	case traffic.Down:
+		return lan, server, clients
+	case agent.Both:
+		out = meter.Link{TxBytes: lan.TxBytes + wan.TxBytes, TxPackets: lan.TxPackets + wan.TxPackets}
+		both := slices.Concat(clients, server)
+		return out, both, both
+	}
+	return wan, clients, server
+}
+
 // measurement turns two readings of a side into what its router cost and delivered.
 func (s *side) measurement(a, b reading) result.Measurement {
 	seconds := float64(b.router.MonotonicNs-a.router.MonotonicNs) / 1e9
 	lan := b.router.Links[s.lab.LANIf].Sub(a.router.Links[s.lab.LANIf])
 	wan := b.router.Links[s.lab.WANIf].Sub(a.router.Links[s.lab.WANIf])
 	clients, server := spans(a.clients, b.clients), []span{{a.server, b.server}}
-	out, sending, receiving := wan, clients, server
-	if s.load.Direction == traffic.Down {
-		out, sending, receiving = lan, server, clients
-	}
+	out, sending, receiving := s.payload(lan, wan, clients, server)
 	var senders meter.SNMP
 	for _, e := range sending {
 		senders = senders.Add(e.b.meter.SNMP.Sub(e.a.meter.SNMP))
@@ -165,7 +177,9 @@ func (s *side) measurement(a, b reading) result.Measurement {
 	if m.AggregationFactor = ratio(frames, b.router.IPIn-a.router.IPIn); m.AggregationFactor > maxFrames {
 		m.AggregationFactor = 0
 	}
-	m.SegmentsPerBurst = ratio(senders.TCPOutSegs, senders.IPOutRequests-senders.UDPOut)
+	if s.load.Direction != agent.Both { // where both ends send, acknowledgements of the other's data are among the segments
+		m.SegmentsPerBurst = ratio(senders.TCPOutSegs, senders.IPOutRequests-senders.UDPOut)
+	}
 	m.RetransmitRatio = resent
 	for _, e := range clients {
 		m.Broken += e.b.load.Broken

@@ -17,9 +17,13 @@ const (
 // works through NFQUEUE.
 const standIn = "opennds"
 
+// ownTun works through a TUN device as CoovaChilli does, and is otherwise the same
+// gateway as the one that works through NFQUEUE.
+const ownTun = "gateway-tun"
+
 // convergence are the findings on two portals compared with each other: the
-// study's pair, and CoovaChilli beside openNDS, labelled as such, where the
-// study's second is not there.
+// study's pair; one gateway by either mechanism, where both were measured; and
+// CoovaChilli beside openNDS where the study's second is not there.
 func convergence(s study1) []analysis.Finding {
 	x := s.clients
 	if !x.measured() {
@@ -31,6 +35,9 @@ func convergence(s study1) []analysis.Finding {
 	}
 	tun, nfqueue := x.router(scenarios[1].DUT), x.router(scenarios[2].DUT)
 	pairs := [][2]router{{tun, nfqueue}}
+	if own := x.router(ownTun); own.measured() && nfqueue.measured() {
+		pairs = append(pairs, [2]router{own, nfqueue})
+	}
 	if other := x.router(standIn); !nfqueue.measured() && tun.measured() && other.measured() {
 		pairs = append(pairs, [2]router{tun, other})
 	}
@@ -45,6 +52,9 @@ func convergence(s study1) []analysis.Finding {
 		for _, p := range pairs {
 			subject := p[0].DUT + " and " + p[1].DUT
 			j := x.comparable(p[0], p[1], claim.judge)
+			if p[0].DUT == ownTun {
+				subject += " (one gateway, two mechanisms)"
+			}
 			if p[1].DUT == standIn {
 				subject += " (works in the kernel, not the study's pair)"
 			}
@@ -61,7 +71,7 @@ func (x experiment) comparable(a, b router, judge func(a, b router) judgement) j
 			j := x.unmeasured(r)
 			j.here = r.DUT + " " + j.here
 			if r.DUT == scenarios[2].DUT {
-				j.expect = "The study's second portal is proprietary; a gateway that works the same way stands in for it where a run has one."
+				j.expect = "The study's second portal is proprietary; gatewayd stands in for it, working the same way: " + j.expect
 			}
 			return j
 		}

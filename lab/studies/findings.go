@@ -136,8 +136,7 @@ func notMeasured(s study1) []analysis.Finding {
 		}
 		expect := "CoovaChilli is measured where its program, chilli, is on PATH: `gateweigh run portal-bandwidth --set duts=coovachilli`."
 		if i == 1 {
-			expect = "The portal is proprietary. A gateway that hands every packet to user space by NFQUEUE, called gateway-nfqueue, " +
-				"stands in for it where a run has one."
+			expect = "The portal is proprietary. gatewayd stands in for it, handing every packet to user space by NFQUEUE: `gateweigh run portal-bandwidth --set duts=gateway-nfqueue`."
 		}
 		out = append(out, analysis.Finding{
 			Study: 1, ID: "not-measured/" + sc.DUT, Claim: fmt.Sprintf("What the study says of %s.", sc.Name),

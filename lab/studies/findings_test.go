@@ -206,6 +206,8 @@ func TestPortalsCompared(t *testing.T) {
 		{"not alike", with(widening, chilli, nfqueue), alike + pair, fails, "0.7", "not the study's"},
 		{"only one of them", with(proportional, chilli), converge + pair, untested, "gateway-nfqueue not measured", "proprietary"},
 		{"neither", with(proportional, portal("mine", 1)), alike + pair, untested, "gateway-nfqueue not measured", "proprietary"},
+		{"one gateway, two mechanisms", with(only("gateway-nfqueue", overClients(map[int]float64{1: 0.6, 10: 0.8, 50: 0.9, 100: 0.97})), portal("gateway-tun", 5), nfqueue),
+			converge + "gateway-tun-gateway-nfqueue", holds, "one gateway, two mechanisms", ""},
 		{"another pair", with(proportional, chilli, nds), alike + other, fails, "not the study's pair", "in the kernel"},
 		{"at its limit", with(proportional, saturated, nds), converge + other, untested, "no factors", "could not carry"},
 		{"no such sweep", one(bandwidth(proportional, chilli)), "portals-converge", untested, "", "`gateweigh run portal-clients`"},

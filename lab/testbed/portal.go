@@ -1,9 +1,11 @@
 package testbed
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"net/netip"
+	"strconv"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
@@ -33,7 +35,8 @@ var (
 //	client2 ── c1 ═══ x2 ┴ switch · x0 ═══ r0 router …
 type Portal struct {
 	Aggregate     bool         // the router's links aggregate (profile bulk); else it sees each packet alone
-	LAN           netip.Prefix // the clients' network; the zero value is DefaultLAN
+	LAN           netip.Prefix // the clients' network when the device leases it; the zero value is LANFor(Clients)
+	Clients       int          // for whom the lab leases addresses and listeners have room; zero is as many as DefaultLAN has
 	NoAggregation bool         // router's link towards the clients never aggregates
 	NoTxChecksum  bool         // no transmit checksum offload on any link
 	ClientHosts   int          // 1 (default) to 3: addresses that are no leases
@@ -48,11 +51,30 @@ var routerSysctls = map[string]string{
 	"ipv6/conf/default/disable_ipv6": "1",
 }
 
-// Sysctls are the settings of all hosts below net/, for the record.
-func Sysctls() map[string]string {
-	all := maps.Clone(client.Sysctls)
-	maps.Copy(all, routerSysctls)
-	return all
+// Sysctls are the settings of all hosts of a lab with so many clients, below net/,
+// for the record.
+func Sysctls(clients int) map[string]string {
+	return with(with(client.Sysctls, routerSysctls), queuesFor(clients))
+}
+
+// listenQueue is the kernel's own bound of connections that wait to be accepted.
+const listenQueue = 4096
+
+// queuesFor are the settings of a namespace with listeners that so many clients may
+// connect to at the same moment; none where the kernel's own suffice.
+func queuesFor(clients int) map[string]string {
+	if clients <= listenQueue {
+		return nil
+	}
+	n := strconv.Itoa(min(clients, 1<<16-1))
+	return map[string]string{"core/somaxconn": n, "ipv4/tcp_max_syn_backlog": n}
+}
+
+// with is the settings in both maps.
+func with(settings, more map[string]string) map[string]string {
+	both := maps.Clone(settings)
+	maps.Copy(both, more)
+	return both
 }
 
 // Topology describes the lab.
@@ -63,10 +85,14 @@ func (p Portal) Topology() Topology {
 		toClients = append(toClients, agent.Route{To: t.LAN, Via: routerWAN.Addr()})
 	}
 	t.Nodes = []Node{
-		{Name: "router", Role: RoleRouter, Sysctls: routerSysctls, Routes: []agent.Route{{Via: serverAddr.Addr()}}},
-		{Name: "server", Role: RoleServer, Sysctls: client.Sysctls, Routes: toClients},
+		{Name: "router", Role: RoleRouter, Sysctls: with(routerSysctls, queuesFor(p.Clients)), Routes: []agent.Route{{Via: serverAddr.Addr()}}},
+		{Name: "server", Role: RoleServer, Sysctls: with(client.Sysctls, queuesFor(p.Clients)), Routes: toClients},
 	}
-	p.addClientHosts(&t, p.port("router", "r0", p.Aggregate && !p.NoAggregation, routerLAN))
+	onLAN := []netip.Prefix{routerLAN}
+	if p.leases() && t.LAN != DefaultLAN {
+		onLAN = append(onLAN, netip.PrefixFrom(t.Gateway, t.LAN.Bits()))
+	}
+	p.addClientHosts(&t, p.port("router", "r0", p.Aggregate && !p.NoAggregation, onLAN...))
 	t.Links = append(t.Links, Link{
 		p.port("router", "r1", p.Aggregate, routerWAN),
 		p.port("server", "s0", true, serverAddr, serviceAddr),
@@ -102,16 +128,49 @@ func (p Portal) port(node, name string, aggregate bool, addrs ...netip.Prefix) P
 	return Port{Node: node, If: name, Addrs: addrs, Aggregate: aggregate, TxChecksum: !p.NoTxChecksum}
 }
 
-// addressing is study 1's. In a network of the device's own the router has the
-// first address, which the device sets, and the lab leases nothing.
+// leasesOfDefaultLAN is how many addresses of DefaultLAN are clients'.
+const leasesOfDefaultLAN = 250
+
+// LANFor is the network of so many clients where the lab leases: DefaultLAN, and a
+// larger one only when that is too small.
+func LANFor(clients int) netip.Prefix {
+	switch {
+	case clients <= leasesOfDefaultLAN:
+		return DefaultLAN
+	case clients < 1<<16-256:
+		return netip.MustParsePrefix("10.1.0.0/16")
+	}
+	return netip.MustParsePrefix("10.0.0.0/14")
+}
+
+// leases reports whether the lab has addresses to lease, and not the device alone.
+func (p Portal) leases() bool { return !p.LAN.IsValid() || p.LAN == DefaultLAN }
+
+// addressing is study 1's, as long as it has room. In a larger network the router
+// has the first address; where it is the device's own, the device sets it and the
+// lab leases nothing.
 func (p Portal) addressing() Addressing {
 	a := Addressing{
 		LAN: p.LAN, RouterWAN: routerWAN.Addr(), ServerIP: serverAddr.Addr(), ServiceIP: serviceAddr.Addr(),
 	}
-	if !p.LAN.IsValid() || p.LAN == DefaultLAN {
-		a.LAN, a.Gateway, a.FirstLease, a.LastLease = DefaultLAN, routerLAN.Addr(), firstLease, lastLease
-	} else {
-		a.Gateway = p.LAN.Masked().Addr().Next()
+	if p.leases() {
+		a.LAN = LANFor(p.Clients)
+	}
+	if a.LAN == DefaultLAN {
+		a.Gateway, a.FirstLease, a.LastLease = routerLAN.Addr(), firstLease, lastLease
+		return a
+	}
+	a.Gateway = a.LAN.Masked().Addr().Next()
+	if p.leases() {
+		// The last 256 addresses are nobody's: the broadcast address is among them.
+		a.FirstLease, a.LastLease = a.Gateway.Next(), lastOf(a.LAN, 256)
 	}
 	return a
+}
+
+// lastOf is the address so far before the end of a network.
+func lastOf(lan netip.Prefix, before uint32) netip.Addr {
+	b := lan.Masked().Addr().As4()
+	binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])+1<<(32-lan.Bits())-before)
+	return netip.AddrFrom4(b)
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
@@ -242,13 +243,16 @@ func (l *Lab) Close() error {
 // dhcpServer is the name of the lab's own DHCP server among a host's programs.
 const dhcpServer = "dnsmasq-lab"
 
+// maxLeases is more than there are clients in any lab.
+const maxLeases = 100_000
+
 // ServeDHCP runs a DHCP server on the router for clients that want leases from
 // a router that gives none. It is not part of what is measured.
 func (l *Lab) ServeDHCP(ctx context.Context) error {
 	err := l.Router.Spawn(ctx, agent.Command{Name: dhcpServer, Support: true, Argv: []string{
 		"dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--bind-interfaces", "--no-ping",
 		"--interface=" + l.LANIf, "--except-interface=lo", "--leasefile-ro", "--user=root", "--dhcp-authoritative",
-		"--dhcp-lease-max=1000", "--log-facility=-", "--quiet-dhcp", "--pid-file=",
+		"--dhcp-lease-max=" + strconv.Itoa(maxLeases), "--log-facility=-", "--quiet-dhcp", "--pid-file=",
 		fmt.Sprintf("--dhcp-range=%s,%s,12h", l.FirstLease, l.LastLease),
 		"--dhcp-option=option:router," + l.Gateway.String(),
 	}})

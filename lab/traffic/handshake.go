@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,6 +24,7 @@ func connectAll(ctx context.Context, r *run, dial DialFunc) error {
 	defer cancel(nil)
 	var next atomic.Int64
 	var wg sync.WaitGroup
+	began := make([]beginning, len(r.streams))
 	for range min(dialParallel, len(r.streams)) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
@@ -30,22 +32,26 @@ func connectAll(ctx context.Context, r *run, dial DialFunc) error {
 				if i >= len(r.streams) {
 					return
 				}
-				if err := connectOne(ctx, r, i, dial); err != nil {
+				if err := connectOne(ctx, r, i, dial, &began[i]); err != nil {
 					cancel(fmt.Errorf("client %d: %w", i, err)) // only the first sticks
 				}
 			}
 		})
 	}
 	wg.Wait()
+	r.connect = delays(began, func(b beginning) time.Duration { return b.connect })
+	r.firstByte = delays(began, func(b beginning) time.Duration { return b.firstByte })
 	return context.Cause(ctx)
 }
 
 // connectOne dials stream i and introduces it to the server.
-func connectOne(ctx context.Context, r *run, i int, dial DialFunc) error {
+func connectOne(ctx context.Context, r *run, i int, dial DialFunc, began *beginning) error {
+	start := time.Now()
 	fd, err := dial(ctx, i)
 	if err != nil {
 		return err
 	}
+	began.connect = time.Since(start)
 	r.streams[i].fd = fd
 	if r.sends {
 		err = prepareSender(fd, r.cfg)
@@ -54,6 +60,7 @@ func connectOne(ctx context.Context, r *run, i int, dial DialFunc) error {
 		return err
 	}
 	h := header{id: r.id, index: i, cfg: r.cfg}.encode()
+	start = time.Now()
 	// A fresh connection always has room for 72 bytes.
 	if n, err := socket.SendSome(fd, h[:]); err != nil || n != len(h) {
 		return fmt.Errorf("header: %d bytes sent: %w", n, orShort(err))
@@ -62,6 +69,7 @@ func connectOne(ctx context.Context, r *run, i int, dial DialFunc) error {
 	if err != nil {
 		return fmt.Errorf("waiting for the server to accept: %w", err)
 	}
+	began.firstByte = time.Since(start)
 	if a != accepted {
 		return fmt.Errorf("server refused: %s", a)
 	}

@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,9 @@ const (
 	// between two: time for a round to be acknowledged.
 	primeRounds = 128
 	primePause  = time.Millisecond
+	// Streams primed together: a round of more would overrun the queues of the links
+	// (2000 packets), and what is lost then shortens the windows it was to open.
+	primeGroup = 250
 )
 
 // pacer sends the bursts of a run from one locked thread.
@@ -91,6 +95,7 @@ func (p *pacer) loop() {
 	defer p.poll.Close()
 	wait := p.poll.Bell()
 	p.prime()
+	p.run.open.Store(true)
 	p.t0 = time.Now()
 	end := p.t0.Add(time.Duration(p.run.cfg.MaxSeconds) * time.Second)
 	for !p.stopping.Load() {
@@ -114,11 +119,20 @@ func (p *pacer) loop() {
 // long: a stream of two bursts a second would send halves of bursts for ten
 // seconds and more. Single segments open the window in a few dozen.
 func (p *pacer) prime() {
+	for group := range slices.Chunk(p.run.streams, primeGroup) {
+		if p.stopping.Load() {
+			return
+		}
+		p.primeTogether(group)
+	}
+}
+
+func (p *pacer) primeTogether(group []stream) {
 	wait, segment := p.poll.Bell(), p.payload[:min(p.run.cfg.MSS, p.burst)]
 	for range primeRounds {
 		narrow := false
-		for i := range p.run.streams {
-			st := &p.run.streams[i]
+		for i := range group {
+			st := &group[i]
 			if st.state.Load() != streamOpen || window(st.fd) >= 2*p.burst {
 				continue
 			}

@@ -31,6 +31,18 @@ type Stats struct {
 	MinStreamBytes int64 `json:"min_stream_bytes"` // payload of the stream that carried least
 	MaxStreamBytes int64 `json:"max_stream_bytes"`
 
+	// Open is that the windows of all streams that send from here are open; from then
+	// on the schedule is followed. True on the side that receives.
+	Open bool `json:"open"`
+
+	// Connect is from making a stream's socket to its connection, FirstByte from then, when
+	// it speaks, to the first byte of the server's answer. Generators only.
+	Connect   Delays `json:"connect_us"`
+	FirstByte Delays `json:"first_byte_us"`
+
+	// Shares are since the last Mark; none before, and none on the side that sends.
+	Shares Shares `json:"shares"`
+
 	Broken     int    `json:"broken"`                // streams that ended by an error
 	FirstError string `json:"first_error,omitempty"` // of the first of them
 
@@ -82,9 +94,13 @@ type run struct {
 	primed    atomic.Int64
 	lateness  atomic.Int64
 	broken    atomic.Int64
+	open      atomic.Bool // the windows of all streams, on the side that sends
+
+	connect, firstByte Delays // written before anyone reads: by Start
 
 	mu       sync.Mutex
-	firstErr error // guarded by mu
+	firstErr error   // guarded by mu
+	marks    []int64 // guarded by mu: each stream's bytes when it was marked
 }
 
 func newRun(id RunID, cfg Config) *run {
@@ -135,6 +151,8 @@ func (r *run) fill(s *Stats) {
 		}
 	}
 	s.Streams = int(r.accepted.Load())
+	s.Open = !r.sends || r.open.Load()
+	s.Connect, s.FirstByte = r.connect, r.firstByte
 	s.Bursts, s.ShortfallBytes, s.PrimedBytes = r.bursts.Load(), r.shortfall.Load(), r.primed.Load()
 	s.MaxLatenessNs, s.Broken = r.lateness.Load(), int(r.broken.Load())
 	total := int64(0)
@@ -153,19 +171,34 @@ func (r *run) fill(s *Stats) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	s.Shares = r.shares()
 	if r.firstErr != nil {
 		s.FirstError = r.firstErr.Error()
 	}
 }
 
+// Closing more than closeGroup streams is paced: each sends a packet and is answered
+// by two, and ten thousand of these at once are a storm that no queue holds.
+const (
+	closeGroup = 250
+	closePause = 5 * time.Millisecond
+)
+
 // closeSockets closes what is open. Only when no thread uses the run any more.
 func (r *run) closeSockets() error {
 	var errs []error
+	closed := 0
 	for i := range r.streams {
-		if st := &r.streams[i]; st.fd >= 0 {
-			errs = append(errs, unix.Close(st.fd))
-			st.fd = -1
+		st := &r.streams[i]
+		if st.fd < 0 {
+			continue
 		}
+		if closed > 0 && closed%closeGroup == 0 {
+			time.Sleep(closePause)
+		}
+		errs = append(errs, unix.Close(st.fd))
+		st.fd = -1
+		closed++
 	}
 	return errors.Join(errs...)
 }

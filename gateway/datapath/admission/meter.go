@@ -31,6 +31,9 @@ func (m *meter) take(psPerByte uint64, burst int64, bytes uint64, now int64) boo
 	for range 8 {
 		was := m.used.Load()
 		used := max(was, now-burst)
+		if was == 0 { // never used, however long the burst is and young the clock
+			used = now - burst
+		}
 		if used+need > now || m.isEarly(burst-(now-used), burst) {
 			return false
 		}

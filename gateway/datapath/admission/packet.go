@@ -15,6 +15,9 @@ type Packet struct {
 	// ToMany says that its frame was sent to everybody or to a group: the stack
 	// forwards none of those (RFC 1812, 5.3.4).
 	ToMany bool
+	// Checked says that the stack has found its header sound. It may have written into
+	// options since, and sums later.
+	Checked bool
 }
 
 // What judges read of packets.
@@ -64,7 +67,7 @@ func (p Packet) sound() (total int, ok bool) {
 	if length < ipHeader || length > len(b) || total < length || total > came {
 		return 0, false
 	}
-	return total, p.Segments > 1 || isSummed(b[:length])
+	return total, p.Segments > 1 || p.Checked || isSummed(b[:length])
 }
 
 // isSummed says whether a header has its right sum (RFC 1071).

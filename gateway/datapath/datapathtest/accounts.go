@@ -27,14 +27,17 @@ var accounts = []behaviour{
 // tally is what an address was billed.
 type tally struct{ upBytes, upPackets, downBytes, downPackets uint64 }
 
+// tallyOf is what of counters is billed.
 func tallyOf(c datapath.Counters) tally {
 	return tally{c.UpBytes, c.UpPackets, c.DownBytes, c.DownPackets}
 }
 
+// minus is what was billed since b.
 func (a tally) minus(b tally) tally {
 	return tally{a.upBytes - b.upBytes, a.upPackets - b.upPackets, a.downBytes - b.downBytes, a.downPackets - b.downPackets}
 }
 
+// tally is what a station was billed so far.
 func (w *World) tally(t *testing.T, s Station) tally {
 	t.Helper()
 	return tallyOf(w.Counters(t, s.Addr))

@@ -110,7 +110,7 @@ type Shape struct {
 	Without bool         // no data path is opened yet
 }
 
-var behaviours = slices.Concat(strangers, beforeLogin, accounts, limits, changes, routing, lifetimes)
+var behaviours = slices.Concat(strangers, beforeLogin, portHTTP, accounts, limits, changes, routing, lifetimes)
 
 // Run shows that a path does all that it must. The package's TestMain must have
 // given the path to Main.

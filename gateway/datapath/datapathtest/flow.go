@@ -3,6 +3,7 @@ package datapathtest
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"sync"
@@ -60,6 +61,7 @@ func (w *World) Down(t *testing.T, s Station) *Flow {
 	return NewFlow(t, w.Server, Server, s.Space, s.Addr)
 }
 
+// receive notes what arrives, until the socket is closed.
 func (f *Flow) receive() {
 	b := make([]byte, 2000)
 	for {
@@ -159,6 +161,22 @@ func (f *Flow) Stops(t *testing.T, what string) {
 		time.Sleep(time.Millisecond)
 	}
 	f.Settled(t, from, what)
+}
+
+// Ends waits until nothing arrives any more of what is being sent.
+func (f *Flow) Ends(t *testing.T, what string) {
+	t.Helper()
+	netnstest.Await(t, "the end of packets: "+what, func() error {
+		from := f.Sent()
+		for f.Sent() < from+100 {
+			time.Sleep(time.Millisecond)
+		}
+		if n := f.CameAfter(from); n > 0 {
+			return fmt.Errorf("%d of %d arrived", n, f.Sent()-from)
+		}
+		return nil
+	})
+	f.Stops(t, what)
 }
 
 // Settled shows that no packet with a higher number has arrived, or does.

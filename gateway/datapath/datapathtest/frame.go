@@ -46,6 +46,7 @@ func Echo(how ...func(*Frame)) []byte {
 // Protocol is a packet of another protocol, its payload meaningless.
 func Protocol(p layers.IPProtocol, how ...func(*Frame)) []byte { return build(p, nil, how) }
 
+// build serialises a frame, changed as told.
 func build(protocol layers.IPProtocol, l4 gopacket.SerializableLayer, how []func(*Frame)) []byte {
 	f := Frame{
 		Eth: layers.Ethernet{SrcMAC: hw(datapath.MAC{2, 0, 0, 0, 0, 10}), DstMAC: hw(LANMAC), EthernetType: layers.EthernetTypeIPv4},
@@ -172,4 +173,5 @@ func ARP(operation uint16, a netip.Addr, m datapath.MAC, target netip.Addr) []by
 	return append(b.Bytes(), make([]byte, 18)...)
 }
 
+// everybody is Ethernet's broadcast address.
 var everybody = datapath.MAC{255, 255, 255, 255, 255, 255}

@@ -25,6 +25,7 @@ func brokenFrames(t *testing.T, w *World) {
 	}
 }
 
+// broken are frames of a station that are cut short, or lie.
 func broken(s Station) map[string]attempt {
 	whole := TCP(443, By(s))
 	out := map[string]attempt{}
@@ -133,6 +134,12 @@ ip addr add 2001:db8:1::1/64 dev lan0 nodad; ip addr add 2001:db8:2::1/64 dev wa
 	}
 	if w.Packets(t)["ipv6"] == before {
 		t.Error("it was not counted")
+	}
+	w.Kill(t)
+	w.makeAgain(t, true, false)
+	w.Router.Run(t, "ip addr add 2001:db8:1::1/64 dev lan0 nodad")
+	if out, err := w.Alice.Try("ping -6 -c 1 -W 1 2001:db8:2::2"); err == nil {
+		t.Errorf("IPv6 passes where the LAN's interface was made again:\n%s", out)
 	}
 }
 

@@ -2,6 +2,7 @@ package datapathtest
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ var lifetimes = []behaviour{
 	{"KilledClosedToStrangers", func(t *testing.T, w *World) {
 		w.outlives(t, "kill -9", func() { w.Kill(t); time.Sleep(w.path.Lingers); w.Start(t) })
 	}, Shape{}},
+	{"InterfacesMadeAgain", interfacesMadeAgain, Shape{}},
 	{"SecondGatewayIsRefused", second, Shape{}},
 	{"DetachLeavesNothing", detachLeavesNothing, Shape{Without: true}},
 	{"DetachAfterInterfacesWent", detachWithoutLinks, Shape{}},
@@ -248,4 +250,65 @@ func detachWithoutLinks(t *testing.T, w *World) {
 	}
 	must(t, w.Open())
 	w.lists(t)
+}
+
+// interfacesMadeAgain: interfaces that come in the place of others, with their names
+// and addresses, are no way around, while nobody is there to see it.
+func interfacesMadeAgain(t *testing.T, w *World) {
+	w.admit(t, w.Alice)
+	w.lease(t, w.Bob)
+	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
+	strange := []*Flow{w.Up(t, w.Bob), w.Down(t, w.Bob), w.Up(t, w.Intruder), w.Down(t, w.Intruder)}
+	for _, f := range append(strange, up, down) {
+		f.Begin()
+	}
+	for _, c := range []struct {
+		name     string
+		lan, wan bool
+	}{{"the LAN's", true, false}, {"the WAN's", false, true}, {"both", true, true}} {
+		up.Passes(t, "up before it is "+c.name)
+		down.Passes(t, "down before it is "+c.name)
+		w.Kill(t)
+		time.Sleep(w.path.Lingers)
+		w.makeAgain(t, c.lan, c.wan)
+		if c.lan || !w.path.Unattended {
+			up.Stops(t, "up, made again: "+c.name)
+			down.Stops(t, "down, made again: "+c.name)
+		} else {
+			up.Passes(t, "up, made again: "+c.name)
+			down.Passes(t, "down, made again: "+c.name)
+		}
+		for i, f := range strange {
+			f.Stops(t, fmt.Sprintf("strangers' flow %d, made again: %s", i, c.name))
+		}
+		w.Start(t)
+		must(t, w.Open())
+		if !w.path.Unattended {
+			w.admit(t, w.Alice)
+			w.lease(t, w.Bob)
+		}
+	}
+	up.Passes(t, "up in the end")
+	down.Passes(t, "down in the end")
+	for i, f := range strange {
+		f.Halt()
+		if f.Came() != 0 {
+			t.Errorf("%d of %d packets of flow %d of strangers arrived", f.Came(), f.Sent(), i)
+		}
+	}
+}
+
+// makeAgain removes interfaces of the gateway and makes others in their place.
+func (w *World) makeAgain(t *testing.T, lan, wan bool) {
+	t.Helper()
+	if lan {
+		w.Router.Run(t, "ip link del lan0")
+	}
+	if wan {
+		w.Router.Run(t, "ip link del wan0")
+		w.linkWAN(t)
+	}
+	if lan {
+		w.linkLAN(t)
+	}
 }

@@ -56,6 +56,7 @@ func exchange(s Station, to netip.AddrPort, text string) (string, error) {
 	return "", err
 }
 
+// isTimeout says whether nothing came in time, rather than a refusal.
 func isTimeout(err error) bool {
 	var n net.Error
 	return errors.As(err, &n) && n.Timeout()
@@ -137,6 +138,7 @@ func portal(t *testing.T, w *World) {
 	}
 }
 
+// answerAll greets every connection, until the listener is closed.
 func answerAll(l net.Listener) {
 	for {
 		c, err := l.Accept()

@@ -40,6 +40,7 @@ type logs struct {
 	text strings.Builder // guarded by mu
 }
 
+// Write implements io.Writer.
 func (l *logs) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,6 +111,7 @@ func (p *Process) call(method string, arg, reply any) error {
 	return nil
 }
 
+// do asks the process for something that has no answer but an error.
 func (p *Process) do(method string, arg any) error { return p.call(method, arg, new(Outcome)) }
 
 // Open opens the data path, and the gateway's services with it.

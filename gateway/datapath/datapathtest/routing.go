@@ -7,7 +7,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
@@ -66,6 +65,7 @@ func forwardedFrame(in []byte, from, to datapath.MAC) []byte {
 	return resum(out)
 }
 
+// same wants bytes to be those expected.
 func same(t *testing.T, what string, got, want []byte) {
 	t.Helper()
 	if !bytes.Equal(got, want) {
@@ -154,8 +154,7 @@ func followsNetwork(t *testing.T, w *World) {
 		down.Passes(t, "down after "+c.what)
 	}
 	w.Router.Run(t, `ip route add unreachable 192.0.2.2/32`)
-	time.Sleep(50 * time.Millisecond)
-	up.Stops(t, "by a route that is gone")
+	up.Ends(t, "by a route that is gone")
 	blocked.Halt()
 	if blocked.Came() != 0 {
 		t.Errorf("%d packets of a client that is not admitted arrived", blocked.Came())

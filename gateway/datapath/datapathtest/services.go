@@ -37,6 +37,7 @@ type introducer interface {
 	Portal(listener syscall.Conn) error
 }
 
+// listen opens what clients reach on the gateway.
 func (s *Service) listen(dp Datapath) (_ *services, err error) {
 	v := &services{}
 	defer func() {

@@ -90,6 +90,7 @@ func (w *World) counted(t *testing.T, name string, before map[string]uint64, rea
 	t.Errorf("%s: not counted as %s: before %v, after %v", name, strings.Join(reasons, " or "), before, after)
 }
 
+// isARP says whether a frame is of ARP.
 func isARP(f []byte) bool { return len(f) > 14 && binary.BigEndian.Uint16(f[12:]) == 0x0806 }
 
 // isMark knows Flow's packets by their length and their zeros behind the number,
@@ -134,6 +135,7 @@ func nothingLeaves(t *testing.T, w *World) {
 	}
 }
 
+// unleased are frames of one who has no lease.
 func unleased(w *World) map[string]attempt {
 	own := By(w.Intruder)
 	from := func(a string) func(*Frame) { return From(netip.MustParseAddr(a), w.Intruder.MAC) }
@@ -168,6 +170,7 @@ func unleased(w *World) map[string]attempt {
 	}
 }
 
+// spoofed are frames of one who uses Alice's address.
 func spoofed(w *World) map[string]attempt {
 	alice := From(w.Alice.Addr, w.Intruder.MAC)
 	near := From(w.Alice.Addr, datapath.MAC{2, 1, 0, 0, 0, 10})
@@ -181,6 +184,7 @@ func spoofed(w *World) map[string]attempt {
 	}
 }
 
+// unadmitted are frames of a client before login.
 func unadmitted(w *World) map[string]attempt {
 	bob := By(w.Bob)
 	to := func(a string) func(*Frame) { return To(netip.MustParseAddr(a)) }

@@ -3,9 +3,11 @@ package datapathtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -56,7 +58,13 @@ type Stream struct {
 // NewStream connects a station to an address of the server's.
 func (w *World) NewStream(t *testing.T, s Station, to netip.Addr) *Stream {
 	t.Helper()
-	l := listen(t, w.Server, netip.AddrPortFrom(to, 0))
+	return w.NewStreamTo(t, s, netip.AddrPortFrom(to, 0))
+}
+
+// NewStreamTo is NewStream to a port, which nobody else listens to.
+func (w *World) NewStreamTo(t *testing.T, s Station, to netip.AddrPort) *Stream {
+	t.Helper()
+	l := listen(t, w.Server, to)
 	client, err := dial(s.Space, s.Addr, netip.MustParseAddrPort(l.Addr().String()))
 	must(t, err)
 	server, err := l.Accept()
@@ -78,6 +86,7 @@ func (w *World) NewStream(t *testing.T, s Station, to netip.Addr) *Stream {
 // counting counts what is written to it.
 type counting struct{ n *atomic.Uint64 }
 
+// Write implements io.Writer.
 func (c counting) Write(b []byte) (int, error) { c.n.Add(uint64(len(b))); return len(b), nil }
 
 // Came is how many bytes arrived at both ends together.
@@ -125,11 +134,21 @@ func (x *Stream) Passes(t *testing.T, what string) {
 // under way.
 func stopped(t *testing.T, what string, all ...*Stream) {
 	t.Helper()
-	time.Sleep(50 * time.Millisecond)
-	var from []uint64
-	for _, x := range all {
-		from = append(from, x.Came())
+	count := func() (n []uint64) {
+		for _, x := range all {
+			n = append(n, x.Came())
+		}
+		return n
 	}
+	var from []uint64
+	netnstest.Await(t, "the last bytes: "+what, func() error { // what was under way comes first
+		from = count()
+		time.Sleep(50 * time.Millisecond)
+		if now := count(); !slices.Equal(now, from) {
+			return fmt.Errorf("%v became %v", from, now)
+		}
+		return nil
+	})
 	time.Sleep(400 * time.Millisecond) // longer than a retransmission takes
 	for i, x := range all {
 		if n := x.Came() - from[i]; n > 0 {

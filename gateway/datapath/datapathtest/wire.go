@@ -44,6 +44,7 @@ func NewWire(t *testing.T, s *netnstest.Space, link string) *Wire {
 	return w
 }
 
+// open opens the packet socket of a link.
 func (w *Wire) open(link string) error {
 	dev, err := net.InterfaceByName(link)
 	if err != nil {
@@ -62,6 +63,7 @@ func (w *Wire) open(link string) error {
 	)
 }
 
+// read keeps every frame that comes in, until the socket is closed.
 func (w *Wire) read() {
 	b := make([]byte, 1<<17)
 	for {

@@ -24,6 +24,7 @@ var (
 	ServerMAC = datapath.MAC{2, 0, 0, 0, 2, 2}
 )
 
+// defaultLAN is the LAN's network, unless a shape says otherwise.
 var defaultLAN = netip.MustParsePrefix("10.1.0.0/24")
 
 // Interfaces of the gateway and of its neighbours.
@@ -66,16 +67,10 @@ func NewWorld(t *testing.T, p Path, s Shape) *World {
 	w.hub = hub
 	hub.Run(t, quiet+`sysctl -qw net.bridge.bridge-nf-call-iptables=0 2>/dev/null || : # it would mend frames
 ip link add br0 type bridge ageing_time 0 mcast_snooping 0; ip link set br0 up`)
-	w.Router.Run(t, quiet+`sysctl -qw net.ipv4.ip_forward=1
-ip link add lan0 address 02:00:00:00:01:01 type veth peer name lan netns $hub
-ip link add wan0 address 02:00:00:00:01:02 type veth peer name s0 netns $server
-if [ $own = false ]; then ip addr add 10.1.0.1/$bits dev lan0; fi
-ip addr add 192.0.2.1/24 dev wan0; ip link set lan0 up; ip link set wan0 up`, "hub="+tid(hub), "server="+tid(w.Server), fmt.Sprintf("own=%v", p.OwnAddress), w.bits())
-	hub.Run(t, `ip link set lan master br0 up`)
-	w.Server.Run(t, quiet+`ip link set s0 address 02:00:00:00:02:02 up
-ip addr add 192.0.2.2/24 dev s0; ip addr add 192.0.2.3/24 dev s0; ip addr add 198.51.100.9/24 dev lo; ip addr add 198.51.100.200/24 dev lo
-ip route add default via 192.0.2.1`)
-	w.Router.Run(t, `ip route add default via 192.0.2.2`)
+	w.Router.Run(t, quiet+`sysctl -qw net.ipv4.ip_forward=1`)
+	w.Server.Run(t, quiet+`ip addr add 198.51.100.9/24 dev lo; ip addr add 198.51.100.200/24 dev lo`)
+	w.linkLAN(t)
+	w.linkWAN(t)
 	w.Alice, w.Bob, w.Intruder = w.station(t, hub, 10), w.station(t, hub, 11), w.station(t, hub, 66)
 	if s.Bare {
 		for space, links := range map[*netnstest.Space]string{
@@ -93,15 +88,36 @@ ip route add default via 192.0.2.1`)
 	return w
 }
 
+// linkLAN links the gateway to the hub, and linkWAN to the server, always with the same
+// names and addresses.
+func (w *World) linkLAN(t *testing.T) {
+	t.Helper()
+	w.Router.Run(t, `ip link add lan0 address 02:00:00:00:01:01 type veth peer name lan netns $hub
+if [ $own = false ]; then ip addr add 10.1.0.1/$bits dev lan0; fi
+ip link set lan0 up`, "hub="+tid(w.hub), fmt.Sprintf("own=%v", w.path.OwnAddress), w.bits())
+	w.hub.Run(t, `ip link set lan master br0 up`)
+}
+
+func (w *World) linkWAN(t *testing.T) {
+	t.Helper()
+	w.Router.Run(t, `ip link add wan0 address 02:00:00:00:01:02 type veth peer name s0 netns $server
+ip addr add 192.0.2.1/24 dev wan0; ip link set wan0 up`, "server="+tid(w.Server))
+	w.Server.Run(t, `ip link set s0 address 02:00:00:00:02:02 up
+ip addr add 192.0.2.2/24 dev s0; ip addr add 192.0.2.3/24 dev s0; ip route add default via 192.0.2.1`)
+	w.Router.Run(t, `ip route add default via 192.0.2.2`)
+}
+
 // quiet keeps a namespace's kernel from talking by itself.
 const quiet = `sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1 net.ipv4.ip_forward=0
 `
 
+// tid is a namespace as ip(8) takes it.
 func tid(s *netnstest.Space) string { return fmt.Sprint(s.TID()) }
 
 // pinDir is a folder of this network alone, for as long as its namespace lives.
 func pinDir(router *netnstest.Space) string { return "/sys/fs/bpf/" + tid(router) }
 
+// bits is the LAN's length for a script's environment.
 func (w *World) bits() string { return fmt.Sprintf("bits=%d", w.prefix.Bits()) }
 
 // station plugs a client into the hub: 10.1.0.N with the MAC address 02:…:N.
@@ -115,6 +131,7 @@ ip addr add $addr/$bits dev c0; ip link set c0 up`, "mac="+hw(s.MAC).String(), f
 	return s
 }
 
+// hw is a MAC address as packages of the network want it.
 func hw(m datapath.MAC) net.HardwareAddr { return net.HardwareAddr(m[:]) }
 
 // client is the station's entry, before login unless changed.
@@ -126,6 +143,7 @@ func (s Station) client(how ...func(*datapath.Client)) datapath.Client {
 	return c
 }
 
+// admitted makes a client's entry that of one who is let in.
 func admitted(c *datapath.Client) { c.Admitted = true }
 
 // lease makes stations known; admit lets them in.
@@ -143,6 +161,7 @@ func (w *World) admit(t *testing.T, stations ...Station) {
 	}
 }
 
+// must ends a test on an error.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

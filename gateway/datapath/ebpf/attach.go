@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 )
 
 // hook is a place a program is attached to.
@@ -43,13 +44,16 @@ func (d *Datapath) attach(h hook) error {
 			err = fmt.Errorf("%w: before 6.6 it needs its modules sch_ingress and cls_bpf: %w", datapath.ErrNotSupported, err)
 		}
 	}
+	if err == nil {
+		err = d.alone(h)
+	}
 	if err != nil {
 		return fmt.Errorf("attaching %s to %s: %w", h.name, h.dev.Name, err)
 	}
 	return nil
 }
 
-// detach takes a program away, if it is there.
+// detach takes a program away, if it is there, whoever pinned it.
 func (h hook) detach(dir string) error {
 	err := os.Remove(filepath.Join(dir, "link_"+h.name)) // the link's last reference
 	if errors.Is(err, os.ErrNotExist) {
@@ -57,6 +61,10 @@ func (h hook) detach(dir string) error {
 	}
 	if e := netlink.FilterDel(h.filter()); e != nil && !gone(e) {
 		err = errors.Join(err, e)
+	}
+	c, e := look(h)
+	if _, e2 := dismiss(c.ours); e != nil || e2 != nil {
+		err = errors.Join(err, e, e2)
 	}
 	if err != nil {
 		return fmt.Errorf("detaching %s from %s: %w", h.name, h.dev.Name, err)
@@ -81,16 +89,20 @@ func (h hook) tcx(dir string) error {
 	case !errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("reading its pin %s: %w", pin, err)
 	}
-	where := ebpf.AttachTCXIngress
-	if h.egress {
-		where = ebpf.AttachTCXEgress
-	}
-	l, err := link.AttachTCX(link.TCXOptions{Program: h.prog, Interface: h.dev.Index, Attach: where, Anchor: link.Head()})
+	l, err := link.AttachTCX(link.TCXOptions{Program: h.prog, Interface: h.dev.Index, Attach: h.where(), Anchor: link.Head()})
 	if err != nil {
 		return err
 	}
 	defer l.Close()
 	return l.Pin(pin)
+}
+
+// where is a hook's side of its interface, as tcx names it.
+func (h hook) where() ebpf.AttachType {
+	if h.egress {
+		return ebpf.AttachTCXEgress
+	}
+	return ebpf.AttachTCXIngress
 }
 
 // attachLookup has the stack ask portal_lookup in this network namespace.
@@ -200,7 +212,7 @@ func (h hook) restore(dir string) error {
 }
 
 // Detach takes everything a data path left out of the kernel: programs, tables,
-// rules, the hook it made for them. The interfaces may be gone. It fails with
+// rules, the hook it made for them, the guard. The interfaces may be gone. It fails with
 // datapath.ErrBusy while one is running.
 func Detach(cfg Config) error {
 	locks, err := datapath.Lock(cfg.LAN, cfg.WAN)
@@ -212,8 +224,8 @@ func Detach(cfg Config) error {
 }
 
 // Remove takes everything a data path left out of the kernel: programs, tables,
-// rules. The interfaces may be gone, and must be locked: nobody asks whether a data
-// path runs.
+// rules, and last the guard. The interfaces may be gone, and must be locked: nobody
+// asks whether a data path runs.
 func Remove(cfg Config) error {
 	err := removeRules()
 	for _, name := range []string{cfg.LAN, cfg.WAN} {
@@ -227,7 +239,7 @@ func Remove(cfg Config) error {
 		}
 		err = errors.Join(err, hook{dev: dev}.restore(cfg.PinDir))
 	}
-	return errors.Join(err, os.RemoveAll(cfg.PinDir))
+	return errors.Join(err, os.RemoveAll(cfg.PinDir), guard.Remove(cfg.LAN))
 }
 
 // gone says whether an error means that there is nothing to remove.

@@ -1,24 +1,34 @@
 package ebpf
 
 import (
+	"errors"
+	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 )
 
-// Attached says whether a data path with these pins has its programs on the LAN's
-// interface: that of this network namespace, which another's may be named like.
+// Attached says whether a data path has its programs on the LAN's interface: that of
+// this network namespace, which another's may be named like. Programs with other
+// pins count, where they may be looked at: that takes CAP_SYS_ADMIN.
 func Attached(cfg Config) bool {
 	lan, err := net.InterfaceByName(cfg.LAN)
 	if err != nil {
 		return false
 	}
-	return pinned(cfg.PinDir, lan) || filtered(lan)
+	at, _ := look(hook{name: "lan_in", dev: lan})
+	return holdsLAN(cfg.PinDir, lan) || len(at.ours) > 0
 }
+
+// holdsLAN says whether the programs of these pins are on the LAN's interface.
+func holdsLAN(dir string, lan *net.Interface) bool { return pinned(dir, lan) || filtered(lan) }
 
 // pinned looks among the programs at tcx for that of the pinned link.
 func pinned(dir string, lan *net.Interface) bool {
@@ -42,4 +52,104 @@ func filtered(lan *net.Interface) bool {
 		b, ok := f.(*netlink.BpfFilter)
 		return ok && b.Handle == filterHandle && b.Priority == filterPriority
 	})
+}
+
+// company is what there is at a hook's tcx besides the hook's own program.
+type company struct {
+	ours  []link.ID // links of gatewayd's programs of the same name, of other pins
+	ahead []string  // others, that see packets before the own one
+}
+
+// look lists a hook's company. A hook without a program has none of its own.
+func look(h hook) (company, error) {
+	var c company
+	there, err := link.QueryPrograms(link.QueryOptions{Target: h.dev.Index, Attach: h.where()})
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, ebpf.ErrNotSupported) {
+		return c, nil // before 6.6 there is no tcx
+	}
+	if err != nil {
+		return c, fmt.Errorf("listing the programs of %s: %w", h.dev.Name, err)
+	}
+	own := ebpf.ProgramID(0)
+	if h.prog != nil {
+		if info, err := h.prog.Info(); err == nil {
+			own, _ = info.ID()
+		}
+	}
+	first := slices.IndexFunc(there.Programs, func(p link.AttachedProgram) bool { return p.ID == own })
+	for i, p := range there.Programs {
+		name, ours := identify(p.ID)
+		at, linked := p.LinkID()
+		switch {
+		case p.ID == own:
+		case ours && name == h.name && linked:
+			c.ours = append(c.ours, at)
+		case i < first:
+			c.ahead = append(c.ahead, fmt.Sprintf("%s (id %d)", name, p.ID))
+		}
+	}
+	return c, nil
+}
+
+// identify tells a program's name, and whether it is gatewayd's: those of others may
+// be called the same, but have no table of ours.
+func identify(id ebpf.ProgramID) (name string, ours bool) {
+	p, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return "a program that takes CAP_SYS_ADMIN to look at", false
+	}
+	defer p.Close()
+	info, err := p.Info()
+	if err != nil {
+		return "a program without a name", false
+	}
+	tables, _ := info.MapIDs()
+	return info.Name, slices.ContainsFunc(tables, func(id ebpf.MapID) bool {
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			return false
+		}
+		defer m.Close()
+		info, err := m.Info()
+		return err == nil && info.Name == "client_counters"
+	})
+}
+
+// dismiss detaches programs of gatewayd's that other pins hold, as after a change of
+// datapath.pin_dir, and returns how many there were. One whose last pin was just
+// removed is about to go by itself.
+func dismiss(links []link.ID) (n int, err error) {
+	for _, id := range links {
+		l, e := link.NewFromID(id)
+		if errors.Is(e, os.ErrNotExist) {
+			continue
+		}
+		if e == nil {
+			e = errors.Join(l.Detach(), l.Close())
+		}
+		if e != nil {
+			err = errors.Join(err, fmt.Errorf("detaching the program of link %d: %w", id, e))
+			continue
+		}
+		n++
+	}
+	return n, err
+}
+
+// alone has a hook's program be the only one of gatewayd's, and says who sees packets
+// ahead of it.
+func (d *Datapath) alone(h hook) error {
+	c, err := look(h)
+	if err != nil {
+		return err
+	}
+	n, err := dismiss(c.ours)
+	if n > 0 {
+		d.cfg.Log.Warn("detached a program that was pinned elsewhere: its folder can be removed (a former datapath.pin_dir)", "program", h.name, "interface", h.dev.Name)
+	}
+	if len(c.ahead) > 0 {
+		d.cfg.Log.Warn("programs of others see packets ahead of gatewayd's: what they pass on by themselves is not judged (bpftool net show; bpftool net detach)",
+			"interface", h.dev.Name, "hook", h.name, "programs", strings.Join(c.ahead, ", "))
+	}
+	return err
 }

@@ -20,11 +20,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
@@ -69,6 +71,8 @@ type Datapath struct {
 	stop  func()      // ends the watchers and waits for them
 	lost  chan string // the name of an interface that has gone
 
+	guarded bool // a guard is in place; written by Open only
+
 	mu       sync.Mutex // guards what follows
 	settings gatewaySettings
 	chosen   bool // who forwards, once
@@ -106,19 +110,31 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := d.begin(lan.MTU); err != nil {
 		return nil, err
 	}
-	if err := addRules(); err != nil {
+	d.lan, d.wan = lan, wan
+	if err := d.enter(); err != nil {
 		return nil, err
 	}
-	for _, h := range d.hooks(lan, wan) {
+	return d, d.watch()
+}
+
+// enter puts the programs in their places, behind the guard, which then knows the
+// interfaces.
+func (d *Datapath) enter() error {
+	if err := addRules(); err != nil {
+		return err
+	}
+	d.guarded = d.guard()
+	for _, h := range d.hooks(d.lan, d.wan) {
 		if err := d.attach(h); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if err := d.attachLookup(); err != nil {
-		return nil, err
+	if d.guarded {
+		if err := d.guardian().Know(d.lan.Index, d.wan.Index); err != nil {
+			return err
+		}
 	}
-	d.lan, d.wan = lan, wan
-	return d, d.watch()
+	return d.attachLookup()
 }
 
 func (c *Config) check() error {
@@ -148,6 +164,9 @@ func (d *Datapath) load(lan, wan *net.Interface) error {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return fmt.Errorf("lifting the limit of locked memory: %w", err)
 	}
+	if err := onBPFFS(d.cfg.PinDir); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(d.cfg.PinDir, 0o700); err != nil {
 		return fmt.Errorf("making the folder of pins: %w", err)
 	}
@@ -165,9 +184,32 @@ func (d *Datapath) load(lan, wan *net.Interface) error {
 		return fmt.Errorf("%w: %w (5.15 or newer is needed)", datapath.ErrNotSupported, err)
 	}
 	if err != nil {
-		return fmt.Errorf("loading the programs (pins in %s, which must be a bpffs): %w", d.cfg.PinDir, err)
+		return fmt.Errorf("loading the programs (pins in %s): %w", d.cfg.PinDir, err)
 	}
 	return nil
+}
+
+// onBPFFS wants the folder of pins, or the nearest above it that is there, on a bpffs.
+func onBPFFS(dir string) error {
+	there := dir
+	for {
+		if _, err := os.Stat(there); err == nil || there == filepath.Dir(there) {
+			break
+		}
+		there = filepath.Dir(there)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(there, &fs); err != nil {
+		return fmt.Errorf("looking at the folder of pins %s: %w", there, err)
+	}
+	if fs.Type == unix.BPF_FS_MAGIC {
+		return nil
+	}
+	known, _ := os.ReadFile("/proc/filesystems")
+	if !strings.Contains(string(known), "\tbpf\n") {
+		return fmt.Errorf("%w: it has no bpffs to pin programs to (CONFIG_BPF_SYSCALL)", datapath.ErrNotSupported)
+	}
+	return fmt.Errorf("%s is not on a bpffs, which programs are pinned to: mount -t bpf bpf /sys/fs/bpf, or set datapath.pin_dir to a folder on one", dir)
 }
 
 // sessions are the maps without which admitted clients are cut off, or their
@@ -290,13 +332,16 @@ func (d *Datapath) Portal(l syscall.Conn) error {
 }
 
 // Wait returns when ctx ends, or with an error when an interface has gone: its
-// programs went with it, and one that comes in its place, of whatever name, has none.
+// programs went with it, and one that comes in its place has none.
 func (d *Datapath) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case name := <-d.lost:
-		return fmt.Errorf("%s is gone, and nobody is kept from forwarding through one that comes in its place until gatewayd is started again", name)
+		if !d.guarded && name == d.lan.Name {
+			return fmt.Errorf("%s is gone, and nobody is kept from forwarding through one that comes in its place until gatewayd is started again", name)
+		}
+		return fmt.Errorf("%s is gone: start gatewayd again for the one that comes in its place", name)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 )
 
 // chain is a base chain of nftables that sees forwarded IPv4 packets.
@@ -83,7 +85,8 @@ func dump(c *netlink.Conn, kind uint16) ([]netlink.Message, error) {
 }
 
 // baseChain decodes a chain (nfgenmsg, then attributes) and reports whether it is
-// one that sees forwarded IPv4 packets.
+// one that sees forwarded IPv4 packets, and not the guard's: what is redirected has
+// been judged.
 func baseChain(data []byte) (chain, bool) {
 	attrs, family, ok := decoder(data)
 	if !ok || family != unix.NFPROTO_INET && family != unix.NFPROTO_IPV4 {
@@ -111,7 +114,8 @@ func baseChain(data []byte) (chain, bool) {
 		}
 	}
 	sees := hook == unix.NF_INET_PRE_ROUTING || hook == unix.NF_INET_FORWARD || hook == unix.NF_INET_POST_ROUTING
-	return ch, attrs.Err() == nil && sees
+	ours := family == unix.NFPROTO_INET && guard.Is(ch.table)
+	return ch, attrs.Err() == nil && sees && !ours
 }
 
 // ruleOf reports whether a rule is in the chain.

@@ -48,7 +48,7 @@ func (d *Datapath) watch() error {
 	d.choose()
 	running.Go(func() { d.follow(routes, func(m netlink.Message) bool { return !ofClient(m, d.lan.Index) }, d.reroute) })
 	if rules != nil {
-		running.Go(func() { d.follow(rules, func(netlink.Message) bool { return true }, d.choose) })
+		running.Go(func() { d.follow(rules, func(netlink.Message) bool { return true }, d.obey) })
 	}
 	return d.greet(&running)
 }
@@ -116,6 +116,12 @@ func (d *Datapath) reroute() {
 			}
 		}
 	}
+}
+
+// obey looks at netfilter's rules again.
+func (d *Datapath) obey() {
+	d.keepGuard()
+	d.choose()
 }
 
 // choose sets who forwards: the programs, or the stack where netfilter has a say.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -151,6 +152,14 @@ func onlyAddress(link netlink.Link, own netip.Prefix) error {
 		return fmt.Errorf("giving it the address %s: %w", own, err)
 	}
 	return nil
+}
+
+// Left reports whether the device of a LAN is there, whatever its name.
+func Left(lan string) bool {
+	links, err := netlink.LinkList()
+	return err == nil && slices.ContainsFunc(links, func(l netlink.Link) bool {
+		return l.Type() == "tuntap" && l.Attrs().Alias == alias(lan)
+	})
 }
 
 // removeDevice removes the device of a LAN, whatever its name, if there is one.

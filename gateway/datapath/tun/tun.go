@@ -14,7 +14,7 @@
 // together.
 //
 // While no daemon runs nothing passes: frames from the LAN are dropped by a rule
-// that stays, and the TUN device stays without anybody to read it.
+// that stays (package guard), and the TUN device stays without anybody to read it.
 package tun
 
 import (
@@ -24,11 +24,11 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"strings"
 	"sync"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 )
 
 // Config is what the data path is made for.
@@ -87,13 +87,8 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if d.lan, err = ethernet(cfg.LAN, cfg.Address); err != nil {
 		return nil, err
 	}
-	if err := shut(cfg.LAN, cfg.Address.Addr()); err != nil {
+	if err := d.shut(); err != nil {
 		return nil, err
-	}
-	if cfg.Former != nil {
-		if err := cfg.Former(); err != nil {
-			return nil, err
-		}
 	}
 	if d.stop, err = newWaker(); err != nil {
 		return nil, err
@@ -112,6 +107,24 @@ func (c *Config) complete() {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+}
+
+// shut has the kernel neither take frames of the LAN nor, should its interface be
+// made again, forward for one.
+func (d *Datapath) shut() error {
+	if err := guard.ShutFrames(d.cfg.LAN, d.cfg.Address.Addr()); err != nil {
+		return err
+	}
+	if d.cfg.Former != nil {
+		if err := d.cfg.Former(); err != nil {
+			return err
+		}
+	}
+	g := guard.Guard{LAN: d.cfg.LAN, WAN: d.cfg.WAN, Prefix: d.cfg.Address.Masked(), Gateway: d.cfg.Address.Addr()}
+	if err := g.Shut(); err != nil {
+		return err
+	}
+	return g.Know()
 }
 
 // start opens what packets come and go by, and starts the threads.
@@ -214,19 +227,10 @@ func Detach(cfg Config) error {
 		return err
 	}
 	defer locks.Close()
-	return Remove(cfg.LAN)
+	return errors.Join(Remove(cfg.LAN), guard.Remove(cfg.LAN))
 }
 
-// Remove takes out the rule and the device that a data path left for a LAN, whose
-// interface must be locked: nobody asks whether a data path runs.
-func Remove(lan string) error { return errors.Join(removeDevice(lan), unshut(lan)) }
-
-// tableName is the name of the LAN's table in nftables, as its syntax has it.
-func tableName(lan string) string {
-	return "gatewayd-" + strings.Map(func(r rune) rune {
-		if r < '0' || r > '9' && r < 'A' || r > 'Z' && r < 'a' || r > 'z' {
-			return '_'
-		}
-		return r
-	}, lan)
-}
+// Remove takes out the rule on frames and the device that a data path left for a LAN,
+// whose interface must be locked: nobody asks whether a data path runs. The guard of
+// what is forwarded stays: a data path of another kind may rely on it.
+func Remove(lan string) error { return errors.Join(removeDevice(lan), guard.RemoveFrames(lan)) }

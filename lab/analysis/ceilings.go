@@ -7,11 +7,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Limit is where a router stops to carry what it is offered, as far as the loads of
+// Ceiling is where a router stops to carry what it is offered, as far as the loads of
 // the run tell: one for each device, and for the clean router, number of clients,
 // direction and profile. A load is carried that is delivered in full with at most
 // 1 % of its segments sent again, which is what the clean router is held to.
-type Limit struct {
+type Ceiling struct {
 	DUT       string `json:"dut"` // Clean for the clean router
 	Clients   int    `json:"clients"`
 	Direction string `json:"direction"`
@@ -27,10 +27,10 @@ type Limit struct {
 	MostMbps  Number `json:"most_mbps"` // the most that was delivered, whatever was lost on the way
 }
 
-// limits looks for the limits of a run in which sides take turns: beside a clean
+// ceilings looks for the ceilings of a run in which sides take turns: beside a clean
 // router on the same CPU a device reaches its limit early. It takes two loads to
 // have one.
-func limits(cells []Cell, mode string) []Limit {
+func ceilings(cells []Cell, mode string) []Ceiling {
 	if mode != result.ModeSolo {
 		return nil
 	}
@@ -48,14 +48,14 @@ func limits(cells []Cell, mode string) []Limit {
 		add(c, Clean)
 	}
 	slices.SortStableFunc(keys, compareCells)
-	var out []Limit
+	var out []Ceiling
 	for _, k := range keys {
 		of := groups[k]
 		slices.SortStableFunc(of, func(a, b Cell) int { return cmp.Compare(a.OfferedMbps, b.OfferedMbps) })
 		if of[0].OfferedMbps == of[len(of)-1].OfferedMbps {
 			continue
 		}
-		l := Limit{DUT: k.DUT, Clients: k.Clients, Direction: k.Direction, Profile: k.Profile,
+		l := Ceiling{DUT: k.DUT, Clients: k.Clients, Direction: k.Direction, Profile: k.Profile,
 			CarriesMbps: Absent(), CPUCorePct: Absent(), FailsMbps: Absent(), MostMbps: Absent()}
 		if k.DUT == Clean {
 			l.ofClean(of)
@@ -69,7 +69,7 @@ func limits(cells []Cell, mode string) []Limit {
 
 // ofDevice goes through a device's cells from the smallest load up. Loads of which no
 // trial was accepted say nothing.
-func (l *Limit) ofDevice(cells []Cell) {
+func (l *Ceiling) ofDevice(cells []Cell) {
 	for _, c := range cells {
 		if c.Pairs == 0 {
 			continue
@@ -91,7 +91,7 @@ func (l *Limit) ofDevice(cells []Cell) {
 // ofClean has what the clean router carried in the accepted trials beside all
 // devices: self-tests reject the others. So there is no load that it is known to
 // fail at: it may have been the lab.
-func (l *Limit) ofClean(cells []Cell) {
+func (l *Ceiling) ofClean(cells []Cell) {
 	var cpu []float64 // beside each device
 	for _, c := range cells {
 		if c.Pairs == 0 {

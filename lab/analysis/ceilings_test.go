@@ -21,9 +21,9 @@ func ladder() result.Run {
 	})
 }
 
-// TestLimits: a limit lies between the last load of an unbroken row that was carried
+// TestCeilings: a limit lies between the last load of an unbroken row that was carried
 // and the first that was not.
-func TestLimits(t *testing.T) {
+func TestCeilings(t *testing.T) {
 	run := ladder()
 	for i := range run.Trials {
 		if trial := &run.Trials[i]; trial.Cell.DUT == "lossy" {
@@ -36,7 +36,7 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	got := map[string]string{}
-	for _, l := range analysis.Summarise(run, analysis.Options{}).Limits {
+	for _, l := range analysis.Summarise(run, analysis.Options{}).Ceilings {
 		got[l.DUT] = fmt.Sprintf("%.0f, fails %.0f %s, most %.0f", l.CarriesMbps, l.FailsMbps, l.Why, l.MostMbps)
 		if l.Clients != 20 || l.Direction != result.Up || l.Profile != result.PerPacket || l.CarriesMbps.Known() != l.CPUCorePct.Known() {
 			t.Errorf("%+v", l)
@@ -54,12 +54,12 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestNoLimits: beside a clean router a device comes to its limit early; one load
+// TestNoCeilings: beside a clean router a device comes to its limit early; one load
 // has none; and loads of which no trial was accepted say nothing.
-func TestNoLimits(t *testing.T) {
+func TestNoCeilings(t *testing.T) {
 	run := ladder()
 	run.Environment.Mode = result.ModeDuet
-	if l := analysis.Summarise(run, analysis.Options{}).Limits; l != nil {
+	if l := analysis.Summarise(run, analysis.Options{}).Ceilings; l != nil {
 		t.Errorf("duet: %+v", l)
 	}
 	run = ladder()
@@ -67,7 +67,7 @@ func TestNoLimits(t *testing.T) {
 		trial := &run.Trials[i]
 		trial.Accepted = trial.Cell.OfferedMbps < 1000 && trial.Cell.DUT == "light"
 	}
-	for _, l := range analysis.Summarise(run, analysis.Options{}).Limits {
+	for _, l := range analysis.Summarise(run, analysis.Options{}).Ceilings {
 		switch carried := l.DUT == "light" || l.DUT == analysis.Clean; {
 		case carried && (l.CarriesMbps != 750 || l.FailsMbps.Known()):
 			t.Errorf("%+v", l)
@@ -77,7 +77,7 @@ func TestNoLimits(t *testing.T) {
 	}
 	one := analysistest.Run(analysistest.Spec{Seed: 5, Mode: result.ModeSolo, Clients: []int{20}, Offered: []float64{100}, Blocks: 2, Windows: 1,
 		DUTs: []analysistest.DUT{{Name: "light", Ratio: 1}}})
-	if l := analysis.Summarise(one, analysis.Options{}).Limits; l != nil {
+	if l := analysis.Summarise(one, analysis.Options{}).Ceilings; l != nil {
 		t.Errorf("one load: %+v", l)
 	}
 }

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// TestRADIUSInTrouble: where nobody can decide nobody gets in, whoever is in stays, and
+// all is well again when the server is.
+func TestRADIUSInTrouble(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	program, err := exec.LookPath("gatewayd")
+	must(t, err)
+	w.start(program)
+	w.web()
+	ann, bob := w.client(), w.client()
+	ann.logIn("ann")
+	for _, c := range []struct {
+		name       string
+		fail, mend func()
+	}{
+		{"down", w.auth.stop, w.auth.start},
+		{"silent", func() { w.auth.process.cmd.Process.Signal(syscall.SIGSTOP) }, func() { w.auth.process.cmd.Process.Signal(syscall.SIGCONT) }},
+		{"with another secret", func() { w.auth.restart("another secret, as long") }, func() { w.auth.restart(w.Secret) }},
+	} {
+		token, err := bob.token("login")
+		must(t, err)
+		c.fail()
+		if code, err := bob.try(bob.fillIn(token, "ann")); err == nil && code != "503" {
+			t.Errorf("%s: a login is answered with %s", c.name, code)
+		}
+		if s := bob.session(); s.State == session.Authenticated {
+			t.Errorf("%s: the client is %q", c.name, s.State)
+		}
+		if out, err := bob.try(reachesWeb + " -f -o /dev/null"); err == nil {
+			t.Errorf("%s: the client passes:\n%s", c.name, out)
+		}
+		ann.sh(reachesWeb)
+		c.mend()
+		eventually(t, c.name+": a login when it is over", func() error {
+			token, err := bob.token("login")
+			if err == nil {
+				_, err = bob.try(bob.fillIn(token, "ann"))
+			}
+			if bob.session().State == session.Authenticated { // perhaps by what it asked before
+				return nil
+			}
+			return errors.Join(err, errors.New("not let in"))
+		})
+		bob.sh(reachesWeb)
+		bob.logOut()
+	}
+}
+
+// restart starts the server anew, with a secret.
+func (r *radiusServer) restart(secret string) {
+	r.stop()
+	r.Secret = secret
+	r.w.write("radius/radiusd.conf", r.Kind+"/radiusd.conf", r)
+	r.start()
+}
+
+// TestSlowClients: one that holds as many connections to the portal as it can, and says
+// next to nothing, keeps nobody else from logging in.
+func TestSlowClients(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	program, err := exec.LookPath("gatewayd")
+	must(t, err)
+	w.start(program)
+	slow, bob := w.client(), w.client()
+	const many = 300
+	var conns []net.Conn
+	w.in(slow.host, func() error {
+		for range many {
+			c, err := net.Dial("tcp4", portalAddr)
+			if err == nil { // else it has more than its share
+				conns = append(conns, c)
+			}
+		}
+		return nil
+	})
+	var dribbling sync.WaitGroup
+	for _, c := range conns {
+		dribbling.Go(func() {
+			defer c.Close()
+			for range 600 {
+				if _, err := c.Write([]byte("a")); err != nil {
+					return
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			t.Error("a request that came for a minute was not cut off")
+		})
+	}
+	bob.logIn("ann")
+	if got := bob.session(); got.State != session.Authenticated {
+		t.Errorf("the client is %q", got.State)
+	}
+	dribbling.Wait()
+}
+
+// TestFullDisk: without room for sessions nobody new is let in, whoever is in goes on,
+// and what was promised holds after kill -9.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	program, err := exec.LookPath("gatewayd")
+	must(t, err)
+	w.sh("mkdir -p $DIR/state; mount -t tmpfs -o size=768k none $DIR/state")
+	t.Cleanup(func() { w.sh("umount -l $DIR/state") })
+	w.start(program)
+	w.web()
+	ann := w.client()
+	ann.logIn("ann")
+	w.sh("dd if=/dev/zero of=$DIR/state/full bs=4k 2>/dev/null || :")
+	verbs, err := w.control()
+	must(t, err)
+	let, refused := map[netip.Addr]bool{}, 0
+	login := func(n byte) error {
+		addr := netip.AddrFrom4([4]byte{10, 1, 0, n})
+		_, err := verbs.Login(context.Background(), control.LoginRequest{Addr: addr, MAC: fmt.Sprintf("02:00:00:00:07:%02x", n), User: fmt.Sprintf("%0200d", n)})
+		let[addr] = err == nil
+		return err
+	}
+	for n := byte(100); n < 240; n++ {
+		if login(n) != nil {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("the disk was not full")
+	}
+	inAre(t, verbs, "with the disk full", let)
+	ann.sh(reachesWeb)
+	w.kill()
+	ann.sh(reachesWeb)
+	w.sh("rm $DIR/state/full")
+	w.start(program)
+	verbs, err = w.control()
+	must(t, err)
+	inAre(t, verbs, "after kill -9", let)
+	ann.sh(reachesWeb)
+	for addr, in := range let {
+		if !in {
+			must(t, login(addr.As4()[3]))
+		}
+	}
+}
+
+// inAre wants those to be logged in who were let in, and of the others none.
+func inAre(t *testing.T, verbs *control.Client, when string, let map[netip.Addr]bool) {
+	t.Helper()
+	now := map[netip.Addr]bool{}
+	must(t, verbs.Sessions(context.Background(), control.Filter{State: session.Authenticated}, func(s control.Session) error { now[s.Addr] = true; return nil }))
+	for addr, in := range let {
+		if now[addr] != in {
+			t.Errorf("%s: %s was let in: %v, is in: %v", when, addr, in, now[addr])
+		}
+	}
+}

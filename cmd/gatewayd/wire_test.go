@@ -1,0 +1,251 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+)
+
+// wire is what passes a client's link, the gateway's uplink and its loopback.
+type wire struct {
+	w       *world
+	client  *client
+	handles []*pcapgo.EthernetHandle
+	readers sync.WaitGroup
+
+	mu     sync.Mutex
+	frames []frame
+}
+
+// frame is a packet and where it was seen.
+type frame struct {
+	link string
+	at   time.Time
+	gopacket.Packet
+}
+
+// The links that are listened to.
+const (
+	lan    = "lan"
+	uplink = "uplink"
+	local  = "local"
+)
+
+// tap listens until the test ends.
+func (w *world) tap(c *client) *wire {
+	w.t.Helper()
+	t := &wire{w: w, client: c}
+	w.t.Cleanup(t.close)
+	t.listen(c.host, "c0", lan)
+	t.listen("router", "wan0", uplink)
+	t.listen("router", "lo", local)
+	return t
+}
+
+func (t *wire) listen(host, device, link string) {
+	t.w.in(host, func() error {
+		h, err := pcapgo.NewEthernetHandle(device)
+		if err != nil {
+			return err
+		}
+		t.handles = append(t.handles, h)
+		t.readers.Go(func() {
+			for {
+				data, info, err := h.ReadPacketData()
+				if err != nil {
+					return // closed
+				}
+				f := frame{link, info.Timestamp, gopacket.NewPacket(data, layers.LayerTypeEthernet, gopacket.Default)}
+				t.mu.Lock()
+				t.frames = append(t.frames, f)
+				t.mu.Unlock()
+			}
+		})
+		return nil
+	})
+}
+
+// markPort is where marks go: datagrams nobody wants.
+const markPort = 9
+
+// mark returns when all that has been on the links until now has been read.
+func (t *wire) mark() {
+	t.w.t.Helper()
+	want := t.marks()
+	for link, from := range map[string]struct{ host, to string }{
+		lan: {t.client.host, "10.1.0.1"}, uplink: {"server", "192.0.2.1"}, local: {"router", "127.0.0.1"},
+	} {
+		t.w.in(from.host, func() error {
+			c, err := net.Dial("udp4", net.JoinHostPort(from.to, strconv.Itoa(markPort)))
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			_, err = c.Write([]byte("mark"))
+			return err
+		})
+		eventually(t.w.t, "a mark on the "+link, func() error {
+			if t.marks()[link] <= want[link] {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+	}
+}
+
+func (t *wire) marks() map[string]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	marks := map[string]int{}
+	for _, f := range t.frames {
+		if udp, ok := f.Layer(layers.LayerTypeUDP).(*layers.UDP); ok && udp.DstPort == markPort {
+			marks[f.link]++
+		}
+	}
+	return marks
+}
+
+func (t *wire) close() {
+	for _, h := range t.handles {
+		h.Close()
+	}
+	t.readers.Wait()
+}
+
+// messages are those seen until now, in the order of their times and each once, as a
+// busy machine sends some again. forget leaves them out next time.
+func (t *wire) messages(forget bool) (lines []string) {
+	t.mu.Lock()
+	frames := slices.Clone(t.frames)
+	if forget {
+		t.frames = nil
+	}
+	t.mu.Unlock()
+	slices.SortStableFunc(frames, func(a, b frame) int { return a.at.Compare(b.at) })
+	passed := map[string]bool{} // what was sent over TCP and seen on the uplink
+	for _, f := range frames {
+		if f.link == uplink {
+			passed[string(f.overTCP())] = true
+		}
+	}
+	for _, f := range frames {
+		if line := t.message(f, passed); line != "" && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func (f frame) overTCP() []byte {
+	if tcp, ok := f.Layer(layers.LayerTypeTCP).(*layers.TCP); ok {
+		return tcp.LayerPayload()
+	}
+	return nil
+}
+
+// message is a line of a Mermaid sequence diagram: who says what to whom. It is empty
+// for frames that are no message of a login.
+func (t *wire) message(f frame, passed map[string]bool) string {
+	leases := "gateway"
+	if t.w.Others {
+		leases = "dnsmasq"
+	}
+	udp, _ := f.Layer(layers.LayerTypeUDP).(*layers.UDP)
+	switch {
+	case f.link == lan && f.Layer(layers.LayerTypeDHCPv4) != nil:
+		l := f.Layer(layers.LayerTypeDHCPv4).(*layers.DHCPv4)
+		return between("client", leases, l.Operation == layers.DHCPOpReply, "DHCP "+dhcpKind(l))
+	case f.link != local && f.Layer(layers.LayerTypeDNS) != nil:
+		l := f.Layer(layers.LayerTypeDNS).(*layers.DNS)
+		asks, answers := "client", leases
+		if f.link == uplink {
+			asks, answers = leases, "resolver"
+		}
+		return between(asks, answers, l.QR, dnsText(l))
+	case f.link == local && udp != nil && (isRADIUS(udp.SrcPort) || isRADIUS(udp.DstPort)):
+		return between("gateway", "RADIUS", isRADIUS(udp.SrcPort), radiusText(udp.Payload))
+	case f.link == lan && len(f.overTCP()) > 0:
+		text, answer := httpText(f.overTCP())
+		if text == "" {
+			return ""
+		}
+		answers := "gateway"
+		if passed[string(f.overTCP())] {
+			answers = "server"
+		}
+		return between("client", answers, answer, text)
+	}
+	return ""
+}
+
+func between(asks, answers string, answer bool, text string) string {
+	if answer {
+		return answers + "-->>" + asks + ": " + text
+	}
+	return asks + "->>" + answers + ": " + text
+}
+
+func dhcpKind(l *layers.DHCPv4) string {
+	for _, o := range l.Options {
+		if o.Type == layers.DHCPOptMessageType {
+			return layers.DHCPMsgType(o.Data[0]).String()
+		}
+	}
+	return "without a type"
+}
+
+func dnsText(l *layers.DNS) string {
+	if !l.QR || len(l.Answers) == 0 {
+		return "DNS query for " + string(l.Questions[0].Name)
+	}
+	return fmt.Sprintf("DNS answer %s", l.Answers[0].IP)
+}
+
+func isRADIUS(p layers.UDPPort) bool { return p == 1812 || p == 1813 }
+
+func radiusText(payload []byte) string {
+	l, ok := gopacket.NewPacket(payload, layers.LayerTypeRADIUS, gopacket.Default).Layer(layers.LayerTypeRADIUS).(*layers.RADIUS)
+	if !ok {
+		return "no RADIUS"
+	}
+	for _, a := range l.Attributes {
+		if a.Type == layers.RADIUSAttributeTypeAcctStatusType && binary.BigEndian.Uint32(a.Value) == 1 {
+			return l.Code.String() + " Start"
+		}
+	}
+	return l.Code.String()
+}
+
+// httpText tells of the head of a request or an answer, without a URL's query.
+func httpText(b []byte) (text string, answer bool) {
+	head := bufio.NewReader(bytes.NewReader(b))
+	if bytes.HasPrefix(b, []byte("HTTP/")) {
+		answer, err := http.ReadResponse(head, nil)
+		if err != nil {
+			return "", false
+		}
+		text := answer.Status
+		if to, _, _ := strings.Cut(answer.Header.Get("Location"), "?"); to != "" {
+			text += ", to " + to
+		}
+		return text, true
+	}
+	asked, err := http.ReadRequest(head)
+	if err != nil {
+		return "", false
+	}
+	return fmt.Sprintf("%s http://%s%s", asked.Method, asked.Host, asked.URL.Path), false
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// fewDoors lets the first two clients in. They are personas of two machines.
+const fewDoors = `duts = ["doors"]
+clients = [2, 6]
+mbps_per_client = [20]
+directions = ["both"]
+blocks = 1
+aa_blocks = 0
+windows = 1
+window = "500ms"
+redo = 0
+client = { kind = "persona", hosts = 2 }
+traffic.short_per_second = 100
+[dut.doors]
+start = "true"
+login = "test $GATEWEIGH_CLIENT -le 2"
+`
+
+func TestDeviceThatTakesFewerClients(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "doors.toml", fewDoors)
+	e := finish(t, command(t, dir, "run", "doors.toml", "--out", "r"))
+	measured(t, e)
+	const limit = "Limit: doors took 2 clients and not 6: 2 of 6 clients could log in:"
+	if !strings.Contains(e.stdout, limit) {
+		t.Errorf("the table lacks %q:\n%s", limit, e.stdout)
+	}
+	var s analysis.Summary
+	if err := json.Unmarshal(read(t, dir, "r/summary.json"), &s); err != nil || len(s.Limits) != 1 || len(s.FailedBlocks) != 0 {
+		t.Fatalf("%v, limits %+v, failed %+v", err, s.Limits, s.FailedBlocks)
+	}
+	if !strings.Contains(string(read(t, dir, "r/report.html")), "Doors took 2 clients and not 6") {
+		t.Error("the page does not say what the device broke at")
+	}
+	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run.Environment.Clients != "kind persona, on 2 hosts behind a switch" {
+		t.Errorf("clients are %q", run.Environment.Clients)
+	}
+	for _, b := range run.Blocks {
+		for _, st := range b.Stretches {
+			f := st.Fairness
+			// Both ways: two streams a client.
+			if f.Streams != 4 || !(f.Jain > 0.25 && f.Jain <= 1+1e-9) || f.Even > 1+1e-9 || f.MinMbps > f.MaxMbps || math.IsNaN(f.Even) {
+				t.Errorf("fairness %+v", f)
+			}
+			if st.Short == nil || st.Short.Done == 0 || st.Short.Failed > 0 || st.CleanShort.Done == 0 || st.Short.Whole.P50 < st.Short.Connect.P50 {
+				t.Errorf("short connections %+v, clean %+v", st.Short, st.CleanShort)
+			}
+			if st.OfferedMbps != 40 || st.Connect.P50 <= 0 || st.FirstByte.P99 < st.FirstByte.P50 {
+				t.Errorf("stretch %+v", st)
+			}
+		}
+	}
+	if got := leftoversSoon(t); got != "" {
+		t.Errorf("left behind:\n%s", got)
+	}
+	again := finish(t, command(t, dir, "run", "--resume", "r"))
+	if strings.Contains(again.stderr, "building") {
+		t.Errorf("a resume tries what the device broke at again:\n%s", again.stderr)
+	}
+}
+
+// TestKindsOfClientBesideEachOther holds personas against clients with a namespace each.
+func TestKindsOfClientBesideEachOther(t *testing.T) {
+	dir := t.TempDir()
+	e := finish(t, command(t, dir, "run", "persona-check", "--out", "r", "--set", "clients=3", "--set", "offered_mbps=50", "--set", "directions=up",
+		"--set", "blocks=1", "--set", "aa_blocks=0", "--set", "windows=1", "--set", "window=500ms", "--set", "warmup=500ms", "--set", "redo=0"))
+	measured(t, e)
+	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(run.Trials) != 1 || run.Trials[0].Clean.DeliveredMbps <= 0 || run.Trials[0].DUT.DeliveredMbps <= 0 {
+		t.Errorf("trials %+v", run.Trials)
+	}
+	if run.Environment.Beside != "macvlan" || strings.Contains(e.stdout, "Findings") {
+		t.Errorf("beside %q; findings of studies need a gateway:\n%s", run.Environment.Beside, e.stdout)
+	}
+}
+
+// coming has guests at a real gateway while two clients send.
+const coming = `duts = ["gateway-ebpf"]
+clients = [2]
+offered_mbps = [20]
+blocks = 1
+aa_blocks = 0
+windows = 1
+redo = 0
+client = { kind = "persona", churn = 10 }
+`
+
+func TestGuestsComeAndGo(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", dir, "../gatewayd").CombinedOutput(); err != nil {
+		t.Fatalf("building gatewayd: %v\n%s", err, out)
+	}
+	write(t, dir, "coming.toml", coming)
+	cmd := command(t, dir, "run", "coming.toml", "--out", "r")
+	cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))
+	e := finish(t, cmd)
+	measured(t, e)
+	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	if err != nil || len(run.Blocks) != 1 || run.Blocks[0].Churn == nil {
+		t.Fatalf("%v, blocks %+v\n%s", err, run.Blocks, e.stderr)
+	}
+	c := run.Blocks[0].Churn
+	if c.Came < 5 || c.In != c.Came || c.Gone != c.In || len(c.Failures) > 0 {
+		t.Errorf("%d came, %d got in, %d left: %+v", c.Came, c.In, c.Gone, c.Failures)
+	}
+	if c.Before.Counts["sessions"] != 2 || !c.Settled() || c.Before.PSSMiB <= 0 || c.LoginP50Ms <= 0 {
+		t.Errorf("before %+v, after %+v", c.Before, c.After)
+	}
+	if !strings.Contains(e.stdout, "Guests: gateway-ebpf with 2 clients: 10 a second") {
+		t.Errorf("the table does not tell of the guests:\n%s", e.stdout)
+	}
+	if got := leftoversSoon(t); got != "" {
+		t.Errorf("left behind:\n%s", got)
+	}
+}

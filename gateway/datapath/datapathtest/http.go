@@ -1,0 +1,122 @@
+package datapathtest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/gopacket/gopacket/layers"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// portHTTP: what strangers send to port 80 is the portal's, or nobody's.
+var portHTTP = []behaviour{
+	{"OddHTTPStays", oddHTTPStays, Shape{}},
+	{"OddHTTPStaysBare", oddHTTPStays, Shape{Bare: true}},
+	{"HTTPEndsAtOnce", httpEndsAtOnce, Shape{}},
+}
+
+// oddHTTPStays: segments that belong to no connection and could not begin one do not
+// leave, whatever a machine that tracks connections makes of them. Nor does their
+// sender reach what else listens to HTTP at the gateway.
+func oddHTTPStays(t *testing.T, w *World) {
+	w.admit(t, w.Alice)
+	w.lease(t, w.Bob)
+	server, lan := NewWire(t, w.Server, serverLink), NewWire(t, w.Bob.Space, clientLink)
+	w.knock(t, lan, server, oddHTTP(w), w.Up(t, w.Alice))
+	tiny := TCP(80, By(w.Bob), SourcePort(42000), Flags("FPU"))
+	began := len(server.Frames())
+	for _, order := range [][]int{{0, 8, 16}, {16, 8, 0}} {
+		for _, at := range order {
+			lan.Send(t, piece(tiny, at, min(at+8+at/16*200, len(tiny)-34)))
+		}
+	}
+	w.mark(t, w.Up(t, w.Alice), 20)
+	if n := slices.IndexFunc(server.Frames()[began:], func(f []byte) bool { return !isMark(f) && !isARP(f) }); n >= 0 {
+		t.Errorf("of tiny fragments came through:\n%s", anatomy(server.Frames()[began+n]))
+	}
+}
+
+func oddHTTP(w *World) map[string]attempt {
+	all, port := map[string]attempt{}, uint16(41000)
+	add := func(name, reasons string, change func([]byte) []byte, how ...func(*Frame)) {
+		port++
+		frame := TCP(80, append([]func(*Frame){By(w.Bob), SourcePort(port)}, how...)...)
+		if change != nil {
+			frame = change(frame)
+		}
+		all[name] = attempt{frame, reasons}
+	}
+	const one = "portal rejected blocked"
+	for _, f := range []string{"", "A", "F", "FA", "R", "RA", "SF", "SR", "FPU", "SFRPAU"} {
+		add("flags "+f, one, nil, Flags(f))
+		add("without data, flags "+f, one, nil, Flags(f), Carrying(nil))
+	}
+	add("IP options", one, nil, Options, Flags("F"))
+	add("the last hop", one+" -", nil, TTL(1), Flags("F"))
+	add("to the router's other address", one, nil, To(RouterWAN), Flags("FPU"))
+	add("sent to all", one+" -", nil, Via(everybody), Flags("FPU"))
+	add("a wrong sum of TCP", one+" -", func(b []byte) []byte { b[50] ^= 0xff; return b })
+	add("a header of 60 bytes", one+" -", func(b []byte) []byte { b[46] = 0xf0; return b })
+	add("a header of 4 bytes", one+" -", func(b []byte) []byte { b[46] = 0x10; return b })
+	for _, n := range []int{4, 8, 14, 19} {
+		add("cut to "+string(rune('0'+n/10))+string(rune('0'+n%10)), one+" -", func(b []byte) []byte { return cutTo(b, n) })
+	}
+	return all
+}
+
+// Flags gives a TCP segment these flags alone, by their initials.
+func Flags(initials string) func(*Frame) {
+	return func(f *Frame) {
+		l := f.L4.(*layers.TCP)
+		for initial, flag := range map[byte]*bool{'F': &l.FIN, 'S': &l.SYN, 'R': &l.RST, 'P': &l.PSH, 'A': &l.ACK, 'U': &l.URG} {
+			*flag = bytes.IndexByte([]byte(initials), initial) >= 0
+		}
+	}
+}
+
+// cutTo is a built frame without IP options as a whole packet that has only so many
+// bytes behind its IP header.
+func cutTo(b []byte, n int) []byte {
+	b = bytes.Clone(b[:34+n])
+	binary.BigEndian.PutUint16(b[16:], uint16(20+n))
+	return resum(b)
+}
+
+// piece is a fragment of a built frame without IP options: from one byte behind its IP
+// header to another, both of them multiples of 8 but the end.
+func piece(b []byte, from, to int) []byte {
+	f := cutTo(append(bytes.Clone(b[:34]), b[34+from:34+to]...), to-from)
+	offset := uint16(from / 8)
+	if 34+to < len(b) {
+		offset |= 0x2000 // more fragments
+	}
+	binary.BigEndian.PutUint16(f[18:], 77)
+	binary.BigEndian.PutUint16(f[20:], offset)
+	return resum(f)
+}
+
+// httpEndsAtOnce: a connection to a site's port 80 that a client had before logout
+// carries nothing after it, though HTTP would now be the portal's; and it is
+// reset, so that the browser asks again.
+func httpEndsAtOnce(t *testing.T, w *World) {
+	for _, s := range []netip.Addr{Server, Second} {
+		w.admit(t, w.Alice)
+		x := w.NewStreamTo(t, w.Alice, netip.AddrPortFrom(s, 80))
+		x.Begin(x.Client)
+		x.Passes(t, "HTTP of an admitted client")
+		must(t, w.Set(w.Alice.client()))
+		stopped(t, "after logout", x)
+		netnstest.Await(t, "a reset", func() error {
+			if info(t, x.Client).State == unix.BPF_TCP_ESTABLISHED {
+				return errors.New("the connection goes on")
+			}
+			return nil
+		})
+	}
+}

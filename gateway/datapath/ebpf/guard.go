@@ -1,0 +1,71 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
+)
+
+// guardian is the guard of what the programs see: it holds where they are gone.
+func (d *Datapath) guardian() guard.Guard {
+	return guard.Guard{LAN: d.cfg.LAN, WAN: d.cfg.WAN, Prefix: d.cfg.Prefix, Gateway: d.cfg.Gateway}
+}
+
+// guard puts the guard in its place, or leaves a predecessor's there, and says whether
+// there is one. The programs do their work without it.
+func (d *Datapath) guard() bool {
+	if err := d.guardian().Shut(); err != nil {
+		d.cfg.Log.Warn("nothing keeps the machine from forwarding for everybody should the LAN's interface be removed and made again", "err", err)
+		return false
+	}
+	return true
+}
+
+// keepGuard puts the guard back where somebody has flushed netfilter's rules, unless
+// all was detached.
+func (d *Datapath) keepGuard() {
+	if !d.guarded || !holdsLAN(d.cfg.PinDir, d.lan) {
+		return
+	}
+	there, err := d.isGuarded()
+	if err == nil && !there {
+		d.cfg.Log.Warn("the guard was taken out of netfilter; putting it back", "lan", d.cfg.LAN)
+		if err = d.guardian().Shut(); err == nil {
+			err = d.guardian().Know(d.lan.Index, d.wan.Index)
+		}
+	}
+	if err != nil {
+		d.cfg.Log.Error("keeping the guard in netfilter", "err", err)
+	}
+}
+
+// isGuarded looks for the guard's table.
+func (d *Datapath) isGuarded() (bool, error) {
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return false, fmt.Errorf("looking for the guard: %w", err)
+	}
+	defer c.Close()
+	messages, err := dump(c, unix.NFT_MSG_GETTABLE)
+	if errors.Is(err, syscall.EINVAL) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for the guard: %w", err)
+	}
+	return slices.ContainsFunc(messages, func(m netlink.Message) bool {
+		attrs, family, ok := decoder(m.Data)
+		for ok && family == unix.NFPROTO_INET && attrs.Next() {
+			if attrs.Type() == unix.NFTA_TABLE_NAME {
+				return d.guardian().Holds(attrs.String())
+			}
+		}
+		return false
+	}), nil
+}

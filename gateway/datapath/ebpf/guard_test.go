@@ -1,0 +1,159 @@
+package ebpf
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// TestGuardComesBack: who reloads the machine's rules, and flushes all first, does not
+// leave it without the guard; after detach it stays away.
+func TestGuardComesBack(t *testing.T) {
+	n := newNetwork(t)
+	d := n.open(t)
+	table := "nft list table inet gatewayd-" + n.lan
+	before := run(t, table)
+	run(t, "nft delete table inet gatewayd-$lan", n.env()...)
+	netnstest.Await(t, "the guard", func() error {
+		if after, err := try(table); err != nil || after != before {
+			return errors.New(after)
+		}
+		return nil
+	})
+	must(t, Remove(d.cfg)) // as detach --force does
+	run(t, "nft add table inet gd_test; nft delete table inet gd_test")
+	d.obey()
+	if left, err := try(table); err == nil {
+		t.Errorf("after detach there is\n%s", left)
+	}
+}
+
+// TestPinnedElsewhere: a data path with pins in another folder than its predecessor's
+// takes its place, and what a predecessor pinned is found and detached without its
+// folder.
+func TestPinnedElsewhere(t *testing.T) {
+	n := newNetwork(t)
+	needTCX(t, n)
+	first, err := Open(n.config(t))
+	must(t, err)
+	must(t, first.Close())
+	t.Cleanup(func() { must(t, os.RemoveAll(first.cfg.PinDir)) })
+	var said log
+	second := n.open(t, func(c *Config) {
+		c.PinDir += "-new"
+		c.Log = slog.New(slog.NewTextHandler(&said, nil))
+	})
+	count := func(h hook) int {
+		at, err := link.QueryPrograms(link.QueryOptions{Target: h.dev.Index, Attach: h.where()})
+		must(t, err)
+		return len(at.Programs)
+	}
+	for _, h := range second.hooks(second.lan, second.wan) {
+		if n := count(h); n != 1 || !strings.Contains(said.String(), "program="+h.name+" ") {
+			t.Errorf("%d programs at %s; it said\n%s", n, h.name, said.String())
+		}
+	}
+	must(t, second.Close())
+	elsewhere := second.cfg
+	elsewhere.PinDir += "-unknown"
+	if !Attached(elsewhere) {
+		t.Error("programs pinned elsewhere are not seen")
+	}
+	must(t, Detach(elsewhere))
+	for _, h := range second.hooks(second.lan, second.wan) {
+		if n := count(h); n != 0 {
+			t.Errorf("%d programs at %s after detach with another folder", n, h.name)
+		}
+	}
+}
+
+// needTCX skips a test on kernels before 6.6.
+func needTCX(t *testing.T, n network) {
+	t.Helper()
+	_, err := link.QueryPrograms(link.QueryOptions{Target: int(index(t, n.lan)), Attach: ebpf.AttachTCXIngress})
+	if errors.Is(err, syscall.EINVAL) {
+		t.Skip("this kernel has no tcx")
+	}
+	must(t, err)
+}
+
+// TestNoBPFFS: programs need a place to be pinned to, and the message says how to get
+// one.
+func TestNoBPFFS(t *testing.T) {
+	cfg := newNetwork(t).config(t)
+	cfg.PinDir = filepath.Join(t.TempDir(), "deep", "down")
+	if _, err := Open(cfg); err == nil || !strings.Contains(err.Error(), "is not on a bpffs, which programs are pinned to: mount -t bpf bpf /sys/fs/bpf") {
+		t.Errorf("pins on no bpffs: %v", err)
+	}
+	if _, err := os.Stat(filepath.Dir(cfg.PinDir)); err == nil {
+		t.Error("a folder was made for them")
+	}
+}
+
+// TestOthersAhead: a program that sees packets before the own one is told of, and left
+// alone.
+func TestOthersAhead(t *testing.T) {
+	n := newNetwork(t)
+	needTCX(t, n)
+	d := n.open(t)
+	other, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "others", Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},
+	})
+	must(t, err)
+	defer other.Close()
+	l, err := link.AttachTCX(link.TCXOptions{Program: other, Interface: d.lan.Index, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()})
+	must(t, err)
+	defer l.Close()
+	must(t, d.Close())
+	var said log
+	n.open(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&said, nil)) })
+	if !strings.Contains(said.String(), "programs of others see packets ahead") || !strings.Contains(said.String(), "others (id ") {
+		t.Errorf("it said\n%s", said.String())
+	}
+}
+
+// TestWithoutNFT: a machine without nft has the data path, and is told what it lacks.
+func TestWithoutNFT(t *testing.T) {
+	n := newNetwork(t)
+	var said log
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", "/nowhere")
+	d := n.open(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&said, nil)) })
+	t.Setenv("PATH", path)
+	if !strings.Contains(said.String(), "level=WARN") || !strings.Contains(said.String(), "nft is missing (package nftables)") {
+		t.Errorf("it said\n%s", said.String())
+	}
+	run(t, "ip link del $lan", n.env()...)
+	if err := d.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "nobody is kept from forwarding") {
+		t.Errorf("without the guard the LAN's end is told as: %v", err)
+	}
+}
+
+// log is what a data path's goroutines said.
+type log struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (l *log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}

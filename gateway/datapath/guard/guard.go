@@ -1,0 +1,162 @@
+// Package guard keeps the kernel from forwarding for a LAN by itself: rules of
+// nftables, by the interfaces' names, that outlive the daemon, what a data path has
+// in the kernel, and the interfaces.
+//
+//	LAN ──▶ frames (netdev ingress) ──▶ stack ──▶ forwarding (inet forward) ──▶ anywhere
+//	        drops all, if asked to                drops what no data path judges
+//
+// A data path's programs are of one device, and go with it: one that is made in its
+// place has the name, and nobody who looks at its packets. It also has another
+// index, and that is what the rules go by: no mark is needed, and packets that are
+// redirected ahead of the stack never meet them. Who makes an interface with an
+// index of choice, or takes programs off by hand, is not kept from it.
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// Guard is what is guarded.
+type Guard struct {
+	LAN, WAN string       // interfaces; nothing passes between them and from or to the LAN unless it is judged
+	Prefix   netip.Prefix // the LAN's network
+	Gateway  netip.Addr   // the gateway's address in it
+}
+
+// Shut has the kernel forward nothing that comes in or goes out by an interface of the
+// LAN's name, unless it is one of Know. Of a WAN that is none of Know comes nothing
+// that claims to be of the LAN, or of the gateway. Doing it twice is the same as
+// once, without a gap, and what is known stays known.
+func (g Guard) Shut() error {
+	lan, err := quote(g.LAN)
+	if err != nil {
+		return err
+	}
+	wan, err := quote(g.WAN)
+	if err != nil {
+		return err
+	}
+	return nft(fmt.Sprintf(`table inet %[1]s {
+	set known { type iface_index; }
+	chain forward { type filter hook forward priority -500; }
+	chain postrouting { type filter hook postrouting priority 500; }
+}
+flush chain inet %[1]s forward
+flush chain inet %[1]s postrouting
+table inet %[1]s {
+	chain forward {
+		iifname %[2]s iif != @known drop
+		oifname %[2]s oif != @known drop
+		iifname %[3]s iif != @known oifname %[2]s ip saddr %[4]s drop
+	}
+	chain postrouting { # where rules may have masqueraded it
+		iifname %[3]s iif != @known oifname %[2]s ip saddr %[5]s drop
+	}
+}
+`, tableName(g.LAN), lan, wan, g.Prefix, g.Gateway), "guarding "+g.LAN)
+}
+
+// Know lets packets of these interfaces, by index, through, once Shut was called: a
+// data path judges them. Others that were known no longer are.
+func (g Guard) Know(indexes ...int) error {
+	script := fmt.Sprintf("flush set inet %s known\n", tableName(g.LAN))
+	for _, i := range indexes {
+		script += fmt.Sprintf("add element inet %s known { %d }\n", tableName(g.LAN), i)
+	}
+	return nft(script, "letting what "+g.LAN+" forwards through")
+}
+
+// Is reports whether a table of nftables, of the inet family, is a Guard's.
+func Is(table string) bool { return strings.HasPrefix(table, prefix) }
+
+// Holds reports whether a table of the inet family is this one's.
+func (g Guard) Holds(table string) bool { return table == tableName(g.LAN) }
+
+// Remove takes out what Shut put in for a LAN, if it is there: the kernel forwards
+// for everybody.
+func Remove(lan string) error { return remove("inet", lan, "giving up guarding "+lan) }
+
+// ShutFrames has the kernel drop every frame of the LAN ahead of its stack; packet
+// sockets for all protocols have seen it by then. Requests for addresses go on to
+// the DHCP server's socket, and no further: nobody but the gateway is their
+// destination. Doing it twice is the same as once, without a gap. The rule goes
+// with the interface.
+func ShutFrames(lan string, gateway netip.Addr) error {
+	device, err := quote(lan)
+	if err != nil {
+		return err
+	}
+	return nft(fmt.Sprintf(`table netdev %[1]s
+delete table netdev %[1]s
+table netdev %[1]s {
+	chain lan {
+		type filter hook ingress device %[2]s priority -500; policy drop;
+		udp dport 67 ip daddr { 255.255.255.255, %[3]s } accept
+	}
+}
+`, tableName(lan), device, gateway), "shutting "+lan+" off from the kernel's stack")
+}
+
+// RemoveFrames takes out what ShutFrames put in, if it is there.
+func RemoveFrames(lan string) error {
+	return remove("netdev", lan, "giving "+lan+" back to the kernel's stack")
+}
+
+// There reports whether Shut's table of a LAN is there.
+func There(lan string) bool {
+	return exec.Command("nft", "list", "table", "inet", tableName(lan)).Run() == nil
+}
+
+func remove(family, lan, doing string) error {
+	err := nft(fmt.Sprintf("table %[1]s %[2]s\ndelete table %[1]s %[2]s\n", family, tableName(lan)), doing)
+	if errors.Is(err, datapath.ErrNotSupported) {
+		return nil // without nft it never came
+	}
+	return err
+}
+
+// nft runs a script as one transaction.
+func nft(script, doing string) error {
+	cmd := exec.Command("nft", "-f", "-")
+	cmd.Stdin = strings.NewReader(script)
+	out, err := cmd.CombinedOutput()
+	said := strings.TrimSpace(string(out))
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return fmt.Errorf("%s: %w: nft is missing (package nftables)", doing, datapath.ErrNotSupported)
+	case err != nil && strings.Contains(said, "Operation not supported"), err != nil && strings.Contains(said, "Protocol not supported"):
+		return fmt.Errorf("%s: %w: it has no nftables: %s", doing, datapath.ErrNotSupported, said)
+	case err != nil:
+		return fmt.Errorf("%s: nft: %w: %s", doing, err, said)
+	}
+	return nil
+}
+
+const prefix = "gatewayd-"
+
+// tableName is the name of the LAN's tables in nftables, as its syntax has it.
+func tableName(lan string) string {
+	return prefix + strings.Map(func(r rune) rune {
+		if r < '0' || r > '9' && r < 'A' || r > 'Z' && r < 'a' || r > 'z' {
+			return '_'
+		}
+		return r
+	}, lan)
+}
+
+// quote is an interface's name as nftables' syntax has it: itself, and no pattern.
+func quote(name string) (string, error) {
+	if strings.ContainsAny(name, `"\`) {
+		return "", fmt.Errorf("guarding %s: nftables cannot name it: rename it", name)
+	}
+	if head, ok := strings.CutSuffix(name, "*"); ok {
+		name = head + `\*`
+	}
+	return `"` + name + `"`, nil
+}

@@ -1,0 +1,64 @@
+package guard
+
+import (
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+func TestMain(m *testing.M) { netnstest.Main(m, "ip link set lo up") }
+
+// TestNames: whatever the kernel calls an interface, the guard is of that name, of no
+// other, and goes again. What it does is shown with the data paths.
+func TestNames(t *testing.T) {
+	for name, said := range map[string]string{
+		"eth1": `iifname "eth1" iif != @known drop`, "eth1.5": `iifname "eth1.5" iif != @known drop`,
+		"br-lan@x": `iifname "br-lan@x" iif != @known drop`, "wl*": `iifname "wl\*" iif != @known drop`, "drop": `iifname "drop" iif != @known drop`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := Guard{LAN: name, WAN: "wan0", Prefix: netip.MustParsePrefix("10.1.0.0/24"), Gateway: netip.MustParseAddr("10.1.0.1")}
+			for range 2 { // twice is the same as once
+				must(t, g.Shut())
+				must(t, g.Know(7, 12))
+			}
+			must(t, g.Shut())
+			rules := ruleset(t)
+			if strings.Count(rules, said) != 1 || !strings.Contains(rules, "elements = { 7, 12 }") {
+				t.Errorf("not %s once, with what is known, in\n%s", said, rules)
+			}
+			must(t, g.Know())
+			if rules := ruleset(t); strings.Contains(rules, "elements") {
+				t.Errorf("known still, after nothing is:\n%s", rules)
+			}
+			must(t, Remove(name))
+			must(t, Remove(name))
+			if rules := ruleset(t); rules != "" {
+				t.Errorf("left behind:\n%s", rules)
+			}
+		})
+	}
+	for _, name := range []string{`a"b`, `a\b`} {
+		if err := (Guard{LAN: name, WAN: "wan0"}).Shut(); err == nil || !strings.Contains(err.Error(), "rename it") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func ruleset(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("nft", "list", "ruleset").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}

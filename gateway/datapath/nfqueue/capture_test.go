@@ -1,0 +1,121 @@
+package nfqueue
+
+import (
+	"bytes"
+	"net/netip"
+	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/queue"
+)
+
+var portalAddr = netip.MustParseAddrPort("10.1.0.1:8080")
+
+// segment is a TCP packet to a server, with a sum that is wrong.
+func segment(t testing.TB, payload []byte, options ...layers.IPv4Option) []byte {
+	t.Helper()
+	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: []byte{10, 1, 0, 5}, DstIP: []byte{192, 0, 2, 2}, Options: options}
+	tcp := &layers.TCP{SrcPort: 40000, DstPort: 80, Seq: 1, SYN: true, Window: 1000, Options: []layers.TCPOption{{OptionType: layers.TCPOptionKindMSS, OptionLength: 4, OptionData: []byte{5, 180}}}}
+	out := gopacket.NewSerializeBuffer()
+	if err := gopacket.SerializeLayers(out, gopacket.SerializeOptions{FixLengths: true}, ip, tcp, gopacket.Payload(payload)); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// TestRedirect: only destination and sum change, and the sum is right.
+func TestRedirect(t *testing.T) {
+	option := layers.IPv4Option{OptionType: 7, OptionLength: 4, OptionData: []byte{4, 0}}
+	for name, b := range map[string][]byte{
+		"SYN": segment(t, nil), "even": segment(t, []byte("GET / HTTP/1.0\r\n")), "odd": segment(t, []byte("GET /x HTTP/1.0\r\n")),
+		"with an option": segment(t, []byte("GET"), option), "of carries": segment(t, bytes.Repeat([]byte{255}, 1401)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := bytes.Clone(b)
+			if !redirect(got, len(got), portalAddr) {
+				t.Fatal("it was not redirected")
+			}
+			p := gopacket.NewPacket(got, layers.LayerTypeIPv4, gopacket.Default)
+			ip, tcp := p.Layer(layers.LayerTypeIPv4).(*layers.IPv4), p.Layer(layers.LayerTypeTCP).(*layers.TCP)
+			if !ip.DstIP.Equal(portalAddr.Addr().AsSlice()) || tcp.DstPort != 8080 {
+				t.Errorf("it goes to %s:%d", ip.DstIP, tcp.DstPort)
+			}
+			sum := tcp.Checksum
+			must(t, tcp.SetNetworkLayerForChecksum(ip))
+			out := gopacket.NewSerializeBuffer()
+			must(t, gopacket.SerializeLayers(out, gopacket.SerializeOptions{ComputeChecksums: true}, tcp, gopacket.Payload(tcp.Payload)))
+			if tcp.Checksum != sum {
+				t.Errorf("sum %#x, want %#x", sum, tcp.Checksum)
+			}
+			header := int(b[0]&15) * 4
+			for _, part := range [][2]int{{16, 20}, {header + 2, header + 4}, {header + 16, header + 18}} {
+				copy(got[part[0]:part[1]], b[part[0]:])
+			}
+			if !bytes.Equal(got, b) {
+				t.Errorf("something else has changed:\n%x\n%x", got, b)
+			}
+		})
+	}
+}
+
+// TestRedirectNot: what is no whole segment stays as it is.
+func TestRedirectNot(t *testing.T) {
+	whole := segment(t, []byte("GET"))
+	with := func(at int, b byte) []byte { c := bytes.Clone(whole); c[at] = b; return c }
+	for name, c := range map[string]struct {
+		b      []byte
+		length int
+	}{
+		"cut off":            {whole, len(whole) + 1},
+		"a first fragment":   {with(6, 0x20), len(whole)},
+		"a later fragment":   {with(7, 5), len(whole)},
+		"UDP":                {with(9, 17), len(whole)},
+		"a header too short": {with(0, 0x44), len(whole)},
+		"a header too long":  {with(0, 0x4f), len(whole)},
+		"nothing":            {nil, 0},
+	} {
+		b := bytes.Clone(c.b)
+		if redirect(b, c.length, portalAddr) || !bytes.Equal(b, c.b) {
+			t.Errorf("%s was redirected", name)
+		}
+	}
+}
+
+func FuzzRedirect(f *testing.F) {
+	f.Add(segment(f, []byte("GET")))
+	f.Add([]byte{0x45})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n := len(b)
+		if redirect(b, n, portalAddr) && len(b) != n {
+			t.Error("another length")
+		}
+		segments(&queue.Packet{Data: b, Length: 1 << 16}, 1500)
+	})
+}
+
+func TestSegments(t *testing.T) {
+	for name, c := range map[string]struct {
+		data   []byte
+		length int
+		want   int
+	}{
+		"one of full size":        {segment(t, make([]byte, 1456)), 1500, 1}, // headers take 44 bytes
+		"two":                     {segment(t, make([]byte, 1457)), 1501, 2},
+		"of which the start came": {segment(t, nil), 44 + 45*1456, 45},
+		"none at all":             {nil, 1500, 1},
+		"headers only":            {segment(t, nil), 44, 1},
+	} {
+		if got := segments(&queue.Packet{Data: c.data, Length: c.length}, 1500); got != c.want {
+			t.Errorf("%s: %d segments, want %d", name, got, c.want)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,177 @@
+package nfqueue
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
+)
+
+// Set tells the kernel's rules who has the address, and the judges what it may do.
+// Whom the kernel passes by itself it passes last, and stops passing first.
+func (d *Datapath) Set(c datapath.Client) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.set(c); err != nil {
+		return fmt.Errorf("setting the client %s: %w", c.Addr, err)
+	}
+	return nil
+}
+
+func (d *Datapath) set(c datapath.Client) error {
+	passes := d.fast != nil && c.Admitted && c.Limits == (datapath.Limits{})
+	if !passes {
+		if err := d.ask(c.Addr); err != nil {
+			return err
+		}
+	}
+	if err := d.own(c.Addr, &c.MAC); err != nil {
+		return err
+	}
+	if err := d.table.Set(c); err != nil {
+		return err
+	}
+	if passes {
+		return d.pass(c)
+	}
+	d.settle()
+	return nil
+}
+
+// settle waits until packets that were being judged have their verdicts and are
+// counted.
+func (d *Datapath) settle() {
+	for _, q := range d.queues {
+		q.Settle()
+	}
+}
+
+// Remove forgets who has an address.
+func (d *Datapath) Remove(addr netip.Addr) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.ask(addr); err != nil {
+		return fmt.Errorf("removing the client %s: %w", addr, err)
+	}
+	if err := d.table.Remove(addr); err != nil {
+		return err
+	}
+	d.settle()
+	if err := d.own(addr, nil); err != nil {
+		return fmt.Errorf("removing the client %s: %w", addr, err)
+	}
+	return nil
+}
+
+// own changes whose an address is; nil: nobody's. d.mu is held.
+func (d *Datapath) own(addr netip.Addr, mac *datapath.MAC) error {
+	if !d.cfg.Prefix.Contains(addr) || addr == d.cfg.Gateway {
+		return nil // the table says what is wrong with it
+	}
+	old, had := d.owners[addr]
+	if had && mac != nil && old == *mac || !had && mac == nil {
+		return nil
+	}
+	t := tablesOf(d.cfg.LAN)
+	pairs := []nftables.Table{t.arp}
+	if !d.cfg.Fast {
+		pairs = append(pairs, t.ip)
+	}
+	var b nftables.Batch
+	if had {
+		for _, t := range pairs {
+			b.DeleteElements(t, setKnown, nftables.Element{Key: pair(addr, old)})
+		}
+		b.DeleteElements(t.arp, setTaken, nftables.Element{Key: addr.AsSlice()})
+	}
+	if mac != nil {
+		for _, t := range pairs {
+			b.AddElements(t, setKnown, nftables.Element{Key: pair(addr, *mac)})
+		}
+		b.AddElements(t.arp, setTaken, nftables.Element{Key: addr.AsSlice()})
+	}
+	if err := d.rules.Commit(&b); err != nil {
+		return err
+	}
+	if mac == nil {
+		delete(d.owners, addr)
+	} else {
+		d.owners[addr] = *mac
+	}
+	return d.forgetNeighbour(addr)
+}
+
+// forgetNeighbour has the stack ask anew which MAC address an address has.
+func (d *Datapath) forgetNeighbour(addr netip.Addr) error {
+	err := netlink.NeighDel(&netlink.Neigh{LinkIndex: d.lan.Index, Family: unix.AF_INET, IP: addr.AsSlice()})
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return err
+}
+
+// Counters reads what an address has sent and received since the epoch.
+func (d *Datapath) Counters(addr netip.Addr) (datapath.Counters, error) {
+	c, err := d.table.Counters(addr)
+	if err != nil || d.fast == nil {
+		return c, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.addPassed(addr, &c); err != nil {
+		return datapath.Counters{}, fmt.Errorf("reading the counters of %s: %w", addr, err)
+	}
+	return c, nil
+}
+
+// Open opens the walled garden for a prefix, or closes it.
+func (d *Datapath) Open(prefix netip.Prefix, until time.Time) error {
+	return d.table.Open(prefix, until)
+}
+
+// Clients lists the addresses that have an entry.
+func (d *Datapath) Clients() ([]netip.Addr, error) { return d.table.Clients() }
+
+// Total sums the counters of all addresses.
+func (d *Datapath) Total() (datapath.Counters, error) {
+	sum, err := d.table.Total()
+	if err != nil || d.fast == nil {
+		return sum, err
+	}
+	passed, billed, err := d.allPassed()
+	addTally(&sum, passed.minus(billed))
+	return sum, err
+}
+
+// Packets counts packets by what became of them. "overflow" are those that queues
+// had no room for.
+func (d *Datapath) Packets() (map[string]uint64, error) {
+	out, err := d.table.Packets()
+	errs := []error{err}
+	for _, q := range d.queues {
+		n, err := q.Drops()
+		errs = append(errs, err)
+		out["overflow"] += n.Full + n.Unread
+	}
+	if d.fast != nil {
+		passed, _, err := d.allPassed()
+		errs = append(errs, err)
+		out["forwarded"] += passed.up.Packets + passed.down.Packets
+	}
+	t := tablesOf(d.cfg.LAN)
+	for name, table := range map[string]nftables.Table{"arp-spoof": t.arp, "ipv6": t.ip6} {
+		n, err := d.rules.Counter(table, dropped)
+		errs = append(errs, err)
+		out[name] += n.Packets
+	}
+	return out, errors.Join(errs...)
+}
+
+// Forwarding is in a word how packets are forwarded: by the stack, always.
+func (d *Datapath) Forwarding() string { return "stack" }

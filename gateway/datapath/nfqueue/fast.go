@@ -1,0 +1,95 @@
+package nfqueue
+
+import (
+	"encoding/binary"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
+)
+
+// Sets of the rules that pass packets without asking.
+const (
+	setUp     = "up"     // by address and MAC of clients that need not be asked about: what counts what they send
+	setDown   = "down"   // by their addresses: what counts what comes for them
+	setGate   = "gate"   // both interfaces, while the daemon lives: to chain "up" or "down"
+	setSought = "sought" // by address and port of a stranger: where its HTTP was going
+)
+
+// soughtLife is how long a stranger's connection to the portal may be silent.
+const soughtLife = 2 * time.Minute
+
+// fastRules look at packets in one place, behind the routing: each hook that a packet
+// meets costs as much as all that is done there. What clients send to this machine
+// itself comes by another way, and does not delay the rest. No rule asks for the
+// state of connections: tracking them costs more than everything else here.
+func (d *Datapath) fastRules(b *nftables.Batch, t nftables.Table) {
+	b.AddChain(t, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: priorityMangle})
+	d.passRules(b, t)
+	b.AddChain(t, "of_lan", nil)
+	b.AddRule(t, "forward", append(append(d.notFrom(), d.notTo()...), nftables.Accept())...)
+	b.AddRule(t, "forward", nftables.Goto("of_lan"))
+	b.AddChain(t, "input", &nftables.Hook{Type: "filter", Number: unix.NF_INET_LOCAL_IN, Priority: priorityMangle})
+	b.AddRule(t, "input", append(d.notFrom(), nftables.Accept())...)
+	if len(d.cfg.PortalPorts) > 0 {
+		d.captureRules(b, t)
+	}
+	b.AddRule(t, "input", nftables.Goto("of_lan"))
+	b.AddRule(t, "of_lan", append(marked(markReject), nftables.Goto("reject"))...)
+	b.AddRule(t, "of_lan", nftables.Goto("ask"))
+}
+
+// passRules pass packets of clients in the maps, while the gate is open.
+func (d *Datapath) passRules(b *nftables.Batch, t nftables.Table) {
+	b.AddSet(t, nftables.Set{Name: setUp, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypeEthernet), KeyBytes: 12, Size: d.size(), Counters: true})
+	b.AddSet(t, nftables.Set{Name: setDown, KeyType: nftables.TypeIPv4, KeyBytes: 4, Size: d.size(), Counters: true})
+	b.AddSet(t, nftables.Set{Name: setGate, KeyType: nftables.TypeInterface, KeyBytes: 4, Verdicts: true, Timeouts: true})
+	b.AddChain(t, "up", nil)
+	b.AddRule(t, "up", append(loadPair(0), nftables.CountBy(setUp, 0), nftables.Accept())...)
+	// What another client sends is asked about, and so is what pretends to be one's.
+	mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-d.cfg.Prefix.Bits()))
+	b.AddChain(t, "down", nil)
+	b.AddRule(t, "down",
+		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize), nftables.And(0, mask), nftables.Differs(0, d.cfg.Prefix.Addr().AsSlice()),
+		nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.CountBy(setDown, 0), nftables.Accept())
+	b.AddRule(t, "forward", nftables.Meta(0, unix.NFT_META_OIF), nftables.Decide(setGate, 0))
+}
+
+// captureRules have the portal's answers to strangers come from where they wanted to
+// go: see capture.
+func (d *Datapath) captureRules(b *nftables.Batch, t nftables.Table) {
+	const (
+		ipSum, tcpSum = 10, 16
+		http          = 80
+	)
+	gateway, portal := d.cfg.Gateway.AsSlice(), port(d.cfg.PortalPorts[0])
+	b.AddSet(t, nftables.Set{
+		Name: setSought, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypePort), KeyBytes: 8, DataType: nftables.TypeIPv4,
+		Size: 65536, Timeouts: true, Dynamic: true,
+	})
+	b.AddChain(t, "portal", nil)
+	b.AddRule(t, "portal",
+		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize), nftables.Payload(1, nftables.TransportHeader, senderPort, portSize),
+		nftables.Payload(2, nftables.NetworkHeader, receiver, addressSize), nftables.Keep(setSought, 0, 2, soughtLife))
+	b.AddRule(t, "portal", nftables.Drop()) // its copy is on its way
+	b.AddRule(t, "of_lan", append(marked(markPortal), nftables.Goto("portal"))...)
+
+	ofPortal := func(ip, tcp uint32) []nftables.Expr {
+		return []nftables.Expr{
+			nftables.Meta(0, unix.NFT_META_L4PROTO), nftables.Equal(0, []byte{unix.IPPROTO_TCP}),
+			nftables.Payload(0, nftables.NetworkHeader, ip, addressSize), nftables.Equal(0, gateway),
+			nftables.Payload(0, nftables.TransportHeader, tcp, portSize), nftables.Equal(0, portal),
+		}
+	}
+	// The same port of the client may now be for the portal itself.
+	b.AddRule(t, "input", append(ofPortal(receiver, receiverPort),
+		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize), nftables.Payload(1, nftables.TransportHeader, senderPort, portSize),
+		nftables.Forget(setSought, 0))...)
+	b.AddChain(t, "output", &nftables.Hook{Type: "filter", Number: unix.NF_INET_LOCAL_OUT, Priority: priorityRaw})
+	b.AddRule(t, "output", append(ofPortal(sender, senderPort),
+		nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.Payload(1, nftables.TransportHeader, receiverPort, portSize),
+		nftables.Find(setSought, 0, 2),
+		nftables.Write(2, nftables.NetworkHeader, sender, addressSize, nftables.Sum{Offset: ipSum, Pseudo: true}),
+		nftables.Load(2, port(http)), nftables.Write(2, nftables.TransportHeader, senderPort, portSize, nftables.Sum{Offset: tcpSum}))...)
+}

@@ -1,0 +1,109 @@
+package nfqueue
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
+)
+
+// The daemon keeps the gate open, for gateLife at a time: when it dies, or hangs, it
+// falls shut, and packets are queued for nobody.
+const (
+	gateLife  = time.Second
+	gateEvery = gateLife / 2
+	lookEvery = 5 * time.Second
+)
+
+// keepOpen keeps the gate open until stopped, and then shuts it. Meanwhile it looks
+// at who is heard of.
+func (d *Datapath) keepOpen() error {
+	if err := d.openGate(false); err != nil {
+		return err
+	}
+	stop := make(chan struct{})
+	var running sync.WaitGroup
+	d.fast.stop = sync.OnceFunc(func() { close(stop); running.Wait(); d.shutGate() })
+	running.Go(func() {
+		tick := time.NewTicker(gateEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+			d.mu.Lock()
+			err := d.openGate(true)
+			d.mu.Unlock()
+			if err != nil {
+				d.cfg.Log.Error("passing packets in the kernel; they are judged one by one", "err", err)
+			}
+		}
+	})
+	running.Go(func() { d.lookOut(stop) })
+	return nil
+}
+
+// lookOut looks at all clients every lookEvery, or less often where that would take
+// more than a hundredth of a CPU.
+func (d *Datapath) lookOut(stop <-chan struct{}) {
+	pause := lookEvery
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(pause):
+		}
+		began := time.Now()
+		if _, _, err := d.allPassed(); err != nil {
+			d.cfg.Log.Warn("looking at who is heard of", "err", err)
+		}
+		pause = max(lookEvery, 100*time.Since(began))
+	}
+}
+
+// shutGate has nothing pass the kernel by itself any more, and no timer call later.
+func (d *Datapath) shutGate() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, p := range d.fast.passed {
+		if p.end != nil {
+			p.end.Stop()
+		}
+	}
+	clear(d.fast.passed)
+	var b nftables.Batch
+	b.DeleteElements(tablesOf(d.cfg.LAN).ip, setGate, d.gate()...)
+	if err := d.rules.Commit(&b); err != nil && !errors.Is(err, unix.ENOENT) {
+		d.cfg.Log.Error("shutting the gate; it falls shut by itself", "within", gateLife, "err", err)
+	}
+}
+
+// gate is the gate's elements: packets are known by the interface they leave by.
+func (d *Datapath) gate() []nftables.Element {
+	return []nftables.Element{
+		{Key: indexKey(d.wan), Jump: "up", Timeout: gateLife}, {Key: indexKey(d.lan), Jump: "down", Timeout: gateLife},
+	}
+}
+
+// openGate opens the gate for another while.
+func (d *Datapath) openGate(again bool) error {
+	t := tablesOf(d.cfg.LAN).ip
+	for range 2 {
+		var b nftables.Batch
+		if again {
+			b.DeleteElements(t, setGate, d.gate()...)
+		}
+		b.AddElements(t, setGate, d.gate()...)
+		err := d.rules.Commit(&b)
+		if !again || !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+		again = false // it had fallen shut
+	}
+	return nil
+}

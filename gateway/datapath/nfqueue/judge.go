@@ -1,0 +1,91 @@
+package nfqueue
+
+import (
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/queue"
+)
+
+// judge judges the packets of one queue.
+type judge struct {
+	*admission.Judge
+	table *admission.Table
+	lan   uint32 // the interface's index
+	mtu   int    // the shorter one of both interfaces
+	// capture brings strangers' HTTP to the portal; nil, as studied: NAT does.
+	capture *capture
+}
+
+// fates of what the table says; the rest is dropped.
+var fates = [...]queue.Verdict{
+	admission.Forward: {Fate: queue.Accept},
+	admission.Local:   {Fate: queue.Accept},
+	admission.Portal:  {Fate: queue.Repeat, Mark: markPortal},
+	admission.Reject:  {Fate: queue.Repeat, Mark: markReject},
+}
+
+// decide gives packets their verdicts.
+func (j *judge) decide(packets []queue.Packet, verdicts []queue.Verdict) {
+	now := admission.Now()
+	for i := range packets {
+		verdicts[i] = fates[j.one(&packets[i], now)]
+	}
+}
+
+func (j *judge) one(p *queue.Packet, now int64) admission.Verdict {
+	packet := admission.Packet{Bytes: p.Data, Length: p.Length, Checked: true}
+	if p.GSO {
+		packet.Segments = segments(p, j.mtu)
+	}
+	if p.In != j.lan {
+		v, _ := j.Down(packet, now)
+		return v
+	}
+	// As studied, what one client sends to another is seen twice: before it is routed,
+	// and on its way back into the LAN.
+	v := admission.Forward
+	if p.Hook != queue.Forward || j.capture != nil {
+		v = j.Up(j.sender(p), packet, now)
+	}
+	if v == admission.Forward && p.Hook == queue.Forward && p.Out == j.lan {
+		v, _ = j.Across(packet, now)
+	}
+	if v == admission.Portal && j.capture != nil {
+		j.capture.keep(p)
+	}
+	return v
+}
+
+// sender is the MAC address a packet of the LAN came from. Where the kernel has cut
+// up an aggregated packet it has lost the Ethernet header, but the rules have seen
+// it before: what they did not know is nobody's.
+func (j *judge) sender(p *queue.Packet) datapath.MAC {
+	if mac := datapath.MAC(p.MAC); mac != (datapath.MAC{}) || p.Mark != markKnown || len(p.Data) < 20 {
+		return mac
+	}
+	return j.table.Owner(netip.AddrFrom4([4]byte(p.Data[12:16])))
+}
+
+// segments is how many packets of the wire were aggregated to one. The kernel does
+// not tell: it is right for those of full size, too low for shorter ones.
+func segments(p *queue.Packet, mtu int) int {
+	if len(p.Data) < 20 {
+		return 1
+	}
+	headers := int(p.Data[0]&15) * 4
+	switch {
+	case p.Data[9] == unix.IPPROTO_UDP:
+		headers += 8
+	case len(p.Data) >= headers+20:
+		headers += int(p.Data[headers+12]>>4) * 4
+	}
+	room := mtu - headers
+	if room <= 0 || p.Length <= headers {
+		return 1
+	}
+	return (p.Length - headers + room - 1) / room
+}

@@ -1,0 +1,227 @@
+// Package nfqueue leaves forwarding to the kernel's stack and asks user space about
+// the packets: rules of nftables queue them, NFQUEUE brings them, and what becomes
+// of them is the verdict.
+//
+//	LAN ──▶ prerouting ─▶ queue ─▶ verdict ─▶ portal (NAT), reject, or the stack ──▶ WAN
+//	LAN ◀── verdict ◀─ queue ◀─ forward ◀─────────────────────────── the stack ◀── WAN
+//
+// As studied, every packet is judged, one by one. Fast, the kernel itself passes
+// admitted clients without limits: see fast.go.
+//
+// It fails closed. The rules stay when the daemon ends, and queue for nobody: the
+// kernel drops what it cannot ask about. Restarts are not hitless.
+package nfqueue
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/queue"
+)
+
+// Config is what the data path is made for.
+type Config struct {
+	LAN, WAN    string       // interfaces; Ethernet, without a VLAN tag of their own
+	Prefix      netip.Prefix // the LAN's network, /14 or longer
+	Gateway     netip.Addr   // the gateway's address in it
+	PortalPorts []uint16     // TCP ports of the portal, at most 4; clients' HTTP goes to the first
+	// Newcomer is called for clients nobody leased an address to; nil: their
+	// packets are dropped without a word.
+	Newcomer func(netip.Addr, datapath.MAC)
+	Fast     bool // ask only about what the kernel cannot decide itself
+	Log      *slog.Logger
+}
+
+// Datapath is the running data path.
+type Datapath struct {
+	cfg     Config
+	lan     *net.Interface
+	wan     *net.Interface
+	locks   datapath.Locks
+	table   *admission.Table
+	queues  []*queue.Queue
+	rules   *nftables.Conn
+	fast    *fast // nil: as studied
+	watcher *watcher
+	ended   sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows, and the order of changes
+	owners map[netip.Addr]datapath.MAC
+}
+
+var _ datapath.Datapath = (*Datapath)(nil)
+
+// Open opens queues and replaces what rules a predecessor left, which were closed:
+// in between nothing passes. There are no clients at first, and counters begin at 0.
+func Open(cfg Config) (_ *Datapath, err error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	d := &Datapath{cfg: cfg, owners: map[netip.Addr]datapath.MAC{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("opening the NFQUEUE data path: %w", err), d.Close())
+		}
+	}()
+	if d.table, err = admission.New(admission.Config{
+		Prefix: cfg.Prefix, Gateway: cfg.Gateway, PortalPorts: cfg.PortalPorts, Newcomer: named(cfg.Newcomer),
+	}); err != nil {
+		return nil, err
+	}
+	d.cfg.Prefix = cfg.Prefix.Masked()
+	if d.locks, err = datapath.Lock(cfg.LAN, cfg.WAN); err != nil {
+		return nil, err
+	}
+	if d.lan, err = net.InterfaceByName(cfg.LAN); err != nil {
+		return nil, fmt.Errorf("interface %s: %w", cfg.LAN, err)
+	}
+	if d.wan, err = net.InterfaceByName(cfg.WAN); err != nil {
+		return nil, fmt.Errorf("interface %s: %w", cfg.WAN, err)
+	}
+	if len(d.lan.HardwareAddr) != 6 {
+		return nil, fmt.Errorf("%w: %s is no Ethernet interface", datapath.ErrNotSupported, cfg.LAN)
+	}
+	if d.watcher, err = watch(d.lan, d.wan); err != nil {
+		return nil, err
+	}
+	if d.rules, err = nftables.Dial(); err != nil {
+		return nil, err
+	}
+	if cfg.Fast {
+		d.fast = newFast()
+	}
+	if err := d.listen(); err != nil {
+		return nil, err
+	}
+	if err := d.install(); err != nil {
+		return nil, err
+	}
+	return d, d.begin()
+}
+
+// named leaves out newcomers whose MAC address the kernel could not tell: see
+// judge.sender.
+func named(newcomer func(netip.Addr, datapath.MAC)) func(netip.Addr, datapath.MAC) {
+	if newcomer == nil {
+		return nil
+	}
+	return func(addr netip.Addr, mac datapath.MAC) {
+		if mac != (datapath.MAC{}) {
+			newcomer(addr, mac)
+		}
+	}
+}
+
+// Queues as studied: one, of ordinary length, whose packets come whole and one by
+// one. Fast: one for each CPU, many packets at a time.
+const (
+	studiedPackets = 1024
+	fastPackets    = 8192
+	fastBatch      = 64
+	fastCopy       = 16 << 10 // any HTTP request that captures bring to the portal
+)
+
+// span are the queues of this LAN. Data paths of several LANs have different ones,
+// and a successor has its predecessor's: so these rules drop when nobody is there.
+func (d *Datapath) span() nftables.Queues {
+	const first, width, spans = 20_000, 64, 640
+	q := nftables.Queues{First: uint16(first + d.lan.Index%spans*width), Count: 1}
+	if d.cfg.Fast {
+		q.Count, q.PerCPU = uint16(min(runtime.NumCPU(), width)), true
+	}
+	return q
+}
+
+// listen opens the queues.
+func (d *Datapath) listen() error {
+	span := d.span()
+	for i := range span.Count {
+		cfg := queue.Config{Number: span.First + i, Packets: studiedPackets}
+		if d.cfg.Fast {
+			cfg.Packets, cfg.Batch, cfg.CopyBytes, cfg.GSO = fastPackets, fastBatch, fastCopy, true
+		}
+		q, err := queue.Open(cfg)
+		if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EINVAL) {
+			err = fmt.Errorf("%w: %w (NFQUEUE is missing)", datapath.ErrNotSupported, err)
+		}
+		if err != nil {
+			return err
+		}
+		d.queues = append(d.queues, q)
+	}
+	return nil
+}
+
+// begin starts judging.
+func (d *Datapath) begin() error {
+	for _, q := range d.queues {
+		j := &judge{Judge: d.table.Judge(), table: d.table, lan: uint32(d.lan.Index), mtu: min(d.lan.MTU, d.wan.MTU)}
+		var after func()
+		if d.fast != nil {
+			c, err := newCapture(netip.AddrPortFrom(d.cfg.Gateway, d.portalPort()))
+			if err != nil {
+				return err
+			}
+			d.fast.captures = append(d.fast.captures, c)
+			j.capture, after = c, c.send
+		}
+		d.ended.Go(func() {
+			if err := q.Run(j.decide, after); err != nil {
+				d.cfg.Log.Error("judging packets; they are dropped from now on", "err", err)
+			}
+		})
+	}
+	if d.fast != nil {
+		return d.keepOpen()
+	}
+	return nil
+}
+
+// portalPort is where strangers' HTTP goes; 0: nowhere.
+func (d *Datapath) portalPort() uint16 {
+	if len(d.cfg.PortalPorts) == 0 {
+		return 0
+	}
+	return d.cfg.PortalPorts[0]
+}
+
+// Close ends judging. The rules stay: nothing of the LAN passes any more, admitted
+// clients included, until a successor opens or Detach.
+func (d *Datapath) Close() error {
+	if d.fast != nil {
+		d.fast.stop()
+	}
+	var errs []error
+	for _, q := range d.queues {
+		errs = append(errs, q.Close())
+	}
+	d.ended.Wait()
+	if d.fast != nil {
+		for _, c := range d.fast.captures {
+			errs = append(errs, c.close())
+		}
+		d.fast.captures = nil
+	}
+	if d.watcher != nil {
+		errs = append(errs, d.watcher.close())
+	}
+	if d.rules != nil {
+		errs = append(errs, d.rules.Close())
+	}
+	if d.table != nil {
+		errs = append(errs, d.table.Close())
+	}
+	errs = append(errs, d.locks.Close())
+	d.queues, d.watcher, d.rules, d.locks = nil, nil, nil, nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,62 @@
+package nftables
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Element is a member of a set.
+type Element struct {
+	Key     []byte
+	Jump    string        // of a map of verdicts: the chain to go on in
+	Counter string        // of a map of counters
+	Timeout time.Duration // 0: it stays
+}
+
+// AddElements adds elements to a set. One that is there is an error, unless the
+// batch deletes it before.
+func (b *Batch) AddElements(t Table, set string, elements ...Element) {
+	b.elements(unix.NFT_MSG_NEWSETELEM, netlink.Create|netlink.Excl, t, set, elements)
+}
+
+// DeleteElements takes elements out of a set. One that is not there is an error.
+func (b *Batch) DeleteElements(t Table, set string, elements ...Element) {
+	b.elements(unix.NFT_MSG_DELSETELEM, 0, t, set, elements)
+}
+
+func (b *Batch) elements(kind uint16, flags netlink.HeaderFlags, t Table, set string, elements []Element) {
+	// A list is an attribute, which cannot be longer than 64 KiB.
+	const most = 512
+	for len(elements) > 0 {
+		some := elements[:min(most, len(elements))]
+		elements = elements[len(some):]
+		b.add(kind, flags, t.Family, func(e *netlink.AttributeEncoder) {
+			e.String(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name)
+			e.String(unix.NFTA_SET_ELEM_LIST_SET, set)
+			e.Nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func(in *netlink.AttributeEncoder) error {
+				for _, x := range some {
+					in.Nested(unix.NFTA_LIST_ELEM, x.encode)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func (x Element) encode(e *netlink.AttributeEncoder) error {
+	e.ByteOrder = binary.BigEndian
+	value(e, unix.NFTA_SET_ELEM_KEY, x.Key)
+	if x.Jump != "" {
+		e.Nested(unix.NFTA_SET_ELEM_DATA, verdictData(verdictJump, x.Jump))
+	}
+	if x.Counter != "" {
+		e.String(unix.NFTA_SET_ELEM_OBJREF, x.Counter)
+	}
+	if x.Timeout != 0 {
+		e.Uint64(unix.NFTA_SET_ELEM_TIMEOUT, uint64(x.Timeout.Milliseconds()))
+	}
+	return nil
+}

@@ -1,0 +1,250 @@
+// Package nftables makes tables, chains, rules and sets of the kernel's nftables,
+// as far as a data path needs them, and reads what sets have counted (linux,
+// include/uapi/linux/netfilter/nf_tables.h).
+//
+// Changes are transactions: a Batch takes effect as a whole, between two packets,
+// or not at all.
+package nftables
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Family is whose packets a table sees.
+type Family uint8
+
+// The families.
+const (
+	IPv4 Family = unix.NFPROTO_IPV4
+	ARP  Family = unix.NFPROTO_ARP
+	IPv6 Family = unix.NFPROTO_IPV6
+)
+
+// Table names a table.
+type Table struct {
+	Family Family
+	Name   string
+}
+
+// Hook is where a base chain sees packets.
+type Hook struct {
+	Type     string // "filter" or "nat"
+	Number   uint32 // NF_INET_... or NF_ARP_...
+	Priority int32
+}
+
+// Set is a set of keys, or a map of them to verdicts.
+type Set struct {
+	Name     string
+	KeyType  uint32 // as nft shows the keys; see Concat
+	KeyBytes int
+	Size     uint32 // elements at most; 0: any number
+	Verdicts bool   // a map to chains
+	DataType uint32 // a map to four bytes of this type; 0: none
+	Dynamic  bool   // rules change it, too
+	Timeouts bool   // elements may end by themselves
+	Counters bool   // a map to counters
+}
+
+// Data types of keys, as nft numbers them.
+const (
+	TypeIPv4      = 7
+	TypeEthernet  = 9
+	TypePort      = 13
+	TypeInterface = 20
+	typeBits      = 6
+)
+
+// Concat is the type of concatenated keys, each of which is padded to four bytes.
+func Concat(types ...uint32) (all uint32) {
+	for _, t := range types {
+		all = all<<typeBits | t
+	}
+	return all
+}
+
+// Batch is a transaction in the making.
+type Batch struct {
+	messages []netlink.Message
+	err      error // of encoding
+	sets     uint32
+}
+
+// add appends a message about something in a table.
+func (b *Batch) add(kind uint16, flags netlink.HeaderFlags, family Family, fill func(*netlink.AttributeEncoder)) {
+	e := netlink.NewAttributeEncoder()
+	e.ByteOrder = binary.BigEndian
+	fill(e)
+	attrs, err := e.Encode()
+	b.err = errors.Join(b.err, err)
+	b.messages = append(b.messages, netlink.Message{
+		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Acknowledge | flags},
+		Data:   append([]byte{byte(family), unix.NFNETLINK_V0, 0, 0}, attrs...),
+	})
+}
+
+// AddTable adds a table, unless it is there.
+func (b *Batch) AddTable(t Table) {
+	b.add(unix.NFT_MSG_NEWTABLE, netlink.Create, t.Family, func(e *netlink.AttributeEncoder) {
+		e.String(unix.NFTA_TABLE_NAME, t.Name)
+		e.Uint32(unix.NFTA_TABLE_FLAGS, 0)
+	})
+}
+
+// DeleteTable takes a table away with all that is in it. One that is not there is
+// no error.
+func (b *Batch) DeleteTable(t Table) {
+	b.AddTable(t) // there is no word yet for "if it is there" in older kernels
+	b.add(unix.NFT_MSG_DELTABLE, 0, t.Family, func(e *netlink.AttributeEncoder) { e.String(unix.NFTA_TABLE_NAME, t.Name) })
+}
+
+// AddChain adds a chain; with a hook it is a base chain, whose policy is to accept.
+func (b *Batch) AddChain(t Table, name string, hook *Hook) {
+	b.add(unix.NFT_MSG_NEWCHAIN, netlink.Create, t.Family, func(e *netlink.AttributeEncoder) {
+		e.String(unix.NFTA_CHAIN_TABLE, t.Name)
+		e.String(unix.NFTA_CHAIN_NAME, name)
+		if hook == nil {
+			return
+		}
+		e.Nested(unix.NFTA_CHAIN_HOOK, func(in *netlink.AttributeEncoder) error {
+			in.ByteOrder = binary.BigEndian
+			in.Uint32(unix.NFTA_HOOK_HOOKNUM, hook.Number)
+			in.Uint32(unix.NFTA_HOOK_PRIORITY, uint32(hook.Priority))
+			return nil
+		})
+		e.String(unix.NFTA_CHAIN_TYPE, hook.Type)
+	})
+}
+
+// AddRule appends a rule to a chain.
+func (b *Batch) AddRule(t Table, chain string, exprs ...Expr) {
+	b.add(unix.NFT_MSG_NEWRULE, netlink.Create|netlink.Append, t.Family, func(e *netlink.AttributeEncoder) {
+		e.String(unix.NFTA_RULE_TABLE, t.Name)
+		e.String(unix.NFTA_RULE_CHAIN, chain)
+		e.Nested(unix.NFTA_RULE_EXPRESSIONS, func(in *netlink.AttributeEncoder) error {
+			for _, x := range exprs {
+				in.Nested(unix.NFTA_LIST_ELEM, x.encode)
+			}
+			return nil
+		})
+	})
+}
+
+// AddSet adds a set.
+func (b *Batch) AddSet(t Table, s Set) {
+	b.sets++
+	b.add(unix.NFT_MSG_NEWSET, netlink.Create, t.Family, func(e *netlink.AttributeEncoder) {
+		e.String(unix.NFTA_SET_TABLE, t.Name)
+		e.String(unix.NFTA_SET_NAME, s.Name)
+		e.Uint32(unix.NFTA_SET_ID, b.sets)
+		e.Uint32(unix.NFTA_SET_KEY_TYPE, s.KeyType)
+		e.Uint32(unix.NFTA_SET_KEY_LEN, uint32(s.KeyBytes))
+		var flags uint32
+		if s.Verdicts {
+			flags |= unix.NFT_SET_MAP
+			e.Uint32(unix.NFTA_SET_DATA_TYPE, unix.NFT_DATA_VERDICT)
+		}
+		if s.DataType != 0 {
+			flags |= unix.NFT_SET_MAP
+			e.Uint32(unix.NFTA_SET_DATA_TYPE, s.DataType)
+			e.Uint32(unix.NFTA_SET_DATA_LEN, 4)
+		}
+		if s.Dynamic {
+			flags |= unix.NFT_SET_EVAL
+		}
+		if s.Timeouts {
+			flags |= unix.NFT_SET_TIMEOUT
+		}
+		if s.Counters {
+			flags |= unix.NFT_SET_OBJECT
+			e.Uint32(unix.NFTA_SET_OBJ_TYPE, unix.NFT_OBJECT_COUNTER)
+		}
+		e.Uint32(unix.NFTA_SET_FLAGS, flags)
+		if s.Size != 0 {
+			e.Nested(unix.NFTA_SET_DESC, func(in *netlink.AttributeEncoder) error {
+				in.ByteOrder = binary.BigEndian
+				in.Uint32(unix.NFTA_SET_DESC_SIZE, s.Size)
+				return nil
+			})
+		}
+	})
+}
+
+// Conn is a connection to the kernel's nftables. Its methods may be called from
+// several goroutines.
+type Conn struct {
+	mu sync.Mutex // one conversation at a time
+	c  *netlink.Conn
+}
+
+// Dial connects to the nftables of this network namespace.
+func Dial() (*Conn, error) {
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to nftables: %w", err)
+	}
+	return &Conn{c: c}, nil
+}
+
+// Close ends the connection; what was made stays.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.c.Close()
+}
+
+// Commit has a batch take effect. On error nothing has changed.
+func (c *Conn) Commit(b *Batch) error {
+	if b.err != nil {
+		return fmt.Errorf("encoding a change of nftables: %w", b.err)
+	}
+	if len(b.messages) == 0 {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	edge := func(kind uint16) netlink.Message {
+		return netlink.Message{
+			Header: netlink.Header{Type: netlink.HeaderType(kind), Flags: netlink.Request},
+			Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES},
+		}
+	}
+	all := append([]netlink.Message{edge(unix.NFNL_MSG_BATCH_BEGIN)}, b.messages...)
+	all = append(all, edge(unix.NFNL_MSG_BATCH_END))
+	if _, err := c.c.SendMessages(all); err != nil {
+		return c.failed(fmt.Errorf("changing nftables: %w", err))
+	}
+	for answers := 0; answers < len(b.messages); {
+		got, err := c.c.Receive()
+		if err != nil {
+			return c.failed(fmt.Errorf("changing nftables: %w", err))
+		}
+		answers += len(got)
+	}
+	return nil
+}
+
+// failed takes answers that are left from the connection, so that none is taken for
+// another's. The kernel gives all of them before it lets go of the question.
+func (c *Conn) failed(err error) error {
+	rc, e := c.c.SyscallConn()
+	if e != nil {
+		return errors.Join(err, e)
+	}
+	b := make([]byte, 1<<16)
+	e = rc.Control(func(fd uintptr) {
+		for {
+			_, _, err := unix.Recvfrom(int(fd), b, unix.MSG_DONTWAIT)
+			if err != nil && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ENOBUFS) {
+				return // nothing is left
+			}
+		}
+	})
+	return errors.Join(err, e)
+}

@@ -1,0 +1,337 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+func TestMain(m *testing.M) {
+	netnstest.Main(m, `mount -t tmpfs none /run; ip link set lo up`)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// place is a namespace whose loopback queues what goes to UDP port 9.
+type place struct {
+	*netnstest.Space
+	in, out *net.UDPConn
+}
+
+const number = 7
+
+func newPlace(t *testing.T, rules ...string) *place {
+	t.Helper()
+	p := &place{Space: netnstest.NewSpace(t)}
+	p.Run(t, `iptables -A INPUT -p udp --dport 9 -m mark ! --mark 5 -j NFQUEUE --queue-num 7; `+strings.Join(rules, "; "))
+	p.Do(func() {
+		var err error
+		p.in, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9})
+		must(t, err)
+		rc, err := p.in.SyscallConn()
+		must(t, err)
+		var set error
+		must(t, rc.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) }))
+		must(t, set)
+		p.out, err = net.DialUDP("udp4", nil, p.in.LocalAddr().(*net.UDPAddr))
+		must(t, err)
+	})
+	t.Cleanup(func() { p.in.Close(); p.out.Close() })
+	return p
+}
+
+// open opens the queue in the namespace and judges packets until the test ends.
+func (p *place) open(t *testing.T, cfg Config, judge Judge) *Queue {
+	t.Helper()
+	cfg.Number = number
+	var q *Queue
+	var err error
+	p.Do(func() { q, err = Open(cfg) })
+	must(t, err)
+	var done sync.WaitGroup
+	if judge != nil {
+		done.Go(func() {
+			if err := q.Run(judge, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		if err := q.Close(); err != nil {
+			t.Error(err)
+		}
+		done.Wait()
+	})
+	return q
+}
+
+// each makes a judge of what decides on one packet.
+func each(one func(Packet) Verdict) Judge {
+	return func(packets []Packet, verdicts []Verdict) {
+		for i, p := range packets {
+			verdicts[i] = one(p)
+		}
+	}
+}
+
+func (p *place) send(t *testing.T, text string) {
+	t.Helper()
+	_, err := p.out.Write([]byte(text))
+	must(t, err)
+}
+
+func (p *place) receive(t *testing.T) string {
+	t.Helper()
+	b := make([]byte, 70000)
+	must(t, p.in.SetReadDeadline(time.Now().Add(20*time.Second))) // it never comes
+	n, err := p.in.Read(b)
+	must(t, err)
+	return string(b[:n])
+}
+
+// TestVerdictsAreObeyed: packets pass, are dropped, or go through the rules again with
+// their mark; in order, however many are judged at once.
+func TestVerdictsAreObeyed(t *testing.T) {
+	for name, cfg := range map[string]Config{"one by one": {}, "in batches": {Batch: 32, CopyBytes: 64, GSO: true}} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			var judged atomic.Int64
+			p.open(t, cfg, each(func(p Packet) Verdict {
+				judged.Add(1)
+				if !p.IPv4() || p.Hook != Input || p.In == 0 || len(p.Data) < 29 || p.Length < len(p.Data) {
+					t.Errorf("%+v", p)
+				}
+				switch p.Data[28] {
+				case 'a':
+					return Verdict{Fate: Accept}
+				case 'r': // the rule takes no packet with this mark
+					return Verdict{Fate: Repeat, Mark: 5}
+				}
+				return Verdict{}
+			}))
+			const rounds = 100
+			for n := range rounds {
+				for _, kind := range "adrdda" {
+					p.send(t, fmt.Sprintf("%c%d", kind, n))
+				}
+			}
+			for n := range rounds {
+				for _, kind := range "ara" {
+					if got, want := p.receive(t), fmt.Sprintf("%c%d", kind, n); got != want {
+						t.Fatalf("received %q, want %q", got, want)
+					}
+				}
+			}
+			if n := judged.Load(); n != 6*rounds {
+				t.Errorf("%d packets were judged, want %d", n, 6*rounds)
+			}
+		})
+	}
+}
+
+// TestCopyBytes: only the beginning comes, and the length tells of the rest.
+func TestCopyBytes(t *testing.T) {
+	p := newPlace(t)
+	seen := make(chan Packet, 1)
+	p.open(t, Config{CopyBytes: 40}, each(func(p Packet) Verdict { seen <- p; return Verdict{Fate: Accept} }))
+	p.send(t, strings.Repeat("x", 1000))
+	if got := <-seen; len(got.Data) != 40 || got.Length != 1028 {
+		t.Errorf("%d of %d bytes came, want 40 of 1028", len(got.Data), got.Length)
+	}
+	if got := p.receive(t); len(got) != 1000 {
+		t.Errorf("%d bytes arrived, want 1000", len(got))
+	}
+}
+
+// TestAggregates: with GSO packets come as the kernel has them; without, cut up and
+// with their sums.
+func TestAggregates(t *testing.T) {
+	for _, gso := range []bool{true, false} {
+		p := newPlace(t)
+		var packets, aggregated atomic.Int64
+		p.open(t, Config{GSO: gso, CopyBytes: 64}, each(func(p Packet) Verdict {
+			packets.Add(1)
+			if p.GSO {
+				aggregated.Add(1)
+			}
+			if !gso && p.Unsummed {
+				t.Error("a packet without its sum")
+			}
+			return Verdict{Fate: Accept}
+		}))
+		rc, err := p.out.SyscallConn()
+		must(t, err)
+		var set error
+		must(t, rc.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_SEGMENT, 1000) }))
+		must(t, set)
+		p.send(t, strings.Repeat("x", 10_000))
+		for range 10 {
+			if got := p.receive(t); len(got) != 1000 {
+				t.Errorf("%d bytes arrived, want 1000", len(got))
+			}
+		}
+		want := [2]int64{10, 0}
+		if gso {
+			want = [2]int64{1, 1}
+		}
+		if got := [2]int64{packets.Load(), aggregated.Load()}; got != want {
+			t.Errorf("GSO %v: %d packets, %d of them aggregated; want %v", gso, got[0], got[1], want)
+		}
+	}
+}
+
+// TestFullQueueDrops, and counts: nothing passes because there is no room.
+func TestFullQueueDrops(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg  Config
+		kind func(Drops) uint64
+	}{
+		"queue":  {Config{Packets: 10, Batch: 4}, func(d Drops) uint64 { return d.Full }},
+		"buffer": {Config{Packets: 10_000, Buffer: 8192}, func(d Drops) uint64 { return d.Unread }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			release, waiting := make(chan struct{}), make(chan struct{}, 1000)
+			q := p.open(t, c.cfg, each(func(Packet) Verdict { waiting <- struct{}{}; <-release; return Verdict{Fate: Accept} }))
+			p.send(t, "the first")
+			<-waiting
+			const more = 200
+			for n := range more {
+				p.send(t, fmt.Sprint(n))
+			}
+			var d Drops
+			var err error
+			p.Do(func() { d, err = q.Drops() })
+			must(t, err)
+			dropped := c.kind(d)
+			if dropped == 0 || dropped >= more || d.Full+d.Unread != dropped {
+				t.Errorf("of %d packets these were dropped: %+v", more, d)
+			}
+			close(release)
+			for range more - dropped + 1 {
+				p.receive(t)
+			}
+			p.nothing(t)
+		})
+	}
+}
+
+// nothing shows that no packet has come: one that is not queued comes first.
+func (p *place) nothing(t *testing.T) {
+	t.Helper()
+	p.Run(t, `iptables -F INPUT`)
+	p.send(t, "free")
+	if got := p.receive(t); got != "free" {
+		t.Errorf("%q came", got)
+	}
+}
+
+// TestNobodyThere: without a listener packets are dropped, those that wait when it goes
+// as well.
+func TestNobodyThere(t *testing.T) {
+	p := newPlace(t)
+	p.send(t, "before")
+	held, release := make(chan struct{}), make(chan struct{})
+	q := p.open(t, Config{}, each(func(Packet) Verdict { close(held); <-release; return Verdict{Fate: Accept} }))
+	p.send(t, "judged last")
+	<-held
+	p.send(t, "waiting")
+	closed := make(chan error)
+	go func() { closed <- q.Close() }()
+	netnstest.Await(t, "the end", func() error {
+		if !q.closing.Load() {
+			return errors.New("not closing")
+		}
+		return nil
+	})
+	close(release)
+	must(t, <-closed)
+	must(t, q.Close()) // twice is the same
+	p.send(t, "after")
+	p.nothing(t)
+	p.open(t, Config{}, nil) // it is free again
+}
+
+// TestOneListener: a queue is one socket's.
+func TestOneListener(t *testing.T) {
+	p := newPlace(t)
+	p.open(t, Config{}, nil)
+	p.Do(func() {
+		if q, err := Open(Config{Number: number}); err == nil || !strings.Contains(err.Error(), "another process has it") {
+			t.Errorf("a second listener: %v, %v", q, err)
+		}
+	})
+}
+
+// TestSettle waits while a packet is judged, and not while none is.
+func TestSettle(t *testing.T) {
+	p := newPlace(t)
+	judging, decide := make(chan struct{}), make(chan struct{})
+	q := p.open(t, Config{}, each(func(Packet) Verdict { judging <- struct{}{}; <-decide; return Verdict{Fate: Accept} }))
+	q.Settle() // nothing to wait for
+	p.send(t, "one")
+	<-judging
+	settled := make(chan struct{})
+	go func() { q.Settle(); close(settled) }()
+	select {
+	case <-settled:
+		t.Error("settled while a packet was judged")
+	case decide <- struct{}{}:
+	}
+	<-settled
+}
+
+// BenchmarkVerdict is what a packet through the queue costs, its sender included.
+func BenchmarkVerdict(b *testing.B) {
+	for name, cfg := range map[string]Config{"one by one": {}, "batches": {Batch: 64, CopyBytes: 128, GSO: true}} {
+		b.Run(name, func(b *testing.B) {
+			s := netnstest.NewSpace(b)
+			if out, err := s.Try(`iptables -A OUTPUT -p udp --dport 9 -j NFQUEUE --queue-num 7`); err != nil {
+				b.Fatal(out)
+			}
+			var q *Queue
+			var out *net.UDPConn
+			var err error
+			s.Do(func() {
+				q, err = Open(Config{Number: number, Batch: cfg.Batch, CopyBytes: cfg.CopyBytes, GSO: cfg.GSO, Packets: 100_000})
+				if err == nil {
+					out, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9})
+				}
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			judged := make(chan int, 1024)
+			go q.Run(func(p []Packet, _ []Verdict) { judged <- len(p) }, nil)
+			payload := make([]byte, 1400)
+			b.ResetTimer()
+			waiting := 0
+			for range b.N {
+				out.Write(payload)
+				for waiting++; waiting >= 256; {
+					waiting -= <-judged
+				}
+			}
+			for waiting > 0 {
+				waiting -= <-judged
+			}
+			b.StopTimer()
+			q.Close()
+			out.Close()
+		})
+	}
+}

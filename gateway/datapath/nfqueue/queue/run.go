@@ -1,0 +1,133 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// attributes is room for what comes with a packet's bytes: message header,
+// attributes, paddings.
+const attributes = 256
+
+// datagram is what recvmmsg(2) fills in.
+type datagram struct {
+	header unix.Msghdr
+	length uint32
+	_      [4]byte
+}
+
+// reader holds what Run needs for a batch.
+type reader struct {
+	buffers   [][]byte
+	iovecs    []unix.Iovec
+	datagrams []datagram
+	packets   []Packet
+	verdicts  []Verdict
+	out       []byte
+}
+
+func newReader(batch int, bytes int) *reader {
+	r := &reader{
+		buffers: make([][]byte, batch), iovecs: make([]unix.Iovec, batch), datagrams: make([]datagram, batch),
+		packets: make([]Packet, batch), verdicts: make([]Verdict, batch), out: make([]byte, 0, batch*64),
+	}
+	all := make([]byte, batch*bytes)
+	for i := range r.buffers {
+		r.buffers[i] = all[i*bytes : (i+1)*bytes]
+		r.iovecs[i].Base = &r.buffers[i][0]
+		r.iovecs[i].SetLen(bytes)
+		r.datagrams[i].header.Iov = &r.iovecs[i]
+		r.datagrams[i].header.SetIovlen(1)
+	}
+	return r
+}
+
+// Run has judge decide on packets, as many at a time as Batch allows, until Close.
+// after, unless it is nil, is called when they have their verdicts and their bytes
+// are still there. Where Run fails, packets are dropped from then on. It keeps its
+// thread, so that the kernel's packets find it where it waits.
+func (q *Queue) Run(judge Judge, after func()) error {
+	q.running.Lock()
+	defer q.running.Unlock()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	r := newReader(q.cfg.Batch, attributes+int(q.cfg.CopyBytes))
+	for !q.closing.Load() {
+		n, err := q.receive(r)
+		if err == nil && n > 0 {
+			q.turns.Add(1)
+			clear(r.verdicts[:n])
+			judge(r.packets[:n], r.verdicts[:n])
+			err = q.pronounce(r, n)
+			if after != nil {
+				after()
+			}
+			q.turns.Add(1)
+		}
+		if err != nil && !q.closing.Load() {
+			return fmt.Errorf("reading queue %d: %w", q.cfg.Number, err)
+		}
+	}
+	return nil
+}
+
+// receive waits for packets and decodes them; 0: something else came.
+func (q *Queue) receive(r *reader) (int, error) {
+	got := 1
+	if len(r.buffers) == 1 {
+		n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(q.fd), uintptr(unsafe.Pointer(&r.buffers[0][0])), uintptr(len(r.buffers[0])), 0, 0, 0)
+		if errno != 0 {
+			return 0, ignoreEINTR(errno)
+		}
+		r.datagrams[0].length = uint32(n)
+	} else {
+		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(q.fd), uintptr(unsafe.Pointer(&r.datagrams[0])), uintptr(len(r.datagrams)), unix.MSG_WAITFORONE, 0, 0)
+		if errno != 0 {
+			return 0, ignoreEINTR(errno)
+		}
+		got = int(n)
+	}
+	packets := 0
+	for i := range got {
+		err := r.packets[packets].decode(r.buffers[i][:r.datagrams[i].length])
+		switch {
+		case err == nil:
+			packets++
+		case !errors.Is(err, errOther):
+			return 0, err
+		}
+		// Others are the kernel's words on a verdict whose packet it dropped itself
+		// meanwhile, because its interface went down, and on Close.
+	}
+	return packets, nil
+}
+
+// pronounce tells the kernel the verdicts.
+func (q *Queue) pronounce(r *reader, n int) error {
+	r.out = appendVerdicts(r.out[:0], q.cfg.Number, r.packets[:n], r.verdicts[:n])
+	for {
+		// To the kernel no address is needed.
+		_, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(q.fd), uintptr(unsafe.Pointer(&r.out[0])), uintptr(len(r.out)), 0, 0, 0)
+		if errno != unix.EINTR {
+			return errnoErr(errno)
+		}
+	}
+}
+
+func errnoErr(errno unix.Errno) error {
+	if errno == 0 {
+		return nil
+	}
+	return errno
+}
+
+func ignoreEINTR(errno unix.Errno) error {
+	if errno == unix.EINTR {
+		return nil
+	}
+	return errno
+}

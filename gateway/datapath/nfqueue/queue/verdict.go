@@ -1,0 +1,64 @@
+package queue
+
+import "encoding/binary"
+
+// Fate is what becomes of a packet.
+type Fate uint32
+
+// The fates, as the kernel numbers them.
+const (
+	Drop   Fate = 0
+	Accept Fate = 1 // on to the next hook
+	Repeat Fate = 4 // through this hook once more
+)
+
+// Verdict is the judgement of a packet. The zero value drops it.
+type Verdict struct {
+	Fate Fate
+	Mark uint32 // set on the packet, unless 0
+}
+
+// appendVerdict appends the message that gives a packet its verdict or, where kind
+// is typeBatch, all packets up to this one.
+func appendVerdict(b []byte, number uint16, kind uint16, id uint32, v Verdict) []byte {
+	const plain = messageHeader + familyHeader + attrHeader + 8
+	length := uint32(plain)
+	if v.Mark != 0 {
+		length += attrHeader + 4
+	}
+	b = binary.NativeEndian.AppendUint32(b, length)
+	b = binary.NativeEndian.AppendUint16(b, kind)
+	b = binary.NativeEndian.AppendUint16(b, 1) // NLM_F_REQUEST
+	b = append(b, 0, 0, 0, 0, 0, 0, 0, 0)      // sequence, port
+	b = append(b, 0, 0)                        // family, version
+	b = binary.BigEndian.AppendUint16(b, number)
+	b = binary.NativeEndian.AppendUint16(b, attrHeader+8)
+	b = binary.NativeEndian.AppendUint16(b, attrVerdictHeader)
+	b = binary.BigEndian.AppendUint32(b, uint32(v.Fate))
+	b = binary.BigEndian.AppendUint32(b, id)
+	if v.Mark != 0 {
+		b = binary.NativeEndian.AppendUint16(b, attrHeader+4)
+		b = binary.NativeEndian.AppendUint16(b, attrMark)
+		b = binary.BigEndian.AppendUint32(b, v.Mark)
+	}
+	return b
+}
+
+// appendVerdicts appends the messages that give packets their verdicts, in their
+// order. Neighbours of the same fate share a message: all before them have theirs
+// by then, so that "up to this one" is them.
+func appendVerdicts(b []byte, number uint16, packets []Packet, verdicts []Verdict) []byte {
+	for i := 0; i < len(packets); {
+		last := i
+		for last+1 < len(packets) && verdicts[last+1] == verdicts[i] {
+			last++
+		}
+		kind := uint16(typeVerdict)
+		if last > i {
+			kind = typeBatch
+		}
+		b = appendVerdict(b, number, kind, packets[last].ID, verdicts[i])
+		i = last + 1
+	}
+	return b
+}

@@ -1,0 +1,221 @@
+package nfqueue
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
+)
+
+// Marks of packets whose verdict is more than to pass or not. They go through the
+// rules once more, which obey. The numbers spell nothing; they are only unlikely to
+// be anyone else's.
+const (
+	markPortal = 0x6a770003 // to the portal
+	markReject = 0x6a770004 // answer with a reset, or with ICMP "administratively prohibited"
+	// markKnown tells the judge that the rules know the sender's MAC address for its
+	// own: see judge.sender.
+	markKnown = 0x6a770005
+)
+
+// Priorities of base chains. Packets are judged before connections are tracked: one
+// that is dropped leaves no trace.
+const (
+	priorityRaw    = -300
+	priorityMangle = -150
+	priorityNAT    = -100
+)
+
+// tables are those of one LAN, the same under every data path's run.
+type tables struct{ ip, arp, ip6 nftables.Table }
+
+func tablesOf(lan string) tables {
+	name := "gatewayd_" + lan
+	return tables{
+		ip:  nftables.Table{Family: nftables.IPv4, Name: name},
+		arp: nftables.Table{Family: nftables.ARP, Name: name},
+		ip6: nftables.Table{Family: nftables.IPv6, Name: name},
+	}
+}
+
+// dropped counts what rules drop themselves: all of ARP and IPv6 that gets so far.
+const dropped = "dropped"
+
+// Sets of the tables.
+const (
+	setKnown = "known" // address and MAC of each client
+	setTaken = "taken" // ARP: addresses of clients
+)
+
+// install replaces all rules in one step. Kernels have one or the other word for
+// asking user space.
+func (d *Datapath) install() error {
+	err := d.rules.Commit(d.ruleset(nftables.Queue))
+	if errors.Is(err, unix.ENOENT) {
+		err = d.rules.Commit(d.ruleset(nftables.QueueTarget))
+	}
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
+		return fmt.Errorf("%w: %w (nftables with reject, NAT and queue or NFQUEUE are needed)", datapath.ErrNotSupported, err)
+	}
+	return err
+}
+
+// ruleset is all rules.
+func (d *Datapath) ruleset(ask func(nftables.Queues) nftables.Expr) *nftables.Batch {
+	b, t := new(nftables.Batch), tablesOf(d.cfg.LAN)
+	for _, table := range []nftables.Table{t.ip, t.arp, t.ip6} {
+		b.DeleteTable(table)
+		b.AddTable(table)
+	}
+	d.ipRules(b, t.ip, ask(d.span()))
+	d.arpRules(b, t.arp)
+	d.ip6Rules(b, t.ip6)
+	return b
+}
+
+// notFrom and notTo go on with packets of another interface than the LAN. It is known
+// by its name, so that an interface that comes again is no way around the rules.
+func (d *Datapath) notFrom() []nftables.Expr { return d.otherLink(unix.NFT_META_IIFNAME) }
+func (d *Datapath) notTo() []nftables.Expr   { return d.otherLink(unix.NFT_META_OIFNAME) }
+
+func (d *Datapath) otherLink(key uint32) []nftables.Expr {
+	name := make([]byte, unix.IFNAMSIZ)
+	copy(name, d.cfg.LAN)
+	return []nftables.Expr{nftables.Meta(0, key), nftables.Differs(0, name)}
+}
+
+func marked(mark uint32) []nftables.Expr {
+	return []nftables.Expr{nftables.Meta(0, unix.NFT_META_MARK), nftables.Equal(0, binary.NativeEndian.AppendUint32(nil, mark))}
+}
+
+// ipRules are the chains that both kinds of rules end in, and then these.
+func (d *Datapath) ipRules(b *nftables.Batch, t nftables.Table, ask nftables.Expr) {
+	b.AddChain(t, "ask", nil)
+	b.AddRule(t, "ask", ask)
+	b.AddRule(t, "ask", nftables.Drop())
+	b.AddChain(t, "reject", nil)
+	b.AddRule(t, "reject", nftables.Meta(0, unix.NFT_META_L4PROTO), nftables.Equal(0, []byte{unix.IPPROTO_TCP}), nftables.Reset())
+	b.AddRule(t, "reject", nftables.Prohibited())
+	if d.fast != nil {
+		d.fastRules(b, t)
+	} else {
+		d.studiedRules(b, t)
+	}
+}
+
+// Places of fields in the headers, and their sizes, bytes.
+const (
+	sender, receiver, addressSize = 12, 16, 4
+	senderMAC, macSize            = 6, 6
+	senderPort, receiverPort      = 0, 2
+	portSize                      = 2
+)
+
+// loadPair loads the sender's address and MAC, as pair has them.
+func loadPair(to nftables.Register) []nftables.Expr {
+	return []nftables.Expr{
+		nftables.Payload(to, nftables.NetworkHeader, sender, addressSize),
+		nftables.Payload(to+1, nftables.LinkHeader, senderMAC, macSize),
+	}
+}
+
+func port(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }
+
+// arpRules keep clients from speaking for others' addresses: the stack's
+// neighbours are who they say.
+func (d *Datapath) arpRules(b *nftables.Batch, t nftables.Table) {
+	b.AddCounter(t, dropped)
+	d.knownSet(b, t)
+	b.AddSet(t, nftables.Set{Name: setTaken, KeyType: nftables.TypeIPv4, KeyBytes: 4, Size: d.size()})
+
+	const (
+		in        = 0 // NF_ARP_IN
+		senderMAC = 8
+		sender    = 14
+	)
+	load := nftables.Payload(0, nftables.NetworkHeader, sender, addressSize)
+	b.AddChain(t, "input", &nftables.Hook{Type: "filter", Number: in})
+	b.AddRule(t, "input", append(d.notFrom(), nftables.Accept())...)
+	// Asks whether an address is free.
+	b.AddRule(t, "input", load, nftables.Equal(0, []byte{0, 0, 0, 0}), nftables.Accept())
+	b.AddRule(t, "input", load, nftables.Payload(1, nftables.NetworkHeader, senderMAC, macSize), nftables.In(setKnown, 0), nftables.Accept())
+	if d.cfg.Newcomer != nil {
+		mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-d.cfg.Prefix.Bits()))
+		b.AddRule(t, "input", load, nftables.Differs(0, d.cfg.Gateway.AsSlice()), nftables.NotIn(setTaken, 0),
+			nftables.And(0, mask), nftables.Equal(0, d.cfg.Prefix.Addr().AsSlice()), nftables.Accept())
+	}
+	b.AddRule(t, "input", nftables.Count(dropped), nftables.Drop())
+}
+
+func (d *Datapath) knownSet(b *nftables.Batch, t nftables.Table) {
+	b.AddSet(t, nftables.Set{Name: setKnown, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypeEthernet), KeyBytes: 12, Size: d.size()})
+}
+
+// size is the number of addresses in the LAN.
+func (d *Datapath) size() uint32 { return 1 << (32 - d.cfg.Prefix.Bits()) }
+
+// indexKey is an interface as a key of sets.
+func indexKey(dev *net.Interface) []byte {
+	return binary.NativeEndian.AppendUint32(nil, uint32(dev.Index))
+}
+
+// ip6Rules drop IPv6: there is no admission for it yet.
+func (d *Datapath) ip6Rules(b *nftables.Batch, t nftables.Table) {
+	b.AddCounter(t, dropped)
+	b.AddChain(t, "prerouting", &nftables.Hook{Type: "filter", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityRaw})
+	b.AddRule(t, "prerouting", append(d.notFrom(), nftables.Accept())...)
+	b.AddRule(t, "prerouting", nftables.Count(dropped), nftables.Drop())
+}
+
+// pair is an address and its owner as sets have them.
+func pair(addr netip.Addr, mac datapath.MAC) []byte {
+	return append(append(addr.AsSlice(), mac[:]...), 0, 0)
+}
+
+// Detach takes the rules of a LAN out of the kernel, which then forwards for
+// everybody. It fails with datapath.ErrBusy while a gateway has an interface.
+func Detach(cfg Config) error {
+	locks, err := datapath.Lock(cfg.LAN, cfg.WAN)
+	if err != nil {
+		return err
+	}
+	return errors.Join(Clear(cfg.LAN), locks.Close())
+}
+
+// Clear is Detach for whoever has the lock of the LAN already: a data path of
+// another kind that has closed it by its own means. What is not there is no error.
+func Clear(lan string) error {
+	c, err := nftables.Dial()
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil // without nftables there are no rules
+	}
+	if err != nil {
+		return err
+	}
+	b, t := new(nftables.Batch), tablesOf(lan)
+	for _, table := range []nftables.Table{t.ip, t.arp, t.ip6} {
+		b.DeleteTable(table)
+	}
+	err = c.Commit(b)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) {
+		err = nil
+	}
+	return errors.Join(err, c.Close())
+}
+
+// Left reports whether rules of a LAN are there.
+func Left(lan string) bool {
+	c, err := nftables.Dial()
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	_, err = c.Counter(tablesOf(lan).arp, dropped)
+	return err == nil
+}

@@ -1,0 +1,38 @@
+package nfqueue
+
+import (
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+)
+
+// paths are the ways packets are judged.
+func paths() (all []datapathtest.Path) {
+	for name, fast := range map[string]bool{"studied": false, "fast": true} {
+		config := func(in datapathtest.Config) Config {
+			return Config{
+				LAN: in.LAN, WAN: in.WAN, Prefix: in.Prefix, Gateway: in.Gateway, PortalPorts: in.PortalPorts,
+				Newcomer: in.Newcomer, Fast: fast, Log: in.Log,
+			}
+		}
+		promises := datapathtest.Promises{Netfilter: true, TellsOwn: true, DHCPSocket: true, Newcomers: true, Reassembles: !fast, Burst: admission.Burst}
+		if fast {
+			promises.Lingers, promises.Joins = gateLife, true
+		}
+		all = append(all, datapathtest.Path{
+			Name:     name,
+			Open:     func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
+			Detach:   func(in datapathtest.Config) error { return Detach(config(in)) },
+			Promises: promises,
+		})
+	}
+	return all
+}
+
+// TestSuite is what every data path must show.
+func TestSuite(t *testing.T) {
+	for _, p := range paths() {
+		t.Run(p.Name, func(t *testing.T) { datapathtest.Run(t, p) })
+	}
+}

@@ -1,0 +1,43 @@
+package nfqueue
+
+import (
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestWatch tells of the interface that goes, whichever it is and whatever has its
+// name by then, and of no other. It is in the namespace of the tests themselves.
+func TestWatch(t *testing.T) {
+	sh := func(script string) {
+		t.Helper()
+		if out, err := exec.Command("sh", "-ec", script).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", script, err, out)
+		}
+	}
+	find := func(name string) *net.Interface {
+		t.Helper()
+		dev, err := net.InterfaceByName(name)
+		must(t, err)
+		return dev
+	}
+	t.Cleanup(func() { sh("ip link del lan0; ip link del wan0") })
+	sh("ip link add lan0 type veth peer name c0; ip link add wan0 type veth peer name s0; ip link add other type veth peer name o0")
+	quiet, err := watch(find("lan0"), find("wan0"))
+	must(t, err)
+	sh("ip link del other; ip link set lan0 up; ip link set lan0 mtu 1400 down")
+	must(t, quiet.close())
+	if len(quiet.lost) > 0 {
+		t.Error("told of an interface that is there: ", <-quiet.lost)
+	}
+	for name, peer := range map[string]string{"lan0": "c0", "wan0": "s0"} {
+		w, err := watch(find("lan0"), find("wan0"))
+		must(t, err)
+		sh("ip link del " + name + "; ip link add " + name + " type veth peer name " + peer)
+		if err := <-w.lost; !strings.Contains(err.Error(), name+" is gone") {
+			t.Errorf("without %s: %v", name, err)
+		}
+		must(t, w.close())
+	}
+}

@@ -1,0 +1,59 @@
+package gateway
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// TestDetachKeepsSessions: who was logged in before detach still is when a gateway is
+// started again, and what was counted stands.
+func TestDetachKeepsSessions(t *testing.T) {
+	network(t)
+	dir := t.TempDir()
+	d := start(t, dir)
+	t.Cleanup(func() { must(t, Detach(d.cfg, false)) })
+	addr := lease(t)
+	c, err := control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	if _, err := c.Login(t.Context(), control.LoginRequest{Addr: netip.MustParseAddr(addr), User: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	if !passes() {
+		t.Fatal("a client that was logged in does not pass")
+	}
+	must(t, d.stop())
+	if !Left(d.cfg) {
+		t.Error("nothing is seen of a gateway that has ended")
+	}
+	must(t, Detach(d.cfg, false))
+	if Left(d.cfg) {
+		t.Error("something is left after detach")
+	}
+	d = start(t, dir)
+	if got := d.client(t); got.State != session.Authenticated || got.UpBytes == 0 || !passes() {
+		t.Errorf("after detach and a start the client is %+v", got)
+	}
+	must(t, d.stop())
+	d = start(t, dir)
+	if got := d.client(t).State; got != session.Authenticated {
+		t.Errorf("after another start it is %q", got)
+	}
+}
+
+// TestDetachElsewhere: where the interface is not known nobody is told that all is
+// gone, unless it is the guard that says which one it was.
+func TestDetachElsewhere(t *testing.T) {
+	network(t)
+	d := start(t, t.TempDir())
+	must(t, d.stop())
+	sh(t, "ip link del lan0")
+	must(t, Detach(d.cfg, false)) // the guard is here
+	if err := Detach(d.cfg, false); !errors.Is(err, ErrNotHere) {
+		t.Errorf("detach where nothing is: %v", err)
+	}
+	must(t, Detach(d.cfg, true))
+}

@@ -1,0 +1,202 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+)
+
+// Streams of one process. A common hard limit is 20,000 open files, and raising it
+// takes a capability that containers lack: where it is lower there are more workers.
+const (
+	streamsPerWorker = 16_000
+	filesBeside      = 1024 // an agent's other files: programs, clients, log-ins under way
+	leastStreams     = 256  // streams of a process whatever its limit: the load then says what it lacks
+)
+
+// sysctlsOfMany are set, below /proc/sys/net, where more than windowsAtOnce streams
+// send. The kernel makes buffers smaller the longer a path's shortest round trip
+// was; a stream with a burst every few seconds has met a quiet path hardly ever,
+// and its bursts would come in pieces.
+var sysctlsOfMany = map[string]string{"ipv4/tcp_tso_rtt_log": "30"}
+
+// windowsAtOnce is how many streams open their windows together when a load begins:
+// within its warm-up.
+const windowsAtOnce = 250
+
+// Workers is how many processes on each host it takes for so many streams of one
+// host; with one the agent does it itself.
+func Workers(streams int) int {
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		files.Max = unix.RLIM_INFINITY // every Linux has this limit
+	}
+	return workersFor(streams, files.Max)
+}
+
+// workersFor is Workers under a hard limit of open files.
+func workersFor(streams int, files uint64) int {
+	fit := streamsPerWorker
+	if files < streamsPerWorker+filesBeside {
+		fit = max(leastStreams, int(files)-filesBeside)
+	}
+	return max(1, (streams+fit-1)/fit)
+}
+
+// worker is a process of an agent that holds a part of its streams, in the agent's
+// own network namespace and on its CPUs. It ends with the agent: its input does.
+//
+//	agent ── stdin, stdout: JSON lines ──► gateweigh agent-worker
+type worker struct {
+	*Conn
+	cmd *exec.Cmd
+}
+
+func startWorker() (*worker, error) {
+	cmd := exec.Command("/proc/self/exe", WorkerCommand)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting a worker for streams: %w", err)
+	}
+	return &worker{NewConn(stdout, stdin), cmd}, nil
+}
+
+func (w *worker) close() {
+	w.Close()
+	<-w.Done()
+	w.cmd.Wait()
+}
+
+// addWorkers makes a list of workers n long.
+func addWorkers(list []*worker, n int) ([]*worker, error) {
+	for len(list) < n {
+		w, err := startWorker()
+		if err != nil {
+			return list, err
+		}
+		list = append(list, w)
+	}
+	return list, nil
+}
+
+// eachWorker asks all workers at once.
+func eachWorker(list []*worker, fn func(i int, w *worker) error) error {
+	errs := make([]error, len(list))
+	var wg sync.WaitGroup
+	for i, w := range list {
+		wg.Go(func() {
+			if err := fn(i, w); err != nil {
+				errs[i] = fmt.Errorf("worker %d: %w", i+1, err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// bundle is a worker's part of a load: streams from each of the addresses.
+type bundle struct {
+	Config traffic.Config `json:"config"`
+	From   []netip.Addr   `json:"from"`
+	To     netip.AddrPort `json:"to"`
+}
+
+// bundles shares a load out over n workers; worker i sends to the port of the
+// server's worker i.
+func bundles(cfg traffic.Config, from []netip.Addr, to netip.AddrPort, n int) []bundle {
+	list := make([]bundle, n)
+	for i := range list {
+		lo, hi := len(from)*i/n, len(from)*(i+1)/n
+		b := bundle{cfg, from[lo:hi], netip.AddrPortFrom(to.Addr(), to.Port()+uint16(i))}
+		b.Config.Streams, b.Config.RateBps = hi-lo, cfg.RateBps*float64(hi-lo)/float64(len(from))
+		list[i] = b
+	}
+	return list
+}
+
+// workerMain is the body of a worker.
+func workerMain(ctx context.Context) error {
+	runtime.GOMAXPROCS(processors)
+	var s streamsWorker
+	defer s.state.close()
+	return serve(ctx, os.Stdin, os.Stdout, map[string]handler{
+		"serve": method(s.serve),
+		"start": method(s.start),
+		"stats": method(s.stats),
+		"mark":  method(s.mark),
+		"stop":  method(s.stop),
+	})
+}
+
+// streamsWorker is the traffic of one worker: a server or a generator.
+type streamsWorker struct{ state trafficState }
+
+func (s *streamsWorker) serve(ctx context.Context, at Listener) (none, error) {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	return none{}, s.state.serve(ctx, at)
+}
+
+// start starts one bundle more.
+func (s *streamsWorker) start(ctx context.Context, b bundle) (none, error) {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	return none{}, s.state.generate(ctx, b.Config, func(ctx context.Context, i int) (int, error) {
+		fd, err := traffic.NewSocket(b.To.Addr(), "")
+		if err != nil {
+			return -1, err
+		}
+		return connectStream(ctx, fd, b.From[i], b.To)
+	})
+}
+
+func (s *streamsWorker) stats(context.Context, none) (TrafficStats, error) {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	return s.state.streamStats(), nil
+}
+
+func (s *streamsWorker) mark(context.Context, none) (none, error) {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	s.state.mark()
+	return none{}, nil
+}
+
+func (s *streamsWorker) stop(context.Context, none) (none, error) {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	return none{}, s.state.stopGenerators()
+}
+
+// workersNs is the CPU time of all workers so far. The caller holds no lock.
+func (t *trafficState) workersNs() (ns int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, list := range [][]*worker{t.nearWorkers, t.farWorkers} {
+		for _, w := range list {
+			if p, err := meter.ReadProcess(w.cmd.Process.Pid); err == nil { // otherwise it is ending now
+				ns += p.RunNs
+			}
+		}
+	}
+	return ns
+}

@@ -1,0 +1,77 @@
+package analysis
+
+import "github.com/gateweigh/gateweigh/lab/result"
+
+// ChurnFigures are what became of guests in the blocks of a cell, whatever the load,
+// and whether the DUT was then as before. All zero without guests.
+type ChurnFigures struct {
+	PerSecond Number `json:"per_second"` // guests that were to come
+	Blocks    int    `json:"blocks"`
+	// Settled are blocks after which the DUT knew as many clients as before; those of
+	// a DUT that tells no numbers are among them.
+	Settled int `json:"settled"`
+	Came    int `json:"came"` // of all blocks, as are the three below
+	In      int `json:"in"`
+	Gone    int `json:"gone"`
+	Missed  int `json:"missed"`
+
+	LeaseP99ms     Estimate `json:"lease_p99_ms"`
+	LoginP50ms     Estimate `json:"login_p50_ms"`
+	LoginP99ms     Estimate `json:"login_p99_ms"`
+	SettledSeconds Estimate `json:"settled_seconds"`
+	// Memory of the DUT's processes and lines of the router's rules.
+	PSSBeforeMiB    Estimate `json:"pss_before_mib"`
+	PSSAfterMiB     Estimate `json:"pss_after_mib"`
+	RuleLinesBefore Estimate `json:"rule_lines_before"`
+	RuleLinesAfter  Estimate `json:"rule_lines_after"`
+
+	Failures []Tally `json:"failures"` // why guests did not get in or out
+}
+
+// churnFigureTable is every estimate of ChurnFigures.
+var churnFigureTable = []struct {
+	field func(*ChurnFigures) *Estimate
+	of    func(*result.Churn) float64
+}{
+	{func(f *ChurnFigures) *Estimate { return &f.LeaseP99ms }, func(c *result.Churn) float64 { return positive(c.LeaseP99Ms) }},
+	{func(f *ChurnFigures) *Estimate { return &f.LoginP50ms }, func(c *result.Churn) float64 { return positive(c.LoginP50Ms) }},
+	{func(f *ChurnFigures) *Estimate { return &f.LoginP99ms }, func(c *result.Churn) float64 { return positive(c.LoginP99Ms) }},
+	{func(f *ChurnFigures) *Estimate { return &f.SettledSeconds }, func(c *result.Churn) float64 { return c.SettledSeconds }},
+	{func(f *ChurnFigures) *Estimate { return &f.PSSBeforeMiB }, func(c *result.Churn) float64 { return c.Before.PSSMiB }},
+	{func(f *ChurnFigures) *Estimate { return &f.PSSAfterMiB }, func(c *result.Churn) float64 { return c.After.PSSMiB }},
+	{func(f *ChurnFigures) *Estimate { return &f.RuleLinesBefore }, func(c *result.Churn) float64 { return float64(c.Before.RuleLines) }},
+	{func(f *ChurnFigures) *Estimate { return &f.RuleLinesAfter }, func(c *result.Churn) float64 { return float64(c.After.RuleLines) }},
+}
+
+// churnFigures sums up the guests of a cell's blocks.
+func churnFigures(cell result.Cell, blocks []result.Block, opts Options) ChurnFigures {
+	f := ChurnFigures{Failures: []Tally{}}
+	var all []*result.Churn
+	failures := tally{}
+	for _, b := range blocks {
+		if b.AA || b.Churn == nil || (result.Cell{DUT: b.DUT, Clients: b.Clients, Direction: b.Direction, Profile: b.Profile}) != withoutLoad(cell) {
+			continue
+		}
+		c := b.Churn
+		all = append(all, c)
+		f.PerSecond = Number(c.PerSecond)
+		f.Came, f.In, f.Gone, f.Missed = f.Came+c.Came, f.In+c.In, f.Gone+c.Gone, f.Missed+c.Missed
+		if f.Blocks++; c.Settled() {
+			f.Settled++
+		}
+		for _, r := range c.Failures {
+			for range r.Count {
+				failures.add(figuresInText.ReplaceAllString(r.First, "#"), r.First)
+			}
+		}
+	}
+	f.Failures = failures.sorted()
+	for _, fig := range churnFigureTable {
+		values := make([]float64, 0, len(all))
+		for _, c := range all {
+			values = append(values, fig.of(c))
+		}
+		*fig.field(&f) = estimate(values, opts.Confidence)
+	}
+	return f
+}

@@ -1,0 +1,265 @@
+package persona
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/mdlayher/packet"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// Waiting for a server. RFC 2131, 4.1, begins with 4 s; on a LAN of this lab an
+// answer that takes a second is lost.
+const (
+	firstWait = time.Second
+	lastWait  = 4 * time.Second
+	most      = 12 // times a message is sent: 43 s in all
+)
+
+// A link whose queue is full is tried again after a while, this often.
+const (
+	fullPause = time.Millisecond
+	fullMost  = 2000
+)
+
+const receiveBuffer = 4 << 20 // bytes: some 5,000 replies
+
+var anyone = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+
+// Lease is what a server gave a client.
+type Lease struct {
+	Addr   netip.Prefix  // with the mask of option 1
+	Router netip.Addr    // the first of option 3; the zero Addr: none
+	Server netip.Addr    // option 54
+	From   MAC           // the hardware address the server spoke from
+	Length time.Duration // option 51; the client renews after half of it (T1)
+}
+
+// Tries is how often a client asked in one exchange, and how it was refused first.
+type Tries struct {
+	Count   int   // exchanges: one, and one more for each message sent again
+	Refusal error // of the first that failed; nil without one
+}
+
+func (t *Tries) again(why error) {
+	t.Count++
+	if t.Refusal == nil {
+		t.Refusal = why
+	}
+}
+
+// DHCP asks for leases as any number of clients, over one packet socket. Its
+// methods may be called from many goroutines, one exchange each.
+type DHCP struct {
+	ifi *net.Interface
+
+	mu      sync.Mutex // guards what follows
+	holds   int
+	conn    *packet.Conn
+	readers sync.WaitGroup
+	waiting map[dhcpv4.TransactionID]exchange
+}
+
+// exchange is a message that waits for its reply.
+type exchange struct {
+	mac     MAC
+	replies chan reply
+}
+
+// NewDHCP makes clients for an interface. Hold opens its socket.
+func NewDHCP(name string) (*DHCP, error) {
+	ifi, err := net.InterfaceByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("leasing on %s: %w", name, err)
+	}
+	return &DHCP{ifi: ifi, waiting: map[dhcpv4.TransactionID]exchange{}}, nil
+}
+
+// Hold opens the socket until as many calls of Rest have followed. An open socket
+// looks at every packet that comes in, so it is not held while traffic is measured.
+func (d *DHCP) Hold() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.holds == 0 {
+		conn, err := listen(d.ifi)
+		if err != nil {
+			return fmt.Errorf("leasing on %s: opening a packet socket: %w", d.ifi.Name, err)
+		}
+		d.conn = conn
+		d.readers.Go(func() { d.read(conn) })
+	}
+	d.holds++
+	return nil
+}
+
+// Rest undoes one Hold.
+func (d *DHCP) Rest() {
+	d.mu.Lock()
+	conn := d.conn
+	if d.holds--; d.holds > 0 {
+		conn = nil
+	} else {
+		d.conn = nil
+	}
+	d.mu.Unlock()
+	if conn != nil {
+		conn.Close()
+		d.readers.Wait()
+	}
+}
+
+func listen(ifi *net.Interface) (*packet.Conn, error) {
+	filter, err := bpf.Assemble([]bpf.Instruction{
+		bpf.LoadAbsolute{Off: 12, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.ETH_P_IP, SkipTrue: 6},
+		bpf.LoadAbsolute{Off: 14 + 9, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.IPPROTO_UDP, SkipTrue: 4},
+		bpf.LoadMemShift{Off: 14},
+		bpf.LoadIndirect{Off: 14 + 2, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: dhcpv4.ClientPort, SkipTrue: 1},
+		bpf.RetConstant{Val: 1 << 16},
+		bpf.RetConstant{Val: 0},
+	})
+	if err != nil {
+		return nil, err
+	}
+	// All protocols: such a socket comes before the programs, which drop replies.
+	conn, err := packet.Listen(ifi, packet.Raw, unix.ETH_P_ALL, &packet.Config{Filter: filter})
+	if err != nil {
+		return nil, err
+	}
+	rc, err := conn.SyscallConn()
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	err = rc.Control(func(fd uintptr) {
+		// Best effort both: otherwise bursts of replies are asked for again, and
+		// what is sent passes the filter too.
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer)
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
+	})
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// read hands replies to who waits for them, until the socket is closed.
+func (d *DHCP) read(conn *packet.Conn) {
+	buf := make([]byte, 2048)
+	for {
+		n, _, err := conn.ReadFrom(buf)
+		if errors.Is(err, unix.ENETDOWN) {
+			continue // said once; the socket lives on
+		}
+		if err != nil {
+			return
+		}
+		r, err := parseReply(buf[:n])
+		if err != nil {
+			continue
+		}
+		d.mu.Lock()
+		x, ok := d.waiting[r.TransactionID]
+		d.mu.Unlock()
+		if ok && x.mac == MAC(r.ClientHWAddr) {
+			select {
+			case x.replies <- r:
+			default: // it has more than it can need
+			}
+		}
+	}
+}
+
+func (d *DHCP) send(frame []byte) error {
+	d.mu.Lock()
+	conn := d.conn
+	d.mu.Unlock()
+	if conn == nil {
+		return errors.New("the socket is not held open")
+	}
+	for n := 1; ; n++ {
+		_, err := conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
+		if errors.Is(err, unix.ENOBUFS) && n < fullMost { // the link's queue: thousands release together
+			time.Sleep(fullPause)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("sending: %w", err)
+		}
+		return nil
+	}
+}
+
+// await enters an exchange under an identifier of its own.
+func (d *DHCP) await(mac MAC) (dhcpv4.TransactionID, exchange) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for {
+		n := rand.Uint32()
+		id := dhcpv4.TransactionID{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
+		if _, taken := d.waiting[id]; !taken {
+			x := exchange{mac, make(chan reply, 8)}
+			d.waiting[id] = x
+			return id, x
+		}
+	}
+}
+
+func (d *DHCP) forget(id dhcpv4.TransactionID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.waiting, id)
+}
+
+// errSilence is the refusal of a server that does not answer.
+var errSilence = errors.New("no answer")
+
+// ask sends a frame, again and again, until want takes a reply.
+func (x exchange) ask(ctx context.Context, d *DHCP, frame []byte, tries *Tries, want func(reply) bool) (reply, error) {
+	wait := firstWait
+	for n := 1; ; n++ {
+		if err := d.send(frame); err != nil {
+			return reply{}, err
+		}
+		timer := time.NewTimer(time.Duration(float64(wait) * (0.9 + 0.2*rand.Float64())))
+		r, got := x.take(ctx, timer.C, want)
+		timer.Stop()
+		if got {
+			return r, nil
+		}
+		if err := context.Cause(ctx); err != nil {
+			return reply{}, err
+		}
+		silent := fmt.Errorf("%w to a message within %s", errSilence, wait)
+		if n == most {
+			return reply{}, fmt.Errorf("sent %d times: %w", n, silent)
+		}
+		tries.again(silent)
+		wait = min(2*wait, lastWait)
+	}
+}
+
+// take waits for a reply that is wanted.
+func (x exchange) take(ctx context.Context, over <-chan time.Time, want func(reply) bool) (reply, bool) {
+	for {
+		select {
+		case r := <-x.replies:
+			if want(r) {
+				return r, true
+			}
+		case <-over:
+			return reply{}, false
+		case <-ctx.Done():
+			return reply{}, false
+		}
+	}
+}

@@ -1,0 +1,3 @@
+package persona
+
+//go:generate go tool bpf2go -tags linux -target bpfel,bpfeb -type persona -cflags "-O2 -g -Wall -Werror -I/usr/include/x86_64-linux-gnu" programs persona.bpf.c

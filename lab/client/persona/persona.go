@@ -1,0 +1,205 @@
+// Package persona gives one host's interface the look of many clients: each has
+// a hardware address of its own, leases an address by DHCP and answers for it by
+// ARP, and what the host's sockets send from that address leaves under it. There
+// is one namespace and one link for all of them, and the kernel's own TCP.
+//
+//	socket bound to 10.1.7.9 ── to_lan: source MAC of 10.1.7.9 ──► LAN
+//	socket bound to 10.1.7.9 ◄─ from_lan: MAC and IP both of one client ◄── LAN
+//
+// The whole LAN is local to the host (AnyIP), so any of its addresses can be bound
+// to; two eBPF programs at the interface let through only those that were leased.
+// Clients of one host do not reach each other: there is no LAN between them.
+package persona
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// MAC is a hardware address.
+type MAC [6]byte
+
+// String is the usual notation, "02:67:77:61:00:01".
+func (m MAC) String() string { return net.HardwareAddr(m[:]).String() }
+
+// Config describes the host's part of a LAN.
+type Config struct {
+	Interface string       // towards the LAN
+	LAN       netip.Prefix // all clients' addresses lie in it
+	Clients   int          // the most that have an address at once
+	// Window is the initial congestion window of the clients' route, segments;
+	// zero: the kernel's.
+	Window int
+}
+
+// Link is an interface that personas share. Its methods may be called from many
+// goroutines.
+type Link struct {
+	cfg    Config
+	ifi    *net.Interface
+	objs   programsObjects
+	places []link.Link
+	routes routes
+}
+
+// Open makes the interface ready for clients: programs, and the LAN's addresses
+// as the host's own. It acts in the calling process's network namespace. All of it
+// ends with Close, and with the process's namespace. On error nothing is left.
+func Open(cfg Config) (_ *Link, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("preparing %s for clients: %w", cfg.Interface, err)
+		}
+	}()
+	l := &Link{cfg: cfg}
+	if !cfg.LAN.Addr().Is4() {
+		return nil, fmt.Errorf("the network %s is not IPv4", cfg.LAN)
+	}
+	if l.ifi, err = net.InterfaceByName(cfg.Interface); err != nil {
+		return nil, err
+	}
+	if err := l.load(); err != nil {
+		return nil, err
+	}
+	// First the programs, then the addresses: the kernel would answer for all of
+	// them by itself.
+	if err = l.attach(); err == nil {
+		err = l.routes.open(l.ifi, cfg.LAN, cfg.Window)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// load brings the programs into the kernel, their table as long as there are clients.
+func (l *Link) load() error {
+	spec, err := loadPrograms()
+	if err != nil {
+		return err
+	}
+	spec.Maps["personas"].MaxEntries = uint32(max(1, l.cfg.Clients))
+	base, mask := l.cfg.LAN.Masked().Addr().As4(), net.CIDRMask(l.cfg.LAN.Bits(), 32)
+	err = errors.Join(
+		spec.Variables["lan_base"].Set(binary.NativeEndian.Uint32(base[:])),
+		spec.Variables["lan_mask"].Set(binary.NativeEndian.Uint32(mask)),
+	)
+	if own, ok := ownAddress(l.ifi, l.cfg.LAN); ok && err == nil {
+		err = spec.Variables["host_addr"].Set(key(own))
+	}
+	if err != nil {
+		return err
+	}
+	if err := spec.LoadAndAssign(&l.objs, nil); err != nil {
+		return fmt.Errorf("loading the programs: %w", err)
+	}
+	return nil
+}
+
+// ownAddress is the host's own address in the LAN.
+func ownAddress(ifi *net.Interface, lan netip.Prefix) (netip.Addr, bool) {
+	addrs, err := ifi.Addrs()
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	for _, a := range addrs {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && lan.Contains(p.Addr()) {
+			return p.Addr(), true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// key is an address as the programs look it up: in network order.
+func key(a netip.Addr) uint32 {
+	b := a.As4()
+	return binary.NativeEndian.Uint32(b[:])
+}
+
+// Put makes ip the address of the client with the hardware address mac. Its
+// counters begin at zero.
+func (l *Link) Put(ip netip.Addr, mac MAC) error {
+	if !l.cfg.LAN.Contains(ip) {
+		return fmt.Errorf("the address %s is not of the clients' network %s", ip, l.cfg.LAN)
+	}
+	if err := l.objs.Personas.Put(key(ip), &programsPersona{Mac: mac}); err != nil {
+		return fmt.Errorf("giving %s the address %s: %w", mac, ip, err)
+	}
+	return nil
+}
+
+// Remove takes an address away from its client; one that nobody has is no error.
+func (l *Link) Remove(ip netip.Addr) error {
+	if !ip.Is4() {
+		return nil
+	}
+	if err := l.objs.Personas.Delete(key(ip)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("taking the address %s away: %w", ip, err)
+	}
+	return nil
+}
+
+// Counters are what one client has done since it got its address.
+type Counters struct {
+	TxPackets   uint64 `json:"tx_packets"` // as on the wire
+	TxBytes     uint64 `json:"tx_bytes"`   // of IP; an aggregate with one header
+	RxPackets   uint64 `json:"rx_packets"`
+	RxBytes     uint64 `json:"rx_bytes"`
+	ARPAnswered uint64 `json:"arp_answered"` // questions for its address
+	// Misdirected came for its IP address under another hardware address and were
+	// dropped.
+	Misdirected uint64 `json:"misdirected"`
+}
+
+// Counters reads those of the client that has ip.
+func (l *Link) Counters(ip netip.Addr) (Counters, error) {
+	var p programsPersona
+	if err := l.objs.Personas.Lookup(key(ip), &p); err != nil {
+		return Counters{}, fmt.Errorf("reading the counters of %s: %w", ip, err)
+	}
+	return Counters{p.TxPackets, p.TxBytes, p.RxPackets, p.RxBytes, p.ArpAnswered, p.Misdirected}, nil
+}
+
+// Refusals counts packets that were dropped without being any client's.
+type Refusals struct {
+	Source      uint64 `json:"source"`      // left from an address of the LAN that nobody has
+	Destination uint64 `json:"destination"` // came for one
+	Question    uint64 `json:"question"`    // were ARP packets for one
+	Malformed   uint64 `json:"malformed"`
+}
+
+// Refusals reads them.
+func (l *Link) Refusals() (Refusals, error) {
+	var sums [4]uint64
+	for i := range sums {
+		var each []uint64 // one a CPU
+		if err := l.objs.Refusals.Lookup(uint32(i), &each); err != nil {
+			return Refusals{}, fmt.Errorf("reading counters: %w", err)
+		}
+		for _, n := range each {
+			sums[i] += n
+		}
+	}
+	return Refusals{sums[0], sums[1], sums[2], sums[3]}, nil
+}
+
+// SetRouter sends what clients send to the outside to router. Again with the same
+// address it does nothing; all clients of a link have one router.
+func (l *Link) SetRouter(router netip.Addr) error { return l.routes.set(router) }
+
+// Close takes programs and routes away. Twice is harmless.
+func (l *Link) Close() error {
+	errs := []error{l.routes.close()}
+	for _, p := range l.places {
+		errs = append(errs, p.Close())
+	}
+	l.places = nil
+	l.objs.Close() // closing twice is what it reports
+	return errors.Join(errs...)
+}

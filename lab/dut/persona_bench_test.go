@@ -1,0 +1,109 @@
+package dut
+
+import (
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
+)
+
+// BenchmarkPersonas has clients lease from gatewayd, log in there with a real RADIUS
+// server, and connect a stream each, all of them at once. It reports seconds of
+// each, and KiB of memory a client: of the sockets' slabs over the whole machine,
+// and of the agents of both ends and their workers.
+func BenchmarkPersonas(b *testing.B) {
+	withGatewayd(b)
+	for _, n := range []int{1_000, 10_000, 65_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				benchmarkPersonas(b, n)
+			}
+		})
+	}
+}
+
+func benchmarkPersonas(b *testing.B, n int) {
+	d := NewGateway("ebpf", n)
+	l := newTestLab(b, d, n)
+	defer l.clientHost.Stop()
+	defer l.server.Stop()
+	defer l.router.Stop()
+	l.start(b, d)
+	if err := l.server.Kill(b.Context(), "traffic"); err != nil {
+		b.Fatal(err)
+	}
+	before := l.memory(b)
+	start := time.Now()
+	took := func(what string) {
+		b.ReportMetric(time.Since(start).Seconds(), "s-"+what)
+		start = time.Now()
+	}
+	l.personas(b, n)
+	took("lease")
+	in, err := l.clientHost.Login(b.Context(), d.Traits().Admission, client.Pace{Parallel: 32})
+	if err != nil || client.GaveUp(in) != nil {
+		b.Fatal(err, client.GaveUp(in))
+	}
+	took("login")
+	load := agent.Traffic{
+		Kind: agent.TrafficStreams, Direction: "up", Clients: n, OfferedMbps: 1000, MaxSeconds: 600,
+		Server: l.env.ServerIP, Workers: agent.Workers(n),
+	}
+	if err := l.server.ServeTraffic(b.Context(), load); err != nil {
+		b.Fatal(err)
+	}
+	if err := l.clientHost.StartTraffic(b.Context(), load); err != nil {
+		b.Fatal(err)
+	}
+	took("connect")
+	b.ReportMetric((l.memory(b)-before)/float64(n), "KiB/client")
+	stats, err := l.server.TrafficStats(b.Context())
+	if err != nil || stats.Broken > 0 {
+		b.Fatalf("%v; %d streams broke: %s", err, stats.Broken, stats.FirstError)
+	}
+	if err := l.clientHost.StopTraffic(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// memory is what clients and their far ends take, KiB: slabs of sockets and all that
+// belongs to them, and the agents' own memory.
+func (l *testLab) memory(t testing.TB) (kib float64) {
+	t.Helper()
+	const slabs = `awk '$1 ~ /^(TCP|tw_sock_TCP|request_sock_TCP|sock_inode_cache|filp|dentry|eventpoll_epi|eventpoll_pwq|skbuff_.*|tcp_bind.*_bucket|lsm_.*)$/ {s += $3*$4} END {printf "%.0f", s/1024}' /proc/slabinfo`
+	const pss = `s=0; for p in "$1" $(pgrep -P "$1"); do
+	s=$((s + $(awk '/^Pss:/ {print $2}' /proc/$p/smaps_rollup 2>/dev/null || echo 0))); done; echo $s`
+	kib = number(t, l.server.must(t, slabs))
+	for _, h := range []testHost{l.clientHost, l.server} {
+		hello, err := h.Hello(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		kib += number(t, outside(t, pss, fmt.Sprint(hello.PID)))
+	}
+	return kib
+}
+
+// outside runs a script beside the lab: a host's programs do not see its agent.
+func outside(t testing.TB, script string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command("sh", append([]string{"-ec", script, "sh"}, args...)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func number(t testing.TB, text string) float64 {
+	t.Helper()
+	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,50 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+)
+
+// Files of connections that a kernel tracks, below /proc/sys/net/netfilter: those of
+// the namespace, and how many the table of the whole machine holds.
+const (
+	flowCount = "/proc/sys/net/netfilter/nf_conntrack_count"
+	flowLimit = "/proc/sys/net/netfilter/nf_conntrack_max"
+)
+
+// flowsPerStream is room for a stream and, where it is tried again, its successor.
+const flowsPerStream = 2
+
+// checkFlows refuses a load whose connections a device tracks and the kernel's table
+// cannot hold: packets of the rest would be dropped without a word, and the device
+// blamed. It asks once the clients are logged in, when it shows whether the device
+// tracks at all.
+func (s *side) checkFlows(ctx context.Context) error {
+	if len(s.clients) <= knownMost {
+		return nil
+	}
+	out, err := s.lab.Router.Run(ctx, agent.Command{Argv: []string{"cat", flowCount, flowLimit}, Support: true})
+	if err != nil {
+		return nil // a kernel without such a table
+	}
+	var count, limit int
+	if _, err := fmt.Sscan(out.Stdout, &count, &limit); err != nil {
+		return fmt.Errorf("reading the table of tracked connections: %w", err)
+	}
+	return flowsFit(len(s.clients), count, limit)
+}
+
+// flowsFit compares what so many logged-in clients take and will take with the limit.
+func flowsFit(clients, count, limit int) error {
+	if count == 0 {
+		return nil // nothing is tracked
+	}
+	need := count + flowsPerStream*clients
+	if need <= limit {
+		return nil
+	}
+	return fmt.Errorf("the device tracks connections: %d clients will take %d entries of a table that holds %d; about %d clients fit, or raise it: sysctl -w net.netfilter.nf_conntrack_max=%d",
+		clients, need, limit, int(float64(limit)/float64(need)*float64(clients)), 2*need)
+}

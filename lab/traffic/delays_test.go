@@ -1,0 +1,34 @@
+package traffic
+
+import (
+	"testing"
+	"time"
+)
+
+func TestDelays(t *testing.T) {
+	all := make([]beginning, 101)
+	for i := range all {
+		all[100-i].connect = time.Duration(i) * time.Millisecond
+	}
+	connect := func(b beginning) time.Duration { return b.connect }
+	if got, want := delays(all, connect), (Delays{50_000, 99_000, 100_000}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got := delays(nil, connect); got != (Delays{}) {
+		t.Errorf("of no streams %+v", got)
+	}
+	if got, want := (Delays{1, 5, 6}).Worst(Delays{2, 3, 9}), (Delays{2, 5, 9}); got != want {
+		t.Errorf("worst %+v, want %+v", got, want)
+	}
+}
+
+func TestStreamsTellHowTheyBegan(t *testing.T) {
+	p := newPair(t)
+	srv, addr := p.serve(t)
+	near, _ := sides(p.start(t, Config{Streams: 20, RateBps: 1e6}, addr), srv)
+	for what, d := range map[string]Delays{"connecting": near.Connect, "first byte": near.FirstByte} {
+		if d.P50 <= 0 || d.P99 < d.P50 || d.Max < d.P99 {
+			t.Errorf("%s: %+v", what, d)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package traffic
+
+import (
+	"math"
+	"slices"
+)
+
+// Shares are what the receiving ends of streams got each since they were marked,
+// payload bytes. The zero value is of no streams.
+type Shares struct {
+	Streams int     `json:"streams"`
+	Sum     float64 `json:"sum"`
+	Squares float64 `json:"squares"` // sum of the squares
+	Min     int64   `json:"min"`
+	Max     int64   `json:"max"`
+}
+
+// With is the shares of both sets of streams.
+func (s Shares) With(o Shares) Shares {
+	if s.Streams == 0 || o.Streams == 0 {
+		return Shares{s.Streams + o.Streams, s.Sum + o.Sum, s.Squares + o.Squares, s.Min + o.Min, s.Max + o.Max}
+	}
+	return Shares{s.Streams + o.Streams, s.Sum + o.Sum, s.Squares + o.Squares, min(s.Min, o.Min), max(s.Max, o.Max)}
+}
+
+// Jain is the fairness index of R. Jain, D. Chiu and W. Hawe (DEC-TR-301, 1984):
+// 1 when all streams carried alike, 1/n when one of n carried everything. Zero when
+// nothing was carried.
+func (s Shares) Jain() float64 {
+	if s.Squares == 0 {
+		return 0
+	}
+	return s.Sum * s.Sum / (float64(s.Streams) * s.Squares)
+}
+
+// Even is the largest Jain there can be when each stream carries whole bursts: of
+// streams with a burst or two each, some have twice as much as others.
+func (s Shares) Even(burst int) float64 {
+	if s.Sum == 0 {
+		return 0
+	}
+	mean := s.Sum / float64(s.Streams) / float64(burst)
+	low := math.Floor(mean)
+	more := mean - low // share of the streams with one burst more
+	return mean * mean / ((1-more)*low*low + more*(low+1)*(low+1))
+}
+
+// mark begins to count shares anew.
+func (r *run) mark() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.marks = slices.Grow(r.marks[:0], len(r.streams))
+	for i := range r.streams {
+		r.marks = append(r.marks, r.streams[i].bytes.Load())
+	}
+}
+
+// shares is empty where payload leaves from, and before the first mark. The caller
+// holds the run's lock.
+func (r *run) shares() (s Shares) {
+	if r.sends {
+		return s
+	}
+	for i, before := range r.marks {
+		n := r.streams[i].bytes.Load() - before
+		s = s.With(Shares{1, float64(n), float64(n) * float64(n), n, n})
+	}
+	return s
+}
+
+// Mark begins to count Stats.Shares anew.
+func (g *Generator) Mark() { g.run.mark() }
+
+// Mark begins to count Stats.Shares of the newest n runs anew.
+func (s *Server) Mark(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.runs[max(0, len(s.runs)-n):] {
+		r.mark()
+	}
+}

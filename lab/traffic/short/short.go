@@ -1,0 +1,251 @@
+// Package short opens TCP connections that carry one answer and end: what a page, a
+// look-up or a message makes of a network, beside the long streams of package
+// traffic. A gateway that keeps state a connection pays for each.
+//
+//	client ── connect ─► server
+//	       ── 8 bytes: how many it wants ─►
+//	       ◄─ so many ── and the end
+package short
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// MostBytes bounds an answer.
+const MostBytes = 16 << 20
+
+const (
+	patience = 10 * time.Second // for one connection, from beginning to end
+	mostOpen = 4096             // connections of a Generator at the same time
+	// A generator that was late catches up with this much of its schedule; the rest
+	// is missed.
+	catchUp = 10 * time.Millisecond
+)
+
+// Server answers connections until Close.
+type Server struct {
+	listener net.Listener
+	cancel   context.CancelFunc
+	all      sync.WaitGroup
+}
+
+// Serve listens at an address of the calling thread's network namespace.
+func Serve(ctx context.Context, at netip.AddrPort) (*Server, error) {
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(false) // Go's default, which clients would not notice but routers may
+	l, err := lc.Listen(ctx, "tcp", at.String())
+	if err != nil {
+		return nil, fmt.Errorf("serving short connections: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s := &Server{listener: l, cancel: cancel}
+	s.all.Go(func() { s.accept(ctx) })
+	return s, nil
+}
+
+// accept takes connections until the listener is closed.
+func (s *Server) accept(ctx context.Context) {
+	payload := make([]byte, 64<<10)
+	for {
+		conn, err := s.listener.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // out of files, most likely: whoever waits will see it
+			time.Sleep(catchUp)
+			continue
+		}
+		s.all.Go(func() {
+			stop := context.AfterFunc(ctx, func() { conn.Close() })
+			defer stop()
+			answer(conn, payload)
+		})
+	}
+}
+
+// answer sends what is asked for. Errors are the client's to count.
+func answer(conn net.Conn, payload []byte) {
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(patience))
+	var question [8]byte
+	if _, err := io.ReadFull(conn, question[:]); err != nil {
+		return
+	}
+	left := binary.BigEndian.Uint64(question[:])
+	for left = min(left, MostBytes); left > 0; {
+		n, err := conn.Write(payload[:min(uint64(len(payload)), left)])
+		if err != nil {
+			return
+		}
+		left -= uint64(n)
+	}
+}
+
+// Close ends the server and all its connections. Twice is harmless.
+func (s *Server) Close() {
+	s.listener.Close()
+	s.cancel()
+	s.all.Wait()
+}
+
+// Config is what a Generator opens.
+type Config struct {
+	PerSecond float64 // connections, evenly spaced
+	Bytes     int     // of each answer, 1 to MostBytes
+}
+
+// DialFunc connects as the n-th connection's client; n counts from 0.
+type DialFunc func(ctx context.Context, n int) (net.Conn, error)
+
+// Stats are what has become of the connections so far.
+type Stats struct {
+	Seconds float64 `json:"seconds"` // since the first was due
+	Done    int     `json:"done"`    // had their whole answer
+	Failed  int     `json:"failed"`
+	// Missed were due when as many as may be were open, or when the generator was late.
+	Missed     int    `json:"missed"`
+	FirstError string `json:"first_error,omitempty"`
+	// One value a connection that is done, microseconds: until it stood, from then to
+	// the answer's first byte, and from beginning to end.
+	ConnectUs   []float64 `json:"connect_us"`
+	FirstByteUs []float64 `json:"first_byte_us"`
+	WholeUs     []float64 `json:"whole_us"`
+}
+
+// Generator opens connections until Close.
+type Generator struct {
+	cfg    Config
+	dial   DialFunc
+	cancel context.CancelFunc
+	all    sync.WaitGroup
+	start  time.Time
+
+	mu    sync.Mutex // guards stats
+	stats Stats
+}
+
+// Start begins to open connections. They outlive ctx only until Close.
+func Start(ctx context.Context, cfg Config, dial DialFunc) (*Generator, error) {
+	if !(cfg.PerSecond > 0) || cfg.Bytes < 1 || cfg.Bytes > MostBytes {
+		return nil, fmt.Errorf("%g short connections a second of %d bytes: want more than 0, and 1 to %d bytes", cfg.PerSecond, cfg.Bytes, MostBytes)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	g := &Generator{cfg: cfg, dial: dial, cancel: cancel, start: time.Now()}
+	g.all.Go(func() { g.run(ctx) })
+	return g, nil
+}
+
+// run follows the schedule.
+func (g *Generator) run(ctx context.Context) {
+	open := make(chan struct{}, mostOpen)
+	t0 := g.start
+	for n := 0; ; n++ {
+		due := t0.Add(time.Duration(float64(n) / g.cfg.PerSecond * float64(time.Second)))
+		if late := time.Since(due); late > catchUp {
+			missed := int(late.Seconds() * g.cfg.PerSecond)
+			t0 = t0.Add(late)
+			g.note(func(s *Stats) { s.Missed += missed })
+		}
+		wait := time.NewTimer(time.Until(due))
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return
+		case <-wait.C:
+		}
+		select {
+		case open <- struct{}{}:
+			g.all.Go(func() {
+				defer func() { <-open }()
+				g.one(ctx, n)
+			})
+		default:
+			g.note(func(s *Stats) { s.Missed++ })
+		}
+	}
+}
+
+// one opens the n-th connection and reads its answer. One that Close cuts short is
+// not counted.
+func (g *Generator) one(ctx context.Context, n int) {
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	start := time.Now()
+	connected, first, err := g.exchange(bounded, n)
+	end := time.Now()
+	if ctx.Err() != nil {
+		return
+	}
+	us := func(a, b time.Time) float64 { return float64(b.Sub(a)) / float64(time.Microsecond) }
+	g.note(func(s *Stats) {
+		if err != nil {
+			if s.Failed++; s.Failed == 1 {
+				s.FirstError = err.Error()
+			}
+			return
+		}
+		s.Done++
+		s.ConnectUs = append(s.ConnectUs, us(start, connected))
+		s.FirstByteUs = append(s.FirstByteUs, us(connected, first))
+		s.WholeUs = append(s.WholeUs, us(start, end))
+	})
+}
+
+// exchange is one connection.
+func (g *Generator) exchange(ctx context.Context, n int) (connected, first time.Time, err error) {
+	conn, err := g.dial(ctx, n)
+	if err != nil {
+		return connected, first, fmt.Errorf("connecting: %w", err)
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	connected = time.Now()
+	if _, err := conn.Write(binary.BigEndian.AppendUint64(nil, uint64(g.cfg.Bytes))); err != nil {
+		return connected, first, fmt.Errorf("asking: %w", err)
+	}
+	buf := make([]byte, min(g.cfg.Bytes+1, 64<<10))
+	got := 0
+	for {
+		n, err := conn.Read(buf)
+		if got == 0 && n > 0 {
+			first = time.Now()
+		}
+		got += n
+		switch {
+		case errors.Is(err, io.EOF) && got == g.cfg.Bytes:
+			return connected, first, nil
+		case err != nil:
+			return connected, first, fmt.Errorf("reading byte %d of %d: %w", got, g.cfg.Bytes, err)
+		}
+	}
+}
+
+func (g *Generator) note(what func(*Stats)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	what(&g.stats)
+}
+
+// Stats tells what has become of the connections so far.
+func (g *Generator) Stats() Stats {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.stats
+	s.Seconds = time.Since(g.start).Seconds()
+	return s
+}
+
+// Close opens no more and ends those that are open. Twice is harmless.
+func (g *Generator) Close() {
+	g.cancel()
+	g.all.Wait()
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -174,7 +175,10 @@ func (s *side) measurement(a, b reading) result.Measurement {
 	// No buffer holds more frames than this: beyond it the device forwards past
 	// the IP layer, which then sees next to nothing.
 	const maxFrames = 64
-	if m.AggregationFactor = ratio(frames, b.router.IPIn-a.router.IPIn); m.AggregationFactor > maxFrames {
+	// Neither is it known where guests talk to a portal, and what clients send may be
+	// forwarded past the IP layer.
+	m.AggregationFactor = ratio(frames, b.router.IPIn-a.router.IPIn)
+	if m.AggregationFactor > maxFrames || s.guests > 0 && s.traits.Admission.Kind != client.AdmitNone {
 		m.AggregationFactor = 0
 	}
 	if s.load.Direction != agent.Both { // where both ends send, acknowledgements of the other's data are among the segments

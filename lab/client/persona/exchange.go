@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"time"
 
@@ -20,20 +21,36 @@ import (
 // errRefused is a server's DHCPNAK.
 var errRefused = errors.New("refused (DHCPNAK)")
 
-// mostRefusals in succession end the attempt to lease.
-const mostRefusals = 5
+// mostRefusals in succession end the attempt to lease. dnsmasq offers an address to
+// all who ask before one of them has it, and refuses the others: of a thousand that
+// come together some meet that a dozen times, less often when they do not all begin
+// anew at the same moment.
+const (
+	mostRefusals = 50
+	firstPause   = 20 * time.Millisecond // at most, before beginning anew
+	lastPause    = 500 * time.Millisecond
+)
 
 // Lease gets the client with the hardware address mac an address: DISCOVER, OFFER,
 // REQUEST, ACK, and anew when the server refuses. Each message is sent again while
 // there is no answer; ctx ends it.
 func (d *DHCP) Lease(ctx context.Context, mac MAC) (Lease, Tries, error) {
 	tries := Tries{Count: 1}
+	pause := firstPause
 	for n := 1; ; n++ {
 		l, err := d.lease(ctx, mac, &tries)
 		if !errors.Is(err, errRefused) || n == mostRefusals {
 			return l, tries, err
 		}
 		tries.again(err)
+		wait := time.NewTimer(rand.N(pause))
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return l, tries, context.Cause(ctx)
+		case <-wait.C:
+		}
+		pause = min(2*pause, lastPause)
 	}
 }
 

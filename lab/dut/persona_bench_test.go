@@ -15,7 +15,8 @@ import (
 // BenchmarkPersonas has clients lease from gatewayd, log in there with a real RADIUS
 // server, and connect a stream each, all of them at once. It reports seconds of
 // each, and KiB of memory a client: of the sockets' slabs over the whole machine,
-// and of the agents of both ends and their workers.
+// and of the agents of both ends and their workers. Each of its labs stands until
+// the end: give it -benchtime 1x.
 func BenchmarkPersonas(b *testing.B) {
 	withGatewayd(b)
 	for _, n := range []int{1_000, 10_000, 65_000} {
@@ -30,9 +31,6 @@ func BenchmarkPersonas(b *testing.B) {
 func benchmarkPersonas(b *testing.B, n int) {
 	d := NewGateway("ebpf", n)
 	l := newTestLab(b, d, n)
-	defer l.clientHost.Stop()
-	defer l.server.Stop()
-	defer l.router.Stop()
 	l.start(b, d)
 	if err := l.server.Kill(b.Context(), "traffic"); err != nil {
 		b.Fatal(err)

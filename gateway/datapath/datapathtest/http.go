@@ -125,10 +125,6 @@ func httpEndsAtOnce(t *testing.T, w *World) {
 // othersMark: rules of the machine's own that mark every packet and connection, as those
 // of machines with two ways out do, open no way to strangers, nor close one.
 func othersMark(t *testing.T, w *World) {
-	if w.path.Marks {
-		t.Log("the marks of its packets must stay")
-		return
-	}
 	w.Router.Run(t, `iptables -t mangle -A PREROUTING -j MARK --set-mark 1; iptables -t mangle -A PREROUTING -j CONNMARK --save-mark
 iptables -t mangle -A FORWARD -j MARK --set-mark 2; iptables -t mangle -A OUTPUT -j MARK --set-mark 3`)
 	t.Cleanup(func() { w.Router.Run(t, "iptables -t mangle -F") })

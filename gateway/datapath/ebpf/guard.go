@@ -14,14 +14,14 @@ import (
 
 // guardian is the guard of what the programs see: it holds where they are gone.
 func (d *Datapath) guardian() guard.Guard {
-	return guard.Guard{LAN: d.cfg.LAN, WAN: d.cfg.WAN, Prefix: d.cfg.Prefix, Gateway: d.cfg.Gateway}
+	return guard.Guard{LAN: d.cfg.LAN, WAN: d.cfg.WAN, Prefix: d.cfg.Prefix, Gateway: d.cfg.Gateway, Mark: markLocal}
 }
 
 // guard puts the guard in its place, or leaves a predecessor's there, and says whether
 // there is one. The programs do their work without it.
 func (d *Datapath) guard() bool {
 	if err := d.guardian().Shut(); err != nil {
-		d.cfg.Log.Warn("nothing keeps the machine from forwarding for everybody should the LAN's interface be removed and made again", "err", err)
+		d.cfg.Log.Warn("nothing keeps the machine from forwarding for everybody should the LAN's interface be removed and made again, or should its own rules mark packets", "err", err)
 		return false
 	}
 	return true

@@ -132,7 +132,9 @@ static __always_inline int reject(struct __sk_buff *skb, const struct iphdr *ip,
 }
 
 /* to_portal has the stack deliver HTTP for anywhere here, where portal_lookup
- * gives it to the portal; without a portal it is answered at once. */
+ * gives it to the portal; without a portal it is answered at once. The stack goes by
+ * the mark; the guard goes by the class, and puts the mark back where rules of the
+ * machine's own have made it another. */
 static __always_inline int to_portal(struct __sk_buff *skb)
 {
 	struct bpf_sock_tuple tuple = { .ipv4 = { .daddr = gateway_addr, .dport = portal_ports[0] } };
@@ -142,6 +144,7 @@ static __always_inline int to_portal(struct __sk_buff *skb)
 		return reset(skb);
 	bpf_sk_release(sk);
 	skb->mark = mark_local;
+	skb->priority = mark_local;
 	return pass(REASON_PORTAL);
 }
 

@@ -27,6 +27,11 @@ type Guard struct {
 	LAN, WAN string       // interfaces; nothing passes between them and from or to the LAN unless it is judged
 	Prefix   netip.Prefix // the LAN's network
 	Gateway  netip.Addr   // the gateway's address in it
+
+	// Mark is what packets of the LAN whose class (of traffic control, skb->priority)
+	// is the same number are marked with when the machine's own rules have marked
+	// them, and before they are routed; 0: none.
+	Mark uint32
 }
 
 // Shut has the kernel forward nothing that comes in or goes out by an interface of the
@@ -44,12 +49,17 @@ func (g Guard) Shut() error {
 	}
 	return nft(fmt.Sprintf(`table inet %[1]s {
 	set known { type iface_index; }
+	chain prerouting { type filter hook prerouting priority 500; }
 	chain forward { type filter hook forward priority -500; }
 	chain postrouting { type filter hook postrouting priority 500; }
 }
+flush chain inet %[1]s prerouting
 flush chain inet %[1]s forward
 flush chain inet %[1]s postrouting
 table inet %[1]s {
+	chain prerouting {
+		%[6]s
+	}
 	chain forward {
 		iifname %[2]s iif != @known drop
 		oifname %[2]s oif != @known drop
@@ -59,7 +69,15 @@ table inet %[1]s {
 		iifname %[3]s iif != @known oifname %[2]s ip saddr %[5]s drop
 	}
 }
-`, tableName(g.LAN), lan, wan, g.Prefix, g.Gateway), "guarding "+g.LAN)
+`, tableName(g.LAN), lan, wan, g.Prefix, g.Gateway, g.marking(lan)), "guarding "+g.LAN)
+}
+
+// marking is the rule for Mark.
+func (g Guard) marking(lan string) string {
+	if g.Mark == 0 {
+		return ""
+	}
+	return fmt.Sprintf("iifname %s meta priority %x:%x meta mark set %#x", lan, g.Mark>>16, g.Mark&0xffff, g.Mark)
 }
 
 // Know lets packets of these interfaces, by index, through, once Shut was called: a

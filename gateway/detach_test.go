@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"net/netip"
+	"os"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
@@ -41,6 +42,13 @@ func TestDetachKeepsSessions(t *testing.T) {
 	d = start(t, dir)
 	if got := d.client(t).State; got != session.Authenticated {
 		t.Errorf("after another start it is %q", got)
+	}
+	must(t, d.stop())
+	must(t, os.WriteFile(bootFile(d.cfg), []byte("of a former boot\n"), 0o600))
+	must(t, Detach(d.cfg, false)) // as after a reboot, which sessions do not outlive
+	d = start(t, dir)
+	if got := d.client(t).State; got == session.Authenticated {
+		t.Error("detach has a session outlive a reboot")
 	}
 }
 

@@ -123,8 +123,8 @@ func (g *gateway) open() (err error) {
 // ends with the daemon, and what one in the kernel has with detach: their sessions go
 // on all the same, until the machine restarts.
 func (g *gateway) openTable() error {
-	file, kept := filepath.Join(g.cfg.StateDir, "sessions.db"), filepath.Join(g.cfg.StateDir, "boot")
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	file, kept := filepath.Join(g.cfg.StateDir, "sessions.db"), bootFile(g.cfg)
+	boot, err := os.ReadFile(bootID)
 	if err != nil {
 		return fmt.Errorf("reading which boot of the machine this is: %w", err)
 	}
@@ -148,6 +148,12 @@ func (g *gateway) openTable() error {
 	}
 	return nil
 }
+
+// bootID is where the kernel tells boots of the machine apart, and bootFile which one
+// sessions are of.
+const bootID = "/proc/sys/kernel/random/boot_id"
+
+func bootFile(cfg *config.Config) string { return filepath.Join(cfg.StateDir, "boot") }
 
 // detachedFile tells in which boot of the machine a data path was detached: its
 // counters went with it, and sessions go on from what was written down.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -103,10 +104,10 @@ func Detach(cfg *config.Config, force bool) error {
 
 // noteDetached has sessions go on after Detach, when a gateway is started again.
 func noteDetached(cfg *config.Config) error {
-	if _, err := os.Stat(cfg.StateDir); err != nil {
-		return nil // there are none
+	boot, err := os.ReadFile(bootID)
+	if last, e := os.ReadFile(bootFile(cfg)); err == nil && (e != nil || !bytes.Equal(last, boot)) {
+		return nil // there are none, or they are of before the machine restarted
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err == nil {
 		err = os.WriteFile(detachedFile(cfg), boot, 0o600)
 	}

@@ -106,7 +106,6 @@ var testImports = map[string][]string{
 	"lab/traffic/iperf3": {"lab/labtest"},
 	"lab/traffic/short":  {"lab/labtest"},
 	"lab/traffic/rtt":    {"lab/labtest", "lab/traffic/socket"},
-	"lab/traffic/short":  {"lab/labtest"},
 
 	"lab/report":  {"lab/analysis/analysistest"},
 	"lab/studies": {"lab/analysis/analysistest", "lab/experiment"},

@@ -104,7 +104,6 @@ var testImports = map[string][]string{
 
 	"lab/client/persona": {"lab/labtest"},
 	"lab/traffic/iperf3": {"lab/labtest"},
-	"lab/traffic/short":  {"lab/labtest"},
 	"lab/traffic/rtt":    {"lab/labtest", "lab/traffic/socket"},
 
 	"lab/report":  {"lab/analysis/analysistest"},

@@ -50,6 +50,7 @@ func Summarise(run result.Run, opts Options) Summary {
 	means := blockMeans(trials, hours)
 	s.Sweeps = sweeps(routers(means), opts)
 	s.CostModels = costModels(routers(means), s.Mode, opts)
+	s.Ceilings = ceilings(s.Cells, s.Mode)
 	var unstable []string
 	s.Stability, unstable = stability(means, opts)
 	s.Rejects = rejectReasons(run.Trials)

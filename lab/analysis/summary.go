@@ -55,6 +55,7 @@ type Summary struct {
 	Multiplicity Multiplicity `json:"multiplicity"`
 	Sweeps       []Sweep      `json:"sweeps"`
 	CostModels   []CostModel  `json:"cost_models"`
+	Ceilings     []Ceiling    `json:"ceilings,omitempty"` // of runs in which sides take turns
 	Stability    Stability    `json:"stability"`
 	// FailedBlocks are blocks that ended with an error, whatever trials they gave before.
 	FailedBlocks []FailedBlock `json:"failed_blocks"`

@@ -60,6 +60,7 @@ type pageData struct {
 	Further    []grid
 	Increments grid
 	Linearity  grid
+	Ceilings   grid
 
 	Noise        string
 	NoiseFigure  []figure
@@ -105,7 +106,7 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 		Lead: leadSentence(s), FoundCount: findingCounts(s.Findings), Headlines: headlines(s, d.styles), Warnings: s.Warnings,
 		Reading: unbroken(capitalised(readingSentence(s))), ModeNote: modeNote(s.Mode),
 		Groups: d.groups(), Flames: flameSection(run.Dir, s),
-		Capacity: d.capacityFigures(), CostModels: costModelGrid(s.CostModels),
+		Capacity: d.capacityFigures(), CostModels: costModelGrid(s.CostModels), Ceilings: ceilingsGrid(s.Ceilings),
 		Results: resultsGrid(s), Further: furtherGrids(s.Cells), Increments: incrementsGrid(s.Sweeps), Linearity: linearityGrid(s.Sweeps),
 		Noise: unbroken(capitalised(noiseSentence(s.AA))), NoiseFigure: d.noiseFigure(), Stability: d.stabilityFigures(),
 		Multiplicity: multiplicityNote(s),
@@ -146,7 +147,7 @@ func (data *pageData) contents() []entry {
 		{len(data.Claims) > 0, entry{"findings", "Published findings"}},
 		{len(data.Groups) > 0, entry{"charts", "Charts"}},
 		{len(data.StudyFigures)+len(data.StudyTables)+len(data.StudyFolds) > 0, entry{"study", "Beside the study"}},
-		{len(data.Capacity)+len(data.CostModels.Rows) > 0, entry{"capacity", "Capacity"}},
+		{len(data.Capacity)+len(data.CostModels.Rows)+len(data.Ceilings.Rows) > 0, entry{"capacity", "Capacity"}},
 		{data.Flames != nil, entry{"flames", "Where the time goes"}},
 		{len(data.Results.Rows) > 0, entry{"results", "Results"}},
 		{true, entry{"trust", "How far to trust it"}},

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -304,6 +305,8 @@ func TestHTML(t *testing.T) {
 	oneBlock.Blocks, oneBlock.AABlocks = 1, 1
 	solo := single()
 	solo.Mode = result.ModeSolo
+	turns := portals()
+	turns.Mode = result.ModeSolo
 	hostile := single()
 	hostile.DUTs[0].Name = `<script>alert("x")</script>`
 	for _, tt := range []struct {
@@ -318,6 +321,7 @@ func TestHTML(t *testing.T) {
 		{"both sweeps", simulate(all), []string{"normalised, over clients, 1 Gbit/s", "normalised, over bandwidth, 1000 clients", "Overhead ratio over clients, 500 Mbit/s", "more charts", "Download"}},
 		{"single", simulate(single()), []string{"Router CPU at 500 Mbit/s, 20 clients", "Overhead ratio at 500 Mbit/s"}},
 		{"solo", simulate(solo), []string{"Solo: DUT and clean router are measured one after the other"}},
+		{"ceilings", simulate(turns), []string{"What each carries without loss, alone on the machine", "≥ 1000", "shortfall"}},
 		{"one block", simulate(oneBlock), []string{"One block only, so no interval", "seems to cost"}},
 		{"only rejected", simulate(rejected), []string{"No trial was accepted", "nothing to draw", "generator at"}},
 		{"no trials", simulate(analysistest.Spec{}), []string{"there is nothing to compare", "CONFIG_PPPOE", "No trial was accepted"}},
@@ -419,5 +423,28 @@ func tested(s analysis.Summary) (n int) {
 func TestWriteWithoutRun(t *testing.T) {
 	if _, err := report.Write(t.TempDir()); err == nil || !strings.Contains(err.Error(), "not a run folder") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestTerminalCeilings: the table of ceilings stands under that of the cells.
+func TestTerminalCeilings(t *testing.T) {
+	turns := portals()
+	turns.Mode, turns.Directions = result.ModeSolo, []string{"up", "down"}
+	var b strings.Builder
+	if err := report.Terminal(&b, analysis.Summarise(simulate(turns), analysis.Options{}), 0); err != nil {
+		t.Fatal(err)
+	}
+	words := func(line string) string { return strings.Join(strings.Fields(line), " ") }
+	var lines []string
+	for _, line := range strings.Split(b.String(), "\n") {
+		lines = append(lines, words(line))
+	}
+	for _, want := range []string{
+		"ceiling direction carries router CPU fails at by delivers at most",
+		"clean router down ≥ 1 Gbit/s 8.", "coovachilli up 500 Mbit/s 19.5 % 1 Gbit/s shortfall 770 Mbit/s", "ebpf up ≥ 1 Gbit/s 7.", "opennds down ≥ 1 Gbit/s 17.", "Ceilings: carried is",
+	} {
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want) }) {
+			t.Errorf("no line begins with %q:\n%s", want, b.String())
+		}
 	}
 }

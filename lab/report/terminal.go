@@ -56,6 +56,10 @@ func Terminal(w io.Writer, s analysis.Summary, width int) error {
 		b.WriteByte('\n')
 		table(&b, columnsFor(stormColumns, s.Storms, width), s.Storms)
 	}
+	if len(s.Ceilings) > 0 {
+		b.WriteByte('\n')
+		table(&b, columnsFor(ceilingColumns, s.Ceilings, width), s.Ceilings)
+	}
 	b.WriteByte('\n')
 	for _, line := range remarks(s) {
 		wrap(&b, line, width)
@@ -212,6 +216,9 @@ func remarks(s analysis.Summary) []string {
 		if word, _ := outcome(f); f.Holds != nil {
 			out = append(out, fmt.Sprintf("  %s %s: %s Here: %s", f.ID, word, f.Claim, f.Here))
 		}
+	}
+	if len(s.Ceilings) > 0 {
+		out = append(out, ceilingsReading)
 	}
 	return append(out, "How to read it: "+readingSentence(s))
 }

@@ -47,7 +47,8 @@ const (
 // than a burst, the routers forward other packets than was asked for.
 //
 // A device that gathers packets itself may do so in profile per-packet: its links do
-// not, as the clean router shows, which has the same.
+// not, as the clean router shows, which has the same. One at its limit may lose frames
+// ahead of the router's IP layer, which then sees fewer packets than frames as well.
 func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathers bool) {
 	t.Rejects, t.Flags = nil, nil
 	reject := func(format string, args ...any) { t.Rejects = append(t.Rejects, fmt.Sprintf(format, args...)) }
@@ -74,7 +75,7 @@ func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathe
 		reject("clean router: %.1f segments a burst, %.0f were to be sent: its streams have lost too many", t.Clean.SegmentsPerBurst, want)
 	}
 	judgeSide("device", t.DUT, window, slack, reject)
-	if !gathers {
+	if !gathers && !saturated {
 		perPacket("device", t.DUT)
 	}
 	switch {

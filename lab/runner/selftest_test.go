@@ -46,6 +46,7 @@ func TestJudge(t *testing.T) {
 		"clean sends short bursts": {func(t *result.Trial) { t.Clean.SegmentsPerBurst = 7 }, []string{"clean router: 7.0 segments a burst, 9 were to be sent"}, nil},
 		"device shortens bursts":   {func(t *result.Trial) { t.DUT.SegmentsPerBurst = 2 }, nil, nil},
 		"device at its limit":      {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.DUT.WaitNs, t.DUT.ProcessNs = 9e8, 8e8 }, nil, []string{result.FlagSaturated}},
+		"at its limit ahead of IP": {func(t *result.Trial) { t.DUT.DeliveredMbps, t.DUT.AggregationFactor = 60, 1.4 }, nil, []string{result.FlagSaturated}},
 		"device is starved":        {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.DUT.WaitNs = 9e8 }, []string{"device: its threads waited 90 %"}, []string{result.FlagSaturated}},
 		"what waited arrives":      {func(t *result.Trial) { t.Clean.LinkMbps = 16 }, []string{"clean router: 99.5 Mbit/s arrived, 16.0 left the router"}, nil},
 		"clean beside full CPU":    {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.Clean.DeliveredMbps = 92 }, nil, []string{result.FlagSaturated}},

@@ -76,6 +76,9 @@ type Promises struct {
 	Reassembles bool
 	// Joins: packets that reach it aggregated are billed as one, with one header.
 	Joins bool
+	// Marks: strangers' HTTP finds the portal by packets' marks, which no rule of the
+	// machine's own may change on the way: it would let them out.
+	Marks bool
 	// Burst is how long a client that was silent may send at any rate, as bits of
 	// its rate limit.
 	Burst time.Duration

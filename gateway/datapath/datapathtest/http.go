@@ -19,6 +19,7 @@ var portHTTP = []behaviour{
 	{"OddHTTPStays", oddHTTPStays, Shape{}},
 	{"OddHTTPStaysBare", oddHTTPStays, Shape{Bare: true}},
 	{"HTTPEndsAtOnce", httpEndsAtOnce, Shape{}},
+	{"OthersMarkHTTP", othersMark, Shape{}},
 }
 
 // oddHTTPStays: segments that belong to no connection and could not begin one do not
@@ -118,5 +119,20 @@ func httpEndsAtOnce(t *testing.T, w *World) {
 			}
 			return nil
 		})
+	}
+}
+
+// othersMark: rules of the machine's own that mark every packet and connection, as those
+// of machines with two ways out do, open no way to strangers, nor close one.
+func othersMark(t *testing.T, w *World) {
+	if w.path.Marks {
+		t.Log("the marks of its packets must stay")
+		return
+	}
+	w.Router.Run(t, `iptables -t mangle -A PREROUTING -j MARK --set-mark 1; iptables -t mangle -A PREROUTING -j CONNMARK --save-mark
+iptables -t mangle -A FORWARD -j MARK --set-mark 2; iptables -t mangle -A OUTPUT -j MARK --set-mark 3`)
+	t.Cleanup(func() { w.Router.Run(t, "iptables -t mangle -F") })
+	for _, b := range []behaviour{{"the portal", portal, Shape{}}, {"odd HTTP", oddHTTPStays, Shape{}}, {"logout", httpEndsAtOnce, Shape{}}} {
+		t.Run(b.name, func(t *testing.T) { b.check(t, w) })
 	}
 }

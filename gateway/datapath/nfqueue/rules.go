@@ -27,9 +27,10 @@ const (
 // Priorities of base chains. Packets are judged before connections are tracked: one
 // that is dropped leaves no trace.
 const (
-	priorityRaw    = -300
-	priorityMangle = -150
-	priorityNAT    = -100
+	priorityRaw      = -300
+	priorityTracking = -200
+	priorityMangle   = -150
+	priorityNAT      = -100 - 1 // before others'
 )
 
 // tables are those of one LAN, the same under every data path's run.

@@ -20,14 +20,13 @@ func (d *Datapath) studiedRules(b *nftables.Batch, t nftables.Table) {
 	b.AddRule(t, "prerouting", nftables.Meta(0, unix.NFT_META_PKTTYPE), nftables.Differs(0, []byte{unix.PACKET_HOST}),
 		nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.Differs(0, d.cfg.Gateway.AsSlice()),
 		nftables.Below(0, firstMulticast), nftables.Drop())
-	b.AddRule(t, "prerouting", append(marked(markPortal), nftables.Accept())...)
+	b.AddRule(t, "prerouting", append(marked(markPortal), nftables.Load(0, zonePortal), nftables.SetZone(0), nftables.Accept())...)
 	b.AddRule(t, "prerouting", append(marked(markReject), nftables.Goto("reject"))...)
 	b.AddRule(t, "prerouting", append(loadPair(0), nftables.In(setKnown, 0),
 		nftables.Load(0, binary.NativeEndian.AppendUint32(nil, markKnown)), nftables.SetMark(0), nftables.Goto("ask"))...)
 	b.AddRule(t, "prerouting", nftables.Goto("ask"))
 
 	b.AddChain(t, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: priorityMangle})
-	b.AddRule(t, "forward", append(marked(markPortal), nftables.Goto("reject"))...)
 	b.AddRule(t, "forward", append(d.notTo(), nftables.Accept())...)
 	b.AddRule(t, "forward", nftables.Goto("ask"))
 	if len(d.cfg.PortalPorts) > 0 {
@@ -35,16 +34,18 @@ func (d *Datapath) studiedRules(b *nftables.Batch, t nftables.Table) {
 	}
 }
 
-// natRules bring strangers' HTTP to the portal. NAT is for connections: of what
-// belongs to none, in the eyes of the kernel, or to one from before that goes
-// elsewhere, nothing gets anywhere.
+// zonePortal is the zone of strangers' connections to the portal. They are told by it,
+// as others' rules may mark packets anew before NAT; and connections from before, which
+// go elsewhere, are others than these.
+var zonePortal = binary.NativeEndian.AppendUint16(nil, markPortal>>16)
+
+// natRules bring strangers' HTTP to the portal. NAT is for connections: what belongs to
+// none, in the eyes of the kernel, is rejected once it has looked for one.
 func (d *Datapath) natRules(b *nftables.Batch, t nftables.Table) {
-	gateway, portal := d.cfg.Gateway.AsSlice(), port(d.cfg.PortalPorts[0])
+	b.AddChain(t, "tracked", &nftables.Hook{Type: "filter", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityTracking + 1})
+	none := binary.NativeEndian.AppendUint32(nil, nftables.Invalid|nftables.Untracked)
+	b.AddRule(t, "tracked", append(marked(markPortal), nftables.State(0), nftables.And(0, none), nftables.Differs(0, make([]byte, len(none))), nftables.Goto("reject"))...)
 	b.AddChain(t, "nat", &nftables.Hook{Type: "nat", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityNAT})
-	b.AddRule(t, "nat", append(marked(markPortal), nftables.Load(0, gateway), nftables.Load(1, portal), nftables.Destination(0, 1))...)
-	b.AddChain(t, "input", &nftables.Hook{Type: "filter", Number: unix.NF_INET_LOCAL_IN, Priority: priorityMangle})
-	b.AddRule(t, "input", append(marked(markPortal),
-		nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.Equal(0, gateway),
-		nftables.Payload(0, nftables.TransportHeader, receiverPort, portSize), nftables.Equal(0, portal), nftables.Accept())...)
-	b.AddRule(t, "input", append(marked(markPortal), nftables.Goto("reject"))...)
+	b.AddRule(t, "nat", nftables.Zone(0), nftables.Equal(0, zonePortal),
+		nftables.Load(0, d.cfg.Gateway.AsSlice()), nftables.Load(1, port(d.cfg.PortalPorts[0])), nftables.Destination(0, 1))
 }

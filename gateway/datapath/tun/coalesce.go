@@ -129,8 +129,8 @@ func flowOf(ip []byte) (f flow, headers int) {
 }
 
 // mayGrow says whether a packet can be the first of several: it has payload, nothing
-// in it asks for attention, its own numbering does not matter (RFC 6864, 4.1), and
-// its checksum is right, or nobody has made it yet.
+// in it asks for attention, it is not to be fragmented, and its checksum is right, or
+// nobody has made it yet.
 func (c *coalescer) mayGrow(ip []byte, v virtio, headers int) bool {
 	if len(ip) == headers || v.gso != unix.VIRTIO_NET_HDR_GSO_NONE || ip[6]&0x40 == 0 {
 		return false
@@ -169,6 +169,9 @@ func (r *run) append(ip []byte, v virtio, headers int) bool {
 	if r.closed || headers != r.headers || n == 0 || n > r.size || r.segments == maxSegments || v.gso != unix.VIRTIO_NET_HDR_GSO_NONE {
 		return false
 	}
+	if number := uint16(r.segments) + binary.BigEndian.Uint16(r.first[packetStart+4:]); number != binary.BigEndian.Uint16(ip[4:]) {
+		return false
+	}
 	if headers+r.payload+n > maxPacket || !sameHeaders(r.first[packetStart:], ip, headers) || !sumIsRight(ip, v) {
 		return false
 	}
@@ -189,7 +192,8 @@ func (r *run) append(ip []byte, v virtio, headers int) bool {
 }
 
 // sameHeaders holds a packet's headers against those of the first, but for what is
-// each segment's own: lengths, number, checksums, sequence, PSH.
+// each segment's own: lengths, number, checksums, sequence, PSH. Kernels number the
+// segments they make one after the other.
 func sameHeaders(first, ip []byte, headers int) bool {
 	const tosOnly, ttlAndProtocol = 1, 8
 	if first[tosOnly] != ip[tosOnly] || ip[0] != 0x45 || ip[6] != first[6] || ip[7] != first[7] ||
@@ -264,7 +268,7 @@ func (c *coalescer) single(room []byte, v virtio, to datapath.MAC) {
 	v.write(out)
 	c.ethernet(out, to)
 	if write(c.fd, out) < 0 {
-		c.lost++
+		c.lost += max(1, v.segments(room[packetStart:]))
 	}
 }
 

@@ -104,6 +104,7 @@ func TestCoalesce(t *testing.T) {
 		"another window":      {changed(stream(1, repeat(1000, 3)...), 1, window), 3},
 		"another TTL":         {changed(stream(1, repeat(1000, 3)...), 1, func(p *packet) { p.ip.TTL = 9 }), 3},
 		"another TOS":         {changed(stream(1, repeat(1000, 3)...), 1, func(p *packet) { p.ip.TOS = 3 }), 3},
+		"another numbering":   {changed(stream(1, repeat(1000, 3)...), 1, id(9)), 3},
 		"other options":       {changed(stream(1, repeat(1000, 3)...), 1, later), 3},
 		"may be fragmented":   {changed(stream(1, repeat(1000, 3)...), 1, func(p *packet) { p.ip.Flags = 0 }), 3},
 		"a fragment":          {changed(stream(1, repeat(1000, 3)...), 1, func(p *packet) { p.ip.Flags = layers.IPv4MoreFragments }), 3},
@@ -215,8 +216,10 @@ func TestCoalesceCountsLosses(t *testing.T) {
 		co.add(room(ip), virtio{}, datapath.MAC{})
 	}
 	co.flush()
-	if co.lost != 7 {
-		t.Errorf("%d lost, want 7", co.lost)
+	whole := tcp(ports(2, 443), timestamps, carrying(text(5*1448)))
+	co.add(room(whole), virtio{flags: 1, gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, headers: 52, size: 1448, sumStart: ipLen, sumOffset: tcpChecksum}, datapath.MAC{})
+	if co.lost != 7+5 {
+		t.Errorf("%d lost, want 12", co.lost)
 	}
 }
 

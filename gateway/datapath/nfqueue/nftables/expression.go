@@ -258,6 +258,44 @@ func Destination(addr, port Register) Expr {
 	}}
 }
 
+// State loads what the kernel thinks of the packet in its connection: bits, in the
+// machine's order, of which Invalid and Untracked are two.
+func State(to Register) Expr {
+	return Expr{"ct", func(e *netlink.AttributeEncoder) {
+		e.Uint32(unix.NFTA_CT_DREG, to.number())
+		e.Uint32(unix.NFTA_CT_KEY, unix.NFT_CT_STATE)
+	}}
+}
+
+// Bits of State (linux, include/net/netfilter/nf_conntrack_common.h).
+const (
+	Invalid   = 1 << 0
+	Untracked = 1 << 6
+)
+
+// Zone loads the number of its connection's zone, two bytes in the machine's order. It
+// goes on where there is a connection.
+func Zone(to Register) Expr {
+	return Expr{"ct", func(e *netlink.AttributeEncoder) {
+		e.Uint32(unix.NFTA_CT_DREG, to.number())
+		e.Uint32(unix.NFTA_CT_KEY, unix.NFT_CT_ZONE)
+		e.Uint8(unix.NFTA_CT_DIRECTION, original)
+	}}
+}
+
+// SetZone has the packet belong to another connection than the same one would of
+// another zone; answers are found without. It must come before the kernel looks for
+// the connection.
+func SetZone(from Register) Expr {
+	return Expr{"ct", func(e *netlink.AttributeEncoder) {
+		e.Uint32(unix.NFTA_CT_SREG, from.number())
+		e.Uint32(unix.NFTA_CT_KEY, unix.NFT_CT_ZONE)
+		e.Uint8(unix.NFTA_CT_DIRECTION, original)
+	}}
+}
+
+const original = 0 // IP_CT_DIR_ORIGINAL
+
 // Queues is a span of NFQUEUE's queues.
 type Queues struct {
 	First, Count uint16

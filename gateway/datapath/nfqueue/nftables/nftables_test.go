@@ -89,6 +89,8 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 			toNine(Load(0, nine), Write(0, TransportHeader, 0, 2, Sum{Offset: 6})),
 			{Load(0, mark), SetMark(0)}, {Meta(0, unix.NFT_META_MARK), Equal(0, mark), Prohibited()},
 			{Meta(0, unix.NFT_META_L4PROTO), Equal(0, []byte{unix.IPPROTO_TCP}), Reset()},
+			{State(0), And(0, binary.NativeEndian.AppendUint32(nil, Invalid|Untracked)), Differs(0, make([]byte, 4)), Drop()},
+			{Load(0, binary.NativeEndian.AppendUint16(nil, 5)), SetZone(0)}, {Zone(0), Equal(0, binary.NativeEndian.AppendUint16(nil, 5)), Accept()},
 			{ask(Queues{First: 10, Count: 2, PerCPU: true})},
 		} {
 			b.AddRule(table, "in", exprs...)
@@ -103,6 +105,7 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 		"@pairs", "!= @pairs", "ip saddr vmap @ways", "counter name ip saddr map @counters", `counter name "some"`,
 		"update @kept { ip saddr . udp sport timeout 1m : ip daddr }", "delete @kept { ip saddr . udp sport",
 		"ip daddr set ip saddr . udp sport map @kept", "udp sport set 9", "meta mark set 0x00000007", "meta mark 0x00000007 reject with icmp admin-prohibited",
+		"ct state invalid,untracked drop", "ct original zone set 5", "ct original zone 5 accept",
 		"reject with tcp reset", "10-11", "fanout", "dnat to 127.0.0.1:9",
 	} {
 		if !strings.Contains(listed, want) {

@@ -1,0 +1,108 @@
+package tun
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+)
+
+// mixed is what clients send in a round: flows that take turns, in bursts.
+func mixed(random *rand.Rand) (all [][]byte) {
+	var flows [][][]byte
+	for port := range random.IntN(20) + 1 {
+		var sizes []int
+		for range random.IntN(30) + 1 {
+			sizes = append(sizes, []int{0, 1, 500, 1448, 1448, 1448}[random.IntN(6)])
+		}
+		flow := stream(uint16(port), sizes...)
+		if random.IntN(4) == 0 {
+			for i, n := range sizes {
+				flow[i] = udp(ports(uint16(port), 443), id(uint16(i)), carrying(text(min(n, 1400))))
+			}
+		}
+		flows = append(flows, flow)
+	}
+	for len(flows) > 0 {
+		i := random.IntN(len(flows))
+		n := min(random.IntN(30)+1, len(flows[i]))
+		all = append(all, flows[i][:n]...)
+		if flows[i] = flows[i][n:]; len(flows[i]) == 0 {
+			flows = append(flows[:i], flows[i+1:]...)
+		}
+	}
+	return all
+}
+
+// arrives has a coalescer send rounds of packets, and holds what comes out of a link
+// without offloads against them, as the way there should have changed them.
+func arrives(t *testing.T, w *wire, co *coalescer, changed func(ip []byte)) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(5, 6))
+
+	for range 20 {
+		sent := mixed(random)
+		for _, ip := range sent {
+			co.add(room(bytes.Clone(ip)), virtio{}, datapath.MAC{2, 0, 0, 0, 1, 1})
+		}
+
+		co.flush()
+		if co.lost != 0 {
+			t.Fatalf("%d packets found no room", co.lost)
+		}
+		var got [][]byte
+		for range sent {
+			frame, queued := w.take(t)
+			ip, ok := ipv4(frame[packetStart:])
+			if queued || !ok || readVirtio(frame).gso != unix.VIRTIO_NET_HDR_GSO_NONE {
+				t.Fatalf("no packet of the wire: queued %v, %+v, %d bytes", queued, readVirtio(frame), len(frame))
+			}
+			got = append(got, bytes.Clone(ip))
+		}
+		w.ring.give()
+		for _, ip := range sent {
+			changed(ip)
+		}
+		same(t, got, sent)
+	}
+	if frame, _ := w.ring.take(); frame != nil {
+		t.Errorf("one more came: %x", frame)
+	}
+}
+
+const noOffloads = "ethtool -K a0 tx off tso off gso off >/dev/null"
+
+// TestKernelTakesApartForLAN: what a coalescer sends to a link comes out as the packets
+// that went in, to the byte.
+func TestKernelTakesApartForLAN(t *testing.T) {
+	w := newWire(t)
+	w.Run(t, noOffloads)
+	arrives(t, w, &coalescer{fd: w.out, udp: true, front: ethernetLen, from: [6]byte{2, 0, 0, 0, 1, 2}}, func([]byte) {})
+}
+
+// TestKernelTakesApartFromDevice: what a coalescer hands the kernel leaves it on the
+// other side as the packets that went in, a hop further.
+func TestKernelTakesApartFromDevice(t *testing.T) {
+	w := newWire(t)
+	w.Run(t, noOffloads+`
+sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.b0.forwarding=0 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0
+ip addr add 192.0.2.1/24 dev a0; ip neigh replace 192.0.2.2 lladdr 02:00:00:00:01:01 dev a0 nud permanent`)
+	var fd int
+	var udp bool
+	w.Do(func() {
+		var err error
+		if fd, err = attach("tun7", unix.IFF_TUN|unix.IFF_NO_PI|unix.IFF_VNET_HDR); err == nil {
+			udp, err = offload(fd)
+		}
+		must(t, err)
+	})
+	t.Cleanup(func() { unix.Close(fd) })
+	w.Run(t, "ip addr add 10.1.0.1/24 dev tun7; ip link set tun7 up")
+	arrives(t, w, &coalescer{fd: fd, udp: udp}, func(ip []byte) {
+		ip[8]--
+		sumHeader(ip)
+	})
+}

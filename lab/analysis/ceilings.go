@@ -1,0 +1,119 @@
+package analysis
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Ceiling is where a router stops to carry what it is offered, as far as the loads of
+// the run tell: one for each device, and for the clean router, number of clients,
+// direction and profile. A load is carried that is delivered in full with at most
+// 1 % of its segments sent again, which is what the clean router is held to.
+type Ceiling struct {
+	DUT       string `json:"dut"` // Clean for the clean router
+	Clients   int    `json:"clients"`
+	Direction string `json:"direction"`
+	Profile   string `json:"profile"`
+	// CarriesMbps is the largest load offered that was carried, with all below it;
+	// absent when not even the smallest was.
+	CarriesMbps Number `json:"carries_mbps"`
+	CPUCorePct  Number `json:"cpu_core_pct"` // there, % of one core
+	// FailsMbps is the smallest load offered that was not carried, and Why how that
+	// showed: result.FlagSaturated or result.FlagLossy. Absent when all were.
+	FailsMbps Number `json:"fails_mbps"`
+	Why       string `json:"why,omitempty"`
+	MostMbps  Number `json:"most_mbps"` // the most that was delivered, whatever was lost on the way
+}
+
+// ceilings looks for the ceilings of a run in which sides take turns: beside a clean
+// router on the same CPU a device reaches its limit early. It takes two loads to
+// have one.
+func ceilings(cells []Cell, mode string) []Ceiling {
+	if mode != result.ModeSolo {
+		return nil
+	}
+	groups := map[result.Cell][]Cell{}
+	var keys []result.Cell
+	add := func(c Cell, dut string) {
+		k := result.Cell{DUT: dut, Clients: c.Clients, Direction: c.Direction, Profile: c.Profile}
+		if groups[k] == nil {
+			keys = append(keys, k)
+		}
+		groups[k] = append(groups[k], c)
+	}
+	for _, c := range cells {
+		add(c, c.DUT)
+		add(c, Clean)
+	}
+	slices.SortStableFunc(keys, compareCells)
+	var out []Ceiling
+	for _, k := range keys {
+		of := groups[k]
+		slices.SortStableFunc(of, func(a, b Cell) int { return cmp.Compare(a.OfferedMbps, b.OfferedMbps) })
+		if of[0].OfferedMbps == of[len(of)-1].OfferedMbps {
+			continue
+		}
+		l := Ceiling{DUT: k.DUT, Clients: k.Clients, Direction: k.Direction, Profile: k.Profile,
+			CarriesMbps: Absent(), CPUCorePct: Absent(), FailsMbps: Absent(), MostMbps: Absent()}
+		if k.DUT == Clean {
+			l.ofClean(of)
+		} else {
+			l.ofDevice(of)
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// ofDevice goes through a device's cells from the smallest load up. Loads of which no
+// trial was accepted say nothing.
+func (l *Ceiling) ofDevice(cells []Cell) {
+	for _, c := range cells {
+		if c.Pairs == 0 {
+			continue
+		}
+		if !l.MostMbps.Known() || c.DeliveredMbps > l.MostMbps {
+			l.MostMbps = c.DeliveredMbps
+		}
+		if l.FailsMbps.Known() {
+			continue
+		}
+		if why := c.notCarried(); why != "" {
+			l.FailsMbps, l.Why = c.OfferedMbps, why
+			continue
+		}
+		l.CarriesMbps, l.CPUCorePct = c.OfferedMbps, c.CPUCorePct.Mean
+	}
+}
+
+// ofClean has what the clean router carried in the accepted trials beside all
+// devices: self-tests reject the others. So there is no load that it is known to
+// fail at: it may have been the lab.
+func (l *Ceiling) ofClean(cells []Cell) {
+	var cpu []float64 // beside each device
+	for _, c := range cells {
+		if c.Pairs == 0 {
+			continue
+		}
+		if l.CarriesMbps != c.OfferedMbps {
+			cpu = nil
+		}
+		cpu = append(cpu, float64(c.CleanCPUCorePct.Mean))
+		l.CarriesMbps, l.MostMbps, l.CPUCorePct = c.OfferedMbps, c.OfferedMbps, Number(mean(cpu))
+	}
+}
+
+// notCarried is the flag that says why a load was not carried, which at least half
+// of its trials have: one hiccup of the machine is no limit.
+func (c Cell) notCarried() string {
+	for _, flag := range []string{result.FlagSaturated, result.FlagLossy} {
+		for _, f := range c.Flags {
+			if f.Text == flag && 2*f.Count >= c.Pairs {
+				return flag
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,83 @@
+package analysis_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// ladder is a run in which sides take turns at rising loads.
+func ladder() result.Run {
+	return analysistest.Run(analysistest.Spec{
+		Seed: 5, Mode: result.ModeSolo, Clients: []int{20}, Offered: []float64{1000, 500, 750, 250}, Blocks: 3, Windows: 2,
+		DUTs: []analysistest.DUT{
+			{Name: "full", Ratio: 5, MaxMbps: 700}, {Name: "light", Ratio: 0.9}, {Name: "none", Ratio: 9, MaxMbps: 100}, {Name: "lossy", Ratio: 2},
+		},
+	})
+}
+
+// TestCeilings: a limit lies between the last load of an unbroken row that was carried
+// and the first that was not.
+func TestCeilings(t *testing.T) {
+	run := ladder()
+	for i := range run.Trials {
+		if trial := &run.Trials[i]; trial.Cell.DUT == "lossy" {
+			switch {
+			case trial.Cell.OfferedMbps == 500: // not a limit, but its load is
+				trial.Flags = append(trial.Flags, result.FlagLossy)
+			case trial.Cell.OfferedMbps == 250 && trial.Block == 1: // a hiccup
+				trial.Flags = append(trial.Flags, result.FlagLossy)
+			}
+		}
+	}
+	got := map[string]string{}
+	for _, l := range analysis.Summarise(run, analysis.Options{}).Ceilings {
+		got[l.DUT] = fmt.Sprintf("%.0f, fails %.0f %s, most %.0f", l.CarriesMbps, l.FailsMbps, l.Why, l.MostMbps)
+		if l.Clients != 20 || l.Direction != result.Up || l.Profile != result.PerPacket || l.CarriesMbps.Known() != l.CPUCorePct.Known() {
+			t.Errorf("%+v", l)
+		}
+	}
+	want := map[string]string{
+		"clean": "1000, fails NaN , most 1000",
+		"full":  "500, fails 750 dut-saturated, most 700",
+		"light": "1000, fails NaN , most 1000",
+		"none":  "NaN, fails 250 dut-saturated, most 100",
+		"lossy": "250, fails 500 dut-lossy, most 1000",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestNoCeilings: beside a clean router a device comes to its limit early; one load
+// has none; and loads of which no trial was accepted say nothing.
+func TestNoCeilings(t *testing.T) {
+	run := ladder()
+	run.Environment.Mode = result.ModeDuet
+	if l := analysis.Summarise(run, analysis.Options{}).Ceilings; l != nil {
+		t.Errorf("duet: %+v", l)
+	}
+	run = ladder()
+	for i := range run.Trials {
+		trial := &run.Trials[i]
+		trial.Accepted = trial.Cell.OfferedMbps < 1000 && trial.Cell.DUT == "light"
+	}
+	for _, l := range analysis.Summarise(run, analysis.Options{}).Ceilings {
+		switch carried := l.DUT == "light" || l.DUT == analysis.Clean; {
+		case carried && (l.CarriesMbps != 750 || l.FailsMbps.Known()):
+			t.Errorf("%+v", l)
+		case !carried && (l.CarriesMbps.Known() || l.FailsMbps.Known() || l.MostMbps.Known()):
+			t.Errorf("%+v", l)
+		}
+	}
+	one := analysistest.Run(analysistest.Spec{Seed: 5, Mode: result.ModeSolo, Clients: []int{20}, Offered: []float64{100}, Blocks: 2, Windows: 1,
+		DUTs: []analysistest.DUT{{Name: "light", Ratio: 1}}})
+	if l := analysis.Summarise(one, analysis.Options{}).Ceilings; l != nil {
+		t.Errorf("one load: %+v", l)
+	}
+}

@@ -105,6 +105,7 @@ var testImports = map[string][]string{
 	"lab/client/persona": {"lab/labtest"},
 	"lab/traffic/iperf3": {"lab/labtest"},
 	"lab/traffic/rtt":    {"lab/labtest", "lab/traffic/socket"},
+	"lab/traffic/short":  {"lab/labtest"},
 
 	"lab/report":  {"lab/analysis/analysistest"},
 	"lab/studies": {"lab/analysis/analysistest", "lab/experiment"},

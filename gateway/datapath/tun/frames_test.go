@@ -193,11 +193,12 @@ func TestPackets(t *testing.T) {
 		"of a redirect's":  {tcp(between(portal, stranger), ports(8080, 40000)), [][]byte{tcp(between(site, stranger), ports(80, 40000))}},
 		"IPv6, for nobody": {append([]byte{0x60}, make([]byte, 50)...), nil},
 	} {
-		for _, fast := range []bool{false, true} {
+		modes := []bool{false, true}
+		if c.ip[0] != 0x45 { // ends where the fast mode reads packets
+			modes = modes[:1]
+		}
+		for _, fast := range modes {
 			t.Run(name+map[bool]string{false: ", studied", true: ", fast"}[fast], func(t *testing.T) {
-				if fast && c.ip[0] != 0x45 {
-					t.Skip("that ends where packets are read")
-				}
 				b := newBench(t)
 				b.in(t, fast, frame(strangerMAC, virtio{}, tcp(syn, between(stranger, site))))
 				equal(t, "the LAN", b.out(t, fast, virtio{}, c.ip), c.want)

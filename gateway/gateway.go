@@ -120,8 +120,8 @@ func (g *gateway) open() (err error) {
 }
 
 // openTable opens the sessions' table. What a data path in user space has counted
-// ends with the daemon, and what one in the kernel has with detach: their sessions go
-// on all the same, until the machine restarts.
+// ends with the daemon, and what one in the kernel has with detach, or when one of
+// another kind takes over: sessions go on all the same, until the machine restarts.
 func (g *gateway) openTable() error {
 	file, kept := filepath.Join(g.cfg.StateDir, "sessions.db"), bootFile(g.cfg)
 	boot, err := os.ReadFile(bootID)
@@ -132,9 +132,8 @@ func (g *gateway) openTable() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading which boot of the machine sessions are of: %w", err)
 	}
-	detached, _ := os.ReadFile(detachedFile(g.cfg))
 	open := session.Open
-	if g.cfg.Datapath.Kind != config.EBPF && bytes.Equal(last, boot) || bytes.Equal(detached, boot) {
+	if bytes.Equal(last, boot) {
 		open = session.Resume
 	}
 	if g.table, err = open(file, g.dp); err != nil {
@@ -142,9 +141,6 @@ func (g *gateway) openTable() error {
 	}
 	if err := os.WriteFile(kept, boot, 0o600); err != nil {
 		return fmt.Errorf("keeping which boot of the machine sessions are of: %w", err)
-	}
-	if err := os.Remove(detachedFile(g.cfg)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("forgetting that the data path was detached: %w", err)
 	}
 	return nil
 }
@@ -154,10 +150,6 @@ func (g *gateway) openTable() error {
 const bootID = "/proc/sys/kernel/random/boot_id"
 
 func bootFile(cfg *config.Config) string { return filepath.Join(cfg.StateDir, "boot") }
-
-// detachedFile tells in which boot of the machine a data path was detached: its
-// counters went with it, and sessions go on from what was written down.
-func detachedFile(cfg *config.Config) string { return filepath.Join(cfg.StateDir, "detached") }
 
 // reconcile shuts clients out that a predecessor let in and the table does not
 // know: its file was lost, or replaced.

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -98,23 +97,7 @@ func Detach(cfg *config.Config, force bool) error {
 	if cfg.Datapath.Kind == config.EBPF { // its interfaces may be gone, and pins still there
 		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
 	}
-	err = errors.Join(programs(cfg), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), guard.Remove(cfg.LAN.Interface))
-	return errors.Join(err, noteDetached(cfg))
-}
-
-// noteDetached has sessions go on after Detach, when a gateway is started again.
-func noteDetached(cfg *config.Config) error {
-	boot, err := os.ReadFile(bootID)
-	if last, e := os.ReadFile(bootFile(cfg)); err == nil && (e != nil || !bytes.Equal(last, boot)) {
-		return nil // there are none, or they are of before the machine restarted
-	}
-	if err == nil {
-		err = os.WriteFile(detachedFile(cfg), boot, 0o600)
-	}
-	if err != nil {
-		return fmt.Errorf("noting that sessions go on: %w", err)
-	}
-	return nil
+	return errors.Join(programs(cfg), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), guard.Remove(cfg.LAN.Interface))
 }
 
 // Left says whether anything of a gateway is in the kernel: programs, a device,

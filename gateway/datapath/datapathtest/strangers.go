@@ -127,11 +127,33 @@ func nothingLeaves(t *testing.T, w *World) {
 	} {
 		t.Run(c.who, func(t *testing.T) { w.knock(t, NewWire(t, c.from.Space, clientLink), server, c.what, marks) })
 	}
+	t.Run("to a client, as from elsewhere", func(t *testing.T) { w.pretend(t, marks) })
 	lan := NewWire(t, w.Bob.Space, clientLink)
 	lan.Send(t, SYN(443, By(w.Bob), SourcePort(40443), Via(ServerMAC)), SYN(443, By(w.Bob), SourcePort(40444)))
 	lan.await(t, 0, "\x01\xbb\x9d\xfc") // from 443 to 40444
 	if holding(lan.Frames(), "\x01\xbb\x9d\xfb") > 0 {
 		t.Error("what was for another host is answered")
+	}
+}
+
+// pretend has one without a lease send to an admitted client in the name of hosts
+// elsewhere: the gateway does not hand it on as theirs.
+func (w *World) pretend(t *testing.T, marks *Flow) {
+	near, alice := NewWire(t, w.Intruder.Space, clientLink), NewWire(t, w.Alice.Space, clientLink)
+	before := w.Counters(t, w.Alice.Addr)
+	for _, a := range []string{"192.0.2.2", "8.8.8.8"} {
+		as, to := From(netip.MustParseAddr(a), w.Intruder.MAC), To(w.Alice.Addr)
+		near.Send(t, UDP(443, as, to), TCP(443, as, to))
+	}
+	w.mark(t, marks, 20)
+	time.Sleep(50 * time.Millisecond) // for what took another queue
+	for _, f := range alice.Frames() {
+		if bytes.HasPrefix(f, w.Alice.MAC[:]) && !isMark(f) && !isARP(f) {
+			t.Errorf("this reached her:\n%s", anatomy(f))
+		}
+	}
+	if after := w.Counters(t, w.Alice.Addr); after.DownPackets != before.DownPackets {
+		t.Errorf("%d packets are on her bill", after.DownPackets-before.DownPackets)
 	}
 }
 

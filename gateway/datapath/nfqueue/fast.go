@@ -13,7 +13,7 @@ import (
 const (
 	setUp     = "up"     // by address and MAC of clients that need not be asked about: what counts what they send
 	setDown   = "down"   // by their addresses: what counts what comes for them
-	setGate   = "gate"   // both interfaces, while the daemon lives: to chain "up" or "down"
+	setGate   = "gate"   // from which interface to which, while the daemon lives: to chain "up" or "down"
 	setSought = "sought" // by address and port of a stranger: where its HTTP was going
 )
 
@@ -44,16 +44,16 @@ func (d *Datapath) fastRules(b *nftables.Batch, t nftables.Table) {
 func (d *Datapath) passRules(b *nftables.Batch, t nftables.Table) {
 	b.AddSet(t, nftables.Set{Name: setUp, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypeEthernet), KeyBytes: 12, Size: d.size(), Counters: true})
 	b.AddSet(t, nftables.Set{Name: setDown, KeyType: nftables.TypeIPv4, KeyBytes: 4, Size: d.size(), Counters: true})
-	b.AddSet(t, nftables.Set{Name: setGate, KeyType: nftables.TypeInterface, KeyBytes: 4, Verdicts: true, Timeouts: true})
+	b.AddSet(t, nftables.Set{Name: setGate, KeyType: nftables.Concat(nftables.TypeInterface, nftables.TypeInterface), KeyBytes: 8, Verdicts: true, Timeouts: true})
 	b.AddChain(t, "up", nil)
 	b.AddRule(t, "up", append(loadPair(0), nftables.CountBy(setUp, 0), nftables.Accept())...)
-	// What another client sends is asked about, and so is what pretends to be one's.
+	// What comes from the WAN and pretends to be a client's is asked about.
 	mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-d.cfg.Prefix.Bits()))
 	b.AddChain(t, "down", nil)
 	b.AddRule(t, "down",
 		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize), nftables.And(0, mask), nftables.Differs(0, d.cfg.Prefix.Addr().AsSlice()),
 		nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.CountBy(setDown, 0), nftables.Accept())
-	b.AddRule(t, "forward", nftables.Meta(0, unix.NFT_META_OIF), nftables.Decide(setGate, 0))
+	b.AddRule(t, "forward", nftables.Meta(0, unix.NFT_META_IIF), nftables.Meta(1, unix.NFT_META_OIF), nftables.Decide(setGate, 0))
 }
 
 // captureRules have the portal's answers to strangers come from where they wanted to

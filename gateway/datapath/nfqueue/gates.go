@@ -2,6 +2,7 @@ package nfqueue
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -83,10 +84,12 @@ func (d *Datapath) shutGate() {
 	}
 }
 
-// gate is the gate's elements: packets are known by the interface they leave by.
+// gate is the gate's elements: packets are known by the interfaces they come and leave
+// by. What goes from the LAN into the LAN finds no gate.
 func (d *Datapath) gate() []nftables.Element {
 	return []nftables.Element{
-		{Key: indexKey(d.wan), Jump: "up", Timeout: gateLife}, {Key: indexKey(d.lan), Jump: "down", Timeout: gateLife},
+		{Key: slices.Concat(indexKey(d.lan), indexKey(d.wan)), Jump: "up", Timeout: gateLife},
+		{Key: slices.Concat(indexKey(d.wan), indexKey(d.lan)), Jump: "down", Timeout: gateLife},
 	}
 }
 

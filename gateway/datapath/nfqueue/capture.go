@@ -3,6 +3,7 @@ package nfqueue
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
@@ -17,17 +18,67 @@ type capture struct {
 	raw    int // a raw socket
 	portal netip.AddrPort
 	kept   []*queue.Packet // of one turn
+
+	// heard is when a port of a stranger was last heard of: what the kernel notes,
+	// which has room for some hundred strangers who want all they can have.
+	heard map[[addressSize]byte]map[uint16]int64
+	swept int64 // when heard was last looked through
 }
+
+// soughtEach bounds the connections of one stranger to the portal that are noted at a
+// time, for each queue.
+const soughtEach = 256
 
 func newCapture(portal netip.AddrPort) (*capture, error) {
 	raw, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW)
 	if err != nil {
 		return nil, fmt.Errorf("opening a socket towards the portal: %w", err)
 	}
-	return &capture{raw: raw, portal: portal}, nil
+	return &capture{raw: raw, portal: portal, heard: map[[addressSize]byte]map[uint16]int64{}}, nil
 }
 
 func (c *capture) close() error { return unix.Close(c.raw) }
+
+// hasRoom reports whether a stranger's packet is of a connection that is known, or of
+// one more that it may have. now is admission.Now.
+func (c *capture) hasRoom(b []byte, now int64) bool {
+	const ipHeader = 20
+	if len(b) < ipHeader || len(b) < int(b[0]&15)*4+portSize {
+		return true // redirect has no use for it
+	}
+	c.sweep(now)
+	stranger, port := [addressSize]byte(b[sender:]), binary.BigEndian.Uint16(b[int(b[0]&15)*4+senderPort:])
+	ports := c.heard[stranger]
+	if ports == nil {
+		ports = map[uint16]int64{}
+		c.heard[stranger] = ports
+	}
+	if _, known := ports[port]; !known && len(ports) >= soughtEach {
+		forgetSilent(ports, now)
+		if len(ports) >= soughtEach {
+			return false
+		}
+	}
+	ports[port] = now
+	return true
+}
+
+// sweep forgets strangers who are silent, now and then.
+func (c *capture) sweep(now int64) {
+	if now < c.swept+soughtLife.Nanoseconds() {
+		return
+	}
+	c.swept = now
+	for stranger, ports := range c.heard {
+		if forgetSilent(ports, now); len(ports) == 0 {
+			delete(c.heard, stranger)
+		}
+	}
+}
+
+func forgetSilent(ports map[uint16]int64, now int64) {
+	maps.DeleteFunc(ports, func(_ uint16, heard int64) bool { return now >= heard+soughtLife.Nanoseconds() })
+}
 
 // keep keeps a packet until all of its turn have their verdicts.
 func (c *capture) keep(p *queue.Packet) { c.kept = append(c.kept, p) }

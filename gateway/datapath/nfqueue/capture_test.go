@@ -119,3 +119,38 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// TestRoomForStrangers: one who opens connections without end keeps nobody else from
+// the portal, and may go on when the old ones are silent.
+func TestRoomForStrangers(t *testing.T) {
+	c, err := newCapture(portalAddr)
+	must(t, err)
+	defer c.close()
+	of := func(host byte, port int) []byte {
+		b := segment(t, nil)
+		b[15], b[20], b[21] = host, byte(port>>8), byte(port)
+		return b
+	}
+	got := 0
+	for port := range 60000 {
+		if c.hasRoom(of(5, port), 1) {
+			got++
+		}
+	}
+	if got != soughtEach {
+		t.Errorf("one has %d connections, want %d", got, soughtEach)
+	}
+	if !c.hasRoom(of(5, 0), 2) || !c.hasRoom(of(6, 60000), 2) {
+		t.Error("no room for what is known, or for another")
+	}
+	later := soughtLife.Nanoseconds() + 2
+	if !c.hasRoom(of(5, 60000), later) {
+		t.Error("no room when all others were silent")
+	}
+	if n := len(c.heard[[4]byte{10, 1, 0, 5}]); n != 1 {
+		t.Errorf("%d connections are remembered, want 1", n)
+	}
+	if !c.hasRoom(of(7, 1), 2*later) || len(c.heard) != 1 {
+		t.Errorf("%d strangers are remembered, want 1", len(c.heard))
+	}
+}

@@ -20,6 +20,9 @@ const (
 // soughtLife is how long a stranger's connection to the portal may be silent.
 const soughtLife = 2 * time.Minute
 
+// soughtMax bounds what all strangers together have noted, about 100 bytes each.
+const soughtMax = 1 << 18
+
 // fastRules look at packets in one place, behind the routing: each hook that a packet
 // meets costs as much as all that is done there. What clients send to this machine
 // itself comes by another way, and does not delay the rest. No rule asks for the
@@ -66,7 +69,7 @@ func (d *Datapath) captureRules(b *nftables.Batch, t nftables.Table) {
 	gateway, portal := d.cfg.Gateway.AsSlice(), port(d.cfg.PortalPorts[0])
 	b.AddSet(t, nftables.Set{
 		Name: setSought, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypePort), KeyBytes: 8, DataType: nftables.TypeIPv4,
-		Size: 65536, Timeouts: true, Dynamic: true,
+		Size: soughtMax, Timeouts: true, Dynamic: true,
 	})
 	b.AddChain(t, "portal", nil)
 	b.AddRule(t, "portal",

@@ -55,6 +55,9 @@ func (j *judge) one(p *queue.Packet, now int64) admission.Verdict {
 		v, _ = j.Across(packet, now)
 	}
 	if v == admission.Portal && j.capture != nil {
+		if !j.capture.hasRoom(p.Data, now) {
+			return admission.Reject
+		}
 		j.capture.keep(p)
 	}
 	return v

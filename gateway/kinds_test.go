@@ -1,0 +1,45 @@
+package gateway
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// TestKindsTakeOver: a client that is logged in still is, and passes, and what it has
+// sent stands, whatever data path the next gateway has.
+func TestKindsTakeOver(t *testing.T) {
+	network(t)
+	dir := t.TempDir()
+	d := start(t, dir)
+	t.Cleanup(func() { must(t, Detach(d.cfg, false)) })
+	addr := lease(t)
+	c, err := control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	if _, err := c.Login(t.Context(), control.LoginRequest{Addr: netip.MustParseAddr(addr), User: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	before := d.client(t)
+	const onTUN, onNFQueue, fast = `kind = "tun"`, `kind = "nfqueue"`, "\nfast = true"
+	for _, keys := range []string{onTUN, onEBPF, onNFQueue, onEBPF, onNFQueue + fast, onTUN + fast, onNFQueue, onTUN, onEBPF} {
+		if !passes() {
+			t.Fatalf("before %s the client does not pass", keys)
+		}
+		must(t, d.stop())
+		sh(t, "ip addr flush dev lan0")
+		if keys != onTUN && keys != onTUN+fast { // there the device has it
+			sh(t, "ip link del tun0 2>/dev/null || true; ip addr add 10.1.0.1/24 dev lan0")
+		}
+		d = startOn(t, dir, keys)
+		now := d.client(t)
+		if now.State != session.Authenticated || now.ID != before.ID || now.UpPackets <= before.UpPackets {
+			t.Fatalf("on %s the session %+v became %+v", keys, before, now)
+		}
+		before = now
+	}
+	if !passes() {
+		t.Error("in the end the client does not pass")
+	}
+}

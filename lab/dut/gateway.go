@@ -129,25 +129,9 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 	if err := g.radius.start(ctx, env.Server); err != nil {
 		return fmt.Errorf("starting gatewayd's RADIUS server: %w", err)
 	}
-	lan := env.LAN.Masked()
-	conf := gatewayConf{
-		Dir: dir, Datapath: g.datapath, Fast: g.fast, External: g.external(), LANIf: env.LANIf, WANIf: env.WANIf, LAN: lan, Gateway: env.Gateway,
-		Service: env.ServiceIP, Secret: g.radius.secret,
-		Port: gatewayPort, AuthPort: radiusAuthPort, AcctPort: radiusAcctPort,
-	}
-	if g.sessions > 0 {
-		conf.Pool = fmt.Sprintf("%s-%s", env.Gateway.Next(), hostOf(lan, crowdFrom-1))
-	}
-	// Pins live in a file system of their own, which ends with the host.
-	// The TUN data path has a device of its own for the address.
-	const prepare = `mkdir -p "$1/state" "$1/bpf" && mount -t bpf bpf "$1/bpf" && ip link set "$3" up
-[ -z "$2" ] || ip addr replace "$2" dev "$3"`
-	address := netip.PrefixFrom(env.Gateway, lan.Bits()).String()
-	if g.datapath == "tun" {
-		address = ""
-	}
-	if err := shell(ctx, env.Router, prepare, dir, address, env.LANIf); err != nil {
-		return fmt.Errorf("setting up gatewayd's directories and %s: %w", env.LANIf, err)
+	conf := g.conf(dir, env)
+	if err := g.prepare(ctx, env, conf); err != nil {
+		return err
 	}
 	file := path.Join(dir, "gatewayd.toml")
 	if err := writeTemplate(ctx, env.Router, file, 0o600, "gatewayd.toml", conf); err != nil {
@@ -172,7 +156,7 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 	if err != nil {
 		return err
 	}
-	if err := g.fill(ctx, env.Router, dir, lan); err != nil {
+	if err := g.fill(ctx, env.Router, dir, conf.LAN); err != nil {
 		return err
 	}
 	portal := fmt.Sprintf("%s:%d", env.Gateway, gatewayPort)
@@ -180,6 +164,36 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 		Kind: client.AdmitForm, Portal: portal, API: "http://" + portal + "/api/captive-portal",
 		Probe: "http://" + env.ServerIP.String() + "/generate_204",
 		User:  radiusUser, Password: g.radius.password, Parallel: 32,
+	}
+	return nil
+}
+
+// conf is gatewayd's configuration for a lab.
+func (g *Gateway) conf(dir string, env Env) gatewayConf {
+	lan := env.LAN.Masked()
+	conf := gatewayConf{
+		Dir: dir, Datapath: g.datapath, Fast: g.fast, External: g.external(), LANIf: env.LANIf, WANIf: env.WANIf, LAN: lan, Gateway: env.Gateway,
+		Service: env.ServiceIP, Secret: g.radius.secret,
+		Port: gatewayPort, AuthPort: radiusAuthPort, AcctPort: radiusAcctPort,
+	}
+	if g.sessions > 0 {
+		conf.Pool = fmt.Sprintf("%s-%s", env.Gateway.Next(), hostOf(lan, crowdFrom-1))
+	}
+	return conf
+}
+
+// prepare makes gatewayd's folders and sets up the LAN's interface. Pins live in a file
+// system of their own, which ends with the host. The TUN data path has a device of its
+// own for the address.
+func (g *Gateway) prepare(ctx context.Context, env Env, conf gatewayConf) error {
+	const script = `mkdir -p "$1/state" "$1/bpf" && mount -t bpf bpf "$1/bpf" && ip link set "$3" up
+[ -z "$2" ] || ip addr replace "$2" dev "$3"`
+	address := netip.PrefixFrom(env.Gateway, conf.LAN.Bits()).String()
+	if g.datapath == "tun" {
+		address = ""
+	}
+	if err := shell(ctx, env.Router, script, conf.Dir, address, env.LANIf); err != nil {
+		return fmt.Errorf("setting up gatewayd's directories and %s: %w", env.LANIf, err)
 	}
 	return nil
 }

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// maxLANBits bounds the data path's tables, which have a place for each address
-// of the LAN: about 140 bytes, so 140 MB for a /12.
-const maxLANBits = 12
+// largestLAN is the shortest prefix that every kind of data path takes: its tables
+// have a place for each address, with ebpf about 140 bytes, so 37 MB for a /14.
+const largestLAN = 14
 
 // address reads one host's IPv4 address.
 func address(v any) (netip.Addr, error) {
@@ -67,8 +67,8 @@ func port(v any) (uint16, error) {
 func ownAddress(v any) (netip.Prefix, error) {
 	s, _ := v.(string)
 	p, err := netip.ParsePrefix(s)
-	if err != nil || !isHost(p.Addr()) || p.Bits() < maxLANBits || p.Bits() > 29 {
-		return netip.Prefix{}, fmt.Errorf(`must be the gateway's IPv4 address with the LAN's length, such as "10.1.0.1/16", /%d to /29, not %s`, maxLANBits, show(v))
+	if err != nil || !isHost(p.Addr()) || p.Bits() < largestLAN || p.Bits() > 29 {
+		return netip.Prefix{}, fmt.Errorf(`must be the gateway's IPv4 address with the LAN's length, such as "10.1.0.1/16", /%d to /29, not %s`, largestLAN, show(v))
 	}
 	if a := p.Addr(); a == p.Masked().Addr() || a == lastOf(p) {
 		return netip.Prefix{}, fmt.Errorf(`must be a host's address, and %s is the %s itself: use %s/%d`, a, p.Masked(), p.Masked().Addr().Next(), p.Bits())

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -101,6 +102,12 @@ func addressRange(v any) (Range, error) {
 
 // contains says whether a is in the range.
 func (r Range) contains(a netip.Addr) bool { return !a.Less(r.First) && !r.Last.Less(a) }
+
+// size is how many addresses are in the range.
+func (r Range) size() int {
+	first, last := r.First.As4(), r.Last.As4()
+	return int(binary.BigEndian.Uint32(last[:])-binary.BigEndian.Uint32(first[:])) + 1
+}
 
 // String is as in the file.
 func (r Range) String() string { return r.First.String() + "-" + r.Last.String() }

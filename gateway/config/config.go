@@ -228,7 +228,7 @@ func defaults() *Config {
 }
 
 // Live are the keys that take effect when the file is read again. All others
-// need a restart, which interrupts no admitted client.
+// need a restart, which interrupts no admitted client with the data path EBPF.
 var Live = []string{"log_level"}
 
 // Addresses is how many addresses clients can have: of the pools, and those reserved

@@ -114,6 +114,9 @@ func TestMadeUpNames(t *testing.T) {
 		if n := len(g.others); n != maxNames {
 			t.Errorf("%d names are remembered, want %d", n, maxNames)
 		}
+		if _, asked := g.others[fmt.Sprint("asked", 2*maxNames-1)]; asked {
+			t.Error("a name that was only asked is remembered")
+		}
 		if _, oldest := g.others["nobody0"]; oldest {
 			t.Error("the oldest is remembered of those with one failure")
 		}

@@ -2,8 +2,11 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
@@ -64,4 +67,42 @@ func TestDetachElsewhere(t *testing.T) {
 		t.Errorf("detach where nothing is: %v", err)
 	}
 	must(t, Detach(d.cfg, true))
+}
+
+// TestDetachShutsFirst: where the guard cannot be taken out, what is left of it lets
+// nobody through, who was logged in or not.
+func TestDetachShutsFirst(t *testing.T) {
+	network(t)
+	d := start(t, t.TempDir())
+	addr := lease(t)
+	c, err := control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	if _, err := c.Login(t.Context(), control.LoginRequest{Addr: netip.MustParseAddr(addr), User: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	must(t, d.stop())
+	if !passes() {
+		t.Fatal("a client that was logged in does not pass")
+	}
+	nft, err := exec.LookPath("nft")
+	must(t, err)
+	dir, path := t.TempDir(), os.Getenv("PATH")
+	must(t, os.WriteFile(filepath.Join(dir, "nft"), fmt.Appendf(nil, `#!/bin/sh
+[ "$1" = list ] && exec %[1]s "$@"
+script=$(cat)
+case $script in *"delete table inet"*) exit 1 ;; esac
+echo "$script" | %[1]s "$@"
+`, nft), 0o755))
+	t.Setenv("PATH", dir+":"+path)
+	if err := Detach(d.cfg, false); err == nil {
+		t.Error("detach says that it took out what is still there")
+	}
+	if passes() {
+		t.Error("a client passes, by nobody's leave")
+	}
+	t.Setenv("PATH", path)
+	must(t, Detach(d.cfg, false))
+	if !passes() {
+		t.Error("the machine forwards for nobody after detach")
+	}
 }

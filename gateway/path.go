@@ -84,7 +84,7 @@ var ErrNotHere = errors.New("nothing of a gateway is to be found in this network
 // datapath.ErrBusy unless it is forced to: that one then goes on without anything
 // in the kernel.
 func Detach(cfg *config.Config, force bool) error {
-	if _, err := net.InterfaceByName(cfg.LAN.Interface); err != nil && !force && !guard.There(cfg.LAN.Interface) && !nfqueue.Left(cfg.LAN.Interface) {
+	if !Here(cfg) && !force && !guard.There(cfg.LAN.Interface) && !nfqueue.Left(cfg.LAN.Interface) {
 		return fmt.Errorf("%w: neither the interface %s nor what guards it: if it is in another network namespace, detach there (ip netns exec); if it is gone for good, detach --force removes what is pinned",
 			ErrNotHere, cfg.LAN.Interface)
 	}
@@ -93,18 +93,34 @@ func Detach(cfg *config.Config, force bool) error {
 		return err
 	}
 	defer locks.Close()
+	var shut error
+	if guard.There(cfg.LAN.Interface) { // until it goes too, or where that fails, the LAN is shut
+		shut = guard.Guard{LAN: cfg.LAN.Interface}.Know()
+	}
 	programs := removePrograms
 	if cfg.Datapath.Kind == config.EBPF { // its interfaces may be gone, and pins still there
 		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
 	}
-	return errors.Join(programs(cfg), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), guard.Remove(cfg.LAN.Interface))
+	return errors.Join(shut, programs(cfg), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), guard.Remove(cfg.LAN.Interface))
 }
 
 // Left says whether anything of a gateway is in the kernel: programs, a device,
 // rules, or the guard.
 func Left(cfg *config.Config) bool {
+	return Pinned(cfg) || ebpf.Attached(ebpfLeft(cfg)) || tun.Left(cfg.LAN.Interface) || nfqueue.Left(cfg.LAN.Interface) || guard.There(cfg.LAN.Interface)
+}
+
+// Pinned says whether there are pins of programs and maps. They are the machine's, not
+// the network namespace's: the programs may be on interfaces of another one.
+func Pinned(cfg *config.Config) bool {
 	_, err := os.Stat(cfg.Datapath.PinDir)
-	return err == nil || ebpf.Attached(ebpfLeft(cfg)) || tun.Left(cfg.LAN.Interface) || nfqueue.Left(cfg.LAN.Interface) || guard.There(cfg.LAN.Interface)
+	return err == nil
+}
+
+// Here says whether the LAN's interface is in this network namespace.
+func Here(cfg *config.Config) bool {
+	_, err := net.InterfaceByName(cfg.LAN.Interface)
+	return err == nil
 }
 
 // removePrograms takes out what an eBPF data path left.

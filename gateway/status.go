@@ -12,7 +12,7 @@ import (
 func (g *gateway) status() control.Status {
 	st := control.Status{
 		Version: g.said.Version, PID: os.Getpid(), Since: g.began, Datapath: g.cfg.Datapath.Kind + ", " + g.dp.Forwarding(),
-		LAN: g.cfg.LAN.Interface, WAN: g.cfg.WAN.Interface, Addresses: 1<<(32-g.cfg.LAN.Network().Bits()) - 3,
+		LAN: g.cfg.LAN.Interface, WAN: g.cfg.WAN.Interface, Addresses: g.cfg.Addresses(),
 		Sessions: map[control.State]int{}, Outbox: g.table.Pending(),
 	}
 	g.table.Each(func(s session.Session) bool { st.Sessions[s.State]++; return true })

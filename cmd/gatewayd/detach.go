@@ -38,14 +38,19 @@ func detachCommand() *cobra.Command {
 			}
 			var level slog.LevelVar
 			level.Set(cfg.LogLevel)
-			left := gateway.Left(cfg)
+			left, pinned := gateway.Left(cfg), gateway.Pinned(cfg)
 			if err := gateway.Detach(cfg, force); err != nil {
 				return err
 			}
-			if left {
-				fmt.Println("nothing of gatewayd is left in the kernel")
-			} else {
+			switch {
+			case !left:
 				fmt.Printf("nothing of gatewayd was there on %s, in this network namespace\n", cfg.LAN.Interface)
+			case gateway.Here(cfg):
+				fmt.Println("nothing of gatewayd is left in the kernel")
+			case pinned && !gateway.Pinned(cfg):
+				fmt.Printf("nothing of gatewayd is left in this network namespace, and what was pinned in %s was removed\n", cfg.Datapath.PinDir)
+			default:
+				fmt.Println("nothing of gatewayd is left in this network namespace")
 			}
 			return nil
 		},

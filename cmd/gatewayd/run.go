@@ -20,9 +20,9 @@ func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the daemon in the foreground",
-		Long: "Runs the daemon until SIGTERM or SIGINT. Clients that are logged in go on while it is down or\n" +
-			"restarts; `gatewayd detach` ends that. SIGHUP reads the configuration again and says which changes\n" +
-			"need a restart.",
+		Long: "Runs the daemon until SIGTERM or SIGINT. With datapath.kind = \"ebpf\" clients that are logged in\n" +
+			"go on while it is down or restarts; with the other kinds nothing passes then. `gatewayd detach`\n" +
+			"ends both. SIGHUP reads the configuration again and says which changes need a restart.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), file) },
 	}
@@ -54,9 +54,17 @@ func run(ctx context.Context, file string) error {
 	stop()
 	<-watched
 	if err == nil {
-		log.Info("gatewayd has ended; clients that are logged in go on")
+		log.Info("gatewayd has ended; " + meanwhile(cfg))
 	}
 	return err
+}
+
+// meanwhile says what becomes of clients that are logged in while no daemon runs.
+func meanwhile(cfg *config.Config) string {
+	if cfg.Datapath.Kind == config.EBPF {
+		return "clients that are logged in go on"
+	}
+	return "nothing of the clients' passes until it is started again"
 }
 
 func newLog(cfg *config.Config, level slog.Leveler) *slog.Logger {
@@ -105,7 +113,7 @@ func reload(running *config.Config, level *slog.LevelVar, log *slog.Logger) {
 	level.Set(fresh.LogLevel)
 	waiting := slices.DeleteFunc(config.Changed(running, fresh), func(key string) bool { return slices.Contains(config.Live, key) })
 	if len(waiting) > 0 {
-		log.Warn("changed keys take effect when gatewayd is restarted, which interrupts no client that is logged in", "keys", strings.Join(waiting, " "))
+		log.Warn("changed keys take effect when gatewayd is restarted; meanwhile "+meanwhile(running), "keys", strings.Join(waiting, " "))
 	}
 	log.Info("read the configuration again", "file", running.File, "log_level", fresh.LogLevel)
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -11,9 +12,9 @@ import (
 	"strings"
 )
 
-// maxLANBits bounds the data path's tables, which have a place for each address
-// of the LAN: about 140 bytes, so 140 MB for a /12.
-const maxLANBits = 12
+// largestLAN is the shortest prefix that every kind of data path takes: its tables
+// have a place for each address, with ebpf about 140 bytes, so 37 MB for a /14.
+const largestLAN = 14
 
 // address reads one host's IPv4 address.
 func address(v any) (netip.Addr, error) {
@@ -67,8 +68,8 @@ func port(v any) (uint16, error) {
 func ownAddress(v any) (netip.Prefix, error) {
 	s, _ := v.(string)
 	p, err := netip.ParsePrefix(s)
-	if err != nil || !isHost(p.Addr()) || p.Bits() < maxLANBits || p.Bits() > 29 {
-		return netip.Prefix{}, fmt.Errorf(`must be the gateway's IPv4 address with the LAN's length, such as "10.1.0.1/16", /%d to /29, not %s`, maxLANBits, show(v))
+	if err != nil || !isHost(p.Addr()) || p.Bits() < largestLAN || p.Bits() > 29 {
+		return netip.Prefix{}, fmt.Errorf(`must be the gateway's IPv4 address with the LAN's length, such as "10.1.0.1/16", /%d to /29, not %s`, largestLAN, show(v))
 	}
 	if a := p.Addr(); a == p.Masked().Addr() || a == lastOf(p) {
 		return netip.Prefix{}, fmt.Errorf(`must be a host's address, and %s is the %s itself: use %s/%d`, a, p.Masked(), p.Masked().Addr().Next(), p.Bits())
@@ -101,6 +102,12 @@ func addressRange(v any) (Range, error) {
 
 // contains says whether a is in the range.
 func (r Range) contains(a netip.Addr) bool { return !a.Less(r.First) && !r.Last.Less(a) }
+
+// size is how many addresses are in the range.
+func (r Range) size() int {
+	first, last := r.First.As4(), r.Last.As4()
+	return int(binary.BigEndian.Uint32(last[:])-binary.BigEndian.Uint32(first[:])) + 1
+}
 
 // String is as in the file.
 func (r Range) String() string { return r.First.String() + "-" + r.Last.String() }

@@ -228,8 +228,26 @@ func defaults() *Config {
 }
 
 // Live are the keys that take effect when the file is read again. All others
-// need a restart, which interrupts no admitted client.
+// need a restart, which interrupts no admitted client with the data path EBPF.
 var Live = []string{"log_level"}
+
+// Addresses is how many addresses clients can have: of the pools, and those reserved
+// beside them. What another program leases may be any of the LAN.
+func (c *Config) Addresses() int {
+	if c.DHCP.Mode == External || len(c.DHCP.Pools) == 0 {
+		return 1<<(32-c.LAN.Network().Bits()) - 3 // network, broadcast and gateway
+	}
+	n := 0
+	for _, r := range c.DHCP.Pools {
+		n += r.size()
+	}
+	for _, r := range c.DHCP.Static {
+		if !slices.ContainsFunc(c.DHCP.Pools, func(pool Range) bool { return pool.contains(r.Addr) }) {
+			n++
+		}
+	}
+	return n
+}
 
 // Changed lists the keys in which two configurations differ, in the order of
 // Keys.

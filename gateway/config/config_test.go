@@ -261,3 +261,21 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestAddresses: how many clients can have one, by who leases them.
+func TestAddresses(t *testing.T) {
+	const pools = "dhcp.pools = [\"10.1.0.10-10.1.0.49\", \"10.1.1.250-10.1.2.13\"]\n" // 40 and 20
+	for _, tt := range []struct {
+		name, keys string
+		want       int
+	}{
+		{"all of the LAN", "", 65533},
+		{"pools", pools, 60},
+		{"pools, and reserved beside them", pools + "[dhcp.static]\n\"02:00:00:00:00:01\" = \"10.1.0.12\"\n\"02:00:00:00:00:02\" = \"10.1.0.9\"\n", 61},
+		{"by another program", "dhcp.mode = \"external\"\n", 65533},
+	} {
+		if got := parse(t, minimal+tt.keys).Addresses(); got != tt.want {
+			t.Errorf("%s: %d addresses, want %d", tt.name, got, tt.want)
+		}
+	}
+}

@@ -119,3 +119,25 @@ func TestManualIsComplete(t *testing.T) {
 		}
 	}
 }
+
+// TestManualComparesDataPaths: one table has a column for each kind, and for each mode.
+func TestManualComparesDataPaths(t *testing.T) {
+	text, err := os.ReadFile(manual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Data paths\n")
+	_, table, _ := strings.Cut(section, "\n\n|")
+	head, _, _ := strings.Cut(table, "\n")
+	for _, kind := range []string{EBPF, TUN, NFQueue} {
+		columns := []string{"| `" + kind + "` |"}
+		if kind != EBPF {
+			columns = append(columns, "| `"+kind+"`, fast |")
+		}
+		for _, column := range columns {
+			if !strings.Contains(head, column) {
+				t.Errorf("the table of data paths has no column %q: %s", column, head)
+			}
+		}
+	}
+}

@@ -53,7 +53,7 @@ type Status struct {
 	Datapath  string    `json:"datapath"`  // kind and way of forwarding: "ebpf, redirect"
 	LAN       string    `json:"lan"`       // interface
 	WAN       string    `json:"wan"`       // interface
-	Addresses int       `json:"addresses"` // that clients can have
+	Addresses int       `json:"addresses"` // that clients can have: in the pools or reserved, or all of the LAN
 
 	Sessions map[State]int `json:"sessions"` // clients by state
 	Leases   int           `json:"leases"`

@@ -7,6 +7,10 @@ import (
 	"time"
 )
 
+// LargestLAN is the shortest prefix of a LAN, of 262,144 addresses: a data path has a
+// place for each address in its tables, and what one kind takes all do.
+const LargestLAN = 14
+
 // MAC is a client's Ethernet address.
 type MAC [6]byte
 

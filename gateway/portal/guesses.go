@@ -1,6 +1,7 @@
 package portal
 
 import (
+	"container/list"
 	"net/netip"
 	"strings"
 	"sync"
@@ -14,22 +15,31 @@ import (
 const (
 	freeNameFailures = 10               // before there is a wait
 	firstNameWait    = time.Second      // doubled by each further failure
-	longestNameWait  = 10 * time.Second //
-	maxNames         = 16_384           // that are remembered; beyond it some are forgotten
+	longestNameWait  = 10 * time.Second // from mostNameFailures on
+	mostNameFailures = freeNameFailures + 4
+	maxNames         = 16_384 // of users, and as many others, that are remembered
 )
 
-// guesses remember which users' passwords were guessed at, whoever did. The zero value
-// is ready to use.
+// guesses remember which users' passwords were guessed at, whoever did. Names can be
+// made up, so those that have logged in are apart from the others, which make room
+// for each other only, and whom most failed to be goes last. The zero value is ready
+// to use.
 type guesses struct {
-	mu    sync.Mutex
-	names map[string]*guessed // guarded by mu
+	mu     sync.Mutex // guards what follows
+	users  map[string]*guessed
+	logins list.List // of users, by their last log-in
+
+	others map[string]*guessed
+	failed [mostNameFailures + 1]list.List // of others: by failures, each by the last one
 }
 
-// guessed is one user name's.
+// guessed is one name's.
 type guessed struct {
-	failures int // in a row
+	name     string
+	failures int // in a row, at most mostNameFailures
 	last     time.Time
-	home     netip.Addr // where it last succeeded; the zero Addr: nowhere yet
+	home     netip.Addr    // where it last succeeded; the zero Addr: nowhere yet
+	place    *list.Element // in logins, or in failed
 }
 
 // wait is how long a client must wait before it may try to be a user; 0: it may.
@@ -37,53 +47,116 @@ type guessed struct {
 func (g *guesses) wait(user string, client netip.Addr) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	at := g.at(user)
-	since := time.Since(at.last)
-	if at.home == client || at.failures < freeNameFailures || since >= forgetAfter {
+	at := g.find(canonical(user))
+	if at == nil || at.home == client || at.failures < freeNameFailures {
 		return 0
 	}
-	return max(0, min(longestNameWait, firstNameWait<<min(at.failures-freeNameFailures, 10))-since)
+	since := time.Since(at.last)
+	if since >= forgetAfter {
+		return 0
+	}
+	return max(0, min(longestNameWait, firstNameWait<<(at.failures-freeNameFailures))-since)
 }
 
 // wrong counts a try that failed.
 func (g *guesses) wrong(user string, client netip.Addr) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	at := g.at(user)
+	name := canonical(user)
+	at := g.find(name)
+	if at == nil {
+		at = g.add(name)
+	}
 	if at.home == client {
 		return // whom its own failures slow down
+	}
+	other := !at.home.IsValid()
+	if other {
+		g.failed[at.failures].Remove(at.place)
 	}
 	if time.Since(at.last) >= forgetAfter {
 		at.failures = 0
 	}
-	at.failures++
+	at.failures = min(at.failures+1, mostNameFailures)
 	at.last = time.Now()
+	if other {
+		at.place = g.failed[at.failures].PushBack(at)
+	}
 }
 
 // right ends the failures.
 func (g *guesses) right(user string, client netip.Addr) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	at := g.at(user)
+	name := canonical(user)
+	if at := g.others[name]; at != nil {
+		g.drop(at)
+	}
+	at := g.users[name]
+	if at == nil {
+		if g.users == nil {
+			g.users = map[string]*guessed{}
+		}
+		if oldest := g.logins.Front(); len(g.users) >= maxNames {
+			delete(g.users, g.logins.Remove(oldest).(*guessed).name)
+		}
+		at = &guessed{name: name}
+		at.place = g.logins.PushBack(at)
+		g.users[name] = at
+	}
+	g.logins.MoveToBack(at.place)
 	at.failures, at.home = 0, client
 }
 
-// at finds a name's entry, or makes one; mu is held. Which one goes for it is chance.
-func (g *guesses) at(user string) *guessed {
-	user = strings.ToLower(user[:min(len(user), maxUser)]) // RADIUS servers may take both for one
-	if at, ok := g.names[user]; ok {
+// canonical is what names are told apart by: RADIUS servers may take upper and lower
+// case for one.
+func canonical(user string) string { return strings.ToLower(user[:min(len(user), maxUser)]) }
+
+// find finds a name's entry; nil: it has none. mu is held.
+func (g *guesses) find(name string) *guessed {
+	if at := g.users[name]; at != nil {
 		return at
 	}
-	if g.names == nil {
-		g.names = map[string]*guessed{}
+	return g.others[name]
+}
+
+// add makes an entry of a name that nobody has logged in by. It goes for one whose
+// time is over, or else for the one with the fewest failures, of these the oldest.
+// mu is held.
+func (g *guesses) add(name string) *guessed {
+	if g.others == nil {
+		g.others = map[string]*guessed{}
 	}
-	if len(g.names) >= maxNames {
-		for other := range g.names {
-			delete(g.names, other)
-			break
+	if len(g.others) >= maxNames {
+		g.drop(g.least())
+	}
+	at := &guessed{name: name}
+	at.place = g.failed[0].PushBack(at) // until its failure is counted
+	g.others[name] = at
+	return at
+}
+
+// least is the entry of others that goes first; there is one. mu is held.
+func (g *guesses) least() *guessed {
+	var least *guessed
+	for i := range g.failed {
+		first := g.failed[i].Front()
+		if first == nil {
+			continue
+		}
+		at := first.Value.(*guessed)
+		if time.Since(at.last) >= forgetAfter {
+			return at
+		}
+		if least == nil {
+			least = at
 		}
 	}
-	at := &guessed{}
-	g.names[user] = at
-	return at
+	return least
+}
+
+// drop forgets an entry of others; mu is held.
+func (g *guesses) drop(at *guessed) {
+	g.failed[at.failures].Remove(at.place)
+	delete(g.others, at.name)
 }

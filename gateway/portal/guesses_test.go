@@ -84,12 +84,67 @@ func TestGuessesEnd(t *testing.T) {
 	})
 }
 
+// TestMadeUpNames: whoever makes up names has neither the failures of others
+// forgotten, nor where a user is at home.
+func TestMadeUpNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g guesses
+		home, stranger := clientA, clientB
+		g.right("ann", home)
+		for range freeNameFailures {
+			g.wrong("Ann", stranger)
+			g.wrong("bob", stranger) // who never logged in
+		}
+		for i := range 2 * maxNames {
+			name := fmt.Sprint("nobody", i)
+			if wait := g.wait(name, stranger); wait != 0 {
+				t.Fatalf("%s waits %s", name, wait)
+			}
+			g.wrong(name, stranger)
+			g.wait(fmt.Sprint("asked", i), stranger)
+		}
+		for _, user := range []string{"ann", "bob"} {
+			if g.wait(user, stranger) == 0 {
+				t.Errorf("strangers guess at %s's as if for the first time", user)
+			}
+		}
+		if wait := g.wait("ann", home); wait != 0 {
+			t.Errorf("at home ann waits %s", wait)
+		}
+		if n := len(g.others); n != maxNames {
+			t.Errorf("%d names are remembered, want %d", n, maxNames)
+		}
+		if _, asked := g.others[fmt.Sprint("asked", 2*maxNames-1)]; asked {
+			t.Error("a name that was only asked is remembered")
+		}
+		if _, oldest := g.others["nobody0"]; oldest {
+			t.Error("the oldest is remembered of those with one failure")
+		}
+		time.Sleep(forgetAfter / 2)
+		for i := range maxNames {
+			g.wrong(fmt.Sprint("nobody else", i), stranger)
+		}
+		time.Sleep(forgetAfter / 2)
+		g.wrong("carol", stranger)
+		if _, over := g.others["bob"]; over {
+			t.Error("the failures of bob's that are over take another's place")
+		}
+	})
+}
+
+// TestGuessesAreBounded: of those who logged in too, whose oldest go.
 func TestGuessesAreBounded(t *testing.T) {
 	var g guesses
 	for i := range 2 * maxNames {
-		g.wrong(fmt.Sprint("user", i), clientA)
+		name := fmt.Sprint("user", i)
+		g.wrong(name, clientB)
+		g.right(name, clientA)
+		g.right("user0", clientA)
 	}
-	if len(g.names) != maxNames {
-		t.Errorf("%d names are remembered, want %d", len(g.names), maxNames)
+	if len(g.users) != maxNames || g.logins.Len() != maxNames || len(g.others) != 0 {
+		t.Errorf("%d users, %d log-ins and %d others are remembered, want %d, as many, and none", len(g.users), g.logins.Len(), len(g.others), maxNames)
+	}
+	if g.users["user0"] == nil || g.users["user1"] != nil {
+		t.Error("those whose log-in is longest ago are not those that go")
 	}
 }

@@ -21,12 +21,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// minPrefix bounds the table: a LAN of 1,048,576 addresses takes 64 MiB.
-const minPrefix = 12
-
 // Config is what a table is made for.
 type Config struct {
-	Prefix  netip.Prefix // the LAN's network, /12 or longer
+	Prefix  netip.Prefix // the LAN's network, /14 or longer
 	Gateway netip.Addr   // the gateway's address in it
 	// PortalPorts are the portal's TCP ports on Gateway, at most 4; none: HTTP of
 	// strangers is rejected.
@@ -66,8 +63,8 @@ const waiting = 256
 // New makes a table without clients. Its counters begin at 0, so its epoch is new.
 func New(cfg Config) (*Table, error) {
 	switch {
-	case !cfg.Prefix.IsValid() || !cfg.Prefix.Addr().Is4() || cfg.Prefix.Bits() < minPrefix:
-		return nil, fmt.Errorf("the LAN must be an IPv4 network of /%d or longer, not %s", minPrefix, cfg.Prefix)
+	case !cfg.Prefix.IsValid() || !cfg.Prefix.Addr().Is4() || cfg.Prefix.Bits() < datapath.LargestLAN:
+		return nil, fmt.Errorf("the LAN must be an IPv4 network of /%d or longer, not %s", datapath.LargestLAN, cfg.Prefix)
 	case !cfg.Prefix.Contains(cfg.Gateway):
 		return nil, fmt.Errorf("the gateway's address %s is not in its LAN %s", cfg.Gateway, cfg.Prefix)
 	case len(cfg.PortalPorts) > 4:

@@ -42,9 +42,6 @@ const (
 	ForwardStack    Forward = "stack"
 )
 
-// minPrefix bounds the tables: a LAN of 262,144 addresses takes 32 MiB.
-const minPrefix = 14
-
 // Config is what the programs are made for.
 type Config struct {
 	LAN, WAN    string       // interfaces; Ethernet, without a VLAN tag of their own
@@ -145,8 +142,8 @@ func (c *Config) check() error {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	switch {
-	case !c.Prefix.IsValid() || !c.Prefix.Addr().Is4() || c.Prefix.Bits() < minPrefix:
-		return fmt.Errorf("the LAN must be an IPv4 network of /%d or longer, not %s", minPrefix, c.Prefix)
+	case !c.Prefix.IsValid() || !c.Prefix.Addr().Is4() || c.Prefix.Bits() < datapath.LargestLAN:
+		return fmt.Errorf("the LAN must be an IPv4 network of /%d or longer, not %s", datapath.LargestLAN, c.Prefix)
 	case !c.Prefix.Contains(c.Gateway):
 		return fmt.Errorf("the gateway's address %s is not in its LAN %s", c.Gateway, c.Prefix)
 	case len(c.PortalPorts) > 4:

@@ -35,7 +35,7 @@ import (
 type Config struct {
 	LAN, WAN    string       // interfaces; LAN is Ethernet and has no address in Address's network
 	Device      string       // the TUN device's name; "" is "tun0"
-	Address     netip.Prefix // the gateway's, with the LAN's length, /12 or longer; the device gets it
+	Address     netip.Prefix // the gateway's, with the LAN's length, /14 or longer; the device gets it
 	PortalPorts []uint16     // TCP ports of the portal; clients' HTTP goes to the first
 	Fast        bool
 	// Former takes out what a data path of another kind left. It is called when

@@ -1,0 +1,52 @@
+package gateway
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
+	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue"
+	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
+)
+
+// TestLargestLAN: a file with a LAN that its data path refuses is refused, and no
+// other.
+func TestLargestLAN(t *testing.T) {
+	const nowhere = "none0"
+	own := netip.MustParseAddr("10.0.0.1")
+	for kind, open := range map[string]func(netip.Prefix) error{
+		config.EBPF: func(lan netip.Prefix) error {
+			_, err := ebpf.Open(ebpf.Config{LAN: nowhere, WAN: nowhere, Prefix: lan, Gateway: own})
+			return err
+		},
+		config.TUN: func(lan netip.Prefix) error {
+			_, err := tun.Open(tun.Config{LAN: nowhere, WAN: nowhere, Device: nowhere, Address: lan})
+			return err
+		},
+		config.NFQueue: func(lan netip.Prefix) error {
+			_, err := nfqueue.Open(nfqueue.Config{LAN: nowhere, WAN: nowhere, Prefix: lan, Gateway: own})
+			return err
+		},
+	} {
+		for bits := 10; bits <= 18; bits++ {
+			lan := netip.PrefixFrom(own, bits)
+			_, file := config.Parse("x.toml", fmt.Appendf(nil, `
+lan = { interface = "lan0", address = "%s" }
+wan.interface = "wan0"
+dns.upstreams = ["192.0.2.2"]
+auth.methods = ["click-through"]
+datapath.kind = "%s"
+`, lan, kind))
+			opened := open(lan)
+			if opened == nil {
+				t.Fatalf("%s: opened between interfaces that are not there", kind)
+			}
+			if refused := strings.Contains(opened.Error(), "or longer"); refused != (file != nil) {
+				t.Errorf("%s, %s: the file says %v, the data path %v", kind, lan, file, opened)
+			}
+		}
+	}
+}

@@ -51,7 +51,8 @@ func (c *Client) event(e session.Event) (*accountingRequest, error) {
 			p.Add(rfc2865.Class_Type, class)
 		}
 		if e.Kind != session.Started {
-			p.number(rfc2866.AcctSessionTime_Type, seconds(e.At.Sub(e.Began)))
+			// To the nearest: clocks that are slewed make an hour's session a hair shorter.
+			p.number(rfc2866.AcctSessionTime_Type, seconds(e.At.Sub(e.Began).Round(time.Second)))
 			p.counts(e.Counts, c.cfg.SwapOctets)
 		}
 		if e.Kind == session.Ended {

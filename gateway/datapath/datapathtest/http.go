@@ -53,7 +53,7 @@ func oddHTTP(w *World) map[string]attempt {
 		}
 		all[name] = attempt{frame, reasons}
 	}
-	const one = "portal rejected blocked"
+	const one = "portal+ rejected+ blocked"
 	for _, f := range []string{"", "A", "F", "FA", "R", "RA", "SF", "SR", "FPU", "SFRPAU"} {
 		add("flags "+f, one, nil, Flags(f))
 		add("without data, flags "+f, one, nil, Flags(f), Carrying(nil))

@@ -72,6 +72,12 @@ func (d *Datapath) captureRules(b *nftables.Batch, t nftables.Table) {
 		Size: soughtMax, Timeouts: true, Dynamic: true,
 	})
 	b.AddChain(t, "portal", nil)
+	// A port may have been used to go elsewhere before: what is kept is not changed.
+	const flags, flagsSize = 13, 1
+	b.AddRule(t, "portal",
+		nftables.Payload(0, nftables.TransportHeader, flags, flagsSize), nftables.And(0, []byte{0x12}), nftables.Equal(0, []byte{0x02}), // SYN alone
+		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize), nftables.Payload(1, nftables.TransportHeader, senderPort, portSize),
+		nftables.Forget(setSought, 0))
 	b.AddRule(t, "portal",
 		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize), nftables.Payload(1, nftables.TransportHeader, senderPort, portSize),
 		nftables.Payload(2, nftables.NetworkHeader, receiver, addressSize), nftables.Keep(setSought, 0, 2, soughtLife))

@@ -68,7 +68,6 @@ func Main(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
-	defer j.close()
 	a := &Agent{opts: opts, jail: j, programs: map[string]*spawned{}, support: map[int]bool{}}
 	defer a.close()
 	return serve(ctx, os.Stdin, os.Stdout, a.methods())
@@ -130,10 +129,15 @@ type Hello struct {
 
 func (a *Agent) hello(context.Context, none) (Hello, error) { return Hello{os.Getpid()}, nil }
 
+// close ends all that the agent started. What it complains of nobody would hear.
 func (a *Agent) close() {
 	a.traffic.close()
 	if pool := a.pool.Load(); pool != nil {
 		pool.Close()
+	}
+	a.jail.close()
+	if a.opts.Isolated {
+		client.EndConnections()
 	}
 }
 

@@ -30,6 +30,26 @@ func NewNamespace() (*Namespace, error) {
 	return ns, err
 }
 
+// NamespaceOf opens the network namespace that process pid is in.
+func NamespaceOf(pid int) (*Namespace, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if err != nil {
+		return nil, err
+	}
+	return &Namespace{f}, nil
+}
+
+// Own reports whether it is the namespace of this process itself.
+func (n *Namespace) Own() bool {
+	home, err := home()
+	if err != nil {
+		return true
+	}
+	a, err1 := n.file.Stat()
+	b, err2 := home.Stat()
+	return err1 != nil || err2 != nil || os.SameFile(a, b)
+}
+
 // File is the namespace as a file, for programs started in it.
 func (n *Namespace) File() *os.File { return n.file }
 

@@ -263,5 +263,5 @@ func (c *Client) close() error {
 	}
 	ns := c.ns
 	c.ns = nil
-	return ns.Close()
+	return errors.Join(ns.Do(EndConnections), ns.Close())
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
 )
 
 // Orphan is an agent whose run is gone.
@@ -32,7 +33,12 @@ func Clean(ctx context.Context) ([]Orphan, error) {
 	}
 	var errs []error
 	var ended []Orphan
+	var spaces []*client.Namespace
 	for _, o := range orphans {
+		// Its host's namespace is held meanwhile, to end the connections that would keep it.
+		if ns, err := client.NamespaceOf(o.PID); err == nil && !ns.Own() {
+			spaces = append(spaces, ns)
+		}
 		if err := syscall.Kill(o.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			errs = append(errs, fmt.Errorf("ending process %d: %w", o.PID, err))
 			continue
@@ -44,6 +50,10 @@ func Clean(ctx context.Context) ([]Orphan, error) {
 		for alive(o.PID) && ctx.Err() == nil {
 			time.Sleep(10 * time.Millisecond)
 		}
+	}
+	for _, ns := range spaces {
+		ns.Do(client.EndConnections)
+		ns.Close()
 	}
 	return ended, errors.Join(append(errs, ctx.Err())...)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
 )
 
 // Netns runs hosts as network namespaces of this machine. The namespaces have
@@ -61,7 +62,11 @@ func (b Netns) Start(ctx context.Context, name string, role Role) (*Host, error)
 		return nil, fmt.Errorf("starting host %s: %w", name, err)
 	}
 	h := &Host{Conn: agent.NewConn(stdout, stdin), Name: name, Role: role, CPUs: cpus}
-	h.end = func() error { return endAgent(cmd, h.Done()) }
+	ns, err := client.NamespaceOf(cmd.Process.Pid)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("starting host %s: %w%s", name, err, lastLines(log.Name())), cmd.Process.Kill(), cmd.Wait())
+	}
+	h.end = func() error { return endAgent(cmd, h.Done(), ns) }
 	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("its agent does not answer"))
 	defer cancel()
 	if _, err := h.Hello(ctx); err != nil {
@@ -72,14 +77,17 @@ func (b Netns) Start(ctx context.Context, name string, role Role) (*Host, error)
 }
 
 // endAgent waits for an agent whose input is closed, and kills one that does not
-// heed it. Twice is harmless.
-func endAgent(cmd *exec.Cmd, done <-chan struct{}) error {
+// heed it. A killed one leaves connections that would keep its namespace for a
+// while. Twice is harmless.
+func endAgent(cmd *exec.Cmd, done <-chan struct{}, ns *client.Namespace) error {
 	select {
 	case <-done:
 	case <-time.After(3 * time.Second):
 		cmd.Process.Kill()
 	}
 	cmd.Wait() // how an agent ended says nothing: its input was closed
+	ns.Do(client.EndConnections)
+	ns.Close()
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -66,7 +67,11 @@ func (b Netns) Start(ctx context.Context, name string, role Role) (*Host, error)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting host %s: %w%s", name, err, lastLines(log.Name())), cmd.Process.Kill(), cmd.Wait())
 	}
-	h.end = func() error { return endAgent(cmd, h.Done(), ns) }
+	let := letGoAfter(h.Done(), ns)
+	h.end = func() error {
+		defer let()
+		return endAgent(cmd, h.Done())
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("its agent does not answer"))
 	defer cancel()
 	if _, err := h.Hello(ctx); err != nil {
@@ -76,18 +81,30 @@ func (b Netns) Start(ctx context.Context, name string, role Role) (*Host, error)
 	return h, nil
 }
 
+// letGoAfter ends what would keep a host's namespace, and lets go of it, once its
+// agent has: one that was killed could not do so itself. The function it returns
+// does it now, and returns when it is done.
+func letGoAfter(done <-chan struct{}, ns *client.Namespace) func() {
+	let := sync.OnceFunc(func() {
+		ns.Do(client.EndConnections)
+		ns.Close()
+	})
+	go func() {
+		<-done
+		let()
+	}()
+	return let
+}
+
 // endAgent waits for an agent whose input is closed, and kills one that does not
-// heed it. A killed one leaves connections that would keep its namespace for a
-// while. Twice is harmless.
-func endAgent(cmd *exec.Cmd, done <-chan struct{}, ns *client.Namespace) error {
+// heed it. Twice is harmless.
+func endAgent(cmd *exec.Cmd, done <-chan struct{}) error {
 	select {
 	case <-done:
 	case <-time.After(3 * time.Second):
 		cmd.Process.Kill()
 	}
 	cmd.Wait() // how an agent ended says nothing: its input was closed
-	ns.Do(client.EndConnections)
-	ns.Close()
 	return nil
 }
 

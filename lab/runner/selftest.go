@@ -23,6 +23,7 @@ const (
 	minBurst        = 0.80 // of the burst length asked for, clean router
 	maxWait         = 0.50 // run-queue wait of the device's threads, of the window
 	waitPerCPU      = 1.50 // the same, of the routers' CPU time: several threads wait for one that runs
+	filledCPU       = 0.90 // of the CPU that both routers share: their threads wait for each other, however long
 	maxStealPct     = 1.0  // of the machine
 	maxPerPacket    = 1.05 // frames per packet in profile per-packet
 	minBulk         = 1.50 // frames per packet in profile bulk
@@ -56,41 +57,16 @@ func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathe
 	// A hiccup of the machine holds both sides up alike and is no limit of the device.
 	slack := slackBursts * float64(sent.BurstSegments) * segmentBits / 1e6 / window.Seconds()
 	saturated := !t.AA && t.DUT.DeliveredMbps > 0 && t.DUT.DeliveredMbps < minDelivered*min(t.DUT.OfferedMbps, t.Clean.DeliveredMbps)-slack
-	least := minDelivered
 	if saturated {
-		least = minBeside
-	}
-	perPacket := func(who string, m result.Measurement) {
-		if t.Cell.Profile == result.PerPacket && m.AggregationFactor > maxPerPacket {
-			reject("%s: %.2f frames per packet, profile per-packet wants at most %.2f", who, m.AggregationFactor, maxPerPacket)
-		}
+		t.Flags = append(t.Flags, result.FlagSaturated)
 	}
 	judgeSide("clean router", t.Clean, window, slack, reject)
-	perPacket("clean router", t.Clean)
-	judgeFlow("clean router", t.Clean, least, slack, reject)
-	if t.Clean.AggregationFactor < minBulk && t.Cell.Profile == result.Bulk {
-		reject("clean router: %.2f frames per packet, profile bulk wants %.2f or more", t.Clean.AggregationFactor, minBulk)
-	}
-	if want := float64(sent.BurstSegments); sent.Kind == experiment.TrafficStreams && t.Cell.Direction != result.Both && t.Clean.SegmentsPerBurst < minBurst*want {
-		reject("clean router: %.1f segments a burst, %.0f were to be sent: its streams have lost too many", t.Clean.SegmentsPerBurst, want)
-	}
+	judgeControl(t, sent, saturated, slack, reject)
 	judgeSide("device", t.DUT, window, slack, reject)
 	if !gathers && !saturated {
-		perPacket("device", t.DUT)
+		judgePackets("device", t.Cell.Profile, t.DUT, reject)
 	}
-	switch {
-	case saturated:
-		t.Flags = append(t.Flags, result.FlagSaturated)
-	case t.AA:
-		judgeFlow("device", t.DUT, minDelivered, slack, reject)
-	default:
-		if t.DUT.DeliveredMbps < minDelivered*t.DUT.OfferedMbps-slack {
-			reject("device: delivered %.1f of %.0f Mbit/s, limit %.0f %%", t.DUT.DeliveredMbps, t.DUT.OfferedMbps, 100*minDelivered)
-		}
-	}
-	if wait, limit := float64(t.DUT.WaitNs)/1e9/t.DUT.Seconds, max(maxWait, waitPerCPU*routersCPU(t)); wait > limit {
-		reject("device: its threads waited %.0f %% of the window for a CPU, limit %.0f %%", 100*wait, 100*limit)
-	}
+	judgeDevice(t, saturated, slack, reject)
 	if !t.AA && t.DUT.RetransmitRatio > maxRetransmits {
 		t.Flags = append(t.Flags, result.FlagLossy)
 	}
@@ -100,6 +76,47 @@ func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathe
 		reject("machine: %.1f %% steal, limit %.1f %%: another guest takes the CPU", steal, limit)
 	}
 	t.Accepted = len(t.Rejects) == 0
+}
+
+// judgeControl tests what must hold for the clean router, so that it can tell
+// anything about the device beside it.
+func judgeControl(t *result.Trial, sent experiment.Traffic, saturated bool, slack float64, reject func(string, ...any)) {
+	const who = "clean router"
+	least := minDelivered
+	if saturated {
+		least = minBeside
+	}
+	judgePackets(who, t.Cell.Profile, t.Clean, reject)
+	judgeFlow(who, t.Clean, least, slack, reject)
+	if t.Clean.AggregationFactor < minBulk && t.Cell.Profile == result.Bulk {
+		reject("%s: %.2f frames per packet, profile bulk wants %.2f or more", who, t.Clean.AggregationFactor, minBulk)
+	}
+	if want := float64(sent.BurstSegments); sent.Kind == experiment.TrafficStreams && t.Cell.Direction != result.Both && t.Clean.SegmentsPerBurst < minBurst*want {
+		reject("%s: %.1f segments a burst, %.0f were to be sent: its streams have lost too many", who, t.Clean.SegmentsPerBurst, want)
+	}
+}
+
+// judgeDevice tests that the device got its load, or is at its limit, and that no
+// one else had its CPU.
+func judgeDevice(t *result.Trial, saturated bool, slack float64, reject func(string, ...any)) {
+	switch {
+	case saturated:
+	case t.AA:
+		judgeFlow("device", t.DUT, minDelivered, slack, reject)
+	case t.DUT.DeliveredMbps < minDelivered*t.DUT.OfferedMbps-slack:
+		reject("device: delivered %.1f of %.0f Mbit/s, limit %.0f %%", t.DUT.DeliveredMbps, t.DUT.OfferedMbps, 100*minDelivered)
+	}
+	used := routersCPU(t)
+	if wait, limit := float64(t.DUT.WaitNs)/1e9/t.DUT.Seconds, max(maxWait, waitPerCPU*used); wait > limit && used < filledCPU {
+		reject("device: its threads waited %.0f %% of the window for a CPU, limit %.0f %%", 100*wait, 100*limit)
+	}
+}
+
+// judgePackets tests that profile per-packet is one.
+func judgePackets(who, profile string, m result.Measurement, reject func(string, ...any)) {
+	if profile == result.PerPacket && m.AggregationFactor > maxPerPacket {
+		reject("%s: %.2f frames per packet, profile per-packet wants at most %.2f", who, m.AggregationFactor, maxPerPacket)
+	}
 }
 
 // routersCPU is the CPU both routers used, in cores: where they fill theirs they

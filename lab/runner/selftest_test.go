@@ -43,6 +43,8 @@ func TestJudge(t *testing.T) {
 		"steal":                    {func(t *result.Trial) { t.Clean.Machine.Steal = 3 }, []string{"machine: 3.0 % steal"}, nil},
 		"device waits":             {func(t *result.Trial) { t.DUT.WaitNs = 6e8 }, []string{"device: its threads waited 60 %"}, nil},
 		"routers fill their CPU":   {func(t *result.Trial) { t.DUT.WaitNs, t.DUT.ProcessNs = 6e8, 7e8 }, nil, nil},
+		"many threads, full CPU":   {func(t *result.Trial) { t.DUT.WaitNs, t.DUT.ProcessNs = 19e8, 9e8 }, nil, nil},
+		"many threads, room left":  {func(t *result.Trial) { t.DUT.WaitNs, t.DUT.ProcessNs = 19e8, 7e8 }, []string{"device: its threads waited 190 %"}, nil},
 		"clean sends short bursts": {func(t *result.Trial) { t.Clean.SegmentsPerBurst = 7 }, []string{"clean router: 7.0 segments a burst, 9 were to be sent"}, nil},
 		"device shortens bursts":   {func(t *result.Trial) { t.DUT.SegmentsPerBurst = 2 }, nil, nil},
 		"device at its limit":      {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.DUT.WaitNs, t.DUT.ProcessNs = 9e8, 8e8 }, nil, []string{result.FlagSaturated}},

@@ -117,7 +117,9 @@ type Config struct {
 	// InFlight bounds the requests under way, for logins and accounting each,
 	// default 128: about what a server's socket buffer takes at once.
 	InFlight int
-	Waiting  int // requests that wait for their turn beyond that, default 4096
+	// Waiting requests wait for their turn beyond that, default 10,000: as many log-ins
+	// as the portal has connections for.
+	Waiting int
 
 	// InterimDefault is between interim updates when the server does not say;
 	// 0: none, and otherwise at least 60 s.
@@ -136,7 +138,7 @@ const (
 	defaultRetries  = 2
 	defaultDeadTime = 30 * time.Second
 	defaultInFlight = 128
-	defaultWaiting  = 4096
+	defaultWaiting  = 10_000
 	minInterim      = time.Minute
 	longestWait     = 16 * time.Second
 	maxRetries      = 20

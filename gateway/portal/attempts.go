@@ -2,6 +2,7 @@ package portal
 
 import (
 	"context"
+	"math"
 	"net/netip"
 	"sync"
 	"time"
@@ -20,6 +21,37 @@ const (
 	maxFailing = 16_384
 )
 
+// failures are those in a row, of a client or at a name.
+type failures struct {
+	count int
+	last  time.Time
+}
+
+// add counts another failure; those of long ago no longer count, and neither do
+// more than most.
+func (f *failures) add(most int) {
+	if f.over() {
+		f.count = 0
+	}
+	f.count, f.last = min(f.count+1, most), time.Now()
+}
+
+// over reports whether the last failure is so long ago that it is forgotten.
+func (f *failures) over() bool { return time.Since(f.last) >= forgetAfter }
+
+// wait is what remains of the time to wait after them: none after the first few,
+// then twice as long after each.
+func (f *failures) wait(free int, first, longest time.Duration) time.Duration {
+	if f.count < free || f.over() {
+		return 0
+	}
+	wait := longest
+	if doublings := f.count - free; doublings < 32 {
+		wait = min(longest, first<<doublings)
+	}
+	return max(0, wait-time.Since(f.last))
+}
+
 // attempts remember which clients gave wrong passwords, and let each try one at a
 // time: tried in parallel, guesses would be decided before they are counted. The
 // zero value is ready to use.
@@ -32,9 +64,8 @@ type attempts struct {
 type attempt struct {
 	busy chan struct{} // holds an element while somebody has the turn
 
-	users    int       // guarded by attempts.mu: who has the turn or waits for it
-	failures int       // in a row; written with the turn and attempts.mu, as the others below
-	last     time.Time // failure
+	users  int      // guarded by attempts.mu: who has the turn or waits for it
+	failed failures // written with the turn and attempts.mu
 }
 
 // turn is a client's right to try, until leave.
@@ -95,44 +126,24 @@ func (t *turn) drop() {
 	t.all.mu.Lock()
 	defer t.all.mu.Unlock()
 	t.users--
-	if t.users == 0 && t.failures == 0 {
+	if t.users == 0 && t.failed.count == 0 {
 		delete(t.all.clients, t.client)
 	}
 }
 
 // wait is how long the client must wait before it may try; 0: it may.
 func (t *turn) wait() time.Duration {
-	since := time.Since(t.last)
-	if since >= forgetAfter {
-		return 0
-	}
-	return max(0, delay(t.failures)-since)
+	return t.failed.wait(freeFailures, firstWait, longestWait)
 }
 
 func (t *turn) succeeded() {
 	t.all.mu.Lock()
 	defer t.all.mu.Unlock()
-	t.failures = 0
+	t.failed.count = 0
 }
 
-func (t *turn) failed() {
+func (t *turn) fail() {
 	t.all.mu.Lock()
 	defer t.all.mu.Unlock()
-	if time.Since(t.last) >= forgetAfter {
-		t.failures = 0
-	}
-	t.failures++
-	t.last = time.Now()
-}
-
-// delay is the wait after so many failures in a row.
-func delay(failures int) time.Duration {
-	if failures < freeFailures {
-		return 0
-	}
-	doublings := failures - freeFailures
-	if doublings >= 5 { // 32 s
-		return longestWait
-	}
-	return firstWait << doublings
+	t.failed.add(math.MaxInt)
 }

@@ -21,7 +21,7 @@ func fail(t *testing.T, a *attempts, client netip.Addr) time.Duration {
 	if rest := turn.wait(); rest != 0 {
 		t.Errorf("after waiting %s there are %s to wait", wait, rest)
 	}
-	turn.failed()
+	turn.fail()
 	return wait
 }
 
@@ -115,7 +115,7 @@ func TestAttemptsAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		turn.failed()
+		turn.fail()
 		turn.leave()
 	}
 	if len(a.clients) != maxFailing {

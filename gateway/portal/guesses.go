@@ -35,9 +35,8 @@ type guesses struct {
 
 // guessed is one name's.
 type guessed struct {
+	failures // at most mostNameFailures
 	name     string
-	failures int // in a row, at most mostNameFailures
-	last     time.Time
 	home     netip.Addr    // where it last succeeded; the zero Addr: nowhere yet
 	place    *list.Element // in logins, or in failed
 }
@@ -48,14 +47,10 @@ func (g *guesses) wait(user string, client netip.Addr) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at := g.find(canonical(user))
-	if at == nil || at.home == client || at.failures < freeNameFailures {
+	if at == nil || at.home == client {
 		return 0
 	}
-	since := time.Since(at.last)
-	if since >= forgetAfter {
-		return 0
-	}
-	return max(0, min(longestNameWait, firstNameWait<<(at.failures-freeNameFailures))-since)
+	return at.wait(freeNameFailures, firstNameWait, longestNameWait)
 }
 
 // wrong counts a try that failed.
@@ -72,15 +67,11 @@ func (g *guesses) wrong(user string, client netip.Addr) {
 	}
 	other := !at.home.IsValid()
 	if other {
-		g.failed[at.failures].Remove(at.place)
+		g.failed[at.count].Remove(at.place)
 	}
-	if time.Since(at.last) >= forgetAfter {
-		at.failures = 0
-	}
-	at.failures = min(at.failures+1, mostNameFailures)
-	at.last = time.Now()
+	at.add(mostNameFailures)
 	if other {
-		at.place = g.failed[at.failures].PushBack(at)
+		at.place = g.failed[at.count].PushBack(at)
 	}
 }
 
@@ -105,7 +96,7 @@ func (g *guesses) right(user string, client netip.Addr) {
 		g.users[name] = at
 	}
 	g.logins.MoveToBack(at.place)
-	at.failures, at.home = 0, client
+	at.count, at.home = 0, client
 }
 
 // canonical is what names are told apart by: RADIUS servers may take upper and lower
@@ -145,7 +136,7 @@ func (g *guesses) least() *guessed {
 			continue
 		}
 		at := first.Value.(*guessed)
-		if time.Since(at.last) >= forgetAfter {
+		if at.over() {
 			return at
 		}
 		if least == nil {
@@ -157,6 +148,6 @@ func (g *guesses) least() *guessed {
 
 // drop forgets an entry of others; mu is held.
 func (g *guesses) drop(at *guessed) {
-	g.failed[at.failures].Remove(at.place)
+	g.failed[at.count].Remove(at.place)
 	delete(g.others, at.name)
 }

@@ -130,7 +130,7 @@ func (p *Portal) logIn(w http.ResponseWriter, r *http.Request, page *Page, c Cre
 		p.guesses.right(c.User, c.Key.Addr)
 		p.admit(w, r, page, c.Key, login)
 	case errors.As(err, &no):
-		turn.failed()
+		turn.fail()
 		p.guesses.wrong(c.User, c.Key.Addr)
 		p.counters.rejected.Add(1)
 		p.log.Info("log-in rejected", "client", c.Key.String(), "user", c.User)

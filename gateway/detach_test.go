@@ -16,19 +16,8 @@ import (
 // TestDetachKeepsSessions: who was logged in before detach still is when a gateway is
 // started again, and what was counted stands.
 func TestDetachKeepsSessions(t *testing.T) {
-	network(t)
 	dir := t.TempDir()
-	d := start(t, dir)
-	t.Cleanup(func() { must(t, Detach(d.cfg, false)) })
-	addr := lease(t)
-	c, err := control.Dial(d.cfg.ControlSocket())
-	must(t, err)
-	if _, err := c.Login(t.Context(), control.LoginRequest{Addr: netip.MustParseAddr(addr), User: "ann"}); err != nil {
-		t.Fatal(err)
-	}
-	if !passes() {
-		t.Fatal("a client that was logged in does not pass")
-	}
+	d := startWithAnn(t, dir)
 	must(t, d.stop())
 	if !Left(d.cfg) {
 		t.Error("nothing is seen of a gateway that has ended")

@@ -207,22 +207,30 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestLostStoreShutsOut: whom nobody vouches for is out, also when a predecessor
-// had let it in.
-func TestLostStoreShutsOut(t *testing.T) {
+// startWithAnn starts a gateway in a new network, with a client that ann is logged in
+// at, and passes.
+func startWithAnn(t *testing.T, dir string) daemon {
+	t.Helper()
 	network(t)
-	dir := t.TempDir()
 	d := start(t, dir)
 	t.Cleanup(func() { must(t, Detach(d.cfg, false)) })
-	addr := lease(t)
+	addr := netip.MustParseAddr(lease(t))
 	c, err := control.Dial(d.cfg.ControlSocket())
 	must(t, err)
-	if _, err := c.Login(t.Context(), control.LoginRequest{Addr: netip.MustParseAddr(addr), User: "ann"}); err != nil {
+	if _, err := c.Login(t.Context(), control.LoginRequest{Addr: addr, User: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	if !passes() {
 		t.Fatal("a client that was logged in does not pass")
 	}
+	return d
+}
+
+// TestLostStoreShutsOut: whom nobody vouches for is out, also when a predecessor
+// had let it in.
+func TestLostStoreShutsOut(t *testing.T) {
+	dir := t.TempDir()
+	d := startWithAnn(t, dir)
 	must(t, d.stop())
 	must(t, os.Remove(filepath.Join(dir, "state", "sessions.db")))
 	d = start(t, dir)

@@ -1,26 +1,16 @@
 package gateway
 
 import (
-	"net/netip"
 	"testing"
 
-	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
 // TestKindsTakeOver: a client that is logged in still is, and passes, and what it has
 // sent stands, whatever data path the next gateway has.
 func TestKindsTakeOver(t *testing.T) {
-	network(t)
 	dir := t.TempDir()
-	d := start(t, dir)
-	t.Cleanup(func() { must(t, Detach(d.cfg, false)) })
-	addr := lease(t)
-	c, err := control.Dial(d.cfg.ControlSocket())
-	must(t, err)
-	if _, err := c.Login(t.Context(), control.LoginRequest{Addr: netip.MustParseAddr(addr), User: "ann"}); err != nil {
-		t.Fatal(err)
-	}
+	d := startWithAnn(t, dir)
 	before := d.client(t)
 	const onTUN, onNFQueue, fast = `kind = "tun"`, `kind = "nfqueue"`, "\nfast = true"
 	for _, keys := range []string{onTUN, onEBPF, onNFQueue, onEBPF, onNFQueue + fast, onTUN + fast, onNFQueue, onTUN, onEBPF} {

@@ -115,7 +115,7 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 		Skipped: s.Skipped, Facts: facts(env), Offloads: env.Offloads, Notes: env.Notes, Command: env.Command,
 	}
 	data.Claims = claims(s.Findings)
-	if env.Beside == "" {
+	if env.Sides == nil {
 		data.addStudies(d, append([]analysis.Summary{s}, with...))
 	}
 	data.addTrust(run, s)

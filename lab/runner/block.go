@@ -187,7 +187,7 @@ func (r *run) cell(ctx context.Context, b experiment.Block, cell result.Cell, to
 	}
 	for _, w := range todo {
 		if err := r.trial(ctx, b, cell, w, m, device); err != nil {
-			return errors.Join(err, m.end(ctx))
+			return errors.Join(fmt.Errorf("window %d: %w", w+1, err), m.end(ctx))
 		}
 	}
 	return m.end(ctx)

@@ -211,7 +211,10 @@ func (e *Experiment) EstimatedDuration() time.Duration {
 		device, clean := e.Sides(Block{AA: un.dut == Clean, Clients: un.clients})
 		block := blockOverhead + max(device.duration(), clean.duration()) + loads*(cellOverhead+load)
 		if un.dut != Clean {
-			block += deviceOverhead + clients*loginOverhead
+			block += deviceOverhead
+			if custom, ok := e.Custom[un.dut]; !ok || len(custom.Login)+len(custom.Admit) > 0 {
+				block += clients * loginOverhead
+			}
 		}
 		total += time.Duration(un.blocks) * block
 		if un.dut != Clean && e.ProfileWindow > 0 {

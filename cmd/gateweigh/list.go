@@ -39,6 +39,8 @@ type listedExperiment struct {
 	OfferedMbps []float64 `json:"offered_mbps,omitempty"`
 	PerClient   []float64 `json:"mbps_per_client,omitempty"`
 	LoginRates  []float64 `json:"login_rates,omitempty"`
+	// Sides is set when the labs of a pair differ in more than the device.
+	Sides *result.Sides `json:"sides,omitempty"`
 	// Cells, Blocks and EstimatedSeconds are of the devices that are here.
 	Cells            int        `json:"cells"`
 	Blocks           int        `json:"blocks"` // with A/A blocks
@@ -154,6 +156,9 @@ func listExperiment(ctx context.Context, e *experiment.Experiment, here map[stri
 		Measure: e.Measure, Clients: e.Clients, OfferedMbps: e.OfferedMbps, PerClient: e.MbpsPerClient, LoginRates: e.LoginRates,
 		Windows: e.Windows, WindowSeconds: e.Window.Seconds(), Needs: runner.Needs(e), file: e.Encode(),
 	}
+	if device, clean := e.SidesText(); clean != "" {
+		l.Sides = &result.Sides{Device: device, Clean: clean}
+	}
 	if len(possible.DUTs) == 0 {
 		return l, nil // a run would end at once
 	}
@@ -238,7 +243,11 @@ func (e listedExperiment) text() []string {
 		takes += fmt.Sprintf("%s of %d windows of %g s", count(e.Blocks, "block"), e.Windows, e.WindowSeconds)
 		who += "at " + loads(e.OfferedMbps, e.PerClient)
 	}
-	return append(lines, takes, who+"; devices here: "+strings.Join(e.Here, ", ")+e.absent(), "needs root, "+programs(e.Needs))
+	lines = append(lines, takes, who+"; devices here: "+strings.Join(e.Here, ", ")+e.absent())
+	if e.Sides != nil {
+		lines = append(lines, "weighs two labs that differ: "+e.Sides.Device+" against "+e.Sides.Clean)
+	}
+	return append(lines, "needs root, "+programs(e.Needs))
 }
 
 // loads are those of all clients together, and those of each.

@@ -75,7 +75,11 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 	if err := printSummary(os.Stdout, dir, summary, flags.json); err != nil {
 		return err
 	}
-	return codeOf(runErr, outcome, dir)
+	err = codeOf(runErr, outcome, dir)
+	if err == nil && outcome.Open > 0 { // too few for a run that failed
+		fmt.Fprintln(os.Stderr, "gateweigh:", again(errors.New("some blocks failed"), outcome, dir))
+	}
+	return err
 }
 
 // chooseExperiment returns the experiment and the folder of its run.
@@ -133,11 +137,28 @@ func codeOf(err error, o runner.Outcome, dir string) error {
 	case err != nil:
 		return err
 	case len(o.Failed) > 0:
-		return skipText(errors.New("some devices did not work"), o)
+		return again(skipText(errors.New("some devices did not work"), o), o, dir)
 	case float64(o.Missing) > maxMissing*float64(o.Planned):
-		return &exitError{exitRejected, fmt.Errorf("%d of %d windows have no accepted trial: see the rejects in %s", o.Missing, o.Planned, filepath.Join(dir, "report.html"))}
+		missing := fmt.Errorf("%d of %d windows have no accepted trial: see what was rejected or failed in %s", o.Missing, o.Planned, filepath.Join(dir, "report.html"))
+		return &exitError{exitRejected, again(missing, o, dir)}
 	}
 	return nil
+}
+
+// again adds to an error how to measure what was not.
+func again(err error, o runner.Outcome, dir string) error {
+	if o.Open == 0 {
+		return err
+	}
+	return fmt.Errorf("%w\n%s not measured; to measure what is missing: gateweigh run --resume %s", err, wereWindows(o.Open), dir)
+}
+
+// wereWindows is so many windows as the subject of a sentence.
+func wereWindows(n int) string {
+	if n == 1 {
+		return "1 window was"
+	}
+	return fmt.Sprintf("%d windows were", n)
 }
 
 func skipText(err error, o runner.Outcome) error {

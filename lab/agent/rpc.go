@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
+	"time"
 )
 
 // The lab and an agent speak JSON lines over the agent's standard input and
@@ -116,10 +118,44 @@ func (s *server) call(ctx context.Context, req request) (result any, err error) 
 	return h(ctx, req.Params)
 }
 
+// Peer is whom a conversation is with.
+type Peer struct {
+	Name string // "the agent of host a/client (process 4711)"
+	// Ended says how the peer ended, once its output has; it may be empty, and the
+	// function nil. It must not wait for ever.
+	Ended func() string
+}
+
+// endsWithin bounds the wait for the end of a process whose output has ended.
+const endsWithin = time.Second
+
+// Process is the Peer that runs as proc. It alone waits for the process: whoever
+// needs its end waits for the channel, which is closed then.
+func Process(name string, proc *os.Process) (Peer, <-chan struct{}) {
+	gone := make(chan struct{})
+	var how string
+	go func() { // ends with the process
+		defer close(gone)
+		if state, err := proc.Wait(); err == nil {
+			how = state.String()
+		}
+	}()
+	ended := func() string {
+		select {
+		case <-gone:
+			return how
+		case <-time.After(endsWithin):
+			return "" // it lives, and does not answer any more
+		}
+	}
+	return Peer{fmt.Sprintf("%s (process %d)", name, proc.Pid), ended}, gone
+}
+
 // Conn is the lab's end of a conversation with one agent. Its methods may be
 // called from many goroutines.
 type Conn struct {
 	w    io.WriteCloser
+	peer Peer
 	done chan struct{} // closed when the agent's output ends
 
 	mu      sync.Mutex // guards what follows and writes to w
@@ -128,9 +164,10 @@ type Conn struct {
 	err     error // why the conversation ended
 }
 
-// NewConn starts a conversation over the agent's output r and input w.
-func NewConn(r io.Reader, w io.WriteCloser) *Conn {
-	c := &Conn{w: w, done: make(chan struct{}), waiting: map[uint64]chan response{}}
+// NewConn starts a conversation over the agent's output r, which is closed when it
+// has ended, and its input w.
+func NewConn(r io.ReadCloser, w io.WriteCloser, peer Peer) *Conn {
+	c := &Conn{w: w, peer: peer, done: make(chan struct{}), waiting: map[uint64]chan response{}}
 	go c.receive(r)
 	return c
 }
@@ -141,13 +178,15 @@ func (c *Conn) Done() <-chan struct{} { return c.done }
 // Close ends the conversation; the agent then ends itself and all it started.
 func (c *Conn) Close() error { return c.w.Close() }
 
-func (c *Conn) receive(r io.Reader) {
+func (c *Conn) receive(r io.ReadCloser) {
+	defer r.Close()
 	dec := json.NewDecoder(bufio.NewReaderSize(r, 1<<16))
 	for {
 		var resp response
 		if err := dec.Decode(&resp); err != nil {
+			err = c.ended(err)
 			c.mu.Lock()
-			c.err = fmt.Errorf("agent ended: %w", err)
+			c.err = err
 			c.mu.Unlock()
 			close(c.done)
 			return
@@ -160,6 +199,16 @@ func (c *Conn) receive(r io.Reader) {
 			ch <- resp
 		}
 	}
+}
+
+// ended is the error of a conversation whose other end has stopped speaking.
+func (c *Conn) ended(err error) error {
+	if c.peer.Ended != nil {
+		if how := c.peer.Ended(); how != "" {
+			return fmt.Errorf("%s ended: %s", c.peer.Name, how)
+		}
+	}
+	return fmt.Errorf("%s ended: %w", c.peer.Name, err)
 }
 
 // call sends one request and waits for its answer. When ctx ends first, the
@@ -177,7 +226,7 @@ func (c *Conn) call(ctx context.Context, name string, params, result any) error 
 	err = c.send(request{ID: id, Method: name, Params: raw})
 	c.mu.Unlock()
 	if err != nil {
-		return err
+		return c.unheard(ctx, err)
 	}
 	select {
 	case resp := <-ch:
@@ -200,13 +249,27 @@ func (c *Conn) call(ctx context.Context, name string, params, result any) error 
 	}
 }
 
+// unheard is the error of a request that could not be sent: how the peer ended, if
+// that shows soon.
+func (c *Conn) unheard(ctx context.Context, err error) error {
+	select {
+	case <-c.done:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.err
+	case <-time.After(endsWithin):
+	case <-ctx.Done():
+	}
+	return err
+}
+
 func (c *Conn) send(req request) error {
 	line, err := json.Marshal(req)
 	if err != nil {
 		return err
 	}
 	if _, err := c.w.Write(append(line, '\n')); err != nil {
-		return fmt.Errorf("agent ended: speaking to it: %w", err)
+		return fmt.Errorf("speaking to %s: %w", c.peer.Name, err)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func (a *Agent) serveStreams(ctx context.Context, t Traffic) (err error) {
 	if t.Workers <= 1 {
 		return a.traffic.serve(ctx, at)
 	}
-	if a.traffic.farWorkers, err = addWorkers(a.traffic.farWorkers, t.Workers); err != nil {
+	if a.traffic.farWorkers, err = addWorkers(a.opts.Host, a.traffic.farWorkers, t.Workers); err != nil {
 		return err
 	}
 	return eachWorker(a.traffic.farWorkers, func(i int, w *worker) error {
@@ -110,7 +110,7 @@ func (a *Agent) startWorkers(ctx context.Context, t Traffic, pool *client.Pool) 
 		}
 		from[i] = c.LocalIP()
 	}
-	if a.traffic.nearWorkers, err = addWorkers(nil, t.Workers); err != nil {
+	if a.traffic.nearWorkers, err = addWorkers(a.opts.Host, nil, t.Workers); err != nil {
 		return err
 	}
 	for _, cfg := range t.configs() {

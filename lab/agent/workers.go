@@ -59,10 +59,12 @@ func workersFor(streams int, files uint64) int {
 //	agent ── stdin, stdout: JSON lines ──► gateweigh agent-worker
 type worker struct {
 	*Conn
-	cmd *exec.Cmd
+	pid  int
+	gone <-chan struct{} // closed when the process has ended
 }
 
-func startWorker() (*worker, error) {
+// startWorker starts one for a host.
+func startWorker(host string) (*worker, error) {
 	cmd := exec.Command("/proc/self/exe", WorkerCommand)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
@@ -76,19 +78,20 @@ func startWorker() (*worker, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting a worker for streams: %w", err)
 	}
-	return &worker{NewConn(stdout, stdin), cmd}, nil
+	peer, gone := Process("traffic worker of host "+host, cmd.Process)
+	return &worker{NewConn(stdout, stdin, peer), cmd.Process.Pid, gone}, nil
 }
 
 func (w *worker) close() {
 	w.Close()
 	<-w.Done()
-	w.cmd.Wait()
+	<-w.gone
 }
 
-// addWorkers makes a list of workers n long.
-func addWorkers(list []*worker, n int) ([]*worker, error) {
+// addWorkers makes a host's list of workers n long.
+func addWorkers(host string, list []*worker, n int) ([]*worker, error) {
 	for len(list) < n {
-		w, err := startWorker()
+		w, err := startWorker(host)
 		if err != nil {
 			return list, err
 		}
@@ -193,7 +196,7 @@ func (t *trafficState) workersNs() (ns int64) {
 	defer t.mu.Unlock()
 	for _, list := range [][]*worker{t.nearWorkers, t.farWorkers} {
 		for _, w := range list {
-			if p, err := meter.ReadProcess(w.cmd.Process.Pid); err == nil { // otherwise it is ending now
+			if p, err := meter.ReadProcess(w.pid); err == nil { // otherwise it is ending now
 				ns += p.RunNs
 			}
 		}

@@ -20,6 +20,7 @@ func Summarise(run result.Run, opts Options) Summary {
 		Version:    Version,
 		Experiment: run.Environment.Experiment,
 		Mode:       run.Environment.Mode,
+		Sides:      run.Environment.Sides,
 		Confidence: opts.Confidence,
 		Delta:      opts.Delta,
 		Cells:      []Cell{},
@@ -47,12 +48,20 @@ func Summarise(run result.Run, opts Options) Summary {
 	s.AA = noiseFloor(aa, opts)
 	s.fillCells(cells, run, opts)
 	hours, clockBack := elapsed(trials)
-	means := blockMeans(trials, hours)
-	s.Sweeps = sweeps(routers(means), opts)
-	s.CostModels = costModels(routers(means), s.Mode, opts)
+	all := blockMeans(trials, hours)
+	means := all
+	if s.Sides != nil { // the clean router of an A/A block had what the devices have
+		means = slices.DeleteFunc(slices.Clone(means), func(b blockMean) bool { return b.id.aa })
+	}
+	list := routers(means)
+	s.Sweeps = sweeps(list, opts)
+	if s.Sides != nil {
+		list = list[1:] // nor are its clients and traffic those of the cells
+	}
+	s.CostModels = costModels(list, s.Mode, opts)
 	s.Ceilings = ceilings(s.Cells, s.Mode)
 	var unstable []string
-	s.Stability, unstable = stability(means, opts)
+	s.Stability, unstable = stability(all, opts)
 	s.Rejects = rejectReasons(run.Trials)
 	s.FailedBlocks, s.Limits = failedBlocks(run.Blocks), limits(run.Blocks)
 	if s.Measure == result.MeasureLogins {

@@ -32,6 +32,13 @@ type Figures struct {
 	// CleanSegmentsPerBurst beside it shows whether both sides had the same traffic.
 	CleanSegmentsPerBurst Estimate `json:"clean_segments_per_burst"`
 	AggregationFactor     Estimate `json:"aggregation_factor"`
+	// PacketsPerWakeup are frames that a polling thread of the router handles in one go,
+	// AcksPerSegment packets against the direction of the payload for one along it: beside
+	// the length of bursts they say why two kinds of traffic cost a router differently.
+	PacketsPerWakeup      Estimate `json:"packets_per_wakeup"`
+	CleanPacketsPerWakeup Estimate `json:"clean_packets_per_wakeup"`
+	AcksPerSegment        Estimate `json:"acks_per_segment"`
+	CleanAcksPerSegment   Estimate `json:"clean_acks_per_segment"`
 	MeterCorePct          Estimate `json:"meter_core_pct"` // what measuring itself cost
 	// ClientCorePct is the client hosts' own CPU, traffic and all; GeneratorCorePct the
 	// busiest of the traffic's threads on either end.
@@ -80,6 +87,18 @@ func normalisedPct(m result.Measurement, offered float64) float64 {
 // rolePct is the CPU of a role, % of one core; absent where it was not recorded.
 func rolePct(m result.Measurement, role string) float64 {
 	return positive(over(float64(m.RoleNs[role])/1e7, m.Seconds))
+}
+
+// acksPerSegment is absent where both ends send payload and where packets were not
+// counted by direction.
+func acksPerSegment(m result.Measurement, direction string) float64 {
+	switch direction {
+	case result.Up:
+		return over(float64(m.PacketsDown), float64(m.PacketsUp))
+	case result.Down:
+		return over(float64(m.PacketsUp), float64(m.PacketsDown))
+	}
+	return math.NaN()
 }
 
 func lossRatio(m result.Measurement) float64 {
@@ -150,6 +169,16 @@ var figureTable = []figure{
 		return positive(t.Clean.SegmentsPerBurst)
 	}, nil},
 	{func(f *Figures) *Estimate { return &f.AggregationFactor }, func(t result.Trial, _ int) float64 { return positive(t.DUT.AggregationFactor) }, nil},
+	{func(f *Figures) *Estimate { return &f.PacketsPerWakeup }, func(t result.Trial, _ int) float64 { return positive(t.DUT.PacketsPerWakeup) }, nil},
+	{func(f *Figures) *Estimate { return &f.CleanPacketsPerWakeup }, func(t result.Trial, _ int) float64 {
+		return positive(t.Clean.PacketsPerWakeup)
+	}, nil},
+	{func(f *Figures) *Estimate { return &f.AcksPerSegment }, func(t result.Trial, _ int) float64 {
+		return acksPerSegment(t.DUT, t.Cell.Direction)
+	}, nil},
+	{func(f *Figures) *Estimate { return &f.CleanAcksPerSegment }, func(t result.Trial, _ int) float64 {
+		return acksPerSegment(t.Clean, t.Cell.Direction)
+	}, nil},
 	{func(f *Figures) *Estimate { return &f.MeterCorePct }, func(t result.Trial, _ int) float64 {
 		return over(float64(t.DUT.MeterNs)/1e7, t.DUT.Seconds)
 	}, nil},

@@ -41,9 +41,12 @@ type Summary struct {
 	Profile    string `json:"profile"` // several are joined by commas
 	Mode       string `json:"mode"`
 	// Measure is result.MeasureLogins, or empty: then the run measured costs.
-	Measure    string  `json:"measure,omitempty"`
-	Confidence float64 `json:"confidence"`
-	Delta      float64 `json:"delta"`
+	Measure string `json:"measure,omitempty"`
+	// Sides is set when the labs of a pair differed in more than the device: what the
+	// ratios are of then.
+	Sides      *result.Sides `json:"sides,omitempty"`
+	Confidence float64       `json:"confidence"`
+	Delta      float64       `json:"delta"`
 
 	Trials  Counts        `json:"trials"`
 	AA      AA            `json:"aa"`

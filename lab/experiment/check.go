@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,6 +46,7 @@ func (e *Experiment) check(known []string) []*Error {
 		}
 		e.checkCost(report)
 		e.checkTraffic(report)
+		e.checkBeside(report)
 		e.checkLoads(report)
 	}
 	for _, key := range needed {
@@ -67,22 +67,27 @@ func (e *Experiment) check(known []string) []*Error {
 // checkClients refuses more clients than there can be of their kind, and for what
 // is measured of them.
 func (e *Experiment) checkClients(report func(key, format string, args ...any)) {
-	if kind := cmp.Or(e.Client.Beside, e.Client.Kind); e.Client.Churn > 0 && (kind != ClientPersona || e.Client.Kind != ClientPersona) {
+	if e.Client.Churn > 0 && e.Client.Kind != ClientPersona {
 		report("client.churn", "needs client.kind = %q", ClientPersona)
-	}
-	kind := e.Client.Kind
-	if kind == ClientPersona {
-		kind = e.Client.BesideKind() // of personas there are as many as the key takes at all
-	}
-	if kind == ClientPersona {
-		return
 	}
 	most, measured := MaxClients, ""
 	if e.Measure == result.MeasureLogins {
 		most, measured = MaxStormClients, fmt.Sprintf(" with measure = %q", result.MeasureLogins)
 	}
-	if n := slices.Max(slices.Concat(e.Clients, []int{0})); n > most {
-		report("clients", "%d: clients of kind %q go up to %d%s; those of kind %q to %d", n, kind, most, measured, ClientPersona, MaxPersonas)
+	device := Side{Client: e.Client.Kind, Clients: slices.Max(slices.Concat(e.Clients, []int{0}))}
+	clean, blamed := e.besideOf(device), "clients"
+	if e.Beside.Clients > 0 {
+		blamed = "beside.clients"
+	}
+	fits := func(key string, s Side) bool {
+		if s.Client == ClientPersona || s.Clients <= most { // of personas there are as many as the key takes at all
+			return true
+		}
+		report(key, "%d: clients of kind %q go up to %d%s; those of kind %q to %d", s.Clients, s.Client, most, measured, ClientPersona, MaxPersonas)
+		return false
+	}
+	if fits("clients", device) {
+		fits(blamed, clean)
 	}
 }
 
@@ -109,7 +114,7 @@ func (e *Experiment) checkTraffic(report func(key, format string, args ...any)) 
 	if e.Traffic.Protocol != ProtocolTCP {
 		report("traffic.protocol", "%q needs kind = %q: %s are TCP only", e.Traffic.Protocol, TrafficIperf3, TrafficStreams)
 	}
-	if e.Traffic.Pacing != PacingPaced {
+	if e.Traffic.Pacing != PacingPaced && e.Beside.Traffic != TrafficIperf3 {
 		report("traffic.pacing", "%q needs kind = %q: %s are always paced", e.Traffic.Pacing, TrafficIperf3, TrafficStreams)
 	}
 }

@@ -60,3 +60,28 @@ func TestManualIsComplete(t *testing.T) {
 		t.Errorf("manual has %v\nlab has    %v", rows, want)
 	}
 }
+
+// TestReferenceIsComplete: the reference names every key of an experiment, and its
+// examples load.
+func TestReferenceIsComplete(t *testing.T) {
+	text, err := os.ReadFile("../../docs/experiments.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range Keys() {
+		if !strings.Contains(string(text), "`"+key+"`") {
+			t.Errorf("the reference lacks %s", key)
+		}
+	}
+	for _, e := range Builtins() {
+		if (e.Beside != Beside{}) && !strings.Contains(string(text), "| `"+e.Name+"` |") {
+			t.Errorf("the reference does not say what %s weighs", e.Name)
+		}
+	}
+	for _, part := range strings.Split(string(text), "```toml\n")[1:] {
+		block, _, _ := strings.Cut(part, "```")
+		if _, err := Parse("block.toml", []byte(block), known); err != nil {
+			t.Errorf("%v\nin:\n%s", err, block)
+		}
+	}
+}

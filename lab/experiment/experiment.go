@@ -71,6 +71,7 @@ type Experiment struct {
 
 	Client  Client               `toml:"client"`
 	Traffic Traffic              `toml:"traffic"`
+	Beside  Beside               `toml:"beside,omitempty"`
 	Custom  map[string]CustomDUT `toml:"dut,omitempty"` // devices described in the file itself
 
 	origins map[string]origin // where each key was set, for error messages
@@ -80,9 +81,6 @@ type Experiment struct {
 // Client says how clients are simulated.
 type Client struct {
 	Kind string `toml:"kind"` // ClientMacvlan (default), ClientVeth or ClientPersona
-	// Beside is the kind of the clean router's clients where a device is beside it;
-	// default Kind. With another one two kinds are weighed against each other.
-	Beside string `toml:"beside,omitempty"`
 	// Churn is guests a second that lease, log in, log out and leave while the clients
 	// send; default 0. Kind persona only.
 	Churn float64 `toml:"churn,omitzero"`

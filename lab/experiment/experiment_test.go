@@ -59,7 +59,8 @@ func TestLoadReadsEveryKey(t *testing.T) {
 		Clients: []int{1, 250}, OfferedMbps: []float64{0.5, 100}, MbpsPerClient: []float64{0.2}, Directions: []string{"up", "down"},
 		Profiles: []string{"bulk", "per-packet"}, Blocks: 1, AABlocks: 0, Windows: 2,
 		Window: 200 * time.Millisecond, Warmup: 0, Redo: 0,
-		Client:  Client{Kind: "veth", Beside: "persona", Hosts: 2},
+		Client:  Client{Kind: "veth", Hosts: 2},
+		Beside:  Beside{Client: "macvlan", Traffic: "iperf3", Clients: 100},
 		Traffic: Traffic{Kind: "iperf3", Protocol: "udp", BurstSegments: 8, Pacing: "burst"},
 		Custom: map[string]CustomDUT{"mine": {
 			Description: "a gateway",
@@ -98,7 +99,8 @@ windows = 2
 window = "200ms"
 warmup = "0s"
 redo = 0
-client = { kind = "veth", beside = "persona", hosts = 2 }
+client = { kind = "veth", hosts = 2 }
+beside = { client = "macvlan", traffic = "iperf3", clients = 100 }
 traffic = { kind = "iperf3", protocol = "udp", burst_segments = 8, pacing = "burst" }
 [dut.mine.files]
 "gw.conf" = "lan = ${GATEWEIGH_LAN_IF}\n"

@@ -63,7 +63,6 @@ var fields = []field{
 	{"redo", into(integer(0, 10), func(e *Experiment) *int { return &e.Redo })},
 	{"profile_window", into(duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.ProfileWindow })},
 	{"client.kind", into(word(ClientMacvlan, ClientVeth, ClientPersona), func(e *Experiment) *string { return &e.Client.Kind })},
-	{"client.beside", into(word(ClientMacvlan, ClientVeth, ClientPersona), func(e *Experiment) *string { return &e.Client.Beside })},
 	{"client.churn", into(churn, func(e *Experiment) *float64 { return &e.Client.Churn })},
 	{"client.hosts", into(integer(1, MaxClientHosts), func(e *Experiment) *int { return &e.Client.Hosts })},
 	{"traffic.kind", into(word(TrafficStreams, TrafficIperf3), func(e *Experiment) *string { return &e.Traffic.Kind })},
@@ -72,10 +71,13 @@ var fields = []field{
 	{"traffic.short_per_second", into(shortRate, func(e *Experiment) *float64 { return &e.Traffic.ShortPerSecond })},
 	{"traffic.short_bytes", into(integer(1, maxShortBytes), func(e *Experiment) *int { return &e.Traffic.ShortBytes })},
 	{"traffic.pacing", into(word(PacingPaced, PacingBurst), func(e *Experiment) *string { return &e.Traffic.Pacing })},
+	{"beside.client", into(word(ClientMacvlan, ClientVeth, ClientPersona), func(e *Experiment) *string { return &e.Beside.Client })},
+	{"beside.traffic", into(word(TrafficStreams, TrafficIperf3), func(e *Experiment) *string { return &e.Beside.Traffic })},
+	{"beside.clients", into(integer(1, MaxPersonas), func(e *Experiment) *int { return &e.Beside.Clients })},
 }
 
 // tables are the keys that hold other keys.
-var tables = []string{"client", "traffic", "dut"}
+var tables = []string{"client", "traffic", "beside", "dut"}
 
 // Keys lists every key outside [dut.NAME], in the order of the documentation.
 func Keys() []string {

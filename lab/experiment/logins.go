@@ -13,6 +13,7 @@ var costKeys = []string{
 	"offered_mbps", "mbps_per_client", "directions", "profiles", "aa_blocks", "windows", "window", "warmup", "profile_window",
 	"traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.pacing",
 	"traffic.short_per_second", "traffic.short_bytes",
+	"beside.client", "beside.traffic", "beside.clients",
 }
 
 // settle fills in the defaults that depend on what is measured, and is harmless
@@ -62,9 +63,6 @@ func (e *Experiment) checkLogins(report func(key, format string, args ...any)) {
 	}
 	if e.Client.Churn > 0 {
 		report("client.churn", "does not go with %s: nobody sends meanwhile", only)
-	}
-	if e.Client.Beside != "" {
-		report("client.beside", "does not go with %s: no clean router stands beside the device", only)
 	}
 	if slices.Contains(e.DUTs, Clean) {
 		report("duts", "%q does not go with %s: it has no log-in", Clean, only)

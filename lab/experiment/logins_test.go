@@ -93,7 +93,7 @@ func TestStormProblems(t *testing.T) {
 			`x.toml:5: window: has no meaning`, `x.toml:7: traffic.kind: has no meaning`}},
 		{"duet", storm + "mode = \"duet\"\n", []string{`x.toml:4: mode: "duet" does not go with measure = "logins"`}},
 		{"static addresses", storm + "client.kind = \"veth\"\n", []string{`x.toml:4: client.kind: "veth" does not go with measure = "logins"`}},
-		{"another kind beside", storm + "client.beside = \"persona\"\n", []string{`x.toml:4: client.beside: does not go with measure = "logins"`}},
+		{"another kind beside", storm + "beside.client = \"persona\"\n", []string{`x.toml:4: beside.client: has no meaning with measure = "logins"`}},
 		{"clean", "measure = \"logins\"\nduts = [\"clean\"]\nclients = [1]\n", []string{`x.toml:2: duts: "clean" does not go with measure = "logins"`}},
 		{"too many", "measure = \"logins\"\nduts = [\"opennds\"]\nclients = [4001]\n", []string{`x.toml:3: clients: 4001: clients of kind "macvlan" go up to 4000 with measure = "logins"; those of kind "persona" to 65000`}},
 		{"rate", storm + "login_rates = [-1, 0.01]\n", []string{`x.toml:4: login_rates: each value must be 0 for all at once, or clients a second from 0.1 to 10000, not -1; `}},

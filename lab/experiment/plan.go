@@ -141,9 +141,6 @@ func (e *Experiment) loads(clients int) []float64 {
 	return list
 }
 
-// BesideKind is the kind of the clean router's clients beside a device.
-func (c Client) BesideKind() string { return cmp.Or(c.Beside, c.Kind) }
-
 // balancedOrder is row i of a Williams design for n treatments (E. J. Williams,
 // 1949): over n rows each treatment stands once in each place, and over n rows
 // (2n when n is odd) each follows each other one equally often. So neither the
@@ -211,13 +208,13 @@ func (e *Experiment) EstimatedDuration() time.Duration {
 			total += time.Duration(un.blocks) * (blockOverhead + deviceOverhead + un.stormDuration())
 			continue
 		}
-		each := clientOverhead
-		if e.Client.Kind == ClientPersona {
-			each = personaOverhead
-		}
-		block := blockOverhead + clients*each + loads*(cellOverhead+load)
+		device, clean := e.Sides(Block{AA: un.dut == Clean, Clients: un.clients})
+		block := blockOverhead + max(device.duration(), clean.duration()) + loads*(cellOverhead+load)
 		if un.dut != Clean {
-			block += deviceOverhead + clients*loginOverhead
+			block += deviceOverhead
+			if custom, ok := e.Custom[un.dut]; !ok || len(custom.Login)+len(custom.Admit) > 0 {
+				block += clients * loginOverhead
+			}
 		}
 		total += time.Duration(un.blocks) * block
 		if un.dut != Clean && e.ProfileWindow > 0 {
@@ -225,6 +222,15 @@ func (e *Experiment) EstimatedDuration() time.Duration {
 		}
 	}
 	return total.Round(time.Second)
+}
+
+// duration is how long a lab's clients take to come and go.
+func (s Side) duration() time.Duration {
+	each := clientOverhead
+	if s.Client == ClientPersona {
+		each = personaOverhead
+	}
+	return time.Duration(s.Clients) * each
 }
 
 // stormDuration is how long the clients of a storm take to lease and to log in.

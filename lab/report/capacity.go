@@ -133,14 +133,14 @@ func costModelGrid(models []analysis.CostModel) grid {
 }
 
 // incrementsGrid is the steps of all sweeps, as the study's tables 5.2-5.4 and 5.6-5.8 have them.
-func incrementsGrid(sweeps []analysis.Sweep) grid {
+func incrementsGrid(sum analysis.Summary) grid {
 	g := grid{Caption: "From one level to the next: normalised CPU, with intervals over blocks", Sortable: true, Head: append(sweepHead(),
 		gridHead{Name: "From"}, gridHead{Name: "To"}, gridHead{Name: "Net", Unit: "points of a core"}, gridHead{Name: "Relative", Unit: "%"},
 		gridHead{Name: "Proportion", Unit: "1 is proportional"}, gridHead{Name: "Verdict", Text: true},
 		gridHead{Name: "Beyond the clean router", Unit: "% of the ratio"}, gridHead{Name: "Verdict on that", Text: true})}
-	for _, s := range sweeps {
+	for _, s := range sum.Sweeps {
 		for _, inc := range s.Increments {
-			g.Rows = append(g.Rows, gridRow{Key: sweepKey(s), Cells: append(sweepCells(s),
+			g.Rows = append(g.Rows, gridRow{Key: sweepKey(s), Cells: append(sweepCells(sum, s),
 				numberCell(inc.From, digits4), numberCell(inc.To, digits4), estimateCell(inc.NetPct, digits3), estimateCell(inc.RelativePct, digits3),
 				estimateCell(inc.Proportion, ratio), badgeCell(inc.Verdict, ""), estimateCell(inc.RatioPct, digits3), badgeCell(inc.RatioVerdict, ""))})
 		}
@@ -149,12 +149,12 @@ func incrementsGrid(sweeps []analysis.Sweep) grid {
 }
 
 // linearityGrid says how CPU follows bandwidth, one row a sweep that can tell.
-func linearityGrid(sweeps []analysis.Sweep) grid {
+func linearityGrid(sum analysis.Summary) grid {
 	g := grid{Caption: "How CPU follows bandwidth: straight line and power law through each block's levels", Sortable: true, Head: append(sweepHead(),
 		gridHead{Name: "Slope", Unit: "% of a core a Gbit/s"}, gridHead{Name: "Intercept", Unit: "% of a core"}, gridHead{Name: "R²"},
 		gridHead{Name: "Exponent", Unit: "1 is proportional"}, gridHead{Name: "Bends at"}, gridHead{Name: "Off the line there", Unit: "%"},
 		gridHead{Name: "Levels used"}, gridHead{Name: "Left out", Text: true})}
-	for _, s := range sweeps {
+	for _, s := range sum.Sweeps {
 		l := s.Linearity
 		if l == nil {
 			continue
@@ -167,7 +167,7 @@ func linearityGrid(sweeps []analysis.Sweep) grid {
 		if !l.BendAt.Known() {
 			bend.Main = "nowhere"
 		}
-		g.Rows = append(g.Rows, gridRow{Key: sweepKey(s), Cells: append(sweepCells(s),
+		g.Rows = append(g.Rows, gridRow{Key: sweepKey(s), Cells: append(sweepCells(sum, s),
 			estimateCell(l.Slope, digits3), estimateCell(l.Intercept, digits3), numberCell(l.R2, fraction4), estimateCell(l.Exponent, ratio),
 			bend, estimateCell(l.BendPct, digits3), countCell(l.LevelsUsed), textCell(strings.Join(left, ", ")))})
 	}
@@ -182,10 +182,10 @@ func sweepKey(s analysis.Sweep) string {
 	return fmt.Sprintf("%s|%s|%s|%s|%d|%s", s.DUT, s.Along, s.Direction, s.Profile, s.Clients, s.OfferedMbps)
 }
 
-func sweepCells(s analysis.Sweep) []gridCell {
+func sweepCells(sum analysis.Summary, s analysis.Sweep) []gridCell {
 	what := fmt.Sprintf("clients at %s, %s", rate(s.OfferedMbps), s.Direction)
 	if s.Along == analysis.AlongLoad {
 		what = fmt.Sprintf("Mbit/s with %s, %s", counted(s.Clients, "client"), s.Direction)
 	}
-	return []gridCell{{Main: routerName(s.DUT), Sort: s.DUT, Text: true, Header: true}, textCell(what)}
+	return []gridCell{{Main: sweptName(sum, s.DUT), Sort: s.DUT, Text: true, Header: true}, textCell(what)}
 }

@@ -29,8 +29,12 @@ func identity(cells []analysis.Cell) []gridColumn {
 		numberColumn("Offered", "Mbit/s", digits4, func(c analysis.Cell) analysis.Number { return c.OfferedMbps }))
 }
 
-func overheadColumn() gridColumn {
-	return estimateColumn("Overhead", "× per bit", ratio,
+func overheadColumn(s analysis.Summary) gridColumn {
+	name := "Overhead"
+	if s.Sides != nil {
+		name = "Ratio"
+	}
+	return estimateColumn(name, "× per bit", ratio,
 		func(c analysis.Cell) analysis.Estimate { return c.OverheadRatio }).field("overhead_ratio.mean")
 }
 
@@ -46,7 +50,7 @@ func resultsGrid(s analysis.Summary) grid {
 			return badgeCell(c.Verdict, note)
 		}}
 	return build("Every cell: means over blocks, their intervals in brackets", s.Cells, append(identity(s.Cells),
-		overheadColumn(), verdict,
+		overheadColumn(s), verdict,
 		estimateColumn("Delivered", "Mbit/s", digits4, func(c analysis.Cell) analysis.Estimate { return c.Intervals.DeliveredMbps }).field("delivered_mbps"),
 		estimateColumn("Clean CPU", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.CleanCPUCorePct }).field("clean_cpu_core_pct.mean"),
 		estimateColumn("DUT CPU", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.CPUCorePct }).field("cpu_core_pct.mean"),
@@ -58,9 +62,10 @@ func resultsGrid(s analysis.Summary) grid {
 }
 
 // furtherGrids are all other figures, in tables that fit a screen.
-func furtherGrids(cells []analysis.Cell) []grid {
+func furtherGrids(s analysis.Summary) []grid {
+	cells := s.Cells
 	const intervals = ": means over blocks with their intervals"
-	grids := []grid{cpuGrid(cells, intervals), delayGrid(cells), trafficGrid(cells, intervals)}
+	grids := []grid{cpuGrid(cells, intervals), delayGrid(cells), trafficGrid(cells, intervals), packetsGrid(cells, intervals)}
 	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Streams.ConnectP50us.Mean.Known() }) {
 		grids = append(grids, streamsGrid(cells, intervals))
 	}
@@ -70,7 +75,7 @@ func furtherGrids(cells []analysis.Cell) []grid {
 	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Churn.Blocks > 0 }) {
 		grids = append(grids, churnGrid(cells))
 	}
-	return append(grids, clientsGrid(cells, intervals), endpointsGrid(cells, intervals), verdictGrid(cells), trialsGrid(cells))
+	return append(grids, clientsGrid(cells, intervals), endpointsGrid(cells, intervals), verdictGrid(s), trialsGrid(cells))
 }
 
 func cpuGrid(cells []analysis.Cell, intervals string) grid {
@@ -82,7 +87,6 @@ func cpuGrid(cells []analysis.Cell, intervals string) grid {
 		estimateColumn("Processes, whole block", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.BlockFigures.DaemonCorePct }),
 		estimateColumn("Machine busy", "%, /proc/stat, all labs", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.MachineBusyPct }),
 		estimateColumn("Metering", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.Intervals.MeterCorePct }),
-		estimateColumn("Clean per packet", "ns", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanNsPerPacket }),
 	))
 }
 
@@ -102,8 +106,6 @@ func trafficGrid(cells []analysis.Cell, intervals string) grid {
 		estimateColumn("Loss", "% on the router", percentOf, func(c analysis.Cell) analysis.Estimate { return c.Intervals.LossRatio }).field("loss_ratio"),
 		estimateColumn("Clean loss", "% on the router", percentOf, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanLossRatio }),
 		estimateColumn("Retransmitted", "%", percentOf, func(c analysis.Cell) analysis.Estimate { return c.Intervals.RetransmitRatio }).field("retransmit_ratio"),
-		estimateColumn("Segments per burst", "", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.SegmentsPerBurst }).field("segments_per_burst"),
-		estimateColumn("Clean segments per burst", "", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanSegmentsPerBurst }),
 		estimateColumn("Aggregation", "frames per packet", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.AggregationFactor }),
 	))
 }
@@ -175,7 +177,8 @@ func churnGrid(cells []analysis.Cell) grid {
 }
 
 // verdictGrid shows what the verdicts rest on.
-func verdictGrid(cells []analysis.Cell) grid {
+func verdictGrid(s analysis.Summary) grid {
+	cells := s.Cells
 	four := func(n analysis.Number) string {
 		if n.Known() && n < 0.0001 {
 			return "< 0.0001"
@@ -183,7 +186,7 @@ func verdictGrid(cells []analysis.Cell) grid {
 		return fraction4(n)
 	}
 	return build("Verdicts and what they rest on; p-values are adjusted for judging all cells at once", cells, append(identity(cells),
-		overheadColumn(),
+		overheadColumn(s),
 		numberColumn("p, different", "if the ratio were 1", four, func(c analysis.Cell) analysis.Number { return c.PDifferent }).field("p_different"),
 		numberColumn("p, equivalent", "if it were outside δ", four, func(c analysis.Cell) analysis.Number { return c.PEquivalent }).field("p_equivalent"),
 		numberColumn("Spread", "sd of block log ratios", fraction4, func(c analysis.Cell) analysis.Number { return c.SDLog }).field("sd_log"),

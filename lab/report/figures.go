@@ -199,7 +199,7 @@ func (d *drawing) rows(cells []analysis.Cell) []figure {
 	clean := chart.Style{Number: chart.Clean}
 	cpu := chart.Forest{Title: "Router CPU at " + where, XLabel: "Router CPU, % of one core", Reference: math.NaN(), Band: noBand(),
 		Legend: []chart.LegendEntry{{Style: clean, Name: "clean router beside the device", MarkOnly: true}}}
-	overhead := chart.Forest{Title: "Overhead ratio at " + where, XLabel: "CPU per bit, × clean router", LogX: true,
+	overhead := chart.Forest{Title: ratioName(d.summary) + " at " + where, XLabel: "CPU per bit, × clean router", LogX: true,
 		Reference: 1, Band: d.band(), BandName: bandName}
 	for _, c := range cells {
 		dut := chart.ForestMark{Style: d.style(c.DUT), Point: mark(c, 0, c.CPUCorePct, cpuTip(c, c.DUT, c.CPUCorePct))}
@@ -223,7 +223,7 @@ func (d *drawing) rows(cells []analysis.Cell) []figure {
 		d.finish(cpu.Title, "Marks are means over blocks with their intervals, dots are single trials.", cpu.Draw, cellData(cells,
 			estimateColumn("DUT CPU", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.CPUCorePct }),
 			estimateColumn("Clean CPU", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.CleanCPUCorePct }))),
-		d.finish(overhead.Title, "Dots are single pairs. "+d.bandCaption(), overhead.Draw, cellData(cells, overheadColumn())),
+		d.finish(overhead.Title, "Dots are single pairs. "+d.bandCaption(), overhead.Draw, cellData(cells, overheadColumn(d.summary))),
 	}
 }
 

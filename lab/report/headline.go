@@ -50,7 +50,7 @@ func headlines(s analysis.Summary, styles map[string]int) []headline {
 	for _, c := range heaviest(s) {
 		h := headline{
 			DUT: c.DUT, Big: none, Verdict: c.Verdict, P: chance(c), Style: chart.Style{Number: styles[c.DUT]}.Class(),
-			Sentence: unbroken(strings.TrimPrefix(headlineSentence(c, s.Delta), c.DUT)), Facts: cardFacts(c, s.CostModels),
+			Sentence: unbroken(strings.TrimPrefix(headlineSentence(s, c), c.DUT)), Facts: cardFacts(c, s.CostModels),
 		}
 		if c.OverheadRatio.Mean.Known() {
 			h.Big = ratio(c.OverheadRatio.Mean) + " ×"
@@ -146,7 +146,7 @@ func leadSentence(s analysis.Summary) string {
 	}
 	var out []string
 	if len(costs) > 0 {
-		out = append(out, fmt.Sprintf("Compared with a clean router, carrying the same bit %s takes %s.", where, listed(costs)))
+		out = append(out, fmt.Sprintf("Compared with %s, carrying the same bit %s takes %s.", otherName(s), where, listed(costs)))
 	}
 	out = append(out, limits...)
 	if len(open) > 0 {
@@ -179,9 +179,9 @@ func loadText(c analysis.Cell) string {
 }
 
 // headlineSentence says in words what a DUT costs; it claims no more than the verdict does.
-func headlineSentence(c analysis.Cell, delta float64) string {
+func headlineSentence(s analysis.Summary, c analysis.Cell) string {
 	where := loadText(c)
-	r := fmt.Sprintf("%s × a clean router", ratio(c.OverheadRatio.Mean))
+	r := fmt.Sprintf("%s × %s", ratio(c.OverheadRatio.Mean), otherName(s))
 	var text string
 	switch {
 	case c.Pairs == 0:
@@ -195,7 +195,7 @@ func headlineSentence(c analysis.Cell, delta float64) string {
 	case c.Verdict == analysis.Different:
 		text = fmt.Sprintf("%s costs %s %s", c.DUT, r, where)
 	case c.Verdict == analysis.Equivalent:
-		text = fmt.Sprintf("%s costs the same as a clean router within %g %%, %s %s", c.DUT, 100*delta, r, where)
+		text = fmt.Sprintf("%s costs the same as a clean router within %g %%, %s %s", c.DUT, 100*s.Delta, r, where)
 	default:
 		text = fmt.Sprintf("%s seems to cost %s %s: %s", c.DUT, r, where, c.VerdictNote)
 	}

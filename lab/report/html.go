@@ -104,18 +104,21 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 		Title: nonEmpty(s.Experiment, "Run"), Subtitle: env.Title, Meta: pageMeta(run, s),
 		Question: "What it costs", Empty: "No trial of a device under test was recorded, so there is nothing to compare. The sections below say what was skipped, rejected or went wrong.",
 		Lead: leadSentence(s), FoundCount: findingCounts(s.Findings), Headlines: headlines(s, d.styles), Warnings: s.Warnings,
-		Reading: unbroken(capitalised(readingSentence(s))), ModeNote: modeNote(s.Mode),
+		Reading: unbroken(capitalised(readingSentence(s))), ModeNote: modeNote(s),
 		Groups: d.groups(), Flames: flameSection(run.Dir, s),
 		Capacity: d.capacityFigures(), CostModels: costModelGrid(s.CostModels), Ceilings: ceilingsGrid(s.Ceilings),
-		Results: resultsGrid(s), Further: furtherGrids(s.Cells), Increments: incrementsGrid(s.Sweeps), Linearity: linearityGrid(s.Sweeps),
+		Results: resultsGrid(s), Further: furtherGrids(s), Increments: incrementsGrid(s), Linearity: linearityGrid(s),
 		Noise: unbroken(capitalised(noiseSentence(s.AA))), NoiseFigure: d.noiseFigure(), Stability: d.stabilityFigures(),
 		Multiplicity: multiplicityNote(s),
 		Counts: fmt.Sprintf("%s accepted, %d rejected by self-tests, %d redone.",
 			counted(s.Trials.Accepted, "trial"), s.Trials.Rejected, s.Trials.Redone),
 		Skipped: s.Skipped, Facts: facts(env), Offloads: env.Offloads, Notes: env.Notes, Command: env.Command,
 	}
+	if s.Sides != nil {
+		data.Question = "How the two labs compare"
+	}
 	data.Claims = claims(s.Findings)
-	if env.Beside == "" {
+	if env.Sides == nil {
 		data.addStudies(d, append([]analysis.Summary{s}, with...))
 	}
 	data.addTrust(run, s)
@@ -185,13 +188,14 @@ func pageMeta(run result.Run, s analysis.Summary) []string {
 	return out
 }
 
-func modeNote(mode string) string {
-	switch mode {
+func modeNote(s analysis.Summary) string {
+	weighed := capitalised(sidesSentence(s))
+	switch s.Mode {
 	case result.ModeDuet:
 		return "Duet: DUT and clean router run at the same time in two labs with the same placement and load, so noise of the machine cancels in their ratio. " +
-			"Each block rebuilds both labs and swaps which of them carries the DUT."
+			"Each block rebuilds both labs and swaps which of them carries the DUT. " + weighed
 	case result.ModeSolo:
-		return "Solo: DUT and clean router are measured one after the other, so noise of the machine does not cancel and shows in the intervals."
+		return "Solo: DUT and clean router are measured one after the other, so noise of the machine does not cancel and shows in the intervals. " + weighed
 	}
 	return ""
 }

@@ -54,7 +54,7 @@ func (d *drawing) stabilityFigures() []figure {
 	}
 	if len(st.Series) > 1 {
 		out = append(out,
-			d.overTime("Overhead ratio over the run, by lab", "Ratio against its cell's mean, %", "device", func(p analysis.StabilityPoint) analysis.Number { return p.RatioPct }),
+			d.overTime(ratioName(d.summary)+" over the run, by lab", "Ratio against its cell's mean, %", "device", func(p analysis.StabilityPoint) analysis.Number { return p.RatioPct }),
 			d.overTime("Clean router's CPU per bit over the run, by lab", "CPU per bit against its cell's mean, %", "device", func(p analysis.StabilityPoint) analysis.Number { return p.CleanPct }))
 	}
 	return out

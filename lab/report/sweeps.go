@@ -137,13 +137,13 @@ func (d *drawing) panelCPU(p panel, kind cpuKind) figure {
 	var tips []string
 	shortfall := false
 	for _, s := range sweeps {
-		line := chart.Series{Name: routerName(s.DUT), Style: d.style(s.DUT)}
+		line := chart.Series{Name: sweptName(d.summary, s.DUT), Style: d.style(s.DUT)}
 		for _, l := range s.Levels {
 			e := kind.level(l)
 			if !e.Mean.Known() {
 				continue
 			}
-			tip := fmt.Sprintf("%s: %s of a core %s at %s, %s", routerName(s.DUT), percent(e.Mean), bounds(e, percent), p.levelText(l.Level), p.place())
+			tip := fmt.Sprintf("%s: %s of a core %s at %s, %s", sweptName(d.summary, s.DUT), percent(e.Mean), bounds(e, percent), p.levelText(l.Level), p.place())
 			pt := estimatePoint(float64(l.Level), e, tip)
 			pt.Key = markKey(p.cellOf(s, l))
 			value := estimateCell(e, bare)
@@ -155,7 +155,7 @@ func (d *drawing) panelCPU(p panel, kind cpuKind) figure {
 			line.Points = append(line.Points, pt)
 			tips = append(tips, tip)
 			data.Rows = append(data.Rows, gridRow{Key: pt.Key, Cells: []gridCell{
-				{Main: routerName(s.DUT), Text: true, Header: true}, {Main: digits4(l.Level), Sort: l.Level.String()},
+				{Main: sweptName(d.summary, s.DUT), Text: true, Header: true}, {Main: digits4(l.Level), Sort: l.Level.String()},
 				value, estimateCell(l.LinkMbps, digits4),
 			}})
 		}
@@ -176,6 +176,15 @@ func boolRank(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// sweptName is the router of a sweep: the clean one's clients may be others than the
+// axis says.
+func sweptName(s analysis.Summary, dut string) string {
+	if dut == analysis.Clean {
+		return besideName(s)
+	}
+	return dut
 }
 
 func routerName(dut string) string {
@@ -234,7 +243,7 @@ func (d *drawing) rawCPU(p panel, s analysis.Sweep, kind cpuKind) [][2]float64 {
 // panelRatio draws the overhead ratio over a sweep.
 func (d *drawing) panelRatio(p panel) figure {
 	ch := chart.XY{
-		Title:  fmt.Sprintf("Overhead ratio over %s, %s", p.name(), p.place()),
+		Title:  fmt.Sprintf("%s over %s, %s", ratioName(d.summary), p.name(), p.place()),
 		XLabel: p.axis(), YLabel: "CPU per bit, × clean router", LogY: true, Reference: 1, Band: d.band(), BandName: bandName,
 		Desc: describe(p.cells, ratioTip),
 	}
@@ -256,7 +265,7 @@ func (d *drawing) panelRatio(p panel) figure {
 		}
 		ch.Series = append(ch.Series, line)
 	}
-	return d.finish(ch.Title, "Dots are single pairs. "+d.bandCaption(), ch.Draw, cellData(p.cells, overheadColumn()))
+	return d.finish(ch.Title, "Dots are single pairs. "+d.bandCaption(), ch.Draw, cellData(p.cells, overheadColumn(d.summary)))
 }
 
 func devicesOf(cells []analysis.Cell) []string {

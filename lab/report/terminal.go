@@ -41,6 +41,18 @@ var terminalColumns = []column[analysis.Cell]{
 	{head: "verdict", left: true, value: verdictText},
 }
 
+// ratioColumn is the place of the ratio among them.
+const ratioColumn = 8
+
+// columnsOf are the columns under the names they have in this run.
+func columnsOf(s analysis.Summary) []column[analysis.Cell] {
+	cols := slices.Clone(terminalColumns)
+	if s.Sides != nil {
+		cols[ratioColumn].head = "ratio ×"
+	}
+	return cols
+}
+
 // Terminal writes the result as a compact table with the noise floor, rejected
 // trials, skipped DUTs and how to read it. Width is the terminal's in columns:
 // less important columns are left out until the table fits; 0 has no limit.
@@ -50,7 +62,11 @@ func Terminal(w io.Writer, s analysis.Summary, width int) error {
 	fmt.Fprintf(&b, "%s\n", result.OneLine(strings.Join(heading(s), " · ")))
 	if len(s.Cells) > 0 {
 		b.WriteByte('\n')
-		table(&b, columnsFor(terminalColumns, s.Cells, width), s.Cells)
+		table(&b, columnsFor(columnsOf(s), s.Cells, width), s.Cells)
+	}
+	if len(s.Cells) > 0 && s.Sides != nil {
+		b.WriteByte('\n')
+		table(&b, columnsFor(sidesColumns, s.Cells, width), s.Cells)
 	}
 	if len(s.Storms) > 0 {
 		b.WriteByte('\n')
@@ -181,6 +197,9 @@ const reasonsShown = 6
 // remarks are the lines under the table.
 func remarks(s analysis.Summary) []string {
 	out := []string{"Noise floor: " + noiseSentence(s.AA)}
+	if text := sidesSentence(s); text != "" {
+		out = append([]string{"What is weighed: " + text}, out...)
+	}
 	noun := "trial"
 	if s.Measure == result.MeasureLogins {
 		out, noun = stormRemarks(s.Storms), "storm"
@@ -269,9 +288,10 @@ func readingSentence(s analysis.Summary) string {
 	if s.Measure == result.MeasureLogins {
 		return stormReading
 	}
-	return fmt.Sprintf("overhead × is router CPU per delivered bit, DUT over clean router, with its %g %% interval over blocks; "+
+	name := strings.TrimSpace(columnsOf(s)[ratioColumn].head)
+	return fmt.Sprintf("%s is router CPU per delivered bit, DUT over clean router, with its %g %% interval over blocks; "+
 		"it is equivalent when that lies within %g %% of 1; else different when it leaves out 1 and the ratio lies beyond the noise floor; "+
-		"both corrected for the number of cells.", 100*s.Confidence, 100*s.Delta)
+		"both corrected for the number of cells.", name, 100*s.Confidence, 100*s.Delta)
 }
 
 // wrap breaks a line at spaces; continuation lines are indented.

@@ -81,6 +81,10 @@ func rejectedTrials(trials []result.Trial) (rows []rejectedTrial, more int) {
 
 // facts is the environment as name and value; what is not known is left out.
 func facts(env result.Environment) []fact {
+	var sides result.Sides
+	if env.Sides != nil {
+		sides = *env.Sides
+	}
 	all := []fact{
 		{"CPU", strings.TrimSpace(fmt.Sprintf("%s %s", env.CPUModel, env.Arch))},
 		{"CPUs online", positiveText(int64(env.CPUs), "")},
@@ -89,6 +93,8 @@ func facts(env result.Environment) []fact {
 		{"Kernel", env.Kernel},
 		{"Placement", env.Placement},
 		{"Clients", env.Clients},
+		{"Only where the device is", sides.Device},
+		{"Only at the clean router beside it", sides.Clean},
 		{"gateweigh", env.GateweighVersion},
 		{"SHA-256 of its binary", env.GateweighSHA256},
 	}

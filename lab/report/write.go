@@ -46,7 +46,7 @@ func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 		return analysis.Summary{}, err
 	}
 	s := analysis.Summarise(run, opts.Analysis)
-	if run.Environment.Beside == "" {
+	if run.Environment.Sides == nil {
 		s.Findings = append(s.Findings, studies.Findings(append([]analysis.Summary{s}, opts.With...)...)...)
 	}
 	dir := runDir

@@ -27,9 +27,9 @@ type Environment struct {
 	Measure string `json:"measure,omitempty"`
 	// Clients says what stands for clients: "persona", and on how many hosts.
 	Clients string `json:"clients,omitempty"`
-	// Beside is the kind of the clean router's clients when it is another one: then
-	// the run weighs kinds of client, and its devices are no gateways.
-	Beside  string `json:"beside,omitempty"`
+	// Sides is set when the labs of a pair differed in more than the device: a ratio
+	// is then of both together, and no published claim is looked at.
+	Sides   *Sides `json:"sides,omitempty"`
 	Command string `json:"command"` // exact command that repeats the run
 
 	Start       time.Time `json:"start"` // UTC
@@ -53,6 +53,12 @@ type Environment struct {
 
 	Skipped []Skip   `json:"skipped,omitempty"` // DUTs left out
 	Notes   []string `json:"notes,omitempty"`   // what else a reader must know, a sentence each
+}
+
+// Sides says what clients and traffic of the two labs of a pair had not in common.
+type Sides struct {
+	Device string `json:"device"` // "clients of kind persona, traffic of kind streams"
+	Clean  string `json:"clean"`
 }
 
 // WriteEnvironment replaces DIR/environment.json. Version is filled in.

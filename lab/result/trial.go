@@ -85,6 +85,8 @@ type Measurement struct {
 	DeliveredMbps float64 `json:"delivered_mbps"` // payload only
 	OfferedMbps   float64 `json:"offered_mbps"`   // payload the generator was asked for
 	Packets       int64   `json:"packets"`        // packets the router sent on all links, both directions
+	PacketsUp     int64   `json:"packets_up"`     // of those: towards the server
+	PacketsDown   int64   `json:"packets_down"`   // towards the clients
 	Drops         int64   `json:"drops"`          // link and queue drops on the router's links
 
 	AggregationFactor float64 `json:"aggregation_factor"` // frames on the wire per packet the IP layer saw; 0: it saw none to speak of

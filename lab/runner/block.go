@@ -76,23 +76,19 @@ func blockName(b experiment.Block) string {
 // openPair builds both sides of the block at once.
 func (r *run) openPair(ctx context.Context, b experiment.Block) (device, clean *side, err error) {
 	more := guests(r.cfg.Experiment.Client.Churn)
-	all := b.Clients + more
-	d, err := dut.New(b.DUT, all, r.cfg.Experiment)
+	d, err := dut.New(b.DUT, b.Clients+more, r.cfg.Experiment)
 	if err != nil {
 		return nil, nil, err
 	}
 	shared := d.Traits() // its link settings hold on both sides of the pair
-	kinds := r.cfg.Experiment.Client
-	beside := kinds.BesideKind()
-	if b.AA {
-		beside = kinds.Kind
-	}
-	open := func(lab string, d dut.DUT, kind string, into **side) func() error {
+	with, without := r.cfg.Experiment.Sides(b)
+	room := max(with.Clients, without.Clients) + more // networks and queues are alike, whoever is in them
+	open := func(lab string, d dut.DUT, has experiment.Side, into **side) func() error {
 		return func() (err error) {
 			*into, err = openSide(ctx, sideConfig{
-				backend: r.backend, lab: lab, device: d, clients: b.Clients, guests: more, clientKind: kind,
+				backend: r.backend, lab: lab, device: d, has: has, guests: more, told: tellsRouter(with, without),
 				topology: testbed.Portal{
-					Aggregate: b.Profile == result.Bulk, LAN: d.Traits().LAN, Clients: all, ClientHosts: kinds.Hosts,
+					Aggregate: b.Profile == result.Bulk, LAN: d.Traits().LAN, Clients: room, ClientHosts: r.cfg.Experiment.Client.Hosts,
 					NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
 				}.Topology(),
 			})
@@ -100,7 +96,7 @@ func (r *run) openPair(ctx context.Context, b experiment.Block) (device, clean *
 		}
 	}
 	other := map[string]string{"a": "b", "b": "a"}[b.DUTLab]
-	err = testbed.Together(open(b.DUTLab, d, kinds.Kind, &device), open(other, dut.NewClean(), beside, &clean))
+	err = testbed.Together(open(b.DUTLab, d, with, &device), open(other, dut.NewClean(), without, &clean))
 	if err == nil {
 		return device, clean, nil
 	}
@@ -191,7 +187,7 @@ func (r *run) cell(ctx context.Context, b experiment.Block, cell result.Cell, to
 	}
 	for _, w := range todo {
 		if err := r.trial(ctx, b, cell, w, m, device); err != nil {
-			return errors.Join(err, m.end(ctx))
+			return errors.Join(fmt.Errorf("window %d: %w", w+1, err), m.end(ctx))
 		}
 	}
 	return m.end(ctx)
@@ -201,6 +197,7 @@ func (r *run) cell(ctx context.Context, b experiment.Block, cell result.Cell, to
 // Attempts of earlier sittings count: the redos are the window's, not the sitting's.
 func (r *run) trial(ctx context.Context, b experiment.Block, cell result.Cell, w int, m measurer, device *side) error {
 	e := r.cfg.Experiment
+	_, clean := e.Sides(b)
 	for attempt := r.tried[windowKey{cell: cell, aa: b.AA, block: b.Index, window: w}]; ; attempt++ {
 		t := result.Trial{
 			Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: attempt, Sitting: r.sitting,
@@ -214,7 +211,7 @@ func (r *run) trial(ctx context.Context, b experiment.Block, cell result.Cell, w
 			return err
 		}
 		t.DUT.PSSMiB = device.pssMiB
-		judge(&t, e.Window, e.Traffic, device.traits.Gathers)
+		judge(&t, e.Window, clean.Traffic, device.traits.Gathers)
 		if err := r.writer.AppendTrial(t); err != nil {
 			return fmt.Errorf("%w: %w", errStorage, err)
 		}

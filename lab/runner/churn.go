@@ -38,7 +38,7 @@ func guests(perSecond float64) int {
 func (s *side) guestsOf(i int) (first, count int) {
 	n := len(s.hosts)
 	lo, hi := s.guests*i/n, s.guests*(i+1)/n
-	return s.count + lo + 1, hi - lo
+	return s.has.Clients + lo + 1, hi - lo
 }
 
 // visit has guests come and go on all hosts; each host takes its part of the rate.

@@ -17,7 +17,8 @@ import (
 )
 
 // startTraffic starts the load of one cell.
-func (s *side) startTraffic(ctx context.Context, t experiment.Traffic, direction string, mbps float64, clients, seconds int) error {
+func (s *side) startTraffic(ctx context.Context, direction string, mbps float64, seconds int) error {
+	t, clients := s.has.Traffic, s.has.Clients
 	s.marked, s.fairness, s.short = 0, result.Fairness{}, nil
 	s.load = agent.Traffic{
 		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced, Direction: direction, Clients: clients, ClientHosts: len(s.hosts),

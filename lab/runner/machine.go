@@ -31,10 +31,11 @@ import (
 // of its devices.
 func Needs(e *experiment.Experiment) []dut.Need {
 	list := []dut.Need{{Program: "ethtool", Package: "ethtool", Why: "the links' offloads"}}
-	if client.Leases(e.Client.Kind) {
+	device, clean := e.Sides(experiment.Block{Clients: slices.Max(e.Clients)})
+	if client.Leases(device.Client) || client.Leases(clean.Client) {
 		list = append(list, dut.Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases beside a router that gives none"})
 	}
-	if e.Measure == result.MeasureCost && e.Traffic.Kind == experiment.TrafficIperf3 {
+	if e.Measure == result.MeasureCost && (device.Traffic.Kind == experiment.TrafficIperf3 || clean.Traffic.Kind == experiment.TrafficIperf3) {
 		list = append(list, dut.Need{Program: "iperf3", Package: "iperf3", Why: "the traffic"})
 	}
 	return list
@@ -51,8 +52,11 @@ func checkMachine(e *experiment.Experiment) error {
 			errs = append(errs, fmt.Errorf("%s is not on PATH: install the %s", n.Program, n.Remedy()))
 		}
 	}
-	if n, most := slices.Max(e.Clients), client.Most(e.Client.Kind); n > most {
-		errs = append(errs, fmt.Errorf("clients: %d: clients of kind %s go up to %d", n, e.Client.Kind, most))
+	device, clean := e.Sides(experiment.Block{Clients: slices.Max(e.Clients)})
+	for _, side := range slices.Compact([]experiment.Side{device, clean}) {
+		if most := client.Most(side.Client); side.Clients > most {
+			errs = append(errs, fmt.Errorf("clients: %d: clients of kind %s go up to %d", side.Clients, side.Client, most))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -94,7 +98,10 @@ func environment(ctx context.Context, cfg Config, placement testbed.Placement) (
 		Arch: runtime.GOARCH, Placement: placement.String(),
 		Offloads: offloads(cfg.Experiment), Tools: tools(ctx, cfg.Experiment), Sysctls: testbed.Sysctls(slices.Max(cfg.Experiment.Clients)),
 	}
-	env.Clients, env.Beside = clientsText(cfg.Experiment.Client), cfg.Experiment.Client.Beside
+	env.Clients = clientsText(cfg.Experiment.Client)
+	if device, clean := cfg.Experiment.SidesText(); clean != "" {
+		env.Sides = &result.Sides{Device: device, Clean: clean}
+	}
 	var un unix.Utsname
 	if err := unix.Uname(&un); err == nil {
 		env.Kernel = unix.ByteSliceToString(un.Release[:]) + " " + unix.ByteSliceToString(un.Version[:])
@@ -127,9 +134,6 @@ func environment(ctx context.Context, cfg Config, placement testbed.Placement) (
 // clientsText says what stands for clients.
 func clientsText(c experiment.Client) string {
 	text := "kind " + c.Kind
-	if c.Beside != "" {
-		text += ", the clean router's beside a device of kind " + c.Beside
-	}
 	if c.Hosts > 1 {
 		text += fmt.Sprintf(", on %d hosts behind a switch", c.Hosts)
 	}
@@ -201,7 +205,11 @@ func offloads(e *experiment.Experiment) []string {
 			lines = append(lines, "profile bulk: router's links aggregate at the default size")
 		}
 	}
-	return append(lines, fmt.Sprintf("traffic: %s, bursts of %d segments, congestion control cubic", e.Traffic.Kind, e.Traffic.BurstSegments))
+	kinds := e.Traffic.Kind
+	if _, clean := e.Sides(experiment.Block{}); clean.Traffic.Kind != kinds {
+		kinds += " (" + clean.Traffic.Kind + " at the clean router beside a device)"
+	}
+	return append(lines, fmt.Sprintf("traffic: %s, bursts of %d segments, congestion control cubic", kinds, e.Traffic.BurstSegments))
 }
 
 func cpuInfo() (model, virt string) {

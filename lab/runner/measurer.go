@@ -51,7 +51,7 @@ func (p pair) seconds() int {
 }
 
 func (p pair) start(ctx context.Context, s *side, cell result.Cell) error {
-	return s.startTraffic(ctx, p.e.Traffic, cell.Direction, cell.OfferedMbps, cell.Clients, p.seconds())
+	return s.startTraffic(ctx, cell.Direction, cell.OfferedMbps, p.seconds())
 }
 
 func (p pair) end(ctx context.Context) error {

@@ -45,6 +45,7 @@ type Outcome struct {
 	Started  bool // false: refused before anything was measured or written
 	Accepted int  // windows with an accepted trial, with those of earlier sittings
 	Missing  int  // windows of the plan without an accepted trial
+	Open     int  // of those: windows that were not measured, or not often enough; a resume does
 	Planned  int  // windows of the plan, without skipped devices and what is beyond a device
 	Skipped  []result.Skip
 	Failed   []result.Skip // devices that could run here but did not work
@@ -320,6 +321,9 @@ func (r *run) tally(out Outcome) Outcome {
 			out.Accepted++
 		} else {
 			out.Missing++
+		}
+		if !r.done[k] {
+			out.Open++
 		}
 	})
 	return out

@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -24,8 +25,9 @@ type side struct {
 	traits  dut.Traits
 	env     dut.Env
 	clients []dut.ClientAddr
-	count   int // of clients; the guests' numbers follow
+	has     experiment.Side // clients and what they send; the guests' numbers follow the clients'
 	guests  int
+	told    bool          // the router is told of its neighbours
 	load    agent.Traffic // what runs now or ran last, of all client hosts together
 	pssMiB  float64       // memory of the device's programs when the last cell began
 
@@ -70,13 +72,13 @@ func (s *side) eachHost(fn func(i int, h clientHost) error) error {
 
 // sideConfig is what differs between sides and blocks.
 type sideConfig struct {
-	backend    testbed.Backend
-	topology   testbed.Topology
-	lab        string // "a" or "b"
-	device     dut.DUT
-	clients    int
-	guests     int
-	clientKind string
+	backend  testbed.Backend
+	topology testbed.Topology
+	lab      string // "a" or "b"
+	device   dut.DUT
+	has      experiment.Side
+	guests   int
+	told     bool // the router is told of its neighbours
 }
 
 // openSide builds a lab, starts its device, and brings all clients to the point
@@ -86,7 +88,7 @@ func openSide(ctx context.Context, cfg sideConfig) (*side, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = s.admitClients(ctx, cfg); err == nil {
+	if err = s.admitClients(ctx); err == nil {
 		err = s.checkFlows(ctx)
 	}
 	if err == nil {
@@ -100,7 +102,7 @@ func openSide(ctx context.Context, cfg sideConfig) (*side, error) {
 
 // openDevice builds a lab and starts its device. On error nothing is left.
 func openDevice(ctx context.Context, cfg sideConfig) (_ *side, err error) {
-	s := &side{dut: cfg.device, traits: cfg.device.Traits(), count: cfg.clients, guests: cfg.guests}
+	s := &side{dut: cfg.device, traits: cfg.device.Traits(), has: cfg.has, guests: cfg.guests, told: cfg.told}
 	start := time.Now()
 	defer func() {
 		if err != nil {
@@ -110,14 +112,14 @@ func openDevice(ctx context.Context, cfg sideConfig) (_ *side, err error) {
 	if s.lab, err = cfg.topology.Build(ctx, cfg.backend, cfg.lab); err != nil {
 		return nil, err
 	}
-	s.hosts = shareClients(s.lab.Clients, cfg.clients)
+	s.hosts = shareClients(s.lab.Clients, cfg.has.Clients)
 	s.env = dut.Env{
 		Router: s.lab.Router, Server: s.lab.Server, LANIf: s.lab.LANIf, WANIf: s.lab.WANIf,
 		LAN: s.lab.LAN, Gateway: s.lab.Gateway, RouterWAN: s.lab.RouterWAN,
 		ServerIP: s.lab.ServerIP, ServiceIP: s.lab.ServiceIP,
-		Clients: cfg.clients + cfg.guests, Scratch: agent.Scratch,
+		Clients: cfg.has.Clients + cfg.guests, Scratch: agent.Scratch,
 	}
-	if err := s.startDevice(ctx, cfg); err != nil {
+	if err := s.startDevice(ctx); err != nil {
 		return nil, err
 	}
 	s.setup = time.Since(start)
@@ -128,10 +130,10 @@ func openDevice(ctx context.Context, cfg sideConfig) (_ *side, err error) {
 // its own, and an experiment may allow its device ten minutes.
 const startTimeout = 15 * time.Minute
 
-func (s *side) startDevice(ctx context.Context, cfg sideConfig) error {
+func (s *side) startDevice(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
 	defer cancel()
-	if client.Leases(cfg.clientKind) && !s.traits.DHCP {
+	if client.Leases(s.has.Client) && !s.traits.DHCP {
 		if err := s.lab.ServeDHCP(ctx); err != nil {
 			return err
 		}
@@ -143,9 +145,9 @@ func (s *side) startDevice(ctx context.Context, cfg sideConfig) error {
 	return nil
 }
 
-func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
+func (s *side) admitClients(ctx context.Context) error {
 	start := time.Now()
-	if err := s.createClients(ctx, cfg.clientKind); err != nil {
+	if err := s.createClients(ctx); err != nil {
 		return err
 	}
 	addrs, leased := make([][]client.Address, len(s.hosts)), make([][]client.Outcome, len(s.hosts))
@@ -156,13 +158,13 @@ func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 		return err
 	})
 	if err = cmp.Or(err, gaveUp("lease", s.traits.DHCP, slices.Concat(leased...))); err != nil {
-		return fmt.Errorf("admitting %d clients: %w", cfg.clients, err)
+		return fmt.Errorf("admitting %d clients: %w", s.has.Clients, err)
 	}
 	s.lease = time.Since(start)
 	for _, a := range slices.Concat(addrs...) {
 		s.clients = append(s.clients, dut.ClientAddr{N: a.Num, IP: a.IP, MAC: a.MAC})
 	}
-	if err := s.tellRouter(ctx, cfg.clientKind, slices.Concat(addrs...)); err != nil {
+	if err := s.tellRouter(ctx, slices.Concat(addrs...)); err != nil {
 		return err
 	}
 	start = time.Now()
@@ -172,7 +174,7 @@ func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 		}
 	}
 	// A portal that answers one client at a time takes as long as there are clients.
-	patience := min(time.Minute+time.Duration(cfg.clients)*time.Second, longestLogin)
+	patience := min(time.Minute+time.Duration(s.has.Clients)*time.Second, longestLogin)
 	pace := client.Pace{Parallel: cmp.Or(s.traits.Admission.Parallel, loginParallel), Patience: patience}
 	outcomes := make([][]client.Outcome, len(s.hosts))
 	err = s.eachHost(func(i int, h clientHost) (err error) {
@@ -180,7 +182,7 @@ func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 		return err
 	})
 	if err = cmp.Or(err, gaveUp("log in", s.traits.Admission.Kind != client.AdmitNone, slices.Concat(outcomes...))); err != nil {
-		return fmt.Errorf("admitting %d clients: %w", cfg.clients, err)
+		return fmt.Errorf("admitting %d clients: %w", s.has.Clients, err)
 	}
 	s.login = time.Since(start)
 	for _, o := range slices.Concat(outcomes...) {
@@ -194,21 +196,26 @@ func (s *side) admitClients(ctx context.Context, cfg sideConfig) error {
 const knownMost = 250
 
 // tellRouterOfAll asks the client hosts for their clients' addresses first.
-func (s *side) tellRouterOfAll(ctx context.Context, kind string) error {
+func (s *side) tellRouterOfAll(ctx context.Context) error {
 	addrs := make([][]client.Address, len(s.hosts))
 	err := s.eachHost(func(i int, h clientHost) (err error) { addrs[i], err = h.Clients(ctx); return err })
 	if err != nil {
 		return err
 	}
 	leased := slices.DeleteFunc(slices.Concat(addrs...), func(a client.Address) bool { return !a.IP.IsValid() })
-	return s.tellRouter(ctx, kind, leased)
+	return s.tellRouter(ctx, leased)
 }
 
-// tellRouter enters personas into the router's table of neighbours when there are
-// more than the machine's table may have room for. It is done on both sides of a
-// pair alike.
-func (s *side) tellRouter(ctx context.Context, kind string, addrs []client.Address) error {
-	if kind != client.KindPersona || len(addrs) <= knownMost {
+// tellsRouter reports whether routers are told of their neighbours: where one of the
+// labs that are compared has more personas than the machine's table may have room
+// for, all of them are.
+func tellsRouter(sides ...experiment.Side) bool {
+	return slices.ContainsFunc(sides, func(s experiment.Side) bool { return s.Client == client.KindPersona && s.Clients > knownMost })
+}
+
+// tellRouter enters clients into the router's table of neighbours.
+func (s *side) tellRouter(ctx context.Context, addrs []client.Address) error {
+	if !s.told {
 		return nil
 	}
 	return s.lab.Router.AddNeighbours(ctx, agent.Neighbours{Link: s.lab.LANIf, List: addrs})

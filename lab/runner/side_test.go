@@ -69,7 +69,7 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 	s, err := openSide(ctx, sideConfig{
 		backend:  testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement},
 		topology: testbed.Portal{ClientHosts: 2}.Topology(),
-		lab:      "a", device: dut.NewClean(), clients: clients, clientKind: client.KindMacvlan,
+		lab:      "a", device: dut.NewClean(), has: experiment.Side{Client: client.KindMacvlan, Clients: clients},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -82,8 +82,8 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 	for _, c := range []struct{ kind, direction string }{
 		{experiment.TrafficIperf3, result.Up}, {experiment.TrafficStreams, result.Up}, {experiment.TrafficStreams, result.Down},
 	} {
-		load := experiment.Traffic{Kind: c.kind, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44}
-		if err := s.startTraffic(ctx, load, c.direction, mbps, clients, 60); err != nil {
+		s.has.Traffic = experiment.Traffic{Kind: c.kind, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44}
+		if err := s.startTraffic(ctx, c.direction, mbps, 60); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(300 * time.Millisecond)

@@ -70,8 +70,9 @@ func (r *run) stormOnce(ctx context.Context, b experiment.Block) (s result.Storm
 	}
 	r.status("%s: building the lab, %s", blockName(b), rateText(b))
 	t := d.Traits()
+	has, _ := r.cfg.Experiment.Sides(b)
 	side, err := openDevice(ctx, sideConfig{
-		backend: r.backend, lab: b.DUTLab, device: d, clients: b.Clients, clientKind: r.cfg.Experiment.Client.Kind,
+		backend: r.backend, lab: b.DUTLab, device: d, has: has, told: tellsRouter(has),
 		topology: testbed.Portal{LAN: t.LAN, Clients: b.Clients, ClientHosts: r.cfg.Experiment.Client.Hosts, NoAggregation: t.NoAggregation, NoTxChecksum: t.NoTxChecksum}.Topology(),
 	})
 	if err != nil {
@@ -98,7 +99,7 @@ func (r *run) measureStorm(ctx context.Context, b experiment.Block, side *side) 
 		return s, err
 	}
 	start := time.Now()
-	if err := side.createClients(ctx, r.cfg.Experiment.Client.Kind); err != nil {
+	if err := side.createClients(ctx); err != nil {
 		return s, err
 	}
 	s.CreateSeconds = time.Since(start).Seconds()
@@ -119,7 +120,7 @@ func (r *run) measureStorm(ctx context.Context, b experiment.Block, side *side) 
 	if err != nil {
 		return s, fmt.Errorf("leasing: %w", err)
 	}
-	if err := side.tellRouterOfAll(ctx, r.cfg.Experiment.Client.Kind); err != nil {
+	if err := side.tellRouterOfAll(ctx); err != nil {
 		return s, err
 	}
 	r.status("%s: %d clients log in, %s", blockName(b), b.Clients, rateText(b))
@@ -161,11 +162,11 @@ func paceOf(b experiment.Block, hosts int) client.Pace {
 func rateText(b experiment.Block) string { return experiment.RateText(b.LoginRate) }
 
 // createClients makes the clients; they have no addresses yet.
-func (s *side) createClients(ctx context.Context, kind string) error {
+func (s *side) createClients(ctx context.Context) error {
 	return s.eachHost(func(i int, h clientHost) error {
 		guest, guests := s.guestsOf(i)
 		return h.CreateClients(ctx, client.Config{
-			Kind: kind, First: h.first, Count: h.count, FirstGuest: guest, Guests: guests, Parent: h.Ifs[0], LAN: s.lab.LAN, Gateway: s.lab.Gateway,
+			Kind: s.has.Client, First: h.first, Count: h.count, FirstGuest: guest, Guests: guests, Parent: h.Ifs[0], LAN: s.lab.LAN, Gateway: s.lab.Gateway,
 			Lab: s.lab.Name[0],
 		})
 	})

@@ -164,6 +164,8 @@ func (s *side) measurement(a, b reading) result.Measurement {
 		LinkMbps:      mbps(out.TxBytes, seconds),
 		DeliveredMbps: s.delivered(out, seconds, receiving, resent),
 		Packets:       lan.TxPackets + wan.TxPackets,
+		PacketsUp:     wan.TxPackets,
+		PacketsDown:   lan.TxPackets,
 		Drops:         lan.RxDropped + lan.TxDropped + wan.RxDropped + wan.TxDropped,
 		MeterNs:       b.router.MeterNs - a.router.MeterNs,
 		RTT:           result.RTT{P50: b.rtt.P50, P99: b.rtt.P99, Probes: b.rtt.Probes, Lost: b.rtt.Lost},

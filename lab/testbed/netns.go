@@ -62,15 +62,17 @@ func (b Netns) Start(ctx context.Context, name string, role Role) (*Host, error)
 		}
 		return nil, fmt.Errorf("starting host %s: %w", name, err)
 	}
-	h := &Host{Conn: agent.NewConn(stdout, stdin), Name: name, Role: role, CPUs: cpus}
+	peer, gone := agent.Process("the agent of host "+name, cmd.Process)
+	h := &Host{Conn: agent.NewConn(stdout, stdin, peer), Name: name, Role: role, CPUs: cpus}
 	ns, err := client.NamespaceOf(cmd.Process.Pid)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting host %s: %w%s", name, err, lastLines(log.Name())), cmd.Process.Kill(), cmd.Wait())
+		return nil, errors.Join(fmt.Errorf("starting host %s: %w%s", name, err, lastLines(log.Name())), cmd.Process.Kill())
 	}
 	let := letGoAfter(h.Done(), ns)
 	h.end = func() error {
 		defer let()
-		return endAgent(cmd, h.Done())
+		endAgent(cmd.Process, gone)
+		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("its agent does not answer"))
 	defer cancel()
@@ -98,14 +100,13 @@ func letGoAfter(done <-chan struct{}, ns *client.Namespace) func() {
 
 // endAgent waits for an agent whose input is closed, and kills one that does not
 // heed it. Twice is harmless.
-func endAgent(cmd *exec.Cmd, done <-chan struct{}) error {
+func endAgent(proc *os.Process, gone <-chan struct{}) {
 	select {
-	case <-done:
+	case <-gone:
 	case <-time.After(3 * time.Second):
-		cmd.Process.Kill()
+		proc.Kill()
+		<-gone
 	}
-	cmd.Wait() // how an agent ended says nothing: its input was closed
-	return nil
 }
 
 // Connect implements Backend: a veth pair, made by one host's agent with its

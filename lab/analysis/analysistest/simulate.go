@@ -258,9 +258,14 @@ func (s *simulation) measure(t *result.Trial, d DUT, shift float64) {
 func (s *simulation) measurement(cell result.Cell, delivered float64, cost Cost, factor, process float64) result.Measurement {
 	packets := packetsPerSegment * delivered * 1e6 * windowSeconds / 8 / s.PayloadBytes(cell)
 	ns := factor * cost.CorePct(delivered/1000, cell.Clients, packets/windowSeconds/1e6) * 1e7 * windowSeconds
+	up, down := packets/packetsPerSegment, packets-packets/packetsPerSegment
+	if cell.Direction == result.Down {
+		up, down = down, up
+	}
 	return result.Measurement{
 		Seconds: windowSeconds, NAPINs: int64(ns * (1 - process)), ProcessNs: int64(ns * process), WaitNs: int64(ns / 50),
 		LinkMbps: delivered * 1.046, DeliveredMbps: delivered, OfferedMbps: cell.OfferedMbps, Packets: int64(packets),
+		PacketsUp: int64(up), PacketsDown: int64(down),
 		AggregationFactor: 1, SegmentsPerBurst: 8, PacketsPerWakeup: 12, GeneratorCPU: 0.1 + cell.OfferedMbps/4000,
 		Machine: result.Machine{Usr: 5, Sys: 12, Soft: 8, Idle: 75}, MeterNs: 900_000,
 		RoleNs:   map[string]int64{"router": int64(ns)},

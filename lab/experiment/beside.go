@@ -1,0 +1,106 @@
+package experiment
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Beside says how the clean router's lab differs where it stands beside a device;
+// what is left out is alike in both labs of a pair. A ratio then weighs that
+// difference and the device together.
+type Beside struct {
+	Client  string `toml:"client,omitempty"`  // kind of client
+	Traffic string `toml:"traffic,omitempty"` // kind of traffic
+	Clients int    `toml:"clients,omitzero"`  // how many, whatever the number of the cell
+}
+
+// besideKeys are its keys in the file.
+var besideKeys = []string{"beside.client", "beside.traffic", "beside.clients"}
+
+// Side is what the experiment has in one lab of a pair.
+type Side struct {
+	Client  string // kind
+	Clients int
+	Traffic Traffic
+}
+
+// Sides are the two labs of a block. In an A/A block both are what the device's is
+// in blocks with one: A/A blocks are measured for each number of clients, and the
+// clean router's number may be one for all.
+func (e *Experiment) Sides(b Block) (device, clean Side) {
+	device = Side{Client: e.Client.Kind, Clients: b.Clients, Traffic: e.Traffic}
+	if b.AA {
+		return device, device
+	}
+	return device, e.besideOf(device)
+}
+
+// besideOf is the clean router's lab beside that of a device.
+func (e *Experiment) besideOf(device Side) Side {
+	clean := device
+	clean.Client = cmp.Or(e.Beside.Client, device.Client)
+	clean.Clients = cmp.Or(e.Beside.Clients, device.Clients)
+	clean.Traffic.Kind = cmp.Or(e.Beside.Traffic, device.Traffic.Kind)
+	return clean
+}
+
+// SidesText says in what the two labs of a pair differ beside the device: both
+// texts are empty when they do not.
+func (e *Experiment) SidesText() (device, clean string) {
+	var with, without []string
+	differ := func(there bool, a, b string) {
+		if there {
+			with, without = append(with, a), append(without, b)
+		}
+	}
+	a, b := e.Sides(Block{})
+	differ(slices.ContainsFunc(e.Clients, func(n int) bool { return e.Beside.Clients > 0 && n != e.Beside.Clients }),
+		"the cell's number of clients", fmt.Sprintf("%d clients", e.Beside.Clients))
+	differ(a.Client != b.Client, "clients of kind "+a.Client, "clients of kind "+b.Client)
+	differ(a.Traffic.Kind != b.Traffic.Kind, "traffic of kind "+a.Traffic.Kind, "traffic of kind "+b.Traffic.Kind)
+	return strings.Join(with, ", "), strings.Join(without, ", ")
+}
+
+// checkBeside refuses a clean router's lab that cannot be. The number of clients
+// of either side is looked at with the clients.
+func (e *Experiment) checkBeside(report func(key, format string, args ...any)) {
+	device, clean := e.Sides(Block{})
+	if device.Client == ClientPersona && device.Traffic.Kind == TrafficIperf3 {
+		report(e.firstSet("traffic.kind", "client.kind"), "%q needs clients with a namespace each: not those of kind %q", TrafficIperf3, ClientPersona)
+	}
+	if e.Beside == (Beside{}) {
+		return
+	}
+	blamed := e.firstSet(besideKeys...)
+	if !slices.ContainsFunc(e.DUTs, func(name string) bool { return name != Clean }) {
+		report(blamed, "stands beside nothing: list a device in duts")
+	}
+	if e.Client.Churn > 0 {
+		report(blamed, "does not go with client.churn: guests are weighed by labs that are alike")
+	}
+	if e.Beside.Traffic+e.Beside.Client != "" && clean.Client == ClientPersona && clean.Traffic.Kind == TrafficIperf3 {
+		report(e.firstSet("beside.traffic", "beside.client"), "%q needs clients with a namespace each: not those of kind %q", TrafficIperf3, ClientPersona)
+	}
+	if clean.Traffic.Kind == device.Traffic.Kind {
+		return
+	}
+	other := *e
+	other.Traffic.Kind, other.Beside = clean.Traffic.Kind, Beside{}
+	if clean.Traffic.Kind == TrafficStreams {
+		other.Traffic.Pacing = PacingPaced // it is the other side's
+	}
+	other.checkTraffic(func(_, format string, args ...any) { report("beside.traffic", format, args...) })
+}
+
+// firstSet is the first of the keys that was set, to be blamed; the first of all
+// when none was.
+func (e *Experiment) firstSet(keys ...string) string {
+	for _, key := range keys {
+		if _, set := e.origins[key]; set {
+			return key
+		}
+	}
+	return keys[0]
+}

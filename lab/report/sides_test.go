@@ -1,0 +1,67 @@
+package report_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// twoKinds is a run whose labs differ in clients and traffic too.
+func twoKinds() result.Run {
+	run := simulate(analysistest.Spec{
+		Seed: 5, DUTs: []analysistest.DUT{{Name: "personas", Ratio: 1.2}}, Clients: []int{1, 100}, Offered: []float64{1000},
+		Blocks: 6, Windows: 3, AABlocks: 4, BlockSD: 0.02, WindowSD: 0.03,
+	})
+	run.Environment.Sides = &result.Sides{Device: "clients of kind persona, traffic of kind streams", Clean: "clients of kind macvlan, traffic of kind iperf3"}
+	for i := range run.Trials {
+		t := &run.Trials[i]
+		t.Clean.SegmentsPerBurst, t.Clean.PacketsPerWakeup = 44, 30
+	}
+	return run
+}
+
+// TestLabsThatDifferAreSaidSo: neither table nor page call the ratio an overhead, and
+// both show what made the packets dearer.
+func TestLabsThatDifferAreSaidSo(t *testing.T) {
+	run := twoKinds()
+	s := analysis.Summarise(run, analysis.Options{})
+	var table, page bytes.Buffer
+	if err := report.Terminal(&table, s, 120); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "terminal-sides.txt", table.Bytes())
+	if err := report.HTML(&page, run, s); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(page.String(), "\u00a0", " ")
+	for _, want := range []string{
+		"How the two labs compare", "Compared with a clean router with clients of kind macvlan, traffic of kind iperf3, carrying the same bit",
+		"× a clean router with clients of kind macvlan, traffic of kind iperf3", "The labs of a pair differ in more than the device", "Ratio of the labs over clients",
+		"Only at the clean router beside it", "clean router, clients of kind macvlan", "Packets per wake-up", "ACKs per segment",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	for _, not := range []string{"What it costs", "Overhead ratio over", "Published findings"} {
+		if strings.Contains(text, not) {
+			t.Errorf("the page says %q of a run that weighs two kinds of lab", not)
+		}
+	}
+	// A/A pairs had what is where the device is: they are no part of the other lab's sweep.
+	for _, sweep := range s.Sweeps {
+		if sweep.DUT == analysis.Clean && sweep.Levels[0].CPUSampled.N != 6 {
+			t.Errorf("the clean router's sweep is of %d blocks, want the 6 with a device", sweep.Levels[0].CPUSampled.N)
+		}
+	}
+	for _, m := range s.CostModels {
+		if m.DUT == analysis.Clean {
+			t.Error("there is a cost model over clients of a router that had others")
+		}
+	}
+}

@@ -100,14 +100,14 @@ func (e *Experiment) checkLoads(report func(key, format string, args ...any)) {
 
 // checkTraffic refuses what the chosen generator cannot do.
 func (e *Experiment) checkTraffic(report func(key, format string, args ...any)) {
+	if e.Traffic.Protocol == ProtocolUDP && e.Traffic.ShortPerSecond > 0 {
+		report("traffic.short_per_second", "needs protocol = %q: connections for one answer each are TCP's, and stand beside a load of TCP", ProtocolTCP)
+	}
 	if e.Traffic.Kind != TrafficStreams {
 		if slices.Contains(e.Directions, result.Both) {
 			report("directions", "%q needs kind = %q", result.Both, TrafficStreams)
 		}
 		return
-	}
-	if e.Traffic.Protocol != ProtocolTCP {
-		report("traffic.protocol", "%q needs kind = %q: %s are TCP only", e.Traffic.Protocol, TrafficIperf3, TrafficStreams)
 	}
 	if e.Traffic.Pacing != PacingPaced {
 		report("traffic.pacing", "%q needs kind = %q: %s are always paced", e.Traffic.Pacing, TrafficIperf3, TrafficStreams)

@@ -101,7 +101,7 @@ func (e *Experiment) checkLoads(report func(key, format string, args ...any)) {
 // checkTraffic refuses what the chosen generator cannot do.
 func (e *Experiment) checkTraffic(report func(key, format string, args ...any)) {
 	if e.Traffic.Protocol == ProtocolUDP && e.Traffic.ShortPerSecond > 0 {
-		report("traffic.short_per_second", "needs protocol = %q: connections for one answer each are TCP's, and stand beside a load of TCP", ProtocolTCP)
+		report("traffic.short_per_second", "needs protocol = %q: such connections are TCP's", ProtocolTCP)
 	}
 	if e.Traffic.Kind != TrafficStreams {
 		if slices.Contains(e.Directions, result.Both) {

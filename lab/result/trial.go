@@ -117,14 +117,22 @@ type Datagrams struct {
 	Reordered int64 `json:"reordered"` // came after a higher number of their stream, or twice
 }
 
-// LossRatio is the share of UDP's datagrams that were lost: 0 where none were known of,
-// over TCP too.
+// LossRatio is lost / (received + lost); 0 where there were none.
+func (d Datagrams) LossRatio() float64 {
+	return float64(d.Lost) / float64(max(1, d.Received+d.Lost))
+}
+
+// ReorderedRatio is reordered / received; 0 where there were none.
+func (d Datagrams) ReorderedRatio() float64 {
+	return float64(d.Reordered) / float64(max(1, d.Received))
+}
+
+// LossRatio is that of the datagrams, 0 over TCP.
 func (m Measurement) LossRatio() float64 {
-	d := m.Datagrams
-	if d == nil || d.Received+d.Lost <= 0 {
+	if m.Datagrams == nil {
 		return 0
 	}
-	return float64(d.Lost) / float64(d.Received+d.Lost)
+	return m.Datagrams.LossRatio()
 }
 
 // RouterNs is the router's CPU time in the window, nanoseconds.

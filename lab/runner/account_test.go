@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 func TestProcessesAreAccountedOnce(t *testing.T) {
@@ -63,6 +64,28 @@ func TestMeasurementOfAnUploadWindow(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestMeasurementOfDatagrams: both ends' counts make the figures, and what TCP there is
+// beside them none.
+func TestMeasurementOfDatagrams(t *testing.T) {
+	s := &side{lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, load: agent.Traffic{Kind: agent.TrafficStreams, UDP: true, Direction: "both", OfferedMbps: 10}}
+	a, b := reading{clients: make([]endpoint, 2)}, reading{clients: make([]endpoint, 2)}
+	for i := range b.clients {
+		a.clients[i].load.Datagrams = traffic.Datagrams{Sent: 44, Lost: 7}
+		b.clients[i].load.Datagrams = traffic.Datagrams{Sent: 484, Received: 430, Lost: 17, Reordered: 3}
+		b.clients[i].load.Bursts = 10
+	}
+	b.server.load.Datagrams, b.server.load.Bursts = traffic.Datagrams{Sent: 880, Received: 870}, 20
+	b.clients[0].meter.SNMP = meter.SNMP{TCPOutSegs: 10, TCPRetrans: 5}
+	got := s.measurement(a, b)
+	want := result.Datagrams{Sent: 1760, Received: 1730, Lost: 20, Reordered: 6}
+	if got.Datagrams == nil || *got.Datagrams != want || got.SegmentsPerBurst != 44 || got.RetransmitRatio != 0 {
+		t.Errorf("got %+v, %v segments a burst, %v sent again; want %+v, 44, 0", got.Datagrams, got.SegmentsPerBurst, got.RetransmitRatio, want)
+	}
+	if loss := got.LossRatio(); loss != 20.0/1750 {
+		t.Errorf("loss %v, want 20 of 1750", loss)
 	}
 }
 

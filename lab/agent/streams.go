@@ -18,18 +18,32 @@ import (
 type Listener struct {
 	At netip.AddrPort `json:"at"`
 	// Runs is how many generators load it: one a client host and direction.
-	Runs int `json:"runs"`
+	Runs int  `json:"runs"`
+	UDP  bool `json:"udp,omitzero"`
 }
+
+// farEnd is a server of streams.
+type farEnd interface {
+	// Stats are of the runs that came last, n of them at most, and never none.
+	Stats(n int) []traffic.Stats
+	// Mark counts their shares anew.
+	Mark(n int)
+	// Close ends them; it may be called twice.
+	Close() error
+}
+
+var (
+	_ farEnd = (*traffic.Server)(nil)
+	_ farEnd = (*traffic.DatagramServer)(nil)
+)
 
 // serveStreams prepares the far end of streams, which later loads find again. The
 // caller holds the traffic's lock.
 func (a *Agent) serveStreams(ctx context.Context, t Traffic) (err error) {
-	if t.Clients > windowsAtOnce {
-		if err := client.SetSysctls(sysctlsOfMany); err != nil {
-			return err
-		}
+	if err := t.prepareHost(); err != nil {
+		return err
 	}
-	at := Listener{netip.AddrPortFrom(t.Server, trafficPort), max(1, t.ClientHosts) * len(t.directions())}
+	at := Listener{netip.AddrPortFrom(t.Server, trafficPort), max(1, t.ClientHosts) * len(t.directions()), t.UDP}
 	if t.Workers <= 1 {
 		return a.traffic.serve(ctx, at)
 	}
@@ -43,28 +57,53 @@ func (a *Agent) serveStreams(ctx context.Context, t Traffic) (err error) {
 	})
 }
 
-// serve starts the process's own server, once.
-func (t *trafficState) serve(ctx context.Context, l Listener) error {
+// serve starts the process's own server, once for each protocol in turn.
+func (t *trafficState) serve(ctx context.Context, l Listener) (err error) {
 	t.runs = l.Runs
-	if t.server != nil {
+	if t.server != nil && t.udp == l.UDP {
 		return nil
 	}
-	fd, err := traffic.Listen(l.At)
+	if t.server != nil {
+		t.server.Close()
+		t.server = nil
+	}
+	// The server outlives the request; it ends with the agent.
+	server, err := serveProtocol(context.WithoutCancel(ctx), l)
 	if err != nil {
 		return err
 	}
-	// The server outlives the request; it ends with the agent.
-	t.server, err = traffic.Serve(context.WithoutCancel(ctx), fd)
-	return err
+	t.server, t.udp = server, l.UDP
+	return nil
+}
+
+func serveProtocol(ctx context.Context, l Listener) (farEnd, error) {
+	listen := traffic.Listen
+	if l.UDP {
+		listen = traffic.ListenDatagrams
+	}
+	fd, err := listen(l.At)
+	if err != nil {
+		return nil, err
+	}
+	if l.UDP {
+		return traffic.ServeDatagrams(ctx, fd)
+	}
+	return traffic.Serve(ctx, fd)
+}
+
+// prepareHost sets what a host needs for so many streams.
+func (t Traffic) prepareHost() error {
+	if t.Clients <= windowsAtOnce || t.UDP {
+		return nil
+	}
+	return client.SetSysctls(sysctlsOfMany)
 }
 
 // startStreams starts the streams of the host's clients. The caller holds the
 // traffic's lock.
 func (a *Agent) startStreams(ctx context.Context, t Traffic, pool *client.Pool) (err error) {
-	if t.Clients > windowsAtOnce {
-		if err := client.SetSysctls(sysctlsOfMany); err != nil {
-			return err
-		}
+	if err := t.prepareHost(); err != nil {
+		return err
 	}
 	if len(a.traffic.generators)+len(a.traffic.nearWorkers) > 0 {
 		return errTraffic
@@ -75,7 +114,7 @@ func (a *Agent) startStreams(ctx context.Context, t Traffic, pool *client.Pool) 
 		to := netip.AddrPortFrom(t.Server, trafficPort)
 		for _, cfg := range t.configs() {
 			err = errors.Join(err, a.traffic.generate(ctx, cfg, func(ctx context.Context, i int) (int, error) {
-				return dialStream(ctx, pool.Clients[i%len(pool.Clients)], to)
+				return dialStream(ctx, cfg, pool.Clients[i%len(pool.Clients)], to)
 			}))
 		}
 	}
@@ -92,7 +131,7 @@ func (t Traffic) configs() (list []traffic.Config) {
 	each := t.directions()
 	for _, direction := range each {
 		list = append(list, traffic.Config{
-			Streams: t.Clients, RateBps: t.OfferedMbps * 1e6 / float64(len(each)), Direction: direction,
+			Streams: t.Clients, UDP: t.UDP, RateBps: t.OfferedMbps * 1e6 / float64(len(each)), Direction: direction,
 			BurstSegments: t.BurstSegments, MaxSeconds: t.MaxSeconds,
 		})
 	}
@@ -147,16 +186,24 @@ func (t *trafficState) stopGenerators() (err error) {
 	return err
 }
 
-func dialStream(ctx context.Context, c *client.Client, to netip.AddrPort) (int, error) {
+func dialStream(ctx context.Context, cfg traffic.Config, c *client.Client, to netip.AddrPort) (int, error) {
 	fd := -1
 	err := c.Do(func() (err error) {
-		fd, err = traffic.NewSocket(to.Addr(), "")
+		fd, err = newSocket(cfg, to.Addr())
 		return err
 	})
 	if err != nil {
 		return -1, err
 	}
 	return connectStream(ctx, fd, c.LocalIP(), to)
+}
+
+// newSocket is one for a stream of cfg, in the calling thread's network namespace.
+func newSocket(cfg traffic.Config, to netip.Addr) (fd int, err error) {
+	if cfg.UDP {
+		return traffic.NewDatagramSocket(to)
+	}
+	return traffic.NewSocket(to, "")
 }
 
 // connectStream connects fd, and closes it when that fails.
@@ -173,6 +220,7 @@ func (t *trafficState) streamStats() TrafficStats {
 	out := TrafficStats{MonotonicNs: meter.MonotonicNs(), ThreadNs: map[string]int64{}, Open: true}
 	add := func(side string, s traffic.Stats) {
 		out.ReceivedBytes += s.ReceivedBytes
+		out.Datagrams, out.Bursts = out.Datagrams.Add(s.Datagrams), out.Bursts+s.Bursts
 		out.Open = out.Open && s.Open
 		out.Connect, out.FirstByte = out.Connect.Worst(s.Connect), out.FirstByte.Worst(s.FirstByte)
 		out.Shares = out.Shares.With(s.Shares)
@@ -215,6 +263,7 @@ func (t *trafficState) addWorkerStats(ctx context.Context, out *TrafficStats) er
 		}
 		for i, p := range parts {
 			out.ReceivedBytes += p.ReceivedBytes
+			out.Datagrams, out.Bursts = out.Datagrams.Add(p.Datagrams), out.Bursts+p.Bursts
 			out.Open = out.Open && p.Open
 			out.Connect, out.FirstByte = out.Connect.Worst(p.Connect), out.FirstByte.Worst(p.FirstByte)
 			out.Shares = out.Shares.With(p.Shares)

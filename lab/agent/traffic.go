@@ -20,14 +20,14 @@ import (
 
 // Kinds of traffic.
 const (
-	TrafficStreams = "streams" // our own paced TCP generator
+	TrafficStreams = "streams" // our own paced generator
 	TrafficIperf3  = "iperf3"  // the studies' tool
 )
 
 // Traffic is one cell's load: every client gets an equal share.
 type Traffic struct {
 	Kind          string     `json:"kind"`
-	UDP           bool       `json:"udp"`          // iperf3 only
+	UDP           bool       `json:"udp"`
 	Paced         bool       `json:"paced"`        // iperf3: by the socket, not by its own timer
 	Direction     string     `json:"direction"`    // traffic.Up, traffic.Down, or Both for streams
 	Clients       int        `json:"clients"`      // of this host; for the server of all hosts
@@ -69,11 +69,15 @@ func (t Traffic) Streams() int { return t.Clients * len(t.directions()) }
 
 // TrafficStats is what one host's side of the traffic has done so far.
 type TrafficStats struct {
-	MonotonicNs   int64          `json:"monotonic_ns"` // the host's clock when the counters were read
-	ReceivedBytes int64          `json:"received_bytes"`
-	Connect       traffic.Delays `json:"connect_us"` // of the streams from here; of several processes the slowest
-	FirstByte     traffic.Delays `json:"first_byte_us"`
-	Shares        traffic.Shares `json:"shares"` // of the streams that end here, since MarkTraffic
+	MonotonicNs   int64 `json:"monotonic_ns"` // the host's clock when the counters were read
+	ReceivedBytes int64 `json:"received_bytes"`
+	// Datagrams and Bursts are of streams over UDP: counted by the end that each is
+	// known to, and bursts by the end that sends.
+	Datagrams traffic.Datagrams `json:"datagrams,omitzero"`
+	Bursts    int64             `json:"bursts,omitzero"`
+	Connect   traffic.Delays    `json:"connect_us"` // of the streams from here; of several processes the slowest
+	FirstByte traffic.Delays    `json:"first_byte_us"`
+	Shares    traffic.Shares    `json:"shares"` // of the streams that end here, since MarkTraffic
 	// Open is that the streams that send from here have their windows open: bursts
 	// leave whole from then on. Always true where none send.
 	Open       bool   `json:"open"`
@@ -87,7 +91,8 @@ type TrafficStats struct {
 // trafficState is the traffic a host takes part in.
 type trafficState struct {
 	mu         sync.Mutex // guards what follows
-	server     *traffic.Server
+	server     farEnd
+	udp        bool                 // server's protocol
 	runs       int                  // generators of all client hosts together that load server
 	generators []*traffic.Generator // one a direction
 	// farWorkers and nearWorkers do the same where one process has too few files.

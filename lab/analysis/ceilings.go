@@ -10,7 +10,8 @@ import (
 // Ceiling is where a router stops to carry what it is offered, as far as the loads of
 // the run tell: one for each device, and for the clean router, number of clients,
 // direction and profile. A load is carried that is delivered in full with at most
-// 1 % of its segments sent again, which is what the clean router is held to.
+// 1 % of its segments sent again, which is what the clean router is held to, or of its
+// datagrams lost.
 type Ceiling struct {
 	DUT       string `json:"dut"` // Clean for the clean router
 	Clients   int    `json:"clients"`

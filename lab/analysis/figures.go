@@ -29,6 +29,11 @@ type Figures struct {
 	CleanLossRatio   Estimate `json:"clean_loss_ratio"`
 	RetransmitRatio  Estimate `json:"retransmit_ratio"`
 	SegmentsPerBurst Estimate `json:"segments_per_burst"`
+	// DatagramLossRatio and ReorderedRatio are of UDP from the lab's generator.
+	DatagramLossRatio      Estimate `json:"datagram_loss_ratio"`
+	CleanDatagramLossRatio Estimate `json:"clean_datagram_loss_ratio"`
+	ReorderedRatio         Estimate `json:"reordered_ratio"`
+	CleanReorderedRatio    Estimate `json:"clean_reordered_ratio"`
 	// CleanSegmentsPerBurst beside it shows whether both sides had the same traffic.
 	CleanSegmentsPerBurst Estimate `json:"clean_segments_per_burst"`
 	AggregationFactor     Estimate `json:"aggregation_factor"`
@@ -105,6 +110,22 @@ func lossRatio(m result.Measurement) float64 {
 	return over(float64(m.Drops), float64(m.Packets)+float64(m.Drops))
 }
 
+// retransmitRatio is of TCP.
+func retransmitRatio(m result.Measurement) float64 {
+	if m.Datagrams != nil {
+		return math.NaN()
+	}
+	return m.RetransmitRatio
+}
+
+// datagramRatio is of UDP.
+func datagramRatio(m result.Measurement, of func(result.Datagrams) float64) float64 {
+	if m.Datagrams == nil {
+		return math.NaN()
+	}
+	return of(*m.Datagrams)
+}
+
 // over divides; a denominator of nothing gives no figure.
 func over(a, b float64) float64 {
 	if !(b > 0) {
@@ -163,7 +184,11 @@ var figureTable = []figure{
 	{func(f *Figures) *Estimate { return &f.RTTP99us }, func(t result.Trial, _ int) float64 { return positive(t.DUT.RTT.P99) }, median},
 	{func(f *Figures) *Estimate { return &f.LossRatio }, func(t result.Trial, _ int) float64 { return lossRatio(t.DUT) }, nil},
 	{func(f *Figures) *Estimate { return &f.CleanLossRatio }, func(t result.Trial, _ int) float64 { return lossRatio(t.Clean) }, nil},
-	{func(f *Figures) *Estimate { return &f.RetransmitRatio }, func(t result.Trial, _ int) float64 { return t.DUT.RetransmitRatio }, nil},
+	{func(f *Figures) *Estimate { return &f.RetransmitRatio }, func(t result.Trial, _ int) float64 { return retransmitRatio(t.DUT) }, nil},
+	{func(f *Figures) *Estimate { return &f.DatagramLossRatio }, func(t result.Trial, _ int) float64 { return datagramRatio(t.DUT, result.Datagrams.LossRatio) }, nil},
+	{func(f *Figures) *Estimate { return &f.CleanDatagramLossRatio }, func(t result.Trial, _ int) float64 { return datagramRatio(t.Clean, result.Datagrams.LossRatio) }, nil},
+	{func(f *Figures) *Estimate { return &f.ReorderedRatio }, func(t result.Trial, _ int) float64 { return datagramRatio(t.DUT, result.Datagrams.ReorderedRatio) }, nil},
+	{func(f *Figures) *Estimate { return &f.CleanReorderedRatio }, func(t result.Trial, _ int) float64 { return datagramRatio(t.Clean, result.Datagrams.ReorderedRatio) }, nil},
 	{func(f *Figures) *Estimate { return &f.SegmentsPerBurst }, func(t result.Trial, _ int) float64 { return positive(t.DUT.SegmentsPerBurst) }, nil},
 	{func(f *Figures) *Estimate { return &f.CleanSegmentsPerBurst }, func(t result.Trial, _ int) float64 {
 		return positive(t.Clean.SegmentsPerBurst)

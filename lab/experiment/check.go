@@ -105,14 +105,14 @@ func (e *Experiment) checkLoads(report func(key, format string, args ...any)) {
 
 // checkTraffic refuses what the chosen generator cannot do.
 func (e *Experiment) checkTraffic(report func(key, format string, args ...any)) {
+	if e.Traffic.Protocol == ProtocolUDP && e.Traffic.ShortPerSecond > 0 {
+		report("traffic.short_per_second", "needs protocol = %q: such connections are TCP's", ProtocolTCP)
+	}
 	if e.Traffic.Kind != TrafficStreams {
 		if slices.Contains(e.Directions, result.Both) {
 			report("directions", "%q needs kind = %q", result.Both, TrafficStreams)
 		}
 		return
-	}
-	if e.Traffic.Protocol != ProtocolTCP {
-		report("traffic.protocol", "%q needs kind = %q: %s are TCP only", e.Traffic.Protocol, TrafficIperf3, TrafficStreams)
 	}
 	if e.Traffic.Pacing != PacingPaced && e.Beside.Traffic != TrafficIperf3 {
 		report("traffic.pacing", "%q needs kind = %q: %s are always paced", e.Traffic.Pacing, TrafficIperf3, TrafficStreams)

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -57,8 +58,8 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 			[]string{`x.toml:1: duts: nothing to measure: "clean" alone means A/A blocks, and aa_blocks is 0`}},
 		{"more macvlan clients than a /24 has", "duts = [\"opennds\"]\noffered_mbps = [1]\nclients = [1, 251]\n",
 			[]string{`x.toml:3: clients: 251: clients of kind "macvlan" go up to 250; those of kind "persona" to 65000`}},
-		{"udp streams", minimal + "[traffic]\nprotocol = \"udp\"\npacing = \"burst\"\n",
-			[]string{`x.toml:5: traffic.protocol: "udp" needs kind = "iperf3": streams are TCP only`, `x.toml:6: traffic.pacing: "burst" needs kind = "iperf3": streams are always paced`}},
+		{"udp streams", minimal + "[traffic]\nprotocol = \"udp\"\npacing = \"burst\"\nshort_per_second = 5\n",
+			[]string{`x.toml:6: traffic.pacing: "burst" needs kind = "iperf3": streams are always paced`, `x.toml:7: traffic.short_per_second: needs protocol = "tcp": such connections are TCP's`}},
 		{"plan too large", "duts = [\"opennds\"]\nclients = [1,2,3,4,5,6,7,8,9,10,11,12]\noffered_mbps = [1]\nprofiles = [\"bulk\", \"per-packet\"]\nblocks = 1000\n",
 			[]string{`x.toml:5: blocks: the plan would have 24048 blocks, more than 20000`}},
 		{"syntax", minimal + "blocks = \n",
@@ -200,14 +201,14 @@ func TestSetTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Set("traffic.protocol", "udp"); err != nil {
+	if err := errors.Join(e.Set("traffic.short_per_second", "5"), e.Set("traffic.protocol", "udp")); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.Set("duts", "quick"); err != nil {
 		t.Fatal(err)
 	}
 	err = e.Check(known)
-	if err == nil || !strings.HasPrefix(err.Error(), `--set: traffic.protocol: "udp" needs`) || !strings.Contains(err.Error(), `--set: duts: unknown device "quick"`) {
+	if err == nil || !strings.HasPrefix(err.Error(), `--set: traffic.short_per_second: needs`) || !strings.Contains(err.Error(), `--set: duts: unknown device "quick"`) {
 		t.Errorf("Check = %v", err)
 	}
 }

@@ -137,7 +137,7 @@ func NewPair(t testing.TB) Pair {
 		ip   netip.Addr
 	}{{p.Client, "gwt0", ClientIP}, {p.Server, "gwt1", ServerIP}} {
 		side.s.Run(t, "ip", "addr", "add", side.ip.String()+"/16", "dev", side.link)
-		side.s.Run(t, "ethtool", "-K", side.link, "tso", "off", "gro", "on")
+		side.s.Run(t, "ethtool", "-K", side.link, "tso", "off", "tx-udp-segmentation", "off", "gro", "on")
 		side.s.Run(t, "tc", "qdisc", "add", "dev", side.link, "root", "pfifo", "limit", "2000")
 		side.s.Run(t, "ip", "link", "set", side.link, "up")
 		side.s.Run(t, "ip", "route", "change", "10.77.0.0/16", "dev", side.link, "initcwnd", "64")

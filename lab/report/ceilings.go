@@ -40,7 +40,7 @@ func failureWord(flag string) string {
 }
 
 // ceilingsReading says what the table of ceilings holds.
-const ceilingsReading = "Ceilings: carried is a load that is delivered in full, with at most 1 % of its segments sent again, alone on the machine; " +
+const ceilingsReading = "Ceilings: carried is a load that is delivered in full, with at most 1 % of its segments sent again, or of its datagrams lost, alone on the machine; " +
 	"the ceiling lies between that and the load at which it fails."
 
 // ceilingsGrid is one row a router, clients, direction and profile.

@@ -69,6 +69,9 @@ func furtherGrids(s analysis.Summary) []grid {
 	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Streams.ConnectP50us.Mean.Known() }) {
 		grids = append(grids, streamsGrid(cells, intervals))
 	}
+	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Intervals.DatagramLossRatio.Mean.Known() }) {
+		grids = append(grids, datagramsGrid(cells, intervals))
+	}
 	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Streams.ShortPerSecond.Mean.Known() }) {
 		grids = append(grids, shortGrid(cells, intervals))
 	}
@@ -107,6 +110,16 @@ func trafficGrid(cells []analysis.Cell, intervals string) grid {
 		estimateColumn("Clean loss", "% on the router", percentOf, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanLossRatio }),
 		estimateColumn("Retransmitted", "%", percentOf, func(c analysis.Cell) analysis.Estimate { return c.Intervals.RetransmitRatio }).field("retransmit_ratio"),
 		estimateColumn("Aggregation", "frames per packet", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.AggregationFactor }),
+	))
+}
+
+// datagramsGrid is what became of UDP on its whole way, by the numbers datagrams carry.
+func datagramsGrid(cells []analysis.Cell, intervals string) grid {
+	return build("Datagrams of the lab's generator"+intervals, cells, append(identity(cells),
+		estimateColumn("Lost", "% of the datagrams", percentOf, func(c analysis.Cell) analysis.Estimate { return c.Intervals.DatagramLossRatio }).field("intervals.datagram_loss_ratio.mean"),
+		estimateColumn("Clean lost", "% of the datagrams", percentOf, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanDatagramLossRatio }),
+		estimateColumn("Reordered", "% of those that came", percentOf, func(c analysis.Cell) analysis.Estimate { return c.Intervals.ReorderedRatio }),
+		estimateColumn("Clean reordered", "% of those that came", percentOf, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanReorderedRatio }),
 	))
 }
 

@@ -66,8 +66,8 @@ const (
 	// FlagSaturated: the DUT itself could not carry the offered load although
 	// generator and clean router could: a result, not a fault.
 	FlagSaturated = "dut-saturated"
-	// FlagLossy: more than 1 % of the segments through the DUT were sent again
-	// although the clean router beside it lost next to nothing.
+	// FlagLossy: more than 1 % of the segments through the DUT were sent again, or of UDP's
+	// datagrams lost, although the clean router beside it lost next to nothing.
 	FlagLossy = "dut-lossy"
 )
 
@@ -90,10 +90,13 @@ type Measurement struct {
 	Drops         int64   `json:"drops"`          // link and queue drops on the router's links
 
 	AggregationFactor float64 `json:"aggregation_factor"` // frames on the wire per packet the IP layer saw; 0: it saw none to speak of
-	SegmentsPerBurst  float64 `json:"segments_per_burst"` // frames per buffer the senders' IP layer emitted
+	SegmentsPerBurst  float64 `json:"segments_per_burst"` // frames per buffer the senders' IP layer emitted; of UDP datagrams a burst, by the generators' own count
 	PacketsPerWakeup  float64 `json:"packets_per_wakeup"` // frames per time slice of the router's NAPI threads
 	RetransmitRatio   float64 `json:"retransmit_ratio"`   // TCP segments sent again / sent
 	GeneratorCPU      float64 `json:"generator_cpu"`      // busiest traffic thread, cores
+
+	// Datagrams are of the lab's generator over UDP, nil otherwise.
+	Datagrams *Datagrams `json:"datagrams,omitempty"`
 
 	Broken      int    `json:"broken"`                 // streams or traffic programs that had ended early by the end of the window
 	BrokenError string `json:"broken_error,omitempty"` // of the first of them
@@ -106,6 +109,32 @@ type Measurement struct {
 	RoleNs   map[string]int64 `json:"role_ns"`   // exact on-CPU ns by role: "router", "client", "server", "agents"
 	MeterNs  int64            `json:"meter_ns"`  // what measuring the router cost, ns
 	ThreadNs map[string]int64 `json:"thread_ns"` // router threads and processes by name
+}
+
+// Datagrams are what became of UDP's datagrams in a window, over all clients.
+type Datagrams struct {
+	Sent      int64 `json:"sent"`
+	Received  int64 `json:"received"`
+	Lost      int64 `json:"lost"`      // missing below the highest number of their stream that came
+	Reordered int64 `json:"reordered"` // came after a higher number of their stream, or twice
+}
+
+// LossRatio is lost / (received + lost); 0 where there were none.
+func (d Datagrams) LossRatio() float64 {
+	return float64(d.Lost) / float64(max(1, d.Received+d.Lost))
+}
+
+// ReorderedRatio is reordered / received; 0 where there were none.
+func (d Datagrams) ReorderedRatio() float64 {
+	return float64(d.Reordered) / float64(max(1, d.Received))
+}
+
+// LossRatio is that of the datagrams, 0 over TCP.
+func (m Measurement) LossRatio() float64 {
+	if m.Datagrams == nil {
+		return 0
+	}
+	return m.Datagrams.LossRatio()
 }
 
 // RouterNs is the router's CPU time in the window, nanoseconds.

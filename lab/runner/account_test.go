@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 func TestProcessesAreAccountedOnce(t *testing.T) {
@@ -55,7 +56,7 @@ func TestMeasurementOfAnUploadWindow(t *testing.T) {
 	got := s.measurement(a, b)
 	want := result.Measurement{
 		Seconds: 2, NAPINs: 4e6, WaitNs: 1e6, LinkMbps: 6.056, DeliveredMbps: 5.7, OfferedMbps: 10,
-		Packets: 1100, Drops: 7, AggregationFactor: 1, SegmentsPerBurst: 40, PacketsPerWakeup: 10, RetransmitRatio: 0.005, GeneratorCPU: 0.2,
+		Packets: 1100, PacketsUp: 1000, PacketsDown: 100, Drops: 7, AggregationFactor: 1, SegmentsPerBurst: 40, PacketsPerWakeup: 10, RetransmitRatio: 0.005, GeneratorCPU: 0.2,
 		RTT:      result.RTT{P50: 200, P99: 900, Probes: 100},
 		Machine:  result.Machine{Usr: 10, Sys: 20, Soft: 5, Idle: 64, Steal: 1},
 		RoleNs:   map[string]int64{"router": 4e6, "client": 2500000, "server": 0, "agents": 0},
@@ -63,6 +64,28 @@ func TestMeasurementOfAnUploadWindow(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestMeasurementOfDatagrams: both ends' counts make the figures, and what TCP there is
+// beside them none.
+func TestMeasurementOfDatagrams(t *testing.T) {
+	s := &side{lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, load: agent.Traffic{Kind: agent.TrafficStreams, UDP: true, Direction: "both", OfferedMbps: 10}}
+	a, b := reading{clients: make([]endpoint, 2)}, reading{clients: make([]endpoint, 2)}
+	for i := range b.clients {
+		a.clients[i].load.Datagrams = traffic.Datagrams{Sent: 44, Lost: 7}
+		b.clients[i].load.Datagrams = traffic.Datagrams{Sent: 484, Received: 430, Lost: 17, Reordered: 3}
+		b.clients[i].load.Bursts = 10
+	}
+	b.server.load.Datagrams, b.server.load.Bursts = traffic.Datagrams{Sent: 880, Received: 870}, 20
+	b.clients[0].meter.SNMP = meter.SNMP{TCPOutSegs: 10, TCPRetrans: 5}
+	got := s.measurement(a, b)
+	want := result.Datagrams{Sent: 1760, Received: 1730, Lost: 20, Reordered: 6}
+	if got.Datagrams == nil || *got.Datagrams != want || got.SegmentsPerBurst != 44 || got.RetransmitRatio != 0 {
+		t.Errorf("got %+v, %v segments a burst, %v sent again; want %+v, 44, 0", got.Datagrams, got.SegmentsPerBurst, got.RetransmitRatio, want)
+	}
+	if loss := got.LossRatio(); loss != 20.0/1750 {
+		t.Errorf("loss %v, want 20 of 1750", loss)
 	}
 }
 

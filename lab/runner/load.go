@@ -102,7 +102,7 @@ func (s *side) readFairness(ctx context.Context) error {
 	}
 	seconds := float64(stats.MonotonicNs-s.marked) / 1e9
 	s.fairness = result.Fairness{
-		Streams: shares.Streams, Jain: shares.Jain(), Even: shares.Even(s.load.BurstSegments * segmentBits / 8),
+		Streams: shares.Streams, Jain: shares.Jain(), Even: shares.Even(s.load.BurstSegments * traffic.SegmentBytes(s.load.UDP)),
 		MinMbps: mbps(shares.Min, seconds), MaxMbps: mbps(shares.Max, seconds),
 	}
 	s.marked = 0

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // Limits of the self-tests of a trial. A trial outside them measured something
@@ -19,7 +20,7 @@ const (
 	minBeside       = 0.90 // of the offered load, clean router beside a device that fills the routers' CPU
 	minProfiled     = 0.50 // of the offered load, clean router while perf runs
 	maxGeneratorCPU = 0.80 // cores, busiest traffic thread
-	maxRetransmits  = 0.01 // of the segments sent
+	maxRetransmits  = 0.01 // of the segments sent; of UDP's datagrams a device loses no more, or is lossy
 	minBurst        = 0.80 // of the burst length asked for, clean router
 	maxWait         = 0.50 // run-queue wait of the device's threads, of the window
 	waitPerCPU      = 1.50 // the same, of the routers' CPU time: several threads wait for one that runs
@@ -32,8 +33,6 @@ const (
 	maxProbesLost   = 0.20 // of the round-trip probes: some clients are cut off
 	slackBursts     = 2    // a window may begin and end between two bursts
 	slackTicks      = 2    // of the machine's clock, 10 ms each
-
-	segmentBits = 1448 * 8 // payload of a full TCP segment with time stamps
 )
 
 // judge applies the self-tests to a trial and sets Accepted, Rejects and Flags.
@@ -55,7 +54,7 @@ func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathe
 	reject := func(format string, args ...any) { t.Rejects = append(t.Rejects, fmt.Sprintf(format, args...)) }
 
 	// A hiccup of the machine holds both sides up alike and is no limit of the device.
-	slack := slackBursts * float64(sent.BurstSegments) * segmentBits / 1e6 / window.Seconds()
+	slack := slackBursts * float64(sent.BurstSegments) * segmentMbit(sent) / window.Seconds()
 	saturated := !t.AA && t.DUT.DeliveredMbps > 0 && t.DUT.DeliveredMbps < minDelivered*min(t.DUT.OfferedMbps, t.Clean.DeliveredMbps)-slack
 	if saturated {
 		t.Flags = append(t.Flags, result.FlagSaturated)
@@ -67,7 +66,7 @@ func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathe
 		judgePackets("device", t.Cell.Profile, t.DUT, reject)
 	}
 	judgeDevice(t, saturated, slack, reject)
-	if !t.AA && t.DUT.RetransmitRatio > maxRetransmits {
+	if lossy := max(t.DUT.RetransmitRatio, t.DUT.LossRatio()) > maxRetransmits; lossy && !t.AA && t.Clean.LossRatio() <= maxRetransmits {
 		t.Flags = append(t.Flags, result.FlagLossy)
 	}
 	steal := max(t.Clean.Machine.Steal, t.DUT.Machine.Steal)
@@ -117,6 +116,11 @@ func judgePackets(who, profile string, m result.Measurement, reject func(string,
 	if profile == result.PerPacket && m.AggregationFactor > maxPerPacket {
 		reject("%s: %.2f frames per packet, profile per-packet wants at most %.2f", who, m.AggregationFactor, maxPerPacket)
 	}
+}
+
+// segmentMbit is the payload of a full segment.
+func segmentMbit(sent experiment.Traffic) float64 {
+	return float64(traffic.SegmentBytes(sent.Protocol == experiment.ProtocolUDP)) * 8 / 1e6
 }
 
 // routersCPU is the CPU both routers used, in cores: where they fill theirs they

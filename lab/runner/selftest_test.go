@@ -55,8 +55,13 @@ func TestJudge(t *testing.T) {
 		"clean short beside it":    {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.Clean.DeliveredMbps = 80 }, []string{"clean router: delivered 80.0"}, []string{result.FlagSaturated}},
 		"both held up":             {func(t *result.Trial) { t.DUT.DeliveredMbps = 96; t.Clean.DeliveredMbps = 96.5 }, []string{"clean router: delivered 96.5", "device: delivered 96.0"}, nil},
 		"device loses":             {func(t *result.Trial) { t.DUT.RetransmitRatio = 0.03 }, nil, []string{result.FlagLossy}},
-		"nothing arrives":          {func(t *result.Trial) { t.DUT.DeliveredMbps = 0 }, []string{"device: delivered 0.0 of 100 Mbit/s"}, nil},
-		"A/A is never at a limit":  {func(t *result.Trial) { t.AA = true; t.DUT.DeliveredMbps = 60 }, []string{"device: delivered 60.0"}, nil},
+		"device loses datagrams":   {func(t *result.Trial) { t.DUT.Datagrams = &result.Datagrams{Received: 980, Lost: 20} }, nil, []string{result.FlagLossy}},
+		"both lose datagrams": {func(t *result.Trial) {
+			t.DUT.Datagrams = &result.Datagrams{Received: 980, Lost: 20}
+			t.Clean.Datagrams = &result.Datagrams{Received: 985, Lost: 15}
+		}, nil, nil},
+		"nothing arrives":         {func(t *result.Trial) { t.DUT.DeliveredMbps = 0 }, []string{"device: delivered 0.0 of 100 Mbit/s"}, nil},
+		"A/A is never at a limit": {func(t *result.Trial) { t.AA = true; t.DUT.DeliveredMbps = 60 }, []string{"device: delivered 60.0"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const gathers = false

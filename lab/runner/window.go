@@ -146,6 +146,20 @@ func (s *side) payload(lan, wan meter.Link, clients, server []span) (out meter.L
 	return wan, clients, server
 }
 
+// addDatagrams adds what the ends have counted of UDP.
+func (b *builder) addDatagrams(ends []span) {
+	var sum traffic.Datagrams
+	var bursts int64
+	for _, e := range ends {
+		sum = sum.Add(e.b.load.Datagrams.Sub(e.a.load.Datagrams))
+		bursts += e.b.load.Bursts - e.a.load.Bursts
+	}
+	counted := result.Datagrams(sum)
+	counted.Lost = max(0, counted.Lost) // less than none: what was overtaken before the window came in it
+	b.Datagrams = &counted
+	b.SegmentsPerBurst = ratio(sum.Sent, bursts)
+}
+
 // measurement turns two readings of a side into what its router cost and delivered.
 func (s *side) measurement(a, b reading) result.Measurement {
 	seconds := float64(b.router.MonotonicNs-a.router.MonotonicNs) / 1e9
@@ -187,6 +201,10 @@ func (s *side) measurement(a, b reading) result.Measurement {
 		m.SegmentsPerBurst = ratio(senders.TCPOutSegs, senders.IPOutRequests-senders.UDPOut)
 	}
 	m.RetransmitRatio = resent
+	if s.load.UDP && s.load.Kind == agent.TrafficStreams {
+		m.RetransmitRatio = 0 // what TCP there is carries none of the load
+		m.addDatagrams(slices.Concat(clients, server))
+	}
 	for _, e := range clients {
 		m.Broken += e.b.load.Broken
 		m.BrokenError = cmp.Or(m.BrokenError, e.b.load.FirstError)

@@ -308,7 +308,7 @@ func marks(routers []router) []string {
 	for _, mark := range []struct{ flag, text string }{
 		{analysis.FlagShortfall, "the device carried less than 90 % of the limit, so normalised CPU there is CPU that was never spent"},
 		{result.FlagSaturated, "the device could not carry the load"},
-		{result.FlagLossy, "clients had to send more than 1 % of the segments again"},
+		{result.FlagLossy, "clients had to send more than 1 % of the segments again, or lost so many datagrams"},
 	} {
 		if seen[mark.flag] {
 			said = append(said, fmt.Sprintf("Marked %s: %s.", mark.flag, mark.text))

@@ -53,31 +53,43 @@ func connectOne(ctx context.Context, r *run, i int, dial DialFunc, began *beginn
 	}
 	began.connect = time.Since(start)
 	r.streams[i].fd = fd
-	if r.sends {
-		err = prepareSender(fd, r.cfg)
+	introduce := r.introduceTCP
+	if r.cfg.UDP {
+		introduce = r.introduceUDP
 	}
+	start = time.Now()
+	a, err := introduce(ctx, &r.streams[i])
 	if err != nil {
 		return err
-	}
-	h := header{id: r.id, index: i, cfg: r.cfg}.encode()
-	start = time.Now()
-	// A fresh connection always has room for 72 bytes.
-	if n, err := socket.SendSome(fd, h[:]); err != nil || n != len(h) {
-		return fmt.Errorf("header: %d bytes sent: %w", n, orShort(err))
-	}
-	a, err := readAnswer(ctx, fd)
-	if err != nil {
-		return fmt.Errorf("waiting for the server to accept: %w", err)
 	}
 	began.firstByte = time.Since(start)
 	if a != accepted {
 		return fmt.Errorf("server refused: %s", a)
 	}
 	r.accepted.Add(1)
-	if r.sends {
+	if r.sends || r.cfg.UDP {
 		return nil
 	}
 	return prepareReceiver(fd, r.cfg) // only now: the answer is shorter than a burst
+}
+
+// introduceTCP sends the header of a stream and returns the server's answer.
+func (r *run) introduceTCP(ctx context.Context, st *stream) (answer, error) {
+	if r.sends {
+		if err := prepareSender(st.fd, r.cfg); err != nil {
+			return 0, err
+		}
+	}
+	h := header{id: r.id, index: st.index, cfg: r.cfg}.encode()
+	// A fresh connection always has room for 72 bytes.
+	if n, err := socket.SendSome(st.fd, h[:]); err != nil || n != len(h) {
+		return 0, fmt.Errorf("header: %d bytes sent: %w", n, orShort(err))
+	}
+	a, err := readAnswer(ctx, st.fd)
+	if err != nil {
+		return 0, fmt.Errorf("waiting for the server to accept: %w", err)
+	}
+	return a, nil
 }
 
 func orShort(err error) error {

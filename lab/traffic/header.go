@@ -13,8 +13,9 @@ import (
 //	 0  magic "GWST"          32  rate, bit/s, IEEE 754 double
 //	 4  version               40  segments per burst, uint32
 //	 5  direction, 0 up       44  bytes per segment, uint32
-//	 6  zero, 2 bytes         48  longest run, s, uint32
-//	 8  run id, 16 bytes      52  congestion control, 16 bytes, zero-padded
+//	 6  protocol, 1 UDP       48  longest run, s, uint32
+//	 7  zero                  52  congestion control, 16 bytes, zero-padded;
+//	 8  run id, 16 bytes          all zero for UDP
 //	24  stream's index        68  zero, 4 bytes
 //	28  streams of the run
 //
@@ -68,6 +69,9 @@ func (h header) encode() [headerSize]byte {
 	if h.cfg.Direction == Down {
 		b[5] = 1
 	}
+	if h.cfg.UDP {
+		b[6] = 1
+	}
 	copy(b[8:24], h.id[:])
 	be := binary.BigEndian
 	be.PutUint32(b[24:], uint32(h.index))
@@ -91,15 +95,15 @@ func parseHeader(b []byte) (header, error) {
 			b[:4], b[4], headerMagic[:], headerVersion, errHeader)
 	}
 	name, pad, _ := bytes.Cut(b[52:52+congestionSize], []byte{0})
-	if b[5] > 1 || !allZero(b[6:8]) || !allZero(b[68:]) || !allZero(pad) {
-		return header{}, fmt.Errorf("unknown direction or flags: %w", errHeader)
+	if b[5] > 1 || b[6] > 1 || b[7] != 0 || !allZero(b[68:]) || !allZero(pad) {
+		return header{}, fmt.Errorf("unknown direction, protocol or flags: %w", errHeader)
 	}
 	be := binary.BigEndian
 	h := header{id: RunID(b[8:24]), index: int(be.Uint32(b[24:]))}
 	h.cfg = Config{
 		Streams: int(be.Uint32(b[28:])), RateBps: math.Float64frombits(be.Uint64(b[32:])),
 		Direction: Up, BurstSegments: int(be.Uint32(b[40:])), MSS: int(be.Uint32(b[44:])),
-		MaxSeconds: int(be.Uint32(b[48:])), Congestion: string(name),
+		MaxSeconds: int(be.Uint32(b[48:])), Congestion: string(name), UDP: b[6] == 1,
 	}
 	if b[5] == 1 {
 		h.cfg.Direction = Down
@@ -107,7 +111,7 @@ func parseHeader(b []byte) (header, error) {
 	if err := h.cfg.check(); err != nil {
 		return header{}, fmt.Errorf("%w: %w", err, errHeader)
 	}
-	if h.index >= h.cfg.Streams || h.cfg.Congestion == "" {
+	if h.index >= h.cfg.Streams || (h.cfg.Congestion == "") != h.cfg.UDP {
 		return header{}, fmt.Errorf("stream %d of %d, congestion control %q: %w",
 			h.index, h.cfg.Streams, h.cfg.Congestion, errHeader)
 	}

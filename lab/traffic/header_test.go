@@ -23,10 +23,13 @@ func goodHeader(t testing.TB) header {
 }
 
 func TestHeaderRoundTrip(t *testing.T) {
-	want := goodHeader(t)
-	b := want.encode()
-	if got, err := parseHeader(b[:]); err != nil || got != want {
-		t.Errorf("got %+v, %v; want %+v", got, err, want)
+	datagrams := goodHeader(t)
+	datagrams.cfg.UDP, datagrams.cfg.Congestion = true, ""
+	for _, want := range []header{goodHeader(t), datagrams} {
+		b := want.encode()
+		if got, err := parseHeader(b[:]); err != nil || got != want {
+			t.Errorf("got %+v, %v; want %+v", got, err, want)
+		}
 	}
 }
 
@@ -47,6 +50,7 @@ func badHeaders(t testing.TB) map[string][]byte {
 		"burst bytes": put32(44, 1<<20), "overflow": put32(44, math.MaxUint32), "for ever": put32(48, MaxSecondsLimit+1),
 		"no end": put32(48, 0), "no congestion": func(b []byte) { clear(b[52:68]) },
 		"hidden": func(b []byte) { b[67] = 'x' }, "tail": func(b []byte) { b[71] = 1 },
+		"protocol": func(b []byte) { b[6] = 2 }, "congestion of UDP": func(b []byte) { b[6] = 1 },
 	} {
 		b := goodHeader(t).encode()
 		change(b[:])

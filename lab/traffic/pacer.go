@@ -49,16 +49,24 @@ type pacer struct {
 	sent     int64   // k: bursts since t0
 	place    float64 // u: of burst k in its interval
 	chance   *rand.Rand
+	write    writeFunc
 
 	stopping atomic.Bool
 	clock    socket.Clock
 	done     chan struct{}
 }
 
+// writeFunc hands a stream's payload to the kernel and returns how many bytes it
+// took at once: 0 when the socket is full.
+type writeFunc func(st *stream, payload []byte) (int, error)
+
+// tcpWrite is for streams of TCP.
+func tcpWrite(st *stream, payload []byte) (int, error) { return socket.SendSome(st.fd, payload) }
+
 // startPacer begins to send on all streams of r. The thread ends by itself
 // after the run's MaxSeconds, when no stream is left, or by stop.
-func startPacer(r *run) (*pacer, error) {
-	p, err := newPacer(r)
+func startPacer(r *run, write writeFunc) (*pacer, error) {
+	p, err := newPacer(r, write)
 	if err != nil {
 		return nil, err
 	}
@@ -66,12 +74,12 @@ func startPacer(r *run) (*pacer, error) {
 	return p, nil
 }
 
-func newPacer(r *run) (*pacer, error) {
+func newPacer(r *run, write writeFunc) (*pacer, error) {
 	poll, err := socket.NewPoller()
 	if err != nil {
 		return nil, err
 	}
-	p := &pacer{run: r, poll: poll, interval: r.cfg.burstInterval(), burst: r.cfg.burstBytes(), done: make(chan struct{})}
+	p := &pacer{run: r, poll: poll, interval: r.cfg.burstInterval(), burst: r.cfg.burstBytes(), write: write, done: make(chan struct{})}
 	p.chance = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	p.payload = make([]byte, (1+debtBursts)*p.burst)
 	// Random bytes: a tunnel that compresses must not look cheap.
@@ -94,7 +102,9 @@ func (p *pacer) loop() {
 	defer p.clock.Finish()
 	defer p.poll.Close()
 	wait := p.poll.Bell()
-	p.prime()
+	if !p.run.cfg.UDP {
+		p.prime()
+	}
 	p.run.open.Store(true)
 	p.t0 = time.Now()
 	end := p.t0.Add(time.Duration(p.run.cfg.MaxSeconds) * time.Second)
@@ -206,7 +216,7 @@ func (p *pacer) send(st *stream) {
 	}
 	r.bursts.Add(1)
 	owed := st.debt + p.burst
-	n, err := socket.SendSome(st.fd, p.payload[:owed])
+	n, err := p.write(st, p.payload[:owed])
 	if err != nil {
 		r.fail(st, err)
 		r.shortfall.Add(int64(owed))

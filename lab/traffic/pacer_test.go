@@ -34,7 +34,7 @@ func TestForget(t *testing.T) {
 		}
 		r := newRun(RunID{}, cfg)
 		r.end(&r.streams[0]) // nothing to write to: the schedule alone
-		p, err := newPacer(r)
+		p, err := newPacer(r, tcpWrite)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func BenchmarkBurst(b *testing.B) {
 }
 
 func benchmarkSend(b *testing.B, r *run, srv *Server) {
-	p, err := newPacer(r)
+	p, err := newPacer(r, tcpWrite)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func BenchmarkSchedule(b *testing.B) {
 	for i := range r.streams {
 		r.end(&r.streams[i])
 	}
-	p, err := newPacer(r)
+	p, err := newPacer(r, tcpWrite)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -23,6 +23,8 @@ type Stats struct {
 	ReceivedBytes int64 `json:"received_bytes"` // payload this side took from the kernel
 	Bursts        int64 `json:"bursts"`         // bursts the schedule called for and this side tried
 
+	Datagrams Datagrams `json:"datagrams,omitzero"` // of UDP
+
 	// ShortfallBytes is payload of the schedule that was given up: the sending
 	// thread ran too late, a socket stayed full, or its stream was over.
 	ShortfallBytes int64 `json:"shortfall_bytes"`
@@ -69,14 +71,20 @@ const (
 	streamBroken
 )
 
-// stream is one TCP connection of a run. fd is set before the threads that use
-// it start and closed after they have ended, so that no thread ever writes into
-// a descriptor number that meanwhile belongs to another file.
+// stream is one TCP connection of a run, or one client's datagrams. fd is set before
+// the threads that use it start and closed after they have ended, so that no thread
+// ever writes into a descriptor number that meanwhile belongs to another file. A
+// server of datagrams has one socket for all, and none here.
 type stream struct {
 	fd    int
+	index int
 	bytes atomic.Int64 // payload in the run's direction, this side
 	state atomic.Int32
 	debt  int // bytes owed by the schedule that the socket did not take; the pacer's
+
+	// Of UDP. next is the number of the next datagram to send, or one more than the
+	// highest that came.
+	next, datagrams, reordered atomic.Int64
 }
 
 // run is the state that the generator's and the server's side of a run share.
@@ -106,7 +114,7 @@ type run struct {
 func newRun(id RunID, cfg Config) *run {
 	r := &run{id: id, cfg: cfg, sends: cfg.Direction == Up, streams: make([]stream, cfg.Streams)}
 	for i := range r.streams {
-		r.streams[i].fd = -1
+		r.streams[i].fd, r.streams[i].index = -1, i
 	}
 	return r
 }
@@ -157,6 +165,9 @@ func (r *run) fill(s *Stats) {
 	s.MaxLatenessNs, s.Broken = r.lateness.Load(), int(r.broken.Load())
 	total := int64(0)
 	for i := range r.streams {
+		if r.cfg.UDP {
+			s.Datagrams = s.Datagrams.Add(r.streams[i].counted(r.sends))
+		}
 		n := r.streams[i].bytes.Load()
 		total += n
 		if i == 0 || n < s.MinStreamBytes {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,11 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-// Limits of a Server.
-const (
-	headerTimeout = 10 * time.Second // from connection to complete header
-	keepEnded     = 8                // ended runs whose Stats are kept
-)
+const headerTimeout = 10 * time.Second // from connection to complete header
 
 const listenID = 1 // after socket.BellID; connections count on from here
 
@@ -34,24 +29,13 @@ type Server struct {
 	conns    map[int32]*conn // the thread's
 	nextID   int32           // the thread's
 	waiting  int             // connections without a header yet; the thread's
-
-	mu   sync.Mutex
-	runs []*serverRun // guarded by mu; in order of arrival
+	arrivals
 
 	stopping  atomic.Bool
 	clock     socket.Clock
 	done      chan struct{}
 	cancel    context.CancelFunc // ends the watch over Serve's ctx
 	closeOnce sync.Once
-}
-
-// serverRun is one Generator as its server sees it. All but run is the server
-// thread's own; pacer is also read by Stats, under the server's mu.
-type serverRun struct {
-	*run
-	pacer *pacer
-	live  int // streams accepted and not over
-	ended bool
 }
 
 // conn is one accepted connection; its stream is nil until the header is read.
@@ -108,20 +92,7 @@ func (s *Server) Close() error {
 // Stats are those of the n runs that came last, in the order they came: n
 // generators that share a load. The CPU time of all the server's receiving since
 // Serve is with the first of them, also when there was no run yet.
-func (s *Server) Stats(n int) []Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	runs := s.runs[max(0, len(s.runs)-n):]
-	list := make([]Stats, max(1, len(runs)))
-	list[0].addThread("receive", &s.clock)
-	for i, r := range runs {
-		r.fill(&list[i])
-		if r.pacer != nil {
-			list[i].addThread("send "+strconv.Itoa(i+1), &r.pacer.clock)
-		}
-	}
-	return list
-}
+func (s *Server) Stats(n int) []Stats { return s.stats(n, &s.clock) }
 
 func (s *Server) loop() {
 	defer close(s.done)
@@ -253,6 +224,9 @@ func (s *Server) readHeader(id int32, c *conn) {
 
 // admit finds or makes the run of a header and fits the connection into it.
 func (s *Server) admit(h header, c *conn) (*serverRun, answer) {
+	if h.cfg.UDP {
+		return nil, refusedHeader
+	}
 	r := s.find(h.id)
 	if r != nil && (r.ended || r.cfg != h.cfg || r.streams[h.index].fd >= 0) {
 		return nil, refusedRun
@@ -273,39 +247,6 @@ func (s *Server) admit(h header, c *conn) (*serverRun, answer) {
 	return r, accepted
 }
 
-func (s *Server) find(id RunID) *serverRun {
-	for _, r := range s.runs { // only this thread changes it: no lock to read
-		if r.id == id {
-			return r
-		}
-	}
-	return nil
-}
-
-// addRun also forgets the oldest of the ended runs.
-func (s *Server) addRun(h header) *serverRun {
-	r := &serverRun{run: newRun(h.id, h.cfg)}
-	r.sends = h.cfg.Direction == Down
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ended := 0
-	for _, old := range s.runs {
-		if old.ended {
-			ended++
-		}
-	}
-	kept := s.runs[:0:0]
-	for _, old := range s.runs {
-		if old.ended && ended > keepEnded {
-			ended--
-			continue
-		}
-		kept = append(kept, old)
-	}
-	s.runs = append(kept, r)
-	return r
-}
-
 // answer accepts a stream; with the last of its run the run begins.
 func (s *Server) answer(id int32, c *conn, r *serverRun) {
 	r.live++
@@ -319,7 +260,7 @@ func (s *Server) answer(id int32, c *conn, r *serverRun) {
 	if !r.sends {
 		return
 	}
-	p, err := startPacer(r.run)
+	p, err := startPacer(r.run, tcpWrite)
 	if err != nil { // no descriptors: end the run, which its client sees
 		r.fail(c.st, err)
 		for i := range r.streams {
@@ -327,21 +268,7 @@ func (s *Server) answer(id int32, c *conn, r *serverRun) {
 		}
 		return
 	}
-	s.mu.Lock()
-	r.pacer = p
-	s.mu.Unlock()
-}
-
-// endRun closes what a run holds once its last stream is over.
-func (s *Server) endRun(r *serverRun) {
-	if r.pacer != nil {
-		r.pacer.stop()
-	}
-	r.finish()
-	_ = r.closeSockets()
-	s.mu.Lock()
-	r.ended = true
-	s.mu.Unlock()
+	s.sendsBy(r, p)
 }
 
 // drop closes a connection that belongs to no run.
@@ -366,11 +293,7 @@ func (s *Server) closeAll() {
 			s.drop(id, c)
 		}
 	}
-	for _, r := range s.runs {
-		if !r.ended {
-			s.endRun(r)
-		}
-	}
+	s.endAll()
 	s.spare.Close()
 	s.poll.Close()
 	unix.Close(s.listener)

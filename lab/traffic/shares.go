@@ -70,12 +70,3 @@ func (r *run) shares() (s Shares) {
 
 // Mark begins to count Stats.Shares anew.
 func (g *Generator) Mark() { g.run.mark() }
-
-// Mark begins to count Stats.Shares of the newest n runs anew.
-func (s *Server) Mark(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.runs[max(0, len(s.runs)-n):] {
-		r.mark()
-	}
-}

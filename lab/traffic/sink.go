@@ -66,6 +66,8 @@ func (c *receiver) stop() {
 	<-c.done
 }
 
+func (c *receiver) time() *socket.Clock { return &c.clock }
+
 func (c *receiver) loop() {
 	defer close(c.done)
 	c.clock.Enter("gw-receive")

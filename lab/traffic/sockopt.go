@@ -35,6 +35,50 @@ func NewSocket(remote netip.Addr, congestion string) (fd int, err error) {
 	return fd, nil
 }
 
+// NewDatagramSocket returns a non-blocking UDP socket for the family of remote in the
+// calling thread's network namespace, ready to bind and connect (see Connect). It sends
+// no datagram that would be cut into fragments: those are another load.
+func NewDatagramSocket(remote netip.Addr) (fd int, err error) {
+	fd, err = unix.Socket(socket.Family(remote), unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("creating a UDP socket: %w", err)
+	}
+	if socket.Family(remote) == unix.AF_INET {
+		err = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO)
+	} else {
+		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("refusing fragments: %w", err)
+	}
+	return fd, nil
+}
+
+// Buffers of UDP sockets, as the kernel counts them: a datagram of 1472 bytes takes
+// 2304 or more.
+const (
+	overheadFactor = 4
+	serverBuffer   = 256 << 20 // bytes; 100 ms of 5 Gbit/s
+)
+
+// prepareDatagrams readies a client's socket for its stream, either way.
+func prepareDatagrams(fd int, cfg Config) {
+	most := overheadFactor * cfg.bufferBytes()
+	setBuffers(fd, most, most)
+}
+
+// setBuffers is best effort: without the right to exceed the limits of the system it
+// takes what they leave.
+func setBuffers(fd, send, receive int) {
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, send) != nil {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, send)
+	}
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receive) != nil {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receive)
+	}
+}
+
 // setWindow makes a socket offer a large window, before it connects or listens.
 // A sender never puts more than half of the largest window it was offered into
 // one buffer (tcp_bound_to_half_wnd, include/net/tcp.h): the kernel's initial
@@ -175,21 +219,30 @@ const handshakeTimeout = 10 * time.Second
 
 // await blocks until fd is ready. Returns ctx's error or errTimeout otherwise.
 func await(ctx context.Context, fd int, events int16) error {
-	const slice = 100 // ms between looks at ctx
-	deadline := time.Now().Add(handshakeTimeout)
+	err := awaitUntil(ctx, fd, events, time.Now().Add(handshakeTimeout))
+	if errors.Is(err, errTimeout) {
+		return fmt.Errorf("%w in %s", err, handshakeTimeout)
+	}
+	return err
+}
+
+// awaitUntil is await with a deadline of the caller's.
+func awaitUntil(ctx context.Context, fd int, events int16, deadline time.Time) error {
+	const slice = 100 * time.Millisecond // between looks at ctx
 	fds := []unix.PollFd{{Fd: int32(fd), Events: events}}
 	for {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		n, err := unix.Poll(fds, slice)
+		left := min(slice, time.Until(deadline))
+		n, err := unix.Poll(fds, max(1, int(left.Milliseconds())))
 		switch {
 		case n > 0:
 			return nil
 		case err != nil && err != unix.EINTR:
 			return err
 		case time.Now().After(deadline):
-			return fmt.Errorf("%w in %s", errTimeout, handshakeTimeout)
+			return errTimeout
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package traffic offers load to a gateway: a paced TCP generator of many streams
-// and the server at their far end. Beside it are package iperf3, the studies'
+// Package traffic offers load to a gateway: a paced generator of many TCP or UDP
+// streams and the server at their far end. Beside it are package iperf3, the studies'
 // tool, and package rtt, which measures round-trip time under load. Linux only.
 //
 // # Whole bursts
@@ -21,6 +21,10 @@
 //     that many segments in one buffer, though a burst's buffers still follow each
 //     other without a pause. A route with initcwnd ≥ BurstSegments makes even the
 //     first burst of each stream whole; without it the window opens in two or three.
+//
+// Datagrams take the same schedule. The kernel gets a burst in one call and cuts it
+// into datagrams (UDP_SEGMENT) where the sending link no longer does, so that they
+// leave back to back and the sender pays for cutting.
 package traffic
 
 import (
@@ -33,6 +37,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
 // Directions of a run's payload.
@@ -52,8 +58,11 @@ const (
 // Config is one run of the paced generator. It needs a rate; all else has a
 // default.
 type Config struct {
-	// Streams is the number of TCP streams, default 1, at most MaxStreams.
+	// Streams is the number of TCP streams, default 1, at most MaxStreams; of UDP of
+	// sockets, each of which is one stream of datagrams.
 	Streams int
+	// UDP sends datagrams in place of TCP's segments.
+	UDP bool
 	// RateBps is payload bits per second of all streams together, shared evenly.
 	RateBps float64
 	// Direction is Up (default) or Down.
@@ -62,17 +71,18 @@ type Config struct {
 	// most full-sized ones that fit the kernel's 64 KB segmentation buffer.
 	BurstSegments int
 	// MSS is payload bytes per segment, default 1448 (1500-byte link, IPv4, TCP
-	// timestamps). It sizes the burst and is not imposed on the connection.
+	// timestamps). It sizes the burst and is not imposed on the connection. Of UDP it is
+	// the payload of each datagram, default 1472, and at least 24.
 	MSS int
 	// Congestion is the congestion control of the sending sockets, default
-	// "cubic". bbr paces by itself and cuts bursts into small pieces.
+	// "cubic". bbr paces by itself and cuts bursts into small pieces. UDP has none.
 	Congestion string
 	// MaxSeconds ends the sending by itself, default 3600, at most MaxSecondsLimit.
 	MaxSeconds int
 }
 
-// DialFunc returns a connected, non-blocking TCP socket for client i, which
-// counts from 0. Start calls it from several goroutines at once and owns the
+// DialFunc returns a connected, non-blocking socket of the run's protocol for client i,
+// which counts from 0. Start calls it from several goroutines at once and owns the
 // socket from then on. The socket may belong to any network namespace. Its
 // congestion control has to be set before it connects (see NewSocket): one that
 // was established under bbr keeps pacing when it is switched to another.
@@ -86,11 +96,20 @@ type RunID [16]byte
 type Generator struct {
 	run      *run
 	pacer    *pacer             // Up only
-	receiver *receiver          // Down only
+	receiver hearer             // Down only, and of UDP always
 	cancel   context.CancelFunc // ends the watch over Start's ctx
 
 	closeOnce sync.Once
 	closeErr  error
+}
+
+// hearer is the thread that takes what the server sends.
+type hearer interface {
+	// stop ends the streams with the server, or gives up after a moment, and waits for
+	// the thread. It is called once.
+	stop()
+	// time is the thread's clock.
+	time() *socket.Clock
 }
 
 // Start connects all streams, announces each to the server, and returns when the
@@ -114,18 +133,35 @@ func Start(ctx context.Context, cfg Config, dial DialFunc) (*Generator, error) {
 	}
 	r.begin()
 	g := &Generator{run: r}
-	if cfg.Direction == Up {
-		g.pacer, err = startPacer(r)
-	} else {
-		g.receiver, err = startReceiver(r)
-	}
-	if err != nil {
+	if err := g.startThreads(); err != nil {
 		r.closeSockets()
 		return nil, fmt.Errorf("streams: %w", err)
 	}
 	ctx, g.cancel = context.WithCancel(ctx)
 	context.AfterFunc(ctx, func() { g.Close() })
 	return g, nil
+}
+
+// startThreads starts what sends and what receives.
+func (g *Generator) startThreads() (err error) {
+	switch r := g.run; {
+	case r.cfg.UDP:
+		var hears *datagramReceiver
+		if hears, err = startDatagramReceiver(r); err != nil {
+			return err
+		}
+		g.receiver = hears
+		if r.sends {
+			if g.pacer, err = startPacer(r, newOutbox(r).write); err != nil {
+				hears.stop()
+			}
+		}
+	case r.sends:
+		g.pacer, err = startPacer(r, tcpWrite)
+	default:
+		g.receiver, err = startReceiver(r)
+	}
+	return err
 }
 
 // Stats reads the counters; it may be called at any time, also after Close.
@@ -136,7 +172,7 @@ func (g *Generator) Stats() Stats {
 		s.addThread("send", &g.pacer.clock)
 	}
 	if g.receiver != nil {
-		s.addThread("receive", &g.receiver.clock)
+		s.addThread("receive", g.receiver.time())
 	}
 	return s
 }
@@ -159,14 +195,25 @@ func (g *Generator) Close() error {
 	return g.closeErr
 }
 
+// SegmentBytes is the payload that fills a 1500-byte IPv4 packet: a TCP segment's with
+// time stamps, or a UDP datagram's.
+func SegmentBytes(udp bool) int {
+	if udp {
+		return 1472
+	}
+	return 1448
+}
+
 // withDefaults fills in defaults and refuses what cannot be run.
 func (c Config) withDefaults() (Config, error) {
 	c.Streams = cmp.Or(c.Streams, 1)
 	c.BurstSegments = cmp.Or(c.BurstSegments, 44)
-	c.MSS = cmp.Or(c.MSS, 1448)
+	c.MSS = cmp.Or(c.MSS, SegmentBytes(c.UDP))
 	c.MaxSeconds = cmp.Or(c.MaxSeconds, 3600)
 	c.Direction = cmp.Or(c.Direction, Up)
-	c.Congestion = cmp.Or(c.Congestion, "cubic")
+	if !c.UDP {
+		c.Congestion = cmp.Or(c.Congestion, "cubic")
+	}
 	return c, c.check()
 }
 
@@ -183,6 +230,10 @@ func (c Config) check() error {
 		return fmt.Errorf("burst of %d segments, want 1 to %d", c.BurstSegments, MaxBurstSegments)
 	case c.MSS < 1 || c.burstBytes() > MaxBurstBytes:
 		return fmt.Errorf("burst of %d × %d bytes, want 1 to %d bytes", c.BurstSegments, c.MSS, MaxBurstBytes)
+	case c.UDP && (c.MSS < headSize || c.MSS > mostDatagram):
+		return fmt.Errorf("datagrams of %d bytes, want %d to %d", c.MSS, headSize, mostDatagram)
+	case c.UDP && c.Congestion != "":
+		return fmt.Errorf("congestion control %q with UDP, which has none", c.Congestion)
 	case len(c.Congestion) > congestionSize:
 		return fmt.Errorf("congestion control %q has a name longer than %d bytes", c.Congestion, congestionSize)
 	case c.MaxSeconds < 1 || c.MaxSeconds > MaxSecondsLimit:

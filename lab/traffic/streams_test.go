@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"runtime"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ func TestMain(m *testing.M) {
 		serveProcess(netip.MustParseAddrPort(addr))
 		return
 	}
+	runtime.GOMAXPROCS(8) // more than there are threads that tell Go's scheduler nothing, as in an agent
 	os.Exit(m.Run())
 }
 

@@ -1,0 +1,240 @@
+package traffic
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/labtest"
+)
+
+// serveDatagrams starts a server in s.
+func (s *space) serveDatagrams(t testing.TB, ip netip.Addr) (*DatagramServer, netip.AddrPort) {
+	t.Helper()
+	var fd int
+	var err error
+	s.Do(func() { fd, err = ListenDatagrams(netip.AddrPortFrom(ip, 0)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := netip.AddrPortFrom(ip, localPort(t, fd))
+	srv, err := ServeDatagrams(context.Background(), fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { srv.Close() })
+	return srv, addr
+}
+
+// dialDatagrams makes the socket in s, with the options given, and connects it.
+func (s *space) dialDatagrams(addr netip.AddrPort, options ...func(fd int) error) DialFunc {
+	return func(ctx context.Context, _ int) (fd int, err error) {
+		s.Do(func() { fd, err = NewDatagramSocket(addr.Addr()) })
+		for _, o := range options {
+			err = errors.Join(err, o(fd))
+		}
+		if err != nil {
+			return -1, err
+		}
+		return fd, Connect(ctx, fd, netip.Addr{}, addr)
+	}
+}
+
+// startDatagrams runs a generator in s against addr.
+func (s *space) startDatagrams(t testing.TB, cfg Config, addr netip.AddrPort, options ...func(fd int) error) *Generator {
+	t.Helper()
+	cfg.UDP = true
+	g, err := Start(context.Background(), cfg, s.dialDatagrams(addr, options...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.Close() })
+	return g
+}
+
+// ends are the sender's and the receiver's Stats of the server's newest run.
+func ends(g *Generator, s *DatagramServer) (sender, receiver Stats) {
+	far := s.Stats(1)[0]
+	if g.run.sends {
+		return g.Stats(), far
+	}
+	return far, g.Stats()
+}
+
+func TestDatagramsShareAndRate(t *testing.T) {
+	p := newPair(t)
+	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
+	for _, c := range []struct {
+		dir     string
+		streams int
+		mbps    float64
+	}{{Up, 1, 100}, {Up, 100, 1000}, {Up, 1000, 1000}, {Down, 1, 100}, {Down, 100, 1000}, {Down, 1000, 1000}} {
+		t.Run(fmt.Sprintf("%s/%d/%gM", c.dir, c.streams, c.mbps), func(t *testing.T) {
+			g := p.client.startDatagrams(t, Config{Streams: c.streams, RateBps: c.mbps * 1e6, Direction: c.dir}, addr)
+			labtest.Await(t, "payload", func() bool { _, got := ends(g, srv); return got.Datagrams.Received > 0 })
+			sent0, got0 := ends(g, srv)
+			sender, receiver := p.client, p.server
+			if c.dir == Down {
+				sender, receiver = p.server, p.client
+			}
+			out0, in0 := sender.Counters(t), receiver.Counters(t)
+			time.Sleep(time.Second)
+			sent1, got1 := ends(g, srv)
+			out1, in1 := sender.Counters(t), receiver.Counters(t)
+			perBuf := float64(sent1.Datagrams.Sent-sent0.Datagrams.Sent) / float64(out1["Udp:OutDatagrams"]-out0["Udp:OutDatagrams"])
+			perPacket := float64(got1.Datagrams.Received-got0.Datagrams.Received) / float64(in1["Ip:InReceives"]-in0["Ip:InReceives"])
+			t.Logf("sender   %s", describe(sent1))
+			t.Logf("receiver %s", describe(got1))
+			t.Logf("%.4f of the rate sent, %.4f received; %.1f datagrams a buffer, %.3f a packet, lost %d; CPU of the window: sender %.1f %%, receiver %.1f %% of a core",
+				rate(sent0, sent1)/c.mbps/1e6, rate(got0, got1)/c.mbps/1e6, perBuf, perPacket, got1.Datagrams.Lost,
+				float64(sent1.CPUNs-sent0.CPUNs)/1e7, float64(got1.CPUNs-got0.CPUNs)/1e7)
+
+			checkSchedule(t, c.mbps*1e6, sent0, sent1)
+			if d := sent1.MaxStreamBytes - sent1.MinStreamBytes; d > 44*1472 {
+				t.Errorf("streams differ by %d bytes, more than one burst", d)
+			}
+			if perBuf < 40 || perBuf > 44.5 {
+				t.Errorf("%.1f datagrams a buffer, want 44: the kernel does not cut bursts", perBuf)
+			}
+			if perPacket < 0.95 || perPacket > 1.05 {
+				t.Errorf("%.2f datagrams a packet on the link, want 1", perPacket)
+			}
+			if sent1.Broken+got1.Broken != 0 {
+				t.Errorf("broken streams: %d and %d", sent1.Broken, got1.Broken)
+			}
+			checkArrived(t, g, srv)
+		})
+	}
+}
+
+// checkSchedule holds what was sent and what was given up against the schedule. What
+// is not accounted for yet is less than the sender was ever late.
+func checkSchedule(t *testing.T, bps float64, a, b Stats) {
+	t.Helper()
+	seconds := float64(b.ElapsedNs-a.ElapsedNs) / 1e9
+	all := float64(b.SentBytes+b.ShortfallBytes-a.SentBytes-a.ShortfallBytes) * 8 / seconds / bps
+	slack := 0.01 + float64(b.MaxLatenessNs)/1e9/seconds
+	if all < 1-slack || all > 1+slack {
+		t.Errorf("sent and given up are %.4f of the rate asked for, not within %.4f of it", all, slack)
+	}
+}
+
+// checkArrived ends the run and holds both ends' counts against each other.
+func checkArrived(t *testing.T, g *Generator, s *DatagramServer) {
+	t.Helper()
+	g.Close()
+	sent, got := ends(g, s)
+	if sent.Datagrams.Sent != got.Datagrams.Received+got.Datagrams.Lost || got.Datagrams.Reordered != 0 {
+		t.Errorf("sent %d, received %d, lost %d, reordered %d", sent.Datagrams.Sent, got.Datagrams.Received, got.Datagrams.Lost, got.Datagrams.Reordered)
+	}
+	checkBytes(t, sent, got)
+}
+
+func checkBytes(t *testing.T, sent, got Stats) {
+	t.Helper()
+	if got.ReceivedBytes != 1472*got.Datagrams.Received || sent.SentBytes != 1472*sent.Datagrams.Sent {
+		t.Errorf("%d bytes sent in %d datagrams, %d received in %d", sent.SentBytes, sent.Datagrams.Sent, got.ReceivedBytes, got.Datagrams.Received)
+	}
+}
+
+// TestDatagrams10000 has all sockets of 10,000 clients in one process.
+func TestDatagrams10000(t *testing.T) {
+	p := newPair(t)
+	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
+	for _, dir := range []string{Up, Down} {
+		began := time.Now()
+		g := p.client.startDatagrams(t, Config{Streams: 10000, RateBps: 5e8, Direction: dir, BurstSegments: 4}, addr)
+		t.Logf("%s: said hello in %s", dir, time.Since(began))
+		// A turn of all streams takes 0.9 s.
+		labtest.Await(t, "every stream's payload", func() bool { _, got := ends(g, srv); return got.MinStreamBytes > 0 })
+		sent0, _ := ends(g, srv)
+		time.Sleep(time.Second)
+		sent1, got1 := ends(g, srv)
+		t.Logf("%s: sender %s", dir, describe(sent1))
+		t.Logf("%s: receiver %s; lost %d", dir, describe(got1), got1.Datagrams.Lost)
+		checkSchedule(t, 5e8, sent0, sent1)
+		if got1.Streams != 10000 || sent1.Broken+got1.Broken != 0 {
+			t.Errorf("%s: streams %d, broken %d and %d", dir, got1.Streams, sent1.Broken, got1.Broken)
+		}
+		checkArrived(t, g, srv)
+	}
+}
+
+func TestArrivalsAreNumbered(t *testing.T) {
+	for _, c := range []struct {
+		came            []int64
+		lost, reordered int64
+	}{
+		{nil, 0, 0},
+		{[]int64{0, 1, 2}, 0, 0},
+		{[]int64{2}, 2, 0},
+		{[]int64{0, 2, 1, 3}, 0, 1},
+		{[]int64{0, 3, 1, 5}, 2, 1},
+		{[]int64{0, 0}, 0, 1},
+	} {
+		var st stream
+		for _, n := range c.came {
+			st.arrived(n, 10)
+		}
+		want := Datagrams{Received: int64(len(c.came)), Lost: c.lost, Reordered: c.reordered}
+		if got := st.counted(false); got != want || st.bytes.Load() != 10*int64(len(c.came)) {
+			t.Errorf("%v: got %+v, want %+v", c.came, got, want)
+		}
+	}
+}
+
+func TestDatagramsIPv6(t *testing.T) {
+	s := &space{labtest.NewSpace(t)}
+	s.Run(t, "ip", "link", "set", "lo", "up")
+	srv, addr := s.serveDatagrams(t, netip.IPv6Loopback())
+	for _, dir := range []string{Up, Down} {
+		g := s.startDatagrams(t, Config{Streams: 4, RateBps: 1e8, Direction: dir}, addr)
+		labtest.Await(t, "payload", func() bool { _, got := ends(g, srv); return got.MinStreamBytes > 0 })
+		g.Close()
+	}
+}
+
+func FuzzHead(f *testing.F) {
+	hello := goodHeader(f).hello()
+	f.Add(hello)
+	f.Add(hello[:headSize])
+	f.Add([]byte("GWUD"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, ok := parseHead(b)
+		if !ok {
+			return
+		}
+		again := make([]byte, headSize)
+		h.put(again)
+		if !bytes.Equal(again, b[:headSize]) {
+			t.Errorf("two forms of one head:\n%x\n%x", b[:headSize], again)
+		}
+	})
+}
+
+// BenchmarkDatagramBurst is what one burst costs the sender, as far as the receiver's
+// socket over a veth: cut by the kernel, or handed to it datagram by datagram.
+func BenchmarkDatagramBurst(b *testing.B) {
+	for name, single := range map[string]bool{"cut": false, "singly": true} {
+		b.Run(name, func(b *testing.B) {
+			p := newPair(b)
+			_, addr := p.server.serveDatagrams(b, labtest.ServerIP)
+			g := p.client.startDatagrams(b, Config{RateBps: 1}, addr)
+			g.pacer.stop()
+			out := newOutbox(g.run)
+			out.single = single
+			payload := make([]byte, 44*1472)
+			b.SetBytes(int64(len(payload)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := out.write(&g.run.streams[0], payload); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

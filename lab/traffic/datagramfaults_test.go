@@ -1,0 +1,245 @@
+package traffic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/labtest"
+)
+
+// settled waits until all that was sent has arrived or is known to be lost, and
+// returns both ends' Stats. The sender has stopped.
+func settled(t testing.TB, g *Generator, s *DatagramServer) (sender, receiver Stats) {
+	t.Helper()
+	labtest.Await(t, "the last datagram", func() bool {
+		sender, receiver = ends(g, s)
+		return receiver.Datagrams.Received+receiver.Datagrams.Lost == sender.Datagrams.Sent
+	})
+	return sender, receiver
+}
+
+// nft changes the namespace's rules.
+func (s *space) nft(t testing.TB, rules string) {
+	t.Helper()
+	s.Run(t, "nft", rules)
+}
+
+// TestDatagramsLost drops every tenth datagram of data on its way and has it counted.
+func TestDatagramsLost(t *testing.T) {
+	for _, dir := range []string{Up, Down} {
+		p := newPair(t)
+		srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
+		receiver := p.server
+		if dir == Down {
+			receiver = p.client
+		}
+		g := p.client.startDatagrams(t, Config{Streams: 5, RateBps: 5e7, Direction: dir, MaxSeconds: 2}, addr)
+		labtest.Await(t, "payload", func() bool { _, got := ends(g, srv); return got.MinStreamBytes > 0 })
+		if _, got := ends(g, srv); got.Datagrams.Lost != 0 {
+			t.Errorf("%s: %d lost of %d before any were dropped", dir, got.Datagrams.Lost, got.Datagrams.Received)
+		}
+		// 1500 bytes and longer: not what the ends tell each other. The last one of a
+		// stream is not missed where nothing comes after it, so the rule goes before that.
+		receiver.nft(t, "table ip t { chain c { type filter hook input priority 0; meta length >= 1500 numgen inc mod 10 == 3 counter drop; }; }")
+		labtest.Await(t, "losses", func() bool { _, got := ends(g, srv); return got.Datagrams.Lost > 100 })
+		receiver.nft(t, "flush ruleset")
+		near := g.pacer
+		if dir == Down {
+			near = srv.newest().pacer
+		}
+		<-near.done
+		sent, got := settled(t, g, srv)
+		t.Logf("%s: sent %d received %d lost %d reordered %d", dir, sent.Datagrams.Sent, got.Datagrams.Received, got.Datagrams.Lost, got.Datagrams.Reordered)
+		checkArrived(t, g, srv)
+	}
+}
+
+// newest is the run that came last.
+func (a *arrivals) newest() *serverRun {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.runs[len(a.runs)-1]
+}
+
+// TestHelloLost has a server that first hears nothing.
+func TestHelloLost(t *testing.T) {
+	p := newPair(t)
+	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
+	p.server.nft(t, "table ip t { chain c { type filter hook input priority 0; udp dport "+fmt.Sprint(addr.Port())+" drop; }; }")
+	before := p.server.Counters(t)["Ip:InReceives"]
+	started := make(chan error, 1)
+	var g *Generator
+	go func() {
+		var err error
+		g, err = Start(context.Background(), Config{UDP: true, Streams: 2, RateBps: 1e7, Direction: Down}, p.client.dialDatagrams(addr))
+		started <- err
+	}()
+	labtest.Await(t, "hellos", func() bool { return p.server.Counters(t)["Ip:InReceives"] >= before+4 })
+	p.server.nft(t, "flush ruleset")
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	labtest.Await(t, "payload", func() bool { _, got := ends(g, srv); return got.MinStreamBytes > 0 })
+}
+
+// TestDatagramsUnheard cuts both ends off from each other: both must stop, and say so.
+func TestDatagramsUnheard(t *testing.T) {
+	p := newPair(t)
+	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
+	var all []*Generator
+	for _, dir := range []string{Up, Down} {
+		all = append(all, p.client.startDatagrams(t, Config{Streams: 3, RateBps: 1e7, Direction: dir}, addr))
+	}
+	labtest.Await(t, "payload", func() bool {
+		return all[1].Stats().MinStreamBytes > 0 && srv.Stats(2)[0].MinStreamBytes > 0
+	})
+	for _, s := range []*space{p.client, p.server} {
+		s.nft(t, "table ip t { chain c { type filter hook input priority 0; meta l4proto udp drop; }; }")
+	}
+	labtest.Await(t, "all streams to break", func() bool {
+		far := srv.Stats(2)
+		return all[0].Stats().Broken+all[1].Stats().Broken == 6 && far[0].Broken+far[1].Broken == 6
+	})
+	for _, pacer := range []*pacer{all[0].pacer, srv.newest().pacer} {
+		<-pacer.done
+	}
+	if st := all[0].Stats(); !strings.Contains(st.FirstError, errSilent.Error()) {
+		t.Errorf("the generator says %q", st.FirstError)
+	}
+	if st := srv.Stats(1)[0]; !strings.Contains(st.FirstError, errSilent.Error()) {
+		t.Errorf("the server says %q", st.FirstError)
+	}
+}
+
+// TestDatagramServerGone closes the server's socket, and then has another one that
+// knows of no run.
+func TestDatagramServerGone(t *testing.T) {
+	for _, dir := range []string{Up, Down} {
+		p := newPair(t)
+		srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
+		g := p.client.startDatagrams(t, Config{Streams: 4, RateBps: 1e7, Direction: dir}, addr)
+		labtest.Await(t, "payload", func() bool { _, got := ends(g, srv); return got.MinStreamBytes > 0 })
+		srv.Close()
+		labtest.Await(t, "all streams broken", func() bool { return g.Stats().Broken == 4 })
+		if st := g.Stats(); st.FirstError == "" {
+			t.Errorf("%s: no error kept: %s", dir, describe(st))
+		}
+		g.Close()
+	}
+}
+
+func TestDatagramsEnd(t *testing.T) {
+	p := newPair(t)
+	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
+	g := p.client.startDatagrams(t, Config{Streams: 2, RateBps: 1e8, MaxSeconds: 1}, addr)
+	<-g.pacer.done // by itself
+	if st := g.Stats(); st.SentBytes == 0 || st.Broken != 0 {
+		t.Errorf("after its time: %s", describe(st))
+	}
+	for _, dir := range []string{Up, Down} {
+		ctx, cancel := context.WithCancel(context.Background())
+		g, err := Start(ctx, Config{UDP: true, Streams: 3, RateBps: 1e8, Direction: dir}, p.client.dialDatagrams(addr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		labtest.Await(t, "payload", func() bool { _, got := ends(g, srv); return got.MinStreamBytes > 0 })
+		cancel()
+		r := srv.newest()
+		labtest.Await(t, "the server's side to end", func() bool { srv.mu.Lock(); defer srv.mu.Unlock(); return r.ended })
+		g.Close()
+		if near, far := g.Stats(), srv.Stats(1)[0]; near.Broken+far.Broken != 0 {
+			t.Errorf("%s: an asked-for end counts as broken: %s; %s", dir, describe(near), describe(far))
+		}
+		checkArrived(t, g, srv)
+	}
+}
+
+// TestDatagramsUncut has sockets that the kernel cuts nothing for: those without
+// checksums.
+func TestDatagramsUncut(t *testing.T) {
+	p := newPair(t)
+	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
+	g := p.client.startDatagrams(t, Config{Streams: 10, RateBps: 1e8, MaxSeconds: 1}, addr,
+		func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_NO_CHECK, 1) })
+	<-g.pacer.done
+	sent, got := settled(t, g, srv)
+	t.Logf("sender   %s", describe(sent))
+	if sent.Datagrams.Sent != sent.Bursts*44 || sent.Broken != 0 {
+		t.Errorf("%d datagrams in %d bursts of 44: %s", sent.Datagrams.Sent, sent.Bursts, describe(sent))
+	}
+	if got.Datagrams.Lost > sent.Datagrams.Sent/20 {
+		t.Errorf("lost %d of %d", got.Datagrams.Lost, sent.Datagrams.Sent)
+	}
+	if before := p.client.Counters(t)["Udp:OutDatagrams"]; before < sent.Datagrams.Sent {
+		t.Errorf("%d buffers for %d datagrams: they were cut after all", before, sent.Datagrams.Sent)
+	}
+}
+
+// TestDatagramsTooLong has a link that does not take them: no fragments.
+func TestDatagramsTooLong(t *testing.T) {
+	p := newPair(t)
+	_, addr := p.server.serveDatagrams(t, labtest.ServerIP)
+	p.client.Run(t, "ip", "link", "set", "gwt0", "mtu", "1400")
+	g := p.client.startDatagrams(t, Config{Streams: 2, RateBps: 1e7}, addr)
+	labtest.Await(t, "broken streams", func() bool { return g.Stats().Broken == 2 })
+	if st := g.Stats(); !strings.Contains(st.FirstError, "longer than the path takes") || st.Datagrams.Sent != 0 {
+		t.Errorf("%d sent, error %q", st.Datagrams.Sent, st.FirstError)
+	}
+}
+
+// TestDatagramsLeaveNothing looks for descriptors and threads that stay.
+func TestDatagramsLeaveNothing(t *testing.T) {
+	p := newPair(t)
+	count := func() int {
+		names, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(names)
+	}
+	before := count()
+	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
+	up := p.client.startDatagrams(t, Config{Streams: 20, RateBps: 1e8}, addr)
+	down := p.client.startDatagrams(t, Config{Streams: 20, RateBps: 1e8, Direction: Down}, addr)
+	if err := errors.Join(up.Close(), srv.Close(), down.Close(), up.Close(), srv.Close()); err != nil {
+		t.Errorf("closing: %v", err)
+	}
+	if n := count(); n != before {
+		t.Errorf("%d descriptors before, %d after", before, n)
+	}
+}
+
+func TestServersRefuseTheOtherProtocol(t *testing.T) {
+	p := newPair(t)
+	_, tcp := p.serve(t)
+	h := goodHeader(t)
+	h.cfg.UDP, h.cfg.Congestion = true, ""
+	fd, err := p.client.dial(tcp)(context.Background(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	b := h.encode()
+	if _, err := unix.Write(fd, b[:]); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := readAnswer(context.Background(), fd); a != refusedHeader {
+		t.Errorf("a server of TCP answers a header of UDP %v, %v", a, err)
+	}
+	_, udp := p.server.serveDatagrams(t, labtest.ServerIP)
+	r := newRun(RunID{1}, goodHeader(t).cfg) // of TCP
+	if r.streams[0].fd, err = p.client.dialDatagrams(udp)(context.Background(), 0); err != nil {
+		t.Fatal(err)
+	}
+	defer r.closeSockets()
+	if a, err := r.introduceUDP(context.Background(), &r.streams[0]); a != refusedHeader {
+		t.Errorf("a server of UDP answers a header of TCP %v, %v", a, err)
+	}
+}

@@ -1,0 +1,178 @@
+package traffic
+
+import (
+	"encoding/binary"
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// mostSegments is how many datagrams the kernel cuts from one call: UDP_MAX_SEGMENTS,
+// include/linux/udp.h, 64 until it became 128.
+const mostSegments = 64
+
+// peer is where a datagram goes or came from, as system calls have it. Its zero value
+// is the socket's own peer.
+type peer struct {
+	raw [unix.SizeofSockaddrInet6]byte
+	n   uint32
+}
+
+// outbox puts bursts of datagrams out. It belongs to one thread.
+//
+// A burst is one call, and one pass through the kernel as far as the sending link. A
+// kernel that cannot cut there (no checksums at the link before Linux 6.11, IPsec)
+// says so, and gets the datagrams one by one, still in one call.
+type outbox struct {
+	run     *run
+	segment int  // bytes of a datagram
+	single  bool // the kernel does not cut
+	fd      int  // of a server, whose streams have none
+	peers   []peer
+	self    peer // of a socket that is connected
+
+	call    unix.Msghdr
+	iov     unix.Iovec
+	control [4]uint64 // one message, aligned as the kernel wants it
+	each    [mostSegments]unix.Mmsghdr
+	eachIov [mostSegments]unix.Iovec
+}
+
+func newOutbox(r *run) *outbox {
+	o := &outbox{run: r, segment: r.cfg.MSS, fd: -1}
+	c := (*unix.Cmsghdr)(unsafe.Pointer(&o.control))
+	c.Level, c.Type = unix.SOL_UDP, unix.UDP_SEGMENT
+	c.SetLen(unix.CmsgLen(2))
+	message := unsafe.Slice((*byte)(unsafe.Pointer(&o.control)), unix.CmsgSpace(2))
+	binary.NativeEndian.PutUint16(message[unix.CmsgLen(0):], uint16(o.segment))
+	o.call.Iov, o.call.Control = &o.iov, &message[0]
+	o.call.SetIovlen(1)
+	return o
+}
+
+// write numbers the datagrams of payload, which is whole ones, and sends them.
+func (o *outbox) write(st *stream, payload []byte) (int, error) {
+	fd, to := st.fd, &o.self
+	if o.fd >= 0 {
+		fd, to = o.fd, &o.peers[st.index]
+	}
+	h := head{kind: kindData, index: st.index, run: o.run.id.short(), number: st.next.Load()}
+	for at := 0; at < len(payload); at += o.segment {
+		h.put(payload[at:])
+		h.number++
+	}
+	sent := 0
+	for sent < len(payload) {
+		n, err := o.some(fd, to, payload[sent:min(len(payload), sent+o.most())])
+		if err != nil {
+			return sent, err
+		}
+		if n == 0 {
+			break
+		}
+		sent += n
+		st.next.Add(int64(n / o.segment))
+	}
+	return sent, nil
+}
+
+// most is how many bytes one call takes.
+func (o *outbox) most() int {
+	if o.single {
+		return mostSegments * o.segment
+	}
+	return max(1, min(mostSegments, mostDatagram/o.segment)) * o.segment
+}
+
+// some sends datagrams in one call.
+func (o *outbox) some(fd int, to *peer, b []byte) (int, error) {
+	if !o.single {
+		n, err := o.cut(fd, to, b)
+		if err != unix.EIO && err != unix.EINVAL {
+			return n, orFull(err)
+		}
+		// EINVAL also stands for datagrams that are too long, in older kernels: what
+		// follows then says which it is.
+		o.single = true
+	}
+	n, err := o.singly(fd, to, b)
+	return n, orFull(err)
+}
+
+// orFull makes no error of a socket or link that is full.
+func orFull(err error) error {
+	switch err {
+	case nil, unix.EAGAIN, unix.ENOBUFS:
+		return nil
+	case unix.EMSGSIZE:
+		return fmt.Errorf("sending: the datagrams are longer than the path takes: %w", err)
+	}
+	return fmt.Errorf("sending: %w", err)
+}
+
+// cut has the kernel cut b into datagrams.
+func (o *outbox) cut(fd int, to *peer, b []byte) (int, error) {
+	o.iov.Base = &b[0]
+	o.iov.SetLen(len(b))
+	o.call.Name, o.call.Namelen = to.name()
+	o.call.SetControllen(0)
+	if len(b) > o.segment {
+		o.call.SetControllen(unix.CmsgSpace(2))
+	}
+	for {
+		n, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&o.call)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		switch errno {
+		case 0:
+			return int(n), nil
+		case unix.EINTR:
+			continue
+		}
+		return 0, errno
+	}
+}
+
+// singly sends the datagrams of b, at most mostSegments, and returns how many bytes
+// of whole ones were taken.
+func (o *outbox) singly(fd int, to *peer, b []byte) (int, error) {
+	n := 0
+	for ; n*o.segment < len(b); n++ {
+		o.eachIov[n].Base = &b[n*o.segment]
+		o.eachIov[n].SetLen(o.segment)
+		m := &o.each[n].Hdr
+		m.Name, m.Namelen = to.name()
+		m.Iov = &o.eachIov[n]
+		m.SetIovlen(1)
+	}
+	for {
+		took, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&o.each)), uintptr(n), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+		switch errno {
+		case 0:
+			return int(took) * o.segment, nil
+		case unix.EINTR:
+			continue
+		}
+		return 0, errno
+	}
+}
+
+func (p *peer) name() (*byte, uint32) {
+	if p.n == 0 {
+		return nil, 0
+	}
+	return &p.raw[0], p.n
+}
+
+// tell sends one datagram that is no payload.
+func tell(fd int, to *peer, b []byte) error {
+	iov := unix.Iovec{Base: &b[0]}
+	iov.SetLen(len(b))
+	call := unix.Msghdr{Iov: &iov}
+	call.SetIovlen(1)
+	call.Name, call.Namelen = to.name()
+	_, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&call)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	if errno != 0 {
+		return orFull(errno)
+	}
+	return nil
+}

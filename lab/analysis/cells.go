@@ -48,8 +48,20 @@ func Summarise(run result.Run, opts Options) Summary {
 	s.AA = noiseFloor(aa, opts)
 	s.fillCells(cells, run, opts)
 	hours, clockBack := elapsed(trials)
-	all := blockMeans(trials, hours)
-	means := all
+	unstable := s.fillSweeps(blockMeans(trials, hours), opts)
+	s.Rejects = rejectReasons(run.Trials)
+	s.FailedBlocks, s.Limits = failedBlocks(run.Blocks), limits(run.Blocks)
+	if s.Measure == result.MeasureLogins {
+		s.summariseStorms(run, opts)
+	}
+	s.Warnings = append(append(append(s.Warnings, warnings(run, s, cells)...), unstable...), clockWarning(clockBack)...)
+	return s
+}
+
+// fillSweeps computes what block means tell, and returns what they say of the run's
+// stability.
+func (s *Summary) fillSweeps(means []blockMean, opts Options) (unstable []string) {
+	s.Stability, unstable = stability(means, opts)
 	if s.Sides != nil { // the clean router of an A/A block had what the devices have
 		means = slices.DeleteFunc(slices.Clone(means), func(b blockMean) bool { return b.id.aa })
 	}
@@ -60,15 +72,7 @@ func Summarise(run result.Run, opts Options) Summary {
 	}
 	s.CostModels = costModels(list, s.Mode, opts)
 	s.Ceilings = ceilings(s.Cells, s.Mode)
-	var unstable []string
-	s.Stability, unstable = stability(all, opts)
-	s.Rejects = rejectReasons(run.Trials)
-	s.FailedBlocks, s.Limits = failedBlocks(run.Blocks), limits(run.Blocks)
-	if s.Measure == result.MeasureLogins {
-		s.summariseStorms(run, opts)
-	}
-	s.Warnings = append(append(append(s.Warnings, warnings(run, s, cells)...), unstable...), clockWarning(clockBack)...)
-	return s
+	return unstable
 }
 
 // fillCells computes the cells and, all taken together, their verdicts.

@@ -140,11 +140,11 @@ func stability(means []blockMean, opts Options) (Stability, []string) {
 	cleanDrift, _, residuals := trends(blocks, func(b blockDeviation) float64 { return b.perBit })
 	cleanDrift = cleanDrift.Serial(residuals)
 	return s, judgeEffects([]effect{
-		{&s.DriftPctPerHour, drift, span, "the overhead ratio", "ratios depend on when they were measured"},
+		{&s.DriftPctPerHour, drift, span, "the ratio", "ratios depend on when they were measured"},
 		{&s.CleanDriftPctPerHour, cleanDrift, span, "the clean router's CPU per bit", "CPU figures depend on when they were measured; ratios do not"},
-		{&s.SidePct, side, 0, "the overhead ratio in lab a against lab b", "the labs are not alike; the swap from block to block cancels it"},
-		{&s.OrderPct, inference.Of(later), 0, "the overhead ratio in a load's later windows against its first", "device or traffic had not settled in the first window: a longer warm-up helps"},
-		{&s.LoadOrderPct, loadOrder(loads), 0, "the overhead ratio at a block's last load against its first", "a ratio depends on what was measured before it"},
+		{&s.SidePct, side, 0, "the ratio in lab a against lab b", "the labs are not alike; the swap from block to block cancels it"},
+		{&s.OrderPct, inference.Of(later), 0, "the ratio in a load's later windows against its first", "device or traffic had not settled in the first window: a longer warm-up helps"},
+		{&s.LoadOrderPct, loadOrder(loads), 0, "the ratio at a block's last load against its first", "a ratio depends on what was measured before it"},
 	}, opts)
 }
 

@@ -359,6 +359,9 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 		name string
 		s    analysis.Summary
 	}{{"A", sa}, {"B", sb}} {
+		if d := side.s.Sides; d != nil {
+			out = append(out, fmt.Sprintf("%s weighed labs that differ in more than the device: %s against %s. Its ratios are no overheads.", side.name, d.Device, d.Clean))
+		}
 		for _, w := range side.s.Warnings {
 			out = append(out, side.name+": "+w)
 		}

@@ -303,6 +303,14 @@ func TestWarnings(t *testing.T) {
 	}) {
 		t.Errorf("a device at its limit: %q", c.Warnings)
 	}
+	kinds := simulate(base, 3, 1)
+	kinds.Run.Environment.Sides = &result.Sides{Device: "clients of kind persona", Clean: "clients of kind macvlan"}
+	c = compare.Runs(a, kinds, compare.Defaults())
+	if !slices.ContainsFunc(c.Warnings, func(w string) bool {
+		return strings.HasPrefix(w, "B weighed labs that differ in more than the device: clients of kind persona against clients of kind macvlan")
+	}) {
+		t.Errorf("a run of labs that differ: %q", c.Warnings)
+	}
 }
 
 // TestJSONIsStable: the same runs, the same bytes, and nothing that is not JSON.

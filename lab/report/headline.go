@@ -150,11 +150,7 @@ func leadSentence(s analysis.Summary) string {
 	}
 	out = append(out, limits...)
 	if len(open) > 0 {
-		verb := "cost"
-		if len(open) == 1 {
-			verb = "costs"
-		}
-		out = append(out, fmt.Sprintf("What %s %s, this run cannot say.", listed(open), verb))
+		out = append(out, openSentence(s, open))
 	}
 	return unbroken(strings.Join(out, " "))
 }

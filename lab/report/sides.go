@@ -26,6 +26,17 @@ func otherName(s analysis.Summary) string {
 	return "a clean router"
 }
 
+// openSentence names the devices of which the run says nothing.
+func openSentence(s analysis.Summary, devices []string) string {
+	switch {
+	case s.Sides != nil:
+		return fmt.Sprintf("What the ratio is with %s, this run cannot say.", listed(devices))
+	case len(devices) == 1:
+		return fmt.Sprintf("What %s costs, this run cannot say.", devices[0])
+	}
+	return fmt.Sprintf("What %s cost, this run cannot say.", listed(devices))
+}
+
 // besideName is the clean router in charts and tables that have devices too.
 func besideName(s analysis.Summary) string {
 	if s.Sides != nil {

@@ -15,7 +15,7 @@ type effect struct {
 
 func effectsOf(s analysis.Stability) []effect {
 	return []effect{
-		{"Overhead ratio, trend", "% an hour", s.DriftPctPerHour},
+		{"Ratio, trend", "% an hour", s.DriftPctPerHour},
 		{"Clean router's CPU per bit, trend", "% an hour", s.CleanDriftPctPerHour},
 		{"Device in lab a over lab b", "%", s.SidePct},
 		{"Later windows over the first", "%", s.OrderPct},
@@ -31,7 +31,7 @@ func (d *drawing) stabilityFigures() []figure {
 	delta := 100 * d.summary.Delta
 	band := [2]float64{-delta, delta}
 	f := chart.Forest{
-		Title: "What the overhead ratio depends on that it should not", XLabel: "Effect, %; 0 is none", SignedX: true,
+		Title: "What the ratio depends on that it should not", XLabel: "Effect, %; 0 is none", SignedX: true,
 		Reference: 0, Band: band, BandName: "Equivalent to none",
 	}
 	var data grid

@@ -1,6 +1,8 @@
 package runner
 
 import (
+	"cmp"
+
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -40,6 +42,16 @@ func (m *builder) addProcesses(a, b meter.Sample) {
 		m.WaitNs += p.WaitNs - was.WaitNs
 		m.ThreadNs[p.Name] += p.RunNs - was.RunNs
 	}
+}
+
+// addBroken counts the streams that had ended early.
+func (m *builder) addBroken(clients []span, server endpoint) {
+	for _, e := range clients {
+		m.Broken += e.b.load.Broken
+		m.BrokenError = cmp.Or(m.BrokenError, e.b.load.FirstError)
+	}
+	m.Broken = max(m.Broken, server.load.Broken) // both ends count the same streams
+	m.BrokenError = cmp.Or(m.BrokenError, server.load.FirstError)
 }
 
 // addRoles sums the exact time of everything on the side's hosts, for comparison

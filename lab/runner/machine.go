@@ -92,11 +92,12 @@ func fitsStorm(n int, t dut.Traits) error {
 
 // environment describes machine and run.
 func environment(ctx context.Context, cfg Config, placement testbed.Placement) (result.Environment, error) {
+	with, without := cfg.Experiment.Sides(experiment.Block{Clients: slices.Max(cfg.Experiment.Clients)})
 	env := result.Environment{
 		Experiment: cfg.Experiment.Name, Title: cfg.Experiment.Description, Mode: cfg.Experiment.Mode,
 		Command: cfg.Command, Start: time.Now().UTC(), GateweighVersion: cfg.Version,
 		Arch: runtime.GOARCH, Placement: placement.String(),
-		Offloads: offloads(cfg.Experiment), Tools: tools(ctx, cfg.Experiment), Sysctls: testbed.Sysctls(slices.Max(cfg.Experiment.Clients)),
+		Offloads: offloads(cfg.Experiment), Tools: tools(ctx, cfg.Experiment), Sysctls: testbed.Sysctls(max(with.Clients, without.Clients)),
 	}
 	env.Clients = clientsText(cfg.Experiment.Client)
 	if device, clean := cfg.Experiment.SidesText(); clean != "" {

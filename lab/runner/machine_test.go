@@ -3,6 +3,7 @@ package runner
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,5 +66,32 @@ func TestLackingProgramsAreNamedWithTheirPackages(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in: %v", want, err)
 		}
+	}
+}
+
+// TestBothLabsAreAskedFor: what only the clean router's lab needs is asked for and
+// recorded too.
+func TestBothLabsAreAskedFor(t *testing.T) {
+	e, err := experiment.Builtin("persona-check")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var programs []string
+	for _, n := range Needs(e) {
+		programs = append(programs, n.Program)
+	}
+	if !slices.Contains(programs, "iperf3") || !slices.Contains(programs, "dnsmasq") {
+		t.Errorf("it needs %v", programs)
+	}
+	if text := strings.Join(offloads(e), "\n"); !strings.Contains(text, "traffic: streams (iperf3 at the clean router beside a device)") {
+		t.Errorf("recorded: %s", text)
+	}
+	many, err := experiment.Builtin("scale-check")
+	if err != nil {
+		t.Fatal(err)
+	}
+	with, without := many.Sides(experiment.Block{Clients: 10_000})
+	if !tellsRouter(with, without) || tellsRouter(without) || tellsRouter(experiment.Side{Client: client.KindMacvlan, Clients: 1000}) {
+		t.Error("routers of both labs are told of their neighbours when one has thousands of personas, and only then")
 	}
 }

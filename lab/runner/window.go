@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -205,12 +204,7 @@ func (s *side) measurement(a, b reading) result.Measurement {
 		m.RetransmitRatio = 0 // what TCP there is carries none of the load
 		m.addDatagrams(slices.Concat(clients, server))
 	}
-	for _, e := range clients {
-		m.Broken += e.b.load.Broken
-		m.BrokenError = cmp.Or(m.BrokenError, e.b.load.FirstError)
-	}
-	m.Broken = max(m.Broken, b.server.load.Broken) // both ends count the same streams
-	m.BrokenError = cmp.Or(m.BrokenError, b.server.load.FirstError)
+	m.addBroken(clients, b.server)
 	m.addNAPI(a.router, b.router)
 	m.PacketsPerWakeup = ratio(frames, m.wakeups)
 	m.addProcesses(a.router, b.router)

@@ -159,6 +159,19 @@ func (b *builder) addDatagrams(ends []span) {
 	b.SegmentsPerBurst = ratio(sum.Sent, bursts)
 }
 
+// aggregation is frames per packet of the router's IP layer; 0: not known. No buffer
+// holds more frames than maxFrames: beyond it the device forwards past the IP layer,
+// which then sees next to nothing. Neither is it known where guests talk to a portal,
+// and what clients send may be forwarded past the IP layer.
+func (s *side) aggregation(frames, packets int64) float64 {
+	const maxFrames = 64
+	factor := ratio(frames, packets)
+	if factor > maxFrames || s.guests > 0 && s.traits.Admission.Kind != client.AdmitNone {
+		return 0
+	}
+	return factor
+}
+
 // measurement turns two readings of a side into what its router cost and delivered.
 func (s *side) measurement(a, b reading) result.Measurement {
 	seconds := float64(b.router.MonotonicNs-a.router.MonotonicNs) / 1e9
@@ -187,15 +200,7 @@ func (s *side) measurement(a, b reading) result.Measurement {
 		RoleNs:        map[string]int64{},
 	}}
 	frames := lan.RxPackets + wan.RxPackets
-	// No buffer holds more frames than this: beyond it the device forwards past
-	// the IP layer, which then sees next to nothing.
-	const maxFrames = 64
-	// Neither is it known where guests talk to a portal, and what clients send may be
-	// forwarded past the IP layer.
-	m.AggregationFactor = ratio(frames, b.router.IPIn-a.router.IPIn)
-	if m.AggregationFactor > maxFrames || s.guests > 0 && s.traits.Admission.Kind != client.AdmitNone {
-		m.AggregationFactor = 0
-	}
+	m.AggregationFactor = s.aggregation(frames, b.router.IPIn-a.router.IPIn)
 	if s.load.Direction != agent.Both { // where both ends send, acknowledgements of the other's data are among the segments
 		m.SegmentsPerBurst = ratio(senders.TCPOutSegs, senders.IPOutRequests-senders.UDPOut)
 	}

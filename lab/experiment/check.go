@@ -105,6 +105,9 @@ func (e *Experiment) checkLoads(report func(key, format string, args ...any)) {
 
 // checkTraffic refuses what the chosen generator cannot do.
 func (e *Experiment) checkTraffic(report func(key, format string, args ...any)) {
+	if e.Traffic.Protocol == ProtocolUDP && slices.Contains(e.Profiles, result.Bulk) {
+		report("profiles", "%q needs protocol = %q: links gather no datagrams that are forwarded", result.Bulk, ProtocolTCP)
+	}
 	if e.Traffic.Protocol == ProtocolUDP && e.Traffic.ShortPerSecond > 0 {
 		report("traffic.short_per_second", "needs protocol = %q: such connections are TCP's", ProtocolTCP)
 	}

@@ -57,7 +57,7 @@ func TestLoadReadsEveryKey(t *testing.T) {
 	want := &Experiment{
 		Name: "everything", Description: "all keys", Measure: "cost", Mode: "solo", DUTs: []string{"mine", "clean"},
 		Clients: []int{1, 250}, OfferedMbps: []float64{0.5, 100}, MbpsPerClient: []float64{0.2}, Directions: []string{"up", "down"},
-		Profiles: []string{"bulk", "per-packet"}, Blocks: 1, AABlocks: 0, Windows: 2,
+		Profiles: []string{"per-packet"}, Blocks: 1, AABlocks: 0, Windows: 2,
 		Window: 200 * time.Millisecond, Warmup: 0, Redo: 0,
 		Client:  Client{Kind: "veth", Hosts: 2},
 		Beside:  Beside{Client: "macvlan", Traffic: "iperf3", Clients: 100},
@@ -92,7 +92,7 @@ clients = [1, 250]
 offered_mbps = [0.5, 100]
 mbps_per_client = [0.2]
 directions = ["up", "down"]
-profiles = ["bulk", "per-packet"]
+profiles = ["per-packet"]
 blocks = 1
 aa_blocks = 0
 windows = 2

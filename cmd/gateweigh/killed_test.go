@@ -16,15 +16,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// crowd is two clean routers with personas; the windows last long enough to kill
-// something in one of them.
+// crowd is two clean routers with personas; a block has windows enough to kill
+// something after the first.
 const crowd = `duts = ["personas"]
 clients = [%d]
 offered_mbps = [50]
 blocks = 2
 aa_blocks = 0
-windows = 3
-window = "400ms"
+windows = 5
+window = "300ms"
 warmup = "300ms"
 redo = 0
 client.kind = "persona"
@@ -135,8 +135,8 @@ func wantWindows(t *testing.T, run result.Run) {
 	for _, tr := range run.Trials {
 		seen[[2]int{tr.Block, tr.Window}]++
 	}
-	if len(seen) != 6 || len(run.Trials) != 6 {
-		t.Errorf("%d trials of %d windows after the resume, want 6 of 6: %v", len(run.Trials), len(seen), seen)
+	if len(seen) != 10 || len(run.Trials) != 10 {
+		t.Errorf("%d trials of %d windows after the resume, want 10 of 10: %v", len(run.Trials), len(seen), seen)
 	}
 }
 
@@ -149,10 +149,14 @@ func TestKilledClientHostCostsItsBlock(t *testing.T) {
 	kill(t, host)
 	b.cmd.Wait()
 	said := b.said(t)
-	wantSaid(t, said, "personas, block 1 failed: at 50 Mbit/s: window ", fmt.Sprintf("the agent of host a/client (process %d) ended: signal: killed", host),
+	lost := fmt.Sprintf("the agent of host a/client (process %d) ended: signal: killed", host)
+	if n := strings.Count(said, lost); n != 1 {
+		t.Errorf("the run says %d times that the host was killed, want once", n)
+	}
+	wantSaid(t, said, "personas, block 1 failed: at 50 Mbit/s: window ", ": "+lost+"\n",
 		"windows have no accepted trial", "not measured", "gateweigh run --resume r")
-	if got := records(t, dir, result.KindTrial); got < 4 || got > 5 {
-		t.Errorf("%d trials: want those before the kill and the three of the next block", got)
+	if got := records(t, dir, result.KindTrial); got < 6 || got > 9 {
+		t.Errorf("%d trials: want those before the kill and the five of the next block", got)
 	}
 	wantWindows(t, resumed(t, dir))
 }
@@ -185,8 +189,8 @@ func TestKilledLabWithPersonasLeavesNothingAndResumes(t *testing.T) {
 	kept := records(t, dir, result.KindTrial)
 	run := resumed(t, dir)
 	wantWindows(t, run)
-	if run.Trials[kept-1].Sitting != 0 || run.Trials[5].Sitting != 1 {
-		t.Errorf("sittings of the last trial before and of the last after: %d and %d, want 0 and 1", run.Trials[kept-1].Sitting, run.Trials[5].Sitting)
+	if run.Trials[kept-1].Sitting != 0 || run.Trials[9].Sitting != 1 {
+		t.Errorf("sittings of the last trial before and of the last after: %d and %d, want 0 and 1", run.Trials[kept-1].Sitting, run.Trials[9].Sitting)
 	}
 }
 

@@ -77,21 +77,47 @@ func TestDeviceThatTakesFewerClients(t *testing.T) {
 	}
 }
 
-// TestKindsOfClientBesideEachOther holds personas against clients with a namespace each.
-func TestKindsOfClientBesideEachOther(t *testing.T) {
-	dir := t.TempDir()
-	e := finish(t, command(t, dir, "run", "persona-check", "--out", "r", "--set", "clients=3", "--set", "offered_mbps=50", "--set", "directions=up",
-		"--set", "blocks=1", "--set", "aa_blocks=0", "--set", "windows=1", "--set", "window=500ms", "--set", "warmup=500ms", "--set", "redo=0"))
-	measured(t, e)
-	run, err := result.ReadRun(filepath.Join(dir, "r"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(run.Trials) != 1 || run.Trials[0].Clean.DeliveredMbps <= 0 || run.Trials[0].DUT.DeliveredMbps <= 0 {
-		t.Errorf("trials %+v", run.Trials)
-	}
-	if run.Environment.Sides == nil || strings.Contains(e.stdout, "Findings") {
-		t.Errorf("sides %+v; findings of studies need a gateway:\n%s", run.Environment.Sides, e.stdout)
+// TestLabsThatDiffer runs what ships with two kinds of lab, made small.
+func TestLabsThatDiffer(t *testing.T) {
+	for _, c := range []struct {
+		experiment    string
+		set           []string
+		device, clean int // streams of the lab's own generator on either side
+		said          string
+	}{
+		{"persona-check", []string{"clients=3"}, 3, 0, "clients of kind persona, traffic of kind streams where the device is, clients of kind macvlan, traffic of kind iperf3 at the clean router"},
+		{"persona-control", []string{"clients=3", "directions=up"}, 3, 3, "clients of kind persona where the device is, clients of kind macvlan at the clean router"},
+		{"scale-check", []string{"clients=5", "beside.clients=2"}, 5, 2, "the cell's number of clients where the device is, 2 clients at the clean router"},
+	} {
+		t.Run(c.experiment, func(t *testing.T) {
+			dir := t.TempDir()
+			args := []string{"run", c.experiment, "--out", "r"}
+			for _, set := range append(c.set, "offered_mbps=50", "blocks=1", "aa_blocks=0", "windows=1", "window=500ms", "warmup=500ms", "redo=0") {
+				args = append(args, "--set", set)
+			}
+			e := finish(t, command(t, dir, args...))
+			measured(t, e)
+			run, err := result.ReadRun(filepath.Join(dir, "r"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(run.Trials) != 1 || run.Trials[0].Clean.DeliveredMbps <= 0 || run.Trials[0].DUT.DeliveredMbps <= 0 || run.Trials[0].DUT.PacketsDown == 0 {
+				t.Fatalf("trials %+v\n%s", run.Trials, e.stderr)
+			}
+			st := run.Blocks[0].Stretches[0]
+			if st.Fairness.Streams != c.device || st.CleanFairness.Streams != c.clean {
+				t.Errorf("%d and %d streams, want %d and %d", st.Fairness.Streams, st.CleanFairness.Streams, c.device, c.clean)
+			}
+			said := strings.Join(strings.Fields(e.stdout), " ")
+			for _, want := range []string{"What is weighed: the labs of a pair differ in more than the device: " + c.said, "ratio ×", "ACKs/segment"} {
+				if !strings.Contains(said, want) {
+					t.Errorf("the table does not say %q:\n%s", want, e.stdout)
+				}
+			}
+			if run.Environment.Sides == nil || strings.Contains(e.stdout, "Findings") || strings.Contains(said, "overhead ×") {
+				t.Errorf("sides %+v; overheads and findings of studies need a gateway:\n%s", run.Environment.Sides, e.stdout)
+			}
+		})
 	}
 }
 

@@ -175,6 +175,13 @@ func NewConn(r io.ReadCloser, w io.WriteCloser, peer Peer) *Conn {
 // Done is closed when the agent has ended or stopped answering.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
+// Err says how the agent has ended, nil while it has not.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
 // Close ends the conversation; the agent then ends itself and all it started.
 func (c *Conn) Close() error { return c.w.Close() }
 
@@ -237,9 +244,7 @@ func (c *Conn) call(ctx context.Context, name string, params, result any) error 
 			return resp.decode(result)
 		default:
 		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.err
+		return c.Err()
 	case <-ctx.Done():
 		c.mu.Lock()
 		delete(c.waiting, id)
@@ -254,9 +259,7 @@ func (c *Conn) call(ctx context.Context, name string, params, result any) error 
 func (c *Conn) unheard(ctx context.Context, err error) error {
 	select {
 	case <-c.done:
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.err
+		return c.Err()
 	case <-time.After(endsWithin):
 	case <-ctx.Done():
 	}

@@ -83,15 +83,25 @@ func (e *Experiment) checkBeside(report func(key, format string, args ...any)) {
 	if e.Beside.Traffic+e.Beside.Client != "" && clean.Client == ClientPersona && clean.Traffic.Kind == TrafficIperf3 {
 		report(e.firstSet("beside.traffic", "beside.client"), "%q needs clients with a namespace each: not those of kind %q", TrafficIperf3, ClientPersona)
 	}
-	if clean.Traffic.Kind == device.Traffic.Kind {
-		return
+	if clean.Traffic.Kind != device.Traffic.Kind {
+		e.checkTrafficBeside(clean, report)
 	}
+}
+
+// checkTrafficBeside refuses what the clean router's generator alone cannot do.
+func (e *Experiment) checkTrafficBeside(clean Side, report func(key, format string, args ...any)) {
+	said := map[string]bool{}
+	e.checkTraffic(func(_, format string, args ...any) { said[fmt.Sprintf(format, args...)] = true })
 	other := *e
 	other.Traffic.Kind, other.Beside = clean.Traffic.Kind, Beside{}
 	if clean.Traffic.Kind == TrafficStreams {
 		other.Traffic.Pacing = PacingPaced // it is the other side's
 	}
-	other.checkTraffic(func(_, format string, args ...any) { report("beside.traffic", format, args...) })
+	other.checkTraffic(func(_, format string, args ...any) {
+		if problem := fmt.Sprintf(format, args...); !said[problem] {
+			report("beside.traffic", "%s", problem)
+		}
+	})
 }
 
 // firstSet is the first of the keys that was set, to be blamed; the first of all

@@ -30,8 +30,9 @@ func (r *run) block(ctx context.Context, b experiment.Block) error {
 		rec.LoginMs, rec.HousekeepingSeconds = device.loginMs, device.traits.Housekeeping.Seconds()
 		err = r.measured(ctx, b, device, clean, &rec)
 		if ctx.Err() == nil { // after Ctrl-C nobody waits for politeness: the hosts just end
-			// What goes wrong now costs no trial: it is noted and the block stands.
-			if left := testbed.Together(func() error { return device.leave(ctx) }, func() error { return clean.leave(ctx) }); left != nil {
+			// What goes wrong now costs no trial: it is noted and the block stands. After a
+			// block that failed it says nothing new.
+			if left := testbed.Together(func() error { return device.leave(ctx) }, func() error { return clean.leave(ctx) }); left != nil && err == nil {
 				rec.Error = left.Error()
 				r.notice("%s: %v", blockName(b), left)
 			}
@@ -187,7 +188,7 @@ func (r *run) cell(ctx context.Context, b experiment.Block, cell result.Cell, to
 	}
 	for _, w := range todo {
 		if err := r.trial(ctx, b, cell, w, m, device); err != nil {
-			return errors.Join(fmt.Errorf("window %d: %w", w+1, err), m.end(ctx))
+			return fmt.Errorf("window %d: %w", w+1, causeOf(errors.Join(err, m.end(ctx)), device, clean))
 		}
 	}
 	return m.end(ctx)

@@ -292,6 +292,19 @@ func (s *side) dead(ctx context.Context) (d dead, err error) {
 	return d, nil
 }
 
+// causeOf is why something went wrong in labs: hosts whose agents have ended, or else
+// err. A lost host takes its links along, and whoever asks for them finds something
+// to complain of.
+func causeOf(err error, sides ...*side) error {
+	var lost []error
+	for _, s := range sides {
+		for _, h := range s.lab.Hosts {
+			lost = append(lost, h.Err())
+		}
+	}
+	return cmp.Or(errors.Join(lost...), err)
+}
+
 // leaveTimeout bounds each polite step of closing; what it leaves undone ends
 // with the hosts all the same.
 const leaveTimeout = 2 * time.Minute

@@ -80,7 +80,7 @@ func (r *run) stormOnce(ctx context.Context, b experiment.Block) (s result.Storm
 	}
 	s, err = r.measureStorm(ctx, b, side)
 	if ctx.Err() == nil {
-		if left := side.stopDevice(ctx); left != nil { // noted, and the storm stands
+		if left := side.stopDevice(ctx); left != nil && err == nil { // noted, and the storm stands
 			r.notice("%s: %v", blockName(b), left)
 		}
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/queue"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
 // Config is what the data path is made for.
@@ -53,10 +54,12 @@ type Datapath struct {
 	rules   *nftables.Conn
 	fast    *fast // nil: as studied
 	watcher *watcher
+	follow  *stack.Follower
 	ended   sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows, and the order of changes
-	owners map[netip.Addr]datapath.MAC
+	mu        sync.Mutex // guards what follows, and the order of changes
+	owners    map[netip.Addr]datapath.MAC
+	redirects bool // there are rules at the devices
 }
 
 var _ datapath.Datapath = (*Datapath)(nil)
@@ -101,6 +104,9 @@ func Open(cfg Config) (_ *Datapath, err error) {
 		d.fast = newFast()
 	}
 	if err := d.listen(); err != nil {
+		return nil, err
+	}
+	if d.follow, err = stack.Follow(); err != nil {
 		return nil, err
 	}
 	if err := d.install(); err != nil {
@@ -182,8 +188,16 @@ func (d *Datapath) begin() error {
 		})
 	}
 	if d.fast != nil {
-		return d.keepOpen()
+		if err := d.keepOpen(); err != nil {
+			return err
+		}
 	}
+	own, err := d.rules.Port()
+	if err != nil {
+		return err
+	}
+	d.choose()
+	d.follow.Run(stack.Changes{LAN: d.lan.Index, Own: own, Routing: d.choose, Rules: func() { d.keepRules(); d.choose() }})
 	return nil
 }
 
@@ -198,10 +212,13 @@ func (d *Datapath) portalPort() uint16 {
 // Close ends judging. The rules stay: nothing of the LAN passes any more, admitted
 // clients included, until a successor opens or Detach.
 func (d *Datapath) Close() error {
+	var errs []error
+	if d.follow != nil {
+		errs = append(errs, d.follow.Close())
+	}
 	if d.fast != nil {
 		d.fast.stop()
 	}
-	var errs []error
 	for _, q := range d.queues {
 		errs = append(errs, q.Close())
 	}
@@ -222,6 +239,6 @@ func (d *Datapath) Close() error {
 		errs = append(errs, d.table.Close())
 	}
 	errs = append(errs, d.locks.Close())
-	d.queues, d.watcher, d.rules, d.locks = nil, nil, nil, nil
+	d.queues, d.watcher, d.follow, d.rules, d.locks = nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }

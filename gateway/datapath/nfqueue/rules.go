@@ -34,14 +34,18 @@ const (
 )
 
 // tables are those of one LAN, the same under every data path's run.
-type tables struct{ ip, arp, ip6 nftables.Table }
+type tables struct{ ip, arp, ip6, dev nftables.Table }
+
+// namePrefix begins the names of all tables of all LANs.
+const namePrefix = "gatewayd_"
 
 func tablesOf(lan string) tables {
-	name := "gatewayd_" + lan
+	name := namePrefix + lan
 	return tables{
 		ip:  nftables.Table{Family: nftables.IPv4, Name: name},
 		arp: nftables.Table{Family: nftables.ARP, Name: name},
 		ip6: nftables.Table{Family: nftables.IPv6, Name: name},
+		dev: nftables.Table{Family: nftables.NetDev, Name: name},
 	}
 }
 
@@ -54,12 +58,17 @@ const (
 	setTaken = "taken" // ARP: addresses of clients
 )
 
-// install replaces all rules in one step. Kernels have one or the other word for
-// asking user space.
+// install replaces all rules in one step, those for the clients there are included.
+// Kernels have one or the other word for asking user space, and some no netdev.
 func (d *Datapath) install() error {
-	err := d.rules.Commit(d.ruleset(nftables.Queue))
-	if errors.Is(err, unix.ENOENT) {
-		err = d.rules.Commit(d.ruleset(nftables.QueueTarget))
+	var err error
+	for _, dev := range []bool{true, false} {
+		for _, ask := range []func(nftables.Queues) nftables.Expr{nftables.Queue, nftables.QueueTarget} {
+			if err = d.rules.Commit(d.ruleset(ask, dev)); err == nil {
+				d.redirects = dev && d.fast != nil
+				return nil
+			}
+		}
 	}
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf("%w: %w (nftables with reject, NAT and queue or NFQUEUE are needed)", datapath.ErrNotSupported, err)
@@ -67,16 +76,24 @@ func (d *Datapath) install() error {
 	return err
 }
 
-// ruleset is all rules.
-func (d *Datapath) ruleset(ask func(nftables.Queues) nftables.Expr) *nftables.Batch {
+// ruleset is all rules; dev: also those of the tables of netdev.
+func (d *Datapath) ruleset(ask func(nftables.Queues) nftables.Expr, dev bool) *nftables.Batch {
 	b, t := new(nftables.Batch), tablesOf(d.cfg.LAN)
+	if dev {
+		b.DeleteTable(t.dev)
+	}
 	for _, table := range []nftables.Table{t.ip, t.arp, t.ip6} {
 		b.DeleteTable(table)
 		b.AddTable(table)
 	}
+	if dev && d.fast != nil {
+		b.AddTable(t.dev)
+		d.redirectRules(b, t.dev)
+	}
 	d.ipRules(b, t.ip, ask(d.span()))
 	d.arpRules(b, t.arp)
 	d.ip6Rules(b, t.ip6)
+	d.restore(b, dev)
 	return b
 }
 
@@ -199,15 +216,19 @@ func Clear(lan string) error {
 	if err != nil {
 		return err
 	}
-	b, t := new(nftables.Batch), tablesOf(lan)
-	for _, table := range []nftables.Table{t.ip, t.arp, t.ip6} {
-		b.DeleteTable(table)
+	t := tablesOf(lan)
+	var errs []error
+	for _, family := range [][]nftables.Table{{t.dev}, {t.ip, t.arp, t.ip6}} {
+		b := new(nftables.Batch)
+		for _, table := range family {
+			b.DeleteTable(table)
+		}
+		err = c.Commit(b)
+		if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EPROTONOSUPPORT) && !errors.Is(err, unix.EAFNOSUPPORT) {
+			errs = append(errs, err)
+		}
 	}
-	err = c.Commit(b)
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) {
-		err = nil
-	}
-	return errors.Join(err, c.Close())
+	return errors.Join(append(errs, c.Close())...)
 }
 
 // Left reports whether rules of a LAN are there.

@@ -16,9 +16,9 @@ func paths() (all []datapathtest.Path) {
 				Newcomer: in.Newcomer, Fast: fast, Log: in.Log,
 			}
 		}
-		promises := datapathtest.Promises{Netfilter: true, TellsOwn: true, DHCPSocket: true, Newcomers: true, Reassembles: !fast, Burst: admission.Burst}
+		promises := datapathtest.Promises{Netfilter: true, TellsOwn: true, DHCPSocket: true, Newcomers: true, Reassembles: !fast, Restores: true, Burst: admission.Burst}
 		if fast {
-			promises.Lingers, promises.Joins = gateLife, true
+			promises.Lingers, promises.Joins, promises.LeavesSums = gateLife, true, true
 		}
 		all = append(all, datapathtest.Path{
 			Name:     name,

@@ -31,6 +31,8 @@ type Changes struct {
 	LAN     int    // index of the interface whose neighbours do not matter: clients come and go
 	Routing func() // links, neighbours, addresses, routes, rules of routing or whether it forwards
 	Rules   func() // nftables
+	// Own is the netlink port whose changes of nftables are no news; 0: none.
+	Own uint32
 }
 
 // Follower is who follows.
@@ -61,7 +63,9 @@ func Follow() (*Follower, error) {
 func (f *Follower) Run(c Changes) {
 	f.running.Go(func() { follow(f.routes, func(m netlink.Message) bool { return !ofNeighbour(m, c.LAN) }, c.Routing) })
 	if f.rules != nil {
-		f.running.Go(func() { follow(f.rules, func(netlink.Message) bool { return true }, c.Rules) })
+		f.running.Go(func() {
+			follow(f.rules, func(m netlink.Message) bool { return c.Own == 0 || m.Header.PID != c.Own }, c.Rules)
+		})
 	}
 }
 

@@ -21,9 +21,10 @@ type Family uint8
 
 // The families.
 const (
-	IPv4 Family = unix.NFPROTO_IPV4
-	ARP  Family = unix.NFPROTO_ARP
-	IPv6 Family = unix.NFPROTO_IPV6
+	IPv4   Family = unix.NFPROTO_IPV4
+	ARP    Family = unix.NFPROTO_ARP
+	IPv6   Family = unix.NFPROTO_IPV6
+	NetDev Family = unix.NFPROTO_NETDEV // all frames of a device
 )
 
 // Table names a table.
@@ -35,8 +36,9 @@ type Table struct {
 // Hook is where a base chain sees packets.
 type Hook struct {
 	Type     string // "filter" or "nat"
-	Number   uint32 // NF_INET_... or NF_ARP_...
+	Number   uint32 // NF_INET_..., NF_ARP_... or NF_NETDEV_...
 	Priority int32
+	Device   string // of NetDev, the interface's name
 }
 
 // Set is a set of keys, or a map of them to verdicts.
@@ -116,6 +118,9 @@ func (b *Batch) AddChain(t Table, name string, hook *Hook) {
 			in.ByteOrder = binary.BigEndian
 			in.Uint32(unix.NFTA_HOOK_HOOKNUM, hook.Number)
 			in.Uint32(unix.NFTA_HOOK_PRIORITY, uint32(hook.Priority))
+			if hook.Device != "" {
+				in.String(unix.NFTA_HOOK_DEV, hook.Device)
+			}
 			return nil
 		})
 		e.String(unix.NFTA_CHAIN_TYPE, hook.Type)
@@ -133,6 +138,14 @@ func (b *Batch) AddRule(t Table, chain string, exprs ...Expr) {
 			}
 			return nil
 		})
+	})
+}
+
+// ClearChain takes all rules out of a chain.
+func (b *Batch) ClearChain(t Table, name string) {
+	b.add(unix.NFT_MSG_DELRULE, 0, t.Family, func(e *netlink.AttributeEncoder) {
+		e.String(unix.NFTA_RULE_TABLE, t.Name)
+		e.String(unix.NFTA_RULE_CHAIN, name)
 	})
 }
 
@@ -197,6 +210,20 @@ func (c *Conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.c.Close()
+}
+
+// Port is the connection's netlink port: who the kernel says has changed something.
+func (c *Conn) Port() (port uint32, err error) {
+	rc, err := c.c.SyscallConn()
+	if err != nil {
+		return 0, fmt.Errorf("asking for the port of a connection to nftables: %w", err)
+	}
+	var at unix.Sockaddr
+	e := rc.Control(func(fd uintptr) { at, err = unix.Getsockname(int(fd)) })
+	if err = errors.Join(e, err); err != nil {
+		return 0, fmt.Errorf("asking for the port of a connection to nftables: %w", err)
+	}
+	return at.(*unix.SockaddrNetlink).Pid, nil
 }
 
 // Commit has a batch take effect. On error nothing has changed.

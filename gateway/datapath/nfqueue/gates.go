@@ -100,7 +100,7 @@ func (d *Datapath) gate() []nftables.Element {
 // passing are the tables that have clients: that of fast.go, and that at the devices.
 func (d *Datapath) passing() []nftables.Table {
 	t := tablesOf(d.cfg.LAN)
-	if d.redirects {
+	if d.speaks.dev {
 		return []nftables.Table{t.ip, t.dev}
 	}
 	return []nftables.Table{t.ip}
@@ -118,7 +118,7 @@ func (d *Datapath) opening(b *nftables.Batch) {
 	t := tablesOf(d.cfg.LAN)
 	b.ClearSet(t.ip, setGate)
 	b.AddElements(t.ip, setGate, d.gate()...)
-	if d.redirects {
+	if d.speaks.dev {
 		b.ClearSet(t.dev, setGate)
 		b.AddElements(t.dev, setGate, d.deviceGate()...)
 	}

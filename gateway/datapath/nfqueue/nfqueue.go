@@ -41,6 +41,7 @@ type Config struct {
 	Newcomer func(netip.Addr, datapath.MAC)
 	Fast     bool // ask only about what the kernel cannot decide itself
 	Log      *slog.Logger
+	unheld   bool // as on kernels before 6.9
 }
 
 // Datapath is the running data path.
@@ -57,9 +58,12 @@ type Datapath struct {
 	follow  *stack.Follower
 	ended   sync.WaitGroup
 
-	mu        sync.Mutex // guards what follows, and the order of changes
-	owners    map[netip.Addr]datapath.MAC
-	redirects bool // there are rules at the devices
+	choosing sync.Mutex // held by whoever looks for the way; d.mu comes second
+
+	speaks dialect // written by Open only
+
+	mu     sync.Mutex // guards what follows, and the order of changes
+	owners map[netip.Addr]datapath.MAC
 }
 
 var _ datapath.Datapath = (*Datapath)(nil)

@@ -158,6 +158,9 @@ type course struct {
 	up, down bool
 }
 
+// ethernetMTU is the longest packet of ordinary Ethernet, bytes (RFC 894).
+const ethernetMTU = 1500
+
 // find finds out whether packets may be redirected, and why not.
 func (d *Datapath) find() (c course, why string) {
 	rules, err := stack.Rules(own)
@@ -176,8 +179,10 @@ func (d *Datapath) find() (c course, why string) {
 	case len(others(way.Others)) > othersMax:
 		return course{}, "there are routes for too many addresses"
 	}
-	// A packet that came by one link fits the other: nothing is cut, and nobody told.
-	return course{way, way.LANMTU <= way.WANMTU, way.WANMTU <= way.LANMTU}, "the way is certain"
+	// A packet that came by one link fits the other: nothing is cut, and nobody told. Links
+	// take what is longer than they may send, up to what Ethernet can.
+	fits := func(from, to int) bool { return to >= max(from, ethernetMTU) }
+	return course{way, fits(way.LANMTU, way.WANMTU), fits(way.WANMTU, way.LANMTU)}, "the way is certain"
 }
 
 // own says whether a table is a gateway's: what is redirected has been judged.
@@ -187,12 +192,14 @@ func own(family uint8, table string) bool {
 
 // choose looks whether packets may be redirected, and has it so.
 func (d *Datapath) choose() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.redirects {
+	if !d.speaks.dev {
 		return
 	}
+	d.choosing.Lock()
+	defer d.choosing.Unlock()
 	to, why := d.find()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if reflect.DeepEqual(to, d.fast.to) {
 		return
 	}

@@ -37,7 +37,7 @@ func counted(t *testing.T, w *datapathtest.World) (packets int) {
 // fastWorld is a network with the fast path, and Alice's traffic both ways.
 func fastWorld(t *testing.T) (w *datapathtest.World, up, down *datapathtest.Flow) {
 	t.Helper()
-	for _, p := range paths() {
+	for _, p := range paths(false) {
 		if p.Name == "fast" {
 			w = datapathtest.NewWorld(t, p, datapathtest.Shape{})
 		}

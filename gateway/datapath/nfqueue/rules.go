@@ -58,15 +58,23 @@ const (
 	setTaken = "taken" // ARP: addresses of clients
 )
 
-// install replaces all rules in one step, those for the clients there are included.
-// Kernels have one or the other word for asking user space, and some no netdev.
+// dialect is what the kernel understands.
+type dialect struct {
+	held bool                                // tables can be held: see nftables.Batch
+	dev  bool                                // rules at devices, here
+	ask  func(nftables.Queues) nftables.Expr // one or the other word for asking user space
+}
+
+// install replaces all rules in one step. As yet they know no clients.
 func (d *Datapath) install() error {
 	var err error
-	for _, dev := range []bool{true, false} {
-		for _, ask := range []func(nftables.Queues) nftables.Expr{nftables.Queue, nftables.QueueTarget} {
-			if err = d.rules.Commit(d.ruleset(ask, dev)); err == nil {
-				d.redirects = dev && d.fast != nil
-				return nil
+	for _, held := range []bool{!d.cfg.unheld, false} {
+		for _, dev := range []bool{d.fast != nil && len(d.wan.HardwareAddr) == macSize, false} {
+			for _, ask := range []func(nftables.Queues) nftables.Expr{nftables.Queue, nftables.QueueTarget} {
+				d.speaks = dialect{held, dev, ask}
+				if err = d.rules.Commit(d.ruleset()); err == nil {
+					return nil
+				}
 			}
 		}
 	}
@@ -76,24 +84,23 @@ func (d *Datapath) install() error {
 	return err
 }
 
-// ruleset is all rules; dev: also those of the tables of netdev.
-func (d *Datapath) ruleset(ask func(nftables.Queues) nftables.Expr, dev bool) *nftables.Batch {
-	b, t := new(nftables.Batch), tablesOf(d.cfg.LAN)
-	if dev {
+// ruleset is all rules, without clients.
+func (d *Datapath) ruleset() *nftables.Batch {
+	b, t := &nftables.Batch{Held: d.speaks.held}, tablesOf(d.cfg.LAN)
+	if d.speaks.dev {
 		b.DeleteTable(t.dev)
 	}
 	for _, table := range []nftables.Table{t.ip, t.arp, t.ip6} {
 		b.DeleteTable(table)
 		b.AddTable(table)
 	}
-	if dev && d.fast != nil {
+	if d.speaks.dev {
 		b.AddTable(t.dev)
 		d.redirectRules(b, t.dev)
 	}
-	d.ipRules(b, t.ip, ask(d.span()))
+	d.ipRules(b, t.ip, d.speaks.ask(d.span()))
 	d.arpRules(b, t.arp)
 	d.ip6Rules(b, t.ip6)
-	d.restore(b, dev)
 	return b
 }
 
@@ -218,12 +225,19 @@ func Clear(lan string) error {
 	}
 	t := tablesOf(lan)
 	var errs []error
-	for _, family := range [][]nftables.Table{{t.dev}, {t.ip, t.arp, t.ip6}} {
-		b := new(nftables.Batch)
-		for _, table := range family {
-			b.DeleteTable(table)
+	for _, tables := range [][]nftables.Table{{t.dev}, {t.ip, t.arp, t.ip6}} {
+		for _, held := range []bool{true, false} {
+			b := &nftables.Batch{Held: held}
+			for _, table := range tables {
+				b.DeleteTable(table)
+			}
+			if err = c.Commit(b); err == nil {
+				break
+			}
 		}
-		err = c.Commit(b)
+		if errors.Is(err, unix.EPERM) {
+			err = fmt.Errorf("%w (a gateway that runs holds its tables: end it first)", err)
+		}
 		if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EPROTONOSUPPORT) && !errors.Is(err, unix.EAFNOSUPPORT) {
 			errs = append(errs, err)
 		}

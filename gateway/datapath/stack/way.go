@@ -32,6 +32,9 @@ var martians = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/8"), netip.MustPars
 // Multicast are the addresses of groups, of everybody, and those that are kept for later.
 var Multicast = netip.MustParsePrefix("224.0.0.0/3")
 
+// routesMax bounds what Find looks at whenever a route changes.
+const routesMax = 1000
+
 // Find finds the way from a LAN with the given network to a WAN. Where it is not
 // certain it says why, in a few words.
 func Find(lan, wan *net.Interface, network netip.Prefix) (w Way, unsure string, err error) {
@@ -47,9 +50,16 @@ func Find(lan, wan *net.Interface, network netip.Prefix) (w Way, unsure string, 
 			return Way{}, "there are rules of routing", nil
 		}
 	}
-	all, err := netlink.RouteListFiltered(unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+	var all []netlink.Route
+	err = netlink.RouteListFilteredIter(unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
+		all = append(all, r)
+		return len(all) <= routesMax
+	})
 	if err != nil {
 		return Way{}, "", fmt.Errorf("listing the routes: %w", err)
+	}
+	if len(all) > routesMax {
+		return Way{}, "there are too many routes", nil
 	}
 	if unsure = w.routes(all, lan.Index, wan.Index, network); unsure != "" {
 		return Way{}, unsure, nil

@@ -85,6 +85,7 @@ func TestUnsure(t *testing.T) {
 		{"ip route replace default dev wan0", "ip route replace default via 192.0.2.2", "no next hop at the WAN"},
 		{"ip route replace default nexthop via 192.0.2.2 nexthop via 192.0.2.3", "ip route replace default via 192.0.2.2", "no next hop at the WAN"},
 		{"ip route replace default via 192.0.2.2 mtu 1400", "ip route replace default via 192.0.2.2", "no next hop at the WAN"},
+		{"for i in $(seq 0 1100); do echo route add 203.$((i / 256)).$((i % 256)).0/24 via 192.0.2.2; done | ip -batch -", "ip route flush root 203.0.0.0/8", "too many routes"},
 		{"ip route del default", "ip route add default via 192.0.2.2", "no default route"},
 		{"ip route add 10.1.0.128/25 via 198.51.100.2", "ip route del 10.1.0.128/25", "routes within the LAN"},
 		{"ip route del 10.1.0.0/24 dev lan0", "ip route add 10.1.0.0/24 dev lan0 src 10.1.0.1 scope link", "no route to the LAN"},

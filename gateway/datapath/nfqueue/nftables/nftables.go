@@ -73,6 +73,11 @@ func Concat(types ...uint32) (all uint32) {
 
 // Batch is a transaction in the making.
 type Batch struct {
+	// Held makes tables that nobody but the connection they are made by can change or
+	// take away, not even with the whole ruleset, until it ends; then they stay, and are
+	// anybody's. It needs Linux 6.9: before, such a batch is an error.
+	Held bool
+
 	messages []netlink.Message
 	err      error // of encoding
 	sets     uint32
@@ -95,15 +100,25 @@ func (b *Batch) add(kind uint16, flags netlink.HeaderFlags, family Family, fill 
 func (b *Batch) AddTable(t Table) {
 	b.add(unix.NFT_MSG_NEWTABLE, netlink.Create, t.Family, func(e *netlink.AttributeEncoder) {
 		e.String(unix.NFTA_TABLE_NAME, t.Name)
-		e.Uint32(unix.NFTA_TABLE_FLAGS, 0)
+		var flags uint32
+		if b.Held {
+			const owner, persist = 2, 4 // NFT_TABLE_F_...
+			flags = owner | persist
+		}
+		e.Uint32(unix.NFTA_TABLE_FLAGS, flags)
 	})
 }
 
 // DeleteTable takes a table away with all that is in it. One that is not there is
 // no error.
 func (b *Batch) DeleteTable(t Table) {
-	b.AddTable(t) // there is no word yet for "if it is there" in older kernels
-	b.add(unix.NFT_MSG_DELTABLE, 0, t.Family, func(e *netlink.AttributeEncoder) { e.String(unix.NFTA_TABLE_NAME, t.Name) })
+	var kind uint16 = unix.NFT_MSG_DELTABLE
+	if b.Held {
+		kind = 26 // NFT_MSG_DESTROYTABLE: if it is there
+	} else {
+		b.AddTable(t) // older kernels have no word for that
+	}
+	b.add(kind, 0, t.Family, func(e *netlink.AttributeEncoder) { e.String(unix.NFTA_TABLE_NAME, t.Name) })
 }
 
 // AddChain adds a chain; with a hook it is a base chain, whose policy is to accept.

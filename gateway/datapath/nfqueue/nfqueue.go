@@ -6,7 +6,8 @@
 //	LAN ◀── verdict ◀─ queue ◀─ forward ◀─────────────────────────── the stack ◀── WAN
 //
 // As studied, every packet is judged, one by one. Fast, the kernel itself passes
-// admitted clients without limits: see fast.go.
+// admitted clients without limits: see fast.go; and where the way is certain not even
+// the stack sees them: see redirect.go.
 //
 // It fails closed. The rules stay when the daemon ends, and queue for nobody: the
 // kernel drops what it cannot ask about. Restarts are not hitless.

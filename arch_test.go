@@ -31,13 +31,14 @@ var allowedImports = map[string][]string{
 	"gateway/config":         {},
 	"gateway/control":        {"gateway/session"},
 	"gateway/datapath":       {},
-	"gateway/datapath/ebpf":  {"gateway/datapath", "gateway/datapath/guard"},
+	"gateway/datapath/ebpf":  {"gateway/datapath", "gateway/datapath/guard", "gateway/datapath/stack"},
 	"gateway/datapath/guard": {"gateway/datapath"},
+	"gateway/datapath/stack": {}, // what the kernel's stack would do
 
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/admission": {"gateway/datapath"},
 	"gateway/datapath/tun":       {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard"},
-	"gateway/datapath/nfqueue":   {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/nfqueue/..."},
+	"gateway/datapath/nfqueue":   {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/datapath/nfqueue/..."},
 
 	"gateway/datapath/nfqueue/nftables": {},
 	"gateway/datapath/nfqueue/queue":    {},
@@ -90,6 +91,7 @@ var testImports = map[string][]string{
 	"gateway/datapath/nfqueue":          {"gateway/datapath/datapathtest", "gateway/netnstest"},
 	"gateway/datapath/nfqueue/nftables": {"gateway/netnstest"},
 	"gateway/datapath/nfqueue/queue":    {"gateway/netnstest"},
+	"gateway/datapath/stack":            {"gateway/netnstest"},
 	"gateway/datapath/tun":              {"gateway/datapath/datapathtest", "gateway/netnstest"},
 	"gateway/dhcp":                      {"gateway/netnstest"},
 	"gateway/dns":                       {"gateway/netnstest"},

@@ -82,7 +82,7 @@ var ErrNotHere = errors.New("nothing of a gateway is to be found in this network
 // Detach takes everything of a gateway out of the kernel, whatever its data path
 // was. What is not there is no error. While a daemon runs it fails with
 // datapath.ErrBusy unless it is forced to: that one then goes on without anything
-// in the kernel.
+// in the kernel. NFQUEUE's rules it holds, or puts back: it must end first.
 func Detach(cfg *config.Config, force bool) error {
 	if !Here(cfg) && !force && !guard.There(cfg.LAN.Interface) && !nfqueue.Left(cfg.LAN.Interface) {
 		return fmt.Errorf("%w: neither the interface %s nor what guards it: if it is in another network namespace, detach there (ip netns exec); if it is gone for good, detach --force removes what is pinned",

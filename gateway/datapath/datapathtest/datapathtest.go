@@ -26,6 +26,8 @@ type Datapath interface {
 	Total() (datapath.Counters, error)
 	// Packets counts packets by what became of them.
 	Packets() (map[string]uint64, error)
+	// Forwarding says how packets are forwarded at the moment, in a word.
+	Forwarding() string
 }
 
 // Config is what a data path is opened for.
@@ -76,6 +78,12 @@ type Promises struct {
 	Reassembles bool
 	// Joins: packets that reach it aggregated are billed as one, with one header.
 	Joins bool
+	// Restores: while it is held, rules that somebody flushes out of nftables come back
+	// at once, and the admitted with them.
+	Restores bool
+	// LeavesSums: a packet of an admitted client whose IP header has a wrong sum may be
+	// forwarded as it is, for the next hop to drop.
+	LeavesSums bool
 	// Burst is how long a client that was silent may send at any rate, as bits of
 	// its rate limit.
 	Burst time.Duration

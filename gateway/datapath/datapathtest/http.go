@@ -6,7 +6,9 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
@@ -20,6 +22,7 @@ var portHTTP = []behaviour{
 	{"OddHTTPStaysBare", oddHTTPStays, Shape{Bare: true}},
 	{"HTTPEndsAtOnce", httpEndsAtOnce, Shape{}},
 	{"OthersMarkHTTP", othersMark, Shape{}},
+	{"PortIsUsedAgain", portUsedAgain, Shape{}},
 }
 
 // oddHTTPStays: segments that belong to no connection and could not begin one do not
@@ -131,4 +134,33 @@ iptables -t mangle -A FORWARD -j MARK --set-mark 2; iptables -t mangle -A OUTPUT
 	for _, b := range []behaviour{{"the portal", portal, Shape{}}, {"odd HTTP", oddHTTPStays, Shape{}}, {"logout", httpEndsAtOnce, Shape{}}} {
 		t.Run(b.name, func(t *testing.T) { b.check(t, w) })
 	}
+}
+
+// portUsedAgain: a port of a stranger's goes to one site, then to another and back, and
+// each time the portal answers as the site that was asked.
+func portUsedAgain(t *testing.T, w *World) {
+	w.lease(t, w.Bob)
+	for _, to := range []netip.Addr{Server, Second, Server, Garden, Second} {
+		got, err := ask(w.Bob, 40404, to)
+		if !strings.Contains(got, "portal: "+w.Bob.Addr.String()+":") || err != nil {
+			t.Errorf("HTTP to %s from a port that was used before: %q, %v", to, got, err)
+		}
+	}
+}
+
+// ask is get from a port of the station's, which is free again afterwards.
+func ask(s Station, from uint16, to netip.Addr) (string, error) {
+	c, err := dialFrom(s.Space, netip.AddrPortFrom(s.Addr, from), netip.AddrPortFrom(to, 80))
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	c.SetLinger(0) // a reset, which leaves nothing on either side
+	c.SetDeadline(time.Now().Add(patience))
+	if _, err := c.Write([]byte("GET / HTTP/1.1\r\nHost: www.example.org\r\n\r\n")); err != nil {
+		return "", err
+	}
+	b := make([]byte, 4096)
+	n, err := c.Read(b)
+	return string(b[:n]), err
 }

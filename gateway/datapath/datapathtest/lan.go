@@ -21,8 +21,33 @@ func brokenFrames(t *testing.T, w *World) {
 	server := NewWire(t, w.Server, serverLink)
 	marks := w.Up(t, w.Alice)
 	for name, s := range map[string]Station{"admitted": w.Alice, "before login": w.Bob, "who has no lease": w.Intruder} {
-		t.Run(name, func(t *testing.T) { w.knock(t, NewWire(t, s.Space, clientLink), server, broken(s), marks) })
+		t.Run(name, func(t *testing.T) {
+			lan, attempts := NewWire(t, s.Space, clientLink), broken(s)
+			if w.path.LeavesSums && name == "admitted" {
+				wrong := attempts["a wrong sum"].frame
+				delete(attempts, "a wrong sum")
+				w.staysWrong(t, lan, server, wrong)
+			}
+			w.knock(t, lan, server, attempts, marks)
+		})
 	}
+}
+
+// staysWrong: a wrong sum is not mended on its way.
+func (w *World) staysWrong(t *testing.T, from, far *Wire, wrong []byte) {
+	seen := len(far.Frames())
+	from.Send(t, wrong)
+	netnstest.Await(t, "a frame with a wrong sum", func() error {
+		for _, f := range far.Frames()[seen:] {
+			if len(f) == len(wrong) && bytes.Equal(f[26:], wrong[26:]) {
+				if bytes.Equal(f, resum(bytes.Clone(f))) {
+					t.Error("its sum is right now")
+				}
+				return nil
+			}
+		}
+		return errors.New("none came")
+	})
 }
 
 // broken are frames of a station that are cut short, or lie.

@@ -21,6 +21,7 @@ var lifetimes = []behaviour{
 		w.outlives(t, "kill -9", func() { w.Kill(t); time.Sleep(w.path.Lingers); w.Start(t) })
 	}, Shape{}},
 	{"InterfacesMadeAgain", interfacesMadeAgain, Shape{}},
+	{"RulesFlushed", rulesFlushed, Shape{}},
 	{"SecondGatewayIsRefused", second, Shape{}},
 	{"DetachLeavesNothing", detachLeavesNothing, Shape{Without: true}},
 	{"DetachAfterInterfacesWent", detachWithoutLinks, Shape{}},
@@ -296,6 +297,47 @@ func interfacesMadeAgain(t *testing.T, w *World) {
 			t.Errorf("%d of %d packets of flow %d of strangers arrived", f.Came(), f.Sent(), i)
 		}
 	}
+}
+
+// rulesFlushed: who flushes all rules of the machine, as those do who load theirs anew,
+// does not open it for longer than it takes to notice, and takes nothing from the
+// admitted, nor from their bills.
+func rulesFlushed(t *testing.T, w *World) {
+	if !w.path.Restores {
+		t.Log("it promises nothing of the kind")
+		return
+	}
+	w.admit(t, w.Alice)
+	w.lease(t, w.Bob)
+	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
+	strange := []*Flow{w.Up(t, w.Bob), w.Down(t, w.Bob), w.Up(t, w.Intruder), w.Down(t, w.Intruder)}
+	for _, f := range append(strange, up, down) {
+		f.Begin()
+	}
+	for range 2 {
+		up.Passes(t, "up before the rules are flushed")
+		down.Passes(t, "down before the rules are flushed")
+		was := w.tally(t, w.Alice)
+		w.Router.Run(t, "nft flush ruleset")
+		strange[0].Ends(t, "a stranger's, after the rules were flushed")
+		for i, f := range strange {
+			f.Stops(t, fmt.Sprintf("strangers' flow %d after the rules were flushed", i))
+		}
+		up.Passes(t, "up after the rules were flushed")
+		down.Passes(t, "down after the rules were flushed")
+		if now := w.tally(t, w.Alice); now.upPackets < was.upPackets+20 || now.downPackets < was.downPackets+20 {
+			t.Errorf("the bill was %+v and is %+v", was, now)
+		}
+	}
+	for i, f := range strange {
+		t.Logf("of strangers' flow %d, %d of %d packets arrived", i, f.Came(), f.Sent())
+	}
+	if got, err := get(w.Bob, Server); !strings.Contains(got, "portal: ") || err != nil {
+		t.Errorf("HTTP after the rules were flushed: %q, %v", got, err)
+	}
+	w.lease(t, w.Alice)
+	up.Stops(t, "up after logout")
+	down.Stops(t, "down after logout")
 }
 
 // makeAgain removes interfaces of the gateway and makes others in their place.

@@ -162,6 +162,13 @@ func (p *Process) Packets(t *testing.T) (n map[string]uint64) {
 	return n
 }
 
+// Forwarding is how packets are forwarded at the moment, in a word.
+func (p *Process) Forwarding(t *testing.T) (word string) {
+	t.Helper()
+	must(t, p.call("Forwarding", Nothing{}, &word))
+	return word
+}
+
 // Seen is what the gateway's other parts saw.
 func (p *Process) Seen(t *testing.T) (s Sightings) {
 	t.Helper()

@@ -256,6 +256,15 @@ func (s *Service) Packets(_ Nothing, n *map[string]uint64) error {
 	return err
 }
 
+// Forwarding tells how packets are forwarded.
+func (s *Service) Forwarding(_ Nothing, word *string) error {
+	dp, err := s.opened()
+	if err == nil {
+		*word = dp.Forwarding()
+	}
+	return err
+}
+
 // Seen tells what the other parts saw.
 func (s *Service) Seen(_ Nothing, out *Sightings) error {
 	s.mu.Lock()

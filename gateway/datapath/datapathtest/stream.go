@@ -22,9 +22,14 @@ import (
 const patience = 15 * time.Second
 
 // dial connects from an address of a namespace.
-func dial(s *netnstest.Space, from netip.Addr, to netip.AddrPort) (conn *net.TCPConn, err error) {
+func dial(s *netnstest.Space, from netip.Addr, to netip.AddrPort) (*net.TCPConn, error) {
+	return dialFrom(s, netip.AddrPortFrom(from, 0), to)
+}
+
+// dialFrom is dial from a port; 0: any.
+func dialFrom(s *netnstest.Space, from, to netip.AddrPort) (conn *net.TCPConn, err error) {
 	s.Do(func() {
-		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}, Timeout: patience}
+		d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(from), Timeout: patience}
 		var c net.Conn
 		if c, err = d.Dial("tcp4", to.String()); err == nil {
 			conn = c.(*net.TCPConn)

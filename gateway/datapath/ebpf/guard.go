@@ -1,15 +1,10 @@
 package ebpf
 
 import (
-	"errors"
-	"fmt"
-	"slices"
-	"syscall"
-
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
 // guardian is the guard of what the programs see: it holds where they are gone.
@@ -33,7 +28,7 @@ func (d *Datapath) keepGuard() {
 	if !d.guarded || !holdsLAN(d.cfg.PinDir, d.lan) {
 		return
 	}
-	there, err := d.isGuarded()
+	there, err := stack.HasTable(unix.NFPROTO_INET, d.guardian().Table())
 	if err == nil && !there {
 		d.cfg.Log.Warn("the guard was taken out of netfilter; putting it back", "lan", d.cfg.LAN)
 		if err = d.guardian().Shut(); err == nil {
@@ -43,29 +38,4 @@ func (d *Datapath) keepGuard() {
 	if err != nil {
 		d.cfg.Log.Error("keeping the guard in netfilter", "err", err)
 	}
-}
-
-// isGuarded looks for the guard's table.
-func (d *Datapath) isGuarded() (bool, error) {
-	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
-	if err != nil {
-		return false, fmt.Errorf("looking for the guard: %w", err)
-	}
-	defer c.Close()
-	messages, err := dump(c, unix.NFT_MSG_GETTABLE)
-	if errors.Is(err, syscall.EINVAL) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("looking for the guard: %w", err)
-	}
-	return slices.ContainsFunc(messages, func(m netlink.Message) bool {
-		attrs, family, ok := decoder(m.Data)
-		for ok && family == unix.NFPROTO_INET && attrs.Next() {
-			if attrs.Type() == unix.NFTA_TABLE_NAME {
-				return d.guardian().Holds(attrs.String())
-			}
-		}
-		return false
-	}), nil
 }

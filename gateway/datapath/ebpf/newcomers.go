@@ -14,7 +14,7 @@ import (
 )
 
 // greet passes newcomers on until Close.
-func (d *Datapath) greet(running *sync.WaitGroup) error {
+func (d *Datapath) greet() error {
 	if d.cfg.Newcomer == nil {
 		return nil
 	}
@@ -22,8 +22,9 @@ func (d *Datapath) greet(running *sync.WaitGroup) error {
 	if err != nil {
 		return fmt.Errorf("listening for newcomers: %w", err)
 	}
+	var running sync.WaitGroup
 	stop := d.stop
-	d.stop = sync.OnceFunc(func() { r.Close(); stop() })
+	d.stop = sync.OnceFunc(func() { r.Close(); stop(); running.Wait() })
 	running.Go(func() {
 		for {
 			record, err := r.Read()

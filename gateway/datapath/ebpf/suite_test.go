@@ -27,7 +27,7 @@ func paths() (all []datapathtest.Path) {
 			Open:   func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
 			Detach: func(in datapathtest.Config) error { return Detach(config(in)) },
 			Promises: datapathtest.Promises{
-				Unattended: true, Netfilter: c.forward != ForwardRedirect, TellsOwn: true, DHCPSocket: true, Newcomers: true, Burst: burst,
+				Unattended: true, Restores: true, Netfilter: c.forward != ForwardRedirect, TellsOwn: true, DHCPSocket: true, Newcomers: true, Burst: burst,
 			},
 		})
 	}

@@ -93,8 +93,8 @@ func (g Guard) Know(indexes ...int) error {
 // Is reports whether a table of nftables, of the inet family, is a Guard's.
 func Is(table string) bool { return strings.HasPrefix(table, prefix) }
 
-// Holds reports whether a table of the inet family is this one's.
-func (g Guard) Holds(table string) bool { return table == tableName(g.LAN) }
+// Table is the name of this one's table, of the inet family.
+func (g Guard) Table() string { return tableName(g.LAN) }
 
 // Remove takes out what Shut put in for a LAN, if it is there: the kernel forwards
 // for everybody.

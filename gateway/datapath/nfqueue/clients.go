@@ -78,23 +78,16 @@ func (d *Datapath) own(addr netip.Addr, mac *datapath.MAC) error {
 	if had && mac != nil && old == *mac || !had && mac == nil {
 		return nil
 	}
-	t := tablesOf(d.cfg.LAN)
-	pairs := []nftables.Table{t.arp}
-	if !d.cfg.Fast {
-		pairs = append(pairs, t.ip)
-	}
 	var b nftables.Batch
 	if had {
-		for _, t := range pairs {
+		t := tablesOf(d.cfg.LAN)
+		for _, t := range d.knowing() {
 			b.DeleteElements(t, setKnown, nftables.Element{Key: pair(addr, old)})
 		}
 		b.DeleteElements(t.arp, setTaken, nftables.Element{Key: addr.AsSlice()})
 	}
 	if mac != nil {
-		for _, t := range pairs {
-			b.AddElements(t, setKnown, nftables.Element{Key: pair(addr, *mac)})
-		}
-		b.AddElements(t.arp, setTaken, nftables.Element{Key: addr.AsSlice()})
+		d.addOwner(&b, addr, *mac)
 	}
 	if err := d.rules.Commit(&b); err != nil {
 		return err
@@ -105,6 +98,23 @@ func (d *Datapath) own(addr netip.Addr, mac *datapath.MAC) error {
 		d.owners[addr] = *mac
 	}
 	return d.forgetNeighbour(addr)
+}
+
+// knowing are the tables that know whose an address is.
+func (d *Datapath) knowing() []nftables.Table {
+	t := tablesOf(d.cfg.LAN)
+	if d.cfg.Fast {
+		return []nftables.Table{t.arp}
+	}
+	return []nftables.Table{t.arp, t.ip}
+}
+
+// addOwner tells the rules whose an address is.
+func (d *Datapath) addOwner(b *nftables.Batch, addr netip.Addr, mac datapath.MAC) {
+	for _, t := range d.knowing() {
+		b.AddElements(t, setKnown, nftables.Element{Key: pair(addr, mac)})
+	}
+	b.AddElements(tablesOf(d.cfg.LAN).arp, setTaken, nftables.Element{Key: addr.AsSlice()})
 }
 
 // forgetNeighbour has the stack ask anew which MAC address an address has.
@@ -172,6 +182,3 @@ func (d *Datapath) Packets() (map[string]uint64, error) {
 	}
 	return out, errors.Join(errs...)
 }
-
-// Forwarding is in a word how packets are forwarded: by the stack, always.
-func (d *Datapath) Forwarding() string { return "stack" }

@@ -22,9 +22,10 @@ const (
 // keepOpen keeps the gate open until stopped, and then shuts it. Meanwhile it looks
 // at who is heard of.
 func (d *Datapath) keepOpen() error {
-	if err := d.openGate(false); err != nil {
+	if err := d.openGate(); err != nil {
 		return err
 	}
+	d.fast.open = true
 	stop := make(chan struct{})
 	var running sync.WaitGroup
 	d.fast.stop = sync.OnceFunc(func() { close(stop); running.Wait(); d.shutGate() })
@@ -38,7 +39,7 @@ func (d *Datapath) keepOpen() error {
 			case <-tick.C:
 			}
 			d.mu.Lock()
-			err := d.openGate(true)
+			err := d.openGate()
 			d.mu.Unlock()
 			if err != nil {
 				d.cfg.Log.Error("passing packets in the kernel; they are judged one by one", "err", err)
@@ -77,8 +78,11 @@ func (d *Datapath) shutGate() {
 		}
 	}
 	clear(d.fast.passed)
+	d.fast.to, d.fast.open = course{}, false
 	var b nftables.Batch
-	b.DeleteElements(tablesOf(d.cfg.LAN).ip, setGate, d.gate()...)
+	for _, t := range d.passing() {
+		b.ClearSet(t, setGate)
+	}
 	if err := d.rules.Commit(&b); err != nil && !errors.Is(err, unix.ENOENT) {
 		d.cfg.Log.Error("shutting the gate; it falls shut by itself", "within", gateLife, "err", err)
 	}
@@ -93,20 +97,29 @@ func (d *Datapath) gate() []nftables.Element {
 	}
 }
 
-// openGate opens the gate for another while.
-func (d *Datapath) openGate(again bool) error {
-	t := tablesOf(d.cfg.LAN).ip
-	for range 2 {
-		var b nftables.Batch
-		if again {
-			b.DeleteElements(t, setGate, d.gate()...)
-		}
-		b.AddElements(t, setGate, d.gate()...)
-		err := d.rules.Commit(&b)
-		if !again || !errors.Is(err, unix.ENOENT) {
-			return err
-		}
-		again = false // it had fallen shut
+// passing are the tables that have clients: that of fast.go, and that at the devices.
+func (d *Datapath) passing() []nftables.Table {
+	t := tablesOf(d.cfg.LAN)
+	if d.speaks.dev {
+		return []nftables.Table{t.ip, t.dev}
 	}
-	return nil
+	return []nftables.Table{t.ip}
+}
+
+// openGate opens the gate for another while.
+func (d *Datapath) openGate() error {
+	var b nftables.Batch
+	d.opening(&b)
+	return d.rules.Commit(&b)
+}
+
+// opening replaces what is left of the gate.
+func (d *Datapath) opening(b *nftables.Batch) {
+	t := tablesOf(d.cfg.LAN)
+	b.ClearSet(t.ip, setGate)
+	b.AddElements(t.ip, setGate, d.gate()...)
+	if d.speaks.dev {
+		b.ClearSet(t.dev, setGate)
+		b.AddElements(t.dev, setGate, d.deviceGate()...)
+	}
 }

@@ -6,7 +6,8 @@
 //	LAN ◀── verdict ◀─ queue ◀─ forward ◀─────────────────────────── the stack ◀── WAN
 //
 // As studied, every packet is judged, one by one. Fast, the kernel itself passes
-// admitted clients without limits: see fast.go.
+// admitted clients without limits: see fast.go; and where the way is certain not even
+// the stack sees them: see redirect.go.
 //
 // It fails closed. The rules stay when the daemon ends, and queue for nobody: the
 // kernel drops what it cannot ask about. Restarts are not hitless.
@@ -27,6 +28,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/queue"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
 // Config is what the data path is made for.
@@ -40,6 +42,7 @@ type Config struct {
 	Newcomer func(netip.Addr, datapath.MAC)
 	Fast     bool // ask only about what the kernel cannot decide itself
 	Log      *slog.Logger
+	unheld   bool // as on kernels before 6.9
 }
 
 // Datapath is the running data path.
@@ -53,7 +56,12 @@ type Datapath struct {
 	rules   *nftables.Conn
 	fast    *fast // nil: as studied
 	watcher *watcher
+	follow  *stack.Follower
 	ended   sync.WaitGroup
+
+	choosing sync.Mutex // held by whoever looks for the way; d.mu comes second
+
+	speaks dialect // written by Open only
 
 	mu     sync.Mutex // guards what follows, and the order of changes
 	owners map[netip.Addr]datapath.MAC
@@ -101,6 +109,9 @@ func Open(cfg Config) (_ *Datapath, err error) {
 		d.fast = newFast()
 	}
 	if err := d.listen(); err != nil {
+		return nil, err
+	}
+	if d.follow, err = stack.Follow(); err != nil {
 		return nil, err
 	}
 	if err := d.install(); err != nil {
@@ -182,8 +193,16 @@ func (d *Datapath) begin() error {
 		})
 	}
 	if d.fast != nil {
-		return d.keepOpen()
+		if err := d.keepOpen(); err != nil {
+			return err
+		}
 	}
+	own, err := d.rules.Port()
+	if err != nil {
+		return err
+	}
+	d.choose()
+	d.follow.Run(stack.Changes{LAN: d.lan.Index, Own: own, Routing: d.choose, Rules: func() { d.keepRules(); d.choose() }})
 	return nil
 }
 
@@ -198,10 +217,13 @@ func (d *Datapath) portalPort() uint16 {
 // Close ends judging. The rules stay: nothing of the LAN passes any more, admitted
 // clients included, until a successor opens or Detach.
 func (d *Datapath) Close() error {
+	var errs []error
+	if d.follow != nil {
+		errs = append(errs, d.follow.Close())
+	}
 	if d.fast != nil {
 		d.fast.stop()
 	}
-	var errs []error
 	for _, q := range d.queues {
 		errs = append(errs, q.Close())
 	}
@@ -222,6 +244,6 @@ func (d *Datapath) Close() error {
 		errs = append(errs, d.table.Close())
 	}
 	errs = append(errs, d.locks.Close())
-	d.queues, d.watcher, d.rules, d.locks = nil, nil, nil, nil
+	d.queues, d.watcher, d.follow, d.rules, d.locks = nil, nil, nil, nil, nil
 	return errors.Join(errs...)
 }

@@ -12,6 +12,8 @@ import (
 
 // fast is what the kernel passes by itself. It is guarded by the data path's lock.
 type fast struct {
+	open   bool   // the gate
+	to     course // of packets that the stack is spared
 	passed map[netip.Addr]*passed
 	// heard are the addresses that were passed once: their counters stay.
 	heard map[netip.Addr]*heard
@@ -29,7 +31,9 @@ type passed struct {
 // heard is what is known of an address's counters.
 type heard struct {
 	billed  tally     // of it, what the judges have been told: it counts for quotas
-	packets uint64    // in all, when looked at last
+	last    tally     // in all, when looked at last
+	base    tally     // of it, what counters counted that are gone
+	counted bool      // there are counters
 	seen    time.Time // when they were found to be more
 }
 
@@ -37,8 +41,7 @@ type heard struct {
 type tally struct{ up, down nftables.Counted }
 
 func (t *tally) add(o tally) {
-	t.up = nftables.Counted{Packets: t.up.Packets + o.up.Packets, Bytes: t.up.Bytes + o.up.Bytes}
-	t.down = nftables.Counted{Packets: t.down.Packets + o.down.Packets, Bytes: t.down.Bytes + o.down.Bytes}
+	t.up, t.down = t.up.Plus(o.up), t.down.Plus(o.down)
 }
 
 func (t tally) minus(o tally) tally {
@@ -72,29 +75,56 @@ func (d *Datapath) pass(c datapath.Client) error {
 		return d.ask(c.Addr)
 	}
 	if !had || p.mac != c.MAC {
-		t := tablesOf(d.cfg.LAN).ip
 		var b nftables.Batch
 		if had {
 			d.unpass(&b, c.Addr, p.mac)
 		}
-		if d.fast.heard[c.Addr] == nil {
-			b.AddCounter(t, upCounter(c.Addr))
-			b.AddCounter(t, downCounter(c.Addr))
+		h := d.fast.heard[c.Addr]
+		if h == nil {
+			h = new(heard)
 		}
-		b.AddElements(t, setUp, nftables.Element{Key: pair(c.Addr, c.MAC), Counter: upCounter(c.Addr)})
-		b.AddElements(t, setDown, nftables.Element{Key: c.Addr.AsSlice(), Counter: downCounter(c.Addr)})
+		d.letPass(&b, c.Addr, c.MAC, !h.counted)
 		if err := d.rules.Commit(&b); err != nil {
 			return err
 		}
-		if d.fast.heard[c.Addr] == nil {
-			d.fast.heard[c.Addr] = new(heard)
-		}
+		h.counted = true
+		d.fast.heard[c.Addr] = h
 	}
 	if !c.Until.IsZero() {
 		next.end = time.AfterFunc(left, func() { d.expire(c.Addr, next) })
 	}
 	d.fast.passed[c.Addr] = next
 	return nil
+}
+
+// letPass puts a client into the maps, and makes its counters where there are none.
+func (d *Datapath) letPass(b *nftables.Batch, addr netip.Addr, mac datapath.MAC, count bool) {
+	for _, t := range d.passing() {
+		if count {
+			b.AddCounter(t, upCounter(addr))
+			b.AddCounter(t, downCounter(addr))
+		}
+		up, down := d.keys(t, addr, mac)
+		b.AddElements(t, setUp, nftables.Element{Key: up, Counter: upCounter(addr)})
+		b.AddElements(t, setDown, nftables.Element{Key: down, Counter: downCounter(addr)})
+	}
+}
+
+// unpass takes a client out of the maps. Its counters stay.
+func (d *Datapath) unpass(b *nftables.Batch, addr netip.Addr, mac datapath.MAC) {
+	for _, t := range d.passing() {
+		up, down := d.keys(t, addr, mac)
+		b.DeleteElements(t, setUp, nftables.Element{Key: up})
+		b.DeleteElements(t, setDown, nftables.Element{Key: down})
+	}
+}
+
+// keys are a client's in the maps of a table.
+func (d *Datapath) keys(t nftables.Table, addr netip.Addr, mac datapath.MAC) (up, down []byte) {
+	if t.Family == nftables.NetDev {
+		return d.upKey(addr, mac), d.downKey(addr)
+	}
+	return pair(addr, mac), addr.AsSlice()
 }
 
 // expire ends what a timer was for, unless it has been changed meanwhile.
@@ -150,23 +180,25 @@ func (d *Datapath) bill(addr netip.Addr) error {
 
 // unbilled reads what the kernel has passed for an address that was passed once, and
 // the judges do not know of.
-func (d *Datapath) unbilled(addr netip.Addr) (n tally, err error) {
-	t, h := tablesOf(d.cfg.LAN).ip, d.fast.heard[addr]
-	if n.up, err = d.rules.Counter(t, upCounter(addr)); err != nil {
-		return n, err
+func (d *Datapath) unbilled(addr netip.Addr) (tally, error) {
+	h := d.fast.heard[addr]
+	n := h.base
+	for _, t := range d.passing() {
+		if !h.counted {
+			break
+		}
+		up, err := d.rules.Counter(t, upCounter(addr))
+		if err != nil {
+			return tally{}, err
+		}
+		down, err := d.rules.Counter(t, downCounter(addr))
+		if err != nil {
+			return tally{}, err
+		}
+		n.add(tally{up, down})
 	}
-	if n.down, err = d.rules.Counter(t, downCounter(addr)); err != nil {
-		return n, err
-	}
-	h.look(n.up.Packets+n.down.Packets, time.Now())
+	h.look(n, time.Now())
 	return n.minus(h.billed), nil
-}
-
-// unpass takes a client out of the maps. Its counters stay.
-func (d *Datapath) unpass(b *nftables.Batch, addr netip.Addr, mac datapath.MAC) {
-	t := tablesOf(d.cfg.LAN).ip
-	b.DeleteElements(t, setUp, nftables.Element{Key: pair(addr, mac)})
-	b.DeleteElements(t, setDown, nftables.Element{Key: addr.AsSlice()})
 }
 
 // addPassed adds to a client's counters what the kernel has passed. d.mu is held.
@@ -192,9 +224,9 @@ func addTally(c *datapath.Counters, n tally) {
 }
 
 // look notes whether an address was heard of since it was looked at last.
-func (h *heard) look(packets uint64, now time.Time) {
-	if packets != h.packets {
-		h.packets, h.seen = packets, now
+func (h *heard) look(n tally, now time.Time) {
+	if n != h.last {
+		h.last, h.seen = n, now
 	}
 }
 
@@ -204,13 +236,16 @@ func (d *Datapath) allPassed() (sum, billed tally, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := make(map[string]nftables.Counted, 2*len(d.fast.heard))
-	if err := d.rules.Counters(tablesOf(d.cfg.LAN).ip, func(name string, n nftables.Counted) { all[name] = n }); err != nil {
-		return sum, billed, err
+	for _, t := range d.passing() {
+		if err := d.rules.Counters(t, func(name string, n nftables.Counted) { all[name] = all[name].Plus(n) }); err != nil {
+			return sum, billed, err
+		}
 	}
 	now := time.Now()
 	for addr, h := range d.fast.heard {
-		n := tally{all[upCounter(addr)], all[downCounter(addr)]}
-		h.look(n.up.Packets+n.down.Packets, now)
+		n := h.base
+		n.add(tally{all[upCounter(addr)], all[downCounter(addr)]})
+		h.look(n, now)
 		sum.add(n)
 		billed.add(h.billed)
 	}

@@ -34,14 +34,18 @@ const (
 )
 
 // tables are those of one LAN, the same under every data path's run.
-type tables struct{ ip, arp, ip6 nftables.Table }
+type tables struct{ ip, arp, ip6, dev nftables.Table }
+
+// namePrefix begins the names of all tables of all LANs.
+const namePrefix = "gatewayd_"
 
 func tablesOf(lan string) tables {
-	name := "gatewayd_" + lan
+	name := namePrefix + lan
 	return tables{
 		ip:  nftables.Table{Family: nftables.IPv4, Name: name},
 		arp: nftables.Table{Family: nftables.ARP, Name: name},
 		ip6: nftables.Table{Family: nftables.IPv6, Name: name},
+		dev: nftables.Table{Family: nftables.NetDev, Name: name},
 	}
 }
 
@@ -54,12 +58,25 @@ const (
 	setTaken = "taken" // ARP: addresses of clients
 )
 
-// install replaces all rules in one step. Kernels have one or the other word for
-// asking user space.
+// dialect is what the kernel understands.
+type dialect struct {
+	held bool                                // tables can be held: see nftables.Batch
+	dev  bool                                // rules at devices, here
+	ask  func(nftables.Queues) nftables.Expr // one or the other word for asking user space
+}
+
+// install replaces all rules in one step. As yet they know no clients.
 func (d *Datapath) install() error {
-	err := d.rules.Commit(d.ruleset(nftables.Queue))
-	if errors.Is(err, unix.ENOENT) {
-		err = d.rules.Commit(d.ruleset(nftables.QueueTarget))
+	var err error
+	for _, held := range []bool{!d.cfg.unheld, false} {
+		for _, dev := range []bool{d.fast != nil && len(d.wan.HardwareAddr) == macSize, false} {
+			for _, ask := range []func(nftables.Queues) nftables.Expr{nftables.Queue, nftables.QueueTarget} {
+				d.speaks = dialect{held, dev, ask}
+				if err = d.rules.Commit(d.ruleset()); err == nil {
+					return nil
+				}
+			}
+		}
 	}
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf("%w: %w (nftables with reject, NAT and queue or NFQUEUE are needed)", datapath.ErrNotSupported, err)
@@ -67,14 +84,21 @@ func (d *Datapath) install() error {
 	return err
 }
 
-// ruleset is all rules.
-func (d *Datapath) ruleset(ask func(nftables.Queues) nftables.Expr) *nftables.Batch {
-	b, t := new(nftables.Batch), tablesOf(d.cfg.LAN)
+// ruleset is all rules, without clients.
+func (d *Datapath) ruleset() *nftables.Batch {
+	b, t := &nftables.Batch{Held: d.speaks.held}, tablesOf(d.cfg.LAN)
+	if d.speaks.dev {
+		b.DeleteTable(t.dev)
+	}
 	for _, table := range []nftables.Table{t.ip, t.arp, t.ip6} {
 		b.DeleteTable(table)
 		b.AddTable(table)
 	}
-	d.ipRules(b, t.ip, ask(d.span()))
+	if d.speaks.dev {
+		b.AddTable(t.dev)
+		d.redirectRules(b, t.dev)
+	}
+	d.ipRules(b, t.ip, d.speaks.ask(d.span()))
 	d.arpRules(b, t.arp)
 	d.ip6Rules(b, t.ip6)
 	return b
@@ -199,15 +223,26 @@ func Clear(lan string) error {
 	if err != nil {
 		return err
 	}
-	b, t := new(nftables.Batch), tablesOf(lan)
-	for _, table := range []nftables.Table{t.ip, t.arp, t.ip6} {
-		b.DeleteTable(table)
+	t := tablesOf(lan)
+	var errs []error
+	for _, tables := range [][]nftables.Table{{t.dev}, {t.ip, t.arp, t.ip6}} {
+		for _, held := range []bool{true, false} {
+			b := &nftables.Batch{Held: held}
+			for _, table := range tables {
+				b.DeleteTable(table)
+			}
+			if err = c.Commit(b); err == nil {
+				break
+			}
+		}
+		if errors.Is(err, unix.EPERM) {
+			err = fmt.Errorf("%w (a gateway that runs holds its tables: end it first)", err)
+		}
+		if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EPROTONOSUPPORT) && !errors.Is(err, unix.EAFNOSUPPORT) {
+			errs = append(errs, err)
+		}
 	}
-	err = c.Commit(b)
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) {
-		err = nil
-	}
-	return errors.Join(err, c.Close())
+	return errors.Join(append(errs, c.Close())...)
 }
 
 // Left reports whether rules of a LAN are there.

@@ -7,18 +7,22 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// paths are the ways packets are judged.
-func paths() (all []datapathtest.Path) {
+// paths are the ways packets are judged. unheld: as on kernels whose tables anybody may
+// flush.
+func paths(unheld bool) (all []datapathtest.Path) {
 	for name, fast := range map[string]bool{"studied": false, "fast": true} {
+		if unheld {
+			name = "unheld " + name
+		}
 		config := func(in datapathtest.Config) Config {
 			return Config{
 				LAN: in.LAN, WAN: in.WAN, Prefix: in.Prefix, Gateway: in.Gateway, PortalPorts: in.PortalPorts,
-				Newcomer: in.Newcomer, Fast: fast, Log: in.Log,
+				Newcomer: in.Newcomer, Fast: fast, Log: in.Log, unheld: unheld,
 			}
 		}
-		promises := datapathtest.Promises{Netfilter: true, TellsOwn: true, DHCPSocket: true, Newcomers: true, Reassembles: !fast, Burst: admission.Burst}
+		promises := datapathtest.Promises{Netfilter: true, TellsOwn: true, DHCPSocket: true, Newcomers: true, Reassembles: !fast, Restores: true, Burst: admission.Burst}
 		if fast {
-			promises.Lingers, promises.Joins = gateLife, true
+			promises.Lingers, promises.Joins, promises.LeavesSums = gateLife, true, true
 		}
 		all = append(all, datapathtest.Path{
 			Name:     name,
@@ -32,7 +36,7 @@ func paths() (all []datapathtest.Path) {
 
 // TestSuite is what every data path must show.
 func TestSuite(t *testing.T) {
-	for _, p := range paths() {
+	for _, p := range paths(false) {
 		t.Run(p.Name, func(t *testing.T) { datapathtest.Run(t, p) })
 	}
 }

@@ -13,6 +13,9 @@ import (
 // which an aggregated one is one, and their bytes.
 type Counted struct{ Packets, Bytes uint64 }
 
+// Plus is what two counters have counted together.
+func (n Counted) Plus(m Counted) Counted { return Counted{n.Packets + m.Packets, n.Bytes + m.Bytes} }
+
 // AddCounter adds a counter that rules and maps may name.
 func (b *Batch) AddCounter(t Table, name string) {
 	b.add(unix.NFT_MSG_NEWOBJ, netlink.Create, t.Family, func(e *netlink.AttributeEncoder) {

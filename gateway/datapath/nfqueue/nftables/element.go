@@ -27,6 +27,14 @@ func (b *Batch) DeleteElements(t Table, set string, elements ...Element) {
 	b.elements(unix.NFT_MSG_DELSETELEM, 0, t, set, elements)
 }
 
+// ClearSet takes all elements out of a set.
+func (b *Batch) ClearSet(t Table, set string) {
+	b.add(unix.NFT_MSG_DELSETELEM, 0, t.Family, func(e *netlink.AttributeEncoder) {
+		e.String(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name)
+		e.String(unix.NFTA_SET_ELEM_LIST_SET, set)
+	})
+}
+
 func (b *Batch) elements(kind uint16, flags netlink.HeaderFlags, t Table, set string, elements []Element) {
 	// A list is an attribute, which cannot be longer than 64 KiB.
 	const most = 512

@@ -296,6 +296,18 @@ func SetZone(from Register) Expr {
 
 const original = 0 // IP_CT_DIR_ORIGINAL
 
+// SendTo sends an IPv4 packet, one hop older, out by the interface whose index is in a
+// register, to the neighbour whose address is in another. It belongs into chains of
+// NetDev.
+func SendTo(device, neighbour Register) Expr {
+	return Expr{"fwd", func(e *netlink.AttributeEncoder) {
+		const dev, addr, family = 1, 2, 3
+		e.Uint32(dev, device.number())
+		e.Uint32(addr, neighbour.number())
+		e.Uint32(family, unix.NFPROTO_IPV4)
+	}}
+}
+
 // Queues is a span of NFQUEUE's queues.
 type Queues struct {
 	First, Count uint16

@@ -21,9 +21,10 @@ type Family uint8
 
 // The families.
 const (
-	IPv4 Family = unix.NFPROTO_IPV4
-	ARP  Family = unix.NFPROTO_ARP
-	IPv6 Family = unix.NFPROTO_IPV6
+	IPv4   Family = unix.NFPROTO_IPV4
+	ARP    Family = unix.NFPROTO_ARP
+	IPv6   Family = unix.NFPROTO_IPV6
+	NetDev Family = unix.NFPROTO_NETDEV // all frames of a device
 )
 
 // Table names a table.
@@ -35,8 +36,9 @@ type Table struct {
 // Hook is where a base chain sees packets.
 type Hook struct {
 	Type     string // "filter" or "nat"
-	Number   uint32 // NF_INET_... or NF_ARP_...
+	Number   uint32 // NF_INET_..., NF_ARP_... or NF_NETDEV_...
 	Priority int32
+	Device   string // of NetDev, the interface's name
 }
 
 // Set is a set of keys, or a map of them to verdicts.
@@ -71,6 +73,11 @@ func Concat(types ...uint32) (all uint32) {
 
 // Batch is a transaction in the making.
 type Batch struct {
+	// Held makes tables that nobody but the connection they are made by can change or
+	// take away, not even with the whole ruleset, until it ends; then they stay, and are
+	// anybody's. It needs Linux 6.9: before, such a batch is an error.
+	Held bool
+
 	messages []netlink.Message
 	err      error // of encoding
 	sets     uint32
@@ -93,15 +100,25 @@ func (b *Batch) add(kind uint16, flags netlink.HeaderFlags, family Family, fill 
 func (b *Batch) AddTable(t Table) {
 	b.add(unix.NFT_MSG_NEWTABLE, netlink.Create, t.Family, func(e *netlink.AttributeEncoder) {
 		e.String(unix.NFTA_TABLE_NAME, t.Name)
-		e.Uint32(unix.NFTA_TABLE_FLAGS, 0)
+		var flags uint32
+		if b.Held {
+			const owner, persist = 2, 4 // NFT_TABLE_F_...
+			flags = owner | persist
+		}
+		e.Uint32(unix.NFTA_TABLE_FLAGS, flags)
 	})
 }
 
 // DeleteTable takes a table away with all that is in it. One that is not there is
 // no error.
 func (b *Batch) DeleteTable(t Table) {
-	b.AddTable(t) // there is no word yet for "if it is there" in older kernels
-	b.add(unix.NFT_MSG_DELTABLE, 0, t.Family, func(e *netlink.AttributeEncoder) { e.String(unix.NFTA_TABLE_NAME, t.Name) })
+	var kind uint16 = unix.NFT_MSG_DELTABLE
+	if b.Held {
+		kind = 26 // NFT_MSG_DESTROYTABLE: if it is there
+	} else {
+		b.AddTable(t) // older kernels have no word for that
+	}
+	b.add(kind, 0, t.Family, func(e *netlink.AttributeEncoder) { e.String(unix.NFTA_TABLE_NAME, t.Name) })
 }
 
 // AddChain adds a chain; with a hook it is a base chain, whose policy is to accept.
@@ -116,6 +133,9 @@ func (b *Batch) AddChain(t Table, name string, hook *Hook) {
 			in.ByteOrder = binary.BigEndian
 			in.Uint32(unix.NFTA_HOOK_HOOKNUM, hook.Number)
 			in.Uint32(unix.NFTA_HOOK_PRIORITY, uint32(hook.Priority))
+			if hook.Device != "" {
+				in.String(unix.NFTA_HOOK_DEV, hook.Device)
+			}
 			return nil
 		})
 		e.String(unix.NFTA_CHAIN_TYPE, hook.Type)
@@ -133,6 +153,14 @@ func (b *Batch) AddRule(t Table, chain string, exprs ...Expr) {
 			}
 			return nil
 		})
+	})
+}
+
+// ClearChain takes all rules out of a chain.
+func (b *Batch) ClearChain(t Table, name string) {
+	b.add(unix.NFT_MSG_DELRULE, 0, t.Family, func(e *netlink.AttributeEncoder) {
+		e.String(unix.NFTA_RULE_TABLE, t.Name)
+		e.String(unix.NFTA_RULE_CHAIN, name)
 	})
 }
 
@@ -197,6 +225,20 @@ func (c *Conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.c.Close()
+}
+
+// Port is the connection's netlink port: who the kernel says has changed something.
+func (c *Conn) Port() (port uint32, err error) {
+	rc, err := c.c.SyscallConn()
+	if err != nil {
+		return 0, fmt.Errorf("asking for the port of a connection to nftables: %w", err)
+	}
+	var at unix.Sockaddr
+	e := rc.Control(func(fd uintptr) { at, err = unix.Getsockname(int(fd)) })
+	if err = errors.Join(e, err); err != nil {
+		return 0, fmt.Errorf("asking for the port of a connection to nftables: %w", err)
+	}
+	return at.(*unix.SockaddrNetlink).Pid, nil
 }
 
 // Commit has a batch take effect. On error nothing has changed.

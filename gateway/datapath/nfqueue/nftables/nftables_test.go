@@ -114,6 +114,31 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 	}
 }
 
+// TestDeviceRulesAreWhatNftReads is the same for frames of a device; what is cleared is
+// gone.
+func TestDeviceRulesAreWhatNftReads(t *testing.T) {
+	c, s := dial(t)
+	dev := Table{NetDev, "test"}
+	index := binary.NativeEndian.AppendUint32(nil, 1)
+	commit(t, c, func(b *Batch) {
+		b.AddTable(dev)
+		b.AddSet(dev, Set{Name: "ports", KeyType: TypePort, KeyBytes: 2})
+		b.AddElements(dev, "ports", Element{Key: nine})
+		b.AddChain(dev, "in", &Hook{Type: "filter", Number: unix.NF_NETDEV_INGRESS, Priority: 5, Device: "lo"})
+		b.AddRule(dev, "in", Payload(0, NetworkHeader, 16, 4), Load(1, index), SendTo(1, 0))
+	})
+	listed := s.Run(t, "nft list table netdev test")
+	for _, want := range []string{`type filter hook ingress device "lo" priority`, `fwd ip to @nh,128,32 device "lo"`, "elements = { 9 }"} {
+		if !strings.Contains(listed, want) {
+			t.Errorf("nft does not read %q in\n%s", want, listed)
+		}
+	}
+	commit(t, c, func(b *Batch) { b.ClearChain(dev, "in"); b.ClearSet(dev, "ports") })
+	if listed := s.Run(t, "nft list table netdev test"); strings.Contains(listed, "fwd") || strings.Contains(listed, "elements") {
+		t.Errorf("cleared, there is\n%s", listed)
+	}
+}
+
 // TestCounters counts packets by element and by name, and reads them one by one and
 // all at once; what is deleted counts no more, and its counter stays.
 func TestCounters(t *testing.T) {

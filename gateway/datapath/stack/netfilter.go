@@ -1,4 +1,7 @@
-package ebpf
+// Package stack looks at the kernel's stack from beside it: which rules of netfilter
+// have a say in what it forwards, how it would forward, and when any of that changes.
+// A data path that forwards in its place must know.
+package stack
 
 import (
 	"encoding/binary"
@@ -11,8 +14,6 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
-
-	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 )
 
 // chain is a base chain of nftables that sees forwarded IPv4 packets.
@@ -31,9 +32,10 @@ func (c chain) String() string {
 // packets; its rules cannot be told apart from none, so a table that exists counts.
 const legacyTables = "/proc/thread-self/net/ip_tables_names"
 
-// forwardingRules names the chains that have a say in what is forwarded: base
-// chains at prerouting, forward and postrouting that hold a rule or drop.
-func forwardingRules() ([]string, error) {
+// Rules names the chains that have a say in what is forwarded: base chains at
+// prerouting, forward and postrouting that hold a rule or drop. Those of own tables
+// do not count; family is unix.NFPROTO_INET or NFPROTO_IPV4.
+func Rules(own func(family uint8, table string) bool) ([]string, error) {
 	if names, err := os.ReadFile(legacyTables); err == nil && len(names) > 0 {
 		var old []string
 		for _, n := range strings.Fields(string(names)) {
@@ -58,7 +60,7 @@ func forwardingRules() ([]string, error) {
 	}
 	var chains []chain
 	for _, m := range messages {
-		if ch, ok := baseChain(m.Data); ok {
+		if ch, ok := baseChain(m.Data); ok && !own(ch.family, ch.table) {
 			chains = append(chains, ch)
 		}
 	}
@@ -77,6 +79,31 @@ func forwardingRules() ([]string, error) {
 	return said, nil
 }
 
+// HasTable reports whether nftables has a table. A kernel without nftables has none.
+func HasTable(family uint8, name string) (bool, error) {
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return false, fmt.Errorf("looking for the table %s: %w", name, err)
+	}
+	defer c.Close()
+	messages, err := dump(c, unix.NFT_MSG_GETTABLE)
+	if errors.Is(err, syscall.EINVAL) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for the table %s: %w", name, err)
+	}
+	return slices.ContainsFunc(messages, func(m netlink.Message) bool {
+		attrs, f, ok := decoder(m.Data)
+		for ok && f == family && attrs.Next() {
+			if attrs.Type() == unix.NFTA_TABLE_NAME {
+				return attrs.String() == name
+			}
+		}
+		return false
+	}), nil
+}
+
 func dump(c *netlink.Conn, kind uint16) ([]netlink.Message, error) {
 	return c.Execute(netlink.Message{
 		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Dump},
@@ -85,8 +112,7 @@ func dump(c *netlink.Conn, kind uint16) ([]netlink.Message, error) {
 }
 
 // baseChain decodes a chain (nfgenmsg, then attributes) and reports whether it is
-// one that sees forwarded IPv4 packets, and not the guard's: what is redirected has
-// been judged.
+// one that sees forwarded IPv4 packets.
 func baseChain(data []byte) (chain, bool) {
 	attrs, family, ok := decoder(data)
 	if !ok || family != unix.NFPROTO_INET && family != unix.NFPROTO_IPV4 {
@@ -114,8 +140,7 @@ func baseChain(data []byte) (chain, bool) {
 		}
 	}
 	sees := hook == unix.NF_INET_PRE_ROUTING || hook == unix.NF_INET_FORWARD || hook == unix.NF_INET_POST_ROUTING
-	ours := family == unix.NFPROTO_INET && guard.Is(ch.table)
-	return ch, attrs.Err() == nil && sees && !ours
+	return ch, attrs.Err() == nil && sees
 }
 
 // ruleOf reports whether a rule is in the chain.

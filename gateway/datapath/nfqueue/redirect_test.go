@@ -1,0 +1,115 @@
+package nfqueue
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// forwards waits until packets are forwarded in a way.
+func forwards(t *testing.T, w *datapathtest.World, how, when string) {
+	t.Helper()
+	netnstest.Await(t, how+" "+when, func() error {
+		if now := w.Forwarding(t); now != how {
+			return fmt.Errorf("it is %s", now)
+		}
+		return nil
+	})
+}
+
+// counted is what the rules at the devices have sent on.
+func counted(t *testing.T, w *datapathtest.World) (packets int) {
+	t.Helper()
+	for _, m := range regexp.MustCompile(`packets (\d+)`).FindAllStringSubmatch(w.Router.Run(t, "nft list counters table netdev gatewayd_lan0"), -1) {
+		n, err := strconv.Atoi(m[1])
+		must(t, err)
+		packets += n
+	}
+	return packets
+}
+
+// fastWorld is a network with the fast path, and Alice's traffic both ways.
+func fastWorld(t *testing.T) (w *datapathtest.World, up, down *datapathtest.Flow) {
+	t.Helper()
+	for _, p := range paths(false) {
+		if p.Name == "fast" {
+			w = datapathtest.NewWorld(t, p, datapathtest.Shape{})
+		}
+	}
+	must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true}))
+	return w, w.Up(t, w.Alice), w.Down(t, w.Alice)
+}
+
+// TestRedirected: where the way is certain no packet of an admitted client meets the
+// stack that is not more to it than forwarding, and each one that is does.
+func TestRedirected(t *testing.T) {
+	w, up, down := fastWorld(t)
+	forwards(t, w, "redirect", "at first")
+	before := counted(t, w)
+	up.Send(50)
+	down.Send(50)
+	up.Settle()
+	down.Settle()
+	if n := counted(t, w) - before; n != 100 {
+		t.Errorf("%d of 100 packets were redirected", n)
+	}
+	far := datapathtest.NewFlow(t, w.Alice.Space, w.Alice.Addr, w.Server, netip.MustParseAddr("198.51.100.9"))
+	far.Send(50)
+	far.Settle()
+	if n := counted(t, w) - before; n != 150 || far.Came() != 50 {
+		t.Errorf("%d of 50 packets to beyond the next hop were redirected, %d came", n-100, far.Came())
+	}
+	before = counted(t, w)
+	lan := datapathtest.NewWire(t, w.Alice.Space, "c0")
+	by := datapathtest.By(w.Alice)
+	lan.Send(t, datapathtest.Silent("its last hop", by, datapathtest.TTL(1)), datapathtest.Silent("with options", by, datapathtest.Options),
+		datapathtest.Silent("to the gateway", by, datapathtest.To(datapathtest.Gateway)), datapathtest.Silent("to its other address", by, datapathtest.To(datapathtest.RouterWAN)),
+		datapathtest.Silent("to all", by, datapathtest.To(netip.MustParseAddr("192.0.2.255"))), datapathtest.Silent("to a group", by, datapathtest.To(netip.MustParseAddr("224.0.0.9"))),
+		datapathtest.Silent("to a neighbour", by, datapathtest.To(w.Bob.Addr)), datapathtest.Tagged(datapathtest.Silent("tagged", by), 0x8100, 7),
+		datapathtest.Silent("for another machine", by, datapathtest.Via(w.Bob.MAC)), datapathtest.Silent("by another machine", datapathtest.From(w.Alice.Addr, w.Bob.MAC)))
+	up.Send(1)
+	up.Settle()
+	if n := counted(t, w) - before; n != 1 {
+		t.Errorf("%d packets were redirected that the stack must see", n-1)
+	}
+}
+
+// TestRedirectFollows: whoever changes what packets meet on their way has it so, under
+// traffic, and when it is as before it is all as before.
+func TestRedirectFollows(t *testing.T) {
+	w, up, down := fastWorld(t)
+	up.Begin()
+	down.Begin()
+	for _, c := range []struct{ what, do, undo string }{
+		{"a masquerading rule", `nft 'add table ip nat; add chain ip nat post { type nat hook postrouting priority srcnat; }; add rule ip nat post oifname wan0 masquerade'`, `nft delete table ip nat`},
+		{"iptables", `iptables -A FORWARD -p tcp --dport 9 -j DROP`, `iptables -D FORWARD -p tcp --dport 9 -j DROP`},
+		{"a rule of routing", `ip rule add from 10.9.0.0/16 lookup main`, `ip rule del from 10.9.0.0/16 lookup main`},
+		{"a second default route", `ip route add default via 192.0.2.3 metric 100`, `ip route del default via 192.0.2.3 metric 100`},
+	} {
+		forwards(t, w, "redirect", "before "+c.what)
+		w.Router.Run(t, c.do)
+		forwards(t, w, "stack", "with "+c.what)
+		before := counted(t, w)
+		up.Passes(t, "up with "+c.what)
+		down.Passes(t, "down with "+c.what)
+		if n := counted(t, w) - before; n > 0 {
+			t.Errorf("with %s %d packets were redirected", c.what, n)
+		}
+		w.Router.Run(t, c.undo)
+		forwards(t, w, "redirect", "without "+c.what)
+		before = counted(t, w)
+		up.Passes(t, "up without "+c.what)
+		down.Passes(t, "down without "+c.what)
+		if counted(t, w) == before {
+			t.Errorf("without %s none is redirected any more", c.what)
+		}
+	}
+	w.Router.Run(t, "sysctl -qw net.ipv4.conf.lan0.forwarding=0")
+	up.Ends(t, "from an interface that does not forward")
+}

@@ -1,0 +1,89 @@
+package nfqueue
+
+import (
+	"net/netip"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
+)
+
+// keepRules puts the rules back where somebody has flushed nftables: until then the
+// machine forwards for everybody. It is shut first; the clients come after.
+func (d *Datapath) keepRules() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	there, err := d.installed()
+	if err == nil && there {
+		return
+	}
+	if err == nil {
+		err = d.rules.Commit(d.ruleset())
+	}
+	if err == nil {
+		d.cfg.Log.Warn("the rules were taken out of nftables, and are back; in between the machine forwarded for everybody", "lan", d.cfg.LAN)
+		err = d.restore()
+	}
+	if err != nil {
+		d.cfg.Log.Error("keeping the rules in nftables", "lan", d.cfg.LAN, "err", err)
+	}
+}
+
+// installed says whether all tables are there.
+func (d *Datapath) installed() (bool, error) {
+	t := tablesOf(d.cfg.LAN)
+	all := []nftables.Table{t.ip, t.arp, t.ip6}
+	if d.speaks.dev {
+		all = append(all, t.dev)
+	}
+	for _, table := range all {
+		if there, err := stack.HasTable(uint8(table.Family), table.Name); err != nil || !there {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// atOnce is how many clients restore tells the rules in one step: the kernel confirms
+// each change, and has room for some hundred answers.
+const atOnce = 32
+
+// restore has new rules know the clients there are. What counters had that are gone
+// counts as far as it is known. d.mu is held.
+func (d *Datapath) restore() error {
+	if err := inSteps(d.rules, d.owners, d.addOwner); err != nil || d.fast == nil {
+		return err
+	}
+	for _, h := range d.fast.heard {
+		h.base, h.counted = h.last, false
+	}
+	err := inSteps(d.rules, d.fast.passed, func(b *nftables.Batch, addr netip.Addr, p *passed) {
+		d.letPass(b, addr, p.mac, true)
+		d.fast.heard[addr].counted = true
+	})
+	if err != nil {
+		return err
+	}
+	var b nftables.Batch
+	if d.speaks.dev {
+		d.turning(&b)
+	}
+	if d.fast.open {
+		d.opening(&b)
+	}
+	return d.rules.Commit(&b)
+}
+
+// inSteps adds all to the rules, some at a time.
+func inSteps[V any](c *nftables.Conn, all map[netip.Addr]V, add func(*nftables.Batch, netip.Addr, V)) error {
+	b, n := new(nftables.Batch), 0
+	for addr, v := range all {
+		add(b, addr, v)
+		if n++; n%atOnce == 0 {
+			if err := c.Commit(b); err != nil {
+				return err
+			}
+			b = new(nftables.Batch)
+		}
+	}
+	return c.Commit(b)
+}

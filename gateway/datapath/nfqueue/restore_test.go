@@ -1,0 +1,52 @@
+package nfqueue
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+)
+
+// TestRulesComeBack: where tables cannot be held, the rules that somebody flushed come
+// back, and the clients in them, with their bills.
+func TestRulesComeBack(t *testing.T) {
+	for _, p := range paths(true) {
+		t.Run(p.Name, func(t *testing.T) {
+			t.Parallel()
+			w := datapathtest.NewWorld(t, p, datapathtest.Shape{})
+			if rules := w.Router.Run(t, "nft list ruleset"); strings.Contains(rules, "owner") {
+				t.Fatalf("there are tables that are held:\n%s", rules)
+			}
+			must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true}, datapath.Client{Addr: w.Bob.Addr, MAC: w.Bob.MAC}))
+			for n := range byte(150) { // more than are told at once
+				must(t, w.Set(datapath.Client{Addr: netip.AddrFrom4([4]byte{10, 1, 0, 100 + n}), MAC: datapath.MAC{2, 1, 0, 0, 0, n}, Admitted: true}))
+			}
+			up, down, stranger, straight := w.Up(t, w.Alice), w.Down(t, w.Alice), w.Up(t, w.Bob), w.Down(t, w.Bob)
+			for _, f := range []*datapathtest.Flow{up, down, stranger, straight} {
+				f.Begin()
+			}
+			up.Passes(t, "up, before")
+			was := w.Counters(t, w.Alice.Addr)
+			for _, what := range []string{"flush ruleset", "delete table ip gatewayd_lan0", "delete table arp gatewayd_lan0"} {
+				w.Router.Run(t, "nft "+what)
+				stranger.Ends(t, "a stranger's, after nft "+what)
+				straight.Stops(t, "to a stranger, after nft "+what)
+				up.Passes(t, "up, after nft "+what)
+				down.Passes(t, "down, after nft "+what)
+				now := w.Counters(t, w.Alice.Addr)
+				if now.UpPackets < was.UpPackets+20 || now.DownPackets < was.DownPackets+20 {
+					t.Errorf("after nft %s her bill, that was %+v, is %+v", what, was, now)
+				}
+				was = now
+				if out := w.Router.Run(t, "nft list table arp gatewayd_lan0"); strings.Count(out, " . 02:01:00:00:00:") != 150 {
+					t.Errorf("after nft %s not all clients are known:\n%s", what, out)
+				}
+			}
+			must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC}))
+			up.Stops(t, "up, after logout")
+			down.Stops(t, "down, after logout")
+		})
+	}
+}

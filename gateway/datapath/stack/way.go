@@ -1,0 +1,191 @@
+package stack
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Way is how the stack forwards between a LAN and a WAN, where that can be told for
+// every packet from its addresses alone.
+type Way struct {
+	Next netip.Addr // the next hop, at the WAN, of all that is not in Others
+	// Link is the WAN's own network, whose hosts are their own next hop, but for those
+	// in Apart; the zero Prefix: there is none.
+	Link  netip.Prefix
+	Apart []netip.Addr // at most 8
+	// Others have routes of their own, go to this machine or nowhere; among them are
+	// Link, the LAN's network and Multicast.
+	Others []netip.Prefix
+	// LANMTU and WANMTU are the longest packets of each, bytes.
+	LANMTU, WANMTU int
+}
+
+// martians are what no packet between the two may come from or go to (RFC 1812, 5.3.7).
+var martians = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), Multicast}
+
+// Multicast are the addresses of groups, of everybody, and those that are kept for later.
+var Multicast = netip.MustParsePrefix("224.0.0.0/3")
+
+// routesMax bounds what Find looks at whenever a route changes.
+const routesMax = 1000
+
+// Find finds the way from a LAN with the given network to a WAN. Where it is not
+// certain it says why, in a few words.
+func Find(lan, wan *net.Interface, network netip.Prefix) (w Way, unsure string, err error) {
+	if unsure, err = w.links(lan, wan); unsure != "" || err != nil {
+		return Way{}, unsure, err
+	}
+	rules, err := netlink.RuleList(unix.AF_INET)
+	if err != nil {
+		return Way{}, "", fmt.Errorf("listing the rules of routing: %w", err)
+	}
+	for _, r := range rules {
+		if !ordinary(r) {
+			return Way{}, "there are rules of routing", nil
+		}
+	}
+	var all []netlink.Route
+	err = netlink.RouteListFilteredIter(unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
+		all = append(all, r)
+		return len(all) <= routesMax
+	})
+	if err != nil {
+		return Way{}, "", fmt.Errorf("listing the routes: %w", err)
+	}
+	if len(all) > routesMax {
+		return Way{}, "there are too many routes", nil
+	}
+	if unsure = w.routes(all, lan.Index, wan.Index, network); unsure != "" {
+		return Way{}, unsure, nil
+	}
+	neighbours, err := netlink.NeighList(wan.Index, unix.AF_INET)
+	if err != nil {
+		return Way{}, "", fmt.Errorf("listing the neighbours: %w", err)
+	}
+	for _, n := range neighbours {
+		if n.State == unix.NUD_FAILED && n.IP.Equal(w.Next.AsSlice()) {
+			return Way{}, "the next hop does not answer", nil
+		}
+	}
+	return w, "", nil
+}
+
+// links looks at the interfaces.
+func (w *Way) links(lan, wan *net.Interface) (unsure string, err error) {
+	for dev, mtu := range map[*net.Interface]*int{lan: &w.LANMTU, wan: &w.WANMTU} {
+		link, err := netlink.LinkByIndex(dev.Index)
+		if err != nil {
+			return "", fmt.Errorf("interface %s: %w", dev.Name, err)
+		}
+		a := link.Attrs()
+		forwards, err := os.ReadFile("/proc/sys/net/ipv4/conf/" + a.Name + "/forwarding")
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("looking whether %s forwards: %w", a.Name, err)
+		case strings.TrimSpace(string(forwards)) != "1":
+			return a.Name + " does not forward", nil
+		case a.RawFlags&unix.IFF_UP == 0 || a.RawFlags&unix.IFF_RUNNING == 0:
+			return a.Name + " is down", nil
+		case a.MasterIndex != 0:
+			return a.Name + " is part of another interface", nil
+		case a.EncapType != "ether" || a.RawFlags&unix.IFF_NOARP != 0:
+			return a.Name + " has no neighbours", nil
+		}
+		*mtu = a.MTU
+	}
+	return "", nil
+}
+
+// ordinary says whether a rule of routing is one of the three every machine has.
+func ordinary(r netlink.Rule) bool {
+	tables := map[int]int{0: unix.RT_TABLE_LOCAL, 32766: unix.RT_TABLE_MAIN, 32767: unix.RT_TABLE_DEFAULT}
+	table, known := tables[r.Priority]
+	return known && r.Table == table && r.Src == nil && r.Dst == nil && r.Mark == 0 && r.IifName == "" && r.OifName == "" && !r.Invert &&
+		r.Tos == 0 && r.IPProto == 0 && r.Sport == nil && r.Dport == nil && r.UIDRange == nil
+}
+
+// most is how many addresses of Link may have routes of their own.
+const most = 8
+
+// routes sorts the routes: the one to the next hop, those of the two links, and others.
+func (w *Way) routes(all []netlink.Route, lan, wan int, network netip.Prefix) (unsure string) {
+	w.Others = append(w.Others, martians...)
+	var near bool // the LAN's route is there
+	var own []netip.Prefix
+	for _, r := range all {
+		if r.Table != unix.RT_TABLE_LOCAL && r.Table != unix.RT_TABLE_MAIN {
+			continue // no rule leads there, or only behind the default route
+		}
+		to := destination(r)
+		switch {
+		case to.Bits() > 0:
+			w.Others = append(w.Others, to)
+		case w.Next.IsValid():
+			return "there is more than one default route"
+		case r.LinkIndex != wan || !plain(r) || r.Gw.To4() == nil:
+			return "the default route is no next hop at the WAN"
+		default:
+			w.Next = netip.AddrFrom4([4]byte(r.Gw.To4()))
+			continue
+		}
+		onLink := r.Table == unix.RT_TABLE_MAIN && plain(r) && r.Gw == nil
+		switch {
+		case onLink && r.LinkIndex == lan && to == network && !near:
+			near = true
+		case r.Table == unix.RT_TABLE_MAIN && network.Contains(to.Addr()):
+			return "there are routes within the LAN"
+		case onLink && r.LinkIndex == wan && !w.Link.IsValid():
+			w.Link = to
+		default:
+			own = append(own, to)
+		}
+	}
+	switch {
+	case !w.Next.IsValid():
+		return "there is no default route"
+	case !near:
+		return "there is no route to the LAN"
+	}
+	w.apart(own)
+	return ""
+}
+
+// apart finds what of Link has routes of its own. Where that is too much, or more than
+// single addresses, all of Link is left to the stack.
+func (w *Way) apart(own []netip.Prefix) {
+	if !w.Link.IsValid() {
+		return
+	}
+	for _, p := range own {
+		if p.Bits() < w.Link.Bits() || !w.Link.Contains(p.Addr()) {
+			continue
+		}
+		if w.Apart = append(w.Apart, p.Addr()); !p.IsSingleIP() || len(w.Apart) > most {
+			w.Link, w.Apart = netip.Prefix{}, nil
+			return
+		}
+	}
+}
+
+// plain says whether a route is for all packets to its destination, leads to one hop and
+// changes nothing of them.
+func plain(r netlink.Route) bool {
+	return r.Type == unix.RTN_UNICAST && len(r.MultiPath) == 0 && r.Tos == 0 && r.MTU == 0 && r.Encap == nil && r.Via == nil && r.MPLSDst == nil && r.NewDst == nil &&
+		r.Flags&(unix.RTNH_F_DEAD|unix.RTNH_F_LINKDOWN) == 0
+}
+
+// destination is a route's; of the default route 0.0.0.0/0.
+func destination(r netlink.Route) netip.Prefix {
+	if r.Dst == nil {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	bits, _ := r.Dst.Mask.Size()
+	addr, _ := netip.AddrFromSlice(r.Dst.IP.To4())
+	return netip.PrefixFrom(addr, bits)
+}

@@ -1,0 +1,189 @@
+package stack
+
+import (
+	"net"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+func TestMain(m *testing.M) {
+	netnstest.Main(m, `mount -t tmpfs none /run; sysctl -qw net.ipv4.ip_forward=1
+ip link add lan0 type veth peer name c0; ip link add wan0 type veth peer name s0; ip link add other type veth peer name o0
+for l in lan0 c0 wan0 s0 other o0; do ip link set $l up; done
+ip addr add 10.1.0.1/24 dev lan0; ip addr add 192.0.2.1/24 dev wan0; ip addr add 198.51.100.1/24 dev other
+ip route add default via 192.0.2.2`)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sh(t *testing.T, script string) {
+	t.Helper()
+	if out, err := exec.Command("sh", "-ec", script).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+}
+
+var lanNetwork = netip.MustParsePrefix("10.1.0.0/24")
+
+// find is the way in the namespace of the tests.
+func find(t *testing.T) (Way, string) {
+	t.Helper()
+	lan, err := net.InterfaceByName("lan0")
+	must(t, err)
+	wan, err := net.InterfaceByName("wan0")
+	must(t, err)
+	w, unsure, err := Find(lan, wan, lanNetwork)
+	must(t, err)
+	return w, unsure
+}
+
+// TestWay: what goes to the next hop, and what does not.
+func TestWay(t *testing.T) {
+	w, unsure := find(t)
+	if unsure != "" || w.Next.String() != "192.0.2.2" || w.Link.String() != "192.0.2.0/24" || w.LANMTU != 1500 || w.WANMTU != 1500 {
+		t.Errorf("%+v, unsure: %q", w, unsure)
+	}
+	for _, a := range []string{"192.0.2.1", "192.0.2.255"} {
+		if !slices.Contains(w.Apart, netip.MustParseAddr(a)) {
+			t.Errorf("%s is as good as any other of the link: %v", a, w.Apart)
+		}
+	}
+	elsewhere := func(a string) bool {
+		return slices.ContainsFunc(w.Others, func(p netip.Prefix) bool { return p.Contains(netip.MustParseAddr(a)) })
+	}
+	for _, a := range []string{"10.1.0.1", "10.1.0.7", "192.0.2.7", "198.51.100.9", "127.0.0.1", "0.0.0.1", "224.0.0.1", "255.255.255.255"} {
+		if !elsewhere(a) {
+			t.Errorf("%s is behind the next hop", a)
+		}
+	}
+	for _, a := range []string{"8.8.8.8", "10.1.1.1", "198.51.101.1", "223.255.255.255"} {
+		if elsewhere(a) {
+			t.Errorf("%s is not behind the next hop", a)
+		}
+	}
+}
+
+// TestUnsure: where a packet's addresses do not tell its way, or where it has none.
+func TestUnsure(t *testing.T) {
+	for _, c := range []struct{ do, undo, says string }{
+		{"ip rule add fwmark 1 lookup 100", "ip rule del fwmark 1 lookup 100", "rules of routing"},
+		{"ip rule add from 10.1.0.9 lookup main", "ip rule del from 10.1.0.9 lookup main", "rules of routing"},
+		{"ip route add default via 198.51.100.2 metric 100", "ip route del default via 198.51.100.2 metric 100", "more than one default route"},
+		{"ip route replace default via 198.51.100.2", "ip route replace default via 192.0.2.2", "no next hop at the WAN"},
+		{"ip route replace default dev wan0", "ip route replace default via 192.0.2.2", "no next hop at the WAN"},
+		{"ip route replace default nexthop via 192.0.2.2 nexthop via 192.0.2.3", "ip route replace default via 192.0.2.2", "no next hop at the WAN"},
+		{"ip route replace default via 192.0.2.2 mtu 1400", "ip route replace default via 192.0.2.2", "no next hop at the WAN"},
+		{"for i in $(seq 0 1100); do echo route add 203.$((i / 256)).$((i % 256)).0/24 via 192.0.2.2; done | ip -batch -", "ip route flush root 203.0.0.0/8", "too many routes"},
+		{"ip route del default", "ip route add default via 192.0.2.2", "no default route"},
+		{"ip route add 10.1.0.128/25 via 198.51.100.2", "ip route del 10.1.0.128/25", "routes within the LAN"},
+		{"ip route del 10.1.0.0/24 dev lan0", "ip route add 10.1.0.0/24 dev lan0 src 10.1.0.1 scope link", "no route to the LAN"},
+		{"sysctl -qw net.ipv4.conf.wan0.forwarding=0", "sysctl -qw net.ipv4.conf.wan0.forwarding=1", "wan0 does not forward"},
+		{"ip link set lan0 down", "ip link set lan0 up", "lan0 is down"},
+		{"ip link set s0 down", "ip link set s0 up", "wan0 is down"},
+		{"ip link add br0 type bridge; ip link set lan0 master br0", "ip link del br0", "lan0 is part of another interface"},
+		{"ip neigh add 192.0.2.2 dev wan0 nud failed", "ip neigh flush all; ip neigh del 192.0.2.2 dev wan0 || :", "the next hop does not answer"},
+	} {
+		sh(t, c.do)
+		if w, unsure := find(t); !strings.Contains(unsure, c.says) {
+			t.Errorf("%s: unsure %q, want %q: %+v", c.do, unsure, c.says, w)
+		}
+		sh(t, c.undo)
+		if w, unsure := find(t); unsure != "" {
+			t.Fatalf("%s: still unsure: %q, %+v", c.undo, unsure, w)
+		}
+	}
+}
+
+// TestApart: what has a route of its own is not one of the WAN's hosts; a network within
+// makes none of them one.
+func TestApart(t *testing.T) {
+	sh(t, "ip route add unreachable 192.0.2.9/32")
+	if w, unsure := find(t); unsure != "" || !slices.Contains(w.Apart, netip.MustParseAddr("192.0.2.9")) {
+		t.Errorf("%+v, unsure: %q", w, unsure)
+	}
+	sh(t, "ip route add 192.0.2.64/26 via 198.51.100.2")
+	if w, unsure := find(t); unsure != "" || w.Link.IsValid() || len(w.Apart) > 0 {
+		t.Errorf("with a network within: %+v, unsure: %q", w, unsure)
+	}
+	sh(t, "ip route del 192.0.2.64/26; ip route del unreachable 192.0.2.9/32")
+}
+
+// TestRules names the chains that have a say in forwarding, and no others.
+func TestRules(t *testing.T) {
+	nobodys := func(uint8, string) bool { return false }
+	rules := func(own func(uint8, string) bool) string {
+		t.Helper()
+		names, err := Rules(own)
+		must(t, err)
+		return strings.Join(names, ", ")
+	}
+	t.Cleanup(func() { sh(t, "nft flush ruleset") })
+	sh(t, `nft 'add table ip a; add chain ip a in { type filter hook input priority 0; }; add rule ip a in drop; add chain ip a through { type filter hook forward priority 0; }'`)
+	if got := rules(nobodys); got != "" {
+		t.Errorf("without a rule for what is forwarded: %s", got)
+	}
+	sh(t, `nft 'add rule ip a through accept; add table inet b; add chain inet b post { type filter hook postrouting priority 0; policy drop; }; add chain inet b free; add rule inet b free drop'`)
+	if got := rules(nobodys); got != "ip a through, inet b post" {
+		t.Errorf("rules in %s", got)
+	}
+	if got := rules(func(family uint8, table string) bool { return family == unix.NFPROTO_IPV4 && table == "a" }); got != "inet b post" {
+		t.Errorf("but for a's, rules in %s", got)
+	}
+	for name, want := range map[string]bool{"a": true, "b": false} {
+		if got, err := HasTable(unix.NFPROTO_IPV4, name); got != want || err != nil {
+			t.Errorf("the table ip %s: %v, %v", name, got, err)
+		}
+	}
+}
+
+// TestFollow tells of changes, but of the LAN's neighbours.
+func TestFollow(t *testing.T) {
+	lan, err := net.InterfaceByName("lan0")
+	must(t, err)
+	f, err := Follow()
+	must(t, err)
+	routing, rules := make(chan struct{}, 100), make(chan struct{}, 100)
+	told := func(c chan struct{}) func() {
+		return func() {
+			select {
+			case c <- struct{}{}:
+			default:
+			}
+		}
+	}
+	sh(t, "ip neigh replace 10.1.0.66 lladdr 02:00:00:00:00:66 dev lan0")
+	f.Run(Changes{LAN: lan.Index, Routing: told(routing), Rules: told(rules)})
+	for what, c := range map[string]chan struct{}{
+		"ip route add 203.0.113.0/24 via 192.0.2.2; ip route del 203.0.113.0/24":                          routing,
+		"ip neigh replace 192.0.2.66 lladdr 02:00:00:00:00:66 dev wan0; ip neigh del 192.0.2.66 dev wan0": routing,
+		"sysctl -qw net.ipv4.conf.other.forwarding=0; sysctl -qw net.ipv4.conf.other.forwarding=1":        routing,
+		"ip rule add from 10.9.0.0/16 lookup main; ip rule del from 10.9.0.0/16":                          routing,
+		"nft add table ip c; nft delete table ip c":                                                       rules,
+	} {
+		sh(t, what)
+		<-c
+	}
+	must(t, f.Close())
+	for len(routing) > 0 {
+		<-routing
+	}
+	f, err = Follow()
+	must(t, err)
+	sh(t, "ip neigh replace 10.1.0.66 lladdr 02:00:00:00:00:67 dev lan0; ip neigh del 10.1.0.66 dev lan0; ip route add 203.0.113.0/24 via 192.0.2.2")
+	f.Run(Changes{LAN: lan.Index, Routing: told(routing), Rules: told(rules)})
+	<-routing // of the route, and of nothing before it
+	must(t, f.Close())
+	sh(t, "ip route del 203.0.113.0/24")
+}

@@ -31,6 +31,7 @@ type Traffic struct {
 	Paced         bool       `json:"paced"`        // iperf3: by the socket, not by its own timer
 	Direction     string     `json:"direction"`    // traffic.Up, traffic.Down, or Both for streams
 	Clients       int        `json:"clients"`      // of this host; for the server of all hosts
+	MostClients   int        `json:"most_clients"` // of the larger lab of a pair: what so many need is set in both
 	ClientHosts   int        `json:"client_hosts"` // that load the server, each by a generator of its own; zero is 1
 	Workers       int        `json:"workers"`      // processes that share the streams of each host: see Workers
 	OfferedMbps   float64    `json:"offered_mbps"` // payload, all those clients together

@@ -94,13 +94,15 @@ func rolePct(m result.Measurement, role string) float64 {
 	return positive(over(float64(m.RoleNs[role])/1e7, m.Seconds))
 }
 
-// acksPerSegment is absent where both ends send payload and where packets were not
-// counted by direction.
+// acksPerSegment is of TCP, and absent where both ends send payload and where packets
+// were not counted by direction.
 func acksPerSegment(m result.Measurement, direction string) float64 {
-	switch direction {
-	case result.Up:
+	switch {
+	case m.Datagrams != nil:
+		return math.NaN()
+	case direction == result.Up:
 		return over(float64(m.PacketsDown), float64(m.PacketsUp))
-	case result.Down:
+	case direction == result.Down:
 		return over(float64(m.PacketsUp), float64(m.PacketsDown))
 	}
 	return math.NaN()

@@ -47,7 +47,7 @@ func quickOfThree(t *testing.T) *Experiment {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(e.Set("duts", "opennds,allowlist,coovachilli"), e.Set("blocks", "4"), e.Set("windows", "3")); err != nil {
+	if err := errors.Join(e.Set("duts", "opennds,allowlist,coovachilli"), e.Set("blocks", "4"), e.Set("aa_blocks", "2"), e.Set("windows", "3")); err != nil {
 		t.Fatal(err)
 	}
 	return e
@@ -171,7 +171,7 @@ func TestEstimatedDuration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(e.Set("duts", run.duts), e.Set("aa_blocks", run.aaBlocks)); err != nil {
+		if err := errors.Join(e.Set("duts", run.duts), e.Set("aa_blocks", run.aaBlocks), e.Set("windows", "3")); err != nil {
 			t.Fatal(err)
 		}
 		if share := float64(e.EstimatedDuration()) / float64(run.took); share < 5./6 || share > 6./5 {

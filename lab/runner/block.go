@@ -83,11 +83,12 @@ func (r *run) openPair(ctx context.Context, b experiment.Block) (device, clean *
 	}
 	shared := d.Traits() // its link settings hold on both sides of the pair
 	with, without := r.cfg.Experiment.Sides(b)
-	room := max(with.Clients, without.Clients) + more // networks and queues are alike, whoever is in them
+	most := max(with.Clients, without.Clients)
+	room := most + more // networks and queues are alike, whoever is in them
 	open := func(lab string, d dut.DUT, has experiment.Side, into **side) func() error {
 		return func() (err error) {
 			*into, err = openSide(ctx, sideConfig{
-				backend: r.backend, lab: lab, device: d, has: has, guests: more, told: tellsRouter(with, without),
+				backend: r.backend, lab: lab, device: d, has: has, guests: more, most: most, told: tellsRouter(with, without),
 				topology: testbed.Portal{
 					Aggregate: b.Profile == result.Bulk, LAN: d.Traits().LAN, Clients: room, ClientHosts: r.cfg.Experiment.Client.Hosts,
 					NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,

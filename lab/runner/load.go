@@ -21,7 +21,7 @@ func (s *side) startTraffic(ctx context.Context, direction string, mbps float64,
 	t, clients := s.has.Traffic, s.has.Clients
 	s.marked, s.fairness, s.short = 0, result.Fairness{}, nil
 	s.load = agent.Traffic{
-		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced, Direction: direction, Clients: clients, ClientHosts: len(s.hosts),
+		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced, Direction: direction, Clients: clients, MostClients: s.most, ClientHosts: len(s.hosts),
 		OfferedMbps: mbps, BurstSegments: t.BurstSegments, MaxSeconds: seconds, Server: s.env.ServerIP,
 	}
 	s.load.ShortPerSecond, s.load.ShortBytes = t.ShortPerSecond, t.ShortBytes

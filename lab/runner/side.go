@@ -27,6 +27,7 @@ type side struct {
 	clients []dut.ClientAddr
 	has     experiment.Side // clients and what they send; the guests' numbers follow the clients'
 	guests  int
+	most    int           // clients of the larger lab of the pair
 	told    bool          // the router is told of its neighbours
 	load    agent.Traffic // what runs now or ran last, of all client hosts together
 	pssMiB  float64       // memory of the device's programs when the last cell began
@@ -78,6 +79,7 @@ type sideConfig struct {
 	device   dut.DUT
 	has      experiment.Side
 	guests   int
+	most     int  // clients of the larger lab of the pair
 	told     bool // the router is told of its neighbours
 }
 
@@ -102,7 +104,7 @@ func openSide(ctx context.Context, cfg sideConfig) (*side, error) {
 
 // openDevice builds a lab and starts its device. On error nothing is left.
 func openDevice(ctx context.Context, cfg sideConfig) (_ *side, err error) {
-	s := &side{dut: cfg.device, traits: cfg.device.Traits(), has: cfg.has, guests: cfg.guests, told: cfg.told}
+	s := &side{dut: cfg.device, traits: cfg.device.Traits(), has: cfg.has, guests: cfg.guests, most: cfg.most, told: cfg.told}
 	start := time.Now()
 	defer func() {
 		if err != nil {

@@ -205,15 +205,15 @@ func (s *side) measurement(a, b reading) result.Measurement {
 		m.SegmentsPerBurst = ratio(senders.TCPOutSegs, senders.IPOutRequests-senders.UDPOut)
 	}
 	m.RetransmitRatio = resent
-	if s.load.UDP && s.load.Kind == agent.TrafficStreams {
-		m.RetransmitRatio = 0 // what TCP there is carries none of the load
-		m.addDatagrams(slices.Concat(clients, server))
-	}
 	m.addBroken(clients, b.server)
 	m.addNAPI(a.router, b.router)
 	m.PacketsPerWakeup = ratio(frames, m.wakeups)
 	m.addProcesses(a.router, b.router)
 	m.addRoles(a.router, b.router, clients, server)
+	if s.load.UDP && s.load.Kind == agent.TrafficStreams {
+		m.RetransmitRatio = 0 // what TCP there is carries none of the load
+		m.addDatagrams(slices.Concat(clients, server))
+	}
 	if seconds > 0 {
 		m.GeneratorCPU = float64(max(busiest(clients), busiest(server))) / 1e9 / seconds
 	}

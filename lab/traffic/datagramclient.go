@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -77,10 +76,9 @@ type datagramReceiver struct {
 	turn  int       // stream that speaks next; the thread's
 	gone  bool      // the server says that the run is over; the thread's
 
-	leaving  bool // the thread's
-	stopping atomic.Bool
-	clock    socket.Clock
-	done     chan struct{}
+	leaving bool // the bell has rung; the thread's
+	clock   socket.Clock
+	done    chan struct{}
 }
 
 func startDatagramReceiver(r *run) (*datagramReceiver, error) {
@@ -104,7 +102,6 @@ func (c *datagramReceiver) time() *socket.Clock { return &c.clock }
 // stop tells the server that the run is over, until it has said so too or closeLinger
 // has passed.
 func (c *datagramReceiver) stop() {
-	c.stopping.Store(true)
 	c.poll.Ring()
 	<-c.done
 }

@@ -91,6 +91,7 @@ func TestHelloLost(t *testing.T) {
 
 // TestDatagramsUnheard cuts both ends off from each other: both must stop, and say so.
 func TestDatagramsUnheard(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	p := newPair(t)
 	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
 	var all []*Generator
@@ -121,6 +122,7 @@ func TestDatagramsUnheard(t *testing.T) {
 // TestDatagramServerGone closes the server's socket, and then has another one that
 // knows of no run.
 func TestDatagramServerGone(t *testing.T) {
+	t.Parallel()
 	for _, dir := range []string{Up, Down} {
 		p := newPair(t)
 		srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)

@@ -51,6 +51,7 @@ func badHeaders(t testing.TB) map[string][]byte {
 		"no end": put32(48, 0), "no congestion": func(b []byte) { clear(b[52:68]) },
 		"hidden": func(b []byte) { b[67] = 'x' }, "tail": func(b []byte) { b[71] = 1 },
 		"protocol": func(b []byte) { b[6] = 2 }, "congestion of UDP": func(b []byte) { b[6] = 1 },
+		"datagrams without room for a head": func(b []byte) { b[6] = 1; clear(b[52:68]); put32(44, headSize-1)(b) },
 	} {
 		b := goodHeader(t).encode()
 		change(b[:])

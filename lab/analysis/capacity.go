@@ -25,7 +25,7 @@ func (m model) capacities(mode string, opts Options) []Capacity {
 			}
 		}
 		if c.Saturated {
-			c.Mbps = estimate(m.values(most, routerMean.delivered), opts.Confidence)
+			c.Mbps = amounts.estimate(m.values(most, routerMean.delivered), opts.Confidence)
 			c.Note = m.limitNote(most, mode)
 		} else {
 			m.carryOn(&c, means, opts)

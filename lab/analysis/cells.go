@@ -143,8 +143,8 @@ func summariseCell(key result.Cell, trials []result.Trial, cpus int, opts Option
 	log := inference.Of(logs)
 	c.SDLog, c.OverheadRatio = spread(logs), estimateOf(log, opts.Confidence).geometric()
 
-	c.CPUCorePct = estimate(perBlock(blocks, func(t result.Trial) float64 { return t.DUT.CPUCorePct() }, mean), opts.Confidence)
-	c.CleanCPUCorePct = estimate(perBlock(blocks, func(t result.Trial) float64 { return t.Clean.CPUCorePct() }, mean), opts.Confidence)
+	c.CPUCorePct = amounts.estimate(perBlock(blocks, func(t result.Trial) float64 { return t.DUT.CPUCorePct() }, mean), opts.Confidence)
+	c.CleanCPUCorePct = amounts.estimate(perBlock(blocks, func(t result.Trial) float64 { return t.Clean.CPUCorePct() }, mean), opts.Confidence)
 	c.Intervals = cellFigures(blocks, cpus, opts)
 	c.fillHeadlines(accepted)
 	return c, log
@@ -159,7 +159,7 @@ func cellFigures(blocks [][]result.Trial, cpus int, opts Options) Figures {
 			centre = mean
 		}
 		of := func(t result.Trial) float64 { return fig.of(t, cpus) }
-		*fig.field(&f) = estimate(perBlock(blocks, of, centre), opts.Confidence)
+		*fig.field(&f) = fig.within.estimate(perBlock(blocks, of, centre), opts.Confidence)
 	}
 	return f
 }
@@ -203,7 +203,7 @@ func noiseFloor(trials []result.Trial, opts Options) AA {
 	logs := perBlock(blocks, logRatio, mean)
 	aa.Pairs, aa.Blocks = len(accepted), len(blocks)
 	aa.Rejects = rejectReasons(trials)
-	aa.Ratio, aa.SDLog = estimate(logs, opts.Confidence).geometric(), spread(logs)
+	aa.Ratio, aa.SDLog = changes.estimate(logs, opts.Confidence).geometric(), spread(logs)
 	return aa
 }
 
@@ -277,7 +277,7 @@ func timesOf(blocks []result.Block, opts Options) BlockTimes {
 		for _, b := range blocks {
 			values = append(values, fig.of(b))
 		}
-		*fig.field(&f) = estimate(values, opts.Confidence)
+		*fig.field(&f) = amounts.estimate(values, opts.Confidence)
 	}
 	return f
 }

@@ -71,7 +71,7 @@ func churnFigures(cell result.Cell, blocks []result.Block, opts Options) ChurnFi
 		for _, c := range all {
 			values = append(values, fig.of(c))
 		}
-		*fig.field(&f) = estimate(values, opts.Confidence)
+		*fig.field(&f) = amounts.estimate(values, opts.Confidence)
 	}
 	return f
 }

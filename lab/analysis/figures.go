@@ -25,6 +25,8 @@ type Figures struct {
 	// RTT figures are over the blocks' medians.
 	RTTP50us         Estimate `json:"rtt_p50_us"`
 	RTTP99us         Estimate `json:"rtt_p99_us"`
+	CleanRTTP50us    Estimate `json:"clean_rtt_p50_us"`
+	CleanRTTP99us    Estimate `json:"clean_rtt_p99_us"`
 	LossRatio        Estimate `json:"loss_ratio"`
 	CleanLossRatio   Estimate `json:"clean_loss_ratio"`
 	RetransmitRatio  Estimate `json:"retransmit_ratio"`
@@ -157,62 +159,65 @@ type figure struct {
 	of    func(t result.Trial, cpus int) float64
 	// centre makes one value of a block's windows; nil is the mean.
 	centre func([]float64) float64
+	within scale
 }
 
 // figureTable is every figure known once a window; a new one is a line here.
 var figureTable = []figure{
-	{func(f *Figures) *Estimate { return &f.DeliveredMbps }, func(t result.Trial, _ int) float64 { return t.DUT.DeliveredMbps }, nil},
-	{func(f *Figures) *Estimate { return &f.CleanDeliveredMbps }, func(t result.Trial, _ int) float64 { return t.Clean.DeliveredMbps }, nil},
-	{func(f *Figures) *Estimate { return &f.LinkMbps }, func(t result.Trial, _ int) float64 { return t.DUT.LinkMbps }, nil},
+	{func(f *Figures) *Estimate { return &f.DeliveredMbps }, func(t result.Trial, _ int) float64 { return t.DUT.DeliveredMbps }, nil, amounts},
+	{func(f *Figures) *Estimate { return &f.CleanDeliveredMbps }, func(t result.Trial, _ int) float64 { return t.Clean.DeliveredMbps }, nil, amounts},
+	{func(f *Figures) *Estimate { return &f.LinkMbps }, func(t result.Trial, _ int) float64 { return t.DUT.LinkMbps }, nil, amounts},
 	{func(f *Figures) *Estimate { return &f.ProcessCorePct }, func(t result.Trial, _ int) float64 {
 		return over(float64(t.DUT.ProcessNs)/1e7, t.DUT.Seconds)
-	}, nil},
+	}, nil, amounts},
 	{func(f *Figures) *Estimate { return &f.CPUMachinePct }, func(t result.Trial, cpus int) float64 {
 		return over(t.DUT.CPUCorePct(), float64(cpus))
-	}, nil},
+	}, nil, percents},
 	{func(f *Figures) *Estimate { return &f.MachineBusyPct }, func(t result.Trial, _ int) float64 {
 		return positive(t.DUT.Machine.Usr + t.DUT.Machine.Sys + t.DUT.Machine.Soft)
-	}, nil},
+	}, nil, percents},
 	{func(f *Figures) *Estimate { return &f.CPUNormalisedPct }, func(t result.Trial, _ int) float64 {
 		return positive(normalisedPct(t.DUT, t.Cell.OfferedMbps))
-	}, nil},
+	}, nil, amounts},
 	{func(f *Figures) *Estimate { return &f.CleanCPUNormalisedPct }, func(t result.Trial, _ int) float64 {
 		return positive(normalisedPct(t.Clean, t.Cell.OfferedMbps))
-	}, nil},
-	{func(f *Figures) *Estimate { return &f.NsPerPacket }, func(t result.Trial, _ int) float64 { return nsPerPacket(t.DUT) }, nil},
-	{func(f *Figures) *Estimate { return &f.CleanNsPerPacket }, func(t result.Trial, _ int) float64 { return nsPerPacket(t.Clean) }, nil},
-	{func(f *Figures) *Estimate { return &f.PSSMiB }, func(t result.Trial, _ int) float64 { return t.DUT.PSSMiB }, nil},
-	{func(f *Figures) *Estimate { return &f.RTTP50us }, func(t result.Trial, _ int) float64 { return positive(t.DUT.RTT.P50) }, median},
-	{func(f *Figures) *Estimate { return &f.RTTP99us }, func(t result.Trial, _ int) float64 { return positive(t.DUT.RTT.P99) }, median},
-	{func(f *Figures) *Estimate { return &f.LossRatio }, func(t result.Trial, _ int) float64 { return lossRatio(t.DUT) }, nil},
-	{func(f *Figures) *Estimate { return &f.CleanLossRatio }, func(t result.Trial, _ int) float64 { return lossRatio(t.Clean) }, nil},
-	{func(f *Figures) *Estimate { return &f.RetransmitRatio }, func(t result.Trial, _ int) float64 { return retransmitRatio(t.DUT) }, nil},
-	{func(f *Figures) *Estimate { return &f.DatagramLossRatio }, func(t result.Trial, _ int) float64 { return datagramRatio(t.DUT, result.Datagrams.LossRatio) }, nil},
-	{func(f *Figures) *Estimate { return &f.CleanDatagramLossRatio }, func(t result.Trial, _ int) float64 { return datagramRatio(t.Clean, result.Datagrams.LossRatio) }, nil},
-	{func(f *Figures) *Estimate { return &f.ReorderedRatio }, func(t result.Trial, _ int) float64 { return datagramRatio(t.DUT, result.Datagrams.ReorderedRatio) }, nil},
-	{func(f *Figures) *Estimate { return &f.CleanReorderedRatio }, func(t result.Trial, _ int) float64 { return datagramRatio(t.Clean, result.Datagrams.ReorderedRatio) }, nil},
-	{func(f *Figures) *Estimate { return &f.SegmentsPerBurst }, func(t result.Trial, _ int) float64 { return positive(t.DUT.SegmentsPerBurst) }, nil},
+	}, nil, amounts},
+	{func(f *Figures) *Estimate { return &f.NsPerPacket }, func(t result.Trial, _ int) float64 { return nsPerPacket(t.DUT) }, nil, amounts},
+	{func(f *Figures) *Estimate { return &f.CleanNsPerPacket }, func(t result.Trial, _ int) float64 { return nsPerPacket(t.Clean) }, nil, amounts},
+	{func(f *Figures) *Estimate { return &f.PSSMiB }, func(t result.Trial, _ int) float64 { return t.DUT.PSSMiB }, nil, amounts},
+	{func(f *Figures) *Estimate { return &f.RTTP50us }, func(t result.Trial, _ int) float64 { return positive(t.DUT.RTT.P50) }, median, amounts},
+	{func(f *Figures) *Estimate { return &f.RTTP99us }, func(t result.Trial, _ int) float64 { return positive(t.DUT.RTT.P99) }, median, amounts},
+	{func(f *Figures) *Estimate { return &f.CleanRTTP50us }, func(t result.Trial, _ int) float64 { return positive(t.Clean.RTT.P50) }, median, amounts},
+	{func(f *Figures) *Estimate { return &f.CleanRTTP99us }, func(t result.Trial, _ int) float64 { return positive(t.Clean.RTT.P99) }, median, amounts},
+	{func(f *Figures) *Estimate { return &f.LossRatio }, func(t result.Trial, _ int) float64 { return lossRatio(t.DUT) }, nil, shares},
+	{func(f *Figures) *Estimate { return &f.CleanLossRatio }, func(t result.Trial, _ int) float64 { return lossRatio(t.Clean) }, nil, shares},
+	{func(f *Figures) *Estimate { return &f.RetransmitRatio }, func(t result.Trial, _ int) float64 { return retransmitRatio(t.DUT) }, nil, shares},
+	{func(f *Figures) *Estimate { return &f.DatagramLossRatio }, func(t result.Trial, _ int) float64 { return datagramRatio(t.DUT, result.Datagrams.LossRatio) }, nil, shares},
+	{func(f *Figures) *Estimate { return &f.CleanDatagramLossRatio }, func(t result.Trial, _ int) float64 { return datagramRatio(t.Clean, result.Datagrams.LossRatio) }, nil, shares},
+	{func(f *Figures) *Estimate { return &f.ReorderedRatio }, func(t result.Trial, _ int) float64 { return datagramRatio(t.DUT, result.Datagrams.ReorderedRatio) }, nil, shares},
+	{func(f *Figures) *Estimate { return &f.CleanReorderedRatio }, func(t result.Trial, _ int) float64 { return datagramRatio(t.Clean, result.Datagrams.ReorderedRatio) }, nil, shares},
+	{func(f *Figures) *Estimate { return &f.SegmentsPerBurst }, func(t result.Trial, _ int) float64 { return positive(t.DUT.SegmentsPerBurst) }, nil, amounts},
 	{func(f *Figures) *Estimate { return &f.CleanSegmentsPerBurst }, func(t result.Trial, _ int) float64 {
 		return positive(t.Clean.SegmentsPerBurst)
-	}, nil},
-	{func(f *Figures) *Estimate { return &f.AggregationFactor }, func(t result.Trial, _ int) float64 { return positive(t.DUT.AggregationFactor) }, nil},
-	{func(f *Figures) *Estimate { return &f.PacketsPerWakeup }, func(t result.Trial, _ int) float64 { return positive(t.DUT.PacketsPerWakeup) }, nil},
+	}, nil, amounts},
+	{func(f *Figures) *Estimate { return &f.AggregationFactor }, func(t result.Trial, _ int) float64 { return positive(t.DUT.AggregationFactor) }, nil, amounts},
+	{func(f *Figures) *Estimate { return &f.PacketsPerWakeup }, func(t result.Trial, _ int) float64 { return positive(t.DUT.PacketsPerWakeup) }, nil, amounts},
 	{func(f *Figures) *Estimate { return &f.CleanPacketsPerWakeup }, func(t result.Trial, _ int) float64 {
 		return positive(t.Clean.PacketsPerWakeup)
-	}, nil},
+	}, nil, amounts},
 	{func(f *Figures) *Estimate { return &f.AcksPerSegment }, func(t result.Trial, _ int) float64 {
 		return acksPerSegment(t.DUT, t.Cell.Direction)
-	}, nil},
+	}, nil, amounts},
 	{func(f *Figures) *Estimate { return &f.CleanAcksPerSegment }, func(t result.Trial, _ int) float64 {
 		return acksPerSegment(t.Clean, t.Cell.Direction)
-	}, nil},
+	}, nil, amounts},
 	{func(f *Figures) *Estimate { return &f.MeterCorePct }, func(t result.Trial, _ int) float64 {
 		return over(float64(t.DUT.MeterNs)/1e7, t.DUT.Seconds)
-	}, nil},
-	{func(f *Figures) *Estimate { return &f.ClientCorePct }, func(t result.Trial, _ int) float64 { return rolePct(t.DUT, result.RoleClient) }, nil},
-	{func(f *Figures) *Estimate { return &f.CleanClientCorePct }, func(t result.Trial, _ int) float64 { return rolePct(t.Clean, result.RoleClient) }, nil},
-	{func(f *Figures) *Estimate { return &f.ServerCorePct }, func(t result.Trial, _ int) float64 { return rolePct(t.DUT, result.RoleServer) }, nil},
-	{func(f *Figures) *Estimate { return &f.GeneratorCorePct }, func(t result.Trial, _ int) float64 { return positive(100 * t.DUT.GeneratorCPU) }, nil},
+	}, nil, amounts},
+	{func(f *Figures) *Estimate { return &f.ClientCorePct }, func(t result.Trial, _ int) float64 { return rolePct(t.DUT, result.RoleClient) }, nil, amounts},
+	{func(f *Figures) *Estimate { return &f.CleanClientCorePct }, func(t result.Trial, _ int) float64 { return rolePct(t.Clean, result.RoleClient) }, nil, amounts},
+	{func(f *Figures) *Estimate { return &f.ServerCorePct }, func(t result.Trial, _ int) float64 { return rolePct(t.DUT, result.RoleServer) }, nil, amounts},
+	{func(f *Figures) *Estimate { return &f.GeneratorCorePct }, func(t result.Trial, _ int) float64 { return positive(100 * t.DUT.GeneratorCPU) }, nil, percents},
 }
 
 // blockFigureTable is every figure known once a block.

@@ -25,12 +25,6 @@ func unknown() Estimate { return Estimate{Mean: Absent(), Lo: Absent(), Hi: Abse
 // HasInterval reports whether both bounds are known.
 func (e Estimate) HasInterval() bool { return e.Lo.Known() && e.Hi.Known() }
 
-// estimate takes one value a block and returns their mean with the two-sided
-// t-interval. Absent values (NaN) are left out and not counted.
-func estimate(values []float64, confidence float64) Estimate {
-	return estimateOf(inference.Of(values), confidence)
-}
-
 // estimateOf is a sample with its two-sided t-interval.
 func estimateOf(s inference.Sample, confidence float64) Estimate {
 	lo, hi := s.Interval(confidence)

@@ -49,8 +49,8 @@ func (r row) linearity(opts Options) *Linearity {
 		slopes, intercepts = append(slopes, line.slope), append(intercepts, line.intercept)
 		exponents = append(exponents, c.exponent())
 	}
-	l.Slope, l.Intercept = estimate(slopes, opts.Confidence), estimate(intercepts, opts.Confidence)
-	l.Exponent = estimate(exponents, opts.Confidence)
+	l.Slope, l.Intercept = changes.estimate(slopes, opts.Confidence), changes.estimate(intercepts, opts.Confidence)
+	l.Exponent = changes.estimate(exponents, opts.Confidence)
 	l.R2 = Number(r.meanCurve(levels).rSquared(line{float64(l.Slope.Mean), float64(l.Intercept.Mean)}))
 	l.bend(levels, curves, opts)
 	return &l

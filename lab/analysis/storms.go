@@ -134,16 +134,16 @@ func summariseStorm(key stormKey, storms []result.Storm, opts Options) StormCell
 		}
 	}
 	c.Storms, c.Deaths, c.Rejects = len(accepted), deaths.sorted(), rejects.sorted()
-	over := func(of func(result.Storm) float64) Estimate {
+	over := func(within scale, of func(result.Storm) float64) Estimate {
 		values := make([]float64, 0, len(accepted))
 		for _, st := range accepted {
 			values = append(values, of(st))
 		}
-		return estimate(values, opts.Confidence)
+		return within.estimate(values, opts.Confidence)
 	}
-	c.IdlePSSMiB = over(func(st result.Storm) float64 { return positive(st.IdlePSSMiB) })
-	c.LoggedPSSMiB = over(func(st result.Storm) float64 { return positive(st.LoggedPSSMiB) })
-	c.PSSKiBPerClient = over(pssPerClient)
+	c.IdlePSSMiB = over(amounts, func(st result.Storm) float64 { return positive(st.IdlePSSMiB) })
+	c.LoggedPSSMiB = over(amounts, func(st result.Storm) float64 { return positive(st.LoggedPSSMiB) })
+	c.PSSKiBPerClient = over(changes, pssPerClient) // a device may give memory back
 	c.Lease = summarisePhase(accepted, func(st result.Storm) result.Phase { return st.Lease }, opts)
 	c.Login = summarisePhase(accepted, func(st result.Storm) result.Phase { return st.Login }, opts)
 	return c
@@ -159,23 +159,24 @@ func pssPerClient(st result.Storm) float64 {
 
 // phaseFigures is every figure of a phase that is estimated over storms.
 var phaseFigures = []struct {
-	field func(*StormPhase) *Estimate
-	of    func(result.Phase) float64
+	field  func(*StormPhase) *Estimate
+	of     func(result.Phase) float64
+	within scale
 }{
-	{func(p *StormPhase) *Estimate { return &p.PerSecond }, func(p result.Phase) float64 { return over(float64(p.Through), p.ThroughSeconds) }},
-	{func(p *StormPhase) *Estimate { return &p.P50Ms }, func(p result.Phase) float64 { return result.Quantile(p.ThroughMs(), 0.5) }},
-	{func(p *StormPhase) *Estimate { return &p.P90Ms }, func(p result.Phase) float64 { return result.Quantile(p.ThroughMs(), 0.9) }},
-	{func(p *StormPhase) *Estimate { return &p.P99Ms }, func(p result.Phase) float64 { return result.Quantile(p.ThroughMs(), 0.99) }},
-	{func(p *StormPhase) *Estimate { return &p.MaxMs }, func(p result.Phase) float64 { return result.Quantile(p.ThroughMs(), 1) }},
-	{func(p *StormPhase) *Estimate { return &p.LateMs }, func(p result.Phase) float64 { return p.LateMs }},
-	{func(p *StormPhase) *Estimate { return &p.RouterMs }, func(p result.Phase) float64 { return msPerClient(p, p.RouterNs()) }},
-	{func(p *StormPhase) *Estimate { return &p.ProcessMs }, func(p result.Phase) float64 { return msPerClient(p, p.ProcessNs) }},
-	{func(p *StormPhase) *Estimate { return &p.ClientMs }, func(p result.Phase) float64 { return msPerClient(p, p.RoleNs[result.RoleClient]) }},
-	{func(p *StormPhase) *Estimate { return &p.RadiusMs }, func(p result.Phase) float64 { return msPerClient(p, p.RoleNs[result.RoleRadius]) }},
-	{func(p *StormPhase) *Estimate { return &p.RouterBusyPct }, func(p result.Phase) float64 { return 100 * p.RouterBusy }},
-	{func(p *StormPhase) *Estimate { return &p.EndpointsBusyPct }, func(p result.Phase) float64 { return 100 * p.EndpointsBusy }},
-	{func(p *StormPhase) *Estimate { return &p.ClientBusyPct }, func(p result.Phase) float64 { return 100 * p.ClientBusy }},
-	{func(p *StormPhase) *Estimate { return &p.RadiusBusyPct }, func(p result.Phase) float64 { return 100 * p.RadiusBusy }},
+	{func(p *StormPhase) *Estimate { return &p.PerSecond }, func(p result.Phase) float64 { return over(float64(p.Through), p.ThroughSeconds) }, amounts},
+	{func(p *StormPhase) *Estimate { return &p.P50Ms }, func(p result.Phase) float64 { return result.Quantile(p.ThroughMs(), 0.5) }, amounts},
+	{func(p *StormPhase) *Estimate { return &p.P90Ms }, func(p result.Phase) float64 { return result.Quantile(p.ThroughMs(), 0.9) }, amounts},
+	{func(p *StormPhase) *Estimate { return &p.P99Ms }, func(p result.Phase) float64 { return result.Quantile(p.ThroughMs(), 0.99) }, amounts},
+	{func(p *StormPhase) *Estimate { return &p.MaxMs }, func(p result.Phase) float64 { return result.Quantile(p.ThroughMs(), 1) }, amounts},
+	{func(p *StormPhase) *Estimate { return &p.LateMs }, func(p result.Phase) float64 { return p.LateMs }, amounts},
+	{func(p *StormPhase) *Estimate { return &p.RouterMs }, func(p result.Phase) float64 { return msPerClient(p, p.RouterNs()) }, amounts},
+	{func(p *StormPhase) *Estimate { return &p.ProcessMs }, func(p result.Phase) float64 { return msPerClient(p, p.ProcessNs) }, amounts},
+	{func(p *StormPhase) *Estimate { return &p.ClientMs }, func(p result.Phase) float64 { return msPerClient(p, p.RoleNs[result.RoleClient]) }, amounts},
+	{func(p *StormPhase) *Estimate { return &p.RadiusMs }, func(p result.Phase) float64 { return msPerClient(p, p.RoleNs[result.RoleRadius]) }, amounts},
+	{func(p *StormPhase) *Estimate { return &p.RouterBusyPct }, func(p result.Phase) float64 { return 100 * p.RouterBusy }, percents},
+	{func(p *StormPhase) *Estimate { return &p.EndpointsBusyPct }, func(p result.Phase) float64 { return 100 * p.EndpointsBusy }, percents},
+	{func(p *StormPhase) *Estimate { return &p.ClientBusyPct }, func(p result.Phase) float64 { return 100 * p.ClientBusy }, percents},
+	{func(p *StormPhase) *Estimate { return &p.RadiusBusyPct }, func(p result.Phase) float64 { return 100 * p.RadiusBusy }, percents},
 }
 
 func msPerClient(p result.Phase, ns int64) float64 { return over(float64(ns)/1e6, float64(p.Through)) }
@@ -201,7 +202,7 @@ func summarisePhase(storms []result.Storm, of func(result.Storm) result.Phase, o
 		for _, st := range storms {
 			values = append(values, fig.of(of(st)))
 		}
-		*fig.field(&out) = estimate(values, opts.Confidence)
+		*fig.field(&out) = fig.within.estimate(values, opts.Confidence)
 	}
 	out.Failures, out.Refusals, out.Limits = failures.sorted(), refusals.sorted(), limits.sorted()
 	out.Curve = throughCurve(through, out.Asked)

@@ -35,34 +35,35 @@ type StreamFigures struct {
 
 // streamFigureTable is every figure of StreamFigures.
 var streamFigureTable = []struct {
-	field func(*StreamFigures) *Estimate
-	of    func(result.Stretch) float64
+	field  func(*StreamFigures) *Estimate
+	of     func(result.Stretch) float64
+	within scale
 }{
-	{func(f *StreamFigures) *Estimate { return &f.ConnectP50us }, func(s result.Stretch) float64 { return positive(s.Connect.P50) }},
-	{func(f *StreamFigures) *Estimate { return &f.ConnectP99us }, func(s result.Stretch) float64 { return positive(s.Connect.P99) }},
-	{func(f *StreamFigures) *Estimate { return &f.FirstByteP50us }, func(s result.Stretch) float64 { return positive(s.FirstByte.P50) }},
-	{func(f *StreamFigures) *Estimate { return &f.FirstByteP99us }, func(s result.Stretch) float64 { return positive(s.FirstByte.P99) }},
-	{func(f *StreamFigures) *Estimate { return &f.Jain }, func(s result.Stretch) float64 { return positive(s.Fairness.Jain) }},
-	{func(f *StreamFigures) *Estimate { return &f.JainEven }, func(s result.Stretch) float64 { return positive(s.Fairness.Even) }},
-	{func(f *StreamFigures) *Estimate { return &f.CleanJain }, func(s result.Stretch) float64 { return positive(s.CleanFairness.Jain) }},
+	{func(f *StreamFigures) *Estimate { return &f.ConnectP50us }, func(s result.Stretch) float64 { return positive(s.Connect.P50) }, amounts},
+	{func(f *StreamFigures) *Estimate { return &f.ConnectP99us }, func(s result.Stretch) float64 { return positive(s.Connect.P99) }, amounts},
+	{func(f *StreamFigures) *Estimate { return &f.FirstByteP50us }, func(s result.Stretch) float64 { return positive(s.FirstByte.P50) }, amounts},
+	{func(f *StreamFigures) *Estimate { return &f.FirstByteP99us }, func(s result.Stretch) float64 { return positive(s.FirstByte.P99) }, amounts},
+	{func(f *StreamFigures) *Estimate { return &f.Jain }, func(s result.Stretch) float64 { return positive(s.Fairness.Jain) }, shares},
+	{func(f *StreamFigures) *Estimate { return &f.JainEven }, func(s result.Stretch) float64 { return positive(s.Fairness.Even) }, shares},
+	{func(f *StreamFigures) *Estimate { return &f.CleanJain }, func(s result.Stretch) float64 { return positive(s.CleanFairness.Jain) }, shares},
 	{func(f *StreamFigures) *Estimate { return &f.StreamMinMbps }, func(s result.Stretch) float64 {
 		if s.Fairness.Streams == 0 {
 			return math.NaN()
 		}
 		return s.Fairness.MinMbps
-	}},
-	{func(f *StreamFigures) *Estimate { return &f.StreamMaxMbps }, func(s result.Stretch) float64 { return positive(s.Fairness.MaxMbps) }},
-	{func(f *StreamFigures) *Estimate { return &f.ShortPerSecond }, short(func(s *result.Short) float64 { return s.PerSecond })},
+	}, amounts},
+	{func(f *StreamFigures) *Estimate { return &f.StreamMaxMbps }, func(s result.Stretch) float64 { return positive(s.Fairness.MaxMbps) }, amounts},
+	{func(f *StreamFigures) *Estimate { return &f.ShortPerSecond }, short(func(s *result.Short) float64 { return s.PerSecond }), amounts},
 	{func(f *StreamFigures) *Estimate { return &f.CleanShortPerSecond }, func(s result.Stretch) float64 {
 		if s.CleanShort == nil {
 			return math.NaN()
 		}
 		return s.CleanShort.PerSecond
-	}},
-	{func(f *StreamFigures) *Estimate { return &f.ShortFailed }, short(func(s *result.Short) float64 { return float64(s.Failed) })},
-	{func(f *StreamFigures) *Estimate { return &f.ShortConnectP99us }, short(func(s *result.Short) float64 { return s.Connect.P99 })},
-	{func(f *StreamFigures) *Estimate { return &f.ShortWholeP50us }, short(func(s *result.Short) float64 { return s.Whole.P50 })},
-	{func(f *StreamFigures) *Estimate { return &f.ShortWholeP99us }, short(func(s *result.Short) float64 { return s.Whole.P99 })},
+	}, amounts},
+	{func(f *StreamFigures) *Estimate { return &f.ShortFailed }, short(func(s *result.Short) float64 { return float64(s.Failed) }), amounts},
+	{func(f *StreamFigures) *Estimate { return &f.ShortConnectP99us }, short(func(s *result.Short) float64 { return s.Connect.P99 }), amounts},
+	{func(f *StreamFigures) *Estimate { return &f.ShortWholeP50us }, short(func(s *result.Short) float64 { return s.Whole.P50 }), amounts},
+	{func(f *StreamFigures) *Estimate { return &f.ShortWholeP99us }, short(func(s *result.Short) float64 { return s.Whole.P99 }), amounts},
 }
 
 // short is a figure of the device's short connections, NaN without any.
@@ -93,7 +94,7 @@ func streamFigures(cell result.Cell, blocks []result.Block, opts Options) (f Str
 		for _, s := range of {
 			values = append(values, fig.of(s))
 		}
-		*fig.field(&f) = estimate(values, opts.Confidence)
+		*fig.field(&f) = fig.within.estimate(values, opts.Confidence)
 	}
 	return f
 }

@@ -5,7 +5,8 @@
 // The unit of replication is the block, not the window: windows of one start
 // agree with each other while each new start of labs and traffic shifts the
 // result by some per cent. So windows are averaged within their block, and
-// every interval is a t-interval over blocks.
+// every interval is a t-interval over blocks, on the scale that keeps it where the
+// figure can be.
 package analysis
 
 import (

@@ -164,9 +164,9 @@ func (r row) sweep(opts Options) (Sweep, []step) {
 	for i, level := range r.levels {
 		s.Levels = append(s.Levels, Level{
 			Level:         Number(r.at(level)),
-			LinkMbps:      estimate(r.values(level, routerMean.link), opts.Confidence),
-			CPUSampled:    estimate(r.values(level, routerMean.cpu), opts.Confidence),
-			CPUNormalised: estimate(r.values(level, routerMean.normalised), opts.Confidence),
+			LinkMbps:      amounts.estimate(r.values(level, routerMean.link), opts.Confidence),
+			CPUSampled:    amounts.estimate(r.values(level, routerMean.cpu), opts.Confidence),
+			CPUNormalised: amounts.estimate(r.values(level, routerMean.normalised), opts.Confidence),
 			Shortfall:     r.shortfall(level),
 		})
 		if i > 0 {

@@ -109,6 +109,9 @@ func (e *Experiment) checkTraffic(report func(key, format string, args ...any)) 
 		report("traffic.short_per_second", "needs protocol = %q: such connections are TCP's", ProtocolTCP)
 	}
 	if e.Traffic.Kind != TrafficStreams {
+		if e.Traffic.ShortPerSecond > 0 {
+			report("traffic.short_per_second", "needs kind = %q: what %s delivers is counted at the router's link, with all else", TrafficStreams, e.Traffic.Kind)
+		}
 		if slices.Contains(e.Directions, result.Both) {
 			report("directions", "%q needs kind = %q", result.Both, TrafficStreams)
 		}

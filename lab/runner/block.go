@@ -169,7 +169,7 @@ func (r *run) stretch(ctx context.Context, b experiment.Block, cell result.Cell,
 		OfferedMbps: cell.OfferedMbps, ProcessNs: m.ProcessNs,
 		Seconds: float64(last.MonotonicNs-first.MonotonicNs) / 1e9,
 		Connect: device.connect, FirstByte: device.firstByte, CleanConnect: clean.connect, CleanFirstByte: clean.firstByte,
-		Fairness: device.fairness, CleanFairness: clean.fairness, Short: device.short, CleanShort: clean.short,
+		Fairness: device.fairness, CleanFairness: clean.fairness, Short: shortOf(device.shorts), CleanShort: shortOf(clean.shorts),
 	}, nil
 }
 
@@ -177,6 +177,7 @@ func (r *run) stretch(ctx context.Context, b experiment.Block, cell result.Cell,
 func (r *run) cell(ctx context.Context, b experiment.Block, cell result.Cell, todo []int, device, clean *side) error {
 	e := r.cfg.Experiment
 	r.status("%s: %.0f Mbit/s %s", blockName(b), cell.OfferedMbps, cell.Direction)
+	device.shorts, clean.shorts = nil, nil
 	m := newMeasurer(e, device, clean)
 	if err := m.begin(ctx, cell); err != nil {
 		return errors.Join(err, m.end(ctx))

@@ -55,6 +55,8 @@ func (e *Experiment) check(known []string) []*Error {
 		}
 	}
 	e.checkClients(report)
+	e.checkGuests(report)
+	e.checkSessions(report)
 	e.checkDUTs(known, report)
 	e.checkSize(report)
 	for _, name := range e.CustomNames() {
@@ -67,9 +69,6 @@ func (e *Experiment) check(known []string) []*Error {
 // checkClients refuses more clients than there can be of their kind, and for what
 // is measured of them.
 func (e *Experiment) checkClients(report func(key, format string, args ...any)) {
-	if e.Client.Churn > 0 && e.Client.Kind != ClientPersona {
-		report("client.churn", "needs client.kind = %q", ClientPersona)
-	}
 	most, measured := MaxClients, ""
 	if e.Measure == result.MeasureLogins {
 		most, measured = MaxStormClients, fmt.Sprintf(" with measure = %q", result.MeasureLogins)

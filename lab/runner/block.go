@@ -75,7 +75,7 @@ func blockName(b experiment.Block) string {
 
 // openPair builds both sides of the block at once.
 func (r *run) openPair(ctx context.Context, b experiment.Block) (device, clean *side, err error) {
-	more := guests(r.cfg.Experiment.Client.Churn)
+	more := r.cfg.Experiment.Client.Guests()
 	d, err := dut.New(b.DUT, b.Clients+more, r.cfg.Experiment)
 	if err != nil {
 		return nil, nil, err

@@ -3,6 +3,7 @@ package dut
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -121,6 +122,23 @@ sessions = 400
 	status := l.router.must(t, `"$1" status --json --socket "$2"/gatewayd/control.sock`, d.(*Gateway).program, l.env.Scratch)
 	if want := fmt.Sprintf(`"authenticated": %d`, sessions); !strings.Contains(status, want) {
 		t.Errorf("no %s in\n%s", want, status)
+	}
+}
+
+// TestCrowdHasAddressesOfItsOwn: few sessions have a network with room beyond the
+// clients' addresses too, and a DHCP server beside the gateway leases none of the crowd's.
+func TestCrowdHasAddressesOfItsOwn(t *testing.T) {
+	withGatewayd(t)
+	const sessions, n = 100, 2
+	d := NewGateway("nfqueue", n)
+	d.Crowd(sessions)
+	l := newTestLab(t, d, n)
+	l.start(t, d)
+	crowd := netip.PrefixFrom(d.lan().Addr(), 20) // those that are not in it
+	for _, c := range l.addClients(t, n) {
+		if ip := c.LocalIP(); !crowd.Contains(ip) {
+			t.Errorf("a client was leased %s, which may be one of those that never send", ip)
+		}
 	}
 }
 

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -156,4 +158,33 @@ func perfOf(t *testing.T, dir string) string {
 		}
 	}
 	return ""
+}
+
+// TestStormsHaveNoProfiles: none is asked for, and no run that is complete is measured
+// again for the sake of one.
+func TestStormsHaveNoProfiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "r"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w, _, err := result.OpenWriter(filepath.Join(dir, "r"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.AppendStorm(result.Storm{DUT: "opennds", Clients: 3, Accepted: true}), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "r/experiment.toml", "measure = \"logins\"\nduts = [\"opennds\"]\nclients = [3]\nblocks = 1\n")
+	before := trials(t, filepath.Join(dir, "r"))
+	for _, args := range [][]string{
+		{"run", "--resume", "r", "--profile"}, {"run", "login-storm", "--profile"}, {"explain", "r", "opennds"},
+	} {
+		e := finish(t, command(t, dir, args...))
+		if e.code != exitUsage || !strings.Contains(e.stderr, "storms have no profiles") || strings.Contains(e.stderr, "--resume r") {
+			t.Errorf("%v: exit %d: %s", args, e.code, e.stderr)
+		}
+	}
+	if !bytes.Equal(before, trials(t, filepath.Join(dir, "r"))) {
+		t.Error("the run was measured again")
+	}
 }

@@ -19,6 +19,7 @@ func TestBadExperimentNamesFileLineAndKey(t *testing.T) {
 		"negative rate":    {"duts = [\"clean\"]\nclients = [1]\noffered_mbps = [-5]\n", "bad.toml:3: offered_mbps"},
 		"unknown DUT":      {"duts = [\"opennsd\"]\nclients = [1]\noffered_mbps = [5]\n", "opennds"},
 		"too many clients": {"duts = [\"clean\"]\nclients = [500]\noffered_mbps = [5]\n", "bad.toml:2: clients"},
+		"like another":     {"duts = [\"a\"]\nclients = [1]\noffered_mbps = [5]\n[dut.a]\nlike = \"opennds\"\nsessions = 9\n", "bad.toml:5: dut.a.like"},
 		"not TOML":         {"duts = [\n", "bad.toml"},
 	} {
 		dir := t.TempDir()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
@@ -54,11 +56,17 @@ func runCommand() *cobra.Command {
 
 func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 	exp, dir, err := chooseExperiment(args, flags)
+	if err == nil {
+		err = dut.CheckLike(exp)
+	}
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	if flags.profile && exp.ProfileWindow == 0 {
-		exp.ProfileWindow = experiment.DefaultProfileWindow
+	if flags.profile {
+		if exp.Measure == result.MeasureLogins {
+			return &exitError{exitUsage, fmt.Errorf("--profile: %s measures log-ins, and storms have no profiles", exp.Name)}
+		}
+		exp.ProfileWindow = cmp.Or(exp.ProfileWindow, experiment.DefaultProfileWindow)
 	}
 	line := newStatusLine(os.Stderr)
 	outcome, runErr := runner.Run(ctx, runner.Config{

@@ -7,8 +7,8 @@ import "github.com/gateweigh/gateweigh/lab/result"
 type ChurnFigures struct {
 	PerSecond Number `json:"per_second"` // guests that were to come
 	Blocks    int    `json:"blocks"`
-	// Settled are blocks after which the DUT knew as many clients as before; those of
-	// a DUT that tells no numbers are among them.
+	// Settled are blocks after which the DUT knew as many clients as before; none of a
+	// DUT that tells no numbers.
 	Settled int `json:"settled"`
 	Came    int `json:"came"` // of all blocks, as are the three below
 	In      int `json:"in"`

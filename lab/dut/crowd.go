@@ -10,11 +10,15 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
 // crowdFrom is the place in the LAN from which on clients are that never send;
 // below it those are that the lab brings.
 const crowdFrom = 4096
+
+// The clients have room there, beside the network, the router and the last address.
+const _ = uint(crowdFrom - 3 - experiment.MaxAmongSessions)
 
 // fillTimeout bounds logging the crowd in, and telling the RADIUS server.
 const fillTimeout = 5 * time.Minute

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math/bits"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -98,7 +99,7 @@ func (g *Gateway) lan() netip.Prefix {
 	switch n := max(g.clients, g.sessions); {
 	case n+crowdFrom >= 1<<16:
 		return netip.MustParsePrefix("10.0.0.0/14")
-	case n > 200:
+	case n > 200, g.sessions > 0:
 		return netip.MustParsePrefix("10.1.0.0/16")
 	}
 	return netip.MustParsePrefix("10.1.0.0/24")
@@ -202,7 +203,11 @@ func (g *Gateway) prepare(ctx context.Context, env Env, conf gatewayConf) error 
 // has its lease file.
 func (g *Gateway) startDnsmasq(ctx context.Context, env Env, conf gatewayConf) (err error) {
 	g.dnsmasq = daemon{host: env.Router, name: "gatewayd-dnsmasq"}
-	if conf.First, conf.Last, err = leaseRange(env.LAN, env.Gateway, g.clients); err != nil {
+	lan := env.LAN
+	if g.sessions > 0 { // below the addresses of those that never send
+		lan = netip.PrefixFrom(lan.Masked().Addr(), 32-bits.TrailingZeros(crowdFrom))
+	}
+	if conf.First, conf.Last, err = leaseRange(lan, env.Gateway, g.clients); err != nil {
 		return err
 	}
 	conf.Mask, conf.MaxClients = dottedMask(env.LAN), max(250, 2*g.clients)

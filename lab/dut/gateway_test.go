@@ -3,6 +3,7 @@ package dut
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -124,6 +125,23 @@ sessions = 400
 	}
 }
 
+// TestCrowdHasAddressesOfItsOwn: few sessions have a network with room beyond the
+// clients' addresses too, and a DHCP server beside the gateway leases none of the crowd's.
+func TestCrowdHasAddressesOfItsOwn(t *testing.T) {
+	withGatewayd(t)
+	const sessions, n = 100, 2
+	d := NewGateway("nfqueue", n)
+	d.Crowd(sessions)
+	l := newTestLab(t, d, n)
+	l.start(t, d)
+	crowd := netip.PrefixFrom(d.lan().Addr(), 20) // those that are not in it
+	for _, c := range l.addClients(t, n) {
+		if ip := c.LocalIP(); !crowd.Contains(ip) {
+			t.Errorf("a client was leased %s, which may be one of those that never send", ip)
+		}
+	}
+}
+
 func TestLikeWhatCannot(t *testing.T) {
 	exp, err := experiment.Parse("crowd.toml", []byte(`duts = ["crowd"]
 clients = [2]
@@ -135,7 +153,7 @@ sessions = 400
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = New("crowd", 2, exp)
+	err = CheckLike(exp)
 	if want := `crowd.toml:5: dut.crowd.like: no device "opennds" whose sessions the lab can make: there is gateway-ebpf, gateway-nfqueue, gateway-nfqueue-fast, gateway-tun, gateway-tun-fast`; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

@@ -1,6 +1,7 @@
 package dut
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,6 +54,19 @@ func New(name string, clients int, exp *experiment.Experiment) (DUT, error) {
 		return NewCustom(name, spec), nil
 	}
 	return nil, fmt.Errorf("unknown device %q: known are %s", name, strings.Join(Names(), ", "))
+}
+
+// CheckLike says which devices of an experiment cannot be made on any machine: they are
+// like one whose sessions the lab cannot make. Errors name file, line and key.
+func CheckLike(exp *experiment.Experiment) error {
+	var errs []error
+	for _, name := range exp.CustomNames() {
+		if spec := exp.Custom[name]; spec.Like != "" {
+			_, err := newLike(name, 1, spec, exp)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // newLike makes a device written in Go as an experiment wants it.

@@ -55,6 +55,8 @@ func (e *Experiment) check(known []string) []*Error {
 		}
 	}
 	e.checkClients(report)
+	e.checkGuests(report)
+	e.checkSessions(report)
 	e.checkDUTs(known, report)
 	e.checkSize(report)
 	for _, name := range e.CustomNames() {
@@ -67,9 +69,6 @@ func (e *Experiment) check(known []string) []*Error {
 // checkClients refuses more clients than there can be of their kind, and for what
 // is measured of them.
 func (e *Experiment) checkClients(report func(key, format string, args ...any)) {
-	if e.Client.Churn > 0 && e.Client.Kind != ClientPersona {
-		report("client.churn", "needs client.kind = %q", ClientPersona)
-	}
 	most, measured := MaxClients, ""
 	if e.Measure == result.MeasureLogins {
 		most, measured = MaxStormClients, fmt.Sprintf(" with measure = %q", result.MeasureLogins)
@@ -112,6 +111,9 @@ func (e *Experiment) checkTraffic(report func(key, format string, args ...any)) 
 		report("traffic.short_per_second", "needs protocol = %q: such connections are TCP's", ProtocolTCP)
 	}
 	if e.Traffic.Kind != TrafficStreams {
+		if e.Traffic.ShortPerSecond > 0 {
+			report("traffic.short_per_second", "needs kind = %q: what %s delivers is counted at the router's link, with all else", TrafficStreams, e.Traffic.Kind)
+		}
 		if slices.Contains(e.Directions, result.Both) {
 			report("directions", "%q needs kind = %q", result.Both, TrafficStreams)
 		}

@@ -16,19 +16,22 @@ const (
 	MaxStormClients = 4000   // of kind macvlan, on a network of the device's own
 	MaxPersonas     = 65_000 // of kind persona, whatever is measured
 	MaxSessions     = 200_000
-	MaxClientHosts  = 3
-	maxChurn        = 1000
-	maxShortRate    = 50_000
-	maxShortBytes   = 16 << 20
-	defaultShort    = 16 << 10
-	minLoginRate    = 0.1
-	MaxLoginRate    = 10_000
-	MinOfferedMbps  = 0.1
-	MaxOfferedMbps  = 100_000
-	MaxBlocks       = 1_000
-	MinWindow       = 200 * time.Millisecond // shorter ones drown in the 4 ms of a scheduler tick
-	maxWindow       = 10 * time.Minute
-	defaultWindows  = 3
+	// MaxAmongSessions is how many clients there can be where a device is filled with
+	// sessions: those that never send have the addresses beyond.
+	MaxAmongSessions = 4000
+	MaxClientHosts   = 3
+	maxChurn         = 1000
+	maxShortRate     = 50_000
+	maxShortBytes    = 16 << 20
+	defaultShort     = 16 << 10
+	minLoginRate     = 0.1
+	MaxLoginRate     = 10_000
+	MinOfferedMbps   = 0.1
+	MaxOfferedMbps   = 100_000
+	MaxBlocks        = 1_000
+	MinWindow        = 200 * time.Millisecond // shorter ones drown in the 4 ms of a scheduler tick
+	maxWindow        = 10 * time.Minute
+	defaultWindows   = 3
 	// DefaultProfileWindow makes a few hundred samples of a clean router that
 	// uses a tenth of a core.
 	DefaultProfileWindow = 10 * time.Second

@@ -90,7 +90,7 @@ type Measurement struct {
 	Drops         int64   `json:"drops"`          // link and queue drops on the router's links
 
 	AggregationFactor float64 `json:"aggregation_factor"` // frames on the wire per packet the IP layer saw; 0: it saw none to speak of
-	SegmentsPerBurst  float64 `json:"segments_per_burst"` // frames per buffer the senders' IP layer emitted; of UDP datagrams a burst, by the generators' own count
+	SegmentsPerBurst  float64 `json:"segments_per_burst"` // frames per buffer the senders' IP layer emitted; of UDP datagrams a burst, by the generators' own count; 0: not known
 	PacketsPerWakeup  float64 `json:"packets_per_wakeup"` // frames per time slice of the router's NAPI threads
 	RetransmitRatio   float64 `json:"retransmit_ratio"`   // TCP segments sent again / sent
 	GeneratorCPU      float64 `json:"generator_cpu"`      // busiest traffic thread, cores
@@ -213,7 +213,7 @@ type Stretch struct {
 	// Fairness is between the streams, in duet mode; streams only.
 	Fairness      Fairness `json:"fairness,omitzero"`
 	CleanFairness Fairness `json:"clean_fairness,omitzero"`
-	Short         *Short   `json:"short,omitempty"` // in duet mode, of loads with such connections
+	Short         *Short   `json:"short,omitempty"` // of loads with such connections; in solo mode of all turns together
 	CleanShort    *Short   `json:"clean_short,omitempty"`
 }
 
@@ -253,8 +253,11 @@ type Churn struct {
 	SettledSeconds float64 `json:"settled_seconds"`
 }
 
-// Settled reports whether the DUT knows as many clients as before.
-func (c Churn) Settled() bool { return maps.Equal(c.Before.Counts, c.After.Counts) }
+// Settled reports whether the DUT is known to know as many clients as before: never of
+// one that tells no numbers.
+func (c Churn) Settled() bool {
+	return len(c.Before.Counts) > 0 && maps.Equal(c.Before.Counts, c.After.Counts)
+}
 
 // DeviceState is what a DUT holds at one moment.
 type DeviceState struct {

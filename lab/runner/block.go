@@ -76,7 +76,7 @@ func blockName(b experiment.Block) string {
 
 // openPair builds both sides of the block at once.
 func (r *run) openPair(ctx context.Context, b experiment.Block) (device, clean *side, err error) {
-	more := guests(r.cfg.Experiment.Client.Churn)
+	more := r.cfg.Experiment.Client.Guests()
 	d, err := dut.New(b.DUT, b.Clients+more, r.cfg.Experiment)
 	if err != nil {
 		return nil, nil, err
@@ -171,7 +171,7 @@ func (r *run) stretch(ctx context.Context, b experiment.Block, cell result.Cell,
 		OfferedMbps: cell.OfferedMbps, ProcessNs: m.ProcessNs,
 		Seconds: float64(last.MonotonicNs-first.MonotonicNs) / 1e9,
 		Connect: device.connect, FirstByte: device.firstByte, CleanConnect: clean.connect, CleanFirstByte: clean.firstByte,
-		Fairness: device.fairness, CleanFairness: clean.fairness, Short: device.short, CleanShort: clean.short,
+		Fairness: device.fairness, CleanFairness: clean.fairness, Short: shortOf(device.shorts), CleanShort: shortOf(clean.shorts),
 	}, nil
 }
 
@@ -179,6 +179,7 @@ func (r *run) stretch(ctx context.Context, b experiment.Block, cell result.Cell,
 func (r *run) cell(ctx context.Context, b experiment.Block, cell result.Cell, todo []int, device, clean *side) error {
 	e := r.cfg.Experiment
 	r.status("%s: %.0f Mbit/s %s", blockName(b), cell.OfferedMbps, cell.Direction)
+	device.shorts, clean.shorts = nil, nil
 	m := newMeasurer(e, device, clean)
 	if err := m.begin(ctx, cell); err != nil {
 		return errors.Join(err, m.end(ctx))

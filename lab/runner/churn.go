@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -13,26 +12,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
-const (
-	guestStays = 2 * time.Second // from log-in to log-out
-	// guestTakes is how long its whole visit may take, on average, before guests run
-	// short.
-	guestTakes = 6 * time.Second
-	// churnSettles bounds the wait until a device has forgotten its guests.
-	churnSettles = 15 * time.Second
-)
-
-// guests is how many are needed for so many comings a second.
-func guests(perSecond float64) int {
-	if perSecond == 0 {
-		return 0
-	}
-	return int(math.Ceil(perSecond*guestTakes.Seconds())) + 1
-}
+// churnSettles bounds the wait until a device has forgotten its guests.
+const churnSettles = 15 * time.Second
 
 // guestsOf is the part of host i of a lab's guests: the first's number and how many.
 func (s *side) guestsOf(i int) (first, count int) {
@@ -46,7 +32,7 @@ func (s *side) visit(ctx context.Context, perSecond float64) error {
 	return s.eachHost(func(i int, h clientHost) error {
 		_, count := s.guestsOf(i)
 		return h.Visit(ctx, client.Churn{
-			PerSecond: perSecond * float64(count) / float64(s.guests), Stay: guestStays, Admission: s.traits.Admission,
+			PerSecond: perSecond * float64(count) / float64(s.guests), Stay: experiment.GuestStays, Admission: s.traits.Admission,
 		})
 	})
 }

@@ -19,7 +19,7 @@ import (
 // startTraffic starts the load of one cell.
 func (s *side) startTraffic(ctx context.Context, direction string, mbps float64, seconds int) error {
 	t, clients := s.has.Traffic, s.has.Clients
-	s.marked, s.fairness, s.short = 0, result.Fairness{}, nil
+	s.marked, s.fairness = 0, result.Fairness{}
 	s.load = agent.Traffic{
 		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced, Direction: direction, Clients: clients, MostClients: s.most, ClientHosts: len(s.hosts),
 		OfferedMbps: mbps, BurstSegments: t.BurstSegments, MaxSeconds: seconds, Server: s.env.ServerIP,
@@ -109,19 +109,42 @@ func (s *side) readFairness(ctx context.Context) error {
 	return nil
 }
 
-// readShort reads what became of the short connections, of all client hosts together.
+// readShort adds what became of the load's short connections to what is known of those
+// of the cell's loads before it, by client host.
 func (s *side) readShort(ctx context.Context) error {
 	if s.load.ShortPerSecond == 0 {
 		return nil
 	}
-	each := make([]short.Stats, len(s.hosts))
-	err := s.eachHost(func(i int, h clientHost) (err error) { each[i], err = h.ShortStats(ctx); return err })
-	if err != nil {
+	if s.shorts == nil {
+		s.shorts = make([]short.Stats, len(s.hosts))
+	}
+	return s.eachHost(func(i int, h clientHost) error {
+		st, err := h.ShortStats(ctx)
+		s.shorts[i] = addShort(s.shorts[i], st)
 		return err
+	})
+}
+
+// addShort is what became of the short connections of two loads, one after the other.
+func addShort(a, b short.Stats) short.Stats {
+	return short.Stats{
+		Seconds: a.Seconds + b.Seconds, Done: a.Done + b.Done, Failed: a.Failed + b.Failed, Missed: a.Missed + b.Missed,
+		FirstError:  cmp.Or(a.FirstError, b.FirstError),
+		ConnectUs:   slices.Concat(a.ConnectUs, b.ConnectUs),
+		FirstByteUs: slices.Concat(a.FirstByteUs, b.FirstByteUs),
+		WholeUs:     slices.Concat(a.WholeUs, b.WholeUs),
+	}
+}
+
+// shortOf is what became of the short connections of all client hosts together; nil
+// without any.
+func shortOf(hosts []short.Stats) *result.Short {
+	if hosts == nil {
+		return nil
 	}
 	var all result.Short
 	var connect, first, whole []float64
-	for _, st := range each {
+	for _, st := range hosts {
 		all.Done, all.Failed, all.Missed = all.Done+st.Done, all.Failed+st.Failed, all.Missed+st.Missed
 		all.FirstError = cmp.Or(all.FirstError, st.FirstError)
 		if st.Seconds > 0 {
@@ -130,8 +153,7 @@ func (s *side) readShort(ctx context.Context) error {
 		connect, first, whole = append(connect, st.ConnectUs...), append(first, st.FirstByteUs...), append(whole, st.WholeUs...)
 	}
 	all.Connect, all.FirstByte, all.Whole = delaysOf(connect), delaysOf(first), delaysOf(whole)
-	s.short = &all
-	return nil
+	return &all
 }
 
 // delaysOf sums values up; it sorts them.

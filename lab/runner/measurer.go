@@ -118,10 +118,11 @@ func (s *solo) measure(ctx context.Context, cell result.Cell, n int) (device, cl
 func (s *solo) turn(ctx context.Context, side *side, cell result.Cell) (m result.Measurement, err error) {
 	err = s.load(ctx, side, cell, func() error {
 		list, err := window(ctx, s.e.Window, side)
-		if err == nil {
-			m = list[0]
+		if err != nil {
+			return err
 		}
-		return err
+		m = list[0]
+		return side.readShort(ctx)
 	})
 	return m, err
 }

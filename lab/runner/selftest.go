@@ -90,7 +90,8 @@ func judgeControl(t *result.Trial, sent experiment.Traffic, saturated bool, slac
 	if t.Clean.AggregationFactor < minBulk && t.Cell.Profile == result.Bulk {
 		reject("%s: %.2f frames per packet, profile bulk wants %.2f or more", who, t.Clean.AggregationFactor, minBulk)
 	}
-	if want := float64(sent.BurstSegments); sent.Kind == experiment.TrafficStreams && t.Cell.Direction != result.Both && t.Clean.SegmentsPerBurst < minBurst*want {
+	known := t.Clean.SegmentsPerBurst > 0
+	if want := float64(sent.BurstSegments); sent.Kind == experiment.TrafficStreams && known && t.Clean.SegmentsPerBurst < minBurst*want {
 		reject("%s: %.1f segments a burst, %.0f were to be sent: its streams have lost too many", who, t.Clean.SegmentsPerBurst, want)
 	}
 }

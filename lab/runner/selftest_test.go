@@ -46,6 +46,7 @@ func TestJudge(t *testing.T) {
 		"many threads, full CPU":   {func(t *result.Trial) { t.DUT.WaitNs, t.DUT.ProcessNs = 19e8, 9e8 }, nil, nil},
 		"many threads, room left":  {func(t *result.Trial) { t.DUT.WaitNs, t.DUT.ProcessNs = 19e8, 7e8 }, []string{"device: its threads waited 190 %"}, nil},
 		"clean sends short bursts": {func(t *result.Trial) { t.Clean.SegmentsPerBurst = 7 }, []string{"clean router: 7.0 segments a burst, 9 were to be sent"}, nil},
+		"bursts are not known":     {func(t *result.Trial) { t.Clean.SegmentsPerBurst = 0 }, nil, nil},
 		"device shortens bursts":   {func(t *result.Trial) { t.DUT.SegmentsPerBurst = 2 }, nil, nil},
 		"device at its limit":      {func(t *result.Trial) { t.DUT.DeliveredMbps = 60; t.DUT.WaitNs, t.DUT.ProcessNs = 9e8, 8e8 }, nil, []string{result.FlagSaturated}},
 		"at its limit ahead of IP": {func(t *result.Trial) { t.DUT.DeliveredMbps, t.DUT.AggregationFactor = 60, 1.4 }, nil, []string{result.FlagSaturated}},

@@ -14,6 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic/short"
 )
 
 // side is one of the two labs of a block: a router with its device, clients
@@ -35,7 +36,7 @@ type side struct {
 	connect, firstByte result.Delays // of the load that runs now or ran last
 	marked             int64         // when its shares were marked by the server's clock, ns; zero: not
 	fairness           result.Fairness
-	short              *result.Short
+	shorts             []short.Stats // by client host, of the cell that is measured or was last
 
 	setup, lease, login time.Duration
 	loginMs             []float64

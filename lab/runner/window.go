@@ -172,6 +172,16 @@ func (s *side) aggregation(frames, packets int64) float64 {
 	return factor
 }
 
+// segmentsPerBurst is segments per buffer of the senders; 0: not known. Their counters hold
+// all TCP of a host: where both ends send, acknowledgements of the other's data are among
+// the segments, and elsewhere short connections and the log-ins of guests.
+func (s *side) segmentsPerBurst(senders meter.SNMP) float64 {
+	if s.load.Direction == agent.Both || s.load.ShortPerSecond > 0 || s.guests > 0 {
+		return 0
+	}
+	return ratio(senders.TCPOutSegs, senders.IPOutRequests-senders.UDPOut)
+}
+
 // measurement turns two readings of a side into what its router cost and delivered.
 func (s *side) measurement(a, b reading) result.Measurement {
 	seconds := float64(b.router.MonotonicNs-a.router.MonotonicNs) / 1e9
@@ -201,9 +211,7 @@ func (s *side) measurement(a, b reading) result.Measurement {
 	}}
 	frames := lan.RxPackets + wan.RxPackets
 	m.AggregationFactor = s.aggregation(frames, b.router.IPIn-a.router.IPIn)
-	if s.load.Direction != agent.Both { // where both ends send, acknowledgements of the other's data are among the segments
-		m.SegmentsPerBurst = ratio(senders.TCPOutSegs, senders.IPOutRequests-senders.UDPOut)
-	}
+	m.SegmentsPerBurst = s.segmentsPerBurst(senders)
 	m.RetransmitRatio = resent
 	m.addBroken(clients, b.server)
 	m.addNAPI(a.router, b.router)

@@ -1,0 +1,66 @@
+package experiment
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+const (
+	// GuestStays is how long a guest stays, from log-in to log-out.
+	GuestStays = 2 * time.Second
+	// guestTakes is how long its whole visit may take, on average, before guests run
+	// short.
+	guestTakes = 6 * time.Second
+)
+
+// Guests is how many guests a lab has for so many comings a second; none without.
+func (c Client) Guests() int {
+	if c.Churn == 0 {
+		return 0
+	}
+	return int(math.Ceil(c.Churn*guestTakes.Seconds())) + 1
+}
+
+// checkGuests refuses guests where nobody logs in, or where they and the clients are
+// too many.
+func (e *Experiment) checkGuests(report func(key, format string, args ...any)) {
+	if e.Client.Churn == 0 {
+		return
+	}
+	if e.Client.Kind != ClientPersona {
+		report("client.churn", "needs client.kind = %q", ClientPersona)
+	}
+	for _, name := range e.DUTs {
+		if !e.logsIn(name) {
+			report("duts", "%q does not go with client.churn: its clients do not log in themselves", name)
+		}
+	}
+	if most := slices.Max(slices.Concat(e.Clients, []int{0})); most+e.Client.Guests() > MaxPersonas {
+		report("client.churn", "%g a second are %d guests, and with %d clients more than the %d that a lab takes", e.Client.Churn, e.Client.Guests(), most, MaxPersonas)
+	}
+}
+
+// logsIn reports whether a device's clients log in themselves; those of one that is
+// written in Go do.
+func (e *Experiment) logsIn(name string) bool {
+	d, described := e.Custom[name]
+	return name != Clean && (!described || d.Like != "" || len(d.Login) > 0)
+}
+
+// checkSessions refuses sessions that have no room for the clients, which are among them.
+func (e *Experiment) checkSessions(report func(key, format string, args ...any)) {
+	most, who := slices.Max(slices.Concat(e.Clients, []int{0})), "clients"
+	if guests := e.Client.Guests(); guests > 0 {
+		who = fmt.Sprintf("clients and %d guests", guests)
+	}
+	for _, name := range e.DUTs {
+		sessions := e.Custom[name].Sessions
+		if all := most + e.Client.Guests(); sessions > 0 && all > MaxAmongSessions {
+			report("clients", "%d %s: a device with sessions (%s) takes up to %d of them", most, who, dutKey(name, ""), MaxAmongSessions)
+		} else if sessions > 0 && all > sessions {
+			report(dutKey(name, "sessions"), "%d: the %d %s are among them", sessions, most, who)
+		}
+	}
+}

@@ -12,9 +12,10 @@ import (
 
 // fast is what the kernel passes by itself. It is guarded by the data path's lock.
 type fast struct {
-	open   bool   // the gate
-	to     course // of packets that the stack is spared
-	passed map[netip.Addr]*passed
+	open    bool    // the gate
+	to      course  // of packets that the stack is spared
+	refused *course // by the kernel; nil: none was
+	passed  map[netip.Addr]*passed
 	// heard are the addresses that were passed once: their counters stay.
 	heard map[netip.Addr]*heard
 	stop  func() // shuts the gate

@@ -200,27 +200,28 @@ func (d *Datapath) choose() {
 	to, why := d.find()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if reflect.DeepEqual(to, d.fast.to) {
+	if reflect.DeepEqual(to, d.fast.to) || d.fast.refused != nil && reflect.DeepEqual(to, *d.fast.refused) {
 		return
 	}
 	if err := d.turn(to); err != nil {
-		d.cfg.Log.Warn("redirecting packets; the stack forwards them", "err", err)
+		d.fast.refused = &to
+		d.cfg.Log.Warn("packets cannot be redirected (fwd of nftables is needed); the stack forwards them", "err", err)
 		if err := d.turn(course{}); err != nil {
-			d.cfg.Log.Error("leaving packets to the stack", "err", err)
+			d.cfg.Log.Error("leaving packets to the stack; the gate falls shut", "within", gateLife, "err", err)
 		}
 		return
 	}
 	d.cfg.Log.Debug("forwarding", "up", to.up, "down", to.down, "why", why)
 }
 
-// turn has packets redirected, or not, from one packet to the next. d.mu is held.
+// turn has packets redirected, or not, from one packet to the next. Where that fails the
+// gate at the devices is not opened again. d.mu is held.
 func (d *Datapath) turn(to course) error {
 	var b nftables.Batch
-	was := d.fast.to
 	d.fast.to = to
 	d.turning(&b)
 	if err := d.rules.Commit(&b); err != nil {
-		d.fast.to = was
+		d.fast.to = course{}
 		return fmt.Errorf("changing the redirect: %w", err)
 	}
 	return nil

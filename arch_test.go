@@ -37,7 +37,7 @@ var allowedImports = map[string][]string{
 
 	// Data paths in user space: who may pass, and one folder for each way there.
 	"gateway/datapath/admission": {"gateway/datapath"},
-	"gateway/datapath/tun":       {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard"},
+	"gateway/datapath/tun":       {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/stack"},
 	"gateway/datapath/nfqueue":   {"gateway/datapath", "gateway/datapath/admission", "gateway/datapath/guard", "gateway/datapath/stack", "gateway/datapath/nfqueue/..."},
 
 	"gateway/datapath/nfqueue/nftables": {},

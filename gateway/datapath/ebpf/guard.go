@@ -28,7 +28,7 @@ func (d *Datapath) keepGuard() {
 	if !d.guarded || !holdsLAN(d.cfg.PinDir, d.lan) {
 		return
 	}
-	there, err := stack.HasTable(unix.NFPROTO_INET, d.guardian().Table())
+	there, err := stack.HasTable(unix.NFPROTO_INET, guard.Table(d.cfg.LAN))
 	if err == nil && !there {
 		d.cfg.Log.Warn("the guard was taken out of netfilter; putting it back", "lan", d.cfg.LAN)
 		if err = d.guardian().Shut(); err == nil {

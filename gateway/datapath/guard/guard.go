@@ -93,8 +93,9 @@ func (g Guard) Know(indexes ...int) error {
 // Is reports whether a table of nftables, of the inet family, is a Guard's.
 func Is(table string) bool { return strings.HasPrefix(table, prefix) }
 
-// Table is the name of this one's table, of the inet family.
-func (g Guard) Table() string { return tableName(g.LAN) }
+// Table is the name of the tables of a LAN: Shut's of the inet family, ShutFrames' of
+// the netdev family.
+func Table(lan string) string { return tableName(lan) }
 
 // Remove takes out what Shut put in for a LAN, if it is there: the kernel forwards
 // for everybody.

@@ -21,7 +21,7 @@ func paths() (all []datapathtest.Path) {
 			Name:     name,
 			Open:     func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
 			Detach:   func(in datapathtest.Config) error { return Detach(config(in)) },
-			Promises: datapathtest.Promises{OwnAddress: true, Netfilter: true, Burst: admission.Burst},
+			Promises: datapathtest.Promises{Restores: true, OwnAddress: true, Netfilter: true, Burst: admission.Burst},
 		})
 	}
 	return all

@@ -87,7 +87,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if d.lan, err = ethernet(cfg.LAN, cfg.Address); err != nil {
 		return nil, err
 	}
-	if err := d.shut(); err != nil {
+	if err := d.shut(cfg.Former); err != nil {
 		return nil, err
 	}
 	if d.stop, err = newWaker(); err != nil {
@@ -96,7 +96,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := d.start(); err != nil {
 		return nil, err
 	}
-	d.watcher, err = newWatcher(d.lan, cfg.Device, d.failed)
+	d.watcher, err = d.watch()
 	return d, err
 }
 
@@ -110,13 +110,14 @@ func (c *Config) complete() {
 }
 
 // shut has the kernel neither take frames of the LAN nor, should its interface be
-// made again, forward for one.
-func (d *Datapath) shut() error {
+// made again, forward for one; in between it does what there is to do then. Doing it
+// twice is the same as once.
+func (d *Datapath) shut(between func() error) error {
 	if err := guard.ShutFrames(d.cfg.LAN, d.cfg.Address.Addr()); err != nil {
 		return err
 	}
-	if d.cfg.Former != nil {
-		if err := d.cfg.Former(); err != nil {
+	if between != nil {
+		if err := between(); err != nil {
 			return err
 		}
 	}

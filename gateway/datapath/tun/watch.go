@@ -6,26 +6,25 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"syscall"
-	"unsafe"
 
-	rtnetlink "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
-// watcher follows the LAN's interface and the TUN device: the device's MTU is the
-// LAN's, so that the kernel fragments for it, and without one of them nothing passes
-// any more.
+// watcher follows the LAN's interface, the TUN device and netfilter's rules: the
+// device's MTU is the LAN's, so that the kernel fragments for it; without one of them
+// nothing passes any more; and without the rules the kernel forwards for everybody.
 type watcher struct {
 	lan    *net.Interface
 	device int // index
 	mtu    int // of both, as far as is known
 	name   string
 
-	conn    *rtnetlink.Conn
-	running sync.WaitGroup
-	failed  *failure
+	follower *stack.Follower
+	failed   *failure
 }
 
 // failure is the first reason why a data path cannot go on.
@@ -37,49 +36,27 @@ type failure struct {
 
 func (f *failure) set(err error) { f.once.Do(func() { f.err = err; close(f.done) }) }
 
-// newWatcher begins to watch. Messages wait until run.
-func newWatcher(lan *net.Interface, device string, failed *failure) (*watcher, error) {
-	dev, err := net.InterfaceByName(device)
+// watch begins to watch.
+func (d *Datapath) watch() (*watcher, error) {
+	follower, err := stack.Follow()
 	if err != nil {
-		return nil, fmt.Errorf("interface %s: %w", device, err)
+		return nil, err
 	}
-	w := &watcher{lan: lan, device: dev.Index, mtu: dev.MTU, name: device, failed: failed}
-	if w.conn, err = rtnetlink.Dial(unix.NETLINK_ROUTE, nil); err != nil {
-		return nil, fmt.Errorf("following the interfaces: %w", err)
+	dev, err := net.InterfaceByName(d.cfg.Device)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("interface %s: %w", d.cfg.Device, err), follower.Close())
 	}
-	if err := w.conn.JoinGroup(unix.RTNLGRP_LINK); err != nil {
-		w.conn.Close()
-		return nil, fmt.Errorf("following the interfaces: %w", err)
-	}
-	w.running.Go(w.run)
+	w := &watcher{lan: d.lan, device: dev.Index, mtu: dev.MTU, name: d.cfg.Device, follower: follower, failed: d.failed}
+	w.check()
+	follower.Run(stack.Changes{LAN: d.lan.Index, Routing: w.check, Rules: d.keepRules})
 	return w, nil
 }
 
-// run looks after both interfaces whenever one changes, or messages were lost.
-func (w *watcher) run() {
-	for {
-		if err := w.look(); err != nil {
-			w.failed.set(err)
-		}
-		for changed := false; !changed; {
-			messages, err := w.conn.Receive()
-			if err != nil && !errors.Is(err, syscall.ENOBUFS) {
-				return // closed
-			}
-			changed = err != nil
-			for _, m := range messages {
-				changed = changed || w.concerns(m)
-			}
-		}
+// check looks after both interfaces.
+func (w *watcher) check() {
+	if err := w.look(); err != nil {
+		w.failed.set(err)
 	}
-}
-
-func (w *watcher) concerns(m rtnetlink.Message) bool {
-	if len(m.Data) < int(unsafe.Sizeof(unix.IfInfomsg{})) {
-		return false
-	}
-	index := int((*unix.IfInfomsg)(unsafe.Pointer(&m.Data[0])).Index)
-	return index == w.lan.Index || index == w.device
 }
 
 // look gives the device the LAN's MTU. It fails when one of them is gone.
@@ -102,9 +79,22 @@ func (w *watcher) look() error {
 	return nil
 }
 
-func (w *watcher) close() {
-	w.conn.Close()
-	w.running.Wait()
+func (w *watcher) close() { w.follower.Close() }
+
+// keepRules puts back what keeps the kernel's stack off the LAN where somebody has
+// flushed nftables: until then the machine forwards what the LAN sends.
+func (d *Datapath) keepRules() {
+	frames, err := stack.HasTable(unix.NFPROTO_NETDEV, guard.Table(d.cfg.LAN))
+	forwarding, err2 := stack.HasTable(unix.NFPROTO_INET, guard.Table(d.cfg.LAN))
+	err = errors.Join(err, err2)
+	if err == nil && (!frames || !forwarding) {
+		if err = d.shut(nil); err == nil {
+			d.cfg.Log.Warn("the rules were taken out of nftables, and are back; in between the machine forwarded what the LAN sends", "lan", d.cfg.LAN)
+		}
+	}
+	if err != nil {
+		d.cfg.Log.Error("keeping the kernel's stack off the LAN", "lan", d.cfg.LAN, "err", err)
+	}
 }
 
 // Wait returns when ctx ends, or with an error when the data path cannot go on: one

@@ -242,26 +242,6 @@ func remarks(s analysis.Summary) []string {
 	return append(out, "How to read it: "+readingSentence(s))
 }
 
-// churnSentences say what became of guests, one a block's setting.
-func churnSentences(cells []analysis.Cell) (out []string) {
-	for _, c := range cells {
-		ch := c.Churn
-		if ch.Blocks == 0 {
-			continue
-		}
-		text := fmt.Sprintf("Guests: %s with %s: %s a second, %d came, %d got in (p50 %s ms, p99 %s ms), %d left; in %d of %s the device then knew as many clients as before; its memory %s to %s MiB, rules %s to %s lines",
-			c.DUT, counted(c.Clients, "client"), ch.PerSecond, ch.Came, ch.In, digits3(ch.LoginP50ms.Mean), digits3(ch.LoginP99ms.Mean), ch.Gone, ch.Settled,
-			counted(ch.Blocks, "block"), digits3(ch.PSSBeforeMiB.Mean), digits3(ch.PSSAfterMiB.Mean), digits3(ch.RuleLinesBefore.Mean), digits3(ch.RuleLinesAfter.Mean))
-		if len(ch.Failures) > 0 {
-			text += fmt.Sprintf("; %d × such as: %s", ch.Failures[0].Count, ch.Failures[0].Text)
-		}
-		if !slices.Contains(out, text) { // loads of the same blocks share their guests
-			out = append(out, text)
-		}
-	}
-	return out
-}
-
 // limitSentence says what a device broke at.
 func limitSentence(l analysis.Limit) string {
 	return fmt.Sprintf("%s took %s and not %d: %s", l.DUT, counted(l.Took, "client"), l.Clients, l.How)

@@ -56,6 +56,9 @@ func headlines(s analysis.Summary, styles map[string]int) []headline {
 			h.Big = ratio(c.OverheadRatio.Mean) + " ×"
 			h.Interval = bounds(c.OverheadRatio, ratio)
 		}
+		if l, ok := ceilingOf(s, c); ok && failsSomewhere(s) {
+			h.addCeiling(l, c)
+		}
 		out = append(out, h)
 	}
 	return out
@@ -79,6 +82,9 @@ func chance(c analysis.Cell) string {
 	return fmt.Sprintf("p = %.3f", float64(p))
 }
 
+// capacityFact is the line of a card that says what one core of the router carries.
+const capacityFact = "Carries"
+
 // cardFacts is what else a reader asks of a device; what is not known is left out.
 func cardFacts(c analysis.Cell, models []analysis.CostModel) []fact {
 	var out []fact
@@ -93,7 +99,7 @@ func cardFacts(c analysis.Cell, models []analysis.CostModel) []fact {
 		}
 		for _, at := range m.Capacity {
 			if at.Clients == c.Clients && at.Mbps.Mean.Known() {
-				out = append(out, fact{"Carries", unbroken(capacityText(at))})
+				out = append(out, fact{capacityFact, unbroken(capacityText(at))})
 			}
 		}
 	}
@@ -148,7 +154,11 @@ func leadSentence(s analysis.Summary) string {
 			limits = append(limits, fmt.Sprintf("%s could carry only %s.", c.DUT, rate(c.DeliveredMbps)))
 		}
 	}
-	out := []string{guestsLead(cells)}
+	ceilings := ceilingsLead(s, cells)
+	if ceilings != "" {
+		limits = nil // it says more
+	}
+	out := []string{ceilings, guestsLead(cells)}
 	if len(costs) > 0 {
 		out = append(out, fmt.Sprintf("Compared with %s, carrying the same bit%s takes %s.", otherName(s), where, listed(costs)))
 	}
@@ -156,10 +166,9 @@ func leadSentence(s analysis.Summary) string {
 	if len(open) > 0 {
 		out = append(out, openSentence(s, open))
 	}
-	if text := unheardSentence(s, cells); text != "" {
-		out = append(out, text)
-	}
-	return unbroken(strings.TrimSpace(strings.Join(out, " ")))
+	out = append(out, unheardSentence(s, cells))
+	out = slices.DeleteFunc(out, func(text string) bool { return text == "" })
+	return unbroken(strings.Join(out, " "))
 }
 
 // unheardSentence names the loads above those of the cards of which no trial was accepted.

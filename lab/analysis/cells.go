@@ -50,7 +50,7 @@ func Summarise(run result.Run, opts Options) Summary {
 	hours, clockBack := elapsed(trials)
 	unstable := s.fillSweeps(blockMeans(trials, hours), opts)
 	s.Rejects = rejectReasons(run.Trials)
-	s.FailedBlocks, s.Limits = failedBlocks(run.Blocks), limits(run.Blocks)
+	s.FailedBlocks, s.Limits = failedBlocks(run), limits(run.Blocks)
 	if s.Measure == result.MeasureLogins {
 		s.summariseStorms(run, opts)
 	}
@@ -280,16 +280,6 @@ func timesOf(blocks []result.Block, opts Options) BlockTimes {
 		*fig.field(&f) = amounts.estimate(values, opts.Confidence)
 	}
 	return f
-}
-
-func failedBlocks(blocks []result.Block) []FailedBlock {
-	out := []FailedBlock{}
-	for _, b := range blocks {
-		if b.Error != "" {
-			out = append(out, FailedBlock{b.DUT, b.Clients, b.Direction, b.Profile, b.Block, b.Error})
-		}
-	}
-	return out
 }
 
 var figuresInText = regexp.MustCompile(`[0-9]+([.,][0-9]+)*`)

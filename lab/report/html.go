@@ -71,7 +71,7 @@ type pageData struct {
 	MoreReasons  int
 	Rejected     []rejectedTrial
 	MoreReject   int
-	Failed       []analysis.FailedBlock
+	Failed       []failedRow
 	MoreFailed   int
 	Limits       []string // sentences: what devices broke at
 	Skipped      []result.Skip

@@ -222,9 +222,7 @@ func remarks(s analysis.Summary) []string {
 		out = append(out, "Limit: "+limitSentence(l))
 	}
 	out = append(out, churnSentences(s.Cells)...)
-	for _, f := range s.FailedBlocks {
-		out = append(out, fmt.Sprintf("Block failed: %s, block %d: %s", f.DUT, f.Block, f.Error))
-	}
+	out = append(out, failedSentences(s.FailedBlocks)...)
 	for _, warning := range s.Warnings {
 		out = append(out, "Warning: "+warning)
 	}
@@ -240,6 +238,39 @@ func remarks(s analysis.Summary) []string {
 		out = append(out, ceilingsReading)
 	}
 	return append(out, "How to read it: "+readingSentence(s))
+}
+
+// failedSentences say each error once, with the blocks it ended, which count from 1 as
+// they do while a run goes on. What was measured since is no loss any more.
+func failedSentences(list []analysis.FailedBlock) (out []string) {
+	type cause struct{ dut, err string }
+	blocks := map[cause][]string{}
+	var causes []cause
+	measured := 0
+	for _, f := range list {
+		if f.Measured {
+			measured++
+			continue
+		}
+		c := cause{f.DUT, f.Error}
+		if blocks[c] == nil {
+			causes = append(causes, c)
+		}
+		if number := strconv.Itoa(f.Block + 1); !slices.Contains(blocks[c], number) {
+			blocks[c] = append(blocks[c], number)
+		}
+	}
+	for _, c := range causes {
+		word := "block "
+		if len(blocks[c]) > 1 {
+			word = "blocks "
+		}
+		out = append(out, fmt.Sprintf("Block failed: %s, %s%s: %s", c.dut, word, listed(blocks[c]), c.err))
+	}
+	if measured > 0 {
+		out = append(out, fmt.Sprintf("Failed at first and measured since, when the run was resumed: %s.", counted(measured, "block")))
+	}
+	return out
 }
 
 // limitSentence says what a device broke at.

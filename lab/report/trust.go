@@ -22,9 +22,16 @@ type rejectRow struct {
 	Count         int
 }
 
+// rejectedTrial has block, window and attempt counted from 1.
 type rejectedTrial struct {
 	Where, Reasons         string
 	Block, Window, Attempt int
+}
+
+// failedRow is a block that failed; blocks count from 1 as they do while a run goes on.
+type failedRow struct {
+	DUT, Direction, Error, Since string
+	Clients, Block               int
 }
 
 // addTrust lists what was rejected and what failed.
@@ -42,7 +49,15 @@ func (data *pageData) addTrust(run result.Run, s analysis.Summary) {
 		data.Limits = append(data.Limits, capitalised(limitSentence(l))+".")
 	}
 	data.Rejected, data.MoreReject = rejectedTrials(run.Trials)
-	data.Failed, data.MoreFailed = bounded(s.FailedBlocks, failedRows)
+	failed, more := bounded(s.FailedBlocks, failedRows)
+	for _, f := range failed {
+		row := failedRow{DUT: f.DUT, Direction: f.Direction, Error: f.Error, Clients: f.Clients, Block: f.Block + 1, Since: none}
+		if f.Measured {
+			row.Since = "measured"
+		}
+		data.Failed = append(data.Failed, row)
+	}
+	data.MoreFailed = more
 }
 
 // bounded cuts a list and says by how much.
@@ -72,7 +87,7 @@ func rejectedTrials(trials []result.Trial) (rows []rejectedTrial, more int) {
 			rows = append(rows, rejectedTrial{
 				Where:   fmt.Sprintf("%s, %s, %s %s", name, rate(analysis.Number(t.Cell.OfferedMbps)), counted(t.Cell.Clients, "client"), t.Cell.Direction),
 				Reasons: nonEmpty(strings.Join(t.Rejects, "; "), "no reason recorded"),
-				Block:   t.Block, Window: t.Window, Attempt: t.Attempt,
+				Block:   t.Block + 1, Window: t.Window + 1, Attempt: t.Attempt + 1,
 			})
 		}
 	}

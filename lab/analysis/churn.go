@@ -12,13 +12,9 @@ import (
 type ChurnFigures struct {
 	PerSecond Number `json:"per_second"` // guests that were to come
 	Blocks    int    `json:"blocks"`
-	// Settled are blocks after which the DUT knew as many clients as before; those of
-	// a DUT that tells no numbers are among them.
+	// Settled are blocks after which the DUT knew as many clients as before; none of a
+	// DUT that tells no numbers.
 	Settled int `json:"settled"`
-	// Told are the blocks in which the DUT told its numbers, Forgot those of them after
-	// which they were as before.
-	Told   int `json:"told"`
-	Forgot int `json:"forgot"`
 	Came   int `json:"came"` // of all blocks, as are the three below
 	In     int `json:"in"`
 	Gone   int `json:"gone"`
@@ -84,9 +80,7 @@ func churnFigures(cell result.Cell, blocks []result.Block, opts Options) ChurnFi
 			f.Settled++
 		}
 		if len(c.Before.Counts)+len(c.After.Counts) > 0 {
-			if f.Told++; c.Settled() {
-				f.Forgot++
-			}
+			f.Told++
 		}
 		for _, r := range c.Failures {
 			for range r.Count {

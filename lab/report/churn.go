@@ -13,7 +13,7 @@ func forgotten(ch analysis.ChurnFigures) string {
 	if ch.Told == 0 {
 		return "it tells no numbers"
 	}
-	return fmt.Sprintf("%d of %s", ch.Forgot, counted(ch.Told, "block"))
+	return fmt.Sprintf("%d of %s", ch.Settled, counted(ch.Told, "block"))
 }
 
 // fromTo prints what was before the first guest and after the last.
@@ -42,10 +42,10 @@ func guestsText(ch analysis.ChurnFigures) string {
 	switch {
 	case ch.Told == 0:
 		return text + "; whom it knows, the device does not tell"
-	case ch.Forgot == ch.Told:
+	case ch.Settled == ch.Told:
 		text += ", and it forgot them all"
 	default:
-		text += fmt.Sprintf("; it forgot them all in %d of %s", ch.Forgot, counted(ch.Told, "block"))
+		text += fmt.Sprintf("; it forgot them all in %d of %s", ch.Settled, counted(ch.Told, "block"))
 	}
 	return text + " (" + countsText(ch) + ")"
 }

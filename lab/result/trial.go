@@ -253,8 +253,11 @@ type Churn struct {
 	SettledSeconds float64 `json:"settled_seconds"`
 }
 
-// Settled reports whether the DUT knows as many clients as before.
-func (c Churn) Settled() bool { return maps.Equal(c.Before.Counts, c.After.Counts) }
+// Settled reports whether the DUT is known to know as many clients as before: never of
+// one that tells no numbers.
+func (c Churn) Settled() bool {
+	return len(c.Before.Counts) > 0 && maps.Equal(c.Before.Counts, c.After.Counts)
+}
 
 // DeviceState is what a DUT holds at one moment.
 type DeviceState struct {

@@ -15,10 +15,12 @@ type ChurnFigures struct {
 	// Settled are blocks after which the DUT knew as many clients as before; none of a
 	// DUT that tells no numbers.
 	Settled int `json:"settled"`
-	Came   int `json:"came"` // of all blocks, as are the three below
-	In     int `json:"in"`
-	Gone   int `json:"gone"`
-	Missed int `json:"missed"`
+	Came    int `json:"came"` // of all blocks, as are the three below
+	In      int `json:"in"`
+	Gone    int `json:"gone"`
+	Missed  int `json:"missed"`
+
+	Told int `json:"told"` // blocks in which the DUT told its numbers
 
 	LeaseP99ms     Estimate `json:"lease_p99_ms"`
 	LoginP50ms     Estimate `json:"login_p50_ms"`

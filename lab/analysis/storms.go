@@ -81,6 +81,11 @@ func (p StormPhase) Limit() string {
 	return p.Limits[0].Text
 }
 
+// limitedBy reports whether any storm was held up by that.
+func (p StormPhase) limitedBy(limit string) bool {
+	return slices.ContainsFunc(p.Limits, func(t Tally) bool { return t.Text == limit })
+}
+
 // Failed is how many clients gave up.
 func (p StormPhase) Failed() int { return p.Asked - p.Through }
 

@@ -205,8 +205,15 @@ func remarks(s analysis.Summary) []string {
 		out, noun = stormRemarks(s.Storms), "storm"
 	}
 	if s.Trials.Rejected > 0 {
-		out = append(out, fmt.Sprintf("Rejected: %s by self-tests, %s accepted (%d redone).",
-			counted(s.Trials.Rejected, noun), fmt.Sprint(s.Trials.Accepted), s.Trials.Redone))
+		text := fmt.Sprintf("Rejected: %s by self-tests, %d accepted (%d redone).", counted(s.Trials.Rejected, noun), s.Trials.Accepted, s.Trials.Redone)
+		reasons := 0
+		for _, r := range s.Rejects {
+			reasons += r.Count
+		}
+		if reasons > s.Trials.Rejected {
+			text += " Some have several reasons:"
+		}
+		out = append(out, text)
 	}
 	for i, r := range s.Rejects {
 		if i == reasonsShown {
@@ -215,7 +222,7 @@ func remarks(s analysis.Summary) []string {
 		}
 		out = append(out, fmt.Sprintf("  %d × such as: %s", r.Count, r.Text))
 	}
-	for _, skip := range s.Skipped {
+	for _, skip := range skipped(s.Skipped) {
 		out = append(out, fmt.Sprintf("Skipped: %s: %s", skip.DUT, skip.Reason))
 	}
 	for _, l := range s.Limits {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -282,8 +281,6 @@ func timesOf(blocks []result.Block, opts Options) BlockTimes {
 	return f
 }
 
-var figuresInText = regexp.MustCompile(`[0-9]+([.,][0-9]+)*`)
-
 // rejectReasons counts the reasons of rejected trials, most frequent first.
 // "generator at 83 %" and "generator at 91 %" are one reason.
 func rejectReasons(trials []result.Trial) []Tally {
@@ -303,7 +300,7 @@ func (t tally) addRejects(accepted bool, rejects []string) {
 		t.add("no reason recorded", "no reason recorded")
 	}
 	for _, reason := range rejects {
-		t.add(figuresInText.ReplaceAllString(reason, "#"), reason)
+		t.add(result.WithoutFigures(reason), reason)
 	}
 }
 

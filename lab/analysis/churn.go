@@ -86,7 +86,7 @@ func churnFigures(cell result.Cell, blocks []result.Block, opts Options) ChurnFi
 		}
 		for _, r := range c.Failures {
 			for range r.Count {
-				failures.add(figuresInText.ReplaceAllString(r.First, "#"), r.First)
+				failures.add(result.WithoutFigures(r.First), r.First)
 			}
 		}
 	}

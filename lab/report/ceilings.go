@@ -82,7 +82,7 @@ func ceilingOf(s analysis.Summary, c analysis.Cell) (analysis.Ceiling, bool) {
 func ceilingText(l analysis.Ceiling) string {
 	switch {
 	case l.CarriesMbps.Known() && l.FailsMbps.Known():
-		return fmt.Sprintf("%s and not %s", rate(l.CarriesMbps), rate(l.FailsMbps))
+		return fmt.Sprintf("%s but not %s", rate(l.CarriesMbps), rate(l.FailsMbps))
 	case l.FailsMbps.Known():
 		return "less than " + rate(l.FailsMbps)
 	}
@@ -122,13 +122,13 @@ func (h *headline) addCeiling(l analysis.Ceiling, c analysis.Cell) {
 	}
 	h.Facts = append([]fact{cost}, h.Facts...)
 	h.Verdict, h.P = "", ""
-	h.Big, h.Interval = unbroken(carriesText(l)), fmt.Sprintf("n = %d", l.CarriesBlocks)
+	h.Big, h.Interval = unbroken(carriesText(l)), counted(l.CarriesBlocks, "block")
 	text := fmt.Sprintf(" carries %s without loss, alone on the machine, with %s, %s", ceilingText(l), counted(l.Clients, "client"), directionWord(l.Direction))
 	switch {
 	case !l.FailsMbps.Known():
 		text += "; more was not offered"
 	case !l.CarriesMbps.Known():
-		h.Big, h.Interval = "< "+rate(l.FailsMbps), fmt.Sprintf("n = %d", l.FailsBlocks)
+		h.Big, h.Interval = "< "+rate(l.FailsMbps), counted(l.FailsBlocks, "block")
 		fallthrough
 	default:
 		text += fmt.Sprintf(": there it fails by %s; it delivers at most %s", failureWord(l.Why), withBounds(l.Most, rate))

@@ -11,7 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// TestTerminalCeilings: the table of ceilings stands under that of the cells.
+// TestTerminalCeilings: the table of ceilings stands above that of the cells.
 func TestTerminalCeilings(t *testing.T) {
 	turns := portals()
 	turns.Mode, turns.Directions = result.ModeSolo, []string{"up", "down"}
@@ -31,6 +31,9 @@ func TestTerminalCeilings(t *testing.T) {
 		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want) }) {
 			t.Errorf("no line begins with %q:\n%s", want, b.String())
 		}
+	}
+	if ceilings, cells := strings.Index(b.String(), "\nceiling"), strings.Index(b.String(), "\nDUT"); ceilings > cells {
+		t.Errorf("the table begins with the cells:\n%s", b.String())
 	}
 	for _, line := range lines {
 		switch {
@@ -53,9 +56,10 @@ func TestCeilingsComeFirst(t *testing.T) {
 	}
 	page := strings.ReplaceAll(b.String(), "\u00a0", " ")
 	for _, want := range []string{
-		`<p class="lead">Alone on the machine and without loss, coovachilli carries 500 Mbit/s and not 1 Gbit/s, ebpf at least 1 Gbit/s and opennds at least 1 Gbit/s. Compared with a clean router`,
-		`<span class="big">500 Mbit/s</span> <span class="interval">n = 6</span>`, `<span class="big">≥ 1 Gbit/s</span>`,
-		"coovachilli</strong> carries 500 Mbit/s and not 1 Gbit/s without loss, alone on the machine, with 20 clients, upload: there it fails by shortfall; it delivers at most 770 Mbit/s",
+		`<p class="lead">Alone on the machine and without loss, coovachilli carries 500 Mbit/s but not 1 Gbit/s, ebpf at least 1 Gbit/s and opennds at least 1 Gbit/s. Compared with a clean router`,
+		`<h2 id="costs">What they carry, and what they cost</h2>`,
+		`<span class="big">500 Mbit/s</span> <span class="interval">6 blocks</span>`, `<span class="big">≥ 1 Gbit/s</span>`,
+		"coovachilli</strong> carries 500 Mbit/s but not 1 Gbit/s without loss, alone on the machine, with 20 clients, upload: there it fails by shortfall; it delivers at most 770 Mbit/s",
 		"ebpf</strong> carries at least 1 Gbit/s without loss, alone on the machine, with 20 clients, upload; more was not offered.",
 		"<dt>CPU per bit</dt><dd>4.95 × [",
 	} {

@@ -117,6 +117,9 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 	if s.Sides != nil {
 		data.Question = "How the two labs compare"
 	}
+	if failsSomewhere(s) {
+		data.Question = "What they carry, and what they cost"
+	}
 	data.Claims = claims(s.Findings)
 	if env.Sides == nil {
 		data.addStudies(d, append([]analysis.Summary{s}, with...))

@@ -60,6 +60,10 @@ func columnsOf(s analysis.Summary) []column[analysis.Cell] {
 func Terminal(w io.Writer, s analysis.Summary, width int) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", result.OneLine(strings.Join(heading(s), " · ")))
+	if len(s.Ceilings) > 0 {
+		b.WriteByte('\n')
+		table(&b, columnsFor(ceilingColumns, s.Ceilings, width), s.Ceilings)
+	}
 	if len(s.Cells) > 0 {
 		b.WriteByte('\n')
 		table(&b, columnsFor(columnsOf(s), s.Cells, width), s.Cells)
@@ -71,10 +75,6 @@ func Terminal(w io.Writer, s analysis.Summary, width int) error {
 	if len(s.Storms) > 0 {
 		b.WriteByte('\n')
 		table(&b, columnsFor(stormColumns, s.Storms, width), s.Storms)
-	}
-	if len(s.Ceilings) > 0 {
-		b.WriteByte('\n')
-		table(&b, columnsFor(ceilingColumns, s.Ceilings, width), s.Ceilings)
 	}
 	b.WriteByte('\n')
 	for _, line := range remarks(s) {
@@ -196,7 +196,7 @@ const reasonsShown = 6
 
 // remarks are the lines under the table.
 func remarks(s analysis.Summary) []string {
-	out := []string{"Noise floor: " + noiseSentence(s.AA)}
+	out := append(churnSentences(s.Cells), "Noise floor: "+noiseSentence(s.AA))
 	if text := sidesSentence(s); text != "" {
 		out = append([]string{"What is weighed: " + text}, out...)
 	}
@@ -228,7 +228,6 @@ func remarks(s analysis.Summary) []string {
 	for _, l := range s.Limits {
 		out = append(out, "Limit: "+limitSentence(l))
 	}
-	out = append(out, churnSentences(s.Cells)...)
 	out = append(out, failedSentences(s.FailedBlocks)...)
 	for _, warning := range s.Warnings {
 		out = append(out, "Warning: "+warning)

@@ -193,9 +193,11 @@ func printTable(w io.Writer, s analysis.Summary, asJSON bool) error {
 	return report.Terminal(w, s, terminalWidth(os.Stdout))
 }
 
-// override applies --set KEY=VALUE flags and checks the experiment again.
+// override applies --set KEY=VALUE flags and checks the experiment again. Its description
+// then says what was changed: it heads the report, and speaks of the experiment as shipped.
 func override(exp *experiment.Experiment, sets []string) error {
 	var errs []error
+	described := exp.Description
 	for _, s := range sets {
 		key, value, ok := strings.Cut(s, "=")
 		if !ok {
@@ -208,6 +210,9 @@ func override(exp *experiment.Experiment, sets []string) error {
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
+	}
+	if len(sets) > 0 && exp.Description == described && described != "" {
+		exp.Description += fmt.Sprintf(" (changed: %s)", strings.Join(sets, ", "))
 	}
 	return exp.Check(dut.Names())
 }

@@ -21,11 +21,18 @@ type Ceiling struct {
 	// absent when not even the smallest was.
 	CarriesMbps Number `json:"carries_mbps"`
 	CPUCorePct  Number `json:"cpu_core_pct"` // there, % of one core
+	// CarriesBlocks and FailsBlocks are the blocks behind the two loads.
+	CarriesBlocks int `json:"carries_blocks"`
+	FailsBlocks   int `json:"fails_blocks"`
 	// FailsMbps is the smallest load offered that was not carried, and Why how that
 	// showed: result.FlagSaturated or result.FlagLossy. Absent when all were.
 	FailsMbps Number `json:"fails_mbps"`
 	Why       string `json:"why,omitempty"`
 	MostMbps  Number `json:"most_mbps"` // the most that was delivered, whatever was lost on the way
+	// CPU is CPUCorePct and Most is MostMbps with their intervals over blocks. Those of
+	// the clean router, which stood beside several devices, have none.
+	CPU  Estimate `json:"cpu"`
+	Most Estimate `json:"most"`
 }
 
 // ceilings looks for the ceilings of a run in which sides take turns: beside a clean
@@ -57,7 +64,7 @@ func ceilings(cells []Cell, mode string) []Ceiling {
 			continue
 		}
 		l := Ceiling{DUT: k.DUT, Clients: k.Clients, Direction: k.Direction, Profile: k.Profile,
-			CarriesMbps: Absent(), CPUCorePct: Absent(), FailsMbps: Absent(), MostMbps: Absent()}
+			CarriesMbps: Absent(), CPUCorePct: Absent(), FailsMbps: Absent(), MostMbps: Absent(), CPU: unknown(), Most: unknown()}
 		if k.DUT == Clean {
 			l.ofClean(of)
 		} else {
@@ -76,16 +83,17 @@ func (l *Ceiling) ofDevice(cells []Cell) {
 			continue
 		}
 		if !l.MostMbps.Known() || c.DeliveredMbps > l.MostMbps {
-			l.MostMbps = c.DeliveredMbps
+			l.MostMbps, l.Most = c.DeliveredMbps, c.Intervals.DeliveredMbps
 		}
 		if l.FailsMbps.Known() {
 			continue
 		}
 		if why := c.notCarried(); why != "" {
-			l.FailsMbps, l.Why = c.OfferedMbps, why
+			l.FailsMbps, l.FailsBlocks, l.Why = c.OfferedMbps, c.Blocks, why
 			continue
 		}
-		l.CarriesMbps, l.CPUCorePct = c.OfferedMbps, c.CPUCorePct.Mean
+		l.CarriesMbps, l.CarriesBlocks = c.OfferedMbps, c.Blocks
+		l.CPUCorePct, l.CPU = c.CPUCorePct.Mean, c.CPUCorePct
 	}
 }
 
@@ -99,10 +107,12 @@ func (l *Ceiling) ofClean(cells []Cell) {
 			continue
 		}
 		if l.CarriesMbps != c.OfferedMbps {
-			cpu = nil
+			cpu, l.CarriesBlocks = nil, 0
 		}
+		l.CarriesBlocks += c.Blocks
 		cpu = append(cpu, float64(c.CleanCPUCorePct.Mean))
 		l.CarriesMbps, l.MostMbps, l.CPUCorePct = c.OfferedMbps, c.OfferedMbps, Number(mean(cpu))
+		l.CPU.Mean, l.Most.Mean = l.CPUCorePct, l.MostMbps
 	}
 }
 

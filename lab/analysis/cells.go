@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -50,7 +49,7 @@ func Summarise(run result.Run, opts Options) Summary {
 	hours, clockBack := elapsed(trials)
 	unstable := s.fillSweeps(blockMeans(trials, hours), opts)
 	s.Rejects = rejectReasons(run.Trials)
-	s.FailedBlocks, s.Limits = failedBlocks(run.Blocks), limits(run.Blocks)
+	s.FailedBlocks, s.Limits = failedBlocks(run), limits(run.Blocks)
 	if s.Measure == result.MeasureLogins {
 		s.summariseStorms(run, opts)
 	}
@@ -282,18 +281,6 @@ func timesOf(blocks []result.Block, opts Options) BlockTimes {
 	return f
 }
 
-func failedBlocks(blocks []result.Block) []FailedBlock {
-	out := []FailedBlock{}
-	for _, b := range blocks {
-		if b.Error != "" {
-			out = append(out, FailedBlock{b.DUT, b.Clients, b.Direction, b.Profile, b.Block, b.Error})
-		}
-	}
-	return out
-}
-
-var figuresInText = regexp.MustCompile(`[0-9]+([.,][0-9]+)*`)
-
 // rejectReasons counts the reasons of rejected trials, most frequent first.
 // "generator at 83 %" and "generator at 91 %" are one reason.
 func rejectReasons(trials []result.Trial) []Tally {
@@ -313,7 +300,7 @@ func (t tally) addRejects(accepted bool, rejects []string) {
 		t.add("no reason recorded", "no reason recorded")
 	}
 	for _, reason := range rejects {
-		t.add(figuresInText.ReplaceAllString(reason, "#"), reason)
+		t.add(result.WithoutFigures(reason), reason)
 	}
 }
 

@@ -1,6 +1,11 @@
 package analysis
 
-import "github.com/gateweigh/gateweigh/lab/result"
+import (
+	"maps"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
 
 // ChurnFigures are what became of guests in the blocks of a cell, whatever the load,
 // and whether the DUT was then as before. All zero without guests.
@@ -15,6 +20,8 @@ type ChurnFigures struct {
 	Gone    int `json:"gone"`
 	Missed  int `json:"missed"`
 
+	Told int `json:"told"` // blocks in which the DUT told its numbers
+
 	LeaseP99ms     Estimate `json:"lease_p99_ms"`
 	LoginP50ms     Estimate `json:"login_p50_ms"`
 	LoginP99ms     Estimate `json:"login_p99_ms"`
@@ -24,8 +31,21 @@ type ChurnFigures struct {
 	PSSAfterMiB     Estimate `json:"pss_after_mib"`
 	RuleLinesBefore Estimate `json:"rule_lines_before"`
 	RuleLinesAfter  Estimate `json:"rule_lines_after"`
+	// Connections that the router's kernel tracks, the clients' own among them.
+	FlowsBefore Estimate `json:"flows_before"`
+	FlowsAfter  Estimate `json:"flows_after"`
+	// Counts are the DUT's own numbers, by name; none when it tells none.
+	Counts []CountChange `json:"counts"`
 
 	Failures []Tally `json:"failures"` // why guests did not get in or out
+}
+
+// CountChange is one of a DUT's own numbers before the first guest came and after the
+// last had left, over blocks.
+type CountChange struct {
+	Name   string   `json:"name"` // sessions, clients, leases …
+	Before Estimate `json:"before"`
+	After  Estimate `json:"after"`
 }
 
 // churnFigureTable is every estimate of ChurnFigures.
@@ -41,11 +61,13 @@ var churnFigureTable = []struct {
 	{func(f *ChurnFigures) *Estimate { return &f.PSSAfterMiB }, func(c *result.Churn) float64 { return c.After.PSSMiB }},
 	{func(f *ChurnFigures) *Estimate { return &f.RuleLinesBefore }, func(c *result.Churn) float64 { return float64(c.Before.RuleLines) }},
 	{func(f *ChurnFigures) *Estimate { return &f.RuleLinesAfter }, func(c *result.Churn) float64 { return float64(c.After.RuleLines) }},
+	{func(f *ChurnFigures) *Estimate { return &f.FlowsBefore }, func(c *result.Churn) float64 { return float64(c.Before.Flows) }},
+	{func(f *ChurnFigures) *Estimate { return &f.FlowsAfter }, func(c *result.Churn) float64 { return float64(c.After.Flows) }},
 }
 
 // churnFigures sums up the guests of a cell's blocks.
 func churnFigures(cell result.Cell, blocks []result.Block, opts Options) ChurnFigures {
-	f := ChurnFigures{Failures: []Tally{}}
+	f := ChurnFigures{Failures: []Tally{}, Counts: []CountChange{}}
 	var all []*result.Churn
 	failures := tally{}
 	for _, b := range blocks {
@@ -59,13 +81,16 @@ func churnFigures(cell result.Cell, blocks []result.Block, opts Options) ChurnFi
 		if f.Blocks++; c.Settled() {
 			f.Settled++
 		}
+		if len(c.Before.Counts)+len(c.After.Counts) > 0 {
+			f.Told++
+		}
 		for _, r := range c.Failures {
 			for range r.Count {
-				failures.add(figuresInText.ReplaceAllString(r.First, "#"), r.First)
+				failures.add(result.WithoutFigures(r.First), r.First)
 			}
 		}
 	}
-	f.Failures = failures.sorted()
+	f.Failures, f.Counts = failures.sorted(), countChanges(all, opts)
 	for _, fig := range churnFigureTable {
 		values := make([]float64, 0, len(all))
 		for _, c := range all {
@@ -74,4 +99,27 @@ func churnFigures(cell result.Cell, blocks []result.Block, opts Options) ChurnFi
 		*fig.field(&f) = amounts.estimate(values, opts.Confidence)
 	}
 	return f
+}
+
+// countChanges are a DUT's own numbers by name. What it names at one moment only, it
+// has none of at the other.
+func countChanges(all []*result.Churn, opts Options) []CountChange {
+	names := map[string]bool{}
+	for _, c := range all {
+		for name := range c.Before.Counts {
+			names[name] = true
+		}
+		for name := range c.After.Counts {
+			names[name] = true
+		}
+	}
+	out := []CountChange{}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		var before, after []float64
+		for _, c := range all {
+			before, after = append(before, float64(c.Before.Counts[name])), append(after, float64(c.After.Counts[name]))
+		}
+		out = append(out, CountChange{name, amounts.estimate(before, opts.Confidence), amounts.estimate(after, opts.Confidence)})
+	}
+	return out
 }

@@ -11,8 +11,11 @@ func TestChurnIsSummedOverBlocks(t *testing.T) {
 		return func(b *result.Block) {
 			b.Churn = &result.Churn{
 				PerSecond: 5, Came: 10, In: in, Gone: gone, LoginP99Ms: 40, Failures: []result.Reason{{First: "no 7", Count: 10 - in}},
-				Before: result.DeviceState{PSSMiB: 10, Counts: map[string]int{"sessions": 3}},
-				After:  result.DeviceState{PSSMiB: 12, RuleLines: 4, Counts: map[string]int{"sessions": after}},
+				Before: result.DeviceState{PSSMiB: 10, Flows: 7, Counts: map[string]int{"sessions": 3}},
+				After:  result.DeviceState{PSSMiB: 12, RuleLines: 4, Flows: 30, Counts: map[string]int{"sessions": after}},
+			}
+			if after != 3 {
+				b.Churn.After.Counts["idle"] = 2
 			}
 		}
 	}
@@ -24,6 +27,12 @@ func TestChurnIsSummedOverBlocks(t *testing.T) {
 	}
 	if f.PSSBeforeMiB.Mean != 10 || f.PSSAfterMiB.Mean != 12 || f.LoginP99ms.Mean != 40 || f.LoginP50ms.Mean.Known() {
 		t.Errorf("memory %v to %v MiB, p99 %v, p50 %v", f.PSSBeforeMiB.Mean, f.PSSAfterMiB.Mean, f.LoginP99ms.Mean, f.LoginP50ms.Mean)
+	}
+	if f.Told != 2 || f.FlowsBefore.Mean != 7 || f.FlowsAfter.Mean != 30 {
+		t.Errorf("told in %d blocks, %v to %v connections", f.Told, f.FlowsBefore.Mean, f.FlowsAfter.Mean)
+	}
+	if c := f.Counts; len(c) != 2 || c[0].Name != "idle" || c[0].Before.Mean != 0 || c[0].After.Mean != 1 || c[1].Before.Mean != 3 || c[1].After.Mean != 3.5 || c[1].After.Lo < 0 {
+		t.Errorf("counts %+v", c)
 	}
 	if len(f.Failures) != 1 || f.Failures[0] != (Tally{"no 7", 2}) {
 		t.Errorf("failures %+v", f.Failures)

@@ -81,6 +81,11 @@ func (p StormPhase) Limit() string {
 	return p.Limits[0].Text
 }
 
+// limitedBy reports whether any storm was held up by that.
+func (p StormPhase) limitedBy(limit string) bool {
+	return slices.ContainsFunc(p.Limits, func(t Tally) bool { return t.Text == limit })
+}
+
 // Failed is how many clients gave up.
 func (p StormPhase) Failed() int { return p.Asked - p.Through }
 
@@ -130,7 +135,7 @@ func summariseStorm(key stormKey, storms []result.Storm, opts Options) StormCell
 			c.Died++
 		}
 		for _, text := range st.Died {
-			deaths.add(figuresInText.ReplaceAllString(text, "#"), text)
+			deaths.add(result.WithoutFigures(text), text)
 		}
 	}
 	c.Storms, c.Deaths, c.Rejects = len(accepted), deaths.sorted(), rejects.sorted()
@@ -233,7 +238,7 @@ func throughCurve(through []float64, asked int) []CurvePoint {
 // addReasons counts clients by reason; texts that differ in figures are one.
 func (t tally) addReasons(reasons []result.Reason) {
 	for _, r := range reasons {
-		key := figuresInText.ReplaceAllString(r.First, "#")
+		key := result.WithoutFigures(r.First)
 		t.add(key, r.First)
 		t[key].Count += r.Count - 1
 	}

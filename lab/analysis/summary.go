@@ -155,16 +155,6 @@ type Tally struct {
 	Count int    `json:"count"`
 }
 
-// FailedBlock says why a block ended early.
-type FailedBlock struct {
-	DUT       string `json:"dut"`
-	Clients   int    `json:"clients"`
-	Direction string `json:"direction"`
-	Profile   string `json:"profile"`
-	Block     int    `json:"block"`
-	Error     string `json:"error"`
-}
-
 // Finding is one claim of a published study beside what was measured here.
 type Finding struct {
 	Study int    `json:"study"`

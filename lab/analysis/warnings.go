@@ -116,10 +116,10 @@ func stormWarnings(cells []StormCell) []string {
 		{"All storms were rejected", func(c StormCell) bool { return c.Storms == 0 }},
 		{"One storm only, so no interval", func(c StormCell) bool { return c.Storms == 1 }},
 		{"The client host's CPU was full, so these devices may let clients in faster than shown", func(c StormCell) bool {
-			return c.Login.Limit() == result.LimitGenerator
+			return c.Login.limitedBy(result.LimitGenerator)
 		}},
 		{"The RADIUS server's CPU was full, so these devices may let clients in faster than shown", func(c StormCell) bool {
-			return c.Login.Limit() == result.LimitRadius
+			return c.Login.limitedBy(result.LimitRadius)
 		}},
 	} {
 		out = append(out, r.on(cells)...)

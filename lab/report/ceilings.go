@@ -2,6 +2,8 @@ package report
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -13,11 +15,33 @@ var ceilingColumns = []column[analysis.Ceiling]{
 	{head: "profile", left: true, once: true, value: func(l analysis.Ceiling) string { return result.OneLine(l.Profile) }},
 	{head: "direction", left: true, once: true, value: func(l analysis.Ceiling) string { return result.OneLine(l.Direction) }},
 	{head: "clients", once: true, value: func(l analysis.Ceiling) string { return fmt.Sprint(l.Clients) }},
-	{head: "carries", value: carriesText},
-	{head: "router CPU", drop: 2, value: func(l analysis.Ceiling) string { return percent(l.CPUCorePct) }},
-	{head: "fails at", value: func(l analysis.Ceiling) string { return rate(l.FailsMbps) }},
+	{head: "carries", value: func(l analysis.Ceiling) string { return ofBlocks(carriesText(l), l.CarriesBlocks) }},
+	{head: "router CPU", left: true, drop: 2, value: func(l analysis.Ceiling) string { return withBounds(l.CPU, percent) }},
+	{head: "fails at", value: func(l analysis.Ceiling) string { return ofBlocks(rate(l.FailsMbps), l.FailsBlocks) }},
 	{head: "by", left: true, value: func(l analysis.Ceiling) string { return failureWord(l.Why) }},
-	{head: "delivers at most", drop: 1, value: func(l analysis.Ceiling) string { return rate(l.MostMbps) }},
+	{head: "delivers at most", left: true, drop: 1, value: mostText},
+}
+
+// ofBlocks adds to a load in how many blocks it was seen.
+func ofBlocks(text string, blocks int) string {
+	if blocks == 0 {
+		return text
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s (n\u00a0=\u00a0%d)", text, blocks))
+}
+
+// withBounds prints a mean and its interval, where it has one.
+func withBounds(e analysis.Estimate, print func(analysis.Number) string) string {
+	return strings.TrimSpace(print(e.Mean) + " " + bounds(e, print))
+}
+
+// mostText is the most a router delivered. Where no load failed that says nothing of
+// the router: it is what was offered.
+func mostText(l analysis.Ceiling) string {
+	if !l.FailsMbps.Known() {
+		return none
+	}
+	return withBounds(l.Most, rate)
 }
 
 // carriesText is the load a router carries. Where none failed it may be more.
@@ -41,7 +65,76 @@ func failureWord(flag string) string {
 
 // ceilingsReading says what the table of ceilings holds.
 const ceilingsReading = "Ceilings: carried is a load that is delivered in full, with at most 1 % of its segments sent again, or of its datagrams lost, alone on the machine; " +
-	"the ceiling lies between that and the load at which it fails."
+	"the ceiling lies between that and the load at which it fails; n counts blocks. Where no load failed, more was not offered."
+
+// ceilingOf is the ceiling of a cell's device in the cell's setting.
+func ceilingOf(s analysis.Summary, c analysis.Cell) (analysis.Ceiling, bool) {
+	i := slices.IndexFunc(s.Ceilings, func(l analysis.Ceiling) bool {
+		return l.DUT == c.DUT && l.Clients == c.Clients && l.Direction == c.Direction && l.Profile == c.Profile
+	})
+	if i < 0 {
+		return analysis.Ceiling{}, false
+	}
+	return s.Ceilings[i], true
+}
+
+// ceilingText says in words between which loads a router's ceiling lies.
+func ceilingText(l analysis.Ceiling) string {
+	switch {
+	case l.CarriesMbps.Known() && l.FailsMbps.Known():
+		return fmt.Sprintf("%s but not %s", rate(l.CarriesMbps), rate(l.FailsMbps))
+	case l.FailsMbps.Known():
+		return "less than " + rate(l.FailsMbps)
+	}
+	return "at least " + rate(l.CarriesMbps)
+}
+
+// ceilingsLead says what each device of the cards carries; empty where the run has
+// no ceilings.
+func ceilingsLead(s analysis.Summary, cells []analysis.Cell) string {
+	var parts []string
+	for _, c := range cells {
+		if l, ok := ceilingOf(s, c); ok && (l.CarriesMbps.Known() || l.FailsMbps.Known()) {
+			verb := " "
+			if len(parts) == 0 {
+				verb = " carries "
+			}
+			parts = append(parts, l.DUT+verb+ceilingText(l))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "Alone on the machine and without loss, " + listed(parts) + "."
+}
+
+// failsSomewhere reports whether a device of the run came to its ceiling: then that is
+// what its cards say first.
+func failsSomewhere(s analysis.Summary) bool {
+	return slices.ContainsFunc(s.Ceilings, func(l analysis.Ceiling) bool { return l.FailsMbps.Known() })
+}
+
+// addCeiling makes the card of a device one about its ceiling; what it costs becomes a line.
+func (h *headline) addCeiling(l analysis.Ceiling, c analysis.Cell) {
+	cost := fact{"CPU per bit", unbroken(strings.TrimSpace(fmt.Sprintf("%s × %s at %s, %s", ratio(c.OverheadRatio.Mean), bounds(c.OverheadRatio, ratio), rate(c.OfferedMbps), c.Verdict)))}
+	if l.FailsMbps.Known() { // what it carries with loss would stand against it
+		h.Facts = slices.DeleteFunc(h.Facts, func(f fact) bool { return f.Name == capacityFact })
+	}
+	h.Facts = append([]fact{cost}, h.Facts...)
+	h.Verdict, h.P = "", ""
+	h.Big, h.Interval = unbroken(carriesText(l)), counted(l.CarriesBlocks, "block")
+	text := fmt.Sprintf(" carries %s without loss, alone on the machine, with %s, %s", ceilingText(l), counted(l.Clients, "client"), directionWord(l.Direction))
+	switch {
+	case !l.FailsMbps.Known():
+		text += "; more was not offered"
+	case !l.CarriesMbps.Known():
+		h.Big, h.Interval = "< "+rate(l.FailsMbps), counted(l.FailsBlocks, "block")
+		fallthrough
+	default:
+		text += fmt.Sprintf(": there it fails by %s; it delivers at most %s", failureWord(l.Why), withBounds(l.Most, rate))
+	}
+	h.Sentence = unbroken(text + ".")
+}
 
 // ceilingsGrid is one row a router, clients, direction and profile.
 func ceilingsGrid(list []analysis.Ceiling) grid {
@@ -55,9 +148,16 @@ func ceilingsGrid(list []analysis.Ceiling) grid {
 		if l.CarriesMbps.Known() && !l.FailsMbps.Known() {
 			carries.Main = "≥ " + carries.Main
 		}
+		carries.Small = ofBlocks("", l.CarriesBlocks)
+		fails := numberCell(l.FailsMbps, digits4)
+		fails.Small = ofBlocks("", l.FailsBlocks)
+		most := estimateCell(l.Most, digits4)
+		if !l.FailsMbps.Known() { // then it is what was offered
+			most = gridCell{Main: none}
+		}
 		g.Rows = append(g.Rows, gridRow{Key: fmt.Sprintf("%s|%s|%s|%d", l.DUT, l.Direction, l.Profile, l.Clients), Cells: []gridCell{
 			{Main: routerName(l.DUT), Sort: l.DUT, Text: true, Header: true}, textCell(l.Direction), textCell(l.Profile), countCell(l.Clients),
-			carries, numberCell(l.CPUCorePct, digits3), numberCell(l.FailsMbps, digits4), textCell(failureWord(l.Why)), numberCell(l.MostMbps, digits4),
+			carries, estimateCell(l.CPU, digits3), fails, textCell(failureWord(l.Why)), most,
 		}})
 	}
 	return g

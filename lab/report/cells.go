@@ -179,23 +179,6 @@ func shortGrid(cells []analysis.Cell, intervals string) grid {
 	))
 }
 
-// churnGrid is what became of guests that came and went, and what is left of them.
-func churnGrid(cells []analysis.Cell) grid {
-	return build("Guests that came and went, and the device before and after", cells, append(identity(cells),
-		numberColumn("Guests", "a second", digits3, func(c analysis.Cell) analysis.Number { return c.Churn.PerSecond }),
-		countColumn("Came", func(c analysis.Cell) int { return c.Churn.Came }),
-		countColumn("Got in", func(c analysis.Cell) int { return c.Churn.In }),
-		countColumn("Left", func(c analysis.Cell) int { return c.Churn.Gone }),
-		estimateColumn("Log-in p50", "ms", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.LoginP50ms }),
-		estimateColumn("Log-in p99", "ms", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.LoginP99ms }),
-		textColumn("Forgotten", func(c analysis.Cell) string { return fmt.Sprintf("%d of %d blocks", c.Churn.Settled, c.Churn.Blocks) }),
-		estimateColumn("Memory before", "PSS, MiB", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.PSSBeforeMiB }),
-		estimateColumn("Memory after", "PSS, MiB", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.PSSAfterMiB }),
-		estimateColumn("Rules before", "lines", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.RuleLinesBefore }),
-		estimateColumn("Rules after", "lines", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.RuleLinesAfter }),
-	))
-}
-
 // verdictGrid shows what the verdicts rest on.
 func verdictGrid(s analysis.Summary) grid {
 	cells := s.Cells

@@ -50,6 +50,8 @@ func flatten(v reflect.Value, prefix string) (names, values []string) {
 			values = append(values, value.Mean.String(), value.Lo.String(), value.Hi.String())
 		case []analysis.Tally:
 			names, values = append(names, name), append(values, tallies(value))
+		case []analysis.CountChange:
+			names, values = append(names, name), append(values, countsText(analysis.ChurnFigures{Counts: value}))
 		case []analysis.CurvePoint:
 			// A distribution is no cell of a table: summary.json has it.
 		case *int:

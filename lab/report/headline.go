@@ -56,6 +56,9 @@ func headlines(s analysis.Summary, styles map[string]int) []headline {
 			h.Big = ratio(c.OverheadRatio.Mean) + " ×"
 			h.Interval = bounds(c.OverheadRatio, ratio)
 		}
+		if l, ok := ceilingOf(s, c); ok && failsSomewhere(s) {
+			h.addCeiling(l, c)
+		}
 		out = append(out, h)
 	}
 	return out
@@ -79,6 +82,9 @@ func chance(c analysis.Cell) string {
 	return fmt.Sprintf("p = %.3f", float64(p))
 }
 
+// capacityFact is the line of a card that says what one core of the router carries.
+const capacityFact = "Carries"
+
 // cardFacts is what else a reader asks of a device; what is not known is left out.
 func cardFacts(c analysis.Cell, models []analysis.CostModel) []fact {
 	var out []fact
@@ -93,7 +99,7 @@ func cardFacts(c analysis.Cell, models []analysis.CostModel) []fact {
 		}
 		for _, at := range m.Capacity {
 			if at.Clients == c.Clients && at.Mbps.Mean.Known() {
-				out = append(out, fact{"Carries", unbroken(capacityText(at))})
+				out = append(out, fact{capacityFact, unbroken(capacityText(at))})
 			}
 		}
 	}
@@ -101,7 +107,7 @@ func cardFacts(c analysis.Cell, models []analysis.CostModel) []fact {
 	add(c.PSSMiB.Known() && c.PSSMiB > 0, "Memory", "%s MiB", digits3(c.PSSMiB))
 	login := c.BlockFigures.LoginP50ms.Mean
 	add(login.Known() && login > 0, "Log-in", "%s ms a client", digits3(login))
-	return out
+	return append(out, guestFacts(c)...)
 }
 
 // capacityText says how much a device carries, and whether that was seen.
@@ -122,9 +128,9 @@ func leadSentence(s analysis.Summary) string {
 	if len(cells) == 0 {
 		return ""
 	}
-	where := "at each device's highest load"
-	if !slices.ContainsFunc(cells, func(c analysis.Cell) bool { return loadText(c) != loadText(cells[0]) }) {
-		where = loadText(cells[0])
+	where, alike := "", !slices.ContainsFunc(cells, func(c analysis.Cell) bool { return loadText(c) != loadText(cells[0]) })
+	if alike {
+		where = " " + loadText(cells[0])
 	}
 	var costs, open, limits []string
 	for _, c := range cells {
@@ -132,11 +138,15 @@ func leadSentence(s analysis.Summary) string {
 		if len(costs) == 0 {
 			times = " times the CPU"
 		}
+		name := c.DUT
+		if !alike {
+			name += " " + loadText(c)
+		}
 		switch {
 		case c.Pairs > 0 && c.Verdict == analysis.Different:
-			costs = append(costs, ratio(c.OverheadRatio.Mean)+times+" with "+c.DUT)
+			costs = append(costs, ratio(c.OverheadRatio.Mean)+times+" with "+name)
 		case c.Pairs > 0 && c.Verdict == analysis.Equivalent:
-			costs = append(costs, fmt.Sprintf("the same CPU, within %g %%, with %s", 100*s.Delta, c.DUT))
+			costs = append(costs, fmt.Sprintf("the same CPU, within %g %%, with %s", 100*s.Delta, name))
 		default:
 			open = append(open, c.DUT)
 		}
@@ -144,15 +154,42 @@ func leadSentence(s analysis.Summary) string {
 			limits = append(limits, fmt.Sprintf("%s could carry only %s.", c.DUT, rate(c.DeliveredMbps)))
 		}
 	}
-	var out []string
+	ceilings := ceilingsLead(s, cells)
+	if ceilings != "" {
+		limits = nil // it says more
+	}
+	out := []string{ceilings, guestsLead(cells)}
 	if len(costs) > 0 {
-		out = append(out, fmt.Sprintf("Compared with %s, carrying the same bit %s takes %s.", otherName(s), where, listed(costs)))
+		out = append(out, fmt.Sprintf("Compared with %s, carrying the same bit%s takes %s.", otherName(s), where, listed(costs)))
 	}
 	out = append(out, limits...)
 	if len(open) > 0 {
 		out = append(out, openSentence(s, open))
 	}
+	out = append(out, unheardSentence(s, cells))
+	out = slices.DeleteFunc(out, func(text string) bool { return text == "" })
 	return unbroken(strings.Join(out, " "))
+}
+
+// unheardSentence names the loads above those of the cards of which no trial was accepted.
+func unheardSentence(s analysis.Summary, cells []analysis.Cell) string {
+	var parts []string
+	for _, c := range cells {
+		var loads []string
+		for _, o := range s.Cells {
+			if o.DUT == c.DUT && o.Direction == c.Direction && o.Profile == c.Profile && o.Pairs == 0 && c.Pairs > 0 &&
+				(o.OfferedMbps > c.OfferedMbps || o.OfferedMbps == c.OfferedMbps && o.Clients > c.Clients) {
+				loads = append(loads, loadText(o))
+			}
+		}
+		if len(loads) > 0 {
+			parts = append(parts, c.DUT+" "+listed(loads))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("No trial of %s was accepted.", listed(parts))
 }
 
 // listed joins parts as a sentence does.

@@ -71,7 +71,7 @@ type pageData struct {
 	MoreReasons  int
 	Rejected     []rejectedTrial
 	MoreReject   int
-	Failed       []analysis.FailedBlock
+	Failed       []failedRow
 	MoreFailed   int
 	Limits       []string // sentences: what devices broke at
 	Skipped      []result.Skip
@@ -112,10 +112,13 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 		Multiplicity: multiplicityNote(s),
 		Counts: fmt.Sprintf("%s accepted, %d rejected by self-tests, %d redone.",
 			counted(s.Trials.Accepted, "trial"), s.Trials.Rejected, s.Trials.Redone),
-		Skipped: s.Skipped, Facts: facts(env), Offloads: env.Offloads, Notes: env.Notes, Command: env.Command,
+		Skipped: skipped(s.Skipped), Facts: facts(env), Offloads: env.Offloads, Notes: env.Notes, Command: env.Command,
 	}
 	if s.Sides != nil {
 		data.Question = "How the two labs compare"
+	}
+	if failsSomewhere(s) {
+		data.Question = "What they carry, and what they cost"
 	}
 	data.Claims = claims(s.Findings)
 	if env.Sides == nil {

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -423,28 +422,5 @@ func tested(s analysis.Summary) (n int) {
 func TestWriteWithoutRun(t *testing.T) {
 	if _, err := report.Write(t.TempDir()); err == nil || !strings.Contains(err.Error(), "not a run folder") {
 		t.Errorf("got %v", err)
-	}
-}
-
-// TestTerminalCeilings: the table of ceilings stands under that of the cells.
-func TestTerminalCeilings(t *testing.T) {
-	turns := portals()
-	turns.Mode, turns.Directions = result.ModeSolo, []string{"up", "down"}
-	var b strings.Builder
-	if err := report.Terminal(&b, analysis.Summarise(simulate(turns), analysis.Options{}), 0); err != nil {
-		t.Fatal(err)
-	}
-	words := func(line string) string { return strings.Join(strings.Fields(line), " ") }
-	var lines []string
-	for _, line := range strings.Split(b.String(), "\n") {
-		lines = append(lines, words(line))
-	}
-	for _, want := range []string{
-		"ceiling direction carries router CPU fails at by delivers at most",
-		"clean router down ≥ 1 Gbit/s 8.", "coovachilli up 500 Mbit/s 19.5 % 1 Gbit/s shortfall 770 Mbit/s", "ebpf up ≥ 1 Gbit/s 7.", "opennds down ≥ 1 Gbit/s 17.", "Ceilings: carried is",
-	} {
-		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want) }) {
-			t.Errorf("no line begins with %q:\n%s", want, b.String())
-		}
 	}
 }

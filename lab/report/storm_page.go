@@ -104,7 +104,7 @@ func stormHeadlines(d *drawing, cells []analysis.StormCell) []headline {
 		add("Waits", c.Login.P50Ms.Mean, fmt.Sprintf("half up to %s, 99 %% up to %s", millis(c.Login.P50Ms.Mean), millis(c.Login.P99Ms.Mean)))
 		add("Router CPU", c.Login.RouterMs.Mean, millis(c.Login.RouterMs.Mean)+" a login")
 		add("Memory", c.PSSKiBPerClient.Mean, digits3(c.PSSKiBPerClient.Mean)+" KiB a client")
-		h.Facts = append(h.Facts, fact{"Limit", limitWord(c.Login.Limit())})
+		h.Facts = append(h.Facts, fact{"Limit", limitText(c.Login)})
 		out = append(out, h)
 	}
 	return out
@@ -244,7 +244,7 @@ func stormGrid(cells []analysis.StormCell) grid {
 		stormEstimate("Router CPU", "ms a login", "login.router_ms", digits3, func(c cell) analysis.Estimate { return c.Login.RouterMs }),
 		stormEstimate("RADIUS CPU", "ms a login", "login.radius_ms", digits3, func(c cell) analysis.Estimate { return c.Login.RadiusMs }),
 		stormEstimate("Memory", "KiB a client", "pss_kib_per_client", digits3, func(c cell) analysis.Estimate { return c.PSSKiBPerClient }),
-		stormText("Limit", func(c cell) string { return limitWord(c.Login.Limit()) }),
+		stormText("Limit", func(c cell) string { return limitText(c.Login) }),
 		stormCount("Storms", "", "storms", func(c cell) int { return c.Storms }),
 		stormCount("Rejected", "", "rejected", func(c cell) int { return c.Rejected }))
 }
@@ -261,7 +261,7 @@ func stormGrids(cells []analysis.StormCell) []grid {
 		stormEstimate("p99", "ms", "lease.p99_ms", digits3, func(c cell) analysis.Estimate { return c.Lease.P99Ms }),
 		stormEstimate("Last", "ms", "lease.max_ms", digits3, func(c cell) analysis.Estimate { return c.Lease.MaxMs }),
 		stormEstimate("Router CPU", "ms a lease", "lease.router_ms", digits3, func(c cell) analysis.Estimate { return c.Lease.RouterMs }),
-		stormText("Limit", func(c cell) string { return limitWord(c.Lease.Limit()) }))
+		stormText("Limit", func(c cell) string { return limitText(c.Lease) }))
 	busy := stormTable("Who was busy during the logins: shares of the CPUs each may use", cells,
 		stormEstimate("Router", "%", "login.router_busy_pct", bare, func(c cell) analysis.Estimate { return c.Login.RouterBusyPct }),
 		stormEstimate("Endpoints", "%", "login.endpoints_busy_pct", bare, func(c cell) analysis.Estimate { return c.Login.EndpointsBusyPct }),

@@ -31,7 +31,7 @@ var stormColumns = []column[analysis.StormCell]{
 	{head: "CPU/login", value: func(c analysis.StormCell) string { return millis(c.Login.RouterMs.Mean) }},
 	{head: "RADIUS/login", drop: 2, value: func(c analysis.StormCell) string { return spent(c.Login.RadiusMs.Mean) }},
 	{head: "KiB/client", drop: 7, value: func(c analysis.StormCell) string { return digits3(c.PSSKiBPerClient.Mean) }},
-	{head: "limit", left: true, value: func(c analysis.StormCell) string { return limitWord(c.Login.Limit()) }},
+	{head: "limit", left: true, value: func(c analysis.StormCell) string { return limitText(c.Login) }},
 }
 
 // arrival says how the clients of a cell came.
@@ -75,6 +75,18 @@ func spent(n analysis.Number) string {
 
 // millis prints milliseconds, as seconds from one on.
 func millis(n analysis.Number) string { return micros(1000 * n) }
+
+// limitText says what storms were held up by, and how many by which where they differ.
+func limitText(p analysis.StormPhase) string {
+	if len(p.Limits) < 2 {
+		return limitWord(p.Limit())
+	}
+	var parts []string
+	for _, l := range p.Limits {
+		parts = append(parts, fmt.Sprintf("%s (%d)", limitWord(l.Text), l.Count))
+	}
+	return strings.Join(parts, ", ")
+}
 
 // limitWord says in words what a storm was held up by.
 func limitWord(limit string) string {

@@ -103,8 +103,12 @@ func foundLines(list []found) []foundLine {
 
 func describeFinding(f analysis.Finding) found {
 	_, device, _ := strings.Cut(f.ID, "/")
+	here, cut := strings.CutPrefix(f.Here, device+": ")
+	if cut || strings.HasPrefix(here, "the ") { // names of devices are written as they are
+		here = capitalised(here)
+	}
 	out := found{
-		Device: routerName(device), Here: prose(capitalised(strings.TrimPrefix(f.Here, device+": "))), Expect: prose(f.Expect),
+		Device: routerName(device), Here: prose(here), Expect: prose(f.Expect),
 		ExpectName: "Why a difference is to be expected",
 	}
 	out.Word, out.Class = outcome(f)

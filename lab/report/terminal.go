@@ -60,6 +60,10 @@ func columnsOf(s analysis.Summary) []column[analysis.Cell] {
 func Terminal(w io.Writer, s analysis.Summary, width int) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", result.OneLine(strings.Join(heading(s), " · ")))
+	if len(s.Ceilings) > 0 {
+		b.WriteByte('\n')
+		table(&b, columnsFor(ceilingColumns, s.Ceilings, width), s.Ceilings)
+	}
 	if len(s.Cells) > 0 {
 		b.WriteByte('\n')
 		table(&b, columnsFor(columnsOf(s), s.Cells, width), s.Cells)
@@ -71,10 +75,6 @@ func Terminal(w io.Writer, s analysis.Summary, width int) error {
 	if len(s.Storms) > 0 {
 		b.WriteByte('\n')
 		table(&b, columnsFor(stormColumns, s.Storms, width), s.Storms)
-	}
-	if len(s.Ceilings) > 0 {
-		b.WriteByte('\n')
-		table(&b, columnsFor(ceilingColumns, s.Ceilings, width), s.Ceilings)
 	}
 	b.WriteByte('\n')
 	for _, line := range remarks(s) {
@@ -196,7 +196,7 @@ const reasonsShown = 6
 
 // remarks are the lines under the table.
 func remarks(s analysis.Summary) []string {
-	out := []string{"Noise floor: " + noiseSentence(s.AA)}
+	out := append(churnSentences(s.Cells), "Noise floor: "+noiseSentence(s.AA))
 	if text := sidesSentence(s); text != "" {
 		out = append([]string{"What is weighed: " + text}, out...)
 	}
@@ -205,8 +205,15 @@ func remarks(s analysis.Summary) []string {
 		out, noun = stormRemarks(s.Storms), "storm"
 	}
 	if s.Trials.Rejected > 0 {
-		out = append(out, fmt.Sprintf("Rejected: %s by self-tests, %s accepted (%d redone).",
-			counted(s.Trials.Rejected, noun), fmt.Sprint(s.Trials.Accepted), s.Trials.Redone))
+		text := fmt.Sprintf("Rejected: %s by self-tests, %d accepted (%d redone).", counted(s.Trials.Rejected, noun), s.Trials.Accepted, s.Trials.Redone)
+		reasons := 0
+		for _, r := range s.Rejects {
+			reasons += r.Count
+		}
+		if reasons > s.Trials.Rejected {
+			text += " Some have several reasons:"
+		}
+		out = append(out, text)
 	}
 	for i, r := range s.Rejects {
 		if i == reasonsShown {
@@ -215,16 +222,13 @@ func remarks(s analysis.Summary) []string {
 		}
 		out = append(out, fmt.Sprintf("  %d × such as: %s", r.Count, r.Text))
 	}
-	for _, skip := range s.Skipped {
+	for _, skip := range skipped(s.Skipped) {
 		out = append(out, fmt.Sprintf("Skipped: %s: %s", skip.DUT, skip.Reason))
 	}
 	for _, l := range s.Limits {
 		out = append(out, "Limit: "+limitSentence(l))
 	}
-	out = append(out, churnSentences(s.Cells)...)
-	for _, f := range s.FailedBlocks {
-		out = append(out, fmt.Sprintf("Block failed: %s, block %d: %s", f.DUT, f.Block, f.Error))
-	}
+	out = append(out, failedSentences(s.FailedBlocks)...)
 	for _, warning := range s.Warnings {
 		out = append(out, "Warning: "+warning)
 	}
@@ -242,22 +246,35 @@ func remarks(s analysis.Summary) []string {
 	return append(out, "How to read it: "+readingSentence(s))
 }
 
-// churnSentences say what became of guests, one a block's setting.
-func churnSentences(cells []analysis.Cell) (out []string) {
-	for _, c := range cells {
-		ch := c.Churn
-		if ch.Blocks == 0 {
+// failedSentences say each error once, with the blocks it ended, which count from 1 as
+// they do while a run goes on. What was measured since is no loss any more.
+func failedSentences(list []analysis.FailedBlock) (out []string) {
+	type cause struct{ dut, err string }
+	blocks := map[cause][]string{}
+	var causes []cause
+	measured := 0
+	for _, f := range list {
+		if f.Measured {
+			measured++
 			continue
 		}
-		text := fmt.Sprintf("Guests: %s with %s: %s a second, %d came, %d got in (p50 %s ms, p99 %s ms), %d left; in %d of %s the device then knew as many clients as before; its memory %s to %s MiB, rules %s to %s lines",
-			c.DUT, counted(c.Clients, "client"), ch.PerSecond, ch.Came, ch.In, digits3(ch.LoginP50ms.Mean), digits3(ch.LoginP99ms.Mean), ch.Gone, ch.Settled,
-			counted(ch.Blocks, "block"), digits3(ch.PSSBeforeMiB.Mean), digits3(ch.PSSAfterMiB.Mean), digits3(ch.RuleLinesBefore.Mean), digits3(ch.RuleLinesAfter.Mean))
-		if len(ch.Failures) > 0 {
-			text += fmt.Sprintf("; %d × such as: %s", ch.Failures[0].Count, ch.Failures[0].Text)
+		c := cause{f.DUT, f.Error}
+		if blocks[c] == nil {
+			causes = append(causes, c)
 		}
-		if !slices.Contains(out, text) { // loads of the same blocks share their guests
-			out = append(out, text)
+		if number := strconv.Itoa(f.Block + 1); !slices.Contains(blocks[c], number) {
+			blocks[c] = append(blocks[c], number)
 		}
+	}
+	for _, c := range causes {
+		word := "block "
+		if len(blocks[c]) > 1 {
+			word = "blocks "
+		}
+		out = append(out, fmt.Sprintf("Block failed: %s, %s%s: %s", c.dut, word, listed(blocks[c]), c.err))
+	}
+	if measured > 0 {
+		out = append(out, fmt.Sprintf("Failed at first and measured since, when the run was resumed: %s.", counted(measured, "block")))
 	}
 	return out
 }

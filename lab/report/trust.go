@@ -22,9 +22,26 @@ type rejectRow struct {
 	Count         int
 }
 
+// rejectedTrial has block, window and attempt counted from 1.
 type rejectedTrial struct {
 	Where, Reasons         string
 	Block, Window, Attempt int
+}
+
+// failedRow is a block that failed; blocks count from 1 as they do while a run goes on.
+type failedRow struct {
+	DUT, Direction, Error, Since string
+	Clients, Block               int
+}
+
+// skipped are the devices that were left out, with the reason alone: records have the
+// device's name before it, and that this is no failure after it.
+func skipped(list []result.Skip) (out []result.Skip) {
+	for _, s := range list {
+		s.Reason = strings.TrimSuffix(strings.TrimPrefix(s.Reason, s.DUT+": "), ": not supported here")
+		out = append(out, s)
+	}
+	return out
 }
 
 // addTrust lists what was rejected and what failed.
@@ -39,10 +56,18 @@ func (data *pageData) addTrust(run result.Run, s analysis.Summary) {
 	}
 	data.Rejects, data.MoreReasons = bounded(data.Rejects, reasonRows)
 	for _, l := range s.Limits {
-		data.Limits = append(data.Limits, capitalised(limitSentence(l))+".")
+		data.Limits = append(data.Limits, limitSentence(l)+".")
 	}
 	data.Rejected, data.MoreReject = rejectedTrials(run.Trials)
-	data.Failed, data.MoreFailed = bounded(s.FailedBlocks, failedRows)
+	failed, more := bounded(s.FailedBlocks, failedRows)
+	for _, f := range failed {
+		row := failedRow{DUT: f.DUT, Direction: f.Direction, Error: f.Error, Clients: f.Clients, Block: f.Block + 1, Since: none}
+		if f.Measured {
+			row.Since = "measured"
+		}
+		data.Failed = append(data.Failed, row)
+	}
+	data.MoreFailed = more
 }
 
 // bounded cuts a list and says by how much.
@@ -72,7 +97,7 @@ func rejectedTrials(trials []result.Trial) (rows []rejectedTrial, more int) {
 			rows = append(rows, rejectedTrial{
 				Where:   fmt.Sprintf("%s, %s, %s %s", name, rate(analysis.Number(t.Cell.OfferedMbps)), counted(t.Cell.Clients, "client"), t.Cell.Direction),
 				Reasons: nonEmpty(strings.Join(t.Rejects, "; "), "no reason recorded"),
-				Block:   t.Block, Window: t.Window, Attempt: t.Attempt,
+				Block:   t.Block + 1, Window: t.Window + 1, Attempt: t.Attempt + 1,
 			})
 		}
 	}

@@ -113,13 +113,6 @@ const (
 	LimitWaiting   = "waiting"   // no CPU was full: the device waited for something
 )
 
-// Reason counts clients by what they met. Texts that differ only in their
-// figures are one: First is the first of them.
-type Reason struct {
-	First string `json:"first"`
-	Count int    `json:"count"`
-}
-
 // RouterNs is the router's CPU time in the phase, nanoseconds.
 func (p Phase) RouterNs() int64 { return p.NAPINs + p.ProcessNs }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"regexp"
 	"runtime"
 	"slices"
 
@@ -73,15 +72,13 @@ func fates(outcomes []client.Outcome) result.Phase {
 // millis keeps microseconds, and no more digits than that.
 func millis(ms float64) float64 { return math.Round(ms*1e3) / 1e3 }
 
-var figuresInText = regexp.MustCompile(`[0-9]+`)
-
 // reasons counts texts that differ only in their figures as one, the most
 // frequent first.
 func reasons(texts []string) []result.Reason {
 	var list []result.Reason
 	at := map[string]int{}
 	for _, text := range texts {
-		key := figuresInText.ReplaceAllString(text, "#")
+		key := result.WithoutFigures(text)
 		i, seen := at[key]
 		if !seen {
 			i = len(list)

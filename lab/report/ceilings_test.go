@@ -1,0 +1,75 @@
+package report_test
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// TestTerminalCeilings: the table of ceilings stands above that of the cells.
+func TestTerminalCeilings(t *testing.T) {
+	turns := portals()
+	turns.Mode, turns.Directions = result.ModeSolo, []string{"up", "down"}
+	var b strings.Builder
+	if err := report.Terminal(&b, analysis.Summarise(simulate(turns), analysis.Options{}), 0); err != nil {
+		t.Fatal(err)
+	}
+	words := func(line string) string { return strings.Join(strings.Fields(line), " ") }
+	var lines []string
+	for _, line := range strings.Split(b.String(), "\n") {
+		lines = append(lines, words(line))
+	}
+	for _, want := range []string{
+		"ceiling direction carries router CPU fails at by delivers at most",
+		"clean router down ≥ 1 Gbit/s (n = 18) 8.", "coovachilli up 500 Mbit/s (n = 6) 19.5 % [", "ebpf up ≥ 1 Gbit/s (n = 6) 7.", "opennds down ≥ 1 Gbit/s (n = 6) 17.", "Ceilings: carried is",
+	} {
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want) }) {
+			t.Errorf("no line begins with %q:\n%s", want, b.String())
+		}
+	}
+	if ceilings, cells := strings.Index(b.String(), "\nceiling"), strings.Index(b.String(), "\nDUT"); ceilings > cells {
+		t.Errorf("the table begins with the cells:\n%s", b.String())
+	}
+	for _, line := range lines {
+		switch {
+		case strings.HasPrefix(line, "coovachilli up 500 Mbit/s (n") && !strings.HasSuffix(line, "] 1 Gbit/s (n = 6) shortfall 770 Mbit/s [770 Mbit/s, 770 Mbit/s]"),
+			strings.HasPrefix(line, "ebpf up ≥") && !strings.HasSuffix(line, "] – –"): // what was offered is no most
+			t.Errorf("%q", line)
+		}
+	}
+}
+
+// TestCeilingsComeFirst: where a device of the run came to its ceiling, that is what
+// its card says, and the page's first sentence.
+func TestCeilingsComeFirst(t *testing.T) {
+	turns := portals()
+	turns.Mode = result.ModeSolo
+	run := simulate(turns)
+	var b bytes.Buffer
+	if err := report.HTML(&b, run, analysis.Summarise(run, analysis.Options{})); err != nil {
+		t.Fatal(err)
+	}
+	page := strings.ReplaceAll(b.String(), "\u00a0", " ")
+	for _, want := range []string{
+		`<p class="lead">Alone on the machine and without loss, coovachilli carries 500 Mbit/s but not 1 Gbit/s, ebpf at least 1 Gbit/s and opennds at least 1 Gbit/s. Compared with a clean router`,
+		`<h2 id="costs">What they carry, and what they cost</h2>`,
+		`<span class="big">500 Mbit/s</span> <span class="interval">6 blocks</span>`, `<span class="big">≥ 1 Gbit/s</span>`,
+		"coovachilli</strong> carries 500 Mbit/s but not 1 Gbit/s without loss, alone on the machine, with 20 clients, upload: there it fails by shortfall; it delivers at most 770 Mbit/s",
+		"ebpf</strong> carries at least 1 Gbit/s without loss, alone on the machine, with 20 clients, upload; more was not offered.",
+		"<dt>CPU per bit</dt><dd>4.95 × [",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	if t.Failed() {
+		start := strings.Index(page, `<p class="lead">`)
+		first, _, _ := strings.Cut(page[start:], "</ul>")
+		t.Log(first)
+	}
+}

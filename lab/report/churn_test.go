@@ -1,0 +1,68 @@
+package report_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// visited is a run during which guests came and went: ebpf forgets them, opennds keeps
+// their places but no session, and coovachilli tells nothing.
+func visited() result.Run {
+	run := analysistest.Run(single())
+	for i := range run.Blocks {
+		b := &run.Blocks[i]
+		if b.AA {
+			continue
+		}
+		state := func(clients, flows int) result.DeviceState {
+			s := result.DeviceState{PSSMiB: 9, RuleLines: 40, Flows: flows}
+			if b.DUT != "coovachilli" {
+				s.Counts = map[string]int{"clients": clients, "sessions": 20}
+			}
+			return s
+		}
+		b.Churn = &result.Churn{PerSecond: 5, Came: 10, In: 10, Gone: 10, LoginP50Ms: 12, LoginP99Ms: 40, Before: state(20, 101), After: state(20, 101)}
+		if b.DUT == "opennds" {
+			b.Churn.In, b.Churn.Gone, b.Churn.After = 9, 8, state(51, 379)
+		}
+	}
+	return run
+}
+
+// TestGuests: what became of guests stands where a reader looks first, and so does
+// what the device still holds of them.
+func TestGuests(t *testing.T) {
+	run := visited()
+	s := analysis.Summarise(run, analysis.Options{})
+	var page, text bytes.Buffer
+	if err := report.HTML(&page, run, s); err != nil {
+		t.Fatal(err)
+	}
+	if err := report.Terminal(&text, s, 0); err != nil {
+		t.Fatal(err)
+	}
+	start := strings.Index(page.String(), `<p class="lead">`)
+	first, _, _ := strings.Cut(page.String()[start:], "</ul>")
+	for _, want := range []string{
+		"With ebpf all 60 guests got in, and it forgot them all (clients 20 → 20, sessions 20 → 20).",
+		"With opennds 54 of 60 guests got in, 48 left in order; it forgot them all in 0 of 6 blocks (clients 20 → 51, sessions 20 → 20).",
+		"With coovachilli all 60 guests got in; whom it knows, the device does not tell.",
+		"<dt>Guests</dt><dd>54 of 60 got in, half within 12.0\u00a0ms</dd>", "<dt>It knows</dt><dd>clients 20 → 51, sessions 20 → 20</dd>",
+		"<dt>Tracked connections</dt><dd>101 → 379</dd>",
+	} {
+		if !strings.Contains(first, want) {
+			t.Errorf("the first screen does not say %q:\n%s", want, first)
+		}
+	}
+	for _, want := range []string{"Guests: opennds with 20 clients, 5 guests a second in 6 blocks: 54 of 60 guests got in", "tracked connections 101 → 379"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the table does not say %q:\n%s", want, text.String())
+		}
+	}
+}

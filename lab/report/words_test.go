@@ -1,0 +1,68 @@
+package report_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// TestWordsOfPageAndTable: what a reader would stumble over.
+func TestWordsOfPageAndTable(t *testing.T) {
+	run := result.Run{
+		Skipped: []result.Skip{{DUT: "coovachilli", Reason: "coovachilli: not on PATH: chilli (build it): not supported here"}},
+		Trials: []result.Trial{
+			{Cell: result.Cell{DUT: "ebpf"}, Rejects: []string{"steal 3 %", "lost 5 probes"}, Block: 0, Window: 2},
+			{Cell: result.Cell{DUT: "ebpf"}, Rejects: []string{"steal 4 %"}, Block: 1},
+		},
+	}
+	s := analysis.Summarise(run, analysis.Options{})
+	s.Limits = []analysis.Limit{{DUT: "ebpf", Clients: 20, Took: 10, How: "no lease"}}
+	s.Findings = []analysis.Finding{
+		{ID: "x/coovachilli", Here: "coovachilli: not measured."}, {ID: "x/opennds", Here: "coovachilli and opennds: alike."}, {ID: "x/clean", Here: "the clean router: straight."},
+	}
+	var page, text bytes.Buffer
+	if err := report.HTML(&page, run, s); err != nil {
+		t.Fatal(err)
+	}
+	if err := report.Terminal(&text, s, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Skipped: coovachilli: not on PATH: chilli (build it)\n", "Rejected: 2 trials by self-tests, 0 accepted (0 redone). Some have several reasons:\n"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, text.String())
+		}
+	}
+	for _, want := range []string{
+		"<dt>coovachilli</dt><dd>not on PATH: chilli (build it)</dd>", "<li>ebpf took 10 clients and not 20: no lease.</li>",
+		"<p>Not measured.</p>", "<p>coovachilli and opennds: alike.</p>", "<p>The clean router: straight.</p>",
+		"<td>1</td><td>3</td><td>1</td><td class=\"text\">steal 3 %; lost 5 probes</td>",
+	} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+}
+
+// TestStormsHeldUpDifferently: where storms of a cell differ in what held them up, all
+// of it is said, and the warning that the device may be faster.
+func TestStormsHeldUpDifferently(t *testing.T) {
+	run := stormy()
+	for i := range run.Storms {
+		if st := &run.Storms[i]; st.DUT == "fast" && st.Clients == 30 && st.Block > 0 {
+			st.Login.Limit = result.LimitWaiting
+		}
+	}
+	var text strings.Builder
+	if err := report.Terminal(&text, analysis.Summarise(run, analysis.Options{}), 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"device: it waits (3), client host's CPU (1)\n", "faster than shown: fast with 30 clients; fast with 100 clients."} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q:\n%s", want, text.String())
+		}
+	}
+}

@@ -1,0 +1,16 @@
+package result
+
+import "regexp"
+
+// Reason counts clients by what they met. Texts that differ only in their
+// figures are one: First is the first of them.
+type Reason struct {
+	First string `json:"first"`
+	Count int    `json:"count"`
+}
+
+var figuresInText = regexp.MustCompile(`[0-9]+([.,][0-9]+)*`)
+
+// WithoutFigures is text with # for each figure: texts that are then alike are counted
+// as one wherever reasons are counted.
+func WithoutFigures(text string) string { return figuresInText.ReplaceAllString(text, "#") }

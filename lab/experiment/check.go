@@ -63,6 +63,9 @@ func (e *Experiment) check(known []string) []*Error {
 		d := e.Custom[name]
 		d.check(func(key, problem string) { report(dutKey(name, key), "%s", problem) })
 	}
+	if len(problems) == 0 && e.Measure == result.MeasureCost { // it follows from most other keys
+		e.checkWarmup(report)
+	}
 	return problems
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
@@ -20,8 +21,7 @@ import (
 // takes a capability that containers lack: where it is lower there are more workers.
 const (
 	streamsPerWorker = 16_000
-	filesBeside      = 1024 // an agent's other files: programs, clients, log-ins under way
-	leastStreams     = 256  // streams of a process whatever its limit: the load then says what it lacks
+	leastStreams     = 256 // streams of a process whatever its limit: the load then says what it lacks
 )
 
 // sysctlsOfMany are set, below /proc/sys/net, where more than windowsAtOnce streams
@@ -47,8 +47,8 @@ func Workers(streams int) int {
 // workersFor is Workers under a hard limit of open files.
 func workersFor(streams int, files uint64) int {
 	fit := streamsPerWorker
-	if files < streamsPerWorker+filesBeside {
-		fit = max(leastStreams, int(files)-filesBeside)
+	if files < streamsPerWorker+client.FilesBeside {
+		fit = max(leastStreams, int(files)-client.FilesBeside)
 	}
 	return max(1, (streams+fit-1)/fit)
 }

@@ -54,17 +54,25 @@ func newCrowd(cfg Config) (*crowd, error) {
 	return w, nil
 }
 
-// filesBeside are kept free for all else that the agent has open.
-const filesBeside = 1024
+// FilesBeside are kept free for all else that an agent has open: programs, clients,
+// sockets of another kind.
+const FilesBeside = 1024
 
 // socketRoom is how many sockets of log-ins may be open at once: what the limit of
 // open files leaves. More clients than that wait for each other.
 func socketRoom() int {
 	var files unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil || files.Cur > MaxPersona {
-		return MaxPersona
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return MaxPersona // every Linux has this limit
 	}
-	return max(filesBeside, int(files.Cur)-filesBeside)
+	return socketsWithin(files.Cur)
+}
+
+// socketsWithin is socketRoom under a limit of open files. Of a low one all else gets
+// no more than half.
+func socketsWithin(files uint64) int {
+	files = min(files, MaxPersona+FilesBeside)
+	return int(max(1, files-min(FilesBeside, files/2)))
 }
 
 // hold keeps the DHCP socket open until done is called; a nil crowd has none.

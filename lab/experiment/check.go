@@ -110,6 +110,9 @@ func (e *Experiment) checkTraffic(report func(key, format string, args ...any)) 
 	if e.Traffic.Protocol == ProtocolUDP && e.Traffic.ShortPerSecond > 0 {
 		report("traffic.short_per_second", "needs protocol = %q: such connections are TCP's", ProtocolTCP)
 	}
+	if e.Traffic.ShortBytes > 0 && e.Traffic.ShortPerSecond == 0 {
+		report("traffic.short_bytes", "needs traffic.short_per_second: without it there are no such connections")
+	}
 	if e.Traffic.Kind != TrafficStreams {
 		if e.Traffic.ShortPerSecond > 0 {
 			report("traffic.short_per_second", "needs kind = %q: what %s delivers is counted at the router's link, with all else", TrafficStreams, e.Traffic.Kind)

@@ -24,15 +24,15 @@ const (
 	leastStreams     = 256 // streams of a process whatever its limit: the load then says what it lacks
 )
 
-// sysctlsOfMany are set, below /proc/sys/net, where more than windowsAtOnce streams
+// sysctlsOfMany are set, below /proc/sys/net, where more than WindowsAtOnce streams
 // send. The kernel makes buffers smaller the longer a path's shortest round trip
 // was; a stream with a burst every few seconds has met a quiet path hardly ever,
 // and its bursts would come in pieces.
 var sysctlsOfMany = map[string]string{"ipv4/tcp_tso_rtt_log": "30"}
 
-// windowsAtOnce is how many streams open their windows together when a load begins:
+// WindowsAtOnce is how many streams open their windows together when a load begins:
 // within its warm-up.
-const windowsAtOnce = 250
+const WindowsAtOnce = 250
 
 // Workers is how many processes on each host it takes for so many streams of one
 // host; with one the agent does it itself.

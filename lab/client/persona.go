@@ -13,11 +13,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client/persona"
 )
 
-// announceMost is up to how many personas ask for the router's hardware address
+// AnnounceMost is up to how many personas of a host ask for the router's hardware address
 // once they have a lease, as any client does before its first packet: the router so
 // learns theirs. More would overrun the machine's table of neighbours, which has
 // room for a thousand; the lab tells the router of them instead.
-const announceMost = 250
+const AnnounceMost = 250
 
 // crowd is what the personas of one host share.
 type crowd struct {
@@ -47,7 +47,7 @@ func newCrowd(cfg Config) (*crowd, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &crowd{link: link, announce: cfg.Count <= announceMost, room: make(chan struct{}, socketRoom()), owners: map[netip.Addr]int{}}
+	w := &crowd{link: link, announce: cfg.Count <= AnnounceMost, room: make(chan struct{}, socketRoom()), owners: map[netip.Addr]int{}}
 	if w.dhcp, err = persona.NewDHCP(cfg.Parent); err != nil {
 		return nil, errors.Join(err, link.Close())
 	}

@@ -120,7 +120,11 @@ func (r *run) measureStorm(ctx context.Context, b experiment.Block, side *side) 
 	if err != nil {
 		return s, fmt.Errorf("leasing: %w", err)
 	}
-	if err := side.tellRouterOfAll(ctx); err != nil {
+	addrs, err := side.leased(ctx)
+	if err == nil {
+		err = side.tellRouter(ctx, addrs)
+	}
+	if err != nil {
 		return s, err
 	}
 	r.status("%s: %d clients log in, %s", blockName(b), b.Clients, rateText(b))

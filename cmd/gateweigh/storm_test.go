@@ -163,6 +163,9 @@ func TestDevicesThatBreakAreReportedAsTheyBroke(t *testing.T) {
 	if len(by["dies"]) != 1 || len(by["dies"][0].Died) != 1 || !strings.Contains(by["dies"][0].Died[0], "out of memory") {
 		t.Errorf("of the device that died: %+v", by["dies"])
 	}
+	if want := "dies, 4 clients, block 1: the device has ended"; strings.Count(e.stderr, want) != 1 {
+		t.Errorf("%q is not said once while its clients wait:\n%s", want, e.stderr)
+	}
 	if len(by["half"]) != 1 || by["half"][0].Login.Through != 2 || by["half"][0].Login.Tries != 2+2*8 {
 		t.Fatalf("of the device that lets half in: %+v", by["half"])
 	}

@@ -93,7 +93,7 @@ func serveProtocol(ctx context.Context, l Listener) (farEnd, error) {
 
 // prepareHost sets what a host needs for so many streams.
 func (t Traffic) prepareHost() error {
-	if max(t.Clients, t.MostClients) <= windowsAtOnce || t.UDP {
+	if max(t.Clients, t.MostClients) <= WindowsAtOnce || t.UDP {
 		return nil
 	}
 	return client.SetSysctls(sysctlsOfMany)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
@@ -20,19 +21,18 @@ import (
 // takes a capability that containers lack: where it is lower there are more workers.
 const (
 	streamsPerWorker = 16_000
-	filesBeside      = 1024 // an agent's other files: programs, clients, log-ins under way
-	leastStreams     = 256  // streams of a process whatever its limit: the load then says what it lacks
+	leastStreams     = 256 // streams of a process whatever its limit: the load then says what it lacks
 )
 
-// sysctlsOfMany are set, below /proc/sys/net, where more than windowsAtOnce streams
+// sysctlsOfMany are set, below /proc/sys/net, where more than WindowsAtOnce streams
 // send. The kernel makes buffers smaller the longer a path's shortest round trip
 // was; a stream with a burst every few seconds has met a quiet path hardly ever,
 // and its bursts would come in pieces.
 var sysctlsOfMany = map[string]string{"ipv4/tcp_tso_rtt_log": "30"}
 
-// windowsAtOnce is how many streams open their windows together when a load begins:
+// WindowsAtOnce is how many streams open their windows together when a load begins:
 // within its warm-up.
-const windowsAtOnce = 250
+const WindowsAtOnce = 250
 
 // Workers is how many processes on each host it takes for so many streams of one
 // host; with one the agent does it itself.
@@ -47,8 +47,8 @@ func Workers(streams int) int {
 // workersFor is Workers under a hard limit of open files.
 func workersFor(streams int, files uint64) int {
 	fit := streamsPerWorker
-	if files < streamsPerWorker+filesBeside {
-		fit = max(leastStreams, int(files)-filesBeside)
+	if files < streamsPerWorker+client.FilesBeside {
+		fit = max(leastStreams, int(files)-client.FilesBeside)
 	}
 	return max(1, (streams+fit-1)/fit)
 }

@@ -179,3 +179,14 @@ func upLoopback() error {
 	}
 	return netlink.LinkSetUp(lo)
 }
+
+// TestLogInsLeaveFilesForAllElse: under any limit of open files, some.
+func TestLogInsLeaveFilesForAllElse(t *testing.T) {
+	for files, want := range map[uint64]int{
+		0: 1, 64: 32, 256: 128, 2048: 1024, 20_000: 20_000 - FilesBeside, 1 << 20: MaxPersona, 1<<64 - 1: MaxPersona,
+	} {
+		if got := socketsWithin(files); got != want {
+			t.Errorf("limit %d: %d sockets of log-ins, want %d", files, got, want)
+		}
+	}
+}

@@ -13,11 +13,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client/persona"
 )
 
-// announceMost is up to how many personas ask for the router's hardware address
+// AnnounceMost is up to how many personas of a host ask for the router's hardware address
 // once they have a lease, as any client does before its first packet: the router so
 // learns theirs. More would overrun the machine's table of neighbours, which has
 // room for a thousand; the lab tells the router of them instead.
-const announceMost = 250
+const AnnounceMost = 250
 
 // crowd is what the personas of one host share.
 type crowd struct {
@@ -47,24 +47,32 @@ func newCrowd(cfg Config) (*crowd, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &crowd{link: link, announce: cfg.Count <= announceMost, room: make(chan struct{}, socketRoom()), owners: map[netip.Addr]int{}}
+	w := &crowd{link: link, announce: cfg.Count <= AnnounceMost, room: make(chan struct{}, socketRoom()), owners: map[netip.Addr]int{}}
 	if w.dhcp, err = persona.NewDHCP(cfg.Parent); err != nil {
 		return nil, errors.Join(err, link.Close())
 	}
 	return w, nil
 }
 
-// filesBeside are kept free for all else that the agent has open.
-const filesBeside = 1024
+// FilesBeside are kept free for all else that an agent has open: programs, clients,
+// sockets of another kind.
+const FilesBeside = 1024
 
 // socketRoom is how many sockets of log-ins may be open at once: what the limit of
 // open files leaves. More clients than that wait for each other.
 func socketRoom() int {
 	var files unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil || files.Cur > MaxPersona {
-		return MaxPersona
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return MaxPersona // every Linux has this limit
 	}
-	return max(filesBeside, int(files.Cur)-filesBeside)
+	return socketsWithin(files.Cur)
+}
+
+// socketsWithin is socketRoom under a limit of open files. Of a low one all else gets
+// no more than half.
+func socketsWithin(files uint64) int {
+	files = min(files, MaxPersona+FilesBeside)
+	return int(max(1, files-min(FilesBeside, files/2)))
 }
 
 // hold keeps the DHCP socket open until done is called; a nil crowd has none.

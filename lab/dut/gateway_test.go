@@ -98,7 +98,7 @@ func TestGatewayCrowd(t *testing.T) {
 	exp, err := experiment.Parse("crowd.toml", []byte(`
 duts = ["crowd"]
 clients = [2]
-offered_mbps = [1]
+offered_mbps = [9]
 [dut.crowd]
 like = "gateway-ebpf"
 sessions = 400
@@ -145,7 +145,7 @@ func TestCrowdHasAddressesOfItsOwn(t *testing.T) {
 func TestLikeWhatCannot(t *testing.T) {
 	exp, err := experiment.Parse("crowd.toml", []byte(`duts = ["crowd"]
 clients = [2]
-offered_mbps = [1]
+offered_mbps = [9]
 [dut.crowd]
 like = "opennds"
 sessions = 400

@@ -54,7 +54,7 @@ func TestImpossibleSidesNameFileLineAndKey(t *testing.T) {
 		"iperf3 for personas":               {pair + "[beside]\ntraffic = \"iperf3\"\n", "x.toml:7: beside.traffic: " + apart},
 		"personas for iperf3":               {minimal + "traffic.kind = \"iperf3\"\nbeside.client = \"persona\"\n", "x.toml:5: beside.client: " + apart},
 		"iperf3 for the device's personas":  {pair + "[traffic]\nkind = \"iperf3\"\n[beside]\nclient = \"macvlan\"\n", "x.toml:7: traffic.kind: " + apart},
-		"its own macvlan clients":           {strings.Replace(pair, "100", "5000", 1) + "[beside]\nclient = \"macvlan\"\nclients = 100\n", ""},
+		"its own macvlan clients":           {"warmup = \"30s\"\n" + strings.Replace(pair, "100", "5000", 1) + "[beside]\nclient = \"macvlan\"\nclients = 100\n", ""},
 		"more than macvlan takes":           {pair + "[beside]\nclient = \"macvlan\"\nclients = 251\n", `x.toml:8: beside.clients: 251: clients of kind "macvlan" go up to 250; those of kind "persona" to 65000`},
 		"as many macvlan as personas":       {strings.Replace(pair, "100", "5000", 1) + "[beside]\nclient = \"macvlan\"\n", `x.toml:2: clients: 5000: clients of kind "macvlan" go up to 250; those of kind "persona" to 65000`},
 		"more than there can be":            {pair + "[beside]\nclients = 65001\n", `x.toml:7: beside.clients: must be a whole number from 1 to 65000, not 65001`},

@@ -63,6 +63,9 @@ func (e *Experiment) check(known []string) []*Error {
 		d := e.Custom[name]
 		d.check(func(key, problem string) { report(dutKey(name, key), "%s", problem) })
 	}
+	if len(problems) == 0 && e.Measure == result.MeasureCost { // it follows from most other keys
+		e.checkWarmup(report)
+	}
 	return problems
 }
 
@@ -109,6 +112,9 @@ func (e *Experiment) checkTraffic(report func(key, format string, args ...any)) 
 	}
 	if e.Traffic.Protocol == ProtocolUDP && e.Traffic.ShortPerSecond > 0 {
 		report("traffic.short_per_second", "needs protocol = %q: such connections are TCP's", ProtocolTCP)
+	}
+	if e.Traffic.ShortBytes > 0 && e.Traffic.ShortPerSecond == 0 {
+		report("traffic.short_bytes", "needs traffic.short_per_second: without it there are no such connections")
 	}
 	if e.Traffic.Kind != TrafficStreams {
 		if e.Traffic.ShortPerSecond > 0 {

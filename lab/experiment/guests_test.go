@@ -25,7 +25,7 @@ func TestGuestsNeedDevicesWithLogIns(t *testing.T) {
 
 func TestSessionsHaveRoomForTheClients(t *testing.T) {
 	like := func(clients, client, sessions string) string {
-		return "duts = [\"sess\"]\noffered_mbps = [1]\nclients = [" + clients + "]\nclient = { " + client + " }\n[dut.sess]\nlike = \"gateway-ebpf\"\nsessions = " + sessions + "\n"
+		return "duts = [\"sess\"]\noffered_mbps = [9999]\nclients = [" + clients + "]\nclient = { " + client + " }\n[dut.sess]\nlike = \"gateway-ebpf\"\nsessions = " + sessions + "\n"
 	}
 	const personas = `kind = "persona"`
 	for name, tt := range map[string]struct{ text, want string }{

@@ -69,6 +69,19 @@ func TestStormPlan(t *testing.T) {
 	}
 }
 
+// TestStormDurationFollowsTheDevice: a quick device's ten thousand personas are not
+// estimated as a slow one's, and what is like a device takes as long.
+func TestStormDurationFollowsTheDevice(t *testing.T) {
+	of := func(dut string) time.Duration {
+		return parse(t, "measure = \"logins\"\nduts = [\""+dut+"\"]\nclients = [4000]\nblocks = 3\nclient.kind = \"persona\"\n"+
+			"[dut.full]\nlike = \"gateway-ebpf\"\nsessions = 5000\n[dut.gateway-own]\nstart = \"true\"\nlogin = \"true\"\n").EstimatedDuration()
+	}
+	quick, like, own, slow := of("gateway-ebpf"), of("full"), of("gateway-own"), of("opennds")
+	if quick > 2*time.Minute || like != quick || own < 2*quick || slow < 2*own {
+		t.Errorf("gatewayd %v, what is like it %v, one that is not known %v, openNDS %v", quick, like, own, slow)
+	}
+}
+
 func TestStormTakesWhatOthersSetBack(t *testing.T) {
 	e := parse(t, storm)
 	if err := e.Set("measure", "cost"); err != nil {

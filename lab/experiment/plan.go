@@ -3,6 +3,7 @@ package experiment
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -177,12 +178,16 @@ const (
 	profileOverhead = 5 * time.Second // perf started, its samples read and named
 )
 
-// What a storm of logins takes: means over gateway-ebpf, CoovaChilli and openNDS
-// with 100 to 1000 clients, which take 3, 28 and 150 ms a log-in.
+// What a storm of logins takes: means with 100 to 1000 clients. Personas take 0.3 ms to
+// create and lease.
 const (
-	stormClient = 5 * time.Millisecond // created, leased, removed
-	stormLogin  = 60 * time.Millisecond
+	stormClient  = 5 * time.Millisecond // created, leased, removed
+	stormPersona = 500 * time.Microsecond
+	stormLogin   = 60 * time.Millisecond // at a device that is not known
 )
+
+// stormLogins are a log-in's at devices that are; those of gatewayd differ little.
+var stormLogins = map[string]time.Duration{"opennds": 150 * time.Millisecond, "coovachilli": 28 * time.Millisecond, "gateway": 3 * time.Millisecond}
 
 // Possible is the experiment with those of its devices that can says yes to: what
 // is left of plan and duration on a machine that lacks the others.
@@ -205,7 +210,7 @@ func (e *Experiment) EstimatedDuration() time.Duration {
 	for _, un := range slices.Concat(e.units(), e.aaUnits()) {
 		clients, loads := time.Duration(un.clients), time.Duration(len(e.loads(un.clients)))
 		if e.Measure == result.MeasureLogins {
-			total += time.Duration(un.blocks) * (blockOverhead + deviceOverhead + un.stormDuration())
+			total += time.Duration(un.blocks) * (blockOverhead + deviceOverhead + e.stormDuration(un))
 			continue
 		}
 		device, clean := e.Sides(Block{AA: un.dut == Clean, Clients: un.clients})
@@ -234,12 +239,26 @@ func (s Side) duration() time.Duration {
 }
 
 // stormDuration is how long the clients of a storm take to lease and to log in.
-func (un unit) stormDuration() time.Duration {
+func (e *Experiment) stormDuration(un unit) time.Duration {
+	each := stormClient
+	if e.Client.Kind == ClientPersona {
+		each = stormPersona
+	}
 	clients := time.Duration(un.clients)
-	lease, login := clients*stormClient, clients*stormLogin
+	lease, login := clients*each, clients*e.stormLogin(un.dut)
 	if un.loginRate > 0 {
 		least := time.Duration(float64(un.clients) / un.loginRate * float64(time.Second))
 		lease, login = max(lease, least), max(login, least)
 	}
 	return lease + login
+}
+
+// stormLogin is what a log-in at a device takes, more or less.
+func (e *Experiment) stormLogin(name string) time.Duration {
+	name = cmp.Or(e.Custom[name].Like, name)
+	family, _, _ := strings.Cut(name, "-") // gateway-ebpf, gateway-tun
+	if _, described := e.Custom[name]; described {
+		return stormLogin
+	}
+	return cmp.Or(stormLogins[family], stormLogin)
 }

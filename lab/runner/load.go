@@ -168,7 +168,7 @@ func delaysOf(us []float64) (d result.Delays) {
 // awaitOpen waits until all streams have their windows open, where they are too many
 // to have it done within any warm-up.
 func (s *side) awaitOpen(ctx context.Context, clients int) error {
-	if s.load.Kind != agent.TrafficStreams || clients <= knownMost {
+	if s.load.Kind != agent.TrafficStreams || clients <= agent.WindowsAtOnce {
 		return nil
 	}
 	for {

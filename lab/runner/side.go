@@ -153,22 +153,24 @@ func (s *side) admitClients(ctx context.Context) error {
 	if err := s.createClients(ctx); err != nil {
 		return err
 	}
-	addrs, leased := make([][]client.Address, len(s.hosts)), make([][]client.Outcome, len(s.hosts))
+	leased := make([][]client.Outcome, len(s.hosts))
 	err := s.eachHost(func(i int, h clientHost) (err error) {
-		if leased[i], err = h.Lease(ctx, client.Pace{Parallel: leaseParallel}); err == nil {
-			addrs[i], err = h.Clients(ctx)
-		}
+		leased[i], err = h.Lease(ctx, client.Pace{Parallel: leaseParallel})
 		return err
 	})
 	if err = cmp.Or(err, gaveUp("lease", s.traits.DHCP, slices.Concat(leased...))); err != nil {
 		return fmt.Errorf("admitting %d clients: %w", s.has.Clients, err)
 	}
 	s.lease = time.Since(start)
-	for _, a := range slices.Concat(addrs...) {
-		s.clients = append(s.clients, dut.ClientAddr{N: a.Num, IP: a.IP, MAC: a.MAC})
+	addrs, err := s.leased(ctx)
+	if err == nil {
+		err = s.tellRouter(ctx, addrs)
 	}
-	if err := s.tellRouter(ctx, slices.Concat(addrs...)); err != nil {
+	if err != nil {
 		return err
+	}
+	for _, a := range addrs {
+		s.clients = append(s.clients, dut.ClientAddr{N: a.Num, IP: a.IP, MAC: a.MAC})
 	}
 	start = time.Now()
 	if adm, ok := s.dut.(dut.Admitter); ok {
@@ -194,19 +196,15 @@ func (s *side) admitClients(ctx context.Context) error {
 	return nil
 }
 
-// knownMost is how many neighbours a router learns by itself, two labs together
-// well below the machine's limit.
-const knownMost = 250
+// knownMost is how many neighbours a router learns by itself: as many as announce
+// themselves, two labs together well below the machine's limit.
+const knownMost = client.AnnounceMost
 
-// tellRouterOfAll asks the client hosts for their clients' addresses first.
-func (s *side) tellRouterOfAll(ctx context.Context) error {
-	addrs := make([][]client.Address, len(s.hosts))
-	err := s.eachHost(func(i int, h clientHost) (err error) { addrs[i], err = h.Clients(ctx); return err })
-	if err != nil {
-		return err
-	}
-	leased := slices.DeleteFunc(slices.Concat(addrs...), func(a client.Address) bool { return !a.IP.IsValid() })
-	return s.tellRouter(ctx, leased)
+// leased asks the client hosts for the addresses of those clients that have one.
+func (s *side) leased(ctx context.Context) ([]client.Address, error) {
+	each := make([][]client.Address, len(s.hosts))
+	err := s.eachHost(func(i int, h clientHost) (err error) { each[i], err = h.Clients(ctx); return err })
+	return slices.DeleteFunc(slices.Concat(each...), func(a client.Address) bool { return !a.IP.IsValid() }), err
 }
 
 // tellsRouter reports whether routers are told of their neighbours: where one of the

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/client"
@@ -78,13 +80,36 @@ func (r *run) stormOnce(ctx context.Context, b experiment.Block) (s result.Storm
 	if err != nil {
 		return s, err
 	}
+	watching, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { r.watch(watching, b, side) })
 	s, err = r.measureStorm(ctx, b, side)
+	stop()
+	watch.Wait()
 	if ctx.Err() == nil {
 		if left := side.stopDevice(ctx); left != nil && err == nil { // noted, and the storm stands
 			r.notice("%s: %v", blockName(b), left)
 		}
 	}
 	return s, errors.Join(err, side.close())
+}
+
+// watchEvery is how often the device of a storm is looked at.
+const watchEvery = time.Second
+
+// watch says when a program of the device has ended: its clients take minutes to give
+// up. It returns then, or when ctx ends.
+func (r *run) watch(ctx context.Context, b experiment.Block, side *side) {
+	for sleep(ctx, watchEvery) == nil {
+		d, err := side.dead(ctx)
+		if err != nil {
+			return // the lab is gone, which the storm's own requests will tell
+		}
+		if len(d.device) > 0 {
+			r.notice("%s: the device has ended, its clients will have to give up: %s", blockName(b), strings.Join(d.device, "; "))
+			return
+		}
+	}
 }
 
 // measureStorm creates the clients, has them lease and log in, and judges.
@@ -120,7 +145,11 @@ func (r *run) measureStorm(ctx context.Context, b experiment.Block, side *side) 
 	if err != nil {
 		return s, fmt.Errorf("leasing: %w", err)
 	}
-	if err := side.tellRouterOfAll(ctx); err != nil {
+	addrs, err := side.leased(ctx)
+	if err == nil {
+		err = side.tellRouter(ctx, addrs)
+	}
+	if err != nil {
 		return s, err
 	}
 	r.status("%s: %d clients log in, %s", blockName(b), b.Clients, rateText(b))

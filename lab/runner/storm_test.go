@@ -112,7 +112,7 @@ func TestStormsOfBadMachinesAreRejected(t *testing.T) {
 		"too short to tell": {func(s *result.Storm, _ *evidence) { s.Login.OtherBusy, s.Login.Seconds = 0.4, 0.04 }, ""},
 		"own limit": {func(s *result.Storm, _ *evidence) {
 			s.Login.Refusals = []result.Reason{{First: "dialling: too many open files", Count: 3}}
-		}, "3 clients met a limit of its own"},
+		}, "3 clients met a limit of its own: dialling: too many open files: raise nofile"},
 		"neighbours": {func(_ *result.Storm, e *evidence) { e.overflows = 9 }, "neighbour table was full 9 times"},
 	} {
 		s, e := good(), evidence{polling: "napi/r0"}

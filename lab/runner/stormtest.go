@@ -15,8 +15,15 @@ const (
 	otherTicks = 4    // of the machine's clock, 10 ms each, by which that may be off
 )
 
-// ownFailures are what a client host meets when the machine's limits are too low.
-var ownFailures = []string{"too many open files", "no buffer space available", "opening a socket", "cannot assign requested address", "resource temporarily unavailable"}
+// ownFailures are what a client host meets when the machine's limits are too low, and
+// what to do about them where it is known.
+var ownFailures = []struct{ text, remedy string }{
+	{"too many open files", ": raise nofile (ulimit -Hn), gateweigh doctor says how far"},
+	{"no buffer space available", ""},
+	{"opening a socket", ""},
+	{"cannot assign requested address", ""},
+	{"resource temporarily unavailable", ""},
+}
 
 // evidence is what a storm's self-tests know beside its record.
 type evidence struct {
@@ -51,8 +58,9 @@ func judgeStorm(s *result.Storm, e evidence) {
 			reject("machine: other programs used %.0f %% of it during the %s, limit %.0f %%", 100*phase.OtherBusy, phase.name, 100*most)
 		}
 		for _, reason := range slices.Concat(phase.Failures, phase.Refusals) {
-			if slices.ContainsFunc(ownFailures, func(text string) bool { return strings.Contains(reason.First, text) }) {
-				reject("client host, %s: %d clients met a limit of its own: %s", phase.name, reason.Count, reason.First)
+			own := slices.IndexFunc(ownFailures, func(f struct{ text, remedy string }) bool { return strings.Contains(reason.First, f.text) })
+			if own >= 0 {
+				reject("client host, %s: %d clients met a limit of its own: %s%s", phase.name, reason.Count, reason.First, ownFailures[own].remedy)
 			}
 		}
 	}

@@ -85,7 +85,7 @@ func churnSentences(cells []analysis.Cell) (out []string) {
 		if ch.Blocks == 0 {
 			continue
 		}
-		text := fmt.Sprintf("Guests: %s with %s, %s guests a second in %s: %s; log-in p50 %s, p99 %s; its memory %s MiB, rules %s lines, tracked connections %s",
+		text := fmt.Sprintf("Guests: %s with %s: %s a second in %s, %s; log-in p50 %s, p99 %s; its memory %s MiB, rules %s lines, tracked connections %s",
 			c.DUT, counted(c.Clients, "client"), trimmed(ch.PerSecond, 3), counted(ch.Blocks, "block"), guestsText(ch),
 			millis(ch.LoginP50ms.Mean), millis(ch.LoginP99ms.Mean),
 			fromTo(ch.PSSBeforeMiB, ch.PSSAfterMiB), fromTo(ch.RuleLinesBefore, ch.RuleLinesAfter), fromTo(ch.FlowsBefore, ch.FlowsAfter))

@@ -60,7 +60,7 @@ func TestGuests(t *testing.T) {
 			t.Errorf("the first screen does not say %q:\n%s", want, first)
 		}
 	}
-	for _, want := range []string{"Guests: opennds with 20 clients, 5 guests a second in 6 blocks: 54 of 60 guests got in", "tracked connections 101 → 379"} {
+	for _, want := range []string{"Guests: opennds with 20 clients: 5 a second in 6 blocks, 54 of 60 guests got in", "tracked connections 101 → 379"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, text.String())
 		}

@@ -240,7 +240,7 @@ func mark(c analysis.Cell, x float64, e analysis.Estimate, tip string) chart.Poi
 
 func estimatePoint(x float64, e analysis.Estimate, tip string) chart.Point {
 	p := chart.Point{X: x, Y: float64(e.Mean), Lo: math.NaN(), Hi: math.NaN(), Tip: tip, Value: e.Mean.String()}
-	if e.HasInterval() {
+	if e.HasInterval() && !leftOpen(e) {
 		p.Lo, p.Hi = float64(e.Lo), float64(e.Hi)
 	}
 	return p

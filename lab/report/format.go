@@ -57,10 +57,21 @@ func ratio(n analysis.Number) string {
 	return strconv.FormatFloat(float64(n), 'f', 2, 64)
 }
 
-// bounds prints an interval as [lo, hi], empty when absent.
+// openAt is by how much the upper bound of an interval exceeds the mean where it says
+// nothing any more. Two blocks that differ by a factor of two may have such a one.
+const openAt = 1000
+
+// leftOpen reports whether an interval that begins above 0 leaves the figure open.
+func leftOpen(e analysis.Estimate) bool { return e.HasInterval() && e.Lo > 0 && e.Hi > openAt*e.Mean }
+
+// bounds prints an interval as [lo, hi], empty when absent. Of one that is open its
+// digits would only look like knowledge.
 func bounds(e analysis.Estimate, print func(analysis.Number) string) string {
-	if !e.HasInterval() {
+	switch {
+	case !e.HasInterval():
 		return ""
+	case leftOpen(e):
+		return fmt.Sprintf("[open, n = %d]", e.N)
 	}
 	return "[" + print(e.Lo) + ", " + print(e.Hi) + "]"
 }

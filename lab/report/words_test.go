@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -64,5 +65,32 @@ func TestStormsHeldUpDifferently(t *testing.T) {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q:\n%s", want, text.String())
 		}
+	}
+}
+
+// TestOpenIntervals: two blocks that differ tenfold say nothing of a time, and the
+// page does not print digits as if they did.
+func TestOpenIntervals(t *testing.T) {
+	spec := single()
+	spec.Blocks = 2
+	run := analysistest.Run(spec)
+	for i := range run.Trials {
+		if trial := &run.Trials[i]; trial.Cell.DUT == "ebpf" && trial.Block == 1 {
+			trial.DUT.RTT.P99 *= 10
+		}
+	}
+	s := analysis.Summarise(run, analysis.Options{})
+	var page bytes.Buffer
+	if err := report.HTML(&page, run, s); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range s.Cells {
+		wide := c.DUT == "ebpf"
+		if e := c.Intervals.RTTP99us; e.Lo <= 0 || e.Hi > 1000*e.Mean != wide {
+			t.Errorf("%s: %+v", c.DUT, e)
+		}
+	}
+	if n := strings.Count(page.String(), "<small>[open, n = 2]</small>"); n != 1 {
+		t.Errorf("%d open intervals on the page", n)
 	}
 }

@@ -28,7 +28,7 @@ func (t *trafficState) startShort(ctx context.Context, load Traffic, pool *clien
 		return errTraffic
 	}
 	to := netip.AddrPortFrom(load.Server, shortPort).String()
-	cfg := short.Config{PerSecond: load.ShortPerSecond, Bytes: load.ShortBytes}
+	cfg := short.Config{PerSecond: load.ShortPerSecond, After: load.ShortAfter, Bytes: load.ShortBytes}
 	t.short, err = short.Start(context.WithoutCancel(ctx), cfg, func(ctx context.Context, n int) (net.Conn, error) {
 		return pool.Clients[n%len(pool.Clients)].DialContext(ctx, "tcp", to)
 	})

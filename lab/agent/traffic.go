@@ -40,8 +40,9 @@ type Traffic struct {
 	Server        netip.Addr `json:"server"`
 	// ShortPerSecond connections a second of ShortBytes each are opened beside, from
 	// all clients in turn; zero: none.
-	ShortPerSecond float64 `json:"short_per_second,omitempty"`
-	ShortBytes     int     `json:"short_bytes,omitempty"`
+	ShortPerSecond float64       `json:"short_per_second,omitempty"`
+	ShortBytes     int           `json:"short_bytes,omitempty"`
+	ShortAfter     time.Duration `json:"short_after,omitempty"` // when the first of a host is due
 }
 
 // Ports on the server: streams use the first, or one a worker from the second on;

@@ -12,6 +12,9 @@ import (
 // same moment.
 type Pace struct {
 	PerSecond float64 `json:"per_second,omitempty"` // clients a second, evenly spaced; zero: no spacing
+	// After is when the first comes, from the beginning: client hosts that share a pace
+	// take turns.
+	After time.Duration `json:"after,omitempty"`
 	// Parallel bounds how many are at it at once, and a client's turn comes when
 	// there is room: zero is no bound. A storm has none, whatever the device likes.
 	Parallel int `json:"parallel,omitempty"`
@@ -115,7 +118,7 @@ func (p *Pool) arrive(ctx context.Context, pace Pace, do func(context.Context, *
 	for i, c := range p.Clients {
 		turn := start
 		if pace.PerSecond > 0 {
-			turn = start.Add(time.Duration(float64(i) / pace.PerSecond * float64(time.Second)))
+			turn = start.Add(pace.After + time.Duration(float64(i)/pace.PerSecond*float64(time.Second)))
 			sleepUntil(ctx, turn)
 		}
 		if pace.Parallel > 0 {

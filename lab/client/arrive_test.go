@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"net/netip"
 	"strings"
@@ -187,6 +188,17 @@ func TestLogInsLeaveFilesForAllElse(t *testing.T) {
 	} {
 		if got := socketsWithin(files); got != want {
 			t.Errorf("limit %d: %d sockets of log-ins, want %d", files, got, want)
+		}
+	}
+}
+
+// TestTheFirstComesAfter: a host whose turn is later begins later, by the clock of all.
+func TestTheFirstComesAfter(t *testing.T) {
+	const after = 30 * time.Millisecond
+	outcomes := poolOf(3).arrive(t.Context(), Pace{PerSecond: 100, After: after}, func(context.Context, *Client) (Tries, error) { return Tries{Count: 1}, nil })
+	for i, o := range outcomes {
+		if want := float64(after/time.Millisecond) + 10*float64(i); math.Abs(o.TurnMs-want) > 1e-6 || o.LateMs < 0 {
+			t.Errorf("turn %d at %g ms, %g ms late; want %g", i, o.TurnMs, o.LateMs, want)
 		}
 	}
 }

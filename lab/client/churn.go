@@ -11,6 +11,7 @@ import (
 // Churn says how guests come and go while clients send.
 type Churn struct {
 	PerSecond float64       `json:"per_second"` // that come, evenly spaced
+	After     time.Duration `json:"after"`      // when the first comes, as in Pace
 	Stay      time.Duration `json:"stay"`       // from its log-in until a guest logs out
 	Admission Admission     `json:"admission"`
 }
@@ -67,7 +68,7 @@ func (v *Visiting) run(ctx, comings context.Context, p *Pool, churn Churn) {
 	}
 	start := time.Now()
 	for n := 0; ; n++ {
-		sleepUntil(comings, start.Add(time.Duration(float64(n)/churn.PerSecond*float64(time.Second))))
+		sleepUntil(comings, start.Add(churn.After+time.Duration(float64(n)/churn.PerSecond*float64(time.Second))))
 		if comings.Err() != nil {
 			return
 		}

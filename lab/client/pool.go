@@ -141,31 +141,9 @@ func (p *Pool) client(n int, run Runner) *Client {
 }
 
 // each runs fn for every client, at most parallel at once, and returns the
-// first error with the number of clients that failed.
+// first error with the number of clients that failed. Once ctx has ended it is not run any more.
 func (p *Pool) each(ctx context.Context, parallel int, fn func(*Client, context.Context) error) error {
-	var wg sync.WaitGroup
-	var mu sync.Mutex // guards first and failed
-	var first error
-	failed := 0
-	slots := make(chan struct{}, parallel)
-	for _, c := range p.Clients {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			if err := fn(c, ctx); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				if failed++; first == nil {
-					first = fmt.Errorf("client %d: %w", c.Num, err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if failed > 1 {
-		return fmt.Errorf("%w (and %d more clients)", first, failed-1)
-	}
-	return first
+	return GaveUp(p.arrive(ctx, Pace{Parallel: parallel}, func(ctx context.Context, c *Client) (Tries, error) { return Tries{}, fn(c, ctx) }))
 }
 
 // Logout logs every client out.

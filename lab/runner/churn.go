@@ -27,14 +27,17 @@ func (s *side) guestsOf(i int) (first, count int) {
 	return s.has.Clients + lo + 1, hi - lo
 }
 
-// visit has guests come and go on all hosts; each host takes its part of the rate.
+// visit has guests come and go on all hosts.
 func (s *side) visit(ctx context.Context, perSecond float64) error {
-	return s.eachHost(func(i int, h clientHost) error {
-		_, count := s.guestsOf(i)
-		return h.Visit(ctx, client.Churn{
-			PerSecond: perSecond * float64(count) / float64(s.guests), Stay: experiment.GuestStays, Admission: s.traits.Admission,
-		})
-	})
+	return s.eachHost(func(i int, h clientHost) error { return h.Visit(ctx, s.visitsOf(i, perSecond)) })
+}
+
+// visitsOf is how guests come to host i, which takes its part of the rate.
+func (s *side) visitsOf(i int, perSecond float64) client.Churn {
+	_, count := s.guestsOf(i)
+	return client.Churn{
+		PerSecond: perSecond * float64(count) / float64(s.guests), After: turnOf(i, perSecond), Stay: experiment.GuestStays, Admission: s.traits.Admission,
+	}
 }
 
 // farewell waits until all guests are gone and tells what became of them.

@@ -32,13 +32,7 @@ func (s *side) startTraffic(ctx context.Context, direction string, mbps float64,
 	if err := s.lab.Server.ServeTraffic(ctx, s.load); err != nil {
 		return fmt.Errorf("starting the traffic's server in lab %s: %w", s.lab.Name, err)
 	}
-	err := s.eachHost(func(_ int, h clientHost) error {
-		share := s.load
-		share.Clients = h.count
-		share.OfferedMbps *= float64(h.count) / float64(clients)
-		share.ShortPerSecond *= float64(h.count) / float64(clients)
-		return h.StartTraffic(ctx, share)
-	})
+	err := s.eachHost(func(i int, h clientHost) error { return h.StartTraffic(ctx, s.shareOf(i)) })
 	if err != nil {
 		return fmt.Errorf("starting the traffic in lab %s: %w", s.lab.Name, err)
 	}
@@ -53,6 +47,16 @@ func (s *side) startTraffic(ctx context.Context, direction string, mbps float64,
 		return fmt.Errorf("starting round-trip probes in lab %s: %w", s.lab.Name, err)
 	}
 	return nil
+}
+
+// shareOf is host i's part of the load that is to run.
+func (s *side) shareOf(i int) agent.Traffic {
+	share, part := s.load, float64(s.hosts[i].count)/float64(s.load.Clients)
+	share.Clients = s.hosts[i].count
+	share.OfferedMbps *= part
+	share.ShortPerSecond *= part
+	share.ShortAfter = turnOf(i, s.load.ShortPerSecond)
+	return share
 }
 
 // readDelays asks the generators how long their streams took to begin.

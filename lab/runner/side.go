@@ -63,6 +63,15 @@ func shareClients(hosts []*testbed.Host, n int) []clientHost {
 	return list
 }
 
+// turnOf is how much later host i begins than the first, where hosts share a rate: they
+// would act in pairs otherwise, at half of the rate.
+func turnOf(i int, perSecond float64) time.Duration {
+	if perSecond == 0 {
+		return 0
+	}
+	return time.Duration(float64(i) / perSecond * float64(time.Second))
+}
+
 // eachHost works on all client hosts at once.
 func (s *side) eachHost(fn func(i int, h clientHost) error) error {
 	fns := make([]func() error, len(s.hosts))

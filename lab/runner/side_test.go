@@ -2,6 +2,7 @@ package runner
 
 import (
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -54,6 +55,36 @@ func TestClientsAreSharedOutEvenly(t *testing.T) {
 				t.Errorf("%d clients: %+v, want %+v", c.clients, got[i], c.want[i])
 			}
 		}
+	}
+}
+
+// TestClientHostsTakeTurns: what comes at a rate that hosts share is as evenly spaced as
+// from one.
+func TestClientHostsTakeTurns(t *testing.T) {
+	const rate, hosts = 10.0, 3
+	s := &side{guests: 30, hosts: shareClients(make([]*testbed.Host, hosts), 30), load: agent.Traffic{Clients: 30, ShortPerSecond: rate}}
+	for what, of := range map[string]func(i int) (after time.Duration, perSecond float64){
+		"log-ins": func(i int) (time.Duration, float64) {
+			p := paceOf(experiment.Block{LoginRate: rate}, i, hosts)
+			return p.After, p.PerSecond
+		},
+		"guests":            func(i int) (time.Duration, float64) { v := s.visitsOf(i, rate); return v.After, v.PerSecond },
+		"short connections": func(i int) (time.Duration, float64) { l := s.shareOf(i); return l.ShortAfter, l.ShortPerSecond },
+	} {
+		var turns []int64 // tenths of a second
+		for i := range hosts {
+			after, perSecond := of(i)
+			for n := range 4 {
+				turns = append(turns, (after+time.Duration(float64(n)/perSecond*float64(time.Second))).Round(time.Millisecond).Milliseconds()/100)
+			}
+		}
+		slices.Sort(turns)
+		if !slices.Equal(turns, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}) {
+			t.Errorf("%s come at %v tenths of a second", what, turns)
+		}
+	}
+	if all := paceOf(experiment.Block{}, 2, hosts); all.After != 0 {
+		t.Errorf("all at once, but those of one host %s later", all.After)
 	}
 }
 

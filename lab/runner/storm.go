@@ -135,10 +135,10 @@ func (r *run) measureStorm(ctx context.Context, b experiment.Block, side *side) 
 	if err != nil {
 		return s, err
 	}
-	pace := paceOf(b, len(side.hosts))
+	pace := func(i int) client.Pace { return paceOf(b, i, len(side.hosts)) }
 	p := phases{side: side, placement: r.placement, loginRate: b.LoginRate}
 	r.status("%s: %d clients lease, %s", blockName(b), b.Clients, rateText(b))
-	s.Lease, err = p.measure(ctx, func(h clientHost) ([]client.Outcome, error) { return h.Lease(ctx, pace) })
+	s.Lease, err = p.measure(ctx, func(i int, h clientHost) ([]client.Outcome, error) { return h.Lease(ctx, pace(i)) })
 	if err == nil {
 		s.LeasedPSSMiB, err = side.lab.Router.PSSMiB(ctx)
 	}
@@ -153,7 +153,9 @@ func (r *run) measureStorm(ctx context.Context, b experiment.Block, side *side) 
 		return s, err
 	}
 	r.status("%s: %d clients log in, %s", blockName(b), b.Clients, rateText(b))
-	s.Login, err = p.measure(ctx, func(h clientHost) ([]client.Outcome, error) { return h.Login(ctx, side.traits.Admission, pace) })
+	s.Login, err = p.measure(ctx, func(i int, h clientHost) ([]client.Outcome, error) {
+		return h.Login(ctx, side.traits.Admission, pace(i))
+	})
 	if err == nil {
 		s.LoggedPSSMiB, err = side.lab.Router.PSSMiB(ctx)
 	}
@@ -179,9 +181,9 @@ func (s *side) evidence(ctx context.Context, overflows int64) (e evidence, err e
 	return e, err
 }
 
-// paceOf is how clients come to each of the client hosts.
-func paceOf(b experiment.Block, hosts int) client.Pace {
-	pace := client.Pace{PerSecond: b.LoginRate / float64(hosts), Patience: stormPatience}
+// paceOf is how clients come to host i of so many.
+func paceOf(b experiment.Block, i, hosts int) client.Pace {
+	pace := client.Pace{PerSecond: b.LoginRate / float64(hosts), After: turnOf(i, b.LoginRate), Patience: stormPatience}
 	if b.LoginRate > 0 {
 		pace.Patience += time.Duration(float64(b.Clients) / b.LoginRate * float64(time.Second))
 	}
@@ -210,14 +212,14 @@ type phases struct {
 
 // measure reads the meters, has every client host do its part, reads them again,
 // and once more after the tail.
-func (p phases) measure(ctx context.Context, do func(clientHost) ([]client.Outcome, error)) (phase result.Phase, err error) {
+func (p phases) measure(ctx context.Context, do func(int, clientHost) ([]client.Outcome, error)) (phase result.Phase, err error) {
 	first, err := p.side.readMeters(ctx)
 	if err != nil {
 		return phase, err
 	}
 	outcomes := make([][]client.Outcome, len(p.side.hosts))
 	err = p.side.eachHost(func(i int, h clientHost) (err error) {
-		outcomes[i], err = do(h)
+		outcomes[i], err = do(i, h)
 		return err
 	})
 	if err != nil {

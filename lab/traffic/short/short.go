@@ -98,8 +98,9 @@ func (s *Server) Close() {
 
 // Config is what a Generator opens.
 type Config struct {
-	PerSecond float64 // connections, evenly spaced
-	Bytes     int     // of each answer, 1 to MostBytes
+	PerSecond float64       // connections, evenly spaced
+	After     time.Duration // when the first is due, from Start: generators that share a rate take turns
+	Bytes     int           // of each answer, 1 to MostBytes
 }
 
 // DialFunc connects as the n-th connection's client; n counts from 0.
@@ -138,7 +139,7 @@ func Start(ctx context.Context, cfg Config, dial DialFunc) (*Generator, error) {
 		return nil, fmt.Errorf("%g short connections a second of %d bytes: want more than 0, and 1 to %d bytes", cfg.PerSecond, cfg.Bytes, MostBytes)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	g := &Generator{cfg: cfg, dial: dial, cancel: cancel, start: time.Now()}
+	g := &Generator{cfg: cfg, dial: dial, cancel: cancel, start: time.Now().Add(cfg.After)}
 	g.all.Go(func() { g.run(ctx) })
 	return g, nil
 }
@@ -240,7 +241,7 @@ func (g *Generator) Stats() Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.stats
-	s.Seconds = time.Since(g.start).Seconds()
+	s.Seconds = max(0, time.Since(g.start).Seconds())
 	return s
 }
 

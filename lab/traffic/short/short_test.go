@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
@@ -72,5 +73,34 @@ func TestImpossibleConfigs(t *testing.T) {
 		if _, err := Start(t.Context(), cfg, nil); err == nil {
 			t.Errorf("%+v was taken", cfg)
 		}
+	}
+}
+
+// TestTheFirstIsDueAfter: no connection is made before, and none missed for it.
+func TestTheFirstIsDueAfter(t *testing.T) {
+	s, err := Serve(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const after = 100 * time.Millisecond
+	first := make(chan time.Time, 1)
+	to := dialer(s.listener.Addr().String())
+	begun := time.Now()
+	g, err := Start(t.Context(), Config{PerSecond: 1, After: after, Bytes: 1}, func(ctx context.Context, n int) (net.Conn, error) {
+		if n == 0 {
+			first <- time.Now()
+		}
+		return to(ctx, n)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	if st := g.Stats(); st.Seconds < 0 {
+		t.Errorf("%g s since the first was due", st.Seconds)
+	}
+	if early := after - (<-first).Sub(begun); early > 0 {
+		t.Errorf("the first came %s early", early)
 	}
 }

@@ -43,7 +43,7 @@ func TestDeviceThatTakesFewerClients(t *testing.T) {
 	if err := json.Unmarshal(read(t, dir, "r/summary.json"), &s); err != nil || len(s.Limits) != 1 || len(s.FailedBlocks) != 0 {
 		t.Fatalf("%v, limits %+v, failed %+v", err, s.Limits, s.FailedBlocks)
 	}
-	if !strings.Contains(string(read(t, dir, "r/report.html")), "Doors took 2 clients and not 6") {
+	if !strings.Contains(string(read(t, dir, "r/report.html")), "doors took 2 clients and not 6") {
 		t.Error("the page does not say what the device broke at")
 	}
 	run, err := result.ReadRun(filepath.Join(dir, "r"))

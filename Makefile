@@ -23,7 +23,7 @@ deps: ## install the Debian packages that are missing
 	@.ci/deps
 
 build: ## bin/gateweigh and bin/gatewayd: static binaries
-	go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/gateweigh ./cmd/gatewayd
+	go build -trimpath -ldflags '-w -X main.version=$(VERSION)' -o bin/ ./cmd/gateweigh ./cmd/gatewayd
 
 check: ## formatting, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); \

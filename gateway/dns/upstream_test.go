@@ -174,6 +174,7 @@ func TestLimits(t *testing.T) {
 	if _, _, err := other.Exchange(query("portal.example.", miekg.TypeA), s.Addr().String()); err != nil {
 		t.Errorf("another client: %v", err)
 	}
+	await(t, "the end of the other client's query", func() bool { return s.Stats().InFlight == 5 })
 	flood("127.0.5.3")
 	await(t, "the second flood", func() bool { return s.Stats().Busy == 32 })
 	if st := s.Stats(); st.InFlight != 8 || len(s.queries.clients) != 2 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -148,9 +149,18 @@ func portUsedAgain(t *testing.T, w *World) {
 	}
 }
 
-// ask is get from a port of the station's, which is free again afterwards.
+// ask is get from a port of the station's, which is free again soon afterwards: a child
+// that this process starts holds a copy of every connection until it becomes another
+// program, and with it the port. So a port in use is waited for.
 func ask(s Station, from uint16, to netip.Addr) (string, error) {
-	c, err := dialFrom(s.Space, netip.AddrPortFrom(s.Addr, from), netip.AddrPortFrom(to, 80))
+	var c *net.TCPConn
+	var err error
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		c, err = dialFrom(s.Space, netip.AddrPortFrom(s.Addr, from), netip.AddrPortFrom(to, 80))
+		if !errors.Is(err, unix.EADDRINUSE) || time.Now().After(deadline) {
+			break
+		}
+	}
 	if err != nil {
 		return "", err
 	}

@@ -23,6 +23,25 @@ func TestTUN(t *testing.T) {
 	}
 }
 
+// TestTUNIsTakenOut: detach by force takes all out under a running daemon, which ends for
+// want of its device and puts nothing back.
+func TestTUNIsTakenOut(t *testing.T) {
+	network(t)
+	sh(t, "ip addr flush dev lan0")
+	for range 5 {
+		d := startOn(t, t.TempDir(), "kind = \"tun\"\nfast = true")
+		must(t, Detach(d.cfg, true))
+		err := <-d.ended
+		d.ended <- err
+		if err == nil || !strings.Contains(err.Error(), "gone") {
+			t.Errorf("without its device the gateway ends with %v", err)
+		}
+		if left := sh(t, "ip -o link show type tun; nft list tables"); left != "" {
+			t.Errorf("left after detach by force:\n%s", left)
+		}
+	}
+}
+
 // TestNFQueue is the same day where the kernel forwards and asks about packets.
 func TestNFQueue(t *testing.T) {
 	for name, keys := range map[string]string{"studied": "kind = \"nfqueue\"", "fast": "kind = \"nfqueue\"\nfast = true"} {

@@ -121,7 +121,7 @@ func (d *Datapath) shut(between func() error) error {
 			return err
 		}
 	}
-	g := guard.Guard{LAN: d.cfg.LAN, WAN: d.cfg.WAN, Prefix: d.cfg.Address.Masked(), Gateway: d.cfg.Address.Addr()}
+	g := guard.Guard{LAN: d.cfg.LAN}
 	if err := g.Shut(); err != nil {
 		return err
 	}

@@ -113,9 +113,8 @@ func (w *World) successorsBooks(t *testing.T, up, down *Flow, epoch uint64) {
 	if now != epoch {
 		t.Error("another epoch, though counting went on")
 	}
-	if up.Came() != up.Sent() || down.Came() != down.Sent() {
-		t.Errorf("%d of %d packets came up and %d of %d down", up.Came(), up.Sent(), down.Came(), down.Sent())
-	}
+	up.Whole(t, "up")
+	down.Whole(t, "down")
 	w.bills(t, w.Alice, tally{}, tally{up.Sent() * (headers + FlowBytes), up.Sent(), down.Sent() * (headers + FlowBytes), down.Sent()})
 }
 
@@ -165,9 +164,7 @@ func second(t *testing.T, w *World) {
 	other.Kill(t)
 	f.Passes(t, "after another was refused")
 	f.Halt()
-	if f.Came() != f.Sent() {
-		t.Errorf("%d of %d packets came", f.Came(), f.Sent())
-	}
+	f.Whole(t, "of the first gateway's client")
 	w.lists(t, w.Alice.Addr)
 }
 

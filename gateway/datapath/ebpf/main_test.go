@@ -1,7 +1,6 @@
 package ebpf
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
@@ -134,26 +132,5 @@ func (n network) neighbour(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// countPrograms counts the programs of a name in the kernel.
-func countPrograms(t *testing.T, name string) (k int) {
-	t.Helper()
-	for id := ebpf.ProgramID(0); ; {
-		next, err := ebpf.ProgramGetNextID(id)
-		if errors.Is(err, os.ErrNotExist) {
-			return k
-		}
-		must(t, err)
-		id = next
-		p, err := ebpf.NewProgramFromID(id)
-		if err != nil {
-			continue // gone meanwhile
-		}
-		if info, err := p.Info(); err == nil && info.Name == name {
-			k++
-		}
-		p.Close()
 	}
 }

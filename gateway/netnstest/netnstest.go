@@ -101,6 +101,23 @@ func (s *Space) Start(cmd *exec.Cmd) (err error) {
 	return err
 }
 
+// Start starts a program that is killed when the test's process ends, however it does.
+func Start(cmd *exec.Cmd) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	started := make(chan error)
+	go func() {
+		// The signal comes when the thread ends that started the program. Any other may
+		// come to be a data path's, and end with that.
+		runtime.LockOSThread()
+		started <- cmd.Start()
+		select {}
+	}()
+	return <-started
+}
+
 // Try runs a shell script inside, with more environment, and returns what it
 // printed. It is ended after a minute.
 func (s *Space) Try(script string, env ...string) (string, error) {

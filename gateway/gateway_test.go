@@ -143,7 +143,7 @@ const curl = "ip netns exec client curl -s --max-time 30 "
 
 // passes says whether the client reaches the server.
 func passes() bool {
-	_, err := try("ip netns exec client ping -c 1 -W 1 192.0.2.2")
+	_, err := try("ip netns exec client ping -c 1 -W 4 192.0.2.2")
 	return err == nil
 }
 

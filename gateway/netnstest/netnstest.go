@@ -37,6 +37,13 @@ func Main(m *testing.M, prepare string) {
 	os.Exit(1)
 }
 
+// Up is for the beginning of a script, which may then wait for links: "up lan0 wan0". A
+// link that is made before its other end drops what is sent through it until the kernel
+// has noticed that end, and a bridge what comes from it: some milliseconds after ip(8)
+// has returned, and more where the machine is busy.
+const Up = `up() { for link; do until ip link show "$link" | grep -q "state UP"; do sleep 0.01; done; done; }
+`
+
 // Space is a network namespace without a name: it lives as long as its thread
 // and the sockets and programs made there.
 type Space struct {

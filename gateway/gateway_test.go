@@ -14,6 +14,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -42,13 +43,13 @@ func must(t *testing.T, err error) {
 // network makes a client's and a server's namespace with this one between them.
 func network(t *testing.T) {
 	t.Helper()
-	sh(t, `
-ip netns add client; ip netns add server
+	sh(t, netnstest.Up+`ip netns add client; ip netns add server
 ip link add lan0 type veth peer name c0 netns client
 ip link add wan0 type veth peer name s0 netns server
 ip addr add 10.1.0.1/24 dev lan0; ip addr add 192.0.2.1/24 dev wan0; ip link set lan0 up; ip link set wan0 up
 ip -n client link set lo up; ip -n client link set c0 up
-ip -n server link set lo up; ip -n server link set s0 up; ip -n server addr add 192.0.2.2/24 dev s0; ip -n server route add default via 192.0.2.1`)
+ip -n server link set lo up; ip -n server link set s0 up; ip -n server addr add 192.0.2.2/24 dev s0; ip -n server route add default via 192.0.2.1
+up lan0 wan0`)
 	t.Cleanup(func() {
 		sh(t, `ip netns del client; ip netns del server; ip link del lan0 || :; ip link del wan0 || :`)
 	})
@@ -143,7 +144,7 @@ const curl = "ip netns exec client curl -s --max-time 30 "
 
 // passes says whether the client reaches the server.
 func passes() bool {
-	_, err := try("ip netns exec client ping -c 1 -W 1 192.0.2.2")
+	_, err := try("ip netns exec client ping -c 1 -W 4 192.0.2.2")
 	return err == nil
 }
 

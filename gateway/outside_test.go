@@ -9,10 +9,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"text/template"
 	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
 // outside is the internet behind the gateway, in the namespace "server": a RADIUS
@@ -23,11 +24,10 @@ const outside = "192.0.2.2"
 func spawn(t *testing.T, namespace string, argv ...string) {
 	t.Helper()
 	cmd := exec.Command("ip", append([]string{"netns", "exec", namespace}, argv...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	must(t, err)
 	cmd.Stdout, cmd.Stderr = log, log
-	must(t, cmd.Start())
+	must(t, netnstest.Start(cmd))
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()

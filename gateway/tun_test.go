@@ -65,13 +65,13 @@ func inUserSpace(t *testing.T, keys string) {
 	if !strings.HasPrefix(caught, "302 http://10.1.0.1:8080/login") {
 		t.Fatalf("the first look at the web is answered by %q", caught)
 	}
-	if _, err := try(curl + `--connect-timeout 3 http://192.0.2.2:81/`); err == nil || strings.Contains(err.Error(), "28") {
+	if _, err := try(curl + `--connect-timeout 20 http://192.0.2.2:81/`); err == nil || strings.Contains(err.Error(), "28") {
 		t.Errorf("a connection to elsewhere is not reset: %v", err)
 	}
-	if out, _ := try("ip netns exec client ping -c 1 -W 1 192.0.2.2"); !strings.Contains(out, "Packet filtered") {
+	if out, _ := try("ip netns exec client ping -c 1 -W 20 192.0.2.2"); !strings.Contains(out, "Packet filtered") {
 		t.Errorf("a ping is not answered by an error: %s", out)
 	}
-	sh(t, "ip netns exec client ping -c 1 -W 2 10.1.0.1")
+	sh(t, "ip netns exec client ping -c 1 -W 20 10.1.0.1")
 	page := sh(t, curl+`http://10.1.0.1:8080/login`)
 	token := regexp.MustCompile(`name="token" value="([^"]+)"`).FindStringSubmatch(page)
 	if token == nil {

@@ -35,6 +35,7 @@ type flow struct {
 	sent     atomic.Uint64
 	received atomic.Uint64 // each number once
 	again    atomic.Uint64 // numbers that came twice
+	sending  sync.WaitGroup
 	running  sync.WaitGroup
 }
 
@@ -70,7 +71,7 @@ func (w *world) flow(c *client, up bool, perSecond int) *flow {
 		return err
 	})
 	f.running.Go(f.receive)
-	w.t.Cleanup(func() { f.stop.Store(true); f.out.Close(); f.in.Close(); f.running.Wait() })
+	w.t.Cleanup(func() { f.halt(); f.out.Close(); f.in.Close(); f.running.Wait() })
 	return f
 }
 
@@ -120,7 +121,7 @@ func (f *flow) some(n int) {
 // begin sends at the flow's rate, in the bursts of a sender that wakes each
 // millisecond, until halt. What it could not send in time it does not make up for.
 func (f *flow) begin() {
-	f.running.Go(func() {
+	f.sending.Go(func() {
 		b := make([]byte, datagramBytes)
 		began, sent := time.Now(), 0
 		for !f.stop.Load() {
@@ -138,8 +139,8 @@ func (f *flow) begin() {
 	})
 }
 
-// halt stops sending.
-func (f *flow) halt() { f.stop.Store(true) }
+// halt stops sending: when it returns nothing more is sent.
+func (f *flow) halt() { f.stop.Store(true); f.sending.Wait() }
 
 // whole wants every datagram to have come, once.
 func (f *flow) whole(t *testing.T, what string) {
@@ -170,6 +171,7 @@ type stream struct {
 	up             bool
 	stop           atomic.Bool
 	sent, received atomic.Uint64 // bytes
+	sending        sync.WaitGroup
 	running        sync.WaitGroup
 }
 
@@ -199,7 +201,7 @@ func (w *world) stream(c *client, up bool, mbps int) *stream {
 		return errors.Join(unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "cubic"),
 			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MAX_PACING_RATE, mbps*1_000_000/8))
 	}))
-	s.running.Go(func() {
+	s.sending.Go(func() {
 		b := make([]byte, 64<<10)
 		for !s.stop.Load() {
 			n, err := from.Write(b)
@@ -219,9 +221,12 @@ func (w *world) stream(c *client, up bool, mbps int) *stream {
 			}
 		}
 	})
-	w.t.Cleanup(func() { s.stop.Store(true); s.client.Close(); s.server.Close(); s.running.Wait() })
+	w.t.Cleanup(func() { s.stop.Store(true); s.client.Close(); s.server.Close(); s.sending.Wait(); s.running.Wait() })
 	return s
 }
+
+// halt stops sending: when it returns nothing more is written.
+func (s *stream) halt() { s.stop.Store(true); s.sending.Wait() }
 
 func ofSocket(c syscall.Conn, fn func(fd int) error) error {
 	raw, err := c.SyscallConn()

@@ -75,7 +75,7 @@ func (w *world) killedUnderLoad(t *testing.T, program string, ann, bob *client) 
 		f.halt()
 	}
 	for _, s := range streams {
-		s.stop.Store(true)
+		s.halt()
 	}
 	for i, f := range admitted {
 		f.whole(t, "datagrams "+[]string{"up", "down"}[i])

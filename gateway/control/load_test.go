@@ -63,7 +63,7 @@ func TestSessionsStream(t *testing.T) {
 // up nobody, and learns that it has not got all.
 func TestSlowReaderIsCutOff(t *testing.T) {
 	table := &endless{n: -1, over: make(chan struct{})}
-	path := start(t, table, 50*time.Millisecond)
+	path := start(t, table, time.Second)
 	conn, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)

@@ -62,6 +62,7 @@ func newLAN(t testing.TB) string {
 	run(t, "ip", "addr", "add", serverAddr.String()+"/16", "dev", gateway)
 	run(t, "ip", "link", "set", gateway, "up")
 	run(t, "ip", "link", "set", "c0", "up")
+	run(t, "sh", "-ec", netnstest.Up+"up "+gateway)
 	return "c0"
 }
 

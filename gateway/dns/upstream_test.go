@@ -37,7 +37,7 @@ func TestFailover(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, &doors{}, list, func(c *Config) { c.Timeout = 200 * time.Millisecond })
+			s := start(t, &doors{}, list, func(c *Config) { c.Timeout = time.Second })
 			for range 3 {
 				if r := ask(t, s, "udp", query("pay.example.", miekg.TypeA)); !slices.Equal(values(r), []string{"A 93.184.216.34"}) {
 					t.Errorf("%v", r)

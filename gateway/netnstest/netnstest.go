@@ -37,6 +37,13 @@ func Main(m *testing.M, prepare string) {
 	os.Exit(1)
 }
 
+// Up is for the beginning of a script, which may then wait for links: "up lan0 wan0". A
+// link that is made before its other end drops what is sent through it until the kernel
+// has noticed that end, and a bridge what comes from it: some milliseconds after ip(8)
+// has returned, and more where the machine is busy.
+const Up = `up() { for link; do until ip link show "$link" | grep -q "state UP"; do sleep 0.01; done; done; }
+`
+
 // Space is a network namespace without a name: it lives as long as its thread
 // and the sockets and programs made there.
 type Space struct {
@@ -99,6 +106,23 @@ func (s *Space) Start(cmd *exec.Cmd) (err error) {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	s.Do(func() { err = cmd.Start() })
 	return err
+}
+
+// Start starts a program that is killed when the test's process ends, however it does.
+func Start(cmd *exec.Cmd) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	started := make(chan error)
+	go func() {
+		// The signal comes when the thread ends that started the program. Any other may
+		// come to be a data path's, and end with that.
+		runtime.LockOSThread()
+		started <- cmd.Start()
+		select {}
+	}()
+	return <-started
 }
 
 // Try runs a shell script inside, with more environment, and returns what it

@@ -152,7 +152,7 @@ func TestAccountingOnAndOff(t *testing.T) {
 // the first is silent, and nothing is told twice.
 func TestAccountingOutlivesItsServer(t *testing.T) {
 	first, second := startFreeRADIUS(t), startFreeRADIUS(t)
-	c := newClient(t, Config{Servers: []Server{first.server(), second.server()}, Timeout: 300 * time.Millisecond, Retries: -1})
+	c := newClient(t, Config{Servers: []Server{first.server(), second.server()}, Timeout: 3 * time.Second, Retries: -1})
 	first.freeze(t)
 	for i := range 20 {
 		e := testEvent(session.Ended, time.Hour, session.UserRequest)

@@ -218,7 +218,7 @@ func TestErrorSaysWhyNobodyAnswered(t *testing.T) {
 		"dropped 1 answers with a wrong authenticator: is the secret the same": func(r []byte) []byte { return flip(signed(r, radius.CodeAccessAccept), 4) },
 	} {
 		a := newAttacker(t)
-		c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: 500 * time.Millisecond, Retries: -1})
+		c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: 2 * time.Second, Retries: -1})
 		go func() {
 			r := a.receive(t)
 			a.send(t, r.from, forge(r.data))

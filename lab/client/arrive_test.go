@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -91,18 +92,20 @@ func TestTurnsAreSpaced(t *testing.T) {
 }
 
 func TestImpatientClientsGiveUp(t *testing.T) {
-	outcomes := poolOf(3).arrive(t.Context(), Pace{Parallel: 1, Patience: 20 * time.Millisecond}, func(ctx context.Context, c *Client) (Tries, error) {
-		<-ctx.Done()
-		return Tries{Count: 1}, context.Cause(ctx)
-	})
-	for _, o := range outcomes {
-		if o.Error != "not through after 20ms" {
-			t.Errorf("client %d: %q", o.Num, o.Error)
+	synctest.Test(t, func(t *testing.T) {
+		outcomes := poolOf(3).arrive(t.Context(), Pace{Parallel: 1, Patience: 20 * time.Millisecond}, func(ctx context.Context, c *Client) (Tries, error) {
+			<-ctx.Done()
+			return Tries{Count: 1}, context.Cause(ctx)
+		})
+		for _, o := range outcomes {
+			if o.Error != "not through after 20ms" {
+				t.Errorf("client %d: %q", o.Num, o.Error)
+			}
 		}
-	}
-	if outcomes[0].Tries != 1 || outcomes[2].Tries != 0 {
-		t.Errorf("%d tries of the first and %d of the last, who did not begin", outcomes[0].Tries, outcomes[2].Tries)
-	}
+		if outcomes[0].Tries != 1 || outcomes[2].Tries != 0 {
+			t.Errorf("%d tries of the first and %d of the last, who did not begin", outcomes[0].Tries, outcomes[2].Tries)
+		}
+	})
 }
 
 func TestNobodyLogsInWithoutAnAddress(t *testing.T) {

@@ -177,7 +177,7 @@ processes = ["tail"]
 // moment to disappear.
 func awaitGone(t *testing.T, h testHost, name string) {
 	t.Helper()
-	for range 200 {
+	for range 3000 {
 		if !slices.Contains(h.processes(t), name) {
 			return
 		}

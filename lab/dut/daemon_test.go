@@ -27,7 +27,11 @@ func TestDaemonAwait(t *testing.T) {
 			if err := d.spawn(t.Context(), false, nil, "sh", "-c", tc.script); err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			patience := 20 * time.Second
+			if name == "never ready" {
+				patience = 2 * time.Second
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			err := d.await(ctx, tc.probe)
 			if (err == nil) != (tc.want == nil) {

@@ -76,7 +76,7 @@ func TestGatewayAsksRADIUS(t *testing.T) {
 	c := l.addClients(t, 1)[0]
 	adm := d.Traits().Admission
 	adm.Password = "wrong"
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // the first refusal may take its time
 	defer cancel()
 	if err := client.Login(ctx, c, adm, 1); err == nil || !strings.Contains(err.Error(), "refused by the portal") {
 		t.Errorf("log-in with a wrong password: %v", err)

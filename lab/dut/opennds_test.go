@@ -90,7 +90,7 @@ func TestOpenNDSNeverReady(t *testing.T) {
 	// Without /usr/bin/iptables there are no rules to become ready with.
 	l.router.must(t, `printf '#!/bin/sh\nsleep 60\n' >/tmp/iptables; chmod 755 /tmp/iptables
 mount --bind /tmp/iptables "$(readlink -f "$(command -v iptables)")"`)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 	defer cancel()
 	err := d.Start(ctx, l.env)
 	if err == nil || !strings.Contains(err.Error(), "running but its filter chain ndsNET is absent") {

@@ -144,5 +144,8 @@ func NewPair(t testing.TB) Pair {
 		side.s.Sysctl(t, "net.ipv4.tcp_slow_start_after_idle", "0")
 		side.s.Sysctl(t, "net.ipv4.tcp_autocorking", "0")
 	}
+	// The end that was up first drops what is sent through it until the kernel has
+	// noticed the other.
+	p.Client.Run(t, "sh", "-c", `until ip link show gwt0 | grep -q "state UP"; do sleep 0.01; done`)
 	return p
 }

@@ -43,6 +43,20 @@ func (w *World) tally(t *testing.T, s Station) tally {
 	return tallyOf(w.Counters(t, s.Addr))
 }
 
+// settled is what a station was billed when that no longer changes.
+func (w *World) settled(t *testing.T, s Station) (now tally) {
+	t.Helper()
+	netnstest.Await(t, "the last of a bill", func() error {
+		before := w.tally(t, s)
+		time.Sleep(50 * time.Millisecond)
+		if now = w.tally(t, s); now != before {
+			return fmt.Errorf("%+v became %+v", before, now)
+		}
+		return nil
+	})
+	return now
+}
+
 // bills waits until a station is billed exactly what is wanted since a moment, and
 // shows that it stays so.
 func (w *World) bills(t *testing.T, s Station, since, want tally) {
@@ -71,9 +85,8 @@ func packetsAreBilled(t *testing.T, w *World) {
 		}
 	}
 	w.bills(t, w.Alice, tally{}, want)
-	if up.Settle(); up.Came() != up.Sent() || down.Came() != down.Sent() {
-		t.Errorf("%d of %d came up, %d of %d down", up.Came(), up.Sent(), down.Came(), down.Sent())
-	}
+	up.Whole(t, "up")
+	down.Whole(t, "down")
 	for _, f := range []*Flow{up, down} {
 		before := f.Came()
 		must(t, f.together(12, 1200))
@@ -212,9 +225,12 @@ func booksAgree(t *testing.T, w *World) {
 	if got, twice := tallyOf(total), (tally{2 * want.upBytes, 2 * want.upPackets, 2 * want.downBytes, 2 * want.downPackets}); got != twice {
 		t.Errorf("the total is %+v, the clients' sum %+v", got, twice)
 	}
-	if n := w.Packets(t); forwarded(n) != 4*packets {
-		t.Errorf("%d packets counted as forwarded, want %d: %v", forwarded(n), 4*packets, n)
-	}
+	netnstest.Await(t, "the count of what was forwarded", func() error {
+		if n := w.Packets(t); forwarded(n) != 4*packets {
+			return fmt.Errorf("%d packets, want %d: %v", forwarded(n), 4*packets, n)
+		}
+		return nil
+	})
 	for _, s := range []Station{w.Alice, w.Bob} {
 		c := w.Counters(t, s.Addr)
 		if c.Seen.Before(began) || c.Seen.After(time.Now().Add(50*time.Millisecond)) {

@@ -78,9 +78,8 @@ func sameEntry(t *testing.T, w *World) {
 	}
 	up.Halt()
 	down.Halt()
-	if up.Came() != up.Sent() || down.Came() != down.Sent() {
-		t.Errorf("%d of %d packets came up and %d of %d down", up.Came(), up.Sent(), down.Came(), down.Sent())
-	}
+	up.Whole(t, "up")
+	down.Whole(t, "down")
 	if got := w.Counters(t, w.Alice.Addr).DroppedPackets; got != 0 {
 		t.Errorf("%d packets were dropped", got)
 	}
@@ -109,9 +108,8 @@ func manyHands(t *testing.T, w *World) {
 	hands.Wait()
 	up.Halt()
 	down.Halt()
-	if up.Came() != up.Sent() || down.Came() != down.Sent() {
-		t.Errorf("%d of %d packets came up and %d of %d down", up.Came(), up.Sent(), down.Came(), down.Sent())
-	}
+	up.Whole(t, "up")
+	down.Whole(t, "down")
 	w.lists(t, w.Alice.Addr)
 }
 

@@ -1,6 +1,7 @@
 package datapathtest
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,8 +9,11 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
@@ -21,6 +25,7 @@ type Flow struct {
 	sent    atomic.Uint64
 	arrived sync.Map // number → struct{}
 	came    atomic.Uint64
+	sending sync.WaitGroup
 	done    sync.WaitGroup
 	stop    atomic.Bool
 }
@@ -34,9 +39,14 @@ func NewFlow(t *testing.T, from *netnstest.Space, source netip.Addr, to *netnste
 	f := &Flow{}
 	var err error
 	to.Do(func() {
-		f.in, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(destination, 0)))
-		if err == nil {
-			err = f.in.SetReadBuffer(8 << 20)
+		lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+			// Whatever the machine allows: what is lost for want of time to read counts as lost on the way.
+			c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) })
+			return err
+		}}
+		var in net.PacketConn
+		if in, err = lc.ListenPacket(context.Background(), "udp4", netip.AddrPortFrom(destination, 0).String()); err == nil {
+			f.in = in.(*net.UDPConn)
 		}
 	})
 	must(t, err)
@@ -45,7 +55,7 @@ func NewFlow(t *testing.T, from *netnstest.Space, source netip.Addr, to *netnste
 	})
 	must(t, err)
 	f.done.Go(f.receive)
-	t.Cleanup(func() { f.stop.Store(true); f.out.Close(); f.in.Close(); f.done.Wait() })
+	t.Cleanup(func() { f.stop.Store(true); f.out.Close(); f.in.Close(); f.sending.Wait(); f.done.Wait() })
 	return f
 }
 
@@ -100,7 +110,7 @@ func (f *Flow) SendSized(bytes int) uint64 {
 
 // Begin sends until Halt, some thousand packets a second.
 func (f *Flow) Begin() {
-	f.done.Go(func() {
+	f.sending.Go(func() {
 		for !f.stop.Load() {
 			f.Send(1)
 			time.Sleep(300 * time.Microsecond)
@@ -111,7 +121,19 @@ func (f *Flow) Begin() {
 // Halt stops sending and waits for what is under way.
 func (f *Flow) Halt() {
 	f.stop.Store(true)
+	f.sending.Wait()
 	f.Settle()
+}
+
+// Whole waits until every packet has arrived that was sent.
+func (f *Flow) Whole(t *testing.T, what string) {
+	t.Helper()
+	netnstest.Await(t, "all packets: "+what, func() error {
+		if came, sent := f.Came(), f.Sent(); came != sent {
+			return fmt.Errorf("%d of %d came", came, sent)
+		}
+		return nil
+	})
 }
 
 // Settle waits until nothing has come for a while.

@@ -208,9 +208,7 @@ func garden(t *testing.T, w *World) {
 	stopped(t, "the garden was closed", x)
 	must(t, w.OpenGarden(prefix, time.Time{}))
 	both("the garden is open for ever")
-	end := time.Now().Add(300 * time.Millisecond)
-	must(t, w.OpenGarden(prefix, end))
-	both("the garden is open for a moment")
+	end := passesUntil(t, 300*time.Millisecond, func(end time.Time) { must(t, w.OpenGarden(prefix, end)) }, up, down)
 	time.Sleep(time.Until(end) + 50*time.Millisecond)
 	none("the garden's time is over")
 	if c := w.tally(t, w.Bob); c != (tally{}) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -60,9 +61,12 @@ func (w *World) knock(t *testing.T, from, far *Wire, attempts map[string]attempt
 			t.Errorf("this came through:\n%s", anatomy(f))
 		}
 	}
-	if n, sent := forwarded(w.Packets(t))-began, marks.Sent()-sent; n != sent {
-		t.Errorf("%d packets counted as forwarded, %d were", n, sent)
-	}
+	netnstest.Await(t, "the count of what was forwarded", func() error {
+		if n, sent := forwarded(w.Packets(t))-began, marks.Sent()-sent; n != sent {
+			return fmt.Errorf("%d packets, %d were", n, sent)
+		}
+		return nil
+	})
 }
 
 // mark sends packets that must come, and waits for them.
@@ -81,7 +85,7 @@ func (w *World) mark(t *testing.T, marks *Flow, n int) {
 func (w *World) counted(t *testing.T, name string, before map[string]uint64, reasons []string) {
 	t.Helper()
 	var after map[string]uint64
-	for range 300 {
+	for range 6000 {
 		after = w.Packets(t)
 		if slices.ContainsFunc(reasons, func(r string) bool {
 			r, more := strings.CutSuffix(r, "+")

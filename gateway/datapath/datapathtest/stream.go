@@ -148,7 +148,7 @@ func stopped(t *testing.T, what string, all ...*Stream) {
 	var from []uint64
 	netnstest.Await(t, "the last bytes: "+what, func() error { // what was under way comes first
 		from = count()
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(250 * time.Millisecond)
 		if now := count(); !slices.Equal(now, from) {
 			return fmt.Errorf("%v became %v", from, now)
 		}

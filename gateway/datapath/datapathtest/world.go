@@ -95,7 +95,8 @@ func (w *World) linkLAN(t *testing.T) {
 	w.Router.Run(t, `ip link add lan0 address 02:00:00:00:01:01 type veth peer name lan netns $hub
 if [ $own = false ]; then ip addr add 10.1.0.1/$bits dev lan0; fi
 ip link set lan0 up`, "hub="+tid(w.hub), fmt.Sprintf("own=%v", w.path.OwnAddress), w.bits())
-	w.hub.Run(t, `ip link set lan master br0 up`)
+	w.hub.Run(t, plug, "port=lan")
+	w.Router.Run(t, netnstest.Up+"up lan0")
 }
 
 func (w *World) linkWAN(t *testing.T) {
@@ -104,8 +105,11 @@ func (w *World) linkWAN(t *testing.T) {
 ip addr add 192.0.2.1/24 dev wan0; ip link set wan0 up`, "server="+tid(w.Server))
 	w.Server.Run(t, `ip link set s0 address 02:00:00:00:02:02 up
 ip addr add 192.0.2.2/24 dev s0; ip addr add 192.0.2.3/24 dev s0; ip route add default via 192.0.2.1`)
-	w.Router.Run(t, `ip route add default via 192.0.2.2`)
+	w.Router.Run(t, netnstest.Up+`ip route add default via 192.0.2.2; up wan0`)
 }
+
+// plug makes an interface a port of the hub's that forwards.
+const plug = `ip link set $port master br0 up; until bridge link show dev $port | grep -q "state forwarding"; do sleep 0.01; done`
 
 // quiet keeps a namespace's kernel from talking by itself.
 const quiet = `sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1 net.ipv4.ip_forward=0
@@ -126,8 +130,8 @@ func (w *World) station(t *testing.T, hub *netnstest.Space, n byte) Station {
 	s := Station{netnstest.NewSpace(t), netip.AddrFrom4([4]byte{10, 1, 0, n}), datapath.MAC{2, 0, 0, 0, 0, n}}
 	s.Run(t, quiet+`ip link add c0 address $mac type veth peer name c$n netns $hub
 ip addr add $addr/$bits dev c0; ip link set c0 up`, "mac="+hw(s.MAC).String(), fmt.Sprintf("n=%d", n), "hub="+tid(hub), "addr="+s.Addr.String(), w.bits())
-	hub.Run(t, fmt.Sprintf("ip link set c%d master br0 up", n))
-	s.Run(t, "ip route add default via 10.1.0.1")
+	hub.Run(t, plug, fmt.Sprintf("port=c%d", n))
+	s.Run(t, netnstest.Up+"ip route add default via 10.1.0.1; up c0")
 	return s
 }
 

@@ -1,7 +1,6 @@
 package ebpf
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -10,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
 func TestMain(m *testing.M) { datapathtest.Main(m, paths()...) }
@@ -48,8 +47,7 @@ func newNetwork(t *testing.T) network {
 	t.Helper()
 	id := fmt.Sprintf("%x", os.Getpid()%0xfff) + randomName()
 	n := network{lan: "l" + id, wan: "w" + id, client: "c" + id, server: "s" + id}
-	run(t, `
-ip netns add $client; ip netns add $server
+	run(t, netnstest.Up+`ip netns add $client; ip netns add $server
 ip link add $lan address 02:00:00:00:01:01 type veth peer name c0 netns $client
 ip link add $wan address 02:00:00:00:01:02 type veth peer name s0 netns $server
 ip addr add 10.1.0.1/24 dev $lan; ip addr add 192.0.2.1/24 dev $wan; ip link set $lan up; ip link set $wan up
@@ -58,6 +56,7 @@ ip -n $client addr add 10.1.0.10/24 dev c0; ip -n $client addr add 10.1.0.77/24 
 ip -n $server link set s0 address 02:00:00:00:02:02 up; ip -n $server link set lo up
 ip -n $server addr add 192.0.2.2/24 dev s0; ip -n $server addr add 192.0.2.3/24 dev s0; ip -n $server route add default via 192.0.2.1
 ip netns exec $client sysctl -qw net.ipv6.conf.all.disable_ipv6=1
+up $lan $wan
 `, n.env()...)
 	t.Cleanup(func() {
 		run(t, "ip netns del $client; ip netns del $server; ip link del $lan 2>/dev/null || :; ip link del $wan 2>/dev/null || :", n.env()...)
@@ -134,26 +133,5 @@ func (n network) neighbour(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// countPrograms counts the programs of a name in the kernel.
-func countPrograms(t *testing.T, name string) (k int) {
-	t.Helper()
-	for id := ebpf.ProgramID(0); ; {
-		next, err := ebpf.ProgramGetNextID(id)
-		if errors.Is(err, os.ErrNotExist) {
-			return k
-		}
-		must(t, err)
-		id = next
-		p, err := ebpf.NewProgramFromID(id)
-		if err != nil {
-			continue // gone meanwhile
-		}
-		if info, err := p.Info(); err == nil && info.Name == name {
-			k++
-		}
-		p.Close()
 	}
 }

@@ -214,7 +214,7 @@ func TestRatesHold(t *testing.T) {
 	}
 	time.Sleep(*rateWarm)
 	full := map[load]bool{}
-	for window := 0; window < 4 && len(full) < len(loads); window++ {
+	for window := 0; window < 20 && len(full) < len(loads); window++ {
 		before := map[load]reading{}
 		for _, l := range loads {
 			before[l] = d.limiter(t, l)

@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netns"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
 // in runs fn on a thread in a namespace: sockets it makes belong there.
@@ -82,7 +82,7 @@ func TestNetfilterHasItsSay(t *testing.T) {
 	}
 	run(t, `nft add table ip nat; nft 'add chain ip nat post { type nat hook postrouting priority 100; }'; nft add rule ip nat post oifname $wan masquerade`, n.env()...)
 	defer try("nft delete table ip nat")
-	eventually(t, "masquerading", func() error { return echo("with NAT") })
+	netnstest.Await(t, "masquerading", func() error { return echo("with NAT") })
 	was := counters(t, d, alice)
 	must(t, echo("with NAT"))
 	c := counters(t, d, alice)
@@ -90,7 +90,7 @@ func TestNetfilterHasItsSay(t *testing.T) {
 		t.Errorf("billed %+v more for three pings, was %+v", c, was)
 	}
 	run(t, "nft delete table ip nat; ip -n $server route add default via 192.0.2.1", n.env()...)
-	eventually(t, "redirecting again", func() error {
+	netnstest.Await(t, "redirecting again", func() error {
 		before := d.packets(t)
 		if err := echo("again"); err != nil {
 			return err
@@ -102,18 +102,6 @@ func TestNetfilterHasItsSay(t *testing.T) {
 	})
 }
 
-func eventually(t *testing.T, what string, fn func() error) {
-	t.Helper()
-	var err error
-	for range 40 {
-		if err = fn(); err == nil {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	t.Fatalf("%s: %v", what, err)
-}
-
 // TestDetachLeavesNothing behind: programs, pins, rules, routes.
 func TestDetachLeavesNothing(t *testing.T) {
 	for name, clsact := range map[string]bool{"tcx": false, "clsact": true} {
@@ -122,7 +110,7 @@ func TestDetachLeavesNothing(t *testing.T) {
 			state := func() string {
 				return run(t, `ip rule; ip -4 route show table all; ls /sys/fs/bpf; tc filter show dev $lan ingress; tc filter show dev $wan ingress; tc filter show dev $lan egress`, n.env()...)
 			}
-			before, programs := state(), loaded(t)
+			before := state()
 			cfg := n.config(t)
 			cfg.clsact = clsact
 			d, err := Open(cfg)
@@ -130,18 +118,19 @@ func TestDetachLeavesNothing(t *testing.T) {
 			if err := Detach(cfg); !errors.Is(err, datapath.ErrBusy) {
 				t.Errorf("detach while it runs: %v", err)
 			}
+			programs := programIDs(t, d)
 			must(t, d.Close())
-			if loaded(t) == programs {
-				t.Error("programs went with the daemon")
+			if k := loaded(programs); k != len(programs) {
+				t.Errorf("%d of %d programs are left without the daemon", k, len(programs))
 			}
 			must(t, Detach(cfg))
 			must(t, Detach(cfg)) // twice is the same
 			if after := state(); after != before {
 				t.Errorf("before:\n%s\nafter:\n%s", before, after)
 			}
-			eventually(t, "programs unloaded", func() error {
-				if k := loaded(t); k > programs {
-					return fmt.Errorf("%d programs more than before", k-programs)
+			netnstest.Await(t, "programs unloaded", func() error {
+				if k := loaded(programs); k > 0 {
+					return fmt.Errorf("%d of %d are still there", k, len(programs))
 				}
 				return nil
 			})
@@ -149,11 +138,28 @@ func TestDetachLeavesNothing(t *testing.T) {
 	}
 }
 
-// loaded counts the eBPF programs in the kernel that bear our names.
-func loaded(t *testing.T) (k int) {
+// programIDs are the kernel's numbers of a data path's programs at its interfaces.
+func programIDs(t *testing.T, d *Datapath) (ids []ebpf.ProgramID) {
 	t.Helper()
-	for _, name := range []string{"lan_in", "wan_in", "lan_out"} {
-		k += countPrograms(t, name)
+	for _, p := range []*ebpf.Program{d.objs.LanIn, d.objs.WanIn, d.objs.LanOut} {
+		info, err := p.Info()
+		must(t, err)
+		id, ok := info.ID()
+		if !ok {
+			t.Fatal("the kernel does not number programs")
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// loaded counts those of the programs that are in the kernel.
+func loaded(ids []ebpf.ProgramID) (k int) {
+	for _, id := range ids {
+		if p, err := ebpf.NewProgramFromID(id); err == nil {
+			k++
+			p.Close()
+		}
 	}
 	return k
 }

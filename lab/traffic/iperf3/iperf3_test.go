@@ -96,7 +96,7 @@ type report struct {
 // runIperf3 tries again while the server is still starting or ending a test.
 func runIperf3(t *testing.T, s *labtest.Space, argv []string) (r report) {
 	t.Helper()
-	for range 50 {
+	for range 300 {
 		var out []byte
 		s.Do(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

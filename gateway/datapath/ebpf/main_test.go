@@ -103,7 +103,7 @@ func (n network) open(t *testing.T, change ...func(*Config)) *Datapath {
 	}
 	t.Cleanup(func() {
 		d.Close()
-		if err := Detach(cfg); err != nil {
+		if err := detach(cfg); err != nil {
 			t.Error(err)
 		}
 	})
@@ -156,4 +156,13 @@ func countPrograms(t *testing.T, name string) (k int) {
 		}
 		p.Close()
 	}
+}
+
+// detach is what gatewayd does when it is told to.
+func detach(cfg Config) error {
+	locks, err := datapath.Lock(cfg.LAN, cfg.WAN)
+	if err != nil {
+		return err
+	}
+	return errors.Join(Remove(cfg), locks.Close())
 }

@@ -127,15 +127,15 @@ func TestDetachLeavesNothing(t *testing.T) {
 			cfg.clsact = clsact
 			d, err := Open(cfg)
 			must(t, err)
-			if err := Detach(cfg); !errors.Is(err, datapath.ErrBusy) {
+			if err := detach(cfg); !errors.Is(err, datapath.ErrBusy) {
 				t.Errorf("detach while it runs: %v", err)
 			}
 			must(t, d.Close())
 			if loaded(t) == programs {
 				t.Error("programs went with the daemon")
 			}
-			must(t, Detach(cfg))
-			must(t, Detach(cfg)) // twice is the same
+			must(t, detach(cfg))
+			must(t, detach(cfg)) // twice is the same
 			if after := state(); after != before {
 				t.Errorf("before:\n%s\nafter:\n%s", before, after)
 			}

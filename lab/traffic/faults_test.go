@@ -41,7 +41,7 @@ func TestStreamReset(t *testing.T) {
 	srv, addr := p.serve(t)
 	for _, dir := range []string{Up, Down} {
 		g := p.start(t, Config{Streams: 8, RateBps: 2e8, Direction: dir}, addr)
-		labtest.Await(t, "payload", func() bool { s, _ := sides(g, srv); return s.MinStreamBytes > 0 })
+		awaitPayload(t, g, &srv.arrivals)
 		// As a middlebox would: the server's socket gets a reset it did not ask for.
 		p.server.Run(t, "ss", "-K", "dst", labtest.ClientIP.String(), "dport", "=", fmt.Sprint(localPort(t, g.run.streams[3].fd)))
 		labtest.Await(t, "a broken stream", func() bool { return g.Stats().Broken == 1 })
@@ -317,5 +317,5 @@ func TestStreamsIPv6(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	labtest.Await(t, "payload", func() bool { return srv.Stats(1)[0].MinStreamBytes > 0 })
+	awaitPayload(t, g, &srv.arrivals)
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"html/template"
 	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/studies"
@@ -52,5 +53,5 @@ func describeAnswers(a studies.Answers, findings []analysis.Finding) answerTable
 	return t
 }
 
-// findingID is the id that a finding has on the page.
-func findingID(finding string) string { return "finding-" + finding }
+// findingID is the id that a finding has on the page, free of what links escape.
+func findingID(finding string) string { return "finding-" + strings.ReplaceAll(finding, "/", ".") }

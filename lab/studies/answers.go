@@ -2,7 +2,6 @@ package studies
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 )
@@ -57,7 +56,7 @@ var questions = []question{
 func Questions(runs ...analysis.Summary) Answers { return answers(newStudy1(runs)) }
 
 func answers(s study1) Answers {
-	out := Answers{Note: "A yes or no needs the whole interval (95 %, over blocks) on one side. Double: the least CPU per bit over the clean router's of all levels. " +
+	out := Answers{Note: "Judged at the study's load where the device carries it, else at the load given. A yes or no needs the whole interval (95 %, over blocks) on one side. Double: the least CPU per bit over the clean router's of all levels. " +
 		"Bandwidth: the factor by which it raises CPU beside that of the clients. Negligible: the rise of CPU from 10 to 100 clients lies within δ. " +
 		"Converge: what one costs over the other, with the fewest and the most clients, and what becomes of the factor between them."}
 	for _, q := range questions {
@@ -143,14 +142,13 @@ func (a Answer) alone(tested bool, other string) Answer {
 // either mechanism before the study's pair.
 func answerConverge(s study1, dut string) Answer {
 	if !s.measuredClients() {
-		return Answer{Asked: slices.Contains(mechanisms[:2], dut) || dut == scenarios[1].DUT, Finding: "portals-converge"}
+		return Answer{Asked: slices.Contains([]string{ownTun, scenarios[1].DUT, scenarios[2].DUT}, dut), Finding: "portals-converge"}
 	}
-	pairs := s.pairs()
-	slices.SortStableFunc(pairs, func(a, b pair) int { return strings.Compare(b.first, a.first) })
-	for _, p := range pairs {
-		if p.has(dut) && p.second != standIn {
-			return s.converge(p).answer("portals-converge/" + p.id())
+	var out Answer
+	for _, p := range s.pairs() {
+		if p.has(dut) && p.second != standIn && (!out.Asked || p.first == ownTun) {
+			out = s.converge(p).answer("portals-converge/" + p.id())
 		}
 	}
-	return Answer{}
+	return out
 }

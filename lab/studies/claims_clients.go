@@ -251,6 +251,9 @@ func (s study1) negligible(dut string, st step) judgement {
 	j.here = fmt.Sprintf("CPU rises by %s %% from %g to %s%s; %s; run %s%s", bracketed(span.RelativePct), st.from, x.at(st.to),
 		besideClean([]analysis.Span{span}), blocks(span.RelativePct), r.Run, s.elsewhere(x, ends, dut))
 	j.figure = "CPU rises by " + bracketed(span.RelativePct) + " %"
+	if span.RatioPct.HasInterval() {
+		j.figure += ", over the clean router's by " + bracketed(span.RatioPct) + " %"
+	}
 	j.detail = fmt.Sprintf("%s; %g to %s, %s", blocks(span.RelativePct), st.from, x.at(st.to), x.held())
 	switch within(ratioOf(span.RelativePct), r.Delta) {
 	case inside:

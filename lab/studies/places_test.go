@@ -29,6 +29,8 @@ func TestWhereClaimsAreJudged(t *testing.T) {
 	growing := overClients(map[int]float64{1: 1, 10: 1.5, 50: 1.5, 100: 1.5})
 	partial := clientsSpec(tun, nfqueue)
 	partial.Clients, partial.Offered = []int{1, 100}, []float64{400}
+	both := clientsSpec(tun, nfqueue)
+	both.Offered = []float64{300, 1000}
 	runs := func(list ...analysis.Summary) []analysis.Summary { return list }
 	const converge, alike, own = "portals-converge/", "portals-alike-with-100-clients/", "gateway-tun-gateway-nfqueue"
 	const double, first, beyond = "portals-double-cpu-with-any-clients/", "largest-step-1-to-10-clients/", "negligible-beyond-10-clients/"
@@ -38,6 +40,7 @@ func TestWhereClaimsAreJudged(t *testing.T) {
 		{"a lighter run", runs(full, light), converge + own, holds, limited, ""},
 		{"the lighter run first", runs(light, full), converge + own, holds, limited, ""},
 		{"the lighter run alone", one(light), converge + own, holds, "where no run has gateway-tun and gateway-nfqueue.", ""},
+		{"both loads in one run", one(simulate("portal-clients", both, narrowing)), converge + own, holds, limited, ""},
 		{"the highest they carry", runs(full, light, lighter(400, proportional, tun, nfqueue)), converge + own, fails, "judged at 400 Mbit/s in total", "paid for each packet"},
 		{"the highest that both carry", runs(full, light, lighter(400, proportional, tun, slow)), converge + own, holds, "judged at 300 Mbit/s in total", ""},
 		{"every level", runs(full, light, simulate("portal-clients", partial, proportional)), converge + own, holds, "judged at 300 Mbit/s in total", ""},

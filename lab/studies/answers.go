@@ -141,12 +141,13 @@ func (a Answer) alone(tested bool, other string) Answer {
 // answerConverge is that of the pair which the device is one of: one gateway by
 // either mechanism before the study's pair.
 func answerConverge(s study1, dut string) Answer {
-	if !s.measuredClients() {
-		return Answer{Asked: slices.Contains([]string{ownTun, scenarios[1].DUT, scenarios[2].DUT}, dut), Finding: "portals-converge"}
+	concerns := slices.Contains([]string{ownTun, scenarios[1].DUT, scenarios[2].DUT}, dut)
+	if concerns && !s.measuredClients() {
+		return Answer{Asked: true, Finding: "portals-converge"}
 	}
 	var out Answer
 	for _, p := range s.pairs() {
-		if p.has(dut) && p.second != standIn && (!out.Asked || p.first == ownTun) {
+		if concerns && p.has(dut) && p.second != standIn && (!out.Asked || p.first == ownTun) {
 			out = s.converge(p).answer("portals-converge/" + p.id())
 		}
 	}

@@ -116,15 +116,27 @@ func TestQuestions(t *testing.T) {
 	if d := answers[3].Detail; !strings.Contains(d, "n = 12 blocks; gateway-tun over gateway-nfqueue; 1 and 100 clients, 300 Mbit/s") {
 		t.Errorf("detail %q", d)
 	}
+}
+
+// TestQuestionsNotTested: without its experiment a question is not tested.
+func TestQuestionsNotTested(t *testing.T) {
 	if rows := studies.Questions().Rows; len(rows) != 0 {
 		t.Errorf("answers without a run: %+v", rows)
 	}
-	// Of a run over bandwidth alone, what goes along the clients is not tested.
-	for _, row := range studies.Questions(bandwidth(proportional, ebpf)).Rows {
+	a := studies.Questions(bandwidth(proportional, portal("gateway-tun", 5), portal("opennds", 2.5)))
+	if len(a.Rows) != 2 {
+		t.Fatalf("%d rows", len(a.Rows))
+	}
+	for _, row := range a.Rows {
 		for i, answer := range row.Answers {
-			if tested := answer.Holds != nil; tested != (i == 0) {
+			// TUN and NFQUEUE do not concern openNDS, and only double CPU needs no clients.
+			asked := i < 3 || row.DUT == "gateway-tun"
+			if tested := answer.Holds != nil; tested != (i == 0) || answer.Asked != asked || asked != (answer.Finding != "") {
 				t.Errorf("%s %s %+v", row.DUT, a.Questions[i], answer)
 			}
 		}
+	}
+	if d := a.Rows[0].Answers[0].Detail; !strings.Contains(d, "over clients not tested") {
+		t.Errorf("double of bandwidth alone: %q", d)
 	}
 }

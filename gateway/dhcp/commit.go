@@ -118,8 +118,8 @@ func (s *Server) tell(c change, written bool) {
 		}
 		s.settle(c, err == nil)
 		if err == nil {
+			s.stats.acks.Add(1) // before: who has its ACK is counted
 			s.send(c.ack)
-			s.stats.acks.Add(1)
 		}
 	}
 }

@@ -272,7 +272,8 @@ func (e *endpoint) read(s *socket) {
 	}
 }
 
-// take counts a datagram as what it is.
+// take counts a datagram as what it is, and then hands an answer on: whoever has it finds
+// it counted.
 func (e *endpoint) take(s *socket, data []byte) {
 	e.mu.Lock()
 	w := s.waiters[data[1]]
@@ -281,7 +282,8 @@ func (e *endpoint) take(s *socket, data []byte) {
 		e.counts.unexpected.Add(1)
 		return
 	}
-	switch err := w.receive(data); {
+	p, err := w.receive(data)
+	switch {
 	case errors.Is(err, errUnsigned):
 		e.counts.unsigned.Add(1)
 	case errors.Is(err, errForged):
@@ -290,6 +292,7 @@ func (e *endpoint) take(s *socket, data []byte) {
 		e.counts.malformed.Add(1)
 	default:
 		e.counts.answers.Add(1)
+		w.hand(p)
 	}
 }
 

@@ -254,21 +254,24 @@ func (x *exchange) release() {
 	}
 }
 
-// receive takes what came for a waiter, on the socket's goroutine.
-func (w *waiter) receive(data []byte) error {
+// receive reads what came for a waiter, on the socket's goroutine.
+func (w *waiter) receive(data []byte) (*radius.Packet, error) {
 	p, err := open(data, w.secret, w.request, w.signed)
 	switch {
 	case errors.Is(err, errUnsigned):
 		w.x.unsigned.Add(1)
 	case errors.Is(err, errForged):
 		w.x.forged.Add(1)
-	case err == nil:
-		select {
-		case w.x.answers <- p:
-		default: // answered twice, once for each transmission
-		}
 	}
-	return err
+	return p, err
+}
+
+// hand gives the waiter its answer.
+func (w *waiter) hand(p *radius.Packet) {
+	select {
+	case w.x.answers <- p:
+	default: // answered twice, once for each transmission
+	}
 }
 
 // refuse tells a waiter that nothing listens where its packet went.

@@ -319,3 +319,20 @@ func TestStreamsIPv6(t *testing.T) {
 	defer g.Close()
 	awaitPayload(t, g, &srv.arrivals)
 }
+
+// TestSpareIsTakenAgain: without one the server could refuse nobody, for as long as it runs.
+func TestSpareIsTakenAgain(t *testing.T) {
+	fd, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	s := &Server{listener: fd}
+	if !s.refuseOne() || s.spare == nil {
+		t.Fatal("no spare descriptor although there are some")
+	}
+	defer s.spare.Close()
+	if s.refuseOne() {
+		t.Error("somebody was refused, and nobody was there")
+	}
+}

@@ -125,15 +125,16 @@ func (s *Server) accept() {
 // left in the queue it would keep the listener ready and this thread spinning,
 // and its client would learn nothing.
 func (s *Server) refuseOne() bool {
-	if s.spare == nil {
-		return false
+	if s.spare == nil { // another thread was faster when it was last given up
+		s.spare, _ = os.Open(os.DevNull)
+		return s.spare != nil
 	}
 	s.spare.Close()
 	fd, _, err := unix.Accept4(s.listener, unix.SOCK_CLOEXEC)
 	if err == nil {
 		unix.Close(fd)
 	}
-	s.spare, _ = os.Open(os.DevNull) // nil when another thread was faster
+	s.spare, _ = os.Open(os.DevNull)
 	return err == nil
 }
 

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/gateweigh/gateweigh/lab/client"
 )
 
 // chilliIsHere reports whether CoovaChilli is on PATH. No package has it, so
@@ -48,24 +46,7 @@ func TestCoovaChilliAsksRADIUS(t *testing.T) {
 	if !chilliIsHere(t, d) {
 		return
 	}
-	l := newTestLab(t, d, 1)
-	l.start(t, d)
-	c := l.addClients(t, 1)[0]
-	adm := d.Traits().Admission
-	adm.Password = "wrong"
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	err := client.Login(ctx, c, adm, 1)
-	if err == nil || !strings.Contains(err.Error(), "refused by the portal") || !strings.Contains(err.Error(), "gateweigh-test-1") {
-		t.Errorf("log-in with a wrong password: %v", err)
-	}
-	if c.reaches(t.Context(), trafficPort) {
-		t.Error("a client that RADIUS rejected reaches the server")
-	}
-	loginAll(t, []*testClient{c}, d.Traits().Admission)
-	if !c.reaches(t.Context(), trafficPort) {
-		t.Error("the right password after a wrong one gives no access")
-	}
+	checkAsksRADIUS(t, d, "gateweigh-test-1")
 }
 
 func TestCoovaChilliDoesNotStart(t *testing.T) {

@@ -1,7 +1,6 @@
 package dut
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -9,9 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
@@ -71,23 +68,7 @@ func TestGatewayWithDnsmasq(t *testing.T) {
 func TestGatewayAsksRADIUS(t *testing.T) {
 	withGatewayd(t)
 	d := NewGateway("ebpf", 1)
-	l := newTestLab(t, d, 1)
-	l.start(t, d)
-	c := l.addClients(t, 1)[0]
-	adm := d.Traits().Admission
-	adm.Password = "wrong"
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // the first refusal may take its time
-	defer cancel()
-	if err := client.Login(ctx, c, adm, 1); err == nil || !strings.Contains(err.Error(), "refused by the portal") {
-		t.Errorf("log-in with a wrong password: %v", err)
-	}
-	if c.reaches(t.Context(), trafficPort) {
-		t.Error("a client that RADIUS rejected reaches the server")
-	}
-	loginAll(t, []*testClient{c}, d.Traits().Admission)
-	if !c.reaches(t.Context(), trafficPort) {
-		t.Error("the right password after a wrong one gives no access")
-	}
+	checkAsksRADIUS(t, d, "")
 }
 
 // TestGatewayCrowd: sessions of clients that the lab does not bring are there

@@ -146,3 +146,27 @@ func skipUnsupported(t *testing.T, d DUT) {
 		t.Skip(err)
 	}
 }
+
+// checkAsksRADIUS has one client try a wrong password, of which the error says so and
+// names the user, and then the right one.
+func checkAsksRADIUS(t *testing.T, d DUT, user string) {
+	t.Helper()
+	l := newTestLab(t, d, 1)
+	l.start(t, d)
+	c := l.addClients(t, 1)[0]
+	adm := d.Traits().Admission
+	adm.Password = "wrong"
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // the first refusal may take its time
+	defer cancel()
+	err := client.Login(ctx, c, adm, 1)
+	if err == nil || !strings.Contains(err.Error(), "refused by the portal") || !strings.Contains(err.Error(), user) {
+		t.Errorf("log-in with a wrong password: %v", err)
+	}
+	if c.reaches(t.Context(), trafficPort) {
+		t.Error("a client that RADIUS rejected reaches the server")
+	}
+	loginAll(t, []*testClient{c}, d.Traits().Admission)
+	if !c.reaches(t.Context(), trafficPort) {
+		t.Error("the right password after a wrong one gives no access")
+	}
+}

@@ -25,6 +25,12 @@ func (g *gateway) status() control.Status {
 		g.log.Warn("reading the clients' counters", "err", err)
 	}
 	st.Traffic = control.Traffic{UpBytes: total.UpBytes, UpPackets: total.UpPackets, DownBytes: total.DownBytes, DownPackets: total.DownPackets}
+	g.served(&st)
+	return st
+}
+
+// served adds what the daemon's services did.
+func (g *gateway) served(st *control.Status) {
 	if g.dhcp != nil {
 		d := g.dhcp.Stats()
 		st.Leases = d.Leased
@@ -59,5 +65,4 @@ func (g *gateway) status() control.Status {
 			}
 		}
 	}
-	return st
 }

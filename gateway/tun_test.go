@@ -23,6 +23,25 @@ func TestTUN(t *testing.T) {
 	}
 }
 
+// TestTUNIsTakenOut: detach by force takes all out under a running daemon, which ends for
+// want of its device and puts nothing back.
+func TestTUNIsTakenOut(t *testing.T) {
+	network(t)
+	sh(t, "ip addr flush dev lan0")
+	for range 5 {
+		d := startOn(t, t.TempDir(), "kind = \"tun\"\nfast = true")
+		must(t, Detach(d.cfg, true))
+		err := <-d.ended
+		d.ended <- err
+		if err == nil || !strings.Contains(err.Error(), "gone") {
+			t.Errorf("without its device the gateway ends with %v", err)
+		}
+		if left := sh(t, "ip -o link show type tun; nft list tables"); left != "" {
+			t.Errorf("left after detach by force:\n%s", left)
+		}
+	}
+}
+
 // TestNFQueue is the same day where the kernel forwards and asks about packets.
 func TestNFQueue(t *testing.T) {
 	for name, keys := range map[string]string{"studied": "kind = \"nfqueue\"", "fast": "kind = \"nfqueue\"\nfast = true"} {
@@ -38,6 +57,32 @@ func inUserSpace(t *testing.T, keys string) {
 	d := startOn(t, dir, keys)
 	detach := func() { must(t, Detach(d.cfg, false)) }
 	t.Cleanup(detach)
+	strangerLogsIn(t)
+	must(t, d.stop())
+	if passes() {
+		t.Error("without the daemon a client passes")
+	}
+	d = startOn(t, dir, keys)
+	if got := d.client(t).State; got != session.Authenticated || !passes() {
+		t.Errorf("after a restart the client is %q", got)
+	}
+	c, err := control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	status, err := c.Status(t.Context())
+	must(t, err)
+	if status.Sessions[session.Authenticated] != 1 || status.Traffic.UpPackets == 0 || status.Traffic.DownBytes == 0 {
+		t.Errorf("status %+v", status)
+	}
+	must(t, d.stop())
+	detach()
+	if left := sh(t, "ip -o link show type tun; nft list tables"); left != "" {
+		t.Errorf("left after detach:\n%s", left)
+	}
+}
+
+// strangerLogsIn gets nowhere at first, is led to the portal, and then gets through.
+func strangerLogsIn(t *testing.T) {
+	t.Helper()
 	lease(t)
 	if passes() {
 		t.Fatal("a client that is not logged in reaches the server")
@@ -61,26 +106,5 @@ func inUserSpace(t *testing.T, keys string) {
 	code := sh(t, curl+fmt.Sprintf(`-o /dev/null -w '%%{http_code}' -d token=%s -d username=ann -d password=right http://10.1.0.1:8080/login`, token[1]))
 	if code != "303" || !passes() {
 		t.Fatalf("the right password is answered by %s", code)
-	}
-
-	must(t, d.stop())
-	if passes() {
-		t.Error("without the daemon a client passes")
-	}
-	d = startOn(t, dir, keys)
-	if got := d.client(t).State; got != session.Authenticated || !passes() {
-		t.Errorf("after a restart the client is %q", got)
-	}
-	c, err := control.Dial(d.cfg.ControlSocket())
-	must(t, err)
-	status, err := c.Status(t.Context())
-	must(t, err)
-	if status.Sessions[session.Authenticated] != 1 || status.Traffic.UpPackets == 0 || status.Traffic.DownBytes == 0 {
-		t.Errorf("status %+v", status)
-	}
-	must(t, d.stop())
-	detach()
-	if left := sh(t, "ip -o link show type tun; nft list tables"); left != "" {
-		t.Errorf("left after detach:\n%s", left)
 	}
 }

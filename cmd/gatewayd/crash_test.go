@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"os/exec"
 	"slices"
 	"sync"
 	"testing"
@@ -19,20 +18,18 @@ import (
 func TestKilledBeforeAccounting(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	program, err := exec.LookPath("gatewayd")
-	must(t, err)
-	w.start(program)
+	w.start()
 	ann := w.client()
 	w.acct.stop()
 	id := ann.logIn("ann").ID
 	w.kill()
-	w.start(program)
+	w.start()
 	f := w.flow(ann, true, 0)
 	f.some(100)
 	f.whole(t, "datagrams after a restart")
 	ann.logOut()
 	w.kill()
-	w.start(program)
+	w.start()
 	if s, err := w.status(); err != nil || s.Outbox != 2 {
 		t.Errorf("%d events wait for accounting (%v), want 2", s.Outbox, err)
 	}
@@ -51,20 +48,18 @@ func TestKilledBeforeAccounting(t *testing.T) {
 func TestKilledAtAnyTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	program, err := exec.LookPath("gatewayd")
-	must(t, err)
-	w.start(program)
+	w.start()
 	ann := w.client()
 	var ids []string
 	for range 6 {
 		ids = append(ids, ann.logIn("ann").ID)
 		time.Sleep(time.Duration(rand.N(10)) * time.Millisecond)
 		w.kill()
-		w.start(program)
+		w.start()
 		ann.logOut()
 		time.Sleep(time.Duration(rand.N(10)) * time.Millisecond)
 		w.kill()
-		w.start(program)
+		w.start()
 	}
 	again := 0
 	for _, id := range ids {
@@ -89,9 +84,7 @@ func TestKilledAtAnyTime(t *testing.T) {
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	program, err := exec.LookPath("gatewayd")
-	must(t, err)
-	w.start(program)
+	w.start()
 	brief, frugal, ann, bob := w.client(), w.client(), w.client(), w.client()
 	late := w.stranger()
 	sessions := map[*client]control.Session{}
@@ -122,7 +115,7 @@ func TestNobodyThere(t *testing.T) {
 		t.Errorf("%d datagrams arrived, want the %d of the quota", n, (quota+packet-1)/packet)
 	}
 
-	w.start(program)
+	w.start()
 	for _, c := range []*client{brief, frugal} {
 		w.toldOfEnd(t, c, sessions[c], flows[c])
 	}

@@ -28,9 +28,7 @@ func TestLife(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	clean := w.kernel()
-	program, err := exec.LookPath("gatewayd")
-	must(t, err)
-	w.start(cmp.Or(*predecessor, program))
+	w.startOf(cmp.Or(*predecessor, w.program))
 	ann, bob := w.client(), w.client()
 	began := ann.logIn("ann")
 	if began.State != session.Authenticated || began.User != "ann" {
@@ -41,7 +39,7 @@ func TestLife(t *testing.T) {
 		t.Errorf("FreeRADIUS was asked about the session %s: %v", began.ID, asked)
 	}
 
-	used := sum(w.killedUnderLoad(t, program, ann, bob), w.anotherOne(t, program, ann))
+	used := sum(w.killedUnderLoad(t, ann, bob), w.anotherOne(t, ann))
 	// The first update is due a minute after the login, the least that RFC 2869, 5.16 allows.
 	time.Sleep(time.Until(began.Began.Add(time.Minute)))
 	if interim := w.acct.told("Interim-Update", began.ID); interim.counts() != used {
@@ -52,12 +50,12 @@ func TestLife(t *testing.T) {
 	more.whole(t, "datagrams after the update")
 	ann.logOut()
 	w.stopped(t, ann, began.ID, sum(used, more.traffic(false)))
-	w.detach(t, program, clean)
+	w.detach(t, clean)
 }
 
 // killedUnderLoad kills, ends and replaces the daemon while ann sends and receives all
 // she can, and bob, who is not logged in, tries.
-func (w *world) killedUnderLoad(t *testing.T, program string, ann, bob *client) (used control.Traffic) {
+func (w *world) killedUnderLoad(t *testing.T, ann, bob *client) (used control.Traffic) {
 	id := ann.session().ID
 	perSecond := *udpMbps * 1_000_000 / 8 / (udpHeaders + datagramBytes)
 	admitted := []*flow{w.flow(ann, true, perSecond), w.flow(ann, false, perSecond)}
@@ -70,7 +68,7 @@ func (w *world) killedUnderLoad(t *testing.T, program string, ann, bob *client) 
 		streams = []*stream{w.stream(ann, true, *tcpMbps), w.stream(ann, false, *tcpMbps)}
 	}
 	began := time.Now()
-	replaced := w.replaced(t, program, ann, began)
+	replaced := w.replaced(t, ann, began)
 	for _, f := range slices.Concat(admitted, blocked) {
 		f.halt()
 	}
@@ -101,15 +99,15 @@ func (w *world) killedUnderLoad(t *testing.T, program string, ann, bob *client) 
 
 // replaced kills, ends and replaces the daemon, as long as the flags say, and returns how
 // often; ann's session must be the same all the time.
-func (w *world) replaced(t *testing.T, program string, ann *client, began time.Time) (n int) {
+func (w *world) replaced(t *testing.T, ann *client, began time.Time) (n int) {
 	t.Helper()
 	before := ann.session()
 	for round := 0; round < *rounds || time.Since(began) < *loadTime; round++ {
 		for what, replace := range map[string]func(){
-			"killed":    func() { w.kill(); time.Sleep(100 * time.Millisecond); w.start(program) },
-			"at once":   func() { w.kill(); w.start(program) },
-			"restarted": func() { w.daemon.end(syscall.SIGTERM); w.start(program) },
-			"upgraded":  func() { w.kill(); w.start(w.copyOf(program)) },
+			"killed":    func() { w.kill(); time.Sleep(100 * time.Millisecond); w.start() },
+			"at once":   func() { w.kill(); w.start() },
+			"restarted": func() { w.daemon.end(syscall.SIGTERM); w.start() },
+			"upgraded":  func() { w.kill(); w.startOf(w.copied()) },
 		} {
 			replace()
 			n++
@@ -139,10 +137,10 @@ func (w *world) billed(t *testing.T, c *client, datagrams control.Traffic, strea
 	})
 }
 
-// copyOf is another file with the same program: an upgrade.
-func (w *world) copyOf(program string) string {
+// copied is another file with the same program: an upgrade.
+func (w *world) copied() string {
 	w.t.Helper()
-	from, err := os.Open(program)
+	from, err := os.Open(w.program)
 	must(w.t, err)
 	defer from.Close()
 	path := filepath.Join(w.Dir, "next", "gatewayd") // this test's binary is what it is called
@@ -155,7 +153,7 @@ func (w *world) copyOf(program string) string {
 }
 
 // anotherOne wants the interfaces of the daemon, and must leave them alone.
-func (w *world) anotherOne(t *testing.T, program string, ann *client) (used control.Traffic) {
+func (w *world) anotherOne(t *testing.T, ann *client) (used control.Traffic) {
 	was, err := w.status()
 	must(t, err)
 	text, err := os.ReadFile(filepath.Join(w.Dir, "gatewayd.toml"))
@@ -167,7 +165,7 @@ func (w *world) anotherOne(t *testing.T, program string, ann *client) (used cont
 	must(t, os.WriteFile(other, text, 0o600))
 	refused := func(says string, argv ...string) {
 		t.Helper()
-		out, err := w.try(`nsenter --net=/run/netns/$ID-router ` + program + " " + strings.Join(argv, " "))
+		out, err := w.try(`nsenter --net=/run/netns/$ID-router ` + w.program + " " + strings.Join(argv, " "))
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(out, says) {
 			t.Errorf("gatewayd %s: %v, want exit code %d and %q:\n%s", strings.Join(argv, " "), err, exitFailed, says, out)
@@ -203,9 +201,7 @@ func (w *world) stopped(t *testing.T, c *client, id string, used control.Traffic
 	// again. What was not when the daemon was killed may have been.
 	before := len(w.acct.records("told", id))
 	w.daemon.end(syscall.SIGTERM)
-	program, err := exec.LookPath("gatewayd")
-	must(t, err)
-	w.start(program)
+	w.start()
 	all := w.acct.records("told", id)
 	if len(all) != before {
 		t.Errorf("FreeRADIUS was told %d times before a restart, and %d times in all", before, len(all))
@@ -225,17 +221,17 @@ func (w *world) stopped(t *testing.T, c *client, id string, used control.Traffic
 
 // detach takes everything out that the daemon left in the kernel, and what one that
 // still runs has there only when it is told to.
-func (w *world) detach(t *testing.T, program, clean string) {
+func (w *world) detach(t *testing.T, clean string) {
 	for _, force := range []string{"", "--force"} {
 		if force == "" {
 			w.kill()
 		} else {
-			w.start(program)
+			w.start()
 		}
 		if w.kernel() == clean {
 			t.Error("there is nothing to detach")
 		}
-		w.sh(`nsenter --net=/run/netns/$ID-router ` + program + ` detach -c $DIR/gatewayd.toml ` + force)
+		w.sh(`nsenter --net=/run/netns/$ID-router ` + w.program + ` detach -c $DIR/gatewayd.toml ` + force)
 		if diff := gocmp.Diff(strings.Split(clean, "\n"), strings.Split(w.kernel(), "\n")); diff != "" {
 			t.Errorf("what is left after detach %s: %s", force, diff)
 		}

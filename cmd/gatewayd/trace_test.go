@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -60,9 +59,7 @@ func (w *world) trace(ownLAN bool) []string {
 		w.sh("ip -n $ID-router addr flush dev lan0") // the address is the TUN device's
 	}
 	w.site()
-	program, err := exec.LookPath("gatewayd")
-	must(w.t, err)
-	w.start(program)
+	w.start()
 	if w.Others {
 		w.spawn("dnsmasq.log", "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root", "--pid-file",
 			"--bind-interfaces", "--interface=lan0", "--except-interface=lo", "--dhcp-range=10.1.0.10,10.1.0.99,1h", "--dhcp-leasefile="+w.Dir+"/leases",

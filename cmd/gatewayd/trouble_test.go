@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os/exec"
 	"sync"
 	"syscall"
 	"testing"
@@ -21,9 +20,7 @@ import (
 func TestRADIUSInTrouble(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	program, err := exec.LookPath("gatewayd")
-	must(t, err)
-	w.start(program)
+	w.start()
 	w.web()
 	ann, bob := w.client(), w.client()
 	ann.logIn("ann")
@@ -77,9 +74,7 @@ func (r *radiusServer) restart(secret string) {
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	program, err := exec.LookPath("gatewayd")
-	must(t, err)
-	w.start(program)
+	w.start()
 	slow, bob := w.client(), w.client()
 	const many = 300
 	var conns []net.Conn
@@ -117,11 +112,9 @@ func TestSlowClients(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	program, err := exec.LookPath("gatewayd")
-	must(t, err)
 	w.sh("mkdir -p $DIR/state; mount -t tmpfs -o size=768k none $DIR/state")
 	t.Cleanup(func() { w.sh("umount -l $DIR/state") })
-	w.start(program)
+	w.start()
 	w.web()
 	ann := w.client()
 	ann.logIn("ann")
@@ -148,7 +141,7 @@ func TestFullDisk(t *testing.T) {
 	w.kill()
 	ann.sh(reachesWeb)
 	w.sh("rm $DIR/state/full")
-	w.start(program)
+	w.start()
 	verbs, err = w.control()
 	must(t, err)
 	inAre(t, verbs, "after kill -9", let)

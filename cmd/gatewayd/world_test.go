@@ -58,6 +58,8 @@ type world struct {
 	acct   *radiusServer
 	daemon *process
 	made   int // clients
+
+	program string // gatewayd's file
 }
 
 var worlds atomic.Int64
@@ -68,6 +70,9 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, id: fmt.Sprint("w", worlds.Add(1)), Dir: t.TempDir(), Secret: "a secret of 24 characters"}
 	w.Pins = "/sys/fs/bpf/" + w.id
+	var err error
+	w.program, err = exec.LookPath("gatewayd")
+	must(t, err)
 	t.Cleanup(func() { w.sh(`for n in $(ip netns | cut -d' ' -f1 | grep "^$ID-"); do ip netns del $n; done`) })
 	w.sh(`for n in router switch server; do
 	ip netns add $ID-$n; nsenter --net=/run/netns/$ID-$n sysctl -qw net.ipv6.conf.all.disable_ipv6=1; ip -n $ID-$n link set lo up
@@ -199,7 +204,13 @@ func (p *process) said() string {
 }
 
 // start starts the daemon and returns once it serves.
-func (w *world) start(program string) {
+func (w *world) start() {
+	w.t.Helper()
+	w.startOf(w.program)
+}
+
+// startOf does it with another file of the program.
+func (w *world) startOf(program string) {
 	w.t.Helper()
 	w.daemon = w.spawn("gatewayd.log", program, "run", "-c", filepath.Join(w.Dir, "gatewayd.toml"))
 	eventually(w.t, "gatewayd starts", func() error {

@@ -22,7 +22,6 @@ var ErrRunning = errors.New("another gatewayd is running")
 // Socket is the place where one daemon at a time listens. Having it also means
 // that no other daemon is at work with the same run_dir.
 type Socket struct {
-	path     string
 	lock     *os.File
 	listener net.Listener
 	stall    time.Duration // without a byte taken, a reader is cut off
@@ -45,7 +44,7 @@ func Listen(path string) (*Socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Socket{path: path, lock: lock, stall: stallTime}
+	s := &Socket{lock: lock, stall: stallTime}
 	// With the lock held, whatever is there was left by a daemon that is gone.
 	if err := removeSocket(path); err != nil {
 		return nil, errors.Join(err, s.Close())

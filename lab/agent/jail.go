@@ -25,8 +25,7 @@ import (
 //	gateweigh agent ── stdin pipe ──> gateweigh agent-init (PID 1 of the jail)
 //	      └── fork inside both namespaces ──> opennds, chilli, iperf3 …
 type jail struct {
-	init    *exec.Cmd
-	stdin   io.WriteCloser
+	init    *Child
 	mnt     *os.File
 	pid     *os.File
 	pidLink string // "pid:[4026532…]": recognises the jail's processes in /proc
@@ -36,25 +35,16 @@ type jail struct {
 const Scratch = "/run/gateweigh"
 
 func newJail() (*jail, error) {
-	cmd := exec.Command("/proc/self/exe", InitCommand)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
+	namespaces := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+	first, err := StartChild([]string{InitCommand}, namespaces, os.Stderr)
 	if err != nil {
-		return nil, err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting the host's first process: %w", err)
 	}
-	j := &jail{init: cmd, stdin: stdin}
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "ready\n" {
+	j := &jail{init: first}
+	if line, err := bufio.NewReader(first.output).ReadString('\n'); err != nil || line != "ready\n" {
 		return nil, errors.Join(fmt.Errorf("preparing the host's private directories: %q: %v", line, err), j.close())
 	}
-	ns := fmt.Sprintf("/proc/%d/ns/", cmd.Process.Pid)
+	ns := fmt.Sprintf("/proc/%d/ns/", first.Process.Pid)
 	if j.mnt, err = os.Open(ns + "mnt"); err == nil {
 		if j.pid, err = os.Open(ns + "pid"); err == nil {
 			j.pidLink, err = os.Readlink(ns + "pid")
@@ -68,7 +58,7 @@ func newJail() (*jail, error) {
 
 // close ends every process of the jail. It may be called twice.
 func (j *jail) close() error {
-	j.stdin.Close()
+	j.init.input.Close()
 	if j.init.ProcessState == nil {
 		j.init.Process.Kill()
 		j.init.Wait()

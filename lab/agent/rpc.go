@@ -129,9 +129,9 @@ type Peer struct {
 // endsWithin bounds the wait for the end of a process whose output has ended.
 const endsWithin = time.Second
 
-// Process is the Peer that runs as proc. It alone waits for the process: whoever
+// process is the Peer that runs as proc. It alone waits for the process: whoever
 // needs its end waits for the channel, which is closed then.
-func Process(name string, proc *os.Process) (Peer, <-chan struct{}) {
+func process(name string, proc *os.Process) (Peer, <-chan struct{}) {
 	gone := make(chan struct{})
 	var how string
 	go func() { // ends with the process

@@ -219,14 +219,10 @@ func connectStream(ctx context.Context, fd int, from netip.Addr, to netip.AddrPo
 func (t *trafficState) streamStats() TrafficStats {
 	out := TrafficStats{MonotonicNs: meter.MonotonicNs(), ThreadNs: map[string]int64{}, Open: true}
 	add := func(side string, s traffic.Stats) {
-		out.ReceivedBytes += s.ReceivedBytes
-		out.Datagrams, out.Bursts = out.Datagrams.Add(s.Datagrams), out.Bursts+s.Bursts
-		out.Open = out.Open && s.Open
-		out.Connect, out.FirstByte = out.Connect.Worst(s.Connect), out.FirstByte.Worst(s.FirstByte)
-		out.Shares = out.Shares.With(s.Shares)
-		if out.Broken += s.Broken; out.FirstError == "" {
-			out.FirstError = s.FirstError
-		}
+		out.add(TrafficStats{
+			ReceivedBytes: s.ReceivedBytes, Datagrams: s.Datagrams, Bursts: s.Bursts, Open: s.Open, Connect: s.Connect,
+			FirstByte: s.FirstByte, Shares: s.Shares, Broken: s.Broken, FirstError: s.FirstError,
+		})
 		for _, t := range s.Threads {
 			out.ThreadNs[side+" "+t.Name] += t.CPUNs
 		}
@@ -240,6 +236,19 @@ func (t *trafficState) streamStats() TrafficStats {
 		}
 	}
 	return out
+}
+
+// add puts a part's streams to those there are. Threads have names of their own, and are
+// left to the caller.
+func (s *TrafficStats) add(p TrafficStats) {
+	s.ReceivedBytes += p.ReceivedBytes
+	s.Datagrams, s.Bursts = s.Datagrams.Add(p.Datagrams), s.Bursts+p.Bursts
+	s.Open = s.Open && p.Open
+	s.Connect, s.FirstByte = s.Connect.Worst(p.Connect), s.FirstByte.Worst(p.FirstByte)
+	s.Shares = s.Shares.With(p.Shares)
+	if s.Broken += p.Broken; s.FirstError == "" {
+		s.FirstError = p.FirstError
+	}
 }
 
 // mark has the process's own streams count their shares anew. The caller holds the
@@ -262,14 +271,7 @@ func (t *trafficState) addWorkerStats(ctx context.Context, out *TrafficStats) er
 			return fmt.Errorf("reading the streams' counters: %w", err)
 		}
 		for i, p := range parts {
-			out.ReceivedBytes += p.ReceivedBytes
-			out.Datagrams, out.Bursts = out.Datagrams.Add(p.Datagrams), out.Bursts+p.Bursts
-			out.Open = out.Open && p.Open
-			out.Connect, out.FirstByte = out.Connect.Worst(p.Connect), out.FirstByte.Worst(p.FirstByte)
-			out.Shares = out.Shares.With(p.Shares)
-			if out.Broken += p.Broken; out.FirstError == "" {
-				out.FirstError = p.FirstError
-			}
+			out.add(p)
 			for name, ns := range p.ThreadNs {
 				side, thread, _ := strings.Cut(name, " ")
 				out.ThreadNs[fmt.Sprintf("%s worker %d %s", side, i+1, thread)] = ns

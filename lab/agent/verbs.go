@@ -112,18 +112,19 @@ func (c *Conn) Logout(ctx context.Context, adm client.Admission) error {
 // Release gives all clients' leases back.
 func (c *Conn) Release(ctx context.Context) error { return c.call(ctx, "client.release", none{}, nil) }
 
-// Renew has all clients renew their leases, at a pace; kind persona only.
+// Renew has all clients renew their leases, at a pace, for tests of devices; kind persona
+// only.
 func (c *Conn) Renew(ctx context.Context, pace client.Pace) (list []client.Outcome, err error) {
 	err = c.call(ctx, "client.renew", pace, &list)
 	return list, err
 }
 
-// Misbehave has one client do what it should not; kind persona only.
+// Misbehave has one client do what it should not, for tests of devices; kind persona only.
 func (c *Conn) Misbehave(ctx context.Context, m client.Misdeed) error {
 	return c.call(ctx, "client.misbehave", m, nil)
 }
 
-// States tells what each client is and has done; kind persona only.
+// States tells what each client is and has done, for tests of devices; kind persona only.
 func (c *Conn) States(ctx context.Context) (list []client.State, err error) {
 	err = c.call(ctx, "client.states", none{}, &list)
 	return list, err

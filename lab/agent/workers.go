@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"runtime"
 	"sync"
 
@@ -65,21 +64,12 @@ type worker struct {
 
 // startWorker starts one for a host.
 func startWorker(host string) (*worker, error) {
-	cmd := exec.Command("/proc/self/exe", WorkerCommand)
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
+	c, err := StartChild([]string{WorkerCommand}, nil, os.Stderr)
 	if err != nil {
-		return nil, err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting a worker for streams: %w", err)
 	}
-	peer, gone := Process("traffic worker of host "+host, cmd.Process)
-	return &worker{NewConn(stdout, stdin, peer), cmd.Process.Pid, gone}, nil
+	conn, gone := c.Talk("traffic worker of host " + host)
+	return &worker{conn, c.Process.Pid, gone}, nil
 }
 
 func (w *worker) close() {

@@ -68,6 +68,8 @@ func (s *Summary) fillSweeps(means []blockMean, opts Options) (unstable []string
 	s.Sweeps = sweeps(list, opts)
 	if s.Sides != nil {
 		list = list[1:] // nor are its clients and traffic those of the cells
+	} else {
+		s.Quotients = quotients(list[1:], opts)
 	}
 	s.CostModels = costModels(list, s.Mode, opts)
 	s.Ceilings = ceilings(s.Cells, s.Mode)

@@ -61,9 +61,9 @@ var streamFigureTable = []struct {
 		return s.CleanShort.PerSecond
 	}, amounts},
 	{func(f *StreamFigures) *Estimate { return &f.ShortFailed }, short(func(s *result.Short) float64 { return float64(s.Failed) }), amounts},
-	{func(f *StreamFigures) *Estimate { return &f.ShortConnectP99us }, short(func(s *result.Short) float64 { return s.Connect.P99 }), amounts},
-	{func(f *StreamFigures) *Estimate { return &f.ShortWholeP50us }, short(func(s *result.Short) float64 { return s.Whole.P50 }), amounts},
-	{func(f *StreamFigures) *Estimate { return &f.ShortWholeP99us }, short(func(s *result.Short) float64 { return s.Whole.P99 }), amounts},
+	{func(f *StreamFigures) *Estimate { return &f.ShortConnectP99us }, short(func(s *result.Short) float64 { return positive(s.Connect.P99) }), amounts},
+	{func(f *StreamFigures) *Estimate { return &f.ShortWholeP50us }, short(func(s *result.Short) float64 { return positive(s.Whole.P50) }), amounts},
+	{func(f *StreamFigures) *Estimate { return &f.ShortWholeP99us }, short(func(s *result.Short) float64 { return positive(s.Whole.P99) }), amounts},
 }
 
 // short is a figure of the device's short connections, NaN without any.

@@ -36,6 +36,26 @@ func TestStreamFiguresAreOfTheirCell(t *testing.T) {
 	}
 }
 
+// TestShortConnectionsThatAllFail have no times, in one block of two and in both.
+func TestShortConnectionsThatAllFail(t *testing.T) {
+	cell := result.Cell{DUT: "a", Clients: 100, OfferedMbps: 1000, Direction: result.Up, Profile: result.PerPacket}
+	short := func(s result.Short) result.Block {
+		return block("a", 100, func(b *result.Block) { b.Stretches = []result.Stretch{{OfferedMbps: 1000, Short: &s}} })
+	}
+	all := result.Delays{P50: 200, P99: 800, Max: 900}
+	carried, failed := short(result.Short{PerSecond: 50, Done: 100, Connect: all, Whole: all}), short(result.Short{Failed: 100})
+	f := streamFigures(cell, []result.Block{carried, failed}, Options{}.withDefaults())
+	if f.ShortConnectP99us.Mean != 800 || f.ShortWholeP50us.Mean != 200 || f.ShortWholeP99us.Mean != 800 || f.ShortWholeP99us.N != 1 {
+		t.Errorf("connect p99 %+v, whole p50 %+v, p99 %+v: want those of the block that has any", f.ShortConnectP99us, f.ShortWholeP50us, f.ShortWholeP99us)
+	}
+	if f.ShortPerSecond.Mean != 25 || f.ShortFailed.Mean != 50 {
+		t.Errorf("%v a second, %v failed a block: want 25 and 50, over both", f.ShortPerSecond.Mean, f.ShortFailed.Mean)
+	}
+	if f = streamFigures(cell, []result.Block{failed, failed}, Options{}.withDefaults()); f.ShortWholeP50us.Mean.Known() {
+		t.Errorf("none had its answer, half of them within %v µs", f.ShortWholeP50us.Mean)
+	}
+}
+
 func TestLimitsAreTheFewestClients(t *testing.T) {
 	broke := func(how string) func(*result.Block) { return func(b *result.Block) { b.Broke = how } }
 	fine, failed := func(*result.Block) {}, func(b *result.Block) { b.Error = "no cable" }

@@ -58,6 +58,7 @@ type Summary struct {
 	// Multiplicity says how the verdicts of the cells are taken together.
 	Multiplicity Multiplicity `json:"multiplicity"`
 	Sweeps       []Sweep      `json:"sweeps"`
+	Quotients    []Quotient   `json:"quotients,omitempty"` // of runs with several devices and numbers of clients
 	CostModels   []CostModel  `json:"cost_models"`
 	Ceilings     []Ceiling    `json:"ceilings,omitempty"` // of runs in which sides take turns
 	Stability    Stability    `json:"stability"`

@@ -31,6 +31,7 @@ type Sweep struct {
 
 	Levels     []Level     `json:"levels"`     // ascending
 	Increments []Increment `json:"increments"` // one fewer than levels
+	Spans      []Span      `json:"spans"`      // between levels that are no neighbours
 	// Linearity is nil when the sweep has fewer than three usable levels.
 	Linearity *Linearity `json:"linearity"`
 }
@@ -66,6 +67,15 @@ type Increment struct {
 	RatioPct Estimate `json:"ratio_pct"`
 	// RatioVerdict is the verdict on RatioPct; empty for the clean router.
 	RatioVerdict string `json:"ratio_verdict"`
+}
+
+// Span is an Increment from one level to one further than the next. It has no
+// verdict: it says nothing that the increments within it do not.
+type Span struct {
+	From        Number   `json:"from"`
+	To          Number   `json:"to"`
+	RelativePct Estimate `json:"relative_pct"`
+	RatioPct    Estimate `json:"ratio_pct"` // absent for the clean router
 }
 
 // sweeps steps through the loads of each number of clients and the clients of
@@ -174,7 +184,21 @@ func (r row) sweep(opts Options) (Sweep, []step) {
 			steps = append(steps, next)
 		}
 	}
+	s.Spans = r.spans(opts)
 	return s, steps
+}
+
+// spans are those of all levels that are no neighbours.
+func (r row) spans(opts Options) []Span {
+	out := []Span{}
+	for i := range r.levels {
+		for j := i + 2; j < len(r.levels); j++ {
+			var inc Increment
+			r.step(r.levels[i], r.levels[j], &inc, opts)
+			out = append(out, Span{inc.From, inc.To, inc.RelativePct, inc.RatioPct})
+		}
+	}
+	return out
 }
 
 // step compares two levels. Blocks that hold both have their own start, which

@@ -39,7 +39,8 @@ type Misdeed struct {
 	Packets int            `json:"packets,omitempty"`
 }
 
-// Misbehave has one client do a misdeed. Only clients of kind persona can.
+// Misbehave has one client do a misdeed, for tests of devices: no experiment has a key
+// for it. Only clients of kind persona can.
 func (p *Pool) Misbehave(ctx context.Context, m Misdeed) error {
 	done, err := p.crowd.hold()
 	if err != nil {
@@ -118,7 +119,7 @@ func (c *Client) misbehave(ctx context.Context, what string) error {
 	return c.settle(lease)
 }
 
-// Renew has all personas renew their leases, at a pace.
+// Renew has all personas renew their leases, at a pace: for tests of devices.
 func (p *Pool) Renew(ctx context.Context, pace Pace) ([]Outcome, error) {
 	if p.crowd == nil {
 		return nil, fmt.Errorf("clients of kind %s do not renew", p.cfg.Kind)
@@ -138,7 +139,7 @@ type State struct {
 	Counters     persona.Counters `json:"counters"`      // since it got the address
 }
 
-// States lists the personas' states.
+// States lists the personas' states, for tests of devices.
 func (p *Pool) States() ([]State, error) {
 	if p.crowd == nil {
 		return nil, fmt.Errorf("clients of kind %s have no counters of their own", p.cfg.Kind)

@@ -161,7 +161,7 @@ func (rec *Recording) intern(raw rawFrame) int32 {
 		return i
 	}
 	i := int32(len(rec.Frames))
-	f := Frame{plain.Replace(raw.symbol), moduleOf(raw.dso)}
+	f := Frame{shortName(plain.Replace(raw.symbol)), moduleOf(raw.dso)}
 	if f.Func == "" {
 		f.Func = Unknown
 		if raw.path != "" {
@@ -175,6 +175,16 @@ func (rec *Recording) intern(raw rawFrame) int32 {
 
 // plain takes from names what parts frames in folded files.
 var plain = strings.NewReplacer(";", ":", " [", " (")
+
+// shortName is a symbol without the path that Go puts in front of a package's name:
+// "admission.(*Judge).Up".
+func shortName(symbol string) string {
+	head := symbol
+	if i := strings.IndexAny(symbol, "(["); i >= 0 {
+		head = symbol[:i]
+	}
+	return symbol[strings.LastIndexByte(head, '/')+1:]
+}
 
 // moduleOf is the short name of a file perf maps code to.
 func moduleOf(dso string) string {

@@ -65,6 +65,8 @@ func TestParseScriptLines(t *testing.T) {
 		{"blanks in the command", head + "\tff f ([kernel.kallsyms])\n", "f [kernel]"},
 		{"digits in the command", "x 3/4 1/2 5.000000007: 250\n\tff f (/lib/l.so)\n", "f [l.so]"},
 		{"C++ name", head + "\tff std::f(int, char (&) [3]) (/lib/l.so)\n", "std::f(int, char (&) (3]) [l.so]"},
+		{"Go name", head + "\tff example.org/a/b.(*T[go.shape.*example.org/c.U]).F (/usr/bin/x)\n", "b.(*T[go.shape.*example.org/c.U]).F [x]"},
+		{"Go function", head + "\tff internal/runtime/syscall/linux.Syscall6 (/usr/bin/x)\n", "linux.Syscall6 [x]"},
 		{"semicolon", head + "\tff f<';'> (/lib/a;b.so)\n", "f<':'> [a:b.so]"},
 		{"deleted file", head + "\tff f (/memfd:x (deleted))\n", "f [memfd:x]"},
 		{"kernel module", head + "\tff f ([nf_tables])\n", "f [kernel:nf_tables]"},

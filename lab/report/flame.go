@@ -132,7 +132,8 @@ func describeProfile(p profile.Profile, tree *profile.Node, s analysis.Summary, 
 // flameOf packs a tree for the script.
 func flameOf(p profile.Profile, tree *profile.Node) flameData {
 	d := flameData{Title: profiledCell(p.Cell), DUT: p.Cell.DUT}
-	least := flameLeast * math.Max(tree.DUT, tree.Clean)
+	// A profile of nothing could hold any number of frames too.
+	least := math.Max(flameLeast*math.Max(tree.DUT, tree.Clean), math.SmallestNonzeroFloat64)
 	for countNodes(tree, least) > flameMostNodes {
 		least *= 2
 	}

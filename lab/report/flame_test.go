@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -73,5 +74,21 @@ func TestLargeProfilesAreThinnedOut(t *testing.T) {
 	d := flameOf(p, profile.Tree(p))
 	if n := len(d.Nodes) / 5; n > flameMostNodes || n < 100 {
 		t.Errorf("%d frames drawn", n)
+	}
+}
+
+// TestFlamesOfNothing end: frames without time are not drawn, however many there are.
+func TestFlamesOfNothing(t *testing.T) {
+	p := sided(0, 0)
+	for i := range flameMostNodes + 1 {
+		p.DUT.Stacks = append(p.DUT.Stacks, profile.Stack{Frames: []profile.Frame{{Func: fmt.Sprint("f", i)}}})
+	}
+	for _, s := range []*profile.Side{&p.DUT, &p.Clean} {
+		for i := range s.Stacks {
+			s.Stacks[i].NsPerPacket = 0
+		}
+	}
+	if d := flameOf(p, profile.Tree(p)); len(d.Nodes) != 5 {
+		t.Errorf("%d numbers drawn, want the five of the root", len(d.Nodes))
 	}
 }

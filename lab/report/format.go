@@ -101,6 +101,9 @@ func percent(n analysis.Number) string {
 	if !n.Known() {
 		return none
 	}
+	if math.Abs(float64(n)) < 0.005 {
+		n = 0 // and not -0.00
+	}
 	if math.Abs(float64(n)) < 1 {
 		return strconv.FormatFloat(float64(n), 'f', 2, 64) + " %"
 	}

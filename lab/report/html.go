@@ -47,6 +47,7 @@ type pageData struct {
 
 	Claims        []claim
 	Groups        []figureGroup
+	Answers       answerTable
 	StudyFigures  []studyFigure
 	StudyAppendix []studyFigure
 	StudyTables   []studyTable
@@ -122,7 +123,7 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 	}
 	data.Claims = claims(s.Findings)
 	if env.Sides == nil {
-		data.addStudies(d, append([]analysis.Summary{s}, with...))
+		data.addStudies(d, append([]analysis.Summary{s}, with...), s.Findings)
 	}
 	data.addTrust(run, s)
 	if s.Measure == result.MeasureLogins {
@@ -132,11 +133,13 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 	return data
 }
 
-// addStudies sets the study's figures and tables beside the published ones.
-func (data *pageData) addStudies(d *drawing, runs []analysis.Summary) {
+// addStudies answers the study's questions, and sets its figures and tables beside
+// the published ones.
+func (data *pageData) addStudies(d *drawing, runs []analysis.Summary, findings []analysis.Finding) {
+	data.Answers = describeAnswers(studies.Questions(runs...), findings)
 	data.StudyFigures, data.StudyAppendix = d.studyFigures(studies.Figures(runs...))
 	data.StudyTables, data.StudyFolds = studyTables(studies.Tables(runs...))
-	if len(data.StudyTables)+len(data.StudyFolds) > 0 {
+	if len(data.Answers.Rows)+len(data.StudyTables)+len(data.StudyFolds) > 0 {
 		for _, text := range studies.Missing(runs...) {
 			data.Missing = append(data.Missing, prose(text))
 		}
@@ -152,7 +155,7 @@ func (data *pageData) contents() []entry {
 	}{
 		{len(data.Claims) > 0, entry{"findings", "Published findings"}},
 		{len(data.Groups) > 0, entry{"charts", "Charts"}},
-		{len(data.StudyFigures)+len(data.StudyTables)+len(data.StudyFolds) > 0, entry{"study", "Beside the study"}},
+		{len(data.Answers.Rows)+len(data.StudyFigures)+len(data.StudyTables)+len(data.StudyFolds) > 0, entry{"study", "Beside the study"}},
 		{len(data.Capacity)+len(data.CostModels.Rows)+len(data.Ceilings.Rows) > 0, entry{"capacity", "Capacity"}},
 		{data.Flames != nil, entry{"flames", "Where the time goes"}},
 		{len(data.Results.Rows) > 0, entry{"results", "Results"}},

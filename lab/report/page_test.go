@@ -59,6 +59,7 @@ func TestPageInBrowser(t *testing.T) {
 	t.Run("charts", func(t *testing.T) { checkMarks(t, open(t, browser, file, wide), s) })
 	t.Run("keyboard", func(t *testing.T) { checkKeyboard(t, open(t, browser, file, wide)) })
 	t.Run("marks say what they are", func(t *testing.T) { checkTips(t, open(t, browser, file, wide)) })
+	t.Run("answers lead to findings", func(t *testing.T) { checkAnswers(t, open(t, browser, file, phone)) })
 	t.Run("printing", func(t *testing.T) { checkPrinting(t, open(t, browser, file, wide)) })
 	t.Run("schemes", func(t *testing.T) { checkSchemes(t, open(t, browser, file, wide)) })
 	for _, v := range []view{wide, phone, paper} {
@@ -269,6 +270,20 @@ func checkTips(t *testing.T, p *tab) {
 	})()`)
 	if !strings.Contains(text, "of a core") {
 		t.Errorf("pointing at a mark shows %q", text)
+	}
+}
+
+// checkAnswers follows the link of an answer: the fold of its finding opens.
+func checkAnswers(t *testing.T, p *tab) {
+	if state := eval[string](t, p, `(async () => {
+		const link = document.querySelector(".answers a");
+		const fold = document.getElementById(link.hash.slice(1)).closest("details");
+		const before = fold.open;
+		link.click();
+		await new Promise((done) => fold.open ? done() : fold.addEventListener("toggle", done));
+		return before + " " + fold.open;
+	})()`); state != "false true" {
+		t.Errorf("the fold of a finding before and after following its link: %s", state)
 	}
 }
 

@@ -28,6 +28,7 @@ type foundLine struct{ Word, Class, Devices string }
 
 // found is what the run says of a claim for one device.
 type found struct {
+	ID                  string // on the page
 	Device, Word, Class string
 	Here                template.HTML
 	ExpectName          string
@@ -108,7 +109,7 @@ func describeFinding(f analysis.Finding) found {
 		here = capitalised(here)
 	}
 	out := found{
-		Device: routerName(device), Here: prose(here), Expect: prose(f.Expect),
+		ID: findingID(f.ID), Device: routerName(device), Here: prose(here), Expect: prose(f.Expect),
 		ExpectName: "Why a difference is to be expected",
 	}
 	out.Word, out.Class = outcome(f)

@@ -118,17 +118,7 @@ func (r *run) measureStorm(ctx context.Context, b experiment.Block, side *side) 
 		DUT: b.DUT, Clients: b.Clients, LoginRate: b.LoginRate, SetupSeconds: side.setup.Seconds(),
 		DeviceLeases: side.traits.DHCP, TailSeconds: phaseTail.Seconds(),
 	}
-	// The meters first: counters of the clients' own namespaces are not needed, and
-	// a thousand of them would take the client host longer to read than a login.
-	if err := side.openMeters(ctx); err != nil {
-		return s, err
-	}
-	start := time.Now()
-	if err := side.createClients(ctx); err != nil {
-		return s, err
-	}
-	s.CreateSeconds = time.Since(start).Seconds()
-	if s.IdlePSSMiB, err = side.lab.Router.PSSMiB(ctx); err != nil {
+	if err := side.gather(ctx, &s); err != nil {
 		return s, err
 	}
 	overflows, err := meter.NeighbourOverflows()
@@ -167,6 +157,22 @@ func (r *run) measureStorm(ctx context.Context, b experiment.Block, side *side) 
 		judgeStorm(&s, e)
 	}
 	return s, err
+}
+
+// gather opens the meters and creates the clients of a storm.
+func (s *side) gather(ctx context.Context, storm *result.Storm) (err error) {
+	// The meters first: counters of the clients' own namespaces are not needed, and
+	// a thousand of them would take the client host longer to read than a login.
+	if err := s.openMeters(ctx); err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := s.createClients(ctx); err != nil {
+		return err
+	}
+	storm.CreateSeconds = time.Since(start).Seconds()
+	storm.IdlePSSMiB, err = s.lab.Router.PSSMiB(ctx)
+	return err
 }
 
 // evidence collects what a storm left besides its figures; overflows are those

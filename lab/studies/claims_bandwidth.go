@@ -6,8 +6,14 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 )
 
-func doublesOverLoad(s study1, dut string) judgement    { return s.load.doubles(dut) }
-func doublesOverClients(s study1, dut string) judgement { return s.clients.doubles(dut) }
+func doublesOverLoad(s study1, dut string) judgement { return s.load.doubles(dut) }
+
+func doublesOverClients(s study1, dut string) judgement {
+	x := s.forClients(s.clients.Levels, dut)
+	j := x.doubles(dut)
+	j.here += s.elsewhere(x, x.Levels, dut)
+	return j
+}
 
 // doubles judges whether a portal costs more than twice the clean router. It
 // does when the lower bound of its overhead ratio is above 2 at every level of
@@ -21,6 +27,7 @@ func (x experiment) doubles(dut string) judgement {
 	below, open := 0, 0
 	var absent, figures []string
 	var ratios []analysis.Estimate
+	least, leastAt := nothing(), 0.0
 	for _, at := range x.Levels {
 		l, ok := r.levels[at]
 		if !ok || !l.Ratio.Mean.Known() {
@@ -28,6 +35,9 @@ func (x experiment) doubles(dut string) judgement {
 			continue
 		}
 		ratios = append(ratios, l.Ratio)
+		if !least.Mean.Known() || l.Ratio.Mean < least.Mean {
+			least, leastAt = l.Ratio, at
+		}
 		limit := ""
 		if l.atLimit() {
 			limit = " (at its limit)"
@@ -43,6 +53,8 @@ func (x experiment) doubles(dut string) judgement {
 	j := judgement{here: "no ratio in run " + r.Run, study: x.publishedRatios(r)}
 	if len(figures) > 0 {
 		j.here = fmt.Sprintf("CPU per bit over the clean router's is %s; %s; run %s", listed(figures), blocks(ratios...), r.Run)
+		j.figure, j.least = "least × "+bracketed(least), least
+		j.detail = fmt.Sprintf("%s; %s, %s", blocks(least), x.at(leastAt), x.held())
 	}
 	switch {
 	case below > 0:
@@ -121,7 +133,7 @@ func nearlyLinear(s study1, dut string) judgement {
 		if !ok || !also || x.blocked(r, before.from, next.from, next.to) != "" {
 			continue
 		}
-		g := marginal(ratioOf(first), ratioOf(second), before, next)
+		g := marginal(ratioOf(first.RelativePct), ratioOf(second.RelativePct), before, next)
 		used = append(used, g)
 		figures = append(figures, fmt.Sprintf("%s from %g to %g", bracketed(g), next.from, next.to))
 		switch within(g, nearly) {
@@ -148,10 +160,9 @@ func nearlyLinear(s study1, dut string) judgement {
 	return j
 }
 
-// ratioOf is the factor by which CPU rises on an increment.
-func ratioOf(inc analysis.Increment) analysis.Estimate {
+// ratioOf is the factor that an increase of so many per cent is.
+func ratioOf(e analysis.Estimate) analysis.Estimate {
 	of := func(n analysis.Number) analysis.Number { return 1 + n/100 }
-	e := inc.RelativePct
 	return analysis.Estimate{Mean: of(e.Mean), Lo: of(e.Lo), Hi: of(e.Hi), N: e.N}
 }
 

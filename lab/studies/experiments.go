@@ -61,6 +61,7 @@ var designs = [2]design{
 // study1 is study 1 with what the runs hold of it.
 type study1 struct {
 	load, clients experiment
+	places        []experiment // see places
 	runs          int
 }
 
@@ -73,6 +74,8 @@ type experiment struct {
 	Routers []router
 	CPUs    int // of the machine of the first run that has it; 0: not known
 	Runs    int // given, whether they hold the experiment or not
+	// of is the run that all of it is from, where it is from one; see places.
+	of analysis.Summary
 }
 
 // router is the clean router or one with a device, over the levels of an experiment.
@@ -85,6 +88,7 @@ type router struct {
 	Extra              []float64 // levels measured that the study does not have
 	levels             map[float64]level
 	increments         []analysis.Increment
+	spans              []analysis.Span
 	linearity          *analysis.Linearity
 }
 
@@ -96,10 +100,25 @@ type level struct {
 }
 
 func newStudy1(runs []analysis.Summary) study1 {
-	return study1{load: newExperiment(designs[0], runs), clients: newExperiment(designs[1], runs), runs: len(runs)}
+	of := named(runs)
+	return study1{load: newExperiment(designs[0], of), clients: newExperiment(designs[1], of), places: places(designs[1], of), runs: len(runs)}
 }
 
-func newExperiment(d design, runs []analysis.Summary) experiment {
+// namedRun is a run with the name that sentences call it by.
+type namedRun struct {
+	analysis.Summary
+	Label string
+}
+
+func named(runs []analysis.Summary) []namedRun {
+	var out []namedRun
+	for i, run := range runs {
+		out = append(out, namedRun{run, runLabel(runs, i)})
+	}
+	return out
+}
+
+func newExperiment(d design, runs []namedRun) experiment {
 	x := experiment{design: d, Runs: len(runs)}
 	published := readPublished(d.File)
 	for _, row := range published.Rows[scenarios[0].Published] {
@@ -111,14 +130,14 @@ func newExperiment(d design, runs []analysis.Summary) experiment {
 	for _, name := range otherDevices(d, runs) {
 		x.Routers = append(x.Routers, router{DUT: name, Heading: name, Name: name})
 	}
-	for i, run := range runs {
+	for _, run := range runs {
 		for j := range x.Routers {
 			if r := &x.Routers[j]; !r.measured() {
-				r.fill(x, run, runLabel(runs, i))
+				r.fill(x, run)
 			}
 		}
 		if x.CPUs == 0 && x.measured() {
-			x.CPUs = machineCPUs(run)
+			x.CPUs = machineCPUs(run.Summary)
 		}
 	}
 	return x
@@ -126,7 +145,7 @@ func newExperiment(d design, runs []analysis.Summary) experiment {
 
 // otherDevices are the devices of the experiment's sweeps that are not in the
 // study, by name.
-func otherDevices(d design, runs []analysis.Summary) []string {
+func otherDevices(d design, runs []namedRun) []string {
 	var names []string
 	for _, run := range runs {
 		for _, sweep := range run.Sweeps {
@@ -153,7 +172,7 @@ func (d design) is(s analysis.Sweep) bool {
 // fill takes the router's figures from the first fitting sweep of a run that has
 // one of the study's levels. Profile per-packet, which the study's conditions
 // resemble most, goes before bulk.
-func (r *router) fill(x experiment, run analysis.Summary, label string) {
+func (r *router) fill(x experiment, run namedRun) {
 	sweeps := slices.DeleteFunc(slices.Clone(run.Sweeps), func(s analysis.Sweep) bool { return s.DUT != r.DUT || !x.is(s) })
 	slices.SortStableFunc(sweeps, func(a, b analysis.Sweep) int { return rank(a) - rank(b) })
 	for _, sweep := range sweeps {
@@ -163,14 +182,14 @@ func (r *router) fill(x experiment, run analysis.Summary, label string) {
 			switch {
 			case !l.CPUSampled.Mean.Known():
 			case slices.Contains(x.Levels, at):
-				levels[at] = newLevel(run, sweep, l)
+				levels[at] = newLevel(run.Summary, sweep, l)
 			default:
 				extra = append(extra, at)
 			}
 		}
 		if len(levels) > 0 {
-			r.Run, r.Profile, r.Delta, r.Extra, r.levels = label, sweep.Profile, run.Delta, extra, levels
-			r.increments, r.linearity = sweep.Increments, sweep.Linearity
+			r.Run, r.Profile, r.Delta, r.Extra, r.levels = run.Label, sweep.Profile, run.Delta, extra, levels
+			r.increments, r.spans, r.linearity = sweep.Increments, sweep.Spans, sweep.Linearity
 			return
 		}
 	}
@@ -280,4 +299,18 @@ func (r router) step(from, to float64) (analysis.Increment, bool) {
 		}
 	}
 	return analysis.Increment{}, false
+}
+
+// rise is the increase between two levels of the study, whether the run has
+// levels in between or not.
+func (r router) rise(from, to float64) (analysis.Span, bool) {
+	if inc, ok := r.step(from, to); ok {
+		return analysis.Span{From: inc.From, To: inc.To, RelativePct: inc.RelativePct, RatioPct: inc.RatioPct}, true
+	}
+	for _, span := range r.spans {
+		if float64(span.From) == from && float64(span.To) == to {
+			return span, true
+		}
+	}
+	return analysis.Span{}, false
 }

@@ -25,6 +25,10 @@ type judgement struct {
 	study  string // the study's figures for the same router; empty when it has none
 	expect string // see analysis.Finding
 	open   bool   // the intervals let the claim both hold and fail
+	// figure and detail are here in short, for a table; empty when there is none.
+	// least is the figure of doubles, which is judged at many levels.
+	figure, detail string
+	least          analysis.Estimate
 }
 
 // leaveOpen is for intervals that let the claim both hold and fail.
@@ -55,13 +59,15 @@ var claims = []claim{
 		Text: "From 800 Mbit/s to 1 Gbit/s CPU rises by more than in proportion (5.3.3, 6.1)."},
 	{ID: "largest-step-1-to-10-clients", Clients: true, judge: largestStepFirst,
 		Text: "The largest rise of CPU is from 1 to 10 clients (5.4.3, 6.1)."},
+	{ID: "negligible-beyond-10-clients", Clients: true, judge: beyondTenNegligible,
+		Text: "Beyond 10 clients their number hardly matters for CPU (5.4.3, 6.1)."},
 	{ID: "negligible-50-to-100-clients", Clients: true, judge: lastStepNegligible,
 		Text: "From 50 to 100 clients CPU hardly rises any more (5.4.3, 6.1)."},
 }
 
 func findings(s study1) []analysis.Finding {
 	out := []analysis.Finding{}
-	if !s.load.measured() && !s.clients.measured() {
+	if !s.load.measured() && !s.measuredClients() {
 		return out
 	}
 	for _, c := range claims {
@@ -98,14 +104,16 @@ func (c claim) needs(s study1) []experiment {
 
 // lacking are those of them that no run holds.
 func (c claim) lacking(s study1) []experiment {
-	return slices.DeleteFunc(c.needs(s), experiment.measured)
+	return slices.DeleteFunc(c.needs(s), func(x experiment) bool {
+		return x.measured() || x.Along == analysis.AlongClients && s.measuredClients()
+	})
 }
 
 // routers are those a claim is judged for: all that were measured in either
 // experiment, the study's in its order, then the others by name.
 func (c claim) routers(s study1) []string {
 	var out, others []string
-	for _, x := range []experiment{s.load, s.clients} {
+	for _, x := range append([]experiment{s.load, s.clients}, s.places...) {
 		for _, r := range x.Routers {
 			if !r.measured() || c.Portals && r.DUT == analysis.Clean {
 				continue
@@ -131,7 +139,7 @@ func place(dut string) int {
 func notMeasured(s study1) []analysis.Finding {
 	var out []analysis.Finding
 	for i, sc := range scenarios[1:] {
-		if s.load.router(sc.DUT).measured() || s.clients.router(sc.DUT).measured() {
+		if s.has(sc.DUT) {
 			continue
 		}
 		expect := "CoovaChilli is measured where its program, chilli, is on PATH: `gateweigh run portal-bandwidth --set duts=coovachilli`."
@@ -196,20 +204,12 @@ func (x experiment) unmeasured(r router) judgement {
 // blocked says why the router's figures at the levels cannot carry a claim about
 // proportions; empty when they can.
 func (x experiment) blocked(r router, levels ...float64) string {
-	var absent, limited []string
-	for _, at := range levels {
-		l, ok := r.levels[at]
-		switch {
-		case !ok:
-			absent = append(absent, x.at(at))
-		case l.atLimit():
-			limited = append(limited, x.at(at))
-		}
-	}
+	limited, absent := x.short(r, levels)
 	switch {
 	case len(limited) > 0:
 		return fmt.Sprintf("It could not carry the load %s %s, and CPU of traffic that was not carried is not known; "+
-			"`gateweigh run %s --set duts=%s --set mode=solo` leaves it the routers' CPU alone; where that is not enough, a faster machine is needed.", x.by(), listed(limited), x.Run, r.DUT)
+			"%s`gateweigh run %s --set duts=%s --set mode=solo` leaves it the routers' CPU alone; where that is not enough, a faster machine is needed.",
+			x.by(), listed(limited), x.lighter(r), x.Run, r.DUT)
 	case len(absent) > 0:
 		return fmt.Sprintf("Not measured %s %s; `gateweigh run %s --set duts=%s` has these levels.", x.by(), listed(absent), x.Run, r.DUT)
 	}
@@ -244,9 +244,3 @@ const (
 
 func yes() *bool { v := true; return &v }
 func no() *bool  { v := false; return &v }
-
-// quotient divides two estimates. Its bounds are the bounds divided crosswise: at
-// least as wide as the interval of a quotient of independent figures.
-func quotient(a, b analysis.Estimate) analysis.Estimate {
-	return analysis.Estimate{Mean: a.Mean / b.Mean, Lo: a.Lo / b.Hi, Hi: a.Hi / b.Lo, N: min(a.N, b.N)}
-}

@@ -142,6 +142,7 @@ func TestClients(t *testing.T) {
 	finer := clientsSpec(chilli)
 	finer.Clients = []int{1, 10, 50, 75, 100}
 	const first, last = "largest-step-1-to-10-clients/", "negligible-50-to-100-clients/"
+	const beyond = "negligible-beyond-10-clients/"
 	checkJudged(t, []judged{
 		{"as in the study", one(clients(asStudy, chilli)), first + "coovachilli", holds, "Study: 6.82, 1.42 and 0.20 points.", ""},
 		{"as in the study, clean", one(clients(asStudy, chilli)), first + "clean", holds, "run portal-clients", ""},
@@ -158,7 +159,12 @@ func TestClients(t *testing.T) {
 		{"at its limit, last", one(clients(asStudy, saturated)), last + "coovachilli", untested, "", "could not carry"},
 		{"two blocks of one window, last", one(simulate("portal-clients", few, asStudy)), last + "coovachilli", leftOpen, "", "more blocks"},
 		{"a level between", one(simulate("portal-clients", finer, with75)), first + "coovachilli", untested, "from 10 to 50 clients", "levels between 50 and 100 clients; leave them out"},
-		{"a level between, last", one(simulate("portal-clients", finer, with75)), last + "coovachilli", untested, "no step", "`gateweigh run portal-clients --set duts=coovachilli`"},
+		{"a level between, last", one(simulate("portal-clients", finer, with75)), last + "coovachilli", holds, "from 50 to 100 clients", ""},
+		{"beyond 10, as in the study", one(clients(asStudy, chilli)), beyond + "coovachilli", fails, "from 10 to 100 clients; over the clean router", "every client"},
+		{"beyond 10, free of clients", one(clients(proportional, chilli)), beyond + "coovachilli", holds, "Study: 7.66 %.", ""},
+		{"beyond 10, cheaper", one(clients(overClients(map[int]float64{1: 1, 10: 1, 50: 0.8, 100: 0.7}), chilli)), beyond + "coovachilli", fails, "-", "CPU falls here"},
+		{"beyond 10, two blocks", one(simulate("portal-clients", few, asStudy)), beyond + "coovachilli", leftOpen, "", "more blocks"},
+		{"beyond 10, at its limit", one(clients(asStudy, saturated)), beyond + "coovachilli", untested, "no step from 10 to 100 clients", "--set offered_mbps=300` has a load it can carry"},
 		{"no such sweep, last", one(bandwidth(proportional, chilli)), "negligible-50-to-100-clients", untested, "", "`gateweigh run portal-clients`"},
 	})
 }
@@ -195,13 +201,17 @@ func TestPortalsCompared(t *testing.T) {
 	widening := only("gateway-nfqueue", overClients(map[int]float64{1: 1, 10: 1.1, 50: 1.2, 100: 1.3}))
 	noisy := clientsSpec(chilli, nfqueue)
 	noisy.Blocks, noisy.BlockSD = 3, 0.1
+	nearer := clientsSpec(portal("coovachilli", 8), nfqueue)
+	nearer.BlockSD = 0.02
 	const converge, alike = "portals-converge/", "portals-alike-with-100-clients/"
 	const pair, other = "coovachilli-gateway-nfqueue", "coovachilli-opennds"
 	checkJudged(t, []judged{
 		{"narrowing", with(narrowing, chilli, nfqueue), converge + pair, holds, "Study: × 1.27 with 1 client and × 1.03 with 100 clients.", ""},
 		{"widening", with(widening, chilli, nfqueue), converge + pair, fails, "100 clients", "not the study's"},
 		{"narrowing within the noise", one(simulate("portal-clients", noisy, narrowing)), converge + pair, leftOpen, "n = 3 blocks", "more blocks"},
-		{"as it was", with(proportional, chilli, nfqueue), converge + pair, leftOpen, "", "more blocks"},
+		{"as it was", with(proportional, chilli, nfqueue), converge + pair, fails, "with 100 clients", "the same with 1 client already"},
+		{"apart as before", with(proportional, portal("coovachilli", 8), nfqueue), converge + pair, fails, "× 1.6", "paid for each packet"},
+		{"nearer, but by less than δ or not", one(simulate("portal-clients", nearer, only("coovachilli", overClients(map[int]float64{1: 1.05, 10: 1, 50: 1, 100: 1})))), converge + pair, leftOpen, "0.9", "more blocks"},
 		{"alike", with(narrowing, chilli, nfqueue), alike + pair, holds, "Study: × 1.03 with 100 clients.", ""},
 		{"not alike", with(widening, chilli, nfqueue), alike + pair, fails, "0.7", "not the study's"},
 		{"only one of them", with(proportional, chilli), converge + pair, untested, "gateway-nfqueue not measured", "proprietary"},
@@ -256,9 +266,9 @@ func TestFindingsAreStable(t *testing.T) {
 		}
 		claims[f.Claim] = true
 	}
-	// Nine claims, and one finding for the portal that cannot be had.
-	if len(claims) != 10 || findings[len(findings)-1].ID != "not-measured/gateway-nfqueue" {
-		t.Errorf("%d claims, want 10; the last finding is %s", len(claims), findings[len(findings)-1].ID)
+	// Ten claims, and one finding for the portal that cannot be had.
+	if len(claims) != 11 || findings[len(findings)-1].ID != "not-measured/gateway-nfqueue" {
+		t.Errorf("%d claims, want 11; the last finding is %s", len(claims), findings[len(findings)-1].ID)
 	}
 	for i, f := range studies.Findings(runs...) {
 		if f.Here != findings[i].Here || f.ID != findings[i].ID || f.Expect != findings[i].Expect {

@@ -19,11 +19,6 @@ func TestQuotients(t *testing.T) {
 		name      string
 		got, want analysis.Estimate
 	}{
-		{"quotient", quotient(interval(6, 5, 8), interval(2, 1, 4)), interval(3, 1.25, 8)},
-		{"quotient of one block", quotient(exact(6), exact(2)), interval(3, math.NaN(), math.NaN())},
-		{"apart, the first dearer", apart(interval(6, 5, 8), interval(2, 2, 2)), interval(3, 2.5, 4)},
-		{"apart, the second dearer", apart(interval(2, 2, 2), interval(6, 5, 8)), interval(3, 2.5, 4)},
-		{"apart, perhaps alike", apart(interval(1.1, 0.8, 1.2), interval(1, 1, 1)), interval(1.1, 1, 1.25)},
 		{"marginal of a straight line", marginal(interval(2, 2, 2), interval(2, 2, 2), hundreds, twoHundreds), interval(1, 1, 1)},
 		{"marginal of a line with a constant share", marginal(interval(1.5, 1.5, 1.5), interval(5./3, 5./3, 5./3), hundreds, twoHundreds), interval(1, 1, 1)},
 		// 2(1.8-1)/(2-1)/2 = 0.8; lowest with 2.5 and 1.6, highest with 1.5 and 2.

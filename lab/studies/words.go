@@ -20,12 +20,28 @@ func (d design) at(level float64) string {
 	return fmt.Sprintf("%g clients", level)
 }
 
+// held is what the experiment held fixed.
+func (d design) held() string {
+	if d.Along == analysis.AlongLoad {
+		return fmt.Sprintf("%d clients", d.Clients)
+	}
+	return mbps(d.Load)
+}
+
 // by is the preposition of its levels: "at 400 Mbit/s", "with 50 clients".
 func (d design) by() string {
 	if d.Along == analysis.AlongLoad {
 		return "at"
 	}
 	return "with"
+}
+
+// mbps is a load in a sentence.
+func mbps(load float64) string {
+	if load >= 1000 {
+		return fmt.Sprintf("%g Gbit/s", load/1000)
+	}
+	return fmt.Sprintf("%g Mbit/s", load)
 }
 
 // opening is a router's name at the start of a sentence; names of devices are

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -42,36 +41,28 @@ func (b Netns) Start(ctx context.Context, name string, role Role) (*Host, error)
 	defer log.Close()
 	cpus := b.Placement.of(role)
 	opts := agent.Options{Run: b.Run, Host: name, LogDir: logDir, AgentCPUs: b.Placement.Endpoints, ProgramCPUs: cpus, Isolated: true}
-	cmd := exec.Command("/proc/self/exe", opts.Args()...)
-	cmd.Stderr = log
-	cmd.SysProcAttr = &syscall.SysProcAttr{
+	own := &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS,
 		Setpgid:    true, // Ctrl-C reaches the lab, which then ends its agents in order
 	}
-	stdin, err := cmd.StdinPipe()
+	child, err := agent.StartChild(opts.Args(), own, log)
 	if err != nil {
-		return nil, err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
 		if errors.Is(err, os.ErrPermission) {
 			err = fmt.Errorf("%w: making network namespaces needs root", err)
 		}
 		return nil, fmt.Errorf("starting host %s: %w", name, err)
 	}
-	peer, gone := agent.Process("the agent of host "+name, cmd.Process)
-	h := &Host{Conn: agent.NewConn(stdout, stdin, peer), Name: name, Role: role, CPUs: cpus}
-	ns, err := client.NamespaceOf(cmd.Process.Pid)
+	conn, gone := child.Talk("the agent of host " + name)
+	h := &Host{Conn: conn, Name: name, Role: role, CPUs: cpus}
+	ns, err := client.NamespaceOf(child.Process.Pid)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting host %s: %w%s", name, err, lastLines(log.Name())), cmd.Process.Kill())
+		err = fmt.Errorf("starting host %s: %w%s", name, err, lastLines(log.Name()))
+		return nil, errors.Join(err, conn.Close(), child.Process.Kill())
 	}
 	let := letGoAfter(h.Done(), ns)
 	h.end = func() error {
 		defer let()
-		endAgent(cmd.Process, gone)
+		endAgent(child.Process, gone)
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("its agent does not answer"))

@@ -40,7 +40,7 @@ func TestDatagramsLost(t *testing.T) {
 			receiver = p.client
 		}
 		g := p.client.startDatagrams(t, Config{Streams: 5, RateBps: 5e7, Direction: dir, MaxSeconds: 2}, addr)
-		labtest.Await(t, "payload", func() bool { _, got := ends(g, srv); return got.MinStreamBytes > 0 })
+		awaitPayload(t, g, &srv.arrivals)
 		if _, got := ends(g, srv); got.Datagrams.Lost != 0 {
 			t.Errorf("%s: %d lost of %d before any were dropped", dir, got.Datagrams.Lost, got.Datagrams.Received)
 		}
@@ -86,7 +86,7 @@ func TestHelloLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	labtest.Await(t, "payload", func() bool { _, got := ends(g, srv); return got.MinStreamBytes > 0 })
+	awaitPayload(t, g, &srv.arrivals)
 }
 
 // TestDatagramsUnheard cuts both ends off from each other: both must stop, and say so.
@@ -98,9 +98,9 @@ func TestDatagramsUnheard(t *testing.T) {
 	for _, dir := range []string{Up, Down} {
 		all = append(all, p.client.startDatagrams(t, Config{Streams: 3, RateBps: 1e7, Direction: dir}, addr))
 	}
-	labtest.Await(t, "payload", func() bool {
-		return all[1].Stats().MinStreamBytes > 0 && srv.Stats(2)[0].MinStreamBytes > 0
-	})
+	for _, g := range all {
+		awaitPayload(t, g, &srv.arrivals)
+	}
 	for _, s := range []*space{p.client, p.server} {
 		s.nft(t, "table ip t { chain c { type filter hook input priority 0; meta l4proto udp drop; }; }")
 	}
@@ -127,7 +127,7 @@ func TestDatagramServerGone(t *testing.T) {
 		p := newPair(t)
 		srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
 		g := p.client.startDatagrams(t, Config{Streams: 4, RateBps: 1e7, Direction: dir}, addr)
-		labtest.Await(t, "payload", func() bool { _, got := ends(g, srv); return got.MinStreamBytes > 0 })
+		awaitPayload(t, g, &srv.arrivals)
 		srv.Close()
 		labtest.Await(t, "all streams broken", func() bool { return g.Stats().Broken == 4 })
 		if st := g.Stats(); st.FirstError == "" {
@@ -151,7 +151,7 @@ func TestDatagramsEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		labtest.Await(t, "payload", func() bool { _, got := ends(g, srv); return got.MinStreamBytes > 0 })
+		awaitPayload(t, g, &srv.arrivals)
 		cancel()
 		r := srv.newest()
 		labtest.Await(t, "the server's side to end", func() bool { srv.mu.Lock(); defer srv.mu.Unlock(); return r.ended })

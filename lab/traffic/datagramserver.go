@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,17 +15,14 @@ import (
 // for all their streams: datagrams say whose they are. One thread receives; each run
 // that sends has one more, the same pacer the client has.
 type DatagramServer struct {
+	service
 	fd   int
-	poll *socket.Poller
-	in   *inbox
-	arrivals
-
-	stopping  atomic.Bool
-	clock     socket.Clock
-	done      chan struct{}
-	cancel    context.CancelFunc // ends the watch over ServeDatagrams' ctx
-	closeOnce sync.Once
+	in   *inbox       // the thread's
+	wait *unix.PollFd // for the bell
+	look time.Time    // when runs are next looked at that may be over; the thread's
 }
+
+var _ duties = (*DatagramServer)(nil)
 
 // ListenDatagrams returns a non-blocking UDP socket for ServeDatagrams, in the calling
 // thread's network namespace. Port 0 takes any.
@@ -45,7 +40,7 @@ func ListenDatagrams(addr netip.AddrPort) (fd int, err error) {
 // ServeDatagrams takes datagrams from a socket of ListenDatagrams, which it owns from
 // the call on, until Close or the end of ctx.
 func ServeDatagrams(ctx context.Context, fd int) (*DatagramServer, error) {
-	s := &DatagramServer{fd: fd, in: newInbox(inboxSize), done: make(chan struct{})}
+	s := &DatagramServer{fd: fd, in: newInbox(inboxSize)}
 	setBuffers(fd, serverBuffer, serverBuffer)
 	var err error
 	if s.poll, err = socket.NewPoller(); err == nil {
@@ -57,49 +52,23 @@ func ServeDatagrams(ctx context.Context, fd int) (*DatagramServer, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("datagrams' server: %w", err)
 	}
-	ctx, s.cancel = context.WithCancel(ctx)
-	go s.loop()
-	context.AfterFunc(ctx, func() { s.Close() })
+	s.wait = s.poll.Bell()
+	s.begin(ctx, s, 2)
 	return s, nil
 }
 
-// Close ends all runs, the thread and the socket. It may be called twice.
-func (s *DatagramServer) Close() error {
-	s.closeOnce.Do(func() {
-		s.stopping.Store(true)
-		s.poll.Ring()
-		<-s.done
-		s.cancel()
-	})
-	return nil
-}
+func (s *DatagramServer) patience() int { return 1000 } // only to notice who is not heard of any more
 
-// Stats are as those of Server.
-func (s *DatagramServer) Stats(n int) []Stats { return s.stats(n, &s.clock) }
-
-func (s *DatagramServer) loop() {
-	defer close(s.done)
-	s.clock.Enter("gw-serve")
-	defer s.clock.Finish()
-	defer s.closeAll()
-	wait := s.poll.Bell()
-	events := make([]unix.EpollEvent, 2)
-	var look time.Time // when runs are next looked at that may be over
-	for !s.stopping.Load() {
-		ready, err := s.poll.Wait(events, int(time.Second/time.Millisecond))
-		if err != nil {
-			return
-		}
-		now := time.Now()
-		if len(ready) > 0 && ready[0].Fd == listenID {
-			// An error is of one peer's, long gone; the next call goes on behind it.
-			_ = s.in.drain(s.fd, func(h head, n int, said []byte, from *peer) { s.take(now, h, n, said, from) })
-			socket.Sleep(wait, gatherPause)
-		}
-		if now.After(look) {
-			s.expire(now)
-			look = now.Add(time.Second)
-		}
+func (s *DatagramServer) handle(ready []unix.EpollEvent) {
+	now := time.Now()
+	if len(ready) > 0 && ready[0].Fd == listenID {
+		// An error is of one peer's, long gone; the next call goes on behind it.
+		_ = s.in.drain(s.fd, func(h head, n int, said []byte, from *peer) { s.take(now, h, n, said, from) })
+		socket.Sleep(s.wait, gatherPause)
+	}
+	if now.After(s.look) {
+		s.expire(now)
+		s.look = now.Add(time.Second)
 	}
 }
 

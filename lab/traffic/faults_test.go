@@ -41,7 +41,7 @@ func TestStreamReset(t *testing.T) {
 	srv, addr := p.serve(t)
 	for _, dir := range []string{Up, Down} {
 		g := p.start(t, Config{Streams: 8, RateBps: 2e8, Direction: dir}, addr)
-		labtest.Await(t, "payload", func() bool { s, _ := sides(g, srv); return s.MinStreamBytes > 0 })
+		awaitPayload(t, g, &srv.arrivals)
 		// As a middlebox would: the server's socket gets a reset it did not ask for.
 		p.server.Run(t, "ss", "-K", "dst", labtest.ClientIP.String(), "dport", "=", fmt.Sprint(localPort(t, g.run.streams[3].fd)))
 		labtest.Await(t, "a broken stream", func() bool { return g.Stats().Broken == 1 })
@@ -291,7 +291,7 @@ func TestServerOutOfDescriptors(t *testing.T) {
 	}
 	defer g.Close()
 	// It counts a stream a little after it has accepted it, and sends to none before.
-	labtest.Await(t, "payload of every stream", func() bool { return g.Stats().MinStreamBytes > 0 })
+	labtest.Await(t, "payload of every stream", func() bool { least, _ := g.run.carried(); return least > 0 })
 	if far := server.finish(t); far.Streams != 60 {
 		t.Errorf("%d streams after the limit was lifted, want 60", far.Streams)
 	}
@@ -317,5 +317,22 @@ func TestStreamsIPv6(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	labtest.Await(t, "payload", func() bool { return srv.Stats(1)[0].MinStreamBytes > 0 })
+	awaitPayload(t, g, &srv.arrivals)
+}
+
+// TestSpareIsTakenAgain: without one the server could refuse nobody, for as long as it runs.
+func TestSpareIsTakenAgain(t *testing.T) {
+	fd, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	s := &Server{listener: fd}
+	if !s.refuseOne() || s.spare == nil {
+		t.Fatal("no spare descriptor although there are some")
+	}
+	defer s.spare.Close()
+	if s.refuseOne() {
+		t.Error("somebody was refused, and nobody was there")
+	}
 }

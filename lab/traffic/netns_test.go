@@ -91,7 +91,43 @@ func rate(a, b Stats) float64 {
 }
 
 func describe(s Stats) string {
-	return fmt.Sprintf("streams %d sent %d received %d bursts %d shortfall %d late %d µs min %d max %d broken %d (%s) cpu %.1f %%",
-		s.Streams, s.SentBytes, s.ReceivedBytes, s.Bursts, s.ShortfallBytes, s.MaxLatenessNs/1000, s.MinStreamBytes,
-		s.MaxStreamBytes, s.Broken, s.FirstError, 100*float64(s.CPUNs)/float64(max(1, s.ElapsedNs)))
+	return fmt.Sprintf("streams %d sent %d received %d bursts %d shortfall %d late %d µs broken %d (%s) cpu %.1f %%",
+		s.Streams, s.SentBytes, s.ReceivedBytes, s.Bursts, s.ShortfallBytes, s.MaxLatenessNs/1000,
+		s.Broken, s.FirstError, 100*float64(s.CPUNs)/float64(max(1, s.ElapsedNs)))
+}
+
+// runs are a generator's run as the sender and the receiver have it.
+func runs(g *Generator, a *arrivals) (sender, receiver *run) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	far := a.find(g.run.id).run
+	if g.run.sends {
+		return g.run, far
+	}
+	return far, g.run
+}
+
+// carried is the payload of those streams of a run that carried least and most.
+func (r *run) carried() (least, most int64) {
+	least = r.streams[0].bytes.Load()
+	for i := range r.streams {
+		n := r.streams[i].bytes.Load()
+		least, most = min(least, n), max(most, n)
+	}
+	return least, most
+}
+
+// awaitPayload waits until each stream's has arrived.
+func awaitPayload(t testing.TB, g *Generator, a *arrivals) {
+	t.Helper()
+	_, receiver := runs(g, a)
+	labtest.Await(t, "every stream's payload", func() bool { least, _ := receiver.carried(); return least > 0 })
+}
+
+// checkShares holds what streams have carried against each other.
+func checkShares(t testing.TB, r *run, most int) {
+	t.Helper()
+	if low, high := r.carried(); high-low > int64(most) {
+		t.Errorf("streams have carried %d to %d bytes, more than %d apart", low, high, most)
+	}
 }

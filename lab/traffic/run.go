@@ -30,9 +30,6 @@ type Stats struct {
 	ShortfallBytes int64 `json:"shortfall_bytes"`
 	MaxLatenessNs  int64 `json:"max_lateness_ns"` // latest burst against the schedule
 
-	MinStreamBytes int64 `json:"min_stream_bytes"` // payload of the stream that carried least
-	MaxStreamBytes int64 `json:"max_stream_bytes"`
-
 	// Open is that the windows of all streams that send from here are open; from then
 	// on the schedule is followed. True on the side that receives.
 	Open bool `json:"open"`
@@ -168,12 +165,7 @@ func (r *run) fill(s *Stats) {
 		if r.cfg.UDP {
 			s.Datagrams = s.Datagrams.Add(r.streams[i].counted(r.sends))
 		}
-		n := r.streams[i].bytes.Load()
-		total += n
-		if i == 0 || n < s.MinStreamBytes {
-			s.MinStreamBytes = n
-		}
-		s.MaxStreamBytes = max(s.MaxStreamBytes, n)
+		total += r.streams[i].bytes.Load()
 	}
 	if r.sends {
 		s.SentBytes = total

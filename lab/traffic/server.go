@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,20 +21,15 @@ const listenID = 1 // after socket.BellID; connections count on from here
 // discards what they send, and sends what they ask for. One thread accepts and
 // receives; each run that sends has one more, the same pacer the client has.
 type Server struct {
+	service
 	listener int
-	spare    *os.File // given up to refuse a connection when no descriptor is left
-	poll     *socket.Poller
+	spare    *os.File        // given up to refuse a connection when no descriptor is left
 	conns    map[int32]*conn // the thread's
 	nextID   int32           // the thread's
 	waiting  int             // connections without a header yet; the thread's
-	arrivals
-
-	stopping  atomic.Bool
-	clock     socket.Clock
-	done      chan struct{}
-	cancel    context.CancelFunc // ends the watch over Serve's ctx
-	closeOnce sync.Once
 }
+
+var _ duties = (*Server)(nil)
 
 // conn is one accepted connection; its stream is nil until the header is read.
 type conn struct {
@@ -53,7 +46,7 @@ type conn struct {
 // listener's window, and its congestion control to cubic: connections get theirs
 // from it, and one accepted under bbr would keep pacing.
 func Serve(ctx context.Context, fd int) (*Server, error) {
-	s := &Server{listener: fd, conns: map[int32]*conn{}, nextID: listenID, done: make(chan struct{})}
+	s := &Server{listener: fd, conns: map[int32]*conn{}, nextID: listenID}
 	setWindow(fd)
 	err := setCongestion(fd, "cubic")
 	if err == nil {
@@ -72,58 +65,32 @@ func Serve(ctx context.Context, fd int) (*Server, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("streams server: %w", err)
 	}
-	ctx, s.cancel = context.WithCancel(ctx)
-	go s.loop()
-	context.AfterFunc(ctx, func() { s.Close() })
+	s.begin(ctx, s, 512)
 	return s, nil
 }
 
-// Close ends all streams and threads, and the listener. It may be called twice.
-func (s *Server) Close() error {
-	s.closeOnce.Do(func() {
-		s.stopping.Store(true)
-		s.poll.Ring()
-		<-s.done
-		s.cancel()
-	})
-	return nil
+func (s *Server) patience() int {
+	if s.waiting > 0 {
+		return 1000 // only to notice a header that never comes
+	}
+	return -1
 }
 
-// Stats are those of the n runs that came last, in the order they came: n
-// generators that share a load. The CPU time of all the server's receiving since
-// Serve is with the first of them, also when there was no run yet.
-func (s *Server) Stats(n int) []Stats { return s.stats(n, &s.clock) }
-
-func (s *Server) loop() {
-	defer close(s.done)
-	s.clock.Enter("gw-serve")
-	defer s.clock.Finish()
-	defer s.closeAll()
-	events := make([]unix.EpollEvent, 512)
-	for !s.stopping.Load() {
-		ms := -1
-		if s.waiting > 0 {
-			ms = 1000 // only to notice a header that never comes
-		}
-		ready, err := s.poll.Wait(events, ms)
-		if err != nil {
-			return
-		}
-		for _, ev := range ready {
-			switch ev.Fd {
-			case socket.BellID: // stopping is set
-			case listenID:
-				s.accept()
-			default:
-				// A connection may be gone: its run ended earlier in this batch.
-				if c := s.conns[ev.Fd]; c != nil {
-					s.ready(ev.Fd, c)
-				}
+func (s *Server) handle(ready []unix.EpollEvent) {
+	for _, ev := range ready {
+		switch ev.Fd {
+		case socket.BellID: // stopping is set
+		case listenID:
+			s.accept()
+		default:
+			// A connection may be gone: its run ended earlier in this batch.
+			if c := s.conns[ev.Fd]; c != nil {
+				s.ready(ev.Fd, c)
 			}
 		}
-		if s.waiting > 0 {
-			s.expire(time.Now())
-		}
+	}
+	if s.waiting > 0 {
+		s.expire(time.Now())
 	}
 }
 
@@ -158,15 +125,16 @@ func (s *Server) accept() {
 // left in the queue it would keep the listener ready and this thread spinning,
 // and its client would learn nothing.
 func (s *Server) refuseOne() bool {
-	if s.spare == nil {
-		return false
+	if s.spare == nil { // another thread was faster when it was last given up
+		s.spare, _ = os.Open(os.DevNull)
+		return s.spare != nil
 	}
 	s.spare.Close()
 	fd, _, err := unix.Accept4(s.listener, unix.SOCK_CLOEXEC)
 	if err == nil {
 		unix.Close(fd)
 	}
-	s.spare, _ = os.Open(os.DevNull) // nil when another thread was faster
+	s.spare, _ = os.Open(os.DevNull)
 	return err == nil
 }
 

@@ -43,9 +43,10 @@ type Config struct {
 
 // Path is a data path under test.
 type Path struct {
-	Name   string // unique among those of the package, no slash
-	Open   func(Config) (Datapath, error)
-	Detach func(Config) error
+	Name string // unique among those of the package, no slash
+	Open func(Config) (Datapath, error)
+	// Remove takes all out of the kernel that was left there. The interfaces are locked.
+	Remove func(Config) error
 	Promises
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
@@ -20,6 +22,7 @@ var lifetimes = []behaviour{
 	{"KilledClosedToStrangers", func(t *testing.T, w *World) {
 		w.outlives(t, "kill -9", func() { w.Kill(t); time.Sleep(w.path.Lingers); w.Start(t) })
 	}, Shape{}},
+	{"FrozenClosedToStrangers", frozen, Shape{}},
 	{"InterfacesMadeAgain", interfacesMadeAgain, Shape{}},
 	{"RulesFlushed", rulesFlushed, Shape{}},
 	{"SecondGatewayIsRefused", second, Shape{}},
@@ -47,6 +50,43 @@ func openShutsOut(t *testing.T, w *World) {
 	w.admit(t, w.Bob)
 	up.Passes(t, "up, admitted")
 	down.Passes(t, "down, admitted")
+}
+
+// frozen: while the daemon's process is stopped, as by a debugger, nobody
+// who is not admitted passes, nor with what has piled up once it goes on; the
+// admitted come back then.
+func frozen(t *testing.T, w *World) {
+	w.admit(t, w.Alice)
+	w.lease(t, w.Bob)
+	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
+	strange := []*Flow{w.Up(t, w.Bob), w.Down(t, w.Bob), w.Up(t, w.Intruder), w.Down(t, w.Intruder)}
+	for _, f := range append(strange, up, down) {
+		f.Begin()
+	}
+	up.Passes(t, "before the stop")
+	down.Passes(t, "before the stop")
+	for range 2 {
+		must(t, w.cmd.Process.Signal(unix.SIGSTOP))
+		if w.path.Unattended {
+			up.Passes(t, "up, stopped")
+			down.Passes(t, "down, stopped")
+		}
+		time.Sleep(500 * time.Millisecond) // queues of the kernel's fill
+		must(t, w.cmd.Process.Signal(unix.SIGCONT))
+		up.Passes(t, "up, going on")
+		down.Passes(t, "down, going on")
+	}
+	must(t, w.Set(w.Alice.client()))
+	up.Stops(t, "up, after logout")
+	down.Stops(t, "down, after logout")
+	for _, f := range append(strange, up, down) {
+		f.Halt()
+	}
+	for _, f := range strange {
+		if n := f.Came(); n > 0 {
+			t.Errorf("%d packets of a stranger's came", n)
+		}
+	}
 }
 
 // outlives ends the gateway again and again under traffic: strangers never pass,

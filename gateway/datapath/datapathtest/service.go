@@ -172,7 +172,11 @@ func (s *Service) Close(_ Nothing, out *Outcome) error {
 
 // Detach takes everything out.
 func (s *Service) Detach(_ Nothing, out *Outcome) error {
-	out.from(s.path.Detach(s.config))
+	locks, err := datapath.Lock(s.config.LAN, s.config.WAN)
+	if err == nil {
+		err = errors.Join(s.path.Remove(s.config), locks.Close())
+	}
+	out.from(err)
 	return nil
 }
 

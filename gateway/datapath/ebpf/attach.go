@@ -211,20 +211,8 @@ func (h hook) restore(dir string) error {
 	return nil
 }
 
-// Detach takes everything a data path left out of the kernel: programs, tables,
-// rules, the hook it made for them, the guard. The interfaces may be gone. It fails with
-// datapath.ErrBusy while one is running.
-func Detach(cfg Config) error {
-	locks, err := datapath.Lock(cfg.LAN, cfg.WAN)
-	if err != nil {
-		return err
-	}
-	defer locks.Close()
-	return Remove(cfg)
-}
-
 // Remove takes everything a data path left out of the kernel: programs, tables,
-// rules, and last the guard. The interfaces may be gone, and must be locked: nobody
+// rules, the hook it made for them, and last the guard. The interfaces may be gone, and must be locked: nobody
 // asks whether a data path runs.
 func Remove(cfg Config) error {
 	err := removeRules()

@@ -343,7 +343,7 @@ func (d *Datapath) Wait(ctx context.Context) error {
 }
 
 // Close lets go of programs and maps, which stay in the kernel with all they
-// know: packets of admitted clients go on, until Detach.
+// know: packets of admitted clients go on, until Remove.
 func (d *Datapath) Close() error {
 	d.stop()
 	err := errors.Join(d.objs.Close(), d.locks.Close())

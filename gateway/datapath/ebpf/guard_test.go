@@ -70,7 +70,7 @@ func TestPinnedElsewhere(t *testing.T) {
 	if !Attached(elsewhere) {
 		t.Error("programs pinned elsewhere are not seen")
 	}
-	must(t, Detach(elsewhere))
+	must(t, detach(elsewhere))
 	for _, h := range second.hooks(second.lan, second.wan) {
 		if n := count(h); n != 0 {
 			t.Errorf("%d programs at %s after detach with another folder", n, h.name)

@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -102,7 +103,7 @@ func (n network) open(t *testing.T, change ...func(*Config)) *Datapath {
 	}
 	t.Cleanup(func() {
 		d.Close()
-		if err := Detach(cfg); err != nil {
+		if err := detach(cfg); err != nil {
 			t.Error(err)
 		}
 	})
@@ -134,4 +135,13 @@ func (n network) neighbour(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// detach is what gatewayd does when it is told to.
+func detach(cfg Config) error {
+	locks, err := datapath.Lock(cfg.LAN, cfg.WAN)
+	if err != nil {
+		return err
+	}
+	return errors.Join(Remove(cfg), locks.Close())
 }

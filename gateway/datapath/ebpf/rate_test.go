@@ -58,6 +58,12 @@ nsenter --net=/run/netns/$server sysctl -qw net.ipv4.ip_forward=1 net.ipv4.ip_ea
 ip -n $server link set t0 up txqueuelen 10000; ip -n $server addr add 198.18.0.2/32 dev lo
 ip -n $server route add default dev t0 table 100
 ip -n $server rule add pref 10 lookup local; ip -n $server rule add pref 5 iif s0 to 198.18.0.2 lookup 100; ip -n $server rule del pref 0`, n.env()...)
+	hold(t, tun, rtt)
+}
+
+// hold gives each packet of a TUN device back after a time, in their order, until the
+// test ends.
+func hold(t *testing.T, tun *os.File, rtt time.Duration) {
 	type held struct {
 		packet []byte
 		until  time.Time

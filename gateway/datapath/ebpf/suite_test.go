@@ -25,7 +25,7 @@ func paths() (all []datapathtest.Path) {
 		all = append(all, datapathtest.Path{
 			Name:   c.name,
 			Open:   func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
-			Detach: func(in datapathtest.Config) error { return Detach(config(in)) },
+			Remove: func(in datapathtest.Config) error { return Remove(config(in)) },
 			Promises: datapathtest.Promises{
 				Unattended: true, Restores: true, Netfilter: c.forward != ForwardRedirect, TellsOwn: true, DHCPSocket: true, Newcomers: true, Burst: burst,
 			},

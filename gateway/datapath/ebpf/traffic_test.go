@@ -115,7 +115,7 @@ func TestDetachLeavesNothing(t *testing.T) {
 			cfg.clsact = clsact
 			d, err := Open(cfg)
 			must(t, err)
-			if err := Detach(cfg); !errors.Is(err, datapath.ErrBusy) {
+			if err := detach(cfg); !errors.Is(err, datapath.ErrBusy) {
 				t.Errorf("detach while it runs: %v", err)
 			}
 			programs := programIDs(t, d)
@@ -123,8 +123,8 @@ func TestDetachLeavesNothing(t *testing.T) {
 			if k := loaded(programs); k != len(programs) {
 				t.Errorf("%d of %d programs are left without the daemon", k, len(programs))
 			}
-			must(t, Detach(cfg))
-			must(t, Detach(cfg)) // twice is the same
+			must(t, detach(cfg))
+			must(t, detach(cfg)) // twice is the same
 			if after := state(); after != before {
 				t.Errorf("before:\n%s\nafter:\n%s", before, after)
 			}

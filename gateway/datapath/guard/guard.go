@@ -24,9 +24,10 @@ import (
 
 // Guard is what is guarded.
 type Guard struct {
-	LAN, WAN string       // interfaces; nothing passes between them and from or to the LAN unless it is judged
-	Prefix   netip.Prefix // the LAN's network
-	Gateway  netip.Addr   // the gateway's address in it
+	LAN     string       // interface; nothing passes from or to it unless it is judged
+	WAN     string       // interface where what comes for the LAN is judged, too; empty: none of the LAN's packets pass by the stack
+	Prefix  netip.Prefix // the LAN's network, where there is a WAN
+	Gateway netip.Addr   // the gateway's address in it, where there is a WAN
 
 	// Mark is what packets of the LAN whose class (of traffic control, skb->priority)
 	// is the same number are marked with when the machine's own rules have marked
@@ -47,37 +48,29 @@ func (g Guard) Shut() error {
 	if err != nil {
 		return err
 	}
-	return nft(fmt.Sprintf(`table inet %[1]s {
-	set known { type iface_index; }
-	chain prerouting { type filter hook prerouting priority 500; }
-	chain forward { type filter hook forward priority -500; }
-	chain postrouting { type filter hook postrouting priority 500; }
-}
-flush chain inet %[1]s prerouting
-flush chain inet %[1]s forward
-flush chain inet %[1]s postrouting
-table inet %[1]s {
-	chain prerouting {
-		%[6]s
+	forward := fmt.Sprintf("iifname %[1]s iif != @known drop\noifname %[1]s oif != @known drop\n", lan)
+	var prerouting, postrouting string
+	if g.Mark != 0 {
+		prerouting = fmt.Sprintf("iifname %s meta priority %x:%x meta mark set %#x", lan, g.Mark>>16, g.Mark&0xffff, g.Mark)
 	}
-	chain forward {
-		iifname %[2]s iif != @known drop
-		oifname %[2]s oif != @known drop
-		iifname %[3]s iif != @known oifname %[2]s ip saddr %[4]s drop
+	if g.WAN != "" {
+		strange := fmt.Sprintf("iifname %s iif != @known oifname %s ip saddr ", wan, lan)
+		forward += strange + g.Prefix.String() + " drop\n"
+		postrouting = strange + g.Gateway.String() + " drop" // rules may have masqueraded it
 	}
-	chain postrouting { # where rules may have masqueraded it
-		iifname %[3]s iif != @known oifname %[2]s ip saddr %[5]s drop
-	}
-}
-`, tableName(g.LAN), lan, wan, g.Prefix, g.Gateway, g.marking(lan)), "guarding "+g.LAN)
+	table := tableName(g.LAN)
+	return nft(fmt.Sprintf("table inet %s { set known { type iface_index; }; }\n", table)+
+		chain(table, "prerouting", 500, prerouting)+chain(table, "forward", -500, forward)+chain(table, "postrouting", 500, postrouting), "guarding "+g.LAN)
 }
 
-// marking is the rule for Mark.
-func (g Guard) marking(lan string) string {
-	if g.Mark == 0 {
-		return ""
+// chain is the part of a script that gives a hook of netfilter's these rules and no
+// others. Without rules there is no chain, for every packet would pay for it.
+func chain(table, hook string, priority int, rules string) string {
+	begin := fmt.Sprintf("table inet %[1]s { chain %[2]s { type filter hook %[2]s priority %[3]d; }; }\nflush chain inet %[1]s %[2]s\n", table, hook, priority)
+	if rules == "" {
+		return begin + fmt.Sprintf("delete chain inet %s %s\n", table, hook)
 	}
-	return fmt.Sprintf("iifname %s meta priority %x:%x meta mark set %#x", lan, g.Mark>>16, g.Mark&0xffff, g.Mark)
+	return begin + fmt.Sprintf("table inet %s { chain %s {\n%s\n}; }\n", table, hook, rules)
 }
 
 // Know lets packets of these interfaces, by index, through, once Shut was called: a

@@ -33,6 +33,10 @@ func TestNames(t *testing.T) {
 			if rules := ruleset(t); strings.Contains(rules, "elements") {
 				t.Errorf("known still, after nothing is:\n%s", rules)
 			}
+			must(t, Guard{LAN: name}.Shut()) // as a data path of another kind does in its place
+			if rules := ruleset(t); strings.Count(rules, said) != 1 || strings.Count(rules, "hook") != 1 || strings.Contains(rules, "wan0") {
+				t.Errorf("not the LAN's rules alone:\n%s", rules)
+			}
 			must(t, Remove(name))
 			must(t, Remove(name))
 			if rules := ruleset(t); rules != "" {

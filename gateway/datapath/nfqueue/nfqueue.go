@@ -215,7 +215,7 @@ func (d *Datapath) portalPort() uint16 {
 }
 
 // Close ends judging. The rules stay: nothing of the LAN passes any more, admitted
-// clients included, until a successor opens or Detach.
+// clients included, until a successor opens or Clear.
 func (d *Datapath) Close() error {
 	var errs []error
 	if d.follow != nil {

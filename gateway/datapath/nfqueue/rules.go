@@ -203,18 +203,9 @@ func pair(addr netip.Addr, mac datapath.MAC) []byte {
 	return append(append(addr.AsSlice(), mac[:]...), 0, 0)
 }
 
-// Detach takes the rules of a LAN out of the kernel, which then forwards for
-// everybody. It fails with datapath.ErrBusy while a gateway has an interface.
-func Detach(cfg Config) error {
-	locks, err := datapath.Lock(cfg.LAN, cfg.WAN)
-	if err != nil {
-		return err
-	}
-	return errors.Join(Clear(cfg.LAN), locks.Close())
-}
-
-// Clear is Detach for whoever has the lock of the LAN already: a data path of
-// another kind that has closed it by its own means. What is not there is no error.
+// Clear takes the rules of a LAN out of the kernel, which then forwards for everybody
+// unless a data path of another kind has closed it by its own means. The LAN must be
+// locked: nobody asks whether a data path runs. What is not there is no error.
 func Clear(lan string) error {
 	c, err := nftables.Dial()
 	if errors.Is(err, unix.EPROTONOSUPPORT) {

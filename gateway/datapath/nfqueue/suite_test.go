@@ -27,7 +27,7 @@ func paths(unheld bool) (all []datapathtest.Path) {
 		all = append(all, datapathtest.Path{
 			Name:     name,
 			Open:     func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
-			Detach:   func(in datapathtest.Config) error { return Detach(config(in)) },
+			Remove:   func(in datapathtest.Config) error { return Clear(in.LAN) },
 			Promises: promises,
 		})
 	}

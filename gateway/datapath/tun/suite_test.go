@@ -1,11 +1,13 @@
 package tun
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 )
 
 // paths are the two modes.
@@ -20,7 +22,7 @@ func paths() (all []datapathtest.Path) {
 		all = append(all, datapathtest.Path{
 			Name:     name,
 			Open:     func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
-			Detach:   func(in datapathtest.Config) error { return Detach(config(in)) },
+			Remove:   func(in datapathtest.Config) error { return errors.Join(Remove(in.LAN), guard.Remove(in.LAN)) },
 			Promises: datapathtest.Promises{Restores: true, OwnAddress: true, Netfilter: true, Burst: admission.Burst},
 		})
 	}

@@ -121,7 +121,7 @@ func (d *Datapath) shut(between func() error) error {
 			return err
 		}
 	}
-	g := guard.Guard{LAN: d.cfg.LAN, WAN: d.cfg.WAN, Prefix: d.cfg.Address.Masked(), Gateway: d.cfg.Address.Addr()}
+	g := guard.Guard{LAN: d.cfg.LAN}
 	if err := g.Shut(); err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (d *Datapath) Forwarding() string {
 }
 
 // Close ends forwarding: from then on nothing passes. The rule that shuts the LAN
-// off stays, and so does the device, until Detach.
+// off stays, and so does the device, until Remove.
 func (d *Datapath) Close() error {
 	var errs []error
 	if d.watcher != nil {
@@ -218,17 +218,6 @@ func (d *Datapath) Close() error {
 	errs = append(errs, d.locks.Close())
 	d.locks = nil
 	return errors.Join(errs...)
-}
-
-// Detach takes out what a data path left: the rule and the device. What is not
-// there is no error. It fails with datapath.ErrBusy while one is running.
-func Detach(cfg Config) error {
-	locks, err := datapath.Lock(cfg.LAN, cfg.WAN)
-	if err != nil {
-		return err
-	}
-	defer locks.Close()
-	return errors.Join(Remove(cfg.LAN), guard.Remove(cfg.LAN))
 }
 
 // Remove takes out the rule on frames and the device that a data path left for a LAN,

@@ -82,11 +82,15 @@ func (w *watcher) look() error {
 func (w *watcher) close() { w.follower.Close() }
 
 // keepRules puts back what keeps the kernel's stack off the LAN where somebody has
-// flushed nftables: until then the machine forwards what the LAN sends.
+// flushed nftables: until then the machine forwards what the LAN sends. Where the device
+// is gone too, someone takes all of it out: Remove begins with the device.
 func (d *Datapath) keepRules() {
 	frames, err := stack.HasTable(unix.NFPROTO_NETDEV, guard.Table(d.cfg.LAN))
 	forwarding, err2 := stack.HasTable(unix.NFPROTO_INET, guard.Table(d.cfg.LAN))
 	err = errors.Join(err, err2)
+	if _, gone := net.InterfaceByName(d.cfg.Device); gone != nil {
+		return
+	}
 	if err == nil && (!frames || !forwarding) {
 		if err = d.shut(nil); err == nil {
 			d.cfg.Log.Warn("the rules were taken out of nftables, and are back; in between the machine forwarded what the LAN sends", "lan", d.cfg.LAN)

@@ -205,9 +205,6 @@ func Drop() Expr { return verdict(verdictDrop, "") }
 // Goto goes on in another chain and does not come back.
 func Goto(chain string) Expr { return verdict(verdictGoto, chain) }
 
-// Jump goes on in another chain, and then here.
-func Jump(chain string) Expr { return verdict(verdictJump, chain) }
-
 func verdict(code int32, chain string) Expr {
 	return Expr{"immediate", func(e *netlink.AttributeEncoder) {
 		e.Uint32(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT)

@@ -80,7 +80,7 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 		b.AddElements(table, "ways", Element{Key: loopback, Jump: "other", Timeout: time.Hour})
 		from, port := Payload(0, NetworkHeader, 12, 4), Payload(1, TransportHeader, 0, 2)
 		for _, exprs := range [][]Expr{
-			{from, Equal(0, loopback), Accept()}, {from, Differs(0, loopback), Drop()}, {from, Below(0, loopback), Jump("other")},
+			{from, Equal(0, loopback), Accept()}, {from, Differs(0, loopback), Drop()}, {from, Below(0, loopback), Goto("other")},
 			{from, And(0, []byte{255, 0, 0, 0}), Equal(0, []byte{127, 0, 0, 0}), Goto("other")},
 			{from, Payload(1, LinkHeader, 6, 6), In("pairs", 0)}, {from, Payload(1, LinkHeader, 6, 6), NotIn("pairs", 0)},
 			{from, Decide("ways", 0)}, {from, CountBy("counters", 0)}, {Count("some")},
@@ -101,7 +101,7 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 	for _, want := range []string{
 		"type ipv4_addr . ether_addr", "size 100", "elements = { 127.0.0.1 . 02:00:00:00:00:01 }", `elements = { 127.0.0.1 : "some" }`, "127.0.0.1 timeout 1h",
 		"type filter hook input priority filter - 5", "type nat hook prerouting priority dstnat",
-		"ip saddr 127.0.0.1 accept", "ip saddr != 127.0.0.1 drop", "ip saddr < 127.0.0.1 jump other", "ip saddr 127.0.0.0/8 goto other",
+		"ip saddr 127.0.0.1 accept", "ip saddr != 127.0.0.1 drop", "ip saddr < 127.0.0.1 goto other", "ip saddr 127.0.0.0/8 goto other",
 		"@pairs", "!= @pairs", "ip saddr vmap @ways", "counter name ip saddr map @counters", `counter name "some"`,
 		"update @kept { ip saddr . udp sport timeout 1m : ip daddr }", "delete @kept { ip saddr . udp sport",
 		"ip daddr set ip saddr . udp sport map @kept", "udp sport set 9", "meta mark set 0x00000007", "meta mark 0x00000007 reject with icmp admin-prohibited",
@@ -202,7 +202,7 @@ func TestBatchIsOneChange(t *testing.T) {
 		"no such set":         func(b *Batch) { b.AddElements(table, "none", element) },
 		"no such element":     func(b *Batch) { b.DeleteElements(table, "addrs", Element{Key: []byte{1, 2, 3, 4}}) },
 		"no such chain":       func(b *Batch) { b.AddRule(table, "none", Accept()) },
-		"a jump to nowhere":   func(b *Batch) { b.AddChain(table, "c", nil); b.AddRule(table, "c", Jump("none")) },
+		"nowhere to go":       func(b *Batch) { b.AddChain(table, "c", nil); b.AddRule(table, "c", Goto("none")) },
 		"a register too high": func(b *Batch) { b.AddChain(table, "c", nil); b.AddRule(table, "c", SetMark(99)) },
 	} {
 		var b Batch

@@ -28,12 +28,8 @@ type Packet struct {
 	Data      []byte // its beginning, from the IP header on; valid until the next packets come
 	GSO       bool   // aggregated; its segments' number is not told
 	Unsummed  bool   // its checksums are not computed yet
-	protocol  uint16 // of Ethernet
 	hasHeader bool
 }
-
-// IPv4 reports whether the packet is one.
-func (p *Packet) IPv4() bool { return p.protocol == 0x0800 }
 
 var (
 	errShort = errors.New("a message of the queue is cut short")
@@ -89,7 +85,7 @@ func (p *Packet) attribute(kind uint16, b []byte) {
 	switch kind {
 	case attrPacketHeader:
 		if len(b) >= 7 {
-			p.ID, p.protocol, p.Hook = n, binary.BigEndian.Uint16(b[4:]), Hook(b[6])
+			p.ID, p.Hook = n, Hook(b[6])
 			p.hasHeader = true
 		}
 	case attrMark:

@@ -1,0 +1,177 @@
+package analysis
+
+import (
+	"math"
+
+	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Quotient holds two devices of a run against each other, along the clients at
+// one load. The devices are in the order of their names.
+type Quotient struct {
+	DUT         string `json:"dut"`
+	Over        string `json:"over"` // the device it is divided by
+	OfferedMbps Number `json:"offered_mbps"`
+	Direction   string `json:"direction"`
+	Profile     string `json:"profile"`
+	// Levels are those that both devices have, ascending, two or more.
+	Levels []QuotientLevel `json:"levels"`
+}
+
+// QuotientLevel is a Quotient with one number of clients. Rounds of the run that
+// hold both devices are paired; where fewer than two do, the devices' blocks are
+// compared as independent ones (see inference.Welch).
+type QuotientLevel struct {
+	Clients int      `json:"clients"`
+	Ratio   Estimate `json:"ratio"` // overhead ratio of DUT over that of Over
+	// Widening is the factor between the dearer and the cheaper of the two here,
+	// over that at the first level: below 1 they have come nearer to each other.
+	// Absent at the first level.
+	Widening Estimate `json:"widening"`
+}
+
+// quotients holds every two devices of a run against each other.
+func quotients(devices []router, opts Options) []Quotient {
+	of := make([][]row, len(devices))
+	for i, r := range devices {
+		of[i] = rows(r, AlongClients)
+	}
+	var out []Quotient
+	for i := range devices {
+		for j := i + 1; j < len(devices); j++ {
+			for _, a := range of[i] {
+				for _, b := range of[j] {
+					if q := a.over(b, opts); len(q.Levels) > 1 {
+						out = append(out, q)
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// over divides one row by another of the same load, direction and profile; of
+// others it has no levels.
+func (r row) over(by row, opts Options) Quotient {
+	cell, other := r.levels[0][0].cell, by.levels[0][0].cell
+	q := Quotient{DUT: r.name, Over: by.name, OfferedMbps: Number(cell.OfferedMbps), Direction: cell.Direction, Profile: cell.Profile}
+	if cell.OfferedMbps != other.OfferedMbps || cell.Direction != other.Direction || cell.Profile != other.Profile {
+		return q
+	}
+	var first twoLevels
+	for _, level := range r.levels {
+		for _, beside := range by.levels {
+			if r.at(level) != r.at(beside) {
+				continue
+			}
+			here := twoLevels{level, beside}
+			at := QuotientLevel{Clients: int(r.at(level)), Ratio: here.ratio(opts), Widening: unknown()}
+			if len(q.Levels) == 0 {
+				first = here
+			} else {
+				at.Widening = here.widening(first, opts)
+			}
+			q.Levels = append(q.Levels, at)
+		}
+	}
+	return q
+}
+
+// twoLevels are the blocks of two devices with the same number of clients.
+type twoLevels struct{ of, over []blockMean }
+
+// log is the sample of the log of their quotient.
+func (l twoLevels) log() inference.Sample {
+	return sumOf([]term{{1, l.of}, {-1, l.over}})
+}
+
+func (l twoLevels) ratio(opts Options) Estimate {
+	return estimateOf(l.log(), opts.Confidence).geometric()
+}
+
+// widening compares the distances of two quotients from 1, on the log. The side
+// of 1 on which each lies is taken as seen. Where it is seen wrongly the quotient
+// is within its noise of 1, and its distance is then nearer to the true one than
+// the quotient is: the interval is the wider for it, not the narrower.
+func (l twoLevels) widening(from twoLevels, opts Options) Estimate {
+	now, then := math.Copysign(1, l.log().Mean), math.Copysign(1, from.log().Mean)
+	s := sumOf([]term{{now, l.of}, {-now, l.over}, {-then, from.of}, {then, from.over}})
+	return estimateOf(s, opts.Confidence).geometric()
+}
+
+// term is one device's blocks in a sum of log ratios, added or taken off.
+type term struct {
+	sign   float64
+	blocks []blockMean
+}
+
+// round is when a block was measured: every round of a run has one block a cell.
+type round struct{ block, sitting int }
+
+// sumOf is the sample of a sum of mean log ratios: round by round where at least
+// two rounds hold all of them, else of blocks that are independent.
+func sumOf(terms []term) inference.Sample {
+	sums, held := map[round]float64{}, map[round]int{}
+	lone := true
+	for _, t := range terms {
+		lone = lone && len(t.blocks) == 1
+		for _, b := range t.blocks {
+			if !math.IsNaN(b.logRatio) {
+				at := round{b.id.block, b.id.sitting}
+				sums[at] += t.sign * b.logRatio
+				held[at]++
+			}
+		}
+	}
+	var paired []float64
+	for _, b := range terms[0].blocks { // in the order measured: a map's would change the last digit
+		at := round{b.id.block, b.id.sitting}
+		if held[at] == len(terms) {
+			paired = append(paired, sums[at])
+		}
+	}
+	if len(paired) > 1 || len(paired) == 1 && lone {
+		return inference.Of(paired)
+	}
+	var sum inference.Sample
+	for i, t := range terms {
+		s := inference.Of(figures(t.blocks, func(b blockMean) float64 { return t.sign * b.logRatio }))
+		if i == 0 {
+			sum = s
+		} else {
+			s.Mean = -s.Mean
+			sum = sum.Less(s)
+		}
+	}
+	return sum
+}
+
+// Between is the quotient of two devices at a load, in either order of them; ok
+// is false where the run does not have both.
+func (s Summary) Between(dut, over string, setting result.Cell) (q Quotient, ok bool) {
+	for _, q := range s.Quotients {
+		if float64(q.OfferedMbps) != setting.OfferedMbps || q.Direction != setting.Direction || q.Profile != setting.Profile {
+			continue
+		}
+		switch {
+		case q.DUT == dut && q.Over == over:
+			return q, true
+		case q.DUT == over && q.Over == dut:
+			return q.inverted(), true
+		}
+	}
+	return Quotient{}, false
+}
+
+// inverted swaps dividend and divisor. How far apart they are stays the same.
+func (q Quotient) inverted() Quotient {
+	out := q
+	out.DUT, out.Over, out.Levels = q.Over, q.DUT, nil
+	for _, l := range q.Levels {
+		l.Ratio = Estimate{Mean: 1 / l.Ratio.Mean, Lo: 1 / l.Ratio.Hi, Hi: 1 / l.Ratio.Lo, N: l.Ratio.N}
+		out.Levels = append(out.Levels, l)
+	}
+	return out
+}

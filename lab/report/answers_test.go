@@ -1,0 +1,60 @@
+package report_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/report"
+)
+
+// mechanismsRun is a run over the clients at the study's load, which two of three
+// devices cannot carry, and the same at a load they can.
+func mechanismsRun(offered float64) analysistest.Spec {
+	spec := portals()
+	spec.Clients, spec.Offered = []int{1, 10, 50, 100}, []float64{offered}
+	spec.DUTs = []analysistest.DUT{
+		{Name: "gateway-ebpf", Ratio: 0.8}, {Name: "gateway-nfqueue", Ratio: 8, MaxMbps: 500}, {Name: "gateway-tun", Ratio: 5, MaxMbps: 600},
+	}
+	return spec
+}
+
+// TestAnswers: the study's part of the page begins with its questions, each answer
+// of which leads to the finding it is of.
+func TestAnswers(t *testing.T) {
+	dir := t.TempDir()
+	if err := analysistest.Write(dir, simulate(mechanismsRun(1000))); err != nil {
+		t.Fatal(err)
+	}
+	light := analysis.Summarise(simulate(mechanismsRun(300)), analysis.Options{})
+	if _, err := report.WriteWith(dir, report.Options{With: []analysis.Summary{light}}); err != nil {
+		t.Fatal(err)
+	}
+	page := string(read(t, dir, report.HTMLFile))
+	checkPage(t, page)
+	_, study, _ := strings.Cut(page, `<h2 id="study">`)
+	head, rest, found := strings.Cut(study, `<h3>Figures</h3>`)
+	if !found || !strings.Contains(head, `<table class="answers">`) || !strings.Contains(rest, `id="table-5.5"`) {
+		t.Fatalf("the study's part begins with: %.200s", study)
+	}
+	for _, want := range []string{
+		`<th scope="row">gateway-tun</th><td class="text" data-question="More than double the CPU?"><a href="#finding-portals-double-cpu-with-any-clients.gateway-tun" class="badge holds">yes</a>`,
+		`<a href="#finding-portals-converge.gateway-tun-gateway-nfqueue" class="badge fails">no</a>`, "gateway-tun over gateway-nfqueue; 1 and 100 clients, 300\u00a0Mbit/s",
+		`<a href="#finding-bandwidth-dominates" class="badge untested">not tested</a>`, `data-question="Do TUN and NFQUEUE converge?">–</td>`,
+	} {
+		if !strings.Contains(head, want) {
+			t.Errorf("the table has no %q in\n%s", want, head)
+		}
+	}
+	links := regexp.MustCompile(`href="#(finding-[^"]*)"`).FindAllStringSubmatch(head, -1)
+	if len(links) != 11 { // three devices, four questions, one of which does not concern eBPF
+		t.Errorf("%d links", len(links))
+	}
+	for _, link := range links {
+		if !strings.Contains(page, `id="`+link[1]+`"`) {
+			t.Errorf("%s leads nowhere", link[1])
+		}
+	}
+}

@@ -116,17 +116,13 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// TestRingIsFull: what finds no slot is lost, and says so; the rest stays what it is.
-func TestRingIsFull(t *testing.T) {
-	w := newWire(t)
-	if w.ring.isStuck(w.in) {
-		t.Error("a ring that nothing came to is stuck")
-	}
-	const more = 50
-	var came, lost uint32
-	for i := range ringSlots + more {
+// fill sends numbered frames that nobody takes, and returns how many found no slot.
+func (w *wire) fill(t *testing.T, frames int) (lost uint32) {
+	t.Helper()
+	var came uint32
+	for i := range frames {
 		w.send(t, numbered(i))
-		if i%100 > 0 && i < ringSlots+more-1 {
+		if i%100 > 0 && i < frames-1 {
 			continue
 		}
 		netnstest.Await(t, "frames on their way", func() error { // or a busy machine's queue overflows, not the ring
@@ -139,7 +135,17 @@ func TestRingIsFull(t *testing.T) {
 			return nil
 		})
 	}
-	if lost != more {
+	return lost
+}
+
+// TestRingIsFull: what finds no slot is lost, and says so; the rest stays what it is.
+func TestRingIsFull(t *testing.T) {
+	w := newWire(t)
+	if w.ring.isStuck(w.in) {
+		t.Error("a ring that nothing came to is stuck")
+	}
+	const more = 50
+	if lost := w.fill(t, ringSlots+more); lost != more {
 		t.Errorf("%d frames were lost, want %d", lost, more)
 	}
 	for i := range ringSlots {

@@ -235,7 +235,7 @@ func TestCrowd(t *testing.T) {
 	c := &crowd{max: 40, maxPerClient: 16, clients: map[netip.Addr]int{}}
 	admit := func(client string, n int) (in int) {
 		for range n {
-			if c.enter(netip.MustParseAddr(client)) {
+			if c.enter(netip.MustParseAddr(client)) == admitted {
 				in++
 			}
 		}

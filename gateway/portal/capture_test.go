@@ -376,7 +376,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		tb.lease(clientA)
-		c := &peer{client: clientA, local: portalAddr, life: t.Context()}
+		c := &peer{client: clientA, local: portalAddr, life: t.Context(), crowd: &crowd{}}
 		if foreign {
 			c.local = netip.AddrPortFrom(site, 80)
 		}

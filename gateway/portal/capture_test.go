@@ -235,7 +235,7 @@ func TestCrowd(t *testing.T) {
 	c := &crowd{max: 40, maxPerClient: 16, clients: map[netip.Addr]int{}}
 	admit := func(client string, n int) (in int) {
 		for range n {
-			if c.enter(netip.MustParseAddr(client)) {
+			if c.enter(netip.MustParseAddr(client)) == admitted {
 				in++
 			}
 		}
@@ -376,7 +376,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		tb.lease(clientA)
-		c := &peer{client: clientA, local: portalAddr, life: t.Context()}
+		c := &peer{client: clientA, local: portalAddr, life: t.Context(), crowd: &crowd{}}
 		if foreign {
 			c.local = netip.AddrPortFrom(site, 80)
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -34,83 +33,6 @@ func Listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
 		return nil, fmt.Errorf("listening for clients on %s: %w", addr, err)
 	}
 	return l, nil
-}
-
-// crowd bounds the connections of all listeners together.
-type crowd struct {
-	max, maxPerClient int
-
-	mu      sync.Mutex
-	all     int                // guarded by mu
-	clients map[netip.Addr]int // guarded by mu: open connections; none with 0
-}
-
-// scarceShare divides a client's share while half of all connections are in use,
-// so that a few clients cannot keep the others out.
-const scarceShare = 8
-
-// enter counts a connection in and reports whether it may stay.
-func (c *crowd) enter(client netip.Addr) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	share := c.maxPerClient
-	if c.all >= c.max/2 {
-		share = max(1, share/scarceShare)
-	}
-	if c.all >= c.max || c.clients[client] >= share {
-		return false
-	}
-	c.all++
-	c.clients[client]++
-	return true
-}
-
-func (c *crowd) leave(client netip.Addr) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.all--
-	if c.clients[client]--; c.clients[client] == 0 {
-		delete(c.clients, client)
-	}
-}
-
-// door is a listener that turns away whom the crowd has no room for.
-type door struct {
-	net.Listener
-	crowd  *crowd
-	turned func() // counts who was turned away
-}
-
-// Accept returns the next connection that may stay. The others are reset: a
-// close would leave a TIME_WAIT socket behind for each.
-func (d *door) Accept() (net.Conn, error) {
-	for {
-		conn, err := d.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		client := addrPort(conn.RemoteAddr()).Addr()
-		if d.crowd.enter(client) {
-			return &guest{Conn: conn, leave: sync.OnceFunc(func() { d.crowd.leave(client) })}, nil
-		}
-		d.turned()
-		if tcp, ok := conn.(*net.TCPConn); ok {
-			tcp.SetLinger(0)
-		}
-		conn.Close()
-	}
-}
-
-// guest is a connection that the crowd has counted in.
-type guest struct {
-	net.Conn
-	leave func()
-}
-
-// Close may be called twice, as net/http does.
-func (g *guest) Close() error {
-	g.leave()
-	return g.Conn.Close()
 }
 
 // addrPort is a TCP address without the IPv6 form of an IPv4 one.

@@ -50,8 +50,14 @@ func (p *Portal) getLogin(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, withLink("/status", link), http.StatusSeeOther)
 		return
 	}
-	page := p.loginPage(r, s, link)
-	if query.Get("note") == noteLoggedOut {
+	t, token := textsOf(r), p.tokens.make(s.Key, time.Now())
+	loggedOut := query.Get("note") == noteLoggedOut
+	if link == "" && !loggedOut {
+		p.sendForm(w, t, token)
+		return
+	}
+	page := p.loginPage(t, token, link)
+	if loggedOut {
 		page.Note = page.T.LoggedOut
 	}
 	p.render(w, http.StatusOK, "login.html", page)
@@ -75,7 +81,7 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, withLink("/status", link), http.StatusSeeOther)
 		return
 	}
-	page := p.loginPage(r, s, link)
+	page := p.loginPage(textsOf(r), p.tokens.make(s.Key, time.Now()), link)
 	if !p.tokens.valid(form.Get("token"), s.Key, time.Now()) {
 		p.counters.forged.Add(1)
 		page.Alert = page.T.OldForm
@@ -177,12 +183,12 @@ func (p *Portal) admit(w http.ResponseWriter, r *http.Request, page *Page, key s
 }
 
 // loginPage is the login page for a client that wanted link.
-func (p *Portal) loginPage(r *http.Request, s session.Session, link string) *Page {
-	page := p.page(r, link)
+func (p *Portal) loginPage(t *Texts, token, link string) *Page {
+	page := p.pageIn(t, link)
 	page.Heading = page.T.SignIn
 	page.Login, page.ClickThrough = p.cfg.Methods.Login, p.cfg.Methods.ClickThrough
-	page.Terms = paragraphs(p.cfg.Terms)
-	page.Token = p.tokens.make(s.Key, time.Now())
+	page.Terms = p.terms
+	page.Token = token
 	return page
 }
 

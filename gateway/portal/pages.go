@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Page is what the templates are given. Fields that do not concern a page are
@@ -180,30 +181,96 @@ func samplePage(full bool) *Page {
 
 // page begins a page for a client that wanted link.
 func (p *Portal) page(r *http.Request, link string) *Page {
-	page := &Page{
-		T: textsFor(r.Header.Get("Accept-Language")), Title: p.cfg.Title, Style: p.pages.style,
-		URL: link,
-	}
+	return p.pageIn(textsOf(r), link)
+}
+
+// textsOf is the language of whoever asks.
+func textsOf(r *http.Request) *Texts { return textsFor(r.Header.Get("Accept-Language")) }
+
+func (p *Portal) pageIn(t *Texts, link string) *Page {
+	page := &Page{T: t, Title: p.cfg.Title, Style: p.pages.style, URL: link}
 	if u, err := url.Parse(link); err == nil {
 		page.URLHost = u.Host
 	}
 	return page
 }
 
+// buffers hold pages while they are made.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
 // render sends a page. It is made before the first byte is sent, so that a page is
 // whole or an error.
 func (p *Portal) render(w http.ResponseWriter, status int, name string, page *Page) {
-	var b bytes.Buffer
-	if err := p.pages.templates[name].Execute(&b, page); err != nil {
+	b := buffers.Get().(*bytes.Buffer)
+	defer buffers.Put(b)
+	b.Reset()
+	if err := p.pages.templates[name].Execute(b, page); err != nil {
 		p.log.Error("making a portal page", "template", name, "error", err)
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return
 	}
+	send(w, status, page.T, b.Bytes())
+}
+
+// send sends a page that is made.
+func send(w http.ResponseWriter, status int, t *Texts, page []byte) {
 	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Language", page.T.Lang)
-	h.Set("Content-Length", strconv.Itoa(b.Len()))
-	h.Set("Vary", "Accept-Language")
+	h["Content-Type"], h["Content-Language"], h["Vary"] = htmlValue, []string{t.Lang}, varyValue
+	h["Content-Length"] = []string{strconv.Itoa(len(page))}
 	w.WriteHeader(status)
-	w.Write(b.Bytes())
+	w.Write(page)
+}
+
+// Header values of pages, as net/http keeps them.
+var (
+	htmlValue = []string{"text/html; charset=utf-8"}
+	varyValue = []string{"Accept-Language"}
+)
+
+// formPages are the login pages of whoever comes for the first time, one for each
+// language: nothing but the token differs from client to client, so each is made
+// once, and kept as what is between the tokens.
+type formPages map[*Texts][][]byte
+
+// makeFormPages makes them with New's configuration. A language is left out whose
+// template does more with the token than show it as it is.
+func (p *Portal) makeFormPages() formPages {
+	// As long as tokens are, with all that templates could take for something else;
+	// what is made with either must be the same but for them.
+	const one, two = "0-_aZ9-_Zz-_-_-_tokenO", "9_-zA0_-aA_-_-_-tokenT"
+	made := formPages{}
+	for _, t := range languages {
+		parts := [2][][]byte{}
+		for i, token := range []string{one, two} {
+			page := p.loginPage(t, token, "")
+			var b bytes.Buffer
+			if err := p.pages.templates["login.html"].Execute(&b, page); err != nil {
+				continue // and will again, where it is logged
+			}
+			parts[i] = bytes.Split(b.Bytes(), []byte(token))
+		}
+		if len(parts[0]) > 1 && slices.EqualFunc(parts[0], parts[1], bytes.Equal) {
+			made[t] = parts[0]
+		}
+	}
+	return made
+}
+
+// sendForm sends the login page with nothing filled in.
+func (p *Portal) sendForm(w http.ResponseWriter, t *Texts, token string) {
+	parts, ok := p.forms[t]
+	if !ok {
+		p.render(w, http.StatusOK, "login.html", p.loginPage(t, token, ""))
+		return
+	}
+	b := buffers.Get().(*bytes.Buffer)
+	defer buffers.Put(b)
+	b.Reset()
+	for i, part := range parts {
+		if i > 0 {
+			b.WriteString(token)
+		}
+		b.Write(part)
+	}
+	send(w, http.StatusOK, t, b.Bytes())
 }

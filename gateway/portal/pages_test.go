@@ -241,3 +241,47 @@ func TestHostNames(t *testing.T) {
 		}
 	}
 }
+
+// TestFormPages: the pages that are made once are those that would be made for each
+// client, and a template that does more with the token is left alone.
+func TestFormPages(t *testing.T) {
+	w := start(t, Config{Terms: "One.\n\nTwo."})
+	for _, lang := range languages {
+		if w.forms[lang] == nil {
+			t.Errorf("no page is kept for %s", lang.Lang)
+		}
+		in := func(r *http.Request) { r.Header.Set("Accept-Language", lang.Lang) }
+		kept := ask(t, clientA, base+"/login", nil, in)
+		clear(w.forms)
+		if made := ask(t, clientA, base+"/login", nil, in); made.body != kept.body || !reflect.DeepEqual(headerOf(made), headerOf(kept)) {
+			t.Errorf("in %s kept and made differ:\n%s\n%s", lang.Lang, kept.main(), made.main())
+		}
+		w.forms = w.makeFormPages()
+	}
+	for text, keeps := range map[string]bool{
+		`<input name="token" value="{{.Token}}"><a href="/?t={{.Token}}">`: true,
+		`<input name="token" value="{{.Token}}">{{slice .Token 0 1}}`:      false,
+		`{{if gt .Token "5"}}{{end}}{{len .Token}}{{.Token}}`:              true, // the same for all
+		`{{if gt .Token "5"}}x{{end}}{{.Token}}`:                           false,
+		`no form`:                                                          false,
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "login.html"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p, err := New(Config{Address: portalAddr, Methods: Methods{Login: true}, Templates: dir}, w.table, w.users)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept := p.forms[english] != nil; kept != keeps {
+			t.Errorf("%s is kept: %v, want %v", text, kept, keeps)
+		}
+	}
+}
+
+// headerOf is an answer's header without its moment.
+func headerOf(r reply) http.Header {
+	h := r.Header.Clone()
+	h.Del("Date")
+	return h
+}

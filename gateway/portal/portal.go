@@ -92,7 +92,8 @@ type Config struct {
 	Key []byte
 	// MaxConns bounds open connections, about 15 KB each; default 10,000.
 	// MaxConnsPerClient bounds those of one client; default 64, and an eighth of it
-	// while half of all are in use.
+	// while half of all are in use. Where all are, the next one takes the place of
+	// one that is kept for later, or waits a moment for room.
 	MaxConns, MaxConnsPerClient int
 	// Log is slog.Default() when nil.
 	Log *slog.Logger
@@ -131,6 +132,9 @@ type Portal struct {
 	cert     *certificate // nil: plain HTTP only
 	mux      *http.ServeMux
 	counters counters
+
+	terms []string  // paragraphs
+	forms formPages // login pages, but for the token
 
 	base      string          // of all links: "http://10.1.0.1:8080"
 	hosts     map[string]bool // Host fields of plain HTTP that mean the portal
@@ -173,6 +177,8 @@ func New(cfg Config, sessions Sessions, auth Authenticator) (*Portal, error) {
 		}
 	}
 	p.pageHints = pageHeaders(p.pages.styleHash, cfg.SuccessURL)
+	p.terms = paragraphs(cfg.Terms)
+	p.forms = p.makeFormPages()
 	p.mux = p.routes()
 	return p, nil
 }

@@ -87,9 +87,10 @@ func (p *Portal) Serve(ctx context.Context, plain, secure net.Listener) error {
 	defer cancel()
 	c := &crowd{max: p.cfg.MaxConns, maxPerClient: p.cfg.MaxConnsPerClient, clients: map[netip.Addr]int{}}
 	turned := func() { p.counters.turned.Add(1) }
-	srv := p.server(ctx)
+	srv := p.server(ctx, c)
 	var conns sync.WaitGroup // added to by the Serve loops, waited for when they have ended
-	srv.ConnState = func(_ net.Conn, s http.ConnState) {
+	srv.ConnState = func(conn net.Conn, s http.ConnState) {
+		c.changed(conn, s)
 		switch s {
 		case http.StateNew:
 			conns.Add(1)
@@ -99,10 +100,10 @@ func (p *Portal) Serve(ctx context.Context, plain, secure net.Listener) error {
 	}
 	ended := make(chan error, 2)
 	running := 1
-	go func() { ended <- srv.Serve(&door{plain, c, turned}) }()
+	go func() { ended <- srv.Serve(&door{plain, c, turned, ctx.Done()}) }()
 	if secure != nil {
 		running++
-		go func() { ended <- srv.Serve(tls.NewListener(&door{secure, c, turned}, srv.TLSConfig)) }()
+		go func() { ended <- srv.Serve(tls.NewListener(&door{secure, c, turned, ctx.Done()}, srv.TLSConfig)) }()
 	}
 
 	var failed error
@@ -129,7 +130,7 @@ func (p *Portal) Serve(ctx context.Context, plain, secure net.Listener) error {
 
 // server is an HTTP/1 server: captured requests are HTTP/1, and for three small
 // pages HTTP/2 is only more to attack.
-func (p *Portal) server(ctx context.Context) *http.Server {
+func (p *Portal) server(ctx context.Context, all *crowd) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	// Every phase has its limit: a client that sends or reads slowly loses its
@@ -143,7 +144,7 @@ func (p *Portal) server(ctx context.Context) *http.Server {
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(_ context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, peerKey{}, &peer{
-				client: addrPort(c.RemoteAddr()).Addr(), local: addrPort(c.LocalAddr()), life: ctx,
+				client: addrPort(c.RemoteAddr()).Addr(), local: addrPort(c.LocalAddr()), life: ctx, crowd: all,
 			})
 		},
 	}
@@ -158,6 +159,7 @@ type peer struct {
 	client netip.Addr      // who
 	local  netip.AddrPort  // where it believes to be
 	life   context.Context // of the server: outlives the request
+	crowd  *crowd          // whom it is one of
 }
 
 // peerKey finds the peer in a request's context.
@@ -175,6 +177,9 @@ func (p *Portal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, h := range p.pageHints {
 		w.Header()[h.name] = h.value
+	}
+	if c.crowd.pressed() {
+		w.Header()["Connection"] = closeValue
 	}
 	if p.cert != nil && r.TLS == nil && r.URL.Path != apiPath {
 		p.toTLS(w, r)

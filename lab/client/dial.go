@@ -29,9 +29,8 @@ func (c *Client) DialContext(ctx context.Context, network, addr string) (net.Con
 	return dialIn(ctx, c.ns, network, netip.AddrPortFrom(c.LocalIP(), 0), addr)
 }
 
-// dialPersona waits for one of the host's open files and connects. An HTTP client
-// goes on connecting when its request has been given up, so connecting has an end
-// of its own.
+// dialPersona waits for one of the host's open files and connects. A log-in is over
+// long before TCP's keep-alive says anything, and ten thousand need not ask for it.
 func (c *Client) dialPersona(ctx context.Context, network, addr string) (net.Conn, error) {
 	room := c.self.crowd.room
 	select {
@@ -39,7 +38,7 @@ func (c *Client) dialPersona(ctx context.Context, network, addr string) (net.Con
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for an open file of the client host: %w", context.Cause(ctx))
 	}
-	d := &net.Dialer{Timeout: longestAttempt}
+	d := &net.Dialer{Timeout: longestAttempt, KeepAlive: -1}
 	if ip := c.LocalIP(); isUDP(network) {
 		d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, 0))
 	} else {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/netip"
 	"time"
 )
@@ -55,6 +54,8 @@ type portal interface {
 	status(ctx context.Context) (bool, error)
 	// logout gives access up; it is no error when there was none.
 	logout(ctx context.Context) error
+	// leave closes connections that are still open; the portal may be used again.
+	leave()
 }
 
 // Login admits one client, retrying inside ctx, and returns nil once Status
@@ -70,6 +71,7 @@ func tryLogin(ctx context.Context, n Network, adm Admission, num int, each time.
 	if err != nil {
 		return tries, err
 	}
+	defer p.leave()
 	backoff := firstBackoff
 	for tries.Count < loginAttempts {
 		if tries.Count > 0 {
@@ -118,6 +120,7 @@ func Status(ctx context.Context, n Network, adm Admission, num int) (bool, error
 	if err != nil {
 		return false, err
 	}
+	defer p.leave()
 	admitted, err := p.status(ctx)
 	if err != nil {
 		return false, fmt.Errorf("status of client %d (%s): %w", num, n.LocalIP(), err)
@@ -131,6 +134,7 @@ func Logout(ctx context.Context, n Network, adm Admission, num int) error {
 	if err != nil {
 		return err
 	}
+	defer p.leave()
 	if err := p.logout(ctx); err != nil {
 		return fmt.Errorf("logging out client %d (%s): %w", num, n.LocalIP(), err)
 	}
@@ -143,7 +147,7 @@ func portalOf(n Network, adm Admission, num int) (portal, error) {
 	case AdmitNone:
 		return openDoor{}, nil
 	case AdmitOpenNDS:
-		return &openNDSPortal{http: newHTTP(n), portal: adm.Portal, probe: adm.Probe}, nil
+		return &openNDSPortal{browser: browser{net: n}, portal: adm.Portal, probe: adm.Probe}, nil
 	case AdmitForm:
 		return newForm(n, adm, num), nil
 	case AdmitUAM:
@@ -160,15 +164,4 @@ type openDoor struct{}
 func (openDoor) login(context.Context) error          { return nil }
 func (openDoor) status(context.Context) (bool, error) { return true, nil }
 func (openDoor) logout(context.Context) error         { return nil }
-
-// newHTTP is an HTTP client that speaks from a simulated client's address. It
-// leaves redirects to the caller, because where a portal redirects to is the
-// information, and closes each connection: openNDS serves 100 at most.
-func newHTTP(n Network) *http.Client {
-	return &http.Client{
-		Transport: &http.Transport{DialContext: n.DialContext, DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse
-		},
-	}
-}
+func (openDoor) leave()                               {}

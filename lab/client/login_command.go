@@ -48,6 +48,8 @@ func (c *commandPortal) logout(ctx context.Context) error {
 	return c.run(ctx, "logout", c.adm.Logout)
 }
 
+func (*commandPortal) leave() {} // its commands have ended
+
 // run executes one of the user's commands as the client.
 func (c *commandPortal) run(ctx context.Context, verb string, argv []string) error {
 	if len(argv) == 0 {

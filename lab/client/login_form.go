@@ -2,9 +2,7 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -16,14 +14,14 @@ import (
 // is what the captive portal API (RFC 8908) says; logging out is the form of the
 // status page that a redirect after login leads to.
 type formPortal struct {
-	http     *http.Client
+	browser
 	adm      Admission
 	user     string
 	loggedIn string // page the login led to: it has the form to log out
 }
 
 func newForm(n Network, adm Admission, num int) *formPortal {
-	return &formPortal{http: newHTTP(n), adm: adm, user: strings.ReplaceAll(adm.User, "%d", strconv.Itoa(num))}
+	return &formPortal{browser: browser{net: n, keep: true}, adm: adm, user: strings.ReplaceAll(adm.User, "%d", strconv.Itoa(num))}
 }
 
 // login follows the portal from the probe to the page after the login form.
@@ -102,35 +100,35 @@ func (f *formPortal) submit(ctx context.Context, form form) (*url.URL, string, e
 // open asks for a page and follows redirects as long as they lead into the portal.
 func (f *formPortal) open(ctx context.Context, method, address string, values url.Values) (*url.URL, string, error) {
 	for range maxSplashPages {
-		req, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(values.Encode()))
-		if err != nil {
-			return nil, "", fmt.Errorf("asking for %q: %w", address, err)
-		}
-		req.Header.Set("Accept", "text/html, application/captive+json")
-		req.Header.Set("User-Agent", userAgent)
+		sent := ""
+		fields := []field{{"Accept", "text/html, application/captive+json"}}
 		if method == http.MethodPost {
-			req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-			req.Header.Set("Origin", req.URL.Scheme+"://"+req.URL.Host)
+			sent = values.Encode()
+			fields = append(fields, field{"Content-Type", "application/x-www-form-urlencoded"}, field{"Origin", originOf(address)})
 		}
-		resp, err := f.http.Do(req)
+		page, err := f.fetch(ctx, method, address, sent, fields...)
 		if err != nil {
-			return nil, "", fmt.Errorf("asking for %s: %w", shorten(req.URL), errors.Unwrap(err))
+			return nil, "", err
 		}
-		body, err := io.ReadAll(io.LimitReader(resp.Body, maxPage))
-		resp.Body.Close()
-		if err != nil {
-			return nil, "", fmt.Errorf("reading %s: %w", shorten(req.URL), err)
+		if page.status >= http.StatusInternalServerError { // no page of the way in
+			return nil, "", fmt.Errorf("asking for %s: %s", shorten(page.url), page.text())
 		}
-		if resp.StatusCode >= http.StatusInternalServerError { // no page of the way in
-			return nil, "", fmt.Errorf("asking for %s: %s", shorten(req.URL), resp.Status)
-		}
-		to, redirected := resp.Location()
-		if resp.StatusCode < 300 || resp.StatusCode >= 400 || redirected != nil || to.Host != f.adm.Portal {
-			return req.URL, string(body), nil
+		to, nowhere := page.location()
+		if page.status < 300 || page.status >= 400 || nowhere != nil || to.Host != f.adm.Portal {
+			return page.url, page.body, nil
 		}
 		method, address, values = http.MethodGet, to.String(), nil
 	}
 	return nil, "", fmt.Errorf("still redirected after %d pages", maxSplashPages)
+}
+
+// originOf is what browsers say a form comes from: the portal's pages send theirs
+// to the portal.
+func originOf(address string) string {
+	if u, err := url.Parse(address); err == nil {
+		return u.Scheme + "://" + u.Host
+	}
+	return "null"
 }
 
 // form is a form of a page: what it sends, where, and what kinds of input it has.
@@ -144,12 +142,12 @@ type form struct {
 // parseForm finds the first form of a page that has an input of the kind; an
 // empty kind takes any form. The error wraps errNoForm when there is none.
 func parseForm(page *url.URL, body, kind string) (form, error) {
-	for _, match := range formPattern.FindAllStringSubmatch(body, -1) {
-		tag := attributes(match[1])
+	for head, content := range forms(body) {
+		tag := attributes(head)
 		f := form{method: strings.ToUpper(tag["method"]), values: url.Values{}, kinds: map[string]string{}}
 		found := kind == ""
-		for _, input := range inputPattern.FindAllStringSubmatch(match[2], -1) {
-			a := attributes(input[1])
+		for input := range inputs(content) {
+			a := attributes(input)
 			if a["name"] == "" {
 				continue
 			}
@@ -167,7 +165,7 @@ func parseForm(page *url.URL, body, kind string) (form, error) {
 		f.action = to
 		return f, nil
 	}
-	return form{}, fmt.Errorf("%.60q: %w", strings.Join(strings.Fields(body), " "), errNoForm)
+	return form{}, noForm(body)
 }
 
 var _ portal = (*formPortal)(nil)

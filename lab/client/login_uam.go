@@ -24,7 +24,7 @@ import (
 //	GET /status                 -> ?res=already or res=notyet
 //	GET /logoff                 -> ?res=logoff
 type uamPortal struct {
-	http     *http.Client
+	browser
 	base     string // "http://10.1.0.1:3990"
 	user     string
 	password string
@@ -33,7 +33,7 @@ type uamPortal struct {
 
 func newUAM(n Network, adm Admission, num int) *uamPortal {
 	return &uamPortal{
-		http:     newHTTP(n),
+		browser:  browser{net: n},
 		base:     "http://" + adm.Portal,
 		user:     strings.ReplaceAll(adm.User, "%d", strconv.Itoa(num)),
 		password: adm.Password,
@@ -91,22 +91,14 @@ func (u *uamPortal) logout(ctx context.Context) error {
 // answers with.
 func (u *uamPortal) ask(ctx context.Context, path string) (url.Values, error) {
 	verb, _, _ := strings.Cut(path, "?")
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.base+path, nil)
-	if err != nil {
-		return nil, fmt.Errorf("asking for %s: %w", verb, err)
-	}
-	resp, err := u.http.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("asking for %s: %w", shorten(req.URL), errors.Unwrap(err))
-	}
-	defer resp.Body.Close()
 	// The body is read so that the portal's process may end: it waits for that.
-	if _, err := io.Copy(io.Discard, io.LimitReader(resp.Body, maxPage)); err != nil {
-		return nil, fmt.Errorf("reading the answer to %s: %w", verb, err)
-	}
-	to, err := resp.Location()
+	page, err := u.fetch(ctx, http.MethodGet, u.base+path, "", field{"Accept", "text/html"})
 	if err != nil {
-		return nil, fmt.Errorf("%s answered %s without a redirect: %w", verb, resp.Status, err)
+		return nil, err
+	}
+	to, err := page.location()
+	if err != nil {
+		return nil, fmt.Errorf("%s answered %s without a redirect: %w", verb, page.text(), err)
 	}
 	return to.Query(), nil
 }

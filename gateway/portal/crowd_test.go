@@ -1,0 +1,138 @@
+package portal
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"testing"
+)
+
+// connect is a client's connection to the portal.
+func connect(t *testing.T, client netip.Addr) net.Conn {
+	t.Helper()
+	conn, err := dialFrom(client)(t.Context(), "tcp", portalAddr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// getOver asks for the login page over a connection.
+func getOver(t *testing.T, conn net.Conn) *http.Response {
+	t.Helper()
+	fmt.Fprintf(conn, "GET /login HTTP/1.1\r\nHost: %s\r\n\r\n", portalAddr)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+// turnedAway checks that a client's connection is reset.
+func turnedAway(t *testing.T, client netip.Addr) {
+	t.Helper()
+	conn, err := dialFrom(client)(t.Context(), "tcp", portalAddr.String())
+	if err != nil {
+		return // reset before it was noticed to stand
+	}
+	defer conn.Close()
+	if n, err := conn.Read(make([]byte, 1)); err == nil {
+		t.Errorf("%d bytes came over a connection of %s that there is no room for", n, client)
+	}
+}
+
+// guests are clients with leases.
+func guests(w *world, n int) []netip.Addr {
+	all := make([]netip.Addr, n)
+	for i := range all {
+		all[i] = netip.AddrFrom4([4]byte{10, 1, 7, byte(i + 1)})
+		w.table.lease(all[i])
+	}
+	return all
+}
+
+// TestIdleConnectionsMakeRoom: when all connections are in use, the one that has
+// been idle longest makes room, and nobody is turned away.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	const room = 4
+	w := start(t, Config{MaxConns: room})
+	clients := guests(w, room+1)
+	var open []net.Conn
+	for _, c := range clients[:room] {
+		conn := connect(t, c)
+		getOver(t, conn)
+		open = append(open, conn)
+	}
+	if resp := getOver(t, connect(t, clients[room])); resp.StatusCode != 200 {
+		t.Errorf("the next client: %s", resp.Status)
+	}
+	if n, err := open[0].Read(make([]byte, 1)); err == nil {
+		t.Errorf("%d bytes came over the connection that was idle longest, want it closed", n)
+	}
+	if resp := getOver(t, open[room-1]); resp.StatusCode != 200 {
+		t.Errorf("a connection that was idle for less: %s", resp.Status)
+	}
+	if n := w.Stats().Turned; n != 0 {
+		t.Errorf("%d connections were turned away", n)
+	}
+}
+
+// TestFullPortalLetsWait: where requests are on all connections the next one waits
+// until somebody leaves. A client with more than its share does not.
+func TestFullPortalLetsWait(t *testing.T) {
+	const room = 4
+	w := start(t, Config{MaxConns: room, MaxConnsPerClient: 1})
+	clients := guests(w, room+1)
+	var open []net.Conn
+	for _, c := range clients[:room] {
+		conn := connect(t, c)
+		fmt.Fprint(conn, "GET ")
+		open = append(open, conn)
+	}
+	turnedAway(t, clients[0])
+	waiting := connect(t, clients[room])
+	open[0].Close()
+	if resp := getOver(t, waiting); resp.StatusCode != 200 {
+		t.Errorf("who waited: %s", resp.Status)
+	}
+	if n := w.Stats().Turned; n != 1 {
+		t.Errorf("%d connections were turned away, want 1", n)
+	}
+}
+
+// TestConnectionsAreNotKeptWhileOthersWait: answers then say so.
+func TestConnectionsAreNotKeptWhileOthersWait(t *testing.T) {
+	w := start(t, Config{MaxConns: 1})
+	clients := guests(w, 2)
+	first := connect(t, clients[0])
+	if resp := getOver(t, first); resp.Close {
+		t.Error("a connection is not kept though nobody waits")
+	}
+	second := connect(t, clients[1]) // stands once the kernel has it, and is seen a little later
+	for kept := true; kept && w.Stats().Turned == 0; {
+		kept = !getOver(t, first).Close
+	}
+	if resp := getOver(t, second); resp.StatusCode != 200 {
+		t.Errorf("who waited: %s", resp.Status)
+	}
+}
+
+// TestFullPortalTurnsAway: nobody waits for ever, and the portal ends meanwhile too.
+func TestFullPortalTurnsAway(t *testing.T) {
+	w := start(t, Config{MaxConns: 1})
+	clients := guests(w, 3)
+	fmt.Fprint(connect(t, clients[0]), "GET ")
+	turnedAway(t, clients[1])
+	if n := w.Stats().Turned; n != 1 {
+		t.Errorf("%d connections were turned away, want 1", n)
+	}
+	connect(t, clients[2])
+	w.stop()
+}

@@ -1,0 +1,197 @@
+package client
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// browser fetches a portal's pages for one client as a browser does: over the
+// connection it has, while that leads there and the server keeps it. Redirects
+// are the caller's, because where a portal redirects to is the information. Of
+// ten thousand of them on one machine each has to be small: there is one request
+// at a time and nothing runs beside it. It is not for several goroutines.
+type browser struct {
+	net  Network
+	keep bool // false: every request has a connection of its own
+	kept *link
+}
+
+// link is a connection to one server.
+type link struct {
+	net.Conn
+	host   string // "10.1.0.1:8080"
+	reader *bufio.Reader
+	used   bool // it has carried a request, and the server keeps it
+}
+
+// readers lends the buffers of connections, which are few at a time.
+var readers = sync.Pool{New: func() any { return bufio.NewReader(nil) }}
+
+// answer is a response with its whole body, of which maxPage bytes are read at most.
+type answer struct {
+	url    *url.URL // what was asked for
+	status int
+	header http.Header
+	body   string
+}
+
+// text is the status as it is written, "404 Not Found".
+func (a *answer) text() string {
+	return strings.TrimSpace(strconv.Itoa(a.status) + " " + http.StatusText(a.status))
+}
+
+// location is where an answer redirects to; an error without a destination.
+func (a *answer) location() (*url.URL, error) {
+	to := a.header.Get("Location")
+	if to == "" {
+		return nil, http.ErrNoLocation
+	}
+	return a.url.Parse(to)
+}
+
+// field is a header field of a request.
+type field struct{ name, value string }
+
+// fetch asks for a page. Errors name it without its query. They wrap io.EOF when
+// the server hung up without an answer, and are ctx's cause when it has ended.
+func (b *browser) fetch(ctx context.Context, method, address, body string, fields ...field) (*answer, error) {
+	to, err := url.Parse(address)
+	if err == nil && (to.Scheme != "http" || to.Host == "") {
+		err = errors.New("not a complete http URL")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking for %.200q: %w", address, err)
+	}
+	request := compose(method, to, body, b.keep, fields)
+	for {
+		l, err := b.connect(ctx, to)
+		if err != nil {
+			return nil, fmt.Errorf("asking for %s: %w", shorten(to), err)
+		}
+		again := l.used
+		a, heard, err := l.exchange(ctx, method, request, b.keep)
+		if l.used {
+			b.kept = l
+		} else {
+			l.close()
+		}
+		switch {
+		case err == nil:
+			a.url = to
+			return a, nil
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("asking for %s: %w", shorten(to), context.Cause(ctx))
+		case heard || !again:
+			return nil, fmt.Errorf("asking for %s: %w", shorten(to), err)
+		}
+		// A server may close a kept connection just when the next request is on its
+		// way. Browsers then send it again, over a new one.
+	}
+}
+
+// leave closes what is kept. The browser may be used again.
+func (b *browser) leave() {
+	if b.kept != nil {
+		b.kept.close()
+		b.kept = nil
+	}
+}
+
+// connect takes the kept connection or makes one. Another server's is closed
+// first: who waits for an open file holds none.
+func (b *browser) connect(ctx context.Context, to *url.URL) (*link, error) {
+	host := to.Host
+	if to.Port() == "" {
+		host = net.JoinHostPort(to.Hostname(), "80")
+	}
+	if l := b.kept; l != nil && l.host == host {
+		b.kept = nil
+		return l, nil
+	}
+	b.leave()
+	conn, err := b.net.DialContext(ctx, "tcp", host)
+	if err != nil {
+		return nil, err
+	}
+	reader := readers.Get().(*bufio.Reader)
+	reader.Reset(conn)
+	return &link{Conn: conn, host: host, reader: reader}, nil
+}
+
+func (l *link) close() {
+	l.Close()
+	l.reader.Reset(nil)
+	readers.Put(l.reader)
+}
+
+// compose writes a request (RFC 9112, 3).
+func compose(method string, to *url.URL, body string, keep bool, fields []field) []byte {
+	request := make([]byte, 0, 512+len(body))
+	line := func(parts ...string) {
+		for _, p := range parts {
+			request = append(request, p...)
+		}
+		request = append(request, "\r\n"...)
+	}
+	line(method, " ", to.RequestURI(), " HTTP/1.1")
+	line("Host: ", to.Host)
+	line("User-Agent: ", userAgent)
+	for _, f := range fields {
+		line(f.name, ": ", f.value)
+	}
+	if method == http.MethodPost {
+		line("Content-Length: ", strconv.Itoa(len(body)))
+	}
+	if !keep {
+		line("Connection: close")
+	}
+	line()
+	return append(request, body...)
+}
+
+// exchange sends a request and reads the answer; heard says that there was some
+// of one. Where the link can carry another request it is used afterwards.
+func (l *link) exchange(ctx context.Context, method string, request []byte, keep bool) (a *answer, heard bool, err error) {
+	stop := context.AfterFunc(ctx, func() { l.SetDeadline(past) })
+	defer stop()
+	l.used = false
+	_, unsent := l.Write(request) // the answer may be there all the same: a refusal
+	if _, err := l.reader.Peek(1); err != nil {
+		return nil, false, cmp.Or(unsent, err)
+	}
+	resp, err := l.response(method)
+	if err != nil {
+		return nil, true, err
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxPage))
+	if err != nil {
+		return nil, true, fmt.Errorf("reading its body: %w", err)
+	}
+	whole := len(body) < maxPage && l.reader.Buffered() == 0
+	l.used = keep && whole && unsent == nil && !resp.Close && stop()
+	return &answer{status: resp.StatusCode, header: resp.Header, body: string(body)}, true, nil
+}
+
+// response reads the head of the final response (RFC 9110, 15.2).
+func (l *link) response(method string) (*http.Response, error) {
+	for {
+		resp, err := http.ReadResponse(l.reader, &http.Request{Method: method})
+		if err != nil || resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols {
+			return resp, err
+		}
+	}
+}
+
+// past ends whatever waits for a connection.
+var past = time.Unix(1, 0)

@@ -27,9 +27,10 @@ import (
 const maxMissing = 0.2
 
 type runFlags struct {
-	out    string
-	resume string
-	set    []string
+	out      string
+	resume   string
+	resuming bool // --resume was given, whatever it says
+	set      []string
 	// profile asks for a profile of each cell, also of a run that is resumed.
 	profile bool
 	json    bool
@@ -43,7 +44,10 @@ func runCommand() *cobra.Command {
 		Example: "  gateweigh run\n  gateweigh run portal-bandwidth --set blocks=10\n" +
 			"  gateweigh run my-gateway.toml\n  gateweigh run --profile\n  gateweigh run --resume runs/20260101T120000Z-quick",
 		Args: usage(cobra.MaximumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error { return runExperiment(cmd.Context(), args, flags) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			flags.resuming = cmd.Flags().Changed("resume")
+			return runExperiment(cmd.Context(), args, flags)
+		},
 	}
 	f := cmd.Flags()
 	f.StringVarP(&flags.out, "out", "o", "", "folder of the run (default runs/<UTC>-<experiment>)")
@@ -92,7 +96,10 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 
 // chooseExperiment returns the experiment and the folder of its run.
 func chooseExperiment(args []string, flags runFlags) (*experiment.Experiment, string, error) {
-	if flags.resume != "" {
+	if flags.resuming {
+		if flags.resume == "" {
+			return nil, "", errors.New("--resume: name the folder of the run to continue")
+		}
 		if len(args) > 0 || len(flags.set) > 0 || flags.out != "" {
 			return nil, "", errors.New("--resume continues a run as it was begun: give it alone")
 		}

@@ -100,7 +100,9 @@ func (r remark[C]) on(cells []C) []string {
 			more++
 		}
 	}
-	if more > 0 {
+	if more == 1 {
+		named = append(named, "and 1 more cell")
+	} else if more > 1 {
 		named = append(named, fmt.Sprintf("and %d more cells", more))
 	}
 	if len(named) == 0 {

@@ -39,6 +39,7 @@ var versionCommands = map[string][]string{
 	"dnsmasq":    {"dnsmasq", "--version"},
 	"ethtool":    {"ethtool", "--version"},
 	"freeradius": {"freeradius", "-v"},
+	"gatewayd":   {"gatewayd", "version"},
 	"ip":         {"ip", "-V"},
 	"iperf3":     {"iperf3", "--version"},
 	"iptables":   {"iptables", "--version"},

@@ -65,6 +65,7 @@ func (e *Experiment) check(known []string) []*Error {
 	}
 	if len(problems) == 0 && e.Measure == result.MeasureCost { // it follows from most other keys
 		e.checkWarmup(report)
+		e.checkDatagrams(report)
 	}
 	return problems
 }

@@ -58,3 +58,21 @@ func (e *Experiment) checkWarmup(report func(key, format string, args ...any)) {
 	report("warmup", "%s: a turn of all streams (clients = %d, %g Mbit/s, bursts of %d segments) takes %s, and the first burst of each goes out in halves: want %s",
 		e.Warmup, clients, mbps, e.Traffic.BurstSegments, turn.Round(step/10), (turn + step - 1).Truncate(step))
 }
+
+// checkDatagrams refuses loads over UDP of which a window holds hardly a burst: how much
+// is delivered in it would be chance. TCP's are refused by their warm-up.
+func (e *Experiment) checkDatagrams(report func(key, format string, args ...any)) {
+	if e.Traffic.Protocol != ProtocolUDP || e.Traffic.Kind != TrafficStreams {
+		return
+	}
+	const least = 4 // bursts in a window
+	for _, n := range e.Clients {
+		for _, load := range e.loads(n) {
+			if each := e.Traffic.turn(1, load, ""); each > e.Window/least {
+				report("traffic.burst_segments", "%d: at %g Mbit/s such a burst is sent every %s, and a window of %s is to hold %d: fewer segments, a longer window or more load",
+					e.Traffic.BurstSegments, load, each.Round(time.Millisecond), e.Window, least)
+				return
+			}
+		}
+	}
+}

@@ -17,6 +17,8 @@ func TestWarmupHoldsATurn(t *testing.T) {
 			"x.toml:5: warmup: 2s: a turn of all streams (clients = 300, 100 Mbit/s, bursts of 44 segments) takes 3.06s, and the first burst of each goes out in halves: want 3.1s"},
 		"short bursts": {crowd + "traffic.burst_segments = 10\n", ""},
 		"datagrams":    {crowd + "traffic.protocol = \"udp\"\n", ""},
+		"hardly a datagram": {"duts = [\"opennds\"]\nclients = [100]\noffered_mbps = [1]\ntraffic.protocol = \"udp\"\n",
+			"x.toml:1: traffic.burst_segments: 44: at 1 Mbit/s such a burst is sent every 510ms, and a window of 1s is to hold 4: fewer segments, a longer window or more load"},
 		"at the clean router": {minimal + "[beside]\nclients = 200\n",
 			"x.toml:1: warmup: 500ms: a turn of all streams (clients = 200, 100 Mbit/s, bursts of 44 segments) takes 1.02s, and the first burst of each goes out in halves: want 1.1s"},
 		"not by streams": {minimal + "traffic.kind = \"iperf3\"\n[beside]\nclients = 200\n", ""},

@@ -288,7 +288,7 @@ func limitSentence(l analysis.Limit) string {
 func noiseSentence(aa analysis.AA) string {
 	r := aa.Ratio
 	if !r.Mean.Known() {
-		return "not known, no A/A pair was accepted."
+		return "not known: no A/A pair was measured and accepted."
 	}
 	text := fmt.Sprintf("two clean routers differ by × %s", three(r.Mean))
 	if r.HasInterval() {

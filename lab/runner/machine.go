@@ -127,7 +127,7 @@ func environment(ctx context.Context, cfg Config, placement testbed.Placement) (
 	case errors.Is(err, fs.ErrNotExist):
 		return env, nil
 	case err != nil:
-		return env, fmt.Errorf("reading what an earlier sitting says of the machine: %w", err)
+		return env, fmt.Errorf("reading what an earlier sitting says of the machine: %w; without that file the run goes on, and tells of this sitting's machine alone", err)
 	}
 	return resumed(old, env), nil
 }

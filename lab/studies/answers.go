@@ -56,7 +56,7 @@ var questions = []question{
 func Questions(runs ...analysis.Summary) Answers { return answers(newStudy1(runs)) }
 
 func answers(s study1) Answers {
-	out := Answers{Note: "Judged at the study's load where the device carries it, else at the load given. A yes or no needs the whole interval (95 %, over blocks) on one side. Double: the least CPU per bit over the clean router's of all levels. " +
+	out := Answers{Note: "Clients and converging are judged at the study's load where the device carries it, else at the load given; double at every level, also where the device is at its limit. A yes or no needs the whole interval (95 %, over blocks) on one side. Double: the least CPU per bit over the clean router's of all levels. " +
 		"Bandwidth: the factor by which it raises CPU beside that of the clients. Negligible: the rise of CPU from 10 to 100 clients lies within δ. " +
 		"Converge: what one costs over the other, with the fewest and the most clients, and what becomes of the factor between them."}
 	for _, q := range questions {

@@ -51,6 +51,8 @@ func bandwidthDominates(s study1, dut string) judgement {
 		j.expect = "A gateway that walks a list of clients for each packet costs more with each of them; the study's do not."
 	case !full:
 		j.expect = s.load.blocked(load, s.load.Levels...)
+	case known && byLoad.Hi < byClients.Lo:
+		j.expect = fmt.Sprintf("At %s in total a client weighs more beside the traffic than at the study's %s: such a run can prove the claim, and not disprove it.", mbps(x.Load), mbps(s.clients.Load))
 	default:
 		j.leaveOpen()
 	}

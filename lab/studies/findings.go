@@ -60,7 +60,7 @@ var claims = []claim{
 	{ID: "largest-step-1-to-10-clients", Clients: true, judge: largestStepFirst,
 		Text: "The largest rise of CPU is from 1 to 10 clients (5.4.3, 6.1)."},
 	{ID: "negligible-beyond-10-clients", Clients: true, judge: beyondTenNegligible,
-		Text: "Beyond 10 clients their number hardly matters for CPU (5.4.3, 6.1)."},
+		Text: "Beyond 10 clients the rise of CPU slows down so much that their number hardly matters (after 5.4.3 and 6.1: it slows down considerably)."},
 	{ID: "negligible-50-to-100-clients", Clients: true, judge: lastStepNegligible,
 		Text: "From 50 to 100 clients CPU hardly rises any more (5.4.3, 6.1)."},
 }

@@ -122,7 +122,11 @@ func (s study1) elsewhere(x experiment, levels []float64, duts ...string) string
 	if len(why) == 0 {
 		why = append(why, "no run has all of them")
 	}
-	return fmt.Sprintf("; judged at %s in total, not at the study's %s, where %s", mbps(x.Load), mbps(s.clients.Load), listed(why))
+	heavier := ""
+	if x.Load < s.clients.Load {
+		heavier = "; a client weighs more beside less traffic"
+	}
+	return fmt.Sprintf("; judged at %s in total, not at the study's %s, where %s%s", mbps(x.Load), mbps(s.clients.Load), listed(why), heavier)
 }
 
 // lack says of a router, whose name is left out, why it cannot be judged by some

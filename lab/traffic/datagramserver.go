@@ -57,7 +57,7 @@ func ServeDatagrams(ctx context.Context, fd int) (*DatagramServer, error) {
 	return s, nil
 }
 
-func (s *DatagramServer) patience() int { return 1000 } // only to notice who is not heard of any more
+func (s *DatagramServer) patienceMs() int { return 1000 } // only to notice who is not heard of any more
 
 func (s *DatagramServer) handle(ready []unix.EpollEvent) {
 	now := time.Now()

@@ -69,7 +69,7 @@ func Serve(ctx context.Context, fd int) (*Server, error) {
 	return s, nil
 }
 
-func (s *Server) patience() int {
+func (s *Server) patienceMs() int {
 	if s.waiting > 0 {
 		return 1000 // only to notice a header that never comes
 	}

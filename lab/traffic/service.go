@@ -24,9 +24,9 @@ type service struct {
 
 // duties are what the thread of a service does. It alone calls them.
 type duties interface {
-	// patience is how long the thread waits at most before it calls handle with nothing,
+	// patienceMs is how long the thread waits at most before it calls handle with nothing,
 	// milliseconds; -1: for ever.
-	patience() int
+	patienceMs() int
 	// handle is given what is ready, of at most batch things at a time.
 	handle(ready []unix.EpollEvent)
 	// closeAll is called last.
@@ -47,7 +47,7 @@ func (s *service) loop(d duties, events []unix.EpollEvent) {
 	defer s.clock.Finish()
 	defer d.closeAll()
 	for !s.stopping.Load() {
-		ready, err := s.poll.Wait(events, d.patience())
+		ready, err := s.poll.Wait(events, d.patienceMs())
 		if err != nil {
 			return
 		}

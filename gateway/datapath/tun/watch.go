@@ -88,7 +88,8 @@ func (d *Datapath) keepRules() {
 	frames, err := stack.HasTable(unix.NFPROTO_NETDEV, guard.Table(d.cfg.LAN))
 	forwarding, err2 := stack.HasTable(unix.NFPROTO_INET, guard.Table(d.cfg.LAN))
 	err = errors.Join(err, err2)
-	if _, gone := net.InterfaceByName(d.cfg.Device); gone != nil {
+	var gone netlink.LinkNotFoundError
+	if _, notFound := netlink.LinkByName(d.cfg.Device); errors.As(notFound, &gone) {
 		return
 	}
 	if err == nil && (!frames || !forwarding) {

@@ -63,7 +63,7 @@ func (c *coalescer) add(room []byte, v virtio, to datapath.MAC) {
 	ip := room[packetStart:]
 	f, headers := flowOf(ip)
 	r := c.find(f)
-	if r != nil && r.append(ip, v, headers) {
+	if r != nil && r.to == to && r.append(ip, v, headers) {
 		return
 	}
 	if r != nil {
@@ -163,7 +163,8 @@ func (r *run) begin(f flow, room []byte, v virtio, headers int, to datapath.MAC)
 	r.vec[1] = iovec(ip[headers:])
 }
 
-// append adds a packet to a run, if it is what the run's next segment would be.
+// append adds a packet for the same station to a run, if it is what the run's next
+// segment would be.
 func (r *run) append(ip []byte, v virtio, headers int) bool {
 	n := len(ip) - headers
 	if r.closed || headers != r.headers || n == 0 || n > r.size || r.segments == maxSegments || v.gso != unix.VIRTIO_NET_HDR_GSO_NONE {

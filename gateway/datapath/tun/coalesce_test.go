@@ -72,6 +72,23 @@ func repeat(size, n int) []int {
 	return sizes
 }
 
+// TestCoalesceByStation: where an address changes hands between two packets, each goes to
+// whose it is by then.
+func TestCoalesceByStation(t *testing.T) {
+	tap := newTap(t)
+	co := coalescer{fd: tap.in, udp: true, front: ethernetLen}
+	all := stream(1, repeat(1448, 4)...)
+	for i, ip := range all {
+		co.add(room(ip), virtio{}, datapath.MAC{2, 0, 0, 0, 0, byte(i / 2)})
+	}
+	co.flush()
+	got := tap.messages()
+	if len(got) != 2 || got[0][virtioLen+5] != 0 || got[1][virtioLen+5] != 1 {
+		t.Errorf("handed on as %d, want one for each station", len(got))
+	}
+	same(t, apart(t, got, ethernetLen), all)
+}
+
 // TestCoalesce: what belongs together is handed on as one, and is the same packets
 // when it is taken apart again.
 func TestCoalesce(t *testing.T) {

@@ -54,6 +54,7 @@ type Table struct {
 type newcomer struct {
 	addr netip.Addr
 	mac  datapath.MAC
+	then func() // called when Newcomer has returned; may be nil
 }
 
 // waiting bounds the newcomers nobody has been told of yet; further ones are told
@@ -85,6 +86,9 @@ func New(cfg Config) (*Table, error) {
 		t.greeting.Go(func() {
 			for n := range t.newcomers {
 				cfg.Newcomer(n.addr, n.mac)
+				if n.then != nil {
+					n.then()
+				}
 			}
 		})
 	}
@@ -127,11 +131,15 @@ func (t *Table) Packets() (map[string]uint64, error) {
 	return out, nil
 }
 
-// greet has Newcomer called, unless too many wait for that already.
-func (t *Table) greet(addr uint32, mac datapath.MAC) {
+// Greet has Newcomer called for the sender of an Unknown packet, and once that has
+// returned what is given, unless it is nil. It is false, and nothing is called, where
+// too many wait for that already.
+func (t *Table) Greet(addr netip.Addr, mac datapath.MAC, then func()) bool {
 	select {
-	case t.newcomers <- newcomer{address(addr), mac}:
+	case t.newcomers <- newcomer{addr, mac, then}:
+		return true
 	default:
+		return false
 	}
 }
 

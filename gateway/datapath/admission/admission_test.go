@@ -244,8 +244,15 @@ func TestNewcomer(t *testing.T) {
 	table, judge := newTable(t, func(c *Config) {
 		c.Newcomer = func(a netip.Addr, m datapath.MAC) { met <- datapath.Client{Addr: a, MAC: m} }
 	})
-	if v := judge.Up(bobMAC, tcp(443, from(nobody, bobMAC)).packet(), Now()); v != Drop {
+	if v := judge.Up(bobMAC, tcp(443, from(nobody, bobMAC)).packet(), Now()); v != Unknown {
 		t.Errorf("verdict %d", v)
+	}
+	after := make(chan int, 1)
+	if !table.Greet(nobody, bobMAC, func() { after <- len(met) }) {
+		t.Error("there is no room for a newcomer")
+	}
+	if n := <-after; n != 1 {
+		t.Errorf("%d newcomers were met before the word that one was", n)
 	}
 	if v := judge.ARP(arp(nobody, aliceMAC)); v != Local {
 		t.Errorf("ARP: verdict %d", v)
@@ -253,7 +260,9 @@ func TestNewcomer(t *testing.T) {
 	if v := judge.ARP(arp(alice, bobMAC)); v != Drop {
 		t.Errorf("ARP for alice by bob: verdict %d", v)
 	}
-	judge.Up(bobMAC, tcp(443, from(gateway, bobMAC)).packet(), Now())
+	if v := judge.Up(bobMAC, tcp(443, from(gateway, bobMAC)).packet(), Now()); v != Drop {
+		t.Errorf("verdict %d on who says to be the gateway", v)
+	}
 	must(t, table.Close())
 	close(met)
 	var got []datapath.Client

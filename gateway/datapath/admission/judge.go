@@ -17,6 +17,7 @@ const (
 	Local                  // from a client to the gateway itself, or the reverse
 	Portal                 // a stranger's HTTP for anywhere: to the portal
 	Reject                 // a stranger's, to be answered: TCP with a reset, the rest with ICMP "administratively prohibited"
+	Unknown                // from an address that nobody leased, not counted: Table.Greet, then another look, or none
 )
 
 // Judge judges the packets of one thread. Its methods are for one goroutine at a
@@ -40,7 +41,8 @@ func (j *Judge) end(h *header, r Reason, v Verdict) Verdict {
 // Up judges what came from the LAN, sent by mac to the gateway's own Ethernet
 // address or to many. now is a moment of Now. It is Forward only for admitted
 // clients and for what goes to the walled garden; what goes to another client is
-// Forward as well, and Across has the last word.
+// Forward as well, and Across has the last word. It is Unknown only where the table
+// has a Newcomer.
 func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 	var h header
 	if !p.parse(&h) {
@@ -67,7 +69,7 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 	word, b := e.state()
 	switch {
 	case word&known == 0:
-		return j.unleased(&h, mac)
+		return j.unleased(&h)
 	case word&macBits != macOf(mac):
 		return j.end(&h, WrongMAC, Drop)
 	case word&admitted == 0 || b.over(now):
@@ -83,12 +85,12 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 }
 
 // unleased is a packet from an address of the LAN that nobody leased.
-func (j *Judge) unleased(h *header, mac datapath.MAC) Verdict {
+func (j *Judge) unleased(h *header) Verdict {
 	if h.protocol == protocolUDP && h.to == portDHCPServer {
 		return j.end(h, ForGateway, Local) // wants its lease back
 	}
 	if j.table.newcomers != nil && h.source != j.table.gateway {
-		j.table.greet(h.source, mac)
+		return Unknown
 	}
 	return j.end(h, NotLeased, Drop)
 }
@@ -240,7 +242,7 @@ func (j *Judge) ARP(b []byte) Verdict {
 	word, _ := t.entries[place].state()
 	switch {
 	case word&known == 0 && t.newcomers != nil:
-		t.greet(sender, mac)
+		t.Greet(address(sender), mac, nil)
 		return Local
 	case word&known == 0 || word&macBits != macOf(mac):
 		j.counts[ARPSpoof].Add(1)

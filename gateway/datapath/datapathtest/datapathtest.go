@@ -74,6 +74,9 @@ type Promises struct {
 	// Newcomers: it tells of clients it does not know, so that others can lease
 	// addresses.
 	Newcomers bool
+	// Greets: the packet that makes a newcomer known goes its way once it was let in.
+	// False: it is lost.
+	Greets bool
 	// Reassembles: fragments are put together before they are judged, so they are
 	// billed as one packet, and a stranger's are rejected like whole ones.
 	Reassembles bool
@@ -116,6 +119,7 @@ type Shape struct {
 	Prefix  netip.Prefix // of the LAN; the zero value is 10.1.0.0/24
 	Bare    bool         // interfaces without offloads: every packet on its own, with its checksum
 	Learn   bool         // the data path tells of newcomers
+	Welcome bool         // and they are let in, as by a lease
 	Without bool         // no data path is opened yet
 }
 

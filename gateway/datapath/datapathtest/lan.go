@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
@@ -268,5 +270,34 @@ func newcomers(t *testing.T, w *World) {
 		if n != want && n != quiet && n != (Newcomer{w.Alice.Addr, w.Alice.MAC}) {
 			t.Errorf("told of %v", n)
 		}
+	}
+}
+
+// metAtOnce: the very first packet of a newcomer that is let in for it reaches the
+// portal, and need not be sent again, which TCP does after a second.
+func metAtOnce(t *testing.T, w *World) {
+	if !w.path.Greets {
+		t.Log("it promises nothing of the packet that makes a client known")
+		return
+	}
+	atOnce := 0
+	for _, s := range []Station{w.Alice, w.Bob, w.Intruder} {
+		c, err := dial(s.Space, s.Addr, netip.AddrPortFrom(Server, 80))
+		must(t, err)
+		if info(t, c).Total_retrans == 0 {
+			atOnce++ // on a busy machine not everyone's
+		}
+		must(t, c.SetDeadline(time.Now().Add(patience)))
+		_, err = c.Write([]byte("GET / HTTP/1.1\r\nHost: www.example.org\r\n\r\n"))
+		must(t, err)
+		b := make([]byte, 4096)
+		n, err := c.Read(b)
+		c.Close()
+		if err != nil || !strings.Contains(string(b[:n]), "portal: "+s.Addr.String()+":") {
+			t.Errorf("a newcomer's HTTP is answered %q, %v", b[:n], err)
+		}
+	}
+	if atOnce == 0 {
+		t.Error("the first packet of every newcomer was lost")
 	}
 }

@@ -36,6 +36,8 @@ type Orders struct {
 	Prefix netip.Prefix
 	PinDir string
 	Learn  bool // with a Newcomer
+	// Welcome has Newcomer let everyone in, as by a lease.
+	Welcome bool
 }
 
 // Door is a prefix of the walled garden, and until when it is open.
@@ -133,8 +135,14 @@ func (s *Service) Begin(o Orders, out *Outcome) error {
 	if o.Learn {
 		s.config.Newcomer = func(a netip.Addr, m datapath.MAC) {
 			s.mu.Lock()
-			defer s.mu.Unlock()
 			s.seen.Newcomers = append(s.seen.Newcomers, Newcomer{a, m})
+			dp := s.dp
+			s.mu.Unlock()
+			if o.Welcome && dp != nil {
+				if err := dp.Set(datapath.Client{Addr: a, MAC: m}); err != nil {
+					s.config.Log.Error("welcoming a newcomer", "err", err)
+				}
+			}
 		}
 	}
 	return nil

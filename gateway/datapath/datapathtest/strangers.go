@@ -27,6 +27,7 @@ var strangers = []behaviour{
 	{"LANThroughTheGateway", throughTheGateway, Shape{}},
 	{"OtherInterfaces", otherInterfaces, Shape{}},
 	{"NewcomersAreTold", newcomers, Shape{Learn: true}},
+	{"NewcomersNeedNotAskTwice", metAtOnce, Shape{Learn: true, Welcome: true}},
 }
 
 // attempt is a frame that must not be forwarded.

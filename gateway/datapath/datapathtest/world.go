@@ -79,7 +79,7 @@ ip link add br0 type bridge ageing_time 0 mcast_snooping 0; ip link set br0 up`)
 			space.Run(t, `for l in $links; do ethtool -K $l tx off tso off gso off gro off; done`, "links="+links)
 		}
 	}
-	w.Process = &Process{router: w.Router, path: p, orders: Orders{w.prefix, pinDir(w.Router), s.Learn}}
+	w.Process = &Process{router: w.Router, path: p, orders: Orders{w.prefix, pinDir(w.Router), s.Learn, s.Welcome}}
 	w.Start(t)
 	t.Cleanup(func() { w.end(t) })
 	if !s.Without {

@@ -14,8 +14,9 @@ import (
 type judge struct {
 	*admission.Judge
 	table *admission.Table
-	lan   uint32 // the interface's index
-	mtu   int    // the shorter one of both interfaces
+	queue *queue.Queue // that they come by
+	lan   uint32       // the interface's index
+	mtu   int          // the shorter one of both interfaces
 	// capture brings strangers' HTTP to the portal; nil, as studied: NAT does.
 	capture *capture
 }
@@ -32,8 +33,29 @@ var fates = [...]queue.Verdict{
 func (j *judge) decide(packets []queue.Packet, verdicts []queue.Verdict) {
 	now := admission.Now()
 	for i := range packets {
-		verdicts[i] = fates[j.one(&packets[i], now)]
+		if v := j.one(&packets[i], now); v == admission.Unknown {
+			verdicts[i] = j.meet(&packets[i])
+		} else {
+			verdicts[i] = fates[v]
+		}
 	}
+}
+
+// meet keeps a newcomer's packet until the gateway has been told of its sender, and
+// has it judged once more then: a connection that begins with it need not begin again.
+func (j *judge) meet(p *queue.Packet) queue.Verdict {
+	if p.Mark != markMet {
+		release := j.queue.Hold(p.ID)
+		again := func() { release(queue.Verdict{Fate: queue.Repeat, Mark: markMet}) }
+		if j.table.Greet(netip.AddrFrom4([4]byte(p.Data[12:16])), j.sender(p), again) {
+			return queue.Verdict{Fate: queue.Held}
+		}
+		release(queue.Verdict{})
+		j.Count(admission.NotLeased, 1)
+		return queue.Verdict{Fate: queue.Held}
+	}
+	j.Count(admission.NotLeased, 1)
+	return queue.Verdict{}
 }
 
 func (j *judge) one(p *queue.Packet, now int64) admission.Verdict {

@@ -176,7 +176,7 @@ func (d *Datapath) listen() error {
 // begin starts judging.
 func (d *Datapath) begin() error {
 	for _, q := range d.queues {
-		j := &judge{Judge: d.table.Judge(), table: d.table, lan: uint32(d.lan.Index), mtu: min(d.lan.MTU, d.wan.MTU)}
+		j := &judge{Judge: d.table.Judge(), table: d.table, queue: q, lan: uint32(d.lan.Index), mtu: min(d.lan.MTU, d.wan.MTU)}
 		var after func()
 		if d.fast != nil {
 			c, err := newCapture(netip.AddrPortFrom(d.cfg.Gateway, d.portalPort()))

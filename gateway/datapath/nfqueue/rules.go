@@ -22,6 +22,8 @@ const (
 	// markKnown tells the judge that the rules know the sender's MAC address for its
 	// own: see judge.sender.
 	markKnown = 0x6a770005
+	// markMet is on packets of newcomers that the gateway has been told of.
+	markMet = 0x6a770006
 )
 
 // Priorities of base chains. Packets are judged before connections are tracked: one

@@ -79,36 +79,48 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestVerdicts: neighbours of one fate share a message, in the packets' order.
+// TestVerdicts: neighbours of one fate share a message, in the packets' order, unless
+// a packet is held, which has none.
 func TestVerdicts(t *testing.T) {
 	packets := make([]Packet, 6)
 	for i := range packets {
 		packets[i].ID = uint32(10 + i)
 	}
 	accept, drop, portal := Verdict{Fate: Accept}, Verdict{}, Verdict{Fate: Repeat, Mark: 7}
-	b := appendVerdicts(nil, 258, packets, []Verdict{accept, accept, drop, portal, portal, accept})
 	type said struct {
 		kind uint16
 		id   uint32
 		v    Verdict
 	}
-	var got []said
-	for len(b) > 0 {
-		n := binary.NativeEndian.Uint32(b)
-		m := b[:n]
-		b = b[n:]
-		if q := binary.BigEndian.Uint16(m[18:]); q != 258 {
-			t.Errorf("verdict for queue %d", q)
+	for _, c := range []struct {
+		verdicts []Verdict
+		held     bool
+		want     []said
+	}{
+		{[]Verdict{accept, accept, drop, portal, portal, accept}, false,
+			[]said{{typeBatch, 11, accept}, {typeVerdict, 12, drop}, {typeBatch, 14, portal}, {typeVerdict, 15, accept}}},
+		{[]Verdict{accept, accept, {Fate: Held}, drop, drop, {Fate: Held}}, true,
+			[]said{{typeVerdict, 10, accept}, {typeVerdict, 11, accept}, {typeVerdict, 13, drop}, {typeVerdict, 14, drop}}},
+		{[]Verdict{{Fate: Held}, {Fate: Held}, {Fate: Held}, {Fate: Held}, {Fate: Held}, {Fate: Held}}, true, nil},
+	} {
+		b := appendVerdicts(nil, 258, packets, c.verdicts, c.held)
+		var got []said
+		for len(b) > 0 {
+			n := binary.NativeEndian.Uint32(b)
+			m := b[:n]
+			b = b[n:]
+			if q := binary.BigEndian.Uint16(m[18:]); q != 258 {
+				t.Errorf("verdict for queue %d", q)
+			}
+			s := said{binary.NativeEndian.Uint16(m[4:]), binary.BigEndian.Uint32(m[28:]), Verdict{Fate: Fate(binary.BigEndian.Uint32(m[24:]))}}
+			if len(m) > 32 {
+				s.v.Mark = binary.BigEndian.Uint32(m[36:])
+			}
+			got = append(got, s)
 		}
-		s := said{binary.NativeEndian.Uint16(m[4:]), binary.BigEndian.Uint32(m[28:]), Verdict{Fate: Fate(binary.BigEndian.Uint32(m[24:]))}}
-		if len(m) > 32 {
-			s.v.Mark = binary.BigEndian.Uint32(m[36:])
+		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(said{})); diff != "" {
+			t.Error(diff)
 		}
-		got = append(got, s)
-	}
-	want := []said{{typeBatch, 11, accept}, {typeVerdict, 12, drop}, {typeBatch, 14, portal}, {typeVerdict, 15, accept}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(said{})); diff != "" {
-		t.Error(diff)
 	}
 }
 

@@ -42,7 +42,11 @@ type Queue struct {
 	close   sync.Once
 	running sync.Mutex    // held by Run
 	turns   atomic.Uint64 // odd: packets are being judged
+	held    atomic.Int64  // packets that were held and have no verdict yet
 	err     error         // of closing
+
+	mu     sync.Mutex
+	closed bool // guarded by mu: fd is no longer the queue's
 }
 
 // Judge decides what becomes of packets: it fills in a verdict for each. The packets'
@@ -148,6 +152,23 @@ func (q *Queue) Settle() {
 	}
 }
 
+// Hold has a packet that is being judged wait on when it gets the verdict Held. What it
+// returns gives the packet its verdict, from any goroutine, and is to be called once;
+// after Close, which drops it, that does nothing. While packets are held each of the
+// others takes a message of its own. The kernel counts them as waiting.
+func (q *Queue) Hold(id uint32) (release func(Verdict)) {
+	q.held.Add(1)
+	return func(v Verdict) {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if !q.closed {
+			// Where this fails, the packet's interface went down, and it with that.
+			unix.Sendto(q.fd, appendVerdict(nil, q.cfg.Number, typeVerdict, id, v), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+		}
+		q.held.Add(-1)
+	}
+}
+
 // Close ends Run, waits for it and lets go of the queue: what waits in it is
 // dropped, and so is all that comes. Twice is the same as once.
 func (q *Queue) Close() error {
@@ -157,6 +178,9 @@ func (q *Queue) Close() error {
 		wake := unix.Sendto(q.fd, unbindMessage(q.cfg.Number), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 		q.running.Lock()
 		defer q.running.Unlock()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.closed = true
 		if err := errors.Join(wake, unix.Close(q.fd)); err != nil {
 			q.err = fmt.Errorf("closing queue %d: %w", q.cfg.Number, err)
 		}

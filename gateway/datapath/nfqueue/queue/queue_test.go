@@ -143,6 +143,51 @@ func TestVerdictsAreObeyed(t *testing.T) {
 	}
 }
 
+// TestHold: a packet waits until it is released, however many are judged after it, and
+// one that is held when the queue closes is dropped.
+func TestHold(t *testing.T) {
+	for name, cfg := range map[string]Config{"one by one": {}, "in batches": {Batch: 32, CopyBytes: 64, GSO: true}} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			held := make(chan func(Verdict), 3)
+			var q atomic.Pointer[Queue]
+			q.Store(p.open(t, cfg, each(func(p Packet) Verdict {
+				if p.Data[28] != 'h' {
+					return Verdict{Fate: Accept}
+				}
+				held <- q.Load().Hold(p.ID)
+				return Verdict{Fate: Held}
+			})))
+			for n := range 100 {
+				if n%40 == 0 { // three of them
+					p.send(t, fmt.Sprintf("h%d", n))
+				}
+				p.send(t, fmt.Sprintf("a%d", n))
+			}
+			for n := range 100 {
+				if got, want := p.receive(t), fmt.Sprintf("a%d", n); got != want {
+					t.Fatalf("received %q, want %q", got, want)
+				}
+			}
+			(<-held)(Verdict{Fate: Accept})
+			if got := p.receive(t); got != "h0" {
+				t.Errorf("received %q, want what was released", got)
+			}
+			(<-held)(Verdict{})
+			p.send(t, "a again")
+			if got := p.receive(t); got != "a again" {
+				t.Errorf("received %q after one that was dropped", got)
+			}
+			must(t, q.Load().Close())
+			(<-held)(Verdict{Fate: Accept})
+			must(t, p.in.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
+			if n, err := p.in.Read(make([]byte, 100)); err == nil {
+				t.Errorf("%d bytes came of a queue that is closed", n)
+			}
+		})
+	}
+}
+
 // TestCopyBytes: only the beginning comes, and the length tells of the rest.
 func TestCopyBytes(t *testing.T) {
 	p := newPlace(t)

@@ -108,7 +108,10 @@ func (q *Queue) receive(r *reader) (int, error) {
 
 // pronounce tells the kernel the verdicts.
 func (q *Queue) pronounce(r *reader, n int) error {
-	r.out = appendVerdicts(r.out[:0], q.cfg.Number, r.packets[:n], r.verdicts[:n])
+	r.out = appendVerdicts(r.out[:0], q.cfg.Number, r.packets[:n], r.verdicts[:n], q.held.Load() > 0)
+	if len(r.out) == 0 {
+		return nil
+	}
 	for {
 		// To the kernel no address is needed.
 		_, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(q.fd), uintptr(unsafe.Pointer(&r.out[0])), uintptr(len(r.out)), 0, 0, 0)

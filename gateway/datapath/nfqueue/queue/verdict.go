@@ -10,6 +10,9 @@ const (
 	Drop   Fate = 0
 	Accept Fate = 1 // on to the next hook
 	Repeat Fate = 4 // through this hook once more
+
+	// Held is no word of the kernel's: the packet goes on waiting, see Queue.Hold.
+	Held Fate = 1<<32 - 1
 )
 
 // Verdict is the judgement of a packet. The zero value drops it.
@@ -46,11 +49,16 @@ func appendVerdict(b []byte, number uint16, kind uint16, id uint32, v Verdict) [
 
 // appendVerdicts appends the messages that give packets their verdicts, in their
 // order. Neighbours of the same fate share a message: all before them have theirs
-// by then, so that "up to this one" is them.
-func appendVerdicts(b []byte, number uint16, packets []Packet, verdicts []Verdict) []byte {
+// by then, so that "up to this one" is them. Where any is held that is not so, and
+// each has a message of its own.
+func appendVerdicts(b []byte, number uint16, packets []Packet, verdicts []Verdict, held bool) []byte {
 	for i := 0; i < len(packets); {
+		if verdicts[i].Fate == Held {
+			i++
+			continue
+		}
 		last := i
-		for last+1 < len(packets) && verdicts[last+1] == verdicts[i] {
+		for !held && last+1 < len(packets) && verdicts[last+1] == verdicts[i] {
 			last++
 		}
 		kind := uint16(typeVerdict)

@@ -152,7 +152,7 @@ func codeOf(err error, o runner.Outcome, dir string) error {
 	case err != nil:
 		return err
 	case len(o.Failed) > 0:
-		return again(skipText(errors.New("not all devices could be measured"), o), o, dir)
+		return again(skipText(errors.New("not everything could be measured"), o), o, dir)
 	case float64(o.Missing) > maxMissing*float64(o.Planned):
 		missing := fmt.Errorf("%d of %d windows have no accepted trial: see what was rejected or failed in %s", o.Missing, o.Planned, filepath.Join(dir, "report.html"))
 		return &exitError{exitRejected, again(missing, o, dir)}

@@ -117,6 +117,9 @@ func (e *Experiment) checkTraffic(report func(key, format string, args ...any)) 
 	if e.Traffic.ShortBytes > 0 && e.Traffic.ShortPerSecond == 0 {
 		report("traffic.short_bytes", "needs traffic.short_per_second: without it there are no such connections")
 	}
+	if mbps := e.Traffic.ShortPerSecond * float64(e.Traffic.ShortBytes) * 8 / 1e6; mbps > MaxOfferedMbps {
+		report("traffic.short_bytes", "%d: %g such connections a second are %.0f Mbit/s: want at most %d", e.Traffic.ShortBytes, e.Traffic.ShortPerSecond, mbps, MaxOfferedMbps)
+	}
 	if e.Traffic.Kind != TrafficStreams {
 		if e.Traffic.ShortPerSecond > 0 {
 			report("traffic.short_per_second", "needs kind = %q: what %s delivers is counted at the router's link, with all else", TrafficStreams, e.Traffic.Kind)

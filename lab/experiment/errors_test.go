@@ -62,6 +62,8 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 			[]string{`x.toml:6: traffic.pacing: "burst" needs kind = "iperf3": streams are always paced`, `x.toml:7: traffic.short_per_second: needs protocol = "tcp": such connections are TCP's`}},
 		{"datagrams gathered", minimal + "profiles = [\"bulk\"]\ntraffic = { protocol = \"udp\" }\n",
 			[]string{`x.toml:4: profiles: "bulk" needs protocol = "tcp": links gather no datagrams that are forwarded`}},
+		{"short connections beyond any link", minimal + "[traffic]\nshort_per_second = 50000\nshort_bytes = 16777216\n",
+			[]string{`x.toml:6: traffic.short_bytes: 16777216: 50000 such connections a second are 6710886 Mbit/s: want at most 100000`}},
 		{"short connections that do not come", minimal + "[traffic]\nshort_bytes = 5\n",
 			[]string{`x.toml:5: traffic.short_bytes: needs traffic.short_per_second: without it there are no such connections`}},
 		{"iperf3 and short connections", minimal + "[traffic]\nkind = \"iperf3\"\nshort_per_second = 5\n",

@@ -179,6 +179,9 @@ var plain = strings.NewReplacer(";", ":", " [", " (")
 // shortName is a symbol without the path that Go puts in front of a package's name:
 // "admission.(*Judge).Up".
 func shortName(symbol string) string {
+	if strings.Contains(symbol, "::") {
+		return symbol // C++ divides by operators
+	}
 	head := symbol
 	if i := strings.IndexAny(symbol, "(["); i >= 0 {
 		head = symbol[:i]

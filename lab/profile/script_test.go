@@ -67,6 +67,7 @@ func TestParseScriptLines(t *testing.T) {
 		{"C++ name", head + "\tff std::f(int, char (&) [3]) (/lib/l.so)\n", "std::f(int, char (&) (3]) [l.so]"},
 		{"Go name", head + "\tff example.org/a/b.(*T[go.shape.*example.org/c.U]).F (/usr/bin/x)\n", "b.(*T[go.shape.*example.org/c.U]).F [x]"},
 		{"Go function", head + "\tff internal/runtime/syscall/linux.Syscall6 (/usr/bin/x)\n", "linux.Syscall6 [x]"},
+		{"C++ operator", head + "\tff std::operator/(int) (/lib/l.so)\n", "std::operator/(int) [l.so]"},
 		{"semicolon", head + "\tff f<';'> (/lib/a;b.so)\n", "f<':'> [a:b.so]"},
 		{"deleted file", head + "\tff f (/memfd:x (deleted))\n", "f [memfd:x]"},
 		{"kernel module", head + "\tff f ([nf_tables])\n", "f [kernel:nf_tables]"},

@@ -113,7 +113,7 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 		Multiplicity: multiplicityNote(s),
 		Counts: fmt.Sprintf("%s accepted, %d rejected by self-tests, %d redone.",
 			counted(s.Trials.Accepted, "trial"), s.Trials.Rejected, s.Trials.Redone),
-		Skipped: skipped(s.Skipped), Facts: facts(env), Offloads: env.Offloads, Notes: env.Notes, Command: env.Command,
+		Skipped: s.Skipped, Facts: facts(env), Offloads: env.Offloads, Notes: env.Notes, Command: env.Command,
 	}
 	if s.Sides != nil {
 		data.Question = "How the two labs compare"

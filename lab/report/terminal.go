@@ -222,7 +222,7 @@ func remarks(s analysis.Summary) []string {
 		}
 		out = append(out, fmt.Sprintf("  %d × such as: %s", r.Count, r.Text))
 	}
-	for _, skip := range skipped(s.Skipped) {
+	for _, skip := range s.Skipped {
 		out = append(out, fmt.Sprintf("Skipped: %s: %s", skip.DUT, skip.Reason))
 	}
 	for _, l := range s.Limits {

@@ -34,16 +34,6 @@ type failedRow struct {
 	Clients, Block               int
 }
 
-// skipped are the devices that were left out, with the reason alone: records have the
-// device's name before it, and that this is no failure after it.
-func skipped(list []result.Skip) (out []result.Skip) {
-	for _, s := range list {
-		s.Reason = strings.TrimSuffix(strings.TrimPrefix(s.Reason, s.DUT+": "), ": not supported here")
-		out = append(out, s)
-	}
-	return out
-}
-
 // addTrust lists what was rejected and what failed.
 func (data *pageData) addTrust(run result.Run, s analysis.Summary) {
 	for _, r := range s.AA.Rejects {

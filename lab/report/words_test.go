@@ -14,7 +14,7 @@ import (
 // TestWordsOfPageAndTable: what a reader would stumble over.
 func TestWordsOfPageAndTable(t *testing.T) {
 	run := result.Run{
-		Skipped: []result.Skip{{DUT: "coovachilli", Reason: "coovachilli: not on PATH: chilli (build it): not supported here"}},
+		Skipped: []result.Skip{{DUT: "coovachilli", Reason: "not on PATH: chilli (build it)"}},
 		Trials: []result.Trial{
 			{Cell: result.Cell{DUT: "ebpf"}, Rejects: []string{"steal 3 %", "lost 5 probes"}, Block: 0, Window: 2},
 			{Cell: result.Cell{DUT: "ebpf"}, Rejects: []string{"steal 4 %"}, Block: 1},

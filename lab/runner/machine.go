@@ -144,7 +144,7 @@ func clientsText(c experiment.Client) string {
 // resumed keeps the beginning and the notes of earlier sittings, and notes what
 // has changed since.
 func resumed(old, env result.Environment) result.Environment {
-	env.Start = old.Start
+	env.Start, env.Interrupted = old.Start, old.Interrupted
 	env.Notes = append(old.Notes, "Resumed on "+time.Now().UTC().Format(time.RFC3339)+".")
 	for _, v := range []struct{ what, old, now, then string }{
 		{"The program", old.GateweighSHA256, env.GateweighSHA256, old.GateweighVersion},

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/dut"
@@ -70,16 +71,17 @@ type windowKey struct {
 }
 
 type run struct {
-	cfg       Config
-	backend   testbed.Backend
-	placement testbed.Placement
-	writer    *result.Writer
-	env       result.Environment
-	plan      []experiment.Block
-	sitting   int                // counts the resumes
-	tried     map[windowKey]int  // attempts at each window, with those of earlier sittings
-	done      map[windowKey]bool // windows that are settled: accepted, or redone often enough
-	good      map[windowKey]bool // windows with an accepted trial
+	cfg         Config
+	backend     testbed.Backend
+	placement   testbed.Placement
+	writer      *result.Writer
+	env         result.Environment
+	plan        []experiment.Block
+	sitting     int                // counts the resumes
+	interrupted bool               // an earlier sitting did not end in order
+	tried       map[windowKey]int  // attempts at each window, with those of earlier sittings
+	done        map[windowKey]bool // windows that are settled: accepted, or redone often enough
+	good        map[windowKey]bool // windows with an accepted trial
 	// unprofiled are cells whose profile failed: it is not tried again in this sitting.
 	unprofiled map[result.Cell]bool
 	took       map[string]int // most clients of a block that the device came through
@@ -104,7 +106,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	out, err := r.all(ctx)
 	out.Started = true
 	r.env.End = time.Now().UTC()
-	r.env.Interrupted = ctx.Err() != nil
+	r.env.Interrupted = ctx.Err() != nil || r.interrupted && errors.Is(err, ErrNothingRan)
 	r.env.Skipped = out.Skipped
 	return out, errors.Join(err, r.writer.Close(), result.WriteEnvironment(cfg.Dir, r.env))
 }
@@ -149,6 +151,7 @@ func open(ctx context.Context, cfg Config) (_ *run, err error) {
 	if torn > 0 {
 		r.env.Notes = append(r.env.Notes, fmt.Sprintf("The last record of an earlier sitting was cut short (%d bytes); it is kept in %s and was measured again.", torn, result.TornFile))
 	}
+	r.interrupted = r.env.Interrupted
 	r.env.Interrupted = true // until it has ended in order
 	return r, result.WriteEnvironment(cfg.Dir, r.env)
 }
@@ -297,8 +300,8 @@ func (r *run) checkDevices(ctx context.Context) (out Outcome, err error) {
 		switch {
 		case errors.Is(err, dut.ErrNotSupported):
 			skip[name] = true
-			out.Skipped = append(out.Skipped, result.Skip{DUT: name, Reason: err.Error()})
-			r.notice("skipped: %v", err)
+			out.Skipped = append(out.Skipped, result.Skip{DUT: name, Reason: reason(name, err)})
+			r.notice("skipped: %s: %s", name, reason(name, err))
 		case err != nil:
 			return out, fmt.Errorf("checking %s: %w", name, err)
 		}
@@ -341,4 +344,9 @@ func (r *run) say(notice bool, format string, args ...any) {
 		p.Done, p.Left = r.clock.state()
 	}
 	r.cfg.Status(p)
+}
+
+// reason is why a device is left out, without its name and that this is no failure.
+func reason(name string, err error) string {
+	return strings.TrimSuffix(strings.TrimPrefix(err.Error(), name+": "), ": "+dut.ErrNotSupported.Error())
 }

@@ -151,5 +151,8 @@ func answerConverge(s study1, dut string) Answer {
 			out = s.converge(p).answer("portals-converge/" + p.id())
 		}
 	}
+	if concerns && !out.Asked { // there was nothing to hold it against
+		return Answer{Asked: true, Finding: "portals-converge"}
+	}
 	return out
 }

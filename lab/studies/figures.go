@@ -61,6 +61,9 @@ func (x experiment) here(of func(level) analysis.Estimate) []Series {
 	var out []Series
 	for _, r := range x.Routers {
 		s := Series{Name: r.Name, DUT: r.DUT, Run: r.Run}
+		if r.DUT == scenarios[2].DUT { // it stands in for what cannot be had
+			s.Name = r.DUT
+		}
 		for _, at := range x.Levels {
 			if l, ok := r.levels[at]; ok && of(l).Mean.Known() {
 				s.Points = append(s.Points, Point{X: analysis.Number(at), Y: of(l), Flags: l.Flags})

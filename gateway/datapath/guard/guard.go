@@ -25,7 +25,7 @@ import (
 // Guard is what is guarded.
 type Guard struct {
 	LAN     string       // interface; nothing passes from or to it unless it is judged
-	WAN     string       // interface where what comes for the LAN is judged, too; empty: none of the LAN's packets pass by the stack
+	WAN     string       // interface where what comes for the LAN is judged, too; empty: the kernel is to forward nothing from or to the LAN at all
 	Prefix  netip.Prefix // the LAN's network, where there is a WAN
 	Gateway netip.Addr   // the gateway's address in it, where there is a WAN
 

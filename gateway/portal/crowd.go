@@ -15,6 +15,7 @@ import (
 // for the next click, and take a new one where it is gone.
 type crowd struct {
 	max, maxPerClient int
+	patience          time.Duration // how long a connection waits for room, and those behind it in the kernel's queue
 
 	mu      sync.Mutex
 	all     int                // guarded by mu
@@ -33,9 +34,8 @@ const (
 	// idleEnough is how long no request must have been on a connection before it is
 	// closed for another's sake: in a storm the next one is on its way.
 	idleEnough = time.Second
-	// patience is how long a connection waits for room, and those behind it in the
-	// kernel's queue, before it is turned away.
-	patience = 2 * time.Second
+	// defaultPatience is how long a connection waits for room before it is turned away.
+	defaultPatience = 2 * time.Second
 )
 
 // verdict is what becomes of a connection.
@@ -190,7 +190,7 @@ func (d *door) admit(client netip.Addr) bool {
 	}
 	d.crowd.waits(1)
 	defer d.crowd.waits(-1)
-	for deadline := time.Now().Add(patience); v == full && time.Now().Before(deadline); v = d.crowd.enter(client) {
+	for deadline := time.Now().Add(d.crowd.patience); v == full && time.Now().Before(deadline); v = d.crowd.enter(client) {
 		if !d.crowd.wait(deadline, d.done) {
 			return false
 		}

@@ -30,6 +30,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
@@ -95,6 +96,7 @@ type Config struct {
 	// while half of all are in use. Where all are, the next one takes the place of
 	// one that is kept for later, or waits a moment for room.
 	MaxConns, MaxConnsPerClient int
+	patience                    time.Duration // how long it waits; 0: defaultPatience
 	// Log is slog.Default() when nil.
 	Log *slog.Logger
 }
@@ -227,6 +229,9 @@ func ownAddress(a netip.AddrPort) bool {
 }
 
 func (c *Config) setDefaults() {
+	if c.patience == 0 {
+		c.patience = defaultPatience
+	}
 	if c.MaxConns == 0 {
 		c.MaxConns = defaultConns
 	}

@@ -85,7 +85,7 @@ func (p *Portal) Run(ctx context.Context) error {
 func (p *Portal) Serve(ctx context.Context, plain, secure net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := &crowd{max: p.cfg.MaxConns, maxPerClient: p.cfg.MaxConnsPerClient, clients: map[netip.Addr]int{}}
+	c := &crowd{max: p.cfg.MaxConns, maxPerClient: p.cfg.MaxConnsPerClient, patience: p.cfg.patience, clients: map[netip.Addr]int{}}
 	turned := func() { p.counters.turned.Add(1) }
 	srv := p.server(ctx, c)
 	var conns sync.WaitGroup // added to by the Serve loops, waited for when they have ended

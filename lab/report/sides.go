@@ -26,15 +26,15 @@ func otherName(s analysis.Summary) string {
 	return "a clean router"
 }
 
-// openSentence names the devices of which the run says nothing.
+// openSentence names the devices that the run has no verdict on at the load of the headline.
 func openSentence(s analysis.Summary, devices []string) string {
 	switch {
 	case s.Sides != nil:
-		return fmt.Sprintf("What the ratio is with %s, this run cannot say.", listed(devices))
+		return fmt.Sprintf("What the ratio is with %s, this run leaves open.", listed(devices))
 	case len(devices) == 1:
-		return fmt.Sprintf("What %s costs, this run cannot say.", devices[0])
+		return fmt.Sprintf("What %s costs there, this run leaves open.", devices[0])
 	}
-	return fmt.Sprintf("What %s cost, this run cannot say.", listed(devices))
+	return fmt.Sprintf("What %s cost there, this run leaves open.", listed(devices))
 }
 
 // besideName is the clean router in charts and tables that have devices too.

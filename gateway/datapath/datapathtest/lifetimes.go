@@ -52,6 +52,26 @@ func openShutsOut(t *testing.T, w *World) {
 	down.Passes(t, "down, admitted")
 }
 
+// strangers are flows from and to stations that may not pass: Bob, before login, and one
+// without a lease.
+func (w *World) strangers(t *testing.T) (all []*Flow) {
+	t.Helper()
+	for _, s := range []Station{w.Bob, w.Intruder} {
+		all = append(all, w.Up(t, s), w.Down(t, s))
+	}
+	return all
+}
+
+// noneCame shows that flows have sent, and nothing of them arrived.
+func noneCame(t *testing.T, flows []*Flow) {
+	t.Helper()
+	for i, f := range flows {
+		if f.Came() > 0 || f.Sent() == 0 {
+			t.Errorf("%d of %d packets of flow %d of strangers arrived", f.Came(), f.Sent(), i)
+		}
+	}
+}
+
 // frozen: while the daemon's process is stopped, as by a debugger, nobody
 // who is not admitted passes, nor with what has piled up once it goes on; the
 // admitted come back then.
@@ -59,7 +79,7 @@ func frozen(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
-	strange := []*Flow{w.Up(t, w.Bob), w.Down(t, w.Bob), w.Up(t, w.Intruder), w.Down(t, w.Intruder)}
+	strange := w.strangers(t)
 	for _, f := range append(strange, up, down) {
 		f.Begin()
 	}
@@ -82,11 +102,7 @@ func frozen(t *testing.T, w *World) {
 	for _, f := range append(strange, up, down) {
 		f.Halt()
 	}
-	for _, f := range strange {
-		if n := f.Came(); n > 0 {
-			t.Errorf("%d packets of a stranger's came", n)
-		}
-	}
+	noneCame(t, strange)
 }
 
 // outlives ends the gateway again and again under traffic: strangers never pass,
@@ -94,10 +110,7 @@ func frozen(t *testing.T, w *World) {
 func (w *World) outlives(t *testing.T, how string, end func()) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
-	var strange []*Flow
-	for _, s := range []Station{w.Bob, w.Intruder} {
-		strange = append(strange, w.Up(t, s), w.Down(t, s))
-	}
+	strange := w.strangers(t)
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
 	for _, f := range append(strange, up, down) {
 		f.Begin()
@@ -129,11 +142,7 @@ func (w *World) outlives(t *testing.T, how string, end func()) {
 	for _, f := range append(strange, up, down) {
 		f.Halt()
 	}
-	for i, f := range strange {
-		if f.Came() != 0 {
-			t.Errorf("%d of %d packets of flow %d of strangers arrived", f.Came(), f.Sent(), i)
-		}
-	}
+	noneCame(t, strange)
 	w.successorsBooks(t, up, down, epoch)
 	if w.path.Unattended {
 		w.endsUnattended(t, end)
@@ -297,7 +306,7 @@ func interfacesMadeAgain(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
-	strange := []*Flow{w.Up(t, w.Bob), w.Down(t, w.Bob), w.Up(t, w.Intruder), w.Down(t, w.Intruder)}
+	strange := w.strangers(t)
 	for _, f := range append(strange, up, down) {
 		f.Begin()
 	}
@@ -348,7 +357,7 @@ func rulesFlushed(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
-	strange := []*Flow{w.Up(t, w.Bob), w.Down(t, w.Bob), w.Up(t, w.Intruder), w.Down(t, w.Intruder)}
+	strange := w.strangers(t)
 	for _, f := range append(strange, up, down) {
 		f.Begin()
 	}

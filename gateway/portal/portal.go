@@ -91,7 +91,8 @@ type Config struct {
 	// over restarts. Empty: made anew, and a form loaded before a restart has to
 	// be sent twice.
 	Key []byte
-	// MaxConns bounds open connections, about 15 KB each; default 10,000.
+	// MaxConns bounds open connections, about 40 KiB each with the client's session;
+	// default 10,000.
 	// MaxConnsPerClient bounds those of one client; default 64, and an eighth of it
 	// while half of all are in use. Where all are, the next one takes the place of
 	// one that is kept for later, or waits a moment for room.

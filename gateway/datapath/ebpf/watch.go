@@ -19,7 +19,9 @@ func (d *Datapath) watch() error {
 	}
 	d.stop = sync.OnceFunc(func() { follower.Close() })
 	d.choose()
-	follower.Run(stack.Changes{LAN: d.lan.Index, Routing: d.reroute, Rules: d.obey})
+	if err := follower.Run(stack.Changes{LAN: d.lan.Index, Routing: d.reroute, Rules: d.obey}); err != nil {
+		return err
+	}
 	return d.greet()
 }
 

@@ -12,9 +12,9 @@ import (
 )
 
 // The daemon keeps the gate open, for gateLife at a time: when it dies, or hangs, it
-// falls shut, and packets are queued for nobody.
+// falls shut, and packets are queued for nobody. Each time costs some 0.3 ms of CPU.
 const (
-	gateLife  = time.Second
+	gateLife  = 2 * time.Second
 	gateEvery = gateLife / 2
 	lookEvery = 5 * time.Second
 )

@@ -202,8 +202,7 @@ func (d *Datapath) begin() error {
 		return err
 	}
 	d.choose()
-	d.follow.Run(stack.Changes{LAN: d.lan.Index, Own: own, Routing: d.choose, Rules: func() { d.keepRules(); d.choose() }})
-	return nil
+	return d.follow.Run(stack.Changes{LAN: d.lan.Index, Own: own, Routing: d.choose, Rules: func() { d.keepRules(); d.choose() }})
 }
 
 // portalPort is where strangers' HTTP goes; 0: nowhere.

@@ -5,6 +5,9 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
+	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
 // TestWatch tells of the interface that goes, whichever it is and whatever has its
@@ -40,4 +43,43 @@ func TestWatch(t *testing.T) {
 		}
 		must(t, w.close())
 	}
+}
+
+// TestOwnChangesAreNoNews: what the daemon itself changes wakes nobody, and what
+// anybody else does, does.
+func TestOwnChangesAreNoNews(t *testing.T) {
+	own, other := dialNftables(t), dialNftables(t)
+	port, err := own.Port()
+	must(t, err)
+	f, err := stack.Follow()
+	must(t, err)
+	told := make(chan struct{}, 10)
+	must(t, f.Run(stack.Changes{Own: port, Routing: func() {}, Rules: func() { told <- struct{}{} }}))
+	for _, c := range []*nftables.Conn{own, own, other} {
+		add, drop := new(nftables.Batch), new(nftables.Batch)
+		table := nftables.Table{Family: nftables.IPv4, Name: "t"}
+		add.AddTable(table)
+		must(t, c.Commit(add))
+		if c == own {
+			drop.DeleteTable(table)
+			must(t, c.Commit(drop))
+		}
+	}
+	<-told
+	must(t, f.Close())
+	// The other's one change comes as what was changed, and as a new generation.
+	if n := len(told); n > 1 {
+		t.Errorf("told %d times of one change", n+1)
+	}
+	var b nftables.Batch
+	b.DeleteTable(nftables.Table{Family: nftables.IPv4, Name: "t"})
+	must(t, own.Commit(&b))
+}
+
+func dialNftables(t *testing.T) *nftables.Conn {
+	t.Helper()
+	c, err := nftables.Dial()
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Close()) })
+	return c
 }

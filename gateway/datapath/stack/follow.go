@@ -1,14 +1,16 @@
 package stack
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"github.com/mdlayher/netlink"
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -59,14 +61,23 @@ func Follow() (*Follower, error) {
 	return &Follower{routes: routes, rules: rules}, nil
 }
 
-// Run tells of changes until Close. It returns at once.
-func (f *Follower) Run(c Changes) {
-	f.running.Go(func() { follow(f.routes, func(m netlink.Message) bool { return !ofNeighbour(m, c.LAN) }, c.Routing) })
-	if f.rules != nil {
-		f.running.Go(func() {
-			follow(f.rules, func(m netlink.Message) bool { return c.Own == 0 || m.Header.PID != c.Own }, c.Rules)
-		})
+// Run tells of changes until Close. It returns at once. What is no news wakes nobody:
+// the kernel is told to keep it.
+func (f *Follower) Run(c Changes) error {
+	if err := keep(f.routes, neighboursAt(c.LAN)); err != nil {
+		return fmt.Errorf("following the routing: %w", err)
 	}
+	f.running.Go(func() { follow(f.routes, c.Routing) })
+	if f.rules == nil {
+		return nil
+	}
+	if c.Own != 0 {
+		if err := keep(f.rules, changesBy(c.Own)); err != nil {
+			return fmt.Errorf("following netfilter's rules: %w", err)
+		}
+	}
+	f.running.Go(func() { follow(f.rules, c.Rules) })
+	return nil
 }
 
 // Close ends following, and waits until nobody is being told of anything.
@@ -93,31 +104,66 @@ func listen(family int, groups ...uint32) (*netlink.Conn, error) {
 	return c, nil
 }
 
-// follow calls changed some time after messages that matter, until c is closed.
-// Where messages were lost something has changed, too.
-func follow(c *netlink.Conn, matters func(netlink.Message) bool, changed func()) {
+// follow calls changed after messages, until c is closed. Where messages were lost
+// something has changed, too.
+func follow(c *netlink.Conn, changed func()) {
 	for {
-		messages, err := c.Receive()
-		if err != nil && !errors.Is(err, syscall.ENOBUFS) {
+		if _, err := c.Receive(); err != nil && !errors.Is(err, syscall.ENOBUFS) {
 			return // closed
 		}
-		due := err != nil
-		for _, m := range messages {
-			due = due || matters(m)
-		}
-		if due {
-			// At once, for the one change that is alone; and again when those that
-			// came with it are through.
-			changed()
-			time.Sleep(settle)
-		}
+		// At once, for the one change that is alone; and again when those that came with
+		// it are through.
+		changed()
+		time.Sleep(settle)
 	}
 }
 
-// ofNeighbour says whether a message is of a neighbour at an interface.
-func ofNeighbour(m netlink.Message, index int) bool {
-	if m.Header.Type != unix.RTM_NEWNEIGH && m.Header.Type != unix.RTM_DELNEIGH || len(m.Data) < int(unsafe.Sizeof(unix.NdMsg{})) {
-		return false
+// Places in a message, bytes: struct nlmsghdr, and struct ndmsg behind it.
+const (
+	messageType = 4
+	messagePort = 12
+	ndIndex     = 20
+)
+
+// keep has the kernel keep what a filter says, by leaving it with 0.
+func keep(c *netlink.Conn, filter []bpf.Instruction) error {
+	raw, err := bpf.Assemble(filter)
+	if err != nil {
+		return err
 	}
-	return int((*unix.NdMsg)(unsafe.Pointer(&m.Data[0])).Ifindex) == index
+	return c.SetBPF(raw)
+}
+
+// neighboursAt keeps messages of neighbours at an interface. Each comes alone.
+func neighboursAt(index int) []bpf.Instruction {
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: messageType, Size: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: loaded16(unix.RTM_NEWNEIGH), SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: loaded16(unix.RTM_DELNEIGH), SkipTrue: 3},
+		bpf.LoadAbsolute{Off: ndIndex, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: loaded32(uint32(index)), SkipTrue: 1},
+		bpf.RetConstant{Val: 0},
+		bpf.RetConstant{Val: math.MaxUint32},
+	}
+}
+
+// changesBy keeps what came of a port's own transactions. Messages that come together
+// are all of one.
+func changesBy(port uint32) []bpf.Instruction {
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: messagePort, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: loaded32(port), SkipTrue: 1},
+		bpf.RetConstant{Val: 0},
+		bpf.RetConstant{Val: math.MaxUint32},
+	}
+}
+
+// loaded16 and loaded32 are what a filter loads of a number of this machine: filters
+// read the bytes as a network's.
+func loaded16(n uint16) uint32 {
+	return uint32(binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, n)))
+}
+
+func loaded32(n uint32) uint32 {
+	return binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, n))
 }

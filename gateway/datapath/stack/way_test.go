@@ -164,7 +164,7 @@ func TestFollow(t *testing.T) {
 		}
 	}
 	sh(t, "ip neigh replace 10.1.0.66 lladdr 02:00:00:00:00:66 dev lan0")
-	f.Run(Changes{LAN: lan.Index, Routing: told(routing), Rules: told(rules)})
+	must(t, f.Run(Changes{LAN: lan.Index, Routing: told(routing), Rules: told(rules)}))
 	for what, c := range map[string]chan struct{}{
 		"ip route add 203.0.113.0/24 via 192.0.2.2; ip route del 203.0.113.0/24":                          routing,
 		"ip neigh replace 192.0.2.66 lladdr 02:00:00:00:00:66 dev wan0; ip neigh del 192.0.2.66 dev wan0": routing,
@@ -181,9 +181,12 @@ func TestFollow(t *testing.T) {
 	}
 	f, err = Follow()
 	must(t, err)
+	must(t, f.Run(Changes{LAN: lan.Index, Routing: told(routing), Rules: told(rules)}))
 	sh(t, "ip neigh replace 10.1.0.66 lladdr 02:00:00:00:00:67 dev lan0; ip neigh del 10.1.0.66 dev lan0; ip route add 203.0.113.0/24 via 192.0.2.2")
-	f.Run(Changes{LAN: lan.Index, Routing: told(routing), Rules: told(rules)})
-	<-routing // of the route, and of nothing before it
+	<-routing
 	must(t, f.Close())
+	if n := len(routing); n > 0 {
+		t.Errorf("told %d times of a neighbour of the LAN's", n)
+	}
 	sh(t, "ip route del 203.0.113.0/24")
 }

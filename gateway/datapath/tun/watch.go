@@ -48,7 +48,9 @@ func (d *Datapath) watch() (*watcher, error) {
 	}
 	w := &watcher{lan: d.lan, device: dev.Index, mtu: dev.MTU, name: d.cfg.Device, follower: follower, failed: d.failed}
 	w.check()
-	follower.Run(stack.Changes{LAN: d.lan.Index, Routing: w.check, Rules: d.keepRules})
+	if err := follower.Run(stack.Changes{LAN: d.lan.Index, Routing: w.check, Rules: d.keepRules}); err != nil {
+		return nil, errors.Join(err, follower.Close())
+	}
 	return w, nil
 }
 

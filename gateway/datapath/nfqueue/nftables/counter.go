@@ -72,7 +72,6 @@ func (c *Conn) counters(t Table, name string, flags netlink.HeaderFlags, each fu
 		return b.err
 	}
 	m := b.messages[0]
-	m.Header.Flags &^= netlink.Acknowledge
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	got, err := c.c.Execute(m)
@@ -120,4 +119,23 @@ func (n *Counted) read(d *netlink.AttributeDecoder) error {
 		}
 	}
 	return nil
+}
+
+// failed takes answers that are left from the connection, so that none is taken for
+// another's. The kernel gives all of them before it lets go of the question.
+func (c *Conn) failed(err error) error {
+	rc, e := c.c.SyscallConn()
+	if e != nil {
+		return errors.Join(err, e)
+	}
+	b := make([]byte, 1<<16)
+	e = rc.Control(func(fd uintptr) {
+		for {
+			_, _, err := unix.Recvfrom(int(fd), b, unix.MSG_DONTWAIT)
+			if err != nil && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ENOBUFS) {
+				return // nothing is left
+			}
+		}
+	})
+	return errors.Join(err, e)
 }

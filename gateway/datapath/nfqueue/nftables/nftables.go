@@ -91,7 +91,7 @@ func (b *Batch) add(kind uint16, flags netlink.HeaderFlags, family Family, fill 
 	attrs, err := e.Encode()
 	b.err = errors.Join(b.err, err)
 	b.messages = append(b.messages, netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | netlink.Acknowledge | flags},
+		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | kind), Flags: netlink.Request | flags},
 		Data:   append([]byte{byte(family), unix.NFNETLINK_V0, 0, 0}, attrs...),
 	})
 }
@@ -239,54 +239,4 @@ func (c *Conn) Port() (port uint32, err error) {
 		return 0, fmt.Errorf("asking for the port of a connection to nftables: %w", err)
 	}
 	return at.(*unix.SockaddrNetlink).Pid, nil
-}
-
-// Commit has a batch take effect. On error nothing has changed.
-func (c *Conn) Commit(b *Batch) error {
-	if b.err != nil {
-		return fmt.Errorf("encoding a change of nftables: %w", b.err)
-	}
-	if len(b.messages) == 0 {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	edge := func(kind uint16) netlink.Message {
-		return netlink.Message{
-			Header: netlink.Header{Type: netlink.HeaderType(kind), Flags: netlink.Request},
-			Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES},
-		}
-	}
-	all := append([]netlink.Message{edge(unix.NFNL_MSG_BATCH_BEGIN)}, b.messages...)
-	all = append(all, edge(unix.NFNL_MSG_BATCH_END))
-	if _, err := c.c.SendMessages(all); err != nil {
-		return c.failed(fmt.Errorf("changing nftables: %w", err))
-	}
-	for answers := 0; answers < len(b.messages); {
-		got, err := c.c.Receive()
-		if err != nil {
-			return c.failed(fmt.Errorf("changing nftables: %w", err))
-		}
-		answers += len(got)
-	}
-	return nil
-}
-
-// failed takes answers that are left from the connection, so that none is taken for
-// another's. The kernel gives all of them before it lets go of the question.
-func (c *Conn) failed(err error) error {
-	rc, e := c.c.SyscallConn()
-	if e != nil {
-		return errors.Join(err, e)
-	}
-	b := make([]byte, 1<<16)
-	e = rc.Control(func(fd uintptr) {
-		for {
-			_, _, err := unix.Recvfrom(int(fd), b, unix.MSG_DONTWAIT)
-			if err != nil && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ENOBUFS) {
-				return // nothing is left
-			}
-		}
-	})
-	return errors.Join(err, e)
 }

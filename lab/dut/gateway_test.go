@@ -123,6 +123,39 @@ func TestCrowdHasAddressesOfItsOwn(t *testing.T) {
 	}
 }
 
+// TestAmid: what a router has beside its gateway is there before it and gone after it,
+// and clients get in.
+func TestAmid(t *testing.T) {
+	withGatewayd(t)
+	exp, err := experiment.Load("../../examples/masquerade.toml", Names())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := New("nat-gateway-ebpf", 1, exp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newTestLab(t, d, 1)
+	l.start(t, d)
+	if got := l.router.must(t, "nft list ruleset"); !strings.Contains(got, "masquerade") {
+		t.Errorf("nothing masquerades:\n%s", got)
+	}
+	clients := l.addClients(t, 1)
+	loginAll(t, clients, d.Traits().Admission)
+	if !clients[0].reaches(t.Context(), trafficPort) {
+		t.Error("a client that logged in does not reach the server")
+	}
+	if n, err := d.(Counted).Counts(t.Context(), l.env); err != nil || n["sessions"] != 1 {
+		t.Errorf("the gateway counts %v: %v", n, err)
+	}
+	if err := d.Stop(t.Context(), l.env); err != nil {
+		t.Error(err)
+	}
+	if got := l.router.must(t, "nft list ruleset"); got != "" {
+		t.Errorf("left on the router:\n%s", got)
+	}
+}
+
 func TestLikeWhatCannot(t *testing.T) {
 	exp, err := experiment.Parse("crowd.toml", []byte(`duts = ["crowd"]
 clients = [2]

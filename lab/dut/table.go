@@ -57,7 +57,8 @@ func New(name string, clients int, exp *experiment.Experiment) (DUT, error) {
 }
 
 // CheckLike says which devices of an experiment cannot be made on any machine: they are
-// like one whose sessions the lab cannot make. Errors name file, line and key.
+// like one that there is not, or whose sessions the lab cannot make. Errors name file,
+// line and key.
 func CheckLike(exp *experiment.Experiment) error {
 	var errs []error
 	for _, name := range exp.CustomNames() {
@@ -71,18 +72,29 @@ func CheckLike(exp *experiment.Experiment) error {
 
 // newLike makes a device written in Go as an experiment wants it.
 func newLike(name string, clients int, spec experiment.CustomDUT, exp *experiment.Experiment) (DUT, error) {
-	var crowded []string
+	var able []string
 	for known, construct := range constructors {
-		d, ok := construct(clients).(Crowded)
-		if !ok {
+		d, ok := construct(clients).(Counted)
+		c, crowded := d.(Crowded)
+		if !ok || spec.Sessions > 0 && !crowded {
 			continue
 		}
-		if known == spec.Like {
-			d.Crowd(spec.Sessions)
-			return d, nil
+		if known != spec.Like {
+			able = append(able, known)
+			continue
 		}
-		crowded = append(crowded, known)
+		if spec.Sessions > 0 {
+			c.Crowd(spec.Sessions)
+		}
+		if len(spec.Start) > 0 {
+			return NewAmid(name, d, spec), nil
+		}
+		return d, nil
 	}
-	slices.Sort(crowded)
-	return nil, exp.Blame("dut."+name+".like", fmt.Sprintf("no device %q whose sessions the lab can make: there is %s", spec.Like, strings.Join(crowded, ", ")))
+	slices.Sort(able)
+	what := fmt.Sprintf("no device %q", spec.Like)
+	if spec.Sessions > 0 {
+		what += " whose sessions the lab can make"
+	}
+	return nil, exp.Blame("dut."+name+".like", what+": there is "+strings.Join(able, ", "))
 }

@@ -20,9 +20,10 @@ import (
 type CustomDUT struct {
 	Description string `toml:"description,omitempty"` // one line for reports
 
-	// Like makes it a device written in Go, by its name, in other circumstances:
-	// with Sessions clients admitted, those that send among them. All other keys
-	// but the description are for devices that are described.
+	// Like makes it a device written in Go, by its name, in other circumstances: with
+	// Sessions clients admitted, those that send among them; on a router that Start has
+	// given something more, such as rules that masquerade. Of all other keys only
+	// Description, Requires, Files, Stop and Timeout go with it.
 	Like     string `toml:"like,omitempty"`
 	Sessions int    `toml:"sessions,omitzero"`
 
@@ -237,6 +238,11 @@ var privateDirs = []string{"/etc", "/run", "/tmp", "/var/lib"}
 
 // check verifies what several keys of a device say together.
 func (d CustomDUT) check(report func(key, problem string)) {
+	for _, p := range slices.Sorted(maps.Keys(d.Files)) {
+		if problem := checkFile(p, d.Files[p]); problem != "" {
+			report("files", problem)
+		}
+	}
 	if d.Like != "" {
 		d.checkLike(report)
 		return
@@ -265,21 +271,20 @@ func (d CustomDUT) check(report func(key, problem string)) {
 			report(pair.key, "needs "+pair.needs)
 		}
 	}
-	for _, p := range slices.Sorted(maps.Keys(d.Files)) {
-		if problem := checkFile(p, d.Files[p]); problem != "" {
-			report("files", problem)
-		}
-	}
 }
 
 // checkLike refuses what a device that is like another cannot have.
 func (d CustomDUT) checkLike(report func(key, problem string)) {
-	if d.Sessions == 0 {
-		report("like", fmt.Sprintf("needs sessions: without them the device is %q itself", d.Like))
+	if d.Sessions == 0 && len(d.Start) == 0 {
+		report("like", fmt.Sprintf("needs sessions or start: without them the device is %q itself", d.Like))
+	}
+	if len(d.Start) == 0 && (len(d.Stop) > 0 || len(d.Files) > 0 || len(d.Requires) > 0) {
+		report("like", "stop, files and requires go with start: what the router has beside the device")
 	}
 	d.Description, d.Like, d.Sessions = "", "", 0
+	d.Start, d.Stop, d.Files, d.Requires, d.Timeout = nil, nil, nil, nil, describedDUT.Timeout
 	if !reflect.DeepEqual(d, describedDUT) {
-		report("like", "contradicts keys that describe a device: only description and sessions go with it")
+		report("like", "contradicts keys that describe a device: only description, sessions, start, stop, files, requires and timeout go with it")
 	}
 }
 

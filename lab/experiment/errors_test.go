@@ -85,10 +85,10 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 				`x.toml:10: dut.b.revoke: needs admit`, `x.toml:11: dut.b.logout: needs login`}},
 		{"device like another", minimal + "[dut.a]\nlike = \"opennds\"\n[dut.b]\nlike = \"opennds\"\nsessions = 5\nstop = \"s\"\n[dut.c]\nstart = \"s\"\nsessions = 5\n[dut.d]\nlike = \"opennds\"\nsessions = 200001\n",
 			[]string{
-				`x.toml:5: dut.a.like: needs sessions: without them the device is "opennds" itself`,
-				`x.toml:7: dut.b.like: contradicts keys that describe a device: only description and sessions go with it`,
+				`x.toml:5: dut.a.like: needs sessions or start: without them the device is "opennds" itself`,
+				`x.toml:7: dut.b.like: stop, files and requires go with start: what the router has beside the device`,
 				`x.toml:12: dut.c.sessions: needs like: the device that is to have them`,
-				`x.toml:14: dut.d.like: needs sessions: without them the device is "opennds" itself`,
+				`x.toml:14: dut.d.like: needs sessions or start: without them the device is "opennds" itself`,
 				`x.toml:15: dut.d.sessions: must be a whole number from 1 to 200000, not 200001`}},
 		{"device values", minimal + "[dut.a]\nstart = []\nstop = \" \"\nlan = \"10.1.0.1/16\"\nprocesses = [\"/bin/gw\"]\ndhcp = \"yes\"\nrequires = [\"nft\"]\nready = [1]\n",
 			[]string{

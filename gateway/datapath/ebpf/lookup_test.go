@@ -54,9 +54,9 @@ func TestWhoReachesThePortal(t *testing.T) {
 		admitted  bool
 		to, want  string
 	}{
-		"before login, far away":  {n.client, alice, false, "192.0.2.2:80", "portal 192.0.2.2:80"},
-		"before login, nowhere":   {n.client, alice, false, "198.51.100.1:80", "portal 198.51.100.1:80"},
-		"before login, here":      {n.client, alice, false, "192.0.2.1:80", "portal 192.0.2.1:80"},
+		"before login, far away":  {n.client, alice, false, "192.0.2.2:80", "portal 10.1.0.1:80"},
+		"before login, nowhere":   {n.client, alice, false, "198.51.100.1:80", "portal 10.1.0.1:80"},
+		"before login, here":      {n.client, alice, false, "192.0.2.1:80", "portal 10.1.0.1:80"},
 		"admitted, here":          {n.client, alice, true, "192.0.2.1:80", "here 192.0.2.1:80"},
 		"admitted, far away":      {n.client, alice, true, "192.0.2.2:80", "far 192.0.2.2:80"},
 		"from the WAN":            {n.server, server, false, "192.0.2.1:80", "here 192.0.2.1:80"},

@@ -28,11 +28,6 @@ type Guard struct {
 	WAN     string       // interface where what comes for the LAN is judged, too; empty: the kernel is to forward nothing from or to the LAN at all
 	Prefix  netip.Prefix // the LAN's network, where there is a WAN
 	Gateway netip.Addr   // the gateway's address in it, where there is a WAN
-
-	// Mark is what packets of the LAN whose class (of traffic control, skb->priority)
-	// is the same number are marked with when the machine's own rules have marked
-	// them, and before they are routed; 0: none.
-	Mark uint32
 }
 
 // Shut has the kernel forward nothing that comes in or goes out by an interface of the
@@ -49,10 +44,7 @@ func (g Guard) Shut() error {
 		return err
 	}
 	forward := fmt.Sprintf("iifname %[1]s iif != @known drop\noifname %[1]s oif != @known drop\n", lan)
-	var prerouting, postrouting string
-	if g.Mark != 0 {
-		prerouting = fmt.Sprintf("iifname %s meta priority %x:%x meta mark set %#x", lan, g.Mark>>16, g.Mark&0xffff, g.Mark)
-	}
+	var postrouting string
 	if g.WAN != "" {
 		strange := fmt.Sprintf("iifname %s iif != @known oifname %s ip saddr ", wan, lan)
 		forward += strange + g.Prefix.String() + " drop\n"
@@ -60,7 +52,7 @@ func (g Guard) Shut() error {
 	}
 	table := tableName(g.LAN)
 	return nft(fmt.Sprintf("table inet %s { set known { type iface_index; }; }\n", table)+
-		chain(table, "prerouting", 500, prerouting)+chain(table, "forward", -500, forward)+chain(table, "postrouting", 500, postrouting), "guarding "+g.LAN)
+		chain(table, "forward", -500, forward)+chain(table, "postrouting", 500, postrouting), "guarding "+g.LAN)
 }
 
 // chain is the part of a script that gives a hook of netfilter's these rules and no

@@ -19,7 +19,7 @@ func TestNames(t *testing.T) {
 		"br-lan@x": `iifname "br-lan@x" iif != @known drop`, "wl*": `iifname "wl\*" iif != @known drop`, "drop": `iifname "drop" iif != @known drop`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := Guard{LAN: name, WAN: "wan0", Prefix: netip.MustParsePrefix("10.1.0.0/24"), Gateway: netip.MustParseAddr("10.1.0.1"), Mark: 0x6a770001}
+			g := Guard{LAN: name, WAN: "wan0", Prefix: netip.MustParsePrefix("10.1.0.0/24"), Gateway: netip.MustParseAddr("10.1.0.1")}
 			for range 2 { // twice is the same as once
 				must(t, g.Shut())
 				must(t, g.Know(7, 12))

@@ -8,10 +8,14 @@
  * the kernel share every packet with it that goes through the stack. */
 static __noinline int hand_over(struct __sk_buff *skb)
 {
-	__u32 bytes = skb->len;
+	__u64 bytes = skb->len;
 	struct request *r;
 
-	if (bytes < ETH_HLEN + sizeof(struct iphdr) + sizeof(struct udphdr) || bytes > REQUEST_MAX)
+	/* Each bound is for the verifier, which does not see it in what compilers make of both. */
+	if (bytes < ETH_HLEN + sizeof(struct iphdr) + sizeof(struct udphdr))
+		return drop(REASON_MALFORMED);
+	asm volatile("" : "+r"(bytes));
+	if (bytes > REQUEST_MAX)
 		return drop(REASON_MALFORMED);
 	if (bytes <= REQUEST_MOST)
 		r = bpf_ringbuf_reserve(&requests, offsetof(struct request, frame) + REQUEST_MOST, 0);

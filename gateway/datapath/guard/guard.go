@@ -43,12 +43,13 @@ func (g Guard) Shut() error {
 	if err != nil {
 		return err
 	}
-	forward := fmt.Sprintf("iifname %[1]s iif != @known drop\noifname %[1]s oif != @known drop\n", lan)
+	// Most packets meet the first rule alone, which compares no names.
+	forward := fmt.Sprintf("iif @known oif @known accept\niifname %[1]s iif != @known drop\noifname %[1]s oif != @known drop\n", lan)
 	var postrouting string
 	if g.WAN != "" {
-		strange := fmt.Sprintf("iifname %s iif != @known oifname %s ip saddr ", wan, lan)
-		forward += strange + g.Prefix.String() + " drop\n"
-		postrouting = strange + g.Gateway.String() + " drop" // rules may have masqueraded it
+		strange := fmt.Sprintf(" iifname %s iif != @known oifname %s drop", wan, lan)
+		forward += "ip saddr " + g.Prefix.String() + strange
+		postrouting = "ip saddr " + g.Gateway.String() + strange // rules may have masqueraded it
 	}
 	table := tableName(g.LAN)
 	return nft(fmt.Sprintf("table inet %s { set known { type iface_index; }; }\n", table)+

@@ -213,8 +213,12 @@ static __always_inline int preauth(struct __sk_buff *skb, const struct iphdr *ip
 {
 	struct ports p = ports_of(ip, end);
 
-	if (ip->daddr == gateway_addr)
-		return is_service(ip, p) ? local(skb, ip, end) : reject(skb, ip, end);
+	if (ip->daddr == gateway_addr) {
+		if (!is_service(ip, p))
+			return reject(skb, ip, end);
+		/* The portal's own port may be that of all the others. */
+		return ip->protocol == IPPROTO_TCP && p.dest == HTTP ? to_portal(skb, ip, end) : local(skb, ip, end);
+	}
 	if (ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER)
 		return ip->daddr == bpf_htonl(INADDR_BROADCAST) ? local(skb, ip, end) : drop(REASON_BLOCKED);
 	if (is_garden(ip->daddr))

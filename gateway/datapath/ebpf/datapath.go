@@ -308,7 +308,7 @@ func (d *Datapath) change(how func(*gatewaySettings)) error {
 }
 
 // Portal names the listening socket that clients' HTTP for any address is given
-// to, until it is closed. It must be IP_TRANSPARENT.
+// to, until it is closed.
 func (d *Datapath) Portal(l syscall.Conn) error {
 	rc, err := l.SyscallConn()
 	if err != nil {

@@ -1,16 +1,12 @@
 package ebpf
 
 import (
-	"errors"
 	"io"
 	"net"
 	"net/netip"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
@@ -18,11 +14,7 @@ import (
 // serve answers each connection with a name and the address it was made to.
 func serve(t *testing.T, name, addr string) *net.TCPListener {
 	t.Helper()
-	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var set error
-		err := c.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1) })
-		return errors.Join(err, set)
-	}}
+	var lc net.ListenConfig
 	lc.SetMultipathTCP(false) // sockmaps hold plain TCP only
 	l, err := lc.Listen(t.Context(), "tcp4", addr)
 	must(t, err)

@@ -17,7 +17,7 @@ func TestLeasesPastTheStack(t *testing.T) {
 	rules := sh(t, "ip rule")
 	network(t)
 	sh(t, `sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.lan0.rp_filter=1
-nft 'table inet test { chain in { type filter hook input priority 0; policy drop; iifname lo accept; }; chain pre { type filter hook prerouting priority -300; udp dport 67 drop; }; }' `)
+nft 'table inet test { chain in { type filter hook input priority 0; policy drop; tcp dport { 80, 8080 } accept; }; chain pre { type filter hook prerouting priority -300; udp dport 67 drop; }; }' `)
 	t.Cleanup(func() { sh(t, "nft delete table inet test") })
 	dir := t.TempDir()
 	d := start(t, dir)
@@ -48,6 +48,9 @@ nft 'table inet test { chain in { type filter hook input priority 0; policy drop
 	leases(1)
 	sh(t, "kill -USR1 $(cat "+pid+")") // by unicast, of its address
 	saying("renew 10.1.0.")
+	if caught := sh(t, "ip -n client route add default via 10.1.0.1; "+curl+`-o /dev/null -w '%{http_code}' http://192.0.2.2/`); caught != "302" {
+		t.Errorf("the first look at the web is answered by %s", caught)
+	}
 	sh(t, "kill -USR2 $(cat "+pid+")")
 	leases(0)
 

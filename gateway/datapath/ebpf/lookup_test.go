@@ -1,14 +1,20 @@
 package ebpf
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
 // serve answers each connection with a name and the address it was made to.
@@ -80,4 +86,42 @@ func TestWhoReachesThePortal(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPortOfTwoSites: a client may have one port for connections with two sites, which
+// are one to the portal. The later one is answered, and the other one ends at once.
+func TestPortOfTwoSites(t *testing.T) {
+	n := newNetwork(t)
+	d := n.open(t)
+	must(t, d.Portal(serve(t, "portal", "10.1.0.1:8080")))
+	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC}))
+	dialer := net.Dialer{
+		LocalAddr: &net.TCPAddr{IP: alice.AsSlice(), Port: 40406}, Timeout: 10 * time.Second,
+		Control: func(_, _ string, c syscall.RawConn) error {
+			var set error
+			err := c.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
+			return errors.Join(err, set)
+		},
+	}
+	var first, second net.Conn
+	in(t, n.client, func() (err error) {
+		if first, err = dialer.Dial("tcp4", "192.0.2.2:80"); err == nil {
+			second, err = dialer.Dial("tcp4", "198.51.100.1:80")
+		}
+		return err
+	})
+	defer first.Close()
+	defer second.Close()
+	for _, c := range []net.Conn{first, second} {
+		must(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+	}
+	if said, err := io.ReadAll(second); err != nil || !strings.HasPrefix(string(said), "portal") {
+		t.Errorf("the later one was answered by %q, %v", said, err)
+	}
+	netnstest.Await(t, "the end of the former", func() error {
+		if _, err := first.Write([]byte("x")); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+			return fmt.Errorf("writing to it: %v", err)
+		}
+		return nil
+	})
 }

@@ -262,7 +262,7 @@ static __always_inline int is_own(const struct __sk_buff *skb, const struct iphd
 
 /* lan_out sees what goes to the clients, and judges what the stack forwards to them:
  * all of it where nothing is redirected, else what comes from other interfaces than
- * the WAN. */
+ * the WAN. What the portal answers it puts in the name of whom the client wanted. */
 SEC("tc")
 int lan_out(struct __sk_buff *skb)
 {

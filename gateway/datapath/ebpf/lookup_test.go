@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
@@ -124,4 +125,34 @@ func TestPortOfTwoSites(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestHTTPGoesNowhereElse: rules of the machine's own that send HTTP to a proxy behind
+// the WAN do so for who is admitted, and let nothing of a stranger out.
+func TestHTTPGoesNowhereElse(t *testing.T) {
+	n := newNetwork(t)
+	n.neighbour(t)
+	d := n.open(t)
+	must(t, d.Portal(serve(t, "portal", "10.1.0.1:8080")))
+	run(t, `nft "table ip proxy { chain pre { type nat hook prerouting priority dstnat; iifname $lan tcp dport 80 dnat to 192.0.2.3:443; }; }"`, n.env()...)
+	t.Cleanup(func() { run(t, "nft delete table ip proxy") })
+	netnstest.Await(t, "the stack's turn", func() error {
+		if is := d.Forwarding(); is != string(ForwardStack) {
+			return errors.New(is)
+		}
+		return nil
+	})
+	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addr: bob, MAC: bobMAC}))
+	w, syn := n.wire(t), datapathtest.Flags("S")
+	if came := w.pass(t, tcp(80, syn)); len(came) != 1 || !came[0].of(netip.MustParseAddr("192.0.2.3")) {
+		t.Errorf("of an admitted client %d frames came to the proxy", len(came))
+	}
+	before := d.packets(t)
+	if came := w.pass(t, tcp(80, syn, from(bob, bobMAC))); len(came) > 0 {
+		t.Errorf("of a stranger came % x", came[0].frame)
+	}
+	if got := change(before, d.packets(t)); got["portal"] != 1 {
+		t.Errorf("a stranger's HTTP was counted as %v", got)
+	}
 }

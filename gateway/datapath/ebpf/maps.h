@@ -198,8 +198,8 @@ struct {
 } requests SEC(".maps");
 
 /* Whom strangers' HTTP was meant for, in network order: the portal has their packets
- * with the gateway's address, and answers in this one's name. Who has more callers
- * than that loses those that were silent longest. */
+ * with the gateway's address, and answers in this one's name. When it is full, it
+ * forgets connections that were silent for long. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);

@@ -142,10 +142,21 @@ static __always_inline int readdress_tcp(struct __sk_buff *skb, __u32 at, __u32 
 	       bpf_l3_csum_replace(skb, IP_CHECK, from, to, sizeof(to)) || bpf_skb_store_bytes(skb, at, &to, sizeof(to), 0);
 }
 
+/* ground leaves a packet no hop to go: the stack delivers it here or drops it. */
+static __always_inline int ground(struct __sk_buff *skb, const struct iphdr *ip)
+{
+	struct {
+		__u8 ttl, protocol;
+	} was = { ip->ttl, ip->protocol }, now = { 1, ip->protocol };
+
+	return bpf_l3_csum_replace(skb, IP_CHECK, *(__be16 *)&was, *(__be16 *)&now, sizeof(__be16)) ||
+	       bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, ttl), &now.ttl, sizeof(now.ttl), 0);
+}
+
 /* to_portal makes HTTP for anywhere HTTP for the gateway, where portal_lookup gives it
- * to the portal; without a portal it is answered at once. Whatever rules the machine
- * has, it stays here. The stack could be told by a mark to deliver it unchanged, but a
- * rule of routing slows down everything that is routed. */
+ * to the portal; without a portal it is answered at once. Rules of the machine's own
+ * may send it elsewhere, but not out. The stack could be told by a mark to deliver it
+ * unchanged, but a rule of routing slows down everything that is routed. */
 static __always_inline int to_portal(struct __sk_buff *skb, const struct iphdr *ip, const void *end)
 {
 	struct bpf_sock_tuple tuple = { .ipv4 = { .daddr = gateway_addr, .dport = portal_ports[0] } };
@@ -171,7 +182,7 @@ static __always_inline int to_portal(struct __sk_buff *skb, const struct iphdr *
 		if (bpf_map_update_elem(&called, &c, &wanted, BPF_ANY))
 			return drop(REASON_BLOCKED);
 	}
-	if (readdress_tcp(skb, IP_DADDR, header, wanted, gateway_addr))
+	if (ground(skb, ip) || readdress_tcp(skb, IP_DADDR, header, wanted, gateway_addr))
 		return drop(REASON_BLOCKED);
 	return pass(REASON_PORTAL);
 }

@@ -47,6 +47,9 @@ func (g *gateway) dhcpConfig() dhcp.Config {
 		Static: map[dhcp.MAC]netip.Addr{}, Lease: d.Lease, DNS: d.DNS, Domain: d.Domain, MTU: d.MTU,
 		Brief: d.Brief, Settled: g.authenticated, Path: filepath.Join(cfg.StateDir, "leases.db"), Log: g.log,
 	}
+	if h, ok := g.dp.(hearer); ok {
+		out.Requests = h.Requests
+	}
 	if g.portal != nil {
 		out.CaptivePortalURL = g.portal.APIURL()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -34,6 +35,12 @@ type path interface {
 // introducer is a data path that must be shown the portal's socket.
 type introducer interface {
 	Portal(listener syscall.Conn) error
+}
+
+// hearer is a data path that hears clients' DHCP requests itself.
+type hearer interface {
+	// Requests is as dhcp.Config has it.
+	Requests() (io.ReadCloser, error)
 }
 
 // mortal is a data path that can come to an end by itself.
@@ -164,6 +171,8 @@ func (g *gateway) ebpfConfig() ebpf.Config {
 	}
 	if cfg.DHCP.Mode == config.External {
 		c.Newcomer = g.newcomer
+	} else {
+		c.DHCP = true
 	}
 	return c
 }

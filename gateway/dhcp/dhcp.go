@@ -20,6 +20,7 @@ package dhcp
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -47,7 +48,7 @@ type Option struct {
 // Path are needed.
 type Config struct {
 	Interface string       // of the LAN
-	Bound     bool         // to it alone: for data paths that have no packet delivered in the kernel which it was not meant for
+	Bound     bool         // the packet socket to it alone: for data paths that have no packet delivered in the kernel which it was not meant for
 	Server    netip.Addr   // the gateway's address on it: server identifier, source of replies
 	Subnet    netip.Prefix // that clients are told
 	Pools     []Range      // addresses to lease; the gateway's own and static ones are left out
@@ -63,6 +64,11 @@ type Config struct {
 	MTU              int                        // option 26 in bytes; 0: not sent
 	CaptivePortalURL string                     // option 114 (RFC 8910), sent asked or not; empty: not sent
 	Options          []Option                   // further ones, sent when asked for; they replace the above but not 1, 51–59, 61, 82
+
+	// Requests opens what hears requests ahead of the kernel's stack, as a data path can:
+	// each Read takes one Ethernet frame, until Close, which may be called more than
+	// once. It is called again after each Close. nil: a packet socket hears them.
+	Requests func() (io.ReadCloser, error)
 
 	Path string       // the file that keeps the leases
 	Log  *slog.Logger // default slog.Default()

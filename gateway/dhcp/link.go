@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"syscall"
 	"time"
@@ -13,20 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// link is the server's sockets on its interface. Requests come through a packet
-// socket: it shows who sent a frame, and receives whatever firewall and reverse
-// path filter think of a client without an address. It is bound to IPv4 packets,
-// so what the data path forwards at tc ingress never reaches it.
-//
-// Unless it is asked to be, it is bound to no interface: the kernel would give the
-// stack its packets while a socket of that interface still waits for them, and the
-// stack copy what it shares, without the local socket that the data path has chosen
-// for it.
+// link is the server's hold on its interface. Requests come as frames: that shows
+// who sent them, whatever firewall and reverse path filter think of a client without
+// an address.
 type link struct {
-	raw  *packet.Conn
-	out  *packet.Conn   // receives nothing
-	port net.PacketConn // keeps the port from others, and the kernel from refusing it by ICMP
-	mac  MAC
+	requests io.ReadCloser  // one frame a Read
+	out      *packet.Conn   // receives nothing
+	port     net.PacketConn // keeps the port from others, and the kernel from refusing it by ICMP
+	mac      MAC
 }
 
 const (
@@ -34,7 +29,8 @@ const (
 	experimental  = 0x88b5  // IEEE 802's local experimental EtherType: nobody sends it
 )
 
-func openLink(name string, bound bool) (*link, error) {
+func openLink(cfg Config) (*link, error) {
+	name := cfg.Interface
 	ifi, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil, fmt.Errorf("serving DHCP on %s: %w", name, err)
@@ -42,31 +38,60 @@ func openLink(name string, bound bool) (*link, error) {
 	if len(ifi.HardwareAddr) != len(MAC{}) {
 		return nil, fmt.Errorf("serving DHCP on %s: it is no Ethernet interface", name)
 	}
-	filter, err := bpf.Assemble(requestFilter(uint32(ifi.Index)))
-	if err != nil {
-		return nil, fmt.Errorf("serving DHCP on %s: %w", name, err)
-	}
 	port, err := holdPort(name)
 	if err != nil {
 		return nil, err
 	}
 	l := &link{port: port, mac: MAC(ifi.HardwareAddr)}
-	from := &net.Interface{}
-	if bound {
-		from = ifi
-	}
-	if l.raw, err = packet.Listen(from, packet.Raw, unix.ETH_P_IP, &packet.Config{Filter: filter}); err == nil {
-		l.out, err = packet.Listen(ifi, packet.Raw, experimental, &packet.Config{Filter: []bpf.RawInstruction{{Op: unix.BPF_RET | unix.BPF_K}}})
-	}
+	l.out, err = packet.Listen(ifi, packet.Raw, experimental, &packet.Config{Filter: []bpf.RawInstruction{{Op: unix.BPF_RET | unix.BPF_K}}})
 	if err != nil {
 		l.close()
 		return nil, fmt.Errorf("serving DHCP on %s: opening a packet socket: %w (it needs CAP_NET_RAW)", name, err)
 	}
-	if err := l.enlargeBuffer(); err != nil {
+	open := cfg.Requests
+	if open == nil {
+		open = func() (io.ReadCloser, error) { return openSocket(ifi, cfg.Bound) }
+	}
+	if l.requests, err = open(); err != nil {
 		l.close()
-		return nil, fmt.Errorf("serving DHCP on %s: enlarging the receive buffer: %w", name, err)
+		return nil, fmt.Errorf("serving DHCP on %s: %w", name, err)
 	}
 	return l, nil
+}
+
+// socket is a packet socket that hears requests. It is bound to IPv4 packets, so what
+// the data path forwards at tc ingress never reaches it. What does costs more for it:
+// the kernel shares each packet with it, and gives its stack one after the other what
+// else goes in lists. A data path that picks requests out spares the machine that.
+//
+// Unless it is asked to be, it is bound to no interface: the kernel would give the
+// stack its packets while a socket of that interface still waits for them, and the
+// stack copy what it shares.
+type socket struct{ *packet.Conn }
+
+func openSocket(ifi *net.Interface, bound bool) (io.ReadCloser, error) {
+	filter, err := bpf.Assemble(requestFilter(uint32(ifi.Index)))
+	if err != nil {
+		return nil, err
+	}
+	from := &net.Interface{}
+	if bound {
+		from = ifi
+	}
+	conn, err := packet.Listen(from, packet.Raw, unix.ETH_P_IP, &packet.Config{Filter: filter})
+	if err != nil {
+		return nil, fmt.Errorf("opening a packet socket: %w (it needs CAP_NET_RAW)", err)
+	}
+	if err := enlargeBuffer(conn); err != nil {
+		return nil, errors.Join(fmt.Errorf("enlarging the receive buffer: %w", err), conn.Close())
+	}
+	return socket{conn}, nil
+}
+
+// Read takes one frame.
+func (s socket) Read(b []byte) (int, error) {
+	n, _, err := s.ReadFrom(b)
+	return n, err
 }
 
 // requestFilter passes whole UDP datagrams to port 67 that came in by the
@@ -112,8 +137,8 @@ func holdPort(name string) (net.PacketConn, error) {
 	return conn, nil
 }
 
-func (l *link) enlargeBuffer() error {
-	rc, err := l.raw.SyscallConn()
+func enlargeBuffer(c *packet.Conn) error {
+	rc, err := c.SyscallConn()
 	if err != nil {
 		return err
 	}
@@ -137,7 +162,7 @@ func (l *link) receive(f func([]byte)) error {
 	}()
 	buf := make([]byte, 4096)
 	for {
-		n, _, err := l.raw.ReadFrom(buf)
+		n, err := l.requests.Read(buf)
 		if err != nil {
 			l.interrupt()
 			return fmt.Errorf("reading requests: %w", <-gone)
@@ -153,16 +178,17 @@ func (l *link) send(frame []byte) error {
 
 // interrupt ends receive; send still works.
 func (l *link) interrupt() {
-	l.raw.SetReadDeadline(time.Unix(1, 0))
+	l.requests.Close()
 	l.out.SetReadDeadline(time.Unix(1, 0))
 }
 
 // close may be called more than once.
 func (l *link) close() {
-	for _, c := range []*packet.Conn{l.raw, l.out} {
-		if c != nil {
-			c.Close()
-		}
+	if l.requests != nil {
+		l.requests.Close()
+	}
+	if l.out != nil {
+		l.out.Close()
 	}
 	l.port.Close()
 }

@@ -60,7 +60,7 @@ func New(cfg Config, l Listener) (*Server, error) {
 		s.store.close()
 		return nil, err
 	}
-	first, err := openLink(cfg.Interface, cfg.Bound)
+	first, err := openLink(cfg)
 	if err != nil {
 		s.store.close()
 		return nil, err
@@ -133,7 +133,7 @@ func (s *Server) reopen(ctx context.Context) {
 		if err != nil || ifi.Flags&net.FlagUp == 0 {
 			continue
 		}
-		if l, err := openLink(s.cfg.Interface, s.cfg.Bound); err == nil {
+		if l, err := openLink(s.cfg); err == nil {
 			s.link.Store(l)
 			s.log.Info("the interface is back")
 			return

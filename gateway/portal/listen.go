@@ -11,8 +11,8 @@ import (
 )
 
 // Listen opens the socket that the data path gives captured connections to. It is
-// transparent (ip(7), IP_TRANSPARENT): answers leave with the address of the site
-// that the client wanted. That needs CAP_NET_ADMIN.
+// transparent (ip(7), IP_TRANSPARENT), which needs CAP_NET_ADMIN: where a connection
+// comes with the address of the site that the client wanted, answers leave with it.
 func Listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
 	lc := net.ListenConfig{
 		Control: func(_, _ string, c syscall.RawConn) error {

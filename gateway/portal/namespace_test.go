@@ -27,8 +27,8 @@ var (
 	site       = netip.MustParseAddr("203.0.113.9")
 )
 
-// prepare makes the addresses, and does what the eBPF data path does with
-// bpf_sk_assign: packets keep their destination and go to the socket of another
+// prepare makes the addresses, and gives the portal its connections as a
+// transparent proxy has them: packets keep their destination and go to the socket of another
 // one, which must be transparent.
 const prepare = `ip link set lo up
 ip addr add 10.1.0.5/32 dev lo

@@ -5,6 +5,7 @@ package datapathtest
 
 import (
 	"flag"
+	"io"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -71,6 +72,9 @@ type Promises struct {
 	// DHCPSocket: DHCP reaches UDP sockets on the LAN interface, such as another
 	// server's, and not only packet sockets.
 	DHCPSocket bool
+	// Requests hears DHCP as whole frames, one a Read; no socket then sees any. nil:
+	// sockets do.
+	Requests func(Datapath) (io.ReadCloser, error)
 	// Newcomers: it tells of clients it does not know, so that others can lease
 	// addresses.
 	Newcomers bool

@@ -56,8 +56,8 @@ type Newcomer struct {
 type Sightings struct {
 	Newcomers []Newcomer
 	// DHCP has the transaction IDs of clients' DHCP messages, as a packet socket and
-	// as a UDP socket on the LAN interface saw them.
-	PacketDHCP, SocketDHCP map[uint32]int
+	// as a UDP socket on the LAN interface saw them, and as Requests did.
+	PacketDHCP, SocketDHCP, FrameDHCP map[uint32]int
 }
 
 // Outcome is an error on its way through a socket.
@@ -98,7 +98,7 @@ func serve(p Path) {
 	}
 	f.Close()
 	s := rpc.NewServer()
-	s.Register(&Service{path: p, seen: Sightings{PacketDHCP: map[uint32]int{}, SocketDHCP: map[uint32]int{}}})
+	s.Register(&Service{path: p, seen: Sightings{PacketDHCP: map[uint32]int{}, SocketDHCP: map[uint32]int{}, FrameDHCP: map[uint32]int{}}})
 	s.ServeConn(conn)
 	os.Exit(0)
 }
@@ -281,6 +281,6 @@ func (s *Service) Forwarding(_ Nothing, word *string) error {
 func (s *Service) Seen(_ Nothing, out *Sightings) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	*out = Sightings{append([]Newcomer(nil), s.seen.Newcomers...), maps.Clone(s.seen.PacketDHCP), maps.Clone(s.seen.SocketDHCP)}
+	*out = Sightings{append([]Newcomer(nil), s.seen.Newcomers...), maps.Clone(s.seen.PacketDHCP), maps.Clone(s.seen.SocketDHCP), maps.Clone(s.seen.FrameDHCP)}
 	return nil
 }

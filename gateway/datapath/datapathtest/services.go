@@ -71,7 +71,7 @@ func (s *Service) listen(dp Datapath) (_ *services, err error) {
 	}
 	v.closers = append(v.closers, dns)
 	v.running.Go(func() { answer(dns) })
-	return v, v.watchDHCP(s)
+	return v, errors.Join(v.watchDHCP(s), v.hearDHCP(s, dp))
 }
 
 // tcp listens with a socket that a data path can give foreign connections to.
@@ -142,6 +142,31 @@ func (v *services) watchDHCP(s *Service) error {
 		})
 	})
 	v.running.Go(func() { each(socket, func(b []byte) { s.count(s.seen.SocketDHCP, b) }) })
+	return nil
+}
+
+// hearDHCP counts what the data path hands over.
+func (v *services) hearDHCP(s *Service, dp Datapath) error {
+	if s.path.Requests == nil {
+		return nil
+	}
+	requests, err := s.path.Requests(dp)
+	if err != nil {
+		return err
+	}
+	v.closers = append(v.closers, requests)
+	v.running.Go(func() {
+		b := make([]byte, 2000)
+		for {
+			n, err := requests.Read(b)
+			if err != nil {
+				return
+			}
+			if n > 42 {
+				s.count(s.seen.FrameDHCP, b[42:n])
+			}
+		}
+	})
 	return nil
 }
 

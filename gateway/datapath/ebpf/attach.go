@@ -212,10 +212,10 @@ func (h hook) restore(dir string) error {
 }
 
 // Remove takes everything a data path left out of the kernel: programs, tables,
-// rules, the hook it made for them, and last the guard. The interfaces may be gone, and must be locked: nobody
+// the hook it made for them, and last the guard. The interfaces may be gone, and must be locked: nobody
 // asks whether a data path runs.
 func Remove(cfg Config) error {
-	err := removeRules()
+	var err error
 	for _, name := range []string{cfg.LAN, cfg.WAN} {
 		dev, lookup := net.InterfaceByName(name)
 		if lookup != nil {

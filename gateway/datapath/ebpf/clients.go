@@ -184,6 +184,7 @@ var reasonNames = map[gatewayReason]string{
 	gatewayReasonREASON_QUOTA:          "quota",
 	gatewayReasonREASON_MALFORMED:      "malformed",
 	gatewayReasonREASON_TAGGED:         "tagged",
+	gatewayReasonREASON_OVERFLOW:       "overflow",
 }
 
 // now is CLOCK_MONOTONIC, nanoseconds: the programs' clock.

@@ -53,6 +53,7 @@ type Config struct {
 	// Newcomer is called for clients nobody leased an address to; nil: their
 	// packets are dropped without a word.
 	Newcomer func(netip.Addr, datapath.MAC)
+	DHCP     bool // the gateway leases addresses: requests go to whoever reads Requests, not to the stack
 	Log      *slog.Logger
 	clsact   bool // as on kernels before 6.6
 }
@@ -117,9 +118,6 @@ func Open(cfg Config) (_ *Datapath, err error) {
 // enter puts the programs in their places, behind the guard, which then knows the
 // interfaces.
 func (d *Datapath) enter() error {
-	if err := addRules(); err != nil {
-		return err
-	}
 	d.guarded = d.guard()
 	for _, h := range d.hooks(d.lan, d.wan) {
 		if err := d.attach(h); err != nil {
@@ -257,9 +255,9 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		switch name {
 		case "clients", "client_counters", "client_limits", "client_meters":
 			m.MaxEntries = d.cfg.size()
-		case "hops", "gateway_settings", "stats", "garden", "newcomers", "portal":
+		case "hops", "gateway_settings", "stats", "garden", "newcomers", "called", "portal":
 		default:
-			continue // constants, of one load only
+			continue // of one load only
 		}
 		m.Pinning = ebpf.PinByName
 	}
@@ -270,15 +268,11 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 	for i, p := range d.cfg.PortalPorts {
 		ports[i] = binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, p))
 	}
-	learn := uint8(0)
-	if d.cfg.Newcomer != nil {
-		learn = 1
-	}
+	flag := map[bool]uint8{true: 1}
 	for name, value := range map[string]any{
 		"lan_base": hostOrder(d.cfg.Prefix.Addr()), "lan_size": d.cfg.size(),
 		"lan_ifindex": uint32(lan.Index), "wan_ifindex": uint32(wan.Index), "lan_mac": [6]uint8(lan.HardwareAddr),
-		"gateway_addr": networkOrder(d.cfg.Gateway), "portal_ports": ports, "learn": learn,
-		"mark_local": uint32(markLocal),
+		"gateway_addr": networkOrder(d.cfg.Gateway), "portal_ports": ports, "learn": flag[d.cfg.Newcomer != nil], "hear_dhcp": flag[d.cfg.DHCP],
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return nil, fmt.Errorf("setting %s: %w", name, err)
@@ -314,7 +308,7 @@ func (d *Datapath) change(how func(*gatewaySettings)) error {
 }
 
 // Portal names the listening socket that clients' HTTP for any address is given
-// to, until it is closed. It must be IP_TRANSPARENT.
+// to, until it is closed.
 func (d *Datapath) Portal(l syscall.Conn) error {
 	rc, err := l.SyscallConn()
 	if err != nil {

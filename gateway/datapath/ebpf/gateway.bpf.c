@@ -67,10 +67,10 @@ static __always_inline int arp_in(const void *data, const void *end)
 }
 
 /* unleased is a packet from an address of the LAN that nobody leased. */
-static __always_inline int unleased(const struct ethhdr *eth, const struct iphdr *ip, struct ports p)
+static __always_inline int unleased(struct __sk_buff *skb, const struct ethhdr *eth, const struct iphdr *ip, const void *end)
 {
-	if (ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER)
-		return pass(REASON_LOCAL); /* wants its lease back */
+	if (ip->protocol == IPPROTO_UDP && ports_of(ip, end).dest == DHCP_SERVER)
+		return local(skb, ip, end); /* wants its lease back */
 	if (learn && ip->saddr != gateway_addr)
 		tell(ip->saddr, eth->h_source);
 	return drop(REASON_NOT_LEASED);
@@ -138,21 +138,21 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 		if (p.source == DHCP_SERVER && p.dest == DHCP_CLIENT)
 			return drop(REASON_ROGUE_DHCP);
 		if (!ip->saddr)
-			return p.dest == DHCP_SERVER ? pass(REASON_LOCAL) : drop(REASON_NOT_LEASED);
+			return p.dest == DHCP_SERVER ? local(skb, ip, end) : drop(REASON_NOT_LEASED);
 	}
 	at = place(ip->saddr);
 	c = bpf_map_lookup_elem(&clients, &at);
 	if (!c)
 		return drop(REASON_FOREIGN_SOURCE);
 	if (c->state == STATE_NONE)
-		return unleased(eth, ip, ports_of(ip, end));
+		return unleased(skb, eth, ip, end);
 	if (mac_at(c->mac) != mac_at(eth->h_source))
 		return drop(REASON_WRONG_MAC);
 	if (c->state != STATE_ADMITTED || expired(c))
 		return preauth(skb, ip, end);
 	/* Of what was sent to everybody on the link the stack forwards nothing (RFC 1812, 5.3.4). */
 	if (ip->daddr == gateway_addr || is_multicast(ip->daddr) || skb->pkt_type != PACKET_HOST)
-		return pass(REASON_LOCAL);
+		return local(skb, ip, end);
 	if (!admit(at, c, on_wire(skb, ip, end), 1))
 		return TC_ACT_SHOT;
 	if (place(ip->daddr) < lan_size)
@@ -262,7 +262,7 @@ static __always_inline int is_own(const struct __sk_buff *skb, const struct iphd
 
 /* lan_out sees what goes to the clients, and judges what the stack forwards to them:
  * all of it where nothing is redirected, else what comes from other interfaces than
- * the WAN. */
+ * the WAN. What the portal answers it puts in the name of whom the client wanted. */
 SEC("tc")
 int lan_out(struct __sk_buff *skb)
 {
@@ -275,13 +275,18 @@ int lan_out(struct __sk_buff *skb)
 
 	if (skb->tc_index == JUDGED)
 		return TC_ACT_OK;
-	if (skb->sk || (void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP))
-		return TC_ACT_OK; /* the gateway's own */
+	if ((void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP))
+		return TC_ACT_OK;
 	at = place(ip->daddr);
 	c = bpf_map_lookup_elem(&clients, &at);
-	if (!c || is_own(skb, ip))
+	if (!c)
 		return TC_ACT_OK;
 	admitted = c->state == STATE_ADMITTED && !expired(c);
+	if (skb->sk || is_own(skb, ip)) {
+		if (ip->saddr == gateway_addr && !admitted)
+			from_portal(skb, ip, end);
+		return TC_ACT_OK;
+	}
 	if (!allowed(skb, ip, at, c, end))
 		return TC_ACT_SHOT;
 	/* The stack's neighbour may be a former owner of the address. */
@@ -290,12 +295,11 @@ int lan_out(struct __sk_buff *skb)
 	return admitted ? pass(REASON_STACK) : TC_ACT_OK;
 }
 
-/* portal_lookup gives the portal the connections for port 80 of any address that
- * lan_in has the stack deliver here. The choice is made where the stack looks for
- * a socket, not at lan_in: a packet that others read as well, such as a DHCP
- * server's packet socket, is copied on the way and would lose it.
- * Where it came in is not asked, which needs kernel 5.17: lan_in and wan_in let
- * nothing in that claims a client's address without being it. */
+/* portal_lookup gives the portal the connections for port 80 that lan_in has
+ * addressed to the gateway. They keep that port, which tells them from the clients'
+ * own connections with the portal. Where one came in is not asked, which needs kernel
+ * 5.17: lan_in and wan_in let nothing in that claims a client's address without being
+ * it. */
 SEC("sk_lookup")
 int portal_lookup(struct bpf_sk_lookup *ctx)
 {
@@ -304,7 +308,7 @@ int portal_lookup(struct bpf_sk_lookup *ctx)
 	__u32 zero = 0, at;
 
 	if (ctx->family != AF_INET || ctx->protocol != IPPROTO_TCP || ctx->local_port != 80 ||
-	    ctx->local_ip4 == gateway_addr)
+	    ctx->local_ip4 != gateway_addr)
 		return SK_PASS;
 	at = place(ctx->remote_ip4);
 	c = bpf_map_lookup_elem(&clients, &at);

@@ -13,6 +13,13 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type gatewayCaller struct {
+	_    structs.HostLayout
+	Addr uint32
+	Port uint16
+	Pad  uint16
+}
+
 type gatewayClient struct {
 	_     structs.HostLayout
 	Mac   [6]uint8
@@ -94,7 +101,8 @@ const (
 	gatewayReasonREASON_QUOTA          gatewayReason = 14
 	gatewayReasonREASON_MALFORMED      gatewayReason = 15
 	gatewayReasonREASON_TAGGED         gatewayReason = 16
-	gatewayReasonREASON_COUNT          gatewayReason = 17
+	gatewayReasonREASON_OVERFLOW       gatewayReason = 17
+	gatewayReasonREASON_COUNT          gatewayReason = 18
 )
 
 type gatewaySettings struct {
@@ -118,6 +126,7 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	gatewayMapCalled          = "called"
 	gatewayMapClientCounters  = "client_counters"
 	gatewayMapClientLimits    = "client_limits"
 	gatewayMapClientMeters    = "client_meters"
@@ -127,18 +136,19 @@ const (
 	gatewayMapHops            = "hops"
 	gatewayMapNewcomers       = "newcomers"
 	gatewayMapPortal          = "portal"
+	gatewayMapRequests        = "requests"
 	gatewayMapStats           = "stats"
 	gatewayProgLanIn          = "lan_in"
 	gatewayProgLanOut         = "lan_out"
 	gatewayProgPortalLookup   = "portal_lookup"
 	gatewayProgWanIn          = "wan_in"
 	gatewayVarGatewayAddr     = "gateway_addr"
+	gatewayVarHearDhcp        = "hear_dhcp"
 	gatewayVarLanBase         = "lan_base"
 	gatewayVarLanIfindex      = "lan_ifindex"
 	gatewayVarLanMac          = "lan_mac"
 	gatewayVarLanSize         = "lan_size"
 	gatewayVarLearn           = "learn"
-	gatewayVarMarkLocal       = "mark_local"
 	gatewayVarPortalPorts     = "portal_ports"
 	gatewayVarUnusedReason    = "unused_reason"
 	gatewayVarUnusedState     = "unused_state"
@@ -197,6 +207,7 @@ type gatewayProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type gatewayMapSpecs struct {
+	Called          *ebpf.MapSpec `ebpf:"called"`
 	ClientCounters  *ebpf.MapSpec `ebpf:"client_counters"`
 	ClientLimits    *ebpf.MapSpec `ebpf:"client_limits"`
 	ClientMeters    *ebpf.MapSpec `ebpf:"client_meters"`
@@ -206,6 +217,7 @@ type gatewayMapSpecs struct {
 	Hops            *ebpf.MapSpec `ebpf:"hops"`
 	Newcomers       *ebpf.MapSpec `ebpf:"newcomers"`
 	Portal          *ebpf.MapSpec `ebpf:"portal"`
+	Requests        *ebpf.MapSpec `ebpf:"requests"`
 	Stats           *ebpf.MapSpec `ebpf:"stats"`
 }
 
@@ -214,12 +226,12 @@ type gatewayMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type gatewayVariableSpecs struct {
 	GatewayAddr  *ebpf.VariableSpec `ebpf:"gateway_addr"`
+	HearDhcp     *ebpf.VariableSpec `ebpf:"hear_dhcp"`
 	LanBase      *ebpf.VariableSpec `ebpf:"lan_base"`
 	LanIfindex   *ebpf.VariableSpec `ebpf:"lan_ifindex"`
 	LanMac       *ebpf.VariableSpec `ebpf:"lan_mac"`
 	LanSize      *ebpf.VariableSpec `ebpf:"lan_size"`
 	Learn        *ebpf.VariableSpec `ebpf:"learn"`
-	MarkLocal    *ebpf.VariableSpec `ebpf:"mark_local"`
 	PortalPorts  *ebpf.VariableSpec `ebpf:"portal_ports"`
 	UnusedReason *ebpf.VariableSpec `ebpf:"unused_reason"`
 	UnusedState  *ebpf.VariableSpec `ebpf:"unused_state"`
@@ -246,6 +258,7 @@ func (o *gatewayObjects) Close() error {
 //
 // It can be passed to loadGatewayObjects or ebpf.CollectionSpec.LoadAndAssign.
 type gatewayMaps struct {
+	Called          *ebpf.Map `ebpf:"called"`
 	ClientCounters  *ebpf.Map `ebpf:"client_counters"`
 	ClientLimits    *ebpf.Map `ebpf:"client_limits"`
 	ClientMeters    *ebpf.Map `ebpf:"client_meters"`
@@ -255,11 +268,13 @@ type gatewayMaps struct {
 	Hops            *ebpf.Map `ebpf:"hops"`
 	Newcomers       *ebpf.Map `ebpf:"newcomers"`
 	Portal          *ebpf.Map `ebpf:"portal"`
+	Requests        *ebpf.Map `ebpf:"requests"`
 	Stats           *ebpf.Map `ebpf:"stats"`
 }
 
 func (m *gatewayMaps) Close() error {
 	return _GatewayClose(
+		m.Called,
 		m.ClientCounters,
 		m.ClientLimits,
 		m.ClientMeters,
@@ -269,6 +284,7 @@ func (m *gatewayMaps) Close() error {
 		m.Hops,
 		m.Newcomers,
 		m.Portal,
+		m.Requests,
 		m.Stats,
 	)
 }
@@ -278,12 +294,12 @@ func (m *gatewayMaps) Close() error {
 // It can be passed to loadGatewayObjects or ebpf.CollectionSpec.LoadAndAssign.
 type gatewayVariables struct {
 	GatewayAddr  *ebpf.Variable `ebpf:"gateway_addr"`
+	HearDhcp     *ebpf.Variable `ebpf:"hear_dhcp"`
 	LanBase      *ebpf.Variable `ebpf:"lan_base"`
 	LanIfindex   *ebpf.Variable `ebpf:"lan_ifindex"`
 	LanMac       *ebpf.Variable `ebpf:"lan_mac"`
 	LanSize      *ebpf.Variable `ebpf:"lan_size"`
 	Learn        *ebpf.Variable `ebpf:"learn"`
-	MarkLocal    *ebpf.Variable `ebpf:"mark_local"`
 	PortalPorts  *ebpf.Variable `ebpf:"portal_ports"`
 	UnusedReason *ebpf.Variable `ebpf:"unused_reason"`
 	UnusedState  *ebpf.Variable `ebpf:"unused_state"`

@@ -9,7 +9,7 @@ import (
 
 // guardian is the guard of what the programs see: it holds where they are gone.
 func (d *Datapath) guardian() guard.Guard {
-	return guard.Guard{LAN: d.cfg.LAN, WAN: d.cfg.WAN, Prefix: d.cfg.Prefix, Gateway: d.cfg.Gateway, Mark: markLocal}
+	return guard.Guard{LAN: d.cfg.LAN, WAN: d.cfg.WAN, Prefix: d.cfg.Prefix, Gateway: d.cfg.Gateway}
 }
 
 // guard puts the guard in its place, or leaves a predecessor's there, and says whether

@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -13,16 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
 // serve answers each connection with a name and the address it was made to.
 func serve(t *testing.T, name, addr string) *net.TCPListener {
 	t.Helper()
-	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var set error
-		err := c.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1) })
-		return errors.Join(err, set)
-	}}
+	var lc net.ListenConfig
 	lc.SetMultipathTCP(false) // sockmaps hold plain TCP only
 	l, err := lc.Listen(t.Context(), "tcp4", addr)
 	must(t, err)
@@ -54,9 +53,9 @@ func TestWhoReachesThePortal(t *testing.T) {
 		admitted  bool
 		to, want  string
 	}{
-		"before login, far away":  {n.client, alice, false, "192.0.2.2:80", "portal 192.0.2.2:80"},
-		"before login, nowhere":   {n.client, alice, false, "198.51.100.1:80", "portal 198.51.100.1:80"},
-		"before login, here":      {n.client, alice, false, "192.0.2.1:80", "portal 192.0.2.1:80"},
+		"before login, far away":  {n.client, alice, false, "192.0.2.2:80", "portal 10.1.0.1:80"},
+		"before login, nowhere":   {n.client, alice, false, "198.51.100.1:80", "portal 10.1.0.1:80"},
+		"before login, here":      {n.client, alice, false, "192.0.2.1:80", "portal 10.1.0.1:80"},
 		"admitted, here":          {n.client, alice, true, "192.0.2.1:80", "here 192.0.2.1:80"},
 		"admitted, far away":      {n.client, alice, true, "192.0.2.2:80", "far 192.0.2.2:80"},
 		"from the WAN":            {n.server, server, false, "192.0.2.1:80", "here 192.0.2.1:80"},
@@ -87,5 +86,73 @@ func TestWhoReachesThePortal(t *testing.T) {
 				t.Errorf("answered by %q, want %q", said, c.want)
 			}
 		})
+	}
+}
+
+// TestPortOfTwoSites: a client may have one port for connections with two sites, which
+// are one to the portal. The later one is answered, and the other one ends at once.
+func TestPortOfTwoSites(t *testing.T) {
+	n := newNetwork(t)
+	d := n.open(t)
+	must(t, d.Portal(serve(t, "portal", "10.1.0.1:8080")))
+	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC}))
+	dialer := net.Dialer{
+		LocalAddr: &net.TCPAddr{IP: alice.AsSlice(), Port: 40406}, Timeout: 10 * time.Second,
+		Control: func(_, _ string, c syscall.RawConn) error {
+			var set error
+			err := c.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
+			return errors.Join(err, set)
+		},
+	}
+	var first, second net.Conn
+	in(t, n.client, func() (err error) {
+		if first, err = dialer.Dial("tcp4", "192.0.2.2:80"); err == nil {
+			second, err = dialer.Dial("tcp4", "198.51.100.1:80")
+		}
+		return err
+	})
+	defer first.Close()
+	defer second.Close()
+	for _, c := range []net.Conn{first, second} {
+		must(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+	}
+	if said, err := io.ReadAll(second); err != nil || !strings.HasPrefix(string(said), "portal") {
+		t.Errorf("the later one was answered by %q, %v", said, err)
+	}
+	netnstest.Await(t, "the end of the former", func() error {
+		if _, err := first.Write([]byte("x")); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+			return fmt.Errorf("writing to it: %v", err)
+		}
+		return nil
+	})
+}
+
+// TestHTTPGoesNowhereElse: rules of the machine's own that send HTTP to a proxy behind
+// the WAN do so for who is admitted, and let nothing of a stranger out.
+func TestHTTPGoesNowhereElse(t *testing.T) {
+	n := newNetwork(t)
+	n.neighbour(t)
+	d := n.open(t)
+	must(t, d.Portal(serve(t, "portal", "10.1.0.1:8080")))
+	run(t, `nft "table ip proxy { chain pre { type nat hook prerouting priority dstnat; iifname $lan tcp dport 80 dnat to 192.0.2.3:443; }; }"`, n.env()...)
+	t.Cleanup(func() { run(t, "nft delete table ip proxy") })
+	netnstest.Await(t, "the stack's turn", func() error {
+		if is := d.Forwarding(); is != string(ForwardStack) {
+			return errors.New(is)
+		}
+		return nil
+	})
+	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addr: bob, MAC: bobMAC}))
+	w, syn := n.wire(t), datapathtest.Flags("S")
+	if came := w.pass(t, tcp(80, syn)); len(came) != 1 || !came[0].of(netip.MustParseAddr("192.0.2.3")) {
+		t.Errorf("of an admitted client %d frames came to the proxy", len(came))
+	}
+	before := d.packets(t)
+	if came := w.pass(t, tcp(80, syn, from(bob, bobMAC))); len(came) > 0 {
+		t.Errorf("of a stranger came % x", came[0].frame)
+	}
+	if got := change(before, d.packets(t)); got["portal"] != 1 {
+		t.Errorf("a stranger's HTTP was counted as %v", got)
 	}
 }

@@ -35,6 +35,7 @@ enum reason {
 	REASON_QUOTA,          /* beyond its quota, or after its time was up */
 	REASON_MALFORMED,
 	REASON_TAGGED,         /* of a VLAN: another network on the same wire, left to the stack */
+	REASON_OVERFLOW,       /* for the DHCP server, which is behind */
 	REASON_COUNT,
 };
 
@@ -101,6 +102,23 @@ struct newcomer {
 	__u32 addr; /* network order */
 	__u8 mac[6];
 	__u8 pad[2];
+};
+
+/* A DHCP client's message on its way to the server, as it came. Those that are longer
+ * than most have a record of the full size. */
+#define REQUEST_MOST 640
+#define REQUEST_MAX 1514
+
+struct request {
+	__u32 bytes; /* of the frame; what follows it in the record is not of it */
+	__u8 frame[REQUEST_MAX];
+};
+
+/* A connection for port 80 before login, as the client began it. */
+struct caller {
+	__u32 addr;  /* network order */
+	__u16 port;  /* network order */
+	__u16 pad;
 };
 
 /* A prefix of the walled garden, as LPM tries want it. */
@@ -173,6 +191,22 @@ struct {
 	__uint(max_entries, 64 * 1024);
 } newcomers SEC(".maps");
 
+/* Of one load: what nobody was there to read is not answered by a successor. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4 * 1024 * 1024); /* some 6,000 requests */
+} requests SEC(".maps");
+
+/* Whom strangers' HTTP was meant for, in network order: the portal has their packets
+ * with the gateway's address, and answers in this one's name. When it is full, it
+ * forgets connections that were silent for long. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct caller);
+	__type(value, __u32);
+} called SEC(".maps");
+
 /* The portal's listening socket. The kernel empties it when that is closed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SOCKMAP);
@@ -193,5 +227,5 @@ volatile const __u32 lan_ifindex, wan_ifindex;
 volatile const __u32 gateway_addr; /* network order */
 volatile const __u16 portal_ports[4]; /* network order, on gateway_addr; 0: none. The first gets redirected HTTP. */
 volatile const __u8 lan_mac[6];
+volatile const __u8 hear_dhcp;    /* the DHCP server reads requests: the stack does not see them */
 volatile const __u8 learn;        /* addresses are leased by others: tell user space of newcomers */
-volatile const __u32 mark_local;  /* mark of packets the stack is to deliver here, whatever their destination */

@@ -2,7 +2,7 @@
 /* What a client may do before it is admitted, and the answers to the rest. */
 #pragma once
 
-#include "packet.h"
+#include "local.h"
 
 #define RST_LEN (ETH_HLEN + sizeof(struct iphdr) + sizeof(struct tcphdr))
 
@@ -131,21 +131,75 @@ static __always_inline int reject(struct __sk_buff *skb, const struct iphdr *ip,
 	return prohibit(skb);
 }
 
-/* to_portal has the stack deliver HTTP for anywhere here, where portal_lookup
- * gives it to the portal; without a portal it is answered at once. The stack goes by
- * the mark; the guard goes by the class, and puts the mark back where rules of the
- * machine's own have made it another. */
-static __always_inline int to_portal(struct __sk_buff *skb)
+#define IP_SADDR (ETH_HLEN + offsetof(struct iphdr, saddr))
+#define IP_DADDR (ETH_HLEN + offsetof(struct iphdr, daddr))
+#define IP_CHECK (ETH_HLEN + offsetof(struct iphdr, check))
+
+/* readdress_tcp puts another address into a TCP segment, at IP_SADDR or IP_DADDR. */
+static __always_inline int readdress_tcp(struct __sk_buff *skb, __u32 at, __u32 header, __be32 from, __be32 to)
+{
+	return bpf_l4_csum_replace(skb, ETH_HLEN + header + offsetof(struct tcphdr, check), from, to, BPF_F_PSEUDO_HDR | sizeof(to)) ||
+	       bpf_l3_csum_replace(skb, IP_CHECK, from, to, sizeof(to)) || bpf_skb_store_bytes(skb, at, &to, sizeof(to), 0);
+}
+
+/* ground leaves a packet no hop to go: the stack delivers it here or drops it. */
+static __always_inline int ground(struct __sk_buff *skb, const struct iphdr *ip)
+{
+	struct {
+		__u8 ttl, protocol;
+	} was = { ip->ttl, ip->protocol }, now = { 1, ip->protocol };
+
+	return bpf_l3_csum_replace(skb, IP_CHECK, *(__be16 *)&was, *(__be16 *)&now, sizeof(__be16)) ||
+	       bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, ttl), &now.ttl, sizeof(now.ttl), 0);
+}
+
+/* to_portal makes HTTP for anywhere HTTP for the gateway, where portal_lookup gives it
+ * to the portal; without a portal it is answered at once. Rules of the machine's own
+ * may send it elsewhere, but not out. The stack could be told by a mark to deliver it
+ * unchanged, but a rule of routing slows down everything that is routed. */
+static __always_inline int to_portal(struct __sk_buff *skb, const struct iphdr *ip, const void *end)
 {
 	struct bpf_sock_tuple tuple = { .ipv4 = { .daddr = gateway_addr, .dport = portal_ports[0] } };
-	struct bpf_sock *sk = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+	const struct tcphdr *tcp = (const void *)ip + ip->ihl * 4;
+	__u32 header = ip->ihl * 4;
+	__be32 wanted = ip->daddr, *was;
+	struct bpf_sock *sk;
 
+	if (is_fragment(ip) || (const void *)(tcp + 1) > end)
+		return drop(REASON_BLOCKED);
+	struct caller c = { .addr = ip->saddr, .port = tcp->source };
+	int opens = tcp->syn && !tcp->ack;
+
+	sk = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
 	if (!sk)
 		return reset(skb);
 	bpf_sk_release(sk);
-	skb->mark = mark_local;
-	skb->priority = mark_local;
+	was = bpf_map_lookup_elem(&called, &c);
+	if (!was || *was != wanted) {
+		/* A new connection takes a port over; of another one there is nothing left. */
+		if (!opens)
+			return reset(skb);
+		if (bpf_map_update_elem(&called, &c, &wanted, BPF_ANY))
+			return drop(REASON_BLOCKED);
+	}
+	if (ground(skb, ip) || readdress_tcp(skb, IP_DADDR, header, wanted, gateway_addr))
+		return drop(REASON_BLOCKED);
 	return pass(REASON_PORTAL);
+}
+
+/* from_portal gives what the portal answers the address that the client wanted. */
+static __always_inline void from_portal(struct __sk_buff *skb, const struct iphdr *ip, const void *end)
+{
+	const struct tcphdr *tcp = (const void *)ip + ip->ihl * 4;
+	const __be32 *wanted;
+
+	if (ip->protocol != IPPROTO_TCP || is_fragment(ip) || (const void *)(tcp + 1) > end || tcp->source != HTTP)
+		return;
+	struct caller c = { .addr = ip->daddr, .port = tcp->dest };
+
+	wanted = bpf_map_lookup_elem(&called, &c);
+	if (wanted)
+		readdress_tcp(skb, IP_SADDR, ip->ihl * 4, gateway_addr, *wanted);
 }
 
 /* is_service says whether the gateway serves these ports before login. */
@@ -170,13 +224,17 @@ static __always_inline int preauth(struct __sk_buff *skb, const struct iphdr *ip
 {
 	struct ports p = ports_of(ip, end);
 
-	if (ip->daddr == gateway_addr)
-		return is_service(ip, p) ? pass(REASON_LOCAL) : reject(skb, ip, end);
+	if (ip->daddr == gateway_addr) {
+		if (!is_service(ip, p))
+			return reject(skb, ip, end);
+		/* The portal's own port may be that of all the others. */
+		return ip->protocol == IPPROTO_TCP && p.dest == HTTP ? to_portal(skb, ip, end) : local(skb, ip, end);
+	}
 	if (ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER)
-		return ip->daddr == bpf_htonl(INADDR_BROADCAST) ? pass(REASON_LOCAL) : drop(REASON_BLOCKED);
+		return ip->daddr == bpf_htonl(INADDR_BROADCAST) ? local(skb, ip, end) : drop(REASON_BLOCKED);
 	if (is_garden(ip->daddr))
 		return pass(REASON_GARDEN);
 	if (ip->protocol == IPPROTO_TCP && p.dest == HTTP)
-		return to_portal(skb);
+		return to_portal(skb, ip, end);
 	return reject(skb, ip, end);
 }

@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"io"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
@@ -13,13 +14,18 @@ func paths() (all []datapathtest.Path) {
 		name    string
 		forward Forward
 		clsact  bool
+		dhcp    bool
 	}{
-		{"auto", ForwardAuto, false}, {"redirect", ForwardRedirect, false}, {"stack", ForwardStack, false}, {"clsact", ForwardAuto, true},
+		{"auto", ForwardAuto, false, true}, {"redirect", ForwardRedirect, false, false}, {"stack", ForwardStack, false, false}, {"clsact", ForwardAuto, true, true},
 	} {
+		var requests func(datapathtest.Datapath) (io.ReadCloser, error)
+		if c.dhcp {
+			requests = func(d datapathtest.Datapath) (io.ReadCloser, error) { return d.(*Datapath).Requests() }
+		}
 		config := func(in datapathtest.Config) Config {
 			return Config{
 				LAN: in.LAN, WAN: in.WAN, Prefix: in.Prefix, Gateway: in.Gateway, PortalPorts: in.PortalPorts, Forward: c.forward,
-				PinDir: in.PinDir, Newcomer: in.Newcomer, Log: in.Log, clsact: c.clsact,
+				PinDir: in.PinDir, Newcomer: in.Newcomer, DHCP: c.dhcp, Log: in.Log, clsact: c.clsact,
 			}
 		}
 		all = append(all, datapathtest.Path{
@@ -27,7 +33,7 @@ func paths() (all []datapathtest.Path) {
 			Open:   func(in datapathtest.Config) (datapathtest.Datapath, error) { return Open(config(in)) },
 			Remove: func(in datapathtest.Config) error { return Remove(config(in)) },
 			Promises: datapathtest.Promises{
-				Unattended: true, Restores: true, Netfilter: c.forward != ForwardRedirect, TellsOwn: true, DHCPSocket: true, Newcomers: true, Burst: burst,
+				Unattended: true, Restores: true, Netfilter: c.forward != ForwardRedirect, TellsOwn: true, DHCPSocket: !c.dhcp, Requests: requests, Newcomers: true, Burst: burst,
 			},
 		})
 	}

@@ -28,11 +28,6 @@ type Guard struct {
 	WAN     string       // interface where what comes for the LAN is judged, too; empty: the kernel is to forward nothing from or to the LAN at all
 	Prefix  netip.Prefix // the LAN's network, where there is a WAN
 	Gateway netip.Addr   // the gateway's address in it, where there is a WAN
-
-	// Mark is what packets of the LAN whose class (of traffic control, skb->priority)
-	// is the same number are marked with when the machine's own rules have marked
-	// them, and before they are routed; 0: none.
-	Mark uint32
 }
 
 // Shut has the kernel forward nothing that comes in or goes out by an interface of the
@@ -40,27 +35,41 @@ type Guard struct {
 // that claims to be of the LAN, or of the gateway. Doing it twice is the same as
 // once, without a gap, and what is known stays known.
 func (g Guard) Shut() error {
-	lan, err := quote(g.LAN)
+	forward, postrouting, err := g.rules()
 	if err != nil {
 		return err
-	}
-	wan, err := quote(g.WAN)
-	if err != nil {
-		return err
-	}
-	forward := fmt.Sprintf("iifname %[1]s iif != @known drop\noifname %[1]s oif != @known drop\n", lan)
-	var prerouting, postrouting string
-	if g.Mark != 0 {
-		prerouting = fmt.Sprintf("iifname %s meta priority %x:%x meta mark set %#x", lan, g.Mark>>16, g.Mark&0xffff, g.Mark)
-	}
-	if g.WAN != "" {
-		strange := fmt.Sprintf("iifname %s iif != @known oifname %s ip saddr ", wan, lan)
-		forward += strange + g.Prefix.String() + " drop\n"
-		postrouting = strange + g.Gateway.String() + " drop" // rules may have masqueraded it
 	}
 	table := tableName(g.LAN)
 	return nft(fmt.Sprintf("table inet %s { set known { type iface_index; }; }\n", table)+
-		chain(table, "prerouting", 500, prerouting)+chain(table, "forward", -500, forward)+chain(table, "postrouting", 500, postrouting), "guarding "+g.LAN)
+		chain(table, "forward", -500, forward)+chain(table, "postrouting", 500, postrouting), "guarding "+g.LAN)
+}
+
+// rules are what holds at two of netfilter's hooks. It is by names, and for packets
+// between interfaces that are known it comes after what lets them through by their
+// indexes: comparing names takes a packet several times as long.
+func (g Guard) rules(known ...int) (forward, postrouting string, err error) {
+	lan, err := quote(g.LAN)
+	if err != nil {
+		return "", "", err
+	}
+	wan, err := quote(g.WAN)
+	if err != nil {
+		return "", "", err
+	}
+	for _, from := range known {
+		for _, to := range known {
+			if from != to {
+				forward += fmt.Sprintf("iif %d oif %d accept\n", from, to)
+			}
+		}
+	}
+	forward += fmt.Sprintf("iifname %[1]s iif != @known drop\noifname %[1]s oif != @known drop\n", lan)
+	if g.WAN != "" {
+		strange := fmt.Sprintf(" iifname %s iif != @known oifname %s drop", wan, lan)
+		forward += "ip saddr " + g.Prefix.String() + strange
+		postrouting = "ip saddr " + g.Gateway.String() + strange // rules may have masqueraded it
+	}
+	return forward, postrouting, nil
 }
 
 // chain is the part of a script that gives a hook of netfilter's these rules and no
@@ -76,11 +85,16 @@ func chain(table, hook string, priority int, rules string) string {
 // Know lets packets of these interfaces, by index, through, once Shut was called: a
 // data path judges them. Others that were known no longer are.
 func (g Guard) Know(indexes ...int) error {
-	script := fmt.Sprintf("flush set inet %s known\n", tableName(g.LAN))
-	for _, i := range indexes {
-		script += fmt.Sprintf("add element inet %s known { %d }\n", tableName(g.LAN), i)
+	forward, _, err := g.rules(indexes...)
+	if err != nil {
+		return err
 	}
-	return nft(script, "letting what "+g.LAN+" forwards through")
+	table := tableName(g.LAN)
+	script := fmt.Sprintf("flush set inet %s known\n", table)
+	for _, i := range indexes {
+		script += fmt.Sprintf("add element inet %s known { %d }\n", table, i)
+	}
+	return nft(script+chain(table, "forward", -500, forward), "letting what "+g.LAN+" forwards through")
 }
 
 // Is reports whether a table of nftables, of the inet family, is a Guard's.

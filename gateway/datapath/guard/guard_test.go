@@ -19,7 +19,7 @@ func TestNames(t *testing.T) {
 		"br-lan@x": `iifname "br-lan@x" iif != @known drop`, "wl*": `iifname "wl\*" iif != @known drop`, "drop": `iifname "drop" iif != @known drop`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := Guard{LAN: name, WAN: "wan0", Prefix: netip.MustParsePrefix("10.1.0.0/24"), Gateway: netip.MustParseAddr("10.1.0.1"), Mark: 0x6a770001}
+			g := Guard{LAN: name, WAN: "wan0", Prefix: netip.MustParsePrefix("10.1.0.0/24"), Gateway: netip.MustParseAddr("10.1.0.1")}
 			for range 2 { // twice is the same as once
 				must(t, g.Shut())
 				must(t, g.Know(7, 12))
@@ -29,8 +29,12 @@ func TestNames(t *testing.T) {
 			if strings.Count(rules, said) != 1 || !strings.Contains(rules, "elements = { 7, 12 }") {
 				t.Errorf("not %s once, with what is known, in\n%s", said, rules)
 			}
+			must(t, g.Know(7, 12))
+			if rules := ruleset(t); strings.Count(rules, "iif 7 oif 12 accept") != 1 || strings.Count(rules, "iif 12 oif 7 accept") != 1 || strings.Count(rules, " accept\n") != 2 {
+				t.Errorf("what is known does not pass by its indexes alone:\n%s", rules)
+			}
 			must(t, g.Know())
-			if rules := ruleset(t); strings.Contains(rules, "elements") {
+			if rules := ruleset(t); strings.Contains(rules, "elements") || strings.Contains(rules, " accept\n") {
 				t.Errorf("known still, after nothing is:\n%s", rules)
 			}
 			must(t, Guard{LAN: name}.Shut()) // as a data path of another kind does in its place

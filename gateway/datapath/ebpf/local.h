@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What is for the gateway itself. */
+#pragma once
+
+#include "packet.h"
+
+/* hand_over gives the DHCP server a frame. A packet socket would do so too, but have
+ * the kernel share every packet with it that goes through the stack. */
+static __noinline int hand_over(struct __sk_buff *skb)
+{
+	__u64 bytes = skb->len;
+	struct request *r;
+
+	/* Each bound is for the verifier, which does not see it in what compilers make of both. */
+	if (bytes < ETH_HLEN + sizeof(struct iphdr) + sizeof(struct udphdr))
+		return drop(REASON_MALFORMED);
+	asm volatile("" : "+r"(bytes));
+	if (bytes > REQUEST_MAX)
+		return drop(REASON_MALFORMED);
+	if (bytes <= REQUEST_MOST)
+		r = bpf_ringbuf_reserve(&requests, offsetof(struct request, frame) + REQUEST_MOST, 0);
+	else
+		r = bpf_ringbuf_reserve(&requests, sizeof(*r), 0);
+	if (!r)
+		return drop(REASON_OVERFLOW);
+	if (bpf_skb_load_bytes(skb, 0, r->frame, bytes)) {
+		bpf_ringbuf_discard(r, 0);
+		return drop(REASON_MALFORMED);
+	}
+	r->bytes = bytes;
+	bpf_ringbuf_submit(r, 0);
+	return drop(REASON_LOCAL);
+}
+
+/* local is a packet for the gateway itself: a whole request for a DHCP server, to this
+ * machine or to all, is the server's, and all else the stack's. */
+static __always_inline int local(struct __sk_buff *skb, const struct iphdr *ip, const void *end)
+{
+	if (hear_dhcp && ip->protocol == IPPROTO_UDP && ports_of(ip, end).dest == DHCP_SERVER && !is_fragment(ip) &&
+	    (skb->pkt_type == PACKET_HOST || skb->pkt_type == PACKET_BROADCAST))
+		return hand_over(skb);
+	return pass(REASON_LOCAL);
+}

@@ -1,0 +1,163 @@
+package ebpf
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/gopacket/gopacket/layers"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+)
+
+// TestRequests: whoever asks a DHCP server, each whole request for this machine or for
+// all is handed over as it came, once, and no other packet is.
+func TestRequests(t *testing.T) {
+	n := newNetwork(t)
+	d := n.open(t, func(c *Config) { c.DHCP = true })
+	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
+	must(t, d.Set(datapath.Client{Addr: bob, MAC: bobMAC}))
+	heard := hear(t, d)
+	all, broadcast := netip.MustParseAddr("255.255.255.255"), netip.MustParseAddr("10.1.0.255")
+	toAll := datapathtest.Via(datapath.MAC{255, 255, 255, 255, 255, 255})
+	ask := func(how ...func(*datapathtest.Frame)) []byte {
+		return udp(67, append([]func(*datapathtest.Frame){source(68), payload(300)}, how...)...)
+	}
+	blank, isBob := from(netip.IPv4Unspecified(), bobMAC), from(bob, bobMAC)
+	for name, c := range map[string]struct {
+		frame  []byte
+		handed bool
+		counts string
+	}{
+		"no address yet":          {ask(blank, to(all), toAll), true, "local"},
+		"no address yet, unicast": {ask(blank, to(gateway)), true, "local"},
+		"wants its lease back":    {ask(from(nobody, bobMAC), to(gateway)), true, "local"},
+		"renews before login":     {ask(isBob, to(gateway)), true, "local"},
+		"rebinds before login":    {ask(isBob, to(all), toAll), true, "local"},
+		"renews, admitted":        {ask(to(gateway)), true, "local"},
+		"rebinds, admitted":       {ask(to(all), toAll), true, "local"},
+		"to the LAN's broadcast":  {ask(to(broadcast), toAll), true, "local"},
+		"from another port":       {ask(to(gateway), source(1067)), true, "local"},
+		"the shortest":            {ask(to(gateway), payload(0)), true, "local"},
+		"the longest of most":     {ask(to(gateway), payload(640-42)), true, "local"},
+		"longer than most":        {ask(to(gateway), payload(640-41)), true, "local"},
+		"the longest":             {ask(to(gateway), payload(1472)), true, "local"},
+		"longer than a frame":     {ask(to(gateway), payload(1473)), false, "malformed"},
+		"IP options":              {ask(to(gateway), options), true, "local"},
+		"the first part":          {ask(to(gateway), func(f *datapathtest.Frame) { f.IP.Flags = layers.IPv4MoreFragments }), false, "local"},
+		"a later part":            {ask(to(gateway), func(f *datapathtest.Frame) { f.IP.FragOffset = 9 }), false, "local"},
+		"to a group":              {ask(to(netip.MustParseAddr("224.0.0.1")), datapathtest.Via(datapath.MAC{1, 0, 0x5e, 0, 0, 1})), false, "local"},
+		"to another host":         {ask(to(gateway), datapathtest.Via(serverMAC)), false, ""},
+		"to a server elsewhere":   {ask(isBob), false, "blocked"},
+		"another's address":       {ask(from(alice, bobMAC), to(gateway)), false, "wrong-mac"},
+		"an address of nowhere":   {ask(from(server, bobMAC), to(gateway)), false, "foreign-source"},
+		"TCP":                     {tcp(67, to(gateway)), false, "local"},
+		"DNS":                     {udp(53, to(gateway)), false, "local"},
+		"a server's answer":       {udp(68, source(67), to(gateway)), false, "rogue-dhcp"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := d.packets(t)
+			verdict, _, _ := d.try(t, d.objs.LanIn, index(t, n.lan), c.frame)
+			if got := change(before, d.packets(t)); c.counts != "" && got[c.counts] != 1 || len(got) > 1 {
+				t.Errorf("counted as %v", got)
+			}
+			if c.handed && verdict != shot {
+				t.Errorf("handed over, and verdict %d", verdict)
+			}
+			// What comes next is the frame, or one sent after it.
+			next := ask(blank, to(all), toAll, payload(40))
+			d.try(t, d.objs.LanIn, index(t, n.lan), next)
+			for _, want := range [][]byte{c.frame, next} {
+				if !c.handed && !bytes.Equal(want, next) {
+					continue
+				}
+				if got := heard(); !bytes.Equal(got, want) {
+					t.Errorf("handed over were % x, want % x", got, want)
+				}
+			}
+		})
+	}
+}
+
+func options(f *datapathtest.Frame) {
+	f.IP.Options = []layers.IPv4Option{{OptionType: 7, OptionLength: 7, OptionData: []byte{4, 0, 0, 0, 0}}, {OptionType: 1}}
+}
+
+// hear opens the requests until the test ends, and returns what takes the next frame.
+func hear(t *testing.T, d *Datapath) func() []byte {
+	t.Helper()
+	requests, err := d.Requests()
+	must(t, err)
+	t.Cleanup(func() { requests.Close() })
+	b := make([]byte, 4096)
+	return func() []byte {
+		n, err := requests.Read(b)
+		must(t, err)
+		return b[:n]
+	}
+}
+
+// TestRequestsNobodyReads: what there is no room for is counted; what was kept is read
+// later, and not by a successor.
+func TestRequestsNobodyReads(t *testing.T) {
+	n := newNetwork(t)
+	cfg := n.config(t)
+	cfg.DHCP = true
+	d, err := Open(cfg)
+	must(t, err)
+	t.Cleanup(func() { must(t, detach(cfg)) })
+	ask := func(d *Datapath, id byte) {
+		t.Helper()
+		d.try(t, d.objs.LanIn, index(t, n.lan), udp(67, source(68), from(nobody, bobMAC), to(gateway), datapathtest.Carrying(bytes.Repeat([]byte{id}, 300))))
+	}
+	kept := 0
+	for ; d.packets(t)["overflow"] == 0; kept++ {
+		ask(d, 1)
+	}
+	kept-- // the last one found no room
+	if kept < 5000 || d.packets(t)["local"] != uint64(kept) {
+		t.Errorf("%d requests kept, counted as %v", kept, d.packets(t))
+	}
+	requests, err := d.Requests()
+	must(t, err)
+	b := make([]byte, 2000)
+	for range kept / 2 {
+		if _, err := requests.Read(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(t, requests.Close())
+	must(t, requests.Close())
+	if _, err := requests.Read(b); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("reading what is closed: %v", err)
+	}
+	before := d.packets(t)
+	ask(d, 2) // for there is room again
+	if got := change(before, d.packets(t)); got["local"] != 1 {
+		t.Errorf("with room, counted as %v", got)
+	}
+	must(t, d.Close())
+
+	successor, err := Open(cfg)
+	must(t, err)
+	defer successor.Close()
+	ask(successor, 3)
+	if got := hear(t, successor)(); got[len(got)-1] != 3 {
+		t.Errorf("a successor reads a predecessor's requests: % x", got)
+	}
+}
+
+func TestRequested(t *testing.T) {
+	for in, want := range map[string]string{"": "", "\x01\x00": "", "\x02\x00\x00\x00abc": "ab", "\x04\x00\x00\x00abc": "", "\x00\x00\x00\x00abc": "", "\xff\xff\xff\xffabc": ""} {
+		got, err := requested([]byte(in))
+		if string(got) != want || (err == nil) != (len(in) >= 4 && in[0] < 4) {
+			t.Errorf("% x: %q, %v", in, got, err)
+		}
+	}
+}
+
+var _ io.ReadCloser = (*requests)(nil)

@@ -1,0 +1,82 @@
+package dhcp
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"golang.org/x/sys/unix"
+)
+
+// TestRequestsHeardElsewhere: where the data path hears requests, the server answers
+// those and no other; also after its interface was down, and away.
+func TestRequestsHeardElsewhere(t *testing.T) {
+	w := newWire(t, newLAN(t))
+	pipes := make(chan *os.File, 4)
+	var opened atomic.Int32
+	s, _ := start(t, leasesFile(t), func(c *Config) {
+		c.Requests = func() (io.ReadCloser, error) {
+			near, far, err := pair()
+			if err == nil {
+				pipes <- far
+				opened.Add(1)
+			}
+			return near, err
+		}
+	})
+	t.Cleanup(func() { (<-pipes).Close() })
+	lan := w
+	for name, change := range map[string]func(){
+		"at once": func() {},
+		"its interface was down": func() {
+			run(t, "ip", "link", "set", gateway, "down")
+			await(t, "the server's noticing", func() bool { return gone(<-pipes) })
+			run(t, "ip", "link", "set", gateway, "up")
+		},
+		"its interface was away": func() {
+			run(t, "ip", "link", "del", gateway)
+			await(t, "the server's noticing", func() bool { return gone(<-pipes) })
+			lan = newWire(t, newLAN(t))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			change()
+			pipe := <-pipes
+			mac := macOf(7)
+			ask := message(t, dhcpv4.MessageTypeInform, mac, dhcpv4.WithClientIP(net.IP{10, 1, 0, 9}))
+			unheard := message(t, dhcpv4.MessageTypeInform, mac, dhcpv4.WithClientIP(net.IP{10, 1, 0, 9}))
+			lan.send(station{mac: mac}, unheard)
+			if _, err := pipe.Write(station{mac: mac}.datagram(ask).frame()); err != nil {
+				t.Fatal(err)
+			}
+			r, _ := lan.next(30 * time.Second)
+			if r == nil || r.TransactionID != ask.TransactionID {
+				t.Errorf("the answer is %v", r)
+			}
+			pipes <- pipe
+		})
+	}
+	if n := s.Stats().Informs; n != 3 || opened.Load() != 3 {
+		t.Errorf("%d requests were heard, in what was opened %d times", n, opened.Load())
+	}
+}
+
+// pair is a pipe that keeps frames apart.
+func pair() (near, far *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fds[0]), "near"), os.NewFile(uintptr(fds[1]), "far"), nil
+}
+
+// gone waits until a pipe's other end is closed.
+func gone(pipe *os.File) bool {
+	defer pipe.Close()
+	_, err := pipe.Read(make([]byte, 1))
+	return err != nil
+}

@@ -4,6 +4,10 @@ import (
 	"os"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/dhcp"
+	"github.com/gateweigh/gateweigh/gateway/dns"
+	"github.com/gateweigh/gateweigh/gateway/portal"
+	"github.com/gateweigh/gateweigh/gateway/radius"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
@@ -33,36 +37,51 @@ func (g *gateway) status() control.Status {
 func (g *gateway) served(st *control.Status) {
 	if g.dhcp != nil {
 		d := g.dhcp.Stats()
-		st.Leases = d.Leased
-		st.DHCP = map[string]uint64{
-			"discover": d.Discovers, "request": d.Requests, "decline": d.Declines, "release": d.Releases, "inform": d.Informs,
-			"offer": d.Offers, "ack": d.Acks, "nak": d.Naks, "malformed": d.Malformed, "relayed": d.Relayed, "spoofed": d.Spoofed,
-			"exhausted": d.Exhausted, "too-many": d.TooMany, "overloaded": d.Overloaded, "expired": d.Expired,
-		}
+		st.Leases, st.DHCP = d.Leased, dhcpCounts(d)
 	}
 	if g.dns != nil {
-		d := g.dns.Stats()
-		st.DNS = map[string]uint64{
-			"query": d.Queries, "forwarded": d.Forwarded, "local": d.Local, "refused": d.Refused, "failed": d.Failed,
-			"garbage": d.Garbage, "foreign": d.Foreign, "busy": d.Busy, "opened": d.Opened,
-		}
+		st.DNS = dnsCounts(g.dns.Stats())
 	}
 	if g.portal != nil {
-		p := g.portal.Stats()
-		st.Portal = map[string]uint64{
-			"redirect": p.Redirects, "probe": p.Probes, "login": p.Logins, "rejected": p.Rejected, "unavailable": p.Unavailable,
-			"backed-off": p.BackedOff, "forged": p.Forged, "logout": p.Logouts, "turned-away": p.Turned,
-		}
+		st.Portal = portalCounts(g.portal.Stats())
 	}
 	if g.radius != nil {
 		st.RADIUS = map[string]uint64{}
 		for _, r := range g.radius.Stats() {
-			for what, n := range map[string]uint64{
-				"request": r.Requests, "retransmit": r.Retransmits, "answer": r.Answers, "timeout": r.Timeouts,
-				"unsigned": r.Unsigned, "forged": r.Forged, "malformed": r.Malformed, "unexpected": r.Unexpected,
-			} {
+			for what, n := range radiusCounts(r) {
 				st.RADIUS[what] += n
 			}
 		}
+	}
+}
+
+func dhcpCounts(d dhcp.Stats) map[string]uint64 {
+	return map[string]uint64{
+		"discover": d.Discovers, "request": d.Requests, "decline": d.Declines, "release": d.Releases, "inform": d.Informs,
+		"offer": d.Offers, "ack": d.Acks, "nak": d.Naks, "malformed": d.Malformed, "relayed": d.Relayed, "spoofed": d.Spoofed,
+		"exhausted": d.Exhausted, "too-many": d.TooMany, "overloaded": d.Overloaded, "expired": d.Expired,
+		"store-error": d.StoreErrors, "listener-error": d.ListenerErrors, "send-error": d.SendErrors,
+	}
+}
+
+func dnsCounts(d dns.Stats) map[string]uint64 {
+	return map[string]uint64{
+		"query": d.Queries, "forwarded": d.Forwarded, "local": d.Local, "refused": d.Refused, "failed": d.Failed,
+		"garbage": d.Garbage, "foreign": d.Foreign, "busy": d.Busy,
+		"opened": d.Opened, "open-error": d.OpenErrors, "open-refused": d.OpenRefused,
+	}
+}
+
+func portalCounts(p portal.Stats) map[string]uint64 {
+	return map[string]uint64{
+		"redirect": p.Redirects, "probe": p.Probes, "login": p.Logins, "rejected": p.Rejected, "unavailable": p.Unavailable,
+		"backed-off": p.BackedOff, "forged": p.Forged, "logout": p.Logouts, "turned-away": p.Turned,
+	}
+}
+
+func radiusCounts(r radius.Stats) map[string]uint64 {
+	return map[string]uint64{
+		"request": r.Requests, "retransmit": r.Retransmits, "answer": r.Answers, "timeout": r.Timeouts,
+		"unsigned": r.Unsigned, "forged": r.Forged, "malformed": r.Malformed, "unexpected": r.Unexpected,
 	}
 }

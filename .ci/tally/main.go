@@ -2,7 +2,10 @@
 // see of it, and ends with one line of counts. It exits 1 when a test or a
 // package failed, or when there was no test at all. With CI=true in the
 // environment a skipped test is a failure too, unless it says that the kernel
-// lacks something: in CI everything else can be installed.
+// lacks something: in CI everything else can be installed from a package.
+//
+// A test of something that no package has says so with the attribute "not-run" and ends. It
+// is not counted as passed: it is named before the counts.
 package main
 
 import (
@@ -10,9 +13,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 )
+
+// notRun is the attribute of a test that does nothing, because of what its value names.
+const notRun = "not-run"
 
 // event is a line of go test -json (go doc test2json).
 type event struct {
@@ -20,6 +28,8 @@ type event struct {
 	Package string
 	Test    string
 	Output  string
+	Key     string // of an attribute
+	Value   string
 	Elapsed float64 // seconds
 }
 
@@ -27,10 +37,12 @@ type event struct {
 // (it does not build, or its process died) counts as one failure.
 type tally struct {
 	passed, failed, skipped int
+	notRun                  map[string]int // tests by what they say they lack
 
 	strict        bool // skipping is failing
 	w             io.Writer
 	output        map[[2]string]*strings.Builder // of tests that still run, by package and name
+	lacks         map[[2]string]string           // what tests that still run say they lack
 	failedPackage map[string]bool                // packages with a failed test
 }
 
@@ -40,6 +52,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "reading test results:", err)
 		os.Exit(1)
 	}
+	fmt.Print(t.absent())
 	fmt.Println(t.summary())
 	if !t.ok() {
 		os.Exit(1)
@@ -50,6 +63,8 @@ func main() {
 // go command prints some before it starts.
 func (t *tally) read(r io.Reader) error {
 	t.output = map[[2]string]*strings.Builder{}
+	t.lacks = map[[2]string]string{}
+	t.notRun = map[string]int{}
 	t.failedPackage = map[string]bool{}
 	lines := bufio.NewReader(r)
 	for {
@@ -77,6 +92,10 @@ func (t *tally) take(e event) {
 			t.output[key] = &strings.Builder{}
 		}
 		t.output[key].WriteString(e.Output)
+	case "attr":
+		if e.Key == notRun {
+			t.lacks[key] = e.Value
+		}
 	case "build-output":
 		fmt.Fprint(t.w, e.Output)
 	case "pass", "fail", "skip":
@@ -94,7 +113,10 @@ func (t *tally) take(e event) {
 }
 
 func (t *tally) endTest(e event, said string) {
+	lacks := t.lacks[[2]string{e.Package, e.Test}]
 	switch {
+	case e.Action == "pass" && lacks != "":
+		t.notRun[lacks]++
 	case e.Action == "pass":
 		t.passed++
 	case e.Action == "skip" && (!t.strict || strings.Contains(said, "kernel lacks")):
@@ -132,6 +154,15 @@ func (t *tally) endPackage(e event, said string) {
 		fmt.Fprint(t.w, said)
 	}
 	fmt.Fprintf(t.w, "FAIL  %s  %.1f s\n", e.Package, e.Elapsed)
+}
+
+// absent has a line for each thing that tests were not run for, in order.
+func (t *tally) absent() string {
+	var lines strings.Builder
+	for _, lacks := range slices.Sorted(maps.Keys(t.notRun)) {
+		fmt.Fprintf(&lines, "not run here, %d: %s\n", t.notRun[lacks], lacks)
+	}
+	return lines.String()
 }
 
 func (t *tally) summary() string {

@@ -43,6 +43,22 @@ func TestSkipped(t *testing.T) { t.Skip("no such tool") }
 func TestKernel(t *testing.T) { t.Skip("the kernel lacks netem") }
 `
 
+const unpackaged = `package a
+import "testing"
+func TestGood(t *testing.T) {}
+func TestOne(t *testing.T) { t.Attr("not-run", "chilli is not on PATH") }
+func TestTwo(t *testing.T) { t.Attr("not-run", "chilli is not on PATH") }
+func TestBroken(t *testing.T) { t.Attr("not-run", "no shell"); t.Error("it broke") }
+`
+
+// TestNotRun: what did nothing has not passed, and what failed has failed.
+func TestNotRun(t *testing.T) {
+	got, printed := goTest(t, true, map[string]string{"a/a_test.go": unpackaged})
+	if got.summary() != "1 passed, 1 failed, 0 skipped" || got.absent() != "not run here, 2: chilli is not on PATH\n" {
+		t.Errorf("%s%s\n%s", got.absent(), got.summary(), printed)
+	}
+}
+
 func TestCounts(t *testing.T) {
 	tests := []struct {
 		name   string

@@ -209,6 +209,42 @@ func TestTornRecord(t *testing.T) {
 	}
 }
 
+// TestMissingFiles: a report says what its folder lacks, and a run without its plan is not continued.
+func TestMissingFiles(t *testing.T) {
+	dir := t.TempDir()
+	simulated(t, dir, "r", 1, 1.2)
+	reported := func() string {
+		e := finish(t, command(t, dir, "report", "r"))
+		if e.code != 0 {
+			t.Fatalf("exit %d\n%s", e.code, e.stderr)
+		}
+		return strings.Join(strings.Fields(e.stdout), " ")
+	}
+	const missing = "is missing from the run's folder"
+	if text := reported(); strings.Contains(text, missing) {
+		t.Error(text)
+	}
+	for _, file := range []string{result.ExperimentFile, result.EnvironmentFile} {
+		if err := os.Remove(filepath.Join(dir, "r", file)); err != nil {
+			t.Fatal(err)
+		}
+		if text := reported(); !strings.Contains(text, file+" "+missing) {
+			t.Errorf("nothing of %s:\n%s", file, text)
+		}
+		e := finish(t, command(t, dir, "run", "--resume", "r"))
+		if e.code != exitUsage || !strings.Contains(e.stderr, "experiment.toml is missing from r, so what was planned is not known: bring it back") {
+			t.Errorf("resumed without %s: exit %d, %s", file, e.code, e.stderr)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "r", result.TrialsFile)); err != nil {
+		t.Fatal(err)
+	}
+	e := finish(t, command(t, dir, "run", "--resume", "r"))
+	if e.code != exitUsage || !strings.Contains(e.stderr, "r is not a run folder") {
+		t.Errorf("resumed where no run is: exit %d, %s", e.code, e.stderr)
+	}
+}
+
 // TestClockSteps: the clock was set while the run went on. Times in the report
 // must come from clocks that cannot be.
 func TestClockSteps(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -103,7 +104,7 @@ func chooseExperiment(args []string, flags runFlags) (*experiment.Experiment, st
 		if len(args) > 0 || len(flags.set) > 0 || flags.out != "" {
 			return nil, "", errors.New("--resume continues a run as it was begun: give it alone")
 		}
-		exp, err := experiment.Load(filepath.Join(flags.resume, runner.ExperimentFile), dut.Names())
+		exp, err := plannedIn(filepath.Clean(flags.resume))
 		return exp, filepath.Clean(flags.resume), err
 	}
 	name := "quick"
@@ -125,6 +126,19 @@ func chooseExperiment(args []string, flags runFlags) (*experiment.Experiment, st
 		return nil, "", fmt.Errorf("%s holds a run already: continue it with --resume %s, or choose another --out", dir, dir)
 	}
 	return exp, dir, nil
+}
+
+// plannedIn returns the experiment of the run in dir.
+func plannedIn(dir string) (*experiment.Experiment, error) {
+	exp, err := experiment.Load(filepath.Join(dir, runner.ExperimentFile), dut.Names())
+	if !errors.Is(err, fs.ErrNotExist) {
+		return exp, err
+	}
+	if _, err := result.ReadRun(dir); err != nil {
+		return nil, fmt.Errorf("--resume: nothing to continue: %w", err)
+	}
+	return nil, fmt.Errorf("--resume: %s is missing from %s, so what was planned is not known: bring it back from where the run was made or from a bundle of it, "+
+		"or measure anew into another folder", runner.ExperimentFile, dir)
 }
 
 // loadExperiment takes a file's path or the name of a built-in experiment.

@@ -15,10 +15,11 @@ import (
 // for the next click, and take a new one where it is gone.
 type crowd struct {
 	max, maxPerClient int
-	patience          time.Duration // how long a connection waits for room, and those behind it in the kernel's queue
+	patience          time.Duration // how long nobody may come or go before there is no more waiting for room
 
 	mu      sync.Mutex
 	all     int                // guarded by mu
+	moved   time.Time          // guarded by mu: when a connection last came in or left
 	clients map[netip.Addr]int // guarded by mu: open connections; none with 0
 	idle    list.List          // guarded by mu: of *guest between two requests, the longest first
 	freed   chan struct{}      // guarded by mu: closed when one leaves; nil: nobody waits for that
@@ -34,7 +35,8 @@ const (
 	// idleEnough is how long no request must have been on a connection before it is
 	// closed for another's sake: in a storm the next one is on its way.
 	idleEnough = time.Second
-	// defaultPatience is how long a connection waits for room before it is turned away.
+	// defaultPatience is how long all connections may be busy and none leave before who
+	// comes is turned away.
 	defaultPatience = 2 * time.Second
 )
 
@@ -63,6 +65,7 @@ func (c *crowd) enter(client netip.Addr) verdict {
 	}
 	c.all++
 	c.clients[client]++
+	c.moved = time.Now()
 	return admitted
 }
 
@@ -70,6 +73,7 @@ func (c *crowd) leave(client netip.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all--
+	c.moved = time.Now()
 	if c.clients[client]--; c.clients[client] == 0 {
 		delete(c.clients, client)
 	}
@@ -124,10 +128,12 @@ func (c *crowd) oldest(now time.Time) (*guest, time.Duration) {
 	return g, 0
 }
 
-// wait returns when somebody has left, or there is somebody to ask to, or the
-// deadline has passed; false when done is closed.
-func (c *crowd) wait(deadline time.Time, done <-chan struct{}) bool {
-	g, after := c.oldest(time.Now())
+// wait returns true when there may be room: somebody has left, or was asked to, or some time
+// has passed. It is false when there is none to hope for, since all are busy and nobody has
+// left for as long as patience, and when done is closed.
+func (c *crowd) wait(done <-chan struct{}) bool {
+	now := time.Now()
+	g, after := c.oldest(now)
 	if g != nil {
 		g.Close()
 		return true
@@ -137,12 +143,19 @@ func (c *crowd) wait(deadline time.Time, done <-chan struct{}) bool {
 		c.mu.Unlock()
 		return true
 	}
+	if c.idle.Len() == 0 {
+		after = min(after, c.moved.Add(c.patience).Sub(now))
+	}
+	if after <= 0 {
+		c.mu.Unlock()
+		return false
+	}
 	if c.freed == nil {
 		c.freed = make(chan struct{})
 	}
 	freed := c.freed
 	c.mu.Unlock()
-	timer := time.NewTimer(min(after, time.Until(deadline)))
+	timer := time.NewTimer(after)
 	defer timer.Stop()
 	select {
 	case <-freed:
@@ -181,8 +194,11 @@ func (d *door) Accept() (net.Conn, error) {
 	}
 }
 
-// admit waits for room. Those behind wait meanwhile, whoever they are, but nobody
-// waits for a client that has more than its share.
+// admit waits for room. Those behind wait meanwhile, in the order they came: there is no
+// room for them either, and in a storm all get in as others leave. Where nobody leaves, one
+// waits in vain and then all are turned away at once, until somebody does: their devices can
+// say so and try again, where a queue would keep them for minutes. Nobody waits for a
+// client that has more than its share.
 func (d *door) admit(client netip.Addr) bool {
 	v := d.crowd.enter(client)
 	if v != full {
@@ -190,10 +206,8 @@ func (d *door) admit(client netip.Addr) bool {
 	}
 	d.crowd.waits(1)
 	defer d.crowd.waits(-1)
-	for deadline := time.Now().Add(d.crowd.patience); v == full && time.Now().Before(deadline); v = d.crowd.enter(client) {
-		if !d.crowd.wait(deadline, d.done) {
-			return false
-		}
+	for v == full && d.crowd.wait(d.done) {
+		v = d.crowd.enter(client)
 	}
 	return v == admitted
 }

@@ -151,6 +151,34 @@ func TestConnectionsAreNotKeptWhileOthersWait(t *testing.T) {
 	}
 }
 
+// TestWaiting: one waits while connections come and go or rest, and no longer: with all of
+// them stuck each of those who queue would wait as long as the first, one after the other.
+func TestWaiting(t *testing.T) {
+	stuck := func(moved time.Time) *crowd {
+		return &crowd{max: 1, all: 1, patience: long, moved: moved, clients: map[netip.Addr]int{clientA: 1}}
+	}
+	past := time.Now().Add(-2 * long)
+	for range 3 {
+		if stuck(past).wait(t.Context().Done()) {
+			t.Error("one waits though nobody leaves")
+		}
+	}
+	c := stuck(time.Now())
+	go c.leave(clientA)
+	if !c.wait(t.Context().Done()) || c.enter(clientB) != admitted {
+		t.Error("no room where somebody has left")
+	}
+	c = stuck(past)
+	near, far := net.Pipe()
+	defer far.Close()
+	c.rests(&guest{Conn: near, leave: func() { c.leave(clientA) }}, true)
+	for c.all > 0 && c.wait(t.Context().Done()) {
+	}
+	if c.enter(clientB) != admitted {
+		t.Error("a connection that rests makes no room")
+	}
+}
+
 // TestFullPortalTurnsAway: nobody waits for ever, and the portal ends meanwhile too.
 func TestFullPortalTurnsAway(t *testing.T) {
 	w := start(t, Config{MaxConns: 1})

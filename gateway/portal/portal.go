@@ -95,9 +95,9 @@ type Config struct {
 	// default 10,000.
 	// MaxConnsPerClient bounds those of one client; default 64, and an eighth of it
 	// while half of all are in use. Where all are, the next one takes the place of
-	// one that is kept for later, or waits a moment for room.
+	// one that is kept for later, or waits for room as long as others leave.
 	MaxConns, MaxConnsPerClient int
-	patience                    time.Duration // how long it waits; 0: defaultPatience
+	patience                    time.Duration // how long it waits though nobody leaves; 0: defaultPatience
 	// Log is slog.Default() when nil.
 	Log *slog.Logger
 }

@@ -16,6 +16,7 @@ func warnings(run result.Run, s Summary, cells map[result.Cell][]result.Trial) [
 	if run.Environment.Interrupted {
 		say("The run was interrupted: cells may be missing or have fewer blocks than planned.")
 	}
+	out = append(out, missingWarnings(run.Missing)...)
 	if run.Torn > 0 {
 		say("The last record was cut short by a crash (%d bytes) and is left out.", run.Torn)
 	}
@@ -36,6 +37,21 @@ func warnings(run result.Run, s Summary, cells map[result.Cell][]result.Trial) [
 		return append(out, stormWarnings(s.Storms)...)
 	}
 	return slices.Concat(out, noiseWarnings(s), cellWarnings(s, cells), housekeepingWarnings(run.Blocks))
+}
+
+// missingWarnings say of each missing file what follows, and what to do.
+func missingWarnings(files []string) (out []string) {
+	for _, file := range files {
+		without := ""
+		switch file {
+		case result.EnvironmentFile:
+			without = "nothing is known of the machine, the versions and whether the run came to its end"
+		case result.ExperimentFile:
+			without = "what was planned is not known, nor whether all of it was measured, and the run can be neither continued nor repeated"
+		}
+		out = append(out, fmt.Sprintf("%s is missing from the run's folder: %s. Bring it back from where the run was made, or from a bundle of it.", file, without))
+	}
+	return out
 }
 
 func noiseWarnings(s Summary) []string {

@@ -77,7 +77,7 @@ func (g *Gateway) Traits() Traits {
 	if g.sessions > 0 {
 		about += fmt.Sprintf(", %d sessions", g.sessions)
 	}
-	needs := []Need{{Program: gatewayProgram(), Advice: "make build in Gateweigh's source, and its bin directory on PATH", Why: "the gateway"}}
+	needs := []Need{{Program: "gatewayd", At: gatewayProgram(), Advice: "make build in Gateweigh's source, and its bin directory on PATH", Why: "the gateway"}}
 	if g.datapath == "tun" {
 		needs = append(needs, Need{Program: "nft", Package: "nftables", Why: "shutting the clients' interface off from the kernel"})
 	}

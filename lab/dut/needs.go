@@ -1,8 +1,12 @@
 package dut
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -11,7 +15,8 @@ import (
 
 // Need is a program that the lab or a device starts on one of its hosts.
 type Need struct {
-	Program string `json:"program"` // looked up on PATH
+	Program string `json:"program"`      // looked up on PATH, where At is empty
+	At      string `json:"at,omitempty"` // the program's file
 	// Package is Debian's package of it; for a device described in TOML, what
 	// its author calls it. Empty when there is none: then Advice says what to do.
 	Package string `json:"package,omitempty"`
@@ -27,8 +32,8 @@ func (n Need) Remedy() string {
 	return n.Advice
 }
 
-// Path is where the program is; an error when it is not on PATH.
-func (n Need) Path() (string, error) { return exec.LookPath(n.Program) }
+// Path is where the program is; an error when it is not there.
+func (n Need) Path() (string, error) { return exec.LookPath(cmp.Or(n.At, n.Program)) }
 
 // versionCommands print the version of a program. Only programs listed here are
 // run for it: of others nobody knows what an argument does.
@@ -57,17 +62,23 @@ var versionCommands = map[string][]string{
 const versionTimeout = 5 * time.Second
 
 // Version is what the program itself says, its first line, or else the version
-// of its Debian package. Empty when the program is missing or nobody knows.
+// of its Debian package. Empty when the program is missing or nobody knows. Of a program
+// that has a file of its own the file's SHA-256 follows: two builds may say the same.
 func (n Need) Version(ctx context.Context) string {
-	if _, err := n.Path(); err != nil {
+	path, err := n.Path()
+	if err != nil {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	if argv, known := versionCommands[n.Program]; known {
 		// Some print it and exit with an error all the same.
-		out, _ := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
-		return firstLine(string(out))
+		program := argv[0]
+		if program == n.Program {
+			program = path
+		}
+		out, _ := exec.CommandContext(ctx, program, argv[1:]...).CombinedOutput()
+		return firstLine(string(out)) + n.digest()
 	}
 	if n.Package == "" {
 		return ""
@@ -77,6 +88,20 @@ func (n Need) Version(ctx context.Context) string {
 		return "" // another distribution, or built from source
 	}
 	return n.Package + " " + firstLine(string(out))
+}
+
+// digest is the beginning of the SHA-256 of the file that At names, or nothing.
+func (n Need) digest() string {
+	file, err := os.Open(n.At)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return ""
+	}
+	return fmt.Sprintf(", sha256 %.8x", sum.Sum(nil))
 }
 
 // firstLine is the first line of a text that has letters in it, printable only.

@@ -56,6 +56,24 @@ func TestVersionIsTheProgramsFirstLine(t *testing.T) {
 	}
 }
 
+// TestVersionTellsBuildsApart: what is weighed is in a run's records also where it is found
+// beside the lab, and two builds that call themselves the same are two.
+func TestVersionTellsBuildsApart(t *testing.T) {
+	versions := map[string]bool{}
+	for _, build := range []string{"one", "two"} {
+		program(t, "gatewayd", "[ $1 = version ] && echo gatewayd v1\n# build "+build+"\n")
+		need := NewGateway("ebpf", 1).Traits().Needs[0]
+		v := need.Version(t.Context())
+		if need.Program != "gatewayd" || !strings.HasPrefix(v, "gatewayd v1, sha256 ") {
+			t.Errorf("%s: version %q", need.Program, v)
+		}
+		versions[v] = true
+	}
+	if len(versions) != 2 {
+		t.Errorf("versions of two builds: %v", versions)
+	}
+}
+
 // TestDepsInstallWhatDevicesNeed: the script that prepares a machine knows
 // every package that a device of ours asks for.
 func TestDepsInstallWhatDevicesNeed(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -106,7 +107,7 @@ func TestEnvironmentAndRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	env.Version = result.Version
-	if diff := cmp.Diff(result.Run{Dir: dir, Environment: env, Skipped: env.Skipped}, run); diff != "" {
+	if diff := cmp.Diff(result.Run{Dir: dir, Environment: env, Skipped: env.Skipped, Missing: []string{result.ExperimentFile}}, run); diff != "" {
 		t.Errorf("run without trials (-want +got):\n%s", diff)
 	}
 	entries, err := os.ReadDir(dir)
@@ -121,7 +122,7 @@ func TestRunWithoutEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	run, err := result.ReadRun(dir)
-	if err != nil || len(run.Trials) != 1 || run.Torn != 1 || len(run.Environment.Notes) != 1 {
+	if err != nil || len(run.Trials) != 1 || run.Torn != 1 || !slices.Contains(run.Missing, result.EnvironmentFile) {
 		t.Errorf("got %+v, %v", run, err)
 	}
 }

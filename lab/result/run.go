@@ -104,6 +104,9 @@ type Run struct {
 	Skipped     []Skip // those of the environment
 	Torn        int    // bytes of a last line cut short by a crash, left out
 	Repeated    int    // records that stood in the file before, left out
+
+	// Missing are the names of files that a run's folder holds from its begin, and this one does not.
+	Missing []string
 }
 
 // Logins reports whether the run measured logins and not costs.
@@ -125,7 +128,7 @@ func (r Run) MeasuredFor() time.Duration {
 
 // ReadRun reads a run folder. A run that ended before its first trial has no
 // trials.jsonl, one copied without its environment.json has no environment:
-// both can be read. A folder with neither is an error.
+// both can be read, and Missing says what else is not there. A folder with neither is an error.
 func ReadRun(dir string) (Run, error) {
 	run := Run{Dir: dir}
 	env, envErr := ReadEnvironment(filepath.Join(dir, EnvironmentFile))
@@ -140,7 +143,10 @@ func ReadRun(dir string) (Run, error) {
 		return run, fmt.Errorf("%s is not a run folder: neither %s nor %s in it", dir, EnvironmentFile, TrialsFile)
 	}
 	if envErr != nil {
-		env.Notes = append(env.Notes, EnvironmentFile+" is missing: nothing is known of the machine.")
+		run.Missing = append(run.Missing, EnvironmentFile)
+	}
+	if _, err := os.Stat(filepath.Join(dir, ExperimentFile)); errors.Is(err, fs.ErrNotExist) {
+		run.Missing = append(run.Missing, ExperimentFile)
 	}
 	run.Repeated = records.dropRepeated()
 	run.Environment, run.Skipped = env, env.Skipped

@@ -76,13 +76,14 @@ func TestDatagramsShareAndRate(t *testing.T) {
 		t.Run(fmt.Sprintf("%s/%d/%gM", c.dir, c.streams, c.mbps), func(t *testing.T) {
 			g := p.client.startDatagrams(t, Config{Streams: c.streams, RateBps: c.mbps * 1e6, Direction: c.dir}, addr)
 			labtest.Await(t, "payload", func() bool { _, got := ends(g, srv); return got.Datagrams.Received > 0 })
+			books := newAudit(t, g, &srv.arrivals)
 			sent0, got0 := ends(g, srv)
 			sender, receiver := p.client, p.server
 			if c.dir == Down {
 				sender, receiver = p.server, p.client
 			}
 			out0, in0 := sender.Counters(t), receiver.Counters(t)
-			time.Sleep(time.Second)
+			books.during(t, time.Second)
 			sent1, got1 := ends(g, srv)
 			out1, in1 := sender.Counters(t), receiver.Counters(t)
 			perBuf := float64(sent1.Datagrams.Sent-sent0.Datagrams.Sent) / float64(out1["Udp:OutDatagrams"]-out0["Udp:OutDatagrams"])
@@ -93,7 +94,6 @@ func TestDatagramsShareAndRate(t *testing.T) {
 				rate(sent0, sent1)/c.mbps/1e6, rate(got0, got1)/c.mbps/1e6, perBuf, perPacket, got1.Datagrams.Lost,
 				float64(sent1.CPUNs-sent0.CPUNs)/1e7, float64(got1.CPUNs-got0.CPUNs)/1e7)
 
-			checkSchedule(t, c.mbps*1e6, sent0, sent1)
 			// Counters of different places are not read at one moment, so there is room; uncut
 			// bursts would have one datagram a buffer, and gathered packets several datagrams.
 			if perBuf < 30 || perBuf > 60 {
@@ -102,25 +102,11 @@ func TestDatagramsShareAndRate(t *testing.T) {
 			if perPacket < 0.7 || perPacket > 1.4 {
 				t.Errorf("%.2f datagrams a packet on the link, want 1", perPacket)
 			}
-			if sent1.Broken+got1.Broken != 0 {
-				t.Errorf("broken streams: %d and %d", sent1.Broken, got1.Broken)
-			}
+			books.close(t, func() { g.Close() })
 			checkArrived(t, g, srv)
 			out, _ := runs(g, &srv.arrivals)
 			checkShares(t, out, 2*44*1472)
 		})
-	}
-}
-
-// checkSchedule holds what was sent and what was given up against the schedule. What
-// is not accounted for yet is less than the sender was ever late.
-func checkSchedule(t *testing.T, bps float64, a, b Stats) {
-	t.Helper()
-	seconds := float64(b.ElapsedNs-a.ElapsedNs) / 1e9
-	all := float64(b.SentBytes+b.ShortfallBytes-a.SentBytes-a.ShortfallBytes) * 8 / seconds / bps
-	slack := 0.01 + float64(b.MaxLatenessNs)/1e9/seconds
-	if all < 1-slack || all > 1+slack {
-		t.Errorf("sent and given up are %.4f of the rate asked for, not within %.4f of it", all, slack)
 	}
 }
 
@@ -154,15 +140,12 @@ func TestDatagrams10000(t *testing.T) {
 		t.Logf("%s: said hello in %s", dir, time.Since(began))
 		// A turn of all streams takes 0.9 s.
 		awaitPayload(t, g, &srv.arrivals)
-		sent0, _ := ends(g, srv)
-		time.Sleep(time.Second)
+		books := newAudit(t, g, &srv.arrivals)
+		books.during(t, time.Second)
 		sent1, got1 := ends(g, srv)
 		t.Logf("%s: sender %s", dir, describe(sent1))
 		t.Logf("%s: receiver %s; lost %d", dir, describe(got1), got1.Datagrams.Lost)
-		checkSchedule(t, 5e8, sent0, sent1)
-		if got1.Streams != 10000 || sent1.Broken+got1.Broken != 0 {
-			t.Errorf("%s: streams %d, broken %d and %d", dir, got1.Streams, sent1.Broken, got1.Broken)
-		}
+		books.close(t, func() { g.Close() })
 		checkArrived(t, g, srv)
 	}
 }

@@ -42,9 +42,10 @@ const (
 type pacer struct {
 	run      *run
 	poll     *socket.Poller
-	interval float64 // ns from burst to burst
-	burst    int     // bytes
-	payload  []byte  // long enough for a burst and the debt before it
+	interval float64   // ns from burst to burst
+	burst    int       // bytes
+	payload  []byte    // long enough for a burst and the debt before it
+	began    time.Time // t0 before anything was forgotten; set before the run says that it is open
 	t0       time.Time
 	sent     int64   // k: bursts since t0
 	place    float64 // u: of burst k in its interval
@@ -57,7 +58,7 @@ type pacer struct {
 }
 
 // writeFunc hands a stream's payload to the kernel and returns how many bytes it
-// took at once: 0 when the socket is full.
+// took at once: 0 when the socket is full. They count with an error as well.
 type writeFunc func(st *stream, payload []byte) (int, error)
 
 // tcpWrite is for streams of TCP.
@@ -105,8 +106,9 @@ func (p *pacer) loop() {
 	if !p.run.cfg.UDP {
 		p.prime()
 	}
-	p.run.open.Store(true)
 	p.t0 = time.Now()
+	p.began = p.t0
+	p.run.open.Store(true)
 	end := p.t0.Add(time.Duration(p.run.cfg.MaxSeconds) * time.Second)
 	for !p.stopping.Load() {
 		now := time.Now()
@@ -210,20 +212,22 @@ func (p *pacer) step(now time.Time) {
 // socket does not take becomes debt, up to debtBursts.
 func (p *pacer) send(st *stream) {
 	r := p.run
+	owed := st.debt + p.burst
 	if st.state.Load() != streamOpen {
-		r.shortfall.Add(int64(p.burst))
+		r.shortfall.Add(int64(owed))
+		st.debt = 0
 		return
 	}
 	r.bursts.Add(1)
-	owed := st.debt + p.burst
 	n, err := p.write(st, p.payload[:owed])
-	if err != nil {
-		r.fail(st, err)
-		r.shortfall.Add(int64(owed))
-		return
-	}
 	st.bytes.Add(int64(n))
 	st.debt = owed - n
+	if err != nil {
+		r.fail(st, err)
+		r.shortfall.Add(int64(st.debt))
+		st.debt = 0
+		return
+	}
 	if most := debtBursts * p.burst; st.debt > most {
 		r.shortfall.Add(int64(st.debt - most))
 		st.debt = most

@@ -103,7 +103,8 @@ func TestStreamsShareAndRate(t *testing.T) {
 		t.Run(fmt.Sprintf("%s/%d/%gM", c.dir, c.streams, c.mbps), func(t *testing.T) {
 			cfg := Config{Streams: c.streams, RateBps: c.mbps * 1e6, Direction: c.dir}
 			g := p.start(t, cfg, addr)
-			time.Sleep(500 * time.Millisecond) // windows open
+			books := newAudit(t, g, &srv.arrivals)
+			books.during(t, 500*time.Millisecond)
 			sender := p.client
 			if c.dir == Down {
 				sender = p.server
@@ -113,7 +114,7 @@ func TestStreamsShareAndRate(t *testing.T) {
 			keepsUp(t, func() error {
 				sent0, got0 = sides(g, srv)
 				before = sender.Counters(t)
-				time.Sleep(1500 * time.Millisecond)
+				books.during(t, 1500*time.Millisecond)
 				sent1, got1 = sides(g, srv)
 				after = sender.Counters(t)
 				return checkRate(c.mbps*1e6, sent0, sent1, got0, got1)
@@ -121,7 +122,7 @@ func TestStreamsShareAndRate(t *testing.T) {
 			out, _ := runs(g, &srv.arrivals)
 			checkShares(t, out, 44*1448)
 			perBuf := float64(after["Tcp:OutSegs"]-before["Tcp:OutSegs"]) / float64(after["Ip:OutRequests"]-before["Ip:OutRequests"])
-			g.Close()
+			books.close(t, func() { g.Close() })
 			t.Logf("sender   %s", describe(sent1))
 			t.Logf("receiver %s", describe(got1))
 			t.Logf("%.1f segments a buffer, CPU of the window: sender %.1f %%, receiver %.1f %% of a core", perBuf,
@@ -130,15 +131,13 @@ func TestStreamsShareAndRate(t *testing.T) {
 			if perBuf < 40 || perBuf > 44.5 {
 				t.Errorf("%.1f segments a buffer, want 44: bursts are cut", perBuf)
 			}
-			if sent1.Broken+got1.Broken != 0 {
-				t.Errorf("broken streams: %d and %d", sent1.Broken, got1.Broken)
-			}
 		})
 	}
 }
 
 // keepsUp measures window after window until a rate is in one as it should be: a busy
-// machine keeps a sender from its schedule, at times for longer than a window.
+// machine keeps a sender from its schedule, at times for longer than a window. What
+// holds on any machine is for audit, over the whole run.
 func keepsUp(t *testing.T, window func() error) {
 	t.Helper()
 	var err error
@@ -151,14 +150,10 @@ func keepsUp(t *testing.T, window func() error) {
 	t.Error("ten windows over:", err)
 }
 
-// checkRate holds what was sent and what was given up against the schedule, and what was
-// sent alone, with some room because the tests run beside others.
+// checkRate holds what was sent and what arrived against the rate asked for, with some room
+// because the tests run beside others.
 func checkRate(bps float64, sent0, sent1, got0, got1 Stats) error {
-	given := float64(sent1.ShortfallBytes-sent0.ShortfallBytes) * 8 / (float64(sent1.ElapsedNs-sent0.ElapsedNs) / 1e9)
 	sent, got := rate(sent0, sent1)/bps, rate(got0, got1)/bps
-	if all := sent + given/bps; all < 0.98 || all > 1.02 {
-		return fmt.Errorf("sent and given up are %.3f of the rate asked for", all)
-	}
 	if sent < 0.8 {
 		return fmt.Errorf("sent at %.3f of the rate asked for", sent)
 	}
@@ -183,10 +178,16 @@ func TestStreams10000(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("%s: connected in %s", dir, time.Since(began))
+		window := func() { time.Sleep(2 * time.Second) }
+		var books *audit
+		if dir == Up {
+			books = newAudit(t, g, nil)
+			window = func() { books.during(t, 2*time.Second) }
+		}
 		var b Stats
 		keepsUp(t, func() error {
 			a := g.Stats()
-			time.Sleep(2 * time.Second)
+			window()
 			b = g.Stats()
 			if r := rate(a, b) / 1e9; r < 0.7 || r > 1.1 {
 				return fmt.Errorf("%s: %.3f of the rate asked for", dir, r)
@@ -194,6 +195,9 @@ func TestStreams10000(t *testing.T) {
 			return nil
 		})
 		checkShares(t, g.run, 8*1448*2)
+		if dir == Up {
+			books.look(t)
+		}
 		far := server.finish(t) // before Close: both ends still open
 		g.Close()
 		t.Logf("near %s", describe(b))

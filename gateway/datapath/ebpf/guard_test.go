@@ -83,7 +83,7 @@ func needTCX(t *testing.T, n network) {
 	t.Helper()
 	_, err := link.QueryPrograms(link.QueryOptions{Target: int(index(t, n.lan)), Attach: ebpf.AttachTCXIngress})
 	if errors.Is(err, syscall.EINVAL) {
-		t.Skip("this kernel has no tcx")
+		t.Skip("the kernel lacks tcx")
 	}
 	must(t, err)
 }

@@ -1,0 +1,57 @@
+package gateway
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// counted gives each counter of Stats a value of its own, and returns what counts makes of
+// them with the counters' names by value.
+func counted[S any](counts func(S) map[string]uint64) (words map[string]uint64, names map[uint64]string) {
+	var stats S
+	names = map[uint64]string{}
+	v := reflect.ValueOf(&stats).Elem()
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.Uint64 {
+			f.SetUint(uint64(1000 + i))
+			names[uint64(1000+i)] = v.Type().Field(i).Name
+		}
+	}
+	return counts(stats), names
+}
+
+// TestEveryCounterIsTold: what a service counts is in the daemon's status, and so in its
+// metrics, under one word that the manual names.
+func TestEveryCounterIsTold(t *testing.T) {
+	manual, err := os.ReadFile("../docs/gateway.md")
+	must(t, err)
+	check := func(service string, words map[string]uint64, names map[uint64]string) {
+		_, row, found := strings.Cut(string(manual), "\n| `gatewayd_"+service+"_total` |")
+		row, _, _ = strings.Cut(row, "\n")
+		if !found || len(names) == 0 {
+			t.Errorf("%s: no row of the manual, or no counters: %v", service, names)
+		}
+		for word, value := range words {
+			if names[value] == "" {
+				t.Errorf("%s: %q is no counter, or one that another word has", service, word)
+			}
+			delete(names, value)
+			if !strings.Contains(row, "`"+word+"`") {
+				t.Errorf("%s: the manual does not say what %q is", service, word)
+			}
+		}
+		for _, name := range names {
+			t.Errorf("%s: nothing tells of %s", service, name)
+		}
+	}
+	words, names := counted(dhcpCounts)
+	check("dhcp", words, names)
+	words, names = counted(dnsCounts)
+	check("dns", words, names)
+	words, names = counted(portalCounts)
+	check("portal", words, names)
+	words, names = counted(radiusCounts)
+	check("radius", words, names)
+}

@@ -47,7 +47,11 @@ func crowdSentence(c analysis.Cell) string {
 	}
 	parts = append(parts, fmt.Sprintf("%s were connected at once, and %s at the clean router", countedStreams(w.Connected, c), number(w.CleanConnected)))
 	if j := c.Streams.Jain.Mean; j.Known() {
-		parts = append(parts, fmt.Sprintf("Jain's index is %s of at most %s", fraction4(j), fraction4(c.Streams.JainEven.Mean)))
+		text := "Jain's index is " + fraction4(j)
+		if most := c.Streams.JainEven.Mean; most.Known() && j <= most { // beyond it, bursts did not stay whole
+			text += " of at most " + fraction4(most)
+		}
+		parts = append(parts, text)
 	}
 	if busy := c.Intervals.GeneratorCorePct.Mean; busy.Known() {
 		parts = append(parts, fmt.Sprintf("the busiest traffic thread took %s of a core", percent(busy)))

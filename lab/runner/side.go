@@ -252,7 +252,7 @@ func tellsRouter(sides ...experiment.Side) bool {
 // hasStatic reports whether the clients of a side have their addresses without asking.
 // So many personas as the router is told of would ask the lab's own server, where the
 // device leases nothing: that server is not measured, and walks the list of its leases
-// for each of them (10,000 take it a quarter of a minute, 65,000 a quarter of an hour).
+// for each of them: 10,000 took it 9 s, and 65,000 had not leased after 7 minutes.
 func hasStatic(has experiment.Side, told bool, t dut.Traits) bool {
 	return told && has.Client == client.KindPersona && !t.DHCP
 }

@@ -121,6 +121,54 @@ func TestLabsThatDiffer(t *testing.T) {
 	}
 }
 
+// everybody has many clients at a real gateway, and asks for a warm-up that is too short for
+// their streams.
+const everybody = `duts = ["gateway-ebpf"]
+clients = [1500]
+offered_mbps = [400]
+blocks = 1
+aa_blocks = 0
+windows = 1
+redo = 0
+warmup = "100ms"
+client = { kind = "persona" }
+`
+
+// TestManyClientsAtOnce: they lease, log in and connect, all of them; the clean router's
+// have static addresses; and the report says so.
+func TestManyClientsAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", dir, "../gatewayd").CombinedOutput(); err != nil {
+		t.Fatalf("building gatewayd: %v\n%s", err, out)
+	}
+	write(t, dir, "crowd.toml", everybody)
+	cmd := command(t, dir, "run", "crowd.toml", "--out", "r")
+	cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"))
+	e := finish(t, cmd)
+	run, err := result.ReadRun(filepath.Join(dir, "r"))
+	if err != nil || len(run.Blocks) != 1 || len(run.Blocks[0].Stretches) != 1 {
+		t.Fatalf("%v, blocks %+v\n%s", err, run.Blocks, e.stderr)
+	}
+	b := run.Blocks[0]
+	if b.Addresses != result.FromDevice || b.CleanAddresses != result.Static || b.Leased != 1500 || b.LoggedIn != 1500 {
+		t.Errorf("addresses %s and %s, %d leased, %d logged in", b.Addresses, b.CleanAddresses, b.Leased, b.LoggedIn)
+	}
+	st := b.Stretches[0]
+	for _, f := range []result.Fairness{st.Fairness, st.CleanFairness} {
+		if f.Streams != 1500 || f.Broken != 0 || !(f.Jain > 0.5 && f.Jain <= f.Even+1e-9) {
+			t.Errorf("fairness %+v", f)
+		}
+	}
+	if st.WarmupSeconds != 2 || st.Memory.Clients != 3000 || st.Memory.MiB <= 0 {
+		t.Errorf("warm-up %g s, memory %+v", st.WarmupSeconds, st.Memory)
+	}
+	for _, want := range []string{"All at once: gateway-ebpf with 1500 clients", "all 1500 streams were connected at once, and 1500 at the clean router", "KiB of the machine's memory a client"} {
+		if said := strings.Join(strings.Fields(e.stdout), " "); !strings.Contains(said, want) {
+			t.Errorf("the table does not say %q:\n%s", want, e.stdout)
+		}
+	}
+}
+
 // coming has guests at a real gateway while two clients send.
 const coming = `duts = ["gateway-ebpf"]
 clients = [2]

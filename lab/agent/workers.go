@@ -16,10 +16,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// Streams of one process. A common hard limit is 20,000 open files, and raising it
-// takes a capability that containers lack: where it is lower there are more workers.
 const (
-	streamsPerWorker = 16_000
+	// StreamsPerWorker are streams of one process. A common hard limit is 20,000 open
+	// files, and raising it takes a capability that containers lack: where it is lower
+	// there are more workers.
+	StreamsPerWorker = 16_000
 	leastStreams     = 256 // streams of a process whatever its limit: the load then says what it lacks
 )
 
@@ -45,11 +46,19 @@ func Workers(streams int) int {
 
 // workersFor is Workers under a hard limit of open files.
 func workersFor(streams int, files uint64) int {
-	fit := streamsPerWorker
-	if files < streamsPerWorker+client.FilesBeside {
+	fit := StreamsPerWorker
+	if files < StreamsPerWorker+client.FilesBeside {
 		fit = max(leastStreams, int(files)-client.FilesBeside)
 	}
 	return max(1, (streams+fit-1)/fit)
+}
+
+// LeastFiles is the lowest limit of open files under which a process takes so many streams.
+func LeastFiles(streams int) int {
+	if streams <= leastStreams {
+		return 2 * leastStreams
+	}
+	return streams + client.FilesBeside
 }
 
 // worker is a process of an agent that holds a part of its streams, in the agent's

@@ -87,6 +87,7 @@ func (s *Summary) fillCells(cells map[result.Cell][]result.Trial, run result.Run
 			c.BlockFigures = known
 		}
 		c.Streams, c.Churn = streamFigures(key, run.Blocks, opts), churnFigures(key, run.Blocks, opts)
+		c.Crowd = crowd(key, run.Blocks, opts)
 		s.Cells, logs = append(s.Cells, c), append(logs, log)
 	}
 	judgeCells(s.Cells, logs, s.AA, opts)

@@ -140,6 +140,7 @@ type Cell struct {
 	Intervals    Figures       `json:"intervals"`
 	BlockFigures BlockTimes    `json:"block_figures"`
 	Streams      StreamFigures `json:"streams"`
+	Crowd        Crowd         `json:"crowd"`
 	Churn        ChurnFigures  `json:"churn"`
 }
 

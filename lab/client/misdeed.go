@@ -88,7 +88,7 @@ func (c *Client) spoof(victim *Client, m Misdeed) error {
 	s := c.self
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.until.IsZero() || !source.IsValid() {
+	if !s.leased() || !source.IsValid() {
 		return errNoLease
 	}
 	return s.crowd.dhcp.Spoof(mac, source, s.lease.From, m.To, max(1, m.Packets))
@@ -102,7 +102,7 @@ func (c *Client) misbehave(ctx context.Context, what string) error {
 		s.declines = true
 		return nil
 	}
-	if s.until.IsZero() {
+	if !s.leased() {
 		return errNoLease
 	}
 	old := s.lease
@@ -149,12 +149,14 @@ func (p *Pool) States() ([]State, error) {
 		list[i].Address = Address{c.Num, c.LocalIP(), c.MAC.String()}
 		s := c.self
 		s.mu.Lock()
-		until := s.until
+		has, leased, until := !s.until.IsZero(), s.leased(), s.until
 		s.mu.Unlock()
-		if until.IsZero() {
+		if !has {
 			continue
 		}
-		list[i].LeaseSeconds = time.Until(until).Seconds()
+		if leased {
+			list[i].LeaseSeconds = time.Until(until).Seconds()
+		}
 		var err error
 		if list[i].Counters, err = p.crowd.link.Counters(list[i].IP); err != nil {
 			return nil, fmt.Errorf("client %d: %w", c.Num, err)

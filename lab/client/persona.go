@@ -32,11 +32,12 @@ type crowd struct {
 
 // self is one persona's part of the crowd.
 type self struct {
-	crowd *crowd
+	crowd  *crowd
+	static netip.Addr // the address it has without asking; the zero Addr: it leases
 
 	mu    sync.Mutex // guards what follows
 	lease persona.Lease
-	until time.Time // when the lease ends; zero without one
+	until time.Time // when the lease ends, or a static address was taken up; zero without an address
 	// declines is that it declines the next address it is given.
 	declines bool
 }
@@ -120,7 +121,7 @@ const mostDeclines = 3
 // errTaken is why an address is declined.
 var errTaken = errors.New("another client has the address it was given")
 
-// acquirePersona gets a persona an address over DHCP. An address that another has
+// acquirePersona gets a persona an address over DHCP, or the static one it has. An address that another has
 // is declined, and asked for anew (RFC 2131, 3.1, 5). A second call renews nothing.
 func (c *Client) acquirePersona(ctx context.Context) (Tries, error) {
 	s := c.self
@@ -128,6 +129,9 @@ func (c *Client) acquirePersona(ctx context.Context) (Tries, error) {
 	defer s.mu.Unlock()
 	if !s.until.IsZero() {
 		return Tries{Count: 1}, nil
+	}
+	if s.static.IsValid() {
+		return Tries{Count: 1}, c.takeUp(s.static)
 	}
 	var all Tries
 	for n := 1; ; n++ {
@@ -150,6 +154,14 @@ func (c *Client) acquirePersona(ctx context.Context) (Tries, error) {
 			return all, fmt.Errorf("%w, %d times; the last is %s", errTaken, n, lease.Addr.Addr())
 		}
 	}
+}
+
+// takeUp settles at a static address. The caller holds the lock of c.self.
+func (c *Client) takeUp(ip netip.Addr) error {
+	if !c.self.crowd.claim(ip, c.Num) {
+		return fmt.Errorf("%w: %s", errTaken, ip)
+	}
+	return c.settle(persona.Lease{Addr: netip.PrefixFrom(ip, c.cfg.LAN.Bits()), Router: c.cfg.Gateway})
 }
 
 // add counts another exchange's tries.
@@ -200,8 +212,10 @@ func (c *Client) releasePersona(context.Context) error {
 	if s.until.IsZero() {
 		return nil
 	}
-	if err := s.crowd.dhcp.Release(c.mac(), s.lease); err != nil {
-		return fmt.Errorf("releasing its lease: %w", err)
+	if !s.static.IsValid() {
+		if err := s.crowd.dhcp.Release(c.mac(), s.lease); err != nil {
+			return fmt.Errorf("releasing its lease: %w", err)
+		}
 	}
 	return c.depart()
 }
@@ -211,7 +225,7 @@ func (c *Client) renewPersona(ctx context.Context) (Tries, error) {
 	s := c.self
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.until.IsZero() {
+	if !s.leased() {
 		return Tries{Count: 1}, errNoLease
 	}
 	var all Tries
@@ -223,5 +237,9 @@ func (c *Client) renewPersona(ctx context.Context) (Tries, error) {
 	s.lease.Length, s.until = lease.Length, time.Now().Add(lease.Length)
 	return all, nil
 }
+
+// leased reports whether it has an address that a server gave it. The caller holds
+// the lock.
+func (s *self) leased() bool { return !s.until.IsZero() && !s.static.IsValid() }
 
 var errNoLease = errors.New("it has no lease")

@@ -66,7 +66,10 @@ type Config struct {
 	Parent  string       `json:"parent"`  // the client host's interface towards the router
 	LAN     netip.Prefix `json:"lan"`     // for static addresses
 	Gateway netip.Addr   `json:"gateway"` // the router, for static addresses
-	Lab     byte         `json:"lab"`     // makes MAC addresses of two labs differ
+	// FirstStatic is the static address of client 1, from which the others count on;
+	// the zero Addr: personas lease. Guests always do, and clients of kind veth never.
+	FirstStatic netip.Addr `json:"first_static"`
+	Lab         byte       `json:"lab"` // makes MAC addresses of two labs differ
 }
 
 // Client is one simulated client. It implements Network.
@@ -118,7 +121,11 @@ func NewPool(ctx context.Context, cfg Config, run Runner) (*Pool, error) {
 		}
 	}
 	for i := range cfg.Count {
-		p.Clients = append(p.Clients, p.client(max(1, cfg.First)+i, run))
+		c := p.client(max(1, cfg.First)+i, run)
+		if c.self != nil && cfg.FirstStatic.IsValid() {
+			c.self.static = after(cfg.FirstStatic, c.Num-1)
+		}
+		p.Clients = append(p.Clients, c)
 	}
 	for i := range cfg.Guests {
 		p.guests = append(p.guests, p.client(cfg.FirstGuest+i, run))

@@ -2,8 +2,10 @@ package client
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
+	"net/netip"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -19,10 +21,7 @@ func (c *Client) createVeth(context.Context) error {
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: peer, PeerHardwareAddr: c.MAC}); err != nil {
 		return fmt.Errorf("adding veth %s: %w", name, err)
 	}
-	ip := c.cfg.LAN.Addr().Next()
-	for range c.Num - 1 {
-		ip = ip.Next()
-	}
+	ip := after(c.cfg.LAN.Addr().Next(), c.Num-1)
 	link, err := netlink.LinkByName(peer)
 	if err != nil {
 		return err
@@ -54,6 +53,13 @@ func (c *Client) createVeth(context.Context) error {
 	c.ip = ip
 	c.mu.Unlock()
 	return nil
+}
+
+// after is the IPv4 address n addresses after another.
+func after(ip netip.Addr, n int) netip.Addr {
+	b := ip.As4()
+	binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])+uint32(n))
+	return netip.AddrFrom4(b)
 }
 
 // keepStatic is how a client with a static address leases: it has it already.

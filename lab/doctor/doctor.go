@@ -13,6 +13,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
@@ -100,8 +101,8 @@ type examination struct {
 	scratch   string
 	root      bool
 	sys       system
-	largest   demand
-	crowd     demand // the most clients of kind persona
+	largest   runner.Demand
+	crowd     runner.Demand // the most clients of kind persona
 }
 
 func (x examination) all(ctx context.Context) ([]Group, error) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -160,7 +161,7 @@ func TestDemandCoversARealLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lab.Close()
-	if err := lab.ServeDHCP(t.Context()); err != nil {
+	if err := lab.ServeDHCP(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	host := lab.Clients[0]
@@ -183,11 +184,11 @@ func TestDemandCoversARealLab(t *testing.T) {
 	if err := host.StartRTT(t.Context(), lab.ServerIP); err != nil {
 		t.Fatal(err)
 	}
-	d := demand{experiment: "test", clients: n, labs: 1}
+	d := runner.Demand{Experiment: "test", Sides: []experiment.Side{{Client: client.KindMacvlan, Clients: n}}}
 	files := len(entries(t, fmt.Sprintf("/proc/%d/fd", pid(t, host))))
-	t.Logf("%d open files of the client host with %d clients, %d allowed for", files, n, d.files())
-	if int64(files) > d.files() || files < 3*n {
-		t.Errorf("%d open files with %d clients, a limit of %d is asked for", files, n, d.files())
+	t.Logf("%d open files of the client host with %d clients, %d allowed for", files, n, d.Files())
+	if int64(files) > d.Files() || files < 3*n {
+		t.Errorf("%d open files with %d clients, a limit of %d is asked for", files, n, d.Files())
 	}
 	var tasks int
 	for _, h := range lab.Hosts {
@@ -195,11 +196,11 @@ func TestDemandCoversARealLab(t *testing.T) {
 		t.Logf("%s has %d threads", h.Name, own)
 		tasks += own
 	}
-	if int64(tasks) > d.tasks() {
-		t.Errorf("%d threads, %d are asked for", tasks, d.tasks())
+	if int64(tasks) > d.Tasks() {
+		t.Errorf("%d threads, %d are asked for", tasks, d.Tasks())
 	}
 	known := strings.Count(arp(t, lab.Router), "\n") - 1 // without the heading
-	if known < n || known > neighboursPerLab+neighboursPerClient*n {
+	if known < n || known > int(d.Neighbours()) {
 		t.Errorf("the router knows %d neighbours with %d clients", known, n)
 	}
 }

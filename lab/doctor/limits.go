@@ -12,72 +12,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/runner"
 )
-
-// What one client takes, and what the lab takes without any. The tests count
-// files and tasks in a real lab and hold these numbers to it.
-const (
-	filesPerClient = 4   // on the client host: namespace, counters, stream, round-trip probe
-	filesPerHost   = 128 // of an agent without clients, with log-ins and leases under way
-	tasksPerHost   = 48  // threads of an agent and of the first process of its jail
-	tasksPerLab    = 32  // polling threads, and what a portal runs at once
-	flowsPerClient = 16  // tracked by the router: stream, probe, and the log-in's connections until they expire
-	memoryPerHost  = 64  // MiB
-	memPerClient   = 2   // MiB: a namespace with its link and sockets
-	labsOfDuet     = 2   // a storm of logins has one
-	hosts          = 3   // of a lab
-	// Each client is a neighbour of the router; the router is one of each client,
-	// but of those that are not counted. Client host, router and server add three.
-	// The table is one for the whole machine, namespaces and all.
-	neighboursPerClient = 1
-	neighboursPerLab    = 3
-)
-
-// demand is what an experiment asks of the machine at its largest.
-type demand struct {
-	experiment string
-	clients    int
-	labs       int  // at the same time
-	iperf3     bool // two programs a client
-}
-
-// String names it: "portal-bandwidth (100 clients)".
-func (d demand) String() string { return fmt.Sprintf("%s (%d clients)", d.experiment, d.clients) }
-
-func (d demand) files() int64 { return int64(filesPerHost + filesPerClient*d.clients) }
-func (d demand) neighbours() int64 {
-	return int64(d.labs * (neighboursPerLab + neighboursPerClient*d.clients))
-}
-func (d demand) flows() int64      { return int64(flowsPerClient * d.clients) }
-func (d demand) namespaces() int64 { return int64(d.labs * (hosts + d.clients)) }
-func (d demand) memoryMiB() int64 {
-	return int64(d.labs * (hosts*memoryPerHost + memPerClient*d.clients))
-}
-
-func (d demand) tasks() int64 {
-	tasks := d.labs * (hosts*tasksPerHost + tasksPerLab)
-	if d.iperf3 {
-		tasks += d.labs * 2 * d.clients
-	}
-	return int64(tasks)
-}
 
 // largestExperiment is the one with the most clients that have something of the
 // machine's own each, the first of equals. Personas share what they have.
-func largestExperiment(all []*experiment.Experiment) demand {
-	var most demand
+func largestExperiment(all []*experiment.Experiment) runner.Demand {
+	return most(all, func(kind string) bool { return kind != experiment.ClientPersona })
+}
+
+// most is the demand of the experiment with the most clients of some kinds.
+func most(all []*experiment.Experiment, of func(kind string) bool) (d runner.Demand) {
 	for _, e := range all {
-		n := slices.Max(e.Clients)
-		if n <= most.clients || e.Client.Kind == experiment.ClientPersona {
-			continue
-		}
-		most = demand{experiment: e.Name, clients: n, labs: labsOfDuet, iperf3: e.Traffic.Kind == experiment.TrafficIperf3}
-		if e.Measure == result.MeasureLogins {
-			most.labs, most.iperf3 = 1, false
+		if of(e.Client.Kind) && slices.Max(e.Clients) > d.Clients() {
+			d = runner.DemandOf(e)
 		}
 	}
-	return most
+	return d
 }
 
 // Settings of each network namespace, below /proc/sys.
@@ -124,11 +75,11 @@ func (x examination) atLeast(key, what string, have, need int64, means, do strin
 // nofile judges the hard limit, up to which agents go, and the soft one of the
 // devices' daemons, which may hold a connection of every client at once.
 func (x examination) nofile(soft, hard int64) Line {
-	agent, daemon := x.largest.files(), int64(filesPerHost+x.largest.clients)
+	agent, daemon := x.largest.Files(), int64(runner.FilesPerHost+x.largest.Clients())
 	l := Line{
 		Key: "limit.nofile", State: OK, What: "open files",
 		Found: fmt.Sprintf("hard limit %d, soft %d; %s needs %d in an agent, %d in a daemon", hard, soft, x.largest, agent, daemon),
-		Means: fmt.Sprintf("agents raise their own: enough for %d clients", (hard-filesPerHost)/filesPerClient),
+		Means: fmt.Sprintf("agents raise their own: enough for %d clients", (hard-runner.FilesPerHost)/runner.FilesPerClient),
 	}
 	switch {
 	case hard < agent:
@@ -150,10 +101,10 @@ func (x examination) neighbourTable() Line {
 		}
 		t[i] = n
 	}
-	need := x.largest.neighbours()
+	need := x.largest.Neighbours()
 	l := x.atLeast("limit.neighbours", "neighbour table", t[1], need, "", "")
 	l.Found = fmt.Sprintf("gc_thresh1-3 %d, %d, %d for the whole machine; %s needs %d", t[0], t[1], t[2], x.largest, need)
-	l.Means = fmt.Sprintf("no neighbour is forgotten up to %d clients", (t[1]/int64(x.largest.labs)-neighboursPerLab)/neighboursPerClient)
+	l.Means = fmt.Sprintf("no neighbour is forgotten up to %d clients", (t[1]/int64(len(x.largest.Sides))-runner.NeighboursPerLab)/runner.NeighboursPerClient)
 	if t[1] < need {
 		l.State, l.Means = Warn, ""
 		l.Do = fmt.Sprintf("sudo sysctl -w net.ipv4.neigh.default.gc_thresh2=%d net.ipv4.neigh.default.gc_thresh3=%d", 2*need, 4*need)
@@ -176,8 +127,8 @@ func (x examination) tasks() []Line {
 		if !there {
 			continue
 		}
-		l := x.atLeast(limit.key, limit.what, have, now+x.largest.tasks(), "", fmt.Sprintf(limit.do, 4*(now+x.largest.tasks())))
-		l.Found = fmt.Sprintf("%d, of which %d are in use; %s needs %d more", have, now, x.largest, x.largest.tasks())
+		l := x.atLeast(limit.key, limit.what, have, now+x.largest.Tasks(), "", fmt.Sprintf(limit.do, 4*(now+x.largest.Tasks())))
+		l.Found = fmt.Sprintf("%d, of which %d are in use; %s needs %d more", have, now, x.largest, x.largest.Tasks())
 		if l.State == OK {
 			l.Means = "programs and threads of the labs fit"
 		}
@@ -185,7 +136,7 @@ func (x examination) tasks() []Line {
 	}
 	l := Line{Key: "limit.pids-cgroup", State: OK, What: "pids.max", Found: "no control group limits tasks", Means: "programs and threads of the labs fit"}
 	if most := x.sys.maxTasks(); most > 0 {
-		l = x.atLeast(l.Key, l.What, most, x.largest.tasks(), l.Means, "docker run --pids-limit=-1, or TasksMax=infinity of the service")
+		l = x.atLeast(l.Key, l.What, most, x.largest.Tasks(), l.Means, "docker run --pids-limit=-1, or TasksMax=infinity of the service")
 	}
 	return append(lines, l)
 }
@@ -195,7 +146,7 @@ func (x examination) namespaces() Line {
 	if !there {
 		return Line{Key: "limit.net-namespaces", State: OK, What: "net namespaces", Found: "the kernel sets no limit", Means: "each host and each client has its own"}
 	}
-	need := x.largest.namespaces()
+	need := x.largest.Namespaces()
 	return x.atLeast("limit.net-namespaces", "net namespaces", have, need, "each host and each client has its own", fmt.Sprintf("sudo sysctl -w user.max_net_namespaces=%d", 4*need))
 }
 
@@ -204,7 +155,7 @@ func (x examination) conntrack() Line {
 	if !there {
 		return Line{Key: "limit.conntrack", State: OK, What: "conntrack", Found: "not loaded, or not shown in this network namespace", Means: "gateways that track connections load it; its default suits"}
 	}
-	need := x.largest.flows()
+	need := x.largest.Flows()
 	return x.atLeast("limit.conntrack", "conntrack", have, need, "no flow is dropped for want of an entry", fmt.Sprintf("sudo sysctl -w net.netfilter.nf_conntrack_max=%d", 4*need))
 }
 
@@ -226,11 +177,11 @@ func (x examination) ports(inside map[string]string) Line {
 	}
 	// A client binds to its own address and has a stream and a probe; log-ins
 	// leave connections in TIME_WAIT.
-	if high-low+1 < flowsPerClient {
+	if high-low+1 < runner.FlowsPerClient {
 		l.State, l.Do = Warn, "sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'"
 		return l
 	}
-	l.Means = fmt.Sprintf("each client has them all and uses %d at most", flowsPerClient)
+	l.Means = fmt.Sprintf("each client has them all and uses %d at most", runner.FlowsPerClient)
 	return l
 }
 
@@ -240,7 +191,7 @@ func (x examination) listenQueue(inside map[string]string) Line {
 	if err != nil {
 		return Line{Key: "limit.somaxconn", State: Warn, What: "somaxconn", Found: "no " + backlog, Do: "mount /proc"}
 	}
-	need := int64(x.largest.clients)
+	need := int64(x.largest.Clients())
 	l := x.atLeast("limit.somaxconn", "somaxconn", have, need, "all clients may connect at the same moment", fmt.Sprintf("sudo sysctl -w net.core.somaxconn=%d", 16*need))
 	l.Found = fmt.Sprintf("%d %s; %d clients need %d", have, where, need, need)
 	return l

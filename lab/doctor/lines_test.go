@@ -9,6 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
@@ -114,8 +115,8 @@ func TestLimitLines(t *testing.T) {
 	check(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "10"}).namespaces(), Warn, "sysctl -w user.max_net_namespaces=4012")
 	check(t, on(nil).conntrack(), OK, "not loaded")
 	check(t, on(map[string]string{"/proc/sys/net/netfilter/nf_conntrack_max": "512"}).conntrack(), Warn, "nf_conntrack_max=64000")
-	if need.flows() != 16000 {
-		t.Errorf("%s makes %d flows", need, need.flows())
+	if need.Flows() != 16000 {
+		t.Errorf("%s makes %d flows", need, need.Flows())
 	}
 
 	inside := map[string]string{portRange: "32768\t60999", backlog: "4096"}
@@ -127,11 +128,14 @@ func TestLimitLines(t *testing.T) {
 }
 
 func TestLargestExperimentCountsItsPrograms(t *testing.T) {
-	few, many := demand{"x", 10, labsOfDuet, false}, demand{"x", 10, labsOfDuet, true}
-	if many.tasks()-few.tasks() != 40 {
-		t.Errorf("iperf3 adds %d tasks for 10 clients in two labs, want 40", many.tasks()-few.tasks())
+	few, many := runner.Demand{Sides: make([]experiment.Side, 2)}, runner.Demand{Sides: make([]experiment.Side, 2)}
+	for i := range 2 {
+		few.Sides[i].Clients, many.Sides[i].Clients, many.Sides[i].Traffic.Kind = 10, 10, experiment.TrafficIperf3
 	}
-	if got := largestExperiment(experiment.Builtins()); got.clients != 1000 || got.labs != 1 || got.experiment != "login-storm" {
+	if many.Tasks()-few.Tasks() != 40 {
+		t.Errorf("iperf3 adds %d tasks for 10 clients in two labs, want 40", many.Tasks()-few.Tasks())
+	}
+	if got := largestExperiment(experiment.Builtins()); got.Clients() != 1000 || len(got.Sides) != 1 || got.Experiment != "login-storm" {
 		t.Errorf("largest is %s", got)
 	}
 }

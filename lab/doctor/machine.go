@@ -122,14 +122,14 @@ func (x examination) quota() Line {
 
 func (x examination) memory() Line {
 	l := Line{Key: "machine.memory", State: OK, What: "memory", Means: "nothing is swapped while it is measured"}
-	m, err := parseMeminfo(strings.NewReader(x.sys.text("/proc/meminfo")))
+	m, err := meter.ParseMeminfo(strings.NewReader(x.sys.text("/proc/meminfo")))
 	if err != nil {
 		l.State, l.Found, l.Means, l.Do = Warn, err.Error(), "", "mount /proc"
 		return l
 	}
-	need := x.largest.memoryMiB()
-	l.Found = fmt.Sprintf("%d MiB available, %d needed for %s", m.available>>10, need, x.largest)
-	if m.available>>10 < need {
+	need := x.largest.MemoryKiB() >> 10
+	l.Found = fmt.Sprintf("%d MiB available, %d needed for %s", m.Available>>10, need, x.largest)
+	if m.Available>>10 < need {
 		l.State, l.Means, l.Do = Warn, "", "end other programs, or measure fewer clients: --set clients=20"
 	}
 	return l

@@ -145,31 +145,6 @@ func parseCPUList(text string) ([]int, error) {
 	return cpus, nil
 }
 
-// memory is what /proc/meminfo says, KiB.
-type memory struct{ total, available int64 }
-
-// parseMeminfo reads /proc/meminfo.
-func parseMeminfo(r io.Reader) (m memory, err error) {
-	sc := bufio.NewScanner(r)
-	for sc.Scan() {
-		f := strings.Fields(sc.Text())
-		if len(f) < 2 {
-			continue
-		}
-		n, perr := strconv.ParseInt(f[1], 10, 64)
-		switch {
-		case f[0] == "MemTotal:" && perr == nil:
-			m.total = n
-		case f[0] == "MemAvailable:" && perr == nil:
-			m.available = n
-		}
-	}
-	if err = sc.Err(); err == nil && m.total == 0 {
-		err = fmt.Errorf("/proc/meminfo: no MemTotal")
-	}
-	return m, err
-}
-
 // parseConfig reads a kernel's configuration and returns the values of the
 // options asked for, without those that are not set.
 func parseConfig(r io.Reader, options ...string) (map[string]string, error) {

@@ -64,7 +64,7 @@ func (e *Experiment) check(known []string) []*Error {
 		d.check(func(key, problem string) { report(dutKey(name, key), "%s", problem) })
 	}
 	if len(problems) == 0 && e.Measure == result.MeasureCost { // it follows from most other keys
-		e.checkWarmup(report)
+		e.checkTurns(report)
 		e.checkDatagrams(report)
 	}
 	return problems

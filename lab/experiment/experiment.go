@@ -63,7 +63,7 @@ type Experiment struct {
 	AABlocks int           `toml:"aa_blocks"` // A/A blocks per clients, direction and profile; default 2
 	Windows  int           `toml:"windows"`   // measured per cell and block; default 3
 	Window   time.Duration `toml:"window"`    // length of one; default 1s
-	Warmup   time.Duration `toml:"warmup"`    // load before a cell's first window; default 500ms
+	Warmup   time.Duration `toml:"warmup"`    // load before a cell's first window, at least: see WarmupOf; default 500ms
 	Redo     int           `toml:"redo"`      // how often a rejected trial is repeated; default 2
 	// ProfileWindow is the length of one more window of each cell, in which perf
 	// samples stacks; default 0: none.

@@ -174,8 +174,9 @@ const (
 	deviceOverhead  = 1200 * time.Millisecond
 	personaOverhead = time.Millisecond // in place of clientOverhead
 	loginOverhead   = 50 * time.Millisecond
-	redone          = 0.12            // windows measured again: 1 % of them in quick, 14 to 31 % at 100 clients
-	profileOverhead = 5 * time.Second // perf started, its samples read and named
+	personaLogin    = 900 * time.Microsecond // of personas at gatewayd, in place of loginOverhead: 65,000 took 52 to 58 s
+	redone          = 0.12                   // windows measured again: 1 % of them in quick, 14 to 31 % at 100 clients
+	profileOverhead = 5 * time.Second        // perf started, its samples read and named
 )
 
 // What a storm of logins takes: means with 100 to 1000 clients. Personas take 0.3 ms to
@@ -202,10 +203,6 @@ func (e *Experiment) Possible(can func(dut string) bool) *Experiment {
 // came within a sixth of it. In solo mode the two windows of a pair follow each other.
 func (e *Experiment) EstimatedDuration() time.Duration {
 	windows := time.Duration((1 + redone) * float64(e.Windows) * float64(e.Window))
-	load := e.Warmup + windows
-	if e.Mode == result.ModeSolo {
-		load *= 2
-	}
 	var total time.Duration
 	for _, un := range slices.Concat(e.units(), e.aaUnits()) {
 		clients, loads := time.Duration(un.clients), time.Duration(len(e.loads(un.clients)))
@@ -214,11 +211,18 @@ func (e *Experiment) EstimatedDuration() time.Duration {
 			continue
 		}
 		device, clean := e.Sides(Block{AA: un.dut == Clean, Clients: un.clients})
-		block := blockOverhead + max(device.duration(), clean.duration()) + loads*(cellOverhead+load)
+		block := blockOverhead + max(device.duration(), clean.duration()) + loads*cellOverhead
+		for _, mbps := range e.loads(un.clients) {
+			load := e.WarmupOf(mbps, un.direction, device, clean) + windows
+			if e.Mode == result.ModeSolo {
+				load *= 2
+			}
+			block += load
+		}
 		if un.dut != Clean {
 			block += deviceOverhead
 			if custom, ok := e.Custom[un.dut]; !ok || len(custom.Login)+len(custom.Admit) > 0 {
-				block += clients * loginOverhead
+				block += clients * device.login(un.dut)
 			}
 		}
 		total += time.Duration(un.blocks) * block
@@ -227,6 +231,14 @@ func (e *Experiment) EstimatedDuration() time.Duration {
 		}
 	}
 	return total.Round(time.Second)
+}
+
+// login is how long a client takes to log in at a device.
+func (s Side) login(dut string) time.Duration {
+	if s.Client == ClientPersona && strings.HasPrefix(dut, "gateway-") {
+		return personaLogin
+	}
+	return loginOverhead
 }
 
 // duration is how long a lab's clients take to come and go.

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"math"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -24,43 +25,45 @@ func (t Traffic) turn(clients int, mbps float64, direction string) time.Duration
 	return time.Duration(streams * float64(t.BurstSegments) * segmentBits / (mbps * 1e6) * float64(time.Second))
 }
 
-// longestTurn is that of the plan's streams over TCP, and which clients and load it is of;
-// zero without any.
-func (e *Experiment) longestTurn() (longest time.Duration, clients int, mbps float64) {
-	if e.Traffic.Protocol != ProtocolTCP {
-		return 0, 0, 0
+// WarmupOf is how long a load on a pair's sides runs before its first window: as long as
+// asked for, or until each stream has sent its first burst where that takes longer. TCP
+// sends that one in two halves, and what is measured would be other packets than were
+// asked for.
+func (e *Experiment) WarmupOf(mbps float64, direction string, sides ...Side) time.Duration {
+	var turn time.Duration
+	for _, s := range sides {
+		if s.Traffic.Protocol == ProtocolTCP && s.Traffic.Kind == TrafficStreams {
+			turn = max(turn, s.Traffic.turn(s.Clients, mbps, direction))
+		}
 	}
+	if e.Warmup+time.Duration(halvesPart*float64(e.Window)) >= turn {
+		return e.Warmup
+	}
+	const step = 100 * time.Millisecond
+	return (turn + step - 1).Truncate(step)
+}
+
+// checkTurns refuses loads so small for their streams that nobody would wait for a turn.
+func (e *Experiment) checkTurns(report func(key, format string, args ...any)) {
 	for _, n := range e.Clients {
 		device, clean := e.Sides(Block{Clients: n})
-		for _, side := range []Side{device, clean} {
-			for _, load := range e.loads(n) {
-				for _, direction := range e.Directions {
-					turn := side.Traffic.turn(side.Clients, load, direction)
-					if side.Traffic.Kind == TrafficStreams && turn > longest {
-						longest, clients, mbps = turn, side.Clients, load
-					}
+		for _, load := range e.loads(n) {
+			for _, direction := range e.Directions {
+				warmup := e.WarmupOf(load, direction, device, clean)
+				if warmup <= maxWindow {
+					continue
 				}
+				least := load * float64(warmup) / float64(maxWindow)
+				report("clients", "%d: at %g Mbit/s, in bursts of %d segments, it takes %s until each has sent one, and a load warms up for %s at most: fewer clients, shorter bursts, or %.0f Mbit/s",
+					n, load, e.Traffic.BurstSegments, warmup.Round(time.Second), maxWindow, math.Ceil(least))
+				return
 			}
 		}
 	}
-	return longest, clients, mbps
-}
-
-// checkWarmup refuses a warm-up that ends long before each stream has sent its first
-// burst. TCP sends that in two halves, and what is measured would be other packets than
-// were asked for.
-func (e *Experiment) checkWarmup(report func(key, format string, args ...any)) {
-	turn, clients, mbps := e.longestTurn()
-	if e.Warmup+time.Duration(halvesPart*float64(e.Window)) >= turn {
-		return
-	}
-	const step = 100 * time.Millisecond
-	report("warmup", "%s: a turn of all streams (clients = %d, %g Mbit/s, bursts of %d segments) takes %s, and the first burst of each goes out in halves: want %s",
-		e.Warmup, clients, mbps, e.Traffic.BurstSegments, turn.Round(step/10), (turn + step - 1).Truncate(step))
 }
 
 // checkDatagrams refuses loads over UDP of which a window holds hardly a burst: how much
-// is delivered in it would be chance. TCP's are refused by their warm-up.
+// is delivered in it would be chance. TCP's have a warm-up that is long enough.
 func (e *Experiment) checkDatagrams(report func(key, format string, args ...any)) {
 	if e.Traffic.Protocol != ProtocolUDP || e.Traffic.Kind != TrafficStreams {
 		return

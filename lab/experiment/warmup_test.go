@@ -1,27 +1,55 @@
 package experiment
 
-import "testing"
+import (
+	"testing"
+	"time"
 
-// TestWarmupHoldsATurn: what would be rejected, by a self-test that says nothing of it,
-// is refused with the warm-up that is needed.
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// TestWarmupHoldsATurn: a load lasts until each of its streams has sent a burst before
+// anything is measured, whatever the file says, and no longer than asked for otherwise.
 func TestWarmupHoldsATurn(t *testing.T) {
 	const crowd = "duts = [\"opennds\"]\nclients = [100, 300]\noffered_mbps = [1000, 100]\nclient.kind = \"persona\"\n"
-	const took = ": a turn of all streams (clients = 300, 100 Mbit/s, bursts of 44 segments) takes 1.53s, and the first burst of each goes out in halves: want 1.6s"
+	for name, tt := range map[string]struct {
+		text      string
+		clients   int
+		mbps      float64
+		direction string
+		want      time.Duration
+	}{
+		"default, quick enough": {crowd, 100, 1000, result.Up, 500 * time.Millisecond},
+		"default":               {crowd, 300, 100, result.Up, 1600 * time.Millisecond},
+		"longer":                {crowd + "warmup = \"2s\"\n", 300, 100, result.Up, 2 * time.Second},
+		"a few halves":          {crowd + "warmup = \"1300ms\"\n", 300, 100, result.Up, 1300 * time.Millisecond},
+		"many in the window":    {crowd + "warmup = \"1300ms\"\nwindow = \"500ms\"\n", 300, 100, result.Up, 1600 * time.Millisecond},
+		"half of it each way":   {crowd, 300, 100, result.Both, 3100 * time.Millisecond},
+		"short bursts":          {crowd + "traffic.burst_segments = 10\n", 300, 100, result.Up, 500 * time.Millisecond},
+		"datagrams":             {crowd + "traffic.protocol = \"udp\"\n", 300, 100, result.Up, 500 * time.Millisecond},
+		"at the clean router":   {minimal + "[beside]\nclients = 200\n", 1, 100, result.Up, 1100 * time.Millisecond},
+		"not by streams":        {minimal + "traffic.kind = \"iperf3\"\n[beside]\nclients = 200\n", 1, 100, result.Up, 500 * time.Millisecond},
+		"all there can be":      {"duts = [\"opennds\"]\nclients = [65000]\noffered_mbps = [1000]\nclient.kind = \"persona\"\n", 65000, 1000, result.Up, 33200 * time.Millisecond},
+	} {
+		e, err := Parse("x.toml", []byte(tt.text), known)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		device, clean := e.Sides(Block{Clients: tt.clients})
+		if got := e.WarmupOf(tt.mbps, tt.direction, device, clean); got != tt.want {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
+		}
+	}
+}
+
+// TestLoadsTooSmallForTheirStreams are refused, with the load that would do.
+func TestLoadsTooSmallForTheirStreams(t *testing.T) {
 	for name, tt := range map[string]struct{ text, want string }{
-		"default":            {crowd, "x.toml:1: warmup: 500ms" + took},
-		"too short":          {crowd + "warmup = \"1s\"\n", "x.toml:5: warmup: 1s" + took},
-		"as said":            {crowd + "warmup = \"1600ms\"\n", ""},
-		"a few halves":       {crowd + "warmup = \"1300ms\"\n", ""},
-		"many in the window": {crowd + "warmup = \"1300ms\"\nwindow = \"500ms\"\n", "x.toml:5: warmup: 1.3s" + took},
-		"half of it each way": {crowd + "warmup = \"2s\"\ndirections = [\"up\", \"both\"]\n",
-			"x.toml:5: warmup: 2s: a turn of all streams (clients = 300, 100 Mbit/s, bursts of 44 segments) takes 3.06s, and the first burst of each goes out in halves: want 3.1s"},
-		"short bursts": {crowd + "traffic.burst_segments = 10\n", ""},
-		"datagrams":    {crowd + "traffic.protocol = \"udp\"\n", ""},
+		"a turn takes hours": {"duts = [\"opennds\"]\nclients = [65000]\noffered_mbps = [1000, 10]\nclient.kind = \"persona\"\n",
+			"x.toml:2: clients: 65000: at 10 Mbit/s, in bursts of 44 segments, it takes 55m13s until each has sent one, and a load warms up for 10m0s at most: fewer clients, shorter bursts, or 56 Mbit/s"},
+		"as said": {"duts = [\"opennds\"]\nclients = [65000]\noffered_mbps = [56]\nclient.kind = \"persona\"\n", ""},
 		"hardly a datagram": {"duts = [\"opennds\"]\nclients = [100]\noffered_mbps = [1]\ntraffic.protocol = \"udp\"\n",
 			"x.toml:1: traffic.burst_segments: 44: at 1 Mbit/s such a burst is sent every 510ms, and a window of 1s is to hold 4: fewer segments, a longer window or more load"},
-		"at the clean router": {minimal + "[beside]\nclients = 200\n",
-			"x.toml:1: warmup: 500ms: a turn of all streams (clients = 200, 100 Mbit/s, bursts of 44 segments) takes 1.02s, and the first burst of each goes out in halves: want 1.1s"},
-		"not by streams": {minimal + "traffic.kind = \"iperf3\"\n[beside]\nclients = 200\n", ""},
 	} {
 		_, err := Parse("x.toml", []byte(tt.text), known)
 		if got := errorText(err); got != tt.want {

@@ -78,6 +78,9 @@ func furtherGrids(s analysis.Summary) []grid {
 	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Churn.Blocks > 0 }) {
 		grids = append(grids, churnGrid(cells))
 	}
+	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Crowd.Blocks > 0 }) {
+		grids = append(grids, crowdGrid(cells))
+	}
 	return append(grids, clientsGrid(cells, intervals), endpointsGrid(cells, intervals), verdictGrid(s), trialsGrid(cells))
 }
 

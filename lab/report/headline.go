@@ -158,7 +158,7 @@ func leadSentence(s analysis.Summary) string {
 	if ceilings != "" {
 		limits = nil // it says more
 	}
-	out := []string{ceilings, guestsLead(cells)}
+	out := []string{ceilings, strings.Join(crowdSentences(cells), " "), guestsLead(cells)}
 	if len(costs) > 0 {
 		out = append(out, fmt.Sprintf("Compared with %s, carrying the same bit%s takes %s.", otherName(s), where, listed(costs)))
 	}

@@ -196,7 +196,7 @@ const reasonsShown = 6
 
 // remarks are the lines under the table.
 func remarks(s analysis.Summary) []string {
-	out := append(churnSentences(s.Cells), "Noise floor: "+noiseSentence(s.AA))
+	out := append(append(crowdSentences(s.Cells), churnSentences(s.Cells)...), "Noise floor: "+noiseSentence(s.AA))
 	if text := sidesSentence(s); text != "" {
 		out = append([]string{"What is weighed: " + text}, out...)
 	}

@@ -179,14 +179,20 @@ type Block struct {
 	Sitting      int       `json:"sitting,omitempty"` // as in Trial: a block that was interrupted is built again in the next
 	DUTLab       string    `json:"dut_lab"`
 	Start        time.Time `json:"start"`
-	Seconds      float64   `json:"seconds"`         // whole block with set-up and tear-down
-	SetupSeconds float64   `json:"setup_seconds"`   // labs and DUT, without the clients
-	LeaseSeconds float64   `json:"lease_seconds"`   // all clients of the DUT's lab: created and leased
-	LoginSeconds float64   `json:"login_seconds"`   // all clients of the DUT's lab: logged in
-	LoginMs      []float64 `json:"login_ms"`        // one value a client
-	DaemonCore   float64   `json:"daemon_core"`     // DUT processes' CPU over the whole block, cores
-	Stretches    []Stretch `json:"stretches"`       // the same, cell by cell
-	Error        string    `json:"error,omitempty"` // what went wrong; trials before it stand
+	Seconds      float64   `json:"seconds"`       // whole block with set-up and tear-down
+	SetupSeconds float64   `json:"setup_seconds"` // labs and DUT, without the clients
+	LeaseSeconds float64   `json:"lease_seconds"` // all clients of the DUT's lab: created and leased
+	LoginSeconds float64   `json:"login_seconds"` // all clients of the DUT's lab: logged in
+	LoginMs      []float64 `json:"login_ms"`      // one value a client
+	// Addresses is where the clients of the DUT's lab have theirs from, and CleanAddresses
+	// those of the clean router's: one of the constants below.
+	Addresses      string    `json:"addresses,omitempty"`
+	CleanAddresses string    `json:"clean_addresses,omitempty"`
+	Leased         int       `json:"leased,omitempty"`    // clients of the DUT's lab with an address
+	LoggedIn       int       `json:"logged_in,omitempty"` // those the DUT's portal let in; 0 where none has to log in
+	DaemonCore     float64   `json:"daemon_core"`         // DUT processes' CPU over the whole block, cores
+	Stretches      []Stretch `json:"stretches"`           // the same, cell by cell
+	Error          string    `json:"error,omitempty"`     // what went wrong; trials before it stand
 	// Broke is how the DUT failed at this many clients although it took fewer: a result.
 	Broke string `json:"broke,omitempty"`
 
@@ -197,6 +203,13 @@ type Block struct {
 	// when it is not known to.
 	HousekeepingSeconds float64 `json:"housekeeping_seconds,omitempty"`
 }
+
+// Where clients have their addresses from.
+const (
+	FromDevice = "device" // it leases them
+	FromLab    = "lab"    // its own DHCP server, beside a device that leases none
+	Static     = "static" // nobody: the plan gives each its own
+)
 
 // Stretch is the time a block spent under one load: warm-up, all windows, and
 // what lay between them.
@@ -213,8 +226,11 @@ type Stretch struct {
 	// Fairness is between the streams, in duet mode; streams only.
 	Fairness      Fairness `json:"fairness,omitzero"`
 	CleanFairness Fairness `json:"clean_fairness,omitzero"`
-	Short         *Short   `json:"short,omitempty"` // of loads with such connections; in solo mode of all turns together
-	CleanShort    *Short   `json:"clean_short,omitempty"`
+	Memory        Memory   `json:"memory,omitzero"` // when the first window began, in duet mode
+
+	WarmupSeconds float64 `json:"warmup_seconds"`  // as asked for, or longer: a turn of all streams
+	Short         *Short  `json:"short,omitempty"` // of loads with such connections; in solo mode of all turns together
+	CleanShort    *Short  `json:"clean_short,omitempty"`
 }
 
 // Short is what became of the connections that carry one answer and end.
@@ -267,11 +283,21 @@ type DeviceState struct {
 	Counts    map[string]int `json:"counts"`     // the DUT's own: sessions, leases; nil when it tells none
 }
 
+// Memory is what both labs of a block hold while their streams run.
+type Memory struct {
+	// MiB is by how much more of the machine's memory is taken than before the labs were
+	// built, copies of files left out: hosts, generators, devices and their servers, and
+	// the kernel's part of all of them. Other programs of the machine are in it too.
+	MiB     float64 `json:"mib"`
+	Clients int     `json:"clients"` // of both labs together
+}
+
 // Fairness is what the streams of a load had each where they end, from the warm-up to
-// the end of the load.
+// the end of the load; with the warm-up where that is a turn of all streams and no more.
 type Fairness struct {
 	Streams int     `json:"streams"`
-	Jain    float64 `json:"jain"` // 1: all alike; 1/n: one of n had everything (DEC-TR-301)
+	Broken  int     `json:"broken,omitempty"` // of them, that had ended by the end of the load
+	Jain    float64 `json:"jain"`             // 1: all alike; 1/n: one of n had everything (DEC-TR-301)
 	// Even is the largest Jain there can be when each stream carries whole bursts.
 	Even    float64 `json:"even"`
 	MinMbps float64 `json:"min_mbps"` // of the stream that had least

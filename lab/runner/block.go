@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -24,10 +26,13 @@ func (r *run) block(ctx context.Context, b experiment.Block) error {
 		Block: b.Index, Sitting: r.sitting, DUTLab: b.DUTLab, Start: start.UTC(),
 	}
 	r.status("%s: building the labs, %d clients", blockName(b), b.Clients)
+	empty, err := meter.ReadMemory()
+	if err != nil {
+		return err
+	}
 	device, clean, err := r.openPair(ctx, b)
 	if err == nil {
-		rec.SetupSeconds, rec.LeaseSeconds, rec.LoginSeconds = device.setup.Seconds(), device.lease.Seconds(), device.login.Seconds()
-		rec.LoginMs, rec.HousekeepingSeconds = device.loginMs, device.traits.Housekeeping.Seconds()
+		admitted(&rec, device, clean, empty)
 		err = r.measured(ctx, b, device, clean, &rec)
 		if ctx.Err() == nil { // after Ctrl-C nobody waits for politeness: the hosts just end
 			// What goes wrong now costs no trial: it is noted and the block stands. After a
@@ -63,6 +68,15 @@ func (r *run) block(ctx context.Context, b experiment.Block) error {
 	return err
 }
 
+// admitted records how the sides' clients came in. Empty is the machine's memory before.
+func admitted(rec *result.Block, device, clean *side, empty meter.Memory) {
+	device.empty = empty.Taken
+	rec.SetupSeconds, rec.LeaseSeconds, rec.LoginSeconds = device.setup.Seconds(), device.lease.Seconds(), device.login.Seconds()
+	rec.LoginMs, rec.HousekeepingSeconds = device.loginMs, device.traits.Housekeeping.Seconds()
+	rec.Addresses, rec.CleanAddresses, rec.Leased, rec.LoggedIn = device.addresses(), clean.addresses(), len(device.clients), device.loggedIn
+	debug.FreeOSMemory() // of thousands of log-ins; not while their traffic is measured
+}
+
 func blockName(b experiment.Block) string {
 	name := b.DUT
 	if b.AA {
@@ -85,10 +99,11 @@ func (r *run) openPair(ctx context.Context, b experiment.Block) (device, clean *
 	with, without := r.cfg.Experiment.Sides(b)
 	most := max(with.Clients, without.Clients)
 	room := most + more // networks and queues are alike, whoever is in them
+	told := tellsRouter(with, without)
 	open := func(lab string, d dut.DUT, has experiment.Side, into **side) func() error {
 		return func() (err error) {
 			*into, err = openSide(ctx, sideConfig{
-				backend: r.backend, lab: lab, device: d, has: has, guests: more, most: most, told: tellsRouter(with, without),
+				backend: r.backend, lab: lab, device: d, has: has, guests: more, most: most, told: told, static: hasStatic(has, told, d.Traits()),
 				topology: testbed.Portal{
 					Aggregate: b.Profile == result.Bulk, LAN: d.Traits().LAN, Clients: room, ClientHosts: r.cfg.Experiment.Client.Hosts,
 					NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
@@ -169,16 +184,21 @@ func (r *run) stretch(ctx context.Context, b experiment.Block, cell result.Cell,
 	m.addProcesses(first, last)
 	return result.Stretch{
 		OfferedMbps: cell.OfferedMbps, ProcessNs: m.ProcessNs,
-		Seconds: float64(last.MonotonicNs-first.MonotonicNs) / 1e9,
-		Connect: device.connect, FirstByte: device.firstByte, CleanConnect: clean.connect, CleanFirstByte: clean.firstByte,
-		Fairness: device.fairness, CleanFairness: clean.fairness, Short: shortOf(device.shorts), CleanShort: shortOf(clean.shorts),
+		Seconds:       float64(last.MonotonicNs-first.MonotonicNs) / 1e9,
+		WarmupSeconds: r.cfg.Experiment.WarmupOf(cell.OfferedMbps, cell.Direction, device.has, clean.has).Seconds(),
+		Connect:       device.connect, FirstByte: device.firstByte, CleanConnect: clean.connect, CleanFirstByte: clean.firstByte,
+		Fairness: device.fairness, CleanFairness: clean.fairness, Memory: device.memory, Short: shortOf(device.shorts), CleanShort: shortOf(clean.shorts),
 	}, nil
 }
 
 // cell starts the cell's traffic, warms up and measures the windows in todo.
 func (r *run) cell(ctx context.Context, b experiment.Block, cell result.Cell, todo []int, device, clean *side) error {
 	e := r.cfg.Experiment
-	r.status("%s: %.0f Mbit/s %s", blockName(b), cell.OfferedMbps, cell.Direction)
+	text := fmt.Sprintf("%s: %.0f Mbit/s %s", blockName(b), cell.OfferedMbps, cell.Direction)
+	if warmup := e.WarmupOf(cell.OfferedMbps, cell.Direction, device.has, clean.has); warmup > e.Warmup {
+		text += fmt.Sprintf(", %s until each stream has sent a burst", warmup)
+	}
+	r.status("%s", text)
 	device.shorts, clean.shorts = nil, nil
 	m := newMeasurer(e, device, clean)
 	if err := m.begin(ctx, cell); err != nil {

@@ -25,16 +25,40 @@ func (s *side) checkFlows(ctx context.Context) error {
 	if len(s.clients) <= knownMost {
 		return nil
 	}
-	out, err := s.lab.Router.Run(ctx, agent.Command{Argv: []string{"cat", flowCount, flowLimit}, Support: true})
+	count, limit, err := s.flows(ctx)
 	if err != nil {
-		return nil // a kernel without such a table
-	}
-	var count, limit int
-	if _, err := fmt.Sscan(out.Stdout, &count, &limit); err != nil {
-		return fmt.Errorf("reading the table of tracked connections: %w", err)
+		return err
 	}
 	return flowsFit(len(s.clients), count, limit)
 }
+
+// flows is how many connections the router's kernel tracks, and how many it would: zero
+// both on a kernel without such a table.
+func (s *side) flows(ctx context.Context) (count, limit int, err error) {
+	out, err := s.lab.Router.Run(ctx, agent.Command{Argv: []string{"cat", flowCount, flowLimit}, Support: true})
+	if err != nil {
+		return 0, 0, nil
+	}
+	if _, err := fmt.Sscan(out.Stdout, &count, &limit); err != nil {
+		return 0, 0, fmt.Errorf("reading the table of tracked connections: %w", err)
+	}
+	return count, limit, nil
+}
+
+// orFlows is why clients were not admitted: that error, or that the table of tracked
+// connections has filled up on their way in, which is the machine's doing.
+func (s *side) orFlows(ctx context.Context, err error) error {
+	count, limit, unread := s.flows(ctx)
+	if unread != nil || !flowsFull(count, limit) {
+		return err
+	}
+	return fmt.Errorf("the table of tracked connections is full, %d of %d: about %d clients fit, or raise it: sysctl -w net.netfilter.nf_conntrack_max=%d (%v)",
+		count, limit, max(1, limit/FlowsPerClient), max(FlowsPerClient*s.has.Clients, 2*limit), err)
+}
+
+// flowsFull reports whether new connections found no place: entries leave by and by, so
+// a little room is no sign that there was some.
+func flowsFull(count, limit int) bool { return limit > 0 && count >= limit-limit/20 }
 
 // flowsFit compares what so many logged-in clients take and will take with the limit.
 func flowsFit(clients, count, limit int) error {

@@ -22,3 +22,14 @@ func TestFlowsThatDoNotFitAreRefusedWithTheNumberThatDoes(t *testing.T) {
 		}
 	}
 }
+
+func TestFlowsFull(t *testing.T) {
+	for _, tt := range []struct {
+		count, limit int
+		want         bool
+	}{{0, 0, false}, {10, 262144, false}, {949, 1000, false}, {950, 1000, true}, {1000, 1000, true}, {1010, 1000, true}} {
+		if got := flowsFull(tt.count, tt.limit); got != tt.want {
+			t.Errorf("%d of %d: full is %t", tt.count, tt.limit, got)
+		}
+	}
+}

@@ -105,8 +105,13 @@ func (s *side) readFairness(ctx context.Context) error {
 		shares = shares.With(c.Shares)
 	}
 	seconds := float64(stats.MonotonicNs-s.marked) / 1e9
+	broken := 0
+	for _, c := range clients {
+		broken += c.Broken
+	}
 	s.fairness = result.Fairness{
-		Streams: shares.Streams, Jain: shares.Jain(), Even: shares.Even(s.load.BurstSegments * traffic.SegmentBytes(s.load.UDP)),
+		Streams: shares.Streams, Broken: max(broken, stats.Broken), // both ends count the same streams
+		Jain: shares.Jain(), Even: shares.Even(s.load.BurstSegments * traffic.SegmentBytes(s.load.UDP)),
 		MinMbps: mbps(shares.Min, seconds), MaxMbps: mbps(shares.Max, seconds),
 	}
 	s.marked = 0

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -45,13 +46,18 @@ func (p pair) deaths(ctx context.Context) error {
 
 // seconds bounds the load of one cell: all its windows with redos or the window
 // of its profile, whichever is longer, and some.
-func (p pair) seconds() int {
+func (p pair) seconds(cell result.Cell) int {
 	windows := time.Duration(p.e.Windows*(p.e.Redo+1)) * (p.e.Window + time.Second)
-	return int((p.e.Warmup+max(windows, p.e.ProfileWindow))/time.Second) + 60
+	return int((p.warmup(cell)+max(windows, p.e.ProfileWindow))/time.Second) + 60
+}
+
+// warmup is how long a load runs before its first window.
+func (p pair) warmup(cell result.Cell) time.Duration {
+	return p.e.WarmupOf(cell.OfferedMbps, cell.Direction, p.device.has, p.clean.has)
 }
 
 func (p pair) start(ctx context.Context, s *side, cell result.Cell) error {
-	return s.startTraffic(ctx, cell.Direction, cell.OfferedMbps, p.seconds())
+	return s.startTraffic(ctx, cell.Direction, cell.OfferedMbps, p.seconds(cell))
 }
 
 func (p pair) end(ctx context.Context) error {
@@ -68,9 +74,28 @@ func (d *duet) begin(ctx context.Context, cell result.Cell) error {
 	if err != nil {
 		return err
 	}
-	if err := sleep(ctx, d.e.Warmup); err != nil {
+	// A turn that takes so long is what the streams are compared by: a window is a small
+	// part of the next one.
+	warmup := d.warmup(cell)
+	if warmup > d.e.Warmup {
+		err = d.mark(ctx)
+	}
+	if err = errors.Join(err, sleep(ctx, warmup)); err != nil {
 		return err
 	}
+	now, err := meter.ReadMemory()
+	if err != nil {
+		return err
+	}
+	d.device.memory = result.Memory{MiB: float64(now.Taken-d.device.empty) / 1024, Clients: d.device.has.Clients + d.clean.has.Clients}
+	if warmup > d.e.Warmup {
+		return nil
+	}
+	return d.mark(ctx)
+}
+
+// mark has the streams of both sides count what they carry each from now on.
+func (d *duet) mark(ctx context.Context) error {
 	return testbed.Together(func() error { return d.device.mark(ctx) }, func() error { return d.clean.mark(ctx) })
 }
 
@@ -142,7 +167,7 @@ func (s *solo) load(ctx context.Context, side *side, cell result.Cell, fn func()
 	if err := s.start(ctx, side, cell); err != nil {
 		return err
 	}
-	if err := sleep(ctx, s.e.Warmup); err != nil {
+	if err := sleep(ctx, s.warmup(cell)); err != nil {
 		return err
 	}
 	return fn()

@@ -99,7 +99,13 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 		return Outcome{}, err
 	}
 	defer unlock()
-	r, err := open(ctx, cfg)
+	demand := DemandOf(cfg.Experiment)
+	raised, lower := raiseFiles(demand)
+	defer lower()
+	if err := machineRoom().check(demand); err != nil {
+		return Outcome{}, err
+	}
+	r, err := open(ctx, cfg, raised)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -112,8 +118,8 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 }
 
 // open prepares the folder, reads what an earlier sitting has left in it, and
-// checks what the experiment needs of this machine.
-func open(ctx context.Context, cfg Config) (_ *run, err error) {
+// checks what the experiment needs of this machine. Raised says which limit was, if any.
+func open(ctx context.Context, cfg Config, raised string) (_ *run, err error) {
 	if err := checkMachine(cfg.Experiment); err != nil {
 		return nil, err
 	}
@@ -150,6 +156,10 @@ func open(ctx context.Context, cfg Config) (_ *run, err error) {
 	}
 	if torn > 0 {
 		r.env.Notes = append(r.env.Notes, fmt.Sprintf("The last record of an earlier sitting was cut short (%d bytes); it is kept in %s and was measured again.", torn, result.TornFile))
+	}
+	if raised != "" {
+		r.notice("%s", raised)
+		r.env.Notes = append(r.env.Notes, raised)
 	}
 	r.interrupted = r.env.Interrupted
 	r.env.Interrupted = true // until it has ended in order

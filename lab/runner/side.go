@@ -30,16 +30,20 @@ type side struct {
 	guests  int
 	most    int           // clients of the larger lab of the pair
 	told    bool          // the router is told of its neighbours
+	static  bool          // clients have addresses without asking for them
 	load    agent.Traffic // what runs now or ran last, of all client hosts together
 	pssMiB  float64       // memory of the device's programs when the last cell began
 
 	connect, firstByte result.Delays // of the load that runs now or ran last
 	marked             int64         // when its shares were marked by the server's clock, ns; zero: not
 	fairness           result.Fairness
+	memory             result.Memory
+	empty              int64         // memory of the machine that was taken before the labs were built, KiB
 	shorts             []short.Stats // by client host, of the cell that is measured or was last
 
 	setup, lease, login time.Duration
 	loginMs             []float64
+	loggedIn            int
 }
 
 // clientHost is a host with its share of the side's clients.
@@ -91,6 +95,7 @@ type sideConfig struct {
 	guests   int
 	most     int  // clients of the larger lab of the pair
 	told     bool // the router is told of its neighbours
+	static   bool // clients have addresses without asking for them
 }
 
 // openSide builds a lab, starts its device, and brings all clients to the point
@@ -100,7 +105,9 @@ func openSide(ctx context.Context, cfg sideConfig) (*side, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = s.admitClients(ctx); err == nil {
+	if err = s.admitClients(ctx); err != nil {
+		err = s.orFlows(ctx, err)
+	} else {
 		err = s.checkFlows(ctx)
 	}
 	if err == nil {
@@ -114,7 +121,7 @@ func openSide(ctx context.Context, cfg sideConfig) (*side, error) {
 
 // openDevice builds a lab and starts its device. On error nothing is left.
 func openDevice(ctx context.Context, cfg sideConfig) (_ *side, err error) {
-	s := &side{dut: cfg.device, traits: cfg.device.Traits(), has: cfg.has, guests: cfg.guests, most: cfg.most, told: cfg.told}
+	s := &side{dut: cfg.device, traits: cfg.device.Traits(), has: cfg.has, guests: cfg.guests, most: cfg.most, told: cfg.told, static: cfg.static}
 	start := time.Now()
 	defer func() {
 		if err != nil {
@@ -145,16 +152,27 @@ const startTimeout = 15 * time.Minute
 func (s *side) startDevice(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
 	defer cancel()
-	if client.Leases(s.has.Client) && !s.traits.DHCP {
-		if err := s.lab.ServeDHCP(ctx); err != nil {
-			return err
-		}
+	if err := s.serveDHCP(ctx); err != nil {
+		return err
 	}
 	if err := s.dut.Start(ctx, s.env); err != nil {
 		return err
 	}
 	s.traits = s.dut.Traits() // addresses in the admission are valid now
 	return nil
+}
+
+// serveDHCP has the lab lease where the device does not and somebody will ask: guests
+// do where the clients themselves have static addresses.
+func (s *side) serveDHCP(ctx context.Context) error {
+	kept := 0
+	if s.static {
+		kept = s.has.Clients
+	}
+	if !client.Leases(s.has.Client) || s.traits.DHCP || s.static && s.guests == 0 {
+		return nil
+	}
+	return s.lab.ServeDHCP(ctx, kept)
 }
 
 func (s *side) admitClients(ctx context.Context) error {
@@ -181,7 +199,12 @@ func (s *side) admitClients(ctx context.Context) error {
 	for _, a := range addrs {
 		s.clients = append(s.clients, dut.ClientAddr{N: a.Num, IP: a.IP, MAC: a.MAC})
 	}
-	start = time.Now()
+	return s.logIn(ctx)
+}
+
+// logIn has all clients log in, by their device's own ways where it admits them itself.
+func (s *side) logIn(ctx context.Context) error {
+	start := time.Now()
 	if adm, ok := s.dut.(dut.Admitter); ok {
 		if err := adm.Admit(ctx, s.env, s.clients); err != nil {
 			return err
@@ -191,7 +214,7 @@ func (s *side) admitClients(ctx context.Context) error {
 	patience := min(time.Minute+time.Duration(s.has.Clients)*time.Second, longestLogin)
 	pace := client.Pace{Parallel: cmp.Or(s.traits.Admission.Parallel, loginParallel), Patience: patience}
 	outcomes := make([][]client.Outcome, len(s.hosts))
-	err = s.eachHost(func(i int, h clientHost) (err error) {
+	err := s.eachHost(func(i int, h clientHost) (err error) {
 		outcomes[i], err = h.Login(ctx, s.traits.Admission, pace)
 		return err
 	})
@@ -201,6 +224,9 @@ func (s *side) admitClients(ctx context.Context) error {
 	s.login = time.Since(start)
 	for _, o := range slices.Concat(outcomes...) {
 		s.loginMs = append(s.loginMs, o.Ms)
+	}
+	if s.traits.Admission.Kind != client.AdmitNone {
+		s.loggedIn = len(s.loginMs)
 	}
 	return nil
 }
@@ -221,6 +247,25 @@ func (s *side) leased(ctx context.Context) ([]client.Address, error) {
 // for, all of them are.
 func tellsRouter(sides ...experiment.Side) bool {
 	return slices.ContainsFunc(sides, func(s experiment.Side) bool { return s.Client == client.KindPersona && s.Clients > knownMost })
+}
+
+// hasStatic reports whether the clients of a side have their addresses without asking.
+// So many personas as the router is told of would ask the lab's own server, where the
+// device leases nothing: that server is not measured, and walks the list of its leases
+// for each of them: 10,000 took it 9 s, and 65,000 had not leased after 7 minutes.
+func hasStatic(has experiment.Side, told bool, t dut.Traits) bool {
+	return told && has.Client == client.KindPersona && !t.DHCP
+}
+
+// addresses is where the side's clients have theirs from.
+func (s *side) addresses() string {
+	switch {
+	case s.static, !client.Leases(s.has.Client):
+		return result.Static
+	case s.traits.DHCP:
+		return result.FromDevice
+	}
+	return result.FromLab
 }
 
 // tellRouter enters clients into the router's table of neighbours.

@@ -202,10 +202,14 @@ func rateText(b experiment.Block) string { return experiment.RateText(b.LoginRat
 func (s *side) createClients(ctx context.Context) error {
 	return s.eachHost(func(i int, h clientHost) error {
 		guest, guests := s.guestsOf(i)
-		return h.CreateClients(ctx, client.Config{
+		cfg := client.Config{
 			Kind: s.has.Client, First: h.first, Count: h.count, FirstGuest: guest, Guests: guests, Parent: h.Ifs[0], LAN: s.lab.LAN, Gateway: s.lab.Gateway,
 			Lab: s.lab.Name[0],
-		})
+		}
+		if s.static {
+			cfg.FirstStatic = s.lab.FirstLease
+		}
+		return h.CreateClients(ctx, cfg)
 	})
 }
 

@@ -19,7 +19,7 @@ import (
 func withPersonas(t *testing.T, n int) (*testbed.Lab, []client.Address) {
 	t.Helper()
 	lab := build(t, testbed.Portal{Clients: n})
-	if err := lab.ServeDHCP(t.Context()); err != nil {
+	if err := lab.ServeDHCP(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	host := lab.Clients[0]
@@ -75,6 +75,74 @@ func TestPersonasLeaseSendAndRelease(t *testing.T) {
 	}
 	if again := lease(t, host); len(again) != n || !again[0].IP.IsValid() {
 		t.Errorf("leasing again gave %d addresses, the first %v", len(again), again[0])
+	}
+}
+
+// TestPersonasWithStaticAddresses: thousands have an address each at once, by their
+// numbers and without asking; guests lease beside them, and the router tells no difference.
+func TestPersonasWithStaticAddresses(t *testing.T) {
+	const n, guests = 2000, 3
+	lab := build(t, testbed.Portal{Clients: n + guests})
+	if err := lab.ServeDHCP(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	host := lab.Clients[0]
+	err := host.CreateClients(t.Context(), client.Config{
+		Kind: client.KindPersona, Count: n, Guests: guests, FirstGuest: n + 1, Parent: host.Ifs[0], LAN: lab.LAN, Gateway: lab.Gateway, Lab: lab.Name[0],
+		FirstStatic: lab.FirstLease,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addrs := lease(t, host)
+	next := lab.FirstLease
+	for _, a := range addrs {
+		if a.IP != next {
+			t.Fatalf("client %d has %s, want %s", a.Num, a.IP, next)
+		}
+		next = next.Next()
+	}
+	if err := lab.Router.AddNeighbours(t.Context(), agent.Neighbours{Link: lab.LANIf, List: addrs}); err != nil {
+		t.Fatal(err)
+	}
+	load := agent.Traffic{Kind: agent.TrafficStreams, Clients: n, OfferedMbps: 500, Direction: "up"}
+	before, after := send(t, lab, load, time.Second)
+	if up := after.Links[lab.WANIf].Sub(before.Links[lab.WANIf]).TxBytes; up < 20e6 {
+		t.Errorf("the router forwarded %d bytes in a second, want about 60 MB", up)
+	}
+	states, err := host.States(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range states {
+		if s.Counters.TxPackets == 0 || s.Counters.RxPackets == 0 || s.LeaseSeconds != 0 {
+			t.Fatalf("client %d after traffic: %+v", s.Num, s)
+		}
+	}
+	if err := host.Visit(t.Context(), client.Churn{PerSecond: 20}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(500 * time.Millisecond)
+	if visits, err := host.Leave(t.Context()); err != nil || visits.In == 0 || visits.Gone != visits.In || len(visits.Failures) > 0 {
+		t.Errorf("guests: %+v, %v", visits, err)
+	}
+	comeBack(t, host, addrs)
+}
+
+// comeBack has clients with static addresses leave, twice, and come again.
+func comeBack(t *testing.T, host *testbed.Host, had []client.Address) {
+	t.Helper()
+	for range 2 {
+		if err := host.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if list, err := host.Clients(t.Context()); err != nil || list[0].IP.IsValid() {
+		t.Errorf("after release: %v, %v", list[0], err)
+	}
+	last := len(had) - 1
+	if again := lease(t, host); again[last].IP != had[last].IP {
+		t.Errorf("client %d came back with %s, it had %s", had[last].Num, again[last].IP, had[last].IP)
 	}
 }
 

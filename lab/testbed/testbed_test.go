@@ -36,7 +36,7 @@ func withClients(t *testing.T, lab *testbed.Lab, kind string, n int) []client.Ad
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if kind == client.KindMacvlan {
-		if err := lab.ServeDHCP(ctx); err != nil {
+		if err := lab.ServeDHCP(ctx, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

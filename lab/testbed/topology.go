@@ -247,13 +247,18 @@ const dhcpServer = "dnsmasq-lab"
 const maxLeases = 100_000
 
 // ServeDHCP runs a DHCP server on the router for clients that want leases from
-// a router that gives none. It is not part of what is measured.
-func (l *Lab) ServeDHCP(ctx context.Context) error {
+// a router that gives none; the first so many addresses it keeps back for clients
+// that have them without asking. It is not part of what is measured.
+func (l *Lab) ServeDHCP(ctx context.Context, kept int) error {
+	first := l.FirstLease
+	for range kept {
+		first = first.Next()
+	}
 	err := l.Router.Spawn(ctx, agent.Command{Name: dhcpServer, Support: true, Argv: []string{
 		"dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--bind-interfaces", "--no-ping",
 		"--interface=" + l.LANIf, "--except-interface=lo", "--leasefile-ro", "--user=root", "--dhcp-authoritative",
 		"--dhcp-lease-max=" + strconv.Itoa(maxLeases), "--log-facility=-", "--quiet-dhcp", "--pid-file=",
-		fmt.Sprintf("--dhcp-range=%s,%s,12h", l.FirstLease, l.LastLease),
+		fmt.Sprintf("--dhcp-range=%s,%s,12h", first, l.LastLease),
 		"--dhcp-option=option:router," + l.Gateway.String(),
 	}})
 	if err != nil {

@@ -31,7 +31,7 @@ func TestTwoClientHostsShareTheRoutersLink(t *testing.T) {
 	if len(lab.Clients) != 2 || len(lab.Router.Ifs) != 2 {
 		t.Fatalf("%d client hosts, %d links at the router; want two each", len(lab.Clients), len(lab.Router.Ifs))
 	}
-	if err := lab.ServeDHCP(t.Context()); err != nil {
+	if err := lab.ServeDHCP(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}

@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-const headerTimeout = 10 * time.Second // from connection to complete header
+const headerTimeout = handshakeTimeout // from connection to complete header
 
 const listenID = 1 // after socket.BellID; connections count on from here
 

@@ -29,6 +29,10 @@ type Guard struct {
 	Prefix  netip.Prefix // the LAN's network, where there is a WAN
 	Gateway netip.Addr   // the gateway's address in it, where there is a WAN
 
+	// Between are two interfaces, by index, neither of which is the LAN: what is
+	// forwarded from one to the other passes without a look at names. 0: none.
+	Between [2]int
+
 	// Mark is what packets of the LAN whose class (of traffic control, skb->priority)
 	// is the same number are marked with when the machine's own rules have marked
 	// them, and before they are routed; 0: none.
@@ -48,7 +52,11 @@ func (g Guard) Shut() error {
 	if err != nil {
 		return err
 	}
-	forward := fmt.Sprintf("iifname %[1]s iif != @known drop\noifname %[1]s oif != @known drop\n", lan)
+	var forward string
+	if a, b := g.Between[0], g.Between[1]; a != 0 && b != 0 {
+		forward = fmt.Sprintf("iif %[1]d oif %[2]d accept\niif %[2]d oif %[1]d accept\n", a, b)
+	}
+	forward += fmt.Sprintf("iifname %[1]s iif != @known drop\noifname %[1]s oif != @known drop\n", lan)
 	var prerouting, postrouting string
 	if g.Mark != 0 {
 		prerouting = fmt.Sprintf("iifname %s meta priority %x:%x meta mark set %#x", lan, g.Mark>>16, g.Mark&0xffff, g.Mark)

@@ -51,6 +51,24 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestBetween: the way between two interfaces is asked for before any name, and only
+// when both are known.
+func TestBetween(t *testing.T) {
+	for _, tt := range []struct {
+		between [2]int
+		want    string
+	}{
+		{[2]int{7, 12}, "iif 7 oif 12 accept\n\t\tiif 12 oif 7 accept\n\t\tiifname \"lan0\" iif != @known drop"},
+		{[2]int{7, 0}, "policy accept;\n\t\tiifname \"lan0\" iif != @known drop"},
+	} {
+		must(t, Guard{LAN: "lan0", Between: tt.between}.Shut())
+		if rules := ruleset(t); !strings.Contains(rules, tt.want) {
+			t.Errorf("%v: not\n\t\t%s\nin\n%s", tt.between, tt.want, rules)
+		}
+	}
+	must(t, Remove("lan0"))
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -83,7 +83,8 @@ func chain(table, hook string, priority int, rules string) string {
 }
 
 // Know lets packets of these interfaces, by index, through, once Shut was called: a
-// data path judges them. Others that were known no longer are.
+// data path judges them, or they are not the LAN's and need not be asked for their
+// names. Others that were known no longer are.
 func (g Guard) Know(indexes ...int) error {
 	forward, _, err := g.rules(indexes...)
 	if err != nil {

@@ -55,6 +55,25 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestKnownByIndex: the way between two known interfaces is asked for before any name.
+func TestKnownByIndex(t *testing.T) {
+	g := Guard{LAN: "lan0"}
+	for _, tt := range []struct {
+		known []int
+		want  string
+	}{
+		{[]int{7, 12}, "iif 7 oif 12 accept\n\t\tiif 12 oif 7 accept\n\t\tiifname \"lan0\" iif != @known drop"},
+		{[]int{7}, "policy accept;\n\t\tiifname \"lan0\" iif != @known drop"},
+	} {
+		must(t, g.Shut())
+		must(t, g.Know(tt.known...))
+		if rules := ruleset(t); !strings.Contains(rules, tt.want) {
+			t.Errorf("%v: not\n\t\t%s\nin\n%s", tt.known, tt.want, rules)
+		}
+	}
+	must(t, Remove("lan0"))
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

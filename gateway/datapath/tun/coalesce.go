@@ -30,13 +30,14 @@ type coalescer struct {
 	used   int
 	recent int // the run that took the last packet
 	lost   int // packets that were not taken since this was read
+	head   [virtioLen + ethernetLen]byte
 }
 
 // run is packets of one flow, one after the other.
 type run struct {
 	flow     flow
 	to       datapath.MAC
-	first    []byte // of the first packet, from front and virtio header on
+	first    []byte // packet
 	v        virtio
 	headers  int // bytes of IP and transport header
 	size     int // bytes of payload of each segment but the last
@@ -56,11 +57,9 @@ type flow struct {
 	protocol uint8
 }
 
-// add takes a packet that may go. room has the space for virtio and Ethernet
-// headers in front, packetStart bytes; v counts from the begin of the packet. The
-// packet's memory is used until flush.
-func (c *coalescer) add(room []byte, v virtio, to datapath.MAC) {
-	ip := room[packetStart:]
+// add takes a packet that may go; v counts from its begin. Its memory is read until
+// flush.
+func (c *coalescer) add(ip []byte, v virtio, to datapath.MAC) {
 	f, headers := flowOf(ip)
 	r := c.find(f)
 	if r != nil && r.to == to && r.append(ip, v, headers) {
@@ -72,7 +71,7 @@ func (c *coalescer) add(room []byte, v virtio, to datapath.MAC) {
 		c.flush() // a fragment, say, of who knows which
 	}
 	if f.protocol == 0 || headers == 0 || !c.mayGrow(ip, v, headers) {
-		c.single(room, v, to)
+		c.single(ip, v, to)
 		return
 	}
 	if c.used == maxRuns {
@@ -80,7 +79,7 @@ func (c *coalescer) add(room []byte, v virtio, to datapath.MAC) {
 	}
 	c.recent = c.used
 	c.used++
-	c.runs[c.recent].begin(f, room, v, headers, to)
+	c.runs[c.recent].begin(f, ip, v, headers, to)
 }
 
 // find looks for the run of a flow.
@@ -151,9 +150,8 @@ func sumIsRight(ip []byte, v virtio) bool {
 }
 
 // begin makes a packet the first of a run.
-func (r *run) begin(f flow, room []byte, v virtio, headers int, to datapath.MAC) {
-	ip := room[packetStart:]
-	r.flow, r.first, r.v, r.to, r.headers = f, room, v, to, headers
+func (r *run) begin(f flow, ip []byte, v virtio, headers int, to datapath.MAC) {
+	r.flow, r.first, r.v, r.to, r.headers = f, ip, v, to, headers
 	r.size, r.payload, r.segments = len(ip)-headers, len(ip)-headers, 1
 	r.pushed = f.protocol == protocolTCP && ip[ipLen+13]&flagPSH != 0
 	r.closed = r.pushed
@@ -170,10 +168,10 @@ func (r *run) append(ip []byte, v virtio, headers int) bool {
 	if r.closed || headers != r.headers || n == 0 || n > r.size || r.segments == maxSegments || v.gso != unix.VIRTIO_NET_HDR_GSO_NONE {
 		return false
 	}
-	if number := uint16(r.segments) + binary.BigEndian.Uint16(r.first[packetStart+4:]); number != binary.BigEndian.Uint16(ip[4:]) {
+	if number := uint16(r.segments) + binary.BigEndian.Uint16(r.first[4:]); number != binary.BigEndian.Uint16(ip[4:]) {
 		return false
 	}
-	if headers+r.payload+n > maxPacket || !sameHeaders(r.first[packetStart:], ip, headers) || !sumIsRight(ip, v) {
+	if headers+r.payload+n > maxPacket || !sameHeaders(r.first, ip, headers) || !sumIsRight(ip, v) {
 		return false
 	}
 	if r.flow.protocol == protocolTCP {
@@ -230,7 +228,7 @@ func (c *coalescer) whole(r *run) {
 	start := virtioLen + c.front
 	head := r.head[:start+r.headers]
 	ip := head[start:]
-	copy(ip, r.first[packetStart:packetStart+r.headers])
+	copy(ip, r.first[:r.headers])
 	total := r.headers + r.payload
 	binary.BigEndian.PutUint16(ip[2:], uint16(total))
 	sumHeader(ip)
@@ -257,8 +255,9 @@ func (c *coalescer) whole(r *run) {
 }
 
 // single hands one packet on as it came.
-func (c *coalescer) single(room []byte, v virtio, to datapath.MAC) {
-	out := room[packetStart-virtioLen-c.front:]
+func (c *coalescer) single(ip []byte, v virtio, to datapath.MAC) {
+	lost := max(1, v.segments(ip))
+	head := c.head[:virtioLen+c.front]
 	v.flags &= unix.VIRTIO_NET_HDR_F_NEEDS_CSUM
 	if v.flags != 0 {
 		v.sumStart += uint16(c.front)
@@ -266,10 +265,10 @@ func (c *coalescer) single(room []byte, v virtio, to datapath.MAC) {
 	if v.headers != 0 {
 		v.headers += uint16(c.front)
 	}
-	v.write(out)
-	c.ethernet(out, to)
-	if write(c.fd, out) < 0 {
-		c.lost += max(1, v.segments(room[packetStart:]))
+	v.write(head)
+	c.ethernet(head, to)
+	if writeTwo(c.fd, head, ip) < 0 {
+		c.lost += lost
 	}
 }
 

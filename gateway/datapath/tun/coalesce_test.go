@@ -37,9 +37,6 @@ func (c tap) messages() (all [][]byte) {
 	}
 }
 
-// room gives a packet the space in front that coalescers want.
-func room(ip []byte) []byte { return append(make([]byte, packetStart), ip...) }
-
 // apart takes what a coalescer wrote apart into packets with their sums.
 func apart(t *testing.T, messages [][]byte, front int) (all [][]byte) {
 	t.Helper()
@@ -79,7 +76,7 @@ func TestCoalesceByStation(t *testing.T) {
 	co := coalescer{fd: tap.in, udp: true, front: ethernetLen}
 	all := stream(1, repeat(1448, 4)...)
 	for i, ip := range all {
-		co.add(room(ip), virtio{}, datapath.MAC{2, 0, 0, 0, 0, byte(i / 2)})
+		co.add(ip, virtio{}, datapath.MAC{2, 0, 0, 0, 0, byte(i / 2)})
 	}
 	co.flush()
 	got := tap.messages()
@@ -138,7 +135,7 @@ func TestCoalesce(t *testing.T) {
 				co := coalescer{fd: tap.in, udp: true, front: front, from: [6]byte{2, 0, 0, 0, 1, 1}}
 				to := datapath.MAC{2, 0, 0, 0, 0, 10}
 				for _, ip := range c.in {
-					co.add(room(ip), virtio{}, to)
+					co.add(ip, virtio{}, to)
 				}
 				co.flush()
 				got := tap.messages()
@@ -212,9 +209,9 @@ func TestCoalesceAtRandom(t *testing.T) {
 				flows[i] = flows[i][1:]
 				sent = append(sent, bytes.Clone(ip))
 				if random.IntN(2) == 0 {
-					co.add(room(unsummed(ip)), left(tcpChecksum), datapath.MAC{})
+					co.add(unsummed(ip), left(tcpChecksum), datapath.MAC{})
 				} else {
-					co.add(room(ip), virtio{}, datapath.MAC{})
+					co.add(ip, virtio{}, datapath.MAC{})
 				}
 			}
 			if len(flows[i]) == 0 {
@@ -230,11 +227,11 @@ func TestCoalesceAtRandom(t *testing.T) {
 func TestCoalesceCountsLosses(t *testing.T) {
 	co := coalescer{fd: -1}
 	for _, ip := range append(stream(1, repeat(1448, 5)...), tcp(), udp()) {
-		co.add(room(ip), virtio{}, datapath.MAC{})
+		co.add(ip, virtio{}, datapath.MAC{})
 	}
 	co.flush()
 	whole := tcp(ports(2, 443), timestamps, carrying(text(5*1448)))
-	co.add(room(whole), virtio{flags: 1, gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, headers: 52, size: 1448, sumStart: ipLen, sumOffset: tcpChecksum}, datapath.MAC{})
+	co.add(whole, virtio{flags: 1, gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, headers: 52, size: 1448, sumStart: ipLen, sumOffset: tcpChecksum}, datapath.MAC{})
 	if co.lost != 7+5 {
 		t.Errorf("%d lost, want 12", co.lost)
 	}
@@ -247,9 +244,9 @@ func TestAggregatedGoThrough(t *testing.T) {
 	before := stream(1, 1448, 1448)
 	whole := tcp(ports(1, 443), timestamps, seq(1000+2*1448), carrying(text(5*1448)))
 	for _, ip := range before {
-		co.add(room(ip), virtio{}, datapath.MAC{})
+		co.add(ip, virtio{}, datapath.MAC{})
 	}
-	co.add(room(unsummed(whole)), virtio{flags: 1, gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, headers: 52, size: 1448, sumStart: ipLen, sumOffset: tcpChecksum}, datapath.MAC{})
+	co.add(unsummed(whole), virtio{flags: 1, gso: unix.VIRTIO_NET_HDR_GSO_TCPV4, headers: 52, size: 1448, sumStart: ipLen, sumOffset: tcpChecksum}, datapath.MAC{})
 	co.flush()
 	got := tap.messages()
 	want := virtio{flags: 1, gso: 1, headers: 66, size: 1448, sumStart: ethernetLen + ipLen, sumOffset: tcpChecksum}
@@ -265,7 +262,7 @@ func BenchmarkCoalesce(b *testing.B) {
 	burst := stream(1, repeat(1448, 44)...)
 	rooms := make([][]byte, len(burst))
 	for i, ip := range burst {
-		rooms[i] = room(unsummed(ip))
+		rooms[i] = unsummed(ip)
 	}
 	co := coalescer{fd: null}
 	for b.Loop() {

@@ -19,7 +19,8 @@ type fast struct {
 	ring  *ring
 	up    coalescer // to the kernel
 	down  coalescer // to the LAN
-	rooms [][]byte  // a batch of packets from the kernel
+	rooms [][]byte  // a batch of packets from the device's queue
+	exit  *egress   // where packets for clients come by; nil: all by the queue
 	queue []byte    // a frame that was too long for the ring
 
 	checked int64 // when the ring was last looked after
@@ -29,7 +30,8 @@ type fast struct {
 // an interface.
 const batch = 64
 
-// maxThreads bounds the memory of rings and batches: 8 MiB each.
+// maxThreads bounds the memory of rings and batches: 9 MiB each. As many have a bell in
+// device.bpf.c.
 const maxThreads = 16
 
 // openFast opens a ring and a queue of the device for each CPU this process may use.
@@ -61,6 +63,13 @@ func openFast(s *shared, judge func() *admission.Judge) (all []*fast, err error)
 		if err := f.open(len(all) > 1, udp); err != nil {
 			return all, fmt.Errorf("thread %d of %d: %w", i+1, len(all), err)
 		}
+	}
+	exits, err := openEgress(s.cfg.Device, queues)
+	if err != nil {
+		s.cfg.Log.Info("packets for clients are read one by one, for this kernel cannot hand over many at a time", "device", s.cfg.Device, "err", err)
+	}
+	for i, e := range exits {
+		all[i].exit = e
 	}
 	return all, nil
 }
@@ -114,6 +123,10 @@ func (f *fast) close() {
 		f.ring.close()
 		f.ring = nil
 	}
+	if f.exit != nil {
+		f.exit.close()
+		f.exit = nil
+	}
 }
 
 // run moves packets until the waker wakes. The thread ends with it.
@@ -124,11 +137,12 @@ func (f *fast) run() {
 	for !f.stop.woke.Load() {
 		now := admission.Now()
 		n := f.fromLAN(now)
-		n += f.fromKernel(now)
+		n += f.fromKernel(fds[2].Revents != 0, now)
+		fds[2].Revents = 0
 		if now > f.checked+idle.Nanoseconds() {
 			f.check(now)
 		}
-		if n > 0 {
+		if n > 0 || f.exit != nil && !f.exit.arm() {
 			continue
 		}
 		poll(fds)
@@ -203,7 +217,7 @@ func (f *fast) frame(frame []byte, now int64) {
 	verdict := f.judge.Up(mac, admission.Packet{Bytes: ip, Segments: v.segments(ip), ToMany: toMany}, now)
 	switch {
 	case verdict == admission.Forward && !f.isLAN(destOf(ip)):
-		f.up.add(frame[:packetStart+len(ip)], v, datapath.MAC{})
+		f.up.add(ip, v, datapath.MAC{})
 	case verdict == admission.Local && toMany && f.isElsewhere(destOf(ip)):
 	case verdict != admission.Drop:
 		settle(ip, v, f.scratch, func(ip []byte) { f.obey(verdict, mac, ip, now) })
@@ -211,43 +225,79 @@ func (f *fast) frame(frame []byte, now int64) {
 }
 
 // fromKernel takes a batch of packets for clients and returns how many there were.
-func (f *fast) fromKernel(now int64) int {
+// queued says that the device's queue was seen to have one.
+func (f *fast) fromKernel(queued bool, now int64) int {
 	n := 0
+	if f.exit == nil {
+		for n < batch && f.fromQueue(f.rooms[n], now) {
+			n++
+		}
+	} else {
+		if queued = f.exit.rung() || queued; queued && f.fromQueue(f.rooms[n], now) {
+			n++
+		}
+		n = f.fromRing(n, now)
+	}
+	if n == 0 {
+		return 0
+	}
+	f.down.flush()
+	if f.exit != nil {
+		f.exit.give()
+		f.down.lost += f.exit.overflow()
+	}
+	f.report(&f.down)
+	return n
+}
+
+// fromQueue takes a packet from the device's queue, if there is one. room is its place
+// until the batch is flushed.
+func (f *fast) fromQueue(room []byte, now int64) bool {
+	got := read(f.device, room)
+	if got < 0 {
+		return false
+	}
+	// Others are for neither: the kernel looks for IPv6 neighbours, say.
+	if ip, ok := ipv4(room[virtioLen:max(got, virtioLen)]); ok {
+		f.packet(ip, readVirtio(room), now)
+	}
+	return true
+}
+
+// fromRing takes the rest of a batch of which there are n packets, and returns how many
+// there are then.
+func (f *fast) fromRing(n int, now int64) int {
 	for ; n < batch; n++ {
-		const at = packetStart - virtioLen
-		room := f.rooms[n]
-		got := read(f.device, room[at:])
-		if got < 0 {
+		r := f.exit.take()
+		if r == nil {
 			break
 		}
-		ip, ok := ipv4(room[packetStart : at+max(got, virtioLen)])
-		if !ok { // the kernel looks for IPv6 neighbours, say
+		if r.Len == 0 {
+			f.fromQueue(f.rooms[n], now)
 			continue
 		}
-		f.packet(room[:packetStart+len(ip)], readVirtio(room[at:]), now)
-	}
-	if n > 0 {
-		f.down.flush()
-		f.report(&f.down)
+		if ip, ok := ipv4(r.Packet[:r.Len]); ok {
+			f.packet(ip, virtio{flags: uint8(r.Flags), sumStart: r.SumStart, sumOffset: r.SumOffset}, now)
+		}
 	}
 	return n
 }
 
-// packet takes a packet from the kernel, with room for headers in front.
-func (f *fast) packet(room []byte, v virtio, now int64) {
-	ip := room[packetStart:]
+// packet takes a packet from the kernel, whose memory is only read.
+func (f *fast) packet(ip []byte, v virtio, now int64) {
 	verdict, mac := f.judge.Down(admission.Packet{Bytes: ip, Segments: v.segments(ip)}, now)
 	switch {
 	case verdict == admission.Drop:
 	case verdict == admission.Local && f.redirects.sends(ip):
-		settle(ip, v, f.scratch, func(ip []byte) {
+		whole := f.queue[:copy(f.queue, ip)]
+		settle(whole, v, f.scratch, func(ip []byte) {
 			f.redirects.fromPortal(ip, now)
 			frame := f.out[:packetStart+len(ip)]
 			copy(frame[packetStart:], ip)
 			f.send(mac, frame)
 		})
 	default:
-		f.down.add(room, v, mac)
+		f.down.add(ip, v, mac)
 	}
 }
 

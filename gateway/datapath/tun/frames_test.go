@@ -46,7 +46,7 @@ func newBench(t testing.TB) *bench {
 	b.studied = &studied{worker: s.worker(table.Judge(), b.lan.in, b.kernel.in, false), buf: make([]byte, bufferLen)}
 	b.fast = &fast{
 		worker: s.worker(table.Judge(), b.lan.in, b.kernel.in, true),
-		up:     coalescer{fd: b.kernel.in, udp: true}, down: coalescer{fd: b.lan.in, udp: true, front: ethernetLen, from: mac},
+		up:     coalescer{fd: b.kernel.in, udp: true}, down: coalescer{fd: b.lan.in, udp: true, front: ethernetLen, from: mac}, queue: make([]byte, bufferLen),
 	}
 	return b
 }
@@ -87,7 +87,7 @@ func (b *bench) out(t *testing.T, fast bool, v virtio, ip []byte) [][]byte {
 	t.Helper()
 	f, now := append(make([]byte, packetStart, bufferLen), ip...), admission.Now()
 	if fast {
-		b.fast.packet(f, v, now)
+		b.fast.packet(f[packetStart:], v, now)
 		b.fast.down.flush()
 	} else {
 		b.studied.packetOut(f, now)

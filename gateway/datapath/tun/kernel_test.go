@@ -46,7 +46,7 @@ func arrives(t *testing.T, w *wire, co *coalescer, changed func(ip []byte)) {
 	for range 20 {
 		sent := mixed(random)
 		for _, ip := range sent {
-			co.add(room(bytes.Clone(ip)), virtio{}, datapath.MAC{2, 0, 0, 0, 1, 1})
+			co.add(bytes.Clone(ip), virtio{}, datapath.MAC{2, 0, 0, 0, 1, 1})
 		}
 
 		co.flush()

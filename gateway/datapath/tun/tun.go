@@ -9,8 +9,8 @@
 //
 // ARP for the gateway's address, the redirect to the portal and the answers to
 // what is rejected are made here as well. As studied, one thread takes one packet
-// a system call. Fast, there is a thread for each CPU, packets come by a ring that
-// is shared with the kernel, and those of one TCP connection are handed on
+// a system call. Fast, there is a thread for each CPU, packets come by rings that
+// are shared with the kernel, and those of one TCP connection are handed on
 // together.
 //
 // While no daemon runs nothing passes: frames from the LAN are dropped by a rule
@@ -96,6 +96,9 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := d.start(); err != nil {
 		return nil, err
 	}
+	if err := d.guard(); err != nil { // knows the device now
+		return nil, err
+	}
 	d.watcher, err = d.watch()
 	return d, err
 }
@@ -121,11 +124,23 @@ func (d *Datapath) shut(between func() error) error {
 			return err
 		}
 	}
+	return d.guard()
+}
+
+// guard has the kernel forward nothing for an interface of the LAN's name. What goes
+// between the WAN and the device, if they are there, need not be asked for its name.
+func (d *Datapath) guard() error {
 	g := guard.Guard{LAN: d.cfg.LAN}
 	if err := g.Shut(); err != nil {
 		return err
 	}
-	return g.Know()
+	var ways []int
+	for _, name := range []string{d.cfg.WAN, d.cfg.Device} {
+		if dev, err := net.InterfaceByName(name); err == nil {
+			ways = append(ways, dev.Index)
+		}
+	}
+	return g.Know(ways...)
 }
 
 // start opens what packets come and go by, and starts the threads.

@@ -1,0 +1,275 @@
+package tun
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// exits is a host that forwards what comes by a wire into a TUN device, whose packets
+// come by rings.
+type exits struct {
+	*wire
+	queues []int
+	all    []*egress
+	send   *coalescer
+}
+
+func newExits(t *testing.T, queues int) *exits {
+	t.Helper()
+	x := &exits{wire: newWire(t)}
+	flags := uint16(unix.IFF_TUN | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
+	if queues > 1 {
+		flags |= unix.IFF_MULTI_QUEUE
+	}
+	x.Do(func() {
+		for range queues {
+			fd, err := attach("tun7", flags)
+			must(t, err)
+			x.queues = append(x.queues, fd)
+		}
+		_, err := offload(x.queues[0])
+		must(t, err)
+	})
+	t.Cleanup(func() {
+		for _, fd := range x.queues {
+			unix.Close(fd)
+		}
+	})
+	x.Run(t, `sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.b0.rp_filter=0
+ip addr add 10.1.0.1/24 dev tun7; ip link set tun7 up`)
+	x.Do(func() {
+		var err error
+		x.all, err = openEgress("tun7", x.queues)
+		must(t, err)
+	})
+	t.Cleanup(x.close)
+	x.send = &coalescer{fd: x.out, udp: true, front: ethernetLen, from: [6]byte{2, 0, 0, 0, 1, 2}}
+	return x
+}
+
+func (x *exits) close() {
+	for _, e := range x.all {
+		e.close()
+	}
+	x.all = nil
+}
+
+// forward has the host forward packets: runs of a flow as one where single is false.
+func (x *exits) forward(single bool, packets ...[]byte) {
+	for _, ip := range packets {
+		x.send.add(bytes.Clone(ip), virtio{}, datapath.MAC{2, 0, 0, 0, 1, 1})
+		if single {
+			x.send.flush()
+		}
+	}
+	x.send.flush()
+}
+
+// back is a packet from the client as one from the site: its sums hold.
+func back(ip []byte) []byte {
+	ip = bytes.Clone(ip)
+	copy(ip[12:], site.AsSlice())
+	copy(ip[16:], client.AsSlice())
+	return ip
+}
+
+// hop is a packet a hop further.
+func hop(ip []byte) []byte {
+	ip = bytes.Clone(ip)
+	ip[8]--
+	sumHeader(ip)
+	return ip
+}
+
+// TestEgress: what the kernel forwards to clients comes by ring and queue, whole and in
+// the order of each flow, aggregated packets and short ones in turn; and what a thread
+// that slept is woken by, too. Without a ring all comes by the queue.
+func TestEgress(t *testing.T) {
+	for name, ring := range map[string]bool{"ring": true, "queue": false} {
+		t.Run(name, func(t *testing.T) { comesOut(t, ring) })
+	}
+}
+
+func comesOut(t *testing.T, ring bool) {
+	x := newExits(t, 1)
+	b := newBench(t)
+	b.fast.device = x.queues[0]
+	if ring {
+		b.fast.exit = x.all[0]
+	} else {
+		x.close()
+	}
+	for range batch {
+		b.fast.rooms = append(b.fast.rooms, make([]byte, bufferLen))
+	}
+	random := rand.New(rand.NewPCG(7, 8))
+	for round := range 20 {
+		var sent, want, got [][]byte
+		for _, ip := range mixed(random) {
+			sent, want = append(sent, back(ip)), append(want, hop(back(ip)))
+		}
+		if ring && round%2 == 0 && !b.fast.exit.arm() {
+			t.Fatal("nothing has come, and a thread cannot sleep")
+		}
+		x.forward(round%4 > 1, sent...)
+		netnstest.Await(t, "the packets of a round", func() error {
+			for b.fast.fromKernel(false, admission.Now()) > 0 {
+				got = append(got, apart(t, b.lan.messages(), ethernetLen)...)
+			}
+			if len(got) < len(want) {
+				return fmt.Errorf("%d of %d came", len(got), len(want))
+			}
+			return nil
+		})
+		same(t, got, want)
+	}
+}
+
+// readable says which of the queues have a packet.
+func (x *exits) readable(t *testing.T) (which []int) {
+	t.Helper()
+	var fds []unix.PollFd
+	for _, fd := range x.queues {
+		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	_, err := unix.Poll(fds, 0)
+	must(t, err)
+	for i, f := range fds {
+		if f.Revents != 0 {
+			which = append(which, i)
+		}
+	}
+	return which
+}
+
+// TestEgressWakes: of several threads that sleep a packet wakes the one in whose ring
+// those that follow are.
+func TestEgressWakes(t *testing.T) {
+	x := newExits(t, 3)
+	buf, woken := make([]byte, bufferLen), map[int]bool{}
+	for port := range uint16(40) {
+		for _, e := range x.all {
+			if !e.arm() {
+				t.Fatal("a thread cannot sleep for the records of another one's packets")
+			}
+		}
+		packet := func(n uint16) []byte { return back(tcp(ports(port, 443), id(n), carrying(text(100)))) }
+		x.forward(true, packet(1), packet(2))
+		var who []int
+		netnstest.Await(t, "a thread that is woken", func() error {
+			if who = x.readable(t); len(who) == 0 {
+				return errors.New("none is")
+			}
+			return nil
+		})
+		e := x.all[who[0]]
+		var r *deviceRecord
+		netnstest.Await(t, "a record in its ring", func() error {
+			if r = e.take(); r == nil {
+				return errors.New("there is none")
+			}
+			return nil
+		})
+		if len(who) > 1 || !e.rung() || e.rung() || r.Len == 0 {
+			t.Fatalf("woken are %v; the record has %d bytes", who, r.Len)
+		}
+		n := read(x.queues[who[0]], buf)
+		if first := buf[virtioLen:max(n, virtioLen)]; !bytes.Equal(first[:20], hop(packet(1))[:20]) || !bytes.Equal(r.Packet[:20], hop(packet(2))[:20]) {
+			t.Fatalf("by the queue came %x, by the ring %x", first[:20], r.Packet[:20])
+		}
+		e.give()
+		woken[who[0]] = true
+	}
+	if len(woken) != len(x.all) {
+		t.Errorf("of %d threads only %v ever were", len(x.all), woken)
+	}
+}
+
+// TestEgressIsFull: what finds no room is lost, and counted; the rest stays.
+func TestEgressIsFull(t *testing.T) {
+	x := newExits(t, 1)
+	e := x.all[0]
+	const more = 30
+	sent, lost, came := egressRing/(8+1512)+more, 0, 0
+	for i := range sent {
+		x.forward(true, back(udp(id(uint16(i)), carrying(text(100)))))
+		if i%100 > 0 && i < sent-1 {
+			continue
+		}
+		netnstest.Await(t, "packets on their way", func() error {
+			lost += e.overflow()
+			if came = int(e.written() / (8 + 1512)); came+lost != i+1 {
+				return fmt.Errorf("%d came, %d found no room of %d", came, lost, i+1)
+			}
+			return nil
+		})
+	}
+	if lost < more || lost > more+1 { // a record may be left out for the ring to know itself full
+		t.Errorf("%d were lost, want %d", lost, more)
+	}
+	for i := range came {
+		if r := e.take(); r == nil || r.Packet[4] != byte(i>>8) || r.Packet[5] != byte(i) {
+			t.Fatalf("record %d is %+v", i, r)
+		}
+	}
+	if e.take() != nil {
+		t.Error("one more came")
+	}
+}
+
+// TestEgressRefers: what a record has no room for, and the gateway's own, is noted in
+// the ring and whole in the queue; and without the ring all comes
+// by the queue.
+func TestEgressRefers(t *testing.T) {
+	x := newExits(t, 1)
+	x.Run(t, "ip link set a0 mtu 9000; ip link set b0 mtu 9000; ip link set tun7 mtu 9000")
+	e, buf := x.all[0], make([]byte, bufferLen)
+	whole := func(want []byte) {
+		t.Helper()
+		netnstest.Await(t, "a packet in the queue", func() error {
+			if n := read(x.queues[0], buf); n != virtioLen+len(want) || !bytes.Equal(buf[virtioLen:n], want) {
+				return fmt.Errorf("%d bytes", n)
+			}
+			return nil
+		})
+	}
+	long, longest := back(udp(carrying(text(5000)))), back(udp(carrying(text(1500-28))))
+	x.forward(true, long, longest)
+	whole(hop(long))
+	x.Run(t, "ping -c 1 -W 0.1 -s 100 10.1.0.10 >/dev/null || true")
+	var lens []uint16
+	netnstest.Await(t, "three records", func() error {
+		if r := e.take(); r != nil {
+			lens = append(lens, r.Len)
+		}
+		if len(lens) != 3 {
+			return fmt.Errorf("%v", lens)
+		}
+		return nil
+	})
+	if !slices.Equal(lens, []uint16{0, 1500, 0}) {
+		t.Errorf("records of %v bytes", lens)
+	}
+	if n := read(x.queues[0], buf); n != virtioLen+28+100 {
+		t.Errorf("the gateway's own has %d bytes", n)
+	}
+	e.give()
+	if !e.arm() {
+		t.Error("more has come")
+	}
+	x.close()
+	for range 2 {
+		x.forward(true, longest)
+		whole(hop(longest))
+	}
+}

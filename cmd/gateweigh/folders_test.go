@@ -236,6 +236,9 @@ func TestMissingFiles(t *testing.T) {
 			t.Errorf("resumed without %s: exit %d, %s", file, e.code, e.stderr)
 		}
 	}
+	if e := finish(t, command(t, dir, "report", "r", "--with", "./r")); e.code != exitUsage || !strings.Contains(e.stderr, "that is the run itself") {
+		t.Errorf("completed with itself: exit %d, %s", e.code, e.stderr)
+	}
 	if err := os.Remove(filepath.Join(dir, "r", result.TrialsFile)); err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,9 @@ func reportCommand() *cobra.Command {
 			}
 			opts := report.Options{Dir: out}
 			for _, name := range with {
+				if sameFile(name, args[0]) {
+					return &exitError{exitUsage, fmt.Errorf("--with %s: that is the run itself", name)}
+				}
 				run, forget, err := result.Open(cmd.Context(), name)
 				forget()
 				if err != nil {
@@ -100,10 +103,8 @@ func unpackedName(bundle string) string {
 
 // holdsAnotherRun reports whether dir is the folder of a run other than run.
 func holdsAnotherRun(dir, run string) bool {
-	if there, err := os.Stat(dir); err == nil {
-		if here, err := os.Stat(run); err == nil && os.SameFile(here, there) {
-			return false
-		}
+	if sameFile(dir, run) {
+		return false
 	}
 	for _, name := range []string{result.TrialsFile, result.EnvironmentFile} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
@@ -111,4 +112,14 @@ func holdsAnotherRun(dir, run string) bool {
 		}
 	}
 	return false
+}
+
+// sameFile reports whether two names are of one file or folder that exists.
+func sameFile(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
 }

@@ -36,7 +36,7 @@ func warnings(run result.Run, s Summary, cells map[result.Cell][]result.Trial) [
 	if s.Measure == result.MeasureLogins {
 		return append(out, stormWarnings(s.Storms)...)
 	}
-	return slices.Concat(out, noiseWarnings(s), cellWarnings(s, cells), housekeepingWarnings(run.Blocks))
+	return slices.Concat(out, noiseWarnings(run, s), cellWarnings(s, cells), housekeepingWarnings(run.Blocks))
 }
 
 // missingWarnings say of each missing file what follows, and what to do.
@@ -54,9 +54,11 @@ func missingWarnings(files []string) (out []string) {
 	return out
 }
 
-func noiseWarnings(s Summary) []string {
+func noiseWarnings(run result.Run, s Summary) []string {
 	r := s.AA.Ratio
 	switch {
+	case s.AA.Pairs == 0 && !slices.ContainsFunc(run.Trials, func(t result.Trial) bool { return t.AA }):
+		return []string{"No A/A pair was measured (aa_blocks): the noise floor of this run is not known."}
 	case s.AA.Pairs == 0:
 		return []string{"No A/A pair was accepted: the noise floor of this run is not known."}
 	case !r.HasInterval():

@@ -103,8 +103,8 @@ func judgeDevice(t *result.Trial, saturated bool, slack float64, reject func(str
 	case saturated:
 	case t.AA:
 		judgeFlow("device", t.DUT, minDelivered, slack, reject)
-	case t.DUT.DeliveredMbps < minDelivered*t.DUT.OfferedMbps-slack:
-		reject("device: delivered %.1f of %.0f Mbit/s, limit %.0f %%", t.DUT.DeliveredMbps, t.DUT.OfferedMbps, 100*minDelivered)
+	case tooLittle(t.DUT, minDelivered, slack):
+		reject("device: delivered %.1f of %g Mbit/s, limit %.0f %%", t.DUT.DeliveredMbps, t.DUT.OfferedMbps, 100*minDelivered)
 	}
 	used := routersCPU(t)
 	if wait, limit := float64(t.DUT.WaitNs)/1e9/t.DUT.Seconds, max(maxWait, waitPerCPU*used); wait > limit && used < filledCPU {
@@ -157,10 +157,16 @@ func judgeSide(who string, m result.Measurement, window time.Duration, slack flo
 	}
 }
 
+// tooLittle reports whether a side delivered too little of its load. Nothing is too little
+// also where the window is so short, or the load so light, that the slack covers all of it.
+func tooLittle(m result.Measurement, least, slack float64) bool {
+	return m.DeliveredMbps < least*m.OfferedMbps-slack || m.DeliveredMbps == 0
+}
+
 // judgeFlow tests that the offered load arrived, and arrived once.
 func judgeFlow(who string, m result.Measurement, least, slack float64, reject func(string, ...any)) {
-	if m.DeliveredMbps < least*m.OfferedMbps-slack {
-		reject("%s: delivered %.1f of %.0f Mbit/s, limit %.0f %%", who, m.DeliveredMbps, m.OfferedMbps, 100*least)
+	if tooLittle(m, least, slack) {
+		reject("%s: delivered %.1f of %g Mbit/s, limit %.0f %%", who, m.DeliveredMbps, m.OfferedMbps, 100*least)
 	}
 	if m.RetransmitRatio > maxRetransmits {
 		reject("%s: %.2f %% of the segments were sent again, limit %.0f %%", who, 100*m.RetransmitRatio, 100*maxRetransmits)

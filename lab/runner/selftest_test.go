@@ -61,7 +61,12 @@ func TestJudge(t *testing.T) {
 			t.DUT.Datagrams = &result.Datagrams{Received: 980, Lost: 20}
 			t.Clean.Datagrams = &result.Datagrams{Received: 985, Lost: 15}
 		}, nil, nil},
-		"nothing arrives":         {func(t *result.Trial) { t.DUT.DeliveredMbps = 0 }, []string{"device: delivered 0.0 of 100 Mbit/s"}, nil},
+		"nothing arrives": {func(t *result.Trial) { t.DUT.DeliveredMbps = 0 }, []string{"device: delivered 0.0 of 100 Mbit/s"}, nil},
+		"nothing of a load that slack covers": {func(t *result.Trial) {
+			for _, side := range []*result.Measurement{&t.DUT, &t.Clean} {
+				side.OfferedMbps, side.DeliveredMbps = 0.1, 0
+			}
+		}, []string{"clean router: delivered 0.0 of 0.1 Mbit/s", "device: delivered 0.0 of 0.1 Mbit/s"}, nil},
 		"A/A is never at a limit": {func(t *result.Trial) { t.AA = true; t.DUT.DeliveredMbps = 60 }, []string{"device: delivered 60.0"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

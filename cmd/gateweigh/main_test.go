@@ -145,8 +145,11 @@ func TestRunLeavesACompleteFolder(t *testing.T) {
 	if rebuilt.code != 0 || rebuilt.stdout != string(read(t, dir, "r/summary.json")) {
 		t.Errorf("report --json: exit %d, differs from summary.json", rebuilt.code)
 	}
-	if with := finish(t, command(t, dir, "report", "r", "--with", "r", "--json")); with.code != 0 || with.stdout != rebuilt.stdout {
-		t.Errorf("a run completed by itself: exit %d, or another summary", with.code)
+	if err := os.CopyFS(filepath.Join(dir, "copy"), os.DirFS(filepath.Join(dir, "r"))); err != nil {
+		t.Fatal(err)
+	}
+	if with := finish(t, command(t, dir, "report", "r", "--with", "copy", "--json")); with.code != 0 || with.stdout != rebuilt.stdout {
+		t.Errorf("a run completed by its copy: exit %d, or another summary", with.code)
 	}
 	if lost := finish(t, command(t, dir, "report", "r", "--with", "nowhere")); lost.code != exitFailed || !strings.Contains(lost.stderr, "nowhere is not a run folder") {
 		t.Errorf("completed by no run: exit %d, %s", lost.code, lost.stderr)

@@ -43,6 +43,8 @@ type hearer interface {
 	Requests() (io.ReadCloser, error)
 }
 
+var _ hearer = (*ebpf.Datapath)(nil)
+
 // mortal is a data path that can come to an end by itself.
 type mortal interface {
 	// Wait returns when ctx ends, or with the reason why it cannot go on.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"syscall"
 	"time"
 
@@ -165,7 +166,10 @@ func (l *link) receive(f func([]byte)) error {
 		n, err := l.requests.Read(buf)
 		if err != nil {
 			l.interrupt()
-			return fmt.Errorf("reading requests: %w", <-gone)
+			if cause := <-gone; errors.Is(err, os.ErrClosed) || !errors.Is(cause, os.ErrDeadlineExceeded) {
+				err = cause // the interface's: requests only ended with it
+			}
+			return fmt.Errorf("reading requests: %w", err)
 		}
 		f(buf[:n])
 	}

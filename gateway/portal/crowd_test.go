@@ -179,7 +179,7 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// TestFullPortalTurnsAway: nobody waits for ever, and the portal ends meanwhile too.
+// TestFullPortalTurnsAway: nobody waits for ever.
 func TestFullPortalTurnsAway(t *testing.T) {
 	w := start(t, Config{MaxConns: 1})
 	clients := guests(w, 3)
@@ -188,6 +188,14 @@ func TestFullPortalTurnsAway(t *testing.T) {
 	if n := w.Stats().Turned; n != 1 {
 		t.Errorf("%d connections were turned away, want 1", n)
 	}
-	connect(t, clients[2])
+	turnedAway(t, clients[2])
+}
+
+// TestEndsWhileOneWaits: the portal need not be empty to end.
+func TestEndsWhileOneWaits(t *testing.T) {
+	w := start(t, Config{MaxConns: 1, patience: long})
+	clients := guests(w, 2)
+	fmt.Fprint(connect(t, clients[0]), "GET ")
+	connect(t, clients[1])
 	w.stop()
 }

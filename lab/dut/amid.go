@@ -3,6 +3,8 @@ package dut
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/experiment"
 )
@@ -13,6 +15,8 @@ type Amid struct {
 	Counted
 	rest *Custom
 }
+
+var _ Counted = (*Amid)(nil)
 
 // NewAmid puts a device amid what the table says beside it: its start, stop and files.
 func NewAmid(name string, d Counted, spec experiment.CustomDUT) *Amid {
@@ -40,9 +44,9 @@ func (a *Amid) Stop(ctx context.Context, env Env) error {
 // Traits are the device's.
 func (a *Amid) Traits() Traits {
 	t := a.Counted.Traits()
-	t.Needs = append(t.Needs, a.rest.needs()...)
+	t.Needs = slices.Concat(t.Needs, a.rest.needs())
 	if a.rest.spec.Description != "" {
-		t.About = a.rest.spec.Description
+		t.About = fmt.Sprintf("%s (%s, and its table's start beside it)", a.rest.spec.Description, a.rest.spec.Like)
 	}
 	return t
 }

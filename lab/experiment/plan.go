@@ -221,8 +221,8 @@ func (e *Experiment) EstimatedDuration() time.Duration {
 		}
 		if un.dut != Clean {
 			block += deviceOverhead
-			if custom, ok := e.Custom[un.dut]; !ok || len(custom.Login)+len(custom.Admit) > 0 {
-				block += clients * device.login(un.dut)
+			if custom, ok := e.Custom[un.dut]; !ok || custom.Like != "" || len(custom.Login)+len(custom.Admit) > 0 {
+				block += clients * device.login(cmp.Or(custom.Like, un.dut))
 			}
 		}
 		total += time.Duration(un.blocks) * block

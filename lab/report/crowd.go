@@ -48,7 +48,7 @@ func crowdSentence(c analysis.Cell) string {
 	parts = append(parts, fmt.Sprintf("%s were connected at once, and %s at the clean router", countedStreams(w.Connected, c), number(w.CleanConnected)))
 	if j := c.Streams.Jain.Mean; j.Known() {
 		text := "Jain's index is " + fraction4(j)
-		if most := c.Streams.JainEven.Mean; most.Known() && j <= most { // beyond it, bursts did not stay whole
+		if most := c.Streams.JainEven.Mean; most.Known() && j <= most*(1+1e-9) { // beyond it, bursts did not stay whole
 			text += " of at most " + fraction4(most)
 		}
 		parts = append(parts, text)

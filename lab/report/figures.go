@@ -223,7 +223,7 @@ func (d *drawing) rows(cells []analysis.Cell) []figure {
 		d.finish(cpu.Title, "Marks are means over blocks with their intervals, dots are single trials.", cpu.Draw, cellData(cells,
 			estimateColumn("DUT CPU", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.CPUCorePct }),
 			estimateColumn("Clean CPU", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.CleanCPUCorePct }))),
-		d.finish(overhead.Title, "Dots are single pairs. "+d.bandCaption(), overhead.Draw, cellData(cells, overheadColumn(d.summary))),
+		d.finish(overhead.Title, pairDots+d.bandCaption(), overhead.Draw, cellData(cells, overheadColumn(d.summary))),
 	}
 }
 
@@ -276,3 +276,6 @@ func sentences(tips []string) string {
 	}
 	return strings.Join(tips, ". ") + "."
 }
+
+// pairDots begins the captions of figures whose marks have more than their dots.
+const pairDots = "Dots are single pairs, without what a daemon does now and then; marks have their share of that. "

@@ -265,7 +265,7 @@ func (d *drawing) panelRatio(p panel) figure {
 		}
 		ch.Series = append(ch.Series, line)
 	}
-	return d.finish(ch.Title, "Dots are single pairs. "+d.bandCaption(), ch.Draw, cellData(p.cells, overheadColumn(d.summary)))
+	return d.finish(ch.Title, pairDots+d.bandCaption(), ch.Draw, cellData(p.cells, overheadColumn(d.summary)))
 }
 
 func devicesOf(cells []analysis.Cell) []string {

@@ -78,9 +78,11 @@ func (d *duet) begin(ctx context.Context, cell result.Cell) error {
 	// part of the next one.
 	warmup := d.warmup(cell)
 	if warmup > d.e.Warmup {
-		err = d.mark(ctx)
+		if err := d.mark(ctx); err != nil {
+			return err
+		}
 	}
-	if err = errors.Join(err, sleep(ctx, warmup)); err != nil {
+	if err := sleep(ctx, warmup); err != nil {
 		return err
 	}
 	now, err := meter.ReadMemory()

@@ -155,7 +155,7 @@ static __always_inline int ground(struct __sk_buff *skb, const struct iphdr *ip)
 
 /* to_portal makes HTTP for anywhere HTTP for the gateway, where portal_lookup gives it
  * to the portal; without a portal it is answered at once. Rules of the machine's own
- * may send it elsewhere, but not out. The stack could be told by a mark to deliver it
+ * may send it to another port here, but not out. The stack could be told by a mark to deliver it
  * unchanged, but a rule of routing slows down everything that is routed. */
 static __always_inline int to_portal(struct __sk_buff *skb, const struct iphdr *ip, const void *end)
 {

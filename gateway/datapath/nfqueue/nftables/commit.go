@@ -65,21 +65,20 @@ func (b *Batch) encode() (out []byte, err error) {
 
 // refusal reads all answers there are, and returns the first error.
 func refusal(fd int) error {
-	var first error
+	var first, full error
 	b := make([]byte, 1<<16)
 	for {
 		n, _, err := unix.Recvfrom(fd, b, unix.MSG_DONTWAIT)
 		switch {
 		case errors.Is(err, unix.EAGAIN):
-			return first
+			return errors.Join(first, full)
 		case errors.Is(err, unix.EINTR):
 			continue
-		case err != nil: // ENOBUFS, say: there were more errors than room for them
-			first = errors.Join(first, err)
-			if !errors.Is(err, unix.ENOBUFS) {
-				return first
-			}
+		case errors.Is(err, unix.ENOBUFS): // there were more errors than room for them
+			full = err
 			continue
+		case err != nil:
+			return errors.Join(first, err)
 		}
 		if errno := errorOf(b[:n]); errno != 0 && first == nil {
 			first = errno

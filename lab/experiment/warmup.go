@@ -28,11 +28,11 @@ func (t Traffic) turn(clients int, mbps float64, direction string) time.Duration
 // WarmupOf is how long a load on a pair's sides runs before its first window: as long as
 // asked for, or until each stream has sent its first burst where that takes longer. TCP
 // sends that one in two halves, and what is measured would be other packets than were
-// asked for.
+// asked for; UDP's streams are nobody's before it.
 func (e *Experiment) WarmupOf(mbps float64, direction string, sides ...Side) time.Duration {
 	var turn time.Duration
 	for _, s := range sides {
-		if s.Traffic.Protocol == ProtocolTCP && s.Traffic.Kind == TrafficStreams {
+		if s.Traffic.Kind == TrafficStreams {
 			turn = max(turn, s.Traffic.turn(s.Clients, mbps, direction))
 		}
 	}
@@ -63,7 +63,7 @@ func (e *Experiment) checkTurns(report func(key, format string, args ...any)) {
 }
 
 // checkDatagrams refuses loads over UDP of which a window holds hardly a burst: how much
-// is delivered in it would be chance. TCP's have a warm-up that is long enough.
+// is delivered in it would be chance.
 func (e *Experiment) checkDatagrams(report func(key, format string, args ...any)) {
 	if e.Traffic.Protocol != ProtocolUDP || e.Traffic.Kind != TrafficStreams {
 		return

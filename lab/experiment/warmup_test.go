@@ -25,7 +25,7 @@ func TestWarmupHoldsATurn(t *testing.T) {
 		"many in the window":    {crowd + "warmup = \"1300ms\"\nwindow = \"500ms\"\n", 300, 100, result.Up, 1600 * time.Millisecond},
 		"half of it each way":   {crowd, 300, 100, result.Both, 3100 * time.Millisecond},
 		"short bursts":          {crowd + "traffic.burst_segments = 10\n", 300, 100, result.Up, 500 * time.Millisecond},
-		"datagrams":             {crowd + "traffic.protocol = \"udp\"\n", 300, 100, result.Up, 500 * time.Millisecond},
+		"datagrams":             {crowd + "traffic.protocol = \"udp\"\n", 300, 100, result.Up, 1600 * time.Millisecond},
 		"at the clean router":   {minimal + "[beside]\nclients = 200\n", 1, 100, result.Up, 1100 * time.Millisecond},
 		"not by streams":        {minimal + "traffic.kind = \"iperf3\"\n[beside]\nclients = 200\n", 1, 100, result.Up, 500 * time.Millisecond},
 		"all there can be":      {"duts = [\"opennds\"]\nclients = [65000]\noffered_mbps = [1000]\nclient.kind = \"persona\"\n", 65000, 1000, result.Up, 33200 * time.Millisecond},

@@ -157,18 +157,16 @@ func TestAmid(t *testing.T) {
 }
 
 func TestLikeWhatCannot(t *testing.T) {
-	exp, err := experiment.Parse("crowd.toml", []byte(`duts = ["crowd"]
-clients = [2]
-offered_mbps = [9]
-[dut.crowd]
-like = "opennds"
-sessions = 400
-`), Names())
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = CheckLike(exp)
-	if want := `crowd.toml:5: dut.crowd.like: no device "opennds" whose sessions the lab can make: there is gateway-ebpf, gateway-nfqueue, gateway-nfqueue-fast, gateway-tun, gateway-tun-fast`; err == nil || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
+	for like, want := range map[string]string{
+		"\"opennds\"\nsessions = 400":    `no device "opennds" whose sessions the lab can make: there is gateway-ebpf, gateway-nfqueue, gateway-nfqueue-fast, gateway-tun, gateway-tun-fast`,
+		"\"allowlist\"\nstart = \"true\"": `no portal written in Go is named "allowlist": there is coovachilli, gateway-ebpf, gateway-nfqueue, gateway-nfqueue-fast, gateway-tun, gateway-tun-fast, opennds`,
+	} {
+		exp, err := experiment.Parse("x.toml", []byte("duts = [\"x\"]\nclients = [2]\noffered_mbps = [9]\n[dut.x]\nlike = "+like+"\n"), Names())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := CheckLike(exp); err == nil || err.Error() != "x.toml:5: dut.x.like: "+want {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }

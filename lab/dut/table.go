@@ -92,9 +92,9 @@ func newLike(name string, clients int, spec experiment.CustomDUT, exp *experimen
 		return d, nil
 	}
 	slices.Sort(able)
-	what := fmt.Sprintf("no device %q", spec.Like)
+	what := fmt.Sprintf("no portal written in Go is named %q", spec.Like)
 	if spec.Sessions > 0 {
-		what += " whose sessions the lab can make"
+		what = fmt.Sprintf("no device %q whose sessions the lab can make", spec.Like)
 	}
 	return nil, exp.Blame("dut."+name+".like", what+": there is "+strings.Join(able, ", "))
 }

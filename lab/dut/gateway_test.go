@@ -158,7 +158,7 @@ func TestAmid(t *testing.T) {
 
 func TestLikeWhatCannot(t *testing.T) {
 	for like, want := range map[string]string{
-		"\"opennds\"\nsessions = 400":    `no device "opennds" whose sessions the lab can make: there is gateway-ebpf, gateway-nfqueue, gateway-nfqueue-fast, gateway-tun, gateway-tun-fast`,
+		"\"opennds\"\nsessions = 400":     `no device "opennds" whose sessions the lab can make: there is gateway-ebpf, gateway-nfqueue, gateway-nfqueue-fast, gateway-tun, gateway-tun-fast`,
 		"\"allowlist\"\nstart = \"true\"": `no portal written in Go is named "allowlist": there is coovachilli, gateway-ebpf, gateway-nfqueue, gateway-nfqueue-fast, gateway-tun, gateway-tun-fast, opennds`,
 	} {
 		exp, err := experiment.Parse("x.toml", []byte("duts = [\"x\"]\nclients = [2]\noffered_mbps = [9]\n[dut.x]\nlike = "+like+"\n"), Names())

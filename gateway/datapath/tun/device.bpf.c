@@ -9,7 +9,9 @@
  *	               -> the device's queue -> daemon, by read(2)
  *
  * The queue gets what a ring's record has no room for, and a note in the ring keeps
- * its place; and the first packet after a thread went to sleep, whom it wakes. */
+ * its place; and the first packet after a thread went to sleep, whom it wakes: the bell
+ * says between which records it belongs. Either is known before the packet is in the
+ * queue, so the thread waits for it there. */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/pkt_cls.h>
@@ -34,9 +36,13 @@ const struct record *of_record __attribute__((unused)); /* for its type to be ge
 struct bell {
 	__u32 armed; /* the thread sleeps, or is about to: the next packet is to wake it */
 	__u32 pad;
+	__u64 rung;  /* who woke it, until the thread has seen that: SOMEBODY, and its place in the ring */
 	__u64 lost;  /* packets that found no room in the ring */
-	__u64 pad2[6];
+	__u64 pad2[5];
 };
+
+/* Places are multiples of 8. */
+enum { SOMEBODY = 1 };
 
 enum { MAX_THREADS = 16 };
 
@@ -90,6 +96,14 @@ static __always_inline void note_sum(struct record *r, struct __sk_buff *ctx)
 	}
 }
 
+/* wake sends a packet by the queue. Records of its flow that are there come before it,
+ * others after it. The thread does not arm the bell again until it has seen this. */
+static __always_inline int wake(struct bell *bell, void *ring)
+{
+	*(volatile __u64 *)&bell->rung = bpf_ringbuf_query(ring, BPF_RB_PROD_POS) | SOMEBODY;
+	return TC_ACT_OK;
+}
+
 SEC("tcx/egress")
 int to_clients(struct __sk_buff *skb)
 {
@@ -104,7 +118,7 @@ int to_clients(struct __sk_buff *skb)
 	if (skb->protocol != bpf_htons(ETH_P_IP))
 		return TC_ACT_SHOT; /* the kernel looks for IPv6 neighbours, say */
 	if (bell->armed && __sync_lock_test_and_set(&bell->armed, 0))
-		return TC_ACT_OK;
+		return wake(bell, ring);
 	r = bpf_ringbuf_reserve(ring, sizeof(*r), 0);
 	if (!r) {
 		__sync_fetch_and_add(&bell->lost, 1);
@@ -114,7 +128,7 @@ int to_clients(struct __sk_buff *skb)
 	 * just before. */
 	if (__sync_lock_test_and_set(&bell->armed, 0)) {
 		bpf_ringbuf_discard(r, BPF_RB_NO_WAKEUP);
-		return TC_ACT_OK;
+		return wake(bell, ring);
 	}
 	/* One of the gateway's own is not dropped here: its sender would take it for lost. */
 	r->len = 0;
@@ -127,8 +141,8 @@ int to_clients(struct __sk_buff *skb)
 	return len ? TC_ACT_SHOT : TC_ACT_OK;
 }
 
-/* steer chooses the device's queue as to_clients chooses the ring: by the hash that the
- * latter had made. The device divides 16 bits of what is returned by its queues. */
+/* steer chooses the device's queue as to_clients, attached before it, chooses the ring:
+ * by the hash that the latter had made. The device divides 16 bits of what is returned by its queues. */
 SEC("socket")
 int steer(struct __sk_buff *skb)
 {

@@ -17,8 +17,9 @@ type deviceBell struct {
 	_     structs.HostLayout
 	Armed uint32
 	Pad   uint32
+	Rung  uint64
 	Lost  uint64
-	Pad2  [6]uint64
+	Pad2  [5]uint64
 }
 
 type deviceRecord struct {

@@ -19,6 +19,9 @@ import (
 //
 // Nobody is woken for a record. A thread that finds nothing arms its bell before it
 // sleeps, and the next packet goes by the queue, which wakes it.
+//
+// Of a packet in the queue the thread learns from the ring or the bell, maybe before
+// it is there: then it waits for it, a moment, before it takes what comes after it.
 type egress struct {
 	consumer []byte // a page: how far the thread has read
 	producer []byte // a page: how far the kernel has written; and behind it the records, twice
@@ -26,8 +29,10 @@ type egress struct {
 	next     uint64 // where the next record begins
 	bell     *deviceBell
 	bells    []byte
-	armed    bool // the bell was, and who rang it was not looked for yet
+	armed    bool // the bell was, and nobody is known to have rung it
 	lost     uint64
+	tries    int // how often a packet is looked for in the queue before it is given up
+	late     int // packets that were given up lately
 
 	// link keeps the program in its place: the first thread's does so for all.
 	link link.Link
@@ -37,8 +42,25 @@ type egress struct {
 // is busy.
 const egressRing = 1 << 20
 
-// openEgress has packets for a TUN device come by rings, one for each of its queues. When it fails nothing has changed.
+// egressTries take some 50 µs. A packet that is not in the queue then was dropped: from
+// the program to the queue it takes one or two.
+const egressTries = 192
+
+// somebody is set in the word of a bell that was rung, beside a place in the ring.
+const somebody = 1
+
+// openEgress has packets for a TUN device come by rings, one for each of its queues.
+// When it fails all come by the queues, which the kernel chooses, even where somebody
+// chose before.
 func openEgress(device string, queues []int) (all []*egress, err error) {
+	defer func() {
+		if err != nil {
+			for _, e := range all {
+				e.close()
+			}
+			all, err = nil, errors.Join(err, steer(queues[0], -1))
+		}
+	}()
 	dev, err := net.InterfaceByName(device)
 	if err != nil {
 		return nil, fmt.Errorf("interface %s: %w", device, err)
@@ -48,14 +70,6 @@ func openEgress(device string, queues []int) (all []*egress, err error) {
 		return nil, err
 	}
 	defer objs.Close()
-	defer func() {
-		if err != nil {
-			for _, e := range all {
-				e.close()
-			}
-			all = nil
-		}
-	}()
 	for i := range queues {
 		e := new(egress)
 		all = append(all, e)
@@ -63,16 +77,25 @@ func openEgress(device string, queues []int) (all []*egress, err error) {
 			return all, err
 		}
 	}
-	if len(queues) > 1 {
-		if err := unix.IoctlSetPointerInt(queues[0], unix.TUNSETSTEERINGEBPF, objs.Steer.FD()); err != nil {
-			return all, fmt.Errorf("choosing the device's queues: %w", err)
-		}
-	}
+	// The hash that queues are chosen by is made by to_clients.
 	all[0].link, err = link.AttachTCX(link.TCXOptions{Program: objs.ToClients, Interface: dev.Index, Attach: ebpf.AttachTCXEgress})
 	if err != nil {
 		return all, fmt.Errorf("attaching to_clients: %w", err)
 	}
+	if len(queues) > 1 {
+		if err := steer(queues[0], objs.Steer.FD()); err != nil {
+			return all, err
+		}
+	}
 	return all, nil
+}
+
+// steer has a program choose among a device's queues; -1: the kernel.
+func steer(queue, program int) error {
+	if err := unix.IoctlSetPointerInt(queue, unix.TUNSETSTEERINGEBPF, program); err != nil {
+		return fmt.Errorf("choosing the device's queues: %w", err)
+	}
+	return nil
 }
 
 // loadEgress loads the programs for a number of threads.
@@ -114,7 +137,7 @@ func (e *egress) open(objs *deviceObjects, thread int) error {
 		return os.NewSyscallError("mmap", err)
 	}
 	e.bell = (*deviceBell)(unsafe.Pointer(&e.bells[thread*size]))
-	e.mask = egressRing - 1
+	e.mask, e.tries = egressRing-1, egressTries
 	return nil
 }
 
@@ -124,33 +147,53 @@ func (e *egress) written() uint64 {
 }
 
 // take returns the next record, until give gives it back; nil when there is none. Its
-// memory can only be read.
-func (e *egress) take() *deviceRecord {
+// memory can only be read. queued says instead, once, that a packet which comes by the
+// queue is ahead of it.
+func (e *egress) take() (r *deviceRecord, queued bool) {
 	const header = unix.BPF_RINGBUF_HDR_SZ
-	for written := e.written(); e.next < written; {
+	// In this order: who rang the bell is known before records behind it are written.
+	written := e.written()
+	bell := e.rung()
+	for {
+		if bell&somebody != 0 && e.next >= bell&^somebody {
+			e.armed = false
+			atomic.StoreUint64(&e.bell.Rung, 0)
+			return nil, true
+		}
+		if e.next >= written {
+			return nil, false
+		}
 		at := os.Getpagesize() + int(e.next&e.mask)
 		n := atomic.LoadUint32((*uint32)(unsafe.Pointer(&e.producer[at])))
 		if n&unix.BPF_RINGBUF_BUSY_BIT != 0 {
-			return nil
+			return nil, false
 		}
 		e.next += header + (uint64(n&^unix.BPF_RINGBUF_DISCARD_BIT)+7)&^7
 		if n&unix.BPF_RINGBUF_DISCARD_BIT == 0 {
-			return (*deviceRecord)(unsafe.Pointer(&e.producer[at+header]))
+			return (*deviceRecord)(unsafe.Pointer(&e.producer[at+header])), false
 		}
 	}
-	return nil
 }
+
+// rung says who rang the bell, as its word of that name; 0: nobody, or it was seen.
+func (e *egress) rung() uint64 { return atomic.LoadUint64(&e.bell.Rung) }
 
 // give gives all taken records back to the kernel.
 func (e *egress) give() {
 	atomic.StoreUint64((*uint64)(unsafe.Pointer(&e.consumer[0])), e.next)
 }
 
-// arm has the next packet come by the queue. It reports false, and does not, where
-// there are records that were not taken yet.
+// arm has the next packet come by the queue. It reports false where there are packets
+// that were not taken yet.
 func (e *egress) arm() bool {
-	atomic.StoreUint32(&e.bell.Armed, 1)
-	e.armed = true
+	if e.rung() != 0 {
+		return false
+	}
+	// Once only: another packet would ring before it is known who did.
+	if !e.armed {
+		e.armed = true
+		atomic.StoreUint32(&e.bell.Armed, 1)
+	}
 	if e.next == e.written() {
 		return true
 	}
@@ -158,16 +201,6 @@ func (e *egress) arm() bool {
 		e.armed = false
 	}
 	return false
-}
-
-// rung says, once, whether a packet has come by the queue since the bell was armed: it
-// is ahead of the records.
-func (e *egress) rung() bool {
-	if !e.armed || atomic.LoadUint32(&e.bell.Armed) == 1 {
-		return false
-	}
-	e.armed = false
-	return true
 }
 
 // overflow is how many packets found no room since it was last asked.

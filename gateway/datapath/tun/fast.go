@@ -137,11 +137,13 @@ func (f *fast) run() {
 	for !f.stop.woke.Load() {
 		now := admission.Now()
 		n := f.fromLAN(now)
-		n += f.fromKernel(fds[2].Revents != 0, now)
+		queued := fds[2].Revents != 0
 		fds[2].Revents = 0
 		if now > f.checked+idle.Nanoseconds() {
 			f.check(now)
+			queued = queued || f.exit != nil && f.exit.late > 0
 		}
+		n += f.fromKernel(queued, now)
 		if n > 0 || f.exit != nil && !f.exit.arm() {
 			continue
 		}
@@ -225,7 +227,8 @@ func (f *fast) frame(frame []byte, now int64) {
 }
 
 // fromKernel takes a batch of packets for clients and returns how many there were.
-// queued says that the device's queue was seen to have one.
+// queued says that the device's queue was seen to have one, or may have one that was
+// given up.
 func (f *fast) fromKernel(queued bool, now int64) int {
 	n := 0
 	if f.exit == nil {
@@ -233,8 +236,10 @@ func (f *fast) fromKernel(queued bool, now int64) int {
 			n++
 		}
 	} else {
-		if queued = f.exit.rung() || queued; queued && f.fromQueue(f.rooms[n], now) {
-			n++
+		if queued && f.exit.rung() == 0 {
+			f.exit.late = max(f.exit.late, 1)
+			n = f.leftOver(n, now)
+			f.exit.late = 0
 		}
 		n = f.fromRing(n, now)
 	}
@@ -267,18 +272,42 @@ func (f *fast) fromQueue(room []byte, now int64) bool {
 // fromRing takes the rest of a batch of which there are n packets, and returns how many
 // there are then.
 func (f *fast) fromRing(n int, now int64) int {
-	for ; n < batch; n++ {
-		r := f.exit.take()
-		if r == nil {
+	tries := f.exit.tries
+	for n < batch {
+		r, queued := f.exit.take()
+		if r == nil && !queued {
 			break
 		}
-		if r.Len == 0 {
-			f.fromQueue(f.rooms[n], now)
+		if queued || r.Len == 0 {
+			n, tries = f.inTurn(n, tries, now)
 			continue
 		}
+		n++
 		if ip, ok := ipv4(r.Packet[:r.Len]); ok {
 			f.packet(ip, virtio{flags: uint8(r.Flags), sumStart: r.SumStart, sumOffset: r.SumOffset}, now)
 		}
+	}
+	return n
+}
+
+// inTurn takes a packet that is to come by the queue, as the nth of a batch, and returns
+// how many there are then, and how often the batch's next one may be looked for. It
+// gives up one that does not come: the queue was full, or something ahead of it.
+func (f *fast) inTurn(n, tries int, now int64) (int, int) {
+	for range tries {
+		if f.fromQueue(f.rooms[n], now) {
+			return f.leftOver(n+1, now), tries
+		}
+	}
+	f.exit.late++
+	return n + 1, 1
+}
+
+// leftOver takes packets that were given up and have come since, as the rest of a batch
+// of which there are n: those behind them are as many places back in the queue.
+func (f *fast) leftOver(n int, now int64) int {
+	for ; f.exit.late > 0 && n < batch && f.fromQueue(f.rooms[n], now); n++ {
+		f.exit.late--
 	}
 	return n
 }

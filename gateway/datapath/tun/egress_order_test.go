@@ -1,0 +1,263 @@
+package tun
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// inOrder is packet n of a flow to a client.
+func inOrder(n uint16, size int) []byte { return back(udp(id(n), carrying(text(size)))) }
+
+// numbers are those of the packets the client has got.
+func (b *bench) numbers(t *testing.T) (all []uint16) {
+	for _, ip := range apart(t, b.lan.messages(), ethernetLen) {
+		all = append(all, binary.BigEndian.Uint16(ip[4:]))
+	}
+	return all
+}
+
+// TestEgressKeepsOrder: packets of one flow keep their order while the thread that takes
+// them falls asleep, and is woken by them and by others, at any moment.
+func TestEgressKeepsOrder(t *testing.T) {
+	for name, size := range map[string]int{"short": 100, "long and short": 2000} {
+		t.Run(name, func(t *testing.T) { keepsOrder(t, size) })
+	}
+}
+
+func keepsOrder(t *testing.T, size int) {
+	x := newExits(t, 1)
+	x.Run(t, `ip link set a0 mtu 9000; ip link set b0 mtu 9000; ip link set tun7 mtu 9000
+ethtool -K a0 tx off tso off gso off >/dev/null; ethtool -K b0 tx off tso off gso off gro off >/dev/null`)
+	b := x.reader(t)
+	event, err := unix.Eventfd(0, unix.EFD_NONBLOCK)
+	must(t, err)
+	defer unix.Close(event)
+	wake := func() { unix.Write(event, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
+	var done atomic.Bool
+	var taken atomic.Int64
+	var thread sync.WaitGroup
+	thread.Go(func() {
+		runtime.LockOSThread()
+		fds := []unix.PollFd{{Fd: int32(event), Events: unix.POLLIN}, {Fd: int32(x.queues[0]), Events: unix.POLLIN}}
+		for !done.Load() {
+			n := b.fast.fromKernel(fds[1].Revents != 0, admission.Now())
+			taken.Add(int64(n))
+			fds[1].Revents = 0
+			if n > 0 || !b.fast.exit.arm() {
+				continue
+			}
+			unix.Poll(fds, 1000)
+			read(event, make([]byte, 8))
+		}
+	})
+	defer thread.Wait()
+	defer done.Store(true)
+	random := rand.New(rand.NewPCG(7, 8))
+	var got []uint16
+	const all = 40000
+	for sent := 0; sent < all; {
+		if random.IntN(2) == 0 {
+			wake()
+		}
+		var burst [][]byte
+		for last := min(all, sent+2+random.IntN(5)); sent < last; sent++ {
+			n := 100
+			if sent < last-1 {
+				n = size
+			}
+			burst = append(burst, inOrder(uint16(sent), n))
+		}
+		x.forward(false, burst...)
+		got = append(got, b.numbers(t)...)
+		netnstest.Await(t, "room for more", func() error {
+			if behind := int64(sent) - taken.Load(); behind > 200 {
+				return fmt.Errorf("%d packets behind", behind)
+			}
+			return nil
+		})
+	}
+	netnstest.Await(t, "all packets", func() error {
+		if got = append(got, b.numbers(t)...); len(got) < all {
+			return fmt.Errorf("%d of %d came", len(got), all)
+		}
+		return nil
+	})
+	if !slices.IsSorted(got) {
+		t.Error("packets of a flow have overtaken others")
+	}
+}
+
+// sendOne sends packet n and waits until a program or the queue has it.
+func (x *exits) sendOne(t *testing.T, n uint16) {
+	t.Helper()
+	e := x.all[0]
+	before, rung := e.written(), e.rung()
+	x.forward(true, inOrder(n, 100))
+	netnstest.Await(t, "a packet on its way", func() error {
+		if e.written() == before && (e.rung() == rung || len(x.readable(t)) == 0) {
+			return errors.New("nothing has come")
+		}
+		return nil
+	})
+}
+
+// TestEgressOwes: who comes between a thread's look at the bell and its next attempt to
+// sleep is not forgotten for the one after.
+func TestEgressOwes(t *testing.T) {
+	x := newExits(t, 1)
+	b := x.reader(t)
+	if !b.fast.exit.arm() {
+		t.Fatal("nothing has come, and a thread cannot sleep")
+	}
+	b.fast.fromKernel(false, admission.Now())
+	x.sendOne(t, 1)
+	if b.fast.exit.arm() {
+		t.Error("a thread may sleep while a packet waits")
+	}
+	x.sendOne(t, 2)
+	b.fast.fromKernel(true, admission.Now())
+	x.sendOne(t, 3)
+	b.fast.fromKernel(false, admission.Now())
+	if got := b.numbers(t); !slices.Equal(got, []uint16{1, 2, 3}) {
+		t.Errorf("came %v", got)
+	}
+}
+
+// TestEgressRingsBehind: records that were there when the bell was rung come first.
+func TestEgressRingsBehind(t *testing.T) {
+	x := newExits(t, 1)
+	b := x.reader(t)
+	x.sendOne(t, 1)
+	// As arm does, which sees the record only after another packet rang.
+	b.fast.exit.armed = true
+	atomic.StoreUint32(&b.fast.exit.bell.Armed, 1)
+	x.sendOne(t, 2)
+	x.sendOne(t, 3)
+	b.fast.fromKernel(false, admission.Now())
+	if got := b.numbers(t); !slices.Equal(got, []uint16{1, 2, 3}) {
+		t.Errorf("came %v", got)
+	}
+}
+
+// TestEgressWaits: a packet that is said to come by the queue, and is not there yet, comes
+// before the records behind it.
+func TestEgressWaits(t *testing.T) {
+	x := newExits(t, 1)
+	b := x.reader(t)
+	e := b.fast.exit
+	e.arm()
+	x.sendOne(t, 1)
+	if read(x.queues[0], make([]byte, bufferLen)) < 0 { // it is not there yet
+		t.Fatal("the packet is not in the queue")
+	}
+	x.sendOne(t, 2)
+	must(t, e.link.Close())
+	e.link = nil
+	var thread sync.WaitGroup
+	thread.Go(func() { b.fast.fromKernel(false, admission.Now()) })
+	netnstest.Await(t, "a thread that looks for the packet", func() error {
+		if e.rung() != 0 {
+			return errors.New("it has not seen who rang")
+		}
+		return nil
+	})
+	x.forward(true, inOrder(1, 100))
+	thread.Wait()
+	if got := b.numbers(t); !slices.Equal(got, []uint16{1, 2}) {
+		t.Errorf("came %v", got)
+	}
+}
+
+// TestEgressGivesUp: a packet that never comes by the queue does not stop the others;
+// and when it does come, it does not take the place of another one.
+func TestEgressGivesUp(t *testing.T) {
+	x := newExits(t, 1)
+	x.Run(t, "ip link set a0 mtu 9000; ip link set b0 mtu 9000; ip link set tun7 mtu 9000")
+	b := x.reader(t)
+	e := b.fast.exit
+	e.tries = egressTries
+	e.arm()
+	x.sendOne(t, 1)
+	if read(x.queues[0], make([]byte, bufferLen)) < 0 {
+		t.Fatal("the packet is not in the queue")
+	}
+	x.sendOne(t, 2)
+	b.fast.fromKernel(true, admission.Now())
+	b.fast.fromKernel(false, admission.Now())
+	if got := b.numbers(t); !slices.Equal(got, []uint16{2}) || e.late != 1 {
+		t.Fatalf("came %v, %d are late", got, e.late)
+	}
+	if !e.arm() {
+		t.Fatal("nothing more has come, and a thread cannot sleep")
+	}
+	// The program lets one go by without a word to the thread: the late one.
+	must(t, e.link.Close())
+	x.forward(true, inOrder(1, 100))
+	netnstest.Await(t, "the late packet", func() error {
+		if len(x.readable(t)) == 0 {
+			return errors.New("it is not in the queue")
+		}
+		return nil
+	})
+	b.fast.fromKernel(true, admission.Now())
+	if got := b.numbers(t); !slices.Equal(got, []uint16{1}) || e.late != 0 {
+		t.Errorf("came %v, %d are late", got, e.late)
+	}
+	e.link = nil
+}
+
+// TestEgressFails: where rings cannot be had, packets come by queues that the kernel
+// chooses, whatever somebody left behind.
+func TestEgressFails(t *testing.T) {
+	x := newExits(t, 3)
+	x.close()
+	first, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.SocketFilter, License: "MIT", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	must(t, err)
+	defer first.Close()
+	used := func() int {
+		for port := range uint16(40) {
+			x.forward(true, back(tcp(ports(port, 443), carrying(text(100)))))
+		}
+		came, which := 0, map[int]bool{}
+		netnstest.Await(t, "packets in the queues", func() error {
+			for i, fd := range x.queues {
+				for read(fd, make([]byte, bufferLen)) > virtioLen+100 { // the kernel's own are shorter
+					came++
+					which[i] = true
+				}
+			}
+			if came < 40 {
+				return fmt.Errorf("%d came", came)
+			}
+			return nil
+		})
+		return len(which)
+	}
+	must(t, steer(x.queues[0], first.FD()))
+	if n := used(); n != 1 {
+		t.Fatalf("a program that chooses the first queue has %d used", n)
+	}
+	x.Do(func() { _, err = openEgress("tun8", x.queues) })
+	if err == nil {
+		t.Error("a device that is not there has rings")
+	}
+	if n := used(); n != 3 {
+		t.Errorf("%d queues of 3 are used", n)
+	}
+}

@@ -183,7 +183,8 @@ type Block struct {
 	SetupSeconds float64   `json:"setup_seconds"` // labs and DUT, without the clients
 	LeaseSeconds float64   `json:"lease_seconds"` // all clients of the DUT's lab: created and leased
 	LoginSeconds float64   `json:"login_seconds"` // all clients of the DUT's lab: logged in
-	LoginMs      []float64 `json:"login_ms"`      // one value a client
+	// LoginMs is one value a client; none where clients are admitted on the router, or not at all.
+	LoginMs []float64 `json:"login_ms,omitempty"`
 	// Addresses is where the clients of the DUT's lab have theirs from, and CleanAddresses
 	// those of the clean router's: one of the constants below.
 	Addresses      string    `json:"addresses,omitempty"`

@@ -184,6 +184,13 @@ func (g *gateway) takeUp(all []dhcp.Lease) error {
 
 // serve runs the parts until ctx ends or one of them fails; the others end with it.
 func (g *gateway) serve(ctx context.Context) error {
+	var plain, secure net.Listener
+	if g.portal != nil { // who is told that the gateway is ready finds it there
+		var err error
+		if plain, secure, err = g.listenPortal(ctx); err != nil {
+			return fmt.Errorf("portal: %w", err)
+		}
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var running sync.WaitGroup
@@ -210,7 +217,7 @@ func (g *gateway) serve(ctx context.Context) error {
 	run("accounting", g.account)
 	run("control", func(ctx context.Context) error { return g.socket.Serve(ctx, granting{g.table, g}, g.status) })
 	if g.portal != nil {
-		run("portal", g.servePortal)
+		run("portal", func(ctx context.Context) error { return g.portal.Serve(ctx, plain, secure) })
 	}
 	if g.dhcp != nil {
 		run("dhcp", g.dhcp.Run)

@@ -138,25 +138,28 @@ func (g *gateway) portalConfig(key []byte) portal.Config {
 	return cfg
 }
 
-// servePortal listens, has the data path bring clients, and serves them.
-func (g *gateway) servePortal(ctx context.Context) error {
+// listenPortal opens where the portal is found, and has the data path bring clients.
+// secure is nil without a certificate.
+func (g *gateway) listenPortal(ctx context.Context) (plain, secure net.Listener, err error) {
 	addr := g.cfg.LAN.Address.Addr()
-	plain, err := portal.Listen(ctx, netip.AddrPortFrom(addr, g.cfg.Portal.Port))
-	if err != nil {
-		return err
+	if plain, err = portal.Listen(ctx, netip.AddrPortFrom(addr, g.cfg.Portal.Port)); err != nil {
+		return nil, nil, err
 	}
-	var secure net.Listener
 	if g.cfg.Portal.TLSCert != "" {
 		if secure, err = portal.Listen(ctx, netip.AddrPortFrom(addr, g.cfg.Portal.TLSPort)); err != nil {
-			return errors.Join(err, plain.Close())
+			return nil, nil, errors.Join(err, plain.Close())
 		}
 	}
 	if dp, ok := g.dp.(introducer); ok {
-		if err := dp.Portal(plain.(syscall.Conn)); err != nil {
-			return errors.Join(err, plain.Close())
+		if err = dp.Portal(plain.(syscall.Conn)); err != nil {
+			err = errors.Join(err, plain.Close())
+			if secure != nil {
+				err = errors.Join(err, secure.Close())
+			}
+			return nil, nil, err
 		}
 	}
-	return g.portal.Serve(ctx, plain, secure)
+	return plain, secure, nil
 }
 
 const keySize = 32 // bytes

@@ -182,3 +182,25 @@ func kibPerClient(r reading) float64 {
 	}
 	return r.Get("memory.mib") * 1024 / r.Get("memory.clients")
 }
+
+// IncreasePct is by how much normalised CPU is above the clean router's, per cent, as
+// study 1 tabulates it.
+func IncreasePct(c analysis.Cell) analysis.Number {
+	return analysis.Number(100 * (analysis.Over(float64(c.Device(Normalised).Mean), float64(c.Clean(Normalised).Mean)) - 1))
+}
+
+// Ratio is the overhead ratio of a single trial: router CPU per delivered bit, device
+// over clean router. Absent when a side delivered nothing or cost nothing.
+func Ratio(t result.Trial) analysis.Number {
+	device, clean := nsPerBit(readingOf(t, t.DUT)), nsPerBit(readingOf(t, t.Clean))
+	return analysis.Number(analysis.Over(analysis.Positive(device), analysis.Positive(clean)))
+}
+
+// NormalisedPct is one router's CPU in one window, normalised to the offered load.
+func NormalisedPct(t result.Trial, m result.Measurement) analysis.Number {
+	return analysis.Number(normalisedPct(readingOf(t, m)))
+}
+
+func readingOf(t result.Trial, m result.Measurement) reading {
+	return reading{Values: result.ValuesOf(m), Cell: t.Cell}
+}

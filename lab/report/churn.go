@@ -50,32 +50,17 @@ func guestsText(ch analysis.ChurnFigures) string {
 	return text + " (" + countsText(ch) + ")"
 }
 
-// guestsLead says for every device what became of its guests, empty without any.
-func guestsLead(cells []analysis.Cell) string {
-	var parts []string
-	for _, c := range cells {
-		if c.Churn.Blocks > 0 && c.Churn.Came > 0 {
-			parts = append(parts, fmt.Sprintf("With %s %s.", c.DUT, guestsText(c.Churn)))
-		}
-	}
-	return strings.Join(parts, " ")
-}
-
-// guestFacts are the lines of a device's card about its guests.
-func guestFacts(c analysis.Cell) (out []fact) {
+// guestFacts are what a device's row says about its guests.
+func guestFacts(c analysis.Cell) []fact {
 	ch := c.Churn
 	if ch.Blocks == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("%d of %d got in", ch.In, ch.Came)
+	text := guestsText(ch)
 	if ch.LoginP50ms.Mean.Known() {
-		text += fmt.Sprintf(", half within %s", millis(ch.LoginP50ms.Mean))
+		text += fmt.Sprintf("; half were in within %s", millis(ch.LoginP50ms.Mean))
 	}
-	out = append(out, fact{"Guests", unbroken(text)})
-	if counts := countsText(ch); counts != "" {
-		out = append(out, fact{"It knows", counts})
-	}
-	return append(out, fact{"Tracked connections", fromTo(ch.FlowsBefore, ch.FlowsAfter)})
+	return []fact{{"Guests", text}, {"Tracked connections", fromTo(ch.FlowsBefore, ch.FlowsAfter)}}
 }
 
 // churnSentences say what became of guests, one a block's setting.

@@ -18,7 +18,7 @@ func crowdSentences(cells []analysis.Cell) (out []string) {
 	most := map[string]analysis.Cell{}
 	var order []string
 	for _, c := range cells {
-		if c.Crowd.Blocks == 0 || c.Crowd.Connected == 0 || c.Clients < manyClients {
+		if !isCrowd(c) {
 			continue
 		}
 		best, seen := most[c.DUT]
@@ -30,14 +30,20 @@ func crowdSentences(cells []analysis.Cell) (out []string) {
 		}
 	}
 	for _, dut := range order {
-		out = append(out, crowdSentence(most[dut]))
+		c := most[dut]
+		out = append(out, fmt.Sprintf("All at once: %s with %s at %s %s: %s.", c.DUT, counted(c.Clients, "client"), rate(c.OfferedMbps), c.Direction, crowdText(c)))
 	}
 	return out
 }
 
-// crowdSentence: "All at once: d with 65000 clients at 1 Gbit/s up: all leased from it,
-// logged in and connected, …".
-func crowdSentence(c analysis.Cell) string {
+// isCrowd reports whether so many clients came together that their number is a result.
+func isCrowd(c analysis.Cell) bool {
+	return c.Crowd.Blocks > 0 && c.Crowd.Connected > 0 && c.Clients >= manyClients
+}
+
+// crowdText says how many clients had an address, were logged in and connected, and
+// what they took of the machine.
+func crowdText(c analysis.Cell) string {
 	w := c.Crowd
 	parts := []string{of(w.Leased, c.Clients) + " had an address" + map[string]string{
 		result.FromDevice: ", leased from it", result.FromLab: ", leased from the lab", result.Static: ", a static one",
@@ -59,7 +65,7 @@ func crowdSentence(c analysis.Cell) string {
 	if kib := w.MemoryKiBPerClient.Mean; kib.Known() {
 		parts = append(parts, fmt.Sprintf("both labs took %s KiB of the machine's memory a client", digits3(kib)))
 	}
-	return fmt.Sprintf("All at once: %s with %s at %s %s: %s.", c.DUT, counted(c.Clients, "client"), rate(c.OfferedMbps), c.Direction, strings.Join(parts, "; "))
+	return strings.Join(parts, "; ")
 }
 
 // of is "all 998" or "998 of 999".

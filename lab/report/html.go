@@ -39,8 +39,8 @@ type pageData struct {
 	Question   string // heading of the first section
 	Empty      string // what stands there when there is nothing to show
 	Lead       string
+	Picture    picture
 	FoundCount string
-	Headlines  []headline
 	Warnings   []string
 	Reading    string
 	ModeNote   string
@@ -104,7 +104,7 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 		Style: template.CSS(pageStyle + flameStyle), Script: template.JS(pageScript),
 		Title: nonEmpty(s.Experiment, "Run"), Subtitle: env.Title, Meta: pageMeta(run, s),
 		Question: "What it costs", Empty: "No trial of a device under test was recorded, so there is nothing to compare. The sections below say what was skipped, rejected or went wrong.",
-		Lead: leadSentence(s), FoundCount: findingCounts(s.Findings), Headlines: headlines(s, d.styles), Warnings: s.Warnings,
+		FoundCount: findingCounts(s.Findings), Warnings: s.Warnings,
 		Reading: unbroken(capitalised(readingSentence(s))), ModeNote: modeNote(s),
 		Groups: d.groups(), Flames: flameSection(run.Dir, s),
 		Capacity: d.capacityFigures(), CostModels: costModelGrid(s.CostModels), Ceilings: ceilingsGrid(s.Ceilings),
@@ -115,6 +115,8 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 			counted(s.Trials.Accepted, "trial"), s.Trials.Rejected, s.Trials.Redone),
 		Skipped: s.Skipped, Facts: facts(env), Offloads: env.Offloads, Notes: env.Notes, Command: env.Command,
 	}
+	lead, ranking := firstScreen(d)
+	data.Lead, data.Picture = lead, ranking.picture(s.Skipped)
 	if s.Sides != nil {
 		data.Question = "How the two labs compare"
 	}

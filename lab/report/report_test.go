@@ -314,18 +314,18 @@ func TestHTML(t *testing.T) {
 		wants []string
 	}{
 		{"portals", simulate(portals()), []string{
-			"opennds</strong> costs 2.", "it could deliver only 770\u00a0Mbit/s", "Router CPU, normalised, over bandwidth, 20 clients", "Noise floor", "CONFIG_PPPOE",
+			"to 4.95 times with coovachilli, which delivers only 770\u00a0Mbit/s", "delivers 770 of 1000\u00a0Mbit/s", "Router CPU, normalised, over bandwidth, 20 clients", "Noise floor", "CONFIG_PPPOE",
 			"gateweigh run simulated", "generator at", "Example CPU", "endpoints on CPU 1",
 		}},
 		{"both sweeps", simulate(all), []string{"normalised, over clients, 1 Gbit/s", "normalised, over bandwidth, 1000 clients", "Overhead ratio over clients, 500 Mbit/s", "more charts", "Download"}},
 		{"single", simulate(single()), []string{"Router CPU at 500 Mbit/s, 20 clients", "Overhead ratio at 500 Mbit/s"}},
 		{"solo", simulate(solo), []string{"Solo: DUT and clean router are measured one after the other"}},
 		{"ceilings", simulate(turns), []string{"What each carries without loss, alone on the machine", "≥ 1000", "shortfall"}},
-		{"one block", simulate(oneBlock), []string{"One block only, so no interval", "seems to cost"}},
+		{"one block", simulate(oneBlock), []string{"One block only, so no interval", "this run leaves open"}},
 		{"only rejected", simulate(rejected), []string{"No trial was accepted", "nothing to draw", "generator at"}},
 		{"no trials", simulate(analysistest.Spec{}), []string{"there is nothing to compare", "CONFIG_PPPOE", "No trial was accepted"}},
 		{"storms", stormy(), []string{
-			"How they take a storm", "lets in 515", "leaves 25.0\u00a0% out", "let in 300 of 400 clients that came all at once", "ended by itself", "Logged in: 100 clients, all at once",
+			"How they take a storm", "lets in 515", "leaves 25.0\u00a0% out", "300 of 400 clients", "ended by itself", "Logged in: 100 clients, all at once",
 			"no answer from 10.1.0.1:2050", "RADIUS", "KiB a client",
 		}},
 		{"no storms", result.Run{Environment: result.Environment{Measure: result.MeasureLogins}}, []string{"No storm was recorded", "No storm was accepted"}},

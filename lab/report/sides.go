@@ -26,15 +26,18 @@ func otherName(s analysis.Summary) string {
 	return "a clean router"
 }
 
-// openSentence names the devices that the run has no verdict on at the load of the headline.
-func openSentence(s analysis.Summary, devices []string) string {
+// openClause names the devices that the run has no verdict on; empty without any.
+func openClause(s analysis.Summary, devices []string) string {
+	verb := "costs"
 	switch {
+	case len(devices) == 0:
+		return ""
 	case s.Sides != nil:
-		return fmt.Sprintf("What the ratio is with %s, this run leaves open.", listed(devices))
-	case len(devices) == 1:
-		return fmt.Sprintf("What %s costs there, this run leaves open.", devices[0])
+		return fmt.Sprintf("what the ratio is with %s, this run leaves open", listed(devices))
+	case len(devices) > 1:
+		verb = "cost"
 	}
-	return fmt.Sprintf("What %s cost there, this run leaves open.", listed(devices))
+	return fmt.Sprintf("what %s %s, this run leaves open", listed(devices), verb)
 }
 
 // besideName is the clean router in charts and tables that have devices too.

@@ -13,7 +13,6 @@ import (
 func (data *pageData) describeStorms(d *drawing, s analysis.Summary) {
 	data.Question = "How they take a storm"
 	data.Empty = "No storm was recorded, so there is nothing to show. The sections below say what was skipped, rejected or went wrong."
-	data.Lead, data.Headlines = stormLead(s.Storms), stormHeadlines(d, s.Storms)
 	data.ModeNote = "Each storm has a new lab and a device that nobody has met yet; there is no clean router beside it, because a clean router has no log-ins."
 	data.Groups = stormGroups(d, s.Storms)
 	data.Results, data.Further = stormGrid(s.Storms), stormGrids(s.Storms)
@@ -37,100 +36,6 @@ func stormSetting(c analysis.StormCell) string {
 // stormKey names a cell in the page's data attributes.
 func stormKey(c analysis.StormCell) string {
 	return fmt.Sprintf("%s|%d|%s", c.DUT, c.Clients, c.LoginRate)
-}
-
-// largest has one cell a device: that with the most clients, at the highest rate.
-func largest(cells []analysis.StormCell) []analysis.StormCell {
-	hardness := func(c analysis.StormCell) float64 {
-		if c.LoginRate == 0 {
-			return math.Inf(1)
-		}
-		return float64(c.LoginRate)
-	}
-	at := map[string]int{}
-	var out []analysis.StormCell
-	for _, c := range cells {
-		i, seen := at[c.DUT]
-		switch {
-		case !seen:
-			at[c.DUT] = len(out)
-			out = append(out, c)
-		case c.Storms > 0 && (c.Clients > out[i].Clients || c.Clients == out[i].Clients && hardness(c) > hardness(out[i])):
-			out[i] = c
-		}
-	}
-	return out
-}
-
-// stormLead says what becomes of the clients of each device, for whoever reads
-// one sentence only.
-func stormLead(cells []analysis.StormCell) string {
-	var out []string
-	for _, c := range largest(cells) {
-		if c.Storms == 0 {
-			continue
-		}
-		text := fmt.Sprintf("%s lets in %s clients a second", c.DUT, digits3(c.Login.PerSecond.Mean))
-		switch {
-		case c.Login.Through == 0:
-			text = c.DUT + " lets nobody in"
-		case c.Login.Failed() > 0:
-			text += fmt.Sprintf(" and leaves %s out", percent(analysis.Number(100*float64(c.Login.Failed())/float64(c.Login.Asked))))
-		}
-		out = append(out, text+" ("+stormSetting(c)+")")
-	}
-	if len(out) == 0 {
-		return ""
-	}
-	return unbroken(listed(out) + ".")
-}
-
-func stormHeadlines(d *drawing, cells []analysis.StormCell) []headline {
-	var out []headline
-	for _, c := range largest(cells) {
-		if c.Storms == 0 {
-			continue
-		}
-		h := headline{DUT: c.DUT, Big: none, Style: d.style(c.DUT).Class(), Sentence: unbroken(stormSentence(c))}
-		if c.Login.PerSecond.Mean.Known() {
-			h.Big = digits3(c.Login.PerSecond.Mean) + " logins/s"
-			h.Interval = bounds(c.Login.PerSecond, digits3)
-		}
-		add := func(name string, n analysis.Number, text string) {
-			if n.Known() {
-				h.Facts = append(h.Facts, fact{name, unbroken(text)})
-			}
-		}
-		add("Waits", c.Login.P50Ms.Mean, fmt.Sprintf("half up to %s, 99 %% up to %s", millis(c.Login.P50Ms.Mean), millis(c.Login.P99Ms.Mean)))
-		add("Router CPU", c.Login.RouterMs.Mean, millis(c.Login.RouterMs.Mean)+" a login")
-		add("Memory", c.PSSKiBPerClient.Mean, digits3(c.PSSKiBPerClient.Mean)+" KiB a client")
-		h.Facts = append(h.Facts, fact{"Limit", limitText(c.Login)})
-		out = append(out, h)
-	}
-	return out
-}
-
-// stormSentence goes on after the name of the device.
-func stormSentence(c analysis.StormCell) string {
-	who := " let in all " + counted(c.Clients, "client")
-	if failed := c.Login.Failed(); failed > 0 {
-		who = fmt.Sprintf(" let in %s of %s", grouped(fmt.Sprint(c.Login.Through)), counted(c.Login.Asked, "client"))
-	}
-	when := " that came all at once"
-	if c.LoginRate > 0 {
-		when = fmt.Sprintf(" that came at %s a second", trimmed(c.LoginRate, 4))
-	}
-	text := who + when
-	if c.Login.MaxMs.Mean.Known() {
-		text += fmt.Sprintf("; the last waited %s", millis(c.Login.MaxMs.Mean))
-	}
-	if c.Login.Retried > 0 {
-		text += fmt.Sprintf(", %s had to try again", percent(analysis.Number(100*float64(c.Login.Retried)/float64(c.Login.Asked))))
-	}
-	if c.Died > 0 {
-		text += "; it ended by itself in " + counted(c.Died, "storm")
-	}
-	return text + "."
 }
 
 // stormGroups draws the waiting times: one group a number of clients and rate.

@@ -32,7 +32,7 @@ type outcome struct {
 }
 
 func outcomeOf(runs []analysis.Summary) outcome {
-	return outcome{studies.Findings(runs...), studies.Tables(runs...), studies.Figures(runs...), studies.Questions(runs...), studies.Missing(runs...)}
+	return outcome{studies.Findings(runs...), studies.Tables(runs...), studies.Figures(runs...), studies.Questions(runs...)[0], studies.Missing(runs...)}
 }
 
 // stored reads a run that was measured on a real machine.

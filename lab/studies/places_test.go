@@ -72,7 +72,7 @@ func TestTablesStayAtTheStudysLoad(t *testing.T) {
 func TestQuestions(t *testing.T) {
 	tun, nfqueue, ebpf := portal("gateway-tun", 5), portal("gateway-nfqueue", 8), portal("gateway-ebpf", 0.8)
 	tun.MaxMbps, nfqueue.MaxMbps = 600, 500
-	a := studies.Questions(
+	a := questions(
 		clients(proportional, tun, nfqueue, ebpf, portal("another", 3)), lighter(300, proportional, tun, nfqueue), bandwidth(proportional, tun, ebpf))
 	var rows []string
 	words := map[string]string{}
@@ -120,10 +120,10 @@ func TestQuestions(t *testing.T) {
 
 // TestQuestionsNotTested: without its experiment a question is not tested.
 func TestQuestionsNotTested(t *testing.T) {
-	if rows := studies.Questions().Rows; len(rows) != 0 {
+	if rows := questions().Rows; len(rows) != 0 {
 		t.Errorf("answers without a run: %+v", rows)
 	}
-	a := studies.Questions(bandwidth(proportional, portal("gateway-tun", 5), portal("opennds", 2.5)))
+	a := questions(bandwidth(proportional, portal("gateway-tun", 5), portal("opennds", 2.5)))
 	if len(a.Rows) != 2 {
 		t.Fatalf("%d rows", len(a.Rows))
 	}
@@ -140,3 +140,5 @@ func TestQuestionsNotTested(t *testing.T) {
 		t.Errorf("double of bandwidth alone: %q", d)
 	}
 }
+
+func questions(runs ...analysis.Summary) studies.Answers { return studies.Questions(runs...)[0] }

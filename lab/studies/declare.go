@@ -137,5 +137,5 @@ type FigureForm struct {
 	Over                    *Metric // ratio to the first scenario, drawn in a panel of its own
 	OverYLabel, OverNote    string
 	Proportional            string // name of a line for what follows the level; empty: none
-	Fold                    bool
+	Fold                    string // see Table
 }

@@ -22,19 +22,6 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/outcomes.json.gz")
 
-// outcome is everything that the package says of some runs.
-type outcome struct {
-	Findings []analysis.Finding
-	Tables   []studies.Table
-	Figures  []studies.Figure
-	Answers  studies.Answers
-	Missing  []string
-}
-
-func outcomeOf(runs []analysis.Summary) outcome {
-	return outcome{studies.Findings(runs...), studies.Tables(runs...), studies.Figures(runs...), studies.Questions(runs...)[0], studies.Missing(runs...)}
-}
-
 // stored reads a run that was measured on a real machine.
 func stored(t *testing.T, name string) analysis.Summary {
 	t.Helper()
@@ -117,7 +104,7 @@ func TestOutcomes(t *testing.T) {
 	const path = "testdata/outcomes.json.gz"
 	got := map[string]any{}
 	for name, runs := range recorded(t) {
-		said := outcomeOf(runs)
+		said := studies.Beside(runs...)[0]
 		if !whole(name) {
 			said.Tables, said.Figures = nil, nil
 		}

@@ -62,11 +62,11 @@ func TestWhereClaimsAreJudged(t *testing.T) {
 // tables and figures.
 func TestTablesStayAtTheStudysLoad(t *testing.T) {
 	light := lighter(300, proportional, portal("coovachilli", 5))
-	if tables, figures := studies.Tables(light), studies.Figures(light); len(tables)+len(figures) != 0 {
+	if tables, figures := of(light).Tables, of(light).Figures; len(tables)+len(figures) != 0 {
 		t.Errorf("%d tables, %d figures", len(tables), len(figures))
 	}
 	full := clients(proportional, portal("coovachilli", 5))
-	near(t, "of the study's load", value(t, table(t, studies.Tables(light, full), "table-5.5"), 10, "CPU Chilli").Here.Mean, 5*8/1.046, 1.5)
+	near(t, "of the study's load", value(t, table(t, of(light, full).Tables, "table-5.5"), 10, "CPU Chilli").Here.Mean, 5*8/1.046, 1.5)
 }
 
 func TestQuestions(t *testing.T) {
@@ -141,4 +141,4 @@ func TestQuestionsNotTested(t *testing.T) {
 	}
 }
 
-func questions(runs ...analysis.Summary) studies.Answers { return studies.Questions(runs...)[0] }
+func questions(runs ...analysis.Summary) studies.Answers { return of(runs...).Answers }

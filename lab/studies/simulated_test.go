@@ -6,6 +6,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/studies"
 )
 
 // course is how much dearer a bit is for a device, "clean" for the clean router,
@@ -17,11 +18,11 @@ func proportional(string, result.Cell) float64 { return 1 }
 
 // overLoad is a course that depends on the bandwidth alone, the same for all.
 func overLoad(at map[float64]float64) course {
-	return func(_ string, cell result.Cell) float64 { return at[cell.OfferedMbps] }
+	return func(_ string, cell result.Cell) float64 { return at[cell.Number(result.OfferedMbps)] }
 }
 
 func overClients(at map[int]float64) course {
-	return func(_ string, cell result.Cell) float64 { return at[cell.Clients] }
+	return func(_ string, cell result.Cell) float64 { return at[cell.Int(result.Clients)] }
 }
 
 // only gives one device a course, the others are proportional.
@@ -61,7 +62,7 @@ func simulate(name string, spec analysistest.Spec, c course) analysis.Summary {
 		if t.AA {
 			scale(&t.DUT, c("clean", t.Cell))
 		} else {
-			scale(&t.DUT, c(t.Cell.DUT, t.Cell))
+			scale(&t.DUT, c(t.Cell.Text(result.DUT), t.Cell))
 		}
 	}
 	return analysis.Summarise(run, analysis.Options{})
@@ -90,3 +91,6 @@ func find(t *testing.T, findings []analysis.Finding, id string) analysis.Finding
 	t.Fatalf("no finding %s", id)
 	return analysis.Finding{}
 }
+
+// of is what runs say of study 1.
+func of(runs ...analysis.Summary) studies.Outcome { return studies.Beside(runs...)[0] }

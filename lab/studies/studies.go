@@ -2,7 +2,7 @@
 // runs measured here beside them: the study's own tables and figures, and for
 // each of its claims whether it holds here.
 //
-// It computes from summaries only. Every function takes one or more of them, so
+// It computes from summaries only, one or more of them, so
 // that a run of one experiment can be completed by a run of another; where two
 // runs hold the same figure, the one given first counts. Columns, series and
 // findings name the run they are of.
@@ -67,7 +67,7 @@ type Figure struct {
 	XLabel  string
 	Panels  []Panel
 	Note    string // why these panels
-	Fold    bool   // it is folded away
+	Fold    string // as a table's
 }
 
 // Panel is one chart. All its series have the same unit.
@@ -100,52 +100,33 @@ type Point struct {
 	Flags []string
 }
 
+// Outcome is what runs say of one study.
+type Outcome struct {
+	Study int
+	// Findings are its claims, each beside what the runs say of it. An ID is
+	// "claim/device"; findings of one claim follow each other with the same text in
+	// Claim, and Here begins with the device. A device of the study that no run
+	// measured has one finding for all claims. Runs that hold none of the study's
+	// sweeps have no findings.
+	Findings []analysis.Finding
+	// Tables and Figures are those of the sweeps that the runs hold, and tables in
+	// the same form for devices that are not in the study. Missing says, a sentence
+	// each, which run gives the others.
+	Tables  []Table
+	Figures []Figure
+	Missing []string
+	Answers Answers
+}
+
 // all are the published studies, in the order of their numbers.
 var all = []Study{study1}
 
-// Tables are the tables of the sweeps that the runs hold, and tables in the same
-// form for devices that are not in a study. See Missing for the others.
-func Tables(runs ...analysis.Summary) (out []Table) {
+// Beside sets runs beside every study.
+func Beside(runs ...analysis.Summary) []Outcome {
+	var out []Outcome
 	for _, st := range all {
-		out = append(out, hold(st, runs).tables()...)
-	}
-	return out
-}
-
-// Figures are the figures of the sweeps that the runs hold.
-func Figures(runs ...analysis.Summary) (out []Figure) {
-	for _, st := range all {
-		out = append(out, hold(st, runs).figures()...)
-	}
-	return out
-}
-
-// Findings are the claims of the studies, each beside what the runs say of it. An
-// ID is "claim/device"; findings of one claim follow each other with the same text
-// in Claim, and Here begins with the device. A device of a study that no run
-// measured has one finding for all claims. Runs that hold none of a study's sweeps
-// have no findings.
-func Findings(runs ...analysis.Summary) []analysis.Finding {
-	out := []analysis.Finding{}
-	for _, st := range all {
-		out = append(out, hold(st, runs).findings()...)
-	}
-	return out
-}
-
-// Questions answers each study's questions for every device that was measured.
-func Questions(runs ...analysis.Summary) (out []Answers) {
-	for _, st := range all {
-		out = append(out, hold(st, runs).answers())
-	}
-	return out
-}
-
-// Missing says, a sentence each, which run gives the tables and figures that
-// these runs cannot fill.
-func Missing(runs ...analysis.Summary) (out []string) {
-	for _, st := range all {
-		out = append(out, hold(st, runs).missing()...)
+		b := hold(st, runs)
+		out = append(out, Outcome{st.Number, b.findings(), b.tables(), b.figures(), b.missing(), b.answers()})
 	}
 	return out
 }

@@ -143,7 +143,7 @@ func chapterFigure(s *Sweep, number, proportional string) FigureForm {
 
 func appendixFigure(s *Sweep, number, proportional string) FigureForm {
 	f := cpuFigure(s, number, "sampled", sampled, proportional)
-	f.Fold = true
+	f.Fold = "Figures of appendix A: as sampled"
 	return f
 }
 

@@ -116,7 +116,7 @@ func fits(l *analysis.Linearity) string {
 // how the distance of that from 1 changed since the first level. ok is false where
 // the run does not have both devices.
 func (r run) between(a, b router, s Sweep) (at func(level float64) (ratio, widening analysis.Estimate), ok bool) {
-	q, ok := r.Between(a.DUT, b.DUT, result.Cell{OfferedMbps: s.Value, Direction: s.Fixed["direction"], Profile: a.Profile})
+	q, ok := r.Between(a.DUT, b.DUT, result.NewCell(result.OfferedMbps, s.Value, result.Direction, s.Fixed["direction"], result.Profile, a.Profile))
 	return func(level float64) (ratio, widening analysis.Estimate) {
 		for _, l := range q.Levels {
 			if float64(l.Clients) == level {

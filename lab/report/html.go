@@ -12,7 +12,6 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/studies"
 )
 
 var (
@@ -45,14 +44,9 @@ type pageData struct {
 	Reading    string
 	ModeNote   string
 
-	Claims        []claim
-	Groups        []figureGroup
-	Answers       answerTable
-	StudyFigures  []studyFigure
-	StudyAppendix []studyFigure
-	StudyTables   []studyTable
-	StudyFolds    []studyFold
-	Missing       []template.HTML
+	Claims  []claim
+	Groups  []figureGroup
+	Studies []studyPart
 
 	Capacity   []figure
 	CostModels grid
@@ -87,7 +81,7 @@ type entry struct{ ID, Name string }
 
 // HTML writes the result as one self-contained page: no network, no other file.
 // The summaries in with complete the comparison with published studies, as
-// studies.Tables takes them.
+// studies.Beside takes them.
 func HTML(w io.Writer, run result.Run, s analysis.Summary, with ...analysis.Summary) error {
 	var b bytes.Buffer
 	if err := page.Execute(&b, describePage(run, s, with)); err != nil {
@@ -125,7 +119,7 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 	}
 	data.Claims = claims(s.Findings)
 	if env.Sides == nil {
-		data.addStudies(d, append([]analysis.Summary{s}, with...), s.Findings)
+		data.Studies = d.studyParts(append([]analysis.Summary{s}, with...), s.Findings)
 	}
 	data.addTrust(run, s)
 	if s.Measure == result.MeasureLogins {
@@ -133,19 +127,6 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 	}
 	data.Contents = data.contents()
 	return data
-}
-
-// addStudies answers the study's questions, and sets its figures and tables beside
-// the published ones.
-func (data *pageData) addStudies(d *drawing, runs []analysis.Summary, findings []analysis.Finding) {
-	data.Answers = describeAnswers(studies.Questions(runs...), findings)
-	data.StudyFigures, data.StudyAppendix = d.studyFigures(studies.Figures(runs...))
-	data.StudyTables, data.StudyFolds = studyTables(studies.Tables(runs...))
-	if len(data.Answers.Rows)+len(data.StudyTables)+len(data.StudyFolds) > 0 {
-		for _, text := range studies.Missing(runs...) {
-			data.Missing = append(data.Missing, prose(text))
-		}
-	}
 }
 
 // contents lists the sections the page has.
@@ -157,7 +138,7 @@ func (data *pageData) contents() []entry {
 	}{
 		{len(data.Claims) > 0, entry{"findings", "Published findings"}},
 		{len(data.Groups) > 0, entry{"charts", "Charts"}},
-		{len(data.Answers.Rows)+len(data.StudyFigures)+len(data.StudyTables)+len(data.StudyFolds) > 0, entry{"study", "Beside the study"}},
+		{len(data.Studies) > 0, entry{"study", "Beside the study"}},
 		{len(data.Capacity)+len(data.CostModels.Rows)+len(data.Ceilings.Rows) > 0, entry{"capacity", "Capacity"}},
 		{data.Flames != nil, entry{"flames", "Where the time goes"}},
 		{len(data.Results.Rows) > 0, entry{"results", "Results"}},

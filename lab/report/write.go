@@ -47,7 +47,9 @@ func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 	}
 	s := analysis.Summarise(run, opts.Analysis)
 	if run.Environment.Sides == nil {
-		s.Findings = append(s.Findings, studies.Findings(append([]analysis.Summary{s}, opts.With...)...)...)
+		for _, study := range studies.Beside(append([]analysis.Summary{s}, opts.With...)...) {
+			s.Findings = append(s.Findings, study.Findings...)
+		}
 	}
 	dir := runDir
 	if opts.Dir != "" {

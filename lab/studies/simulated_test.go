@@ -6,6 +6,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/studies"
 )
 
 // course is how much dearer a bit is for a device, "clean" for the clean router,
@@ -90,3 +91,6 @@ func find(t *testing.T, findings []analysis.Finding, id string) analysis.Finding
 	t.Fatalf("no finding %s", id)
 	return analysis.Finding{}
 }
+
+// of is what runs say of study 1.
+func of(runs ...analysis.Summary) studies.Outcome { return studies.Beside(runs...)[0] }

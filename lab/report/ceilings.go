@@ -7,15 +7,16 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // ceilingColumns are the terminal's table of ceilings.
 var ceilingColumns = []column[analysis.Ceiling]{
-	{head: "ceiling", left: true, value: func(l analysis.Ceiling) string { return result.OneLine(routerName(l.DUT)) }},
-	{head: "profile", left: true, once: true, value: func(l analysis.Ceiling) string { return result.OneLine(l.Profile) }},
-	{head: "direction", left: true, once: true, value: func(l analysis.Ceiling) string { return result.OneLine(l.Direction) }},
-	{head: "clients", once: true, value: func(l analysis.Ceiling) string { return fmt.Sprint(l.Clients) }},
+	{head: "ceiling", left: true, value: func(l analysis.Ceiling) string { return result.OneLine(routerName(l.Cell.Text(result.DUT))) }},
+	{head: "profile", left: true, once: true, value: func(l analysis.Ceiling) string { return result.OneLine(l.Cell.Text(result.Profile)) }},
+	{head: "direction", left: true, once: true, value: func(l analysis.Ceiling) string { return result.OneLine(l.Cell.Text(result.Direction)) }},
+	{head: "clients", once: true, value: func(l analysis.Ceiling) string { return fmt.Sprint(l.Cell.Int(result.Clients)) }},
 	{head: "carries", value: func(l analysis.Ceiling) string { return ofBlocks(carriesText(l), l.CarriesBlocks) }},
 	{head: "router CPU", left: true, drop: 2, value: func(l analysis.Ceiling) string { return withBounds(l.CPU, percent) }},
 	{head: "fails at", value: func(l analysis.Ceiling) string { return ofBlocks(rate(l.FailsMbps), l.FailsBlocks) }},
@@ -71,7 +72,7 @@ const ceilingsReading = "Ceilings: carried is a load that is delivered in full, 
 // ceilingOf is the ceiling of a cell's device in the cell's setting.
 func ceilingOf(s analysis.Summary, c analysis.Cell) (analysis.Ceiling, bool) {
 	i := slices.IndexFunc(s.Ceilings, func(l analysis.Ceiling) bool {
-		return l.DUT == c.DUT && l.Clients == c.Clients && l.Direction == c.Direction && l.Profile == c.Profile
+		return l.Cell == c.Without(result.OfferedMbps)
 	})
 	if i < 0 {
 		return analysis.Ceiling{}, false
@@ -101,7 +102,7 @@ func ceilingsLead(s analysis.Summary, cells []analysis.Cell) string {
 			if by[text] == nil {
 				texts = append(texts, text)
 			}
-			by[text] = append(by[text], l.DUT)
+			by[text] = append(by[text], l.Cell.Text(result.DUT))
 		}
 	}
 	if len(texts) == 0 {
@@ -145,20 +146,20 @@ func rankCeilings(d *drawing) (ranking, []analysis.Cell) {
 		Notes: []string{unheardSentence(s, cells)},
 	}
 	setting := func(c analysis.Cell) string {
-		return fmt.Sprintf("with %s, %s", counted(c.Clients, "client"), directionWord(c.Direction))
+		return fmt.Sprintf("with %s, %s", counted(c.Int(result.Clients), "client"), directionWord(c.Text(result.Direction)))
 	}
 	where := setting
 	if !slices.ContainsFunc(cells, func(c analysis.Cell) bool { return setting(c) != setting(cells[0]) }) {
 		r.Load, where = setting(cells[0]), func(analysis.Cell) string { return "" }
 	}
 	for _, c := range cells {
-		if l, ok := ceilingOf(s, analysis.Cell{DUT: analysis.Clean, Clients: c.Clients, Direction: c.Direction, Profile: c.Profile}); ok {
+		if l, ok := ceilingOf(s, analysis.Cell{Cell: c.With(result.DUT, analysis.Clean)}); ok {
 			text := joined(" ", "The clean router carries "+ceilingText(l), where(c)) + "."
 			if !slices.Contains(r.Notes, text) {
 				r.Notes = append(r.Notes, text)
 			}
 		}
-		row := ranked{DUT: c.DUT, Key: ceilingKey(c.DUT, c.Direction, c.Profile, c.Clients), Style: d.style(c.DUT).Class(), Value: none, Note: costNote(s, c), Facts: costFacts(s, c)}
+		row := ranked{DUT: c.DUT(), Key: ceilingKey(c.DUT(), c.Text(result.Direction), c.Text(result.Profile), c.Int(result.Clients)), Style: d.style(c.DUT()).Class(), Value: none, Note: costNote(s, c), Facts: costFacts(s, c)}
 		if l, ok := ceilingOf(s, c); ok {
 			row.addCeiling(l, c, where(c))
 		}
@@ -207,7 +208,7 @@ func (row *ranked) addCeiling(l analysis.Ceiling, c analysis.Cell, where string)
 		row.Facts = slices.DeleteFunc(row.Facts, func(f fact) bool { return f.Name == capacityFact })
 		row.Note, row.Word = joined("; ", fmt.Sprintf("fails at %s by %s", rate(l.FailsMbps), failureWord(l.Why)), where), ""
 	}
-	cost := strings.TrimSpace(fmt.Sprintf("%s × %s at %s", ratio(c.OverheadRatio.Mean), bounds(c.OverheadRatio, ratio), rate(c.OfferedMbps)))
+	cost := strings.TrimSpace(fmt.Sprintf("%s × %s at %s", ratio(c.Change(cost.PerBit).Mean), bounds(c.Change(cost.PerBit), ratio), rate(analysis.Number(c.Number(result.OfferedMbps)))))
 	row.Facts = append([]fact{{"Carries", ofBlocks(carriesText(l), l.CarriesBlocks)}, {"Fails at", why}, {"CPU per bit", cost}}, row.Facts...)
 }
 
@@ -235,8 +236,8 @@ func ceilingsGrid(list []analysis.Ceiling) grid {
 		if !l.FailsMbps.Known() { // then it is what was offered
 			most = gridCell{Main: none}
 		}
-		g.Rows = append(g.Rows, gridRow{Key: ceilingKey(l.DUT, l.Direction, l.Profile, l.Clients), Cells: []gridCell{
-			{Main: routerName(l.DUT), Sort: l.DUT, Text: true, Header: true}, textCell(l.Direction), textCell(l.Profile), countCell(l.Clients),
+		g.Rows = append(g.Rows, gridRow{Key: ceilingKey(l.Cell.Text(result.DUT), l.Cell.Text(result.Direction), l.Cell.Text(result.Profile), l.Cell.Int(result.Clients)), Cells: []gridCell{
+			{Main: routerName(l.Cell.Text(result.DUT)), Sort: l.Cell.Text(result.DUT), Text: true, Header: true}, textCell(l.Cell.Text(result.Direction)), textCell(l.Cell.Text(result.Profile)), countCell(l.Cell.Int(result.Clients)),
 			carries, estimateCell(l.CPU, digits3), fails, textCell(failureWord(l.Why)), most,
 		}})
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -16,7 +17,7 @@ func TestTerminalCeilings(t *testing.T) {
 	turns := portals()
 	turns.Mode, turns.Directions = result.ModeSolo, []string{"up", "down"}
 	var b strings.Builder
-	if err := report.Terminal(&b, analysis.Summarise(simulate(turns), analysis.Options{}), 0); err != nil {
+	if err := report.Terminal(&b, measure.Summarise(simulate(turns), analysis.Options{}), 0); err != nil {
 		t.Fatal(err)
 	}
 	words := func(line string) string { return strings.Join(strings.Fields(line), " ") }
@@ -51,7 +52,7 @@ func TestCeilingsComeFirst(t *testing.T) {
 	turns.Mode = result.ModeSolo
 	run := simulate(turns)
 	var b bytes.Buffer
-	if err := report.HTML(&b, run, analysis.Summarise(run, analysis.Options{})); err != nil {
+	if err := report.HTML(&b, run, measure.Summarise(run, analysis.Options{})); err != nil {
 		t.Fatal(err)
 	}
 	page := strings.ReplaceAll(b.String(), "\u00a0", " ")

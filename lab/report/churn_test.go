@@ -7,6 +7,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -39,7 +40,7 @@ func visited() result.Run {
 // in the rows below the picture; that some did not get in stands in the picture.
 func TestGuests(t *testing.T) {
 	run := visited()
-	s := analysis.Summarise(run, analysis.Options{})
+	s := measure.Summarise(run, analysis.Options{})
 	var page, text bytes.Buffer
 	if err := report.HTML(&page, run, s); err != nil {
 		t.Fatal(err)

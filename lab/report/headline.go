@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -18,14 +19,14 @@ func heaviest(s analysis.Summary) []analysis.Cell {
 	best := map[string]analysis.Cell{}
 	var order []string
 	for _, c := range s.Cells {
-		old, seen := best[c.DUT]
+		old, seen := best[c.DUT()]
 		if !seen {
-			order = append(order, c.DUT)
+			order = append(order, c.DUT())
 		}
-		better := c.OfferedMbps > old.OfferedMbps || c.OfferedMbps == old.OfferedMbps && c.Clients > old.Clients
-		sameWay := c.Direction == old.Direction && c.Profile == old.Profile
+		better := analysis.Number(c.Number(result.OfferedMbps)) > analysis.Number(old.Number(result.OfferedMbps)) || analysis.Number(c.Number(result.OfferedMbps)) == analysis.Number(old.Number(result.OfferedMbps)) && c.Int(result.Clients) > old.Int(result.Clients)
+		sameWay := c.Text(result.Direction) == old.Text(result.Direction) && c.Text(result.Profile) == old.Text(result.Profile)
 		if !seen || old.Pairs == 0 && c.Pairs > 0 || better && sameWay && c.Pairs > 0 {
-			best[c.DUT] = c
+			best[c.DUT()] = c
 		}
 	}
 	var out []analysis.Cell
@@ -59,24 +60,17 @@ func rankCosts(d *drawing) ranking {
 	}
 	for _, c := range cells {
 		r.Rows = append(r.Rows, ranked{
-			DUT: c.DUT, Key: markKey(keyOf(c)), Style: d.style(c.DUT).Class(), Shape: c.Verdict, Word: c.Verdict, At: c.OverheadRatio,
-			Value: ratio(c.OverheadRatio.Mean) + " ×", Interval: bounds(c.OverheadRatio, ratio),
+			DUT: c.DUT(), Key: markKey(c.Cell), Style: d.style(c.DUT()).Class(), Shape: c.Verdict, Word: c.Verdict, At: c.Change(cost.PerBit),
+			Value: ratio(c.Change(cost.PerBit).Mean) + " ×", Interval: bounds(c.Change(cost.PerBit), ratio),
 			Note: joined("; ", where(c), costNote(s, c)), Facts: costFacts(s, c),
 		})
 	}
 	return r
 }
 
-// firstScreen is the picture that a run is about, and the sentence above it.
-func firstScreen(d *drawing) (lead string, r ranking) {
+// costScreen is the picture that a run is about, and the sentence above it.
+func costScreen(d *drawing) (lead string, r ranking) {
 	s := d.summary
-	if s.Measure == result.MeasureLogins {
-		r = rankLogins(d)
-		if len(r.Rows) > 0 {
-			lead = loginLead(largest(s.Storms))
-		}
-		return lead, r
-	}
 	if failsSomewhere(s) {
 		r, cells := rankCeilings(d)
 		if lead = ceilingsLead(s, cells); lead != "" {
@@ -89,7 +83,7 @@ func firstScreen(d *drawing) (lead string, r ranking) {
 // rankedCells has one cell a device, the cheapest first.
 func rankedCells(s analysis.Summary) []analysis.Cell {
 	cells := heaviest(s)
-	rank(cells, func(c analysis.Cell) analysis.Number { return c.OverheadRatio.Mean })
+	rank(cells, func(c analysis.Cell) analysis.Number { return c.Change(cost.PerBit).Mean })
 	return cells
 }
 
@@ -107,7 +101,7 @@ func costNote(s analysis.Summary, c analysis.Cell) string {
 			return "no trial was accepted, mostly because: " + c.Rejects[0].Text
 		}
 		return "no trial was accepted"
-	case !c.OverheadRatio.Mean.Known():
+	case !c.Change(cost.PerBit).Mean.Known():
 		return "no ratio, because a side delivered nothing or cost nothing"
 	case c.Verdict == analysis.Equivalent:
 		verdict = fmt.Sprintf("the same within %g %%", 100*s.Delta)
@@ -115,10 +109,10 @@ func costNote(s analysis.Summary, c analysis.Cell) string {
 		verdict = "left open"
 	}
 	if short(c) {
-		limit = fmt.Sprintf("delivers %s of %s Mbit/s", digits3(c.DeliveredMbps), trimmed(c.OfferedMbps, 4))
+		limit = fmt.Sprintf("delivers %s of %s Mbit/s", digits3(c.Device("delivered_mbps").Mean), trimmed(analysis.Number(c.Number(result.OfferedMbps)), 4))
 	}
-	if c.Churn.In < c.Churn.Came {
-		guests = fmt.Sprintf("%d of %s got in", c.Churn.In, counted(c.Churn.Came, "guest"))
+	if c.Counts[cost.GuestsIn] < c.Counts[cost.GuestsCame] {
+		guests = fmt.Sprintf("%d of %s got in", c.Counts[cost.GuestsIn], counted(c.Counts[cost.GuestsCame], "guest"))
 	}
 	return joined("; ", verdict, limit, guests)
 }
@@ -154,16 +148,16 @@ func costFacts(s analysis.Summary, c analysis.Cell) []fact {
 	}
 	add(c.Pairs > 0 && c.Verdict != "", "Verdict", "%s", verdictFact(s, c))
 	for _, m := range s.CostModels {
-		if m.DUT != c.DUT || m.Direction != c.Direction || m.Profile != c.Profile {
+		if m.Cell.Text(result.DUT) != c.DUT() || m.Cell.Text(result.Direction) != c.Text(result.Direction) || m.Cell.Text(result.Profile) != c.Text(result.Profile) {
 			continue
 		}
 		for _, at := range m.Capacity {
-			add(at.Clients == c.Clients && at.Mbps.Mean.Known(), capacityFact, "%s", capacityText(at))
+			add(at.Clients == c.Int(result.Clients) && at.Mbps.Mean.Known(), capacityFact, "%s", capacityText(at))
 		}
 	}
-	add(c.RTT.P99.Known() && c.CleanRTT.P99.Known(), "Delay, p99", "%s, clean router %s", micros(c.RTT.P99), micros(c.CleanRTT.P99))
-	add(c.PSSMiB.Known() && c.PSSMiB > 0, "Memory", "%s MiB", digits3(c.PSSMiB))
-	login := c.BlockFigures.LoginP50ms.Mean
+	add(c.Device("rtt_p99_median_us").Mean.Known() && c.Clean("rtt_p99_median_us").Mean.Known(), "Delay, p99", "%s, clean router %s", micros(c.Device("rtt_p99_median_us").Mean), micros(c.Clean("rtt_p99_median_us").Mean))
+	add(c.Device("pss_mib").Mean.Known() && c.Device("pss_mib").Mean > 0, "Memory", "%s MiB", digits3(c.Device("pss_mib").Mean))
+	login := c.Device("login_p50_ms").Mean
 	add(login.Known() && login > 0, "Log-in", "%s ms a client", digits3(login))
 	add(isCrowd(c), "All at once", "%s", crowdText(c))
 	return append(out, guestFacts(c)...)
@@ -204,14 +198,14 @@ func leadSentence(s analysis.Summary, cells []analysis.Cell) string {
 			open = append(open, c)
 		}
 	}
-	name, where := func(c analysis.Cell) string { return c.DUT + " " + loadText(c) }, ""
+	name, where := func(c analysis.Cell) string { return c.DUT() + " " + loadText(c) }, ""
 	switch {
 	case len(cells) == 0:
 		return ""
 	case accepted == 0:
 		return "No trial was accepted, so there is nothing to compare."
 	case alike(cells):
-		name, where = func(c analysis.Cell) string { return c.DUT }, loadText(cells[0])
+		name, where = func(c analysis.Cell) string { return c.DUT() }, loadText(cells[0])
 	}
 	if len(known) == 0 {
 		return unbroken(capitalised(joined(", ", where, openClause(s, named(open, name)))) + ".")
@@ -235,11 +229,11 @@ func costRange(s analysis.Summary, cells []analysis.Cell, name func(analysis.Cel
 	cost := func(c analysis.Cell, unit string) string {
 		amount := same
 		if c.Verdict == analysis.Different {
-			amount = ratio(c.OverheadRatio.Mean) + unit
+			amount = ratio(c.Change(cost.PerBit).Mean) + unit
 		}
 		text := amount + " with " + name(c)
 		if short(c) {
-			text += fmt.Sprintf(", which delivers only %s", rate(c.DeliveredMbps))
+			text += fmt.Sprintf(", which delivers only %s", rate(c.Device("delivered_mbps").Mean))
 		}
 		return text
 	}
@@ -264,13 +258,13 @@ func unheardSentence(s analysis.Summary, cells []analysis.Cell) string {
 	for _, c := range cells {
 		var loads []string
 		for _, o := range s.Cells {
-			if o.DUT == c.DUT && o.Direction == c.Direction && o.Profile == c.Profile && o.Pairs == 0 && c.Pairs > 0 &&
-				(o.OfferedMbps > c.OfferedMbps || o.OfferedMbps == c.OfferedMbps && o.Clients > c.Clients) {
+			if o.DUT() == c.DUT() && o.Text(result.Direction) == c.Text(result.Direction) && o.Text(result.Profile) == c.Text(result.Profile) && o.Pairs == 0 && c.Pairs > 0 &&
+				(analysis.Number(o.Number(result.OfferedMbps)) > analysis.Number(c.Number(result.OfferedMbps)) || analysis.Number(o.Number(result.OfferedMbps)) == analysis.Number(c.Number(result.OfferedMbps)) && o.Int(result.Clients) > c.Int(result.Clients)) {
 				loads = append(loads, loadText(o))
 			}
 		}
 		if len(loads) > 0 {
-			parts = append(parts, c.DUT+" "+listed(loads))
+			parts = append(parts, c.DUT()+" "+listed(loads))
 		}
 	}
 	if len(parts) == 0 {
@@ -290,12 +284,12 @@ func listed(parts []string) string {
 // short reports whether the device itself could not carry the offered load. A
 // hiccup in one trial of many is not the device's limit.
 func short(c analysis.Cell) bool {
-	return c.Has(result.FlagSaturated) && c.DeliveredMbps < 0.98*c.OfferedMbps
+	return c.Flagged(result.FlagSaturated) && c.Device("delivered_mbps").Mean < 0.98*analysis.Number(c.Number(result.OfferedMbps))
 }
 
 // loadText is the load of a cell in a sentence.
 func loadText(c analysis.Cell) string {
-	return fmt.Sprintf("at %s %s with %s", rate(c.OfferedMbps), directionWord(c.Direction), counted(c.Clients, "client"))
+	return fmt.Sprintf("at %s %s with %s", rate(analysis.Number(c.Number(result.OfferedMbps))), directionWord(c.Text(result.Direction)), counted(c.Int(result.Clients), "client"))
 }
 
 // joined puts the parts that there are behind one another.

@@ -6,30 +6,32 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/logins"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // largest has one cell a device: that with the most clients, at the highest rate. The
 // device that lets in the most clients a second comes first.
-func largest(cells []analysis.StormCell) []analysis.StormCell {
-	hardness := func(c analysis.StormCell) float64 {
-		if c.LoginRate == 0 {
+func largest(cells []analysis.Cell) []analysis.Cell {
+	hardness := func(c analysis.Cell) float64 {
+		if c.Number(result.LoginRate) == 0 {
 			return math.Inf(1)
 		}
-		return float64(c.LoginRate)
+		return c.Number(result.LoginRate)
 	}
 	at := map[string]int{}
-	var out []analysis.StormCell
+	var out []analysis.Cell
 	for _, c := range cells {
-		i, seen := at[c.DUT]
+		i, seen := at[c.DUT()]
 		switch {
 		case !seen:
-			at[c.DUT] = len(out)
+			at[c.DUT()] = len(out)
 			out = append(out, c)
-		case c.Storms > 0 && (out[i].Storms == 0 || c.Clients > out[i].Clients || c.Clients == out[i].Clients && hardness(c) > hardness(out[i])):
+		case c.Pairs > 0 && (out[i].Pairs == 0 || c.Int(result.Clients) > out[i].Int(result.Clients) || c.Int(result.Clients) == out[i].Int(result.Clients) && hardness(c) > hardness(out[i])):
 			out[i] = c
 		}
 	}
-	rank(out, func(c analysis.StormCell) analysis.Number { return -c.Login.PerSecond.Mean })
+	rank(out, func(c analysis.Cell) analysis.Number { return -c.Device("login_per_second").Mean })
 	return out
 }
 
@@ -41,21 +43,21 @@ const (
 
 // rankLogins has the devices by the log-ins they take a second, the fastest first.
 func rankLogins(d *drawing) ranking {
-	cells := largest(d.summary.Storms)
+	cells := largest(d.summary.Cells)
 	where := stormSetting
 	r := ranking{
 		Title: "Clients let in a second", Order: "fastest first", ReachText: intervalText(d.summary),
 		Key: []keyEntry{{shapeAll, "all clients got in"}, {shapeSome, "some were left out"}},
 	}
 	if alikeStorms(cells) {
-		r.Load, where = stormSetting(cells[0]), func(analysis.StormCell) string { return "" }
+		r.Load, where = stormSetting(cells[0]), func(analysis.Cell) string { return "" }
 	}
 	for _, c := range cells {
 		row := ranked{
-			DUT: c.DUT, Key: stormKey(c), Style: d.style(c.DUT).Class(), At: c.Login.PerSecond, Shape: shapeAll, Word: "all clients got in",
-			Value: digits3(c.Login.PerSecond.Mean), Interval: bounds(c.Login.PerSecond, digits3), Note: joined("; ", where(c), loginNote(c)), Facts: loginFacts(c),
+			DUT: c.DUT(), Key: markKey(c.Cell), Style: d.style(c.DUT()).Class(), At: c.Device("login_per_second"), Shape: shapeAll, Word: "all clients got in",
+			Value: digits3(c.Device("login_per_second").Mean), Interval: bounds(c.Device("login_per_second"), digits3), Note: joined("; ", where(c), loginNote(c)), Facts: loginFacts(c),
 		}
-		if c.Login.Failed() > 0 {
+		if failed(c, logins.Login) > 0 {
 			row.Shape, row.Word = shapeSome, "some clients were left out"
 		}
 		r.Rows = append(r.Rows, row)
@@ -63,7 +65,7 @@ func rankLogins(d *drawing) ranking {
 	return r
 }
 
-func alikeStorms(cells []analysis.StormCell) bool {
+func alikeStorms(cells []analysis.Cell) bool {
 	for _, c := range cells {
 		if stormSetting(c) != stormSetting(cells[0]) {
 			return false
@@ -73,32 +75,32 @@ func alikeStorms(cells []analysis.StormCell) bool {
 }
 
 // loginNote is what a reader must know of a device beside its log-ins a second.
-func loginNote(c analysis.StormCell) string {
+func loginNote(c analysis.Cell) string {
 	var text string
 	switch {
-	case c.Storms == 0 && len(c.Rejects) > 0:
+	case c.Pairs == 0 && len(c.Rejects) > 0:
 		return "no storm was accepted, mostly because: " + c.Rejects[0].Text
-	case c.Storms == 0:
+	case c.Pairs == 0:
 		return "no storm was accepted"
-	case c.Login.Through == 0:
+	case c.Counts[logins.Login+logins.Through] == 0:
 		text = "lets nobody in"
-	case c.Login.Failed() > 0:
+	case failed(c, logins.Login) > 0:
 		text = "leaves " + failedShare(c) + " out"
 	}
-	if c.Died > 0 {
-		text = joined("; ", text, "ended by itself in "+counted(c.Died, "storm"))
+	if c.Counts[logins.Died] > 0 {
+		text = joined("; ", text, "ended by itself in "+counted(c.Counts[logins.Died], "storm"))
 	}
 	return text
 }
 
 // loginFacts is what else a reader asks of a device; what is not known is left out.
-func loginFacts(c analysis.StormCell) []fact {
-	if c.Storms == 0 {
+func loginFacts(c analysis.Cell) []fact {
+	if c.Pairs == 0 {
 		return nil
 	}
-	in := "all " + counted(c.Clients, "client")
-	if c.Login.Failed() > 0 {
-		in = fmt.Sprintf("%s of %s", grouped(fmt.Sprint(c.Login.Through)), counted(c.Login.Asked, "client"))
+	in := "all " + counted(c.Int(result.Clients), "client")
+	if failed(c, logins.Login) > 0 {
+		in = fmt.Sprintf("%s of %s", grouped(fmt.Sprint(c.Counts[logins.Login+logins.Through])), counted(c.Counts[logins.Login+logins.Asked], "client"))
 	}
 	facts := []fact{{"Let in", in}}
 	add := func(n analysis.Number, name, text string) {
@@ -106,22 +108,31 @@ func loginFacts(c analysis.StormCell) []fact {
 			facts = append(facts, fact{name, text})
 		}
 	}
-	add(c.Login.P50Ms.Mean, "Wait", fmt.Sprintf("half up to %s, 99 %% up to %s", millis(c.Login.P50Ms.Mean), millis(c.Login.P99Ms.Mean)))
-	add(c.Login.MaxMs.Mean, "The last waited", millis(c.Login.MaxMs.Mean))
-	if c.Login.Retried > 0 {
-		facts = append(facts, fact{"Had to try again", percent(analysis.Number(100 * float64(c.Login.Retried) / float64(c.Login.Asked)))})
+	add(c.Device("login_p50_ms").Mean, "Wait", fmt.Sprintf("half up to %s, 99 %% up to %s", millis(c.Device("login_p50_ms").Mean), millis(c.Device("login_p99_ms").Mean)))
+	add(c.Device("login_max_ms").Mean, "The last waited", millis(c.Device("login_max_ms").Mean))
+	if c.Counts[logins.Login+logins.Retried] > 0 {
+		facts = append(facts, fact{"Had to try again", percent(analysis.Number(100 * float64(c.Counts[logins.Login+logins.Retried]) / float64(c.Counts[logins.Login+logins.Asked])))})
 	}
-	add(c.Login.RouterMs.Mean, "Router CPU", millis(c.Login.RouterMs.Mean)+" a login")
-	add(c.PSSKiBPerClient.Mean, "Memory", digits3(c.PSSKiBPerClient.Mean)+" KiB a client")
-	return append(facts, fact{"Limit", limitText(c.Login)})
+	add(c.Device("login_router_ms").Mean, "Router CPU", millis(c.Device("login_router_ms").Mean)+" a login")
+	add(c.Device("pss_kib_per_client").Mean, "Memory", digits3(c.Device("pss_kib_per_client").Mean)+" KiB a client")
+	return append(facts, fact{"Limit", limitText(c, logins.Login)})
+}
+
+// loginScreen is the picture of a run of login storms, and the sentence above it.
+func loginScreen(d *drawing) (lead string, r ranking) {
+	r = rankLogins(d)
+	if len(r.Rows) > 0 {
+		lead = loginLead(largest(d.summary.Cells))
+	}
+	return lead, r
 }
 
 // loginLead says what becomes of the clients of the fastest and of the slowest device,
 // for whoever reads one sentence only. The cells are ranked.
-func loginLead(cells []analysis.StormCell) string {
-	var accepted []analysis.StormCell
+func loginLead(cells []analysis.Cell) string {
+	var accepted []analysis.Cell
 	for _, c := range cells {
-		if c.Storms > 0 {
+		if c.Pairs > 0 {
 			accepted = append(accepted, c)
 		}
 	}
@@ -129,7 +140,7 @@ func loginLead(cells []analysis.StormCell) string {
 		return "No storm was accepted, so this run says nothing of the devices."
 	}
 	if n := len(accepted); n > 2 {
-		accepted = []analysis.StormCell{accepted[0], accepted[n-1]}
+		accepted = []analysis.Cell{accepted[0], accepted[n-1]}
 	}
 	where := ""
 	if alikeStorms(accepted) {
@@ -137,11 +148,11 @@ func loginLead(cells []analysis.StormCell) string {
 	}
 	var parts []string
 	for _, c := range accepted {
-		text := fmt.Sprintf("%s lets in %s clients a second", c.DUT, digits3(c.Login.PerSecond.Mean))
+		text := fmt.Sprintf("%s lets in %s clients a second", c.DUT(), digits3(c.Device("login_per_second").Mean))
 		switch {
-		case c.Login.Through == 0:
-			text = c.DUT + " lets nobody in"
-		case c.Login.Failed() > 0:
+		case c.Counts[logins.Login+logins.Through] == 0:
+			text = c.DUT() + " lets nobody in"
+		case failed(c, logins.Login) > 0:
 			text += " and leaves " + failedShare(c) + " out"
 		}
 		if where == "" {
@@ -153,6 +164,6 @@ func loginLead(cells []analysis.StormCell) string {
 }
 
 // failedShare is how many of the clients of a cell were left out.
-func failedShare(c analysis.StormCell) string {
-	return percent(analysis.Number(100 * float64(c.Login.Failed()) / float64(c.Login.Asked)))
+func failedShare(c analysis.Cell) string {
+	return percent(analysis.Number(100 * float64(failed(c, logins.Login)) / float64(c.Counts[logins.Login+logins.Asked])))
 }

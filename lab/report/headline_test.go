@@ -10,6 +10,8 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -45,11 +47,11 @@ func shown(t *testing.T, s analysis.Summary) (lead string, devices []string) {
 func TestLead(t *testing.T) {
 	const beside = "Compared with a clean router, carrying the same bit at 1 Gbit/s upload with 100 clients takes "
 	limited := cell("slow", analysis.Different, 9.4)
-	limited.DeliveredMbps, limited.Flags = 553, []analysis.Tally{{Text: result.FlagSaturated, Count: 9}}
+	limited.Device("delivered_mbps").Mean, limited.Flags = 553, []analysis.Tally{{Text: result.FlagSaturated, Count: 9}}
 	elsewhere := cell("half", analysis.Different, 2)
-	elsewhere.OfferedMbps = 500
+	analysis.Number(elsewhere.Number(result.OfferedMbps)) = 500
 	rejected := cell("broken", "", 0)
-	rejected.Pairs, rejected.OverheadRatio.Mean = 0, analysis.Absent()
+	rejected.Pairs, rejected.Change(cost.PerBit).Mean = 0, analysis.Absent()
 	for _, tt := range []struct {
 		name    string
 		cells   []analysis.Cell
@@ -80,7 +82,7 @@ func TestLead(t *testing.T) {
 
 // TestLoginsLead: more log-ins a second come first, and clients left out are named.
 func TestLoginsLead(t *testing.T) {
-	lead, devices := shown(t, analysis.Summarise(analysistest.Storms(7, []analysistest.Door{
+	lead, devices := shown(t, measure.Summarise(analysistest.Storms(7, []analysistest.Door{
 		{Name: "slow", LoginMs: 100, Leaves: 4}, {Name: "mid", LoginMs: 20}, {Name: "fast", LoginMs: 2},
 	}, []int{100}, 4), analysis.Options{}))
 	if want := "With 100 clients, all at once, fast lets in "; !strings.HasPrefix(lead, want) || !strings.Contains(lead, ", and slow lets in ") ||

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -92,7 +93,7 @@ func checkRanked(t *testing.T, rows []drawnRow, s analysis.Summary) {
 	t.Helper()
 	want := map[string]analysis.Cell{}
 	for _, c := range s.Cells {
-		if c.OfferedMbps == 1000 {
+		if analysis.Number(c.Number(result.OfferedMbps)) == 1000 {
 			want[markKeyOf(c)] = c
 		}
 	}
@@ -101,7 +102,7 @@ func checkRanked(t *testing.T, rows []drawnRow, s analysis.Summary) {
 	}
 	for i, row := range rows {
 		c, known := want[row.Cell]
-		if e := c.OverheadRatio; !known || row.Device != c.DUT || row.Value != e.Mean.String() || row.Lo != e.Lo.String() || row.Hi != e.Hi.String() {
+		if e := c.Change(cost.PerBit); !known || row.Device != c.DUT() || row.Value != e.Mean.String() || row.Lo != e.Lo.String() || row.Hi != e.Hi.String() {
 			t.Errorf("%s is at %s [%s, %s], summary.json has %+v", row.Cell, row.Value, row.Lo, row.Hi, e)
 		}
 		if i > 0 && row.Mark < rows[i-1].Mark {
@@ -110,9 +111,9 @@ func checkRanked(t *testing.T, rows []drawnRow, s analysis.Summary) {
 		if row.Reach == nil || row.Reach.Left > row.Mark || row.Reach.Right < row.Mark {
 			t.Errorf("%s: the mark at %g is not within its interval %+v", row.Device, row.Mark, row.Reach)
 		}
-		limited := c.DeliveredMbps < 980
+		limited := c.Device("delivered_mbps").Mean < 980
 		if limited != strings.Contains(row.Note, "delivers ") || (c.Verdict == analysis.Inconclusive) != strings.Contains(row.Note, "left open") {
-			t.Errorf("%s, %s, delivers %g: the note is %q", row.Device, c.Verdict, float64(c.DeliveredMbps), row.Note)
+			t.Errorf("%s, %s, delivers %g: the note is %q", row.Device, c.Verdict, float64(c.Device("delivered_mbps").Mean), row.Note)
 		}
 	}
 }

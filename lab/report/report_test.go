@@ -18,6 +18,8 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -103,7 +105,7 @@ func TestTerminal(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b bytes.Buffer
-			if err := report.Terminal(&b, analysis.Summarise(tt.run, analysis.Options{}), tt.width); err != nil {
+			if err := report.Terminal(&b, measure.Summarise(tt.run, analysis.Options{}), tt.width); err != nil {
 				t.Fatal(err)
 			}
 			golden(t, "terminal-"+tt.name+".txt", b.Bytes())
@@ -170,12 +172,12 @@ func TestWrite(t *testing.T) {
 		t.Fatalf("%d cells, skipped %v", len(s.Cells), s.Skipped)
 	}
 	for _, c := range s.Cells {
-		r := c.OverheadRatio
-		if low, high := truth[c.DUT]/1.06, truth[c.DUT]*1.06; float64(r.Mean) < low || float64(r.Mean) > high {
-			t.Errorf("%s at %g: ratio %+v, true %g", c.DUT, float64(c.OfferedMbps), r, truth[c.DUT])
+		r := c.Change(cost.PerBit)
+		if low, high := truth[c.DUT()]/1.06, truth[c.DUT()]*1.06; float64(r.Mean) < low || float64(r.Mean) > high {
+			t.Errorf("%s at %g: ratio %+v, true %g", c.DUT(), float64(analysis.Number(c.Number(result.OfferedMbps))), r, truth[c.DUT()])
 		}
 		if c.Pairs != 24 || c.Blocks != 6 {
-			t.Errorf("%s: %d pairs in %d blocks", c.DUT, c.Pairs, c.Blocks)
+			t.Errorf("%s: %d pairs in %d blocks", c.DUT(), c.Pairs, c.Blocks)
 		}
 	}
 	first := map[string][]byte{}
@@ -353,7 +355,7 @@ func TestHTML(t *testing.T) {
 func TestHTMLGolden(t *testing.T) {
 	run := simulate(single())
 	var b bytes.Buffer
-	if err := report.HTML(&b, run, analysis.Summarise(run, analysis.Options{})); err != nil {
+	if err := report.HTML(&b, run, measure.Summarise(run, analysis.Options{})); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "report.html", b.Bytes())
@@ -375,7 +377,7 @@ func TestStudy(t *testing.T) {
 	}
 	first := string(read(t, dir, report.HTMLFile))
 	checkPage(t, first)
-	further := analysis.Summarise(simulate(clients), analysis.Options{})
+	further := measure.Summarise(simulate(clients), analysis.Options{})
 	both, err := report.WriteWith(dir, report.Options{With: []analysis.Summary{further}})
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,12 @@
 package studies
 
+import (
+	"maps"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
 // Study declares a published study: what it measured, what it says, and the form
 // in which it prints its figures. The rest of the package knows no study by name.
 type Study struct {
@@ -48,10 +55,10 @@ type Pair struct {
 
 // Sweep is a published experiment: levels of one dimension, all else held fixed.
 type Sweep struct {
-	Along string            // dimension; its levels are those of Published
-	Held  string            // dimension that is held at Value
-	Value float64           //
-	Fixed map[string]string // further dimensions with their values
+	Along result.Dimension // dimension; its levels are those of Published
+	Held  result.Dimension // dimension that is held at Value
+	Value float64          //
+	Fixed fixed            // further dimensions with their values
 	// Prefer is the profile taken where a run has several.
 	Prefer    string
 	Published string // CSV
@@ -139,3 +146,16 @@ type FigureForm struct {
 	Proportional            string // name of a line for what follows the level; empty: none
 	Fold                    string // see Table
 }
+
+// fixed are dimensions with their values.
+type fixed map[result.Dimension]string
+
+func (f fixed) cell() result.Cell {
+	var c result.Cell
+	for d, value := range f {
+		c = c.With(d, value)
+	}
+	return c
+}
+
+func (f fixed) dimensions() []result.Dimension { return slices.Collect(maps.Keys(f)) }

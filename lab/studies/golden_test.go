@@ -16,6 +16,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/studies"
 )
@@ -30,7 +31,7 @@ func stored(t *testing.T, name string) analysis.Summary {
 		t.Fatal(err)
 	}
 	defer forget()
-	return analysis.Summarise(run, analysis.Options{})
+	return measure.Summarise(run, analysis.Options{})
 }
 
 // recorded are runs by name: measured ones, and simulated ones that reach every

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // published are the study's courses by scenario. The file ships with the package,
@@ -36,7 +37,7 @@ func readPublished(r io.Reader, s Sweep, scenarios []Scenario) (map[string]cours
 		return nil, errors.New("no header")
 	}
 	if err == nil {
-		err = checkHeader(header, s.Along)
+		err = checkHeader(header, string(s.Along))
 	}
 	out := map[string]course{}
 	for err == nil {
@@ -59,7 +60,7 @@ func readPublished(r io.Reader, s Sweep, scenarios []Scenario) (map[string]cours
 
 func checkHeader(header []string, along string) error {
 	for i, name := range header {
-		_, dimension := dimensions[name]
+		_, dimension := dimensions[result.Dimension(name)]
 		if name != "scenario" && !dimension && !slices.Contains(metrics, name) || slices.Contains(header[:i], name) {
 			return fmt.Errorf("header %q: %s is no metric (%s) and no dimension, or there twice", strings.Join(header, ","), name, strings.Join(metrics, ", "))
 		}
@@ -84,11 +85,11 @@ func (s Sweep) addPublished(out map[string]course, header, record []string, scen
 			return fmt.Errorf("%s: %q is not a positive number", column, record[i])
 		}
 		switch {
-		case column == s.Along:
+		case column == string(s.Along):
 			at = v
 		case slices.Contains(metrics, column):
 			figures[column] = exact(analysis.Number(v))
-		case column != s.Held || v != s.Value:
+		case column != string(s.Held) || v != s.Value:
 			return nil
 		}
 	}

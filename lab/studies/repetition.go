@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // beside is a study beside what runs hold of it.
@@ -269,7 +270,7 @@ func (x repetition) lightLoad(devices ...router) float64 {
 			}
 		}
 	}
-	if x.Held != analysis.AlongLoad || !limited {
+	if x.Held != result.OfferedMbps || !limited {
 		return 0
 	}
 	return 100 * math.Floor(0.6*least/100)

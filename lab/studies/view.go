@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -45,14 +46,11 @@ const fullLoad = 0.98
 func (r run) courses(s Sweep) []course {
 	var out []course
 	for _, own := range r.Sweeps {
-		if own.Along != s.Along || own.Direction != s.Fixed["direction"] {
+		if own.Along != s.Along || own.Cell.Only(s.Fixed.dimensions()...) != s.Fixed.cell() {
 			continue
 		}
-		c := newCourse(own.DUT)
-		c.Profile, c.value, c.fits = own.Profile, float64(own.OfferedMbps), fits(own.Linearity)
-		if own.Along == analysis.AlongLoad {
-			c.value = float64(own.Clients)
-		}
+		c := newCourse(own.Cell.Text(result.DUT))
+		c.Profile, c.value, c.fits = own.Cell.Text(result.Profile), own.Cell.Number(s.Held), fits(own.Linearity)
 		for _, l := range own.Levels {
 			if l.CPUSampled.Mean.Known() {
 				r.add(&c, own, l)
@@ -72,26 +70,22 @@ func (r run) courses(s Sweep) []course {
 
 // add takes a level of a sweep, with what its cell knows.
 func (r run) add(c *course, own analysis.Sweep, l analysis.Level) {
-	at, clients, load, ratio := float64(l.Level), own.Clients, float64(own.OfferedMbps), nothing()
-	if own.Along == analysis.AlongLoad {
-		load = at
-	} else {
-		clients = int(at)
-	}
+	at, ratio := float64(l.Level), nothing()
+	of := own.Cell.With(own.Along, at)
 	for _, cell := range r.Cells {
-		if cell.DUT != own.DUT || cell.Clients != clients || float64(cell.OfferedMbps) != load || cell.Direction != own.Direction || cell.Profile != own.Profile {
+		if cell.Cell != of {
 			continue
 		}
-		ratio = cell.OverheadRatio
+		ratio = cell.Change(cost.PerBit)
 		for _, flag := range cell.Flags {
-			if flag.Text == result.FlagSaturated && float64(cell.DeliveredMbps) < fullLoad*load ||
+			if flag.Text == result.FlagSaturated && float64(cell.Device(cost.Delivered).Mean) < fullLoad*of.Number(result.OfferedMbps) ||
 				flag.Text == result.FlagLossy && 2*flag.Count >= cell.Pairs {
 				c.flags[at] = append(c.flags[at], flag.Text)
 			}
 		}
 	}
 	if l.Shortfall {
-		c.flags[at] = append(c.flags[at], analysis.FlagShortfall)
+		c.flags[at] = append(c.flags[at], cost.FlagShortfall)
 	}
 	slices.Sort(c.flags[at])
 	c.levels = append(c.levels, at)
@@ -116,7 +110,7 @@ func fits(l *analysis.Linearity) string {
 // how the distance of that from 1 changed since the first level. ok is false where
 // the run does not have both devices.
 func (r run) between(a, b router, s Sweep) (at func(level float64) (ratio, widening analysis.Estimate), ok bool) {
-	q, ok := r.Between(a.DUT, b.DUT, result.NewCell(result.OfferedMbps, s.Value, result.Direction, s.Fixed["direction"], result.Profile, a.Profile))
+	q, ok := r.Between(a.DUT, b.DUT, s.Fixed.cell().With(s.Held, s.Value).With(result.Profile, a.Profile))
 	return func(level float64) (ratio, widening analysis.Estimate) {
 		for _, l := range q.Levels {
 			if float64(l.Clients) == level {
@@ -131,7 +125,7 @@ func (r run) between(a, b router, s Sweep) (at func(level float64) (ratio, widen
 // a core over the same in per cent of the machine. 0: not known.
 func (r run) cpus() int {
 	for _, c := range r.Cells {
-		if n := float64(c.CPUCorePct.Mean / c.Intervals.CPUMachinePct.Mean); n >= 0.5 && !math.IsInf(n, 0) {
+		if n := float64(c.Device(cost.CPU).Mean / c.Device("cpu_machine_pct").Mean); n >= 0.5 && !math.IsInf(n, 0) {
 			return int(math.Round(n))
 		}
 	}

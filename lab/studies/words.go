@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // dimension is how the values of a dimension are written.
@@ -20,10 +21,10 @@ type dimension struct {
 	Unit      string
 }
 
-var dimensions = map[string]dimension{
-	analysis.AlongLoad: {Heading: "Bandwidth limit", Noun: "bandwidth", Count: "bandwidth", By: "at",
+var dimensions = map[result.Dimension]dimension{
+	result.OfferedMbps: {Heading: "Bandwidth limit", Noun: "bandwidth", Count: "bandwidth", By: "at",
 		One: "Mbit/s", Many: "Mbit/s", Thousand: "Gbit/s", Unit: "Mbit/s"},
-	analysis.AlongClients: {Heading: "Clients", Noun: "clients", Count: "number of clients", By: "with", One: "client", Many: "clients"},
+	result.Clients: {Heading: "Clients", Noun: "clients", Count: "number of clients", By: "with", One: "client", Many: "clients"},
 }
 
 func (s Sweep) along() dimension { return dimensions[s.Along] }

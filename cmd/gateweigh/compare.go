@@ -65,9 +65,6 @@ func compareRuns(ctx context.Context, args []string, flags compareFlags) error {
 		if err != nil {
 			return err
 		}
-		if run.Logins() {
-			return &exitError{exitUsage, fmt.Errorf("%s measured logins: compare holds CPU per bit against each other, which such a run has none of; hold its summary.json against the other's", name)}
-		}
 		inputs = append(inputs, compare.Input{Name: name, Run: run})
 	}
 	var c compare.Comparison

@@ -55,9 +55,6 @@ func explain(ctx context.Context, name, dut string, flags explainFlags) error {
 	if err != nil {
 		return err
 	}
-	if run.Logins() {
-		return &exitError{exitUsage, fmt.Errorf("%s measured log-ins, and storms have no profiles: its report has what a log-in costs", name)}
-	}
 	all, err := profile.ReadAll(run.Dir)
 	if err != nil && len(all) == 0 {
 		return err

@@ -8,7 +8,12 @@ import (
 	"testing"
 )
 
-const manual = "../../docs/gateway.md"
+// The documentation: setup, every key, and the comparison of data paths.
+const (
+	manual    = "../../docs/gateway.md"
+	reference = "../../docs/gateway-reference.md"
+	dataPaths = "../../docs/data-paths.md"
+)
 
 // commented is a line of the example that shows a key without setting it.
 var commented = regexp.MustCompile(`^#("?[a-z0-9:_]+"?) = `)
@@ -88,10 +93,10 @@ func TestExampleShowsDefaults(t *testing.T) {
 	}
 }
 
-// TestManualIsComplete: its table of keys has a row for each key, none for
-// others, and its TOML blocks load.
-func TestManualIsComplete(t *testing.T) {
-	text, err := os.ReadFile(manual)
+// TestReferenceIsComplete checks that the table of keys has a row for each key and
+// no other rows.
+func TestReferenceIsComplete(t *testing.T) {
+	text, err := os.ReadFile(reference)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +113,14 @@ func TestManualIsComplete(t *testing.T) {
 	if want := slices.Sorted(slices.Values(Keys())); !slices.Equal(rows, want) {
 		t.Errorf("the manual has\n%v\nthere are\n%v", rows, want)
 	}
+}
+
+// TestManualBlocksLoad loads the manual's configurations.
+func TestManualBlocksLoad(t *testing.T) {
+	text, err := os.ReadFile(manual)
+	if err != nil {
+		t.Fatal(err)
+	}
 	blocks := strings.Split(string(text), "```toml\n")[1:]
 	if len(blocks) == 0 {
 		t.Error("the manual shows no configuration")
@@ -120,9 +133,9 @@ func TestManualIsComplete(t *testing.T) {
 	}
 }
 
-// TestManualComparesDataPaths: one table has a column for each kind, and for each mode.
+// TestManualComparesDataPaths checks that one table has a column for each kind and mode.
 func TestManualComparesDataPaths(t *testing.T) {
-	text, err := os.ReadFile(manual)
+	text, err := os.ReadFile(dataPaths)
 	if err != nil {
 		t.Fatal(err)
 	}

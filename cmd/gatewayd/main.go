@@ -87,9 +87,9 @@ func rootCommand() *cobra.Command {
 	var socket, file string
 	root := &cobra.Command{
 		Use:   "gatewayd",
-		Short: "A captive-portal gateway that costs next to nothing",
-		Long: "gatewayd leases addresses, shows the login page, asks RADIUS or a file of users, and lets the\n" +
-			"packets of those who are logged in pass in the kernel. `gatewayd -c FILE` runs it, like `gatewayd run`.",
+		Short: "A captive-portal gateway with its data path in the kernel",
+		Long: "gatewayd leases addresses, shows the login page, asks RADIUS or a file of users, and has the kernel\n" +
+			"forward the packets of logged-in clients. `gatewayd -c FILE` runs it, like `gatewayd run`.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version,

@@ -20,9 +20,9 @@ func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the daemon in the foreground",
-		Long: "Runs the daemon until SIGTERM or SIGINT. With datapath.kind = \"ebpf\" clients that are logged in\n" +
-			"go on while it is down or restarts; with the other kinds nothing passes then. `gatewayd detach`\n" +
-			"ends both. SIGHUP reads the configuration again and says which changes need a restart.",
+		Long: "Runs the daemon until SIGTERM or SIGINT. With datapath.kind = \"ebpf\" traffic of logged-in clients\n" +
+			"continues while the daemon is down or restarts; with the other kinds it stops. `gatewayd detach`\n" +
+			"removes what stays in the kernel. SIGHUP rereads the configuration and names changes that need a restart.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), file) },
 	}

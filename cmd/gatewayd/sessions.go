@@ -19,9 +19,9 @@ func sessionsCommand(socket *string) *cobra.Command {
 	var user, state string
 	cmd := &cobra.Command{
 		Use:   "sessions",
-		Short: "List clients: who they are, since when, what they have sent and received",
-		Long: "Lists clients by address. UP is what a client has sent, DOWN what it has received, IDLE how long\n" +
-			"ago its last packet was, LEFT what remains of its time. With --json, one object a line.",
+		Short: "List clients: user, start, bytes sent and received",
+		Long: "Lists clients by address. UP is what a client has sent, DOWN what it has received, IDLE the time since\n" +
+			"its last packet, LEFT the rest of its session time. With --json, one object a line.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := dial(*socket)

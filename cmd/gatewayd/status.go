@@ -19,7 +19,7 @@ func statusCommand(socket *string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show how the daemon is: clients by state, traffic, what was dropped and why",
+		Short: "Show the daemon's state: clients by state, traffic, dropped packets by reason",
 		Args:  usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := dial(*socket)

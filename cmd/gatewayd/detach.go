@@ -26,7 +26,7 @@ func detachCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			// Held meanwhile, the daemon's place also keeps one from starting.
+			// Holding the control socket also keeps a daemon from starting meanwhile.
 			place, err := control.Listen(cfg.ControlSocket())
 			if errors.Is(err, control.ErrRunning) && !force {
 				return fmt.Errorf("%w; or detach --force, and it goes on without its data path", err)

@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/control"
 )
 
-// grants are the limits of a login, as the command line has them.
+// grants are the limits of a login from the command line.
 type grants struct {
 	session, idle                  time.Duration
 	upRate, downRate               string
@@ -72,8 +72,8 @@ func loginCommand(socket *string) *cobra.Command {
 	return cmd
 }
 
-// loginList logs the clients of a file in. alone says that something was given
-// beside it that is about one client.
+// loginList logs in the clients of a file. alone reports that the command line also has
+// an argument or flag for a single client.
 func loginList(cmd *cobra.Command, socket, file string, alone bool, g grants) error {
 	if alone {
 		return &exitError{exitUsage, errors.New("--list has addresses, users and MACs of its own: give it without them")}
@@ -94,7 +94,7 @@ func loginList(cmd *cobra.Command, socket, file string, alone bool, g grants) er
 	return nil
 }
 
-// readLogins reads a whole list before anybody is logged in.
+// readLogins reads the whole list before any client is logged in.
 func readLogins(stdin io.Reader, file string, g grants) ([]control.LoginRequest, error) {
 	in := stdin
 	if file != "-" {
@@ -111,7 +111,7 @@ func readLogins(stdin io.Reader, file string, g grants) ([]control.LoginRequest,
 	for n := 1; lines.Scan(); n++ {
 		line := lines.Text()
 		if n == 1 {
-			line = strings.TrimPrefix(line, "\ufeff") // Windows' editors begin a file with it
+			line = strings.TrimPrefix(line, "\ufeff") // byte order mark, which Windows editors write
 		}
 		words := strings.Fields(line)
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {

@@ -42,8 +42,8 @@ func logoutCommand(socket *string) *cobra.Command {
 	return cmd
 }
 
-// chooseSessions accepts exactly one of an address, --user and --all, so that no
-// slip logs everybody out.
+// chooseSessions accepts exactly one of an address, --user and --all, so that a typing
+// mistake cannot log out all users.
 func chooseSessions(req *control.LogoutRequest, args []string, user bool) error {
 	given := len(args)
 	for _, set := range []bool{user, req.All} {

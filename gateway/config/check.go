@@ -196,7 +196,6 @@ func (k *checker) checkLogin() {
 	}
 }
 
-// checkDatapath compares the data path's keys with its kind.
 // checkMetrics keeps metrics out of the clients' network.
 func (k *checker) checkMetrics() {
 	if a := k.Metrics.Listen.Addr(); k.LAN.Address.IsValid() && k.LAN.Address.Masked().Contains(a) {
@@ -204,6 +203,7 @@ func (k *checker) checkMetrics() {
 	}
 }
 
+// checkDatapath compares the data path's keys with its kind.
 func (k *checker) checkDatapath() {
 	kind := k.Datapath.Kind
 	reason := fmt.Sprintf("datapath.kind is %q", kind)

@@ -73,7 +73,7 @@ type Datapath struct {
 
 	mu       sync.Mutex // guards what follows
 	settings gatewaySettings
-	chosen   bool // how packets are forwarded was logged once
+	chosen   bool // forward was called before
 }
 
 var _ datapath.Datapath = (*Datapath)(nil)

@@ -232,8 +232,8 @@ func (h *heard) look(n tally, now time.Time) {
 	}
 }
 
-// allPassed sums what the kernel has passed, and of that what the judges have been
-// told; and looks at each address.
+// allPassed sums what the kernel has passed, and the part of it that was added to the
+// judges' counts; and updates each address's last reading.
 func (d *Datapath) allPassed() (sum, billed tally, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

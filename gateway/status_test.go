@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// counted gives each counter of Stats a value of its own, and returns what counts makes of
-// them with the counters' names by value.
+// counted gives each counter of Stats a different value, and returns the result of counts
+// and the counters' names by value.
 func counted[S any](counts func(S) map[string]uint64) (words map[string]uint64, names map[uint64]string) {
 	var stats S
 	names = map[uint64]string{}

@@ -18,15 +18,15 @@ const (
 // commented is a line of the example that shows a key without setting it.
 var commented = regexp.MustCompile(`^#("?[a-z0-9:_]+"?) = `)
 
-// TestExampleIsGood: as it is, but for the users' file it names.
+// TestExampleIsGood checks the example except for the users' file that it names.
 func TestExampleIsGood(t *testing.T) {
 	if _, err := Parse("example.toml", []byte(Example)); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestExampleIsComplete: it shows every key there is and none that is not, with
-// values that are taken, and with defaults that are the real ones.
+// TestExampleIsComplete checks that the example shows exactly the existing keys, with
+// valid values and the real defaults.
 func TestExampleIsComplete(t *testing.T) {
 	table := ""
 	var shown []string
@@ -65,8 +65,7 @@ func TestExampleIsComplete(t *testing.T) {
 	}
 }
 
-// TestExampleShowsDefaults: where a key has a default, the line that shows it
-// changes nothing.
+// TestExampleShowsDefaults checks that setting a key's shown default changes nothing.
 func TestExampleShowsDefaults(t *testing.T) {
 	base := parse(t, Example)
 	for _, key := range []string{

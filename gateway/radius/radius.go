@@ -19,9 +19,9 @@
 // Timeout, and then after twice the last wait, each ± 10 % (RFC 5080, 2.2.1). In
 // accounting Acct-Delay-Time grows with the waiting: once it has, the packet is
 // another one, with an identifier of its own, and an answer to either ends the
-// exchange. A server that answered nobody through all transmissions is passed
-// over for DeadTime; then one request tries it with one packet. When no server
-// is left, those passed over are asked all the same.
+// exchange. A server that answered no request through all transmissions is skipped
+// for DeadTime; then one request tries it with one packet. When no server is left,
+// the skipped ones are asked as well.
 //
 // # Attributes sent
 //
@@ -44,7 +44,7 @@
 //	Acct-Interim-Interval              seconds, 60 at least (RFC 2869, 5.16)
 //	Class                              returned in accounting
 //	User-Name                          of an Access-Accept: replaces the one sent (RFC 2865, 5.1)
-//	Reply-Message                      of an Access-Reject: told to the user
+//	Reply-Message                      of an Access-Reject: shown to the user
 //	Service-Type                       none, Login or Framed; others reject (RFC 2865, 5.6)
 //	Termination-Action                 read as Default: the session ends (RFC 2865, 5.29), since
 //	                                   the password is not kept to ask again with

@@ -46,7 +46,8 @@ func recordSwitches(t *testing.T, fn func()) string {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "perf.data")
 	perf := exec.Command("perf", "record", "--all-cpus", "--switch-events", "--event=dummy:HG",
-		"--clockid=CLOCK_MONOTONIC", "--mmap-pages=4M", "--output="+data, "--", "sleep", "60")
+		"--clockid=CLOCK_MONOTONIC", "--mmap-pages=4M", "--control=fd:3,4", "--output="+data)
+	commands, answers := pipes(t, perf)
 	var said strings.Builder
 	perf.Stderr = &said
 	if err := perf.Start(); err != nil {
@@ -54,13 +55,17 @@ func recordSwitches(t *testing.T, fn func()) string {
 	}
 	stop := sync.OnceFunc(func() {
 		perf.Process.Signal(os.Interrupt)
-		perf.Wait() // its exit code is that of the interrupted sleep
+		perf.Wait() // its exit code is that of an interrupt
 	})
 	t.Cleanup(stop)
-	time.Sleep(time.Second) // it has begun by then, or onCPU complains
+	perf.ExtraFiles[1].Close() // so that answers end with perf
+	fmt.Fprintln(commands, "ping")
+	if _, err := answers.Read(make([]byte, 16)); err != nil { // perf answers once it records
+		stop()
+		t.Fatalf("perf record: %v\n%s", err, said.String())
+	}
 	fn()
-	time.Sleep(200 * time.Millisecond)
-	stop()
+	stop() // perf has to be woken for that, which is a record later than fn
 	out, err := exec.Command("perf", "script", "--input="+data, "--show-switch-events", "--show-lost-events", "--ns").Output()
 	if err != nil {
 		t.Fatalf("perf script: %v\n%s", err, said.String())
@@ -68,7 +73,28 @@ func recordSwitches(t *testing.T, fn func()) string {
 	return string(out)
 }
 
-var switchRecord = regexp.MustCompile(`^\s*(.+?)\s+(\d+) \[\d+\] (\d+)\.(\d{9}): PERF_RECORD_SWITCH_CPU_WIDE (IN|OUT)`)
+// pipes gives a perf the two ends that --control=fd:3,4 names, and returns the test's.
+func pipes(t *testing.T, perf *exec.Cmd) (commands, answers *os.File) {
+	t.Helper()
+	ends := make([]*os.File, 4)
+	for i := 0; i < len(ends); i += 2 {
+		var err error
+		if ends[i], ends[i+1], err = os.Pipe(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		for _, end := range ends {
+			end.Close()
+		}
+	})
+	perf.ExtraFiles = []*os.File{ends[0], ends[3]}
+	return ends[1], ends[2]
+}
+
+// switchRecord is one record as perf script prints it. perf pads names,
+// thread ids and seconds with blanks, the seconds to five characters.
+var switchRecord = regexp.MustCompile(`^\s*(.+?)\s+(\d+)\s+\[\d+\]\s+(\d+)\.(\d{9}): PERF_RECORD_SWITCH_CPU_WIDE (IN|OUT)`)
 
 // turns is how long, and in how many stretches, a thread had a CPU.
 type turns struct{ ns, slices int64 }
@@ -130,6 +156,23 @@ func onCPU(t *testing.T, records io.Reader, from, to int64) turnsByThread {
 		add(s, to)
 	}
 	return seen
+}
+
+// TestSwitchRecordsOfAnyUptime holds that perf's records are read however long the machine
+// has been up: perf pads the seconds to five characters.
+func TestSwitchRecordsOfAnyUptime(t *testing.T) {
+	printed, err := os.ReadFile("testdata/perf-switches.txt") // real, 1,088 seconds after the machine's start
+	if err != nil {
+		t.Fatal(err)
+	}
+	const recordedAt = 1088
+	for _, uptime := range []int64{7, 97, recordedAt, 10_001, 9_876_543} {
+		records := strings.ReplaceAll(string(printed), fmt.Sprintf("%5d.", recordedAt), fmt.Sprintf("%5d.", uptime))
+		seen := onCPU(t, strings.NewReader(records), uptime*1e9+915_737_972, uptime*1e9+915_758_262)
+		if got, want := seen.of("sched-pipe"), (turns{ns: 16_985, slices: 6}); got != want {
+			t.Errorf("up for %d s: the threads had the CPU for %+v, want %+v", uptime, got, want)
+		}
+	}
 }
 
 // TestMeterAgreesWithPerf checks the meter all results are made of against

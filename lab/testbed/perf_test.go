@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -180,34 +179,35 @@ func TestSwitchRecordsOfAnyUptime(t *testing.T) {
 // one whose CPU a busy program wants too.
 //
 // The time perf takes to write a slice's two records is the thread's own, but
-// outside of what they enclose. On a CPU that is kept awake, by a program that
-// gives way to all others, two threads that do nothing but wake each other show
-// how long that is. On one that sleeps it takes several times as long: there a
-// program beside shows it that sleeps and wakes about as often as the router.
+// outside of what they enclose. It depends on the CPU's caches, on what else runs
+// there and on whether the CPU sleeps. A known program on the same CPU shows it each
+// time: the sleeper, which wakes about as often as the router.
 func TestMeterAgreesWithPerf(t *testing.T) {
-	recording := recordingCost(t)
-	t.Logf("perf takes %.2f µs to record a slice", recording/1e3)
+	idle := []string{"chrt", "--idle", "0", "yes"} // keeps the CPU awake and gives way to all others
 	for name, load := range map[string]struct {
 		mbps   float64
 		beside []string
 	}{
-		"light load":            {50, []string{"chrt", "--idle", "0", "yes"}},
-		"heavy load":            {400, []string{"chrt", "--idle", "0", "yes"}},
+		"light load":            {50, idle},
+		"heavy load":            {400, idle},
 		"beside a busy program": {100, []string{"yes"}},
-		"light load, asleep":    {50, sleeper},
-		"heavy load, asleep":    {400, sleeper},
+		"light load, asleep":    {50, nil},
+		"heavy load, asleep":    {400, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lab := build(t, testbed.Portal{})
 			withClients(t, lab, client.KindVeth, 10)
-			spawnBeside(t, lab, load.beside)
+			spawnBeside(t, lab, "sleeper", sleeper)
+			if load.beside != nil {
+				spawnBeside(t, lab, "yes", load.beside)
+			}
 			var apart []string
 			for range 5 { // a machine busy with others has perf's own time in it, and little of the router's
 				var before, after meter.Sample
 				records := perfSwitches(t, func() {
 					before, after = send(t, lab, agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: 10, OfferedMbps: load.mbps}, 2*time.Second)
 				})
-				if apart = disagreements(t, onCPU(t, records, before.MonotonicNs, after.MonotonicNs), metered(before, after), recording); apart == nil {
+				if apart = disagreements(t, onCPU(t, records, before.MonotonicNs, after.MonotonicNs), metered(before, after)); apart == nil {
 					return
 				}
 			}
@@ -217,13 +217,14 @@ func TestMeterAgreesWithPerf(t *testing.T) {
 }
 
 // disagreements are threads of which the meter and perf say what is more than 5 % apart.
-// recording is the time perf takes to record a slice, unless the sleeper shows another.
-func disagreements(t *testing.T, seen turnsByThread, cpu map[string]int64, recording float64) (apart []string) {
+func disagreements(t *testing.T, seen turnsByThread, cpu map[string]int64) (apart []string) {
 	t.Helper()
-	if on := seen.of(sleeper[0]); on.slices > 0 {
-		recording = float64(cpu[sleeper[0]]-on.ns) / float64(on.slices)
-		t.Logf("on this CPU perf takes %.2f µs (%d slices of %.1f µs)", recording/1e3, on.slices, float64(on.ns)/float64(on.slices)/1e3)
+	known := seen.of(sleeper[0])
+	if known.slices == 0 {
+		return []string{"perf saw nothing of " + sleeper[0]}
 	}
+	recording := float64(cpu[sleeper[0]]-known.ns) / float64(known.slices)
+	t.Logf("perf takes %.2f µs to record a slice (%d slices of %.1f µs)", recording/1e3, known.slices, float64(known.ns)/float64(known.slices)/1e3)
 	var router, all float64
 	for name, ns := range cpu {
 		if name == sleeper[0] {
@@ -246,34 +247,12 @@ func disagreements(t *testing.T, seen turnsByThread, cpu map[string]int64, recor
 var sleeper = []string{"perl", "-e", "select(undef, undef, undef, 0.001) while 1"}
 
 // spawnBeside runs a program that wants the router's CPU.
-func spawnBeside(t *testing.T, lab *testbed.Lab, argv []string) {
+func spawnBeside(t *testing.T, lab *testbed.Lab, name string, argv []string) {
 	t.Helper()
 	argv = append([]string{"sh", "-c", `exec "$@" > /dev/null`, "sh"}, argv...)
-	if err := lab.Router.Spawn(t.Context(), agent.Command{Name: "yes", Argv: argv}); err != nil {
+	if err := lab.Router.Spawn(t.Context(), agent.Command{Name: name, Argv: argv}); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// recordingCost is the time perf takes to write the records of one slice, ns:
-// what the meter says more than perf about two threads that wake each other.
-func recordingCost(t *testing.T) float64 {
-	t.Helper()
-	lab := build(t, testbed.Portal{})
-	const name = "sched-pipe" // what the benchmark calls its threads
-	argv := []string{"taskset", "--cpu-list", strconv.Itoa(runtime.NumCPU() - 1), "perf", "bench", "sched", "pipe", "--threaded", "--loop", "100000000"}
-	if err := lab.Router.Spawn(t.Context(), agent.Command{Name: name, Argv: argv, Abrupt: true}); err != nil {
-		t.Fatal(err)
-	}
-	var before, after meter.Sample
-	records := perfSwitches(t, func() { before, after = sampleTwice(t, lab, time.Second) })
-	if err := lab.Close(); err != nil { // and with it the benchmark
-		t.Fatal(err)
-	}
-	on := onCPU(t, records, before.MonotonicNs, after.MonotonicNs).of(name)
-	if on.slices < 10000 {
-		t.Fatalf("the two threads woke each other %d times in a second", on.slices)
-	}
-	return float64(metered(before, after)[name]-on.ns) / float64(on.slices)
 }
 
 // metered is the CPU time between two samples, nanoseconds by the beginning of

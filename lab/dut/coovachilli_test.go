@@ -47,6 +47,7 @@ func chilliStarts(ctx context.Context) error {
 // TestCoovaChilliNotRunWhereItDoesNotStart runs the tests of CoovaChilli with a chilli that
 // does not start: each says so with the attribute that make test counts, and does not fail.
 func TestCoovaChilliNotRunWhereItDoesNotStart(t *testing.T) {
+	t.Parallel()
 	for name, program := range map[string]string{
 		"a library is missing": "#!/bin/sh\necho \"$0: error while loading shared libraries: libssl.so.1.1: cannot open\" >&2; exit 127\n",
 		"for another machine":  "\x7fELF\x02\x01\x01",
@@ -90,6 +91,7 @@ func TestCoovaChilliAbsent(t *testing.T) {
 }
 
 func TestCoovaChilli(t *testing.T) {
+	t.Parallel()
 	n := testClients(t)
 	d := NewCoovaChilli(n)
 	if !chilliIsHere(t, d) {
@@ -108,6 +110,7 @@ func TestCoovaChilli(t *testing.T) {
 }
 
 func TestCoovaChilliAsksRADIUS(t *testing.T) {
+	t.Parallel()
 	d := NewCoovaChilli(1)
 	if !chilliIsHere(t, d) {
 		return
@@ -116,6 +119,7 @@ func TestCoovaChilliAsksRADIUS(t *testing.T) {
 }
 
 func TestCoovaChilliDoesNotStart(t *testing.T) {
+	t.Parallel()
 	d := NewCoovaChilli(1)
 	if !chilliIsHere(t, d) {
 		return
@@ -123,25 +127,25 @@ func TestCoovaChilliDoesNotStart(t *testing.T) {
 	t.Run("bad configuration", func(t *testing.T) {
 		l := newTestLab(t, d, 1)
 		l.env.LAN = netip.MustParsePrefix("10.1.0.252/32")
-		checkFailedStart(t, d, l, "chilli ended while starting")
+		checkFailedStart(t, d, l, 30*time.Second, "chilli ended while starting")
 	})
 	t.Run("no TUN device", func(t *testing.T) {
 		l := newTestLab(t, d, 1)
 		l.router.must(t, "mount --bind /dev/null /dev/net/tun")
-		checkFailedStart(t, d, l, "chilli is running but its TUN device is absent")
+		checkFailedStart(t, d, l, 5*time.Second, "chilli is running but its TUN device is absent")
 	})
 	t.Run("no RADIUS address", func(t *testing.T) {
 		l := newTestLab(t, d, 1)
 		l.env.ServiceIP = netip.MustParseAddr("192.168.89.77") // not the server's
-		checkFailedStart(t, d, l, "freeradius ended while starting", "192.168.89.77")
+		checkFailedStart(t, d, l, 30*time.Second, "freeradius ended while starting", "192.168.89.77")
 	})
 }
 
 // checkFailedStart starts a device that cannot start, looks for the parts of
-// its error, and stops it.
-func checkFailedStart(t *testing.T, d DUT, l *testLab, want ...string) {
+// its error, and stops it. Only a device that runs and is never ready takes all of patience.
+func checkFailedStart(t *testing.T, d DUT, l *testLab, patience time.Duration, want ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	err := d.Start(ctx, l.env)
 	if err == nil {

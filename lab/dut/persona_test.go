@@ -50,6 +50,7 @@ func (l *testLab) packets(t testing.TB, g *Gateway) map[string]uint64 {
 // TestPersonasAtTheGateway: hundreds lease, log in at the real portal with a real
 // RADIUS server, and send; who poses as another gets nowhere.
 func TestPersonasAtTheGateway(t *testing.T) {
+	t.Parallel()
 	withGatewayd(t)
 	const n = 300
 	d := NewGateway("ebpf", n)

@@ -1,6 +1,7 @@
 package testbed_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
@@ -106,10 +108,9 @@ func TestPersonasWithStaticAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	load := agent.Traffic{Kind: agent.TrafficStreams, Clients: n, OfferedMbps: 500, Direction: "up"}
-	before, after := send(t, lab, load, time.Second)
-	if up := after.Links[lab.WANIf].Sub(before.Links[lab.WANIf]).TxBytes; up < 20e6 {
-		t.Errorf("the router forwarded %d bytes in a second, want about 60 MB", up)
-	}
+	sendUntil(t, lab, load, "the router to have forwarded 20 MB", func(before, after meter.Sample) bool {
+		return after.Links[lab.WANIf].Sub(before.Links[lab.WANIf]).TxBytes >= 20e6
+	})
 	states, err := host.States(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -122,9 +123,15 @@ func TestPersonasWithStaticAddresses(t *testing.T) {
 	if err := host.Visit(t.Context(), client.Churn{PerSecond: 20}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(500 * time.Millisecond)
-	if visits, err := host.Leave(t.Context()); err != nil || visits.In == 0 || visits.Gone != visits.In || len(visits.Failures) > 0 {
-		t.Errorf("guests: %+v, %v", visits, err)
+	labtest.Await(t, "a guest to come and go", func() bool {
+		visits, err := host.Leave(t.Context())
+		if err := errors.Join(err, host.Visit(t.Context(), client.Churn{PerSecond: 20})); err != nil || visits.Gone != visits.In || len(visits.Failures) > 0 {
+			t.Fatalf("guests: %+v, %v", visits, err)
+		}
+		return visits.In > 0
+	})
+	if _, err := host.Leave(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	comeBack(t, host, addrs)
 }
@@ -197,7 +204,7 @@ func TestKilledAgentLeavesNoPersonas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := workersOf(t, hello.PID); n != 2 {
+	if n := len(children(t, hello.PID, agent.WorkerCommand)); n != 2 {
 		t.Fatalf("the agent has %d workers, want 2", n)
 	}
 	fileOf(t, lab.Router, "/sys/class/net/"+lab.LANIf+"/ifindex") // it is there
@@ -212,8 +219,8 @@ func TestKilledAgentLeavesNoPersonas(t *testing.T) {
 	})
 }
 
-// workersOf counts an agent's worker processes.
-func workersOf(t *testing.T, pid int) (n int) {
+// children lists the processes that process pid has started as such a command of the agent.
+func children(t *testing.T, pid int, command string) (pids []int) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -226,9 +233,10 @@ func workersOf(t *testing.T, pid int) (n int) {
 		}
 		fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
 		args, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
-		if err == nil && fields[1] == strconv.Itoa(pid) && strings.Contains(string(args), "\x00"+agent.WorkerCommand) {
-			n++
+		if err == nil && fields[1] == strconv.Itoa(pid) && strings.Contains(string(args), "\x00"+command) {
+			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			pids = append(pids, child)
 		}
 	}
-	return n
+	return pids
 }

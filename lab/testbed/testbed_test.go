@@ -67,23 +67,50 @@ func lease(t *testing.T, h *testbed.Host) []client.Address {
 // sampleTwice opens the router's meter and reads it, so long apart.
 func sampleTwice(t *testing.T, lab *testbed.Lab, apart time.Duration) (before, after meter.Sample) {
 	t.Helper()
-	ctx := t.Context()
-	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs, Follow: true}); err != nil {
+	before = sample(t, lab)
+	time.Sleep(apart)
+	return before, readAgain(t, lab)
+}
+
+// sample opens the router's meter and reads it.
+func sample(t *testing.T, lab *testbed.Lab) meter.Sample {
+	t.Helper()
+	if err := lab.Router.OpenMeter(t.Context(), agent.Meter{IfNames: lab.Router.Ifs, Follow: true}); err != nil {
 		t.Fatal(err)
 	}
-	before, err := lab.Router.Sample(ctx)
+	return readAgain(t, lab)
+}
+
+func readAgain(t *testing.T, lab *testbed.Lab) meter.Sample {
+	t.Helper()
+	s, err := lab.Router.Sample(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(apart)
-	if after, err = lab.Router.Sample(ctx); err != nil {
-		t.Fatal(err)
-	}
+	return s
+}
+
+// send offers a load for the given time and returns the router's samples around it.
+func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Duration) (before, after meter.Sample) {
+	t.Helper()
+	offer(t, lab, load, func() {
+		time.Sleep(300 * time.Millisecond)
+		before, after = sampleTwice(t, lab, length)
+	})
 	return before, after
 }
 
-// send offers mbps for the given time and returns the router's samples around it.
-func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Duration) (before, after meter.Sample) {
+// sendUntil offers a load until the router's samples since its beginning show enough.
+func sendUntil(t *testing.T, lab *testbed.Lab, load agent.Traffic, what string, enough func(before, after meter.Sample) bool) {
+	t.Helper()
+	offer(t, lab, load, func() {
+		before := sample(t, lab)
+		labtest.Await(t, what, func() bool { return enough(before, readAgain(t, lab)) })
+	})
+}
+
+// offer offers a load while fn runs.
+func offer(t *testing.T, lab *testbed.Lab, load agent.Traffic, fn func()) {
 	t.Helper()
 	ctx := t.Context()
 	load.Server = lab.ServerIP
@@ -94,15 +121,13 @@ func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Durati
 	if err := lab.Clients[0].StartTraffic(ctx, load); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(300 * time.Millisecond)
-	before, after = sampleTwice(t, lab, length)
+	fn()
 	if err := lab.Clients[0].StopTraffic(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if err := lab.Server.StopTraffic(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return before, after
 }
 
 func TestMacvlanClientsLeaseSendAndRelease(t *testing.T) {

@@ -106,7 +106,7 @@ func Main(m *testing.M, paths ...Path) {
 	if name := os.Getenv(pathEnv); name != "" {
 		serve(paths[slices.IndexFunc(paths, func(p Path) bool { return p.Name == name })])
 	}
-	flag.Set("test.parallel", "4") // they mostly wait
+	flag.Set("test.parallel", "8") // they mostly wait
 	netnstest.Main(m, prepare)
 }
 

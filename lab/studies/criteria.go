@@ -45,26 +45,19 @@ const (
 
 // within places an interval of a ratio against [1/(1+tolerance), 1+tolerance].
 func within(e analysis.Estimate, tolerance float64) side {
-	lo, hi := analysis.Number(1/(1+tolerance)), analysis.Number(1+tolerance)
-	switch {
-	case !e.HasInterval():
-		return across
-	case e.Lo >= lo && e.Hi <= hi:
-		return inside
-	case e.Hi < lo || e.Lo > hi:
-		return outside
-	}
-	return across
+	return place(e, 1/(1+tolerance), 1+tolerance)
 }
 
 // beyond places an interval above a bound (inside) or below it (outside).
-func beyond(e analysis.Estimate, bound float64) side {
+func beyond(e analysis.Estimate, bound float64) side { return place(e, bound, math.Inf(1)) }
+
+func place(e analysis.Estimate, lo, hi float64) side {
 	switch {
 	case !e.HasInterval():
 		return across
-	case float64(e.Lo) > bound:
+	case float64(e.Lo) >= lo && float64(e.Hi) <= hi:
 		return inside
-	case float64(e.Hi) < bound:
+	case float64(e.Hi) < lo || float64(e.Lo) > hi:
 		return outside
 	}
 	return across
@@ -404,7 +397,7 @@ func dominates() criterion {
 			j.settle(inside, "")
 		case st.to < all.to:
 			j.expect = first.blocked(a, first.Levels...)
-		case less && second.Value != s.study.Value:
+		case less && second.At != s.study.At:
 			j.expect = fmt.Sprintf(k.Why.Moved, second.held(), s.study.held())
 		case less:
 			j.settle(outside, k.Why.Fails)

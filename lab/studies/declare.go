@@ -1,5 +1,7 @@
 package studies
 
+import "github.com/gateweigh/gateweigh/lab/result"
+
 // Study declares a published study: what it measured, what it says, and the form
 // in which it prints its figures. The rest of the package knows no study by name.
 type Study struct {
@@ -48,20 +50,19 @@ type Pair struct {
 
 // Sweep is a published experiment: levels of one dimension, all else held fixed.
 type Sweep struct {
-	Along string            // dimension; its levels are those of Published
-	Held  string            // dimension that is held at Value
-	Value float64           //
-	Fixed map[string]string // further dimensions with their values
+	Along result.Dimension
+	At    result.Cell      // what is held fixed
+	Held  result.Dimension // the one of At that names the sweep
+	// Moves: where a device cannot carry the load, claims are judged at another
+	// value of Held. Lower is what then to add when that is below the study's.
+	Moves bool
+	Lower string
 	// Prefer is the profile taken where a run has several.
 	Prefer    string
-	Published string // CSV
+	Published string // CSV; its levels are the sweep's
 	Run       string // the shipped experiment that repeats it
 	Place     string // "bandwidth limit, 100 clients", in captions
 	Forms     string // its tables and figures, in the sentence that says they are missing
-	// Moves: where a device cannot carry the load, claims are judged at another
-	// value of Held. Lower is what then to add when that is below Value.
-	Moves bool
-	Lower string
 }
 
 // Metric is a figure that runs and the study have at each level.

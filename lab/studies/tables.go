@@ -23,34 +23,23 @@ func (b beside) tables() []Table {
 
 // form fills a form: one table of all routers, or one for each.
 func (b beside) form(f TableForm, x repetition) []Table {
-	own := x.Routers[:len(b.Scenarios)]
 	if len(f.Numbers) == 1 {
-		var columns []column
-		for _, c := range f.Columns {
-			columns = append(columns, x.columns(own, c)...)
+		// The study's routers share each kind of column, as it prints them.
+		columns := x.columns(f, x.Routers[:len(b.Scenarios)]...)
+		for _, r := range x.Routers[len(b.Scenarios):] {
+			columns = append(columns, x.columns(f, r)...)
 		}
-		for i := range x.Routers[len(own):] {
-			for _, c := range f.Columns {
-				columns = append(columns, x.columns(x.Routers[len(own)+i:][:1], c)...)
-			}
-		}
-		t := x.table(columns)
-		t.ID, t.Title, t.Caption, t.Fold = "table-"+f.Numbers[0], "Table "+f.Numbers[0], f.Caption, f.Fold
-		t.Note = x.note(x.Routers, b.Units(x.CPUs), f.Said)
+		t := x.table(f, columns, x.Routers, b.Units(x.CPUs), f.Said)
+		t.ID, t.Title, t.Caption = "table-"+f.Numbers[0], "Table "+f.Numbers[0], f.Caption
 		return []Table{t}
 	}
 	var out []Table
 	for i, r := range x.Routers {
-		var columns []column
-		for _, c := range f.Columns {
-			columns = append(columns, x.columns([]router{r}, c)...)
-		}
-		t := x.table(columns)
-		t.ID, t.Title = "table-"+f.Numbers[1]+"-"+r.DUT, "As table "+f.Numbers[1]
-		if i < len(own) {
+		t := x.table(f, x.columns(f, r), []router{r})
+		t.ID, t.Title, t.Caption = "table-"+f.Numbers[1]+"-"+r.DUT, "As table "+f.Numbers[1], opening(r.Name)+": "+f.Caption
+		if i < len(b.Scenarios) {
 			t.ID, t.Title = "table-"+f.Numbers[i], "Table "+f.Numbers[i]
 		}
-		t.Caption, t.Note, t.Fold = opening(r.Name)+": "+f.Caption, x.note([]router{r}), f.Fold
 		out = append(out, t)
 	}
 	return out
@@ -62,36 +51,37 @@ type column struct {
 	value func(at float64) Value
 }
 
-// columns are those of a form for some routers. An increase over the first
-// scenario's router is not asked of that router.
-func (x repetition) columns(routers []router, f ColumnForm) []column {
+// columns are those of a form for some routers.
+func (x repetition) columns(f TableForm, routers ...router) []column {
 	var out []column
-	for _, r := range routers {
-		if f.OfDevices && r.DUT == x.Routers[0].DUT {
-			continue
+	for _, form := range f.Columns {
+		for _, r := range routers {
+			if form.OfDevices && r.DUT == x.Routers[0].DUT {
+				continue
+			}
+			c := Column{Name: form.Name, Unit: form.Unit, PublishedUnit: form.PublishedUnit, DUT: r.DUT, Measured: r.measured(), Published: r.published.levels != nil, Run: r.Run}
+			if strings.Contains(c.Name, "%s") {
+				c.Name = fmt.Sprintf(form.Name, r.Heading)
+			}
+			if c.Unit == "" {
+				c.Unit, c.PublishedUnit = form.Metric.Unit, form.Metric.PublishedUnit
+			}
+			out = append(out, column{c, func(at float64) Value {
+				here, flags := form.Derive(x, r.course, form.Metric, at)
+				published, _ := form.Derive(x, r.published, form.Metric, at)
+				// A study prints two decimals.
+				return Value{Here: here, Flags: flags, Published: analysis.Number(math.Round(100*float64(published.Mean)) / 100)}
+			}})
 		}
-		c := Column{Name: f.Name, Unit: f.Unit, PublishedUnit: f.PublishedUnit, DUT: r.DUT, Measured: r.measured(), Published: r.published.levels != nil, Run: r.Run}
-		if strings.Contains(f.Name, "%s") {
-			c.Name = fmt.Sprintf(f.Name, r.Heading)
-		}
-		if c.Unit == "" {
-			c.Unit, c.PublishedUnit = f.Metric.Unit, f.Metric.PublishedUnit
-		}
-		out = append(out, column{c, func(at float64) Value {
-			here, flags := f.Derive(x, r.course, f.Metric, at)
-			published, _ := f.Derive(x, r.published, f.Metric, at)
-			// A study prints two decimals.
-			return Value{Here: here, Flags: flags, Published: analysis.Number(math.Round(100*float64(published.Mean)) / 100)}
-		}})
 	}
 	return out
 }
 
 // table puts the columns' values in rows, one a level of the study whether it was
 // measured here or not, so that every table has the study's shape.
-func (x repetition) table(columns []column) Table {
+func (x repetition) table(f TableForm, columns []column, routers []router, said ...string) Table {
 	d := x.along()
-	t := Table{Columns: []Column{{Name: d.Heading, Unit: d.Unit, PublishedUnit: d.Unit, Measured: true, Published: true}}}
+	t := Table{Fold: f.Fold, Note: x.note(routers, said...), Columns: []Column{{Name: d.Heading, Unit: d.Unit, PublishedUnit: d.Unit, Measured: true, Published: true}}}
 	for _, c := range columns {
 		t.Columns = append(t.Columns, c.Column)
 	}

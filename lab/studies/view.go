@@ -45,17 +45,17 @@ const fullLoad = 0.98
 func (r run) courses(s Sweep) []course {
 	var out []course
 	for _, own := range r.Sweeps {
-		if own.Along != s.Along || own.Direction != s.Fixed["direction"] {
+		at := result.NewCell(result.OfferedMbps, float64(own.OfferedMbps), result.Direction, own.Direction)
+		if own.Along == analysis.AlongLoad {
+			at = result.NewCell(result.Clients, own.Clients, result.Direction, own.Direction)
+		}
+		if result.Dimension(own.Along) != s.Along || at.Without(s.Held) != s.At.Without(s.Held) {
 			continue
 		}
-		c := newCourse(own.DUT)
-		c.Profile, c.value, c.fits = own.Profile, float64(own.OfferedMbps), fits(own.Linearity)
-		if own.Along == analysis.AlongLoad {
-			c.value = float64(own.Clients)
-		}
+		c := course{dut: own.DUT, Profile: own.Profile, at: at, fits: fits(own.Linearity), figures: figures{}, flags: map[float64][]string{}, rises: map[step]increase{}}
 		for _, l := range own.Levels {
 			if l.CPUSampled.Mean.Known() {
-				r.add(&c, own, l)
+				r.add(&c, at.With(s.Along, float64(l.Level)), l)
 			}
 		}
 		for _, inc := range own.Increments {
@@ -66,36 +66,39 @@ func (r run) courses(s Sweep) []course {
 		}
 		out = append(out, c)
 	}
-	preferred := slices.DeleteFunc(slices.Clone(out), func(c course) bool { return c.Profile != s.Prefer })
-	return append(preferred, slices.DeleteFunc(out, func(c course) bool { return c.Profile == s.Prefer })...)
+	preferred := func(c course) bool { return c.Profile == s.Prefer }
+	slices.SortStableFunc(out, func(a, b course) int {
+		if preferred(a) == preferred(b) {
+			return 0
+		} else if preferred(a) {
+			return -1
+		}
+		return 1
+	})
+	return out
 }
 
 // add takes a level of a sweep, with what its cell knows.
-func (r run) add(c *course, own analysis.Sweep, l analysis.Level) {
-	at, clients, load, ratio := float64(l.Level), own.Clients, float64(own.OfferedMbps), nothing()
-	if own.Along == analysis.AlongLoad {
-		load = at
-	} else {
-		clients = int(at)
-	}
+func (r run) add(c *course, at result.Cell, l analysis.Level) {
+	level, ratio, load := float64(l.Level), nothing(), at.Number(result.OfferedMbps)
 	for _, cell := range r.Cells {
-		if cell.DUT != own.DUT || cell.Clients != clients || float64(cell.OfferedMbps) != load || cell.Direction != own.Direction || cell.Profile != own.Profile {
+		if cell.DUT != c.dut || cell.Profile != c.Profile || at != result.NewCell(result.Clients, cell.Clients, result.OfferedMbps, float64(cell.OfferedMbps), result.Direction, cell.Direction) {
 			continue
 		}
 		ratio = cell.OverheadRatio
 		for _, flag := range cell.Flags {
 			if flag.Text == result.FlagSaturated && float64(cell.DeliveredMbps) < fullLoad*load ||
 				flag.Text == result.FlagLossy && 2*flag.Count >= cell.Pairs {
-				c.flags[at] = append(c.flags[at], flag.Text)
+				c.flags[level] = append(c.flags[level], flag.Text)
 			}
 		}
 	}
 	if l.Shortfall {
-		c.flags[at] = append(c.flags[at], analysis.FlagShortfall)
+		c.flags[level] = append(c.flags[level], analysis.FlagShortfall)
 	}
-	slices.Sort(c.flags[at])
-	c.levels = append(c.levels, at)
-	c.figures[at] = map[string]analysis.Estimate{
+	slices.Sort(c.flags[level])
+	c.levels = append(c.levels, level)
+	c.figures[level] = map[string]analysis.Estimate{
 		"link_mbps": l.LinkMbps, "cpu_sampled_pct": l.CPUSampled, "cpu_normalised_pct": l.CPUNormalised, "overhead_ratio": ratio,
 	}
 }
@@ -116,7 +119,7 @@ func fits(l *analysis.Linearity) string {
 // how the distance of that from 1 changed since the first level. ok is false where
 // the run does not have both devices.
 func (r run) between(a, b router, s Sweep) (at func(level float64) (ratio, widening analysis.Estimate), ok bool) {
-	q, ok := r.Between(a.DUT, b.DUT, result.NewCell(result.OfferedMbps, s.Value, result.Direction, s.Fixed["direction"], result.Profile, a.Profile))
+	q, ok := r.Between(a.DUT, b.DUT, s.At.With(result.Profile, a.Profile))
 	return func(level float64) (ratio, widening analysis.Estimate) {
 		for _, l := range q.Levels {
 			if float64(l.Clients) == level {

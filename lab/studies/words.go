@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // dimension is how the values of a dimension are written.
@@ -20,10 +21,10 @@ type dimension struct {
 	Unit      string
 }
 
-var dimensions = map[string]dimension{
-	analysis.AlongLoad: {Heading: "Bandwidth limit", Noun: "bandwidth", Count: "bandwidth", By: "at",
+var dimensions = map[result.Dimension]dimension{
+	result.OfferedMbps: {Heading: "Bandwidth limit", Noun: "bandwidth", Count: "bandwidth", By: "at",
 		One: "Mbit/s", Many: "Mbit/s", Thousand: "Gbit/s", Unit: "Mbit/s"},
-	analysis.AlongClients: {Heading: "Clients", Noun: "clients", Count: "number of clients", By: "with", One: "client", Many: "clients"},
+	result.Clients: {Heading: "Clients", Noun: "clients", Count: "number of clients", By: "with", One: "client", Many: "clients"},
 }
 
 func (s Sweep) along() dimension { return dimensions[s.Along] }
@@ -31,12 +32,15 @@ func (s Sweep) along() dimension { return dimensions[s.Along] }
 // at names a level of the sweep.
 func (s Sweep) at(level float64) string { return s.along().value(level) }
 
-// held is what the sweep holds fixed.
+// value is that of what the sweep holds fixed.
+func (s Sweep) value() float64 { return s.At.Number(s.Held) }
+
+// held is the same in words.
 func (s Sweep) held() string {
-	if d := dimensions[s.Held]; d.Thousand != "" && s.Value >= 1000 {
-		return fmt.Sprintf("%g %s", s.Value/1000, d.Thousand)
+	if d := dimensions[s.Held]; d.Thousand != "" && s.value() >= 1000 {
+		return fmt.Sprintf("%g %s", s.value()/1000, d.Thousand)
 	}
-	return dimensions[s.Held].value(s.Value)
+	return dimensions[s.Held].value(s.value())
 }
 
 func (d dimension) value(v float64) string {

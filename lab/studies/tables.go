@@ -68,13 +68,17 @@ func (x repetition) columns(f TableForm, routers ...router) []column {
 			}
 			out = append(out, column{c, func(at float64) Value {
 				here, flags := form.Derive(x, r.course, form.Metric, at)
-				published, _ := form.Derive(x, r.published, form.Metric, at)
-				// A study prints two decimals.
-				return Value{Here: here, Flags: flags, Published: analysis.Number(math.Round(100*float64(published.Mean)) / 100)}
+				study, _ := form.Derive(x, r.published, form.Metric, at)
+				return Value{Here: here, Flags: flags, Published: published(study)}
 			}})
 		}
 	}
 	return out
+}
+
+// published is a figure with the two decimals that a study prints.
+func published(e analysis.Estimate) analysis.Number {
+	return analysis.Number(math.Round(100*float64(e.Mean)) / 100)
 }
 
 // table puts the columns' values in rows, one a level of the study whether it was

@@ -308,36 +308,31 @@ func largestFirst() criterion {
 	return ofDevice(func(k asked, x repetition, r router) tally {
 		t := tally{steps: x.stepsTo(math.Inf(1)), needed: 1, none: "no step that counts", unit: " " + k.Metric.Short, why: k.Why}
 		var increases []increase
-		first, where := increase{nothing(), nothing(), nothing(), false}, across
-		complete, overtaken, small := true, false, false
+		first, taken := r.taken(k.Metric, t.steps[0])
+		where, complete := beyond(first.Net, 0), true
 		for i, st := range t.steps {
 			inc, ok := r.taken(k.Metric, st)
-			complete = complete && ok
 			if !ok {
+				complete = false
 				continue
-			}
-			if i == 0 {
-				first, small = inc, inc.Net.HasInterval() && float64(inc.Relative.Hi) <= 100*r.Delta
-				where = beyond(inc.Net, 0)
-			} else if !(first.Net.Lo > inc.Net.Hi) {
-				complete, overtaken = false, overtaken || inc.Net.Lo > first.Net.Hi
-			}
-			if inc.Net.Mean > first.Net.Mean {
-				t.unit = " " + k.Metric.Short + ", so that its own table does not show what its text says"
 			}
 			increases = append(increases, inc)
 			t.add(inc.Net, across, "%s %s (%s %%) from %g to %s", bracketed(inc.Net), k.Metric.Short, bracketed(inc.Relative), st.from, x.at(st.to))
+			complete = complete && (i == 0 || first.Net.Lo > inc.Net.Hi)
+			if increases[0].Net.Mean < inc.Net.Mean {
+				t.unit = " " + k.Metric.Short + ", so that its own table does not show what its text says"
+			}
+			if taken && inc.Net.Lo > first.Net.Hi {
+				t.sides[outside]++
+			}
 		}
-		switch {
-		case overtaken:
-			where = outside
-		case small:
-			where, t.why.Fails = outside, k.Why.Other
-		case !complete || where == outside:
-			where = across
+		if t.sides[outside] == 0 && taken && first.Net.HasInterval() && float64(first.Relative.Hi) <= 100*r.Delta {
+			t.sides[outside], t.why.Fails = 1, k.Why.Other
+		}
+		if complete && where == inside {
+			t.sides[inside] = 1
 		}
 		t.says = k.Metric.Noun + " rises by %s" + besideClean(increases...)
-		t.sides[where]++
 		return t
 	})
 }

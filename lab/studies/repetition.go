@@ -65,26 +65,24 @@ func hold(st Study, summaries []analysis.Summary) beside {
 // repeat takes each router from the first run that has it.
 func repeat(st Study, s Sweep, runs []run) repetition {
 	x, published, known := repetition{Sweep: s, Runs: len(runs)}, s.published(st.Scenarios), map[string]bool{}
-	for _, sc := range st.Scenarios {
+	for i, sc := range st.Scenarios {
 		p := published[sc.Published]
 		for at, figures := range p.figures {
-			if first := published[st.Scenarios[0].Published].figures[at]; sc.DUT != st.Scenarios[0].DUT && st.Ratio.Over != "" {
+			if first := published[st.Scenarios[0].Published].figures[at]; i > 0 && st.Ratio.Over != "" {
 				figures[st.Ratio.Name] = exact(figures[st.Ratio.Over].Mean / first[st.Ratio.Over].Mean)
 			}
 		}
 		x.Routers, known[sc.DUT] = append(x.Routers, router{Scenario: sc, published: p}), true
 	}
 	x.Levels = x.Routers[0].published.levels
-	var others []router
 	for _, r := range runs {
 		for _, c := range r.courses(s) {
 			if c.at == s.At && !known[c.dut] {
-				others, known[c.dut] = append(others, router{Scenario: Scenario{DUT: c.dut, Heading: c.dut, Name: c.dut}}), true
+				x.Routers, known[c.dut] = append(x.Routers, router{Scenario: Scenario{DUT: c.dut, Heading: c.dut, Name: c.dut}}), true
 			}
 		}
 	}
-	slices.SortFunc(others, func(a, b router) int { return strings.Compare(a.DUT, b.DUT) })
-	x.Routers = append(x.Routers, others...)
+	slices.SortFunc(x.Routers[len(st.Scenarios):], func(a, b router) int { return strings.Compare(a.DUT, b.DUT) })
 	for _, r := range runs {
 		for _, c := range r.courses(s) {
 			i := slices.IndexFunc(x.Routers, func(own router) bool { return own.DUT == c.dut && !own.measured() })

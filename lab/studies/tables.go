@@ -114,30 +114,26 @@ func asIncrease(_ repetition, c course, m Metric, at float64) (analysis.Estimate
 }
 
 // netStep and relativeStep are the increase that leads to a level.
-func netStep(x repetition, c course, m Metric, at float64) (analysis.Estimate, []string) {
-	inc, flags := x.stepTo(c, m, at)
-	return inc.Net, flags
-}
+var (
+	netStep      = onStep(func(inc increase) analysis.Estimate { return inc.Net })
+	relativeStep = onStep(func(inc increase) analysis.Estimate { return inc.Relative })
+)
 
-func relativeStep(x repetition, c course, m Metric, at float64) (analysis.Estimate, []string) {
-	inc, flags := x.stepTo(c, m, at)
-	return inc.Relative, flags
-}
-
-// stepTo is the step that leads to a level. The first level has none, and a run
+// onStep is of the step that leads to a level. The first level has none, and a run
 // that lacks the level before took another step, which is not shown.
-func (x repetition) stepTo(c course, m Metric, at float64) (increase, []string) {
-	none := increase{Net: nothing(), Relative: nothing()}
-	i := slices.Index(x.Levels, at)
-	if i == 0 {
-		return none, nil
+func onStep(of func(increase) analysis.Estimate) derivation {
+	return func(x repetition, c course, m Metric, at float64) (analysis.Estimate, []string) {
+		i := slices.Index(x.Levels, at)
+		if i == 0 {
+			return nothing(), nil
+		}
+		st := step{x.Levels[i-1], at}
+		inc, ok := c.rise(m, st)
+		if !ok || !inc.next {
+			return nothing(), nil
+		}
+		return of(inc), slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.flags[st.from], c.flags[at]))))
 	}
-	st := step{x.Levels[i-1], at}
-	inc, ok := c.rise(m, st)
-	if !ok || !inc.next {
-		return none, nil
-	}
-	return inc, slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.flags[st.from], c.flags[st.to]))))
 }
 
 // note says what must be known to read a table of these routers, after what is
@@ -167,16 +163,10 @@ func (x repetition) note(routers []router, said ...string) string {
 // caveats say what of a router's figures differs from what the table's head promises.
 func (x repetition) caveats(r router) []string {
 	var said []string
-	var absent []float64
 	if r.Profile != x.Prefer {
 		said = append(said, fmt.Sprintf("%s was measured in profile %s.", opening(r.Name), r.Profile))
 	}
-	for _, at := range x.Levels {
-		if !r.has(at) {
-			absent = append(absent, at)
-		}
-	}
-	if len(absent) > 0 {
+	if _, absent := x.short(r, x.Levels); len(absent) > 0 {
 		said = append(said, fmt.Sprintf("%s was not measured %s.", opening(r.Name), x.atAll(absent)))
 	}
 	if len(r.Extra) > 0 {

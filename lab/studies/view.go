@@ -1,9 +1,11 @@
 package studies
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -66,14 +68,9 @@ func (r run) courses(s Sweep) []course {
 		}
 		out = append(out, c)
 	}
-	preferred := func(c course) bool { return c.Profile == s.Prefer }
+	// Less the preferred profile's name, that profile is empty and comes first.
 	slices.SortStableFunc(out, func(a, b course) int {
-		if preferred(a) == preferred(b) {
-			return 0
-		} else if preferred(a) {
-			return -1
-		}
-		return 1
+		return cmp.Compare(strings.TrimPrefix(a.Profile, s.Prefer), strings.TrimPrefix(b.Profile, s.Prefer))
 	})
 	return out
 }

@@ -174,7 +174,7 @@ func (r *run) stretch(ctx context.Context, b experiment.Block, cell result.Cell,
 		return s, err
 	}
 	if err := r.cell(ctx, b, cell, todo, device, clean); err != nil {
-		return s, fmt.Errorf("at %.0f Mbit/s: %w", cell.OfferedMbps, err)
+		return s, fmt.Errorf("at %.0f Mbit/s: %w", cell.Number(result.OfferedMbps), err)
 	}
 	last, err := device.lab.Router.Sample(ctx)
 	if err != nil {
@@ -183,9 +183,9 @@ func (r *run) stretch(ctx context.Context, b experiment.Block, cell result.Cell,
 	m := builder{Measurement: result.Measurement{ThreadNs: map[string]int64{}}}
 	m.addProcesses(first, last)
 	return result.Stretch{
-		OfferedMbps: cell.OfferedMbps, ProcessNs: m.ProcessNs,
+		OfferedMbps: cell.Number(result.OfferedMbps), ProcessNs: m.ProcessNs,
 		Seconds:       float64(last.MonotonicNs-first.MonotonicNs) / 1e9,
-		WarmupSeconds: r.cfg.Experiment.WarmupOf(cell.OfferedMbps, cell.Direction, device.has, clean.has).Seconds(),
+		WarmupSeconds: r.cfg.Experiment.WarmupOf(cell.Number(result.OfferedMbps), cell.Text(result.Direction), device.has, clean.has).Seconds(),
 		Connect:       device.connect, FirstByte: device.firstByte, CleanConnect: clean.connect, CleanFirstByte: clean.firstByte,
 		Fairness: device.fairness, CleanFairness: clean.fairness, Memory: device.memory, Short: shortOf(device.shorts), CleanShort: shortOf(clean.shorts),
 	}, nil
@@ -194,8 +194,8 @@ func (r *run) stretch(ctx context.Context, b experiment.Block, cell result.Cell,
 // cell starts the cell's traffic, warms up and measures the windows in todo.
 func (r *run) cell(ctx context.Context, b experiment.Block, cell result.Cell, todo []int, device, clean *side) error {
 	e := r.cfg.Experiment
-	text := fmt.Sprintf("%s: %.0f Mbit/s %s", blockName(b), cell.OfferedMbps, cell.Direction)
-	if warmup := e.WarmupOf(cell.OfferedMbps, cell.Direction, device.has, clean.has); warmup > e.Warmup {
+	text := fmt.Sprintf("%s: %.0f Mbit/s %s", blockName(b), cell.Number(result.OfferedMbps), cell.Text(result.Direction))
+	if warmup := e.WarmupOf(cell.Number(result.OfferedMbps), cell.Text(result.Direction), device.has, clean.has); warmup > e.Warmup {
 		text += fmt.Sprintf(", %s until each stream has sent a burst", warmup)
 	}
 	r.status("%s", text)

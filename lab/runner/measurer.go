@@ -53,11 +53,11 @@ func (p pair) seconds(cell result.Cell) int {
 
 // warmup is how long a load runs before its first window.
 func (p pair) warmup(cell result.Cell) time.Duration {
-	return p.e.WarmupOf(cell.OfferedMbps, cell.Direction, p.device.has, p.clean.has)
+	return p.e.WarmupOf(cell.Number(result.OfferedMbps), cell.Text(result.Direction), p.device.has, p.clean.has)
 }
 
 func (p pair) start(ctx context.Context, s *side, cell result.Cell) error {
-	return s.startTraffic(ctx, cell.Direction, cell.OfferedMbps, p.seconds(cell))
+	return s.startTraffic(ctx, cell.Text(result.Direction), cell.Number(result.OfferedMbps), p.seconds(cell))
 }
 
 func (p pair) end(ctx context.Context) error {

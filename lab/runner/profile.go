@@ -27,14 +27,14 @@ func (r *run) profileCell(ctx context.Context, b experiment.Block, cell result.C
 	if !r.lacksProfile(b, cell) {
 		return nil
 	}
-	r.status("%s: profile at %.0f Mbit/s %s", blockName(b), cell.OfferedMbps, cell.Direction)
+	r.status("%s: profile at %.0f Mbit/s %s", blockName(b), cell.Number(result.OfferedMbps), cell.Text(result.Direction))
 	err := r.record(ctx, b, cell, device, clean)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if err != nil {
 		r.unprofiled[cell] = true
-		note := fmt.Sprintf("No profile of %s at %g Mbit/s %s with %d clients, %s: %v", cell.DUT, cell.OfferedMbps, cell.Direction, cell.Clients, cell.Profile, err)
+		note := fmt.Sprintf("No profile of %s at %g Mbit/s %s with %d clients, %s: %v", cell.Text(result.DUT), cell.Number(result.OfferedMbps), cell.Text(result.Direction), cell.Int(result.Clients), cell.Text(result.Profile), err)
 		r.notice("%s", note)
 		r.env.Notes = append(r.env.Notes, note)
 	}
@@ -89,8 +89,8 @@ func (r *run) record(ctx context.Context, b experiment.Block, cell result.Cell, 
 			return err
 		}
 	}
-	if got := p.Clean.DeliveredMbps; got < minProfiled*cell.OfferedMbps {
-		return fmt.Errorf("the clean router delivered %.1f of %.0f Mbit/s while perf ran: no profile of this load", got, cell.OfferedMbps)
+	if got := p.Clean.DeliveredMbps; got < minProfiled*cell.Number(result.OfferedMbps) {
+		return fmt.Errorf("the clean router delivered %.1f of %.0f Mbit/s while perf ran: no profile of this load", got, cell.Number(result.OfferedMbps))
 	}
 	return profile.Write(r.cfg.Dir, p)
 }

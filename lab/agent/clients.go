@@ -111,30 +111,6 @@ func (a *Agent) clientRelease(ctx context.Context, _ none) (none, error) {
 	return none{}, pool.Release(ctx)
 }
 
-func (a *Agent) clientRenew(ctx context.Context, pace client.Pace) ([]client.Outcome, error) {
-	pool, err := a.clients()
-	if err != nil {
-		return nil, err
-	}
-	return pool.Renew(ctx, pace)
-}
-
-func (a *Agent) clientMisbehave(ctx context.Context, m client.Misdeed) (none, error) {
-	pool, err := a.clients()
-	if err != nil {
-		return none{}, err
-	}
-	return none{}, pool.Misbehave(ctx, m)
-}
-
-func (a *Agent) clientStates(context.Context, none) ([]client.State, error) {
-	pool, err := a.clients()
-	if err != nil {
-		return nil, err
-	}
-	return pool.States()
-}
-
 // clientVisit has the guests come and go until clientLeave.
 func (a *Agent) clientVisit(ctx context.Context, churn client.Churn) (none, error) {
 	pool, err := a.clients()

@@ -112,25 +112,7 @@ func (c *Conn) Logout(ctx context.Context, adm client.Admission) error {
 // Release gives all clients' leases back.
 func (c *Conn) Release(ctx context.Context) error { return c.call(ctx, "client.release", none{}, nil) }
 
-// Renew has all clients renew their leases, at a pace, for tests of devices; kind persona
-// only.
-func (c *Conn) Renew(ctx context.Context, pace client.Pace) (list []client.Outcome, err error) {
-	err = c.call(ctx, "client.renew", pace, &list)
-	return list, err
-}
-
-// Misbehave has one client do what it should not, for tests of devices; kind persona only.
-func (c *Conn) Misbehave(ctx context.Context, m client.Misdeed) error {
-	return c.call(ctx, "client.misbehave", m, nil)
-}
-
-// States tells what each client is and has done, for tests of devices; kind persona only.
-func (c *Conn) States(ctx context.Context) (list []client.State, err error) {
-	err = c.call(ctx, "client.states", none{}, &list)
-	return list, err
-}
-
-// Visit has the guests come and go from now on; kind persona only.
+// Visit has the guests come and go from now on.
 func (c *Conn) Visit(ctx context.Context, churn client.Churn) error {
 	return c.call(ctx, "client.visit", churn, nil)
 }

@@ -71,12 +71,12 @@ type Tries struct {
 // Lease gets every client an address over DHCP; each outcome is in its client's
 // place. Clients with static addresses have theirs already.
 func (p *Pool) Lease(ctx context.Context, pace Pace) []Outcome {
-	done, err := p.crowd.hold()
+	done, err := p.host.hold()
 	if err != nil {
 		return p.arrive(ctx, pace, func(context.Context, *Client) (Tries, error) { return Tries{}, err })
 	}
 	defer done()
-	return p.arrive(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) { return p.kind.acquire(c, ctx) })
+	return p.arrive(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) { return c.net.lease(ctx) })
 }
 
 // Status asks the portal whether it counts each client as admitted; the outcome of

@@ -43,7 +43,7 @@ func (p *Pool) Visit(ctx context.Context, churn Churn) (*Visiting, error) {
 	if len(p.guests) == 0 || churn.PerSecond <= 0 {
 		return nil, fmt.Errorf("%d guests at %g a second: there is nobody to come", len(p.guests), churn.PerSecond)
 	}
-	rest, err := p.crowd.hold()
+	rest, err := p.host.hold()
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ var errStillIn = errors.New("it logged out, and the portal counts it as admitted
 // visit is one guest's, from lease to release.
 func (v *Visiting) visit(ctx context.Context, p *Pool, c *Client, churn Churn) error {
 	start := time.Now()
-	if _, err := p.kind.acquire(c, ctx); err != nil {
+	if _, err := c.net.lease(ctx); err != nil {
 		return fmt.Errorf("leasing: %w", err)
 	}
 	leased := time.Now()
@@ -118,7 +118,7 @@ func (v *Visiting) visit(ctx context.Context, p *Pool, c *Client, churn Churn) e
 			return errStillIn
 		}
 	}
-	if err := p.kind.release(c, ctx); err != nil {
+	if err := c.net.release(ctx); err != nil {
 		return fmt.Errorf("leaving: %w", err)
 	}
 	v.note(func(all *Visits) { all.Gone++ })

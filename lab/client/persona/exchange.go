@@ -13,10 +13,12 @@ import (
 
 // A client's exchanges with DHCP servers (RFC 2131, figure 5):
 //
-//	           Lease                        Rejoin
-//	INIT ─ DISCOVER ─► OFFER ─ REQUEST ─┬─ ACK ─► BOUND ─ REQUEST ─ ACK ─► BOUND   Renew
-//	  ▲                                 │           ├─ DECLINE ─► INIT             Decline
-//	  └──────────── NAK ────────────────┘           └─ RELEASE ─► INIT             Release
+//	           Lease
+//	INIT ─ DISCOVER ─► OFFER ─ REQUEST ─┬─ ACK ─► BOUND
+//	  ▲                                 │           ├─ DECLINE ─► INIT   Decline
+//	  └──────────── NAK ────────────────┘           └─ RELEASE ─► INIT   Release
+//
+// Clients do not renew their leases.
 
 // errRefused is a server's DHCPNAK.
 var errRefused = errors.New("refused (DHCPNAK)")
@@ -81,41 +83,6 @@ func (d *DHCP) lease(ctx context.Context, mac MAC, tries *Tries) (Lease, error) 
 		return Lease{}, err
 	}
 	return x.confirm(ctx, d, frame, tries)
-}
-
-// Rejoin is how a client comes back to a network it had an address in: it asks for
-// that address without looking for servers (INIT-REBOOT, RFC 2131, 4.3.2).
-func (d *DHCP) Rejoin(ctx context.Context, mac MAC, addr netip.Addr) (Lease, Tries, error) {
-	id, x := d.await(mac)
-	defer d.forget(id)
-	tries := Tries{Count: 1}
-	request, err := message(id, mac, dhcpv4.MessageTypeRequest, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(addr.AsSlice())))
-	if err != nil {
-		return Lease{}, tries, err
-	}
-	frame, err := toAll(mac, request)
-	if err != nil {
-		return Lease{}, tries, err
-	}
-	l, err := x.confirm(ctx, d, frame, &tries)
-	return l, tries, err
-}
-
-// Renew extends a lease by asking its server alone (RENEWING, RFC 2131, 4.4.5).
-func (d *DHCP) Renew(ctx context.Context, mac MAC, old Lease) (Lease, Tries, error) {
-	id, x := d.await(mac)
-	defer d.forget(id)
-	tries := Tries{Count: 1}
-	request, err := message(id, mac, dhcpv4.MessageTypeRequest, dhcpv4.WithClientIP(old.Addr.Addr().AsSlice()), dhcpv4.WithBroadcast(false))
-	if err != nil {
-		return Lease{}, tries, err
-	}
-	frame, err := toServer(mac, old, request)
-	if err != nil {
-		return Lease{}, tries, err
-	}
-	l, err := x.confirm(ctx, d, frame, &tries)
-	return l, tries, err
 }
 
 // confirm asks for an address and waits for the server's yes or no.

@@ -153,9 +153,10 @@ func udpFrame(t *testing.T, fromMAC, toMAC string, from, to netip.Addr) []byte {
 	eth.DstMAC, err2 = net.ParseMAC(toMAC)
 	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: from.AsSlice(), DstIP: to.AsSlice()}
 	udp := &layers.UDP{SrcPort: 9, DstPort: 9}
+	err3 := udp.SetNetworkLayerForChecksum(ip)
 	b := gopacket.NewSerializeBuffer()
-	err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, eth, ip, udp, gopacket.Payload("forged"))
-	if err := errors.Join(err1, err2, udp.SetNetworkLayerForChecksum(ip), err); err != nil {
+	err4 := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, eth, ip, udp, gopacket.Payload("forged"))
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()

@@ -31,7 +31,7 @@ func (f *formPortal) login(ctx context.Context) error {
 		return err
 	}
 	if page.Host != f.adm.Portal {
-		return nil // not caught: status will tell
+		return nil // not redirected: Login asks for the status next
 	}
 	asks := func(f form) bool { return f.has("password") }
 	form, err := findForm(page, body, asks)

@@ -157,7 +157,7 @@ func (c *personaClient) lease(ctx context.Context) (Tries, error) {
 	var all Tries
 	for n := 1; ; n++ {
 		lease, tries, err := c.host.dhcp.Lease(ctx, c.mac())
-		all.add(tries)
+		all.Add(tries)
 		if err != nil {
 			return all, fmt.Errorf("asking for a lease: %w", err)
 		}
@@ -182,14 +182,6 @@ func (c *personaClient) takeStatic() error {
 		return fmt.Errorf("%w: %s", errTaken, c.static)
 	}
 	return c.settle(persona.Lease{Addr: netip.PrefixFrom(c.static, c.cfg.LAN.Bits()), Router: c.cfg.Gateway})
-}
-
-// add counts another exchange's tries.
-func (t *Tries) add(more persona.Tries) {
-	t.Count += more.Count
-	if t.Refusal == nil {
-		t.Refusal = more.Refusal
-	}
 }
 
 // settle makes the address of a lease the client's. The caller holds the lock of state.

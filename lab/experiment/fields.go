@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/traffic/short"
 )
 
 // Bounds of what an experiment may ask for: beyond them it is a typing mistake.
@@ -21,7 +22,6 @@ const (
 	MaxClientHosts   = 3
 	maxChurn         = 1000
 	maxShortRate     = 50_000
-	maxShortBytes    = 16 << 20
 	defaultShort     = 16 << 10
 	minLoginRate     = 0.1
 	MaxLoginRate     = 10_000
@@ -71,7 +71,7 @@ var fields = []field{
 	{"traffic.protocol", into(word(ProtocolTCP, ProtocolUDP), func(e *Experiment) *string { return &e.Traffic.Protocol })},
 	{"traffic.burst_segments", into(integer(1, client.InitialWindow), func(e *Experiment) *int { return &e.Traffic.BurstSegments })},
 	{"traffic.short_per_second", into(shortRate, func(e *Experiment) *float64 { return &e.Traffic.ShortPerSecond })},
-	{"traffic.short_bytes", into(integer(1, maxShortBytes), func(e *Experiment) *int { return &e.Traffic.ShortBytes })},
+	{"traffic.short_bytes", into(integer(1, short.MostBytes), func(e *Experiment) *int { return &e.Traffic.ShortBytes })},
 	{"traffic.pacing", into(word(PacingPaced, PacingBurst), func(e *Experiment) *string { return &e.Traffic.Pacing })},
 	{"beside.client", into(word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Client })},
 	{"beside.traffic", into(word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Traffic })},

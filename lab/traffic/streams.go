@@ -247,8 +247,8 @@ func (c Config) bufferBytes() int {
 	return max(4*c.burstBytes(), min(share, 64<<20))
 }
 
-// checkDescriptors tells beforehand that a run cannot fit the process, where
-// otherwise some late dial would fail with an error about something else.
+// checkDescriptors refuses a run that needs more open files than the process may have.
+// Without this check a late dial would fail with an unrelated error.
 func checkDescriptors(streams int) error {
 	const spare = 32 // standard streams, the runtime's own, epoll and eventfd
 	var lim unix.Rlimit

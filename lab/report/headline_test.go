@@ -49,7 +49,7 @@ func TestLead(t *testing.T) {
 	limited := cell("slow", analysis.Different, 9.4)
 	limited.Device("delivered_mbps").Mean, limited.Flags = 553, []analysis.Tally{{Text: result.FlagSaturated, Count: 9}}
 	elsewhere := cell("half", analysis.Different, 2)
-	analysis.Number(elsewhere.Number(result.OfferedMbps)) = 500
+	offered(elsewhere.Cell) = 500
 	rejected := cell("broken", "", 0)
 	rejected.Pairs, rejected.Change(cost.PerBit).Mean = 0, analysis.Absent()
 	for _, tt := range []struct {

@@ -71,7 +71,7 @@ func TestPageInBrowser(t *testing.T) {
 
 // markKeyOf is the name a cell has in the page.
 func markKeyOf(c analysis.Cell) string {
-	return fmt.Sprintf("%s|%s|%s|%d|%s", c.DUT(), c.Text(result.Direction), c.Text(result.Profile), c.Int(result.Clients), analysis.Number(c.Number(result.OfferedMbps)))
+	return fmt.Sprintf("%s|%s|%s|%d|%s", c.DUT(), c.Text(result.Direction), c.Text(result.Profile), c.Int(result.Clients), offered(c.Cell))
 }
 
 // checkTables holds the tables of results against summary.json: every cell is
@@ -194,7 +194,7 @@ func levelFigures(s analysis.Summary) (figures map[string]map[string]string, lev
 		for _, l := range sweep.Levels {
 			key := fmt.Sprintf("%s|%s|%s|%d|%s", sweep.Cell.Text(result.DUT), sweep.Cell.Text(result.Direction), sweep.Cell.Text(result.Profile), sweep.Cell.Int(result.Clients), l.Level)
 			if sweep.Along == result.Clients {
-				key = fmt.Sprintf("%s|%s|%s|%s|%s", sweep.Cell.Text(result.DUT), sweep.Cell.Text(result.Direction), sweep.Cell.Text(result.Profile), l.Level, analysis.Number(sweep.Cell.Number(result.OfferedMbps)))
+				key = fmt.Sprintf("%s|%s|%s|%s|%s", sweep.Cell.Text(result.DUT), sweep.Cell.Text(result.Direction), sweep.Cell.Text(result.Profile), l.Level, offered(sweep.Cell))
 			}
 			figures[sweep.Along][key] = l.CPUNormalised.Mean.String()
 			levels++

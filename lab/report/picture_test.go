@@ -95,7 +95,7 @@ func checkRanked(t *testing.T, rows []drawnRow, s analysis.Summary) {
 	t.Helper()
 	want := map[string]analysis.Cell{}
 	for _, c := range s.Cells {
-		if analysis.Number(c.Number(result.OfferedMbps)) == 1000 {
+		if offered(c.Cell) == 1000 {
 			want[markKeyOf(c)] = c
 		}
 	}
@@ -113,9 +113,9 @@ func checkRanked(t *testing.T, rows []drawnRow, s analysis.Summary) {
 		if row.Reach == nil || row.Reach.Left > row.Mark || row.Reach.Right < row.Mark {
 			t.Errorf("%s: the mark at %g is not within its interval %+v", row.Device, row.Mark, row.Reach)
 		}
-		limited := c.Device("delivered_mbps").Mean < 980
+		limited := c.Device(cost.Delivered).Mean < 980
 		if limited != strings.Contains(row.Note, "delivers ") || (c.Verdict == analysis.Inconclusive) != strings.Contains(row.Note, "left open") {
-			t.Errorf("%s, %s, delivers %g: the note is %q", row.Device, c.Verdict, float64(c.Device("delivered_mbps").Mean), row.Note)
+			t.Errorf("%s, %s, delivers %g: the note is %q", row.Device, c.Verdict, float64(c.Device(cost.Delivered).Mean), row.Note)
 		}
 	}
 }

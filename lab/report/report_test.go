@@ -174,7 +174,7 @@ func TestWrite(t *testing.T) {
 	for _, c := range s.Cells {
 		r := c.Change(cost.PerBit)
 		if low, high := truth[c.DUT()]/1.06, truth[c.DUT()]*1.06; float64(r.Mean) < low || float64(r.Mean) > high {
-			t.Errorf("%s at %g: ratio %+v, true %g", c.DUT(), float64(analysis.Number(c.Number(result.OfferedMbps))), r, truth[c.DUT()])
+			t.Errorf("%s at %g: ratio %+v, true %g", c.DUT(), float64(offered(c.Cell)), r, truth[c.DUT()])
 		}
 		if c.Pairs != 24 || c.Blocks != 6 {
 			t.Errorf("%s: %d pairs in %d blocks", c.DUT(), c.Pairs, c.Blocks)

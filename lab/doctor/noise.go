@@ -13,6 +13,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
@@ -71,6 +72,7 @@ func (x examination) duet(ctx context.Context) (analysis.Summary, error) {
 	}
 	dir := filepath.Join(x.scratch, "aa")
 	outcome, err := runner.Run(ctx, runner.Config{
+		Measure:    measure.Of(exp),
 		Experiment: exp, Dir: dir, Version: x.opts.Version, Command: "gateweigh doctor",
 		Status: func(p runner.Progress) { x.opts.Status("two clean routers: " + p.Text) },
 	})

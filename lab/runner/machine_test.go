@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
 )
 
 func TestFits(t *testing.T) {
@@ -91,7 +92,7 @@ func TestBothLabsAreAskedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	with, without := many.Sides(experiment.Block{Clients: 10_000})
-	if !tellsRouter(with, without) || tellsRouter(without) || tellsRouter(experiment.Side{Client: client.KindMacvlan, Clients: 1000}) {
-		t.Error("routers of both labs are told of their neighbours when one has thousands of personas, and only then")
+	if !side.EntersNeighbours(with, without) || side.EntersNeighbours(without) || side.EntersNeighbours(experiment.Side{Client: client.KindMacvlan, Clients: 1000}) {
+		t.Error("neighbours are entered in both labs when one has thousands of personas, and only then")
 	}
 }

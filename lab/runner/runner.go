@@ -195,7 +195,7 @@ func (r *run) recall() error {
 		r.sitting = max(r.sitting, t.Sitting+1)
 	}
 	for _, s := range records.Storms {
-		key := windowKey{cell: result.Cell{DUT: s.DUT, Clients: s.Clients}, block: s.Block, loginRate: s.LoginRate}
+		key := windowKey{cell: result.NewCell(result.DUT, s.DUT, result.Clients, s.Clients), block: s.Block, loginRate: s.LoginRate}
 		r.count(key, s.Attempt, s.Accepted)
 		r.sitting = max(r.sitting, s.Sitting+1)
 	}

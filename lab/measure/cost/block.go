@@ -127,14 +127,14 @@ func (b *block) stretch(ctx context.Context, cell result.Cell, todo []int) (s re
 		return s, err
 	}
 	if err := b.cell(ctx, cell, todo); err != nil {
-		return s, fmt.Errorf("at %.0f Mbit/s: %w", cell.OfferedMbps, err)
+		return s, fmt.Errorf("at %.0f Mbit/s: %w", cell.Number(result.OfferedMbps), err)
 	}
 	last, err := device.Lab.Router.Sample(ctx)
 	if err != nil {
 		return s, err
 	}
 	return result.Stretch{
-		OfferedMbps: cell.OfferedMbps, ProcessNs: side.UsageOf(first, last).ProcessNs,
+		OfferedMbps: cell.Number(result.OfferedMbps), ProcessNs: side.UsageOf(first, last).ProcessNs,
 		Seconds:       float64(last.MonotonicNs-first.MonotonicNs) / 1e9,
 		WarmupSeconds: b.pair.warmup(cell).Seconds(),
 		Connect:       device.connect, FirstByte: device.firstByte, CleanConnect: clean.connect, CleanFirstByte: clean.firstByte,
@@ -145,7 +145,7 @@ func (b *block) stretch(ctx context.Context, cell result.Cell, todo []int) (s re
 // cell starts the cell's traffic, warms up and measures the windows in todo.
 func (b *block) cell(ctx context.Context, cell result.Cell, todo []int) (err error) {
 	device, clean := b.pair.device, b.pair.clean
-	text := fmt.Sprintf("%s: %.0f Mbit/s %s", b.Name(b.Block), cell.OfferedMbps, cell.Direction)
+	text := fmt.Sprintf("%s: %.0f Mbit/s %s", b.Name(b.Block), cell.Number(result.OfferedMbps), cell.Text(result.Direction))
 	if warmup := b.pair.warmup(cell); warmup > b.Experiment.Warmup {
 		text += fmt.Sprintf(", %s until each stream has sent a burst", warmup)
 	}

@@ -25,7 +25,7 @@ type lab struct {
 // load starts the load of a cell, for at most so many seconds.
 func (s *lab) load(ctx context.Context, cell result.Cell, seconds int) error {
 	s.marked, s.fairness = 0, result.Fairness{}
-	if err := s.StartTraffic(ctx, cell.Direction, cell.OfferedMbps, seconds); err != nil {
+	if err := s.StartTraffic(ctx, cell.Text(result.Direction), cell.Number(result.OfferedMbps), seconds); err != nil {
 		return err
 	}
 	return s.readDelays(ctx)

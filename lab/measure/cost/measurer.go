@@ -56,7 +56,7 @@ func (p pair) seconds(cell result.Cell) int {
 
 // warmup is how long a load runs before its first window.
 func (p pair) warmup(cell result.Cell) time.Duration {
-	return p.e.WarmupOf(cell.OfferedMbps, cell.Direction, p.device.Config.Has, p.clean.Config.Has)
+	return p.e.WarmupOf(cell.Number(result.OfferedMbps), cell.Text(result.Direction), p.device.Config.Has, p.clean.Config.Has)
 }
 
 func (p pair) start(ctx context.Context, s *lab, cell result.Cell) error {

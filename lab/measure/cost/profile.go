@@ -27,14 +27,14 @@ func (b *block) profileCell(ctx context.Context, cell result.Cell) error {
 	if !b.run.Lacks(b.Session, b.Block, cell) {
 		return nil
 	}
-	b.Status("%s: profile at %.0f Mbit/s %s", b.Name(b.Block), cell.OfferedMbps, cell.Direction)
+	b.Status("%s: profile at %.0f Mbit/s %s", b.Name(b.Block), cell.Number(result.OfferedMbps), cell.Text(result.Direction))
 	err := b.profile(ctx, cell)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if err != nil {
 		b.run.unprofiled[cell] = true
-		note := fmt.Sprintf("No profile of %s at %g Mbit/s %s with %d clients, %s: %v", cell.DUT, cell.OfferedMbps, cell.Direction, cell.Clients, cell.Profile, err)
+		note := fmt.Sprintf("No profile of %s at %g Mbit/s %s with %d clients, %s: %v", cell.Text(result.DUT), cell.Number(result.OfferedMbps), cell.Text(result.Direction), cell.Int(result.Clients), cell.Text(result.Profile), err)
 		b.Notice("%s", note)
 		b.Note(note)
 	}
@@ -90,8 +90,8 @@ func (b *block) profile(ctx context.Context, cell result.Cell) error {
 			return err
 		}
 	}
-	if got := p.Clean.DeliveredMbps; got < minProfiled*cell.OfferedMbps {
-		return fmt.Errorf("the clean router delivered %.1f of %.0f Mbit/s while perf ran: no profile of this load", got, cell.OfferedMbps)
+	if got := p.Clean.DeliveredMbps; got < minProfiled*cell.Number(result.OfferedMbps) {
+		return fmt.Errorf("the clean router delivered %.1f of %.0f Mbit/s while perf ran: no profile of this load", got, cell.Number(result.OfferedMbps))
 	}
 	return profile.Write(b.Dir, p)
 }

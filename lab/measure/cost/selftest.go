@@ -61,7 +61,7 @@ func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathe
 	judgeControl(t, sent, saturated, slack, reject)
 	judgeSide("device", t.DUT, window, slack, reject)
 	if !gathers && !saturated {
-		judgePackets("device", t.Cell.Profile, t.DUT, reject)
+		judgePackets("device", t.Cell.Text(result.Profile), t.DUT, reject)
 	}
 	judgeDevice(t, saturated, slack, reject)
 	if lossy := max(t.DUT.RetransmitRatio, t.DUT.LossRatio()) > maxRetransmits; lossy && !t.AA && t.Clean.LossRatio() <= maxRetransmits {
@@ -81,9 +81,9 @@ func judgeControl(t *result.Trial, sent experiment.Traffic, saturated bool, slac
 	if saturated {
 		least = minBeside
 	}
-	judgePackets(who, t.Cell.Profile, t.Clean, reject)
+	judgePackets(who, t.Cell.Text(result.Profile), t.Clean, reject)
 	judgeFlow(who, t.Clean, least, slack, reject)
-	if t.Clean.AggregationFactor < minBulk && t.Cell.Profile == result.Bulk {
+	if t.Clean.AggregationFactor < minBulk && t.Cell.Text(result.Profile) == result.Bulk {
 		reject("%s: %.2f frames per packet, profile bulk wants %.2f or more", who, t.Clean.AggregationFactor, minBulk)
 	}
 	known := t.Clean.SegmentsPerBurst > 0

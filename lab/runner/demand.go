@@ -39,7 +39,7 @@ type Demand struct {
 
 // DemandOf is an experiment's, guests included.
 func DemandOf(e *experiment.Experiment) Demand {
-	d := Demand{Experiment: e.Name, Sides: e.Labs(experiment.Block{Clients: slices.Max(e.Clients)})}
+	d := Demand{Experiment: e.Name, Sides: e.Largest()}
 	for i := range d.Sides {
 		d.Sides[i].Clients += e.Client.Guests()
 	}

@@ -31,7 +31,7 @@ import (
 // of its devices.
 func Needs(e *experiment.Experiment) []dut.Need {
 	list := []dut.Need{{Program: "ethtool", Package: "ethtool", Why: "the links' offloads"}}
-	labs := e.Labs(experiment.Block{Clients: slices.Max(e.Clients)})
+	labs := e.Largest()
 	if slices.ContainsFunc(labs, func(s experiment.Side) bool { return client.Leases(s.Client) }) {
 		list = append(list, dut.Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases beside a router that gives none"})
 	}
@@ -52,7 +52,7 @@ func checkMachine(e *experiment.Experiment) error {
 			errs = append(errs, fmt.Errorf("%s is not on PATH: install the %s", n.Program, n.Remedy()))
 		}
 	}
-	for _, side := range slices.Compact(e.Labs(experiment.Block{Clients: slices.Max(e.Clients)})) {
+	for _, side := range slices.Compact(e.Largest()) {
 		if most := client.Most(side.Client); side.Clients > most {
 			errs = append(errs, fmt.Errorf("clients: %d: clients of kind %s go up to %d", side.Clients, side.Client, most))
 		}

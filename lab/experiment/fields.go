@@ -55,7 +55,7 @@ var shared = []Field{
 	field("mode", word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode }),
 	field("duts", List(name), func(e *Experiment) *[]string { return &e.DUTs }),
 	field("clients", List(integer(1, MaxPersonas)), func(e *Experiment) *[]int { return &e.Clients }),
-	optional("offered_mbps", List(rate), func(e *Experiment) *[]float64 { return &e.OfferedMbps }),
+	optional("offered_mbps", List(Within(MinOfferedMbps, MaxOfferedMbps, "a number of Mbit/s")), func(e *Experiment) *[]float64 { return &e.OfferedMbps }),
 	optional("mbps_per_client", List(share), func(e *Experiment) *[]float64 { return &e.MbpsPerClient }),
 	field("directions", List(word(result.Up, result.Down, result.Both)), func(e *Experiment) *[]string { return &e.Directions }),
 	field("profiles", List(word(result.PerPacket, result.Bulk)), func(e *Experiment) *[]string { return &e.Profiles }),

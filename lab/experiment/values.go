@@ -34,14 +34,16 @@ func integer(lo, hi int) Parser[int] {
 	}
 }
 
-// rate accepts Mbit/s above zero.
-func rate(v any) (float64, error) {
-	mbps, ok := number(v)
-	// Written so that NaN, which TOML allows, is refused too.
-	if !ok || !(mbps >= MinOfferedMbps && mbps <= MaxOfferedMbps) {
-		return 0, fmt.Errorf("must be a number of Mbit/s from %g to %d, not %s", MinOfferedMbps, MaxOfferedMbps, show(v))
+// Within accepts numbers from lo to hi; what says which, such as "a number of Mbit/s".
+func Within(lo, hi float64, what string) Parser[float64] {
+	return func(v any) (float64, error) {
+		n, ok := number(v)
+		// Written so that NaN, which TOML allows, is refused too.
+		if !ok || !(n >= lo && n <= hi) {
+			return 0, fmt.Errorf("must be %s from %g to %g, not %s", what, lo, hi, show(v))
+		}
+		return n, nil
 	}
-	return mbps, nil
 }
 
 // share accepts Mbit/s of one client; what they make together is checked later.

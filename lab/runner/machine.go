@@ -75,7 +75,7 @@ func fits(e *experiment.Experiment, t dut.Traits) error {
 // environment describes machine and run.
 func environment(ctx context.Context, cfg Config, placement testbed.Placement) (result.Environment, error) {
 	env := result.Environment{
-		Experiment: cfg.Experiment.Name, Title: cfg.Experiment.Description, Mode: cfg.Experiment.Mode,
+		Experiment: cfg.Experiment.Name, Measure: cfg.Experiment.Measure, Title: cfg.Experiment.Description, Mode: cfg.Experiment.Mode,
 		Command: cfg.Command, Start: time.Now().UTC(), GateweighVersion: cfg.Version,
 		Arch: runtime.GOARCH, Placement: placement.String(),
 		Offloads: offloads(cfg.Experiment), Tools: tools(ctx, cfg.Experiment), Sysctls: testbed.Sysctls(DemandOf(cfg.Experiment).Clients() - cfg.Experiment.Client.Guests()),
@@ -99,9 +99,6 @@ func environment(ctx context.Context, cfg Config, placement testbed.Placement) (
 	}
 	if env.GateweighSHA256, err = hashSelf(); err != nil {
 		return env, fmt.Errorf("hashing the program: %w", err)
-	}
-	if cfg.Experiment.Measure != result.MeasureCost {
-		env.Measure = cfg.Experiment.Measure
 	}
 	old, err := result.ReadEnvironment(filepath.Join(cfg.Dir, result.EnvironmentFile))
 	switch {

@@ -73,16 +73,15 @@ func (b *block) profile(ctx context.Context, cell result.Cell) error {
 		FrequencyHz: profile.FrequencyHz, UserStacks: profile.Unwind(pids), Perf: profile.PerfVersion(ctx),
 	}
 	var takes []recorded
-	m := newMeasurer(b.pair)
-	err = m.begin(ctx, cell)
+	err = b.pair.begin(ctx, cell)
 	if err == nil {
-		err = m.loaded(ctx, cell, func(labs ...*lab) error {
+		err = b.pair.loaded(ctx, cell, 0, func(labs ...*lab) error {
 			t := recorded{data: filepath.Join(dir, fmt.Sprintf("perf.data.%d", len(takes))), labs: labs}
 			takes = append(takes, t)
 			return b.sample(ctx, p.UserStacks, &takes[len(takes)-1])
 		})
 	}
-	if err := errors.Join(err, m.end(ctx)); err != nil {
+	if err := errors.Join(err, b.pair.end(ctx)); err != nil {
 		return err
 	}
 	for _, t := range takes {

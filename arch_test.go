@@ -65,14 +65,14 @@ var allowedImports = map[string][]string{
 	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/measure/side", "lab/meter", "lab/result"},
 	"lab/analysis":   {"lab/result", "lab/analysis/inference"},
 	"lab/doctor":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/measure", "lab/measure/side", "lab/runner", "lab/result", "lab/analysis"},
-	"lab/studies":    {"lab/analysis", "lab/result"},
-	"lab/report":     {"lab/analysis", "lab/profile", "lab/result", "lab/studies", "lab/report/chart"},
-	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/result"},
+	"lab/studies":    {"lab/analysis", "lab/measure/cost", "lab/result"},
+	"lab/report":     {"lab/analysis", "lab/measure", "lab/measure/cost", "lab/measure/logins", "lab/profile", "lab/result", "lab/studies", "lab/report/chart"},
+	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/measure", "lab/measure/cost", "lab/result"},
 
 	// What can be measured: the table, one folder each, and the labs that all of them work on.
-	"lab/measure":        {"lab/experiment", "lab/runner", "lab/dut", "lab/measure/cost", "lab/measure/logins"},
-	"lab/measure/cost":   {"lab/experiment", "lab/runner", "lab/measure/side", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/profile", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/short"},
-	"lab/measure/logins": {"lab/experiment", "lab/runner", "lab/measure/side", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed"},
+	"lab/measure":        {"lab/experiment", "lab/runner", "lab/dut", "lab/result", "lab/analysis", "lab/measure/cost", "lab/measure/logins"},
+	"lab/measure/cost":   {"lab/analysis", "lab/experiment", "lab/runner", "lab/measure/side", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/profile", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/short"},
+	"lab/measure/logins": {"lab/analysis", "lab/experiment", "lab/runner", "lab/measure/side", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed"},
 	"lab/measure/side":   {"lab/experiment", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/rtt"},
 
 	"lab/client/persona": {}, // many clients behind one interface
@@ -111,15 +111,15 @@ var testImports = map[string][]string{
 	"lab/traffic":  {"lab/labtest"},
 
 	"lab/client/persona": {"lab/labtest"},
-	"lab/experiment":     {"lab/measure"},                                                // whose keys the shipped experiments have
-	"lab/measure":        {"lab/agent", "lab/measure/side", "lab/result", "lab/testbed"}, // another measure, in real labs
+	"lab/experiment":     {"lab/measure"},                                  // whose keys the shipped experiments have
+	"lab/measure":        {"lab/agent", "lab/measure/side", "lab/testbed"}, // another measure, in real labs
 	"lab/measure/logins": {"lab/measure/cost"},
 	"lab/traffic/iperf3": {"lab/labtest"},
 	"lab/traffic/rtt":    {"lab/labtest", "lab/traffic/socket"},
 	"lab/traffic/short":  {"lab/labtest"},
 
 	"lab/report":  {"lab/analysis/analysistest"},
-	"lab/studies": {"lab/analysis/analysistest", "lab/experiment"},
+	"lab/studies": {"lab/analysis/analysistest", "lab/experiment", "lab/measure"},
 }
 
 const maxLines = 450

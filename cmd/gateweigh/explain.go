@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/profile"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -68,7 +69,7 @@ func explain(ctx context.Context, name, dut string, flags explainFlags) error {
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	e := report.Explain(p, analysis.Summarise(run, analysis.Options{}), max(flags.functions, 0))
+	e := report.Explain(p, measure.Summarise(run, analysis.Options{}), max(flags.functions, 0))
 	if flags.json {
 		return report.ExplainJSON(os.Stdout, e)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -41,7 +42,7 @@ func reportCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				opts.With = append(opts.With, analysis.Summarise(run, opts.Analysis))
+				opts.With = append(opts.With, measure.Summarise(run, opts.Analysis))
 			}
 			return reportRun(cmd.Context(), args[0], opts, asJSON)
 		},

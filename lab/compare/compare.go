@@ -15,6 +15,8 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -176,7 +178,7 @@ func Single(b Input, opts Options) Comparison {
 }
 
 func summarise(in Input, opts Options) analysis.Summary {
-	return analysis.Summarise(in.Run, analysis.Options{Delta: opts.Delta, Confidence: opts.Confidence})
+	return measure.Summarise(in.Run, analysis.Options{Delta: opts.Delta, Confidence: opts.Confidence})
 }
 
 func sideOf(in Input, s analysis.Summary) Side {
@@ -189,13 +191,13 @@ func sideOf(in Input, s analysis.Summary) Side {
 }
 
 func keyOf(c analysis.Cell) result.Cell {
-	return result.NewCell(result.DUT, c.DUT, result.Clients, c.Clients, result.OfferedMbps, float64(c.OfferedMbps), result.Direction, c.Direction, result.Profile, c.Profile)
+	return result.NewCell(result.DUT, c.DUT(), result.Clients, c.Int(result.Clients), result.OfferedMbps, float64(analysis.Number(c.Number(result.OfferedMbps))), result.Direction, c.Text(result.Direction), result.Profile, c.Text(result.Profile))
 }
 
 func measured(c analysis.Cell) Measured {
 	return Measured{
-		Pairs: c.Pairs, Rejected: c.Rejected, DeliveredMbps: c.DeliveredMbps,
-		OverheadRatio: c.OverheadRatio, CPUCorePct: c.CPUCorePct, NsPerPacket: c.Intervals.NsPerPacket,
+		Pairs: c.Pairs, Rejected: c.Rejected, DeliveredMbps: c.Device("delivered_mbps").Mean,
+		OverheadRatio: c.Change(cost.PerBit), CPUCorePct: c.Device(cost.CPU), NsPerPacket: c.Device("ns_per_packet"),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 )
 
 // evidence is what the blocks say of a difference between logarithms. It keeps
@@ -28,9 +29,9 @@ func noEvidence() evidence { return alone(inference.None()) }
 
 // logOverhead is the log overhead ratio of a cell, over its blocks.
 func logOverhead(c analysis.Cell) inference.Sample {
-	n := c.OverheadRatio.N
+	n := c.Change(cost.PerBit).N
 	return inference.Sample{
-		Mean: math.Log(float64(c.OverheadRatio.Mean)), SE: float64(c.SDLog) / math.Sqrt(float64(n)),
+		Mean: math.Log(float64(c.Change(cost.PerBit).Mean)), SE: float64(c.SDLog) / math.Sqrt(float64(n)),
 		Freedom: float64(n - 1), N: n,
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
@@ -50,11 +51,28 @@ func (idle) Run() runner.Measure { return idle{} }
 
 func (idle) Fits(*experiment.Experiment, dut.Traits) error             { return nil }
 func (idle) Lacks(*runner.Session, experiment.Block, result.Cell) bool { return false }
+
 func usage(a, b side.Reading) (m result.Measurement) {
 	u := side.UsageOf(a.Router, b.Router)
 	m.Seconds = float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9
 	m.NAPINs, m.ProcessNs, m.ThreadNs, m.RoleNs = u.NAPINs, u.ProcessNs, u.ThreadNs, side.Roles(a, b)
 	return m
+}
+
+// Summarise has one metric, what the router's CPU does while nothing is forwarded.
+func (idle) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
+	in := analysis.Input{
+		Run: run, Measure: "idle", Noun: "window", Load: []result.Dimension{idleMs},
+		Metrics: []analysis.Metric{{
+			Name: "process_core_pct", Unit: "% of a core", Better: analysis.Less, Against: analysis.AsDifference, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts,
+			Of: func(r analysis.Reading) float64 { return r.Get("process_ns") / 1e7 / r.Get("seconds") },
+		}},
+		Compare: func(a, b result.Cell) int { return result.CompareCells(a, b, result.DUT, result.Clients, idleMs) },
+	}
+	for _, t := range run.Trials {
+		in.Trials = append(in.Trials, analysis.Trial{Trial: t, Device: result.ValuesOf(t.DUT), Clean: result.ValuesOf(t.Clean)})
+	}
+	return analysis.Summarise(in, opts)
 }
 
 func (idle) Block(ctx context.Context, s *runner.Session, b experiment.Block) (*result.Block, error) {

@@ -5,10 +5,12 @@ package measure
 import (
 	"slices"
 
+	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
@@ -20,6 +22,8 @@ type Measure interface {
 	Rules() experiment.Measure
 	// Run returns what carries out the blocks of one run; each run needs one of its own.
 	Run() runner.Measure
+	// Summarise computes the summary of a run that measured it, from the run's records alone.
+	Summarise(run result.Run, opts analysis.Options) analysis.Summary
 }
 
 // Table is a list of measures; the first is what experiments measure that name none.
@@ -38,8 +42,21 @@ func (t Table) Catalogue() experiment.Catalogue {
 }
 
 // Of is the measure that an experiment names, which was read with the table's catalogue.
-func (t Table) Of(e *experiment.Experiment) Measure {
-	return t[slices.IndexFunc(t, func(m Measure) bool { return m.Rules().Name == e.Measure })]
+func (t Table) Of(e *experiment.Experiment) Measure { return t.named(e.Measure) }
+
+// named is the measure of that name; a name from elsewhere makes it the first.
+func (t Table) named(name string) Measure {
+	return t[max(0, slices.IndexFunc(t, func(m Measure) bool { return m.Rules().Name == name }))]
+}
+
+// Summarise computes the summary of a run.
+func (t Table) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
+	return t.named(run.Measure()).Summarise(run, opts)
+}
+
+// Summarise is that of all measures.
+func Summarise(run result.Run, opts analysis.Options) analysis.Summary {
+	return All().Summarise(run, opts)
 }
 
 // Catalogue is that of all measures.

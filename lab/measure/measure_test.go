@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -136,5 +137,15 @@ func TestMeasureOfItsOwnRunsAndResumes(t *testing.T) {
 	}
 	if len(run.Blocks) != 3 {
 		t.Errorf("%d blocks are recorded, want 3", len(run.Blocks))
+	}
+	summary := table().Summarise(run, analysis.Options{})
+	if len(summary.Cells) != 2 {
+		t.Fatalf("%d cells are summarised, want 2", len(summary.Cells))
+	}
+	for i, ms := range []float64{100, 300} {
+		c := summary.Cells[i]
+		if cpu := c.Device("process_core_pct"); c.Number(idleMs) != ms || c.Blocks != 2 || cpu.Mean <= 0 || cpu.N != 2 {
+			t.Errorf("cell %s of %d blocks: %+v", c.Cell, c.Blocks, cpu)
+		}
 	}
 }

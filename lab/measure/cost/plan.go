@@ -1,7 +1,3 @@
-// Package cost measures what a device costs a router that forwards traffic: clients in two labs
-// offer the same load, over a router with the device and over a clean one, and both routers' CPU
-// time is read around windows of it. Short connections, and guests that come and go, can be part of
-// the load.
 package cost
 
 import (
@@ -19,11 +15,11 @@ type Measure struct{}
 
 // Rules are those of experiments that measure cost.
 func (Measure) Rules() experiment.Measure {
-	return experiment.Measure{Name: result.MeasureCost, Check: check, Settings: settings, Duration: duration, Describe: describe}
+	return experiment.Measure{Name: result.MeasureCost, Check: check, Settings: settings, Duration: duration, Describe: inWords}
 }
 
-// describe says which windows a block has, and what its clients send.
-func describe(e *experiment.Experiment) experiment.Description {
+// inWords says which windows a block has, and what its clients send.
+func inWords(e *experiment.Experiment) experiment.Description {
 	var loads []string
 	if len(e.OfferedMbps) > 0 {
 		loads = append(loads, experiment.Series(e.OfferedMbps)+" Mbit/s")

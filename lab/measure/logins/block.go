@@ -1,7 +1,3 @@
-// Package logins measures how many clients a device lets in: all of them lease an address and then
-// log in, at once or at a rate, and the clients' times and what it cost the device are recorded. One
-// such window is a storm. It has a lab of its own, and no clean router beside it: that one has no
-// log-in.
 package logins
 
 import (

@@ -34,12 +34,12 @@ func (Measure) Rules() experiment.Measure {
 		},
 		Why:    "no payload is sent and no clean router stands beside the device",
 		Settle: func(e *experiment.Experiment) { e.Windows = 1 }, // a storm is over once
-		Check:  check, Settings: settings, Duration: duration, Describe: describe,
+		Check:  check, Settings: settings, Duration: duration, Describe: inWords,
 	}
 }
 
-// describe says how the clients of a storm come.
-func describe(e *experiment.Experiment) experiment.Description {
+// inWords says how the clients of a storm come.
+func inWords(e *experiment.Experiment) experiment.Description {
 	var texts []string
 	for _, rate := range rates.Of(e) {
 		texts = append(texts, rateText(rate))

@@ -21,21 +21,19 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// Kinds of client, of traffic and of pacing, and protocols. Measures, modes,
-// directions and profiles, which records name too, are those of package result.
+// Kinds of pacing, and protocols. Kinds of client and of traffic are those of packages
+// client and traffic; modes, directions and profiles, which records name too, those of
+// package result.
 const (
-	ClientMacvlan  = "macvlan"
-	ClientVeth     = "veth"
-	ClientPersona  = "persona"
-	TrafficStreams = "streams"
-	TrafficIperf3  = "iperf3"
-	PacingPaced    = "paced" // spread evenly by the sender's pacing rate
-	PacingBurst    = "burst" // iperf3's own token bucket
-	ProtocolTCP    = "tcp"
-	ProtocolUDP    = "udp"
+	PacingPaced = "paced" // spread evenly by the sender's pacing rate
+	PacingBurst = "burst" // iperf3's own token bucket
+	ProtocolTCP = "tcp"
+	ProtocolUDP = "udp"
 )
 
 // Clean is the name of the router without a device under test. It is the other
@@ -50,7 +48,7 @@ type Experiment struct {
 	Measure     string    // name of a measure; default: the catalogue's first
 	Mode        string    // result.ModeDuet (default) or result.ModeSolo, the only one where a device is alone
 	DUTs        []string  // names of built-in devices or of Custom ones
-	Clients     []int     // 1 to MaxClients each, to MaxAloneClients where a device is alone, of kind persona to MaxPersonas
+	Clients     []int     // 1 to what the kind takes
 	OfferedMbps []float64 // TCP or UDP payload, all clients together
 	// MbpsPerClient are loads of one client: each makes a load of so much for every client.
 	MbpsPerClient []float64
@@ -80,18 +78,18 @@ type Experiment struct {
 
 // Client says how clients are simulated.
 type Client struct {
-	Kind string // ClientMacvlan (default), ClientVeth or ClientPersona
+	Kind string // one of client.Kinds; default the first
 	// Churn is guests a second that lease, log in, log out and leave while the clients
-	// send; default 0. Kind persona only.
+	// send; default 0. The kind has to take guests.
 	Churn float64
 	Hosts int // machines that share the clients, 1 (default) to MaxClientHosts
 }
 
 // Traffic says what the clients send.
 type Traffic struct {
-	Kind          string // TrafficStreams (default) or TrafficIperf3
+	Kind          string // one of traffic.Kinds; default the first
 	Protocol      string // ProtocolTCP (default) or ProtocolUDP
-	BurstSegments int    // segments sent back to back; default 44, one 64 KB buffer
+	BurstSegments int    // segments sent back to back; default traffic.DefaultBurst
 	Pacing        string // PacingPaced (default) or PacingBurst
 	// ShortPerSecond connections a second are opened beside the load, each for one
 	// answer of ShortBytes; default 0, and 16 KiB.
@@ -234,8 +232,8 @@ func newExperiment(c Catalogue, file string) *Experiment {
 		Window:     time.Second,
 		Warmup:     500 * time.Millisecond,
 		Redo:       2,
-		Client:     Client{Kind: ClientMacvlan, Hosts: 1},
-		Traffic:    Traffic{Kind: TrafficStreams, Protocol: ProtocolTCP, BurstSegments: 44, Pacing: PacingPaced},
+		Client:     Client{Kind: client.Kinds(nil)[0], Hosts: 1},
+		Traffic:    Traffic{Kind: traffic.Kinds(nil)[0], Protocol: ProtocolTCP, BurstSegments: traffic.DefaultBurst, Pacing: PacingPaced},
 		Custom:     map[string]CustomDUT{},
 		own:        map[string]any{},
 		catalogue:  c,

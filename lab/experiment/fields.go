@@ -7,22 +7,21 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/traffic/short"
 )
 
 // Bounds of what an experiment may ask for: beyond them it is a typing mistake.
 const (
-	MaxClients      = 250    // of kinds macvlan and veth: they share one /24 with the clean router's
-	MaxAloneClients = 4000   // of kind macvlan, on a network of the device's own
-	MaxPersonas     = 65_000 // of kind persona, whatever is measured
-	MaxSessions     = 200_000
+	MaxSessions = 200_000
 	// MaxAmongSessions is how many clients there can be where a device is filled with
 	// sessions: those that never send have the addresses beyond.
 	MaxAmongSessions = 4000
 	MaxClientHosts   = 3
 	maxChurn         = 1000
 	maxShortRate     = 50_000
-	maxShortBytes    = 16 << 20
 	defaultShort     = 16 << 10
 	minPerSecond     = 0.1
 	MinOfferedMbps   = 0.1
@@ -57,7 +56,7 @@ var shared = []Field{
 	measureField,
 	field("mode", word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode }),
 	field("duts", List(name), func(e *Experiment) *[]string { return &e.DUTs }),
-	field("clients", List(integer(1, MaxPersonas)), func(e *Experiment) *[]int { return &e.Clients }),
+	field("clients", List(integer(1, client.Most())), func(e *Experiment) *[]int { return &e.Clients }),
 	optional("offered_mbps", List(Within(MinOfferedMbps, MaxOfferedMbps, "a number of Mbit/s")), func(e *Experiment) *[]float64 { return &e.OfferedMbps }),
 	optional("mbps_per_client", List(share), func(e *Experiment) *[]float64 { return &e.MbpsPerClient }),
 	field("directions", List(word(result.Up, result.Down, result.Both)), func(e *Experiment) *[]string { return &e.Directions }),
@@ -69,18 +68,18 @@ var shared = []Field{
 	field("warmup", duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.Warmup }),
 	field("redo", integer(0, 10), func(e *Experiment) *int { return &e.Redo }),
 	field("profile_window", duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.ProfileWindow }),
-	field("client.kind", word(ClientMacvlan, ClientVeth, ClientPersona), func(e *Experiment) *string { return &e.Client.Kind }),
+	field("client.kind", word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Client.Kind }),
 	optional("client.churn", PerSecond(maxChurn, "0 for none", "guests a second"), func(e *Experiment) *float64 { return &e.Client.Churn }),
 	field("client.hosts", integer(1, MaxClientHosts), func(e *Experiment) *int { return &e.Client.Hosts }),
-	field("traffic.kind", word(TrafficStreams, TrafficIperf3), func(e *Experiment) *string { return &e.Traffic.Kind }),
+	field("traffic.kind", word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Traffic.Kind }),
 	field("traffic.protocol", word(ProtocolTCP, ProtocolUDP), func(e *Experiment) *string { return &e.Traffic.Protocol }),
-	field("traffic.burst_segments", integer(1, 64), func(e *Experiment) *int { return &e.Traffic.BurstSegments }),
+	field("traffic.burst_segments", integer(1, client.InitialWindow), func(e *Experiment) *int { return &e.Traffic.BurstSegments }),
 	field("traffic.pacing", word(PacingPaced, PacingBurst), func(e *Experiment) *string { return &e.Traffic.Pacing }),
 	optional("traffic.short_per_second", PerSecond(maxShortRate, "0 for none", "connections a second"), func(e *Experiment) *float64 { return &e.Traffic.ShortPerSecond }),
-	optional("traffic.short_bytes", integer(1, maxShortBytes), func(e *Experiment) *int { return &e.Traffic.ShortBytes }),
-	optional("beside.client", word(ClientMacvlan, ClientVeth, ClientPersona), func(e *Experiment) *string { return &e.Beside.Client }),
-	optional("beside.traffic", word(TrafficStreams, TrafficIperf3), func(e *Experiment) *string { return &e.Beside.Traffic }),
-	optional("beside.clients", integer(1, MaxPersonas), func(e *Experiment) *int { return &e.Beside.Clients }),
+	optional("traffic.short_bytes", integer(1, short.MostBytes), func(e *Experiment) *int { return &e.Traffic.ShortBytes }),
+	optional("beside.client", word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Client }),
+	optional("beside.traffic", word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Traffic }),
+	optional("beside.clients", integer(1, client.Most()), func(e *Experiment) *int { return &e.Beside.Clients }),
 }
 
 // tables are the keys that hold other keys.

@@ -138,19 +138,16 @@ func rankCeilings(d *drawing) (ranking, []analysis.Cell) {
 	s := d.summary
 	cells := rankedCells(s)
 	slices.SortStableFunc(cells, func(a, b analysis.Cell) int { return slices.Compare(ceilingOrder(s, a), ceilingOrder(s, b)) })
+	load, where := inCommon(cells, func(c analysis.Cell) string {
+		return fmt.Sprintf("with %s, %s", counted(c.Int(result.Clients), "client"), directionWord(c.Text(result.Direction)))
+	})
 	r := ranking{
-		Title: "Load carried without loss, alone on the machine, Mbit/s", Order: "the most first", ReachText: "to the load that is not carried, on a logarithmic scale",
+		Title: "Load carried without loss, alone on the machine, Mbit/s", Load: load, Order: "the most first",
+		ReachText: "to the load that is not carried, on a logarithmic scale",
 		Key: []keyEntry{
 			{shapeCarries, "carried; the next load tried is not"}, {shapeMore, "carried; more was not offered"}, {shapeLess, "fails at the least that was tried"},
 		},
 		Notes: []string{unheardSentence(s, cells)},
-	}
-	setting := func(c analysis.Cell) string {
-		return fmt.Sprintf("with %s, %s", counted(c.Int(result.Clients), "client"), directionWord(c.Text(result.Direction)))
-	}
-	where := setting
-	if !slices.ContainsFunc(cells, func(c analysis.Cell) bool { return setting(c) != setting(cells[0]) }) {
-		r.Load, where = setting(cells[0]), func(analysis.Cell) string { return "" }
 	}
 	for _, c := range cells {
 		if l, ok := ceilingOf(s, analysis.Cell{Cell: c.With(result.DUT, analysis.Clean)}); ok {

@@ -41,9 +41,9 @@ func heaviest(s analysis.Summary) []analysis.Cell {
 func rankCosts(d *drawing) ranking {
 	s := d.summary
 	cells := rankedCells(s)
-	where := loadText
+	load, where := inCommon(cells, loadText)
 	r := ranking{
-		Title: "Router CPU per delivered bit, × " + otherName(s), Order: "cheapest first",
+		Title: "Router CPU per delivered bit, × " + otherName(s), Load: load, Order: "cheapest first",
 		Reference: 1, ReferenceName: "clean router", Floor: s.AA.Ratio, ReachText: intervalText(s),
 		Notes: []string{unheardSentence(s, cells)},
 		Key: []keyEntry{
@@ -54,9 +54,6 @@ func rankCosts(d *drawing) ranking {
 	}
 	if s.Sides != nil {
 		r.Title = "Ratio of the labs: router CPU per delivered bit, × " + otherName(s)
-	}
-	if alike(cells) {
-		r.Load, where = loadText(cells[0]), func(analysis.Cell) string { return "" }
 	}
 	for _, c := range cells {
 		r.Rows = append(r.Rows, ranked{
@@ -198,15 +195,14 @@ func leadSentence(s analysis.Summary, cells []analysis.Cell) string {
 			open = append(open, c)
 		}
 	}
-	name, where := func(c analysis.Cell) string { return c.DUT() + " " + loadText(c) }, ""
 	switch {
 	case len(cells) == 0:
 		return ""
 	case accepted == 0:
 		return "No trial was accepted, so there is nothing to compare."
-	case alike(cells):
-		name, where = func(c analysis.Cell) string { return c.DUT() }, loadText(cells[0])
 	}
+	where, each := inCommon(cells, loadText)
+	name := func(c analysis.Cell) string { return joined(" ", c.DUT(), each(c)) }
 	if len(known) == 0 {
 		return unbroken(capitalised(joined(", ", where, openClause(s, named(open, name)))) + ".")
 	}
@@ -247,9 +243,15 @@ func costRange(s analysis.Summary, cells []analysis.Cell, name func(analysis.Cel
 	return "from " + cost(first, " times the CPU") + " to " + cost(last, " times")
 }
 
-// alike reports whether all cells have the same load.
-func alike(cells []analysis.Cell) bool {
-	return len(cells) > 0 && !slices.ContainsFunc(cells, func(c analysis.Cell) bool { return loadText(c) != loadText(cells[0]) })
+// inCommon is the text that holds for the whole list, and that of each where they differ.
+func inCommon[T any](list []T, text func(T) string) (all string, each func(T) string) {
+	if slices.ContainsFunc(list, func(v T) bool { return text(v) != text(list[0]) }) {
+		return "", text
+	}
+	if len(list) > 0 {
+		all = text(list[0])
+	}
+	return all, func(T) string { return "" }
 }
 
 // unheardSentence names the loads above those of the picture of which no trial was accepted.

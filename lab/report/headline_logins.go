@@ -44,13 +44,10 @@ const (
 // rankLogins has the devices by the log-ins they take a second, the fastest first.
 func rankLogins(d *drawing) ranking {
 	cells := largest(d.summary.Cells)
-	where := stormSetting
+	load, where := inCommon(cells, stormSetting)
 	r := ranking{
-		Title: "Clients let in a second", Order: "fastest first", ReachText: intervalText(d.summary),
+		Title: "Clients let in a second", Load: load, Order: "fastest first", ReachText: intervalText(d.summary),
 		Key: []keyEntry{{shapeAll, "all clients got in"}, {shapeSome, "some were left out"}},
-	}
-	if alikeStorms(cells) {
-		r.Load, where = stormSetting(cells[0]), func(analysis.Cell) string { return "" }
 	}
 	for _, c := range cells {
 		row := ranked{
@@ -63,15 +60,6 @@ func rankLogins(d *drawing) ranking {
 		r.Rows = append(r.Rows, row)
 	}
 	return r
-}
-
-func alikeStorms(cells []analysis.Cell) bool {
-	for _, c := range cells {
-		if stormSetting(c) != stormSetting(cells[0]) {
-			return false
-		}
-	}
-	return len(cells) > 0
 }
 
 // loginNote is what a reader must know of a device beside its log-ins a second.
@@ -142,10 +130,7 @@ func loginLead(cells []analysis.Cell) string {
 	if n := len(accepted); n > 2 {
 		accepted = []analysis.Cell{accepted[0], accepted[n-1]}
 	}
-	where := ""
-	if alikeStorms(accepted) {
-		where = "With " + stormSetting(accepted[0]) + ", "
-	}
+	all, each := inCommon(accepted, stormSetting)
 	var parts []string
 	for _, c := range accepted {
 		text := fmt.Sprintf("%s lets in %s clients a second", c.DUT(), digits3(c.Device("login_per_second").Mean))
@@ -155,12 +140,15 @@ func loginLead(cells []analysis.Cell) string {
 		case failed(c, logins.Login) > 0:
 			text += " and leaves " + failedShare(c) + " out"
 		}
-		if where == "" {
-			text += " (" + stormSetting(c) + ")"
+		if where := each(c); where != "" {
+			text += " (" + where + ")"
 		}
 		parts = append(parts, text)
 	}
-	return unbroken(where + strings.Join(parts, ", and ") + ".")
+	if all != "" {
+		all = "With " + all
+	}
+	return unbroken(joined(", ", all, strings.Join(parts, ", and ")) + ".")
 }
 
 // failedShare is how many of the clients of a cell were left out.

@@ -21,7 +21,8 @@ import (
 )
 
 var (
-	desk = view{name: "desk", width: 1440, height: 900}
+	desk   = view{name: "desk", width: 1440, height: 900}
+	tablet = view{name: "tablet", width: 768, height: 1024}
 
 	pictureOf = flag.String("picture-of", "", "run folder with the report that TestPicture photographs; default: a simulated run")
 	pictureIn = flag.String("picture-in", "", "PNG file that TestPicture writes; default: none")
@@ -68,8 +69,8 @@ func drawnRows(t *testing.T, p *tab) []drawnRow {
 	})()`)
 }
 
-// TestFirstScreen: the whole picture stands on a reader's first screen, at a desk and on
-// a phone, its type can be read, and its marks are at the figures of summary.json.
+// TestFirstScreen: the whole picture stands on a reader's first screen, at a desk, on a
+// tablet and on a phone, its type can be read, and its marks are at the figures of summary.json.
 func TestFirstScreen(t *testing.T) {
 	browser := newBrowser(t)
 	dir, _ := write(t, sevenGateways())
@@ -77,12 +78,13 @@ func TestFirstScreen(t *testing.T) {
 	if err := json.Unmarshal(read(t, dir, report.SummaryFile), &s); err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []view{desk, phone} {
+	for _, v := range []view{desk, tablet, phone} {
 		t.Run(v.name, func(t *testing.T) {
 			p := open(t, browser, filepath.Join(dir, report.HTMLFile), v)
 			rows := drawnRows(t, p)
 			checkRanked(t, rows, s)
 			checkRoom(t, p, rows, v)
+			checkFits(t, p)
 		})
 	}
 }

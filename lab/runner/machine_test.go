@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // shipped has of the measures what concerns their labs.
@@ -62,7 +63,7 @@ func TestLackingProgramsAreNamedWithTheirPackages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Set("traffic.kind", experiment.TrafficIperf3); err != nil {
+	if err := e.Set("traffic.kind", traffic.KindIperf3); err != nil {
 		t.Fatal(err)
 	}
 	err = checkMachine(e)

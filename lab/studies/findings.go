@@ -15,10 +15,10 @@ type subject struct {
 }
 
 func (b beside) findings() []analysis.Finding {
-	if !b.measured() {
-		return nil
+	out := []analysis.Finding{}
+	if !slices.ContainsFunc(b.Sweeps, func(s *Sweep) bool { return b.sweeps[s].measured() }) {
+		return out
 	}
-	var out []analysis.Finding
 	for _, c := range b.Claims {
 		lacking, subjects := b.lacking(c), b.subjects(c.Of, c.Sweeps)
 		switch {
@@ -37,10 +37,6 @@ func (b beside) findings() []analysis.Finding {
 		}
 	}
 	return append(out, b.notMeasured()...)
-}
-
-func (b beside) measured() bool {
-	return slices.ContainsFunc(b.Sweeps, func(s *Sweep) bool { return b.sweeps[s].measured() })
 }
 
 // lacking are the sweeps a claim is judged by that no run holds.

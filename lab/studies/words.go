@@ -32,12 +32,15 @@ func (s Sweep) along() dimension { return dimensions[s.Along] }
 // at names a level of the sweep.
 func (s Sweep) at(level float64) string { return s.along().value(level) }
 
-// held is what the sweep holds fixed.
+// value is that of what the sweep holds fixed.
+func (s Sweep) value() float64 { return s.At.Number(s.Held) }
+
+// held is the same in words.
 func (s Sweep) held() string {
-	if d := dimensions[s.Held]; d.Thousand != "" && s.Value >= 1000 {
-		return fmt.Sprintf("%g %s", s.Value/1000, d.Thousand)
+	if d := dimensions[s.Held]; d.Thousand != "" && s.value() >= 1000 {
+		return fmt.Sprintf("%g %s", s.value()/1000, d.Thousand)
 	}
-	return dimensions[s.Held].value(s.Value)
+	return dimensions[s.Held].value(s.value())
 }
 
 func (d dimension) value(v float64) string {

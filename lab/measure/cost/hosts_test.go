@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // TestMain lets the test binary serve as the agent of its labs' hosts.
@@ -43,7 +44,7 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 	}
 	// The streams' server stays and takes the port of iperf3's first one, so iperf3 goes first.
 	for _, c := range []struct{ kind, direction string }{
-		{experiment.TrafficIperf3, result.Up}, {experiment.TrafficStreams, result.Up}, {experiment.TrafficStreams, result.Down},
+		{traffic.KindIperf3, result.Up}, {traffic.KindStreams, result.Up}, {traffic.KindStreams, result.Down},
 	} {
 		s.Has.Traffic = experiment.Traffic{Kind: c.kind, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44}
 		if err := s.StartTraffic(ctx, c.direction, mbps, 60); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -45,7 +46,7 @@ func (s *lab) readDelays(ctx context.Context) error {
 
 // mark has the streams count what they carry each from now on.
 func (s *lab) mark(ctx context.Context) error {
-	if s.Load.Kind != agent.TrafficStreams {
+	if !traffic.KindOf(s.Load.Kind).Counts {
 		return nil
 	}
 	stats, err := s.Lab.Server.TrafficStats(ctx)
@@ -83,7 +84,7 @@ func (s *lab) readFairness(ctx context.Context) error {
 	}
 	s.fairness = result.Fairness{
 		Streams: shares.Streams, Broken: max(broken, stats.Broken), // both ends count the same streams
-		Jain: shares.Jain(), Even: shares.Even(s.Load.BurstSegments * traffic.SegmentBytes(s.Load.UDP)),
+		Jain: shares.Jain(), Even: shares.Even(s.Load.BurstSegments * traffic.SegmentBytes(client.KindOf(s.Has.Client).MTU, s.Load.UDP)),
 		MinMbps: side.Mbps(shares.Min, seconds), MaxMbps: side.Mbps(shares.Max, seconds),
 	}
 	s.marked = 0

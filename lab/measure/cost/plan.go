@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -57,19 +58,15 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 
 // What duration assumes: means over 174 blocks of quick,
 // portal-bandwidth and portal-clients with openNDS, CoovaChilli and an
-// allow-list, two labs on two cores.
+// allow-list, two labs on two cores. What clients take is with their kinds.
 const (
-	blockOverhead  = 500 * time.Millisecond // labs up and down
-	clientOverhead = 20 * time.Millisecond  // one client in each lab: created, leased, removed
-	cellOverhead   = 300 * time.Millisecond // traffic started, settled and read out
+	blockOverhead = 500 * time.Millisecond // labs up and down
+	cellOverhead  = 300 * time.Millisecond // traffic started, settled and read out
 	// The average device. openNDS takes 3 s, and 0.12 s a client to log in,
 	// CoovaChilli 0.5 s and 5 ms, an allow-list next to nothing.
 	deviceOverhead  = 1200 * time.Millisecond
-	personaOverhead = time.Millisecond // in place of clientOverhead
-	loginOverhead   = 50 * time.Millisecond
-	personaLogin    = 900 * time.Microsecond // of personas at gatewayd, in place of loginOverhead: 65,000 took 52 to 58 s
-	redone          = 0.12                   // windows measured again: 1 % of them in quick, 14 to 31 % at 100 clients
-	profileOverhead = 5 * time.Second        // perf started, its samples read and named
+	redone          = 0.12            // windows measured again: 1 % of them in quick, 14 to 31 % at 100 clients
+	profileOverhead = 5 * time.Second // perf started, its samples read and named
 )
 
 // duration estimates a group's. In solo mode the two windows of a pair follow each other.
@@ -100,17 +97,14 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 
 // login is how long a client takes to log in at a device.
 func login(s experiment.Side, dut string) time.Duration {
-	if s.Client == experiment.ClientPersona && strings.HasPrefix(dut, "gateway-") {
-		return personaLogin
+	times := client.KindOf(s.Client).Times
+	if times.FastLogin > 0 && strings.HasPrefix(dut, "gateway-") {
+		return times.FastLogin
 	}
-	return loginOverhead
+	return times.Login
 }
 
 // admission is how long a lab's clients take to come and go.
 func admission(s experiment.Side) time.Duration {
-	each := clientOverhead
-	if s.Client == experiment.ClientPersona {
-		each = personaOverhead
-	}
-	return time.Duration(s.Clients) * each
+	return time.Duration(s.Clients) * client.KindOf(s.Client).Times.Stay
 }

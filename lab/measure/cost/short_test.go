@@ -30,7 +30,7 @@ func TestShortConnectionsBesideStreams(t *testing.T) {
 		Backend: testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, DUT: experiment.Clean, DUTLab: "a",
 		Experiment: &experiment.Experiment{Client: experiment.Client{Hosts: 1}},
 		Sides: slices.Repeat([]experiment.Side{{Client: client.KindMacvlan, Clients: 4, Traffic: experiment.Traffic{
-			Kind: experiment.TrafficStreams, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44,
+			Kind: traffic.KindStreams, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44,
 			ShortPerSecond: 200, ShortBytes: 1000,
 		}}}, 2),
 	}.OpenPair(ctx)

@@ -23,7 +23,7 @@ const (
 // each by its own clock, for streams; for iperf3, whose counts come at its end,
 // by the router's outgoing link less headers and less what was sent twice.
 func (s *lab) delivered(out meter.Link, seconds float64, receivers []span, resent float64) float64 {
-	if s.Load.Kind == agent.TrafficStreams {
+	if traffic.KindOf(s.Load.Kind).Counts {
 		var sum float64
 		for _, r := range receivers {
 			sum += side.Mbps(r.b.Load.ReceivedBytes-r.a.Load.ReceivedBytes, float64(r.b.Load.MonotonicNs-r.a.Load.MonotonicNs)/1e9)
@@ -134,7 +134,7 @@ func (s *lab) measurement(a, b side.Reading) result.Measurement {
 	delete(m.RoleNs, result.RoleRadius)
 	m.PacketsPerWakeup = ratio(frames, router.Wakeups)
 	addBroken(&m, clients, b.Server)
-	if s.Load.UDP && s.Load.Kind == agent.TrafficStreams {
+	if s.Load.UDP && traffic.KindOf(s.Load.Kind).Counts {
 		m.RetransmitRatio = 0 // what TCP there is carries none of the load
 		addDatagrams(&m, slices.Concat(clients, server))
 	}

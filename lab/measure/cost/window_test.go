@@ -15,7 +15,7 @@ import (
 )
 
 func TestMeasurementOfAnUploadWindow(t *testing.T) {
-	s := &lab{Side: &side.Side{Lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, Load: agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", OfferedMbps: 10}}}
+	s := &lab{Side: &side.Side{Lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, Load: agent.Traffic{Kind: traffic.KindStreams, Direction: "up", OfferedMbps: 10}}}
 	a, b := side.Reading{Clients: make([]side.Endpoint, 1)}, side.Reading{Clients: make([]side.Endpoint, 1)}
 	client := &b.Clients[0]
 	a.Router.Links = map[string]meter.Link{"r0": {}, "r1": {}}
@@ -49,7 +49,7 @@ func TestMeasurementOfAnUploadWindow(t *testing.T) {
 // TestMeasurementOfDatagrams: both ends' counts make the figures, and what TCP there is
 // beside them none.
 func TestMeasurementOfDatagrams(t *testing.T) {
-	s := &lab{Side: &side.Side{Lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, Load: agent.Traffic{Kind: agent.TrafficStreams, UDP: true, Direction: "both", OfferedMbps: 10}}}
+	s := &lab{Side: &side.Side{Lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, Load: agent.Traffic{Kind: traffic.KindStreams, UDP: true, Direction: "both", OfferedMbps: 10}}}
 	a, b := side.Reading{Clients: make([]side.Endpoint, 2)}, side.Reading{Clients: make([]side.Endpoint, 2)}
 	for i := range b.Clients {
 		a.Clients[i].Load.Datagrams = traffic.Datagrams{Sent: 44, Lost: 7}
@@ -70,7 +70,7 @@ func TestMeasurementOfDatagrams(t *testing.T) {
 
 func TestDeliveredByIperf3LeavesOutHeadersAndRepeats(t *testing.T) {
 	out := meter.Link{TxBytes: 1514000, TxPackets: 1000}
-	s := &lab{Side: &side.Side{Load: agent.Traffic{Kind: agent.TrafficIperf3}}}
+	s := &lab{Side: &side.Side{Load: agent.Traffic{Kind: traffic.KindIperf3}}}
 	if got, want := s.delivered(out, 2, nil, 0.25), 1448000*8/1e6/2*0.75; math.Abs(got-want) > 1e-9 {
 		t.Errorf("TCP: %v Mbit/s, want %v", got, want)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -50,7 +51,7 @@ func inWords(e *experiment.Experiment) experiment.Description {
 // check refuses clients and devices that cannot have a storm.
 func check(e *experiment.Experiment, report experiment.Report) {
 	only := fmt.Sprintf("measure = %q", e.Measure)
-	if e.Client.Kind == experiment.ClientVeth {
+	if !client.KindOf(e.Client.Kind).Leases {
 		report("client.kind", "%q does not go with %s: these clients lease no addresses", e.Client.Kind, only)
 	}
 	if e.Client.Churn > 0 {
@@ -72,12 +73,10 @@ func settings(e *experiment.Experiment) (list []experiment.Setting) {
 	return list
 }
 
-// What a storm takes: means with 100 to 1000 clients. Personas take 0.3 ms to create and lease.
+// What a storm takes: means with 100 to 1000 clients. What the clients themselves take is with their kinds.
 const (
-	labOverhead    = 1700 * time.Millisecond // the lab up and down, and its device
-	clientOverhead = 5 * time.Millisecond    // created, leased, removed
-	personaClient  = 500 * time.Microsecond
-	unknownLogin   = 60 * time.Millisecond // at a device that is not known
+	labOverhead  = 1700 * time.Millisecond // the lab up and down, and its device
+	unknownLogin = 60 * time.Millisecond   // at a device that is not known
 )
 
 // knownLogins are a log-in's at devices that are; those of gatewayd differ little.
@@ -85,12 +84,8 @@ var knownLogins = map[string]time.Duration{"opennds": 150 * time.Millisecond, "c
 
 // duration estimates how long the clients of a group's storms take to lease and to log in.
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
-	each := clientOverhead
-	if e.Client.Kind == experiment.ClientPersona {
-		each = personaClient
-	}
 	n, rate := g.Cell.Int(result.Clients), g.Cell.Number(result.LoginRate)
-	lease, login := time.Duration(n)*each, time.Duration(n)*loginOf(e, g.Cell.Text(result.DUT))
+	lease, login := time.Duration(n)*client.KindOf(e.Client.Kind).Times.Storm, time.Duration(n)*loginOf(e, g.Cell.Text(result.DUT))
 	if rate > 0 {
 		least := time.Duration(float64(n) / rate * float64(time.Second))
 		lease, login = max(lease, least), max(login, least)

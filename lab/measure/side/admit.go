@@ -68,7 +68,7 @@ func (s *Side) serveDHCP(ctx context.Context) error {
 	if s.static {
 		kept = s.Has.Clients
 	}
-	if !client.Leases(s.Has.Client) || s.Traits.DHCP || s.static && s.Guests == 0 {
+	if !client.KindOf(s.Has.Client).Leases || s.Traits.DHCP || s.static && s.Guests == 0 {
 		return nil
 	}
 	return s.Lab.ServeDHCP(ctx, kept)
@@ -134,10 +134,6 @@ func (s *Side) logIn(ctx context.Context) error {
 	return nil
 }
 
-// knownMost is how many neighbours a router learns by itself: as many as announce
-// themselves, two labs together well below the machine's limit.
-const knownMost = client.AnnounceMost
-
 // Leased enters the clients that have an address by now into Clients, and into the router's
 // neighbour table where the lab does that.
 func (s *Side) Leased(ctx context.Context) error {
@@ -155,25 +151,29 @@ func (s *Side) Leased(ctx context.Context) error {
 	return s.Lab.Router.AddNeighbours(ctx, agent.Neighbours{Link: s.Lab.LANIf, List: addrs})
 }
 
-// EntersNeighbours reports whether the lab enters clients into the routers' neighbour tables: where
-// one of the labs that are compared has more personas than the machine's table may have room
-// for, it does so in all of them.
+// EntersNeighbours reports whether the lab enters clients into the neighbour tables of its
+// routers: into those of both compared labs where one has more clients than the machine's
+// table may have room for.
 func EntersNeighbours(sides ...experiment.Side) bool {
-	return slices.ContainsFunc(sides, func(s experiment.Side) bool { return s.Client == client.KindPersona && s.Clients > knownMost })
+	return slices.ContainsFunc(sides, func(s experiment.Side) bool {
+		most := client.KindOf(s.Client).LearnMost
+		return most > 0 && s.Clients > most
+	})
 }
 
-// hasStatic reports whether the clients of a side have their addresses without asking. Personas
-// whose neighbour entries the lab makes would ask the lab's own server where the device leases
-// nothing. That server is not measured, and walks the list of its leases for each request: 10,000
-// clients took it 9 s, and 65,000 had not leased after 7 minutes.
+// hasStatic reports whether the clients of a side have their addresses without asking. As many
+// clients as the lab enters into the router's table would ask the lab's own server where the device
+// leases nothing. That server is not measured, and walks the list of its leases for each request:
+// 10,000 clients took it 9 s, and 65,000 had not leased after 7 minutes.
 func hasStatic(has experiment.Side, entered bool, t dut.Traits) bool {
-	return entered && has.Client == client.KindPersona && !t.DHCP
+	k := client.KindOf(has.Client)
+	return entered && k.Leases && k.Static && !t.DHCP
 }
 
 // Addresses is where the side's clients have theirs from: result.Static and its like.
 func (s *Side) Addresses() string {
 	switch {
-	case s.static, !client.Leases(s.Has.Client):
+	case s.static, !client.KindOf(s.Has.Client).Leases:
 		return result.Static
 	case s.Traits.DHCP:
 		return result.FromDevice

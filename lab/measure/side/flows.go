@@ -18,6 +18,9 @@ const (
 // log-in's connections until they expire.
 const FlowsPerClient = 16
 
+// fewClients have room for their connections in the table of any machine.
+const fewClients = 250
+
 // flowsPerStream is room for a stream and, where it is tried again, its successor.
 const flowsPerStream = 2
 
@@ -26,7 +29,7 @@ const flowsPerStream = 2
 // blamed. It asks once the clients are logged in, when it shows whether the device
 // tracks at all.
 func (s *Side) checkFlows(ctx context.Context) error {
-	if len(s.Clients) <= knownMost {
+	if len(s.Clients) <= fewClients {
 		return nil
 	}
 	count, limit, err := s.flows(ctx)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
-	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -28,8 +27,6 @@ func TestMain(m *testing.M) {
 // other, and the runner hands these words on as they are.
 func TestHostsKnowTheWordsOfExperiments(t *testing.T) {
 	for word, known := range map[string]string{
-		experiment.ClientMacvlan: client.KindMacvlan, experiment.ClientVeth: client.KindVeth,
-		experiment.TrafficStreams: agent.TrafficStreams, experiment.TrafficIperf3: agent.TrafficIperf3,
 		result.Up: traffic.Up, result.Down: traffic.Down,
 	} {
 		if word != known {

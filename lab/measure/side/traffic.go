@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // StartTraffic starts a load of so many Mbit/s, for at most so many seconds. It returns when all
@@ -55,7 +56,7 @@ func (s *Side) shareOf(i int) agent.Traffic {
 // awaitOpen waits until all streams have their windows open, where they are too many
 // to have it done within any warm-up.
 func (s *Side) awaitOpen(ctx context.Context, clients int) error {
-	if s.Load.Kind != agent.TrafficStreams || clients <= agent.WindowsAtOnce {
+	if !traffic.KindOf(s.Load.Kind).Counts || clients <= agent.WindowsAtOnce {
 		return nil
 	}
 	for {

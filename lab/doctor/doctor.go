@@ -13,6 +13,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -85,7 +86,7 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 	defer os.RemoveAll(scratch)
 	x := examination{
 		opts: opts, placement: placement, scratch: scratch, root: os.Geteuid() == 0,
-		sys: system{os.DirFS("/")}, largest: largestExperiment(experiment.Builtins()), crowd: mostPersonas(experiment.Builtins()),
+		sys: system{os.DirFS("/")}, largest: largestExperiment(measure.Catalogue().Builtins()), crowd: mostPersonas(measure.Catalogue().Builtins()),
 	}
 	groups, err := x.all(ctx)
 	if err != nil {
@@ -162,7 +163,7 @@ func newReport(groups []Group) Report {
 }
 
 // defaultExperiment is what gateweigh run does without arguments.
-func defaultExperiment() *experiment.Experiment { return experiment.Builtins()[0] }
+func defaultExperiment() *experiment.Experiment { return measure.Catalogue().Builtins()[0] }
 
 // reason is an error without the sentinel at its end, which says nothing to users.
 func reason(err, sentinel error) string {

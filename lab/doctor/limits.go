@@ -13,6 +13,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
@@ -178,11 +179,11 @@ func (x examination) ports(inside map[string]string) Line {
 	}
 	// A client binds to its own address and has a stream and a probe; log-ins
 	// leave connections in TIME_WAIT.
-	if high-low+1 < runner.FlowsPerClient {
+	if high-low+1 < side.FlowsPerClient {
 		l.State, l.Do = Warn, "sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'"
 		return l
 	}
-	l.Means = fmt.Sprintf("each client has them all and uses %d at most", runner.FlowsPerClient)
+	l.Means = fmt.Sprintf("each client has them all and uses %d at most", side.FlowsPerClient)
 	return l
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
@@ -18,7 +19,7 @@ import (
 func on(files map[string]string) examination {
 	return examination{
 		opts: Options{Status: func(string) {}}, root: true, sys: machineOf(files), placement: testbed.Placement{Router: []int{1}, Endpoints: []int{0}},
-		largest: largestExperiment(experiment.Builtins()), crowd: mostPersonas(experiment.Builtins()),
+		largest: largestExperiment(measure.Catalogue().Builtins()), crowd: mostPersonas(measure.Catalogue().Builtins()),
 	}
 }
 
@@ -136,7 +137,7 @@ func TestLargestExperimentCountsItsPrograms(t *testing.T) {
 	if many.Tasks()-few.Tasks() != 40 {
 		t.Errorf("iperf3 adds %d tasks for 10 clients in two labs, want 40", many.Tasks()-few.Tasks())
 	}
-	if got := largestExperiment(experiment.Builtins()); got.Clients() != 1000 || len(got.Sides) != 1 || got.Experiment != "login-storm" {
+	if got := largestExperiment(measure.Catalogue().Builtins()); got.Clients() != 1000 || len(got.Sides) != 1 || got.Experiment != "login-storm" {
 		t.Errorf("largest is %s", got)
 	}
 }

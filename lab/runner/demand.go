@@ -7,16 +7,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // What one client takes, and what a lab takes without any. Tests count files, tasks,
 // neighbours and memory in real labs and hold these numbers to it.
 const (
-	FilesPerHost   = 128 // of an agent without clients, with log-ins and leases under way
-	FlowsPerClient = 16  // tracked by the router: stream, probe, and the log-in's connections until they expire
-	HostsPerLab    = 3
+	FilesPerHost = 128 // of an agent without clients, with log-ins and leases under way
+	HostsPerLab  = 3
 	// Each client is a neighbour of the router, unless that is told of them; the router is
 	// one of each client, but of those that are not counted. Client host, router and
 	// server add three. The table is one for the whole machine, namespaces and all.
@@ -34,14 +33,9 @@ type Demand struct {
 	Sides      []experiment.Side // the labs that stand at the same time
 }
 
-// DemandOf is an experiment's, guests included. A storm of logins has one lab.
+// DemandOf is an experiment's, guests included.
 func DemandOf(e *experiment.Experiment) Demand {
-	device, clean := e.Sides(experiment.Block{Clients: slices.Max(e.Clients)})
-	d := Demand{Experiment: e.Name, Sides: []experiment.Side{device, clean}}
-	if e.Measure == result.MeasureLogins {
-		d.Sides = d.Sides[:1]
-		d.Sides[0].Traffic.Kind = "" // it has none
-	}
+	d := Demand{Experiment: e.Name, Sides: e.Largest()}
 	for i := range d.Sides {
 		d.Sides[i].Clients += e.Client.Guests()
 	}
@@ -74,9 +68,9 @@ func (d Demand) Files() (n int64) {
 
 // Neighbours are entries of the machine's table.
 func (d Demand) Neighbours() int64 {
-	told := tellsRouter(d.Sides...)
+	entered := side.EntersNeighbours(d.Sides...)
 	return d.sum(NeighboursPerLab, func(s experiment.Side) int {
-		if told && client.KindOf(s.Client).LearnMost > 0 {
+		if entered && client.KindOf(s.Client).LearnMost > 0 {
 			return 0
 		}
 		return NeighboursPerClient * s.Clients
@@ -108,7 +102,7 @@ func (d Demand) Tasks() int64 {
 }
 
 // Flows are connections that one router tracks, where its device has any tracked.
-func (d Demand) Flows() int64 { return int64(FlowsPerClient * d.Clients()) }
+func (d Demand) Flows() int64 { return int64(side.FlowsPerClient * d.Clients()) }
 
 // sum is what each lab takes, and beside that its clients.
 func (d Demand) sum(lab int, clients func(experiment.Side) int) (n int64) {

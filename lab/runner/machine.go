@@ -32,12 +32,12 @@ import (
 // of its devices.
 func Needs(e *experiment.Experiment) []dut.Need {
 	list := []dut.Need{{Program: "ethtool", Package: "ethtool", Why: "the links' offloads"}}
-	device, clean := e.Sides(experiment.Block{Clients: slices.Max(e.Clients)})
-	if client.KindOf(device.Client).Leases || client.KindOf(clean.Client).Leases {
+	labs := e.Largest()
+	if slices.ContainsFunc(labs, func(s experiment.Side) bool { return client.KindOf(s.Client).Leases }) {
 		list = append(list, dut.Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases beside a router that gives none"})
 	}
-	for _, kind := range slices.Compact([]string{device.Traffic.Kind, clean.Traffic.Kind}) {
-		if program := traffic.KindOf(kind).Program; e.Measure == result.MeasureCost && program != "" {
+	for _, kind := range slices.Compact([]string{labs[0].Traffic.Kind, labs[len(labs)-1].Traffic.Kind}) {
+		if program := traffic.KindOf(kind).Program; program != "" {
 			list = append(list, dut.Need{Program: program, Package: program, Why: "the traffic"})
 		}
 	}
@@ -55,8 +55,7 @@ func checkMachine(e *experiment.Experiment) error {
 			errs = append(errs, fmt.Errorf("%s is not on PATH: install the %s", n.Program, n.Remedy()))
 		}
 	}
-	device, clean := e.Sides(experiment.Block{Clients: slices.Max(e.Clients)})
-	for _, side := range slices.Compact([]experiment.Side{device, clean}) {
+	for _, side := range slices.Compact(e.Largest()) {
 		if most := client.KindOf(side.Client).Most; side.Clients > most {
 			errs = append(errs, fmt.Errorf("clients: %d: clients of kind %s go up to %d", side.Clients, side.Client, most))
 		}
@@ -77,31 +76,13 @@ func fits(e *experiment.Experiment, t dut.Traits) error {
 	return nil
 }
 
-// fitsStorm reports whether a storm of n clients can come over a device.
-func fitsStorm(n int, t dut.Traits) error {
-	if t.Admission.Kind == client.AdmitNone {
-		return fmt.Errorf("its clients do not log in themselves: there is no storm to measure: %w", dut.ErrNotSupported)
-	}
-	lan := t.LAN
-	if !lan.IsValid() {
-		lan = testbed.DefaultLAN
-	}
-	// Not the network, the router, the broadcast and what a lab's hosts have.
-	const others = 6
-	if room := 1<<(32-lan.Bits()) - others; room < n {
-		return fmt.Errorf("its network %s has room for %d clients, not for %d: %w", lan, room, n, dut.ErrNotSupported)
-	}
-	return nil
-}
-
 // environment describes machine and run.
 func environment(ctx context.Context, cfg Config, placement testbed.Placement) (result.Environment, error) {
-	with, without := cfg.Experiment.Sides(experiment.Block{Clients: slices.Max(cfg.Experiment.Clients)})
 	env := result.Environment{
-		Experiment: cfg.Experiment.Name, Title: cfg.Experiment.Description, Mode: cfg.Experiment.Mode,
+		Experiment: cfg.Experiment.Name, Measure: cfg.Experiment.Measure, Title: cfg.Experiment.Description, Mode: cfg.Experiment.Mode,
 		Command: cfg.Command, Start: time.Now().UTC(), GateweighVersion: cfg.Version,
 		Arch: runtime.GOARCH, Placement: placement.String(),
-		Offloads: offloads(cfg.Experiment), Tools: tools(ctx, cfg.Experiment), Sysctls: testbed.Sysctls(max(with.Clients, without.Clients)),
+		Offloads: offloads(cfg.Experiment), Tools: tools(ctx, cfg.Experiment), Sysctls: testbed.Sysctls(DemandOf(cfg.Experiment).Clients() - cfg.Experiment.Client.Guests()),
 	}
 	env.Clients = clientsText(cfg.Experiment.Client)
 	if device, clean := cfg.Experiment.SidesText(); clean != "" {
@@ -122,9 +103,6 @@ func environment(ctx context.Context, cfg Config, placement testbed.Placement) (
 	}
 	if env.GateweighSHA256, err = hashSelf(); err != nil {
 		return env, fmt.Errorf("hashing the program: %w", err)
-	}
-	if cfg.Experiment.Measure != result.MeasureCost {
-		env.Measure = cfg.Experiment.Measure
 	}
 	old, err := result.ReadEnvironment(filepath.Join(cfg.Dir, result.EnvironmentFile))
 	switch {
@@ -174,9 +152,9 @@ func resumed(old, env result.Environment) result.Environment {
 func tools(ctx context.Context, e *experiment.Experiment) map[string]string {
 	found := map[string]string{}
 	needs := Needs(e)
-	names := append([]string{experiment.Clean}, e.DUTs...)
-	if e.Measure == result.MeasureLogins {
-		names = e.DUTs // alone in its lab
+	names := slices.Clone(e.DUTs)
+	if len(e.Labs(experiment.Block{})) > 1 {
+		names = append(names, experiment.Clean)
 	}
 	for _, name := range names {
 		if d, err := dut.New(name, slices.Max(e.Clients), e); err == nil {
@@ -200,7 +178,9 @@ func offloads(e *experiment.Experiment) []string {
 		"every link: TSO and UDP segmentation off, GRO on, pfifo of 2000 packets (router's ends 10000), threaded NAPI",
 		"endpoints: aggregation at its default size",
 	}
-	if e.Measure == result.MeasureLogins {
+	labs := e.Labs(experiment.Block{})
+	kinds := labs[0].Traffic.Kind
+	if kinds == "" {
 		return append(lines, "router's links with gro_max_size 1500")
 	}
 	for _, p := range e.Profiles {
@@ -210,9 +190,8 @@ func offloads(e *experiment.Experiment) []string {
 			lines = append(lines, "profile bulk: router's links aggregate at the default size")
 		}
 	}
-	kinds := e.Traffic.Kind
-	if _, clean := e.Sides(experiment.Block{}); clean.Traffic.Kind != kinds {
-		kinds += " (" + clean.Traffic.Kind + " at the clean router beside a device)"
+	if clean := labs[len(labs)-1].Traffic.Kind; clean != kinds {
+		kinds += " (" + clean + " at the clean router beside a device)"
 	}
 	return append(lines, fmt.Sprintf("traffic: %s, bursts of %d segments, congestion control cubic", kinds, e.Traffic.BurstSegments))
 }

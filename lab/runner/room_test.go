@@ -97,7 +97,7 @@ func iperf3Of(n int) Demand {
 // kernel's own limits and little memory.
 func TestShippedExperimentsHaveRoom(t *testing.T) {
 	small := room{neighbours: 1024, tasks: 32768 - 500, namespaces: 30_000, files: 20_000, memoryKiB: 3 << 20}
-	for _, e := range experiment.Builtins() {
+	for _, e := range shipped.Builtins() {
 		if err := small.check(DemandOf(e)); err != nil {
 			t.Errorf("%s: %v", e.Name, err)
 		}

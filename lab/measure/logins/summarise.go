@@ -1,5 +1,6 @@
-// Package logins measures login storms: clients that all lease an address and then
-// all log in through a device's own pages.
+// Package logins measures login storms: clients that all lease an address and then all log in
+// through a device's own pages, at once or at a rate. A storm has a lab of its own, and no clean
+// router beside it: that one has no log-in.
 package logins
 
 import (
@@ -26,7 +27,7 @@ const (
 )
 
 // Summarise computes the summary of a run that measured login storms.
-func Summarise(run result.Run, opts analysis.Options) analysis.Summary {
+func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	in := analysis.Input{
 		Run: run, Measure: result.MeasureLogins, Noun: "storm", Metrics: Metrics, Trials: trialsOf(run), Alone: true,
 		Compare: func(a, b result.Cell) int {

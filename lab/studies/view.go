@@ -16,6 +16,7 @@ import (
 type run struct {
 	analysis.Summary
 	Label string
+	held  []course // of one sweep
 }
 
 // labelled names runs by their experiments, and by their place where two are of
@@ -30,7 +31,7 @@ func labelled(summaries []analysis.Summary) []run {
 		if s.Mode == result.ModeSolo {
 			label += ", solo"
 		}
-		out = append(out, run{s, label})
+		out = append(out, run{s, label, nil})
 	}
 	return out
 }
@@ -77,9 +78,10 @@ func (r run) courses(s Sweep) []course {
 
 // add takes a level of a sweep, with what its cell knows.
 func (r run) add(c *course, at result.Cell, l analysis.Level) {
-	level, ratio, load := float64(l.Level), nothing(), at.Number(result.OfferedMbps)
-	for _, cell := range r.Cells {
-		if cell.DUT != c.dut || cell.Profile != c.Profile || at != result.NewCell(result.Clients, cell.Clients, result.OfferedMbps, float64(cell.OfferedMbps), result.Direction, cell.Direction) {
+	level, ratio, clients, load := float64(l.Level), nothing(), at.Int(result.Clients), at.Number(result.OfferedMbps)
+	for i := range r.Cells {
+		cell := &r.Cells[i]
+		if cell.DUT != c.dut || cell.Clients != clients || float64(cell.OfferedMbps) != load || cell.Direction != at.Text(result.Direction) || cell.Profile != c.Profile {
 			continue
 		}
 		ratio = cell.OverheadRatio

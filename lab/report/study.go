@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/report/chart"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/studies"
@@ -286,7 +287,7 @@ func (t *studyTable) describeHeads(columns []studies.Column) {
 
 // flagSigns stand in tables for what weakens a figure.
 var flagSigns = []struct{ flag, sign string }{
-	{analysis.FlagShortfall, "*"}, {result.FlagSaturated, "†"}, {result.FlagLossy, "‡"},
+	{cost.FlagShortfall, "*"}, {result.FlagSaturated, "†"}, {result.FlagLossy, "‡"},
 }
 
 // signs are the signs of flags; those used are noted.
@@ -353,7 +354,7 @@ func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
 				continue
 			}
 			// Beside published series a hollow mark would be taken for one of theirs.
-			at.Hollow = !mixed && slices.Contains(pt.Flags, analysis.FlagShortfall)
+			at.Hollow = !mixed && slices.Contains(pt.Flags, cost.FlagShortfall)
 			shortfall = shortfall || at.Hollow
 			line.Points = append(line.Points, at)
 			if !s.Guide {

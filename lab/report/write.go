@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/studies"
 )
@@ -45,7 +46,7 @@ func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 	if err != nil {
 		return analysis.Summary{}, err
 	}
-	s := analysis.Summarise(run, opts.Analysis)
+	s := measure.Summarise(run, opts.Analysis)
 	if run.Environment.Sides == nil {
 		for _, study := range studies.Beside(append([]analysis.Summary{s}, opts.With...)...) {
 			s.Findings = append(s.Findings, study.Findings...)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -66,7 +67,7 @@ func (c course) has(at float64) bool { return c.figures[at] != nil }
 // atLimit reports whether the device could not carry the load: what it cost at
 // this level says nothing of what the whole load would cost.
 func (c course) atLimit(at float64) bool {
-	return slices.Contains(c.flags[at], result.FlagSaturated) || slices.Contains(c.flags[at], analysis.FlagShortfall)
+	return slices.Contains(c.flags[at], result.FlagSaturated) || slices.Contains(c.flags[at], cost.FlagShortfall)
 }
 
 func (c course) carries(at float64) bool { return c.has(at) && !c.atLimit(at) }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/studies"
 )
@@ -30,7 +31,7 @@ func stored(t *testing.T, name string) analysis.Summary {
 		t.Fatal(err)
 	}
 	defer forget()
-	return analysis.Summarise(run, analysis.Options{})
+	return measure.Summarise(run, analysis.Options{})
 }
 
 // recorded are runs by name: measured ones, and simulated ones that reach every
@@ -62,7 +63,7 @@ func recorded(t *testing.T) map[string][]analysis.Summary {
 	}
 	for name, c := range courses {
 		for set, duts := range sets {
-			if set != "all" && set != "ours" && name != "growing" && name != "narrowing" && name != "proportional" {
+			if set != "all" && name != "growing" && name != "narrowing" {
 				continue
 			}
 			full := clients(c, duts...)
@@ -70,6 +71,9 @@ func recorded(t *testing.T) map[string][]analysis.Summary {
 			if name == "growing" || name == "narrowing" {
 				runs[name+", "+set+", lighter"] = []analysis.Summary{full, lighter(300, c, duts...), bandwidth(c, duts...), lighter(400, c, duts...)}
 			}
+		}
+		if name == "dearer" || name == "falling" || name == "steep" || name == "widening" {
+			continue
 		}
 		finer := clientsSpec(chilli, nds)
 		finer.Clients = []int{1, 10, 50, 75, 100}

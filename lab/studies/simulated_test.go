@@ -5,6 +5,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/studies"
 )
@@ -65,7 +66,7 @@ func simulate(name string, spec analysistest.Spec, c course) analysis.Summary {
 			scale(&t.DUT, c(t.Cell.Text(result.DUT), t.Cell))
 		}
 	}
-	return analysis.Summarise(run, analysis.Options{})
+	return measure.Summarise(run, analysis.Options{})
 }
 
 func scale(m *result.Measurement, factor float64) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -178,7 +179,7 @@ func (x repetition) caveats(r router) []string {
 func marks(routers []router) []string {
 	var said []string
 	for _, mark := range []struct{ flag, text string }{
-		{analysis.FlagShortfall, "the device carried less than 90 % of the limit, so normalised CPU there is CPU that was never spent"},
+		{cost.FlagShortfall, "the device carried less than 90 % of the limit, so normalised CPU there is CPU that was never spent"},
 		{result.FlagSaturated, "the device could not carry the load"},
 		{result.FlagLossy, "clients had to send more than 1 % of the segments again, or lost so many datagrams"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/studies"
 )
@@ -168,7 +169,7 @@ func TestMarksAtTheLimit(t *testing.T) {
 	s := bandwidth(proportional, chilli)
 	tables := of(s).Tables
 	tb := table(t, tables, "table-5.1")
-	want := []string{analysis.FlagShortfall, result.FlagSaturated}
+	want := []string{cost.FlagShortfall, result.FlagSaturated}
 	if v := value(t, tb, 800, "CPU Chilli"); !slices.Equal(v.Flags, want) {
 		t.Errorf("flags %q", v.Flags)
 	}
@@ -184,7 +185,7 @@ func TestMarksAtTheLimit(t *testing.T) {
 	}
 	// One remark in many pairs does not make a limit.
 	for i := range s.Cells {
-		if c := &s.Cells[i]; c.DUT == "coovachilli" && c.OfferedMbps == 400 {
+		if c := &s.Cells[i]; c.DUT() == "coovachilli" && analysis.Number(c.Number(result.OfferedMbps)) == 400 {
 			c.Flags = []analysis.Tally{{Text: result.FlagSaturated, Count: 2}}
 		}
 	}

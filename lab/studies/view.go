@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -48,17 +49,14 @@ const fullLoad = 0.98
 func (r run) courses(s Sweep) []course {
 	var out []course
 	for _, own := range r.Sweeps {
-		at := result.NewCell(result.OfferedMbps, float64(own.OfferedMbps), result.Direction, own.Direction)
-		if own.Along == analysis.AlongLoad {
-			at = result.NewCell(result.Clients, own.Clients, result.Direction, own.Direction)
-		}
-		if result.Dimension(own.Along) != s.Along || at.Without(s.Held) != s.At.Without(s.Held) {
+		at := own.Cell.Without(result.DUT, result.Profile)
+		if own.Along != s.Along || at.Without(s.Held) != s.At.Without(s.Held) {
 			continue
 		}
-		c := course{dut: own.DUT, Profile: own.Profile, at: at, fits: fits(own.Linearity), figures: figures{}, flags: map[float64][]string{}, rises: map[step]increase{}}
+		c := course{dut: own.Cell.Text(result.DUT), Profile: own.Cell.Text(result.Profile), at: at, fits: fits(own.Linearity), figures: figures{}, flags: map[float64][]string{}, rises: map[step]increase{}}
 		for _, l := range own.Levels {
 			if l.CPUSampled.Mean.Known() {
-				r.add(&c, at.With(s.Along, float64(l.Level)), l)
+				r.add(&c, own.Cell.With(s.Along, float64(l.Level)), l)
 			}
 		}
 		for _, inc := range own.Increments {
@@ -78,22 +76,22 @@ func (r run) courses(s Sweep) []course {
 
 // add takes a level of a sweep, with what its cell knows.
 func (r run) add(c *course, at result.Cell, l analysis.Level) {
-	level, ratio, clients, load := float64(l.Level), nothing(), at.Int(result.Clients), at.Number(result.OfferedMbps)
+	level, ratio, load := float64(l.Level), nothing(), at.Number(result.OfferedMbps)
 	for i := range r.Cells {
 		cell := &r.Cells[i]
-		if cell.DUT != c.dut || cell.Clients != clients || float64(cell.OfferedMbps) != load || cell.Direction != at.Text(result.Direction) || cell.Profile != c.Profile {
+		if cell.Cell != at {
 			continue
 		}
-		ratio = cell.OverheadRatio
+		ratio = cell.Change(cost.PerBit)
 		for _, flag := range cell.Flags {
-			if flag.Text == result.FlagSaturated && float64(cell.DeliveredMbps) < fullLoad*load ||
+			if flag.Text == result.FlagSaturated && float64(cell.Device(cost.Delivered).Mean) < fullLoad*load ||
 				flag.Text == result.FlagLossy && 2*flag.Count >= cell.Pairs {
 				c.flags[level] = append(c.flags[level], flag.Text)
 			}
 		}
 	}
 	if l.Shortfall {
-		c.flags[level] = append(c.flags[level], analysis.FlagShortfall)
+		c.flags[level] = append(c.flags[level], cost.FlagShortfall)
 	}
 	slices.Sort(c.flags[level])
 	c.levels = append(c.levels, level)
@@ -133,7 +131,7 @@ func (r run) between(a, b router, s Sweep) (at func(level float64) (ratio, widen
 // a core over the same in per cent of the machine. 0: not known.
 func (r run) cpus() int {
 	for _, c := range r.Cells {
-		if n := float64(c.CPUCorePct.Mean / c.Intervals.CPUMachinePct.Mean); n >= 0.5 && !math.IsInf(n, 0) {
+		if n := float64(c.Device(cost.CPU).Mean / c.Device("cpu_machine_pct").Mean); n >= 0.5 && !math.IsInf(n, 0) {
 			return int(math.Round(n))
 		}
 	}

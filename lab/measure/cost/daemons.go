@@ -1,6 +1,10 @@
-package analysis
+package cost
 
 import (
+	"maps"
+	"math"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -17,19 +21,19 @@ import (
 // dropped: work that is missing from the medians is in the standing share. Trials
 // of a device whose process time follows the load are left as they are, and so
 // are all without block records.
-func levelDaemons(trials []result.Trial, blocks []result.Block) []result.Trial {
+func levelDaemons(trials []analysis.Trial, blocks []result.Block) []analysis.Trial {
 	medians := processMedians(trials)
 	standing := standingShares(medians, blocks)
-	out := make([]result.Trial, len(trials))
+	out := make([]analysis.Trial, len(trials))
 	for i, t := range trials {
 		out[i] = t
-		group := withoutLoad(t.Cell)
-		share, known := standing[group]
+		share, known := standing[t.Cell.Without(result.OfferedMbps)]
 		typical, measured := medians[cellBlock{t.Cell, t.Block, t.Sitting}]
 		if !known || !measured || t.AA || typical > sporadic {
 			continue
 		}
-		out[i].DUT.ProcessNs = int64((typical + share) * 1e9 * t.DUT.Seconds)
+		out[i].Device = maps.Clone(t.Device)
+		out[i].Device["process_ns"] = math.Trunc((typical + share) * 1e9 * t.Device["seconds"])
 	}
 	return out
 }
@@ -46,17 +50,17 @@ type cellBlock struct {
 
 // processMedians is the median process CPU of the accepted windows of each cell
 // and block, in cores.
-func processMedians(trials []result.Trial) map[cellBlock]float64 {
+func processMedians(trials []analysis.Trial) map[cellBlock]float64 {
 	rates := map[cellBlock][]float64{}
 	for _, t := range trials {
-		if t.Accepted && !t.AA && t.DUT.Seconds > 0 {
+		if seconds := t.Device["seconds"]; t.Accepted && !t.AA && seconds > 0 {
 			key := cellBlock{t.Cell, t.Block, t.Sitting}
-			rates[key] = append(rates[key], float64(t.DUT.ProcessNs)/1e9/t.DUT.Seconds)
+			rates[key] = append(rates[key], t.Device["process_ns"]/1e9/seconds)
 		}
 	}
 	medians := map[cellBlock]float64{}
 	for key, list := range rates {
-		medians[key] = median(list)
+		medians[key] = analysis.Median(list)
 	}
 	return medians
 }
@@ -71,12 +75,10 @@ func standingShares(medians map[cellBlock]float64, blocks []result.Block) map[re
 		if b.AA {
 			continue
 		}
-		cell := result.NewCell(result.DUT, b.DUT, result.Clients, b.Clients, result.Direction, b.Direction, result.Profile, b.Profile)
+		cell := b.Cell()
 		s := sums[cell]
 		for _, st := range b.Stretches {
-			load := cell
-			load = load.With(result.OfferedMbps, st.OfferedMbps)
-			if typical, measured := medians[cellBlock{load, b.Block, b.Sitting}]; measured {
+			if typical, measured := medians[cellBlock{cell.With(result.OfferedMbps, st.OfferedMbps), b.Block, b.Sitting}]; measured {
 				s.ns += float64(st.ProcessNs) - typical*1e9*st.Seconds
 				s.seconds += st.Seconds
 			}

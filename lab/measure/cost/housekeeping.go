@@ -1,4 +1,4 @@
-package analysis
+package cost
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ func housekeepingWarnings(blocks []result.Block) []string {
 		for _, st := range b.Stretches {
 			loaded += st.Seconds
 		}
-		group := result.NewCell(result.DUT, b.DUT, result.Clients, b.Clients, result.Direction, b.Direction, result.Profile, b.Profile)
+		group := b.Cell()
 		longest[group] = max(longest[group], loaded)
 		period[b.DUT] = b.HousekeepingSeconds
 	}

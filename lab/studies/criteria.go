@@ -178,7 +178,7 @@ func above(bound float64) criterion {
 		if len(t.used) > 0 {
 			t.brief = brief{"least × " + bracketed(least), fmt.Sprintf("%s; %s, %s", blocks(least), x.at(leastAt), x.held()), least.Mean}
 		}
-		if r.Published == "" {
+		if r.Published == "" && k.Why.New != "" {
 			t.why.Fails = k.Why.New
 		}
 		return t

@@ -2,7 +2,6 @@ package studies
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -185,8 +184,10 @@ func marks(routers []router) []string {
 		{result.FlagSaturated, "the device could not carry the load"},
 		{result.FlagLossy, "clients had to send more than 1 % of the segments again, or lost so many datagrams"},
 	} {
-		carries := func(flags []string) bool { return slices.Contains(flags, mark.flag) }
-		if slices.ContainsFunc(routers, func(r router) bool { return slices.ContainsFunc(slices.Collect(maps.Values(r.flags)), carries) }) {
+		marked := func(r router) bool {
+			return slices.ContainsFunc(r.levels, func(at float64) bool { return slices.Contains(r.flags[at], mark.flag) })
+		}
+		if slices.ContainsFunc(routers, marked) {
 			said = append(said, fmt.Sprintf("Marked %s: %s.", mark.flag, mark.text))
 		}
 	}

@@ -17,6 +17,7 @@ import (
 type run struct {
 	analysis.Summary
 	Label string
+	held  []course // of one sweep
 }
 
 // labelled names runs by their experiments, and by their place where two are of
@@ -31,7 +32,7 @@ func labelled(summaries []analysis.Summary) []run {
 		if s.Mode == result.ModeSolo {
 			label += ", solo"
 		}
-		out = append(out, run{s, label})
+		out = append(out, run{s, label, nil})
 	}
 	return out
 }
@@ -72,7 +73,8 @@ func (r run) courses(s Sweep) []course {
 // add takes a level of a sweep, with what its cell knows.
 func (r run) add(c *course, at result.Cell, l analysis.Level) {
 	level, ratio := float64(l.Level), nothing()
-	for _, cell := range r.Cells {
+	for i := range r.Cells {
+		cell := r.Cells[i]
 		if cell.Cell != at {
 			continue
 		}

@@ -11,7 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// dimension is how the values of a dimension are written.
+// dimension is how the values of a dimension are written. A study that has another
+// dimension adds a line to dimensions.
 type dimension struct {
 	Heading   string // of a column or an axis
 	Noun      string // in a sentence: "ten times the bandwidth"

@@ -53,7 +53,7 @@ func terms(t *testing.T, m analysis.CostModel, want ...any) {
 }
 
 func TestCostModel(t *testing.T) {
-	s := cost.Measure{}.Summarise(analysistest.Run(grid), analysis.Options{})
+	s := (cost.Measure{}).Summarise(analysistest.Run(grid), analysis.Options{})
 	m := costModel(t, s, "portal")
 	terms(t, m,
 		analysis.TermLoad, 10.0, 2.0, analysis.TermConstant, 2.0, 0.4, analysis.TermClients, 0.05, 0.01, analysis.TermPackets, 40.0, 6.0)
@@ -69,7 +69,7 @@ func TestCostModel(t *testing.T) {
 }
 
 func TestCapacity(t *testing.T) {
-	s := cost.Measure{}.Summarise(analysistest.Run(bandwidth), analysis.Options{})
+	s := (cost.Measure{}).Summarise(analysistest.Run(bandwidth), analysis.Options{})
 	portal := costModel(t, s, "portal")
 	terms(t, portal, analysis.TermLoad, 20.0, 0.5, analysis.TermConstant, 2.0, 0.1)
 	c := portal.Capacity[0]
@@ -91,7 +91,7 @@ func TestCapacity(t *testing.T) {
 func TestAlwaysAtTheLimit(t *testing.T) {
 	spec := crowd
 	spec.DUTs = []analysistest.DUT{{Name: "full", Cost: analysistest.Cost{PerGbit: 100}, MaxMbps: 700}}
-	m := costModel(t, cost.Measure{}.Summarise(analysistest.Run(spec), analysis.Options{}), "full")
+	m := costModel(t, (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{}), "full")
 	if len(m.Terms) != 0 || m.R2.Known() || len(m.Omitted) != 1 || !strings.Contains(m.Omitted[0], "0 cells of 4") {
 		t.Errorf("%+v", m)
 	}
@@ -105,7 +105,7 @@ func TestAlwaysAtTheLimit(t *testing.T) {
 // TestCapacityAlongClients: one load cannot tell a constant from what follows
 // the load, and the model says so.
 func TestCapacityAlongClients(t *testing.T) {
-	s := cost.Measure{}.Summarise(analysistest.Run(crowd), analysis.Options{})
+	s := (cost.Measure{}).Summarise(analysistest.Run(crowd), analysis.Options{})
 	m := costModel(t, s, "portal")
 	terms(t, m, analysis.TermLoad, 20.0, 0.5, analysis.TermClients, 0.1, 0.01)
 	if len(m.Capacity) != 4 || !strings.HasPrefix(m.Omitted[0], "No constant:") {
@@ -122,12 +122,12 @@ func TestCapacityAlongClients(t *testing.T) {
 func TestNoCapacityWithoutSlope(t *testing.T) {
 	spec := bandwidth
 	spec.DUTs = []analysistest.DUT{{Name: "flat", Cost: analysistest.Cost{Constant: 5, PerGbit: 0.001}}}
-	c := costModel(t, cost.Measure{}.Summarise(analysistest.Run(spec), analysis.Options{}), "flat").Capacity[0]
+	c := costModel(t, (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{}), "flat").Capacity[0]
 	if c.Mbps.Mean.Known() || c.Note == "" {
 		t.Errorf("%+v", c)
 	}
 	spec.DUTs[0].Cost = analysistest.Cost{Constant: 200, PerGbit: 100}
-	c = costModel(t, cost.Measure{}.Summarise(analysistest.Run(spec), analysis.Options{}), "flat").Capacity[0]
+	c = costModel(t, (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{}), "flat").Capacity[0]
 	if c.Mbps.Mean.Known() || !strings.Contains(c.Note, "whole core by itself") {
 		t.Errorf("%+v", c)
 	}
@@ -150,7 +150,7 @@ func TestCostModelCoverage(t *testing.T) {
 	}
 	for seed := range uint64(simulations) {
 		spec.Seed = seed
-		m := costModel(t, cost.Measure{}.Summarise(analysistest.Run(spec), analysis.Options{}), "x")
+		m := costModel(t, (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{}), "x")
 		for _, term := range m.Terms {
 			count(term.Name, term.Value, func(n analysis.Number) float64 { return float64(n) })
 		}

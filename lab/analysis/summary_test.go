@@ -50,7 +50,7 @@ func between(t *testing.T, what string, got analysis.Number, lo, hi float64) {
 }
 
 func TestKnownTruth(t *testing.T) {
-	s := cost.Measure{}.Summarise(analysistest.Run(portals), analysis.Options{})
+	s := (cost.Measure{}).Summarise(analysistest.Run(portals), analysis.Options{})
 	if len(s.Cells) != 12 || s.Cells[0].Text(result.Direction) != "up" || s.Cells[0].DUT() != "ebpf" {
 		t.Fatalf("%d cells, first %+v", len(s.Cells), s.Cells[0])
 	}
@@ -78,7 +78,7 @@ func TestKnownTruth(t *testing.T) {
 
 // TestFigures holds each figure against the cost model of the simulation.
 func TestFigures(t *testing.T) {
-	s := cost.Measure{}.Summarise(analysistest.Run(portals), analysis.Options{})
+	s := (cost.Measure{}).Summarise(analysistest.Run(portals), analysis.Options{})
 	c := find(t, s, "opennds", 1000)
 	between(t, "clean CPU, % of a core", c.Clean(cost.CPU).Mean, 7.2, 8.9)
 	between(t, "CPU, % of a core", c.Device(cost.CPU).Mean, 15.8, 19.6)
@@ -117,7 +117,7 @@ func TestIntervalIsOverBlocks(t *testing.T) {
 		run.Trials = append(run.Trials, trial(0, window, 1.5))
 	}
 	run.Trials = append(run.Trials, trial(1, 0, 2))
-	c := cost.Measure{}.Summarise(run, analysis.Options{}).Cells[0]
+	c := (cost.Measure{}).Summarise(run, analysis.Options{}).Cells[0]
 	// Two blocks: log means ln 1.5 and ln 2 weigh the same whatever their windows;
 	// half-width is t(0.975, 1) = 12.7062 times (ln 2 - ln 1.5)/2.
 	half := 12.706204736174694 * math.Log(2/1.5) / 2
@@ -139,7 +139,7 @@ func TestCoverage(t *testing.T) {
 			Seed: rng.Uint64(), DUTs: []analysistest.DUT{{Name: "x", Ratio: truth}}, Clients: []int{1}, Offered: []float64{500},
 			Blocks: 6, Windows: 4, BlockSD: 0.04, WindowSD: 0.05,
 		}
-		r := cost.Measure{}.Summarise(analysistest.Run(spec), analysis.Options{}).Cells[0].Change(cost.PerBit)
+		r := (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{}).Cells[0].Change(cost.PerBit)
 		if r.Lo <= truth && truth <= r.Hi {
 			covered++
 		}
@@ -157,16 +157,16 @@ func BenchmarkSummarise10k(b *testing.B) {
 	spec.Blocks, spec.AABlocks = 13, 11
 	run := analysistest.Run(spec)
 	for b.Loop() {
-		cost.Measure{}.Summarise(run, analysis.Options{})
+		(cost.Measure{}).Summarise(run, analysis.Options{})
 	}
 	b.ReportMetric(float64(len(run.Trials)), "trials")
 }
 
 func TestDeterministic(t *testing.T) {
 	run := analysistest.Run(portals)
-	first := encode(t, cost.Measure{}.Summarise(run, analysis.Options{}))
+	first := encode(t, (cost.Measure{}).Summarise(run, analysis.Options{}))
 	for range 3 {
-		if again := encode(t, cost.Measure{}.Summarise(run, analysis.Options{})); !bytes.Equal(first, again) {
+		if again := encode(t, (cost.Measure{}).Summarise(run, analysis.Options{})); !bytes.Equal(first, again) {
 			t.Fatal("the same run gave two summaries")
 		}
 	}
@@ -183,7 +183,7 @@ func checkCases(t *testing.T, cases []hardCase) {
 	t.Helper()
 	for _, tt := range cases {
 		t.Run(tt.name, func(t *testing.T) {
-			s := cost.Measure{}.Summarise(tt.run, analysis.Options{})
+			s := (cost.Measure{}).Summarise(tt.run, analysis.Options{})
 			encode(t, s)
 			tt.check(t, s)
 		})
@@ -301,7 +301,7 @@ func TestBiasedNoiseFloor(t *testing.T) {
 			run.Trials[i].DUT.NAPINs += run.Trials[i].DUT.NAPINs / 5
 		}
 	}
-	s := cost.Measure{}.Summarise(run, analysis.Options{})
+	s := (cost.Measure{}).Summarise(run, analysis.Options{})
 	warned(t, s, "Two clean routers differ")
 }
 
@@ -331,8 +331,8 @@ func FuzzSummarise(f *testing.F) {
 			})
 			run.Blocks = append(run.Blocks, result.Block{DUT: "x", LoginMs: []float64{mbps, seconds}, DaemonCore: mbps})
 		}
-		first := encode(t, cost.Measure{}.Summarise(run, analysis.Options{}))
-		if !json.Valid(first) || !bytes.Equal(first, encode(t, cost.Measure{}.Summarise(run, analysis.Options{}))) {
+		first := encode(t, (cost.Measure{}).Summarise(run, analysis.Options{}))
+		if !json.Valid(first) || !bytes.Equal(first, encode(t, (cost.Measure{}).Summarise(run, analysis.Options{}))) {
 			t.Errorf("summary %s", first)
 		}
 	})

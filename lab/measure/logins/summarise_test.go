@@ -29,7 +29,7 @@ func login(c analysis.Cell, metric string) analysis.Number {
 }
 
 func TestStormsAreSummarised(t *testing.T) {
-	s := logins.Measure{}.Summarise(analysistest.Storms(1, doors(), []int{100, 40}, 5), analysis.Options{})
+	s := (logins.Measure{}).Summarise(analysistest.Storms(1, doors(), []int{100, 40}, 5), analysis.Options{})
 	if s.Measure != result.MeasureLogins || len(s.Cells) != 4 || s.Trials.Accepted != 20 {
 		t.Fatalf("measure %q, %d cells, %d accepted", s.Measure, len(s.Cells), s.Trials.Accepted)
 	}
@@ -67,7 +67,7 @@ func TestStormsAreSummarised(t *testing.T) {
 // TestCurveCountsThoseLeftOut: a curve is of all that asked, so it ends at the
 // share that got through.
 func TestCurveCountsThoseLeftOut(t *testing.T) {
-	s := logins.Measure{}.Summarise(analysistest.Storms(1, doors(), []int{100}, 3), analysis.Options{})
+	s := (logins.Measure{}).Summarise(analysistest.Storms(1, doors(), []int{100}, 3), analysis.Options{})
 	for i, ends := range []float64{100, 75} {
 		curve := s.Cells[i].Curves[logins.Login+logins.Through]
 		last := curve[len(curve)-1]
@@ -92,7 +92,7 @@ func TestRejectedStormsCountForNothing(t *testing.T) {
 	}
 	run.Storms[1].Rejects = nil
 	run.Storms[1].Attempt = 1
-	s := logins.Measure{}.Summarise(run, analysis.Options{})
+	s := (logins.Measure{}).Summarise(run, analysis.Options{})
 	c := s.Cells[0]
 	rate := c.Device(logins.Login + logins.PerSecond)
 	if c.Pairs != 1 || c.Rejected != 2 || c.Redone != 1 || rate.N != 1 || rate.HasInterval() || len(s.Rejects) != 1 || s.Rejects[0].Count != 2 {
@@ -112,7 +112,7 @@ func TestRejectedStormsCountForNothing(t *testing.T) {
 // TestNobodyGetsIn: what no client shows is null, and the summary can be written.
 func TestNobodyGetsIn(t *testing.T) {
 	run := analysistest.Storms(1, []analysistest.Door{{Name: "shut", LoginMs: 5, Leaves: 1}}, []int{4}, 2)
-	s := logins.Measure{}.Summarise(run, analysis.Options{})
+	s := (logins.Measure{}).Summarise(run, analysis.Options{})
 	c := s.Cells[0]
 	if c.Counts[logins.Login+logins.Through] != 0 || login(c, "per_second") != 0 || login(c, "p99_ms").Known() || login(c, "router_ms").Known() || len(c.Curves[logins.Login+logins.Through]) != 0 {
 		t.Errorf("%+v", c)
@@ -120,7 +120,7 @@ func TestNobodyGetsIn(t *testing.T) {
 	if _, err := json.Marshal(s); err != nil {
 		t.Error(err)
 	}
-	empty := logins.Measure{}.Summarise(result.Run{Environment: result.Environment{Measure: result.MeasureLogins}}, analysis.Options{})
+	empty := (logins.Measure{}).Summarise(result.Run{Environment: result.Environment{Measure: result.MeasureLogins}}, analysis.Options{})
 	if empty.Measure != result.MeasureLogins || len(empty.Warnings) != 1 || empty.Warnings[0] != "No storm was accepted: there is nothing to conclude from." {
 		t.Errorf("without storms: %q", empty.Warnings)
 	}
@@ -133,7 +133,7 @@ func TestFailedBlockSinceMeasured(t *testing.T) {
 		run.Blocks = append(run.Blocks, result.Block{DUT: "fast", Clients: 10, Block: block, Error: "agent ended"})
 	}
 	run.Storms[1].Sitting = 1
-	failed := logins.Measure{}.Summarise(run, analysis.Options{}).FailedBlocks
+	failed := (logins.Measure{}).Summarise(run, analysis.Options{}).FailedBlocks
 	if len(failed) != 2 || failed[0].Measured || !failed[1].Measured {
 		t.Errorf("%+v, want only the second measured since", failed)
 	}

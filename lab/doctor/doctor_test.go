@@ -156,7 +156,7 @@ func TestDemandCoversARealLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	const n = 40
-	lab, err := testbed.Portal{}.Topology().Build(t.Context(), testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, "a")
+	lab, err := testbed.Portal(testbed.Spec{}).Build(t.Context(), testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, "a")
 	if err != nil {
 		t.Fatal(err)
 	}

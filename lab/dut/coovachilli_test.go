@@ -13,7 +13,7 @@ import (
 // absent make test names the tests that did nothing for that.
 func chilliIsHere(t *testing.T, d DUT) bool {
 	t.Helper()
-	err := d.Check(t.Context())
+	err := supported(t, d)
 	if err != nil {
 		t.Attr("not-run", err.Error())
 	}
@@ -23,7 +23,7 @@ func chilliIsHere(t *testing.T, d DUT) bool {
 // TestCoovaChilliAbsent: the adapter says what is not there, and how to come by it.
 func TestCoovaChilliAbsent(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	err := NewCoovaChilli(1).Check(t.Context())
+	err := supported(t, NewCoovaChilli(1))
 	if !errors.Is(err, ErrNotSupported) {
 		t.Fatalf("got %v", err)
 	}
@@ -47,7 +47,7 @@ func TestCoovaChilli(t *testing.T) {
 			t.Errorf("%s is left on the server", name)
 		}
 	}
-	if addrs := l.router.must(t, `ip -o addr show dev "$1"`, l.env.LANIf); !strings.Contains(addrs, "192.168.137.254/24") {
+	if addrs := l.router.must(t, `ip -o addr show dev "$1"`, l.env.Port("lan")); !strings.Contains(addrs, "192.168.137.254/24") {
 		t.Errorf("the clients' interface did not get its address back: %s", addrs)
 	}
 }

@@ -30,7 +30,7 @@ func (l *testLab) personas(t testing.TB, n int) []client.Address {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.router.AddNeighbours(t.Context(), agent.Neighbours{Link: l.env.LANIf, List: addrs}); err != nil {
+	if err := l.router.AddNeighbours(t.Context(), agent.Neighbours{Link: l.env.Port("lan"), List: addrs}); err != nil {
 		t.Fatal(err)
 	}
 	return addrs

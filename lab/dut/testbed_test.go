@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
@@ -24,6 +25,19 @@ import (
 func TestMain(m *testing.M) {
 	agent.RunAs(os.Args)
 	os.Exit(m.Run())
+}
+
+// here answers for this machine as its agent would.
+type here struct{}
+
+func (here) Find(ctx context.Context, q machine.Query) ([]machine.Found, error) {
+	return machine.Find(ctx, q), nil
+}
+
+// supported is an error when a device cannot run on this machine.
+func supported(t testing.TB, d DUT) error {
+	t.Helper()
+	return Check(t.Context(), here{}, "device", d)
 }
 
 // testHost is a host of a real lab.
@@ -67,9 +81,9 @@ func newTestLab(t testing.TB, d DUT, clients int) *testLab {
 		t.Fatal(err)
 	}
 	traits := d.Traits()
-	topology := testbed.Portal{
+	topology := testbed.Portal(testbed.Spec{
 		LAN: traits.LAN, NoAggregation: traits.NoAggregation, NoTxChecksum: traits.NoTxChecksum,
-	}.Topology()
+	})
 	lab, err := topology.Build(t.Context(), testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, "a")
 	if err != nil {
 		t.Fatal(err)
@@ -78,9 +92,9 @@ func newTestLab(t testing.TB, d DUT, clients int) *testLab {
 	return &testLab{
 		clientHost: testHost{lab.Clients[0]}, router: testHost{lab.Router}, server: testHost{lab.Server},
 		env: Env{
-			Router: lab.Router, Server: lab.Server, LANIf: lab.LANIf, WANIf: lab.WANIf, LAN: lab.LAN, Gateway: lab.Gateway,
+			Hosts: map[string]Host{"router": lab.Router, "server": lab.Server}, Ports: lab.Ports(), LAN: lab.LAN, Gateway: lab.Gateway,
 			RouterWAN: lab.RouterWAN, ServerIP: lab.ServerIP, ServiceIP: lab.ServiceIP,
-			Clients: clients, Scratch: agent.Scratch,
+			Clients: clients, Scratch: agent.Scratch, Install: lab.Router.Install,
 		},
 	}
 }

@@ -104,7 +104,7 @@ func (r *run) openPair(ctx context.Context, b experiment.Block) (device, clean *
 		return func() (err error) {
 			*into, err = openSide(ctx, sideConfig{
 				backend: r.backend, lab: lab, device: d, has: has, guests: more, most: most, told: told, static: hasStatic(has, told, d.Traits()),
-				topology: testbed.Portal{
+				topology: testbed.Spec{
 					Aggregate: b.Profile == result.Bulk, LAN: d.Traits().LAN, Clients: room, ClientHosts: r.cfg.Experiment.Client.Hosts,
 					NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
 				}.Topology(),

@@ -28,7 +28,7 @@ func TestShortConnectionsBesideStreams(t *testing.T) {
 	ctx := t.Context()
 	s, err := openSide(ctx, sideConfig{
 		backend:  testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement},
-		topology: testbed.Portal{}.Topology(),
+		topology: testbed.Portal(testbed.Spec{}),
 		lab:      "a", device: dut.NewClean(),
 		has: experiment.Side{Client: client.KindMacvlan, Clients: 4, Traffic: experiment.Traffic{
 			Kind: experiment.TrafficStreams, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44,

@@ -99,7 +99,7 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 	ctx := t.Context()
 	s, err := openSide(ctx, sideConfig{
 		backend:  testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement},
-		topology: testbed.Portal{ClientHosts: 2}.Topology(),
+		topology: testbed.Portal(testbed.Spec{ClientHosts: 2}),
 		lab:      "a", device: dut.NewClean(), has: experiment.Side{Client: client.KindMacvlan, Clients: clients},
 	})
 	if err != nil {

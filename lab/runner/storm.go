@@ -75,7 +75,7 @@ func (r *run) stormOnce(ctx context.Context, b experiment.Block) (s result.Storm
 	has, _ := r.cfg.Experiment.Sides(b)
 	side, err := openDevice(ctx, sideConfig{
 		backend: r.backend, lab: b.DUTLab, device: d, has: has, told: tellsRouter(has),
-		topology: testbed.Portal{LAN: t.LAN, Clients: b.Clients, ClientHosts: r.cfg.Experiment.Client.Hosts, NoAggregation: t.NoAggregation, NoTxChecksum: t.NoTxChecksum}.Topology(),
+		topology: testbed.Spec{LAN: t.LAN, Clients: b.Clients, ClientHosts: r.cfg.Experiment.Client.Hosts, NoAggregation: t.NoAggregation, NoTxChecksum: t.NoTxChecksum}.Topology(),
 	})
 	if err != nil {
 		return s, err

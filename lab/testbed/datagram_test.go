@@ -14,7 +14,7 @@ import (
 // packets at the router, and every stream carry something.
 func TestDatagramsOfEveryClient(t *testing.T) {
 	many, _ := withPersonas(t, 300)
-	few := build(t, testbed.Portal{})
+	few := build(t, testbed.Spec{})
 	withClients(t, few, client.KindMacvlan, 20)
 	for _, load := range []agent.Traffic{
 		{Clients: 20, Direction: "up"}, {Clients: 20, Direction: "down"},

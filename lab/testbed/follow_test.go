@@ -43,7 +43,7 @@ func kernelBill(t *testing.T, name string) (ns int64, n int) {
 // orphans it has put in the background, and in children of those is billed for
 // all of them, also after they have ended.
 func TestProgramsAreFollowedWithAllTheyStart(t *testing.T) {
-	lab := build(t, testbed.Portal{})
+	lab := build(t, testbed.Spec{})
 	ctx := t.Context()
 	// sha1sum of endless zeros is a name no other program of the machine has.
 	const device = `mkfifo /tmp/go; read line < /tmp/go

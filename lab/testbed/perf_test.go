@@ -155,7 +155,7 @@ func TestMeterAgreesWithPerf(t *testing.T) {
 		"heavy load, asleep":    {400, sleeper},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lab := build(t, testbed.Portal{})
+			lab := build(t, testbed.Spec{})
 			withClients(t, lab, client.KindVeth, 10)
 			spawnBeside(t, lab, load.beside)
 			var apart []string
@@ -215,7 +215,7 @@ func spawnBeside(t *testing.T, lab *testbed.Lab, argv []string) {
 // what the meter says more than perf about two threads that wake each other.
 func recordingCost(t *testing.T) float64 {
 	t.Helper()
-	lab := build(t, testbed.Portal{})
+	lab := build(t, testbed.Spec{})
 	const name = "sched-pipe" // what the benchmark calls its threads
 	argv := []string{"taskset", "--cpu-list", strconv.Itoa(runtime.NumCPU() - 1), "perf", "bench", "sched", "pipe", "--threaded", "--loop", "100000000"}
 	if err := lab.Router.Spawn(t.Context(), agent.Command{Name: name, Argv: argv, Abrupt: true}); err != nil {

@@ -18,7 +18,7 @@ import (
 // withPersonas gives a lab n personas with addresses, of which the router is told.
 func withPersonas(t *testing.T, n int) (*testbed.Lab, []client.Address) {
 	t.Helper()
-	lab := build(t, testbed.Portal{Clients: n})
+	lab := build(t, testbed.Spec{Clients: n})
 	if err := lab.ServeDHCP(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestPersonasLeaseSendAndRelease(t *testing.T) {
 // numbers and without asking; guests lease beside them, and the router tells no difference.
 func TestPersonasWithStaticAddresses(t *testing.T) {
 	const n, guests = 2000, 3
-	lab := build(t, testbed.Portal{Clients: n + guests})
+	lab := build(t, testbed.Spec{Clients: n + guests})
 	if err := lab.ServeDHCP(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}

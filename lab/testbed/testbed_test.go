@@ -15,9 +15,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
-func build(t *testing.T, p testbed.Portal) *testbed.Lab {
+func build(t *testing.T, spec testbed.Spec) *testbed.Lab {
 	t.Helper()
-	return buildTopology(t, p.Topology(), "a")
+	return buildTopology(t, testbed.Portal(spec), "a")
 }
 
 func buildTopology(t *testing.T, topology testbed.Topology, name string) *testbed.Lab {
@@ -106,7 +106,7 @@ func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Durati
 }
 
 func TestMacvlanClientsLeaseSendAndRelease(t *testing.T) {
-	lab := build(t, testbed.Portal{})
+	lab := build(t, testbed.Spec{})
 	const n = 30
 	addrs := withClients(t, lab, client.KindMacvlan, n)
 	seen := map[string]bool{}
@@ -154,7 +154,7 @@ func fileOf(t *testing.T, h *testbed.Host, path string) string {
 }
 
 func TestVethClientsHaveStudyOnesAddresses(t *testing.T) {
-	lab := build(t, testbed.Portal{})
+	lab := build(t, testbed.Spec{})
 	addrs := withClients(t, lab, client.KindVeth, 5)
 	for i, a := range addrs {
 		if want := fmt.Sprintf("192.168.137.%d", i+1); a.IP.String() != want {
@@ -171,7 +171,7 @@ func TestVethClientsHaveStudyOnesAddresses(t *testing.T) {
 }
 
 func TestIperf3CarriesTheOfferedLoad(t *testing.T) {
-	lab := build(t, testbed.Portal{})
+	lab := build(t, testbed.Spec{})
 	withClients(t, lab, client.KindMacvlan, 4)
 	for _, load := range []agent.Traffic{
 		{Paced: true, Direction: "up"},
@@ -197,7 +197,7 @@ func TestIperf3CarriesTheOfferedLoad(t *testing.T) {
 
 func TestProfilesDecideWhetherTheRouterSeesSinglePackets(t *testing.T) {
 	for _, aggregate := range []bool{false, true} {
-		lab := build(t, testbed.Portal{Aggregate: aggregate})
+		lab := build(t, testbed.Spec{Aggregate: aggregate})
 		withClients(t, lab, client.KindVeth, 4)
 		before, after := send(t, lab, agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: 4, OfferedMbps: 200}, time.Second)
 		frames := after.Links[lab.LANIf].Sub(before.Links[lab.LANIf]).RxPackets + after.Links[lab.WANIf].Sub(before.Links[lab.WANIf]).RxPackets
@@ -210,7 +210,7 @@ func TestProfilesDecideWhetherTheRouterSeesSinglePackets(t *testing.T) {
 }
 
 func TestTwoLabsDoNotMeet(t *testing.T) {
-	topology := testbed.Portal{}.Topology()
+	topology := testbed.Portal(testbed.Spec{})
 	a, b := buildTopology(t, topology, "a"), buildTopology(t, topology, "b")
 	withClients(t, a, client.KindVeth, 2)
 	withClients(t, b, client.KindVeth, 2)
@@ -237,7 +237,7 @@ func sampleOf(lab *testbed.Lab) (meter.Sample, error) {
 }
 
 func TestDeviceProcessesCountAndSupportDoesNot(t *testing.T) {
-	lab := build(t, testbed.Portal{})
+	lab := build(t, testbed.Spec{})
 	ctx := t.Context()
 	const work = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; sleep 60"
 	for _, c := range []agent.Command{
@@ -273,7 +273,7 @@ func TestDeviceProcessesCountAndSupportDoesNot(t *testing.T) {
 func TestBuildErrorsSayWhat(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if lab, err := (testbed.Portal{}).Topology().Build(ctx, backend(t), "a"); err == nil || !strings.Contains(err.Error(), "building lab a") {
+	if lab, err := testbed.Portal(testbed.Spec{}).Build(ctx, backend(t), "a"); err == nil || !strings.Contains(err.Error(), "building lab a") {
 		t.Errorf("Build under a cancelled context = %v, %v", lab, err)
 	}
 }
@@ -281,7 +281,7 @@ func TestBuildErrorsSayWhat(t *testing.T) {
 // TestNeighboursOfClientsAreNotCounted: all namespaces share one table of
 // neighbours with a limit, which a thousand clients would fill with their router.
 func TestNeighboursOfClientsAreNotCounted(t *testing.T) {
-	lab := build(t, testbed.Portal{})
+	lab := build(t, testbed.Spec{})
 	withClients(t, lab, client.KindMacvlan, 2)
 	for n := 1; n <= 2; n++ {
 		var found string

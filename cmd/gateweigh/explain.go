@@ -84,18 +84,18 @@ func chooseProfile(all []profile.Profile, dir, dut string, flags explainFlags) (
 	}
 	fits := slices.DeleteFunc(slices.Clone(all), func(p profile.Profile) bool {
 		c := p.Cell
-		return c.DUT != dut || flags.clients != 0 && c.Clients != flags.clients || flags.mbps != 0 && c.OfferedMbps != flags.mbps ||
-			flags.direction != "" && c.Direction != flags.direction || flags.packets != "" && c.Profile != flags.packets
+		return c.Text(result.DUT) != dut || flags.clients != 0 && c.Int(result.Clients) != flags.clients || flags.mbps != 0 && c.Number(result.OfferedMbps) != flags.mbps ||
+			flags.direction != "" && c.Text(result.Direction) != flags.direction || flags.packets != "" && c.Text(result.Profile) != flags.packets
 	})
 	if len(fits) == 0 {
 		var there []string
 		for _, p := range all {
 			c := p.Cell
-			there = append(there, "\n  "+result.OneLine(fmt.Sprintf("%s --clients %d --mbps %g --direction %s --packets %s", c.DUT, c.Clients, c.OfferedMbps, c.Direction, c.Profile)))
+			there = append(there, "\n  "+result.OneLine(fmt.Sprintf("%s --clients %d --mbps %g --direction %s --packets %s", c.Text(result.DUT), c.Int(result.Clients), c.Number(result.OfferedMbps), c.Text(result.Direction), c.Text(result.Profile))))
 		}
 		return profile.Profile{}, fmt.Errorf("no profile of %s as asked for; %s has:%s", dut, dir, strings.Join(there, ""))
 	}
 	return slices.MaxFunc(fits, func(a, b profile.Profile) int {
-		return cmp.Or(cmp.Compare(a.Cell.OfferedMbps, b.Cell.OfferedMbps), cmp.Compare(a.Cell.Clients, b.Cell.Clients))
+		return cmp.Or(cmp.Compare(a.Cell.Number(result.OfferedMbps), b.Cell.Number(result.OfferedMbps)), cmp.Compare(a.Cell.Int(result.Clients), b.Cell.Int(result.Clients)))
 	}), nil
 }

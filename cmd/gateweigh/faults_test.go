@@ -76,7 +76,7 @@ func TestDevicesThatFailDoNotTakeTheOthersAlong(t *testing.T) {
 	}
 	count := map[string]int{}
 	for _, tr := range run.Trials {
-		count[tr.Cell.DUT]++
+		count[tr.Cell.Text(result.DUT)]++
 	}
 	if count["allowlist"] != 16 || count["sleepy"] != 0 {
 		t.Errorf("trials by device: %v; want 16 of allowlist, none of sleepy", count)

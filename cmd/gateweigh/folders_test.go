@@ -62,7 +62,7 @@ func profiled(t *testing.T, run string) {
 		return s
 	}
 	p := profile.Profile{
-		Cell:        result.Cell{DUT: "allowlist", Clients: 20, OfferedMbps: 1000, Direction: "up", Profile: "per-packet"},
+		Cell:        result.NewCell(result.DUT, "allowlist", result.Clients, 20, result.OfferedMbps, 1000, result.Direction, "up", result.Profile, "per-packet"),
 		FrequencyHz: 997, UserStacks: profile.UnwindFP, DUT: side(1200, "ip_forward", "nft_do_chain"), Clean: side(1000, "ip_forward"),
 	}
 	if err := profile.Write(run, p); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
@@ -62,7 +63,7 @@ func runCommand() *cobra.Command {
 func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 	exp, dir, err := chooseExperiment(args, flags)
 	if err == nil {
-		err = dut.CheckLike(exp)
+		err = errors.Join(runner.CheckTopology(exp), dut.CheckVariants(exp))
 	}
 	if err != nil {
 		return &exitError{exitUsage, err}
@@ -75,7 +76,7 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 	}
 	line := newStatusLine(os.Stderr)
 	outcome, runErr := runner.Run(ctx, runner.Config{
-		Experiment: exp, Dir: dir, Version: version, Command: repeatCommand(exp, dir), Status: line.show,
+		Measure: measure.Of(exp), Experiment: exp, Dir: dir, Version: version, Command: repeatCommand(exp, dir), Status: line.show,
 	})
 	line.clear()
 	if !outcome.Started {

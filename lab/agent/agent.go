@@ -44,12 +44,13 @@ type Agent struct {
 	traffic trafficState
 	pool    atomic.Pointer[client.Pool] // nil before there are clients
 
-	mu       sync.Mutex // guards what follows
-	programs map[string]*spawned
-	support  map[int]bool // process ids that never count
-	sampler  *meter.Sampler
-	visiting *client.Visiting  // nil while no guests come
-	recorder *profile.Recorder // nil while perf does not run
+	mu         sync.Mutex // guards what follows
+	programs   map[string]*spawned
+	support    map[int]bool // process ids that never count
+	sampler    *meter.Sampler
+	visiting   *client.Visiting  // nil while no guests come
+	recorder   *profile.Recorder // nil while perf does not run
+	recordings int               // perf was started so often
 }
 
 // processors is more than the agent has busy threads. Pinned to one CPU, Go would

@@ -105,14 +105,17 @@ type Perf struct {
 
 // PerfStarted says how perf samples.
 type PerfStarted struct {
+	Recording  int    `json:"recording"`   // its number, for ReadPerf
 	UserStacks string `json:"user_stacks"` // profile.UnwindFP or profile.UnwindDWARF
 	Version    string `json:"version"`     // of perf
 }
 
 var errNoPerf = errors.New("perf does not run on this host")
 
-// perfData is where perf's data lies: tens of megabytes, of no use once read.
-func (a *Agent) perfData() string { return filepath.Join(a.opts.LogDir, "perf", "perf.data") }
+// perfData is where the data of a recording lies: tens of megabytes, of no use once read.
+func (a *Agent) perfData(recording int) string {
+	return filepath.Join(a.opts.LogDir, "perf", fmt.Sprintf("perf.data.%d", recording))
+}
 
 func (a *Agent) perfStart(ctx context.Context, p Perf) (s PerfStarted, err error) {
 	a.mu.Lock()
@@ -123,14 +126,17 @@ func (a *Agent) perfStart(ctx context.Context, p Perf) (s PerfStarted, err error
 	if err := profile.Available(); err != nil {
 		return s, err
 	}
-	// What a lab that was killed has left of earlier data goes as well.
-	dir := filepath.Dir(a.perfData())
-	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+	dir := filepath.Dir(a.perfData(0))
+	if a.recordings == 0 { // what a lab that was killed has left
+		err = os.RemoveAll(dir)
+	}
+	if err = errors.Join(err, os.MkdirAll(dir, 0o755)); err != nil {
 		return s, fmt.Errorf("making a folder for perf's data: %w", err)
 	}
-	s = PerfStarted{profile.Unwind(p.Programs), profile.PerfVersion(ctx)}
+	a.recordings++
+	s = PerfStarted{a.recordings, profile.Unwind(p.Programs), profile.PerfVersion(ctx)}
 	// Not the request's context: perf outlives the request.
-	a.recorder, err = profile.Start(context.WithoutCancel(ctx), a.perfData(), s.UserStacks, p.CPUs, p.Own)
+	a.recorder, err = profile.Start(context.WithoutCancel(ctx), a.perfData(s.Recording), s.UserStacks, p.CPUs, p.Own)
 	return s, err
 }
 
@@ -145,10 +151,13 @@ func (a *Agent) perfStop(ctx context.Context, _ none) (none, error) {
 	return none{}, r.Stop(ctx)
 }
 
-// perfRead reads the data of the last recording and removes it.
-func (a *Agent) perfRead(ctx context.Context, _ none) (*profile.Recording, error) {
-	defer os.RemoveAll(filepath.Dir(a.perfData()))
-	return profile.Read(ctx, a.perfData())
+// perfRead reads the data of a recording and removes it.
+func (a *Agent) perfRead(ctx context.Context, recording int) (*profile.Recording, error) {
+	defer func() {
+		os.Remove(a.perfData(recording))
+		os.Remove(filepath.Dir(a.perfData(0))) // once it is empty
+	}()
+	return profile.Read(ctx, a.perfData(recording))
 }
 
 // StartPerf has perf sample some CPUs of the agent's machine until StopPerf; samples are
@@ -161,8 +170,8 @@ func (c *Conn) StartPerf(ctx context.Context, p Perf) (s PerfStarted, err error)
 // StopPerf ends the recording. In any case perf has ended when it returns.
 func (c *Conn) StopPerf(ctx context.Context) error { return c.call(ctx, "perf.stop", none{}, nil) }
 
-// ReadPerf returns the samples of the last recording, once.
-func (c *Conn) ReadPerf(ctx context.Context) (rec *profile.Recording, err error) {
-	err = c.call(ctx, "perf.read", none{}, &rec)
+// ReadPerf returns the samples of a recording, once.
+func (c *Conn) ReadPerf(ctx context.Context, recording int) (rec *profile.Recording, err error) {
+	err = c.call(ctx, "perf.read", recording, &rec)
 	return rec, err
 }

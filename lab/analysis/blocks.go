@@ -60,7 +60,7 @@ func blockMeans(trials []result.Trial, hours []float64) []blockMean {
 		if !t.Accepted {
 			continue
 		}
-		k := key{blockID{withoutLoad(t.Cell), t.AA, t.Block, t.Sitting}, t.Cell.OfferedMbps}
+		k := key{blockID{withoutLoad(t.Cell), t.AA, t.Block, t.Sitting}, t.Cell.Number(result.OfferedMbps)}
 		if groups[k] == nil {
 			order = append(order, k)
 		}
@@ -93,8 +93,10 @@ func meanOf(trials []result.Trial, hours []float64, at []int) blockMean {
 	}
 	router := func(side func(*result.Trial) *result.Measurement) routerMean {
 		return routerMean{
-			cpuPct:        over(func(t *result.Trial) float64 { return side(t).CPUCorePct() }),
-			normalisedPct: over(func(t *result.Trial) float64 { return positive(normalisedPct(*side(t), t.Cell.OfferedMbps)) }),
+			cpuPct: over(func(t *result.Trial) float64 { return side(t).CPUCorePct() }),
+			normalisedPct: over(func(t *result.Trial) float64 {
+				return positive(normalisedPct(*side(t), t.Cell.Number(result.OfferedMbps)))
+			}),
 			linkMbps:      over(func(t *result.Trial) float64 { return side(t).LinkMbps }),
 			deliveredMbps: over(func(t *result.Trial) float64 { return side(t).DeliveredMbps }),
 			packets:       over(func(t *result.Trial) float64 { return perSecond(side(t).Packets, side(t).Seconds) / 1e6 }),
@@ -164,7 +166,7 @@ func routers(means []blockMean) []router {
 // clients; A/A blocks have one of their own.
 func (b blockMean) family() result.Cell {
 	cell := setting(b)
-	cell.DUT = b.device()
+	cell = cell.With(result.DUT, b.device())
 	return cell
 }
 
@@ -173,7 +175,7 @@ func (b blockMean) device() string {
 	if b.id.aa {
 		return ""
 	}
-	return b.cell.DUT
+	return b.cell.Text(result.DUT)
 }
 
 // values collects a figure of the router, one a block mean.
@@ -194,7 +196,7 @@ func figures(means []blockMean, of func(blockMean) float64) []float64 {
 // the blocks of one cell: marked so and below 98 % of the load, or more than
 // 10 % short of bandwidth.
 func (r router) saturated(means []blockMean) bool {
-	offered := means[0].cell.OfferedMbps
+	offered := means[0].cell.Number(result.OfferedMbps)
 	if r.shortfall(means) {
 		return true
 	}
@@ -204,7 +206,7 @@ func (r router) saturated(means []blockMean) bool {
 
 // shortfall reports a sampled bandwidth more than 10 % below the limit.
 func (r router) shortfall(means []blockMean) bool {
-	return mean(r.values(means, routerMean.link)) < enoughBandwidth*means[0].cell.OfferedMbps
+	return mean(r.values(means, routerMean.link)) < enoughBandwidth*means[0].cell.Number(result.OfferedMbps)
 }
 
 func (m routerMean) cpu() float64        { return m.cpuPct }
@@ -234,14 +236,14 @@ func grouped[K comparable](means []blockMean, key func(blockMean) K, compare fun
 // setting is the traffic's direction and profile: what differs in one of them
 // is never fitted or compared together.
 func setting(b blockMean) result.Cell {
-	return result.Cell{Direction: b.cell.Direction, Profile: b.cell.Profile}
+	return result.NewCell(result.Direction, b.cell.Text(result.Direction), result.Profile, b.cell.Text(result.Profile))
 }
 
 // byCell splits block means by clients and load, whatever the device.
 func byCell(means []blockMean) [][]blockMean {
 	return grouped(means, func(b blockMean) result.Cell {
 		cell := b.cell
-		cell.DUT = ""
+		cell = cell.Without(result.DUT)
 		return cell
 	}, compareCells)
 }

@@ -14,8 +14,8 @@ const wholeCore = 100
 // stayed below its limit.
 func (m model) capacities(mode string, opts Options) []Capacity {
 	out := []Capacity{}
-	for _, means := range grouped(m.all, func(b blockMean) result.Cell { return result.Cell{Clients: b.cell.Clients} }, compareCells) {
-		c := Capacity{Clients: means[0].cell.Clients, Mbps: unknown(), MeasuredMbps: Absent()}
+	for _, means := range grouped(m.all, func(b blockMean) result.Cell { return result.NewCell(result.Clients, b.cell.Int(result.Clients)) }, compareCells) {
+		c := Capacity{Clients: means[0].cell.Int(result.Clients), Mbps: unknown(), MeasuredMbps: Absent()}
 		var most []blockMean // of the cell with the largest delivered load
 		for _, cell := range byCell(means) {
 			c.Saturated = c.Saturated || m.saturated(cell)

@@ -45,7 +45,7 @@ func ceilings(cells []Cell, mode string) []Ceiling {
 	groups := map[result.Cell][]Cell{}
 	var keys []result.Cell
 	add := func(c Cell, dut string) {
-		k := result.Cell{DUT: dut, Clients: c.Clients, Direction: c.Direction, Profile: c.Profile}
+		k := result.NewCell(result.DUT, dut, result.Clients, c.Clients, result.Direction, c.Direction, result.Profile, c.Profile)
 		if groups[k] == nil {
 			keys = append(keys, k)
 		}
@@ -63,9 +63,9 @@ func ceilings(cells []Cell, mode string) []Ceiling {
 		if of[0].OfferedMbps == of[len(of)-1].OfferedMbps {
 			continue
 		}
-		l := Ceiling{DUT: k.DUT, Clients: k.Clients, Direction: k.Direction, Profile: k.Profile,
+		l := Ceiling{DUT: k.Text(result.DUT), Clients: k.Int(result.Clients), Direction: k.Text(result.Direction), Profile: k.Text(result.Profile),
 			CarriesMbps: Absent(), CPUCorePct: Absent(), FailsMbps: Absent(), MostMbps: Absent(), CPU: unknown(), Most: unknown()}
-		if k.DUT == Clean {
+		if k.Text(result.DUT) == Clean {
 			l.ofClean(of)
 		} else {
 			l.ofDevice(of)

@@ -26,11 +26,11 @@ func ladder() result.Run {
 func TestCeilings(t *testing.T) {
 	run := ladder()
 	for i := range run.Trials {
-		if trial := &run.Trials[i]; trial.Cell.DUT == "lossy" {
+		if trial := &run.Trials[i]; trial.Cell.Text(result.DUT) == "lossy" {
 			switch {
-			case trial.Cell.OfferedMbps == 500: // not a limit, but its load is
+			case trial.Cell.Number(result.OfferedMbps) == 500: // not a limit, but its load is
 				trial.Flags = append(trial.Flags, result.FlagLossy)
-			case trial.Cell.OfferedMbps == 250 && trial.Block == 1: // a hiccup
+			case trial.Cell.Number(result.OfferedMbps) == 250 && trial.Block == 1: // a hiccup
 				trial.Flags = append(trial.Flags, result.FlagLossy)
 			}
 		}
@@ -65,7 +65,7 @@ func TestNoCeilings(t *testing.T) {
 	run = ladder()
 	for i := range run.Trials {
 		trial := &run.Trials[i]
-		trial.Accepted = trial.Cell.OfferedMbps < 1000 && trial.Cell.DUT == "light"
+		trial.Accepted = trial.Cell.Number(result.OfferedMbps) < 1000 && trial.Cell.Text(result.DUT) == "light"
 	}
 	for _, l := range analysis.Summarise(run, analysis.Options{}).Ceilings {
 		switch carried := l.DUT == "light" || l.DUT == analysis.Clean; {

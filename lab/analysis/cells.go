@@ -36,7 +36,7 @@ func Summarise(run result.Run, opts Options) Summary {
 	trials := levelDaemons(run.Trials, run.Blocks)
 	for _, t := range trials {
 		s.Trials.add(t)
-		profiles[t.Cell.Profile] = true
+		profiles[t.Cell.Text(result.Profile)] = true
 		if t.AA {
 			aa = append(aa, t)
 			continue
@@ -111,11 +111,11 @@ func (c *Counts) addAttempt(attempt int, accepted bool) {
 // (upload first), DUT, then the sweep.
 func compareCells(a, b result.Cell) int {
 	return cmp.Or(
-		cmp.Compare(a.Profile, b.Profile),
-		-cmp.Compare(a.Direction, b.Direction),
-		cmp.Compare(a.DUT, b.DUT),
-		cmp.Compare(a.Clients, b.Clients),
-		cmp.Compare(a.OfferedMbps, b.OfferedMbps),
+		cmp.Compare(a.Text(result.Profile), b.Text(result.Profile)),
+		-cmp.Compare(a.Text(result.Direction), b.Text(result.Direction)),
+		cmp.Compare(a.Text(result.DUT), b.Text(result.DUT)),
+		cmp.Compare(a.Int(result.Clients), b.Int(result.Clients)),
+		cmp.Compare(a.Number(result.OfferedMbps), b.Number(result.OfferedMbps)),
 	)
 }
 
@@ -123,8 +123,8 @@ func compareCells(a, b result.Cell) int {
 // The sample is of its log ratio, for the verdict.
 func summariseCell(key result.Cell, trials []result.Trial, cpus int, opts Options) (Cell, inference.Sample) {
 	c := Cell{
-		DUT: key.DUT, Clients: key.Clients, OfferedMbps: Number(key.OfferedMbps),
-		Direction: key.Direction, Profile: key.Profile,
+		DUT: key.Text(result.DUT), Clients: key.Int(result.Clients), OfferedMbps: Number(key.Number(result.OfferedMbps)),
+		Direction: key.Text(result.Direction), Profile: key.Text(result.Profile),
 	}
 	var accepted []result.Trial
 	for _, t := range trials {
@@ -248,7 +248,7 @@ func perBlock(blocks [][]result.Trial, of func(result.Trial) float64, centre fun
 
 // withoutLoad is what the cells measured in one block have in common.
 func withoutLoad(cell result.Cell) result.Cell {
-	cell.OfferedMbps = 0
+	cell = cell.Without(result.OfferedMbps)
 	return cell
 }
 
@@ -258,7 +258,7 @@ func blockTimes(blocks []result.Block, opts Options) map[result.Cell]BlockTimes 
 	ended := map[result.Cell][]result.Block{}
 	for _, b := range blocks {
 		if b.Error == "" && b.Broke == "" && !b.AA {
-			key := result.Cell{DUT: b.DUT, Clients: b.Clients, Direction: b.Direction, Profile: b.Profile}
+			key := result.NewCell(result.DUT, b.DUT, result.Clients, b.Clients, result.Direction, b.Direction, result.Profile, b.Profile)
 			ended[key] = append(ended[key], b)
 		}
 	}

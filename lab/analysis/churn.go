@@ -71,7 +71,7 @@ func churnFigures(cell result.Cell, blocks []result.Block, opts Options) ChurnFi
 	var all []*result.Churn
 	failures := tally{}
 	for _, b := range blocks {
-		if b.AA || b.Churn == nil || (result.Cell{DUT: b.DUT, Clients: b.Clients, Direction: b.Direction, Profile: b.Profile}) != withoutLoad(cell) {
+		if b.AA || b.Churn == nil || (result.NewCell(result.DUT, b.DUT, result.Clients, b.Clients, result.Direction, b.Direction, result.Profile, b.Profile)) != withoutLoad(cell) {
 			continue
 		}
 		c := b.Churn

@@ -20,7 +20,7 @@ func TestChurnIsSummedOverBlocks(t *testing.T) {
 		}
 	}
 	blocks := []result.Block{block("a", 3, visits(10, 10, 3)), block("a", 3, visits(8, 7, 4)), block("b", 3, visits(1, 1, 9)), block("a", 3, func(*result.Block) {})}
-	cell := result.Cell{DUT: "a", Clients: 3, OfferedMbps: 50, Direction: result.Up, Profile: result.PerPacket}
+	cell := result.NewCell(result.DUT, "a", result.Clients, 3, result.OfferedMbps, 50, result.Direction, result.Up, result.Profile, result.PerPacket)
 	f := churnFigures(cell, blocks, Options{}.withDefaults())
 	if f.Blocks != 2 || f.Settled != 1 || f.Came != 20 || f.In != 18 || f.Gone != 17 || f.PerSecond != 5 {
 		t.Errorf("%+v", f)

@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // CostModel is CPU = a + b·Gbit/s + c·clients + d·packets/s, fitted to the block
@@ -169,7 +170,7 @@ func (m *model) regressor(b blockMean, name string) float64 {
 	case TermLoad:
 		return m.side(b).deliveredMbps / 1000
 	case TermClients:
-		return float64(b.cell.Clients)
+		return float64(b.cell.Int(result.Clients))
 	case TermPackets:
 		return m.side(b).packets
 	}
@@ -206,7 +207,7 @@ func (m *model) between() int {
 		for _, b := range m.used {
 			value := m.regressor(b, name)
 			if name == TermLoad {
-				value = b.cell.OfferedMbps // what was asked for: delivered loads differ by chance
+				value = b.cell.Number(result.OfferedMbps) // what was asked for: delivered loads differ by chance
 			}
 			if old, known := first[b.id]; known && old != value {
 				changes = true
@@ -224,7 +225,7 @@ func (m *model) between() int {
 func (m model) costModel(mode string, opts Options) CostModel {
 	cell := m.all[0].cell
 	out := CostModel{
-		DUT: m.name, Direction: cell.Direction, Profile: cell.Profile, Terms: []Term{}, Omitted: m.omitted,
+		DUT: m.name, Direction: cell.Text(result.Direction), Profile: cell.Text(result.Profile), Terms: []Term{}, Omitted: m.omitted,
 		R2: Absent(), ResidualPct: Absent(), MinMbps: Absent(), MaxMbps: Absent(), Capacity: m.capacities(mode, opts),
 	}
 	if len(m.names) == 0 {
@@ -236,7 +237,7 @@ func (m model) costModel(mode string, opts Options) CostModel {
 	}
 	blocks := map[blockID]bool{}
 	var fitted []float64
-	out.MinClients = m.used[0].cell.Clients
+	out.MinClients = m.used[0].cell.Int(result.Clients)
 	for _, b := range m.used {
 		blocks[b.id] = true
 		value := 0.0
@@ -244,7 +245,7 @@ func (m model) costModel(mode string, opts Options) CostModel {
 			value += m.fit.Beta[i] * m.regressor(b, name)
 		}
 		fitted = append(fitted, value)
-		out.MinClients, out.MaxClients = min(out.MinClients, b.cell.Clients), max(out.MaxClients, b.cell.Clients)
+		out.MinClients, out.MaxClients = min(out.MinClients, b.cell.Int(result.Clients)), max(out.MaxClients, b.cell.Int(result.Clients))
 	}
 	delivered := m.values(m.used, routerMean.delivered)
 	out.Cells, out.Blocks = len(byCell(m.used)), len(blocks)

@@ -18,7 +18,7 @@ var grid = analysistest.Spec{
 	},
 	Clean: analysistest.Cost{Constant: 1, PerGbit: 4, PerMpps: 20},
 	PayloadBytes: func(c result.Cell) float64 {
-		if c.Clients == 50 {
+		if c.Int(result.Clients) == 50 {
 			return 300
 		}
 		return 1448

@@ -30,11 +30,11 @@ type Crowd struct {
 func crowd(cell result.Cell, blocks []result.Block, opts Options) (c Crowd) {
 	var memory, warmups []float64
 	for _, b := range blocks {
-		if b.AA || b.Leased == 0 || (result.Cell{DUT: b.DUT, Clients: b.Clients, Direction: b.Direction, Profile: b.Profile}) != withoutLoad(cell) {
+		if b.AA || b.Leased == 0 || (result.NewCell(result.DUT, b.DUT, result.Clients, b.Clients, result.Direction, b.Direction, result.Profile, b.Profile)) != withoutLoad(cell) {
 			continue
 		}
 		for _, s := range b.Stretches {
-			if s.OfferedMbps == cell.OfferedMbps {
+			if s.OfferedMbps == cell.Number(result.OfferedMbps) {
 				c.add(b, s)
 				memory = append(memory, kibPerClient(s.Memory))
 				warmups = append(warmups, s.WarmupSeconds)

@@ -10,7 +10,7 @@ import (
 // TestCrowdCameAsFarAsItsWorstBlock: what is said of many clients at once is true of
 // every block, and memory is that of both labs over the clients of both.
 func TestCrowdCameAsFarAsItsWorstBlock(t *testing.T) {
-	cell := result.Cell{DUT: "d", Clients: 1000, OfferedMbps: 100, Direction: result.Up, Profile: result.Bulk}
+	cell := result.NewCell(result.DUT, "d", result.Clients, 1000, result.OfferedMbps, 100, result.Direction, result.Up, result.Profile, result.Bulk)
 	block := func(leased, in, broken int, mib float64) result.Block {
 		return result.Block{
 			DUT: "d", Clients: 1000, Direction: result.Up, Profile: result.Bulk, Addresses: result.FromDevice, CleanAddresses: result.Static,

@@ -71,11 +71,11 @@ func standingShares(medians map[cellBlock]float64, blocks []result.Block) map[re
 		if b.AA {
 			continue
 		}
-		cell := result.Cell{DUT: b.DUT, Clients: b.Clients, Direction: b.Direction, Profile: b.Profile}
+		cell := result.NewCell(result.DUT, b.DUT, result.Clients, b.Clients, result.Direction, b.Direction, result.Profile, b.Profile)
 		s := sums[cell]
 		for _, st := range b.Stretches {
 			load := cell
-			load.OfferedMbps = st.OfferedMbps
+			load = load.With(result.OfferedMbps, st.OfferedMbps)
 			if typical, measured := medians[cellBlock{load, b.Block, b.Sitting}]; measured {
 				s.ns += float64(st.ProcessNs) - typical*1e9*st.Seconds
 				s.seconds += st.Seconds

@@ -11,7 +11,7 @@ import (
 // oneWindow is a second in which the device's processes used the given cores.
 func oneWindow(block, window int, processCores float64) result.Trial {
 	return result.Trial{
-		Cell: result.Cell{DUT: "d", Clients: 1, OfferedMbps: 10, Direction: "up", Profile: "per-packet"}, Block: block, Window: window, Accepted: true,
+		Cell: result.NewCell(result.DUT, "d", result.Clients, 1, result.OfferedMbps, 10, result.Direction, "up", result.Profile, "per-packet"), Block: block, Window: window, Accepted: true,
 		DUT: result.Measurement{Seconds: 1, NAPINs: 1e7, ProcessNs: int64(processCores * 1e9), DeliveredMbps: 10},
 	}
 }

@@ -177,10 +177,10 @@ var figureTable = []figure{
 		return positive(t.DUT.Machine.Usr + t.DUT.Machine.Sys + t.DUT.Machine.Soft)
 	}, nil, percents},
 	{func(f *Figures) *Estimate { return &f.CPUNormalisedPct }, func(t result.Trial, _ int) float64 {
-		return positive(normalisedPct(t.DUT, t.Cell.OfferedMbps))
+		return positive(normalisedPct(t.DUT, t.Cell.Number(result.OfferedMbps)))
 	}, nil, amounts},
 	{func(f *Figures) *Estimate { return &f.CleanCPUNormalisedPct }, func(t result.Trial, _ int) float64 {
-		return positive(normalisedPct(t.Clean, t.Cell.OfferedMbps))
+		return positive(normalisedPct(t.Clean, t.Cell.Number(result.OfferedMbps)))
 	}, nil, amounts},
 	{func(f *Figures) *Estimate { return &f.NsPerPacket }, func(t result.Trial, _ int) float64 { return nsPerPacket(t.DUT) }, nil, amounts},
 	{func(f *Figures) *Estimate { return &f.CleanNsPerPacket }, func(t result.Trial, _ int) float64 { return nsPerPacket(t.Clean) }, nil, amounts},
@@ -206,10 +206,10 @@ var figureTable = []figure{
 		return positive(t.Clean.PacketsPerWakeup)
 	}, nil, amounts},
 	{func(f *Figures) *Estimate { return &f.AcksPerSegment }, func(t result.Trial, _ int) float64 {
-		return acksPerSegment(t.DUT, t.Cell.Direction)
+		return acksPerSegment(t.DUT, t.Cell.Text(result.Direction))
 	}, nil, amounts},
 	{func(f *Figures) *Estimate { return &f.CleanAcksPerSegment }, func(t result.Trial, _ int) float64 {
-		return acksPerSegment(t.Clean, t.Cell.Direction)
+		return acksPerSegment(t.Clean, t.Cell.Text(result.Direction))
 	}, nil, amounts},
 	{func(f *Figures) *Estimate { return &f.MeterCorePct }, func(t result.Trial, _ int) float64 {
 		return over(float64(t.DUT.MeterNs)/1e7, t.DUT.Seconds)

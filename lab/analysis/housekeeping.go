@@ -23,14 +23,14 @@ func housekeepingWarnings(blocks []result.Block) []string {
 		for _, st := range b.Stretches {
 			loaded += st.Seconds
 		}
-		group := result.Cell{DUT: b.DUT, Clients: b.Clients, Direction: b.Direction, Profile: b.Profile}
+		group := result.NewCell(result.DUT, b.DUT, result.Clients, b.Clients, result.Direction, b.Direction, result.Profile, b.Profile)
 		longest[group] = max(longest[group], loaded)
 		period[b.DUT] = b.HousekeepingSeconds
 	}
 	short := map[string]float64{} // by device, its shortest group's longest block
 	for group, seconds := range longest {
-		if known, ok := short[group.DUT]; !ok || seconds < known {
-			short[group.DUT] = seconds
+		if known, ok := short[group.Text(result.DUT)]; !ok || seconds < known {
+			short[group.Text(result.DUT)] = seconds
 		}
 	}
 	var out []string

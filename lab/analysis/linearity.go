@@ -6,6 +6,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // Linearity says how a device's CPU follows the bandwidth it carried: fits of
@@ -149,7 +150,7 @@ func (c curve) below(level float64) (part curve, gbits, cpu float64, ok bool) {
 func (l *Linearity) bend(levels [][]blockMean, curves []curve, opts Options) {
 	chances := float64(len(levels) - fewestLevels + 1)
 	for _, level := range levels[fewestLevels-1:] {
-		at := level[0].cell.OfferedMbps
+		at := level[0].cell.Number(result.OfferedMbps)
 		var departures []float64
 		for _, c := range curves {
 			if part, gbits, cpu, ok := c.below(at); ok {

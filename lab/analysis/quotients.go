@@ -56,8 +56,8 @@ func quotients(devices []router, opts Options) []Quotient {
 // others it has no levels.
 func (r row) over(by row, opts Options) Quotient {
 	cell, other := r.levels[0][0].cell, by.levels[0][0].cell
-	q := Quotient{DUT: r.name, Over: by.name, OfferedMbps: Number(cell.OfferedMbps), Direction: cell.Direction, Profile: cell.Profile}
-	if cell.OfferedMbps != other.OfferedMbps || cell.Direction != other.Direction || cell.Profile != other.Profile {
+	q := Quotient{DUT: r.name, Over: by.name, OfferedMbps: Number(cell.Number(result.OfferedMbps)), Direction: cell.Text(result.Direction), Profile: cell.Text(result.Profile)}
+	if cell.Number(result.OfferedMbps) != other.Number(result.OfferedMbps) || cell.Text(result.Direction) != other.Text(result.Direction) || cell.Text(result.Profile) != other.Text(result.Profile) {
 		return q
 	}
 	var first twoLevels
@@ -152,7 +152,7 @@ func sumOf(terms []term) inference.Sample {
 // is false where the run does not have both.
 func (s Summary) Between(dut, over string, setting result.Cell) (q Quotient, ok bool) {
 	for _, q := range s.Quotients {
-		if float64(q.OfferedMbps) != setting.OfferedMbps || q.Direction != setting.Direction || q.Profile != setting.Profile {
+		if float64(q.OfferedMbps) != setting.Number(result.OfferedMbps) || q.Direction != setting.Text(result.Direction) || q.Profile != setting.Text(result.Profile) {
 			continue
 		}
 		switch {

@@ -24,7 +24,7 @@ func two(seed uint64, blocks int, perClient float64) analysistest.Spec {
 
 func quotientOf(t *testing.T, s analysis.Summary, a, b string, offered float64) analysis.Quotient {
 	t.Helper()
-	q, ok := s.Between(a, b, result.Cell{OfferedMbps: offered, Direction: "up", Profile: "per-packet"})
+	q, ok := s.Between(a, b, result.NewCell(result.OfferedMbps, offered, result.Direction, "up", result.Profile, "per-packet"))
 	if !ok {
 		t.Fatalf("no quotient of %s over %s at %g", a, b, offered)
 	}
@@ -50,7 +50,7 @@ func TestQuotients(t *testing.T) {
 	if turned.DUT != "b" || turned.Over != "a" || turned.Levels[2].Widening != q.Levels[2].Widening {
 		t.Errorf("turned: %+v", turned)
 	}
-	if _, ok := s.Between("a", "b", result.Cell{OfferedMbps: 500, Direction: "up", Profile: "per-packet"}); ok {
+	if _, ok := s.Between("a", "b", result.NewCell(result.OfferedMbps, 500, result.Direction, "up", result.Profile, "per-packet")); ok {
 		t.Error("a quotient at a load that was not measured")
 	}
 }
@@ -71,7 +71,7 @@ func TestQuotientsAreOfRounds(t *testing.T) {
 		t.Errorf("paired: %+v", paired)
 	}
 	for i := range run.Trials { // no round in common: another sitting
-		if trial := &run.Trials[i]; trial.Cell.DUT == "b" {
+		if trial := &run.Trials[i]; trial.Cell.Text(result.DUT) == "b" {
 			trial.Sitting = 1
 		}
 	}
@@ -94,7 +94,7 @@ func TestQuotientsOfARealRun(t *testing.T) {
 	})
 	for i := range run.Trials {
 		trial := &run.Trials[i]
-		trial.DUT.NAPINs = int64(float64(trial.Clean.NAPINs) * math.Exp(measured[trial.Cell.DUT][trial.Cell.Clients][trial.Block]))
+		trial.DUT.NAPINs = int64(float64(trial.Clean.NAPINs) * math.Exp(measured[trial.Cell.Text(result.DUT)][trial.Cell.Int(result.Clients)][trial.Block]))
 	}
 	q := quotientOf(t, analysis.Summarise(run, analysis.Options{}), "gateway-tun", "gateway-nfqueue", 300)
 	for _, tt := range []struct {

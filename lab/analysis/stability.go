@@ -123,7 +123,7 @@ func stability(means []blockMean, opts Options) (Stability, []string) {
 	for _, b := range blocks {
 		span = max(span, b.hours-blocks[0].hours)
 		s.Series = append(s.Series, StabilityPoint{
-			Hours: Number(b.hours), DUT: b.id.cell.DUT, AA: b.id.aa, DUTLab: b.lab,
+			Hours: Number(b.hours), DUT: b.id.cell.Text(result.DUT), AA: b.id.aa, DUTLab: b.lab,
 			RatioPct: Number(100 * math.Expm1(b.ratio)), CleanPct: Number(100 * math.Expm1(b.perBit)),
 		})
 	}

@@ -82,7 +82,7 @@ func TestLoadOrderCountsTheBlocksItUses(t *testing.T) {
 	run := analysistest.Run(steady)
 	for i := range run.Trials {
 		trial := &run.Trials[i]
-		trial.Accepted = trial.AA || trial.Cell.DUT != "one" || trial.Block != 2 || trial.Cell.OfferedMbps == 500
+		trial.Accepted = trial.AA || trial.Cell.Text(result.DUT) != "one" || trial.Block != 2 || trial.Cell.Number(result.OfferedMbps) == 500
 	}
 	s := analysis.Summarise(run, analysis.Options{})
 	if n := s.Stability.LoadOrderPct.Value.N; n != 17 {

@@ -80,11 +80,11 @@ func short(of func(*result.Short) float64) func(result.Stretch) float64 {
 func streamFigures(cell result.Cell, blocks []result.Block, opts Options) (f StreamFigures) {
 	var of []result.Stretch
 	for _, b := range blocks {
-		if b.AA || (result.Cell{DUT: b.DUT, Clients: b.Clients, Direction: b.Direction, Profile: b.Profile}) != withoutLoad(cell) {
+		if b.AA || (result.NewCell(result.DUT, b.DUT, result.Clients, b.Clients, result.Direction, b.Direction, result.Profile, b.Profile)) != withoutLoad(cell) {
 			continue
 		}
 		for _, s := range b.Stretches {
-			if s.OfferedMbps == cell.OfferedMbps {
+			if s.OfferedMbps == cell.Number(result.OfferedMbps) {
 				of = append(of, s)
 			}
 		}

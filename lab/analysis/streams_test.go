@@ -21,7 +21,7 @@ func stretch(mbps, jain float64) func(*result.Block) {
 }
 
 func TestStreamFiguresAreOfTheirCell(t *testing.T) {
-	cell := result.Cell{DUT: "a", Clients: 100, OfferedMbps: 1000, Direction: result.Up, Profile: result.PerPacket}
+	cell := result.NewCell(result.DUT, "a", result.Clients, 100, result.OfferedMbps, 1000, result.Direction, result.Up, result.Profile, result.PerPacket)
 	aa := block("a", 100, stretch(1000, 0.1))
 	aa.AA = true
 	f := streamFigures(cell, []result.Block{
@@ -38,7 +38,7 @@ func TestStreamFiguresAreOfTheirCell(t *testing.T) {
 
 // TestShortConnectionsThatAllFail have no times, in one block of two and in both.
 func TestShortConnectionsThatAllFail(t *testing.T) {
-	cell := result.Cell{DUT: "a", Clients: 100, OfferedMbps: 1000, Direction: result.Up, Profile: result.PerPacket}
+	cell := result.NewCell(result.DUT, "a", result.Clients, 100, result.OfferedMbps, 1000, result.Direction, result.Up, result.Profile, result.PerPacket)
 	short := func(s result.Short) result.Block {
 		return block("a", 100, func(b *result.Block) { b.Stretches = []result.Stretch{{OfferedMbps: 1000, Short: &s}} })
 	}

@@ -107,7 +107,7 @@ func TestIntervalIsOverBlocks(t *testing.T) {
 			return result.Measurement{Seconds: 1, NAPINs: ns, DeliveredMbps: 100, LinkMbps: 104, Packets: 1000}
 		}
 		return result.Trial{
-			Cell: result.Cell{DUT: "x", Clients: 1, OfferedMbps: 100}, Block: block, Window: window, Accepted: true,
+			Cell: result.NewCell(result.DUT, "x", result.Clients, 1, result.OfferedMbps, 100), Block: block, Window: window, Accepted: true,
 			DUT: m(int64(ratio * 1e6)), Clean: m(1e6),
 		}
 	}
@@ -326,7 +326,7 @@ func FuzzSummarise(f *testing.F) {
 		for block := range 3 {
 			m.DeliveredMbps /= 2
 			run.Trials = append(run.Trials, result.Trial{
-				Cell: result.Cell{DUT: "x", OfferedMbps: offered}, Block: block, Accepted: accepted || block > 0, AA: block == 2, DUT: m, Clean: clean,
+				Cell: result.NewCell(result.DUT, "x", result.OfferedMbps, offered), Block: block, Accepted: accepted || block > 0, AA: block == 2, DUT: m, Clean: clean,
 			})
 			run.Blocks = append(run.Blocks, result.Block{DUT: "x", LoginMs: []float64{mbps, seconds}, DaemonCore: mbps})
 		}

@@ -132,11 +132,11 @@ type row struct {
 func rows(r router, along string) []row {
 	fixed := func(b blockMean) result.Cell {
 		cell := b.cell
-		cell.DUT = ""
+		cell = cell.Without(result.DUT)
 		if along == AlongLoad {
-			cell.OfferedMbps = 0
+			cell = cell.Without(result.OfferedMbps)
 		} else {
-			cell.Clients = 0
+			cell = cell.Without(result.Clients)
 		}
 		return cell
 	}
@@ -152,22 +152,22 @@ func rows(r router, along string) []row {
 // at is the quantity of a level: Mbit/s or clients.
 func (r row) at(level []blockMean) float64 {
 	if r.along == AlongClients {
-		return float64(level[0].cell.Clients)
+		return float64(level[0].cell.Int(result.Clients))
 	}
-	return level[0].cell.OfferedMbps
+	return level[0].cell.Number(result.OfferedMbps)
 }
 
 // sweep computes the row; its increments are still to be judged.
 func (r row) sweep(opts Options) (Sweep, []step) {
 	cell := r.levels[0][0].cell
 	s := Sweep{
-		DUT: r.name, Along: r.along, Direction: cell.Direction, Profile: cell.Profile,
+		DUT: r.name, Along: r.along, Direction: cell.Text(result.Direction), Profile: cell.Text(result.Profile),
 		OfferedMbps: Absent(), Levels: []Level{},
 	}
 	if r.along == AlongLoad {
-		s.Clients, s.Linearity = cell.Clients, r.linearity(opts)
+		s.Clients, s.Linearity = cell.Int(result.Clients), r.linearity(opts)
 	} else {
-		s.OfferedMbps = Number(cell.OfferedMbps)
+		s.OfferedMbps = Number(cell.Number(result.OfferedMbps))
 	}
 	s.Increments = make([]Increment, len(r.levels)-1)
 	var steps []step

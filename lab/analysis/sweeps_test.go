@@ -7,6 +7,8 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // bandwidth is a quiet run over loads, with a clean router of 1 + 8/Gbit/s per
@@ -88,8 +90,8 @@ func TestResumedBlockIsTwo(t *testing.T) {
 	whole := analysis.Summarise(run, analysis.Options{})
 	for i := range run.Trials {
 		trial := &run.Trials[i]
-		load := trial.Cell.OfferedMbps
-		if trial.Cell.DUT == "portal" && !trial.AA && trial.Block == 3 && (load > 400 || load == 400 && trial.Window > 0) {
+		load := trial.Cell.Number(result.OfferedMbps)
+		if trial.Cell.Text(result.DUT) == "portal" && !trial.AA && trial.Block == 3 && (load > 400 || load == 400 && trial.Window > 0) {
 			trial.Sitting = 1
 		}
 	}

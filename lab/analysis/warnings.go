@@ -151,9 +151,7 @@ func stormWarnings(cells []StormCell) []string {
 // several blocks, all with the DUT in the same lab.
 func (c Cell) oneSided(cells map[result.Cell][]result.Trial) bool {
 	labs := map[string]bool{}
-	for _, t := range cells[result.Cell{
-		DUT: c.DUT, Clients: c.Clients, OfferedMbps: float64(c.OfferedMbps), Direction: c.Direction, Profile: c.Profile,
-	}] {
+	for _, t := range cells[result.NewCell(result.DUT, c.DUT, result.Clients, c.Clients, result.OfferedMbps, float64(c.OfferedMbps), result.Direction, c.Direction, result.Profile, c.Profile)] {
 		if t.Accepted {
 			labs[t.DUTLab] = true
 		}

@@ -103,9 +103,9 @@ const (
 
 // Cell is one cell of B, and of A when it was measured there too.
 type Cell struct {
-	result.Cell
-	A *Measured `json:"a"` // nil when a single run is judged
-	B Measured  `json:"b"`
+	At result.Cell `json:"dimensions"`
+	A  *Measured   `json:"a"` // nil when a single run is judged
+	B  Measured    `json:"b"`
 
 	// Change is B's overhead ratio over A's, with Welch's interval over the
 	// blocks' log ratios; N is the blocks of both runs.
@@ -167,7 +167,7 @@ func Single(b Input, opts Options) Comparison {
 	}
 	for _, cell := range s.Cells {
 		c.Cells = append(c.Cells, Cell{
-			Cell: keyOf(cell), B: measured(cell), Change: unknown(), NsPerPacketChange: unknown(), CPUChange: unknown(),
+			At: keyOf(cell), B: measured(cell), Change: unknown(), NsPerPacketChange: unknown(), CPUChange: unknown(),
 			PDifferent: analysis.Absent(), PEquivalent: analysis.Absent(), change: noEvidence(), overhead: alone(logOverhead(cell)),
 		})
 	}
@@ -189,7 +189,7 @@ func sideOf(in Input, s analysis.Summary) Side {
 }
 
 func keyOf(c analysis.Cell) result.Cell {
-	return result.Cell{DUT: c.DUT, Clients: c.Clients, OfferedMbps: float64(c.OfferedMbps), Direction: c.Direction, Profile: c.Profile}
+	return result.NewCell(result.DUT, c.DUT, result.Clients, c.Clients, result.OfferedMbps, float64(c.OfferedMbps), result.Direction, c.Direction, result.Profile, c.Profile)
 }
 
 func measured(c analysis.Cell) Measured {
@@ -202,7 +202,7 @@ func measured(c analysis.Cell) Measured {
 // pairUp computes the changes of one cell; the verdict follows when all are known.
 func pairUp(a, b analysis.Cell, opts Options) Cell {
 	ma, mb := measured(a), measured(b)
-	c := Cell{Cell: keyOf(b), A: &ma, B: mb, overhead: alone(logOverhead(b))}
+	c := Cell{At: keyOf(b), A: &ma, B: mb, overhead: alone(logOverhead(b))}
 	c.change = difference(logOverhead(a), logOverhead(b))
 	c.Change = c.change.ratio(opts.Confidence)
 	relative := func(a, b analysis.Estimate) analysis.Estimate {
@@ -352,7 +352,7 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 	}
 	for _, cell := range c.Cells {
 		if cell.B.DeliveredMbps < shortfall*cell.A.DeliveredMbps {
-			out = append(out, fmt.Sprintf("%s delivers less in B: %s Mbit/s after %s.", Label(cell.Cell), cell.B.DeliveredMbps, cell.A.DeliveredMbps))
+			out = append(out, fmt.Sprintf("%s delivers less in B: %s Mbit/s after %s.", Label(cell.At), cell.B.DeliveredMbps, cell.A.DeliveredMbps))
 		}
 	}
 	for _, side := range []struct {
@@ -378,9 +378,9 @@ func sameTrials(a, b result.Run) bool {
 
 // Label names a cell.
 func Label(c result.Cell) string {
-	label := fmt.Sprintf("%s at %g Mbit/s %s with %s", c.DUT, c.OfferedMbps, c.Direction, counted(c.Clients, "client"))
-	if c.Profile != "" && c.Profile != "per-packet" {
-		label += ", " + c.Profile
+	label := fmt.Sprintf("%s at %g Mbit/s %s with %s", c.Text(result.DUT), c.Number(result.OfferedMbps), c.Text(result.Direction), counted(c.Int(result.Clients), "client"))
+	if c.Text(result.Profile) != "" && c.Text(result.Profile) != "per-packet" {
+		label += ", " + c.Text(result.Profile)
 	}
 	return label
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // The elements of JUnit XML that Jenkins, GitLab, GitHub's test reporters and
@@ -54,17 +56,17 @@ func JUnit(w io.Writer, c Comparison) error {
 	for i := range c.Cells {
 		cell := &c.Cells[i]
 		if d := cell.Regression; d != nil {
-			name := fmt.Sprintf("%s: at most %s dearer than A", Label(cell.Cell), percent(float64(c.Gate.MaxRegressionPct)/100))
-			suite.add(c, cell.DUT, name, d, "change "+changeText(cell.Change))
+			name := fmt.Sprintf("%s: at most %s dearer than A", Label(cell.At), percent(float64(c.Gate.MaxRegressionPct)/100))
+			suite.add(c, cell.At.Text(result.DUT), name, d, "change "+changeText(cell.Change))
 		}
 		if d := cell.Overhead; d != nil {
-			name := fmt.Sprintf("%s: at most %s dearer than a clean router", Label(cell.Cell), percent(float64(c.Gate.MaxOverheadPct)/100))
-			suite.add(c, cell.DUT, name, d, "overhead × "+ratioText(cell.B.OverheadRatio))
+			name := fmt.Sprintf("%s: at most %s dearer than a clean router", Label(cell.At), percent(float64(c.Gate.MaxOverheadPct)/100))
+			suite.add(c, cell.At.Text(result.DUT), name, d, "overhead × "+ratioText(cell.B.OverheadRatio))
 		}
 	}
 	if c.Gate.MaxRegressionPct.Known() {
 		for _, cell := range c.OnlyA {
-			suite.add(c, cell.DUT, Label(cell)+": measured in B", &Decision{Word: CannotTell, Note: "only A has this cell"}, "")
+			suite.add(c, cell.Text(result.DUT), Label(cell)+": measured in B", &Decision{Word: CannotTell, Note: "only A has this cell"}, "")
 		}
 	}
 	suite.sumUp(c)

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gateweigh/gateweigh/lab/compare"
+
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -22,14 +24,14 @@ func odd() compare.Comparison {
 	a, b := simulate(base, 1, 1), simulate(base, 2, 1.1)
 	b.Run.Environment.Kernel = "6.19.0 <b>|`x`\x1b[31m"
 	for i := range b.Run.Trials {
-		if b.Run.Trials[i].Cell.DUT == "portal" && b.Run.Trials[i].Cell.OfferedMbps == 500 {
+		if b.Run.Trials[i].Cell.Text(result.DUT) == "portal" && b.Run.Trials[i].Cell.Number(result.OfferedMbps) == 500 {
 			b.Run.Trials[i].Accepted = false
 		}
 	}
 	rename := func(in *compare.Input) {
 		for i := range in.Run.Trials {
-			if in.Run.Trials[i].Cell.DUT == "allowlist" {
-				in.Run.Trials[i].Cell.DUT = `a<&>"|x`
+			if in.Run.Trials[i].Cell.Text(result.DUT) == "allowlist" {
+				in.Run.Trials[i].Cell = in.Run.Trials[i].Cell.With(result.DUT, `a<&>"|x`)
 			}
 		}
 	}

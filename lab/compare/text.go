@@ -62,15 +62,15 @@ func (c *Comparison) sides() []string {
 
 // traits are what a cell is apart from its device and load, in words.
 func traits(c result.Cell) []string {
-	return []string{counted(c.Clients, "client"), direction(c.Direction), c.Profile}
+	return []string{counted(c.Int(result.Clients), "client"), direction(c.Text(result.Direction)), c.Text(result.Profile)}
 }
 
 // shared reports which of the traits all cells have in common.
 func (c *Comparison) shared() []bool {
-	first := traits(c.Cells[0].Cell)
+	first := traits(c.Cells[0].At)
 	same := slices.Repeat([]bool{true}, len(first))
 	for _, cell := range c.Cells[1:] {
-		for i, text := range traits(cell.Cell) {
+		for i, text := range traits(cell.At) {
 			same[i] = same[i] && text == first[i]
 		}
 	}
@@ -81,7 +81,7 @@ func (c *Comparison) shared() []bool {
 func (c *Comparison) scope() string {
 	var common []string
 	for i, same := range c.shared() {
-		if text := traits(c.Cells[0].Cell)[i]; same && text != "" {
+		if text := traits(c.Cells[0].At)[i]; same && text != "" {
 			common = append(common, result.OneLine(text))
 		}
 	}
@@ -92,7 +92,7 @@ func (c *Comparison) scope() string {
 }
 
 func (c *Comparison) place(cell result.Cell) string {
-	parts := []string{fmt.Sprintf("%s at %g Mbit/s", result.OneLine(cell.DUT), cell.OfferedMbps)}
+	parts := []string{fmt.Sprintf("%s at %g Mbit/s", result.OneLine(cell.Text(result.DUT)), cell.Number(result.OfferedMbps))}
 	for i, same := range c.shared() {
 		if text := traits(cell)[i]; !same && text != "" {
 			parts = append(parts, result.OneLine(text))
@@ -115,10 +115,10 @@ func (c *Comparison) columns() []string {
 
 func (c *Comparison) row(cell *Cell) []string {
 	if c.A == nil {
-		return []string{c.place(cell.Cell), ratioText(cell.B.OverheadRatio), cell.Overhead.text()}
+		return []string{c.place(cell.At), ratioText(cell.B.OverheadRatio), cell.Overhead.text()}
 	}
 	row := []string{
-		c.place(cell.Cell), ratioText(cell.A.OverheadRatio), ratioText(cell.B.OverheadRatio), changeText(cell.Change),
+		c.place(cell.At), ratioText(cell.A.OverheadRatio), ratioText(cell.B.OverheadRatio), changeText(cell.Change),
 		pText(cell.PDifferent), c.absolute(cell.NsPerPacketChange), c.absolute(cell.CPUChange), cell.verdictText(),
 	}
 	if c.Gate != nil {
@@ -173,7 +173,7 @@ func (c *Comparison) remarks() []string {
 	}
 	for i := range c.Cells {
 		if cell := &c.Cells[i]; c.A != nil && cell.Verdict == Inconclusive {
-			out = append(out, fmt.Sprintf("%s: %s.", Label(cell.Cell), cell.VerdictNote))
+			out = append(out, fmt.Sprintf("%s: %s.", Label(cell.At), cell.VerdictNote))
 		}
 	}
 	if c.NoiseFloorPct.Known() {

@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -24,8 +24,6 @@ func TestMain(m *testing.M) {
 	agent.RunAs(os.Args)
 	os.Exit(m.Run())
 }
-
-func secondsOf(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // machineState is what of the machine an examination must not change.
 func machineState(t *testing.T) string {
@@ -102,12 +100,11 @@ func TestExaminationFindsThisMachineAndLeavesNothing(t *testing.T) {
 // TestWhatBuildsOnAMissingFeatureIsNotTried: without some programs on PATH what
 // needs them is missing, and what builds on that says so.
 func TestWhatBuildsOnAMissingFeatureIsNotTried(t *testing.T) {
-	x := on(nil)
-	x.scratch = t.TempDir()
 	// Debian has sh, cat and ip here, and nft, iptables, ethtool and tc elsewhere.
 	t.Setenv("PATH", "/usr/bin:/bin")
+	x := here(t)
 	lines, inside := x.attempt(t.Context())
-	if inside[backlog] == "" {
+	if inside[machine.Backlog] == "" {
 		t.Errorf("settings of a new namespace: %v; %+v", inside, lines)
 	}
 	for key, want := range map[string]string{
@@ -127,7 +124,7 @@ func TestNoiseWaitsForAnotherRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unlock()
-	lines, ticks := on(nil).noise(t.Context(), true)
+	lines, ticks := here(t).noise(t.Context(), true)
 	if len(lines) != 1 {
 		t.Fatalf("%d lines while another run measures", len(lines))
 	}
@@ -136,7 +133,7 @@ func TestNoiseWaitsForAnotherRun(t *testing.T) {
 }
 
 func TestNoiseWithoutALabIsTheLoopAlone(t *testing.T) {
-	lines, _ := on(nil).noise(t.Context(), false)
+	lines, _ := here(t).noise(t.Context(), false)
 	if len(lines) != 3 || lines[0].Key != "noise.canary.cpu0" || lines[1].Key != "noise.canary.cpu1" {
 		t.Fatalf("lines %+v", lines)
 	}
@@ -184,7 +181,7 @@ func TestDemandCoversARealLab(t *testing.T) {
 	if err := host.StartRTT(t.Context(), lab.ServerIP); err != nil {
 		t.Fatal(err)
 	}
-	d := runner.Demand{Experiment: "test", Sides: []experiment.Side{{Client: client.KindMacvlan, Clients: n}}}
+	d := runner.Demand{Experiment: "test", Lab: testbed.Portal(testbed.Spec{}).Size(), Sides: []experiment.Side{{Client: client.KindMacvlan, Clients: n}}}
 	files := len(entries(t, fmt.Sprintf("/proc/%d/fd", pid(t, host))))
 	t.Logf("%d open files of the client host with %d clients, %d allowed for", files, n, d.Files())
 	if int64(files) > d.Files() || files < 3*n {

@@ -1,6 +1,7 @@
 package dut
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -34,6 +35,21 @@ func Check(ctx context.Context, m Machine, name string, d DUT) error {
 		return fmt.Errorf("%s: %s: %w", name, lacks, ErrNotSupported)
 	}
 	return nil
+}
+
+// Locate fills in where programs are that may lie beside the lab's own one.
+func Locate(ctx context.Context, m Machine, needs []Need) ([]Need, error) {
+	found, err := m.Find(ctx, machine.Query{Needs: needs})
+	if err != nil {
+		return nil, fmt.Errorf("looking for programs: %w", err)
+	}
+	needs = slices.Clone(needs)
+	for i := range needs {
+		if needs[i].Beside {
+			needs[i].At = cmp.Or(found[i].Path, needs[i].Program)
+		}
+	}
+	return needs, nil
 }
 
 // missing names what a device needs and a machine lacks, with what to do about it; empty

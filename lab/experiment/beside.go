@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // Beside says how the clean router's lab differs where it stands beside a device;
@@ -113,4 +115,15 @@ func (e *Experiment) firstSet(keys ...string) string {
 		}
 	}
 	return keys[0]
+}
+
+// Labs are the labs of a block that stand at the same time: that of the device, and that of the
+// clean router where one stands beside it. Where nothing is sent the kind of traffic is empty.
+func (e *Experiment) Labs(b Block) []Side {
+	device, clean := e.Sides(b)
+	if e.Measure == result.MeasureLogins {
+		device.Traffic = Traffic{}
+		return []Side{device}
+	}
+	return []Side{device, clean}
 }

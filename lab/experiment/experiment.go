@@ -47,6 +47,7 @@ type Experiment struct {
 	Name        string    `toml:"name"` // default: the file's name
 	Description string    `toml:"description"`
 	Measure     string    `toml:"measure"`                // result.MeasureCost (default) or result.MeasureLogins
+	Topology    string    `toml:"topology"`               // of the labs, by its name in lab/testbed; default "portal"
 	Mode        string    `toml:"mode"`                   // result.ModeDuet (default) or result.ModeSolo, the only one for logins
 	DUTs        []string  `toml:"duts"`                   // names of built-in devices or of Custom ones
 	Clients     []int     `toml:"clients"`                // 1 to MaxClients each, for logins to MaxStormClients, of kind persona to MaxPersonas
@@ -228,6 +229,7 @@ func newExperiment(file string) *Experiment {
 	return &Experiment{
 		Name:       nameOf(file),
 		Measure:    result.MeasureCost,
+		Topology:   "portal",
 		Directions: []string{result.Up},
 		Profiles:   []string{result.PerPacket},
 		Blocks:     6,

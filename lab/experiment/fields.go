@@ -50,6 +50,7 @@ var fields = []field{
 	{"name", into(name, func(e *Experiment) *string { return &e.Name })},
 	{"description", into(text, func(e *Experiment) *string { return &e.Description })},
 	{"measure", into(word(result.MeasureCost, result.MeasureLogins), func(e *Experiment) *string { return &e.Measure })},
+	{"topology", into(name, func(e *Experiment) *string { return &e.Topology })},
 	{"mode", into(word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode })},
 	{"duts", into(list(name), func(e *Experiment) *[]string { return &e.DUTs })},
 	{"clients", into(list(integer(1, MaxPersonas)), func(e *Experiment) *[]int { return &e.Clients })},

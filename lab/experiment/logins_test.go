@@ -50,7 +50,7 @@ func TestStormPlan(t *testing.T) {
 	}
 	seen := map[group]int{}
 	for _, b := range e.Plan() {
-		if b.AA || len(b.Cells) != 1 || b.Cells[0] != (result.Cell{DUT: b.DUT, Clients: b.Clients}) {
+		if b.AA || len(b.Cells) != 1 || b.Cells[0] != (result.NewCell(result.DUT, b.DUT, result.Clients, b.Clients)) {
 			t.Errorf("block %+v", b)
 		}
 		seen[group{b.DUT, b.Clients, b.LoginRate}]++

@@ -119,14 +119,11 @@ func (e *Experiment) block(un unit, i, unitNumber int) Block {
 		Index: i, DUTLab: [2]string{"a", "b"}[(i+unitNumber)%2], LoginRate: un.loginRate,
 	}
 	if e.Measure == result.MeasureLogins {
-		b.DUTLab, b.Cells = "a", []result.Cell{{DUT: un.dut, Clients: un.clients}}
+		b.DUTLab, b.Cells = "a", []result.Cell{result.NewCell(result.DUT, un.dut, result.Clients, un.clients)}
 	}
 	loads := e.loads(un.clients)
 	for _, load := range balancedOrder(len(loads), i) {
-		b.Cells = append(b.Cells, result.Cell{
-			DUT: un.dut, Clients: un.clients, OfferedMbps: loads[load],
-			Direction: un.direction, Profile: un.profile,
-		})
+		b.Cells = append(b.Cells, result.NewCell(result.DUT, un.dut, result.Clients, un.clients, result.OfferedMbps, loads[load], result.Direction, un.direction, result.Profile, un.profile))
 	}
 	return b
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 func TestBalancedOrder(t *testing.T) {
@@ -57,7 +59,7 @@ func TestPlanOfQuick(t *testing.T) {
 	e := quickOfThree(t)
 	var got []string
 	for _, b := range e.Plan() {
-		got = append(got, fmt.Sprintf("%s %d %s %g,%g", b.DUT, b.Index, b.DUTLab, b.Cells[0].OfferedMbps, b.Cells[1].OfferedMbps))
+		got = append(got, fmt.Sprintf("%s %d %s %g,%g", b.DUT, b.Index, b.DUTLab, b.Cells[0].Number(result.OfferedMbps), b.Cells[1].Number(result.OfferedMbps)))
 	}
 	want := []string{
 		"opennds 0 a 100,1000", "allowlist 0 b 100,1000", "coovachilli 0 a 100,1000",
@@ -109,10 +111,10 @@ aa_blocks = 4
 		}
 		var loads []float64
 		for _, c := range b.Cells {
-			if c.DUT != b.DUT || c.Clients != b.Clients || c.Direction != b.Direction || c.Profile != b.Profile {
+			if c.Text(result.DUT) != b.DUT || c.Int(result.Clients) != b.Clients || c.Text(result.Direction) != b.Direction || c.Text(result.Profile) != b.Profile {
 				t.Errorf("cell %+v in block of %+v", c, g)
 			}
-			loads = append(loads, c.OfferedMbps)
+			loads = append(loads, c.Number(result.OfferedMbps))
 		}
 		slices.Sort(loads)
 		if !slices.Equal(loads, []float64{100, 200, 400}) {

@@ -133,3 +133,13 @@ func FuzzParsers(f *testing.F) {
 		machineOf(map[string]string{"/proc/self/cgroup": text}).quota()
 	})
 }
+
+func TestRouterThreadsAreKnownByName(t *testing.T) {
+	for comm, want := range map[string]bool{
+		"napi/gabc2d-r0-8194\n": true, "napi/gabc2d-r1-\n": true, "napi/gabc2d-c0-12\n": false, "napi/eth0-8193\n": false, "kworker/0:1\n": false,
+	} {
+		if got := routerThread.MatchString(comm); got != want {
+			t.Errorf("%q: %v", comm, got)
+		}
+	}
+}

@@ -63,7 +63,7 @@ type Found struct {
 
 // Find looks for programs and features on this machine, in the order of the query.
 func Find(ctx context.Context, q Query) []Found {
-	features := map[Feature]string{} // each is tried once
+	features, versions := map[Feature]string{}, map[string]string{} // each is asked for once
 	list := make([]Found, len(q.Needs))
 	for i, n := range q.Needs {
 		f := &list[i]
@@ -73,9 +73,10 @@ func Find(ctx context.Context, q Query) []Found {
 		if n.Starts != "" {
 			f.Broken = failure(ctx, f.Path, n.Starts)
 		}
-		if q.Versions {
-			f.Version = n.version(ctx, f.Path)
+		if _, asked := versions[f.Path]; q.Versions && !asked {
+			versions[f.Path] = n.version(ctx, f.Path)
 		}
+		f.Version = versions[f.Path]
 		feature := n.KernelFeature()
 		if feature == "" || !q.Features {
 			continue

@@ -26,8 +26,8 @@ const (
 
 // Dir is the folder of a cell's profile.
 func Dir(run string, c result.Cell) string {
-	mbps := strconv.FormatFloat(c.OfferedMbps, 'f', -1, 64)
-	return filepath.Join(run, Folder, fmt.Sprintf("%s-%d-clients-%s-mbps-%s-%s", c.DUT, c.Clients, mbps, c.Direction, c.Profile))
+	mbps := strconv.FormatFloat(c.Number(result.OfferedMbps), 'f', -1, 64)
+	return filepath.Join(run, Folder, fmt.Sprintf("%s-%d-clients-%s-mbps-%s-%s", c.Text(result.DUT), c.Int(result.Clients), mbps, c.Text(result.Direction), c.Text(result.Profile)))
 }
 
 // Recorded reports whether the run has the cell's profile.

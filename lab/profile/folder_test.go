@@ -19,9 +19,9 @@ func TestWriteAndReadAll(t *testing.T) {
 	dir := t.TempDir()
 	p := example
 	p.Version, p.Start, p.FrequencyHz, p.UserStacks = Version, time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC), FrequencyHz, UnwindFP
-	p.Cell = result.Cell{DUT: "daemon", Clients: 20, OfferedMbps: 0.5, Direction: "up", Profile: "per-packet"}
+	p.Cell = result.NewCell(result.DUT, "daemon", result.Clients, 20, result.OfferedMbps, 0.5, result.Direction, "up", result.Profile, "per-packet")
 	other := p
-	other.Cell.Clients = 100
+	other.Cell = other.Cell.With(result.Clients, 100)
 	if list, err := ReadAll(dir); len(list) != 0 || err != nil {
 		t.Errorf("a run without profiles: %v, %v", list, err)
 	}
@@ -56,12 +56,12 @@ func TestReadAllNamesWhatIsBroken(t *testing.T) {
 	dir := t.TempDir()
 	p := example
 	for _, name := range []string{"good", "newer", "torn", "gone"} {
-		p.Cell.DUT = name
+		p.Cell = p.Cell.With(result.DUT, name)
 		if err := Write(dir, p); err != nil {
 			t.Fatal(err)
 		}
 	}
-	in := func(dut, file string) string { return filepath.Join(Dir(dir, result.Cell{DUT: dut}), file) }
+	in := func(dut, file string) string { return filepath.Join(Dir(dir, result.NewCell(result.DUT, dut)), file) }
 	for file, text := range map[string]string{in("newer", MetaFile): `{"version":2}`, in("torn", CleanFolded): "a;b 1\na;b"} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func TestReadAllNamesWhatIsBroken(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := ReadAll(dir)
-	if len(list) != 1 || list[0].Cell.DUT != "good" {
+	if len(list) != 1 || list[0].Cell.Text(result.DUT) != "good" {
 		t.Errorf("%d profiles, want the good one", len(list))
 	}
 	if !errors.Is(err, result.ErrNewerVersion) || !strings.Contains(err.Error(), "line 2") || !strings.Contains(err.Error(), DUTFolded) {

@@ -6,6 +6,8 @@ import (
 	"math"
 
 	pprof "github.com/google/pprof/profile"
+
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // WritePprof writes one router's stacks for go tool pprof. Its first sample type
@@ -21,7 +23,7 @@ func WritePprof(w io.Writer, p Profile, s Side) error {
 		TimeNanos:         p.Start.UnixNano(),
 		DurationNanos:     int64(s.Seconds * 1e9),
 		Comments: []string{fmt.Sprintf("%d packets in %.3f s; %s, %d clients, %g Mbit/s %s, %s",
-			s.Packets, s.Seconds, p.Cell.DUT, p.Cell.Clients, p.Cell.OfferedMbps, p.Cell.Direction, p.Cell.Profile)},
+			s.Packets, s.Seconds, p.Cell.Text(result.DUT), p.Cell.Int(result.Clients), p.Cell.Number(result.OfferedMbps), p.Cell.Text(result.Direction), p.Cell.Text(result.Profile))},
 	}
 	locations, modules := map[Frame]*pprof.Location{}, map[string]*pprof.Mapping{}
 	for _, st := range s.Stacks {

@@ -16,7 +16,7 @@ import (
 func crowded(clients int) result.Run {
 	run := analysistest.Run(single())
 	for i := range run.Trials {
-		run.Trials[i].Cell.Clients = clients
+		run.Trials[i].Cell = run.Trials[i].Cell.With(result.Clients, clients)
 	}
 	for i := range run.Blocks {
 		b := &run.Blocks[i]

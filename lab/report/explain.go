@@ -135,8 +135,8 @@ func cost(c profile.Cost) Cost {
 
 func measured(cell result.Cell, s analysis.Summary) Measured {
 	i := slices.IndexFunc(s.Cells, func(c analysis.Cell) bool {
-		return c.DUT == cell.DUT && c.Clients == cell.Clients && float64(c.OfferedMbps) == cell.OfferedMbps &&
-			c.Direction == cell.Direction && c.Profile == cell.Profile
+		return c.DUT == cell.Text(result.DUT) && c.Clients == cell.Int(result.Clients) && float64(c.OfferedMbps) == cell.Number(result.OfferedMbps) &&
+			c.Direction == cell.Text(result.Direction) && c.Profile == cell.Text(result.Profile)
 	})
 	if i < 0 || s.Cells[i].Pairs == 0 {
 		return Measured{Cost: Cost{analysis.Absent(), analysis.Absent(), analysis.Absent()}}
@@ -204,7 +204,7 @@ func (e Explanation) coverage() string {
 }
 
 func profiledCell(c result.Cell) string {
-	return fmt.Sprintf("%s, %s, %s %s, %s", c.DUT, counted(c.Clients, "client"), rate(analysis.Number(c.OfferedMbps)), directionWord(c.Direction), c.Profile)
+	return fmt.Sprintf("%s, %s, %s %s, %s", c.Text(result.DUT), counted(c.Int(result.Clients), "client"), rate(analysis.Number(c.Number(result.OfferedMbps))), directionWord(c.Text(result.Direction)), c.Text(result.Profile))
 }
 
 // ns prints nanoseconds with one decimal.

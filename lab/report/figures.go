@@ -154,14 +154,12 @@ func (d *drawing) thin(all []result.Trial, most int) []result.Trial {
 
 // keyOf is the cell of the records that a cell of the summary is of.
 func keyOf(c analysis.Cell) result.Cell {
-	return result.Cell{
-		DUT: c.DUT, Clients: c.Clients, OfferedMbps: float64(c.OfferedMbps), Direction: c.Direction, Profile: c.Profile,
-	}
+	return result.NewCell(result.DUT, c.DUT, result.Clients, c.Clients, result.OfferedMbps, float64(c.OfferedMbps), result.Direction, c.Direction, result.Profile, c.Profile)
 }
 
 // markKey names a cell in the page's data attributes.
 func markKey(c result.Cell) string {
-	return fmt.Sprintf("%s|%s|%s|%d|%s", c.DUT, c.Direction, c.Profile, c.Clients, analysis.Number(c.OfferedMbps))
+	return fmt.Sprintf("%s|%s|%s|%d|%s", c.Text(result.DUT), c.Text(result.Direction), c.Text(result.Profile), c.Int(result.Clients), analysis.Number(c.Number(result.OfferedMbps)))
 }
 
 // band is the interval of the A/A pairs; NaN when there is none.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/profile"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 var (
@@ -89,7 +90,7 @@ func flameSection(dir string, s analysis.Summary) *flames {
 		return nil
 	}
 	slices.SortStableFunc(list, func(a, b profile.Profile) int {
-		return cmp.Or(cmp.Compare(a.Cell.DUT, b.Cell.DUT), cmp.Compare(a.Cell.Clients, b.Cell.Clients), cmp.Compare(a.Cell.OfferedMbps, b.Cell.OfferedMbps))
+		return cmp.Or(cmp.Compare(a.Cell.Text(result.DUT), b.Cell.Text(result.DUT)), cmp.Compare(a.Cell.Int(result.Clients), b.Cell.Int(result.Clients)), cmp.Compare(a.Cell.Number(result.OfferedMbps), b.Cell.Number(result.OfferedMbps)))
 	})
 	out := &flames{Script: template.JS(flameScript)}
 	if err != nil {
@@ -109,7 +110,7 @@ func describeProfile(p profile.Profile, tree *profile.Node, s analysis.Summary, 
 	out := flameProfile{
 		Title: profiledCell(p.Cell), Agreement: unbroken(e.agreement()), Coverage: unbroken(e.coverage()),
 		About: fmt.Sprintf("%s at %d samples a second for %.0f s; user stacks by %s.", nonEmpty(p.Perf, "perf"), p.FrequencyHz, p.DUT.Seconds, p.UserStacks),
-		SVG:   staticFlame(tree, p.Cell.DUT, number),
+		SVG:   staticFlame(tree, p.Cell.Text(result.DUT), number),
 	}
 	for _, f := range e.Functions {
 		out.Rows = append(out.Rows, flameRow{
@@ -131,7 +132,7 @@ func describeProfile(p profile.Profile, tree *profile.Node, s analysis.Summary, 
 
 // flameOf packs a tree for the script.
 func flameOf(p profile.Profile, tree *profile.Node) flameData {
-	d := flameData{Title: profiledCell(p.Cell), DUT: p.Cell.DUT}
+	d := flameData{Title: profiledCell(p.Cell), DUT: p.Cell.Text(result.DUT)}
 	// A profile of nothing could hold any number of frames too.
 	least := math.Max(flameLeast*math.Max(tree.DUT, tree.Clean), math.SmallestNonzeroFloat64)
 	for countNodes(tree, least) > flameMostNodes {

@@ -37,7 +37,7 @@ func flameRun(t *testing.T) (file string) {
 	}
 	for _, dut := range []string{"coovachilli", "opennds"} {
 		p := profile.Profile{
-			Cell:        result.Cell{DUT: dut, Clients: 21, OfferedMbps: 500, Direction: "up", Profile: "per-packet"},
+			Cell:        result.NewCell(result.DUT, dut, result.Clients, 21, result.OfferedMbps, 500, result.Direction, "up", result.Profile, "per-packet"),
 			FrequencyHz: profile.FrequencyHz, UserStacks: profile.UnwindDWARF, Perf: "perf version 6.1",
 			DUT:   flameSide(stacks(400, dut)),
 			Clean: flameSide(stacks(0, "")),

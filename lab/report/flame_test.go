@@ -18,7 +18,7 @@ func sided(dut, clean float64) profile.Profile {
 		f := profile.Stack{Frames: []profile.Frame{{Func: "napi/lan"}, {Func: "f", Module: profile.Kernel}}, NsPerPacket: ns}
 		return profile.Side{Packets: 1000, Stacks: []profile.Stack{f, other}, Accounts: []profile.Account{{Name: "napi/lan", Ns: int64(1000 * (1000 + ns)), Samples: 1000}}}
 	}
-	return profile.Profile{DUT: side(dut), Clean: side(clean), Cell: result.Cell{DUT: "d", Clients: 1, OfferedMbps: 10, Direction: "up", Profile: "bulk"}}
+	return profile.Profile{DUT: side(dut), Clean: side(clean), Cell: result.NewCell(result.DUT, "d", result.Clients, 1, result.OfferedMbps, 10, result.Direction, "up", result.Profile, "bulk")}
 }
 
 func TestShadeSaysNoMoreThanSamplesDo(t *testing.T) {
@@ -52,12 +52,13 @@ func TestExplanationComparesWithTheTrials(t *testing.T) {
 			t.Errorf("the table lacks %q:\n%s", want, text.String())
 		}
 	}
-	e.Cell.DUT, e.Functions[0].Name, e.Accounts[0].Name = "d\x1b[31m", "f\x1b]0;x\a\n", "napi\u009b2J"
+	e.Cell = e.Cell.With(result.DUT, "d\x1b[31m")
+	e.Functions[0].Name, e.Accounts[0].Name = "f\x1b]0;x\a\n", "napi\u009b2J"
 	text.Reset()
 	if err := ExplainText(&text, e); err != nil || strings.ContainsAny(text.String(), "\x1b\a\u009b") {
 		t.Errorf("%v; control characters in %q", err, text.String())
 	}
-	p.Cell.Clients = 2
+	p.Cell = p.Cell.With(result.Clients, 2)
 	if e := Explain(p, s, 1); e.OffBy.Known() || !strings.Contains(e.agreement(), "No accepted trial") {
 		t.Errorf("compared with another cell's trials: %+v", e.Measured)
 	}

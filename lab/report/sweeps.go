@@ -23,17 +23,17 @@ type panel struct {
 // at is the place of a cell on the panel's horizontal axis.
 func (p panel) at(c result.Cell) float64 {
 	if p.along == analysis.AlongLoad {
-		return c.OfferedMbps
+		return c.Number(result.OfferedMbps)
 	}
-	return float64(c.Clients)
+	return float64(c.Int(result.Clients))
 }
 
 // holds reports whether a cell is on the panel.
 func (p panel) holds(c result.Cell) bool {
 	if p.along == analysis.AlongLoad {
-		return float64(c.Clients) == p.fixed
+		return float64(c.Int(result.Clients)) == p.fixed
 	}
-	return c.OfferedMbps == p.fixed
+	return c.Number(result.OfferedMbps) == p.fixed
 }
 
 // name, axis and place are the panel's words: "bandwidth", its axis and what is held fixed.
@@ -211,11 +211,11 @@ func (p panel) levelText(level analysis.Number) string {
 
 // cellOf is the cell a level of a sweep is of.
 func (p panel) cellOf(s analysis.Sweep, l analysis.Level) result.Cell {
-	c := result.Cell{DUT: s.DUT, Direction: s.Direction, Profile: s.Profile, Clients: s.Clients, OfferedMbps: float64(s.OfferedMbps)}
+	c := result.NewCell(result.DUT, s.DUT, result.Direction, s.Direction, result.Profile, s.Profile, result.Clients, s.Clients, result.OfferedMbps, float64(s.OfferedMbps))
 	if p.along == analysis.AlongLoad {
-		c.OfferedMbps = float64(l.Level)
+		c = c.With(result.OfferedMbps, float64(l.Level))
 	} else {
-		c.Clients = int(l.Level)
+		c = c.With(result.Clients, int(l.Level))
 	}
 	return c
 }
@@ -232,7 +232,7 @@ func (d *drawing) rawCPU(p panel, s analysis.Sweep, kind cpuKind) [][2]float64 {
 			if s.DUT == analysis.Clean {
 				m = t.Clean
 			}
-			if v := kind.trial(m, t.Cell.OfferedMbps); v.Known() {
+			if v := kind.trial(m, t.Cell.Number(result.OfferedMbps)); v.Known() {
 				out = append(out, [2]float64{p.at(t.Cell), float64(v)})
 			}
 		}

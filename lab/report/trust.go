@@ -80,12 +80,12 @@ func rejectedTrials(trials []result.Trial) (rows []rejectedTrial, more int) {
 		case len(rows) == rejectedRows:
 			more++
 		default:
-			name := t.Cell.DUT
+			name := t.Cell.Text(result.DUT)
 			if t.AA {
 				name = "A/A"
 			}
 			rows = append(rows, rejectedTrial{
-				Where:   fmt.Sprintf("%s, %s, %s %s", name, rate(analysis.Number(t.Cell.OfferedMbps)), counted(t.Cell.Clients, "client"), t.Cell.Direction),
+				Where:   fmt.Sprintf("%s, %s, %s %s", name, rate(analysis.Number(t.Cell.Number(result.OfferedMbps))), counted(t.Cell.Int(result.Clients), "client"), t.Cell.Text(result.Direction)),
 				Reasons: nonEmpty(strings.Join(t.Rejects, "; "), "no reason recorded"),
 				Block:   t.Block + 1, Window: t.Window + 1, Attempt: t.Attempt + 1,
 			})

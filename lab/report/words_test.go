@@ -16,8 +16,8 @@ func TestWordsOfPageAndTable(t *testing.T) {
 	run := result.Run{
 		Skipped: []result.Skip{{DUT: "coovachilli", Reason: "not on PATH: chilli (build it)"}},
 		Trials: []result.Trial{
-			{Cell: result.Cell{DUT: "ebpf"}, Rejects: []string{"steal 3 %", "lost 5 probes"}, Block: 0, Window: 2},
-			{Cell: result.Cell{DUT: "ebpf"}, Rejects: []string{"steal 4 %"}, Block: 1},
+			{Cell: result.NewCell(result.DUT, "ebpf"), Rejects: []string{"steal 3 %", "lost 5 probes"}, Block: 0, Window: 2},
+			{Cell: result.NewCell(result.DUT, "ebpf"), Rejects: []string{"steal 4 %"}, Block: 1},
 		},
 	}
 	s := analysis.Summarise(run, analysis.Options{})
@@ -75,7 +75,7 @@ func TestOpenIntervals(t *testing.T) {
 	spec.Blocks = 2
 	run := analysistest.Run(spec)
 	for i := range run.Trials {
-		if trial := &run.Trials[i]; trial.Cell.DUT == "ebpf" && trial.Block == 1 {
+		if trial := &run.Trials[i]; trial.Cell.Text(result.DUT) == "ebpf" && trial.Block == 1 {
 			trial.DUT.RTT.P99 *= 10
 		}
 	}

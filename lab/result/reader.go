@@ -121,11 +121,11 @@ func (r *Records) dropRepeated() int {
 		return repeated(identity{t.Cell, t.AA, t.Block, t.Window, t.Attempt, 0, t.Start.UnixNano()})
 	})
 	r.Blocks = slices.DeleteFunc(r.Blocks, func(b Block) bool {
-		cell := Cell{DUT: b.DUT, Clients: b.Clients, Direction: b.Direction, Profile: b.Profile}
+		cell := NewCell(DUT, b.DUT, Clients, b.Clients, Direction, b.Direction, Profile, b.Profile)
 		return repeated(identity{cell, b.AA, b.Block, -1, -1, b.LoginRate, b.Start.UnixNano()})
 	})
 	r.Storms = slices.DeleteFunc(r.Storms, func(s Storm) bool {
-		return repeated(identity{Cell{DUT: s.DUT, Clients: s.Clients}, false, s.Block, 0, s.Attempt, s.LoginRate, s.Start.UnixNano()})
+		return repeated(identity{NewCell(DUT, s.DUT, Clients, s.Clients), false, s.Block, 0, s.Attempt, s.LoginRate, s.Start.UnixNano()})
 	})
 	return before - len(r.Trials) - len(r.Blocks) - len(r.Storms)
 }

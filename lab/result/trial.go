@@ -18,15 +18,6 @@ const (
 	KindBlock = "block" // what is known of a whole block: set-up, log-in, daemons
 )
 
-// Cell is one point of a sweep. All trials of a cell are comparable.
-type Cell struct {
-	DUT         string  `json:"dut"`
-	Clients     int     `json:"clients"`
-	OfferedMbps float64 `json:"offered_mbps"` // TCP or UDP payload, all clients together
-	Direction   string  `json:"direction"`    // Up, Down or Both
-	Profile     string  `json:"profile"`      // PerPacket or Bulk
-}
-
 // Directions of the payload.
 const (
 	Up   = "up"   // client to server

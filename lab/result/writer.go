@@ -122,7 +122,7 @@ func appendTorn(path string, tail []byte) error {
 func (w *Writer) AppendTrial(t Trial) error {
 	t.Version, t.Kind = Version, KindTrial
 	if err := w.append(t); err != nil {
-		return fmt.Errorf("record trial %d of block %d of %s: %w", t.Window, t.Block, t.Cell.DUT, err)
+		return fmt.Errorf("record trial %d of block %d of %s: %w", t.Window, t.Block, t.Cell.Text(DUT), err)
 	}
 	return nil
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // What one client takes, and what a lab takes without any. Tests count files, tasks,
@@ -15,13 +16,9 @@ import (
 const (
 	FilesPerClient = 4   // on the client host: namespace, counters, stream, round-trip probe; personas share
 	FilesPerHost   = 128 // of an agent without clients, with log-ins and leases under way
-	FlowsPerClient = 16  // tracked by the router: stream, probe, and the log-in's connections until they expire
-	HostsPerLab    = 3
-	// Each client is a neighbour of the router, unless that is told of them; the router is
-	// one of each client, but of those that are not counted. Client host, router and
-	// server add three. The table is one for the whole machine, namespaces and all.
+	// Each client is an entry of the router's neighbour table, unless the lab enters it there
+	// itself. The table is one for the whole machine, namespaces and all.
 	NeighboursPerClient = 1
-	NeighboursPerLab    = 3
 	MemoryPerHost       = 64 // MiB
 	// KiBPerPersona is a persona's memory with a stream, its far end, what devices and
 	// agents know of it.
@@ -36,20 +33,28 @@ const (
 type Demand struct {
 	Experiment string
 	Sides      []experiment.Side // the labs that stand at the same time
+	Lab        testbed.Size      // of each of them, without clients
 }
 
-// DemandOf is an experiment's, guests included. A storm of logins has one lab.
+// DemandOf is an experiment's, guests included.
 func DemandOf(e *experiment.Experiment) Demand {
-	device, clean := e.Sides(experiment.Block{Clients: slices.Max(e.Clients)})
-	d := Demand{Experiment: e.Name, Sides: []experiment.Side{device, clean}}
-	if e.Measure == result.MeasureLogins {
-		d.Sides = d.Sides[:1]
-		d.Sides[0].Traffic.Kind = "" // it has none
+	d := Demand{Experiment: e.Name, Sides: e.Labs(experiment.Block{Clients: slices.Max(e.Clients)})}
+	if kind, err := testbed.Named(e.Topology); err == nil { // CheckTopology refuses any other
+		d.Lab = kind.Build(testbed.Spec{ClientHosts: e.Client.Hosts}).Size()
 	}
 	for i := range d.Sides {
 		d.Sides[i].Clients += e.Client.Guests()
 	}
 	return d
+}
+
+// CheckTopology refuses an experiment of an unknown topology; the error names file, line
+// and key.
+func CheckTopology(e *experiment.Experiment) error {
+	if _, err := testbed.Named(e.Topology); err != nil {
+		return e.Blame("topology", err.Error())
+	}
+	return nil
 }
 
 // Clients is how many the larger lab has.
@@ -77,9 +82,9 @@ func (d Demand) Files() (n int64) {
 
 // Neighbours are entries of the machine's table.
 func (d Demand) Neighbours() int64 {
-	told := tellsRouter(d.Sides...)
-	return d.sum(NeighboursPerLab, func(s experiment.Side) int {
-		if told && s.Client == client.KindPersona {
+	entered := side.EntersNeighbours(d.Sides...)
+	return d.sum(d.Lab.Neighbours, func(s experiment.Side) int {
+		if entered && s.Client == client.KindPersona {
 			return 0
 		}
 		return NeighboursPerClient * s.Clients
@@ -88,7 +93,7 @@ func (d Demand) Neighbours() int64 {
 
 // Namespaces are network namespaces.
 func (d Demand) Namespaces() int64 {
-	return d.sum(HostsPerLab, func(s experiment.Side) int {
+	return d.sum(d.Lab.Hosts, func(s experiment.Side) int {
 		if s.Client == client.KindPersona {
 			return 0
 		}
@@ -98,7 +103,7 @@ func (d Demand) Namespaces() int64 {
 
 // MemoryKiB is memory of programs and of the kernel.
 func (d Demand) MemoryKiB() int64 {
-	return d.sum(HostsPerLab*MemoryPerHost<<10, func(s experiment.Side) int {
+	return d.sum(d.Lab.Hosts*MemoryPerHost<<10, func(s experiment.Side) int {
 		if s.Client == client.KindPersona {
 			return KiBPerPersona * s.Clients
 		}
@@ -108,7 +113,7 @@ func (d Demand) MemoryKiB() int64 {
 
 // Tasks are processes and threads.
 func (d Demand) Tasks() int64 {
-	return d.sum(HostsPerLab*tasksPerHost+tasksPerLab, func(s experiment.Side) int {
+	return d.sum(d.Lab.Hosts*tasksPerHost+tasksPerLab, func(s experiment.Side) int {
 		if s.Traffic.Kind == experiment.TrafficIperf3 {
 			return 2 * s.Clients // a program at each end
 		}
@@ -117,7 +122,7 @@ func (d Demand) Tasks() int64 {
 }
 
 // Flows are connections that one router tracks, where its device has any tracked.
-func (d Demand) Flows() int64 { return int64(FlowsPerClient * d.Clients()) }
+func (d Demand) Flows() int64 { return int64(side.FlowsPerClient * d.Clients()) }
 
 // sum is what each lab takes, and beside that its clients.
 func (d Demand) sum(lab int, clients func(experiment.Side) int) (n int64) {
@@ -133,7 +138,7 @@ func (d Demand) Fits(have int64, taken func(Demand) int64) int {
 	lo, hi := 1, d.Clients()
 	for lo < hi { // it grows with the clients
 		n := (lo + hi + 1) / 2
-		fewer := Demand{d.Experiment, slices.Clone(d.Sides)}
+		fewer := Demand{d.Experiment, slices.Clone(d.Sides), d.Lab}
 		for i := range fewer.Sides {
 			fewer.Sides[i].Clients = min(n, fewer.Sides[i].Clients)
 		}

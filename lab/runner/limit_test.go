@@ -5,18 +5,14 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
 )
 
 func TestWhatIsALimitOfTheDevice(t *testing.T) {
-	outcomes := []client.Outcome{{Num: 1}, {Num: 2, Error: "the portal hangs"}, {Num: 3}, {Num: 4, Error: "the portal hangs"}}
-	const text = "2 of 4 clients could log in: client 2: the portal hangs (and 1 more clients)"
-	if err := gaveUp("log in", true, outcomes[:1]); err != nil {
-		t.Errorf("all are in: %v", err)
-	}
-	own := errors.Join(errors.New("closing"), fmt.Errorf("admitting: %w", gaveUp("log in", true, outcomes)))
-	labs := gaveUp("lease", false, outcomes)
+	refused := &side.NotAdmitted{Own: true}
+	own := errors.Join(errors.New("closing"), fmt.Errorf("admitting: %w", refused))
+	labs := &side.NotAdmitted{}
 	for _, tt := range []struct {
 		name  string
 		block experiment.Block
@@ -34,7 +30,7 @@ func TestWhatIsALimitOfTheDevice(t *testing.T) {
 	} {
 		r := &run{took: map[string]int{"a": tt.took}, broke: map[string]int{}}
 		got, is := r.limitOf(tt.block, tt.err)
-		if is != tt.want || is && got != text {
+		if is != tt.want || is && got != refused.Error() {
 			t.Errorf("%s: %v %q", tt.name, is, got)
 		}
 	}

@@ -111,7 +111,7 @@ func (s study1) compare(p pair, levels []float64) (c compared, j judgement, ok b
 	}
 	a, b := x.router(p.first), x.router(p.second)
 	c = compared{experiment: x, pair: p, delta: a.Delta, run: "run " + a.Run, note: s.elsewhere(x, levels, p.first, p.second)}
-	setting := result.Cell{OfferedMbps: x.Load, Direction: upload, Profile: a.Profile}
+	setting := result.NewCell(result.OfferedMbps, x.Load, result.Direction, upload, result.Profile, a.Profile)
 	if c.quotient, ok = x.of.Between(p.first, p.second, setting); !ok || a.Profile != b.Profile {
 		return compared{}, judgement{here: "measured in different profiles in " + c.run, expect: x.together(a, b)}, false
 	}

@@ -17,11 +17,11 @@ func proportional(string, result.Cell) float64 { return 1 }
 
 // overLoad is a course that depends on the bandwidth alone, the same for all.
 func overLoad(at map[float64]float64) course {
-	return func(_ string, cell result.Cell) float64 { return at[cell.OfferedMbps] }
+	return func(_ string, cell result.Cell) float64 { return at[cell.Number(result.OfferedMbps)] }
 }
 
 func overClients(at map[int]float64) course {
-	return func(_ string, cell result.Cell) float64 { return at[cell.Clients] }
+	return func(_ string, cell result.Cell) float64 { return at[cell.Int(result.Clients)] }
 }
 
 // only gives one device a course, the others are proportional.
@@ -61,7 +61,7 @@ func simulate(name string, spec analysistest.Spec, c course) analysis.Summary {
 		if t.AA {
 			scale(&t.DUT, c("clean", t.Cell))
 		} else {
-			scale(&t.DUT, c(t.Cell.DUT, t.Cell))
+			scale(&t.DUT, c(t.Cell.Text(result.DUT), t.Cell))
 		}
 	}
 	return analysis.Summarise(run, analysis.Options{})

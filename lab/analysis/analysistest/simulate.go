@@ -109,7 +109,7 @@ func Run(spec Spec) result.Run {
 	for _, profile := range spec.Profiles {
 		for _, direction := range spec.Directions {
 			for _, clients := range spec.Clients {
-				cell := result.Cell{Clients: clients, Direction: direction, Profile: profile}
+				cell := result.NewCell(result.Clients, clients, result.Direction, direction, result.Profile, profile)
 				for block := range spec.AABlocks {
 					s.block(clean, cell, block, true)
 				}
@@ -173,13 +173,13 @@ func (s *simulation) block(d DUT, cell result.Cell, block int, aa bool) {
 		shift += s.Effects.Side
 	}
 	begin := s.clock
-	cell.DUT = d.Name
+	cell = cell.With(result.DUT, d.Name)
 	for place := range s.Offered {
 		at := place
 		if s.Effects.RotateLoads {
 			at = (place + block) % len(s.Offered)
 		}
-		cell.OfferedMbps = s.Offered[at]
+		cell = cell.With(result.OfferedMbps, s.Offered[at])
 		order := s.Effects.LoadOrder * float64(place) / float64(max(len(s.Offered)-1, 1))
 		for window := range s.Windows {
 			t := result.Trial{
@@ -189,10 +189,10 @@ func (s *simulation) block(d DUT, cell result.Cell, block int, aa bool) {
 			s.trial(t, d, shift+order)
 		}
 	}
-	clients := cell.Clients
+	clients := cell.Int(result.Clients)
 	ended := result.Block{
-		Version: result.Version, Kind: result.KindBlock, DUT: d.Name, AA: aa, Clients: clients, Direction: cell.Direction,
-		Profile: cell.Profile, Block: block, DUTLab: lab, Start: begin, Seconds: s.clock.Sub(begin).Seconds(),
+		Version: result.Version, Kind: result.KindBlock, DUT: d.Name, AA: aa, Clients: clients, Direction: cell.Text(result.Direction),
+		Profile: cell.Text(result.Profile), Block: block, DUTLab: lab, Start: begin, Seconds: s.clock.Sub(begin).Seconds(),
 		SetupSeconds: 1.5 + 0.1*s.rng.Float64(), LeaseSeconds: 0.03 * float64(clients), LoginSeconds: 0.02 * float64(clients),
 	}
 	for range clients {
@@ -227,7 +227,7 @@ func (s *simulation) trial(t result.Trial, d DUT, shift float64) {
 // measure fills both sides. The machine's noise is common to both and cancels
 // in the ratio; the block's shift and the window's noise do not.
 func (s *simulation) measure(t *result.Trial, d DUT, shift float64) {
-	offered, hours := t.Cell.OfferedMbps, t.Start.Sub(start).Hours()
+	offered, hours := t.Cell.Number(result.OfferedMbps), t.Start.Sub(start).Hours()
 	common := math.Exp(s.MachineSD*s.rng.NormFloat64() + s.Effects.CleanPerHour*hours)
 	noise := math.Exp(shift + s.Effects.RatioPerHour*hours + s.WindowSD*s.rng.NormFloat64())
 	if t.Window > 0 {
@@ -247,7 +247,7 @@ func (s *simulation) measure(t *result.Trial, d DUT, shift float64) {
 	}
 	t.DUT.PSSMiB = d.PSSMiB
 	for _, m := range []*result.Measurement{&t.Clean, &t.DUT} {
-		p50 := 120 + 0.3*float64(t.Cell.Clients) + 10*s.rng.Float64()
+		p50 := 120 + 0.3*float64(t.Cell.Int(result.Clients)) + 10*s.rng.Float64()
 		m.RTT = result.RTT{P50: p50, P99: 6 * p50, Probes: 200}
 	}
 	t.DUT.Drops = int64((offered - delivered) / 20)
@@ -257,16 +257,16 @@ func (s *simulation) measure(t *result.Trial, d DUT, shift float64) {
 // measurement is a window of a router that delivers so much at its cost times a factor.
 func (s *simulation) measurement(cell result.Cell, delivered float64, cost Cost, factor, process float64) result.Measurement {
 	packets := packetsPerSegment * delivered * 1e6 * windowSeconds / 8 / s.PayloadBytes(cell)
-	ns := factor * cost.CorePct(delivered/1000, cell.Clients, packets/windowSeconds/1e6) * 1e7 * windowSeconds
+	ns := factor * cost.CorePct(delivered/1000, cell.Int(result.Clients), packets/windowSeconds/1e6) * 1e7 * windowSeconds
 	up, down := packets/packetsPerSegment, packets-packets/packetsPerSegment
-	if cell.Direction == result.Down {
+	if cell.Text(result.Direction) == result.Down {
 		up, down = down, up
 	}
 	return result.Measurement{
 		Seconds: windowSeconds, NAPINs: int64(ns * (1 - process)), ProcessNs: int64(ns * process), WaitNs: int64(ns / 50),
-		LinkMbps: delivered * 1.046, DeliveredMbps: delivered, OfferedMbps: cell.OfferedMbps, Packets: int64(packets),
+		LinkMbps: delivered * 1.046, DeliveredMbps: delivered, OfferedMbps: cell.Number(result.OfferedMbps), Packets: int64(packets),
 		PacketsUp: int64(up), PacketsDown: int64(down),
-		AggregationFactor: 1, SegmentsPerBurst: 8, PacketsPerWakeup: 12, GeneratorCPU: 0.1 + cell.OfferedMbps/4000,
+		AggregationFactor: 1, SegmentsPerBurst: 8, PacketsPerWakeup: 12, GeneratorCPU: 0.1 + cell.Number(result.OfferedMbps)/4000,
 		Machine: result.Machine{Usr: 5, Sys: 12, Soft: 8, Idle: 75}, MeterNs: 900_000,
 		RoleNs:   map[string]int64{"router": int64(ns)},
 		ThreadNs: map[string]int64{"napi/lan": int64(ns * (1 - process)), "daemon": int64(ns * process)},

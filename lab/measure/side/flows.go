@@ -1,4 +1,4 @@
-package runner
+package side
 
 import (
 	"context"
@@ -14,6 +14,10 @@ const (
 	flowLimit = "/proc/sys/net/netfilter/nf_conntrack_max"
 )
 
+// FlowsPerClient are connections that a router tracks of one client: stream, probe, and the
+// log-in's connections until they expire.
+const FlowsPerClient = 16
+
 // flowsPerStream is room for a stream and, where it is tried again, its successor.
 const flowsPerStream = 2
 
@@ -21,21 +25,30 @@ const flowsPerStream = 2
 // cannot hold: packets of the rest would be dropped without a word, and the device
 // blamed. It asks once the clients are logged in, when it shows whether the device
 // tracks at all.
-func (s *side) checkFlows(ctx context.Context) error {
-	if len(s.clients) <= knownMost {
+func (s *Side) checkFlows(ctx context.Context) error {
+	if len(s.Clients) <= knownMost {
 		return nil
 	}
 	count, limit, err := s.flows(ctx)
 	if err != nil {
 		return err
 	}
-	return flowsFit(len(s.clients), count, limit)
+	return flowsFit(len(s.Clients), count, limit)
+}
+
+// Flows is how many connections the router's kernel tracks; 0 on a kernel without such a table.
+func (s *Side) Flows(ctx context.Context) int {
+	count, _, err := s.flows(ctx)
+	if err != nil {
+		return 0
+	}
+	return count
 }
 
 // flows is how many connections the router's kernel tracks, and how many it would: zero
 // both on a kernel without such a table.
-func (s *side) flows(ctx context.Context) (count, limit int, err error) {
-	out, err := s.lab.Router.Run(ctx, agent.Command{Argv: []string{"cat", flowCount, flowLimit}, Support: true})
+func (s *Side) flows(ctx context.Context) (count, limit int, err error) {
+	out, err := s.Lab.Router.Run(ctx, agent.Command{Argv: []string{"cat", flowCount, flowLimit}, Support: true})
 	if err != nil {
 		return 0, 0, nil
 	}
@@ -47,13 +60,13 @@ func (s *side) flows(ctx context.Context) (count, limit int, err error) {
 
 // orFlows is why clients were not admitted: that error, or that the table of tracked
 // connections has filled up on their way in, which is the machine's doing.
-func (s *side) orFlows(ctx context.Context, err error) error {
+func (s *Side) orFlows(ctx context.Context, err error) error {
 	count, limit, unread := s.flows(ctx)
 	if unread != nil || !flowsFull(count, limit) {
 		return err
 	}
 	return fmt.Errorf("the table of tracked connections is full, %d of %d: about %d clients fit, or raise it: sysctl -w net.netfilter.nf_conntrack_max=%d (%v)",
-		count, limit, max(1, limit/FlowsPerClient), max(FlowsPerClient*s.has.Clients, 2*limit), err)
+		count, limit, max(1, limit/FlowsPerClient), max(FlowsPerClient*s.Config.Has.Clients, 2*limit), err)
 }
 
 // flowsFull reports whether new connections found no place: entries leave by and by, so

@@ -1,4 +1,4 @@
-package runner
+package cost
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -21,15 +21,14 @@ type measurer interface {
 	measure(ctx context.Context, cell result.Cell, n int) (device, clean result.Measurement, err error)
 	// loaded calls fn with the sides that carry the cell's load at that moment:
 	// once with both, or with each in turn.
-	loaded(ctx context.Context, cell result.Cell, fn func(sides ...*side) error) error
-	// deaths is an error when a program of either lab has ended by itself.
-	deaths(ctx context.Context) error
+	loaded(ctx context.Context, cell result.Cell, fn func(labs ...*lab) error) error
+	// ended is an error when a program of either lab has ended by itself.
+	ended(ctx context.Context) error
 	end(ctx context.Context) error
 }
 
-func newMeasurer(e *experiment.Experiment, device, clean *side) measurer {
-	p := pair{e, device, clean}
-	if e.Mode == result.ModeSolo {
+func newMeasurer(p pair) measurer {
+	if p.e.Mode == result.ModeSolo {
 		return &solo{p}
 	}
 	return &duet{p}
@@ -37,11 +36,14 @@ func newMeasurer(e *experiment.Experiment, device, clean *side) measurer {
 
 type pair struct {
 	e             *experiment.Experiment
-	device, clean *side
+	device, clean *lab
+	empty         int64 // memory of the machine that was taken before the labs were built, KiB
 }
 
-func (p pair) deaths(ctx context.Context) error {
-	return errors.Join(p.device.deaths(ctx), p.clean.deaths(ctx))
+func (p pair) ended(ctx context.Context) error {
+	device, err := p.device.Ended(ctx)
+	clean, err2 := p.clean.Ended(ctx)
+	return errors.Join(err, err2, device.Err(), clean.Err())
 }
 
 // seconds bounds the load of one cell: all its windows with redos or the window
@@ -53,16 +55,16 @@ func (p pair) seconds(cell result.Cell) int {
 
 // warmup is how long a load runs before its first window.
 func (p pair) warmup(cell result.Cell) time.Duration {
-	return p.e.WarmupOf(cell.OfferedMbps, cell.Direction, p.device.has, p.clean.has)
+	return p.e.WarmupOf(cell.Number(result.OfferedMbps), cell.Text(result.Direction), p.device.Config.Has, p.clean.Config.Has)
 }
 
-func (p pair) start(ctx context.Context, s *side, cell result.Cell) error {
-	return s.startTraffic(ctx, cell.Direction, cell.OfferedMbps, p.seconds(cell))
+func (p pair) start(ctx context.Context, s *lab, cell result.Cell) error {
+	return s.load(ctx, cell, p.seconds(cell))
 }
 
 func (p pair) end(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx) // the next cell needs the ports; each stop is bounded in time
-	return testbed.Together(func() error { return p.device.stopTraffic(ctx) }, func() error { return p.clean.stopTraffic(ctx) })
+	return testbed.Together(func() error { return p.device.StopTraffic(ctx) }, func() error { return p.clean.StopTraffic(ctx) })
 }
 
 // duet measures both sides in the same stretch of time: what disturbs the
@@ -82,14 +84,14 @@ func (d *duet) begin(ctx context.Context, cell result.Cell) error {
 			return err
 		}
 	}
-	if err := sleep(ctx, warmup); err != nil {
+	if err := side.Sleep(ctx, warmup); err != nil {
 		return err
 	}
-	now, err := meter.ReadMemory()
+	now, err := d.device.Lab.Router.Load(ctx)
 	if err != nil {
 		return err
 	}
-	d.device.memory = result.Memory{MiB: float64(now.Taken-d.device.empty) / 1024, Clients: d.device.has.Clients + d.clean.has.Clients}
+	d.device.memory = result.Memory{MiB: float64(now.Memory.Taken-d.empty) / 1024, Clients: d.device.Config.Has.Clients + d.clean.Config.Has.Clients}
 	if warmup > d.e.Warmup {
 		return nil
 	}
@@ -117,46 +119,46 @@ func (d *duet) measure(ctx context.Context, _ result.Cell, _ int) (device, clean
 	return list[0], list[1], nil
 }
 
-func (d *duet) loaded(_ context.Context, _ result.Cell, fn func(...*side) error) error {
+func (d *duet) loaded(_ context.Context, _ result.Cell, fn func(...*lab) error) error {
 	return fn(d.device, d.clean)
 }
 
-// solo loads one side at a time, in turns, so that neither hears the other.
+// solo loads one side at a time, in turns, so that neither disturbs the other.
 type solo struct{ pair }
 
 func (*solo) begin(context.Context, result.Cell) error { return nil }
 
 func (s *solo) measure(ctx context.Context, cell result.Cell, n int) (device, clean result.Measurement, err error) {
 	turns := []struct {
-		side *side
+		lab  *lab
 		into *result.Measurement
 	}{{s.device, &device}, {s.clean, &clean}}
 	if n%2 == 1 {
 		turns[0], turns[1] = turns[1], turns[0]
 	}
 	for _, t := range turns {
-		if *t.into, err = s.turn(ctx, t.side, cell); err != nil {
-			return device, clean, fmt.Errorf("solo window of lab %s: %w", t.side.lab.Name, err)
+		if *t.into, err = s.turn(ctx, t.lab, cell); err != nil {
+			return device, clean, fmt.Errorf("solo window of lab %s: %w", t.lab.Lab.Name, err)
 		}
 	}
 	return device, clean, nil
 }
 
-func (s *solo) turn(ctx context.Context, side *side, cell result.Cell) (m result.Measurement, err error) {
-	err = s.load(ctx, side, cell, func() error {
-		list, err := window(ctx, s.e.Window, side)
+func (s *solo) turn(ctx context.Context, l *lab, cell result.Cell) (m result.Measurement, err error) {
+	err = s.load(ctx, l, cell, func() error {
+		list, err := window(ctx, s.e.Window, l)
 		if err != nil {
 			return err
 		}
 		m = list[0]
-		return side.readShort(ctx)
+		return l.readShort(ctx)
 	})
 	return m, err
 }
 
-func (s *solo) loaded(ctx context.Context, cell result.Cell, fn func(...*side) error) error {
-	for _, side := range []*side{s.device, s.clean} {
-		if err := s.load(ctx, side, cell, func() error { return fn(side) }); err != nil {
+func (s *solo) loaded(ctx context.Context, cell result.Cell, fn func(...*lab) error) error {
+	for _, l := range []*lab{s.device, s.clean} {
+		if err := s.load(ctx, l, cell, func() error { return fn(l) }); err != nil {
 			return err
 		}
 	}
@@ -164,12 +166,12 @@ func (s *solo) loaded(ctx context.Context, cell result.Cell, fn func(...*side) e
 }
 
 // load calls fn while one side carries the cell's load.
-func (s *solo) load(ctx context.Context, side *side, cell result.Cell, fn func() error) (err error) {
-	defer func() { err = errors.Join(err, side.stopTraffic(context.WithoutCancel(ctx))) }()
-	if err := s.start(ctx, side, cell); err != nil {
+func (s *solo) load(ctx context.Context, l *lab, cell result.Cell, fn func() error) (err error) {
+	defer func() { err = errors.Join(err, l.StopTraffic(context.WithoutCancel(ctx))) }()
+	if err := s.start(ctx, l, cell); err != nil {
 		return err
 	}
-	if err := sleep(ctx, s.warmup(cell)); err != nil {
+	if err := side.Sleep(ctx, s.warmup(cell)); err != nil {
 		return err
 	}
 	return fn()

@@ -1,4 +1,4 @@
-package runner
+package cost
 
 import (
 	"slices"
@@ -25,15 +25,18 @@ func TestJudge(t *testing.T) {
 		rejects []string // parts of the reasons, in order; none: accepted
 		flags   []string
 	}{
-		"as it should be":          {func(*result.Trial) {}, nil, nil},
-		"short window":             {func(t *result.Trial) { t.Clean.Seconds = 0.8 }, []string{"clean router: the window lasted 0.80 s"}, nil},
-		"idle polling thread":      {func(t *result.Trial) { t.DUT.ThreadNs["napi/r1"] = 0 }, []string{"device: polling thread napi/r1 did not run"}, nil},
-		"idle daemon is fine":      {func(t *result.Trial) { t.DUT.ThreadNs["daemon"] = 0 }, nil, nil},
-		"busy generator":           {func(t *result.Trial) { t.Clean.GeneratorCPU = 0.9 }, []string{"clean router: a traffic thread used 90 %"}, nil},
-		"aggregated packets":       {func(t *result.Trial) { t.DUT.AggregationFactor = 3 }, []string{"device: 3.00 frames per packet"}, nil},
-		"TUN halves the factor":    {func(t *result.Trial) { t.DUT.AggregationFactor = 0.6 }, nil, nil},
-		"bulk that is not":         {func(t *result.Trial) { t.Cell.Profile = result.Bulk }, []string{"profile bulk wants"}, nil},
-		"bulk":                     {func(t *result.Trial) { t.Cell.Profile = result.Bulk; t.Clean.AggregationFactor = 8 }, nil, nil},
+		"as it should be":       {func(*result.Trial) {}, nil, nil},
+		"short window":          {func(t *result.Trial) { t.Clean.Seconds = 0.8 }, []string{"clean router: the window lasted 0.80 s"}, nil},
+		"idle polling thread":   {func(t *result.Trial) { t.DUT.ThreadNs["napi/r1"] = 0 }, []string{"device: polling thread napi/r1 did not run"}, nil},
+		"idle daemon is fine":   {func(t *result.Trial) { t.DUT.ThreadNs["daemon"] = 0 }, nil, nil},
+		"busy generator":        {func(t *result.Trial) { t.Clean.GeneratorCPU = 0.9 }, []string{"clean router: a traffic thread used 90 %"}, nil},
+		"aggregated packets":    {func(t *result.Trial) { t.DUT.AggregationFactor = 3 }, []string{"device: 3.00 frames per packet"}, nil},
+		"TUN halves the factor": {func(t *result.Trial) { t.DUT.AggregationFactor = 0.6 }, nil, nil},
+		"bulk that is not":      {func(t *result.Trial) { t.Cell = t.Cell.With(result.Profile, result.Bulk) }, []string{"profile bulk wants"}, nil},
+		"bulk": {func(t *result.Trial) {
+			t.Cell = t.Cell.With(result.Profile, result.Bulk)
+			t.Clean.AggregationFactor = 8
+		}, nil, nil},
 		"clean falls short":        {func(t *result.Trial) { t.Clean.DeliveredMbps = 97 }, []string{"clean router: delivered 97.0 of 100 Mbit/s"}, nil},
 		"clean loses":              {func(t *result.Trial) { t.Clean.RetransmitRatio = 0.02 }, []string{"clean router: 2.00 % of the segments"}, nil},
 		"broken streams":           {func(t *result.Trial) { t.DUT.Broken, t.DUT.BrokenError = 3, "reset" }, []string{"device: 3 streams had ended: reset"}, nil},
@@ -71,7 +74,7 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			const gathers = false
-			trial := result.Trial{Cell: result.Cell{Profile: result.PerPacket}, DUT: good(), Clean: good()}
+			trial := result.Trial{Cell: result.NewCell(result.Profile, result.PerPacket), DUT: good(), Clean: good()}
 			c.change(&trial)
 			judge(&trial, time.Second, experiment.Traffic{Kind: experiment.TrafficStreams, BurstSegments: 9}, gathers)
 			if trial.Accepted != (len(c.rejects) == 0) || len(trial.Rejects) != len(c.rejects) {
@@ -92,7 +95,7 @@ func TestJudge(t *testing.T) {
 // TestJudgeGathers: what gathers packets itself is not held to one frame a packet;
 // the clean router beside it is.
 func TestJudgeGathers(t *testing.T) {
-	trial := result.Trial{Cell: result.Cell{Profile: result.PerPacket}, DUT: good(), Clean: good()}
+	trial := result.Trial{Cell: result.NewCell(result.Profile, result.PerPacket), DUT: good(), Clean: good()}
 	trial.DUT.AggregationFactor = 3
 	sent := experiment.Traffic{Kind: experiment.TrafficStreams, BurstSegments: 9}
 	if judge(&trial, time.Second, sent, true); !trial.Accepted {

@@ -1,4 +1,4 @@
-package runner
+package cost
 
 import (
 	"slices"
@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -26,11 +27,11 @@ func TestShortConnectionsBesideStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	s, err := openSide(ctx, sideConfig{
-		backend:  testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement},
-		topology: testbed.Portal(testbed.Spec{}),
-		lab:      "a", device: dut.NewClean(),
-		has: experiment.Side{Client: client.KindMacvlan, Clients: 4, Traffic: experiment.Traffic{
+	opened, err := side.Open(ctx, side.Config{
+		Backend:  testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement},
+		Topology: testbed.Portal(testbed.Spec{}),
+		Lab:      "a", Device: dut.NewClean(),
+		Has: experiment.Side{Client: client.KindMacvlan, Clients: 4, Traffic: experiment.Traffic{
 			Kind: experiment.TrafficStreams, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44,
 			ShortPerSecond: 200, ShortBytes: 1000,
 		}},
@@ -38,16 +39,17 @@ func TestShortConnectionsBesideStreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.close() })
+	t.Cleanup(func() { opened.Close() })
+	s := &lab{Side: opened}
 	e := &experiment.Experiment{Mode: result.ModeSolo, Windows: 1, Window: 500 * time.Millisecond, Warmup: 300 * time.Millisecond}
-	m := newMeasurer(e, s, s)
+	m := newMeasurer(pair{e: e, device: s, clean: s})
 	for _, direction := range []string{result.Up, result.Down} {
 		s.shorts = nil
-		trial := result.Trial{Cell: result.Cell{OfferedMbps: 40, Direction: direction, Profile: result.PerPacket}}
+		trial := result.Trial{Cell: result.NewCell(result.OfferedMbps, 40, result.Direction, direction, result.Profile, result.PerPacket)}
 		if trial.DUT, trial.Clean, err = m.measure(ctx, trial.Cell, 0); err != nil {
 			t.Fatal(err)
 		}
-		judge(&trial, e.Window, s.has.Traffic, false)
+		judge(&trial, e.Window, s.Config.Has.Traffic, false)
 		if slices.ContainsFunc(trial.Rejects, func(text string) bool { return strings.Contains(text, "segments a burst") }) || trial.Clean.SegmentsPerBurst != 0 {
 			t.Errorf("%s: %g segments a burst of all connections together: %v", direction, trial.Clean.SegmentsPerBurst, trial.Rejects)
 		}
@@ -61,20 +63,20 @@ func TestShortConnectionsBesideStreams(t *testing.T) {
 	}
 }
 
-// TestSegmentsPerBurst: it is told only where the counters of the senders hold no
+// TestSegmentsPerBurst: it is known only where the counters of the senders hold no
 // other TCP than the streams'.
 func TestSegmentsPerBurst(t *testing.T) {
 	sent := meter.SNMP{TCPOutSegs: 880, IPOutRequests: 30, UDPOut: 10}
 	for name, c := range map[string]struct {
-		side side
+		side side.Side
 		want float64
 	}{
-		"streams":           {side{load: agent.Traffic{Direction: traffic.Up}}, 44},
-		"streams both ways": {side{load: agent.Traffic{Direction: agent.Both}}, 0},
-		"short connections": {side{load: agent.Traffic{Direction: traffic.Up, ShortPerSecond: 1}}, 0},
-		"guests":            {side{load: agent.Traffic{Direction: traffic.Up}, guests: 1}, 0},
+		"streams":           {side.Side{Load: agent.Traffic{Direction: traffic.Up}}, 44},
+		"streams both ways": {side.Side{Load: agent.Traffic{Direction: agent.Both}}, 0},
+		"short connections": {side.Side{Load: agent.Traffic{Direction: traffic.Up, ShortPerSecond: 1}}, 0},
+		"guests":            {side.Side{Load: agent.Traffic{Direction: traffic.Up}, Config: side.Config{Guests: 1}}, 0},
 	} {
-		if got := c.side.segmentsPerBurst(sent); got != c.want {
+		if got := (&lab{Side: &c.side}).segmentsPerBurst(sent); got != c.want {
 			t.Errorf("%s: %g, want %g", name, got, c.want)
 		}
 	}

@@ -1,15 +1,14 @@
-package runner
+package logins
 
 import (
-	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 
+	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Limits of a storm's self-tests; maxStealPct and slackTicks are those of a trial.
+// Limits of a storm's self-tests.
 const (
 	maxOther   = 0.30 // of all CPUs, by programs outside the lab
 	otherTicks = 4    // of the machine's clock, 10 ms each, by which that may be off
@@ -28,17 +27,18 @@ var ownFailures = []struct{ text, remedy string }{
 // evidence is what a storm's self-tests know beside its record.
 type evidence struct {
 	polling   string // the polling thread of the router's link to the clients
-	dead      dead
+	ended     side.Ended
 	overflows int64 // of the machine's neighbour table, during the storm
 }
 
-// judgeStorm applies the self-tests: a storm that a limit of the lab broke says
+// judge applies the self-tests: a storm that a limit of the lab broke says
 // nothing of the device. What a device does to its clients stands, also when it
 // dies of them.
-func judgeStorm(s *result.Storm, e evidence) {
-	reject := func(format string, args ...any) { s.Rejects = append(s.Rejects, fmt.Sprintf(format, args...)) }
-	s.Died = e.dead.device
-	for _, text := range e.dead.lab {
+func judge(s *result.Storm, e evidence) {
+	var rejects side.Rejects
+	reject := rejects.Add
+	s.Died = e.ended.Device
+	for _, text := range e.ended.Lab {
 		reject("lab: %s", text)
 	}
 	// Leases always cross the link; what a log-in sends is the portal's affair.
@@ -49,12 +49,8 @@ func judgeStorm(s *result.Storm, e evidence) {
 		name string
 		result.Phase
 	}{{"leases", s.Lease}, {"logins", s.Login}} {
-		ticks := 0.01 / (max(phase.Seconds, 0.01) * float64(runtime.NumCPU())) // one, as a share of the phase
-		steal := max(maxStealPct, 100*slackTicks*ticks)
-		if phase.Machine.Steal > steal {
-			reject("machine: %.1f %% steal during the %s, limit %.1f %%: another guest takes the CPU", phase.Machine.Steal, phase.name, steal)
-		}
-		if most := maxOther + otherTicks*ticks; phase.OtherBusy > most {
+		rejects.Steal(phase.Machine, phase.Seconds, " during the "+phase.name)
+		if most := maxOther + side.Ticks(otherTicks, phase.Seconds); phase.OtherBusy > most {
 			reject("machine: other programs used %.0f %% of it during the %s, limit %.0f %%", 100*phase.OtherBusy, phase.name, 100*most)
 		}
 		for _, reason := range slices.Concat(phase.Failures, phase.Refusals) {
@@ -67,5 +63,5 @@ func judgeStorm(s *result.Storm, e evidence) {
 	if e.overflows > 0 {
 		reject("machine: its neighbour table was full %d times (gc_thresh3 is one for all namespaces): gateweigh doctor says what to set", e.overflows)
 	}
-	s.Accepted = len(s.Rejects) == 0
+	s.Rejects, s.Accepted = rejects, len(rejects) == 0
 }

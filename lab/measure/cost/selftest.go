@@ -1,13 +1,12 @@
-package runner
+package cost
 
 import (
-	"fmt"
 	"math"
-	"runtime"
 	"strings"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
@@ -25,14 +24,12 @@ const (
 	maxWait         = 0.50 // run-queue wait of the device's threads, of the window
 	waitPerCPU      = 1.50 // the same, of the routers' CPU time: several threads wait for one that runs
 	filledCPU       = 0.90 // of the CPU that both routers share: their threads wait for each other, however long
-	maxStealPct     = 1.0  // of the machine
 	maxPerPacket    = 1.05 // frames per packet in profile per-packet
 	minBulk         = 1.50 // frames per packet in profile bulk
 	maxWindowError  = 0.10 // length of the window against the one asked for
 	maxDelivered    = 1.05 // of the offered load
 	maxProbesLost   = 0.20 // of the round-trip probes: some clients are cut off
 	slackBursts     = 2    // a window may begin and end between two bursts
-	slackTicks      = 2    // of the machine's clock, 10 ms each
 )
 
 // judge applies the self-tests to a trial and sets Accepted, Rejects and Flags.
@@ -50,8 +47,9 @@ const (
 // not, as the clean router shows, which has the same. One at its limit may lose frames
 // ahead of the router's IP layer, which then sees fewer packets than frames as well.
 func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathers bool) {
-	t.Rejects, t.Flags = nil, nil
-	reject := func(format string, args ...any) { t.Rejects = append(t.Rejects, fmt.Sprintf(format, args...)) }
+	var rejects side.Rejects
+	t.Flags = nil
+	reject := rejects.Add
 
 	// A hiccup of the machine holds both sides up alike and is no limit of the device.
 	slack := slackBursts * float64(sent.BurstSegments) * segmentMbit(sent) / window.Seconds()
@@ -63,18 +61,16 @@ func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathe
 	judgeControl(t, sent, saturated, slack, reject)
 	judgeSide("device", t.DUT, window, slack, reject)
 	if !gathers && !saturated {
-		judgePackets("device", t.Cell.Profile, t.DUT, reject)
+		judgePackets("device", t.Cell.Text(result.Profile), t.DUT, reject)
 	}
 	judgeDevice(t, saturated, slack, reject)
 	if lossy := max(t.DUT.RetransmitRatio, t.DUT.LossRatio()) > maxRetransmits; lossy && !t.AA && t.Clean.LossRatio() <= maxRetransmits {
 		t.Flags = append(t.Flags, result.FlagLossy)
 	}
-	steal := max(t.Clean.Machine.Steal, t.DUT.Machine.Steal)
-	limit := max(maxStealPct, slackTicks/(window.Seconds()*float64(runtime.NumCPU())))
-	if steal > limit {
-		reject("machine: %.1f %% steal, limit %.1f %%: another guest takes the CPU", steal, limit)
-	}
-	t.Accepted = len(t.Rejects) == 0
+	worse := t.DUT.Machine
+	worse.Steal = max(worse.Steal, t.Clean.Machine.Steal)
+	rejects.Steal(worse, window.Seconds(), "")
+	t.Rejects, t.Accepted = rejects, len(rejects) == 0
 }
 
 // judgeControl tests what must hold for the clean router, so that it can tell
@@ -85,9 +81,9 @@ func judgeControl(t *result.Trial, sent experiment.Traffic, saturated bool, slac
 	if saturated {
 		least = minBeside
 	}
-	judgePackets(who, t.Cell.Profile, t.Clean, reject)
+	judgePackets(who, t.Cell.Text(result.Profile), t.Clean, reject)
 	judgeFlow(who, t.Clean, least, slack, reject)
-	if t.Clean.AggregationFactor < minBulk && t.Cell.Profile == result.Bulk {
+	if t.Clean.AggregationFactor < minBulk && t.Cell.Text(result.Profile) == result.Bulk {
 		reject("%s: %.2f frames per packet, profile bulk wants %.2f or more", who, t.Clean.AggregationFactor, minBulk)
 	}
 	known := t.Clean.SegmentsPerBurst > 0

@@ -1,4 +1,4 @@
-package runner
+package logins
 
 import (
 	"math"
@@ -10,12 +10,14 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
-func TestFates(t *testing.T) {
+func TestPhaseSumsUpTheClients(t *testing.T) {
 	// Four clients at two a second, in any order: the third gives up.
 	outcomes := []client.Outcome{
 		{Num: 3, TurnMs: 1000, Ms: 9000, Tries: 8, Refusal: "no answer from 10.1.0.7", Error: "8 attempts: no answer from 10.1.0.7"},
@@ -23,7 +25,7 @@ func TestFates(t *testing.T) {
 		{Num: 1, Ms: 100.0004, Tries: 1},
 		{Num: 2, TurnMs: 500, Ms: 300, Tries: 3, Refusal: "no answer from 10.1.0.9"},
 	}
-	p := fates(outcomes)
+	p := phaseOf(outcomes)
 	if p.Asked != 4 || p.Through != 3 || p.Tries != 13 || p.Retried != 2 || !slices.Equal(p.GaveUp, []int{2}) {
 		t.Errorf("counts: %+v", p)
 	}
@@ -40,7 +42,7 @@ func TestFates(t *testing.T) {
 	if len(p.Failures) != 1 || len(p.Refusals) != 1 || p.Refusals[0] != (result.Reason{First: "no answer from 10.1.0.9", Count: 2}) {
 		t.Errorf("failures %+v, refusals %+v", p.Failures, p.Refusals)
 	}
-	none := fates([]client.Outcome{{Num: 1, Ms: 5, Error: "no"}})
+	none := phaseOf([]client.Outcome{{Num: 1, Ms: 5, Error: "no"}})
 	if none.PerSecond != 0 || none.P50Ms != 0 || none.Through != 0 || none.Seconds != 0.005 {
 		t.Errorf("nobody through: %+v", none)
 	}
@@ -74,17 +76,18 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 		}
 	}
 	const s = time.Second
-	at := func(at, router, radius, agent time.Duration) meters {
-		return meters{router: sample(at, 0, router, 0), server: sample(at, 0, radius, 0), clients: []meter.Sample{sample(at, agent, 0, 0)}}
+	at := func(at, router, radius, agent time.Duration) side.Reading {
+		return side.Reading{
+			Router: sample(at, 0, router, 0), Server: side.Endpoint{Meter: sample(at, 0, radius, 0)}, Clients: []side.Endpoint{{Meter: sample(at, agent, 0, 0)}},
+		}
 	}
-	p := phases{placement: testbed.Placement{Router: []int{1}, Endpoints: []int{0}}}
 	phase := result.Phase{Asked: 1, Through: 1}
-	p.account(&phase, at(0, 0, 0, 0), at(2*s, s, s/5, s*3/2), at(3*s, s*5/4, s/4, s*3/2))
+	account(&phase, testbed.Placement{Router: []int{1}, Endpoints: []int{0}}, at(0, 0, 0, 0), at(2*s, s, s/5, s*3/2), at(3*s, s*5/4, s/4, s*3/2))
 	if phase.ProcessNs != int64(s*5/4) || phase.RoleNs[result.RoleRouter] != int64(s*5/4) || phase.RoleNs[result.RoleRadius] != int64(s/4) || phase.RoleNs[result.RoleServer] != 0 {
 		t.Errorf("until the tail: %d ns, by role %v", phase.ProcessNs, phase.RoleNs)
 	}
-	if phase.RouterBusy != 0.5 || phase.ClientBusy != 0.75 || phase.RadiusBusy != 0.1 || math.Abs(phase.EndpointsBusy-0.85) > 1e-12 || phase.Limit != result.LimitGenerator {
-		t.Errorf("until the end: router %g, clients %g, RADIUS %g, endpoints %g: %s", phase.RouterBusy, phase.ClientBusy, phase.RadiusBusy, phase.EndpointsBusy, phase.Limit)
+	if phase.RouterBusy != 0.5 || phase.ClientBusy != 0.75 || phase.RadiusBusy != 0.1 || math.Abs(phase.EndpointsBusy-0.85) > 1e-12 || limit(phase, 0) != result.LimitGenerator {
+		t.Errorf("until the end: router %g, clients %g, RADIUS %g, endpoints %g: %s", phase.RouterBusy, phase.ClientBusy, phase.RadiusBusy, phase.EndpointsBusy, limit(phase, 0))
 	}
 	if got := otherBusy(result.Machine{Usr: 100}, map[string]int64{}, 1); got != 1 {
 		t.Errorf("a machine that is all others': %g", got)
@@ -104,8 +107,8 @@ func TestStormsOfBadMachinesAreRejected(t *testing.T) {
 		want  string // of the only reject; empty: accepted
 	}{
 		"good":              {func(*result.Storm, *evidence) {}, ""},
-		"device died":       {func(_ *result.Storm, e *evidence) { e.dead.device = []string{"chilli ended"} }, ""},
-		"RADIUS died":       {func(_ *result.Storm, e *evidence) { e.dead.lab = []string{"freeradius ended"} }, "lab: freeradius ended"},
+		"device died":       {func(_ *result.Storm, e *evidence) { e.ended.Device = []string{"chilli ended"} }, ""},
+		"RADIUS died":       {func(_ *result.Storm, e *evidence) { e.ended.Lab = []string{"freeradius ended"} }, "lab: freeradius ended"},
 		"no polling thread": {func(s *result.Storm, _ *evidence) { s.Lease.ThreadNs["napi/r0"] = 0 }, "polling thread napi/r0 did not run"},
 		"steal":             {func(s *result.Storm, _ *evidence) { s.Login.Machine.Steal = 30 }, "30.0 % steal during the logins"},
 		"other programs":    {func(s *result.Storm, _ *evidence) { s.Login.OtherBusy = 0.4 }, "other programs used 40 %"},
@@ -117,20 +120,20 @@ func TestStormsOfBadMachinesAreRejected(t *testing.T) {
 	} {
 		s, e := good(), evidence{polling: "napi/r0"}
 		tt.spoil(&s, &e)
-		judgeStorm(&s, e)
+		judge(&s, e)
 		switch {
 		case tt.want == "" && (!s.Accepted || len(s.Rejects) != 0):
 			t.Errorf("%s: rejected: %v", name, s.Rejects)
 		case tt.want != "" && (s.Accepted || len(s.Rejects) != 1 || !strings.Contains(s.Rejects[0], tt.want)):
 			t.Errorf("%s: accepted %v, rejects %v, want %q", name, s.Accepted, s.Rejects, tt.want)
 		}
-		if len(s.Died) != len(e.dead.device) {
+		if len(s.Died) != len(e.ended.Device) {
 			t.Errorf("%s: died %v", name, s.Died)
 		}
 	}
 }
 
-func TestFitsStorm(t *testing.T) {
+func TestFits(t *testing.T) {
 	in := client.Admission{Kind: client.AdmitForm}
 	for _, tt := range []struct {
 		n      int
@@ -142,9 +145,21 @@ func TestFitsStorm(t *testing.T) {
 		{4000, dut.Traits{Admission: in, LAN: netip.MustParsePrefix("10.1.0.0/16")}, ""},
 		{1, dut.Traits{}, "do not log in themselves"},
 	} {
-		err := fitsStorm(tt.n, tt.traits)
+		err := fits(tt.n, tt.traits)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%d clients over %v: %v, want %q", tt.n, tt.traits, err, tt.want)
 		}
+	}
+}
+
+// TestPaceIsSharedByClientHosts: each host takes its part of the rate, and begins later than the one before.
+func TestPaceIsSharedByClientHosts(t *testing.T) {
+	b := experiment.Block{LoginRate: 10, Clients: 30}
+	p := paceOf(b, 2, 3)
+	if p.PerSecond != 10.0/3 || p.After != 200*time.Millisecond || p.Patience != patience+3*time.Second {
+		t.Errorf("%+v", p)
+	}
+	if all := paceOf(experiment.Block{}, 2, 3); all.After != 0 || all.PerSecond != 0 {
+		t.Errorf("all at once: %+v", all)
 	}
 }

@@ -1,0 +1,226 @@
+package result
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Dimension is a quantity in which cells of a run differ.
+type Dimension string
+
+// Dimensions that the lab's own experiments sweep.
+const (
+	DUT         Dimension = "dut"          // name of the device under test
+	Clients     Dimension = "clients"      // simulated clients
+	OfferedMbps Dimension = "offered_mbps" // TCP or UDP payload of all clients together, Mbit/s
+	Direction   Dimension = "direction"    // of the payload: Up, Down or Both
+	Profile     Dimension = "profile"      // how packets look to the router: PerPacket or Bulk
+	LoginRate   Dimension = "login_rate"   // clients a second that lease and log in; 0: all at once
+)
+
+// dimensions lists the known dimensions in the order in which records and
+// summaries write them. Others follow by name.
+var dimensions = []Dimension{DUT, Clients, OfferedMbps, Direction, Profile, LoginRate}
+
+// compareDimensions orders dimensions as they are written.
+func compareDimensions(a, b Dimension) int {
+	place := func(d Dimension) int {
+		if i := slices.Index(dimensions, d); i >= 0 {
+			return i
+		}
+		return len(dimensions)
+	}
+	return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b))
+}
+
+// Cell is one point of a sweep: an ordered list of dimensions with their values.
+// All trials of a cell are comparable. Cells with equal dimensions and values
+// are equal with ==, so a cell can be the key of a map; the zero Cell has no dimension.
+type Cell struct {
+	list string // "name value\x1f…" in the order of compareDimensions; a number's value begins with '#', a text's with '='
+}
+
+// Value is one dimension of a cell: a number, or a text.
+type Value struct {
+	Dimension Dimension
+	Text      string  // of a number: its decimal form
+	Number    float64 // 0 for a text
+	IsNumber  bool
+}
+
+const separator = "\x1f"
+
+// NewCell makes a cell of dimensions and their values in turn:
+// NewCell(DUT, "opennds", Clients, 100). A value is a string, an int or a float64.
+// Anything else is a mistake of the program and panics.
+func NewCell(pairs ...any) Cell {
+	var c Cell
+	for i := 0; i < len(pairs); i += 2 {
+		c = c.With(pairs[i].(Dimension), pairs[i+1])
+	}
+	return c
+}
+
+// With is the cell with one dimension added or replaced; an empty text takes the
+// dimension away. The value is a string, an int or a float64; anything else panics.
+func (c Cell) With(d Dimension, value any) Cell {
+	v := Value{Dimension: d, IsNumber: true}
+	switch x := value.(type) {
+	case string:
+		v.Text, v.IsNumber = strings.ReplaceAll(x, separator, " "), false
+	case int:
+		v.Number = float64(x)
+	case float64:
+		v.Number = x
+	default:
+		panic(fmt.Sprintf("a cell's %s is a %T", d, value))
+	}
+	if v.IsNumber {
+		v.Text = strconv.FormatFloat(v.Number, 'f', -1, 64)
+	}
+	list := slices.DeleteFunc(c.Values(), func(old Value) bool { return old.Dimension == d })
+	if v.Text == "" {
+		return cellOf(list)
+	}
+	at, _ := slices.BinarySearchFunc(list, v, func(a, b Value) int { return compareDimensions(a.Dimension, b.Dimension) })
+	return cellOf(slices.Insert(list, at, v))
+}
+
+// Without is the cell less some of its dimensions.
+func (c Cell) Without(less ...Dimension) Cell {
+	return cellOf(slices.DeleteFunc(c.Values(), func(v Value) bool { return slices.Contains(less, v.Dimension) }))
+}
+
+// Only is the cell with no other dimensions than these.
+func (c Cell) Only(kept ...Dimension) Cell {
+	return cellOf(slices.DeleteFunc(c.Values(), func(v Value) bool { return !slices.Contains(kept, v.Dimension) }))
+}
+
+func cellOf(list []Value) Cell {
+	var b strings.Builder
+	for i, v := range list {
+		if i > 0 {
+			b.WriteString(separator)
+		}
+		b.WriteString(string(v.Dimension) + " ")
+		mark := "="
+		if v.IsNumber {
+			mark = "#"
+		}
+		b.WriteString(mark + v.Text)
+	}
+	return Cell{b.String()}
+}
+
+// Values lists the dimensions in their order.
+func (c Cell) Values() []Value {
+	if c.list == "" {
+		return nil
+	}
+	var list []Value
+	for part := range strings.SplitSeq(c.list, separator) {
+		list = append(list, valueOf(part))
+	}
+	return list
+}
+
+func valueOf(part string) Value {
+	name, text, _ := strings.Cut(part, " ")
+	v := Value{Dimension: Dimension(name), Text: text[1:], IsNumber: text[0] == '#'}
+	if v.IsNumber {
+		v.Number, _ = strconv.ParseFloat(v.Text, 64) // written by With
+	}
+	return v
+}
+
+// Value is that of one dimension; ok is false when the cell lacks it.
+func (c Cell) Value(d Dimension) (v Value, ok bool) {
+	for part := range strings.SplitSeq(c.list, separator) {
+		if rest, is := strings.CutPrefix(part, string(d)); is && strings.HasPrefix(rest, " ") {
+			return valueOf(part), true
+		}
+	}
+	return Value{}, false
+}
+
+// Has reports whether the cell has a dimension.
+func (c Cell) Has(d Dimension) bool { _, ok := c.Value(d); return ok }
+
+// Text is the value of a dimension as text, empty when the cell lacks it.
+func (c Cell) Text(d Dimension) string { v, _ := c.Value(d); return v.Text }
+
+// Number is the value of a dimension, 0 when it is a text or the cell lacks it.
+func (c Cell) Number(d Dimension) float64 { v, _ := c.Value(d); return v.Number }
+
+// Int is Number of a dimension that counts.
+func (c Cell) Int(d Dimension) int { return int(c.Number(d)) }
+
+// Equal is ==, for go-cmp.
+func (c Cell) Equal(other Cell) bool { return c == other }
+
+// String is "dut=opennds clients=100", for logs and tests.
+func (c Cell) String() string {
+	var parts []string
+	for _, v := range c.Values() {
+		parts = append(parts, string(v.Dimension)+"="+v.Text)
+	}
+	return strings.Join(parts, " ")
+}
+
+// CompareCells orders cells by some dimensions, the first of them first: texts
+// by their letters, numbers by size.
+func CompareCells(a, b Cell, by ...Dimension) int {
+	for _, d := range by {
+		x, _ := a.Value(d)
+		y, _ := b.Value(d)
+		if c := cmp.Or(cmp.Compare(x.Number, y.Number), cmp.Compare(x.Text, y.Text)); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+// MarshalJSON writes an object with the dimensions in their order.
+func (c Cell) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, v := range c.Values() {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		var value any = v.Text
+		if v.IsNumber {
+			value = v.Number
+		}
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&b, "%q:%s", v.Dimension, text)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// UnmarshalJSON reads an object of texts and numbers.
+func (c *Cell) UnmarshalJSON(data []byte) error {
+	var object map[string]any
+	if err := json.Unmarshal(data, &object); err != nil {
+		return err
+	}
+	*c = Cell{}
+	for name, value := range object {
+		switch value.(type) {
+		case string, float64:
+			*c = c.With(Dimension(name), value)
+		default:
+			return fmt.Errorf("dimension %q of a cell is neither a text nor a number", name)
+		}
+	}
+	return nil
+}

@@ -71,7 +71,7 @@ var allowedImports = map[string][]string{
 	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/result"},
 
 	// What can be measured: the table, one folder each, and the labs that all of them work on.
-	"lab/measure":        {"lab/experiment", "lab/runner", "lab/measure/cost", "lab/measure/logins"},
+	"lab/measure":        {"lab/experiment", "lab/runner", "lab/dut", "lab/testbed", "lab/measure/cost", "lab/measure/logins"},
 	"lab/measure/cost":   {"lab/experiment", "lab/runner", "lab/measure/side", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/profile", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/short"},
 	"lab/measure/logins": {"lab/experiment", "lab/runner", "lab/measure/side", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed"},
 	"lab/measure/side":   {"lab/experiment", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/rtt"},
@@ -112,6 +112,9 @@ var testImports = map[string][]string{
 	"lab/traffic":  {"lab/labtest"},
 
 	"lab/client/persona": {"lab/labtest"},
+	"lab/experiment":     {"lab/measure"},                                                // whose keys the shipped experiments have
+	"lab/measure":        {"lab/agent", "lab/measure/side", "lab/result", "lab/testbed"}, // another measure, in real labs
+	"lab/measure/logins": {"lab/measure/cost"},
 	"lab/traffic/iperf3": {"lab/labtest"},
 	"lab/traffic/rtt":    {"lab/labtest", "lab/traffic/socket"},
 	"lab/traffic/short":  {"lab/labtest"},

@@ -14,6 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -93,7 +94,7 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 	backend.Placement = testbed.PlacementOn(m.Usable)
 	x := examination{
 		opts: opts, placement: backend.Placement, backend: backend, asked: asked, machine: m, scratch: scratch,
-		largest: largestExperiment(experiment.Builtins()), personas: mostPersonas(experiment.Builtins()),
+		largest: largestExperiment(measure.Catalogue().Builtins()), personas: mostPersonas(measure.Catalogue().Builtins()),
 	}
 	groups, err := x.all(ctx)
 	if err != nil {
@@ -171,7 +172,7 @@ func newReport(groups []Group) Report {
 }
 
 // defaultExperiment is what gateweigh run does without arguments.
-func defaultExperiment() *experiment.Experiment { return experiment.Builtins()[0] }
+func defaultExperiment() *experiment.Experiment { return measure.Catalogue().Builtins()[0] }
 
 // reason is an error without the sentinel at its end, which says nothing to users.
 func reason(err, sentinel error) string {

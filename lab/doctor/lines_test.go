@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -28,7 +29,7 @@ func on(files map[string]string) examination {
 	m.Root = true
 	return examination{
 		opts: Options{Status: func(string) {}}, machine: m, placement: testbed.Placement{Router: []int{1}, Endpoints: []int{0}},
-		largest: largestExperiment(experiment.Builtins()), personas: mostPersonas(experiment.Builtins()),
+		largest: largestExperiment(measure.Catalogue().Builtins()), personas: mostPersonas(measure.Catalogue().Builtins()),
 	}
 }
 
@@ -178,7 +179,7 @@ func TestLargestExperimentCountsItsPrograms(t *testing.T) {
 	if many.Tasks()-few.Tasks() != 40 {
 		t.Errorf("iperf3 adds %d tasks for 10 clients in two labs, want 40", many.Tasks()-few.Tasks())
 	}
-	if got := largestExperiment(experiment.Builtins()); got.Clients() != 1000 || len(got.Sides) != 1 || got.Experiment != "login-storm" {
+	if got := largestExperiment(measure.Catalogue().Builtins()); got.Clients() != 1000 || len(got.Sides) != 1 || got.Experiment != "login-storm" {
 		t.Errorf("largest is %s", got)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
-	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
@@ -63,13 +62,13 @@ func (x examination) noise(ctx context.Context, able bool) (lines []Line, ticks 
 
 // duet measures two clean routers in a folder of its own.
 func (x examination) duet(ctx context.Context) (analysis.Summary, error) {
-	exp, err := experiment.Parse("aa.toml", aaFile, nil)
+	exp, err := measure.Catalogue().Parse("aa.toml", aaFile)
 	if err != nil {
 		return analysis.Summary{}, err
 	}
 	dir := filepath.Join(x.scratch, "aa")
 	outcome, err := runner.Run(ctx, runner.Config{
-		Measure:    measure.Of(exp),
+		Measure:    measure.All().Of(exp).Run(),
 		Experiment: exp, Dir: dir, Version: x.opts.Version, Command: "gateweigh doctor",
 		Status: func(p runner.Progress) { x.opts.Status("two clean routers: " + p.Text) },
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
@@ -35,7 +36,7 @@ func allTools() ([]tool, error) {
 		}
 		list[i].needed = list[i].needed || needed
 	}
-	for i, e := range experiment.Builtins() {
+	for i, e := range measure.Catalogue().Builtins() {
 		for _, n := range runner.Needs(e) {
 			add("the lab", i == 0, n)
 		}

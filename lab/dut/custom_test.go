@@ -43,7 +43,7 @@ func (l *testLab) reaches(t *testing.T) bool {
 // custom makes a device of a [dut.x] table.
 func custom(t *testing.T, table string) *Custom {
 	t.Helper()
-	exp, err := experiment.Parse("x.toml", []byte("duts = [\"x\"]\nclients = [1]\noffered_mbps = [1]\n[dut.x]\n"+table), Builtin())
+	exp, err := experiment.Catalogue{DUTs: Builtin()}.Parse("x.toml", []byte("duts = [\"x\"]\nclients = [1]\noffered_mbps = [1]\n[dut.x]\n"+table))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func described(t *testing.T) map[string]*experiment.Experiment {
 		t.Fatal(err)
 	}
 	for _, path := range paths {
-		exp, err := experiment.Load(path, Builtin())
+		exp, err := experiment.Catalogue{DUTs: Builtin()}.Load(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,10 +261,7 @@ func TestCustomCheckNamesPackages(t *testing.T) {
 }
 
 func TestNewKnowsEveryBuiltinExperiment(t *testing.T) {
-	for _, exp := range experiment.Builtins() {
-		if err := exp.Check(Builtin()); err != nil {
-			t.Error(err)
-		}
+	for _, exp := range (experiment.Catalogue{DUTs: Builtin()}).Builtins() {
 		for _, name := range exp.DUTs {
 			if _, err := New(name, exp.Clients[0], exp); err != nil {
 				t.Error(err)

@@ -76,14 +76,14 @@ func TestGatewayAsksRADIUS(t *testing.T) {
 func TestGatewayWithSilentSessions(t *testing.T) {
 	withGatewayd(t)
 	const sessions, n = 400, 2
-	exp, err := experiment.Parse("filled.toml", []byte(`
+	exp, err := experiment.Catalogue{DUTs: Names()}.Parse("filled.toml", []byte(`
 duts = ["filled"]
 clients = [2]
 offered_mbps = [9]
 [dut.filled]
 like = "gateway-ebpf"
 sessions = 400
-`), Names())
+`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestSilentSessionsHaveAddressesOfTheirOwn(t *testing.T) {
 // and clients get in.
 func TestCombined(t *testing.T) {
 	withGatewayd(t)
-	exp, err := experiment.Load("../../examples/masquerade.toml", Names())
+	exp, err := experiment.Catalogue{DUTs: Names()}.Load("../../examples/masquerade.toml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestLikeWhatCannot(t *testing.T) {
 		"\"opennds\"\nsessions = 400":     `no device "opennds" whose sessions the lab can make: there is gateway-ebpf, gateway-nfqueue, gateway-nfqueue-fast, gateway-tun, gateway-tun-fast`,
 		"\"allowlist\"\nstart = \"true\"": `no portal written in Go is named "allowlist": there is coovachilli, gateway-ebpf, gateway-nfqueue, gateway-nfqueue-fast, gateway-tun, gateway-tun-fast, opennds`,
 	} {
-		exp, err := experiment.Parse("x.toml", []byte("duts = [\"x\"]\nclients = [2]\noffered_mbps = [9]\n[dut.x]\nlike = "+like+"\n"), Names())
+		exp, err := experiment.Catalogue{DUTs: Names()}.Parse("x.toml", []byte("duts = [\"x\"]\nclients = [2]\noffered_mbps = [9]\n[dut.x]\nlike = "+like+"\n"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -140,7 +140,7 @@ var dutFields = []dutField{
 	{"logout", intoDUT(command, func(d *CustomDUT) *Command { return &d.Logout })},
 	{"ready_timeout", intoDUT(duration(time.Second, 10*time.Minute), func(d *CustomDUT) *time.Duration { return &d.ReadyTimeout })},
 	{"timeout", intoDUT(duration(time.Second, 10*time.Minute), func(d *CustomDUT) *time.Duration { return &d.Timeout })},
-	{"processes", intoDUT(list(process), func(d *CustomDUT) *[]string { return &d.Processes })},
+	{"processes", intoDUT(List(process), func(d *CustomDUT) *[]string { return &d.Processes })},
 	{"dhcp", intoDUT(boolean, func(d *CustomDUT) *bool { return &d.DHCP })},
 	{"lan", intoDUT(network, func(d *CustomDUT) *netip.Prefix { return &d.LAN })},
 	{"no_aggregation", intoDUT(boolean, func(d *CustomDUT) *bool { return &d.NoAggregation })},
@@ -156,7 +156,7 @@ func DUTKeys() []string {
 	return keys
 }
 
-func intoDUT[T any](parse parser[T], place func(*CustomDUT) *T) func(*CustomDUT, any) error {
+func intoDUT[T any](parse Parser[T], place func(*CustomDUT) *T) func(*CustomDUT, any) error {
 	return func(d *CustomDUT, v any) error {
 		parsed, err := parse(v)
 		if err == nil {

@@ -25,7 +25,7 @@ func (c Client) Guests() int {
 
 // checkGuests refuses guests where nobody logs in, or where they and the clients are
 // too many.
-func (e *Experiment) checkGuests(report func(key, format string, args ...any)) {
+func (e *Experiment) checkGuests(report Report) {
 	if e.Client.Churn == 0 {
 		return
 	}
@@ -50,7 +50,7 @@ func (e *Experiment) logsIn(name string) bool {
 }
 
 // checkSessions refuses sessions that have no room for the clients, which are among them.
-func (e *Experiment) checkSessions(report func(key, format string, args ...any)) {
+func (e *Experiment) checkSessions(report Report) {
 	most, who := slices.Max(slices.Concat(e.Clients, []int{0})), "clients"
 	if guests := e.Client.Guests(); guests > 0 {
 		who = fmt.Sprintf("clients and %d guests", guests)

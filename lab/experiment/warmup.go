@@ -44,10 +44,10 @@ func (e *Experiment) WarmupOf(mbps float64, direction string, sides ...Side) tim
 }
 
 // checkTurns refuses loads so small for their streams that nobody would wait for a turn.
-func (e *Experiment) checkTurns(report func(key, format string, args ...any)) {
+func (e *Experiment) checkTurns(report Report) {
 	for _, n := range e.Clients {
-		device, clean := e.Sides(Block{Clients: n})
-		for _, load := range e.loads(n) {
+		device, clean := e.Sides(n)
+		for _, load := range e.Loads(n) {
 			for _, direction := range e.Directions {
 				warmup := e.WarmupOf(load, direction, device, clean)
 				if warmup <= maxWindow {
@@ -64,13 +64,13 @@ func (e *Experiment) checkTurns(report func(key, format string, args ...any)) {
 
 // checkDatagrams refuses loads over UDP of which a window holds hardly a burst: how much
 // is delivered in it would be chance.
-func (e *Experiment) checkDatagrams(report func(key, format string, args ...any)) {
+func (e *Experiment) checkDatagrams(report Report) {
 	if e.Traffic.Protocol != ProtocolUDP || e.Traffic.Kind != TrafficStreams {
 		return
 	}
 	const least = 4 // bursts in a window
 	for _, n := range e.Clients {
-		for _, load := range e.loads(n) {
+		for _, load := range e.Loads(n) {
 			if each := e.Traffic.turn(1, load, ""); each > e.Window/least {
 				report("traffic.burst_segments", "%d: at %g Mbit/s such a burst is sent every %s, and a window of %s is to hold %d: fewer segments, a longer window or more load",
 					e.Traffic.BurstSegments, load, each.Round(time.Millisecond), e.Window, least)

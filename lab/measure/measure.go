@@ -3,12 +3,45 @@
 package measure
 
 import (
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
-var table = map[string]func() runner.Measure{"cost": cost.Run, "logins": logins.Run}
+// Measure is one thing that experiments measure. It owns its keys and its plan, how a block is
+// measured, and its records.
+type Measure interface {
+	// Rules say what an experiment that names the measure may ask for, and what its plan is. They
+	// are the same at every call.
+	Rules() experiment.Measure
+	// Run returns what carries out the blocks of one run; each run needs one of its own.
+	Run() runner.Measure
+}
 
-func Of(e *experiment.Experiment) runner.Measure { return table[e.Measure]() }
+// Table is a list of measures; the first is what experiments measure that name none.
+type Table []Measure
+
+// All are the measures that ship with the lab.
+func All() Table { return Table{cost.Measure{}, logins.Measure{}} }
+
+// Catalogue is what experiments may name: these measures, and the devices and topologies that ship with the lab.
+func (t Table) Catalogue() experiment.Catalogue {
+	c := experiment.Catalogue{DUTs: dut.Names(), Topologies: testbed.Names()}
+	for _, m := range t {
+		c.Measures = append(c.Measures, m.Rules())
+	}
+	return c
+}
+
+// Of is the measure that an experiment names, which was read with the table's catalogue.
+func (t Table) Of(e *experiment.Experiment) Measure {
+	return t[slices.IndexFunc(t, func(m Measure) bool { return m.Rules().Name == e.Measure })]
+}
+
+// Catalogue is that of all measures.
+func Catalogue() experiment.Catalogue { return All().Catalogue() }

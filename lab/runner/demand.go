@@ -38,23 +38,14 @@ type Demand struct {
 
 // DemandOf is an experiment's, guests included.
 func DemandOf(e *experiment.Experiment) Demand {
-	d := Demand{Experiment: e.Name, Sides: e.Labs(experiment.Block{Clients: slices.Max(e.Clients)})}
-	if kind, err := testbed.Named(e.Topology); err == nil { // CheckTopology refuses any other
+	d := Demand{Experiment: e.Name, Sides: e.Largest()}
+	if kind, err := testbed.Named(e.Topology); err == nil { // no other name is read from a file
 		d.Lab = kind.Build(testbed.Spec{ClientHosts: e.Client.Hosts}).Size()
 	}
 	for i := range d.Sides {
 		d.Sides[i].Clients += e.Client.Guests()
 	}
 	return d
-}
-
-// CheckTopology refuses an experiment of an unknown topology; the error names file, line
-// and key.
-func CheckTopology(e *experiment.Experiment) error {
-	if _, err := testbed.Named(e.Topology); err != nil {
-		return e.Blame("topology", err.Error())
-	}
-	return nil
 }
 
 // Clients is how many the larger lab has.

@@ -12,7 +12,7 @@ import (
 // everybody through, and so do its A/A blocks.
 func (r *run) limitOf(b experiment.Block, err error) (text string, isLimit bool) {
 	var e *side.NotAdmitted
-	if b.AA || !errors.As(err, &e) || !e.Own || r.took[b.DUT] == 0 || r.took[b.DUT] >= b.Clients {
+	if b.AA || !errors.As(err, &e) || !e.Own || r.took[b.DUT()] == 0 || r.took[b.DUT()] >= b.Clients() {
 		return "", false
 	}
 	return e.Error(), true
@@ -20,6 +20,6 @@ func (r *run) limitOf(b experiment.Block, err error) (text string, isLimit bool)
 
 // beyond reports whether a block has as many clients as its device broke at.
 func (r *run) beyond(b experiment.Block) bool {
-	at, broke := r.broke[b.DUT]
-	return broke && !b.AA && b.Clients >= at
+	at, broke := r.broke[b.DUT()]
+	return broke && !b.AA && b.Clients() >= at
 }

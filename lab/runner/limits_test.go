@@ -105,7 +105,7 @@ func iperf3Of(n int) Demand {
 // TestDemandFollowsTheTopology: three client hosts with their switch are six hosts a lab,
 // each in a namespace and with tasks and memory of its own.
 func TestDemandFollowsTheTopology(t *testing.T) {
-	e, err := experiment.Builtin("quick")
+	e, err := shipped.Builtin("quick")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,17 +127,6 @@ func TestDemandFollowsTheTopology(t *testing.T) {
 	}
 }
 
-// TestUnknownTopologiesAreRefused with the key's place and the known names.
-func TestUnknownTopologiesAreRefused(t *testing.T) {
-	e, err := experiment.Parse("x.toml", []byte("topology = \"ring\"\nduts = [\"opennds\"]\nclients = [1]\noffered_mbps = [1]\n"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := CheckTopology(e); err == nil || !strings.Contains(err.Error(), "x.toml:1: topology: ") || !strings.Contains(err.Error(), "known are portal") {
-		t.Errorf("%v", err)
-	}
-}
-
 // TestShippedExperimentsHaveRoom: what is shipped is not refused on a machine with a
 // kernel's own limits and little memory.
 func TestShippedExperimentsHaveRoom(t *testing.T) {
@@ -145,7 +134,7 @@ func TestShippedExperimentsHaveRoom(t *testing.T) {
 		Limits: machine.Limits{Neighbours: [3]int64{128, 512, 1024}, PIDMax: 32768, Tasks: 500, Namespaces: 30_000, FilesHard: 20_000},
 		Memory: machine.Memory{Available: 3 << 20},
 	}
-	for _, e := range experiment.Builtins() {
+	for _, e := range shipped.Builtins() {
 		if err := checkLimits(small, DemandOf(e)); err != nil {
 			t.Errorf("%s: %v", e.Name, err)
 		}

@@ -24,7 +24,7 @@ import (
 // of its devices.
 func Needs(e *experiment.Experiment) []dut.Need {
 	list := []dut.Need{{Program: "ethtool", Package: "ethtool", Why: "the links' offloads"}}
-	labs := e.Labs(experiment.Block{Clients: slices.Max(e.Clients)})
+	labs := e.Largest()
 	if slices.ContainsFunc(labs, func(s experiment.Side) bool { return client.Leases(s.Client) }) {
 		list = append(list, dut.Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases beside a router that gives none"})
 	}
@@ -63,7 +63,7 @@ func checkMachine(ctx context.Context, agent machineAgent, e *experiment.Experim
 			errs = append(errs, fmt.Errorf("%s is not on PATH: install the %s", n.Program, n.Remedy()))
 		}
 	}
-	for _, side := range slices.Compact(e.Labs(experiment.Block{Clients: slices.Max(e.Clients)})) {
+	for _, side := range slices.Compact(e.Largest()) {
 		if most := client.Most(side.Client); side.Clients > most {
 			errs = append(errs, fmt.Errorf("clients: %d: clients of kind %s go up to %d", side.Clients, side.Client, most))
 		}
@@ -91,7 +91,7 @@ func (r *run) environment(ctx context.Context) (result.Environment, error) {
 		return result.Environment{}, err
 	}
 	env := result.Environment{
-		Experiment: cfg.Experiment.Name, Title: cfg.Experiment.Description, Mode: cfg.Experiment.Mode,
+		Experiment: cfg.Experiment.Name, Measure: cfg.Experiment.Measure, Title: cfg.Experiment.Description, Mode: cfg.Experiment.Mode,
 		Command: cfg.Command, Start: time.Now().UTC(), GateweighVersion: cfg.Version,
 		GateweighSHA256: m.Program, Kernel: m.Kernel, Arch: m.Arch, CPUModel: m.CPUModel, CPUs: m.Online,
 		MemoryMiB: m.Memory.Total >> 10, Virtualisation: m.Virtualisation, Placement: r.placement.String(),
@@ -100,9 +100,6 @@ func (r *run) environment(ctx context.Context) (result.Environment, error) {
 	env.Clients = clientsText(cfg.Experiment.Client)
 	if device, clean := cfg.Experiment.SidesText(); clean != "" {
 		env.Sides = &result.Sides{Device: device, Clean: clean}
-	}
-	if cfg.Experiment.Measure != result.MeasureCost {
-		env.Measure = cfg.Experiment.Measure
 	}
 	old, err := result.ReadEnvironment(filepath.Join(cfg.Dir, result.EnvironmentFile))
 	switch {

@@ -15,6 +15,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 )
 
+// shipped has of the measures what concerns their labs.
+var shipped = experiment.Catalogue{Measures: []experiment.Measure{{Name: "cost"}, {Name: "logins", Alone: true}}}
+
 func TestFits(t *testing.T) {
 	own := netip.MustParsePrefix("10.1.0.0/24")
 	for name, c := range map[string]struct {
@@ -47,7 +50,7 @@ func (here) Find(ctx context.Context, q machine.Query) ([]machine.Found, error) 
 // TestToolsAreRecorded: a run's record has the versions of what its lab and its
 // devices start, and of nothing else.
 func TestToolsAreRecorded(t *testing.T) {
-	e, err := experiment.Builtin("allowlist")
+	e, err := shipped.Builtin("allowlist")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +72,7 @@ func TestToolsAreRecorded(t *testing.T) {
 
 func TestLackingProgramsAreNamedWithTheirPackages(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	e, err := experiment.Builtin("quick")
+	e, err := shipped.Builtin("quick")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +90,7 @@ func TestLackingProgramsAreNamedWithTheirPackages(t *testing.T) {
 // TestBothLabsAreAskedFor: what only the clean router's lab needs is asked for and
 // recorded too.
 func TestBothLabsAreAskedFor(t *testing.T) {
-	e, err := experiment.Builtin("persona-check")
+	e, err := shipped.Builtin("persona-check")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,11 +104,11 @@ func TestBothLabsAreAskedFor(t *testing.T) {
 	if text := strings.Join(offloads(e), "\n"); !strings.Contains(text, "traffic: streams (iperf3 at the clean router beside a device)") {
 		t.Errorf("recorded: %s", text)
 	}
-	many, err := experiment.Builtin("scale-check")
+	many, err := shipped.Builtin("scale-check")
 	if err != nil {
 		t.Fatal(err)
 	}
-	with, without := many.Sides(experiment.Block{Clients: 10_000})
+	with, without := many.Sides(10_000)
 	if !side.EntersNeighbours(with, without) || side.EntersNeighbours(without) || side.EntersNeighbours(experiment.Side{Client: client.KindMacvlan, Clients: 1000}) {
 		t.Error("neighbours are entered in both labs when one has thousands of personas, and only then")
 	}

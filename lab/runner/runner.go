@@ -82,12 +82,10 @@ type windowKey struct {
 	aa     bool
 	block  int
 	window int
-	// loginRate tells storms of logins apart, which have one window a block.
-	loginRate float64
 }
 
 func keyOf(b experiment.Block, cell result.Cell, window int) windowKey {
-	return windowKey{cell, b.AA, b.Index, window, b.LoginRate}
+	return windowKey{cell, b.AA, b.Index, window}
 }
 
 type run struct {
@@ -199,7 +197,7 @@ func (r *run) recall() error {
 		r.sitting = max(r.sitting, t.Sitting+1)
 	}
 	for _, s := range records.Storms {
-		key := windowKey{cell: result.NewCell(result.DUT, s.DUT, result.Clients, s.Clients), block: s.Block, loginRate: s.LoginRate}
+		key := windowKey{cell: result.NewCell(result.DUT, s.DUT, result.Clients, s.Clients, result.LoginRate, s.LoginRate), block: s.Block}
 		r.count(key, s.Attempt, s.Accepted)
 		r.sitting = max(r.sitting, s.Sitting+1)
 	}
@@ -267,7 +265,7 @@ func (r *run) all(ctx context.Context) (Outcome, error) {
 	}
 	failures, last := map[group]int{}, map[string]error{}
 	for _, b := range r.plan {
-		g := group{b.DUT, b.Clients}
+		g := group{b.DUT(), b.Clients()}
 		if r.settled(b) || r.beyond(b) || failures[g] >= maxBlockFailures {
 			continue
 		}
@@ -283,7 +281,7 @@ func (r *run) all(ctx context.Context) (Outcome, error) {
 		default:
 			failures[g] = 0
 		}
-		last[b.DUT] = err
+		last[b.DUT()] = err
 	}
 	for _, name := range slices.Sorted(maps.Keys(last)) {
 		if last[name] != nil { // one bad block before good ones is noise, at the end it is a fault
@@ -306,19 +304,20 @@ func (r *run) block(ctx context.Context, b experiment.Block) error {
 	case rec == nil:
 		rec = &result.Block{}
 	}
-	rec.DUT, rec.AA, rec.Clients, rec.Direction, rec.Profile, rec.LoginRate = b.DUT, b.AA, b.Clients, b.Direction, b.Profile, b.LoginRate
+	rec.DUT, rec.AA, rec.Clients, rec.LoginRate = b.DUT(), b.AA, b.Clients(), b.Cell.Number(result.LoginRate)
+	rec.Direction, rec.Profile = b.Cell.Text(result.Direction), b.Cell.Text(result.Profile)
 	rec.Block, rec.Sitting, rec.DUTLab = b.Index, r.sitting, b.DUTLab
 	rec.Start, rec.Seconds = start.UTC(), time.Since(start).Seconds()
 	broke, isLimit := r.limitOf(b, err)
 	switch {
 	case isLimit:
 		rec.Broke, err = broke, nil
-		r.broke[b.DUT] = b.Clients
-		r.notice("%s, %d clients: it takes fewer: %s", b.DUT, b.Clients, broke)
+		r.broke[b.DUT()] = b.Clients()
+		r.notice("%s, %d clients: it takes fewer: %s", b.DUT(), b.Clients(), broke)
 	case err != nil:
 		rec.Error = err.Error()
 	default:
-		r.took[b.DUT] = max(r.took[b.DUT], b.Clients)
+		r.took[b.DUT()] = max(r.took[b.DUT()], b.Clients())
 	}
 	if failed := r.writer.AppendBlock(*rec); failed != nil {
 		err = errors.Join(err, fmt.Errorf("%w: %w", errStorage, failed))
@@ -366,7 +365,7 @@ func (r *run) checkDevices(ctx context.Context) (out Outcome, err error) {
 			return out, fmt.Errorf("checking %s: %w", name, err)
 		}
 	}
-	r.plan = slices.DeleteFunc(r.plan, func(b experiment.Block) bool { return skip[b.DUT] })
+	r.plan = slices.DeleteFunc(r.plan, func(b experiment.Block) bool { return skip[b.DUT()] })
 	possible := r.cfg.Experiment.Possible(func(dut string) bool { return !skip[dut] })
 	r.clock = newClock(possible.EstimatedDuration(), r.share())
 	if len(skip) > 0 && !slices.ContainsFunc(r.plan, func(b experiment.Block) bool { return !b.AA }) {

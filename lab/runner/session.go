@@ -27,18 +27,18 @@ func (r *run) session() *Session {
 // Labs are the labs of a block.
 func (s *Session) Labs(b experiment.Block) side.Labs {
 	return side.Labs{
-		Backend: s.run.backend, Experiment: s.Experiment, DUT: b.DUT, DUTLab: b.DUTLab, Sides: s.Experiment.Labs(b), Aggregate: b.Profile == result.Bulk,
+		Backend: s.run.backend, Experiment: s.Experiment, DUT: b.DUT(), DUTLab: b.DUTLab, Sides: s.Experiment.Labs(b), Aggregate: b.Cell.Text(result.Profile) == result.Bulk,
 	}
 }
 
 // Name is a block in messages.
 func (s *Session) Name(b experiment.Block) string {
-	name := b.DUT
+	name := b.DUT()
 	if b.AA {
 		name = "clean against clean"
 	}
-	if b.Direction == "" { // its clients alone tell it from others of the plan
-		name += fmt.Sprintf(", %d clients", b.Clients)
+	if !b.Cell.Has(result.Direction) { // its clients alone tell it from others of the plan
+		name += fmt.Sprintf(", %d clients", b.Clients())
 	}
 	return fmt.Sprintf("%s, block %d", name, b.Index+1)
 }

@@ -14,7 +14,7 @@ import (
 // the study's levels, its conditions and its portal.
 func TestShippedExperimentsRepeatTheStudy(t *testing.T) {
 	for _, d := range designs {
-		e, err := shipped.Builtin(d.Run)
+		e, err := shipped.Catalogue{}.Builtin(d.Run)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package testbed
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -29,14 +30,19 @@ var Topologies = []Kind{
 	{"portal", "clients – router with the device – server, study 1's network", Portal},
 }
 
+// Names are those of all topologies.
+func Names() (names []string) {
+	for _, k := range Topologies {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
 // Named is the topology of a name. An unknown name is an error that lists the known ones.
 func Named(name string) (Kind, error) {
-	var known []string
-	for _, k := range Topologies {
-		if k.Name == name {
-			return k, nil
-		}
-		known = append(known, k.Name)
+	names := Names()
+	if i := slices.Index(names, name); i >= 0 {
+		return Topologies[i], nil
 	}
-	return Kind{}, fmt.Errorf("unknown topology %q: known are %s", name, strings.Join(known, ", "))
+	return Kind{}, fmt.Errorf("unknown topology %q: known are %s", name, strings.Join(names, ", "))
 }

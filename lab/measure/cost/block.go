@@ -21,8 +21,8 @@ type run struct {
 
 var _ runner.Measure = (*run)(nil)
 
-// Run returns what a run needs to measure.
-func Run() runner.Measure { return &run{unprofiled: map[result.Cell]bool{}} }
+// Run returns what measures the blocks of one run.
+func (Measure) Run() runner.Measure { return &run{unprofiled: map[result.Cell]bool{}} }
 
 // Fits is nil: every device that runs can carry a load.
 func (*run) Fits(*experiment.Experiment, dut.Traits) error { return nil }
@@ -42,7 +42,7 @@ type block struct {
 func (r *run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	b := &block{Session: s, Block: eb, run: r, rec: &result.Block{}}
 	profileOnly := !b.lacksWindows()
-	s.Status("%s: building the labs, %d clients", s.Name(eb), eb.Clients)
+	s.Status("%s: building the labs, %d clients", s.Name(eb), eb.Clients())
 	empty, err := s.Machine.Load(ctx)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (b *block) stretch(ctx context.Context, cell result.Cell, todo []int) (s re
 }
 
 // cell starts the cell's traffic, warms up and measures the windows in todo.
-func (b *block) cell(ctx context.Context, cell result.Cell, todo []int) (err error) {
+func (b *block) cell(ctx context.Context, cell result.Cell, todo []int) error {
 	device, clean := b.pair.device, b.pair.clean
 	text := fmt.Sprintf("%s: %.0f Mbit/s %s", b.Name(b.Block), cell.Number(result.OfferedMbps), cell.Text(result.Direction))
 	if warmup := b.pair.warmup(cell); warmup > b.Experiment.Warmup {
@@ -151,19 +151,19 @@ func (b *block) cell(ctx context.Context, cell result.Cell, todo []int) (err err
 	b.Status("%s", text)
 	device.shorts, clean.shorts = nil, nil
 	m := newMeasurer(b.pair)
-	defer func() { err = errors.Join(err, m.end(ctx)) }()
-	if err := m.begin(ctx, cell); err != nil {
-		return err
+	err := m.begin(ctx, cell)
+	if err == nil {
+		device.pssMiB, err = device.Lab.Router.PSSMiB(ctx)
 	}
-	if device.pssMiB, err = device.Lab.Router.PSSMiB(ctx); err != nil {
-		return err
+	if err != nil {
+		return errors.Join(err, m.end(ctx))
 	}
 	for _, w := range todo {
 		if err := b.trial(ctx, cell, w, m); err != nil {
-			return fmt.Errorf("window %d: %w", w+1, side.CauseOf(err, device.Side, clean.Side))
+			return fmt.Errorf("window %d: %w", w+1, side.CauseOf(errors.Join(err, m.end(ctx)), device.Side, clean.Side))
 		}
 	}
-	return nil
+	return m.end(ctx)
 }
 
 // trial measures window w, again when it is rejected, and records every attempt.

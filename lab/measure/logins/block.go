@@ -35,8 +35,8 @@ type run struct{}
 
 var _ runner.Measure = run{}
 
-// Run returns what a run needs to measure.
-func Run() runner.Measure { return run{} }
+// Run returns what measures the blocks of one run.
+func (Measure) Run() runner.Measure { return run{} }
 
 // Lacks is false: a storm is all there is of a cell.
 func (run) Lacks(*runner.Session, experiment.Block, result.Cell) bool { return false }
@@ -102,7 +102,7 @@ func (b *block) storm(ctx context.Context) (s result.Storm, err error) {
 
 // say shows what the block does, and the rate at which its clients come.
 func (b *block) say(what string) {
-	b.Status("%s: %s, %s", b.Name(b.Block), what, experiment.RateText(b.LoginRate))
+	b.Status("%s: %s, %s", b.Name(b.Block), what, rateText(rateOf(b.Block)))
 }
 
 // watchEvery is how often the device of a storm is looked at.
@@ -126,7 +126,7 @@ func (b *block) watch(ctx context.Context) {
 // measure creates the clients, has them lease and log in, and judges.
 func (b *block) measure(ctx context.Context) (s result.Storm, err error) {
 	s = result.Storm{
-		DUT: b.Block.DUT, Clients: b.Block.Clients, LoginRate: b.LoginRate, SetupSeconds: b.Setup.Seconds(),
+		DUT: b.Block.DUT(), Clients: b.Block.Clients(), LoginRate: rateOf(b.Block), SetupSeconds: b.Setup.Seconds(),
 		DeviceLeases: b.Traits.DHCP, TailSeconds: phaseTail.Seconds(),
 	}
 	if err := b.create(ctx, &s); err != nil {
@@ -193,11 +193,15 @@ func (b *block) evidence(ctx context.Context, overflows int64) (e evidence, err 
 	return e, err
 }
 
+// rateOf is how many clients a second come; 0 is all at once.
+func rateOf(b experiment.Block) float64 { return b.Cell.Number(result.LoginRate) }
+
 // paceOf is how clients come to host i of so many.
 func paceOf(b experiment.Block, i, hosts int) client.Pace {
-	pace := client.Pace{PerSecond: b.LoginRate / float64(hosts), After: side.Stagger(i, b.LoginRate), Patience: patience}
-	if b.LoginRate > 0 {
-		pace.Patience += time.Duration(float64(b.Clients) / b.LoginRate * float64(time.Second))
+	rate := rateOf(b)
+	pace := client.Pace{PerSecond: rate / float64(hosts), After: side.Stagger(i, rate), Patience: patience}
+	if rate > 0 {
+		pace.Patience += time.Duration(float64(b.Clients()) / rate * float64(time.Second))
 	}
 	return pace
 }

@@ -35,7 +35,7 @@ func (b *block) phase(ctx context.Context, do func(int, side.ClientHost) ([]clie
 	}
 	p = phaseOf(outcomes)
 	account(&p, b.Placement, first, end, tail)
-	p.Limit = limit(p, b.LoginRate)
+	p.Limit = limit(p, rateOf(b.Block))
 	return p, nil
 }
 

@@ -90,12 +90,9 @@ func (e *Experiment) measure() Measure { return e.catalogue.measure(e.Measure) }
 
 // Means reports whether a key has a meaning with the experiment's measure.
 func (e *Experiment) Means(key string) bool {
-	i := slices.IndexFunc(e.fields(), func(f Field) bool { return f.key == key })
-	if i < 0 || slices.Contains(e.measure().Unused, key) {
-		return false
-	}
-	of := e.fields()[i].measure
-	return of == "" || of == e.measure().Name
+	return !slices.Contains(e.measure().Unused, key) && slices.ContainsFunc(e.fields(), func(f Field) bool {
+		return f.key == key && (f.measure == "" || f.measure == e.measure().Name)
+	})
 }
 
 // IsSet reports whether the file or the command line says something of a key.

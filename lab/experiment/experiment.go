@@ -51,9 +51,9 @@ type Experiment struct {
 	Topology    string    // of the labs, one of the catalogue's; default: defaultTopology
 	Mode        string    // result.ModeDuet (default) or result.ModeSolo, the only one where a device is alone
 	DUTs        []string  // names of built-in devices or of Custom ones
-	Clients     []int     // 1 to MaxClients each, for logins to MaxStormClients, of kind persona to MaxPersonas
+	Clients     []int     // 1 to MaxClients each, to MaxAloneClients where a device is alone, of kind persona to MaxPersonas
 	OfferedMbps []float64 // TCP or UDP payload, all clients together
-	// MbpsPerClient are loads by the client: each makes one of so much a client.
+	// MbpsPerClient are loads of one client: each makes a load of so much for every client.
 	MbpsPerClient []float64
 	Directions    []string // result.Up (default), result.Down, result.Both
 	Profiles      []string // result.PerPacket (default), result.Bulk

@@ -37,11 +37,14 @@ const (
 	maxPlanBlocks        = 20_000
 )
 
-// Field is one key of the file, and how its value gets into the experiment and out again.
-type Field struct {
+// Field is one key of the file outside [dut.NAME].
+type Field = fieldOf[Experiment]
+
+// fieldOf is one key, and how its value gets into an experiment or a device and out again.
+type fieldOf[E any] struct {
 	key      string
-	set      func(*Experiment, any) error
-	get      func(*Experiment) any
+	set      func(*E, any) error
+	get      func(*E) any
 	optional bool   // not written while it has no value
 	measure  string // whose own key it is; empty: every measure may use it
 }
@@ -86,26 +89,28 @@ var tables = []string{"client", "traffic", "beside", "dut"}
 
 // Keys lists every key outside [dut.NAME], in the order of the documentation: those that measures
 // share, and then their own.
-func (c Catalogue) Keys() []string {
-	var keys []string
-	for _, f := range c.fields() {
-		keys = append(keys, f.key)
+func (c Catalogue) Keys() []string { return keysOf(c.fields()) }
+
+func keysOf[E any](fields []fieldOf[E]) []string {
+	keys := make([]string, len(fields))
+	for i, f := range fields {
+		keys[i] = f.key
 	}
 	return keys
 }
 
 // field makes a key of a parser and the place its result goes to.
-func field[T any](key string, parse Parser[T], place func(*Experiment) *T) Field {
-	return Field{
+func field[E, T any](key string, parse Parser[T], place func(*E) *T) fieldOf[E] {
+	return fieldOf[E]{
 		key: key,
-		set: func(e *Experiment, v any) error {
+		set: func(e *E, v any) error {
 			parsed, err := parse(v)
 			if err == nil {
 				*place(e) = parsed
 			}
 			return err
 		},
-		get: func(e *Experiment) any { return *place(e) },
+		get: func(e *E) any { return *place(e) },
 	}
 }
 

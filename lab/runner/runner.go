@@ -84,6 +84,13 @@ type windowKey struct {
 	window int
 }
 
+// window is what the books know of one, over all sittings.
+type window struct {
+	tried    int  // attempts
+	accepted bool // one of them was
+	settled  bool // accepted, or redone often enough
+}
+
 func keyOf(b experiment.Block, cell result.Cell, window int) windowKey {
 	return windowKey{cell, b.AA, b.Index, window}
 }
@@ -97,13 +104,11 @@ type run struct {
 	writer      *result.Writer
 	env         result.Environment
 	plan        []experiment.Block
-	sitting     int                // counts the resumes
-	interrupted bool               // an earlier sitting did not end in order
-	tried       map[windowKey]int  // attempts at each window, with those of earlier sittings
-	done        map[windowKey]bool // windows that are settled: accepted, or redone often enough
-	good        map[windowKey]bool // windows with an accepted trial
-	took        map[string]int     // most clients of a block that the device came through
-	broke       map[string]int     // clients at which the device broke; blocks of so many are left out
+	sitting     int  // counts the resumes
+	interrupted bool // an earlier sitting did not end in order
+	windows     map[windowKey]window
+	took        map[string]int // most clients of a block that the device came through
+	broke       map[string]int // clients at which the device broke; blocks of so many are left out
 	clock       *clock
 }
 
@@ -152,8 +157,7 @@ func open(ctx context.Context, cfg Config, raised string, r *run) (_ *run, err e
 	if err := os.MkdirAll(filepath.Join(cfg.Dir, logDir), 0o755); err != nil {
 		return nil, fmt.Errorf("making the run's folder: %w", err)
 	}
-	r.cfg, r.plan = cfg, cfg.Experiment.Plan()
-	r.tried, r.done, r.good = map[windowKey]int{}, map[windowKey]bool{}, map[windowKey]bool{}
+	r.cfg, r.plan, r.windows = cfg, cfg.Experiment.Plan(), map[windowKey]window{}
 	r.took, r.broke = map[string]int{}, map[string]int{}
 	if err := result.ReplaceFile(filepath.Join(cfg.Dir, ExperimentFile), cfg.Experiment.Encode()); err != nil {
 		return nil, err
@@ -218,39 +222,38 @@ func trialKey(t result.Trial) windowKey {
 
 // count enters a judged attempt at a window into the books.
 func (r *run) count(key windowKey, attempt int, accepted bool) {
-	r.tried[key] = max(r.tried[key], attempt+1)
-	if accepted {
-		r.good[key] = true
-	}
-	if accepted || attempt >= r.cfg.Experiment.Redo {
-		r.done[key] = true
-	}
+	w := r.windows[key]
+	w.tried, w.accepted = max(w.tried, attempt+1), w.accepted || accepted
+	w.settled = w.settled || accepted || attempt >= r.cfg.Experiment.Redo
+	r.windows[key] = w
 	if r.clock != nil {
 		r.clock.at(r.share())
 	}
 }
 
-// windows calls visit for every window of the plan.
-func (r *run) windows(plan []experiment.Block, visit func(windowKey)) {
-	for _, b := range plan {
+// tally counts the windows of blocks.
+func (r *run) tally(blocks []experiment.Block) (planned, accepted, open int) {
+	for _, b := range blocks {
 		for _, cell := range b.Cells {
-			for w := range r.cfg.Experiment.Windows {
-				visit(keyOf(b, cell, w))
+			for n := range r.cfg.Experiment.Windows {
+				w := r.windows[keyOf(b, cell, n)]
+				planned++
+				if w.accepted {
+					accepted++
+				}
+				if !w.settled {
+					open++
+				}
 			}
 		}
 	}
+	return planned, accepted, open
 }
 
 // share is the part of the plan's windows that is settled.
 func (r *run) share() float64 {
-	all, done := 0, 0
-	r.windows(r.plan, func(k windowKey) {
-		all++
-		if r.done[k] {
-			done++
-		}
-	})
-	return float64(done) / float64(max(all, 1))
+	all, _, open := r.tally(r.plan)
+	return 1 - float64(open)/float64(max(all, 1))
 }
 
 // all runs the plan.
@@ -272,9 +275,9 @@ func (r *run) all(ctx context.Context) (Outcome, error) {
 		err := r.block(ctx, b)
 		switch {
 		case ctx.Err() != nil:
-			return r.tally(out), context.Cause(ctx)
+			return r.outcome(out), context.Cause(ctx)
 		case errors.Is(err, errStorage):
-			return r.tally(out), err
+			return r.outcome(out), err
 		case err != nil:
 			r.notice("%s failed: %v", r.session().Name(b), err)
 			failures[g]++
@@ -288,7 +291,7 @@ func (r *run) all(ctx context.Context) (Outcome, error) {
 			out.Failed = append(out.Failed, result.Skip{DUT: name, Reason: last[name].Error()})
 		}
 	}
-	return r.tally(out), nil
+	return r.outcome(out), nil
 }
 
 // block has the measure carry out a block, and records the block. A block that was interrupted
@@ -328,17 +331,7 @@ func (r *run) block(ctx context.Context, b experiment.Block) error {
 // settled reports whether a block has nothing left to measure.
 func (r *run) settled(b experiment.Block) bool {
 	lacks := slices.ContainsFunc(b.Cells, func(c result.Cell) bool { return r.cfg.Measure.Lacks(r.session(), b, c) })
-	return !lacks && r.unsettled(b) == 0
-}
-
-// unsettled counts the windows of a block that are still to be measured.
-func (r *run) unsettled(b experiment.Block) (n int) {
-	r.windows([]experiment.Block{b}, func(k windowKey) {
-		if !r.done[k] {
-			n++
-		}
-	})
-	return n
+	return !lacks && r.session().Settled(b)
 }
 
 // checkDevices takes the devices that cannot run here out of the plan.
@@ -374,20 +367,10 @@ func (r *run) checkDevices(ctx context.Context) (out Outcome, err error) {
 	return out, nil
 }
 
-// tally counts what the run has.
-func (r *run) tally(out Outcome) Outcome {
-	reach := slices.DeleteFunc(slices.Clone(r.plan), r.beyond)
-	r.windows(reach, func(k windowKey) {
-		out.Planned++
-		if r.good[k] {
-			out.Accepted++
-		} else {
-			out.Missing++
-		}
-		if !r.done[k] {
-			out.Open++
-		}
-	})
+// outcome adds to out what the run has.
+func (r *run) outcome(out Outcome) Outcome {
+	out.Planned, out.Accepted, out.Open = r.tally(slices.DeleteFunc(slices.Clone(r.plan), r.beyond))
+	out.Missing = out.Planned - out.Accepted
 	return out
 }
 

@@ -53,11 +53,17 @@ func (s *Session) Note(text string) { s.run.env.Notes = append(s.run.env.Notes, 
 // Todo lists the windows of a block's cell that are not settled.
 func (s *Session) Todo(b experiment.Block, cell result.Cell) (windows []int) {
 	for w := range s.Experiment.Windows {
-		if !s.run.done[keyOf(b, cell, w)] {
+		if !s.run.windows[keyOf(b, cell, w)].settled {
 			windows = append(windows, w)
 		}
 	}
 	return windows
+}
+
+// Settled reports whether no window of a block is left to measure.
+func (s *Session) Settled(b experiment.Block) bool {
+	_, _, open := s.run.tally([]experiment.Block{b})
+	return open == 0
 }
 
 // Attempt is one measurement of a window, for its record.
@@ -73,7 +79,7 @@ type Attempt struct {
 func (s *Session) Settle(b experiment.Block, cell result.Cell, window int,
 	measure func(Attempt) (write func(*result.Writer) error, rejects []string, err error)) error {
 	key := keyOf(b, cell, window)
-	for n := s.run.tried[key]; ; n++ {
+	for n := s.run.windows[key].tried; ; n++ {
 		write, rejects, err := measure(Attempt{Number: n, Sitting: s.run.sitting, Start: time.Now().UTC()})
 		if err != nil {
 			return err
@@ -81,7 +87,7 @@ func (s *Session) Settle(b experiment.Block, cell result.Cell, window int,
 		if err := write(s.run.writer); err != nil {
 			return fmt.Errorf("%w: %w", errStorage, err)
 		}
-		if s.run.count(key, n, len(rejects) == 0); s.run.done[key] {
+		if s.run.count(key, n, len(rejects) == 0); s.run.windows[key].settled {
 			return nil
 		}
 		s.Status("%s: measuring again: %s", s.Name(b), rejects[0])

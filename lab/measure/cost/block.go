@@ -41,7 +41,7 @@ type block struct {
 // stands.
 func (r *run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	b := &block{Session: s, Block: eb, run: r, rec: &result.Block{}}
-	profileOnly := !b.lacksWindows()
+	profileOnly := s.Settled(eb) // otherwise there are windows to measure
 	s.Status("%s: building the labs, %d clients", s.Name(eb), eb.Clients())
 	empty, err := s.Machine.Load(ctx)
 	if err != nil {
@@ -66,17 +66,6 @@ func (r *run) Block(ctx context.Context, s *runner.Session, eb experiment.Block)
 		return nil, nil
 	}
 	return b.rec, err
-}
-
-// lacksWindows reports whether a window of the block is still to be measured; otherwise the labs
-// are built for a profile alone.
-func (b *block) lacksWindows() bool {
-	for _, cell := range b.Cells {
-		if len(b.Todo(b.Block, cell)) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // admitted records how the labs' clients came in.
@@ -150,34 +139,33 @@ func (b *block) cell(ctx context.Context, cell result.Cell, todo []int) error {
 	}
 	b.Status("%s", text)
 	device.shorts, clean.shorts = nil, nil
-	m := newMeasurer(b.pair)
-	err := m.begin(ctx, cell)
+	err := b.pair.begin(ctx, cell)
 	if err == nil {
 		device.pssMiB, err = device.Lab.Router.PSSMiB(ctx)
 	}
 	if err != nil {
-		return errors.Join(err, m.end(ctx))
+		return errors.Join(err, b.pair.end(ctx))
 	}
 	for _, w := range todo {
-		if err := b.trial(ctx, cell, w, m); err != nil {
-			return fmt.Errorf("window %d: %w", w+1, side.CauseOf(errors.Join(err, m.end(ctx)), device.Side, clean.Side))
+		if err := b.trial(ctx, cell, w); err != nil {
+			return fmt.Errorf("window %d: %w", w+1, side.CauseOf(errors.Join(err, b.pair.end(ctx)), device.Side, clean.Side))
 		}
 	}
-	return m.end(ctx)
+	return b.pair.end(ctx)
 }
 
 // trial measures window w, again when it is rejected, and records every attempt.
-func (b *block) trial(ctx context.Context, cell result.Cell, w int, m measurer) error {
+func (b *block) trial(ctx context.Context, cell result.Cell, w int) error {
 	return b.Settle(b.Block, cell, w, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
 		t := result.Trial{
 			Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: a.Number, Sitting: a.Sitting, DUTLab: b.DUTLab, Start: a.Start,
 		}
 		var err error
-		if t.DUT, t.Clean, err = m.measure(ctx, cell, w+a.Number); err == nil {
-			err = m.ended(ctx)
+		if t.DUT, t.Clean, err = b.pair.measure(ctx, cell, w+a.Number); err == nil {
+			err = b.pair.ended(ctx)
 		}
 		t.DUT.PSSMiB = b.pair.device.pssMiB
-		judge(&t, b.Experiment.Window, b.pair.clean.Config.Has.Traffic, b.pair.device.Traits.Gathers)
+		judge(&t, b.Experiment.Window, b.pair.clean.Has.Traffic, b.pair.device.Traits.Gathers)
 		return func(w *result.Writer) error { return w.AppendTrial(t) }, t.Rejects, err
 	})
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
-	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -29,15 +28,15 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 	}
 	const clients, mbps = 5, 40
 	ctx := t.Context()
-	opened, err := side.Open(ctx, side.Config{
-		Backend:  testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement},
-		Topology: testbed.Portal(testbed.Spec{ClientHosts: 2}),
-		Lab:      "a", Device: dut.NewClean(), Has: experiment.Side{Client: client.KindMacvlan, Clients: clients},
-	})
+	opened, clean, err := side.Labs{
+		Backend: testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, DUT: experiment.Clean, DUTLab: "a",
+		Experiment: &experiment.Experiment{Topology: "portal", Client: experiment.Client{Hosts: 2}},
+		Sides:      []experiment.Side{{Client: client.KindMacvlan, Clients: clients}, {Client: client.KindMacvlan, Clients: clients}},
+	}.OpenPair(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { opened.Close() })
+	t.Cleanup(func() { opened.Close(); clean.Close() })
 	s := &lab{Side: opened}
 	if len(s.Clients) != clients || len(s.LoginMs) != 0 || s.Clients[clients-1].N != clients {
 		t.Errorf("%d clients, the last is number %d, want %d; %d log-ins at a router that has none", len(s.Clients), s.Clients[clients-1].N, clients, len(s.LoginMs))
@@ -46,7 +45,7 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 	for _, c := range []struct{ kind, direction string }{
 		{experiment.TrafficIperf3, result.Up}, {experiment.TrafficStreams, result.Up}, {experiment.TrafficStreams, result.Down},
 	} {
-		s.Config.Has.Traffic = experiment.Traffic{Kind: c.kind, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44}
+		s.Has.Traffic = experiment.Traffic{Kind: c.kind, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44}
 		if err := s.StartTraffic(ctx, c.direction, mbps, 60); err != nil {
 			t.Fatal(err)
 		}

@@ -63,15 +63,14 @@ func (b *block) profile(ctx context.Context, cell result.Cell) error {
 		FrequencyHz: profile.FrequencyHz,
 	}
 	var takes []recorded
-	m := newMeasurer(b.pair)
-	err = m.begin(ctx, cell)
+	err = b.pair.begin(ctx, cell)
 	if err == nil {
-		err = m.loaded(ctx, cell, func(labs ...*lab) error {
+		err = b.pair.loaded(ctx, cell, 0, func(labs ...*lab) error {
 			takes = append(takes, recorded{labs: labs})
 			return b.sample(ctx, pids, &p, &takes[len(takes)-1])
 		})
 	}
-	if err := errors.Join(err, m.end(ctx)); err != nil {
+	if err := errors.Join(err, b.pair.end(ctx)); err != nil {
 		return err
 	}
 	for _, t := range takes {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
-	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/meter"
@@ -27,29 +26,28 @@ func TestShortConnectionsBesideStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	opened, err := side.Open(ctx, side.Config{
-		Backend:  testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement},
-		Topology: testbed.Portal(testbed.Spec{}),
-		Lab:      "a", Device: dut.NewClean(),
-		Has: experiment.Side{Client: client.KindMacvlan, Clients: 4, Traffic: experiment.Traffic{
+	opened, clean, err := side.Labs{
+		Backend: testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, DUT: experiment.Clean, DUTLab: "a",
+		Experiment: &experiment.Experiment{Topology: "portal", Client: experiment.Client{Hosts: 1}},
+		Sides: slices.Repeat([]experiment.Side{{Client: client.KindMacvlan, Clients: 4, Traffic: experiment.Traffic{
 			Kind: experiment.TrafficStreams, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44,
 			ShortPerSecond: 200, ShortBytes: 1000,
-		}},
-	})
+		}}}, 2),
+	}.OpenPair(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { opened.Close() })
+	t.Cleanup(func() { opened.Close(); clean.Close() })
 	s := &lab{Side: opened}
 	e := &experiment.Experiment{Mode: result.ModeSolo, Windows: 1, Window: 500 * time.Millisecond, Warmup: 300 * time.Millisecond}
-	m := newMeasurer(pair{e: e, device: s, clean: s})
+	m := pair{e: e, device: s, clean: s}
 	for _, direction := range []string{result.Up, result.Down} {
 		s.shorts = nil
 		trial := result.Trial{Cell: result.NewCell(result.OfferedMbps, 40, result.Direction, direction, result.Profile, result.PerPacket)}
 		if trial.DUT, trial.Clean, err = m.measure(ctx, trial.Cell, 0); err != nil {
 			t.Fatal(err)
 		}
-		judge(&trial, e.Window, s.Config.Has.Traffic, false)
+		judge(&trial, e.Window, s.Has.Traffic, false)
 		if slices.ContainsFunc(trial.Rejects, func(text string) bool { return strings.Contains(text, "segments a burst") }) || trial.Clean.SegmentsPerBurst != 0 {
 			t.Errorf("%s: %g segments a burst of all connections together: %v", direction, trial.Clean.SegmentsPerBurst, trial.Rejects)
 		}
@@ -74,7 +72,7 @@ func TestSegmentsPerBurst(t *testing.T) {
 		"streams":           {side.Side{Load: agent.Traffic{Direction: traffic.Up}}, 44},
 		"streams both ways": {side.Side{Load: agent.Traffic{Direction: agent.Both}}, 0},
 		"short connections": {side.Side{Load: agent.Traffic{Direction: traffic.Up, ShortPerSecond: 1}}, 0},
-		"guests":            {side.Side{Load: agent.Traffic{Direction: traffic.Up}, Config: side.Config{Guests: 1}}, 0},
+		"guests":            {side.Side{Load: agent.Traffic{Direction: traffic.Up}, Guests: 1}, 0},
 	} {
 		if got := (&lab{Side: &c.side}).segmentsPerBurst(sent); got != c.want {
 			t.Errorf("%s: %g, want %g", name, got, c.want)

@@ -2,9 +2,7 @@ package cost
 
 import (
 	"cmp"
-	"context"
 	"slices"
-	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
@@ -13,28 +11,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
-
-// window measures the given labs over the same stretch of time and returns a
-// measurement for each.
-func window(ctx context.Context, length time.Duration, labs ...*lab) ([]result.Measurement, error) {
-	before, after, err := side.ReadTwice(ctx, length, sides(labs)...)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]result.Measurement, len(labs))
-	for i, l := range labs {
-		list[i] = l.measurement(before[i], after[i])
-	}
-	return list, nil
-}
-
-func sides(labs []*lab) []*side.Side {
-	list := make([]*side.Side, len(labs))
-	for i, l := range labs {
-		list[i] = l.Side
-	}
-	return list
-}
 
 // Bytes of a frame that are not payload: Ethernet, IPv4 and TCP with time
 // stamps, or UDP. Link counters do not see preamble, checksum and gap.
@@ -106,7 +82,7 @@ func addDatagrams(m *result.Measurement, ends []span) {
 func (s *lab) aggregation(frames, packets int64) float64 {
 	const maxFrames = 64
 	factor := ratio(frames, packets)
-	if factor > maxFrames || s.Config.Guests > 0 && s.Traits.Admission.Kind != client.AdmitNone {
+	if factor > maxFrames || s.Guests > 0 && s.Traits.Admission.Kind != client.AdmitNone {
 		return 0
 	}
 	return factor
@@ -116,7 +92,7 @@ func (s *lab) aggregation(frames, packets int64) float64 {
 // all TCP of a host: where both ends send, acknowledgements of the other's data are among
 // the segments, and elsewhere short connections and the log-ins of guests.
 func (s *lab) segmentsPerBurst(senders meter.SNMP) float64 {
-	if s.Load.Direction == agent.Both || s.Load.ShortPerSecond > 0 || s.Config.Guests > 0 {
+	if s.Load.Direction == agent.Both || s.Load.ShortPerSecond > 0 || s.Guests > 0 {
 		return 0
 	}
 	return ratio(senders.TCPOutSegs, senders.IPOutRequests-senders.UDPOut)

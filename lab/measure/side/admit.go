@@ -65,10 +65,10 @@ func (s *Side) Outcomes(do func(i int, h ClientHost) ([]client.Outcome, error)) 
 // do where the clients themselves have static addresses.
 func (s *Side) serveDHCP(ctx context.Context) error {
 	kept := 0
-	if s.Config.Static {
-		kept = s.Config.Has.Clients
+	if s.static {
+		kept = s.Has.Clients
 	}
-	if !client.Leases(s.Config.Has.Client) || s.Traits.DHCP || s.Config.Static && s.Config.Guests == 0 {
+	if !client.Leases(s.Has.Client) || s.Traits.DHCP || s.static && s.Guests == 0 {
 		return nil
 	}
 	return s.Lab.ServeDHCP(ctx, kept)
@@ -79,10 +79,10 @@ func (s *Side) CreateClients(ctx context.Context) error {
 	return s.EachHost(func(i int, h ClientHost) error {
 		guest, guests := s.guestsOf(i)
 		cfg := client.Config{
-			Kind: s.Config.Has.Client, First: h.first, Count: h.count, FirstGuest: guest, Guests: guests, Parent: h.Ifs[0], LAN: s.Lab.LAN, Gateway: s.Lab.Gateway,
+			Kind: s.Has.Client, First: h.first, Count: h.count, FirstGuest: guest, Guests: guests, Parent: h.Ifs[0], LAN: s.Lab.LAN, Gateway: s.Lab.Gateway,
 			Lab: s.Lab.Name[0],
 		}
-		if s.Config.Static {
+		if s.static {
 			cfg.FirstStatic = s.Lab.FirstLease
 		}
 		return h.CreateClients(ctx, cfg)
@@ -98,7 +98,7 @@ func (s *Side) admitClients(ctx context.Context) error {
 		return h.Lease(ctx, client.Pace{Parallel: leaseParallel})
 	})
 	if err = cmp.Or(err, gaveUp("lease", s.Traits.DHCP, outcomes)); err != nil {
-		return fmt.Errorf("admitting %d clients: %w", s.Config.Has.Clients, err)
+		return fmt.Errorf("admitting %d clients: %w", s.Has.Clients, err)
 	}
 	s.Lease = time.Since(start)
 	if err := s.Leased(ctx); err != nil {
@@ -116,14 +116,14 @@ func (s *Side) logIn(ctx context.Context) error {
 		}
 	}
 	// A portal that answers one client at a time takes as long as there are clients.
-	patience := min(time.Minute+time.Duration(s.Config.Has.Clients)*time.Second, longestLogin)
+	patience := min(time.Minute+time.Duration(s.Has.Clients)*time.Second, longestLogin)
 	pace := client.Pace{Parallel: cmp.Or(s.Traits.Admission.Parallel, loginParallel), Patience: patience}
 	outcomes, err := s.Outcomes(func(_ int, h ClientHost) ([]client.Outcome, error) {
 		return h.Login(ctx, s.Traits.Admission, pace)
 	})
 	portal := s.Traits.Admission.Kind != client.AdmitNone
 	if err = cmp.Or(err, gaveUp("log in", portal, outcomes)); err != nil {
-		return fmt.Errorf("admitting %d clients: %w", s.Config.Has.Clients, err)
+		return fmt.Errorf("admitting %d clients: %w", s.Has.Clients, err)
 	}
 	s.Login = time.Since(start)
 	if portal {
@@ -149,7 +149,7 @@ func (s *Side) Leased(ctx context.Context) error {
 	for _, a := range addrs {
 		s.Clients = append(s.Clients, dut.ClientAddr{N: a.Num, IP: a.IP, MAC: a.MAC})
 	}
-	if !s.Config.EnterNeighbours {
+	if !s.enter {
 		return nil
 	}
 	return s.Lab.Router.AddNeighbours(ctx, agent.Neighbours{Link: s.Lab.LANIf, List: addrs})
@@ -173,7 +173,7 @@ func hasStatic(has experiment.Side, entered bool, t dut.Traits) bool {
 // Addresses is where the side's clients have theirs from: result.Static and its like.
 func (s *Side) Addresses() string {
 	switch {
-	case s.Config.Static, !client.Leases(s.Config.Has.Client):
+	case s.static, !client.Leases(s.Has.Client):
 		return result.Static
 	case s.Traits.DHCP:
 		return result.FromDevice
@@ -184,14 +184,14 @@ func (s *Side) Addresses() string {
 // guestsOf is the part of host i of a lab's guests: the first's number and how many.
 func (s *Side) guestsOf(i int) (first, count int) {
 	n := len(s.Hosts)
-	lo, hi := s.Config.Guests*i/n, s.Config.Guests*(i+1)/n
-	return s.Config.Has.Clients + lo + 1, hi - lo
+	lo, hi := s.Guests*i/n, s.Guests*(i+1)/n
+	return s.Has.Clients + lo + 1, hi - lo
 }
 
 // GuestVisits is how guests come to host i, which takes its part of the rate.
 func (s *Side) GuestVisits(i int, perSecond float64) client.Churn {
 	_, count := s.guestsOf(i)
 	return client.Churn{
-		PerSecond: perSecond * float64(count) / float64(s.Config.Guests), After: Stagger(i, perSecond), Stay: experiment.GuestStays, Admission: s.Traits.Admission,
+		PerSecond: perSecond * float64(count) / float64(s.Guests), After: Stagger(i, perSecond), Stay: experiment.GuestStays, Admission: s.Traits.Admission,
 	}
 }

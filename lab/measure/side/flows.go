@@ -66,7 +66,7 @@ func (s *Side) orFlows(ctx context.Context, err error) error {
 		return err
 	}
 	return fmt.Errorf("the table of tracked connections is full, %d of %d: about %d clients fit, or raise it: sysctl -w net.netfilter.nf_conntrack_max=%d (%v)",
-		count, limit, max(1, limit/FlowsPerClient), max(FlowsPerClient*s.Config.Has.Clients, 2*limit), err)
+		count, limit, max(1, limit/FlowsPerClient), max(FlowsPerClient*s.Has.Clients, 2*limit), err)
 }
 
 // flowsFull reports whether new connections found no place: entries leave by and by, so

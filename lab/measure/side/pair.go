@@ -19,39 +19,36 @@ type Labs struct {
 	Aggregate  bool              // the routers' links aggregate packets
 }
 
-// OpenDevice builds the device's lab alone, without clients.
+// OpenDevice builds the device's lab and starts the device; there are no clients yet. On error
+// nothing is left.
 func (l Labs) OpenDevice(ctx context.Context) (*Side, error) {
 	d, err := l.device()
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := l.config(l.DUTLab, d, d, l.Sides[0])
-	if err != nil {
-		return nil, err
-	}
-	return OpenDevice(ctx, cfg)
+	return l.open(ctx, l.DUTLab, d, d.Traits(), l.Sides[0])
 }
 
-// OpenPair builds both labs at once, and admits their clients. Networks, queues and the links'
-// settings are alike on both sides.
+// OpenPair builds both labs at once and admits their clients. Networks, queues and the links'
+// settings are alike on both sides. On error nothing is left.
 func (l Labs) OpenPair(ctx context.Context) (device, clean *Side, err error) {
 	d, err := l.device()
 	if err != nil {
 		return nil, nil, err
 	}
-	open := func(lab string, own dut.DUT, has experiment.Side, into **Side) func() error {
-		return func() (err error) {
-			cfg, err := l.config(lab, own, d, has)
+	shared := d.Traits()
+	admitted := func(lab string, own dut.DUT, has experiment.Side, into **Side) func() error {
+		return func() error {
+			s, err := l.open(ctx, lab, own, shared, has)
 			if err != nil {
 				return err
 			}
-			cfg.Static = hasStatic(has, cfg.EnterNeighbours, own.Traits())
-			*into, err = Open(ctx, cfg)
-			return err
+			*into = s
+			return s.admit(ctx)
 		}
 	}
 	other := map[string]string{"a": "b", "b": "a"}[l.DUTLab]
-	err = testbed.Together(open(l.DUTLab, d, l.Sides[0], &device), open(other, dut.NewClean(), l.Sides[1], &clean))
+	err = testbed.Together(admitted(l.DUTLab, d, l.Sides[0], &device), admitted(other, dut.NewClean(), l.Sides[1], &clean))
 	if err == nil {
 		return device, clean, nil
 	}
@@ -67,22 +64,21 @@ func (l Labs) device() (dut.DUT, error) {
 	return dut.New(l.DUT, l.Sides[0].Clients+l.Experiment.Client.Guests(), l.Experiment)
 }
 
-// config is that of one lab; shared is the device whose link settings hold in all of them.
-func (l Labs) config(lab string, own, shared dut.DUT, has experiment.Side) (Config, error) {
-	cfg := Config{
-		Backend: l.Backend, Lab: lab, Device: own, Has: has, Guests: l.Experiment.Client.Guests(), EnterNeighbours: EntersNeighbours(l.Sides...),
+// open builds one lab; shared is of the device whose link settings hold in all of them.
+func (l Labs) open(ctx context.Context, lab string, own dut.DUT, shared dut.Traits, has experiment.Side) (*Side, error) {
+	s := &Side{DUT: own, Has: has, Guests: l.Experiment.Client.Guests(), enter: EntersNeighbours(l.Sides...)}
+	for _, of := range l.Sides {
+		s.most = max(s.most, of.Clients)
 	}
-	for _, s := range l.Sides {
-		cfg.Most = max(cfg.Most, s.Clients)
-	}
-	t := shared.Traits()
+	// Where no clean router is compared, the leases themselves are measured.
+	s.static = len(l.Sides) > 1 && hasStatic(has, s.enter, own.Traits())
 	kind, err := testbed.Named(l.Experiment.Topology)
 	if err != nil {
-		return cfg, err
+		return nil, err
 	}
-	cfg.Topology = kind.Build(testbed.Spec{
-		Aggregate: l.Aggregate, LAN: own.Traits().LAN, Clients: cfg.Most + cfg.Guests, ClientHosts: l.Experiment.Client.Hosts,
-		NoAggregation: t.NoAggregation, NoTxChecksum: t.NoTxChecksum,
+	topology := kind.Build(testbed.Spec{
+		Aggregate: l.Aggregate, LAN: own.Traits().LAN, Clients: s.most + s.Guests, ClientHosts: l.Experiment.Client.Hosts,
+		NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
 	})
-	return cfg, nil
+	return s, s.open(ctx, l.Backend, topology, lab)
 }

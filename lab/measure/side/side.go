@@ -27,27 +27,17 @@ type Side struct {
 	Traits  dut.Traits
 	Env     dut.Env
 	Clients []dut.ClientAddr // those that have an address
-	Config  Config
-	Load    agent.Traffic // what runs now or ran last, of all client hosts together
+	Has     experiment.Side  // the clients that were asked for, and what they send
+	Guests  int              // clients beside these that come and go; their numbers follow the clients'
+	Load    agent.Traffic    // what runs now or ran last, of all client hosts together
 
 	// How long the lab and its device, the leases and the log-ins of all clients took.
 	Setup, Lease, Login time.Duration
 	LoginMs             []float64 // one value a client; none where no client logs in itself
-}
 
-// Config is what a side is made from.
-type Config struct {
-	Backend  testbed.Backend
-	Topology testbed.Topology
-	Lab      string // "a" or "b"
-	Device   dut.DUT
-	Has      experiment.Side // the clients and what they send
-	Guests   int             // clients beside these that come and go; their numbers follow the clients'
-	Most     int             // clients of the larger lab of a pair
-	// EnterNeighbours has the lab enter the clients into the router's neighbour table: see
-	// EntersNeighbours.
-	EnterNeighbours bool
-	Static          bool // the clients have addresses without asking for them: see hasStatic
+	most   int  // clients of the larger lab of a pair
+	enter  bool // the lab enters the clients into the router's neighbour table: see EntersNeighbours
+	static bool // the clients have addresses without asking for them: see hasStatic
 }
 
 // ClientHost is a host with its share of the side's clients.
@@ -89,54 +79,39 @@ func (s *Side) EachHost(fn func(i int, h ClientHost) error) error {
 	return testbed.Together(fns...)
 }
 
-// Open builds a lab, starts its device, admits all clients and opens the meters: traffic is
-// forwarded from then on. On error nothing is left.
-func Open(ctx context.Context, cfg Config) (*Side, error) {
-	s, err := OpenDevice(ctx, cfg)
-	if err != nil {
-		return nil, err
+// admit admits all clients and opens the meters: traffic is forwarded from then on.
+func (s *Side) admit(ctx context.Context) error {
+	if err := s.admitClients(ctx); err != nil {
+		return s.orFlows(ctx, err)
 	}
-	if err = s.admitClients(ctx); err != nil {
-		err = s.orFlows(ctx, err)
-	} else {
-		err = s.checkFlows(ctx)
+	if err := s.checkFlows(ctx); err != nil {
+		return err
 	}
-	if err == nil {
-		err = s.OpenMeters(ctx)
-	}
-	if err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
+	return s.OpenMeters(ctx)
 }
 
-// OpenDevice builds a lab and starts its device; there are no clients yet. On error nothing is left.
-func OpenDevice(ctx context.Context, cfg Config) (_ *Side, err error) {
-	s := &Side{DUT: cfg.Device, Traits: cfg.Device.Traits(), Config: cfg}
+// open builds the lab and starts its device; there are no clients yet. On error nothing is left.
+func (s *Side) open(ctx context.Context, backend testbed.Backend, topology testbed.Topology, name string) (err error) {
 	start := time.Now()
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Close())
-		}
-	}()
-	if s.Lab, err = cfg.Topology.Build(ctx, cfg.Backend, cfg.Lab); err != nil {
-		return nil, err
+	s.Traits = s.DUT.Traits()
+	if s.Lab, err = topology.Build(ctx, backend, name); err != nil {
+		return err
 	}
-	s.Hosts = shareClients(s.Lab.Clients, cfg.Has.Clients)
+	s.Hosts = shareClients(s.Lab.Clients, s.Has.Clients)
 	s.Env = dut.Env{
 		Hosts: map[string]dut.Host{}, Ports: s.Lab.Ports(), Install: s.Lab.Router.Install,
 		LAN: s.Lab.LAN, Gateway: s.Lab.Gateway, RouterWAN: s.Lab.RouterWAN,
 		ServerIP: s.Lab.ServerIP, ServiceIP: s.Lab.ServiceIP,
-		Clients: cfg.Has.Clients + cfg.Guests, Scratch: agent.Scratch,
+		Clients: s.Has.Clients + s.Guests, Scratch: agent.Scratch,
 	}
 	for _, h := range s.Lab.Hosts {
 		s.Env.Hosts[strings.TrimPrefix(h.Name, s.Lab.Name+"/")] = h
 	}
 	if err := s.startDevice(ctx); err != nil {
-		return nil, err
+		return errors.Join(err, s.Close())
 	}
 	s.Setup = time.Since(start)
-	return s, nil
+	return nil
 }
 
 // startTimeout is the last bound of a device's start: each has a shorter one of

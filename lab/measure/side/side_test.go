@@ -65,7 +65,7 @@ func TestClientsAreSharedOutEvenly(t *testing.T) {
 // from one.
 func TestClientHostsTakeTurns(t *testing.T) {
 	const rate, hosts = 10.0, 3
-	s := &Side{Config: Config{Guests: 30}, Hosts: shareClients(make([]*testbed.Host, hosts), 30), Load: agent.Traffic{Clients: 30, ShortPerSecond: rate}}
+	s := &Side{Guests: 30, Hosts: shareClients(make([]*testbed.Host, hosts), 30), Load: agent.Traffic{Clients: 30, ShortPerSecond: rate}}
 	for what, of := range map[string]func(i int) (after time.Duration, perSecond float64){
 		"all":               func(i int) (time.Duration, float64) { return Stagger(i, rate), rate / hosts },
 		"guests":            func(i int) (time.Duration, float64) { v := s.GuestVisits(i, rate); return v.After, v.PerSecond },

@@ -15,9 +15,9 @@ import (
 // StartTraffic starts a load of so many Mbit/s, for at most so many seconds. It returns when all
 // streams are connected and the round-trip probes run.
 func (s *Side) StartTraffic(ctx context.Context, direction string, mbps float64, seconds int) error {
-	t, clients := s.Config.Has.Traffic, s.Config.Has.Clients
+	t, clients := s.Has.Traffic, s.Has.Clients
 	s.Load = agent.Traffic{
-		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced, Direction: direction, Clients: clients, MostClients: s.Config.Most, ClientHosts: len(s.Hosts),
+		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced, Direction: direction, Clients: clients, MostClients: s.most, ClientHosts: len(s.Hosts),
 		OfferedMbps: mbps, BurstSegments: t.BurstSegments, MaxSeconds: seconds, Server: s.Env.ServerIP,
 	}
 	s.Load.ShortPerSecond, s.Load.ShortBytes = t.ShortPerSecond, t.ShortBytes

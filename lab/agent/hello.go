@@ -8,6 +8,8 @@ import (
 	"os"
 	"runtime"
 	"sync"
+
+	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
 // Hello is how an agent introduces itself.
@@ -16,6 +18,7 @@ type Hello struct {
 	Version string `json:"version"` // of the program, as it was built
 	Arch    string `json:"arch"`    // GOARCH
 	Build   string `json:"build"`   // hash that the Go linker gave the program
+	Files   int64  `json:"files"`   // the hard limit of open files of the agent and its workers; 0: none
 }
 
 // Version of this program, which Hello tells. The program's main package sets it
@@ -26,7 +29,7 @@ func (a *Agent) hello(context.Context, none) (Hello, error) { return self(), nil
 
 // self is how this process would introduce itself.
 func self() Hello {
-	return Hello{PID: os.Getpid(), Version: Version, Arch: runtime.GOARCH, Build: buildID()}
+	return Hello{PID: os.Getpid(), Version: Version, Arch: runtime.GOARCH, Build: buildID(), Files: machine.HardFiles()}
 }
 
 // Matches is an error when the agent is another build than this program: the two would

@@ -21,7 +21,7 @@ func (x examination) personasLine() Line {
 	l := Line{
 		Key: "limit.personas", State: OK, What: "personas",
 		Found: fmt.Sprintf("%s takes %d MiB and %d processes a host under the hard limit of %d files",
-			x.personas, need>>10, agent.Workers(x.personas.Clients()), x.machine.Limits.FilesHard),
+			x.personas, need>>10, agent.Workers(x.personas.Clients(), x.machine.Limits.FilesHard), x.machine.Limits.FilesHard),
 		Means: "clients of kind persona share namespace, link and files",
 	}
 	if m := x.machine.Memory; m.Total > 0 && m.Available < need {

@@ -220,15 +220,23 @@ func (s files) config(release string) []string {
 // starts, and its own hard one; 0 where there is none. Go raises its own soft limit to
 // the hard one when it starts, and gives its children the one it had before.
 func openFiles() (soft, hard int64) {
-	var own unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &own); err != nil || own.Max >= 1<<62 {
+	if hard = HardFiles(); hard == 0 {
 		return 0, 0
 	}
 	out, err := exec.Command("/bin/sh", "-c", "ulimit -Sn").Output()
-	if n, parseErr := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64); err == nil && parseErr == nil {
-		return n, int64(own.Max)
+	if soft, err = strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64); err != nil {
+		soft = hard
 	}
-	return int64(own.Cur), int64(own.Max)
+	return soft, hard
+}
+
+// HardFiles is this process's hard limit of open files; 0 without one.
+func HardFiles() int64 {
+	var own unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &own); err != nil || own.Max >= 1<<62 {
+		return 0
+	}
+	return int64(own.Max)
 }
 
 // parseConfig reads a kernel's configuration and returns the values of the

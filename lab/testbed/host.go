@@ -29,6 +29,7 @@ type Host struct {
 	Role    Role
 	Metered bool     // its CPU is a result
 	CPUs    []int    // of its links' polling threads and its programs
+	Files   int64    // the hard limit of open files of its agent; 0: none
 	Ifs     []string // its ends of the lab's links, in the order of the topology's links
 
 	end func() error // given by the backend: ends the host once its agent's input is closed
@@ -43,6 +44,7 @@ func (h *Host) greet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	h.Files = hello.Files
 	return hello.Matches()
 }
 

@@ -184,6 +184,7 @@ func (b *block) create(ctx context.Context, s *result.Storm) (err error) {
 // evidence collects what a storm left besides its figures; overflows are those
 // of the neighbour table before it.
 func (b *block) evidence(ctx context.Context, overflows int64) (e evidence, err error) {
+	e.cpus = b.CPUs
 	e.polling = "napi/" + b.Lab.LANIf
 	if e.ended, err = b.Ended(ctx); err != nil {
 		return e, err

@@ -21,7 +21,9 @@ func (s *Side) StartTraffic(ctx context.Context, direction string, mbps float64,
 		OfferedMbps: mbps, BurstSegments: t.BurstSegments, MaxSeconds: seconds, Server: s.Env.ServerIP,
 	}
 	s.Load.ShortPerSecond, s.Load.ShortBytes = t.ShortPerSecond, t.ShortBytes
-	s.Load.Workers = agent.Workers(s.Load.Streams())
+	for _, h := range s.Lab.Hosts { // both ends have as many
+		s.Load.Workers = max(s.Load.Workers, agent.Workers(s.Load.Streams(), h.Files))
+	}
 	patience := trafficTimeout(s.Load.Streams())
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no connection after %s", patience))
 	defer cancel()

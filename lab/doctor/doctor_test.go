@@ -172,7 +172,7 @@ func TestDemandCoversARealLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	load := agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: n, OfferedMbps: 20, MaxSeconds: 30, Server: lab.ServerIP}
-	if err := lab.Server.ServeTraffic(t.Context(), load); err != nil {
+	if err := lab.Host("server").ServeTraffic(t.Context(), load); err != nil {
 		t.Fatal(err)
 	}
 	if err := host.StartTraffic(t.Context(), load); err != nil {
@@ -196,7 +196,7 @@ func TestDemandCoversARealLab(t *testing.T) {
 	if int64(tasks) > d.Tasks() {
 		t.Errorf("%d threads, %d are asked for", tasks, d.Tasks())
 	}
-	known := strings.Count(arp(t, lab.Router), "\n") - 1 // without the heading
+	known := strings.Count(arp(t, lab.Host("router")), "\n") - 1 // without the heading
 	if known < n || known > int(d.Neighbours()) {
 		t.Errorf("the router knows %d neighbours with %d clients", known, n)
 	}

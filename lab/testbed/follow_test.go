@@ -49,28 +49,28 @@ func TestProgramsAreFollowedWithAllTheyStart(t *testing.T) {
 	const device = `mkfifo /tmp/go; read line < /tmp/go
 		(sha1sum < /dev/zero &)
 		sh -c 'sh -c "sha1sum < /dev/zero & wait" & sha1sum < /dev/zero & wait' & wait`
-	if err := lab.Router.Spawn(ctx, agent.Command{Name: "device", Argv: []string{"sh", "-c", device}}); err != nil {
+	if err := lab.Host("router").Spawn(ctx, agent.Command{Name: "device", Argv: []string{"sh", "-c", device}}); err != nil {
 		t.Fatal(err)
 	}
 	labtest.Await(t, "the device to wait", func() bool {
-		_, err := lab.Router.Run(ctx, agent.Command{Argv: []string{"test", "-p", "/tmp/go"}})
+		_, err := lab.Host("router").Run(ctx, agent.Command{Argv: []string{"test", "-p", "/tmp/go"}})
 		return err == nil
 	})
-	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs, Follow: true}); err != nil {
+	if err := lab.Host("router").OpenMeter(ctx, agent.Meter{IfNames: lab.Host("router").Ifs, Follow: true}); err != nil {
 		t.Fatal(err)
 	}
-	before, err := lab.Router.Sample(ctx)
+	before, err := lab.Host("router").Sample(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lab.Router.Run(ctx, agent.Command{Argv: []string{"sh", "-c", "echo > /tmp/go"}}); err != nil {
+	if _, err := lab.Host("router").Run(ctx, agent.Command{Argv: []string{"sh", "-c", "echo > /tmp/go"}}); err != nil {
 		t.Fatal(err)
 	}
 	const workers = 3
 	labtest.Await(t, "the device's workers", func() bool { _, n := kernelBill(t, "sha1sum"); return n == workers })
 	time.Sleep(time.Second)
 	bill, _ := kernelBill(t, "sha1sum")
-	after, err := lab.Router.Sample(ctx)
+	after, err := lab.Host("router").Sample(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,11 +79,11 @@ func TestProgramsAreFollowedWithAllTheyStart(t *testing.T) {
 	if off := float64(used)/float64(bill) - 1; off < -0.02 || off > 0.2 {
 		t.Errorf("the meter says %d ns, the kernel bills the workers %d: %+.1f %%", used, bill, 100*off)
 	}
-	if _, err := lab.Router.Run(ctx, agent.Command{Argv: []string{"pkill", "sha1sum"}}); err != nil {
+	if _, err := lab.Host("router").Run(ctx, agent.Command{Argv: []string{"pkill", "sha1sum"}}); err != nil {
 		t.Fatal(err)
 	}
 	labtest.Await(t, "the workers to end", func() bool { _, n := kernelBill(t, "sha1sum"); return n == 0 })
-	last, err := lab.Router.Sample(ctx)
+	last, err := lab.Host("router").Sample(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

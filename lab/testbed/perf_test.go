@@ -206,7 +206,7 @@ var sleeper = []string{"perl", "-e", "select(undef, undef, undef, 0.001) while 1
 func spawnBeside(t *testing.T, lab *testbed.Lab, argv []string) {
 	t.Helper()
 	argv = append([]string{"sh", "-c", `exec "$@" > /dev/null`, "sh"}, argv...)
-	if err := lab.Router.Spawn(t.Context(), agent.Command{Name: "yes", Argv: argv}); err != nil {
+	if err := lab.Host("router").Spawn(t.Context(), agent.Command{Name: "yes", Argv: argv}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -218,7 +218,7 @@ func recordingCost(t *testing.T) float64 {
 	lab := build(t, testbed.Spec{})
 	const name = "sched-pipe" // what the benchmark calls its threads
 	argv := []string{"taskset", "--cpu-list", strconv.Itoa(runtime.NumCPU() - 1), "perf", "bench", "sched", "pipe", "--threaded", "--loop", "100000000"}
-	if err := lab.Router.Spawn(t.Context(), agent.Command{Name: name, Argv: argv, Abrupt: true}); err != nil {
+	if err := lab.Host("router").Spawn(t.Context(), agent.Command{Name: name, Argv: argv, Abrupt: true}); err != nil {
 		t.Fatal(err)
 	}
 	var before, after meter.Sample

@@ -30,7 +30,7 @@ func withPersonas(t *testing.T, n int) (*testbed.Lab, []client.Address) {
 		t.Fatal(err)
 	}
 	addrs := lease(t, host)
-	if err := lab.Router.AddNeighbours(t.Context(), agent.Neighbours{Link: lab.LANIf, List: addrs}); err != nil {
+	if err := lab.Host("router").AddNeighbours(t.Context(), agent.Neighbours{Link: lab.Port(testbed.PortLAN), List: addrs}); err != nil {
 		t.Fatal(err)
 	}
 	return lab, addrs
@@ -51,7 +51,7 @@ func TestPersonasLeaseSendAndRelease(t *testing.T) {
 	for _, load := range []agent.Traffic{{Direction: "up"}, {Direction: "down", Workers: 3}, {Direction: "both"}} {
 		load.Kind, load.Clients, load.OfferedMbps = agent.TrafficStreams, n, 100
 		before, after := send(t, lab, load, time.Second)
-		up, down := after.Links[lab.WANIf].Sub(before.Links[lab.WANIf]).TxBytes, after.Links[lab.LANIf].Sub(before.Links[lab.LANIf]).TxBytes
+		up, down := after.Links[lab.Port(testbed.PortWAN)].Sub(before.Links[lab.Port(testbed.PortWAN)]).TxBytes, after.Links[lab.Port(testbed.PortLAN)].Sub(before.Links[lab.Port(testbed.PortLAN)]).TxBytes
 		if up+down < 10e6 || load.Direction == "both" && min(up, down) < 5e6 {
 			t.Errorf("%s: the router forwarded %d bytes up and %d down in a second, want about 13 MB in all", load.Direction, up, down)
 		}
@@ -102,12 +102,12 @@ func TestPersonasWithStaticAddresses(t *testing.T) {
 		}
 		next = next.Next()
 	}
-	if err := lab.Router.AddNeighbours(t.Context(), agent.Neighbours{Link: lab.LANIf, List: addrs}); err != nil {
+	if err := lab.Host("router").AddNeighbours(t.Context(), agent.Neighbours{Link: lab.Port(testbed.PortLAN), List: addrs}); err != nil {
 		t.Fatal(err)
 	}
 	load := agent.Traffic{Kind: agent.TrafficStreams, Clients: n, OfferedMbps: 500, Direction: "up"}
 	before, after := send(t, lab, load, time.Second)
-	if up := after.Links[lab.WANIf].Sub(before.Links[lab.WANIf]).TxBytes; up < 20e6 {
+	if up := after.Links[lab.Port(testbed.PortWAN)].Sub(before.Links[lab.Port(testbed.PortWAN)]).TxBytes; up < 20e6 {
 		t.Errorf("the router forwarded %d bytes in a second, want about 60 MB", up)
 	}
 	states, err := host.States(t.Context())
@@ -187,7 +187,7 @@ func TestKilledAgentLeavesNoPersonas(t *testing.T) {
 	lab, _ := withPersonas(t, 3)
 	host := lab.Clients[0]
 	load := agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: 3, OfferedMbps: 1, Workers: 2, MaxSeconds: 60, Server: lab.ServerIP}
-	if err := lab.Server.ServeTraffic(t.Context(), load); err != nil {
+	if err := lab.Host("server").ServeTraffic(t.Context(), load); err != nil {
 		t.Fatal(err)
 	}
 	if err := host.StartTraffic(t.Context(), load); err != nil {
@@ -200,15 +200,15 @@ func TestKilledAgentLeavesNoPersonas(t *testing.T) {
 	if n := workersOf(t, hello.PID); n != 2 {
 		t.Fatalf("the agent has %d workers, want 2", n)
 	}
-	fileOf(t, lab.Router, "/sys/class/net/"+lab.LANIf+"/ifindex") // it is there
+	fileOf(t, lab.Host("router"), "/sys/class/net/"+lab.Port(testbed.PortLAN)+"/ifindex") // it is there
 	if err := syscall.Kill(hello.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	// The router's end of a link goes with the namespace of its other end, and that
 	// with the last process in it.
 	labtest.Await(t, "the clients' namespace to end", func() bool {
-		out, err := lab.Router.Run(t.Context(), agent.Command{Argv: []string{"ls", "/sys/class/net"}})
-		return err == nil && !strings.Contains(out.Stdout, lab.LANIf)
+		out, err := lab.Host("router").Run(t.Context(), agent.Command{Argv: []string{"ls", "/sys/class/net"}})
+		return err == nil && !strings.Contains(out.Stdout, lab.Port(testbed.PortLAN))
 	})
 }
 

@@ -60,7 +60,7 @@ func TestTopologyOfOneLine(t *testing.T) {
 		t.Fatalf("%d hosts, metered are %v", len(lab.Hosts), metered)
 	}
 	if lab.Port(testbed.PortWAN) != lab.Host("gw1").Ifs[1] || lab.Port("far") != lab.Host("gw2").Ifs[0] || lab.Port("none") != "" {
-		t.Errorf("ports: %v", lab.Ports())
+		t.Errorf("ports: %v", lab.Ports)
 	}
 	const n = 3
 	withClients(t, lab, client.KindVeth, n)
@@ -77,7 +77,7 @@ func sendThrough(t *testing.T, lab *testbed.Lab, load agent.Traffic) {
 	t.Helper()
 	ctx := t.Context()
 	load.Server, load.MaxSeconds = lab.ServerIP, 60
-	if err := lab.Server.ServeTraffic(ctx, load); err != nil {
+	if err := lab.Host("pc2").ServeTraffic(ctx, load); err != nil {
 		t.Fatal(err)
 	}
 	before := make([]meter.Sample, len(lab.Metered()))
@@ -108,7 +108,7 @@ func sendThrough(t *testing.T, lab *testbed.Lab, load agent.Traffic) {
 			return true
 		})
 	}
-	if err := errors.Join(lab.Host("pc1").StopTraffic(ctx), lab.Server.StopTraffic(ctx)); err != nil {
+	if err := errors.Join(lab.Host("pc1").StopTraffic(ctx), lab.Host("pc2").StopTraffic(ctx)); err != nil {
 		t.Error(err)
 	}
 }

@@ -68,15 +68,15 @@ func lease(t *testing.T, h *testbed.Host) []client.Address {
 func sampleTwice(t *testing.T, lab *testbed.Lab, apart time.Duration) (before, after meter.Sample) {
 	t.Helper()
 	ctx := t.Context()
-	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs, Follow: true}); err != nil {
+	if err := lab.Host("router").OpenMeter(ctx, agent.Meter{IfNames: lab.Host("router").Ifs, Follow: true}); err != nil {
 		t.Fatal(err)
 	}
-	before, err := lab.Router.Sample(ctx)
+	before, err := lab.Host("router").Sample(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(apart)
-	if after, err = lab.Router.Sample(ctx); err != nil {
+	if after, err = lab.Host("router").Sample(ctx); err != nil {
 		t.Fatal(err)
 	}
 	return before, after
@@ -88,7 +88,7 @@ func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Durati
 	ctx := t.Context()
 	load.Server = lab.ServerIP
 	load.MaxSeconds = 60
-	if err := lab.Server.ServeTraffic(ctx, load); err != nil {
+	if err := lab.Host("server").ServeTraffic(ctx, load); err != nil {
 		t.Fatal(err)
 	}
 	if err := lab.Clients[0].StartTraffic(ctx, load); err != nil {
@@ -99,7 +99,7 @@ func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Durati
 	if err := lab.Clients[0].StopTraffic(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := lab.Server.StopTraffic(ctx); err != nil {
+	if err := lab.Host("server").StopTraffic(ctx); err != nil {
 		t.Fatal(err)
 	}
 	return before, after
@@ -120,7 +120,7 @@ func TestMacvlanClientsLeaseSendAndRelease(t *testing.T) {
 	var got float64
 	for range 5 { // a busy machine may keep it from sending
 		before, after = send(t, lab, agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: n, OfferedMbps: 50}, time.Second)
-		moved := after.Links[lab.WANIf].Sub(before.Links[lab.WANIf])
+		moved := after.Links[lab.Port(testbed.PortWAN)].Sub(before.Links[lab.Port(testbed.PortWAN)])
 		if got = float64(moved.TxBytes) * 8e3 / float64(after.MonotonicNs-before.MonotonicNs); got >= 40 {
 			break
 		}
@@ -133,7 +133,7 @@ func TestMacvlanClientsLeaseSendAndRelease(t *testing.T) {
 			t.Errorf("polling thread of %s did not run under load", name)
 		}
 	}
-	if known := strings.Count(fileOf(t, lab.Router, "/proc/net/arp"), "\n"); known < n {
+	if known := strings.Count(fileOf(t, lab.Host("router"), "/proc/net/arp"), "\n"); known < n {
 		t.Errorf("router knows %d neighbours, want %d clients or more", known, n)
 	}
 	if err := lab.Clients[0].Release(t.Context()); err != nil {
@@ -163,7 +163,7 @@ func TestVethClientsHaveStudyOnesAddresses(t *testing.T) {
 	}
 	for _, direction := range []string{"up", "down"} {
 		before, after := send(t, lab, agent.Traffic{Kind: agent.TrafficStreams, Direction: direction, Clients: 5, OfferedMbps: 20}, time.Second)
-		link := map[string]string{"up": lab.WANIf, "down": lab.LANIf}[direction]
+		link := map[string]string{"up": lab.Port(testbed.PortWAN), "down": lab.Port(testbed.PortLAN)}[direction]
 		if moved := after.Links[link].Sub(before.Links[link]); moved.TxBytes < 1e6 {
 			t.Errorf("%s: %d bytes in a second, want about 2.6 MB", direction, moved.TxBytes)
 		}
@@ -180,7 +180,7 @@ func TestIperf3CarriesTheOfferedLoad(t *testing.T) {
 		{UDP: true, Direction: "up"},
 	} {
 		load.Kind, load.Clients, load.OfferedMbps, load.BurstSegments = agent.TrafficIperf3, 4, 20, 44
-		link := map[string]string{"up": lab.WANIf, "down": lab.LANIf}[load.Direction]
+		link := map[string]string{"up": lab.Port(testbed.PortWAN), "down": lab.Port(testbed.PortLAN)}[load.Direction]
 		var got float64
 		for range 5 { // a busy machine may keep it from sending
 			before, after := send(t, lab, load, 2*time.Second)
@@ -200,7 +200,7 @@ func TestProfilesDecideWhetherTheRouterSeesSinglePackets(t *testing.T) {
 		lab := build(t, testbed.Spec{Aggregate: aggregate})
 		withClients(t, lab, client.KindVeth, 4)
 		before, after := send(t, lab, agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: 4, OfferedMbps: 200}, time.Second)
-		frames := after.Links[lab.LANIf].Sub(before.Links[lab.LANIf]).RxPackets + after.Links[lab.WANIf].Sub(before.Links[lab.WANIf]).RxPackets
+		frames := after.Links[lab.Port(testbed.PortLAN)].Sub(before.Links[lab.Port(testbed.PortLAN)]).RxPackets + after.Links[lab.Port(testbed.PortWAN)].Sub(before.Links[lab.Port(testbed.PortWAN)]).RxPackets
 		factor := float64(frames) / float64(after.IPIn-before.IPIn)
 		if !aggregate && factor > 1.05 || aggregate && factor < 1.5 {
 			t.Errorf("aggregating %v: %.2f frames per packet at the router", aggregate, factor)
@@ -223,17 +223,17 @@ func TestTwoLabsDoNotMeet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if moved := after.Links[b.WANIf].Sub(before.Links[b.WANIf]); moved.TxPackets > 20 {
+	if moved := after.Links[b.Port(testbed.PortWAN)].Sub(before.Links[b.Port(testbed.PortWAN)]); moved.TxPackets > 20 {
 		t.Errorf("lab b forwarded %d packets of lab a's load", moved.TxPackets)
 	}
 }
 
 func sampleOf(lab *testbed.Lab) (meter.Sample, error) {
 	ctx := context.Background()
-	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs, Follow: true}); err != nil {
+	if err := lab.Host("router").OpenMeter(ctx, agent.Meter{IfNames: lab.Host("router").Ifs, Follow: true}); err != nil {
 		return meter.Sample{}, err
 	}
-	return lab.Router.Sample(ctx)
+	return lab.Host("router").Sample(ctx)
 }
 
 func TestDeviceProcessesCountAndSupportDoesNot(t *testing.T) {
@@ -244,7 +244,7 @@ func TestDeviceProcessesCountAndSupportDoesNot(t *testing.T) {
 		{Name: "device", Argv: []string{"sh", "-c", work}},
 		{Name: "support", Argv: []string{"bash", "-c", work}, Support: true},
 	} {
-		if err := lab.Router.Spawn(ctx, c); err != nil {
+		if err := lab.Host("router").Spawn(ctx, c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -265,7 +265,7 @@ func TestDeviceProcessesCountAndSupportDoesNot(t *testing.T) {
 	if got := strings.Join(names, " "); strings.Contains(got, "bash") || !strings.Contains(got, "sh") {
 		t.Errorf("counted processes: %s; want sh and not bash", got)
 	}
-	if mib, err := lab.Router.PSSMiB(ctx); err != nil || mib <= 0 || mib > 50 {
+	if mib, err := lab.Host("router").PSSMiB(ctx); err != nil || mib <= 0 || mib > 50 {
 		t.Errorf("PSS = %.2f MiB, %v", mib, err)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -97,15 +96,11 @@ type Port struct {
 
 // Lab is a standing topology.
 type Lab struct {
-	Name    string  // "a" or "b"
-	Hosts   []*Host // all, in the order of the topology's nodes
-	Clients []*Host // those of RoleClient
-	Router  *Host   // the first metered host
-	Server  *Host   // the first host of RoleServer
-	LANIf   string  // Port(PortLAN)
-	WANIf   string  // Port(PortWAN)
+	Name    string            // "a" or "b"
+	Hosts   []*Host           // all, in the order of the topology's nodes
+	Clients []*Host           // those of RoleClient
+	Ports   map[string]string // interfaces by their names in the topology
 	Addressing
-	ports map[string]string
 }
 
 // Host is the lab's host of a name of the topology, "router"; nil when there is none.
@@ -127,10 +122,7 @@ func (l *Lab) Metered() []*Host {
 }
 
 // Port is the interface that the topology calls by a name, PortLAN; "" when there is none.
-func (l *Lab) Port(name string) string { return l.ports[name] }
-
-// Ports are all interfaces that the topology has a name for.
-func (l *Lab) Ports() map[string]string { return maps.Clone(l.ports) }
+func (l *Lab) Port(name string) string { return l.Ports[name] }
 
 // Transmit queues, packets. A veth drops bursts of SYNs without one. What a
 // router's end lets go its neighbour must take up: when that one's CPU was away
@@ -146,7 +138,7 @@ func (t Topology) Build(ctx context.Context, backend Backend, name string) (_ *L
 	if err := t.check(); err != nil {
 		return nil, fmt.Errorf("building lab %s: %w", name, err)
 	}
-	lab := &Lab{Name: name, Hosts: make([]*Host, len(t.Nodes)), Addressing: t.Addressing, ports: map[string]string{}}
+	lab := &Lab{Name: name, Hosts: make([]*Host, len(t.Nodes)), Addressing: t.Addressing, Ports: map[string]string{}}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("building lab %s: %w", name, errors.Join(err, lab.Close()))
@@ -181,7 +173,7 @@ func (t Topology) start(ctx context.Context, backend Backend, lab *Lab) error {
 	if err := Together(starts...); err != nil {
 		return err
 	}
-	lab.Clients, lab.Router, lab.Server = lab.Of(RoleClient), lab.Metered()[0], lab.Of(RoleServer)[0]
+	lab.Clients = lab.Of(RoleClient)
 	return nil
 }
 
@@ -214,7 +206,7 @@ func (t Topology) connect(ctx context.Context, backend Backend, lab *Lab) ([]age
 				queue = routerQueueLen
 			}
 			if p.Name != "" {
-				lab.ports[p.Name] = names[i][end]
+				lab.Ports[p.Name] = names[i][end]
 			}
 			h.Ifs = append(h.Ifs, names[i][end])
 			net.Links = append(net.Links, agent.Link{
@@ -222,7 +214,6 @@ func (t Topology) connect(ctx context.Context, backend Backend, lab *Lab) ([]age
 			})
 		}
 	}
-	lab.LANIf, lab.WANIf = lab.Port(PortLAN), lab.Port(PortWAN)
 	return networks, nil
 }
 
@@ -303,7 +294,7 @@ const dhcpServer = "dnsmasq-lab"
 // maxLeases is more than there are clients in any lab.
 const maxLeases = 100_000
 
-// ServeDHCP runs a DHCP server on the router for clients that want leases from
+// ServeDHCP runs a DHCP server on the first metered host for clients that want leases from
 // a router that gives none; the first so many addresses it keeps back for clients
 // that have them without asking. It is not part of what is measured.
 func (l *Lab) ServeDHCP(ctx context.Context, kept int) error {
@@ -311,9 +302,9 @@ func (l *Lab) ServeDHCP(ctx context.Context, kept int) error {
 	for range kept {
 		first = first.Next()
 	}
-	err := l.Router.Spawn(ctx, agent.Command{Name: dhcpServer, Support: true, Argv: []string{
+	err := l.Metered()[0].Spawn(ctx, agent.Command{Name: dhcpServer, Support: true, Argv: []string{
 		"dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--bind-interfaces", "--no-ping",
-		"--interface=" + l.LANIf, "--except-interface=lo", "--leasefile-ro", "--user=root", "--dhcp-authoritative",
+		"--interface=" + l.Port(PortLAN), "--except-interface=lo", "--leasefile-ro", "--user=root", "--dhcp-authoritative",
 		"--dhcp-lease-max=" + strconv.Itoa(maxLeases), "--log-facility=-", "--quiet-dhcp", "--pid-file=",
 		fmt.Sprintf("--dhcp-range=%s,%s,12h", first, l.LastLease),
 		"--dhcp-option=option:router," + l.Gateway.String(),

@@ -27,8 +27,8 @@ func ping(t *testing.T, from *testbed.Host, client int, to netip.Addr) string {
 // clients on two machines. They must not meet anywhere but at the router.
 func TestTwoClientHostsShareTheRoutersLink(t *testing.T) {
 	lab := build(t, testbed.Spec{ClientHosts: 2})
-	if len(lab.Clients) != 2 || len(lab.Router.Ifs) != 2 {
-		t.Fatalf("%d client hosts, %d links at the router; want two each", len(lab.Clients), len(lab.Router.Ifs))
+	if len(lab.Clients) != 2 || len(lab.Host("router").Ifs) != 2 {
+		t.Fatalf("%d client hosts, %d links at the router; want two each", len(lab.Clients), len(lab.Host("router").Ifs))
 	}
 	if err := lab.ServeDHCP(t.Context(), 0); err != nil {
 		t.Fatal(err)

@@ -110,14 +110,14 @@ func (b *block) cells(ctx context.Context) error {
 // stretch measures a cell and what the device's processes used meanwhile.
 func (b *block) stretch(ctx context.Context, cell result.Cell, todo []int) (s result.Stretch, err error) {
 	device, clean := b.pair.device, b.pair.clean
-	first, err := device.Lab.Router.Sample(ctx)
+	first, err := device.Router.Sample(ctx)
 	if err != nil {
 		return s, err
 	}
 	if err := b.cell(ctx, cell, todo); err != nil {
 		return s, fmt.Errorf("at %.0f Mbit/s: %w", cell.Number(result.OfferedMbps), err)
 	}
-	last, err := device.Lab.Router.Sample(ctx)
+	last, err := device.Router.Sample(ctx)
 	if err != nil {
 		return s, err
 	}
@@ -141,7 +141,7 @@ func (b *block) cell(ctx context.Context, cell result.Cell, todo []int) error {
 	device.shorts, clean.shorts = nil, nil
 	err := b.pair.begin(ctx, cell)
 	if err == nil {
-		device.pssMiB, err = device.Lab.Router.PSSMiB(ctx)
+		device.pssMiB, err = device.Router.PSSMiB(ctx)
 	}
 	if err != nil {
 		return errors.Join(err, b.pair.end(ctx))

@@ -68,7 +68,7 @@ func (p pair) begin(ctx context.Context, cell result.Cell) error {
 	if err := side.Sleep(ctx, warmup); err != nil {
 		return err
 	}
-	now, err := p.device.Lab.Router.Load(ctx)
+	now, err := p.device.Router.Load(ctx)
 	if err != nil {
 		return err
 	}

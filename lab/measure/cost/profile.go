@@ -50,7 +50,7 @@ type recorded struct {
 
 func (b *block) profile(ctx context.Context, cell result.Cell) error {
 	device, clean := b.pair.device, b.pair.clean
-	first, err := device.Lab.Router.Sample(ctx)
+	first, err := device.Router.Sample(ctx)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (s *lab) accounts(a, b side.Reading) profile.Router {
 	}
 	for ifname, t := range b.Router.NAPI {
 		name := profile.AccountLAN
-		if ifname == s.Lab.WANIf {
+		if ifname == s.Lab.Port(testbed.PortWAN) {
 			name = profile.AccountWAN
 		}
 		out.Threads[t.TID] = name

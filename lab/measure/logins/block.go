@@ -140,7 +140,7 @@ func (b *block) measure(ctx context.Context) (s result.Storm, err error) {
 	b.say(fmt.Sprintf("%d clients lease", s.Clients))
 	s.Lease, err = b.phase(ctx, func(i int, h side.ClientHost) ([]client.Outcome, error) { return h.Lease(ctx, pace(i)) })
 	if err == nil {
-		s.LeasedPSSMiB, err = b.Lab.Router.PSSMiB(ctx)
+		s.LeasedPSSMiB, err = b.Router.PSSMiB(ctx)
 	}
 	if err != nil {
 		return s, fmt.Errorf("leasing: %w", err)
@@ -153,7 +153,7 @@ func (b *block) measure(ctx context.Context) (s result.Storm, err error) {
 		return h.Login(ctx, b.Traits.Admission, pace(i))
 	})
 	if err == nil {
-		s.LoggedPSSMiB, err = b.Lab.Router.PSSMiB(ctx)
+		s.LoggedPSSMiB, err = b.Router.PSSMiB(ctx)
 	}
 	if err != nil {
 		return s, fmt.Errorf("logging in: %w", err)
@@ -177,7 +177,7 @@ func (b *block) create(ctx context.Context, s *result.Storm) (err error) {
 		return err
 	}
 	s.CreateSeconds = time.Since(start).Seconds()
-	s.IdlePSSMiB, err = b.Lab.Router.PSSMiB(ctx)
+	s.IdlePSSMiB, err = b.Router.PSSMiB(ctx)
 	return err
 }
 
@@ -185,7 +185,7 @@ func (b *block) create(ctx context.Context, s *result.Storm) (err error) {
 // of the neighbour table before it.
 func (b *block) evidence(ctx context.Context, overflows int64) (e evidence, err error) {
 	e.cpus = b.CPUs
-	e.polling = "napi/" + b.Lab.LANIf
+	e.polling = "napi/" + b.Lab.Port(testbed.PortLAN)
 	if e.ended, err = b.Ended(ctx); err != nil {
 		return e, err
 	}

@@ -22,6 +22,8 @@ import (
 // Side is one lab of a block.
 type Side struct {
 	Lab     *testbed.Lab
+	Router  *testbed.Host // the first metered host, with the device
+	Server  *testbed.Host // the far end of the traffic
 	Hosts   []ClientHost
 	DUT     dut.DUT
 	Traits  dut.Traits
@@ -97,9 +99,10 @@ func (s *Side) open(ctx context.Context, backend testbed.Backend, topology testb
 	if s.Lab, err = topology.Build(ctx, backend, name); err != nil {
 		return err
 	}
+	s.Router, s.Server = s.Lab.Metered()[0], s.Lab.Of(testbed.RoleServer)[0]
 	s.Hosts = shareClients(s.Lab.Clients, s.Has.Clients)
 	s.Env = dut.Env{
-		Hosts: map[string]dut.Host{}, Ports: s.Lab.Ports(), Install: s.Lab.Router.Install,
+		Hosts: map[string]dut.Host{}, Ports: s.Lab.Ports, Install: s.Router.Install,
 		LAN: s.Lab.LAN, Gateway: s.Lab.Gateway, RouterWAN: s.Lab.RouterWAN,
 		ServerIP: s.Lab.ServerIP, ServiceIP: s.Lab.ServiceIP,
 		Clients: s.Has.Clients + s.Guests, Scratch: agent.Scratch,
@@ -133,7 +136,7 @@ func (s *Side) startDevice(ctx context.Context) error {
 
 // OpenMeters opens the meters of all hosts.
 func (s *Side) OpenMeters(ctx context.Context) error {
-	router, server := s.Lab.Router, s.Lab.Server
+	router, server := s.Router, s.Server
 	err := testbed.Together(
 		func() error {
 			return router.OpenMeter(ctx, agent.Meter{IfNames: router.Ifs, Counted: s.Traits.Processes, Follow: true})

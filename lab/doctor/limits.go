@@ -69,10 +69,13 @@ func (x examination) nofile() Line {
 		Found: fmt.Sprintf("hard limit %d, soft %d; %s needs %d in an agent, %d in a daemon", hard, soft, x.largest, agent, daemon),
 		Means: fmt.Sprintf("agents raise their own: enough for %d clients", (hard-runner.FilesPerHost)/runner.FilesPerClient),
 	}
+	if hard == 0 {
+		l.Found, l.Means = fmt.Sprintf("no hard limit, soft %d; %s needs %d in a daemon", soft, x.largest, daemon), "agents raise their own"
+	}
 	switch {
-	case hard < agent:
+	case hard > 0 && hard < agent:
 		l.State, l.Means, l.Do = Warn, "", fmt.Sprintf("ulimit -n %d as root, or LimitNOFILE=%d of the service", 2*agent, 2*agent)
-	case soft < daemon:
+	case soft > 0 && soft < daemon:
 		l.State, l.Means, l.Do = Warn, "", fmt.Sprintf("ulimit -Sn %d", 2*daemon)
 	}
 	return l

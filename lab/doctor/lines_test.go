@@ -138,6 +138,7 @@ func TestLimitLines(t *testing.T) {
 	need := on(nil).largest
 	check(t, withFiles(4096, 20000).nofile(), OK, "hard limit 20000, soft 4096", "needs 4128 in an agent, 1128 in a daemon", "enough for 4968 clients")
 	check(t, withFiles(256, 256).nofile(), Warn, "ulimit -n 8256")
+	check(t, withFiles(0, 0).nofile(), OK, "no hard limit")
 	check(t, withFiles(1024, 20000).nofile(), Warn, "ulimit -Sn 2256")
 	const gc = "/proc/sys/net/ipv4/neigh/default/gc_thresh"
 	check(t, on(map[string]string{gc + "1": "1024", gc + "2": "2048", gc + "3": "4096"}).neighbourTable(), OK, "needs 1003", "up to 2045 clients")

@@ -220,14 +220,11 @@ func (s files) config(release string) []string {
 // starts, and its own hard one; 0 where there is none. Go raises its own soft limit to
 // the hard one when it starts, and gives its children the one it had before.
 func openFiles() (soft, hard int64) {
-	if hard = HardFiles(); hard == 0 {
-		return 0, 0
-	}
 	out, err := exec.Command("/bin/sh", "-c", "ulimit -Sn").Output()
-	if soft, err = strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64); err != nil {
-		soft = hard
+	if err == nil {
+		soft, _ = strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64) // 0: "unlimited"
 	}
-	return soft, hard
+	return soft, HardFiles()
 }
 
 // HardFiles is this process's hard limit of open files; 0 without one.

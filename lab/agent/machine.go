@@ -133,8 +133,8 @@ func (a *Agent) perfStart(ctx context.Context, p Perf) (s PerfStarted, err error
 	if err = errors.Join(err, os.MkdirAll(dir, 0o755)); err != nil {
 		return s, fmt.Errorf("making a folder for perf's data: %w", err)
 	}
-	a.recordings++
 	s = PerfStarted{a.recordings, profile.Unwind(p.Programs), profile.PerfVersion(ctx)}
+	a.recordings++
 	// Not the request's context: perf outlives the request.
 	a.recorder, err = profile.Start(context.WithoutCancel(ctx), a.perfData(s.Recording), s.UserStacks, p.CPUs, p.Own)
 	return s, err

@@ -21,6 +21,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // listing is what list --json prints.
@@ -98,6 +99,11 @@ func listCommand() *cobra.Command {
 
 func makeListing(cmd *cobra.Command) (listing, error) {
 	all := listing{Version: 1}
+	asked, err := testbed.Netns{Run: "list"}.Machine(cmd.Context())
+	if err != nil {
+		return all, err
+	}
+	defer asked.Stop()
 	here := map[string]bool{}
 	for _, name := range dut.Names() {
 		d, err := dut.New(name, 1, nil)
@@ -106,7 +112,10 @@ func makeListing(cmd *cobra.Command) (listing, error) {
 		}
 		traits := d.Traits()
 		l := listedDevice{Name: name, About: traits.About, Here: true, Admission: admission(name, traits), DHCP: traits.DHCP, Needs: append([]dut.Need{}, traits.Needs...)}
-		if err := d.Check(cmd.Context()); err != nil {
+		if l.Needs, err = dut.Locate(cmd.Context(), asked, l.Needs); err != nil {
+			return all, err
+		}
+		if err := dut.Check(cmd.Context(), asked, name, d); err != nil {
 			l.Here = false
 			l.Reason = strings.TrimPrefix(strings.TrimSuffix(err.Error(), ": "+dut.ErrNotSupported.Error()), name+": ")
 		}
@@ -114,7 +123,7 @@ func makeListing(cmd *cobra.Command) (listing, error) {
 		all.Devices = append(all.Devices, l)
 	}
 	for _, e := range measure.Catalogue().Builtins() {
-		listed, err := listExperiment(cmd.Context(), e, here)
+		listed, err := listExperiment(cmd.Context(), e, asked, here)
 		if err != nil {
 			return all, err
 		}
@@ -143,14 +152,14 @@ func admission(name string, t dut.Traits) string {
 
 // listExperiment describes an experiment as this machine would run it: with the
 // devices that are here, and those of its own that can run.
-func listExperiment(ctx context.Context, e *experiment.Experiment, here map[string]bool) (listedExperiment, error) {
+func listExperiment(ctx context.Context, e *experiment.Experiment, asked dut.Machine, here map[string]bool) (listedExperiment, error) {
 	here = maps.Clone(here)
 	for name := range e.Custom {
 		d, err := dut.New(name, 1, e)
 		if err != nil {
 			return listedExperiment{}, err
 		}
-		here[name] = d.Check(ctx) == nil
+		here[name] = dut.Check(ctx, asked, name, d) == nil
 	}
 	possible := e.Possible(func(name string) bool { return here[name] })
 	l := listedExperiment{

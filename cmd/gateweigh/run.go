@@ -63,7 +63,7 @@ func runCommand() *cobra.Command {
 func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 	exp, dir, err := chooseExperiment(args, flags)
 	if err == nil {
-		err = dut.CheckLike(exp)
+		err = dut.CheckVariants(exp)
 	}
 	if err != nil {
 		return &exitError{exitUsage, err}

@@ -13,6 +13,8 @@ type Catalogue struct {
 	// Measures are what can be measured, the default one first. With none given keys and defaults
 	// of measures are not known: that is enough to read the devices of a file.
 	Measures []Measure
+	// Topologies are names of what labs can be built as; with none given they are not checked.
+	Topologies []string
 }
 
 // Measure is what an experiment has to know of what it measures.

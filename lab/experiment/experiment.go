@@ -46,6 +46,7 @@ type Experiment struct {
 	Name        string // default: the file's name
 	Description string
 	Measure     string    // name of a measure; default: the catalogue's first
+	Topology    string    // of the labs, one of the catalogue's; default: defaultTopology
 	Mode        string    // result.ModeDuet (default) or result.ModeSolo, the only one where a device is alone
 	DUTs        []string  // names of built-in devices or of Custom ones
 	Clients     []int     // 1 to what the kind takes
@@ -220,11 +221,15 @@ func (e *Experiment) adoptBuiltinDUTs() {
 	}
 }
 
+// defaultTopology is study 1's network: clients, a router, a server.
+const defaultTopology = "portal"
+
 // newExperiment holds every default; file sets the default name.
 func newExperiment(c Catalogue, file string) *Experiment {
 	return &Experiment{
 		Name:       nameOf(file),
 		Measure:    c.measure("").Name,
+		Topology:   defaultTopology,
 		Directions: []string{result.Up},
 		Profiles:   []string{result.PerPacket},
 		Blocks:     6,

@@ -41,7 +41,7 @@ func TestLoadFillsDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Experiment{
-		Name: "mine", Measure: "cost", Mode: "duet", DUTs: []string{"opennds"}, Clients: []int{1}, OfferedMbps: []float64{100},
+		Name: "mine", Measure: "cost", Topology: "portal", Mode: "duet", DUTs: []string{"opennds"}, Clients: []int{1}, OfferedMbps: []float64{100},
 		Directions: []string{"up"}, Profiles: []string{"per-packet"},
 		Blocks: 6, AABlocks: 2, Windows: 3, Window: time.Second, Warmup: 500 * time.Millisecond, Redo: 2,
 		Client:  Client{Kind: "macvlan", Hosts: 1},
@@ -58,7 +58,7 @@ func TestLoadReadsEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Experiment{
-		Name: "everything", Description: "all keys", Measure: "cost", Mode: "solo", DUTs: []string{"mine", "clean"},
+		Name: "everything", Description: "all keys", Measure: "cost", Topology: "row", Mode: "solo", DUTs: []string{"mine", "clean"},
 		Clients: []int{1, 250}, OfferedMbps: []float64{0.5, 100}, MbpsPerClient: []float64{0.2}, Directions: []string{"up", "down"},
 		Profiles: []string{"per-packet"}, Blocks: 1, AABlocks: 0, Windows: 2,
 		Window: 200 * time.Millisecond, Warmup: 0, Redo: 0,
@@ -89,6 +89,7 @@ func TestLoadReadsEveryKey(t *testing.T) {
 const full = `
 name = "everything"
 description = "all keys"
+topology = "row"
 mode = "solo"
 duts = ["mine", "clean"]
 clients = [1, 250]

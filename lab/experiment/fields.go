@@ -53,7 +53,8 @@ type fieldOf[E any] struct {
 var shared = []Field{
 	field("name", name, func(e *Experiment) *string { return &e.Name }),
 	field("description", text, func(e *Experiment) *string { return &e.Description }),
-	measureField,
+	listed("measure", Catalogue.measures, func(e *Experiment) *string { return &e.Measure }),
+	listed("topology", func(c Catalogue) []string { return c.Topologies }, func(e *Experiment) *string { return &e.Topology }),
 	field("mode", word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode }),
 	field("duts", List(name), func(e *Experiment) *[]string { return &e.DUTs }),
 	field("clients", List(integer(1, client.Most())), func(e *Experiment) *[]int { return &e.Clients }),
@@ -84,19 +85,6 @@ var shared = []Field{
 
 // tables are the keys that hold other keys.
 var tables = []string{"client", "traffic", "beside", "dut"}
-
-// measureField takes one of the catalogue's measures.
-var measureField = Field{
-	key: "measure",
-	set: func(e *Experiment, v any) error {
-		parse := name
-		if known := e.catalogue.measures(); len(known) > 0 {
-			parse = word(known...)
-		}
-		return field("", parse, func(e *Experiment) *string { return &e.Measure }).set(e, v)
-	},
-	get: func(e *Experiment) any { return e.Measure },
-}
 
 // Keys lists every key outside [dut.NAME], in the order of the documentation: those that measures
 // share, and then their own.
@@ -129,6 +117,24 @@ func field[E, T any](key string, parse Parser[T], place func(*E) *T) fieldOf[E] 
 func optional[T any](key string, parse Parser[T], place func(*Experiment) *T) Field {
 	f := field(key, parse, place)
 	f.optional = true
+	return f
+}
+
+// listed is field for a key that takes one of the names that the catalogue has; any name where
+// the catalogue has none.
+func listed(key string, known func(Catalogue) []string, place func(*Experiment) *string) Field {
+	f := field(key, name, place)
+	f.set = func(e *Experiment, v any) (err error) {
+		parse := name
+		if names := known(e.catalogue); len(names) > 0 {
+			parse = word(names...)
+		}
+		chosen, err := parse(v)
+		if err == nil {
+			*place(e) = chosen
+		}
+		return err
+	}
 	return f
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // Measure is one thing that experiments measure. It owns its keys and its plan, how a block is
@@ -32,9 +33,9 @@ type Table []Measure
 // All are the measures that ship with the lab.
 func All() Table { return Table{cost.Measure{}, logins.Measure{}} }
 
-// Catalogue is what experiments may name: these measures, and the devices that ship with the lab.
+// Catalogue is what experiments may name: these measures, and the devices and topologies that ship with the lab.
 func (t Table) Catalogue() experiment.Catalogue {
-	c := experiment.Catalogue{DUTs: dut.Names()}
+	c := experiment.Catalogue{DUTs: dut.Names(), Topologies: testbed.Names()}
 	for _, m := range t {
 		c.Measures = append(c.Measures, m.Rules())
 	}

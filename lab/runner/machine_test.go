@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
@@ -37,6 +39,15 @@ func TestFits(t *testing.T) {
 	}
 }
 
+// here answers for this machine as its agent would.
+type here struct{}
+
+func (here) Machine(context.Context) (machine.Machine, error) { return machine.Read() }
+
+func (here) Find(ctx context.Context, q machine.Query) ([]machine.Found, error) {
+	return machine.Find(ctx, q), nil
+}
+
 // TestToolsAreRecorded: a run's record has the versions of what its lab and its
 // devices start, and of nothing else.
 func TestToolsAreRecorded(t *testing.T) {
@@ -44,7 +55,10 @@ func TestToolsAreRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := tools(t.Context(), e)
+	found, err := tools(t.Context(), here{}, e)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, want := range map[string]string{
 		"ethtool": "ethtool version", "dnsmasq": "Dnsmasq version", "nft": "nftables v", "device allowlist": "nftables allow-list", "device clean": "clean router",
 	} {
@@ -66,7 +80,7 @@ func TestLackingProgramsAreNamedWithTheirPackages(t *testing.T) {
 	if err := e.Set("traffic.kind", traffic.KindIperf3); err != nil {
 		t.Fatal(err)
 	}
-	err = checkMachine(e)
+	_, err = checkMachine(t.Context(), here{}, e, Demand{})
 	for _, want := range []string{"ethtool is not on PATH: install the package ethtool", "dnsmasq is not on PATH: install the package dnsmasq-base", "iperf3 is not"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in: %v", want, err)

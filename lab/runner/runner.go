@@ -17,6 +17,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -98,6 +99,8 @@ type run struct {
 	cfg         Config
 	backend     testbed.Backend
 	placement   testbed.Placement
+	agent       *testbed.Host   // answers for the machine
+	machine     machine.Machine // as it was when the run began
 	writer      *result.Writer
 	env         result.Environment
 	plan        []experiment.Block
@@ -122,10 +125,18 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	demand := DemandOf(cfg.Experiment)
 	raised, lower := raiseFiles(demand)
 	defer lower()
-	if err := machineRoom().check(demand); err != nil {
+	backend := testbed.Netns{Run: filepath.Base(cfg.Dir), LogDir: filepath.Join(cfg.Dir, logDir)}
+	agent, err := backend.Machine(ctx)
+	if err != nil {
 		return Outcome{}, err
 	}
-	r, err := open(ctx, cfg, raised)
+	defer agent.Stop()
+	m, err := checkMachine(ctx, agent, cfg.Experiment, demand)
+	if err != nil {
+		return Outcome{}, err
+	}
+	backend.Placement = testbed.PlacementOn(m.Usable)
+	r, err := open(ctx, cfg, raised, &run{backend: backend, placement: backend.Placement, agent: agent, machine: m})
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -137,25 +148,17 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	return out, errors.Join(err, r.writer.Close(), result.WriteEnvironment(cfg.Dir, r.env))
 }
 
-// open prepares the folder, reads what an earlier sitting has left in it, and
-// checks what the experiment needs of this machine. Raised says which limit was, if any.
-func open(ctx context.Context, cfg Config, raised string) (_ *run, err error) {
-	if err := checkMachine(cfg.Experiment); err != nil {
-		return nil, err
-	}
-	placement, err := testbed.DefaultPlacement()
-	if err != nil {
-		return nil, err
-	}
-	logs := filepath.Join(cfg.Dir, "logs")
-	if err := os.MkdirAll(logs, 0o755); err != nil {
+// logDir is the folder of the hosts' logs in a run's folder.
+const logDir = "logs"
+
+// open prepares the folder and reads what an earlier sitting has left in it. Raised says
+// which limit was, if any; r has backend and machine.
+func open(ctx context.Context, cfg Config, raised string, r *run) (_ *run, err error) {
+	if err := os.MkdirAll(filepath.Join(cfg.Dir, logDir), 0o755); err != nil {
 		return nil, fmt.Errorf("making the run's folder: %w", err)
 	}
-	r := &run{
-		cfg: cfg, plan: cfg.Experiment.Plan(), windows: map[windowKey]window{},
-		took: map[string]int{}, broke: map[string]int{}, placement: placement,
-		backend: testbed.Netns{Run: filepath.Base(cfg.Dir), LogDir: logs, Placement: placement},
-	}
+	r.cfg, r.plan, r.windows = cfg, cfg.Experiment.Plan(), map[windowKey]window{}
+	r.took, r.broke = map[string]int{}, map[string]int{}
 	if err := result.ReplaceFile(filepath.Join(cfg.Dir, ExperimentFile), cfg.Experiment.Encode()); err != nil {
 		return nil, err
 	}
@@ -171,7 +174,7 @@ func open(ctx context.Context, cfg Config, raised string) (_ *run, err error) {
 	if err := r.recall(); err != nil {
 		return nil, err
 	}
-	if r.env, err = environment(ctx, cfg, placement); err != nil {
+	if r.env, err = r.environment(ctx); err != nil {
 		return nil, err
 	}
 	if torn > 0 {
@@ -339,7 +342,7 @@ func (r *run) checkDevices(ctx context.Context) (out Outcome, err error) {
 		if err != nil {
 			return out, err
 		}
-		err = d.Check(ctx)
+		err = dut.Check(ctx, r.agent, name, d)
 		if err == nil {
 			err = fits(r.cfg.Experiment, d.Traits())
 		}

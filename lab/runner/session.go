@@ -16,11 +16,13 @@ type Session struct {
 	Experiment *experiment.Experiment
 	Dir        string // the run's folder
 	Placement  testbed.Placement
+	CPUs       int           // of the routers' machine
+	Machine    *testbed.Host // answers for the machine that carries the routers
 	run        *run
 }
 
 func (r *run) session() *Session {
-	return &Session{Experiment: r.cfg.Experiment, Dir: r.cfg.Dir, Placement: r.placement, run: r}
+	return &Session{Experiment: r.cfg.Experiment, Dir: r.cfg.Dir, Placement: r.placement, CPUs: r.machine.Online, Machine: r.agent, run: r}
 }
 
 // Labs are the labs of a block.

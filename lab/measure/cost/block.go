@@ -9,7 +9,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
-	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -44,7 +43,7 @@ func (r *run) Block(ctx context.Context, s *runner.Session, eb experiment.Block)
 	b := &block{Session: s, Block: eb, run: r, rec: &result.Block{}}
 	profileOnly := s.Settled(eb) // otherwise there are windows to measure
 	s.Status("%s: building the labs, %d clients", s.Name(eb), eb.Clients())
-	empty, err := meter.ReadMemory()
+	empty, err := s.Machine.Load(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +51,7 @@ func (r *run) Block(ctx context.Context, s *runner.Session, eb experiment.Block)
 	if err != nil {
 		return b.rec, err
 	}
-	b.pair = pair{e: s.Experiment, device: &lab{Side: device}, clean: &lab{Side: clean}, empty: empty.Taken}
+	b.pair = pair{e: s.Experiment, device: &lab{Side: device}, clean: &lab{Side: clean}, empty: empty.Memory.Taken}
 	b.admitted()
 	err = b.measured(ctx)
 	if ctx.Err() == nil { // after Ctrl-C the hosts just end
@@ -111,14 +110,14 @@ func (b *block) cells(ctx context.Context) error {
 // stretch measures a cell and what the device's processes used meanwhile.
 func (b *block) stretch(ctx context.Context, cell result.Cell, todo []int) (s result.Stretch, err error) {
 	device, clean := b.pair.device, b.pair.clean
-	first, err := device.Lab.Router.Sample(ctx)
+	first, err := device.Router.Sample(ctx)
 	if err != nil {
 		return s, err
 	}
 	if err := b.cell(ctx, cell, todo); err != nil {
 		return s, fmt.Errorf("at %.0f Mbit/s: %w", cell.Number(result.OfferedMbps), err)
 	}
-	last, err := device.Lab.Router.Sample(ctx)
+	last, err := device.Router.Sample(ctx)
 	if err != nil {
 		return s, err
 	}
@@ -142,7 +141,7 @@ func (b *block) cell(ctx context.Context, cell result.Cell, todo []int) error {
 	device.shorts, clean.shorts = nil, nil
 	err := b.pair.begin(ctx, cell)
 	if err == nil {
-		device.pssMiB, err = device.Lab.Router.PSSMiB(ctx)
+		device.pssMiB, err = device.Router.PSSMiB(ctx)
 	}
 	if err != nil {
 		return errors.Join(err, b.pair.end(ctx))
@@ -166,7 +165,7 @@ func (b *block) trial(ctx context.Context, cell result.Cell, w int) error {
 			err = b.pair.ended(ctx)
 		}
 		t.DUT.PSSMiB = b.pair.device.pssMiB
-		judge(&t, b.Experiment.Window, b.pair.clean.Has.Traffic, b.pair.device.Traits.Gathers)
+		judge(&t, b.Experiment.Window, b.pair.clean.Has.Traffic, b.pair.device.Traits.Gathers, b.CPUs)
 		return func(w *result.Writer) error { return w.AppendTrial(t) }, t.Rejects, err
 	})
 }

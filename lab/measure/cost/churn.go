@@ -43,7 +43,7 @@ func (s *lab) endVisits(ctx context.Context) (c result.Churn, err error) {
 
 // state is what the device holds at the moment.
 func (s *lab) state(ctx context.Context) (st result.DeviceState, err error) {
-	if st.PSSMiB, err = s.Lab.Router.PSSMiB(ctx); err != nil {
+	if st.PSSMiB, err = s.Router.PSSMiB(ctx); err != nil {
 		return st, err
 	}
 	if d, ok := s.DUT.(dut.Counted); ok {
@@ -52,7 +52,7 @@ func (s *lab) state(ctx context.Context) (st result.DeviceState, err error) {
 		}
 	}
 	// A router without nft has no rules of it.
-	if out, err := s.Lab.Router.Run(ctx, agent.Command{Argv: []string{"nft", "list", "ruleset"}, Support: true}); err == nil {
+	if out, err := s.Router.Run(ctx, agent.Command{Argv: []string{"nft", "list", "ruleset"}, Support: true}); err == nil {
 		st.RuleLines = strings.Count(out.Stdout, "\n")
 	}
 	st.Flows = s.Flows(ctx)

@@ -21,7 +21,7 @@ func TestGuestsAreSummedOverBlocks(t *testing.T) {
 			}
 		}
 	}
-	blocks := []result.Block{block("a", 3, visits(10, 10, 3)), block("a", 3, visits(8, 7, 4)), block("b", 3, visits(1, 1, 9)), block("a", 3, func(*result.Block) {})}
+	blocks := []result.Block{blockWith("a", 3, visits(10, 10, 3)), blockWith("a", 3, visits(8, 7, 4)), blockWith("b", 3, visits(1, 1, 9)), blockWith("a", 3, func(*result.Block) {})}
 	c := cellWith(blocks, "a", 3, 50)
 	if c.Counts[GuestBlocks] != 2 || c.Counts[GuestsSettled] != 1 || c.Counts[GuestsCame] != 20 || c.Counts[GuestsIn] != 18 || c.Counts[GuestsGone] != 17 || c.Device("guests_per_second").Mean != 5 {
 		t.Errorf("%+v, %v a second", c.Counts, c.Device("guests_per_second"))

@@ -31,7 +31,7 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 	ctx := t.Context()
 	opened, clean, err := side.Labs{
 		Backend: testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, DUT: experiment.Clean, DUTLab: "a",
-		Experiment: &experiment.Experiment{Client: experiment.Client{Hosts: 2}},
+		Experiment: &experiment.Experiment{Topology: "portal", Client: experiment.Client{Hosts: 2}},
 		Sides:      []experiment.Side{{Client: client.KindMacvlan, Clients: clients}, {Client: client.KindMacvlan, Clients: clients}},
 	}.OpenPair(ctx)
 	if err != nil {

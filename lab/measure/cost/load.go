@@ -49,11 +49,11 @@ func (s *lab) mark(ctx context.Context) error {
 	if !traffic.KindOf(s.Load.Kind).Counts {
 		return nil
 	}
-	stats, err := s.Lab.Server.TrafficStats(ctx)
+	stats, err := s.Server.TrafficStats(ctx)
 	if err == nil {
 		err = testbed.Together(
 			func() error { return s.EachHost(func(_ int, h side.ClientHost) error { return h.MarkTraffic(ctx) }) },
-			func() error { return s.Lab.Server.MarkTraffic(ctx) },
+			func() error { return s.Server.MarkTraffic(ctx) },
 		)
 	}
 	s.marked = stats.MonotonicNs
@@ -65,7 +65,7 @@ func (s *lab) readFairness(ctx context.Context) error {
 	if s.marked == 0 {
 		return nil
 	}
-	stats, err := s.Lab.Server.TrafficStats(ctx)
+	stats, err := s.Server.TrafficStats(ctx)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
-	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -69,11 +68,11 @@ func (p pair) begin(ctx context.Context, cell result.Cell) error {
 	if err := side.Sleep(ctx, warmup); err != nil {
 		return err
 	}
-	now, err := meter.ReadMemory()
+	now, err := p.device.Router.Load(ctx)
 	if err != nil {
 		return err
 	}
-	p.device.memory = result.Memory{MiB: float64(now.Taken-p.empty) / 1024, Clients: p.device.Has.Clients + p.clean.Has.Clients}
+	p.device.memory = result.Memory{MiB: float64(now.Memory.Taken-p.empty) / 1024, Clients: p.device.Has.Clients + p.clean.Has.Clients}
 	if warmup > p.e.Warmup {
 		return nil
 	}

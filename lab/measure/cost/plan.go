@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -72,7 +73,7 @@ const (
 // duration estimates a group's. In solo mode the two windows of a pair follow each other.
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	windows := time.Duration((1 + redone) * float64(e.Windows) * float64(e.Window))
-	dut, clients, cells := g.Cell.Text(result.DUT), time.Duration(g.Cell.Int(result.Clients)), time.Duration(len(g.Cells))
+	name, clients, cells := g.Cell.Text(result.DUT), time.Duration(g.Cell.Int(result.Clients)), time.Duration(len(g.Cells))
 	labs := e.Labs(experiment.Block{Cell: g.Cell, AA: g.AA})
 	block := blockOverhead + max(admission(labs[0]), admission(labs[1])) + cells*cellOverhead
 	for _, cell := range g.Cells {
@@ -84,8 +85,8 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	}
 	if !g.AA {
 		block += deviceOverhead
-		if custom, ok := e.Custom[dut]; !ok || custom.Like != "" || len(custom.Login)+len(custom.Admit) > 0 {
-			block += clients * login(labs[0], cmp.Or(custom.Like, dut))
+		if custom, ok := e.Custom[name]; !ok || custom.Like != "" || len(custom.Login)+len(custom.Admit) > 0 {
+			block += clients * login(e, labs[0], name)
 		}
 	}
 	total := time.Duration(g.Blocks) * block
@@ -95,11 +96,12 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	return total
 }
 
-// login is how long a client takes to log in at a device.
-func login(s experiment.Side, dut string) time.Duration {
+// login is how long a client takes to log in at a device: by the device's own figure
+// for kinds of client that are quick, else by the kind's.
+func login(e *experiment.Experiment, s experiment.Side, name string) time.Duration {
 	times := client.KindOf(s.Client).Times
-	if times.FastLogin > 0 && strings.HasPrefix(dut, "gateway-") {
-		return times.FastLogin
+	if d, err := dut.New(name, s.Clients, e); err == nil && times.FastLogin > 0 {
+		return cmp.Or(d.Traits().PersonaLogin, times.Login)
 	}
 	return times.Login
 }

@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/profile"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // Lacks reports whether the run wants a profile of a cell that none of its blocks has recorded yet.
@@ -43,24 +43,14 @@ func (b *block) profileCell(ctx context.Context, cell result.Cell) error {
 
 // recorded is what perf and the meters saw of some sides in one window.
 type recorded struct {
-	data          string // perf's file
+	recording     int // of the machine's agent
 	labs          []*lab
 	before, after []side.Reading
 }
 
 func (b *block) profile(ctx context.Context, cell result.Cell) error {
 	device, clean := b.pair.device, b.pair.clean
-	if err := profile.Available(); err != nil {
-		return err
-	}
-	// perf's data is tens of megabytes and of no use once read. What a killed run
-	// left of it goes with the next.
-	dir := filepath.Join(b.Dir, "logs", "perf")
-	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
-		return fmt.Errorf("making a folder for perf's data: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	first, err := device.Lab.Router.Sample(ctx)
+	first, err := device.Router.Sample(ctx)
 	if err != nil {
 		return err
 	}
@@ -70,22 +60,21 @@ func (b *block) profile(ctx context.Context, cell result.Cell) error {
 	}
 	p := profile.Profile{
 		Cell: cell, Block: b.Index, DUTLab: b.DUTLab, Start: time.Now().UTC(),
-		FrequencyHz: profile.FrequencyHz, UserStacks: profile.Unwind(pids), Perf: profile.PerfVersion(ctx),
+		FrequencyHz: profile.FrequencyHz,
 	}
 	var takes []recorded
 	err = b.pair.begin(ctx, cell)
 	if err == nil {
 		err = b.pair.loaded(ctx, cell, 0, func(labs ...*lab) error {
-			t := recorded{data: filepath.Join(dir, fmt.Sprintf("perf.data.%d", len(takes))), labs: labs}
-			takes = append(takes, t)
-			return b.sample(ctx, p.UserStacks, &takes[len(takes)-1])
+			takes = append(takes, recorded{labs: labs})
+			return b.sample(ctx, pids, &p, &takes[len(takes)-1])
 		})
 	}
 	if err := errors.Join(err, b.pair.end(ctx)); err != nil {
 		return err
 	}
 	for _, t := range takes {
-		if err := t.read(ctx, map[*lab]*profile.Side{device: &p.DUT, clean: &p.Clean}); err != nil {
+		if err := t.read(ctx, b.Machine, map[*lab]*profile.Side{device: &p.DUT, clean: &p.Clean}); err != nil {
 			return err
 		}
 	}
@@ -96,19 +85,20 @@ func (b *block) profile(ctx context.Context, cell result.Cell) error {
 }
 
 // sample runs perf over one window of the sides, on the CPUs of the routers, to
-// which their threads and devices are bound.
-func (b *block) sample(ctx context.Context, unwind string, t *recorded) error {
-	perf, err := profile.Start(ctx, t.data, unwind, b.Placement.Router, b.Placement.Endpoints)
+// which their threads and devices are bound. Programs are those of the device.
+func (b *block) sample(ctx context.Context, programs []int, p *profile.Profile, t *recorded) error {
+	perf, err := b.Machine.StartPerf(ctx, agent.Perf{Programs: programs, CPUs: b.Placement.Router, Own: b.Placement.Endpoints})
 	if err != nil {
 		return err
 	}
+	t.recording, p.UserStacks, p.Perf = perf.Recording, perf.UserStacks, perf.Version
 	t.before, t.after, err = side.ReadTwice(ctx, b.Experiment.ProfileWindow, sides(t.labs)...)
-	return errors.Join(err, perf.Stop(ctx))
+	return errors.Join(err, b.Machine.StopPerf(ctx))
 }
 
-// read turns perf's data into the profile of each side.
-func (t recorded) read(ctx context.Context, into map[*lab]*profile.Side) error {
-	recording, err := profile.Read(ctx, t.data)
+// read turns perf's samples into the profile of each side.
+func (t recorded) read(ctx context.Context, machine *testbed.Host, into map[*lab]*profile.Side) error {
+	recording, err := machine.ReadPerf(ctx, t.recording)
 	if err != nil {
 		return err
 	}
@@ -130,7 +120,7 @@ func (s *lab) accounts(a, b side.Reading) profile.Router {
 	}
 	for ifname, t := range b.Router.NAPI {
 		name := profile.AccountLAN
-		if ifname == s.Lab.WANIf {
+		if ifname == s.Lab.Port(testbed.PortWAN) {
 			name = profile.AccountWAN
 		}
 		out.Threads[t.TID] = name

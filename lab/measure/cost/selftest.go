@@ -46,7 +46,7 @@ const (
 // A device that gathers packets itself may do so in profile per-packet: its links do
 // not, as the clean router shows, which has the same. One at its limit may lose frames
 // ahead of the router's IP layer, which then sees fewer packets than frames as well.
-func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathers bool) {
+func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathers bool, cpus int) {
 	var rejects side.Rejects
 	t.Flags = nil
 	reject := rejects.Add
@@ -69,7 +69,7 @@ func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathe
 	}
 	worse := t.DUT.Machine
 	worse.Steal = max(worse.Steal, t.Clean.Machine.Steal)
-	rejects.Steal(worse, window.Seconds(), "")
+	rejects.Steal(worse, window.Seconds(), cpus, "")
 	t.Rejects, t.Accepted = rejects, len(rejects) == 0
 }
 

@@ -77,7 +77,7 @@ func TestJudge(t *testing.T) {
 			const gathers = false
 			trial := result.Trial{Cell: result.NewCell(result.Profile, result.PerPacket), DUT: good(), Clean: good()}
 			c.change(&trial)
-			judge(&trial, time.Second, experiment.Traffic{Kind: traffic.KindStreams, BurstSegments: 9}, gathers)
+			judge(&trial, time.Second, experiment.Traffic{Kind: traffic.KindStreams, BurstSegments: 9}, gathers, 2)
 			if trial.Accepted != (len(c.rejects) == 0) || len(trial.Rejects) != len(c.rejects) {
 				t.Fatalf("accepted %v, rejects %q; want %q", trial.Accepted, trial.Rejects, c.rejects)
 			}
@@ -99,11 +99,11 @@ func TestJudgeGathers(t *testing.T) {
 	trial := result.Trial{Cell: result.NewCell(result.Profile, result.PerPacket), DUT: good(), Clean: good()}
 	trial.DUT.AggregationFactor = 3
 	sent := experiment.Traffic{Kind: traffic.KindStreams, BurstSegments: 9}
-	if judge(&trial, time.Second, sent, true); !trial.Accepted {
+	if judge(&trial, time.Second, sent, true, 2); !trial.Accepted {
 		t.Errorf("rejected: %q", trial.Rejects)
 	}
 	trial.Clean.AggregationFactor = 3
-	if judge(&trial, time.Second, sent, true); len(trial.Rejects) != 1 || !strings.HasPrefix(trial.Rejects[0], "clean router: 3.00 frames") {
+	if judge(&trial, time.Second, sent, true, 2); len(trial.Rejects) != 1 || !strings.HasPrefix(trial.Rejects[0], "clean router: 3.00 frames") {
 		t.Errorf("reasons %q, want one of the clean router", trial.Rejects)
 	}
 }

@@ -28,7 +28,7 @@ func TestShortConnectionsBesideStreams(t *testing.T) {
 	ctx := t.Context()
 	opened, clean, err := side.Labs{
 		Backend: testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, DUT: experiment.Clean, DUTLab: "a",
-		Experiment: &experiment.Experiment{Client: experiment.Client{Hosts: 1}},
+		Experiment: &experiment.Experiment{Topology: "portal", Client: experiment.Client{Hosts: 1}},
 		Sides: slices.Repeat([]experiment.Side{{Client: client.KindMacvlan, Clients: 4, Traffic: experiment.Traffic{
 			Kind: traffic.KindStreams, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44,
 			ShortPerSecond: 200, ShortBytes: 1000,
@@ -47,7 +47,7 @@ func TestShortConnectionsBesideStreams(t *testing.T) {
 		if trial.DUT, trial.Clean, err = m.measure(ctx, trial.Cell, 0); err != nil {
 			t.Fatal(err)
 		}
-		judge(&trial, e.Window, s.Has.Traffic, false)
+		judge(&trial, e.Window, s.Has.Traffic, false, 2)
 		if slices.ContainsFunc(trial.Rejects, func(text string) bool { return strings.Contains(text, "segments a burst") }) || trial.Clean.SegmentsPerBurst != 0 {
 			t.Errorf("%s: %g segments a burst of all connections together: %v", direction, trial.Clean.SegmentsPerBurst, trial.Rejects)
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-func block(dut string, clients int, change func(*result.Block)) result.Block {
+func blockWith(dut string, clients int, change func(*result.Block)) result.Block {
 	b := result.Block{DUT: dut, Clients: clients, Direction: result.Up, Profile: result.PerPacket}
 	change(&b)
 	return b
@@ -26,11 +26,11 @@ func stretch(mbps, jain float64) func(*result.Block) {
 }
 
 func TestStreamFiguresAreOfTheirCell(t *testing.T) {
-	aa := block("a", 100, stretch(1000, 0.1))
+	aa := blockWith("a", 100, stretch(1000, 0.1))
 	aa.AA = true
 	c := cellWith([]result.Block{
-		block("a", 100, stretch(1000, 0.9)), block("a", 100, stretch(1000, 0.8)), aa,
-		block("a", 100, stretch(500, 0.1)), block("a", 10, stretch(1000, 0.1)), block("b", 100, stretch(1000, 0.1)),
+		blockWith("a", 100, stretch(1000, 0.9)), blockWith("a", 100, stretch(1000, 0.8)), aa,
+		blockWith("a", 100, stretch(500, 0.1)), blockWith("a", 10, stretch(1000, 0.1)), blockWith("b", 100, stretch(1000, 0.1)),
 	}, "a", 100, 1000)
 	if jain := c.Device("jain"); jain.Mean < 0.8499 || jain.Mean > 0.8501 || !jain.HasInterval() {
 		t.Errorf("Jain %+v, want the mean of two blocks, 0.85", jain)
@@ -43,7 +43,7 @@ func TestStreamFiguresAreOfTheirCell(t *testing.T) {
 // TestShortConnectionsThatAllFail have no times, in one block of two and in both.
 func TestShortConnectionsThatAllFail(t *testing.T) {
 	short := func(s result.Short) result.Block {
-		return block("a", 100, func(b *result.Block) { b.Stretches = []result.Stretch{{OfferedMbps: 1000, Short: &s}} })
+		return blockWith("a", 100, func(b *result.Block) { b.Stretches = []result.Stretch{{OfferedMbps: 1000, Short: &s}} })
 	}
 	all := result.Delays{P50: 200, P99: 800, Max: 900}
 	carried, failed := short(result.Short{PerSecond: 50, Done: 100, Connect: all, Whole: all}), short(result.Short{Failed: 100})

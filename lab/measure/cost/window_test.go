@@ -15,7 +15,7 @@ import (
 )
 
 func TestMeasurementOfAnUploadWindow(t *testing.T) {
-	s := &lab{Side: &side.Side{Lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, Load: agent.Traffic{Kind: traffic.KindStreams, Direction: "up", OfferedMbps: 10}}}
+	s := &lab{Side: &side.Side{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}}, Load: agent.Traffic{Kind: traffic.KindStreams, Direction: "up", OfferedMbps: 10}}}
 	a, b := side.Reading{Clients: make([]side.Endpoint, 1)}, side.Reading{Clients: make([]side.Endpoint, 1)}
 	client := &b.Clients[0]
 	a.Router.Links = map[string]meter.Link{"r0": {}, "r1": {}}
@@ -49,7 +49,7 @@ func TestMeasurementOfAnUploadWindow(t *testing.T) {
 // TestMeasurementOfDatagrams: both ends' counts make the figures, and what TCP there is
 // beside them none.
 func TestMeasurementOfDatagrams(t *testing.T) {
-	s := &lab{Side: &side.Side{Lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, Load: agent.Traffic{Kind: traffic.KindStreams, UDP: true, Direction: "both", OfferedMbps: 10}}}
+	s := &lab{Side: &side.Side{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}}, Load: agent.Traffic{Kind: traffic.KindStreams, UDP: true, Direction: "both", OfferedMbps: 10}}}
 	a, b := side.Reading{Clients: make([]side.Endpoint, 2)}, side.Reading{Clients: make([]side.Endpoint, 2)}
 	for i := range b.Clients {
 		a.Clients[i].Load.Datagrams = traffic.Datagrams{Sent: 44, Lost: 7}
@@ -81,7 +81,7 @@ func TestDeliveredByIperf3LeavesOutHeadersAndRepeats(t *testing.T) {
 }
 
 func TestMeasurementOfNothingHasNoInfinities(t *testing.T) {
-	s := &lab{Side: &side.Side{Lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, Load: agent.Traffic{Direction: "down", UDP: true}}}
+	s := &lab{Side: &side.Side{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}}, Load: agent.Traffic{Direction: "down", UDP: true}}}
 	got := s.measurement(side.Reading{}, side.Reading{})
 	if got.GeneratorCPU != 0 || got.DeliveredMbps != 0 || got.AggregationFactor != 0 || got.SegmentsPerBurst != 0 {
 		t.Errorf("figures out of nothing: %+v", got)

@@ -13,7 +13,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
-	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -129,7 +128,7 @@ func (b *block) measure(ctx context.Context) (s result.Storm, err error) {
 	if err := b.create(ctx, &s); err != nil {
 		return s, err
 	}
-	overflows, err := meter.NeighbourOverflows()
+	before, err := b.Machine.Load(ctx)
 	if err != nil {
 		return s, err
 	}
@@ -137,7 +136,7 @@ func (b *block) measure(ctx context.Context) (s result.Storm, err error) {
 	b.say(fmt.Sprintf("%d clients lease", s.Clients))
 	s.Lease, err = b.phase(ctx, func(i int, h side.ClientHost) ([]client.Outcome, error) { return h.Lease(ctx, pace(i)) })
 	if err == nil {
-		s.LeasedPSSMiB, err = b.Lab.Router.PSSMiB(ctx)
+		s.LeasedPSSMiB, err = b.Router.PSSMiB(ctx)
 	}
 	if err != nil {
 		return s, fmt.Errorf("leasing: %w", err)
@@ -150,12 +149,12 @@ func (b *block) measure(ctx context.Context) (s result.Storm, err error) {
 		return h.Login(ctx, b.Traits.Admission, pace(i))
 	})
 	if err == nil {
-		s.LoggedPSSMiB, err = b.Lab.Router.PSSMiB(ctx)
+		s.LoggedPSSMiB, err = b.Router.PSSMiB(ctx)
 	}
 	if err != nil {
 		return s, fmt.Errorf("logging in: %w", err)
 	}
-	e, err := b.evidence(ctx, overflows)
+	e, err := b.evidence(ctx, before.NeighbourOverflows)
 	if err == nil {
 		judge(&s, e)
 	}
@@ -174,19 +173,20 @@ func (b *block) create(ctx context.Context, s *result.Storm) (err error) {
 		return err
 	}
 	s.CreateSeconds = time.Since(start).Seconds()
-	s.IdlePSSMiB, err = b.Lab.Router.PSSMiB(ctx)
+	s.IdlePSSMiB, err = b.Router.PSSMiB(ctx)
 	return err
 }
 
 // evidence collects what a storm left besides its figures; overflows are those
 // of the neighbour table before it.
 func (b *block) evidence(ctx context.Context, overflows int64) (e evidence, err error) {
-	e.polling = "napi/" + b.Lab.LANIf
+	e.cpus = b.CPUs
+	e.polling = "napi/" + b.Lab.Port(testbed.PortLAN)
 	if e.ended, err = b.Ended(ctx); err != nil {
 		return e, err
 	}
-	after, err := meter.NeighbourOverflows()
-	e.overflows = after - overflows
+	after, err := b.Machine.Load(ctx)
+	e.overflows = after.NeighbourOverflows - overflows
 	return e, err
 }
 

@@ -89,10 +89,10 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 	if phase.RouterBusy != 0.5 || phase.ClientBusy != 0.75 || phase.RadiusBusy != 0.1 || math.Abs(phase.EndpointsBusy-0.85) > 1e-12 || limit(phase, 0) != result.LimitGenerator {
 		t.Errorf("until the end: router %g, clients %g, RADIUS %g, endpoints %g: %s", phase.RouterBusy, phase.ClientBusy, phase.RadiusBusy, phase.EndpointsBusy, limit(phase, 0))
 	}
-	if got := otherBusy(result.Machine{Usr: 100}, map[string]int64{}, 1); got != 1 {
+	if got := otherBusy(result.Machine{Usr: 100}, map[string]int64{}, 1, 2); got != 1 {
 		t.Errorf("a machine that is all others': %g", got)
 	}
-	if got := otherBusy(result.Machine{Usr: 1}, map[string]int64{"x": int64(100 * s)}, 1); got != 0 {
+	if got := otherBusy(result.Machine{Usr: 1}, map[string]int64{"x": int64(100 * s)}, 1, 2); got != 0 {
 		t.Errorf("ticks that saw less than the lab used: %g", got)
 	}
 }
@@ -118,7 +118,7 @@ func TestStormsOfBadMachinesAreRejected(t *testing.T) {
 		}, "3 clients met a limit of its own: dialling: too many open files: raise nofile"},
 		"neighbours": {func(_ *result.Storm, e *evidence) { e.overflows = 9 }, "neighbour table was full 9 times"},
 	} {
-		s, e := good(), evidence{polling: "napi/r0"}
+		s, e := good(), evidence{polling: "napi/r0", cpus: 2}
 		tt.spoil(&s, &e)
 		judge(&s, e)
 		switch {

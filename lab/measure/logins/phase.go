@@ -2,7 +2,6 @@ package logins
 
 import (
 	"context"
-	"runtime"
 	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/client"
@@ -92,19 +91,19 @@ func account(phase *result.Phase, cpus testbed.Placement, first, end, tail side.
 	phase.ClientBusy = share(until[result.RoleClient], cpus.Endpoints)
 	phase.RadiusBusy = share(until[result.RoleRadius], cpus.Endpoints)
 	phase.EndpointsBusy = phase.ClientBusy + phase.RadiusBusy + share(until[result.RoleServer]+until[result.RoleAgents], cpus.Endpoints)
-	phase.OtherBusy = otherBusy(phase.Machine, until, seconds)
+	phase.OtherBusy = otherBusy(phase.Machine, until, seconds, end.Router.CPUs)
 }
 
 // otherBusy is the share of all CPUs that was busy and not on the lab's account.
-func otherBusy(m result.Machine, lab map[string]int64, seconds float64) float64 {
-	if seconds <= 0 {
+func otherBusy(m result.Machine, lab map[string]int64, seconds float64, cpus int) float64 {
+	if seconds <= 0 || cpus == 0 {
 		return 0
 	}
 	var ns int64
 	for _, role := range lab {
 		ns += role
 	}
-	return max(0, (m.Usr+m.Sys+m.Soft)/100-float64(ns)/1e9/seconds/float64(runtime.NumCPU()))
+	return max(0, (m.Usr+m.Sys+m.Soft)/100-float64(ns)/1e9/seconds/float64(cpus))
 }
 
 const (

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -79,9 +80,6 @@ const (
 	unknownLogin = 60 * time.Millisecond   // at a device that is not known
 )
 
-// knownLogins are a log-in's at devices that are; those of gatewayd differ little.
-var knownLogins = map[string]time.Duration{"opennds": 150 * time.Millisecond, "coovachilli": 28 * time.Millisecond, "gateway": 3 * time.Millisecond}
-
 // duration estimates how long the clients of a group's storms take to lease and to log in.
 func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	n, rate := g.Cell.Int(result.Clients), g.Cell.Number(result.LoginRate)
@@ -93,14 +91,13 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	return time.Duration(g.Blocks) * (labOverhead + lease + login)
 }
 
-// loginOf is what a log-in at a device takes, more or less.
+// loginOf is what a log-in at a device takes, more or less: the device's own figure.
 func loginOf(e *experiment.Experiment, name string) time.Duration {
-	name = cmp.Or(e.Custom[name].Like, name)
-	family, _, _ := strings.Cut(name, "-") // gateway-ebpf, gateway-tun
-	if _, described := e.Custom[name]; described {
+	d, err := dut.New(name, 1, e)
+	if err != nil {
 		return unknownLogin
 	}
-	return cmp.Or(knownLogins[family], unknownLogin)
+	return cmp.Or(d.Traits().Login, unknownLogin)
 }
 
 // rateText says at which rate clients come.

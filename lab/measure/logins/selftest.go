@@ -28,6 +28,7 @@ var ownFailures = []struct{ text, remedy string }{
 type evidence struct {
 	polling   string // the polling thread of the router's link to the clients
 	ended     side.Ended
+	cpus      int   // of the machine
 	overflows int64 // of the machine's neighbour table, during the storm
 }
 
@@ -49,8 +50,8 @@ func judge(s *result.Storm, e evidence) {
 		name string
 		result.Phase
 	}{{"leases", s.Lease}, {"logins", s.Login}} {
-		rejects.Steal(phase.Machine, phase.Seconds, " during the "+phase.name)
-		if most := maxOther + side.Ticks(otherTicks, phase.Seconds); phase.OtherBusy > most {
+		rejects.Steal(phase.Machine, phase.Seconds, e.cpus, " during the "+phase.name)
+		if most := maxOther + side.Ticks(otherTicks, phase.Seconds, e.cpus); phase.OtherBusy > most {
 			reject("machine: other programs used %.0f %% of it during the %s, limit %.0f %%", 100*phase.OtherBusy, phase.name, 100*most)
 		}
 		for _, reason := range slices.Concat(phase.Failures, phase.Refusals) {

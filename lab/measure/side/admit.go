@@ -12,6 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // How many clients lease, or log in at a device that does not say, at once.
@@ -148,7 +149,7 @@ func (s *Side) Leased(ctx context.Context) error {
 	if !s.enter {
 		return nil
 	}
-	return s.Lab.Router.AddNeighbours(ctx, agent.Neighbours{Link: s.Lab.LANIf, List: addrs})
+	return s.Router.AddNeighbours(ctx, agent.Neighbours{Link: s.Lab.Port(testbed.PortLAN), List: addrs})
 }
 
 // EntersNeighbours reports whether the lab enters clients into the neighbour tables of its

@@ -51,7 +51,7 @@ func (s *Side) Flows(ctx context.Context) int {
 // flows is how many connections the router's kernel tracks, and how many it would: zero
 // both on a kernel without such a table.
 func (s *Side) flows(ctx context.Context) (count, limit int, err error) {
-	out, err := s.Lab.Router.Run(ctx, agent.Command{Argv: []string{"cat", flowCount, flowLimit}, Support: true})
+	out, err := s.Router.Run(ctx, agent.Command{Argv: []string{"cat", flowCount, flowLimit}, Support: true})
 	if err != nil {
 		return 0, 0, nil
 	}

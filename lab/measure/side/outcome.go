@@ -3,7 +3,6 @@ package side
 import (
 	"fmt"
 	"math"
-	"runtime"
 	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -43,15 +42,15 @@ const (
 	stealTicks  = 2   // of the machine's clock, by which that may be off
 )
 
-// Ticks are n ticks of the machine's clock, 10 ms each, as a share of all CPUs over so many seconds.
-func Ticks(n, seconds float64) float64 {
-	return n * 0.01 / (max(seconds, 0.01) * float64(runtime.NumCPU()))
+// Ticks are n ticks of the machine's clock, 10 ms each, as a share of so many CPUs over so many seconds.
+func Ticks(n, seconds float64, cpus int) float64 {
+	return n * 0.01 / (max(seconds, 0.01) * float64(max(cpus, 1)))
 }
 
-// Steal rejects a stretch in which other guests took the machine's CPU. When says which stretch,
-// " during the leases" or nothing.
-func (r *Rejects) Steal(m result.Machine, seconds float64, when string) {
-	if limit := max(maxStealPct, 100*Ticks(stealTicks, seconds)); m.Steal > limit {
+// Steal rejects a stretch in which other guests took the CPU of a machine with so many CPUs. When
+// says which stretch, " during the leases" or nothing.
+func (r *Rejects) Steal(m result.Machine, seconds float64, cpus int, when string) {
+	if limit := max(maxStealPct, 100*Ticks(stealTicks, seconds, cpus)); m.Steal > limit {
 		r.Add("machine: %.1f %% steal%s, limit %.1f %%: another guest takes the CPU", m.Steal, when, limit)
 	}
 }

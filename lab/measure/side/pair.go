@@ -72,9 +72,13 @@ func (l Labs) open(ctx context.Context, lab string, own dut.DUT, shared dut.Trai
 	}
 	// Where no clean router is compared, the leases themselves are measured.
 	s.static = len(l.Sides) > 1 && hasStatic(has, s.enter, own.Traits())
-	topology := testbed.Portal{
+	kind, err := testbed.Named(l.Experiment.Topology)
+	if err != nil {
+		return nil, err
+	}
+	topology := kind.Build(testbed.Spec{
 		Aggregate: l.Aggregate, LAN: own.Traits().LAN, Clients: s.most + s.Guests, ClientHosts: l.Experiment.Client.Hosts,
 		NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
-	}.Topology()
+	})
 	return s, s.open(ctx, l.Backend, topology, lab)
 }

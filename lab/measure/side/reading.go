@@ -34,7 +34,7 @@ func (s *Side) Read(ctx context.Context) (Reading, error) { return s.read(ctx, t
 
 func (s *Side) read(ctx context.Context, underTraffic bool) (Reading, error) {
 	r := Reading{Clients: make([]Endpoint, len(s.Hosts))}
-	meters := []func() error{func() (err error) { r.Router, err = s.Lab.Router.Sample(ctx); return err }}
+	meters := []func() error{func() (err error) { r.Router, err = s.Router.Sample(ctx); return err }}
 	var loads []func() error
 	ask := func(h *testbed.Host, e *Endpoint) {
 		meters = append(meters, func() (err error) { e.Meter, err = h.Sample(ctx); return err })
@@ -43,7 +43,7 @@ func (s *Side) read(ctx context.Context, underTraffic bool) (Reading, error) {
 	for i, h := range s.Hosts {
 		ask(h.Host, &r.Clients[i])
 	}
-	ask(s.Lab.Server, &r.Server)
+	ask(s.Server, &r.Server)
 	if underTraffic {
 		loads = append(loads, func() (err error) { r.RTT, err = s.Hosts[0].TakeRTT(ctx); return err })
 		meters = append(meters, loads...)

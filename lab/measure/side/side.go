@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
@@ -21,6 +22,8 @@ import (
 // Side is one lab of a block.
 type Side struct {
 	Lab     *testbed.Lab
+	Router  *testbed.Host // the first metered host, with the device
+	Server  *testbed.Host // the far end of the traffic
 	Hosts   []ClientHost
 	DUT     dut.DUT
 	Traits  dut.Traits
@@ -96,12 +99,16 @@ func (s *Side) open(ctx context.Context, backend testbed.Backend, topology testb
 	if s.Lab, err = topology.Build(ctx, backend, name); err != nil {
 		return err
 	}
+	s.Router, s.Server = s.Lab.Metered()[0], s.Lab.Of(testbed.RoleServer)[0]
 	s.Hosts = shareClients(s.Lab.Clients, s.Has.Clients)
 	s.Env = dut.Env{
-		Router: s.Lab.Router, Server: s.Lab.Server, LANIf: s.Lab.LANIf, WANIf: s.Lab.WANIf,
+		Hosts: map[string]dut.Host{}, Ports: s.Lab.Ports, Install: s.Router.Install,
 		LAN: s.Lab.LAN, Gateway: s.Lab.Gateway, RouterWAN: s.Lab.RouterWAN,
 		ServerIP: s.Lab.ServerIP, ServiceIP: s.Lab.ServiceIP,
 		Clients: s.Has.Clients + s.Guests, Scratch: agent.Scratch,
+	}
+	for _, h := range s.Lab.Hosts {
+		s.Env.Hosts[strings.TrimPrefix(h.Name, s.Lab.Name+"/")] = h
 	}
 	if err := s.startDevice(ctx); err != nil {
 		return errors.Join(err, s.Close())
@@ -129,7 +136,7 @@ func (s *Side) startDevice(ctx context.Context) error {
 
 // OpenMeters opens the meters of all hosts.
 func (s *Side) OpenMeters(ctx context.Context) error {
-	router, server := s.Lab.Router, s.Lab.Server
+	router, server := s.Router, s.Server
 	err := testbed.Together(
 		func() error {
 			return router.OpenMeter(ctx, agent.Meter{IfNames: router.Ifs, Counted: s.Traits.Processes, Follow: true})

@@ -22,11 +22,13 @@ func (s *Side) StartTraffic(ctx context.Context, direction string, mbps float64,
 		OfferedMbps: mbps, BurstSegments: t.BurstSegments, MaxSeconds: seconds, Server: s.Env.ServerIP,
 	}
 	s.Load.ShortPerSecond, s.Load.ShortBytes = t.ShortPerSecond, t.ShortBytes
-	s.Load.Workers = agent.Workers(s.Load.Streams())
+	for _, h := range s.Lab.Hosts { // both ends have as many
+		s.Load.Workers = max(s.Load.Workers, agent.Workers(s.Load.Streams(), h.Files))
+	}
 	patience := trafficTimeout(s.Load.Streams())
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no connection after %s", patience))
 	defer cancel()
-	if err := s.Lab.Server.ServeTraffic(ctx, s.Load); err != nil {
+	if err := s.Server.ServeTraffic(ctx, s.Load); err != nil {
 		return fmt.Errorf("starting the traffic's server in lab %s: %w", s.Lab.Name, err)
 	}
 	err := s.EachHost(func(i int, h ClientHost) error { return h.StartTraffic(ctx, s.shareOf(i)) })
@@ -68,7 +70,7 @@ func (s *Side) awaitOpen(ctx context.Context, clients int) error {
 		}
 		err := testbed.Together(
 			func() error { return s.EachHost(func(i int, h ClientHost) error { return ask(h.Host, &open[i]) }) },
-			func() error { return ask(s.Lab.Server, &open[len(s.Hosts)]) },
+			func() error { return ask(s.Server, &open[len(s.Hosts)]) },
 		)
 		if err != nil || !slices.Contains(open, false) {
 			return err
@@ -91,5 +93,5 @@ func (s *Side) StopTraffic(ctx context.Context) error {
 	defer cancel()
 	// The clients first: a server that vanishes would look like broken streams.
 	clients := s.EachHost(func(_ int, h ClientHost) error { return h.StopTraffic(ctx) })
-	return errors.Join(clients, s.Lab.Server.StopTraffic(ctx))
+	return errors.Join(clients, s.Server.StopTraffic(ctx))
 }

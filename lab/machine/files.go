@@ -1,21 +1,27 @@
-package doctor
+package machine
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os/exec"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
-// system is the machine's own files below /, or a test's.
-type system struct{ fsys fs.FS }
+// files are those of a machine below /.
+type files struct{ fsys fs.FS }
 
 // text is a file's content without surrounding space; empty when it cannot be read.
-func (s system) text(name string) string {
+func (s files) text(name string) string {
 	b, err := fs.ReadFile(s.fsys, strings.TrimPrefix(name, "/"))
 	if err != nil {
 		return ""
@@ -24,7 +30,7 @@ func (s system) text(name string) string {
 }
 
 // number is a file that holds one integer.
-func (s system) number(name string) (int64, bool) {
+func (s files) number(name string) (int64, bool) {
 	n, err := strconv.ParseInt(s.text(name), 10, 64)
 	return n, err == nil
 }
@@ -56,7 +62,7 @@ func parseCgroups(r io.Reader) ([]cgroup, error) {
 
 // ancestors are the files of one name in a control group and all above it, as
 // far as this process sees them: the tightest limit counts.
-func (s system) ancestors(controller, v1name, v2name string) []string {
+func (s files) ancestors(controller, v1name, v2name string) []string {
 	groups, err := parseCgroups(strings.NewReader(s.text("/proc/self/cgroup")))
 	if err != nil {
 		return nil
@@ -84,7 +90,7 @@ func (s system) ancestors(controller, v1name, v2name string) []string {
 
 // quota is the CPU time this process's control groups allow, in CPUs; 0 means
 // no limit.
-func (s system) quota() float64 {
+func (s files) quota() float64 {
 	var least float64
 	for _, file := range s.ancestors("cpu", "cpu.cfs_quota_us", "cpu.max") {
 		cpus := parseQuota(s.text(file), s.text(path.Join(path.Dir(file), "cpu.cfs_period_us")))
@@ -111,7 +117,7 @@ func parseQuota(quota, period string) float64 {
 }
 
 // maxTasks is the tightest pids.max of the control groups; 0 means no limit.
-func (s system) maxTasks() int64 {
+func (s files) maxTasks() int64 {
 	var least int64
 	for _, file := range s.ancestors("pids", "pids.max", "pids.max") {
 		if n, ok := s.number(file); ok && (least == 0 || n < least) {
@@ -143,6 +149,91 @@ func parseCPUList(text string) ([]int, error) {
 		}
 	}
 	return cpus, nil
+}
+
+// cpus reads siblings and governor of each CPU.
+func (s files) cpus() map[int]CPU {
+	dirs, err := fs.Glob(s.fsys, "sys/devices/system/cpu/cpu[0-9]*")
+	if err != nil {
+		return nil
+	}
+	list := map[int]CPU{}
+	for _, dir := range dirs {
+		n, err := strconv.Atoi(strings.TrimPrefix(path.Base(dir), "cpu"))
+		if err != nil {
+			continue
+		}
+		siblings, err := parseCPUList(s.text(dir + "/topology/thread_siblings_list"))
+		if err != nil {
+			siblings = nil
+		}
+		list[n] = CPU{siblings, s.text(dir + "/cpufreq/scaling_governor")}
+	}
+	return list
+}
+
+// tracing tells whether the kernel's tracing files are there for this process.
+func (s files) tracing() Tracing {
+	entries, err := fs.ReadDir(s.fsys, "sys/kernel/tracing")
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return TracingDenied
+	case len(entries) == 0:
+		return TracingAbsent
+	}
+	return TracingMounted
+}
+
+// Accounting are the kernel's ways to account for CPU time (init/Kconfig).
+var Accounting = []string{"CONFIG_TICK_CPU_ACCOUNTING", "CONFIG_VIRT_CPU_ACCOUNTING_GEN", "CONFIG_VIRT_CPU_ACCOUNTING_NATIVE", "CONFIG_IRQ_TIME_ACCOUNTING"}
+
+// config lists the options of Accounting that are set, from the places where
+// distributions keep a kernel's configuration. It is nil when none of them has it.
+func (s files) config(release string) []string {
+	for _, name := range []string{"proc/config.gz", "boot/config-" + release, "lib/modules/" + release + "/config"} {
+		raw, err := fs.ReadFile(s.fsys, name)
+		if err != nil {
+			continue
+		}
+		var r io.Reader = bytes.NewReader(raw)
+		if strings.HasSuffix(name, ".gz") {
+			if r, err = gzip.NewReader(r); err != nil {
+				return nil
+			}
+		}
+		values, err := parseConfig(r, Accounting...)
+		if err != nil {
+			return nil
+		}
+		set := []string{}
+		for _, option := range Accounting {
+			if values[option] == "y" {
+				set = append(set, option)
+			}
+		}
+		return set
+	}
+	return nil
+}
+
+// openFiles are the limits of open files: the soft one of programs that this process
+// starts, and its own hard one; 0 where there is none. Go raises its own soft limit to
+// the hard one when it starts, and gives its children the one it had before.
+func openFiles() (soft, hard int64) {
+	out, err := exec.Command("/bin/sh", "-c", "ulimit -Sn").Output()
+	if err == nil {
+		soft, _ = strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64) // 0: "unlimited"
+	}
+	return soft, HardFiles()
+}
+
+// HardFiles is this process's hard limit of open files; 0 without one.
+func HardFiles() int64 {
+	var own unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &own); err != nil || own.Max >= 1<<62 {
+		return 0
+	}
+	return int64(own.Max)
 }
 
 // parseConfig reads a kernel's configuration and returns the values of the

@@ -1,28 +1,27 @@
-package meter
+package machine
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"strconv"
 	"strings"
 )
 
-// NeighbourOverflows is how often an address could not be resolved since the
-// machine was started because its neighbour table was full: one table, and one
-// limit (gc_thresh3), for all network namespaces together. Only the machine's own
-// namespace shows it; elsewhere it is 0.
-func NeighbourOverflows() (n int64, err error) {
-	err = readProc("/proc/net/stat/arp_cache", func(r io.Reader) (err error) {
-		n, err = parseNeighbourStat(r)
-		return err
-	})
+// neighbourOverflows is Load.NeighbourOverflows.
+func neighbourOverflows() (n int64, err error) {
+	text, err := os.ReadFile("/proc/net/stat/arp_cache")
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
-	return n, err
+	if err != nil {
+		return 0, err
+	}
+	return parseNeighbourStat(bytes.NewReader(text))
 }
 
 // parseNeighbourStat sums the column table_fulls over the CPUs, one a line in

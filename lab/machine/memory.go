@@ -1,31 +1,33 @@
-package meter
+package machine
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 )
 
 // Memory is a line or two of /proc/meminfo, KiB.
 type Memory struct {
-	Total     int64
-	Available int64 // what programs can still have without swapping
+	Total     int64 `json:"total"`
+	Available int64 `json:"available"` // what programs can still have without swapping
 	// Taken is all that is not free and no copy of a file: of programs, and of the
 	// kernel, whose sockets, namespaces and tables are on no program's account. Slabs that
 	// it could give back count as taken: those of sockets it cannot.
-	Taken int64
+	Taken int64 `json:"taken"`
 }
 
-// ReadMemory reads the machine's memory: that of all programs and namespaces.
-func ReadMemory() (m Memory, err error) {
-	err = readProc("/proc/meminfo", func(r io.Reader) (err error) {
-		m, err = ParseMeminfo(r)
-		return err
-	})
-	return m, err
+// readMemory reads the machine's memory: that of all programs and namespaces.
+func readMemory() (m Memory, err error) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return m, err
+	}
+	return ParseMeminfo(bytes.NewReader(text))
 }
 
 // ParseMeminfo reads the text of /proc/meminfo.

@@ -13,35 +13,33 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
-// crowdFrom is the place in the LAN from which on clients are that never send;
-// below it those are that the lab brings.
-const crowdFrom = 4096
+// silentFrom is the place in the LAN of the first client that never sends. The clients
+// that the lab brings have the places below.
+const silentFrom = 4096
 
 // The clients have room there, beside the network, the router and the last address.
-const _ = uint(crowdFrom - 3 - experiment.MaxAmongSessions)
+const _ = uint(silentFrom - 3 - experiment.MaxAmongSessions)
 
-// fillTimeout bounds logging the crowd in, and telling the RADIUS server.
+// fillTimeout bounds logging the silent clients in, and telling the RADIUS server.
 const fillTimeout = 5 * time.Minute
 
-var _ Crowded = (*Gateway)(nil)
+// Fill implements Fillable.
+func (g *Gateway) Fill(sessions int) { g.sessions = sessions }
 
-// Crowd implements Crowded.
-func (g *Gateway) Crowd(sessions int) { g.sessions = sessions }
-
-// fill logs the crowd in and returns when the accounting server has heard of all:
-// the daemon has nothing left to do for them then.
+// fill logs the silent clients in. It returns when the accounting server has acknowledged
+// all of them, because the daemon works for them until then.
 func (g *Gateway) fill(ctx context.Context, router Host, dir string, lan netip.Prefix) error {
-	crowd := g.sessions - g.clients
-	if crowd <= 0 {
+	silent := g.sessions - g.clients
+	if silent <= 0 {
 		return nil
 	}
 	var list strings.Builder
-	for i := range crowd {
-		fmt.Fprintf(&list, "%s crowd 06:00:00:%02x:%02x:%02x\n", hostOf(lan, crowdFrom+i), i>>16, i>>8&0xff, i&0xff)
+	for i := range silent {
+		fmt.Fprintf(&list, "%s silent 06:00:00:%02x:%02x:%02x\n", hostOf(lan, silentFrom+i), i>>16, i>>8&0xff, i&0xff)
 	}
-	file := path.Join(dir, "crowd")
+	file := path.Join(dir, "silent")
 	if err := router.WriteFile(ctx, file, []byte(list.String()), 0o600); err != nil {
-		return fmt.Errorf("writing the list of %d clients: %w", crowd, err)
+		return fmt.Errorf("writing the list of %d clients: %w", silent, err)
 	}
 	const login = `"$1" login --list "$2" --socket "$3" > /dev/null
 until "$1" status --json --socket "$3" | grep -q '"outbox": 0,'; do sleep 0.5; done`
@@ -49,7 +47,7 @@ until "$1" status --json --socket "$3" | grep -q '"outbox": 0,'; do sleep 0.5; d
 		Argv: []string{"sh", "-ec", login, "sh", g.program, file, path.Join(dir, "control.sock")}, Timeout: fillTimeout,
 	})
 	if err != nil {
-		return fmt.Errorf("logging %d clients in that never send: %w", crowd, err)
+		return fmt.Errorf("logging %d clients in that never send: %w", silent, err)
 	}
 	return nil
 }

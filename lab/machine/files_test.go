@@ -1,4 +1,4 @@
-package doctor
+package machine
 
 import (
 	"reflect"
@@ -8,12 +8,12 @@ import (
 )
 
 // machineOf is a machine with the given files.
-func machineOf(files map[string]string) system {
+func machineOf(contents map[string]string) files {
 	m := fstest.MapFS{}
-	for name, text := range files {
+	for name, text := range contents {
 		m[strings.TrimPrefix(name, "/")] = &fstest.MapFile{Data: []byte(text)}
 	}
-	return system{m}
+	return files{m}
 }
 
 // cgroupsHybrid is /proc/self/cgroup of a machine with both versions.
@@ -84,7 +84,7 @@ func TestParsers(t *testing.T) {
 			t.Errorf("tasks of %q: %d, no error", bad, n)
 		}
 	}
-	config, err := parseConfig(strings.NewReader("# CONFIG_X is not set\nCONFIG_TICK_CPU_ACCOUNTING=y\nCONFIG_HZ=250\n"), accountingOptions...)
+	config, err := parseConfig(strings.NewReader("# CONFIG_X is not set\nCONFIG_TICK_CPU_ACCOUNTING=y\nCONFIG_HZ=250\n"), Accounting...)
 	if err != nil || !reflect.DeepEqual(config, map[string]string{"CONFIG_TICK_CPU_ACCOUNTING": "y"}) {
 		t.Errorf("config %v, %v", config, err)
 	}
@@ -96,15 +96,12 @@ func TestParsers(t *testing.T) {
 	if _, err := parseTicks([]byte("42 (x) S 1")); err == nil {
 		t.Error("a short stat gives no error")
 	}
-	if got := firstField("some avg10=28.42 avg60=34.26 total=1\n", "avg10="); got != "28.42" {
-		t.Errorf("avg10 %q", got)
-	}
-	mounts := "tmpfs /etc tmpfs rw 0 0\noverlay /etc overlay rw 0 0\nproc /proc proc rw 0 0\n"
-	if got := mountedOn(mounts, "/etc"); got != "overlay" {
-		t.Errorf("/etc is %q", got)
-	}
-	if !guest("processor\t: 0\nflags\t\t: fpu hypervisor sse\n") || guest("flags\t\t: fpu sse\n") || guest("") {
-		t.Error("hypervisor flag misread")
+	for text, want := range map[string]string{
+		"processor\t: 0\nmodel name\t: EPYC\nflags\t\t: fpu hypervisor sse\n": "EPYC hypervisor", "flags\t\t: fpu sse\n": " none seen", "": " ",
+	} {
+		if model, virtualisation := parseCPUInfo(text); model+" "+virtualisation != want {
+			t.Errorf("%q: %q, %q", text, model, virtualisation)
+		}
 	}
 }
 
@@ -135,4 +132,14 @@ func FuzzParsers(f *testing.F) {
 		parseLoadTasks(text)
 		machineOf(map[string]string{"/proc/self/cgroup": text}).quota()
 	})
+}
+
+func TestRouterThreadsAreKnownByName(t *testing.T) {
+	for comm, want := range map[string]bool{
+		"napi/gabc2d-r0-8194\n": true, "napi/gabc2d-r1-\n": true, "napi/gabc2d-c0-12\n": false, "napi/eth0-8193\n": false, "kworker/0:1\n": false,
+	} {
+		if got := routerThread.MatchString(comm); got != want {
+			t.Errorf("%q: %v", comm, got)
+		}
+	}
 }

@@ -32,7 +32,7 @@ check: ## formatting, go vet, staticcheck
 	go tool staticcheck $(PACKAGES)
 
 # One package at a time: they build labs and share two cores.
-test: deps build ## every test, as root, with real daemons
+test: deps build ## every test, as root, with real daemons; the ten slowest are named
 	go test -json -count=1 -p 1 -timeout 20m $(EXEC) $(PACKAGES) | go run ./.ci/tally
 
 run: deps build ## measure: the quick experiment, about three minutes

@@ -54,21 +54,22 @@ var allowedImports = map[string][]string{
 	"gateway/netnstest":             {}, // namespaces for tests
 
 	"lab/result":     {},
-	"lab/client":     {"lab/meter", "lab/client/persona"}, // opens the counters of each client's namespace
+	"lab/client":     {"lab/meter", "lab/client/persona", "lab/traffic"}, // opens the counters of each client's namespace
 	"lab/traffic":    {"lab/traffic/socket"},
 	"lab/meter":      {},
 	"lab/profile":    {"lab/result"},
-	"lab/experiment": {"lab/result"},
+	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/short"}, // for the traits of their kinds
 	"lab/agent":      {"lab/client", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/meter"},
 	"lab/testbed":    {"lab/agent", "lab/client"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment"},
 	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/traffic", "lab/traffic/rtt", "lab/traffic/short", "lab/meter", "lab/profile", "lab/result"},
-	"lab/analysis":   {"lab/result", "lab/analysis/inference"},
+	"lab/words":      {}, // counts and lists in sentences
+	"lab/analysis":   {"lab/result", "lab/analysis/inference", "lab/words"},
 	"lab/measure":    {"lab/measure/cost", "lab/measure/logins", "lab/analysis", "lab/result"},
 	"lab/doctor":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/runner", "lab/result", "lab/analysis", "lab/measure"},
-	"lab/studies":    {"lab/analysis", "lab/measure/cost", "lab/result"},
-	"lab/report":     {"lab/analysis", "lab/measure/...", "lab/profile", "lab/result", "lab/studies", "lab/report/chart"},
-	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/measure", "lab/measure/cost", "lab/result"},
+	"lab/studies":    {"lab/analysis", "lab/measure/cost", "lab/result", "lab/words"},
+	"lab/report":     {"lab/analysis", "lab/measure/...", "lab/profile", "lab/result", "lab/studies", "lab/report/chart", "lab/words"},
+	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/measure", "lab/measure/cost", "lab/result", "lab/words"},
 
 	// What can be measured: one folder each, which know nothing of each other.
 	"lab/measure/cost":   {"lab/analysis", "lab/result"},
@@ -103,10 +104,11 @@ var testImports = map[string][]string{
 	"gateway/portal":                    {"gateway/netnstest"},
 
 	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws
+	"lab/client":   {"lab/labtest"},
 	"lab/compare":  {"lab/analysis/analysistest"},
-	"lab/doctor":   {"lab/labtest"},
-	"lab/dut":      {"lab/testbed", "lab/labtest"}, // devices are tested in real labs
-	"lab/testbed":  {"lab/meter", "lab/labtest"},
+	"lab/doctor":   {"lab/labtest", "lab/traffic"},
+	"lab/dut":      {"lab/testbed", "lab/labtest", "lab/traffic"}, // devices are tested in real labs
+	"lab/testbed":  {"lab/meter", "lab/labtest", "lab/traffic"},
 	"lab/traffic":  {"lab/labtest"},
 
 	"lab/client/persona": {"lab/labtest"},

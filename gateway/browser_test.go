@@ -73,10 +73,15 @@ func newPerson(t *testing.T, name string, width, height int64) *person {
 	return p
 }
 
-// goes does something that ends in another page, and says where that is.
+// goes does something that ends in another page, and says where that is once that page has been
+// drawn: until then what is to be clicked may move.
 func (p *person) goes(t *testing.T, steps ...chromedp.Action[chromedp.Void]) string {
 	t.Helper()
 	if _, err := chromedp.RunResponse(p.ctx, steps...); err != nil {
+		t.Fatal(err)
+	}
+	const drawn = `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`
+	if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](drawn, chromedp.EvalAwaitPromise)); err != nil {
 		t.Fatal(err)
 	}
 	return p.reads(t, "location.href")

@@ -26,7 +26,8 @@ nft 'table inet test { chain in { type filter hook input priority 0; policy drop
 	said, script := filepath.Join(dir, "said"), filepath.Join(dir, "udhcpc")
 	must(t, os.WriteFile(script, []byte("#!/bin/sh\n[ -z \"$ip\" ] || ip addr replace $ip/24 dev $interface\necho $1 $ip >>"+said+"\n"), 0o755))
 	pid := filepath.Join(dir, "pid")
-	sh(t, "ip netns exec client busybox udhcpc -b -i c0 -p "+pid+" -s "+script+" >/dev/null 2>&1")
+	// In the foreground: a process that puts itself into the background has two numbers in turn.
+	sh(t, "ip netns exec client busybox udhcpc -f -i c0 -p "+pid+" -s "+script+" >/dev/null 2>&1 &")
 	t.Cleanup(func() { sh(t, "kill $(cat "+pid+")") })
 	saying := func(what string) {
 		t.Helper()

@@ -1,5 +1,5 @@
 // Command tally reads the output of go test -json, prints what a person wants to
-// see of it, and ends with one line of counts. It exits 1 when a test or a
+// see of it, names the slowest tests, and ends with one line of counts. It exits 1 when a test or a
 // package failed, or when there was no test at all. With CI=true in the
 // environment a skipped test is a failure too, unless it says that the kernel
 // lacks something: in CI everything else can be installed from a package.
@@ -10,6 +10,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -38,6 +39,7 @@ type event struct {
 type tally struct {
 	passed, failed, skipped int
 	notRun                  map[string]int // tests by what they say they lack
+	ended                   []event        // of tests that are no subtests
 
 	strict        bool // skipping is failing
 	w             io.Writer
@@ -52,7 +54,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "reading test results:", err)
 		os.Exit(1)
 	}
-	fmt.Print(t.absent())
+	fmt.Print(t.absent(), t.slowest())
 	fmt.Println(t.summary())
 	if !t.ok() {
 		os.Exit(1)
@@ -113,6 +115,9 @@ func (t *tally) take(e event) {
 }
 
 func (t *tally) endTest(e event, said string) {
+	if !strings.Contains(e.Test, "/") { // a subtest's time is part of its test's
+		t.ended = append(t.ended, e)
+	}
 	lacks := t.lacks[[2]string{e.Package, e.Test}]
 	switch {
 	case e.Action == "pass" && lacks != "":
@@ -161,6 +166,19 @@ func (t *tally) absent() string {
 	var lines strings.Builder
 	for _, lacks := range slices.Sorted(maps.Keys(t.notRun)) {
 		fmt.Fprintf(&lines, "not run here, %d: %s\n", t.notRun[lacks], lacks)
+	}
+	return lines.String()
+}
+
+// namedSlow is how many of the slowest tests are named.
+const namedSlow = 10
+
+// slowest has a line for each of the tests that took longest, the longest first.
+func (t *tally) slowest() string {
+	slices.SortStableFunc(t.ended, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	var lines strings.Builder
+	for _, e := range t.ended[:min(namedSlow, len(t.ended))] {
+		fmt.Fprintf(&lines, "slow  %s  %s  %.1f s\n", e.Test, e.Package, e.Elapsed)
 	}
 	return lines.String()
 }

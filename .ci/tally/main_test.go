@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,6 +58,48 @@ func TestNotRun(t *testing.T) {
 	got, printed := goTest(t, true, map[string]string{"a/a_test.go": unpackaged})
 	if got.summary() != "1 passed, 1 failed, 0 skipped" || got.absent() != "not run here, 2: chilli is not on PATH\n" {
 		t.Errorf("%s%s\n%s", got.absent(), got.summary(), printed)
+	}
+}
+
+// events are lines as go test -json prints them: tests of so many seconds, in this order, each
+// with a subtest that takes as long.
+func events(seconds ...float64) string {
+	var lines strings.Builder
+	for i, s := range seconds {
+		for _, test := range []string{fmt.Sprintf("Test%d/sub", i+1), fmt.Sprintf("Test%d", i+1)} {
+			fmt.Fprintf(&lines, "{\"Action\":\"pass\",\"Package\":\"example/a\",\"Test\":%q,\"Elapsed\":%g}\n", test, s)
+		}
+	}
+	return lines.String()
+}
+
+// TestSlowest: the ten slowest tests are named, the slowest first, whole tests only.
+func TestSlowest(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		seconds []float64
+		want    []string // the test's name and seconds, one a line
+	}{
+		{"none", nil, nil},
+		{"few", []float64{0.04, 90.26}, []string{"Test2  example/a  90.3 s", "Test1  example/a  0.0 s"}},
+		{"many", []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, []string{
+			"Test12  example/a  12.0 s", "Test11  example/a  11.0 s", "Test10  example/a  10.0 s", "Test9  example/a  9.0 s", "Test8  example/a  8.0 s",
+			"Test7  example/a  7.0 s", "Test6  example/a  6.0 s", "Test5  example/a  5.0 s", "Test4  example/a  4.0 s", "Test3  example/a  3.0 s",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ta := tally{w: io.Discard}
+			if err := ta.read(strings.NewReader(events(tt.seconds...))); err != nil {
+				t.Fatal(err)
+			}
+			var want strings.Builder
+			for _, line := range tt.want {
+				fmt.Fprintf(&want, "slow  %s\n", line)
+			}
+			if got := ta.slowest(); got != want.String() {
+				t.Errorf("got:\n%swant:\n%s", got, want.String())
+			}
+		})
 	}
 }
 

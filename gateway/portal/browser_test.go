@@ -119,7 +119,33 @@ func (b *browser) load(t *testing.T, steps ...chromedp.Action[chromedp.Void]) in
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.settle(t)
 	return resp.Status
+}
+
+// settle waits until the page as it is now has been drawn. Chromium fits a page to a phone's
+// screen and gives a field the focus when it draws a frame, which may be after the page's load
+// event: a click before goes where the button was.
+func (b *browser) settle(t *testing.T) {
+	t.Helper()
+	script := `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`
+	if _, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](script, chromedp.EvalAwaitPromise)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLoadWaitsForFrames: a page that has been loaded has been drawn too, so that what is
+// clicked next stays where it is.
+func TestLoadWaitsForFrames(t *testing.T) {
+	b := newBrowser(t)
+	b.as(t, views[0])
+	const page = `data:text/html,<body onload="requestAnimationFrame(() => requestAnimationFrame(() => document.title = 'drawn'))">`
+	for range 5 {
+		b.load(t, chromedp.Navigate(page))
+		if got := eval[string](t, b, "document.title"); got != "drawn" {
+			t.Fatalf("the page is loaded and not drawn: title %q", got)
+		}
+	}
 }
 
 func (b *browser) at(t *testing.T) string {
@@ -190,11 +216,7 @@ func (b *browser) as(t *testing.T, v view) {
 	if err := chromedp.Do(b.ctx, chromedp.EmulateViewport(v.width, v.height, options...)); err != nil {
 		t.Fatal(err)
 	}
-	// A click before the next frame would go where a button was.
-	script := `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`
-	if _, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](script, chromedp.EvalAwaitPromise)); err != nil {
-		t.Fatal(err)
-	}
+	b.settle(t)
 }
 
 // contrasts lists text with less than 4.5:1 to what is behind it, and borders of

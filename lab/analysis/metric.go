@@ -55,6 +55,9 @@ type Metric struct {
 	Per     Per     `json:"per"`
 	// Both: the clean router's lab has the figure too.
 	Both bool `json:"both,omitempty"`
+	// Short is its heading beside the judged metric where two runs are compared; empty:
+	// it is not shown there.
+	Short string `json:"-"`
 
 	Range  Scale                 `json:"-"` // what the figure can be
 	Median bool                  `json:"-"` // a block's value is the median of its windows, not their mean
@@ -137,6 +140,18 @@ func (f Figures) Change(name string) Estimate {
 func metricNamed(list []Metric, name string) Metric {
 	if i := slices.IndexFunc(list, func(m Metric) bool { return m.Name == name }); i >= 0 {
 		return list[i]
+	}
+	return Metric{}
+}
+
+// Judged is the metric that runs of a measure are compared by: the primary one, or
+// the first that is to go one way.
+func (s Summary) Judged() Metric {
+	if s.Primary != "" {
+		return metricNamed(s.Metrics, s.Primary)
+	}
+	if i := slices.IndexFunc(s.Metrics, func(m Metric) bool { return m.Better != Neither }); i >= 0 {
+		return s.Metrics[i]
 	}
 	return Metric{}
 }

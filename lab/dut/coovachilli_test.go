@@ -3,21 +3,77 @@ package dut
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 )
 
-// chilliIsHere reports whether CoovaChilli is on PATH. No package has it: where it is
-// absent make test names the tests that did nothing for that.
+// chilliIsHere reports whether CoovaChilli is on PATH and starts. No package has it: where
+// it does not start, make test names the tests that did nothing for that.
 func chilliIsHere(t *testing.T, d DUT) bool {
 	t.Helper()
 	err := d.Check(t.Context())
+	if err == nil {
+		err = chilliStarts(t.Context())
+	}
 	if err != nil {
-		t.Attr("not-run", err.Error())
+		t.Attr("not-run", strings.Join(strings.Fields(err.Error()), " ")) // an attribute is one line
 	}
 	return err == nil
+}
+
+// chilliStarts is an error with what chilli prints when it cannot even print its version: a
+// build for another machine, or one whose libraries are gone. chilli writes a file into
+// /var/run first, and gets one of its own. Some builds exit with an error after the version.
+func chilliStarts(ctx context.Context) error {
+	out, err := exec.CommandContext(ctx, "unshare", "--mount", "sh", "-ec",
+		`mount -t tmpfs none /run; exec chilli --version`).CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Exited() && exit.ExitCode() < 126 && regexp.MustCompile(`\d\.\d`).Match(out) {
+		return nil
+	}
+	return fmt.Errorf("coovachilli: chilli is on PATH and does not start: %w: %s", err, out)
+}
+
+// TestCoovaChilliNotRunWhereItDoesNotStart runs the tests of CoovaChilli with a chilli that
+// does not start: each says so with the attribute that make test counts, and does not fail.
+func TestCoovaChilliNotRunWhereItDoesNotStart(t *testing.T) {
+	t.Parallel()
+	for name, program := range map[string]string{
+		"a library is missing": "#!/bin/sh\necho \"$0: error while loading shared libraries: libssl.so.1.1: cannot open\" >&2; exit 127\n",
+		"for another machine":  "\x7fELF\x02\x01\x01",
+		"it crashes":           "#!/bin/sh\necho chilli 1.9; kill -SEGV $$\n",
+		"it gives up":          "#!/bin/sh\necho 'no licence'; exit 1\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, file := range []string{"chilli", "chilli_opt", "chilli_query"} {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(program), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^TestCoovaChilli(AsksRADIUS|DoesNotStart)?$")
+			cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("the tests fail: %v\n%s", err, out)
+			}
+			for _, test := range []string{"TestCoovaChilli", "TestCoovaChilliAsksRADIUS", "TestCoovaChilliDoesNotStart"} {
+				if !regexp.MustCompile(`(?m)^=== ATTR +` + test + ` not-run coovachilli: .*chilli`).Match(out) {
+					t.Errorf("%s does not say why it did nothing:\n%s", test, out)
+				}
+			}
+		})
+	}
 }
 
 // TestCoovaChilliAbsent: the adapter says what is not there, and how to come by it.
@@ -35,6 +91,7 @@ func TestCoovaChilliAbsent(t *testing.T) {
 }
 
 func TestCoovaChilli(t *testing.T) {
+	t.Parallel()
 	n := testClients(t)
 	d := NewCoovaChilli(n)
 	if !chilliIsHere(t, d) {
@@ -53,6 +110,7 @@ func TestCoovaChilli(t *testing.T) {
 }
 
 func TestCoovaChilliAsksRADIUS(t *testing.T) {
+	t.Parallel()
 	d := NewCoovaChilli(1)
 	if !chilliIsHere(t, d) {
 		return
@@ -61,6 +119,7 @@ func TestCoovaChilliAsksRADIUS(t *testing.T) {
 }
 
 func TestCoovaChilliDoesNotStart(t *testing.T) {
+	t.Parallel()
 	d := NewCoovaChilli(1)
 	if !chilliIsHere(t, d) {
 		return
@@ -68,25 +127,25 @@ func TestCoovaChilliDoesNotStart(t *testing.T) {
 	t.Run("bad configuration", func(t *testing.T) {
 		l := newTestLab(t, d, 1)
 		l.env.LAN = netip.MustParsePrefix("10.1.0.252/32")
-		checkFailedStart(t, d, l, "chilli ended while starting")
+		checkFailedStart(t, d, l, 30*time.Second, "chilli ended while starting")
 	})
 	t.Run("no TUN device", func(t *testing.T) {
 		l := newTestLab(t, d, 1)
 		l.router.must(t, "mount --bind /dev/null /dev/net/tun")
-		checkFailedStart(t, d, l, "chilli is running but its TUN device is absent")
+		checkFailedStart(t, d, l, 5*time.Second, "chilli is running but its TUN device is absent")
 	})
 	t.Run("no RADIUS address", func(t *testing.T) {
 		l := newTestLab(t, d, 1)
 		l.env.ServiceIP = netip.MustParseAddr("192.168.89.77") // not the server's
-		checkFailedStart(t, d, l, "freeradius ended while starting", "192.168.89.77")
+		checkFailedStart(t, d, l, 30*time.Second, "freeradius ended while starting", "192.168.89.77")
 	})
 }
 
 // checkFailedStart starts a device that cannot start, looks for the parts of
-// its error, and stops it.
-func checkFailedStart(t *testing.T, d DUT, l *testLab, want ...string) {
+// its error, and stops it. Only a device that runs and is never ready takes all of patience.
+func checkFailedStart(t *testing.T, d DUT, l *testLab, patience time.Duration, want ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	err := d.Start(ctx, l.env)
 	if err == nil {

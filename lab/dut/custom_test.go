@@ -82,6 +82,7 @@ func described(t *testing.T) map[string]*experiment.Experiment {
 // TestDescribedDevicesAdmit installs each device in a real router: who is not
 // admitted gets no packet through, nor does who borrows an admitted address.
 func TestDescribedDevicesAdmit(t *testing.T) {
+	t.Parallel()
 	for name, exp := range described(t) {
 		t.Run(name, func(t *testing.T) {
 			l, cl := customLab(t)
@@ -142,6 +143,7 @@ func TestDescribedDevicesAdmit(t *testing.T) {
 // TestCustomDaemon: files with the lab's values, a daemon in the foreground,
 // ready after a while, and nothing left after Stop.
 func TestCustomDaemon(t *testing.T) {
+	t.Parallel()
 	l, _ := customLab(t)
 	d := custom(t, `
 files = { "gw.conf" = "${GATEWEIGH_LAN_IF} ${GATEWEIGH_GATEWAY} $HOME ${OTHER}\n", "/etc/gwx/late.sh" = "sleep 0.3; touch $GATEWEIGH_SCRATCH/up; exec tail -f /dev/null\n" }
@@ -190,6 +192,7 @@ func awaitGone(t *testing.T, h testHost, name string) {
 }
 
 func TestCustomErrorsNameDeviceKeyAndOutput(t *testing.T) {
+	t.Parallel()
 	l, cl := customLab(t)
 	for _, tt := range []struct {
 		name, table string

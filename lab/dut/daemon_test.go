@@ -10,6 +10,7 @@ import (
 )
 
 func TestDaemonAwait(t *testing.T) {
+	t.Parallel()
 	h := newTestLab(t, NewClean(), 1).router
 	for name, tc := range map[string]struct {
 		script string

@@ -7,27 +7,38 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
-// withGatewayd puts gatewayd, built now, on PATH.
+// gatewaydDir is where withGatewayd puts gatewayd; TestMain removes it.
+var gatewaydDir string
+
+// buildGatewayd builds gatewayd and puts it on PATH, once for all tests.
+var buildGatewayd = sync.OnceValue(func() (err error) {
+	gatewaydDir, err = os.MkdirTemp("/var/tmp", "gatewayd") // hosts have a /tmp of their own
+	if err != nil {
+		return err
+	}
+	out, err := exec.Command("go", "build", "-o", filepath.Join(gatewaydDir, "gatewayd"), "../../cmd/gatewayd").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("building gatewayd: %w\n%s", err, out)
+	}
+	return os.Setenv("PATH", gatewaydDir+":"+os.Getenv("PATH"))
+})
+
+// withGatewayd puts gatewayd, as its sources are now, on PATH.
 func withGatewayd(t testing.TB) {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "gatewayd") // hosts have a /tmp of their own
-	if err != nil {
+	if err := buildGatewayd(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "gatewayd"), "../../cmd/gatewayd").CombinedOutput()
-	if err != nil {
-		t.Fatalf("building gatewayd: %v\n%s", err, out)
-	}
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
 func TestGateway(t *testing.T) {
+	t.Parallel()
 	withGatewayd(t)
 	n := testClients(t)
 	d := NewGateway("ebpf", n)
@@ -46,6 +57,7 @@ func TestGateway(t *testing.T) {
 // TestGatewayWithDnsmasq: leases and names come from a program beside gatewayd, which
 // is gone afterwards with all rules.
 func TestGatewayWithDnsmasq(t *testing.T) {
+	t.Parallel()
 	withGatewayd(t)
 	n := testClients(t)
 	for _, datapath := range []string{"nfqueue", "nfqueue-fast"} {
@@ -66,6 +78,7 @@ func TestGatewayWithDnsmasq(t *testing.T) {
 }
 
 func TestGatewayAsksRADIUS(t *testing.T) {
+	t.Parallel()
 	withGatewayd(t)
 	d := NewGateway("ebpf", 1)
 	checkAsksRADIUS(t, d, "")
@@ -74,6 +87,7 @@ func TestGatewayAsksRADIUS(t *testing.T) {
 // TestGatewayCrowd: sessions of clients that the lab does not bring are there
 // once the gateway has started, and those it brings get in among them.
 func TestGatewayCrowd(t *testing.T) {
+	t.Parallel()
 	withGatewayd(t)
 	const sessions, n = 400, 2
 	exp, err := experiment.Parse("crowd.toml", []byte(`
@@ -109,6 +123,7 @@ sessions = 400
 // TestCrowdHasAddressesOfItsOwn: few sessions have a network with room beyond the
 // clients' addresses too, and a DHCP server beside the gateway leases none of the crowd's.
 func TestCrowdHasAddressesOfItsOwn(t *testing.T) {
+	t.Parallel()
 	withGatewayd(t)
 	const sessions, n = 100, 2
 	d := NewGateway("nfqueue", n)
@@ -126,6 +141,7 @@ func TestCrowdHasAddressesOfItsOwn(t *testing.T) {
 // TestAmid: what a router has beside its gateway is there before it and gone after it,
 // and clients get in.
 func TestAmid(t *testing.T) {
+	t.Parallel()
 	withGatewayd(t)
 	exp, err := experiment.Load("../../examples/masquerade.toml", Names())
 	if err != nil {

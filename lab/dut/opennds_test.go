@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
 // testClients is how many clients the portal tests admit: 4, or
@@ -24,6 +26,7 @@ func testClients(t *testing.T) int {
 }
 
 func TestOpenNDS(t *testing.T) {
+	t.Parallel()
 	n := testClients(t)
 	d := NewOpenNDS(n)
 	skipUnsupported(t, d)
@@ -37,6 +40,7 @@ func TestOpenNDS(t *testing.T) {
 // A firewall command that fails leaves openNDS with a session and the client
 // without access; Login must notice and repair it.
 func TestOpenNDSRepairsHalfOpenSession(t *testing.T) {
+	t.Parallel()
 	d := NewOpenNDS(1)
 	skipUnsupported(t, d)
 	l := newTestLab(t, d, 1)
@@ -70,6 +74,7 @@ func TestOpenNDSRepairsHalfOpenSession(t *testing.T) {
 // openNDS refuses an interface with two addresses and ends: its own words must
 // reach the user.
 func TestOpenNDSEndsWhileStarting(t *testing.T) {
+	t.Parallel()
 	d := NewOpenNDS(1)
 	skipUnsupported(t, d)
 	l := newTestLab(t, d, 1)
@@ -84,15 +89,23 @@ func TestOpenNDSEndsWhileStarting(t *testing.T) {
 }
 
 func TestOpenNDSNeverReady(t *testing.T) {
+	t.Parallel()
 	d := NewOpenNDS(1)
 	skipUnsupported(t, d)
 	l := newTestLab(t, d, 1)
 	// Without /usr/bin/iptables there are no rules to become ready with.
 	l.router.must(t, `printf '#!/bin/sh\nsleep 60\n' >/tmp/iptables; chmod 755 /tmp/iptables
 mount --bind /tmp/iptables "$(readlink -f "$(command -v iptables)")"`)
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	err := d.Start(ctx, l.env)
+	started := make(chan error, 1)
+	go func() { started <- d.Start(ctx, l.env) }()
+	labtest.Await(t, "openNDS to wait for its rules", func() bool {
+		names := l.router.processes(t)
+		return slices.Contains(names, "opennds") && slices.Contains(names, "sleep")
+	})
+	cancel()
+	err := <-started
 	if err == nil || !strings.Contains(err.Error(), "running but its filter chain ndsNET is absent") {
 		t.Errorf("start without rules: %v", err)
 	}
@@ -106,6 +119,7 @@ mount --bind /tmp/iptables "$(readlink -f "$(command -v iptables)")"`)
 // TestOpenNDSOfManyHasItsOwnNetwork: beyond a /24 it has another network, whose
 // address on the router is its own to set and to take away.
 func TestOpenNDSOfManyHasItsOwnNetwork(t *testing.T) {
+	t.Parallel()
 	d := NewOpenNDS(1000)
 	skipUnsupported(t, d)
 	l := newTestLab(t, d, 2)

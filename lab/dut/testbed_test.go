@@ -2,6 +2,7 @@ package dut
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net"
 	"net/netip"
@@ -20,10 +21,16 @@ import (
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
-// TestMain lets the test binary serve as the agent of its labs' hosts.
+// TestMain lets the test binary serve as the agent of its labs' hosts. Tests with a lab mostly
+// wait for its programs, so several run side by side.
 func TestMain(m *testing.M) {
 	agent.RunAs(os.Args)
-	os.Exit(m.Run())
+	flag.Set("test.parallel", "4")
+	status := m.Run()
+	if gatewaydDir != "" {
+		os.RemoveAll(gatewaydDir)
+	}
+	os.Exit(status)
 }
 
 // testHost is a host of a real lab.

@@ -87,6 +87,9 @@ func open(t *testing.T, browser context.Context, file string, v view) *tab {
 	if err := chromedp.Do(ctx, chromedp.Navigate(address)); err != nil {
 		t.Fatalf("open %s: %v", address, err)
 	}
+	// Chromium lays a page out for its screen when it draws, which may be after the load event:
+	// a click before goes where something was.
+	eval[bool](t, p, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
 	t.Cleanup(func() { p.checkQuiet(t, address) })
 	return p
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // largest has one cell a device: that with the most clients, at the highest rate. The
@@ -44,18 +45,15 @@ const (
 // rankLogins has the devices by the log-ins they take a second, the fastest first.
 func rankLogins(d *drawing) ranking {
 	cells := largest(d.summary.Cells)
-	where := stormSetting
+	load, where := inCommon(cells, stormSetting)
 	r := ranking{
-		Title: "Clients let in a second", Order: "fastest first", ReachText: intervalText(d.summary),
+		Title: "Clients let in a second", Load: load, Order: "fastest first", ReachText: intervalText(d.summary),
 		Key: []keyEntry{{shapeAll, "all clients got in"}, {shapeSome, "some were left out"}},
-	}
-	if alikeStorms(cells) {
-		r.Load, where = stormSetting(cells[0]), func(analysis.Cell) string { return "" }
 	}
 	for _, c := range cells {
 		row := ranked{
 			DUT: c.DUT(), Key: markKey(c.Cell), Style: d.style(c.DUT()).Class(), At: c.Device("login_per_second"), Shape: shapeAll, Word: "all clients got in",
-			Value: digits3(c.Device("login_per_second").Mean), Interval: bounds(c.Device("login_per_second"), digits3), Note: joined("; ", where(c), loginNote(c)), Facts: loginFacts(c),
+			Value: digits3(c.Device("login_per_second").Mean), Interval: bounds(c.Device("login_per_second"), digits3), Note: words.Joined("; ", where(c), loginNote(c)), Facts: loginFacts(c),
 		}
 		if failed(c, logins.Login) > 0 {
 			row.Shape, row.Word = shapeSome, "some clients were left out"
@@ -63,15 +61,6 @@ func rankLogins(d *drawing) ranking {
 		r.Rows = append(r.Rows, row)
 	}
 	return r
-}
-
-func alikeStorms(cells []analysis.Cell) bool {
-	for _, c := range cells {
-		if stormSetting(c) != stormSetting(cells[0]) {
-			return false
-		}
-	}
-	return len(cells) > 0
 }
 
 // loginNote is what a reader must know of a device beside its log-ins a second.
@@ -88,7 +77,7 @@ func loginNote(c analysis.Cell) string {
 		text = "leaves " + failedShare(c) + " out"
 	}
 	if c.Counts[logins.Died] > 0 {
-		text = joined("; ", text, "ended by itself in "+counted(c.Counts[logins.Died], "storm"))
+		text = words.Joined("; ", text, "ended by itself in "+words.Counted(c.Counts[logins.Died], "storm"))
 	}
 	return text
 }
@@ -98,9 +87,9 @@ func loginFacts(c analysis.Cell) []fact {
 	if c.Pairs == 0 {
 		return nil
 	}
-	in := "all " + counted(c.Int(result.Clients), "client")
+	in := "all " + words.Counted(c.Int(result.Clients), "client")
 	if failed(c, logins.Login) > 0 {
-		in = fmt.Sprintf("%s of %s", grouped(fmt.Sprint(c.Counts[logins.Login+logins.Through])), counted(c.Counts[logins.Login+logins.Asked], "client"))
+		in = fmt.Sprintf("%s of %s", words.Grouped(fmt.Sprint(c.Counts[logins.Login+logins.Through])), words.Counted(c.Counts[logins.Login+logins.Asked], "client"))
 	}
 	facts := []fact{{"Let in", in}}
 	add := func(n analysis.Number, name, text string) {
@@ -142,10 +131,7 @@ func loginLead(cells []analysis.Cell) string {
 	if n := len(accepted); n > 2 {
 		accepted = []analysis.Cell{accepted[0], accepted[n-1]}
 	}
-	where := ""
-	if alikeStorms(accepted) {
-		where = "With " + stormSetting(accepted[0]) + ", "
-	}
+	all, each := inCommon(accepted, stormSetting)
 	var parts []string
 	for _, c := range accepted {
 		text := fmt.Sprintf("%s lets in %s clients a second", c.DUT(), digits3(c.Device("login_per_second").Mean))
@@ -155,12 +141,15 @@ func loginLead(cells []analysis.Cell) string {
 		case failed(c, logins.Login) > 0:
 			text += " and leaves " + failedShare(c) + " out"
 		}
-		if where == "" {
-			text += " (" + stormSetting(c) + ")"
+		if where := each(c); where != "" {
+			text += " (" + where + ")"
 		}
 		parts = append(parts, text)
 	}
-	return unbroken(where + strings.Join(parts, ", and ") + ".")
+	if all != "" {
+		all = "With " + all
+	}
+	return unbroken(words.Joined(", ", all, strings.Join(parts, ", and ")) + ".")
 }
 
 // failedShare is how many of the clients of a cell were left out.

@@ -12,9 +12,9 @@ import (
 type course struct {
 	dut     string
 	Profile string
-	value   float64   // of what is held
-	levels  []float64 // ascending
-	figures map[float64]map[string]analysis.Estimate
+	at      result.Cell // what is held
+	levels  []float64   // ascending
+	figures figures
 	flags   map[float64][]string // what weakens the figures of a level; see Value
 	// rises are those of normalised CPU; nil: they follow from the figures.
 	rises map[step]increase
@@ -35,9 +35,8 @@ type increase struct {
 	next   bool // from a level to its neighbour
 }
 
-func newCourse(dut string) course {
-	return course{dut: dut, figures: map[float64]map[string]analysis.Estimate{}, flags: map[float64][]string{}, rises: map[step]increase{}}
-}
+// figures are by level and metric.
+type figures map[float64]map[string]analysis.Estimate
 
 // estimate is a metric at a level.
 func (c course) estimate(m Metric, at float64) analysis.Estimate {

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // criterion judges a claim for a device, or for a pair of them.
@@ -45,26 +47,19 @@ const (
 
 // within places an interval of a ratio against [1/(1+tolerance), 1+tolerance].
 func within(e analysis.Estimate, tolerance float64) side {
-	lo, hi := analysis.Number(1/(1+tolerance)), analysis.Number(1+tolerance)
-	switch {
-	case !e.HasInterval():
-		return across
-	case e.Lo >= lo && e.Hi <= hi:
-		return inside
-	case e.Hi < lo || e.Lo > hi:
-		return outside
-	}
-	return across
+	return place(e, 1/(1+tolerance), 1+tolerance)
 }
 
 // beyond places an interval above a bound (inside) or below it (outside).
-func beyond(e analysis.Estimate, bound float64) side {
+func beyond(e analysis.Estimate, bound float64) side { return place(e, bound, math.Inf(1)) }
+
+func place(e analysis.Estimate, lo, hi float64) side {
 	switch {
 	case !e.HasInterval():
 		return across
-	case float64(e.Lo) > bound:
+	case float64(e.Lo) >= lo && float64(e.Hi) <= hi:
 		return inside
-	case float64(e.Hi) < bound:
+	case float64(e.Hi) < lo || float64(e.Lo) > hi:
 		return outside
 	}
 	return across
@@ -115,7 +110,7 @@ func (t tally) means() string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return listed(parts) + t.unit
+	return words.Listed(parts) + t.unit
 }
 
 // ofDevice judges one device, at the place where it carried some levels (none: all
@@ -135,7 +130,7 @@ func ofDevice(collect func(asked, repetition, router) tally, levels ...float64) 
 		t := collect(k, x, r)
 		j := judgement{here: t.none + " in run " + r.Run, study: collect(k, x, router{course: r.published}).means(), brief: t.brief}
 		if len(t.used) > 0 {
-			j.here = strings.Replace(t.says, "%s", listed(t.figures), 1) + "; " + blocks(t.used...) + "; run " + r.Run
+			j.here = strings.Replace(t.says, "%s", words.Listed(t.figures), 1) + "; " + blocks(t.used...) + "; run " + r.Run
 		}
 		j.here += s.elsewhere(x, needed, r.DUT)
 		switch {
@@ -304,7 +299,7 @@ func besideClean(increases ...increase) string {
 	if len(figures) == 0 {
 		return ""
 	}
-	return "; over the clean router beside it, by " + listed(figures)
+	return "; over the clean router beside it, by " + words.Listed(figures)
 }
 
 // largestFirst judges whether the first step has the largest net increase: its lower
@@ -315,36 +310,31 @@ func largestFirst() criterion {
 	return ofDevice(func(k asked, x repetition, r router) tally {
 		t := tally{steps: x.stepsTo(math.Inf(1)), needed: 1, none: "no step that counts", unit: " " + k.Metric.Short, why: k.Why}
 		var increases []increase
-		first, where := increase{nothing(), nothing(), nothing(), false}, across
-		complete, overtaken, small := true, false, false
+		first, taken := r.taken(k.Metric, t.steps[0])
+		where, complete := beyond(first.Net, 0), true
 		for i, st := range t.steps {
 			inc, ok := r.taken(k.Metric, st)
-			complete = complete && ok
 			if !ok {
+				complete = false
 				continue
-			}
-			if i == 0 {
-				first, small = inc, inc.Net.HasInterval() && float64(inc.Relative.Hi) <= 100*r.Delta
-				where = beyond(inc.Net, 0)
-			} else if !(first.Net.Lo > inc.Net.Hi) {
-				complete, overtaken = false, overtaken || inc.Net.Lo > first.Net.Hi
-			}
-			if inc.Net.Mean > first.Net.Mean {
-				t.unit = " " + k.Metric.Short + ", so that its own table does not show what its text says"
 			}
 			increases = append(increases, inc)
 			t.add(inc.Net, across, "%s %s (%s %%) from %g to %s", bracketed(inc.Net), k.Metric.Short, bracketed(inc.Relative), st.from, x.at(st.to))
+			complete = complete && (i == 0 || first.Net.Lo > inc.Net.Hi)
+			if increases[0].Net.Mean < inc.Net.Mean {
+				t.unit = " " + k.Metric.Short + ", so that its own table does not show what its text says"
+			}
+			if taken && inc.Net.Lo > first.Net.Hi {
+				t.sides[outside]++
+			}
 		}
-		switch {
-		case overtaken:
-			where = outside
-		case small:
-			where, t.why.Fails = outside, k.Why.Other
-		case !complete || where == outside:
-			where = across
+		if t.sides[outside] == 0 && taken && first.Net.HasInterval() && float64(first.Relative.Hi) <= 100*r.Delta {
+			t.sides[outside], t.why.Fails = 1, k.Why.Other
+		}
+		if complete && where == inside {
+			t.sides[inside] = 1
 		}
 		t.says = k.Metric.Noun + " rises by %s" + besideClean(increases...)
-		t.sides[where]++
 		return t
 	})
 }
@@ -362,49 +352,37 @@ func dominates() criterion {
 		levels := []float64{ends.from, ends.to}
 		second := s.judged(levels, k.id)
 		a, b := first.router(k.id), second.router(k.id)
-		switch {
-		case !a.measured():
+		if !a.measured() {
 			return first.unmeasured(a)
-		case !b.measured():
+		} else if !b.measured() {
 			return second.unmeasured(b)
 		}
-		factor := func(c course, st step) analysis.Estimate {
-			inc, ok := c.rise(k.Metric, st)
-			if !ok {
-				return nothing()
-			}
-			return ratioOf(inc.Relative)
-		}
 		j := judgement{here: "no factors to compare in runs " + a.Run + " and " + b.Run,
-			study: tally{used: []analysis.Estimate{factor(a.published, all), factor(b.published, ends)}, unit: " times"}.means()}
+			study: tally{used: []analysis.Estimate{a.published.factor(k.Metric, all), b.published.factor(k.Metric, ends)}, unit: " times"}.means()}
 		st := step{all.from, 0}
 		for _, at := range first.Levels {
 			if a.carries(at) && a.carries(all.from) {
 				st.to = at
 			}
 		}
-		if st.to <= st.from {
-			j.expect = first.blocked(a, first.Levels...)
+		short := ""
+		if st.to < all.to {
+			short = first.blocked(a, first.Levels...)
+		}
+		if j.expect = second.blocked(b, levels...); st.to <= st.from {
+			j.expect = short
+		}
+		if j.expect != "" {
 			return j
 		}
-		if j.expect = second.blocked(b, levels...); j.expect != "" {
-			return j
-		}
-		one, other := factor(a.course, st), factor(b.course, ends)
-		times, otherTimes, n := st.to/st.from, ends.to/ends.from, blocks(one, other)
-		noun, otherNoun, reach := first.along().Noun, second.along().Noun, fmt.Sprintf("%g to %s", st.from, first.at(st.to))
-		j.here = fmt.Sprintf("%g times the %s takes %s times the %s (%s; run %s), %g times the %s %s times (%g to %g; run %s); %s%s",
-			times, noun, bracketed(one), k.Metric.Noun, reach, a.Run, otherTimes, otherNoun, bracketed(other), ends.from, ends.to, b.Run,
-			n, s.elsewhere(second, levels, k.id))
-		j.figure = fmt.Sprintf("× %s by %g × the %s, × %s by %g × the %s", bracketed(one), times, noun, bracketed(other), otherTimes, otherNoun)
-		j.detail = fmt.Sprintf("%s; %s, %s at %s", n, reach, otherNoun, second.held())
-		less := one.Hi < other.Lo
-		switch {
+		one, other := a.factor(k.Metric, st), b.factor(k.Metric, ends)
+		j.weigh(k.Metric, one, other, weighed{first, a, st}, weighed{second, b, ends}, s.elsewhere(second, levels, k.id))
+		switch less := one.Hi < other.Lo; {
 		case one.Lo > other.Hi:
 			j.settle(inside, "")
-		case st.to < all.to:
-			j.expect = first.blocked(a, first.Levels...)
-		case less && second.Value != s.study.Value:
+		case short != "":
+			j.expect = short
+		case less && second.At != s.study.At:
 			j.expect = fmt.Sprintf(k.Why.Moved, second.held(), s.study.held())
 		case less:
 			j.settle(outside, k.Why.Fails)
@@ -413,4 +391,29 @@ func dominates() criterion {
 		}
 		return j
 	}
+}
+
+// factor is that by which a metric rises between two levels.
+func (c course) factor(m Metric, st step) analysis.Estimate {
+	if inc, ok := c.rise(m, st); ok {
+		return ratioOf(inc.Relative)
+	}
+	return nothing()
+}
+
+// weighed is one of two sweeps that are held against each other.
+type weighed struct {
+	x  repetition
+	r  router
+	st step
+}
+
+// weigh says by what factors two sweeps raise a metric.
+func (j *judgement) weigh(m Metric, one, other analysis.Estimate, a, b weighed, elsewhere string) {
+	times, otherTimes, n := a.st.to/a.st.from, b.st.to/b.st.from, blocks(one, other)
+	noun, otherNoun, reach := a.x.along().Noun, b.x.along().Noun, fmt.Sprintf("%g to %s", a.st.from, a.x.at(a.st.to))
+	j.here = fmt.Sprintf("%g times the %s takes %s times the %s (%s; run %s), %g times the %s %s times (%g to %g; run %s); %s%s",
+		times, noun, bracketed(one), m.Noun, reach, a.r.Run, otherTimes, otherNoun, bracketed(other), b.st.from, b.st.to, b.r.Run, n, elsewhere)
+	j.figure = fmt.Sprintf("× %s by %g × the %s, × %s by %g × the %s", bracketed(one), times, noun, bracketed(other), otherTimes, otherNoun)
+	j.detail = fmt.Sprintf("%s; %s, %s at %s", n, reach, otherNoun, b.x.held())
 }

@@ -1,11 +1,6 @@
 package studies
 
-import (
-	"maps"
-	"slices"
-
-	"github.com/gateweigh/gateweigh/lab/result"
-)
+import "github.com/gateweigh/gateweigh/lab/result"
 
 // Study declares a published study: what it measured, what it says, and the form
 // in which it prints its figures. The rest of the package knows no study by name.
@@ -55,20 +50,19 @@ type Pair struct {
 
 // Sweep is a published experiment: levels of one dimension, all else held fixed.
 type Sweep struct {
-	Along result.Dimension // dimension; its levels are those of Published
-	Held  result.Dimension // dimension that is held at Value
-	Value float64          //
-	Fixed fixed            // further dimensions with their values
+	Along result.Dimension
+	At    result.Cell      // what is held fixed
+	Held  result.Dimension // the one of At that names the sweep
+	// Moves: where a device cannot carry the load, claims are judged at another
+	// value of Held. Lower is what then to add when that is below the study's.
+	Moves bool
+	Lower string
 	// Prefer is the profile taken where a run has several.
 	Prefer    string
-	Published string // CSV
+	Published string // CSV; its levels are the sweep's
 	Run       string // the shipped experiment that repeats it
 	Place     string // "bandwidth limit, 100 clients", in captions
 	Forms     string // its tables and figures, in the sentence that says they are missing
-	// Moves: where a device cannot carry the load, claims are judged at another
-	// value of Held. Lower is what then to add when that is below Value.
-	Moves bool
-	Lower string
 }
 
 // Metric is a figure that runs and the study have at each level.
@@ -146,16 +140,3 @@ type FigureForm struct {
 	Proportional            string // name of a line for what follows the level; empty: none
 	Fold                    string // see Table
 }
-
-// fixed are dimensions with their values.
-type fixed map[result.Dimension]string
-
-func (f fixed) cell() result.Cell {
-	var c result.Cell
-	for d, value := range f {
-		c = c.With(d, value)
-	}
-	return c
-}
-
-func (f fixed) dimensions() []result.Dimension { return slices.Collect(maps.Keys(f)) }

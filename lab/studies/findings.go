@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // subject is what a claim is judged for: one device, or a pair.
@@ -15,10 +17,10 @@ type subject struct {
 }
 
 func (b beside) findings() []analysis.Finding {
-	if !b.measured() {
-		return nil
+	out := []analysis.Finding{}
+	if !slices.ContainsFunc(b.Sweeps, func(s *Sweep) bool { return b.sweeps[s].measured() }) {
+		return out
 	}
-	var out []analysis.Finding
 	for _, c := range b.Claims {
 		lacking, subjects := b.lacking(c), b.subjects(c.Of, c.Sweeps)
 		switch {
@@ -37,10 +39,6 @@ func (b beside) findings() []analysis.Finding {
 		}
 	}
 	return append(out, b.notMeasured()...)
-}
-
-func (b beside) measured() bool {
-	return slices.ContainsFunc(b.Sweeps, func(s *Sweep) bool { return b.sweeps[s].measured() })
 }
 
 // lacking are the sweeps a claim is judged by that no run holds.
@@ -154,7 +152,7 @@ func (j *judgement) unsettled(x repetition, r router, steps []step) {
 		return
 	}
 	if len(divided) > 0 {
-		j.expect = fmt.Sprintf("The run has levels between %s; leave them out, or %s has the study's alone.", listed(divided), x.command("duts="+r.DUT))
+		j.expect = fmt.Sprintf("The run has levels between %s; leave them out, or %s has the study's alone.", words.Listed(divided), x.command("duts="+r.DUT))
 		return
 	}
 	j.settle(across, "")

@@ -37,7 +37,7 @@ func readPublished(r io.Reader, s Sweep, scenarios []Scenario) (map[string]cours
 		return nil, errors.New("no header")
 	}
 	if err == nil {
-		err = checkHeader(header, string(s.Along))
+		err = checkHeader(header, s.Along)
 	}
 	out := map[string]course{}
 	for err == nil {
@@ -58,14 +58,14 @@ func readPublished(r io.Reader, s Sweep, scenarios []Scenario) (map[string]cours
 	return out, nil
 }
 
-func checkHeader(header []string, along string) error {
+func checkHeader(header []string, along result.Dimension) error {
 	for i, name := range header {
 		_, dimension := dimensions[result.Dimension(name)]
 		if name != "scenario" && !dimension && !slices.Contains(metrics, name) || slices.Contains(header[:i], name) {
 			return fmt.Errorf("header %q: %s is no metric (%s) and no dimension, or there twice", strings.Join(header, ","), name, strings.Join(metrics, ", "))
 		}
 	}
-	if !slices.Contains(header, "scenario") || !slices.Contains(header, along) || len(header) < 3 {
+	if !slices.Contains(header, "scenario") || !slices.Contains(header, string(along)) || len(header) < 3 {
 		return fmt.Errorf("header %q: want scenario, %s and metrics", strings.Join(header, ","), along)
 	}
 	return nil
@@ -89,14 +89,13 @@ func (s Sweep) addPublished(out map[string]course, header, record []string, scen
 			at = v
 		case slices.Contains(metrics, column):
 			figures[column] = exact(analysis.Number(v))
-		case column != string(s.Held) || v != s.Value:
+		case v != s.At.Number(result.Dimension(column)):
 			return nil
 		}
 	}
 	c, ok := out[name]
 	if !ok {
-		c = newCourse(name)
-		c.rises = nil
+		c.figures = map[float64]map[string]analysis.Estimate{}
 	}
 	if n := len(c.levels); n > 0 && at <= c.levels[n-1] {
 		return fmt.Errorf("level %g of %s does not ascend", at, name)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // beside is a study beside what runs hold of it.
@@ -65,30 +66,28 @@ func hold(st Study, summaries []analysis.Summary) beside {
 // repeat takes each router from the first run that has it.
 func repeat(st Study, s Sweep, runs []run) repetition {
 	x, published, known := repetition{Sweep: s, Runs: len(runs)}, s.published(st.Scenarios), map[string]bool{}
-	for _, sc := range st.Scenarios {
+	for i, sc := range st.Scenarios {
 		p := published[sc.Published]
 		for at, figures := range p.figures {
-			if first := published[st.Scenarios[0].Published].figures[at]; sc.DUT != st.Scenarios[0].DUT && st.Ratio.Over != "" {
+			if first := published[st.Scenarios[0].Published].figures[at]; i > 0 && st.Ratio.Over != "" {
 				figures[st.Ratio.Name] = exact(figures[st.Ratio.Over].Mean / first[st.Ratio.Over].Mean)
 			}
 		}
 		x.Routers, known[sc.DUT] = append(x.Routers, router{Scenario: sc, published: p}), true
 	}
 	x.Levels = x.Routers[0].published.levels
-	var others []router
 	for _, r := range runs {
 		for _, c := range r.courses(s) {
-			if c.value == s.Value && !known[c.dut] {
-				others, known[c.dut] = append(others, router{Scenario: Scenario{DUT: c.dut, Heading: c.dut, Name: c.dut}}), true
+			if c.at == s.At && !known[c.dut] {
+				x.Routers, known[c.dut] = append(x.Routers, router{Scenario: Scenario{DUT: c.dut, Heading: c.dut, Name: c.dut}}), true
 			}
 		}
 	}
-	slices.SortFunc(others, func(a, b router) int { return strings.Compare(a.DUT, b.DUT) })
-	x.Routers = append(x.Routers, others...)
+	slices.SortFunc(x.Routers[len(st.Scenarios):], func(a, b router) int { return strings.Compare(a.DUT, b.DUT) })
 	for _, r := range runs {
 		for _, c := range r.courses(s) {
 			i := slices.IndexFunc(x.Routers, func(own router) bool { return own.DUT == c.dut && !own.measured() })
-			if i < 0 || c.value != s.Value {
+			if i < 0 || c.at != s.At {
 				continue
 			}
 			if extra := c.keep(x.Levels); len(c.levels) > 0 {
@@ -107,22 +106,21 @@ func places(st Study, s Sweep, runs []run) []repetition {
 	values := []float64{}
 	for _, r := range runs {
 		for _, c := range r.courses(s) {
-			if c.value != s.Value && !math.IsNaN(c.value) {
-				values = append(values, c.value)
-			}
+			values = append(values, c.at.Number(s.Held))
 		}
 	}
+	values = slices.DeleteFunc(values, func(v float64) bool { return v == s.value() || math.IsNaN(v) })
 	slices.Sort(values)
-	values = append(slices.Compact(values), s.Value)
+	values = append(slices.Compact(values), s.value())
 	var out []repetition
 	for _, value := range slices.Backward(values) {
 		at := s
-		at.Value = value
+		at.At = s.At.With(s.Held, value)
 		for _, r := range runs {
 			x := repeat(st, at, []run{r})
 			x.from = r
 			for i, own := range x.Routers {
-				if value != s.Value && len(own.levels) < len(x.Levels) {
+				if value != s.value() && len(own.levels) < len(x.Levels) {
 					x.Routers[i] = own.bare()
 				}
 			}
@@ -166,7 +164,7 @@ func (r repeated) of(dut string) repetition {
 func (r repeated) carrying(levels []float64, duts ...string) (x repetition, ok bool) {
 	for _, x := range r.places {
 		needed := levels
-		if x.Value != r.study.Value {
+		if x.value() != r.study.value() {
 			needed = x.Levels
 		}
 		lacks := func(dut string) bool { return x.lack(x.router(dut), needed) != "" }
@@ -189,7 +187,7 @@ func (r repeated) judged(levels []float64, dut string) repetition {
 // elsewhere says that a claim was not judged under the study's conditions, where it
 // was, and why; empty where it was.
 func (r repeated) elsewhere(x repetition, levels []float64, duts ...string) string {
-	if x.Value == r.study.Value {
+	if x.value() == r.study.value() {
 		return ""
 	}
 	var why []string
@@ -201,13 +199,13 @@ func (r repeated) elsewhere(x repetition, levels []float64, duts ...string) stri
 	}
 	why = slices.Compact(why)
 	for i, text := range why {
-		why[i] = fmt.Sprintf(text, listed(lacking[text]))
+		why[i] = fmt.Sprintf(text, words.Listed(lacking[text]))
 	}
 	if len(why) == 0 {
 		why = append(why, "no run has all of them")
 	}
-	text := fmt.Sprintf("; judged at %s in total, not at the study's %s, where %s", x.held(), r.study.held(), listed(why))
-	if x.Value < r.study.Value {
+	text := fmt.Sprintf("; judged at %s in total, not at the study's %s, where %s", x.held(), r.study.held(), words.Listed(why))
+	if x.value() < r.study.value() {
 		text += x.Lower
 	}
 	return text
@@ -261,7 +259,7 @@ func (x repetition) ends() step { return step{x.Levels[0], x.Levels[len(x.Levels
 // lightLoad is a load that devices can carry which are at their limit: some 60 %
 // of the least that they did at any level, in whole hundreds of Mbit/s. 0: none.
 func (x repetition) lightLoad(devices ...router) float64 {
-	least, limited := x.Value, false
+	least, limited := x.value(), false
 	for _, r := range devices {
 		for _, at := range r.levels {
 			limited = limited || r.atLimit(at)

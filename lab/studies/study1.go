@@ -73,15 +73,13 @@ var clientsCSV string
 // -R. Profile per-packet is what its conditions resemble most.
 var (
 	bandwidth = &Sweep{
-		Along: result.OfferedMbps, Held: result.Clients, Value: 100, Fixed: fixed{result.Direction: result.Up}, Prefer: "per-packet",
-		Published: bandwidthCSV, Run: "portal-bandwidth", Place: "bandwidth limit, 100 clients",
-		Forms: "Tables 5.1 to 5.4 and A.1 to A.3 and figures 5.5 and A.1",
+		Along: result.OfferedMbps, At: result.NewCell(result.Clients, 100, result.Direction, result.Up), Held: result.Clients, Prefer: result.PerPacket,
+		Published: bandwidthCSV, Run: "portal-bandwidth", Place: "bandwidth limit, 100 clients", Forms: "Tables 5.1 to 5.4 and A.1 to A.3 and figures 5.5 and A.1",
 	}
 	clients = &Sweep{
-		Along: result.Clients, Held: result.OfferedMbps, Value: 1000, Fixed: fixed{result.Direction: result.Up}, Prefer: "per-packet",
-		Published: clientsCSV, Run: "portal-clients", Place: "number of clients, 1 Gbit/s in total",
-		Forms: "Tables 5.5 to 5.8 and A.4 to A.6 and figures 5.6 and A.2",
+		Along: result.Clients, At: result.NewCell(result.OfferedMbps, 1000, result.Direction, result.Up), Held: result.OfferedMbps, Prefer: result.PerPacket,
 		Moves: true, Lower: "; a client weighs more beside less traffic",
+		Published: clientsCSV, Run: "portal-clients", Place: "number of clients, 1 Gbit/s in total", Forms: "Tables 5.5 to 5.8 and A.4 to A.6 and figures 5.6 and A.2",
 	}
 )
 

@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 func (b beside) tables() []Table {
@@ -24,34 +25,23 @@ func (b beside) tables() []Table {
 
 // form fills a form: one table of all routers, or one for each.
 func (b beside) form(f TableForm, x repetition) []Table {
-	own := x.Routers[:len(b.Scenarios)]
 	if len(f.Numbers) == 1 {
-		var columns []column
-		for _, c := range f.Columns {
-			columns = append(columns, x.columns(own, c)...)
+		// The study's routers share each kind of column, as it prints them.
+		columns := x.columns(f, x.Routers[:len(b.Scenarios)]...)
+		for _, r := range x.Routers[len(b.Scenarios):] {
+			columns = append(columns, x.columns(f, r)...)
 		}
-		for i := range x.Routers[len(own):] {
-			for _, c := range f.Columns {
-				columns = append(columns, x.columns(x.Routers[len(own)+i:][:1], c)...)
-			}
-		}
-		t := x.table(columns)
-		t.ID, t.Title, t.Caption, t.Fold = "table-"+f.Numbers[0], "Table "+f.Numbers[0], f.Caption, f.Fold
-		t.Note = x.note(x.Routers, b.Units(x.CPUs), f.Said)
+		t := x.table(f, columns, x.Routers, b.Units(x.CPUs), f.Said)
+		t.ID, t.Title, t.Caption = "table-"+f.Numbers[0], "Table "+f.Numbers[0], f.Caption
 		return []Table{t}
 	}
 	var out []Table
 	for i, r := range x.Routers {
-		var columns []column
-		for _, c := range f.Columns {
-			columns = append(columns, x.columns([]router{r}, c)...)
-		}
-		t := x.table(columns)
-		t.ID, t.Title = "table-"+f.Numbers[1]+"-"+r.DUT, "As table "+f.Numbers[1]
-		if i < len(own) {
+		t := x.table(f, x.columns(f, r), []router{r})
+		t.ID, t.Title, t.Caption = "table-"+f.Numbers[1]+"-"+r.DUT, "As table "+f.Numbers[1], opening(r.Name)+": "+f.Caption
+		if i < len(b.Scenarios) {
 			t.ID, t.Title = "table-"+f.Numbers[i], "Table "+f.Numbers[i]
 		}
-		t.Caption, t.Note, t.Fold = opening(r.Name)+": "+f.Caption, x.note([]router{r}), f.Fold
 		out = append(out, t)
 	}
 	return out
@@ -63,36 +53,41 @@ type column struct {
 	value func(at float64) Value
 }
 
-// columns are those of a form for some routers. An increase over the first
-// scenario's router is not asked of that router.
-func (x repetition) columns(routers []router, f ColumnForm) []column {
+// columns are those of a form for some routers.
+func (x repetition) columns(f TableForm, routers ...router) []column {
 	var out []column
-	for _, r := range routers {
-		if f.OfDevices && r.DUT == x.Routers[0].DUT {
-			continue
+	for _, form := range f.Columns {
+		for _, r := range routers {
+			if form.OfDevices && r.DUT == x.Routers[0].DUT {
+				continue
+			}
+			c := Column{Name: form.Name, Unit: form.Unit, PublishedUnit: form.PublishedUnit, DUT: r.DUT, Measured: r.measured(), Published: r.published.levels != nil, Run: r.Run}
+			if strings.Contains(c.Name, "%s") {
+				c.Name = fmt.Sprintf(form.Name, r.Heading)
+			}
+			if c.Unit == "" {
+				c.Unit, c.PublishedUnit = form.Metric.Unit, form.Metric.PublishedUnit
+			}
+			out = append(out, column{c, func(at float64) Value {
+				here, flags := form.Derive(x, r.course, form.Metric, at)
+				study, _ := form.Derive(x, r.published, form.Metric, at)
+				return Value{Here: here, Flags: flags, Published: published(study)}
+			}})
 		}
-		c := Column{Name: f.Name, Unit: f.Unit, PublishedUnit: f.PublishedUnit, DUT: r.DUT, Measured: r.measured(), Published: r.published.levels != nil, Run: r.Run}
-		if strings.Contains(f.Name, "%s") {
-			c.Name = fmt.Sprintf(f.Name, r.Heading)
-		}
-		if c.Unit == "" {
-			c.Unit, c.PublishedUnit = f.Metric.Unit, f.Metric.PublishedUnit
-		}
-		out = append(out, column{c, func(at float64) Value {
-			here, flags := f.Derive(x, r.course, f.Metric, at)
-			published, _ := f.Derive(x, r.published, f.Metric, at)
-			// A study prints two decimals.
-			return Value{Here: here, Flags: flags, Published: analysis.Number(math.Round(100*float64(published.Mean)) / 100)}
-		}})
 	}
 	return out
 }
 
+// published is a figure with the two decimals that a study prints.
+func published(e analysis.Estimate) analysis.Number {
+	return analysis.Number(math.Round(100*float64(e.Mean)) / 100)
+}
+
 // table puts the columns' values in rows, one a level of the study whether it was
 // measured here or not, so that every table has the study's shape.
-func (x repetition) table(columns []column) Table {
+func (x repetition) table(f TableForm, columns []column, routers []router, said ...string) Table {
 	d := x.along()
-	t := Table{Columns: []Column{{Name: d.Heading, Unit: d.Unit, PublishedUnit: d.Unit, Measured: true, Published: true}}}
+	t := Table{Fold: f.Fold, Note: x.note(routers, said...), Columns: []Column{{Name: d.Heading, Unit: d.Unit, PublishedUnit: d.Unit, Measured: true, Published: true}}}
 	for _, c := range columns {
 		t.Columns = append(t.Columns, c.Column)
 	}
@@ -121,30 +116,26 @@ func asIncrease(_ repetition, c course, m Metric, at float64) (analysis.Estimate
 }
 
 // netStep and relativeStep are the increase that leads to a level.
-func netStep(x repetition, c course, m Metric, at float64) (analysis.Estimate, []string) {
-	inc, flags := x.stepTo(c, m, at)
-	return inc.Net, flags
-}
+var (
+	netStep      = onStep(func(inc increase) analysis.Estimate { return inc.Net })
+	relativeStep = onStep(func(inc increase) analysis.Estimate { return inc.Relative })
+)
 
-func relativeStep(x repetition, c course, m Metric, at float64) (analysis.Estimate, []string) {
-	inc, flags := x.stepTo(c, m, at)
-	return inc.Relative, flags
-}
-
-// stepTo is the step that leads to a level. The first level has none, and a run
+// onStep is of the step that leads to a level. The first level has none, and a run
 // that lacks the level before took another step, which is not shown.
-func (x repetition) stepTo(c course, m Metric, at float64) (increase, []string) {
-	none := increase{Net: nothing(), Relative: nothing()}
-	i := slices.Index(x.Levels, at)
-	if i == 0 {
-		return none, nil
+func onStep(of func(increase) analysis.Estimate) derivation {
+	return func(x repetition, c course, m Metric, at float64) (analysis.Estimate, []string) {
+		i := slices.Index(x.Levels, at)
+		if i == 0 {
+			return nothing(), nil
+		}
+		st := step{x.Levels[i-1], at}
+		inc, ok := c.rise(m, st)
+		if !ok || !inc.next {
+			return nothing(), nil
+		}
+		return of(inc), slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.flags[st.from], c.flags[at]))))
 	}
-	st := step{x.Levels[i-1], at}
-	inc, ok := c.rise(m, st)
-	if !ok || !inc.next {
-		return none, nil
-	}
-	return inc, slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.flags[st.from], c.flags[st.to]))))
 }
 
 // note says what must be known to read a table of these routers, after what is
@@ -165,7 +156,7 @@ func (x repetition) note(routers []router, said ...string) string {
 	said = append(said, marks(routers)...)
 	if x.Runs > 1 {
 		for _, run := range order {
-			said = append(said, fmt.Sprintf("Of run %s: %s.", run, listed(byRun[run])))
+			said = append(said, fmt.Sprintf("Of run %s: %s.", run, words.Listed(byRun[run])))
 		}
 	}
 	return strings.Join(said, " ")
@@ -174,16 +165,10 @@ func (x repetition) note(routers []router, said ...string) string {
 // caveats say what of a router's figures differs from what the table's head promises.
 func (x repetition) caveats(r router) []string {
 	var said []string
-	var absent []float64
 	if r.Profile != x.Prefer {
 		said = append(said, fmt.Sprintf("%s was measured in profile %s.", opening(r.Name), r.Profile))
 	}
-	for _, at := range x.Levels {
-		if !r.has(at) {
-			absent = append(absent, at)
-		}
-	}
-	if len(absent) > 0 {
+	if _, absent := x.short(r, x.Levels); len(absent) > 0 {
 		said = append(said, fmt.Sprintf("%s was not measured %s.", opening(r.Name), x.atAll(absent)))
 	}
 	if len(r.Extra) > 0 {

@@ -1,9 +1,11 @@
 package studies
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
@@ -37,23 +39,19 @@ func labelled(summaries []analysis.Summary) []run {
 // metrics are what a run has at each level, by name.
 var metrics = []string{"link_mbps", "cpu_sampled_pct", "cpu_normalised_pct", "overhead_ratio"}
 
-// fullLoad is the share of the offered load that a device at its limit falls
-// short of over all windows. Single windows at the limit do not make one.
-const fullLoad = 0.98
-
 // courses are what a run has along a sweep's dimension, at whatever value of what
 // the sweep holds, in the preferred profile first.
 func (r run) courses(s Sweep) []course {
 	var out []course
 	for _, own := range r.Sweeps {
-		if own.Along != s.Along || own.Cell.Only(s.Fixed.dimensions()...) != s.Fixed.cell() {
+		at := own.Cell.Without(result.DUT, result.Profile)
+		if own.Along != s.Along || at.Without(s.Held) != s.At.Without(s.Held) {
 			continue
 		}
-		c := newCourse(own.Cell.Text(result.DUT))
-		c.Profile, c.value, c.fits = own.Cell.Text(result.Profile), own.Cell.Number(s.Held), fits(own.Linearity)
+		c := course{dut: own.Cell.Text(result.DUT), Profile: own.Cell.Text(result.Profile), at: at, fits: fits(own.Linearity), figures: figures{}, flags: map[float64][]string{}, rises: map[step]increase{}}
 		for _, l := range own.Levels {
 			if l.CPUSampled.Mean.Known() {
-				r.add(&c, own, l)
+				r.add(&c, own.Cell.With(s.Along, float64(l.Level)), l)
 			}
 		}
 		for _, inc := range own.Increments {
@@ -64,32 +62,34 @@ func (r run) courses(s Sweep) []course {
 		}
 		out = append(out, c)
 	}
-	preferred := slices.DeleteFunc(slices.Clone(out), func(c course) bool { return c.Profile != s.Prefer })
-	return append(preferred, slices.DeleteFunc(out, func(c course) bool { return c.Profile == s.Prefer })...)
+	// Less the preferred profile's name, that profile is empty and comes first.
+	slices.SortStableFunc(out, func(a, b course) int {
+		return cmp.Compare(strings.TrimPrefix(a.Profile, s.Prefer), strings.TrimPrefix(b.Profile, s.Prefer))
+	})
+	return out
 }
 
 // add takes a level of a sweep, with what its cell knows.
-func (r run) add(c *course, own analysis.Sweep, l analysis.Level) {
-	at, ratio := float64(l.Level), nothing()
-	of := own.Cell.With(own.Along, at)
+func (r run) add(c *course, at result.Cell, l analysis.Level) {
+	level, ratio := float64(l.Level), nothing()
 	for _, cell := range r.Cells {
-		if cell.Cell != of {
+		if cell.Cell != at {
 			continue
 		}
 		ratio = cell.Change(cost.PerBit)
 		for _, flag := range cell.Flags {
-			if flag.Text == result.FlagSaturated && float64(cell.Device(cost.Delivered).Mean) < fullLoad*of.Number(result.OfferedMbps) ||
+			if flag.Text == result.FlagSaturated && cost.AtLimit(cell) ||
 				flag.Text == result.FlagLossy && 2*flag.Count >= cell.Pairs {
-				c.flags[at] = append(c.flags[at], flag.Text)
+				c.flags[level] = append(c.flags[level], flag.Text)
 			}
 		}
 	}
 	if l.Shortfall {
-		c.flags[at] = append(c.flags[at], cost.FlagShortfall)
+		c.flags[level] = append(c.flags[level], cost.FlagShortfall)
 	}
-	slices.Sort(c.flags[at])
-	c.levels = append(c.levels, at)
-	c.figures[at] = map[string]analysis.Estimate{
+	slices.Sort(c.flags[level])
+	c.levels = append(c.levels, level)
+	c.figures[level] = map[string]analysis.Estimate{
 		"link_mbps": l.LinkMbps, "cpu_sampled_pct": l.CPUSampled, "cpu_normalised_pct": l.CPUNormalised, "overhead_ratio": ratio,
 	}
 }
@@ -110,7 +110,7 @@ func fits(l *analysis.Linearity) string {
 // how the distance of that from 1 changed since the first level. ok is false where
 // the run does not have both devices.
 func (r run) between(a, b router, s Sweep) (at func(level float64) (ratio, widening analysis.Estimate), ok bool) {
-	q, ok := r.Between(a.DUT, b.DUT, s.Fixed.cell().With(s.Held, s.Value).With(result.Profile, a.Profile))
+	q, ok := r.Between(a.DUT, b.DUT, s.At.With(result.Profile, a.Profile))
 	return func(level float64) (ratio, widening analysis.Estimate) {
 		for _, l := range q.Levels {
 			if float64(l.Clients) == level {

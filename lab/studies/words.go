@@ -8,6 +8,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // dimension is how the values of a dimension are written.
@@ -32,12 +33,15 @@ func (s Sweep) along() dimension { return dimensions[s.Along] }
 // at names a level of the sweep.
 func (s Sweep) at(level float64) string { return s.along().value(level) }
 
-// held is what the sweep holds fixed.
+// value is that of what the sweep holds fixed.
+func (s Sweep) value() float64 { return s.At.Number(s.Held) }
+
+// held is the same in words.
 func (s Sweep) held() string {
-	if d := dimensions[s.Held]; d.Thousand != "" && s.Value >= 1000 {
-		return fmt.Sprintf("%g %s", s.Value/1000, d.Thousand)
+	if d := dimensions[s.Held]; d.Thousand != "" && s.value() >= 1000 {
+		return fmt.Sprintf("%g %s", s.value()/1000, d.Thousand)
 	}
-	return dimensions[s.Held].value(s.Value)
+	return dimensions[s.Held].value(s.value())
 }
 
 func (d dimension) value(v float64) string {
@@ -53,7 +57,7 @@ func (s Sweep) atAll(levels []float64) string {
 	for _, at := range levels {
 		parts = append(parts, s.at(at))
 	}
-	return s.along().By + " " + listed(parts)
+	return s.along().By + " " + words.Listed(parts)
 }
 
 // command is what repeats the sweep, with keys set.
@@ -73,14 +77,6 @@ func opening(name string) string {
 		return "The " + rest
 	}
 	return name
-}
-
-// listed joins parts as in a sentence: "a, b and c".
-func listed(parts []string) string {
-	if n := len(parts); n > 1 {
-		return strings.Join(parts[:n-1], ", ") + " and " + parts[n-1]
-	}
-	return strings.Join(parts, "")
 }
 
 // bracketed is a mean with its interval: "2.21 [2.16, 2.27]".

@@ -154,23 +154,37 @@ func TestCancelledRunEndsItsProgram(t *testing.T) {
 	h := startHost(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	mine := errors.New("the user pressed Ctrl-C")
-	time.AfterFunc(200*time.Millisecond, func() { cancel(mine) })
-	if _, err := h.Run(ctx, agent.Command{Argv: []string{"sleep", "4711"}}); !errors.Is(err, mine) {
+	ended := make(chan error, 1)
+	go func() {
+		_, err := h.Run(ctx, agent.Command{Argv: []string{"sleep", marked(4711)}})
+		ended <- err
+	}()
+	labtest.Await(t, "the program to run", func() bool { return running("sleep\x00"+marked(4711)) == 1 })
+	cancel(mine)
+	if err := <-ended; !errors.Is(err, mine) {
 		t.Errorf("error = %v, want the cause", err)
 	}
-	labtest.Await(t, "the program to end", func() bool { return running("sleep\x004711") == 0 })
+	labtest.Await(t, "the program to end", func() bool { return running("sleep\x00"+marked(4711)) == 0 })
 }
 
-// running counts processes of the machine whose command line contains text.
-func running(text string) (n int) {
+// marked is a number of seconds with this process's number in it, which no other program of
+// the machine sleeps for: other runs of this test may be under way.
+func marked(seconds int) string { return fmt.Sprintf("%d.%d", seconds, os.Getpid()) }
+
+// processes lists processes of the machine whose command line contains text.
+func processes(text string) (pids []int) {
 	dirs, _ := os.ReadDir("/proc")
 	for _, d := range dirs {
-		if raw, err := os.ReadFile("/proc/" + d.Name() + "/cmdline"); err == nil && strings.Contains(string(raw), text) {
-			n++
+		raw, err := os.ReadFile("/proc/" + d.Name() + "/cmdline")
+		if pid, notOne := strconv.Atoi(d.Name()); err == nil && notOne == nil && strings.Contains(string(raw), text) {
+			pids = append(pids, pid)
 		}
 	}
-	return n
+	return pids
 }
+
+// running counts what processes lists.
+func running(text string) int { return len(processes(text)) }
 
 func TestSpawnedProgramsAreWatchedAndEnd(t *testing.T) {
 	h := startHost(t)
@@ -181,7 +195,7 @@ func TestSpawnedProgramsAreWatchedAndEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	spawn("stays", "sleep 4712")
+	spawn("stays", "sleep "+marked(4712))
 	spawn("dies", "echo last words; exit 7")
 	var list []agent.Program
 	labtest.Await(t, "the death to be seen", func() bool {
@@ -201,17 +215,17 @@ func TestSpawnedProgramsAreWatchedAndEnd(t *testing.T) {
 	if err := errors.Join(h.Kill(ctx, "stays"), h.Kill(ctx, "stays"), h.Kill(ctx, "unknown")); err != nil {
 		t.Errorf("Kill: %v", err)
 	}
-	labtest.Await(t, "the killed program's child to end", func() bool { return running("sleep\x004712") == 0 })
+	labtest.Await(t, "the killed program's child to end", func() bool { return running("sleep\x00"+marked(4712)) == 0 })
 }
 
 func TestNothingOutlivesAKilledAgent(t *testing.T) {
 	h := startHost(t)
 	// A daemon that leaves its session, as badly behaved gateways do.
-	script := "setsid sh -c 'sleep 4713 & trap \"\" TERM HUP; sleep 4713' >/dev/null 2>&1 &"
+	script := fmt.Sprintf("setsid sh -c 'sleep %[1]s & trap \"\" TERM HUP; sleep %[1]s' >/dev/null 2>&1 &", marked(4713))
 	if _, err := h.Run(t.Context(), agent.Command{Argv: []string{"sh", "-c", script}}); err != nil {
 		t.Fatal(err)
 	}
-	labtest.Await(t, "the daemon to run", func() bool { return running("sleep\x004713") == 2 })
+	labtest.Await(t, "the daemon to run", func() bool { return running("sleep\x00"+marked(4713)) == 2 })
 	hello, err := h.Hello(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -219,7 +233,7 @@ func TestNothingOutlivesAKilledAgent(t *testing.T) {
 	if err := syscall.Kill(hello.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	labtest.Await(t, "everything to end", func() bool { return running("sleep\x004713") == 0 })
+	labtest.Await(t, "everything to end", func() bool { return running("sleep\x00"+marked(4713)) == 0 })
 	<-h.Done()
 	if _, err := h.Hello(t.Context()); err == nil || !strings.Contains(err.Error(), "the agent of host ") {
 		t.Errorf("a dead agent answers: %v", err)
@@ -230,37 +244,41 @@ func TestCleanEndsOrphansOnly(t *testing.T) {
 	alive := startHost(t)
 	// An agent whose lab is gone although its standard input is still open, as
 	// when another process has inherited the lab's end of it.
-	opts := agent.Options{Run: "gone", Host: "b/router", LogDir: t.TempDir(), Isolated: true}
+	run := "gone-" + strconv.Itoa(os.Getpid()) // other runs of this test may be under way
+	opts := agent.Options{Run: run, Host: "b/router", LogDir: t.TempDir(), Isolated: true}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	argv := append([]string{"-c", `sleep 4714 | unshare -nm "$@" >/dev/null &`, "sh", self}, opts.Args()...)
+	argv := append([]string{"-c", "sleep " + marked(4714) + ` | unshare -nm "$@" >/dev/null &`, "sh", self}, opts.Args()...)
 	if err := exec.Command("sh", argv...).Run(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { endAll("sleep\x004714") })
-	labtest.Await(t, "the orphan's first process", func() bool { return running(agent.InitCommand) == 2 })
+	t.Cleanup(func() { endAll("sleep\x00" + marked(4714)) })
+	var first []int
+	labtest.Await(t, "the orphan's first process", func() bool {
+		for _, pid := range processes(run) {
+			first = append(first, children(t, pid, agent.InitCommand)...)
+		}
+		return len(first) == 1
+	})
 	ended, err := testbed.Clean(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(ended) != 1 || ended[0].Run != "gone" || ended[0].Host != "b/router" {
-		t.Errorf("Clean ended %+v, want the agent of run gone", ended)
+	ended = slices.DeleteFunc(ended, func(o testbed.Orphan) bool { return o.Run != run })
+	if len(ended) != 1 || ended[0].Host != "b/router" {
+		t.Errorf("Clean ended %+v, want the agent of run %s", ended, run)
 	}
-	labtest.Await(t, "the orphan's programs to end", func() bool { return running(agent.InitCommand) == 1 })
+	labtest.Await(t, "the orphan's programs to end", func() bool { return !slices.Contains(processes(agent.InitCommand), first[0]) })
 	if _, err := alive.Hello(t.Context()); err != nil {
 		t.Errorf("Clean touched a living run: %v", err)
 	}
 }
 
-// endAll kills the processes running counts.
+// endAll kills what processes lists.
 func endAll(text string) {
-	dirs, _ := os.ReadDir("/proc")
-	for _, d := range dirs {
-		raw, err := os.ReadFile("/proc/" + d.Name() + "/cmdline")
-		if pid, aerr := strconv.Atoi(d.Name()); err == nil && aerr == nil && strings.Contains(string(raw), text) {
-			syscall.Kill(pid, syscall.SIGKILL)
-		}
+	for _, pid := range processes(text) {
+		syscall.Kill(pid, syscall.SIGKILL)
 	}
 }

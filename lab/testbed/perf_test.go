@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +19,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // perfSwitches records with perf, over the whole machine and while fn runs,
@@ -46,7 +46,8 @@ func recordSwitches(t *testing.T, fn func()) string {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "perf.data")
 	perf := exec.Command("perf", "record", "--all-cpus", "--switch-events", "--event=dummy:HG",
-		"--clockid=CLOCK_MONOTONIC", "--mmap-pages=4M", "--output="+data, "--", "sleep", "60")
+		"--clockid=CLOCK_MONOTONIC", "--mmap-pages=4M", "--control=fd:3,4", "--output="+data)
+	commands, answers := pipes(t, perf)
 	var said strings.Builder
 	perf.Stderr = &said
 	if err := perf.Start(); err != nil {
@@ -54,13 +55,17 @@ func recordSwitches(t *testing.T, fn func()) string {
 	}
 	stop := sync.OnceFunc(func() {
 		perf.Process.Signal(os.Interrupt)
-		perf.Wait() // its exit code is that of the interrupted sleep
+		perf.Wait() // its exit code is that of an interrupt
 	})
 	t.Cleanup(stop)
-	time.Sleep(time.Second) // it has begun by then, or onCPU complains
+	perf.ExtraFiles[1].Close() // so that answers end with perf
+	fmt.Fprintln(commands, "ping")
+	if _, err := answers.Read(make([]byte, 16)); err != nil { // perf answers once it records
+		stop()
+		t.Fatalf("perf record: %v\n%s", err, said.String())
+	}
 	fn()
-	time.Sleep(200 * time.Millisecond)
-	stop()
+	stop() // perf has to be woken for that, which is a record later than fn
 	out, err := exec.Command("perf", "script", "--input="+data, "--show-switch-events", "--show-lost-events", "--ns").Output()
 	if err != nil {
 		t.Fatalf("perf script: %v\n%s", err, said.String())
@@ -68,7 +73,28 @@ func recordSwitches(t *testing.T, fn func()) string {
 	return string(out)
 }
 
-var switchRecord = regexp.MustCompile(`^\s*(.+?)\s+(\d+) \[\d+\] (\d+)\.(\d{9}): PERF_RECORD_SWITCH_CPU_WIDE (IN|OUT)`)
+// pipes gives a perf the two ends that --control=fd:3,4 names, and returns the test's.
+func pipes(t *testing.T, perf *exec.Cmd) (commands, answers *os.File) {
+	t.Helper()
+	ends := make([]*os.File, 4)
+	for i := 0; i < len(ends); i += 2 {
+		var err error
+		if ends[i], ends[i+1], err = os.Pipe(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		for _, end := range ends {
+			end.Close()
+		}
+	})
+	perf.ExtraFiles = []*os.File{ends[0], ends[3]}
+	return ends[1], ends[2]
+}
+
+// switchRecord is one record as perf script prints it. perf pads names,
+// thread ids and seconds with blanks, the seconds to five characters.
+var switchRecord = regexp.MustCompile(`^\s*(.+?)\s+(\d+)\s+\[\d+\]\s+(\d+)\.(\d{9}): PERF_RECORD_SWITCH_CPU_WIDE (IN|OUT)`)
 
 // turns is how long, and in how many stretches, a thread had a CPU.
 type turns struct{ ns, slices int64 }
@@ -132,39 +158,57 @@ func onCPU(t *testing.T, records io.Reader, from, to int64) turnsByThread {
 	return seen
 }
 
+// TestSwitchRecordsOfAnyUptime holds that perf's records are read however long the machine
+// has been up: perf pads the seconds to five characters.
+func TestSwitchRecordsOfAnyUptime(t *testing.T) {
+	printed, err := os.ReadFile("testdata/perf-switches.txt") // real, 1,088 seconds after the machine's start
+	if err != nil {
+		t.Fatal(err)
+	}
+	const recordedAt = 1088
+	for _, uptime := range []int64{7, 97, recordedAt, 10_001, 9_876_543} {
+		records := strings.ReplaceAll(string(printed), fmt.Sprintf("%5d.", recordedAt), fmt.Sprintf("%5d.", uptime))
+		seen := onCPU(t, strings.NewReader(records), uptime*1e9+915_737_972, uptime*1e9+915_758_262)
+		if got, want := seen.of("sched-pipe"), (turns{ns: 16_985, slices: 6}); got != want {
+			t.Errorf("up for %d s: the threads had the CPU for %+v, want %+v", uptime, got, want)
+		}
+	}
+}
+
 // TestMeterAgreesWithPerf checks the meter all results are made of against
 // perf's own record, thread by thread: on a router that mostly sleeps, and on
 // one whose CPU a busy program wants too.
 //
 // The time perf takes to write a slice's two records is the thread's own, but
-// outside of what they enclose. On a CPU that is kept awake, by a program that
-// gives way to all others, two threads that do nothing but wake each other show
-// how long that is. On one that sleeps it takes several times as long: there a
-// program beside shows it that sleeps and wakes about as often as the router.
+// outside of what they enclose. It depends on the CPU's caches, on what else runs
+// there and on whether the CPU sleeps. A known program on the same CPU shows it each
+// time: the sleeper, which wakes about as often as the router.
 func TestMeterAgreesWithPerf(t *testing.T) {
-	recording := recordingCost(t)
-	t.Logf("perf takes %.2f µs to record a slice", recording/1e3)
+	idle := []string{"chrt", "--idle", "0", "yes"} // keeps the CPU awake and gives way to all others
 	for name, load := range map[string]struct {
 		mbps   float64
 		beside []string
 	}{
-		"light load":            {50, []string{"chrt", "--idle", "0", "yes"}},
-		"heavy load":            {400, []string{"chrt", "--idle", "0", "yes"}},
+		"light load":            {50, idle},
+		"heavy load":            {400, idle},
 		"beside a busy program": {100, []string{"yes"}},
-		"light load, asleep":    {50, sleeper},
-		"heavy load, asleep":    {400, sleeper},
+		"light load, asleep":    {50, nil},
+		"heavy load, asleep":    {400, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lab := build(t, testbed.Portal{})
 			withClients(t, lab, client.KindVeth, 10)
-			spawnBeside(t, lab, load.beside)
+			spawnBeside(t, lab, "sleeper", sleeper)
+			if load.beside != nil {
+				spawnBeside(t, lab, "yes", load.beside)
+			}
 			var apart []string
 			for range 5 { // a machine busy with others has perf's own time in it, and little of the router's
 				var before, after meter.Sample
 				records := perfSwitches(t, func() {
-					before, after = send(t, lab, agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: 10, OfferedMbps: load.mbps}, 2*time.Second)
+					before, after = send(t, lab, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 10, OfferedMbps: load.mbps}, 2*time.Second)
 				})
-				if apart = disagreements(t, onCPU(t, records, before.MonotonicNs, after.MonotonicNs), metered(before, after), recording); apart == nil {
+				if apart = disagreements(t, onCPU(t, records, before.MonotonicNs, after.MonotonicNs), metered(before, after)); apart == nil {
 					return
 				}
 			}
@@ -174,13 +218,14 @@ func TestMeterAgreesWithPerf(t *testing.T) {
 }
 
 // disagreements are threads of which the meter and perf say what is more than 5 % apart.
-// recording is the time perf takes to record a slice, unless the sleeper shows another.
-func disagreements(t *testing.T, seen turnsByThread, cpu map[string]int64, recording float64) (apart []string) {
+func disagreements(t *testing.T, seen turnsByThread, cpu map[string]int64) (apart []string) {
 	t.Helper()
-	if on := seen.of(sleeper[0]); on.slices > 0 {
-		recording = float64(cpu[sleeper[0]]-on.ns) / float64(on.slices)
-		t.Logf("on this CPU perf takes %.2f µs (%d slices of %.1f µs)", recording/1e3, on.slices, float64(on.ns)/float64(on.slices)/1e3)
+	known := seen.of(sleeper[0])
+	if known.slices == 0 {
+		return []string{"perf saw nothing of " + sleeper[0]}
 	}
+	recording := float64(cpu[sleeper[0]]-known.ns) / float64(known.slices)
+	t.Logf("perf takes %.2f µs to record a slice (%d slices of %.1f µs)", recording/1e3, known.slices, float64(known.ns)/float64(known.slices)/1e3)
 	var router, all float64
 	for name, ns := range cpu {
 		if name == sleeper[0] {
@@ -203,34 +248,12 @@ func disagreements(t *testing.T, seen turnsByThread, cpu map[string]int64, recor
 var sleeper = []string{"perl", "-e", "select(undef, undef, undef, 0.001) while 1"}
 
 // spawnBeside runs a program that wants the router's CPU.
-func spawnBeside(t *testing.T, lab *testbed.Lab, argv []string) {
+func spawnBeside(t *testing.T, lab *testbed.Lab, name string, argv []string) {
 	t.Helper()
 	argv = append([]string{"sh", "-c", `exec "$@" > /dev/null`, "sh"}, argv...)
-	if err := lab.Router.Spawn(t.Context(), agent.Command{Name: "yes", Argv: argv}); err != nil {
+	if err := lab.Router.Spawn(t.Context(), agent.Command{Name: name, Argv: argv}); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// recordingCost is the time perf takes to write the records of one slice, ns:
-// what the meter says more than perf about two threads that wake each other.
-func recordingCost(t *testing.T) float64 {
-	t.Helper()
-	lab := build(t, testbed.Portal{})
-	const name = "sched-pipe" // what the benchmark calls its threads
-	argv := []string{"taskset", "--cpu-list", strconv.Itoa(runtime.NumCPU() - 1), "perf", "bench", "sched", "pipe", "--threaded", "--loop", "100000000"}
-	if err := lab.Router.Spawn(t.Context(), agent.Command{Name: name, Argv: argv, Abrupt: true}); err != nil {
-		t.Fatal(err)
-	}
-	var before, after meter.Sample
-	records := perfSwitches(t, func() { before, after = sampleTwice(t, lab, time.Second) })
-	if err := lab.Close(); err != nil { // and with it the benchmark
-		t.Fatal(err)
-	}
-	on := onCPU(t, records, before.MonotonicNs, after.MonotonicNs).of(name)
-	if on.slices < 10000 {
-		t.Fatalf("the two threads woke each other %d times in a second", on.slices)
-	}
-	return float64(metered(before, after)[name]-on.ns) / float64(on.slices)
 }
 
 // metered is the CPU time between two samples, nanoseconds by the beginning of

@@ -1,6 +1,7 @@
 package testbed_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // withPersonas gives a lab n personas with addresses, of which the router is told.
@@ -49,25 +51,14 @@ func TestPersonasLeaseSendAndRelease(t *testing.T) {
 	}
 	// Workers share the streams as they do where one process has too few files.
 	for _, load := range []agent.Traffic{{Direction: "up"}, {Direction: "down", Workers: 3}, {Direction: "both"}} {
-		load.Kind, load.Clients, load.OfferedMbps = agent.TrafficStreams, n, 100
+		load.Kind, load.Clients, load.OfferedMbps = traffic.KindStreams, n, 100
 		before, after := send(t, lab, load, time.Second)
 		up, down := after.Links[lab.WANIf].Sub(before.Links[lab.WANIf]).TxBytes, after.Links[lab.LANIf].Sub(before.Links[lab.LANIf]).TxBytes
 		if up+down < 10e6 || load.Direction == "both" && min(up, down) < 5e6 {
 			t.Errorf("%s: the router forwarded %d bytes up and %d down in a second, want about 13 MB in all", load.Direction, up, down)
 		}
 	}
-	states, err := host.States(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range states {
-		if s.Counters.TxPackets == 0 || s.Counters.RxPackets == 0 || s.Counters.Misdirected != 0 || s.LeaseSeconds <= 0 {
-			t.Errorf("client %d after traffic both ways: %+v", s.Num, s)
-		}
-	}
-	if renewed, err := host.Renew(t.Context(), client.Pace{Parallel: 32}); err != nil || client.GaveUp(renewed) != nil {
-		t.Errorf("renewing: %v, %v", err, client.GaveUp(renewed))
-	}
+	everyStreamCarries(t, lab, agent.Traffic{Kind: traffic.KindStreams, Clients: n, OfferedMbps: 100})
 	for range 2 {
 		if err := host.Release(t.Context()); err != nil {
 			t.Fatal(err)
@@ -105,28 +96,50 @@ func TestPersonasWithStaticAddresses(t *testing.T) {
 	if err := lab.Router.AddNeighbours(t.Context(), agent.Neighbours{Link: lab.LANIf, List: addrs}); err != nil {
 		t.Fatal(err)
 	}
-	load := agent.Traffic{Kind: agent.TrafficStreams, Clients: n, OfferedMbps: 500, Direction: "up"}
-	before, after := send(t, lab, load, time.Second)
-	if up := after.Links[lab.WANIf].Sub(before.Links[lab.WANIf]).TxBytes; up < 20e6 {
-		t.Errorf("the router forwarded %d bytes in a second, want about 60 MB", up)
-	}
-	states, err := host.States(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range states {
-		if s.Counters.TxPackets == 0 || s.Counters.RxPackets == 0 || s.LeaseSeconds != 0 {
-			t.Fatalf("client %d after traffic: %+v", s.Num, s)
-		}
-	}
+	everyStreamCarries(t, lab, agent.Traffic{Kind: traffic.KindStreams, Clients: n, OfferedMbps: 500})
 	if err := host.Visit(t.Context(), client.Churn{PerSecond: 20}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(500 * time.Millisecond)
-	if visits, err := host.Leave(t.Context()); err != nil || visits.In == 0 || visits.Gone != visits.In || len(visits.Failures) > 0 {
-		t.Errorf("guests: %+v, %v", visits, err)
+	labtest.Await(t, "a guest to come and go", func() bool {
+		visits, err := host.Leave(t.Context())
+		if err := errors.Join(err, host.Visit(t.Context(), client.Churn{PerSecond: 20})); err != nil || visits.Gone != visits.In || len(visits.Failures) > 0 {
+			t.Fatalf("guests: %+v, %v", visits, err)
+		}
+		return visits.In > 0
+	})
+	if _, err := host.Leave(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	comeBack(t, host, addrs)
+}
+
+// everyStreamCarries has all clients send and receive until each has done both.
+func everyStreamCarries(t *testing.T, lab *testbed.Lab, load agent.Traffic) {
+	t.Helper()
+	ctx, host := t.Context(), lab.Clients[0]
+	load.Direction, load.BurstSegments, load.MaxSeconds, load.Server = agent.Both, 4, 60, lab.ServerIP
+	err := lab.Server.ServeTraffic(ctx, load)
+	if err == nil {
+		err = host.StartTraffic(ctx, load)
+	}
+	if err == nil {
+		err = errors.Join(lab.Server.MarkTraffic(ctx), host.MarkTraffic(ctx))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end, h := range map[string]*testbed.Host{"server": lab.Server, "clients": host} {
+		labtest.Await(t, "payload of every stream to the "+end, func() bool {
+			stats, err := h.TrafficStats(ctx)
+			if err != nil || stats.Broken > 0 {
+				t.Fatalf("%v; %d streams broke: %s", err, stats.Broken, stats.FirstError)
+			}
+			return stats.Shares.Streams == load.Clients && stats.Shares.Min > 0
+		})
+	}
+	if err := errors.Join(host.StopTraffic(ctx), lab.Server.StopTraffic(ctx)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // comeBack has clients with static addresses leave, twice, and come again.
@@ -146,47 +159,10 @@ func comeBack(t *testing.T, host *testbed.Host, had []client.Address) {
 	}
 }
 
-func TestPersonasThatMisbehave(t *testing.T) {
-	lab, addrs := withPersonas(t, 3)
-	host := lab.Clients[0]
-	do := func(m client.Misdeed) {
-		t.Helper()
-		if err := host.Misbehave(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// Back at once, a client has its old address; gone without a word, it gets it too,
-	// for the server still has it down as its own.
-	do(client.Misdeed{Num: 1, What: client.Roam})
-	do(client.Misdeed{Num: 2, What: client.Vanish})
-	if list, err := host.Clients(t.Context()); err != nil || list[0].IP != addrs[0].IP || list[1].IP.IsValid() {
-		t.Errorf("after roaming and vanishing: %v, %v", list, err)
-	}
-	if list := lease(t, host); list[1].IP != addrs[1].IP {
-		t.Errorf("client 2 came back with %s, it had %s", list[1].IP, addrs[1].IP)
-	}
-	if err := host.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	do(client.Misdeed{Num: 3, What: client.Decline})
-	leased, err := host.Lease(t.Context(), client.Pace{})
-	if err != nil || client.GaveUp(leased) != nil {
-		t.Fatal(err, client.GaveUp(leased))
-	}
-	if leased[2].Tries < 2 || leased[2].Refusal == "" {
-		t.Errorf("a client that declined an address: %+v", leased[2])
-	}
-	for _, m := range []client.Misdeed{{Num: 9, What: client.Vanish}, {Num: 1, What: "nap"}, {Num: 1, What: client.SpoofIP, Victim: 9}} {
-		if err := host.Misbehave(t.Context(), m); err == nil {
-			t.Errorf("%+v is no error", m)
-		}
-	}
-}
-
 func TestKilledAgentLeavesNoPersonas(t *testing.T) {
 	lab, _ := withPersonas(t, 3)
 	host := lab.Clients[0]
-	load := agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: 3, OfferedMbps: 1, Workers: 2, MaxSeconds: 60, Server: lab.ServerIP}
+	load := agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 3, OfferedMbps: 1, Workers: 2, MaxSeconds: 60, Server: lab.ServerIP}
 	if err := lab.Server.ServeTraffic(t.Context(), load); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +173,7 @@ func TestKilledAgentLeavesNoPersonas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := workersOf(t, hello.PID); n != 2 {
+	if n := len(children(t, hello.PID, agent.WorkerCommand)); n != 2 {
 		t.Fatalf("the agent has %d workers, want 2", n)
 	}
 	fileOf(t, lab.Router, "/sys/class/net/"+lab.LANIf+"/ifindex") // it is there
@@ -212,8 +188,8 @@ func TestKilledAgentLeavesNoPersonas(t *testing.T) {
 	})
 }
 
-// workersOf counts an agent's worker processes.
-func workersOf(t *testing.T, pid int) (n int) {
+// children lists the processes that process pid has started as such a command of the agent.
+func children(t *testing.T, pid int, command string) (pids []int) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -226,9 +202,10 @@ func workersOf(t *testing.T, pid int) (n int) {
 		}
 		fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
 		args, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
-		if err == nil && fields[1] == strconv.Itoa(pid) && strings.Contains(string(args), "\x00"+agent.WorkerCommand) {
-			n++
+		if err == nil && fields[1] == strconv.Itoa(pid) && strings.Contains(string(args), "\x00"+command) {
+			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			pids = append(pids, child)
 		}
 	}
-	return n
+	return pids
 }

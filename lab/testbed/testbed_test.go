@@ -13,6 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 func build(t *testing.T, p testbed.Portal) *testbed.Lab {
@@ -67,23 +68,50 @@ func lease(t *testing.T, h *testbed.Host) []client.Address {
 // sampleTwice opens the router's meter and reads it, so long apart.
 func sampleTwice(t *testing.T, lab *testbed.Lab, apart time.Duration) (before, after meter.Sample) {
 	t.Helper()
-	ctx := t.Context()
-	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs, Follow: true}); err != nil {
+	before = sample(t, lab)
+	time.Sleep(apart)
+	return before, readAgain(t, lab)
+}
+
+// sample opens the router's meter and reads it.
+func sample(t *testing.T, lab *testbed.Lab) meter.Sample {
+	t.Helper()
+	if err := lab.Router.OpenMeter(t.Context(), agent.Meter{IfNames: lab.Router.Ifs, Follow: true}); err != nil {
 		t.Fatal(err)
 	}
-	before, err := lab.Router.Sample(ctx)
+	return readAgain(t, lab)
+}
+
+func readAgain(t *testing.T, lab *testbed.Lab) meter.Sample {
+	t.Helper()
+	s, err := lab.Router.Sample(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(apart)
-	if after, err = lab.Router.Sample(ctx); err != nil {
-		t.Fatal(err)
-	}
+	return s
+}
+
+// send offers a load for the given time and returns the router's samples around it.
+func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Duration) (before, after meter.Sample) {
+	t.Helper()
+	offer(t, lab, load, func() {
+		time.Sleep(300 * time.Millisecond)
+		before, after = sampleTwice(t, lab, length)
+	})
 	return before, after
 }
 
-// send offers mbps for the given time and returns the router's samples around it.
-func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Duration) (before, after meter.Sample) {
+// sendUntil offers a load until the router's samples since its beginning show enough.
+func sendUntil(t *testing.T, lab *testbed.Lab, load agent.Traffic, what string, enough func(before, after meter.Sample) bool) {
+	t.Helper()
+	offer(t, lab, load, func() {
+		before := sample(t, lab)
+		labtest.Await(t, what, func() bool { return enough(before, readAgain(t, lab)) })
+	})
+}
+
+// offer offers a load while fn runs.
+func offer(t *testing.T, lab *testbed.Lab, load agent.Traffic, fn func()) {
 	t.Helper()
 	ctx := t.Context()
 	load.Server = lab.ServerIP
@@ -94,15 +122,13 @@ func send(t *testing.T, lab *testbed.Lab, load agent.Traffic, length time.Durati
 	if err := lab.Clients[0].StartTraffic(ctx, load); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(300 * time.Millisecond)
-	before, after = sampleTwice(t, lab, length)
+	fn()
 	if err := lab.Clients[0].StopTraffic(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if err := lab.Server.StopTraffic(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return before, after
 }
 
 func TestMacvlanClientsLeaseSendAndRelease(t *testing.T) {
@@ -119,7 +145,7 @@ func TestMacvlanClientsLeaseSendAndRelease(t *testing.T) {
 	var before, after meter.Sample
 	var got float64
 	for range 5 { // a busy machine may keep it from sending
-		before, after = send(t, lab, agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: n, OfferedMbps: 50}, time.Second)
+		before, after = send(t, lab, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: n, OfferedMbps: 50}, time.Second)
 		moved := after.Links[lab.WANIf].Sub(before.Links[lab.WANIf])
 		if got = float64(moved.TxBytes) * 8e3 / float64(after.MonotonicNs-before.MonotonicNs); got >= 40 {
 			break
@@ -162,7 +188,7 @@ func TestVethClientsHaveStudyOnesAddresses(t *testing.T) {
 		}
 	}
 	for _, direction := range []string{"up", "down"} {
-		before, after := send(t, lab, agent.Traffic{Kind: agent.TrafficStreams, Direction: direction, Clients: 5, OfferedMbps: 20}, time.Second)
+		before, after := send(t, lab, agent.Traffic{Kind: traffic.KindStreams, Direction: direction, Clients: 5, OfferedMbps: 20}, time.Second)
 		link := map[string]string{"up": lab.WANIf, "down": lab.LANIf}[direction]
 		if moved := after.Links[link].Sub(before.Links[link]); moved.TxBytes < 1e6 {
 			t.Errorf("%s: %d bytes in a second, want about 2.6 MB", direction, moved.TxBytes)
@@ -179,7 +205,7 @@ func TestIperf3CarriesTheOfferedLoad(t *testing.T) {
 		{Paced: true, Direction: "down"},
 		{UDP: true, Direction: "up"},
 	} {
-		load.Kind, load.Clients, load.OfferedMbps, load.BurstSegments = agent.TrafficIperf3, 4, 20, 44
+		load.Kind, load.Clients, load.OfferedMbps, load.BurstSegments = traffic.KindIperf3, 4, 20, 44
 		link := map[string]string{"up": lab.WANIf, "down": lab.LANIf}[load.Direction]
 		var got float64
 		for range 5 { // a busy machine may keep it from sending
@@ -199,7 +225,7 @@ func TestProfilesDecideWhetherTheRouterSeesSinglePackets(t *testing.T) {
 	for _, aggregate := range []bool{false, true} {
 		lab := build(t, testbed.Portal{Aggregate: aggregate})
 		withClients(t, lab, client.KindVeth, 4)
-		before, after := send(t, lab, agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: 4, OfferedMbps: 200}, time.Second)
+		before, after := send(t, lab, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 4, OfferedMbps: 200}, time.Second)
 		frames := after.Links[lab.LANIf].Sub(before.Links[lab.LANIf]).RxPackets + after.Links[lab.WANIf].Sub(before.Links[lab.WANIf]).RxPackets
 		factor := float64(frames) / float64(after.IPIn-before.IPIn)
 		if !aggregate && factor > 1.05 || aggregate && factor < 1.5 {
@@ -218,7 +244,7 @@ func TestTwoLabsDoNotMeet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	send(t, a, agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: 2, OfferedMbps: 50}, 500*time.Millisecond)
+	send(t, a, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 2, OfferedMbps: 50}, 500*time.Millisecond)
 	after, err := sampleOf(b)
 	if err != nil {
 		t.Fatal(err)

@@ -28,11 +28,11 @@ type reading = analysis.Reading
 // measurement, and described in one line here.
 var Metrics = []analysis.Metric{
 	{Name: PerBit, Unit: "ns/bit", Text: "router CPU per delivered bit", Better: analysis.Less, Against: analysis.AsRatio, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: nsPerBit},
-	{Name: CPU, Unit: "% of a core", Text: "router CPU", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: cpuCorePct},
+	{Name: CPU, Short: "CPU", Unit: "% of a core", Text: "router CPU", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: cpuCorePct},
 	{Name: Normalised, Unit: "% of a core", Text: "router CPU × offered load / bandwidth on the link", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: normalisedPct},
 	{Name: "cpu_machine_pct", Unit: "% of the machine", Text: "router CPU over all CPUs of the machine", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Percents, Of: func(r reading) float64 { return analysis.Over(cpuCorePct(r), float64(r.CPUs)) }},
 	{Name: "process_core_pct", Unit: "% of a core", Text: "router CPU in the device's processes", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: corePct("process_ns")},
-	{Name: "ns_per_packet", Unit: "ns", Text: "router CPU per packet forwarded", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: func(r reading) float64 { return analysis.Over(routerNs(r), r.Get("packets")) }},
+	{Name: "ns_per_packet", Short: "ns/packet", Unit: "ns", Text: "router CPU per packet forwarded", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: func(r reading) float64 { return analysis.Over(routerNs(r), r.Get("packets")) }},
 	{Name: Delivered, Unit: "Mbit/s", Text: "payload", Better: analysis.More, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: analysis.Field("delivered_mbps")},
 	{Name: Link, Unit: "Mbit/s", Text: "on the router's outgoing link, with headers", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.Field("link_mbps")},
 	{Name: "pss_mib", Unit: "MiB", Text: "memory of the device's processes", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.Field("pss_mib")},
@@ -203,4 +203,10 @@ func NormalisedPct(t result.Trial, m result.Measurement) analysis.Number {
 
 func readingOf(t result.Trial, m result.Measurement) reading {
 	return reading{Values: result.ValuesOf(m), Cell: t.Cell}
+}
+
+// AtLimit reports whether the device itself could not carry the offered load. A
+// hiccup in one trial of many is not the device's limit.
+func AtLimit(c analysis.Cell) bool {
+	return c.Flagged(result.FlagSaturated) && float64(c.Device(Delivered).Mean) < result.FullLoad*c.Number(result.OfferedMbps)
 }

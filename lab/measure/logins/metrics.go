@@ -20,13 +20,13 @@ type reading = analysis.Reading
 
 // phaseMetrics is every figure of a phase.
 var phaseMetrics = []analysis.Metric{
-	{Name: PerSecond, Unit: "clients/s", Better: analysis.More, Range: analysis.Amounts, Of: func(r reading) float64 { return analysis.Over(r.Get("through"), r.Get("through_seconds")) }},
+	{Name: PerSecond, Unit: "clients/s", Text: "that got through", Better: analysis.More, Range: analysis.Amounts, Of: func(r reading) float64 { return analysis.Over(r.Get("through"), r.Get("through_seconds")) }},
 	{Name: "p50_ms", Unit: "ms", Text: "from a client's turn, of those that got through", Better: analysis.Less, Range: analysis.Amounts, Of: analysis.Field("through.p50")},
 	{Name: "p90_ms", Unit: "ms", Better: analysis.Less, Range: analysis.Amounts, Of: analysis.Field("through.p90")},
-	{Name: "p99_ms", Unit: "ms", Better: analysis.Less, Range: analysis.Amounts, Of: analysis.Field("through.p99")},
+	{Name: "p99_ms", Short: "p99", Unit: "ms", Better: analysis.Less, Range: analysis.Amounts, Of: analysis.Field("through.p99")},
 	{Name: "max_ms", Unit: "ms", Better: analysis.Less, Range: analysis.Amounts, Of: analysis.Field("through.max")},
 	{Name: "late_ms", Unit: "ms", Text: "how long after its turn the latest client began", Host: "client", Range: analysis.Amounts, Of: analysis.Field("late_ms")},
-	{Name: "router_ms", Unit: "ms", Text: "router CPU a client that got through", Better: analysis.Less, Host: "router", Range: analysis.Amounts, Of: func(r reading) float64 {
+	{Name: "router_ms", Short: "CPU", Unit: "ms", Text: "router CPU a client that got through", Better: analysis.Less, Host: "router", Range: analysis.Amounts, Of: func(r reading) float64 {
 		return msPerClient(r, r.Get("napi_ns")+r.Get("process_ns"))
 	}},
 	{Name: "process_ms", Unit: "ms", Text: "of it in the device's processes", Host: "router", Range: analysis.Amounts, Of: func(r reading) float64 { return msPerClient(r, r.Get("process_ns")) }},
@@ -39,7 +39,7 @@ var phaseMetrics = []analysis.Metric{
 }
 
 // Metrics is every figure of a cell.
-var Metrics = append(append(ofPhase(Lease), ofPhase(Login)...),
+var Metrics = append(append(ofPhase(Login), ofPhase(Lease)...),
 	analysis.Metric{Name: "idle_pss_mib", Unit: "MiB", Text: "memory of the device's processes before the first client", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("idle_pss_mib")},
 	analysis.Metric{Name: "logged_pss_mib", Unit: "MiB", Text: "and after the last log-in", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("logged_pss_mib")},
 	analysis.Metric{Name: "pss_kib_per_client", Unit: "KiB", Text: "growth of that memory, over the clients that got in", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Changes, Of: pssPerClient},
@@ -51,6 +51,9 @@ func ofPhase(prefix string) []analysis.Metric {
 	for _, m := range phaseMetrics {
 		of := m.Of
 		m.Name, m.Per = prefix+m.Name, analysis.PerWindow
+		if m.Short != "" {
+			m.Short += "/" + prefix[:len(prefix)-1]
+		}
 		m.Of = func(r reading) float64 {
 			r.Values = r.Part(prefix[:len(prefix)-1] + ".")
 			return of(r)

@@ -1,0 +1,103 @@
+package studies
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// TestCriteriaOnTheStudyItself gives the study's own figures, as if they had
+// been measured without any noise, to the criteria its claims are judged by.
+// They must find what the study finds, but for the one sentence that its own
+// table 5.8 contradicts.
+func TestCriteriaOnTheStudyItself(t *testing.T) {
+	var runs []analysis.Summary
+	for _, s := range study1.Sweeps {
+		runs = append(runs, asMeasured(s))
+	}
+	// Nor do its tables have what its text says of the clients beyond 10 together: it
+	// goes from step to step.
+	contradicted := []string{
+		"largest-step-1-to-10-clients/gateway-nfqueue", "negligible-beyond-10-clients/clean",
+		"negligible-beyond-10-clients/coovachilli", "negligible-beyond-10-clients/gateway-nfqueue",
+	}
+	judged := 0
+	for _, f := range Beside(runs...)[0].Findings {
+		if f.Holds == nil {
+			t.Errorf("%s is not tested: %s %s", f.ID, f.Here, f.Expect)
+			continue
+		}
+		judged++
+		if want := !slices.Contains(contradicted, f.ID); *f.Holds != want {
+			t.Errorf("%s: holds %v, want %v: %s", f.ID, *f.Holds, want, f.Here)
+		}
+	}
+	// Two claims on portals and six on all routers, and two on the pair.
+	if want := 2*2 + 6*3 + 2; judged != want {
+		t.Errorf("%d findings, want %d", judged, want)
+	}
+}
+
+// asMeasured is the summary of a run that measured just what the study prints.
+func asMeasured(sw *Sweep) analysis.Summary {
+	s := analysis.Summary{Experiment: sw.Run, Mode: result.ModeDuet, Delta: 0.05}
+	published := sw.published(study1.Scenarios)
+	cpu := func(sc Scenario, at float64) float64 {
+		return float64(published[sc.Published].estimate(normalised, at).Mean)
+	}
+	for _, sc := range study1.Scenarios {
+		c := published[sc.Published]
+		clients, load := sw.At.Int(result.Clients), analysis.Number(sw.At.Number(result.OfferedMbps))
+		sweep := analysis.Sweep{DUT: sc.DUT, Along: string(sw.Along), Clients: clients, OfferedMbps: load, Direction: result.Up, Profile: result.PerPacket}
+		for i, at := range c.levels {
+			if sw.Along == result.Clients {
+				clients = int(at)
+			} else {
+				load = analysis.Number(at)
+			}
+			value := func(m Metric) analysis.Estimate { return sharp(float64(c.estimate(m, at).Mean)) }
+			sweep.Levels = append(sweep.Levels, analysis.Level{
+				Level: analysis.Number(at), LinkMbps: value(link), CPUSampled: value(sampled), CPUNormalised: value(normalised),
+			})
+			for j, from := range c.levels[:i] {
+				rise := sharp(100 * (cpu(sc, at)/cpu(sc, from) - 1))
+				if j == i-1 {
+					sweep.Increments = append(sweep.Increments, analysis.Increment{
+						From: analysis.Number(from), To: analysis.Number(at), NetPct: sharp(cpu(sc, at) - cpu(sc, from)), RelativePct: rise,
+					})
+				} else {
+					sweep.Spans = append(sweep.Spans, analysis.Span{From: analysis.Number(from), To: analysis.Number(at), RelativePct: rise})
+				}
+			}
+			if sc.DUT != analysis.Clean {
+				s.Cells = append(s.Cells, analysis.Cell{
+					DUT: sc.DUT, Clients: clients, OfferedMbps: load, Direction: result.Up, Profile: result.PerPacket,
+					OverheadRatio: sharp(cpu(sc, at) / cpu(study1.Scenarios[0], at)),
+				})
+			}
+		}
+		s.Sweeps = append(s.Sweeps, sweep)
+	}
+	if sw.Along == result.Clients {
+		a, b := study1.Scenarios[1], study1.Scenarios[2]
+		q := analysis.Quotient{DUT: a.DUT, Over: b.DUT, OfferedMbps: analysis.Number(sw.value()), Direction: result.Up, Profile: result.PerPacket}
+		apart := func(at float64) float64 { return math.Abs(math.Log(cpu(a, at) / cpu(b, at))) }
+		levels := published[a.Published].levels
+		for _, at := range levels {
+			q.Levels = append(q.Levels, analysis.QuotientLevel{
+				Clients: int(at), Ratio: sharp(cpu(a, at) / cpu(b, at)), Widening: sharp(math.Exp(apart(at) - apart(levels[0]))),
+			})
+		}
+		s.Quotients = append(s.Quotients, q)
+	}
+	return s
+}
+
+// sharp is an estimate without noise.
+func sharp(v float64) analysis.Estimate {
+	n := analysis.Number(v)
+	return analysis.Estimate{Mean: n, Lo: n, Hi: n, N: 6}
+}

@@ -3,7 +3,6 @@ package report_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -56,18 +55,6 @@ func TestPageInBrowser(t *testing.T) {
 	for _, v := range []view{wide, phone, paper} {
 		t.Run("fits "+v.name, func(t *testing.T) { checkFits(t, open(t, browser, file, v)) })
 	}
-}
-
-// rawCells are the cells of summary.json as they stand there.
-func rawCells(t *testing.T, dir string) []map[string]any {
-	t.Helper()
-	var raw struct {
-		Cells []map[string]any `json:"cells"`
-	}
-	if err := json.Unmarshal(read(t, dir, report.SummaryFile), &raw); err != nil {
-		t.Fatal(err)
-	}
-	return raw.Cells
 }
 
 // checkTables holds the tables of results against summary.json: every cell is

@@ -160,31 +160,6 @@ func TestTerminalIsPlain(t *testing.T) {
 	}
 }
 
-// stored is what tests read of summary.json.
-type stored struct {
-	Cells   []storedCell
-	Sweeps  []analysis.Sweep
-	Skipped []result.Skip
-}
-
-type storedCell struct {
-	Dimensions    result.Cell
-	Pairs, Blocks int
-	Metrics       analysis.Figures
-	Verdict       struct{ Word string }
-}
-
-func (c storedCell) dut() string { return c.Dimensions.Text(result.DUT) }
-
-// readSummary reads summary.json of a run folder.
-func readSummary(t *testing.T, dir string) (s stored) {
-	t.Helper()
-	if err := json.Unmarshal(read(t, dir, report.SummaryFile), &s); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // TestWrite goes from a run folder to every file and holds the figures against
 // the truth of the simulation.
 func TestWrite(t *testing.T) {

@@ -51,7 +51,8 @@ func asMeasured(sw *Sweep) analysis.Summary {
 	}
 	for _, sc := range study1.Scenarios {
 		c := published[sc.Published]
-		sweep := analysis.Sweep{Cell: sw.At.With(result.DUT, sc.DUT).With(result.Profile, result.PerPacket), Along: sw.Along}
+		setting := sw.At.With(result.Direction, result.Up).With(result.Profile, result.PerPacket)
+		sweep := analysis.Sweep{Cell: setting.With(result.DUT, sc.DUT), Along: sw.Along}
 		for i, at := range c.levels {
 			value := func(m Metric) analysis.Estimate { return sharp(float64(c.estimate(m, at).Mean)) }
 			sweep.Levels = append(sweep.Levels, analysis.Level{
@@ -69,14 +70,17 @@ func asMeasured(sw *Sweep) analysis.Summary {
 			}
 			if sc.DUT != analysis.Clean {
 				ratio := sharp(cpu(sc, at) / cpu(study1.Scenarios[0], at))
-				s.Cells = append(s.Cells, analysis.Cell{Cell: sweep.Cell.With(sw.Along, at), Metrics: analysis.Figures{cost.PerBit: {Change: &ratio}}})
+				s.Cells = append(s.Cells, analysis.Cell{
+					Cell:    sweep.Cell.With(sw.Along, at),
+					Metrics: analysis.Figures{cost.PerBit: {Change: &ratio}},
+				})
 			}
 		}
 		s.Sweeps = append(s.Sweeps, sweep)
 	}
 	if sw.Along == result.Clients {
 		a, b := study1.Scenarios[1], study1.Scenarios[2]
-		q := analysis.Quotient{DUT: a.DUT, Over: b.DUT, Cell: sw.At.With(result.Profile, result.PerPacket)}
+		q := analysis.Quotient{DUT: a.DUT, Over: b.DUT, Cell: sw.At.With(result.Direction, result.Up).With(result.Profile, result.PerPacket)}
 		apart := func(at float64) float64 { return math.Abs(math.Log(cpu(a, at) / cpu(b, at))) }
 		levels := published[a.Published].levels
 		for _, at := range levels {

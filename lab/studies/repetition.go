@@ -8,6 +8,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // beside is a study beside what runs hold of it.
@@ -201,12 +202,12 @@ func (r repeated) elsewhere(x repetition, levels []float64, duts ...string) stri
 	}
 	why = slices.Compact(why)
 	for i, text := range why {
-		why[i] = fmt.Sprintf(text, listed(lacking[text]))
+		why[i] = fmt.Sprintf(text, words.Listed(lacking[text]))
 	}
 	if len(why) == 0 {
 		why = append(why, "no run has all of them")
 	}
-	text := fmt.Sprintf("; judged at %s in total, not at the study's %s, where %s", x.held(), r.study.held(), listed(why))
+	text := fmt.Sprintf("; judged at %s in total, not at the study's %s, where %s", x.held(), r.study.held(), words.Listed(why))
 	if x.value() < r.study.value() {
 		text += x.Lower
 	}

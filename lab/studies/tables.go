@@ -9,6 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 func (b beside) tables() []Table {
@@ -154,7 +155,7 @@ func (x repetition) note(routers []router, said ...string) string {
 	said = append(said, marks(routers)...)
 	if x.Runs > 1 {
 		for _, run := range order {
-			said = append(said, fmt.Sprintf("Of run %s: %s.", run, listed(byRun[run])))
+			said = append(said, fmt.Sprintf("Of run %s: %s.", run, words.Listed(byRun[run])))
 		}
 	}
 	return strings.Join(said, " ")

@@ -54,11 +54,11 @@ var allowedImports = map[string][]string{
 	"gateway/netnstest":             {}, // namespaces for tests
 
 	"lab/result":     {},
-	"lab/client":     {"lab/meter", "lab/client/persona"}, // opens the counters of each client's namespace
+	"lab/client":     {"lab/meter", "lab/client/persona", "lab/traffic"}, // opens the counters of each client's namespace
 	"lab/traffic":    {"lab/traffic/socket"},
 	"lab/meter":      {},
 	"lab/profile":    {"lab/result"},
-	"lab/experiment": {"lab/result"},
+	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/short"}, // for the traits of their kinds
 	"lab/agent":      {"lab/client", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/meter"},
 	"lab/testbed":    {"lab/agent", "lab/client"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment"},
@@ -98,10 +98,11 @@ var testImports = map[string][]string{
 	"gateway/portal":                    {"gateway/netnstest"},
 
 	"lab/analysis": {"lab/analysis/analysistest"},
+	"lab/client":   {"lab/labtest"},
 	"lab/compare":  {"lab/analysis/analysistest"},
-	"lab/doctor":   {"lab/labtest"},
-	"lab/dut":      {"lab/testbed", "lab/labtest"}, // devices are tested in real labs
-	"lab/testbed":  {"lab/meter", "lab/labtest"},
+	"lab/doctor":   {"lab/labtest", "lab/traffic"},
+	"lab/dut":      {"lab/testbed", "lab/labtest", "lab/traffic"}, // devices are tested in real labs
+	"lab/testbed":  {"lab/meter", "lab/labtest", "lab/traffic"},
 	"lab/traffic":  {"lab/labtest"},
 
 	"lab/client/persona": {"lab/labtest"},

@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/users"
 )
 
-// authenticator asks the local accounts first, and RADIUS for whom they do not know.
+// authenticator tries the local accounts first, and RADIUS for unknown names.
 type authenticator struct {
 	sources []source
 }
@@ -40,10 +40,10 @@ func (g *gateway) authenticator() (a authenticator, err error) {
 	return a, nil
 }
 
-// Authenticate chooses the session's ID, so that servers are told of it before the
-// session begins, and returns the first source's login. Where all reject, the last one's
-// message is what the user reads; where one cannot tell, nobody is admitted by
-// another one's word alone, but nobody is told that the password is wrong either.
+// Authenticate chooses the session's ID, so that servers get it before the session
+// begins, and returns the first source's login. If all sources reject, the user gets the
+// last one's message. If one source fails, a rejection by another is not final: the user
+// is neither admitted nor told that the password is wrong.
 func (a authenticator) Authenticate(ctx context.Context, c session.Credentials) (session.Login, error) {
 	var unsure error
 	c.SessionID = session.NewID()
@@ -51,7 +51,7 @@ func (a authenticator) Authenticate(ctx context.Context, c session.Credentials) 
 	for _, s := range a.sources {
 		login, e := s.Authenticate(ctx, c)
 		if e == nil {
-			login.For = c.Key // and for nobody who may have the address by now
+			login.For = c.Key // only for this client, not for a later owner of the address
 			login.SessionID = c.SessionID
 			return login, nil
 		}
@@ -67,8 +67,8 @@ func (a authenticator) Authenticate(ctx context.Context, c session.Credentials) 
 
 var _ portal.Authenticator = authenticator{}
 
-// granting is the table as whoever admits sees it: what a login does not limit,
-// the configuration does.
+// granting wraps the table for those who admit clients: it fills in the configuration's
+// limits where a login has none.
 type granting struct {
 	*session.Table
 	g *gateway
@@ -92,7 +92,7 @@ func (t granting) Admit(addr netip.Addr, login session.Login) (session.Session, 
 	return s, err
 }
 
-// Lease gives an operator's client an address, if it can be one's.
+// Lease gives an address to a client that an operator logs in, if clients can have it.
 func (t granting) Lease(key session.Key, hostname string, end time.Time) error {
 	lan := t.g.cfg.LAN
 	if why := lan.Unleasable(key.Addr); why != "" {
@@ -105,17 +105,17 @@ func (t granting) Lease(key session.Key, hostname string, end time.Time) error {
 	return t.Table.Lease(key, hostname, end)
 }
 
-// accounts says whether RADIUS servers are told of sessions.
+// accounts reports whether accounting is sent to RADIUS servers.
 func (g *gateway) accounts() bool { return g.radius != nil && g.cfg.RADIUS.Accounting }
 
-// Accounting: events under way at once, and the wait after an attempt that failed.
+// Accounting: concurrent events, and the delay after a failed attempt.
 const (
 	accountedAtOnce = 64
 	accountingPause = 2 * time.Second
 )
 
-// account takes the table's events to the RADIUS servers, each until one of them
-// has it. Sessions wait for nobody else's.
+// account sends the table's events to the RADIUS servers, each until a server confirms
+// it. Events of different sessions do not wait for each other.
 func (g *gateway) account(ctx context.Context) error {
 	for {
 		events, err := g.table.NextFew(ctx, accountedAtOnce)

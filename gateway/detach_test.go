@@ -13,8 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestDetachKeepsSessions: who was logged in before detach still is when a gateway is
-// started again, and what was counted stands.
+// TestDetachKeepsSessions: clients logged in before detach are still logged in when a
+// gateway starts again, with their counts.
 func TestDetachKeepsSessions(t *testing.T) {
 	dir := t.TempDir()
 	d := startWithAnn(t, dir)
@@ -37,15 +37,15 @@ func TestDetachKeepsSessions(t *testing.T) {
 	}
 	must(t, d.stop())
 	must(t, os.WriteFile(bootFile(d.cfg), []byte("of a former boot\n"), 0o600))
-	must(t, Detach(d.cfg, false)) // as after a reboot, which sessions do not outlive
+	must(t, Detach(d.cfg, false)) // as after a reboot, which sessions do not survive
 	d = start(t, dir)
 	if got := d.client(t).State; got == session.Authenticated {
 		t.Error("detach has a session outlive a reboot")
 	}
 }
 
-// TestDetachElsewhere: where the interface is not known nobody is told that all is
-// gone, unless it is the guard that says which one it was.
+// TestDetachElsewhere: without the interface, detach fails, unless the guard identifies
+// the LAN.
 func TestDetachElsewhere(t *testing.T) {
 	network(t)
 	d := start(t, t.TempDir())
@@ -58,8 +58,8 @@ func TestDetachElsewhere(t *testing.T) {
 	must(t, Detach(d.cfg, true))
 }
 
-// TestDetachShutsFirst: where the guard cannot be taken out, what is left of it lets
-// nobody through, who was logged in or not.
+// TestDetachShutsFirst: where the guard cannot be removed, what is left of it blocks all
+// clients.
 func TestDetachShutsFirst(t *testing.T) {
 	network(t)
 	d := start(t, t.TempDir())

@@ -1,4 +1,4 @@
-// Package gateway puts a gateway together from its parts and runs it.
+// Package gateway assembles a gateway from its parts and runs it.
 //
 //	DHCP ──lease──▶ session table ──Set──▶ data path ◀── packets
 //	portal ─login─▶       │  ▲                 ▲
@@ -31,14 +31,14 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// Daemon is what a gateway needs of the process it runs in.
+// Daemon is what a gateway needs from the process it runs in.
 type Daemon struct {
 	Version string
 	Log     *slog.Logger
 	Ready   func() // called once, when clients and control verbs are served
 }
 
-// gateway is the running parts. Those the configuration leaves out are nil.
+// gateway holds the running parts; those that the configuration disables are nil.
 type gateway struct {
 	cfg   *config.Config
 	log   *slog.Logger
@@ -53,14 +53,14 @@ type gateway struct {
 	dhcp   *dhcp.Server
 	dns    *dns.Server
 
-	// known is set once the table is open: clients the data path hears of before
-	// are heard of again with their next packet.
+	// known is closed once the table is open. Clients that the data path reports earlier
+	// are reported again with their next packet.
 	known chan struct{}
 }
 
-// Run serves until ctx ends, and then leaves what is in the kernel in place:
-// admitted clients go on. It fails with control.ErrRunning where another daemon
-// has the same run_dir, and with datapath.ErrBusy where one has an interface.
+// Run serves until ctx ends. What is in the kernel stays in place, and admitted clients'
+// traffic continues. Run fails with control.ErrRunning if another daemon has the same
+// run_dir, and with datapath.ErrBusy if another one has an interface.
 func Run(ctx context.Context, cfg *config.Config, d Daemon) (err error) {
 	g := &gateway{cfg: cfg, log: d.Log, began: time.Now(), said: d, known: make(chan struct{})}
 	defer func() { err = errors.Join(err, g.close()) }()
@@ -70,7 +70,7 @@ func Run(ctx context.Context, cfg *config.Config, d Daemon) (err error) {
 	return g.serve(ctx)
 }
 
-// open makes the parts, those that decide before those that let clients ask.
+// open creates the parts: first those that decide, then those that clients reach.
 func (g *gateway) open() (err error) {
 	cfg := g.cfg
 	if g.socket, err = control.Listen(cfg.ControlSocket()); err != nil {
@@ -119,9 +119,9 @@ func (g *gateway) open() (err error) {
 	return err
 }
 
-// openTable opens the sessions' table. What a data path in user space has counted
-// ends with the daemon, and what one in the kernel has with detach, or when one of
-// another kind takes over: sessions go on all the same, until the machine restarts.
+// openTable opens the session table. Counters of a data path in user space end with the
+// daemon, those of one in the kernel end with detach or a change of kind. Sessions
+// continue in either case, until the machine restarts.
 func (g *gateway) openTable() error {
 	file, kept := filepath.Join(g.cfg.StateDir, "sessions.db"), bootFile(g.cfg)
 	boot, err := os.ReadFile(bootID)
@@ -145,14 +145,14 @@ func (g *gateway) openTable() error {
 	return nil
 }
 
-// bootID is where the kernel tells boots of the machine apart, and bootFile which one
-// sessions are of.
+// bootID identifies the present boot of the machine; bootFile stores the boot that the
+// sessions belong to.
 const bootID = "/proc/sys/kernel/random/boot_id"
 
 func bootFile(cfg *config.Config) string { return filepath.Join(cfg.StateDir, "boot") }
 
-// reconcile shuts clients out that a predecessor let in and the table does not
-// know: its file was lost, or replaced.
+// reconcile blocks clients that a former daemon admitted and the table does not contain,
+// because its file was lost or replaced.
 func (g *gateway) reconcile() error {
 	addrs, err := g.dp.Clients()
 	if err != nil {
@@ -169,7 +169,7 @@ func (g *gateway) reconcile() error {
 	return nil
 }
 
-// takeUp gives the table the leases it does not know, for the same reason.
+// takeUp adds leases that the table does not contain, for the same reason.
 func (g *gateway) takeUp(all []dhcp.Lease) error {
 	for _, l := range all {
 		if _, known := g.table.Get(l.Addr); known {
@@ -185,7 +185,7 @@ func (g *gateway) takeUp(all []dhcp.Lease) error {
 // serve runs the parts until ctx ends or one of them fails; the others end with it.
 func (g *gateway) serve(ctx context.Context) error {
 	var plain, secure net.Listener
-	if g.portal != nil { // who is told that the gateway is ready finds it there
+	if g.portal != nil { // the portal must listen before the gateway reports ready
 		var err error
 		if plain, secure, err = g.listenPortal(ctx); err != nil {
 			return fmt.Errorf("portal: %w", err)
@@ -240,7 +240,7 @@ func (g *gateway) serve(ctx context.Context) error {
 	return failed
 }
 
-// close lets go of the parts in reverse order. The data path stays in the kernel.
+// close closes the parts in reverse order. The data path stays in the kernel.
 func (g *gateway) close() error {
 	var errs []error
 	if g.dns != nil {
@@ -253,7 +253,7 @@ func (g *gateway) close() error {
 		errs = append(errs, g.radius.Close())
 	}
 	if g.dp != nil {
-		// Before the table: it tells of newcomers.
+		// Closed before the table, because it reports new clients to it.
 		defer g.dp.Close()
 	}
 	if g.table != nil {
@@ -265,7 +265,7 @@ func (g *gateway) close() error {
 	return errors.Join(errs...)
 }
 
-// checkMachine holds the file against the machine.
+// checkMachine compares the configuration with the machine.
 func checkMachine(cfg *config.Config) error {
 	if _, err := net.InterfaceByName(cfg.WAN.Interface); err != nil {
 		return fmt.Errorf("looking for wan.interface %q: %w", cfg.WAN.Interface, err)
@@ -274,7 +274,7 @@ func checkMachine(cfg *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("looking for lan.interface %q: %w", cfg.LAN.Interface, err)
 	}
-	if cfg.Datapath.Kind != config.TUN { // whose own device has the address
+	if cfg.Datapath.Kind != config.TUN { // with TUN the address belongs to its device
 		if err := checkAddress(lan, cfg.LAN.Address); err != nil {
 			return err
 		}
@@ -289,7 +289,7 @@ func checkMachine(cfg *config.Config) error {
 	return nil
 }
 
-// checkAddress wants the gateway's address on the LAN's interface.
+// checkAddress checks that the LAN's interface has the gateway's address.
 func checkAddress(lan *net.Interface, own netip.Prefix) error {
 	addrs, err := lan.Addrs()
 	if err != nil {
@@ -303,7 +303,7 @@ func checkAddress(lan *net.Interface, own netip.Prefix) error {
 	return fmt.Errorf("%s does not have lan.address %s: ip addr add %s dev %s", lan.Name, own, own, lan.Name)
 }
 
-// newcomer gives a client an entry that someone else gave an address.
+// newcomer adds a client whose address another program leased.
 func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 	select {
 	case <-g.known:
@@ -315,8 +315,8 @@ func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
 	}
 }
 
-// renew keeps the entries of clients that others leased an address as long as
-// they send: nobody tells of those leases.
+// renew keeps the entries of clients with leases from another program while they send,
+// because those leases are not reported.
 func (g *gateway) renew(ctx context.Context) error {
 	every := g.cfg.DHCP.Lease / 4
 	for {

@@ -40,7 +40,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// network makes a client's and a server's namespace with this one between them.
+// network creates a client's and a server's namespace with this one between them.
 func network(t *testing.T) {
 	t.Helper()
 	sh(t, netnstest.Up+`ip netns add client; ip netns add server
@@ -72,10 +72,10 @@ func lease(t *testing.T) string {
 type daemon struct {
 	cfg   *config.Config
 	stop  func() error
-	ended chan error // what it ended with, once
+	ended chan error // receives the daemon's error once
 }
 
-// onEBPF is the data path of gateways that start is told nothing of.
+// onEBPF is start's default data path.
 const onEBPF = `pin_dir = "/sys/fs/bpf/test"`
 
 // start runs a gateway with a local user until the test ends or stop is called.
@@ -142,14 +142,14 @@ func (d daemon) client(t *testing.T) control.Session {
 
 const curl = "ip netns exec client curl -s --max-time 30 "
 
-// passes says whether the client reaches the server.
+// passes reports whether the client reaches the server.
 func passes() bool {
 	_, err := try("ip netns exec client ping -c 1 -W 4 192.0.2.2")
 	return err == nil
 }
 
-// TestClient leads one client through a day: lease, redirect, wrong password,
-// login, a restart of the gateway, logout.
+// TestClient takes one client through lease, redirect, wrong password, login, a restart of
+// the gateway and logout.
 func TestClient(t *testing.T) {
 	network(t)
 	dir := t.TempDir()
@@ -208,8 +208,7 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// startWithAnn starts a gateway in a new network, with a client that ann is logged in
-// at, and passes.
+// startWithAnn starts a gateway in a new network with a client that is logged in as ann.
 func startWithAnn(t *testing.T, dir string) daemon {
 	t.Helper()
 	network(t)
@@ -227,8 +226,8 @@ func startWithAnn(t *testing.T, dir string) daemon {
 	return d
 }
 
-// TestLostStoreShutsOut: whom nobody vouches for is out, also when a predecessor
-// had let it in.
+// TestLostStoreShutsOut: clients that are not in the table are blocked, also if a former
+// daemon had admitted them.
 func TestLostStoreShutsOut(t *testing.T) {
 	dir := t.TempDir()
 	d := startWithAnn(t, dir)

@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/control"
 )
 
-// TestAddressesOfNobody: what no client can have is refused before it is kept, and
-// what a former LAN's clients have left keeps no daemon from starting.
+// TestAddressesOfNobody: addresses that no client can have are refused, and entries of a
+// former LAN keep no daemon from starting.
 func TestAddressesOfNobody(t *testing.T) {
 	network(t)
 	dir := t.TempDir()
@@ -43,7 +43,7 @@ func TestAddressesOfNobody(t *testing.T) {
 	must(t, login("10.1.0.77", mac))
 	must(t, d.stop())
 
-	// The LAN becomes another.
+	// The LAN changes.
 	sh(t, "ip addr del 10.1.0.1/24 dev lan0; ip addr add 10.7.0.1/24 dev lan0")
 	moved := *d.cfg
 	moved.LAN.Address = netip.MustParsePrefix("10.7.0.1/24")
@@ -60,8 +60,8 @@ func TestAddressesOfNobody(t *testing.T) {
 	}
 }
 
-// TestStrangersReachNoService: before login nothing of the machine is to be had but
-// what the portal needs, whatever rules others add to the routing.
+// TestStrangersReachNoService: before login clients reach only what the portal needs of
+// the machine, whatever routing rules others add.
 func TestStrangersReachNoService(t *testing.T) {
 	network(t)
 	d := start(t, t.TempDir())
@@ -81,7 +81,7 @@ func TestStrangersReachNoService(t *testing.T) {
 		}
 	}
 	got("with the rules of a fresh machine")
-	sh(t, "ip rule add from 10.1.0.0/24 lookup main") // without a priority: before all others, if it could
+	sh(t, "ip rule add from 10.1.0.0/24 lookup main") // without a priority: placed before all others
 	t.Cleanup(func() { sh(t, "ip rule del from 10.1.0.0/24 lookup main") })
 	got("with a rule of somebody else")
 	if caught := sh(t, curl+`-o /dev/null -w '%{http_code}' http://192.0.2.2/`); caught != "302" {
@@ -94,7 +94,8 @@ func TestStrangersReachNoService(t *testing.T) {
 	}
 }
 
-// TestInterfaceThatComesAgain has no programs: the daemon ends, to be started again.
+// TestInterfaceThatComesAgain: a new interface has no programs, so the daemon ends, to be
+// started again.
 func TestInterfaceThatComesAgain(t *testing.T) {
 	network(t)
 	d := start(t, t.TempDir())

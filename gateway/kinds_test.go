@@ -6,8 +6,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestKindsTakeOver: a client that is logged in still is, and passes, and what it has
-// sent stands, whatever data path the next gateway has.
+// TestKindsTakeOver: after a change of data path a client is still logged in, passes, and
+// keeps its counts.
 func TestKindsTakeOver(t *testing.T) {
 	dir := t.TempDir()
 	d := startWithAnn(t, dir)
@@ -19,7 +19,7 @@ func TestKindsTakeOver(t *testing.T) {
 		}
 		must(t, d.stop())
 		sh(t, "ip addr flush dev lan0")
-		if keys != onTUN && keys != onTUN+fast { // there the device has it
+		if keys != onTUN && keys != onTUN+fast { // with TUN the device has the address
 			sh(t, "ip link del tun0 2>/dev/null || true; ip addr add 10.1.0.1/24 dev lan0")
 		}
 		d = startOn(t, dir, keys)

@@ -12,8 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
 )
 
-// TestLargestLAN: a file with a LAN that its data path refuses is refused, and no
-// other.
+// TestLargestLAN: the configuration refuses exactly the LANs that its data path refuses.
 func TestLargestLAN(t *testing.T) {
 	const nowhere = "none0"
 	own := netip.MustParseAddr("10.0.0.1")

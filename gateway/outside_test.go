@@ -16,8 +16,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// outside is the internet behind the gateway, in the namespace "server": a RADIUS
-// server, a DNS server for which every name is 192.0.2.2, and the web there.
+// outside is the Internet behind the gateway, in the namespace "server": a RADIUS
+// server, a DNS server that answers 192.0.2.2 for every name, and the web there.
 const outside = "192.0.2.2"
 
 // spawn runs a program in a namespace until the test ends.
@@ -38,7 +38,7 @@ func spawn(t *testing.T, namespace string, argv ...string) {
 	})
 }
 
-// eventually waits for what comes about by itself.
+// eventually waits until ok returns true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for range 3000 {
@@ -79,7 +79,7 @@ func startOutside(t *testing.T) (secret string) {
 	return conf.Secret
 }
 
-// internetEnv makes the test binary the web of a namespace: a process of its own,
+// internetEnv makes the test binary the web server of a namespace, in its own process,
 // because a gateway's must not have threads in other namespaces.
 const internetEnv = "GATEWAY_TEST_INTERNET"
 
@@ -88,7 +88,7 @@ func serveInternet() {
 	os.Exit(1)
 }
 
-// internet is every web site there is.
+// internet serves every web site.
 func internet(w http.ResponseWriter, r *http.Request) {
 	switch host, _, _ := strings.Cut(r.Host, ":"); host {
 	case "connectivitycheck.gstatic.com":
@@ -108,15 +108,15 @@ func internet(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sheets are what devices ask for to find out whether they are online, and how
-// the answer begins when they are: status, then body.
+// sheets are the probes by which devices detect a captive portal, and the beginning of
+// the answer when they are online: status, then body.
 var sheets = map[string]struct{ url, online string }{
 	"Android": {"http://connectivitycheck.gstatic.com/generate_204", "204 "},
 	"iOS":     {"http://captive.apple.com/hotspot-detect.html", "200 <HTML><HEAD><TITLE>Success"},
 	"Windows": {"http://www.msftconnecttest.com/connecttest.txt", "200 Microsoft Connect Test"},
 }
 
-// checkSheets holds what the client's device finds out against what is so.
+// checkSheets checks the results of the client's probes.
 func checkSheets(t *testing.T, when string, online bool) {
 	t.Helper()
 	for device, s := range sheets {

@@ -32,7 +32,7 @@ func (g *gateway) radiusConfig() radius.Config {
 		InterimDefault: r.Interim, SwapOctets: r.SwapOctets, LocalAccounts: !g.cfg.Auth.Has(config.MethodRADIUS),
 	}
 	if r.Retries == 0 {
-		out.Retries = -1 // none: there 0 is the default
+		out.Retries = -1 // none: for radius, 0 means the default
 	}
 	for _, s := range r.Servers() {
 		out.Servers = append(out.Servers, radius.Server{Address: s.Address, AcctAddress: s.AcctAddress, Secret: s.Secret})
@@ -65,7 +65,7 @@ func (g *gateway) dhcpConfig() dhcp.Config {
 	return out
 }
 
-// authenticated says whether a client is logged in.
+// authenticated reports whether a client is logged in.
 func (g *gateway) authenticated(mac dhcp.MAC, addr netip.Addr) bool {
 	s, known := g.table.Get(addr)
 	return known && s.MAC == datapath.MAC(mac) && s.State == session.Authenticated
@@ -85,7 +85,8 @@ func (g *gateway) dnsConfig() dns.Config {
 	return out
 }
 
-// clientInterface is where the kernel meets what clients send to the gateway.
+// clientInterface is the interface on which the kernel receives clients' packets for the
+// gateway.
 func clientInterface(cfg *config.Config) string {
 	if cfg.Datapath.Kind == config.TUN {
 		return cfg.Datapath.Device
@@ -93,8 +94,8 @@ func clientInterface(cfg *config.Config) string {
 	return cfg.LAN.Interface
 }
 
-// CheckFiles reads the files that a configuration names as the daemon would, and
-// changes nothing.
+// CheckFiles reads the files that a configuration names, as the daemon would, and changes
+// nothing.
 func CheckFiles(cfg *config.Config) error {
 	g := &gateway{cfg: cfg, log: slog.New(slog.DiscardHandler)}
 	auth, err := g.authenticator()
@@ -105,7 +106,7 @@ func CheckFiles(cfg *config.Config) error {
 	return err
 }
 
-// openPortal makes the portal, if there is to be one.
+// openPortal creates the portal if it is enabled.
 func (g *gateway) openPortal() (err error) {
 	if !g.cfg.Portal.Enabled {
 		return nil
@@ -138,8 +139,8 @@ func (g *gateway) portalConfig(key []byte) portal.Config {
 	return cfg
 }
 
-// listenPortal opens where the portal is found, and has the data path bring clients.
-// secure is nil without a certificate.
+// listenPortal opens the portal's listeners and has the data path hand over clients'
+// connections. secure is nil without a certificate.
 func (g *gateway) listenPortal(ctx context.Context) (plain, secure net.Listener, err error) {
 	addr := g.cfg.LAN.Address.Addr()
 	if plain, err = portal.Listen(ctx, netip.AddrPortFrom(addr, g.cfg.Portal.Port)); err != nil {
@@ -164,7 +165,7 @@ func (g *gateway) listenPortal(ctx context.Context) (plain, secure net.Listener,
 
 const keySize = 32 // bytes
 
-// keptKey reads a secret key, or makes and keeps one.
+// keptKey reads a secret key, or creates and stores one.
 func keptKey(path string) ([]byte, error) {
 	key, err := os.ReadFile(path)
 	if err == nil && len(key) == keySize {
@@ -181,7 +182,7 @@ func keptKey(path string) ([]byte, error) {
 	return key, nil
 }
 
-// leases tells the table what DHCP gives and takes.
+// leases reports DHCP's leases to the table.
 type leases struct{ table *session.Table }
 
 func (l leases) Leased(mac net.HardwareAddr, addr netip.Addr, hostname string, end time.Time) error {
@@ -192,5 +193,5 @@ func (l leases) Released(mac net.HardwareAddr, addr netip.Addr) error {
 	return l.table.Forget(session.Key{MAC: datapath.MAC(mac), Addr: addr})
 }
 
-// HashPassword makes what the users' file keeps of a password.
+// HashPassword returns the hash of a password for the users' file.
 func HashPassword(password string) string { return users.Hash(password) }

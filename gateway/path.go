@@ -19,41 +19,41 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/tun"
 )
 
-// path is a data path as the daemon runs it.
+// path is a data path with what the daemon needs of it.
 type path interface {
 	datapath.Datapath
 	// Clients lists the addresses that have an entry.
 	Clients() ([]netip.Addr, error)
 	// Total sums the counters of all addresses.
 	Total() (datapath.Counters, error)
-	// Packets counts packets by what became of them.
+	// Packets counts packets by outcome.
 	Packets() (map[string]uint64, error)
-	// Forwarding says how packets are forwarded at the moment, in a word.
+	// Forwarding names the present way of forwarding, in one word.
 	Forwarding() string
 }
 
-// introducer is a data path that must be shown the portal's socket.
+// introducer is a data path that needs the portal's socket.
 type introducer interface {
 	Portal(listener syscall.Conn) error
 }
 
-// hearer is a data path that hears clients' DHCP requests itself.
+// hearer is a data path that receives clients' DHCP requests itself.
 type hearer interface {
-	// Requests is as dhcp.Config has it.
+	// Requests returns a reader for dhcp.Config.
 	Requests() (io.ReadCloser, error)
 }
 
 var _ hearer = (*ebpf.Datapath)(nil)
 
-// mortal is a data path that can come to an end by itself.
+// mortal is a data path that can fail while it runs.
 type mortal interface {
-	// Wait returns when ctx ends, or with the reason why it cannot go on.
+	// Wait returns when ctx ends, or with the reason why the data path has failed.
 	Wait(context.Context) error
 }
 
-// openPath opens the configured data path. What one of another kind left on the
-// interfaces is taken out once this one shuts strangers out, so that there is no
-// open moment.
+// openPath opens the configured data path. It removes what a data path of another kind
+// left on the interfaces only after this one blocks unauthenticated clients, so that
+// the LAN is never open in between.
 func (g *gateway) openPath() (path, error) {
 	switch g.cfg.Datapath.Kind {
 	case config.EBPF:
@@ -76,7 +76,8 @@ func (g *gateway) openPath() (path, error) {
 	return nil, fmt.Errorf("no data path %q", g.cfg.Datapath.Kind)
 }
 
-// opened keeps the nil of a data path that failed to open from becoming a path.
+// opened keeps a nil pointer of a data path that failed to open from becoming a non-nil
+// interface value.
 func opened[P path](dp P, err error) (path, error) {
 	if err != nil {
 		return nil, err
@@ -84,14 +85,14 @@ func opened[P path](dp P, err error) (path, error) {
 	return dp, nil
 }
 
-// ErrNotHere is wrapped where a gateway's interface is unknown, so that nobody can say
-// that nothing of it is left.
+// ErrNotHere is returned where a gateway's interface does not exist in this network
+// namespace, so that it is unknown whether anything of the gateway is left elsewhere.
 var ErrNotHere = errors.New("nothing of a gateway is to be found in this network namespace")
 
-// Detach takes everything of a gateway out of the kernel, whatever its data path
-// was. What is not there is no error. While a daemon runs it fails with
-// datapath.ErrBusy unless it is forced to: that one then goes on without anything
-// in the kernel. NFQUEUE's rules it holds, or puts back: it must end first.
+// Detach removes everything of a gateway from the kernel, whatever its data path was.
+// What does not exist is no error. While a daemon runs, Detach fails with
+// datapath.ErrBusy unless forced; the daemon then continues without anything in the
+// kernel. A daemon with NFQUEUE keeps or restores its rules and must end first.
 func Detach(cfg *config.Config, force bool) error {
 	if !Here(cfg) && !force && !guard.There(cfg.LAN.Interface) && !nfqueue.Left(cfg.LAN.Interface) {
 		return fmt.Errorf("%w: neither the interface %s nor what guards it: if it is in another network namespace, detach there (ip netns exec); if it is gone for good, detach --force removes what is pinned",
@@ -103,36 +104,36 @@ func Detach(cfg *config.Config, force bool) error {
 	}
 	defer locks.Close()
 	var shut error
-	if guard.There(cfg.LAN.Interface) { // until it goes too, or where that fails, the LAN is shut
+	if guard.There(cfg.LAN.Interface) { // the LAN stays closed until the guard is removed last, or where that fails
 		shut = guard.Guard{LAN: cfg.LAN.Interface}.Know()
 	}
 	programs := removePrograms
-	if cfg.Datapath.Kind == config.EBPF { // its interfaces may be gone, and pins still there
+	if cfg.Datapath.Kind == config.EBPF { // pins may exist although the interfaces are gone
 		programs = func(cfg *config.Config) error { return ebpf.Remove(ebpfLeft(cfg)) }
 	}
 	return errors.Join(shut, programs(cfg), tun.Remove(cfg.LAN.Interface), nfqueue.Clear(cfg.LAN.Interface), guard.Remove(cfg.LAN.Interface))
 }
 
-// Left says whether anything of a gateway is in the kernel: programs, a device,
+// Left reports whether anything of a gateway is in the kernel: programs, a device,
 // rules, or the guard.
 func Left(cfg *config.Config) bool {
 	return Pinned(cfg) || ebpf.Attached(ebpfLeft(cfg)) || tun.Left(cfg.LAN.Interface) || nfqueue.Left(cfg.LAN.Interface) || guard.There(cfg.LAN.Interface)
 }
 
-// Pinned says whether there are pins of programs and maps. They are the machine's, not
-// the network namespace's: the programs may be on interfaces of another one.
+// Pinned reports whether programs and maps are pinned. Pins belong to the machine and
+// not to the network namespace: the programs may be on interfaces of another one.
 func Pinned(cfg *config.Config) bool {
 	_, err := os.Stat(cfg.Datapath.PinDir)
 	return err == nil
 }
 
-// Here says whether the LAN's interface is in this network namespace.
+// Here reports whether the LAN's interface is in this network namespace.
 func Here(cfg *config.Config) bool {
 	_, err := net.InterfaceByName(cfg.LAN.Interface)
 	return err == nil
 }
 
-// removePrograms takes out what an eBPF data path left.
+// removePrograms removes what an eBPF data path left.
 func removePrograms(cfg *config.Config) error {
 	if left := ebpfLeft(cfg); ebpf.Attached(left) {
 		return ebpf.Remove(left)
@@ -140,12 +141,12 @@ func removePrograms(cfg *config.Config) error {
 	return nil
 }
 
-// ebpfLeft is where programs may be left.
+// ebpfLeft is the configuration to find leftover programs with.
 func ebpfLeft(cfg *config.Config) ebpf.Config {
 	return ebpf.Config{LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, PinDir: cfg.Datapath.PinDir}
 }
 
-// portalPorts are the TCP ports the portal listens on, that for plain HTTP first.
+// portalPorts returns the TCP ports the portal listens on, the one for plain HTTP first.
 func portalPorts(p config.Portal) []uint16 {
 	switch {
 	case !p.Enabled:
@@ -156,7 +157,7 @@ func portalPorts(p config.Portal) []uint16 {
 	return []uint16{p.Port, p.TLSPort}
 }
 
-// tunConfig is what the packet socket and the device are opened for.
+// tunConfig returns the configuration of the packet socket and the TUN device.
 func tunConfig(cfg *config.Config, log *slog.Logger) tun.Config {
 	return tun.Config{
 		LAN: cfg.LAN.Interface, WAN: cfg.WAN.Interface, Device: cfg.Datapath.Device, Address: cfg.LAN.Address,
@@ -164,7 +165,7 @@ func tunConfig(cfg *config.Config, log *slog.Logger) tun.Config {
 	}
 }
 
-// ebpfConfig is what the programs are made for.
+// ebpfConfig returns the configuration of the eBPF programs.
 func (g *gateway) ebpfConfig() ebpf.Config {
 	cfg := g.cfg
 	c := ebpf.Config{
@@ -179,7 +180,7 @@ func (g *gateway) ebpfConfig() ebpf.Config {
 	return c
 }
 
-// nfqueueConfig is what queues and rules are made for.
+// nfqueueConfig returns the configuration of queues and rules.
 func (g *gateway) nfqueueConfig() nfqueue.Config {
 	cfg := g.cfg
 	c := nfqueue.Config{

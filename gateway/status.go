@@ -11,8 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// status is the daemon's account of itself. A part that cannot be read is left
-// out and logged: the others are worth knowing all the more.
+// status returns the daemon's status. A part that cannot be read is logged and left
+// out.
 func (g *gateway) status() control.Status {
 	st := control.Status{
 		Version: g.said.Version, PID: os.Getpid(), Since: g.began, Datapath: g.cfg.Datapath.Kind + ", " + g.dp.Forwarding(),
@@ -33,7 +33,7 @@ func (g *gateway) status() control.Status {
 	return st
 }
 
-// served adds what the daemon's services did.
+// served adds the counters of the daemon's services.
 func (g *gateway) served(st *control.Status) {
 	if g.dhcp != nil {
 		d := g.dhcp.Stats()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// counted gives each counter of Stats a value of its own, and returns what counts makes of
-// them with the counters' names by value.
+// counted gives each counter of Stats a different value, and returns the result of counts
+// and the counters' names by value.
 func counted[S any](counts func(S) map[string]uint64) (words map[string]uint64, names map[uint64]string) {
 	var stats S
 	names = map[uint64]string{}
@@ -22,10 +22,10 @@ func counted[S any](counts func(S) map[string]uint64) (words map[string]uint64, 
 	return counts(stats), names
 }
 
-// TestEveryCounterIsTold: what a service counts is in the daemon's status, and so in its
-// metrics, under one word that the manual names.
+// TestEveryCounterIsTold checks that each counter of a service is in the daemon's status,
+// and so in its metrics, under one word that the reference explains.
 func TestEveryCounterIsTold(t *testing.T) {
-	manual, err := os.ReadFile("../docs/gateway.md")
+	manual, err := os.ReadFile("../docs/gateway-reference.md")
 	must(t, err)
 	check := func(service string, words map[string]uint64, names map[uint64]string) {
 		_, row, found := strings.Cut(string(manual), "\n| `gatewayd_"+service+"_total` |")

@@ -10,9 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestTUN leads one client through a day on the data path in user space, in both
-// modes: what differs from the one in the kernel is that without the daemon nobody
-// passes.
+// TestTUN runs TestClient's sequence on the data path in user space, in both modes. Unlike
+// with the kernel's, no packets pass without the daemon.
 func TestTUN(t *testing.T) {
 	for name, keys := range map[string]string{"studied": "kind = \"tun\"", "fast": "kind = \"tun\"\nfast = true\ndevice = \"clients\""} {
 		t.Run(name, func(t *testing.T) {
@@ -23,8 +22,8 @@ func TestTUN(t *testing.T) {
 	}
 }
 
-// TestTUNIsTakenOut: detach by force takes all out under a running daemon, which ends for
-// want of its device and puts nothing back.
+// TestTUNIsTakenOut: a forced detach removes everything under a running daemon, which ends
+// because its device is missing, and restores nothing.
 func TestTUNIsTakenOut(t *testing.T) {
 	network(t)
 	sh(t, "ip addr flush dev lan0")
@@ -42,7 +41,7 @@ func TestTUNIsTakenOut(t *testing.T) {
 	}
 }
 
-// TestNFQueue is the same day where the kernel forwards and asks about packets.
+// TestNFQueue runs the same sequence where the kernel queues packets for verdicts.
 func TestNFQueue(t *testing.T) {
 	for name, keys := range map[string]string{"studied": "kind = \"nfqueue\"", "fast": "kind = \"nfqueue\"\nfast = true"} {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +79,8 @@ func inUserSpace(t *testing.T, keys string) {
 	}
 }
 
-// strangerLogsIn gets nowhere at first, is led to the portal, and then gets through.
+// strangerLogsIn checks that a client is blocked, redirected to the portal, and passes
+// after login.
 func strangerLogsIn(t *testing.T) {
 	t.Helper()
 	lease(t)

@@ -13,7 +13,7 @@ func checkConfigCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check-config FILE",
 		Short: "Check a configuration: every mistake with its file, line and key",
-		Long:  "Checks a configuration and the files it names. Exit code 0: good, 2: not.",
+		Long:  "Checks a configuration and the files it names. Exit code 0: no mistakes, 2: mistakes.",
 		Args:  usage(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			cfg, err := config.Load(args[0])

@@ -14,8 +14,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestKilledBeforeAccounting kills the daemon when a login is decided and nobody is told
-// of it yet, and again when it has ended: each session has one start and one stop.
+// TestKilledBeforeAccounting kills the daemon when a login is decided but not yet reported,
+// and again when it has ended: each session has one start and one stop.
 func TestKilledBeforeAccounting(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -44,8 +44,8 @@ func TestKilledBeforeAccounting(t *testing.T) {
 }
 
 // TestKilledAtAnyTime kills the daemon some milliseconds after logins and logouts, while
-// accounting is under way. What FreeRADIUS had and the daemon had not yet written down
-// is told again, and is the same.
+// accounting is in progress. Records that FreeRADIUS had and the daemon had not yet marked
+// are sent again, unchanged.
 func TestKilledAtAnyTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -80,8 +80,8 @@ func TestKilledAtAnyTime(t *testing.T) {
 	}
 }
 
-// TestNobodyThere kills the daemon and leaves the kernel alone with the clients: times
-// and quotas end, and nobody who was out gets in.
+// TestNobodyThere kills the daemon and leaves only the kernel's part: time limits and
+// quotas apply, and no unauthenticated client gets in.
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -129,8 +129,8 @@ func TestNobodyThere(t *testing.T) {
 	bob.sh(reachesWeb)
 }
 
-// lastsFiveSeconds waits until a session that began then, and is of five seconds, is over:
-// what was sent in its first four seconds arrives, and nothing that is sent after its end.
+// lastsFiveSeconds waits until a session of five seconds that began then is over. It checks
+// that what was sent in the first four seconds arrives, and nothing that is sent after the end.
 func (f *flow) lastsFiveSeconds(t *testing.T, began time.Time) {
 	t.Helper()
 	end := began.Add(5 * time.Second)
@@ -158,8 +158,8 @@ func (f *flow) lastsFiveSeconds(t *testing.T, began time.Time) {
 	}
 }
 
-// toldOfEnd wants accounting to know how a session ended while there was no daemon: by
-// time, with what the server's kernel got.
+// toldOfEnd checks the accounting of a session that ended without a daemon: by time, with
+// the bytes that the server's kernel received.
 func (w *world) toldOfEnd(t *testing.T, c *client, was control.Session, f *flow) {
 	t.Helper()
 	stop := w.acct.told("Stop", was.ID)
@@ -178,8 +178,8 @@ func (w *world) toldOfEnd(t *testing.T, c *client, was control.Session, f *flow)
 
 const reachesWeb = `curl -s --max-time 2 http://192.0.2.2:8080/`
 
-// staysOut wants clients to get nowhere while there is no daemon: no lease, no name, no
-// page, and not with an address they gave themselves.
+// staysOut checks that clients get nothing without a daemon: no lease, no name, no page,
+// and nothing with an address they chose themselves.
 func staysOut(t *testing.T, clients ...*client) {
 	t.Helper()
 	var tries sync.WaitGroup
@@ -208,7 +208,7 @@ func staysOut(t *testing.T, clients ...*client) {
 	tries.Wait()
 }
 
-// web has the server answer at the ports that clients try.
+// web starts web servers on the ports that clients try.
 func (w *world) web() {
 	w.t.Helper()
 	w.in("server", func() error {

@@ -17,16 +17,16 @@ func detachCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "detach",
-		Short: "Take everything out of the kernel: programs, maps, rules",
-		Long: "Takes out of the kernel what outlives the daemon. From then on the machine is a router like any\n" +
-			"other: clients are no longer kept apart from the rest. Leases and sessions stay on the disk.",
+		Short: "Remove everything from the kernel: programs, maps, rules",
+		Long: "Removes from the kernel what outlives the daemon. The machine is then an ordinary router: it forwards\n" +
+			"for clients without a login too. Leases and sessions stay on the disk.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(file)
 			if err != nil {
 				return err
 			}
-			// Held meanwhile, the daemon's place also keeps one from starting.
+			// Holding the control socket also keeps a daemon from starting meanwhile.
 			place, err := control.Listen(cfg.ControlSocket())
 			if errors.Is(err, control.ErrRunning) && !force {
 				return fmt.Errorf("%w; or detach --force, and it goes on without its data path", err)
@@ -56,6 +56,6 @@ func detachCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", defaultConfig, "configuration")
-	cmd.Flags().BoolVar(&force, "force", false, "also while a daemon runs, or where the interface is unknown")
+	cmd.Flags().BoolVar(&force, "force", false, "also while a daemon runs, or where the interface does not exist")
 	return cmd
 }

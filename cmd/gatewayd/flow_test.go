@@ -23,7 +23,7 @@ const (
 	udpHeaders    = 20 + 8
 	tcpHeaders    = 20 + 32 // with timestamps, without SACK
 	synBytes      = 20 + 40
-	socketBytes   = 64 << 20 // of buffers: none of the queues is to be one of the gateway's
+	socketBytes   = 64 << 20 // of buffers: packets may be lost in the gateway's queues only
 )
 
 // flow is numbered UDP datagrams from one host to another.
@@ -40,8 +40,8 @@ type flow struct {
 	running  sync.WaitGroup
 }
 
-// flow makes sockets for datagrams between a client and the server; it does not send
-// yet. It lasts as long as the test, so that nobody answers with ICMP errors.
+// flow creates sockets for datagrams between a client and the server; it does not send
+// yet. The sockets stay open for the test, so that no ICMP errors are sent.
 func (w *world) flow(c *client, up bool, perSecond int) *flow {
 	w.t.Helper()
 	f := &flow{perSecond: perSecond}
@@ -120,8 +120,8 @@ func (f *flow) some(n int) {
 	}
 }
 
-// begin sends at the flow's rate, in the bursts of a sender that wakes each
-// millisecond, until halt. What it could not send in time it does not make up for.
+// begin sends at the flow's rate, in the bursts of a sender that wakes each millisecond,
+// until halt. It does not catch up on missed bursts.
 func (f *flow) begin() {
 	f.sending.Go(func() {
 		b := make([]byte, datagramBytes)
@@ -144,7 +144,7 @@ func (f *flow) begin() {
 // halt stops sending: when it returns nothing more is sent.
 func (f *flow) halt() { f.stop.Store(true); f.sending.Wait() }
 
-// whole wants every datagram to have come, once.
+// whole checks that every datagram has arrived once.
 func (f *flow) whole(t *testing.T, what string) {
 	t.Helper()
 	eventually(t, what, func() error {
@@ -158,7 +158,7 @@ func (f *flow) whole(t *testing.T, what string) {
 	}
 }
 
-// traffic is what the flow is to be billed.
+// traffic returns what the flow should be counted as.
 func (f *flow) traffic(up bool) control.Traffic {
 	n := f.sent.Load()
 	if up {
@@ -248,7 +248,7 @@ func info(c *net.TCPConn) (i *unix.TCPInfo, err error) {
 	return i, err
 }
 
-// whole wants every byte to have come, and none to have been sent twice.
+// whole checks that every byte has arrived, without retransmits.
 func (s *stream) whole(t *testing.T, what string) {
 	t.Helper()
 	eventually(t, what, func() error {
@@ -266,7 +266,7 @@ func (s *stream) whole(t *testing.T, what string) {
 	}
 }
 
-// traffic is what the connection is to be billed, as the client's kernel counts it.
+// traffic returns what the connection should be counted as, by the client's kernel.
 func (s *stream) traffic(t *testing.T) control.Traffic {
 	t.Helper()
 	i, err := info(s.client)
@@ -285,8 +285,8 @@ func sum(all ...control.Traffic) (s control.Traffic) {
 	return s
 }
 
-// dropped counts what queues of the world's links dropped for want of room, which is
-// nothing a gateway does: for failures' messages.
+// dropped lists packets dropped by full queues of the world's links, which are not the
+// gateway's doing, for messages of failures.
 func (w *world) dropped() string {
 	var all []string
 	for _, at := range []struct{ host, dev string }{{"router", "lan0"}, {"router", "wan0"}, {"server", "s0"}, {"switch", "l0"}} {

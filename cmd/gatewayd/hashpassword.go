@@ -15,14 +15,14 @@ import (
 	"github.com/gateweigh/gateweigh/gateway"
 )
 
-// maxPasswordBytes bounds a password, as the portal's form does.
+// maxPasswordBytes bounds a password, like the portal's form.
 const maxPasswordBytes = 1024
 
 func hashPasswordCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "hash-password",
 		Short: "Read a password and print its hash for the users' file",
-		Long:  "Reads a password, twice and unseen on a terminal, else the first line of standard input, and prints\nwhat the users' file keeps of it: name:HASH.",
+		Long:  "Reads a password, twice and without echo from a terminal, else the first line of standard input, and\nprints its hash for a line name:HASH of the users' file.",
 		Args:  usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			password, err := askPassword(cmd.Context(), os.Stdin, os.Stderr)
@@ -35,8 +35,8 @@ func hashPasswordCommand() *cobra.Command {
 	}
 }
 
-// askPassword reads a password. On a terminal it asks twice, without echo, and
-// leaves the terminal as it was, also when ctx ends.
+// askPassword reads a password. On a terminal it asks twice, without echo, and restores
+// the terminal, also when ctx ends.
 func askPassword(ctx context.Context, in *os.File, out io.Writer) (string, error) {
 	lines := bufio.NewReader(io.LimitReader(in, 4*maxPasswordBytes))
 	before, err := unix.IoctlGetTermios(int(in.Fd()), unix.TCGETS)
@@ -64,8 +64,8 @@ func askPassword(ctx context.Context, in *os.File, out io.Writer) (string, error
 	return given[0], nil
 }
 
-// readPassword reads a line. A read that waits cannot be interrupted: when ctx
-// ends it is left behind, and ends with the program.
+// readPassword reads a line. A blocked read cannot be interrupted: when ctx ends, the
+// read is abandoned until the program ends.
 func readPassword(ctx context.Context, lines *bufio.Reader) (string, error) {
 	type result struct {
 		line string

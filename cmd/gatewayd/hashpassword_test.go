@@ -15,8 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway"
 )
 
-// openTerminal is a real terminal: the side a person sits at, and the side a
-// program reads.
+// openTerminal opens a pseudo-terminal: the user's side, and the program's side.
 func openTerminal(t *testing.T) (person, program *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -52,7 +51,7 @@ func TestPasswordFromTerminalIsNotShown(t *testing.T) {
 		ask.Close()
 		done <- asked{p, err}
 	}()
-	// Each line is typed when it is asked for: the echo is off by then.
+	// Each line is typed after its prompt: echo is off by then.
 	var prompt string
 	buf := make([]byte, 100)
 	for {
@@ -74,7 +73,7 @@ func TestPasswordFromTerminalIsNotShown(t *testing.T) {
 	if err != nil || after.Lflag&unix.ECHO == 0 {
 		t.Errorf("the terminal's echo stays off: %v", err)
 	}
-	// What the person has seen so far ends with this line, and holds no password.
+	// The user's screen ends with this line and contains no password.
 	fmt.Fprint(program, "end")
 	n, _ := person.Read(buf)
 	if got := string(buf[:n]); strings.Contains(got, "geheim") || !strings.HasSuffix(got, "end") {

@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// kernel is what the router's kernel has that a gateway could have put there: links,
+// kernel lists everything in the router's kernel that a gateway could have changed: links,
 // queues, filters, programs, rules, routes, firewall and settings.
 func (w *world) kernel() string {
 	w.t.Helper()

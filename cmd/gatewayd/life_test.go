@@ -19,10 +19,10 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestLife leads the real daemon, a process, through its life with clients at work: it
-// is killed, restarted and replaced, another one wants its place, an hour's first minute
-// passes, and in the end it is taken out. What FreeRADIUS was told is then held against
-// what the clients' kernels have sent, to the byte.
+// TestLife takes the real daemon, a process, through its life with active clients: it is
+// killed, restarted and replaced, a second daemon wants its interfaces, an interim update
+// is due, and in the end it is detached. What FreeRADIUS received is compared with what the
+// clients' kernels have sent, to the byte.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -52,8 +52,8 @@ func TestLife(t *testing.T) {
 	w.detach(t, clean)
 }
 
-// killedUnderLoad kills, ends and replaces the daemon while ann sends and receives all
-// she can, and bob, who is not logged in, tries.
+// killedUnderLoad kills, ends and replaces the daemon while ann sends and receives, and
+// bob, who is not logged in, tries.
 func (w *world) killedUnderLoad(t *testing.T, ann, bob *client) (used control.Traffic) {
 	id := ann.session().ID
 	perSecond := *udpMbps * 1_000_000 / 8 / (udpHeaders + datagramBytes)
@@ -96,8 +96,8 @@ func (w *world) killedUnderLoad(t *testing.T, ann, bob *client) (used control.Tr
 	return used
 }
 
-// replaced kills, ends and replaces the daemon, as long as the flags say, and returns how
-// often; ann's session must be the same all the time.
+// replaced kills, ends and replaces the daemon for as long as the flags say, and returns
+// how often; ann's session must stay the same.
 func (w *world) replaced(t *testing.T, ann *client, began time.Time) (n int) {
 	t.Helper()
 	before := ann.session()
@@ -120,8 +120,8 @@ func (w *world) replaced(t *testing.T, ann *client, began time.Time) (n int) {
 	return n
 }
 
-// billed waits until the session's counters are the kernels': of datagrams those given,
-// of streams what their ends say.
+// billed waits until the session's counters equal the kernels': the given counts of
+// datagrams, and those of the streams' ends.
 func (w *world) billed(t *testing.T, c *client, datagrams control.Traffic, streams []*stream) {
 	t.Helper()
 	eventually(t, "the session's counters", func() error {
@@ -136,18 +136,18 @@ func (w *world) billed(t *testing.T, c *client, datagrams control.Traffic, strea
 	})
 }
 
-// copied is another file with the same program: an upgrade. Another process writes it:
-// children that are just starting would hold a copy of this one's descriptor, and the
-// kernel runs no file that is open for writing.
+// copied returns another file with the same program, for an upgrade. Another process
+// writes it: children that are just starting would hold a copy of this process's
+// descriptor, and the kernel executes no file that is open for writing.
 func (w *world) copied() string {
 	w.t.Helper()
-	path := filepath.Join(w.Dir, "next", "gatewayd") // this test's binary is what it is called
+	path := filepath.Join(w.Dir, "next", "gatewayd") // the test binary acts by its name
 	must(w.t, errors.Join(os.RemoveAll(filepath.Dir(path)), os.Mkdir(filepath.Dir(path), 0o700)))
 	must(w.t, exec.Command("cp", w.program, path).Run())
 	return path
 }
 
-// anotherOne wants the interfaces of the daemon, and must leave them alone.
+// anotherOne starts a second daemon on the same interfaces, which must leave them alone.
 func (w *world) anotherOne(t *testing.T, ann *client) (used control.Traffic) {
 	was, err := w.status()
 	must(t, err)
@@ -179,7 +179,7 @@ func (w *world) anotherOne(t *testing.T, ann *client) (used control.Traffic) {
 	return f.traffic(true)
 }
 
-// stopped wants exactly what happened to a session to have been told, and no more.
+// stopped checks that accounting contains exactly the session's events.
 func (w *world) stopped(t *testing.T, c *client, id string, used control.Traffic) {
 	t.Helper()
 	stop := w.acct.told("Stop", id)
@@ -192,8 +192,8 @@ func (w *world) stopped(t *testing.T, c *client, id string, used control.Traffic
 		}
 		return nil
 	})
-	// What has been told and written down, as one that ends in good order does, is not told
-	// again. What was not when the daemon was killed may have been.
+	// Events marked as confirmed, as by an orderly end, are not sent again. Events in
+	// progress when the daemon was killed may be.
 	before := len(w.acct.records("told", id))
 	w.daemon.end(syscall.SIGTERM)
 	w.start()
@@ -214,8 +214,8 @@ func (w *world) stopped(t *testing.T, c *client, id string, used control.Traffic
 	}
 }
 
-// detach takes everything out that the daemon left in the kernel, and what one that
-// still runs has there only when it is told to.
+// detach removes everything that the daemon left in the kernel, and under a running daemon
+// only when forced.
 func (w *world) detach(t *testing.T, clean string) {
 	for _, force := range []string{"", "--force"} {
 		if force == "" {

@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/control"
 )
 
-// grants are the limits of a login, as the command line has them.
+// grants are the limits of a login from the command line.
 type grants struct {
 	session, idle                  time.Duration
 	upRate, downRate               string
@@ -30,11 +30,11 @@ func loginCommand(socket *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "login ADDRESS --user USER [--mac MAC] | --list FILE",
 		Short: "Log clients in, without asking RADIUS or the users' file",
-		Long: "Logs the client that has an address in, with the limits given here and no others. A client that is\n" +
-			"logged in already gets a new session. With --mac it needs no lease: such as a printer with an address\n" +
-			"of its own, which should lie outside dhcp.pools.\n\n" +
+		Long: "Logs in the client with this address, with the limits given here and no others. A client that is\n" +
+			"already logged in gets a new session. With --mac the client needs no lease, such as a printer with a\n" +
+			"static address, which should lie outside dhcp.pools.\n\n" +
 			"--list reads \"ADDRESS USER\" or \"ADDRESS USER MAC\" from each line of a file, or with - from standard\n" +
-			"input; empty lines and such that begin with # are passed over.",
+			"input; empty lines and lines that begin with # are ignored.",
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if list != "" {
@@ -59,21 +59,21 @@ func loginCommand(socket *string) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&user, "user", "", "whose session it is (needed)")
+	f.StringVar(&user, "user", "", "user of the session (required)")
 	f.StringVar(&mac, "mac", "", "the client's Ethernet address, when it has no lease")
 	f.StringVar(&list, "list", "", "a file of clients to log in")
-	f.DurationVar(&g.session, "session-timeout", 0, "how long, such as 24h")
-	f.DurationVar(&g.idle, "idle-timeout", 0, "how long without a packet, such as 30m")
-	f.StringVar(&g.upRate, "up-rate", "", "bits a second the client sends, such as 10M")
-	f.StringVar(&g.downRate, "down-rate", "", "bits a second it receives")
-	f.StringVar(&g.upQuota, "up-quota", "", "bytes it sends, such as 1GB")
-	f.StringVar(&g.downQuota, "down-quota", "", "bytes it receives")
-	f.StringVar(&g.totalQuota, "quota", "", "bytes both ways together")
+	f.DurationVar(&g.session, "session-timeout", 0, "length of the session, such as 24h")
+	f.DurationVar(&g.idle, "idle-timeout", 0, "time without a packet that ends the session, such as 30m")
+	f.StringVar(&g.upRate, "up-rate", "", "limit of what the client sends, bits a second, such as 10M")
+	f.StringVar(&g.downRate, "down-rate", "", "limit of what the client receives, bits a second")
+	f.StringVar(&g.upQuota, "up-quota", "", "bytes the client may send, such as 1GB")
+	f.StringVar(&g.downQuota, "down-quota", "", "bytes the client may receive")
+	f.StringVar(&g.totalQuota, "quota", "", "bytes in both directions together")
 	return cmd
 }
 
-// loginList logs the clients of a file in. alone says that something was given
-// beside it that is about one client.
+// loginList logs in the clients of a file. alone reports that the command line also has
+// an argument or flag for a single client.
 func loginList(cmd *cobra.Command, socket, file string, alone bool, g grants) error {
 	if alone {
 		return &exitError{exitUsage, errors.New("--list has addresses, users and MACs of its own: give it without them")}
@@ -94,7 +94,7 @@ func loginList(cmd *cobra.Command, socket, file string, alone bool, g grants) er
 	return nil
 }
 
-// readLogins reads a whole list before anybody is logged in.
+// readLogins reads the whole list before any client is logged in.
 func readLogins(stdin io.Reader, file string, g grants) ([]control.LoginRequest, error) {
 	in := stdin
 	if file != "-" {
@@ -111,7 +111,7 @@ func readLogins(stdin io.Reader, file string, g grants) ([]control.LoginRequest,
 	for n := 1; lines.Scan(); n++ {
 		line := lines.Text()
 		if n == 1 {
-			line = strings.TrimPrefix(line, "\ufeff") // Windows' editors begin a file with it
+			line = strings.TrimPrefix(line, "\ufeff") // byte order mark, which Windows editors write
 		}
 		words := strings.Fields(line)
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {

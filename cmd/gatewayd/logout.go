@@ -15,7 +15,7 @@ func logoutCommand(socket *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logout ADDRESS | --user USER | --all",
 		Short: "End sessions: one client's, a user's, or all",
-		Long:  "Ends sessions. Their clients keep their addresses and meet the login page again.",
+		Long:  "Ends sessions. The clients keep their addresses and get the login page again.",
 		Args:  usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := chooseSessions(&req, args, cmd.Flags().Changed("user")); err != nil {
@@ -38,12 +38,12 @@ func logoutCommand(socket *string) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&req.User, "user", "", "all sessions of this user")
-	cmd.Flags().BoolVar(&req.All, "all", false, "all sessions of everybody")
+	cmd.Flags().BoolVar(&req.All, "all", false, "all sessions of all users")
 	return cmd
 }
 
-// chooseSessions accepts exactly one of an address, --user and --all, so that no
-// slip logs everybody out.
+// chooseSessions accepts exactly one of an address, --user and --all, so that a typing
+// mistake cannot log out all users.
 func chooseSessions(req *control.LogoutRequest, args []string, user bool) error {
 	given := len(args)
 	for _, set := range []bool{user, req.All} {

@@ -1,4 +1,4 @@
-// Command gatewayd is a captive-portal gateway: the daemon, and the verbs that
+// Command gatewayd is a captive-portal gateway: the daemon, and the commands that
 // control it.
 package main
 
@@ -18,9 +18,9 @@ import (
 
 // Exit codes, stable for scripts.
 const (
-	exitFailed     = 1 // something did not work
+	exitFailed     = 1 // an operation failed
 	exitUsage      = 2 // bad command line or configuration
-	exitNotRunning = 3 // no daemon to speak to
+	exitNotRunning = 3 // no daemon is running
 )
 
 // exitError carries an exit code with its message.
@@ -36,7 +36,7 @@ func (e *exitError) Unwrap() error { return e.err }
 var version = "devel"
 
 func main() {
-	// SIGHUP is the daemon's own: elsewhere it ends the program, as usual.
+	// The daemon handles SIGHUP; in other commands it ends the program, as usual.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	err := rootCommand().ExecuteContext(ctx)
@@ -77,7 +77,7 @@ func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// Where things are unless the command line says otherwise.
+// Default paths.
 const (
 	defaultConfig = "/etc/gatewayd/gatewayd.toml"
 	defaultSocket = "/run/gatewayd/control.sock"
@@ -87,9 +87,9 @@ func rootCommand() *cobra.Command {
 	var socket, file string
 	root := &cobra.Command{
 		Use:   "gatewayd",
-		Short: "A captive-portal gateway that costs next to nothing",
-		Long: "gatewayd leases addresses, shows the login page, asks RADIUS or a file of users, and lets the\n" +
-			"packets of those who are logged in pass in the kernel. `gatewayd -c FILE` runs it, like `gatewayd run`.",
+		Short: "A captive-portal gateway with its data path in the kernel",
+		Long: "gatewayd leases addresses, shows the login page, asks RADIUS or a file of users, and has the kernel\n" +
+			"forward the packets of logged-in clients. `gatewayd -c FILE` runs it, like `gatewayd run`.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version,
@@ -111,7 +111,7 @@ func rootCommand() *cobra.Command {
 	return root
 }
 
-// dial reaches the daemon. Where there is none it says how to start one.
+// dial connects to the daemon. Without a daemon the error says how to start one.
 func dial(socket string) (*control.Client, error) {
 	c, err := control.Dial(socket)
 	if errors.Is(err, control.ErrNotRunning) {

@@ -24,8 +24,8 @@ import (
 // namespaced is set in the process that runs the tests, in a network of its own.
 const namespaced = "GATEWAYD_TEST_NAMESPACED"
 
-// TestMain lets the test binary be gatewayd, and a daemon with a known table,
-// and runs the tests where they cannot touch the machine's own network.
+// TestMain lets the test binary act as gatewayd, or as a daemon with a known table,
+// and runs the tests in namespaces apart from the machine's network.
 func TestMain(m *testing.M) {
 	commands := map[string]func(){"gatewayd": main, "serve-table": serveTable, "notified": notified}
 	if _, isCommand := commands[filepath.Base(os.Args[0])]; !isCommand && os.Getenv(namespaced) == "" {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tell gives the service manager a state (sd_notify(3)); without one it does
+// tell sends a state to the service manager (sd_notify(3)); without one it does
 // nothing.
 func tell(log *slog.Logger, state string) {
 	path := os.Getenv("NOTIFY_SOCKET")
@@ -27,7 +27,7 @@ func tell(log *slog.Logger, state string) {
 	}
 }
 
-// monotonic is the time of a RELOADING=1, as Type=notify-reload asks for it.
+// monotonic is the time in a RELOADING=1, as Type=notify-reload requires.
 func monotonic() string {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// notified runs a program as a service manager does, and writes what it is told
-// into a file, one state a line: notified FILE PROGRAM [ARGUMENT...]. The
-// process id goes to FILE.pid.
+// notified runs a program like a service manager, and writes its notifications to a file,
+// one state a line: notified FILE PROGRAM [ARGUMENT...]. The process id is written to
+// FILE.pid.
 func notified() {
 	states, err := os.Create(os.Args[1])
 	if err != nil {

@@ -53,7 +53,7 @@ func (r *radiusServer) start() {
 	})
 }
 
-// stop makes its port refuse.
+// stop kills the server, so that its port refuses.
 func (r *radiusServer) stop() { r.process.end(syscall.SIGKILL) }
 
 // record is the attributes of one packet, as FreeRADIUS writes them.
@@ -69,7 +69,7 @@ func (r record) number(name string) uint64 {
 	return n
 }
 
-// counts are what a record says of traffic.
+// counts returns the traffic in a record.
 func (r record) counts() control.Traffic {
 	return control.Traffic{
 		UpBytes: r.number("Acct-Input-Gigawords")<<32 | r.number("Acct-Input-Octets"), UpPackets: r.number("Acct-Input-Packets"),
@@ -77,8 +77,8 @@ func (r record) counts() control.Traffic {
 	}
 }
 
-// records are the packets of the server's file that are of a session, in their order:
-// "asked" are logins, "told" is accounting.
+// records returns the packets of a session in the server's file, in order: "asked" are
+// logins, "told" is accounting.
 func (r *radiusServer) records(file, session string) (all []record) {
 	r.w.t.Helper()
 	text, err := os.ReadFile(filepath.Join(r.Dir, file))
@@ -99,8 +99,8 @@ func (r *radiusServer) records(file, session string) (all []record) {
 	return all
 }
 
-// told waits until accounting has told a kind of record of a session, and returns the
-// last of it.
+// told waits until accounting has a record of a kind for a session, and returns the last
+// one.
 func (r *radiusServer) told(kind, session string) (last record) {
 	r.w.t.Helper()
 	eventually(r.w.t, kind+" of session "+session, func() error {
@@ -117,7 +117,7 @@ func (r *radiusServer) told(kind, session string) (last record) {
 	return last
 }
 
-// kinds are what was told of a session, in its order.
+// kinds returns the kinds of records, in order.
 func kinds(records []record) (all []string) {
 	for _, r := range records {
 		all = append(all, r.one("Acct-Status-Type"))
@@ -125,9 +125,9 @@ func kinds(records []record) (all []string) {
 	return all
 }
 
-// distinct leaves out records that were sent twice: a daemon that was killed before it
-// had written down that the server has an event tells of it again. So that the server
-// can know them again, nothing may differ but when they came.
+// distinct removes records that were sent twice: a daemon killed before it had marked an
+// event as confirmed sends it again. So that the server can recognise them, only the time
+// of arrival may differ.
 func distinct(t *testing.T, records []record) (all []record) {
 	t.Helper()
 	for _, r := range records {
@@ -143,7 +143,7 @@ func distinct(t *testing.T, records []record) (all []record) {
 	return all
 }
 
-// lasting is a record without what says when it came.
+// lasting returns a record without its time of arrival.
 func (r record) lasting() record {
 	out := maps.Clone(r)
 	for _, name := range []string{"Timestamp", "Acct-Delay-Time"} {

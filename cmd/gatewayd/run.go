@@ -20,9 +20,9 @@ func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the daemon in the foreground",
-		Long: "Runs the daemon until SIGTERM or SIGINT. With datapath.kind = \"ebpf\" clients that are logged in\n" +
-			"go on while it is down or restarts; with the other kinds nothing passes then. `gatewayd detach`\n" +
-			"ends both. SIGHUP reads the configuration again and says which changes need a restart.",
+		Long: "Runs the daemon until SIGTERM or SIGINT. With datapath.kind = \"ebpf\" traffic of logged-in clients\n" +
+			"continues while the daemon is down or restarts; with the other kinds it stops. `gatewayd detach`\n" +
+			"removes what stays in the kernel. SIGHUP rereads the configuration and names changes that need a restart.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), file) },
 	}
@@ -30,7 +30,7 @@ func runCommand() *cobra.Command {
 	return cmd
 }
 
-// run is the daemon's life.
+// run runs the daemon until ctx ends.
 func run(ctx context.Context, file string) error {
 	cfg, err := config.Load(file)
 	if err != nil {
@@ -59,7 +59,7 @@ func run(ctx context.Context, file string) error {
 	return err
 }
 
-// meanwhile says what becomes of clients that are logged in while no daemon runs.
+// meanwhile describes what happens to logged-in clients while no daemon runs.
 func meanwhile(cfg *config.Config) string {
 	if cfg.Datapath.Kind == config.EBPF {
 		return "clients that are logged in go on"
@@ -75,9 +75,9 @@ func newLog(cfg *config.Config, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, options))
 }
 
-// watch tells the service manager where the daemon stands, and reads the
-// configuration again at each signal, until ctx ends. A signal from before the
-// daemon is ready waits, since READY=1 also ends a reload (sd_notify(3)).
+// watch reports the daemon's state to the service manager, and rereads the
+// configuration at each signal, until ctx ends. A signal before the daemon is ready
+// waits, because READY=1 also ends a reload (sd_notify(3)).
 func watch(ctx context.Context, ready <-chan struct{}, hangup <-chan os.Signal, cfg *config.Config, level *slog.LevelVar, log *slog.Logger) {
 	defer tell(log, "STOPPING=1")
 	select {
@@ -99,8 +99,8 @@ func watch(ctx context.Context, ready <-chan struct{}, hangup <-chan os.Signal, 
 	}
 }
 
-// reload applies what can change while running and names what cannot. A file
-// with mistakes changes nothing.
+// reload applies the keys that can change while running and names those that cannot. A
+// file with mistakes changes nothing.
 func reload(running *config.Config, level *slog.LevelVar, log *slog.Logger) {
 	fresh, err := config.Load(running.File)
 	if err != nil {

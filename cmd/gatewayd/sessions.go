@@ -19,9 +19,9 @@ func sessionsCommand(socket *string) *cobra.Command {
 	var user, state string
 	cmd := &cobra.Command{
 		Use:   "sessions",
-		Short: "List clients: who they are, since when, what they have sent and received",
-		Long: "Lists clients by address. UP is what a client has sent, DOWN what it has received, IDLE how long\n" +
-			"ago its last packet was, LEFT what remains of its time. With --json, one object a line.",
+		Short: "List clients: user, start, bytes sent and received",
+		Long: "Lists clients by address. UP is what a client has sent, DOWN what it has received, IDLE the time since\n" +
+			"its last packet, LEFT the rest of its session time. With --json, one object a line.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := dial(*socket)
@@ -36,7 +36,7 @@ func sessionsCommand(socket *string) *cobra.Command {
 				show = func(s control.Session) error { return enc.Encode(s) }
 			}
 			err = c.Sessions(cmd.Context(), control.Filter{User: user, State: control.State(state)}, show)
-			// What has arrived is shown, also when the rest has not.
+			// Print the rows that have arrived, also after an error.
 			if flushed := out.Flush(); err == nil {
 				err = flushed
 			}
@@ -49,12 +49,12 @@ func sessionsCommand(socket *string) *cobra.Command {
 	return cmd
 }
 
-// rowFormat has fixed columns, so that rows can be written as they arrive. The
-// last two are as wide as they are.
+// rowFormat has fixed columns, so that rows can be written as they arrive. The last two
+// columns are not padded.
 const rowFormat = "%-15s  %-17s  %-13s  %9s  %9s  %9s  %9s  %9s  %-20s  %s\n"
 
-// tableWriter returns what writes a client's row, ahead of the first the table's
-// head: without a client nothing is written, as ls does.
+// tableWriter returns a function that writes a client's row, and the table's head before
+// the first row. Without clients nothing is written.
 func tableWriter(w io.Writer, now time.Time) func(control.Session) error {
 	head := sync.OnceFunc(func() {
 		fmt.Fprintf(w, rowFormat, "ADDRESS", "MAC", "STATE", "TIME", "IDLE", "LEFT", "UP", "DOWN", "USER", "HOST")

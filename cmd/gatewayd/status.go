@@ -19,7 +19,7 @@ func statusCommand(socket *string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show how the daemon is: clients by state, traffic, what was dropped and why",
+		Short: "Show the daemon's state: clients by state, traffic, dropped packets by reason",
 		Args:  usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := dial(*socket)
@@ -70,7 +70,7 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 	writeCounts(w, "portal", s.Portal)
 }
 
-// writeCounts lists counters that have counted, the largest first.
+// writeCounts lists counters above 0, the largest first.
 func writeCounts(w io.Writer, title string, counts map[string]uint64) {
 	words := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		if counts[a] != counts[b] {

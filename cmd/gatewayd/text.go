@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// plain makes a text of others fit to be printed on a terminal: no control
-// characters, no more than a number of them.
+// plain makes foreign text safe to print on a terminal: no control characters, at most
+// width characters.
 func plain(s string, width int) string {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
@@ -29,7 +29,7 @@ func orDash(s string) string {
 	return s
 }
 
-// humanBytes is at most 7 characters: "999 B", "1.2 kB", "45 MB".
+// humanBytes returns at most 7 characters: "999 B", "1.2 kB", "45 MB".
 func humanBytes(n uint64) string {
 	if n < 1000 {
 		return fmt.Sprintf("%d B", n)
@@ -46,7 +46,7 @@ func humanBytes(n uint64) string {
 	return fmt.Sprintf(format, value, " kMGTPE"[unit])
 }
 
-// humanDuration is at most 7 characters: "45s", "12m05s", "3h07m", "12d04h".
+// humanDuration returns at most 7 characters: "45s", "12m05s", "3h07m", "12d04h".
 func humanDuration(d time.Duration) string {
 	d = max(0, d).Truncate(time.Second)
 	s := int(d.Seconds())

@@ -22,8 +22,8 @@ const (
 	site          = "www.example.org"
 )
 
-// TestLoginTrace follows a client from its first DHCP message to its first page, on
-// every data path, and holds what was seen on the links against the document.
+// TestLoginTrace follows a client from its first DHCP message to its first page, on every
+// data path, and compares the messages on the links with the document.
 func TestLoginTrace(t *testing.T) {
 	for _, tt := range []struct {
 		name, path, section string
@@ -102,8 +102,7 @@ func (w *world) trace(ownLAN bool) []string {
 	return accountingLast(lines)
 }
 
-// accountingLast puts accounting, which nobody waits for, behind the answer to the
-// login it would else meet at any place.
+// accountingLast moves accounting, which runs in parallel, after the answer to the login.
 func accountingLast(lines []string) []string {
 	at := slices.IndexFunc(lines, func(line string) bool { return strings.HasSuffix(line, "/status") })
 	if at < 0 {
@@ -155,7 +154,7 @@ func (c *client) resolve() {
 	})
 }
 
-// documented are the lines of a section's diagram.
+// documented returns the lines of a section's diagram.
 func documented(t *testing.T, section string) []string {
 	t.Helper()
 	_, diagram, _ := cutDocument(t, section)
@@ -172,8 +171,8 @@ func writeTrace(t *testing.T, section string, lines []string) {
 	must(t, os.WriteFile(traceDocument, []byte(before+"    "+strings.Join(lines, "\n    ")+"\n"+after), 0o644))
 }
 
-// cutDocument cuts out the messages of a section's diagram: what follows its
-// participants.
+// cutDocument returns the messages of a section's diagram, which follow its participants,
+// and the text before and after.
 func cutDocument(t *testing.T, section string) (before, diagram, after string) {
 	t.Helper()
 	text, err := os.ReadFile(traceDocument)

@@ -15,8 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestRADIUSInTrouble: where nobody can decide nobody gets in, whoever is in stays, and
-// all is well again when the server is.
+// TestRADIUSInTrouble: without an answering server no client gets in, admitted ones stay,
+// and logins work again when the server does.
 func TestRADIUSInTrouble(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -51,7 +51,7 @@ func TestRADIUSInTrouble(t *testing.T) {
 			if err == nil {
 				_, err = bob.try(bob.fillIn(token, "ann"))
 			}
-			if bob.session().State == session.Authenticated { // perhaps by what it asked before
+			if bob.session().State == session.Authenticated { // possibly by an earlier request
 				return nil
 			}
 			return errors.Join(err, errors.New("not let in"))
@@ -61,7 +61,7 @@ func TestRADIUSInTrouble(t *testing.T) {
 	}
 }
 
-// restart starts the server anew, with a secret.
+// restart restarts the server with another secret.
 func (r *radiusServer) restart(secret string) {
 	r.stop()
 	r.Secret = secret
@@ -69,8 +69,8 @@ func (r *radiusServer) restart(secret string) {
 	r.start()
 }
 
-// TestSlowClients: one that holds as many connections to the portal as it can, and says
-// next to nothing, keeps nobody else from logging in.
+// TestSlowClients: a client that holds as many connections to the portal as it can, and
+// sends almost nothing, keeps no other client from logging in.
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -81,7 +81,7 @@ func TestSlowClients(t *testing.T) {
 	w.in(slow.host, func() error {
 		for range many {
 			c, err := net.Dial("tcp4", portalAddr)
-			if err == nil { // else it has more than its share
+			if err == nil { // otherwise it has more than its share
 				conns = append(conns, c)
 			}
 		}
@@ -107,8 +107,8 @@ func TestSlowClients(t *testing.T) {
 	dribbling.Wait()
 }
 
-// TestFullDisk: without room for sessions nobody new is let in, whoever is in goes on,
-// and what was promised holds after kill -9.
+// TestFullDisk: when the disk is full, no new client is admitted, admitted ones continue,
+// and confirmed logins survive kill -9.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -153,7 +153,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// inAre wants those to be logged in who were let in, and of the others none.
+// inAre checks that exactly the clients that were admitted are logged in.
 func inAre(t *testing.T, verbs *control.Client, when string, let map[netip.Addr]bool) {
 	t.Helper()
 	now := map[netip.Addr]bool{}

@@ -19,7 +19,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 )
 
-// wire is what passes a client's link, the gateway's uplink and its loopback.
+// wire captures a client's link, the gateway's uplink and its loopback.
 type wire struct {
 	w       *world
 	client  *client
@@ -30,14 +30,14 @@ type wire struct {
 	frames []frame
 }
 
-// frame is a packet and where it was seen.
+// frame is a packet and the link it was seen on.
 type frame struct {
 	link string
 	at   time.Time
 	gopacket.Packet
 }
 
-// The links that are listened to.
+// The captured links.
 const (
 	lan    = "lan"
 	uplink = "uplink"
@@ -78,10 +78,10 @@ func (t *wire) listen(host, device, link string) {
 	})
 }
 
-// markPort is where marks go: datagrams nobody wants.
+// markPort is the destination of marks: datagrams without a receiver.
 const markPort = 9
 
-// mark returns when all that has been on the links until now has been read.
+// mark returns when all frames that have been on the links so far are read.
 func (t *wire) mark() {
 	t.w.t.Helper()
 	want := t.marks()
@@ -125,8 +125,8 @@ func (t *wire) close() {
 	t.readers.Wait()
 }
 
-// messages are those seen until now, in the order of their times and each once, as a
-// busy machine sends some again. forget leaves them out next time.
+// messages returns the messages seen so far, ordered by time and each once, because a busy
+// machine repeats some. forget leaves them out next time.
 func (t *wire) messages(forget bool) (lines []string) {
 	t.mu.Lock()
 	frames := slices.Clone(t.frames)
@@ -135,7 +135,7 @@ func (t *wire) messages(forget bool) (lines []string) {
 	}
 	t.mu.Unlock()
 	slices.SortStableFunc(frames, func(a, b frame) int { return a.at.Compare(b.at) })
-	passed := map[string]bool{} // what was sent over TCP and seen on the uplink
+	passed := map[string]bool{} // messages sent over TCP and seen on the uplink
 	for _, f := range frames {
 		if f.link == uplink {
 			passed[string(f.overTCP())] = true
@@ -156,8 +156,8 @@ func (f frame) overTCP() []byte {
 	return nil
 }
 
-// message is a line of a Mermaid sequence diagram: who says what to whom. It is empty
-// for frames that are no message of a login.
+// message returns a line of a Mermaid sequence diagram. It is empty for frames that are no
+// message of a login.
 func (t *wire) message(f frame, passed map[string]bool) string {
 	leases := "gateway"
 	if t.w.Others {
@@ -229,7 +229,7 @@ func radiusText(payload []byte) string {
 	return l.Code.String()
 }
 
-// httpText tells of the head of a request or an answer, without a URL's query.
+// httpText describes a request or an answer by its head, without a URL's query.
 func httpText(b []byte) (text string, answer bool) {
 	head := bufio.NewReader(bytes.NewReader(b))
 	if bytes.HasPrefix(b, []byte("HTTP/")) {

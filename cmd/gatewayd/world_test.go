@@ -24,8 +24,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/control"
 )
 
-// What the tests under load send. They are modest, so that a busy machine passes;
-// give others to a quiet one.
+// The load of the tests. The defaults are low, so that a busy machine passes; use higher
+// ones on an idle machine.
 var (
 	tcpMbps  = flag.Int("tcp-mbps", 100, "Mbit/s of TCP each way, through the gateway while its daemon dies; 0: none")
 	udpMbps  = flag.Int("udp-mbps", 30, "Mbit/s of UDP each way, meanwhile")
@@ -42,8 +42,8 @@ var (
 	neverLeased = netip.MustParseAddr("10.1.0.250")
 )
 
-// world is a gateway's host with clients on the one side and a server on the other:
-// namespaces of one test. The daemon is a process of its own.
+// world is a gateway's host with clients on one side and a server on the other, in
+// namespaces of one test. The daemon is a separate process.
 //
 //	clients ── macvlan ── switch ── lan0 router wan0 ── s0 server
 type world struct {
@@ -53,7 +53,7 @@ type world struct {
 	Pins   string // of its data path
 	Secret string // of RADIUS
 	Path   string // lines of [datapath] in place of pin_dir
-	Others bool   // lease addresses and answer DNS, not the daemon
+	Others bool   // another program leases addresses and answers DNS
 	auth   *radiusServer
 	acct   *radiusServer
 	daemon *process
@@ -64,7 +64,7 @@ type world struct {
 
 var worlds atomic.Int64
 
-// newWorld makes the namespaces and starts RADIUS servers, one for logins and one for
+// newWorld creates the namespaces and starts RADIUS servers, one for logins and one for
 // accounting, but no daemon. All of it ends with the test.
 func newWorld(t *testing.T) *world {
 	t.Helper()
@@ -91,8 +91,8 @@ nsenter --net=/run/netns/$ID-router sysctl -qw net.ipv4.ip_forward=1`)
 	return w
 }
 
-// plainTCP lets TCP in a namespace send again only what was lost: not what waited for a
-// busy machine.
+// plainTCP lets TCP in a namespace retransmit only lost packets, not those that a busy
+// machine delayed.
 func (w *world) plainTCP(host string) {
 	w.sh(`nsenter --net=/run/netns/$ID-` + host + ` sysctl -qw net.ipv4.tcp_sack=0 net.ipv4.tcp_early_retrans=0 net.ipv4.tcp_recovery=0`)
 }
@@ -114,7 +114,7 @@ func (w *world) try(script string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// in runs fn on a thread in a host's namespace: sockets it makes belong there.
+// in runs fn on a thread in a host's namespace: sockets it opens belong there.
 func (w *world) in(host string, fn func() error) {
 	w.t.Helper()
 	failed := make(chan error)
@@ -153,7 +153,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// eventually waits until fn has no error any more: half a minute, on a busy machine.
+// eventually waits until fn returns no error: half a minute, for busy machines.
 func eventually(t *testing.T, what string, fn func() error) {
 	t.Helper()
 	var err error
@@ -209,7 +209,7 @@ func (w *world) start() {
 	w.startOf(w.program)
 }
 
-// startOf does it with another file of the program.
+// startOf is start with another file of the program.
 func (w *world) startOf(program string) {
 	w.t.Helper()
 	w.daemon = w.spawn("gatewayd.log", program, "run", "-c", filepath.Join(w.Dir, "gatewayd.toml"))
@@ -227,7 +227,7 @@ func (w *world) startOf(program string) {
 	})
 }
 
-// kill ends the daemon as a crash does.
+// kill ends the daemon like a crash.
 func (w *world) kill() { w.daemon.end(syscall.SIGKILL) }
 
 func (w *world) control() (*control.Client, error) {
@@ -249,7 +249,7 @@ type client struct {
 	addr netip.Addr
 }
 
-// stranger joins the network and has no address yet.
+// stranger adds a client without an address.
 func (w *world) stranger() *client {
 	w.t.Helper()
 	w.made++
@@ -260,7 +260,7 @@ ip -n $ID-switch link add link l0 name c0 netns $n type macvlan mode bridge; ip 
 	return c
 }
 
-// client joins the network and gets a lease.
+// client adds a client and gets it a lease.
 func (w *world) client() *client {
 	w.t.Helper()
 	c := w.stranger()
@@ -279,7 +279,7 @@ func (c *client) lease() {
 	c.addr = netip.MustParseAddr(m[1])
 }
 
-// udhcpc is a command that asks for a lease, and says "leased ADDRESS".
+// udhcpc returns a command that requests a lease and prints "leased ADDRESS".
 func (c *client) udhcpc(flags string) string {
 	script := filepath.Join(c.w.Dir, "udhcpc")
 	must(c.w.t, os.WriteFile(script, []byte("#!/bin/sh\n[ \"$1\" = bound ] || exit 0\nip addr replace $ip/24 dev $interface\n"+
@@ -298,7 +298,7 @@ func (c *client) try(command string) (string, error) {
 
 const curl = "curl -s --max-time 5 "
 
-// logIn fills in the portal's form. Where there is no answer yet it tries again.
+// logIn submits the portal's form, and tries again until there is an answer.
 func (c *client) logIn(user string) control.Session {
 	c.w.t.Helper()
 	eventually(c.w.t, user+" logs in", func() error {
@@ -315,7 +315,7 @@ func (c *client) logIn(user string) control.Session {
 	return c.session()
 }
 
-// fillIn is a command that sends the form and says how it was answered.
+// fillIn returns a command that sends the form and prints the status.
 func (c *client) fillIn(token, user string) string {
 	return fmt.Sprintf(curl+`-o /dev/null -w '%%{http_code}' -d token=%s -d username=%s -d password=right http://%s/login`, token, user, portalAddr)
 }
@@ -334,7 +334,7 @@ func (c *client) logOut() {
 
 var tokenField = regexp.MustCompile(`name="token" value="([^"]+)"`)
 
-// token is what a page's form is protected with.
+// token returns the token in a page's form.
 func (c *client) token(page string) (string, error) {
 	text, err := c.try(curl + "http://" + portalAddr + "/" + page)
 	if err != nil {
@@ -347,7 +347,7 @@ func (c *client) token(page string) (string, error) {
 	return token[1], nil
 }
 
-// session is what the daemon knows of the client.
+// session returns the daemon's entry of the client.
 func (c *client) session() (s control.Session) {
 	c.w.t.Helper()
 	eventually(c.w.t, "gatewayd tells of "+c.addr.String(), func() error {

@@ -16,9 +16,9 @@ func bundleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bundle RUN",
 		Short: "Pack a run into one file, to report on another machine",
-		Long: "Pack what every figure of a run is recomputed from into one compressed archive:\n" +
+		Long: "Pack the data from which every figure of a run is computed into one compressed archive:\n" +
 			"experiment, environment, trials and profiles. gateweigh report, compare and explain\n" +
-			"take a bundle wherever they take a run folder.",
+			"accept a bundle in place of a run folder.",
 		Example: "  gateweigh bundle runs/20260101T120000Z-quick -o quick.tar.gz\n  gateweigh report quick.tar.gz",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -45,6 +45,6 @@ func bundleCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write (default RUN"+result.BundleSuffix+")")
-	cmd.Flags().BoolVar(&logs, "logs", false, "with the logs of agents and devices")
+	cmd.Flags().BoolVar(&logs, "logs", false, "include the logs of agents and devices")
 	return cmd
 }

@@ -13,10 +13,10 @@ import (
 func cleanCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "clean",
-		Short: "End whatever a crashed run left on this machine",
-		Long: "A run's hosts end with it, also when it is killed: the kernel takes namespaces, links, mounts\n" +
-			"and programs with them. clean ends agents that are still there although their run is gone,\n" +
-			"for example because they were stopped by a signal. Runs that are alive are left alone.",
+		Short: "End what a crashed run left on this machine",
+		Long: "A run's hosts end with the run, also when it is killed: the kernel removes their namespaces, links,\n" +
+			"mounts and programs. clean ends agents that still exist although their run is gone,\n" +
+			"for example because a signal stopped them. Running runs are not affected.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Geteuid() != 0 {

@@ -31,8 +31,8 @@ func compareCommand() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "compare RUN_A RUN_B | compare --max-overhead 5% RUN",
-		Short: "Compare two runs cell by cell, or hold runs against limits",
-		Long: "Compare two runs cell by cell: is B dearer than A? With a limit it is a gate for CI:\n" +
+		Short: "Compare two runs cell by cell, or a run with limits",
+		Long: "Compare two runs cell by cell: does a device cost more in B than in A? With a limit it is a gate for CI:\n" +
 			"exit code 1 when a cell is beyond the limit with confidence, 0 otherwise.\n" +
 			"Runs are run folders or bundles.",
 		Example: "  gateweigh compare runs/before runs/after\n" +
@@ -42,11 +42,11 @@ func compareCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return compareRuns(cmd.Context(), args, flags) },
 	}
 	f := cmd.Flags()
-	f.Var(&flags.maxRegression, "max-regression", "gate: how much dearer than A a cell of B may be, such as 5%")
-	f.Var(&flags.maxOverhead, "max-overhead", "gate: how much dearer than a clean router a cell of B may be, such as 5%")
-	f.BoolVar(&flags.strict, "strict", false, "a gate also fails when it cannot tell")
-	f.Var(&flags.delta, "delta", "change that does not matter")
-	f.Var(&flags.confidence, "confidence", "of intervals and verdicts")
+	f.Var(&flags.maxRegression, "max-regression", "gate: how much more than A a cell of B may cost, such as 5%")
+	f.Var(&flags.maxOverhead, "max-overhead", "gate: how much more than a clean router a cell of B may cost, such as 5%")
+	f.BoolVar(&flags.strict, "strict", false, "the gate also fails on 'cannot tell'")
+	f.Var(&flags.delta, "delta", "largest change that does not matter")
+	f.Var(&flags.confidence, "confidence", "confidence of intervals and verdicts")
 	f.StringVar(&flags.junit, "junit", "", "write the gate's decisions as JUnit XML to `FILE`")
 	f.StringVar(&flags.markdown, "markdown", "", "write the comparison as Markdown to `FILE`; - is standard output, in place of the table")
 	f.BoolVar(&flags.json, "json", false, "print the comparison as JSON instead of the table")
@@ -64,9 +64,6 @@ func compareRuns(ctx context.Context, args []string, flags compareFlags) error {
 		defer forget()
 		if err != nil {
 			return err
-		}
-		if run.Logins() {
-			return &exitError{exitUsage, fmt.Errorf("%s measured logins: compare holds CPU per bit against each other, which such a run has none of; hold its summary.json against the other's", name)}
 		}
 		inputs = append(inputs, compare.Input{Name: name, Run: run})
 	}

@@ -18,10 +18,10 @@ func doctorCommand() *cobra.Command {
 	var asJSON, quick bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Examine what this machine can measure and how well, and what to do about the rest",
-		Long: "Tries what the lab and its devices need of kernel, machine and tools, in hosts that end with the\n" +
-			"examination, and measures for half a minute how noisy the machine is. It changes nothing. Every line\n" +
-			"says what it means for measurements or what to do. Exit code 0: gateweigh run would measure; 3: nothing can run here.",
+		Short: "Examine what this machine can measure, how well, and what to do about problems",
+		Long: "Tries every kernel feature and tool that the lab and its devices need, checks the machine's limits, and\n" +
+			"measures for half a minute how noisy the machine is. It changes nothing. Every line gives the\n" +
+			"consequence for measurements or a remedy. Exit code 0: gateweigh run would measure; 3: nothing can run here.",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			line := newStatusLine(os.Stderr)
@@ -42,7 +42,7 @@ func doctorCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
-	cmd.Flags().BoolVar(&quick, "quick", false, "leave out what takes time: the fixed loop and the A/A pair")
+	cmd.Flags().BoolVar(&quick, "quick", false, "leave out the slow part: the fixed loop and the A/A pair")
 	return cmd
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/profile"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -30,7 +31,7 @@ func explainCommand() *cobra.Command {
 	var flags explainFlags
 	cmd := &cobra.Command{
 		Use:   "explain RUN DUT",
-		Short: "Say which functions a device's extra time goes to",
+		Short: "Show which functions a device's extra time goes to",
 		Long: "explain prints, for one cell of a run made with --profile, the functions that the device's router\n" +
 			"spends more or less time in than the clean router beside it, in ns per packet. Without flags it\n" +
 			"takes the profile at the highest load with the most clients.",
@@ -39,11 +40,11 @@ func explainCommand() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, args []string) error { return explain(cmd.Context(), args[0], args[1], flags) },
 	}
 	f := cmd.Flags()
-	f.IntVar(&flags.clients, "clients", 0, "profile with so many clients")
+	f.IntVar(&flags.clients, "clients", 0, "profile with this number of clients")
 	f.Float64Var(&flags.mbps, "mbps", 0, "profile at this offered load, Mbit/s")
 	f.StringVar(&flags.direction, "direction", "", "profile in this direction, up or down")
-	f.StringVar(&flags.packets, "packets", "", "profile with packets of this kind, per-packet or bulk")
-	f.IntVarP(&flags.functions, "functions", "n", 20, "how many functions to name; the others are one line")
+	f.StringVar(&flags.packets, "packets", "", "profile with this packet profile, per-packet or bulk")
+	f.IntVarP(&flags.functions, "functions", "n", 20, "number of functions to list; the others are one line")
 	f.BoolVar(&flags.json, "json", false, "print JSON instead of the table")
 	return cmd
 }
@@ -53,9 +54,6 @@ func explain(ctx context.Context, name, dut string, flags explainFlags) error {
 	defer forget()
 	if err != nil {
 		return err
-	}
-	if run.Logins() {
-		return &exitError{exitUsage, fmt.Errorf("%s measured log-ins, and storms have no profiles: its report has what a log-in costs", name)}
 	}
 	all, err := profile.ReadAll(run.Dir)
 	if err != nil && len(all) == 0 {
@@ -68,7 +66,7 @@ func explain(ctx context.Context, name, dut string, flags explainFlags) error {
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	e := report.Explain(p, analysis.Summarise(run, analysis.Options{}), max(flags.functions, 0))
+	e := report.Explain(p, measure.Summarise(run, analysis.Options{}), max(flags.functions, 0))
 	if flags.json {
 		return report.ExplainJSON(os.Stdout, e)
 	}

@@ -68,8 +68,8 @@ func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "gateweigh",
-		Short:         "What does your gateway weigh?",
-		Long:          "Gateweigh measures what an access gateway costs (captive portal, tunnel, packet capture)\nagainst a clean router, on one machine, with intervals an engineer can trust.",
+		Short:         "Measure what an access gateway costs a router",
+		Long:          "Gateweigh measures how much router CPU an access gateway, such as a captive portal, adds\nto a plain (\"clean\") router under the same load, with confidence intervals.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version,

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -24,7 +25,7 @@ func reportCommand() *cobra.Command {
 		Use:   "report RUN | BUNDLE",
 		Short: "Rebuild summary, CSV and report of a run from its trials",
 		Long: "Rebuild summary, CSV and report of a run from its trials. A bundle is verified and\n" +
-			"unpacked into a run folder beside it, named as the bundle is.",
+			"unpacked into a run folder of the same name beside it.",
 		Example: "  gateweigh report runs/20260101T120000Z-quick\n  gateweigh report quick.tar.gz -o quick",
 		Args:    usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,13 +42,13 @@ func reportCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				opts.With = append(opts.With, analysis.Summarise(run, opts.Analysis))
+				opts.With = append(opts.With, measure.Summarise(run, opts.Analysis))
 			}
 			return reportRun(cmd.Context(), args[0], opts, asJSON)
 		},
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "", "folder to write into (default the run's; for a bundle, its name without "+result.BundleSuffix+")")
-	cmd.Flags().StringArrayVar(&with, "with", nil, "a further `RUN` that completes the comparison with published studies; may be repeated")
+	cmd.Flags().StringArrayVar(&with, "with", nil, "another `RUN` for the comparison with published studies; may be repeated")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print summary.json instead of the table")
 	return cmd
 }

@@ -41,7 +41,7 @@ func runCommand() *cobra.Command {
 	var flags runFlags
 	cmd := &cobra.Command{
 		Use:   "run [EXPERIMENT | FILE.toml]",
-		Short: "Weigh devices against a clean router (default experiment: quick)",
+		Short: "Measure devices against a clean router (default experiment: quick)",
 		Example: "  gateweigh run\n  gateweigh run portal-bandwidth --set blocks=10\n" +
 			"  gateweigh run my-gateway.toml\n  gateweigh run --profile\n  gateweigh run --resume runs/20260101T120000Z-quick",
 		Args: usage(cobra.MaximumNArgs(1)),
@@ -52,9 +52,9 @@ func runCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVarP(&flags.out, "out", "o", "", "folder of the run (default runs/<UTC>-<experiment>)")
-	f.StringVar(&flags.resume, "resume", "", "complete an interrupted run, given its folder")
+	f.StringVar(&flags.resume, "resume", "", "continue the interrupted run in this folder")
 	f.StringArrayVar(&flags.set, "set", nil, "change a key of the experiment, `KEY=VALUE`; lists with commas")
-	f.BoolVar(&flags.profile, "profile", false, "sample each cell with perf as well, in windows of its own: flame graphs, gateweigh explain")
+	f.BoolVar(&flags.profile, "profile", false, "also record a CPU profile of each cell with perf, in separate windows: flame graphs, gateweigh explain")
 	f.BoolVar(&flags.json, "json", false, "print summary.json instead of the table")
 	return cmd
 }

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// largestLAN is the shortest prefix that every kind of data path takes: its tables
-// have a place for each address, with ebpf about 140 bytes, so 37 MB for a /14.
+// largestLAN is the shortest prefix that all data paths support: their tables have an
+// entry for each address, with ebpf about 140 bytes, so 37 MB for a /14.
 const largestLAN = 14
 
 // address reads one host's IPv4 address.
@@ -26,12 +26,12 @@ func address(v any) (netip.Addr, error) {
 	return a, nil
 }
 
-// isHost says whether one IPv4 host can have an address.
+// isHost reports whether an address can be an IPv4 host's.
 func isHost(a netip.Addr) bool {
 	return a.Is4() && !a.IsUnspecified() && !a.IsMulticast() && a.As4()[0] < 240
 }
 
-// addressPort reads an address, with the port when another than the usual.
+// addressPort reads an address with an optional port.
 func addressPort(usual uint16) reader[netip.AddrPort] {
 	return func(v any) (netip.AddrPort, error) {
 		s, _ := v.(string)
@@ -48,8 +48,8 @@ func addressPort(usual uint16) reader[netip.AddrPort] {
 	}
 }
 
-// listenAddress reads where to serve what clients must not see: the address is
-// said, since every address would be the LAN's too.
+// listenAddress reads an address to serve on that clients must not reach. A wildcard is
+// refused, because it includes the LAN's address.
 func listenAddress(v any) (netip.AddrPort, error) {
 	s, _ := v.(string)
 	ap, err := netip.ParseAddrPort(s)
@@ -77,7 +77,7 @@ func ownAddress(v any) (netip.Prefix, error) {
 	return p, nil
 }
 
-// lastOf is a network's last address, to which broadcasts go.
+// lastOf returns a network's last address, the broadcast address.
 func lastOf(p netip.Prefix) netip.Addr {
 	b := p.Addr().As4()
 	for i := p.Bits(); i < 32; i++ {
@@ -100,16 +100,16 @@ func addressRange(v any) (Range, error) {
 	return r, nil
 }
 
-// contains says whether a is in the range.
+// contains reports whether a is in the range.
 func (r Range) contains(a netip.Addr) bool { return !a.Less(r.First) && !r.Last.Less(a) }
 
-// size is how many addresses are in the range.
+// size is the number of addresses in the range.
 func (r Range) size() int {
 	first, last := r.First.As4(), r.Last.As4()
 	return int(binary.BigEndian.Uint32(last[:])-binary.BigEndian.Uint32(first[:])) + 1
 }
 
-// String is as in the file.
+// String returns the form in the file.
 func (r Range) String() string { return r.First.String() + "-" + r.Last.String() }
 
 // gardenPrefix reads a network or one address.
@@ -125,7 +125,7 @@ func gardenPrefix(v any) (netip.Prefix, error) {
 	return p, nil
 }
 
-// hostName reads a name as the DNS has it, in lower case.
+// hostName reads a DNS name, in lower case.
 func hostName(v any) (string, error) {
 	s, _ := v.(string)
 	s = strings.ToLower(s)
@@ -137,7 +137,7 @@ func hostName(v any) (string, error) {
 
 func isHostName(s string) bool {
 	if len(s) == 0 || len(s) > 253 || !strings.ContainsAny(s, "abcdefghijklmnopqrstuvwxyz") {
-		return false // without a letter it would be an address
+		return false // a name without a letter would be an address
 	}
 	for label := range strings.SplitSeq(s, ".") {
 		bad := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_' }
@@ -148,12 +148,12 @@ func isHostName(s string) bool {
 	return true
 }
 
-// domainPattern reads a name, or "*." and a name for all below it.
+// domainPattern reads a name, or "*." and a name for all names below it.
 func domainPattern(v any) (string, error) {
 	s, _ := v.(string)
 	s = strings.ToLower(s)
 	name := strings.TrimPrefix(s, "*.")
-	// "*.org" would open a good part of the internet.
+	// "*.org" would open a large part of the Internet.
 	if !isHostName(name) || name != s && !strings.Contains(name, ".") {
 		return "", fmt.Errorf(`must be a domain such as "example.org", or "*.example.org" for all below it, not %s`, show(v))
 	}
@@ -185,15 +185,14 @@ func (d *DHCP) reserve(name string, v any) error {
 	return nil
 }
 
-// ownOptions are those gatewayd sets itself, and from where.
+// ownOptions are the options that gatewayd sets itself, and their keys.
 var ownOptions = map[uint8]string{
 	1: "lan.address", 3: "lan.address", 6: "dhcp.dns", 15: "dhcp.domain", 26: "dhcp.mtu", 28: "lan.address",
 	50: "the protocol", 51: "dhcp.lease", 52: "the protocol", 53: "the protocol", 54: "lan.address", 55: "the protocol",
 	57: "the protocol", 58: "dhcp.lease", 59: "dhcp.lease", 61: "the protocol", 82: "the protocol", 114: "the portal",
 }
 
-// addOption reads an entry of dhcp.options: addresses, text, or bytes as
-// "0x0a0b".
+// addOption reads an entry of dhcp.options: addresses, text, or bytes as "0x0a0b".
 func (d *DHCP) addOption(name string, v any) error {
 	code, err := strconv.ParseUint(name, 10, 8)
 	if err != nil || code == 0 || code == 255 || name != strconv.FormatUint(code, 10) {

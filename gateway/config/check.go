@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// maxSocketPath is what a Unix socket's address has room for (unix(7)).
+// maxSocketPath is the longest path of a Unix socket (unix(7)).
 const maxSocketPath = 107
 
-// checker collects what keys say together.
+// checker collects problems of keys in combination.
 type checker struct {
 	*Config
 	problems []*Error
 }
 
-// check returns what no single key shows: what is missing, contradicts, or would
-// have no effect.
+// check returns problems of keys in combination: missing keys, contradictions, and keys
+// without effect.
 func (c *Config) check() []*Error {
 	k := &checker{Config: c}
 	for _, key := range []string{"lan.interface", "lan.address", "wan.interface"} {
@@ -42,7 +42,7 @@ func (c *Config) check() []*Error {
 	return k.problems
 }
 
-// report blames a key: on its line, or its table's, or the file's first.
+// report adds a problem of a key: on its line, or its table's, or the file's first.
 func (k *checker) report(key, format string, args ...any) {
 	line := 0
 	for at := key; line == 0 && at != ""; {
@@ -54,7 +54,7 @@ func (k *checker) report(key, format string, args ...any) {
 
 func (k *checker) isSet(key string) bool { return k.lines[key] > 0 }
 
-// without reports keys that are set although something makes them idle.
+// without reports keys that are set although they have no effect, for the given reason.
 func (k *checker) without(reason string, keys ...string) {
 	for _, key := range keys {
 		if k.isSet(key) {
@@ -159,14 +159,14 @@ func (k *checker) checkPortal() {
 	}
 }
 
-// checkPort holds one of the portal's ports against others' on its address.
+// checkPort compares one of the portal's ports with others on the same address.
 func (k *checker) checkPort(key string, port uint16) {
 	if port == 53 {
 		k.report(key, "53 belongs to the DNS")
 	}
 }
 
-// checkLogin holds the ways to log in against what each needs.
+// checkLogin checks that each way to log in has what it needs.
 func (k *checker) checkLogin() {
 	methods := "auth.methods"
 	switch {
@@ -196,7 +196,6 @@ func (k *checker) checkLogin() {
 	}
 }
 
-// checkDatapath holds the data path's keys against its kind.
 // checkMetrics keeps metrics out of the clients' network.
 func (k *checker) checkMetrics() {
 	if a := k.Metrics.Listen.Addr(); k.LAN.Address.IsValid() && k.LAN.Address.Masked().Contains(a) {
@@ -204,13 +203,14 @@ func (k *checker) checkMetrics() {
 	}
 }
 
+// checkDatapath compares the data path's keys with its kind.
 func (k *checker) checkDatapath() {
 	kind := k.Datapath.Kind
 	reason := fmt.Sprintf("datapath.kind is %q", kind)
 	if kind == EBPF {
 		k.without(reason, "datapath.fast")
 	} else {
-		k.without(reason, "datapath.forward") // pins are looked for: a former data path may have left some
+		k.without(reason, "datapath.forward") // pins are used: a former data path may have left some
 	}
 	if kind != TUN {
 		k.without(reason, "datapath.device")
@@ -224,11 +224,11 @@ func (k *checker) checkDatapath() {
 	}
 }
 
-// checkServer holds a RADIUS server's keys together.
+// checkServer checks a RADIUS server's keys together.
 func (k *checker) checkServer(table string, s RADIUSServer) {
 	used := k.isSet(table+".address") && k.Auth.Has(MethodRADIUS)
 	switch {
-	case !k.Auth.Has(MethodRADIUS): // said for each key already
+	case !k.Auth.Has(MethodRADIUS): // reported for each key already
 	case !used && table != "radius.primary" && (s.Secret != "" || s.SecretFile != "" || s.AcctAddress.IsValid()):
 		k.report(table+".address", "missing: other keys of the server are set")
 	case used && s.Secret == "" && s.SecretFile == "":

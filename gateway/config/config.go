@@ -1,8 +1,8 @@
 // Package config reads gatewayd.toml: strict keys, every problem with its file,
 // line and key, and all of them at once.
 //
-// The structs are plain: what they become in the gateway's other packages is
-// decided where the gateway is put together. example.toml describes each key.
+// The structs are plain data; package gateway converts them for the other packages.
+// example.toml describes each key.
 package config
 
 import (
@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// Words of the file.
+// Values of keys.
 const (
-	Server   = "server"   // dhcp.mode, dns.mode: gatewayd does it
-	External = "external" // another program on this machine does
+	Server   = "server"   // dhcp.mode, dns.mode: gatewayd serves
+	External = "external" // another program on this machine serves
 
 	LogText = "text"
 	LogJSON = "json"
@@ -36,14 +36,14 @@ const (
 
 	EBPF    = "ebpf"    // programs in the kernel
 	TUN     = "tun"     // a packet socket and a TUN device, all packets in user space
-	NFQueue = "nfqueue" // the kernel forwards, and asks user space about each packet
+	NFQueue = "nfqueue" // the kernel forwards, and user space decides about each packet
 
-	ForwardAuto     = "auto"     // redirect, unless netfilter has rules for what is forwarded
+	ForwardAuto     = "auto"     // redirect, unless netfilter has rules for forwarded packets
 	ForwardRedirect = "redirect" // past netfilter, whatever its rules are
 	ForwardStack    = "stack"    // admit only: the kernel's stack forwards
 )
 
-// Config is gatewayd.toml with defaults filled in, checked.
+// Config is a checked gatewayd.toml with defaults filled in.
 type Config struct {
 	File      string // path as given to Load
 	StateDir  string // leases, sessions, keys: kept over a reboot
@@ -67,7 +67,7 @@ type Config struct {
 	lines map[string]int // where each key was set, from 1
 }
 
-// LAN is the clients' side.
+// LAN is the interface towards the clients.
 type LAN struct {
 	Interface string
 	Address   netip.Prefix // the gateway's own, with the network's length: 10.1.0.1/16
@@ -76,7 +76,7 @@ type LAN struct {
 // Network is the LAN's network.
 func (l LAN) Network() netip.Prefix { return l.Address.Masked() }
 
-// Unleasable says why no client can have an address; empty: one can.
+// Unleasable returns why no client can have an address; empty: a client can.
 func (l LAN) Unleasable(a netip.Addr) string {
 	switch lan := l.Network(); {
 	case !lan.Contains(a):
@@ -91,17 +91,17 @@ func (l LAN) Unleasable(a netip.Addr) string {
 	return ""
 }
 
-// WAN is the side clients are forwarded to.
+// WAN is the interface that clients are forwarded to.
 type WAN struct{ Interface string }
 
-// DHCP is who leases addresses, and what with.
+// DHCP is the configuration of leases.
 type DHCP struct {
 	Mode    string // Server or External
 	Pools   []Range
 	Lease   time.Duration
 	Brief   time.Duration    // of clients that are not logged in; 0: Lease
 	Static  []Reservation    // in the file's order
-	DNS     []netip.Addr     // resolvers clients are told
+	DNS     []netip.Addr     // resolvers in replies
 	Domain  string           // empty: none
 	MTU     int              // option 26; 0: not sent
 	Options map[uint8][]byte // further ones, raw
@@ -110,17 +110,17 @@ type DHCP struct {
 // Range is the addresses from First to Last.
 type Range struct{ First, Last netip.Addr }
 
-// Reservation is an address kept for one client.
+// Reservation is an address reserved for one client.
 type Reservation struct {
 	MAC  net.HardwareAddr
 	Addr netip.Addr
 }
 
-// DNS is who answers clients' questions.
+// DNS is the configuration of name resolution.
 type DNS struct {
 	Mode       string // Server or External
 	Upstreams  []netip.AddrPort
-	AnswerAAAA bool // false: IPv6 addresses are answered with none, as IPv6 is blocked
+	AnswerAAAA bool // false: AAAA queries get an empty answer, because IPv6 is blocked
 }
 
 // Garden is what clients reach before they log in.
@@ -129,19 +129,19 @@ type Garden struct {
 	Prefixes []netip.Prefix
 }
 
-// Portal is the web side. The paths are absolute, or relative to the working
-// directory like File.
+// Portal is the configuration of the web side. Paths are absolute, or relative to the
+// working directory like File.
 type Portal struct {
 	Enabled    bool
 	Port       uint16
-	Name       string // host name that leads clients to the portal; empty: its address does
+	Name       string // host name of the portal; empty: its address is used
 	TLSPort    uint16 // used when there is a certificate
 	TLSCert    string // PEM file
 	TLSKey     string // PEM file
 	Templates  string // folder; empty: the built-in pages
 	Title      string
-	SuccessURL string // where to after login; empty: the page the client had asked for
-	Terms      string // shown where clients click through
+	SuccessURL string // page after login; empty: the requested page
+	Terms      string // shown to click-through clients
 }
 
 // Auth is how clients log in.
@@ -149,10 +149,10 @@ type Auth struct {
 	Methods []string // MethodRADIUS, MethodUsers, MethodClickThrough
 }
 
-// Has says whether clients may log in this way.
+// Has reports whether clients may log in this way.
 func (a Auth) Has(method string) bool { return slices.Contains(a.Methods, method) }
 
-// RADIUS is the servers and what they are told.
+// RADIUS is the configuration of the servers and of requests to them.
 type RADIUS struct {
 	Primary, Secondary RADIUSServer // Secondary without Address: none
 	Method             string       // PAP or CHAP
@@ -166,7 +166,7 @@ type RADIUS struct {
 	Interim            time.Duration // between updates, unless the server says
 }
 
-// Servers lists those that are configured, in the order they are asked.
+// Servers lists the configured servers, in order of preference.
 func (r RADIUS) Servers() []RADIUSServer {
 	var servers []RADIUSServer
 	for _, s := range []RADIUSServer{r.Primary, r.Secondary} {
@@ -177,7 +177,7 @@ func (r RADIUS) Servers() []RADIUSServer {
 	return servers
 }
 
-// RADIUSServer is one of them.
+// RADIUSServer is one server.
 type RADIUSServer struct {
 	Address     netip.AddrPort // authentication
 	AcctAddress netip.AddrPort
@@ -185,32 +185,32 @@ type RADIUSServer struct {
 	SecretFile  string // the file Secret was read from
 }
 
-// Users is the local accounts.
+// Users is the configuration of local accounts.
 type Users struct{ File string }
 
-// Limits are what a session gets unless its login says otherwise. Zero: none.
+// Limits are the limits of sessions whose login has none. Zero: no limit.
 type Limits struct {
 	SessionTimeout, IdleTimeout    time.Duration
 	UpRate, DownRate               uint64 // bits of IP packets a second
 	UpQuota, DownQuota, TotalQuota uint64 // bytes of a session
 }
 
-// Datapath is what moves the packets.
+// Datapath is the configuration of the data path.
 type Datapath struct {
 	Kind    string // EBPF, TUN or NFQueue
-	Fast    bool   // TUN and NFQueue: as good as it gets, instead of as portals do it
+	Fast    bool   // TUN and NFQueue: the optimised mode, instead of the mechanism as studied
 	Device  string // TUN: the device's name
 	Forward string // EBPF: ForwardAuto, ForwardRedirect or ForwardStack
 	PinDir  string // EBPF: where programs and maps outlive the daemon
 }
 
-// Metrics is where Prometheus reads; without Listen it cannot.
+// Metrics is where Prometheus reads; without Listen there are no metrics.
 type Metrics struct{ Listen netip.AddrPort }
 
-// ControlSocket is the path the control verbs speak to.
+// ControlSocket is the path of the control socket.
 func (c *Config) ControlSocket() string { return filepath.Join(c.RunDir, "control.sock") }
 
-// defaults is what holds where the file says nothing.
+// defaults returns the values of keys that are not set.
 func defaults() *Config {
 	c := &Config{
 		StateDir: "/var/lib/gatewayd", RunDir: "/run/gatewayd", LogFormat: LogText,
@@ -227,12 +227,12 @@ func defaults() *Config {
 	return c
 }
 
-// Live are the keys that take effect when the file is read again. All others
-// need a restart, which interrupts no admitted client with the data path EBPF.
+// Live are the keys that take effect when the file is reread. All others need a restart,
+// which interrupts no admitted client with the data path EBPF.
 var Live = []string{"log_level"}
 
-// Addresses is how many addresses clients can have: of the pools, and those reserved
-// beside them. What another program leases may be any of the LAN.
+// Addresses is the number of addresses that clients can have: those of the pools and the
+// reserved ones. Another DHCP server may lease any address of the LAN.
 func (c *Config) Addresses() int {
 	if c.DHCP.Mode == External || len(c.DHCP.Pools) == 0 {
 		return 1<<(32-c.LAN.Network().Bits()) - 3 // network, broadcast and gateway

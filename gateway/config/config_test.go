@@ -42,7 +42,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// plainAddresses lets cmp compare addresses as Go does.
+// plainAddresses lets cmp compare addresses with ==.
 var plainAddresses = cmp.Options{
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 	cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
@@ -235,8 +235,8 @@ func TestLinesOfKeys(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever the text, there is a configuration that holds together, or
-// problems that name the file and a line of it.
+// FuzzParse: every text gives a consistent configuration, or problems that name the file
+// and a line of it.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{minimal, withRADIUS, Example, "[dhcp.static]\n\"02:00:00:00:00:01\" = \"10.1.0.5\"\n", "a.b=1\n[a]\n", "x = [[", "[[dns]]\n[dns.mode]"} {
 		f.Add(seed)
@@ -264,7 +264,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestAddresses: how many clients can have one, by who leases them.
+// TestAddresses checks how many clients can have an address, by DHCP server.
 func TestAddresses(t *testing.T) {
 	const pools = "dhcp.pools = [\"10.1.0.10-10.1.0.49\", \"10.1.1.250-10.1.2.13\"]\n" // 40 and 20
 	for _, tt := range []struct {

@@ -8,20 +8,25 @@ import (
 	"testing"
 )
 
-const manual = "../../docs/gateway.md"
+// The documentation: setup, every key, and the comparison of data paths.
+const (
+	manual    = "../../docs/gateway.md"
+	reference = "../../docs/gateway-reference.md"
+	dataPaths = "../../docs/data-paths.md"
+)
 
 // commented is a line of the example that shows a key without setting it.
 var commented = regexp.MustCompile(`^#("?[a-z0-9:_]+"?) = `)
 
-// TestExampleIsGood: as it is, but for the users' file it names.
+// TestExampleIsGood checks the example except for the users' file that it names.
 func TestExampleIsGood(t *testing.T) {
 	if _, err := Parse("example.toml", []byte(Example)); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestExampleIsComplete: it shows every key there is and none that is not, with
-// values that are taken, and with defaults that are the real ones.
+// TestExampleIsComplete checks that the example shows exactly the existing keys, with
+// valid values and the real defaults.
 func TestExampleIsComplete(t *testing.T) {
 	table := ""
 	var shown []string
@@ -60,8 +65,7 @@ func TestExampleIsComplete(t *testing.T) {
 	}
 }
 
-// TestExampleShowsDefaults: where a key has a default, the line that shows it
-// changes nothing.
+// TestExampleShowsDefaults checks that setting a key's shown default changes nothing.
 func TestExampleShowsDefaults(t *testing.T) {
 	base := parse(t, Example)
 	for _, key := range []string{
@@ -88,10 +92,10 @@ func TestExampleShowsDefaults(t *testing.T) {
 	}
 }
 
-// TestManualIsComplete: its table of keys has a row for each key, none for
-// others, and its TOML blocks load.
-func TestManualIsComplete(t *testing.T) {
-	text, err := os.ReadFile(manual)
+// TestReferenceIsComplete checks that the table of keys has a row for each key and
+// no other rows.
+func TestReferenceIsComplete(t *testing.T) {
+	text, err := os.ReadFile(reference)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +112,14 @@ func TestManualIsComplete(t *testing.T) {
 	if want := slices.Sorted(slices.Values(Keys())); !slices.Equal(rows, want) {
 		t.Errorf("the manual has\n%v\nthere are\n%v", rows, want)
 	}
+}
+
+// TestManualBlocksLoad loads the manual's configurations.
+func TestManualBlocksLoad(t *testing.T) {
+	text, err := os.ReadFile(manual)
+	if err != nil {
+		t.Fatal(err)
+	}
 	blocks := strings.Split(string(text), "```toml\n")[1:]
 	if len(blocks) == 0 {
 		t.Error("the manual shows no configuration")
@@ -120,9 +132,9 @@ func TestManualIsComplete(t *testing.T) {
 	}
 }
 
-// TestManualComparesDataPaths: one table has a column for each kind, and for each mode.
+// TestManualComparesDataPaths checks that one table has a column for each kind and mode.
 func TestManualComparesDataPaths(t *testing.T) {
-	text, err := os.ReadFile(manual)
+	text, err := os.ReadFile(dataPaths)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,13 +19,13 @@ var withRADIUS = strings.Replace(minimal, `"click-through"`, `"radius"`, 1) + `r
 radius.primary.secret = "s3cret"
 `
 
-// problem is a file and what is said of it.
+// problem is a file and the expected errors.
 type problem struct {
 	name, text string
 	want       []string // every line of the error, in order: words of it, as says has them
 }
 
-// mistakes are wrong by themselves.
+// mistakes are single wrong keys.
 var mistakes = []problem{
 	{"unknown key", minimal + "portal.tittle = \"x\"\n",
 		[]string{`x.toml:6: portal.tittle: unknown key; did you mean "portal.title"?`}},
@@ -82,7 +82,7 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 	}
 }
 
-// contradictions are wrong together.
+// contradictions are wrong combinations.
 var contradictions = []problem{
 	{"pools", minimal + "dhcp.pools = [\"10.2.0.5-10.2.0.9\", \"10.1.0.1-10.1.0.20\",\n\"10.1.0.10-10.1.0.30\", \"10.1.255.0-10.1.255.255\"]\n",
 		[]string{

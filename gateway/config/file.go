@@ -11,11 +11,11 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Error is one problem of a file: where, which key, and what would be right.
+// Error is one problem of a file: line, key, and the fix.
 type Error struct {
 	File    string // path as given
 	Line    int    // from 1
-	Key     string // dotted; empty when the text is no TOML at all
+	Key     string // dotted; empty when the text is not valid TOML
 	Problem string // one phrase
 }
 
@@ -27,10 +27,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d: %s: %s", e.File, e.Line, e.Key, e.Problem)
 }
 
-// Problems are all of a file's, by line.
+// Problems are all problems of a file, by line.
 type Problems []*Error
 
-// Error is one problem a line.
+// Error returns one problem a line.
 func (p Problems) Error() string {
 	lines := make([]string, len(p))
 	for i, e := range p {
@@ -39,7 +39,7 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// asError sorts what was found; nothing found is no error.
+// asError sorts the problems; without problems it returns nil.
 func (p Problems) asError() error {
 	if len(p) == 0 {
 		return nil
@@ -48,8 +48,8 @@ func (p Problems) asError() error {
 	return p
 }
 
-// Parse reads and checks a text. name is for messages, and what file names in
-// the text are relative to; no file is opened. An error is Problems.
+// Parse reads and checks a text. name is for messages, and relative paths in the text
+// start at its folder; no file is opened. An error is Problems.
 func Parse(name string, data []byte) (*Config, error) {
 	c := defaults()
 	c.File = name
@@ -58,8 +58,8 @@ func Parse(name string, data []byte) (*Config, error) {
 		return nil, Problems{syntax}
 	}
 	problems := Problems(c.apply(entries))
-	// What keys say together is judged without those that were refused: one
-	// mistake, one message.
+	// Checks of combinations ignore keys that were refused already, so that one mistake
+	// gives one message.
 	bad := map[string]bool{}
 	for _, p := range problems {
 		bad[p.Key] = true
@@ -76,14 +76,14 @@ func Parse(name string, data []byte) (*Config, error) {
 	return c, nil
 }
 
-// entry is one key of a text. A table comes ahead of what is in it.
+// entry is one key of a text. A table precedes its keys.
 type entry struct {
 	path  toml.Key
 	value any // as the toml package decodes into any
 	line  int
 }
 
-// readEntries lists a text's keys by line, tables ahead of their keys.
+// readEntries lists a text's keys by line, tables before their keys.
 func readEntries(name string, data []byte) ([]entry, *Error) {
 	var top map[string]toml.Primitive
 	md, err := toml.NewDecoder(bytes.NewReader(data)).Decode(&top)
@@ -104,13 +104,13 @@ type text struct {
 	data []byte
 }
 
-// entries lists what is in a table and below. One that only its keys imply
-// ("a.b = 1") stands where the first of them does.
+// entries lists what is in a table and below. A table that only its keys imply ("a.b =
+// 1") has the position of the first key.
 func (t text) entries(parent toml.Key, table map[string]toml.Primitive) []entry {
-	var groups [][]entry // a key with all that is below it
+	var groups [][]entry // a key with everything below it
 	for name, value := range table {
 		head := entry{path: append(slices.Clone(parent), name), line: t.line(value)}
-		// What the parser took always decodes into any.
+		// Whatever the parser accepted decodes into any.
 		_ = t.md.PrimitiveDecode(value, &head.value)
 		var below []entry
 		var sub map[string]toml.Primitive
@@ -129,8 +129,8 @@ func (t text) entries(parent toml.Key, table map[string]toml.Primitive) []entry 
 	return slices.Concat(groups...)
 }
 
-// refuser takes no value: the toml package says where a value stands only when
-// it could not be decoded.
+// refuser rejects every value, because the toml package reports the position of a value
+// only with a decoding error.
 type refuser struct{}
 
 var errRefused = errors.New("refused to learn its position")
@@ -138,8 +138,8 @@ var errRefused = errors.New("refused to learn its position")
 // UnmarshalTOML implements toml.Unmarshaler.
 func (*refuser) UnmarshalTOML(any) error { return errRefused }
 
-// line is where a value begins, 0 for a table that is only implied. The line
-// the package gives is where a value of several lines ends; its offset is not.
+// line is where a value begins, 0 for an implied table. The package's line is the end of
+// a value of several lines, but its offset is the beginning.
 func (t text) line(value toml.Primitive) int {
 	var at toml.ParseError
 	if !errors.As(t.md.PrimitiveDecode(value, &refuser{}), &at) || at.Position.Line == 0 {
@@ -149,7 +149,7 @@ func (t text) line(value toml.Primitive) int {
 	return min(at.Position.Line, 1+bytes.Count(t.data[:begin], []byte("\n")))
 }
 
-// suggestion is `; did you mean "…"?` when a known word is near, else nothing.
+// suggestion returns `; did you mean "…"?` when a known word is similar, else nothing.
 func suggestion(given string, known []string) string {
 	near, least := "", max(2, len(given)/3)+1
 	for _, word := range known {
@@ -166,7 +166,7 @@ func suggestion(given string, known []string) string {
 	return fmt.Sprintf("; did you mean %q?", near)
 }
 
-// elsewhere is the only known key with the same last part, if there is just one:
+// elsewhere returns the only known key with the same last part, if there is exactly one:
 // a key in the wrong table, or in none.
 func elsewhere(given string, known []string) string {
 	last := func(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }

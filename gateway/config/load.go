@@ -21,8 +21,8 @@ var Example string
 // maxFileBytes bounds the file itself and each secret.
 const maxFileBytes = 1 << 20
 
-// Load reads and checks a file and what it names: secrets, certificates, the
-// users' file, templates. What is wrong in it is Problems.
+// Load reads and checks a file and the files it names: secrets, certificates, the users'
+// file, templates. Mistakes are Problems.
 func Load(path string) (*Config, error) {
 	data, err := readFile(path)
 	if err != nil {
@@ -53,8 +53,8 @@ func readFile(path string) ([]byte, error) {
 	return data, err
 }
 
-// openFiles looks at what the file names, so that what is wrong there shows
-// before anything is started.
+// openFiles checks the files that the configuration names, so that mistakes show before
+// anything is started.
 func (k *checker) openFiles() {
 	for _, s := range []struct {
 		table  string
@@ -88,7 +88,7 @@ func (k *checker) openFiles() {
 	}
 }
 
-// readSecret takes a secret from its file: the first and only line.
+// readSecret reads a secret from its file: the first and only line.
 func (k *checker) readSecret(key string, s *RADIUSServer) {
 	if isPublic(s.SecretFile) {
 		k.report(key, "everyone can read %s: chmod o-r %s", s.SecretFile, s.SecretFile)
@@ -108,13 +108,13 @@ func (k *checker) readSecret(key string, s *RADIUSServer) {
 	}
 }
 
-// isPublic says whether every user of the machine can read a file.
+// isPublic reports whether every user of the machine can read a file.
 func isPublic(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().Perm()&0o004 != 0
 }
 
-// complete fills in what follows from other keys.
+// complete fills in values that follow from other keys.
 func (c *Config) complete() {
 	own := c.LAN.Address.Addr()
 	if c.DHCP.Mode == Server {
@@ -142,7 +142,7 @@ func (c *Config) complete() {
 	}
 }
 
-// around is a network's addresses without the gateway's: one range or two.
+// around returns a network's addresses without the gateway's: one range or two.
 func around(own netip.Prefix) []Range {
 	var ranges []Range
 	first, last := own.Masked().Addr().Next(), lastOf(own).Prev()

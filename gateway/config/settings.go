@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// setting is one key of the file and the place its value goes to.
+// setting is one key of the file and the destination of its value.
 type setting struct {
 	key   string
 	place any // a pointer into the Config
 	set   func(v any) error
-	// each reads one entry of a table whose keys are the user's; then set is nil.
+	// each reads one entry of a table with the user's own keys; set is nil then.
 	each func(name string, v any) error
 }
 
-// at ties a key to a place by a reader of its values.
+// at connects a key with a destination and a reader of its values.
 func at[T any](key string, place *T, read reader[T]) setting {
 	return setting{key: key, place: place, set: func(v any) error {
 		value, err := read(v)
@@ -32,8 +32,8 @@ const (
 	day    = 24 * time.Hour
 )
 
-// settings is every key there is, in the order of the documentation. File,
-// suggestions, example and manual are held against this one list.
+// settings lists every key, in the order of the documentation. File, suggestions,
+// example and manual are checked against this list.
 func (c *Config) settings() []setting {
 	return slices.Concat([]setting{
 		at("state_dir", &c.StateDir, absolute),
@@ -142,14 +142,14 @@ func tables() []string {
 	return names
 }
 
-// apply sets every entry and returns all problems met.
+// apply sets every entry and returns all problems.
 func (c *Config) apply(entries []entry) []*Error {
 	a := assigner{settings: map[string]setting{}, tables: tables()}
 	for _, s := range c.settings() {
 		a.settings[s.key] = s
 	}
 	var problems []*Error
-	var done string // what is below this key needs no look of its own
+	var done string // keys below this one are handled already
 	for _, e := range entries {
 		key := e.path.String()
 		if done != "" && strings.HasPrefix(key, done+".") {
@@ -167,13 +167,13 @@ func (c *Config) apply(entries []entry) []*Error {
 	return problems
 }
 
-// assigner gives entries to their settings.
+// assigner assigns entries to their settings.
 type assigner struct {
 	settings map[string]setting
 	tables   []string
 }
 
-// assign sets one entry. descend is true when the entries below it matter too.
+// assign sets one entry. descend reports whether the entries below it must be read too.
 func (a assigner) assign(e entry) (descend bool, err error) {
 	key := e.path.String()
 	_, isTable := e.value.(map[string]any)

@@ -14,8 +14,8 @@ import (
 	"unicode"
 )
 
-// reader checks a value, as the toml package decodes it into any, and converts
-// it. Its errors are phrases that follow the key.
+// reader checks and converts a value that the toml package decoded into any. Its errors
+// are phrases that follow the key.
 type reader[T any] func(v any) (T, error)
 
 func integer(lo, hi int) reader[int] {
@@ -48,7 +48,7 @@ func duration(lo, hi time.Duration) reader[time.Duration] {
 	}
 }
 
-// shortDuration is "1h" where Go says "1h0m0s".
+// shortDuration writes "1h" where Go writes "1h0m0s".
 func shortDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -106,8 +106,7 @@ func prose(bytes int) reader[string] {
 	}
 }
 
-// secret reads what RADIUS servers and their clients share. It never appears in
-// a message.
+// secret reads the shared secret of a RADIUS server. It never appears in a message.
 func secret(v any) (string, error) {
 	s, ok := v.(string)
 	if !ok || s == "" || len(s) > 253 || strings.ContainsFunc(s, unicode.IsControl) {
@@ -116,7 +115,7 @@ func secret(v any) (string, error) {
 	return s, nil
 }
 
-// link reads an interface's name, as the kernel takes it.
+// link reads an interface's name, within the kernel's limits.
 func link(v any) (string, error) {
 	s, ok := v.(string)
 	bad := func(r rune) bool { return r <= ' ' || r > '~' || r == '/' || r == ':' }
@@ -142,7 +141,7 @@ func absolute(v any) (string, error) {
 	return s, nil
 }
 
-// webAddress reads what a browser may be sent to.
+// webAddress reads a URL to which browsers may be sent.
 func webAddress(v any) (string, error) {
 	s, _ := v.(string)
 	u, err := url.Parse(s)
@@ -173,13 +172,12 @@ func size(v any) (uint64, error) {
 }
 
 const (
-	minRate = 8_000 // bit/s; less than a packet a second serves nobody
+	minRate = 8_000 // bit/s; less than a packet a second is useless
 	maxRate = 1e12
 	maxSize = 1e18
 )
 
-// ParseRate reads bits a second: "512k", "10M", "2.5G", also with "bit/s" after
-// it.
+// ParseRate reads bits a second: "512k", "10M", "2.5G", optionally followed by "bit/s".
 func ParseRate(s string) (uint64, error) {
 	for _, suffix := range []string{"bit/s", "bps"} {
 		s = strings.TrimSuffix(s, suffix)
@@ -245,7 +243,7 @@ func list[T any](item reader[T]) reader[[]T] {
 	}
 }
 
-// show writes a value as its author would know it, cut to 60 bytes.
+// show returns a value as written in the file, cut to 60 bytes.
 func show(v any) string {
 	var s string
 	switch v := v.(type) {

@@ -17,20 +17,20 @@ import (
 	"time"
 )
 
-// ErrNotRunning says that nobody listens at the socket.
+// ErrNotRunning means that no daemon listens on the socket.
 var ErrNotRunning = errors.New("gatewayd is not running")
 
-// Client speaks to a daemon. It may be used from several goroutines.
+// Client sends requests to a daemon. It may be used from several goroutines.
 type Client struct {
 	path string
 	http *http.Client
 }
 
-// answerTime is how long a daemon may take to begin its answer. Ending 100,000
-// sessions takes longer: Logout has its own.
+// answerTime is how long a daemon may take to begin its answer. Ending 100,000 sessions
+// takes longer: Logout has its own limit.
 const answerTime = 10 * time.Second
 
-// Dial finds out whether a daemon listens at path: ErrNotRunning if not.
+// Dial checks whether a daemon listens at path, and returns ErrNotRunning if not.
 func Dial(path string) (*Client, error) {
 	c := &Client{path: path}
 	conn, err := c.connect(context.Background())
@@ -41,7 +41,7 @@ func Dial(path string) (*Client, error) {
 	c.http = &http.Client{Transport: &http.Transport{
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.connect(ctx) },
 		DisableKeepAlives: true,
-		// Nothing of the environment decides whom this speaks to.
+		// The environment must not redirect requests.
 		Proxy: nil,
 	}}
 	return c, nil
@@ -61,13 +61,13 @@ func (c *Client) connect(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// Status asks how the daemon is.
+// Status returns the daemon's status.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	var s Status
 	return s, c.call(ctx, answerTime, http.MethodGet, "/v1/status", nil, &s)
 }
 
-// Session asks for one client.
+// Session returns one client.
 func (c *Client) Session(ctx context.Context, addr netip.Addr) (Session, error) {
 	var s Session
 	return s, c.call(ctx, answerTime, http.MethodGet, "/v1/sessions/"+addr.String(), nil, &s)
@@ -79,8 +79,8 @@ func (c *Client) Login(ctx context.Context, req LoginRequest) (Session, error) {
 	return s, c.call(ctx, answerTime, http.MethodPost, "/v1/login", req, &s)
 }
 
-// LoginAll admits clients, in no particular order, and says how many. It ends with
-// the first that cannot be: the error names its place in the list, from 1.
+// LoginAll admits clients, in no particular order, and returns their number. It ends with
+// the first failure: the error has its position in the list, from 1.
 func (c *Client) LoginAll(ctx context.Context, list []LoginRequest) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, loginsTime+answerTime)
 	defer cancel()
@@ -107,14 +107,14 @@ func (c *Client) LoginAll(ctx context.Context, list []LoginRequest) (int, error)
 	return r.Admitted, nil
 }
 
-// Logout ends sessions and says how many.
+// Logout ends sessions and returns their number.
 func (c *Client) Logout(ctx context.Context, req LogoutRequest) (int, error) {
 	var r LogoutReply
 	return r.Ended, c.call(ctx, logoutTime+answerTime, http.MethodPost, "/v1/logout", req, &r)
 }
 
-// Sessions calls yield for each client, as they arrive, in the order of their
-// addresses. It fails unless all have arrived; an error of yield ends it.
+// Sessions calls yield for each client as it arrives, ordered by address. It fails unless
+// all have arrived; an error of yield ends it.
 func (c *Client) Sessions(ctx context.Context, f Filter, yield func(Session) error) error {
 	query := url.Values{}
 	for key, value := range map[string]string{"user": f.User, "state": string(f.State)} {
@@ -144,7 +144,7 @@ func (c *Client) Sessions(ctx context.Context, f Filter, yield func(Session) err
 	}
 }
 
-// call makes one request and decodes its answer.
+// call sends one request and decodes its answer.
 func (c *Client) call(ctx context.Context, limit time.Duration, method, path string, req, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -159,7 +159,8 @@ func (c *Client) call(ctx context.Context, limit time.Duration, method, path str
 	return nil
 }
 
-// open makes one request, of a value or of bytes to read, and returns the body of a good answer.
+// open sends one request, with a value or a reader as body, and returns the body of a
+// successful answer.
 func (c *Client) open(ctx context.Context, method, path string, req any) (io.ReadCloser, error) {
 	content, streamed := req.(io.Reader)
 	if req != nil && !streamed {
@@ -180,7 +181,7 @@ func (c *Client) open(ctx context.Context, method, path string, req any) (io.Rea
 	case errors.Is(err, ErrNotRunning):
 		return nil, errors.Unwrap(err) // without the URL
 	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
-		// Also what a refusal comes to when the request was still being written.
+		// Also the result of a refusal while the request was still being written.
 		return nil, errors.New("gatewayd has broken the connection off: it is ending, or has too many; try again")
 	case err != nil:
 		return nil, fmt.Errorf("asking gatewayd: %w", err)
@@ -192,7 +193,7 @@ func (c *Client) open(ctx context.Context, method, path string, req any) (io.Rea
 	return nil, refused(resp)
 }
 
-// refused is what an answer other than 200 says.
+// refused returns the error of an answer other than 200.
 func refused(resp *http.Response) error {
 	var f failure
 	err := json.NewDecoder(io.LimitReader(resp.Body, maxBodyBytes)).Decode(&f)

@@ -1,9 +1,9 @@
-// Package control is the way into a running gatewayd: HTTP over a Unix socket
-// for the control verbs, and Prometheus metrics.
+// Package control gives access to a running gatewayd: HTTP over a Unix socket
+// for the control commands, and Prometheus metrics.
 //
-// HTTP, because deadlines, streams and clients for it are there: everything
-// works with `curl --unix-socket` too. Whoever may write to the socket may log
-// clients in and out; it belongs to the daemon's user and group, mode 0660.
+// HTTP provides deadlines, streams and clients: every command works with `curl
+// --unix-socket` too. Write access to the socket allows logging clients in and out; it
+// belongs to the daemon's user and group, mode 0660.
 //
 //	GET  /v1/status               Status
 //	GET  /v1/sessions?user=&state=  Session, one a line; broken off: incomplete
@@ -23,34 +23,33 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// State is where a client stands.
+// State is the state of a client.
 type State = session.State
 
-// States are all there are, in the order clients pass through them.
+// States lists all states, in the order in which clients pass them.
 var States = []State{session.Leased, session.PreAuth, session.Authenticated}
 
 // Sessions is the table of clients. Every method may be called at any time from
 // several goroutines.
 type Sessions interface {
 	Get(netip.Addr) (session.Session, bool)
-	// Each yields all clients in the order of their addresses, until yield returns
-	// false. yield may take seconds, when who reads is slow: nobody else may have
-	// to wait for it.
+	// Each yields all clients, ordered by address, until yield returns false. yield may
+	// take seconds with a slow reader and must not block other callers.
 	Each(yield func(session.Session) bool)
-	// Lease gives a client an address until end, the zero time for good.
+	// Lease gives a client an address until end; the zero time: without end.
 	Lease(key session.Key, hostname string, end time.Time) error
-	// The errors of Admit and End name the address.
+	// Admit and End return errors that name the address.
 	Admit(netip.Addr, session.Login) (session.Session, error)
 	End(netip.Addr, session.Cause) (session.Session, error)
 }
 
-// Status is what a daemon tells of itself. The maps are counters by what they
-// count, in words of metrics' labels; none is by client.
+// Status is the status of a daemon. The maps are counters by label value; none is by
+// client.
 type Status struct {
 	Version   string    `json:"version"`
 	PID       int       `json:"pid"`
 	Since     time.Time `json:"since"`
-	Datapath  string    `json:"datapath"`  // kind and way of forwarding: "ebpf, redirect"
+	Datapath  string    `json:"datapath"`  // kind and present way of forwarding: "ebpf, redirect"
 	LAN       string    `json:"lan"`       // interface
 	WAN       string    `json:"wan"`       // interface
 	Addresses int       `json:"addresses"` // that clients can have: in the pools or reserved, or all of the LAN
@@ -60,7 +59,7 @@ type Status struct {
 	Outbox   int           `json:"outbox"` // events not yet accounted
 
 	Traffic Traffic           `json:"traffic"` // of all clients since the data path began
-	Packets map[string]uint64 `json:"packets"` // by what became of them
+	Packets map[string]uint64 `json:"packets"` // by outcome
 	DHCP    map[string]uint64 `json:"dhcp,omitempty"`
 	DNS     map[string]uint64 `json:"dns,omitempty"`
 	RADIUS  map[string]uint64 `json:"radius,omitempty"`
@@ -75,8 +74,8 @@ type Traffic struct {
 	DownPackets uint64 `json:"down_packets"`
 }
 
-// Session is a client as the socket shows it. Times that are not known are left
-// out. Hostname and User are the client's own words: whatever bytes.
+// Session is a client as the socket shows it. Unknown times are left out. Hostname and
+// User come from the client and may contain any bytes.
 type Session struct {
 	Addr     netip.Addr `json:"addr"`
 	MAC      string     `json:"mac"`
@@ -94,7 +93,7 @@ type Session struct {
 	DroppedPackets uint64 `json:"dropped_packets"`
 }
 
-// Limits are what a login grants; zero: no limit.
+// Limits are a login's limits; zero: no limit.
 type Limits struct {
 	SessionTimeoutSeconds float64 `json:"session_timeout_seconds,omitempty"`
 	IdleTimeoutSeconds    float64 `json:"idle_timeout_seconds,omitempty"`
@@ -105,8 +104,8 @@ type Limits struct {
 	DownBps               uint64  `json:"down_bps,omitempty"`
 }
 
-// LoginRequest admits a client without asking anybody. With MAC the client needs
-// no lease: it has the address for good, unless another client has it.
+// LoginRequest admits a client without authentication. With MAC the client needs no
+// lease: it gets the address permanently, unless another client has it.
 type LoginRequest struct {
 	Addr   netip.Addr `json:"addr"`
 	MAC    string     `json:"mac,omitempty"`
@@ -114,7 +113,7 @@ type LoginRequest struct {
 	Limits Limits     `json:"limits"`
 }
 
-// LoginsReply says how many clients were logged in.
+// LoginsReply is the number of clients logged in.
 type LoginsReply struct {
 	Admitted int `json:"admitted"`
 }
@@ -127,7 +126,7 @@ type LogoutRequest struct {
 	All  bool       `json:"all,omitempty"`
 }
 
-// LogoutReply says how many sessions were ended.
+// LogoutReply is the number of sessions ended.
 type LogoutReply struct {
 	Ended int `json:"ended"`
 }
@@ -143,7 +142,7 @@ type failure struct {
 	Error string `json:"error"`
 }
 
-// shown is a client as the socket shows it.
+// shown returns a client as the socket shows it.
 func shown(s session.Session) Session {
 	return Session{
 		Addr: s.Addr, MAC: net.HardwareAddr(s.MAC[:]).String(), State: s.State, Hostname: s.Hostname,

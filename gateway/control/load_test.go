@@ -15,8 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// endless yields clients for as long as somebody takes them, and tells when
-// nobody does any more. At half it waits until the first has arrived.
+// endless yields clients until its reader stops, and reports that it has ended. Half-way
+// it waits until the first client has arrived.
 type endless struct {
 	clients
 	n       int           // -1: no end
@@ -38,8 +38,8 @@ func (e *endless) Each(yield func(session.Session) bool) {
 	}
 }
 
-// TestSessionsStream: rows arrive while the table is still being walked, so
-// 100,000 of them never stand in memory.
+// TestSessionsStream: rows arrive while the table is still being read, so that 100,000 of
+// them are never in memory at once.
 func TestSessionsStream(t *testing.T) {
 	table := &endless{n: 100_000, arrived: make(chan struct{}), over: make(chan struct{})}
 	c := dial(t, start(t, table, time.Minute))
@@ -59,8 +59,8 @@ func TestSessionsStream(t *testing.T) {
 	}
 }
 
-// TestSlowReaderIsCutOff: one that asks and does not read ends by itself, holds
-// up nobody, and learns that it has not got all.
+// TestSlowReaderIsCutOff: a reader that does not read is disconnected, delays no other,
+// and learns that its list is incomplete.
 func TestSlowReaderIsCutOff(t *testing.T) {
 	table := &endless{n: -1, over: make(chan struct{})}
 	path := start(t, table, time.Second)
@@ -83,7 +83,7 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 	}
 }
 
-// TestReaderThatLeaves ends the walk too.
+// TestReaderThatLeaves: a disconnect ends reading the table.
 func TestReaderThatLeaves(t *testing.T) {
 	table := &endless{n: -1, over: make(chan struct{})}
 	c := dial(t, start(t, table, time.Minute))
@@ -94,8 +94,8 @@ func TestReaderThatLeaves(t *testing.T) {
 	<-table.over
 }
 
-// TestTooManyConnections: those beyond the bound are refused at once, and there
-// is room again when others leave.
+// TestTooManyConnections: connections beyond the limit are refused at once, and accepted
+// again when others have closed.
 func TestTooManyConnections(t *testing.T) {
 	path := start(t, authenticated(1), stallTime)
 	var idle []net.Conn
@@ -135,7 +135,7 @@ func TestTooManyConnections(t *testing.T) {
 	}
 }
 
-// TestEndWhileServing: a request under way does not keep the daemon from ending.
+// TestEndWhileServing: a request in progress does not keep the daemon from ending.
 func TestEndWhileServing(t *testing.T) {
 	path := t.TempDir() + "/c.sock"
 	s, err := Listen(path)
@@ -207,7 +207,7 @@ func FuzzClient(f *testing.F) {
 	})
 }
 
-// answer is a server of one answer.
+// answer is a server with a fixed answer.
 type answer struct {
 	code int
 	body string

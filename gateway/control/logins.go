@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	loginWorkers = 64              // admitted at once: they share a write to the disk
+	loginWorkers = 64              // concurrent: they share a write to the disk
 	loginsTime   = 5 * time.Minute // for all logins of a list
 )
 
@@ -35,7 +35,7 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, shown(c))
 }
 
-// admit carries one request out. The code is that of a failure.
+// admit carries out one request. code is the HTTP status of a failure.
 func (s *server) admit(req LoginRequest) (session.Session, int, error) {
 	if req.MAC != "" {
 		if code, err := s.take(req); err != nil {
@@ -48,8 +48,8 @@ func (s *server) admit(req LoginRequest) (session.Session, int, error) {
 	return c, http.StatusInternalServerError, err
 }
 
-// take gives a client that needs no lease its address, for good. What another
-// client has it does not get.
+// take gives a client that needs no lease its address permanently, unless another client
+// has the address.
 func (s *server) take(req LoginRequest) (code int, err error) {
 	mac, err := parseMAC(req.MAC)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *server) take(req LoginRequest) (code int, err error) {
 	return http.StatusInternalServerError, s.table.Lease(session.Key{MAC: mac, Addr: req.Addr}, "", time.Time{})
 }
 
-// parseMAC reads the address of one interface.
+// parseMAC reads an Ethernet address.
 func parseMAC(text string) (mac [6]byte, err error) {
 	a, err := net.ParseMAC(text)
 	if err != nil || len(a) != len(mac) || a[0]&1 != 0 {
@@ -77,8 +77,8 @@ func unknownClient(a netip.Addr) error {
 	return fmt.Errorf("no client has %s: it needs a lease first", a)
 }
 
-// logins carries a list of requests out, one JSON object a line, several at once.
-// It ends with the first that fails; those before it stay, and some after it may.
+// logins carries out a list of requests, one JSON object a line, several at once. It ends
+// with the first failure; requests before it, and possibly some after it, stay in effect.
 func (s *server) logins(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), loginsTime)
 	defer cancel()
@@ -105,7 +105,7 @@ func (s *server) logins(w http.ResponseWriter, r *http.Request) {
 	lines := bufio.NewScanner(r.Body)
 	lines.Buffer(nil, maxBodyBytes)
 	wait := func() { deadline.SetReadDeadline(time.Now().Add(s.stall)) }
-	// All of it is read, also after a failure: who still writes reads no answer.
+	// Read the rest also after a failure: a client that is still writing reads no answer.
 	wait()
 	for n := 1; lines.Scan(); n++ {
 		wait()

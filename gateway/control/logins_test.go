@@ -8,7 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// crowd is a list of n clients from numbered(first) on that need no lease.
+// crowd returns requests for n clients that need no lease, from numbered(first) on.
 func crowd(first, n int) []LoginRequest {
 	list := make([]LoginRequest, n)
 	for i := range list {
@@ -29,7 +29,7 @@ func TestLoginAll(t *testing.T) {
 			t.Fatalf("client %d is %+v", i, s)
 		}
 	}
-	// Once more: the same clients get new sessions, nobody is doubled.
+	// Again: the same clients get new sessions, without duplicates.
 	if n, err := c.LoginAll(t.Context(), crowd(0, many)); n != many || err != nil || len(table.all) != many {
 		t.Errorf("%d logged in again, %d clients: %v", n, len(table.all), err)
 	}

@@ -53,7 +53,7 @@ func (s *server) logoutOne(w http.ResponseWriter, addr netip.Addr) {
 	reply(w, http.StatusOK, LogoutReply{1})
 }
 
-// authenticated lists a user's addresses, or everybody's.
+// authenticated lists the addresses of a user, or of all users.
 func (s *server) authenticated(user string) []netip.Addr {
 	filter := Filter{User: user, State: session.Authenticated}
 	var addrs []netip.Addr
@@ -66,8 +66,8 @@ func (s *server) authenticated(user string) []netip.Addr {
 	return addrs
 }
 
-// end ends sessions, several at once, and returns how many and the first
-// failure. It stops when ctx ends: the caller has gone, or it takes too long.
+// end ends sessions, several at once, and returns their number and the first failure. It
+// stops when ctx ends: the caller has disconnected, or the time is over.
 func (s *server) end(ctx context.Context, addrs []netip.Addr) (ended int, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -78,7 +78,7 @@ func (s *server) end(ctx context.Context, addrs []netip.Addr) (ended int, err er
 		workers.Go(func() {
 			for addr := range work {
 				if _, err := s.table.End(addr, session.AdminReset); err != nil {
-					// One that has ended by itself meanwhile is no failure.
+					// A session that has ended meanwhile is no failure.
 					if c, ok := s.table.Get(addr); ok && c.State == session.Authenticated {
 						stop(err)
 					}
@@ -101,7 +101,7 @@ func (s *server) end(ctx context.Context, addrs []netip.Addr) (ended int, err er
 	return ended, context.Cause(ctx)
 }
 
-// granted are limits as the table has them.
+// granted converts limits to the table's form.
 func (l Limits) granted() session.Limits {
 	return session.Limits{
 		SessionTimeout: seconds(l.SessionTimeoutSeconds), IdleTimeout: seconds(l.IdleTimeoutSeconds),
@@ -111,10 +111,10 @@ func (l Limits) granted() session.Limits {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// maxLimitSeconds is ten years: beyond it a limit is a typing mistake.
+// maxLimitSeconds is ten years: a longer limit is a typing mistake.
 const maxLimitSeconds = 10 * 365 * 24 * 3600
 
-// check refuses times no duration can hold, and such as are not meant.
+// check refuses times that overflow a duration or are implausible.
 func (l Limits) check() error {
 	for _, s := range []float64{l.SessionTimeoutSeconds, l.IdleTimeoutSeconds} {
 		if !(s >= 0 && s <= maxLimitSeconds) {

@@ -17,13 +17,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// collector makes metrics of a Status at each scrape. It has no series of a
-// single client: what a scrape costs does not grow with their number.
+// collector creates metrics from a Status at each scrape. It has no series of a single
+// client, so the cost of a scrape does not grow with the number of clients.
 type collector struct{ status func() Status }
 
 var _ prometheus.Collector = collector{}
 
-// Descriptions of the metrics. Words of a label come from the daemon only.
+// Descriptions of the metrics. Label values come from the daemon only.
 var (
 	infoDesc      = desc("info", "Always 1; what runs, and between which interfaces.", "version", "datapath", "lan", "wan")
 	sinceDesc     = desc("start_time_seconds", "When the daemon started, in Unix time.")
@@ -69,7 +69,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	send(addressesDesc, prometheus.GaugeValue, float64(s.Addresses))
 	send(leasesDesc, prometheus.GaugeValue, float64(s.Leases))
 	send(outboxDesc, prometheus.GaugeValue, float64(s.Outbox))
-	// States without a client are series too: an alert needs the 0.
+	// States without a client are exported too: alerts need the 0.
 	for _, state := range States {
 		send(clientsDesc, prometheus.GaugeValue, float64(s.Sessions[state]), string(state))
 	}
@@ -87,8 +87,8 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Metrics answers Prometheus with a Status and with what the Go runtime and the
-// kernel say of the process.
+// Metrics answers Prometheus with a Status and with the Go runtime's and the kernel's
+// metrics of the process.
 func Metrics(status func() Status) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector{status}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -100,8 +100,8 @@ func Metrics(status func() Status) http.Handler {
 	return mux
 }
 
-// ServeMetrics serves Metrics over TCP until ctx ends. ready is called with the
-// address once it listens.
+// ServeMetrics serves Metrics over TCP until ctx ends. It calls ready with the address
+// once it listens.
 func ServeMetrics(ctx context.Context, listen netip.AddrPort, status func() Status, ready func(net.Addr)) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen.String())
 	if err != nil {

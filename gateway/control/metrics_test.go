@@ -87,8 +87,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestMetricsSize: their number does not depend on the number of clients, and a
-// word that is no text costs its series only.
+// TestMetricsSize: the number of metrics does not depend on the number of clients, and an
+// invalid label value costs only its series.
 func TestMetricsSize(t *testing.T) {
 	text := scrape(t, func() Status {
 		s := fullStatus()

@@ -20,17 +20,16 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// Bounds, so that whoever uses the socket, however badly, costs the daemon next
-// to nothing.
+// Limits that bound the cost of requests for the daemon.
 const (
 	maxConnections = 32
 	maxBodyBytes   = 16 << 10
 	requestTime    = 5 * time.Second // for a request to arrive
-	stallTime      = 5 * time.Second // of a reader
+	stallTime      = 5 * time.Second // of a reader that does not read
 	streamTime     = time.Minute     // for all sessions
 	logoutTime     = 5 * time.Minute // for all sessions to end
-	goodbyeTime    = time.Second     // for requests under way when the daemon ends
-	logoutWorkers  = 64              // ended at once: they share a write to the disk
+	goodbyeTime    = time.Second     // for requests in progress when the daemon ends
+	logoutWorkers  = 64              // ended concurrently: they share a write to the disk
 	maxUserBytes   = 253             // RFC 2865, 5
 )
 
@@ -41,9 +40,8 @@ type server struct {
 	stall  time.Duration
 }
 
-// Serve answers until ctx ends, then lets requests under way finish for a second
-// and closes the socket. status must return quickly. What goes wrong in a request
-// goes to slog's default.
+// Serve answers until ctx ends, then gives requests in progress a second and closes the
+// socket. status must return quickly. Errors of requests go to slog's default.
 func (s *Socket) Serve(ctx context.Context, table Sessions, status func() Status) error {
 	srv := &http.Server{
 		Handler:           (&server{table, status, s.stall}).routes(),
@@ -52,7 +50,7 @@ func (s *Socket) Serve(ctx context.Context, table Sessions, status func() Status
 		BaseContext:    func(net.Listener) context.Context { return ctx },
 		ErrorLog:       slog.NewLogLogger(slog.Default().Handler(), slog.LevelError),
 	}
-	srv.SetKeepAlivesEnabled(false) // a connection is one request: none is held for nothing
+	srv.SetKeepAlivesEnabled(false) // one request a connection, so that no idle connection is held
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(&bounded{Listener: s.listener, free: make(chan struct{}, maxConnections)}) }()
 	var err error
@@ -70,14 +68,13 @@ func (s *Socket) Serve(ctx context.Context, table Sessions, status func() Status
 	return errors.Join(err, s.Close())
 }
 
-// bounded is a listener that refuses connections beyond a number instead of
-// letting them wait for a place.
+// bounded is a listener that refuses connections beyond a limit instead of queueing them.
 type bounded struct {
 	net.Listener
 	free chan struct{}
 }
 
-// refusal is what a connection beyond the bound is told.
+// refusal is the answer to a connection beyond the limit.
 const refusal = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" +
 	`{"error":"too many control connections: try again"}` + "\n"
 
@@ -92,7 +89,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 		case b.free <- struct{}{}:
 			return &counted{Conn: c, release: sync.OnceFunc(func() { <-b.free })}, nil
 		default:
-			// A new socket's buffer takes so little at once.
+			// The answer fits into a new socket's buffer.
 			c.SetWriteDeadline(time.Now().Add(time.Second))
 			io.WriteString(c, refusal)
 			c.Close()
@@ -100,7 +97,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 	}
 }
 
-// counted is a connection that makes room when it is closed.
+// counted is a connection that frees its place when it is closed.
 type counted struct {
 	net.Conn
 	release func()
@@ -126,7 +123,7 @@ func (s *server) routes() http.Handler {
 	return mux
 }
 
-// reply sends a value; who does not take it is cut off.
+// reply sends a value; a reader that does not read it is disconnected.
 func reply(w http.ResponseWriter, code int, v any) {
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stallTime))
 	w.Header().Set("Content-Type", "application/json")
@@ -136,8 +133,8 @@ func reply(w http.ResponseWriter, code int, v any) {
 
 func fail(w http.ResponseWriter, code int, err error) { reply(w, code, failure{err.Error()}) }
 
-// list streams sessions, one a line. What it cannot send whole it breaks off:
-// the end of a chunked body tells readers that they have all.
+// list streams sessions, one a line. If it cannot send all, it breaks the connection off:
+// only the end of a chunked body means that the list is complete.
 func (s *server) list(w http.ResponseWriter, r *http.Request) {
 	filter := Filter{User: r.URL.Query().Get("user"), State: State(r.URL.Query().Get("state"))}
 	if err := filter.check(); err != nil {
@@ -149,7 +146,7 @@ func (s *server) list(w http.ResponseWriter, r *http.Request) {
 	end := time.Now().Add(streamTime)
 	var err error
 	s.table.Each(func(c session.Session) bool {
-		// The context ends with the daemon, and when who asked has gone.
+		// The context ends with the daemon, and when the client disconnects.
 		if err = r.Context().Err(); err != nil || !filter.match(c) {
 			return err == nil
 		}
@@ -169,7 +166,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// check refuses states there are none of.
+// check refuses unknown states.
 func (f Filter) check() error {
 	if f.State == "" || slices.Contains(States, f.State) {
 		return nil
@@ -228,7 +225,7 @@ func readLogout(r io.Reader) (LogoutRequest, error) {
 	return req, nil
 }
 
-// readRequest decodes exactly one JSON value, of known fields.
+// readRequest decodes exactly one JSON value, with known fields only.
 func readRequest(r io.Reader, into any) error {
 	dec := json.NewDecoder(r)
 	dec.DisallowUnknownFields()

@@ -16,26 +16,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrRunning says that another daemon has the socket.
+// ErrRunning means that another daemon has the socket.
 var ErrRunning = errors.New("another gatewayd is running")
 
-// Socket is the place where one daemon at a time listens. Having it also means
-// that no other daemon is at work with the same run_dir.
+// Socket is the control socket, which one daemon at a time can have. Having it also means
+// that no other daemon uses the same run_dir.
 type Socket struct {
 	lock     *os.File
 	listener net.Listener
-	stall    time.Duration // without a byte taken, a reader is cut off
+	stall    time.Duration // a reader that reads nothing for this long is disconnected
 }
 
-// socketMode lets the daemon's user and group in.
+// socketMode admits the daemon's user and group.
 const socketMode = 0o660
 
-// lockMode keeps others from holding the lock, which takes no more than to read it.
+// lockMode keeps other users from holding the lock, for which read access suffices.
 const lockMode = 0o600
 
-// Listen takes the place at path, also after a daemon that was killed. Where one
-// is alive it fails with ErrRunning and its process id. Connections wait until
-// Serve.
+// Listen creates the socket at path, also after a daemon that was killed. While another
+// daemon runs, it fails with ErrRunning and that daemon's process id. Connections wait
+// until Serve.
 func Listen(path string) (*Socket, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("making the folder of the control socket: %w", err)
@@ -45,7 +45,7 @@ func Listen(path string) (*Socket, error) {
 		return nil, err
 	}
 	s := &Socket{lock: lock, stall: stallTime}
-	// With the lock held, whatever is there was left by a daemon that is gone.
+	// With the lock held, an existing socket belongs to a daemon that has ended.
 	if err := removeSocket(path); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -55,13 +55,13 @@ func Listen(path string) (*Socket, error) {
 	return s, nil
 }
 
-// takeLock holds a file for as long as the process lives. The kernel lets go of
-// it however the process ends; the file stays, so that two daemons never lock
-// different files of one name.
+// takeLock locks a file for the life of the process. The kernel releases the lock however
+// the process ends. The file stays, so that two daemons never lock different files of
+// the same name.
 func takeLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, lockMode)
 	if err == nil {
-		err = f.Chmod(lockMode) // an older one's, or an umask's
+		err = f.Chmod(lockMode) // corrects an older file's mode, or an umask's effect
 	}
 	if err != nil {
 		return nil, fmt.Errorf("locking the control socket: %w", err)
@@ -83,7 +83,7 @@ func takeLock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// writtenPID is " (process 123)", if a lock's owner has written it.
+// writtenPID returns " (process 123)" if a lock's owner has written its id.
 func writtenPID(f *os.File) string {
 	line, _ := io.ReadAll(io.LimitReader(f, 20))
 	pid, err := strconv.Atoi(strings.TrimSpace(string(line)))
@@ -93,7 +93,7 @@ func writtenPID(f *os.File) string {
 	return fmt.Sprintf(" (process %d)", pid)
 }
 
-// removeSocket removes a socket, and nothing else.
+// removeSocket removes a socket, but no other kind of file.
 func removeSocket(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -107,8 +107,8 @@ func removeSocket(path string) error {
 	return os.Remove(path)
 }
 
-// listenUnix listens with the right mode from the first moment on: on Linux a
-// socket's file takes the mode of its descriptor, less the umask.
+// listenUnix listens with the right mode from the first moment on: on Linux a socket's
+// file gets the mode of its descriptor, less the umask.
 func listenUnix(path string) (net.Listener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
@@ -118,17 +118,17 @@ func listenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, socketMode); err != nil { // an umask may have taken too much
+	if err := os.Chmod(path, socketMode); err != nil { // the umask may have removed bits
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
-// Close gives the place up. It may be called twice, and after Serve.
+// Close closes the socket. It may be called twice, and after Serve.
 func (s *Socket) Close() error {
 	var err error
 	if s.listener != nil {
-		// This also removes the socket's file. Serve may have closed it.
+		// This also removes the socket's file. Serve may have closed it already.
 		if err = s.listener.Close(); errors.Is(err, net.ErrClosed) {
 			err = nil
 		}

@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	// ErrNotSupported is wrapped when this kernel cannot run a data path; the
-	// message says what is missing.
+	// ErrNotSupported is wrapped when this kernel cannot run a data path; the message names
+	// what is missing.
 	ErrNotSupported = errors.New("not supported by this kernel")
 	// ErrForeign is wrapped for an address that no client of the LAN can have.
 	ErrForeign = errors.New("no client's address")
@@ -17,12 +17,12 @@ var (
 	ErrBusy = errors.New("another gateway has the interface")
 )
 
-// Locks are interfaces held against other gateways.
+// Locks are interfaces locked against other gateways.
 type Locks []net.Listener
 
-// Lock holds interfaces against a second gateway in this network namespace until
-// Close, or for as long as this process lives. It fails with ErrBusy where one has
-// an interface, of whatever data path.
+// Lock locks interfaces against a second gateway in this network namespace until Close or
+// the end of the process. It fails with ErrBusy if another gateway has an interface,
+// with any data path.
 func Lock(interfaces ...string) (Locks, error) {
 	var held Locks
 	for _, name := range interfaces {
@@ -40,7 +40,7 @@ func Lock(interfaces ...string) (Locks, error) {
 	return held, nil
 }
 
-// Close lets go of the interfaces.
+// Close unlocks the interfaces.
 func (held Locks) Close() error {
 	var errs []error
 	for _, l := range held {

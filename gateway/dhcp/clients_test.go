@@ -90,8 +90,8 @@ func snmp(t *testing.T, text, proto, name string) int {
 	return 0
 }
 
-// script writes a client's hook: it keeps what it is told in a file named after
-// the event, and sets the address.
+// script writes a client's hook, which stores its environment in a file named after the
+// event and sets the address.
 func script(t *testing.T, event, set string) (path, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -103,7 +103,7 @@ func script(t *testing.T, event, set string) (path, dir string) {
 	return path, dir
 }
 
-// told reads the environment that a hook left, once it is there.
+// told reads the environment that a hook stored, once it is there.
 func told(t *testing.T, dir, event string) map[string]string {
 	t.Helper()
 	var text []byte
@@ -155,7 +155,7 @@ func TestUdhcpc(t *testing.T) {
 	}
 }
 
-// mac is the client's of the nth line.
+// mac returns the client's MAC address in the nth line.
 func (j *journal) mac(n int) string { return strings.Fields(j.all()[n])[1] }
 
 func TestDhclient(t *testing.T) {
@@ -180,7 +180,7 @@ func TestDhclient(t *testing.T) {
 	if ls := s.Leases(); len(ls) != 1 || ls[0].Hostname != "tablet" || string(ls[0].ClientID) != "a-b-c" {
 		t.Errorf("leases %+v", ls)
 	}
-	// Again: it remembers its lease, and asks for it (INIT-REBOOT).
+	// Again: it remembers its lease, and requests it (INIT-REBOOT).
 	await(t, "dhclient's own record", func() bool {
 		text, err := os.ReadFile(filepath.Join(dir, "leases"))
 		return err == nil && strings.Contains(string(text), "expire ")
@@ -196,7 +196,7 @@ func TestDhclient(t *testing.T) {
 	await(t, "the release", func() bool { return len(s.Leases()) == 0 })
 }
 
-// TestAnswersAsDnsmasqDoes puts the same questions to both servers.
+// TestAnswersAsDnsmasqDoes sends the same messages to both servers.
 func TestAnswersAsDnsmasqDoes(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	s, _ := start(t, leasesFile(t), nil)
@@ -218,7 +218,7 @@ func TestAnswersAsDnsmasqDoes(t *testing.T) {
 	}
 }
 
-// converse notes what a server answers to one question after the other.
+// converse records a server's answers to a series of messages.
 func (w *wire) converse(t *testing.T) (notes []string) {
 	t.Helper()
 	mac := macOf(1)
@@ -236,7 +236,7 @@ func (w *wire) converse(t *testing.T) (notes []string) {
 		for _, code := range []uint8{1, 3, 6, 15, 26, 28, 54, 114} {
 			line += fmt.Sprintf(" %d=%x", code, r.Options.Get(dhcpv4.GenericOptionCode(code)))
 		}
-		for _, code := range []uint8{51, 58, 59} { // times pass, and have a random part
+		for _, code := range []uint8{51, 58, 59} { // times differ, and have a random part
 			line += fmt.Sprintf(" %d: %v", code, r.Options.Has(dhcpv4.GenericOptionCode(code)))
 		}
 		notes = append(notes, line)
@@ -257,7 +257,7 @@ func (w *wire) converse(t *testing.T) (notes []string) {
 	return notes
 }
 
-// serveUntilKilled is a server in a process of its own.
+// serveUntilKilled runs a server in its own process.
 func serveUntilKilled(path string) {
 	s, err := New(testConfig(path), &journal{})
 	if err != nil {

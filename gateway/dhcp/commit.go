@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// maxPending bounds the changes that wait for the disk. A client beyond it gets
-	// no answer and asks again, seconds later.
+	// maxPending bounds the changes that wait for the disk. Further clients get no answer
+	// and repeat their request seconds later.
 	maxPending = 8192
 	maxBatch   = 1024 // changes written together
 	lanes      = 16   // calls of the listener at once
 )
 
-// event is what the listener is told.
+// event is the kind of a change reported to the listener.
 type event uint8
 
 const (
@@ -24,8 +24,8 @@ const (
 	ended
 )
 
-// change is a new record of an address on its way to disk, to the listener and
-// then to the client.
+// change is a new record of an address on its way to disk, then to the listener, then to
+// the client.
 type change struct {
 	record
 	event event
@@ -41,7 +41,7 @@ func (s *Server) push(c change) {
 	}
 }
 
-// take returns what waits.
+// take returns the waiting changes.
 func (s *Server) take() []change {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,8 +53,7 @@ func (s *Server) take() []change {
 	return batch
 }
 
-// commitAll is the goroutine that carries changes out until ctx ends, and then
-// those that are left.
+// commitAll carries out changes until ctx ends, and then the rest of them.
 func (s *Server) commitAll(ctx context.Context) {
 	for done := false; !done; {
 		select {
@@ -68,11 +67,11 @@ func (s *Server) commitAll(ctx context.Context) {
 	}
 }
 
-// commit writes a batch and then tells of it, in lanes: one address is always in
-// the same lane, so its changes stay in order.
+// commit writes a batch and then reports it, in lanes: changes of one address are always
+// in the same lane and stay in order.
 func (s *Server) commit(batch []change) {
 	err := s.store.write(batch)
-	if err != nil { // a full disk, most likely: offers go on, so that clients keep trying
+	if err != nil { // most likely a full disk: offers continue, so that clients keep trying
 		s.stats.storeErrors.Add(1)
 		s.complain.do(func() {
 			s.log.Error("writing leases: clients get none until this is mended", "file", s.cfg.Path, "err", err)
@@ -96,8 +95,8 @@ func (s *Server) commit(batch []change) {
 	wg.Wait()
 }
 
-// tell informs listener and client of a change. An end that is not on disk is an
-// end all the same: read again, its time will have passed.
+// tell reports a change to listener and client. The end of a lease counts even if it is
+// not on disk: after a restart its time will have passed.
 func (s *Server) tell(c change, written bool) {
 	mac := net.HardwareAddr(c.client.mac[:])
 	switch {
@@ -118,13 +117,13 @@ func (s *Server) tell(c change, written bool) {
 		}
 		s.settle(c, err == nil)
 		if err == nil {
-			s.stats.acks.Add(1) // before: who has its ACK is counted
+			s.stats.acks.Add(1) // counted before the ACK is sent, so that the count includes it when the client has it
 			s.send(c.ack)
 		}
 	}
 }
 
-// settle notes in the table whether a lease stands.
+// settle records in the table whether a lease is valid.
 func (s *Server) settle(c change, stands bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

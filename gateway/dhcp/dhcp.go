@@ -1,5 +1,5 @@
-// Package dhcp is the gateway's DHCPv4 server (RFC 2131, 2132): one interface, no
-// relays, and the only server there, so that it may refuse what it does not know.
+// Package dhcp is the gateway's DHCPv4 server (RFC 2131, 2132). It serves one interface
+// without relays and is the only server there, so it may refuse unknown addresses.
 //
 //	          DISCOVER         REQUEST            end, RELEASE
 //	(blank) ───────────▶ offered ──────▶ leased ──────────────▶ known ──▶ (blank)
@@ -8,13 +8,13 @@
 //	   ▲                                   ▼                      ▼
 //	   └────────────── end ─────────── declined
 //
-// A client is its MAC and client identifier together: who knows another's
-// identifier cannot take its address over. An address whose lease has ended
-// stays known as its last client's until the pool has no other. Those who need not
-// have come to stay can be given briefer leases than others.
+// A client is identified by MAC and client identifier together: knowing another client's
+// identifier is not enough to take over its address. After a lease has ended, the
+// address stays reserved for its last client until the pool has no other. Clients that
+// may not stay, such as those before login, can get shorter leases.
 //
-// A lease is on disk, and the Listener has been told of it, before the client
-// gets its ACK. Changes that arrive while the disk is busy are written together.
+// A lease is on disk and reported to the Listener before the client gets its ACK. Changes
+// that arrive while the disk is busy are written together.
 package dhcp
 
 import (
@@ -35,27 +35,27 @@ import (
 // MAC is a client's Ethernet address.
 type MAC = [6]byte
 
-// Range is a run of addresses, both ends included.
+// Range is a range of addresses, both ends included.
 type Range struct{ First, Last netip.Addr }
 
-// Option is one DHCP option as it goes over the wire.
+// Option is one DHCP option as sent.
 type Option struct {
 	Code byte
 	Data []byte // 255 bytes at most
 }
 
-// Config is what a Server serves. Interface, Server, Subnet, Pools or Static, and
-// Path are needed.
+// Config is the configuration of a Server. Interface, Server, Subnet, Pools or Static,
+// and Path are required.
 type Config struct {
 	Interface string       // of the LAN
-	Bound     bool         // the packet socket to it alone: for data paths that have no packet delivered in the kernel which it was not meant for
+	Bound     bool         // bind the packet socket to Interface: only for data paths that keep the interface's packets from the kernel's stack
 	Server    netip.Addr   // the gateway's address on it: server identifier, source of replies
-	Subnet    netip.Prefix // that clients are told
+	Subnet    netip.Prefix // sent to clients
 	Pools     []Range      // addresses to lease; the gateway's own and static ones are left out
 	Static    map[MAC]netip.Addr
 
 	Lease            time.Duration              // default 1 h, at least 1 s; T1 is half of it, T2 7/8
-	Brief            time.Duration              // of clients that are not Settled; 0: Lease, at most that
+	Brief            time.Duration              // lease of clients that are not Settled; 0: Lease, at most that
 	Settled          func(MAC, netip.Addr) bool // needed with Brief; must not call the Server
 	AddressesPerMAC  int                        // addresses a MAC may have at once with different client identifiers; default 4
 	Routers          []netip.Addr               // option 3; default Server
@@ -63,26 +63,26 @@ type Config struct {
 	Domain           string                     // option 15; empty: not sent
 	MTU              int                        // option 26 in bytes; 0: not sent
 	CaptivePortalURL string                     // option 114 (RFC 8910), sent asked or not; empty: not sent
-	Options          []Option                   // further ones, sent when asked for; they replace the above but not 1, 51–59, 61, 82
+	Options          []Option                   // more options, sent on request; they replace the above but not 1, 51–59, 61, 82
 
-	// Requests opens what hears requests ahead of the kernel's stack, as a data path can:
-	// each Read takes one Ethernet frame, until Close, which may be called more than
-	// once. It is called again after each Close. nil: a packet socket hears them.
+	// Requests opens a source of requests ahead of the kernel's stack, as a data path
+	// provides: each Read returns one Ethernet frame, until Close, which may be called more
+	// than once. It is called again after each Close. nil: a packet socket is used.
 	Requests func() (io.ReadCloser, error)
 
 	Path string       // the file that keeps the leases
 	Log  *slog.Logger // default slog.Default()
 }
 
-// Listener is told of leases before their clients are. Calls for one address come
-// one after the other in the order of what happened; those for different
-// addresses may come at once. Calls are repeated after errors and restarts.
+// Listener is notified of leases before their clients. Calls for one address come in the
+// order of events; calls for different addresses may be concurrent. Calls are repeated
+// after errors and restarts.
 type Listener interface {
-	// Leased says who has an address until end, for a new lease and for a renewed
-	// one. On error the client gets no answer and will ask again.
+	// Leased reports that a client has an address until end, for a new or renewed lease. On
+	// error the client gets no answer and will ask again.
 	Leased(mac net.HardwareAddr, addr netip.Addr, hostname string, end time.Time) error
-	// Released says that a lease ended: released, declined or run out. An error is
-	// logged; the address is free all the same.
+	// Released reports that a lease ended: released, declined or expired. An error is
+	// logged; the address is free in any case.
 	Released(mac net.HardwareAddr, addr netip.Addr) error
 }
 
@@ -97,9 +97,9 @@ type Lease struct {
 }
 
 const (
-	// offerTime is how long an offer is kept for its client, unless the pool has
-	// nothing else left: then the oldest offer is made to the next one as well, and
-	// who takes it first has it. A flood of DISCOVERs keeps no address from anybody.
+	// offerTime is how long an offer is reserved for its client. If the pool has no other
+	// address, the oldest offer is also made to the next client, and the first one to
+	// request it gets it. A flood of DISCOVERs therefore blocks no address.
 	offerTime   = 10 * time.Second
 	declineTime = 10 * time.Minute // an address found in use is left alone
 )
@@ -204,14 +204,14 @@ func (c Config) checkOptions() error {
 	return nil
 }
 
-// ownOption reports whether an option's value is for the server to say.
+// ownOption reports whether only the server sets an option.
 func ownOption(code byte) bool {
 	return code == dhcpv4.OptionPad.Code() || code == dhcpv4.OptionEnd.Code() || code == dhcpv4.OptionSubnetMask.Code() ||
 		(code >= dhcpv4.OptionRequestedIPAddress.Code() && code <= dhcpv4.OptionRebindingTimeValue.Code()) ||
 		code == dhcpv4.OptionClientIdentifier.Code() || code == dhcpv4.OptionRelayAgentInformation.Code()
 }
 
-// host reports whether addr can be a host's in the subnet.
+// host reports whether addr can be a host's address in the subnet.
 func (c Config) host(addr netip.Addr) bool {
 	return addr.Is4() && c.Subnet.Contains(addr) && addr != c.Subnet.Addr() && addr != broadcastOf(c.Subnet)
 }

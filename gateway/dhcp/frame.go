@@ -27,12 +27,12 @@ type datagram struct {
 	payload        []byte
 }
 
-// errNoDatagram is for whatever is no whole UDP datagram.
+// errNoDatagram is returned for frames without a complete UDP datagram.
 var errNoDatagram = errors.New("not a whole UDP datagram over IPv4")
 
-// parseFrame takes the datagram out of an Ethernet frame without copying it. The
-// UDP checksum is not verified: a sender on this machine leaves it to hardware
-// that is not there, and the frame's own covers the wire.
+// parseFrame returns the datagram of an Ethernet frame without copying it. The UDP
+// checksum is not verified: a sender on this machine leaves it to hardware that does not
+// exist, and the frame's checksum covers the wire.
 func parseFrame(frame []byte) (datagram, error) {
 	if len(frame) < ethernetLen+ipv4Len+udpLen {
 		return datagram{}, errNoDatagram
@@ -83,7 +83,7 @@ func (d datagram) frame() []byte {
 	sum := checksum(17+uint32(udpLen+len(d.payload)), ip[12:20])
 	sum = ^checksum(uint32(checksum(uint32(sum), udp[:udpLen])), d.payload)
 	if sum == 0 {
-		sum = 0xffff // 0 would say that there is none
+		sum = 0xffff // 0 would mean "no checksum"
 	}
 	binary.BigEndian.PutUint16(udp[6:], sum)
 	return append(b, d.payload...)

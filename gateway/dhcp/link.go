@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// link is the server's hold on its interface. Requests come as frames: that shows
-// who sent them, whatever firewall and reverse path filter think of a client without
-// an address.
+// link is the server's access to its interface. Requests arrive as frames, which show
+// their sender and bypass firewall and reverse path filter, which may reject packets of
+// clients without an address.
 type link struct {
 	requests io.ReadCloser  // one frame a Read
 	out      *packet.Conn   // receives nothing
-	port     net.PacketConn // keeps the port from others, and the kernel from refusing it by ICMP
+	port     net.PacketConn // reserves the port, and keeps the kernel from answering with ICMP errors
 	mac      MAC
 }
 
@@ -60,14 +60,13 @@ func openLink(cfg Config) (*link, error) {
 	return l, nil
 }
 
-// socket is a packet socket that hears requests. It is bound to IPv4 packets, so what
-// the data path forwards at tc ingress never reaches it. What does costs more for it:
-// the kernel shares each packet with it, and gives its stack one after the other what
-// else goes in lists. A data path that picks requests out spares the machine that.
+// socket is a packet socket that receives requests. It is bound to IPv4 packets, so
+// packets that the data path forwards at tc ingress never reach it. Packets that do reach
+// it become more expensive: the kernel clones each one and passes it to the stack one by
+// one instead of in lists. A data path that extracts requests avoids this cost.
 //
-// Unless it is asked to be, it is bound to no interface: the kernel would give the
-// stack its packets while a socket of that interface still waits for them, and the
-// stack copy what it shares.
+// By default it is bound to no interface. A socket bound to the interface would hold its
+// reference to a packet while the stack handles it, and the stack would copy the packet.
 type socket struct{ *packet.Conn }
 
 func openSocket(ifi *net.Interface, bound bool) (io.ReadCloser, error) {
@@ -95,8 +94,8 @@ func (s socket) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// requestFilter passes whole UDP datagrams to port 67 that came in by the
-// interface, are for this host or for all, and untagged.
+// requestFilter passes untagged, complete UDP datagrams to port 67 that arrived on the
+// interface and are addressed to this host or to all.
 func requestFilter(ifindex uint32) []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadExtension{Num: bpf.ExtInterfaceIndex},
@@ -117,7 +116,7 @@ func requestFilter(ifindex uint32) []bpf.Instruction {
 	}
 }
 
-// holdPort binds UDP port 67 of an interface and reads nothing from it.
+// holdPort binds UDP port 67 of an interface without reading from it.
 func holdPort(name string) (net.PacketConn, error) {
 	drop := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
@@ -146,14 +145,14 @@ func enlargeBuffer(c *packet.Conn) error {
 	var set error
 	err = rc.Control(func(fd uintptr) {
 		if set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer); set != nil {
-			set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer) // as far as allowed
+			set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer) // as large as allowed
 		}
 	})
 	return errors.Join(err, set)
 }
 
 // receive calls f with each frame until reading fails, the interface goes down or
-// away, or interrupt is called.
+// disappears, or interrupt is called.
 func (l *link) receive(f func([]byte)) error {
 	gone := make(chan error, 1)
 	go func() {
@@ -167,7 +166,7 @@ func (l *link) receive(f func([]byte)) error {
 		if err != nil {
 			l.interrupt()
 			if cause := <-gone; errors.Is(err, os.ErrClosed) || !errors.Is(cause, os.ErrDeadlineExceeded) {
-				err = cause // the interface's: requests only ended with it
+				err = cause // the interface's error is the cause: requests only ended with it
 			}
 			return fmt.Errorf("reading requests: %w", err)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// leaseAll leases addresses for n clients, inFlight of them at once, each asking
-// again until it has one, and returns who got which.
+// leaseAll leases addresses for n clients, inFlight of them at once, each repeating its
+// requests until it has one, and returns the addresses' clients.
 func (w *wire) leaseAll(n, inFlight int) map[netip.Addr]MAC {
 	w.t.Helper()
 	got := map[netip.Addr]MAC{}
@@ -27,7 +27,7 @@ func (w *wire) leaseAll(n, inFlight int) map[netip.Addr]MAC {
 			discover(macOf(begun))
 		}
 		m, _ := w.next(time.Until(again))
-		if time.Now().After(again) { // something was lost on the way
+		if time.Now().After(again) { // a message was lost
 			if late++; late > 20 {
 				w.t.Fatalf("%d of %d clients have no address", n-len(got), n)
 			}
@@ -41,7 +41,7 @@ func (w *wire) leaseAll(n, inFlight int) map[netip.Addr]MAC {
 		}
 		mac := MAC(m.ClientHWAddr)
 		if _, taken := got[addrOf(m)]; !waiting[mac] && !taken {
-			continue // others are on the wire
+			continue // others are in progress
 		}
 		switch m.MessageType() {
 		case dhcpv4.MessageTypeOffer:
@@ -56,7 +56,7 @@ func (w *wire) leaseAll(n, inFlight int) map[netip.Addr]MAC {
 			got[addr] = mac
 			delete(waiting, mac)
 			late = 0
-		case dhcpv4.MessageTypeNak: // another was quicker
+		case dhcpv4.MessageTypeNak: // another client was faster
 			discover(mac)
 		default:
 			w.t.Fatalf("%s to %x", m.MessageType(), mac)
@@ -85,8 +85,8 @@ func TestStormOfClients(t *testing.T) {
 	}
 }
 
-// TestFloodOfDiscovers: who asks for addresses under ever new names, and takes none,
-// keeps nobody from getting one, however fast it asks.
+// TestFloodOfDiscovers: a client that sends DISCOVERs with many identifiers and accepts no
+// offer keeps no other client from getting a lease, at any rate.
 func TestFloodOfDiscovers(t *testing.T) {
 	lan := newLAN(t)
 	s, _ := start(t, leasesFile(t), func(c *Config) {
@@ -97,7 +97,7 @@ func TestFloodOfDiscovers(t *testing.T) {
 	go func() {
 		defer close(ended)
 		for i := 0; ; i++ {
-			if i%20 == 0 { // some 10,000 a second: what is beyond the server is lost, whoever sent it
+			if i%20 == 0 { // some 10,000 a second: the server's excess is lost for all senders
 				time.Sleep(time.Millisecond)
 			}
 			select {
@@ -124,8 +124,8 @@ func TestFloodOfDiscovers(t *testing.T) {
 	<-ended
 }
 
-// BenchmarkDORA is the whole exchange over a veth pair with the leases on disk,
-// and the clients' work in the same process.
+// BenchmarkDORA measures the whole exchange over a veth pair with leases on disk,
+// including the clients' work in the same process.
 func BenchmarkDORA(b *testing.B) {
 	for _, clients := range []int{1, 64, 2000} {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
@@ -140,7 +140,7 @@ func BenchmarkDORA(b *testing.B) {
 	}
 }
 
-// BenchmarkOffer is what the table takes for a new client when n have leases.
+// BenchmarkOffer measures an offer to a new client when n have leases.
 func BenchmarkOffer(b *testing.B) {
 	for _, n := range []int{100, 100_000} {
 		b.Run(fmt.Sprintf("leases=%d", n), func(b *testing.B) {

@@ -20,8 +20,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// TestMain runs the tests in a network namespace of their own; and, told so, one
-// server for the test that kills it.
+// TestMain runs the tests in their own network namespace, or a server for the test that
+// kills it.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("GATEWAY_TEST_LEASES"); path != "" {
 		serveUntilKilled(path)
@@ -54,7 +54,7 @@ func await(t testing.TB, what string, ok func() bool) {
 	t.Fatalf("waited in vain for %s", what)
 }
 
-// newLAN makes the server's interface and returns its other end.
+// newLAN creates the server's interface and returns its other end.
 func newLAN(t testing.TB) string {
 	t.Helper()
 	run(t, "ip", "link", "add", gateway, "type", "veth", "peer", "name", "c0")
@@ -66,7 +66,7 @@ func newLAN(t testing.TB) string {
 	return "c0"
 }
 
-// journal is a listener that writes down what it is told.
+// journal is a listener that records its calls.
 type journal struct {
 	mu    sync.Mutex
 	lines []string
@@ -161,7 +161,7 @@ func newWire(t testing.TB, name string) *wire {
 	return &wire{t, conn}
 }
 
-// station is a client's frame addresses.
+// station is the addresses of a client's frames.
 type station struct {
 	mac      MAC
 	src, dst netip.Addr // zero: 0.0.0.0 and 255.255.255.255
@@ -196,8 +196,7 @@ func (w *wire) sendFrame(frame []byte) {
 	}
 }
 
-// next returns the next reply on the wire, to whomever; nil when none comes for
-// as long as a reply could take.
+// next returns the next reply on the wire, to any client; nil when none arrives in time.
 func (w *wire) next(wait time.Duration) (*dhcpv4.DHCPv4, datagram) {
 	w.t.Helper()
 	w.conn.SetReadDeadline(time.Now().Add(wait))
@@ -234,8 +233,8 @@ func (w *wire) ask(st station, m *dhcpv4.DHCPv4) (*dhcpv4.DHCPv4, datagram) {
 	}
 }
 
-// silent sends a message that gets no reply. That another one, sent later, is
-// answered first proves it: the server answers in order.
+// silent checks that a message gets no reply: the server answers in order, and another
+// message, sent later, is answered first.
 func (w *wire) silent(st station, m *dhcpv4.DHCPv4) {
 	w.t.Helper()
 	w.send(st, m)

@@ -9,14 +9,14 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// repeatWindow is how soon a REQUEST after an ACK is a repetition, which is
-// answered from memory: a client that asks all the time costs no disk writes.
+// repeatWindow is how soon a REQUEST after an ACK counts as a repetition, which is
+// answered from memory, so that frequent requests cost no disk writes.
 const repeatWindow = 5 * time.Second
 
 // All methods here are called with s.mu held and return the frame to send.
 
-// discover answers a DISCOVER with an OFFER (RFC 2131, 4.3.1). Addresses are not
-// probed before: clients do, and DECLINE.
+// discover answers a DISCOVER with an OFFER (RFC 2131, 4.3.1). The server does not probe
+// addresses: clients do, and DECLINE.
 func (s *Server) discover(rq *request, now time.Time) []byte {
 	b, err := s.table.offer(rq.client, rq.hostname, rq.wish, now)
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *Server) discover(rq *request, now time.Time) []byte {
 	return s.compose(reply{kind: dhcpv4.MessageTypeOffer, addr: b.addr, lease: s.table.term(rq.client, b.addr)}, rq)
 }
 
-// refuse counts why a client gets no address.
+// refuse counts the reason why a client gets no address.
 func (s *Server) refuse(err error) {
 	if errors.Is(err, errTooMany) {
 		s.stats.tooMany.Add(1)
@@ -40,12 +40,12 @@ func (s *Server) refuse(err error) {
 	})
 }
 
-// request answers a REQUEST in whatever state its client is (RFC 2131, 4.3.2,
-// table 4): SELECTING names a server, INIT-REBOOT an address it wishes, RENEWING
-// and REBINDING the address it has.
+// request answers a REQUEST in any client state (RFC 2131, 4.3.2, table 4): SELECTING
+// names a server, INIT-REBOOT an address that the client wants, RENEWING and REBINDING
+// the address that it has.
 func (s *Server) request(rq *request, now time.Time) []byte {
 	addr := rq.wish
-	if rq.server.IsValid() && rq.server != s.cfg.Server { // it took another's offer
+	if rq.server.IsValid() && rq.server != s.cfg.Server { // it accepted another server's offer
 		s.table.withdraw(rq.client)
 		return nil
 	}
@@ -60,7 +60,7 @@ func (s *Server) request(rq *request, now time.Time) []byte {
 		s.stats.acks.Add(1)
 		return s.compose(reply{kind: dhcpv4.MessageTypeAck, addr: addr, lease: left}, rq)
 	}
-	// Before the table changes: nothing needs to be taken back.
+	// Checked before the table changes, so that nothing must be undone.
 	if len(s.pending) >= maxPending {
 		s.stats.overloaded.Add(1)
 		return nil
@@ -79,8 +79,7 @@ func (s *Server) request(rq *request, now time.Time) []byte {
 	return nil
 }
 
-// repeated returns what is left of a lease that its client was ACKed just now; 0
-// if it was not.
+// repeated returns the rest of a lease that was just ACKed; 0 if it was not.
 func (s *Server) repeated(c client, addr netip.Addr, now time.Time) time.Duration {
 	b := s.table.byClient[c]
 	if b == nil || b.addr != addr || b.state != leased || !b.acked.Equal(b.end) || !s.table.may(c, addr) {
@@ -121,8 +120,8 @@ func (s *Server) release(rq *request, now time.Time) {
 	}
 }
 
-// inform tells a client with an address of its own the rest (RFC 2131, 4.3.5):
-// neither address nor lease times.
+// inform answers a client that has an address of its own (RFC 2131, 4.3.5), without
+// address and lease times.
 func (s *Server) inform(rq *request) []byte {
 	if !s.cfg.host(rq.ciaddr) {
 		s.stats.malformed.Add(1)

@@ -25,11 +25,11 @@ var (
 )
 
 const (
-	headerBytes = 236 // before the magic cookie (RFC 2131, figure 1)
-	minReply    = 300 // bytes that old clients insist on (RFC 1542, 2.1)
+	headerBytes = 236 // length of the fields before the magic cookie (RFC 2131, figure 1)
+	minReply    = 300 // bytes that old clients require (RFC 1542, 2.1)
 )
 
-// fixedOptions are the options whose values are the same for every client.
+// fixedOptions returns the options that have the same value for every client.
 func fixedOptions(cfg Config) map[byte][]byte {
 	mask := [4]byte{}
 	binary.BigEndian.PutUint32(mask[:], ^uint32(0)<<(32-cfg.Subnet.Bits()))
@@ -68,13 +68,13 @@ type reply struct {
 	kind   dhcpv4.MessageType
 	addr   netip.Addr    // the client's (yiaddr); the zero Addr: none
 	lease  time.Duration // 0: not said
-	early  time.Duration // how much T1 and T2 are before 1/2 and 7/8 of it
+	early  time.Duration // how much earlier T1 and T2 are than 1/2 and 7/8 of it
 	reason string        // of a NAK
 }
 
-// options lists what a reply carries: first what makes it the reply it is, then
-// what the client asked for in its order (RFC 2132, 9.8), then what is sent
-// anyway. What does not fit is left out, the last first.
+// options returns the options of a reply: first the required ones, then those that the
+// client requested in its order (RFC 2132, 9.8), then those that are always sent. What
+// does not fit is left out, the last first.
 func (r reply) options(rq *request, fixed map[byte][]byte) []Option {
 	kind, server := Option{codeKind, []byte{byte(r.kind)}}, Option{codeServer, fixed[codeServer]}
 	if r.kind == dhcpv4.MessageTypeNak {
@@ -94,7 +94,7 @@ func (r reply) options(rq *request, fixed map[byte][]byte) []Option {
 	}
 	room := rq.roomBytes - headerBytes - 5 // cookie and end
 	list := []Option{kind, server}
-	must := 0 // bytes still to come, that options nobody needs must not take
+	must := 0 // bytes reserved for required options
 	for _, o := range list {
 		room -= 2 + len(o.Data)
 	}
@@ -125,7 +125,7 @@ func seconds(d time.Duration) []byte {
 	return binary.BigEndian.AppendUint32(nil, uint32(d/time.Second))
 }
 
-// optionBytes is what an option takes; none takes nothing.
+// optionBytes is the encoded length of an option; 0 for no data.
 func optionBytes(data []byte) int {
 	if data == nil {
 		return 0
@@ -133,7 +133,7 @@ func optionBytes(data []byte) int {
 	return 2 + len(data)
 }
 
-// echoes are the options that go back as they came: the client identifier (RFC
+// echoes returns the options that are copied from the request: the client identifier (RFC
 // 6842) and, last, relay information (RFC 3046, 2.2).
 func echoes(rq *request) []Option {
 	var list []Option
@@ -165,8 +165,8 @@ func (r reply) message(rq *request, fixed map[byte][]byte) []byte {
 	return append(b, make([]byte, max(0, minReply-len(b)))...)
 }
 
-// frame addresses a reply as RFC 2131, 4.1 says: a client that has no address yet
-// gets it by its MAC, without ARP.
+// frame addresses a reply as in RFC 2131, 4.1: to a client without an address by its MAC,
+// without ARP.
 func (r reply) frame(rq *request, cfg Config, fixed map[byte][]byte, from MAC) []byte {
 	to, mac := limitedBroadcast, broadcastMAC
 	switch {

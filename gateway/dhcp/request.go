@@ -12,22 +12,22 @@ import (
 
 const (
 	maxHostname = 63  // bytes, a DNS label
-	minMessage  = 576 // bytes of IP datagram that every client takes (RFC 2131, 2)
+	minMessage  = 576 // bytes of IP datagram that every client accepts (RFC 2131, 2)
 	maxMessage  = 1500
 )
 
-// Why a message is not answered.
+// Reasons for not answering a message.
 var (
 	errRelayed   = errors.New("it came through a relay")
 	errSpoofed   = errors.New("it names another hardware address than its sender's")
 	errMalformed = errors.New("it is no message to a server")
 )
 
-// request is a client's message, checked.
+// request is a validated message of a client.
 type request struct {
 	kind     dhcpv4.MessageType
 	client   client
-	hostname string // made plain
+	hostname string // sanitised
 
 	xid       dhcpv4.TransactionID
 	flags     uint16 // the top bit asks for broadcast replies
@@ -35,12 +35,12 @@ type request struct {
 	wish      netip.Addr // requested address (option 50); the zero Addr: none
 	server    netip.Addr // server identifier (option 54); the zero Addr: none
 	wanted    []byte     // option codes, in the client's order (option 55)
-	agent     []byte     // option 82, which a switch on the way may add (RFC 3046)
+	agent     []byte     // option 82, which a switch may add (RFC 3046)
 	roomBytes int        // for the reply's DHCP message
 }
 
 // parseRequest reads a client's message. Errors wrap errMalformed, errRelayed or
-// errSpoofed. The request does not refer to the datagram.
+// errSpoofed. The request does not refer to the datagram's memory.
 func parseRequest(d datagram) (*request, error) {
 	p, err := dhcpv4.FromBytes(d.payload)
 	if err != nil {
@@ -62,8 +62,8 @@ func parseRequest(d datagram) (*request, error) {
 		return nil, fmt.Errorf("%w at %s", errRelayed, p.GatewayIPAddr)
 	}
 	rq.client = client{mac: MAC(p.ClientHWAddr), id: string(id)}
-	// The data path admits frames by their sender; and a client that could name
-	// any hardware address would count as many.
+	// The data path admits frames by their sender, and a client that could use any
+	// hardware address would count as many clients.
 	if rq.client.mac != d.srcMAC || rq.client.mac == (MAC{}) || rq.client.mac[0]&1 != 0 {
 		return nil, errSpoofed
 	}
@@ -82,7 +82,7 @@ func parseRequest(d datagram) (*request, error) {
 	return rq, nil
 }
 
-// addrOption reads an option of one address; the zero Addr if there is none.
+// addrOption returns an option with one address; the zero Addr if it is missing.
 func addrOption(p *dhcpv4.DHCPv4, code dhcpv4.OptionCode) (netip.Addr, error) {
 	if !p.Options.Has(code) {
 		return netip.Addr{}, nil
@@ -107,8 +107,8 @@ func codes(list []byte) []byte {
 	return once
 }
 
-// plain makes a hostname harmless wherever it is shown: anything but letters,
-// digits, '-', '_' and '.' becomes '-'.
+// plain sanitises a hostname: anything but letters, digits, '-', '_' and '.' becomes
+// '-'.
 func plain(name []byte) string {
 	if i := slices.Index(name, 0); i >= 0 { // some clients end it with NUL
 		name = name[:i]

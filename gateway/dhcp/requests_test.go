@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRequestsHeardElsewhere: where the data path hears requests, the server answers
-// those and no other; also after its interface was down, and away.
+// TestRequestsHeardElsewhere: with Requests set, the server answers exactly the requests
+// from it, also after its interface was down or absent.
 func TestRequestsHeardElsewhere(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	pipes := make(chan *os.File, 4)
@@ -65,7 +65,7 @@ func TestRequestsHeardElsewhere(t *testing.T) {
 	}
 }
 
-// pair is a pipe that keeps frames apart.
+// pair returns a pipe that preserves frames.
 func pair() (near, far *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {

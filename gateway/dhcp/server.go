@@ -26,9 +26,9 @@ type Server struct {
 	link     atomic.Pointer[link]
 	wake     chan struct{} // there are pending changes
 
-	// Clients cause these messages, and must not fill the log.
-	complain seldom // the disk does not take leases
-	refused  seldom // the listener does not
+	// Log limiters for events that clients cause.
+	complain seldom // the disk rejects leases
+	refused  seldom // the listener rejects leases
 	full     seldom // the pool is empty
 	inUse    seldom // an address was declined
 
@@ -41,8 +41,8 @@ type Server struct {
 	pending []change
 }
 
-// New opens the leases file and the interface's sockets, and takes up the leases
-// of last time. From here on requests are received; Run answers them.
+// New opens the leases file and the interface's sockets, and restores the stored leases.
+// Requests are received from now on; Run answers them.
 func New(cfg Config, l Listener) (*Server, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -69,8 +69,8 @@ func New(cfg Config, l Listener) (*Server, error) {
 	return s, nil
 }
 
-// takeUp reads the leases of last time. Those that have run out meanwhile end
-// when Run begins, those that the configuration no longer has end too.
+// takeUp restores the stored leases. Leases that have expired, or that the configuration
+// no longer allows, end when Run begins.
 func (s *Server) takeUp() error {
 	records, damaged, err := s.store.load()
 	if err != nil {
@@ -91,8 +91,8 @@ func (s *Server) takeUp() error {
 	return nil
 }
 
-// Run serves until ctx ends or Close is called, and then finishes what has begun.
-// It survives the interface's going down, away and coming back. It may be called
+// Run serves until ctx ends or Close is called, and then completes what has begun. It
+// survives the interface's going down, disappearing and coming back. It may be called
 // once.
 func (s *Server) Run(ctx context.Context) error {
 	s.running.Add(1)
@@ -100,7 +100,7 @@ func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.stopped, cancel)()
-	// Outlives ctx until whoever makes changes has ended.
+	// Outlives ctx until all sources of changes have ended.
 	committing, endCommits := context.WithCancel(context.WithoutCancel(ctx))
 	var commits, expiry sync.WaitGroup
 	commits.Go(func() { s.commitAll(committing) })
@@ -120,7 +120,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// reopen replaces the link until that works or ctx ends.
+// reopen opens a new link, and repeats that until it works or ctx ends.
 func (s *Server) reopen(ctx context.Context) {
 	s.link.Load().close()
 	for {
@@ -149,7 +149,7 @@ func (s *Server) Close() error {
 	return s.store.close()
 }
 
-// Leases returns who has which address now, in the addresses' order.
+// Leases returns all leases, ordered by address.
 func (s *Server) Leases() []Lease {
 	s.mu.Lock()
 	list := make([]Lease, 0, s.table.leases())
@@ -167,12 +167,12 @@ func (s *Server) Leases() []Lease {
 	return list
 }
 
-// expireAll is the goroutine that ends leases and offers whose time has come.
+// expireAll ends leases and offers when they expire, until ctx ends.
 func (s *Server) expireAll(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		for s.expire(time.Now()) { // in parts, so that requests are answered between them
+		for s.expire(time.Now()) { // in parts, so that requests are answered in between
 		}
 		select {
 		case <-tick.C:
@@ -182,7 +182,7 @@ func (s *Server) expireAll(ctx context.Context) {
 	}
 }
 
-// expire ends one part of what has run out, and reports whether there was any.
+// expire ends one part of what has expired, and reports whether there was any.
 func (s *Server) expire(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,14 +216,14 @@ func (s *Server) handle(frame []byte) {
 	}
 }
 
-// forUs reports whether a datagram is addressed to this server or to all.
+// forUs reports whether a datagram is addressed to this server or to all hosts.
 func (s *Server) forUs(d datagram) bool {
 	to := d.dst.Addr()
 	return d.dst.Port() == serverPort &&
 		(to == s.cfg.Server || to == broadcastOf(s.cfg.Subnet) || to == limitedBroadcast)
 }
 
-// answer carries a request out and returns the frame to send at once, if any.
+// answer carries out a request and returns the frame to send at once, if any.
 func (s *Server) answer(rq *request, now time.Time) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,8 +249,8 @@ func (s *Server) answer(rq *request, now time.Time) []byte {
 	return nil
 }
 
-// compose makes a reply's frame. Clients that came at once shall not renew at
-// once: T1 and T2 differ a little (RFC 2131, 4.4.5).
+// compose returns a reply's frame. T1 and T2 vary a little, so that clients that arrived
+// together do not renew together (RFC 2131, 4.4.5).
 func (s *Server) compose(r reply, rq *request) []byte {
 	if r.lease > 0 {
 		r.early = rand.N(r.lease/16 + 1)
@@ -265,7 +265,7 @@ func (s *Server) send(frame []byte) {
 	}
 }
 
-// seldom lets something be said once a minute.
+// seldom limits a log message to one a minute.
 type seldom struct{ last atomic.Int64 }
 
 func (o *seldom) do(f func()) {

@@ -50,7 +50,7 @@ func TestLeaseRenewReleaseAndLeaseAgain(t *testing.T) {
 	}
 }
 
-// TestReplyAddresses is RFC 2131, 4.1: where a reply goes.
+// TestReplyAddresses checks the destinations of replies (RFC 2131, 4.1).
 func TestReplyAddresses(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	start(t, leasesFile(t), nil)
@@ -139,12 +139,12 @@ func TestHostileClients(t *testing.T) {
 		w.lease(mac, id(b))
 	}
 	w.silent(station{mac: mac}, discover(id(4)))
-	// Who knows another's identifier gets an address of its own.
+	// A client with another's identifier gets an address of its own.
 	victim, thief := macOf(8), macOf(9)
 	if a, b := w.lease(victim, id(7)), w.lease(thief, id(7)); a.YourIPAddr.Equal(b.YourIPAddr) {
 		t.Errorf("both clients have %s", a.YourIPAddr)
 	}
-	// Nor can one end another's lease.
+	// It cannot end the other's lease either.
 	stolen := s.Leases()[4]
 	w.silent(station{mac: thief}, message(t, dhcpv4.MessageTypeRelease, thief, id(7), dhcpv4.WithClientIP(stolen.Addr.AsSlice())))
 
@@ -204,8 +204,8 @@ func TestLeaseRunsOut(t *testing.T) {
 	}
 }
 
-// TestNoAnswerWithoutListener is what the data path relies on: a client that it
-// does not know of has no address.
+// TestNoAnswerWithoutListener: a client whose lease the listener refuses gets no address,
+// which the data path relies on.
 func TestNoAnswerWithoutListener(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	s, j := start(t, leasesFile(t), nil)
@@ -240,7 +240,7 @@ func TestRepeatedRequestIsNotWrittenAgain(t *testing.T) {
 	}
 }
 
-// TestInterfaceComesBack takes the interface down and up, and then away.
+// TestInterfaceComesBack takes the interface down and up, and then removes it.
 func TestInterfaceComesBack(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	start(t, leasesFile(t), nil)
@@ -278,8 +278,8 @@ func TestSecondServerIsRefused(t *testing.T) {
 	}
 }
 
-// TestPortIsNotRefused: a client whose renewal the kernel answered with an ICMP
-// error would think that there is no server.
+// TestPortIsNotRefused: the kernel must not answer a renewal with an ICMP error, which
+// tells the client that there is no server.
 func TestPortIsNotRefused(t *testing.T) {
 	c0 := newLAN(t)
 	start(t, leasesFile(t), nil)

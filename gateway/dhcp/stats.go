@@ -2,12 +2,12 @@ package dhcp
 
 import "sync/atomic"
 
-// Stats are what a server has done since New, and how its addresses stand.
+// Stats are a server's counts since New, and the present use of its addresses.
 type Stats struct {
 	Discovers, Requests, Declines, Releases, Informs uint64 // received
 	Offers, Acks, Naks                               uint64 // sent
 
-	Malformed  uint64 // no DHCP message, or not one for a server
+	Malformed  uint64 // not DHCP, or not for a server
 	Relayed    uint64 // refused: came through a relay
 	Spoofed    uint64 // refused: hardware address is not the sender's
 	Exhausted  uint64 // no answer: no address was free

@@ -12,7 +12,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// record is what is kept of an address.
+// record is what is stored for an address.
 type record struct {
 	addr     netip.Addr
 	client   client
@@ -23,7 +23,7 @@ type record struct {
 
 func (b *binding) record() record {
 	r := record{addr: b.addr, client: b.client, hostname: b.hostname, state: b.state, end: b.end}
-	if r.state == reserved { // the configuration says so
+	if r.state == reserved { // reserved addresses come from the configuration
 		r.state = known
 	}
 	return r
@@ -33,7 +33,7 @@ const recordVersion = 1
 
 var errRecord = errors.New("record of a lease is damaged")
 
-// encode is version, state, end (Unix time in ms), MAC, length of the client
+// encode returns version, state, end (Unix time in ms), MAC, length of the client
 // identifier, client identifier, hostname. The address is the key.
 func (r record) encode() []byte {
 	b := []byte{recordVersion, byte(r.state)}
@@ -73,7 +73,7 @@ type store struct{ db *bolt.DB }
 
 var bucket = []byte("leases")
 
-// openStore opens the file or makes it. Two processes cannot have it at once.
+// openStore opens or creates the file. Only one process can have it open.
 func openStore(path string) (*store, error) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
 	if errors.Is(err, bolterrors.ErrTimeout) {
@@ -93,7 +93,7 @@ func openStore(path string) (*store, error) {
 	return &store{db}, nil
 }
 
-// load returns all records in the order of their ends, and how many could not be
+// load returns all records ordered by end, and the number of records that could not be
 // read.
 func (s *store) load() (records []record, damaged int, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
@@ -111,7 +111,7 @@ func (s *store) load() (records []record, damaged int, err error) {
 	return records, damaged, err
 }
 
-// write makes changes durable in their order, with one synchronisation for all.
+// write makes changes durable in order, with one fsync for all.
 func (s *store) write(changes []change) error {
 	return s.db.Update(func(tx *bolt.Tx) error {
 		b := tx.Bucket(bucket)

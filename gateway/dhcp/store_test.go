@@ -40,8 +40,8 @@ func FuzzDecodeRecord(f *testing.F) {
 	})
 }
 
-// TestKilledServerKeepsItsLeases kills the server with SIGKILL the moment that a
-// client has its ACK.
+// TestKilledServerKeepsItsLeases kills the server with SIGKILL as soon as a client has its
+// ACK.
 func TestKilledServerKeepsItsLeases(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	path := leasesFile(t)
@@ -81,7 +81,7 @@ func TestKilledServerKeepsItsLeases(t *testing.T) {
 	}
 }
 
-// TestLeaseThatRanOutMeanwhile: the listener hears of it when the server is back.
+// TestLeaseThatRanOutMeanwhile: the listener is notified when the server is back.
 func TestLeaseThatRanOutMeanwhile(t *testing.T) {
 	newLAN(t)
 	path := leasesFile(t)
@@ -118,7 +118,7 @@ func TestBrokenLeasesFile(t *testing.T) {
 	}
 }
 
-// TestNoAckWithoutDisk takes the leases file's descriptor away.
+// TestNoAckWithoutDisk closes the leases file's descriptor.
 func TestNoAckWithoutDisk(t *testing.T) {
 	w := newWire(t, newLAN(t))
 	s, j := start(t, leasesFile(t), nil)

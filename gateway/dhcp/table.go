@@ -6,44 +6,44 @@ import (
 	"time"
 )
 
-// state is where an address stands.
+// state is the state of an address.
 type state uint8
 
 const (
-	blank    state = iota // free, and nobody's
-	known                 // free, and its last client's while there are others
-	reserved              // free, and one MAC's for ever: static
+	blank    state = iota // free, without a last client
+	known                 // free, and reserved for its last client while there are others
+	reserved              // free, and reserved for one MAC for ever: static
 	offered
 	leased
-	declined // in use by somebody else, as a client found
+	declined // in use by another host, as a client found
 	states
 )
 
-// held reports whether addresses in a state count against their client's MAC.
+// held reports whether addresses in a state count towards their client's MAC.
 func (s state) held() bool { return s == offered || s == leased || s == declined }
 
-// client is who asks.
+// client identifies a client.
 type client struct {
 	mac MAC
 	id  string // client identifier (option 61); empty: none
 }
 
-// binding is an address that has ever been given out or set aside, in exactly one
+// binding is an address that was ever leased, offered or set aside. It is in exactly one
 // of the table's queues.
 type binding struct {
 	addr     netip.Addr
-	client   client // zero: nobody's
+	client   client // zero: none
 	hostname string
 	state    state
-	end      time.Time // of the state; of known when it began
-	acked    time.Time // lease on disk and told of until then; zero: not yet
+	end      time.Time // of the state; for known, when it began
+	acked    time.Time // lease on disk and reported until then; zero: not yet
 	brief    bool      // leased for cfg.Brief
 
 	prev, next *binding
 }
 
-// queue is a ring of bindings around its own zero binding. All bindings of a
-// state stay in it equally long, so it is in the order of their ends.
+// queue is a ring of bindings around its own zero binding. All bindings of a state have
+// the same duration, so a queue is ordered by end.
 type queue struct {
 	ring  binding
 	count int
@@ -71,25 +71,25 @@ func (q *queue) remove(b *binding) {
 	q.count--
 }
 
-// Why a client gets no address.
+// Reasons why a client gets no address.
 var (
 	errExhausted = errors.New("no address is free")
 	errTooMany   = errors.New("its MAC has all the addresses it may have")
 	errNotYours  = errors.New("the address is not this client's")
 )
 
-// table knows every address's state. Whatever it is asked takes the same time
-// however many addresses there are. It does no input and output and has no lock.
+// table holds every address's state. Every operation takes constant time, however many
+// addresses there are. It does no I/O and has no lock.
 type table struct {
 	cfg      Config
 	statics  map[netip.Addr]MAC
 	byAddr   map[netip.Addr]*binding
-	byClient map[client]*binding // the address that a client has or had last
+	byClient map[client]*binding // the client's present or last address
 	perMAC   map[MAC]int         // held addresses
 	queues   [states]queue       // by state; but see briefly
 	briefly  queue               // leased for cfg.Brief
 
-	// Addresses never used so far begin here.
+	// The next address that was never used.
 	pool int
 	next netip.Addr
 }
@@ -105,9 +105,9 @@ func newTable(cfg Config) *table {
 	return t
 }
 
-// offer finds the address for a DISCOVER, in the order of RFC 2131, 4.3.1: the
-// client's present one, its former one, the one it wishes, any. The binding is
-// the table's: not to be kept beyond the server's lock.
+// offer returns the address for a DISCOVER, in the order of RFC 2131, 4.3.1: the client's
+// present one, its former one, the one it requests, any. The binding belongs to the
+// table and must not be used after the server's lock is released.
 func (t *table) offer(c client, hostname string, wish netip.Addr, now time.Time) (*binding, error) {
 	b, err := t.choose(c, wish)
 	if err != nil {
@@ -115,7 +115,7 @@ func (t *table) offer(c client, hostname string, wish netip.Addr, now time.Time)
 	}
 	t.assign(b, c)
 	b.hostname = hostname
-	if b.state != leased { // whose end an offer does not change
+	if b.state != leased { // an offer does not change a lease's end
 		t.move(b, offered, now.Add(offerTime))
 	}
 	return b, nil
@@ -145,9 +145,9 @@ func (t *table) choose(c client, wish netip.Addr) (*binding, error) {
 	return nil, errExhausted
 }
 
-// vacant takes a free address: one that nobody would miss, one never used, the
-// one whose client has been gone longest, and only then one that was offered and
-// not taken, or declined.
+// vacant returns a free address: one without a last client, one never used, the one whose
+// client has been gone longest, and only then one that was offered but not taken, or
+// declined.
 func (t *table) vacant() *binding {
 	if b := t.queues[blank].first(); b != nil {
 		return b
@@ -159,7 +159,7 @@ func (t *table) vacant() *binding {
 		return b
 	}
 	for b, q := t.queues[offered].first(), &t.queues[offered]; b != nil && b != &q.ring; b = b.next {
-		if !t.static(b) { // passes those by at most
+		if !t.static(b) { // skips at most that many
 			return b
 		}
 	}
@@ -169,8 +169,8 @@ func (t *table) vacant() *binding {
 	return nil
 }
 
-// unused steps to the pools' next address that has no binding. Each address is
-// passed once.
+// unused returns the pools' next address that has no binding. Each address is visited
+// once.
 func (t *table) unused() (netip.Addr, bool) {
 	for ; t.pool < len(t.cfg.Pools); t.pool++ {
 		r := t.cfg.Pools[t.pool]
@@ -188,17 +188,17 @@ func (t *table) unused() (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// confirm leases an address that a client says was offered to it, or was its own.
-// A free address is granted even if it is not remembered: after a loss of the
-// leases file clients keep what they have.
+// confirm leases an address that a client claims was offered to it, or was its own. A
+// free address is granted even if there is no record, so that clients keep their
+// addresses after the leases file was lost.
 func (t *table) confirm(c client, hostname string, addr netip.Addr, now time.Time) (*binding, error) {
 	if !t.may(c, addr) && !t.open(c, addr) {
 		return nil, errNotYours
 	}
 	own := t.byClient[c]
 	_, static := t.cfg.Static[c.mac]
-	// A client has one address: who asks for a second is told to begin anew, and
-	// will be offered its own. Who got a static one leaves its former to time.
+	// A client has one address: a REQUEST for a second one is NAKed, and the client is then
+	// offered its own. A client that gets a static address lets its former one expire.
 	if own != nil && own.addr != addr && own.state.held() && !static {
 		return nil, errNotYours
 	}
@@ -217,14 +217,14 @@ func (t *table) confirm(c client, hostname string, addr netip.Addr, now time.Tim
 	return b, nil
 }
 
-// unconfirm takes back a confirm that nobody was told of.
+// unconfirm undoes a confirm that was not reported.
 func (t *table) unconfirm(c client, addr netip.Addr, now time.Time) {
 	if b := t.byClient[c]; b != nil && b.addr == addr && b.state == leased && b.acked.IsZero() {
 		t.move(b, offered, now.Add(offerTime))
 	}
 }
 
-// withdraw frees what was offered to a client: it took another server's.
+// withdraw frees an offer to a client that accepted another server's.
 func (t *table) withdraw(c client) {
 	if b := t.byClient[c]; b != nil && b.state == offered {
 		t.free(b, b.end)
@@ -241,8 +241,8 @@ func (t *table) release(c client, addr netip.Addr, now time.Time) (*binding, err
 	return b, nil
 }
 
-// decline sets addr aside: its client found it in use. It still counts as the
-// client's, or one MAC could have the whole pool set aside.
+// decline sets addr aside, because its client found it in use. The address still counts
+// for the client; otherwise one MAC could have the whole pool set aside.
 func (t *table) decline(c client, addr netip.Addr, now time.Time) (b *binding, wasLeased bool, err error) {
 	b = t.byClient[c]
 	if b == nil || b.addr != addr || (b.state != leased && b.state != offered) {
@@ -254,8 +254,8 @@ func (t *table) decline(c client, addr netip.Addr, now time.Time) (b *binding, w
 	return b, wasLeased, nil
 }
 
-// expire frees what has ended by now, limit at most, and returns copies of the
-// leases among it.
+// expire frees at most limit bindings that have expired, and returns copies of the
+// leases among them.
 func (t *table) expire(now time.Time, limit int) (ended []binding) {
 	for _, q := range []*queue{&t.queues[offered], &t.queues[declined], &t.queues[leased], &t.briefly} {
 		for b := q.first(); b != nil && !b.end.After(now) && limit > 0; b = q.first() {
@@ -270,7 +270,7 @@ func (t *table) expire(now time.Time, limit int) (ended []binding) {
 	return ended
 }
 
-// term is how long a lease of an address to a client is to be.
+// term returns the length of a new lease of an address for a client.
 func (t *table) term(c client, addr netip.Addr) time.Duration {
 	_, static := t.cfg.Static[c.mac]
 	if static || t.cfg.Brief == t.cfg.Lease || t.cfg.Settled(c.mac, addr) {
@@ -279,7 +279,7 @@ func (t *table) term(c client, addr netip.Addr) time.Duration {
 	return t.cfg.Brief
 }
 
-// term is how long a binding was leased for.
+// term returns the length of a binding's present lease.
 func (b *binding) term(cfg Config) time.Duration {
 	if b.brief {
 		return cfg.Brief
@@ -290,7 +290,7 @@ func (b *binding) term(cfg Config) time.Duration {
 // leases counts the addresses that are leased.
 func (t *table) leases() int { return t.queues[leased].count + t.briefly.count }
 
-// free makes an address free: still known as its client's when that has had it.
+// free makes an address free. It stays reserved for its client if that has had it.
 func (t *table) free(b *binding, now time.Time) {
 	switch {
 	case t.static(b):
@@ -303,7 +303,7 @@ func (t *table) free(b *binding, now time.Time) {
 	}
 }
 
-// forget makes a binding nobody's.
+// forget removes a binding's client.
 func (t *table) forget(b *binding) {
 	if t.byClient[b.client] == b {
 		delete(t.byClient, b.client)
@@ -311,7 +311,7 @@ func (t *table) forget(b *binding) {
 	b.client, b.hostname = client{}, ""
 }
 
-// assign makes a binding a client's, and the client's only one.
+// assign sets a binding's client, and makes it the client's only binding.
 func (t *table) assign(b *binding, c client) {
 	if b.client != c {
 		t.count(b, -1)
@@ -344,7 +344,7 @@ func (t *table) queueOf(b *binding) *queue {
 	return &t.queues[b.state]
 }
 
-// count keeps perMAC right around a change of a binding's client or state.
+// count adjusts perMAC before or after a change of a binding's client or state.
 func (t *table) count(b *binding, by int) {
 	if !b.state.held() {
 		return
@@ -354,7 +354,7 @@ func (t *table) count(b *binding, by int) {
 	}
 }
 
-// at returns an address's binding; a new one is free.
+// at returns an address's binding, creating a free one if needed.
 func (t *table) at(addr netip.Addr) *binding {
 	b := t.byAddr[addr]
 	if b == nil {
@@ -368,7 +368,7 @@ func (t *table) at(addr netip.Addr) *binding {
 	return b
 }
 
-// may reports whether a client may have an address now.
+// may reports whether a client may get an address now.
 func (t *table) may(c client, addr netip.Addr) bool {
 	b := t.byAddr[addr]
 	if fixed, static := t.cfg.Static[c.mac]; static {
@@ -385,15 +385,15 @@ func (t *table) may(c client, addr netip.Addr) bool {
 	return b.state == blank || b.state == known
 }
 
-// open reports whether an address was offered to somebody who has not taken it, so
-// that anybody may.
+// open reports whether an address was offered to a client that has not taken it, so that
+// any client may.
 func (t *table) open(c client, addr netip.Addr) bool {
 	_, static := t.cfg.Static[c.mac]
 	b := t.byAddr[addr]
 	return !static && t.dynamic(addr) && b != nil && b.state == offered
 }
 
-// dynamic reports whether an address is one to lease to anybody.
+// dynamic reports whether an address may be leased to any client.
 func (t *table) dynamic(addr netip.Addr) bool {
 	if _, static := t.statics[addr]; static || addr == t.cfg.Server {
 		return false
@@ -411,17 +411,16 @@ func (t *table) static(b *binding) bool {
 	return static
 }
 
-// restore puts an address back as it was kept on disk. Records must come in the
-// order of their ends. It reports false for one that the configuration does not
-// allow any more.
+// restore restores an address from its stored record. Records must come in the order of
+// their ends. It returns false for a record that the configuration no longer allows.
 func (t *table) restore(r record, now time.Time) bool {
 	b := t.byAddr[r.addr]
 	if fixed, static := t.cfg.Static[r.client.mac]; b != nil || (static && fixed != r.addr) || (!static && !t.dynamic(r.addr)) {
 		return false
 	}
-	// The clock may have been wrong when this was written, or be wrong now: a
-	// lease never runs longer than one given today. From here on a step of the
-	// clock changes nothing, as end has the monotonic clock's reading.
+	// The clock may have been wrong when this was written, or may be wrong now: a lease
+	// never runs longer than a new one. Later steps of the clock change nothing, because
+	// end has a monotonic reading.
 	end := now.Add(min(r.end.Sub(now), t.cfg.Lease))
 	b = t.at(r.addr)
 	b.client, b.hostname = r.client, r.hostname

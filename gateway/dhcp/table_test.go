@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// smallTable has the pool 10.1.0.2 to .9, less .5, which is static.
+// smallTable has the pool 10.1.0.2 to .9, without .5, which is static.
 func smallTable(t testing.TB) *table {
 	t.Helper()
 	cfg := testConfig("-")
@@ -25,14 +25,13 @@ func smallTable(t testing.TB) *table {
 
 var addr = netip.MustParseAddr
 
-// naive is what the table's promises are checked against: plain facts, found by
-// looking at everything.
+// naive is a simple model of the table, which searches everything.
 type naive struct {
 	owner map[netip.Addr]client // of leased addresses
 	end   map[netip.Addr]time.Time
 }
 
-// TestTableKeepsItsPromises does thousands of random things and looks after each.
+// TestTableKeepsItsPromises performs thousands of random operations and checks each.
 func TestTableKeepsItsPromises(t *testing.T) {
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -50,7 +49,7 @@ func TestTableKeepsItsPromises(t *testing.T) {
 	}
 }
 
-// step does one thing and checks its outcome.
+// step performs one operation and checks its result.
 func (m naive) step(t *testing.T, tb *table, kind int, c client, a netip.Addr, now time.Time) string {
 	t.Helper()
 	switch kind {
@@ -111,7 +110,7 @@ func (m naive) expire(t *testing.T, tb *table, now time.Time) {
 	}
 }
 
-// check looks at everything that must always hold.
+// check checks all invariants.
 func (m naive) check(t *testing.T, tb *table, what string) {
 	t.Helper()
 	held := map[MAC]int{}
@@ -179,11 +178,11 @@ func TestAddressesAreChosenInOrder(t *testing.T) {
 		want   string
 	}{
 		{10, "", "10.1.0.2"},
-		{11, "10.1.0.8", "10.1.0.8"}, // a wish that is free
+		{11, "10.1.0.8", "10.1.0.8"}, // a requested address that is free
 		{12, "10.1.0.8", "10.1.0.3"}, // is not
 		{13, "10.1.0.5", "10.1.0.4"}, // is static
 		{14, "10.1.0.1", "10.1.0.6"}, // is the gateway's
-		{5, "10.1.0.9", "10.1.0.5"},  // has a static one
+		{5, "10.1.0.9", "10.1.0.5"},  // it has a static one
 		{15, "", "10.1.0.7"},
 		{16, "", "10.1.0.9"},
 		{17, "", errExhausted.Error()},
@@ -193,7 +192,7 @@ func TestAddressesAreChosenInOrder(t *testing.T) {
 			t.Errorf("client %d wishing %q: %s, want %s", tt.client, tt.wish, got, tt.want)
 		}
 	}
-	// Those gone longest are forgotten first.
+	// Clients gone longest are forgotten first.
 	for _, i := range []int{13, 10} {
 		own := tb.byClient[client{mac: macOf(i)}]
 		if _, err := tb.release(own.client, own.addr, now); err != nil {
@@ -220,7 +219,7 @@ func TestOffersAloneDoNotExhaustThePool(t *testing.T) {
 	if err != nil || b.addr != addr("10.1.0.2") {
 		t.Fatalf("%v, %v: want the oldest offer's address", b, err)
 	}
-	for i := range 7 { // a flood, before anybody has taken an offer
+	for i := range 7 { // a flood, before any offer is accepted
 		if _, err := tb.offer(client{mac: macOf(200 + i)}, "", netip.Addr{}, now); err != nil {
 			t.Fatal(err)
 		}
@@ -233,8 +232,8 @@ func TestOffersAloneDoNotExhaustThePool(t *testing.T) {
 	}
 }
 
-// TestBriefLeases: who need not have come to stay has its address for a while, and
-// each renewal says anew for how long.
+// TestBriefLeases: clients that are not settled get short leases, and each renewal decides
+// again.
 func TestBriefLeases(t *testing.T) {
 	tb, now, stays := smallTable(t), time.Now(), map[MAC]bool{}
 	tb.cfg.Brief, tb.cfg.Settled = time.Minute, func(m MAC, _ netip.Addr) bool { return stays[m] }

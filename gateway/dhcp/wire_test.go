@@ -62,8 +62,7 @@ func TestParseFrameRefuses(t *testing.T) {
 	}
 }
 
-// TestOptionsInTheOrderAskedFor is RFC 2132, 9.8, and what happens when there is
-// no room.
+// TestOptionsInTheOrderAskedFor checks RFC 2132, 9.8, and which options are left out.
 func TestOptionsInTheOrderAskedFor(t *testing.T) {
 	cfg := testConfig("-")
 	cfg.Options = []Option{{42, []byte{10, 1, 0, 1}}, {43, bytes.Repeat([]byte{7}, 255)}, {67, bytes.Repeat([]byte{8}, 200)}}
@@ -136,7 +135,7 @@ func FuzzParseFrame(f *testing.F) {
 	})
 }
 
-// FuzzAnswer gives a server whatever may come in two datagrams of one client.
+// FuzzAnswer gives a server any two datagrams of one client.
 func FuzzAnswer(f *testing.F) {
 	kinds := []dhcpv4.MessageType{dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeRequest, dhcpv4.MessageTypeDecline, dhcpv4.MessageTypeRelease, dhcpv4.MessageTypeInform}
 	for _, kind := range kinds {
@@ -181,8 +180,8 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// checkReply is what holds of every reply: a message for its client or for all,
-// of an address from the pools.
+// checkReply checks properties of every reply: it goes to its client or to all, with an
+// address from the pools.
 func checkReply(t *testing.T, s *Server, asked MAC, frame []byte) {
 	t.Helper()
 	r, err := parseFrame(frame)

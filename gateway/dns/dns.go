@@ -5,9 +5,9 @@
 //	             │ drop, refuse,
 //	             └ answer here
 //
-// Clients are hostile until they prove otherwise, and so are answers: a query
-// reaches an upstream as a message made anew, an answer reaches a client the same
-// way, and what it opens is decided from the question the client asked.
+// Neither clients nor answers are trusted: queries and answers are rebuilt before they
+// are sent on, and the addresses that an answer opens are determined from the client's
+// question.
 package dns
 
 import (
@@ -22,25 +22,25 @@ import (
 	miekg "github.com/miekg/dns"
 )
 
-// Config is what a Server serves. Listen and Upstreams are needed.
+// Config is the configuration of a Server. Listen and Upstreams are required.
 type Config struct {
 	Listen    netip.AddrPort   // UDP and TCP, an address of the gateway; port 0: any
-	Interface string           // only what comes in there is answered; empty: whatever reaches Listen
-	Clients   []netip.Prefix   // only their queries are answered; empty: everybody's
+	Interface string           // only queries that arrive there are answered; empty: on any interface
+	Clients   []netip.Prefix   // only their queries are answered; empty: all clients'
 	Upstreams []netip.AddrPort // in the order of preference
 
 	// Garden are the names that clients may reach before they log in:
 	// "example.org", or "*.example.org" for every name below it but not itself.
 	Garden []string
-	// Open are the walled garden's prefixes, which are open without any name:
-	// nothing is opened within them.
+	// Open are the walled garden's prefixes, which are always open: nothing is opened
+	// within them.
 	Open []netip.Prefix
-	// Never are prefixes that no name can open, beside private and special ones:
+	// Never are prefixes that no name can open, in addition to private and special ones:
 	// the gateway's own addresses.
 	Never []netip.Prefix
 
 	Local map[string]netip.Addr // names answered here: the portal's own
-	IPv6  bool                  // false: AAAA queries get an empty answer, as clients' IPv6 is blocked
+	IPv6  bool                  // false: AAAA queries get an empty answer, because clients' IPv6 is blocked
 
 	PerClient int           // queries of one client in flight; default 64
 	Total     int           // queries in flight; default 1024
@@ -48,30 +48,29 @@ type Config struct {
 	Log       *slog.Logger  // default slog.Default()
 }
 
-// Opener lets clients that are not admitted reach a prefix until the given time.
-// It may be called from several goroutines; a later call for the same prefix
-// replaces the time.
+// Opener lets unauthenticated clients reach a prefix until the given time. It may be
+// called from several goroutines; a later call for the same prefix replaces the time.
 type Opener interface {
 	Open(netip.Prefix, time.Time) error
 }
 
 const (
-	minOpen = time.Minute // whatever the TTL says
+	minOpen = time.Minute // minimum, whatever the TTL
 	maxOpen = time.Hour
-	// openGrace is for clients that connect when the name has just run out.
+	// openGrace is added for clients that connect when the name's TTL has just expired.
 	openGrace = time.Minute
 	// maxOpened bounds the addresses that are open at once.
 	maxOpened = 4096
 
 	localTTL = 60    // seconds that clients may remember the portal's address
-	udpBytes = 1232  // that pass unfragmented everywhere (DNS flag day 2020)
+	udpBytes = 1232  // largest UDP message that avoids fragmentation (DNS flag day 2020)
 	maxBytes = 65535 // of a message over TCP
-	maxQuery = 4096  // bytes, a hundred times what anybody asks
+	maxQuery = 4096  // bytes, a hundred times a normal query
 	maxChain = 16    // CNAMEs followed
 )
 
-// withDefaults returns the configuration with every default in place, or says
-// what is wrong with it.
+// withDefaults returns the configuration with every default filled in, or an error for an
+// invalid one.
 func (c Config) withDefaults() (Config, error) {
 	if c.PerClient == 0 {
 		c.PerClient = 64
@@ -101,7 +100,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// policy is what queries and answers are judged by. Its methods are pure.
+// policy decides about queries and answers. Its methods are pure.
 type policy struct {
 	garden garden
 	local  map[string]netip.Addr // by canonical name
@@ -146,8 +145,8 @@ func newGarden(names []string) (garden, error) {
 	return g, nil
 }
 
-// domain reports whether s is a name of letters, digits, '-', '_' and dots: one
-// that needs no escapes, so that it equals what queries are compared as.
+// domain reports whether s is a name of letters, digits, '-', '_' and dots, which needs
+// no escapes and can be compared directly.
 func domain(s string) bool {
 	odd := strings.ContainsFunc(s, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
@@ -170,8 +169,8 @@ func (g garden) has(name string) bool {
 	return false
 }
 
-// special are addresses that are nobody's on the Internet (RFC 6890), beside what
-// netip.Addr knows.
+// special are addresses that are not global on the Internet (RFC 6890), in addition to
+// those that netip.Addr knows.
 var special = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("100.64.0.0/10"),
@@ -180,8 +179,8 @@ var special = []netip.Prefix{
 	netip.MustParsePrefix("240.0.0.0/4"),
 }
 
-// openable reports whether an address that a garden name leads to may be opened:
-// a name must not lead into the LAN or to the gateway (DNS rebinding).
+// openable reports whether the address of a garden name may be opened: a name must not
+// open the LAN or the gateway (DNS rebinding).
 func (p *policy) openable(addr netip.Addr) bool {
 	in := func(n netip.Prefix) bool { return n.Contains(addr) }
 	return addr.Is4() && addr.IsGlobalUnicast() && !addr.IsPrivate() &&

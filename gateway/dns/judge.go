@@ -7,8 +7,8 @@ import (
 	miekg "github.com/miekg/dns"
 )
 
-// screen reads a client's message. It returns the query to forward, or the reply
-// to give at once, or neither: then the message deserves no answer.
+// screen reads a client's message. It returns the query to forward, or the reply to send
+// at once, or neither for messages that get no answer.
 func (p *policy) screen(raw []byte) (query, reply *miekg.Msg) {
 	q := new(miekg.Msg)
 	if len(raw) < 12 || q.Unpack(raw) != nil || q.Response {
@@ -34,14 +34,14 @@ func (p *policy) screen(raw []byte) (query, reply *miekg.Msg) {
 	case question.Qtype == miekg.TypeAAAA && !p.ipv6:
 		return nil, respond(q, miekg.RcodeSuccess)
 	case (question.Qtype == miekg.TypeHTTPS || question.Qtype == miekg.TypeSVCB) && p.garden.has(name):
-		// Such records lead to other names and addresses, which would not be open:
-		// without them clients ask for A.
+		// These records name further addresses, which would not be open. Without them
+		// clients ask for A records.
 		return nil, respond(q, miekg.RcodeSuccess)
 	}
 	return q, nil
 }
 
-// fault returns why a query is not forwarded.
+// fault returns why a query is not forwarded, as an rcode.
 func fault(q *miekg.Msg) int {
 	opt := q.IsEdns0()
 	switch {
@@ -61,7 +61,7 @@ func fault(q *miekg.Msg) int {
 	return miekg.RcodeSuccess
 }
 
-// respond makes an empty reply to a query.
+// respond returns an empty reply to a query.
 func respond(q *miekg.Msg, rcode int) *miekg.Msg {
 	r := &miekg.Msg{MsgHdr: miekg.MsgHdr{
 		Id: q.Id, Response: true, Opcode: q.Opcode, Rcode: rcode,
@@ -78,8 +78,8 @@ func respond(q *miekg.Msg, rcode int) *miekg.Msg {
 	return r
 }
 
-// forward makes the message that asks an upstream: nothing of the client's but
-// the question and the bits of recursion and DNSSEC.
+// forward returns the query for an upstream. It contains only the client's question and
+// the bits for recursion and DNSSEC.
 func forward(q *miekg.Msg, id uint16) *miekg.Msg {
 	f := &miekg.Msg{
 		MsgHdr: miekg.MsgHdr{
@@ -105,14 +105,14 @@ type opening struct {
 	ttl  time.Duration
 }
 
-// judge makes the reply to a query of what an upstream answered, and says which
-// addresses must be open before it is sent.
+// judge returns the reply made from an upstream's answer, and the addresses to open before
+// it is sent.
 func (p *policy) judge(q, answer *miekg.Msg) (*miekg.Msg, []opening) {
 	r := respond(q, answer.Rcode)
 	r.AuthenticatedData = answer.AuthenticatedData
 	r.RecursionAvailable = answer.RecursionAvailable
 	r.Answer, r.Ns = answer.Answer, answer.Ns
-	for _, rr := range answer.Extra { // what is between two servers stays there
+	for _, rr := range answer.Extra { // options between the gateway and the upstream are not passed on
 		if t := rr.Header().Rrtype; t != miekg.TypeOPT && t != miekg.TypeTSIG && t != miekg.TypeSIG {
 			r.Extra = append(r.Extra, rr)
 		}
@@ -123,9 +123,8 @@ func (p *policy) judge(q, answer *miekg.Msg) (*miekg.Msg, []opening) {
 	return r, p.learn(q.Question[0], answer.Answer)
 }
 
-// learn returns the addresses that a question's name leads to, if it is in the
-// garden: those of the name itself or of the last of its CNAMEs, never of others
-// that happen to be in the answer.
+// learn returns the addresses of a question's name if the name is in the garden: those of
+// the name or of the end of its CNAME chain, never those of other names in the answer.
 func (p *policy) learn(question miekg.Question, answer []miekg.RR) []opening {
 	name := miekg.CanonicalName(question.Name)
 	if question.Qtype != miekg.TypeA || !p.garden.has(name) {
@@ -155,19 +154,19 @@ func (p *policy) learn(question miekg.Question, answer []miekg.RR) []opening {
 	return nil
 }
 
-// until is when an address learned now closes again.
+// until is when an address learned now is closed again.
 func (o opening) until(now time.Time) time.Time {
 	return now.Add(min(max(o.ttl, minOpen), maxOpen) + openGrace)
 }
 
-// pack encodes a reply within a size, truncated if need be (RFC 2181, 9).
+// pack encodes a reply in at most size bytes, truncated if needed (RFC 2181, 9).
 func pack(r *miekg.Msg, size int) ([]byte, error) {
 	r.Compress = true
 	r.Truncate(size)
 	return r.Pack()
 }
 
-// replySize is how long a reply over UDP may be, in bytes (RFC 6891, 6.2.3).
+// replySize is the largest reply over UDP, bytes (RFC 6891, 6.2.3).
 func replySize(q *miekg.Msg) int {
 	if opt := q.IsEdns0(); opt != nil {
 		return min(max(int(opt.UDPSize()), miekg.MinMsgSize), udpBytes)

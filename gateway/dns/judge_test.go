@@ -58,7 +58,7 @@ func TestOpenable(t *testing.T) {
 	}
 }
 
-// records makes resource records of lines like "name CNAME target".
+// records parses resource records from lines like "name CNAME target".
 func records(t testing.TB, lines ...string) (list []miekg.RR) {
 	t.Helper()
 	for _, l := range lines {
@@ -105,8 +105,8 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// TestReplyIsMadeAnew: nothing of a client reaches an upstream but its question,
-// and DNSSEC's bits pass both ways.
+// TestReplyIsMadeAnew: only the client's question reaches an upstream, and DNSSEC's bits
+// pass both ways.
 func TestReplyIsMadeAnew(t *testing.T) {
 	q := query("example.net.", miekg.TypeA).SetEdns0(900, true)
 	q.CheckingDisabled, q.AuthenticatedData = true, true
@@ -129,7 +129,7 @@ func TestReplyIsMadeAnew(t *testing.T) {
 	}
 }
 
-// FuzzJudge gives the policy whatever a client and an upstream may say.
+// FuzzJudge gives the policy any query and any answer.
 func FuzzJudge(f *testing.F) {
 	add := func(q, answer *miekg.Msg) {
 		a, err1 := q.Pack()
@@ -180,7 +180,7 @@ func FuzzJudge(f *testing.F) {
 	})
 }
 
-// names reports whether an answer has an address in it.
+// names reports whether an answer contains an address.
 func names(m *miekg.Msg, addr netip.Addr) bool {
 	return slices.ContainsFunc(m.Answer, func(rr miekg.RR) bool {
 		a, ok := rr.(*miekg.A)

@@ -31,7 +31,7 @@ func await(t testing.TB, what string, ok func() bool) {
 	t.Fatalf("waited in vain for %s", what)
 }
 
-// dnsmasq starts a resolver that knows what it is told, and nothing else.
+// dnsmasq starts a resolver with only the given names.
 func dnsmasq(t testing.TB, args ...string) netip.AddrPort {
 	t.Helper()
 	at := freePort(t)
@@ -57,7 +57,7 @@ func dnsmasq(t testing.TB, args ...string) netip.AddrPort {
 	return at
 }
 
-// freePort is where nobody listens.
+// freePort returns a port without a listener.
 func freePort(t testing.TB) netip.AddrPort {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.2:0")
@@ -68,7 +68,7 @@ func freePort(t testing.TB) netip.AddrPort {
 	return netip.MustParseAddrPort(l.Addr().String())
 }
 
-// doors is an opener that writes down what it opens.
+// doors is an opener that records what it opens.
 type doors struct {
 	mu    sync.Mutex
 	open  map[netip.Prefix]time.Time
@@ -100,14 +100,14 @@ func (d *doors) failWith(err error) {
 	d.fail = err
 }
 
-// count is how often Open was called.
+// count returns how often Open was called.
 func (d *doors) count() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.calls
 }
 
-// list is what is open, in order.
+// list returns the open addresses, in order.
 func (d *doors) list() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -151,7 +151,7 @@ func start(t testing.TB, d *doors, upstream []netip.AddrPort, edit func(*Config)
 
 func query(name string, kind uint16) *miekg.Msg { return new(miekg.Msg).SetQuestion(name, kind) }
 
-// ask puts a question over UDP or TCP.
+// ask sends a query over UDP or TCP.
 func ask(t testing.TB, s *Server, network string, q *miekg.Msg) *miekg.Msg {
 	t.Helper()
 	c := miekg.Client{Net: network, Timeout: 20 * time.Second, UDPSize: 4096}

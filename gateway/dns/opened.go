@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// reopenMargin is how much later an address must close to be opened again: names
-// that everybody asks for cost the data path little. It is less than openGrace.
+// reopenMargin is how much an address's closing time must grow to open it again, so that
+// frequent queries cost the data path little. It is less than openGrace.
 const reopenMargin = 30 * time.Second
 
-// open opens an address before the answer that names it is sent, and returns when
-// it is open, whoever opens it. An address is never closed earlier than it was
-// said before.
+// open opens an address before the answer that contains it is sent. It returns when the
+// address is open, also when another goroutine opens it. It never shortens the time that
+// an address is open.
 func (s *Server) open(o opening, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ func (s *Server) open(o opening, name string) {
 	s.log.Debug("opened an address of the walled garden", "addr", o.addr, "name", name, "until", until)
 }
 
-// room reports whether one more address may be open. s.mu is held.
+// room reports whether another address may be opened. s.mu is held.
 func (s *Server) room(now time.Time) bool {
 	if len(s.opened) >= maxOpened {
 		maps.DeleteFunc(s.opened, func(_ netip.Addr, end time.Time) bool { return end.Before(now) })
@@ -48,8 +48,8 @@ func (s *Server) room(now time.Time) bool {
 	return len(s.opened) < maxOpened
 }
 
-// limiter bounds what is in progress, for each client and in all. Its memory is
-// bounded by the latter.
+// limiter bounds the queries in progress, for each client and in total. The total also
+// bounds its memory.
 type limiter struct {
 	perClient, total int
 
@@ -63,7 +63,7 @@ func newLimiter(perClient, total int) *limiter {
 	return &limiter{perClient: perClient, total: total, clients: map[netip.Addr]int{}}
 }
 
-// enter reports whether one more is within the limits; then leave must follow.
+// enter reports whether another query is within the limits; if so, leave must follow.
 func (l *limiter) enter(client netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,7 +85,7 @@ func (l *limiter) leave(client netip.Addr) {
 	}
 }
 
-// state returns how many were refused, and how many are in progress.
+// state returns the number of refused queries and of those in progress.
 func (l *limiter) state() (refused uint64, now int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,11 +20,11 @@ const (
 	perClientConns = 8 // TCP connections at once
 	totalConns     = 256
 	perConn        = 100              // queries
-	idleTime       = 10 * time.Second // for a query to arrive whole, and a reply to leave
+	idleTime       = 10 * time.Second // to receive a complete query and to send a reply
 )
 
-// Server forwards queries. Its goroutines and memory are bounded by its limits
-// whatever clients send.
+// Server forwards queries. Its limits bound its goroutines and memory, whatever clients
+// send.
 type Server struct {
 	cfg       Config
 	log       *slog.Logger
@@ -41,12 +41,12 @@ type Server struct {
 	stop    context.CancelFunc
 	stopped context.Context // done: Close was called
 
-	mu     sync.Mutex               // held while the data path opens, so that nobody answers earlier
+	mu     sync.Mutex               // held while the data path opens an address, so that no answer is sent before
 	opened map[netip.Addr]time.Time // until when; guarded by mu
-	warned time.Time                // of the opener's errors; guarded by mu
+	warned time.Time                // of the last logged error; guarded by mu
 }
 
-// New listens. From here on queries are received; Run answers them.
+// New listens. Queries are received from now on; Run answers them.
 func New(cfg Config, o Opener) (*Server, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -99,13 +99,13 @@ func hint(err error) string {
 	return ""
 }
 
-// Addr is where the server listens, for UDP and TCP.
+// Addr is the server's address, for UDP and TCP.
 func (s *Server) Addr() netip.AddrPort {
 	return s.udp.LocalAddr().(*net.UDPAddr).AddrPort()
 }
 
-// Run serves until ctx ends or Close is called, closes the sockets and waits for
-// every query that is being answered. It may be called once.
+// Run serves until ctx ends or Close is called, closes the sockets and waits for queries
+// in progress. It may be called once.
 func (s *Server) Run(ctx context.Context) error {
 	s.running.Add(1)
 	defer s.running.Done()
@@ -121,8 +121,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// Close ends Run, waits for it and closes the sockets. Opened addresses stay open
-// for their time.
+// Close ends Run, waits for it and closes the sockets. Opened addresses stay open for
+// their time.
 func (s *Server) Close() error {
 	s.stop()
 	s.running.Wait()
@@ -199,7 +199,7 @@ func (s *Server) serveConn(ctx context.Context, conn net.Conn, client netip.Addr
 	}
 }
 
-// pause keeps an error that repeats (no more files, say) from taking all CPU.
+// pause keeps a repeated error, such as a lack of file descriptors, from using all CPU.
 func (s *Server) pause(ctx context.Context, err error) {
 	if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 		return
@@ -211,7 +211,7 @@ func (s *Server) pause(ctx context.Context, err error) {
 	}
 }
 
-// serves reports whether a client is one to answer.
+// serves reports whether a client's queries are answered.
 func (s *Server) serves(client netip.Addr) bool {
 	if len(s.cfg.Clients) == 0 || slices.ContainsFunc(s.cfg.Clients, func(p netip.Prefix) bool { return p.Contains(client) }) {
 		return true
@@ -220,8 +220,8 @@ func (s *Server) serves(client netip.Addr) bool {
 	return false
 }
 
-// resolve returns the reply to a message, nil if it gets none; size says how
-// long it may be.
+// resolve returns the reply to a message, or nil for no reply; size returns the largest
+// size of the reply.
 func (s *Server) resolve(ctx context.Context, raw []byte, size func(*miekg.Msg) int) []byte {
 	s.stats.queries.Add(1)
 	q, r := s.policy.screen(raw)
@@ -237,17 +237,17 @@ func (s *Server) resolve(ctx context.Context, raw []byte, size func(*miekg.Msg) 
 		r = s.forward(ctx, q)
 	}
 	if q == nil {
-		q = r // as far as size is concerned: the reply has an OPT like the query's
+		q = r // for size: the reply has an OPT record like the query's
 	}
 	out, err := pack(r, size(q))
-	if err != nil { // an answer that can be read but not be written
+	if err != nil { // the answer could be decoded but not encoded
 		s.stats.failed.Add(1)
 		out, _ = pack(respond(q, miekg.RcodeServerFailure), miekg.MinMsgSize)
 	}
 	return out
 }
 
-// forward asks the upstreams and opens what their answer leads to.
+// forward asks the upstreams and opens the addresses of the answer.
 func (s *Server) forward(ctx context.Context, q *miekg.Msg) *miekg.Msg {
 	answer, err := s.upstreams.ask(ctx, q, s.cfg.Timeout)
 	if answer == nil {

@@ -75,8 +75,8 @@ func TestOpensTheGarden(t *testing.T) {
 	}
 }
 
-// TestOpensBeforeAnswering: a client that has the answer connects at once, and so
-// does one that asked for the same at the same time.
+// TestOpensBeforeAnswering: a client connects as soon as it has the answer, also one that
+// asked for the same name at the same time.
 func TestOpensBeforeAnswering(t *testing.T) {
 	d := &doors{hold: make(chan struct{})}
 	s := start(t, d, []netip.AddrPort{walledGarden(t)}, func(c *Config) { c.Garden = gardenNames })
@@ -122,7 +122,7 @@ func TestOpenAsLongAsTheName(t *testing.T) {
 	if five > 6*time.Minute || five < 5*time.Minute || hour > 61*time.Minute || hour < 60*time.Minute {
 		t.Errorf("open for %s and %s", five, hour)
 	}
-	// Asked again, it is open long enough; after an error it is opened again.
+	// Asked again, the address is open long enough; after an error it is opened again.
 	ask(t, s, "udp", query("pay.example.", miekg.TypeA))
 	d.failWith(errors.New("data path is full"))
 	ask(t, s, "udp", query("www.pay.example.", miekg.TypeA))
@@ -133,8 +133,8 @@ func TestOpenAsLongAsTheName(t *testing.T) {
 	}
 }
 
-// TestOpenedAddressesAreBounded: a wildcard garden whose names lead anywhere fills
-// neither memory nor the data path.
+// TestOpenedAddressesAreBounded: a wildcard garden with changing addresses fills neither
+// memory nor the data path.
 func TestOpenedAddressesAreBounded(t *testing.T) {
 	d := &doors{}
 	s := start(t, d, []netip.AddrPort{freePort(t)}, nil)
@@ -146,7 +146,7 @@ func TestOpenedAddressesAreBounded(t *testing.T) {
 	if st := s.Stats(); d.count() != maxOpened || st.OpenRefused != 10 {
 		t.Errorf("opened %d, stats %+v", d.count(), st)
 	}
-	// What has run out makes room.
+	// Expired addresses free their places.
 	s.mu.Lock()
 	s.opened[netip.MustParseAddr("93.0.0.1")] = time.Now().Add(-time.Second)
 	s.mu.Unlock()
@@ -206,8 +206,8 @@ func TestAnsweredHere(t *testing.T) {
 	}
 }
 
-// TestLargeAnswers: what does not fit is fetched over TCP, and everything in it
-// is opened even if the client gets less.
+// TestLargeAnswers: truncated answers are fetched over TCP, and all of their addresses are
+// opened even if the client gets fewer.
 func TestLargeAnswers(t *testing.T) {
 	args := []string{}
 	for i := range 120 {

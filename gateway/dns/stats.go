@@ -2,14 +2,14 @@ package dns
 
 import "sync/atomic"
 
-// Stats are what a server has done since New.
+// Stats are a server's counts since New.
 type Stats struct {
 	Queries   uint64 // received and within the limits
 	Forwarded uint64 // answered by an upstream
 	Local     uint64 // answered here
 	Refused   uint64 // answered with an error: ANY, zone transfers, malformed …
 	Failed    uint64 // no upstream answered
-	Garbage   uint64 // dropped: no query
+	Garbage   uint64 // dropped: not a query
 	Foreign   uint64 // dropped: not from a client's prefix
 	Busy      uint64 // dropped: beyond the limits, queries and connections
 
@@ -25,7 +25,7 @@ type counters struct {
 	opened, openErrors, openRefused                              atomic.Uint64
 }
 
-// Stats returns the present figures.
+// Stats returns the present counts.
 func (s *Server) Stats() Stats {
 	c := &s.stats
 	busy, inFlight := s.queries.state()

@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// downTime is how long an upstream that did not answer is asked last.
+	// downTime is how long an upstream that did not answer is tried last.
 	downTime = 10 * time.Second
 	// patience is how long a client's query is worth answering.
 	patience = 5 * time.Second
-	// maxStrays is how many datagrams that are no answer are read for one: a
-	// forger gets no more guesses.
+	// maxStrays is how many unexpected datagrams are read for one query: it bounds a
+	// forger's guesses.
 	maxStrays = 16
 )
 
@@ -33,12 +33,12 @@ var (
 // upstream is a resolver.
 type upstream struct {
 	addr netip.AddrPort
-	down atomic.Int64 // Unix nanoseconds until when it is asked last
+	down atomic.Int64 // Unix nanoseconds until when it is tried last
 }
 
 type upstreams []*upstream
 
-// order returns the upstreams to ask: those that answer, then the others.
+// order returns the upstreams in the order to try: responsive ones first.
 func (us upstreams) order(now time.Time) upstreams {
 	up := make(upstreams, 0, len(us))
 	var down upstreams
@@ -52,8 +52,8 @@ func (us upstreams) order(now time.Time) upstreams {
 	return append(up, down...)
 }
 
-// ask asks one upstream after the other, twice, for the answer to a query. A
-// refusal is returned only if nobody has a better answer.
+// ask tries one upstream after the other, twice, for the answer to a query. It returns a
+// refusal only if no upstream has a better answer.
 func (us upstreams) ask(ctx context.Context, q *miekg.Msg, timeout time.Duration) (*miekg.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -83,8 +83,8 @@ func (us upstreams) ask(ctx context.Context, q *miekg.Msg, timeout time.Duration
 	return nil, failure
 }
 
-// try asks over UDP, and over TCP if the answer does not fit. Each query has a
-// random identifier, and a socket and so a port of its own.
+// try asks over UDP, and over TCP if the answer does not fit. Each query has a random
+// identifier and its own socket, so a port of its own.
 func (u *upstream) try(ctx context.Context, q *miekg.Msg, timeout time.Duration) (*miekg.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -112,12 +112,12 @@ func (u *upstream) exchange(ctx context.Context, network string, f *miekg.Msg) (
 	return exchangeUDP(conn, f, query)
 }
 
-// exchangeUDP ignores whatever is no answer: anybody can send it.
+// exchangeUDP ignores datagrams that are not the answer: anybody can send them.
 func exchangeUDP(conn net.Conn, f *miekg.Msg, query []byte) (*miekg.Msg, error) {
 	if _, err := conn.Write(query); err != nil {
 		return nil, err
 	}
-	buf := make([]byte, 2*udpBytes) // more than was asked for is truncated, and no message
+	buf := make([]byte, 2*udpBytes) // a longer datagram is truncated and then does not decode
 	for range maxStrays {
 		n, err := conn.Read(buf)
 		if err != nil {
@@ -146,7 +146,7 @@ func exchangeTCP(conn net.Conn, f *miekg.Msg, query []byte) (*miekg.Msg, error) 
 	return m, nil
 }
 
-// readFrame reads a message over TCP: its length comes first (RFC 1035, 4.2.2).
+// readFrame reads a message over TCP, which starts with its length (RFC 1035, 4.2.2).
 func readFrame(r io.Reader, limit int) ([]byte, error) {
 	var length [2]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
@@ -161,7 +161,7 @@ func readFrame(r io.Reader, limit int) ([]byte, error) {
 	return raw, err
 }
 
-// writeFrame writes length and message at once, so that they are one segment.
+// writeFrame writes length and message together, so that they are one segment.
 func writeFrame(w io.Writer, raw []byte) error {
 	_, err := w.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(raw))), raw...))
 	return err

@@ -12,8 +12,8 @@ import (
 	miekg "github.com/miekg/dns"
 )
 
-// silent is an upstream that takes queries and never answers. Its datagrams come
-// out of the channel.
+// silent is an upstream that receives queries and never answers. Its datagrams arrive on
+// the channel.
 func silent(t testing.TB) (netip.AddrPort, net.PacketConn) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.3:0")
@@ -79,8 +79,7 @@ func TestUpstreamThatFailedIsAskedLast(t *testing.T) {
 	}
 }
 
-// TestForgedAnswers: what is no answer to the question is not taken for one, and
-// queries are hard to guess.
+// TestForgedAnswers: wrong answers are not accepted, and queries are hard to guess.
 func TestForgedAnswers(t *testing.T) {
 	at, conn := silent(t)
 	d := &doors{}
@@ -123,7 +122,7 @@ func TestForgedAnswers(t *testing.T) {
 	}
 }
 
-// forgeries are wrong answers to a query, and then the right one.
+// forgeries returns wrong answers to a query, followed by the right one.
 func forgeries(q *miekg.Msg) (list [][]byte) {
 	answer := func(ip net.IP, edit func(*miekg.Msg)) {
 		r := new(miekg.Msg).SetReply(q)
@@ -146,7 +145,7 @@ func forgeries(q *miekg.Msg) (list [][]byte) {
 	return list
 }
 
-// TestLimits: one client's flood leaves the others their answers.
+// TestLimits: one client's flood does not affect others' answers.
 func TestLimits(t *testing.T) {
 	mute, _ := silent(t)
 	s := start(t, &doors{}, []netip.AddrPort{mute}, func(c *Config) {
@@ -182,7 +181,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestConnectionLimits: connections that say nothing do not pile up.
+// TestConnectionLimits: silent connections do not accumulate.
 func TestConnectionLimits(t *testing.T) {
 	s := start(t, &doors{}, []netip.AddrPort{freePort(t)}, nil)
 	for range perClientConns + 3 {
@@ -195,8 +194,8 @@ func TestConnectionLimits(t *testing.T) {
 	await(t, "the limit", func() bool { return s.Stats().Busy == 3 })
 }
 
-// BenchmarkForward is queries a second to dnsmasq through the server, 16 clients
-// at once.
+// BenchmarkForward measures queries a second to dnsmasq through the server, from 16
+// clients at once.
 func BenchmarkForward(b *testing.B) {
 	s := start(b, &doors{}, []netip.AddrPort{walledGarden(b)}, func(c *Config) { c.Garden = gardenNames })
 	var wg sync.WaitGroup

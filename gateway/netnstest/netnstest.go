@@ -1,5 +1,5 @@
-// Package netnstest runs the gateway's tests in namespaces that leave nothing
-// behind, however a test ends.
+// Package netnstest runs the gateway's tests in namespaces that disappear with the test,
+// however it ends.
 package netnstest
 
 import (
@@ -16,18 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inside marks the test binary that runs in its own namespaces.
+// inside marks the test binary that already runs in its own namespaces.
 const inside = "GATEWAY_TEST_INSIDE"
 
-// Main runs a package's tests in network and mount namespaces of their own, which
-// end with them: the machine's interfaces, pins and files are never touched.
-// prepare is a shell script that runs there first. Main does not return.
+// Main runs a package's tests in their own network and mount namespaces, which end with
+// them: the machine's interfaces, pins and files are not touched. prepare is a shell
+// script that runs there first. Main does not return.
 func Main(m *testing.M, prepare string) {
 	if os.Getenv(inside) != "" {
 		os.Exit(m.Run())
 	}
-	// Entered by executing the binary anew: threads that exist already would stay
-	// outside.
+	// The binary is executed again, because existing threads would stay outside of the
+	// namespaces.
 	argv := append([]string{"unshare", "--net", "--mount", "--propagation", "private", "sh", "-ec", prepare + "\nexec \"$0\" \"$@\"", os.Args[0]}, os.Args[1:]...)
 	path, err := exec.LookPath(argv[0])
 	if err == nil {
@@ -37,15 +37,15 @@ func Main(m *testing.M, prepare string) {
 	os.Exit(1)
 }
 
-// Up is for the beginning of a script, which may then wait for links: "up lan0 wan0". A
-// link that is made before its other end drops what is sent through it until the kernel
-// has noticed that end, and a bridge what comes from it: some milliseconds after ip(8)
-// has returned, and more where the machine is busy.
+// Up is a function for scripts that waits for links: "up lan0 wan0". A link made before
+// its other end drops packets until the kernel has noticed that end, and a bridge drops
+// what comes from it: for some milliseconds after ip(8) has returned, and longer on a
+// busy machine.
 const Up = `up() { for link; do until ip link show "$link" | grep -q "state UP"; do sleep 0.01; done; done; }
 `
 
-// Space is a network namespace without a name: it lives as long as its thread
-// and the sockets and programs made there.
+// Space is an unnamed network namespace. It exists as long as its thread and the sockets
+// and programs created there.
 type Space struct {
 	tid  int
 	work chan func()
@@ -73,8 +73,8 @@ func NewSpace(t testing.TB) *Space {
 	return s
 }
 
-// onThread runs f on a thread that ends with it: never the process's first one,
-// whose namespaces pass for the process's own and which never ends.
+// onThread runs f on a thread that ends with f. It is never the process's first thread,
+// whose namespaces count as the process's own and which never ends.
 func onThread(f func()) {
 	runtime.LockOSThread() // never unlocked
 	if unix.Gettid() != os.Getpid() {
@@ -87,11 +87,11 @@ func onThread(f func()) {
 	runtime.UnlockOSThread()
 }
 
-// TID is the thread that is in the namespace, as "ip link … netns TID" wants it.
+// TID is the thread in the namespace, for "ip link … netns TID".
 func (s *Space) TID() int { return s.tid }
 
-// Do runs f on the namespace's thread and waits for it: sockets f makes belong
-// there.
+// Do runs f on the namespace's thread and waits for it: sockets that f opens belong to
+// the namespace.
 func (s *Space) Do(f func()) {
 	done := make(chan struct{})
 	s.work <- func() { defer close(done); f() }
@@ -108,7 +108,7 @@ func (s *Space) Start(cmd *exec.Cmd) (err error) {
 	return err
 }
 
-// Start starts a program that is killed when the test's process ends, however it does.
+// Start starts a program that is killed when the test's process ends in any way.
 func Start(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -116,8 +116,8 @@ func Start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started := make(chan error)
 	go func() {
-		// The signal comes when the thread ends that started the program. Any other may
-		// come to be a data path's, and end with that.
+		// The signal is sent when the thread that started the program ends. Another thread may
+		// later belong to a data path and end with it.
 		runtime.LockOSThread()
 		started <- cmd.Start()
 		select {}
@@ -125,8 +125,8 @@ func Start(cmd *exec.Cmd) error {
 	return <-started
 }
 
-// Try runs a shell script inside, with more environment, and returns what it
-// printed. It is ended after a minute.
+// Try runs a shell script inside, with additional environment, and returns its output.
+// It is killed after a minute.
 func (s *Space) Try(script string, env ...string) (string, error) {
 	var out strings.Builder
 	cmd := exec.Command("timeout", "60", "sh", "-ec", script)
@@ -139,7 +139,7 @@ func (s *Space) Try(script string, env ...string) (string, error) {
 	return strings.TrimSpace(out.String()), err
 }
 
-// Run is Try that fails the test with what the script printed.
+// Run is Try that fails the test with the script's output.
 func (s *Space) Run(t testing.TB, script string, env ...string) string {
 	t.Helper()
 	out, err := s.Try(script, env...)
@@ -149,8 +149,8 @@ func (s *Space) Run(t testing.TB, script string, env ...string) string {
 	return out
 }
 
-// Await calls ok until it returns nil, and fails the test with its last error
-// after 20 s: long enough for a machine that is busy with other tests.
+// Await calls ok until it returns nil, and fails the test with its last error after 20 s,
+// which is long enough for a machine that runs other tests.
 func Await(t testing.TB, what string, ok func() error) {
 	t.Helper()
 	err := errors.New("never tried")

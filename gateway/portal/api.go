@@ -9,8 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// apiPath is where devices ask about their captivity. The URL is told them by DHCP
-// (RFC 8910) and means nothing by itself.
+// apiPath is the path of the captive portal API. DHCP sends devices its URL (RFC 8910).
 const apiPath = "/api/captive-portal"
 
 // captivity is the answer of the captive portal API (RFC 8908, 5).
@@ -26,8 +25,9 @@ type captivity struct {
 // maxSafe is the largest integer that every JSON reader keeps exact (RFC 7493, 2.2).
 const maxSafe = 1<<53 - 1
 
-// captivityOf says how a client stands. What remains is told only of sessions that
-// end by themselves (RFC 8908, 5); sessions cannot be extended, only begun anew.
+// captivityOf returns a client's state. Remaining time and bytes are included only for
+// sessions that end by themselves (RFC 8908, 5); sessions cannot be extended, only begun
+// anew.
 func captivityOf(s session.Session, now time.Time) captivity {
 	if s.State != session.Authenticated {
 		return captivity{Captive: true}
@@ -45,7 +45,7 @@ func captivityOf(s session.Session, now time.Time) captivity {
 	return c
 }
 
-// getAPI answers devices. A client without an entry is captive too.
+// getAPI answers devices. A client without an entry is captive.
 func (p *Portal) getAPI(w http.ResponseWriter, r *http.Request) {
 	s, _ := p.sessions.Get(peerOf(r).client)
 	answer := captivityOf(s, time.Now())
@@ -61,7 +61,7 @@ func (p *Portal) getAPI(w http.ResponseWriter, r *http.Request) {
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/captive+json")
-	h.Set("Cache-Control", "private, no-store") // RFC 8908, 4.2: an answer is one client's
+	h.Set("Cache-Control", "private, no-store") // RFC 8908, 4.2: the answer is for one client only
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.Write(body)
 }

@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// Guessing passwords is slowed down for each client, not ended: whoever mistypes
-// is never locked out, and nobody can lock out somebody else. For guesses at one
-// user's from many clients see guesses.
+// Password guessing is slowed down for each client, never blocked: nobody is locked out
+// by mistyping, and no client can lock out another. guesses slows down guesses at one
+// user's password from many clients.
 const (
 	freeFailures = 3                // before there is a wait
 	firstWait    = time.Second      // doubled by each further failure
 	longestWait  = 30 * time.Second //
 	forgetAfter  = 15 * time.Minute // without a failure
-	// maxFailing bounds the clients whose failures are remembered; beyond it some
-	// of them are forgotten.
+	// maxFailing bounds the clients whose failures are remembered; beyond it some are
+	// forgotten.
 	maxFailing = 16_384
 )
 
-// failures are those in a row, of a client or at a name.
+// failures counts consecutive failures of a client or of a name.
 type failures struct {
 	count int
 	last  time.Time
 }
 
-// add counts another failure; those of long ago no longer count, and neither do
-// more than most.
+// add counts another failure, up to most. Failures older than forgetAfter no longer
+// count.
 func (f *failures) add(most int) {
 	if f.over() {
 		f.count = 0
@@ -36,11 +36,11 @@ func (f *failures) add(most int) {
 	f.count, f.last = min(f.count+1, most), time.Now()
 }
 
-// over reports whether the last failure is so long ago that it is forgotten.
+// over reports whether the last failure is old enough to be forgotten.
 func (f *failures) over() bool { return time.Since(f.last) >= forgetAfter }
 
-// wait is what remains of the time to wait after them: none after the first few,
-// then twice as long after each.
+// wait is the remaining delay: none after the first free failures, then doubled by each
+// further one.
 func (f *failures) wait(free int, first, longest time.Duration) time.Duration {
 	if f.count < free || f.over() {
 		return 0
@@ -52,19 +52,19 @@ func (f *failures) wait(free int, first, longest time.Duration) time.Duration {
 	return max(0, wait-time.Since(f.last))
 }
 
-// attempts remember which clients gave wrong passwords, and let each try one at a
-// time: tried in parallel, guesses would be decided before they are counted. The
+// attempts remembers which clients sent wrong passwords, and lets each client try one
+// password at a time: parallel guesses would be decided before they are counted. The
 // zero value is ready to use.
 type attempts struct {
 	mu      sync.Mutex
 	clients map[netip.Addr]*attempt // guarded by mu
 }
 
-// attempt is one client's.
+// attempt is the state of one client.
 type attempt struct {
-	busy chan struct{} // holds an element while somebody has the turn
+	busy chan struct{} // holds an element while a request has the turn
 
-	users  int      // guarded by attempts.mu: who has the turn or waits for it
+	users  int      // guarded by attempts.mu: requests that have the turn or wait for it
 	failed failures // written with the turn and attempts.mu
 }
 
@@ -86,7 +86,7 @@ func (a *attempts) enter(ctx context.Context, client netip.Addr) (*turn, error) 
 	at.users++
 	a.mu.Unlock()
 
-	// Few wait here: a client has no more connections than the crowd lets in.
+	// Few requests wait here: crowd bounds a client's connections.
 	t := &turn{a, client, at}
 	select {
 	case at.busy <- struct{}{}:
@@ -97,9 +97,8 @@ func (a *attempts) enter(ctx context.Context, client netip.Addr) (*turn, error) 
 	}
 }
 
-// add makes room for a client's entry and takes it in; mu is held. Which entry
-// goes is chance: a client that fills the table pushes out its own as likely as
-// anybody's.
+// add adds a client's entry; mu is held. A full table drops a random entry, so that a
+// client that fills the table drops its own entries as likely as others'.
 func (a *attempts) add(client netip.Addr, at *attempt) {
 	if a.clients == nil {
 		a.clients = map[netip.Addr]*attempt{}
@@ -121,7 +120,7 @@ func (t *turn) leave() {
 	t.drop()
 }
 
-// drop forgets the client unless somebody waits or it has failures to remember.
+// drop forgets the client unless a request waits or it has failures to remember.
 func (t *turn) drop() {
 	t.all.mu.Lock()
 	defer t.all.mu.Unlock()
@@ -131,7 +130,7 @@ func (t *turn) drop() {
 	}
 }
 
-// wait is how long the client must wait before it may try; 0: it may.
+// wait is how long the client must wait before it may try; 0: now.
 func (t *turn) wait() time.Duration {
 	return t.failed.wait(freeFailures, firstWait, longestWait)
 }

@@ -67,7 +67,7 @@ func TestAttemptsSuccessForgets(t *testing.T) {
 	})
 }
 
-// TestAttemptsAreOneAtATime: guesses sent in parallel wait for each other.
+// TestAttemptsAreOneAtATime: concurrent guesses wait for each other.
 func TestAttemptsAreOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a attempts

@@ -15,10 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkRedirect is a client's first contact, over loopback and with a
-// connection for each: connect, request, redirect, close. It reports the 99th
-// percentile of that beside the mean, and the CPU time of both sides, which other
-// load on the machine does not change.
+// BenchmarkRedirect measures a client's first contact over loopback, with a connection for
+// each: connect, request, redirect, close. It also reports the 99th percentile, and the
+// CPU time of both sides, which other load on the machine does not change.
 func BenchmarkRedirect(b *testing.B) {
 	w := start(b, Config{MaxConnsPerClient: 1000})
 	b.SetParallelism(16)
@@ -47,7 +46,7 @@ func BenchmarkRedirect(b *testing.B) {
 			if head := string(answer[:size]); !strings.HasPrefix(head, "HTTP/1.1 302 ") {
 				b.Errorf("answer %q", head)
 			}
-			conn.(*net.TCPConn).SetLinger(0) // ports are fewer than requests
+			conn.(*net.TCPConn).SetLinger(0) // the machine has fewer ports than the benchmark has requests
 			conn.Close()
 			took = append(took, time.Since(begun))
 		}
@@ -61,7 +60,7 @@ func BenchmarkRedirect(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "redirects/s")
 }
 
-// cpuTime is what this process has used, in user space and kernel.
+// cpuTime is this process's CPU time, in user space and kernel.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u unix.Rusage
@@ -71,8 +70,7 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkLogin is what one client costs the portal in all: login page, form,
-// status page.
+// BenchmarkLogin measures a client's complete login: login page, form, status page.
 func BenchmarkLogin(b *testing.B) {
 	w := start(b, Config{})
 	for b.Loop() {

@@ -12,14 +12,14 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// maxLink bounds the URLs that are carried along, bytes. Longer ones are cut to
-// their site's first page.
+// maxLink bounds the URLs that are passed on, bytes. Longer ones are cut to the first
+// page of their site.
 const maxLink = 1024
 
-// captured reports whether a request was meant for somebody else: by the address
-// of its connection, or by its Host. The latter also keeps pages of other sites,
-// whose names were made to resolve to the portal, from speaking to it as their own
-// (DNS rebinding).
+// captured reports whether a request was meant for another site, by its connection's
+// local address or by its Host field. Checking Host also keeps pages of other sites,
+// whose names were made to resolve to the portal, from sending requests as if they were
+// the portal's own pages (DNS rebinding).
 func (p *Portal) captured(c *peer, r *http.Request) bool {
 	own, hosts := p.cfg.Address, p.hosts
 	if r.TLS != nil {
@@ -28,23 +28,23 @@ func (p *Portal) captured(c *peer, r *http.Request) bool {
 	return c.local != own || !hosts[strings.ToLower(r.Host)]
 }
 
-// answerCaptured sends a client to the login page. Every client passes here, many
-// times and before it has shown who it is: no template, no body, and the
-// connection is closed, since the next request on it would be for another site.
+// answerCaptured redirects a client to the login page. Every client passes here many
+// times before login, so the answer uses no template and has no body. The connection is
+// closed, because the next request on it would be for another site.
 func (p *Portal) answerCaptured(w http.ResponseWriter, r *http.Request, c *peer) {
 	h := w.Header()
 	h["Connection"] = closeValue
 	h["Cache-Control"] = noStoreValue
-	if r.Method == http.MethodConnect { // asks for a proxy
+	if r.Method == http.MethodConnect { // a request to a proxy
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
 	base := p.base
 	host := cmp.Or(r.Host, c.local.String()) // HTTP/1.0 may have no Host
 	if p.hosts[strings.ToLower(host)] {
-		host = "" // nobody need be taken back to the portal
-		// Somebody's resolver gives the portal's name another address: by name the
-		// client would only come here again.
+		host = "" // the client need not return to the portal after login
+		// Another resolver may give the portal's name another address, so that a redirect by
+		// name would lead here again.
 		if p.cert == nil {
 			base = "http://" + p.cfg.Address.String()
 		}
@@ -57,13 +57,13 @@ func (p *Portal) answerCaptured(w http.ResponseWriter, r *http.Request, c *peer)
 			probe.answer(w)
 			return
 		}
-		// Not back to the site itself: were the data path of another opinion, the
-		// client would go in circles.
+		// Not back to the site itself: if the data path does not agree that the client is
+		// admitted, the client would be redirected in a loop.
 		page = "/status"
 	}
 	to := base + page
-	// What was not read but sent would be lost by going back; over TLS came only
-	// who meant the portal.
+	// Returning to the site would lose a request body, and over TLS only requests for the
+	// portal arrive.
 	if probe == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.TLS == nil {
 		to = withLink(to, originalURL(host, r.URL.RequestURI()))
 	}
@@ -72,8 +72,8 @@ func (p *Portal) answerCaptured(w http.ResponseWriter, r *http.Request, c *peer)
 	w.WriteHeader(http.StatusFound)
 }
 
-// knows reports whether a client is admitted, and notes of one that came for the
-// first time that it is shown the portal.
+// knows reports whether a client is admitted, and records for a client without a
+// session that it was shown the portal.
 func (p *Portal) knows(client netip.Addr) bool {
 	s, ok := p.sessions.Get(client)
 	if ok && s.State == session.Leased {
@@ -84,13 +84,13 @@ func (p *Portal) knows(client netip.Addr) bool {
 	return ok && s.State == session.Authenticated
 }
 
-// Header values that are sent often, as net/http keeps them.
+// Frequent header values, in net/http's form.
 var (
 	closeValue   = []string{"close"}
 	noStoreValue = []string{"no-store"}
 )
 
-// withLink adds the URL that a client wanted to one of the portal's.
+// withLink adds the URL that a client requested to one of the portal's URLs.
 func withLink(page, link string) string {
 	if link == "" {
 		return page
@@ -98,14 +98,14 @@ func withLink(page, link string) string {
 	return page + "?url=" + url.QueryEscape(link)
 }
 
-// originalURL is the URL of a captured request, from its Host field and its
-// target; empty when these are none of a web page.
+// originalURL is the URL of a captured request, from its Host field and its target;
+// empty when these do not form the URL of a web page.
 func originalURL(host, target string) string {
 	name, port, err := net.SplitHostPort(host)
 	if err != nil {
 		name, port = host, ""
 	}
-	// The connection was to port 80, whatever the client says.
+	// The connection was to port 80, whatever the Host field says.
 	if !validHost(name) || port != "" && port != "80" {
 		return ""
 	}
@@ -117,13 +117,13 @@ func originalURL(host, target string) string {
 }
 
 // parseLink returns the normal form of a URL that may be shown as a link: http or
-// https, complete, with a host that is one, without a password in it, not too long.
+// https, absolute, with a valid host, without a password, not too long.
 func parseLink(raw string) (link string, ok bool) {
 	if len(raw) > maxLink {
 		return "", false
 	}
 	for i := range len(raw) {
-		if raw[i] <= ' ' || raw[i] >= 0x7f { // browsers encode what is not ASCII
+		if raw[i] <= ' ' || raw[i] >= 0x7f { // browsers encode non-ASCII characters
 			return "", false
 		}
 	}
@@ -140,8 +140,8 @@ func parseLink(raw string) (link string, ok bool) {
 	return link, true
 }
 
-// validHost reports whether s is a host name of letters, digits, hyphens and the
-// underscores that occur, or an IPv4 address (RFC 1123, 2.1).
+// validHost reports whether s is a host name of letters, digits, hyphens and
+// underscores, which occur in practice, or an IPv4 address (RFC 1123, 2.1).
 func validHost(s string) bool {
 	if len(s) == 0 || len(s) > 253 {
 		return false
@@ -159,7 +159,7 @@ func validHost(s string) bool {
 		}
 		last = label
 	}
-	// Browsers read "1.2" and "0x7f.1" as addresses; only the plain form is let by.
+	// Browsers read "1.2" and "0x7f.1" as addresses; only the plain form is accepted.
 	if last[0] >= '0' && last[0] <= '9' {
 		_, err := netip.ParseAddr(s)
 		return err == nil

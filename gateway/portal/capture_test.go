@@ -25,7 +25,7 @@ func TestCapturedIsRedirected(t *testing.T) {
 		{"GET", "http://Example.ORG/a/b?c=d&e=%2F", "", login + "?url=http%3A%2F%2Fexample.org%2Fa%2Fb%3Fc%3Dd%26e%3D%252F"},
 		{"HEAD", "http://example.org/x", "", login + "?url=http%3A%2F%2Fexample.org%2Fx"},
 		{"GET", "http://203.0.113.9/x", "", login + "?url=http%3A%2F%2F203.0.113.9%2Fx"},
-		{"POST", "http://example.org/form", "", login}, // would be fetched with GET later
+		{"POST", "http://example.org/form", "", login}, // browsers would fetch it with GET later
 		{"OPTIONS", "http://example.org/", "", login},
 		{"GET", "http://example.org/" + long, "", login + "?url=http%3A%2F%2Fexample.org%2F"},
 		{"GET", "http://203.0.113.9/", "evil.example:8080", login},
@@ -55,8 +55,8 @@ func TestCapturedIsRedirected(t *testing.T) {
 	}
 }
 
-// TestNameThatLeadsElsewhere: a client whose resolver knows another address for
-// the portal's name must not be redirected to that name for ever.
+// TestNameThatLeadsElsewhere: a client whose resolver has another address for the portal's
+// name is not redirected to that name in a loop.
 func TestNameThatLeadsElsewhere(t *testing.T) {
 	start(t, Config{Name: portalName})
 	own := func(r *http.Request) { r.Host = portalName + ":8080" }
@@ -75,8 +75,8 @@ func TestNameThatLeadsElsewhere(t *testing.T) {
 	}
 }
 
-// TestOddRequests are what scanners and worms send. Each is answered at once and
-// the connection closed.
+// TestOddRequests sends what scanners and worms send. Each request is answered at once
+// and its connection closed.
 func TestOddRequests(t *testing.T) {
 	start(t, Config{})
 	for _, tt := range []struct{ name, send, want string }{
@@ -116,8 +116,8 @@ func TestOddRequests(t *testing.T) {
 	}
 }
 
-// known are probes and what the vendors' own servers say to them; status 0: not a
-// probe that is answered.
+// known lists probes and the answers of the vendors' servers; status 0: not answered as a
+// probe.
 var known = []struct {
 	url, body string
 	status    int
@@ -146,8 +146,8 @@ var known = []struct {
 	{"http://example.org/connecttest", "", 0},
 }
 
-// TestProbes: before login every probe must be redirected, which opens the sheet;
-// afterwards it gets to the byte what the vendor's own server says.
+// TestProbes: before login every probe is redirected, which opens the login page;
+// afterwards the answer equals that of the vendor's server.
 func TestProbes(t *testing.T) {
 	w := start(t, Config{})
 	for _, p := range known {
@@ -183,7 +183,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// TestUnknownClient has no lease: it is redirected, and told so on the page.
+// TestUnknownClient: a client without a lease is redirected, and the page explains it.
 func TestUnknownClient(t *testing.T) {
 	start(t, Config{})
 	stranger := netip.MustParseAddr("10.1.9.9")
@@ -200,8 +200,8 @@ func TestUnknownClient(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreBounded: one client's connections do not keep others out, and
-// room is made again.
+// TestConnectionsAreBounded: one client's connections do not keep others out, and closed
+// connections free their places.
 func TestConnectionsAreBounded(t *testing.T) {
 	w := start(t, Config{MaxConnsPerClient: 8, MaxConns: 100})
 	var open []net.Conn
@@ -211,7 +211,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		open = append(open, conn)
-		fmt.Fprintf(conn, "GET / HTTP/1.1\r\n") // so that it is surely accepted before the next
+		fmt.Fprintf(conn, "GET / HTTP/1.1\r\n") // so that it is accepted before the next one
 	}
 	if _, err := try(clientA, "http://example.org/", nil); err == nil {
 		t.Error("a ninth connection of a client was served")
@@ -246,7 +246,7 @@ func TestCrowd(t *testing.T) {
 		want   int
 	}{
 		{"10.0.0.1", 16}, // its share
-		{"10.0.0.2", 4},  // half is in use: until then, and its eighth is less
+		{"10.0.0.2", 4},  // half is in use: its share is now an eighth
 		{"10.0.0.3", 2},
 		{"10.0.0.4", 2},
 	} {
@@ -265,8 +265,7 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// TestSilentClientIsCutOff: whoever sends its request slowly holds a connection no
-// longer than the limit.
+// TestSilentClientIsCutOff: a slow request holds its connection no longer than the limit.
 func TestSilentClientIsCutOff(t *testing.T) {
 	start(t, Config{})
 	conn, err := dialFrom(clientA)(t.Context(), "tcp", "203.0.113.9:80")
@@ -360,7 +359,7 @@ func FuzzOriginalURL(f *testing.F) {
 	})
 }
 
-// FuzzRequest gives the handler whatever net/http lets by.
+// FuzzRequest gives the handler every request that net/http accepts.
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte("GET /a HTTP/1.1\r\nHost: example.org\r\n\r\n"), true)
 	f.Add([]byte("POST /login HTTP/1.1\r\nHost: 10.1.0.1:8080\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 9\r\n\r\nusername="), false)
@@ -395,7 +394,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// await waits until ok, a minute at most: long enough for a busy machine.
+// await waits until ok returns true, a minute at most, for busy machines.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for range 6000 {

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// certificateAge is how long a certificate is used before its files are looked at
-// again: renewal needs no signal and no restart.
+// certificateAge is how long a certificate is used before its files are checked again:
+// a renewal needs no signal and no restart.
 const certificateAge = time.Minute
 
-// certificate is the portal's, kept up to date with its files.
+// certificate is the portal's certificate, reloaded when its files change.
 type certificate struct {
 	certFile, keyFile, host string
 	log                     *slog.Logger
@@ -24,7 +24,7 @@ type certificate struct {
 	looked  time.Time        // guarded by mu
 }
 
-// newCertificate reads the files and checks that they are for host.
+// newCertificate reads the files and checks that they are valid for host.
 func newCertificate(certFile, keyFile, host string, log *slog.Logger) (*certificate, error) {
 	c := &certificate{certFile: certFile, keyFile: keyFile, host: host, log: log}
 	if err := c.read(); err != nil {
@@ -33,8 +33,8 @@ func newCertificate(certFile, keyFile, host string, log *slog.Logger) (*certific
 	return c, nil
 }
 
-// get is a tls.Config's GetCertificate. While new files cannot be used, the old
-// certificate is.
+// get is a tls.Config's GetCertificate. While new files are invalid, it returns the old
+// certificate.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,7 +46,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.current, nil
 }
 
-// read takes the files up if they have changed; mu is held, or nobody else knows c.
+// read loads the files if they have changed; mu is held, or c is not shared yet.
 func (c *certificate) read() error {
 	c.looked = time.Now()
 	var newest time.Time
@@ -62,8 +62,8 @@ func (c *certificate) read() error {
 	if c.current != nil && newest.Equal(c.changed) {
 		return nil
 	}
-	// Renewal replaces two files: between them they do not fit each other, and the
-	// next look, a minute later, finds both.
+	// A renewal replaces two files. Between the two writes they do not match; the next
+	// check, a minute later, finds both.
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
 		return fmt.Errorf("reading the certificate %s and its key %s: %w", c.certFile, c.keyFile, err)

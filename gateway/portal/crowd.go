@@ -10,46 +10,46 @@ import (
 	"time"
 )
 
-// crowd bounds the connections of all listeners together. Where they are all in
-// use, those make room first that no request is on: browsers keep connections
-// for the next click, and take a new one where it is gone.
+// crowd limits the connections of all listeners together. When all are in use, idle
+// connections are closed first: browsers keep connections for the next request and open
+// a new one when the old one is closed.
 type crowd struct {
 	max, maxPerClient int
-	patience          time.Duration // how long nobody may come or go before there is no more waiting for room
+	patience          time.Duration // how long no connection may open or close before new ones stop waiting
 
 	mu      sync.Mutex
 	all     int                // guarded by mu
-	moved   time.Time          // guarded by mu: when a connection last came in or left
+	moved   time.Time          // guarded by mu: when a connection was last opened or closed
 	clients map[netip.Addr]int // guarded by mu: open connections; none with 0
 	idle    list.List          // guarded by mu: of *guest between two requests, the longest first
-	freed   chan struct{}      // guarded by mu: closed when one leaves; nil: nobody waits for that
-	waiting int                // guarded by mu: listeners with a connection that waits for room
+	freed   chan struct{}      // guarded by mu: closed when a connection ends; nil: no listener waits
+	waiting int                // guarded by mu: listeners with a waiting connection
 }
 
 // scarceShare divides a client's share while half of all connections are in use,
 // so that a few clients cannot keep the others out.
 const scarceShare = 8
 
-// Room for one more connection when all are in use.
+// Limits that apply when all connections are in use.
 const (
-	// idleEnough is how long no request must have been on a connection before it is
-	// closed for another's sake: in a storm the next one is on its way.
+	// idleEnough is how long a connection must have been idle before it is closed for
+	// another one: in a login storm the next request is already on its way.
 	idleEnough = time.Second
-	// defaultPatience is how long all connections may be busy and none leave before who
-	// comes is turned away.
+	// defaultPatience is how long all connections may be busy without one ending before
+	// new connections are rejected.
 	defaultPatience = 2 * time.Second
 )
 
-// verdict is what becomes of a connection.
+// verdict is the decision on a new connection.
 type verdict int
 
 const (
 	admitted verdict = iota
-	greedy           // its client has its share
-	full             // there is no room for anybody
+	greedy           // its client has reached its share
+	full             // all connections are in use
 )
 
-// enter counts a connection in if it may stay.
+// enter counts a connection if it is accepted.
 func (c *crowd) enter(client netip.Addr) verdict {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,21 +83,21 @@ func (c *crowd) leave(client netip.Addr) {
 	}
 }
 
-// pressed reports whether somebody waits for room.
+// pressed reports whether a connection waits.
 func (c *crowd) pressed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.waiting > 0
 }
 
-// waits counts a listener that begins to wait, or that ends to.
+// waits adds by to the number of waiting listeners.
 func (c *crowd) waits(by int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting += by
 }
 
-// rests notes that a connection waits for its next request, or no longer.
+// rests records that a connection is idle, or no longer idle.
 func (c *crowd) rests(g *guest, idle bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,8 +110,8 @@ func (c *crowd) rests(g *guest, idle bool) {
 	}
 }
 
-// oldest takes the connection off the list that has been idle longest, if that is
-// long enough; else nil, with how long until one may be.
+// oldest removes the connection that has been idle longest from the list, if it has been
+// idle long enough; otherwise it returns nil and the time until one will be.
 func (c *crowd) oldest(now time.Time) (*guest, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,9 +128,9 @@ func (c *crowd) oldest(now time.Time) (*guest, time.Duration) {
 	return g, 0
 }
 
-// wait returns true when there may be room: somebody has left, or was asked to, or some time
-// has passed. It is false when there is none to hope for, since all are busy and nobody has
-// left for as long as patience, and when done is closed.
+// wait returns true when a retry may succeed: a connection has ended, was asked to end,
+// or some time has passed. It returns false when done is closed, or when all connections
+// are busy and none has ended for patience.
 func (c *crowd) wait(done <-chan struct{}) bool {
 	now := time.Now()
 	g, after := c.oldest(now)
@@ -166,16 +166,16 @@ func (c *crowd) wait(done <-chan struct{}) bool {
 	return true
 }
 
-// door is a listener that turns away whom the crowd has no room for.
+// door is a listener that rejects connections beyond crowd's limits.
 type door struct {
 	net.Listener
 	crowd  *crowd
-	turned func()          // counts who was turned away
-	done   <-chan struct{} // ends waiting for room
+	turned func()          // counts rejected connections
+	done   <-chan struct{} // ends waiting
 }
 
-// Accept returns the next connection that may stay. The others are reset: a
-// close would leave a TIME_WAIT socket behind for each.
+// Accept returns the next accepted connection. Rejected ones are reset, because a close
+// would leave a TIME_WAIT socket for each.
 func (d *door) Accept() (net.Conn, error) {
 	for {
 		conn, err := d.Listener.Accept()
@@ -194,11 +194,11 @@ func (d *door) Accept() (net.Conn, error) {
 	}
 }
 
-// admit waits for room. Those behind wait meanwhile, in the order they came: there is no
-// room for them either, and in a storm all get in as others leave. Where nobody leaves, one
-// waits in vain and then all are turned away at once, until somebody does: their devices can
-// say so and try again, where a queue would keep them for minutes. Nobody waits for a
-// client that has more than its share.
+// admit waits until the connection fits. Later connections wait behind it in order:
+// they do not fit either, and in a login storm all are served as others end. When no
+// connection ends for patience, this one and those behind it are rejected at once until
+// one ends: a rejected device can report the failure and try again, while a queue would
+// delay it for minutes. A client with more than its share never waits.
 func (d *door) admit(client netip.Addr) bool {
 	v := d.crowd.enter(client)
 	if v != full {
@@ -212,7 +212,7 @@ func (d *door) admit(client netip.Addr) bool {
 	return v == admitted
 }
 
-// guest is a connection that the crowd has counted in.
+// guest is a connection that crowd has counted.
 type guest struct {
 	net.Conn
 	leave func()

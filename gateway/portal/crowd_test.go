@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// long is patience for a busy machine.
+// long is a patience for busy machines.
 const long = time.Minute
 
-// connect is a client's connection to the portal.
+// connect opens a client's connection to the portal.
 func connect(t *testing.T, client netip.Addr) net.Conn {
 	t.Helper()
 	conn, err := dialFrom(client)(t.Context(), "tcp", portalAddr.String())
@@ -25,7 +25,7 @@ func connect(t *testing.T, client netip.Addr) net.Conn {
 	return conn
 }
 
-// getOver asks for the login page over a connection.
+// getOver requests the login page over a connection.
 func getOver(t *testing.T, conn net.Conn) *http.Response {
 	t.Helper()
 	fmt.Fprintf(conn, "GET /login HTTP/1.1\r\nHost: %s\r\n\r\n", portalAddr)
@@ -44,7 +44,7 @@ func turnedAway(t *testing.T, client netip.Addr) {
 	t.Helper()
 	conn, err := dialFrom(client)(t.Context(), "tcp", portalAddr.String())
 	if err != nil {
-		return // reset before it was noticed to stand
+		return // reset before connect returned
 	}
 	defer conn.Close()
 	if n, err := conn.Read(make([]byte, 1)); err == nil {
@@ -52,7 +52,7 @@ func turnedAway(t *testing.T, client netip.Addr) {
 	}
 }
 
-// guests are clients with leases.
+// guests returns clients with leases.
 func guests(w *world, n int) []netip.Addr {
 	all := make([]netip.Addr, n)
 	for i := range all {
@@ -62,8 +62,8 @@ func guests(w *world, n int) []netip.Addr {
 	return all
 }
 
-// TestOldest: the connection that has been idle longest is the first to make room, once
-// it was idle long enough, and none that a request is on.
+// TestOldest: the connection that has been idle longest is closed first, if it has been
+// idle long enough, and never one with a request.
 func TestOldest(t *testing.T) {
 	var c crowd
 	first, second, busy := new(guest), new(guest), new(guest)
@@ -81,8 +81,8 @@ func TestOldest(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsMakeRoom: when all connections are in use, one that is idle makes
-// room, and nobody is turned away.
+// TestIdleConnectionsMakeRoom: when all connections are in use, an idle one is closed for
+// a new one, and none is rejected.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	const room = 4
 	w := start(t, Config{MaxConns: room, patience: long})
@@ -111,8 +111,8 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// TestFullPortalLetsWait: where requests are on all connections the next one waits
-// until somebody leaves. A client with more than its share does not.
+// TestFullPortalLetsWait: when all connections have requests, a new one waits until one
+// ends. A client with more than its share does not wait.
 func TestFullPortalLetsWait(t *testing.T) {
 	const room = 4
 	w := start(t, Config{MaxConns: room, MaxConnsPerClient: 1, patience: long})
@@ -134,7 +134,7 @@ func TestFullPortalLetsWait(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreNotKeptWhileOthersWait: answers then say so.
+// TestConnectionsAreNotKeptWhileOthersWait: answers then close their connection.
 func TestConnectionsAreNotKeptWhileOthersWait(t *testing.T) {
 	w := start(t, Config{MaxConns: 1, patience: long})
 	clients := guests(w, 2)
@@ -142,7 +142,7 @@ func TestConnectionsAreNotKeptWhileOthersWait(t *testing.T) {
 	if resp := getOver(t, first); resp.Close {
 		t.Error("a connection is not kept though nobody waits")
 	}
-	second := connect(t, clients[1]) // stands once the kernel has it, and is seen a little later
+	second := connect(t, clients[1]) // open once the kernel has accepted it, and handled a little later
 	for kept := true; kept && w.Stats().Turned == 0; {
 		kept = !getOver(t, first).Close
 	}
@@ -151,8 +151,8 @@ func TestConnectionsAreNotKeptWhileOthersWait(t *testing.T) {
 	}
 }
 
-// TestWaiting: one waits while connections come and go or rest, and no longer: with all of
-// them stuck each of those who queue would wait as long as the first, one after the other.
+// TestWaiting: a connection waits while others come, go or rest, and no longer: if all of
+// them are stuck, queued connections would each wait as long, one after the other.
 func TestWaiting(t *testing.T) {
 	stuck := func(moved time.Time) *crowd {
 		return &crowd{max: 1, all: 1, patience: long, moved: moved, clients: map[netip.Addr]int{clientA: 1}}
@@ -179,7 +179,7 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// TestFullPortalTurnsAway: nobody waits for ever.
+// TestFullPortalTurnsAway: waiting is bounded.
 func TestFullPortalTurnsAway(t *testing.T) {
 	w := start(t, Config{MaxConns: 1})
 	clients := guests(w, 3)
@@ -191,7 +191,7 @@ func TestFullPortalTurnsAway(t *testing.T) {
 	turnedAway(t, clients[2])
 }
 
-// TestEndsWhileOneWaits: the portal need not be empty to end.
+// TestEndsWhileOneWaits: the portal can end while connections wait.
 func TestEndsWhileOneWaits(t *testing.T) {
 	w := start(t, Config{MaxConns: 1, patience: long})
 	clients := guests(w, 2)

@@ -8,41 +8,41 @@ import (
 	"time"
 )
 
-// Guessing one user's password from ever new addresses is slowed down as well. The
-// wait is short, and does not hold where the user logged in last: a stranger can
-// keep a user from other devices for as long as it goes on guessing, and no longer
-// than longestNameWait after.
+// Guessing one user's password from many addresses is slowed down as well. The delay is
+// short and does not apply to the address where the user last logged in: an attacker can
+// keep a user from logging in with other devices only while the guessing continues, and
+// for longestNameWait after it.
 const (
 	freeNameFailures = 10               // before there is a wait
 	firstNameWait    = time.Second      // doubled by each further failure
 	longestNameWait  = 10 * time.Second // from mostNameFailures on
 	mostNameFailures = freeNameFailures + 4
-	maxNames         = 16_384 // of users, and as many others, that are remembered
+	maxNames         = 16_384 // that are remembered: of users, and the same number of other names
 )
 
-// guesses remember which users' passwords were guessed at, whoever did. Names can be
-// made up, so those that have logged in are apart from the others, which make room
-// for each other only, and whom most failed to be goes last. The zero value is ready
-// to use.
+// guesses remembers for which names wrong passwords were sent, by any client. Names can
+// be made up, so names that have logged in are kept separately. Other names displace
+// only each other, and the name with the most failures goes last. The zero value is
+// ready to use.
 type guesses struct {
 	mu     sync.Mutex // guards what follows
 	users  map[string]*guessed
-	logins list.List // of users, by their last log-in
+	logins list.List // of users, by their last login
 
 	others map[string]*guessed
-	failed [mostNameFailures + 1]list.List // of others: by failures, each by the last one
+	failed [mostNameFailures + 1]list.List // of other names: by failures, each list by the last failure
 }
 
-// guessed is one name's.
+// guessed is the state of one name.
 type guessed struct {
 	failures // at most mostNameFailures
 	name     string
-	home     netip.Addr    // where it last succeeded; the zero Addr: nowhere yet
+	home     netip.Addr    // address of the last login; the zero Addr: none
 	place    *list.Element // in logins, or in failed
 }
 
-// wait is how long a client must wait before it may try to be a user; 0: it may.
-// Tries that are being decided do not count: many may share an account.
+// wait is how long a client must wait before it may try a user's password; 0: now.
+// Undecided attempts do not count, because many clients may share an account.
 func (g *guesses) wait(user string, client netip.Addr) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -53,7 +53,7 @@ func (g *guesses) wait(user string, client netip.Addr) time.Duration {
 	return at.wait(freeNameFailures, firstNameWait, longestNameWait)
 }
 
-// wrong counts a try that failed.
+// wrong counts a failed attempt.
 func (g *guesses) wrong(user string, client netip.Addr) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -63,7 +63,7 @@ func (g *guesses) wrong(user string, client netip.Addr) {
 		at = g.add(name)
 	}
 	if at.home == client {
-		return // whom its own failures slow down
+		return // the client's own failures slow it down
 	}
 	other := !at.home.IsValid()
 	if other {
@@ -75,7 +75,7 @@ func (g *guesses) wrong(user string, client netip.Addr) {
 	}
 }
 
-// right ends the failures.
+// right clears a name's failures after a login.
 func (g *guesses) right(user string, client netip.Addr) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,11 +99,10 @@ func (g *guesses) right(user string, client netip.Addr) {
 	at.count, at.home = 0, client
 }
 
-// canonical is what names are told apart by: RADIUS servers may take upper and lower
-// case for one.
+// canonical is the form in which names are compared: RADIUS servers may ignore case.
 func canonical(user string) string { return strings.ToLower(user[:min(len(user), maxUser)]) }
 
-// find finds a name's entry; nil: it has none. mu is held.
+// find returns a name's entry or nil. mu is held.
 func (g *guesses) find(name string) *guessed {
 	if at := g.users[name]; at != nil {
 		return at
@@ -111,9 +110,8 @@ func (g *guesses) find(name string) *guessed {
 	return g.others[name]
 }
 
-// add makes an entry of a name that nobody has logged in by. It goes for one whose
-// time is over, or else for the one with the fewest failures, of these the oldest.
-// mu is held.
+// add adds an entry for a name that has not logged in. It replaces an expired entry, or
+// else the oldest of those with the fewest failures. mu is held.
 func (g *guesses) add(name string) *guessed {
 	if g.others == nil {
 		g.others = map[string]*guessed{}
@@ -127,7 +125,7 @@ func (g *guesses) add(name string) *guessed {
 	return at
 }
 
-// least is the entry of others that goes first; there is one. mu is held.
+// least returns the entry to replace first; there is one. mu is held.
 func (g *guesses) least() *guessed {
 	var least *guessed
 	for i := range g.failed {
@@ -146,7 +144,7 @@ func (g *guesses) least() *guessed {
 	return least
 }
 
-// drop forgets an entry of others; mu is held.
+// drop removes an entry of a name that has not logged in; mu is held.
 func (g *guesses) drop(at *guessed) {
 	g.failed[at.count].Remove(at.place)
 	delete(g.others, at.name)

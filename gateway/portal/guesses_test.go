@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestGuessesFromManyAddresses: each address has its free tries, and together they
-// have not.
+// TestGuessesFromManyAddresses: each address has its free attempts, but all together have
+// a common limit.
 func TestGuessesFromManyAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g guesses
@@ -28,7 +28,7 @@ func TestGuessesFromManyAddresses(t *testing.T) {
 			}
 		}
 		for _, want := range []int{1, 2, 4, 8, 10, 10} {
-			for range 3 { // who is told to wait makes it no longer
+			for range 3 { // refused attempts do not extend the delay
 				if got := try("Ann"); got != time.Duration(want)*time.Second {
 					t.Errorf("waits %s, want %d s", got, want)
 				}
@@ -41,7 +41,8 @@ func TestGuessesFromManyAddresses(t *testing.T) {
 	})
 }
 
-// TestGuessesEnd: what ends a user's failures, and whom they are nothing to.
+// TestGuessesEnd checks what clears a name's failures, and which clients they do not
+// affect.
 func TestGuessesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g guesses
@@ -72,7 +73,7 @@ func TestGuessesEnd(t *testing.T) {
 			t.Errorf("after a success: waits %s", wait)
 		}
 		for range 100 {
-			g.wrong("ann", clientB) // which is told from strangers
+			g.wrong("ann", clientB) // the user's own address
 		}
 		for range freeNameFailures {
 			try("ann")
@@ -84,8 +85,8 @@ func TestGuessesEnd(t *testing.T) {
 	})
 }
 
-// TestMadeUpNames: whoever makes up names has neither the failures of others
-// forgotten, nor where a user is at home.
+// TestMadeUpNames: made-up names displace neither the failures of other names nor the
+// users' addresses.
 func TestMadeUpNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g guesses
@@ -93,7 +94,7 @@ func TestMadeUpNames(t *testing.T) {
 		g.right("ann", home)
 		for range freeNameFailures {
 			g.wrong("Ann", stranger)
-			g.wrong("bob", stranger) // who never logged in
+			g.wrong("bob", stranger) // a name that never logged in
 		}
 		for i := range 2 * maxNames {
 			name := fmt.Sprint("nobody", i)
@@ -132,7 +133,7 @@ func TestMadeUpNames(t *testing.T) {
 	})
 }
 
-// TestGuessesAreBounded: of those who logged in too, whose oldest go.
+// TestGuessesAreBounded: also for names that have logged in, of which the oldest go.
 func TestGuessesAreBounded(t *testing.T) {
 	var g guesses
 	for i := range 2 * maxNames {

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen opens the socket that the data path gives captured connections to. It is
-// transparent (ip(7), IP_TRANSPARENT), which needs CAP_NET_ADMIN: where a connection
-// comes with the address of the site that the client wanted, answers leave with it.
+// Listen opens the socket to which the data path hands captured connections. It is
+// transparent (ip(7), IP_TRANSPARENT), which needs CAP_NET_ADMIN: answers leave with
+// the connection's local address, which is that of the requested site.
 func Listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
 	lc := net.ListenConfig{
 		Control: func(_, _ string, c syscall.RawConn) error {
@@ -23,7 +23,7 @@ func Listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
 			}
 			return err
 		},
-		// Connections are short and have deadlines of their own.
+		// Connections are short and have their own deadlines.
 		KeepAliveConfig: net.KeepAliveConfig{Enable: false},
 		KeepAlive:       -1,
 	}

@@ -19,16 +19,16 @@ const (
 	maxPassword = 128
 )
 
-// Values of the forms' fields.
+// Values of form fields.
 const (
-	methodClick   = "click" // of "method"; anything else is a log-in by name
+	methodClick   = "click" // of "method"; any other value is a login by name
 	noteLoggedOut = "out"   // of "note"
 )
 
-// Redirects within the portal are relative: they lead to where the client already
-// is, by whichever of its names.
+// Redirects within the portal are relative, so that they keep the name by which the
+// client reached the portal.
 
-// getHome sends a client to the page that is for it now.
+// getHome redirects a client to the page for its state.
 func (p *Portal) getHome(w http.ResponseWriter, r *http.Request) {
 	to := "/login"
 	if s, ok := p.sessions.Get(peerOf(r).client); ok && s.State == session.Authenticated {
@@ -37,8 +37,8 @@ func (p *Portal) getHome(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// getLogin shows the form. The URL in its query may come from anybody who made a
-// link to here, so that it is shown as text and link only, never gone to by itself.
+// getLogin shows the form. Anybody can make a link with a URL in the query, so the URL
+// is only shown as text and link and never followed automatically.
 func (p *Portal) getLogin(w http.ResponseWriter, r *http.Request) {
 	s, ok := p.client(w, r)
 	if !ok {
@@ -63,10 +63,10 @@ func (p *Portal) getLogin(w http.ResponseWriter, r *http.Request) {
 	p.render(w, http.StatusOK, "login.html", page)
 }
 
-// postLogin admits a client or shows the page again. What its user can mend is
-// answered with 200: some captive browsers show a page of their own instead of a
-// 4xx one, and 401 would have to carry a challenge (RFC 9110, 15.5.2) that makes
-// browsers ask for a password themselves. A script tells success by its 303.
+// postLogin admits a client or shows the page again. Errors that the user can correct
+// are answered with 200: some captive-portal browsers replace 4xx pages with their own,
+// and a 401 would have to carry a challenge (RFC 9110, 15.5.2) that makes browsers ask
+// for a password themselves. Scripts recognise success by the 303.
 func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 	form, ok := p.form(w, r)
 	if !ok {
@@ -90,10 +90,10 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 	}
 	turn, err := p.attempts.enter(r.Context(), s.Addr)
 	if err != nil {
-		return // the client has gone
+		return // the client has disconnected
 	}
 	defer turn.leave()
-	// The second tap comes here while the first is being decided.
+	// A second tap on the button arrives here while the first is being decided.
 	if s, ok = p.client(w, r); !ok {
 		return
 	}
@@ -105,11 +105,11 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 		p.admit(w, r, page, s.Key, p.cfg.Methods.Guest)
 		return
 	}
-	page.User = strings.TrimSpace(form.Get("username")) // phones put a space behind completed words
+	page.User = strings.TrimSpace(form.Get("username")) // phones append a space to completed words
 	p.logIn(w, r, page, Credentials{User: page.User, Password: form.Get("password"), Key: s.Key}, turn)
 }
 
-// logIn finds out whether credentials are right, none too soon after wrong ones.
+// logIn checks credentials, after the delay that earlier wrong ones require.
 func (p *Portal) logIn(w http.ResponseWriter, r *http.Request, page *Page, c Credentials, turn *turn) {
 	if c.User == "" || c.Password == "" || !p.cfg.Methods.Login {
 		page.Alert = page.T.Incomplete
@@ -149,8 +149,8 @@ func (p *Portal) logIn(w http.ResponseWriter, r *http.Request, page *Page, c Cre
 	}
 }
 
-// authenticate goes on when the client hangs up: it may have been admitted, and
-// asks again. It ends with the server.
+// authenticate continues when the client disconnects: the login may succeed, and the
+// client asks again. It ends with the server.
 func (p *Portal) authenticate(life context.Context, c Credentials) (session.Login, error) {
 	if !plausible(c.User, maxUser) || len(c.Password) > maxPassword || !utf8.ValidString(c.Password) {
 		return session.Login{}, implausible{}
@@ -160,13 +160,13 @@ func (p *Portal) authenticate(life context.Context, c Credentials) (session.Logi
 	return p.auth.Authenticate(ctx, c)
 }
 
-// implausible is the error of credentials that nobody can have.
+// implausible is the error for credentials that cannot be valid.
 type implausible struct{}
 
 func (implausible) Error() string         { return "no such user name or password is possible" }
 func (implausible) RejectMessage() string { return "" }
 
-// admit starts the session and shows what it grants.
+// admit starts the session and shows its limits.
 func (p *Portal) admit(w http.ResponseWriter, r *http.Request, page *Page, key session.Key, login session.Login) {
 	if _, err := p.sessions.Admit(key.Addr, login); err != nil {
 		p.counters.unavailable.Add(1)
@@ -182,7 +182,7 @@ func (p *Portal) admit(w http.ResponseWriter, r *http.Request, page *Page, key s
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// loginPage is the login page for a client that wanted link.
+// loginPage returns the login page for a client that requested link.
 func (p *Portal) loginPage(t *Texts, token, link string) *Page {
 	page := p.pageIn(t, link)
 	page.Heading = page.T.SignIn
@@ -192,16 +192,16 @@ func (p *Portal) loginPage(t *Texts, token, link string) *Page {
 	return page
 }
 
-// plausible reports whether a name can be somebody's. Control characters in it
-// would only be meant for logs and terminals.
+// plausible reports whether a name can be a user's. Control characters in names could
+// only serve attacks on logs and terminals.
 func plausible(s string, most int) bool {
 	return s != "" && len(s) <= most && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// maxMessage bounds what a server tells the user, bytes: RADIUS could send 4 KB.
+// maxMessage bounds a server's message to the user, bytes: RADIUS could send 4 KB.
 const maxMessage = 300
 
-// forUser makes one printable line of a server's message.
+// forUser returns a server's message as one printable line.
 func forUser(s string) string {
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " ")
 	s = strings.Map(func(r rune) rune {

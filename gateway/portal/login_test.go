@@ -98,7 +98,7 @@ func TestClickThrough(t *testing.T) {
 	}
 }
 
-// TestManyClicksAreOneSession: each further one would end the session before it.
+// TestManyClicksAreOneSession: further clicks do not restart the session.
 func TestManyClicksAreOneSession(t *testing.T) {
 	w := start(t, Config{Methods: Methods{ClickThrough: true}})
 	f := url.Values{"token": {token(t, clientA, "/login")}, "method": {"click"}}
@@ -116,8 +116,8 @@ func TestManyClicksAreOneSession(t *testing.T) {
 	}
 }
 
-// TestOtherSitesCannot make a client's browser log in or out: they can have it
-// send any form, with anything in it that they can know.
+// TestOtherSitesCannot: other sites cannot log a client in or out, although they can make
+// its browser send any form with anything that they know.
 func TestOtherSitesCannot(t *testing.T) {
 	w := start(t, Config{Methods: Methods{Login: true, ClickThrough: true}})
 	s, _ := w.table.Get(clientA)
@@ -160,7 +160,7 @@ func TestOtherSitesCannot(t *testing.T) {
 	}
 }
 
-// TestTokensSurviveARestart: forms that are open meanwhile still work.
+// TestTokensSurviveARestart: forms opened before a restart still work.
 func TestTokensSurviveARestart(t *testing.T) {
 	key := []byte(strings.Repeat("k", minKeyBytes))
 	w := start(t, Config{Key: key})
@@ -217,7 +217,7 @@ func TestImplausibleCredentialsAskNobody(t *testing.T) {
 	}
 }
 
-// TestGuessingIsSlowedDown for the one who guesses only.
+// TestGuessingIsSlowedDown: only for the guessing client.
 func TestGuessingIsSlowedDown(t *testing.T) {
 	w := start(t, Config{})
 	f := form(t, clientA, goodUser, "wrong")
@@ -236,8 +236,8 @@ func TestGuessingIsSlowedDown(t *testing.T) {
 	logIn(t, clientB)
 }
 
-// TestTwoTapsAreOneLogin: the second request waits for what becomes of the first,
-// whose connection browsers close.
+// TestTwoTapsAreOneLogin: the second request waits for the result of the first, whose
+// connection browsers close.
 func TestTwoTapsAreOneLogin(t *testing.T) {
 	w := start(t, Config{})
 	asked, answer := make(chan struct{}), make(chan struct{})
@@ -273,8 +273,8 @@ func TestTwoTapsAreOneLogin(t *testing.T) {
 	}
 }
 
-// TestServeEndsInTheMiddle of a log-in, whose client is told, and of a request
-// that never ends.
+// TestServeEndsInTheMiddle: during a login, whose client gets an answer, and during a
+// request that never ends.
 func TestServeEndsInTheMiddle(t *testing.T) {
 	w := start(t, Config{})
 	asked := make(chan struct{})

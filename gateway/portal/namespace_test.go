@@ -16,20 +16,20 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// Addresses of the tests' namespace. All of them are local there, so that any of
-// the LAN can be a client's and any of the Internet a site's; what goes to port 80
-// of a site is given to the portal's socket, as the data path does it.
+// Addresses of the tests' namespace. All of them are local there, so that any LAN address
+// can be a client's and any other a site's; connections to port 80 of a site are handed to
+// the portal's socket, as a data path does.
 var (
 	portalAddr = netip.MustParseAddrPort("10.1.0.1:8080")
 	tlsAddr    = netip.MustParseAddrPort("10.1.0.1:8443")
-	clientA    = netip.MustParseAddr("10.1.0.5") // also the browser's
+	clientA    = netip.MustParseAddr("10.1.0.5") // also that of the browser
 	clientB    = netip.MustParseAddr("10.1.0.6")
 	site       = netip.MustParseAddr("203.0.113.9")
 )
 
-// prepare makes the addresses, and gives the portal its connections as a
-// transparent proxy has them: packets keep their destination and go to the socket of another
-// one, which must be transparent.
+// prepare adds the addresses, and hands connections to the portal like a transparent
+// proxy: packets keep their destination and are delivered to another address's socket,
+// which must be transparent.
 const prepare = `ip link set lo up
 ip addr add 10.1.0.5/32 dev lo
 ip route add local 10.1.0.0/16 dev lo src 10.1.0.5
@@ -45,8 +45,7 @@ end`
 
 func TestMain(m *testing.M) { netnstest.Main(m, prepare) }
 
-// dialFrom connects as a client of the LAN. Names are resolved to site, as all of
-// them would be somewhere outside.
+// dialFrom connects as a client of the LAN. Every name resolves to site.
 func dialFrom(client netip.Addr) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: client.AsSlice()}}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -64,8 +63,8 @@ func dialFrom(client netip.Addr) func(ctx context.Context, network, addr string)
 	}
 }
 
-// TestForeignSourceOverALink is the one case that loopback cannot show: the site's
-// address is not local, so that only a transparent socket can answer from it.
+// TestForeignSourceOverALink covers what loopback cannot show: the site's address is not
+// local, so that only a transparent socket can answer from it.
 func TestForeignSourceOverALink(t *testing.T) {
 	w := start(t, Config{})
 	lan := newLink(t, "gwp0", "10.2.0.1/16", "gwp1", "10.2.0.2/16")
@@ -106,8 +105,8 @@ func newLink(t *testing.T, near, nearAddr, far, farAddr string) link {
 	return l
 }
 
-// dial connects from the other namespace. The socket is made by the thread that is
-// there; the net package would make it on any.
+// dial connects from the other namespace. The socket is opened on the namespace's thread;
+// the net package could use any thread.
 func (l link) dial(t *testing.T, to netip.AddrPort) net.Conn {
 	t.Helper()
 	fd, err := -1, error(nil)

@@ -20,8 +20,8 @@ import (
 	"sync"
 )
 
-// Page is what the templates are given. Fields that do not concern a page are
-// empty. A form must send Token back as "token", and URL as "url" if it logs in.
+// Page is the data of the templates. Fields that do not concern a page are empty. A form
+// must send Token back as "token", and URL as "url" if it logs in.
 type Page struct {
 	T       *Texts       // in the client's language
 	Title   string       // the network's name
@@ -29,16 +29,16 @@ type Page struct {
 	Heading string
 	Note    string // good news
 	Alert   string // bad news
-	Message string // what the user database says about it
+	Message string // the user database's message
 	Token   string
-	URL     string // the page that the client wanted; http or https
+	URL     string // the URL that the client requested; http or https
 	URLHost string // its site
 
 	// login.html. Its forms POST to /login: username and password, or method=click.
 	Login, ClickThrough bool
 	Terms               []string // paragraphs
 	User                string   // as typed before
-	Wrong               bool     // the credentials were
+	Wrong               bool     // the credentials were wrong
 
 	// status.html and logout.html. Their form POSTs to /logout.
 	Status *Status
@@ -67,8 +67,8 @@ type pages struct {
 	styleHash string // "sha256-…", which the content security policy allows
 }
 
-// readPages parses the built-in files, or those of the same name in dir, and tries
-// each: a mistake in them is found now and not by a client.
+// readPages parses the built-in files, or those of the same name in dir, and executes
+// each once, so that mistakes show at start.
 func readPages(dir string) (*pages, error) {
 	if err := checkNames(dir); err != nil {
 		return nil, err
@@ -80,8 +80,8 @@ func readPages(dir string) (*pages, error) {
 	if strings.Contains(strings.ToLower(style), "</style") {
 		return nil, fmt.Errorf("%s: a style sheet that ends the style element is none", filepath.Join(dir, "style.css"))
 	}
-	// The style is part of the page, so that one request shows it whole; its hash
-	// lets the policy refuse any other.
+	// The style is embedded in the page, so that one request shows the whole page. Its hash
+	// lets the content security policy refuse any other style.
 	sum := sha256.Sum256([]byte(style))
 	p := &pages{
 		templates: map[string]*template.Template{}, style: template.CSS(style),
@@ -96,8 +96,8 @@ func readPages(dir string) (*pages, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Each page has a copy of the layout: html/template escapes the parts by
-		// where they are used, and a page that fails leaves the others alone.
+		// Each page has its own copy of the layout: html/template escapes parts by where they
+		// are used, and an error in one page does not affect the others.
 		t := template.New(name)
 		if _, err := t.New("layout.html").Parse(layout); err != nil {
 			return nil, fmt.Errorf("parsing layout.html: %w", err)
@@ -115,8 +115,8 @@ func readPages(dir string) (*pages, error) {
 	return p, nil
 }
 
-// checkNames refuses a folder that replaces nothing or has a page under a name
-// that is never looked for.
+// checkNames refuses a folder without any known file, or with a page under an unknown
+// name.
 func checkNames(dir string) error {
 	if dir == "" {
 		return nil
@@ -168,7 +168,7 @@ func readPart(dir, name string) (string, error) {
 	return string(text), nil
 }
 
-// samplePage is for trying templates: with everything, or with nothing optional.
+// samplePage returns data to test templates: with every field, or without optional ones.
 func samplePage(full bool) *Page {
 	p := &Page{T: languages[0], Title: "T", Heading: "H", Token: "t", Status: &Status{User: "u"}, Login: true}
 	if full {
@@ -179,12 +179,12 @@ func samplePage(full bool) *Page {
 	return p
 }
 
-// page begins a page for a client that wanted link.
+// page returns the common data of a page for a client that requested link.
 func (p *Portal) page(r *http.Request, link string) *Page {
 	return p.pageIn(textsOf(r), link)
 }
 
-// textsOf is the language of whoever asks.
+// textsOf returns the texts in the language of a request.
 func textsOf(r *http.Request) *Texts { return textsFor(r.Header.Get("Accept-Language")) }
 
 func (p *Portal) pageIn(t *Texts, link string) *Page {
@@ -195,11 +195,11 @@ func (p *Portal) pageIn(t *Texts, link string) *Page {
 	return page
 }
 
-// buffers hold pages while they are made.
+// buffers are reused to render pages.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// render sends a page. It is made before the first byte is sent, so that a page is
-// whole or an error.
+// render sends a page. It renders the whole page before it sends the first byte, so that
+// clients get a complete page or an error.
 func (p *Portal) render(w http.ResponseWriter, status int, name string, page *Page) {
 	b := buffers.Get().(*bytes.Buffer)
 	defer buffers.Put(b)
@@ -212,7 +212,7 @@ func (p *Portal) render(w http.ResponseWriter, status int, name string, page *Pa
 	send(w, status, page.T, b.Bytes())
 }
 
-// send sends a page that is made.
+// send sends a rendered page.
 func send(w http.ResponseWriter, status int, t *Texts, page []byte) {
 	h := w.Header()
 	h["Content-Type"], h["Content-Language"], h["Vary"] = htmlValue, []string{t.Lang}, varyValue
@@ -227,16 +227,16 @@ var (
 	varyValue = []string{"Accept-Language"}
 )
 
-// formPages are the login pages of whoever comes for the first time, one for each
-// language: nothing but the token differs from client to client, so each is made
-// once, and kept as what is between the tokens.
+// formPages are the login pages for clients' first requests, by language. Only the token
+// differs between clients, so each page is rendered once and kept as the parts between
+// the tokens.
 type formPages map[*Texts][][]byte
 
-// makeFormPages makes them with New's configuration. A language is left out whose
-// template does more with the token than show it as it is.
+// makeFormPages renders the pages with New's configuration. It leaves out a language
+// whose template does more with the token than print it.
 func (p *Portal) makeFormPages() formPages {
-	// As long as tokens are, with all that templates could take for something else;
-	// what is made with either must be the same but for them.
+	// Two values with a token's length and every character that a template could treat
+	// specially. Pages rendered with either must be equal except for the token.
 	const one, two = "0-_aZ9-_Zz-_-_-_tokenO", "9_-zA0_-aA_-_-_-tokenT"
 	made := formPages{}
 	for _, t := range languages {
@@ -245,7 +245,7 @@ func (p *Portal) makeFormPages() formPages {
 			page := p.loginPage(t, token, "")
 			var b bytes.Buffer
 			if err := p.pages.templates["login.html"].Execute(&b, page); err != nil {
-				continue // and will again, where it is logged
+				continue // render fails again for a request, and is logged there
 			}
 			parts[i] = bytes.Split(b.Bytes(), []byte(token))
 		}
@@ -256,7 +256,7 @@ func (p *Portal) makeFormPages() formPages {
 	return made
 }
 
-// sendForm sends the login page with nothing filled in.
+// sendForm sends the login page with empty fields.
 func (p *Portal) sendForm(w http.ResponseWriter, t *Texts, token string) {
 	parts, ok := p.forms[t]
 	if !ok {

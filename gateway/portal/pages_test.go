@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TestHeaders hold for every page, also for those of mistakes.
+// TestHeaders checks every page, also error pages.
 func TestHeaders(t *testing.T) {
 	w := start(t, Config{SuccessURL: "https://welcome.example/x"})
 	check := func(path string) {
@@ -99,7 +99,7 @@ func FuzzTextsFor(f *testing.F) {
 	})
 }
 
-// TestTextsAreComplete: a language lacks nothing, and its formats fit.
+// TestTextsAreComplete: every language has all texts, with matching formats.
 func TestTextsAreComplete(t *testing.T) {
 	for _, texts := range languages {
 		v := reflect.ValueOf(*texts)
@@ -140,7 +140,7 @@ func TestTemplatesAreReplaced(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "login.html", `{{template "head" .}}<p>Ours: {{.Title}}</p>{{template "foot" .}}`)
 	write(t, dir, "style.css", "p { color: teal }\n")
-	write(t, dir, "logo.svg", "<svg/>") // may lie there
+	write(t, dir, "logo.svg", "<svg/>") // other files are allowed
 	start(t, Config{Templates: dir})
 	r := ask(t, clientA, base+"/login", nil)
 	if !strings.Contains(r.body, "<p>Ours: Wi-Fi</p>") || !strings.Contains(r.body, "<style>p { color: teal }\n</style>") {
@@ -242,8 +242,8 @@ func TestHostNames(t *testing.T) {
 	}
 }
 
-// TestFormPages: the pages that are made once are those that would be made for each
-// client, and a template that does more with the token is left alone.
+// TestFormPages: the pages rendered in advance equal those rendered for each client, and a
+// template that does more with the token is excluded.
 func TestFormPages(t *testing.T) {
 	w := start(t, Config{Terms: "One.\n\nTwo."})
 	for _, lang := range languages {
@@ -279,7 +279,7 @@ func TestFormPages(t *testing.T) {
 	}
 }
 
-// headerOf is an answer's header without its moment.
+// headerOf returns an answer's header without its date.
 func headerOf(r reply) http.Header {
 	h := r.Header.Clone()
 	h.Del("Date")

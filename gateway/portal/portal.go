@@ -1,6 +1,6 @@
-// Package portal is the web side of the captive portal: it redirects clients that
-// are not logged in, lets them log in and out, tells them what is left, and
-// answers what operating systems ask to find out whether they are captive.
+// Package portal is the web side of the captive portal: it redirects clients before
+// login, logs them in and out, shows what remains of their session, and answers the
+// probes by which operating systems detect a captive portal.
 //
 //	client ── GET http://anything/ ──▶ data path ──▶ Listen's socket
 //	       ◀─ 302 Location: BASE/login?url=… ───────  captured: not our address, or not our Host
@@ -8,14 +8,14 @@
 //	       ◀─ 303 /status ──────────────────────────
 //
 // The data path hands over connections of unauthenticated clients to port 80 of
-// any address: such a connection's local address is the site the client wanted.
-// A client is known by the remote address of its connection, which the data path
-// ties to a MAC, and by nothing that it says itself.
+// any address: such a connection's local address is that of the requested site.
+// A client is identified by the remote address of its connection, which the data path
+// ties to a MAC, and by nothing in its requests.
 //
 // Paths: /login, /status and /logout for people; /api/captive-portal for devices
-// (RFC 8908). With TLS the pages are served over https only, and the API there as
-// well as over plain HTTP; devices that were told of it by DHCP option 114 or a
-// router advertisement (RFC 8910, 2) ask it over https only.
+// (RFC 8908). With TLS the pages are served over https only, and the API over https
+// and over plain HTTP; devices that got its URL by DHCP option 114 or a router
+// advertisement (RFC 8910, 2) use https only.
 package portal
 
 import (
@@ -40,7 +40,7 @@ import (
 type Sessions interface {
 	// Get returns a client's entry, with its counts up to now.
 	Get(netip.Addr) (session.Session, bool)
-	// Shown notes that a client was sent to the portal.
+	// Shown records that a client was redirected to the portal.
 	Shown(netip.Addr) error
 	// Admit starts a session. On error the client is as it was.
 	Admit(netip.Addr, session.Login) (session.Session, error)
@@ -48,27 +48,27 @@ type Sessions interface {
 	End(netip.Addr, session.Cause) (session.Session, error)
 }
 
-// Authenticator decides who somebody is. An error that has, anywhere in its
-// chain, a method RejectMessage() string says that the credentials are wrong: its
-// message, if any, is for the user. Any other error says that nobody could tell.
+// Authenticator checks credentials. An error that has, anywhere in its chain, a method
+// RejectMessage() string means that the credentials are wrong; its message, if any, is
+// for the user. Any other error means that the credentials could not be checked.
 type Authenticator interface {
 	Authenticate(context.Context, Credentials) (session.Login, error)
 }
 
-// rejected is what an Authenticator's error is when the credentials are wrong.
+// rejected is implemented by an Authenticator's error when the credentials are wrong.
 type rejected interface{ RejectMessage() string }
 
 // Credentials are what a client logs in with. User has 1 to 253 bytes of UTF-8
 // without control characters (RFC 2865, 5.1), Password 1 to 128 bytes (5.2).
 type Credentials = session.Credentials
 
-// Config says how the portal looks and where it is. Zero values are usable but
-// for Address and Methods.
+// Config is the portal's configuration. Zero values are usable except for Address and
+// Methods.
 type Config struct {
 	// Address is the portal's own on the LAN, "10.1.0.1:8080"; IPv4.
 	Address netip.AddrPort
-	// Name is a host name that clients resolve to Address, "portal.example";
-	// empty: the address is used in links. The address always works.
+	// Name is a host name that clients resolve to Address, "portal.example"; empty:
+	// links use the address. The address always works.
 	Name string
 	// TLS serves the pages over https; the zero value: plain HTTP only.
 	TLS TLS
@@ -81,23 +81,23 @@ type Config struct {
 	Title string
 	// SuccessURL is where clients are sent after login; empty: the status page.
 	SuccessURL string
-	// VenueURL is about the place, for devices that show it (RFC 8908, 5).
+	// VenueURL is a page about the place, for devices that show it (RFC 8908, 5).
 	VenueURL string
-	// Templates is a folder whose login.html, status.html, logout.html,
-	// error.html, layout.html and style.css replace the built-in ones, each if
-	// it is there. They are html/template files that are given a Page.
+	// Templates is a folder whose login.html, status.html, logout.html, error.html,
+	// layout.html and style.css replace the built-in ones, each if it exists. They are
+	// html/template files that are executed with a Page.
 	Templates string
-	// Key protects the forms against other sites: 32 random bytes or more, kept
-	// over restarts. Empty: made anew, and a form loaded before a restart has to
-	// be sent twice.
+	// Key protects the forms against other sites: 32 random bytes or more, kept over
+	// restarts. Empty: a new random key, so that a form loaded before a restart must be
+	// sent twice.
 	Key []byte
 	// MaxConns bounds open connections, about 40 KiB each with the client's session;
 	// default 10,000.
-	// MaxConnsPerClient bounds those of one client; default 64, and an eighth of it
-	// while half of all are in use. Where all are, the next one takes the place of
-	// one that is kept for later, or waits for room as long as others leave.
+	// MaxConnsPerClient bounds those of one client; default 64, and an eighth of it while
+	// half of all are in use. When all are in use, a new connection replaces an idle one,
+	// or waits as long as others end.
 	MaxConns, MaxConnsPerClient int
-	patience                    time.Duration // how long it waits though nobody leaves; 0: defaultPatience
+	patience                    time.Duration // how long new connections wait although none ends; 0: defaultPatience
 	// Log is slog.Default() when nil.
 	Log *slog.Logger
 }
@@ -106,23 +106,22 @@ type Config struct {
 type TLS struct {
 	// Address is the portal's for https, "10.1.0.1:8443".
 	Address netip.AddrPort
-	// Cert and Key are PEM files. The certificate must be for Config.Name, or
-	// for the address when there is no name; a renewed one is taken up within a
-	// minute.
+	// Cert and Key are PEM files. The certificate must be valid for Config.Name, or for
+	// the address without a name; a renewed one is loaded within a minute.
 	Cert, Key string
 }
 
 // Methods are the ways to log in.
 type Methods struct {
-	// Login asks for user name and password.
+	// Login accepts user name and password.
 	Login bool
-	// ClickThrough admits whoever accepts the terms, as Guest.
+	// ClickThrough admits clients that accept the terms, as Guest.
 	ClickThrough bool
-	// Guest is what a click grants; its User is "guest" when empty.
+	// Guest is the login of a click-through client; its User is "guest" when empty.
 	Guest session.Login
 }
 
-// Portal answers clients. Make one with New.
+// Portal answers clients. Create it with New.
 type Portal struct {
 	cfg      Config
 	sessions Sessions
@@ -137,12 +136,12 @@ type Portal struct {
 	counters counters
 
 	terms []string  // paragraphs
-	forms formPages // login pages, but for the token
+	forms formPages // login pages without the token
 
 	base      string          // of all links: "http://10.1.0.1:8080"
 	hosts     map[string]bool // Host fields of plain HTTP that mean the portal
 	tlsHosts  map[string]bool // and of https
-	pageHints []header        // what every page is sent with
+	pageHints []header        // headers of every page
 }
 
 // header is a header field and its value as net/http keeps it, so that sending
@@ -186,7 +185,7 @@ func New(cfg Config, sessions Sessions, auth Authenticator) (*Portal, error) {
 	return p, nil
 }
 
-// check returns every mistake, not only the first.
+// check returns all mistakes.
 func (c *Config) check(auth Authenticator) error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -224,7 +223,7 @@ func (c *Config) check(auth Authenticator) error {
 	return errors.Join(errs...)
 }
 
-// ownAddress reports whether a socket can be the portal's.
+// ownAddress reports whether an address is usable for the portal.
 func ownAddress(a netip.AddrPort) bool {
 	return a.Addr().Is4() && !a.Addr().IsUnspecified() && a.Port() != 0
 }
@@ -255,7 +254,7 @@ func (c *Config) setDefaults() {
 	c.Name = strings.ToLower(c.Name)
 }
 
-// host is what links call the portal.
+// host is the portal's host in links.
 func (p *Portal) host() string {
 	switch {
 	case p.cfg.Name != "":
@@ -266,8 +265,8 @@ func (p *Portal) host() string {
 	return p.cfg.Address.Addr().String()
 }
 
-// setBase works out what the portal's URLs begin with and which Host fields are
-// its own.
+// setBase computes the prefix of the portal's URLs and the Host fields that mean the
+// portal.
 func (p *Portal) setBase() {
 	const httpPort, httpsPort = 80, 443
 	plain, secure := p.cfg.Address, p.cfg.TLS.Address
@@ -279,7 +278,7 @@ func (p *Portal) setBase() {
 	}
 }
 
-// authority is "host:port", without the port when it is the scheme's own.
+// authority is "host:port", without the scheme's default port.
 func authority(host string, port, schemePort uint16) string {
 	if port == schemePort {
 		return host
@@ -287,7 +286,7 @@ func authority(host string, port, schemePort uint16) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
-// hostFields are the Host header fields of requests that mean an address or name.
+// hostFields returns the Host header fields that mean an address or name.
 func hostFields(name string, a netip.AddrPort, schemePort uint16) map[string]bool {
 	fields := map[string]bool{a.String(): true, authority(a.Addr().String(), a.Port(), schemePort): true}
 	if name != "" {
@@ -297,8 +296,8 @@ func hostFields(name string, a netip.AddrPort, schemePort uint16) map[string]boo
 	return fields
 }
 
-// APIURL is what DHCP option 114 tells devices (RFC 8910, 2). It is empty without
-// TLS, which they insist on.
+// APIURL is the value of DHCP option 114 (RFC 8910, 2). It is empty without TLS, which
+// devices require.
 func (p *Portal) APIURL() string {
 	if p.cert == nil {
 		return ""
@@ -306,7 +305,8 @@ func (p *Portal) APIURL() string {
 	return p.base + apiPath
 }
 
-// routes are the portal's own paths. What is captured never gets here.
+// routes returns the handlers of the portal's own paths. Captured requests are answered
+// earlier.
 func (p *Portal) routes() *http.ServeMux {
 	m := http.NewServeMux()
 	m.HandleFunc("GET /{$}", p.getHome)
@@ -320,9 +320,8 @@ func (p *Portal) routes() *http.ServeMux {
 	return m
 }
 
-// pageHeaders keep a page from doing anything but being read and sending its
-// forms back. Browsers apply form-action to redirects of a form's answer too, so
-// that the success URL must be named.
+// pageHeaders restricts pages to being shown and sending their forms. Browsers also apply
+// form-action to the redirect after a form, so the success URL must be listed.
 func pageHeaders(styleHash, successURL string) []header {
 	policy := "default-src 'none'; style-src '" + styleHash + "'; img-src data:; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
 	if u, err := url.Parse(successURL); err == nil && u.Host != "" {

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// probe is a URL that an operating system or browser fetches to find out whether
-// it is captive, and the answer that says it is not. Before login it is redirected
-// like everything else, which opens the sheet. Afterwards it reaches the Internet;
-// only one that was already on its way comes here, and is told what it hopes for.
+// probe is a URL that an operating system or browser fetches to detect a captive portal,
+// with the answer that means "not captive". Before login, probes are redirected like
+// other requests, which opens the login page. After login, probes reach the Internet;
+// one that was already on its way arrives here and gets its expected answer.
 type probe struct {
 	host, path  string // an empty host is any, an empty path is any
 	status      int    // 0: a page that a captive device opens for its user
 	contentType string
 	body        string
-	extra       [2]string // a header field more
+	extra       [2]string // an additional header field
 }
 
 const (
@@ -25,17 +25,16 @@ const (
 	kindleStub       = "<html><body>81ce4465-7167-4dcb-835b-dcc9e44c112a</body></html>\n"
 )
 
-// probes are looked through in order; a path that several vendors use comes
-// before the hosts.
+// probes are checked in order. Paths that several vendors use come before hosts.
 var probes = []probe{
-	// Android, Chrome, ChromeOS, Edge, Fire OS and the many that copied them.
+	// Android, Chrome, ChromeOS, Edge, Fire OS and many others.
 	{path: "/generate_204", status: http.StatusNoContent},
 	{path: "/gen_204", status: http.StatusNoContent},
 	// iOS and macOS.
 	{host: "captive.apple.com", status: http.StatusOK, contentType: "text/html", body: appleSuccess},
 	{path: "/hotspot-detect.html", status: http.StatusOK, contentType: "text/html", body: appleSuccess},
 	{path: "/library/test/success.html", status: http.StatusOK, contentType: "text/html", body: appleSuccess},
-	// Windows; /redirect is what it opens in the browser of a captive user.
+	// Windows; it opens /redirect in the browser of a captive user.
 	{path: "/connecttest.txt", status: http.StatusOK, contentType: "text/plain", body: "Microsoft Connect Test"},
 	{path: "/ncsi.txt", status: http.StatusOK, contentType: "text/plain", body: "Microsoft NCSI"},
 	{host: "www.msftconnecttest.com", path: "/redirect"},
@@ -57,8 +56,8 @@ var probes = []probe{
 	{path: "/kindle-wifi/wifistub-eink.html", status: http.StatusOK, contentType: "text/html", body: kindleStub},
 }
 
-// findProbe returns the probe that a request is, nil if none. Its user did not
-// ask for the URL and need not be taken back to it.
+// findProbe returns the probe that matches a request, or nil. After a probe's redirect
+// the user need not be taken back to the URL.
 func findProbe(host, path string) *probe {
 	name, port, found := strings.Cut(host, ":")
 	if found && port != "80" {
@@ -74,7 +73,7 @@ func findProbe(host, path string) *probe {
 	return nil
 }
 
-// answer tells an admitted client's probe that all is well.
+// answer sends an admitted client the answer that means "not captive".
 func (p *probe) answer(w http.ResponseWriter) {
 	h := w.Header()
 	if p.contentType != "" {
@@ -82,7 +81,7 @@ func (p *probe) answer(w http.ResponseWriter) {
 		h.Set("Content-Length", strconv.Itoa(len(p.body)))
 	}
 	if p.extra[0] != "" {
-		h[p.extra[0]] = []string{p.extra[1]} // as it is written, not canonicalised
+		h[p.extra[0]] = []string{p.extra[1]} // exact spelling, not canonicalised
 	}
 	w.WriteHeader(p.status)
 	if p.body != "" {

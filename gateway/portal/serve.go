@@ -15,44 +15,44 @@ import (
 	"time"
 )
 
-// Limits of one connection. What a client sends is small, so that seconds are
-// enough on any network; a slow one ties up no more than a goroutine.
+// Limits of one connection. Clients send little, so seconds suffice on any network; a slow
+// client occupies only a goroutine.
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 10 * time.Second
-	// authTimeout ends an Authenticator's work: RADIUS with two servers and
-	// their retransmissions takes its time.
+	// authTimeout bounds an Authenticator: RADIUS with two servers and retransmissions is
+	// slow.
 	authTimeout = 30 * time.Second
-	// writeTimeout counts from the request's header on; a log-in may have to wait
-	// for another one of its client.
+	// writeTimeout counts from the request's header on; a login may have to wait for
+	// another one of the same client.
 	writeTimeout = 2*authTimeout + readTimeout
 	idleTimeout  = 15 * time.Second
-	// goodbye is how long Serve lets answers finish when it ends.
+	// goodbye is how long Serve waits for unfinished answers when it ends.
 	goodbye = time.Second
-	// maxHeaderBytes has room for the cookies of whatever site the client wanted.
+	// maxHeaderBytes leaves space for the cookies of the requested site.
 	maxHeaderBytes = 16 << 10
 	maxFormBytes   = 8 << 10
 )
 
-// Stats count what happened since New.
+// Stats are counts since New.
 type Stats struct {
 	Redirects   uint64 // captured requests sent to the login page
-	Probes      uint64 // probes of admitted clients told that all is well
+	Probes      uint64 // probes of admitted clients answered
 	Logins      uint64 // clients admitted
 	Rejected    uint64 // wrong passwords
-	Unavailable uint64 // log-ins that nobody could decide
-	BackedOff   uint64 // log-ins too soon after wrong passwords
+	Unavailable uint64 // logins that could not be decided
+	BackedOff   uint64 // logins too soon after wrong passwords
 	Forged      uint64 // forms without the token of their client
-	Logouts     uint64 // sessions that their client ended
+	Logouts     uint64 // sessions ended by their client
 	Turned      uint64 // connections beyond the limits
 }
 
-// counters are Stats while they grow.
+// counters are the live counters behind Stats.
 type counters struct {
 	redirects, probes, logins, rejected, unavailable, backedOff, forged, logouts, turned atomic.Uint64
 }
 
-// Stats reads the counters; each is exact, together they are of about one moment.
+// Stats reads the counters. Each is exact; they are not read at the same instant.
 func (p *Portal) Stats() Stats {
 	c := &p.counters
 	return Stats{
@@ -62,8 +62,8 @@ func (p *Portal) Stats() Stats {
 	}
 }
 
-// Run listens and serves until ctx ends. The data path should be given
-// connections only once it runs: before, they are refused.
+// Run listens and serves until ctx ends. The data path should hand over connections only
+// after Run has started: earlier ones are refused.
 func (p *Portal) Run(ctx context.Context) error {
 	plain, err := Listen(ctx, p.cfg.Address)
 	if err != nil {
@@ -79,16 +79,16 @@ func (p *Portal) Run(ctx context.Context) error {
 	return p.Serve(ctx, plain, secure)
 }
 
-// Serve serves connections of both listeners, which it closes, until ctx ends;
-// that is no error. secure is for https and may be nil. All handlers have
-// returned when it does.
+// Serve serves connections of both listeners until ctx ends, which is no error, and
+// closes them. secure is for https and may be nil. All handlers have returned when Serve
+// returns.
 func (p *Portal) Serve(ctx context.Context, plain, secure net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := &crowd{max: p.cfg.MaxConns, maxPerClient: p.cfg.MaxConnsPerClient, patience: p.cfg.patience, clients: map[netip.Addr]int{}}
 	turned := func() { p.counters.turned.Add(1) }
 	srv := p.server(ctx, c)
-	var conns sync.WaitGroup // added to by the Serve loops, waited for when they have ended
+	var conns sync.WaitGroup // the Serve loops add to it; waited for after they have ended
 	srv.ConnState = func(conn net.Conn, s http.ConnState) {
 		c.changed(conn, s)
 		switch s {
@@ -115,7 +115,7 @@ func (p *Portal) Serve(ctx context.Context, plain, secure net.Listener) error {
 	cancel() // ends authentications, so that their requests are answered
 	stop, done := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
 	defer done()
-	if err := srv.Shutdown(stop); err != nil { // somebody is not done in time
+	if err := srv.Shutdown(stop); err != nil { // a request did not finish in time
 		srv.Close()
 	}
 	for range running {
@@ -128,18 +128,18 @@ func (p *Portal) Serve(ctx context.Context, plain, secure net.Listener) error {
 	return nil
 }
 
-// server is an HTTP/1 server: captured requests are HTTP/1, and for three small
-// pages HTTP/2 is only more to attack.
+// server returns an HTTP/1 server: captured requests are HTTP/1, and HTTP/2 would only
+// add attack surface for three small pages.
 func (p *Portal) server(ctx context.Context, all *crowd) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
-	// Every phase has its limit: a client that sends or reads slowly loses its
-	// connection instead of holding one for ever (slowloris).
+	// Every phase has a time limit: a client that sends or reads slowly loses its
+	// connection (slowloris).
 	srv := &http.Server{
 		Handler: p, Protocols: &protocols,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: maxHeaderBytes, DisableGeneralOptionsHandler: true, // "OPTIONS *" may be captured as well
-		// What clients do wrong would fill the log.
+		MaxHeaderBytes: maxHeaderBytes, DisableGeneralOptionsHandler: true, // "OPTIONS *" may be a captured request too
+		// Clients' mistakes would fill the log.
 		ErrorLog:    slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(_ context.Context, c net.Conn) context.Context {
@@ -154,12 +154,12 @@ func (p *Portal) server(ctx context.Context, all *crowd) *http.Server {
 	return srv
 }
 
-// peer is what is known of a connection.
+// peer describes a connection.
 type peer struct {
-	client netip.Addr      // who
-	local  netip.AddrPort  // where it believes to be
-	life   context.Context // of the server: outlives the request
-	crowd  *crowd          // whom it is one of
+	client netip.Addr      // remote address
+	local  netip.AddrPort  // local address: the portal's, or that of the requested site
+	life   context.Context // the server's context: outlives the request
+	crowd  *crowd          // the limiter that counts the connection
 }
 
 // peerKey finds the peer in a request's context.
@@ -188,9 +188,8 @@ func (p *Portal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mux.ServeHTTP(w, r)
 }
 
-// toTLS sends what was asked over plain HTTP to where it is served. Of a form
-// nothing is kept: its password has crossed the network readable, and should not
-// seem to be welcome.
+// toTLS redirects a plain HTTP request to https. A form's content is discarded: its
+// password has crossed the network in plain text, which must not appear to work.
 func (p *Portal) toTLS(w http.ResponseWriter, r *http.Request) {
 	to := p.base + "/"
 	if r.Method == http.MethodGet && r.URL.Path == "/login" {
@@ -202,8 +201,8 @@ func (p *Portal) toTLS(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// survive keeps a defect in one answer from hiding at debug level, where net/http
-// would log it.
+// survive logs a panic in a handler at error level; net/http would log it at debug
+// level, which hides it.
 func (p *Portal) survive(w http.ResponseWriter, r *http.Request) {
 	failure := recover()
 	if failure == nil {

@@ -40,7 +40,7 @@ func TestRun(t *testing.T) {
 	again.Close()
 }
 
-// TestServeSaysWhatFailed: a listener that breaks ends all of it.
+// TestServeSaysWhatFailed: a broken listener ends Serve with its error.
 func TestServeSaysWhatFailed(t *testing.T) {
 	p, err := New(Config{Address: portalAddr, Methods: Methods{ClickThrough: true}}, &table{}, nil)
 	if err != nil {
@@ -74,7 +74,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// TestDefectIsLogged and costs its own request only.
+// TestDefectIsLogged: a panic is logged and affects its own request only.
 func TestDefectIsLogged(t *testing.T) {
 	var log lockedBuffer
 	w := start(t, Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -89,7 +89,7 @@ func TestDefectIsLogged(t *testing.T) {
 	logIn(t, clientA)
 }
 
-// TestLogInjection: what clients type cannot make lines of its own.
+// TestLogInjection: clients' input cannot add lines to the log.
 func TestLogInjection(t *testing.T) {
 	var log lockedBuffer
 	start(t, Config{Log: slog.New(slog.NewTextHandler(&log, nil))})

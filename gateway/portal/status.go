@@ -9,7 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// Status is what the status page says of a session.
+// Status is a session as the status page shows it.
 type Status struct {
 	User     string
 	Elapsed  string // since login
@@ -19,8 +19,8 @@ type Status struct {
 	DataLeft string // before the quota is used up; empty: no quota
 }
 
-// getStatus shows the session. The page does not reload itself, which would take
-// a reader's place away (WCAG 2.2.2, technique F41): it has a link that does.
+// getStatus shows the session. The page does not reload itself, because a reload loses a
+// reader's position (WCAG 2.2.2, technique F41); it has a link for it.
 func (p *Portal) getStatus(w http.ResponseWriter, r *http.Request) {
 	s, ok := p.admitted(w, r)
 	if !ok {
@@ -35,7 +35,7 @@ func (p *Portal) getStatus(w http.ResponseWriter, r *http.Request) {
 	p.render(w, http.StatusOK, "status.html", page)
 }
 
-// getLogout asks whoever typed the address; a link must not log anybody out.
+// getLogout asks for confirmation; a link must not log a user out.
 func (p *Portal) getLogout(w http.ResponseWriter, r *http.Request) {
 	s, ok := p.admitted(w, r)
 	if !ok {
@@ -48,7 +48,7 @@ func (p *Portal) getLogout(w http.ResponseWriter, r *http.Request) {
 	p.render(w, http.StatusOK, "logout.html", page)
 }
 
-// postLogout ends the session. A second one finds none and is sent to log in.
+// postLogout ends the session. A second one finds no session and is redirected to login.
 func (p *Portal) postLogout(w http.ResponseWriter, r *http.Request) {
 	form, ok := p.form(w, r)
 	if !ok {
@@ -60,7 +60,7 @@ func (p *Portal) postLogout(w http.ResponseWriter, r *http.Request) {
 	}
 	if !p.tokens.valid(form.Get("token"), s.Key, time.Now()) {
 		p.counters.forged.Add(1)
-		http.Redirect(w, r, "/logout", http.StatusSeeOther) // asks, with a new token
+		http.Redirect(w, r, "/logout", http.StatusSeeOther) // asks again, with a new token
 		return
 	}
 	if _, err := p.sessions.End(s.Addr, session.UserRequest); err != nil {
@@ -73,7 +73,7 @@ func (p *Portal) postLogout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login?note="+noteLoggedOut, http.StatusSeeOther)
 }
 
-// admitted returns the session of an admitted client; others are sent to log in.
+// admitted returns the session of an admitted client and redirects others to login.
 func (p *Portal) admitted(w http.ResponseWriter, r *http.Request) (session.Session, bool) {
 	s, ok := p.client(w, r)
 	if ok && s.State != session.Authenticated {
@@ -83,8 +83,8 @@ func (p *Portal) admitted(w http.ResponseWriter, r *http.Request) (session.Sessi
 	return s, ok
 }
 
-// client returns the entry of whoever asks, or says that there is none: without a
-// lease there is nobody to admit.
+// client returns the entry of the requesting client, or answers that there is none:
+// without a lease a client cannot be admitted.
 func (p *Portal) client(w http.ResponseWriter, r *http.Request) (session.Session, bool) {
 	s, ok := p.sessions.Get(peerOf(r).client)
 	if !ok {
@@ -95,7 +95,7 @@ func (p *Portal) client(w http.ResponseWriter, r *http.Request) (session.Session
 	return s, ok
 }
 
-// form reads what a form sent. Only the kind that the pages use is read.
+// form reads a submitted form. It accepts only the encoding that the pages use.
 func (p *Portal) form(w http.ResponseWriter, r *http.Request) (url.Values, bool) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
 	err := r.ParseForm()
@@ -111,25 +111,25 @@ func (p *Portal) form(w http.ResponseWriter, r *http.Request) (url.Values, bool)
 	return nil, false
 }
 
-// retryAfter is what 503 suggests, seconds.
+// retryAfter is the delay in a 503 answer, seconds.
 const retryAfter = "10"
 
-// unavailable says that nobody could decide, and that it is not the user's fault.
+// unavailable answers that the login could not be decided, through no fault of the user.
 func (p *Portal) unavailable(w http.ResponseWriter, page *Page) {
 	page.Heading, page.Text = page.T.Unavailable, page.T.UnavailableText
 	w.Header().Set("Retry-After", retryAfter)
 	p.render(w, http.StatusServiceUnavailable, "error.html", page)
 }
 
-// notFound is the answer to every other path of the portal's own; those of other
-// sites are redirected.
+// notFound answers all other paths of the portal; requests for other sites are
+// redirected before.
 func (p *Portal) notFound(w http.ResponseWriter, r *http.Request) {
 	page := p.page(r, "")
 	page.Heading, page.Text = page.T.NotFound, page.T.NotFoundText
 	p.render(w, http.StatusNotFound, "error.html", page)
 }
 
-// remaining is what a session has left.
+// remaining is the rest of a session.
 type remaining struct {
 	timed bool
 	time  time.Duration // until it ends, 0 when it should have
@@ -137,7 +137,7 @@ type remaining struct {
 	bytes uint64 // until the first of its quotas is used up
 }
 
-// remainingOf works out what an authenticated session has left at a moment.
+// remainingOf returns the rest of an authenticated session at a time.
 func remainingOf(s session.Session, now time.Time) remaining {
 	var left remaining
 	if timeout := s.Limits.SessionTimeout; timeout > 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// Texts are all words of the pages in one language.
+// Texts are all texts of the pages in one language.
 type Texts struct {
 	Lang    string // BCP 47
 	Decimal string // between the whole and its tenths
@@ -31,7 +31,7 @@ type Texts struct {
 	Stay, Back                     string
 }
 
-// languages are those that the pages speak, the one for everybody else first.
+// languages are the available languages; the first is the default.
 var languages = []*Texts{english, german}
 
 var english = &Texts{
@@ -74,18 +74,18 @@ var german = &Texts{
 	Stay: "Verbunden bleiben", Back: "Zur Startseite",
 }
 
-// maxLanguages bounds how many of a client's languages are looked at.
+// maxLanguages bounds how many of a client's languages are considered.
 const maxLanguages = 16
 
-// textsFor chooses the language that an Accept-Language field likes best
-// (RFC 9110, 12.5.4); of equals the first. English is for all that fits nothing.
+// textsFor chooses the preferred language of an Accept-Language field (RFC 9110, 12.5.4),
+// the first of equals, and English if none matches.
 func textsFor(accept string) *Texts {
 	best, bestQuality := languages[0], 0.0
 	for range maxLanguages {
 		var item string
 		item, accept, _ = strings.Cut(accept, ",")
 		tag, params, _ := strings.Cut(item, ";")
-		// A weight that is none takes the language out of the choice.
+		// An invalid weight excludes the language.
 		quality := 1.0
 		if q, ok := strings.CutPrefix(strings.ReplaceAll(params, " ", ""), "q="); ok {
 			var err error
@@ -93,7 +93,7 @@ func textsFor(accept string) *Texts {
 				quality = 0
 			}
 		}
-		// "de-AT" is served with what there is of "de" (RFC 4647, 3.4).
+		// "de-AT" is served with "de" (RFC 4647, 3.4).
 		primary, _, _ := strings.Cut(strings.TrimSpace(tag), "-")
 		for _, t := range languages {
 			if quality > bestQuality && strings.EqualFold(primary, t.Lang) {
@@ -107,7 +107,7 @@ func textsFor(accept string) *Texts {
 	return best
 }
 
-// status puts a session into words.
+// status formats a session.
 func (t *Texts) status(s session.Session, now time.Time) *Status {
 	st := &Status{
 		User: s.User, Elapsed: t.duration(now.Sub(s.Began)),
@@ -123,7 +123,7 @@ func (t *Texts) status(s session.Session, now time.Time) *Status {
 	return st
 }
 
-// duration is rounded down to what matters: "45 s", "12 min", "3 h 5 min", "12 days".
+// duration is rounded down to one or two units: "45 s", "12 min", "3 h 5 min", "12 days".
 func (t *Texts) duration(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch d = max(0, d); {

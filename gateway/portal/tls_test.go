@@ -62,7 +62,7 @@ func secureClient(pool *x509.CertPool) *http.Client {
 	}
 }
 
-// TestTLSIsWhereLinksLead, also from what was asked for over plain HTTP.
+// TestTLSIsWhereLinksLead: also for requests over plain HTTP.
 func TestTLSIsWhereLinksLead(t *testing.T) {
 	files, pool := writeCertificate(t, t.TempDir(), portalName, 1)
 	w := start(t, Config{Name: portalName, TLS: files})

@@ -10,25 +10,25 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// tokens make the forms' hidden proof that a page of the portal, shown to the same
-// client, sent them. Another site can make a browser send a form, but cannot read
-// the token that goes into it; one of another client does not fit. The usual means
-// do not serve here: there are no cookies, and browsers leave Sec-Fetch-Site away
-// over plain HTTP and some of them Origin.
+// tokens creates the forms' hidden field, which proves that a page of the portal, shown
+// to the same client, sent the form. Another site can make a browser send a form but
+// cannot read the token; another client's token does not match. The usual defences do
+// not apply here: there are no cookies, and over plain HTTP browsers omit
+// Sec-Fetch-Site and some omit Origin.
 type tokens struct{ key []byte }
 
-// tokenAge is how long a token is good for at least, and half of what it is at
-// most: a page may stay open over night.
+// tokenAge is the shortest validity of a token and half of the longest: a page may stay
+// open overnight.
 const tokenAge = 12 * time.Hour
 
-// tokenBytes of the HMAC are plenty against guessing over a network.
+// tokenBytes of the HMAC suffice against guessing over a network.
 const tokenBytes = 16
 
 func (t tokens) make(key session.Key, now time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(t.sum(key, period(now)))
 }
 
-// valid reports whether a token was made for this client not long ago.
+// valid reports whether a token was made for this client recently enough.
 func (t tokens) valid(token string, key session.Key, now time.Time) bool {
 	got, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil {
@@ -40,7 +40,7 @@ func (t tokens) valid(token string, key session.Key, now time.Time) bool {
 
 func period(now time.Time) int64 { return now.Unix() / int64(tokenAge/time.Second) }
 
-// sum names its purpose, so that the key may have others.
+// sum includes its purpose, so that the key can have others.
 func (t tokens) sum(key session.Key, period int64) []byte {
 	h := hmac.New(sha256.New, t.key)
 	h.Write([]byte("gatewayd portal form\x00"))

@@ -21,7 +21,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// table is a table of clients in memory. Only what the portal sees of it is there.
+// table is a table of clients in memory, as far as the portal uses it.
 type table struct {
 	mu      sync.Mutex
 	clients map[netip.Addr]session.Session // guarded by mu
@@ -74,7 +74,7 @@ func (tb *table) fails(err error) {
 	tb.fail = err
 }
 
-// causes are those of the sessions that were ended.
+// causes returns those of the ended sessions.
 func (tb *table) causes() []session.Cause {
 	tb.mu.Lock()
 	defer tb.mu.Unlock()
@@ -95,12 +95,12 @@ func (tb *table) change(addr netip.Addr, f func(*session.Session)) error {
 
 var _ Sessions = (*table)(nil)
 
-// users are an Authenticator that knows anna.
+// users is an Authenticator that knows anna.
 type users struct {
 	mu    sync.Mutex
 	asked int                              // guarded by mu
-	down  error                            // guarded by mu: what it answers instead
-	hold  func(ctx context.Context, n int) // guarded by mu: called for the n-th question, from 1
+	down  error                            // guarded by mu: its error
+	hold  func(ctx context.Context, n int) // guarded by mu: called for the n-th request, from 1
 }
 
 const (
@@ -109,7 +109,7 @@ const (
 	hostileReply = "<script>alert(1)</script> account expired\x1b[31m"
 )
 
-// wrong is an error as the RADIUS client's.
+// wrong is an error like the RADIUS client's.
 type wrong struct{ message string }
 
 func (w *wrong) Error() string         { return "rejected" }
@@ -134,7 +134,7 @@ func (u *users) Authenticate(ctx context.Context, c Credentials) (session.Login,
 	return session.Login{User: c.User, Limits: session.Limits{SessionTimeout: 100 * 24 * time.Hour, TotalBytes: 5e9}}, nil
 }
 
-// answers makes them answer err, or ask hold first.
+// answers makes Authenticate return err, or call hold first.
 func (u *users) answers(err error, hold func(ctx context.Context, n int)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -149,8 +149,7 @@ func (u *users) questions() int {
 
 var _ Authenticator = (*users)(nil)
 
-// world is a running portal with its table and users; clientA and clientB are
-// leased.
+// world is a running portal with its table and users; clientA and clientB have leases.
 type world struct {
 	*Portal
 	table *table
@@ -205,7 +204,7 @@ type reply struct {
 	body string
 }
 
-// main is what a page says, without its style.
+// main returns a page's text without its style.
 func (r reply) main() string {
 	_, text, found := strings.Cut(r.body, "<main>")
 	if !found {

@@ -31,13 +31,13 @@ var terminateCauses = map[session.Cause]rfc2866.AcctTerminateCause{
 	session.NASRequest:     rfc2866.AcctTerminateCause_Value_NASRequest,
 }
 
-// event is the request that tells of an event.
+// event returns the request that reports an event.
 func (c *Client) event(e session.Event) (*accountingRequest, error) {
 	status, known := statusTypes[e.Kind]
 	if !known {
 		return nil, fmt.Errorf("unknown kind of event %q", e.Kind)
 	}
-	cause := rfc2866.AcctTerminateCause_Value_NASError // of a cause that RADIUS has no word for
+	cause := rfc2866.AcctTerminateCause_Value_NASError // for causes without a RADIUS value
 	if v, known := terminateCauses[e.Cause]; known {
 		cause = v
 	}
@@ -51,7 +51,7 @@ func (c *Client) event(e session.Event) (*accountingRequest, error) {
 			p.Add(rfc2865.Class_Type, class)
 		}
 		if e.Kind != session.Started {
-			// To the nearest: clocks that are slewed make an hour's session a hair shorter.
+			// Rounded: with a clock that is being slewed, an hour's session may be slightly shorter.
 			p.number(rfc2866.AcctSessionTime_Type, seconds(e.At.Sub(e.Began).Round(time.Second)))
 			p.counts(e.Counts, c.cfg.SwapOctets)
 		}
@@ -68,8 +68,8 @@ func (c *Client) authentic() rfc2866.AcctAuthentic {
 	return rfc2866.AcctAuthentic_Value_RADIUS
 }
 
-// counts adds what a session has used. The upper halves of octets are
-// attributes of their own (RFC 2869, 5.1); packets have only a lower half.
+// counts adds a session's counts. The upper halves of octet counts are separate
+// attributes (RFC 2869, 5.1); packet counts have only a lower half.
 func (b builder) counts(n session.Counts, swap bool) {
 	inBytes, inPackets, outBytes, outPackets := n.UpBytes, n.UpPackets, n.DownBytes, n.DownPackets
 	if swap {
@@ -95,6 +95,6 @@ func (c *Client) restart(on bool) *accountingRequest {
 	}}
 }
 
-// maxClass is how many bytes of Class attributes, with their headers, fit into
-// an accounting packet beside the longest values of all others.
+// maxClass is how many bytes of Class attributes, with their headers, fit into an
+// accounting packet beside the longest values of all other attributes.
 const maxClass = radius.MaxPacketLength - headerSize - 4*(maxValue+2) - 256

@@ -17,7 +17,7 @@ import (
 // began is in the past, so that its delay is not 0.
 var began = time.Now().Add(-2 * time.Hour).Truncate(time.Second)
 
-// testEvent is of a session with more than 4 GiB each way.
+// testEvent is an event of a session with more than 4 GiB each way.
 func testEvent(kind session.Kind, after time.Duration, cause session.Cause) session.Event {
 	return session.Event{
 		Kind: kind, Cause: cause, At: began.Add(after),
@@ -86,8 +86,8 @@ func TestAccounting(t *testing.T) {
 	}
 }
 
-// checkTimes holds what tells when an event was against the event, and removes
-// it: Acct-Delay-Time before the packet came (RFC 2866, 5.2).
+// checkTimes compares the attributes that give an event's time with the event, and removes
+// them: Acct-Delay-Time before the packet arrived (RFC 2866, 5.2).
 func checkTimes(t *testing.T, r record, at time.Time) {
 	t.Helper()
 	came, err := strconv.ParseInt(strings.Join(r["Timestamp"], " "), 10, 64)
@@ -148,8 +148,8 @@ func TestAccountingOnAndOff(t *testing.T) {
 	}
 }
 
-// TestAccountingOutlivesItsServer: a stop is told to the second server while
-// the first is silent, and nothing is told twice.
+// TestAccountingOutlivesItsServer: a stop is sent to the second server while the first is
+// silent, and nothing is sent twice.
 func TestAccountingOutlivesItsServer(t *testing.T) {
 	first, second := startFreeRADIUS(t), startFreeRADIUS(t)
 	c := newClient(t, Config{Servers: []Server{first.server(), second.server()}, Timeout: 3 * time.Second, Retries: -1})

@@ -18,15 +18,15 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// Why an answer is dropped.
+// Reasons for dropping an answer.
 var (
 	errMalformed = errors.New("malformed answer")
 	errUnsigned  = errors.New("answer without Message-Authenticator")
 	errForged    = errors.New("answer with a wrong authenticator")
 )
 
-// open decodes an answer if it is a true one to a request: whose authenticator
-// is given, and whose answers must be signed or not. Errors are one of the above.
+// open decodes an authentic answer to a request with the given authenticator. signed
+// means that the answer must have a Message-Authenticator. Errors are one of the above.
 func open(data, secret []byte, request [16]byte, signed bool) (*radius.Packet, error) {
 	if len(data) < headerSize {
 		return nil, errMalformed
@@ -35,7 +35,7 @@ func open(data, secret []byte, request [16]byte, signed bool) (*radius.Packet, e
 	if size < headerSize || size > len(data) || size > radius.MaxPacketLength {
 		return nil, errMalformed
 	}
-	data = data[:size] // what follows is padding (RFC 2865, 3)
+	data = data[:size] // the rest is padding (RFC 2865, 3)
 	signature, err := findSignature(data)
 	switch {
 	case err != nil || !expected(radius.Code(data[0]), signed):
@@ -52,7 +52,7 @@ func open(data, secret []byte, request [16]byte, signed bool) (*radius.Packet, e
 	return p, nil
 }
 
-// expected reports whether a code answers an Access-Request, or else an
+// expected reports whether a code answers an Access-Request or, without access, an
 // Accounting-Request.
 func expected(code radius.Code, access bool) bool {
 	switch code {
@@ -64,8 +64,8 @@ func expected(code radius.Code, access bool) bool {
 	return false
 }
 
-// findSignature returns where the Message-Authenticator's value begins, 0 when
-// there is none. Two of them, or attributes that do not add up, are errors.
+// findSignature returns the offset of the Message-Authenticator's value, 0 when there is
+// none. Two of them, or attributes with wrong lengths, are errors.
 func findSignature(data []byte) (int, error) {
 	at := 0
 	for i := headerSize; i < len(data); {
@@ -97,9 +97,8 @@ func authenticatorHolds(data, secret []byte, request [16]byte) bool {
 	return subtle.ConstantTimeCompare(h.Sum(nil), data[4:headerSize]) == 1
 }
 
-// signatureHolds verifies the Message-Authenticator at an offset: an HMAC over
-// the packet with the request's authenticator and zeros in its own place (RFC
-// 3579, 3.2).
+// signatureHolds verifies the Message-Authenticator at an offset: an HMAC over the packet
+// with the request's authenticator, and with zeros in place of the value (RFC 3579, 3.2).
 func signatureHolds(data []byte, at int, secret []byte, request [16]byte) bool {
 	var zeros [md5.Size]byte
 	mac := hmac.New(md5.New, secret)
@@ -111,7 +110,7 @@ func signatureHolds(data []byte, at int, secret []byte, request [16]byte) bool {
 	return hmac.Equal(mac.Sum(nil), data[at:at+md5.Size])
 }
 
-// decide makes of a true answer what it means.
+// decide converts an authentic answer to a login or an error.
 func (c *Client) decide(user string, p *radius.Packet) (session.Login, error) {
 	switch p.Code {
 	case radius.CodeAccessReject:
@@ -138,14 +137,14 @@ func (c *Client) decide(user string, p *radius.Packet) (session.Login, error) {
 		}
 	}
 	if size > maxClass {
-		// To leave some out would make accounting that nobody can match.
+		// Leaving some out would make accounting that the server cannot match.
 		return session.Login{}, fmt.Errorf("the server sent %d bytes of Class, more than the %d that accounting can return", size, maxClass)
 	}
 	return login, nil
 }
 
-// Vendors and their attributes. The numbers of ChilliSpot's gigawords are those
-// of CoovaChilli's dictionary, which FreeRADIUS does not ship.
+// Vendors and their attributes. The numbers of ChilliSpot's gigawords are from
+// CoovaChilli's dictionary, which FreeRADIUS does not ship.
 const (
 	vendorWISPr      = 14122
 	vendorChilliSpot = 14559
@@ -156,7 +155,7 @@ const (
 	chilliMaxInputHigh, chilliMaxOutputHigh, chilliMaxTotalHigh = 21, 22, 23
 )
 
-// limits is what an Access-Accept grants.
+// limits returns the limits of an Access-Accept.
 func (c *Client) limits(p *radius.Packet) session.Limits {
 	numberOr0 := func(t radius.Type) time.Duration {
 		v, _ := number(p, t)
@@ -184,8 +183,7 @@ func (c *Client) limits(p *radius.Packet) session.Limits {
 	return l
 }
 
-// number is an attribute that is a number; false when there is none, or one of
-// another size.
+// number returns a numeric attribute; false when it is missing or has another size.
 func number(p *radius.Packet, t radius.Type) (uint32, bool) {
 	a, there := p.Lookup(t)
 	if !there {
@@ -195,8 +193,8 @@ func number(p *radius.Packet, t radius.Type) (uint32, bool) {
 	return v, err == nil
 }
 
-// vendorNumber is a vendor's attribute that is a number, 0 when there is none.
-// One Vendor-Specific attribute may hold several of them (RFC 2865, 5.26).
+// vendorNumber returns a vendor's numeric attribute, 0 when it is missing. One
+// Vendor-Specific attribute may contain several (RFC 2865, 5.26).
 func vendorNumber(p *radius.Packet, vendor uint32, kind byte) uint32 {
 	for _, a := range p.Attributes {
 		if a.Type != rfc2865.VendorSpecific_Type || len(a.Attribute) < 4 || binary.BigEndian.Uint32(a.Attribute) != vendor {
@@ -216,9 +214,8 @@ func vendorNumber(p *radius.Packet, vendor uint32, kind byte) uint32 {
 	return 0
 }
 
-// replyMessage is what the server has to say to the user, its lines in order
-// (RFC 2865, 5.18). It goes to logs and to a page, so nothing in it controls a
-// terminal.
+// replyMessage returns the server's message to the user, its lines in order (RFC 2865,
+// 5.18), without control characters, because it goes to logs and to a page.
 func replyMessage(p *radius.Packet) string {
 	var lines []string
 	for _, a := range p.Attributes {

@@ -77,7 +77,7 @@ func TestReplyMessageIsPlain(t *testing.T) {
 	}
 }
 
-// FuzzOpen: whatever comes, only what is signed for this request is opened.
+// FuzzOpen: only answers signed for this request are opened.
 func FuzzOpen(f *testing.F) {
 	request := make([]byte, headerSize)
 	copy(request[4:], "an authenticator")
@@ -103,7 +103,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// FuzzDecide: a server may send what it likes.
+// FuzzDecide: any answer of a server is handled.
 func FuzzDecide(f *testing.F) {
 	c, err := New(Config{NASIdentifier: "x", Servers: []Server{{Address: loopbackPort(), Secret: "x"}}})
 	if err != nil {

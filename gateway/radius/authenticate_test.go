@@ -19,7 +19,7 @@ import (
 
 var testKey = session.Key{MAC: [6]byte{2, 0, 0, 0xab, 0xcd, 0xef}, Addr: netip.MustParseAddr("10.1.0.5")}
 
-// credentials of the test's client.
+// credentials returns those of the test's client.
 func credentials(user, password string) session.Credentials {
 	return session.Credentials{User: user, Password: password, Key: testKey}
 }
@@ -108,7 +108,7 @@ func TestPasswordsOfAllLengths(t *testing.T) {
 	}
 }
 
-// TestHopelessCredentialsAreNotSent: what no server can accept costs it nothing.
+// TestHopelessCredentialsAreNotSent: credentials that no server can accept are not sent.
 func TestHopelessCredentialsAreNotSent(t *testing.T) {
 	c := newClient(t, Config{Servers: []Server{{Address: loopbackPort(), Secret: testSecret}}})
 	for name, who := range map[string]session.Credentials{
@@ -154,7 +154,7 @@ func TestAttributesOfAnAccessRequest(t *testing.T) {
 		if len(r["Message-Authenticator"]) != 1 {
 			t.Errorf("Message-Authenticator %v, want one", r["Message-Authenticator"])
 		}
-		// What differs from packet to packet, and what FreeRADIUS adds.
+		// These differ between packets, or are added by FreeRADIUS.
 		for _, name := range []string{"Message-Authenticator", "CHAP-Challenge", "CHAP-Password", "Timestamp"} {
 			delete(r, name)
 		}
@@ -196,7 +196,7 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func TestCloseEndsWhatIsUnderWay(t *testing.T) {
-	a := newAttacker(t) // answers nobody
+	a := newAttacker(t) // never answers
 	c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: time.Minute})
 	outcome := make(chan error)
 	go func() {
@@ -227,8 +227,7 @@ func TestContextEndsTheWait(t *testing.T) {
 	}
 }
 
-// BenchmarkAuthenticate is with 100 logins in flight against one FreeRADIUS on
-// the same machine.
+// BenchmarkAuthenticate has 100 logins in flight to one FreeRADIUS on the same machine.
 func BenchmarkAuthenticate(b *testing.B) {
 	for _, method := range []Method{PAP, CHAP} {
 		b.Run(string(method), func(b *testing.B) {

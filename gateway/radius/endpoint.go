@@ -14,12 +14,12 @@ import (
 	"layeh.com/radius"
 )
 
-// health says whether a server is worth asking.
+// health is the state of a server.
 type health int
 
 const (
 	alive health = iota
-	due          // was dead long enough: the caller is the one to try it
+	due          // dead long enough: the caller must try it
 	dead
 )
 
@@ -33,7 +33,7 @@ type endpoint struct {
 
 	mu        sync.Mutex
 	sockets   []*socket // those that take requests, guarded by mu
-	draining  []*socket // retired ones with answers to come, guarded by mu
+	draining  []*socket // retired sockets that still expect answers, guarded by mu
 	closed    bool      // guarded by mu
 	lastHeard time.Time // guarded by mu
 	deadUntil time.Time // zero: alive, guarded by mu
@@ -43,13 +43,13 @@ type endpoint struct {
 	counts  counts
 }
 
-// socket is connected, so the kernel hands it only what comes from the server
-// asked; its port is the kernel's random choice. It has 256 identifiers.
+// socket is connected, so it receives only packets of its server. The kernel chooses a
+// random port. It has 256 identifiers.
 type socket struct {
 	conn    *net.UDPConn
 	waiters [256]*waiter // guarded by the endpoint's mu
 	used    int          // guarded by the endpoint's mu
-	next    byte         // identifiers are used in turn: longest before one comes again; guarded by the endpoint's mu
+	next    byte         // next identifier: in turn, so that reuse is as late as possible; guarded by the endpoint's mu
 	retired bool         // guarded by the endpoint's mu
 }
 
@@ -59,23 +59,23 @@ type hold struct {
 	id     byte
 }
 
-// counts are an endpoint's, since New.
+// counts are an endpoint's counts since New.
 type counts struct {
 	requests, retransmits, answers, timeouts atomic.Uint64
 	unsigned, forged, malformed, unexpected  atomic.Uint64
 }
 
-// Stats are what was sent to a server and what came back.
+// Stats are the counts of one server and purpose.
 type Stats struct {
 	Server     netip.AddrPort
-	Accounting bool // of accounting, else of authentication
-	Dead       bool // did not answer and is passed over
+	Accounting bool // for accounting; false: authentication
+	Dead       bool // did not answer and is skipped
 
 	Requests, Retransmits uint64 // packets: first transmissions, and further ones
-	Answers               uint64 // true ones
+	Answers               uint64 // authentic ones
 	Timeouts              uint64 // requests that got no answer through all transmissions
-	// Packets dropped: without Message-Authenticator, with a wrong authenticator,
-	// not RADIUS, and answers that nobody waits for (any more).
+	// Dropped packets: without Message-Authenticator, with a wrong authenticator, not
+	// RADIUS, and answers that no request waits for.
 	Unsigned, Forged, Malformed, Unexpected uint64
 }
 
@@ -108,8 +108,8 @@ func (s *service) add(c Config, addr netip.AddrPort, secret string) {
 	})
 }
 
-// health says how the server stands. Whoever is told that it is due must try
-// it: for everybody else it stays dead for another DeadTime.
+// health returns the server's state. A caller that gets due must try the server: for
+// other callers it stays dead for another DeadTime.
 func (e *endpoint) health(now time.Time) health {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -123,24 +123,24 @@ func (e *endpoint) health(now time.Time) health {
 	return due
 }
 
-// isDead reports whether the server is passed over.
+// isDead reports whether the server is skipped.
 func (e *endpoint) isDead(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return now.Before(e.deadUntil)
 }
 
-// heard notes a true answer.
+// heard records an authentic answer.
 func (e *endpoint) heard() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.lastHeard, e.deadUntil = time.Now(), time.Time{}
 }
 
-// missed notes that a request sent first at the given time got no answer. The
-// server is dead only if nobody else heard of it since: some requests it may
-// leave unanswered, such as those for a realm it cannot reach, and no client of
-// ours shall take it from the others with one of these.
+// missed records that a request first sent at the given time got no answer. The server is
+// dead only if no other request got an answer since. A server may leave some requests
+// unanswered, such as those for a realm it cannot reach, and a client must not be able
+// to disable it for others with such requests.
 func (e *endpoint) missed(began time.Time) {
 	e.counts.timeouts.Add(1)
 	e.mu.Lock()
@@ -149,14 +149,14 @@ func (e *endpoint) missed(began time.Time) {
 		return
 	}
 	e.deadUntil = time.Now().Add(e.deadTime)
-	// Whatever is wrong may be our end of it: a source address that is no longer
-	// ours, a mapping on the way that forgot the port.
+	// The cause may be on our side: a source address that is no longer ours, or a NAT
+	// mapping that expired. New sockets avoid both.
 	for len(e.sockets) > 0 {
 		e.retireLocked(e.sockets[0])
 	}
 }
 
-// claim takes an identifier that no packet under way has.
+// claim reserves an identifier that no packet in flight uses.
 func (e *endpoint) claim(w *waiter) (hold, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -177,7 +177,7 @@ func (e *endpoint) claim(w *waiter) (hold, error) {
 	return s.claim(w), nil
 }
 
-// dial makes a socket towards the server.
+// dial opens a socket to the server.
 func (e *endpoint) dial() (*socket, error) {
 	var from *net.UDPAddr
 	if e.source.IsValid() {
@@ -185,13 +185,13 @@ func (e *endpoint) dial() (*socket, error) {
 	}
 	conn, err := net.DialUDP("udp", from, net.UDPAddrFromAddrPort(e.addr))
 	if err != nil {
-		// This server cannot be asked; another one might be.
+		// The error concerns this server only; another one may work.
 		return nil, &silence{server: e.addr.String(), cause: fmt.Errorf("opening a socket: %w", err)}
 	}
 	return &socket{conn: conn}, nil
 }
 
-// claim takes the next free identifier of a socket that has one.
+// claim reserves the next free identifier of a socket.
 func (s *socket) claim(w *waiter) hold {
 	for s.waiters[s.next] != nil {
 		s.next++
@@ -215,7 +215,7 @@ func (e *endpoint) giveBack(h hold) {
 	}
 }
 
-// retire takes a socket out of use; it stays open for the answers to come.
+// retire stops using a socket; it stays open for outstanding answers.
 func (e *endpoint) retire(s *socket) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -249,7 +249,7 @@ func (e *endpoint) close() {
 	e.readers.Wait()
 }
 
-// read hands what a socket receives to who waits for it, until it is closed.
+// read passes received packets to their waiters until the socket is closed.
 func (e *endpoint) read(s *socket) {
 	buf := make([]byte, radius.MaxPacketLength)
 	for {
@@ -258,9 +258,9 @@ func (e *endpoint) read(s *socket) {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case errors.Is(err, syscall.ECONNREFUSED):
-			e.refused(s) // by ICMP, told once for each packet
+			e.refused(s) // by ICMP, reported once for each packet
 		case err != nil:
-			// Nothing more is to be expected of a socket that cannot even receive.
+			// A socket that cannot receive is useless.
 			e.retire(s)
 			e.refused(s)
 			return
@@ -272,8 +272,8 @@ func (e *endpoint) read(s *socket) {
 	}
 }
 
-// take counts a datagram as what it is, and then hands an answer on: whoever has it finds
-// it counted.
+// take classifies and counts a datagram before it passes an answer to its waiter, so that
+// the count includes the answer when the waiter has it.
 func (e *endpoint) take(s *socket, data []byte) {
 	e.mu.Lock()
 	w := s.waiters[data[1]]
@@ -296,7 +296,7 @@ func (e *endpoint) take(s *socket, data []byte) {
 	}
 }
 
-// refused tells all who wait on a socket.
+// refused notifies all waiters of a socket.
 func (e *endpoint) refused(s *socket) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

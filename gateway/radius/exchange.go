@@ -16,8 +16,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// service is the servers' ports for one purpose. Logins and accounting have
-// one each, so that neither queues behind the other.
+// service is the servers' ports for one purpose. Logins and accounting have one each, so
+// that neither queues behind the other.
 type service struct {
 	endpoints []*endpoint
 	gate      *session.Gate
@@ -34,11 +34,11 @@ func (s *service) close() {
 	}
 }
 
-// step is one server to ask, and how often.
+// step is one server to ask, and the number of transmissions.
 type step struct {
 	*endpoint
 	tries int
-	last  bool // nobody is asked after it
+	last  bool // no server follows
 }
 
 // ask sends a request to one server after the other until one answers.
@@ -59,9 +59,9 @@ func (s *service) ask(ctx context.Context, r request) (*radius.Packet, error) {
 	return nil, fmt.Errorf("%w: %s", ErrNoServer, strings.Join(problems, "; "))
 }
 
-// plan puts the servers in the order to ask them now: those that live, and with
-// one packet each those that were dead long enough; then, because there is
-// nobody else, the dead. The last one gets all transmissions.
+// plan returns the servers in the order to ask them: live ones, and with one packet each
+// those that were dead long enough; then the dead ones, as a last resort. The last one
+// gets all transmissions.
 func (s *service) plan(now time.Time) []step {
 	var first, rest []step
 	for _, e := range s.endpoints {
@@ -80,15 +80,15 @@ func (s *service) plan(now time.Time) []step {
 	return steps
 }
 
-// silence is the error of a server that gave no valid answer.
+// silence is the error for a server that gave no valid answer.
 type silence struct {
 	server           string
-	refused          bool // nothing listens there
+	refused          bool // its port is closed
 	unsigned, forged uint32
-	cause            error // of not even sending
+	cause            error // the error of sending
 }
 
-// Error says what to do where something can be done.
+// Error includes advice where the user can act.
 func (s *silence) Error() string {
 	switch {
 	case s.unsigned > 0:
@@ -103,32 +103,32 @@ func (s *silence) Error() string {
 	return s.server + ": no answer: does it know this gateway's address and secret?"
 }
 
-// waiter is one packet on its way: what its answer must fit to.
+// waiter is one packet in flight, with what its answer must match.
 type waiter struct {
 	secret  []byte
-	request [16]byte // authenticator, from the moment the packet is sent
+	request [16]byte // authenticator, valid once the packet is sent
 	signed  bool
 	sent    atomic.Bool // request is set
 	x       *exchange
 }
 
-// exchange is one request to one server: all its packets, until an answer comes.
+// exchange is one request to one server: all its packets until an answer arrives.
 type exchange struct {
 	e                *endpoint
 	r                request
-	answers          chan *radius.Packet // holds the first
-	refusals         chan struct{}       // holds one
+	answers          chan *radius.Packet // buffered: the first answer
+	refusals         chan struct{}       // buffered: one
 	unsigned, forged atomic.Uint32
-	held             []hold // identifiers to give back
-	data             []byte // packet to send; nil: to be encoded
+	held             []hold // identifiers to free
+	data             []byte // packet to send; nil: must be encoded
 	encoded          time.Time
 	refused          bool
 	cause            error
 }
 
-// ask sends a request to the server and again until an answer comes, ctx ends,
-// or the last wait is over: then the error is a *silence. A server that refuses
-// is not waited for unless it is the last.
+// ask sends a request to the server and repeats it until an answer arrives, ctx ends, or
+// the last wait is over, which returns a *silence. It waits for a server that refuses
+// only if the server is the last.
 func (e *endpoint) ask(ctx context.Context, r request, tries int, last bool) (*radius.Packet, error) {
 	x := &exchange{e: e, r: r, answers: make(chan *radius.Packet, 1), refusals: make(chan struct{}, 1)}
 	defer x.release()
@@ -136,7 +136,7 @@ func (e *endpoint) ask(ctx context.Context, r request, tries int, last bool) (*r
 	var wait time.Duration
 	for try := range tries {
 		if try > 0 && !last && e.isDead(time.Now()) {
-			break // others found out meanwhile
+			break // another request found out meanwhile
 		}
 		if err := x.transmit(try > 0); err != nil {
 			return nil, err
@@ -144,7 +144,7 @@ func (e *endpoint) ask(ctx context.Context, r request, tries int, last bool) (*r
 		wait = nextWait(wait, e.timeout, rand.Float64())
 		answer, err := x.await(ctx, wait, last)
 		if ctx.Err() != nil && try > 0 {
-			e.missed(began) // whoever asks is less patient than us: it counts all the same
+			e.missed(began) // a caller with a shorter deadline counts as well
 		}
 		if answer != nil || err != nil {
 			return answer, err
@@ -157,8 +157,8 @@ func (e *endpoint) ask(ctx context.Context, r request, tries int, last bool) (*r
 	return nil, &silence{e.addr.String(), x.refused, x.unsigned.Load(), x.forged.Load(), x.cause}
 }
 
-// nextWait is how long to wait after a transmission, given the wait after the
-// one before (0: none) and a random number from 0 to 1 (RFC 5080, 2.2.1).
+// nextWait returns the wait after a transmission, given the previous wait (0: none) and a
+// random number from 0 to 1 (RFC 5080, 2.2.1).
 func nextWait(last, first time.Duration, random float64) time.Duration {
 	jitter := 0.2*random - 0.1
 	if last == 0 {
@@ -171,8 +171,8 @@ func nextWait(last, first time.Duration, random float64) time.Duration {
 	return next
 }
 
-// transmit sends the packet, encoding it where it must be another one. That it
-// cannot be sent is kept as the cause: the way may be free again next time.
+// transmit sends the packet and encodes a new one where needed. An error of sending is
+// kept as the cause, because the next transmission may succeed.
 func (x *exchange) transmit(again bool) error {
 	now := time.Now()
 	if x.data == nil || x.r.stale(x.encoded, now) {
@@ -194,19 +194,19 @@ func (x *exchange) transmit(again bool) error {
 	s := x.held[len(x.held)-1].socket
 	_, err := s.conn.Write(x.data)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		_, err = s.conn.Write(x.data) // an earlier packet was refused; this one was not sent yet
+		_, err = s.conn.Write(x.data) // the error was for an earlier packet; this one was not sent yet
 	}
 	x.cause = err
 	if err != nil {
-		// Such as an address that the gateway no longer has: a new socket finds
-		// the way anew.
+		// For example, the gateway no longer has the source address: a new socket chooses
+		// another.
 		x.e.retire(s)
 		x.data = nil
 	}
 	return nil
 }
 
-// encode makes a new packet with an identifier of its own.
+// encode makes a new packet with its own identifier.
 func (x *exchange) encode(now time.Time) error {
 	w := &waiter{secret: x.e.secret, signed: x.r.signed(), x: x}
 	h, err := x.e.claim(w)
@@ -223,7 +223,7 @@ func (x *exchange) encode(now time.Time) error {
 	return nil
 }
 
-// await returns the answer, or nil and nil when there is none in time.
+// await returns the answer, or nil and nil if none arrives in time.
 func (x *exchange) await(ctx context.Context, wait time.Duration, last bool) (*radius.Packet, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -247,14 +247,14 @@ func (x *exchange) await(ctx context.Context, wait time.Duration, last bool) (*r
 	}
 }
 
-// release gives the identifiers back: late answers are nobody's.
+// release frees the identifiers; later answers are ignored.
 func (x *exchange) release() {
 	for _, h := range x.held {
 		x.e.giveBack(h)
 	}
 }
 
-// receive reads what came for a waiter, on the socket's goroutine.
+// receive decodes a packet for a waiter, on the socket's goroutine.
 func (w *waiter) receive(data []byte) (*radius.Packet, error) {
 	p, err := open(data, w.secret, w.request, w.signed)
 	switch {
@@ -270,11 +270,11 @@ func (w *waiter) receive(data []byte) (*radius.Packet, error) {
 func (w *waiter) hand(p *radius.Packet) {
 	select {
 	case w.x.answers <- p:
-	default: // answered twice, once for each transmission
+	default: // a second answer, to another transmission
 	}
 }
 
-// refuse tells a waiter that nothing listens where its packet went.
+// refuse notifies a waiter that the server's port is closed.
 func (w *waiter) refuse() {
 	select {
 	case w.x.refusals <- struct{}{}:

@@ -30,7 +30,7 @@ func TestSilentServerIsPassedOver(t *testing.T) {
 	first, second := startFreeRADIUS(t), startFreeRADIUS(t)
 	c := newClient(t, Config{
 		Servers: []Server{first.server(), second.server()},
-		Timeout: time.Second, Retries: 1, DeadTime: time.Hour, // a living one may be slow on a busy machine
+		Timeout: time.Second, Retries: 1, DeadTime: time.Hour, // a live one may be slow on a busy machine
 	})
 	accepted(t, c, "with both")
 	if n := c.Stats()[1].Requests; n != 0 {
@@ -48,7 +48,7 @@ func TestSilentServerIsPassedOver(t *testing.T) {
 	if after := c.Stats()[0]; after.Requests != before.Requests {
 		t.Errorf("a dead server was asked %d times", after.Requests-before.Requests)
 	}
-	// With the second one silent too, the first is asked although it is dead.
+	// With the second one silent too, the first is asked although it counts as dead.
 	second.freeze(t)
 	first.thaw(t)
 	accepted(t, c, "with a silent second")
@@ -79,7 +79,7 @@ func TestDeadServerIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestKilledServerIsNotWaitedFor: its kernel says that nothing listens there.
+// TestKilledServerIsNotWaitedFor: its kernel reports that the port is closed.
 func TestKilledServerIsNotWaitedFor(t *testing.T) {
 	first, second := startFreeRADIUS(t), startFreeRADIUS(t)
 	c := newClient(t, Config{Servers: []Server{first.server(), second.server()}, Timeout: time.Minute, DeadTime: time.Hour})
@@ -90,7 +90,7 @@ func TestKilledServerIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestOnlyServerReturns: there is nobody else to ask, so a refusal is not the end.
+// TestOnlyServerReturns: a refusal by the only server does not end the request.
 func TestOnlyServerReturns(t *testing.T) {
 	f := newFreeRADIUS(t, loopback())
 	c := newClient(t, Config{Servers: []Server{f.server()}, Timeout: 200 * time.Millisecond, Retries: maxRetries})
@@ -133,7 +133,7 @@ func TestNoServer(t *testing.T) {
 	silent.thaw(t)
 }
 
-// TestRequestsUnderWayLeaveADeadServer as soon as others found out.
+// TestRequestsUnderWayLeaveADeadServer: as soon as another request finds it dead.
 func TestRequestsUnderWayLeaveADeadServer(t *testing.T) {
 	silent, second := newAttacker(t), startFreeRADIUS(t)
 	c := newClient(t, Config{
@@ -150,8 +150,8 @@ func TestRequestsUnderWayLeaveADeadServer(t *testing.T) {
 	}
 }
 
-// TestImpatientCallersFindDeadServers: or a portal that waits for less than all
-// transmissions would never come to the second server.
+// TestImpatientCallersFindDeadServers: otherwise a portal with a deadline shorter than all
+// transmissions would never reach the second server.
 func TestImpatientCallersFindDeadServers(t *testing.T) {
 	silent, second := newAttacker(t), startFreeRADIUS(t)
 	c := newClient(t, Config{Servers: []Server{silent.server(), second.server()}, Timeout: 100 * time.Millisecond, Retries: maxRetries, DeadTime: time.Hour})
@@ -207,7 +207,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestOneUnansweredRequestKillsNoServer: a server that answers others lives.
+// TestOneUnansweredRequestKillsNoServer: a server that answers others stays alive.
 func TestOneUnansweredRequestKillsNoServer(t *testing.T) {
 	e := &endpoint{deadTime: time.Hour}
 	began := time.Now()

@@ -29,7 +29,7 @@ type freeRADIUS struct {
 	ended       chan struct{}
 }
 
-// loopback is an address that nobody else uses: a random one of 16 million.
+// loopback returns a random address of 16 million, which nothing else uses.
 func loopback() netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(1 + rand.N(254)), byte(rand.N(256)), byte(1 + rand.N(254))})
 }
@@ -96,7 +96,7 @@ func (f *freeRADIUS) start(t testing.TB) {
 		ready = strings.Contains(lines.Text(), "Ready to process requests")
 	}
 	go func() {
-		io.Copy(io.Discard, output) // what it says later blocks nobody
+		io.Copy(io.Discard, output) // so that later output does not block the server
 		output.Close()
 		f.cmd.Wait()
 		close(f.ended)
@@ -114,8 +114,8 @@ func (f *freeRADIUS) kill() {
 	}
 }
 
-// freeze makes the server dead silent until it is thawed: its socket takes
-// packets that nobody reads.
+// freeze makes the server silent until it is thawed: its socket accepts packets that are
+// not read.
 func (f *freeRADIUS) freeze(t testing.TB) { f.signal(t, syscall.SIGSTOP) }
 
 func (f *freeRADIUS) thaw(t testing.TB) { f.signal(t, syscall.SIGCONT) }
@@ -127,7 +127,7 @@ func (f *freeRADIUS) signal(t testing.TB, s os.Signal) {
 	}
 }
 
-// server is how a client is told of it.
+// server returns the client's configuration of this server.
 func (f *freeRADIUS) server() Server {
 	return Server{Address: f.Auth, AcctAddress: f.Acct, Secret: f.Secret}
 }
@@ -135,7 +135,7 @@ func (f *freeRADIUS) server() Server {
 // record is the attributes of one packet, as FreeRADIUS writes them.
 type record map[string][]string
 
-// records are the packets of a detail file, "asked" or "told".
+// records returns the packets of a detail file, "asked" or "told".
 func (f *freeRADIUS) records(t testing.TB, name string) []record {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(f.Dir, name))
@@ -157,7 +157,7 @@ func (f *freeRADIUS) records(t testing.TB, name string) []record {
 	return all
 }
 
-// last is the last packet of a detail file.
+// last returns the last packet of a detail file.
 func (f *freeRADIUS) last(t testing.TB, name string) record {
 	t.Helper()
 	all := f.records(t, name)
@@ -193,5 +193,5 @@ func await(t testing.TB, what string, ok func() bool) {
 	t.Fatalf("waited in vain for %s", what)
 }
 
-// loopbackPort is an address where nothing listens.
+// loopbackPort returns an address without a listener.
 func loopbackPort() netip.AddrPort { return netip.AddrPortFrom(loopback(), 1812) }

@@ -23,8 +23,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// attacker sits where a server should be. It knows the secret, because what it
-// cannot forge without it is not interesting.
+// attacker is in the place of a server. It knows the secret, because forging without it is
+// not interesting.
 type attacker struct {
 	conn *net.UDPConn
 	addr netip.AddrPort
@@ -40,12 +40,12 @@ func newAttacker(t testing.TB) *attacker {
 	return &attacker{conn, conn.LocalAddr().(*net.UDPAddr).AddrPort()}
 }
 
-// server is how a client is told of it, for both purposes.
+// server returns the client's configuration of it, for both purposes.
 func (a *attacker) server() Server {
 	return Server{Address: a.addr, AcctAddress: a.addr, Secret: testSecret}
 }
 
-// asked is a request as it came.
+// asked is a received request.
 type asked struct {
 	data []byte
 	from netip.AddrPort
@@ -92,7 +92,7 @@ func seal(request, data []byte) []byte {
 	return data
 }
 
-// signed builds an answer as a good server does.
+// signed builds an answer like a correct server.
 func signed(request []byte, code radius.Code, attributes ...[]byte) []byte {
 	blank := attribute(rfc2869.MessageAuthenticator_Type, make([]byte, md5.Size))
 	data := answer(request, code, append([][]byte{blank}, attributes...)...)
@@ -108,14 +108,14 @@ func flip(data []byte, i int) []byte {
 	return data
 }
 
-// TestForgeriesAreDropped: after each forged Access-Accept comes the server's
-// true Access-Reject, and that is what counts.
+// TestForgeriesAreDropped: each forged Access-Accept is followed by the server's authentic
+// Access-Reject, which must be the result.
 func TestForgeriesAreDropped(t *testing.T) {
 	const accept = radius.CodeAccessAccept
 	for _, tt := range []struct {
 		name  string
 		forge func(request []byte) []byte
-		want  Stats // what the forgery is counted as
+		want  Stats // how the forgery is counted
 	}{
 		{"without Message-Authenticator", func(r []byte) []byte { return seal(r, answer(r, accept)) }, Stats{Unsigned: 1}},
 		{"wrong Message-Authenticator", func(r []byte) []byte { return seal(r, flip(signed(r, accept), signatureAt)) }, Stats{Forged: 1}},
@@ -168,7 +168,7 @@ func TestForgeriesAreDropped(t *testing.T) {
 
 var cmpAddrPort = cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
 
-// TestAnswersFromElsewhereAreNotSeen: the right answer from the wrong port.
+// TestAnswersFromElsewhereAreNotSeen: a correct answer from the wrong port.
 func TestAnswersFromElsewhereAreNotSeen(t *testing.T) {
 	a := newAttacker(t)
 	other, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a.addr.Addr(), 0)))
@@ -189,7 +189,7 @@ func TestAnswersFromElsewhereAreNotSeen(t *testing.T) {
 	}
 }
 
-// TestTrueAnswers are odd but good.
+// TestTrueAnswers: unusual but valid answers.
 func TestTrueAnswers(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -230,8 +230,8 @@ func TestErrorSaysWhyNobodyAnswered(t *testing.T) {
 	}
 }
 
-// TestRetransmissions: the same packet from the same port (RFC 5080, 2.2.1), and
-// either's answer will do.
+// TestRetransmissions: the same packet from the same port (RFC 5080, 2.2.1); an answer to
+// either is accepted.
 func TestRetransmissions(t *testing.T) {
 	a := newAttacker(t)
 	c := newClient(t, Config{Servers: []Server{a.server()}, Timeout: 20 * time.Millisecond, Retries: 10})
@@ -250,8 +250,8 @@ func TestRetransmissions(t *testing.T) {
 	}
 }
 
-// TestAccountingRenewsItsPacket: once Acct-Delay-Time has changed, so have
-// identifier and authenticator, but an answer to the old packet still counts.
+// TestAccountingRenewsItsPacket: once Acct-Delay-Time has changed, identifier and
+// authenticator change too, and an answer to the old packet still counts.
 func TestAccountingRenewsItsPacket(t *testing.T) {
 	a := newAttacker(t)
 	// The waits are longer than a second, so each transmission has another delay.
@@ -279,7 +279,7 @@ func TestAccountingRenewsItsPacket(t *testing.T) {
 	}
 }
 
-// delayOf is a packet's Acct-Delay-Time.
+// delayOf returns a packet's Acct-Delay-Time.
 func delayOf(t testing.TB, r asked) rfc2866.AcctDelayTime {
 	p, err := radius.Parse(r.data, []byte(testSecret))
 	if err != nil {
@@ -289,7 +289,7 @@ func delayOf(t testing.TB, r asked) rfc2866.AcctDelayTime {
 	return rfc2866.AcctDelayTime_Get(p)
 }
 
-// TestMoreThanOneSocketFullInFlight: 256 identifiers a port are not enough.
+// TestMoreThanOneSocketFullInFlight: more requests than the 256 identifiers of a port.
 func TestMoreThanOneSocketFullInFlight(t *testing.T) {
 	const n = 700
 	a := newAttacker(t)
@@ -319,7 +319,7 @@ func TestMoreThanOneSocketFullInFlight(t *testing.T) {
 	for _, r := range requests {
 		a.send(t, r.from, signed(r.data, radius.CodeAccessAccept))
 	}
-	// Answers are lost too: what is asked again is answered again.
+	// Answers are lost too: a repeated request is answered again.
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -19,9 +19,9 @@
 // Timeout, and then after twice the last wait, each ± 10 % (RFC 5080, 2.2.1). In
 // accounting Acct-Delay-Time grows with the waiting: once it has, the packet is
 // another one, with an identifier of its own, and an answer to either ends the
-// exchange. A server that answered nobody through all transmissions is passed
-// over for DeadTime; then one request tries it with one packet. When no server
-// is left, those passed over are asked all the same.
+// exchange. A server that answered no request through all transmissions is skipped
+// for DeadTime; then one request tries it with one packet. When no server is left,
+// the skipped ones are asked as well.
 //
 // # Attributes sent
 //
@@ -44,7 +44,7 @@
 //	Acct-Interim-Interval              seconds, 60 at least (RFC 2869, 5.16)
 //	Class                              returned in accounting
 //	User-Name                          of an Access-Accept: replaces the one sent (RFC 2865, 5.1)
-//	Reply-Message                      of an Access-Reject: told to the user
+//	Reply-Message                      of an Access-Reject: shown to the user
 //	Service-Type                       none, Login or Framed; others reject (RFC 2865, 5.6)
 //	Termination-Action                 read as Default: the session ends (RFC 2865, 5.29), since
 //	                                   the password is not kept to ask again with
@@ -69,19 +69,19 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// ErrNoServer means that no server gave an answer that can be trusted. Its text
-// says of each server what came instead.
+// ErrNoServer means that no server gave an authentic answer. Its text lists the result
+// for each server.
 var ErrNoServer = errors.New("no radius server answered")
 
-// Method is how the password travels.
+// Method is how the password is sent.
 type Method string
 
 const (
 	PAP  Method = "pap"  // hidden with the secret (RFC 2865, 5.2)
-	CHAP Method = "chap" // a digest; the server must know the password itself (RFC 2865, 2.2)
+	CHAP Method = "chap" // a digest; the server must know the plain password (RFC 2865, 2.2)
 )
 
-// PortType is what clients are connected by.
+// PortType is the medium by which clients are connected.
 type PortType string
 
 const (
@@ -92,16 +92,15 @@ const (
 // Server is one RADIUS server.
 type Server struct {
 	Address netip.AddrPort // authentication
-	// AcctAddress is for accounting; zero: Address with the next port, as 1813
-	// is next to 1812.
+	// AcctAddress is for accounting; zero: Address with the next port, as 1813 follows 1812.
 	AcctAddress netip.AddrPort
 	Secret      string // shared with this gateway; at least 16 random characters are advised
 }
 
-// Config is a Client's. All but the servers, their secrets and the gateway's
-// name or address may be left zero.
+// Config is the configuration of a Client. Only the servers, their secrets and the
+// gateway's name or address are required.
 type Config struct {
-	Servers []Server   // at least one; asked in this order
+	Servers []Server   // at least one; in order of preference
 	Source  netip.Addr // address to send from; zero: the kernel chooses
 
 	NASIdentifier   string     // this or NASAddress must be given (RFC 2865, 4.1); at most 253 bytes
@@ -111,23 +110,23 @@ type Config struct {
 	CalledStationID string     // such as 02-00-00-00-00-FF:Guests; empty: not sent
 
 	Method   Method        // default PAP
-	Timeout  time.Duration // wait after the first transmission, default 1 s: somebody is looking at a login page
+	Timeout  time.Duration // wait after the first transmission, default 1 s, because a user waits at the login page
 	Retries  int           // transmissions after the first, to each server, default 2; negative: none
-	DeadTime time.Duration // how long a server that does not answer is passed over, default 30 s
-	// InFlight bounds the requests under way, for logins and accounting each,
-	// default 128: about what a server's socket buffer takes at once.
+	DeadTime time.Duration // how long a server that does not answer is skipped, default 30 s
+	// InFlight bounds the requests in flight, for logins and accounting each, default 128:
+	// about the capacity of a server's socket buffer.
 	InFlight int
-	// Waiting requests wait for their turn beyond that, default 10,000: as many log-ins
-	// as the portal has connections for.
+	// Waiting bounds further requests that wait for their turn, default 10,000: as many
+	// logins as the portal has connections.
 	Waiting int
 
-	// InterimDefault is between interim updates when the server does not say;
-	// 0: none, and otherwise at least 60 s.
+	// InterimDefault is the time between interim updates unless the server sets one; 0:
+	// none, otherwise at least 60 s.
 	InterimDefault time.Duration
 	// SwapOctets makes input what the client received, in accounting and in
-	// ChilliSpot-Max-*, for servers whose reports were made for it.
+	// ChilliSpot-Max-*, for servers that expect this.
 	SwapOctets bool
-	// LocalAccounts says that others than these servers check the passwords:
+	// LocalAccounts means that passwords are also checked without these servers:
 	// Acct-Authentic is then Local.
 	LocalAccounts bool
 }
@@ -145,7 +144,7 @@ const (
 	maxInFlight     = 65536
 )
 
-// withDefaults fills in what was left zero.
+// withDefaults fills in zero values.
 func (c Config) withDefaults() Config {
 	c.NASPortType = cmp.Or(c.NASPortType, Wireless)
 	c.Method = cmp.Or(c.Method, PAP)
@@ -163,7 +162,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// check refuses what cannot work; defaults are filled in.
+// check refuses invalid configurations; defaults are filled in.
 func (c Config) check() error {
 	switch {
 	case len(c.Servers) == 0:
@@ -210,21 +209,21 @@ func (s Server) check() error {
 	return nil
 }
 
-// Client asks the servers. Its methods may be called from several goroutines.
+// Client sends requests to the servers. Its methods may be called from several goroutines.
 type Client struct {
 	cfg        Config
 	auth, acct *service
 	boot       string // Acct-Session-Id of Accounting-On and -Off
 }
 
-// New makes a client. It sends nothing yet.
+// New creates a client. It sends nothing yet.
 func New(cfg Config) (*Client, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("radius: %w", err)
 	}
 	var id [8]byte
-	rand.Read(id[:]) // never fails: crypto/rand ends the program instead
+	rand.Read(id[:]) // never fails: on an error crypto/rand ends the program
 	c := &Client{cfg: cfg, boot: hex.EncodeToString(id[:]), auth: newService(cfg), acct: newService(cfg)}
 	for _, s := range cfg.Servers {
 		c.auth.add(cfg, s.Address, s.Secret)
@@ -233,18 +232,18 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Close ends what is under way with net.ErrClosed, and the sockets. It may be
-// called twice.
+// Close ends requests in flight with net.ErrClosed, and the sockets. It may be called
+// twice.
 func (c *Client) Close() error {
 	c.auth.close()
 	c.acct.close()
 	return nil
 }
 
-// Authenticate asks whether a client may log in, and what it is granted. Errors
-// wrap session.ErrRejected (a *session.Rejection with the server's
-// Reply-Message), session.ErrBusy, ErrNoServer, or are ctx's. With the defaults it
-// takes up to 8 s to give up a server, so ctx should last longer than that.
+// Authenticate asks whether a client may log in, and with which limits. Errors wrap
+// session.ErrRejected (a *session.Rejection with the server's Reply-Message),
+// session.ErrBusy, ErrNoServer, or are ctx's. With the defaults a server that does not
+// answer takes up to 8 s, so ctx should last longer.
 func (c *Client) Authenticate(ctx context.Context, who session.Credentials) (session.Login, error) {
 	if !sendable(who) {
 		return session.Login{}, session.Reject("")
@@ -260,9 +259,9 @@ func (c *Client) Authenticate(ctx context.Context, who session.Credentials) (ses
 	return login, nil
 }
 
-// Account tells of an authenticated session. It returns nil once a server has
-// the event for good; on an error the event may still have arrived, and is to be
-// sent again. Errors wrap session.ErrBusy, ErrNoServer, or are ctx's.
+// Account sends an event of an authenticated session. It returns nil once a server has
+// confirmed the event. After an error the event may still have arrived and must be sent
+// again. Errors wrap session.ErrBusy, ErrNoServer, or are ctx's.
 func (c *Client) Account(ctx context.Context, e session.Event) error {
 	r, err := c.event(e)
 	if err == nil {
@@ -274,13 +273,13 @@ func (c *Client) Account(ctx context.Context, e session.Event) error {
 	return nil
 }
 
-// AccountingOn tells that the gateway starts with no session (RFC 2866, 5.1):
-// servers end those they still have of it. It must not be called when sessions
-// have outlived a restart. Errors are Account's.
+// AccountingOn reports that the gateway starts without sessions (RFC 2866, 5.1): servers
+// end sessions that they still have. It must not be called when sessions have survived a
+// restart. Errors are Account's.
 func (c *Client) AccountingOn(ctx context.Context) error { return c.accounting(ctx, true) }
 
-// AccountingOff tells that the gateway ends and all its sessions with it.
-// Errors are Account's.
+// AccountingOff reports that the gateway ends, and all its sessions with it. Errors are
+// Account's.
 func (c *Client) AccountingOff(ctx context.Context) error { return c.accounting(ctx, false) }
 
 func (c *Client) accounting(ctx context.Context, on bool) error {

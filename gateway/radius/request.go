@@ -25,18 +25,18 @@ const (
 	maxPassword = 128 // bytes (RFC 2865, 5.2)
 )
 
-// signatureAt is where the Message-Authenticator of our requests begins: it is
-// the first attribute, because what precedes it an attacker could choose.
+// signatureAt is the offset of the Message-Authenticator in our requests: it is the first
+// attribute, because an attacker could choose what precedes it.
 const signatureAt = headerSize + 2
 
-// request makes the packets of one exchange.
+// request creates the packets of one exchange.
 type request interface {
-	// packet encodes the request for a server. Of an Access-Request each call
-	// makes another packet: the authenticator is random.
+	// packet encodes the request for a server. Each call for an Access-Request returns a
+	// different packet, because the authenticator is random.
 	packet(secret []byte, id byte, now time.Time) ([]byte, error)
-	// stale reports whether what was encoded must not be sent again as it is.
+	// stale reports whether a packet encoded earlier must be encoded again.
 	stale(encoded, now time.Time) bool
-	// signed says whether answers must have a Message-Authenticator.
+	// signed reports whether answers must have a Message-Authenticator.
 	signed() bool
 }
 
@@ -59,13 +59,13 @@ func (b builder) address(t radius.Type, a netip.Addr) {
 	}
 }
 
-// gateway adds what says where a request comes from.
+// gateway adds the attributes that identify the gateway.
 func (b builder) gateway(c *Config) {
 	b.text(rfc2865.NASIdentifier_Type, c.NASIdentifier)
 	b.address(rfc2865.NASIPAddress_Type, c.NASAddress)
 }
 
-// client adds what says whom a request is about.
+// client adds the attributes that identify the client.
 func (b builder) client(c *Config, k session.Key) {
 	kind := rfc2865.NASPortType_Value_Wireless80211
 	if c.NASPortType == Ethernet {
@@ -73,15 +73,15 @@ func (b builder) client(c *Config, k session.Key) {
 	}
 	b.number(rfc2865.NASPortType_Type, uint32(kind))
 	b.text(rfc2869.NASPortID_Type, c.NASPortID)
-	// The format RFC 3580, 3.21 gives addresses of stations.
+	// The format of RFC 3580, 3.21.
 	mac := strings.ToUpper(fmt.Sprintf("% x", k.MAC[:]))
 	b.text(rfc2865.CallingStationID_Type, strings.ReplaceAll(mac, " ", "-"))
 	b.text(rfc2865.CalledStationID_Type, c.CalledStationID)
 	b.address(rfc2865.FramedIPAddress_Type, k.Addr)
 }
 
-// sendable reports whether credentials can be right at all. What fails here
-// never reaches a server, whose logs and queries others read.
+// sendable reports whether credentials can be valid. Others are never sent, because they
+// would reach the server's logs and queries.
 func sendable(who session.Credentials) bool {
 	return who.User != "" && len(who.User) <= maxValue && utf8.ValidString(who.User) &&
 		!strings.ContainsFunc(who.User, unicode.IsControl) &&
@@ -120,11 +120,11 @@ func (r *accessRequest) packet(secret []byte, id byte, _ time.Time) ([]byte, err
 	return data, nil
 }
 
-// password adds the password as the method hides it.
+// password adds the password in the method's form.
 func (b builder) password(m Method, password string) error {
 	if m == CHAP {
-		// The challenge is an attribute of its own, not the authenticator: that
-		// one should protect nothing else.
+		// The challenge is a separate attribute, so that the authenticator protects nothing
+		// else.
 		var digest [1 + md5.Size]byte
 		challenge := make(radius.Attribute, md5.Size)
 		rand.Read(challenge)
@@ -147,16 +147,16 @@ func (b builder) password(m Method, password string) error {
 type accountingRequest struct {
 	cfg  *Config
 	at   time.Time
-	fill func(builder) // adds what the event says
+	fill func(builder) // adds the event's attributes
 }
 
 func (r *accountingRequest) signed() bool { return false }
 
-// delay is the whole seconds since the event: Acct-Delay-Time.
+// delay is the whole seconds since the event, for Acct-Delay-Time.
 func (r *accountingRequest) delay(now time.Time) uint32 { return seconds(now.Sub(r.at)) }
 
-// stale is true once Acct-Delay-Time would be another: with it the packet
-// changes, and so must its identifier (RFC 2866, 5.2).
+// stale reports whether Acct-Delay-Time has changed: the packet changes with it, and so
+// must its identifier (RFC 2866, 5.2).
 func (r *accountingRequest) stale(encoded, now time.Time) bool {
 	return r.delay(encoded) != r.delay(now)
 }
@@ -175,7 +175,7 @@ func (r *accountingRequest) packet(secret []byte, id byte, now time.Time) ([]byt
 	return data, nil
 }
 
-// seconds is a duration as RADIUS has it: never negative, at most 136 years.
+// seconds converts a duration to RADIUS's form: never negative, at most 136 years.
 func seconds(d time.Duration) uint32 {
 	return uint32(min(max(0, int64(d/time.Second)), 1<<32-1))
 }

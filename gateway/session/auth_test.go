@@ -32,7 +32,7 @@ func TestGateTurnsAwayWhenFull(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	waited := make(chan error)
 	go func() { waited <- g.Enter(ctx) }()
-	for len(g.inside) < 2 { // until the second one has its place
+	for len(g.inside) < 2 { // until the second one is inside
 		runtime.Gosched()
 	}
 	if err := g.Enter(t.Context()); !errors.Is(err, ErrBusy) {
@@ -43,7 +43,7 @@ func TestGateTurnsAwayWhenFull(t *testing.T) {
 		t.Errorf("waiting caller whose context ended: %v", err)
 	}
 	g.Leave()
-	// Everybody has left: there is room for as many as at first.
+	// All have left: as many as at first may enter.
 	if err := g.Enter(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -14,20 +14,19 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Bounds of what is kept of a client. Nothing that RADIUS carries is longer
+// Bounds of what is stored for a client. RADIUS cannot carry longer values
 // (RFC 2865, sections 3 and 5).
 const (
 	hostnameMax = 255  // bytes; a DHCP option's length is one byte (RFC 2132, section 2)
 	userMax     = 253  // bytes
 	idMax       = 253  // bytes
-	classMax    = 4096 // bytes, of all attributes together with 2 for each one's head
+	classMax    = 4096 // bytes, of all attributes together with the 2 bytes of each one's header
 )
 
-// Lease says that a client has an address until end, or for as long as it likes
-// when end is zero; it may be said again to renew it, and when nothing is new
-// nothing happens. When another MAC had the address its session ends with
-// NASRequest and the client begins as Leased. The client may use the portal when
-// Lease returns.
+// Lease records that a client has an address until end, or without end when end is
+// zero. Calling it again renews the lease; without a change it does nothing. When
+// another MAC had the address, that session ends with NASRequest and the client
+// starts as Leased. The client may use the portal when Lease returns.
 func (t *Table) Lease(key Key, hostname string, end time.Time) error {
 	key.Addr = key.Addr.Unmap()
 	if !key.Addr.Is4() {
@@ -69,10 +68,10 @@ func (t *Table) lease(c *client, key Key, hostname string, end moment) error {
 	if c.told {
 		return nil
 	}
-	return t.tell(c, &c.entry) // it failed the last time
+	return t.tell(c, &c.entry) // the data path failed the last time
 }
 
-// near tells apart what is another time from what is the same, read twice.
+// near reports whether two readings are the same time, within the clock's error.
 func near(a, b moment) bool {
 	if a == never || b == never {
 		return a == b
@@ -80,9 +79,9 @@ func near(a, b moment) bool {
 	return max(a, b)-min(a, b) < moment(time.Millisecond)
 }
 
-// Forget takes a client out whose lease was released or has run out; its session
-// ends with LostCarrier. A client that is not there is no error, nor is an
-// address that another MAC has by now, which keeps it.
+// Forget removes a client whose lease was released or has expired; its session ends
+// with LostCarrier. A missing client is no error. An address that another MAC has
+// meanwhile is left to that client.
 func (t *Table) Forget(key Key) error {
 	key.Addr = key.Addr.Unmap()
 	if err := t.enter(); err != nil {
@@ -103,8 +102,8 @@ func (t *Table) Forget(key Key) error {
 	return nil
 }
 
-// Shown says that the client was redirected to the portal: Leased becomes
-// PreAuth. It is cheap, and on the disk a second later.
+// Shown records that the client was redirected to the portal: Leased becomes
+// PreAuth. It is cheap; the disk is written up to a second later.
 func (t *Table) Shown(addr netip.Addr) error {
 	if err := t.enter(); err != nil {
 		return err
@@ -115,7 +114,7 @@ func (t *Table) Shown(addr netip.Addr) error {
 	seen := t.clients[addr]
 	known := seen != nil && seen.state != "" && seen.state != Leased
 	t.mu.Unlock()
-	if known { // whoever hammers the portal gets no further
+	if known { // repeated requests to the portal end here
 		return nil
 	}
 	c := t.hold(addr)
@@ -131,10 +130,10 @@ func (t *Table) Shown(addr netip.Addr) error {
 	return nil
 }
 
-// Admit begins a session with what login grants, and returns it once the data
-// path lets the client through. An authenticated client's session first ends
-// with UserRequest. When the data path refuses, the session has begun and ended
-// with NASError.
+// Admit begins a session with the limits of login, and returns it once the data path
+// forwards for the client. An authenticated client's old session first ends with
+// UserRequest. When the data path fails, the session has begun and ended with
+// NASError.
 func (t *Table) Admit(addr netip.Addr, login Login) (Session, error) {
 	s, err := t.admit(addr.Unmap(), login)
 	if err != nil {
@@ -168,7 +167,7 @@ func (t *Table) admit(addr netip.Addr, login Login) (Session, error) {
 	next.user, next.class, next.limits = login.User, cloneClass(login.Class), login.Limits
 	next.id, next.began, next.seen = cmp.Or(login.SessionID, NewID()), now, now
 	if _, err := t.replace(c, &next, UserRequest, now); err != nil {
-		if c.state == Authenticated && c.id == next.id { // on the disk, but the data path would not have it
+		if c.state == Authenticated && c.id == next.id { // on the disk, but the data path failed
 			lapsed := c.lapsed()
 			_, undo := t.replace(c, &lapsed, NASError, t.clock.now())
 			err = errors.Join(err, undo)
@@ -178,8 +177,8 @@ func (t *Table) admit(addr netip.Addr, login Login) (Session, error) {
 	return t.snapshot(&c.entry), nil
 }
 
-// End ends the client's session and returns it with its last counts, once the
-// data path no longer lets the client through.
+// End ends the client's session and returns it with its final counts, once the data
+// path no longer forwards for the client.
 func (t *Table) End(addr netip.Addr, cause Cause) (Session, error) {
 	s, err := t.end(addr.Unmap(), cause)
 	if err != nil {
@@ -205,10 +204,10 @@ func (t *Table) end(addr netip.Addr, cause Cause) (Session, error) {
 	return t.replace(c, &next, cause, t.clock.now())
 }
 
-// replace puts next in a client's place: nil takes the client out, and another
-// session than it has ends its own with cause. This is the order that keeps the
-// data path closed whatever moment a crash chooses: shut out, write down, let
-// in. op must be held.
+// replace sets a client's entry to next; nil removes the client, and a different
+// session ends the present one with cause. The order is: close the data path, write
+// to disk, open the data path. A crash at any moment therefore leaves the data path
+// closed. op must be held.
 func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended Session, err error) {
 	was := c.entry
 	written := change{addr: was.key.Addr}
@@ -234,7 +233,7 @@ func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended S
 		written.record = t.record(next)
 	}
 	if err := t.store.commit(written); err != nil {
-		if was.state != "" { // as it was
+		if was.state != "" { // restore the former entry
 			err = errors.Join(err, t.tell(c, &was))
 		}
 		return Session{}, err
@@ -252,8 +251,8 @@ func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended S
 	return ended, nil
 }
 
-// shut closes the data path to a client, and takes its last counts. remove says
-// that it is to lose its address too.
+// shut closes the data path to a client and reads its final counts. remove means
+// that the client also loses its address.
 func (t *Table) shut(c *client, e *entry, remove bool) error {
 	switch {
 	case remove:
@@ -267,7 +266,7 @@ func (t *Table) shut(c *client, e *entry, remove bool) error {
 		}
 	}
 	if e.state == Authenticated {
-		// Counters that cannot be read are no reason to let it go on.
+		// The session ends even when its counters cannot be read.
 		if now, err := t.dp.Counters(e.key.Addr); err == nil {
 			t.count(e, now)
 		}
@@ -275,8 +274,8 @@ func (t *Table) shut(c *client, e *entry, remove bool) error {
 	return nil
 }
 
-// start takes the counters' values from which a session counts, and tells of its
-// beginning.
+// start reads the counter values at which a session begins, and returns its start
+// event.
 func (t *Table) start(e *entry) (event []byte, err error) {
 	if e.read, err = t.dp.Counters(e.key.Addr); err != nil {
 		return nil, fmt.Errorf("read the counters of %s: %w", e.key, err)
@@ -285,7 +284,7 @@ func (t *Table) start(e *entry) (event []byte, err error) {
 	return encodeEvent(&started), nil
 }
 
-// tell makes the data path do what an entry says.
+// tell sets the data path to an entry's state.
 func (t *Table) tell(c *client, e *entry) error {
 	if err := t.set(c, t.permit(e)); err != nil {
 		return fmt.Errorf("let %s in: %w", e.key, err)
@@ -301,7 +300,7 @@ func (t *Table) set(c *client, to datapath.Client) error {
 	return err
 }
 
-// check holds a login against what a table keeps.
+// check compares a login with the bounds of a table.
 func (l *Login) check() error {
 	size := 0
 	for _, class := range l.Class {
@@ -320,15 +319,15 @@ func (l *Login) check() error {
 	return nil
 }
 
-// NewID is an Acct-Session-Id of 16 hexadecimal digits that nobody can guess: two
-// are the same once in four thousand million sessions.
+// NewID returns an unpredictable Acct-Session-Id of 16 hexadecimal digits. A collision is
+// likely only after some four thousand million sessions.
 func NewID() string {
 	var id [8]byte
 	rand.Read(id[:])
 	return hex.EncodeToString(id[:])
 }
 
-// plain is a name that a client gave itself, made fit to be kept and shown.
+// plain makes a client's hostname safe to store and show.
 func plain(hostname string) string {
 	hostname = hostname[:min(len(hostname), hostnameMax)]
 	return strings.Map(func(r rune) rune {

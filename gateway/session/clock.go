@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// moment is a time as the table counts it: nanoseconds since the table was
-// opened, by the clock that nobody sets. A gateway without a battery starts in
-// 1970 and learns the time later; its sessions must not end of that. What
-// happened before the table was opened is negative.
+// moment is a time as the table counts it: nanoseconds since the table was opened, by
+// the monotonic clock. A gateway without a battery starts in 1970 and learns the time
+// later, which must not end its sessions. Times before the table was opened are
+// negative.
 type moment int64
 
 // never is the moment of the zero time.
 const never moment = math.MaxInt64
 
-// after is m a while later, without running over.
+// after adds a duration without overflow.
 func (m moment) after(d time.Duration) moment {
 	if d > 0 && m > never-moment(d) {
 		return never
@@ -22,9 +22,9 @@ func (m moment) after(d time.Duration) moment {
 	return m + moment(d)
 }
 
-// clock turns moments into times and back. Both go by what the wall clock says
-// at that instant, so times read from a file count from the wall clock, once,
-// and times given out are right after it was set.
+// clock converts moments to times and back, by the wall clock at the time of the call.
+// Times read from a file are therefore converted once, and times given out are correct
+// after the wall clock was set.
 type clock struct{ opened time.Time } // with its monotonic reading
 
 func (c clock) now() moment { return moment(time.Since(c.opened)) }

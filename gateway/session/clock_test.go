@@ -45,7 +45,7 @@ func TestStopAt(t *testing.T) {
 		{100, 100, 0, 1},                          // 0 would be no limit
 		{math.MaxUint64, 0, 5000, math.MaxUint64}, // never reached, never overrun
 		{math.MaxUint64, 10, 10, math.MaxUint64},  //
-		{1000, 400, 0, 600},                       // counted before counting began anew
+		{1000, 400, 0, 600},                       // counted before the counter restarted
 	} {
 		if got := stopAt(tt.quota, tt.counted, tt.read); got != tt.want {
 			t.Errorf("stopAt(%d, %d, %d) = %d, want %d", tt.quota, tt.counted, tt.read, got, tt.want)

@@ -9,9 +9,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// What the store's file holds, format version 1. Numbers are unsigned varints,
-// texts a length and their bytes, times a 0 for the zero time or a 1, seconds
-// since 1970 as a signed varint and nanoseconds.
+// The store's file format, version 1. Numbers are unsigned varints. Texts are a
+// length and their bytes. Times are a 0 for the zero time, or a 1, seconds since 1970
+// as a signed varint, and nanoseconds.
 //
 //	client  = session reading
 //	event   = kind cause at session
@@ -19,14 +19,14 @@ import (
 //	granted = user classes class… limits[7] id began seen counts[5]
 //	reading = epoch upBytes upPackets downBytes downPackets dropped
 //
-// granted is there when the state is authenticated, kind, cause and state are
-// one byte each.
+// granted is present when the state is authenticated. kind, cause and state are one
+// byte each.
 
 // errDamaged is wrapped by every decoding error.
 var errDamaged = errors.New("not what gatewayd writes")
 
-// The bytes that stand for a name; 0 stands for none. Names are only ever added
-// at the end.
+// The bytes that stand for a name; 0 stands for none. New names are only added at the
+// end.
 var (
 	stateNames = []string{"", string(Leased), string(PreAuth), string(Authenticated)}
 	kindNames  = []string{"", string(Started), string(Updated), string(Ended)}
@@ -136,8 +136,8 @@ func appendName(b []byte, names []string, name string) []byte {
 	return append(b, 0)
 }
 
-// decoder takes a record apart. After the first thing that is not as it should
-// be every method returns zeros, and end says so.
+// decoder decodes a record. After the first error every method returns zeros, and end
+// returns the error.
 type decoder struct {
 	rest    []byte
 	damaged bool
@@ -150,7 +150,7 @@ func (d *decoder) end() error {
 	return nil
 }
 
-// take returns the next n bytes, which are the record's own.
+// take returns the next n bytes, without copying.
 func (d *decoder) take(n uint64) []byte {
 	if d.damaged || n > uint64(len(d.rest)) {
 		d.damaged, d.rest = true, nil

@@ -66,8 +66,8 @@ func TestEventsSurviveTheFile(t *testing.T) {
 	}
 }
 
-// TestFormatStands: a file of yesterday is read tomorrow. Whoever changes the
-// bytes raises FormatVersion and says how the old ones are read.
+// TestFormatStands checks that old files stay readable. A change of the bytes must raise
+// FormatVersion and read the old format.
 func TestFormatStands(t *testing.T) {
 	for _, tt := range []struct {
 		s    session.Session
@@ -114,8 +114,7 @@ func TestDamagedRecordsAreErrors(t *testing.T) {
 	}
 }
 
-// FuzzDecodeClient: whatever is taken for a client is written and read again as
-// the same.
+// FuzzDecodeClient: whatever decodes as a client is encoded and decoded again unchanged.
 func FuzzDecodeClient(f *testing.F) {
 	f.Add(session.EncodeClient(&leased, reading))
 	f.Add(session.EncodeClient(&authenticated, reading))

@@ -6,16 +6,15 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// count takes a reading of an address's counters into its session.
+// count adds a reading of an address's counters to its session.
 func (t *Table) count(e *entry, now datapath.Counters) {
 	if !now.Seen.IsZero() {
-		// A packet from before this session, or by a clock ahead of ours, is none
-		// of it.
+		// Ignore the time of a packet from before this session, or by a clock ahead of ours.
 		e.seen = min(max(e.seen, t.clock.moment(now.Seen)), max(e.seen, t.clock.now()))
 	}
 	was := e.read
 	if now.Epoch != was.Epoch {
-		was = datapath.Counters{Epoch: now.Epoch} // what was counted stands, and counting began anew
+		was = datapath.Counters{Epoch: now.Epoch} // counters restarted: keep what was counted, count from 0
 	}
 	c := &e.counts
 	grow(&c.UpBytes, &was.UpBytes, now.UpBytes)
@@ -26,8 +25,8 @@ func (t *Table) count(e *entry, now datapath.Counters) {
 	e.read = was
 }
 
-// grow adds to count what a counter has grown since it was read. A reading that
-// was overtaken by a newer one adds nothing.
+// grow adds a counter's increase since the last reading to count. A reading older than
+// the last one adds nothing.
 func grow(count, read *uint64, now uint64) {
 	if now > *read {
 		*count += now - *read
@@ -35,14 +34,14 @@ func grow(count, read *uint64, now uint64) {
 	}
 }
 
-// packets tell whether anything happened.
+// packets is the number of packets of both directions, dropped ones included.
 func (c *Counts) packets() uint64 { return c.UpPackets + c.DownPackets + c.DroppedPackets }
 
-// permit is what the data path is told of a client.
+// permit returns the data path's entry for a client.
 func (t *Table) permit(e *entry) datapath.Client {
 	c := datapath.Client{Addr: e.key.Addr, MAC: e.key.MAC}
 	end := e.sessionEnd()
-	if e.state != Authenticated || min(end, e.leaseEnd) <= t.clock.now() { // over, though not ended yet
+	if e.state != Authenticated || min(end, e.leaseEnd) <= t.clock.now() { // expired, though not ended yet
 		return c
 	}
 	c.Admitted, c.Until = true, t.clock.time(end)
@@ -56,7 +55,7 @@ func (t *Table) permit(e *entry) datapath.Client {
 	return c
 }
 
-// stopAt is the counter's value at which a quota is used up, of which a part has
+// stopAt returns the counter's value at which a quota is used up, given how much had
 // been counted when the counter was read; 0 for no quota.
 func stopAt(quota, counted, read uint64) uint64 {
 	switch left := quota - counted; {
@@ -71,8 +70,8 @@ func stopAt(quota, counted, read uint64) uint64 {
 	}
 }
 
-// bytesLeft are those until the first of the quotas is used up; all there can be
-// when there is none.
+// bytesLeft returns the bytes until the first of the quotas is used up, and the
+// largest number when there is no quota.
 func (e *entry) bytesLeft() uint64 {
 	least := uint64(math.MaxUint64)
 	for _, q := range [...]struct{ quota, used uint64 }{

@@ -15,8 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestKilledGatewayForgetsNothing kills a process that logs clients in and out
-// with 16 goroutines, again and again, and wants everything it had said was done.
+// TestKilledGatewayForgetsNothing repeatedly kills a process that logs clients in and out
+// with 16 goroutines, and checks that everything it confirmed is in the file.
 func TestKilledGatewayForgetsNothing(t *testing.T) {
 	const variable = "GATEWEIGH_TEST_KILLED_STORE"
 	if path := os.Getenv(variable); path != "" {
@@ -116,7 +116,7 @@ func checkNothingForgotten(t *testing.T, path string, began, ended map[string]bo
 	}
 	clear(began)
 	clear(ended)
-	for s := range table.Each { // lest the next round ends it unasked
+	for s := range table.Each { // otherwise the next round would end them
 		if s.State == session.Authenticated {
 			if _, err := table.End(s.Addr, session.AdminReset); err != nil {
 				t.Error(err)
@@ -126,8 +126,8 @@ func checkNothingForgotten(t *testing.T, path string, began, ended map[string]bo
 	drain(t, table)
 }
 
-// TestEverybodyAtOnce has goroutines do everything to few addresses, with the
-// timers running, and each session's events in their order.
+// TestEverybodyAtOnce runs all operations concurrently on few addresses, with the timers
+// running, and checks the order of each session's events.
 func TestEverybodyAtOnce(t *testing.T) {
 	dp := newMemory()
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)
@@ -169,7 +169,7 @@ func TestEverybodyAtOnce(t *testing.T) {
 	checkOrder(t, drain(t, table))
 }
 
-// checkOrder wants one start and one end of each session, and updates between.
+// checkOrder checks that each session has one start and one end, and updates in between.
 func checkOrder(t *testing.T, events []session.Event) {
 	t.Helper()
 	order := map[string][]session.Kind{}
@@ -187,8 +187,8 @@ func checkOrder(t *testing.T, events []session.Event) {
 	}
 }
 
-// TestWhoWaitsTogetherIsWrittenTogether: a hundred logins cost the disk what one
-// does.
+// TestWhoWaitsTogetherIsWrittenTogether: a hundred concurrent logins cost the disk as much
+// as one.
 func TestWhoWaitsTogetherIsWrittenTogether(t *testing.T) {
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
 	const clients = 100
@@ -221,7 +221,8 @@ func TestWhoWaitsTogetherIsWrittenTogether(t *testing.T) {
 	}
 }
 
-// TestSessionsAreAccountedSideBySide: each session's events one after the other.
+// TestSessionsAreAccountedSideBySide: events of one session are handed out one after the
+// other.
 func TestSessionsAreAccountedSideBySide(t *testing.T) {
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
 	var ids []string
@@ -253,8 +254,8 @@ func TestSessionsAreAccountedSideBySide(t *testing.T) {
 	}
 }
 
-// TestWhatIsAccountedLastStaysAccounted: also when the table is closed while
-// what was accounted before is being written.
+// TestWhatIsAccountedLastStaysAccounted: also when the table is closed while an earlier
+// confirmation is being written.
 func TestWhatIsAccountedLastStaysAccounted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.db")
 	table := openTable(t, path, newMemory())
@@ -268,7 +269,7 @@ func TestWhatIsAccountedLastStaysAccounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	account(t, table)
-	for table.Asked() { // until the writer has taken the first, and waits for the file
+	for table.Asked() { // until the writer has taken the first one and waits for the file
 		time.Sleep(time.Millisecond)
 	}
 	account(t, table)
@@ -285,7 +286,7 @@ func TestWhatIsAccountedLastStaysAccounted(t *testing.T) {
 	}
 }
 
-// account says that the oldest event has been accounted.
+// account marks the oldest event as accounted.
 func account(t *testing.T, table *session.Table) {
 	t.Helper()
 	e, err := table.Next(t.Context())

@@ -8,7 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// What tests in session_test look into.
+// Internals for tests in session_test.
 var (
 	EncodeClient = encodeClient
 	DecodeClient = decodeClient
@@ -16,12 +16,12 @@ var (
 	DecodeEvent  = decodeEvent
 )
 
-// CopyFile leaves at path what a crash now would leave on the disk.
+// CopyFile writes to path what a crash would leave on the disk now.
 func (t *Table) CopyFile(path string) error {
 	return t.store.db.View(func(tx *bbolt.Tx) error { return tx.CopyFile(path, os.FileMode(0o600)) })
 }
 
-// OnDisk are the clients of the file now, and the counters their counts go to.
+// OnDisk returns the clients of the file, and the counter readings of their counts.
 func (t *Table) OnDisk() (clients []Session, err error) {
 	err = t.store.db.View(func(tx *bbolt.Tx) error {
 		return eachClient(tx, func(s Session, _ datapath.Counters) error {
@@ -50,22 +50,22 @@ func (t *Table) Transactions() (id int, err error) {
 	return id, err
 }
 
-// Waiting are the events that are on their way to the disk.
+// Waiting returns the number of events not yet on the disk.
 func (t *Table) Waiting() int {
 	t.store.mu.Lock()
 	defer t.store.mu.Unlock()
 	return t.store.unwritten
 }
 
-// Asked says whether the writer has been asked to write, and has not yet looked
-// what there is.
+// Asked reports whether the writer has been asked to write and has not yet taken the
+// changes.
 func (t *Table) Asked() bool {
 	t.store.mu.Lock()
 	defer t.store.mu.Unlock()
 	return t.store.armed
 }
 
-// Closing says whether the table accepts nothing more.
+// Closing reports whether the table accepts no more changes.
 func (t *Table) Closing() bool {
 	select {
 	case <-t.store.closed:
@@ -75,12 +75,12 @@ func (t *Table) Closing() bool {
 	}
 }
 
-// Bound makes the table's bounds what a test can reach, before it is used.
+// Bound lowers the table's bounds before it is used.
 func (t *Table) Bound(clients, updates, events int) {
 	t.bounds = bounds{clients: clients, updates: updates, events: events}
 }
 
-// SetFormat makes a file one of another format.
+// SetFormat changes a file's format version.
 func SetFormat(path string, format []byte) error {
 	db, err := bbolt.Open(path, 0o600, nil)
 	if err != nil {
@@ -90,7 +90,7 @@ func SetFormat(path string, format []byte) error {
 	return db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(aboutBucket).Put(formatKey, format) })
 }
 
-// MakeForeign creates a file of somebody else's.
+// MakeForeign creates a file of another program.
 func MakeForeign(path string) error {
 	db, err := bbolt.Open(path, 0o600, nil)
 	if err != nil {

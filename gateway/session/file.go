@@ -36,16 +36,16 @@ var (
 	formatKey     = []byte("format")
 )
 
-// headSize are the bytes of a file's two heads, without which bbolt has no word
-// for what is wrong.
+// headSize is the size of a file's two bbolt meta pages; bbolt's errors for shorter
+// files are not specific.
 var headSize = int64(2 * os.Getpagesize())
 
-// lockWait is how long a file may stay locked by a gatewayd that is just ending.
+// lockWait is how long to wait for a gatewayd that is ending to unlock the file.
 const lockWait = time.Second
 
-// openFile opens the file at path, and creates it when there is none. A file
-// that was cut short or overwritten is an error, not a crash: it is read from
-// end to end before it is trusted.
+// openFile opens the file at path, and creates it when it is missing. The file is read
+// completely before it is used, so that a truncated or overwritten file is an error
+// and not a crash.
 func openFile(path string) (*bbolt.DB, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -54,7 +54,7 @@ func openFile(path string) (*bbolt.DB, error) {
 		return nil, fmt.Errorf("open the session store: %w", err)
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("open the session store: %s is not a file: name another", path)
-	case info.Size() > 0: // an empty one was being created when its gatewayd died
+	case info.Size() > 0: // an empty file is the trace of a crash while creating it
 		if err := inspect(path, info.Size()); err != nil {
 			return nil, fmt.Errorf("open the session store %s: %w", path, advise(err))
 		}
@@ -69,8 +69,8 @@ func openFile(path string) (*bbolt.DB, error) {
 	return db, nil
 }
 
-// openBolt turns the panics of a library that trusts its files into errors, and
-// lets go of the lock the library then still has.
+// openBolt turns bbolt's panics on damaged files into errors, and releases the lock
+// that bbolt then still holds.
 func openBolt(path string, readOnly bool) (db *bbolt.DB, err error) {
 	var file *os.File
 	options := &bbolt.Options{ReadOnly: readOnly, Timeout: lockWait, FreelistType: bbolt.FreelistMapType, NoStatistics: true}
@@ -83,15 +83,15 @@ func openBolt(path string, readOnly bool) (db *bbolt.DB, err error) {
 		return err
 	})
 	if errors.Is(err, errDamaged) {
-		// Closing alone would not do: the file is still mapped.
+		// Closing is not enough: the file is still mapped.
 		err = errors.Join(err, syscall.Flock(int(file.Fd()), syscall.LOCK_UN), file.Close())
 	}
 	return db, err
 }
 
-// inspect reads all of a file. It opens it for reading only, for then bbolt
-// looks at nothing but the head until it is known how long the file must be:
-// what is mapped beyond a file's end kills who touches it.
+// inspect reads the whole file. It opens the file read-only, because bbolt then reads
+// only the head until the needed length is known: access to a mapping beyond the end
+// of the file is a fatal signal.
 func inspect(path string, size int64) error {
 	if size < headSize {
 		return fmt.Errorf("%w, or one that was cut short: it has %d bytes", ErrNotStore, size)
@@ -121,8 +121,8 @@ func readThrough(tx *bbolt.Tx, path string) error {
 	return errors.Join(err, eachEvent(tx, func(Event) error { return nil }))
 }
 
-// guard runs a function that reads a file which may be damaged. Panics become
-// errors, also those of memory faults: the library trusts what it has mapped.
+// guard runs a function that reads a possibly damaged file. It turns panics into
+// errors, also those of memory faults, because bbolt does not check what it maps.
 func guard(read func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -133,8 +133,8 @@ func guard(read func() error) (err error) {
 	return read()
 }
 
-// checkFormat reports why a file is none of ours. One without any bucket is:
-// its gatewayd died before it had laid it out.
+// checkFormat reports why a file is not one of ours. A file without buckets is valid:
+// gatewayd died before it created them.
 func checkFormat(tx *bbolt.Tx) error {
 	about := tx.Bucket(aboutBucket)
 	if about == nil {
@@ -155,7 +155,7 @@ func checkFormat(tx *bbolt.Tx) error {
 	return nil
 }
 
-// layOut makes the buckets that are missing.
+// layOut creates missing buckets.
 func layOut(tx *bbolt.Tx) error {
 	if tx.Bucket(aboutBucket) != nil {
 		return checkFormat(tx)
@@ -168,7 +168,7 @@ func layOut(tx *bbolt.Tx) error {
 	return tx.Bucket(aboutBucket).Put(formatKey, binary.BigEndian.AppendUint64(nil, FormatVersion))
 }
 
-// advise says what an error of opening means, and what to do.
+// advise adds to an error of opening what it means and what to do.
 func advise(err error) error {
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
@@ -219,7 +219,7 @@ func eventOf(key, value []byte) (Event, error) {
 	return e, nil
 }
 
-// addrOf is the address of a client's key; the zero one when it is none.
+// addrOf returns the address of a client's key, or the zero Addr if it is none.
 func addrOf(key []byte) netip.Addr {
 	addr, _ := netip.AddrFromSlice(key)
 	return addr

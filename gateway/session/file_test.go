@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// filled is the path of a closed store with clients and events in it.
+// filled returns the path of a closed store with clients and events in it.
 func filled(t *testing.T, clients int) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s.db")
@@ -90,8 +90,8 @@ func TestStoreIsOneTables(t *testing.T) {
 	}
 }
 
-// TestTornFiles: wherever a file is cut off, it is an error that says so or all
-// there was, and never a crash.
+// TestTornFiles: a file truncated anywhere gives an error or its complete content, and
+// never a crash.
 func TestTornFiles(t *testing.T) {
 	whole, err := os.ReadFile(filled(t, 40))
 	if err != nil {
@@ -125,7 +125,7 @@ func TestTornFiles(t *testing.T) {
 	}
 }
 
-// TestDamagedFiles overwrites pages with what may be anything.
+// TestDamagedFiles overwrites pages with arbitrary bytes.
 func TestDamagedFiles(t *testing.T) {
 	whole, err := os.ReadFile(filled(t, 200))
 	if err != nil {
@@ -145,7 +145,7 @@ func TestDamagedFiles(t *testing.T) {
 		}
 		table, err := session.Open(path, newMemory())
 		switch {
-		case err == nil: // it was a free page
+		case err == nil: // the page was free
 			table.Close()
 		case !strings.Contains(err.Error(), "move it away") || errors.Is(err, session.ErrInUse):
 			t.Errorf("page %d damaged: %v", first/page, err)
@@ -158,8 +158,8 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
-// TestFullDisk runs on a tmpfs without space: what cannot be kept is refused,
-// and nobody is let in who is not in the file.
+// TestFullDisk runs on a full tmpfs: changes that cannot be stored are refused, and no
+// client is admitted that is not in the file.
 func TestFullDisk(t *testing.T) {
 	dir := onSmallDisk(t)
 	if dir == "" {
@@ -196,10 +196,9 @@ func TestFullDisk(t *testing.T) {
 	admit(t, table, key(9, 250), session.Limits{})
 }
 
-// onSmallDisk runs the calling test again in a mount namespace of its own, with
-// a tmpfs at the folder it returns there, most of which a file called filler
-// takes. In the parent the folder is empty and the test is over: its outcome is
-// the child's.
+// onSmallDisk runs the calling test again in its own mount namespace, with a tmpfs at the
+// returned folder that a file called filler nearly fills. In the parent the folder is
+// empty and the test ends with the child's result.
 func onSmallDisk(t *testing.T) string {
 	t.Helper()
 	const variable = "GATEWEIGH_TEST_SMALL_DISK"
@@ -221,7 +220,7 @@ func onSmallDisk(t *testing.T) string {
 	return ""
 }
 
-// child is this test binary, to run one test of it in another process.
+// child returns a command that runs one test of this binary in another process.
 func child(t *testing.T, test string, env ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()

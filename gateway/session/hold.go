@@ -2,8 +2,8 @@ package session
 
 import "net/netip"
 
-// hold returns the client that has an address with its op locked, or nil. It
-// must be released.
+// hold returns the client of an address with its op locked, or nil. The caller must
+// release the client.
 func (t *Table) hold(addr netip.Addr) *client {
 	for {
 		t.mu.Lock()
@@ -16,13 +16,12 @@ func (t *Table) hold(addr netip.Addr) *client {
 		if !c.gone {
 			return c
 		}
-		c.op.Unlock() // it was taken out while we waited
+		c.op.Unlock() // removed while we waited
 	}
 }
 
-// holdOrAdd is hold for an address that may have no client yet: it then has an
-// empty one that nobody sees, and that release takes out again when it has
-// stayed empty.
+// holdOrAdd is hold for an address that may have no client yet: it then adds an empty
+// one, which is invisible to others and which release removes if it is still empty.
 func (t *Table) holdOrAdd(addr netip.Addr) (*client, error) {
 	for {
 		if c := t.hold(addr); c != nil {
@@ -30,7 +29,7 @@ func (t *Table) holdOrAdd(addr netip.Addr) (*client, error) {
 		}
 		t.mu.Lock()
 		if t.clients[addr] != nil {
-			t.mu.Unlock() // somebody else has been faster
+			t.mu.Unlock() // another goroutine added it first
 			continue
 		}
 		defer t.mu.Unlock()
@@ -52,7 +51,7 @@ func (t *Table) release(c *client) {
 	c.op.Unlock()
 }
 
-// publish makes next what everybody sees of a client. op must be held.
+// publish makes next the visible entry of a client. op must be held.
 func (t *Table) publish(c *client, next entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -60,7 +59,7 @@ func (t *Table) publish(c *client, next entry) {
 	t.schedule(c, c.nextDue())
 }
 
-// remove takes a client out of the table. op must be held.
+// remove removes a client from the table. op must be held.
 func (t *Table) remove(c *client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,15 +10,15 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// memory is a data path without a network: it keeps to Datapath's promises, and
-// packets come from send. Like a kernel it outlives the tables that use it.
+// memory is a data path without a network: it keeps Datapath's promises, and send
+// simulates packets. Like a kernel it outlives the tables that use it.
 type memory struct {
 	mu      sync.Mutex
 	epoch   uint64
 	clients map[netip.Addr]datapath.Client
 	counted map[netip.Addr]datapath.Counters
 	refuse  error                 // what Set and Remove return
-	told    func(datapath.Client) // sees each Set before it works
+	told    func(datapath.Client) // called before each Set
 }
 
 var _ datapath.Datapath = (*memory)(nil)
@@ -29,7 +29,7 @@ func newMemory() *memory {
 	return m
 }
 
-// restart forgets everything, as a machine's does.
+// restart forgets everything, like a reboot.
 func (m *memory) restart() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,8 +78,8 @@ func (m *memory) refuseWith(err error) {
 	m.refuse = err
 }
 
-// send has the owner of an address send packets of the given size one by one and
-// receive as many; it returns how many passed each way.
+// send has the owner of an address send and receive packets of the given size one by
+// one; it returns how many passed each way.
 func (m *memory) send(key session.Key, packets, size uint64) (up, down uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -127,12 +127,12 @@ func (m *memory) client(addr netip.Addr) (datapath.Client, bool) {
 	return c, there
 }
 
-// key is a client's: MAC 02:00:00:00:00:mac at 10.1.0.host.
+// key returns a client's key: MAC 02:00:00:00:00:mac at 10.1.0.host.
 func key(mac, host byte) session.Key {
 	return session.Key{MAC: datapath.MAC{2, 0, 0, 0, 0, mac}, Addr: netip.AddrFrom4([4]byte{10, 1, 0, host})}
 }
 
-// nth is the key of client i, of millions.
+// nth returns the key of client i, of millions.
 func nth(i int) session.Key {
 	return session.Key{
 		MAC:  datapath.MAC{2, 1, 0, byte(i >> 16), byte(i >> 8), byte(i)},
@@ -176,7 +176,7 @@ func get(t testing.TB, table *session.Table, k session.Key) session.Session {
 	return s
 }
 
-// drain accounts all events there are.
+// drain accounts all pending events.
 func drain(t testing.TB, table *session.Table) []session.Event {
 	t.Helper()
 	var events []session.Event

@@ -8,12 +8,11 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// model is what a table should do, told as simply as can be: it looks at every
-// client every second.
+// model is the simplest correct table: it checks every client every second.
 type model struct {
 	now     time.Time
 	clients map[netip.Addr]*modelled
-	events  map[string][]expected // of each session not yet accounted, by its id
+	events  map[string][]expected // events not yet accounted, by session id
 }
 
 type modelled struct {
@@ -21,8 +20,8 @@ type modelled struct {
 	shownAt time.Time
 }
 
-// expected is an event. One that a crash may have lost is optional; one whose
-// counts were last kept some time before its end is vague.
+// expected is an event. It is optional if a crash may have lost it, and vague if its
+// counts were last stored some time before its end.
 type expected struct {
 	session.Event
 	optional, vague bool
@@ -91,7 +90,7 @@ func (m *model) send(k session.Key, packets, size uint64) uint64 {
 	return packets
 }
 
-// pass lets whole seconds pass.
+// pass advances the model by whole seconds.
 func (m *model) pass(d time.Duration) {
 	for end := m.now.Add(d); m.now.Before(end); {
 		m.now = m.now.Add(time.Second)
@@ -118,7 +117,7 @@ func (m *model) second(c *modelled) {
 	}
 }
 
-// crash is what may be lost of the last second.
+// crash marks what a crash may lose of the last second.
 func (m *model) crash(reboot bool) {
 	for _, events := range m.events {
 		for i, e := range events {
@@ -136,8 +135,8 @@ func (m *model) crash(reboot bool) {
 	}
 }
 
-// take finds an event among the expected ones of its session: those before it
-// must have been optional.
+// take removes an event from the expected ones of its session; expected ones before it
+// must be optional.
 func (m *model) take(e session.Event) (want expected, found bool) {
 	for events := m.events[e.ID]; len(events) > 0; {
 		want, events = events[0], events[1:]
@@ -149,7 +148,7 @@ func (m *model) take(e session.Event) (want expected, found bool) {
 	return want, false
 }
 
-// left is the number of events that are still to come for sure.
+// left returns the number of events that must still come.
 func (m *model) left() (n int) {
 	for _, events := range m.events {
 		for _, e := range events {
@@ -161,7 +160,7 @@ func (m *model) left() (n int) {
 	return n
 }
 
-// below says whether no count is greater than in b.
+// below reports whether no count is greater than in b.
 func below(a, b session.Counts) bool {
 	return max(cmp.Compare(a.UpBytes, b.UpBytes), cmp.Compare(a.UpPackets, b.UpPackets),
 		cmp.Compare(a.DownBytes, b.DownBytes), cmp.Compare(a.DownPackets, b.DownPackets)) <= 0

@@ -8,12 +8,12 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// scanMax bounds the look for events of other sessions, for each one wanted.
+// scanMax bounds how many events are scanned for each one wanted.
 const scanMax = 16
 
-// Next returns the oldest event that is not Done, and waits for one when there
-// is none. It is the same one until it is. Somebody must take the events also
-// where nothing is accounted: when too many are left, nobody is admitted.
+// Next returns the oldest event that is not Done, and waits for one when there is
+// none. It returns the same event until Done. Events must be consumed even where
+// nothing is accounted: when too many are left, no client is admitted.
 func (t *Table) Next(ctx context.Context) (Event, error) {
 	events, err := t.NextFew(ctx, 1)
 	if err != nil {
@@ -22,10 +22,10 @@ func (t *Table) Next(ctx context.Context) (Event, error) {
 	return events[0], nil
 }
 
-// NextFew returns up to n of the oldest events that are not Done, of different
-// sessions, so that they may be accounted at the same time and each session's
-// still come in their order. There is at least one: it waits for it until ctx
-// ends or the table is closed. Nothing is handed out before it is on the disk.
+// NextFew returns up to n of the oldest events that are not Done, all of different
+// sessions, so that they can be accounted concurrently and each session's events
+// still arrive in order. It waits for at least one until ctx ends or the table is
+// closed. Events are on the disk before they are returned.
 func (t *Table) NextFew(ctx context.Context, n int) ([]Event, error) {
 	for {
 		if err := t.enter(); err != nil {
@@ -45,10 +45,10 @@ func (t *Table) NextFew(ctx context.Context, n int) ([]Event, error) {
 	}
 }
 
-// Done says that an event has been accounted, so that it is not handed out
-// again; saying it twice does no harm. It does not wait for the disk: a crash in
-// the few milliseconds until a start or an end is written down, or in the next
-// second of an update, hands the event out once more, exactly as it was.
+// Done records that an event has been accounted; it is then not returned again.
+// Calling it twice does no harm. It does not wait for the disk: after a crash in the
+// few milliseconds until a start or an end is written, or in the next second for an
+// update, the same event is returned once more.
 func (t *Table) Done(e Event) error {
 	if err := t.enter(); err != nil {
 		return err
@@ -60,13 +60,13 @@ func (t *Table) Done(e Event) error {
 	return t.store.accounted(e.number, e.Kind != Updated)
 }
 
-// oldest returns up to n events as NextFew does, or none, and what will be
-// closed when there are new ones.
+// oldest returns up to n events as NextFew does, or none, and a channel that is closed
+// when new ones arrive.
 func (s *store) oldest(n int) (events []Event, arrived <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// The file is looked at with mu held: an event is in done until it is gone
-	// from every view of the file that can be opened from then on.
+	// Read the file with mu held: an event stays in done until no later view of the file
+	// can contain it.
 	err = s.db.View(func(tx *bbolt.Tx) error {
 		events, err = s.collect(tx.Bucket(eventsBucket).Cursor(), n)
 		return err
@@ -79,7 +79,7 @@ func (s *store) oldest(n int) (events []Event, arrived <-chan struct{}, err erro
 
 func (s *store) collect(c *bbolt.Cursor, n int) ([]Event, error) {
 	var events []Event
-	known := map[string]bool{} // sessions of which an older event is not done
+	known := map[string]bool{} // sessions that have an older event that is not done
 	scan := n * scanMax
 	for key, value := c.Seek(eventKey(s.first)); key != nil && len(events) < n && scan > 0; key, value = c.Next() {
 		e, err := eventOf(key, value)
@@ -101,7 +101,7 @@ func (s *store) collect(c *bbolt.Cursor, n int) ([]Event, error) {
 	return events, nil
 }
 
-// accounted has an event taken out of the file, if it is there: at once, or soon.
+// accounted has an event deleted from the file, if it is there: at once, or soon.
 func (s *store) accounted(number uint64, urgent bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,6 +118,6 @@ func (s *store) accounted(number uint64, urgent bool) error {
 	})
 }
 
-// Pending is the number of events that are not Done, those included that are
-// about to be written.
+// Pending returns the number of events that are not Done, including those not yet
+// written.
 func (t *Table) Pending() int { return t.store.behind() }

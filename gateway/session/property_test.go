@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// world is a table, what it should be, and the data path they share.
+// world is a table, its model, and the data path they share.
 type world struct {
 	*rapid.T
 	dir   string
@@ -27,12 +27,12 @@ type world struct {
 	model *model
 	table *session.Table
 	stop  func()
-	done  []expected // accounted in this second: a crash may bring them again
+	done  []expected // accounted in this second: a crash may repeat them
 	doneA time.Time
 }
 
-// TestTableDoesWhatTheModelDoes lets three clients fight over three addresses,
-// and the gateway restart, crash and lose its machine.
+// TestTableDoesWhatTheModelDoes has three clients use three addresses, while the gateway
+// restarts, crashes and loses its machine.
 func TestTableDoesWhatTheModelDoes(t *testing.T) {
 	dir := t.TempDir()
 	files := 0
@@ -53,7 +53,7 @@ func TestTableDoesWhatTheModelDoes(t *testing.T) {
 	})
 }
 
-// bubble keeps rapid from asking for the test's deadline: a bubble has none.
+// bubble keeps rapid from asking for the test's deadline, which a synctest bubble lacks.
 type bubble struct{ testing.TB }
 
 func (w *world) newFile() string {
@@ -80,10 +80,10 @@ func (w *world) open(path string) {
 	synctest.Wait()
 }
 
-// neverMoreOpen sees each order to the data path before it is carried out.
+// neverMoreOpen checks each Set of the data path before it is carried out.
 func (w *world) neverMoreOpen(c datapath.Client) {
 	if w.table == nil {
-		return // it is being opened
+		return // the client is being admitted
 	}
 	onDisk, err := w.table.OnDisk()
 	if err != nil {
@@ -219,7 +219,7 @@ func (w *world) compare(want expected, got session.Event) {
 	}
 }
 
-// accountAll wants every event there should be, and no other.
+// accountAll checks that exactly the expected events are pending.
 func (w *world) accountAll() {
 	for w.model.left() > 0 {
 		if w.table.Pending() == 0 {
@@ -234,11 +234,11 @@ func (w *world) restart(*rapid.T) {
 	w.open(w.path)
 }
 
-// crash goes on with what was on the disk at this moment.
+// crash continues with what is on the disk now.
 func (w *world) crash(reboot bool) {
 	path := w.newFile()
 	w.must(w.table.CopyFile(path))
-	w.stop() // it puts more on its disk, which nobody reads
+	w.stop() // writes to its own disk, which is not read
 	if reboot {
 		w.dp.restart()
 	}
@@ -254,7 +254,7 @@ func (w *world) crash(reboot bool) {
 	}
 }
 
-// again expects what was accounted in this second once more.
+// again expects the events accounted in this second once more.
 func (w *world) again() {
 	if !w.doneA.Equal(w.model.now) {
 		return
@@ -295,7 +295,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// known says whether somebody has the address, and that err is as it should be.
+// known reports whether the address has a client, and checks err accordingly.
 func (w *world) known(k session.Key, err, unknown error) bool {
 	if w.model.clients[k.Addr] == nil {
 		if !errors.Is(err, unknown) {

@@ -2,5 +2,5 @@
 
 package session_test
 
-// raceFactor is how much more memory, and time, the race detector takes.
+// raceFactor is how much more memory and time the race detector needs.
 const raceFactor = 10

@@ -8,8 +8,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// TestResume: where counters end with the daemon, sessions go on with what was
-// counted, and with what is left of their quotas.
+// TestResume: where counters end with the daemon, sessions continue with their counts and
+// the rest of their quotas.
 func TestResume(t *testing.T) {
 	path, dp, k := filepath.Join(t.TempDir(), "sessions.db"), newMemory(), key(1, 10)
 	table := openTable(t, path, dp)

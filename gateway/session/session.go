@@ -1,5 +1,5 @@
-// Package session is the gateway's table of clients: who has which address, who
-// they are, and what they may do and have done.
+// Package session is the gateway's table of clients: their addresses, users, limits and
+// traffic.
 //
 //	          lease            redirected             Admit
 //	(none) ──────────▶ Leased ────────────▶ PreAuth ─────────▶ Authenticated
@@ -19,8 +19,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Key is what a client is known by. A MAC may have several addresses, an address
-// has one MAC at a time.
+// Key identifies a client. A MAC may have several addresses; an address has one MAC at a
+// time.
 type Key struct {
 	MAC  datapath.MAC
 	Addr netip.Addr
@@ -31,12 +31,12 @@ func (k Key) String() string {
 	return fmt.Sprintf("%s/%s", net.HardwareAddr(k.MAC[:]), k.Addr)
 }
 
-// State is where a client stands.
+// State is the state of a client.
 type State string
 
 const (
 	Leased        State = "leased"        // has an address
-	PreAuth       State = "preauth"       // was shown the portal
+	PreAuth       State = "preauth"       // was redirected to the portal
 	Authenticated State = "authenticated" // its traffic is forwarded
 )
 
@@ -52,10 +52,10 @@ const (
 	AdminReset     Cause = "admin-reset"     // gatewayd logout
 	NASReboot      Cause = "nas-reboot"      // the data path's state was lost: the machine restarted
 	NASRequest     Cause = "nas-request"     // the address went to another client
-	NASError       Cause = "nas-error"       // the data path would not admit it
+	NASError       Cause = "nas-error"       // the data path failed to admit it
 )
 
-// Limits are what a login grants. Zero values do not limit.
+// Limits are the limits of a session. Zero values do not limit.
 type Limits struct {
 	SessionTimeout, IdleTimeout    time.Duration
 	UpBytes, DownBytes, TotalBytes uint64 // of the session
@@ -69,27 +69,27 @@ type Counts struct {
 	UpBytes, UpPackets, DownBytes, DownPackets, DroppedPackets uint64
 }
 
-// Login is who a client turned out to be, and what it is granted.
+// Login is the result of a successful login: the user and the limits.
 type Login struct {
 	User   string
 	Class  [][]byte // RADIUS Class attributes, to be sent back in accounting
 	Limits Limits
-	// For is whom it was granted to. While a server was asked the address may have
-	// gone to another client, which Admit then refuses. Zero: whoever has the
-	// address. It is not kept in the table.
+	// For is the client that logged in. While a RADIUS server was asked, the address may
+	// have gone to another client, which Admit then refuses. Zero: whichever client has
+	// the address. It is not stored in the table.
 	For Key
-	// SessionID is the session's ID where it was chosen before the login was
-	// decided; empty: Admit chooses. In the table it is Session.ID.
+	// SessionID is the session's ID if it was chosen before the login was decided; empty:
+	// Admit chooses one. In the table it is Session.ID.
 	SessionID string
 }
 
-// Session is a client's entry: a copy, that no later change reaches.
+// Session is a copy of a client's entry; later changes do not affect it.
 type Session struct {
 	Key
 	State    State
 	Hostname string    // as the client said in DHCP
 	LeasedAt time.Time //
-	LeaseEnd time.Time // zero: static, or leased by others
+	LeaseEnd time.Time // zero: static, or leased by another server
 	Login              // zero unless Authenticated
 	ID       string    // Acct-Session-Id: Login.SessionID, or a NewID
 	Began    time.Time // of the authenticated session
@@ -97,7 +97,7 @@ type Session struct {
 	Counts             // of the authenticated session, up to now
 }
 
-// Kind is what happened to an authenticated session.
+// Kind is the kind of an event of an authenticated session.
 type Kind string
 
 const (
@@ -106,15 +106,15 @@ const (
 	Ended   Kind = "ended"
 )
 
-// Event tells of an authenticated session, once for each thing that happened:
-// accounting is made of them.
+// Event is one event of an authenticated session. Each is reported once; accounting
+// messages are made from events.
 type Event struct {
 	Kind
 	Session
 	Cause Cause // of Ended
-	// At less Began is how long the session had lasted, even when the wall clock
-	// was set meanwhile.
+	// At less Began is the session's length so far, also when the wall clock was set
+	// meanwhile.
 	At time.Time
 
-	number uint64 // in the outbox, from 1 on; 0: not from there
+	number uint64 // in the outbox, from 1 on; 0: not from the outbox
 }

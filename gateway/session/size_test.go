@@ -18,7 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
-// nowhere is a data path that takes no memory: everybody is always sending.
+// nowhere is a data path without memory: every client is always sending.
 type nowhere struct{ packets atomic.Uint64 }
 
 var _ datapath.Datapath = (*nowhere)(nil)
@@ -34,12 +34,12 @@ func (d *nowhere) Counters(netip.Addr) (datapath.Counters, error) {
 
 const crowd = 100_000 / raceFactor
 
-// TestMemoryOfACrowd: 100,000 authenticated clients, whose starts nobody has
-// accounted, take less than 200 MB of the machine, the file's mapped pages
-// included: when they log in, when all counts go to the disk, as they do every
-// minute, and when they are read again. Each is measured in a process of its own.
+// TestMemoryOfACrowd: 100,000 authenticated clients with unaccounted start events take
+// less than 200 MB, the file's mapped pages included: after login, when all counts are
+// written to disk, as every minute, and when they are read again. Each case is measured
+// in its own process.
 func TestMemoryOfACrowd(t *testing.T) {
-	const variable, allowed = "GATEWEIGH_TEST_CROWD", 200 * raceFactor // its shadow memory says nothing of ours
+	const variable, allowed = "GATEWEIGH_TEST_CROWD", 200 * raceFactor // the race detector's shadow memory is not ours
 	if path := os.Getenv(variable); path != "" {
 		measureCrowd(t, path, allowed)
 		return
@@ -104,8 +104,7 @@ func someLogin(i int) session.Login {
 	}
 }
 
-// fillTable leases to and admits n clients, from as many goroutines as a busy
-// portal has.
+// fillTable leases to and admits n clients, from as many goroutines as a busy portal has.
 func fillTable(t testing.TB, table *session.Table, n int) {
 	t.Helper()
 	var next atomic.Int64
@@ -135,8 +134,7 @@ func inParallel(t testing.TB, n int, work func() error) {
 	}
 }
 
-// BenchmarkDurable counts what 100 goroutines get done, each waiting for its own
-// to be on the disk.
+// BenchmarkDurable counts the changes of 100 goroutines that each wait for the disk.
 func BenchmarkDurable(b *testing.B) {
 	for name, op := range map[string]func(table *session.Table, i int) error{
 		"Lease": func(table *session.Table, i int) error {
@@ -175,7 +173,7 @@ func BenchmarkDurable(b *testing.B) {
 	}
 }
 
-// BenchmarkAlone is how long one caller waits, with a crowd in the table.
+// BenchmarkAlone measures one caller's wait, with many clients in the table.
 func BenchmarkAlone(b *testing.B) {
 	table := openTable(b, filepath.Join(b.TempDir(), "s.db"), &nowhere{})
 	fillTable(b, table, crowd)

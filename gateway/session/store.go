@@ -15,52 +15,52 @@ import (
 )
 
 const (
-	// commitMax bounds what one transaction writes: it is held in memory, and
-	// those who wait for the next one wait for it.
+	// commitMax bounds what one transaction writes: a transaction is held in memory, and
+	// later changes wait for it.
 	commitMax = 4096
-	// lazyFor is how long what nobody waits for may take to be on the disk.
+	// lazyFor is how long a change without a waiting caller may take to reach the disk.
 	lazyFor = time.Second
-	// doneMax are the accounted events that may wait to be taken out of the file.
+	// doneMax bounds the accounted events that are still to be deleted from the file.
 	doneMax = 512
 )
 
-// change is what happened to one client: all of it is on the disk, or nothing.
+// change is a change of one client. It is written to disk completely or not at all.
 type change struct {
-	addr   netip.Addr // the zero one: it is about nobody
-	record []byte     // of the client from now on; nil: it is gone
-	events [][]byte   // in their order
+	addr   netip.Addr // the zero Addr: no client
+	record []byte     // the client's new record; nil: the client is deleted
+	events [][]byte   // in order
 	done   chan error
 }
 
-// store keeps the clients and the outbox of events in a file. One goroutine
-// writes, everything that has come up since the last time in one transaction:
-// what a thousand callers wait for costs the disk as much as one.
+// store keeps the clients and the outbox of events in a file. One goroutine writes
+// everything that has accumulated since the last transaction in one transaction, so that
+// a thousand waiting callers cost the disk as much as one.
 type store struct {
 	db     *bbolt.DB
-	wake   chan struct{} // somebody waits, or lazyFor is over
-	closed chan struct{} // nothing more is accepted
-	ended  chan struct{} // the writer has
+	wake   chan struct{} // a caller waits, or lazyFor is over
+	closed chan struct{} // no more changes are accepted
+	ended  chan struct{} // the writer has ended
 
 	mu    sync.Mutex
-	queue []change // oldest first; nobody waits for those without done
-	// saves are newer records of clients, for which nobody waits; a change of the
-	// client makes its save void. order are the addresses that are to be written
-	// next, sorted, since neighbours share pages.
+	queue []change // oldest first; changes without done have no waiting caller
+	// saves are newer records of clients without a waiting caller; a change of the client
+	// replaces its save. order are the addresses to be written next, sorted, because
+	// neighbours share pages.
 	saves   map[netip.Addr][]byte
 	order   []netip.Addr
-	armed   bool // wake will be signalled
-	failing bool // the last transaction did
+	armed   bool // a signal of wake is scheduled
+	failing bool // the last transaction failed
 
-	// The outbox. Events below first are done, and those in done are, though still
-	// in the file.
+	// The outbox. Events with numbers below first are done; those in done are done, but
+	// still in the file.
 	first     uint64
 	done      map[uint64]struct{}
 	backlog   int           // events in the file
-	unwritten int           // events on their way there
-	arrived   chan struct{} // closed when there are new ones
+	unwritten int           // events not yet written
+	arrived   chan struct{} // closed when new events arrive
 }
 
-// openStore opens the file at path and hands out what is in it.
+// openStore opens the file at path and calls load with its content.
 func openStore(path string, load func(tx *bbolt.Tx) error) (*store, error) {
 	db, err := openFile(path)
 	if err != nil {
@@ -82,7 +82,7 @@ func openStore(path string, load func(tx *bbolt.Tx) error) (*store, error) {
 	return s, nil
 }
 
-// commit returns when a change is on the disk, or will not be.
+// commit returns when a change is on the disk, or has failed.
 func (s *store) commit(c change) error {
 	c.done = make(chan error, 1)
 	s.mu.Lock()
@@ -92,10 +92,10 @@ func (s *store) commit(c change) error {
 	return <-c.done
 }
 
-// sync returns when everything before it is on the disk, or will not be.
+// sync returns when everything before it is on the disk, or has failed.
 func (s *store) sync() error { return s.commit(change{}) }
 
-// later has a change on the disk a second from now, after all those before it.
+// later writes a change to disk within a second, after all changes before it.
 func (s *store) later(c change) {
 	s.mu.Lock()
 	s.add(c)
@@ -110,8 +110,8 @@ func (s *store) add(c change) {
 	delete(s.saves, c.addr)
 }
 
-// save has a client's record on the disk soon. When that fails it is forgotten:
-// there will be a newer one.
+// save writes a client's record to disk soon. If that fails, the record is dropped,
+// because a newer one follows.
 func (s *store) save(addr netip.Addr, record []byte) {
 	s.mu.Lock()
 	s.saves[addr] = record
@@ -134,14 +134,14 @@ func (s *store) signal() {
 	}
 }
 
-// behind is the number of events nobody has accounted, or written, yet.
+// behind is the number of events that are not accounted or not yet written.
 func (s *store) behind() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.backlog - len(s.done) + s.unwritten
 }
 
-// close writes what is left, and ends the writer. Nothing may be added any more.
+// close writes what is left and ends the writer. No change may be added afterwards.
 func (s *store) close() error {
 	close(s.closed)
 	s.signal()
@@ -163,7 +163,7 @@ func (s *store) write() {
 		s.flushAll()
 		select {
 		case <-s.closed:
-			s.flushAll() // what has come up since the last look
+			s.flushAll() // what was added since the last flush
 			return
 		default:
 		}
@@ -175,7 +175,7 @@ func (s *store) flushAll() {
 	}
 }
 
-// batch is what goes into one transaction.
+// batch is the content of one transaction.
 type batch struct {
 	changes []change
 	saves   map[netip.Addr][]byte
@@ -184,7 +184,7 @@ type batch struct {
 	removed int
 }
 
-// flush writes one transaction; more says whether another is wanted at once.
+// flush writes one transaction; more reports whether another should follow at once.
 func (s *store) flush() (more bool) {
 	b := s.take()
 	if len(b.changes)+len(b.saves)+len(b.done) == 0 {
@@ -216,8 +216,8 @@ func (s *store) flush() (more bool) {
 	return more
 }
 
-// take picks what to write next: first the queue, in its order, and when all of
-// it fits the saves, which are never older than the queue's records.
+// take selects what to write next: first the queue, in order, and, if all of the queue
+// fits, the saves, which are never older than the queue's records.
 func (s *store) take() batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,9 +243,9 @@ func (s *store) take() batch {
 	return b
 }
 
-// taken notes a batch that is on the disk. mu is held.
+// taken updates the store after a batch is on the disk. mu is held.
 func (s *store) taken(b batch) {
-	// Only now, when they are no longer in the file, may these be forgotten.
+	// Remove these only now that they are no longer in the file.
 	for _, number := range b.done {
 		delete(s.done, number)
 	}
@@ -257,10 +257,10 @@ func (s *store) taken(b batch) {
 	}
 }
 
-// putBack keeps the changes of a failed batch for which nobody waits: they have
-// happened, and there is nobody to tell that they are lost. The others come back
-// to be told, also those still in the queue, which would fare no better. mu is
-// held.
+// putBack keeps the changes of a failed batch that have no waiting caller: they have
+// happened, and no caller could be notified of their loss. It returns the others, and
+// those still in the queue, which would fail too, so that their callers are notified.
+// mu is held.
 func (s *store) putBack(b batch) (told []change) {
 	var kept []change
 	for _, c := range append(b.changes, s.queue...) {

@@ -14,22 +14,22 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// bounds are what the table may hold. Tests make them smaller.
+// bounds are the capacities of the table. Tests use smaller ones.
 type bounds struct {
-	// clients there may be. Who invents addresses on the LAN fills the table, not
-	// the machine's memory.
+	// clients is the largest number of clients. Invented addresses on the LAN can fill the
+	// table, but not the machine's memory.
 	clients int
-	// updates is how many events accounting may be behind before interim updates
-	// are left out: they only repeat what the end will say.
+	// updates is the number of unaccounted events above which interim updates are left
+	// out: the end of the session repeats their content.
 	updates int
-	// events is how many it may be behind before nobody is admitted: what is not
-	// accounted for has an end. Ends of sessions are always kept.
+	// events is the number of unaccounted events above which no client is admitted. Ends
+	// of sessions are always kept.
 	events int
 }
 
 var usual = bounds{clients: 1 << 18, updates: 1 << 16, events: 1 << 20}
 
-// Errors of the table's methods, wrapped with the client they are about.
+// Errors of the table's methods, wrapped with the client's key.
 var (
 	ErrUnknown   = errors.New("no client has this address")
 	ErrNoSession = errors.New("the client is not logged in")
@@ -39,62 +39,61 @@ var (
 	ErrClosed    = errors.New("the session table is closed")
 )
 
-// Table is the gateway's clients. It is kept in a file, and the data path does
-// what it says. Its methods may be called at any time from several goroutines;
-// what happens to one client happens one after the other.
+// Table is the table of clients. It is stored in a file, and it controls the data path.
+// Its methods may be called at any time from several goroutines; changes of one client
+// happen one after the other.
 //
-// The data path is never more open than the file: whoever is let in is written
-// down first, and whoever is shut out is shut out first. So a crash at any
-// moment leaves nobody inside who is not in the file, and Open finishes what was
-// half done. When a method returns an error the client is as it was, or less is
-// open to it, and the method may be called again.
+// The data path is never more open than the file: a client is written to the file
+// before the data path admits it, and the data path blocks it before that is written.
+// After a crash at any moment no client is admitted that is not in the file, and Open
+// completes unfinished changes. When a method returns an error, the client is as it was
+// or has less access, and the method may be called again.
 type Table struct {
 	dp     datapath.Datapath
 	store  *store
 	clock  clock
 	bounds bounds
 
-	// life is held for reading by all who work with the table, for writing by
-	// Close.
+	// life is held for reading by all methods that use the table, for writing by Close.
 	life   sync.RWMutex
 	closed bool
 
 	mu      sync.Mutex
 	clients map[netip.Addr]*client
-	dues    dues          // clients by the next moment something can happen to them
-	sooner  chan struct{} // the first of dues has changed
+	dues    dues          // clients by the next time a timer of theirs is due
+	sooner  chan struct{} // signals that the first of dues has changed
 
 	complaints struct {
 		sync.Mutex
 		last moment
-		more int // errors since that were not logged
+		more int // errors not logged since
 	}
 }
 
 // client is an entry of the table.
 type client struct {
-	// op is held while something happens to the client, until it is on the disk.
-	// It comes before Table.mu, which alone guards looking at the client.
+	// op is held while the client changes, until the change is on the disk. It is locked
+	// before Table.mu, which alone guards reading the client.
 	op sync.Mutex
 
-	// What changes with op and Table.mu held.
+	// Fields that change with op and Table.mu held.
 	entry
 	due   moment // in dues
 	place int    // in dues; -1: nowhere
-	gone  bool   // from the table: whoever waited for op must look again
+	gone  bool   // removed from the table: a caller that waited for op must look the client up again
 
-	// Guarded by op: what the data path knows, and when to do what.
-	told, open bool    // it has the key; it lets the client through
+	// Guarded by op: the data path's state of the client, and its timers.
+	told, open bool    // the data path has an entry; the entry admits the client
 	interim    moment  // next update
-	save       moment  // next time counts are put on the disk
-	check      moment  // next look at what is left of the quota
+	save       moment  // next time counts are written to disk
+	check      moment  // next check of the quota's rest
 	checked    moment  // last one
-	left       uint64  // bytes, at that look
-	highest    float64 // bytes a second between two looks
-	saved      uint64  // packets counted, as last put on the disk
+	left       uint64  // bytes left at the last check
+	highest    float64 // highest rate between two checks, bytes a second
+	saved      uint64  // packets counted when last written to disk
 }
 
-// entry is what a client is; it is empty until the client is on the disk.
+// entry is the state of a client; it is empty until the client is on the disk.
 type entry struct {
 	key                Key
 	state              State
@@ -108,22 +107,21 @@ type entry struct {
 	id          string
 	began, seen moment
 	counts      Counts
-	read        datapath.Counters // at which counts are true
+	read        datapath.Counters // the counters' reading that counts include
 }
 
-// Open reads the table from the file at path, which is created when there is
-// none, and tells the data path of every client. Sessions whose counters are
-// lost, because the machine was restarted, end with NASReboot at the moment they
-// were last known to be active; so do those of addresses that no client of the LAN
-// can have any more, whose clients are forgotten. The table never closes the data path.
+// Open reads the table from the file at path, creating a missing file, and sets every
+// client in the data path. Sessions whose counters are lost, because the machine was
+// restarted, end with NASReboot at the time of their last known activity. Sessions
+// of addresses outside the present LAN end the same way, and their clients are removed.
+// The table never closes the data path.
 //
-// A data path that has clients the file does not know of, as when the file was
-// deleted, must be emptied before: the table cannot see them.
+// The data path must not contain clients that are missing in the file, for example after
+// the file was deleted: empty it first, because the table cannot see them.
 func Open(path string, dp datapath.Datapath) (*Table, error) { return open(path, dp, false) }
 
-// Resume opens the table as Open does, but sessions whose counters are lost go on,
-// with the bytes last written: it is for data paths whose counters end with the
-// daemon, while the machine did not restart.
+// Resume is Open for data paths whose counters end with the daemon: while the machine
+// did not restart, sessions with lost counters continue with the bytes last written.
 func Resume(path string, dp datapath.Datapath) (*Table, error) { return open(path, dp, true) }
 
 func open(path string, dp datapath.Datapath, resume bool) (*Table, error) {
@@ -136,7 +134,7 @@ func open(path string, dp datapath.Datapath, resume bool) (*Table, error) {
 	t.store, err = openStore(path, func(tx *bbolt.Tx) error {
 		return eachClient(tx, func(s Session, read datapath.Counters) error {
 			if _, err := t.dp.Counters(s.Addr); errors.Is(err, datapath.ErrForeign) {
-				lost = append(lost, dismiss(s)) // of a LAN that was another
+				lost = append(lost, dismiss(s)) // an address of a former LAN
 				return nil
 			}
 			ended, err := t.restore(&s, read, resume)
@@ -158,7 +156,7 @@ func open(path string, dp datapath.Datapath, resume bool) (*Table, error) {
 	return t, nil
 }
 
-// dismiss takes a client out of the file that the data path cannot have.
+// dismiss removes a client from the file that the data path cannot have.
 func dismiss(s Session) change {
 	out := change{addr: s.Addr}
 	if s.State == Authenticated {
@@ -168,8 +166,8 @@ func dismiss(s Session) change {
 	return out
 }
 
-// restore puts a client of the file into the table and the data path. When its
-// session cannot go on, it is ended, and the event still to be told returned.
+// restore adds a client of the file to the table and the data path. If its session
+// cannot continue, restore ends the session and returns the event to report.
 func (t *Table) restore(s *Session, read datapath.Counters, resume bool) (ended *Event, err error) {
 	c := &client{place: -1, entry: entry{
 		key: s.Key, state: s.State, hostname: s.Hostname,
@@ -197,8 +195,8 @@ func (t *Table) restore(s *Session, read datapath.Counters, resume bool) (ended 
 	return ended, t.tell(c, &c.entry)
 }
 
-// Close puts the counts on the disk and lets go of the file. No session ends:
-// the data path goes on, and so does Open. Methods called afterwards return
+// Close writes the counts to disk and closes the file. No session ends: the data path
+// continues, and Open takes the sessions up again. Methods called afterwards return
 // ErrClosed. Closing twice is no error.
 func (t *Table) Close() error {
 	t.life.Lock()
@@ -228,7 +226,7 @@ func (t *Table) enter() error {
 	return nil
 }
 
-// Get returns the client that has an address, its counts as they are now.
+// Get returns the client that has an address, with its present counts.
 func (t *Table) Get(addr netip.Addr) (Session, bool) {
 	if t.enter() != nil {
 		return Session{}, false
@@ -243,7 +241,7 @@ func (t *Table) Get(addr netip.Addr) (Session, bool) {
 	e := c.entry
 	t.mu.Unlock()
 	if e.state == Authenticated {
-		// Without counters the last known counts are better than no answer.
+		// If the counters cannot be read, the last known counts are returned.
 		if now, err := t.dp.Counters(e.key.Addr); err == nil {
 			t.count(&e, now)
 		}
@@ -251,8 +249,8 @@ func (t *Table) Get(addr netip.Addr) (Session, bool) {
 	return t.snapshot(&e), true
 }
 
-// Each yields all clients, ordered by their addresses. Clients that come and go
-// meanwhile may be among them or not; no lock is held while yield runs.
+// Each yields all clients, ordered by address. Clients that are added or removed
+// meanwhile may be included or not; no lock is held while yield runs.
 func (t *Table) Each(yield func(Session) bool) {
 	t.mu.Lock()
 	addrs := make([]netip.Addr, 0, len(t.clients))
@@ -268,19 +266,19 @@ func (t *Table) Each(yield func(Session) bool) {
 	}
 }
 
-// lapsed is a client without its session, if it had one.
+// lapsed returns the entry without its session, if it had one.
 func (e entry) lapsed() entry {
 	return entry{key: e.key, state: PreAuth, hostname: e.hostname, leasedAt: e.leasedAt, leaseEnd: e.leaseEnd}
 }
 
-// snapshot copies an entry for somebody else.
+// snapshot copies an entry for callers of the package.
 func (t *Table) snapshot(e *entry) Session {
 	s := t.view(e)
 	s.Class = cloneClass(s.Class)
 	return s
 }
 
-// view shows an entry, and must not be given away.
+// view returns an entry that shares memory with the table and must not leave the package.
 func (t *Table) view(e *entry) Session {
 	s := Session{
 		Key: e.key, State: e.state, Hostname: e.hostname,
@@ -294,7 +292,7 @@ func (t *Table) view(e *entry) Session {
 	return s
 }
 
-// record is an entry as the file has it.
+// record returns an entry in the file's format.
 func (t *Table) record(e *entry) []byte {
 	s := t.view(e)
 	return encodeClient(&s, e.read)
@@ -308,7 +306,7 @@ func cloneClass(class [][]byte) [][]byte {
 	return cloned
 }
 
-// complain logs what nobody can be told, at most once in ten seconds.
+// complain logs errors that no caller receives, at most once in ten seconds.
 func (t *Table) complain(key Key, err error) {
 	now := t.clock.now()
 	t.complaints.Lock()

@@ -65,7 +65,7 @@ func TestClientGoesThroughItsStates(t *testing.T) {
 	checkEvents(t, drain(t, table), begun.ID, session.UserRequest)
 }
 
-// checkEvents wants a start and an end of one session.
+// checkEvents checks that a session has one start and one end.
 func checkEvents(t *testing.T, events []session.Event, id string, cause session.Cause) {
 	t.Helper()
 	if want := []session.Kind{session.Started, session.Ended}; !slices.Equal(kinds(events), want) {
@@ -164,8 +164,8 @@ func TestAdmittedAgain(t *testing.T) {
 	}
 }
 
-// TestSessionHasTheIDThatWasAskedWith: a server that was told of an ID before the
-// login finds it in accounting.
+// TestSessionHasTheIDThatWasAskedWith: accounting uses the ID that was sent with the
+// login.
 func TestSessionHasTheIDThatWasAskedWith(t *testing.T) {
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())
 	k := key(1, 5)
@@ -268,8 +268,7 @@ func TestEachIsOrdered(t *testing.T) {
 	}
 }
 
-// TestDataPathRefuses holds the table to its promise that what fails leaves
-// nothing open.
+// TestDataPathRefuses checks that a failed change leaves no access open.
 func TestDataPathRefuses(t *testing.T) {
 	dp := newMemory()
 	table := openTable(t, filepath.Join(t.TempDir(), "s.db"), dp)

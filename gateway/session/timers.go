@@ -8,21 +8,21 @@ import (
 )
 
 const (
-	// tick is how exact the timers are; rounding lets clients share a waking.
+	// tick is the resolution of the timers; rounding lets clients share a wakeup.
 	tick = moment(100 * time.Millisecond)
-	// saveEvery is how old counts on the disk may be when the machine dies. All
-	// clients are due at the same moments: their records share pages, and a page
-	// is then written once for all on it.
+	// saveEvery is the largest age of counts on the disk when the machine dies. All
+	// clients are due at the same moments: their records share pages, and each page is
+	// then written once.
 	saveEvery = moment(time.Minute)
-	// checkMin and checkMax bound how often a quota is looked at. The data path
-	// holds it to the packet; this is only how soon the end is told.
+	// checkMin and checkMax bound how often a quota is checked. The data path enforces the
+	// quota to the packet; the check only determines how soon the end is reported.
 	checkMin, checkMax = time.Second, 10 * time.Second
-	// interimMin keeps a mistaken server from asking for updates without end.
+	// interimMin bounds the rate of updates that a misconfigured server can request.
 	interimMin = time.Second
-	// retryAfter is when what failed is tried again.
+	// retryAfter is the delay before a failed action is repeated.
 	retryAfter = 5 * time.Second
-	// tickers are the clients that can be seen to at the same time: what one of
-	// them waits for at the disk serves all.
+	// tickers is the number of clients handled concurrently: they share a write to the
+	// disk.
 	tickers = 64
 )
 
@@ -51,10 +51,10 @@ func (d *dues) Pop() any {
 	return c
 }
 
-// Run sees to what time brings: ends of leases and sessions, used up quotas,
-// interim updates, and counts that go to the disk. It returns nil when ctx ends,
-// and then all it began is finished; ErrClosed when the table is closed. Without
-// it the data path still keeps to session times and quotas.
+// Run carries out timed actions: ends of leases and sessions, used up quotas, interim
+// updates, and writing counts to disk. It returns nil when ctx ends, after completing
+// what it began, and ErrClosed when the table is closed. Without Run the data path still
+// enforces session times and quotas.
 func (t *Table) Run(ctx context.Context) error {
 	work := make(chan *client)
 	var workers sync.WaitGroup
@@ -90,7 +90,7 @@ func (t *Table) Run(ctx context.Context) error {
 	}
 }
 
-// pop takes a client that is due out of the heap.
+// pop removes a due client from the heap.
 func (t *Table) pop() *client {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,7 +118,7 @@ func (t *Table) untilNext() time.Duration {
 	return time.Duration(max(t.dues[0].due-t.clock.now(), 0))
 }
 
-// schedule puts a client where it belongs in the heap. mu must be held.
+// schedule moves a client to its place in the heap. mu must be held.
 func (t *Table) schedule(c *client, due moment) {
 	if due == never {
 		t.unschedule(c)
@@ -145,8 +145,8 @@ func (t *Table) unschedule(c *client) {
 	}
 }
 
-// nextDue is the next moment at which something can happen to the client,
-// rounded up to a tick.
+// nextDue is the next moment at which a timer of the client is due, rounded up to a
+// tick.
 func (c *client) nextDue() moment {
 	due := c.leaseEnd
 	if c.state == Authenticated {
@@ -158,8 +158,7 @@ func (c *client) nextDue() moment {
 	return (due + tick - 1) / tick * tick
 }
 
-// arm sets the timers of a client that is about to be, or has been, e. op must
-// be held.
+// arm sets the timers for a client's new or present entry e. op must be held.
 func (t *Table) arm(c *client, e *entry, now moment) {
 	c.interim, c.save, c.check = never, never, never
 	if e.state != Authenticated {
@@ -173,8 +172,8 @@ func (t *Table) arm(c *client, e *entry, now moment) {
 	}
 }
 
-// setInterim finds the next whole number of intervals since the session began,
-// which a restart does not move.
+// setInterim sets the next whole number of intervals since the session began, so that a
+// restart does not shift updates.
 func (c *client) setInterim(e *entry, now moment) {
 	c.interim = never
 	if e.limits.Interim > 0 {
@@ -188,7 +187,7 @@ func (c *client) setSave(e *entry, now moment) {
 	c.saved = e.counts.packets()
 }
 
-// setCheck looks again when the quota will be used up at the highest rate seen.
+// setCheck sets the next check to when the quota is used up at the highest rate seen.
 func (c *client) setCheck(left uint64, now moment) {
 	if passed := time.Duration(now - c.checked).Seconds(); passed > 0 && c.left > left {
 		c.highest = max(c.highest, float64(c.left-left)/passed)
@@ -202,7 +201,7 @@ func (c *client) setCheck(left uint64, now moment) {
 	c.checked, c.left = now, left
 }
 
-// tick sees to a client that is due.
+// tick handles a client that is due.
 func (t *Table) tick(c *client) {
 	if t.enter() != nil {
 		return
@@ -221,7 +220,7 @@ func (t *Table) tick(c *client) {
 	}
 }
 
-// act does what is due for a client. op must be held.
+// act carries out what is due for a client. op must be held.
 func (t *Table) act(c *client) error {
 	now, e := t.clock.now(), c.entry
 	if now >= e.leaseEnd {
@@ -239,7 +238,7 @@ func (t *Table) act(c *client) error {
 	if err == nil {
 		renewed := read.Epoch != e.read.Epoch
 		t.count(&e, read)
-		if renewed { // its limits are values of counters that are gone
+		if renewed { // its limits refer to lost counters
 			if err := t.tell(c, &e); err != nil {
 				return err
 			}
@@ -258,7 +257,7 @@ func (t *Table) act(c *client) error {
 	return nil
 }
 
-// over says why and since when a session is over; no cause when it is not.
+// over returns the cause and time of a session's end, or no cause if it has not ended.
 func (e *entry) over(now moment) (Cause, moment) {
 	switch {
 	case now >= e.sessionEnd():
@@ -271,8 +270,8 @@ func (e *entry) over(now moment) (Cause, moment) {
 	return "", 0
 }
 
-// keep tells of a session's counts, or just puts them on the disk when there
-// are new ones.
+// keep reports a session's counts as an interim update, or only writes them to disk if
+// they have changed.
 func (t *Table) keep(c *client, e *entry, now moment) {
 	update := now >= c.interim
 	if update {

@@ -27,14 +27,14 @@ func run(t *testing.T, table *session.Table) {
 	})
 }
 
-// pass lets time pass, and what it brings be finished.
+// pass advances time and waits until everything due is done.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// inTime runs a test by a clock of its own, with a table whose timers run and a
-// client that has a lease.
+// inTime runs a test with a fake clock, with a table whose timers run and a client that
+// has a lease.
 func inTime(t *testing.T, test func(t *testing.T, table *session.Table, dp *memory, k session.Key)) {
 	synctest.Test(t, func(t *testing.T) {
 		dp := newMemory()
@@ -45,7 +45,7 @@ func inTime(t *testing.T, test func(t *testing.T, table *session.Table, dp *memo
 	})
 }
 
-// lastEvent wants the session to be over, and returns its end.
+// lastEvent checks that the session has ended, and returns its end.
 func lastEvent(t *testing.T, table *session.Table, k session.Key) session.Event {
 	t.Helper()
 	if s, there := table.Get(k.Addr); there && s.State != session.PreAuth {
@@ -207,14 +207,14 @@ func TestTimersTryAgain(t *testing.T) {
 	})
 }
 
-// TestCountersBeginAnew: what was counted stands, and the quota still holds.
+// TestCountersBeginAnew: after counters restart, counts are kept and the quota applies.
 func TestCountersBeginAnew(t *testing.T) {
 	inTime(t, func(t *testing.T, table *session.Table, dp *memory, k session.Key) {
 		admit(t, table, k, session.Limits{UpBytes: 5000})
 		dp.send(k, 3, 1000)
 		pass(15 * time.Second)
 		dp.restart()
-		pass(15 * time.Second) // the table notices, and tells the data path again
+		pass(15 * time.Second) // the table notices, and sets the client again
 		dp.send(k, 10, 1000)
 		if s := get(t, table, k); s.UpBytes != 5000 {
 			t.Errorf("%d bytes passed, want 5000", s.UpBytes)
@@ -226,7 +226,7 @@ func TestCountersBeginAnew(t *testing.T) {
 	})
 }
 
-// TestTimersGoOnAfterRestart: what was due while nobody was there happens now.
+// TestTimersGoOnAfterRestart: timers that expired without a daemon act now.
 func TestTimersGoOnAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dp, path := newMemory(), filepath.Join(t.TempDir(), "s.db")
@@ -278,7 +278,7 @@ func TestTimersGoOnAfterRestart(t *testing.T) {
 	})
 }
 
-// TestNextWaits for events, for its context, and not for what is done.
+// TestNextWaits: Next waits for events and its context, and skips accounted events.
 func TestNextWaits(t *testing.T) {
 	inTime(t, func(t *testing.T, table *session.Table, _ *memory, k session.Key) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
@@ -313,7 +313,7 @@ func TestNextWaits(t *testing.T) {
 	})
 }
 
-// TestBounds: nothing that is not taken away grows for ever.
+// TestBounds: without consumers the table's size is bounded.
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := openTable(t, filepath.Join(t.TempDir(), "s.db"), newMemory())

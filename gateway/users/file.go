@@ -22,7 +22,7 @@ const (
 	maxName     = 253 // bytes, as in RADIUS
 	maxFile     = 16 << 20
 	maxLine     = 4096
-	maxProblems = 20 // told of one file
+	maxProblems = 20 // reported of one file
 )
 
 // account is one line of the file.
@@ -31,7 +31,7 @@ type account struct {
 	limits session.Limits
 }
 
-// stamp tells states of a file apart; its zero value is of no file.
+// stamp identifies a state of the file; the zero value is of no file.
 type stamp struct {
 	dev, inode     uint64
 	size           int64
@@ -43,14 +43,14 @@ func stampOf(info fs.FileInfo) stamp {
 	return stamp{dev: uint64(st.Dev), inode: st.Ino, size: st.Size, modified: st.Mtim, meta: st.Ctim}
 }
 
-// changed is when the file or its permissions changed last: the one time that
-// nobody sets at will.
+// changed is when the file or its permissions changed last. Unlike the modification
+// time, programs cannot set it.
 func (s stamp) changed() time.Time { return time.Unix(s.meta.Unix()) }
 
-// load reads a file of accounts. The stamp is of what was read, also on an
-// error, unless there was no file.
+// load reads a file of accounts. The stamp belongs to what was read, also on an error,
+// unless there was no file.
 func load(path string) (map[string]account, stamp, error) {
-	// Not blocking: the file might be a pipe.
+	// Non-blocking, because the file might be a pipe.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, stamp{}, err
@@ -73,8 +73,8 @@ func load(path string) (map[string]account, stamp, error) {
 	return accounts, seen, err
 }
 
-// parse reads accounts; name is the file's, for errors. It tells of all
-// problems, up to maxProblems.
+// parse reads accounts; name is the file's, for errors. It reports all problems, up to
+// maxProblems.
 func parse(name string, r io.Reader) (map[string]account, error) {
 	accounts := map[string]account{}
 	var problems []error

@@ -89,7 +89,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkLimits holds limits against what any file can say.
+// checkLimits checks limits against what a file can contain.
 func checkLimits(t *testing.T, l session.Limits) {
 	t.Helper()
 	for _, d := range []time.Duration{l.SessionTimeout, l.IdleTimeout} {

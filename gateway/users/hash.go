@@ -11,7 +11,7 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// The second recommended parameters of RFC 9106, 4, for where memory is scarce.
+// The second recommended parameters of RFC 9106, 4, for systems with little memory.
 const (
 	passes    = 3
 	memoryKiB = 64 << 10
@@ -29,8 +29,8 @@ var phc = base64.RawStdEncoding.Strict()
 // hash is a hashed password.
 type hash struct{ salt, tag []byte }
 
-// nobody is the hash of accounts that do not exist. Its tag is random, so no
-// password is known that matches, but finding that out costs what it always does.
+// nobody is the hash for names without an account. Its tag is random, so that no known
+// password matches, but checking one takes the usual time.
 var nobody = hash{salt: random(saltSize), tag: random(tagSize)}
 
 // Hash hashes a password for the file, with a salt of its own. It takes 64 MiB
@@ -47,9 +47,9 @@ func (h hash) matches(password string) bool {
 	return subtle.ConstantTimeCompare(tag, h.tag) == 1
 }
 
-// parseHash reads a hash in PHC string format. Other parameters than ours are
-// refused: stronger ones would let a login cost any amount of memory, weaker
-// ones are weak, and either would tell by its time that the account exists.
+// parseHash reads a hash in PHC string format. It refuses other parameters than ours:
+// stronger ones would let a login use any amount of memory, weaker ones are insecure,
+// and either would reveal by the time of a login that the account exists.
 func parseHash(text string) (hash, error) {
 	rest, ours := strings.CutPrefix(text, hashPrefix)
 	if !ours {
@@ -72,6 +72,6 @@ func parseHash(text string) (hash, error) {
 
 func random(n int) []byte {
 	b := make([]byte, n)
-	rand.Read(b) // never fails: crypto/rand ends the program instead
+	rand.Read(b) // never fails: on an error crypto/rand ends the program
 	return b
 }

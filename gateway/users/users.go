@@ -3,29 +3,29 @@
 // # File
 //
 // One account a line: its name, the password's hash as `gatewayd hash-password`
-// prints it, and what limits it, if anything:
+// prints it, and optional limits:
 //
 //	# guests of the house
 //	alice:$argon2id$v=19$m=65536,t=3,p=4$c2FsdA…$aGFzaA…
 //	room12:$argon2id$v=19$…:session_timeout=8h,idle_timeout=20m,up_bps=5M,down_bps=20M,total_bytes=10G
 //
 // Times are durations such as 90m or 8h. Rates are bits, sizes bytes, with k, M,
-// G or T for powers of 1000. What is not named does not limit. Blank lines and
-// lines that begin with # are nothing. A name has no colon and no control
-// characters, and is at most 253 bytes.
+// G or T for powers of 1000. A missing limit does not limit. Blank lines and lines
+// that begin with # are ignored. A name has no colon and no control characters, and
+// is at most 253 bytes.
 //
-// The file is read again when it has changed. Nobody but its owner and its group
-// may have access to it, and only its owner may write it.
+// The file is read again when it has changed. Only its owner and its group may have
+// access to it, and only its owner may write it.
 //
 // # Cost
 //
 // Hashes are argon2id with the second recommended parameters of RFC 9106, 4: 64
-// MiB of memory and about 0.16 s of a core. All accounts have the same, and an
-// unknown name is hashed like a known one, so the time an answer takes tells
-// nobody which names exist. One password is hashed at a time, in four lanes that
-// may fill four cores, and a bounded number wait: the rest are turned away with
-// session.ErrBusy before they cost anything. With what Go's collector leaves
-// lying, a flood of logins takes 140 MB.
+// MiB of memory and about 0.16 s of a core. All accounts have the same parameters, and
+// an unknown name is hashed like a known one, so the response time does not reveal
+// which names exist. One password is hashed at a time, in four lanes that may fill
+// four cores, and a bounded number of logins wait. Further ones get session.ErrBusy
+// before they cost anything. With garbage that Go's collector has not freed yet, a
+// flood of logins takes 140 MB.
 package users
 
 import (
@@ -41,7 +41,7 @@ import (
 )
 
 const (
-	hashedAtOnce = 1  // two would be no faster on up to four cores, and take twice the memory
+	hashedAtOnce = 1  // two would not be faster on up to four cores, and take twice the memory
 	waiting      = 64 // some 5 s of hashing on two cores
 	maxPassword  = 1024
 )
@@ -54,16 +54,16 @@ type Accounts struct {
 	gate *session.Gate
 
 	mu     sync.Mutex
-	byName map[string]account // guarded by mu; a map is never changed once it is here
-	// seen is of the file as it was read last, settled that no change can have
-	// hidden behind it. Guarded by mu.
+	byName map[string]account // guarded by mu; a map is never changed once it is stored here
+	// seen is the stamp of the file as last read; settled means that no later change can
+	// have the same stamp. Guarded by mu.
 	seen    stamp
 	settled bool
 }
 
-// Open reads a file of accounts. Errors name the file and the line. Later
-// changes that cannot be read are told to log, and the accounts stay as they
-// were until the file is right again.
+// Open reads a file of accounts. Errors name the file and the line. Later changes that
+// cannot be read are logged, and the accounts stay as they were until the file is
+// valid again.
 func Open(path string, log *slog.Logger) (*Accounts, error) {
 	byName, seen, err := load(path)
 	if err != nil {
@@ -75,11 +75,11 @@ func Open(path string, log *slog.Logger) (*Accounts, error) {
 	}, nil
 }
 
-// Authenticate checks a name and password and returns what the account is
-// granted. Errors are session.ErrRejected, session.ErrBusy, or ctx's.
+// Authenticate checks a name and password and returns the account's limits. Errors are
+// session.ErrRejected, session.ErrBusy, or ctx's.
 func (a *Accounts) Authenticate(ctx context.Context, who session.Credentials) (session.Login, error) {
 	if len(who.User) > maxName || len(who.Password) > maxPassword || !utf8.ValidString(who.User) {
-		return session.Login{}, session.Reject("") // no account can have these
+		return session.Login{}, session.Reject("") // no account has such a name or password
 	}
 	if err := a.gate.Enter(ctx); err != nil {
 		return session.Login{}, fmt.Errorf("users: %w", err)
@@ -95,7 +95,7 @@ func (a *Accounts) Authenticate(ctx context.Context, who session.Credentials) (s
 	return session.Login{User: who.User, Limits: acc.limits}, nil
 }
 
-// current returns the accounts as the file has them now.
+// current returns the accounts of the file's present state.
 func (a *Accounts) current() map[string]account {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -103,12 +103,12 @@ func (a *Accounts) current() map[string]account {
 		return a.byName
 	}
 	byName, seen, err := load(a.path)
-	// A change in the same tick of the file system's clock as the one just read
-	// would look like it: so a file that was touched a moment ago is read again.
+	// A change within the same tick of the file system's clock has the same stamp, so a
+	// file that changed less than a second ago is read again.
 	a.settled = time.Since(seen.changed()) > time.Second
 	switch {
 	case err != nil:
-		if seen != a.seen { // said once of each state of the file
+		if seen != a.seen { // logged once for each state of the file
 			a.log.Error("local accounts stay as they were read before", "error", err)
 		}
 	default:

@@ -112,8 +112,8 @@ func TestHashesOfOnePasswordDiffer(t *testing.T) {
 	}
 }
 
-// TestUnknownNamesCostTheSame: memory is the work of argon2id, and it can be
-// counted exactly where time cannot.
+// TestUnknownNamesCostTheSame compares memory, which determines argon2id's work and can be
+// measured exactly, unlike time.
 func TestUnknownNamesCostTheSame(t *testing.T) {
 	a, _ := open(t, accountsFile(t, "alice:"+hashOfTulip()))
 	for _, user := range []string{"alice", "mallory", "", "a:b"} {
@@ -152,7 +152,7 @@ func TestChangesAreRead(t *testing.T) {
 	}
 	expect("bob", "tulip", true)
 
-	// A slip: nobody is locked out, and the log says where it is, once.
+	// A mistake in the file: all accounts stay, and the log names the line, once.
 	rewrite(t, path, "alice:"+hashOfRose(), "bob;"+hashOfTulip())
 	logged.Reset()
 	expect("bob", "tulip", true)
@@ -180,13 +180,13 @@ func TestChangesAreRead(t *testing.T) {
 	}
 }
 
-// TestFreshFilesAreReadAgain: on kernels whose file times tick in milliseconds a
-// change may leave no trace; a file that has rested is read once.
+// TestFreshFilesAreReadAgain: on kernels whose file times tick in milliseconds a change
+// may not show; a file that has not changed for a while is read once.
 func TestFreshFilesAreReadAgain(t *testing.T) {
 	path := accountsFile(t, "alice:"+someHash)
 	a, _ := open(t, path)
 	stale := map[string]account{"nobody has read this": {}}
-	for a.settled = true; a.settled; { // again if the machine slept for a second in between
+	for a.settled = true; a.settled; { // repeat if the machine paused for a second in between
 		rewrite(t, path, "bob:"+someHash)
 		a.current()
 	}
@@ -282,7 +282,7 @@ func TestTooManyAreTurnedAway(t *testing.T) {
 	}
 }
 
-// BenchmarkAuthenticate is with more at once than are hashed at once.
+// BenchmarkAuthenticate runs more logins at once than are hashed at once.
 func BenchmarkAuthenticate(b *testing.B) {
 	a, _ := open(b, accountsFile(b, "alice:"+hashOfTulip()))
 	b.SetParallelism(10)

@@ -52,8 +52,7 @@ func (a *Agent) clients() (*client.Pool, error) {
 	return pool, nil
 }
 
-// clientList tells the clients' addresses: those of kinds with leases have one
-// once they have leased.
+// clientList lists the clients' addresses. Clients that lease have none before.
 func (a *Agent) clientList(context.Context, none) ([]client.Address, error) {
 	pool, err := a.clients()
 	if err != nil {
@@ -63,7 +62,7 @@ func (a *Agent) clientList(context.Context, none) ([]client.Address, error) {
 }
 
 // clientLease also answers for static clients, whose addresses are known from
-// the start: the caller need not tell the kinds apart.
+// the start: the caller acts alike for all kinds.
 func (a *Agent) clientLease(ctx context.Context, pace client.Pace) ([]client.Outcome, error) {
 	pool, err := a.clients()
 	if err != nil {
@@ -109,30 +108,6 @@ func (a *Agent) clientRelease(ctx context.Context, _ none) (none, error) {
 		return none{}, err
 	}
 	return none{}, pool.Release(ctx)
-}
-
-func (a *Agent) clientRenew(ctx context.Context, pace client.Pace) ([]client.Outcome, error) {
-	pool, err := a.clients()
-	if err != nil {
-		return nil, err
-	}
-	return pool.Renew(ctx, pace)
-}
-
-func (a *Agent) clientMisbehave(ctx context.Context, m client.Misdeed) (none, error) {
-	pool, err := a.clients()
-	if err != nil {
-		return none{}, err
-	}
-	return none{}, pool.Misbehave(ctx, m)
-}
-
-func (a *Agent) clientStates(context.Context, none) ([]client.State, error) {
-	pool, err := a.clients()
-	if err != nil {
-		return nil, err
-	}
-	return pool.States()
 }
 
 // clientVisit has the guests come and go until clientLeave.

@@ -112,7 +112,7 @@ func (a *Agent) startStreams(ctx context.Context, t Traffic, pool *client.Pool) 
 		err = a.startWorkers(ctx, t, pool)
 	} else {
 		to := netip.AddrPortFrom(t.Server, trafficPort)
-		for _, cfg := range t.configs() {
+		for _, cfg := range t.configs(pool.Kind().MTU) {
 			err = errors.Join(err, a.traffic.generate(ctx, cfg, func(ctx context.Context, i int) (int, error) {
 				return dialStream(ctx, cfg, pool.Clients[i%len(pool.Clients)], to)
 			}))
@@ -126,13 +126,13 @@ func (a *Agent) startStreams(ctx context.Context, t Traffic, pool *client.Pool) 
 
 var errTraffic = errors.New("traffic runs already")
 
-// configs are the generators of a load, one a direction.
-func (t Traffic) configs() (list []traffic.Config) {
+// configs are the generators of a load, one a direction; mtu is the clients'.
+func (t Traffic) configs(mtu int) (list []traffic.Config) {
 	each := t.directions()
 	for _, direction := range each {
 		list = append(list, traffic.Config{
 			Streams: t.Clients, UDP: t.UDP, RateBps: t.OfferedMbps * 1e6 / float64(len(each)), Direction: direction,
-			BurstSegments: t.BurstSegments, MaxSeconds: t.MaxSeconds,
+			BurstSegments: t.BurstSegments, MSS: traffic.SegmentBytes(mtu, t.UDP), MaxSeconds: t.MaxSeconds,
 		})
 	}
 	return list
@@ -145,14 +145,14 @@ func (a *Agent) startWorkers(ctx context.Context, t Traffic, pool *client.Pool) 
 	for i := range from {
 		c := pool.Clients[i%len(pool.Clients)]
 		if c.NetNS() != nil {
-			return fmt.Errorf("%d streams need several processes, and clients with namespaces of their own cannot use them: choose kind %s", t.Clients, client.KindPersona)
+			return fmt.Errorf("%d streams need several processes, and clients with namespaces of their own cannot use them: choose kind %s", t.Clients, client.Largest())
 		}
 		from[i] = c.LocalIP()
 	}
 	if a.traffic.nearWorkers, err = addWorkers(a.opts.Host, nil, t.Workers); err != nil {
 		return err
 	}
-	for _, cfg := range t.configs() {
+	for _, cfg := range t.configs(pool.Kind().MTU) {
 		parts := bundles(cfg, from, netip.AddrPortFrom(t.Server, workersPort), t.Workers)
 		err = errors.Join(err, eachWorker(a.traffic.nearWorkers, func(i int, w *worker) error { return w.call(ctx, "start", parts[i], nil) }))
 	}

@@ -5,28 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/client"
-	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/traffic"
-	"github.com/gateweigh/gateweigh/lab/traffic/iperf3"
 	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 	"github.com/gateweigh/gateweigh/lab/traffic/short"
 )
 
-// Kinds of traffic.
-const (
-	TrafficStreams = "streams" // our own paced generator
-	TrafficIperf3  = "iperf3"  // the studies' tool
-)
-
 // Traffic is one cell's load: every client gets an equal share.
 type Traffic struct {
-	Kind          string     `json:"kind"`
+	Kind          string     `json:"kind"` // one of traffic.Kinds
 	UDP           bool       `json:"udp"`
 	Paced         bool       `json:"paced"`        // iperf3: by the socket, not by its own timer
 	Direction     string     `json:"direction"`    // traffic.Up, traffic.Down, or Both for streams
@@ -134,6 +126,26 @@ func (t *trafficState) close() {
 	t.nearWorkers, t.farWorkers = nil, nil
 }
 
+// loads is how an agent carries out each kind of traffic. The caller holds the traffic's lock.
+var loads = map[string]load{
+	traffic.KindStreams: {(*Agent).serveStreams, (*Agent).startStreams},
+	traffic.KindIperf3:  {(*Agent).serveIperf3, (*Agent).startIperf3},
+}
+
+// load is both ends of a kind of traffic. stopGenerators and the end of programs stop both.
+type load struct {
+	serve func(*Agent, context.Context, Traffic) error
+	start func(*Agent, context.Context, Traffic, *client.Pool) error
+}
+
+func (t Traffic) kind() (load, error) {
+	k, known := loads[t.Kind]
+	if !known {
+		return k, fmt.Errorf("unknown kind of traffic %q (known: %s)", t.Kind, strings.Join(traffic.Kinds(nil), ", "))
+	}
+	return k, nil
+}
+
 // trafficServe prepares the server host. Streams of later runs find the same
 // server; iperf3 servers are started anew for each.
 func (a *Agent) trafficServe(ctx context.Context, t Traffic) (none, error) {
@@ -151,65 +163,11 @@ func (a *Agent) trafficServe(ctx context.Context, t Traffic) (none, error) {
 	if err := a.traffic.serveShort(ctx, t); err != nil {
 		return none{}, err
 	}
-	if t.Kind == TrafficIperf3 {
-		err := a.spawnAll(t.Clients, func(n int) (Command, error) {
-			argv := iperf3.Server{Bind: t.Server, Port: iperf3Port(n)}.Args()
-			return Command{Name: fmt.Sprintf("iperf3-server-%d", n), Support: true, Argv: argv}, nil
-		})
-		if err != nil {
-			return none{}, err
-		}
-		return none{}, awaitServers(ctx, t.Clients)
+	k, err := t.kind()
+	if err != nil {
+		return none{}, err
 	}
-	return none{}, a.serveStreams(ctx, t)
-}
-
-// serversUp bounds the wait for iperf3's servers.
-const serversUp = 2 * time.Second
-
-// awaitServers waits until the servers of n clients take connections: an iperf3
-// client that is refused gives up at once. Servers that do not come up are no
-// error here: the trials fail their self-tests, and say more.
-func awaitServers(ctx context.Context, n int) error {
-	ctx, cancel := context.WithTimeout(ctx, serversUp)
-	defer cancel()
-	for ctx.Err() == nil {
-		f, err := os.Open("/proc/thread-self/net/tcp") // the main thread may be in a client's namespace
-		if err != nil {
-			return err
-		}
-		ports, err := meter.Listening(f)
-		f.Close()
-		if err != nil {
-			return err
-		}
-		up := 0
-		for _, p := range ports {
-			if p >= iperf3Port(1) && p <= iperf3Port(n) {
-				up++
-			}
-		}
-		if up >= n {
-			return nil
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return nil
-}
-
-// spawnAll starts n programs of the traffic. The caller holds the traffic's lock.
-func (a *Agent) spawnAll(n int, command func(n int) (Command, error)) error {
-	for i := 1; i <= n; i++ {
-		cmd, err := command(i)
-		if err != nil {
-			return err
-		}
-		if _, err := a.spawn(context.Background(), cmd); err != nil {
-			return err
-		}
-		a.traffic.programs = append(a.traffic.programs, cmd.Name)
-	}
-	return nil
+	return none{}, k.serve(a, ctx, t)
 }
 
 // trafficStart starts the load from the client host.
@@ -223,31 +181,11 @@ func (a *Agent) trafficStart(ctx context.Context, t Traffic) (none, error) {
 	if err := a.traffic.startShort(ctx, t, pool); err != nil {
 		return none{}, err
 	}
-	if t.Kind == TrafficIperf3 {
-		return none{}, a.spawnAll(t.Clients, func(n int) (Command, error) {
-			argv, err := t.iperf3(pool.Clients[n-1]).Args()
-			return Command{Name: fmt.Sprintf("iperf3-client-%d", n), Support: true, Client: n, Argv: argv}, err
-		})
+	k, err := t.kind()
+	if err != nil {
+		return none{}, err
 	}
-	return none{}, a.startStreams(ctx, t, pool)
-}
-
-// iperf3Port is the port of client n's own server.
-func iperf3Port(n int) uint16 { return trafficPort + uint16(n-1) }
-
-// iperf3 is one client's part of the load.
-func (t Traffic) iperf3(from *client.Client) iperf3.Client {
-	c := iperf3.Client{
-		Server: t.Server, Port: iperf3Port(from.Num), Local: from.LocalIP(), UDP: t.UDP,
-		RateBps: iperf3.Share(t.OfferedMbps*1e6, t.Clients), Direction: t.Direction, Seconds: t.MaxSeconds,
-	}
-	if !c.UDP {
-		c.Bytes = t.BurstSegments * 1448
-		if t.Paced && t.Direction == traffic.Up {
-			c.Pacing = iperf3.PaceSocket
-		}
-	}
-	return c
+	return none{}, k.start(a, ctx, t, pool)
 }
 
 // trafficStats reads the counters of this host's side.
@@ -273,27 +211,6 @@ func (a *Agent) trafficMark(ctx context.Context, _ none) (none, error) {
 		}
 	}
 	return none{}, nil
-}
-
-// programStats adds the traffic's programs. The caller holds the traffic's lock.
-func (a *Agent) programStats(out *TrafficStats) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, name := range a.traffic.programs {
-		p := a.programs[name]
-		if p == nil {
-			continue
-		}
-		if p.ended() {
-			if out.Broken++; out.FirstError == "" {
-				out.FirstError = fmt.Sprintf("%s ended: %v", name, p.status)
-			}
-			continue
-		}
-		if proc, err := meter.ReadProcess(p.pid); err == nil { // otherwise it is ending now
-			out.ThreadNs[name] = proc.RunNs
-		}
-	}
 }
 
 // trafficStop ends the load on this host. Without one it does nothing.

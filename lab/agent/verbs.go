@@ -12,7 +12,7 @@ import (
 
 // The lab's verbs on a host. Each is one request; all end when ctx does.
 
-// Hello asks the agent who it is.
+// Hello asks the agent for its process.
 func (c *Conn) Hello(ctx context.Context) (h Hello, err error) {
 	err = c.call(ctx, "hello", none{}, &h)
 	return h, err
@@ -50,7 +50,7 @@ func (c *Conn) AddPair(ctx context.Context, p Pair) error { return c.call(ctx, "
 // Apply configures the host's links and routes.
 func (c *Conn) Apply(ctx context.Context, n Network) error { return c.call(ctx, "net.apply", n, nil) }
 
-// AddNeighbours tells the host of machines on a link.
+// AddNeighbours enters machines on a link into the neighbour table of the host.
 func (c *Conn) AddNeighbours(ctx context.Context, n Neighbours) error {
 	return c.call(ctx, "net.neighbours", n, nil)
 }
@@ -83,15 +83,15 @@ func (c *Conn) Clients(ctx context.Context) (list []client.Address, err error) {
 	return list, err
 }
 
-// Lease has all clients ask for their addresses, at a pace, and tells how each
-// fared. That some got none is no error: see client.GaveUp.
+// Lease has all clients ask for their addresses, at a pace. A client that got none is no
+// error: see client.GaveUp.
 func (c *Conn) Lease(ctx context.Context, pace client.Pace) (list []client.Outcome, err error) {
 	err = c.call(ctx, "client.lease", pace, &list)
 	return list, err
 }
 
-// Login has all clients log in, at a pace, and tells how each fared. That some
-// did not get in is no error: see client.GaveUp.
+// Login has all clients log in, at a pace. A client that was not admitted is no error: see
+// client.GaveUp.
 func (c *Conn) Login(ctx context.Context, adm client.Admission, pace client.Pace) (list []client.Outcome, err error) {
 	err = c.call(ctx, "client.login", logins{adm, pace}, &list)
 	return list, err
@@ -112,31 +112,12 @@ func (c *Conn) Logout(ctx context.Context, adm client.Admission) error {
 // Release gives all clients' leases back.
 func (c *Conn) Release(ctx context.Context) error { return c.call(ctx, "client.release", none{}, nil) }
 
-// Renew has all clients renew their leases, at a pace, for tests of devices; kind persona
-// only.
-func (c *Conn) Renew(ctx context.Context, pace client.Pace) (list []client.Outcome, err error) {
-	err = c.call(ctx, "client.renew", pace, &list)
-	return list, err
-}
-
-// Misbehave has one client do what it should not, for tests of devices; kind persona only.
-func (c *Conn) Misbehave(ctx context.Context, m client.Misdeed) error {
-	return c.call(ctx, "client.misbehave", m, nil)
-}
-
-// States tells what each client is and has done, for tests of devices; kind persona only.
-func (c *Conn) States(ctx context.Context) (list []client.State, err error) {
-	err = c.call(ctx, "client.states", none{}, &list)
-	return list, err
-}
-
-// Visit has the guests come and go from now on; kind persona only.
+// Visit has the guests come and go from now on.
 func (c *Conn) Visit(ctx context.Context, churn client.Churn) error {
 	return c.call(ctx, "client.visit", churn, nil)
 }
 
-// Leave lets no guest come any more, waits until all are gone, and tells what became
-// of them.
+// Leave ends the arrivals of guests, waits until all have left, and returns the counts.
 func (c *Conn) Leave(ctx context.Context) (v client.Visits, err error) {
 	err = c.call(ctx, "client.leave", none{}, &v)
 	return v, err
@@ -158,7 +139,7 @@ func (c *Conn) TrafficStats(ctx context.Context) (s TrafficStats, err error) {
 	return s, err
 }
 
-// ShortStats tells of the load's short connections since it began; all zero without.
+// ShortStats counts the load's short connections since it began; all zero without any.
 func (c *Conn) ShortStats(ctx context.Context) (s short.Stats, err error) {
 	err = c.call(ctx, "traffic.short", none{}, &s)
 	return s, err

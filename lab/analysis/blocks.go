@@ -25,16 +25,6 @@ type blockMean struct {
 	dut, clean routerMean
 }
 
-// blockID names the labs of a block. A block spans the loads of a cell's
-// sweep, so the load is not part of its identity; labs end with a sitting, so
-// what a resume adds to an interrupted block is a block of its own.
-type blockID struct {
-	cell    result.Cell // without its load
-	aa      bool
-	block   int
-	sitting int
-}
-
 // routerMean is what one router of a block did under one load.
 type routerMean struct {
 	cpuPct        float64 // % of one core
@@ -45,22 +35,52 @@ type routerMean struct {
 	logPerBit     float64 // log of CPU ns per delivered bit
 }
 
+// Laws name the metrics of which sweeps, cost models, ceilings and the stability
+// of a run are computed, along result.OfferedMbps and result.Clients.
+type Laws struct {
+	CPU        string // % of one core
+	Normalised string // the same, normalised to the offered load
+	Link       string // sampled bandwidth, Mbit/s with headers
+	Delivered  string // payload, Mbit/s
+	// Packets are millions a second.
+	Packets func(Reading) float64
+}
+
+// fillLaws computes what block means tell, and returns what they say of the run's
+// stability.
+func (in Input) fillLaws(s *Summary, hours []float64, opts Options) (unstable []string) {
+	means := in.blockMeans(hours)
+	s.Stability, unstable = stability(means, opts)
+	if s.Sides != nil { // the clean router of an A/A block had what the devices have
+		means = slices.DeleteFunc(slices.Clone(means), func(b blockMean) bool { return b.id.aa })
+	}
+	list := in.routers(means)
+	s.Sweeps = in.sweeps(list, opts)
+	if s.Sides != nil {
+		list = list[1:] // nor are its clients and traffic those of the cells
+	} else {
+		s.Quotients = quotients(list[1:], opts)
+	}
+	s.CostModels = costModels(list, s.Mode, opts)
+	s.Ceilings = in.ceilings(s.Cells, s.Mode)
+	return unstable
+}
+
 // blockMeans returns every load of every block with accepted windows, in the
 // order they were measured. hours has the time of each trial.
-func blockMeans(trials []result.Trial, hours []float64) []blockMean {
+func (in Input) blockMeans(hours []float64) []blockMean {
 	type key struct {
 		id   blockID
-		mbps float64
+		cell result.Cell
 	}
 	groups := map[key][]int{}
 	var order []key
 	places := map[blockID]int{}
-	for i := range trials {
-		t := &trials[i]
+	for i, t := range in.Trials {
 		if !t.Accepted {
 			continue
 		}
-		k := key{blockID{withoutLoad(t.Cell), t.AA, t.Block, t.Sitting}, t.Cell.Number(result.OfferedMbps)}
+		k := key{in.blockOf(t), t.Cell}
 		if groups[k] == nil {
 			order = append(order, k)
 		}
@@ -68,7 +88,7 @@ func blockMeans(trials []result.Trial, hours []float64) []blockMean {
 	}
 	out := make([]blockMean, 0, len(order))
 	for _, k := range order {
-		b := meanOf(trials, hours, groups[k])
+		b := in.meanOf(hours, groups[k])
 		b.id, b.place = k.id, places[k.id]
 		places[k.id]++
 		out = append(out, b)
@@ -77,44 +97,43 @@ func blockMeans(trials []result.Trial, hours []float64) []blockMean {
 }
 
 // meanOf averages the trials at the given places, which are of one cell and block.
-func meanOf(trials []result.Trial, hours []float64, at []int) blockMean {
-	first := &trials[at[0]]
+func (in Input) meanOf(hours []float64, at []int) blockMean {
+	first := in.Trials[at[0]]
 	b := blockMean{cell: first.Cell, lab: first.DUTLab}
-	over := func(of func(*result.Trial) float64) float64 {
+	over := func(of func(Trial) float64) float64 {
 		values := make([]float64, 0, len(at))
 		for _, i := range at {
-			values = append(values, of(&trials[i]))
+			values = append(values, of(in.Trials[i]))
 		}
 		return mean(values)
 	}
 	for _, i := range at {
-		b.saturated = b.saturated || slices.Contains(trials[i].Flags, result.FlagSaturated)
+		b.saturated = b.saturated || slices.Contains(in.Trials[i].Flags, result.FlagSaturated)
 		b.hours += hours[i] / float64(len(at))
 	}
-	router := func(side func(*result.Trial) *result.Measurement) routerMean {
+	router := func(side func(Trial) result.Values) routerMean {
+		of := func(metric string) float64 {
+			m := metricNamed(in.Metrics, metric)
+			return over(func(t Trial) float64 { return m.Of(in.reading(t.Cell, side(t))) })
+		}
+		perBit := metricNamed(in.Metrics, in.Primary)
 		return routerMean{
-			cpuPct: over(func(t *result.Trial) float64 { return side(t).CPUCorePct() }),
-			normalisedPct: over(func(t *result.Trial) float64 {
-				return positive(normalisedPct(*side(t), t.Cell.Number(result.OfferedMbps)))
-			}),
-			linkMbps:      over(func(t *result.Trial) float64 { return side(t).LinkMbps }),
-			deliveredMbps: over(func(t *result.Trial) float64 { return side(t).DeliveredMbps }),
-			packets:       over(func(t *result.Trial) float64 { return perSecond(side(t).Packets, side(t).Seconds) / 1e6 }),
-			logPerBit:     over(func(t *result.Trial) float64 { return finite(math.Log(positive(nsPerBit(*side(t))))) }),
+			cpuPct: of(in.Laws.CPU), normalisedPct: of(in.Laws.Normalised), linkMbps: of(in.Laws.Link), deliveredMbps: of(in.Laws.Delivered),
+			packets:   over(func(t Trial) float64 { return in.Laws.Packets(in.reading(t.Cell, side(t))) }),
+			logPerBit: over(func(t Trial) float64 { return finite(math.Log(positive(perBit.Of(in.reading(t.Cell, side(t)))))) }),
 		}
 	}
-	b.dut = router(func(t *result.Trial) *result.Measurement { return &t.DUT })
-	b.clean = router(func(t *result.Trial) *result.Measurement { return &t.Clean })
-	b.logRatio = over(func(t *result.Trial) float64 { return logRatio(*t) })
+	b.dut = router(func(t Trial) result.Values { return t.Device })
+	b.clean = router(func(t Trial) result.Values { return t.Clean })
+	logRatio := in.ratioOf(metricNamed(in.Metrics, in.Primary))
+	b.logRatio = over(logRatio)
 	rest := make([]float64, 0, len(at))
 	for _, i := range at[1:] {
-		rest = append(rest, logRatio(trials[i]))
+		rest = append(rest, logRatio(in.Trials[i]))
 	}
-	b.later = mean(rest) - logRatio(*first)
+	b.later = mean(rest) - logRatio(first)
 	return b
 }
-
-func perSecond(count int64, seconds float64) float64 { return over(float64(count), seconds) }
 
 // fullLoad is the share of the offered load below which a device that was
 // marked as being at its limit has really fallen short.
@@ -132,27 +151,28 @@ const enoughBandwidth = 0.9
 // shifts its cost. So a device that came to its limit in any cell of a setting
 // counts with none of them: every level is then made of the same kinds of block.
 type router struct {
-	name  string
-	means []blockMean
-	side  func(blockMean) routerMean
+	name    string
+	compare func(a, b result.Cell) int
+	means   []blockMean
+	side    func(blockMean) routerMean
 }
 
 // routers lists the clean router, then the devices by name.
-func routers(means []blockMean) []router {
-	clean := router{name: Clean, side: func(b blockMean) routerMean { return b.clean }}
+func (in Input) routers(means []blockMean) []router {
+	clean := router{name: Clean, compare: in.Compare, side: func(b blockMean) routerMean { return b.clean }}
 	list := []router{}
 	full := map[result.Cell]bool{} // devices by setting
 	for _, of := range grouped(means, blockMean.device, cmp.Compare[string]) {
-		r := router{of[0].device(), of, func(b blockMean) routerMean { return b.dut }}
+		r := router{of[0].device(), in.Compare, of, func(b blockMean) routerMean { return b.dut }}
 		if r.name == "" {
 			continue
 		}
 		list = append(list, r)
-		for _, cell := range byCell(of) {
+		for _, cell := range byCell(of, in.Compare) {
 			full[cell[0].family()] = full[cell[0].family()] || r.saturated(cell)
 		}
 	}
-	for _, of := range grouped(means, setting, compareCells) {
+	for _, of := range grouped(means, setting, in.Compare) {
 		kept := slices.DeleteFunc(slices.Clone(of), func(b blockMean) bool { return full[b.family()] })
 		if len(kept) == 0 {
 			kept = of
@@ -236,29 +256,29 @@ func grouped[K comparable](means []blockMean, key func(blockMean) K, compare fun
 // setting is the traffic's direction and profile: what differs in one of them
 // is never fitted or compared together.
 func setting(b blockMean) result.Cell {
-	return result.NewCell(result.Direction, b.cell.Text(result.Direction), result.Profile, b.cell.Text(result.Profile))
+	return b.cell.Without(result.DUT, result.Clients, result.OfferedMbps)
 }
 
 // byCell splits block means by clients and load, whatever the device.
-func byCell(means []blockMean) [][]blockMean {
+func byCell(means []blockMean, compare func(a, b result.Cell) int) [][]blockMean {
 	return grouped(means, func(b blockMean) result.Cell {
 		cell := b.cell
 		cell = cell.Without(result.DUT)
 		return cell
-	}, compareCells)
+	}, compare)
 }
 
 // elapsed is the time of each trial since the first, in hours, and how far the
 // clock stepped back in between. Records stand in the order they were measured,
 // so a start before the one it follows is a step of the clock: the window before
 // it then counts with its own length.
-func elapsed(trials []result.Trial) (hours []float64, back time.Duration) {
+func elapsed(trials []Trial) (hours []float64, back time.Duration) {
 	hours = make([]float64, len(trials))
 	for i := 1; i < len(trials); i++ {
 		step := trials[i].Start.Sub(trials[i-1].Start)
 		if step < 0 {
 			back -= step
-			step = time.Duration(max(0, min(trials[i-1].DUT.Seconds, 3600)) * float64(time.Second))
+			step = time.Duration(max(0, min(trials[i-1].Device["seconds"], 3600)) * float64(time.Second))
 		}
 		hours[i] = hours[i-1] + step.Hours()
 	}

@@ -14,10 +14,10 @@ const wholeCore = 100
 // stayed below its limit.
 func (m model) capacities(mode string, opts Options) []Capacity {
 	out := []Capacity{}
-	for _, means := range grouped(m.all, func(b blockMean) result.Cell { return result.NewCell(result.Clients, b.cell.Int(result.Clients)) }, compareCells) {
-		c := Capacity{Clients: means[0].cell.Int(result.Clients), Mbps: unknown(), MeasuredMbps: Absent()}
+	for _, means := range grouped(m.all, func(b blockMean) result.Cell { return b.cell.Only(result.Clients) }, m.compare) {
+		c := Capacity{Clients: means[0].cell.Int(result.Clients), Mbps: Unknown(), MeasuredMbps: Absent()}
 		var most []blockMean // of the cell with the largest delivered load
-		for _, cell := range byCell(means) {
+		for _, cell := range byCell(means, m.compare) {
 			c.Saturated = c.Saturated || m.saturated(cell)
 			delivered := Number(mean(m.values(cell, routerMean.delivered)))
 			if !c.MeasuredMbps.Known() || delivered >= c.MeasuredMbps {
@@ -25,7 +25,7 @@ func (m model) capacities(mode string, opts Options) []Capacity {
 			}
 		}
 		if c.Saturated {
-			c.Mbps = amounts.estimate(m.values(most, routerMean.delivered), opts.Confidence)
+			c.Mbps = Amounts.Estimate(m.values(most, routerMean.delivered), opts.Confidence)
 			c.Note = m.limitNote(most, mode)
 		} else {
 			m.carryOn(&c, means, opts)

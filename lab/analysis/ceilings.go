@@ -1,7 +1,6 @@
 package analysis
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -13,10 +12,7 @@ import (
 // 1 % of its segments sent again, which is what the clean router is held to, or of its
 // datagrams lost.
 type Ceiling struct {
-	DUT       string `json:"dut"` // Clean for the clean router
-	Clients   int    `json:"clients"`
-	Direction string `json:"direction"`
-	Profile   string `json:"profile"`
+	Cell result.Cell `json:"dimensions"` // without the load; the device is Clean for the clean router
 	// CarriesMbps is the largest load offered that was carried, with all below it;
 	// absent when not even the smallest was.
 	CarriesMbps Number `json:"carries_mbps"`
@@ -38,37 +34,36 @@ type Ceiling struct {
 // ceilings looks for the ceilings of a run in which sides take turns: beside a clean
 // router on the same CPU a device reaches its limit early. It takes two loads to
 // have one.
-func ceilings(cells []Cell, mode string) []Ceiling {
+func (in Input) ceilings(cells []Cell, mode string) []Ceiling {
 	if mode != result.ModeSolo {
 		return nil
 	}
 	groups := map[result.Cell][]Cell{}
 	var keys []result.Cell
 	add := func(c Cell, dut string) {
-		k := result.NewCell(result.DUT, dut, result.Clients, c.Clients, result.Direction, c.Direction, result.Profile, c.Profile)
+		k := c.Without(result.OfferedMbps).With(result.DUT, dut)
 		if groups[k] == nil {
 			keys = append(keys, k)
 		}
 		groups[k] = append(groups[k], c)
 	}
 	for _, c := range cells {
-		add(c, c.DUT)
+		add(c, c.DUT())
 		add(c, Clean)
 	}
-	slices.SortStableFunc(keys, compareCells)
+	slices.SortStableFunc(keys, in.Compare)
 	var out []Ceiling
 	for _, k := range keys {
 		of := groups[k]
-		slices.SortStableFunc(of, func(a, b Cell) int { return cmp.Compare(a.OfferedMbps, b.OfferedMbps) })
-		if of[0].OfferedMbps == of[len(of)-1].OfferedMbps {
+		slices.SortStableFunc(of, func(a, b Cell) int { return result.CompareCells(a.Cell, b.Cell, result.OfferedMbps) })
+		if of[0].Number(result.OfferedMbps) == of[len(of)-1].Number(result.OfferedMbps) {
 			continue
 		}
-		l := Ceiling{DUT: k.Text(result.DUT), Clients: k.Int(result.Clients), Direction: k.Text(result.Direction), Profile: k.Text(result.Profile),
-			CarriesMbps: Absent(), CPUCorePct: Absent(), FailsMbps: Absent(), MostMbps: Absent(), CPU: unknown(), Most: unknown()}
+		l := Ceiling{Cell: k, CarriesMbps: Absent(), CPUCorePct: Absent(), FailsMbps: Absent(), MostMbps: Absent(), CPU: Unknown(), Most: Unknown()}
 		if k.Text(result.DUT) == Clean {
-			l.ofClean(of)
+			in.ofClean(&l, of)
 		} else {
-			l.ofDevice(of)
+			in.ofDevice(&l, of)
 		}
 		out = append(out, l)
 	}
@@ -77,41 +72,43 @@ func ceilings(cells []Cell, mode string) []Ceiling {
 
 // ofDevice goes through a device's cells from the smallest load up. Loads of which no
 // trial was accepted say nothing.
-func (l *Ceiling) ofDevice(cells []Cell) {
+func (in Input) ofDevice(l *Ceiling, cells []Cell) {
 	for _, c := range cells {
 		if c.Pairs == 0 {
 			continue
 		}
-		if !l.MostMbps.Known() || c.DeliveredMbps > l.MostMbps {
-			l.MostMbps, l.Most = c.DeliveredMbps, c.Intervals.DeliveredMbps
+		offered, delivered, cpu := Number(c.Number(result.OfferedMbps)), c.Device(in.Laws.Delivered), c.Device(in.Laws.CPU)
+		if !l.MostMbps.Known() || delivered.Mean > l.MostMbps {
+			l.MostMbps, l.Most = delivered.Mean, delivered
 		}
 		if l.FailsMbps.Known() {
 			continue
 		}
 		if why := c.notCarried(); why != "" {
-			l.FailsMbps, l.FailsBlocks, l.Why = c.OfferedMbps, c.Blocks, why
+			l.FailsMbps, l.FailsBlocks, l.Why = offered, c.Blocks, why
 			continue
 		}
-		l.CarriesMbps, l.CarriesBlocks = c.OfferedMbps, c.Blocks
-		l.CPUCorePct, l.CPU = c.CPUCorePct.Mean, c.CPUCorePct
+		l.CarriesMbps, l.CarriesBlocks = offered, c.Blocks
+		l.CPUCorePct, l.CPU = cpu.Mean, cpu
 	}
 }
 
 // ofClean has what the clean router carried in the accepted trials beside all
 // devices: self-tests reject the others. So there is no load that it is known to
 // fail at: it may have been the lab.
-func (l *Ceiling) ofClean(cells []Cell) {
+func (in Input) ofClean(l *Ceiling, cells []Cell) {
 	var cpu []float64 // beside each device
 	for _, c := range cells {
 		if c.Pairs == 0 {
 			continue
 		}
-		if l.CarriesMbps != c.OfferedMbps {
+		offered := Number(c.Number(result.OfferedMbps))
+		if l.CarriesMbps != offered {
 			cpu, l.CarriesBlocks = nil, 0
 		}
 		l.CarriesBlocks += c.Blocks
-		cpu = append(cpu, float64(c.CleanCPUCorePct.Mean))
-		l.CarriesMbps, l.MostMbps, l.CPUCorePct = c.OfferedMbps, c.OfferedMbps, Number(mean(cpu))
+		cpu = append(cpu, float64(c.Clean(in.Laws.CPU).Mean))
+		l.CarriesMbps, l.MostMbps, l.CPUCorePct = offered, offered, Number(mean(cpu))
 		l.CPU.Mean, l.Most.Mean = l.CPUCorePct, l.MostMbps
 	}
 }

@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -12,121 +13,185 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Summarise computes the summary of a run.
-func Summarise(run result.Run, opts Options) Summary {
+// Trial is one measured window with the figures of both sides. A measure whose
+// devices stand alone has no clean side.
+type Trial struct {
+	result.Trial
+	Device, Clean result.Values
+}
+
+// Input is what a measure makes of a run's records.
+type Input struct {
+	Run     result.Run
+	Measure string
+	Noun    string // what a trial is called: "trial", "login storm"
+	// Metrics are in the order of the summary. Primary is the one that is judged
+	// against the clean router; empty: none is.
+	Metrics []Metric
+	Primary string
+	Trials  []Trial // in the order they were measured, with rejected ones and A/A pairs
+	// Alone: a trial is a whole block, and has no block record beside it.
+	Alone   bool
+	Samples []Sample // records beside the windows, for metrics that are not of a window
+	// Load are the dimensions that change within a block: cells that differ in no
+	// other share their labs.
+	Load []result.Dimension
+	// Compare orders cells as a reader looks for them.
+	Compare func(a, b result.Cell) int
+	// Laws is how the measure's metrics follow its dimensions; nil: not looked at.
+	Laws *Laws
+	// Describe adds to a cell what the measure knows beside its metrics; nil: nothing.
+	Describe func(*Cell)
+	// Warn says what else weakens the result, a sentence each.
+	Warn func(Summary) []string
+}
+
+// Cell is one point of the sweep: one device at one load.
+type Cell struct {
+	result.Cell
+	Pairs    int // accepted trials
+	Blocks   int // with an accepted trial
+	Rejected int
+	Redone   int
+
+	Metrics Figures
+
+	// Of the primary metric. PDifferent and PEquivalent are adjusted for multiplicity:
+	// the chance of such blocks if the ratio were 1, or if it lay outside [1/(1+δ), 1+δ].
+	Verdict      string
+	VerdictNote  string
+	PDifferent   Number
+	PEquivalent  Number
+	BlocksNeeded *int   // further blocks for a verdict
+	SDLog        Number // spread of the blocks' log ratios
+
+	Flags   []Tally
+	Rejects []Tally
+	// Counts, Texts, Tallies and Curves are what the measure has to say that is no
+	// estimate: clients that got in, where addresses are from, why clients gave up.
+	Counts  map[string]int
+	Texts   map[string]string
+	Tallies map[string][]Tally
+	Curves  map[string][]CurvePoint
+}
+
+// CurvePoint is one point of a distribution.
+type CurvePoint struct {
+	Ms       Number `json:"ms"`
+	SharePct Number `json:"share_pct"` // of the clients that asked
+}
+
+// MarshalJSON writes the cell of summary.json, version 2.
+func (c Cell) MarshalJSON() ([]byte, error) {
+	type verdict struct {
+		Word         string `json:"word"`
+		Note         string `json:"note"`
+		PDifferent   Number `json:"p_different"`
+		PEquivalent  Number `json:"p_equivalent"`
+		BlocksNeeded *int   `json:"blocks_needed"`
+		SDLog        Number `json:"sd_log"`
+	}
+	out := struct {
+		Dimensions result.Cell             `json:"dimensions"`
+		Pairs      int                     `json:"pairs"`
+		Blocks     int                     `json:"blocks"`
+		Rejected   int                     `json:"rejected"`
+		Redone     int                     `json:"redone"`
+		Metrics    Figures                 `json:"metrics"`
+		Verdict    *verdict                `json:"verdict,omitempty"`
+		Flags      []Tally                 `json:"flags"`
+		Rejects    []Tally                 `json:"rejects"`
+		Counts     map[string]int          `json:"counts,omitempty"`
+		Texts      map[string]string       `json:"texts,omitempty"`
+		Tallies    map[string][]Tally      `json:"tallies,omitempty"`
+		Curves     map[string][]CurvePoint `json:"curves,omitempty"`
+	}{c.Cell, c.Pairs, c.Blocks, c.Rejected, c.Redone, c.Metrics, nil, c.Flags, c.Rejects, c.Counts, c.Texts, c.Tallies, c.Curves}
+	if c.Verdict != "" {
+		out.Verdict = &verdict{c.Verdict, c.VerdictNote, c.PDifferent, c.PEquivalent, c.BlocksNeeded, c.SDLog}
+	}
+	return json.Marshal(out)
+}
+
+// Device, Clean and Change are a metric of the cell by its name, absent where the
+// cell lacks it.
+func (c Cell) Device(metric string) Estimate { return c.Metrics.Device(metric) }
+func (c Cell) Clean(metric string) Estimate  { return c.Metrics.Clean(metric) }
+func (c Cell) Change(metric string) Estimate { return c.Metrics.Change(metric) }
+
+// DUT is the name of the cell's device.
+func (c Cell) DUT() string { return c.Text(result.DUT) }
+
+// Flagged reports whether the cell carries a flag.
+func (c Cell) Flagged(flag string) bool {
+	return slices.ContainsFunc(c.Flags, func(f Tally) bool { return f.Text == flag })
+}
+
+// FlagNoRatio marks accepted trials without a ratio: one side delivered
+// nothing, or the clean router's CPU was not seen.
+const FlagNoRatio = "no-ratio"
+
+// Summarise computes the summary of a run from what its measure made of it.
+func Summarise(in Input, opts Options) Summary {
 	opts = opts.withDefaults()
+	env := in.Run.Environment
 	s := Summary{
-		Version:    Version,
-		Experiment: run.Environment.Experiment,
-		Mode:       run.Environment.Mode,
-		Sides:      run.Environment.Sides,
-		Confidence: opts.Confidence,
-		Delta:      opts.Delta,
-		Cells:      []Cell{},
-		Skipped:    append([]result.Skip{}, run.Skipped...),
-		Findings:   []Finding{},
-		Warnings:   []string{},
+		Version: Version, Experiment: env.Experiment, Measure: in.Measure, Noun: in.Noun, Mode: env.Mode, Sides: env.Sides,
+		Confidence: opts.Confidence, Delta: opts.Delta, Primary: in.Primary, Metrics: in.Metrics, Cells: []Cell{},
+		Skipped: append([]result.Skip{}, in.Run.Skipped...), Findings: []Finding{}, Warnings: []string{},
 	}
-	if run.Logins() {
-		s.Measure = result.MeasureLogins
-	}
-	var aa []result.Trial
-	cells := map[result.Cell][]result.Trial{}
-	profiles := map[string]bool{}
-	trials := levelDaemons(run.Trials, run.Blocks)
-	for _, t := range trials {
+	var aa []Trial
+	cells := map[result.Cell][]Trial{}
+	for _, t := range in.Trials {
 		s.Trials.add(t)
-		profiles[t.Cell.Text(result.Profile)] = true
 		if t.AA {
 			aa = append(aa, t)
 			continue
 		}
 		cells[t.Cell] = append(cells[t.Cell], t)
 	}
-	s.Profile = strings.Join(slices.Sorted(maps.Keys(profiles)), ",")
-	s.AA = noiseFloor(aa, opts)
-	s.fillCells(cells, run, opts)
-	hours, clockBack := elapsed(trials)
-	unstable := s.fillSweeps(blockMeans(trials, hours), opts)
-	s.Rejects = rejectReasons(run.Trials)
-	s.FailedBlocks, s.Limits = failedBlocks(run), limits(run.Blocks)
-	if s.Measure == result.MeasureLogins {
-		s.summariseStorms(run, opts)
+	in.fillCells(&s, cells, in.noiseFloor(&s, aa, opts), opts)
+	hours, clockBack := elapsed(in.Trials)
+	var unstable []string
+	if in.Laws != nil {
+		unstable = in.fillLaws(&s, hours, opts)
 	}
-	s.Warnings = append(append(append(s.Warnings, warnings(run, s, cells)...), unstable...), clockWarning(clockBack)...)
+	s.Rejects = rejectReasons(in.Trials)
+	s.FailedBlocks, s.Limits = failedBlocks(in), limits(in.Run.Blocks)
+	s.Warnings = append([]string{}, slices.Concat(in.warnings(s, cells), unstable, clockWarning(clockBack))...)
 	return s
 }
 
-// fillSweeps computes what block means tell, and returns what they say of the run's
-// stability.
-func (s *Summary) fillSweeps(means []blockMean, opts Options) (unstable []string) {
-	s.Stability, unstable = stability(means, opts)
-	if s.Sides != nil { // the clean router of an A/A block had what the devices have
-		means = slices.DeleteFunc(slices.Clone(means), func(b blockMean) bool { return b.id.aa })
-	}
-	list := routers(means)
-	s.Sweeps = sweeps(list, opts)
-	if s.Sides != nil {
-		list = list[1:] // nor are its clients and traffic those of the cells
-	} else {
-		s.Quotients = quotients(list[1:], opts)
-	}
-	s.CostModels = costModels(list, s.Mode, opts)
-	s.Ceilings = ceilings(s.Cells, s.Mode)
-	return unstable
-}
-
 // fillCells computes the cells and, all taken together, their verdicts.
-func (s *Summary) fillCells(cells map[result.Cell][]result.Trial, run result.Run, opts Options) {
-	times := blockTimes(run.Blocks, opts)
+func (in Input) fillCells(s *Summary, cells map[result.Cell][]Trial, aa AA, opts Options) {
 	var logs []inference.Sample
-	for _, key := range slices.SortedFunc(maps.Keys(cells), compareCells) {
-		c, log := summariseCell(key, cells[key], run.Environment.CPUs, opts)
-		c.BlockFigures = unknownTimes()
-		if known, ok := times[withoutLoad(key)]; ok {
-			c.BlockFigures = known
-		}
-		c.Streams, c.Churn = streamFigures(key, run.Blocks, opts), churnFigures(key, run.Blocks, opts)
-		c.Crowd = crowd(key, run.Blocks, opts)
+	for _, key := range slices.SortedFunc(maps.Keys(cells), in.Compare) {
+		c, log := in.cell(key, cells[key], opts)
 		s.Cells, logs = append(s.Cells, c), append(logs, log)
 	}
-	judgeCells(s.Cells, logs, s.AA, opts)
+	if in.Primary == "" {
+		return
+	}
+	s.AA = aa
+	judgeCells(s.Cells, logs, aa, opts)
 	s.Multiplicity = Multiplicity{MethodHolm, testable(logs)}
 }
 
-func (c *Counts) add(t result.Trial) { c.addAttempt(t.Attempt, t.Accepted) }
-
-func (c *Counts) addAttempt(attempt int, accepted bool) {
-	if accepted {
+func (c *Counts) add(t Trial) {
+	if t.Accepted {
 		c.Accepted++
 	} else {
 		c.Rejected++
 	}
-	if attempt > 0 {
+	if t.Attempt > 0 {
 		c.Redone++
 	}
 }
 
-// compareCells orders cells as a reader looks for them: profile, direction
-// (upload first), DUT, then the sweep.
-func compareCells(a, b result.Cell) int {
-	return cmp.Or(
-		cmp.Compare(a.Text(result.Profile), b.Text(result.Profile)),
-		-cmp.Compare(a.Text(result.Direction), b.Text(result.Direction)),
-		cmp.Compare(a.Text(result.DUT), b.Text(result.DUT)),
-		cmp.Compare(a.Int(result.Clients), b.Int(result.Clients)),
-		cmp.Compare(a.Number(result.OfferedMbps), b.Number(result.OfferedMbps)),
-	)
-}
-
-// summariseCell computes one cell from all its trials, rejected ones included.
-// The sample is of its log ratio, for the verdict.
-func summariseCell(key result.Cell, trials []result.Trial, cpus int, opts Options) (Cell, inference.Sample) {
-	c := Cell{
-		DUT: key.Text(result.DUT), Clients: key.Int(result.Clients), OfferedMbps: Number(key.Number(result.OfferedMbps)),
-		Direction: key.Text(result.Direction), Profile: key.Text(result.Profile),
-	}
-	var accepted []result.Trial
+// cell computes one cell from all its trials, rejected ones included. The sample
+// is of the logarithm of its primary ratio, for the verdict.
+func (in Input) cell(key result.Cell, trials []Trial, opts Options) (Cell, inference.Sample) {
+	c := Cell{Cell: key, SDLog: Absent(), Metrics: Figures{}}
+	var accepted []Trial
 	for _, t := range trials {
 		if t.Attempt > 0 {
 			c.Redone++
@@ -137,63 +202,90 @@ func summariseCell(key result.Cell, trials []result.Trial, cpus int, opts Option
 			c.Rejected++
 		}
 	}
-	blocks := byBlock(accepted)
-	c.Pairs, c.Blocks = len(accepted), len(blocks)
-	c.Rejects, c.Flags = rejectReasons(trials), flags(accepted)
-
-	logs := perBlock(blocks, logRatio, mean)
-	log := inference.Of(logs)
-	c.SDLog, c.OverheadRatio = spread(logs), estimateOf(log, opts.Confidence).geometric()
-
-	c.CPUCorePct = amounts.estimate(perBlock(blocks, func(t result.Trial) float64 { return t.DUT.CPUCorePct() }, mean), opts.Confidence)
-	c.CleanCPUCorePct = amounts.estimate(perBlock(blocks, func(t result.Trial) float64 { return t.Clean.CPUCorePct() }, mean), opts.Confidence)
-	c.Intervals = cellFigures(blocks, cpus, opts)
-	c.fillHeadlines(accepted)
+	blocks := in.byBlock(accepted)
+	c.Pairs, c.Blocks, c.Rejects = len(accepted), len(blocks), rejectReasons(trials)
+	log := inference.None()
+	for _, m := range in.Metrics {
+		f, sample := in.figure(m, key, blocks, opts)
+		c.Metrics[m.Name] = f
+		if m.Name == in.Primary {
+			log, c.SDLog = sample, spread(perBlock(blocks, in.ratioOf(m), mean))
+		}
+	}
+	c.Flags = in.flags(accepted)
+	if in.Describe != nil {
+		in.Describe(&c)
+	}
 	return c, log
 }
 
-// cellFigures fills the table of figures of a cell.
-func cellFigures(blocks [][]result.Trial, cpus int, opts Options) Figures {
-	var f Figures
-	for _, fig := range figureTable {
-		centre := fig.centre
-		if centre == nil {
-			centre = mean
+// figure computes one metric of a cell; the sample is of what compares the sides.
+func (in Input) figure(m Metric, key result.Cell, blocks [][]Trial, opts Options) (Figure, inference.Sample) {
+	side := func(of func(Trial) result.Values, beside func(Sample) result.Values) Estimate {
+		switch m.Per {
+		case PerWindow, PerPool:
+			centre := mean
+			if m.Median {
+				centre = median
+			}
+			value := func(t Trial) float64 { return m.Of(in.reading(t.Cell, of(t))) }
+			if m.Per == PerPool {
+				e := Unknown()
+				e.Mean = Number(median(perBlock(apart(blocks), value, mean)))
+				return e
+			}
+			return m.Range.Estimate(perBlock(blocks, value, centre), opts.Confidence)
 		}
-		of := func(t result.Trial) float64 { return fig.of(t, cpus) }
-		*fig.field(&f) = fig.within.estimate(perBlock(blocks, of, centre), opts.Confidence)
+		var values []float64
+		for _, s := range in.Samples {
+			if s.Per == m.Per && s.of(key) {
+				values = append(values, m.Of(in.reading(key, beside(s))))
+			}
+		}
+		return m.Range.Estimate(values, opts.Confidence)
 	}
-	return f
+	f := Figure{Device: side(func(t Trial) result.Values { return t.Device }, func(s Sample) result.Values { return s.Device })}
+	if m.Both {
+		clean := side(func(t Trial) result.Values { return t.Clean }, func(s Sample) result.Values { return s.Clean })
+		f.Clean = &clean
+	}
+	if m.Against == NotCompared {
+		return f, inference.None()
+	}
+	sample := inference.Of(perBlock(blocks, in.ratioOf(m), mean))
+	change := estimateOf(sample, opts.Confidence)
+	if m.Against == AsRatio {
+		change = change.geometric()
+	}
+	f.Change = &change
+	return f, sample
 }
 
-// fillHeadlines repeats the means under the names of summary.json, version 1.
-func (c *Cell) fillHeadlines(accepted []result.Trial) {
-	f := c.Intervals
-	c.DeliveredMbps, c.NsPerPacket, c.PSSMiB = f.DeliveredMbps.Mean, f.NsPerPacket.Mean, f.PSSMiB.Mean
-	c.LossRatio, c.RetransmitRatio, c.SegmentsPerBurst = f.LossRatio.Mean, f.RetransmitRatio.Mean, f.SegmentsPerBurst.Mean
-	c.CPUNormalisedPct = f.CPUNormalisedPct.Mean
-	c.IncreasePct = Number(100 * (over(float64(c.CPUNormalisedPct), float64(f.CleanCPUNormalisedPct.Mean)) - 1))
-	if over(float64(f.LinkMbps.Mean), float64(c.OfferedMbps)) < enoughBandwidth {
-		c.Flags = append(c.Flags, Tally{FlagShortfall, c.Pairs})
-	}
-	c.RTT = medianRTT(accepted, func(t result.Trial) result.RTT { return t.DUT.RTT })
-	c.CleanRTT = medianRTT(accepted, func(t result.Trial) result.RTT { return t.Clean.RTT })
+// ratioOf compares the two sides of a trial by a metric.
+func (in Input) ratioOf(m Metric) func(Trial) float64 {
+	return func(t Trial) float64 { return m.compare(in.reading(t.Cell, t.Device), in.reading(t.Cell, t.Clean)) }
 }
 
-func medianRTT(trials []result.Trial, of func(result.Trial) result.RTT) RTT {
-	var p50, p99 []float64
-	for _, t := range trials {
-		p50 = append(p50, positive(of(t).P50))
-		p99 = append(p99, positive(of(t).P99))
+func (in Input) reading(cell result.Cell, v result.Values) Reading {
+	return Reading{Values: v, Cell: cell, CPUs: in.Run.Environment.CPUs}
+}
+
+// apart makes each window a block of its own.
+func apart(blocks [][]Trial) [][]Trial {
+	var out [][]Trial
+	for _, windows := range blocks {
+		for i := range windows {
+			out = append(out, windows[i:i+1])
+		}
 	}
-	return RTT{P50: Number(median(p50)), P99: Number(median(p99))}
+	return out
 }
 
 // noiseFloor treats the A/A pairs as if the second clean router were a DUT.
 // Blocks of different numbers of clients, directions or profiles count apart.
-func noiseFloor(trials []result.Trial, opts Options) AA {
-	var accepted []result.Trial
-	aa := AA{}
+func (in Input) noiseFloor(s *Summary, trials []Trial, opts Options) AA {
+	var accepted []Trial
+	aa := AA{Ratio: Unknown(), SDLog: Absent()}
 	for _, t := range trials {
 		if t.Accepted {
 			accepted = append(accepted, t)
@@ -201,40 +293,49 @@ func noiseFloor(trials []result.Trial, opts Options) AA {
 			aa.Rejected++
 		}
 	}
-	blocks := byBlock(accepted)
-	logs := perBlock(blocks, logRatio, mean)
+	blocks := in.byBlock(accepted)
 	aa.Pairs, aa.Blocks = len(accepted), len(blocks)
 	aa.Rejects = rejectReasons(trials)
-	aa.Ratio, aa.SDLog = changes.estimate(logs, opts.Confidence).geometric(), spread(logs)
+	if in.Primary != "" {
+		logs := perBlock(blocks, in.ratioOf(metricNamed(in.Metrics, in.Primary)), mean)
+		aa.Ratio, aa.SDLog = Changes.Estimate(logs, opts.Confidence).geometric(), spread(logs)
+	}
 	return aa
 }
 
 // byBlock groups trials by the labs they were measured in. A block spans the
 // loads of a cell's sweep, so the load is not part of its identity; labs end with
 // a sitting, so what a resume adds to an interrupted block is a block of its own.
-func byBlock(trials []result.Trial) [][]result.Trial {
-	type identity struct {
-		cell    result.Cell
-		block   int
-		sitting int
-	}
-	groups := map[identity][]result.Trial{}
+func (in Input) byBlock(trials []Trial) [][]Trial {
+	groups := map[blockID][]Trial{}
 	for _, t := range trials {
-		id := identity{withoutLoad(t.Cell), t.Block, t.Sitting}
+		id := in.blockOf(t)
 		groups[id] = append(groups[id], t)
 	}
-	ids := slices.SortedFunc(maps.Keys(groups), func(a, b identity) int {
-		return cmp.Or(compareCells(a.cell, b.cell), cmp.Compare(a.block, b.block), cmp.Compare(a.sitting, b.sitting))
+	ids := slices.SortedFunc(maps.Keys(groups), func(a, b blockID) int {
+		return cmp.Or(in.Compare(a.cell, b.cell), cmp.Compare(a.block, b.block), cmp.Compare(a.sitting, b.sitting))
 	})
-	out := make([][]result.Trial, 0, len(ids))
+	out := make([][]Trial, 0, len(ids))
 	for _, id := range ids {
 		out = append(out, groups[id])
 	}
 	return out
 }
 
+// blockID names the labs of a block.
+type blockID struct {
+	cell    result.Cell // without its load
+	aa      bool
+	block   int
+	sitting int
+}
+
+func (in Input) blockOf(t Trial) blockID {
+	return blockID{t.Cell.Without(in.Load...), t.AA, t.Block, t.Sitting}
+}
+
 // perBlock makes one value a block from its windows.
-func perBlock(blocks [][]result.Trial, of func(result.Trial) float64, centre func([]float64) float64) []float64 {
+func perBlock(blocks [][]Trial, of func(Trial) float64, centre func([]float64) float64) []float64 {
 	out := make([]float64, 0, len(blocks))
 	for _, windows := range blocks {
 		values := make([]float64, 0, len(windows))
@@ -246,103 +347,43 @@ func perBlock(blocks [][]result.Trial, of func(result.Trial) float64, centre fun
 	return out
 }
 
-// withoutLoad is what the cells measured in one block have in common.
-func withoutLoad(cell result.Cell) result.Cell {
-	cell = cell.Without(result.OfferedMbps)
-	return cell
-}
-
-// blockTimes estimates what is known once a block, from blocks that came to
-// their end, by cell without its load.
-func blockTimes(blocks []result.Block, opts Options) map[result.Cell]BlockTimes {
-	ended := map[result.Cell][]result.Block{}
-	for _, b := range blocks {
-		if b.Error == "" && b.Broke == "" && !b.AA {
-			key := result.NewCell(result.DUT, b.DUT, result.Clients, b.Clients, result.Direction, b.Direction, result.Profile, b.Profile)
-			ended[key] = append(ended[key], b)
-		}
-	}
-	out := map[result.Cell]BlockTimes{}
-	for key, list := range ended {
-		out[key] = timesOf(list, opts)
-	}
-	return out
-}
-
-// unknownTimes are those of a cell none of whose blocks came to its end.
-func unknownTimes() BlockTimes { return timesOf(nil, Options{}.withDefaults()) }
-
-func timesOf(blocks []result.Block, opts Options) BlockTimes {
-	var f BlockTimes
-	for _, fig := range blockFigureTable {
-		values := make([]float64, 0, len(blocks))
-		for _, b := range blocks {
-			values = append(values, fig.of(b))
-		}
-		*fig.field(&f) = amounts.estimate(values, opts.Confidence)
-	}
-	return f
-}
-
-// rejectReasons counts the reasons of rejected trials, most frequent first.
-// "generator at 83 %" and "generator at 91 %" are one reason.
-func rejectReasons(trials []result.Trial) []Tally {
-	count := tally{}
-	for _, t := range trials {
-		count.addRejects(t.Accepted, t.Rejects)
-	}
-	return count.sorted()
-}
-
-// addRejects counts the reasons of a rejected trial.
-func (t tally) addRejects(accepted bool, rejects []string) {
-	if accepted {
-		return
-	}
-	if len(rejects) == 0 {
-		t.add("no reason recorded", "no reason recorded")
-	}
-	for _, reason := range rejects {
-		t.add(result.WithoutFigures(reason), reason)
-	}
-}
-
 // flags counts the remarks on accepted trials.
-func flags(accepted []result.Trial) []Tally {
-	count := tally{}
+func (in Input) flags(accepted []Trial) []Tally {
+	var count Tallies
 	for _, t := range accepted {
 		for _, flag := range t.Flags {
-			count.add(flag, flag)
+			count.Add(flag, 1)
 		}
-		if math.IsNaN(logRatio(t)) {
-			count.add(FlagNoRatio, FlagNoRatio)
+		if in.Primary != "" && math.IsNaN(in.ratioOf(metricNamed(in.Metrics, in.Primary))(t)) {
+			count.Add(FlagNoRatio, 1)
 		}
 	}
-	return count.sorted()
+	return count.Sorted()
 }
 
-// tally counts texts that share a key, and keeps the first of each.
-type tally map[string]*Tally
-
-func (t tally) add(key, text string) {
-	if t[key] == nil {
-		t[key] = &Tally{Text: text}
-	}
-	t[key].Count++
-}
-
-func (t tally) sorted() []Tally {
-	out := make([]Tally, 0, len(t))
-	for _, entry := range t {
-		out = append(out, *entry)
-	}
-	slices.SortFunc(out, func(a, b Tally) int {
-		return cmp.Or(-cmp.Compare(a.Count, b.Count), cmp.Compare(a.Text, b.Text))
-	})
-	return out
-}
-
-// label names a cell in warnings.
+// label names a cell in warnings: "opennds, 100 clients, 400 Mbit/s, up".
 func (c Cell) label() string {
-	return fmt.Sprintf("%s at %s Mbit/s %s with %s", c.DUT, c.OfferedMbps, c.Direction, plural(c.Clients, "client"))
+	parts := []string{c.DUT()}
+	for _, v := range c.Without(result.DUT, result.Profile).Values() {
+		parts = append(parts, WordsOf(v))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// WordsOf says a dimension and its value in words: "100 clients".
+func WordsOf(v result.Value) string {
+	switch v.Dimension {
+	case result.Clients:
+		return plural(int(v.Number), "client")
+	case result.OfferedMbps:
+		return v.Text + " Mbit/s"
+	case result.LoginRate:
+		if v.Number == 0 {
+			return "all at once"
+		}
+		return v.Text + " clients a second"
+	case result.Direction, result.Profile, result.DUT:
+		return v.Text
+	}
+	return fmt.Sprintf("%s %s", strings.ReplaceAll(string(v.Dimension), "_", " "), v.Text)
 }

@@ -16,9 +16,7 @@ import (
 // that the run's sweep cannot tell apart are left out and named in Omitted. A
 // device that was at its limit in all cells but one has no terms, only a capacity.
 type CostModel struct {
-	DUT       string `json:"dut"` // Clean for the clean router
-	Direction string `json:"direction"`
-	Profile   string `json:"profile"`
+	Cell result.Cell `json:"dimensions"` // device, Clean for the clean router, and what is the same in all cells
 
 	Terms   []Term   `json:"terms"`
 	Omitted []string `json:"omitted"` // a sentence each: which term, and why
@@ -88,8 +86,8 @@ type model struct {
 func costModels(routers []router, mode string, opts Options) []CostModel {
 	out := []CostModel{}
 	for _, r := range routers {
-		for _, means := range grouped(r.means, setting, compareCells) {
-			if len(byCell(means)) > 1 {
+		for _, means := range grouped(r.means, setting, r.compare) {
+			if len(byCell(means, r.compare)) > 1 {
 				out = append(out, r.model(means).costModel(mode, opts))
 			}
 		}
@@ -101,7 +99,7 @@ func costModels(routers []router, mode string, opts Options) []CostModel {
 // below the router's limit.
 func (r router) model(means []blockMean) model {
 	m := model{router: r, all: means, omitted: []string{}}
-	for _, cell := range byCell(means) {
+	for _, cell := range byCell(means, r.compare) {
 		if r.saturated(cell) {
 			m.atLimit++
 		} else {
@@ -111,7 +109,7 @@ func (r router) model(means []blockMean) model {
 			})...)
 		}
 	}
-	cells := len(byCell(m.used))
+	cells := len(byCell(m.used, m.compare))
 	if cells < 2 {
 		m.omitted = append(m.omitted, fmt.Sprintf("No model: the router was below its limit in %s of %d.", plural(cells, "cell"), cells+m.atLimit))
 		return m
@@ -182,7 +180,7 @@ func (m *model) regressor(b blockMean, name string) float64 {
 func (m *model) rows(names []string) []inference.Row {
 	clusters := map[blockID]int{}
 	var rows []inference.Row
-	for _, cell := range byCell(m.used) {
+	for _, cell := range byCell(m.used, m.compare) {
 		size := mean(m.values(cell, routerMean.cpu))
 		for _, b := range cell {
 			if _, known := clusters[b.id]; !known {
@@ -223,9 +221,8 @@ func (m *model) between() int {
 
 // costModel puts the fit into words and figures.
 func (m model) costModel(mode string, opts Options) CostModel {
-	cell := m.all[0].cell
 	out := CostModel{
-		DUT: m.name, Direction: cell.Text(result.Direction), Profile: cell.Text(result.Profile), Terms: []Term{}, Omitted: m.omitted,
+		Cell: setting(m.all[0]).With(result.DUT, m.name), Terms: []Term{}, Omitted: m.omitted,
 		R2: Absent(), ResidualPct: Absent(), MinMbps: Absent(), MaxMbps: Absent(), Capacity: m.capacities(mode, opts),
 	}
 	if len(m.names) == 0 {
@@ -248,7 +245,7 @@ func (m model) costModel(mode string, opts Options) CostModel {
 		out.MinClients, out.MaxClients = min(out.MinClients, b.cell.Int(result.Clients)), max(out.MaxClients, b.cell.Int(result.Clients))
 	}
 	delivered := m.values(m.used, routerMean.delivered)
-	out.Cells, out.Blocks = len(byCell(m.used)), len(blocks)
+	out.Cells, out.Blocks = len(byCell(m.used, m.compare)), len(blocks)
 	out.MinMbps, out.MaxMbps = Number(slices.Min(delivered)), Number(slices.Max(delivered))
 	out.R2 = Number(finite(stat.RSquaredFrom(fitted, m.values(m.used, routerMean.cpu), nil)))
 	out.ResidualPct = Number(m.residualPct())

@@ -1,44 +1,42 @@
 package analysis
 
 import (
-	"slices"
-
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// FailedBlock says why a block, or a storm, ended early.
+// FailedBlock says why a block ended early.
 type FailedBlock struct {
-	DUT       string `json:"dut"`
-	Clients   int    `json:"clients"`
-	Direction string `json:"direction"`
-	Profile   string `json:"profile"`
-	Block     int    `json:"block"` // counts from 0
-	Error     string `json:"error"`
+	Cell  result.Cell `json:"dimensions"` // those that are the same throughout the block
+	Block int         `json:"block"`      // counts from 0
+	Error string      `json:"error"`
 	// Measured: the run was resumed since, and the block then came to its end.
 	Measured bool `json:"measured"`
 }
 
 // failedBlocks lists the blocks of a run that ended with an error, as they came.
-func failedBlocks(run result.Run) []FailedBlock {
+func failedBlocks(in Input) []FailedBlock {
 	out := []FailedBlock{}
-	for i, b := range run.Blocks {
+	for i, b := range in.Run.Blocks {
 		if b.Error != "" {
-			out = append(out, FailedBlock{b.DUT, b.Clients, b.Direction, b.Profile, b.Block, b.Error, endedSince(b, run, i)})
+			out = append(out, FailedBlock{b.Cell(), b.Block, b.Error, in.endedSince(b, i)})
 		}
 	}
 	return out
 }
 
 // endedSince reports whether a block that failed was built again in a later sitting
-// and came to its end.
-func endedSince(failed result.Block, run result.Run, at int) bool {
-	for _, b := range run.Blocks[at+1:] {
-		if b.Sitting > failed.Sitting && b.Error == "" && b.DUT == failed.DUT && b.AA == failed.AA && b.Clients == failed.Clients &&
-			b.Direction == failed.Direction && b.Profile == failed.Profile && b.Block == failed.Block {
+// and came to its end: its record says so, or, of a measure that records no blocks
+// that go well, one of its trials.
+func (in Input) endedSince(failed result.Block, at int) bool {
+	for _, b := range in.Run.Blocks[at+1:] {
+		if b.Sitting > failed.Sitting && b.Error == "" && b.AA == failed.AA && b.Cell() == failed.Cell() && b.Block == failed.Block {
 			return true
 		}
 	}
-	return slices.ContainsFunc(run.Storms, func(st result.Storm) bool {
-		return st.Sitting > failed.Sitting && st.DUT == failed.DUT && st.Clients == failed.Clients && st.LoginRate == failed.LoginRate && st.Block == failed.Block
-	})
+	for _, t := range in.Trials {
+		if in.Alone && t.Sitting > failed.Sitting && t.Cell == failed.Cell() && t.Block == failed.Block {
+			return true
+		}
+	}
+	return false
 }

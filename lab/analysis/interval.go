@@ -19,8 +19,8 @@ type Estimate struct {
 	N    int    `json:"n"` // blocks
 }
 
-// unknown is the estimate of a figure no block has.
-func unknown() Estimate { return Estimate{Mean: Absent(), Lo: Absent(), Hi: Absent()} }
+// Unknown is the estimate of a figure no block has.
+func Unknown() Estimate { return Estimate{Mean: Absent(), Lo: Absent(), Hi: Absent()} }
 
 // HasInterval reports whether both bounds are known.
 func (e Estimate) HasInterval() bool { return e.Lo.Known() && e.Hi.Known() }
@@ -68,6 +68,9 @@ func mean(values []float64) float64 {
 	}
 	return stat.Mean(known, nil)
 }
+
+// Median ignores absent values; NaN when none is left.
+func Median(values []float64) float64 { return median(values) }
 
 func median(values []float64) float64 { return quantile(values, 0.5) }
 

@@ -40,7 +40,7 @@ func TestEstimate(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := changes.estimate(tt.in, tt.confidence)
+			got := Changes.Estimate(tt.in, tt.confidence)
 			near(t, "mean", got.Mean, tt.mean)
 			near(t, "lo", got.Lo, tt.lo)
 			near(t, "hi", got.Hi, tt.hi)
@@ -52,7 +52,7 @@ func TestEstimate(t *testing.T) {
 }
 
 func TestGeometric(t *testing.T) {
-	got := changes.estimate([]float64{0.71, 0.82, 0.79, 0.75, 0.80, 0.77}, 0.95).geometric()
+	got := Changes.Estimate([]float64{0.71, 0.82, 0.79, 0.75, 0.80, 0.77}, 0.95).geometric()
 	for what, pair := range map[string][2]float64{
 		"mean": {float64(got.Mean), 2.16697749}, "lo": {float64(got.Lo), 2.07936272}, "hi": {float64(got.Hi), 2.25828394},
 	} {

@@ -31,7 +31,7 @@ const fewestLevels = 3
 
 // linearity fits the row's usable levels, a line a block.
 func (r row) linearity(opts Options) *Linearity {
-	l := Linearity{LevelsLeft: []Number{}, BendAt: Absent(), BendPct: unknown()}
+	l := Linearity{LevelsLeft: []Number{}, BendAt: Absent(), BendPct: Unknown()}
 	var levels [][]blockMean
 	for _, level := range r.levels {
 		if r.saturated(level) {
@@ -50,8 +50,8 @@ func (r row) linearity(opts Options) *Linearity {
 		slopes, intercepts = append(slopes, line.slope), append(intercepts, line.intercept)
 		exponents = append(exponents, c.exponent())
 	}
-	l.Slope, l.Intercept = changes.estimate(slopes, opts.Confidence), changes.estimate(intercepts, opts.Confidence)
-	l.Exponent = changes.estimate(exponents, opts.Confidence)
+	l.Slope, l.Intercept = Changes.Estimate(slopes, opts.Confidence), Changes.Estimate(intercepts, opts.Confidence)
+	l.Exponent = Changes.Estimate(exponents, opts.Confidence)
 	l.R2 = Number(r.meanCurve(levels).rSquared(line{float64(l.Slope.Mean), float64(l.Intercept.Mean)}))
 	l.bend(levels, curves, opts)
 	return &l

@@ -10,11 +10,9 @@ import (
 // Quotient holds two devices of a run against each other, along the clients at
 // one load. The devices are in the order of their names.
 type Quotient struct {
-	DUT         string `json:"dut"`
-	Over        string `json:"over"` // the device it is divided by
-	OfferedMbps Number `json:"offered_mbps"`
-	Direction   string `json:"direction"`
-	Profile     string `json:"profile"`
+	DUT  string      `json:"dut"`
+	Over string      `json:"over"`       // the device it is divided by
+	Cell result.Cell `json:"dimensions"` // those that are fixed, without a device
 	// Levels are those that both devices have, ascending, two or more.
 	Levels []QuotientLevel `json:"levels"`
 }
@@ -35,7 +33,7 @@ type QuotientLevel struct {
 func quotients(devices []router, opts Options) []Quotient {
 	of := make([][]row, len(devices))
 	for i, r := range devices {
-		of[i] = rows(r, AlongClients)
+		of[i] = rows(r, result.Clients)
 	}
 	var out []Quotient
 	for i := range devices {
@@ -55,9 +53,9 @@ func quotients(devices []router, opts Options) []Quotient {
 // over divides one row by another of the same load, direction and profile; of
 // others it has no levels.
 func (r row) over(by row, opts Options) Quotient {
-	cell, other := r.levels[0][0].cell, by.levels[0][0].cell
-	q := Quotient{DUT: r.name, Over: by.name, OfferedMbps: Number(cell.Number(result.OfferedMbps)), Direction: cell.Text(result.Direction), Profile: cell.Text(result.Profile)}
-	if cell.Number(result.OfferedMbps) != other.Number(result.OfferedMbps) || cell.Text(result.Direction) != other.Text(result.Direction) || cell.Text(result.Profile) != other.Text(result.Profile) {
+	fixed := func(r row) result.Cell { return r.levels[0][0].cell.Without(result.DUT, r.along) }
+	q := Quotient{DUT: r.name, Over: by.name, Cell: fixed(r)}
+	if q.Cell != fixed(by) {
 		return q
 	}
 	var first twoLevels
@@ -67,7 +65,7 @@ func (r row) over(by row, opts Options) Quotient {
 				continue
 			}
 			here := twoLevels{level, beside}
-			at := QuotientLevel{Clients: int(r.at(level)), Ratio: here.ratio(opts), Widening: unknown()}
+			at := QuotientLevel{Clients: int(r.at(level)), Ratio: here.ratio(opts), Widening: Unknown()}
 			if len(q.Levels) == 0 {
 				first = here
 			} else {
@@ -148,11 +146,11 @@ func sumOf(terms []term) inference.Sample {
 	return sum
 }
 
-// Between is the quotient of two devices at a load, in either order of them; ok
-// is false where the run does not have both.
+// Between is the quotient of two devices in a setting, a cell without device and
+// clients, in either order of them; ok is false where the run does not have both.
 func (s Summary) Between(dut, over string, setting result.Cell) (q Quotient, ok bool) {
 	for _, q := range s.Quotients {
-		if float64(q.OfferedMbps) != setting.Number(result.OfferedMbps) || q.Direction != setting.Text(result.Direction) || q.Profile != setting.Text(result.Profile) {
+		if q.Cell != setting {
 			continue
 		}
 		switch {

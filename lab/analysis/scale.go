@@ -7,23 +7,24 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
 )
 
-// scale is what a figure can be, and by that how its interval is taken: whatever
-// the blocks' spread, no bound lies where the figure cannot be.
-type scale struct{ least, most float64 }
+// Scale is what a figure can be, and so how its interval is taken: no bound lies
+// where the figure cannot be, however far the blocks spread.
+type Scale struct{ least, most float64 }
 
+// Scales of metrics.
 var (
-	amounts  = scale{0, math.Inf(1)} // times, rates, sizes
-	shares   = scale{0, 1}
-	percents = scale{0, 100} // of something that can be full
-	changes  = scale{math.Inf(-1), math.Inf(1)}
+	Amounts  = Scale{0, math.Inf(1)} // times, rates, sizes
+	Shares   = Scale{0, 1}
+	Percents = Scale{0, 100} // of something that can be full
+	Changes  = Scale{math.Inf(-1), math.Inf(1)}
 )
 
-// estimate takes one value a block and returns their arithmetic mean with its
+// Estimate takes one value a block and returns their arithmetic mean with its
 // two-sided interval. Absent values (NaN) are left out and not counted. Of amounts
 // the t-interval is taken on the logarithm of the mean, of shares on its logit, both
 // by the delta method. Where a block's value lies on a bound (no loss at all) there is
 // no such scale: the plain interval is cut off at what can be.
-func (sc scale) estimate(values []float64, confidence float64) Estimate {
+func (sc Scale) Estimate(values []float64, confidence float64) Estimate {
 	s := inference.Of(values)
 	e := estimateOf(s, confidence)
 	if !e.HasInterval() || s.SE == 0 {
@@ -48,4 +49,9 @@ func (sc scale) estimate(values []float64, confidence float64) Estimate {
 }
 
 // bounds reports whether a value lies on a bound of the scale, or beyond.
-func (sc scale) bounds(v float64) bool { return v <= sc.least || v >= sc.most }
+func (sc Scale) bounds(v float64) bool { return v <= sc.least || v >= sc.most }
+
+// EstimateOf is the estimate of an amount from one value a block.
+func EstimateOf(values []float64, opts Options) Estimate {
+	return Amounts.Estimate(values, opts.withDefaults().Confidence)
+}

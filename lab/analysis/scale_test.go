@@ -25,7 +25,7 @@ func TestIntervalsLieWhereFiguresCan(t *testing.T) {
 		{"one block", amounts, []float64{3}, 3, none, none},
 		{"changes", changes, []float64{1, 3}, 2, -10.706, 14.706},
 	} {
-		e := tt.scale.estimate(tt.in, 0.95)
+		e := tt.scale.Estimate(tt.in, 0.95)
 		for what, pair := range map[string][2]float64{"mean": {float64(e.Mean), tt.mean}, "lo": {float64(e.Lo), tt.lo}, "hi": {float64(e.Hi), tt.hi}} {
 			if math.IsNaN(pair[0]) != math.IsNaN(pair[1]) || math.Abs(pair[0]-pair[1]) > 6e-4*math.Max(0.01, math.Abs(pair[1])) {
 				t.Errorf("%s: %s is %.5g, want %.5g", tt.name, what, pair[0], pair[1])
@@ -48,10 +48,10 @@ func TestCoverageOfAmounts(t *testing.T) {
 				for i := range values {
 					values[i] = math.Exp(spread * rng.NormFloat64())
 				}
-				if e := amounts.estimate(values, 0.95); e.Lo <= truth && truth <= e.Hi {
+				if e := Amounts.Estimate(values, 0.95); e.Lo <= truth && truth <= e.Hi {
 					held++
 				}
-				if e := changes.estimate(values, 0.95); e.Lo <= truth && truth <= e.Hi {
+				if e := Changes.Estimate(values, 0.95); e.Lo <= truth && truth <= e.Hi {
 					plain++
 				}
 			}

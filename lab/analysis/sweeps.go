@@ -12,22 +12,13 @@ import (
 // Clean is the name the clean router carries among the devices of a sweep.
 const Clean = "clean"
 
-// Quantities along which a sweep steps.
-const (
-	AlongLoad    = "offered_mbps"
-	AlongClients = "clients"
-)
-
-// Sweep is one row of levels of one device, everything but one quantity held
-// fixed. The fixed one of Clients and OfferedMbps is known, the other is absent
-// (0 clients, null Mbit/s).
+// Sweep is one row of levels of one device, everything but one dimension held
+// fixed.
 type Sweep struct {
-	DUT         string `json:"dut"` // Clean for the clean router, over the blocks of all devices
-	Along       string `json:"along"`
-	Clients     int    `json:"clients"`
-	OfferedMbps Number `json:"offered_mbps"`
-	Direction   string `json:"direction"`
-	Profile     string `json:"profile"`
+	// Cell has the dimensions that are fixed; its device is Clean for the clean
+	// router, over the blocks of all devices.
+	Cell  result.Cell      `json:"dimensions"`
+	Along result.Dimension `json:"along"`
 
 	Levels     []Level     `json:"levels"`     // ascending
 	Increments []Increment `json:"increments"` // one fewer than levels
@@ -80,11 +71,11 @@ type Span struct {
 
 // sweeps steps through the loads of each number of clients and the clients of
 // each load, the clean router before the devices.
-func sweeps(routers []router, opts Options) []Sweep {
+func (in Input) sweeps(routers []router, opts Options) []Sweep {
 	out := []Sweep{}
 	var all []step
 	for _, r := range routers {
-		for _, row := range append(rows(r, AlongLoad), rows(r, AlongClients)...) {
+		for _, row := range append(rows(r, result.OfferedMbps), rows(r, result.Clients)...) {
 			sweep, steps := row.sweep(opts)
 			out, all = append(out, sweep), append(all, steps...)
 		}
@@ -92,7 +83,8 @@ func sweeps(routers []router, opts Options) []Sweep {
 	judgeSteps(all, opts)
 	// As readers look for them: like the cells, loads before clients.
 	slices.SortStableFunc(out, func(a, b Sweep) int {
-		return cmp.Or(cmp.Compare(a.Profile, b.Profile), -cmp.Compare(a.Direction, b.Direction), -cmp.Compare(a.Along, b.Along))
+		setting := func(s Sweep) result.Cell { return s.Cell.Without(result.DUT, result.Clients, result.OfferedMbps) }
+		return cmp.Or(in.Compare(setting(a), setting(b)), -cmp.Compare(a.Along, b.Along))
 	})
 	return out
 }
@@ -124,59 +116,39 @@ func judgeSteps(steps []step, opts Options) {
 // row is one router's block means along one quantity, a list a level.
 type row struct {
 	router
-	along  string
+	along  result.Dimension
 	levels [][]blockMean
 }
 
 // rows are those of a router with at least two levels.
-func rows(r router, along string) []row {
-	fixed := func(b blockMean) result.Cell {
-		cell := b.cell
-		cell = cell.Without(result.DUT)
-		if along == AlongLoad {
-			cell = cell.Without(result.OfferedMbps)
-		} else {
-			cell = cell.Without(result.Clients)
-		}
-		return cell
-	}
+func rows(r router, along result.Dimension) []row {
+	fixed := func(b blockMean) result.Cell { return b.cell.Without(result.DUT, along) }
 	var out []row
-	for _, means := range grouped(r.means, fixed, compareCells) {
-		if levels := byCell(means); len(levels) > 1 {
+	for _, means := range grouped(r.means, fixed, r.compare) {
+		if levels := byCell(means, r.compare); len(levels) > 1 {
 			out = append(out, row{r, along, levels})
 		}
 	}
 	return out
 }
 
-// at is the quantity of a level: Mbit/s or clients.
-func (r row) at(level []blockMean) float64 {
-	if r.along == AlongClients {
-		return float64(level[0].cell.Int(result.Clients))
-	}
-	return level[0].cell.Number(result.OfferedMbps)
-}
+// at is the value of a level along the row.
+func (r row) at(level []blockMean) float64 { return level[0].cell.Number(r.along) }
 
 // sweep computes the row; its increments are still to be judged.
 func (r row) sweep(opts Options) (Sweep, []step) {
-	cell := r.levels[0][0].cell
-	s := Sweep{
-		DUT: r.name, Along: r.along, Direction: cell.Text(result.Direction), Profile: cell.Text(result.Profile),
-		OfferedMbps: Absent(), Levels: []Level{},
-	}
-	if r.along == AlongLoad {
-		s.Clients, s.Linearity = cell.Int(result.Clients), r.linearity(opts)
-	} else {
-		s.OfferedMbps = Number(cell.Number(result.OfferedMbps))
+	s := Sweep{Cell: r.levels[0][0].cell.Without(r.along).With(result.DUT, r.name), Along: r.along, Levels: []Level{}}
+	if r.along == result.OfferedMbps {
+		s.Linearity = r.linearity(opts)
 	}
 	s.Increments = make([]Increment, len(r.levels)-1)
 	var steps []step
 	for i, level := range r.levels {
 		s.Levels = append(s.Levels, Level{
 			Level:         Number(r.at(level)),
-			LinkMbps:      amounts.estimate(r.values(level, routerMean.link), opts.Confidence),
-			CPUSampled:    amounts.estimate(r.values(level, routerMean.cpu), opts.Confidence),
-			CPUNormalised: amounts.estimate(r.values(level, routerMean.normalised), opts.Confidence),
+			LinkMbps:      Amounts.Estimate(r.values(level, routerMean.link), opts.Confidence),
+			CPUSampled:    Amounts.Estimate(r.values(level, routerMean.cpu), opts.Confidence),
+			CPUNormalised: Amounts.Estimate(r.values(level, routerMean.normalised), opts.Confidence),
 			Shortfall:     r.shortfall(level),
 		})
 		if i > 0 {

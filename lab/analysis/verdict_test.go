@@ -18,7 +18,7 @@ func sampleWith(lo, hi float64, n int) inference.Sample {
 
 func TestJudge(t *testing.T) {
 	quiet := AA{Ratio: Estimate{Mean: 1, Lo: 0.995, Hi: 1.005, N: 6}, SDLog: 0.005}
-	none := AA{Ratio: unknown(), SDLog: Absent()}
+	none := AA{Ratio: Unknown(), SDLog: Absent()}
 	tests := []struct {
 		name   string
 		in     inference.Sample

@@ -10,33 +10,37 @@ import (
 )
 
 // warnings say what a careful reader would hold against the result.
-func warnings(run result.Run, s Summary, cells map[result.Cell][]result.Trial) []string {
+func (in Input) warnings(s Summary, cells map[result.Cell][]Trial) []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	if run.Environment.Interrupted {
+	if in.Run.Environment.Interrupted {
 		say("The run was interrupted: cells may be missing or have fewer blocks than planned.")
 	}
-	out = append(out, missingWarnings(run.Missing)...)
-	if run.Torn > 0 {
-		say("The last record was cut short by a crash (%d bytes) and is left out.", run.Torn)
+	out = append(out, missingWarnings(in.Run.Missing)...)
+	if in.Run.Torn > 0 {
+		say("The last record was cut short by a crash (%d bytes) and is left out.", in.Run.Torn)
 	}
-	if run.Repeated > 0 {
-		say("%d records stand twice in the file: the second of each is left out.", run.Repeated)
+	if in.Run.Repeated > 0 {
+		say("%d records stand twice in the file: the second of each is left out.", in.Run.Repeated)
 	}
 	if s.Trials.Accepted == 0 {
-		say("No %s was accepted: there is nothing to conclude from.", s.noun())
+		say("No %s was accepted: there is nothing to conclude from.", in.Noun)
 		if len(s.Rejects) > 0 {
-			say("The most frequent reason of %d rejected %ss, %d times: %s.", s.Trials.Rejected, s.noun(), s.Rejects[0].Count, s.Rejects[0].Text)
+			say("The most frequent reason of %d rejected %ss, %d times: %s.", s.Trials.Rejected, in.Noun, s.Rejects[0].Count, s.Rejects[0].Text)
 		}
 		return out
 	}
 	if all := s.Trials.Accepted + s.Trials.Rejected; s.Trials.Rejected*4 > all {
-		say("%d of %d %ss were rejected by self-tests: the machine or the set-up is not quiet enough.", s.Trials.Rejected, all, s.noun())
+		say("%d of %d %ss were rejected by self-tests: the machine or the set-up is not quiet enough.", s.Trials.Rejected, all, in.Noun)
 	}
-	if s.Measure == result.MeasureLogins {
-		return append(out, stormWarnings(s.Storms)...)
+	if in.Primary != "" {
+		out = append(out, in.noiseWarnings(s)...)
 	}
-	return slices.Concat(out, noiseWarnings(run, s), cellWarnings(s, cells), housekeepingWarnings(run.Blocks))
+	out = append(out, in.cellWarnings(s, cells)...)
+	if in.Warn != nil {
+		out = append(out, in.Warn(s)...)
+	}
+	return out
 }
 
 // missingWarnings say of each missing file what follows, and what to do.
@@ -54,10 +58,10 @@ func missingWarnings(files []string) (out []string) {
 	return out
 }
 
-func noiseWarnings(run result.Run, s Summary) []string {
+func (in Input) noiseWarnings(s Summary) []string {
 	r := s.AA.Ratio
 	switch {
-	case s.AA.Pairs == 0 && !slices.ContainsFunc(run.Trials, func(t result.Trial) bool { return t.AA }):
+	case s.AA.Pairs == 0 && !slices.ContainsFunc(in.Trials, func(t Trial) bool { return t.AA }):
 		return []string{"No A/A pair was measured (aa_blocks): the noise floor of this run is not known."}
 	case s.AA.Pairs == 0:
 		return []string{"No A/A pair was accepted: the noise floor of this run is not known."}
@@ -83,75 +87,48 @@ func clockWarning(back time.Duration) []string {
 const cellsNamed = 4
 
 // cellWarnings say each remark once, with the cells it is about.
-func cellWarnings(s Summary, cells map[result.Cell][]result.Trial) []string {
-	var out []string
-	for _, r := range []remark[Cell]{
-		{"All trials were rejected", func(c Cell) bool { return c.Pairs == 0 }},
-		{"One block only, so no interval", func(c Cell) bool { return c.Blocks == 1 }},
-		{"The DUT was in the same lab in every block, so a difference between the labs is not cancelled", func(c Cell) bool {
-			return s.Mode == result.ModeDuet && c.Blocks > 1 && c.oneSided(cells)
-		}},
-		{"Sampled bandwidth is more than 10 % below the limit, so normalised CPU is an extrapolation", func(c Cell) bool { return c.Has(FlagShortfall) }},
-		{"Some pairs have no ratio because a side delivered nothing or cost nothing", func(c Cell) bool { return c.Has(FlagNoRatio) }},
-	} {
-		out = append(out, r.on(s.Cells)...)
+func (in Input) cellWarnings(s Summary, cells map[result.Cell][]Trial) []string {
+	unit := "block"
+	if in.Alone {
+		unit = in.Noun
 	}
-	return out
+	return slices.Concat(
+		s.Remark(fmt.Sprintf("All %ss were rejected", in.Noun), func(c Cell) bool { return c.Pairs == 0 }),
+		s.Remark(fmt.Sprintf("One %s only, so no interval", unit), func(c Cell) bool { return c.Blocks == 1 }),
+		s.Remark("The DUT was in the same lab in every block, so a difference between the labs is not cancelled", func(c Cell) bool {
+			return s.Mode == result.ModeDuet && c.Blocks > 1 && oneSided(cells[c.Cell])
+		}),
+		s.Remark("Some pairs have no ratio because a side delivered nothing or cost nothing", func(c Cell) bool { return c.Flagged(FlagNoRatio) }),
+	)
 }
 
-// remark is a warning about some of the cells.
-type remark[C interface{ label() string }] struct {
-	text    string
-	applies func(C) bool
-}
-
-// on is the remark with the cells it is about; none when it is about none.
-func (r remark[C]) on(cells []C) []string {
+// Remark is a warning with the cells it is about; none when it is about none.
+func (s Summary) Remark(text string, applies func(Cell) bool) []string {
 	var named []string
 	more := 0
-	for _, c := range cells {
+	for _, c := range s.Cells {
 		switch {
-		case !r.applies(c):
+		case !applies(c):
 		case len(named) < cellsNamed:
 			named = append(named, c.label())
 		default:
 			more++
 		}
 	}
-	if more == 1 {
-		named = append(named, "and 1 more cell")
-	} else if more > 1 {
-		named = append(named, fmt.Sprintf("and %d more cells", more))
+	if more > 0 {
+		named = append(named, "and "+plural(more, "more cell"))
 	}
 	if len(named) == 0 {
 		return nil
 	}
-	return []string{r.text + ": " + strings.Join(named, "; ") + "."}
-}
-
-// stormWarnings say what a reader of storms must not take for the device's doing.
-func stormWarnings(cells []StormCell) []string {
-	var out []string
-	for _, r := range []remark[StormCell]{
-		{"All storms were rejected", func(c StormCell) bool { return c.Storms == 0 }},
-		{"One storm only, so no interval", func(c StormCell) bool { return c.Storms == 1 }},
-		{"The client host's CPU was full, so these devices may let clients in faster than shown", func(c StormCell) bool {
-			return c.Login.limitedBy(result.LimitGenerator)
-		}},
-		{"The RADIUS server's CPU was full, so these devices may let clients in faster than shown", func(c StormCell) bool {
-			return c.Login.limitedBy(result.LimitRadius)
-		}},
-	} {
-		out = append(out, r.on(cells)...)
-	}
-	return out
+	return []string{text + ": " + strings.Join(named, "; ") + "."}
 }
 
 // oneSided reports whether the crossover is missing: accepted trials of
 // several blocks, all with the DUT in the same lab.
-func (c Cell) oneSided(cells map[result.Cell][]result.Trial) bool {
+func oneSided(trials []Trial) bool {
 	labs := map[string]bool{}
-	for _, t := range cells[result.NewCell(result.DUT, c.DUT, result.Clients, c.Clients, result.OfferedMbps, float64(c.OfferedMbps), result.Direction, c.Direction, result.Profile, c.Profile)] {
+	for _, t := range trials {
 		if t.Accepted {
 			labs[t.DUTLab] = true
 		}

@@ -6,43 +6,44 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/gateweigh/gateweigh/lab/client/persona"
 )
 
 // Pace says how clients come to lease or to log in. The zero value is all at the
 // same moment.
 type Pace struct {
 	PerSecond float64 `json:"per_second,omitempty"` // clients a second, evenly spaced; zero: no spacing
-	// After is when the first comes, from the beginning: client hosts that share a pace
-	// take turns.
+	// After is when the first client comes, from the beginning: client hosts that share a
+	// pace take turns.
 	After time.Duration `json:"after,omitempty"`
-	// Parallel bounds how many are at it at once, and a client's turn comes when
-	// there is room: zero is no bound. A storm has none, whatever the device likes.
+	// Parallel bounds how many clients act at once; the turn of the next one comes when one
+	// has finished. Zero is no bound, which is what a storm has.
 	Parallel int `json:"parallel,omitempty"`
-	// Patience is how long after the beginning whoever is not through gives up;
-	// zero: each client decides.
+	// Patience is how long after the beginning the clients that have not finished give up;
+	// zero: each has its own limit.
 	Patience time.Duration `json:"patience,omitempty"`
 }
 
-// Outcome is how one client fared.
+// Outcome is the result of one client's turn.
 type Outcome struct {
 	Num    int     `json:"num"`     // the client's
 	TurnMs float64 `json:"turn_ms"` // when its turn was, from the beginning
-	// Ms is from the client's turn until it was through or gave up, milliseconds.
-	// Its turn is the moment it was due, also when the client host was too busy to
-	// begin then: what a client waits for is not left out.
+	// Ms is from the client's turn until it succeeded or gave up, milliseconds. Its turn is
+	// the moment it was due. A client host that is too busy to begin then adds its delay to Ms.
 	Ms     float64 `json:"ms"`
 	LateMs float64 `json:"late_ms"` // how long after its turn it began
 	// Tries counts its attempts: of a log-in, or of asking for a lease.
 	Tries   int    `json:"tries"`
 	Refusal string `json:"refusal,omitempty"` // error of its first attempt that failed
-	Error   string `json:"error,omitempty"`   // why it gave up; empty when it is through
+	Error   string `json:"error,omitempty"`   // why it gave up; empty when it succeeded
 }
 
-// Through reports whether the client has what it came for.
+// Through reports whether the client succeeded.
 func (o Outcome) Through() bool { return o.Error == "" }
 
 // GaveUp is the first client's error with the number of clients that gave up,
-// nil when all are through.
+// nil when all succeeded.
 func GaveUp(outcomes []Outcome) error {
 	first, failed := "", 0
 	for _, o := range outcomes {
@@ -62,21 +63,18 @@ func GaveUp(outcomes []Outcome) error {
 	return fmt.Errorf("%s (and %d more clients)", first, failed-1)
 }
 
-// Tries is how often a client asked and what it met first.
-type Tries struct {
-	Count   int
-	Refusal error // of the first attempt that failed; nil without one
-}
+// Tries is how often a client asked for a lease or to log in.
+type Tries = persona.Tries
 
 // Lease gets every client an address over DHCP; each outcome is in its client's
 // place. Clients with static addresses have theirs already.
 func (p *Pool) Lease(ctx context.Context, pace Pace) []Outcome {
-	done, err := p.crowd.hold()
+	done, err := p.host.hold()
 	if err != nil {
 		return p.arrive(ctx, pace, func(context.Context, *Client) (Tries, error) { return Tries{}, err })
 	}
 	defer done()
-	return p.arrive(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) { return p.kind.acquire(c, ctx) })
+	return p.arrive(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) { return c.net.lease(ctx) })
 }
 
 // Status asks the portal whether it counts each client as admitted; the outcome of
@@ -104,7 +102,7 @@ func (p *Pool) Login(ctx context.Context, adm Admission, pace Pace) []Outcome {
 }
 
 // arrive has every client do something at its turn, and waits for all of them.
-// Where ctx ends, those who have not begun give up too.
+// When ctx ends, clients that have not begun give up too.
 func (p *Pool) arrive(ctx context.Context, pace Pace, do func(context.Context, *Client) (Tries, error)) []Outcome {
 	outcomes := make([]Outcome, len(p.Clients))
 	if pace.Patience > 0 {

@@ -109,7 +109,7 @@ func (b *browser) leave() {
 }
 
 // connect takes the kept connection or makes one. Another server's is closed
-// first: who waits for an open file holds none.
+// first: a client that waits for an open file holds none.
 func (b *browser) connect(ctx context.Context, to *url.URL) (*link, error) {
 	host := to.Host
 	if to.Port() == "" {

@@ -16,19 +16,19 @@ type Churn struct {
 	Admission Admission     `json:"admission"`
 }
 
-// Visits is what became of guests so far.
+// Visits counts the visits of guests so far.
 type Visits struct {
 	Came int `json:"came"`
-	In   int `json:"in"`   // had a lease and were logged in
-	Gone int `json:"gone"` // of those: logged out, seen to be out, lease given back
-	// Missed are comings that were due when every guest was there already.
+	In   int `json:"in"`   // leased and logged in
+	Gone int `json:"gone"` // of those: logged out, no longer admitted by the portal, lease released
+	// Missed are visits that were due while every guest was still there.
 	Missed   int       `json:"missed"`
-	LeaseMs  []float64 `json:"lease_ms"` // one value a guest that was in
+	LeaseMs  []float64 `json:"lease_ms"` // one value a guest that logged in
 	LoginMs  []float64 `json:"login_ms"`
-	Failures []string  `json:"failures"` // one text a guest that was not
+	Failures []string  `json:"failures"` // one text a visit that failed
 }
 
-// Visiting is guests that come and go, until Stop.
+// Visiting has guests come and go until Stop.
 type Visiting struct {
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -37,13 +37,13 @@ type Visiting struct {
 	visits Visits
 }
 
-// Visit has the pool's guests come and go: each leases, logs in, stays, logs out and
-// gives its lease back, and comes again when it is its turn.
+// Visit has the pool's guests come and go in turn: each leases, logs in, stays, logs out
+// and releases its lease.
 func (p *Pool) Visit(ctx context.Context, churn Churn) (*Visiting, error) {
 	if len(p.guests) == 0 || churn.PerSecond <= 0 {
-		return nil, fmt.Errorf("%d guests at %g a second: there is nobody to come", len(p.guests), churn.PerSecond)
+		return nil, fmt.Errorf("%d guests at %g a second: no guest would come", len(p.guests), churn.PerSecond)
 	}
-	rest, err := p.crowd.hold()
+	rest, err := p.host.hold()
 	if err != nil {
 		return nil, err
 	}
@@ -89,10 +89,10 @@ func (v *Visiting) run(ctx, comings context.Context, p *Pool, churn Churn) {
 
 var errStillIn = errors.New("it logged out, and the portal counts it as admitted")
 
-// visit is one guest's, from lease to release.
+// visit is one visit of a guest, from lease to release.
 func (v *Visiting) visit(ctx context.Context, p *Pool, c *Client, churn Churn) error {
 	start := time.Now()
-	if _, err := p.kind.acquire(c, ctx); err != nil {
+	if _, err := c.net.lease(ctx); err != nil {
 		return fmt.Errorf("leasing: %w", err)
 	}
 	leased := time.Now()
@@ -118,7 +118,7 @@ func (v *Visiting) visit(ctx context.Context, p *Pool, c *Client, churn Churn) e
 			return errStillIn
 		}
 	}
-	if err := p.kind.release(c, ctx); err != nil {
+	if err := c.net.release(ctx); err != nil {
 		return fmt.Errorf("leaving: %w", err)
 	}
 	v.note(func(all *Visits) { all.Gone++ })
@@ -131,7 +131,7 @@ func (v *Visiting) note(what func(*Visits)) {
 	what(&v.visits)
 }
 
-// Stop lets nobody else come, waits until all are gone, and tells what became of them.
+// Stop ends the arrivals, waits until all guests have left, and returns the counts.
 func (v *Visiting) Stop() Visits {
 	v.cancel()
 	<-v.done

@@ -14,10 +14,10 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 )
 
-// acquire gets an address over DHCP (RFC 2131: discover, offer, request, ack)
+// lease gets an address over DHCP (RFC 2131: discover, offer, request, ack)
 // and configures it. A second call renews nothing: the lease stands.
-func (c *Client) acquire(ctx context.Context) (Tries, error) {
-	if c.lease != nil {
+func (c *macvlanClient) lease(ctx context.Context) (Tries, error) {
+	if c.ack != nil {
 		return Tries{Count: 1}, nil
 	}
 	ack, tries, err := c.request(ctx)
@@ -31,10 +31,8 @@ func (c *Client) acquire(ctx context.Context) (Tries, error) {
 	if err := c.configure(ip, router); err != nil {
 		return tries, err
 	}
-	c.lease = ack
-	c.mu.Lock()
-	c.ip = ip.Addr()
-	c.mu.Unlock()
+	c.ack = ack
+	c.setIP(ip.Addr())
 	return tries, nil
 }
 
@@ -47,7 +45,7 @@ const (
 
 // request carries out one exchange. Its raw socket is closed at once: it would
 // go on to see, and copy to user space, every packet the client receives.
-func (c *Client) request(ctx context.Context) (ack *dhcpv4.DHCPv4, tries Tries, err error) {
+func (c *macvlanClient) request(ctx context.Context) (ack *dhcpv4.DHCPv4, tries Tries, err error) {
 	var raw net.PacketConn
 	err = c.ns.Do(func() (err error) {
 		raw, err = nclient4.NewRawUDPConn(macvlanName, nclient4.ClientPort)
@@ -116,15 +114,15 @@ func leaseAddress(ack *dhcpv4.DHCPv4) (netip.Prefix, netip.Addr, error) {
 
 // release gives the lease back: one datagram to the server, never answered
 // (RFC 2131, 4.4.6).
-func (c *Client) release(ctx context.Context) error {
-	if c.lease == nil {
+func (c *macvlanClient) release(ctx context.Context) error {
+	if c.ack == nil {
 		return nil
 	}
-	msg, err := dhcpv4.NewReleaseFromACK(c.lease)
+	msg, err := dhcpv4.NewReleaseFromACK(c.ack)
 	if err != nil {
 		return fmt.Errorf("releasing its lease: %w", err)
 	}
-	server := net.JoinHostPort(c.lease.ServerIdentifier().String(), strconv.Itoa(dhcpv4.ServerPort))
+	server := net.JoinHostPort(c.ack.ServerIdentifier().String(), strconv.Itoa(dhcpv4.ServerPort))
 	conn, err := dialIn(ctx, c.ns, "udp4", netip.AddrPortFrom(c.LocalIP(), dhcpv4.ClientPort), server)
 	if err != nil {
 		return fmt.Errorf("releasing its lease: %w", err)
@@ -133,6 +131,6 @@ func (c *Client) release(ctx context.Context) error {
 	if _, err := conn.Write(msg.ToBytes()); err != nil {
 		return fmt.Errorf("releasing its lease: %w", err)
 	}
-	c.lease = nil
+	c.ack = nil
 	return nil
 }

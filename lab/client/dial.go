@@ -6,62 +6,20 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// DialContext connects as this client. addr is a literal address and port.
-func (c *Client) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
-	if c.self != nil {
-		return c.dialPersona(ctx, network, addr)
-	}
-	if c.ns == nil {
-		d := &net.Dialer{}
-		if ip := c.LocalIP(); ip.IsValid() && isUDP(network) {
-			d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, 0))
-		} else if ip.IsValid() {
-			d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, 0))
-		}
-		return d.DialContext(ctx, network, addr)
-	}
-	return dialIn(ctx, c.ns, network, netip.AddrPortFrom(c.LocalIP(), 0), addr)
-}
-
-// dialPersona waits for one of the host's open files and connects. A log-in is over
-// long before TCP's keep-alive says anything, and ten thousand need not ask for it.
-func (c *Client) dialPersona(ctx context.Context, network, addr string) (net.Conn, error) {
-	room := c.self.crowd.room
-	select {
-	case room <- struct{}{}:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for an open file of the client host: %w", context.Cause(ctx))
-	}
-	d := &net.Dialer{Timeout: longestAttempt, KeepAlive: -1}
-	if ip := c.LocalIP(); isUDP(network) {
+// dialer binds to the client's address, in the host's namespace.
+func (c *Client) dialer(network string) *net.Dialer {
+	d := &net.Dialer{}
+	if ip := c.LocalIP(); ip.IsValid() && isUDP(network) {
 		d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, 0))
-	} else {
+	} else if ip.IsValid() {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, 0))
 	}
-	conn, err := d.DialContext(ctx, network, addr)
-	if err != nil {
-		<-room
-		return nil, err
-	}
-	return &roomyConn{Conn: conn, room: room}, nil
-}
-
-// roomyConn gives its place among the host's open files back when it is closed.
-type roomyConn struct {
-	net.Conn
-	room chan struct{}
-	once sync.Once
-}
-
-func (c *roomyConn) Close() error {
-	defer c.once.Do(func() { <-c.room })
-	return c.Conn.Close()
+	return d
 }
 
 func isUDP(network string) bool { return network == "udp" || network == "udp4" }

@@ -65,7 +65,7 @@ func Login(ctx context.Context, n Network, adm Admission, num int) error {
 	return err
 }
 
-// tryLogin is Login that tells how often it tried. each bounds one attempt.
+// tryLogin is Login with the number of attempts. each bounds one of them.
 func tryLogin(ctx context.Context, n Network, adm Admission, num int, each time.Duration) (tries Tries, err error) {
 	p, err := portalOf(n, adm, num)
 	if err != nil {

@@ -31,26 +31,31 @@ func (f *formPortal) login(ctx context.Context) error {
 		return err
 	}
 	if page.Host != f.adm.Portal {
-		return nil // not caught: status will tell
+		return nil // not redirected: Login asks for the status next
 	}
-	form, err := parseForm(page, body, "password")
+	asks := func(f form) bool { return f.has("password") }
+	form, err := findForm(page, body, asks)
 	if err != nil {
 		return fmt.Errorf("the login page %s: %w", shorten(page), err)
 	}
-	for name, kind := range form.kinds {
-		switch kind {
+	for i, in := range form.inputs {
+		switch in.kind {
 		case "password":
-			form.values.Set(name, f.adm.Password)
+			form.inputs[i].value = f.adm.Password
 		case "text", "email", "":
-			form.values.Set(name, f.user)
+			form.inputs[i].value = f.user
 		}
 	}
-	page, body, err = f.submit(ctx, form)
+	page, body, err = f.submit(ctx, page, form)
 	if err != nil {
 		return err
 	}
-	if _, err := parseForm(page, body, "password"); err == nil {
-		return fmt.Errorf("asked for the password again at %s: %w", shorten(page), errRefused)
+	// Reading a page's forms is a tenth of what a log-in costs, and the usual page after it
+	// does not name a password.
+	if strings.Contains(strings.ToLower(body), "password") {
+		if _, err := findForm(page, body, asks); err == nil {
+			return fmt.Errorf("asked for the password again at %s: %w", shorten(page), errRefused)
+		}
 	}
 	f.loggedIn = page.String()
 	return nil
@@ -79,21 +84,27 @@ func (f *formPortal) logout(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	form, err := parseForm(page, body, "")
+	form, err := findForm(page, body, func(form) bool { return true })
 	if err != nil {
 		return fmt.Errorf("the status page %s: %w", shorten(page), err)
 	}
-	_, _, err = f.submit(ctx, form)
+	_, _, err = f.submit(ctx, page, form)
 	return err
 }
 
-// submit sends a form as browsers do, and returns the page it led to.
-func (f *formPortal) submit(ctx context.Context, form form) (*url.URL, string, error) {
-	if form.method == http.MethodPost {
-		return f.open(ctx, http.MethodPost, form.action.String(), form.values)
+// submit sends a form of a page as browsers do, and returns the page it led to.
+func (f *formPortal) submit(ctx context.Context, page *url.URL, form form) (*url.URL, string, error) {
+	to, values := *page, url.Values{}
+	if form.action != nil {
+		to = *form.action
 	}
-	to := *form.action
-	to.RawQuery = form.values.Encode()
+	for _, in := range form.inputs {
+		values.Set(in.name, in.value)
+	}
+	if form.method == http.MethodPost {
+		return f.open(ctx, http.MethodPost, to.String(), values)
+	}
+	to.RawQuery = values.Encode()
 	return f.open(ctx, http.MethodGet, to.String(), nil)
 }
 
@@ -129,43 +140,6 @@ func originOf(address string) string {
 		return u.Scheme + "://" + u.Host
 	}
 	return "null"
-}
-
-// form is a form of a page: what it sends, where, and what kinds of input it has.
-type form struct {
-	method string
-	action *url.URL
-	values url.Values
-	kinds  map[string]string // type by name, lower case
-}
-
-// parseForm finds the first form of a page that has an input of the kind; an
-// empty kind takes any form. The error wraps errNoForm when there is none.
-func parseForm(page *url.URL, body, kind string) (form, error) {
-	for head, content := range forms(body) {
-		tag := attributes(head)
-		f := form{method: strings.ToUpper(tag["method"]), values: url.Values{}, kinds: map[string]string{}}
-		found := kind == ""
-		for input := range inputs(content) {
-			a := attributes(input)
-			if a["name"] == "" {
-				continue
-			}
-			f.values.Set(a["name"], a["value"])
-			f.kinds[a["name"]] = strings.ToLower(a["type"])
-			found = found || f.kinds[a["name"]] == kind
-		}
-		if !found {
-			continue
-		}
-		to, err := page.Parse(tag["action"])
-		if err != nil {
-			return form{}, fmt.Errorf("the form's action %q: %w", tag["action"], err)
-		}
-		f.action = to
-		return f, nil
-	}
-	return form{}, noForm(body)
 }
 
 var _ portal = (*formPortal)(nil)

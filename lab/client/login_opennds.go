@@ -147,34 +147,22 @@ func (o *openNDSPortal) get(ctx context.Context, address, accept string) (*answe
 // a kilobyte of base64.
 func shorten(u *url.URL) string { return u.Scheme + "://" + u.Host + u.Path }
 
-// errNoForm says that a page asks nothing of its reader.
-var errNoForm = errors.New("no form to submit")
-
 // firstForm returns the URL that submitting the page's first form with an
 // action asks for, by method GET as openNDS's forms are. A form without an
 // action is a button with a script behind it and asks nothing. The error wraps
 // errNoForm when there is none.
 func firstForm(page *url.URL, body string) (string, error) {
-	for tag, content := range forms(body) {
-		action, ok := attributes(tag)["action"]
-		if !ok {
-			continue
-		}
-		to, err := page.Parse(action)
-		if err != nil {
-			return "", fmt.Errorf("the form's action %q: %w", action, err)
-		}
-		// In the page's order, as browsers send it: openNDS's scripts want fas first.
-		var query []string
-		for input := range inputs(content) {
-			if a := attributes(input); a["name"] != "" {
-				query = append(query, url.QueryEscape(a["name"])+"="+url.QueryEscape(a["value"]))
-			}
-		}
-		to.RawQuery = strings.Join(query, "&")
-		return to.String(), nil
+	form, err := findForm(page, body, func(f form) bool { return f.action != nil })
+	if err != nil {
+		return "", err
 	}
-	return "", noForm(body)
+	// In the page's order, as browsers send it: openNDS's scripts want fas first.
+	query := make([]string, len(form.inputs))
+	for i, in := range form.inputs {
+		query[i] = url.QueryEscape(in.name) + "=" + url.QueryEscape(in.value)
+	}
+	form.action.RawQuery = strings.Join(query, "&")
+	return form.action.String(), nil
 }
 
 var _ portal = (*openNDSPortal)(nil)

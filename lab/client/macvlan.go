@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
+	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // macvlanName is the interface every macvlan client has in its own namespace.
@@ -17,9 +21,37 @@ const macvlanName = "lan0"
 // clients and hosts alike, segments: the first burst of a stream leaves whole.
 const InitialWindow = 64
 
-// createMacvlan makes a client as study 1 does for portals (5.1.2): a network
-// namespace and a macvlan in bridge mode with a MAC address of its own.
-func (c *Client) createMacvlan(context.Context) (err error) {
+// KindMacvlan is study 1's client of a portal (5.1.2): a network namespace and a macvlan
+// with a hardware address and a lease of its own.
+const KindMacvlan = "macvlan"
+
+var macvlanKind = Kind{
+	Name: KindMacvlan,
+	// The files of one agent suffice for so many where their hard limit is a common 20,000: a
+	// namespace and the sockets of a log-in each. Those that send share one /24 network with
+	// the clean router's clients.
+	Most: 4000, MostSending: 250,
+	Leases: true, Programs: true,
+	Needs: heavyNeeds,
+	MTU:   traffic.EthernetMTU,
+	Times: Times{Stay: 20 * time.Millisecond, Storm: 5 * time.Millisecond, Login: 50 * time.Millisecond},
+	open: func(Config) (host, error) {
+		return separate(func(c *Client) attachment { return &macvlanClient{Client: c} }), nil
+	},
+}
+
+// heavyNeeds is what a client with a namespace takes: its files are the namespace, its
+// counters, a stream and a probe of the round-trip time.
+var heavyNeeds = Needs{KiB: 2 << 10, Files: 4, Namespaces: 1}
+
+// macvlanClient leases in a namespace of its own.
+type macvlanClient struct {
+	*Client
+	ack *dhcpv4.DHCPv4 // the lease; nil without one
+}
+
+// create makes the namespace and the interface in it.
+func (c *macvlanClient) create(context.Context) (err error) {
 	if c.ns, err = NewNamespace(); err != nil {
 		return err
 	}
@@ -55,7 +87,7 @@ func (c *Client) createMacvlan(context.Context) (err error) {
 }
 
 // inside runs fn with a netlink socket of the client's namespace.
-func (c *Client) inside(fn func(*netlink.Handle) error) error {
+func (c *macvlanClient) inside(fn func(*netlink.Handle) error) error {
 	h, err := netlink.NewHandleAt(netns.NsHandle(c.ns.File().Fd()))
 	if err != nil {
 		return fmt.Errorf("opening netlink: %w", err)
@@ -65,7 +97,7 @@ func (c *Client) inside(fn func(*netlink.Handle) error) error {
 }
 
 // configure gives the client's interface an address and a default route.
-func (c *Client) configure(ip netip.Prefix, router netip.Addr) error {
+func (c *macvlanClient) configure(ip netip.Prefix, router netip.Addr) error {
 	return c.inside(func(h *netlink.Handle) error {
 		link, err := h.LinkByName(macvlanName)
 		if err != nil {
@@ -96,3 +128,9 @@ func resolve(h *netlink.Handle, link netlink.Link, router netip.Addr) error {
 	}
 	return nil
 }
+
+func (c *macvlanClient) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	return dialIn(ctx, c.ns, network, netip.AddrPortFrom(c.LocalIP(), 0), addr)
+}
+
+var _ attachment = (*macvlanClient)(nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"sync"
 	"time"
@@ -11,109 +12,129 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/client/persona"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// AnnounceMost is up to how many personas of a host ask for the router's hardware address
-// once they have a lease, as any client does before its first packet: the router so
-// learns theirs. More would overrun the machine's table of neighbours, which has
-// room for a thousand; the lab tells the router of them instead.
-const AnnounceMost = 250
+// KindPersona is a hardware address and a lease for each client, all in the namespace
+// of the host: see package persona.
+const KindPersona = "persona"
 
-// crowd is what the personas of one host share.
-type crowd struct {
+const (
+	mostPersonas = 65_000 // the number of a client is two bytes of its hardware address
+	// learnPersonas is up to how many personas of a host ask for the router's hardware
+	// address once they have a lease, as any client does before its first packet: the router
+	// learns theirs from the question. More would overrun the machine's neighbour table, which
+	// has room for a thousand.
+	learnPersonas = 250
+)
+
+var personaKind = Kind{
+	Name: KindPersona,
+	Most: mostPersonas, MostSending: mostPersonas,
+	Leases: true, Static: true, Guests: true, Shared: true,
+	Needs:     Needs{KiB: 20, Files: 1},
+	LearnMost: learnPersonas,
+	MTU:       traffic.EthernetMTU,
+	Times: Times{
+		Stay: time.Millisecond, Storm: 500 * time.Microsecond,
+		Login: 50 * time.Millisecond, FastLogin: 900 * time.Microsecond, // 65,000 took 52 to 58 s
+	},
+	open: func(cfg Config) (host, error) { return newPersonaHost(cfg) },
+}
+
+// personaHost is what the personas of one host share.
+type personaHost struct {
 	link     *persona.Link
 	dhcp     *persona.DHCP
 	announce bool
-	room     chan struct{} // has a place for each socket that log-ins may have open at once
+	sockets  chan struct{} // has a place for each socket that log-ins may have open at once
 
 	mu     sync.Mutex         // guards owners
 	owners map[netip.Addr]int // number of the client that has the address
 }
 
-// self is one persona's part of the crowd.
-type self struct {
-	crowd  *crowd
-	static netip.Addr // the address it has without asking; the zero Addr: it leases
-
-	mu    sync.Mutex // guards what follows
-	lease persona.Lease
-	until time.Time // when the lease ends, or a static address was taken up; zero without an address
-	// declines is that it declines the next address it is given.
-	declines bool
-}
-
-// newCrowd prepares the host's link for personas.
-func newCrowd(cfg Config) (*crowd, error) {
+// newPersonaHost prepares the host's link.
+func newPersonaHost(cfg Config) (*personaHost, error) {
 	link, err := persona.Open(persona.Config{Interface: cfg.Parent, LAN: cfg.LAN.Masked(), Clients: cfg.Count + cfg.Guests, Window: InitialWindow})
 	if err != nil {
 		return nil, err
 	}
-	w := &crowd{link: link, announce: cfg.Count <= AnnounceMost, room: make(chan struct{}, socketRoom()), owners: map[netip.Addr]int{}}
-	if w.dhcp, err = persona.NewDHCP(cfg.Parent); err != nil {
+	h := &personaHost{link: link, announce: cfg.Count <= learnPersonas, sockets: make(chan struct{}, mostSockets()), owners: map[netip.Addr]int{}}
+	if h.dhcp, err = persona.NewDHCP(cfg.Parent); err != nil {
 		return nil, errors.Join(err, link.Close())
 	}
-	return w, nil
+	return h, nil
 }
 
 // FilesBeside are kept free for all else that an agent has open: programs, clients,
 // sockets of another kind.
 const FilesBeside = 1024
 
-// socketRoom is how many sockets of log-ins may be open at once: what the limit of
+// mostSockets is how many sockets of log-ins may be open at once: what the limit of
 // open files leaves. More clients than that wait for each other.
-func socketRoom() int {
+func mostSockets() int {
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
-		return MaxPersona // every Linux has this limit
+		return mostPersonas // every Linux has this limit
 	}
 	return socketsWithin(files.Cur)
 }
 
-// socketsWithin is socketRoom under a limit of open files. Of a low one all else gets
-// no more than half.
+// socketsWithin is mostSockets under a limit of open files. FilesBeside of them, or half
+// of a low limit, are left for the rest of the agent.
 func socketsWithin(files uint64) int {
-	files = min(files, MaxPersona+FilesBeside)
+	files = min(files, mostPersonas+FilesBeside)
 	return int(max(1, files-min(FilesBeside, files/2)))
 }
 
-// hold keeps the DHCP socket open until done is called; a nil crowd has none.
-func (w *crowd) hold() (done func(), err error) {
-	if w == nil {
-		return func() {}, nil
+// attach makes a persona of c. Guests lease where other clients have static addresses.
+func (h *personaHost) attach(c *Client) attachment {
+	p := &personaClient{Client: c, host: h}
+	if first, guests := c.cfg.FirstStatic, c.cfg.Guests > 0 && c.Num >= c.cfg.FirstGuest; first.IsValid() && !guests {
+		p.static = after(first, c.Num-1)
 	}
-	return w.dhcp.Rest, w.dhcp.Hold()
+	return p
 }
 
-func (w *crowd) close() error {
-	if w == nil {
-		return nil
-	}
-	return w.link.Close()
-}
+// hold keeps the DHCP socket open until done is called.
+func (h *personaHost) hold() (done func(), err error) { return h.dhcp.Rest, h.dhcp.Hold() }
 
-// claim makes client num the owner of an address; false when another has it.
-func (w *crowd) claim(ip netip.Addr, num int) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if owner, taken := w.owners[ip]; taken && owner != num {
+func (h *personaHost) close() error { return h.link.Close() }
+
+// claim makes client num the owner of an address; false when another client has it.
+func (h *personaHost) claim(ip netip.Addr, num int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if owner, taken := h.owners[ip]; taken && owner != num {
 		return false
 	}
-	w.owners[ip] = num
+	h.owners[ip] = num
 	return true
 }
 
-func (w *crowd) disown(ip netip.Addr, num int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.owners[ip] == num {
-		delete(w.owners, ip)
+func (h *personaHost) disown(ip netip.Addr, num int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.owners[ip] == num {
+		delete(h.owners, ip)
 	}
 }
 
-func (c *Client) createPersona(context.Context) error { return nil }
+// personaClient is one persona.
+type personaClient struct {
+	*Client
+	host   *personaHost
+	static netip.Addr // the address it has without asking; the zero Addr: it leases
+
+	state sync.Mutex // guards what follows
+	held  persona.Lease
+	has   bool // an address, static or leased
+}
+
+func (c *personaClient) create(context.Context) error { return nil }
 
 // mac is the persona's hardware address.
-func (c *Client) mac() persona.MAC { return persona.MAC(c.MAC) }
+func (c *personaClient) mac() persona.MAC { return persona.MAC(c.MAC) }
 
 // mostDeclines bounds how often a persona declines an address in one go.
 const mostDeclines = 3
@@ -121,33 +142,32 @@ const mostDeclines = 3
 // errTaken is why an address is declined.
 var errTaken = errors.New("another client has the address it was given")
 
-// acquirePersona gets a persona an address over DHCP, or the static one it has. An address that another has
-// is declined, and asked for anew (RFC 2131, 3.1, 5). A second call renews nothing.
-func (c *Client) acquirePersona(ctx context.Context) (Tries, error) {
-	s := c.self
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.until.IsZero() {
+// lease gets a persona an address over DHCP, or the static one it has. An address that
+// another client has is declined, and asked for anew (RFC 2131, 3.1, 5). A second call
+// renews nothing.
+func (c *personaClient) lease(ctx context.Context) (Tries, error) {
+	c.state.Lock()
+	defer c.state.Unlock()
+	if c.has {
 		return Tries{Count: 1}, nil
 	}
-	if s.static.IsValid() {
-		return Tries{Count: 1}, c.takeUp(s.static)
+	if c.static.IsValid() {
+		return Tries{Count: 1}, c.takeStatic()
 	}
 	var all Tries
 	for n := 1; ; n++ {
-		lease, tries, err := s.crowd.dhcp.Lease(ctx, c.mac())
-		all.add(tries)
+		lease, tries, err := c.host.dhcp.Lease(ctx, c.mac())
+		all.Add(tries)
 		if err != nil {
 			return all, fmt.Errorf("asking for a lease: %w", err)
 		}
-		if !s.declines && s.crowd.claim(lease.Addr.Addr(), c.Num) {
+		if c.host.claim(lease.Addr.Addr(), c.Num) {
 			return all, c.settle(lease)
 		}
-		s.declines = false
 		if all.Refusal == nil {
 			all.Refusal = errTaken
 		}
-		if err := s.crowd.dhcp.Decline(c.mac(), lease); err != nil {
+		if err := c.host.dhcp.Decline(c.mac(), lease); err != nil {
 			return all, fmt.Errorf("declining %s: %w", lease.Addr.Addr(), err)
 		}
 		if n == mostDeclines {
@@ -156,90 +176,88 @@ func (c *Client) acquirePersona(ctx context.Context) (Tries, error) {
 	}
 }
 
-// takeUp settles at a static address. The caller holds the lock of c.self.
-func (c *Client) takeUp(ip netip.Addr) error {
-	if !c.self.crowd.claim(ip, c.Num) {
-		return fmt.Errorf("%w: %s", errTaken, ip)
+// takeStatic settles at the static address. The caller holds the lock of state.
+func (c *personaClient) takeStatic() error {
+	if !c.host.claim(c.static, c.Num) {
+		return fmt.Errorf("%w: %s", errTaken, c.static)
 	}
-	return c.settle(persona.Lease{Addr: netip.PrefixFrom(ip, c.cfg.LAN.Bits()), Router: c.cfg.Gateway})
+	return c.settle(persona.Lease{Addr: netip.PrefixFrom(c.static, c.cfg.LAN.Bits()), Router: c.cfg.Gateway})
 }
 
-// add counts another exchange's tries.
-func (t *Tries) add(more persona.Tries) {
-	t.Count += more.Count
-	if t.Refusal == nil {
-		t.Refusal = more.Refusal
-	}
-}
-
-// settle takes up a lease. The caller holds the lock of c.self.
-func (c *Client) settle(lease persona.Lease) error {
-	w := c.self.crowd
-	ip := lease.Addr.Addr()
+// settle makes the address of a lease the client's. The caller holds the lock of state.
+func (c *personaClient) settle(lease persona.Lease) error {
+	h, ip := c.host, lease.Addr.Addr()
 	if lease.Router.IsValid() {
-		if err := w.link.SetRouter(lease.Router); err != nil {
+		if err := h.link.SetRouter(lease.Router); err != nil {
 			return err
 		}
 	}
-	if err := w.link.Put(ip, c.mac()); err != nil {
+	if err := h.link.Put(ip, c.mac()); err != nil {
 		return err
 	}
-	c.self.lease, c.self.until = lease, time.Now().Add(lease.Length)
-	c.mu.Lock()
-	c.ip = ip
-	c.mu.Unlock()
-	if !w.announce {
+	c.held, c.has = lease, true
+	c.setIP(ip)
+	if !h.announce {
 		return nil
 	}
-	return w.dhcp.Ask(c.mac(), lease)
+	return h.dhcp.Ask(c.mac(), lease)
 }
 
-// depart gives up the address on this side. The caller holds the lock of c.self.
-func (c *Client) depart() error {
-	ip := c.self.lease.Addr.Addr()
-	c.self.until = time.Time{}
-	c.mu.Lock()
-	c.ip = netip.Addr{}
-	c.mu.Unlock()
-	c.self.crowd.disown(ip, c.Num)
-	return c.self.crowd.link.Remove(ip)
+// depart gives up the address on this side. The caller holds the lock of state.
+func (c *personaClient) depart() error {
+	ip := c.held.Addr.Addr()
+	c.has = false
+	c.setIP(netip.Addr{})
+	c.host.disown(ip, c.Num)
+	return c.host.link.Remove(ip)
 }
 
-func (c *Client) releasePersona(context.Context) error {
-	s := c.self
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.until.IsZero() {
+func (c *personaClient) release(context.Context) error {
+	c.state.Lock()
+	defer c.state.Unlock()
+	if !c.has {
 		return nil
 	}
-	if !s.static.IsValid() {
-		if err := s.crowd.dhcp.Release(c.mac(), s.lease); err != nil {
+	if !c.static.IsValid() {
+		if err := c.host.dhcp.Release(c.mac(), c.held); err != nil {
 			return fmt.Errorf("releasing its lease: %w", err)
 		}
 	}
 	return c.depart()
 }
 
-// renewPersona extends its lease, also before half of it is over.
-func (c *Client) renewPersona(ctx context.Context) (Tries, error) {
-	s := c.self
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.leased() {
-		return Tries{Count: 1}, errNoLease
+// dial waits for one of the host's open files and connects. A log-in is over long before
+// TCP's keep-alive sends anything, and ten thousand connections need not set it.
+func (c *personaClient) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	places := c.host.sockets
+	select {
+	case places <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for an open file of the client host: %w", context.Cause(ctx))
 	}
-	var all Tries
-	lease, tries, err := s.crowd.dhcp.Renew(ctx, c.mac(), s.lease)
-	all.add(tries)
+	d := c.dialer(network)
+	d.Timeout, d.KeepAlive = longestAttempt, -1
+	conn, err := d.DialContext(ctx, network, addr)
 	if err != nil {
-		return all, fmt.Errorf("renewing its lease: %w", err)
+		<-places
+		return nil, err
 	}
-	s.lease.Length, s.until = lease.Length, time.Now().Add(lease.Length)
-	return all, nil
+	return &countedSocket{Conn: conn, places: places}, nil
 }
 
-// leased reports whether it has an address that a server gave it. The caller holds
-// the lock.
-func (s *self) leased() bool { return !s.until.IsZero() && !s.static.IsValid() }
+// countedSocket gives its place among the host's open files back when it is closed.
+type countedSocket struct {
+	net.Conn
+	places chan struct{}
+	once   sync.Once
+}
 
-var errNoLease = errors.New("it has no lease")
+func (s *countedSocket) Close() error {
+	defer s.once.Do(func() { <-s.places })
+	return s.Conn.Close()
+}
+
+var (
+	_ host       = (*personaHost)(nil)
+	_ attachment = (*personaClient)(nil)
+)

@@ -6,15 +6,34 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// createVeth makes a client as study 1 does for its clean machine (5.1.1): a
-// veth pair, one end with a static address, the other up and unused. The
+// KindVeth is study 1's clean machine (5.1.1): a veth pair with a static address for
+// each client, all in the namespace of the host.
+const KindVeth = "veth"
+
+var vethKind = Kind{
+	Name: KindVeth,
+	Most: 250, MostSending: 250, // the study's /24 network ends there
+	Static: true, Programs: true,
+	Needs: heavyNeeds, // less than that: a client has no namespace
+	MTU:   traffic.EthernetMTU,
+	Times: Times{Stay: 20 * time.Millisecond, Storm: 5 * time.Millisecond, Login: 50 * time.Millisecond},
+	open:  func(Config) (host, error) { return separate(func(c *Client) attachment { return vethClient{c} }), nil },
+}
+
+// vethClient has its address from the moment it is created.
+type vethClient struct{ *Client }
+
+// create makes the pair: one end has the address, the other is up and unused. The
 // address gets no prefix route, which the study deletes afterwards.
-func (c *Client) createVeth(context.Context) error {
+func (c vethClient) create(context.Context) error {
 	name, peer := fmt.Sprintf("vnic%d", c.Num), fmt.Sprintf("vnicp%d", c.Num)
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = name
@@ -49,9 +68,7 @@ func (c *Client) createVeth(context.Context) error {
 		return err
 	}
 	c.MAC = parent.Attrs().HardwareAddr
-	c.mu.Lock()
-	c.ip = ip
-	c.mu.Unlock()
+	c.setIP(ip)
 	return nil
 }
 
@@ -62,8 +79,11 @@ func after(ip netip.Addr, n int) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// keepStatic is how a client with a static address leases: it has it already.
-func (c *Client) keepStatic(context.Context) (Tries, error) { return Tries{Count: 1}, nil }
+func (c vethClient) lease(context.Context) (Tries, error) { return Tries{Count: 1}, nil }
+func (c vethClient) release(context.Context) error        { return nil }
 
-// keep is how it gives it back.
-func (c *Client) keep(context.Context) error { return nil }
+func (c vethClient) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	return c.dialer(network).DialContext(ctx, network, addr)
+}
+
+var _ attachment = vethClient{}

@@ -12,14 +12,17 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // Version of the JSON of a Comparison.
-const Version = 1
+const Version = 2
 
 // Options of Runs and Single; the zero value is usable.
 type Options struct {
@@ -54,6 +57,9 @@ type Comparison struct {
 	B          Side    `json:"b"`
 	Confidence float64 `json:"confidence"`
 	Delta      float64 `json:"delta"`
+	// Metric is what is judged, Beside what is shown beside it.
+	Metric analysis.Metric   `json:"metric"`
+	Beside []analysis.Metric `json:"beside"`
 
 	// Differences between the two environments and experiments: they may explain a change.
 	Differences []Difference `json:"differences"`
@@ -85,12 +91,12 @@ type Side struct {
 
 // Measured is what one run says of a cell.
 type Measured struct {
-	Pairs         int               `json:"pairs"`
-	Rejected      int               `json:"rejected"`
-	DeliveredMbps analysis.Number   `json:"delivered_mbps"`
-	OverheadRatio analysis.Estimate `json:"overhead_ratio"`
-	CPUCorePct    analysis.Estimate `json:"cpu_core_pct"`
-	NsPerPacket   analysis.Estimate `json:"ns_per_packet"`
+	Pairs    int `json:"pairs"`
+	Rejected int `json:"rejected"`
+	// Judged is the metric that the comparison judges: of costs the overhead ratio.
+	Judged analysis.Estimate `json:"judged"`
+	// Metrics are the device's further figures that are shown beside it.
+	Metrics map[string]analysis.Estimate `json:"metrics"`
 }
 
 // Verdicts on a cell of B against the same in A.
@@ -107,8 +113,7 @@ type Cell struct {
 	A  *Measured   `json:"a"` // nil when a single run is judged
 	B  Measured    `json:"b"`
 
-	// Change is B's overhead ratio over A's, with Welch's interval over the
-	// blocks' log ratios; N is the blocks of both runs.
+	// Change is B's judged metric over A's; N is the blocks of both runs.
 	Change analysis.Estimate `json:"change"`
 	// PDifferent and PEquivalent are adjusted for the number of cells.
 	PDifferent   analysis.Number `json:"p_different"`
@@ -117,10 +122,9 @@ type Cell struct {
 	VerdictNote  string          `json:"verdict_note"`
 	BlocksNeeded *int            `json:"blocks_needed"` // further blocks, of each run
 
-	// Absolute figures, B over A; they decide nothing, and mean nothing when
-	// the machine is another.
-	NsPerPacketChange analysis.Estimate `json:"ns_per_packet_change"`
-	CPUChange         analysis.Estimate `json:"cpu_change"`
+	// Changes are those of the further metrics, B over A; they decide nothing, and
+	// mean nothing when the machine is another.
+	Changes map[string]analysis.Estimate `json:"changes"`
 
 	Regression *Decision `json:"regression"` // nil without such a limit
 	Overhead   *Decision `json:"overhead"`
@@ -136,18 +140,22 @@ func Runs(a, b Input, opts Options) Comparison {
 		Version: Version, A: &sideA, B: sideOf(b, sb), Confidence: opts.Confidence, Delta: opts.Delta,
 		NoiseFloorPct: noiseFloor(sa.AA, sb.AA), OnlyA: []result.Cell{}, OnlyB: []result.Cell{}, Cells: []Cell{},
 	}
+	c.judge(sb)
 	c.Differences, c.SameMachine = differences(a.Run, b.Run)
+	if sa.Measure != sb.Measure {
+		sa.Cells = nil // their metrics have nothing in common
+	}
 	for _, cb := range sb.Cells {
-		i := slices.IndexFunc(sa.Cells, func(ca analysis.Cell) bool { return keyOf(ca) == keyOf(cb) })
+		i := slices.IndexFunc(sa.Cells, func(ca analysis.Cell) bool { return ca.Cell == cb.Cell })
 		if i < 0 {
-			c.OnlyB = append(c.OnlyB, keyOf(cb))
+			c.OnlyB = append(c.OnlyB, cb.Cell)
 			continue
 		}
-		c.Cells = append(c.Cells, pairUp(sa.Cells[i], cb, opts))
+		c.Cells = append(c.Cells, c.pairUp(sa.Cells[i], cb, opts))
 	}
 	for _, ca := range sa.Cells {
-		if !slices.ContainsFunc(sb.Cells, func(cb analysis.Cell) bool { return keyOf(ca) == keyOf(cb) }) {
-			c.OnlyA = append(c.OnlyA, keyOf(ca))
+		if !slices.ContainsFunc(sb.Cells, func(cb analysis.Cell) bool { return ca.Cell == cb.Cell }) {
+			c.OnlyA = append(c.OnlyA, ca.Cell)
 		}
 	}
 	c.Multiplicity = c.verdicts(opts)
@@ -165,10 +173,11 @@ func Single(b Input, opts Options) Comparison {
 		Multiplicity: analysis.Multiplicity{Method: analysis.MethodHolm},
 		Warnings:     append([]string{}, s.Warnings...),
 	}
+	c.judge(s)
 	for _, cell := range s.Cells {
 		c.Cells = append(c.Cells, Cell{
-			At: keyOf(cell), B: measured(cell), Change: unknown(), NsPerPacketChange: unknown(), CPUChange: unknown(),
-			PDifferent: analysis.Absent(), PEquivalent: analysis.Absent(), change: noEvidence(), overhead: alone(logOverhead(cell)),
+			At: cell.Cell, B: c.measured(cell), Change: analysis.Unknown(), Changes: map[string]analysis.Estimate{},
+			PDifferent: analysis.Absent(), PEquivalent: analysis.Absent(), change: noEvidence(), overhead: c.overhead(cell),
 		})
 	}
 	c.judgeGate(opts)
@@ -176,7 +185,7 @@ func Single(b Input, opts Options) Comparison {
 }
 
 func summarise(in Input, opts Options) analysis.Summary {
-	return analysis.Summarise(in.Run, analysis.Options{Delta: opts.Delta, Confidence: opts.Confidence})
+	return measure.Summarise(in.Run, analysis.Options{Delta: opts.Delta, Confidence: opts.Confidence})
 }
 
 func sideOf(in Input, s analysis.Summary) Side {
@@ -188,29 +197,57 @@ func sideOf(in Input, s analysis.Summary) Side {
 	return side
 }
 
-func keyOf(c analysis.Cell) result.Cell {
-	return result.NewCell(result.DUT, c.DUT, result.Clients, c.Clients, result.OfferedMbps, float64(c.OfferedMbps), result.Direction, c.Direction, result.Profile, c.Profile)
+// judge settles by which metric cells are compared.
+func (c *Comparison) judge(s analysis.Summary) {
+	c.Metric, c.Beside = s.Judged(), []analysis.Metric{}
+	for _, m := range s.Metrics {
+		if m.Short != "" {
+			c.Beside = append(c.Beside, m)
+		}
+	}
 }
 
-func measured(c analysis.Cell) Measured {
-	return Measured{
-		Pairs: c.Pairs, Rejected: c.Rejected, DeliveredMbps: c.DeliveredMbps,
-		OverheadRatio: c.OverheadRatio, CPUCorePct: c.CPUCorePct, NsPerPacket: c.Intervals.NsPerPacket,
+func (c *Comparison) measured(cell analysis.Cell) Measured {
+	m := Measured{Pairs: cell.Pairs, Rejected: cell.Rejected, Judged: cell.Device(c.Metric.Name), Metrics: map[string]analysis.Estimate{}}
+	if c.Metric.Against != analysis.NotCompared {
+		m.Judged = cell.Change(c.Metric.Name)
 	}
+	for _, beside := range c.Beside {
+		m.Metrics[beside.Name] = cell.Device(beside.Name)
+	}
+	if delivered := cell.Device(cost.Delivered); delivered.Mean.Known() {
+		m.Metrics[cost.Delivered] = delivered
+	}
+	return m
+}
+
+// log is the logarithm of a cell's judged metric: of a ratio over its blocks, of
+// another figure from its interval.
+func (c *Comparison) log(cell analysis.Cell, opts Options) inference.Sample {
+	if c.Metric.Against == analysis.AsRatio {
+		return logRatio(cell.Change(c.Metric.Name), cell.SDLog)
+	}
+	return logOf(cell.Device(c.Metric.Name), opts.Confidence)
+}
+
+// overhead holds a cell against the clean router; no evidence where there is none.
+func (c *Comparison) overhead(cell analysis.Cell) evidence {
+	if c.Metric.Against != analysis.AsRatio {
+		return noEvidence()
+	}
+	return alone(logRatio(cell.Change(c.Metric.Name), cell.SDLog))
 }
 
 // pairUp computes the changes of one cell; the verdict follows when all are known.
-func pairUp(a, b analysis.Cell, opts Options) Cell {
-	ma, mb := measured(a), measured(b)
-	c := Cell{At: keyOf(b), A: &ma, B: mb, overhead: alone(logOverhead(b))}
-	c.change = difference(logOverhead(a), logOverhead(b))
-	c.Change = c.change.ratio(opts.Confidence)
-	relative := func(a, b analysis.Estimate) analysis.Estimate {
-		return difference(logOf(a, opts.Confidence), logOf(b, opts.Confidence)).ratio(opts.Confidence)
+func (c *Comparison) pairUp(a, b analysis.Cell, opts Options) Cell {
+	ma := c.measured(a)
+	out := Cell{At: b.Cell, A: &ma, B: c.measured(b), overhead: c.overhead(b), Changes: map[string]analysis.Estimate{}}
+	out.change = difference(c.log(a, opts), c.log(b, opts))
+	out.Change = out.change.ratio(opts.Confidence)
+	for _, m := range c.Beside {
+		out.Changes[m.Name] = difference(logOf(a.Device(m.Name), opts.Confidence), logOf(b.Device(m.Name), opts.Confidence)).ratio(opts.Confidence)
 	}
-	c.NsPerPacketChange = relative(ma.NsPerPacket, mb.NsPerPacket)
-	c.CPUChange = relative(ma.CPUCorePct, mb.CPUCorePct)
-	return c
+	return out
 }
 
 // noiseFloor is the most by which two clean routers differed, in per cent.
@@ -265,11 +302,11 @@ func (c *Comparison) verdict(cell *Cell, opts Options) {
 	case certain && c.belowFloor(change):
 		cell.VerdictNote = fmt.Sprintf("no more than two clean routers differ by (%.2f %%)", float64(c.NoiseFloorPct))
 		return
-	case certain && change > limit:
-		cell.Verdict, cell.VerdictNote = Worse, "costs more than in A"
+	case certain && c.dearer(change) > limit:
+		cell.Verdict, cell.VerdictNote = Worse, c.words().more
 		return
-	case certain && change < -limit:
-		cell.Verdict, cell.VerdictNote = Better, "costs less than in A"
+	case certain && c.dearer(change) < -limit:
+		cell.Verdict, cell.VerdictNote = Better, c.words().less
 		return
 	case certain:
 		cell.VerdictNote = fmt.Sprintf("a change, but hardly by %s", percent(opts.Delta))
@@ -286,6 +323,22 @@ func (c *Comparison) verdict(cell *Cell, opts Options) {
 	}
 	cell.BlocksNeeded = cell.change.furtherBlocks(distance, alpha)
 	cell.VerdictNote += c.wants(cell.BlocksNeeded)
+}
+
+// dearer turns a log change so that above 0 is worse.
+func (c *Comparison) dearer(change float64) float64 {
+	if c.Metric.Better == analysis.More {
+		return -change
+	}
+	return change
+}
+
+// words say what a change for the worse and one for the better is.
+func (c *Comparison) words() struct{ more, less string } {
+	if c.Metric.Better == analysis.More {
+		return struct{ more, less string }{"less than in A", "more than in A"}
+	}
+	return struct{ more, less string }{"costs more than in A", "costs less than in A"}
 }
 
 // belowFloor reports whether a log change is no more than the clean routers
@@ -314,9 +367,9 @@ func whyUnknown(a, b Measured) string {
 		switch {
 		case side.m.Pairs == 0:
 			return fmt.Sprintf("%s has no accepted trial here (%d rejected)", side.name, side.m.Rejected)
-		case side.m.OverheadRatio.N == 1:
+		case side.m.Judged.N == 1:
 			return fmt.Sprintf("%s has one block only: no interval", side.name)
-		case side.m.OverheadRatio.N == 0:
+		case side.m.Judged.N == 0:
 			return fmt.Sprintf("%s has no pair with a ratio", side.name)
 		}
 	}
@@ -338,7 +391,7 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 	if len(c.Cells) == 0 {
 		out = append(out, "No cell is in both runs: there is nothing to compare.")
 	}
-	if !c.NoiseFloorPct.Known() {
+	if c.Metric.Against != analysis.NotCompared && !c.NoiseFloorPct.Known() {
 		out = append(out, "A run has no accepted A/A pair: the least change that can be called is not known.")
 	}
 	for _, side := range []Side{*c.A, c.B} {
@@ -347,12 +400,15 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 				side.Name, t.Rejected, t.Accepted+t.Rejected))
 		}
 	}
+	if sa.Measure != sb.Measure {
+		out = append(out, fmt.Sprintf("A measured %s, B %s: they have no metric in common.", sa.Measure, sb.Measure))
+	}
 	if sa.Mode != sb.Mode {
 		out = append(out, fmt.Sprintf("A was measured in mode %s, B in mode %s.", sa.Mode, sb.Mode))
 	}
 	for _, cell := range c.Cells {
-		if cell.B.DeliveredMbps < shortfall*cell.A.DeliveredMbps {
-			out = append(out, fmt.Sprintf("%s delivers less in B: %s Mbit/s after %s.", Label(cell.At), cell.B.DeliveredMbps, cell.A.DeliveredMbps))
+		if a, b := cell.A.Metrics[cost.Delivered].Mean, cell.B.Metrics[cost.Delivered].Mean; b < shortfall*a {
+			out = append(out, fmt.Sprintf("%s delivers less in B: %s Mbit/s after %s.", Label(cell.At), b, a))
 		}
 	}
 	for _, side := range []struct {
@@ -371,16 +427,25 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 
 // sameTrials reports whether two folders hold the same measurements.
 func sameTrials(a, b result.Run) bool {
-	return len(a.Trials) > 0 && slices.EqualFunc(a.Trials, b.Trials, func(s, t result.Trial) bool {
-		return s.Start.Equal(t.Start) && s.DUT.NAPINs == t.DUT.NAPINs && s.Clean.NAPINs == t.Clean.NAPINs
-	})
+	starts := func(r result.Run) (list []int64) {
+		for _, t := range r.Trials {
+			list = append(list, t.Start.UnixNano(), t.DUT.NAPINs, t.Clean.NAPINs)
+		}
+		for _, s := range r.Storms {
+			list = append(list, s.Start.UnixNano(), s.Login.NAPINs)
+		}
+		return list
+	}
+	return len(starts(a)) > 0 && slices.Equal(starts(a), starts(b))
 }
 
-// Label names a cell.
+// Label names a cell: "opennds, 100 clients, 400 Mbit/s, up".
 func Label(c result.Cell) string {
-	label := fmt.Sprintf("%s at %g Mbit/s %s with %s", c.Text(result.DUT), c.Number(result.OfferedMbps), c.Text(result.Direction), counted(c.Int(result.Clients), "client"))
-	if c.Text(result.Profile) != "" && c.Text(result.Profile) != "per-packet" {
-		label += ", " + c.Text(result.Profile)
+	parts := []string{c.Text(result.DUT)}
+	for _, v := range c.Without(result.DUT).Values() {
+		if v.Text != result.PerPacket {
+			parts = append(parts, analysis.WordsOf(v))
+		}
 	}
-	return label
+	return strings.Join(parts, ", ")
 }

@@ -26,12 +26,10 @@ func alone(s inference.Sample) evidence { return evidence{s, inference.None(), s
 
 func noEvidence() evidence { return alone(inference.None()) }
 
-// logOverhead is the log overhead ratio of a cell, over its blocks.
-func logOverhead(c analysis.Cell) inference.Sample {
-	n := c.OverheadRatio.N
+// logRatio is the logarithm of a ratio over its blocks, whose spread is sd.
+func logRatio(e analysis.Estimate, sd analysis.Number) inference.Sample {
 	return inference.Sample{
-		Mean: math.Log(float64(c.OverheadRatio.Mean)), SE: float64(c.SDLog) / math.Sqrt(float64(n)),
-		Freedom: float64(n - 1), N: n,
+		Mean: math.Log(float64(e.Mean)), SE: float64(sd) / math.Sqrt(float64(e.N)), Freedom: float64(e.N - 1), N: e.N,
 	}
 }
 
@@ -49,16 +47,11 @@ func logOf(e analysis.Estimate, confidence float64) inference.Sample {
 // ratio is the difference as a ratio with its two-sided interval.
 func (e evidence) ratio(confidence float64) analysis.Estimate {
 	if !e.HasSpread() {
-		return unknown()
+		return analysis.Unknown()
 	}
 	lo, hi := e.Interval(confidence)
 	exp := func(v float64) analysis.Number { return analysis.Number(math.Exp(v)) }
 	return analysis.Estimate{Mean: exp(e.Mean), Lo: exp(lo), Hi: exp(hi), N: e.N}
-}
-
-// unknown is the estimate of what could not be compared.
-func unknown() analysis.Estimate {
-	return analysis.Estimate{Mean: analysis.Absent(), Lo: analysis.Absent(), Hi: analysis.Absent()}
 }
 
 const (
@@ -100,4 +93,12 @@ func (e evidence) with(more int) evidence {
 		return alone(grown(e.to))
 	}
 	return difference(grown(e.from), grown(e.to))
+}
+
+// turned is the evidence with its sign changed, where more is better.
+func (e evidence) turned(change bool) evidence {
+	if change {
+		e.Mean, e.from.Mean, e.to.Mean = -e.Mean, -e.from.Mean, -e.to.Mean
+	}
+	return e
 }

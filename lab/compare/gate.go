@@ -56,7 +56,7 @@ func (c *Comparison) judgeGate(opts Options) {
 	}
 	c.Gate = &Gate{MaxRegressionPct: 100 * opts.MaxRegression, MaxOverheadPct: 100 * opts.MaxOverhead, Strict: opts.Strict}
 	if opts.MaxRegression.Known() && c.A != nil {
-		c.decide(float64(opts.MaxRegression), opts, func(cell *Cell) evidence { return cell.change },
+		c.decide(float64(opts.MaxRegression), opts, func(cell *Cell) evidence { return cell.change.turned(c.Metric.Better == analysis.More) },
 			func(cell *Cell, d *Decision) { cell.Regression = d }, Regressed)
 		c.Gate.Unclear += len(c.OnlyA)
 	}

@@ -56,12 +56,12 @@ func JUnit(w io.Writer, c Comparison) error {
 	for i := range c.Cells {
 		cell := &c.Cells[i]
 		if d := cell.Regression; d != nil {
-			name := fmt.Sprintf("%s: at most %s dearer than A", Label(cell.At), percent(float64(c.Gate.MaxRegressionPct)/100))
+			name := fmt.Sprintf("%s: at most %s worse than A", Label(cell.At), percent(float64(c.Gate.MaxRegressionPct)/100))
 			suite.add(c, cell.At.Text(result.DUT), name, d, "change "+changeText(cell.Change))
 		}
 		if d := cell.Overhead; d != nil {
 			name := fmt.Sprintf("%s: at most %s dearer than a clean router", Label(cell.At), percent(float64(c.Gate.MaxOverheadPct)/100))
-			suite.add(c, cell.At.Text(result.DUT), name, d, "overhead × "+ratioText(cell.B.OverheadRatio))
+			suite.add(c, cell.At.Text(result.DUT), name, d, "overhead × "+ratioText(cell.B.Judged))
 		}
 	}
 	if c.Gate.MaxRegressionPct.Known() {

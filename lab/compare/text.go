@@ -60,30 +60,22 @@ func (c *Comparison) sides() []string {
 	return []string{"A: " + describe(*c.A), "B: " + describe(c.B)}
 }
 
-// traits are what a cell is apart from its device and load, in words.
-func traits(c result.Cell) []string {
-	return []string{counted(c.Int(result.Clients), "client"), direction(c.Text(result.Direction)), c.Text(result.Profile)}
-}
-
-// shared reports which of the traits all cells have in common.
-func (c *Comparison) shared() []bool {
-	first := traits(c.Cells[0].At)
-	same := slices.Repeat([]bool{true}, len(first))
-	for _, cell := range c.Cells[1:] {
-		for i, text := range traits(cell.At) {
-			same[i] = same[i] && text == first[i]
+// shared are the dimensions that all cells of the table have in common, the device's
+// name left out.
+func (c *Comparison) shared() (list []result.Value) {
+	for _, v := range c.Cells[0].At.Without(result.DUT).Values() {
+		if !slices.ContainsFunc(c.Cells, func(cell Cell) bool { return cell.At.Text(v.Dimension) != v.Text }) {
+			list = append(list, v)
 		}
 	}
-	return same
+	return list
 }
 
 // scope is what all cells of the table are, and place what sets one apart.
 func (c *Comparison) scope() string {
 	var common []string
-	for i, same := range c.shared() {
-		if text := traits(c.Cells[0].At)[i]; same && text != "" {
-			common = append(common, result.OneLine(text))
-		}
+	for _, v := range c.shared() {
+		common = append(common, result.OneLine(words(v)))
 	}
 	if len(common) == 0 {
 		return "Cells:"
@@ -92,13 +84,21 @@ func (c *Comparison) scope() string {
 }
 
 func (c *Comparison) place(cell result.Cell) string {
-	parts := []string{fmt.Sprintf("%s at %g Mbit/s", result.OneLine(cell.Text(result.DUT)), cell.Number(result.OfferedMbps))}
-	for i, same := range c.shared() {
-		if text := traits(cell)[i]; !same && text != "" {
-			parts = append(parts, result.OneLine(text))
+	parts := []string{result.OneLine(cell.Text(result.DUT))}
+	for _, v := range cell.Without(result.DUT).Values() {
+		if !slices.Contains(c.shared(), v) {
+			parts = append(parts, result.OneLine(words(v)))
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// words says a dimension with its value as a reader says it.
+func words(v result.Value) string {
+	if v.Dimension == result.Direction {
+		return direction(v.Text)
+	}
+	return analysis.WordsOf(v)
 }
 
 // columns are the heads of the table, and row is one of its rows.
@@ -106,7 +106,14 @@ func (c *Comparison) columns() []string {
 	if c.A == nil {
 		return []string{"cell", "overhead ×", "gate"}
 	}
-	heads := []string{"cell", "A ×", "B ×", "change", "p", "ns/packet", "CPU", "verdict"}
+	heads := []string{"cell", "A ×", "B ×", "change", "p"}
+	if c.Metric.Against == analysis.NotCompared {
+		heads[1], heads[2] = "A, "+c.Metric.Unit, "B, "+c.Metric.Unit
+	}
+	for _, m := range c.Beside {
+		heads = append(heads, m.Short)
+	}
+	heads = append(heads, "verdict")
 	if c.Gate != nil {
 		heads = append(heads, "gate")
 	}
@@ -115,12 +122,15 @@ func (c *Comparison) columns() []string {
 
 func (c *Comparison) row(cell *Cell) []string {
 	if c.A == nil {
-		return []string{c.place(cell.At), ratioText(cell.B.OverheadRatio), cell.Overhead.text()}
+		return []string{c.place(cell.At), ratioText(cell.B.Judged), cell.Overhead.text()}
 	}
 	row := []string{
-		c.place(cell.At), ratioText(cell.A.OverheadRatio), ratioText(cell.B.OverheadRatio), changeText(cell.Change),
-		pText(cell.PDifferent), c.absolute(cell.NsPerPacketChange), c.absolute(cell.CPUChange), cell.verdictText(),
+		c.place(cell.At), ratioText(cell.A.Judged), ratioText(cell.B.Judged), changeText(cell.Change), pText(cell.PDifferent),
 	}
+	for _, m := range c.Beside {
+		row = append(row, c.absolute(cell.Changes[m.Name]))
+	}
+	row = append(row, cell.verdictText())
 	if c.Gate != nil {
 		row = append(row, cell.gateText())
 	}
@@ -180,7 +190,11 @@ func (c *Comparison) remarks() []string {
 		out = append(out, fmt.Sprintf("Noise floor: two clean routers differed by up to %.2f %%; no smaller change is called.", float64(c.NoiseFloorPct)))
 	}
 	if !c.SameMachine {
-		out = append(out, "ns/packet and CPU cannot be compared: the machine is not the same.")
+		var heads []string
+		for _, m := range c.Beside {
+			heads = append(heads, m.Short)
+		}
+		out = append(out, strings.Join(heads, " and ")+" cannot be compared: the machine is not the same.")
 	}
 	for _, w := range c.Warnings {
 		out = append(out, "Warning: "+w)
@@ -192,9 +206,13 @@ func (c *Comparison) reading() string {
 	if c.A == nil {
 		return fmt.Sprintf("How to read it: overhead × is router CPU per delivered bit over a clean router's, with its %s interval over blocks.", percent(c.Confidence))
 	}
-	return fmt.Sprintf("How to read it: A × and B × are router CPU per delivered bit over a clean router's, change is B × over A ×, "+
+	what := "A × and B × are router CPU per delivered bit over a clean router's, change is B × over A ×"
+	if c.Metric.Against == analysis.NotCompared {
+		what = fmt.Sprintf("A and B are %s in %s, change is B over A", strings.ReplaceAll(c.Metric.Name, "_", " "), c.Metric.Unit)
+	}
+	return fmt.Sprintf("How to read it: %s, "+
 		"all with %s intervals over blocks; p is adjusted for %s. Worse or better: certain to have changed, by more than %s as estimated. "+
-		"Equivalent: certain to have changed by less.", percent(c.Confidence), counted(c.Multiplicity.Verdicts, "cell"), percent(c.Delta))
+		"Equivalent: certain to have changed by less.", what, percent(c.Confidence), counted(c.Multiplicity.Verdicts, "cell"), percent(c.Delta))
 }
 
 // none stands where a figure is absent.

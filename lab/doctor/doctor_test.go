@@ -17,6 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // TestMain lets the test binary serve as its own agent, as gateweigh does.
@@ -174,7 +175,7 @@ func TestDemandCoversARealLab(t *testing.T) {
 	if err := host.OpenMeter(t.Context(), agent.Meter{IfNames: host.Ifs, Support: true}); err != nil {
 		t.Fatal(err)
 	}
-	load := agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: n, OfferedMbps: 20, MaxSeconds: 30, Server: lab.ServerIP}
+	load := agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: n, OfferedMbps: 20, MaxSeconds: 30, Server: lab.ServerIP}
 	if err := lab.Server.ServeTraffic(t.Context(), load); err != nil {
 		t.Fatal(err)
 	}

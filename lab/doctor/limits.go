@@ -11,14 +11,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
 // largestExperiment is the one with the most clients that have something of the
-// machine's own each, the first of equals. Personas share what they have.
+// machine's own each, the first of equals.
 func largestExperiment(all []*experiment.Experiment) runner.Demand {
-	return most(all, func(kind string) bool { return kind != experiment.ClientPersona })
+	return most(all, func(kind string) bool { return !client.KindOf(kind).Shared })
 }
 
 // most is the demand of the experiment with the most clients of some kinds.
@@ -79,7 +80,7 @@ func (x examination) nofile(soft, hard int64) Line {
 	l := Line{
 		Key: "limit.nofile", State: OK, What: "open files",
 		Found: fmt.Sprintf("hard limit %d, soft %d; %s needs %d in an agent, %d in a daemon", hard, soft, x.largest, agent, daemon),
-		Means: fmt.Sprintf("agents raise their own: enough for %d clients", (hard-runner.FilesPerHost)/runner.FilesPerClient),
+		Means: fmt.Sprintf("agents raise their own: enough for %d clients", (hard-runner.FilesPerHost)/int64(client.KindOf(x.largest.Sides[0].Client).Needs.Files)),
 	}
 	switch {
 	case hard < agent:

@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // on is an examination of a machine with the given files and two CPUs.
@@ -130,7 +131,7 @@ func TestLimitLines(t *testing.T) {
 func TestLargestExperimentCountsItsPrograms(t *testing.T) {
 	few, many := runner.Demand{Sides: make([]experiment.Side, 2)}, runner.Demand{Sides: make([]experiment.Side, 2)}
 	for i := range 2 {
-		few.Sides[i].Clients, many.Sides[i].Clients, many.Sides[i].Traffic.Kind = 10, 10, experiment.TrafficIperf3
+		few.Sides[i].Clients, many.Sides[i].Clients, many.Sides[i].Traffic.Kind = 10, 10, traffic.KindIperf3
 	}
 	if many.Tasks()-few.Tasks() != 40 {
 		t.Errorf("iperf3 adds %d tasks for 10 clients in two labs, want 40", many.Tasks()-few.Tasks())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
@@ -84,7 +85,7 @@ func (x examination) duet(ctx context.Context) (analysis.Summary, error) {
 	if err != nil {
 		return analysis.Summary{}, err
 	}
-	return analysis.Summarise(run, analysis.Options{}), nil
+	return measure.Summarise(run, analysis.Options{}), nil
 }
 
 // resolutionBlocks is the number of blocks the resolution is stated for: the

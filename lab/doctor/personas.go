@@ -5,14 +5,15 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
-// mostPersonas is the shipped experiment with the most clients of kind persona.
+// mostPersonas is the shipped experiment with the most clients of a kind that shares what its host has.
 func mostPersonas(all []*experiment.Experiment) runner.Demand {
-	return most(all, func(kind string) bool { return kind == experiment.ClientPersona })
+	return most(all, func(kind string) bool { return client.KindOf(kind).Shared })
 }
 
 // personas compares the machine with what the most personas take: memory, and

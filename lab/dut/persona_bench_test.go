@@ -10,6 +10,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // BenchmarkPersonas has clients lease from gatewayd, log in there with a real RADIUS
@@ -49,7 +50,7 @@ func benchmarkPersonas(b *testing.B, n int) {
 	}
 	took("login")
 	load := agent.Traffic{
-		Kind: agent.TrafficStreams, Direction: "up", Clients: n, OfferedMbps: 1000, MaxSeconds: 600,
+		Kind: traffic.KindStreams, Direction: "up", Clients: n, OfferedMbps: 1000, MaxSeconds: 600,
 		Server: l.env.ServerIP, Workers: agent.Workers(n),
 	}
 	if err := l.server.ServeTraffic(b.Context(), load); err != nil {

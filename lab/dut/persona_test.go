@@ -2,14 +2,21 @@ package dut
 
 import (
 	"encoding/json"
+	"errors"
+	"net"
 	"net/netip"
 	"path"
+	"strings"
 	"testing"
-	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // personas gives a lab n of them, with leases from the device.
@@ -71,7 +78,7 @@ func TestPersonasAtTheGateway(t *testing.T) {
 		}
 	}
 	l.sending(t, n)
-	l.posing(t, d)
+	l.posing(t, d, addrs[0], addrs[1])
 	if err := host.Logout(t.Context(), adm); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +99,7 @@ func TestPersonasAtTheGateway(t *testing.T) {
 // sending has all n clients send for a while.
 func (l *testLab) sending(t *testing.T, n int) {
 	t.Helper()
-	load := agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: n, OfferedMbps: 50, MaxSeconds: 60, Server: l.env.ServerIP}
+	load := agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: n, OfferedMbps: 50, MaxSeconds: 60, Server: l.env.ServerIP}
 	if err := l.server.ServeTraffic(t.Context(), load); err != nil {
 		t.Fatal(err)
 	}
@@ -112,22 +119,69 @@ func (l *testLab) sending(t *testing.T, n int) {
 	}
 }
 
-// posing has client 1 send as client 2, by either address: the gateway drops both,
-// which carry a hardware address that is not the lease's.
-func (l *testLab) posing(t *testing.T, d *Gateway) {
+// posing has packets sent under the hardware address of one client and the IP address of
+// another: the gateway drops them, for they carry a hardware address that is not the lease's.
+func (l *testLab) posing(t *testing.T, d *Gateway, one, two client.Address) {
 	t.Helper()
 	const packets = 20
 	before := l.packets(t, d)["wrong-mac"]
-	for _, what := range []string{client.SpoofIP, client.SpoofMAC} {
-		err := l.clientHost.Misbehave(t.Context(), client.Misdeed{
-			Num: 1, What: what, Victim: 2, To: netip.AddrPortFrom(l.env.ServerIP, 9), Packets: packets,
-		})
-		if err != nil {
+	router := strings.TrimSpace(l.router.must(t, `cat "/sys/class/net/$1/address"`, l.env.LANIf))
+	hello, err := l.clientHost.Hello(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := client.NamespaceOf(hello.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	for _, f := range [][]byte{udpFrame(t, one.MAC, router, two.IP, l.env.ServerIP), udpFrame(t, two.MAC, router, one.IP, l.env.ServerIP)} {
+		if err := ns.Do(func() error { return sendFrame(l.clientHost.Ifs[0], f, packets) }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	labtest.Await(t, "the gateway to drop what is spoofed", func() bool {
-		time.Sleep(10 * time.Millisecond)
+	labtest.Await(t, "the gateway to drop the forged packets", func() bool {
 		return l.packets(t, d)["wrong-mac"] >= before+2*packets
 	})
+}
+
+// udpFrame is a datagram between the discard ports (RFC 863) of two addresses.
+func udpFrame(t *testing.T, fromMAC, toMAC string, from, to netip.Addr) []byte {
+	t.Helper()
+	eth := &layers.Ethernet{EthernetType: layers.EthernetTypeIPv4}
+	var err1, err2 error
+	eth.SrcMAC, err1 = net.ParseMAC(fromMAC)
+	eth.DstMAC, err2 = net.ParseMAC(toMAC)
+	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: from.AsSlice(), DstIP: to.AsSlice()}
+	udp := &layers.UDP{SrcPort: 9, DstPort: 9}
+	err3 := udp.SetNetworkLayerForChecksum(ip)
+	b := gopacket.NewSerializeBuffer()
+	err4 := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, eth, ip, udp, gopacket.Payload("forged"))
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// sendFrame sends a frame n times past the queue of the interface, and so past the program
+// there that would correct its addresses (PACKET_QDISC_BYPASS, packet(7)).
+func sendFrame(name string, frame []byte, n int) error {
+	ifi, err := net.InterfaceByName(name)
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0) // protocol zero: it receives nothing
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1); err != nil {
+		return err
+	}
+	for range n {
+		if err := unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: ifi.Index}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

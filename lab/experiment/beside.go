@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // Beside says how the clean router's lab differs where it stands beside a device;
@@ -63,12 +66,19 @@ func (e *Experiment) SidesText() (device, clean string) {
 	return strings.Join(with, ", "), strings.Join(without, ", ")
 }
 
+// carried reports whether the side's clients can send its kind of traffic.
+func (s Side) carried() bool {
+	return traffic.KindOf(s.Traffic.Kind).Program == "" || client.KindOf(s.Client).Programs
+}
+
+const notCarried = "%q needs clients with a namespace each: not those of kind %q"
+
 // checkBeside refuses a clean router's lab that cannot be. The number of clients
 // of either side is looked at with the clients.
 func (e *Experiment) checkBeside(report func(key, format string, args ...any)) {
 	device, clean := e.Sides(Block{})
-	if device.Client == ClientPersona && device.Traffic.Kind == TrafficIperf3 {
-		report(e.firstSet("traffic.kind", "client.kind"), "%q needs clients with a namespace each: not those of kind %q", TrafficIperf3, ClientPersona)
+	if !device.carried() {
+		report(e.firstSet("traffic.kind", "client.kind"), notCarried, device.Traffic.Kind, device.Client)
 	}
 	if e.Beside == (Beside{}) {
 		return
@@ -80,8 +90,8 @@ func (e *Experiment) checkBeside(report func(key, format string, args ...any)) {
 	if e.Client.Churn > 0 {
 		report(blamed, "does not go with client.churn: guests are weighed by labs that are alike")
 	}
-	if e.Beside.Traffic+e.Beside.Client != "" && clean.Client == ClientPersona && clean.Traffic.Kind == TrafficIperf3 {
-		report(e.firstSet("beside.traffic", "beside.client"), "%q needs clients with a namespace each: not those of kind %q", TrafficIperf3, ClientPersona)
+	if e.Beside.Traffic+e.Beside.Client != "" && !clean.carried() {
+		report(e.firstSet("beside.traffic", "beside.client"), notCarried, clean.Traffic.Kind, clean.Client)
 	}
 	if clean.Traffic.Kind != device.Traffic.Kind {
 		e.checkTrafficBeside(clean, report)
@@ -94,7 +104,7 @@ func (e *Experiment) checkTrafficBeside(clean Side, report func(key, format stri
 	e.checkTraffic(func(_, format string, args ...any) { said[fmt.Sprintf(format, args...)] = true })
 	other := *e
 	other.Traffic.Kind, other.Beside = clean.Traffic.Kind, Beside{}
-	if clean.Traffic.Kind == TrafficStreams {
+	if !traffic.KindOf(clean.Traffic.Kind).Timer {
 		other.Traffic.Pacing = PacingPaced // it is the other side's
 	}
 	other.checkTraffic(func(_, format string, args ...any) {

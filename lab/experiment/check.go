@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // Check verifies what several keys say together, and the names of devices:
@@ -73,9 +75,16 @@ func (e *Experiment) check(known []string) []*Error {
 // checkClients refuses more clients than there can be of their kind, and for what
 // is measured of them.
 func (e *Experiment) checkClients(report func(key, format string, args ...any)) {
-	most, measured := MaxClients, ""
+	measured := ""
+	mostOf := func(k client.Kind) int { return k.MostSending }
 	if e.Measure == result.MeasureLogins {
-		most, measured = MaxStormClients, fmt.Sprintf(" with measure = %q", result.MeasureLogins)
+		measured = fmt.Sprintf(" with measure = %q", result.MeasureLogins)
+		mostOf = func(k client.Kind) int {
+			if !k.Leases {
+				return client.Most() // checkLogins refuses them
+			}
+			return k.Most
+		}
 	}
 	device := Side{Client: e.Client.Kind, Clients: slices.Max(slices.Concat(e.Clients, []int{0}))}
 	clean, blamed := e.besideOf(device), "clients"
@@ -83,10 +92,11 @@ func (e *Experiment) checkClients(report func(key, format string, args ...any)) 
 		blamed = "beside.clients"
 	}
 	fits := func(key string, s Side) bool {
-		if s.Client == ClientPersona || s.Clients <= most { // of personas there are as many as the key takes at all
+		most := mostOf(client.KindOf(s.Client))
+		if s.Clients <= most {
 			return true
 		}
-		report(key, "%d: clients of kind %q go up to %d%s; those of kind %q to %d", s.Clients, s.Client, most, measured, ClientPersona, MaxPersonas)
+		report(key, "%d: clients of kind %q go up to %d%s; those of kind %q to %d", s.Clients, s.Client, most, measured, client.Largest(), client.Most())
 		return false
 	}
 	if fits("clients", device) {
@@ -120,19 +130,22 @@ func (e *Experiment) checkTraffic(report func(key, format string, args ...any)) 
 	if mbps := e.Traffic.ShortPerSecond * float64(e.Traffic.ShortBytes) * 8 / 1e6; mbps > MaxOfferedMbps {
 		report("traffic.short_bytes", "%d: %g such connections a second are %.0f Mbit/s: want at most %d", e.Traffic.ShortBytes, e.Traffic.ShortPerSecond, mbps, MaxOfferedMbps)
 	}
-	if e.Traffic.Kind != TrafficStreams {
-		if e.Traffic.ShortPerSecond > 0 {
-			report("traffic.short_per_second", "needs kind = %q: what %s delivers is counted at the router's link, with all else", TrafficStreams, e.Traffic.Kind)
-		}
-		if slices.Contains(e.Directions, result.Both) {
-			report("directions", "%q needs kind = %q", result.Both, TrafficStreams)
-		}
-		return
+	kind := traffic.KindOf(e.Traffic.Kind)
+	if e.Traffic.ShortPerSecond > 0 && !kind.Counts {
+		report("traffic.short_per_second", "needs kind = %s: what %s delivers is counted at the router's link, with all else",
+			quoted(traffic.Kinds(func(k traffic.Kind) bool { return k.Counts })), kind.Name)
 	}
-	if e.Traffic.Pacing != PacingPaced && e.Beside.Traffic != TrafficIperf3 {
-		report("traffic.pacing", "%q needs kind = %q: %s are always paced", e.Traffic.Pacing, TrafficIperf3, TrafficStreams)
+	if slices.Contains(e.Directions, result.Both) && !kind.Both {
+		report("directions", "%q needs kind = %s", result.Both, quoted(traffic.Kinds(func(k traffic.Kind) bool { return k.Both })))
+	}
+	if e.Traffic.Pacing != PacingPaced && !kind.Timer && !traffic.KindOf(e.Beside.Traffic).Timer {
+		report("traffic.pacing", "%q needs kind = %s: %s are always paced",
+			e.Traffic.Pacing, quoted(traffic.Kinds(func(k traffic.Kind) bool { return k.Timer })), kind.Name)
 	}
 }
+
+// quoted lists names of kinds.
+func quoted(names []string) string { return `"` + strings.Join(names, `" or "`) + `"` }
 
 // checkDUTs resolves the names in duts and guards the names of tables.
 func (e *Experiment) checkDUTs(known []string, report func(key, format string, args ...any)) {

@@ -20,21 +20,19 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// Kinds of client, of traffic and of pacing, and protocols. Measures, modes,
-// directions and profiles, which records name too, are those of package result.
+// Kinds of pacing, and protocols. Kinds of client and of traffic are those of packages
+// client and traffic; measures, modes, directions and profiles, which records name too,
+// those of package result.
 const (
-	ClientMacvlan  = "macvlan"
-	ClientVeth     = "veth"
-	ClientPersona  = "persona"
-	TrafficStreams = "streams"
-	TrafficIperf3  = "iperf3"
-	PacingPaced    = "paced" // spread evenly by the sender's pacing rate
-	PacingBurst    = "burst" // iperf3's own token bucket
-	ProtocolTCP    = "tcp"
-	ProtocolUDP    = "udp"
+	PacingPaced = "paced" // spread evenly by the sender's pacing rate
+	PacingBurst = "burst" // iperf3's own token bucket
+	ProtocolTCP = "tcp"
+	ProtocolUDP = "udp"
 )
 
 // Clean is the name of the router without a device under test. It is the other
@@ -49,7 +47,7 @@ type Experiment struct {
 	Measure     string    `toml:"measure"`                // result.MeasureCost (default) or result.MeasureLogins
 	Mode        string    `toml:"mode"`                   // result.ModeDuet (default) or result.ModeSolo, the only one for logins
 	DUTs        []string  `toml:"duts"`                   // names of built-in devices or of Custom ones
-	Clients     []int     `toml:"clients"`                // 1 to MaxClients each, for logins to MaxStormClients, of kind persona to MaxPersonas
+	Clients     []int     `toml:"clients"`                // 1 to what the kind takes
 	OfferedMbps []float64 `toml:"offered_mbps,omitempty"` // TCP or UDP payload, all clients together
 	// MbpsPerClient are loads by the client: each makes one of so much a client.
 	MbpsPerClient []float64 `toml:"mbps_per_client,omitempty"`
@@ -80,18 +78,18 @@ type Experiment struct {
 
 // Client says how clients are simulated.
 type Client struct {
-	Kind string `toml:"kind"` // ClientMacvlan (default), ClientVeth or ClientPersona
+	Kind string `toml:"kind"` // one of client.Kinds; default the first
 	// Churn is guests a second that lease, log in, log out and leave while the clients
-	// send; default 0. Kind persona only.
+	// send; default 0. The kind has to take guests.
 	Churn float64 `toml:"churn,omitzero"`
 	Hosts int     `toml:"hosts"` // machines that share the clients, 1 (default) to MaxClientHosts
 }
 
 // Traffic says what the clients send.
 type Traffic struct {
-	Kind          string `toml:"kind"`           // TrafficStreams (default) or TrafficIperf3
+	Kind          string `toml:"kind"`           // one of traffic.Kinds; default the first
 	Protocol      string `toml:"protocol"`       // ProtocolTCP (default) or ProtocolUDP
-	BurstSegments int    `toml:"burst_segments"` // segments sent back to back; default 44, one 64 KB buffer
+	BurstSegments int    `toml:"burst_segments"` // segments sent back to back; default traffic.DefaultBurst
 	Pacing        string `toml:"pacing"`         // PacingPaced (default) or PacingBurst
 	// ShortPerSecond connections a second are opened beside the load, each for one
 	// answer of ShortBytes; default 0, and 16 KiB.
@@ -235,8 +233,8 @@ func newExperiment(file string) *Experiment {
 		Window:     time.Second,
 		Warmup:     500 * time.Millisecond,
 		Redo:       2,
-		Client:     Client{Kind: ClientMacvlan, Hosts: 1},
-		Traffic:    Traffic{Kind: TrafficStreams, Protocol: ProtocolTCP, BurstSegments: 44, Pacing: PacingPaced},
+		Client:     Client{Kind: client.Kinds(nil)[0], Hosts: 1},
+		Traffic:    Traffic{Kind: traffic.Kinds(nil)[0], Protocol: ProtocolTCP, BurstSegments: traffic.DefaultBurst, Pacing: PacingPaced},
 		Custom:     map[string]CustomDUT{},
 		origins:    map[string]origin{},
 		file:       file,

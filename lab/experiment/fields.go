@@ -7,22 +7,21 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/traffic/short"
 )
 
 // Bounds of what an experiment may ask for: beyond them it is a typing mistake.
 const (
-	MaxClients      = 250    // of kinds macvlan and veth: they share one /24 with the clean router's
-	MaxStormClients = 4000   // of kind macvlan, on a network of the device's own
-	MaxPersonas     = 65_000 // of kind persona, whatever is measured
-	MaxSessions     = 200_000
+	MaxSessions = 200_000
 	// MaxAmongSessions is how many clients there can be where a device is filled with
 	// sessions: those that never send have the addresses beyond.
 	MaxAmongSessions = 4000
 	MaxClientHosts   = 3
 	maxChurn         = 1000
 	maxShortRate     = 50_000
-	maxShortBytes    = 16 << 20
 	defaultShort     = 16 << 10
 	minLoginRate     = 0.1
 	MaxLoginRate     = 10_000
@@ -52,7 +51,7 @@ var fields = []field{
 	{"measure", into(word(result.MeasureCost, result.MeasureLogins), func(e *Experiment) *string { return &e.Measure })},
 	{"mode", into(word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode })},
 	{"duts", into(list(name), func(e *Experiment) *[]string { return &e.DUTs })},
-	{"clients", into(list(integer(1, MaxPersonas)), func(e *Experiment) *[]int { return &e.Clients })},
+	{"clients", into(list(integer(1, client.Most())), func(e *Experiment) *[]int { return &e.Clients })},
 	{"offered_mbps", into(list(rate), func(e *Experiment) *[]float64 { return &e.OfferedMbps })},
 	{"mbps_per_client", into(list(share), func(e *Experiment) *[]float64 { return &e.MbpsPerClient })},
 	{"directions", into(list(word(result.Up, result.Down, result.Both)), func(e *Experiment) *[]string { return &e.Directions })},
@@ -65,18 +64,18 @@ var fields = []field{
 	{"warmup", into(duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.Warmup })},
 	{"redo", into(integer(0, 10), func(e *Experiment) *int { return &e.Redo })},
 	{"profile_window", into(duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.ProfileWindow })},
-	{"client.kind", into(word(ClientMacvlan, ClientVeth, ClientPersona), func(e *Experiment) *string { return &e.Client.Kind })},
+	{"client.kind", into(word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Client.Kind })},
 	{"client.churn", into(churn, func(e *Experiment) *float64 { return &e.Client.Churn })},
 	{"client.hosts", into(integer(1, MaxClientHosts), func(e *Experiment) *int { return &e.Client.Hosts })},
-	{"traffic.kind", into(word(TrafficStreams, TrafficIperf3), func(e *Experiment) *string { return &e.Traffic.Kind })},
+	{"traffic.kind", into(word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Traffic.Kind })},
 	{"traffic.protocol", into(word(ProtocolTCP, ProtocolUDP), func(e *Experiment) *string { return &e.Traffic.Protocol })},
-	{"traffic.burst_segments", into(integer(1, 64), func(e *Experiment) *int { return &e.Traffic.BurstSegments })},
+	{"traffic.burst_segments", into(integer(1, client.InitialWindow), func(e *Experiment) *int { return &e.Traffic.BurstSegments })},
 	{"traffic.short_per_second", into(shortRate, func(e *Experiment) *float64 { return &e.Traffic.ShortPerSecond })},
-	{"traffic.short_bytes", into(integer(1, maxShortBytes), func(e *Experiment) *int { return &e.Traffic.ShortBytes })},
+	{"traffic.short_bytes", into(integer(1, short.MostBytes), func(e *Experiment) *int { return &e.Traffic.ShortBytes })},
 	{"traffic.pacing", into(word(PacingPaced, PacingBurst), func(e *Experiment) *string { return &e.Traffic.Pacing })},
-	{"beside.client", into(word(ClientMacvlan, ClientVeth, ClientPersona), func(e *Experiment) *string { return &e.Beside.Client })},
-	{"beside.traffic", into(word(TrafficStreams, TrafficIperf3), func(e *Experiment) *string { return &e.Beside.Traffic })},
-	{"beside.clients", into(integer(1, MaxPersonas), func(e *Experiment) *int { return &e.Beside.Clients })},
+	{"beside.client", into(word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Client })},
+	{"beside.traffic", into(word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Traffic })},
+	{"beside.clients", into(integer(1, client.Most()), func(e *Experiment) *int { return &e.Beside.Clients })},
 }
 
 // tables are the keys that hold other keys.

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/gateweigh/gateweigh/lab/client"
 )
 
 const (
@@ -29,16 +31,17 @@ func (e *Experiment) checkGuests(report func(key, format string, args ...any)) {
 	if e.Client.Churn == 0 {
 		return
 	}
-	if e.Client.Kind != ClientPersona {
-		report("client.churn", "needs client.kind = %q", ClientPersona)
+	kind := client.KindOf(e.Client.Kind)
+	if !kind.Guests {
+		report("client.churn", "needs client.kind = %s", quoted(client.Kinds(func(k client.Kind) bool { return k.Guests })))
 	}
 	for _, name := range e.DUTs {
 		if !e.logsIn(name) {
 			report("duts", "%q does not go with client.churn: its clients do not log in themselves", name)
 		}
 	}
-	if most := slices.Max(slices.Concat(e.Clients, []int{0})); most+e.Client.Guests() > MaxPersonas {
-		report("client.churn", "%g a second are %d guests, and with %d clients more than the %d that a lab takes", e.Client.Churn, e.Client.Guests(), most, MaxPersonas)
+	if most := slices.Max(slices.Concat(e.Clients, []int{0})); most+e.Client.Guests() > kind.Most {
+		report("client.churn", "%g a second are %d guests, and with %d clients more than the %d that a lab takes", e.Client.Churn, e.Client.Guests(), most, kind.Most)
 	}
 }
 

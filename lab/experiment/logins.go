@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -58,7 +59,7 @@ func (e *Experiment) checkLogins(report func(key, format string, args ...any)) {
 	if e.Mode != result.ModeSolo {
 		report("mode", "%q does not go with %s: a clean router has no log-ins to stand beside", e.Mode, only)
 	}
-	if e.Client.Kind == ClientVeth {
+	if !client.KindOf(e.Client.Kind).Leases {
 		report("client.kind", "%q does not go with %s: these clients lease no addresses", e.Client.Kind, only)
 	}
 	if e.Client.Churn > 0 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -161,30 +162,21 @@ func balancedOrder(n, i int) []int {
 
 // What EstimatedDuration assumes: means over 174 blocks of quick,
 // portal-bandwidth and portal-clients with openNDS, CoovaChilli and an
-// allow-list, two labs on two cores.
+// allow-list, two labs on two cores. What clients take is with their kinds.
 const (
-	blockOverhead  = 500 * time.Millisecond // labs up and down
-	clientOverhead = 20 * time.Millisecond  // one client in each lab: created, leased, removed
-	cellOverhead   = 300 * time.Millisecond // traffic started, settled and read out
+	blockOverhead = 500 * time.Millisecond // labs up and down
+	cellOverhead  = 300 * time.Millisecond // traffic started, settled and read out
 	// The average device. openNDS takes 3 s, and 0.12 s a client to log in,
 	// CoovaChilli 0.5 s and 5 ms, an allow-list next to nothing.
 	deviceOverhead  = 1200 * time.Millisecond
-	personaOverhead = time.Millisecond // in place of clientOverhead
-	loginOverhead   = 50 * time.Millisecond
-	personaLogin    = 900 * time.Microsecond // of personas at gatewayd, in place of loginOverhead: 65,000 took 52 to 58 s
-	redone          = 0.12                   // windows measured again: 1 % of them in quick, 14 to 31 % at 100 clients
-	profileOverhead = 5 * time.Second        // perf started, its samples read and named
+	redone          = 0.12            // windows measured again: 1 % of them in quick, 14 to 31 % at 100 clients
+	profileOverhead = 5 * time.Second // perf started, its samples read and named
 )
 
-// What a storm of logins takes: means with 100 to 1000 clients. Personas take 0.3 ms to
-// create and lease.
-const (
-	stormClient  = 5 * time.Millisecond // created, leased, removed
-	stormPersona = 500 * time.Microsecond
-	stormLogin   = 60 * time.Millisecond // at a device that is not known
-)
+// stormLogin is what a log-in takes in a storm of 100 to 1000 clients at a device that is
+// not known; stormLogins at devices that are.
+const stormLogin = 60 * time.Millisecond
 
-// stormLogins are a log-in's at devices that are; those of gatewayd differ little.
 var stormLogins = map[string]time.Duration{"opennds": 150 * time.Millisecond, "coovachilli": 28 * time.Millisecond, "gateway": 3 * time.Millisecond}
 
 // Possible is the experiment with those of its devices that can says yes to: what
@@ -232,29 +224,22 @@ func (e *Experiment) EstimatedDuration() time.Duration {
 
 // login is how long a client takes to log in at a device.
 func (s Side) login(dut string) time.Duration {
-	if s.Client == ClientPersona && strings.HasPrefix(dut, "gateway-") {
-		return personaLogin
+	times := client.KindOf(s.Client).Times
+	if times.FastLogin > 0 && strings.HasPrefix(dut, "gateway-") {
+		return times.FastLogin
 	}
-	return loginOverhead
+	return times.Login
 }
 
 // duration is how long a lab's clients take to come and go.
 func (s Side) duration() time.Duration {
-	each := clientOverhead
-	if s.Client == ClientPersona {
-		each = personaOverhead
-	}
-	return time.Duration(s.Clients) * each
+	return time.Duration(s.Clients) * client.KindOf(s.Client).Times.Stay
 }
 
 // stormDuration is how long the clients of a storm take to lease and to log in.
 func (e *Experiment) stormDuration(un unit) time.Duration {
-	each := stormClient
-	if e.Client.Kind == ClientPersona {
-		each = stormPersona
-	}
 	clients := time.Duration(un.clients)
-	lease, login := clients*each, clients*e.stormLogin(un.dut)
+	lease, login := clients*client.KindOf(e.Client.Kind).Times.Storm, clients*e.stormLogin(un.dut)
 	if un.loginRate > 0 {
 		least := time.Duration(float64(un.clients) / un.loginRate * float64(time.Second))
 		lease, login = max(lease, least), max(login, least)

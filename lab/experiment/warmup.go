@@ -4,25 +4,24 @@ import (
 	"math"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-const (
-	// segmentBits is the payload of a full TCP segment with time stamps.
-	segmentBits = 1448 * 8
-	// halvesPart is the share of a window in which bursts may go out in halves: with
-	// more of them a burst has less than four fifths of its segments, which the trials'
-	// self-test rejects.
-	halvesPart = 0.25
-)
+// halvesPart is the share of a window in which bursts may go out in halves: with
+// more of them a burst has less than four fifths of its segments, which the trials'
+// self-test rejects.
+const halvesPart = 0.25
 
-// turn is how long it takes until each stream of a load has sent a burst.
-func (t Traffic) turn(clients int, mbps float64, direction string) time.Duration {
-	streams := float64(clients)
+// turn is how long it takes until each stream of a load has sent a burst of TCP segments.
+func (s Side) turn(mbps float64, direction string) time.Duration {
+	streams := float64(s.Clients)
 	if direction == result.Both {
 		streams *= 2
 	}
-	return time.Duration(streams * float64(t.BurstSegments) * segmentBits / (mbps * 1e6) * float64(time.Second))
+	segmentBits := float64(8 * traffic.SegmentBytes(client.KindOf(s.Client).MTU, false))
+	return time.Duration(streams * float64(s.Traffic.BurstSegments) * segmentBits / (mbps * 1e6) * float64(time.Second))
 }
 
 // WarmupOf is how long a load on a pair's sides runs before its first window: as long as
@@ -32,8 +31,8 @@ func (t Traffic) turn(clients int, mbps float64, direction string) time.Duration
 func (e *Experiment) WarmupOf(mbps float64, direction string, sides ...Side) time.Duration {
 	var turn time.Duration
 	for _, s := range sides {
-		if s.Traffic.Kind == TrafficStreams {
-			turn = max(turn, s.Traffic.turn(s.Clients, mbps, direction))
+		if traffic.KindOf(s.Traffic.Kind).Bursts {
+			turn = max(turn, s.turn(mbps, direction))
 		}
 	}
 	if e.Warmup+time.Duration(halvesPart*float64(e.Window)) >= turn {
@@ -65,13 +64,14 @@ func (e *Experiment) checkTurns(report func(key, format string, args ...any)) {
 // checkDatagrams refuses loads over UDP of which a window holds hardly a burst: how much
 // is delivered in it would be chance.
 func (e *Experiment) checkDatagrams(report func(key, format string, args ...any)) {
-	if e.Traffic.Protocol != ProtocolUDP || e.Traffic.Kind != TrafficStreams {
+	if e.Traffic.Protocol != ProtocolUDP || !traffic.KindOf(e.Traffic.Kind).Bursts {
 		return
 	}
 	const least = 4 // bursts in a window
 	for _, n := range e.Clients {
 		for _, load := range e.loads(n) {
-			if each := e.Traffic.turn(1, load, ""); each > e.Window/least {
+			one := Side{Client: e.Client.Kind, Clients: 1, Traffic: e.Traffic}
+			if each := one.turn(load, ""); each > e.Window/least {
 				report("traffic.burst_segments", "%d: at %g Mbit/s such a burst is sent every %s, and a window of %s is to hold %d: fewer segments, a longer window or more load",
 					e.Traffic.BurstSegments, load, each.Round(time.Millisecond), e.Window, least)
 				return

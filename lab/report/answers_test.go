@@ -7,6 +7,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/report"
 )
 
@@ -28,7 +29,7 @@ func TestAnswers(t *testing.T) {
 	if err := analysistest.Write(dir, simulate(mechanismsRun(1000))); err != nil {
 		t.Fatal(err)
 	}
-	light := analysis.Summarise(simulate(mechanismsRun(300)), analysis.Options{})
+	light := measure.Summarise(simulate(mechanismsRun(300)), analysis.Options{})
 	if _, err := report.WriteWith(dir, report.Options{With: []analysis.Summary{light}}); err != nil {
 		t.Fatal(err)
 	}

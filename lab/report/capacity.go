@@ -7,6 +7,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/report/chart"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // capacityRows bounds the bars of the capacity chart; the table has all.
@@ -20,7 +21,7 @@ func (d *drawing) capacityFigures() []figure {
 	var ways []way
 	byWay := map[way][]analysis.CostModel{}
 	for _, m := range d.summary.CostModels {
-		w := way{m.Direction, m.Profile}
+		w := way{m.Cell.Text(result.Direction), m.Cell.Text(result.Profile)}
 		if byWay[w] == nil {
 			ways = append(ways, w)
 		}
@@ -55,7 +56,7 @@ func (d *drawing) capacityRow(m analysis.CostModel, c analysis.Capacity, i int) 
 	}
 	gbit := func(n analysis.Number) analysis.Number { return n / 1000 }
 	e := analysis.Estimate{Mean: gbit(c.Mbps.Mean), Lo: gbit(c.Mbps.Lo), Hi: gbit(c.Mbps.Hi), N: c.Mbps.N}
-	name := fmt.Sprintf("%s, %s", routerName(m.DUT), counted(c.Clients, "client"))
+	name := fmt.Sprintf("%s, %s", routerName(m.Cell.Text(result.DUT)), counted(c.Clients, "client"))
 	text := rate(c.Mbps.Mean)
 	switch {
 	case c.Saturated:
@@ -63,9 +64,9 @@ func (d *drawing) capacityRow(m analysis.CostModel, c analysis.Capacity, i int) 
 	case c.Extrapolated:
 		text = "about " + text + ", extrapolated"
 	}
-	row := chart.BarRow{Label: name, Text: text, Style: d.style(m.DUT), Seen: float64(gbit(c.MeasuredMbps))}
+	row := chart.BarRow{Label: name, Text: text, Style: d.style(m.Cell.Text(result.DUT)), Seen: float64(gbit(c.MeasuredMbps))}
 	row.End = estimatePoint(0, e, name+": "+capacityText(c)+" "+bounds(c.Mbps, rate))
-	row.End.Key = fmt.Sprintf("%s|%s|%s|%d", m.DUT, m.Direction, m.Profile, c.Clients)
+	row.End.Key = fmt.Sprintf("%s|%s|%s|%d", m.Cell.Text(result.DUT), m.Cell.Text(result.Direction), m.Cell.Text(result.Profile), c.Clients)
 	row.End.Value = c.Mbps.Mean.String()
 	return &row
 }
@@ -85,8 +86,8 @@ func capacityGrid(models []analysis.CostModel) grid {
 			case c.Extrapolated:
 				from = "extrapolated"
 			}
-			g.Rows = append(g.Rows, gridRow{Key: fmt.Sprintf("%s|%s|%s|%d", m.DUT, m.Direction, m.Profile, c.Clients), Cells: []gridCell{
-				{Main: routerName(m.DUT), Sort: m.DUT, Text: true, Header: true}, countCell(c.Clients),
+			g.Rows = append(g.Rows, gridRow{Key: fmt.Sprintf("%s|%s|%s|%d", m.Cell.Text(result.DUT), m.Cell.Text(result.Direction), m.Cell.Text(result.Profile), c.Clients), Cells: []gridCell{
+				{Main: routerName(m.Cell.Text(result.DUT)), Sort: m.Cell.Text(result.DUT), Text: true, Header: true}, countCell(c.Clients),
 				estimateCell(c.Mbps, digits4), numberCell(c.MeasuredMbps, digits4), textCell(from), textCell(c.Note),
 			}})
 		}
@@ -111,8 +112,8 @@ func costModelGrid(models []analysis.CostModel) grid {
 	}
 	g.Head = append(g.Head, gridHead{Name: "R²"}, gridHead{Name: "Residual", Unit: "%"}, gridHead{Name: "Fitted over", Text: true}, gridHead{Name: "Left out", Text: true})
 	for _, m := range models {
-		row := gridRow{Key: fmt.Sprintf("%s|%s|%s", m.DUT, m.Direction, m.Profile), Cells: []gridCell{
-			{Main: routerName(m.DUT), Sort: m.DUT, Text: true, Header: true}, textCell(m.Direction), textCell(m.Profile)}}
+		row := gridRow{Key: fmt.Sprintf("%s|%s|%s", m.Cell.Text(result.DUT), m.Cell.Text(result.Direction), m.Cell.Text(result.Profile)), Cells: []gridCell{
+			{Main: routerName(m.Cell.Text(result.DUT)), Sort: m.Cell.Text(result.DUT), Text: true, Header: true}, textCell(m.Cell.Text(result.Direction)), textCell(m.Cell.Text(result.Profile))}}
 		for _, col := range termColumns {
 			i := slices.IndexFunc(m.Terms, func(t analysis.Term) bool { return t.Name == col.term })
 			if i < 0 {
@@ -179,13 +180,13 @@ func sweepHead() []gridHead {
 }
 
 func sweepKey(s analysis.Sweep) string {
-	return fmt.Sprintf("%s|%s|%s|%s|%d|%s", s.DUT, s.Along, s.Direction, s.Profile, s.Clients, s.OfferedMbps)
+	return fmt.Sprintf("%s|%s|%s|%s|%d|%s", s.Cell.Text(result.DUT), s.Along, s.Cell.Text(result.Direction), s.Cell.Text(result.Profile), s.Cell.Int(result.Clients), analysis.Number(s.Cell.Number(result.OfferedMbps)))
 }
 
 func sweepCells(sum analysis.Summary, s analysis.Sweep) []gridCell {
-	what := fmt.Sprintf("clients at %s, %s", rate(s.OfferedMbps), s.Direction)
-	if s.Along == analysis.AlongLoad {
-		what = fmt.Sprintf("Mbit/s with %s, %s", counted(s.Clients, "client"), s.Direction)
+	what := fmt.Sprintf("clients at %s, %s", rate(analysis.Number(s.Cell.Number(result.OfferedMbps))), s.Cell.Text(result.Direction))
+	if s.Along == result.OfferedMbps {
+		what = fmt.Sprintf("Mbit/s with %s, %s", counted(s.Cell.Int(result.Clients), "client"), s.Cell.Text(result.Direction))
 	}
-	return []gridCell{{Main: sweptName(sum, s.DUT), Sort: s.DUT, Text: true, Header: true}, textCell(what)}
+	return []gridCell{{Main: sweptName(sum, s.Cell.Text(result.DUT)), Sort: s.Cell.Text(result.DUT), Text: true, Header: true}, textCell(what)}
 }

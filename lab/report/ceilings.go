@@ -2,19 +2,21 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // ceilingColumns are the terminal's table of ceilings.
 var ceilingColumns = []column[analysis.Ceiling]{
-	{head: "ceiling", left: true, value: func(l analysis.Ceiling) string { return result.OneLine(routerName(l.DUT)) }},
-	{head: "profile", left: true, once: true, value: func(l analysis.Ceiling) string { return result.OneLine(l.Profile) }},
-	{head: "direction", left: true, once: true, value: func(l analysis.Ceiling) string { return result.OneLine(l.Direction) }},
-	{head: "clients", once: true, value: func(l analysis.Ceiling) string { return fmt.Sprint(l.Clients) }},
+	{head: "ceiling", left: true, value: func(l analysis.Ceiling) string { return result.OneLine(routerName(l.Cell.Text(result.DUT))) }},
+	{head: "profile", left: true, once: true, value: func(l analysis.Ceiling) string { return result.OneLine(l.Cell.Text(result.Profile)) }},
+	{head: "direction", left: true, once: true, value: func(l analysis.Ceiling) string { return result.OneLine(l.Cell.Text(result.Direction)) }},
+	{head: "clients", once: true, value: func(l analysis.Ceiling) string { return fmt.Sprint(l.Cell.Int(result.Clients)) }},
 	{head: "carries", value: func(l analysis.Ceiling) string { return ofBlocks(carriesText(l), l.CarriesBlocks) }},
 	{head: "router CPU", left: true, drop: 2, value: func(l analysis.Ceiling) string { return withBounds(l.CPU, percent) }},
 	{head: "fails at", value: func(l analysis.Ceiling) string { return ofBlocks(rate(l.FailsMbps), l.FailsBlocks) }},
@@ -70,7 +72,7 @@ const ceilingsReading = "Ceilings: carried is a load that is delivered in full, 
 // ceilingOf is the ceiling of a cell's device in the cell's setting.
 func ceilingOf(s analysis.Summary, c analysis.Cell) (analysis.Ceiling, bool) {
 	i := slices.IndexFunc(s.Ceilings, func(l analysis.Ceiling) bool {
-		return l.DUT == c.DUT && l.Clients == c.Clients && l.Direction == c.Direction && l.Profile == c.Profile
+		return l.Cell == c.Without(result.OfferedMbps)
 	})
 	if i < 0 {
 		return analysis.Ceiling{}, false
@@ -89,51 +91,127 @@ func ceilingText(l analysis.Ceiling) string {
 	return "at least " + rate(l.CarriesMbps)
 }
 
-// ceilingsLead says what each device of the cards carries; empty where the run has
-// no ceilings.
+// ceilingsLead says what the devices carry that carry most and least; empty where no
+// ceiling is known. The cells are ranked.
 func ceilingsLead(s analysis.Summary, cells []analysis.Cell) string {
-	var parts []string
+	by := map[string][]string{}
+	var texts []string
 	for _, c := range cells {
 		if l, ok := ceilingOf(s, c); ok && (l.CarriesMbps.Known() || l.FailsMbps.Known()) {
-			verb := " "
-			if len(parts) == 0 {
-				verb = " carries "
+			text := ceilingText(l)
+			if by[text] == nil {
+				texts = append(texts, text)
 			}
-			parts = append(parts, l.DUT+verb+ceilingText(l))
+			by[text] = append(by[text], l.Cell.Text(result.DUT))
 		}
 	}
-	if len(parts) == 0 {
+	if len(texts) == 0 {
 		return ""
 	}
-	return "Alone on the machine and without loss, " + listed(parts) + "."
+	verb := "carries"
+	if len(by[texts[0]]) > 1 {
+		verb = "carry"
+	}
+	out := fmt.Sprintf("Alone on the machine and without loss, %s %s %s", listed(by[texts[0]]), verb, texts[0])
+	if len(texts) > 1 {
+		last := texts[len(texts)-1]
+		out += fmt.Sprintf(", and %s %s", listed(by[last]), last)
+	}
+	return unbroken(out + ".")
 }
 
 // failsSomewhere reports whether a device of the run came to its ceiling: then that is
-// what its cards say first.
+// what the picture is of.
 func failsSomewhere(s analysis.Summary) bool {
 	return slices.ContainsFunc(s.Ceilings, func(l analysis.Ceiling) bool { return l.FailsMbps.Known() })
 }
 
-// addCeiling makes the card of a device one about its ceiling; what it costs becomes a line.
-func (h *headline) addCeiling(l analysis.Ceiling, c analysis.Cell) {
-	cost := fact{"CPU per bit", unbroken(strings.TrimSpace(fmt.Sprintf("%s × %s at %s, %s", ratio(c.OverheadRatio.Mean), bounds(c.OverheadRatio, ratio), rate(c.OfferedMbps), c.Verdict)))}
-	if l.FailsMbps.Known() { // what it carries with loss would stand against it
-		h.Facts = slices.DeleteFunc(h.Facts, func(f fact) bool { return f.Name == capacityFact })
+// Shapes of the marks of ceilings.
+const (
+	shapeCarries = "carries" // and fails at a load that was tried
+	shapeMore    = "more"    // carries all that was tried
+	shapeLess    = "less"    // fails at the least that was tried
+)
+
+// rankCeilings has the devices by the load they carry, the largest first.
+func rankCeilings(d *drawing) (ranking, []analysis.Cell) {
+	s := d.summary
+	cells := rankedCells(s)
+	slices.SortStableFunc(cells, func(a, b analysis.Cell) int { return slices.Compare(ceilingOrder(s, a), ceilingOrder(s, b)) })
+	load, where := inCommon(cells, func(c analysis.Cell) string {
+		return fmt.Sprintf("with %s, %s", counted(c.Int(result.Clients), "client"), directionWord(c.Text(result.Direction)))
+	})
+	r := ranking{
+		Title: "Load carried without loss, alone on the machine, Mbit/s", Load: load, Order: "the most first",
+		ReachText: "to the load that is not carried, on a logarithmic scale",
+		Key: []keyEntry{
+			{shapeCarries, "carried; the next load tried is not"}, {shapeMore, "carried; more was not offered"}, {shapeLess, "fails at the least that was tried"},
+		},
+		Notes: []string{unheardSentence(s, cells)},
 	}
-	h.Facts = append([]fact{cost}, h.Facts...)
-	h.Verdict, h.P = "", ""
-	h.Big, h.Interval = unbroken(carriesText(l)), counted(l.CarriesBlocks, "block")
-	text := fmt.Sprintf(" carries %s without loss, alone on the machine, with %s, %s", ceilingText(l), counted(l.Clients, "client"), directionWord(l.Direction))
+	for _, c := range cells {
+		if l, ok := ceilingOf(s, analysis.Cell{Cell: c.With(result.DUT, analysis.Clean)}); ok {
+			text := joined(" ", "The clean router carries "+ceilingText(l), where(c)) + "."
+			if !slices.Contains(r.Notes, text) {
+				r.Notes = append(r.Notes, text)
+			}
+		}
+		row := ranked{DUT: c.DUT(), Key: ceilingKey(c.DUT(), c.Text(result.Direction), c.Text(result.Profile), c.Int(result.Clients)), Style: d.style(c.DUT()).Class(), Value: none, Note: costNote(s, c), Facts: costFacts(s, c)}
+		if l, ok := ceilingOf(s, c); ok {
+			row.addCeiling(l, c, where(c))
+		}
+		r.Rows = append(r.Rows, row)
+	}
+	return r, cells
+}
+
+// ceilingOrder sorts a device that carries more before one that carries less.
+func ceilingOrder(s analysis.Summary, c analysis.Cell) []float64 {
+	l, ok := ceilingOf(s, c)
+	order := []float64{0, math.Inf(-1)} // nothing carried, no load that fails
+	if !ok {
+		return []float64{1}
+	}
+	if l.CarriesMbps.Known() {
+		order[0] = -float64(l.CarriesMbps)
+	}
+	if l.FailsMbps.Known() {
+		order[1] = -float64(l.FailsMbps)
+	}
+	return order
+}
+
+// ceilingPlace is where a ceiling stands: from the load carried to the one that fails.
+func ceilingPlace(l analysis.Ceiling) analysis.Estimate {
+	if !l.CarriesMbps.Known() {
+		return analysis.Estimate{Mean: l.FailsMbps, Lo: analysis.Absent(), Hi: analysis.Absent()}
+	}
+	return analysis.Estimate{Mean: l.CarriesMbps, Lo: l.CarriesMbps, Hi: l.FailsMbps, N: l.CarriesBlocks}
+}
+
+// addCeiling makes the row of a device one about its ceiling; what the device costs
+// becomes a fact.
+func (row *ranked) addCeiling(l analysis.Ceiling, c analysis.Cell, where string) {
+	row.At, row.Value, row.Shape = ceilingPlace(l), carriesText(l), shapeCarries
+	row.Note, row.Word = where, "carries all that was offered"
+	why := fmt.Sprintf("%s by %s, delivers at most %s", ofBlocks(rate(l.FailsMbps), l.FailsBlocks), failureWord(l.Why), withBounds(l.Most, rate))
 	switch {
 	case !l.FailsMbps.Known():
-		text += "; more was not offered"
+		row.Shape, why = shapeMore, "more was not offered"
 	case !l.CarriesMbps.Known():
-		h.Big, h.Interval = "< "+rate(l.FailsMbps), counted(l.FailsBlocks, "block")
+		row.Shape, row.Value = shapeLess, "< "+rate(l.FailsMbps)
 		fallthrough
-	default:
-		text += fmt.Sprintf(": there it fails by %s; it delivers at most %s", failureWord(l.Why), withBounds(l.Most, rate))
+	default: // what the device carries with loss would stand against its ceiling
+		row.Facts = slices.DeleteFunc(row.Facts, func(f fact) bool { return f.Name == capacityFact })
+		row.Note, row.Word = joined("; ", fmt.Sprintf("fails at %s by %s", rate(l.FailsMbps), failureWord(l.Why)), where), ""
 	}
-	h.Sentence = unbroken(text + ".")
+	cost := strings.TrimSpace(fmt.Sprintf("%s × %s at %s", ratio(c.Change(cost.PerBit).Mean), bounds(c.Change(cost.PerBit), ratio), rate(analysis.Number(c.Number(result.OfferedMbps)))))
+	row.Facts = append([]fact{{"Carries", ofBlocks(carriesText(l), l.CarriesBlocks)}, {"Fails at", why}, {"CPU per bit", cost}}, row.Facts...)
+}
+
+// ceilingKey names a ceiling in the page's data attributes.
+func ceilingKey(dut, direction, profile string, clients int) string {
+	return fmt.Sprintf("%s|%s|%s|%d", dut, direction, profile, clients)
 }
 
 // ceilingsGrid is one row a router, clients, direction and profile.
@@ -155,8 +233,8 @@ func ceilingsGrid(list []analysis.Ceiling) grid {
 		if !l.FailsMbps.Known() { // then it is what was offered
 			most = gridCell{Main: none}
 		}
-		g.Rows = append(g.Rows, gridRow{Key: fmt.Sprintf("%s|%s|%s|%d", l.DUT, l.Direction, l.Profile, l.Clients), Cells: []gridCell{
-			{Main: routerName(l.DUT), Sort: l.DUT, Text: true, Header: true}, textCell(l.Direction), textCell(l.Profile), countCell(l.Clients),
+		g.Rows = append(g.Rows, gridRow{Key: ceilingKey(l.Cell.Text(result.DUT), l.Cell.Text(result.Direction), l.Cell.Text(result.Profile), l.Cell.Int(result.Clients)), Cells: []gridCell{
+			{Main: routerName(l.Cell.Text(result.DUT)), Sort: l.Cell.Text(result.DUT), Text: true, Header: true}, textCell(l.Cell.Text(result.Direction)), textCell(l.Cell.Text(result.Profile)), countCell(l.Cell.Int(result.Clients)),
 			carries, estimateCell(l.CPU, digits3), fails, textCell(failureWord(l.Why)), most,
 		}})
 	}

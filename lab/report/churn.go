@@ -6,14 +6,16 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // forgotten says after how many blocks the device knew as many clients as before.
-func forgotten(ch analysis.ChurnFigures) string {
-	if ch.Told == 0 {
+func forgotten(c analysis.Cell) string {
+	if c.Counts[cost.GuestsCounted] == 0 {
 		return "it tells no numbers"
 	}
-	return fmt.Sprintf("%d of %s", ch.Settled, counted(ch.Told, "block"))
+	return fmt.Sprintf("%d of %s", c.Counts[cost.GuestsSettled], counted(c.Counts[cost.GuestsCounted], "block"))
 }
 
 // fromTo prints what was before the first guest and after the last.
@@ -22,99 +24,62 @@ func fromTo(before, after analysis.Estimate) string {
 }
 
 // countsText is what the device says it knows, before and after.
-func countsText(ch analysis.ChurnFigures) string {
+func countsText(c analysis.Cell) string {
 	var parts []string
-	for _, c := range ch.Counts {
-		parts = append(parts, c.Name+" "+fromTo(c.Before, c.After))
+	for _, name := range cost.CountNames(c) {
+		parts = append(parts, name+" "+fromTo(c.Device(cost.CountBefore+name), c.Device(cost.CountAfter+name)))
 	}
 	return strings.Join(parts, ", ")
 }
 
 // guestsText says in words what became of the guests of a device, and whether it forgot them.
-func guestsText(ch analysis.ChurnFigures) string {
-	text := fmt.Sprintf("%d of %s got in", ch.In, counted(ch.Came, "guest"))
-	if ch.In == ch.Came {
-		text = fmt.Sprintf("all %s got in", counted(ch.Came, "guest"))
+func guestsText(c analysis.Cell) string {
+	text := fmt.Sprintf("%d of %s got in", c.Counts[cost.GuestsIn], counted(c.Counts[cost.GuestsCame], "guest"))
+	if c.Counts[cost.GuestsIn] == c.Counts[cost.GuestsCame] {
+		text = fmt.Sprintf("all %s got in", counted(c.Counts[cost.GuestsCame], "guest"))
 	}
-	if ch.Gone < ch.In {
-		text += fmt.Sprintf(", %d left in order", ch.Gone)
+	if c.Counts[cost.GuestsGone] < c.Counts[cost.GuestsIn] {
+		text += fmt.Sprintf(", %d left in order", c.Counts[cost.GuestsGone])
 	}
 	switch {
-	case ch.Told == 0:
+	case c.Counts[cost.GuestsCounted] == 0:
 		return text + "; whom it knows, the device does not tell"
-	case ch.Settled == ch.Told:
+	case c.Counts[cost.GuestsSettled] == c.Counts[cost.GuestsCounted]:
 		text += ", and it forgot them all"
 	default:
-		text += fmt.Sprintf("; it forgot them all in %d of %s", ch.Settled, counted(ch.Told, "block"))
+		text += fmt.Sprintf("; it forgot them all in %d of %s", c.Counts[cost.GuestsSettled], counted(c.Counts[cost.GuestsCounted], "block"))
 	}
-	return text + " (" + countsText(ch) + ")"
+	return text + " (" + countsText(c) + ")"
 }
 
-// guestsLead says for every device what became of its guests, empty without any.
-func guestsLead(cells []analysis.Cell) string {
-	var parts []string
-	for _, c := range cells {
-		if c.Churn.Blocks > 0 && c.Churn.Came > 0 {
-			parts = append(parts, fmt.Sprintf("With %s %s.", c.DUT, guestsText(c.Churn)))
-		}
-	}
-	return strings.Join(parts, " ")
-}
-
-// guestFacts are the lines of a device's card about its guests.
-func guestFacts(c analysis.Cell) (out []fact) {
-	ch := c.Churn
-	if ch.Blocks == 0 {
+// guestFacts are what a device's row says about its guests.
+func guestFacts(c analysis.Cell) []fact {
+	if c.Counts[cost.GuestBlocks] == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("%d of %d got in", ch.In, ch.Came)
-	if ch.LoginP50ms.Mean.Known() {
-		text += fmt.Sprintf(", half within %s", millis(ch.LoginP50ms.Mean))
+	text := guestsText(c)
+	if c.Device("guest_login_p50_ms").Mean.Known() {
+		text += fmt.Sprintf("; half were in within %s", millis(c.Device("guest_login_p50_ms").Mean))
 	}
-	out = append(out, fact{"Guests", unbroken(text)})
-	if counts := countsText(ch); counts != "" {
-		out = append(out, fact{"It knows", counts})
-	}
-	return append(out, fact{"Tracked connections", fromTo(ch.FlowsBefore, ch.FlowsAfter)})
+	return []fact{{"Guests", text}, {"Tracked connections", fromTo(c.Device("flows_before"), c.Device("flows_after"))}}
 }
 
 // churnSentences say what became of guests, one a block's setting.
 func churnSentences(cells []analysis.Cell) (out []string) {
 	for _, c := range cells {
-		ch := c.Churn
-		if ch.Blocks == 0 {
+		if c.Counts[cost.GuestBlocks] == 0 {
 			continue
 		}
 		text := fmt.Sprintf("Guests: %s with %s: %s a second in %s, %s; log-in p50 %s, p99 %s; its memory %s MiB, rules %s lines, tracked connections %s",
-			c.DUT, counted(c.Clients, "client"), trimmed(ch.PerSecond, 3), counted(ch.Blocks, "block"), guestsText(ch),
-			millis(ch.LoginP50ms.Mean), millis(ch.LoginP99ms.Mean),
-			fromTo(ch.PSSBeforeMiB, ch.PSSAfterMiB), fromTo(ch.RuleLinesBefore, ch.RuleLinesAfter), fromTo(ch.FlowsBefore, ch.FlowsAfter))
-		if len(ch.Failures) > 0 {
-			text += fmt.Sprintf("; %d × such as: %s", ch.Failures[0].Count, ch.Failures[0].Text)
+			c.DUT(), counted(c.Int(result.Clients), "client"), trimmed(c.Device("guests_per_second").Mean, 3), counted(c.Counts[cost.GuestBlocks], "block"), guestsText(c),
+			millis(c.Device("guest_login_p50_ms").Mean), millis(c.Device("guest_login_p99_ms").Mean),
+			fromTo(c.Device("pss_before_mib"), c.Device("pss_after_mib")), fromTo(c.Device("rule_lines_before"), c.Device("rule_lines_after")), fromTo(c.Device("flows_before"), c.Device("flows_after")))
+		if failures := c.Tallies[cost.GuestFailures]; len(failures) > 0 {
+			text += fmt.Sprintf("; %d × such as: %s", failures[0].Count, failures[0].Text)
 		}
 		if !slices.Contains(out, text) { // loads of the same blocks share their guests
 			out = append(out, text)
 		}
 	}
 	return out
-}
-
-// churnGrid is what became of guests that came and went, and what is left of them.
-func churnGrid(cells []analysis.Cell) grid {
-	return build("Guests that came and went, and the device before and after", cells, append(identity(cells),
-		numberColumn("Guests", "a second", digits3, func(c analysis.Cell) analysis.Number { return c.Churn.PerSecond }),
-		countColumn("Came", func(c analysis.Cell) int { return c.Churn.Came }),
-		countColumn("Got in", func(c analysis.Cell) int { return c.Churn.In }),
-		countColumn("Left", func(c analysis.Cell) int { return c.Churn.Gone }),
-		estimateColumn("Log-in p50", "ms", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.LoginP50ms }),
-		estimateColumn("Log-in p99", "ms", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.LoginP99ms }),
-		textColumn("Forgotten", func(c analysis.Cell) string { return forgotten(c.Churn) }),
-		textColumn("It knows", func(c analysis.Cell) string { return nonEmpty(countsText(c.Churn), none) }),
-		estimateColumn("Memory before", "PSS, MiB", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.PSSBeforeMiB }),
-		estimateColumn("Memory after", "PSS, MiB", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.PSSAfterMiB }),
-		estimateColumn("Rules before", "lines", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.RuleLinesBefore }),
-		estimateColumn("Rules after", "lines", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.RuleLinesAfter }),
-		estimateColumn("Tracked before", "connections", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.FlowsBefore }),
-		estimateColumn("Tracked after", "connections", digits3, func(c analysis.Cell) analysis.Estimate { return c.Churn.FlowsAfter }),
-	))
 }

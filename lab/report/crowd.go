@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -18,48 +19,53 @@ func crowdSentences(cells []analysis.Cell) (out []string) {
 	most := map[string]analysis.Cell{}
 	var order []string
 	for _, c := range cells {
-		if c.Crowd.Blocks == 0 || c.Crowd.Connected == 0 || c.Clients < manyClients {
+		if !isCrowd(c) {
 			continue
 		}
-		best, seen := most[c.DUT]
+		best, seen := most[c.DUT()]
 		if !seen {
-			order = append(order, c.DUT)
+			order = append(order, c.DUT())
 		}
-		if c.Clients > best.Clients || c.Clients == best.Clients && c.OfferedMbps > best.OfferedMbps {
-			most[c.DUT] = c
+		if c.Int(result.Clients) > best.Int(result.Clients) || c.Int(result.Clients) == best.Int(result.Clients) && analysis.Number(c.Number(result.OfferedMbps)) > analysis.Number(best.Number(result.OfferedMbps)) {
+			most[c.DUT()] = c
 		}
 	}
 	for _, dut := range order {
-		out = append(out, crowdSentence(most[dut]))
+		c := most[dut]
+		out = append(out, fmt.Sprintf("All at once: %s with %s at %s %s: %s.", c.DUT(), counted(c.Int(result.Clients), "client"), rate(analysis.Number(c.Number(result.OfferedMbps))), c.Text(result.Direction), crowdText(c)))
 	}
 	return out
 }
 
-// crowdSentence: "All at once: d with 65000 clients at 1 Gbit/s up: all leased from it,
-// logged in and connected, …".
-func crowdSentence(c analysis.Cell) string {
-	w := c.Crowd
-	parts := []string{of(w.Leased, c.Clients) + " had an address" + map[string]string{
+// isCrowd reports whether so many clients came together that their number is a result.
+func isCrowd(c analysis.Cell) bool {
+	return c.Counts[cost.ClientBlocks] > 0 && c.Counts[cost.Connected] > 0 && c.Int(result.Clients) >= manyClients
+}
+
+// crowdText says how many clients had an address, were logged in and connected, and
+// what they took of the machine.
+func crowdText(c analysis.Cell) string {
+	parts := []string{of(c.Counts[cost.Leased], c.Int(result.Clients)) + " had an address" + map[string]string{
 		result.FromDevice: ", leased from it", result.FromLab: ", leased from the lab", result.Static: ", a static one",
-	}[w.Addresses]}
-	if w.LoggedIn > 0 {
-		parts = append(parts, of(w.LoggedIn, c.Clients)+" were logged in")
+	}[c.Texts[cost.AddressesFrom]]}
+	if c.Counts[cost.LoggedIn] > 0 {
+		parts = append(parts, of(c.Counts[cost.LoggedIn], c.Int(result.Clients))+" were logged in")
 	}
-	parts = append(parts, fmt.Sprintf("%s were connected at once, and %s at the clean router", countedStreams(w.Connected, c), number(w.CleanConnected)))
-	if j := c.Streams.Jain.Mean; j.Known() {
+	parts = append(parts, fmt.Sprintf("%s were connected at once, and %s at the clean router", countedStreams(c.Counts[cost.Connected], c), number(c.Counts[cost.CleanConnected])))
+	if j := c.Device("jain").Mean; j.Known() {
 		text := "Jain's index is " + fraction4(j)
-		if most := c.Streams.JainEven.Mean; most.Known() && j <= most*(1+1e-9) { // beyond it, bursts did not stay whole
+		if most := c.Device("jain_even").Mean; most.Known() && j <= most*(1+1e-9) { // beyond it, bursts did not stay whole
 			text += " of at most " + fraction4(most)
 		}
 		parts = append(parts, text)
 	}
-	if busy := c.Intervals.GeneratorCorePct.Mean; busy.Known() {
+	if busy := c.Device("generator_core_pct").Mean; busy.Known() {
 		parts = append(parts, fmt.Sprintf("the busiest traffic thread took %s of a core", percent(busy)))
 	}
-	if kib := w.MemoryKiBPerClient.Mean; kib.Known() {
+	if kib := c.Device("memory_kib_per_client").Mean; kib.Known() {
 		parts = append(parts, fmt.Sprintf("both labs took %s KiB of the machine's memory a client", digits3(kib)))
 	}
-	return fmt.Sprintf("All at once: %s with %s at %s %s: %s.", c.DUT, counted(c.Clients, "client"), rate(c.OfferedMbps), c.Direction, strings.Join(parts, "; "))
+	return strings.Join(parts, "; ")
 }
 
 // of is "all 998" or "998 of 999".
@@ -74,23 +80,9 @@ func number(n int) string { return grouped(strconv.Itoa(n)) }
 
 // countedStreams are those of a cell's clients: one each, or one each way.
 func countedStreams(n int, c analysis.Cell) string {
-	all := c.Clients
-	if c.Direction == result.Both {
+	all := c.Int(result.Clients)
+	if c.Text(result.Direction) == result.Both {
 		all *= 2
 	}
 	return of(n, all) + " streams"
-}
-
-// crowdGrid is how far the clients of each cell came together.
-func crowdGrid(cells []analysis.Cell) grid {
-	return build("All clients at once, of several blocks the one that came least far", cells, append(identity(cells),
-		textColumn("Addresses", func(c analysis.Cell) string { return nonEmpty(c.Crowd.Addresses, none) }),
-		textColumn("Clean router's", func(c analysis.Cell) string { return nonEmpty(c.Crowd.CleanAddresses, none) }),
-		countColumn("Have one", func(c analysis.Cell) int { return c.Crowd.Leased }),
-		countColumn("Logged in", func(c analysis.Cell) int { return c.Crowd.LoggedIn }),
-		countColumn("Streams", func(c analysis.Cell) int { return c.Crowd.Connected }),
-		countColumn("Clean router's", func(c analysis.Cell) int { return c.Crowd.CleanConnected }),
-		estimateColumn("Warm-up", "s", digits3, func(c analysis.Cell) analysis.Estimate { return c.Crowd.WarmupSeconds }),
-		estimateColumn("Both labs", "KiB of the machine a client", digits3, func(c analysis.Cell) analysis.Estimate { return c.Crowd.MemoryKiBPerClient }).field("crowd.memory_kib_per_client.mean"),
-	))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -36,7 +37,7 @@ func crowded(clients int) result.Run {
 func TestCrowd(t *testing.T) {
 	const want = "All at once: ebpf with 65 000 clients at 500 Mbit/s up: all 65 000 had an address, leased from it; all 65 000 were logged in; " +
 		"64 997 of 65 000 streams were connected at once, and 65 000 at the clean router; Jain's index is 0.9000 of at most 0.9500; "
-	s := analysis.Summarise(crowded(65_000), analysis.Options{Confidence: 0.95})
+	s := measure.Summarise(crowded(65_000), analysis.Options{Confidence: 0.95})
 	var terminal bytes.Buffer
 	if err := report.Terminal(&terminal, s, 0); err != nil {
 		t.Fatal(err)
@@ -54,7 +55,7 @@ func TestCrowd(t *testing.T) {
 		}
 	}
 	var few bytes.Buffer
-	if err := report.Terminal(&few, analysis.Summarise(crowded(100), analysis.Options{Confidence: 0.95}), 0); err != nil {
+	if err := report.Terminal(&few, measure.Summarise(crowded(100), analysis.Options{Confidence: 0.95}), 0); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(few.String(), "All at once") {

@@ -86,7 +86,7 @@ func Explain(p profile.Profile, s analysis.Summary, n int) Explanation {
 	m := measured(p.Cell, s)
 	p, scale := atTrialsSpeed(p, m)
 	e := profile.Explain(p)
-	out := Explanation{Cell: p.Cell, Scale: analysis.Number(scale), Sum: cost(e.Sum), Measured: m, OffBy: analysis.Absent()}
+	out := Explanation{Cell: p.Cell, Scale: analysis.Number(scale), Sum: costOf(e.Sum), Measured: m, OffBy: analysis.Absent()}
 	if out.Measured.Difference.Known() && out.Measured.Difference != 0 {
 		out.OffBy = out.Sum.Difference/out.Measured.Difference - 1
 	}
@@ -99,12 +99,12 @@ func Explain(p profile.Profile, s analysis.Summary, n int) Explanation {
 	n = min(n, len(e.Rows))
 	for _, r := range e.Rows[:n] {
 		out.Functions = append(out.Functions, Function{
-			Name: r.Func, Module: r.Module, Cost: cost(r.Self), Margin: analysis.Number(r.Self.Margin()),
+			Name: r.Func, Module: r.Module, Cost: costOf(r.Self), Margin: analysis.Number(r.Self.Margin()),
 			Share: share(r.Self), WithCallees: analysis.Number(r.Total.Difference()),
 		})
 	}
 	rest, count := e.Rest(n)
-	out.Rest = Rest{count, cost(rest), analysis.Number(rest.Margin()), share(rest)}
+	out.Rest = Rest{count, costOf(rest), analysis.Number(rest.Margin()), share(rest)}
 	for _, side := range []struct {
 		name string
 		of   profile.Side
@@ -129,20 +129,20 @@ func atTrialsSpeed(p profile.Profile, m Measured) (profile.Profile, float64) {
 	return p.Scaled(scale), scale
 }
 
-func cost(c profile.Cost) Cost {
+func costOf(c profile.Cost) Cost {
 	return Cost{analysis.Number(c.DUT), analysis.Number(c.Clean), analysis.Number(c.Difference())}
 }
 
 func measured(cell result.Cell, s analysis.Summary) Measured {
 	i := slices.IndexFunc(s.Cells, func(c analysis.Cell) bool {
-		return c.DUT == cell.Text(result.DUT) && c.Clients == cell.Int(result.Clients) && float64(c.OfferedMbps) == cell.Number(result.OfferedMbps) &&
-			c.Direction == cell.Text(result.Direction) && c.Profile == cell.Text(result.Profile)
+		return c.DUT() == cell.Text(result.DUT) && c.Int(result.Clients) == cell.Int(result.Clients) && float64(analysis.Number(c.Number(result.OfferedMbps))) == cell.Number(result.OfferedMbps) &&
+			c.Text(result.Direction) == cell.Text(result.Direction) && c.Text(result.Profile) == cell.Text(result.Profile)
 	})
 	if i < 0 || s.Cells[i].Pairs == 0 {
 		return Measured{Cost: Cost{analysis.Absent(), analysis.Absent(), analysis.Absent()}}
 	}
 	c := s.Cells[i]
-	dut, clean := c.Intervals.NsPerPacket.Mean, c.Intervals.CleanNsPerPacket.Mean
+	dut, clean := c.Device("ns_per_packet").Mean, c.Clean("ns_per_packet").Mean
 	return Measured{Cost{dut, clean, dut - clean}, c.Pairs, c.Blocks}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/report/chart"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -45,6 +46,7 @@ type figureFold struct {
 // drawing holds what the charts of a report share.
 type drawing struct {
 	summary analysis.Summary
+	dir     string                         // the run's folder
 	trials  map[result.Cell][]result.Trial // accepted ones
 	aa      []result.Trial                 // accepted A/A pairs
 	styles  map[string]int                 // by DUT
@@ -54,9 +56,9 @@ type drawing struct {
 }
 
 func newDrawing(run result.Run, s analysis.Summary) *drawing {
-	d := &drawing{summary: s, trials: map[result.Cell][]result.Trial{}, styles: map[string]int{analysis.Clean: chart.Clean}}
+	d := &drawing{summary: s, dir: run.Dir, trials: map[result.Cell][]result.Trial{}, styles: map[string]int{analysis.Clean: chart.Clean}}
 	for _, c := range s.Cells {
-		d.style(c.DUT)
+		d.style(c.DUT())
 	}
 	for _, t := range run.Trials {
 		switch {
@@ -87,7 +89,7 @@ func (d *drawing) groups() []figureGroup {
 	cells := d.summary.Cells
 	for len(cells) > 0 {
 		n := 1
-		for n < len(cells) && cells[n].Profile == cells[0].Profile && cells[n].Direction == cells[0].Direction {
+		for n < len(cells) && cells[n].Text(result.Profile) == cells[0].Text(result.Profile) && cells[n].Text(result.Direction) == cells[0].Text(result.Direction) {
 			n++
 		}
 		out = append(out, d.group(cells[:n]))
@@ -100,7 +102,7 @@ func (d *drawing) groups() []figureGroup {
 // the others and CPU as sampled folded away.
 func (d *drawing) group(cells []analysis.Cell) figureGroup {
 	d.thinned = false
-	g := figureGroup{Heading: fmt.Sprintf("%s, %s", capitalised(directionWord(cells[0].Direction)), cells[0].Profile)}
+	g := figureGroup{Heading: fmt.Sprintf("%s, %s", capitalised(directionWord(cells[0].Text(result.Direction))), cells[0].Text(result.Profile))}
 	var shown, sampled []figure
 	panels := panelsOf(d.summary, cells)
 	more := max(0, len(panels)-panelsDrawn)
@@ -137,7 +139,7 @@ func (d *drawing) finish(heading, caption string, draw func(id string) string, d
 
 // sample is the accepted trials of a cell, evenly thinned out when they are many.
 func (d *drawing) sample(c analysis.Cell) []result.Trial {
-	return d.thin(d.trials[keyOf(c)], d.perCell)
+	return d.thin(d.trials[c.Cell], d.perCell)
 }
 
 func (d *drawing) thin(all []result.Trial, most int) []result.Trial {
@@ -152,15 +154,8 @@ func (d *drawing) thin(all []result.Trial, most int) []result.Trial {
 	return out
 }
 
-// keyOf is the cell of the records that a cell of the summary is of.
-func keyOf(c analysis.Cell) result.Cell {
-	return result.NewCell(result.DUT, c.DUT, result.Clients, c.Clients, result.OfferedMbps, float64(c.OfferedMbps), result.Direction, c.Direction, result.Profile, c.Profile)
-}
-
-// markKey names a cell in the page's data attributes.
-func markKey(c result.Cell) string {
-	return fmt.Sprintf("%s|%s|%s|%d|%s", c.Text(result.DUT), c.Text(result.Direction), c.Text(result.Profile), c.Int(result.Clients), analysis.Number(c.Number(result.OfferedMbps)))
-}
+// markKey names a cell in the page's data attributes: "dut=opennds clients=100".
+func markKey(c result.Cell) string { return c.String() }
 
 // band is the interval of the A/A pairs; NaN when there is none.
 func (d *drawing) band() [2]float64 {
@@ -190,49 +185,48 @@ func (d *drawing) rows(cells []analysis.Cell) []figure {
 		return nil
 	}
 	where := place(cells[0])
-	label := func(c analysis.Cell) string { return c.DUT }
+	label := func(c analysis.Cell) string { return c.DUT() }
 	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return place(c) != where }) {
-		label, where = func(c analysis.Cell) string { return c.DUT + " at " + place(c) }, "each point of the sweep"
+		label, where = func(c analysis.Cell) string { return c.DUT() + " at " + place(c) }, "each point of the sweep"
 	}
-	clean := chart.Style{Number: chart.Clean}
+	plain := chart.Style{Number: chart.Clean}
 	cpu := chart.Forest{Title: "Router CPU at " + where, XLabel: "Router CPU, % of one core", Reference: math.NaN(), Band: noBand(),
-		Legend: []chart.LegendEntry{{Style: clean, Name: "clean router beside the device", MarkOnly: true}}}
+		Legend: []chart.LegendEntry{{Style: plain, Name: "clean router beside the device", MarkOnly: true}}}
 	overhead := chart.Forest{Title: ratioName(d.summary) + " at " + where, XLabel: "CPU per bit, × clean router", LogX: true,
 		Reference: 1, Band: d.band(), BandName: bandName}
 	for _, c := range cells {
-		dut := chart.ForestMark{Style: d.style(c.DUT), Point: mark(c, 0, c.CPUCorePct, cpuTip(c, c.DUT, c.CPUCorePct))}
-		beside := chart.ForestMark{Style: clean, Point: mark(c, 0, c.CleanCPUCorePct, cpuTip(c, "clean router beside "+c.DUT, c.CleanCPUCorePct))}
-		quotient := chart.ForestMark{Style: d.style(c.DUT), Point: mark(c, 0, c.OverheadRatio, ratioTip(c))}
+		dut := chart.ForestMark{Style: d.style(c.DUT()), Point: mark(c, 0, c.Device(cost.CPU), cpuTip(c, c.DUT(), c.Device(cost.CPU)))}
+		beside := chart.ForestMark{Style: plain, Point: mark(c, 0, c.Clean(cost.CPU), cpuTip(c, "clean router beside "+c.DUT(), c.Clean(cost.CPU)))}
+		quotient := chart.ForestMark{Style: d.style(c.DUT()), Point: mark(c, 0, c.Change(cost.PerBit), ratioTip(c))}
 		for _, t := range d.sample(c) {
 			dut.Raw = append(dut.Raw, t.DUT.CPUCorePct())
 			beside.Raw = append(beside.Raw, t.Clean.CPUCorePct())
-			if r := analysis.TrialRatio(t); r.Known() {
+			if r := cost.Ratio(t); r.Known() {
 				quotient.Raw = append(quotient.Raw, float64(r))
 			}
 		}
-		cpu.Rows = append(cpu.Rows, chart.ForestRow{Label: label(c), Text: percent(c.CPUCorePct.Mean) + ", clean " + percent(c.CleanCPUCorePct.Mean),
+		cpu.Rows = append(cpu.Rows, chart.ForestRow{Label: label(c), Text: percent(c.Device(cost.CPU).Mean) + ", clean " + percent(c.Clean(cost.CPU).Mean),
 			Marks: []chart.ForestMark{beside, dut}})
-		overhead.Rows = append(overhead.Rows, chart.ForestRow{Label: label(c), Text: ratio(c.OverheadRatio.Mean) + " × " + bounds(c.OverheadRatio, ratio),
+		overhead.Rows = append(overhead.Rows, chart.ForestRow{Label: label(c), Text: ratio(c.Change(cost.PerBit).Mean) + " × " + bounds(c.Change(cost.PerBit), ratio),
 			Marks: []chart.ForestMark{quotient}})
 	}
-	cpu.Desc = describe(cells, func(c analysis.Cell) string { return cpuTip(c, c.DUT, c.CPUCorePct) })
+	cpu.Desc = describe(cells, func(c analysis.Cell) string { return cpuTip(c, c.DUT(), c.Device(cost.CPU)) })
 	overhead.Desc = describe(cells, ratioTip)
 	return []figure{
 		d.finish(cpu.Title, "Marks are means over blocks with their intervals, dots are single trials.", cpu.Draw, cellData(cells,
-			estimateColumn("DUT CPU", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.CPUCorePct }),
-			estimateColumn("Clean CPU", "% of a core", bare, func(c analysis.Cell) analysis.Estimate { return c.CleanCPUCorePct }))),
+			device(cost.CPU, "DUT CPU", "% of a core", bare), clean(cost.CPU, "Clean CPU", "% of a core", bare))),
 		d.finish(overhead.Title, pairDots+d.bandCaption(), overhead.Draw, cellData(cells, overheadColumn(d.summary))),
 	}
 }
 
 func place(c analysis.Cell) string {
-	return rate(c.OfferedMbps) + ", " + counted(c.Clients, "client")
+	return rate(analysis.Number(c.Number(result.OfferedMbps))) + ", " + counted(c.Int(result.Clients), "client")
 }
 
 // mark is a mean of a cell at X.
 func mark(c analysis.Cell, x float64, e analysis.Estimate, tip string) chart.Point {
 	p := estimatePoint(x, e, tip)
-	p.Key = markKey(keyOf(c))
+	p.Key = markKey(c.Cell)
 	return p
 }
 
@@ -246,12 +240,12 @@ func estimatePoint(x float64, e analysis.Estimate, tip string) chart.Point {
 
 func cpuTip(c analysis.Cell, name string, e analysis.Estimate) string {
 	return fmt.Sprintf("%s: %s of a core %s at %s, %s; delivered %s", name, percent(e.Mean), bounds(e, percent),
-		rate(c.OfferedMbps), counted(c.Clients, "client"), rate(c.DeliveredMbps))
+		rate(analysis.Number(c.Number(result.OfferedMbps))), counted(c.Int(result.Clients), "client"), rate(c.Device("delivered_mbps").Mean))
 }
 
 func ratioTip(c analysis.Cell) string {
-	return fmt.Sprintf("%s: × %s %s at %s, %s (%s, %s)", c.DUT, ratio(c.OverheadRatio.Mean), bounds(c.OverheadRatio, ratio),
-		rate(c.OfferedMbps), counted(c.Clients, "client"), counted(c.Blocks, "block"), c.Verdict)
+	return fmt.Sprintf("%s: × %s %s at %s, %s (%s, %s)", c.DUT(), ratio(c.Change(cost.PerBit).Mean), bounds(c.Change(cost.PerBit), ratio),
+		rate(analysis.Number(c.Number(result.OfferedMbps))), counted(c.Int(result.Clients), "client"), counted(c.Blocks, "block"), c.Verdict)
 }
 
 // describe is the chart in words.

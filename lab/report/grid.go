@@ -2,8 +2,11 @@ package report
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // grid is a table ready to print.
@@ -61,37 +64,97 @@ type gridColumn struct {
 	cell func(analysis.Cell) gridCell
 }
 
-// field says which figure of summary.json a column shows.
-func (col gridColumn) field(name string) gridColumn {
-	col.head.Field = name
-	return col
-}
-
 func textColumn(name string, of func(analysis.Cell) string) gridColumn {
 	return gridColumn{gridHead{Name: name, Text: true}, func(c analysis.Cell) gridCell { return textCell(of(c)) }}
 }
 
-func numberColumn(name, unit string, print func(analysis.Number) string, of func(analysis.Cell) analysis.Number) gridColumn {
-	return gridColumn{gridHead{Name: name, Unit: unit}, func(c analysis.Cell) gridCell { return numberCell(of(c), print) }}
+// numberColumn shows a figure that is no metric; field is its path in a cell of summary.json.
+func numberColumn(name, unit, field string, print func(analysis.Number) string, of func(analysis.Cell) analysis.Number) gridColumn {
+	return gridColumn{gridHead{Name: name, Unit: unit, Field: field}, func(c analysis.Cell) gridCell { return numberCell(of(c), print) }}
 }
 
-func countColumn(name string, of func(analysis.Cell) int) gridColumn {
-	return gridColumn{gridHead{Name: name}, func(c analysis.Cell) gridCell { return countCell(of(c)) }}
+func countColumn(name, unit, field string, of func(analysis.Cell) int) gridColumn {
+	return gridColumn{gridHead{Name: name, Unit: unit, Field: field}, func(c analysis.Cell) gridCell { return countCell(of(c)) }}
 }
 
-func estimateColumn(name, unit string, print func(analysis.Number) string, of func(analysis.Cell) analysis.Estimate) gridColumn {
-	return gridColumn{gridHead{Name: name, Unit: unit}, func(c analysis.Cell) gridCell { return estimateCell(of(c), print) }}
+// counts shows one of a cell's counts.
+func counts(key, name, unit string) gridColumn {
+	return countColumn(name, unit, "counts."+key, func(c analysis.Cell) int { return c.Counts[key] })
 }
 
-// build makes a table of cells.
-func build(caption string, cells []analysis.Cell, cols []gridColumn) grid {
+// device, clean and change show a metric by its name: of the device, of the clean
+// router, and of one against the other.
+func device(metric, name, unit string, print func(analysis.Number) string) gridColumn {
+	return metricColumn(metric+".device", name, unit, print, func(c analysis.Cell) analysis.Estimate { return c.Device(metric) })
+}
+
+func clean(metric, name, unit string, print func(analysis.Number) string) gridColumn {
+	return metricColumn(metric+".clean", name, unit, print, func(c analysis.Cell) analysis.Estimate { return c.Clean(metric) })
+}
+
+func change(metric, name, unit string, print func(analysis.Number) string) gridColumn {
+	return metricColumn(metric+".change", name, unit, print, func(c analysis.Cell) analysis.Estimate { return c.Change(metric) })
+}
+
+func metricColumn(path, name, unit string, print func(analysis.Number) string, of func(analysis.Cell) analysis.Estimate) gridColumn {
+	return gridColumn{gridHead{Name: name, Unit: unit, Field: "metrics." + path + ".mean"}, func(c analysis.Cell) gridCell { return estimateCell(of(c), print) }}
+}
+
+// dimensionColumns name a cell in every table: its device, texts in which cells
+// differ, and numbers.
+func dimensionColumns(cells []analysis.Cell) []gridColumn {
+	cols := []gridColumn{{gridHead{Name: "DUT", Text: true}, func(c analysis.Cell) gridCell {
+		return gridCell{Main: c.DUT(), Sort: c.DUT(), Text: true, Header: true}
+	}}}
+	if len(cells) == 0 {
+		return cols
+	}
+	var numbers []gridColumn
+	for _, v := range cells[0].Without(result.DUT).Values() {
+		d := v.Dimension
+		varies := slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Text(d) != v.Text })
+		head := dimensionHeads[d]
+		switch {
+		case v.IsNumber && head.text == nil:
+			numbers = append(numbers, numberColumn(nonEmpty(head.name, capitalised(strings.ReplaceAll(string(d), "_", " "))), head.unit, "dimensions."+string(d),
+				numberOr(head.print), func(c analysis.Cell) analysis.Number { return analysis.Number(c.Number(d)) }))
+		case v.IsNumber:
+			numbers = append(numbers, textColumn(head.name, func(c analysis.Cell) string { return head.text(c.Number(d)) }))
+		case varies:
+			cols = append(cols, textColumn(nonEmpty(head.name, capitalised(string(d))), func(c analysis.Cell) string { return c.Text(d) }))
+		}
+	}
+	return append(cols, numbers...)
+}
+
+// dimensionHeads are the headings of dimensions; others stand under their names.
+var dimensionHeads = map[result.Dimension]struct {
+	name, unit string
+	print      func(analysis.Number) string
+	text       func(float64) string // in place of the number
+}{
+	result.Clients:     {name: "Clients", print: func(n analysis.Number) string { return grouped(n.String()) }},
+	result.OfferedMbps: {name: "Offered", unit: "Mbit/s", print: digits4},
+	result.LoginRate:   {name: "They come", text: arrival},
+}
+
+func numberOr(print func(analysis.Number) string) func(analysis.Number) string {
+	if print != nil {
+		return print
+	}
+	return digits4
+}
+
+// build makes a table of cells, each under its name.
+func build(caption string, cells []analysis.Cell, columns ...gridColumn) grid {
 	g := grid{Caption: caption, Sortable: true}
-	for _, col := range cols {
+	columns = append(dimensionColumns(cells), columns...)
+	for _, col := range columns {
 		g.Head = append(g.Head, col.head)
 	}
 	for _, c := range cells {
-		row := gridRow{Key: markKey(keyOf(c))}
-		for _, col := range cols {
+		row := gridRow{Key: markKey(c.Cell)}
+		for _, col := range columns {
 			row.Cells = append(row.Cells, col.cell(c))
 		}
 		g.Rows = append(g.Rows, row)
@@ -100,8 +163,8 @@ func build(caption string, cells []analysis.Cell, cols []gridColumn) grid {
 }
 
 // cellData is the table behind a chart of cells.
-func cellData(cells []analysis.Cell, cols ...gridColumn) grid {
-	g := build("", cells, append(identity(cells), cols...))
+func cellData(cells []analysis.Cell, columns ...gridColumn) grid {
+	g := build("", cells, columns...)
 	g.Sortable = false
 	return g
 }

@@ -6,18 +6,9 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
-	"github.com/gateweigh/gateweigh/lab/report/chart"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
-
-// headline is one card: what a device costs at its heaviest load. Sentence goes
-// on after the name of the DUT.
-type headline struct {
-	DUT, Big, Interval, Sentence string
-	Verdict, P                   string
-	Style                        string
-	Facts                        []fact
-}
 
 // fact is a name with its value.
 type fact struct{ Name, Value string }
@@ -28,14 +19,14 @@ func heaviest(s analysis.Summary) []analysis.Cell {
 	best := map[string]analysis.Cell{}
 	var order []string
 	for _, c := range s.Cells {
-		old, seen := best[c.DUT]
+		old, seen := best[c.DUT()]
 		if !seen {
-			order = append(order, c.DUT)
+			order = append(order, c.DUT())
 		}
-		better := c.OfferedMbps > old.OfferedMbps || c.OfferedMbps == old.OfferedMbps && c.Clients > old.Clients
-		sameWay := c.Direction == old.Direction && c.Profile == old.Profile
+		better := analysis.Number(c.Number(result.OfferedMbps)) > analysis.Number(old.Number(result.OfferedMbps)) || analysis.Number(c.Number(result.OfferedMbps)) == analysis.Number(old.Number(result.OfferedMbps)) && c.Int(result.Clients) > old.Int(result.Clients)
+		sameWay := c.Text(result.Direction) == old.Text(result.Direction) && c.Text(result.Profile) == old.Text(result.Profile)
 		if !seen || old.Pairs == 0 && c.Pairs > 0 || better && sameWay && c.Pairs > 0 {
-			best[c.DUT] = c
+			best[c.DUT()] = c
 		}
 	}
 	var out []analysis.Cell
@@ -45,23 +36,82 @@ func heaviest(s analysis.Summary) []analysis.Cell {
 	return out
 }
 
-func headlines(s analysis.Summary, styles map[string]int) []headline {
-	var out []headline
-	for _, c := range heaviest(s) {
-		h := headline{
-			DUT: c.DUT, Big: none, Verdict: c.Verdict, P: chance(c), Style: chart.Style{Number: styles[c.DUT]}.Class(),
-			Sentence: unbroken(strings.TrimPrefix(headlineSentence(s, c), c.DUT)), Facts: cardFacts(c, s.CostModels),
-		}
-		if c.OverheadRatio.Mean.Known() {
-			h.Big = ratio(c.OverheadRatio.Mean) + " ×"
-			h.Interval = bounds(c.OverheadRatio, ratio)
-		}
-		if l, ok := ceilingOf(s, c); ok && failsSomewhere(s) {
-			h.addCeiling(l, c)
-		}
-		out = append(out, h)
+// rankCosts has the devices by the CPU they take for a bit, cheapest first; those of
+// which nothing is known come last.
+func rankCosts(d *drawing) ranking {
+	s := d.summary
+	cells := rankedCells(s)
+	load, where := inCommon(cells, loadText)
+	r := ranking{
+		Title: "Router CPU per delivered bit, × " + otherName(s), Load: load, Order: "cheapest first",
+		Reference: 1, ReferenceName: "clean router", Floor: s.AA.Ratio, ReachText: intervalText(s),
+		Notes: []string{unheardSentence(s, cells)},
+		Key: []keyEntry{
+			{analysis.Different, "differs from the clean router"},
+			{analysis.Equivalent, fmt.Sprintf("the same within %g %%", 100*s.Delta)},
+			{analysis.Inconclusive, "left open"},
+		},
 	}
-	return out
+	if s.Sides != nil {
+		r.Title = "Ratio of the labs: router CPU per delivered bit, × " + otherName(s)
+	}
+	for _, c := range cells {
+		r.Rows = append(r.Rows, ranked{
+			DUT: c.DUT(), Key: markKey(c.Cell), Style: d.style(c.DUT()).Class(), Shape: c.Verdict, Word: c.Verdict, At: c.Change(cost.PerBit),
+			Value: ratio(c.Change(cost.PerBit).Mean) + " ×", Interval: bounds(c.Change(cost.PerBit), ratio),
+			Note: joined("; ", where(c), costNote(s, c)), Facts: costFacts(s, c),
+		})
+	}
+	return r
+}
+
+// costScreen is the picture that a run is about, and the sentence above it.
+func costScreen(d *drawing) (lead string, r ranking) {
+	s := d.summary
+	if failsSomewhere(s) {
+		r, cells := rankCeilings(d)
+		if lead = ceilingsLead(s, cells); lead != "" {
+			return lead, r
+		}
+	}
+	return leadSentence(s, rankedCells(s)), rankCosts(d)
+}
+
+// rankedCells has one cell a device, the cheapest first.
+func rankedCells(s analysis.Summary) []analysis.Cell {
+	cells := heaviest(s)
+	rank(cells, func(c analysis.Cell) analysis.Number { return c.Change(cost.PerBit).Mean })
+	return cells
+}
+
+// intervalText says what the lines of a picture are.
+func intervalText(s analysis.Summary) string {
+	return fmt.Sprintf("%g %% interval, on a logarithmic scale", 100*s.Confidence)
+}
+
+// costNote is what a reader must know of a device beside its ratio.
+func costNote(s analysis.Summary, c analysis.Cell) string {
+	var verdict, limit, guests string
+	switch {
+	case c.Pairs == 0:
+		if len(c.Rejects) > 0 {
+			return "no trial was accepted, mostly because: " + c.Rejects[0].Text
+		}
+		return "no trial was accepted"
+	case !c.Change(cost.PerBit).Mean.Known():
+		return "no ratio, because a side delivered nothing or cost nothing"
+	case c.Verdict == analysis.Equivalent:
+		verdict = fmt.Sprintf("the same within %g %%", 100*s.Delta)
+	case c.Verdict == analysis.Inconclusive:
+		verdict = "left open"
+	}
+	if short(c) {
+		limit = fmt.Sprintf("delivers %s of %s Mbit/s", digits3(c.Device("delivered_mbps").Mean), trimmed(analysis.Number(c.Number(result.OfferedMbps)), 4))
+	}
+	if c.Counts[cost.GuestsIn] < c.Counts[cost.GuestsCame] {
+		guests = fmt.Sprintf("%d of %s got in", c.Counts[cost.GuestsIn], counted(c.Counts[cost.GuestsCame], "guest"))
+	}
+	return joined("; ", verdict, limit, guests)
 }
 
 // chance is the p-value behind a verdict, empty when there is none.
@@ -82,32 +132,43 @@ func chance(c analysis.Cell) string {
 	return fmt.Sprintf("p = %.3f", float64(p))
 }
 
-// capacityFact is the line of a card that says what one core of the router carries.
-const capacityFact = "Carries"
+// capacityFact names what one core of the router carries.
+const capacityFact = "Capacity"
 
-// cardFacts is what else a reader asks of a device; what is not known is left out.
-func cardFacts(c analysis.Cell, models []analysis.CostModel) []fact {
+// costFacts is what else a reader asks of a device; what is not known is left out.
+func costFacts(s analysis.Summary, c analysis.Cell) []fact {
 	var out []fact
 	add := func(known bool, name, format string, args ...any) {
 		if known {
-			out = append(out, fact{name, unbroken(fmt.Sprintf(format, args...))})
+			out = append(out, fact{name, fmt.Sprintf(format, args...)})
 		}
 	}
-	for _, m := range models {
-		if m.DUT != c.DUT || m.Direction != c.Direction || m.Profile != c.Profile {
+	add(c.Pairs > 0 && c.Verdict != "", "Verdict", "%s", verdictFact(s, c))
+	for _, m := range s.CostModels {
+		if m.Cell.Text(result.DUT) != c.DUT() || m.Cell.Text(result.Direction) != c.Text(result.Direction) || m.Cell.Text(result.Profile) != c.Text(result.Profile) {
 			continue
 		}
 		for _, at := range m.Capacity {
-			if at.Clients == c.Clients && at.Mbps.Mean.Known() {
-				out = append(out, fact{capacityFact, unbroken(capacityText(at))})
-			}
+			add(at.Clients == c.Int(result.Clients) && at.Mbps.Mean.Known(), capacityFact, "%s", capacityText(at))
 		}
 	}
-	add(c.RTT.P99.Known() && c.CleanRTT.P99.Known(), "Delay, p99", "%s, clean router %s", micros(c.RTT.P99), micros(c.CleanRTT.P99))
-	add(c.PSSMiB.Known() && c.PSSMiB > 0, "Memory", "%s MiB", digits3(c.PSSMiB))
-	login := c.BlockFigures.LoginP50ms.Mean
+	add(c.Device("rtt_p99_median_us").Mean.Known() && c.Clean("rtt_p99_median_us").Mean.Known(), "Delay, p99", "%s, clean router %s", micros(c.Device("rtt_p99_median_us").Mean), micros(c.Clean("rtt_p99_median_us").Mean))
+	add(c.Device("pss_mib").Mean.Known() && c.Device("pss_mib").Mean > 0, "Memory", "%s MiB", digits3(c.Device("pss_mib").Mean))
+	login := c.Device("login_p50_ms").Mean
 	add(login.Known() && login > 0, "Log-in", "%s ms a client", digits3(login))
+	add(isCrowd(c), "All at once", "%s", crowdText(c))
 	return append(out, guestFacts(c)...)
+}
+
+// verdictFact is the verdict with the chance behind it, or with what it lacks.
+func verdictFact(s analysis.Summary, c analysis.Cell) string {
+	switch c.Verdict {
+	case analysis.Inconclusive:
+		return joined(": ", c.Verdict, c.VerdictNote)
+	case analysis.Equivalent:
+		return joined(", ", fmt.Sprintf("equivalent within %g %%", 100*s.Delta), chance(c))
+	}
+	return joined(", ", c.Verdict, chance(c))
 }
 
 // capacityText says how much a device carries, and whether that was seen.
@@ -121,69 +182,91 @@ func capacityText(c analysis.Capacity) string {
 	return rate(c.Mbps.Mean) + " a core"
 }
 
-// leadSentence says what every device costs, for whoever reads one sentence
-// only. It claims no more than the verdicts do.
-func leadSentence(s analysis.Summary) string {
-	cells := heaviest(s)
-	if len(cells) == 0 {
-		return ""
-	}
-	where, alike := "", !slices.ContainsFunc(cells, func(c analysis.Cell) bool { return loadText(c) != loadText(cells[0]) })
-	if alike {
-		where = " " + loadText(cells[0])
-	}
-	var costs, open, limits []string
+// leadSentence says between what the devices of a run lie, for whoever reads one
+// sentence only. It claims no more than the verdicts do. The cells are ranked.
+func leadSentence(s analysis.Summary, cells []analysis.Cell) string {
+	var known, open []analysis.Cell
+	accepted := 0
 	for _, c := range cells {
-		times := " times"
-		if len(costs) == 0 {
-			times = " times the CPU"
-		}
-		name := c.DUT
-		if !alike {
-			name += " " + loadText(c)
-		}
-		switch {
-		case c.Pairs > 0 && c.Verdict == analysis.Different:
-			costs = append(costs, ratio(c.OverheadRatio.Mean)+times+" with "+name)
-		case c.Pairs > 0 && c.Verdict == analysis.Equivalent:
-			costs = append(costs, fmt.Sprintf("the same CPU, within %g %%, with %s", 100*s.Delta, name))
-		default:
-			open = append(open, c.DUT)
-		}
-		if short(c) {
-			limits = append(limits, fmt.Sprintf("%s could carry only %s.", c.DUT, rate(c.DeliveredMbps)))
+		accepted += c.Pairs
+		if c.Pairs > 0 && (c.Verdict == analysis.Different || c.Verdict == analysis.Equivalent) {
+			known = append(known, c)
+		} else {
+			open = append(open, c)
 		}
 	}
-	ceilings := ceilingsLead(s, cells)
-	if ceilings != "" {
-		limits = nil // it says more
+	switch {
+	case len(cells) == 0:
+		return ""
+	case accepted == 0:
+		return "No trial was accepted, so there is nothing to compare."
 	}
-	out := []string{ceilings, strings.Join(crowdSentences(cells), " "), guestsLead(cells)}
-	if len(costs) > 0 {
-		out = append(out, fmt.Sprintf("Compared with %s, carrying the same bit%s takes %s.", otherName(s), where, listed(costs)))
+	where, each := inCommon(cells, loadText)
+	name := func(c analysis.Cell) string { return joined(" ", c.DUT(), each(c)) }
+	if len(known) == 0 {
+		return unbroken(capitalised(joined(", ", where, openClause(s, named(open, name)))) + ".")
 	}
-	out = append(out, limits...)
-	if len(open) > 0 {
-		out = append(out, openSentence(s, open))
-	}
-	out = append(out, unheardSentence(s, cells))
-	out = slices.DeleteFunc(out, func(text string) bool { return text == "" })
-	return unbroken(strings.Join(out, " "))
+	return unbroken(joined("; ",
+		joined(" ", fmt.Sprintf("Compared with %s, carrying the same bit", otherName(s)), where, "takes", costRange(s, known, name)),
+		openClause(s, named(open, name))) + ".")
 }
 
-// unheardSentence names the loads above those of the cards of which no trial was accepted.
+// named are the names of cells.
+func named(cells []analysis.Cell, name func(analysis.Cell) string) (out []string) {
+	for _, c := range cells {
+		out = append(out, name(c))
+	}
+	return out
+}
+
+// costRange is what the cheapest and the dearest of the cells cost, which are ranked.
+func costRange(s analysis.Summary, cells []analysis.Cell, name func(analysis.Cell) string) string {
+	same := fmt.Sprintf("the same CPU, within %g %%,", 100*s.Delta)
+	cost := func(c analysis.Cell, unit string) string {
+		amount := same
+		if c.Verdict == analysis.Different {
+			amount = ratio(c.Change(cost.PerBit).Mean) + unit
+		}
+		text := amount + " with " + name(c)
+		if short(c) {
+			text += fmt.Sprintf(", which delivers only %s", rate(c.Device("delivered_mbps").Mean))
+		}
+		return text
+	}
+	first, last := cells[0], cells[len(cells)-1]
+	switch {
+	case len(cells) == 1:
+		return cost(first, " times the CPU")
+	case !slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Verdict != analysis.Equivalent }):
+		return same + " with " + listed(named(cells, name))
+	}
+	return "from " + cost(first, " times the CPU") + " to " + cost(last, " times")
+}
+
+// inCommon is the text that holds for the whole list, and that of each where they differ.
+func inCommon[T any](list []T, text func(T) string) (all string, each func(T) string) {
+	if slices.ContainsFunc(list, func(v T) bool { return text(v) != text(list[0]) }) {
+		return "", text
+	}
+	if len(list) > 0 {
+		all = text(list[0])
+	}
+	return all, func(T) string { return "" }
+}
+
+// unheardSentence names the loads above those of the picture of which no trial was accepted.
 func unheardSentence(s analysis.Summary, cells []analysis.Cell) string {
 	var parts []string
 	for _, c := range cells {
 		var loads []string
 		for _, o := range s.Cells {
-			if o.DUT == c.DUT && o.Direction == c.Direction && o.Profile == c.Profile && o.Pairs == 0 && c.Pairs > 0 &&
-				(o.OfferedMbps > c.OfferedMbps || o.OfferedMbps == c.OfferedMbps && o.Clients > c.Clients) {
+			if o.DUT() == c.DUT() && o.Text(result.Direction) == c.Text(result.Direction) && o.Text(result.Profile) == c.Text(result.Profile) && o.Pairs == 0 && c.Pairs > 0 &&
+				(analysis.Number(o.Number(result.OfferedMbps)) > analysis.Number(c.Number(result.OfferedMbps)) || analysis.Number(o.Number(result.OfferedMbps)) == analysis.Number(c.Number(result.OfferedMbps)) && o.Int(result.Clients) > c.Int(result.Clients)) {
 				loads = append(loads, loadText(o))
 			}
 		}
 		if len(loads) > 0 {
-			parts = append(parts, c.DUT+" "+listed(loads))
+			parts = append(parts, c.DUT()+" "+listed(loads))
 		}
 	}
 	if len(parts) == 0 {
@@ -203,39 +286,17 @@ func listed(parts []string) string {
 // short reports whether the device itself could not carry the offered load. A
 // hiccup in one trial of many is not the device's limit.
 func short(c analysis.Cell) bool {
-	return c.Has(result.FlagSaturated) && c.DeliveredMbps < 0.98*c.OfferedMbps
+	return c.Flagged(result.FlagSaturated) && c.Device("delivered_mbps").Mean < 0.98*analysis.Number(c.Number(result.OfferedMbps))
 }
 
 // loadText is the load of a cell in a sentence.
 func loadText(c analysis.Cell) string {
-	return fmt.Sprintf("at %s %s with %s", rate(c.OfferedMbps), directionWord(c.Direction), counted(c.Clients, "client"))
+	return fmt.Sprintf("at %s %s with %s", rate(analysis.Number(c.Number(result.OfferedMbps))), directionWord(c.Text(result.Direction)), counted(c.Int(result.Clients), "client"))
 }
 
-// headlineSentence says in words what a DUT costs; it claims no more than the verdict does.
-func headlineSentence(s analysis.Summary, c analysis.Cell) string {
-	where := loadText(c)
-	r := fmt.Sprintf("%s × %s", ratio(c.OverheadRatio.Mean), otherName(s))
-	var text string
-	switch {
-	case c.Pairs == 0:
-		text := c.DUT + ": no trial was accepted"
-		if len(c.Rejects) > 0 {
-			text += ", mostly because: " + c.Rejects[0].Text
-		}
-		return text + "."
-	case !c.OverheadRatio.Mean.Known():
-		return fmt.Sprintf("%s: no ratio %s, because a side delivered nothing or cost nothing.", c.DUT, where)
-	case c.Verdict == analysis.Different:
-		text = fmt.Sprintf("%s costs %s %s", c.DUT, r, where)
-	case c.Verdict == analysis.Equivalent:
-		text = fmt.Sprintf("%s costs the same as a clean router within %g %%, %s %s", c.DUT, 100*s.Delta, r, where)
-	default:
-		text = fmt.Sprintf("%s seems to cost %s %s: %s", c.DUT, r, where, c.VerdictNote)
-	}
-	if short(c) {
-		text += fmt.Sprintf("; it could deliver only %s", rate(c.DeliveredMbps))
-	}
-	return text + "."
+// joined puts the parts that there are behind one another.
+func joined(between string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(text string) bool { return text == "" }), between)
 }
 
 // unbroken keeps figures together with their units and intervals whole.

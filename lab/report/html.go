@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/studies"
 )
 
 var (
@@ -39,20 +40,15 @@ type pageData struct {
 	Question   string // heading of the first section
 	Empty      string // what stands there when there is nothing to show
 	Lead       string
+	Picture    picture
 	FoundCount string
-	Headlines  []headline
 	Warnings   []string
 	Reading    string
 	ModeNote   string
 
-	Claims        []claim
-	Groups        []figureGroup
-	Answers       answerTable
-	StudyFigures  []studyFigure
-	StudyAppendix []studyFigure
-	StudyTables   []studyTable
-	StudyFolds    []studyFold
-	Missing       []template.HTML
+	Claims  []claim
+	Groups  []figureGroup
+	Studies []studyPart
 
 	Capacity   []figure
 	CostModels grid
@@ -87,7 +83,7 @@ type entry struct{ ID, Name string }
 
 // HTML writes the result as one self-contained page: no network, no other file.
 // The summaries in with complete the comparison with published studies, as
-// studies.Tables takes them.
+// studies.Beside takes them.
 func HTML(w io.Writer, run result.Run, s analysis.Summary, with ...analysis.Summary) error {
 	var b bytes.Buffer
 	if err := page.Execute(&b, describePage(run, s, with)); err != nil {
@@ -99,51 +95,25 @@ func HTML(w io.Writer, run result.Run, s analysis.Summary, with ...analysis.Summ
 
 func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) pageData {
 	env := run.Environment
-	d := newDrawing(run, s)
+	d, v := newDrawing(run, s), viewOf(s)
 	data := pageData{
 		Style: template.CSS(pageStyle + flameStyle), Script: template.JS(pageScript),
 		Title: nonEmpty(s.Experiment, "Run"), Subtitle: env.Title, Meta: pageMeta(run, s),
-		Question: "What it costs", Empty: "No trial of a device under test was recorded, so there is nothing to compare. The sections below say what was skipped, rejected or went wrong.",
-		Lead: leadSentence(s), FoundCount: findingCounts(s.Findings), Headlines: headlines(s, d.styles), Warnings: s.Warnings,
-		Reading: unbroken(capitalised(readingSentence(s))), ModeNote: modeNote(s),
-		Groups: d.groups(), Flames: flameSection(run.Dir, s),
-		Capacity: d.capacityFigures(), CostModels: costModelGrid(s.CostModels), Ceilings: ceilingsGrid(s.Ceilings),
-		Results: resultsGrid(s), Further: furtherGrids(s), Increments: incrementsGrid(s), Linearity: linearityGrid(s),
-		Noise: unbroken(capitalised(noiseSentence(s.AA))), NoiseFigure: d.noiseFigure(), Stability: d.stabilityFigures(),
-		Multiplicity: multiplicityNote(s),
-		Counts: fmt.Sprintf("%s accepted, %d rejected by self-tests, %d redone.",
-			counted(s.Trials.Accepted, "trial"), s.Trials.Rejected, s.Trials.Redone),
+		Empty:      "No trial of a device under test was recorded, so there is nothing to compare. The sections below say what was skipped, rejected or went wrong.",
+		FoundCount: findingCounts(s.Findings), Warnings: s.Warnings, Reading: unbroken(capitalised(v.reading(s))),
+		Counts:  fmt.Sprintf("%s accepted, %d rejected by self-tests, %d redone.", counted(s.Trials.Accepted, s.Noun), s.Trials.Rejected, s.Trials.Redone),
 		Skipped: s.Skipped, Facts: facts(env), Offloads: env.Offloads, Notes: env.Notes, Command: env.Command,
 	}
-	if s.Sides != nil {
-		data.Question = "How the two labs compare"
-	}
-	if failsSomewhere(s) {
-		data.Question = "What they carry, and what they cost"
-	}
+	lead, ranking := v.first(d)
+	data.Lead, data.Picture = lead, ranking.picture(s.Skipped)
+	v.fill(&data, d, s)
 	data.Claims = claims(s.Findings)
 	if env.Sides == nil {
-		data.addStudies(d, append([]analysis.Summary{s}, with...), s.Findings)
+		data.Studies = d.studyParts(append([]analysis.Summary{s}, with...), s.Findings)
 	}
 	data.addTrust(run, s)
-	if s.Measure == result.MeasureLogins {
-		data.describeStorms(d, s)
-	}
 	data.Contents = data.contents()
 	return data
-}
-
-// addStudies answers the study's questions, and sets its figures and tables beside
-// the published ones.
-func (data *pageData) addStudies(d *drawing, runs []analysis.Summary, findings []analysis.Finding) {
-	data.Answers = describeAnswers(studies.Questions(runs...), findings)
-	data.StudyFigures, data.StudyAppendix = d.studyFigures(studies.Figures(runs...))
-	data.StudyTables, data.StudyFolds = studyTables(studies.Tables(runs...))
-	if len(data.Answers.Rows)+len(data.StudyTables)+len(data.StudyFolds) > 0 {
-		for _, text := range studies.Missing(runs...) {
-			data.Missing = append(data.Missing, prose(text))
-		}
-	}
 }
 
 // contents lists the sections the page has.
@@ -155,7 +125,7 @@ func (data *pageData) contents() []entry {
 	}{
 		{len(data.Claims) > 0, entry{"findings", "Published findings"}},
 		{len(data.Groups) > 0, entry{"charts", "Charts"}},
-		{len(data.Answers.Rows)+len(data.StudyFigures)+len(data.StudyTables)+len(data.StudyFolds) > 0, entry{"study", "Beside the study"}},
+		{len(data.Studies) > 0, entry{"study", "Beside the study"}},
 		{len(data.Capacity)+len(data.CostModels.Rows)+len(data.Ceilings.Rows) > 0, entry{"capacity", "Capacity"}},
 		{data.Flames != nil, entry{"flames", "Where the time goes"}},
 		{len(data.Results.Rows) > 0, entry{"results", "Results"}},
@@ -179,11 +149,7 @@ func pageMeta(run result.Run, s analysis.Summary) []string {
 	if d := run.MeasuredFor(); d > 0 {
 		out = append(out, "took "+d.Round(time.Second).String())
 	}
-	how := s.Mode
-	if s.Measure == result.MeasureLogins {
-		how = s.Measure
-	}
-	for _, text := range []string{how, s.Profile, env.CPUModel} {
+	for _, text := range []string{viewOf(s).how(s), profilesOf(s), env.CPUModel} {
 		if text != "" {
 			out = append(out, text)
 		}
@@ -192,6 +158,36 @@ func pageMeta(run result.Run, s analysis.Summary) []string {
 		out = append(out, "Linux "+env.Kernel)
 	}
 	return out
+}
+
+// profilesOf are the profiles of the run's cells.
+func profilesOf(s analysis.Summary) string {
+	var all []string
+	for _, c := range s.Cells {
+		all = append(all, c.Text(result.Profile))
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), ",")
+}
+
+// costView shows what a device costs.
+var costView = view{
+	how:     func(s analysis.Summary) string { return nonEmpty(s.Mode, "mode unknown") },
+	columns: columnsOf, remarks: costRemarks, reading: costReading, first: costScreen,
+	fill: func(data *pageData, d *drawing, s analysis.Summary) {
+		data.Question = "What it costs"
+		if s.Sides != nil {
+			data.Question = "How the two labs compare"
+		}
+		if failsSomewhere(s) {
+			data.Question = "What they carry, and what they cost"
+		}
+		data.ModeNote, data.Multiplicity = modeNote(s), multiplicityNote(s)
+		data.Groups, data.Flames = d.groups(), flameSection(d.dir, s)
+		data.Capacity, data.CostModels, data.Ceilings = d.capacityFigures(), costModelGrid(s.CostModels), ceilingsGrid(s.Ceilings)
+		data.Results, data.Further, data.Increments, data.Linearity = resultsGrid(s), furtherGrids(s), incrementsGrid(s), linearityGrid(s)
+		data.Noise, data.NoiseFigure, data.Stability = unbroken(capitalised(noiseSentence(s.AA))), d.noiseFigure(), d.stabilityFigures()
+	},
 }
 
 func modeNote(s analysis.Summary) string {

@@ -18,7 +18,9 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 func call[P, R any](t *testing.T, ctx context.Context, command cdp.Command[P, R], params P) R {
@@ -69,7 +71,7 @@ func TestPageInBrowser(t *testing.T) {
 
 // markKeyOf is the name a cell has in the page.
 func markKeyOf(c analysis.Cell) string {
-	return fmt.Sprintf("%s|%s|%s|%d|%s", c.DUT, c.Direction, c.Profile, c.Clients, c.OfferedMbps)
+	return fmt.Sprintf("%s|%s|%s|%d|%s", c.DUT(), c.Text(result.Direction), c.Text(result.Profile), c.Int(result.Clients), analysis.Number(c.Number(result.OfferedMbps)))
 }
 
 // checkTables holds the tables of results against summary.json: every cell is
@@ -155,14 +157,14 @@ func checkMarks(t *testing.T, p *tab, s analysis.Summary) {
 	}))`)
 	ratios := map[string]string{}
 	for _, c := range s.Cells {
-		ratios[markKeyOf(c)] = c.OverheadRatio.Mean.String()
+		ratios[markKeyOf(c)] = c.Change(cost.PerBit).Mean.String()
 	}
 	cpu, levels := levelFigures(s)
 	drawn := map[string]int{}
 	for _, ch := range charts {
-		along := analysis.AlongLoad
+		along := result.OfferedMbps
 		if strings.Contains(ch.Heading, "over clients") {
-			along = analysis.AlongClients
+			along = result.Clients
 		}
 		kind, want := "ratio", ratios
 		switch {
@@ -187,12 +189,12 @@ func checkMarks(t *testing.T, p *tab, s analysis.Summary) {
 // levelFigures is the normalised CPU of each level by what its sweep steps
 // along and the name its mark has, and the number of levels.
 func levelFigures(s analysis.Summary) (figures map[string]map[string]string, levels int) {
-	figures = map[string]map[string]string{analysis.AlongLoad: {}, analysis.AlongClients: {}}
+	figures = map[string]map[string]string{result.OfferedMbps: {}, result.Clients: {}}
 	for _, sweep := range s.Sweeps {
 		for _, l := range sweep.Levels {
-			key := fmt.Sprintf("%s|%s|%s|%d|%s", sweep.DUT, sweep.Direction, sweep.Profile, sweep.Clients, l.Level)
-			if sweep.Along == analysis.AlongClients {
-				key = fmt.Sprintf("%s|%s|%s|%s|%s", sweep.DUT, sweep.Direction, sweep.Profile, l.Level, sweep.OfferedMbps)
+			key := fmt.Sprintf("%s|%s|%s|%d|%s", sweep.Cell.Text(result.DUT), sweep.Cell.Text(result.Direction), sweep.Cell.Text(result.Profile), sweep.Cell.Int(result.Clients), l.Level)
+			if sweep.Along == result.Clients {
+				key = fmt.Sprintf("%s|%s|%s|%s|%s", sweep.Cell.Text(result.DUT), sweep.Cell.Text(result.Direction), sweep.Cell.Text(result.Profile), l.Level, analysis.Number(sweep.Cell.Number(result.OfferedMbps)))
 			}
 			figures[sweep.Along][key] = l.CPUNormalised.Mean.String()
 			levels++

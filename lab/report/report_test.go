@@ -18,6 +18,8 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -103,7 +105,7 @@ func TestTerminal(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b bytes.Buffer
-			if err := report.Terminal(&b, analysis.Summarise(tt.run, analysis.Options{}), tt.width); err != nil {
+			if err := report.Terminal(&b, measure.Summarise(tt.run, analysis.Options{}), tt.width); err != nil {
 				t.Fatal(err)
 			}
 			golden(t, "terminal-"+tt.name+".txt", b.Bytes())
@@ -170,12 +172,12 @@ func TestWrite(t *testing.T) {
 		t.Fatalf("%d cells, skipped %v", len(s.Cells), s.Skipped)
 	}
 	for _, c := range s.Cells {
-		r := c.OverheadRatio
-		if low, high := truth[c.DUT]/1.06, truth[c.DUT]*1.06; float64(r.Mean) < low || float64(r.Mean) > high {
-			t.Errorf("%s at %g: ratio %+v, true %g", c.DUT, float64(c.OfferedMbps), r, truth[c.DUT])
+		r := c.Change(cost.PerBit)
+		if low, high := truth[c.DUT()]/1.06, truth[c.DUT()]*1.06; float64(r.Mean) < low || float64(r.Mean) > high {
+			t.Errorf("%s at %g: ratio %+v, true %g", c.DUT(), float64(analysis.Number(c.Number(result.OfferedMbps))), r, truth[c.DUT()])
 		}
 		if c.Pairs != 24 || c.Blocks != 6 {
-			t.Errorf("%s: %d pairs in %d blocks", c.DUT, c.Pairs, c.Blocks)
+			t.Errorf("%s: %d pairs in %d blocks", c.DUT(), c.Pairs, c.Blocks)
 		}
 	}
 	first := map[string][]byte{}
@@ -314,18 +316,18 @@ func TestHTML(t *testing.T) {
 		wants []string
 	}{
 		{"portals", simulate(portals()), []string{
-			"opennds</strong> costs 2.", "it could deliver only 770\u00a0Mbit/s", "Router CPU, normalised, over bandwidth, 20 clients", "Noise floor", "CONFIG_PPPOE",
+			"to 4.95 times with coovachilli, which delivers only 770\u00a0Mbit/s", "delivers 770 of 1000\u00a0Mbit/s", "Router CPU, normalised, over bandwidth, 20 clients", "Noise floor", "CONFIG_PPPOE",
 			"gateweigh run simulated", "generator at", "Example CPU", "endpoints on CPU 1",
 		}},
 		{"both sweeps", simulate(all), []string{"normalised, over clients, 1 Gbit/s", "normalised, over bandwidth, 1000 clients", "Overhead ratio over clients, 500 Mbit/s", "more charts", "Download"}},
 		{"single", simulate(single()), []string{"Router CPU at 500 Mbit/s, 20 clients", "Overhead ratio at 500 Mbit/s"}},
 		{"solo", simulate(solo), []string{"Solo: DUT and clean router are measured one after the other"}},
 		{"ceilings", simulate(turns), []string{"What each carries without loss, alone on the machine", "≥ 1000", "shortfall"}},
-		{"one block", simulate(oneBlock), []string{"One block only, so no interval", "seems to cost"}},
+		{"one block", simulate(oneBlock), []string{"One block only, so no interval", "this run leaves open"}},
 		{"only rejected", simulate(rejected), []string{"No trial was accepted", "nothing to draw", "generator at"}},
 		{"no trials", simulate(analysistest.Spec{}), []string{"there is nothing to compare", "CONFIG_PPPOE", "No trial was accepted"}},
 		{"storms", stormy(), []string{
-			"How they take a storm", "lets in 515", "leaves 25.0\u00a0% out", "let in 300 of 400 clients that came all at once", "ended by itself", "Logged in: 100 clients, all at once",
+			"How they take a storm", "lets in 515", "leaves 25.0\u00a0% out", "300 of 400 clients", "ended by itself", "Logged in: 100 clients, all at once",
 			"no answer from 10.1.0.1:2050", "RADIUS", "KiB a client",
 		}},
 		{"no storms", result.Run{Environment: result.Environment{Measure: result.MeasureLogins}}, []string{"No storm was recorded", "No storm was accepted"}},
@@ -353,7 +355,7 @@ func TestHTML(t *testing.T) {
 func TestHTMLGolden(t *testing.T) {
 	run := simulate(single())
 	var b bytes.Buffer
-	if err := report.HTML(&b, run, analysis.Summarise(run, analysis.Options{})); err != nil {
+	if err := report.HTML(&b, run, measure.Summarise(run, analysis.Options{})); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "report.html", b.Bytes())
@@ -375,7 +377,7 @@ func TestStudy(t *testing.T) {
 	}
 	first := string(read(t, dir, report.HTMLFile))
 	checkPage(t, first)
-	further := analysis.Summarise(simulate(clients), analysis.Options{})
+	further := measure.Summarise(simulate(clients), analysis.Options{})
 	both, err := report.WriteWith(dir, report.Options{With: []analysis.Summary{further}})
 	if err != nil {
 		t.Fatal(err)

@@ -26,15 +26,18 @@ func otherName(s analysis.Summary) string {
 	return "a clean router"
 }
 
-// openSentence names the devices that the run has no verdict on at the load of the headline.
-func openSentence(s analysis.Summary, devices []string) string {
+// openClause names the devices that the run has no verdict on; empty without any.
+func openClause(s analysis.Summary, devices []string) string {
+	verb := "costs"
 	switch {
+	case len(devices) == 0:
+		return ""
 	case s.Sides != nil:
-		return fmt.Sprintf("What the ratio is with %s, this run leaves open.", listed(devices))
-	case len(devices) == 1:
-		return fmt.Sprintf("What %s costs there, this run leaves open.", devices[0])
+		return fmt.Sprintf("what the ratio is with %s, this run leaves open", listed(devices))
+	case len(devices) > 1:
+		verb = "cost"
 	}
-	return fmt.Sprintf("What %s cost there, this run leaves open.", listed(devices))
+	return fmt.Sprintf("what %s %s, this run leaves open", listed(devices), verb)
 }
 
 // besideName is the clean router in charts and tables that have devices too.
@@ -62,31 +65,17 @@ var sidesColumns = []column[analysis.Cell]{
 	{head: "direction", left: true, once: true, value: terminalColumns[2].value},
 	{head: "clients", once: true, value: terminalColumns[3].value},
 	{head: "offered", value: terminalColumns[4].value},
-	{head: "ns/packet", value: func(c analysis.Cell) string { return both(c.Intervals.NsPerPacket, c.Intervals.CleanNsPerPacket) }},
+	{head: "ns/packet", value: func(c analysis.Cell) string { return both(c.Device("ns_per_packet"), c.Clean("ns_per_packet")) }},
 	{head: "segments/burst", value: func(c analysis.Cell) string {
-		return both(c.Intervals.SegmentsPerBurst, c.Intervals.CleanSegmentsPerBurst)
+		return both(c.Device("segments_per_burst"), c.Clean("segments_per_burst"))
 	}},
 	{head: "packets/wake-up", value: func(c analysis.Cell) string {
-		return both(c.Intervals.PacketsPerWakeup, c.Intervals.CleanPacketsPerWakeup)
+		return both(c.Device("packets_per_wakeup"), c.Clean("packets_per_wakeup"))
 	}},
-	{head: "ACKs/segment", value: func(c analysis.Cell) string { return both(c.Intervals.AcksPerSegment, c.Intervals.CleanAcksPerSegment) }},
+	{head: "ACKs/segment", value: func(c analysis.Cell) string { return both(c.Device("acks_per_segment"), c.Clean("acks_per_segment")) }},
 }
 
 // both is a figure of either lab.
 func both(dut, clean analysis.Estimate) string {
 	return strings.Join([]string{digits3(dut.Mean), digits3(clean.Mean)}, " / ")
-}
-
-// packetsGrid is how packets came to the two routers.
-func packetsGrid(cells []analysis.Cell, intervals string) grid {
-	return build("How packets came: the longer the bursts and the fewer the acknowledgements, the less each costs"+intervals, cells, append(identity(cells),
-		estimateColumn("Segments per burst", "as sent", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.SegmentsPerBurst }).field("segments_per_burst"),
-		estimateColumn("Clean router's", "as sent", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanSegmentsPerBurst }),
-		estimateColumn("Packets per wake-up", "of a polling thread", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.PacketsPerWakeup }),
-		estimateColumn("Clean router's", "a wake-up", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanPacketsPerWakeup }),
-		estimateColumn("ACKs per segment", "packets back for one with payload", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.AcksPerSegment }),
-		estimateColumn("Clean router's", "a segment", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanAcksPerSegment }),
-		estimateColumn("Per packet", "ns", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.NsPerPacket }).field("ns_per_packet"),
-		estimateColumn("Clean router's", "ns a packet", digits3, func(c analysis.Cell) analysis.Estimate { return c.Intervals.CleanNsPerPacket }),
-	))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -29,7 +30,7 @@ func twoKinds() result.Run {
 // both show what made the packets dearer.
 func TestLabsThatDifferAreSaidSo(t *testing.T) {
 	run := twoKinds()
-	s := analysis.Summarise(run, analysis.Options{})
+	s := measure.Summarise(run, analysis.Options{})
 	var table, page bytes.Buffer
 	if err := report.Terminal(&table, s, 120); err != nil {
 		t.Fatal(err)
@@ -55,12 +56,12 @@ func TestLabsThatDifferAreSaidSo(t *testing.T) {
 	}
 	// A/A pairs had what is where the device is: they are no part of the other lab's sweep.
 	for _, sweep := range s.Sweeps {
-		if sweep.DUT == analysis.Clean && sweep.Levels[0].CPUSampled.N != 6 {
+		if sweep.Cell.Text(result.DUT) == analysis.Clean && sweep.Levels[0].CPUSampled.N != 6 {
 			t.Errorf("the clean router's sweep is of %d blocks, want the 6 with a device", sweep.Levels[0].CPUSampled.N)
 		}
 	}
 	for _, m := range s.CostModels {
-		if m.DUT == analysis.Clean {
+		if m.Cell.Text(result.DUT) == analysis.Clean {
 			t.Error("there is a cost model over clients of a router that had others")
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/report/chart"
 )
 
@@ -108,7 +109,7 @@ func (d *drawing) noiseFigure() []figure {
 	p.Key = "aa"
 	m := chart.ForestMark{Style: chart.Style{Number: chart.Clean}, Point: p}
 	for _, t := range d.thin(d.aa, rawPerCell) {
-		if r := analysis.TrialRatio(t); r.Known() {
+		if r := cost.Ratio(t); r.Known() {
 			m.Raw = append(m.Raw, float64(r))
 		}
 	}

@@ -6,150 +6,47 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/report/chart"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// describeStorms fills in a page about a run that measured logins.
-func (data *pageData) describeStorms(d *drawing, s analysis.Summary) {
-	data.Question = "How they take a storm"
-	data.Empty = "No storm was recorded, so there is nothing to show. The sections below say what was skipped, rejected or went wrong."
-	data.Lead, data.Headlines = stormLead(s.Storms), stormHeadlines(d, s.Storms)
-	data.ModeNote = "Each storm has a new lab and a device that nobody has met yet; there is no clean router beside it, because a clean router has no log-ins."
-	data.Groups = stormGroups(d, s.Storms)
-	data.Results, data.Further = stormGrid(s.Storms), stormGrids(s.Storms)
-	data.Noise, data.NoiseFigure, data.Stability, data.Multiplicity = "", nil, nil, ""
-	data.Counts = fmt.Sprintf("%s accepted, %d rejected by self-tests, %d redone.", counted(s.Trials.Accepted, "storm"), s.Trials.Rejected, s.Trials.Redone)
-	for _, c := range s.Storms {
-		for _, r := range c.Rejects {
-			data.Rejects = append(data.Rejects, rejectRow{stormPlace(c), r.Text, r.Count})
-		}
-	}
-	data.Rejects, data.MoreReasons = bounded(data.Rejects, reasonRows)
+// loginsView shows login storms.
+var loginsView = view{
+	how:     func(s analysis.Summary) string { return s.Measure },
+	columns: func(analysis.Summary) []column[analysis.Cell] { return stormColumns },
+	remarks: func(s analysis.Summary) []string { return stormRemarks(s.Cells) },
+	reading: func(analysis.Summary) string { return stormReading },
+	first:   loginScreen,
+	fill: func(data *pageData, d *drawing, s analysis.Summary) {
+		data.Question = "How they take a storm"
+		data.Empty = "No storm was recorded, so there is nothing to show. The sections below say what was skipped, rejected or went wrong."
+		data.ModeNote = "Each storm has a new lab and a device that nobody has met yet; there is no clean router beside it, because a clean router has no log-ins."
+		data.Groups = stormGroups(d, s.Cells)
+		data.Results, data.Further = stormGrid(s.Cells), stormGrids(s.Cells)
+	},
 }
 
-// stormPlace names a cell.
-func stormPlace(c analysis.StormCell) string { return c.DUT + ", " + stormSetting(c) }
-
-func stormSetting(c analysis.StormCell) string {
-	return counted(c.Clients, "client") + ", " + arrival(c)
-}
-
-// stormKey names a cell in the page's data attributes.
-func stormKey(c analysis.StormCell) string {
-	return fmt.Sprintf("%s|%d|%s", c.DUT, c.Clients, c.LoginRate)
-}
-
-// largest has one cell a device: that with the most clients, at the highest rate.
-func largest(cells []analysis.StormCell) []analysis.StormCell {
-	hardness := func(c analysis.StormCell) float64 {
-		if c.LoginRate == 0 {
-			return math.Inf(1)
-		}
-		return float64(c.LoginRate)
-	}
-	at := map[string]int{}
-	var out []analysis.StormCell
-	for _, c := range cells {
-		i, seen := at[c.DUT]
-		switch {
-		case !seen:
-			at[c.DUT] = len(out)
-			out = append(out, c)
-		case c.Storms > 0 && (c.Clients > out[i].Clients || c.Clients == out[i].Clients && hardness(c) > hardness(out[i])):
-			out[i] = c
-		}
-	}
-	return out
-}
-
-// stormLead says what becomes of the clients of each device, for whoever reads
-// one sentence only.
-func stormLead(cells []analysis.StormCell) string {
-	var out []string
-	for _, c := range largest(cells) {
-		if c.Storms == 0 {
-			continue
-		}
-		text := fmt.Sprintf("%s lets in %s clients a second", c.DUT, digits3(c.Login.PerSecond.Mean))
-		switch {
-		case c.Login.Through == 0:
-			text = c.DUT + " lets nobody in"
-		case c.Login.Failed() > 0:
-			text += fmt.Sprintf(" and leaves %s out", percent(analysis.Number(100*float64(c.Login.Failed())/float64(c.Login.Asked))))
-		}
-		out = append(out, text+" ("+stormSetting(c)+")")
-	}
-	if len(out) == 0 {
-		return ""
-	}
-	return unbroken(listed(out) + ".")
-}
-
-func stormHeadlines(d *drawing, cells []analysis.StormCell) []headline {
-	var out []headline
-	for _, c := range largest(cells) {
-		if c.Storms == 0 {
-			continue
-		}
-		h := headline{DUT: c.DUT, Big: none, Style: d.style(c.DUT).Class(), Sentence: unbroken(stormSentence(c))}
-		if c.Login.PerSecond.Mean.Known() {
-			h.Big = digits3(c.Login.PerSecond.Mean) + " logins/s"
-			h.Interval = bounds(c.Login.PerSecond, digits3)
-		}
-		add := func(name string, n analysis.Number, text string) {
-			if n.Known() {
-				h.Facts = append(h.Facts, fact{name, unbroken(text)})
-			}
-		}
-		add("Waits", c.Login.P50Ms.Mean, fmt.Sprintf("half up to %s, 99 %% up to %s", millis(c.Login.P50Ms.Mean), millis(c.Login.P99Ms.Mean)))
-		add("Router CPU", c.Login.RouterMs.Mean, millis(c.Login.RouterMs.Mean)+" a login")
-		add("Memory", c.PSSKiBPerClient.Mean, digits3(c.PSSKiBPerClient.Mean)+" KiB a client")
-		h.Facts = append(h.Facts, fact{"Limit", limitText(c.Login)})
-		out = append(out, h)
-	}
-	return out
-}
-
-// stormSentence goes on after the name of the device.
-func stormSentence(c analysis.StormCell) string {
-	who := " let in all " + counted(c.Clients, "client")
-	if failed := c.Login.Failed(); failed > 0 {
-		who = fmt.Sprintf(" let in %s of %s", grouped(fmt.Sprint(c.Login.Through)), counted(c.Login.Asked, "client"))
-	}
-	when := " that came all at once"
-	if c.LoginRate > 0 {
-		when = fmt.Sprintf(" that came at %s a second", trimmed(c.LoginRate, 4))
-	}
-	text := who + when
-	if c.Login.MaxMs.Mean.Known() {
-		text += fmt.Sprintf("; the last waited %s", millis(c.Login.MaxMs.Mean))
-	}
-	if c.Login.Retried > 0 {
-		text += fmt.Sprintf(", %s had to try again", percent(analysis.Number(100*float64(c.Login.Retried)/float64(c.Login.Asked))))
-	}
-	if c.Died > 0 {
-		text += "; it ended by itself in " + counted(c.Died, "storm")
-	}
-	return text + "."
+func stormSetting(c analysis.Cell) string {
+	return counted(c.Int(result.Clients), "client") + ", " + arrival(c.Number(result.LoginRate))
 }
 
 // stormGroups draws the waiting times: one group a number of clients and rate.
-func stormGroups(d *drawing, cells []analysis.StormCell) []figureGroup {
+func stormGroups(d *drawing, cells []analysis.Cell) []figureGroup {
 	var out []figureGroup
 	for len(cells) > 0 {
 		n := 1
-		for n < len(cells) && cells[n].Clients == cells[0].Clients && cells[n].LoginRate == cells[0].LoginRate {
+		for n < len(cells) && cells[n].Int(result.Clients) == cells[0].Int(result.Clients) && cells[n].Number(result.LoginRate) == cells[0].Number(result.LoginRate) {
 			n++
 		}
 		g := figureGroup{Heading: capitalised(stormSetting(cells[0]))}
 		for _, phase := range []struct {
-			title, label string
-			of           func(analysis.StormCell) analysis.StormPhase
+			title, label, prefix string
 		}{
-			{"Logged in", "Clients logged in, % of all", func(c analysis.StormCell) analysis.StormPhase { return c.Login }},
-			{"Leased", "Clients with an address, % of all", func(c analysis.StormCell) analysis.StormPhase { return c.Lease }},
+			{"Logged in", "Clients logged in, % of all", logins.Login},
+			{"Leased", "Clients with an address, % of all", logins.Lease},
 		} {
-			g.Figures = append(g.Figures, curveFigure(d, cells[:n], phase.title, phase.label, phase.of))
+			g.Figures = append(g.Figures, curveFigure(d, cells[:n], phase.title, phase.label, phase.prefix))
 		}
 		out = append(out, g)
 		cells = cells[n:]
@@ -161,7 +58,7 @@ func stormGroups(d *drawing, cells []analysis.StormCell) []figureGroup {
 var marked = map[analysis.Number]bool{50: true, 90: true, 100: true}
 
 // curveFigure draws how many clients were through after how long.
-func curveFigure(d *drawing, cells []analysis.StormCell, title, label string, of func(analysis.StormCell) analysis.StormPhase) figure {
+func curveFigure(d *drawing, cells []analysis.Cell, title, label, phase string) figure {
 	ch := chart.XY{
 		Title: title + ": " + stormSetting(cells[0]), XLabel: "From the client's turn, seconds", YLabel: label,
 		Band: noBand(), Reference: math.NaN(), Curve: true,
@@ -169,16 +66,16 @@ func curveFigure(d *drawing, cells []analysis.StormCell, title, label string, of
 	var tips []string
 	data := grid{Head: []gridHead{{Name: "DUT", Text: true}, {Name: "Share", Unit: "% of the clients"}, {Name: "After", Unit: "s"}}}
 	for _, c := range cells {
-		series := chart.Series{Name: c.DUT, Style: d.style(c.DUT)}
-		curve := of(c).Curve
+		series := chart.Series{Name: c.DUT(), Style: d.style(c.DUT())}
+		curve := c.Curves[phase+logins.Through]
 		for i, p := range curve {
 			at := chart.Point{X: float64(p.Ms) / 1000, Y: float64(p.SharePct), Lo: math.NaN(), Hi: math.NaN()}
 			if marked[p.SharePct] || i == len(curve)-1 {
-				at.Tip = fmt.Sprintf("%s: %s of the clients after %s", c.DUT, percent(p.SharePct), millis(p.Ms))
-				at.Key, at.Value = stormKey(c), p.Ms.String()
+				at.Tip = fmt.Sprintf("%s: %s of the clients after %s", c.DUT(), percent(p.SharePct), millis(p.Ms))
+				at.Key, at.Value = markKey(c.Cell), p.Ms.String()
 				tips = append(tips, at.Tip)
-				data.Rows = append(data.Rows, gridRow{Key: stormKey(c), Cells: []gridCell{
-					{Main: c.DUT, Sort: c.DUT, Text: true, Header: true}, numberCell(p.SharePct, bare), numberCell(p.Ms/1000, digits3)}})
+				data.Rows = append(data.Rows, gridRow{Key: markKey(c.Cell), Cells: []gridCell{
+					{Main: c.DUT(), Sort: c.DUT(), Text: true, Header: true}, numberCell(p.SharePct, bare), numberCell(p.Ms/1000, digits3)}})
 			}
 			series.Points = append(series.Points, at)
 		}
@@ -189,90 +86,45 @@ func curveFigure(d *drawing, cells []analysis.StormCell, title, label string, of
 		ch.Draw, data)
 }
 
-// stormColumn makes the cells of one column.
-type stormColumn struct {
-	head gridHead
-	cell func(analysis.StormCell) gridCell
-}
-
-func stormEstimate(name, unit, field string, print func(analysis.Number) string, of func(analysis.StormCell) analysis.Estimate) stormColumn {
-	return stormColumn{gridHead{Name: name, Unit: unit, Field: field + ".mean"}, func(c analysis.StormCell) gridCell { return estimateCell(of(c), print) }}
-}
-
-func stormCount(name, unit, field string, of func(analysis.StormCell) int) stormColumn {
-	return stormColumn{gridHead{Name: name, Unit: unit, Field: field}, func(c analysis.StormCell) gridCell { return countCell(of(c)) }}
-}
-
-func stormText(name string, of func(analysis.StormCell) string) stormColumn {
-	return stormColumn{gridHead{Name: name, Text: true}, func(c analysis.StormCell) gridCell { return textCell(of(c)) }}
-}
-
-// stormTable makes a table of cells, each under its name.
-func stormTable(caption string, cells []analysis.StormCell, cols ...stormColumn) grid {
-	cols = append([]stormColumn{
-		{gridHead{Name: "DUT", Text: true}, func(c analysis.StormCell) gridCell {
-			return gridCell{Main: c.DUT, Sort: c.DUT, Text: true, Header: true}
-		}},
-		stormCount("Clients", "", "clients", func(c analysis.StormCell) int { return c.Clients }),
-		stormText("They come", arrival),
-	}, cols...)
-	g := grid{Caption: caption, Sortable: true}
-	for _, col := range cols {
-		g.Head = append(g.Head, col.head)
-	}
-	for _, c := range cells {
-		row := gridRow{Key: stormKey(c)}
-		for _, col := range cols {
-			row.Cells = append(row.Cells, col.cell(c))
-		}
-		g.Rows = append(g.Rows, row)
-	}
-	return g
-}
-
 // stormGrid is what most readers want.
-func stormGrid(cells []analysis.StormCell) grid {
-	type cell = analysis.StormCell
-	return stormTable("Logins: means over storms, their intervals in brackets", cells,
-		stormEstimate("Logins", "a second", "login.per_second", digits3, func(c cell) analysis.Estimate { return c.Login.PerSecond }),
-		stormColumn{gridHead{Name: "Left out", Unit: "clients"}, func(c cell) gridCell { return countCell(c.Login.Failed()) }},
-		stormCount("Asked", "in all storms", "login.asked", func(c cell) int { return c.Login.Asked }),
-		stormEstimate("p50", "ms", "login.p50_ms", digits3, func(c cell) analysis.Estimate { return c.Login.P50Ms }),
-		stormEstimate("p90", "ms", "login.p90_ms", digits3, func(c cell) analysis.Estimate { return c.Login.P90Ms }),
-		stormEstimate("p99", "ms", "login.p99_ms", digits3, func(c cell) analysis.Estimate { return c.Login.P99Ms }),
-		stormEstimate("Last", "ms", "login.max_ms", digits3, func(c cell) analysis.Estimate { return c.Login.MaxMs }),
-		stormEstimate("Router CPU", "ms a login", "login.router_ms", digits3, func(c cell) analysis.Estimate { return c.Login.RouterMs }),
-		stormEstimate("RADIUS CPU", "ms a login", "login.radius_ms", digits3, func(c cell) analysis.Estimate { return c.Login.RadiusMs }),
-		stormEstimate("Memory", "KiB a client", "pss_kib_per_client", digits3, func(c cell) analysis.Estimate { return c.PSSKiBPerClient }),
-		stormText("Limit", func(c cell) string { return limitText(c.Login) }),
-		stormCount("Storms", "", "storms", func(c cell) int { return c.Storms }),
-		stormCount("Rejected", "", "rejected", func(c cell) int { return c.Rejected }))
+func stormGrid(cells []analysis.Cell) grid {
+	return build("Logins: means over storms, their intervals in brackets", cells,
+		device("login_per_second", "Logins", "a second", digits3),
+		gridColumn{gridHead{Name: "Left out", Unit: "clients"}, func(c analysis.Cell) gridCell { return countCell(failed(c, logins.Login)) }},
+		counts(logins.Login+logins.Asked, "Asked", "in all storms"),
+		device("login_p50_ms", "p50", "ms", digits3), device("login_p90_ms", "p90", "ms", digits3),
+		device("login_p99_ms", "p99", "ms", digits3), device("login_max_ms", "Last", "ms", digits3),
+		device("login_router_ms", "Router CPU", "ms a login", digits3), device("login_radius_ms", "RADIUS CPU", "ms a login", digits3),
+		device("pss_kib_per_client", "Memory", "KiB a client", digits3),
+		textColumn("Limit", func(c analysis.Cell) string { return limitText(c, logins.Login) }),
+		countColumn("Storms", "", "pairs", func(c analysis.Cell) int { return c.Pairs }),
+		countColumn("Rejected", "", "rejected", func(c analysis.Cell) int { return c.Rejected }))
+}
+
+// loginTables are all other figures.
+var loginTables = []cellTable{
+	{"Leases", nil, []gridColumn{
+		textColumn("Leased by", func(c analysis.Cell) string {
+			return map[bool]string{true: "the device", false: "the lab"}[c.Counts[logins.DeviceLeases] > 0]
+		}),
+		device("lease_per_second", "Leases", "a second", digits3),
+		counts(logins.Lease+logins.Through, "Leased", "clients"), counts(logins.Lease+logins.Retried, "Asked again", "clients"),
+		device("lease_p50_ms", "p50", "ms", digits3), device("lease_p99_ms", "p99", "ms", digits3), device("lease_max_ms", "Last", "ms", digits3),
+		device("lease_router_ms", "Router CPU", "ms a lease", digits3),
+		textColumn("Limit", func(c analysis.Cell) string { return limitText(c, logins.Lease) }),
+	}},
+	{"Who was busy during the logins: shares of the CPUs each may use", nil, []gridColumn{
+		device("login_router_busy_pct", "Router", "%", bare), device("login_endpoints_busy_pct", "Endpoints", "%", bare),
+		device("login_client_busy_pct", "of it clients", "%", bare), device("login_radius_busy_pct", "of it RADIUS", "%", bare),
+		device("login_client_ms", "Client CPU", "ms a login", digits3), device("login_process_ms", "Device's processes", "ms a login", digits3),
+		device("login_late_ms", "Latest begin", "ms", digits3),
+		device("idle_pss_mib", "Memory, idle", "PSS, MiB", digits3), device("logged_pss_mib", "Memory, all in", "PSS, MiB", digits3),
+	}},
 }
 
 // stormGrids are all other figures.
-func stormGrids(cells []analysis.StormCell) []grid {
-	type cell = analysis.StormCell
-	leases := stormTable("Leases", cells,
-		stormText("Leased by", func(c cell) string { return map[bool]string{true: "the device", false: "the lab"}[c.DeviceLeases] }),
-		stormEstimate("Leases", "a second", "lease.per_second", digits3, func(c cell) analysis.Estimate { return c.Lease.PerSecond }),
-		stormCount("Leased", "clients", "lease.through", func(c cell) int { return c.Lease.Through }),
-		stormCount("Asked again", "clients", "lease.retried", func(c cell) int { return c.Lease.Retried }),
-		stormEstimate("p50", "ms", "lease.p50_ms", digits3, func(c cell) analysis.Estimate { return c.Lease.P50Ms }),
-		stormEstimate("p99", "ms", "lease.p99_ms", digits3, func(c cell) analysis.Estimate { return c.Lease.P99Ms }),
-		stormEstimate("Last", "ms", "lease.max_ms", digits3, func(c cell) analysis.Estimate { return c.Lease.MaxMs }),
-		stormEstimate("Router CPU", "ms a lease", "lease.router_ms", digits3, func(c cell) analysis.Estimate { return c.Lease.RouterMs }),
-		stormText("Limit", func(c cell) string { return limitText(c.Lease) }))
-	busy := stormTable("Who was busy during the logins: shares of the CPUs each may use", cells,
-		stormEstimate("Router", "%", "login.router_busy_pct", bare, func(c cell) analysis.Estimate { return c.Login.RouterBusyPct }),
-		stormEstimate("Endpoints", "%", "login.endpoints_busy_pct", bare, func(c cell) analysis.Estimate { return c.Login.EndpointsBusyPct }),
-		stormEstimate("of it clients", "%", "login.client_busy_pct", bare, func(c cell) analysis.Estimate { return c.Login.ClientBusyPct }),
-		stormEstimate("of it RADIUS", "%", "login.radius_busy_pct", bare, func(c cell) analysis.Estimate { return c.Login.RadiusBusyPct }),
-		stormEstimate("Client CPU", "ms a login", "login.client_ms", digits3, func(c cell) analysis.Estimate { return c.Login.ClientMs }),
-		stormEstimate("Device's processes", "ms a login", "login.process_ms", digits3, func(c cell) analysis.Estimate { return c.Login.ProcessMs }),
-		stormEstimate("Latest begin", "ms", "login.late_ms", digits3, func(c cell) analysis.Estimate { return c.Login.LateMs }),
-		stormEstimate("Memory, idle", "PSS, MiB", "idle_pss_mib", digits3, func(c cell) analysis.Estimate { return c.IdlePSSMiB }),
-		stormEstimate("Memory, all in", "PSS, MiB", "logged_pss_mib", digits3, func(c cell) analysis.Estimate { return c.LoggedPSSMiB }))
-	grids := []grid{leases, busy}
+func stormGrids(cells []analysis.Cell) []grid {
+	grids := tablesOf(cells, loginTables)
 	if met := metGrid(cells); len(met.Rows) > 0 {
 		grids = append(grids, met)
 	}
@@ -280,7 +132,7 @@ func stormGrids(cells []analysis.StormCell) []grid {
 }
 
 // metGrid is what clients met on their way, one row a reason.
-func metGrid(cells []analysis.StormCell) grid {
+func metGrid(cells []analysis.Cell) grid {
 	g := grid{Caption: "What clients met", Sortable: true, Head: []gridHead{
 		{Name: "DUT", Text: true}, {Name: "Storm", Text: true}, {Name: "What", Text: true}, {Name: "Clients"}, {Name: "Such as", Text: true}}}
 	for _, c := range cells {
@@ -288,12 +140,12 @@ func metGrid(cells []analysis.StormCell) grid {
 			what string
 			list []analysis.Tally
 		}{
-			{"no lease", c.Lease.Failures}, {"no login", c.Login.Failures}, {"device died", c.Deaths},
-			{"asked again for a lease", c.Lease.Refusals}, {"tried again to log in", c.Login.Refusals},
+			{"no lease", c.Tallies[logins.Lease+logins.Failures]}, {"no login", c.Tallies[logins.Login+logins.Failures]}, {"device died", c.Tallies[logins.Deaths]},
+			{"asked again for a lease", c.Tallies[logins.Lease+logins.Refusals]}, {"tried again to log in", c.Tallies[logins.Login+logins.Refusals]},
 		} {
 			for _, r := range part.list {
-				g.Rows = append(g.Rows, gridRow{Key: stormKey(c), Cells: []gridCell{
-					{Main: c.DUT, Sort: c.DUT, Text: true, Header: true}, textCell(stormSetting(c)), textCell(part.what), countCell(r.Count), textCell(strings.TrimSpace(r.Text))}})
+				g.Rows = append(g.Rows, gridRow{Key: markKey(c.Cell), Cells: []gridCell{
+					{Main: c.DUT(), Sort: c.DUT(), Text: true, Header: true}, textCell(stormSetting(c)), textCell(part.what), countCell(r.Count), textCell(strings.TrimSpace(r.Text))}})
 			}
 		}
 	}

@@ -5,51 +5,59 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // stormColumns are the terminal's table of storms.
-var stormColumns = []column[analysis.StormCell]{
-	{head: "DUT", left: true, value: func(c analysis.StormCell) string { return result.OneLine(c.DUT) }},
-	{head: "clients", once: true, value: func(c analysis.StormCell) string { return fmt.Sprint(c.Clients) }},
-	{head: "they come", left: true, once: true, value: arrival},
-	{head: "storms", drop: 1, value: func(c analysis.StormCell) string { return fmt.Sprint(c.Storms) }},
+var stormColumns = []column[analysis.Cell]{
+	{head: "DUT", left: true, value: func(c analysis.Cell) string { return result.OneLine(c.DUT()) }},
+	{head: "clients", once: true, value: func(c analysis.Cell) string { return fmt.Sprint(c.Int(result.Clients)) }},
+	{head: "they come", left: true, once: true, value: func(c analysis.Cell) string { return arrival(c.Number(result.LoginRate)) }},
+	{head: "storms", drop: 1, value: func(c analysis.Cell) string { return fmt.Sprint(c.Pairs) }},
 	{head: "failed", value: failedText},
-	{head: "retried", drop: 5, value: func(c analysis.StormCell) string { return shareText(c.Login.Retried, c.Login.Asked) }},
-	{head: "leases/s", drop: 6, value: func(c analysis.StormCell) string {
-		if !c.DeviceLeases {
+	{head: "retried", drop: 5, value: func(c analysis.Cell) string {
+		return shareText(c.Counts[logins.Login+logins.Retried], c.Counts[logins.Login+logins.Asked])
+	}},
+	{head: "leases/s", drop: 6, value: func(c analysis.Cell) string {
+		if c.Counts[logins.DeviceLeases] == 0 {
 			return none
 		}
-		return digits3(c.Lease.PerSecond.Mean)
+		return digits3(c.Device("lease_per_second").Mean)
 	}},
-	{head: "logins/s", left: true, value: func(c analysis.StormCell) string {
-		return strings.TrimSpace(digits3(c.Login.PerSecond.Mean) + " " + bounds(c.Login.PerSecond, digits3))
+	{head: "logins/s", left: true, value: func(c analysis.Cell) string {
+		return strings.TrimSpace(digits3(c.Device("login_per_second").Mean) + " " + bounds(c.Device("login_per_second"), digits3))
 	}},
-	{head: "p50", drop: 4, value: func(c analysis.StormCell) string { return millis(c.Login.P50Ms.Mean) }},
-	{head: "p99", value: func(c analysis.StormCell) string { return millis(c.Login.P99Ms.Mean) }},
-	{head: "max", drop: 3, value: func(c analysis.StormCell) string { return millis(c.Login.MaxMs.Mean) }},
-	{head: "CPU/login", value: func(c analysis.StormCell) string { return millis(c.Login.RouterMs.Mean) }},
-	{head: "RADIUS/login", drop: 2, value: func(c analysis.StormCell) string { return spent(c.Login.RadiusMs.Mean) }},
-	{head: "KiB/client", drop: 7, value: func(c analysis.StormCell) string { return digits3(c.PSSKiBPerClient.Mean) }},
-	{head: "limit", left: true, value: func(c analysis.StormCell) string { return limitText(c.Login) }},
+	{head: "p50", drop: 4, value: func(c analysis.Cell) string { return millis(c.Device("login_p50_ms").Mean) }},
+	{head: "p99", value: func(c analysis.Cell) string { return millis(c.Device("login_p99_ms").Mean) }},
+	{head: "max", drop: 3, value: func(c analysis.Cell) string { return millis(c.Device("login_max_ms").Mean) }},
+	{head: "CPU/login", value: func(c analysis.Cell) string { return millis(c.Device("login_router_ms").Mean) }},
+	{head: "RADIUS/login", drop: 2, value: func(c analysis.Cell) string { return spent(c.Device("login_radius_ms").Mean) }},
+	{head: "KiB/client", drop: 7, value: func(c analysis.Cell) string { return digits3(c.Device("pss_kib_per_client").Mean) }},
+	{head: "limit", left: true, value: func(c analysis.Cell) string { return limitText(c, logins.Login) }},
 }
 
 // arrival says how the clients of a cell came.
-func arrival(c analysis.StormCell) string {
-	if c.LoginRate == 0 {
+func arrival(perSecond float64) string {
+	if perSecond == 0 {
 		return "all at once"
 	}
-	return trimmed(c.LoginRate, 4) + "/s"
+	return trimmed(analysis.Number(perSecond), 4) + "/s"
+}
+
+// failed is how many clients of all storms did not get through a phase.
+func failed(c analysis.Cell, phase string) int {
+	return c.Counts[phase+logins.Asked] - c.Counts[phase+logins.Through]
 }
 
 // failedText is how many clients of all storms gave up, and of how many it is
 // when any did.
-func failedText(c analysis.StormCell) string {
-	if c.Storms == 0 {
+func failedText(c analysis.Cell) string {
+	if c.Pairs == 0 {
 		return none
 	}
-	text := shareText(c.Login.Failed(), c.Login.Asked)
-	if c.Died > 0 {
+	text := shareText(failed(c, logins.Login), c.Counts[logins.Login+logins.Asked])
+	if c.Counts[logins.Died] > 0 {
 		text += ", died"
 	}
 	return text
@@ -77,12 +85,16 @@ func spent(n analysis.Number) string {
 func millis(n analysis.Number) string { return micros(1000 * n) }
 
 // limitText says what storms were held up by, and how many by which where they differ.
-func limitText(p analysis.StormPhase) string {
-	if len(p.Limits) < 2 {
-		return limitWord(p.Limit())
+func limitText(c analysis.Cell, phase string) string {
+	limits := c.Tallies[phase+logins.Limits]
+	switch len(limits) {
+	case 0:
+		return none
+	case 1:
+		return limitWord(limits[0].Text)
 	}
 	var parts []string
-	for _, l := range p.Limits {
+	for _, l := range limits {
 		parts = append(parts, fmt.Sprintf("%s (%d)", limitWord(l.Text), l.Count))
 	}
 	return strings.Join(parts, ", ")
@@ -114,26 +126,26 @@ const stormReading = "a login is a portal's own sequence from the client's first
 const reasonsNamed = 3
 
 // stormRemarks say how storms broke.
-func stormRemarks(cells []analysis.StormCell) (out []string) {
+func stormRemarks(cells []analysis.Cell) (out []string) {
 	for _, c := range cells {
-		name := fmt.Sprintf("%s, %s", c.DUT, counted(c.Clients, "client"))
+		name := fmt.Sprintf("%s, %s", c.DUT(), counted(c.Int(result.Clients), "client"))
 		for _, part := range []struct {
 			what string
 			n    int
 			list []analysis.Tally
 		}{
-			{"got no lease", c.Lease.Failed(), c.Lease.Failures},
-			{"did not get in", c.Login.Failed(), c.Login.Failures},
-			{"asked again for a lease", c.Lease.Retried, c.Lease.Refusals},
-			{"tried more than once to log in", c.Login.Retried, c.Login.Refusals},
-			{"ended by itself", c.Died, c.Deaths},
+			{"got no lease", failed(c, logins.Lease), c.Tallies[logins.Lease+logins.Failures]},
+			{"did not get in", failed(c, logins.Login), c.Tallies[logins.Login+logins.Failures]},
+			{"asked again for a lease", c.Counts[logins.Lease+logins.Retried], c.Tallies[logins.Lease+logins.Refusals]},
+			{"tried more than once to log in", c.Counts[logins.Login+logins.Retried], c.Tallies[logins.Login+logins.Refusals]},
+			{"ended by itself", c.Counts[logins.Died], c.Tallies[logins.Deaths]},
 		} {
 			if part.n == 0 {
 				continue
 			}
-			who := shareText(part.n, c.Login.Asked) + " clients"
+			who := shareText(part.n, c.Counts[logins.Login+logins.Asked]) + " clients"
 			if part.what == "ended by itself" {
-				who = "the device, in " + shareText(part.n, c.Storms) + " storms,"
+				who = "the device, in " + shareText(part.n, c.Pairs) + " storms,"
 			}
 			out = append(out, fmt.Sprintf("%s: %s %s: %s", name, who, part.what, namedReasons(part.list)))
 		}

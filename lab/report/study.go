@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/report/chart"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/studies"
@@ -169,34 +170,63 @@ type studySubhead struct {
 	Published  bool
 }
 
-// studyTables are the study's tables: those that answer its questions, and
-// folds with the steps from level to level and the appendix.
-func studyTables(tables []studies.Table) (open []studyTable, folds []studyFold) {
-	steps := studyFold{Heading: "From level to level"}
-	appendix := studyFold{Heading: "Appendix A: sampled and normalised"}
-	for _, t := range tables {
-		view := describeTable(t)
-		switch {
-		case t.ID == "table-5.1" || t.ID == "table-5.5":
-			open = append(open, view)
-		case strings.HasPrefix(t.ID, "table-A"):
-			appendix.Tables = append(appendix.Tables, view)
-		default:
-			steps.Tables = append(steps.Tables, view)
-		}
-	}
-	for _, fold := range []studyFold{steps, appendix} {
-		if len(fold.Tables) > 0 {
-			folds = append(folds, fold)
-		}
-	}
-	return open, folds
+// studyPart is one study: its questions, its figures and tables beside the
+// published ones, those in the open and those in folds.
+type studyPart struct {
+	Answers     answerTable
+	Figures     []studyFigure
+	FigureFolds []studyFold
+	Tables      []studyTable
+	TableFolds  []studyFold
+	Missing     []template.HTML
 }
 
-// studyFold is tables that are folded away under a heading.
+// studyFold is figures or tables that are folded away under a heading.
 type studyFold struct {
 	Heading string
+	Figures []studyFigure
 	Tables  []studyTable
+}
+
+// studyParts are the studies of which the runs hold something.
+func (d *drawing) studyParts(runs []analysis.Summary, findings []analysis.Finding) []studyPart {
+	var out []studyPart
+	for _, study := range studies.Beside(runs...) {
+		if len(study.Answers.Rows)+len(study.Tables)+len(study.Figures) == 0 {
+			continue
+		}
+		part := studyPart{Answers: describeAnswers(study.Answers, findings)}
+		for _, f := range study.Figures {
+			if view := d.studyFigure(f); f.Fold == "" {
+				part.Figures = append(part.Figures, view)
+			} else {
+				fold := foldNamed(&part.FigureFolds, f.Fold)
+				fold.Figures = append(fold.Figures, view)
+			}
+		}
+		for _, t := range study.Tables {
+			if view := describeTable(t); t.Fold == "" {
+				part.Tables = append(part.Tables, view)
+			} else {
+				fold := foldNamed(&part.TableFolds, t.Fold)
+				fold.Tables = append(fold.Tables, view)
+			}
+		}
+		for _, text := range study.Missing {
+			part.Missing = append(part.Missing, prose(text))
+		}
+		out = append(out, part)
+	}
+	return out
+}
+
+// foldNamed is the fold with a heading, appended when there is none.
+func foldNamed(folds *[]studyFold, heading string) *studyFold {
+	i := slices.IndexFunc(*folds, func(f studyFold) bool { return f.Heading == heading })
+	if i < 0 {
+		i, *folds = len(*folds), append(*folds, studyFold{Heading: heading})
+	}
+	return &(*folds)[i]
 }
 
 func describeTable(t studies.Table) studyTable {
@@ -257,7 +287,7 @@ func (t *studyTable) describeHeads(columns []studies.Column) {
 
 // flagSigns stand in tables for what weakens a figure.
 var flagSigns = []struct{ flag, sign string }{
-	{analysis.FlagShortfall, "*"}, {result.FlagSaturated, "†"}, {result.FlagLossy, "‡"},
+	{cost.FlagShortfall, "*"}, {result.FlagSaturated, "†"}, {result.FlagLossy, "‡"},
 }
 
 // signs are the signs of flags; those used are noted.
@@ -293,21 +323,12 @@ type studyFigure struct {
 	Note    template.HTML
 }
 
-// studyFigures draws the figures of a study: those of its chapters, and those
-// of its appendix for a fold.
-func (d *drawing) studyFigures(list []studies.Figure) (open, appendix []studyFigure) {
-	for _, f := range list {
-		view := studyFigure{Heading: f.Title + ": " + f.Caption, Note: prose(f.Note)}
-		for _, p := range f.Panels {
-			view.Figures = append(view.Figures, d.studyPanel(f, p))
-		}
-		if strings.HasPrefix(f.ID, "figure-A") {
-			appendix = append(appendix, view)
-		} else {
-			open = append(open, view)
-		}
+func (d *drawing) studyFigure(f studies.Figure) studyFigure {
+	view := studyFigure{Heading: f.Title + ": " + f.Caption, Note: prose(f.Note)}
+	for _, p := range f.Panels {
+		view.Figures = append(view.Figures, d.studyPanel(f, p))
 	}
-	return open, appendix
+	return view
 }
 
 func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
@@ -333,7 +354,7 @@ func (d *drawing) studyPanel(f studies.Figure, p studies.Panel) figure {
 				continue
 			}
 			// Beside published series a hollow mark would be taken for one of theirs.
-			at.Hollow = !mixed && slices.Contains(pt.Flags, analysis.FlagShortfall)
+			at.Hollow = !mixed && slices.Contains(pt.Flags, cost.FlagShortfall)
 			shortfall = shortfall || at.Hollow
 			line.Points = append(line.Points, at)
 			if !s.Guide {

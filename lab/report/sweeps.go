@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/report/chart"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -14,7 +15,7 @@ import (
 // panel is the sweeps of all devices along one quantity with the other held
 // fixed, and the cells they are made of.
 type panel struct {
-	along  string // analysis.AlongLoad or AlongClients
+	along  result.Dimension // analysis.AlongLoad or AlongClients
 	fixed  float64
 	sweeps []analysis.Sweep
 	cells  []analysis.Cell
@@ -22,7 +23,7 @@ type panel struct {
 
 // at is the place of a cell on the panel's horizontal axis.
 func (p panel) at(c result.Cell) float64 {
-	if p.along == analysis.AlongLoad {
+	if p.along == result.OfferedMbps {
 		return c.Number(result.OfferedMbps)
 	}
 	return float64(c.Int(result.Clients))
@@ -30,7 +31,7 @@ func (p panel) at(c result.Cell) float64 {
 
 // holds reports whether a cell is on the panel.
 func (p panel) holds(c result.Cell) bool {
-	if p.along == analysis.AlongLoad {
+	if p.along == result.OfferedMbps {
 		return float64(c.Int(result.Clients)) == p.fixed
 	}
 	return c.Number(result.OfferedMbps) == p.fixed
@@ -38,21 +39,21 @@ func (p panel) holds(c result.Cell) bool {
 
 // name, axis and place are the panel's words: "bandwidth", its axis and what is held fixed.
 func (p panel) name() string {
-	if p.along == analysis.AlongLoad {
+	if p.along == result.OfferedMbps {
 		return "bandwidth"
 	}
 	return "clients"
 }
 
 func (p panel) axis() string {
-	if p.along == analysis.AlongLoad {
+	if p.along == result.OfferedMbps {
 		return "Offered load, Mbit/s of payload"
 	}
 	return "Clients"
 }
 
 func (p panel) place() string {
-	if p.along == analysis.AlongLoad {
+	if p.along == result.OfferedMbps {
 		return counted(int(p.fixed), "client")
 	}
 	return rate(analysis.Number(p.fixed))
@@ -61,14 +62,14 @@ func (p panel) place() string {
 // panelsOf groups the sweeps of the profile and direction that cells are of:
 // the heaviest load and the most clients first, by turns.
 func panelsOf(s analysis.Summary, cells []analysis.Cell) []panel {
-	byAlong := map[string][]panel{}
+	byAlong := map[result.Dimension][]panel{}
 	for _, sweep := range s.Sweeps {
-		if sweep.Profile != cells[0].Profile || sweep.Direction != cells[0].Direction || len(sweep.Levels) < 2 {
+		if sweep.Cell.Text(result.Profile) != cells[0].Text(result.Profile) || sweep.Cell.Text(result.Direction) != cells[0].Text(result.Direction) || len(sweep.Levels) < 2 {
 			continue
 		}
-		fixed := float64(sweep.OfferedMbps)
-		if sweep.Along == analysis.AlongLoad {
-			fixed = float64(sweep.Clients)
+		fixed := float64(analysis.Number(sweep.Cell.Number(result.OfferedMbps)))
+		if sweep.Along == result.OfferedMbps {
+			fixed = float64(sweep.Cell.Int(result.Clients))
 		}
 		list := byAlong[sweep.Along]
 		i := slices.IndexFunc(list, func(p panel) bool { return p.fixed == fixed })
@@ -83,14 +84,14 @@ func panelsOf(s analysis.Summary, cells []analysis.Cell) []panel {
 		slices.SortFunc(list, func(a, b panel) int { return -cmp.Compare(a.fixed, b.fixed) })
 		for i := range list {
 			for _, c := range cells {
-				if c.Pairs > 0 && list[i].holds(keyOf(c)) {
+				if c.Pairs > 0 && list[i].holds(c.Cell) {
 					list[i].cells = append(list[i].cells, c)
 				}
 			}
 		}
 		byAlong[along] = list
 	}
-	load, clients := byAlong[analysis.AlongLoad], byAlong[analysis.AlongClients]
+	load, clients := byAlong[result.OfferedMbps], byAlong[result.Clients]
 	for i := range max(len(load), len(clients)) {
 		out = append(out, load[min(i, len(load)):min(i+1, len(load))]...)
 		out = append(out, clients[min(i, len(clients)):min(i+1, len(clients))]...)
@@ -102,7 +103,7 @@ func panelsOf(s analysis.Summary, cells []analysis.Cell) []panel {
 type cpuKind struct {
 	title, axis, column, caption string
 	level                        func(analysis.Level) analysis.Estimate
-	trial                        func(m result.Measurement, offered float64) analysis.Number
+	trial                        func(result.Trial, result.Measurement) analysis.Number
 	extrapolates                 bool // where a device fell short of the load
 }
 
@@ -111,13 +112,13 @@ var (
 		title: "Router CPU, normalised", axis: "Router CPU, normalised, % of one core", column: "Normalised CPU",
 		caption: "CPU × offered load / sampled bandwidth, so that levels compare although not every window carried the same.",
 		level:   func(l analysis.Level) analysis.Estimate { return l.CPUNormalised },
-		trial:   analysis.NormalisedPct, extrapolates: true,
+		trial:   cost.NormalisedPct, extrapolates: true,
 	}
 	asSampled = cpuKind{
 		title: "Router CPU, sampled", axis: "Router CPU, % of one core", column: "Sampled CPU",
 		caption: "CPU as it was metered, at the bandwidth that was really carried.",
 		level:   func(l analysis.Level) analysis.Estimate { return l.CPUSampled },
-		trial: func(m result.Measurement, _ float64) analysis.Number {
+		trial: func(_ result.Trial, m result.Measurement) analysis.Number {
 			return analysis.Number(m.CPUCorePct())
 		},
 	}
@@ -131,19 +132,19 @@ func (d *drawing) panelCPU(p panel, kind cpuKind) figure {
 	}
 	sweeps := slices.Clone(p.sweeps)
 	slices.SortStableFunc(sweeps, func(a, b analysis.Sweep) int {
-		return -cmp.Compare(boolRank(a.DUT == analysis.Clean), boolRank(b.DUT == analysis.Clean))
+		return -cmp.Compare(boolRank(a.Cell.Text(result.DUT) == analysis.Clean), boolRank(b.Cell.Text(result.DUT) == analysis.Clean))
 	})
 	data := grid{Head: []gridHead{{Name: "Router", Text: true}, {Name: p.levelName()}, {Name: kind.column, Unit: "% of a core"}, {Name: "Sampled", Unit: "Mbit/s on the link"}}}
 	var tips []string
 	shortfall := false
 	for _, s := range sweeps {
-		line := chart.Series{Name: sweptName(d.summary, s.DUT), Style: d.style(s.DUT)}
+		line := chart.Series{Name: sweptName(d.summary, s.Cell.Text(result.DUT)), Style: d.style(s.Cell.Text(result.DUT))}
 		for _, l := range s.Levels {
 			e := kind.level(l)
 			if !e.Mean.Known() {
 				continue
 			}
-			tip := fmt.Sprintf("%s: %s of a core %s at %s, %s", sweptName(d.summary, s.DUT), percent(e.Mean), bounds(e, percent), p.levelText(l.Level), p.place())
+			tip := fmt.Sprintf("%s: %s of a core %s at %s, %s", sweptName(d.summary, s.Cell.Text(result.DUT)), percent(e.Mean), bounds(e, percent), p.levelText(l.Level), p.place())
 			pt := estimatePoint(float64(l.Level), e, tip)
 			pt.Key = markKey(p.cellOf(s, l))
 			value := estimateCell(e, bare)
@@ -155,7 +156,7 @@ func (d *drawing) panelCPU(p panel, kind cpuKind) figure {
 			line.Points = append(line.Points, pt)
 			tips = append(tips, tip)
 			data.Rows = append(data.Rows, gridRow{Key: pt.Key, Cells: []gridCell{
-				{Main: sweptName(d.summary, s.DUT), Text: true, Header: true}, {Main: digits4(l.Level), Sort: l.Level.String()},
+				{Main: sweptName(d.summary, s.Cell.Text(result.DUT)), Text: true, Header: true}, {Main: digits4(l.Level), Sort: l.Level.String()},
 				value, estimateCell(l.LinkMbps, digits4),
 			}})
 		}
@@ -196,14 +197,14 @@ func routerName(dut string) string {
 
 // levelName and levelText are a level's heading and how it reads.
 func (p panel) levelName() string {
-	if p.along == analysis.AlongLoad {
+	if p.along == result.OfferedMbps {
 		return "Offered, Mbit/s"
 	}
 	return "Clients"
 }
 
 func (p panel) levelText(level analysis.Number) string {
-	if p.along == analysis.AlongLoad {
+	if p.along == result.OfferedMbps {
 		return rate(level)
 	}
 	return counted(int(level), "client")
@@ -211,8 +212,8 @@ func (p panel) levelText(level analysis.Number) string {
 
 // cellOf is the cell a level of a sweep is of.
 func (p panel) cellOf(s analysis.Sweep, l analysis.Level) result.Cell {
-	c := result.NewCell(result.DUT, s.DUT, result.Direction, s.Direction, result.Profile, s.Profile, result.Clients, s.Clients, result.OfferedMbps, float64(s.OfferedMbps))
-	if p.along == analysis.AlongLoad {
+	c := result.NewCell(result.DUT, s.Cell.Text(result.DUT), result.Direction, s.Cell.Text(result.Direction), result.Profile, s.Cell.Text(result.Profile), result.Clients, s.Cell.Int(result.Clients), result.OfferedMbps, float64(analysis.Number(s.Cell.Number(result.OfferedMbps))))
+	if p.along == result.OfferedMbps {
 		c = c.With(result.OfferedMbps, float64(l.Level))
 	} else {
 		c = c.With(result.Clients, int(l.Level))
@@ -224,15 +225,15 @@ func (p panel) cellOf(s analysis.Sweep, l analysis.Level) result.Cell {
 func (d *drawing) rawCPU(p panel, s analysis.Sweep, kind cpuKind) [][2]float64 {
 	var out [][2]float64
 	for _, c := range p.cells {
-		if s.DUT != analysis.Clean && s.DUT != c.DUT {
+		if s.Cell.Text(result.DUT) != analysis.Clean && s.Cell.Text(result.DUT) != c.DUT() {
 			continue
 		}
 		for _, t := range d.sample(c) {
 			m := t.DUT
-			if s.DUT == analysis.Clean {
+			if s.Cell.Text(result.DUT) == analysis.Clean {
 				m = t.Clean
 			}
-			if v := kind.trial(m, t.Cell.Number(result.OfferedMbps)); v.Known() {
+			if v := kind.trial(t, m); v.Known() {
 				out = append(out, [2]float64{p.at(t.Cell), float64(v)})
 			}
 		}
@@ -250,15 +251,15 @@ func (d *drawing) panelRatio(p panel) figure {
 	for _, name := range devicesOf(p.cells) {
 		line := chart.Series{Name: name, Style: d.style(name)}
 		for _, c := range p.cells {
-			if c.DUT != name {
+			if c.DUT() != name {
 				continue
 			}
-			at := p.at(keyOf(c))
-			if c.OverheadRatio.Mean.Known() {
-				line.Points = append(line.Points, mark(c, at, c.OverheadRatio, ratioTip(c)))
+			at := p.at(c.Cell)
+			if c.Change(cost.PerBit).Mean.Known() {
+				line.Points = append(line.Points, mark(c, at, c.Change(cost.PerBit), ratioTip(c)))
 			}
 			for _, t := range d.sample(c) {
-				if r := analysis.TrialRatio(t); r.Known() {
+				if r := cost.Ratio(t); r.Known() {
 					line.Raw = append(line.Raw, [2]float64{at, float64(r)})
 				}
 			}
@@ -271,7 +272,7 @@ func (d *drawing) panelRatio(p panel) figure {
 func devicesOf(cells []analysis.Cell) []string {
 	var out []string
 	for _, c := range cells {
-		out = append(out, c.DUT)
+		out = append(out, c.DUT())
 	}
 	slices.Sort(out)
 	return slices.Compact(out)

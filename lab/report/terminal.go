@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -25,19 +26,19 @@ type column[C any] struct {
 }
 
 var terminalColumns = []column[analysis.Cell]{
-	{head: "DUT", left: true, value: func(c analysis.Cell) string { return result.OneLine(c.DUT) }},
-	{head: "profile", left: true, once: true, value: func(c analysis.Cell) string { return result.OneLine(c.Profile) }},
-	{head: "direction", left: true, once: true, value: func(c analysis.Cell) string { return result.OneLine(c.Direction) }},
-	{head: "clients", once: true, value: func(c analysis.Cell) string { return fmt.Sprint(c.Clients) }},
-	{head: "offered", value: func(c analysis.Cell) string { return rate(c.OfferedMbps) }},
-	{head: "delivered", drop: 3, value: func(c analysis.Cell) string { return rate(c.DeliveredMbps) }},
-	{head: "clean CPU", drop: 5, value: func(c analysis.Cell) string { return percent(c.CleanCPUCorePct.Mean) }},
-	{head: "DUT CPU", drop: 4, value: func(c analysis.Cell) string { return percent(c.CPUCorePct.Mean) }},
+	{head: "DUT", left: true, value: func(c analysis.Cell) string { return result.OneLine(c.DUT()) }},
+	{head: "profile", left: true, once: true, value: func(c analysis.Cell) string { return result.OneLine(c.Text(result.Profile)) }},
+	{head: "direction", left: true, once: true, value: func(c analysis.Cell) string { return result.OneLine(c.Text(result.Direction)) }},
+	{head: "clients", once: true, value: func(c analysis.Cell) string { return fmt.Sprint(c.Int(result.Clients)) }},
+	{head: "offered", value: func(c analysis.Cell) string { return rate(analysis.Number(c.Number(result.OfferedMbps))) }},
+	{head: "delivered", drop: 3, value: func(c analysis.Cell) string { return rate(c.Device("delivered_mbps").Mean) }},
+	{head: "clean CPU", drop: 5, value: func(c analysis.Cell) string { return percent(c.Clean(cost.CPU).Mean) }},
+	{head: "DUT CPU", drop: 4, value: func(c analysis.Cell) string { return percent(c.Device(cost.CPU).Mean) }},
 	{head: "overhead ×", left: true, value: func(c analysis.Cell) string {
-		return strings.TrimSpace(ratio(c.OverheadRatio.Mean) + " " + bounds(c.OverheadRatio, ratio))
+		return strings.TrimSpace(ratio(c.Change(cost.PerBit).Mean) + " " + bounds(c.Change(cost.PerBit), ratio))
 	}},
-	{head: "ns/packet", drop: 2, value: func(c analysis.Cell) string { return significant(c.NsPerPacket, 3) }},
-	{head: "RTT p99", drop: 1, value: func(c analysis.Cell) string { return micros(c.RTT.P99) }},
+	{head: "ns/packet", drop: 2, value: func(c analysis.Cell) string { return significant(c.Device("ns_per_packet").Mean, 3) }},
+	{head: "RTT p99", drop: 1, value: func(c analysis.Cell) string { return micros(c.Device("rtt_p99_median_us").Mean) }},
 	{head: "verdict", left: true, value: verdictText},
 }
 
@@ -66,15 +67,11 @@ func Terminal(w io.Writer, s analysis.Summary, width int) error {
 	}
 	if len(s.Cells) > 0 {
 		b.WriteByte('\n')
-		table(&b, columnsFor(columnsOf(s), s.Cells, width), s.Cells)
+		table(&b, columnsFor(viewOf(s).columns(s), s.Cells, width), s.Cells)
 	}
 	if len(s.Cells) > 0 && s.Sides != nil {
 		b.WriteByte('\n')
 		table(&b, columnsFor(sidesColumns, s.Cells, width), s.Cells)
-	}
-	if len(s.Storms) > 0 {
-		b.WriteByte('\n')
-		table(&b, columnsFor(stormColumns, s.Storms, width), s.Storms)
 	}
 	b.WriteByte('\n')
 	for _, line := range remarks(s) {
@@ -86,13 +83,12 @@ func Terminal(w io.Writer, s analysis.Summary, width int) error {
 
 // heading is the experiment and whatever is the same in all cells.
 func heading(s analysis.Summary) []string {
-	out := []string{nonEmpty(s.Experiment, "run")}
-	if s.Measure == result.MeasureLogins {
-		out = append(append(out, result.MeasureLogins), shared(stormColumns, s.Storms)...)
-		return append(out, fmt.Sprintf("%g %% intervals over storms", 100*s.Confidence))
+	v, unit := viewOf(s), "blocks"
+	if s.Primary == "" {
+		unit = s.Noun + "s"
 	}
-	out = append(append(out, nonEmpty(s.Mode, "mode unknown")), shared(terminalColumns, s.Cells)...)
-	return append(out, fmt.Sprintf("%g %% intervals over blocks", 100*s.Confidence))
+	out := append([]string{nonEmpty(s.Experiment, "run"), v.how(s)}, shared(v.columns(s), s.Cells)...)
+	return append(out, fmt.Sprintf("%g %% intervals over %s", 100*s.Confidence, unit))
 }
 
 // shared is what columns that are shown once have in common in all cells.
@@ -196,16 +192,9 @@ const reasonsShown = 6
 
 // remarks are the lines under the table.
 func remarks(s analysis.Summary) []string {
-	out := append(append(crowdSentences(s.Cells), churnSentences(s.Cells)...), "Noise floor: "+noiseSentence(s.AA))
-	if text := sidesSentence(s); text != "" {
-		out = append([]string{"What is weighed: " + text}, out...)
-	}
-	noun := "trial"
-	if s.Measure == result.MeasureLogins {
-		out, noun = stormRemarks(s.Storms), "storm"
-	}
+	out := viewOf(s).remarks(s)
 	if s.Trials.Rejected > 0 {
-		text := fmt.Sprintf("Rejected: %s by self-tests, %d accepted (%d redone).", counted(s.Trials.Rejected, noun), s.Trials.Accepted, s.Trials.Redone)
+		text := fmt.Sprintf("Rejected: %s by self-tests, %d accepted (%d redone).", counted(s.Trials.Rejected, s.Noun), s.Trials.Accepted, s.Trials.Redone)
 		reasons := 0
 		for _, r := range s.Rejects {
 			reasons += r.Count
@@ -243,7 +232,7 @@ func remarks(s analysis.Summary) []string {
 	if len(s.Ceilings) > 0 {
 		out = append(out, ceilingsReading)
 	}
-	return append(out, "How to read it: "+readingSentence(s))
+	return append(out, "How to read it: "+viewOf(s).reading(s))
 }
 
 // failedSentences say each error once, with the blocks it ended, which count from 1 as
@@ -258,7 +247,7 @@ func failedSentences(list []analysis.FailedBlock) (out []string) {
 			measured++
 			continue
 		}
-		c := cause{f.DUT, f.Error}
+		c := cause{f.Cell.Text(result.DUT), f.Error}
 		if blocks[c] == nil {
 			causes = append(causes, c)
 		}
@@ -301,10 +290,16 @@ func noiseSentence(aa analysis.AA) string {
 	return text + ")."
 }
 
-func readingSentence(s analysis.Summary) string {
-	if s.Measure == result.MeasureLogins {
-		return stormReading
+// costRemarks are the lines below the table of costs.
+func costRemarks(s analysis.Summary) []string {
+	out := append(append(crowdSentences(s.Cells), churnSentences(s.Cells)...), "Noise floor: "+noiseSentence(s.AA))
+	if text := sidesSentence(s); text != "" {
+		out = append([]string{"What is weighed: " + text}, out...)
 	}
+	return out
+}
+
+func costReading(s analysis.Summary) string {
 	name := strings.TrimSpace(columnsOf(s)[ratioColumn].head)
 	return fmt.Sprintf("%s is router CPU per delivered bit, DUT over clean router, with its %g %% interval over blocks; "+
 		"it is equivalent when that lies within %g %% of 1; else different when it leaves out 1 and the ratio lies beyond the noise floor; "+

@@ -51,7 +51,7 @@ func (data *pageData) addTrust(run result.Run, s analysis.Summary) {
 	data.Rejected, data.MoreReject = rejectedTrials(run.Trials)
 	failed, more := bounded(s.FailedBlocks, failedRows)
 	for _, f := range failed {
-		row := failedRow{DUT: f.DUT, Direction: f.Direction, Error: f.Error, Clients: f.Clients, Block: f.Block + 1, Since: none}
+		row := failedRow{DUT: f.Cell.Text(result.DUT), Direction: f.Cell.Text(result.Direction), Error: f.Error, Clients: f.Cell.Int(result.Clients), Block: f.Block + 1, Since: none}
 		if f.Measured {
 			row.Since = "measured"
 		}
@@ -69,7 +69,7 @@ func bounded[T any](list []T, most int) (kept []T, more int) {
 }
 
 func cellPlace(c analysis.Cell) string {
-	return fmt.Sprintf("%s, %s, %s %s", c.DUT, rate(c.OfferedMbps), counted(c.Clients, "client"), c.Direction)
+	return fmt.Sprintf("%s, %s, %s %s", c.DUT(), rate(analysis.Number(c.Number(result.OfferedMbps))), counted(c.Int(result.Clients), "client"), c.Text(result.Direction))
 }
 
 // rejectedTrials lists single rejected trials, and how many are left out.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -20,7 +21,7 @@ func TestWordsOfPageAndTable(t *testing.T) {
 			{Cell: result.NewCell(result.DUT, "ebpf"), Rejects: []string{"steal 4 %"}, Block: 1},
 		},
 	}
-	s := analysis.Summarise(run, analysis.Options{})
+	s := measure.Summarise(run, analysis.Options{})
 	s.Limits = []analysis.Limit{{DUT: "ebpf", Clients: 20, Took: 10, How: "no lease"}}
 	s.Findings = []analysis.Finding{
 		{ID: "x/coovachilli", Here: "coovachilli: not measured."}, {ID: "x/opennds", Here: "coovachilli and opennds: alike."}, {ID: "x/clean", Here: "the clean router: straight."},
@@ -58,7 +59,7 @@ func TestStormsHeldUpDifferently(t *testing.T) {
 		}
 	}
 	var text strings.Builder
-	if err := report.Terminal(&text, analysis.Summarise(run, analysis.Options{}), 0); err != nil {
+	if err := report.Terminal(&text, measure.Summarise(run, analysis.Options{}), 0); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"device: it waits (3), client host's CPU (1)\n", "faster than shown: fast with 30 clients; fast with 100 clients."} {
@@ -79,15 +80,15 @@ func TestOpenIntervals(t *testing.T) {
 			trial.DUT.RTT.P99 *= 10
 		}
 	}
-	s := analysis.Summarise(run, analysis.Options{})
+	s := measure.Summarise(run, analysis.Options{})
 	var page bytes.Buffer
 	if err := report.HTML(&page, run, s); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range s.Cells {
-		wide := c.DUT == "ebpf"
-		if e := c.Intervals.RTTP99us; e.Lo <= 0 || e.Hi > 1000*e.Mean != wide {
-			t.Errorf("%s: %+v", c.DUT, e)
+		wide := c.DUT() == "ebpf"
+		if e := c.Device("rtt_p99_us"); e.Lo <= 0 || e.Hi > 1000*e.Mean != wide {
+			t.Errorf("%s: %+v", c.DUT(), e)
 		}
 	}
 	if n := strings.Count(page.String(), "<small>[open, n = 2]</small>"); n != 1 {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/studies"
 )
@@ -45,9 +46,11 @@ func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 	if err != nil {
 		return analysis.Summary{}, err
 	}
-	s := analysis.Summarise(run, opts.Analysis)
+	s := measure.Summarise(run, opts.Analysis)
 	if run.Environment.Sides == nil {
-		s.Findings = append(s.Findings, studies.Findings(append([]analysis.Summary{s}, opts.With...)...)...)
+		for _, study := range studies.Beside(append([]analysis.Summary{s}, opts.With...)...) {
+			s.Findings = append(s.Findings, study.Findings...)
+		}
 	}
 	dir := runDir
 	if opts.Dir != "" {

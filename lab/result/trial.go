@@ -309,3 +309,12 @@ type Skip struct {
 	DUT    string `json:"dut"`
 	Reason string `json:"reason"`
 }
+
+// Cell has the dimensions that are the same throughout the block.
+func (b Block) Cell() Cell {
+	cell := NewCell(DUT, b.DUT, Clients, b.Clients, Direction, b.Direction, Profile, b.Profile)
+	if b.Direction == "" {
+		cell = cell.With(LoginRate, b.LoginRate)
+	}
+	return cell
+}

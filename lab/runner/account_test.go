@@ -36,7 +36,7 @@ func TestProcessesAreAccountedOnce(t *testing.T) {
 }
 
 func TestMeasurementOfAnUploadWindow(t *testing.T) {
-	s := &side{lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, load: agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", OfferedMbps: 10}}
+	s := &side{lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, load: agent.Traffic{Kind: traffic.KindStreams, Direction: "up", OfferedMbps: 10}}
 	a, b := reading{clients: make([]endpoint, 1)}, reading{clients: make([]endpoint, 1)}
 	client := &b.clients[0]
 	a.router.Links = map[string]meter.Link{"r0": {}, "r1": {}}
@@ -70,7 +70,7 @@ func TestMeasurementOfAnUploadWindow(t *testing.T) {
 // TestMeasurementOfDatagrams: both ends' counts make the figures, and what TCP there is
 // beside them none.
 func TestMeasurementOfDatagrams(t *testing.T) {
-	s := &side{lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, load: agent.Traffic{Kind: agent.TrafficStreams, UDP: true, Direction: "both", OfferedMbps: 10}}
+	s := &side{lab: &testbed.Lab{LANIf: "r0", WANIf: "r1"}, load: agent.Traffic{Kind: traffic.KindStreams, UDP: true, Direction: "both", OfferedMbps: 10}}
 	a, b := reading{clients: make([]endpoint, 2)}, reading{clients: make([]endpoint, 2)}
 	for i := range b.clients {
 		a.clients[i].load.Datagrams = traffic.Datagrams{Sent: 44, Lost: 7}
@@ -91,7 +91,7 @@ func TestMeasurementOfDatagrams(t *testing.T) {
 
 func TestDeliveredByIperf3LeavesOutHeadersAndRepeats(t *testing.T) {
 	out := meter.Link{TxBytes: 1514000, TxPackets: 1000}
-	s := &side{load: agent.Traffic{Kind: agent.TrafficIperf3}}
+	s := &side{load: agent.Traffic{Kind: traffic.KindIperf3}}
 	if got, want := s.delivered(out, 2, nil, 0.25), 1448000*8/1e6/2*0.75; math.Abs(got-want) > 1e-9 {
 		t.Errorf("TCP: %v Mbit/s, want %v", got, want)
 	}

@@ -8,12 +8,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // What one client takes, and what a lab takes without any. Tests count files, tasks,
 // neighbours and memory in real labs and hold these numbers to it.
 const (
-	FilesPerClient = 4   // on the client host: namespace, counters, stream, round-trip probe; personas share
 	FilesPerHost   = 128 // of an agent without clients, with log-ins and leases under way
 	FlowsPerClient = 16  // tracked by the router: stream, probe, and the log-in's connections until they expire
 	HostsPerLab    = 3
@@ -23,13 +23,9 @@ const (
 	NeighboursPerClient = 1
 	NeighboursPerLab    = 3
 	MemoryPerHost       = 64 // MiB
-	// KiBPerPersona is a persona's memory with a stream, its far end, what devices and
-	// agents know of it.
-	KiBPerPersona = 20
 
-	tasksPerHost = 48      // threads of an agent and of the first process of its jail
-	tasksPerLab  = 32      // polling threads, and what a portal runs at once
-	kibPerClient = 2 << 10 // a namespace with its link and sockets
+	tasksPerHost = 48 // threads of an agent and of the first process of its jail
+	tasksPerLab  = 32 // polling threads, and what a portal runs at once
 )
 
 // Demand is what an experiment asks of the machine at its largest.
@@ -66,9 +62,10 @@ func (d Demand) String() string { return fmt.Sprintf("%s (%d clients)", d.Experi
 // Files are the open files of one process, the one that has most.
 func (d Demand) Files() (n int64) {
 	for _, s := range d.Sides {
-		own := FilesPerHost + FilesPerClient*s.Clients
-		if s.Client == client.KindPersona {
-			own = client.FilesBeside + min(s.Clients, agent.StreamsPerWorker)
+		k := client.KindOf(s.Client)
+		own := FilesPerHost + k.Needs.Files*s.Clients
+		if k.Shared {
+			own = client.FilesBeside + k.Needs.Files*min(s.Clients, agent.StreamsPerWorker)
 		}
 		n = max(n, int64(own))
 	}
@@ -79,7 +76,7 @@ func (d Demand) Files() (n int64) {
 func (d Demand) Neighbours() int64 {
 	told := tellsRouter(d.Sides...)
 	return d.sum(NeighboursPerLab, func(s experiment.Side) int {
-		if told && s.Client == client.KindPersona {
+		if told && client.KindOf(s.Client).LearnMost > 0 {
 			return 0
 		}
 		return NeighboursPerClient * s.Clients
@@ -89,27 +86,21 @@ func (d Demand) Neighbours() int64 {
 // Namespaces are network namespaces.
 func (d Demand) Namespaces() int64 {
 	return d.sum(HostsPerLab, func(s experiment.Side) int {
-		if s.Client == client.KindPersona {
-			return 0
-		}
-		return s.Clients
+		return client.KindOf(s.Client).Needs.Namespaces * s.Clients
 	})
 }
 
 // MemoryKiB is memory of programs and of the kernel.
 func (d Demand) MemoryKiB() int64 {
 	return d.sum(HostsPerLab*MemoryPerHost<<10, func(s experiment.Side) int {
-		if s.Client == client.KindPersona {
-			return KiBPerPersona * s.Clients
-		}
-		return kibPerClient * s.Clients
+		return client.KindOf(s.Client).Needs.KiB * s.Clients
 	})
 }
 
 // Tasks are processes and threads.
 func (d Demand) Tasks() int64 {
 	return d.sum(HostsPerLab*tasksPerHost+tasksPerLab, func(s experiment.Side) int {
-		if s.Traffic.Kind == experiment.TrafficIperf3 {
+		if traffic.KindOf(s.Traffic.Kind).Program != "" {
 			return 2 * s.Clients // a program at each end
 		}
 		return 0

@@ -14,6 +14,9 @@ const (
 	flowLimit = "/proc/sys/net/netfilter/nf_conntrack_max"
 )
 
+// fewClients have room for their connections in the table of any machine.
+const fewClients = 250
+
 // flowsPerStream is room for a stream and, where it is tried again, its successor.
 const flowsPerStream = 2
 
@@ -22,7 +25,7 @@ const flowsPerStream = 2
 // blamed. It asks once the clients are logged in, when it shows whether the device
 // tracks at all.
 func (s *side) checkFlows(ctx context.Context) error {
-	if len(s.clients) <= knownMost {
+	if len(s.clients) <= fewClients {
 		return nil
 	}
 	count, limit, err := s.flows(ctx)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
@@ -73,7 +74,7 @@ func (s *side) readDelays(ctx context.Context) error {
 
 // mark has the streams count what they carry each from now on.
 func (s *side) mark(ctx context.Context) error {
-	if s.load.Kind != agent.TrafficStreams {
+	if !traffic.KindOf(s.load.Kind).Counts {
 		return nil
 	}
 	stats, err := s.lab.Server.TrafficStats(ctx)
@@ -111,7 +112,7 @@ func (s *side) readFairness(ctx context.Context) error {
 	}
 	s.fairness = result.Fairness{
 		Streams: shares.Streams, Broken: max(broken, stats.Broken), // both ends count the same streams
-		Jain: shares.Jain(), Even: shares.Even(s.load.BurstSegments * traffic.SegmentBytes(s.load.UDP)),
+		Jain: shares.Jain(), Even: shares.Even(s.load.BurstSegments * traffic.SegmentBytes(client.KindOf(s.has.Client).MTU, s.load.UDP)),
 		MinMbps: mbps(shares.Min, seconds), MaxMbps: mbps(shares.Max, seconds),
 	}
 	s.marked = 0
@@ -177,7 +178,7 @@ func delaysOf(us []float64) (d result.Delays) {
 // awaitOpen waits until all streams have their windows open, where they are too many
 // to have it done within any warm-up.
 func (s *side) awaitOpen(ctx context.Context, clients int) error {
-	if s.load.Kind != agent.TrafficStreams || clients <= agent.WindowsAtOnce {
+	if !traffic.KindOf(s.load.Kind).Counts || clients <= agent.WindowsAtOnce {
 		return nil
 	}
 	for {

@@ -25,6 +25,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // Needs are the programs the lab itself starts for an experiment, beside those
@@ -32,11 +33,13 @@ import (
 func Needs(e *experiment.Experiment) []dut.Need {
 	list := []dut.Need{{Program: "ethtool", Package: "ethtool", Why: "the links' offloads"}}
 	device, clean := e.Sides(experiment.Block{Clients: slices.Max(e.Clients)})
-	if client.Leases(device.Client) || client.Leases(clean.Client) {
+	if client.KindOf(device.Client).Leases || client.KindOf(clean.Client).Leases {
 		list = append(list, dut.Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases beside a router that gives none"})
 	}
-	if e.Measure == result.MeasureCost && (device.Traffic.Kind == experiment.TrafficIperf3 || clean.Traffic.Kind == experiment.TrafficIperf3) {
-		list = append(list, dut.Need{Program: "iperf3", Package: "iperf3", Why: "the traffic"})
+	for _, kind := range slices.Compact([]string{device.Traffic.Kind, clean.Traffic.Kind}) {
+		if program := traffic.KindOf(kind).Program; e.Measure == result.MeasureCost && program != "" {
+			list = append(list, dut.Need{Program: program, Package: program, Why: "the traffic"})
+		}
 	}
 	return list
 }
@@ -54,7 +57,7 @@ func checkMachine(e *experiment.Experiment) error {
 	}
 	device, clean := e.Sides(experiment.Block{Clients: slices.Max(e.Clients)})
 	for _, side := range slices.Compact([]experiment.Side{device, clean}) {
-		if most := client.Most(side.Client); side.Clients > most {
+		if most := client.KindOf(side.Client).Most; side.Clients > most {
 			errs = append(errs, fmt.Errorf("clients: %d: clients of kind %s go up to %d", side.Clients, side.Client, most))
 		}
 	}
@@ -67,8 +70,9 @@ func fits(e *experiment.Experiment, t dut.Traits) error {
 	if ownLAN && !t.DHCP {
 		return fmt.Errorf("its network is %s, and the lab leases only %s: let it lease addresses itself (dhcp = true): %w", t.LAN, testbed.DefaultLAN, dut.ErrNotSupported)
 	}
-	if e.Client.Kind == client.KindVeth && (t.DHCP || ownLAN) {
-		return fmt.Errorf("it leases addresses, clients of kind veth have static ones; use kind macvlan: %w", dut.ErrNotSupported)
+	if !client.KindOf(e.Client.Kind).Leases && (t.DHCP || ownLAN) {
+		leasing := client.Kinds(func(k client.Kind) bool { return k.Leases })[0]
+		return fmt.Errorf("it leases addresses, clients of kind %s have static ones; use kind %s: %w", e.Client.Kind, leasing, dut.ErrNotSupported)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 func TestFits(t *testing.T) {
@@ -58,7 +59,7 @@ func TestLackingProgramsAreNamedWithTheirPackages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Set("traffic.kind", experiment.TrafficIperf3); err != nil {
+	if err := e.Set("traffic.kind", traffic.KindIperf3); err != nil {
 		t.Fatal(err)
 	}
 	err = checkMachine(e)

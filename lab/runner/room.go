@@ -106,11 +106,11 @@ func (r room) check(d Demand) error {
 }
 
 // filesNeeded are the least open files of a process with which a demand can be met:
-// several processes share the streams of personas.
+// several processes share the streams of clients that share their host's files.
 func filesNeeded(d Demand) (n int64) {
 	for _, s := range d.Sides {
 		need := Demand{Sides: []experiment.Side{s}}.Files()
-		if s.Client == client.KindPersona {
+		if client.KindOf(s.Client).Shared {
 			need = int64(agent.LeastFiles((s.Clients + mostWorkers - 1) / mostWorkers))
 		}
 		n = max(n, need)

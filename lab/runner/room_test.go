@@ -12,6 +12,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // plenty is a machine that has room for anything.
@@ -87,7 +88,7 @@ func checkFits(t *testing.T, r room, d Demand, text string) {
 func iperf3Of(n int) Demand {
 	d := demandOf(client.KindMacvlan, n)
 	for i := range d.Sides {
-		d.Sides[i].Traffic.Kind = experiment.TrafficIperf3
+		d.Sides[i].Traffic.Kind = traffic.KindIperf3
 	}
 	return d
 }

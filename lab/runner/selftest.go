@@ -91,7 +91,7 @@ func judgeControl(t *result.Trial, sent experiment.Traffic, saturated bool, slac
 		reject("%s: %.2f frames per packet, profile bulk wants %.2f or more", who, t.Clean.AggregationFactor, minBulk)
 	}
 	known := t.Clean.SegmentsPerBurst > 0
-	if want := float64(sent.BurstSegments); sent.Kind == experiment.TrafficStreams && known && t.Clean.SegmentsPerBurst < minBurst*want {
+	if want := float64(sent.BurstSegments); traffic.KindOf(sent.Kind).Bursts && known && t.Clean.SegmentsPerBurst < minBurst*want {
 		reject("%s: %.1f segments a burst, %.0f were to be sent: its streams have lost too many", who, t.Clean.SegmentsPerBurst, want)
 	}
 }
@@ -121,7 +121,7 @@ func judgePackets(who, profile string, m result.Measurement, reject func(string,
 
 // segmentMbit is the payload of a full segment.
 func segmentMbit(sent experiment.Traffic) float64 {
-	return float64(traffic.SegmentBytes(sent.Protocol == experiment.ProtocolUDP)) * 8 / 1e6
+	return float64(traffic.SegmentBytes(traffic.EthernetMTU, sent.Protocol == experiment.ProtocolUDP)) * 8 / 1e6
 }
 
 // routersCPU is the CPU both routers used, in cores: where they fill theirs they

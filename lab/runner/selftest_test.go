@@ -8,6 +8,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // good is a measurement that passes every self-test at 100 Mbit/s.
@@ -76,7 +77,7 @@ func TestJudge(t *testing.T) {
 			const gathers = false
 			trial := result.Trial{Cell: result.NewCell(result.Profile, result.PerPacket), DUT: good(), Clean: good()}
 			c.change(&trial)
-			judge(&trial, time.Second, experiment.Traffic{Kind: experiment.TrafficStreams, BurstSegments: 9}, gathers)
+			judge(&trial, time.Second, experiment.Traffic{Kind: traffic.KindStreams, BurstSegments: 9}, gathers)
 			if trial.Accepted != (len(c.rejects) == 0) || len(trial.Rejects) != len(c.rejects) {
 				t.Fatalf("accepted %v, rejects %q; want %q", trial.Accepted, trial.Rejects, c.rejects)
 			}
@@ -97,7 +98,7 @@ func TestJudge(t *testing.T) {
 func TestJudgeGathers(t *testing.T) {
 	trial := result.Trial{Cell: result.NewCell(result.Profile, result.PerPacket), DUT: good(), Clean: good()}
 	trial.DUT.AggregationFactor = 3
-	sent := experiment.Traffic{Kind: experiment.TrafficStreams, BurstSegments: 9}
+	sent := experiment.Traffic{Kind: traffic.KindStreams, BurstSegments: 9}
 	if judge(&trial, time.Second, sent, true); !trial.Accepted {
 		t.Errorf("rejected: %q", trial.Rejects)
 	}

@@ -31,7 +31,7 @@ func TestShortConnectionsBesideStreams(t *testing.T) {
 		topology: testbed.Portal{}.Topology(),
 		lab:      "a", device: dut.NewClean(),
 		has: experiment.Side{Client: client.KindMacvlan, Clients: 4, Traffic: experiment.Traffic{
-			Kind: experiment.TrafficStreams, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44,
+			Kind: traffic.KindStreams, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44,
 			ShortPerSecond: 200, ShortBytes: 1000,
 		}},
 	})

@@ -169,7 +169,7 @@ func (s *side) serveDHCP(ctx context.Context) error {
 	if s.static {
 		kept = s.has.Clients
 	}
-	if !client.Leases(s.has.Client) || s.traits.DHCP || s.static && s.guests == 0 {
+	if !client.KindOf(s.has.Client).Leases || s.traits.DHCP || s.static && s.guests == 0 {
 		return nil
 	}
 	return s.lab.ServeDHCP(ctx, kept)
@@ -232,10 +232,6 @@ func (s *side) logIn(ctx context.Context) error {
 	return nil
 }
 
-// knownMost is how many neighbours a router learns by itself: as many as announce
-// themselves, two labs together well below the machine's limit.
-const knownMost = client.AnnounceMost
-
 // leased asks the client hosts for the addresses of those clients that have one.
 func (s *side) leased(ctx context.Context) ([]client.Address, error) {
 	each := make([][]client.Address, len(s.hosts))
@@ -243,25 +239,29 @@ func (s *side) leased(ctx context.Context) ([]client.Address, error) {
 	return slices.DeleteFunc(slices.Concat(each...), func(a client.Address) bool { return !a.IP.IsValid() }), err
 }
 
-// tellsRouter reports whether routers are told of their neighbours: where one of the
-// labs that are compared has more personas than the machine's table may have room
-// for, all of them are.
+// tellsRouter reports whether the lab enters clients into the neighbour tables of its
+// routers: into those of both compared labs where one has more clients than the machine's
+// table may have room for.
 func tellsRouter(sides ...experiment.Side) bool {
-	return slices.ContainsFunc(sides, func(s experiment.Side) bool { return s.Client == client.KindPersona && s.Clients > knownMost })
+	return slices.ContainsFunc(sides, func(s experiment.Side) bool {
+		most := client.KindOf(s.Client).LearnMost
+		return most > 0 && s.Clients > most
+	})
 }
 
 // hasStatic reports whether the clients of a side have their addresses without asking.
-// So many personas as the router is told of would ask the lab's own server, where the
+// As many clients as are entered into the router's table would ask the lab's own server, where the
 // device leases nothing: that server is not measured, and walks the list of its leases
 // for each of them: 10,000 took it 9 s, and 65,000 had not leased after 7 minutes.
 func hasStatic(has experiment.Side, told bool, t dut.Traits) bool {
-	return told && has.Client == client.KindPersona && !t.DHCP
+	k := client.KindOf(has.Client)
+	return told && k.Leases && k.Static && !t.DHCP
 }
 
 // addresses is where the side's clients have theirs from.
 func (s *side) addresses() string {
 	switch {
-	case s.static, !client.Leases(s.has.Client):
+	case s.static, !client.KindOf(s.has.Client).Leases:
 		return result.Static
 	case s.traits.DHCP:
 		return result.FromDevice

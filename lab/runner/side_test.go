@@ -21,12 +21,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestHostsKnowTheWordsOfExperiments: experiment and agent do not know each
-// other, and the runner hands these words on as they are.
+// TestHostsKnowTheWordsOfExperiments: the runner hands an experiment's words on to the
+// agents as they are.
 func TestHostsKnowTheWordsOfExperiments(t *testing.T) {
 	for word, known := range map[string]string{
-		experiment.ClientMacvlan: client.KindMacvlan, experiment.ClientVeth: client.KindVeth,
-		experiment.TrafficStreams: agent.TrafficStreams, experiment.TrafficIperf3: agent.TrafficIperf3,
 		result.Up: traffic.Up, result.Down: traffic.Down,
 	} {
 		if word != known {
@@ -111,7 +109,7 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 	}
 	// The streams' server stays and takes the port of iperf3's first one, so iperf3 goes first.
 	for _, c := range []struct{ kind, direction string }{
-		{experiment.TrafficIperf3, result.Up}, {experiment.TrafficStreams, result.Up}, {experiment.TrafficStreams, result.Down},
+		{traffic.KindIperf3, result.Up}, {traffic.KindStreams, result.Up}, {traffic.KindStreams, result.Down},
 	} {
 		s.has.Traffic = experiment.Traffic{Kind: c.kind, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44}
 		if err := s.startTraffic(ctx, c.direction, mbps, 60); err != nil {

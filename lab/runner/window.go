@@ -107,7 +107,7 @@ const (
 // each by its own clock, for streams; for iperf3, whose counts come at its end,
 // by the router's outgoing link less headers and less what was sent twice.
 func (s *side) delivered(out meter.Link, seconds float64, receivers []span, resent float64) float64 {
-	if s.load.Kind == agent.TrafficStreams {
+	if traffic.KindOf(s.load.Kind).Counts {
 		var sum float64
 		for _, r := range receivers {
 			sum += mbps(r.b.load.ReceivedBytes-r.a.load.ReceivedBytes, float64(r.b.load.MonotonicNs-r.a.load.MonotonicNs)/1e9)
@@ -218,7 +218,7 @@ func (s *side) measurement(a, b reading) result.Measurement {
 	m.PacketsPerWakeup = ratio(frames, m.wakeups)
 	m.addProcesses(a.router, b.router)
 	m.addRoles(a.router, b.router, clients, server)
-	if s.load.UDP && s.load.Kind == agent.TrafficStreams {
+	if s.load.UDP && traffic.KindOf(s.load.Kind).Counts {
 		m.RetransmitRatio = 0 // what TCP there is carries none of the load
 		m.addDatagrams(slices.Concat(clients, server))
 	}

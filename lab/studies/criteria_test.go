@@ -15,8 +15,8 @@ import (
 // table 5.8 contradicts.
 func TestCriteriaOnTheStudyItself(t *testing.T) {
 	var runs []analysis.Summary
-	for _, d := range designs {
-		runs = append(runs, d.asMeasured())
+	for _, s := range study1.Sweeps {
+		runs = append(runs, asMeasured(s))
 	}
 	// Nor do its tables have what its text says of the clients beyond 10 together: it
 	// goes from step to step.
@@ -25,7 +25,7 @@ func TestCriteriaOnTheStudyItself(t *testing.T) {
 		"negligible-beyond-10-clients/coovachilli", "negligible-beyond-10-clients/gateway-nfqueue",
 	}
 	judged := 0
-	for _, f := range Findings(runs...) {
+	for _, f := range Beside(runs...)[0].Findings {
 		if f.Holds == nil {
 			t.Errorf("%s is not tested: %s %s", f.ID, f.Here, f.Expect)
 			continue
@@ -42,59 +42,58 @@ func TestCriteriaOnTheStudyItself(t *testing.T) {
 }
 
 // asMeasured is the summary of a run that measured just what the study prints.
-func (d design) asMeasured() analysis.Summary {
-	s := analysis.Summary{Experiment: d.Run, Mode: result.ModeDuet, Delta: 0.05}
-	published := readPublished(d.File)
-	for _, sc := range scenarios {
-		sweep := analysis.Sweep{
-			DUT: sc.DUT, Along: d.Along, Clients: d.Clients, OfferedMbps: analysis.Number(d.Load), Direction: upload, Profile: perPacket,
-		}
-		rows := published.Rows[sc.Published]
-		for i, row := range rows {
+func asMeasured(sw *Sweep) analysis.Summary {
+	s := analysis.Summary{Experiment: sw.Run, Mode: result.ModeDuet, Delta: 0.05}
+	published := sw.published(study1.Scenarios)
+	cpu := func(sc Scenario, at float64) float64 {
+		return float64(published[sc.Published].estimate(normalised, at).Mean)
+	}
+	for _, sc := range study1.Scenarios {
+		c := published[sc.Published]
+		clients, load := sw.At.Int(result.Clients), analysis.Number(sw.At.Number(result.OfferedMbps))
+		sweep := analysis.Sweep{DUT: sc.DUT, Along: string(sw.Along), Clients: clients, OfferedMbps: load, Direction: result.Up, Profile: result.PerPacket}
+		for i, at := range c.levels {
+			if sw.Along == result.Clients {
+				clients = int(at)
+			} else {
+				load = analysis.Number(at)
+			}
+			value := func(m Metric) analysis.Estimate { return sharp(float64(c.estimate(m, at).Mean)) }
 			sweep.Levels = append(sweep.Levels, analysis.Level{
-				Level: analysis.Number(row.Level), LinkMbps: sharp(row.LinkMbps),
-				CPUSampled: sharp(row.CPUSampled), CPUNormalised: sharp(row.CPUNormalised),
+				Level: analysis.Number(at), LinkMbps: value(link), CPUSampled: value(sampled), CPUNormalised: value(normalised),
 			})
-			if i > 0 {
-				factor := row.CPUNormalised / rows[i-1].CPUNormalised
-				sweep.Increments = append(sweep.Increments, analysis.Increment{
-					From: analysis.Number(rows[i-1].Level), To: analysis.Number(row.Level),
-					NetPct: sharp(row.CPUNormalised - rows[i-1].CPUNormalised), RelativePct: sharp(100 * (factor - 1)),
-					Proportion: sharp(factor / (row.Level / rows[i-1].Level)),
-				})
-			}
-			for j := range max(i-1, 0) {
-				sweep.Spans = append(sweep.Spans, analysis.Span{From: analysis.Number(rows[j].Level), To: analysis.Number(row.Level),
-					RelativePct: sharp(100 * (row.CPUNormalised/rows[j].CPUNormalised - 1))})
-			}
-			cell := analysis.Cell{
-				DUT: sc.DUT, Clients: d.Clients, OfferedMbps: analysis.Number(row.Level), Direction: upload, Profile: perPacket,
-				OverheadRatio: sharp(row.CPUNormalised / published.Rows["clean"][i].CPUNormalised),
-			}
-			if d.Along == analysis.AlongClients {
-				cell.Clients, cell.OfferedMbps = int(row.Level), analysis.Number(d.Load)
+			for j, from := range c.levels[:i] {
+				rise := sharp(100 * (cpu(sc, at)/cpu(sc, from) - 1))
+				if j == i-1 {
+					sweep.Increments = append(sweep.Increments, analysis.Increment{
+						From: analysis.Number(from), To: analysis.Number(at), NetPct: sharp(cpu(sc, at) - cpu(sc, from)), RelativePct: rise,
+					})
+				} else {
+					sweep.Spans = append(sweep.Spans, analysis.Span{From: analysis.Number(from), To: analysis.Number(at), RelativePct: rise})
+				}
 			}
 			if sc.DUT != analysis.Clean {
-				s.Cells = append(s.Cells, cell)
+				s.Cells = append(s.Cells, analysis.Cell{
+					DUT: sc.DUT, Clients: clients, OfferedMbps: load, Direction: result.Up, Profile: result.PerPacket,
+					OverheadRatio: sharp(cpu(sc, at) / cpu(study1.Scenarios[0], at)),
+				})
 			}
 		}
 		s.Sweeps = append(s.Sweeps, sweep)
 	}
-	if d.Along == analysis.AlongClients {
-		s.Quotients = append(s.Quotients, d.quotient(published.Rows[scenarios[1].Published], published.Rows[scenarios[2].Published]))
+	if sw.Along == result.Clients {
+		a, b := study1.Scenarios[1], study1.Scenarios[2]
+		q := analysis.Quotient{DUT: a.DUT, Over: b.DUT, OfferedMbps: analysis.Number(sw.value()), Direction: result.Up, Profile: result.PerPacket}
+		apart := func(at float64) float64 { return math.Abs(math.Log(cpu(a, at) / cpu(b, at))) }
+		levels := published[a.Published].levels
+		for _, at := range levels {
+			q.Levels = append(q.Levels, analysis.QuotientLevel{
+				Clients: int(at), Ratio: sharp(cpu(a, at) / cpu(b, at)), Widening: sharp(math.Exp(apart(at) - apart(levels[0]))),
+			})
+		}
+		s.Quotients = append(s.Quotients, q)
 	}
 	return s
-}
-
-// quotient is that of the study's two portals.
-func (d design) quotient(a, b []publishedRow) analysis.Quotient {
-	q := analysis.Quotient{DUT: scenarios[1].DUT, Over: scenarios[2].DUT, OfferedMbps: analysis.Number(d.Load), Direction: upload, Profile: perPacket}
-	first := math.Abs(math.Log(a[0].CPUNormalised / b[0].CPUNormalised))
-	for i := range a {
-		log := math.Log(a[i].CPUNormalised / b[i].CPUNormalised)
-		q.Levels = append(q.Levels, analysis.QuotientLevel{Clients: int(a[i].Level), Ratio: sharp(math.Exp(log)), Widening: sharp(math.Exp(math.Abs(log) - first))})
-	}
-	return q
 }
 
 // sharp is an estimate without noise.

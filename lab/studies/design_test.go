@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gateweigh/gateweigh/lab/analysis"
 	shipped "github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // TestShippedExperimentsRepeatTheStudy: what the findings tell a user to run has
 // the study's levels, its conditions and its portal.
 func TestShippedExperimentsRepeatTheStudy(t *testing.T) {
-	for _, d := range designs {
+	for _, d := range study1.Sweeps {
 		e, err := shipped.Builtin(d.Run)
 		if err != nil {
 			t.Fatal(err)
@@ -22,14 +22,14 @@ func TestShippedExperimentsRepeatTheStudy(t *testing.T) {
 		for _, n := range e.Clients {
 			clients = append(clients, float64(n))
 		}
-		levels, fixed, want := e.OfferedMbps, clients, float64(d.Clients)
-		if d.Along == analysis.AlongClients {
-			levels, fixed, want = clients, e.OfferedMbps, d.Load
+		levels, fixed := e.OfferedMbps, clients
+		if d.Along == result.Clients {
+			levels, fixed = clients, e.OfferedMbps
 		}
-		if !slices.Equal(levels, newExperiment(d, nil).Levels) || !slices.Equal(fixed, []float64{want}) {
+		if !slices.Equal(levels, d.published(study1.Scenarios)["clean"].levels) || !slices.Equal(fixed, []float64{d.value()}) {
 			t.Errorf("%s goes over %v at %v", d.Run, levels, fixed)
 		}
-		if !slices.Equal(e.Directions, []string{upload}) || !slices.Contains(e.Profiles, perPacket) || !slices.Contains(e.DUTs, scenarios[1].DUT) {
+		if !slices.Equal(e.Directions, []string{d.At.Text(result.Direction)}) || !slices.Contains(e.Profiles, d.Prefer) || !slices.Contains(e.DUTs, study1.Scenarios[1].DUT) {
 			t.Errorf("%s measures %v, %v, of %v", d.Run, e.Directions, e.Profiles, e.DUTs)
 		}
 	}
@@ -41,13 +41,9 @@ func TestEveryClaimIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids := []string{"portals-converge", "portals-alike-with-100-clients"}
-	for _, c := range claims {
-		ids = append(ids, c.ID)
-	}
-	for _, id := range ids {
-		if !strings.Contains(string(doc), "| `"+id+"`") {
-			t.Errorf("docs/studies.md does not say how %s is judged", id)
+	for _, c := range study1.Claims {
+		if !strings.Contains(string(doc), "| `"+c.ID+"`") {
+			t.Errorf("docs/studies.md does not say how %s is judged", c.ID)
 		}
 	}
 }

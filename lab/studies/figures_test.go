@@ -36,9 +36,9 @@ func names(p studies.Panel) string {
 }
 
 func TestFigures(t *testing.T) {
-	figures := studies.Figures(
+	figures := of(
 		bandwidth(proportional, portal("coovachilli", 5), portal("opennds", 2.5)),
-		clients(proportional, portal("coovachilli", 5)))
+		clients(proportional, portal("coovachilli", 5))).Figures
 	var ids []string
 	for _, f := range figures {
 		ids = append(ids, strings.TrimPrefix(f.ID, "figure-"))
@@ -68,7 +68,7 @@ func TestFigures(t *testing.T) {
 }
 
 func TestFigurePoints(t *testing.T) {
-	panels := figure(t, studies.Figures(bandwidth(proportional, portal("coovachilli", 5))), "figure-5.5").Panels
+	panels := figure(t, of(bandwidth(proportional, portal("coovachilli", 5))).Figures, "figure-5.5").Panels
 	here, published, over, own := panels[0], panels[1], panels[2], panels[3]
 	if p := here.Series[1].Points; len(p) != 5 || !p[4].Y.HasInterval() || here.Series[1].Run != "portal-bandwidth" {
 		t.Errorf("points here %+v", here.Series[1])
@@ -87,7 +87,7 @@ func TestFigurePoints(t *testing.T) {
 	near(t, "course published", own.Series[3].Points[0].Y.Mean, 1.93/22.76, 1e-9)
 	guide := own.Series[len(own.Series)-1]
 	near(t, "guide", guide.Points[1].Y.Mean, 0.2, 1e-12)
-	sampled := figure(t, studies.Figures(bandwidth(proportional, portal("coovachilli", 5))), "figure-A.1").Panels
+	sampled := figure(t, of(bandwidth(proportional, portal("coovachilli", 5))).Figures, "figure-A.1").Panels
 	near(t, "published, sampled", sampled[1].Series[1].Points[4].Y.Mean, 21.97, 0)
 }
 
@@ -96,17 +96,17 @@ func TestFigurePoints(t *testing.T) {
 func TestCourseRefersToALevelAllCarry(t *testing.T) {
 	chilli := portal("coovachilli", 5)
 	chilli.MaxMbps = 500
-	load := figure(t, studies.Figures(bandwidth(proportional, chilli)), "figure-5.5").Panels[3]
+	load := figure(t, of(bandwidth(proportional, chilli)).Figures, "figure-5.5").Panels[3]
 	if load.Title != "Over its own value at 400 Mbit/s" || len(load.Series[1].Points[4].Flags) == 0 {
 		t.Errorf("panel %q, points %+v", load.Title, load.Series[1].Points)
 	}
-	many := figure(t, studies.Figures(clients(proportional, chilli)), "figure-5.6").Panels[3]
+	many := figure(t, of(clients(proportional, chilli)).Figures, "figure-5.6").Panels[3]
 	if names(many) != "clean (clean) (coovachilli) (gateway-nfqueue)" || many.Title != "Over its own value with 100 clients" {
 		t.Errorf("panel %q: %s", many.Title, names(many))
 	}
 	spec := bandwidthSpec(chilli)
 	spec.Offered = []float64{100, 300}
-	figures := studies.Figures(simulate("mine", spec, proportional))
+	figures := of(simulate("mine", spec, proportional)).Figures
 	if len(figures) != 2 {
 		t.Fatalf("%d figures", len(figures))
 	}

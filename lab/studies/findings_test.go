@@ -6,7 +6,6 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
-	"github.com/gateweigh/gateweigh/lab/studies"
 )
 
 // verdicts of a finding, in words.
@@ -45,7 +44,7 @@ func checkJudged(t *testing.T, cases []judged) {
 	t.Helper()
 	for _, tt := range cases {
 		t.Run(tt.name, func(t *testing.T) {
-			f := find(t, studies.Findings(tt.runs...), tt.id)
+			f := find(t, of(tt.runs...).Findings, tt.id)
 			if verdict(f) != tt.want {
 				t.Errorf("%s, want %s: %s", verdict(f), tt.want, f.Here)
 			}
@@ -233,13 +232,13 @@ func TestOtherRuns(t *testing.T) {
 	for name, runs := range map[string][]analysis.Summary{
 		"no run": nil, "20 clients": one(simulate("quick", quick, proportional)), "download": one(simulate("down", down, proportional)),
 	} {
-		if f := studies.Findings(runs...); len(f) != 0 || f == nil {
+		if f := of(runs...).Findings; len(f) != 0 || f == nil {
 			t.Errorf("%s: findings %v", name, f)
 		}
-		if tables, figures := studies.Tables(runs...), studies.Figures(runs...); len(tables)+len(figures) != 0 {
+		if tables, figures := of(runs...).Tables, of(runs...).Figures; len(tables)+len(figures) != 0 {
 			t.Errorf("%s: %d tables, %d figures", name, len(tables), len(figures))
 		}
-		missing := studies.Missing(runs...)
+		missing := of(runs...).Missing
 		if len(missing) != 2 || !strings.Contains(missing[0], "Tables 5.1 to 5.4 and A.1 to A.3 and figures 5.5 and A.1") ||
 			!strings.Contains(missing[1], "`gateweigh run portal-clients`") {
 			t.Errorf("%s: missing %q", name, missing)
@@ -254,7 +253,7 @@ func TestFindingsAreStable(t *testing.T) {
 		bandwidth(proportional, portal("opennds", 2.5), portal("coovachilli", 5)),
 		clients(proportional, portal("coovachilli", 5), portal("allowlist", 1)),
 	}
-	findings := studies.Findings(runs...)
+	findings := of(runs...).Findings
 	ids, claims := map[string]bool{}, map[string]bool{}
 	for i, f := range findings {
 		if ids[f.ID] {
@@ -270,7 +269,7 @@ func TestFindingsAreStable(t *testing.T) {
 	if len(claims) != 11 || findings[len(findings)-1].ID != "not-measured/gateway-nfqueue" {
 		t.Errorf("%d claims, want 11; the last finding is %s", len(claims), findings[len(findings)-1].ID)
 	}
-	for i, f := range studies.Findings(runs...) {
+	for i, f := range of(runs...).Findings {
 		if f.Here != findings[i].Here || f.ID != findings[i].ID || f.Expect != findings[i].Expect {
 			t.Errorf("%s: another finding from the same runs", f.ID)
 		}

@@ -62,17 +62,17 @@ func TestWhereClaimsAreJudged(t *testing.T) {
 // tables and figures.
 func TestTablesStayAtTheStudysLoad(t *testing.T) {
 	light := lighter(300, proportional, portal("coovachilli", 5))
-	if tables, figures := studies.Tables(light), studies.Figures(light); len(tables)+len(figures) != 0 {
+	if tables, figures := of(light).Tables, of(light).Figures; len(tables)+len(figures) != 0 {
 		t.Errorf("%d tables, %d figures", len(tables), len(figures))
 	}
 	full := clients(proportional, portal("coovachilli", 5))
-	near(t, "of the study's load", value(t, table(t, studies.Tables(light, full), "table-5.5"), 10, "CPU Chilli").Here.Mean, 5*8/1.046, 1.5)
+	near(t, "of the study's load", value(t, table(t, of(light, full).Tables, "table-5.5"), 10, "CPU Chilli").Here.Mean, 5*8/1.046, 1.5)
 }
 
 func TestQuestions(t *testing.T) {
 	tun, nfqueue, ebpf := portal("gateway-tun", 5), portal("gateway-nfqueue", 8), portal("gateway-ebpf", 0.8)
 	tun.MaxMbps, nfqueue.MaxMbps = 600, 500
-	a := studies.Questions(
+	a := questions(
 		clients(proportional, tun, nfqueue, ebpf, portal("another", 3)), lighter(300, proportional, tun, nfqueue), bandwidth(proportional, tun, ebpf))
 	var rows []string
 	words := map[string]string{}
@@ -120,10 +120,10 @@ func TestQuestions(t *testing.T) {
 
 // TestQuestionsNotTested: without its experiment a question is not tested.
 func TestQuestionsNotTested(t *testing.T) {
-	if rows := studies.Questions().Rows; len(rows) != 0 {
+	if rows := questions().Rows; len(rows) != 0 {
 		t.Errorf("answers without a run: %+v", rows)
 	}
-	a := studies.Questions(bandwidth(proportional, portal("gateway-tun", 5), portal("opennds", 2.5)))
+	a := questions(bandwidth(proportional, portal("gateway-tun", 5), portal("opennds", 2.5)))
 	if len(a.Rows) != 2 {
 		t.Fatalf("%d rows", len(a.Rows))
 	}
@@ -140,3 +140,5 @@ func TestQuestionsNotTested(t *testing.T) {
 		t.Errorf("double of bandwidth alone: %q", d)
 	}
 }
+
+func questions(runs ...analysis.Summary) studies.Answers { return of(runs...).Answers }

@@ -1,7 +1,6 @@
 package studies
 
 import (
-	"embed"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -12,117 +11,96 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-//go:embed published/*.csv
-var publishedFiles embed.FS
-
-// publishedSweep is one experiment as the study printed it: by scenario, the
-// rows in ascending order of level.
-type publishedSweep struct {
-	Along string // analysis.AlongLoad or analysis.AlongClients
-	Rows  map[string][]publishedRow
-}
-
-// publishedRow is a row of tables A.1 to A.6. CPU is % of the study's machine.
-type publishedRow struct {
-	Level         float64 // Mbit/s, or clients
-	LinkMbps      float64 // sampled bandwidth
-	CPUSampled    float64
-	CPUNormalised float64 // equation 5.1
-}
-
-// Columns of a published file; the second names what the sweep goes along.
-var (
-	publishedColumns = []string{"scenario", "level", "sampled_mbps", "cpu_sampled_pct", "cpu_normalised_pct"}
-	publishedLevels  = map[string]string{"limit_mbps": analysis.AlongLoad, "clients": analysis.AlongClients}
-)
-
-// readPublished reads a published file that ships with the package, whose
-// contents its tests hold.
-func readPublished(name string) publishedSweep {
-	file, err := publishedFiles.Open("published/" + name)
+// published are the study's courses by scenario. The file ships with the package,
+// and its tests hold what is in it.
+func (s Sweep) published(scenarios []Scenario) map[string]course {
+	p, err := readPublished(strings.NewReader(s.Published), s, scenarios)
 	if err != nil {
-		panic(err)
+		panic(fmt.Errorf("read the published values that %s repeats: %w", s.Run, err))
 	}
-	defer file.Close()
-	sweep, err := parsePublished(file)
-	if err != nil {
-		panic(fmt.Errorf("read published/%s: %w", name, err))
-	}
-	return sweep
+	return p
 }
 
-// parsePublished reads a CSV of published values: comment lines with #, one
-// header, one row for each scenario and level. Anything else is an error with
-// its line: another header, an unknown scenario, a figure that is not positive
+// readPublished reads a CSV of published values: comment lines with #, a header
+// that names scenario, dimensions and metrics, one row for each scenario and level.
+// Rows of other values of what the sweep holds are left out. Anything else is an
+// error with its line: an unknown column or scenario, a figure that is not positive
 // and finite, a level that does not ascend within its scenario.
-func parsePublished(r io.Reader) (publishedSweep, error) {
+func readPublished(r io.Reader, s Sweep, scenarios []Scenario) (map[string]course, error) {
 	records := csv.NewReader(r)
 	records.Comment = '#'
 	header, err := records.Read()
 	if errors.Is(err, io.EOF) {
-		return publishedSweep{}, errors.New("no header")
+		return nil, errors.New("no header")
 	}
-	if err != nil {
-		return publishedSweep{}, err
+	if err == nil {
+		err = checkHeader(header, s.Along)
 	}
-	along, err := parseHeader(header)
-	if err != nil {
-		return publishedSweep{}, err
-	}
-	sweep := publishedSweep{Along: along, Rows: map[string][]publishedRow{}}
-	for {
-		record, err := records.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return publishedSweep{}, err
-		}
-		if err := sweep.add(record); err != nil {
-			line, _ := records.FieldPos(0)
-			return publishedSweep{}, fmt.Errorf("line %d: %w", line, err)
+	out := map[string]course{}
+	for err == nil {
+		var record []string
+		if record, err = records.Read(); err == nil {
+			if err = s.addPublished(out, header, record, scenarios); err != nil {
+				line, _ := records.FieldPos(0)
+				return nil, fmt.Errorf("line %d: %w", line, err)
+			}
 		}
 	}
-	if len(sweep.Rows) == 0 {
-		return publishedSweep{}, errors.New("no rows")
+	switch {
+	case !errors.Is(err, io.EOF):
+		return nil, err
+	case len(out) == 0:
+		return nil, errors.New("no rows")
 	}
-	return sweep, nil
+	return out, nil
 }
 
-// parseHeader returns the quantity the sweep goes along.
-func parseHeader(header []string) (string, error) {
-	want := slices.Clone(publishedColumns)
-	if len(header) == len(want) {
-		want[1] = header[1]
+func checkHeader(header []string, along result.Dimension) error {
+	for i, name := range header {
+		_, dimension := dimensions[result.Dimension(name)]
+		if name != "scenario" && !dimension && !slices.Contains(metrics, name) || slices.Contains(header[:i], name) {
+			return fmt.Errorf("header %q: %s is no metric (%s) and no dimension, or there twice", strings.Join(header, ","), name, strings.Join(metrics, ", "))
+		}
 	}
-	along, known := publishedLevels[want[1]]
-	if !known || !slices.Equal(header, want) {
-		want[1] = "limit_mbps|clients"
-		return "", fmt.Errorf("header %q: want %q", strings.Join(header, ","), strings.Join(want, ","))
+	if !slices.Contains(header, "scenario") || !slices.Contains(header, string(along)) || len(header) < 3 {
+		return fmt.Errorf("header %q: want scenario, %s and metrics", strings.Join(header, ","), along)
 	}
-	return along, nil
+	return nil
 }
 
-func (p publishedSweep) add(record []string) error {
-	name := record[0]
-	if !slices.ContainsFunc(scenarios, func(s scenario) bool { return s.Published == name }) {
-		return fmt.Errorf("scenario %q is not one of study 1", name)
-	}
-	var values [4]float64
-	for i, text := range record[1:] {
-		v, err := strconv.ParseFloat(text, 64)
+func (s Sweep) addPublished(out map[string]course, header, record []string, scenarios []Scenario) error {
+	name, at, figures := "", 0.0, map[string]analysis.Estimate{}
+	for i, column := range header {
+		if column == "scenario" {
+			if name = record[i]; !slices.ContainsFunc(scenarios, func(s Scenario) bool { return s.Published == name }) {
+				return fmt.Errorf("scenario %q is not one of the study", name)
+			}
+			continue
+		}
+		v, err := strconv.ParseFloat(record[i], 64)
 		if err != nil || math.IsInf(v, 0) || !(v > 0) {
-			return fmt.Errorf("%s: %q is not a positive number", publishedColumns[i+1], text)
+			return fmt.Errorf("%s: %q is not a positive number", column, record[i])
 		}
-		values[i] = v
+		switch {
+		case column == string(s.Along):
+			at = v
+		case slices.Contains(metrics, column):
+			figures[column] = exact(analysis.Number(v))
+		case v != s.At.Number(result.Dimension(column)):
+			return nil
+		}
 	}
-	row := publishedRow{Level: values[0], LinkMbps: values[1], CPUSampled: values[2], CPUNormalised: values[3]}
-	rows := p.Rows[name]
-	if n := len(rows); n > 0 && row.Level <= rows[n-1].Level {
-		return fmt.Errorf("level %g of %s does not ascend", row.Level, name)
+	c, ok := out[name]
+	if !ok {
+		c.figures = map[float64]map[string]analysis.Estimate{}
 	}
-	p.Rows[name] = append(rows, row)
+	if n := len(c.levels); n > 0 && at <= c.levels[n-1] {
+		return fmt.Errorf("level %g of %s does not ascend", at, name)
+	}
+	c.levels, c.figures[at] = append(c.levels, at), figures
+	out[name] = c
 	return nil
 }

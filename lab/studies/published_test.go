@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // printed are the derived columns of the study's tables, as it prints them, in
 // the order of the levels; the first level has no increase.
 var printed = map[string]map[string][]float64{
-	"portal-bandwidth.csv": {
+	"portal-bandwidth": {
 		"coovachilli over clean":         {112.09, 117.22, 123.65, 139.25, 146.85}, // table 5.1
 		"proprietary-nfqueue over clean": {190.11, 181.11, 168.26, 178.33, 154.45},
 		"clean net":                      {0.89, 1.54, 2.52, 3.36}, // table 5.2
@@ -22,7 +23,7 @@ var printed = map[string]map[string][]float64{
 		"proprietary-nfqueue net":        {2.42, 3.90, 7.35, 7.15}, // table 5.4
 		"proprietary-nfqueue relative":   {91.67, 77.08, 82.03, 43.84},
 	},
-	"portal-clients.csv": {
+	"portal-clients": {
 		"coovachilli over clean":         {128.39, 142.15, 145.48, 146.85}, // table 5.5
 		"proprietary-nfqueue over clean": {189.79, 123.25, 148.42, 154.45},
 		"clean net":                      {2.46, 0.46, 0.03}, // table 5.6
@@ -37,82 +38,105 @@ var printed = map[string]map[string][]float64{
 // TestPublishedDerivedColumns holds the study's tables against themselves: every
 // increase it prints follows from the values beside it, to the last digit.
 func TestPublishedDerivedColumns(t *testing.T) {
-	for file, columns := range printed {
-		p := readPublished(file)
+	for _, x := range repetitions() {
 		derived := map[string][]float64{}
-		for name, rows := range p.Rows {
-			for i, row := range rows {
-				if name != "clean" {
-					derived[name+" over clean"] = append(derived[name+" over clean"], float64(relativeIncrease(p.Rows["clean"][i], row)))
-				}
-				if i > 0 {
-					derived[name+" net"] = append(derived[name+" net"], float64(netIncrease(rows[i-1], row)))
-					derived[name+" relative"] = append(derived[name+" relative"], float64(relativeIncrease(rows[i-1], row)))
-				}
+		derive := func(name string, r router, of derivation, m Metric, levels []float64) {
+			for _, at := range levels {
+				e, _ := of(x, r.published, m, at)
+				derived[name] = append(derived[name], float64(published(e)))
 			}
 		}
+		for i, r := range x.Routers {
+			if i > 0 {
+				derive(r.Published+" over clean", r, asIncrease, overhead, x.Levels)
+			}
+			derive(r.Published+" net", r, netStep, normalised, x.Levels[1:])
+			derive(r.Published+" relative", r, relativeStep, normalised, x.Levels[1:])
+		}
+		columns := printed[x.Run]
 		if len(derived) != len(columns) {
-			t.Errorf("%s: %d derived columns, want %d", file, len(derived), len(columns))
+			t.Errorf("%s: %d derived columns, want %d", x.Run, len(derived), len(columns))
 		}
 		for name, want := range columns {
 			if !slices.Equal(derived[name], want) {
-				t.Errorf("%s: %s is %v, the study prints %v", file, name, derived[name], want)
+				t.Errorf("%s: %s is %v, the study prints %v", x.Run, name, derived[name], want)
 			}
 		}
 	}
 }
 
+// repetitions are the study's sweeps with what it printed alone.
+func repetitions() []repetition {
+	var out []repetition
+	for _, s := range study1.Sweeps {
+		out = append(out, hold(study1, nil).sweeps[s].study)
+	}
+	return out
+}
+
 // TestPublishedNormalised: tables A.1 to A.6 follow from equation 5.1.
 func TestPublishedNormalised(t *testing.T) {
-	for _, d := range designs {
+	for _, x := range repetitions() {
 		rows := 0
-		for name, list := range readPublished(d.File).Rows {
-			for _, row := range list {
-				limit := d.Load
-				if d.Along == analysis.AlongLoad {
-					limit = row.Level
-				}
-				got := float64(twoDecimals(row.CPUSampled * limit / row.LinkMbps))
-				if math.Abs(got-row.CPUNormalised) > 1e-9 {
-					t.Errorf("%s at %s: equation 5.1 gives %g, the study prints %g", name, d.at(row.Level), got, row.CPUNormalised)
+		for _, r := range x.Routers {
+			for _, at := range x.Levels {
+				limit := analysis.Number(x.At.With(x.Along, at).Number(result.OfferedMbps))
+				of := func(m Metric) analysis.Number { return r.published.estimate(m, at).Mean }
+				got, want := published(exact(of(sampled)*limit/of(link))), of(normalised)
+				if math.Abs(float64(got-want)) > 1e-9 {
+					t.Errorf("%s at %s: equation 5.1 gives %g, the study prints %g", r.Name, x.at(at), float64(got), float64(want))
 				}
 				rows++
 			}
 		}
-		if want := 3 * len(newExperiment(d, nil).Levels); rows != want {
-			t.Errorf("%s has %d rows, want %d", d.File, rows, want)
+		if want := 3 * len(x.Levels); rows != want || rows == 0 {
+			t.Errorf("%s has %d rows, want %d", x.Run, rows, want)
 		}
 	}
 }
 
 const goodCSV = `# a comment
-scenario,clients,sampled_mbps,cpu_sampled_pct,cpu_normalised_pct
+scenario,clients,link_mbps,cpu_sampled_pct,cpu_normalised_pct
 clean,1,987.61,6.19,6.27
 clean,10,998.62,8.72,8.73
 `
 
-func TestParsePublished(t *testing.T) {
-	p, err := parsePublished(strings.NewReader(goodCSV))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := publishedRow{Level: 10, LinkMbps: 998.62, CPUSampled: 8.72, CPUNormalised: 8.73}
-	if p.Along != analysis.AlongClients || len(p.Rows["clean"]) != 2 || p.Rows["clean"][1] != want {
-		t.Errorf("parsed %+v", p)
+func parse(text string) (map[string]course, error) {
+	return readPublished(strings.NewReader(text), *clients, study1.Scenarios)
+}
+
+// TestReadPublished: columns are found by their names, in whatever order, and rows
+// at another value of what the sweep holds are left out.
+func TestReadPublished(t *testing.T) {
+	for name, text := range map[string]string{
+		"as it ships":           goodCSV,
+		"columns in turn":       "clients,cpu_normalised_pct,scenario,link_mbps\n1,6.27,clean,987.61\n10,8.73,clean,998.62\n",
+		"of several dimensions": "scenario,offered_mbps,clients,link_mbps,cpu_normalised_pct\nclean,1000,1,987.61,6.27\nclean,500,1,490,3\nclean,1000,10,998.62,8.73\n",
+	} {
+		p, err := parse(text)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		c := p["clean"]
+		if !slices.Equal(c.levels, []float64{1, 10}) || c.estimate(link, 10).Mean != 998.62 || c.estimate(normalised, 1).Mean != 6.27 || c.estimate(normalised, 1).HasInterval() {
+			t.Errorf("%s: %+v", name, c)
+		}
 	}
 }
 
-func TestParsePublishedRefuses(t *testing.T) {
+func TestReadPublishedRefuses(t *testing.T) {
 	for _, tt := range []struct{ name, from, to, err string }{
 		{"nothing", goodCSV, "", "no header"},
 		{"no rows", goodCSV[strings.Index(goodCSV, "clean,1,"):], "", "no rows"},
-		{"unknown column", "clients", "users", `header "scenario,users`},
-		{"columns in another order", "sampled_mbps,cpu_sampled_pct", "cpu_sampled_pct,sampled_mbps", "header"},
+		{"unknown column", "clients", "users", "users is no metric"},
+		{"a column twice", "cpu_sampled_pct", "link_mbps", "there twice"},
 		{"a placeholder for the level", "clients", "level", "header"},
-		{"one column fewer", ",cpu_normalised_pct", "", "header"},
+		{"another dimension for the level", "clients", "offered_mbps", "want scenario, clients"},
+		{"no metric", ",link_mbps,cpu_sampled_pct,cpu_normalised_pct", "", "want scenario, clients and metrics"},
+		{"one column fewer", ",cpu_normalised_pct", "", "wrong number of fields"},
 		{"unknown scenario", "clean,10", "nginx,10", `line 4: scenario "nginx"`},
 		{"level twice", "clean,10", "clean,1", "line 4: level 1 of clean does not ascend"},
-		{"no number", "998.62", "fast", `line 4: sampled_mbps: "fast"`},
+		{"no number", "998.62", "fast", `line 4: link_mbps: "fast"`},
 		{"infinite", "998.62", "inf", "line 4"},
 		{"not a number", "998.62", "NaN", "line 4"},
 		{"zero", "8.72", "0", "line 4: cpu_sampled_pct"},
@@ -123,7 +147,7 @@ func TestParsePublishedRefuses(t *testing.T) {
 			if !strings.Contains(goodCSV, tt.from) {
 				t.Fatalf("%q is not in the good file", tt.from)
 			}
-			_, err := parsePublished(strings.NewReader(strings.Replace(goodCSV, tt.from, tt.to, 1)))
+			_, err := parse(strings.Replace(goodCSV, tt.from, tt.to, 1))
 			if err == nil || !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("error %v, want %q", err, tt.err)
 			}
@@ -131,32 +155,28 @@ func TestParsePublishedRefuses(t *testing.T) {
 	}
 }
 
-func FuzzParsePublished(f *testing.F) {
+func FuzzReadPublished(f *testing.F) {
 	f.Add(goodCSV)
-	f.Add("scenario,limit_mbps,sampled_mbps,cpu_sampled_pct,cpu_normalised_pct\ncoovachilli,1e3,1,1,1\n")
+	f.Add("scenario,offered_mbps,clients,link_mbps\ncoovachilli,1e3,1,1\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		p, err := parsePublished(strings.NewReader(text))
+		p, err := parse(text)
 		if err != nil {
 			return
 		}
-		rows := 0
-		for name, list := range p.Rows {
-			last := 0.0
-			for _, row := range list {
-				for _, v := range []float64{row.Level, row.LinkMbps, row.CPUSampled, row.CPUNormalised} {
-					if !(v > 0) || math.IsInf(v, 0) {
-						t.Errorf("%s: accepted %g", name, v)
+		for name, c := range p {
+			if len(c.levels) == 0 || len(c.levels) != len(c.figures) || !slices.IsSorted(c.levels) {
+				t.Errorf("%s: levels %v of %v", name, c.levels, c.figures)
+			}
+			for _, figures := range c.figures {
+				for metric, e := range figures {
+					if !(e.Mean > 0) || !e.Mean.Known() {
+						t.Errorf("%s: accepted %s %v", name, metric, e.Mean)
 					}
 				}
-				if row.Level <= last {
-					t.Errorf("%s: level %g after %g", name, row.Level, last)
-				}
-				last = row.Level
-				rows++
 			}
 		}
-		if rows == 0 || (p.Along != analysis.AlongLoad && p.Along != analysis.AlongClients) {
-			t.Errorf("accepted %d rows along %q", rows, p.Along)
+		if len(p) == 0 {
+			t.Error("accepted no rows")
 		}
 	})
 }

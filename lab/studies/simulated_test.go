@@ -5,7 +5,9 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/studies"
 )
 
 // course is how much dearer a bit is for a device, "clean" for the clean router,
@@ -64,7 +66,7 @@ func simulate(name string, spec analysistest.Spec, c course) analysis.Summary {
 			scale(&t.DUT, c(t.Cell.Text(result.DUT), t.Cell))
 		}
 	}
-	return analysis.Summarise(run, analysis.Options{})
+	return measure.Summarise(run, analysis.Options{})
 }
 
 func scale(m *result.Measurement, factor float64) {
@@ -90,3 +92,6 @@ func find(t *testing.T, findings []analysis.Finding, id string) analysis.Finding
 	t.Fatalf("no finding %s", id)
 	return analysis.Finding{}
 }
+
+// of is what runs say of study 1.
+func of(runs ...analysis.Summary) studies.Outcome { return studies.Beside(runs...)[0] }

@@ -2,14 +2,14 @@
 // runs measured here beside them: the study's own tables and figures, and for
 // each of its claims whether it holds here.
 //
-// It computes from summaries only. Every function takes one or more of them, so
+// It computes from summaries only, one or more of them, so
 // that a run of one experiment can be completed by a run of another; where two
 // runs hold the same figure, the one given first counts. Columns, series and
 // findings name the run they are of.
 //
-// Study 1 is Gabbini, "Comparative Performance and Resource Utilization Analysis
-// of Captive Portal Solutions", Politecnico di Milano, 2023/24: chapters 5 and 6
-// and appendix A. docs/studies.md says how each claim is judged.
+// A study is a declaration of its own file (see Study): sweeps with their published
+// values, claims with the criteria they are judged by, and the forms of tables and
+// figures. docs/studies.md says how each claim is judged.
 package studies
 
 import "github.com/gateweigh/gateweigh/lab/analysis"
@@ -22,6 +22,7 @@ type Table struct {
 	Columns []Column
 	Rows    []Row  // one a level, ascending
 	Note    string // sentences to read with it: units, marks, what was not measured
+	Fold    string // heading under which it is folded away with others; empty: it is in the open
 }
 
 // Column heads the values below it. The first of a table is the level itself.
@@ -66,6 +67,7 @@ type Figure struct {
 	XLabel  string
 	Panels  []Panel
 	Note    string // why these panels
+	Fold    string // as a table's
 }
 
 // Panel is one chart. All its series have the same unit.
@@ -98,21 +100,33 @@ type Point struct {
 	Flags []string
 }
 
-// Tables are tables 5.1 to 5.8 and A.1 to A.6 of study 1, of the sweeps the runs
-// hold, and tables in the same form for devices that are not in the study.
-// Tables of a sweep that no run holds are left out; see Missing.
-func Tables(runs ...analysis.Summary) []Table { return tables(newStudy1(runs)) }
+// Outcome is what runs say of one study.
+type Outcome struct {
+	Study int
+	// Findings are its claims, each beside what the runs say of it. An ID is
+	// "claim/device"; findings of one claim follow each other with the same text in
+	// Claim, and Here begins with the device. A device of the study that no run
+	// measured has one finding for all claims. Runs that hold none of the study's
+	// sweeps have no findings.
+	Findings []analysis.Finding
+	// Tables and Figures are those of the sweeps that the runs hold, and tables in
+	// the same form for devices that are not in the study. Missing says, a sentence
+	// each, which run gives the others.
+	Tables  []Table
+	Figures []Figure
+	Missing []string
+	Answers Answers
+}
 
-// Figures are figures 5.5, 5.6, A.1 and A.2 of study 1, of the sweeps the runs hold.
-func Figures(runs ...analysis.Summary) []Figure { return figures(newStudy1(runs)) }
+// all are the published studies, in the order of their numbers.
+var all = []Study{study1}
 
-// Findings are the claims of study 1, each beside what the runs say of it. An ID
-// is "claim/device"; findings of one claim follow each other with the same text
-// in Claim, and Here begins with the device. A portal of the study that no run
-// measured has one finding for all claims. Runs that hold neither of the study's
-// sweeps have no findings.
-func Findings(runs ...analysis.Summary) []analysis.Finding { return findings(newStudy1(runs)) }
-
-// Missing says, a sentence each, which run gives the tables and figures that
-// these runs cannot fill.
-func Missing(runs ...analysis.Summary) []string { return missing(newStudy1(runs)) }
+// Beside sets runs beside every study.
+func Beside(runs ...analysis.Summary) []Outcome {
+	var out []Outcome
+	for _, st := range all {
+		b := hold(st, runs)
+		out = append(out, Outcome{st.Number, b.findings(), b.tables(), b.figures(), b.missing(), b.answers()})
+	}
+	return out
+}

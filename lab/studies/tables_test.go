@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/studies"
 )
@@ -43,9 +44,9 @@ func near(t *testing.T, what string, got analysis.Number, want, tolerance float6
 }
 
 func TestTablesOfBothExperiments(t *testing.T) {
-	tables := studies.Tables(
+	tables := of(
 		bandwidth(proportional, portal("coovachilli", 5), portal("opennds", 2.5)),
-		clients(proportional, portal("coovachilli", 5)))
+		clients(proportional, portal("coovachilli", 5))).Tables
 	var ids []string
 	for _, tb := range tables {
 		ids = append(ids, strings.TrimPrefix(tb.ID, "table-"))
@@ -71,7 +72,7 @@ func TestTablesOfBothExperiments(t *testing.T) {
 }
 
 func TestComparisonTable(t *testing.T) {
-	tables := studies.Tables(bandwidth(proportional, portal("coovachilli", 5), portal("opennds", 2.5)))
+	tables := of(bandwidth(proportional, portal("coovachilli", 5), portal("opennds", 2.5))).Tables
 	tb := table(t, tables, "table-5.1")
 	var names []string
 	for _, c := range tb.Columns {
@@ -109,7 +110,7 @@ func TestComparisonTable(t *testing.T) {
 }
 
 func TestStandInForTheCompanysPortal(t *testing.T) {
-	tb := table(t, studies.Tables(clients(proportional, portal("gateway-nfqueue", 3))), "table-5.5")
+	tb := table(t, of(clients(proportional, portal("gateway-nfqueue", 3))).Tables, "table-5.5")
 	if c := tb.Columns[3]; !c.Measured || c.DUT != "gateway-nfqueue" {
 		t.Errorf("column %+v", c)
 	}
@@ -119,7 +120,7 @@ func TestStandInForTheCompanysPortal(t *testing.T) {
 }
 
 func TestStepAndSampledTables(t *testing.T) {
-	tables := studies.Tables(bandwidth(proportional, portal("coovachilli", 5)))
+	tables := of(bandwidth(proportional, portal("coovachilli", 5))).Tables
 	steps := table(t, tables, "table-5.3")
 	if v := value(t, steps, 100, "Net increase"); v.Here.Mean.Known() || v.Published.Known() {
 		t.Errorf("the first level has no increase, got %+v", v)
@@ -143,7 +144,7 @@ func TestStepAndSampledTables(t *testing.T) {
 func TestLevelsMissingAndExtra(t *testing.T) {
 	spec := bandwidthSpec(portal("coovachilli", 5))
 	spec.Offered = []float64{100, 300, 400}
-	tables := studies.Tables(simulate("mine", spec, proportional))
+	tables := of(simulate("mine", spec, proportional)).Tables
 	tb := table(t, tables, "table-5.3")
 	if len(tb.Rows) != 5 {
 		t.Fatalf("%d rows", len(tb.Rows))
@@ -166,9 +167,9 @@ func TestMarksAtTheLimit(t *testing.T) {
 	chilli := portal("coovachilli", 5)
 	chilli.MaxMbps = 500
 	s := bandwidth(proportional, chilli)
-	tables := studies.Tables(s)
+	tables := of(s).Tables
 	tb := table(t, tables, "table-5.1")
-	want := []string{analysis.FlagShortfall, result.FlagSaturated}
+	want := []string{cost.FlagShortfall, result.FlagSaturated}
 	if v := value(t, tb, 800, "CPU Chilli"); !slices.Equal(v.Flags, want) {
 		t.Errorf("flags %q", v.Flags)
 	}
@@ -184,11 +185,11 @@ func TestMarksAtTheLimit(t *testing.T) {
 	}
 	// One remark in many pairs does not make a limit.
 	for i := range s.Cells {
-		if c := &s.Cells[i]; c.DUT == "coovachilli" && c.OfferedMbps == 400 {
+		if c := &s.Cells[i]; c.DUT() == "coovachilli" && analysis.Number(c.Number(result.OfferedMbps)) == 400 {
 			c.Flags = []analysis.Tally{{Text: result.FlagSaturated, Count: 2}}
 		}
 	}
-	if v := value(t, table(t, studies.Tables(s), "table-5.1"), 400, "CPU Chilli"); len(v.Flags) != 0 {
+	if v := value(t, table(t, of(s).Tables, "table-5.1"), 400, "CPU Chilli"); len(v.Flags) != 0 {
 		t.Errorf("flags %q", v.Flags)
 	}
 }
@@ -197,7 +198,7 @@ func TestWhichRunCounts(t *testing.T) {
 	first := bandwidth(proportional, portal("coovachilli", 5))
 	second := bandwidth(proportional, portal("coovachilli", 3), portal("opennds", 2))
 	second.Mode = result.ModeSolo
-	tb := table(t, studies.Tables(first, second), "table-5.1")
+	tb := table(t, of(first, second).Tables, "table-5.1")
 	near(t, "of the run given first", value(t, tb, 100, "Chilli Incr.").Here.Mean, 400, 15)
 	for i, want := range map[int]string{2: "portal-bandwidth (run 1)", 6: "portal-bandwidth (run 2), solo"} {
 		if tb.Columns[i].Run != want {
@@ -210,12 +211,12 @@ func TestProfiles(t *testing.T) {
 	bulk := bandwidthSpec(portal("coovachilli", 3))
 	bulk.Profiles = []string{"bulk"}
 	s := simulate("mine", bulk, proportional)
-	if note := table(t, studies.Tables(s), "table-5.3").Note; !strings.Contains(note, "measured in profile bulk") {
+	if note := table(t, of(s).Tables, "table-5.3").Note; !strings.Contains(note, "measured in profile bulk") {
 		t.Errorf("note %q", note)
 	}
 	// Where a run has both, per-packet counts.
 	both := bandwidth(proportional, portal("coovachilli", 5))
 	both.Sweeps = append(slices.Clone(s.Sweeps), both.Sweeps...)
 	both.Cells = append(slices.Clone(s.Cells), both.Cells...)
-	near(t, "of both profiles", value(t, table(t, studies.Tables(both), "table-5.1"), 100, "Chilli Incr.").Here.Mean, 400, 15)
+	near(t, "of both profiles", value(t, table(t, of(both).Tables, "table-5.1"), 100, "Chilli Incr.").Here.Mean, 400, 15)
 }

@@ -7,42 +7,67 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// at names a level of the experiment.
-func (d design) at(level float64) string {
-	switch {
-	case d.Along == analysis.AlongLoad:
-		return fmt.Sprintf("%g Mbit/s", level)
-	case level == 1:
-		return "1 client"
-	}
-	return fmt.Sprintf("%g clients", level)
+// dimension is how the values of a dimension are written.
+type dimension struct {
+	Heading   string // of a column or an axis
+	Noun      string // in a sentence: "ten times the bandwidth"
+	Count     string // "any number of clients"
+	By        string // "at 400 Mbit/s", "with 50 clients"
+	One, Many string
+	Thousand  string // the unit of a thousand, for what is held fixed; empty: none
+	Unit      string
 }
 
-// held is what the experiment held fixed.
-func (d design) held() string {
-	if d.Along == analysis.AlongLoad {
-		return fmt.Sprintf("%d clients", d.Clients)
-	}
-	return mbps(d.Load)
+var dimensions = map[result.Dimension]dimension{
+	result.OfferedMbps: {Heading: "Bandwidth limit", Noun: "bandwidth", Count: "bandwidth", By: "at",
+		One: "Mbit/s", Many: "Mbit/s", Thousand: "Gbit/s", Unit: "Mbit/s"},
+	result.Clients: {Heading: "Clients", Noun: "clients", Count: "number of clients", By: "with", One: "client", Many: "clients"},
 }
 
-// by is the preposition of its levels: "at 400 Mbit/s", "with 50 clients".
-func (d design) by() string {
-	if d.Along == analysis.AlongLoad {
-		return "at"
+func (s Sweep) along() dimension { return dimensions[s.Along] }
+
+// at names a level of the sweep.
+func (s Sweep) at(level float64) string { return s.along().value(level) }
+
+// value is that of what the sweep holds fixed.
+func (s Sweep) value() float64 { return s.At.Number(s.Held) }
+
+// held is the same in words.
+func (s Sweep) held() string {
+	if d := dimensions[s.Held]; d.Thousand != "" && s.value() >= 1000 {
+		return fmt.Sprintf("%g %s", s.value()/1000, d.Thousand)
 	}
-	return "with"
+	return dimensions[s.Held].value(s.value())
 }
 
-// mbps is a load in a sentence.
-func mbps(load float64) string {
-	if load >= 1000 {
-		return fmt.Sprintf("%g Gbit/s", load/1000)
+func (d dimension) value(v float64) string {
+	if v == 1 {
+		return "1 " + d.One
 	}
-	return fmt.Sprintf("%g Mbit/s", load)
+	return fmt.Sprintf("%g %s", v, d.Many)
 }
+
+// atAll names levels with their preposition: "at 400 Mbit/s and 800 Mbit/s".
+func (s Sweep) atAll(levels []float64) string {
+	var parts []string
+	for _, at := range levels {
+		parts = append(parts, s.at(at))
+	}
+	return s.along().By + " " + listed(parts)
+}
+
+// command is what repeats the sweep, with keys set.
+func (s Sweep) command(sets ...string) string {
+	return "`" + strings.Join(append([]string{"gateweigh run " + s.Run}, sets...), " --set ") + "`"
+}
+
+const (
+	bothRuns = "`gateweigh report RUN --with RUN2` takes both runs together."
+	notKnown = ", and CPU of traffic that was not carried is not known"
+)
 
 // opening is a router's name at the start of a sentence; names of devices are
 // written as they are.
@@ -94,4 +119,16 @@ func blocks(estimates ...analysis.Estimate) string {
 		return fmt.Sprintf("n = %d blocks", hi)
 	}
 	return fmt.Sprintf("n = %d to %d blocks", lo, hi)
+}
+
+// nothing is the estimate of what was not measured, exact one without an interval.
+func nothing() analysis.Estimate { return exact(analysis.Absent()) }
+
+func exact(n analysis.Number) analysis.Estimate {
+	return analysis.Estimate{Mean: n, Lo: analysis.Absent(), Hi: analysis.Absent()}
+}
+
+// each applies a function that keeps order to a mean and its bounds.
+func each(e analysis.Estimate, of func(analysis.Number) analysis.Number) analysis.Estimate {
+	return analysis.Estimate{Mean: of(e.Mean), Lo: of(e.Lo), Hi: of(e.Hi), N: e.N}
 }

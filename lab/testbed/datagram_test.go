@@ -8,6 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // TestDatagramsOfEveryClient has clients of both kinds send and receive UDP, single
@@ -24,7 +25,7 @@ func TestDatagramsOfEveryClient(t *testing.T) {
 		if load.Clients > 20 {
 			lab = many
 		}
-		load.Kind, load.UDP, load.OfferedMbps, load.BurstSegments = agent.TrafficStreams, true, 100, 8
+		load.Kind, load.UDP, load.OfferedMbps, load.BurstSegments = traffic.KindStreams, true, 100, 8
 		load.MaxSeconds, load.Server = 60, lab.ServerIP
 		carryDatagrams(t, lab, load)
 	}

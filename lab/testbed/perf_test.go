@@ -19,6 +19,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // perfSwitches records with perf, over the whole machine and while fn runs,
@@ -205,7 +206,7 @@ func TestMeterAgreesWithPerf(t *testing.T) {
 			for range 5 { // a machine busy with others has perf's own time in it, and little of the router's
 				var before, after meter.Sample
 				records := perfSwitches(t, func() {
-					before, after = send(t, lab, agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: 10, OfferedMbps: load.mbps}, 2*time.Second)
+					before, after = send(t, lab, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 10, OfferedMbps: load.mbps}, 2*time.Second)
 				})
 				if apart = disagreements(t, onCPU(t, records, before.MonotonicNs, after.MonotonicNs), metered(before, after)); apart == nil {
 					return

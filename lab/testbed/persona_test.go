@@ -13,8 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/labtest"
-	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // withPersonas gives a lab n personas with addresses, of which the router is told.
@@ -51,25 +51,14 @@ func TestPersonasLeaseSendAndRelease(t *testing.T) {
 	}
 	// Workers share the streams as they do where one process has too few files.
 	for _, load := range []agent.Traffic{{Direction: "up"}, {Direction: "down", Workers: 3}, {Direction: "both"}} {
-		load.Kind, load.Clients, load.OfferedMbps = agent.TrafficStreams, n, 100
+		load.Kind, load.Clients, load.OfferedMbps = traffic.KindStreams, n, 100
 		before, after := send(t, lab, load, time.Second)
 		up, down := after.Links[lab.WANIf].Sub(before.Links[lab.WANIf]).TxBytes, after.Links[lab.LANIf].Sub(before.Links[lab.LANIf]).TxBytes
 		if up+down < 10e6 || load.Direction == "both" && min(up, down) < 5e6 {
 			t.Errorf("%s: the router forwarded %d bytes up and %d down in a second, want about 13 MB in all", load.Direction, up, down)
 		}
 	}
-	states, err := host.States(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range states {
-		if s.Counters.TxPackets == 0 || s.Counters.RxPackets == 0 || s.Counters.Misdirected != 0 || s.LeaseSeconds <= 0 {
-			t.Errorf("client %d after traffic both ways: %+v", s.Num, s)
-		}
-	}
-	if renewed, err := host.Renew(t.Context(), client.Pace{Parallel: 32}); err != nil || client.GaveUp(renewed) != nil {
-		t.Errorf("renewing: %v, %v", err, client.GaveUp(renewed))
-	}
+	everyStreamCarries(t, lab, agent.Traffic{Kind: traffic.KindStreams, Clients: n, OfferedMbps: 100})
 	for range 2 {
 		if err := host.Release(t.Context()); err != nil {
 			t.Fatal(err)
@@ -107,19 +96,7 @@ func TestPersonasWithStaticAddresses(t *testing.T) {
 	if err := lab.Router.AddNeighbours(t.Context(), agent.Neighbours{Link: lab.LANIf, List: addrs}); err != nil {
 		t.Fatal(err)
 	}
-	load := agent.Traffic{Kind: agent.TrafficStreams, Clients: n, OfferedMbps: 500, Direction: "up"}
-	sendUntil(t, lab, load, "the router to have forwarded 20 MB", func(before, after meter.Sample) bool {
-		return after.Links[lab.WANIf].Sub(before.Links[lab.WANIf]).TxBytes >= 20e6
-	})
-	states, err := host.States(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range states {
-		if s.Counters.TxPackets == 0 || s.Counters.RxPackets == 0 || s.LeaseSeconds != 0 {
-			t.Fatalf("client %d after traffic: %+v", s.Num, s)
-		}
-	}
+	everyStreamCarries(t, lab, agent.Traffic{Kind: traffic.KindStreams, Clients: n, OfferedMbps: 500})
 	if err := host.Visit(t.Context(), client.Churn{PerSecond: 20}); err != nil {
 		t.Fatal(err)
 	}
@@ -134,6 +111,35 @@ func TestPersonasWithStaticAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	comeBack(t, host, addrs)
+}
+
+// everyStreamCarries has all clients send and receive until each has done both.
+func everyStreamCarries(t *testing.T, lab *testbed.Lab, load agent.Traffic) {
+	t.Helper()
+	ctx, host := t.Context(), lab.Clients[0]
+	load.Direction, load.BurstSegments, load.MaxSeconds, load.Server = agent.Both, 4, 60, lab.ServerIP
+	err := lab.Server.ServeTraffic(ctx, load)
+	if err == nil {
+		err = host.StartTraffic(ctx, load)
+	}
+	if err == nil {
+		err = errors.Join(lab.Server.MarkTraffic(ctx), host.MarkTraffic(ctx))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end, h := range map[string]*testbed.Host{"server": lab.Server, "clients": host} {
+		labtest.Await(t, "payload of every stream to the "+end, func() bool {
+			stats, err := h.TrafficStats(ctx)
+			if err != nil || stats.Broken > 0 {
+				t.Fatalf("%v; %d streams broke: %s", err, stats.Broken, stats.FirstError)
+			}
+			return stats.Shares.Streams == load.Clients && stats.Shares.Min > 0
+		})
+	}
+	if err := errors.Join(host.StopTraffic(ctx), lab.Server.StopTraffic(ctx)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // comeBack has clients with static addresses leave, twice, and come again.
@@ -153,47 +159,10 @@ func comeBack(t *testing.T, host *testbed.Host, had []client.Address) {
 	}
 }
 
-func TestPersonasThatMisbehave(t *testing.T) {
-	lab, addrs := withPersonas(t, 3)
-	host := lab.Clients[0]
-	do := func(m client.Misdeed) {
-		t.Helper()
-		if err := host.Misbehave(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// Back at once, a client has its old address; gone without a word, it gets it too,
-	// for the server still has it down as its own.
-	do(client.Misdeed{Num: 1, What: client.Roam})
-	do(client.Misdeed{Num: 2, What: client.Vanish})
-	if list, err := host.Clients(t.Context()); err != nil || list[0].IP != addrs[0].IP || list[1].IP.IsValid() {
-		t.Errorf("after roaming and vanishing: %v, %v", list, err)
-	}
-	if list := lease(t, host); list[1].IP != addrs[1].IP {
-		t.Errorf("client 2 came back with %s, it had %s", list[1].IP, addrs[1].IP)
-	}
-	if err := host.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	do(client.Misdeed{Num: 3, What: client.Decline})
-	leased, err := host.Lease(t.Context(), client.Pace{})
-	if err != nil || client.GaveUp(leased) != nil {
-		t.Fatal(err, client.GaveUp(leased))
-	}
-	if leased[2].Tries < 2 || leased[2].Refusal == "" {
-		t.Errorf("a client that declined an address: %+v", leased[2])
-	}
-	for _, m := range []client.Misdeed{{Num: 9, What: client.Vanish}, {Num: 1, What: "nap"}, {Num: 1, What: client.SpoofIP, Victim: 9}} {
-		if err := host.Misbehave(t.Context(), m); err == nil {
-			t.Errorf("%+v is no error", m)
-		}
-	}
-}
-
 func TestKilledAgentLeavesNoPersonas(t *testing.T) {
 	lab, _ := withPersonas(t, 3)
 	host := lab.Clients[0]
-	load := agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: 3, OfferedMbps: 1, Workers: 2, MaxSeconds: 60, Server: lab.ServerIP}
+	load := agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 3, OfferedMbps: 1, Workers: 2, MaxSeconds: 60, Server: lab.ServerIP}
 	if err := lab.Server.ServeTraffic(t.Context(), load); err != nil {
 		t.Fatal(err)
 	}

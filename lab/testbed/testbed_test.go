@@ -13,6 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 func build(t *testing.T, p testbed.Portal) *testbed.Lab {
@@ -144,7 +145,7 @@ func TestMacvlanClientsLeaseSendAndRelease(t *testing.T) {
 	var before, after meter.Sample
 	var got float64
 	for range 5 { // a busy machine may keep it from sending
-		before, after = send(t, lab, agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: n, OfferedMbps: 50}, time.Second)
+		before, after = send(t, lab, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: n, OfferedMbps: 50}, time.Second)
 		moved := after.Links[lab.WANIf].Sub(before.Links[lab.WANIf])
 		if got = float64(moved.TxBytes) * 8e3 / float64(after.MonotonicNs-before.MonotonicNs); got >= 40 {
 			break
@@ -187,7 +188,7 @@ func TestVethClientsHaveStudyOnesAddresses(t *testing.T) {
 		}
 	}
 	for _, direction := range []string{"up", "down"} {
-		before, after := send(t, lab, agent.Traffic{Kind: agent.TrafficStreams, Direction: direction, Clients: 5, OfferedMbps: 20}, time.Second)
+		before, after := send(t, lab, agent.Traffic{Kind: traffic.KindStreams, Direction: direction, Clients: 5, OfferedMbps: 20}, time.Second)
 		link := map[string]string{"up": lab.WANIf, "down": lab.LANIf}[direction]
 		if moved := after.Links[link].Sub(before.Links[link]); moved.TxBytes < 1e6 {
 			t.Errorf("%s: %d bytes in a second, want about 2.6 MB", direction, moved.TxBytes)
@@ -204,7 +205,7 @@ func TestIperf3CarriesTheOfferedLoad(t *testing.T) {
 		{Paced: true, Direction: "down"},
 		{UDP: true, Direction: "up"},
 	} {
-		load.Kind, load.Clients, load.OfferedMbps, load.BurstSegments = agent.TrafficIperf3, 4, 20, 44
+		load.Kind, load.Clients, load.OfferedMbps, load.BurstSegments = traffic.KindIperf3, 4, 20, 44
 		link := map[string]string{"up": lab.WANIf, "down": lab.LANIf}[load.Direction]
 		var got float64
 		for range 5 { // a busy machine may keep it from sending
@@ -224,7 +225,7 @@ func TestProfilesDecideWhetherTheRouterSeesSinglePackets(t *testing.T) {
 	for _, aggregate := range []bool{false, true} {
 		lab := build(t, testbed.Portal{Aggregate: aggregate})
 		withClients(t, lab, client.KindVeth, 4)
-		before, after := send(t, lab, agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: 4, OfferedMbps: 200}, time.Second)
+		before, after := send(t, lab, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 4, OfferedMbps: 200}, time.Second)
 		frames := after.Links[lab.LANIf].Sub(before.Links[lab.LANIf]).RxPackets + after.Links[lab.WANIf].Sub(before.Links[lab.WANIf]).RxPackets
 		factor := float64(frames) / float64(after.IPIn-before.IPIn)
 		if !aggregate && factor > 1.05 || aggregate && factor < 1.5 {
@@ -243,7 +244,7 @@ func TestTwoLabsDoNotMeet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	send(t, a, agent.Traffic{Kind: agent.TrafficStreams, Direction: "up", Clients: 2, OfferedMbps: 50}, 500*time.Millisecond)
+	send(t, a, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 2, OfferedMbps: 50}, 500*time.Millisecond)
 	after, err := sampleOf(b)
 	if err != nil {
 		t.Fatal(err)

@@ -16,9 +16,8 @@ import "encoding/binary"
 //	alive   to the server every aliveEvery, from one stream after the other, and back
 //	end     to the server: the run is over; to the client: it is, or is not known
 const (
-	headSize     = 24
-	helloSize    = headSize + headerSize
-	mostDatagram = 65507 // payload of the longest IPv4 packet
+	headSize  = 24
+	helloSize = headSize + headerSize
 )
 
 // Kinds of datagram.

@@ -16,7 +16,7 @@ const (
 	firstHello = 200 * time.Millisecond // until a hello is said again; then twice as long
 	aliveEvery = 250 * time.Millisecond
 	endEvery   = 50 * time.Millisecond
-	// Whoever has not heard of the other for so long stops.
+	// An end that has received nothing from the other for so long stops.
 	datagramPatience = 10 * time.Second
 	// Pause after datagrams were taken: those that follow back to back are then taken
 	// together, and the thread is not woken for each.

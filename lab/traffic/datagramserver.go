@@ -57,7 +57,7 @@ func ServeDatagrams(ctx context.Context, fd int) (*DatagramServer, error) {
 	return s, nil
 }
 
-func (s *DatagramServer) patienceMs() int { return 1000 } // only to notice who is not heard of any more
+func (s *DatagramServer) patienceMs() int { return 1000 } // only to notice runs whose client has fallen silent
 
 func (s *DatagramServer) handle(ready []unix.EpollEvent) {
 	now := time.Now()
@@ -112,7 +112,7 @@ func (s *DatagramServer) byShort(id uint64) *serverRun {
 	return nil
 }
 
-// tell is best effort: whoever asked asks again.
+// tell is best effort: a client without an answer asks again.
 func (s *DatagramServer) tell(h head, to *peer) {
 	var b [headSize]byte
 	h.put(b[:])

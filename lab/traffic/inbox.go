@@ -39,7 +39,7 @@ func (in *inbox) read(fd int) (int, error) {
 		in.calls[i].Hdr.Namelen = uint32(len(in.from[i].raw)) // the kernel writes it too
 	}
 	for {
-		// With MSG_TRUNC a datagram's length is told although most of it is dropped.
+		// With MSG_TRUNC a datagram's length is returned although most of it is dropped.
 		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(in.calls))),
 			uintptr(len(in.calls)), unix.MSG_DONTWAIT|unix.MSG_TRUNC, 0, 0)
 		switch errno {

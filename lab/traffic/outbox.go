@@ -82,7 +82,7 @@ func (o *outbox) most() int {
 	if o.single {
 		return mostSegments * o.segment
 	}
-	return max(1, min(mostSegments, mostDatagram/o.segment)) * o.segment
+	return max(1, min(mostSegments, MaxDatagram/o.segment)) * o.segment
 }
 
 // some sends datagrams in one call.

@@ -162,7 +162,7 @@ func (p *pacer) primeTogether(group []stream) {
 	}
 }
 
-// window is what a connection's peer has room for, bytes; 0 when it cannot be told.
+// window is what a connection's peer has room for, bytes; 0 when it is unknown.
 func window(fd int) int {
 	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {

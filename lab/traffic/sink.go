@@ -109,7 +109,7 @@ func (c *receiver) ready(st *stream) {
 	case c.stopping.Load():
 		c.run.end(st)
 	case errors.Is(err, io.EOF):
-		// The end of a stream nobody asked to end is a fault of the server's side.
+		// A stream that ends before its run was stopped is a fault of the server's side.
 		c.run.fail(st, fmt.Errorf("server ended the stream: %w", io.ErrUnexpectedEOF))
 	default:
 		c.run.fail(st, err)

@@ -215,7 +215,7 @@ var errTimeout = errors.New("no answer")
 
 // handshakeTimeout bounds one wait while a stream is set up: what is lost is sent again
 // after 1, 3, 7 and 15 s, and of the streams of 65,000 clients on a busy machine one
-// is lost three times over. Whoever starts a run has a patience of its own.
+// is lost three times over. The caller of a run has a limit of its own, its context.
 const handshakeTimeout = 20 * time.Second
 
 // await blocks until fd is ready. Returns ctx's error or errTimeout otherwise.

@@ -67,12 +67,11 @@ type Config struct {
 	RateBps float64
 	// Direction is Up (default) or Down.
 	Direction string
-	// BurstSegments is the number of segments sent back to back, default 44: the
-	// most full-sized ones that fit the kernel's 64 KB segmentation buffer.
+	// BurstSegments is the number of segments sent back to back, default DefaultBurst.
 	BurstSegments int
-	// MSS is payload bytes per segment, default 1448 (1500-byte link, IPv4, TCP
-	// timestamps). It sizes the burst and is not imposed on the connection. Of UDP it is
-	// the payload of each datagram, default 1472, and at least 24.
+	// MSS is payload bytes per segment, default SegmentBytes of Ethernet. It sizes the burst
+	// and is not imposed on the connection. Of UDP it is the payload of each datagram, at
+	// least 24.
 	MSS int
 	// Congestion is the congestion control of the sending sockets, default
 	// "cubic". bbr paces by itself and cuts bursts into small pieces. UDP has none.
@@ -195,20 +194,11 @@ func (g *Generator) Close() error {
 	return g.closeErr
 }
 
-// SegmentBytes is the payload that fills a 1500-byte IPv4 packet: a TCP segment's with
-// time stamps, or a UDP datagram's.
-func SegmentBytes(udp bool) int {
-	if udp {
-		return 1472
-	}
-	return 1448
-}
-
 // withDefaults fills in defaults and refuses what cannot be run.
 func (c Config) withDefaults() (Config, error) {
 	c.Streams = cmp.Or(c.Streams, 1)
-	c.BurstSegments = cmp.Or(c.BurstSegments, 44)
-	c.MSS = cmp.Or(c.MSS, SegmentBytes(c.UDP))
+	c.BurstSegments = cmp.Or(c.BurstSegments, DefaultBurst)
+	c.MSS = cmp.Or(c.MSS, SegmentBytes(EthernetMTU, c.UDP))
 	c.MaxSeconds = cmp.Or(c.MaxSeconds, 3600)
 	c.Direction = cmp.Or(c.Direction, Up)
 	if !c.UDP {
@@ -230,8 +220,8 @@ func (c Config) check() error {
 		return fmt.Errorf("burst of %d segments, want 1 to %d", c.BurstSegments, MaxBurstSegments)
 	case c.MSS < 1 || c.burstBytes() > MaxBurstBytes:
 		return fmt.Errorf("burst of %d × %d bytes, want 1 to %d bytes", c.BurstSegments, c.MSS, MaxBurstBytes)
-	case c.UDP && (c.MSS < headSize || c.MSS > mostDatagram):
-		return fmt.Errorf("datagrams of %d bytes, want %d to %d", c.MSS, headSize, mostDatagram)
+	case c.UDP && (c.MSS < headSize || c.MSS > MaxDatagram):
+		return fmt.Errorf("datagrams of %d bytes, want %d to %d", c.MSS, headSize, MaxDatagram)
 	case c.UDP && c.Congestion != "":
 		return fmt.Errorf("congestion control %q with UDP, which has none", c.Congestion)
 	case len(c.Congestion) > congestionSize:
@@ -257,8 +247,8 @@ func (c Config) bufferBytes() int {
 	return max(4*c.burstBytes(), min(share, 64<<20))
 }
 
-// checkDescriptors tells beforehand that a run cannot fit the process, where
-// otherwise some late dial would fail with an error about something else.
+// checkDescriptors refuses a run that needs more open files than the process may have.
+// Without this check a late dial would fail with an unrelated error.
 func checkDescriptors(streams int) error {
 	const spare = 32 // standard streams, the runtime's own, epoll and eventfd
 	var lim unix.Rlimit

@@ -1,13 +1,13 @@
-// Package admission judges the packets of a data path in user space: who may
-// send and receive what, and what it is billed. It knows clients, limits and the
-// walled garden; how packets come and go is its callers' affair.
+// Package admission judges the packets of data paths in user space: which clients may
+// send and receive what, and what counts for them. It knows clients, limits and the
+// walled garden; its callers receive and send the packets.
 //
 //	Set, Remove, Open ──▶ Table ◀── Judge.Up, Judge.Down, Judge.ARP ◀── a thread's packets
 //	Counters, Packets ◀──
 //
-// The rules and the words for what became of a packet are those of the programs
-// in gateway/datapath/ebpf. Judges take no lock and allocate nothing, except that
-// strangers' packets take the garden's read lock while it holds anything.
+// The rules and the names of packets' outcomes are those of the programs in
+// gateway/datapath/ebpf. Judges take no lock and allocate nothing, except that packets of
+// unauthenticated clients take the garden's read lock while the garden is not empty.
 package admission
 
 import (
@@ -21,32 +21,32 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Config is what a table is made for.
+// Config is the configuration of a Table.
 type Config struct {
 	Prefix  netip.Prefix // the LAN's network, /14 or longer
 	Gateway netip.Addr   // the gateway's address in it
 	// PortalPorts are the portal's TCP ports on Gateway, at most 4; none: HTTP of
-	// strangers is rejected.
+	// unauthenticated clients is rejected.
 	PortalPorts []uint16
-	// Newcomer is called, one call at a time, for clients nobody leased an address
-	// to; nil: their packets are dropped without a word.
+	// Newcomer is called, one call at a time, for clients with an address that was not
+	// leased; nil: their packets are dropped silently.
 	Newcomer func(netip.Addr, datapath.MAC)
 }
 
-// Table is what the data path knows of its clients. All methods may be called at
-// any time from several goroutines.
+// Table holds the data path's clients. All methods may be called at any time from several
+// goroutines.
 type Table struct {
 	cfg     Config
 	base    uint32 // first address of the LAN
 	gateway uint32
-	entries []entry // by the address's place in the LAN
+	entries []entry // by the address's position in the LAN
 	garden  garden
 	epoch   uint64
 
 	newcomers chan newcomer
 	greeting  sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows, and all writing of entries but for counters
+	mu     sync.Mutex // guards the following fields, and all writes to entries except counters
 	judges []*Judge
 	closed bool
 }
@@ -54,14 +54,14 @@ type Table struct {
 type newcomer struct {
 	addr netip.Addr
 	mac  datapath.MAC
-	then func() // called when Newcomer has returned; may be nil
+	then func() // called after Newcomer has returned; may be nil
 }
 
-// waiting bounds the newcomers nobody has been told of yet; further ones are told
-// of with their next packets.
+// waiting bounds the newcomers that wait for a call of Newcomer; further ones are
+// reported with their next packets.
 const waiting = 256
 
-// New makes a table without clients. Its counters begin at 0, so its epoch is new.
+// New creates a table without clients. Its counters begin at 0, so its epoch is new.
 func New(cfg Config) (*Table, error) {
 	switch {
 	case !cfg.Prefix.IsValid() || !cfg.Prefix.Addr().Is4() || cfg.Prefix.Bits() < datapath.LargestLAN:
@@ -107,8 +107,8 @@ func (t *Table) Close() error {
 	return nil
 }
 
-// Judge is one thread's access to the table: what it counts is its own, so that
-// threads do not wait for each other's counters.
+// Judge returns one thread's access to the table. Each judge has its own counters, so
+// that threads do not contend for them.
 func (t *Table) Judge() *Judge {
 	j := &Judge{table: t}
 	t.mu.Lock()
@@ -117,8 +117,8 @@ func (t *Table) Judge() *Judge {
 	return j
 }
 
-// Packets counts packets by what became of them. It never fails; nor do Total and
-// Clients, which other data paths ask the kernel for.
+// Packets counts packets by outcome. It never fails, like Total and Clients; other data
+// paths ask the kernel for these.
 func (t *Table) Packets() (map[string]uint64, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,9 +131,8 @@ func (t *Table) Packets() (map[string]uint64, error) {
 	return out, nil
 }
 
-// Greet has Newcomer called for the sender of an Unknown packet, and once that has
-// returned what is given, unless it is nil. It is false, and nothing is called, where
-// too many wait for that already.
+// Greet has Newcomer called for the sender of an Unknown packet, and then calls then,
+// unless it is nil. It returns false, without any call, when too many newcomers wait.
 func (t *Table) Greet(addr netip.Addr, mac datapath.MAC, then func()) bool {
 	select {
 	case t.newcomers <- newcomer{addr, mac, then}:
@@ -143,17 +142,17 @@ func (t *Table) Greet(addr netip.Addr, mac datapath.MAC, then func()) bool {
 	}
 }
 
-// began is the moment 0 of Now.
+// began is time 0 of Now.
 var began = time.Now().Add(-time.Second)
 
-// Now is the clock of judges: nanoseconds that pass with CLOCK_MONOTONIC, never 0.
-// Reading it once for a batch of packets is exact enough for them all.
+// Now is the judges' clock: nanoseconds that pass with CLOCK_MONOTONIC, never 0. One
+// reading is exact enough for a batch of packets.
 func Now() int64 { return int64(time.Since(began)) }
 
-// moment is a wall clock time on the clock of judges, never 0.
+// moment converts a wall clock time to the judges' clock, never 0.
 func moment(t time.Time) int64 { return max(1, Now()+int64(time.Until(t))) }
 
-// wall is a moment of the judges' clock.
+// wall converts a time of the judges' clock to wall clock time.
 func wall(ns int64) time.Time { return time.Now().Add(time.Duration(ns - Now())) }
 
 func number(a netip.Addr) uint32 {
@@ -165,22 +164,22 @@ func address(n uint32) netip.Addr {
 	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
 }
 
-// Reason is what became of a packet.
+// Reason is the outcome of a packet.
 type Reason uint8
 
-// The reasons; a data path counts those it meets itself by Judge.Count.
+// The reasons. Data paths count outcomes of their own with Judge.Count.
 const (
 	Forwarded Reason = iota
 	ForGateway
 	Garden        // to or from the walled garden, before login
-	ToPortal      // HTTP before login, given to the portal
+	ToPortal      // HTTP before login, handed to the portal
 	Rejected      // before login: answered with RST or ICMP
 	Blocked       // before login: dropped without an answer
-	NotLeased     // from or to an address of the LAN nobody leased
+	NotLeased     // from or to an address of the LAN that is not leased
 	WrongMAC      // from a leased address, by another MAC
 	ForeignSource // from the LAN with a source outside it, or the reverse
 	RogueDHCP     // a DHCP server's reply from the LAN
-	ARPSpoof      // ARP for an address its sender did not lease
+	ARPSpoof      // ARP for an address that its sender does not have
 	IPv6
 	BeyondRate
 	BeyondQuota
@@ -195,5 +194,5 @@ var reasonNames = [reasonCount]string{
 	IPv6: "ipv6", BeyondRate: "rate", BeyondQuota: "quota", Malformed: "malformed", Overflow: "overflow",
 }
 
-// String is the reason's word in the counters of packets.
+// String returns the reason's name in the packet counters.
 func (r Reason) String() string { return reasonNames[r] }

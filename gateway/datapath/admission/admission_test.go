@@ -155,8 +155,8 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestMeterTellsInTime: beyond half of the burst one packet is dropped for each
-// sixteenth more that is used, and none while less gets used.
+// TestMeterTellsInTime: beyond half of the burst one packet is dropped for each further
+// sixteenth used, and none while the use shrinks.
 func TestMeterTellsInTime(t *testing.T) {
 	const bps, now = 20_000_000, int64(time.Hour)
 	perByte, burst := rate(bps)
@@ -166,7 +166,7 @@ func TestMeterTellsInTime(t *testing.T) {
 		passes bool
 	}{
 		{0.1, true}, {0.49, true}, {0.55, true}, {0.58, false}, {0.59, true}, {0.62, true}, {0.65, false},
-		{0.66, true}, {0.9, false}, // two steps at once are told once
+		{0.66, true}, {0.9, false}, // two steps at once give one drop
 		{0.91, true}, {0.85, true}, {0.7, true}, {0.75, true}, {0.84, false}, // a rise after a fall
 		{0.4, true}, {0.58, false}, {0.999, false}, {1.01, false},
 	} {
@@ -177,7 +177,7 @@ func TestMeterTellsInTime(t *testing.T) {
 	}
 }
 
-// TestRateTakesAggregates: a packet of 64 KiB passes at the lowest rate there is.
+// TestRateTakesAggregates: a packet of 64 KiB passes at the lowest rate.
 func TestRateTakesAggregates(t *testing.T) {
 	table, judge := newTable(t)
 	must(t, table.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true, Limits: datapath.Limits{UpBps: 8000, DownBps: 8000}}))
@@ -220,7 +220,7 @@ func TestGarden(t *testing.T) {
 	}
 }
 
-// TestGardenIsBounded: what has ended makes room, what has not does not.
+// TestGardenIsBounded: expired prefixes are replaced, open ones are not.
 func TestGardenIsBounded(t *testing.T) {
 	table, _ := newTable(t)
 	now := Now()
@@ -275,8 +275,8 @@ func TestNewcomer(t *testing.T) {
 	}
 }
 
-// TestConcurrently changes an address's owner and bounds under the eyes of
-// several judges: nobody passes with parts of another's entry.
+// TestConcurrently changes an address's owner and bounds while several judges run: no
+// packet is judged by parts of two entries.
 func TestConcurrently(t *testing.T) {
 	table, _ := newTable(t)
 	over := time.Now().Add(-time.Hour)
@@ -329,8 +329,7 @@ func TestJudgesAllocateNothing(t *testing.T) {
 	}
 }
 
-// FuzzUp: whatever a stranger sends, nothing of it goes anywhere but to the
-// gateway and the garden.
+// FuzzUp: packets of an unauthenticated client reach only the gateway and the garden.
 func FuzzUp(f *testing.F) {
 	for _, p := range []packet{tcp(443, from(bob, bobMAC)), udp(53, from(bob, bobMAC), to(gateway)), icmp(8, from(bob, bobMAC)), tcp(80, from(bob, bobMAC), options)} {
 		f.Add(p.bytes(), 0, 0)
@@ -349,8 +348,7 @@ func FuzzUp(f *testing.F) {
 	})
 }
 
-// FuzzDown: nothing reaches those that are not admitted but from the gateway and
-// the garden.
+// FuzzDown: an unauthenticated client gets packets only from the gateway and the garden.
 func FuzzDown(f *testing.F) {
 	for _, p := range []packet{tcp(443, down), tcp(443, down, to(bob)), udp(53, down, fragment, to(bob)), icmp(8, from(gateway, bobMAC), to(bob))} {
 		f.Add(p.bytes(), 0, 0)

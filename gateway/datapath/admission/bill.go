@@ -6,8 +6,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Bill adds to an address's counters what passed without being judged: its bytes and
-// packets.
+// Bill adds the bytes and packets that passed without being judged to an address's
+// counters.
 func (t *Table) Bill(addr netip.Addr, passed datapath.Counters) error {
 	e, err := t.at(addr)
 	if err != nil {

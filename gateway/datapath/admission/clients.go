@@ -9,13 +9,13 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// entry is an address of the LAN: one cache line, so that a packet of a client
-// without limits touches no other.
+// entry is an address of the LAN: one cache line, so that a packet of a client without
+// limits touches no other.
 type entry struct {
-	// word says whose the address is: see known and the rest.
+	// word holds the owner and its rights: see known and the following constants.
 	word atomic.Uint64
-	// bounds hold while word is bounded. They name the word they belong to, and
-	// where the two differ they are the newer.
+	// bounds apply while word has the bit bounded. They contain the word they belong to;
+	// if the two differ, bounds are newer.
 	bounds atomic.Pointer[bounds]
 
 	upBytes, upPackets     atomic.Uint64
@@ -24,26 +24,26 @@ type entry struct {
 	dropped                atomic.Uint64
 }
 
-// An entry's word: the MAC address in the lower 48 bits, and what its owner may do.
+// An entry's word: the MAC address in the lower 48 bits, and the owner's rights.
 const (
 	macBits  = 1<<48 - 1
 	known    = 1 << 48
 	admitted = 1 << 49
-	bounded  = 1 << 50 // there is more to know: until when, how fast, how much
+	bounded  = 1 << 50 // there are bounds: end of admission, rates, quotas
 )
 
-// bounds are what an admitted client's packets are held against. They never
-// change, apart from the meters.
+// bounds are the limits of an admitted client's packets. They never change, except the
+// meters.
 type bounds struct {
 	word                       uint64
-	until                      int64 // moment of Now; 0: for ever
+	until                      int64 // time of Now; 0: without end
 	upBytes, downBytes, total  uint64
 	upPsPerByte, downPsPerByte uint64 // picoseconds; 0: any rate
-	upBurst, downBurst         int64  // nanoseconds at the full rate that may come at once
+	upBurst, downBurst         int64  // nanoseconds at the full rate that may arrive at once
 	meters                     *meters
 }
 
-// macOf reads a MAC address as a word's lower bits.
+// macOf converts a MAC address to a word's lower bits.
 func macOf(m datapath.MAC) uint64 {
 	return uint64(m[0])<<40 | uint64(m[1])<<32 | uint64(m[2])<<24 | uint64(m[3])<<16 | uint64(m[4])<<8 | uint64(m[5])
 }
@@ -52,8 +52,7 @@ func macIn(word uint64) datapath.MAC {
 	return datapath.MAC{byte(word >> 40), byte(word >> 32), byte(word >> 24), byte(word >> 16), byte(word >> 8), byte(word)}
 }
 
-// state is an entry's word and, where that is bounded, the bounds of the same
-// moment.
+// state returns an entry's word and, if the word is bounded, the matching bounds.
 func (e *entry) state() (uint64, *bounds) {
 	word := e.word.Load()
 	if word&bounded == 0 {
@@ -63,7 +62,7 @@ func (e *entry) state() (uint64, *bounds) {
 	return b.word, b
 }
 
-// at finds an address's entry.
+// at returns an address's entry.
 func (t *Table) at(addr netip.Addr) (*entry, error) {
 	if !t.cfg.Prefix.Contains(addr) {
 		return nil, fmt.Errorf("%w: %s is not in the LAN %s", datapath.ErrForeign, addr, t.cfg.Prefix)
@@ -74,11 +73,11 @@ func (t *Table) at(addr netip.Addr) (*entry, error) {
 	return &t.entries[number(addr)-t.base], nil
 }
 
-// errClosed is of calls after Close.
+// errClosed is returned by calls after Close.
 var errClosed = errors.New("the data path is closed")
 
-// Set makes a client's entry what is given. A packet is judged by the old entry or
-// by the new one, never by parts of both.
+// Set replaces a client's entry. A packet is judged by the old entry or by the new one,
+// never by parts of both.
 func (t *Table) Set(c datapath.Client) error {
 	e, err := t.at(c.Addr)
 	if err != nil {
@@ -116,7 +115,7 @@ func newBounds(word uint64, c datapath.Client, old *bounds) *bounds {
 	return b
 }
 
-// rate is what a byte takes at a rate, picoseconds, and what may come at once, ns.
+// rate returns the time for a byte at a rate, picoseconds, and the burst, ns.
 func rate(bps uint64) (psPerByte uint64, burstNs int64) {
 	if bps == 0 {
 		return 0, 0
@@ -125,7 +124,7 @@ func rate(bps uint64) (psPerByte uint64, burstNs int64) {
 	return psPerByte, max(Burst.Nanoseconds(), int64(burstBytes*psPerByte/1000))
 }
 
-// Remove forgets who has an address.
+// Remove removes an address's entry.
 func (t *Table) Remove(addr netip.Addr) error {
 	e, err := t.at(addr)
 	if err != nil {
@@ -137,7 +136,7 @@ func (t *Table) Remove(addr netip.Addr) error {
 	return nil
 }
 
-// Counters reads what an address has sent and received since the epoch.
+// Counters returns what an address has sent and received since the epoch.
 func (t *Table) Counters(addr netip.Addr) (datapath.Counters, error) {
 	e, err := t.at(addr)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 // maxGarden bounds the prefixes of the walled garden.
 const maxGarden = 65536
 
-// garden is the prefixes that strangers reach, each with its end. An address is
-// in the garden while any prefix that holds it is open.
+// garden is the prefixes of the walled garden, each with its end. An address is in the
+// garden while any prefix that contains it is open.
 type garden struct {
 	lengths atomic.Uint64 // bit n: there are prefixes of n bits
 
@@ -23,12 +23,12 @@ type garden struct {
 	count [33]int          // guarded by mu: prefixes of each length
 }
 
-// slot is a prefix as a key.
+// slot returns a prefix as a key.
 func slot(length int, addr uint32) uint64 {
 	return uint64(length)<<32 | uint64(addr)&(0xffffffff<<(32-length)&0xffffffff)
 }
 
-// holds says whether an address is in the garden now.
+// holds reports whether an address is in the garden now.
 func (g *garden) holds(addr uint32, now int64) bool {
 	left := g.lengths.Load()
 	if left == 0 {
@@ -44,7 +44,7 @@ func (g *garden) holds(addr uint32, now int64) bool {
 	return false
 }
 
-// open opens a prefix until a moment, 0: for ever; or closes it.
+// open opens a prefix until ends, 0: without end; or closes it.
 func (g *garden) open(length int, addr uint32, ends int64, closes bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -71,7 +71,7 @@ func (g *garden) open(length int, addr uint32, ends int64, closes bool) error {
 	return nil
 }
 
-// weed takes out what has ended. mu is held.
+// weed removes expired prefixes. mu is held.
 func (g *garden) weed() {
 	now := Now()
 	for key, ends := range maps.Clone(g.ends) {
@@ -81,7 +81,7 @@ func (g *garden) weed() {
 	}
 }
 
-// forget takes a prefix out, if it is there. mu is held.
+// forget removes a prefix, if it exists. mu is held.
 func (g *garden) forget(key uint64) {
 	if _, there := g.ends[key]; !there {
 		return

@@ -8,41 +8,40 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Verdict is what is to become of a packet.
+// Verdict is the decision on a packet.
 type Verdict uint8
 
 const (
 	Drop    Verdict = iota // silently
-	Forward                // on its way, billed
-	Local                  // from a client to the gateway itself, or the reverse
-	Portal                 // a stranger's HTTP for anywhere: to the portal
-	Reject                 // a stranger's, to be answered: TCP with a reset, the rest with ICMP "administratively prohibited"
-	Unknown                // from an address that nobody leased, not counted: Table.Greet, then another look, or none
+	Forward                // forward and count
+	Local                  // between a client and the gateway itself
+	Portal                 // HTTP of an unauthenticated client to any address: to the portal
+	Reject                 // of an unauthenticated client, to be answered: TCP with a reset, the rest with ICMP "administratively prohibited"
+	Unknown                // from an address that is not leased, not counted: call Table.Greet, then judge again or drop
 )
 
-// Judge judges the packets of one thread. Its methods are for one goroutine at a
-// time; Table.Judge makes one for each.
+// Judge judges the packets of one thread. Its methods are for one goroutine at a time;
+// Table.Judge creates one for each.
 type Judge struct {
 	table  *Table
-	_      [64]byte // counts of other judges are on other cache lines
+	_      [64]byte // keeps counters of other judges on other cache lines
 	counts [reasonCount]atomic.Uint64
 	_      [64]byte
 }
 
-// Count counts packets that the data path met itself.
+// Count counts packets whose outcome the data path determined itself.
 func (j *Judge) Count(r Reason, packets int) { j.counts[r].Add(uint64(packets)) }
 
-// end counts a packet and passes its verdict on.
+// end counts a packet and returns its verdict.
 func (j *Judge) end(h *header, r Reason, v Verdict) Verdict {
 	j.counts[r].Add(h.packets)
 	return v
 }
 
-// Up judges what came from the LAN, sent by mac to the gateway's own Ethernet
-// address or to many. now is a moment of Now. It is Forward only for admitted
-// clients and for what goes to the walled garden; what goes to another client is
-// Forward as well, and Across has the last word. It is Unknown only where the table
-// has a Newcomer.
+// Up judges a packet from the LAN, sent by mac to the gateway's Ethernet address or to
+// many. now is a time of Now. The verdict is Forward only for admitted clients and for
+// the walled garden. Packets for another client are Forward as well, and Across makes
+// the final decision. Unknown is possible only if the table has a Newcomer.
 func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 	var h header
 	if !p.parse(&h) {
@@ -84,10 +83,10 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 	return j.end(&h, Forwarded, Forward)
 }
 
-// unleased is a packet from an address of the LAN that nobody leased.
+// unleased judges a packet from an address of the LAN that is not leased.
 func (j *Judge) unleased(h *header) Verdict {
 	if h.protocol == protocolUDP && h.to == portDHCPServer {
-		return j.end(h, ForGateway, Local) // wants its lease back
+		return j.end(h, ForGateway, Local) // renews a lease
 	}
 	if j.table.newcomers != nil && h.source != j.table.gateway {
 		return Unknown
@@ -95,7 +94,7 @@ func (j *Judge) unleased(h *header) Verdict {
 	return j.end(h, NotLeased, Drop)
 }
 
-// preauth is the policy for a known client that is not admitted.
+// preauth judges a packet of a known client that is not admitted.
 func (j *Judge) preauth(h *header, b []byte, now int64) Verdict {
 	t := j.table
 	switch {
@@ -121,7 +120,7 @@ func (j *Judge) preauth(h *header, b []byte, now int64) Verdict {
 	return j.end(h, Rejected, Reject)
 }
 
-// serves says whether the gateway serves these ports before login.
+// serves reports whether the gateway serves these ports before login.
 func (t *Table) serves(h *header) bool {
 	switch {
 	case h.protocol == protocolICMP || h.to == portDNS:
@@ -132,8 +131,8 @@ func (t *Table) serves(h *header) bool {
 	return h.protocol == protocolTCP && slices.Contains(t.cfg.PortalPorts, h.to)
 }
 
-// Down judges what is on its way to the LAN, and says whose it is: the MAC address
-// of the same moment. Packets of the gateway itself are Local, and nobody's bill.
+// Down judges a packet to the LAN, and returns the MAC address of its client at the time
+// of the decision. Packets of the gateway itself are Local and not counted.
 func (j *Judge) Down(p Packet, now int64) (Verdict, datapath.MAC) {
 	var h header
 	if !p.parse(&h) {
@@ -148,8 +147,8 @@ func (j *Judge) Down(p Packet, now int64) (Verdict, datapath.MAC) {
 	return j.toClient(&t.entries[place], &h, now)
 }
 
-// Across judges a packet that Up forwarded from one client to another, as Down
-// would one from elsewhere.
+// Across judges a packet that Up forwarded from one client to another, like Down for a
+// packet from elsewhere.
 func (j *Judge) Across(p Packet, now int64) (Verdict, datapath.MAC) {
 	var h header
 	if !p.parse(&h) || h.dest-j.table.base >= uint32(len(j.table.entries)) {
@@ -179,11 +178,11 @@ func (j *Judge) toClient(e *entry, h *header, now int64) (Verdict, datapath.MAC)
 	return j.end(h, Forwarded, Forward), mac
 }
 
-// over says whether the time a client was admitted for is up.
+// over reports whether the client's admission has expired.
 func (b *bounds) over(now int64) bool { return b != nil && b.until != 0 && now >= b.until }
 
-// admit holds an admitted client's packet against its limits and bills it: Forward,
-// or Drop with its reason counted.
+// admit applies an admitted client's limits to a packet and counts it: Forward, or Drop
+// with the reason counted.
 func (j *Judge) admit(e *entry, b *bounds, h *header, up bool, now int64) Verdict {
 	if e.seen.Load() < now {
 		e.seen.Store(now)
@@ -204,7 +203,7 @@ func (j *Judge) admit(e *entry, b *bounds, h *header, up bool, now int64) Verdic
 	return Forward
 }
 
-// allow says whether quota and rate have room for a packet, or which has not.
+// allow reports whether quota and rate permit a packet, or the reason if not.
 func (b *bounds) allow(e *entry, bytes uint64, up bool, now int64) (Reason, bool) {
 	sent, received := e.upBytes.Load(), e.downBytes.Load()
 	used, quota, ps, burst, clock := sent, b.upBytes, b.upPsPerByte, b.upBurst, &b.meters.up
@@ -220,9 +219,9 @@ func (b *bounds) allow(e *entry, bytes uint64, up bool, now int64) (Reason, bool
 	return Forwarded, true
 }
 
-// ARP judges an ARP packet from the LAN, from its hardware type on: Local when its
-// sender may say what it says. Clients nobody leased an address to pass where they
-// are learned.
+// ARP judges an ARP packet from the LAN, from its hardware type on: Local when the sender
+// may use the addresses in it. Clients with addresses that are not leased pass if the
+// table learns clients.
 func (j *Judge) ARP(b []byte) Verdict {
 	const ethernetIPv4 = 0x0001_0800_06_04
 	if len(b) < 28 || binary.BigEndian.Uint64(b)>>16 != ethernetIPv4 {
@@ -231,7 +230,7 @@ func (j *Judge) ARP(b []byte) Verdict {
 	}
 	t := j.table
 	mac, sender := datapath.MAC(b[8:14]), binary.BigEndian.Uint32(b[14:])
-	if sender == 0 { // asks whether an address is free
+	if sender == 0 { // a probe for a free address
 		return Local
 	}
 	place := sender - t.base

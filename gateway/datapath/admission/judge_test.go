@@ -86,7 +86,7 @@ func from(a netip.Addr, m datapath.MAC) func(*packet) {
 
 func to(a netip.Addr) func(*packet) { return func(p *packet) { p.ip.DstIP = a.AsSlice() } }
 
-// down turns a packet round: from the server to alice.
+// down reverses a packet: from the server to alice.
 func down(p *packet) { p.ip.SrcIP, p.ip.DstIP = server.AsSlice(), alice.AsSlice() }
 
 func source(port uint16) func(*packet) {
@@ -111,7 +111,7 @@ func toMany(p *packet) { p.toMany = true }
 
 func came(n int) func(*packet) { return func(p *packet) { p.length = n } }
 
-// summed mends the header's sum after set.
+// summed recomputes the header's checksum after set.
 func summed(p *packet) {
 	before := p.change
 	p.change = func(b []byte) []byte {
@@ -147,7 +147,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// newTable is a table with alice admitted, bob not, and a garden.
+// newTable returns a table with alice admitted, bob not, and a garden.
 func newTable(t testing.TB, how ...func(*Config)) (*Table, *Judge) {
 	t.Helper()
 	cfg := Config{Prefix: lan, Gateway: gateway, PortalPorts: []uint16{8080, 8443}}
@@ -164,7 +164,7 @@ func newTable(t testing.TB, how ...func(*Config)) (*Table, *Judge) {
 	return table, table.Judge()
 }
 
-// counted is how often a table counted each reason, those at 0 left out.
+// counted returns a table's counts by reason, without zeros.
 func counted(t *Table) map[string]uint64 {
 	n, _ := t.Packets()
 	maps.DeleteFunc(n, func(_ string, n uint64) bool { return n == 0 })
@@ -178,14 +178,13 @@ func counters(t *testing.T, table *Table, a netip.Addr) datapath.Counters {
 	return c
 }
 
-// Whom packets of TestUp are of, and for.
+// Clients and destinations of TestUp's packets.
 var (
 	isBob          = from(bob, bobMAC)
 	all, multicast = netip.MustParseAddr("255.255.255.255"), netip.MustParseAddr("224.0.0.251")
 )
 
-// ups is the policy for what comes from the clients: verdict, reason, and what the
-// client is billed.
+// ups is the policy for packets from clients: verdict, reason, and counted bytes.
 var ups = map[string]struct {
 	packet  packet
 	verdict Verdict
@@ -287,7 +286,7 @@ func TestUp(t *testing.T) {
 	}
 }
 
-// TestDown is the policy for what goes to the clients.
+// TestDown is the policy for packets to clients.
 func TestDown(t *testing.T) {
 	garden := netip.MustParseAddr("198.51.100.9")
 	cases := map[string]struct {
@@ -329,7 +328,7 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// TestAcross: what clients send each other by way of the gateway is both's bill.
+// TestAcross: packets between clients through the gateway are counted for both.
 func TestAcross(t *testing.T) {
 	table, judge := newTable(t)
 	must(t, table.Set(datapath.Client{Addr: nobody, MAC: bobMAC, Admitted: true}))

@@ -5,33 +5,33 @@ import (
 	"time"
 )
 
-// meters are the state of an address's rate limits. They outlive the bounds: a
-// client that is told its limits again gets no second burst.
+// meters are the state of an address's rate limits. They outlive the bounds, so that
+// setting a client's limits again grants no second burst.
 type meters struct{ up, down meter }
 
-// meter is a virtual clock that runs no more than the burst behind the real one and
-// not before it.
+// meter is a virtual clock that is at most the burst behind the real clock, and never
+// ahead of it.
 type meter struct {
-	used atomic.Int64 // the moment up to which the rate has been used
-	told atomic.Int64 // how much of the burst was used when TCP was last told so, ns; 0: not lately
+	used atomic.Int64 // the time up to which the rate has been used
+	told atomic.Int64 // how much of the burst was used at the last early drop, ns; 0: none lately
 }
 
-// Burst is how long a client that was silent may send at any rate, as bits of its
-// limit: rate limits are token buckets. Half of it is what TCP leaves unused after a
-// loss and makes up for later, half is where it is told in time that it has come to
-// its rate; never less than the largest aggregated packet.
+// Burst is the traffic that a silent client may send at once, as the time in which its
+// limit would allow it: rate limits are token buckets. One half lets TCP make up for what
+// it leaves unused after a loss; in the other half isEarly signals TCP that it reaches
+// its rate. The burst is never less than the largest aggregated packet.
 const Burst = time.Second
 
 const burstBytes = 2 * 65536
 
-// take takes the time that bytes need from what is left of it, and says whether they
-// may pass. Two threads that meter one client at once try again.
+// take uses the time that bytes need, and reports whether they may pass. If two threads
+// meter one client at once, one of them tries again.
 func (m *meter) take(psPerByte uint64, burst int64, bytes uint64, now int64) bool {
 	need := int64(bytes * psPerByte / 1000)
 	for range 8 {
 		was := m.used.Load()
 		used := max(was, now-burst)
-		if was == 0 { // never used, however long the burst is and young the clock
+		if was == 0 { // never used, whatever the burst and the clock's age
 			used = now - burst
 		}
 		if used+need > now || m.isEarly(burst-(now-used), burst) {
@@ -44,13 +44,13 @@ func (m *meter) take(psPerByte uint64, burst int64, bytes uint64, now int64) boo
 	return false
 }
 
-// isEarly says whether to drop a packet although it would fit, so that TCP learns in
-// time that it has come to its rate: one that is told only when all of the burst is
-// used loses a window at once, falls far below its rate, and what it leaves unused
-// beyond a burst is lost to it. Told it is where more than half of the burst is used
-// and still more gets used: one packet for each sixteenth more. While less gets used,
-// as after it has slowed down, it is left alone; told follows, at a distance that a
-// window sent at once does not bridge.
+// isEarly reports whether to drop a packet although it would fit, so that TCP notices in
+// time that it has reached its rate. A TCP sender that notices only when the whole burst
+// is used loses a window at once and falls far below its rate, and what it leaves unused
+// beyond a burst is lost to it. When more than half of the burst is used and the use still
+// grows, one packet is dropped for each further sixteenth. While the use shrinks, as
+// after the sender has slowed down, no packet is dropped; told follows at a distance that
+// a window sent at once does not exceed.
 func (m *meter) isEarly(used, burst int64) bool {
 	told, half, step := m.told.Load(), burst/2, burst/16
 	switch {

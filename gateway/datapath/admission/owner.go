@@ -6,7 +6,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Owner is the MAC address of the client that has an address; zeros: nobody has.
+// Owner returns the MAC address of the client that has an address; zeros: no client.
 func (t *Table) Owner(addr netip.Addr) datapath.MAC {
 	e, err := t.at(addr)
 	if err != nil {

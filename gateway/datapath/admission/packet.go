@@ -2,25 +2,25 @@ package admission
 
 import "encoding/binary"
 
-// Packet is an IPv4 packet as a data path got it.
+// Packet is an IPv4 packet as received by a data path.
 type Packet struct {
-	// Bytes begin at the IPv4 header. Not all of the packet need be there, but its
-	// transport header should: packets without are judged as if they had no ports.
+	// Bytes begin at the IPv4 header. They may be only the beginning of the packet, but
+	// should include the transport header: without it ports count as absent.
 	Bytes []byte
-	// Length is how many bytes came, padding included; 0: no more than Bytes.
+	// Length is the number of received bytes, padding included; 0: len(Bytes).
 	Length int
-	// Segments is how many packets of the wire were aggregated to this one, each
-	// with headers of its own; 0 and 1: none.
+	// Segments is the number of packets on the wire that were aggregated, each with its own
+	// headers; 0 and 1: not aggregated.
 	Segments int
-	// ToMany says that its frame was sent to everybody or to a group: the stack
-	// forwards none of those (RFC 1812, 5.3.4).
+	// ToMany means that the frame's destination was broadcast or multicast: the stack does
+	// not forward such packets (RFC 1812, 5.3.4).
 	ToMany bool
-	// Checked says that the stack has found its header sound. It may have written into
-	// options since, and sums later.
+	// Checked means that the stack has validated the header. It may since have changed
+	// options and left checksums for later.
 	Checked bool
 }
 
-// What judges read of packets.
+// Protocol constants.
 const (
 	ipHeader  = 20
 	tcpHeader = 20
@@ -38,22 +38,21 @@ const (
 	broadcast = 0xffffffff
 )
 
-// header is what judges know of a packet.
+// header is the parsed headers of a packet.
 type header struct {
 	source, dest uint32
 	from, to     uint16 // ports; 0 where there are none
 	length       int    // of the IP header
 	protocol     uint8
 	fragment     bool
-	toMany       bool   // and so goes nowhere but to the gateway
+	toMany       bool   // only the gateway itself may receive it
 	packets      uint64 // on the wire
-	bytes        uint64 // of these, headers included
+	bytes        uint64 // on the wire, headers included
 }
 
-// sound says whether a packet is one of IPv4 whose lengths fit each other and what
-// came, and its header's sum them (RFC 1812, 5.2.2), and how long it is. Whoever
-// aggregated packets has looked at that, and beyond 64 KiB they have no length of
-// their own.
+// sound reports whether a packet is IPv4 with consistent lengths and a right header
+// checksum (RFC 1812, 5.2.2), and returns its length. Aggregated packets were checked by
+// whoever aggregated them, and beyond 64 KiB have no length field.
 func (p Packet) sound() (total int, ok bool) {
 	b, came := p.Bytes, max(p.Length, len(p.Bytes))
 	if len(b) < ipHeader || b[0]>>4 != 4 {
@@ -70,7 +69,7 @@ func (p Packet) sound() (total int, ok bool) {
 	return total, p.Segments > 1 || p.Checked || isSummed(b[:length])
 }
 
-// isSummed says whether a header has its right sum (RFC 1071).
+// isSummed reports whether a header's checksum is right (RFC 1071).
 func isSummed(b []byte) bool {
 	var sum uint64
 	for ; len(b) >= 4; b = b[4:] {
@@ -82,7 +81,7 @@ func isSummed(b []byte) bool {
 	return sum>>16+sum&0xffff == 0xffff
 }
 
-// parse reads a packet's headers; false: it is no sound packet.
+// parse reads a packet's headers; false: the packet is malformed.
 func (p Packet) parse(h *header) bool {
 	total, ok := p.sound()
 	if !ok {
@@ -116,10 +115,10 @@ func (p Packet) parse(h *header) bool {
 	return true
 }
 
-// isMulticast says whether an address is many hosts', broadcast included.
+// isMulticast reports whether an address is multicast or broadcast.
 func isMulticast(addr uint32) bool { return addr>>28 == 0xe || addr == broadcast }
 
-// answerable says whether a packet may be answered with a reset or an ICMP error
+// answerable reports whether a packet may be answered with a reset or an ICMP error
 // (RFC 9293, 3.10.7.1; RFC 1122, 3.2.2).
 func (h *header) answerable(b []byte) bool {
 	if h.fragment || h.toMany || isMulticast(h.dest) {
@@ -131,7 +130,7 @@ func (h *header) answerable(b []byte) bool {
 		const rst = 4
 		return h.length == ipHeader && len(l4) >= tcpHeader && l4[13]&rst == 0
 	case protocolICMP:
-		// Requests; the other types are answers or errors themselves.
+		// Echo and timestamp requests; other types are answers or errors themselves.
 		return len(l4) > 0 && (l4[0] == 8 || l4[0] == 13)
 	}
 	return true

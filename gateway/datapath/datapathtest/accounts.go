@@ -14,7 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// accounts: every byte is counted once, and nothing else is.
+// accounts: every byte is counted once, and nothing else is counted.
 var accounts = []behaviour{
 	{"PacketsAreBilled", packetsAreBilled, Shape{}},
 	{"PacketsAreBilledBare", packetsAreBilled, Shape{Bare: true}},
@@ -24,26 +24,26 @@ var accounts = []behaviour{
 	{"BooksAgree", booksAgree, Shape{}},
 }
 
-// tally is what an address was billed.
+// tally is the counted traffic of an address.
 type tally struct{ upBytes, upPackets, downBytes, downPackets uint64 }
 
-// tallyOf is what of counters is billed.
+// tallyOf returns the traffic part of counters.
 func tallyOf(c datapath.Counters) tally {
 	return tally{c.UpBytes, c.UpPackets, c.DownBytes, c.DownPackets}
 }
 
-// minus is what was billed since b.
+// minus returns the traffic since b.
 func (a tally) minus(b tally) tally {
 	return tally{a.upBytes - b.upBytes, a.upPackets - b.upPackets, a.downBytes - b.downBytes, a.downPackets - b.downPackets}
 }
 
-// tally is what a station was billed so far.
+// tally returns a station's traffic so far.
 func (w *World) tally(t *testing.T, s Station) tally {
 	t.Helper()
 	return tallyOf(w.Counters(t, s.Addr))
 }
 
-// settled is what a station was billed when that no longer changes.
+// settled returns a station's traffic once it no longer changes.
 func (w *World) settled(t *testing.T, s Station) (now tally) {
 	t.Helper()
 	netnstest.Await(t, "the last of a bill", func() error {
@@ -57,8 +57,8 @@ func (w *World) settled(t *testing.T, s Station) (now tally) {
 	return now
 }
 
-// bills waits until a station is billed exactly what is wanted since a moment, and
-// shows that it stays so.
+// bills waits until a station's traffic since a reading is exactly want, and checks that
+// it stays so.
 func (w *World) bills(t *testing.T, s Station, since, want tally) {
 	t.Helper()
 	netnstest.Await(t, "a bill", func() error {
@@ -71,7 +71,7 @@ func (w *World) bills(t *testing.T, s Station, since, want tally) {
 
 const headers = 20 + 8 // of IP and UDP
 
-// packetsAreBilled: UDP of all sizes, also of many packets sent as one.
+// packetsAreBilled: UDP of all sizes, also many packets sent as one.
 func packetsAreBilled(t *testing.T, w *World) {
 	w.admit(t, w.Alice, w.Bob)
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
@@ -131,11 +131,11 @@ func (f *Flow) together(n, bytes int) error {
 	return errors.Join(err, set)
 }
 
-// plainTCP makes every segment's header 20 bytes long but the first's, which is 24,
-// and the window so short that no queue overflows.
+// plainTCP gives every segment a header of 20 bytes, except the first with 24, and a
+// window so short that no queue overflows.
 const plainTCP = `cd /proc/sys/net/ipv4; echo 0 >tcp_timestamps; echo 0 >tcp_sack; echo 0 >tcp_window_scaling; echo 0 >tcp_ecn; echo reno >tcp_congestion_control`
 
-// streamsAreBilled: TCP, aggregated or not, against the accounts of both ends.
+// streamsAreBilled compares TCP, aggregated or not, with the counts of both ends.
 func streamsAreBilled(t *testing.T, w *World) {
 	w.Alice.Run(t, plainTCP)
 	w.Server.Run(t, plainTCP)
@@ -159,8 +159,8 @@ func streamsAreBilled(t *testing.T, w *World) {
 	})
 }
 
-// joined holds a bill of aggregated segments against what the ends sent: all data, and
-// a header for each packet on the bill.
+// joined compares the counts of aggregated segments with what the ends sent: all data,
+// and a header for each counted packet.
 func joined(got, want tally) error {
 	got.upBytes, want.upBytes = got.upBytes-40*got.upPackets, want.upBytes-40*want.upPackets
 	got.downBytes, want.downBytes = got.downBytes-40*got.downPackets, want.downBytes-40*want.downPackets
@@ -170,12 +170,12 @@ func joined(got, want tally) error {
 	return nil
 }
 
-// wire is how many bytes of IP packets an end sent, and a number of segments more.
+// wire returns the bytes of IP packets that an end sent, with more extra segments.
 func wire(i *unix.TCPInfo, more uint64) uint64 {
 	return i.Bytes_sent + (uint64(i.Segs_out)+more)*(20+20) + 4
 }
 
-// oddPackets: padding is not billed, fragments are, answers of the gateway are not.
+// oddPackets: padding is not counted, fragments are, answers of the gateway are not.
 func oddPackets(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	lan, server := NewWire(t, w.Alice.Space, clientLink), NewWire(t, w.Server, serverLink)
@@ -204,7 +204,7 @@ func oddPackets(t *testing.T, w *World) {
 }
 
 // booksAgree: the list of clients, their sum, the reasons and the time a client was
-// last seen all tell the same.
+// last seen agree.
 func booksAgree(t *testing.T, w *World) {
 	const packets = 50
 	began := time.Now().Add(-50 * time.Millisecond)
@@ -245,7 +245,7 @@ func booksAgree(t *testing.T, w *World) {
 	}
 	w.lists(t, w.Alice.Addr, w.Bob.Addr, w.Intruder.Addr)
 	must(t, w.Remove(w.Bob.Addr))
-	must(t, w.Remove(w.Bob.Addr)) // twice is the same
+	must(t, w.Remove(w.Bob.Addr)) // a second call has no effect
 	w.lists(t, w.Alice.Addr, w.Intruder.Addr)
 	w.bills(t, w.Bob, tally{}, want) // also afterwards
 	for _, wrong := range []string{"10.1.0.1", "192.0.2.2"} {
@@ -255,7 +255,7 @@ func booksAgree(t *testing.T, w *World) {
 	}
 }
 
-// lists holds Clients against what was set.
+// lists compares Clients with what was set.
 func (w *World) lists(t *testing.T, want ...netip.Addr) {
 	t.Helper()
 	got := w.Clients(t)

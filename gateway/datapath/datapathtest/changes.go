@@ -14,7 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// changes: what a client may do changes in the moment it is told.
+// changes: changes of a client take effect at once.
 var changes = []behaviour{
 	{"OutAtOnce", outAtOnce, Shape{}},
 	{"SameEntryIsNoInterruption", sameEntry, Shape{}},
@@ -23,8 +23,8 @@ var changes = []behaviour{
 	{"ManyClients", manyClients, Shape{Prefix: netip.MustParsePrefix("10.1.0.0/18")}},
 }
 
-// outAtOnce: from the moment Set or Remove returns, nothing of a client passes that
-// it has lost the right to, also of what is in the middle.
+// outAtOnce: once Set or Remove has returned, no packet passes that the client has lost
+// the right to, also of existing connections.
 func outAtOnce(t *testing.T, w *World) {
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
 	up.Begin()
@@ -55,8 +55,7 @@ func outAtOnce(t *testing.T, w *World) {
 	}
 }
 
-// sameEntry: to be told again what holds anyway, or of other limits, disturbs
-// nobody.
+// sameEntry: setting an unchanged entry, or new limits, disturbs no client.
 func sameEntry(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
@@ -85,7 +84,7 @@ func sameEntry(t *testing.T, w *World) {
 	}
 }
 
-// manyHands: the daemon's parts change and read what they like at the same time.
+// manyHands: concurrent changes and reads.
 func manyHands(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
@@ -113,8 +112,7 @@ func manyHands(t *testing.T, w *World) {
 	w.lists(t, w.Alice.Addr)
 }
 
-// changesHands: the new owner of an address gets what comes for it, the former one
-// nothing more.
+// changesHands: the new owner of an address gets its packets, the former one no more.
 func changesHands(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	old := w.Up(t, w.Alice)
@@ -138,7 +136,7 @@ func changesHands(t *testing.T, w *World) {
 	}
 }
 
-// manyClients: ten thousand take their time to be set, and cost a packet nothing.
+// manyClients: ten thousand clients make no packet more expensive.
 func manyClients(t *testing.T, w *World) {
 	const many = 10_000
 	all := make([]datapath.Client, many)

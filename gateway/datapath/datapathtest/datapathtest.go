@@ -1,6 +1,6 @@
-// Package datapathtest is what every data path of the gateway must show, whatever
-// moves its packets: one suite, run over all of them in networks of real links,
-// with the data path in a process of its own that can be killed.
+// Package datapathtest is the test suite that every data path of the gateway must pass. It
+// runs over all of them in networks of real links, with the data path in a process of its
+// own that can be killed.
 package datapathtest
 
 import (
@@ -17,21 +17,21 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// Datapath is a data path as the gateway runs it. One that must be shown the
-// portal's socket has a method Portal(syscall.Conn) error besides.
+// Datapath is a data path as the gateway runs it. One that needs the portal's socket also
+// has a method Portal(syscall.Conn) error.
 type Datapath interface {
 	datapath.Datapath
 	// Clients lists the addresses that have an entry.
 	Clients() ([]netip.Addr, error)
 	// Total sums the counters of all addresses.
 	Total() (datapath.Counters, error)
-	// Packets counts packets by what became of them.
+	// Packets counts packets by outcome.
 	Packets() (map[string]uint64, error)
-	// Forwarding says how packets are forwarded at the moment, in a word.
+	// Forwarding names the present way of forwarding, in one word.
 	Forwarding() string
 }
 
-// Config is what a data path is opened for.
+// Config is the configuration of a data path.
 type Config struct {
 	LAN, WAN    string       // interfaces
 	Prefix      netip.Prefix // the LAN's network
@@ -46,63 +46,62 @@ type Config struct {
 type Path struct {
 	Name string // unique among those of the package, no slash
 	Open func(Config) (Datapath, error)
-	// Remove takes all out of the kernel that was left there. The interfaces are locked.
+	// Remove removes everything that was left in the kernel. The interfaces are locked.
 	Remove func(Config) error
 	Promises
 }
 
-// Promises are where data paths may differ. All else is the same for all.
+// Promises list how data paths may differ. Everything else is the same for all.
 type Promises struct {
-	// OwnAddress: it brings the gateway's address with it, and the LAN interface
-	// must have none. False: the interface has it.
+	// OwnAddress: the data path creates the gateway's address, and the LAN interface must
+	// not have it. False: the interface has it.
 	OwnAddress bool
-	// Unattended: when nobody holds it any more, admitted clients' packets go on
-	// without a loss, counted and within their limits, and a successor finds
-	// entries and counters. False: nobody's packets pass then, and a successor begins with
-	// no clients and another epoch.
+	// Unattended: without a process, admitted clients' packets continue without loss,
+	// counted and limited, and a successor finds entries and counters. False: no packets
+	// pass then, and a successor begins without clients and with a new epoch.
 	Unattended bool
-	// Lingers is how long admitted clients' packets may still pass when the process
-	// that held it was killed; where it is not Unattended.
+	// Lingers is how long admitted clients' packets may still pass after the process was
+	// killed, if not Unattended.
 	Lingers time.Duration
-	// Netfilter: the machine's rules, NAT among them, apply to what it forwards.
+	// Netfilter: the machine's rules, including NAT, apply to forwarded packets.
 	Netfilter bool
-	// TellsOwn: what a rule masquerades as the gateway on its way to a client is told
-	// from what the gateway sends, and judged.
+	// TellsOwn: packets that a rule masquerades with the gateway's address on their way to
+	// a client are distinguished from the gateway's own packets, and judged.
 	TellsOwn bool
-	// DHCPSocket: DHCP reaches UDP sockets on the LAN interface, such as another
-	// server's, and not only packet sockets.
+	// DHCPSocket: DHCP reaches UDP sockets on the LAN interface, such as another server's,
+	// and not only packet sockets.
 	DHCPSocket bool
-	// Requests hears DHCP as whole frames, one a Read; no socket then sees any. nil:
-	// sockets do.
+	// Requests returns DHCP requests as whole frames, one a Read; no socket then receives
+	// them. nil: sockets do.
 	Requests func(Datapath) (io.ReadCloser, error)
-	// Newcomers: it tells of clients it does not know, so that others can lease
+	// Newcomers: the data path reports unknown clients, so that other programs can lease
 	// addresses.
 	Newcomers bool
-	// Greets: the packet that makes a newcomer known goes its way once it was let in.
-	// False: it is lost.
+	// Greets: the packet that makes a newcomer known is forwarded once the newcomer is
+	// admitted. False: the packet is lost.
 	Greets bool
-	// Reassembles: fragments are put together before they are judged, so they are
-	// billed as one packet, and a stranger's are rejected like whole ones.
+	// Reassembles: fragments are reassembled before they are judged, so they count as one
+	// packet, and those of unauthenticated clients are rejected like whole packets.
 	Reassembles bool
-	// Joins: packets that reach it aggregated are billed as one, with one header.
+	// Joins: packets that arrive aggregated count as one, with one header.
 	Joins bool
-	// Restores: while it is held, rules that somebody flushes out of nftables come back
-	// at once, and the admitted with them.
+	// Restores: while the process runs, rules flushed out of nftables are restored at
+	// once, with the admitted clients.
 	Restores bool
-	// LeavesSums: a packet of an admitted client whose IP header has a wrong sum may be
-	// forwarded as it is, for the next hop to drop.
+	// LeavesSums: an admitted client's packet with a wrong IP header checksum may be
+	// forwarded unchanged, for the next hop to drop.
 	LeavesSums bool
-	// Burst is how long a client that was silent may send at any rate, as bits of
-	// its rate limit.
+	// Burst is the traffic that a silent client may send at once, as the time in which its
+	// rate limit would allow it.
 	Burst time.Duration
 }
 
-// prepare makes what the worlds share: files, programs' pins, forwarding.
+// prepare creates what all worlds share: files, a bpffs, forwarding.
 const prepare = `mount -t tmpfs none /run; mount -t bpf bpf /sys/fs/bpf; ip link set lo up; sysctl -qw net.ipv4.ip_forward=1`
 
-// Main is for the TestMain of a package with data paths: it runs the tests in
-// namespaces of their own, or is the gateway's process of a test, with one of the
-// paths. It does not return.
+// Main is for the TestMain of a package with data paths: it runs the tests in their own
+// namespaces, or is the gateway's process of a test, with one of the paths. It does not
+// return.
 func Main(m *testing.M, paths ...Path) {
 	if name := os.Getenv(pathEnv); name != "" {
 		serve(paths[slices.IndexFunc(paths, func(p Path) bool { return p.Name == name })])
@@ -111,25 +110,25 @@ func Main(m *testing.M, paths ...Path) {
 	netnstest.Main(m, prepare)
 }
 
-// behaviour is one thing every data path must show.
+// behaviour is one property that every data path must have.
 type behaviour struct {
 	name  string
 	check func(*testing.T, *World)
 	shape Shape
 }
 
-// Shape is what networks of tests differ in.
+// Shape is how networks of tests differ.
 type Shape struct {
 	Prefix  netip.Prefix // of the LAN; the zero value is 10.1.0.0/24
 	Bare    bool         // interfaces without offloads: every packet on its own, with its checksum
-	Learn   bool         // the data path tells of newcomers
-	Welcome bool         // and they are let in, as by a lease
+	Learn   bool         // the data path reports newcomers
+	Welcome bool         // and they are admitted, as by a lease
 	Without bool         // no data path is opened yet
 }
 
 var behaviours = slices.Concat(strangers, beforeLogin, portHTTP, accounts, limits, changes, routing, lifetimes)
 
-// Run shows that a path does all that it must. The package's TestMain must have
+// Run tests that a path has every required behaviour. The package's TestMain must have
 // given the path to Main.
 func Run(t *testing.T, p Path) {
 	for _, b := range behaviours {

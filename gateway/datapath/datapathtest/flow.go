@@ -18,8 +18,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// Flow sends numbered UDP packets from one namespace to another and knows which
-// came, once however often they did.
+// Flow sends numbered UDP packets from one namespace to another and records which have
+// arrived; duplicates count once.
 type Flow struct {
 	out, in *net.UDPConn
 	sent    atomic.Uint64
@@ -30,7 +30,7 @@ type Flow struct {
 	stop    atomic.Bool
 }
 
-// FlowBytes is what a packet of a Flow carries unless told otherwise.
+// FlowBytes is the default payload of a Flow's packet.
 const FlowBytes = 100
 
 // NewFlow joins two addresses; it ends with the test.
@@ -40,7 +40,7 @@ func NewFlow(t *testing.T, from *netnstest.Space, source netip.Addr, to *netnste
 	var err error
 	to.Do(func() {
 		lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
-			// Whatever the machine allows: what is lost for want of time to read counts as lost on the way.
+			// As large as the machine allows: packets lost in this buffer would count as lost on the way.
 			c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) })
 			return err
 		}}
@@ -71,7 +71,7 @@ func (w *World) Down(t *testing.T, s Station) *Flow {
 	return NewFlow(t, w.Server, Server, s.Space, s.Addr)
 }
 
-// receive notes what arrives, until the socket is closed.
+// receive records arriving packets until the socket is closed.
 func (f *Flow) receive() {
 	b := make([]byte, 2000)
 	for {
@@ -103,12 +103,12 @@ func (f *Flow) SendSized(bytes int) uint64 {
 	for range 3 {
 		if _, err := f.out.Write(b); err == nil {
 			break
-		} // else an ICMP error of an earlier packet, and this one was not sent
+		} // else an ICMP error of an earlier packet was reported, and this one was not sent
 	}
 	return number
 }
 
-// Begin sends until Halt, some thousand packets a second.
+// Begin sends some thousand packets a second until Halt.
 func (f *Flow) Begin() {
 	f.sending.Go(func() {
 		for !f.stop.Load() {
@@ -118,14 +118,14 @@ func (f *Flow) Begin() {
 	})
 }
 
-// Halt stops sending and waits for what is under way.
+// Halt stops sending and waits for packets in flight.
 func (f *Flow) Halt() {
 	f.stop.Store(true)
 	f.sending.Wait()
 	f.Settle()
 }
 
-// Whole waits until every packet has arrived that was sent.
+// Whole waits until every sent packet has arrived.
 func (f *Flow) Whole(t *testing.T, what string) {
 	t.Helper()
 	netnstest.Await(t, "all packets: "+what, func() error {
@@ -136,7 +136,7 @@ func (f *Flow) Whole(t *testing.T, what string) {
 	})
 }
 
-// Settle waits until nothing has come for a while.
+// Settle waits until nothing has arrived for a while.
 func (f *Flow) Settle() {
 	for last, still := uint64(1<<64-1), 0; still < 5; time.Sleep(20 * time.Millisecond) {
 		now := f.came.Load()
@@ -146,10 +146,10 @@ func (f *Flow) Settle() {
 	}
 }
 
-// Sent is how many packets were sent.
+// Sent returns the number of sent packets.
 func (f *Flow) Sent() uint64 { return f.sent.Load() }
 
-// Came is how many different packets arrived.
+// Came returns the number of different packets that arrived.
 func (f *Flow) Came() uint64 { return f.came.Load() }
 
 // CameAfter counts arrived packets with higher numbers.
@@ -163,7 +163,7 @@ func (f *Flow) CameAfter(number uint64) (n uint64) {
 	return n
 }
 
-// Passes waits until packets arrive that were sent from now on.
+// Passes waits until packets arrive that were sent after the call.
 func (f *Flow) Passes(t *testing.T, what string) {
 	t.Helper()
 	from := f.Sent()
@@ -175,7 +175,7 @@ func (f *Flow) Passes(t *testing.T, what string) {
 	})
 }
 
-// Stops shows that of the packets sent from now on none arrives.
+// Stops checks that no packet sent after the call arrives.
 func (f *Flow) Stops(t *testing.T, what string) {
 	t.Helper()
 	from := f.Sent()
@@ -185,7 +185,7 @@ func (f *Flow) Stops(t *testing.T, what string) {
 	f.Settled(t, from, what)
 }
 
-// Ends waits until nothing arrives any more of what is being sent.
+// Ends waits until packets that are being sent no longer arrive.
 func (f *Flow) Ends(t *testing.T, what string) {
 	t.Helper()
 	netnstest.Await(t, "the end of packets: "+what, func() error {
@@ -201,7 +201,7 @@ func (f *Flow) Ends(t *testing.T, what string) {
 	f.Stops(t, what)
 }
 
-// Settled shows that no packet with a higher number has arrived, or does.
+// Settled checks that no packet with a higher number has arrived, or arrives.
 func (f *Flow) Settled(t *testing.T, number uint64, what string) {
 	t.Helper()
 	time.Sleep(100 * time.Millisecond)

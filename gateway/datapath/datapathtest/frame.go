@@ -20,20 +20,20 @@ type Frame struct {
 	Payload []byte
 }
 
-// TCP is a segment with 100 bytes from port 40000 of 10.1.0.10 to the server's
-// port, through the gateway, changed by how.
+// TCP returns a segment with 100 bytes from port 40000 of 10.1.0.10 to the server's port,
+// through the gateway, changed by how.
 func TCP(port uint16, how ...func(*Frame)) []byte {
 	l4 := &layers.TCP{SrcPort: 40000, DstPort: layers.TCPPort(port), Seq: 1000, Ack: 2000, ACK: true, PSH: true, Window: 1000}
 	return build(layers.IPProtocolTCP, l4, how)
 }
 
-// SYN is TCP that asks for a connection, without data.
+// SYN returns a TCP connection request without data.
 func SYN(port uint16, how ...func(*Frame)) []byte {
 	l4 := &layers.TCP{SrcPort: 40000, DstPort: layers.TCPPort(port), Seq: 1000, SYN: true, Window: 1000}
 	return build(layers.IPProtocolTCP, l4, append([]func(*Frame){Carrying(nil)}, how...))
 }
 
-// UDP is a datagram like TCP's segment.
+// UDP returns a datagram like TCP's segment.
 func UDP(port uint16, how ...func(*Frame)) []byte {
 	return build(layers.IPProtocolUDP, &layers.UDP{SrcPort: 40000, DstPort: layers.UDPPort(port)}, how)
 }
@@ -43,10 +43,10 @@ func Echo(how ...func(*Frame)) []byte {
 	return build(layers.IPProtocolICMPv4, &layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(layers.ICMPv4TypeEchoRequest, 0), Id: 7, Seq: 1}, how)
 }
 
-// Protocol is a packet of another protocol, its payload meaningless.
+// Protocol returns a packet of another protocol with a meaningless payload.
 func Protocol(p layers.IPProtocol, how ...func(*Frame)) []byte { return build(p, nil, how) }
 
-// build serialises a frame, changed as told.
+// build serialises a frame, changed by how.
 func build(protocol layers.IPProtocol, l4 gopacket.SerializableLayer, how []func(*Frame)) []byte {
 	f := Frame{
 		Eth: layers.Ethernet{SrcMAC: hw(datapath.MAC{2, 0, 0, 0, 0, 10}), DstMAC: hw(LANMAC), EthernetType: layers.EthernetTypeIPv4},
@@ -70,17 +70,17 @@ func build(protocol layers.IPProtocol, l4 gopacket.SerializableLayer, how []func
 	b := gopacket.NewSerializeBuffer()
 	opts := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
 	if err := gopacket.SerializeLayers(b, opts, append(all, gopacket.Payload(f.Payload))...); err != nil {
-		panic(err) // of the test's own making
+		panic(err) // the test itself is wrong
 	}
 	return b.Bytes()[:14+int(f.IP.Length)] // without padding
 }
 
-// Silent is a TCP segment with a text that nobody answers: a reset.
+// Silent returns a TCP segment with a text that gets no answer: a reset.
 func Silent(text string, how ...func(*Frame)) []byte {
 	return TCP(9, append(how, Carrying([]byte(text)), func(f *Frame) { f.L4.(*layers.TCP).RST = true })...)
 }
 
-// From changes where a frame comes from.
+// From changes the sender.
 func From(a netip.Addr, m datapath.MAC) func(*Frame) {
 	return func(f *Frame) { f.IP.SrcIP, f.Eth.SrcMAC = a.AsSlice(), hw(m) }
 }
@@ -88,19 +88,19 @@ func From(a netip.Addr, m datapath.MAC) func(*Frame) {
 // By is From with a station's addresses.
 func By(s Station) func(*Frame) { return From(s.Addr, s.MAC) }
 
-// To changes where it goes, but not through whom.
+// To changes the destination address, but not the next hop.
 func To(a netip.Addr) func(*Frame) { return func(f *Frame) { f.IP.DstIP = a.AsSlice() } }
 
-// Via changes the Ethernet address it is sent to.
+// Via changes the destination MAC address.
 func Via(m datapath.MAC) func(*Frame) { return func(f *Frame) { f.Eth.DstMAC = hw(m) } }
 
-// Down makes it one from the server to 10.1.0.10, as it comes in by the WAN.
+// Down makes it a frame from the server to 10.1.0.10, as it arrives at the WAN.
 func Down(f *Frame) {
 	f.IP.SrcIP, f.IP.DstIP = Server.AsSlice(), []byte{10, 1, 0, 10}
 	f.Eth.SrcMAC, f.Eth.DstMAC = hw(ServerMAC), hw(WANMAC)
 }
 
-// SourcePort changes the port it comes from.
+// SourcePort changes the source port.
 func SourcePort(port uint16) func(*Frame) {
 	return func(f *Frame) {
 		switch l := f.L4.(type) {
@@ -115,7 +115,7 @@ func SourcePort(port uint16) func(*Frame) {
 // Carrying changes the payload.
 func Carrying(b []byte) func(*Frame) { return func(f *Frame) { f.Payload = b } }
 
-// TTL changes how many routers it may pass.
+// TTL changes the time to live.
 func TTL(n uint8) func(*Frame) { return func(f *Frame) { f.IP.TTL = n } }
 
 // Fragment makes it a fragment: the first of a packet at offset 0.
@@ -123,7 +123,7 @@ func Fragment(offset uint16) func(*Frame) {
 	return func(f *Frame) { f.IP.Flags, f.IP.Id, f.IP.FragOffset = layers.IPv4MoreFragments, 7, offset/8 }
 }
 
-// Options gives it IP options: an empty record of its route.
+// Options adds IP options: an empty record route.
 func Options(f *Frame) {
 	f.IP.Options = []layers.IPv4Option{{OptionType: 7, OptionLength: 7, OptionData: []byte{4, 0, 0, 0, 0}}, {OptionType: 1}}
 }
@@ -134,7 +134,7 @@ func EtherType(e layers.EthernetType, b []byte) []byte {
 	return b
 }
 
-// Tagged puts VLAN tags into a built frame, the outer one first: pairs of type and
+// Tagged inserts VLAN tags into a built frame, the outer one first: pairs of type and
 // VLAN.
 func Tagged(b []byte, tags ...uint16) []byte {
 	out := bytes.Clone(b[:12])
@@ -154,13 +154,13 @@ func IPv6(m datapath.MAC) []byte {
 	err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
 		&layers.Ethernet{SrcMAC: hw(m), DstMAC: hw(LANMAC), EthernetType: layers.EthernetTypeIPv6}, ip, udp, gopacket.Payload("leak"))
 	if err != nil {
-		panic(err) // of the test's own making
+		panic(err) // the test itself is wrong
 	}
 	return b.Bytes()
 }
 
-// ARP is a request (operation 1) or a reply (2) that says its sender has an
-// address, sent to everybody.
+// ARP returns a broadcast request (operation 1) or reply (2) that claims an address for
+// its sender.
 func ARP(operation uint16, a netip.Addr, m datapath.MAC, target netip.Addr) []byte {
 	b := gopacket.NewSerializeBuffer()
 	err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{},
@@ -168,7 +168,7 @@ func ARP(operation uint16, a netip.Addr, m datapath.MAC, target netip.Addr) []by
 		&layers.ARP{AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: operation,
 			SourceHwAddress: m[:], SourceProtAddress: a.AsSlice(), DstHwAddress: make([]byte, 6), DstProtAddress: target.AsSlice()})
 	if err != nil {
-		panic(err) // of the test's own making
+		panic(err) // the test itself is wrong
 	}
 	return append(b.Bytes(), make([]byte, 18)...)
 }

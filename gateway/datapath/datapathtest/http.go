@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// portHTTP: what strangers send to port 80 is the portal's, or nobody's.
+// portHTTP: packets of unauthenticated clients to port 80 reach the portal or nobody.
 var portHTTP = []behaviour{
 	{"OddHTTPStays", oddHTTPStays, Shape{}},
 	{"OddHTTPStaysBare", oddHTTPStays, Shape{Bare: true}},
@@ -26,9 +26,9 @@ var portHTTP = []behaviour{
 	{"PortIsUsedAgain", portUsedAgain, Shape{}},
 }
 
-// oddHTTPStays: segments that belong to no connection and could not begin one do not
-// leave, whatever a machine that tracks connections makes of them. Nor does their
-// sender reach what else listens to HTTP at the gateway.
+// oddHTTPStays: segments that belong to no connection and could not begin one are not
+// forwarded, whatever connection tracking makes of them. They also do not reach other
+// HTTP servers at the gateway.
 func oddHTTPStays(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
@@ -75,7 +75,7 @@ func oddHTTP(w *World) map[string]attempt {
 	return all
 }
 
-// Flags gives a TCP segment these flags alone, by their initials.
+// Flags sets exactly these flags of a TCP segment, by their initials.
 func Flags(initials string) func(*Frame) {
 	return func(f *Frame) {
 		l := f.L4.(*layers.TCP)
@@ -85,16 +85,16 @@ func Flags(initials string) func(*Frame) {
 	}
 }
 
-// cutTo is a built frame without IP options as a whole packet that has only so many
-// bytes behind its IP header.
+// cutTo returns a built frame without IP options as a whole packet with n bytes after its
+// IP header.
 func cutTo(b []byte, n int) []byte {
 	b = bytes.Clone(b[:34+n])
 	binary.BigEndian.PutUint16(b[16:], uint16(20+n))
 	return resum(b)
 }
 
-// piece is a fragment of a built frame without IP options: from one byte behind its IP
-// header to another, both of them multiples of 8 but the end.
+// piece returns a fragment of a built frame without IP options: the bytes from one offset
+// after its IP header to another, both multiples of 8 except the end.
 func piece(b []byte, from, to int) []byte {
 	f := cutTo(append(bytes.Clone(b[:34]), b[34+from:34+to]...), to-from)
 	offset := uint16(from / 8)
@@ -106,9 +106,9 @@ func piece(b []byte, from, to int) []byte {
 	return resum(f)
 }
 
-// httpEndsAtOnce: a connection to a site's port 80 that a client had before logout
-// carries nothing after it, though HTTP would now be the portal's; and it is
-// reset, so that the browser asks again.
+// httpEndsAtOnce: a client's connection to a site's port 80 from before logout carries
+// nothing afterwards, although new HTTP connections go to the portal; it is reset, so
+// that the browser asks again.
 func httpEndsAtOnce(t *testing.T, w *World) {
 	for _, s := range []netip.Addr{Server, Second} {
 		w.admit(t, w.Alice)
@@ -126,8 +126,8 @@ func httpEndsAtOnce(t *testing.T, w *World) {
 	}
 }
 
-// othersMark: rules of the machine's own that mark every packet and connection, as those
-// of machines with two ways out do, open no way to strangers, nor close one.
+// othersMark: the machine's own rules that mark every packet and connection, as for
+// policy routing, neither admit unauthenticated clients nor block admitted ones.
 func othersMark(t *testing.T, w *World) {
 	w.Router.Run(t, `iptables -t mangle -A PREROUTING -j MARK --set-mark 1; iptables -t mangle -A PREROUTING -j CONNMARK --save-mark
 iptables -t mangle -A FORWARD -j MARK --set-mark 2; iptables -t mangle -A OUTPUT -j MARK --set-mark 3`)
@@ -137,8 +137,8 @@ iptables -t mangle -A FORWARD -j MARK --set-mark 2; iptables -t mangle -A OUTPUT
 	}
 }
 
-// portUsedAgain: a port of a stranger's goes to one site, then to another and back, and
-// each time the portal answers as the site that was asked.
+// portUsedAgain: an unauthenticated client uses one port for one site, then for another
+// and again for the first; each time the portal answers from the requested site's address.
 func portUsedAgain(t *testing.T, w *World) {
 	w.lease(t, w.Bob)
 	for _, to := range []netip.Addr{Server, Second, Server, Garden, Second} {
@@ -149,9 +149,9 @@ func portUsedAgain(t *testing.T, w *World) {
 	}
 }
 
-// ask is get from a port of the station's, which is free again soon afterwards: a child
-// that this process starts holds a copy of every connection until it becomes another
-// program, and with it the port. So a port in use is waited for.
+// ask is get from a given port of the station, which is free again soon afterwards. A
+// child process holds copies of all connections until it executes its program, and with
+// them the port, so a port in use is waited for.
 func ask(s Station, from uint16, to netip.Addr) (string, error) {
 	var c *net.TCPConn
 	var err error
@@ -165,7 +165,7 @@ func ask(s Station, from uint16, to netip.Addr) (string, error) {
 		return "", err
 	}
 	defer c.Close()
-	c.SetLinger(0) // a reset, which leaves nothing on either side
+	c.SetLinger(0) // a reset, which leaves no state on either side
 	c.SetDeadline(time.Now().Add(patience))
 	if _, err := c.Write([]byte("GET / HTTP/1.1\r\nHost: www.example.org\r\n\r\n")); err != nil {
 		return "", err

@@ -15,8 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// brokenFrames: what is cut short or lies about its lengths is never forwarded, not
-// even for a client that is admitted.
+// brokenFrames: truncated frames and frames with wrong lengths are never forwarded, not
+// even for admitted clients.
 func brokenFrames(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
@@ -35,7 +35,7 @@ func brokenFrames(t *testing.T, w *World) {
 	}
 }
 
-// staysWrong: a wrong sum is not mended on its way.
+// staysWrong: a wrong checksum is not corrected on the way.
 func (w *World) staysWrong(t *testing.T, from, far *Wire, wrong []byte) {
 	seen := len(far.Frames())
 	from.Send(t, wrong)
@@ -52,7 +52,7 @@ func (w *World) staysWrong(t *testing.T, from, far *Wire, wrong []byte) {
 	})
 }
 
-// broken are frames of a station that are cut short, or lie.
+// broken returns frames of a station that are truncated or have wrong lengths.
 func broken(s Station) map[string]attempt {
 	whole := TCP(443, By(s))
 	out := map[string]attempt{}
@@ -85,7 +85,7 @@ func broken(s Station) map[string]attempt {
 	return out
 }
 
-// resum mends the sum of an IPv4 header without options.
+// resum recomputes the checksum of an IPv4 header without options.
 func resum(frame []byte) []byte {
 	binary.BigEndian.PutUint16(frame[24:], 0)
 	var sum uint32
@@ -96,8 +96,8 @@ func resum(frame []byte) []byte {
 	return frame
 }
 
-// arpGames: who says that Alice's address is his gets none of her packets, and the
-// gateway's own address is answered for by the gateway alone.
+// arpGames: a station that claims Alice's address by ARP gets none of her packets, and
+// only the gateway answers for the gateway's address.
 func arpGames(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
@@ -142,7 +142,7 @@ func arpGames(t *testing.T, w *World) {
 	}
 }
 
-// ipv6: the stack would forward it.
+// ipv6: IPv6 is dropped, although the stack would forward it.
 func ipv6(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	on := "sysctl -qw net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0;"
@@ -150,7 +150,7 @@ func ipv6(t *testing.T, w *World) {
 ip addr add 2001:db8:1::1/64 dev lan0 nodad; ip addr add 2001:db8:2::1/64 dev wan0 nodad`)
 	w.Alice.Run(t, on+`ip addr add 2001:db8:1::2/64 dev c0 nodad; ip route add default via 2001:db8:1::1`)
 	w.Server.Run(t, on+`ip addr add 2001:db8:2::2/64 dev s0 nodad; ip route add default via 2001:db8:2::1`)
-	w.Router.Run(t, "ping -6 -c 1 -W 5 2001:db8:2::2") // so the WAN would do
+	w.Router.Run(t, "ping -6 -c 1 -W 5 2001:db8:2::2") // shows that the WAN forwards it
 	before := w.Packets(t)["ipv6"]
 	if out, err := w.Alice.Try("ping -6 -c 1 -W 1 2001:db8:2::2"); err == nil {
 		t.Errorf("IPv6 passes:\n%s", out)
@@ -170,8 +170,8 @@ ip addr add 2001:db8:1::1/64 dev lan0 nodad; ip addr add 2001:db8:2::1/64 dev wa
 	}
 }
 
-// throughTheGateway: two clients that are admitted reach each other through the
-// gateway, and are billed like with the server; others are out of reach.
+// throughTheGateway: two admitted clients reach each other through the gateway, and are
+// counted as with the server; other clients cannot be reached.
 func throughTheGateway(t *testing.T, w *World) {
 	for _, s := range []struct{ from, to Station }{{w.Alice, w.Bob}, {w.Bob, w.Alice}, {w.Alice, w.Intruder}} {
 		s.from.Run(t, "sysctl -qw net.ipv4.conf.all.accept_redirects=0 net.ipv4.conf.c0.accept_redirects=0; ip route add "+s.to.Addr.String()+" via 10.1.0.1")
@@ -207,8 +207,7 @@ func throughTheGateway(t *testing.T, w *World) {
 	}
 }
 
-// otherInterfaces: hosts behind a third interface are the same to clients as those
-// behind the WAN.
+// otherInterfaces: hosts behind a third interface are treated like those behind the WAN.
 func otherInterfaces(t *testing.T, w *World) {
 	third := netnstest.NewSpace(t)
 	w.Router.Run(t, `ip link add third0 type veth peer name t0 netns $third; ip addr add 10.9.0.1/24 dev third0; ip link set third0 up`, "third="+tid(third))
@@ -230,8 +229,8 @@ func otherInterfaces(t *testing.T, w *World) {
 	}
 }
 
-// newcomers: where addresses are leased by others, the gateway hears of clients it
-// does not know, and lets them in only when it is told to.
+// newcomers: where another program leases addresses, the gateway is notified of unknown
+// clients, and admits them only when they are set.
 func newcomers(t *testing.T, w *World) {
 	if !w.path.Newcomers {
 		t.Log("it promises to work with the gateway's own DHCP only")
@@ -258,7 +257,7 @@ func newcomers(t *testing.T, w *World) {
 		}
 		return nil
 	})
-	quiet := Newcomer{netip.MustParseAddr("10.1.0.40"), datapath.MAC{2, 0, 0, 0, 0, 40}} // who knows the gateway's MAC
+	quiet := Newcomer{netip.MustParseAddr("10.1.0.40"), datapath.MAC{2, 0, 0, 0, 0, 40}} // a client that already knows the gateway's MAC
 	NewWire(t, w.Intruder.Space, clientLink).Send(t, UDP(443, From(quiet.Addr, quiet.MAC)))
 	netnstest.Await(t, "word of one who never asked by ARP", func() error {
 		if got := w.Seen(t).Newcomers; !slices.Contains(got, quiet) {
@@ -273,8 +272,8 @@ func newcomers(t *testing.T, w *World) {
 	}
 }
 
-// metAtOnce: the very first packet of a newcomer that is let in for it reaches the
-// portal, and need not be sent again, which TCP does after a second.
+// metAtOnce: the first packet of a newcomer that is admitted because of it reaches the
+// portal without a TCP retransmission, which would take a second.
 func metAtOnce(t *testing.T, w *World) {
 	if !w.path.Greets {
 		t.Log("it promises nothing of the packet that makes a client known")
@@ -285,7 +284,7 @@ func metAtOnce(t *testing.T, w *World) {
 		c, err := dial(s.Space, s.Addr, netip.AddrPortFrom(Server, 80))
 		must(t, err)
 		if info(t, c).Total_retrans == 0 {
-			atOnce++ // on a busy machine not everyone's
+			atOnce++ // on a busy machine not all of them
 		}
 		must(t, c.SetDeadline(time.Now().Add(patience)))
 		_, err = c.Write([]byte("GET / HTTP/1.1\r\nHost: www.example.org\r\n\r\n"))

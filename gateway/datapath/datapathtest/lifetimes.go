@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// lifetimes: what stays when the daemon goes, and what must not.
+// lifetimes: what stays without the daemon, and what does not.
 var lifetimes = []behaviour{
 	{"OpenShutsOut", openShutsOut, Shape{Without: true}},
 	{"ClosedToStrangers", func(t *testing.T, w *World) {
@@ -30,8 +30,8 @@ var lifetimes = []behaviour{
 	{"DetachAfterInterfacesWent", detachWithoutLinks, Shape{}},
 }
 
-// openShutsOut: what the machine forwarded before there was a gateway ends with its
-// beginning.
+// openShutsOut: traffic that the machine forwarded before the gateway started ends with
+// its start.
 func openShutsOut(t *testing.T, w *World) {
 	if w.path.OwnAddress {
 		t.Log("without it the machine has no address in the LAN")
@@ -52,8 +52,8 @@ func openShutsOut(t *testing.T, w *World) {
 	down.Passes(t, "down, admitted")
 }
 
-// strangers are flows from and to stations that may not pass: Bob, before login, and one
-// without a lease.
+// strangers returns flows from and to stations that may not pass: Bob, before login, and
+// one without a lease.
 func (w *World) strangers(t *testing.T) (all []*Flow) {
 	t.Helper()
 	for _, s := range []Station{w.Bob, w.Intruder} {
@@ -62,7 +62,7 @@ func (w *World) strangers(t *testing.T) (all []*Flow) {
 	return all
 }
 
-// noneCame shows that flows have sent, and nothing of them arrived.
+// noneCame checks that flows have sent packets and none arrived.
 func noneCame(t *testing.T, flows []*Flow) {
 	t.Helper()
 	for i, f := range flows {
@@ -72,9 +72,9 @@ func noneCame(t *testing.T, flows []*Flow) {
 	}
 }
 
-// frozen: while the daemon's process is stopped, as by a debugger, nobody
-// who is not admitted passes, nor with what has piled up once it goes on; the
-// admitted come back then.
+// frozen: while the daemon's process is stopped, as by a debugger, no unauthenticated
+// client's packet passes, neither then nor from the backlog afterwards; admitted clients'
+// traffic resumes.
 func frozen(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
@@ -91,7 +91,7 @@ func frozen(t *testing.T, w *World) {
 			up.Passes(t, "up, stopped")
 			down.Passes(t, "down, stopped")
 		}
-		time.Sleep(500 * time.Millisecond) // queues of the kernel's fill
+		time.Sleep(500 * time.Millisecond) // fills the kernel's queues
 		must(t, w.cmd.Process.Signal(unix.SIGCONT))
 		up.Passes(t, "up, going on")
 		down.Passes(t, "down, going on")
@@ -105,8 +105,8 @@ func frozen(t *testing.T, w *World) {
 	noneCame(t, strange)
 }
 
-// outlives ends the gateway again and again under traffic: strangers never pass,
-// and admitted clients as was promised.
+// outlives ends the gateway repeatedly under traffic: unauthenticated clients' packets
+// never pass, and admitted clients' pass as promised.
 func (w *World) outlives(t *testing.T, how string, end func()) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
@@ -149,7 +149,7 @@ func (w *World) outlives(t *testing.T, how string, end func()) {
 	}
 }
 
-// successorsBooks holds counters against flows, over all that died.
+// successorsBooks compares counters with flows over several processes.
 func (w *World) successorsBooks(t *testing.T, up, down *Flow, epoch uint64) {
 	t.Helper()
 	now := w.Total(t).Epoch
@@ -167,7 +167,7 @@ func (w *World) successorsBooks(t *testing.T, up, down *Flow, epoch uint64) {
 	w.bills(t, w.Alice, tally{}, tally{up.Sent() * (headers + FlowBytes), up.Sent(), down.Sent() * (headers + FlowBytes), down.Sent()})
 }
 
-// endsUnattended: time and quotas are up also when nobody is there to say so.
+// endsUnattended: time limits and quotas apply without a process.
 func (w *World) endsUnattended(t *testing.T, end func()) {
 	flow := w.Up(t, w.Alice)
 	flow.Begin()
@@ -194,7 +194,7 @@ func (w *World) endsUnattended(t *testing.T, end func()) {
 	}
 }
 
-// second: another gateway for the same interfaces is told so, and the first goes on.
+// second: another gateway for the same interfaces fails, and the first continues.
 func second(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	f := w.Up(t, w.Alice)
@@ -217,17 +217,17 @@ func second(t *testing.T, w *World) {
 	w.lists(t, w.Alice.Addr)
 }
 
-// footprint is all that a data path could leave of itself: without what counts by itself,
-// and what is the machine's, not a namespace's.
+// footprint lists everything that a data path could leave behind, without values that
+// change by themselves and state of the machine rather than the namespace.
 const footprint = `ip -d link; ip addr; ip rule; ip -6 rule; ip route show table all; ip maddr; ip netns
 for d in lan0 wan0; do tc qdisc show dev $d; tc filter show dev $d ingress; tc filter show dev $d egress; ethtool -k $d; cat /proc/sys/net/ipv4/conf/$d/*; done
 nft list ruleset; ls -R /sys/fs/bpf/$pins 2>/dev/null || :; cat /proc/net/packet /proc/net/netfilter/nfnetlink_queue 2>/dev/null || :
 sysctl -a -r '^net' 2>/dev/null | grep -v -e conntrack_count -e conntrack_max -e conntrack_buckets -e nf_log -e tcp_mem -e udp_mem -e random`
 
-// detachLeavesNothing: the machine is as it was, and forwards for everybody.
+// detachLeavesNothing: after detach the machine is as before, and forwards for everybody.
 func detachLeavesNothing(t *testing.T, w *World) {
 	look := func() string { return w.Router.Run(t, footprint, "pins="+tid(w.Router)) }
-	must(t, w.Detach()) // nothing there is no error
+	must(t, w.Detach()) // without anything to remove
 	for _, how := range []string{"closed", "killed", "closed twice"} {
 		before := look()
 		must(t, w.Open())
@@ -252,7 +252,7 @@ func detachLeavesNothing(t *testing.T, w *World) {
 			must(t, w.Close())
 		}
 		must(t, w.Detach())
-		must(t, w.Detach()) // twice is the same
+		must(t, w.Detach()) // a second call has no effect
 		if after := look(); after != before {
 			t.Errorf("%s: left behind (+) or taken away (-):\n%s", how, difference(before, after))
 		}
@@ -263,7 +263,7 @@ func detachLeavesNothing(t *testing.T, w *World) {
 	free.Passes(t, "detached: the machine forwards for everybody")
 }
 
-// difference is what two texts do not share, by line.
+// difference returns the lines in which two texts differ.
 func difference(before, after string) string {
 	count := map[string]int{}
 	for l := range strings.Lines(after) {
@@ -284,8 +284,8 @@ func difference(before, after string) string {
 	return out.String()
 }
 
-// detachWithoutLinks: a gateway whose interfaces are gone can be closed and
-// detached, and others made in their place be opened.
+// detachWithoutLinks: a gateway whose interfaces are gone can be closed and detached, and
+// opened again with new interfaces.
 func detachWithoutLinks(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.Router.Run(t, "ip link del lan0")
@@ -300,8 +300,8 @@ func detachWithoutLinks(t *testing.T, w *World) {
 	w.lists(t)
 }
 
-// interfacesMadeAgain: interfaces that come in the place of others, with their names
-// and addresses, are no way around, while nobody is there to see it.
+// interfacesMadeAgain: interfaces that replace others, with their names and addresses,
+// do not bypass the gateway while no process runs.
 func interfacesMadeAgain(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
@@ -346,9 +346,9 @@ func interfacesMadeAgain(t *testing.T, w *World) {
 	}
 }
 
-// rulesFlushed: who flushes all rules of the machine, as those do who load theirs anew,
-// does not open it for longer than it takes to notice, and takes nothing from the
-// admitted, nor from their bills.
+// rulesFlushed: flushing all rules of the machine, as programs do that load theirs anew,
+// opens the gateway no longer than the daemon takes to notice, and neither blocks
+// admitted clients nor loses their counts.
 func rulesFlushed(t *testing.T, w *World) {
 	if !w.path.Restores {
 		t.Log("it promises nothing of the kind")
@@ -387,7 +387,7 @@ func rulesFlushed(t *testing.T, w *World) {
 	down.Stops(t, "down after logout")
 }
 
-// makeAgain removes interfaces of the gateway and makes others in their place.
+// makeAgain removes interfaces of the gateway and creates new ones of the same names.
 func (w *World) makeAgain(t *testing.T, lan, wan bool) {
 	t.Helper()
 	if lan {

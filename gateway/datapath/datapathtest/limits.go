@@ -9,7 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// limits: admission ends by itself, and rates hold.
+// limits: admission ends by itself, and rate limits and quotas are enforced.
 var limits = []behaviour{
 	{"AdmissionEndsInTime", untilHolds, Shape{}},
 	{"QuotasHoldToThePacket", quotasHold, Shape{}},
@@ -18,7 +18,7 @@ var limits = []behaviour{
 	{"StreamsKeepTheirRate", streamsKeepRate, Shape{}},
 }
 
-// untilHolds: at the given time the client is before login again.
+// untilHolds: at the given time the client becomes unauthenticated.
 func untilHolds(t *testing.T, w *World) {
 	up, down := w.Up(t, w.Alice), w.Down(t, w.Alice)
 	up.Begin()
@@ -45,8 +45,8 @@ func untilHolds(t *testing.T, w *World) {
 	down.Stops(t, "with a time that was")
 }
 
-// passesUntil lets packets of flows pass for a time, and returns when that ends. A
-// machine too busy to send any within it is given twice the time, again and again.
+// passesUntil lets packets of flows pass for a time, and returns when that ends. If the
+// machine is too busy to send any within that time, it repeats with twice the time.
 func passesUntil(t *testing.T, lasts time.Duration, let func(end time.Time), flows ...*Flow) time.Time {
 	t.Helper()
 	for ; lasts < time.Minute; lasts *= 2 {
@@ -102,7 +102,7 @@ func quotasHold(t *testing.T, w *World) {
 			must(t, w.Set(w.Alice.client(admitted, func(e *datapath.Client) { e.Limits = c.limits(tallyOf(was)) })))
 			from, fromDown := up.Came(), down.Came()
 			up.Send(10)
-			// One direction after the other, as their sum is what counts.
+			// One direction after the other, because their sum counts.
 			w.judged(t, was, c.passed.upPackets, 10)
 			down.Send(10)
 			w.judged(t, was, c.passed.upPackets+c.passed.downPackets, 20)
@@ -117,7 +117,7 @@ func quotasHold(t *testing.T, w *World) {
 	}
 }
 
-// judged waits until so many of all packets passed and the rest was counted as
+// judged waits until passed of all packets have passed and the rest was counted as
 // dropped.
 func (w *World) judged(t *testing.T, since datapath.Counters, passed, of uint64) {
 	t.Helper()
@@ -131,14 +131,14 @@ func (w *World) judged(t *testing.T, since datapath.Counters, passed, of uint64)
 	})
 }
 
-// The rate of the limits' tests, and the packets that are offered: low enough for a
-// busy machine to offer thrice as much.
+// The rate of the limits' tests and the size of packets: low enough for a busy machine to
+// offer three times the rate.
 const (
 	rateBps   = 16_000_000
 	rateBytes = 1428 // bytes of IP packets
 )
 
-// bucket is a token bucket as it should be, that began full.
+// bucket is a reference token bucket that starts full.
 type bucket struct {
 	rate   float64       // bytes a second
 	burst  time.Duration // at this rate, when it is full
@@ -146,7 +146,7 @@ type bucket struct {
 	used   time.Time     // until when the rate is used up
 }
 
-// take has a packet pass, or not.
+// take lets a packet pass, or not.
 func (b *bucket) take(now time.Time, bytes float64) {
 	if full := now.Add(-b.burst); b.used.Before(full) {
 		b.used = full
@@ -157,8 +157,8 @@ func (b *bucket) take(now time.Time, bytes float64) {
 	}
 }
 
-// ratesHold offers thrice the rate and holds what passes against a token bucket
-// that began full.
+// ratesHold offers three times the rate and compares what passes with a token bucket that
+// starts full.
 func ratesHold(t *testing.T, w *World, upward bool) {
 	l := datapath.Limits{UpBps: rateBps}
 	f, idle := w.Up(t, w.Alice), w.Down(t, w.Alice)
@@ -168,11 +168,11 @@ func ratesHold(t *testing.T, w *World, upward bool) {
 	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Limits = l })))
 	offered := bucket{rate: rateBps / 8, burst: w.path.Burst}
 	began := time.Now()
-	// A machine that is busy may take long to offer more than the rate.
+	// A busy machine may take long to offer more than the rate.
 	for long := false; time.Since(began) < 1500*time.Millisecond || !long && w.Packets(t)["rate"] == 0; {
 		long = time.Since(began) > 15*time.Second
 		due := int(3 * offered.rate * time.Since(began).Seconds() / rateBytes)
-		for n := min(64, due-int(f.Sent())); n > 0; n-- { // never more at once than queues hold
+		for n := min(64, due-int(f.Sent())); n > 0; n-- { // never more at once than fits into queues
 			f.SendSized(rateBytes - headers)
 			offered.take(time.Now(), rateBytes)
 		}
@@ -191,14 +191,14 @@ func ratesHold(t *testing.T, w *World, upward bool) {
 	if w.Packets(t)["rate"] == 0 {
 		t.Error("no packet was counted as beyond its rate")
 	}
-	for range 6 { // the other way there is no limit
-		idle.Send(50) // never more than wait for a neighbour that is asked
+	for range 6 { // the other direction has no limit
+		idle.Send(50) // never more than wait for a neighbour's address
 		idle.Whole(t, "the other way")
 	}
 }
 
-// streamsKeepRate: a connection gets near its rate, and never beyond; those the
-// other way do not count.
+// streamsKeepRate: a connection nearly reaches its rate and never exceeds it; connections
+// in the other direction do not count.
 func streamsKeepRate(t *testing.T, w *World) {
 	must(t, w.Set(w.Alice.client(admitted, func(c *datapath.Client) { c.Limits = datapath.Limits{UpBps: rateBps, DownBps: rateBps} })))
 	x, y := w.NewStream(t, w.Alice, Server), w.NewStream(t, w.Alice, Server)
@@ -206,7 +206,7 @@ func streamsKeepRate(t *testing.T, w *World) {
 	x.Begin(x.Client)
 	y.Begin(y.Server)
 	share := func(bytes uint64, of time.Duration) float64 { return float64(bytes) / (of.Seconds() * rateBps / 8) }
-	for last, then := was, began; ; { // a busy machine keeps connections from their rate, for a while
+	for last, then := was, began; ; { // on a busy machine connections may miss their rate for a while
 		time.Sleep(2500 * time.Millisecond)
 		now, at := w.tally(t, w.Alice), time.Now()
 		most := (at.Sub(began)+w.path.Burst).Seconds()*rateBps/8 + 65536

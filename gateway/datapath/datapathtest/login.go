@@ -15,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// beforeLogin: what a client may do that is leased and no more.
+// beforeLogin: what a client with a lease but without a session may do.
 var beforeLogin = []behaviour{
 	{"ServicesBeforeLogin", machineBeforeLogin, Shape{}},
 	{"ServicesBeforeLoginBare", machineBeforeLogin, Shape{Bare: true}},
@@ -27,7 +27,7 @@ var beforeLogin = []behaviour{
 	{"DHCPComesThrough", dhcp, Shape{}},
 }
 
-// exchange sends a datagram and returns what comes back.
+// exchange sends a datagram and returns the answer.
 func exchange(s Station, to netip.AddrPort, text string) (string, error) {
 	var conn net.Conn
 	var err error
@@ -40,7 +40,7 @@ func exchange(s Station, to netip.AddrPort, text string) (string, error) {
 	}
 	defer conn.Close()
 	b := make([]byte, 2000)
-	for range 5 { // a datagram may be lost while a neighbour is asked
+	for range 5 { // a datagram may be lost during address resolution
 		if _, err = conn.Write([]byte(text)); err != nil {
 			return "", err
 		}
@@ -56,7 +56,7 @@ func exchange(s Station, to netip.AddrPort, text string) (string, error) {
 	return "", err
 }
 
-// isTimeout says whether nothing came in time, rather than a refusal.
+// isTimeout reports whether an error is a timeout, and not a refusal.
 func isTimeout(err error) bool {
 	var n net.Error
 	return errors.As(err, &n) && n.Timeout()
@@ -84,7 +84,7 @@ func machineBeforeLogin(t *testing.T, w *World) {
 	}
 }
 
-// talk connects, sends a text and returns what comes back, as long as the text.
+// talk connects, sends a text and returns an answer of the same length.
 func talk(s Station, to netip.AddrPort, text string) (string, error) {
 	c, err := dial(s.Space, s.Addr, to)
 	if err != nil {
@@ -100,13 +100,13 @@ func talk(s Station, to netip.AddrPort, text string) (string, error) {
 	return string(b[:n]), err
 }
 
-// get asks for a page at an address, of a host.
+// get requests a page from an address.
 func get(s Station, to netip.Addr) (string, error) {
 	return talk(s, netip.AddrPortFrom(to, 80), "GET / HTTP/1.1\r\nHost: www.example.org\r\nConnection: close\r\n\r\n")
 }
 
-// portal: HTTP for anywhere is answered by the portal, which sees the client's own
-// address, as that of the site; after login the site itself answers.
+// portal: HTTP to any address is answered by the portal, which sees the client's own
+// address and appears as the site; after login the site itself answers.
 func portal(t *testing.T, w *World) {
 	w.lease(t, w.Bob)
 	site := listen(t, w.Server, netip.AddrPortFrom(Server, 80))
@@ -117,7 +117,7 @@ func portal(t *testing.T, w *World) {
 			t.Errorf("HTTP for %s before login: %q, %v", to, got, err)
 		}
 	}
-	for range 50 { // one after the other, from as many ports
+	for range 50 { // one after the other, from different ports
 		if got, err := get(w.Bob, Server); !strings.Contains(got, "portal: ") || err != nil {
 			t.Fatalf("HTTP before login: %q, %v", got, err)
 		}
@@ -151,7 +151,7 @@ func answerAll(l net.Listener) {
 	}
 }
 
-// rejected: what may not pass is answered at once, so that nothing hangs.
+// rejected: packets that may not pass are answered at once, so that no program waits.
 func rejected(t *testing.T, w *World) {
 	w.lease(t, w.Bob)
 	for _, to := range []netip.Addr{Server, netip.MustParseAddr("203.0.113.80")} {
@@ -176,8 +176,8 @@ func rejected(t *testing.T, w *World) {
 	})
 }
 
-// garden: a prefix is open for as long as it was said, for all protocols, and no
-// longer; also for those that are in the middle of something.
+// garden: a prefix is open until its end and no longer, for all protocols, also for
+// existing connections.
 func garden(t *testing.T, w *World) {
 	w.lease(t, w.Bob)
 	const prefix = "198.51.100.0/25"
@@ -216,7 +216,7 @@ func garden(t *testing.T, w *World) {
 	}
 }
 
-// dhcp: a client without a lease reaches DHCP, whatever else it may.
+// dhcp: a client without a lease reaches DHCP, whatever its state.
 func dhcp(t *testing.T, w *World) {
 	message := func(id uint32) []byte {
 		b := make([]byte, 300)

@@ -19,11 +19,11 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// pathEnv names the path that a gateway's process is to run.
+// pathEnv names the path of a gateway's process.
 const pathEnv = "GATEWAY_TEST_PATH"
 
-// Process is the gateway's side of a test: a process that holds the data path and
-// does as it is told. It is replaced by Start after Kill.
+// Process is the gateway of a test: a process that has the data path and carries out
+// requests. After Kill, Start starts a new one.
 type Process struct {
 	router *netnstest.Space
 	path   Path
@@ -34,7 +34,7 @@ type Process struct {
 	logs logs
 }
 
-// logs is what all processes of a test printed.
+// logs is the output of all processes of a test.
 type logs struct {
 	mu   sync.Mutex
 	text strings.Builder // guarded by mu
@@ -67,7 +67,7 @@ func (p *Process) Start(t *testing.T) {
 	must(t, p.call("Begin", p.orders, new(Outcome)))
 }
 
-// Kill ends the process as nothing else can: it learns nothing of it.
+// Kill kills the process without notice.
 func (p *Process) Kill(t *testing.T) {
 	t.Helper()
 	must(t, p.cmd.Process.Kill())
@@ -90,8 +90,7 @@ func (p *Process) end(t *testing.T) {
 	}
 }
 
-// call asks the process for something. An Outcome that is an error is returned as
-// one.
+// call sends a request to the process. An Outcome that is an error is returned as one.
 func (p *Process) call(method string, arg, reply any) error {
 	if p.cmd == nil {
 		return errors.New("no process of the gateway is running")
@@ -111,7 +110,7 @@ func (p *Process) call(method string, arg, reply any) error {
 	return nil
 }
 
-// do asks the process for something that has no answer but an error.
+// do sends a request whose only answer is an error.
 func (p *Process) do(method string, arg any) error { return p.call(method, arg, new(Outcome)) }
 
 // Open opens the data path, and the gateway's services with it.
@@ -120,7 +119,7 @@ func (p *Process) Open() error { return p.do("Open", Nothing{}) }
 // Close closes data path and services; closed ones are no error.
 func (p *Process) Close() error { return p.do("Close", Nothing{}) }
 
-// Detach takes what the data path left out of the kernel.
+// Detach removes what the data path left in the kernel.
 func (p *Process) Detach() error { return p.do("Detach", Nothing{}) }
 
 // Set sets clients one after the other.
@@ -155,26 +154,26 @@ func (p *Process) Clients(t *testing.T) (a []netip.Addr) {
 	return a
 }
 
-// Packets counts packets by what became of them.
+// Packets counts packets by outcome.
 func (p *Process) Packets(t *testing.T) (n map[string]uint64) {
 	t.Helper()
 	must(t, p.call("Packets", Nothing{}, &n))
 	return n
 }
 
-// Forwarding is how packets are forwarded at the moment, in a word.
+// Forwarding names the present way of forwarding, in one word.
 func (p *Process) Forwarding(t *testing.T) (word string) {
 	t.Helper()
 	must(t, p.call("Forwarding", Nothing{}, &word))
 	return word
 }
 
-// Seen is what the gateway's other parts saw.
+// Seen returns what the gateway's other parts saw.
 func (p *Process) Seen(t *testing.T) (s Sightings) {
 	t.Helper()
 	must(t, p.call("Seen", Nothing{}, &s))
 	return s
 }
 
-// forwarded counts packets of admitted clients that were sent on, whoever did it.
+// forwarded counts admitted clients' packets that were forwarded by either way.
 func forwarded(n map[string]uint64) uint64 { return n["forwarded"] + n["stack"] }

@@ -12,7 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// routing: the gateway is a router like any other.
+// routing: the gateway behaves like any router.
 var routing = []behaviour{
 	{"ARouterBetween", aRouterBetween, Shape{}},
 	{"ICMPErrorsAppear", icmpErrors, Shape{}},
@@ -21,8 +21,8 @@ var routing = []behaviour{
 	{"NATAndFirewalls", natAndFirewalls, Shape{}},
 }
 
-// aRouterBetween: one less to live, the router's own MAC addresses, and nothing
-// else changed.
+// aRouterBetween: TTL decremented, the router's own MAC addresses, and nothing else
+// changed.
 func aRouterBetween(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	lan, server := NewWire(t, w.Alice.Space, clientLink), NewWire(t, w.Server, serverLink)
@@ -48,7 +48,7 @@ func aRouterBetween(t *testing.T, w *World) {
 			c.from.Send(t, sent)
 			c.to.await(t, seen, text)
 			for _, f := range c.to.Frames()[seen:] {
-				if bytes.Contains(f, []byte(text)) && f[14] == 0x45 && f[23] == 17 { // not the ICMP error that cites it
+				if bytes.Contains(f, []byte(text)) && f[14] == 0x45 && f[23] == 17 { // not the ICMP error that quotes it
 					same(t, text, f, forwardedFrame(sent, c.source, c.target))
 				}
 			}
@@ -56,7 +56,7 @@ func aRouterBetween(t *testing.T, w *World) {
 	}
 }
 
-// forwardedFrame is a frame as a router sends it on.
+// forwardedFrame returns a frame as a router forwards it.
 func forwardedFrame(in []byte, from, to datapath.MAC) []byte {
 	out := bytes.Clone(in)
 	copy(out, to[:])
@@ -65,7 +65,7 @@ func forwardedFrame(in []byte, from, to datapath.MAC) []byte {
 	return resum(out)
 }
 
-// same wants bytes to be those expected.
+// same compares bytes.
 func same(t *testing.T, what string, got, want []byte) {
 	t.Helper()
 	if !bytes.Equal(got, want) {
@@ -73,7 +73,7 @@ func same(t *testing.T, what string, got, want []byte) {
 	}
 }
 
-// icmpErrors: what a router must answer, somebody answers, from its address.
+// icmpErrors: ICMP errors that a router must send are sent, from its address.
 func icmpErrors(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
@@ -88,8 +88,8 @@ func icmpErrors(t *testing.T, w *World) {
 	says(t, w.Alice.Space, "ping -c 1 -W 5 192.0.2.2", "ttl=63")
 }
 
-// pathMTU: connections cross a shorter link, in either direction, and each end hears
-// of it. Clients do not say how little they can take.
+// pathMTU: connections cross a link with a smaller MTU, in either direction, and each end
+// gets the ICMP error. Clients do not announce a smaller segment size.
 func pathMTU(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	lan := func(mtu string) {
@@ -122,9 +122,9 @@ func pathMTU(t *testing.T, w *World) {
 	})
 }
 
-// followsNetwork changes what next hops are made of under traffic.
+// followsNetwork changes next hops under traffic.
 func followsNetwork(t *testing.T, w *World) {
-	// Neighbours are asked again after a second, not after half a minute.
+	// Neighbours are resolved again after a second, not after half a minute.
 	w.Router.Run(t, `cd /proc/sys/net/ipv4/neigh/wan0; echo 500 >base_reachable_time_ms; echo 1 >delay_first_probe_time; echo 100 >retrans_time_ms`)
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
@@ -161,8 +161,8 @@ func followsNetwork(t *testing.T, w *World) {
 	}
 }
 
-// natAndFirewalls: the machine's rules apply, clients are billed all the same, and
-// no rule opens the gateway to strangers.
+// natAndFirewalls: the machine's rules apply, clients are counted all the same, and no
+// rule admits unauthenticated clients.
 func natAndFirewalls(t *testing.T, w *World) {
 	if !w.path.Netfilter {
 		t.Log("it promises to pass netfilter by")
@@ -182,7 +182,7 @@ table ip filter {
 	chain forward { type filter hook forward priority filter; udp dport 9999 drop; }
 }
 end`)
-	netnstest.Await(t, "masquerading", func() error { // for good: rules may be looked at a moment later
+	netnstest.Await(t, "masquerading", func() error { // repeatedly, because rules may be read a moment later
 		if out, err := w.Alice.Try("ping -c 5 -i 0.01 -W 1 192.0.2.2"); err != nil || !strings.Contains(out, "5 received") {
 			return errors.New(out)
 		}
@@ -211,8 +211,8 @@ end`)
 	})
 }
 
-// hairpin sends to a port of the WAN's address that is Bob's, from outside and
-// from the LAN: it reaches him while he is admitted.
+// hairpin sends to a port of the WAN's address that is forwarded to Bob, from outside and
+// from the LAN: packets reach him while he is admitted.
 func (w *World) hairpin(t *testing.T) {
 	bob := NewWire(t, w.Bob.Space, clientLink)
 	send := func(s *netnstest.Space, text string) {
@@ -222,7 +222,7 @@ func (w *World) hairpin(t *testing.T) {
 		must(t, err)
 		defer conn.Close()
 		for range 3 {
-			conn.Write([]byte(text)) // who gets it does not listen there, and says so
+			conn.Write([]byte(text)) // the receiver does not listen there and sends an error
 		}
 	}
 	send(w.Server, "from outside")

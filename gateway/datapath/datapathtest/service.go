@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Service is what a gateway's process does for its test (net/rpc).
+// Service is the RPC service of a gateway's process (net/rpc).
 type Service struct {
 	path   Path
 	config Config
@@ -28,52 +28,52 @@ type Service struct {
 	seen   Sightings // guarded by mu
 }
 
-// Nothing is the argument of what needs none.
+// Nothing is the argument of methods without one.
 type Nothing struct{}
 
-// Orders are what a process is told first: what its Config is to be.
+// Orders configure a process.
 type Orders struct {
 	Prefix netip.Prefix
 	PinDir string
 	Learn  bool // with a Newcomer
-	// Welcome has Newcomer let everyone in, as by a lease.
+	// Welcome has Newcomer admit every client, as by a lease.
 	Welcome bool
 }
 
-// Door is a prefix of the walled garden, and until when it is open.
+// Door is a prefix of the walled garden, with its end.
 type Door struct {
 	Prefix netip.Prefix
 	Until  time.Time
 }
 
-// Newcomer is a client that nobody leased an address to.
+// Newcomer is a client with an address that was not leased.
 type Newcomer struct {
 	Addr netip.Addr
 	MAC  datapath.MAC
 }
 
-// Sightings are what the gateway's parts beside the data path saw.
+// Sightings are what the gateway's parts other than the data path saw.
 type Sightings struct {
 	Newcomers []Newcomer
-	// DHCP has the transaction IDs of clients' DHCP messages, as a packet socket and
-	// as a UDP socket on the LAN interface saw them, and as Requests did.
+	// DHCP transaction IDs of clients' messages, as a packet socket, a UDP socket on the
+	// LAN interface, and Requests received them.
 	PacketDHCP, SocketDHCP, FrameDHCP map[uint32]int
 }
 
-// Outcome is an error on its way through a socket.
+// Outcome is an error that net/rpc can transport.
 type Outcome struct {
 	Text string // "": none
 	Busy bool
 }
 
-// from takes an error as net/rpc can carry it.
+// from converts an error.
 func (o *Outcome) from(err error) {
 	if err != nil {
 		*o = Outcome{err.Error(), errors.Is(err, datapath.ErrBusy)}
 	}
 }
 
-// err is what the other side took.
+// err returns the error that the process returned.
 func (o *Outcome) err() error {
 	switch {
 	case o.Text == "":
@@ -84,7 +84,7 @@ func (o *Outcome) err() error {
 	return errors.New(o.Text)
 }
 
-// serve is the process's life: it ends with the socket.
+// serve runs the process until the socket is closed.
 func serve(p Path) {
 	if err := ownSys(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -103,8 +103,8 @@ func serve(p Path) {
 	os.Exit(0)
 }
 
-// ownSys gives the process a /sys that shows its own interfaces, with the bpffs
-// that all of the test's processes share.
+// ownSys gives the process a /sys with its own interfaces, and the bpffs that all of the
+// test's processes share.
 func ownSys() error {
 	const bpffs, kept = "/sys/fs/bpf", "/run/bpf"
 	if err := os.MkdirAll(kept, 0o700); err != nil {
@@ -126,7 +126,7 @@ func ownSys() error {
 	return nil
 }
 
-// Begin takes the orders.
+// Begin configures the process.
 func (s *Service) Begin(o Orders, out *Outcome) error {
 	s.config = Config{
 		LAN: lanLink, WAN: wanLink, Prefix: o.Prefix, Gateway: Gateway, PortalPorts: []uint16{portalPort}, PinDir: o.PinDir,
@@ -148,7 +148,7 @@ func (s *Service) Begin(o Orders, out *Outcome) error {
 	return nil
 }
 
-// Open opens the data path, then what clients find behind it.
+// Open opens the data path, then the services behind it.
 func (s *Service) Open(_ Nothing, out *Outcome) error {
 	dp, err := s.path.Open(s.config)
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *Service) Close(_ Nothing, out *Outcome) error {
 	return nil
 }
 
-// Detach takes everything out.
+// Detach removes everything.
 func (s *Service) Detach(_ Nothing, out *Outcome) error {
 	locks, err := datapath.Lock(s.config.LAN, s.config.WAN)
 	if err == nil {
@@ -188,7 +188,7 @@ func (s *Service) Detach(_ Nothing, out *Outcome) error {
 	return nil
 }
 
-// opened is the data path, for what needs one.
+// opened returns the data path, or an error if it is closed.
 func (s *Service) opened() (Datapath, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,7 +259,7 @@ func (s *Service) Clients(_ Nothing, a *[]netip.Addr) error {
 	return err
 }
 
-// Packets counts packets by what became of them.
+// Packets counts packets by outcome.
 func (s *Service) Packets(_ Nothing, n *map[string]uint64) error {
 	dp, err := s.opened()
 	if err == nil {
@@ -268,7 +268,7 @@ func (s *Service) Packets(_ Nothing, n *map[string]uint64) error {
 	return err
 }
 
-// Forwarding tells how packets are forwarded.
+// Forwarding returns the present way of forwarding.
 func (s *Service) Forwarding(_ Nothing, word *string) error {
 	dp, err := s.opened()
 	if err == nil {
@@ -277,7 +277,7 @@ func (s *Service) Forwarding(_ Nothing, word *string) error {
 	return err
 }
 
-// Seen tells what the other parts saw.
+// Seen returns what the other parts saw.
 func (s *Service) Seen(_ Nothing, out *Sightings) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

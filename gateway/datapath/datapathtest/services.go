@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ports of the gateway's machine. Nobody before login may reach machinePort.
+// Ports of the gateway's machine. Unauthenticated clients may not reach machinePort.
 const (
 	portalPort  = 8080
 	dnsPort     = 53
@@ -24,20 +24,19 @@ const (
 	dhcpPort    = 67
 )
 
-// services are what clients find at the gateway: a portal that says who it
-// thinks its guest is, DNS ports that send back what they get, another program of
-// the machine's, and those who want to see DHCP.
+// services are what clients find at the gateway: a portal that answers with the client's
+// address, DNS ports that echo, another program of the machine, and receivers of DHCP.
 type services struct {
 	closers []io.Closer
 	running sync.WaitGroup
 }
 
-// introducer is a data path that must be shown the portal's socket.
+// introducer is a data path that needs the portal's socket.
 type introducer interface {
 	Portal(listener syscall.Conn) error
 }
 
-// listen opens what clients reach on the gateway.
+// listen opens the services that clients reach on the gateway.
 func (s *Service) listen(dp Datapath) (_ *services, err error) {
 	v := &services{}
 	defer func() {
@@ -74,7 +73,7 @@ func (s *Service) listen(dp Datapath) (_ *services, err error) {
 	return v, errors.Join(v.watchDHCP(s), v.hearDHCP(s, dp))
 }
 
-// tcp listens with a socket that a data path can give foreign connections to.
+// tcp listens with a socket to which a data path can hand captured connections.
 func (v *services) tcp(at netip.AddrPort) (net.Listener, error) {
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1) })
@@ -89,7 +88,7 @@ func (v *services) tcp(at netip.AddrPort) (net.Listener, error) {
 	return l, nil
 }
 
-// echoAll sends every connection back what it sends.
+// echoAll echoes on every connection.
 func echoAll(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -100,7 +99,7 @@ func echoAll(l net.Listener) {
 	}
 }
 
-// answer sends every datagram back.
+// answer echoes every datagram.
 func answer(c *net.UDPConn) {
 	b := make([]byte, 2000)
 	for {
@@ -145,7 +144,7 @@ func (v *services) watchDHCP(s *Service) error {
 	return nil
 }
 
-// hearDHCP counts what the data path hands over.
+// hearDHCP counts the requests from the data path.
 func (v *services) hearDHCP(s *Service, dp Datapath) error {
 	if s.path.Requests == nil {
 		return nil
@@ -170,7 +169,7 @@ func (v *services) hearDHCP(s *Service, dp Datapath) error {
 	return nil
 }
 
-// count notes a DHCP message's transaction ID.
+// count records a DHCP message's transaction ID.
 func (s *Service) count(in map[uint32]int, message []byte) {
 	if len(message) < 8 {
 		return
@@ -180,7 +179,7 @@ func (s *Service) count(in map[uint32]int, message []byte) {
 	in[binary.BigEndian.Uint32(message[4:])]++
 }
 
-// each reads from a socket until it is closed; its interface may go down meanwhile.
+// each reads from a socket until it is closed, also while its interface is down.
 func each(c net.PacketConn, f func([]byte)) {
 	b := make([]byte, 1<<16)
 	for {
@@ -194,7 +193,7 @@ func each(c net.PacketConn, f func([]byte)) {
 	}
 }
 
-// close ends them and waits.
+// close closes all services and waits.
 func (v *services) close() error {
 	var errs []error
 	for _, c := range v.closers {

@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// strangers: nobody passes but the admitted.
+// strangers: only packets of admitted clients pass.
 var strangers = []behaviour{
 	{"NothingOfStrangersLeaves", nothingLeaves, Shape{}},
 	{"NothingReachesStrangers", nothingComes, Shape{}},
@@ -33,30 +33,30 @@ var strangers = []behaviour{
 // attempt is a frame that must not be forwarded.
 type attempt struct {
 	frame []byte
-	// reasons are the words it may be counted by, "-" for none: where a kernel may
-	// have thrown it away before any data path saw it. With a "+" others may be
-	// counted beside it: what the sender's kernel says to answers.
+	// reasons are the names under which the frame may be counted, "-" for none: a kernel
+	// may drop it before a data path receives it. With a "+" others may be counted too,
+	// for what the sender's kernel replies to answers.
 	reasons string
 }
 
-// knock sends attempts from a wire, sees each counted, and shows that the far wire
-// gets nothing but the marks of an admitted client.
+// knock sends attempts from a wire, waits until each is counted, and checks that the far
+// wire gets only the marks of an admitted client.
 func (w *World) knock(t *testing.T, from, far *Wire, attempts map[string]attempt, marks *Flow) {
 	t.Helper()
 	first, began, sent := len(far.Frames()), forwarded(w.Packets(t)), marks.Sent()
 	for name, a := range attempts {
-		w.mark(t, marks, 1) // so that the way is known, and as short as can be
+		w.mark(t, marks, 1) // so that neighbours are resolved and the path is as short as possible
 		before := w.Packets(t)
 		from.Send(t, a.frame)
 		reasons := strings.Fields(a.reasons)
 		if slices.Contains(reasons, "-") {
-			time.Sleep(10 * time.Millisecond) // it may be judged by another thread than the next
+			time.Sleep(10 * time.Millisecond) // another thread may judge it than the next one
 			continue
 		}
 		w.counted(t, name, before, reasons)
 	}
 	w.mark(t, marks, 20)
-	time.Sleep(50 * time.Millisecond) // for what took another queue
+	time.Sleep(50 * time.Millisecond) // for packets in other queues
 	for _, f := range far.Frames()[first:] {
 		if !isMark(f) && !isARP(f) {
 			t.Errorf("this came through:\n%s", anatomy(f))
@@ -70,7 +70,7 @@ func (w *World) knock(t *testing.T, from, far *Wire, attempts map[string]attempt
 	})
 }
 
-// mark sends packets that must come, and waits for them.
+// mark sends packets that must arrive, and waits for them.
 func (w *World) mark(t *testing.T, marks *Flow, n int) {
 	t.Helper()
 	marks.Send(n)
@@ -100,11 +100,11 @@ func (w *World) counted(t *testing.T, name string, before map[string]uint64, rea
 	t.Errorf("%s: not counted as %s: before %v, after %v", name, strings.Join(reasons, " or "), before, after)
 }
 
-// isARP says whether a frame is of ARP.
+// isARP reports whether a frame is ARP.
 func isARP(f []byte) bool { return len(f) > 14 && binary.BigEndian.Uint16(f[12:]) == 0x0806 }
 
-// isMark knows Flow's packets by their length and their zeros behind the number,
-// also where several were aggregated.
+// isMark recognises Flow's packets by their length and the zeros after the number, also
+// when several were aggregated.
 func isMark(f []byte) bool {
 	const number = 14 + 20 + 8
 	if len(f) < number+FlowBytes || (len(f)-number)%FlowBytes != 0 {
@@ -118,7 +118,7 @@ func isMark(f []byte) bool {
 	return true
 }
 
-// nothingLeaves: whatever a client sends that is not admitted stays in the LAN.
+// nothingLeaves: packets of unauthenticated clients stay in the LAN.
 func nothingLeaves(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)
@@ -146,8 +146,8 @@ func nothingLeaves(t *testing.T, w *World) {
 	}
 }
 
-// pretend has one without a lease send to an admitted client in the name of hosts
-// elsewhere: the gateway does not hand it on as theirs.
+// pretend has a station without a lease send to an admitted client with source addresses
+// of remote hosts: the gateway does not forward these packets.
 func (w *World) pretend(t *testing.T, marks *Flow) {
 	near, alice := NewWire(t, w.Intruder.Space, clientLink), NewWire(t, w.Alice.Space, clientLink)
 	before := w.Counters(t, w.Alice.Addr)
@@ -156,7 +156,7 @@ func (w *World) pretend(t *testing.T, marks *Flow) {
 		near.Send(t, UDP(443, as, to), TCP(443, as, to))
 	}
 	w.mark(t, marks, 20)
-	time.Sleep(50 * time.Millisecond) // for what took another queue
+	time.Sleep(50 * time.Millisecond) // for packets in other queues
 	for _, f := range alice.Frames() {
 		if bytes.HasPrefix(f, w.Alice.MAC[:]) && !isMark(f) && !isARP(f) {
 			t.Errorf("this reached her:\n%s", anatomy(f))
@@ -167,7 +167,7 @@ func (w *World) pretend(t *testing.T, marks *Flow) {
 	}
 }
 
-// unleased are frames of one who has no lease.
+// unleased returns frames of a station without a lease.
 func unleased(w *World) map[string]attempt {
 	own := By(w.Intruder)
 	from := func(a string) func(*Frame) { return From(netip.MustParseAddr(a), w.Intruder.MAC) }
@@ -202,7 +202,7 @@ func unleased(w *World) map[string]attempt {
 	}
 }
 
-// spoofed are frames of one who uses Alice's address.
+// spoofed returns frames of a station that uses Alice's address.
 func spoofed(w *World) map[string]attempt {
 	alice := From(w.Alice.Addr, w.Intruder.MAC)
 	near := From(w.Alice.Addr, datapath.MAC{2, 1, 0, 0, 0, 10})
@@ -216,7 +216,7 @@ func spoofed(w *World) map[string]attempt {
 	}
 }
 
-// unadmitted are frames of a client before login.
+// unadmitted returns frames of a client before login.
 func unadmitted(w *World) map[string]attempt {
 	bob := By(w.Bob)
 	to := func(a string) func(*Frame) { return To(netip.MustParseAddr(a)) }
@@ -237,8 +237,8 @@ func unadmitted(w *World) map[string]attempt {
 	}
 }
 
-// misled are frames of a client that is admitted which still are not to be
-// forwarded (RFC 1812, 5.3.4; and another network's).
+// misled returns frames of an admitted client that must not be forwarded (RFC 1812,
+// 5.3.4; and frames of another network).
 func misled(w *World) map[string]attempt {
 	alice := By(w.Alice)
 	return map[string]attempt{
@@ -251,7 +251,7 @@ func misled(w *World) map[string]attempt {
 	}
 }
 
-// nothingComes: from the WAN nothing reaches those who are not admitted.
+// nothingComes: packets from the WAN do not reach unauthenticated clients.
 func nothingComes(t *testing.T, w *World) {
 	w.admit(t, w.Alice)
 	w.lease(t, w.Bob)

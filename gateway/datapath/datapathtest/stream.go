@@ -18,7 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// patience bounds what a test waits for an answer that must come.
+// patience bounds how long a test waits for an answer.
 const patience = 15 * time.Second
 
 // dial connects from an address of a namespace.
@@ -53,20 +53,20 @@ func listen(t *testing.T, s *netnstest.Space, at netip.AddrPort) net.Listener {
 	return l
 }
 
-// Stream is a TCP connection through the gateway: both of its ends.
+// Stream is both ends of a TCP connection through the gateway.
 type Stream struct {
 	Client, Server *net.TCPConn
-	came           atomic.Uint64 // bytes, at either end
+	came           atomic.Uint64 // bytes received at either end
 	running        sync.WaitGroup
 }
 
-// NewStream connects a station to an address of the server's.
+// NewStream connects a station to an address of the server.
 func (w *World) NewStream(t *testing.T, s Station, to netip.Addr) *Stream {
 	t.Helper()
 	return w.NewStreamTo(t, s, netip.AddrPortFrom(to, 0))
 }
 
-// NewStreamTo is NewStream to a port, which nobody else listens to.
+// NewStreamTo is NewStream to a port without another listener.
 func (w *World) NewStreamTo(t *testing.T, s Station, to netip.AddrPort) *Stream {
 	t.Helper()
 	l := listen(t, w.Server, to)
@@ -94,10 +94,10 @@ type counting struct{ n *atomic.Uint64 }
 // Write implements io.Writer.
 func (c counting) Write(b []byte) (int, error) { c.n.Add(uint64(len(b))); return len(b), nil }
 
-// Came is how many bytes arrived at both ends together.
+// Came returns how many bytes arrived at both ends together.
 func (x *Stream) Came() uint64 { return x.came.Load() }
 
-// Carry sends bytes from one end and waits until they have come.
+// Carry sends bytes from one end and waits until they have arrived.
 func (x *Stream) Carry(t *testing.T, from *net.TCPConn, bytes int) {
 	t.Helper()
 	want := x.Came() + uint64(bytes)
@@ -123,7 +123,7 @@ func (x *Stream) Begin(from *net.TCPConn) {
 	})
 }
 
-// Passes waits until more bytes come.
+// Passes waits until more bytes arrive.
 func (x *Stream) Passes(t *testing.T, what string) {
 	t.Helper()
 	from := x.Came()
@@ -135,8 +135,8 @@ func (x *Stream) Passes(t *testing.T, what string) {
 	})
 }
 
-// stopped shows that what connections send from now on does not come: only what was
-// under way.
+// stopped checks that what connections send after the call does not arrive, except what
+// was in flight.
 func stopped(t *testing.T, what string, all ...*Stream) {
 	t.Helper()
 	count := func() (n []uint64) {
@@ -146,7 +146,7 @@ func stopped(t *testing.T, what string, all ...*Stream) {
 		return n
 	}
 	var from []uint64
-	netnstest.Await(t, "the last bytes: "+what, func() error { // what was under way comes first
+	netnstest.Await(t, "the last bytes: "+what, func() error { // what was in flight arrives first
 		from = count()
 		time.Sleep(250 * time.Millisecond)
 		if now := count(); !slices.Equal(now, from) {
@@ -162,7 +162,7 @@ func stopped(t *testing.T, what string, all ...*Stream) {
 	}
 }
 
-// info is the kernel's account of a connection's end.
+// info returns the kernel's statistics of a connection's end.
 func info(t *testing.T, c *net.TCPConn) *unix.TCPInfo {
 	t.Helper()
 	rc, err := c.SyscallConn()

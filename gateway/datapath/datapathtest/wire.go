@@ -15,8 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// Wire is an interface of a namespace: every frame that comes in is kept, and any
-// can be sent.
+// Wire is an interface of a namespace that records every arriving frame and can send any
+// frame.
 type Wire struct {
 	fd      int
 	running sync.WaitGroup
@@ -63,7 +63,7 @@ func (w *Wire) open(link string) error {
 	)
 }
 
-// read keeps every frame that comes in, until the socket is closed.
+// read records every arriving frame until the socket is closed.
 func (w *Wire) read() {
 	b := make([]byte, 1<<17)
 	for {
@@ -80,7 +80,7 @@ func (w *Wire) read() {
 	}
 }
 
-// Send sends frames as they are.
+// Send sends frames unchanged.
 func (w *Wire) Send(t *testing.T, frames ...[]byte) {
 	t.Helper()
 	for _, f := range frames {
@@ -90,14 +90,14 @@ func (w *Wire) Send(t *testing.T, frames ...[]byte) {
 	}
 }
 
-// Frames are those that came so far.
+// Frames returns the recorded frames.
 func (w *Wire) Frames() [][]byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.frames[:len(w.frames):len(w.frames)]
 }
 
-// holding counts the frames with a text in them.
+// holding counts the frames that contain a text.
 func holding(frames [][]byte, text string) (n int) {
 	for _, f := range frames {
 		if bytes.Contains(f, []byte(text)) {
@@ -107,7 +107,7 @@ func holding(frames [][]byte, text string) (n int) {
 	return n
 }
 
-// await waits for a frame with a text that comes after the first n.
+// await waits for a frame with a text after the first n frames.
 func (w *Wire) await(t *testing.T, after int, text string) {
 	t.Helper()
 	netnstest.Await(t, "a frame with "+text, func() error {
@@ -118,7 +118,7 @@ func (w *Wire) await(t *testing.T, after int, text string) {
 	})
 }
 
-// anatomy is a frame in words, for messages of tests.
+// anatomy describes a frame for test messages.
 func anatomy(frame []byte) string {
 	return gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.Default).String()
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// Addresses of a World. The server has all of the WAN's but RouterWAN.
+// Addresses of a World. The server has all of the WAN's except RouterWAN.
 var (
 	Gateway   = netip.MustParseAddr("10.1.0.1")
 	RouterWAN = netip.MustParseAddr("192.0.2.1")
@@ -24,7 +24,7 @@ var (
 	ServerMAC = datapath.MAC{2, 0, 0, 0, 2, 2}
 )
 
-// defaultLAN is the LAN's network, unless a shape says otherwise.
+// defaultLAN is the LAN's network, unless a shape has another.
 var defaultLAN = netip.MustParsePrefix("10.1.0.0/24")
 
 // Interfaces of the gateway and of its neighbours.
@@ -41,9 +41,9 @@ type Station struct {
 	MAC  datapath.MAC
 }
 
-// World is a gateway with clients on one side and a server on the other. The
-// clients are on a hub: each hears what is sent to any. Alice and Bob are clients;
-// the intruder has an address nobody leased.
+// World is a gateway with clients on one side and a server on the other. The clients are
+// on a hub, where each receives every frame. Alice and Bob are clients; the intruder has
+// an address that was not leased.
 type World struct {
 	path                 Path
 	prefix               netip.Prefix
@@ -55,8 +55,7 @@ type World struct {
 	*Process             // the gateway's
 }
 
-// NewWorld makes a network and opens the data path in it, closed and detached with
-// the test.
+// NewWorld creates a network and opens the data path in it; both end with the test.
 func NewWorld(t *testing.T, p Path, s Shape) *World {
 	t.Helper()
 	w := &World{path: p, prefix: s.Prefix, bare: s.Bare, Router: netnstest.NewSpace(t), Server: netnstest.NewSpace(t)}
@@ -108,20 +107,20 @@ ip addr add 192.0.2.2/24 dev s0; ip addr add 192.0.2.3/24 dev s0; ip route add d
 	w.Router.Run(t, netnstest.Up+`ip route add default via 192.0.2.2; up wan0`)
 }
 
-// plug makes an interface a port of the hub's that forwards.
+// plug makes an interface a forwarding port of the hub.
 const plug = `ip link set $port master br0 up; until bridge link show dev $port | grep -q "state forwarding"; do sleep 0.01; done`
 
-// quiet keeps a namespace's kernel from talking by itself.
+// quiet keeps a namespace's kernel from sending packets on its own.
 const quiet = `sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1 net.ipv4.ip_forward=0
 `
 
-// tid is a namespace as ip(8) takes it.
+// tid identifies a namespace for ip(8).
 func tid(s *netnstest.Space) string { return fmt.Sprint(s.TID()) }
 
-// pinDir is a folder of this network alone, for as long as its namespace lives.
+// pinDir is a folder for this network alone.
 func pinDir(router *netnstest.Space) string { return "/sys/fs/bpf/" + tid(router) }
 
-// bits is the LAN's length for a script's environment.
+// bits is the LAN's prefix length for a script's environment.
 func (w *World) bits() string { return fmt.Sprintf("bits=%d", w.prefix.Bits()) }
 
 // station plugs a client into the hub: 10.1.0.N with the MAC address 02:…:N.
@@ -135,10 +134,10 @@ ip addr add $addr/$bits dev c0; ip link set c0 up`, "mac="+hw(s.MAC).String(), f
 	return s
 }
 
-// hw is a MAC address as packages of the network want it.
+// hw converts a MAC address for network packages.
 func hw(m datapath.MAC) net.HardwareAddr { return net.HardwareAddr(m[:]) }
 
-// client is the station's entry, before login unless changed.
+// client returns the station's entry, unauthenticated unless changed.
 func (s Station) client(how ...func(*datapath.Client)) datapath.Client {
 	c := datapath.Client{Addr: s.Addr, MAC: s.MAC}
 	for _, h := range how {
@@ -147,10 +146,10 @@ func (s Station) client(how ...func(*datapath.Client)) datapath.Client {
 	return c
 }
 
-// admitted makes a client's entry that of one who is let in.
+// admitted makes an entry that of an admitted client.
 func admitted(c *datapath.Client) { c.Admitted = true }
 
-// lease makes stations known; admit lets them in.
+// lease sets stations as known clients; admit also admits them.
 func (w *World) lease(t *testing.T, stations ...Station) {
 	t.Helper()
 	for _, s := range stations {
@@ -173,7 +172,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// says fails the test unless a script, which may fail, prints a text.
+// says fails the test unless a script, which may fail, prints the text.
 func says(t *testing.T, s *netnstest.Space, script, text string) {
 	t.Helper()
 	if out, _ := s.Try(script); !strings.Contains(out, text) {

@@ -17,7 +17,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 )
 
-// hook is a place a program is attached to.
+// hook is the attachment point of a program.
 type hook struct {
 	name   string
 	dev    *net.Interface
@@ -25,14 +25,14 @@ type hook struct {
 	egress bool
 }
 
-// hooks are the programs' places: the way in first, so that nothing is forwarded
-// that was not looked at.
+// hooks lists the programs' attachment points: ingress first, so that no packet is
+// forwarded without having been judged.
 func (d *Datapath) hooks(lan, wan *net.Interface) []hook {
 	return []hook{{"lan_in", lan, d.objs.LanIn, false}, {"lan_out", lan, d.objs.LanOut, true}, {"wan_in", wan, d.objs.WanIn, false}}
 }
 
-// attach puts a program in its place. A predecessor's is replaced in one step:
-// each packet meets the old or the new one.
+// attach attaches a program. It replaces a former daemon's program in one step: each packet
+// meets the old or the new one.
 func (d *Datapath) attach(h hook) error {
 	err := ebpf.ErrNotSupported
 	if !d.cfg.clsact {
@@ -53,9 +53,9 @@ func (d *Datapath) attach(h hook) error {
 	return nil
 }
 
-// detach takes a program away, if it is there, whoever pinned it.
+// detach detaches a program, if it is attached, whoever pinned it.
 func (h hook) detach(dir string) error {
-	err := os.Remove(filepath.Join(dir, "link_"+h.name)) // the link's last reference
+	err := os.Remove(filepath.Join(dir, "link_"+h.name)) // the last reference to the link
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
@@ -72,7 +72,7 @@ func (h hook) detach(dir string) error {
 	return nil
 }
 
-// tcx attaches by a link of kernel 6.6 or newer, pinned.
+// tcx attaches with a pinned link, on kernel 6.6 or newer.
 func (h hook) tcx(dir string) error {
 	pin := filepath.Join(dir, "link_"+h.name)
 	old, err := link.LoadPinnedLink(pin, nil)
@@ -82,7 +82,7 @@ func (h hook) tcx(dir string) error {
 		if h.holds(old) {
 			return old.Update(h.prog)
 		}
-		// Of an interface that is gone, or another one.
+		// The link belongs to an interface that is gone, or to another one.
 		if err := old.Unpin(); err != nil {
 			return fmt.Errorf("removing the pin of its former place: %w", err)
 		}
@@ -97,7 +97,7 @@ func (h hook) tcx(dir string) error {
 	return l.Pin(pin)
 }
 
-// where is a hook's side of its interface, as tcx names it.
+// where returns a hook's direction for tcx.
 func (h hook) where() ebpf.AttachType {
 	if h.egress {
 		return ebpf.AttachTCXEgress
@@ -105,7 +105,7 @@ func (h hook) where() ebpf.AttachType {
 	return ebpf.AttachTCXIngress
 }
 
-// attachLookup has the stack ask portal_lookup in this network namespace.
+// attachLookup attaches portal_lookup to the socket lookup of this network namespace.
 func (d *Datapath) attachLookup() error {
 	pin := filepath.Join(d.cfg.PinDir, "link_portal_lookup")
 	old, err := link.LoadPinnedLink(pin, nil)
@@ -114,12 +114,12 @@ func (d *Datapath) attachLookup() error {
 		if err = old.Update(d.objs.PortalLookup); err == nil {
 			return nil
 		}
-		err = old.Unpin() // of a namespace that is gone
+		err = old.Unpin() // the link belongs to a namespace that is gone
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("reading the pin %s: %w", pin, err)
 	}
-	ns, err := os.Open("/proc/thread-self/ns/net") // the process's first thread may be in another one
+	ns, err := os.Open("/proc/thread-self/ns/net") // the process's first thread may be in another namespace
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (d *Datapath) attachLookup() error {
 	return nil
 }
 
-// holds says whether a link is that of this place.
+// holds reports whether a link is attached at this hook.
 func (h hook) holds(l link.Link) bool {
 	info, err := l.Info()
 	if err != nil || info.TCX() == nil {
@@ -144,8 +144,8 @@ func (h hook) holds(l link.Link) bool {
 	return info.TCX().Ifindex == uint32(h.dev.Index)
 }
 
-// filterHandle names our filters of a clsact qdisc, so that a successor replaces
-// them and detach finds them.
+// filterHandle identifies our filters of a clsact qdisc, so that a successor replaces them
+// and detach finds them.
 const (
 	filterHandle   = 0x6a77
 	filterPriority = 1
@@ -164,7 +164,7 @@ func (h hook) filter() *netlink.BpfFilter {
 	}
 }
 
-// clsact attaches as kernels before 6.6 know it.
+// clsact attaches on kernels before 6.6.
 func (h hook) clsact(dir string) error {
 	err := netlink.QdiscAdd(h.qdisc())
 	if err == nil {
@@ -185,13 +185,13 @@ func (h hook) qdisc() netlink.Qdisc {
 	}
 }
 
-// made is the folder that says that the interface's clsact was not there before.
+// made is the folder that records that gatewayd created the interface's clsact.
 func (h hook) made(dir string) string {
 	return filepath.Join(dir, fmt.Sprintf("clsact_%d", h.dev.Index))
 }
 
-// restore takes an interface's clsact away, if it is ours and nobody else's programs
-// have come to it.
+// restore removes an interface's clsact, if gatewayd created it and no other programs use
+// it.
 func (h hook) restore(dir string) error {
 	if _, err := os.Stat(h.made(dir)); err != nil {
 		return nil
@@ -211,15 +211,15 @@ func (h hook) restore(dir string) error {
 	return nil
 }
 
-// Remove takes everything a data path left out of the kernel: programs, tables,
-// the hook it made for them, and last the guard. The interfaces may be gone, and must be locked: nobody
-// asks whether a data path runs.
+// Remove removes everything of a data path from the kernel: programs, maps, the qdisc it
+// created for them, and last the guard. The interfaces may be gone. They must be locked,
+// because Remove does not check whether a data path runs.
 func Remove(cfg Config) error {
 	var err error
 	for _, name := range []string{cfg.LAN, cfg.WAN} {
 		dev, lookup := net.InterfaceByName(name)
 		if lookup != nil {
-			continue // its programs went with it
+			continue // its programs disappeared with it
 		}
 		var d Datapath
 		for _, h := range d.hooks(dev, dev) {
@@ -230,7 +230,7 @@ func Remove(cfg Config) error {
 	return errors.Join(err, os.RemoveAll(cfg.PinDir), guard.Remove(cfg.LAN))
 }
 
-// gone says whether an error means that there is nothing to remove.
+// gone reports whether an error means that there is nothing to remove.
 func gone(err error) bool {
 	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ESRCH)
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Attached says whether a data path has its programs on the LAN's interface: that of
-// this network namespace, which another's may be named like. Programs with other
-// pins count, where they may be looked at: that takes CAP_SYS_ADMIN.
+// Attached reports whether a data path has its programs on the LAN's interface of this
+// network namespace; another namespace may have an interface of the same name. Programs
+// with other pins count if they can be inspected, which needs CAP_SYS_ADMIN.
 func Attached(cfg Config) bool {
 	lan, err := net.InterfaceByName(cfg.LAN)
 	if err != nil {
@@ -27,10 +27,10 @@ func Attached(cfg Config) bool {
 	return holdsLAN(cfg.PinDir, lan) || len(at.ours) > 0
 }
 
-// holdsLAN says whether the programs of these pins are on the LAN's interface.
+// holdsLAN reports whether the programs of these pins are on the LAN's interface.
 func holdsLAN(dir string, lan *net.Interface) bool { return pinned(dir, lan) || filtered(lan) }
 
-// pinned looks among the programs at tcx for that of the pinned link.
+// pinned searches the programs at tcx for that of the pinned link.
 func pinned(dir string, lan *net.Interface) bool {
 	l, err := link.LoadPinnedLink(filepath.Join(dir, "link_lan_in"), nil)
 	if err != nil {
@@ -45,7 +45,7 @@ func pinned(dir string, lan *net.Interface) bool {
 	return err == nil && slices.ContainsFunc(there.Programs, func(p link.AttachedProgram) bool { return p.ID == info.Program })
 }
 
-// filtered looks for the filter that kernels before 6.6 have.
+// filtered searches for the filter used on kernels before 6.6.
 func filtered(lan *net.Interface) bool {
 	filters, err := netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: lan.Index}}, netlink.HANDLE_MIN_INGRESS)
 	return err == nil && slices.ContainsFunc(filters, func(f netlink.Filter) bool {
@@ -54,13 +54,13 @@ func filtered(lan *net.Interface) bool {
 	})
 }
 
-// company is what there is at a hook's tcx besides the hook's own program.
+// company lists the programs at a hook's tcx beside the hook's own program.
 type company struct {
-	ours  []link.ID // links of gatewayd's programs of the same name, of other pins
-	ahead []string  // others, that see packets before the own one
+	ours  []link.ID // links of gatewayd's programs of the same name, with other pins
+	ahead []string  // other programs, which handle packets before our own
 }
 
-// look lists a hook's company. A hook without a program has none of its own.
+// look returns a hook's company; an empty one for a hook without a program.
 func look(h hook) (company, error) {
 	var c company
 	there, err := link.QueryPrograms(link.QueryOptions{Target: h.dev.Index, Attach: h.where()})
@@ -91,8 +91,8 @@ func look(h hook) (company, error) {
 	return c, nil
 }
 
-// identify tells a program's name, and whether it is gatewayd's: those of others may
-// be called the same, but have no table of ours.
+// identify returns a program's name, and whether it is gatewayd's: other programs may have
+// the same name, but not our maps.
 func identify(id ebpf.ProgramID) (name string, ours bool) {
 	p, err := ebpf.NewProgramFromID(id)
 	if err != nil {
@@ -115,9 +115,9 @@ func identify(id ebpf.ProgramID) (name string, ours bool) {
 	})
 }
 
-// dismiss detaches programs of gatewayd's that other pins hold, as after a change of
-// datapath.pin_dir, and returns how many there were. One whose last pin was just
-// removed is about to go by itself.
+// dismiss detaches gatewayd's programs that have other pins, as after a change of
+// datapath.pin_dir, and returns their number. A program whose last pin was just removed
+// disappears by itself.
 func dismiss(links []link.ID) (n int, err error) {
 	for _, id := range links {
 		l, e := link.NewFromID(id)
@@ -136,8 +136,8 @@ func dismiss(links []link.ID) (n int, err error) {
 	return n, err
 }
 
-// alone has a hook's program be the only one of gatewayd's, and says who sees packets
-// ahead of it.
+// alone makes a hook's program the only one of gatewayd's there, and logs which programs
+// handle packets before it.
 func (d *Datapath) alone(h hook) error {
 	c, err := look(h)
 	if err != nil {

@@ -13,16 +13,16 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Rate limits are token buckets: a client that was silent may send this much at
-// once. Half of it is what TCP leaves unused after a loss and makes up for later,
-// half is where it is told in time that it has come to its rate (is_early in
-// forward.h); never less than the largest aggregated packet.
+// Rate limits are token buckets: a silent client may send this much at once. One half lets
+// TCP make up for what it leaves unused after a loss; in the other half early drops
+// signal TCP that it reaches its rate (is_early in forward.h). The burst is never less
+// than the largest aggregated packet.
 const (
 	burst      = time.Second
 	burstBytes = 2 * 65536
 )
 
-// place is an address's index in the tables.
+// place returns an address's index in the tables.
 func (d *Datapath) place(addr netip.Addr) (uint32, error) {
 	if !d.cfg.Prefix.Contains(addr) {
 		return 0, fmt.Errorf("%w: %s is not in the LAN %s", datapath.ErrForeign, addr, d.cfg.Prefix)
@@ -33,8 +33,8 @@ func (d *Datapath) place(addr netip.Addr) (uint32, error) {
 	return hostOrder(addr) - hostOrder(d.cfg.Prefix.Addr()), nil
 }
 
-// Set writes the limits before the entry that points to them, so a client never
-// has another's.
+// Set writes the limits before the entry that refers to them, so that a client never has
+// another's limits.
 func (d *Datapath) Set(c datapath.Client) error {
 	at, err := d.place(c.Addr)
 	if err != nil {
@@ -59,8 +59,8 @@ func (d *Datapath) Set(c datapath.Client) error {
 	return nil
 }
 
-// put replaces an entry. When that shuts an admitted client out it waits, some 10
-// ms, for programs that have seen it admitted and not yet counted the packet.
+// put replaces an entry. If that blocks an admitted client, it waits some 10 ms for
+// programs that have seen the old entry and not yet counted the packet.
 func (d *Datapath) put(at uint32, entry gatewayClient) error {
 	var was gatewayClient
 	if err := d.objs.Clients.Lookup(at, &was); err != nil {
@@ -70,8 +70,8 @@ func (d *Datapath) put(at uint32, entry gatewayClient) error {
 		return err
 	}
 	if was.State == uint8(gatewayStateSTATE_ADMITTED) && entry.State != was.State {
-		// The kernel then waits until each CPU has left what it was in (RCU). Where it
-		// cannot, what is missing is at most a packet of each CPU.
+		// The kernel waits until each CPU has passed a quiescent state (RCU). If that is not
+		// supported, at most one packet of each CPU is missing from the counts.
 		const global = 1 // MEMBARRIER_CMD_GLOBAL of linux/membarrier.h
 		unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
 	}
@@ -87,7 +87,7 @@ func limits(l datapath.Limits) gatewayLimits {
 	return out
 }
 
-// rate is what a byte takes at a rate, picoseconds, and what may come at once, ns.
+// rate returns the time for a byte at a rate, picoseconds, and the burst, ns.
 func rate(bps uint64) (psPerByte, burstNs uint64) {
 	if bps == 0 {
 		return 0, 0
@@ -96,7 +96,7 @@ func rate(bps uint64) (psPerByte, burstNs uint64) {
 	return psPerByte, max(uint64(burst.Nanoseconds()), burstBytes*psPerByte/1000)
 }
 
-// Remove forgets who has an address.
+// Remove removes an address's entry.
 func (d *Datapath) Remove(addr netip.Addr) error {
 	at, err := d.place(addr)
 	if err != nil {
@@ -108,7 +108,7 @@ func (d *Datapath) Remove(addr netip.Addr) error {
 	return nil
 }
 
-// Counters reads what an address has sent and received since the epoch.
+// Counters returns what an address has sent and received since the epoch.
 func (d *Datapath) Counters(addr netip.Addr) (datapath.Counters, error) {
 	at, err := d.place(addr)
 	if err != nil {
@@ -151,7 +151,7 @@ func (d *Datapath) Open(prefix netip.Prefix, until time.Time) error {
 	return nil
 }
 
-// Packets counts packets by what became of them, in the words of reasonNames.
+// Packets counts packets by outcome, with the names in reasonNames.
 func (d *Datapath) Packets() (map[string]uint64, error) {
 	out := map[string]uint64{}
 	for reason, name := range reasonNames {
@@ -187,19 +187,19 @@ var reasonNames = map[gatewayReason]string{
 	gatewayReasonREASON_OVERFLOW:       "overflow",
 }
 
-// now is CLOCK_MONOTONIC, nanoseconds: the programs' clock.
+// now is CLOCK_MONOTONIC, nanoseconds, which is the programs' clock.
 func now() uint64 {
 	var t unix.Timespec
 	unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail with these arguments
 	return uint64(t.Nano())
 }
 
-// monotonic is a moment on the programs' clock, never 0.
+// monotonic converts a time to the programs' clock, never 0.
 func monotonic(t time.Time) uint64 {
 	return uint64(max(1, int64(now())+int64(time.Until(t))))
 }
 
-// wall is a moment of the programs' clock.
+// wall converts a time of the programs' clock to wall clock time.
 func wall(ns uint64) time.Time {
 	return time.Now().Add(time.Duration(int64(ns) - int64(now())))
 }
@@ -225,7 +225,7 @@ func (d *Datapath) Total() (sum datapath.Counters, err error) {
 	}
 }
 
-// Forwarding is who forwards at the moment: ForwardRedirect or ForwardStack.
+// Forwarding names the present way of forwarding: ForwardRedirect or ForwardStack.
 func (d *Datapath) Forwarding() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

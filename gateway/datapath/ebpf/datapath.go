@@ -1,10 +1,10 @@
 // Package ebpf moves the clients' packets with programs at tc: admission by MAC
-// and address, accounting, limits and forwarding happen where a packet comes in,
+// and address, accounting, limits and forwarding happen where a packet arrives,
 // mostly without the kernel's stack.
 //
-// Programs and maps are pinned. Packets of admitted clients go on while the
-// daemon is stopped, killed or replaced, and no others do; what the programs
-// know of time-outs and quotas holds without it too.
+// Programs and maps are pinned. Packets of admitted clients, and no others, continue to
+// pass while the daemon is stopped, killed or replaced, and the programs enforce time
+// limits and quotas without it.
 package ebpf
 
 import (
@@ -31,18 +31,18 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Forward is who forwards the packets of admitted clients.
+// Forward is the way in which packets of admitted clients are forwarded.
 type Forward string
 
 const (
-	// ForwardAuto redirects unless rules of netfilter would have a say in
-	// forwarding (NAT, a firewall): then the stack forwards. It follows changes.
+	// ForwardAuto redirects unless netfilter rules (NAT, a firewall) affect forwarding:
+	// then the stack forwards. It follows changes.
 	ForwardAuto     Forward = "auto"
 	ForwardRedirect Forward = "redirect" // past netfilter, whatever its rules are
 	ForwardStack    Forward = "stack"
 )
 
-// Config is what the programs are made for.
+// Config is the configuration of the data path.
 type Config struct {
 	LAN, WAN    string       // interfaces; Ethernet, without a VLAN tag of their own
 	Prefix      netip.Prefix // the LAN's network, /14 or longer
@@ -50,10 +50,10 @@ type Config struct {
 	PortalPorts []uint16     // TCP ports of the portal, at most 4; clients' HTTP goes to the first
 	Forward     Forward      // "" is ForwardAuto
 	PinDir      string       // on a bpffs
-	// Newcomer is called for clients nobody leased an address to; nil: their
-	// packets are dropped without a word.
+	// Newcomer is called for clients with an address that was not leased; nil: their
+	// packets are dropped silently.
 	Newcomer func(netip.Addr, datapath.MAC)
-	DHCP     bool // the gateway leases addresses: requests go to whoever reads Requests, not to the stack
+	DHCP     bool // the gateway leases addresses: DHCP requests go to the reader of Requests, not to the stack
 	Log      *slog.Logger
 	clsact   bool // as on kernels before 6.6
 }
@@ -69,18 +69,17 @@ type Datapath struct {
 	stop  func()      // ends the watchers and waits for them
 	lost  chan string // the name of an interface that has gone
 
-	guarded bool // a guard is in place; written by Open only
+	guarded bool // the guard is installed; written by Open only
 
 	mu       sync.Mutex // guards what follows
 	settings gatewaySettings
-	chosen   bool // who forwards, once
+	chosen   bool // forward was called before
 }
 
 var _ datapath.Datapath = (*Datapath)(nil)
 
-// Open loads the programs, or replaces those a predecessor left without a packet
-// lost, and begins to follow the kernel's routing. Clients a predecessor had told
-// the programs of are still there.
+// Open loads the programs, or replaces those of a former daemon without losing a packet,
+// and starts to follow the kernel's routing. The former daemon's clients are kept.
 func Open(cfg Config) (_ *Datapath, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -115,7 +114,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	return d, d.watch()
 }
 
-// enter puts the programs in their places, behind the guard, which then knows the
+// enter attaches the programs after installing the guard, which then gets to know the
 // interfaces.
 func (d *Datapath) enter() error {
 	d.guarded = d.guard()
@@ -154,7 +153,7 @@ func (c *Config) check() error {
 // size is the number of addresses in the LAN.
 func (c *Config) size() uint32 { return 1 << (32 - c.Prefix.Bits()) }
 
-// load loads programs and maps, taking over the maps a predecessor pinned.
+// load loads programs and maps, and takes over maps that a former daemon pinned.
 func (d *Datapath) load(lan, wan *net.Interface) error {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return fmt.Errorf("lifting the limit of locked memory: %w", err)
@@ -184,7 +183,7 @@ func (d *Datapath) load(lan, wan *net.Interface) error {
 	return nil
 }
 
-// onBPFFS wants the folder of pins, or the nearest above it that is there, on a bpffs.
+// onBPFFS checks that the folder of pins, or its nearest existing parent, is on a bpffs.
 func onBPFFS(dir string) error {
 	there := dir
 	for {
@@ -207,14 +206,14 @@ func onBPFFS(dir string) error {
 	return fmt.Errorf("%s is not on a bpffs, which programs are pinned to: mount -t bpf bpf /sys/fs/bpf, or set datapath.pin_dir to a folder on one", dir)
 }
 
-// sessions are the maps without which admitted clients are cut off, or their
-// traffic is no longer known.
+// sessions are the maps without which admitted clients are cut off or their counts are
+// lost.
 var sessions = []string{"clients", "client_counters", "client_limits", "gateway_settings"}
 
-// outgrow removes the pins of maps that are not what this version, or this LAN,
-// needs, so that new ones are made: of sessions all, since they belong together;
-// of the rest, which only remembers, each by itself. The predecessor's programs go
-// on with the old ones until they are replaced.
+// outgrow removes the pins of maps that do not fit this version or this LAN, so that new
+// ones are created: of sessions all, because they belong together; of the others, which
+// are caches, each separately. The former daemon's programs use the old maps until they
+// are replaced.
 func (d *Datapath) outgrow(spec *ebpf.CollectionSpec) error {
 	var old []string
 	for name, m := range spec.Maps {
@@ -245,7 +244,7 @@ func (d *Datapath) outgrow(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// spec is what to load: the programs' constants and the tables' sizes filled in.
+// spec returns what to load, with constants and map sizes filled in.
 func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 	spec, err := loadGateway()
 	if err != nil {
@@ -257,7 +256,7 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 			m.MaxEntries = d.cfg.size()
 		case "hops", "gateway_settings", "stats", "garden", "newcomers", "called", "portal":
 		default:
-			continue // of one load only
+			continue // only constant within one load
 		}
 		m.Pinning = ebpf.PinByName
 	}
@@ -281,7 +280,7 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 	return spec, nil
 }
 
-// begin reads the settings a predecessor left, or makes the first.
+// begin reads a former daemon's settings, or creates the first.
 func (d *Datapath) begin(mtu int) error {
 	if err := d.objs.GatewaySettings.Lookup(uint32(0), &d.settings); err != nil {
 		return fmt.Errorf("reading the settings: %w", err)
@@ -295,7 +294,7 @@ func (d *Datapath) begin(mtu int) error {
 	return d.change(func(s *gatewaySettings) { s.LanMtu = uint32(mtu) })
 }
 
-// change changes the programs' settings and voids all cached next hops.
+// change changes the programs' settings and invalidates all cached next hops.
 func (d *Datapath) change(how func(*gatewaySettings)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -307,8 +306,8 @@ func (d *Datapath) change(how func(*gatewaySettings)) error {
 	return nil
 }
 
-// Portal names the listening socket that clients' HTTP for any address is given
-// to, until it is closed.
+// Portal sets the listening socket that gets clients' HTTP for any address, until it is
+// closed.
 func (d *Datapath) Portal(l syscall.Conn) error {
 	rc, err := l.SyscallConn()
 	if err != nil {
@@ -322,8 +321,8 @@ func (d *Datapath) Portal(l syscall.Conn) error {
 	return nil
 }
 
-// Wait returns when ctx ends, or with an error when an interface has gone: its
-// programs went with it, and one that comes in its place has none.
+// Wait returns when ctx ends, or with an error when an interface has gone: its programs
+// disappeared with it, and an interface that replaces it has none.
 func (d *Datapath) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -336,8 +335,8 @@ func (d *Datapath) Wait(ctx context.Context) error {
 	}
 }
 
-// Close lets go of programs and maps, which stay in the kernel with all they
-// know: packets of admitted clients go on, until Remove.
+// Close closes programs and maps, which stay in the kernel with their contents: packets of
+// admitted clients continue to pass until Remove.
 func (d *Datapath) Close() error {
 	d.stop()
 	err := errors.Join(d.objs.Close(), d.locks.Close())
@@ -345,13 +344,13 @@ func (d *Datapath) Close() error {
 	return err
 }
 
-// hostOrder is an IPv4 address as the programs calculate with it.
+// hostOrder returns an IPv4 address as a number.
 func hostOrder(a netip.Addr) uint32 {
 	b := a.As4()
 	return binary.BigEndian.Uint32(b[:])
 }
 
-// networkOrder is an IPv4 address as it stands in a packet.
+// networkOrder returns an IPv4 address in network byte order.
 func networkOrder(a netip.Addr) uint32 {
 	b := a.As4()
 	return binary.NativeEndian.Uint32(b[:])

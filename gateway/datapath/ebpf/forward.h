@@ -14,13 +14,13 @@ static __always_inline int within(const struct limits *l, const struct counters 
 	return !l->total_bytes || n->up_bytes + n->down_bytes < l->total_bytes;
 }
 
-/* is_early says whether to drop a packet although it would fit, so that TCP learns
- * in time that it has come to its rate: one that is told only when all of the burst
- * is used loses a window at once, falls far below its rate, and what it leaves
- * unused beyond a burst is lost to it. Told it is where more than half of the burst
- * is used and still more gets used: one packet for each sixteenth more. While less
- * gets used, as after it has slowed down, it is left alone; told_ns follows, at a
- * distance that a window sent at once does not bridge. */
+/* is_early reports whether to drop a packet although it would fit, so that TCP notices
+ * in time that it has reached its rate. A sender that notices only when the whole burst
+ * is used loses a window at once and falls far below its rate, and what it leaves unused
+ * beyond a burst is lost to it. When more than half of the burst is used and the use
+ * still grows, one packet is dropped for each further sixteenth. While the use shrinks,
+ * as after the sender has slowed down, no packet is dropped; told_ns follows at a
+ * distance that a window sent at once does not exceed. */
 static __always_inline int is_early(__u64 *told_ns, __u64 used_ns, __u64 burst_ns)
 {
 	__u64 told = *(volatile __u64 *)told_ns, half = burst_ns / 2, step = burst_ns / 16;
@@ -39,9 +39,9 @@ static __always_inline int is_early(__u64 *told_ns, __u64 used_ns, __u64 burst_n
 	return 0;
 }
 
-/* meter takes the time the packet needs at the client's rate from what is left
- * of it: a virtual clock that runs no more than the burst behind the real one
- * and not before it. Two CPUs that meter one client at once try again. */
+/* meter uses the time that the packet needs at the client's rate. The meter is a
+ * virtual clock that is at most the burst behind the real clock and never ahead of
+ * it. If two CPUs meter one client at once, one of them tries again. */
 static __always_inline int meter(struct meter *m, __u64 ps_per_byte, __u64 burst_ns, __u64 bytes)
 {
 	__u64 need = bytes * ps_per_byte / 1000;
@@ -60,8 +60,8 @@ static __always_inline int meter(struct meter *m, __u64 ps_per_byte, __u64 burst
 	return 0;
 }
 
-/* admit holds an admitted client's packet against its limits and counts it;
- * 0 when it must be dropped. */
+/* admit applies an admitted client's limits to a packet and counts it; it returns 0 if
+ * the packet must be dropped. */
 static __always_inline int admit(__u32 at, const struct client *c, struct wire w, int up)
 {
 	struct counters *n = bpf_map_lookup_elem(&client_counters, &at);
@@ -94,8 +94,8 @@ static __always_inline int admit(__u32 at, const struct client *c, struct wire w
 
 #define PADDED 46 /* an Ethernet frame's shortest payload */
 
-/* simple says whether a packet may skip the stack: nothing in it asks for more
- * than a next hop, and nothing follows it that nobody was billed for. */
+/* simple reports whether a packet may bypass the stack: it needs only a next hop, and
+ * the frame has no uncounted bytes after the packet. */
 static __always_inline int simple(const struct __sk_buff *skb, const struct iphdr *ip, __u32 mtu, const void *end)
 {
 	const struct tcphdr *tcp = (const void *)(ip + 1);
@@ -112,7 +112,7 @@ static __always_inline int simple(const struct __sk_buff *skb, const struct iphd
 	return sizeof(*ip) + tcp->doff * 4 + skb->gso_size <= mtu;
 }
 
-/* readdress gives the packet its next Ethernet addresses and one less to live. */
+/* readdress sets the packet's Ethernet addresses and decrements its TTL. */
 static __always_inline int readdress(struct __sk_buff *skb, struct ethhdr *eth, struct iphdr *ip, const void *to, const void *from, __u32 ifindex)
 {
 	__u32 sum = ip->check + bpf_htons(0x0100);
@@ -125,7 +125,7 @@ static __always_inline int readdress(struct __sk_buff *skb, struct ethhdr *eth, 
 	return bpf_redirect(ifindex, 0);
 }
 
-/* ask learns from the kernel's routing where the packet goes and keeps it. */
+/* ask gets the packet's next hop from the kernel's routing and caches it. */
 static __always_inline void ask(struct __sk_buff *skb, const struct iphdr *ip, struct hop *h, __u32 generation, __u64 now)
 {
 	struct bpf_fib_lookup fib = {
@@ -138,7 +138,7 @@ static __always_inline void ask(struct __sk_buff *skb, const struct iphdr *ip, s
 	long answer = bpf_fib_lookup(skb, &fib, sizeof(fib), 0);
 	struct hop asked = { .dst = ip->daddr, .generation = generation, .until = now + HOP_NS };
 
-	/* Back into the LAN, or nowhere the kernel would forward to: the stack knows why. */
+	/* Routes into the LAN, and errors, are left to the stack. */
 	if (answer == BPF_FIB_LKUP_RET_SUCCESS && fib.ifindex != lan_ifindex) {
 		asked.ifindex = fib.ifindex;
 		asked.mtu = fib.mtu_result;
@@ -150,7 +150,7 @@ static __always_inline void ask(struct __sk_buff *skb, const struct iphdr *ip, s
 	*h = asked;
 }
 
-/* forward sends an admitted packet of a client on its way. */
+/* forward forwards an admitted packet of a client. */
 static __always_inline int forward(struct __sk_buff *skb, struct ethhdr *eth, struct iphdr *ip, const void *end)
 {
 	__u32 zero = 0, slot;
@@ -166,8 +166,8 @@ static __always_inline int forward(struct __sk_buff *skb, struct ethhdr *eth, st
 		return pass(REASON_STACK);
 	now = bpf_ktime_get_coarse_ns();
 	if (h->dst != ip->daddr || h->generation != s->generation || now >= h->until) {
-		/* This packet goes through the stack, so that the stack keeps asking
-		 * whether the neighbour is still there. */
+		/* This packet goes through the stack, so that the stack keeps the
+		 * neighbour entry up to date. */
 		ask(skb, ip, h, s->generation, now);
 		return pass(REASON_STACK);
 	}

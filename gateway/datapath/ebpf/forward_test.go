@@ -33,7 +33,7 @@ func decode(t *testing.T, b []byte) (eth *layers.Ethernet, ip *layers.IPv4, l4 *
 	return eth, ip, l4
 }
 
-// TestForwarded looks at the packet that leaves: a router's work, no more.
+// TestForwarded checks the packet that leaves: changed like by a router, and no more.
 func TestForwarded(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
@@ -75,7 +75,7 @@ func TestForwarded(t *testing.T) {
 	}
 }
 
-// TestWANIn is the policy for what comes for the clients.
+// TestWANIn is the policy for packets to the clients.
 func TestWANIn(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
@@ -152,8 +152,8 @@ func TestAggregatedPacketsAreBilledAsOnTheWire(t *testing.T) {
 	}
 }
 
-// TestLimiterTellsInTime: beyond half of the burst one packet is dropped for each
-// sixteenth more that is used, and none while less gets used.
+// TestLimiterTellsInTime: beyond half of the burst one packet is dropped for each further
+// sixteenth used, and none while the use shrinks.
 func TestLimiterTellsInTime(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
@@ -163,20 +163,20 @@ func TestLimiterTellsInTime(t *testing.T) {
 	at, err := d.place(alice)
 	must(t, err)
 	lan := index(t, n.lan)
-	d.try(t, d.objs.LanIn, lan, udp(443)) // asks for the next hop
+	d.try(t, d.objs.LanIn, lan, udp(443)) // fills the next-hop cache
 	for i, c := range []struct {
 		used  float64 // share of the burst
 		drops bool
 	}{
 		{0.1, false}, {0.49, false}, {0.55, false}, {0.58, true}, {0.59, false}, {0.62, false}, {0.65, true},
-		{0.66, false}, {0.9, true}, // two steps at once are told once
+		{0.66, false}, {0.9, true}, // two steps at once give one drop
 		{0.91, false}, {0.85, false}, {0.7, false}, {0.75, false}, {0.84, true}, // a rise after a fall
 		{0.4, false}, {0.58, true}, {0.999, true}, {1.01, true},
 	} {
 		var m gatewayMeters
 		must(t, d.objs.ClientMeters.Lookup(at, &m))
 		var verdict uint32
-		for took := uint64(burst); took > uint64(burst)/200; { // once more, where a busy machine let the bucket fill meanwhile
+		for took := uint64(burst); took > uint64(burst)/200; { // repeat where a busy machine let the bucket fill meanwhile
 			began := now()
 			m.Up.Ns = began - uint64((1-c.used)*float64(burst))
 			must(t, d.objs.ClientMeters.Put(at, m))
@@ -198,7 +198,7 @@ func TestReset(t *testing.T) {
 		return tcp(443, from(bob, bobMAC), func(f *datapathtest.Frame) { how(f.L4.(*layers.TCP)); f.Payload = make([]byte, bytes) })
 	}
 	syn := func(l *layers.TCP) { l.SYN, l.ACK, l.PSH = true, false, false }
-	// What a neighbour on a virtual link sends: the sum of the pseudo-header only.
+	// What a neighbour on a virtual link sends: only the pseudo-header's sum.
 	partial := seg(syn, 0)
 	sum := uint32(binary.BigEndian.Uint16(partial[26:])) + uint32(binary.BigEndian.Uint16(partial[28:])) +
 		uint32(binary.BigEndian.Uint16(partial[30:])) + uint32(binary.BigEndian.Uint16(partial[32:])) + 6 + 20
@@ -240,7 +240,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestAdmissionEnds without anyone there to end it: after its time and its quotas.
+// TestAdmissionEnds: time limits and quotas apply without the daemon.
 func TestAdmissionEnds(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
@@ -250,7 +250,7 @@ func TestAdmissionEnds(t *testing.T) {
 	admit := func(c datapath.Client) {
 		c.Addr, c.MAC, c.Admitted = alice, aliceMAC, true
 		must(t, d.Set(c))
-		send() // asks for the next hop, or finds it
+		send() // fills or uses the next-hop cache
 	}
 	admit(datapath.Client{Until: time.Now().Add(time.Hour)})
 	if v := send(); v != redirect {

@@ -24,7 +24,7 @@ type wire struct {
 }
 
 // wire opens the sockets. Ports 443 and sentinelPort are open at the server, which so
-// answers nothing.
+// sends no errors.
 func (n network) wire(t *testing.T) *wire {
 	t.Helper()
 	w := &wire{}
@@ -63,8 +63,8 @@ func (n network) wire(t *testing.T) *wire {
 
 const sentinelPort = 4001
 
-// pass sends a frame from the client, and after it one that must pass, and returns
-// what came to the server before that.
+// pass sends a frame from the client, followed by one that must pass, and returns what
+// arrived at the server before the latter.
 func (w *wire) pass(t *testing.T, sent []byte) (all []came) {
 	t.Helper()
 	w.sentinels++
@@ -89,15 +89,15 @@ func (w *wire) pass(t *testing.T, sent []byte) (all []came) {
 	}
 }
 
-// came is a frame that came in.
+// came is a received frame.
 type came struct {
 	frame  []byte
 	tagged bool
 	sent   bool // by this side itself
 }
 
-// of says whether an address's bytes are in a frame that came from elsewhere, be it an
-// IP packet or not.
+// of reports whether an address's bytes are in a frame that arrived from elsewhere, IP
+// packet or not.
 func (c came) of(a netip.Addr) bool {
 	return !c.sent && bytes.Contains(c.frame, a.AsSlice()) && binary.BigEndian.Uint16(c.frame[12:]) != unix.ETH_P_ARP
 }
@@ -122,11 +122,11 @@ func receive(fd int) (c came, err error) {
 	return c, err
 }
 
-// How frames are spoiled.
+// Functions that change frames.
 
 func cut(k int) func([]byte) []byte { return func(b []byte) []byte { return b[:14+k] } }
 
-// total says another length of the IP packet; its checksum stays right.
+// total changes the length of the IP packet; its checksum stays right.
 func total(bytes int) func([]byte) []byte {
 	return func(b []byte) []byte { binary.BigEndian.PutUint16(b[16:], uint16(bytes)); return summed(b) }
 }
@@ -139,7 +139,7 @@ func version(v byte) func([]byte) []byte {
 	return func(b []byte) []byte { b[14] = b[14]&0x0f | v<<4; return summed(b) }
 }
 
-// tag puts an 802.1Q or 802.1ad tag in front of what there is.
+// tag inserts an 802.1Q or 802.1ad tag before existing ones.
 func tag(ethertype, tci uint16) func([]byte) []byte {
 	return func(b []byte) []byte {
 		t := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, ethertype), tci)
@@ -171,15 +171,15 @@ const (
 	dot1ad = uint16(layers.EthernetTypeQinQ)
 )
 
-// odd is a frame that is not as it should be.
+// odd is an unusual or malformed frame.
 type odd struct {
 	spoil  []func([]byte) []byte
-	passes bool   // when it is an admitted client's
-	reason string // it is counted as, sent by an admitted client; "": not at all
-	billed int    // bytes, of an admitted client
+	passes bool   // from an admitted client
+	reason string // how it is counted, from an admitted client; "": not at all
+	billed int    // counted bytes, for an admitted client
 }
 
-// oddFrames are made of an IP packet of 128 bytes: 20 of IP, 8 of UDP, 100 of 'x'.
+// oddFrames are based on an IP packet of 128 bytes: 20 of IP, 8 of UDP, 100 of 'x'.
 func oddFrames() map[string]odd {
 	type spoil = []func([]byte) []byte
 	all := map[string]odd{
@@ -230,9 +230,9 @@ func oddFrames() map[string]odd {
 	return all
 }
 
-// TestOddFramesOnTheWire sends each odd frame from an admitted client and from one that
-// is not. A router's work is done on it or it is counted and goes nowhere, and nothing
-// at all passes for the one that is not admitted.
+// TestOddFramesOnTheWire sends each odd frame from an admitted and from an unauthenticated
+// client. The admitted client's frame is routed correctly, or counted and dropped; the
+// other's never passes.
 func TestOddFramesOnTheWire(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
@@ -240,7 +240,7 @@ func TestOddFramesOnTheWire(t *testing.T) {
 	w := n.wire(t)
 	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
 	must(t, d.Set(datapath.Client{Addr: bob, MAC: bobMAC}))
-	w.pass(t, udp(443)) // asks for the next hop
+	w.pass(t, udp(443)) // fills the next-hop cache
 	for name, c := range oddFrames() {
 		t.Run(name, func(t *testing.T) {
 			before, billed := d.packets(t), counters(t, d, alice)
@@ -281,14 +281,14 @@ func checkCame(t *testing.T, came []came, c odd) {
 	if came[0].tagged || binary.BigEndian.Uint16(f[12:]) != unix.ETH_P_IP {
 		t.Errorf("it passed with a tag: % x", f[:18])
 	}
-	// The header's own word for the end, or what an Ethernet frame has at least.
+	// The end by the header's length, or the minimum of an Ethernet frame.
 	if said := int(binary.BigEndian.Uint16(f[16:])); len(f) > max(14+said, 60) || said != c.billed {
 		t.Errorf("%d bytes passed of a packet of %d, want %d", len(f)-14, said, c.billed)
 	}
 }
 
-// checkCounted holds the counts against a reason; beside it there is the frame that
-// must pass. "passed" is either way of passing: each second a packet asks the stack.
+// checkCounted compares the counts with a reason and the frame that must pass. "passed" is
+// either way of passing: each second a packet goes through the stack.
 func checkCounted(t *testing.T, got map[string]uint64, reason string) {
 	t.Helper()
 	passed, want := got["forwarded"]+got["stack"], uint64(1)
@@ -313,8 +313,8 @@ func checkCounted(t *testing.T, got map[string]uint64, reason string) {
 	}
 }
 
-// TestOddARPOnTheWire: what is cut or of other lengths does not reach the stack, which
-// would learn from it.
+// TestOddARPOnTheWire: truncated ARP, or ARP of other lengths, does not reach the stack,
+// which would learn from it.
 func TestOddARPOnTheWire(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)

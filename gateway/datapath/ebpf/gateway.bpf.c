@@ -7,8 +7,8 @@
  *	client <- (redirect or stack) <- wan_in <- WAN
  *	client <- lan_out <- stack <- anywhere where the stack must forward (NAT, firewalls, other interfaces)
  *
- * No packet costs more for another client: a client's entry is found by its
- * address's place in the LAN. */
+ * A packet's cost does not depend on the number of clients: a client's entry is at the
+ * index of its address in the LAN. */
 #include "forward.h"
 #include "preauth.h"
 
@@ -35,7 +35,7 @@ static __always_inline void tell(__be32 addr, const void *mac)
 	bpf_ringbuf_submit(n, 0);
 }
 
-/* expired says whether the time the client was admitted for is up. */
+/* expired reports whether the client's admission has expired. */
 static __always_inline int expired(const struct client *c)
 {
 	return c->until && bpf_ktime_get_coarse_ns() >= c->until;
@@ -66,7 +66,7 @@ static __always_inline int arp_in(const void *data, const void *end)
 	return TC_ACT_OK;
 }
 
-/* unleased is a packet from an address of the LAN that nobody leased. */
+/* unleased handles a packet from an address of the LAN that is not leased. */
 static __always_inline int unleased(struct __sk_buff *skb, const struct ethhdr *eth, const struct iphdr *ip, const void *end)
 {
 	if (ip->protocol == IPPROTO_UDP && ports_of(ip, end).dest == DHCP_SERVER)
@@ -76,7 +76,7 @@ static __always_inline int unleased(struct __sk_buff *skb, const struct ethhdr *
 	return drop(REASON_NOT_LEASED);
 }
 
-/* allowed says whether a packet may go to the client, and counts it. */
+/* allowed reports whether a packet may go to the client, and counts it. */
 static __always_inline int allowed(struct __sk_buff *skb, const struct iphdr *ip, __u32 at, const struct client *c, const void *end)
 {
 	if (c->state == STATE_NONE) {
@@ -92,10 +92,10 @@ static __always_inline int allowed(struct __sk_buff *skb, const struct iphdr *ip
 	return admit(at, c, on_wire(skb, ip, end), 0);
 }
 
-/* set_judged tells lan_out that a packet has been judged and counted for its
- * receiver. The mark stays with the packet, its segments and its fragments, and
- * nobody routes by it. Where a program passes a packet on, the kernel makes its class
- * the index. */
+/* set_judged marks a packet for lan_out as judged and counted for its receiver. The
+ * mark stays with the packet, its segments and its fragments, and has no effect on
+ * routing. When a program passes a packet on, the kernel copies tc_classid to
+ * tc_index. */
 #define JUDGED 0x6a77
 
 static __always_inline void set_judged(struct __sk_buff *skb)
@@ -104,8 +104,8 @@ static __always_inline void set_judged(struct __sk_buff *skb)
 	skb->tc_classid = JUDGED;
 }
 
-/* across sends an admitted client's packet to another client, which must be one that
- * may have it. Where the stack forwards, lan_out sees to that. */
+/* across passes an admitted client's packet to another client, if that client may
+ * receive it. Where the stack forwards, lan_out checks this. */
 static __always_inline int across(struct __sk_buff *skb, const struct iphdr *ip, __u32 to, const void *end)
 {
 	__u32 zero = 0;
@@ -150,7 +150,7 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 		return drop(REASON_WRONG_MAC);
 	if (c->state != STATE_ADMITTED || expired(c))
 		return preauth(skb, ip, end);
-	/* Of what was sent to everybody on the link the stack forwards nothing (RFC 1812, 5.3.4). */
+	/* The stack does not forward frames sent to a broadcast address (RFC 1812, 5.3.4). */
 	if (ip->daddr == gateway_addr || is_multicast(ip->daddr) || skb->pkt_type != PACKET_HOST)
 		return local(skb, ip, end);
 	if (!admit(at, c, on_wire(skb, ip, end), 1))
@@ -160,7 +160,7 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 	return forward(skb, eth, ip, end);
 }
 
-/* lan_in sees what comes from the clients. */
+/* lan_in handles packets from the clients. */
 SEC("tc")
 int lan_in(struct __sk_buff *skb)
 {
@@ -204,7 +204,7 @@ int lan_in(struct __sk_buff *skb)
 	return TC_ACT_OK; /* not forwarded by the stack */
 }
 
-/* wan_in sees what comes for the clients, where packets are redirected. */
+/* wan_in handles packets for the clients, where packets are redirected. */
 SEC("tc")
 int wan_in(struct __sk_buff *skb)
 {
@@ -252,17 +252,17 @@ int wan_in(struct __sk_buff *skb)
 	return readdress(skb, eth, ip, c->mac, mac, lan_ifindex);
 }
 
-/* is_own says whether a packet of the gateway's address is from this machine, or
- * from one behind it that serves in its name: not one that a rule masqueraded on
- * its way from a client or the WAN. */
+/* is_own reports whether a packet with the gateway's address is from this machine, or
+ * from a machine behind another interface that uses its address, and not a packet from
+ * a client or the WAN that a rule masqueraded. */
 static __always_inline int is_own(const struct __sk_buff *skb, const struct iphdr *ip)
 {
 	return ip->saddr == gateway_addr && skb->ingress_ifindex != lan_ifindex && skb->ingress_ifindex != wan_ifindex;
 }
 
-/* lan_out sees what goes to the clients, and judges what the stack forwards to them:
- * all of it where nothing is redirected, else what comes from other interfaces than
- * the WAN. What the portal answers it puts in the name of whom the client wanted. */
+/* lan_out handles packets to the clients, and judges those that the stack forwards: all
+ * of them where nothing is redirected, otherwise those from interfaces other than the
+ * WAN. It gives the portal's answers the address that the client requested. */
 SEC("tc")
 int lan_out(struct __sk_buff *skb)
 {
@@ -289,17 +289,17 @@ int lan_out(struct __sk_buff *skb)
 	}
 	if (!allowed(skb, ip, at, c, end))
 		return TC_ACT_SHOT;
-	/* The stack's neighbour may be a former owner of the address. */
+	/* The stack's neighbour entry may be that of a former owner of the address. */
 	if (mac_at(eth->h_dest) != mac_at(c->mac))
 		bpf_skb_store_bytes(skb, 0, c->mac, ETH_ALEN, 0);
 	return admitted ? pass(REASON_STACK) : TC_ACT_OK;
 }
 
-/* portal_lookup gives the portal the connections for port 80 that lan_in has
- * addressed to the gateway. They keep that port, which tells them from the clients'
- * own connections with the portal. Where one came in is not asked, which needs kernel
- * 5.17: lan_in and wan_in let nothing in that claims a client's address without being
- * it. */
+/* portal_lookup hands the portal the connections to port 80 that lan_in has redirected
+ * to the gateway. They keep that port, which distinguishes them from the clients' own
+ * connections to the portal. The incoming interface is not checked, which would need
+ * kernel 5.17: lan_in and wan_in drop packets that use a client's address without
+ * right. */
 SEC("sk_lookup")
 int portal_lookup(struct bpf_sk_lookup *ctx)
 {
@@ -312,7 +312,7 @@ int portal_lookup(struct bpf_sk_lookup *ctx)
 		return SK_PASS;
 	at = place(ctx->remote_ip4);
 	c = bpf_map_lookup_elem(&clients, &at);
-	/* Of the gateway's own address, or of a client that may reach a server here. */
+	/* From the gateway itself, or from a client that may reach a server here. */
 	if (!c || c->state == STATE_NONE || (c->state == STATE_ADMITTED && !expired(c)))
 		return SK_PASS;
 	sk = bpf_map_lookup_elem(&portal, &zero);

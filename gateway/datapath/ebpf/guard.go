@@ -7,13 +7,13 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
-// guardian is the guard of what the programs see: it holds where they are gone.
+// guardian returns the guard that replaces the programs' protection where they are gone.
 func (d *Datapath) guardian() guard.Guard {
 	return guard.Guard{LAN: d.cfg.LAN, WAN: d.cfg.WAN, Prefix: d.cfg.Prefix, Gateway: d.cfg.Gateway}
 }
 
-// guard puts the guard in its place, or leaves a predecessor's there, and says whether
-// there is one. The programs do their work without it.
+// guard installs the guard, or keeps a former daemon's, and reports whether there is one.
+// The programs work without it.
 func (d *Datapath) guard() bool {
 	if err := d.guardian().Shut(); err != nil {
 		d.cfg.Log.Warn("nothing keeps the machine from forwarding for everybody should the LAN's interface be removed and made again, or should its own rules mark packets", "err", err)
@@ -22,8 +22,8 @@ func (d *Datapath) guard() bool {
 	return true
 }
 
-// keepGuard puts the guard back where somebody has flushed netfilter's rules, unless
-// all was detached.
+// keepGuard restores the guard after netfilter's rules were flushed, unless the data path
+// was detached.
 func (d *Datapath) keepGuard() {
 	if !d.guarded || !holdsLAN(d.cfg.PinDir, d.lan) {
 		return

@@ -17,8 +17,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// TestGuardComesBack: who reloads the machine's rules, and flushes all first, does not
-// leave it without the guard; after detach it stays away.
+// TestGuardComesBack: the guard is restored after a flush of all rules, but not after
+// detach.
 func TestGuardComesBack(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
@@ -39,9 +39,8 @@ func TestGuardComesBack(t *testing.T) {
 	}
 }
 
-// TestPinnedElsewhere: a data path with pins in another folder than its predecessor's
-// takes its place, and what a predecessor pinned is found and detached without its
-// folder.
+// TestPinnedElsewhere: a data path with another pin folder than its predecessor's takes
+// over, and a predecessor's programs are found and detached without their folder.
 func TestPinnedElsewhere(t *testing.T) {
 	n := newNetwork(t)
 	needTCX(t, n)
@@ -88,7 +87,7 @@ func needTCX(t *testing.T, n network) {
 	must(t, err)
 }
 
-// TestNoBPFFS: programs need a place to be pinned to, and the message says how to get
+// TestNoBPFFS: programs need a bpffs for their pins, and the message says how to mount
 // one.
 func TestNoBPFFS(t *testing.T) {
 	cfg := newNetwork(t).config(t)
@@ -101,8 +100,7 @@ func TestNoBPFFS(t *testing.T) {
 	}
 }
 
-// TestOthersAhead: a program that sees packets before the own one is told of, and left
-// alone.
+// TestOthersAhead: another program that handles packets first is logged, and left alone.
 func TestOthersAhead(t *testing.T) {
 	n := newNetwork(t)
 	needTCX(t, n)
@@ -123,7 +121,7 @@ func TestOthersAhead(t *testing.T) {
 	}
 }
 
-// TestWithoutNFT: a machine without nft has the data path, and is told what it lacks.
+// TestWithoutNFT: the data path works on a machine without nft, and logs what is missing.
 func TestWithoutNFT(t *testing.T) {
 	n := newNetwork(t)
 	var said log
@@ -140,7 +138,7 @@ func TestWithoutNFT(t *testing.T) {
 	}
 }
 
-// log is what a data path's goroutines said.
+// log is the log of a data path's goroutines.
 type log struct {
 	mu   sync.Mutex
 	text strings.Builder // guarded by mu

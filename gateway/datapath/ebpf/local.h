@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What is for the gateway itself. */
+/* Packets for the gateway itself. */
 #pragma once
 
 #include "packet.h"
 
-/* hand_over gives the DHCP server a frame. A packet socket would do so too, but have
- * the kernel share every packet with it that goes through the stack. */
+/* hand_over passes a frame to the DHCP server. With a packet socket instead, the kernel
+ * would clone every packet that goes through the stack. */
 static __noinline int hand_over(struct __sk_buff *skb)
 {
 	__u64 bytes = skb->len;
 	struct request *r;
 
-	/* Each bound is for the verifier, which does not see it in what compilers make of both. */
+	/* Two separate checks, because the verifier does not understand the compiler's combined one. */
 	if (bytes < ETH_HLEN + sizeof(struct iphdr) + sizeof(struct udphdr))
 		return drop(REASON_MALFORMED);
 	asm volatile("" : "+r"(bytes));
@@ -32,8 +32,8 @@ static __noinline int hand_over(struct __sk_buff *skb)
 	return drop(REASON_LOCAL);
 }
 
-/* local is a packet for the gateway itself: a whole request for a DHCP server, to this
- * machine or to all, is the server's, and all else the stack's. */
+/* local handles a packet for the gateway itself: a complete DHCP request, to this machine
+ * or to all, goes to the DHCP server, anything else to the stack. */
 static __always_inline int local(struct __sk_buff *skb, const struct iphdr *ip, const void *end)
 {
 	if (hear_dhcp && ip->protocol == IPPROTO_UDP && ports_of(ip, end).dest == DHCP_SERVER && !is_fragment(ip) &&

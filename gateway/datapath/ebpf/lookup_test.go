@@ -18,7 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// serve answers each connection with a name and the address it was made to.
+// serve answers each connection with a name and the connection's local address.
 func serve(t *testing.T, name, addr string) *net.TCPListener {
 	t.Helper()
 	var lc net.ListenConfig
@@ -39,8 +39,8 @@ func serve(t *testing.T, name, addr string) *net.TCPListener {
 	return l.(*net.TCPListener)
 }
 
-// TestWhoReachesThePortal: clients before login, for HTTP anywhere; an admitted
-// one, the WAN and this machine reach the servers they ask for.
+// TestWhoReachesThePortal: unauthenticated clients, for HTTP to any address; admitted
+// clients, the WAN and this machine reach the servers they address.
 func TestWhoReachesThePortal(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
@@ -89,8 +89,8 @@ func TestWhoReachesThePortal(t *testing.T) {
 	}
 }
 
-// TestPortOfTwoSites: a client may have one port for connections with two sites, which
-// are one to the portal. The later one is answered, and the other one ends at once.
+// TestPortOfTwoSites: a client may use one port for connections to two sites, which are
+// one connection to the portal. The later one is answered, and the other one ends at once.
 func TestPortOfTwoSites(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
@@ -127,8 +127,8 @@ func TestPortOfTwoSites(t *testing.T) {
 	})
 }
 
-// TestHTTPGoesNowhereElse: rules of the machine's own that send HTTP to a proxy behind
-// the WAN do so for who is admitted, and let nothing of a stranger out.
+// TestHTTPGoesNowhereElse: rules that send HTTP to a proxy behind the WAN work for admitted
+// clients, and let no packet of unauthenticated ones out.
 func TestHTTPGoesNowhereElse(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)

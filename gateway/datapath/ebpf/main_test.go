@@ -36,14 +36,14 @@ var (
 	serverMAC = datapathtest.ServerMAC
 )
 
-// network is a router between a client's and a server's namespace, all of one test.
+// network is a router between a client's and a server's namespace, for one test.
 type network struct {
 	lan, wan       string // of the router, which is this namespace
 	client, server string // names of namespaces
 }
 
-// newNetwork makes lan (10.1.0.1) and wan (192.0.2.1) here, alice and bob behind
-// the one and the server behind the other.
+// newNetwork creates lan (10.1.0.1) and wan (192.0.2.1) here, with alice and bob behind
+// lan and the server behind wan.
 func newNetwork(t *testing.T) network {
 	t.Helper()
 	id := fmt.Sprintf("%x", os.Getpid()%0xfff) + randomName()
@@ -126,7 +126,7 @@ func index(t *testing.T, name string) uint32 {
 	return uint32(dev.Index)
 }
 
-// neighbour makes the server's MAC known without asking.
+// neighbour sets the server's MAC address.
 func (n network) neighbour(t *testing.T) {
 	t.Helper()
 	err := netlink.NeighSet(&netlink.Neigh{
@@ -137,7 +137,7 @@ func (n network) neighbour(t *testing.T) {
 	}
 }
 
-// detach is what gatewayd does when it is told to.
+// detach does what gatewayd's detach does.
 func detach(cfg Config) error {
 	locks, err := datapath.Lock(cfg.LAN, cfg.WAN)
 	if err != nil {

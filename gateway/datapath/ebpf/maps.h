@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Maps and settings of the gateway's programs. User space generates its types
- * from these. */
+/* Maps and settings of the gateway's programs. User space's types are generated from
+ * these. */
 #pragma once
 
 #include <linux/bpf.h>
@@ -16,7 +16,7 @@ enum state {
 /* flags of a client */
 enum { LIMITED = 1 }; /* it has an entry in limits worth reading */
 
-/* Why a packet was dropped or took the long way. Index into stats. */
+/* The outcome of a packet. Index into stats. */
 enum reason {
 	REASON_FORWARDED,      /* redirected to its next hop */
 	REASON_STACK,          /* admitted, left to the kernel's stack */
@@ -39,7 +39,7 @@ enum reason {
 	REASON_COUNT,
 };
 
-/* A client, by its address's place in the LAN. Written by user space only. The
+/* A client, by its address's position in the LAN. Written by user space only. The
  * first eight bytes change in one store, so MAC and state always match. */
 struct client {
 	__u8 mac[6];
@@ -48,8 +48,8 @@ struct client {
 	__u64 until; /* nanoseconds of CLOCK_MONOTONIC at which admission ends; 0: never */
 };
 
-/* What a client sent and received through the gateway: bytes of IP packets, as
- * they are on the wire, without what Ethernet pads them with. Only ever grows, so user space reads differences.
+/* What a client sent and received through the gateway: bytes of IP packets as on the
+ * wire, without Ethernet's padding. The values only grow, so that user space can use differences.
  * Written by the programs only. */
 struct counters {
 	__u64 up_bytes, up_packets;
@@ -58,8 +58,8 @@ struct counters {
 	__u64 dropped;
 };
 
-/* A client's limits, read only where the client is LIMITED. Quotas are values
- * of the counters at which it has had enough; 0: none. */
+/* A client's limits, read only if the client is LIMITED. Quotas are values of the
+ * counters at which forwarding stops; 0: none. */
 struct limits {
 	__u64 up_ps_per_byte, down_ps_per_byte; /* picoseconds; 0: no limit */
 	__u64 up_burst_ns, down_burst_ns;       /* time at the full rate that may come at once */
@@ -76,8 +76,8 @@ struct meters {
 	struct meter up, down;
 };
 
-/* A next hop the kernel's routing gave, kept for a second or until the routing
- * changes. One table per CPU, so no other CPU writes an entry half. */
+/* A next hop from the kernel's routing, cached for a second or until the routing
+ * changes. One table per CPU, so that no other CPU sees a partly written entry. */
 struct hop {
 	__u32 dst;
 	__u32 generation;
@@ -88,7 +88,7 @@ struct hop {
 	__u32 pad;
 };
 
-/* What user space may change while the programs run. */
+/* Settings that user space changes while the programs run. */
 struct settings {
 	__u32 generation; /* one more whenever routes, neighbours or links change */
 	__u32 lan_mtu;
@@ -97,15 +97,15 @@ struct settings {
 	__u64 epoch; /* drawn when the counters began at 0 */
 };
 
-/* A packet of a client user space does not know yet. */
+/* A client that user space does not know yet. */
 struct newcomer {
 	__u32 addr; /* network order */
 	__u8 mac[6];
 	__u8 pad[2];
 };
 
-/* A DHCP client's message on its way to the server, as it came. Those that are longer
- * than most have a record of the full size. */
+/* A DHCP client's message on its way to the server, unchanged. Messages longer than
+ * REQUEST_MOST have a record of the full size. */
 #define REQUEST_MOST 640
 #define REQUEST_MAX 1514
 
@@ -114,14 +114,14 @@ struct request {
 	__u8 frame[REQUEST_MAX];
 };
 
-/* A connection for port 80 before login, as the client began it. */
+/* The client's end of a connection to port 80 before login. */
 struct caller {
 	__u32 addr;  /* network order */
 	__u16 port;  /* network order */
 	__u16 pad;
 };
 
-/* A prefix of the walled garden, as LPM tries want it. */
+/* A prefix of the walled garden, as a key of an LPM trie. */
 struct prefix {
 	__u32 bits;
 	__u32 addr; /* network order */
@@ -191,15 +191,15 @@ struct {
 	__uint(max_entries, 64 * 1024);
 } newcomers SEC(".maps");
 
-/* Of one load: what nobody was there to read is not answered by a successor. */
+/* Not pinned: requests that were not read are not answered by a successor. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4 * 1024 * 1024); /* some 6,000 requests */
 } requests SEC(".maps");
 
-/* Whom strangers' HTTP was meant for, in network order: the portal has their packets
- * with the gateway's address, and answers in this one's name. When it is full, it
- * forgets connections that were silent for long. */
+/* The original destination of unauthenticated clients' HTTP, in network order. The portal
+ * gets the packets with the gateway's address as destination; answers get this address as
+ * source. A full map drops the connections that were idle longest. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
@@ -207,7 +207,7 @@ struct {
 	__type(value, __u32);
 } called SEC(".maps");
 
-/* The portal's listening socket. The kernel empties it when that is closed. */
+/* The portal's listening socket. The kernel removes it when it is closed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SOCKMAP);
 	__uint(max_entries, 1);
@@ -215,12 +215,12 @@ struct {
 	__type(value, __u64);
 } portal SEC(".maps");
 
-/* Types user space reads that no map holds: without a variable they would not
- * reach it. */
+/* Types for user space that no map contains: variables make them part of the
+ * type information. */
 const enum reason unused_reason __attribute__((unused));
 const enum state unused_state __attribute__((unused));
 
-/* Constants of one load: the LAN and how the gateway answers on it. */
+/* Constants, set when the programs are loaded. */
 volatile const __u32 lan_base;    /* first address of the LAN, host order */
 volatile const __u32 lan_size;    /* addresses in it */
 volatile const __u32 lan_ifindex, wan_ifindex;

@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// greet passes newcomers on until Close.
+// greet reports newcomers until Close.
 func (d *Datapath) greet() error {
 	if d.cfg.Newcomer == nil {
 		return nil
@@ -47,7 +47,7 @@ func newcomer(b []byte) (addr netip.Addr, mac datapath.MAC, ok bool) {
 	return netip.AddrFrom4([4]byte(b[:4])), datapath.MAC(b[4:10]), true
 }
 
-// lanMTU is the LAN's MTU now, 0 when it cannot be told.
+// lanMTU is the LAN's present MTU, 0 if it cannot be read.
 func (d *Datapath) lanMTU() uint32 {
 	dev, err := net.InterfaceByName(d.cfg.LAN)
 	if err != nil {

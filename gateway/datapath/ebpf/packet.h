@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What the programs read of a packet. */
+/* Reading packet headers. */
 #pragma once
 
 #include <linux/if_ether.h>
@@ -80,8 +80,8 @@ static __always_inline __u64 mac_at(const void *p)
 	return (__u64)half[0] | (__u64)half[1] << 16 | (__u64)half[2] << 32;
 }
 
-/* A constant is known only once user space has filled it in, so it is read byte by
- * byte: the compiler would take it for the zeros it sees. */
+/* User space fills the constant in after compilation, so it is read byte by byte:
+ * otherwise the compiler would use the zeros that it sees. */
 static __always_inline void from_lan(__u8 *mac)
 {
 	for (int i = 0; i < ETH_ALEN; i++)
@@ -113,7 +113,7 @@ static __always_inline __u16 fold(__u64 sum)
 	return sum;
 }
 
-/* is_summed says whether a header without options has its right sum. */
+/* is_summed reports whether the checksum of a header without options is right. */
 static __always_inline int is_summed(const struct iphdr *ip)
 {
 	const __u32 *word = (const void *)ip;
@@ -121,10 +121,10 @@ static __always_inline int is_summed(const struct iphdr *ip)
 	return fold((__u64)word[0] + word[1] + word[2] + word[3] + word[4]) == 0xffff;
 }
 
-/* is_sound says whether a header's lengths fit each other and the packet, and its
- * sum them, as the stack asks of what it forwards (RFC 1812, 5.2.2); with options it
- * goes to the stack. Whoever aggregated packets has looked at that, and beyond 64 KB
- * they have no length of their own. */
+/* is_sound reports whether a header's lengths match each other and the packet, and its
+ * checksum is right, as the stack checks before forwarding (RFC 1812, 5.2.2); the stack
+ * checks headers with options. Aggregated packets were checked before aggregation, and
+ * beyond 64 KB they have no length field. */
 static __always_inline int is_sound(const struct __sk_buff *skb, const struct iphdr *ip)
 {
 	__u32 header = ip->ihl * 4, total = bpf_ntohs(ip->tot_len);
@@ -138,13 +138,13 @@ static __always_inline int is_sound(const struct __sk_buff *skb, const struct ip
 	return header <= total && total <= skb->len - ETH_HLEN;
 }
 
-/* What a packet is on the wire. */
+/* The size of a packet on the wire. */
 struct wire {
 	__u64 bytes; /* of IP packets */
 	__u32 packets;
 };
 
-/* on_wire tells what was aggregated: each segment has had a header. */
+/* on_wire computes the size before aggregation: each segment had its own headers. */
 static __always_inline struct wire on_wire(const struct __sk_buff *skb, const struct iphdr *ip, const void *end)
 {
 	struct wire w = { .bytes = bpf_ntohs(ip->tot_len), .packets = 1 };
@@ -164,8 +164,8 @@ static __always_inline struct wire on_wire(const struct __sk_buff *skb, const st
 	return w;
 }
 
-/* untag takes a tag away that is of no VLAN: a priority, which is the link's own
- * affair (IEEE 802.1Q, 6.9). It fails where there is another one behind it. */
+/* untag removes a tag without a VLAN: a priority, which concerns the link only (IEEE
+ * 802.1Q, 6.9). It fails if a second tag follows. */
 static __always_inline int untag(struct __sk_buff *skb)
 {
 	return bpf_skb_vlan_pop(skb) || skb->vlan_present ? -1 : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What a client may do before it is admitted, and the answers to the rest. */
+/* The policy for clients before login, and the answers to rejected packets. */
 #pragma once
 
 #include "local.h"
@@ -11,7 +11,7 @@ static __always_inline __u64 pseudo(__be32 a, __be32 b, __u8 protocol, __u16 byt
 	return (__u64)a + b + bpf_htonl((__u32)protocol << 16 | bytes);
 }
 
-/* is_garden says whether the address is in the walled garden now. */
+/* is_garden reports whether the address is in the walled garden now. */
 static __always_inline int is_garden(__be32 addr)
 {
 	struct prefix key = { .bits = 32, .addr = addr };
@@ -39,8 +39,8 @@ static __always_inline int reset(struct __sk_buff *skb)
 		return drop(REASON_BLOCKED);
 	segment = bpf_ntohs(ip->tot_len) - sizeof(*ip);
 	saddr = ip->saddr, daddr = ip->daddr, source = tcp->source, dest = tcp->dest;
-	/* A neighbour on a virtual link leaves the sum to be done by hardware: its
-	 * field then holds that of the pseudo-header, and so must the answer's. */
+	/* A neighbour on a virtual link leaves the checksum to hardware: the field then
+	 * contains the sum of the pseudo-header, and so must the answer's. */
 	partial = tcp->check == fold(pseudo(saddr, daddr, IPPROTO_TCP, segment));
 	acked = tcp->ack;
 	if (acked)
@@ -78,8 +78,8 @@ static __always_inline int reset(struct __sk_buff *skb)
 #define ERROR_LEN (ETH_HLEN + sizeof(struct iphdr) + sizeof(struct icmphdr) + QUOTED)
 
 /* prohibit turns a packet into the ICMP error that answers it, "communication
- * administratively prohibited" (RFC 1812, 5.2.7.1), and sends it back. The stack is
- * not asked to: it would first look whether the address is one of its own. */
+ * administratively prohibited" (RFC 1812, 5.2.7.1), and sends it back. The stack is not
+ * used for this, because it would first check whether the address is local. */
 static __always_inline int prohibit(struct __sk_buff *skb)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
@@ -116,8 +116,8 @@ static __always_inline int prohibit(struct __sk_buff *skb)
 	return bpf_redirect(lan_ifindex, 0);
 }
 
-/* reject answers a packet that may not pass. Of ICMP only what asks for an echo is
- * answered, so that no error is of an error. */
+/* reject answers a packet that may not pass. Of ICMP it answers echo requests only, so
+ * that no ICMP error is sent about an ICMP error. */
 static __always_inline int reject(struct __sk_buff *skb, const struct iphdr *ip, const void *end)
 {
 	const struct icmphdr *icmp = (const void *)(ip + 1);
@@ -135,14 +135,14 @@ static __always_inline int reject(struct __sk_buff *skb, const struct iphdr *ip,
 #define IP_DADDR (ETH_HLEN + offsetof(struct iphdr, daddr))
 #define IP_CHECK (ETH_HLEN + offsetof(struct iphdr, check))
 
-/* readdress_tcp puts another address into a TCP segment, at IP_SADDR or IP_DADDR. */
+/* readdress_tcp changes an address of a TCP segment, at IP_SADDR or IP_DADDR. */
 static __always_inline int readdress_tcp(struct __sk_buff *skb, __u32 at, __u32 header, __be32 from, __be32 to)
 {
 	return bpf_l4_csum_replace(skb, ETH_HLEN + header + offsetof(struct tcphdr, check), from, to, BPF_F_PSEUDO_HDR | sizeof(to)) ||
 	       bpf_l3_csum_replace(skb, IP_CHECK, from, to, sizeof(to)) || bpf_skb_store_bytes(skb, at, &to, sizeof(to), 0);
 }
 
-/* ground leaves a packet no hop to go: the stack delivers it here or drops it. */
+/* ground sets a packet's TTL to 1: the stack delivers it locally or drops it. */
 static __always_inline int ground(struct __sk_buff *skb, const struct iphdr *ip)
 {
 	struct {
@@ -153,10 +153,10 @@ static __always_inline int ground(struct __sk_buff *skb, const struct iphdr *ip)
 	       bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, ttl), &now.ttl, sizeof(now.ttl), 0);
 }
 
-/* to_portal makes HTTP for anywhere HTTP for the gateway, where portal_lookup gives it
- * to the portal; without a portal it is answered at once. Rules of the machine's own
- * may send it to another port here, but not out. The stack could be told by a mark to deliver it
- * unchanged, but a rule of routing slows down everything that is routed. */
+/* to_portal redirects HTTP for any address to the gateway, where portal_lookup hands it
+ * to the portal; without a portal it is reset. The machine's rules can redirect it to
+ * another local port, but not out. A mark and a routing rule could deliver the packet unchanged,
+ * but a routing rule slows down all routed packets. */
 static __always_inline int to_portal(struct __sk_buff *skb, const struct iphdr *ip, const void *end)
 {
 	struct bpf_sock_tuple tuple = { .ipv4 = { .daddr = gateway_addr, .dport = portal_ports[0] } };
@@ -176,7 +176,7 @@ static __always_inline int to_portal(struct __sk_buff *skb, const struct iphdr *
 	bpf_sk_release(sk);
 	was = bpf_map_lookup_elem(&called, &c);
 	if (!was || *was != wanted) {
-		/* A new connection takes a port over; of another one there is nothing left. */
+		/* A new connection may reuse a port; a segment of an unknown one is reset. */
 		if (!opens)
 			return reset(skb);
 		if (bpf_map_update_elem(&called, &c, &wanted, BPF_ANY))
@@ -187,7 +187,7 @@ static __always_inline int to_portal(struct __sk_buff *skb, const struct iphdr *
 	return pass(REASON_PORTAL);
 }
 
-/* from_portal gives what the portal answers the address that the client wanted. */
+/* from_portal gives the portal's answers the source address that the client requested. */
 static __always_inline void from_portal(struct __sk_buff *skb, const struct iphdr *ip, const void *end)
 {
 	const struct tcphdr *tcp = (const void *)ip + ip->ihl * 4;
@@ -202,7 +202,7 @@ static __always_inline void from_portal(struct __sk_buff *skb, const struct iphd
 		readdress_tcp(skb, IP_SADDR, ip->ihl * 4, gateway_addr, *wanted);
 }
 
-/* is_service says whether the gateway serves these ports before login. */
+/* is_service reports whether the gateway serves these ports before login. */
 static __always_inline int is_service(const struct iphdr *ip, struct ports p)
 {
 	if (ip->protocol == IPPROTO_ICMP)
@@ -227,7 +227,7 @@ static __always_inline int preauth(struct __sk_buff *skb, const struct iphdr *ip
 	if (ip->daddr == gateway_addr) {
 		if (!is_service(ip, p))
 			return reject(skb, ip, end);
-		/* The portal's own port may be that of all the others. */
+		/* The portal's own port may be 80 too. */
 		return ip->protocol == IPPROTO_TCP && p.dest == HTTP ? to_portal(skb, ip, end) : local(skb, ip, end);
 	}
 	if (ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER)

@@ -64,7 +64,7 @@ func (d *Datapath) try(t *testing.T, p *ebpf.Program, ifindex uint32, packet []b
 	if len(aggregated) == 2 {
 		in.GSOSegs, in.GSOSize = aggregated[0], aggregated[1]
 	}
-	// Next hops are kept by CPU.
+	// Next hops are cached by CPU.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var all, first unix.CPUSet
@@ -90,7 +90,7 @@ func (d *Datapath) packets(t *testing.T) map[string]uint64 {
 	return n
 }
 
-// change is what a run added to the packets' reasons.
+// change returns what a run added to the counts by reason.
 func change(before, after map[string]uint64) map[string]uint64 {
 	out := map[string]uint64{}
 	for k, n := range after {
@@ -108,8 +108,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestLANIn is the policy for what comes from the clients: verdict, reason, and
-// what the client is billed.
+// TestLANIn is the policy for packets from the clients: verdict, reason, and counted bytes.
 func TestLANIn(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
@@ -130,7 +129,7 @@ func TestLANIn(t *testing.T) {
 		packet  []byte
 		verdict uint32
 		reason  string
-		billed  bool // to alice: the whole packet without its Ethernet header
+		billed  bool // counted for alice: the whole packet without its Ethernet header
 	}{
 		"admitted":                   {tcp(443), redirect, "forwarded", true},
 		"admitted, UDP":              {udp(443), redirect, "forwarded", true},
@@ -181,7 +180,7 @@ func TestLANIn(t *testing.T) {
 		"ARP, outside the LAN":       {arp(server, bobMAC), shot, "arp-spoof", false},
 		"ARP, cut":                   {arp(alice, aliceMAC)[:30], shot, "malformed", false},
 	}
-	d.try(t, d.objs.LanIn, lan, tcp(443)) // asks for the next hop
+	d.try(t, d.objs.LanIn, lan, tcp(443)) // fills the next-hop cache
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			packets, billed := d.packets(t), counters(t, d, alice)

@@ -16,7 +16,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// What TestRatesHold measures; these take it to other paths, and to the long run.
+// Parameters of TestRatesHold; flags select other paths and a long run.
 var (
 	rateBps  = flag.Uint64("rate-bps", 20_000_000, "limit of each client, bits a second")
 	rateRTT  = flag.Duration("rate-rtt", 20*time.Millisecond, "round trip between clients and server")
@@ -25,12 +25,12 @@ var (
 	rateOf   = flag.String("rate-of", "udp,cubic,bbr", "what is sent: udp, and how TCP controls congestion")
 )
 
-// distant is the server's address behind a long way.
+// distant is the server's address with a long round trip.
 var distant = netip.MustParseAddr("198.18.0.2")
 
-// delay makes the server a second address whose packets take a time to arrive: the
-// server's own come back at once, so that time is the round trip. This kernel need not
-// have netem: a TUN device holds them.
+// delay gives the server a second address whose packets are delayed. The server's own
+// packets are not, so the delay is the round-trip time. A TUN device holds the packets,
+// because this kernel may lack netem.
 func (n network) delay(t *testing.T, rtt time.Duration) {
 	t.Helper()
 	var tun *os.File
@@ -61,8 +61,7 @@ ip -n $server rule add pref 10 lookup local; ip -n $server rule add pref 5 iif s
 	hold(t, tun, rtt)
 }
 
-// hold gives each packet of a TUN device back after a time, in their order, until the
-// test ends.
+// hold returns each packet of a TUN device after a delay, in order, until the test ends.
 func hold(t *testing.T, tun *os.File, rtt time.Duration) {
 	type held struct {
 		packet []byte
@@ -90,7 +89,7 @@ func hold(t *testing.T, tun *os.File, rtt time.Duration) {
 	t.Cleanup(func() { tun.Close(); running.Wait() })
 }
 
-// load is traffic of a client that would take more than its limit, one way.
+// load is a client's traffic above its limit, in one direction.
 type load struct {
 	kind string // "udp", or how TCP controls congestion: "cubic", "bbr", "reno"
 	up   bool
@@ -175,7 +174,7 @@ func (n network) blast(t *testing.T, l load) {
 	t.Cleanup(func() { out.Close(); into.Close(); running.Wait() })
 }
 
-// reading is a limiter at a moment.
+// reading is a limiter's state at a time.
 type reading struct {
 	at      uint64 // ns of CLOCK_MONOTONIC
 	passed  uint64 // ns: what has passed, at the full rate
@@ -200,10 +199,10 @@ func (d *Datapath) limiter(t *testing.T, l load) (r reading) {
 	return r
 }
 
-// TestRatesHold: over any time no more passes than the rate and the burst allow, and
-// nobody who always sends gets 3 % less, TCP of different kinds included. A limiter
-// loses time only while its burst is not used at all: what is left of that at a
-// window's ends counts neither way.
+// TestRatesHold: over any time no more passes than rate and burst allow, and a client that
+// always sends gets at least 97 % of its rate, also with different kinds of TCP. A limiter
+// loses time only while its burst is unused: the unused part at a window's ends is left
+// out of both checks.
 func TestRatesHold(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
@@ -233,7 +232,7 @@ func TestRatesHold(t *testing.T) {
 				t.Errorf("%s: %.4f of what the limit allows passed", l, float64(passed)/float64(most))
 			}
 			share := (float64(passed) + float64(is.left) - float64(was.left)) / float64(lasted)
-			if share >= 0.97 { // a busy machine may have kept it from sending in another window
+			if share >= 0.97 { // in another window a busy machine may have kept it from sending
 				full[l] = true
 			}
 			t.Logf("%s: %.3f of the rate passed, %.3f of it was used, %d packets dropped", l, float64(passed)/float64(lasted), share, is.dropped-was.dropped)

@@ -9,10 +9,10 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 )
 
-// Requests hears what clients ask of a DHCP server, where Config.DHCP is set: each Read
-// takes one Ethernet frame, of up to 1514 bytes, until Close. What the programs kept
-// while nobody read comes first; some 6,000 requests, of this load of theirs. One
-// reader is to be open at a time.
+// Requests returns a source of clients' DHCP requests, if Config.DHCP is set: each Read
+// returns one Ethernet frame, of up to 1514 bytes, until Close. Requests that arrived
+// without a reader come first, at most some 6,000 since these programs were loaded. Only
+// one reader may be open at a time.
 func (d *Datapath) Requests() (io.ReadCloser, error) {
 	r, err := ringbuf.NewReader(d.objs.Requests)
 	if err != nil {
@@ -39,7 +39,7 @@ func (r *requests) Read(b []byte) (int, error) {
 // Close ends a Read that waits. It may be called more than once.
 func (r *requests) Close() error { return r.ring.Close() }
 
-// requested takes the frame out of a record.
+// requested returns the frame of a record.
 func requested(b []byte) ([]byte, error) {
 	if len(b) < 4 {
 		return nil, errors.New("a DHCP request without its length")

@@ -14,8 +14,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// TestRequests: whoever asks a DHCP server, each whole request for this machine or for
-// all is handed over as it came, once, and no other packet is.
+// TestRequests: each complete DHCP request for this machine or for all is delivered
+// unchanged, once, and no other packet is.
 func TestRequests(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t, func(c *Config) { c.DHCP = true })
@@ -68,7 +68,7 @@ func TestRequests(t *testing.T) {
 			if c.handed && verdict != shot {
 				t.Errorf("handed over, and verdict %d", verdict)
 			}
-			// What comes next is the frame, or one sent after it.
+			// The next frame is this one, or one sent after it.
 			next := ask(blank, to(all), toAll, payload(40))
 			d.try(t, d.objs.LanIn, index(t, n.lan), next)
 			for _, want := range [][]byte{c.frame, next} {
@@ -87,7 +87,7 @@ func options(f *datapathtest.Frame) {
 	f.IP.Options = []layers.IPv4Option{{OptionType: 7, OptionLength: 7, OptionData: []byte{4, 0, 0, 0, 0}}, {OptionType: 1}}
 }
 
-// hear opens the requests until the test ends, and returns what takes the next frame.
+// hear opens Requests until the test ends, and returns a function for the next frame.
 func hear(t *testing.T, d *Datapath) func() []byte {
 	t.Helper()
 	requests, err := d.Requests()
@@ -101,8 +101,8 @@ func hear(t *testing.T, d *Datapath) func() []byte {
 	}
 }
 
-// TestRequestsNobodyReads: what there is no room for is counted; what was kept is read
-// later, and not by a successor.
+// TestRequestsNobodyReads: requests that do not fit are counted; stored ones are read
+// later, but not by a successor.
 func TestRequestsNobodyReads(t *testing.T) {
 	n := newNetwork(t)
 	cfg := n.config(t)
@@ -118,7 +118,7 @@ func TestRequestsNobodyReads(t *testing.T) {
 	for ; d.packets(t)["overflow"] == 0; kept++ {
 		ask(d, 1)
 	}
-	kept-- // the last one found no room
+	kept-- // the last one did not fit
 	if kept < 5000 || d.packets(t)["local"] != uint64(kept) {
 		t.Errorf("%d requests kept, counted as %v", kept, d.packets(t))
 	}
@@ -136,7 +136,7 @@ func TestRequestsNobodyReads(t *testing.T) {
 		t.Errorf("reading what is closed: %v", err)
 	}
 	before := d.packets(t)
-	ask(d, 2) // for there is room again
+	ask(d, 2) // because there is space again
 	if got := change(before, d.packets(t)); got["local"] != 1 {
 		t.Errorf("with room, counted as %v", got)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// paths are the ways these programs are attached and forward.
+// paths are the ways to attach these programs and to forward.
 func paths() (all []datapathtest.Path) {
 	for _, c := range []struct {
 		name    string
@@ -47,8 +47,8 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// TestPacketsAreRedirected: nearly all of them skip the stack, also when the daemon was
-// replaced meanwhile.
+// TestPacketsAreRedirected: nearly all packets bypass the stack, also after the daemon was
+// replaced.
 func TestPacketsAreRedirected(t *testing.T) {
 	for _, p := range paths() {
 		if p.Name == "stack" {

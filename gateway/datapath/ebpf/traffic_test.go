@@ -15,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// in runs fn on a thread in a namespace: sockets it makes belong there.
+// in runs fn on a thread in a namespace: sockets it opens belong there.
 func in(t *testing.T, namespace string, fn func() error) {
 	t.Helper()
 	errc := make(chan error)
@@ -34,8 +34,8 @@ func in(t *testing.T, namespace string, fn func() error) {
 	must(t, <-errc)
 }
 
-// TestUpgradeKeepsSessions: a version that counts by other reasons, or remembers less,
-// takes over the clients all the same.
+// TestUpgradeKeepsSessions: a version with other reasons, or smaller caches, takes over the
+// clients.
 func TestUpgradeKeepsSessions(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
@@ -44,7 +44,7 @@ func TestUpgradeKeepsSessions(t *testing.T) {
 	d.try(t, d.objs.LanIn, index(t, n.lan), tcp(443))
 	was := counters(t, d, alice)
 	must(t, d.Close())
-	// What another version has pinned.
+	// Maps pinned by another version.
 	for name, m := range map[string]*ebpf.MapSpec{
 		"stats": {Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 8, MaxEntries: 3},
 		"hops":  {Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 16, MaxEntries: 4096},
@@ -66,8 +66,8 @@ func TestUpgradeKeepsSessions(t *testing.T) {
 	}
 }
 
-// TestNetfilterHasItsSay: with masquerading, packets take the stack, which knows
-// how, and are billed all the same; without, they are redirected again.
+// TestNetfilterHasItsSay: with masquerading, packets take the stack and are still counted;
+// without, they are redirected again.
 func TestNetfilterHasItsSay(t *testing.T) {
 	n := newNetwork(t)
 	d := n.open(t)
@@ -124,7 +124,7 @@ func TestDetachLeavesNothing(t *testing.T) {
 				t.Errorf("%d of %d programs are left without the daemon", k, len(programs))
 			}
 			must(t, detach(cfg))
-			must(t, detach(cfg)) // twice is the same
+			must(t, detach(cfg)) // a second call has no effect
 			if after := state(); after != before {
 				t.Errorf("before:\n%s\nafter:\n%s", before, after)
 			}

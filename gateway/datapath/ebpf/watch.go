@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
-// watch follows the kernel's routing, the LAN's link and netfilter's rules until
-// Close. Should the daemon die, cached hops end by themselves within a second.
+// watch follows the kernel's routing, the LAN's link and netfilter's rules until Close.
+// Without a daemon, cached next hops expire within a second.
 func (d *Datapath) watch() error {
 	follower, err := stack.Follow()
 	if err != nil {
@@ -25,7 +25,7 @@ func (d *Datapath) watch() error {
 	return d.greet()
 }
 
-// reroute voids all cached hops, and then looks at the links again.
+// reroute invalidates all cached next hops and then reads the links again.
 func (d *Datapath) reroute() {
 	mtu := d.lanMTU()
 	err := d.change(func(s *gatewaySettings) {
@@ -40,19 +40,19 @@ func (d *Datapath) reroute() {
 		if _, err := net.InterfaceByIndex(dev.Index); err != nil {
 			select {
 			case d.lost <- dev.Name:
-			default: // it was said
+			default: // reported already
 			}
 		}
 	}
 }
 
-// obey looks at netfilter's rules again.
+// obey reads netfilter's rules again.
 func (d *Datapath) obey() {
 	d.keepGuard()
 	d.choose()
 }
 
-// choose sets who forwards: the programs, or the stack where netfilter has a say.
+// choose selects redirecting, or the stack where netfilter's rules affect forwarding.
 func (d *Datapath) choose() {
 	redirect, why := d.cfg.Forward == ForwardRedirect, "as configured"
 	if d.cfg.Forward == ForwardAuto {
@@ -73,13 +73,13 @@ func (d *Datapath) choose() {
 	d.cfg.Log.Debug("forwarding", "redirect", redirect, "why", why)
 }
 
-// guarding says whether a table is a guard's: what is redirected has been judged.
+// guarding reports whether a table is a guard's, which redirected packets may skip.
 func guarding(family uint8, table string) bool {
 	return family == unix.NFPROTO_INET && guard.Is(table)
 }
 
-// forward has packets redirected or left to the stack. There is no moment at which
-// those to the clients pass uncounted: lan_out counts what wan_in has left to it.
+// forward has packets redirected or left to the stack. Packets to clients are counted at
+// every moment of the change: lan_out counts what wan_in leaves to the stack.
 func (d *Datapath) forward(redirect bool) error {
 	d.mu.Lock()
 	same := d.chosen && (d.settings.Redirect == 1) == redirect

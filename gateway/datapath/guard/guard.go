@@ -1,15 +1,15 @@
-// Package guard keeps the kernel from forwarding for a LAN by itself: rules of
-// nftables, by the interfaces' names, that outlive the daemon, what a data path has
-// in the kernel, and the interfaces.
+// Package guard keeps the kernel from forwarding for a LAN without a data path. It
+// installs nftables rules by interface name, which outlive the daemon, the data path's
+// programs, and the interfaces.
 //
 //	LAN ──▶ frames (netdev ingress) ──▶ stack ──▶ forwarding (inet forward) ──▶ anywhere
 //	        drops all, if asked to                drops what no data path judges
 //
-// A data path's programs are of one device, and go with it: one that is made in its
-// place has the name, and nobody who looks at its packets. It also has another
-// index, and that is what the rules go by: no mark is needed, and packets that are
-// redirected ahead of the stack never meet them. Who makes an interface with an
-// index of choice, or takes programs off by hand, is not kept from it.
+// A data path's programs belong to one device and disappear with it. A device that
+// replaces it has the same name but no programs. It also has another index, which the
+// rules check: no mark is needed, and packets that are redirected ahead of the stack
+// never meet the rules. The guard does not protect against an administrator who creates
+// an interface with a chosen index or detaches programs by hand.
 package guard
 
 import (
@@ -22,18 +22,18 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Guard is what is guarded.
+// Guard describes what to guard.
 type Guard struct {
-	LAN     string       // interface; nothing passes from or to it unless it is judged
-	WAN     string       // interface where what comes for the LAN is judged, too; empty: the kernel is to forward nothing from or to the LAN at all
-	Prefix  netip.Prefix // the LAN's network, where there is a WAN
-	Gateway netip.Addr   // the gateway's address in it, where there is a WAN
+	LAN     string       // interface; packets from or to it pass only if a data path judges them
+	WAN     string       // interface where packets for the LAN are judged too; empty: the kernel forwards nothing from or to the LAN
+	Prefix  netip.Prefix // the LAN's network, with a WAN
+	Gateway netip.Addr   // the gateway's address in it, with a WAN
 }
 
-// Shut has the kernel forward nothing that comes in or goes out by an interface of the
-// LAN's name, unless it is one of Know. Of a WAN that is none of Know comes nothing
-// that claims to be of the LAN, or of the gateway. Doing it twice is the same as
-// once, without a gap, and what is known stays known.
+// Shut has the kernel drop forwarded packets that arrive or leave by an interface of the
+// LAN's name, except interfaces given to Know. From a WAN that was not given to Know,
+// packets with source addresses of the LAN or the gateway are dropped. Calling it again
+// has no effect and leaves no gap, and known interfaces stay known.
 func (g Guard) Shut() error {
 	forward, postrouting, err := g.rules()
 	if err != nil {
@@ -44,9 +44,9 @@ func (g Guard) Shut() error {
 		chain(table, "forward", -500, forward)+chain(table, "postrouting", 500, postrouting), "guarding "+g.LAN)
 }
 
-// rules are what holds at two of netfilter's hooks. It is by names, and for packets
-// between interfaces that are known it comes after what lets them through by their
-// indexes: comparing names takes a packet several times as long.
+// rules returns the rules at two netfilter hooks. They compare names, and come after the
+// rules that accept packets between known interfaces by index, because comparing names
+// takes several times as long.
 func (g Guard) rules(known ...int) (forward, postrouting string, err error) {
 	lan, err := quote(g.LAN)
 	if err != nil {
@@ -67,13 +67,13 @@ func (g Guard) rules(known ...int) (forward, postrouting string, err error) {
 	if g.WAN != "" {
 		strange := fmt.Sprintf(" iifname %s iif != @known oifname %s drop", wan, lan)
 		forward += "ip saddr " + g.Prefix.String() + strange
-		postrouting = "ip saddr " + g.Gateway.String() + strange // rules may have masqueraded it
+		postrouting = "ip saddr " + g.Gateway.String() + strange // masquerading rules may have changed the source
 	}
 	return forward, postrouting, nil
 }
 
-// chain is the part of a script that gives a hook of netfilter's these rules and no
-// others. Without rules there is no chain, for every packet would pay for it.
+// chain returns the part of a script that replaces the rules of a hook. Without rules it
+// creates no chain, because every packet would pay for it.
 func chain(table, hook string, priority int, rules string) string {
 	begin := fmt.Sprintf("table inet %[1]s { chain %[2]s { type filter hook %[2]s priority %[3]d; }; }\nflush chain inet %[1]s %[2]s\n", table, hook, priority)
 	if rules == "" {
@@ -82,9 +82,9 @@ func chain(table, hook string, priority int, rules string) string {
 	return begin + fmt.Sprintf("table inet %s { chain %s {\n%s\n}; }\n", table, hook, rules)
 }
 
-// Know lets packets of these interfaces, by index, through, once Shut was called: a
-// data path judges them, or they are not the LAN's and need not be asked for their
-// names. Others that were known no longer are.
+// Know lets packets of these interfaces, by index, pass after Shut: a data path judges
+// them, or they do not belong to the LAN and need no comparison of names. Interfaces of
+// earlier calls are no longer known.
 func (g Guard) Know(indexes ...int) error {
 	forward, _, err := g.rules(indexes...)
 	if err != nil {
@@ -101,19 +101,18 @@ func (g Guard) Know(indexes ...int) error {
 // Is reports whether a table of nftables, of the inet family, is a Guard's.
 func Is(table string) bool { return strings.HasPrefix(table, prefix) }
 
-// Table is the name of the tables of a LAN: Shut's of the inet family, ShutFrames' of
-// the netdev family.
+// Table is the name of a LAN's tables: Shut's in the inet family, ShutFrames' in the
+// netdev family.
 func Table(lan string) string { return tableName(lan) }
 
-// Remove takes out what Shut put in for a LAN, if it is there: the kernel forwards
-// for everybody.
+// Remove removes Shut's table of a LAN, if it exists: the kernel then forwards for
+// everybody.
 func Remove(lan string) error { return remove("inet", lan, "giving up guarding "+lan) }
 
-// ShutFrames has the kernel drop every frame of the LAN ahead of its stack; packet
-// sockets for all protocols have seen it by then. Requests for addresses go on to
-// the DHCP server's socket, and no further: nobody but the gateway is their
-// destination. Doing it twice is the same as once, without a gap. The rule goes
-// with the interface.
+// ShutFrames has the kernel drop every frame of the LAN ahead of its stack, after packet
+// sockets for all protocols have received it. DHCP requests continue to the DHCP
+// server's packet socket only, because their destination is the gateway. Calling it again
+// has no effect and leaves no gap. The rule disappears with the interface.
 func ShutFrames(lan string, gateway netip.Addr) error {
 	device, err := quote(lan)
 	if err != nil {
@@ -130,12 +129,12 @@ table netdev %[1]s {
 `, tableName(lan), device, gateway), "shutting "+lan+" off from the kernel's stack")
 }
 
-// RemoveFrames takes out what ShutFrames put in, if it is there.
+// RemoveFrames removes ShutFrames' table, if it exists.
 func RemoveFrames(lan string) error {
 	return remove("netdev", lan, "giving "+lan+" back to the kernel's stack")
 }
 
-// There reports whether Shut's table of a LAN is there.
+// There reports whether Shut's table of a LAN exists.
 func There(lan string) bool {
 	return exec.Command("nft", "list", "table", "inet", tableName(lan)).Run() == nil
 }
@@ -143,7 +142,7 @@ func There(lan string) bool {
 func remove(family, lan, doing string) error {
 	err := nft(fmt.Sprintf("table %[1]s %[2]s\ndelete table %[1]s %[2]s\n", family, tableName(lan)), doing)
 	if errors.Is(err, datapath.ErrNotSupported) {
-		return nil // without nft it never came
+		return nil // without nft the table cannot have been created
 	}
 	return err
 }
@@ -167,7 +166,7 @@ func nft(script, doing string) error {
 
 const prefix = "gatewayd-"
 
-// tableName is the name of the LAN's tables in nftables, as its syntax has it.
+// tableName returns the name of the LAN's tables in nftables' syntax.
 func tableName(lan string) string {
 	return prefix + strings.Map(func(r rune) rune {
 		if r < '0' || r > '9' && r < 'A' || r > 'Z' && r < 'a' || r > 'z' {
@@ -177,7 +176,7 @@ func tableName(lan string) string {
 	}, lan)
 }
 
-// quote is an interface's name as nftables' syntax has it: itself, and no pattern.
+// quote returns an interface's name in nftables' syntax, not as a pattern.
 func quote(name string) (string, error) {
 	if strings.ContainsAny(name, `"\`) {
 		return "", fmt.Errorf("guarding %s: nftables cannot name it: rename it", name)

@@ -11,8 +11,8 @@ import (
 
 func TestMain(m *testing.M) { netnstest.Main(m, "ip link set lo up") }
 
-// TestNames: whatever the kernel calls an interface, the guard is of that name, of no
-// other, and goes again. What it does is shown with the data paths.
+// TestNames: for every interface name that the kernel allows, the guard concerns exactly
+// that name and can be removed. The data paths' tests show its effect.
 func TestNames(t *testing.T) {
 	for name, said := range map[string]string{
 		"eth1": `iifname "eth1" iif != @known drop`, "eth1.5": `iifname "eth1.5" iif != @known drop`,
@@ -20,7 +20,7 @@ func TestNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := Guard{LAN: name, WAN: "wan0", Prefix: netip.MustParsePrefix("10.1.0.0/24"), Gateway: netip.MustParseAddr("10.1.0.1")}
-			for range 2 { // twice is the same as once
+			for range 2 { // a second call has no effect
 				must(t, g.Shut())
 				must(t, g.Know(7, 12))
 			}
@@ -37,7 +37,7 @@ func TestNames(t *testing.T) {
 			if rules := ruleset(t); strings.Contains(rules, "elements") || strings.Contains(rules, " accept\n") {
 				t.Errorf("known still, after nothing is:\n%s", rules)
 			}
-			must(t, Guard{LAN: name}.Shut()) // as a data path of another kind does in its place
+			must(t, Guard{LAN: name}.Shut()) // like a data path of another kind in its place
 			if rules := ruleset(t); strings.Count(rules, said) != 1 || strings.Count(rules, "hook") != 1 || strings.Contains(rules, "wan0") {
 				t.Errorf("not the LAN's rules alone:\n%s", rules)
 			}
@@ -55,7 +55,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestKnownByIndex: the way between two known interfaces is asked for before any name.
+// TestKnownByIndex: packets between two known interfaces are accepted before names are
+// compared.
 func TestKnownByIndex(t *testing.T) {
 	g := Guard{LAN: "lan0"}
 	for _, tt := range []struct {

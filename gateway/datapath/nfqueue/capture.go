@@ -11,22 +11,23 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/queue"
 )
 
-// capture brings strangers' HTTP to the portal, from behind the routing: the kernel
-// notes where a packet was going and drops it, and a copy is sent to the portal with
-// the stranger's own address. Rules give the answers the address that was wanted.
+// capture brings HTTP of unauthenticated clients to the portal, after the routing
+// decision: the kernel records where a packet was going and drops it, and a copy with the
+// client's own address is sent to the portal. Rules restore the requested address in the
+// answers.
 type capture struct {
 	raw    int // a raw socket
 	portal netip.AddrPort
-	kept   []*queue.Packet // of one turn
+	kept   []*queue.Packet // of one batch
 
-	// heard is when a port of a stranger was last heard of: what the kernel notes,
-	// which has room for some hundred strangers who want all they can have.
+	// heard is when a port of a client was last seen. It mirrors what the kernel records,
+	// which has space for some hundred clients with as many connections as they may have.
 	heard map[[addressSize]byte]map[uint16]int64
-	swept int64 // when heard was last looked through
+	swept int64 // when heard was last swept
 }
 
-// soughtEach bounds the connections of one stranger to the portal that are noted at a
-// time, for each queue.
+// soughtEach bounds the recorded connections of one unauthenticated client to the portal,
+// for each queue.
 const soughtEach = 256
 
 func newCapture(portal netip.AddrPort) (*capture, error) {
@@ -39,12 +40,12 @@ func newCapture(portal netip.AddrPort) (*capture, error) {
 
 func (c *capture) close() error { return unix.Close(c.raw) }
 
-// hasRoom reports whether a stranger's packet is of a connection that is known, or of
-// one more that it may have. now is admission.Now.
+// hasRoom reports whether a packet belongs to a recorded connection, or to a new one that
+// the client may have. now is admission.Now.
 func (c *capture) hasRoom(b []byte, now int64) bool {
 	const ipHeader = 20
 	if len(b) < ipHeader || len(b) < int(b[0]&15)*4+portSize {
-		return true // redirect has no use for it
+		return true // redirect ignores it
 	}
 	c.sweep(now)
 	stranger, port := [addressSize]byte(b[sender:]), binary.BigEndian.Uint16(b[int(b[0]&15)*4+senderPort:])
@@ -63,7 +64,7 @@ func (c *capture) hasRoom(b []byte, now int64) bool {
 	return true
 }
 
-// sweep forgets strangers who are silent, now and then.
+// sweep forgets silent clients, from time to time.
 func (c *capture) sweep(now int64) {
 	if now < c.swept+soughtLife.Nanoseconds() {
 		return
@@ -80,10 +81,10 @@ func forgetSilent(ports map[uint16]int64, now int64) {
 	maps.DeleteFunc(ports, func(_ uint16, heard int64) bool { return now >= heard+soughtLife.Nanoseconds() })
 }
 
-// keep keeps a packet until all of its turn have their verdicts.
+// keep keeps a packet until the whole batch has its verdicts.
 func (c *capture) keep(p *queue.Packet) { c.kept = append(c.kept, p) }
 
-// send sends the packets that were kept. One that is lost comes again.
+// send sends the kept packets. A lost one is retransmitted by the client.
 func (c *capture) send() {
 	for _, p := range c.kept {
 		if redirect(p.Data, p.Length, c.portal) {
@@ -93,9 +94,8 @@ func (c *capture) send() {
 	c.kept = c.kept[:0]
 }
 
-// redirect gives a TCP segment another destination. It reports whether it could: not
-// for fragments, nor when not all of the packet is there. The IP header's sum is left
-// to the kernel.
+// redirect changes the destination of a TCP segment. It returns false for fragments and
+// incomplete packets. The kernel computes the IP header's checksum.
 func redirect(b []byte, length int, to netip.AddrPort) bool {
 	const ipHeader, tcpHeader, fragment, sum = 20, 20, 0x3fff, 16
 	if len(b) < ipHeader || len(b) != length || binary.BigEndian.Uint16(b[6:])&fragment != 0 {

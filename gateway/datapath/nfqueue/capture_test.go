@@ -13,7 +13,7 @@ import (
 
 var portalAddr = netip.MustParseAddrPort("10.1.0.1:8080")
 
-// segment is a TCP packet to a server, with a sum that is wrong.
+// segment returns a TCP packet to a server, with a wrong checksum.
 func segment(t testing.TB, payload []byte, options ...layers.IPv4Option) []byte {
 	t.Helper()
 	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: []byte{10, 1, 0, 5}, DstIP: []byte{192, 0, 2, 2}, Options: options}
@@ -60,7 +60,7 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// TestRedirectNot: what is no whole segment stays as it is.
+// TestRedirectNot: packets that are not complete segments stay unchanged.
 func TestRedirectNot(t *testing.T) {
 	whole := segment(t, []byte("GET"))
 	with := func(at int, b byte) []byte { c := bytes.Clone(whole); c[at] = b; return c }
@@ -120,8 +120,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestRoomForStrangers: one who opens connections without end keeps nobody else from
-// the portal, and may go on when the old ones are silent.
+// TestRoomForStrangers: a client that opens connections without end keeps no other from
+// the portal, and may open new ones when the old ones are silent.
 func TestRoomForStrangers(t *testing.T) {
 	c, err := newCapture(portalAddr)
 	must(t, err)

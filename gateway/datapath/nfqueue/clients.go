@@ -13,8 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
 )
 
-// Set tells the kernel's rules who has the address, and the judges what it may do.
-// Whom the kernel passes by itself it passes last, and stops passing first.
+// Set sets a client in the kernel's rules and in the judges' table. Letting the kernel pass
+// the client's packets is the last step, and the first step is to stop that.
 func (d *Datapath) Set(c datapath.Client) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -44,15 +44,14 @@ func (d *Datapath) set(c datapath.Client) error {
 	return nil
 }
 
-// settle waits until packets that were being judged have their verdicts and are
-// counted.
+// settle waits until packets that are being judged have their verdicts and are counted.
 func (d *Datapath) settle() {
 	for _, q := range d.queues {
 		q.Settle()
 	}
 }
 
-// Remove forgets who has an address.
+// Remove removes an address's entry.
 func (d *Datapath) Remove(addr netip.Addr) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,10 +68,10 @@ func (d *Datapath) Remove(addr netip.Addr) error {
 	return nil
 }
 
-// own changes whose an address is; nil: nobody's. d.mu is held.
+// own changes the owner of an address; nil: none. d.mu is held.
 func (d *Datapath) own(addr netip.Addr, mac *datapath.MAC) error {
 	if !d.cfg.Prefix.Contains(addr) || addr == d.cfg.Gateway {
-		return nil // the table says what is wrong with it
+		return nil // the table returns the error
 	}
 	old, had := d.owners[addr]
 	if had && mac != nil && old == *mac || !had && mac == nil {
@@ -100,7 +99,7 @@ func (d *Datapath) own(addr netip.Addr, mac *datapath.MAC) error {
 	return d.forgetNeighbour(addr)
 }
 
-// knowing are the tables that know whose an address is.
+// knowing are the tables that contain the owners of addresses.
 func (d *Datapath) knowing() []nftables.Table {
 	t := tablesOf(d.cfg.LAN)
 	if d.cfg.Fast {
@@ -109,7 +108,7 @@ func (d *Datapath) knowing() []nftables.Table {
 	return []nftables.Table{t.arp, t.ip}
 }
 
-// addOwner tells the rules whose an address is.
+// addOwner adds the owner of an address to the rules.
 func (d *Datapath) addOwner(b *nftables.Batch, addr netip.Addr, mac datapath.MAC) {
 	for _, t := range d.knowing() {
 		b.AddElements(t, setKnown, nftables.Element{Key: pair(addr, mac)})
@@ -117,7 +116,7 @@ func (d *Datapath) addOwner(b *nftables.Batch, addr netip.Addr, mac datapath.MAC
 	b.AddElements(tablesOf(d.cfg.LAN).arp, setTaken, nftables.Element{Key: addr.AsSlice()})
 }
 
-// forgetNeighbour has the stack ask anew which MAC address an address has.
+// forgetNeighbour has the stack resolve the MAC address of an address again.
 func (d *Datapath) forgetNeighbour(addr netip.Addr) error {
 	err := netlink.NeighDel(&netlink.Neigh{LinkIndex: d.lan.Index, Family: unix.AF_INET, IP: addr.AsSlice()})
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) {
@@ -126,7 +125,7 @@ func (d *Datapath) forgetNeighbour(addr netip.Addr) error {
 	return err
 }
 
-// Counters reads what an address has sent and received since the epoch.
+// Counters returns what an address has sent and received since the epoch.
 func (d *Datapath) Counters(addr netip.Addr) (datapath.Counters, error) {
 	c, err := d.table.Counters(addr)
 	if err != nil || d.fast == nil {
@@ -159,8 +158,7 @@ func (d *Datapath) Total() (datapath.Counters, error) {
 	return sum, err
 }
 
-// Packets counts packets by what became of them. "overflow" are those that queues
-// had no room for.
+// Packets counts packets by outcome. "overflow" are those that found a queue full.
 func (d *Datapath) Packets() (map[string]uint64, error) {
 	out, err := d.table.Packets()
 	errs := []error{err}

@@ -9,24 +9,24 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
 )
 
-// Sets of the rules that pass packets without asking.
+// Sets of the rules that pass packets without the daemon.
 const (
-	setUp     = "up"     // by address and MAC of clients that need not be asked about: what counts what they send
-	setDown   = "down"   // by their addresses: what counts what comes for them
-	setGate   = "gate"   // from which interface to which, while the daemon lives: to chain "up" or "down"
-	setSought = "sought" // by address and port of a stranger: where its HTTP was going
+	setUp     = "up"     // by address and MAC of clients that the kernel may pass: the counter of what they send
+	setDown   = "down"   // by their addresses: the counter of what is sent to them
+	setGate   = "gate"   // by incoming and outgoing interface, while the daemon runs: to chain "up" or "down"
+	setSought = "sought" // by address and port of an unauthenticated client: the original destination of its HTTP
 )
 
-// soughtLife is how long a stranger's connection to the portal may be silent.
+// soughtLife is how long a client's connection to the portal may be silent.
 const soughtLife = 2 * time.Minute
 
-// soughtMax bounds what all strangers together have noted, about 100 bytes each.
+// soughtMax bounds the records of all unauthenticated clients, about 100 bytes each.
 const soughtMax = 1 << 18
 
-// fastRules look at packets in one place, behind the routing: each hook that a packet
-// meets costs as much as all that is done there. What clients send to this machine
-// itself comes by another way, and does not delay the rest. No rule asks for the
-// state of connections: tracking them costs more than everything else here.
+// fastRules handle packets at one hook, after routing, because each hook that a packet
+// meets costs as much as everything done there. Packets for this machine itself take
+// another path and do not delay the rest. No rule uses connection states: tracking
+// connections costs more than everything else here.
 func (d *Datapath) fastRules(b *nftables.Batch, t nftables.Table) {
 	b.AddChain(t, "forward", &nftables.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: priorityMangle})
 	d.passRules(b, t)
@@ -43,14 +43,14 @@ func (d *Datapath) fastRules(b *nftables.Batch, t nftables.Table) {
 	b.AddRule(t, "of_lan", nftables.Goto("ask"))
 }
 
-// passRules pass packets of clients in the maps, while the gate is open.
+// passRules pass packets of clients in the maps while the gate is open.
 func (d *Datapath) passRules(b *nftables.Batch, t nftables.Table) {
 	b.AddSet(t, nftables.Set{Name: setUp, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypeEthernet), KeyBytes: 12, Size: d.size(), Counters: true})
 	b.AddSet(t, nftables.Set{Name: setDown, KeyType: nftables.TypeIPv4, KeyBytes: 4, Size: d.size(), Counters: true})
 	b.AddSet(t, nftables.Set{Name: setGate, KeyType: nftables.Concat(nftables.TypeInterface, nftables.TypeInterface), KeyBytes: 8, Verdicts: true, Timeouts: true})
 	b.AddChain(t, "up", nil)
 	b.AddRule(t, "up", append(loadPair(0), nftables.CountBy(setUp, 0), nftables.Accept())...)
-	// What comes from the WAN and pretends to be a client's is asked about.
+	// Packets from the WAN with a client's source address are queued.
 	mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-d.cfg.Prefix.Bits()))
 	b.AddChain(t, "down", nil)
 	b.AddRule(t, "down",
@@ -59,8 +59,8 @@ func (d *Datapath) passRules(b *nftables.Batch, t nftables.Table) {
 	b.AddRule(t, "forward", nftables.Meta(0, unix.NFT_META_IIF), nftables.Meta(1, unix.NFT_META_OIF), nftables.Decide(setGate, 0))
 }
 
-// captureRules have the portal's answers to strangers come from where they wanted to
-// go: see capture.
+// captureRules give the portal's answers to unauthenticated clients the requested source
+// address: see capture.
 func (d *Datapath) captureRules(b *nftables.Batch, t nftables.Table) {
 	const (
 		ipSum, tcpSum = 10, 16
@@ -72,7 +72,8 @@ func (d *Datapath) captureRules(b *nftables.Batch, t nftables.Table) {
 		Size: soughtMax, Timeouts: true, Dynamic: true,
 	})
 	b.AddChain(t, "portal", nil)
-	// A port may have been used to go elsewhere before: what is kept is not changed.
+	// A client may have used the port for another destination before: a record is not
+	// changed while it exists.
 	const flags, flagsSize = 13, 1
 	b.AddRule(t, "portal",
 		nftables.Payload(0, nftables.TransportHeader, flags, flagsSize), nftables.And(0, []byte{0x12}), nftables.Equal(0, []byte{0x02}), // SYN alone
@@ -81,7 +82,7 @@ func (d *Datapath) captureRules(b *nftables.Batch, t nftables.Table) {
 	b.AddRule(t, "portal",
 		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize), nftables.Payload(1, nftables.TransportHeader, senderPort, portSize),
 		nftables.Payload(2, nftables.NetworkHeader, receiver, addressSize), nftables.Keep(setSought, 0, 2, soughtLife))
-	b.AddRule(t, "portal", nftables.Drop()) // its copy is on its way
+	b.AddRule(t, "portal", nftables.Drop()) // its copy is sent instead
 	b.AddRule(t, "of_lan", append(marked(markPortal), nftables.Goto("portal"))...)
 
 	ofPortal := func(ip, tcp uint32) []nftables.Expr {
@@ -91,7 +92,7 @@ func (d *Datapath) captureRules(b *nftables.Batch, t nftables.Table) {
 			nftables.Payload(0, nftables.TransportHeader, tcp, portSize), nftables.Equal(0, portal),
 		}
 	}
-	// The same port of the client may now be for the portal itself.
+	// The client may now use the same port for the portal itself.
 	b.AddRule(t, "input", append(ofPortal(receiver, receiverPort),
 		nftables.Payload(0, nftables.NetworkHeader, sender, addressSize), nftables.Payload(1, nftables.TransportHeader, senderPort, portSize),
 		nftables.Forget(setSought, 0))...)

@@ -11,16 +11,17 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
 )
 
-// The daemon keeps the gate open, for gateLife at a time: when it dies, or hangs, it
-// falls shut, and packets are queued for nobody. Each time costs some 0.3 ms of CPU.
+// The daemon keeps the gate open, for gateLife at a time: when the daemon dies or hangs,
+// the gate expires, and packets go to queues without a reader. Each renewal costs some
+// 0.3 ms of CPU.
 const (
 	gateLife  = 2 * time.Second
 	gateEvery = gateLife / 2
 	lookEvery = 5 * time.Second
 )
 
-// keepOpen keeps the gate open until stopped, and then shuts it. Meanwhile it looks
-// at who is heard of.
+// keepOpen keeps the gate open until stopped, and then closes it. Meanwhile it reads
+// clients' counters.
 func (d *Datapath) keepOpen() error {
 	if err := d.openGate(); err != nil {
 		return err
@@ -50,7 +51,7 @@ func (d *Datapath) keepOpen() error {
 	return nil
 }
 
-// lookOut looks at all clients every lookEvery, or less often where that would take
+// lookOut reads all clients' counters every lookEvery, or less often where that would take
 // more than a hundredth of a CPU.
 func (d *Datapath) lookOut(stop <-chan struct{}) {
 	pause := lookEvery
@@ -68,7 +69,7 @@ func (d *Datapath) lookOut(stop <-chan struct{}) {
 	}
 }
 
-// shutGate has nothing pass the kernel by itself any more, and no timer call later.
+// shutGate ends passing by the kernel and later timer calls.
 func (d *Datapath) shutGate() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -88,8 +89,8 @@ func (d *Datapath) shutGate() {
 	}
 }
 
-// gate is the gate's elements: packets are known by the interfaces they come and leave
-// by. What goes from the LAN into the LAN finds no gate.
+// gate returns the gate's elements: the pairs of incoming and outgoing interface. Packets
+// from the LAN into the LAN have no gate.
 func (d *Datapath) gate() []nftables.Element {
 	return []nftables.Element{
 		{Key: slices.Concat(indexKey(d.lan), indexKey(d.wan)), Jump: "up", Timeout: gateLife},
@@ -97,7 +98,8 @@ func (d *Datapath) gate() []nftables.Element {
 	}
 }
 
-// passing are the tables that have clients: that of fast.go, and that at the devices.
+// passing are the tables that contain passed clients: that of fast.go, and that at the
+// devices.
 func (d *Datapath) passing() []nftables.Table {
 	t := tablesOf(d.cfg.LAN)
 	if d.speaks.dev {
@@ -106,14 +108,14 @@ func (d *Datapath) passing() []nftables.Table {
 	return []nftables.Table{t.ip}
 }
 
-// openGate opens the gate for another while.
+// openGate opens the gate for another gateLife.
 func (d *Datapath) openGate() error {
 	var b nftables.Batch
 	d.opening(&b)
 	return d.rules.Commit(&b)
 }
 
-// opening replaces what is left of the gate.
+// opening replaces the gate's elements.
 func (d *Datapath) opening(b *nftables.Batch) {
 	t := tablesOf(d.cfg.LAN)
 	b.ClearSet(t.ip, setGate)

@@ -14,14 +14,14 @@ import (
 type judge struct {
 	*admission.Judge
 	table *admission.Table
-	queue *queue.Queue // that they come by
+	queue *queue.Queue // source of the packets
 	lan   uint32       // the interface's index
-	mtu   int          // the shorter one of both interfaces
-	// capture brings strangers' HTTP to the portal; nil, as studied: NAT does.
+	mtu   int          // the smaller one of both interfaces
+	// capture brings unauthenticated clients' HTTP to the portal; nil, as studied: NAT does.
 	capture *capture
 }
 
-// fates of what the table says; the rest is dropped.
+// fates are the kernel's verdicts by admission's verdicts; all others drop.
 var fates = [...]queue.Verdict{
 	admission.Forward: {Fate: queue.Accept},
 	admission.Local:   {Fate: queue.Accept},
@@ -41,8 +41,8 @@ func (j *judge) decide(packets []queue.Packet, verdicts []queue.Verdict) {
 	}
 }
 
-// meet keeps a newcomer's packet until the gateway has been told of its sender, and
-// has it judged once more then: a connection that begins with it need not begin again.
+// meet holds a newcomer's packet until the gateway has been notified of its sender, and
+// judges it again then, so that the connection need not start again.
 func (j *judge) meet(p *queue.Packet) queue.Verdict {
 	if p.Mark != markMet {
 		release := j.queue.Hold(p.ID)
@@ -67,8 +67,8 @@ func (j *judge) one(p *queue.Packet, now int64) admission.Verdict {
 		v, _ := j.Down(packet, now)
 		return v
 	}
-	// As studied, what one client sends to another is seen twice: before it is routed,
-	// and on its way back into the LAN.
+	// As studied, a packet from one client to another is queued twice: before it is
+	// routed, and on its way back into the LAN.
 	v := admission.Forward
 	if p.Hook != queue.Forward || j.capture != nil {
 		v = j.Up(j.sender(p), packet, now)
@@ -85,9 +85,9 @@ func (j *judge) one(p *queue.Packet, now int64) admission.Verdict {
 	return v
 }
 
-// sender is the MAC address a packet of the LAN came from. Where the kernel has cut
-// up an aggregated packet it has lost the Ethernet header, but the rules have seen
-// it before: what they did not know is nobody's.
+// sender returns the MAC address that a packet of the LAN came from. Segments of an
+// aggregated packet that the kernel has split have no Ethernet header, but the rules have
+// checked it before: an unknown MAC has no owner.
 func (j *judge) sender(p *queue.Packet) datapath.MAC {
 	if mac := datapath.MAC(p.MAC); mac != (datapath.MAC{}) || p.Mark != markKnown || len(p.Data) < 20 {
 		return mac
@@ -95,8 +95,8 @@ func (j *judge) sender(p *queue.Packet) datapath.MAC {
 	return j.table.Owner(netip.AddrFrom4([4]byte(p.Data[12:16])))
 }
 
-// segments is how many packets of the wire were aggregated to one. The kernel does
-// not tell: it is right for those of full size, too low for shorter ones.
+// segments estimates how many packets on the wire an aggregated one stands for, which the
+// kernel does not report: right for full-sized packets, too low for shorter ones.
 func segments(p *queue.Packet, mtu int) int {
 	if len(p.Data) < 20 {
 		return 1

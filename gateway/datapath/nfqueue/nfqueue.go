@@ -1,16 +1,16 @@
-// Package nfqueue leaves forwarding to the kernel's stack and asks user space about
-// the packets: rules of nftables queue them, NFQUEUE brings them, and what becomes
-// of them is the verdict.
+// Package nfqueue leaves forwarding to the kernel's stack and decides about the packets in
+// user space: nftables rules queue packets, NFQUEUE delivers them, and the daemon returns
+// a verdict for each.
 //
 //	LAN ──▶ prerouting ─▶ queue ─▶ verdict ─▶ portal (NAT), reject, or the stack ──▶ WAN
 //	LAN ◀── verdict ◀─ queue ◀─ forward ◀─────────────────────────── the stack ◀── WAN
 //
-// As studied, every packet is judged, one by one. Fast, the kernel itself passes
-// admitted clients without limits: see fast.go; and where the way is certain not even
-// the stack sees them: see redirect.go.
+// As studied, every packet is judged, one by one. In fast mode the kernel itself passes
+// packets of admitted clients without limits, see fast.go, and where the way is certain
+// they bypass the stack, see redirect.go.
 //
-// It fails closed. The rules stay when the daemon ends, and queue for nobody: the
-// kernel drops what it cannot ask about. Restarts are not hitless.
+// It fails closed. The rules stay when the daemon ends, with queues that have no reader,
+// and the kernel drops what it cannot queue. Restarts are not hitless.
 package nfqueue
 
 import (
@@ -31,16 +31,16 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
-// Config is what the data path is made for.
+// Config is the configuration of the data path.
 type Config struct {
 	LAN, WAN    string       // interfaces; Ethernet, without a VLAN tag of their own
 	Prefix      netip.Prefix // the LAN's network, /14 or longer
 	Gateway     netip.Addr   // the gateway's address in it
 	PortalPorts []uint16     // TCP ports of the portal, at most 4; clients' HTTP goes to the first
-	// Newcomer is called for clients nobody leased an address to; nil: their
-	// packets are dropped without a word.
+	// Newcomer is called for clients with an address that was not leased; nil: their
+	// packets are dropped silently.
 	Newcomer func(netip.Addr, datapath.MAC)
-	Fast     bool // ask only about what the kernel cannot decide itself
+	Fast     bool // queue only packets that the kernel cannot decide itself
 	Log      *slog.Logger
 	unheld   bool // as on kernels before 6.9
 }
@@ -59,18 +59,18 @@ type Datapath struct {
 	follow  *stack.Follower
 	ended   sync.WaitGroup
 
-	choosing sync.Mutex // held by whoever looks for the way; d.mu comes second
+	choosing sync.Mutex // held while the way is determined; locked before d.mu
 
 	speaks dialect // written by Open only
 
-	mu     sync.Mutex // guards what follows, and the order of changes
+	mu     sync.Mutex // guards the following fields, and the order of changes
 	owners map[netip.Addr]datapath.MAC
 }
 
 var _ datapath.Datapath = (*Datapath)(nil)
 
-// Open opens queues and replaces what rules a predecessor left, which were closed:
-// in between nothing passes. There are no clients at first, and counters begin at 0.
+// Open opens queues and replaces the rules of a former daemon, which were closed: in
+// between no packet passes. There are no clients at first, and counters begin at 0.
 func Open(cfg Config) (_ *Datapath, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -120,7 +120,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	return d, d.begin()
 }
 
-// named leaves out newcomers whose MAC address the kernel could not tell: see
+// named filters out newcomers whose MAC address the kernel did not report: see
 // judge.sender.
 func named(newcomer func(netip.Addr, datapath.MAC)) func(netip.Addr, datapath.MAC) {
 	if newcomer == nil {
@@ -133,17 +133,17 @@ func named(newcomer func(netip.Addr, datapath.MAC)) func(netip.Addr, datapath.MA
 	}
 }
 
-// Queues as studied: one, of ordinary length, whose packets come whole and one by
-// one. Fast: one for each CPU, many packets at a time.
+// Queues as studied: one, of default length, with whole packets one by one. Fast: one for
+// each CPU, many packets at a time.
 const (
 	studiedPackets = 1024
 	fastPackets    = 8192
 	fastBatch      = 64
-	fastCopy       = 16 << 10 // any HTTP request that captures bring to the portal
+	fastCopy       = 16 << 10 // any HTTP request that capture copies to the portal
 )
 
-// span are the queues of this LAN. Data paths of several LANs have different ones,
-// and a successor has its predecessor's: so these rules drop when nobody is there.
+// span returns the queues of this LAN. Each LAN has its own, and a successor has the same
+// ones as its predecessor, so that rules without a daemon drop.
 func (d *Datapath) span() nftables.Queues {
 	const first, width, spans = 20_000, 64, 640
 	q := nftables.Queues{First: uint16(first + d.lan.Index%spans*width), Count: 1}
@@ -205,7 +205,7 @@ func (d *Datapath) begin() error {
 	return d.follow.Run(stack.Changes{LAN: d.lan.Index, Own: own, Routing: d.choose, Rules: func() { d.keepRules(); d.choose() }})
 }
 
-// portalPort is where strangers' HTTP goes; 0: nowhere.
+// portalPort is the port that unauthenticated clients' HTTP is redirected to; 0: none.
 func (d *Datapath) portalPort() uint16 {
 	if len(d.cfg.PortalPorts) == 0 {
 		return 0
@@ -213,8 +213,8 @@ func (d *Datapath) portalPort() uint16 {
 	return d.cfg.PortalPorts[0]
 }
 
-// Close ends judging. The rules stay: nothing of the LAN passes any more, admitted
-// clients included, until a successor opens or Clear.
+// Close ends judging. The rules stay: no packet of the LAN passes from then on, not even
+// of admitted clients, until a successor opens, or Clear.
 func (d *Datapath) Close() error {
 	var errs []error
 	if d.follow != nil {

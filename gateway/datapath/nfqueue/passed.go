@@ -10,35 +10,35 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
 )
 
-// fast is what the kernel passes by itself. It is guarded by the data path's lock.
+// fast is the state of what the kernel passes by itself. d.mu guards it.
 type fast struct {
 	open    bool    // the gate
-	to      course  // of packets that the stack is spared
-	refused *course // by the kernel; nil: none was
+	to      course  // the course of packets that bypass the stack
+	refused *course // a course the kernel refused; nil: none
 	passed  map[netip.Addr]*passed
-	// heard are the addresses that were passed once: their counters stay.
+	// heard are the addresses that were ever passed, because their counters stay.
 	heard map[netip.Addr]*heard
-	stop  func() // shuts the gate
+	stop  func() // closes the gate
 
 	captures []*capture // one for each queue; not guarded
 }
 
-// passed is a client whose packets the kernel passes: it has no limits but a time.
+// passed is a client whose packets the kernel passes: its only limit is a time.
 type passed struct {
 	mac datapath.MAC
 	end *time.Timer // nil: no end
 }
 
-// heard is what is known of an address's counters.
+// heard is the state of an address's counters.
 type heard struct {
-	billed  tally     // of it, what the judges have been told: it counts for quotas
-	last    tally     // in all, when looked at last
-	base    tally     // of it, what counters counted that are gone
+	billed  tally     // the part that was added to the judges' counts: it counts for quotas
+	last    tally     // total at the last reading
+	base    tally     // the part from counters that no longer exist
 	counted bool      // there are counters
-	seen    time.Time // when they were found to be more
+	seen    time.Time // when an increase was last found
 }
 
-// tally is what the kernel has passed for an address.
+// tally is the traffic that the kernel has passed for an address.
 type tally struct{ up, down nftables.Counted }
 
 func (t *tally) add(o tally) {
@@ -60,8 +60,8 @@ func newFast() *fast {
 func upCounter(a netip.Addr) string   { return "up_" + a.String() }
 func downCounter(a netip.Addr) string { return "down_" + a.String() }
 
-// early is how long before its end a client is judged again: the judges know the
-// time to the packet.
+// early is how long before its end a client is judged by the daemon again, because the
+// judges enforce the time to the packet.
 const early = 50 * time.Millisecond
 
 // pass has the kernel pass a client's packets. d.mu is held.
@@ -98,7 +98,7 @@ func (d *Datapath) pass(c datapath.Client) error {
 	return nil
 }
 
-// letPass puts a client into the maps, and makes its counters where there are none.
+// letPass adds a client to the maps, and creates missing counters.
 func (d *Datapath) letPass(b *nftables.Batch, addr netip.Addr, mac datapath.MAC, count bool) {
 	for _, t := range d.passing() {
 		if count {
@@ -111,7 +111,7 @@ func (d *Datapath) letPass(b *nftables.Batch, addr netip.Addr, mac datapath.MAC,
 	}
 }
 
-// unpass takes a client out of the maps. Its counters stay.
+// unpass removes a client from the maps. Its counters stay.
 func (d *Datapath) unpass(b *nftables.Batch, addr netip.Addr, mac datapath.MAC) {
 	for _, t := range d.passing() {
 		up, down := d.keys(t, addr, mac)
@@ -120,7 +120,7 @@ func (d *Datapath) unpass(b *nftables.Batch, addr netip.Addr, mac datapath.MAC) 
 	}
 }
 
-// keys are a client's in the maps of a table.
+// keys returns a client's keys in the maps of a table.
 func (d *Datapath) keys(t nftables.Table, addr netip.Addr, mac datapath.MAC) (up, down []byte) {
 	if t.Family == nftables.NetDev {
 		return d.upKey(addr, mac), d.downKey(addr)
@@ -128,7 +128,8 @@ func (d *Datapath) keys(t nftables.Table, addr netip.Addr, mac datapath.MAC) (up
 	return pair(addr, mac), addr.AsSlice()
 }
 
-// expire ends what a timer was for, unless it has been changed meanwhile.
+// expire ends a client's passing when its timer fires, unless the client was changed
+// meanwhile.
 func (d *Datapath) expire(addr netip.Addr, p *passed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,8 +142,8 @@ func (d *Datapath) expire(addr netip.Addr, p *passed) {
 	}
 }
 
-// ask has a client's packets judged again, if the kernel passed them, and returns
-// when those under way are counted. d.mu is held.
+// ask has a client's packets judged by the daemon again, if the kernel passed them, and
+// returns when packets in progress are counted. d.mu is held.
 func (d *Datapath) ask(addr netip.Addr) error {
 	if d.fast == nil {
 		return nil
@@ -160,14 +161,14 @@ func (d *Datapath) ask(addr netip.Addr) error {
 		p.end.Stop()
 	}
 	delete(d.fast.passed, addr)
-	// The kernel waits, some 10 ms, until each CPU has left what it was in (RCU). Where
-	// it cannot, what is missing is at most a packet of each CPU.
+	// The kernel waits, some 10 ms, until each CPU has passed a quiescent state (RCU). If
+	// that is not supported, at most one packet of each CPU is missing from the counts.
 	const global = 1 // MEMBARRIER_CMD_GLOBAL of linux/membarrier.h
 	unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
 	return d.bill(addr)
 }
 
-// bill tells the judges what the kernel has passed for a client.
+// bill adds what the kernel has passed for a client to the judges' counts.
 func (d *Datapath) bill(addr netip.Addr) error {
 	n, err := d.unbilled(addr)
 	if err != nil {
@@ -179,8 +180,8 @@ func (d *Datapath) bill(addr netip.Addr) error {
 	return d.table.Bill(addr, c)
 }
 
-// unbilled reads what the kernel has passed for an address that was passed once, and
-// the judges do not know of.
+// unbilled reads what the kernel has passed for an address and was not yet added to the
+// judges' counts.
 func (d *Datapath) unbilled(addr netip.Addr) (tally, error) {
 	h := d.fast.heard[addr]
 	n := h.base
@@ -202,7 +203,7 @@ func (d *Datapath) unbilled(addr netip.Addr) (tally, error) {
 	return n.minus(h.billed), nil
 }
 
-// addPassed adds to a client's counters what the kernel has passed. d.mu is held.
+// addPassed adds what the kernel has passed to a client's counters. d.mu is held.
 func (d *Datapath) addPassed(addr netip.Addr, c *datapath.Counters) error {
 	h := d.fast.heard[addr]
 	if h == nil {
@@ -224,15 +225,15 @@ func addTally(c *datapath.Counters, n tally) {
 	c.DownBytes, c.DownPackets = c.DownBytes+n.down.Bytes, c.DownPackets+n.down.Packets
 }
 
-// look notes whether an address was heard of since it was looked at last.
+// look records whether an address's counters have grown since the last reading.
 func (h *heard) look(n tally, now time.Time) {
 	if n != h.last {
 		h.last, h.seen = n, now
 	}
 }
 
-// allPassed sums what the kernel has passed, and of that what the judges have been
-// told; and looks at each address.
+// allPassed sums what the kernel has passed, and the part of it that was added to the
+// judges' counts; and updates each address's last reading.
 func (d *Datapath) allPassed() (sum, billed tally, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

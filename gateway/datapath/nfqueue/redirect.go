@@ -16,24 +16,24 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
-// Where the way is certain (package stack), rules at the devices send clients' packets
-// to their next hop, ahead of the stack. Whatever they do not know takes the way of
-// fast.go: an unknown sender, an address that is not simply elsewhere, a packet the stack
-// would do more with than forward it.
+// Where the way is certain (package stack), rules at the devices send clients' packets to
+// their next hop, ahead of the stack. Other packets take the path of fast.go: those of
+// unknown senders, to addresses that need another route, and packets with which the stack
+// would do more than forward them.
 //
-// What a packet costs there is calls of functions: those steps are taken that the kernel
-// does without one, which are comparisons of at most four bytes with few others.
+// The cost of a packet there is dominated by indirect calls. The rules therefore use
+// expressions that the kernel evaluates without a call: comparisons of at most four
+// bytes, and a few others.
 
-// setOthers has the first two bytes of addresses that are, or may be, not behind the
+// setOthers contains the first two bytes of addresses that are, or may be, not behind the
 // next hop.
 const setOthers = "others"
 
-// afterOthers lets the rules of others at the devices see packets first.
+// afterOthers places our chains at the devices behind those of other programs.
 const afterOthers = 500
 
-// redirectRules are the chains at the devices, and what the gate leads to: as yet
-// without a rule. The devices are known by their names to the kernel, and by their
-// indexes to the gate.
+// redirectRules creates the chains at the devices and their gate, as yet without rules. The
+// kernel identifies the devices by name, the gate by index.
 func (d *Datapath) redirectRules(b *nftables.Batch, t nftables.Table) {
 	b.AddSet(t, nftables.Set{
 		Name: setUp, KeyType: nftables.Concat(nftables.TypeIPv4, nftables.TypeEthernet, nftables.TypeEthernet), KeyBytes: 20, Size: d.size(), Counters: true,
@@ -50,28 +50,27 @@ func (d *Datapath) redirectRules(b *nftables.Batch, t nftables.Table) {
 	}
 }
 
-// plainRules go on with packets that are simply forwarded, and no padding in their
-// frames.
+// plainRules continue with packets that need only forwarding and whose frames have no
+// padding.
 func plainRules(b *nftables.Batch, t nftables.Table, chain string) {
 	const first, hops, word = 0, 8, 4
 	leave := func(at uint32, mask, value []byte) {
 		b.AddRule(t, chain, nftables.Payload(0, nftables.NetworkHeader, at, word), nftables.And(0, mask), nftables.Equal(0, value), nftables.Accept())
 	}
-	// Options.
+	// IP options.
 	b.AddRule(t, chain, nftables.Payload(0, nftables.NetworkHeader, first, 1), nftables.Differs(0, []byte{0x45}), nftables.Accept())
-	// Its last hop: who sent it is told.
+	// On its last hop: the sender gets an ICMP error from the stack.
 	leave(hops, []byte{0xfe, 0, 0, 0}, []byte{0, 0, 0, 0})
-	// Frames are padded up to 46 bytes, and counters count frames: 0 to 15 and 32 to 47
-	// bytes, then 16 to 31.
+	// Frames are padded up to 46 bytes, and counters count frames: lengths of 0 to 15 and 32
+	// to 47 bytes, then 16 to 31.
 	leave(first, []byte{0, 0, 0xff, 0xd0}, []byte{0, 0, 0, 0})
 	leave(first, []byte{0, 0, 0xff, 0xf0}, []byte{0, 0, 0, 16})
 }
 
-// sound goes on with packets whose header and lengths agree, and the first of fragments.
+// sound continues with packets whose header and lengths agree; of fragments, with the first.
 func sound() nftables.Expr { return nftables.Payload(0, nftables.TransportHeader, 0, 4) }
 
-// far goes on where an address is behind the next hop, near where it is a neighbour's at
-// the WAN.
+// far continues if an address is behind the next hop, near if it is a neighbour at the WAN.
 func far(address uint32) []nftables.Expr {
 	return []nftables.Expr{
 		nftables.Payload(0, nftables.NetworkHeader, address, addressSize), nftables.And(0, netmask(stack.Multicast)), nftables.Differs(0, stack.Multicast.Addr().AsSlice()),
@@ -95,21 +94,21 @@ func netmask(p netip.Prefix) []byte {
 	return binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-p.Bits()))
 }
 
-// upKey is a client in the rules at the LAN: its packets come from its own MAC address to
-// this interface's, without a tag.
+// upKey is a client's key in the rules at the LAN: untagged packets from its MAC address
+// to this interface's.
 func (d *Datapath) upKey(addr netip.Addr, mac [6]byte) []byte {
 	return append(slices.Concat(addr.AsSlice(), d.lan.HardwareAddr, mac[:], etherIPv4), 0, 0)
 }
 
-// downKey is a client in the rules at the WAN: what is for it comes to this interface's
-// MAC address, without a tag.
+// downKey is a client's key in the rules at the WAN: untagged packets for it to this
+// interface's MAC address.
 func (d *Datapath) downKey(addr netip.Addr) []byte {
 	return append(append(slices.Concat(addr.AsSlice(), d.wan.HardwareAddr, []byte{0, 0}), etherIPv4...), 0, 0)
 }
 
 var etherIPv4 = []byte{8, 0}
 
-// wayRules send packets on: up where they come from a client, down where they go to one.
+// wayRules send packets to their next hop: up from clients, down to clients.
 func (d *Datapath) wayRules(b *nftables.Batch, t nftables.Table, w stack.Way) {
 	const toMAC, etherType, everything, etherTypeSize = 0, 12, 14, 2
 	index := func(dev *net.Interface) nftables.Expr { return nftables.Load(1, indexKey(dev)) }
@@ -129,11 +128,11 @@ func (d *Datapath) wayRules(b *nftables.Batch, t nftables.Table, w stack.Way) {
 	b.AddRule(t, "down", slices.Concat(far(sender), down)...)
 }
 
-// othersMax bounds what others makes of routes: the kernel takes as long for each as
-// there are.
+// othersMax bounds the elements that others makes of routes: the kernel's time for each
+// grows with their number.
 const othersMax = 4096
 
-// others are the elements of setOthers: all prefixes but Multicast.
+// others returns the elements of setOthers for all prefixes except Multicast.
 func others(prefixes []netip.Prefix) (out []nftables.Element) {
 	seen := map[uint16]bool{}
 	for _, p := range prefixes {
@@ -152,7 +151,7 @@ func others(prefixes []netip.Prefix) (out []nftables.Element) {
 	return out
 }
 
-// course is where packets are redirected to; the zero value: nowhere.
+// course is the destination of redirected packets; the zero value: none.
 type course struct {
 	way      stack.Way
 	up, down bool
@@ -161,7 +160,7 @@ type course struct {
 // ethernetMTU is the longest packet of ordinary Ethernet, bytes (RFC 894).
 const ethernetMTU = 1500
 
-// find finds out whether packets may be redirected, and why not.
+// find determines whether packets may be redirected, or the reason why not.
 func (d *Datapath) find() (c course, why string) {
 	rules, err := stack.Rules(own)
 	switch {
@@ -179,18 +178,18 @@ func (d *Datapath) find() (c course, why string) {
 	case len(others(way.Others)) > othersMax:
 		return course{}, "there are routes for too many addresses"
 	}
-	// A packet that came by one link fits the other: nothing is cut, and nobody told. Links
-	// take what is longer than they may send, up to what Ethernet can.
+	// A packet that arrived on one link must fit the other, so that no fragmentation and no
+	// ICMP error is needed. Links accept packets longer than their MTU, up to Ethernet's.
 	fits := func(from, to int) bool { return to >= max(from, ethernetMTU) }
 	return course{way, fits(way.LANMTU, way.WANMTU), fits(way.WANMTU, way.LANMTU)}, "the way is certain"
 }
 
-// own says whether a table is a gateway's: what is redirected has been judged.
+// own reports whether a table is a gateway's, which redirected packets may skip.
 func own(family uint8, table string) bool {
 	return family == unix.NFPROTO_IPV4 && strings.HasPrefix(table, namePrefix) || family == unix.NFPROTO_INET && guard.Is(table)
 }
 
-// choose looks whether packets may be redirected, and has it so.
+// choose determines whether packets may be redirected, and switches accordingly.
 func (d *Datapath) choose() {
 	if !d.speaks.dev {
 		return
@@ -214,8 +213,8 @@ func (d *Datapath) choose() {
 	d.cfg.Log.Debug("forwarding", "up", to.up, "down", to.down, "why", why)
 }
 
-// turn has packets redirected, or not, from one packet to the next. Where that fails the
-// gate at the devices is not opened again. d.mu is held.
+// turn switches redirecting on or off, from one packet to the next. If it fails, the gate
+// at the devices is not renewed. d.mu is held.
 func (d *Datapath) turn(to course) error {
 	var b nftables.Batch
 	d.fast.to = to
@@ -227,7 +226,7 @@ func (d *Datapath) turn(to course) error {
 	return nil
 }
 
-// turning makes the rules at the devices those of d.fast.to.
+// turning sets the rules at the devices to those of d.fast.to.
 func (d *Datapath) turning(b *nftables.Batch) {
 	t := tablesOf(d.cfg.LAN).dev
 	b.ClearSet(t, setGate)
@@ -241,7 +240,7 @@ func (d *Datapath) turning(b *nftables.Batch) {
 	}
 }
 
-// deviceGate is what is open of the gate at the devices.
+// deviceGate returns the open elements of the gate at the devices.
 func (d *Datapath) deviceGate() (out []nftables.Element) {
 	if d.fast.to.up {
 		out = append(out, nftables.Element{Key: indexKey(d.lan), Jump: "up", Timeout: gateLife})
@@ -252,7 +251,7 @@ func (d *Datapath) deviceGate() (out []nftables.Element) {
 	return out
 }
 
-// Forwarding is in a word who forwards at the moment those the kernel passes by itself:
+// Forwarding names the present way of forwarding for clients that the kernel passes:
 // "redirect", ahead of the stack, or "stack".
 func (d *Datapath) Forwarding() string {
 	d.mu.Lock()

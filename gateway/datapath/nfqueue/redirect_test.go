@@ -12,7 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// forwards waits until packets are forwarded in a way.
+// forwards waits until packets are forwarded in the given way.
 func forwards(t *testing.T, w *datapathtest.World, how, when string) {
 	t.Helper()
 	netnstest.Await(t, how+" "+when, func() error {
@@ -23,7 +23,7 @@ func forwards(t *testing.T, w *datapathtest.World, how, when string) {
 	})
 }
 
-// counted is what the rules at the devices have sent on.
+// counted returns how many packets the rules at the devices have forwarded.
 func counted(t *testing.T, w *datapathtest.World) (packets int) {
 	t.Helper()
 	for _, m := range regexp.MustCompile(`packets (\d+)`).FindAllStringSubmatch(w.Router.Run(t, "nft list counters table netdev gatewayd_lan0"), -1) {
@@ -34,7 +34,7 @@ func counted(t *testing.T, w *datapathtest.World) (packets int) {
 	return packets
 }
 
-// fastWorld is a network with the fast path, and Alice's traffic both ways.
+// fastWorld is a network with the fast mode, and Alice's traffic both ways.
 func fastWorld(t *testing.T) (w *datapathtest.World, up, down *datapathtest.Flow) {
 	t.Helper()
 	for _, p := range paths(false) {
@@ -46,8 +46,8 @@ func fastWorld(t *testing.T) (w *datapathtest.World, up, down *datapathtest.Flow
 	return w, w.Up(t, w.Alice), w.Down(t, w.Alice)
 }
 
-// TestRedirected: where the way is certain no packet of an admitted client meets the
-// stack that is not more to it than forwarding, and each one that is does.
+// TestRedirected: where the way is certain, exactly the packets that need more than
+// forwarding meet the stack.
 func TestRedirected(t *testing.T) {
 	w, up, down := fastWorld(t)
 	forwards(t, w, "redirect", "at first")
@@ -80,8 +80,8 @@ func TestRedirected(t *testing.T) {
 	}
 }
 
-// TestRedirectFollows: whoever changes what packets meet on their way has it so, under
-// traffic, and when it is as before it is all as before.
+// TestRedirectFollows: changes of rules, routes and links take effect under traffic, and
+// undoing them restores redirecting.
 func TestRedirectFollows(t *testing.T) {
 	w, up, down := fastWorld(t)
 	up.Begin()

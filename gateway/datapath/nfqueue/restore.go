@@ -7,8 +7,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
-// keepRules puts the rules back where somebody has flushed nftables: until then the
-// machine forwards for everybody. It is shut first; the clients come after.
+// keepRules restores the rules after nftables was flushed: until then the machine forwards
+// for everybody. It closes the LAN first and adds the clients afterwards.
 func (d *Datapath) keepRules() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -28,7 +28,7 @@ func (d *Datapath) keepRules() {
 	}
 }
 
-// installed says whether all tables are there.
+// installed reports whether all tables exist.
 func (d *Datapath) installed() (bool, error) {
 	t := tablesOf(d.cfg.LAN)
 	all := []nftables.Table{t.ip, t.arp, t.ip6}
@@ -43,12 +43,12 @@ func (d *Datapath) installed() (bool, error) {
 	return true, nil
 }
 
-// atOnce is how many clients restore tells the rules in one step: the kernel confirms
-// each change, and has room for some hundred answers.
+// atOnce is how many clients restore adds in one step: the kernel confirms each change,
+// and a socket holds some hundred answers.
 const atOnce = 32
 
-// restore has new rules know the clients there are. What counters had that are gone
-// counts as far as it is known. d.mu is held.
+// restore adds the present clients to new rules. Counts of lost counters are kept as far as
+// they were read. d.mu is held.
 func (d *Datapath) restore() error {
 	if err := inSteps(d.rules, d.owners, d.addOwner); err != nil || d.fast == nil {
 		return err
@@ -73,7 +73,7 @@ func (d *Datapath) restore() error {
 	return d.rules.Commit(&b)
 }
 
-// inSteps adds all to the rules, some at a time.
+// inSteps adds all to the rules, in steps of atOnce.
 func inSteps[V any](c *nftables.Conn, all map[netip.Addr]V, add func(*nftables.Batch, netip.Addr, V)) error {
 	b, n := new(nftables.Batch), 0
 	for addr, v := range all {

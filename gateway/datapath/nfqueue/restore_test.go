@@ -9,8 +9,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// TestRulesComeBack: where tables cannot be held, the rules that somebody flushed come
-// back, and the clients in them, with their bills.
+// TestRulesComeBack: where tables cannot be held, flushed rules are restored with the
+// clients and their counts.
 func TestRulesComeBack(t *testing.T) {
 	for _, p := range paths(true) {
 		t.Run(p.Name, func(t *testing.T) {
@@ -20,7 +20,7 @@ func TestRulesComeBack(t *testing.T) {
 				t.Fatalf("there are tables that are held:\n%s", rules)
 			}
 			must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true}, datapath.Client{Addr: w.Bob.Addr, MAC: w.Bob.MAC}))
-			for n := range byte(150) { // more than are told at once
+			for n := range byte(150) { // more than are restored at once
 				must(t, w.Set(datapath.Client{Addr: netip.AddrFrom4([4]byte{10, 1, 0, 100 + n}), MAC: datapath.MAC{2, 1, 0, 0, 0, n}, Admitted: true}))
 			}
 			up, down, stranger, straight := w.Up(t, w.Alice), w.Down(t, w.Alice), w.Up(t, w.Bob), w.Down(t, w.Bob)

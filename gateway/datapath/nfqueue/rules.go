@@ -13,21 +13,21 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
 )
 
-// Marks of packets whose verdict is more than to pass or not. They go through the
-// rules once more, which obey. The numbers spell nothing; they are only unlikely to
-// be anyone else's.
+// Marks of packets whose verdict is more than accept or drop. These packets traverse the
+// rules again, which act on the mark. The numbers are arbitrary and unlikely to be used
+// by others.
 const (
 	markPortal = 0x6a770003 // to the portal
 	markReject = 0x6a770004 // answer with a reset, or with ICMP "administratively prohibited"
-	// markKnown tells the judge that the rules know the sender's MAC address for its
-	// own: see judge.sender.
+	// markKnown tells the judge that the rules have matched the sender's MAC address: see
+	// judge.sender.
 	markKnown = 0x6a770005
-	// markMet is on packets of newcomers that the gateway has been told of.
+	// markMet is on packets of newcomers that the gateway was notified of.
 	markMet = 0x6a770006
 )
 
-// Priorities of base chains. Packets are judged before connections are tracked: one
-// that is dropped leaves no trace.
+// Priorities of base chains. Packets are judged before connections are tracked, so that a
+// dropped packet leaves no entry.
 const (
 	priorityRaw      = -300
 	priorityTracking = -200
@@ -35,7 +35,7 @@ const (
 	priorityNAT      = -100 - 1 // before others'
 )
 
-// tables are those of one LAN, the same under every data path's run.
+// tables are the tables of one LAN, the same in every run.
 type tables struct{ ip, arp, ip6, dev nftables.Table }
 
 // namePrefix begins the names of all tables of all LANs.
@@ -51,7 +51,7 @@ func tablesOf(lan string) tables {
 	}
 }
 
-// dropped counts what rules drop themselves: all of ARP and IPv6 that gets so far.
+// dropped is the counter of what rules drop themselves: ARP and IPv6.
 const dropped = "dropped"
 
 // Sets of the tables.
@@ -60,14 +60,14 @@ const (
 	setTaken = "taken" // ARP: addresses of clients
 )
 
-// dialect is what the kernel understands.
+// dialect is what this kernel's nftables supports.
 type dialect struct {
 	held bool                                // tables can be held: see nftables.Batch
-	dev  bool                                // rules at devices, here
-	ask  func(nftables.Queues) nftables.Expr // one or the other word for asking user space
+	dev  bool                                // rules at devices are supported for these interfaces
+	ask  func(nftables.Queues) nftables.Expr // the supported expression for queueing
 }
 
-// install replaces all rules in one step. As yet they know no clients.
+// install replaces all rules in one step, without clients.
 func (d *Datapath) install() error {
 	var err error
 	for _, held := range []bool{!d.cfg.unheld, false} {
@@ -86,7 +86,7 @@ func (d *Datapath) install() error {
 	return err
 }
 
-// ruleset is all rules, without clients.
+// ruleset returns all rules, without clients.
 func (d *Datapath) ruleset() *nftables.Batch {
 	b, t := &nftables.Batch{Held: d.speaks.held}, tablesOf(d.cfg.LAN)
 	if d.speaks.dev {
@@ -106,8 +106,8 @@ func (d *Datapath) ruleset() *nftables.Batch {
 	return b
 }
 
-// notFrom and notTo go on with packets of another interface than the LAN. It is known
-// by its name, so that an interface that comes again is no way around the rules.
+// notFrom and notTo continue with packets of interfaces other than the LAN. They compare
+// the name, so that an interface that was created again does not bypass the rules.
 func (d *Datapath) notFrom() []nftables.Expr { return d.otherLink(unix.NFT_META_IIFNAME) }
 func (d *Datapath) notTo() []nftables.Expr   { return d.otherLink(unix.NFT_META_OIFNAME) }
 
@@ -121,7 +121,7 @@ func marked(mark uint32) []nftables.Expr {
 	return []nftables.Expr{nftables.Meta(0, unix.NFT_META_MARK), nftables.Equal(0, binary.NativeEndian.AppendUint32(nil, mark))}
 }
 
-// ipRules are the chains that both kinds of rules end in, and then these.
+// ipRules creates the chains that both modes use, followed by the mode's own rules.
 func (d *Datapath) ipRules(b *nftables.Batch, t nftables.Table, ask nftables.Expr) {
 	b.AddChain(t, "ask", nil)
 	b.AddRule(t, "ask", ask)
@@ -136,7 +136,7 @@ func (d *Datapath) ipRules(b *nftables.Batch, t nftables.Table, ask nftables.Exp
 	}
 }
 
-// Places of fields in the headers, and their sizes, bytes.
+// Offsets of header fields, and their sizes, bytes.
 const (
 	sender, receiver, addressSize = 12, 16, 4
 	senderMAC, macSize            = 6, 6
@@ -144,7 +144,7 @@ const (
 	portSize                      = 2
 )
 
-// loadPair loads the sender's address and MAC, as pair has them.
+// loadPair loads the sender's address and MAC in the format of pair.
 func loadPair(to nftables.Register) []nftables.Expr {
 	return []nftables.Expr{
 		nftables.Payload(to, nftables.NetworkHeader, sender, addressSize),
@@ -154,8 +154,8 @@ func loadPair(to nftables.Register) []nftables.Expr {
 
 func port(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }
 
-// arpRules keep clients from speaking for others' addresses: the stack's
-// neighbours are who they say.
+// arpRules keep clients from using other clients' addresses in ARP, so that the stack's
+// neighbour entries are right.
 func (d *Datapath) arpRules(b *nftables.Batch, t nftables.Table) {
 	b.AddCounter(t, dropped)
 	d.knownSet(b, t)
@@ -169,7 +169,7 @@ func (d *Datapath) arpRules(b *nftables.Batch, t nftables.Table) {
 	load := nftables.Payload(0, nftables.NetworkHeader, sender, addressSize)
 	b.AddChain(t, "input", &nftables.Hook{Type: "filter", Number: in})
 	b.AddRule(t, "input", append(d.notFrom(), nftables.Accept())...)
-	// Asks whether an address is free.
+	// A probe for a free address.
 	b.AddRule(t, "input", load, nftables.Equal(0, []byte{0, 0, 0, 0}), nftables.Accept())
 	b.AddRule(t, "input", load, nftables.Payload(1, nftables.NetworkHeader, senderMAC, macSize), nftables.In(setKnown, 0), nftables.Accept())
 	if d.cfg.Newcomer != nil {
@@ -187,12 +187,12 @@ func (d *Datapath) knownSet(b *nftables.Batch, t nftables.Table) {
 // size is the number of addresses in the LAN.
 func (d *Datapath) size() uint32 { return 1 << (32 - d.cfg.Prefix.Bits()) }
 
-// indexKey is an interface as a key of sets.
+// indexKey returns an interface as a key of sets.
 func indexKey(dev *net.Interface) []byte {
 	return binary.NativeEndian.AppendUint32(nil, uint32(dev.Index))
 }
 
-// ip6Rules drop IPv6: there is no admission for it yet.
+// ip6Rules drop IPv6, for which there is no admission.
 func (d *Datapath) ip6Rules(b *nftables.Batch, t nftables.Table) {
 	b.AddCounter(t, dropped)
 	b.AddChain(t, "prerouting", &nftables.Hook{Type: "filter", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityRaw})
@@ -200,14 +200,14 @@ func (d *Datapath) ip6Rules(b *nftables.Batch, t nftables.Table) {
 	b.AddRule(t, "prerouting", nftables.Count(dropped), nftables.Drop())
 }
 
-// pair is an address and its owner as sets have them.
+// pair returns an address and its owner as a key of sets.
 func pair(addr netip.Addr, mac datapath.MAC) []byte {
 	return append(append(addr.AsSlice(), mac[:]...), 0, 0)
 }
 
-// Clear takes the rules of a LAN out of the kernel, which then forwards for everybody
-// unless a data path of another kind has closed it by its own means. The LAN must be
-// locked: nobody asks whether a data path runs. What is not there is no error.
+// Clear removes the rules of a LAN from the kernel, which then forwards for everybody
+// unless another data path has closed the LAN. The LAN must be locked, because Clear does
+// not check whether a data path runs. Missing rules are no error.
 func Clear(lan string) error {
 	c, err := nftables.Dial()
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
@@ -238,7 +238,7 @@ func Clear(lan string) error {
 	return errors.Join(append(errs, c.Close())...)
 }
 
-// Left reports whether rules of a LAN are there.
+// Left reports whether rules of a LAN exist.
 func Left(lan string) bool {
 	c, err := nftables.Dial()
 	if err != nil {

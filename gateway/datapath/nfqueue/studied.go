@@ -8,14 +8,14 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/nfqueue/nftables"
 )
 
-// studiedRules queue what clients send before it is routed, and what is forwarded to
-// them behind the stack, where NAT has given it their addresses back. The portal gets
-// its connections by NAT, so that the machine keeps track of every connection.
+// studiedRules queue what clients send before it is routed, and what is forwarded to them
+// after the stack, where NAT has restored their addresses. The portal gets its
+// connections by NAT, so the machine tracks every connection.
 func (d *Datapath) studiedRules(b *nftables.Batch, t nftables.Table) {
 	d.knownSet(b, t)
 	b.AddChain(t, "prerouting", &nftables.Hook{Type: "filter", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityRaw})
 	b.AddRule(t, "prerouting", append(d.notFrom(), nftables.Accept())...)
-	// What came for many stations is not forwarded (RFC 1812, 5.3.4), and so not billed.
+	// Multicast and broadcast are not forwarded (RFC 1812, 5.3.4), and so not counted.
 	firstMulticast := []byte{224, 0, 0, 0}
 	b.AddRule(t, "prerouting", nftables.Meta(0, unix.NFT_META_PKTTYPE), nftables.Differs(0, []byte{unix.PACKET_HOST}),
 		nftables.Payload(0, nftables.NetworkHeader, receiver, addressSize), nftables.Differs(0, d.cfg.Gateway.AsSlice()),
@@ -34,13 +34,13 @@ func (d *Datapath) studiedRules(b *nftables.Batch, t nftables.Table) {
 	}
 }
 
-// zonePortal is the zone of strangers' connections to the portal. They are told by it,
-// as others' rules may mark packets anew before NAT; and connections from before, which
-// go elsewhere, are others than these.
+// zonePortal is the conntrack zone of unauthenticated clients' connections to the portal.
+// The zone identifies them, because rules of others may change marks before NAT, and
+// keeps them apart from earlier connections with the same ports to other destinations.
 var zonePortal = binary.NativeEndian.AppendUint16(nil, markPortal>>16)
 
-// natRules bring strangers' HTTP to the portal. NAT is for connections: what belongs to
-// none, in the eyes of the kernel, is rejected once it has looked for one.
+// natRules bring unauthenticated clients' HTTP to the portal. NAT works on connections:
+// packets that the kernel assigns to none are rejected after the lookup.
 func (d *Datapath) natRules(b *nftables.Batch, t nftables.Table) {
 	b.AddChain(t, "tracked", &nftables.Hook{Type: "filter", Number: unix.NF_INET_PRE_ROUTING, Priority: priorityTracking + 1})
 	none := binary.NativeEndian.AppendUint32(nil, nftables.Invalid|nftables.Untracked)

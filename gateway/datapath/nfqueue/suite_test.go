@@ -7,8 +7,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
 )
 
-// paths are the ways packets are judged. unheld: as on kernels whose tables anybody may
-// flush.
+// paths are the ways packets are judged. unheld: as on kernels whose tables any program
+// may flush.
 func paths(unheld bool) (all []datapathtest.Path) {
 	for name, fast := range map[string]bool{"studied": false, "fast": true} {
 		if unheld {

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watcher tells when one of the interfaces is gone. The rules know the LAN's by its
-// name and stay shut for one that comes in its place; the judges would not know it.
+// watcher reports when one of the interfaces is gone. The rules match the LAN's name and
+// keep a new interface of that name closed; the judges would not know it.
 type watcher struct {
 	conn    *netlink.Conn
-	lost    chan error // has one place
+	lost    chan error // buffered: one
 	running sync.WaitGroup
 }
 
@@ -34,7 +34,7 @@ func watch(devices ...*net.Interface) (*watcher, error) {
 					return
 				}
 			}
-			// Whatever is said, the interfaces are looked at; also when some of it was lost.
+			// Whatever the message, the interfaces are checked; also when messages were lost.
 			if _, err := conn.Receive(); err != nil && !errors.Is(err, unix.ENOBUFS) {
 				return // closed
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
-// TestWatch tells of the interface that goes, whichever it is and whatever has its
-// name by then, and of no other. It is in the namespace of the tests themselves.
+// TestWatch: exactly the watched interfaces are reported when they disappear, also when
+// another interface has their name by then.
 func TestWatch(t *testing.T) {
 	sh := func(script string) {
 		t.Helper()
@@ -45,8 +45,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestOwnChangesAreNoNews: what the daemon itself changes wakes nobody, and what anybody
-// else does, does. Beside it follows one to whom all is news.
+// TestOwnChangesAreNoNews: the daemon's own changes are not reported, and others' are. A
+// second follower gets all changes.
 func TestOwnChangesAreNoNews(t *testing.T) {
 	own, other := dialNftables(t), dialNftables(t)
 	port, err := own.Port()

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// settle is how long changes are gathered before they are told: a routing daemon
+// settle is how long changes are collected before they are reported: a routing daemon
 // changes thousands of routes at once.
 const settle = 5 * time.Millisecond
 
-// routing is what a next hop is made of, as groups of rtnetlink.
+// routing lists the rtnetlink groups that concern next hops.
 var routing = []uint32{
 	unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_NEXTHOP,
 	unix.RTNLGRP_IPV4_NETCONF,
@@ -26,25 +26,25 @@ var routing = []uint32{
 
 const groupNftables = 7 // NFNLGRP_NFTABLES
 
-// Changes are told to whoever follows the stack. Each is called by one goroutine of its
-// own, at once for a change that is alone, and once more, some 5 ms later, for those
-// that came with it; also where messages of the kernel were lost.
+// Changes are the callbacks of a Follower. Each is called by its own goroutine, at once
+// for the first change, and once more some 5 ms later for changes that came with it; also
+// when kernel messages were lost.
 type Changes struct {
-	LAN     int    // index of the interface whose neighbours do not matter: clients come and go
-	Routing func() // links, neighbours, addresses, routes, rules of routing or whether it forwards
+	LAN     int    // index of the interface whose neighbours are ignored: clients come and go
+	Routing func() // links, neighbours, addresses, routes, routing rules or the forwarding switch
 	Rules   func() // nftables
-	// Own is the netlink port whose changes of nftables are no news; 0: none.
+	// Own is the netlink port whose own changes of nftables are ignored; 0: none.
 	Own uint32
 }
 
-// Follower is who follows.
+// Follower receives the kernel's change messages.
 type Follower struct {
 	routes, rules *netlink.Conn // rules: nil without nftables
 	running       sync.WaitGroup
 }
 
-// Follow listens from now on, and tells of changes only once Run is called: what is
-// looked at in between is not missed.
+// Follow starts to listen. Changes are reported only once Run is called, so that no change
+// in between is missed.
 func Follow() (*Follower, error) {
 	routes, err := listen(unix.NETLINK_ROUTE, routing...)
 	if err != nil {
@@ -52,7 +52,7 @@ func Follow() (*Follower, error) {
 	}
 	rules, err := listen(unix.NETLINK_NETFILTER, groupNftables)
 	if errors.Is(err, syscall.EPROTONOSUPPORT) {
-		rules, err = nil, nil // a kernel without nftables has no rules of it
+		rules, err = nil, nil // a kernel without nftables has no rules
 	}
 	if err != nil {
 		routes.Close()
@@ -61,8 +61,8 @@ func Follow() (*Follower, error) {
 	return &Follower{routes: routes, rules: rules}, nil
 }
 
-// Run tells of changes until Close. It returns at once. What is no news wakes nobody:
-// the kernel is told to keep it.
+// Run reports changes until Close. It returns at once. Socket filters drop irrelevant
+// messages in the kernel.
 func (f *Follower) Run(c Changes) error {
 	if err := keep(f.routes, neighboursAt(c.LAN)); err != nil {
 		return fmt.Errorf("following the routing: %w", err)
@@ -80,7 +80,7 @@ func (f *Follower) Run(c Changes) error {
 	return nil
 }
 
-// Close ends following, and waits until nobody is being told of anything.
+// Close ends reporting and waits for running callbacks.
 func (f *Follower) Close() error {
 	err := f.routes.Close()
 	if f.rules != nil {
@@ -104,28 +104,27 @@ func listen(family int, groups ...uint32) (*netlink.Conn, error) {
 	return c, nil
 }
 
-// follow calls changed after messages, until c is closed. Where messages were lost
-// something has changed, too.
+// follow calls changed after messages, until c is closed. Lost messages count as a change.
 func follow(c *netlink.Conn, changed func()) {
 	for {
 		if _, err := c.Receive(); err != nil && !errors.Is(err, syscall.ENOBUFS) {
 			return // closed
 		}
-		// At once, for the one change that is alone; and again when those that came with
-		// it are through.
+		// At once, because most changes come alone; and again when changes that came with it
+		// have settled.
 		changed()
 		time.Sleep(settle)
 	}
 }
 
-// Places in a message, bytes: struct nlmsghdr, and struct ndmsg behind it.
+// Offsets in a message, bytes: struct nlmsghdr, followed by struct ndmsg.
 const (
 	messageType = 4
 	messagePort = 12
 	ndIndex     = 20
 )
 
-// keep has the kernel keep what a filter says, by leaving it with 0.
+// keep attaches a filter that drops the messages for which it returns 0.
 func keep(c *netlink.Conn, filter []bpf.Instruction) error {
 	raw, err := bpf.Assemble(filter)
 	if err != nil {
@@ -134,7 +133,8 @@ func keep(c *netlink.Conn, filter []bpf.Instruction) error {
 	return c.SetBPF(raw)
 }
 
-// neighboursAt keeps messages of neighbours at an interface. Each comes alone.
+// neighboursAt returns a filter for neighbour messages of an interface, which come one by
+// one.
 func neighboursAt(index int) []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: messageType, Size: 2},
@@ -147,8 +147,8 @@ func neighboursAt(index int) []bpf.Instruction {
 	}
 }
 
-// changesBy keeps what came of a port's own transactions. Messages that come together
-// are all of one.
+// changesBy returns a filter for the messages of a port's own transactions. Messages in
+// one datagram belong to one transaction.
 func changesBy(port uint32) []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: messagePort, Size: 4},
@@ -158,8 +158,8 @@ func changesBy(port uint32) []bpf.Instruction {
 	}
 }
 
-// loaded16 and loaded32 are what a filter loads of a number of this machine: filters
-// read the bytes as a network's.
+// loaded16 and loaded32 convert a number of this machine to what a filter loads: filters
+// read bytes in network order.
 func loaded16(n uint16) uint32 {
 	return uint32(binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, n)))
 }

@@ -1,6 +1,6 @@
-// Package stack looks at the kernel's stack from beside it: which rules of netfilter
-// have a say in what it forwards, how it would forward, and when any of that changes.
-// A data path that forwards in its place must know.
+// Package stack observes the kernel's network stack: which netfilter rules affect
+// forwarding, how the stack would forward, and when any of that changes. Data paths that
+// forward in its place depend on it.
 package stack
 
 import (
@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// chain is a base chain of nftables that sees forwarded IPv4 packets.
+// chain is a base chain of nftables that handles forwarded IPv4 packets.
 type chain struct {
 	family uint8
 	table  string
@@ -28,13 +28,13 @@ func (c chain) String() string {
 	return fmt.Sprintf("%s %s %s", map[uint8]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip"}[c.family], c.table, c.name)
 }
 
-// legacyTables are the tables of the kernel's old iptables that see forwarded
-// packets; its rules cannot be told apart from none, so a table that exists counts.
+// legacyTables lists the tables of the kernel's old iptables that handle forwarded
+// packets. Whether they have rules cannot be seen, so an existing table counts.
 const legacyTables = "/proc/thread-self/net/ip_tables_names"
 
-// Rules names the chains that have a say in what is forwarded: base chains at
-// prerouting, forward and postrouting that hold a rule or drop. Those of own tables
-// do not count; family is unix.NFPROTO_INET or NFPROTO_IPV4.
+// Rules names the chains that affect forwarded packets: base chains at prerouting,
+// forward and postrouting that hold a rule or drop by policy. Tables for which own
+// returns true do not count; family is unix.NFPROTO_INET or NFPROTO_IPV4.
 func Rules(own func(family uint8, table string) bool) ([]string, error) {
 	if names, err := os.ReadFile(legacyTables); err == nil && len(names) > 0 {
 		var old []string
@@ -45,7 +45,7 @@ func Rules(own func(family uint8, table string) bool) ([]string, error) {
 	}
 	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if errors.Is(err, syscall.EPROTONOSUPPORT) {
-		return nil, nil // a kernel without nftables has no rules of it
+		return nil, nil // a kernel without nftables has no rules
 	}
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func Rules(own func(family uint8, table string) bool) ([]string, error) {
 	defer c.Close()
 	messages, err := dump(c, unix.NFT_MSG_GETCHAIN)
 	if errors.Is(err, syscall.EINVAL) {
-		return nil, nil // nor has one with other parts of netfilter's netlink only
+		return nil, nil // nor has a kernel with only other parts of netfilter's netlink
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing chains: %w", err)
@@ -79,7 +79,7 @@ func Rules(own func(family uint8, table string) bool) ([]string, error) {
 	return said, nil
 }
 
-// HasTable reports whether nftables has a table. A kernel without nftables has none.
+// HasTable reports whether a table of nftables exists. A kernel without nftables has none.
 func HasTable(family uint8, name string) (bool, error) {
 	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
@@ -111,8 +111,8 @@ func dump(c *netlink.Conn, kind uint16) ([]netlink.Message, error) {
 	})
 }
 
-// baseChain decodes a chain (nfgenmsg, then attributes) and reports whether it is
-// one that sees forwarded IPv4 packets.
+// baseChain decodes a chain (nfgenmsg, then attributes) and reports whether it is a base
+// chain that handles forwarded IPv4 packets.
 func baseChain(data []byte) (chain, bool) {
 	attrs, family, ok := decoder(data)
 	if !ok || family != unix.NFPROTO_INET && family != unix.NFPROTO_IPV4 {

@@ -11,32 +11,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Way is how the stack forwards between a LAN and a WAN, where that can be told for
-// every packet from its addresses alone.
+// Way describes how the stack forwards between a LAN and a WAN, if addresses alone
+// determine it for every packet.
 type Way struct {
-	Next netip.Addr // the next hop, at the WAN, of all that is not in Others
-	// Link is the WAN's own network, whose hosts are their own next hop, but for those
-	// in Apart; the zero Prefix: there is none.
+	Next netip.Addr // the next hop, at the WAN, for all addresses outside Others
+	// Link is the WAN's own network, whose hosts are their own next hop, except those in
+	// Apart; the zero Prefix: none.
 	Link  netip.Prefix
 	Apart []netip.Addr // at most 8
-	// Others have routes of their own, go to this machine or nowhere; among them are
+	// Others are prefixes with their own routes, local ones and unreachable ones, including
 	// Link, the LAN's network and Multicast.
 	Others []netip.Prefix
-	// LANMTU and WANMTU are the longest packets of each, bytes.
+	// LANMTU and WANMTU are the MTUs, bytes.
 	LANMTU, WANMTU int
 }
 
-// martians are what no packet between the two may come from or go to (RFC 1812, 5.3.7).
+// martians are prefixes that no packet between the two may come from or go to (RFC 1812, 5.3.7).
 var martians = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), Multicast}
 
-// Multicast are the addresses of groups, of everybody, and those that are kept for later.
+// Multicast is the addresses of groups, broadcast, and reserved ones.
 var Multicast = netip.MustParsePrefix("224.0.0.0/3")
 
-// routesMax bounds what Find looks at whenever a route changes.
+// routesMax bounds the routes that Find reads whenever a route changes.
 const routesMax = 1000
 
-// Find finds the way from a LAN with the given network to a WAN. Where it is not
-// certain it says why, in a few words.
+// Find determines the way from a LAN with the given network to a WAN. If it is not
+// certain, unsure gives the reason in a few words.
 func Find(lan, wan *net.Interface, network netip.Prefix) (w Way, unsure string, err error) {
 	if unsure, err = w.links(lan, wan); unsure != "" || err != nil {
 		return Way{}, unsure, err
@@ -76,7 +76,7 @@ func Find(lan, wan *net.Interface, network netip.Prefix) (w Way, unsure string, 
 	return w, "", nil
 }
 
-// links looks at the interfaces.
+// links checks the interfaces.
 func (w *Way) links(lan, wan *net.Interface) (unsure string, err error) {
 	for dev, mtu := range map[*net.Interface]*int{lan: &w.LANMTU, wan: &w.WANMTU} {
 		link, err := netlink.LinkByIndex(dev.Index)
@@ -102,7 +102,7 @@ func (w *Way) links(lan, wan *net.Interface) (unsure string, err error) {
 	return "", nil
 }
 
-// ordinary says whether a rule of routing is one of the three every machine has.
+// ordinary reports whether a routing rule is one of the three default rules.
 func ordinary(r netlink.Rule) bool {
 	tables := map[int]int{0: unix.RT_TABLE_LOCAL, 32766: unix.RT_TABLE_MAIN, 32767: unix.RT_TABLE_DEFAULT}
 	table, known := tables[r.Priority]
@@ -110,17 +110,18 @@ func ordinary(r netlink.Rule) bool {
 		r.Tos == 0 && r.IPProto == 0 && r.Sport == nil && r.Dport == nil && r.UIDRange == nil
 }
 
-// most is how many addresses of Link may have routes of their own.
+// most is the number of addresses of Link that may have their own routes.
 const most = 8
 
-// routes sorts the routes: the one to the next hop, those of the two links, and others.
+// routes classifies the routes: the one to the next hop, those of the two links, and
+// others.
 func (w *Way) routes(all []netlink.Route, lan, wan int, network netip.Prefix) (unsure string) {
 	w.Others = append(w.Others, martians...)
-	var near bool // the LAN's route is there
+	var near bool // the LAN's route exists
 	var own []netip.Prefix
 	for _, r := range all {
 		if r.Table != unix.RT_TABLE_LOCAL && r.Table != unix.RT_TABLE_MAIN {
-			continue // no rule leads there, or only behind the default route
+			continue // no rule leads to this table, or only after the default route
 		}
 		to := destination(r)
 		switch {
@@ -156,8 +157,8 @@ func (w *Way) routes(all []netlink.Route, lan, wan int, network netip.Prefix) (u
 	return ""
 }
 
-// apart finds what of Link has routes of its own. Where that is too much, or more than
-// single addresses, all of Link is left to the stack.
+// apart determines which addresses of Link have their own routes. If these are too many,
+// or more than single addresses, all of Link is left to the stack.
 func (w *Way) apart(own []netip.Prefix) {
 	if !w.Link.IsValid() {
 		return
@@ -173,14 +174,14 @@ func (w *Way) apart(own []netip.Prefix) {
 	}
 }
 
-// plain says whether a route is for all packets to its destination, leads to one hop and
-// changes nothing of them.
+// plain reports whether a route applies to all packets to its destination, leads to one
+// hop and changes no packet.
 func plain(r netlink.Route) bool {
 	return r.Type == unix.RTN_UNICAST && len(r.MultiPath) == 0 && r.Tos == 0 && r.MTU == 0 && r.Encap == nil && r.Via == nil && r.MPLSDst == nil && r.NewDst == nil &&
 		r.Flags&(unix.RTNH_F_DEAD|unix.RTNH_F_LINKDOWN) == 0
 }
 
-// destination is a route's; of the default route 0.0.0.0/0.
+// destination returns a route's destination; 0.0.0.0/0 for the default route.
 func destination(r netlink.Route) netip.Prefix {
 	if r.Dst == nil {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)

@@ -37,7 +37,7 @@ func sh(t *testing.T, script string) {
 
 var lanNetwork = netip.MustParsePrefix("10.1.0.0/24")
 
-// find is the way in the namespace of the tests.
+// find returns the way in the tests' namespace.
 func find(t *testing.T) (Way, string) {
 	t.Helper()
 	lan, err := net.InterfaceByName("lan0")
@@ -49,7 +49,7 @@ func find(t *testing.T) (Way, string) {
 	return w, unsure
 }
 
-// TestWay: what goes to the next hop, and what does not.
+// TestWay checks which addresses are behind the next hop.
 func TestWay(t *testing.T) {
 	w, unsure := find(t)
 	if unsure != "" || w.Next.String() != "192.0.2.2" || w.Link.String() != "192.0.2.0/24" || w.LANMTU != 1500 || w.WANMTU != 1500 {
@@ -75,7 +75,8 @@ func TestWay(t *testing.T) {
 	}
 }
 
-// TestUnsure: where a packet's addresses do not tell its way, or where it has none.
+// TestUnsure checks cases in which addresses do not determine a packet's way, or there is
+// none.
 func TestUnsure(t *testing.T) {
 	for _, c := range []struct{ do, undo, says string }{
 		{"ip rule add fwmark 1 lookup 100", "ip rule del fwmark 1 lookup 100", "rules of routing"},
@@ -106,8 +107,8 @@ func TestUnsure(t *testing.T) {
 	}
 }
 
-// TestApart: what has a route of its own is not one of the WAN's hosts; a network within
-// makes none of them one.
+// TestApart: an address with its own route is not one of the WAN's hosts; with a whole
+// network inside, none is.
 func TestApart(t *testing.T) {
 	sh(t, "ip route add unreachable 192.0.2.9/32")
 	if w, unsure := find(t); unsure != "" || !slices.Contains(w.Apart, netip.MustParseAddr("192.0.2.9")) {
@@ -120,7 +121,7 @@ func TestApart(t *testing.T) {
 	sh(t, "ip route del 192.0.2.64/26; ip route del unreachable 192.0.2.9/32")
 }
 
-// TestRules names the chains that have a say in forwarding, and no others.
+// TestRules checks that exactly the chains that affect forwarding are named.
 func TestRules(t *testing.T) {
 	nobodys := func(uint8, string) bool { return false }
 	rules := func(own func(uint8, string) bool) string {
@@ -148,7 +149,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestFollow tells of changes, but of the LAN's neighbours.
+// TestFollow: changes are reported, except of the LAN's neighbours.
 func TestFollow(t *testing.T) {
 	lan, err := net.InterfaceByName("lan0")
 	must(t, err)

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// reset writes the reset that answers a TCP segment (RFC 9293, 3.10.7.1) into out
-// and returns it: a whole IP packet. ip is a segment that admission found
-// answerable.
+// reset writes the reset that answers a TCP segment (RFC 9293, 3.10.7.1) into out and
+// returns it: a whole IP packet. ip is a segment that admission found answerable.
 func reset(out, ip []byte) []byte {
 	tcp := transport(ip, tcpLen)
 	out = answer(out[:ipLen+tcpLen], ip, destOf(ip), protocolTCP)
@@ -39,7 +38,7 @@ func reset(out, ip []byte) []byte {
 func prohibited(out, ip []byte, gateway uint32) []byte {
 	const (
 		icmpLen = 8
-		// RFC 1812, 4.3.2.3: as much of the packet as makes no more than 576 bytes.
+		// RFC 1812, 4.3.2.3: as much of the packet as fits into 576 bytes.
 		quoted          = 576 - ipLen - icmpLen
 		unreachable     = 3
 		byAdministrator = 13
@@ -53,12 +52,12 @@ func prohibited(out, ip []byte, gateway uint32) []byte {
 	return out
 }
 
-// answer clears out and writes the IP header of an answer to ip's sender into it.
+// answer clears out and writes the IP header of an answer to ip's sender.
 func answer(out, ip []byte, from uint32, protocol byte) []byte {
 	clear(out)
 	out[0] = 0x45
 	binary.BigEndian.PutUint16(out[2:], uint16(len(out)))
-	out[6] = 0x40 // not to be fragmented
+	out[6] = 0x40 // don't fragment
 	out[8], out[9] = 64, protocol
 	binary.BigEndian.PutUint32(out[12:], from)
 	copy(out[16:20], ip[12:16])
@@ -66,18 +65,18 @@ func answer(out, ip []byte, from uint32, protocol byte) []byte {
 	return out
 }
 
-// ICMP errors a second, and at once; the kernel's own bounds (icmp(7),
-// icmp_msgs_per_sec and icmp_msgs_burst).
+// ICMP errors a second, and burst: the kernel's own limits (icmp(7), icmp_msgs_per_sec
+// and icmp_msgs_burst).
 const (
 	errorsPerSecond = 1000
 	errorsAtOnce    = 50
 )
 
-// pace bounds how many ICMP errors all threads send: a bucket as a virtual clock,
-// nanoseconds of the judges' one.
+// pace limits the ICMP errors of all threads: a token bucket as a virtual clock,
+// nanoseconds of the judges' clock.
 type pace struct{ used atomic.Int64 }
 
-// allows takes one error's time, if there is any left.
+// allows uses one error's time, if any is left.
 func (p *pace) allows(now int64) bool {
 	const need = int64(time.Second) / errorsPerSecond
 	was := p.used.Load()
@@ -91,8 +90,8 @@ const (
 	arpReply   = 2
 )
 
-// arpAnswer writes the answer to an ARP request for the gateway's address into out,
-// a whole frame, and returns it; nil where b asks for anything else.
+// arpAnswer writes the answer to an ARP request for the gateway's address into out, a
+// whole frame, and returns it; nil for other requests.
 func arpAnswer(out, b []byte, mac [6]byte, gateway uint32) []byte {
 	if len(b) < arpLen || binary.BigEndian.Uint16(b[6:]) != arpRequest || binary.BigEndian.Uint32(b[24:]) != gateway {
 		return nil

@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// sum adds bytes up as the Internet checksum does (RFC 1071), eight at a time:
-// in ones' complement the width of the words does not matter. b begins at an even
-// offset of what is summed.
+// sum adds bytes as the Internet checksum does (RFC 1071), eight at a time: in ones'
+// complement the width of the words does not matter. b begins at an even offset of the
+// data.
 func sum(b []byte, initial uint64) uint64 {
 	acc, carry := initial, uint64(0)
 	for len(b) >= 32 {
@@ -28,7 +28,7 @@ func sum(b []byte, initial uint64) uint64 {
 	return acc + carry
 }
 
-// fold brings a sum to 16 bits.
+// fold reduces a sum to 16 bits.
 func fold(s uint64) uint16 {
 	s = s>>32 + s&0xffffffff
 	s = s>>32 + s&0xffffffff
@@ -37,8 +37,8 @@ func fold(s uint64) uint16 {
 	return uint16(s)
 }
 
-// pseudo is the sum of the pseudo-header of a packet's transport header
-// (RFC 9293, 3.1), for a transport header and payload of length bytes.
+// pseudo returns the sum of the pseudo-header of a packet's transport header (RFC 9293,
+// 3.1), for a transport header and payload of length bytes.
 func pseudo(ip []byte, length int) uint64 {
 	return uint64(sourceOf(ip)) + uint64(destOf(ip)) + uint64(ip[9]) + uint64(length)
 }
@@ -50,17 +50,17 @@ func sumHeader(ip []byte) {
 	binary.BigEndian.PutUint16(header[10:], ^fold(sum(header, 0)))
 }
 
-// finish writes the checksum over b into its field at offset, over whatever is
-// there: by convention of virtio the sum of the pseudo-header.
+// finish writes the checksum over b into its field at offset. The field contains, by
+// virtio's convention, the sum of the pseudo-header.
 func finish(b []byte, offset int) {
 	s := ^fold(sum(b, 0))
 	if s == 0 {
-		s = 0xffff // the same number; in UDP 0 means none
+		s = 0xffff // the same number; in UDP 0 means no checksum
 	}
 	binary.BigEndian.PutUint16(b[offset:], s)
 }
 
-// replace changes a checksum for data of which old became new (RFC 1624, eqn. 3).
+// replace updates a checksum for data that changed from old to new (RFC 1624, eqn. 3).
 func replace(field []byte, old, new uint32) {
 	s := uint64(^binary.BigEndian.Uint16(field))
 	s += uint64(^old>>16) + uint64(^old&0xffff) + uint64(new>>16) + uint64(new&0xffff)

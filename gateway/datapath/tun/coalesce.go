@@ -9,31 +9,31 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// Bounds of what is gathered: connections at once, and packets of one, as many as
-// make the longest IP packet of full segments.
+// Limits of aggregation: connections at once, and packets of one, enough for the longest
+// IP packet of full segments.
 const (
 	maxRuns     = 16
 	maxSegments = 64
 )
 
-// coalescer gathers the packets of each TCP connection and UDP flow that follow one
-// another in a batch, and hands them on as one, which the kernel takes apart again
-// where it leaves the machine: what is done for each packet on the way is done once.
-// Packets of a flow stay in their order. The packets' memory must stay until flush.
+// coalescer aggregates consecutive packets of each TCP connection and UDP flow in a batch
+// into one packet, which the kernel splits again where it leaves the machine. The work
+// for each packet on the way is then done once. Packets of a flow stay in order. The
+// packets' memory must not change until flush.
 type coalescer struct {
 	fd    int  // a queue of the TUN device, or the LAN's packet socket
-	front int  // bytes of Ethernet header in front of a packet: 0 for the device
-	udp   bool // this kernel takes aggregated UDP
+	front int  // bytes of Ethernet header before a packet: 0 for the device
+	udp   bool // this kernel accepts aggregated UDP
 	from  [6]byte
 
 	runs   [maxRuns]run
 	used   int
 	recent int // the run that took the last packet
-	lost   int // packets that were not taken since this was read
+	lost   int // packets that could not be sent since this was read
 	head   [virtioLen + ethernetLen]byte
 }
 
-// run is packets of one flow, one after the other.
+// run is consecutive packets of one flow.
 type run struct {
 	flow     flow
 	to       datapath.MAC
@@ -41,24 +41,24 @@ type run struct {
 	v        virtio
 	headers  int // bytes of IP and transport header
 	size     int // bytes of payload of each segment but the last
-	payload  int // bytes in all
+	payload  int // total bytes
 	seq      uint32
 	segments int
-	pushed   bool // the last one said PSH
-	closed   bool // by that, or because it was short
+	pushed   bool // the last packet has PSH
+	closed   bool // by PSH, or by a short packet
 	head     [virtioLen + ethernetLen + 60 + 60]byte
 	vec      [1 + maxSegments]unix.Iovec
 }
 
-// flow is what packets of a connection have in common; the zero value is none.
+// flow is what packets of a connection have in common; the zero value is no flow.
 type flow struct {
 	addrs    uint64
 	ports    uint32
 	protocol uint8
 }
 
-// add takes a packet that may go; v counts from its begin. Its memory is read until
-// flush.
+// add adds a packet that may be sent; v's offsets count from its beginning. Its memory is
+// read until flush.
 func (c *coalescer) add(ip []byte, v virtio, to datapath.MAC) {
 	f, headers := flowOf(ip)
 	r := c.find(f)
@@ -68,7 +68,7 @@ func (c *coalescer) add(ip []byte, v virtio, to datapath.MAC) {
 	if r != nil {
 		c.end(r)
 	} else if f.protocol == 0 && (ip[9] == protocolTCP || ip[9] == protocolUDP) {
-		c.flush() // a fragment, say, of who knows which
+		c.flush() // for example a fragment, whose flow is unknown
 	}
 	if f.protocol == 0 || headers == 0 || !c.mayGrow(ip, v, headers) {
 		c.single(ip, v, to)
@@ -82,7 +82,7 @@ func (c *coalescer) add(ip []byte, v virtio, to datapath.MAC) {
 	c.runs[c.recent].begin(f, ip, v, headers, to)
 }
 
-// find looks for the run of a flow.
+// find returns the run of a flow.
 func (c *coalescer) find(f flow) *run {
 	if f.protocol == 0 || c.used == 0 {
 		return nil
@@ -99,7 +99,7 @@ func (c *coalescer) find(f flow) *run {
 	return nil
 }
 
-// flush hands on all that was gathered.
+// flush sends everything that was aggregated.
 func (c *coalescer) flush() {
 	for i := range c.used {
 		c.end(&c.runs[i])
@@ -107,8 +107,8 @@ func (c *coalescer) flush() {
 	c.used, c.recent = 0, 0
 }
 
-// flowOf reads what flow a packet is of, and how long its headers are; zero where it
-// is of none: fragments, options, other protocols.
+// flowOf returns a packet's flow and the length of its headers; the zero flow for
+// fragments, options, and other protocols.
 func flowOf(ip []byte) (f flow, headers int) {
 	if ip[0] != 0x45 || binary.BigEndian.Uint16(ip[6:])&0x3fff != 0 {
 		return flow{}, 0
@@ -127,9 +127,9 @@ func flowOf(ip []byte) (f flow, headers int) {
 	return flow{binary.NativeEndian.Uint64(ip[12:]), binary.NativeEndian.Uint32(ip[ipLen:]), ip[9]}, headers
 }
 
-// mayGrow says whether a packet can be the first of several: it has payload, nothing
-// in it asks for attention, it is not to be fragmented, and its checksum is right, or
-// nobody has made it yet.
+// mayGrow reports whether a packet can be the first of several: it has payload, no flag
+// that needs attention, must not be fragmented, and its checksum is right or left for
+// later.
 func (c *coalescer) mayGrow(ip []byte, v virtio, headers int) bool {
 	if len(ip) == headers || v.gso != unix.VIRTIO_NET_HDR_GSO_NONE || ip[6]&0x40 == 0 {
 		return false
@@ -141,7 +141,7 @@ func (c *coalescer) mayGrow(ip []byte, v virtio, headers int) bool {
 	return ip[ipLen+13]&^flagPSH == flagACK && sumIsRight(ip, v)
 }
 
-// sumIsRight says whether a packet's transport checksum is right, or left for later.
+// sumIsRight reports whether a packet's transport checksum is right, or left for later.
 func sumIsRight(ip []byte, v virtio) bool {
 	if v.flags&(unix.VIRTIO_NET_HDR_F_NEEDS_CSUM|unix.VIRTIO_NET_HDR_F_DATA_VALID) != 0 {
 		return true
@@ -161,8 +161,7 @@ func (r *run) begin(f flow, ip []byte, v virtio, headers int, to datapath.MAC) {
 	r.vec[1] = iovec(ip[headers:])
 }
 
-// append adds a packet for the same station to a run, if it is what the run's next
-// segment would be.
+// append adds a packet for the same station to a run, if it is the run's next segment.
 func (r *run) append(ip []byte, v virtio, headers int) bool {
 	n := len(ip) - headers
 	if r.closed || headers != r.headers || n == 0 || n > r.size || r.segments == maxSegments || v.gso != unix.VIRTIO_NET_HDR_GSO_NONE {
@@ -190,9 +189,9 @@ func (r *run) append(ip []byte, v virtio, headers int) bool {
 	return true
 }
 
-// sameHeaders holds a packet's headers against those of the first, but for what is
-// each segment's own: lengths, number, checksums, sequence, PSH. Kernels number the
-// segments they make one after the other.
+// sameHeaders compares a packet's headers with those of the first packet, except fields
+// that differ by segment: lengths, IP identification, checksums, sequence, PSH. Kernels
+// number the segments they make consecutively.
 func sameHeaders(first, ip []byte, headers int) bool {
 	const tosOnly, ttlAndProtocol = 1, 8
 	if first[tosOnly] != ip[tosOnly] || ip[0] != 0x45 || ip[6] != first[6] || ip[7] != first[7] ||
@@ -207,13 +206,13 @@ func sameHeaders(first, ip []byte, headers int) bool {
 		binary.NativeEndian.Uint16(first[windowAt:]) != binary.NativeEndian.Uint16(ip[windowAt:]) {
 		return false
 	}
-	return string(first[ipLen+tcpLen:headers]) == string(ip[ipLen+tcpLen:headers]) // no copy is made
+	return string(first[ipLen+tcpLen:headers]) == string(ip[ipLen+tcpLen:headers]) // does not allocate
 }
 
-// end hands a run on and forgets it.
+// end sends a run and removes it.
 func (c *coalescer) end(r *run) {
 	switch {
-	case r.flow.protocol == 0: // was handed on before
+	case r.flow.protocol == 0: // was sent before
 		return
 	case r.segments == 1:
 		c.single(r.first, r.v, r.to)
@@ -223,7 +222,7 @@ func (c *coalescer) end(r *run) {
 	r.flow = flow{}
 }
 
-// whole hands a run of several on as one packet.
+// whole sends a run of several packets as one packet.
 func (c *coalescer) whole(r *run) {
 	start := virtioLen + c.front
 	head := r.head[:start+r.headers]
@@ -254,7 +253,7 @@ func (c *coalescer) whole(r *run) {
 	}
 }
 
-// single hands one packet on as it came.
+// single sends one packet unchanged.
 func (c *coalescer) single(ip []byte, v virtio, to datapath.MAC) {
 	lost := max(1, v.segments(ip))
 	head := c.head[:virtioLen+c.front]
@@ -272,7 +271,7 @@ func (c *coalescer) single(ip []byte, v virtio, to datapath.MAC) {
 	}
 }
 
-// ethernet writes the Ethernet header behind a virtio header, where there is one.
+// ethernet writes the Ethernet header after a virtio header, where one is needed.
 func (c *coalescer) ethernet(b []byte, to datapath.MAC) {
 	if c.front == 0 {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// tap is a descriptor that keeps what is written to it, message by message.
+// tap is a descriptor that records what is written to it, message by message.
 type tap struct{ in, out int }
 
 func newTap(t testing.TB) tap {
@@ -25,7 +25,7 @@ func newTap(t testing.TB) tap {
 	return tap{fds[0], fds[1]}
 }
 
-// messages are what came since they were last asked for.
+// messages returns what was written since the last call.
 func (c tap) messages() (all [][]byte) {
 	b := make([]byte, bufferLen)
 	for {
@@ -37,7 +37,7 @@ func (c tap) messages() (all [][]byte) {
 	}
 }
 
-// apart takes what a coalescer wrote apart into packets with their sums.
+// apart splits a coalescer's output into packets with checksums.
 func apart(t *testing.T, messages [][]byte, front int) (all [][]byte) {
 	t.Helper()
 	for _, m := range messages {
@@ -51,7 +51,7 @@ func apart(t *testing.T, messages [][]byte, front int) (all [][]byte) {
 	return all
 }
 
-// stream is a connection's segments of the given payloads, the last with PSH.
+// stream returns a connection's segments with the given payloads, the last with PSH.
 func stream(port uint16, sizes ...int) (all [][]byte) {
 	at := uint32(1000)
 	for i, n := range sizes {
@@ -69,8 +69,8 @@ func repeat(size, n int) []int {
 	return sizes
 }
 
-// TestCoalesceByStation: where an address changes hands between two packets, each goes to
-// whose it is by then.
+// TestCoalesceByStation: when an address changes its owner between two packets, each goes
+// to its owner at the time.
 func TestCoalesceByStation(t *testing.T) {
 	tap := newTap(t)
 	co := coalescer{fd: tap.in, udp: true, front: ethernetLen}
@@ -86,8 +86,7 @@ func TestCoalesceByStation(t *testing.T) {
 	same(t, apart(t, got, ethernetLen), all)
 }
 
-// TestCoalesce: what belongs together is handed on as one, and is the same packets
-// when it is taken apart again.
+// TestCoalesce: packets of a flow are sent as one, and splitting gives the same packets.
 func TestCoalesce(t *testing.T) {
 	datagrams := func(sizes ...int) (all [][]byte) {
 		for i, n := range sizes {
@@ -155,7 +154,7 @@ func TestCoalesce(t *testing.T) {
 	}
 }
 
-// same holds packets against those that were sent, each flow's in its order.
+// same compares packets with those that were sent, in order by flow.
 func same(t *testing.T, got, want [][]byte) {
 	t.Helper()
 	byFlow := func(all [][]byte) map[string][][]byte {
@@ -186,8 +185,8 @@ func interleave(a, b [][]byte) (all [][]byte) {
 	return all
 }
 
-// TestCoalesceAtRandom mixes up to 40 flows of all kinds; sums are left for later now
-// and then, as with neighbours in the same machine.
+// TestCoalesceAtRandom mixes up to 40 flows of all kinds; some checksums are left for
+// later, as between neighbours on the same machine.
 func TestCoalesceAtRandom(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	tap := newTap(t)
@@ -223,7 +222,7 @@ func TestCoalesceAtRandom(t *testing.T) {
 	}
 }
 
-// TestCoalesceCountsLosses: what the other side has no room for is not forgotten.
+// TestCoalesceCountsLosses: packets that the other side does not accept are counted.
 func TestCoalesceCountsLosses(t *testing.T) {
 	co := coalescer{fd: -1}
 	for _, ip := range append(stream(1, repeat(1448, 5)...), tcp(), udp()) {
@@ -237,7 +236,7 @@ func TestCoalesceCountsLosses(t *testing.T) {
 	}
 }
 
-// TestAggregatedGoThrough: what came as one goes on as one, behind what came before.
+// TestAggregatedGoThrough: an aggregated packet is sent unchanged, after earlier ones.
 func TestAggregatedGoThrough(t *testing.T) {
 	tap := newTap(t)
 	co := coalescer{fd: tap.in, front: ethernetLen}

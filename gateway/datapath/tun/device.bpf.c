@@ -1,17 +1,17 @@
 //go:build ignore
 
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* What the kernel sends to the TUN device is copied, ahead of the device, into rings
- * that the daemon reads without a system call:
+/* Packets that the kernel sends to the TUN device are copied, ahead of the device, into
+ * rings that the daemon reads without a system call:
  *
  *	kernel -> to_clients -> ring of a thread -> daemon
  *	              \
  *	               -> the device's queue -> daemon, by read(2)
  *
- * The queue gets what a ring's record has no room for, and a note in the ring keeps
- * its place; and the first packet after a thread went to sleep, whom it wakes: the bell
- * says between which records it belongs. Either is known before the packet is in the
- * queue, so the thread waits for it there. */
+ * The queue gets packets that do not fit into a record, with a note in the ring at their
+ * position, and the first packet after a thread went to sleep, which it wakes: the bell
+ * records its position between the records. Both are visible before the packet is in
+ * the queue, so the thread waits for it there. */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/pkt_cls.h>
@@ -19,7 +19,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-/* Bytes of a packet that a record has room for: those of an Ethernet frame. */
+/* The longest packet in a record, bytes: the MTU of Ethernet. */
 enum { PACKET_LEN = 1500 };
 
 /* A packet in a ring. */
@@ -32,7 +32,7 @@ struct record {
 };
 const struct record *of_record __attribute__((unused)); /* for its type to be generated */
 
-/* What a thread and the program tell each other; each on a cache line of its own. */
+/* Shared state of a thread and the program; each on its own cache line. */
 struct bell {
 	__u32 armed; /* the thread sleeps, or is about to: the next packet is to wake it */
 	__u32 pad;
@@ -41,12 +41,12 @@ struct bell {
 	__u64 pad2[5];
 };
 
-/* Places are multiples of 8. */
+/* Positions are multiples of 8. */
 enum { SOMEBODY = 1 };
 
 enum { MAX_THREADS = 16 };
 
-/* How many threads there are; the device's queues are theirs, in the same order. */
+/* The number of threads; the device's queues belong to them, in the same order. */
 volatile const __u32 threads = 1;
 
 struct {
@@ -67,7 +67,7 @@ struct {
 	});
 } rings SEC(".maps");
 
-/* The kernel's own view of a packet (6.2): whether its sum is made. */
+/* The kernel's own structure (6.2): the state of the checksum. */
 struct sk_buff {
 	unsigned char *head, *data;
 	__u16 csum_start, csum_offset;
@@ -96,8 +96,8 @@ static __always_inline void note_sum(struct record *r, struct __sk_buff *ctx)
 	}
 }
 
-/* wake sends a packet by the queue. Records of its flow that are there come before it,
- * others after it. The thread does not arm the bell again until it has seen this. */
+/* wake sends a packet through the queue. Existing records of its flow come before it,
+ * later ones after it. The thread does not arm the bell again until it has read this. */
 static __always_inline int wake(struct bell *bell, void *ring)
 {
 	*(volatile __u64 *)&bell->rung = bpf_ringbuf_query(ring, BPF_RB_PROD_POS) | SOMEBODY;
@@ -124,13 +124,13 @@ int to_clients(struct __sk_buff *skb)
 		__sync_fetch_and_add(&bell->lost, 1);
 		return TC_ACT_SHOT;
 	}
-	/* From here on the thread sees that there is a record. It may have fallen asleep
+	/* From here on the thread sees that there is a record. It may have gone to sleep
 	 * just before. */
 	if (__sync_lock_test_and_set(&bell->armed, 0)) {
 		bpf_ringbuf_discard(r, BPF_RB_NO_WAKEUP);
 		return wake(bell, ring);
 	}
-	/* One of the gateway's own is not dropped here: its sender would take it for lost. */
+	/* The gateway's own packets are not dropped here: their sender would count them as lost. */
 	r->len = 0;
 	if (len <= PACKET_LEN && len && !skb->gso_size && skb->ingress_ifindex && !bpf_skb_load_bytes(skb, 0, r->packet, len)) {
 		note_sum(r, skb);
@@ -141,8 +141,8 @@ int to_clients(struct __sk_buff *skb)
 	return len ? TC_ACT_SHOT : TC_ACT_OK;
 }
 
-/* steer chooses the device's queue as to_clients, attached before it, chooses the ring:
- * by the hash that the latter had made. The device divides 16 bits of what is returned by its queues. */
+/* steer chooses the device's queue as to_clients, which ran before, chooses the ring: by
+ * the hash that to_clients computed. The device takes 16 bits of the result modulo its queues. */
 SEC("socket")
 int steer(struct __sk_buff *skb)
 {

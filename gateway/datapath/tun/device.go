@@ -15,7 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// alias marks the device as ours, and for which LAN, whatever its name.
+// alias marks the device as gatewayd's, for a LAN, whatever its name.
 func alias(lan string) string { return "gatewayd " + lan }
 
 // ifreq is struct ifreq with flags (netdevice(7)).
@@ -25,9 +25,9 @@ type ifreq struct {
 	_     [22]byte
 }
 
-// openDevice opens queues of the TUN device, which it makes, or takes over from a
-// predecessor. flags are added to those every TUN has here; each queue is a
-// descriptor that does not block.
+// openDevice opens queues of the TUN device, which it creates or takes over from a former
+// daemon. flags are added to those of every TUN device here; each queue is a non-blocking
+// descriptor.
 func openDevice(cfg Config, mtu, queues int, flags uint16) (fds []int, err error) {
 	defer func() {
 		if err != nil {
@@ -46,7 +46,7 @@ func openDevice(cfg Config, mtu, queues int, flags uint16) (fds []int, err error
 	for range queues {
 		fd, err := attach(cfg.Device, flags|unix.IFF_TUN|unix.IFF_NO_PI)
 		if errors.Is(err, unix.EINVAL) && len(fds) == 0 {
-			// A predecessor's device with queues of another kind.
+			// A former daemon's device with another kind of queues.
 			if err := removeDevice(cfg.LAN); err != nil {
 				return nil, err
 			}
@@ -63,7 +63,7 @@ func openDevice(cfg Config, mtu, queues int, flags uint16) (fds []int, err error
 	return fds, configure(cfg, mtu)
 }
 
-// ours refuses a device that is somebody else's.
+// ours refuses a device that does not belong to gatewayd.
 func ours(name, lan string) error {
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -96,11 +96,11 @@ func attach(name string, flags uint16) (int, error) {
 	return fd, nil
 }
 
-// deviceQueue is how many packets for clients wait for a thread that is busy.
+// deviceQueue is how many packets for clients wait for a busy thread.
 const deviceQueue = 1000
 
-// plain has the device hand over whole packets only: a predecessor may have asked for
-// more.
+// plain has the device deliver unaggregated packets only, because a former daemon may have
+// enabled more.
 func plain(fd int) error {
 	if err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, 0); err != nil {
 		return fmt.Errorf("having the TUN device not aggregate: %w", err)
@@ -108,7 +108,7 @@ func plain(fd int) error {
 	return nil
 }
 
-// configure gives the device its mark, the gateway's address and the LAN's MTU.
+// configure sets the device's mark, the gateway's address and the LAN's MTU.
 func configure(cfg Config, mtu int) error {
 	link, err := netlink.LinkByName(cfg.Device)
 	if err != nil {
@@ -123,7 +123,8 @@ func configure(cfg Config, mtu int) error {
 	if err := netlink.LinkSetTxQLen(link, deviceQueue); err != nil {
 		return fmt.Errorf("setting its queue: %w", err)
 	}
-	// The kernel would ask for IPv6 routers there. One without IPv6 cannot be told.
+	// Otherwise the kernel would solicit IPv6 routers. The error of a kernel without IPv6
+	// is ignored.
 	_ = netlink.LinkSetIP6AddrGenMode(link, 1) // IN6_ADDR_GEN_MODE_NONE
 	if err := onlyAddress(link, cfg.Address); err != nil {
 		return err
@@ -134,7 +135,7 @@ func configure(cfg Config, mtu int) error {
 	return nil
 }
 
-// onlyAddress gives a link one address, and takes a predecessor's others.
+// onlyAddress gives a link one address, and removes others.
 func onlyAddress(link netlink.Link, own netip.Prefix) error {
 	had, err := netlink.AddrList(link, unix.AF_INET)
 	if err != nil {
@@ -154,7 +155,7 @@ func onlyAddress(link netlink.Link, own netip.Prefix) error {
 	return nil
 }
 
-// Left reports whether the device of a LAN is there, whatever its name.
+// Left reports whether the device of a LAN exists, whatever its name.
 func Left(lan string) bool {
 	links, err := netlink.LinkList()
 	return err == nil && slices.ContainsFunc(links, func(l netlink.Link) bool {

@@ -13,45 +13,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// egress is where a thread takes what the kernel sends to the TUN device from: a ring
-// that a program (device.bpf.c) fills ahead of the device, and the device's queue for
-// what the ring refers to it.
+// egress is a thread's source of the packets that the kernel sends to the TUN device: a
+// ring that a program (device.bpf.c) fills ahead of the device, and the device's queue for
+// packets that the ring refers to.
 //
-// Nobody is woken for a record. A thread that finds nothing arms its bell before it
-// sleeps, and the next packet goes by the queue, which wakes it.
+// A record wakes no thread. A thread that finds nothing arms its bell before it sleeps;
+// the next packet then goes through the queue, which wakes the thread.
 //
-// Of a packet in the queue the thread learns from the ring or the bell, maybe before
-// it is there: then it waits for it, a moment, before it takes what comes after it.
+// The thread may learn of a packet in the queue, from the ring or the bell, before the
+// packet is there. It then waits a moment for it, before it takes later packets.
 type egress struct {
-	consumer []byte // a page: how far the thread has read
-	producer []byte // a page: how far the kernel has written; and behind it the records, twice
+	consumer []byte // a page: the thread's read position
+	producer []byte // a page with the kernel's write position, followed by the records, mapped twice
 	mask     uint64
-	next     uint64 // where the next record begins
+	next     uint64 // position of the next record
 	bell     *deviceBell
 	bells    []byte
-	armed    bool // the bell was, and nobody is known to have rung it
+	armed    bool // the bell was armed, and is not known to have been rung
 	lost     uint64
-	tries    int // how often a packet is looked for in the queue before it is given up
-	late     int // packets that were given up lately
+	tries    int // how often to look for a packet in the queue before giving up
+	late     int // packets given up recently
 
-	// link keeps the program in its place: the first thread's does so for all.
+	// link keeps the program attached: the first thread's, for all threads.
 	link link.Link
 }
 
-// egressRing is how many bytes of records, of 1,520 bytes each, wait for a thread that
-// is busy.
+// egressRing is how many bytes of records, of 1,520 bytes each, wait for a busy thread.
 const egressRing = 1 << 20
 
-// egressTries take some 50 µs. A packet that is not in the queue then was dropped: from
-// the program to the queue it takes one or two.
+// egressTries take some 50 µs. A packet that is not in the queue by then was dropped:
+// from the program to the queue a packet takes 1 or 2 µs.
 const egressTries = 192
 
-// somebody is set in the word of a bell that was rung, beside a place in the ring.
+// somebody is set in the word of a rung bell, beside a position in the ring.
 const somebody = 1
 
-// openEgress has packets for a TUN device come by rings, one for each of its queues.
-// When it fails all come by the queues, which the kernel chooses, even where somebody
-// chose before.
+// openEgress delivers packets for a TUN device through rings, one for each of its queues.
+// If it fails, all packets use the queues, which the kernel then chooses, also if a
+// program chose them before.
 func openEgress(device string, queues []int) (all []*egress, err error) {
 	defer func() {
 		if err != nil {
@@ -77,7 +76,7 @@ func openEgress(device string, queues []int) (all []*egress, err error) {
 			return all, err
 		}
 	}
-	// The hash that queues are chosen by is made by to_clients.
+	// to_clients sets the hash by which queues are chosen.
 	all[0].link, err = link.AttachTCX(link.TCXOptions{Program: objs.ToClients, Interface: dev.Index, Attach: ebpf.AttachTCXEgress})
 	if err != nil {
 		return all, fmt.Errorf("attaching to_clients: %w", err)
@@ -90,7 +89,7 @@ func openEgress(device string, queues []int) (all []*egress, err error) {
 	return all, nil
 }
 
-// steer has a program choose among a device's queues; -1: the kernel.
+// steer sets the program that chooses among a device's queues; -1: the kernel chooses.
 func steer(queue, program int) error {
 	if err := unix.IoctlSetPointerInt(queue, unix.TUNSETSTEERINGEBPF, program); err != nil {
 		return fmt.Errorf("choosing the device's queues: %w", err)
@@ -114,13 +113,13 @@ func loadEgress(objs *deviceObjects, threads int) error {
 	return nil
 }
 
-// open makes the ring and finds the bell of a thread.
+// open creates the ring and finds the bell of a thread.
 func (e *egress) open(objs *deviceObjects, thread int) error {
 	ring, err := ebpf.NewMap(&ebpf.MapSpec{Name: "to_clients", Type: ebpf.RingBuf, MaxEntries: egressRing})
 	if err != nil {
 		return fmt.Errorf("making a ring for packets to clients: %w", err)
 	}
-	defer ring.Close() // mapped, and among the rings
+	defer ring.Close() // stays mapped, and referenced by the array of rings
 	if err := objs.Rings.Put(uint32(thread), ring); err != nil {
 		return fmt.Errorf("putting a ring among those for packets to clients: %w", err)
 	}
@@ -141,17 +140,16 @@ func (e *egress) open(objs *deviceObjects, thread int) error {
 	return nil
 }
 
-// written is how far the kernel has written.
+// written returns the kernel's write position.
 func (e *egress) written() uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Pointer(&e.producer[0])))
 }
 
-// take returns the next record, until give gives it back; nil when there is none. Its
-// memory can only be read. queued says instead, once, that a packet which comes by the
-// queue is ahead of it.
+// take returns the next record, read-only until give returns it to the kernel; nil when
+// there is none. queued reports instead, once, that a packet in the queue precedes it.
 func (e *egress) take() (r *deviceRecord, queued bool) {
 	const header = unix.BPF_RINGBUF_HDR_SZ
-	// In this order: who rang the bell is known before records behind it are written.
+	// The order matters: a bell is rung before records after it are written.
 	written := e.written()
 	bell := e.rung()
 	for {
@@ -175,21 +173,21 @@ func (e *egress) take() (r *deviceRecord, queued bool) {
 	}
 }
 
-// rung says who rang the bell, as its word of that name; 0: nobody, or it was seen.
+// rung returns the bell's word; 0: not rung, or handled already.
 func (e *egress) rung() uint64 { return atomic.LoadUint64(&e.bell.Rung) }
 
-// give gives all taken records back to the kernel.
+// give returns all taken records to the kernel.
 func (e *egress) give() {
 	atomic.StoreUint64((*uint64)(unsafe.Pointer(&e.consumer[0])), e.next)
 }
 
-// arm has the next packet come by the queue. It reports false where there are packets
-// that were not taken yet.
+// arm has the next packet go through the queue. It returns false if there are packets that
+// were not taken yet.
 func (e *egress) arm() bool {
 	if e.rung() != 0 {
 		return false
 	}
-	// Once only: another packet would ring before it is known who did.
+	// Only once: another packet could ring before the first ring was handled.
 	if !e.armed {
 		e.armed = true
 		atomic.StoreUint32(&e.bell.Armed, 1)
@@ -203,7 +201,7 @@ func (e *egress) arm() bool {
 	return false
 }
 
-// overflow is how many packets found no room since it was last asked.
+// overflow returns how many packets found the ring full since the last call.
 func (e *egress) overflow() int {
 	lost := atomic.LoadUint64(&e.bell.Lost)
 	n := lost - e.lost
@@ -211,7 +209,7 @@ func (e *egress) overflow() int {
 	return int(n)
 }
 
-// close takes the program away, if the link is this one's, and the ring.
+// close detaches the program, if this egress has the link, and unmaps the ring.
 func (e *egress) close() error {
 	var errs []error
 	if e.link != nil {

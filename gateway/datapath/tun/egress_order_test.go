@@ -19,10 +19,10 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// inOrder is packet n of a flow to a client.
+// inOrder returns packet n of a flow to a client.
 func inOrder(n uint16, size int) []byte { return back(udp(id(n), carrying(text(size)))) }
 
-// numbers are those of the packets the client has got.
+// numbers returns those of the packets that the client received.
 func (b *bench) numbers(t *testing.T) (all []uint16) {
 	for _, ip := range apart(t, b.lan.messages(), ethernetLen) {
 		all = append(all, binary.BigEndian.Uint16(ip[4:]))
@@ -31,7 +31,7 @@ func (b *bench) numbers(t *testing.T) (all []uint16) {
 }
 
 // TestEgressKeepsOrder: packets of one flow keep their order while the thread that takes
-// them falls asleep, and is woken by them and by others, at any moment.
+// them sleeps and is woken, by them and by others, at any moment.
 func TestEgressKeepsOrder(t *testing.T) {
 	for name, size := range map[string]int{"short": 100, "long and short": 2000} {
 		t.Run(name, func(t *testing.T) { keepsOrder(t, size) })
@@ -101,7 +101,7 @@ ethtool -K a0 tx off tso off gso off >/dev/null; ethtool -K b0 tx off tso off gs
 	}
 }
 
-// sendOne sends packet n and waits until a program or the queue has it.
+// sendOne sends packet n and waits until it is in a ring or the queue.
 func (x *exits) sendOne(t *testing.T, n uint16) {
 	t.Helper()
 	e := x.all[0]
@@ -115,8 +115,8 @@ func (x *exits) sendOne(t *testing.T, n uint16) {
 	})
 }
 
-// TestEgressOwes: who comes between a thread's look at the bell and its next attempt to
-// sleep is not forgotten for the one after.
+// TestEgressOwes: a packet that arrives between a thread's check of the bell and its next
+// attempt to sleep is not forgotten later.
 func TestEgressOwes(t *testing.T) {
 	x := newExits(t, 1)
 	b := x.reader(t)
@@ -137,7 +137,7 @@ func TestEgressOwes(t *testing.T) {
 	}
 }
 
-// TestEgressRingsBehind: records that were there when the bell was rung come first.
+// TestEgressRingsBehind: records written before the bell was rung come first.
 func TestEgressRingsBehind(t *testing.T) {
 	x := newExits(t, 1)
 	b := x.reader(t)
@@ -153,8 +153,8 @@ func TestEgressRingsBehind(t *testing.T) {
 	}
 }
 
-// TestEgressWaits: a packet that is said to come by the queue, and is not there yet, comes
-// before the records behind it.
+// TestEgressWaits: a packet that is announced for the queue and not there yet comes before
+// the records after it.
 func TestEgressWaits(t *testing.T) {
 	x := newExits(t, 1)
 	b := x.reader(t)
@@ -182,8 +182,8 @@ func TestEgressWaits(t *testing.T) {
 	}
 }
 
-// TestEgressGivesUp: a packet that never comes by the queue does not stop the others;
-// and when it does come, it does not take the place of another one.
+// TestEgressGivesUp: a packet that does not arrive in the queue does not block others, and
+// when it arrives later, it does not take another one's place.
 func TestEgressGivesUp(t *testing.T) {
 	x := newExits(t, 1)
 	x.Run(t, "ip link set a0 mtu 9000; ip link set b0 mtu 9000; ip link set tun7 mtu 9000")
@@ -204,7 +204,7 @@ func TestEgressGivesUp(t *testing.T) {
 	if !e.arm() {
 		t.Fatal("nothing more has come, and a thread cannot sleep")
 	}
-	// The program lets one go by without a word to the thread: the late one.
+	// Without the program one packet arrives unannounced: the late one.
 	must(t, e.link.Close())
 	x.forward(true, inOrder(1, 100))
 	netnstest.Await(t, "the late packet", func() error {
@@ -220,8 +220,8 @@ func TestEgressGivesUp(t *testing.T) {
 	e.link = nil
 }
 
-// TestEgressFails: where rings cannot be had, packets come by queues that the kernel
-// chooses, whatever somebody left behind.
+// TestEgressFails: without rings, packets use queues that the kernel chooses, whatever
+// program was set before.
 func TestEgressFails(t *testing.T) {
 	x := newExits(t, 3)
 	x.close()

@@ -15,8 +15,8 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
-// exits is a host that forwards what comes by a wire into a TUN device, whose packets
-// come by rings.
+// exits is a host that forwards from a wire into a TUN device, whose packets are delivered
+// in rings.
 type exits struct {
 	*wire
 	queues []int
@@ -64,8 +64,8 @@ func (x *exits) close() {
 	x.all = nil
 }
 
-// reader is a thread that takes what comes by the first ring and queue, and waits for
-// what is said to come for longer than any scheduler keeps it back.
+// reader is a thread that takes packets from the first ring and queue, and waits for
+// announced packets longer than any scheduling delay.
 func (x *exits) reader(t *testing.T) *bench {
 	b := newBench(t)
 	b.fast.device, b.fast.exit = x.queues[0], x.all[0]
@@ -76,7 +76,7 @@ func (x *exits) reader(t *testing.T) *bench {
 	return b
 }
 
-// forward has the host forward packets: runs of a flow as one where single is false.
+// forward has the host forward packets: runs of a flow aggregated unless single is true.
 func (x *exits) forward(single bool, packets ...[]byte) {
 	for _, ip := range packets {
 		x.send.add(bytes.Clone(ip), virtio{}, datapath.MAC{2, 0, 0, 0, 1, 1})
@@ -87,7 +87,7 @@ func (x *exits) forward(single bool, packets ...[]byte) {
 	x.send.flush()
 }
 
-// back is a packet from the client as one from the site: its sums hold.
+// back returns a packet from the client as an answer from the site, with right checksums.
 func back(ip []byte) []byte {
 	ip = bytes.Clone(ip)
 	copy(ip[12:], site.AsSlice())
@@ -95,7 +95,7 @@ func back(ip []byte) []byte {
 	return ip
 }
 
-// hop is a packet a hop further.
+// hop returns a packet after one hop.
 func hop(ip []byte) []byte {
 	ip = bytes.Clone(ip)
 	ip[8]--
@@ -103,9 +103,9 @@ func hop(ip []byte) []byte {
 	return ip
 }
 
-// TestEgress: what the kernel forwards to clients comes by ring and queue, whole and in
-// the order of each flow, aggregated packets and short ones in turn; and what a thread
-// that slept is woken by, too. Without a ring all comes by the queue.
+// TestEgress: what the kernel forwards to clients arrives by ring and queue, complete and
+// in the order of each flow, aggregated and short packets mixed, including the packet that
+// wakes a thread. Without a ring everything arrives by the queue.
 func TestEgress(t *testing.T) {
 	for name, ring := range map[string]bool{"ring": true, "queue": false} {
 		t.Run(name, func(t *testing.T) { comesOut(t, ring) })
@@ -142,7 +142,7 @@ func comesOut(t *testing.T, ring bool) {
 	}
 }
 
-// readable says which of the queues have a packet.
+// readable returns the queues that have a packet.
 func (x *exits) readable(t *testing.T) (which []int) {
 	t.Helper()
 	var fds []unix.PollFd
@@ -172,8 +172,8 @@ func (x *exits) record(t *testing.T, e *egress) (r *deviceRecord) {
 	return r
 }
 
-// TestEgressWakes: of several threads that sleep a packet wakes the one in whose ring
-// those that follow are.
+// TestEgressWakes: of several sleeping threads, a packet wakes the one whose ring gets the
+// following packets.
 func TestEgressWakes(t *testing.T) {
 	x := newExits(t, 3)
 	buf, woken := make([]byte, bufferLen), map[int]bool{}
@@ -212,7 +212,7 @@ func TestEgressWakes(t *testing.T) {
 	}
 }
 
-// TestEgressIsFull: what finds no room is lost, and counted; the rest stays.
+// TestEgressIsFull: packets that find the ring full are dropped and counted; others stay.
 func TestEgressIsFull(t *testing.T) {
 	x := newExits(t, 1)
 	e := x.all[0]
@@ -244,9 +244,8 @@ func TestEgressIsFull(t *testing.T) {
 	}
 }
 
-// TestEgressRefers: what a record has no room for, and the gateway's own, is noted in
-// the ring and whole in the queue; and without the ring all comes
-// by the queue.
+// TestEgressRefers: packets too long for a record, and the gateway's own, are announced in
+// the ring and complete in the queue; without the ring everything arrives by the queue.
 func TestEgressRefers(t *testing.T) {
 	x := newExits(t, 1)
 	x.Run(t, "ip link set a0 mtu 9000; ip link set b0 mtu 9000; ip link set tun7 mtu 9000")

@@ -11,27 +11,27 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 )
 
-// fast is one of the threads of the mode that is as good as it gets: frames come by
-// a ring, whatever has piled up is judged in one go, and each flow's packets are
-// handed on together. What is not simply forwarded goes the worker's way.
+// fast is one of the threads of the fast mode: frames arrive in a ring, accumulated ones
+// are judged together, and each flow's packets are sent together. Packets that are not
+// simply forwarded go through the worker.
 type fast struct {
 	*worker
 	ring  *ring
 	up    coalescer // to the kernel
 	down  coalescer // to the LAN
-	rooms [][]byte  // a batch of packets from the device's queue
-	exit  *egress   // where packets for clients come by; nil: all by the queue
-	queue []byte    // a frame that was too long for the ring
+	rooms [][]byte  // buffers for a batch of packets from the device's queue
+	exit  *egress   // source of packets for clients; nil: the queue only
+	queue []byte    // a frame too long for the ring
 
-	checked int64 // when the ring was last looked after
+	checked int64 // when the ring was last checked
 }
 
-// Packets that are taken in one go, from each side: as many as the kernel polls from
-// an interface.
+// batch is how many packets are taken at once from each side: as many as the kernel polls
+// from an interface.
 const batch = 64
 
-// maxThreads bounds the memory of rings and batches: 9 MiB each. As many have a bell in
-// device.bpf.c.
+// maxThreads bounds the memory of rings and batches: 9 MiB each. device.bpf.c has as many
+// bells.
 const maxThreads = 16
 
 // openFast opens a ring and a queue of the device for each CPU this process may use.
@@ -74,8 +74,8 @@ func openFast(s *shared, judge func() *admission.Judge) (all []*fast, err error)
 	return all, nil
 }
 
-// offload has the device hand over aggregated packets, and sums undone. udp says
-// whether this kernel aggregates UDP as well (6.2).
+// offload has the device deliver aggregated packets, with checksums left for later. udp
+// reports whether this kernel aggregates UDP as well (6.2).
 func offload(fd int) (udp bool, err error) {
 	if err := unix.IoctlSetPointerInt(fd, unix.TUNSETVNETHDRSZ, virtioLen); err != nil {
 		return false, fmt.Errorf("setting the header of the TUN device's packets: %w", err)
@@ -132,7 +132,7 @@ func (f *fast) close() {
 // run moves packets until the waker wakes. The thread ends with it.
 func (f *fast) run() {
 	runtime.LockOSThread()
-	// Not by epoll: that would have a word with each packet, waited for or not.
+	// Not by epoll, whose callback runs for each packet, waited for or not.
 	fds := []unix.PollFd{{Fd: int32(f.stop.fd), Events: unix.POLLIN}, {Fd: int32(f.socket), Events: unix.POLLIN}, {Fd: int32(f.device), Events: unix.POLLIN}}
 	for !f.stop.woke.Load() {
 		now := admission.Now()
@@ -149,13 +149,13 @@ func (f *fast) run() {
 		}
 		poll(fds)
 		if fds[1].Revents&unix.POLLERR != 0 {
-			// The interface went down, say. It is told once, to who asks.
+			// For example, the interface went down. The error is reported once, to whoever reads it.
 			unix.GetsockoptInt(f.socket, unix.SOL_SOCKET, unix.SO_ERROR)
 		}
 	}
 }
 
-// check gives the socket another ring when its own is stuck.
+// check replaces the socket's ring if the ring is stuck.
 func (f *fast) check(now int64) {
 	f.checked = now
 	if !f.ring.isStuck(f.socket) {
@@ -167,7 +167,7 @@ func (f *fast) check(now int64) {
 	}
 }
 
-// fromLAN takes a batch of frames and returns how many there were.
+// fromLAN takes a batch of frames and returns their number.
 func (f *fast) fromLAN(now int64) int {
 	n := 0
 	for ; n < batch; n++ {
@@ -192,16 +192,16 @@ func (f *fast) fromLAN(now int64) int {
 // long takes a frame that was too long for the ring.
 func (f *fast) long(now int64) {
 	n := read(f.socket, f.queue)
-	if n < 0 { // an error of the interface comes ahead of it
+	if n < 0 { // an error of the interface was reported instead
 		n = read(f.socket, f.queue)
 	}
 	if n > frameStart {
 		f.frame(f.queue[:n], now)
-		f.up.flush() // the next one comes to the same place
+		f.up.flush() // the next one uses the same buffer
 	}
 }
 
-// frame takes a frame from the LAN, virtio header in front.
+// frame takes a frame from the LAN with a virtio header before it.
 func (f *fast) frame(frame []byte, now int64) {
 	if len(frame) < packetStart+ipLen || frame[frameStart+12] != 8 || frame[frameStart+13] != 0 {
 		f.frameIn(frame[frameStart:], virtio{}, now)
@@ -226,9 +226,8 @@ func (f *fast) frame(frame []byte, now int64) {
 	}
 }
 
-// fromKernel takes a batch of packets for clients and returns how many there were.
-// queued says that the device's queue was seen to have one, or may have one that was
-// given up.
+// fromKernel takes a batch of packets for clients and returns their number. queued means
+// that the device's queue is known to have a packet, or may have one that was given up.
 func (f *fast) fromKernel(queued bool, now int64) int {
 	n := 0
 	if f.exit == nil {
@@ -255,22 +254,21 @@ func (f *fast) fromKernel(queued bool, now int64) int {
 	return n
 }
 
-// fromQueue takes a packet from the device's queue, if there is one. room is its place
+// fromQueue takes a packet from the device's queue, if there is one. room is its buffer
 // until the batch is flushed.
 func (f *fast) fromQueue(room []byte, now int64) bool {
 	got := read(f.device, room)
 	if got < 0 {
 		return false
 	}
-	// Others are for neither: the kernel looks for IPv6 neighbours, say.
+	// Others are not for clients, such as the kernel's IPv6 neighbour discovery.
 	if ip, ok := ipv4(room[virtioLen:max(got, virtioLen)]); ok {
 		f.packet(ip, readVirtio(room), now)
 	}
 	return true
 }
 
-// fromRing takes the rest of a batch of which there are n packets, and returns how many
-// there are then.
+// fromRing takes the rest of a batch that has n packets, and returns the new number.
 func (f *fast) fromRing(n int, now int64) int {
 	tries := f.exit.tries
 	for n < batch {
@@ -290,9 +288,9 @@ func (f *fast) fromRing(n int, now int64) int {
 	return n
 }
 
-// inTurn takes a packet that is to come by the queue, as the nth of a batch, and returns
-// how many there are then, and how often the batch's next one may be looked for. It
-// gives up one that does not come: the queue was full, or something ahead of it.
+// inTurn takes a packet that must come through the queue, as the nth of a batch, and
+// returns the new number of packets and how often to look for the batch's next one. It
+// gives up a packet that does not arrive because a queue was full.
 func (f *fast) inTurn(n, tries int, now int64) (int, int) {
 	for range tries {
 		if f.fromQueue(f.rooms[n], now) {
@@ -303,8 +301,8 @@ func (f *fast) inTurn(n, tries int, now int64) (int, int) {
 	return n + 1, 1
 }
 
-// leftOver takes packets that were given up and have come since, as the rest of a batch
-// of which there are n: those behind them are as many places back in the queue.
+// leftOver takes packets that were given up and have arrived since, as the rest of a batch
+// that has n packets: later packets are as many positions further back in the queue.
 func (f *fast) leftOver(n int, now int64) int {
 	for ; f.exit.late > 0 && n < batch && f.fromQueue(f.rooms[n], now); n++ {
 		f.exit.late--
@@ -312,7 +310,7 @@ func (f *fast) leftOver(n int, now int64) int {
 	return n
 }
 
-// packet takes a packet from the kernel, whose memory is only read.
+// packet takes a packet from the kernel; its memory is read-only.
 func (f *fast) packet(ip []byte, v virtio, now int64) {
 	verdict, mac := f.judge.Down(admission.Packet{Bytes: ip, Segments: v.segments(ip)}, now)
 	switch {
@@ -330,7 +328,7 @@ func (f *fast) packet(ip []byte, v virtio, now int64) {
 	}
 }
 
-// report counts what found no room on its way.
+// report counts packets that found a full queue on their way out.
 func (f *fast) report(c *coalescer) {
 	if c.lost > 0 {
 		f.judge.Count(admission.Overflow, c.lost)
@@ -338,8 +336,8 @@ func (f *fast) report(c *coalescer) {
 	}
 }
 
-// segments is how many packets of the wire an aggregated one stands for; 0 for one
-// that is not.
+// segments is how many packets on the wire an aggregated packet stands for; 0 if it is
+// not aggregated.
 func (v virtio) segments(ip []byte) int {
 	if v.gso == unix.VIRTIO_NET_HDR_GSO_NONE || v.size == 0 {
 		return 0

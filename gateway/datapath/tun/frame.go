@@ -11,7 +11,7 @@ import (
 //	virtio header │ Ethernet header │ IP packet
 //	0             10                24
 //
-// so that its packet is handed on without being moved.
+// so that its packet can be passed on without copying.
 const (
 	virtioLen   = 10 // struct virtio_net_hdr without mergeable buffers
 	ethernetLen = 14
@@ -23,12 +23,12 @@ const (
 	udpLen = 8
 
 	maxPacket = 65535
-	// bufferLen is room for any frame; one with a bigger packet is cut and so
+	// bufferLen holds any frame; a frame with a larger packet is truncated and so
 	// malformed.
 	bufferLen = packetStart + maxPacket + 1
 )
 
-// Protocols and what is read of their headers.
+// Protocol constants.
 const (
 	protocolICMP = 1
 	protocolTCP  = 6
@@ -48,12 +48,12 @@ const (
 	portDHCPServer = 67
 )
 
-// virtio is struct virtio_net_hdr: what is left to be done with a packet that one
-// kernel hands another without a wire between.
+// virtio is struct virtio_net_hdr: the work on a packet that one kernel leaves to the
+// next, such as checksums and segmentation.
 type virtio struct {
 	flags, gso          uint8
 	headers, size       uint16 // of the packet: its headers, and the payload of each segment
-	sumStart, sumOffset uint16 // from the frame's begin
+	sumStart, sumOffset uint16 // from the frame's beginning
 }
 
 func readVirtio(b []byte) virtio {
@@ -71,13 +71,13 @@ func (v virtio) write(b []byte) {
 	binary.NativeEndian.PutUint16(b[8:], v.sumOffset)
 }
 
-// whole says whether there is nothing left to be done: one packet with its sums.
+// whole reports whether no work is left: one packet with its checksums.
 func (v virtio) whole() bool {
 	return v.flags&unix.VIRTIO_NET_HDR_F_NEEDS_CSUM == 0 && v.gso == unix.VIRTIO_NET_HDR_GSO_NONE
 }
 
-// ipv4 cuts the bytes behind an Ethernet header to the packet in them, without
-// padding; false: there is none, or it is longer than they are.
+// ipv4 returns the packet after an Ethernet header, without padding; false: not IPv4, or
+// longer than the frame.
 func ipv4(b []byte) ([]byte, bool) {
 	if len(b) < ipLen || b[0]>>4 != 4 {
 		return nil, false
@@ -89,8 +89,8 @@ func ipv4(b []byte) ([]byte, bool) {
 	return b[:total], true
 }
 
-// transport is a packet's transport header and what follows; nil where it is not
-// in the packet: a later fragment, or less than least bytes.
+// transport returns a packet's transport header and what follows; nil for later fragments
+// and packets with fewer than least bytes.
 func transport(ip []byte, least int) []byte {
 	at := int(ip[0]&15) * 4
 	if at < ipLen || len(ip) < at+least || binary.BigEndian.Uint16(ip[6:])&0x1fff != 0 {

@@ -20,8 +20,8 @@ var (
 	stranger    = netip.MustParseAddr("10.1.0.11")
 )
 
-// bench is a thread of each mode between two taps, with a client that is admitted and
-// a stranger that is not.
+// bench is a thread of each mode between two taps, with an admitted and an unauthenticated
+// client.
 type bench struct {
 	lan, kernel tap
 	studied     *studied
@@ -51,7 +51,7 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// frame is a frame from the LAN, virtio header in front.
+// frame returns a frame from the LAN with a virtio header before it.
 func frame(from datapath.MAC, v virtio, ip []byte) []byte {
 	b := make([]byte, virtioLen, bufferLen)
 	v.write(b)
@@ -60,7 +60,7 @@ func frame(from datapath.MAC, v virtio, ip []byte) []byte {
 	return append(b, ip...)
 }
 
-// onFrame is v as a packet socket counts: with the Ethernet header.
+// onFrame returns v with offsets as a packet socket counts them: with the Ethernet header.
 func onFrame(v virtio) virtio {
 	v.sumStart += ethernetLen
 	if v.headers > 0 {
@@ -69,7 +69,7 @@ func onFrame(v virtio) virtio {
 	return v
 }
 
-// in gives a frame to a mode and returns what the kernel and the LAN got, taken apart.
+// in gives a frame to a mode and returns what the kernel and the LAN received, split.
 func (b *bench) in(t *testing.T, fast bool, f []byte) (kernel, lan [][]byte) {
 	t.Helper()
 	f, now := append(make([]byte, 0, bufferLen), f...), admission.Now()
@@ -82,7 +82,7 @@ func (b *bench) in(t *testing.T, fast bool, f []byte) (kernel, lan [][]byte) {
 	return apart(t, b.kernel.messages(), 0), apart(t, b.lan.messages(), ethernetLen)
 }
 
-// out gives a packet of the kernel's to a mode and returns what the LAN got.
+// out gives a packet from the kernel to a mode and returns what the LAN received.
 func (b *bench) out(t *testing.T, fast bool, v virtio, ip []byte) [][]byte {
 	t.Helper()
 	f, now := append(make([]byte, packetStart, bufferLen), ip...), admission.Now()
@@ -95,8 +95,7 @@ func (b *bench) out(t *testing.T, fast bool, v virtio, ip []byte) [][]byte {
 	return apart(t, b.lan.messages(), ethernetLen)
 }
 
-// TestFrames: both modes do the same with every frame, whatever is left to be done
-// with it.
+// TestFrames: both modes treat every frame alike, whatever work is left to be done on it.
 func TestFrames(t *testing.T) {
 	data := text(2500)
 	ofStranger := between(stranger, site)
@@ -178,7 +177,7 @@ func ethertype(e uint16, f []byte) []byte {
 	return f
 }
 
-// TestPackets: what the kernel has for clients.
+// TestPackets: packets from the kernel for clients.
 func TestPackets(t *testing.T) {
 	toClient, toStranger := between(site, client), between(site, stranger)
 	for name, c := range map[string]struct {
@@ -194,7 +193,7 @@ func TestPackets(t *testing.T) {
 		"IPv6, for nobody": {append([]byte{0x60}, make([]byte, 50)...), nil},
 	} {
 		modes := []bool{false, true}
-		if c.ip[0] != 0x45 { // ends where the fast mode reads packets
+		if c.ip[0] != 0x45 { // the fast mode ignores other packets
 			modes = modes[:1]
 		}
 		for _, fast := range modes {
@@ -207,7 +206,8 @@ func TestPackets(t *testing.T) {
 	}
 }
 
-// FuzzFrames: no frame stops a thread, and nothing of a stranger's goes elsewhere.
+// FuzzFrames: no frame stops a thread, and no frame of an unauthenticated client is
+// forwarded.
 func FuzzFrames(f *testing.F) {
 	f.Add(frame(strangerMAC, virtio{}, tcp(syn, between(stranger, site))))
 	f.Add(frame(strangerMAC, virtio{flags: 1, gso: 1, size: 100, sumStart: 34, sumOffset: 16}, tcp(between(stranger, site), carrying(text(500)))))

@@ -10,7 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
-// mixed is what clients send in a round: flows that take turns, in bursts.
+// mixed returns a round of packets from clients: alternating flows, in bursts.
 func mixed(random *rand.Rand) (all [][]byte) {
 	var flows [][][]byte
 	for port := range random.IntN(20) + 1 {
@@ -37,8 +37,8 @@ func mixed(random *rand.Rand) (all [][]byte) {
 	return all
 }
 
-// arrives has a coalescer send rounds of packets, and holds what comes out of a link
-// without offloads against them, as the way there should have changed them.
+// arrives has a coalescer send rounds of packets, and compares what leaves a link without
+// offloads with the packets as the path should have changed them.
 func arrives(t *testing.T, w *wire, co *coalescer, changed func(ip []byte)) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(5, 6))
@@ -75,16 +75,16 @@ func arrives(t *testing.T, w *wire, co *coalescer, changed func(ip []byte)) {
 
 const noOffloads = "ethtool -K a0 tx off tso off gso off >/dev/null"
 
-// TestKernelTakesApartForLAN: what a coalescer sends to a link comes out as the packets
-// that went in, to the byte.
+// TestKernelTakesApartForLAN: what a coalescer sends to a link leaves it as the original
+// packets, to the byte.
 func TestKernelTakesApartForLAN(t *testing.T) {
 	w := newWire(t)
 	w.Run(t, noOffloads)
 	arrives(t, w, &coalescer{fd: w.out, udp: true, front: ethernetLen, from: [6]byte{2, 0, 0, 0, 1, 2}}, func([]byte) {})
 }
 
-// TestKernelTakesApartFromDevice: what a coalescer hands the kernel leaves it on the
-// other side as the packets that went in, a hop further.
+// TestKernelTakesApartFromDevice: what a coalescer passes to the kernel leaves it as the
+// original packets after one hop.
 func TestKernelTakesApartFromDevice(t *testing.T) {
 	w := newWire(t)
 	w.Run(t, noOffloads+`

@@ -87,12 +87,12 @@ func timestamps(p *packet) {
 	p.l4.(*layers.TCP).Options = []layers.TCPOption{{OptionType: 1}, {OptionType: 1}, {OptionType: layers.TCPOptionKindTimestamps, OptionLength: 10, OptionData: make([]byte, 8)}}
 }
 
-// later has a segment sent at another time.
+// later changes a segment's TCP timestamp.
 func later(p *packet) { p.l4.(*layers.TCP).Options[2].OptionData = []byte{0, 0, 0, 9, 0, 0, 0, 0} }
 
 func window(p *packet) { p.l4.(*layers.TCP).Window = 9 }
 
-// text is n bytes none of which is like its neighbour.
+// text returns n bytes, each different from its neighbours.
 func text(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -101,7 +101,7 @@ func text(n int) []byte {
 	return b
 }
 
-// summed says whether a packet's sums are right, and fails the test if not.
+// summed reports whether a packet's checksums are right, and fails the test if not.
 func summed(t *testing.T, ip []byte) {
 	t.Helper()
 	if header := ip[:int(ip[0]&15)*4]; fold(sum(header, 0)) != 0xffff {
@@ -117,7 +117,7 @@ func summed(t *testing.T, ip []byte) {
 	}
 }
 
-// slowSum is RFC 1071 to the letter.
+// slowSum implements RFC 1071 literally.
 func slowSum(b []byte) uint16 {
 	var s uint32
 	for i, v := range b {
@@ -139,8 +139,8 @@ func FuzzSum(f *testing.F) {
 	})
 }
 
-// TestReplace changes addresses and ports at random, and holds the sums against ones
-// made anew.
+// TestReplace changes addresses and ports at random, and compares the checksums with
+// recomputed ones.
 func TestReplace(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 10_000 {
@@ -153,8 +153,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestSettle makes the sums that were left for later, and takes aggregated packets
-// apart into those they stand for.
+// TestSettle computes checksums that were left for later, and splits aggregated packets.
 func TestSettle(t *testing.T) {
 	const size = 1000
 	data := text(3*size + 200)
@@ -200,7 +199,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// unsummed leaves a packet's transport sum for later.
+// unsummed leaves a packet's transport checksum for later.
 func unsummed(ip []byte) []byte {
 	at := ipLen + udpChecksum
 	if ip[9] == protocolTCP {

@@ -5,23 +5,23 @@ import (
 	"sync"
 )
 
-// Bounds of redirects: connections a client may have to the portal at once, and
-// how long one lasts without a packet, seconds of the judges' clock.
+// Limits of redirects: connections of a client to the portal at once, and how long one
+// lasts without a packet, seconds of the judges' clock.
 const (
 	perClient    = 64
 	redirectIdle = 120
 )
 
-// redirects are the connections of strangers that go to the portal instead of to
-// where they were meant: by client and its port, where they were meant to go.
-// Each client has its own few, so none can take another's. All threads share them.
+// redirects are connections of unauthenticated clients that go to the portal instead of
+// their destination: by client and its port, the original destination. Each client has
+// its own few entries, so that none can take another's. All threads share them.
 type redirects struct {
 	gateway uint32
 	port    uint16 // the portal's
 
 	mu      sync.Mutex // guards what follows
 	clients map[uint32]*[perClient]redirected
-	swept   int64 // second of the last look at what is idle
+	swept   int64 // second of the last check for idle ones
 }
 
 // redirected is one connection; seen 0: none.
@@ -40,9 +40,9 @@ func newRedirects(gateway uint32, ports []uint16) *redirects {
 	return r
 }
 
-// toPortal gives a stranger's TCP packet the portal's address and port. The first
-// one of a connection is remembered, in place of the one that was silent longest;
-// false: it belongs to none.
+// toPortal gives an unauthenticated client's TCP packet the portal's address and port. The
+// first packet of a connection adds an entry, which replaces the one idle longest;
+// false: the packet belongs to no connection.
 func (r *redirects) toPortal(ip []byte, now int64) bool {
 	tcp := transport(ip, tcpLen)
 	if tcp == nil {
@@ -67,7 +67,7 @@ func (r *redirects) toPortal(ip []byte, now int64) bool {
 	return true
 }
 
-// fromPortal gives a packet of the portal's the address it was asked for at.
+// fromPortal gives a packet of the portal the source address that the client requested.
 func (r *redirects) fromPortal(ip []byte, now int64) {
 	tcp := r.ofPortal(ip, 0)
 	if tcp == nil {
@@ -81,8 +81,7 @@ func (r *redirects) fromPortal(ip []byte, now int64) {
 	}
 }
 
-// direct forgets what a connection that a client makes to the portal itself would
-// be taken for.
+// direct removes the entry that a client's connection to the portal itself would match.
 func (r *redirects) direct(ip []byte) {
 	tcp := r.ofPortal(ip, 2)
 	if tcp == nil || tcp[13]&(flagSYN|flagACK) != flagSYN {
@@ -95,11 +94,11 @@ func (r *redirects) direct(ip []byte) {
 	}
 }
 
-// sends says whether a packet is the portal's, and so perhaps one to readdress.
+// sends reports whether a packet comes from the portal and may need readdressing.
 func (r *redirects) sends(ip []byte) bool { return r.ofPortal(ip, 0) != nil }
 
-// ofPortal is the TCP header of a packet that has the portal's port at an offset
-// in it; nil for others.
+// ofPortal returns the TCP header of a packet that has the portal's port at an offset in
+// it; nil for others.
 func (r *redirects) ofPortal(ip []byte, at int) []byte {
 	if ip[9] != protocolTCP || r.port == 0 {
 		return nil
@@ -111,7 +110,7 @@ func (r *redirects) ofPortal(ip []byte, at int) []byte {
 	return tcp
 }
 
-// find looks for a client's connection. mu is held.
+// find returns a client's connection. mu is held.
 func (r *redirects) find(client uint32, port uint16) *redirected {
 	all := r.clients[client]
 	if all == nil {
@@ -125,7 +124,7 @@ func (r *redirects) find(client uint32, port uint16) *redirected {
 	return nil
 }
 
-// room finds a place for one more of a client's connections. mu is held.
+// room returns an entry for another of a client's connections. mu is held.
 func (r *redirects) room(client uint32, second int64) *redirected {
 	r.sweep(second)
 	all := r.clients[client]
@@ -142,8 +141,7 @@ func (r *redirects) room(client uint32, second int64) *redirected {
 	return oldest
 }
 
-// sweep forgets clients that have nothing but idle connections, once in a while.
-// mu is held.
+// sweep removes clients with only idle connections, from time to time. mu is held.
 func (r *redirects) sweep(second int64) {
 	if second < r.swept+redirectIdle {
 		return
@@ -160,8 +158,8 @@ func (r *redirects) sweep(second int64) {
 	}
 }
 
-// readdress writes an address into an IP header and a port into its TCP header, at
-// the given offsets, and changes both checksums by what that changes.
+// readdress writes an address into an IP header and a port into its TCP header, at the
+// given offsets, and updates both checksums.
 func readdress(ip, tcp []byte, addrAt int, addr uint32, portAt int, port uint16) {
 	was, wasPort := binary.BigEndian.Uint32(ip[addrAt:]), binary.BigEndian.Uint16(tcp[portAt:])
 	binary.BigEndian.PutUint32(ip[addrAt:], addr)

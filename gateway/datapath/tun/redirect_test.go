@@ -9,14 +9,14 @@ import (
 
 func newTestRedirects() *redirects { return newRedirects(number(portal), []uint16{8080, 8443}) }
 
-// toPortal is what a client's packet for a site is on its way to the portal.
+// toPortal returns a client's packet for a site as redirected to the portal.
 func toPortal(ip []byte) []byte {
 	out := bytes.Clone(ip)
 	readdress(out, out[ipLen:], 16, number(portal), 2, 8080)
 	return out
 }
 
-// answerOf is the portal's answer to a client's port, as the kernel sends it.
+// answerOf returns the portal's answer to a client's port, as the kernel sends it.
 func answerOf(port uint16) []byte { return tcp(between(portal, client), ports(8080, port)) }
 
 // TestRedirects leads a connection to the portal and its answers back.
@@ -56,7 +56,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// TestRedirectsAgain: a port that is used again goes where its last connection does.
+// TestRedirectsAgain: a reused port belongs to its last connection.
 func TestRedirectsAgain(t *testing.T) {
 	r, now := newTestRedirects(), int64(time.Second)
 	r.toPortal(tcp(syn), now)
@@ -65,7 +65,7 @@ func TestRedirectsAgain(t *testing.T) {
 	if r.fromPortal(answer, now); sourceOf(answer) != number(another) {
 		t.Errorf("the answer is from %x", answer[12:16])
 	}
-	r.direct(tcp(between(client, portal), ports(40000, 8080))) // in the middle: nothing new
+	r.direct(tcp(between(client, portal), ports(40000, 8080))) // in the middle of a connection: no change
 	answer = answerOf(40000)
 	if r.fromPortal(answer, now); sourceOf(answer) != number(another) {
 		t.Errorf("the answer is from %x", answer[12:16])
@@ -77,8 +77,8 @@ func TestRedirectsAgain(t *testing.T) {
 	}
 }
 
-// TestRedirectsAreBounded: a client's own oldest connections make room, nobody
-// else's; and idle clients are forgotten.
+// TestRedirectsAreBounded: a new connection replaces the same client's oldest one, and
+// idle clients are forgotten.
 func TestRedirectsAreBounded(t *testing.T) {
 	r := newTestRedirects()
 	other := netip.MustParseAddr("10.1.0.11")

@@ -11,23 +11,23 @@ import (
 )
 
 // ring is a packet socket's receive ring, which the kernel writes and we read
-// without a system call (TPACKET_V2; the third version hands frames over in blocks,
-// and a lone frame only when its block's time is up).
+// without a system call (TPACKET_V2; version 3 delivers frames in blocks, and a single
+// frame only when its block's time is over).
 //
 //	slot: struct tpacket2_hdr … virtio header │ frame
 //	                                         tp_mac
 //
-// A frame longer than a slot, as an aggregated one is, is cut in the ring and waits
-// whole in the socket's queue.
+// A frame longer than a slot, such as an aggregated one, is truncated in the ring and
+// waits complete in the socket's queue.
 type ring struct {
 	memory []byte
 	slot   int // bytes
-	next   int // the slot that is read next
-	held   int // slots before it that are not given back yet
-	taken  int // frames since it was last asked whether it is stuck
+	next   int // the slot to read next
+	held   int // slots before next that are not returned yet
+	taken  int // frames since the last check whether the ring is stuck
 }
 
-// ringSlots is how many frames wait for a thread that is busy.
+// ringSlots is how many frames wait for a busy thread.
 const ringSlots = 2048
 
 // Offsets in struct tpacket2_hdr.
@@ -38,7 +38,7 @@ const (
 	offMAC    = 12
 )
 
-// slotHeaders is what stands in front of a frame in its slot, rounded up.
+// slotHeaders is the space before a frame in its slot, rounded up.
 const slotHeaders = 96
 
 // openRing gives a socket a receive ring for frames of an MTU.
@@ -57,7 +57,7 @@ func openRing(fd, mtu int) (*ring, error) {
 	if err := unix.SetsockoptTpacketReq(fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &req); err != nil {
 		return nil, fmt.Errorf("making a receive ring: %w", err)
 	}
-	// Whatever does not fit a slot is queued whole.
+	// Queue frames that do not fit into a slot.
 	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_COPY_THRESH, 1); err != nil {
 		return nil, os.NewSyscallError("setsockopt PACKET_COPY_THRESH", err)
 	}
@@ -72,8 +72,9 @@ func (r *ring) status(slot int) *uint32 {
 	return (*uint32)(unsafe.Pointer(&r.memory[slot*r.slot+offStatus]))
 }
 
-// take returns the next frame, virtio header in front, until give gives it back; nil
-// when there is none. queued says that it is cut, and whole in the socket's queue.
+// take returns the next frame, with a virtio header before it, until give returns it to
+// the kernel; nil when there is none. queued means that it is truncated, and complete in
+// the socket's queue.
 func (r *ring) take() (frame []byte, queued bool) {
 	status := atomic.LoadUint32(r.status(r.next))
 	if status&unix.TP_STATUS_USER == 0 || r.held == ringSlots {
@@ -89,7 +90,7 @@ func (r *ring) take() (frame []byte, queued bool) {
 	return slot[mac-virtioLen : mac+n], status&unix.TP_STATUS_COPY != 0
 }
 
-// give gives all taken frames back to the kernel.
+// give returns all taken frames to the kernel.
 func (r *ring) give() {
 	for slot := r.next - r.held; slot < r.next; slot++ {
 		at := slot
@@ -101,10 +102,10 @@ func (r *ring) give() {
 	r.held = 0
 }
 
-// isStuck says whether frames were lost while not one came: the kernel has a slot
-// that it believes it is writing (tpacket_rcv of all kernels so far, after a frame
-// whose aggregation a virtio header has no word for). Frames that a thread is too
-// late for are lost while others come.
+// isStuck reports whether frames were lost although none arrived: the kernel has a slot
+// that it believes it is still writing (tpacket_rcv in all kernels so far, after a frame
+// whose aggregation a virtio header cannot express). When a thread is too slow, frames
+// are lost while others arrive.
 func (r *ring) isStuck(fd int) bool {
 	stats, err := unix.GetsockoptTpacketStats(fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	taken := r.taken
@@ -112,8 +113,7 @@ func (r *ring) isStuck(fd int) bool {
 	return err == nil && stats.Drops > 0 && taken == 0
 }
 
-// renew gives a socket another ring in place of this one, all of whose frames were
-// given back.
+// renew replaces a socket's ring after all frames were returned.
 func (r *ring) renew(fd, mtu int) error {
 	if err := unix.Munmap(r.memory); err != nil {
 		return fmt.Errorf("unmapping the receive ring: %w", err)

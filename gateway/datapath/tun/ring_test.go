@@ -20,7 +20,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// wire is a link of this host with itself: what is sent at one end comes to a ring at
+// wire is a link of this host with itself: what is sent at one end arrives in a ring at
 // the other.
 type wire struct {
 	*netnstest.Space
@@ -60,7 +60,7 @@ ip link add name a0 type veth peer name b0; ip link set a0 up; ip link set b0 ad
 	return w
 }
 
-// send sends a frame with nothing left to be done.
+// send sends a frame without work left to be done.
 func (w *wire) send(t *testing.T, frame []byte) {
 	t.Helper()
 	if n := write(w.out, append(make([]byte, virtioLen), frame...)); n < 0 {
@@ -80,13 +80,13 @@ func (w *wire) take(t *testing.T) (frame []byte, queued bool) {
 	return frame, queued
 }
 
-// numbered is a frame that says which it is.
+// numbered returns a frame with a number.
 func numbered(n int) []byte {
 	return datapathtest.UDP(443, datapathtest.Carrying(fmt.Appendf(nil, "frame %07d.", n)))
 }
 
-// TestRing sends more frames than a ring has slots, also through one that took
-// another's place: each comes once and whole, in its order.
+// TestRing sends more frames than a ring has slots, also after the ring was replaced: each
+// arrives once, complete and in order.
 func TestRing(t *testing.T) {
 	w := newWire(t)
 	n := 0
@@ -116,7 +116,7 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// fill sends numbered frames that nobody takes, and returns how many found no slot.
+// fill sends numbered frames that are not taken, and returns how many found no slot.
 func (w *wire) fill(t *testing.T, frames int) (lost uint32) {
 	t.Helper()
 	var came uint32
@@ -125,7 +125,7 @@ func (w *wire) fill(t *testing.T, frames int) (lost uint32) {
 		if i%100 > 0 && i < frames-1 {
 			continue
 		}
-		netnstest.Await(t, "frames on their way", func() error { // or a busy machine's queue overflows, not the ring
+		netnstest.Await(t, "frames on their way", func() error { // otherwise a busy machine's queue overflows instead of the ring
 			stats, err := unix.GetsockoptTpacketStats(w.in, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 			must(t, err)
 			came, lost = came+stats.Packets, lost+stats.Drops
@@ -138,7 +138,7 @@ func (w *wire) fill(t *testing.T, frames int) (lost uint32) {
 	return lost
 }
 
-// TestRingIsFull: what finds no slot is lost, and says so; the rest stays what it is.
+// TestRingIsFull: frames that find no slot are lost and counted; the others stay intact.
 func TestRingIsFull(t *testing.T) {
 	w := newWire(t)
 	if w.ring.isStuck(w.in) {
@@ -178,7 +178,7 @@ func TestRingIsFull(t *testing.T) {
 	}
 }
 
-// TestLongFrames: one that no slot has room for waits in the socket, and is whole.
+// TestLongFrames: a frame longer than a slot waits complete in the socket.
 func TestLongFrames(t *testing.T) {
 	w := newWire(t)
 	w.Run(t, "ip link set a0 mtu 9000; ip link set b0 mtu 9000")
@@ -201,8 +201,8 @@ func TestLongFrames(t *testing.T) {
 	}
 }
 
-// TestListenIgnores: frames of others, of other networks on the same wire, and of
-// this host do not come.
+// TestListenIgnores: frames for other hosts, of other networks on the same wire, and from
+// this host are not received.
 func TestListenIgnores(t *testing.T) {
 	w := newWire(t)
 	w.send(t, datapathtest.UDP(443, datapathtest.Via([6]byte{2, 0, 0, 0, 9, 9})))
@@ -210,7 +210,7 @@ func TestListenIgnores(t *testing.T) {
 	if n := write(w.in, append(make([]byte, virtioLen), numbered(2)...)); n < 0 {
 		t.Fatal("a frame cannot be sent the other way")
 	}
-	w.send(t, datapathtest.Tagged(numbered(3), 0x8100, 0xe000)) // a priority is no network
+	w.send(t, datapathtest.Tagged(numbered(3), 0x8100, 0xe000)) // a priority tag is not another network
 	w.send(t, numbered(4))
 	for _, want := range []int{3, 4} {
 		if frame, _ := w.take(t); !bytes.Equal(frame[frameStart:], numbered(want)) {

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// settle does what a kernel left to be done with a packet, and calls each with the
-// packet, or with the packets that were aggregated to it, one after the other in
-// the same memory: scratch, with room in front. ip is whole; v counts from its
-// begin. It reports false, and calls nothing, for what it does not know.
+// settle does the work that a kernel left to be done with a packet, and calls each with
+// the packet, or with the packets aggregated in it, one after the other in the same
+// memory: scratch, with space before it. ip is whole; v's offsets count from its
+// beginning. It returns false without a call for unknown kinds.
 func settle(ip []byte, v virtio, scratch []byte, each func(ip []byte)) bool {
 	if v.gso == unix.VIRTIO_NET_HDR_GSO_NONE {
 		if v.flags&unix.VIRTIO_NET_HDR_F_NEEDS_CSUM != 0 {
@@ -25,8 +25,8 @@ func settle(ip []byte, v virtio, scratch []byte, each func(ip []byte)) bool {
 	return segment(ip, v, scratch, each)
 }
 
-// segment takes an aggregated packet apart, as the kernel does it in software:
-// each segment with the headers of the whole, its own length, number and sums.
+// segment splits an aggregated packet, as the kernel does in software: each segment has
+// the headers of the whole, with its own length, identification and checksums.
 func segment(ip []byte, v virtio, scratch []byte, each func(ip []byte)) bool {
 	l4 := int(ip[0]&15) * 4
 	headers, field := l4, 0
@@ -63,7 +63,7 @@ func segment(ip []byte, v virtio, scratch []byte, each func(ip []byte)) bool {
 	return true
 }
 
-// renumber makes the headers of the whole those of its segment n.
+// renumber changes the headers of the whole into those of segment n.
 func renumber(out []byte, l4, n, size int, last bool) {
 	binary.BigEndian.PutUint16(out[2:], uint16(len(out)))
 	binary.BigEndian.PutUint16(out[4:], binary.BigEndian.Uint16(out[4:])+uint16(n))

@@ -10,18 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// receiveBuffer is what a packet socket holds while its thread is busy, bytes of
-// kernel memory: some 2,000 frames.
+// receiveBuffer is what a packet socket holds while its thread is busy, bytes of kernel
+// memory: some 2,000 frames.
 const receiveBuffer = 4 << 20
 
-// sendBuffer is what waits behind a packet socket when the LAN is slower than the
-// packets come for it: as many of full size as the kernel's own queue of an
-// interface holds. By default it would be three aggregated ones.
+// sendBuffer is what a packet socket holds while packets arrive faster than the LAN
+// transmits: as many of full size as the kernel's own queue of an interface. The default
+// would be three aggregated ones.
 const sendBuffer = 4 << 20
 
-// forGateway passes untagged frames that are for this host or for many. Others are of
-// another network on the same wire, or somebody else's: the interface is
-// promiscuous.
+// forGateway passes untagged frames addressed to this host or to many. Others belong to
+// another network on the same wire, or to another host: the interface is promiscuous.
 var forGateway = []bpf.Instruction{
 	bpf.LoadExtension{Num: bpf.ExtType},
 	bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: unix.PACKET_MULTICAST, SkipTrue: 5},
@@ -33,9 +32,8 @@ var forGateway = []bpf.Instruction{
 	bpf.RetConstant{Val: 0},
 }
 
-// openSocket opens a packet socket that receives nothing yet; listen has it do so.
-// Each frame comes, and goes, with a virtio header in front, which says what is
-// left to be done with it.
+// openSocket opens a packet socket that receives nothing until listen. Each frame is
+// received and sent with a virtio header, which describes the work left to be done.
 func openSocket() (fd int, err error) {
 	fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -48,8 +46,8 @@ func openSocket() (fd int, err error) {
 	return fd, nil
 }
 
-// listen has a packet socket receive all frames that come in by an interface, and
-// makes that promiscuous for as long as the socket is open.
+// listen has a packet socket receive all frames of an interface, and makes the interface
+// promiscuous while the socket is open.
 func listen(fd int, lan *net.Interface) error {
 	filter, err := bpf.Assemble(forGateway)
 	if err != nil {
@@ -65,7 +63,7 @@ func listen(fd int, lan *net.Interface) error {
 	if err := buffers(fd); err != nil {
 		return err
 	}
-	// Frames of this host are no client's.
+	// Frames sent by this host do not come from clients.
 	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1); err != nil {
 		return os.NewSyscallError("setsockopt PACKET_IGNORE_OUTGOING", err)
 	}
@@ -79,8 +77,8 @@ func listen(fd int, lan *net.Interface) error {
 	return nil
 }
 
-// buffers makes a socket's buffers as large as they should be or, without
-// CAP_NET_ADMIN, as large as net.core allows.
+// buffers sets a socket's buffer sizes or, without CAP_NET_ADMIN, the largest that
+// net.core allows.
 func buffers(fd int) error {
 	for _, b := range []struct{ force, ask, size int }{
 		{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, receiveBuffer},

@@ -6,9 +6,9 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 )
 
-// studied is the mode that study 1 describes: one thread waits for the packet
-// socket and the device, and moves one packet from one to the other by one system
-// call each.
+// studied is the mode that study 1 describes: one thread waits for the packet socket and
+// the device, and moves one packet at a time, with one system call to read and one to
+// write it.
 type studied struct {
 	*worker
 	waiting

@@ -1,20 +1,19 @@
 // Package tun moves the clients' packets through user space, as CoovaChilli does
-// (study 1, 3.1): the LAN's interface carries no address, a packet socket takes
-// all frames from it, and a TUN device hands the packets of those who may pass to
-// the kernel, and takes those for clients from it.
+// (study 1, 3.1): the LAN's interface has no address, a packet socket receives all frames
+// from it, and a TUN device passes the packets of admitted clients to the kernel and
+// delivers those for clients.
 //
 //	client ──▶ LAN ──▶ packet socket ──▶ admission ──▶ TUN ──▶ kernel ──▶ WAN
 //	              ╳ dropped before the stack      │
 //	client ◀── LAN ◀── packet socket ◀── admission ◀── TUN ◀── kernel ◀── WAN
 //
-// ARP for the gateway's address, the redirect to the portal and the answers to
-// what is rejected are made here as well. As studied, one thread takes one packet
-// a system call. Fast, there is a thread for each CPU, packets come by rings that
-// are shared with the kernel, and those of one TCP connection are handed on
-// together.
+// The data path also answers ARP for the gateway's address, redirects HTTP to the portal,
+// and answers rejected packets. As studied, one thread handles one packet per system
+// call. In fast mode each CPU has a thread, packets arrive in rings shared with the
+// kernel, and consecutive packets of a TCP connection are passed on together.
 //
-// While no daemon runs nothing passes: frames from the LAN are dropped by a rule
-// that stays (package guard), and the TUN device stays without anybody to read it.
+// Without a daemon no packet passes: a rule that stays (package guard) drops frames from
+// the LAN, and the TUN device stays without a reader.
 package tun
 
 import (
@@ -31,21 +30,21 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 )
 
-// Config is what the data path is made for.
+// Config is the configuration of the data path.
 type Config struct {
 	LAN, WAN    string       // interfaces; LAN is Ethernet and has no address in Address's network
 	Device      string       // the TUN device's name; "" is "tun0"
 	Address     netip.Prefix // the gateway's, with the LAN's length, /14 or longer; the device gets it
 	PortalPorts []uint16     // TCP ports of the portal; clients' HTTP goes to the first
 	Fast        bool
-	// Former takes out what a data path of another kind left. It is called when
-	// nothing from the LAN reaches the kernel's stack any more; nil: nothing to do.
+	// Former removes what a data path of another kind left. It is called once nothing from
+	// the LAN reaches the kernel's stack; nil: nothing to do.
 	Former func() error
 	Log    *slog.Logger
 }
 
-// Datapath is the running data path. The clients' table is that of package
-// admission: counters and epoch end with it.
+// Datapath is the running data path. Package admission has the table of clients: counters
+// and epoch end with it.
 type Datapath struct {
 	*admission.Table
 	cfg     Config
@@ -66,9 +65,8 @@ type thread interface {
 
 var _ datapath.Datapath = (*Datapath)(nil)
 
-// Open shuts the LAN off from the kernel's stack, makes the device, and moves
-// packets until Close. It fails with datapath.ErrBusy where another gateway has
-// an interface.
+// Open blocks the LAN from the kernel's stack, creates the device, and moves packets until
+// Close. It fails with datapath.ErrBusy if another gateway has an interface.
 func Open(cfg Config) (_ *Datapath, err error) {
 	cfg.complete()
 	d := &Datapath{cfg: cfg, failed: &failure{done: make(chan struct{})}}
@@ -96,7 +94,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := d.start(); err != nil {
 		return nil, err
 	}
-	if err := d.guard(); err != nil { // knows the device now
+	if err := d.guard(); err != nil { // the guard now knows the device
 		return nil, err
 	}
 	d.watcher, err = d.watch()
@@ -112,9 +110,9 @@ func (c *Config) complete() {
 	}
 }
 
-// shut has the kernel neither take frames of the LAN nor, should its interface be
-// made again, forward for one; in between it does what there is to do then. Doing it
-// twice is the same as once.
+// shut has the kernel drop frames of the LAN and, should its interface be created again,
+// forward nothing for the new one; it calls between after the first step. Calling it
+// again has no effect.
 func (d *Datapath) shut(between func() error) error {
 	if err := guard.ShutFrames(d.cfg.LAN, d.cfg.Address.Addr()); err != nil {
 		return err
@@ -127,8 +125,8 @@ func (d *Datapath) shut(between func() error) error {
 	return d.guard()
 }
 
-// guard has the kernel forward nothing for an interface of the LAN's name. What goes
-// between the WAN and the device, if they are there, need not be asked for its name.
+// guard has the kernel forward nothing for an interface of the LAN's name. Packets between
+// the WAN and the device, if these exist, need no comparison of names.
 func (d *Datapath) guard() error {
 	g := guard.Guard{LAN: d.cfg.LAN}
 	if err := g.Shut(); err != nil {
@@ -143,7 +141,7 @@ func (d *Datapath) guard() error {
 	return g.Know(ways...)
 }
 
-// start opens what packets come and go by, and starts the threads.
+// start opens sockets and device queues, and starts the threads.
 func (d *Datapath) start() error {
 	network := d.cfg.Address.Masked()
 	gateway, base := number(d.cfg.Address.Addr()), number(network.Addr())
@@ -178,7 +176,7 @@ func number(a netip.Addr) uint32 {
 	return binary.BigEndian.Uint32(b[:])
 }
 
-// ethernet looks for the LAN's interface and holds it against what is needed.
+// ethernet returns the LAN's interface and checks that it is suitable.
 func ethernet(name string, own netip.Prefix) (*net.Interface, error) {
 	lan, err := net.InterfaceByName(name)
 	if err != nil {
@@ -199,7 +197,7 @@ func ethernet(name string, own netip.Prefix) (*net.Interface, error) {
 	return lan, nil
 }
 
-// Forwarding says how packets are forwarded.
+// Forwarding names the present way of forwarding.
 func (d *Datapath) Forwarding() string {
 	if d.cfg.Fast {
 		return "fast"
@@ -207,8 +205,8 @@ func (d *Datapath) Forwarding() string {
 	return "packet by packet"
 }
 
-// Close ends forwarding: from then on nothing passes. The rule that shuts the LAN
-// off stays, and so does the device, until Remove.
+// Close ends forwarding: no packet passes from then on. The rule that blocks the LAN and
+// the device stay until Remove.
 func (d *Datapath) Close() error {
 	var errs []error
 	if d.watcher != nil {
@@ -235,7 +233,7 @@ func (d *Datapath) Close() error {
 	return errors.Join(errs...)
 }
 
-// Remove takes out the rule on frames and the device that a data path left for a LAN,
-// whose interface must be locked: nobody asks whether a data path runs. The guard of
-// what is forwarded stays: a data path of another kind may rely on it.
+// Remove removes the rule on frames and the device that a data path left for a LAN. The
+// LAN's interface must be locked, because Remove does not check whether a data path runs.
+// The guard against forwarding stays, because a data path of another kind may need it.
 func Remove(lan string) error { return errors.Join(removeDevice(lan), guard.RemoveFrames(lan)) }

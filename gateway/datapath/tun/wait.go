@@ -13,7 +13,7 @@ import (
 // waker wakes threads that wait for packets.
 type waker struct {
 	fd   int
-	woke atomic.Bool // for threads that have no time to wait
+	woke atomic.Bool // for threads that do not wait
 }
 
 func newWaker() (*waker, error) {
@@ -24,7 +24,7 @@ func newWaker() (*waker, error) {
 	return &waker{fd: fd}, nil
 }
 
-// wake is for ever: nobody reads the descriptor.
+// wake wakes all waits from now on: the descriptor is never read.
 func (w *waker) wake() {
 	w.woke.Store(true)
 	unix.Write(w.fd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
@@ -32,18 +32,18 @@ func (w *waker) wake() {
 
 func (w *waker) close() { unix.Close(w.fd) }
 
-// addProcessors gives Go's scheduler processors for threads that keep theirs, see
-// patience. Negative numbers take processors back.
+// addProcessors gives Go's scheduler more processors for threads that keep theirs, see
+// patience. Negative numbers remove processors.
 func addProcessors(n int) { runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + n) }
 
-// patience is how long a thread waits for packets without a word to Go's scheduler,
-// which would look after each waiting thread every 20 µs, and cost more than the
-// waiting. Its processor is kept meanwhile; should the scheduler want it back, it
-// sends a signal, and that ends the wait. After 10 ms it would do so anyway.
+// patience is how long a thread waits for packets without telling Go's scheduler, which
+// otherwise checks each waiting thread every 20 µs, at a cost above that of the waiting.
+// The thread keeps its processor meanwhile. If the scheduler wants the processor, it
+// sends a signal, which ends the wait; it does so after 10 ms in any case.
 const patience = 5 * time.Millisecond
 
-// idle is how long a thread waits for packets, in the scheduler's custody, before it
-// looks after itself.
+// idle is how long a thread waits for packets, as a system call known to the scheduler,
+// before it does its periodic checks.
 const idle = time.Second
 
 // What a thread waits for.
@@ -53,7 +53,7 @@ const (
 	readyDevice
 )
 
-// waiting is an epoll descriptor that knows which of them is which.
+// waiting is an epoll descriptor that knows its descriptors' meaning.
 type waiting struct{ epoll int }
 
 func newWaiting(stop, lan, device int) (waiting, error) {
@@ -70,8 +70,8 @@ func newWaiting(stop, lan, device int) (waiting, error) {
 	return waiting{fd}, nil
 }
 
-// wait blocks until something is ready, or a signal comes, or for a while. An error
-// is something ready, too: whoever reads meets it.
+// wait blocks until a descriptor is ready, a signal arrives, or a time has passed. An error
+// counts as ready: the reader gets it.
 func (w waiting) wait() int {
 	var events [3]unix.EpollEvent
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(w.epoll), uintptr(unsafe.Pointer(&events)), uintptr(len(events)),
@@ -96,14 +96,14 @@ func (w waiting) close() {
 	}
 }
 
-// poll blocks until one of the descriptors is ready, or a signal comes, or for a
-// while.
+// poll blocks until one of the descriptors is ready, a signal arrives, or a time has
+// passed.
 func poll(fds []unix.PollFd) {
 	limit := unix.NsecToTimespec(patience.Nanoseconds())
 	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(unsafe.SliceData(fds))), uintptr(len(fds)),
 		uintptr(unsafe.Pointer(&limit)), 0, 0, 0)
 	if n == 0 && errno == 0 {
 		limit = unix.NsecToTimespec(idle.Nanoseconds())
-		unix.Ppoll(fds, &limit, nil) // whatever it says, the descriptors are looked at
+		unix.Ppoll(fds, &limit, nil) // the descriptors are checked whatever the result
 	}
 }

@@ -14,20 +14,20 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
-// watcher follows the LAN's interface, the TUN device and netfilter's rules: the
-// device's MTU is the LAN's, so that the kernel fragments for it; without one of them
-// nothing passes any more; and without the rules the kernel forwards for everybody.
+// watcher follows the LAN's interface, the TUN device and netfilter's rules. The device's
+// MTU follows the LAN's, so that the kernel fragments for it. Without one of the
+// interfaces no packet passes, and without the rules the kernel forwards for everybody.
 type watcher struct {
 	lan    *net.Interface
 	device int // index
-	mtu    int // of both, as far as is known
+	mtu    int // of both, as last read
 	name   string
 
 	follower *stack.Follower
 	failed   *failure
 }
 
-// failure is the first reason why a data path cannot go on.
+// failure is the first reason why a data path cannot continue.
 type failure struct {
 	once sync.Once
 	done chan struct{} // closed when err is set
@@ -36,7 +36,7 @@ type failure struct {
 
 func (f *failure) set(err error) { f.once.Do(func() { f.err = err; close(f.done) }) }
 
-// watch begins to watch.
+// watch starts to watch.
 func (d *Datapath) watch() (*watcher, error) {
 	follower, err := stack.Follow()
 	if err != nil {
@@ -54,14 +54,14 @@ func (d *Datapath) watch() (*watcher, error) {
 	return w, nil
 }
 
-// check looks after both interfaces.
+// check checks both interfaces.
 func (w *watcher) check() {
 	if err := w.look(); err != nil {
 		w.failed.set(err)
 	}
 }
 
-// look gives the device the LAN's MTU. It fails when one of them is gone.
+// look copies the LAN's MTU to the device. It fails when one of them is gone.
 func (w *watcher) look() error {
 	lan, err := net.InterfaceByIndex(w.lan.Index)
 	if err != nil {
@@ -83,9 +83,9 @@ func (w *watcher) look() error {
 
 func (w *watcher) close() { w.follower.Close() }
 
-// keepRules puts back what keeps the kernel's stack off the LAN where somebody has
-// flushed nftables: until then the machine forwards what the LAN sends. Where the device
-// is gone too, someone takes all of it out: Remove begins with the device.
+// keepRules restores the rules that keep frames of the LAN from the kernel's stack after
+// nftables was flushed: until then the machine forwards what the LAN sends. If the device
+// is gone too, a Remove is in progress, which begins with the device.
 func (d *Datapath) keepRules() {
 	frames, err := stack.HasTable(unix.NFPROTO_NETDEV, guard.Table(d.cfg.LAN))
 	forwarding, err2 := stack.HasTable(unix.NFPROTO_INET, guard.Table(d.cfg.LAN))
@@ -104,8 +104,8 @@ func (d *Datapath) keepRules() {
 	}
 }
 
-// Wait returns when ctx ends, or with an error when the data path cannot go on: one
-// of its interfaces is gone.
+// Wait returns when ctx ends, or with an error when the data path cannot continue because
+// one of its interfaces is gone.
 func (d *Datapath) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

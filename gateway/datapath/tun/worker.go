@@ -15,23 +15,23 @@ import (
 type shared struct {
 	cfg       Config
 	lan       *net.Interface
-	mac       [6]byte // the gateway's in the LAN
+	mac       [6]byte // the gateway's MAC address in the LAN
 	gateway   uint32
-	base, end uint32 // the LAN's first address and the one behind its last
+	base, end uint32 // the LAN's first address and the one after its last
 	redirects *redirects
 	errors    *pace
 	stop      *waker
 	failed    *failure
 }
 
-// worker is one thread's way through admission, packet by packet: both modes use
-// it, the fast one for what is not simply forwarded. It belongs to one goroutine.
+// worker handles one thread's packets one by one: both modes use it, the fast one for
+// packets that are not simply forwarded. It belongs to one goroutine.
 type worker struct {
 	*shared
 	judge  *admission.Judge
-	socket int  // packet socket of the LAN, to send by
+	socket int  // packet socket of the LAN, to send on
 	device int  // queue of the TUN device
-	linked bool // the device's packets have a virtio header in front
+	linked bool // the device's packets have a virtio header
 
 	out     []byte // a frame under construction
 	scratch []byte // segments
@@ -54,8 +54,8 @@ func (w *worker) close() {
 	}
 }
 
-// frameIn takes a frame from the LAN, from its Ethernet header on, with what v says
-// is left to be done. It may change the frame.
+// frameIn handles a frame from the LAN, from its Ethernet header on; v describes the work
+// left to be done. It may change the frame.
 func (w *worker) frameIn(frame []byte, v virtio, now int64) {
 	if len(frame) < ethernetLen {
 		w.judge.Count(admission.Malformed, 1)
@@ -92,22 +92,22 @@ func (w *worker) frameIn(frame []byte, v virtio, now int64) {
 	}
 }
 
-// packetIn takes a whole packet from the LAN; toMany says that its frame was sent to
-// everybody or to a group.
+// packetIn handles a whole packet from the LAN; toMany means that its frame's destination
+// was broadcast or multicast.
 func (w *worker) packetIn(mac datapath.MAC, ip []byte, toMany bool, now int64) {
 	verdict := w.judge.Up(mac, admission.Packet{Bytes: ip, ToMany: toMany}, now)
 	if verdict == admission.Local && toMany && w.isElsewhere(destOf(ip)) {
-		return // the kernel would forward it, not knowing how it came
+		return // the kernel would forward it, because it does not know the frame's destination
 	}
 	w.obey(verdict, mac, ip, now)
 }
 
-// isElsewhere says whether an address is one host's, and not the gateway's.
+// isElsewhere reports whether an address is a single host's, and not the gateway's.
 func (s *shared) isElsewhere(addr uint32) bool {
 	return addr != s.gateway && addr>>28 != 0xe && addr != 0xffffffff
 }
 
-// obey does with a whole packet from the LAN what was judged.
+// obey carries out the verdict on a whole packet from the LAN.
 func (w *worker) obey(verdict admission.Verdict, mac datapath.MAC, ip []byte, now int64) {
 	switch verdict {
 	case admission.Forward:
@@ -117,7 +117,7 @@ func (w *worker) obey(verdict admission.Verdict, mac datapath.MAC, ip []byte, no
 		}
 		w.toKernel(ip)
 	case admission.Local:
-		if isDHCP(ip) { // has reached its server by a socket of its own
+		if isDHCP(ip) { // the server receives it by its own socket
 			return
 		}
 		w.redirects.direct(ip)
@@ -133,20 +133,20 @@ func (w *worker) obey(verdict admission.Verdict, mac datapath.MAC, ip []byte, no
 	}
 }
 
-// isLAN says whether an address is one of the LAN's.
+// isLAN reports whether an address is in the LAN.
 func (s *shared) isLAN(addr uint32) bool { return addr >= s.base && addr < s.end }
 
-// isDHCP says whether a packet is for a DHCP server.
+// isDHCP reports whether a packet is for a DHCP server.
 func isDHCP(ip []byte) bool {
 	udp := transport(ip, udpLen)
 	return ip[9] == protocolUDP && udp != nil && binary.BigEndian.Uint16(udp[2:]) == portDHCPServer
 }
 
-// packetOut takes a whole packet from the kernel for a client. frame has room for
-// the headers in front of it.
+// packetOut handles a whole packet from the kernel for a client. frame has space for the
+// headers before it.
 func (w *worker) packetOut(frame []byte, now int64) {
 	ip, ok := ipv4(frame[packetStart:])
-	if !ok { // the kernel looks for IPv6 neighbours, say
+	if !ok { // for example the kernel's IPv6 neighbour discovery
 		return
 	}
 	verdict, mac := w.judge.Down(admission.Packet{Bytes: ip}, now)
@@ -158,7 +158,7 @@ func (w *worker) packetOut(frame []byte, now int64) {
 	w.send(mac, frame[:packetStart+len(ip)])
 }
 
-// across hands a packet of one client to another.
+// across passes a packet from one client to another.
 func (w *worker) across(ip []byte, now int64) {
 	if ip[8] <= 1 {
 		return
@@ -174,7 +174,7 @@ func (w *worker) across(ip []byte, now int64) {
 	w.send(mac, frame)
 }
 
-// answer tells a client that its packet goes nowhere.
+// answer tells a client that its packet was rejected.
 func (w *worker) answer(mac datapath.MAC, ip []byte, now int64) {
 	var a []byte
 	switch {
@@ -188,7 +188,7 @@ func (w *worker) answer(mac datapath.MAC, ip []byte, now int64) {
 	w.send(mac, w.out[:packetStart+len(a)])
 }
 
-// send writes the headers in front of a whole packet and sends it to the LAN.
+// send writes the headers before a whole packet and sends it to the LAN.
 func (w *worker) send(mac datapath.MAC, frame []byte) {
 	w.header(mac, frame)
 	w.sendFrame(frame)
@@ -201,8 +201,8 @@ func (w *worker) header(mac datapath.MAC, frame []byte) {
 	frame[frameStart+12], frame[frameStart+13] = 8, 0
 }
 
-// sendFrame sends a whole frame to the LAN, which has no room, or is down, now and
-// then.
+// sendFrame sends a whole frame to the LAN. An error means a full queue or an interface
+// that is down.
 func (w *worker) sendFrame(frame []byte) {
 	virtio{}.write(frame)
 	if n := write(w.socket, frame); n < 0 {
@@ -210,7 +210,7 @@ func (w *worker) sendFrame(frame []byte) {
 	}
 }
 
-// toKernel hands a whole packet to the kernel.
+// toKernel passes a whole packet to the kernel.
 func (w *worker) toKernel(ip []byte) {
 	var n int
 	if w.linked {
@@ -224,8 +224,8 @@ func (w *worker) toKernel(ip []byte) {
 	}
 }
 
-// write and read are system calls on descriptors that do not block, without a word
-// to Go's scheduler: they return at once, -1 in place of an error.
+// write and read are system calls on non-blocking descriptors that bypass Go's scheduler:
+// they return at once, with -1 for an error.
 func write(fd int, b []byte) int {
 	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 	if errno != 0 {

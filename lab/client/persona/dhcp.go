@@ -43,10 +43,18 @@ type Lease struct {
 	Length time.Duration // option 51; the client renews after half of it (T1)
 }
 
-// Tries is how often a client asked in one exchange, and how it was refused first.
+// Tries is how often a client asked.
 type Tries struct {
-	Count   int   // exchanges: one, and one more for each message sent again
-	Refusal error // of the first that failed; nil without one
+	Count   int   // of leases: one, and one more for each message sent again
+	Refusal error // of the first attempt that failed; nil without one
+}
+
+// Add counts the tries of one more attempt.
+func (t *Tries) Add(more Tries) {
+	t.Count += more.Count
+	if t.Refusal == nil {
+		t.Refusal = more.Refusal
+	}
 }
 
 func (t *Tries) again(why error) {
@@ -152,13 +160,13 @@ func listen(ifi *net.Interface) (*packet.Conn, error) {
 	return conn, nil
 }
 
-// read hands replies to who waits for them, until the socket is closed.
+// read hands each reply to the exchange that waits for it, until the socket is closed.
 func (d *DHCP) read(conn *packet.Conn) {
 	buf := make([]byte, 2048)
 	for {
 		n, _, err := conn.ReadFrom(buf)
 		if errors.Is(err, unix.ENETDOWN) {
-			continue // said once; the socket lives on
+			continue // reported once; the socket stays usable
 		}
 		if err != nil {
 			return
@@ -173,7 +181,7 @@ func (d *DHCP) read(conn *packet.Conn) {
 		if ok && x.mac == MAC(r.ClientHWAddr) {
 			select {
 			case x.replies <- r:
-			default: // it has more than it can need
+			default: // the exchange has more replies than it reads
 			}
 		}
 	}

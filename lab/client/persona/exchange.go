@@ -13,18 +13,20 @@ import (
 
 // A client's exchanges with DHCP servers (RFC 2131, figure 5):
 //
-//	           Lease                        Rejoin
-//	INIT ─ DISCOVER ─► OFFER ─ REQUEST ─┬─ ACK ─► BOUND ─ REQUEST ─ ACK ─► BOUND   Renew
-//	  ▲                                 │           ├─ DECLINE ─► INIT             Decline
-//	  └──────────── NAK ────────────────┘           └─ RELEASE ─► INIT             Release
+//	           Lease
+//	INIT ─ DISCOVER ─► OFFER ─ REQUEST ─┬─ ACK ─► BOUND
+//	  ▲                                 │           ├─ DECLINE ─► INIT   Decline
+//	  └──────────── NAK ────────────────┘           └─ RELEASE ─► INIT   Release
+//
+// Clients do not renew their leases.
 
 // errRefused is a server's DHCPNAK.
 var errRefused = errors.New("refused (DHCPNAK)")
 
-// mostRefusals in succession end the attempt to lease. dnsmasq offers an address to
-// all who ask before one of them has it, and refuses the others: of a thousand that
-// come together some meet that a dozen times, less often when they do not all begin
-// anew at the same moment.
+// mostRefusals in succession end the attempt to lease. dnsmasq offers the same address to
+// every client that asks before one of them has taken it, and refuses the others. Of a
+// thousand clients that come together some are refused a dozen times; random pauses make
+// refusals rarer.
 const (
 	mostRefusals = 50
 	firstPause   = 20 * time.Millisecond // at most, before beginning anew
@@ -83,41 +85,6 @@ func (d *DHCP) lease(ctx context.Context, mac MAC, tries *Tries) (Lease, error) 
 	return x.confirm(ctx, d, frame, tries)
 }
 
-// Rejoin is how a client comes back to a network it had an address in: it asks for
-// that address without looking for servers (INIT-REBOOT, RFC 2131, 4.3.2).
-func (d *DHCP) Rejoin(ctx context.Context, mac MAC, addr netip.Addr) (Lease, Tries, error) {
-	id, x := d.await(mac)
-	defer d.forget(id)
-	tries := Tries{Count: 1}
-	request, err := message(id, mac, dhcpv4.MessageTypeRequest, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(addr.AsSlice())))
-	if err != nil {
-		return Lease{}, tries, err
-	}
-	frame, err := toAll(mac, request)
-	if err != nil {
-		return Lease{}, tries, err
-	}
-	l, err := x.confirm(ctx, d, frame, &tries)
-	return l, tries, err
-}
-
-// Renew extends a lease by asking its server alone (RENEWING, RFC 2131, 4.4.5).
-func (d *DHCP) Renew(ctx context.Context, mac MAC, old Lease) (Lease, Tries, error) {
-	id, x := d.await(mac)
-	defer d.forget(id)
-	tries := Tries{Count: 1}
-	request, err := message(id, mac, dhcpv4.MessageTypeRequest, dhcpv4.WithClientIP(old.Addr.Addr().AsSlice()), dhcpv4.WithBroadcast(false))
-	if err != nil {
-		return Lease{}, tries, err
-	}
-	frame, err := toServer(mac, old, request)
-	if err != nil {
-		return Lease{}, tries, err
-	}
-	l, err := x.confirm(ctx, d, frame, &tries)
-	return l, tries, err
-}
-
 // confirm asks for an address and waits for the server's yes or no.
 func (x exchange) confirm(ctx context.Context, d *DHCP, frame []byte, tries *Tries) (Lease, error) {
 	r, err := x.ask(ctx, d, frame, tries, func(r reply) bool {
@@ -148,7 +115,7 @@ func (d *DHCP) Release(mac MAC, l Lease) error {
 	return d.send(frame)
 }
 
-// Decline tells the server that the address it gave is another's already
+// Decline tells the server that another client has the address it gave
 // (RFC 2131, 4.4.4). It is never answered.
 func (d *DHCP) Decline(mac MAC, l Lease) error {
 	id, _ := d.await(mac)
@@ -167,7 +134,7 @@ func (d *DHCP) Decline(mac MAC, l Lease) error {
 }
 
 // Ask asks for the router's hardware address as a client does before its first
-// packet; the router so learns the client's.
+// packet. The router learns the client's from the question.
 func (d *DHCP) Ask(mac MAC, l Lease) error {
 	if !l.Router.IsValid() {
 		return nil
@@ -179,9 +146,9 @@ func (d *DHCP) Ask(mac MAC, l Lease) error {
 	return d.send(frame)
 }
 
-// message is a client's message. Replies are asked for as broadcasts: one to an
-// address the client does not have yet would need an entry in the server's table
-// of neighbours, which is one of the whole machine and has room for a thousand.
+// message is a client's message. It asks for its reply as a broadcast: a reply to an
+// address that the client does not have yet would take an entry of the neighbour table,
+// which has room for a thousand in the whole machine.
 func message(id dhcpv4.TransactionID, mac MAC, kind dhcpv4.MessageType, more ...dhcpv4.Modifier) (*dhcpv4.DHCPv4, error) {
 	all := append([]dhcpv4.Modifier{
 		dhcpv4.WithTransactionID(id), dhcpv4.WithHwAddr(hardware(mac)), dhcpv4.WithBroadcast(true), dhcpv4.WithMessageType(kind),

@@ -145,50 +145,6 @@ func (l *Link) Remove(ip netip.Addr) error {
 	return nil
 }
 
-// Counters are what one client has done since it got its address.
-type Counters struct {
-	TxPackets   uint64 `json:"tx_packets"` // as on the wire
-	TxBytes     uint64 `json:"tx_bytes"`   // of IP; an aggregate with one header
-	RxPackets   uint64 `json:"rx_packets"`
-	RxBytes     uint64 `json:"rx_bytes"`
-	ARPAnswered uint64 `json:"arp_answered"` // questions for its address
-	// Misdirected came for its IP address under another hardware address and were
-	// dropped.
-	Misdirected uint64 `json:"misdirected"`
-}
-
-// Counters reads those of the client that has ip.
-func (l *Link) Counters(ip netip.Addr) (Counters, error) {
-	var p programsPersona
-	if err := l.objs.Personas.Lookup(key(ip), &p); err != nil {
-		return Counters{}, fmt.Errorf("reading the counters of %s: %w", ip, err)
-	}
-	return Counters{p.TxPackets, p.TxBytes, p.RxPackets, p.RxBytes, p.ArpAnswered, p.Misdirected}, nil
-}
-
-// Refusals counts packets that were dropped without being any client's.
-type Refusals struct {
-	Source      uint64 `json:"source"`      // left from an address of the LAN that nobody has
-	Destination uint64 `json:"destination"` // came for one
-	Question    uint64 `json:"question"`    // were ARP packets for one
-	Malformed   uint64 `json:"malformed"`
-}
-
-// Refusals reads them: tests tell by them why a packet got nowhere.
-func (l *Link) Refusals() (Refusals, error) {
-	var sums [4]uint64
-	for i := range sums {
-		var each []uint64 // one a CPU
-		if err := l.objs.Refusals.Lookup(uint32(i), &each); err != nil {
-			return Refusals{}, fmt.Errorf("reading counters: %w", err)
-		}
-		for _, n := range each {
-			sums[i] += n
-		}
-	}
-	return Refusals{sums[0], sums[1], sums[2], sums[3]}, nil
-}
-
 // SetRouter sends what clients send to the outside to router. Again with the same
 // address it does nothing; all clients of a link have one router.
 func (l *Link) SetRouter(router netip.Addr) error { return l.routes.set(router) }

@@ -56,8 +56,8 @@ type Client struct {
 	RateBps   float64
 	Direction string // Up (default) or traffic.Down
 	Pacing    string // of TCP: PaceTimer (default) or PaceSocket, which is for Up only
-	// Bytes per write: a TCP burst under PaceTimer, default 63,712 (44 segments
-	// of 1448), or a UDP datagram's payload, default 1448.
+	// Bytes per write: a TCP burst under PaceTimer, default traffic.DefaultBurst segments of
+	// Ethernet, or a UDP datagram's payload, default as long as one such segment.
 	Bytes      int
 	Seconds    int    // default 10
 	Congestion string // of TCP, default "cubic"
@@ -71,11 +71,11 @@ func (c Client) Args() ([]string, error) {
 	c.Pacing = cmp.Or(c.Pacing, PaceTimer)
 	c.Seconds = cmp.Or(c.Seconds, 10)
 	c.Congestion = cmp.Or(c.Congestion, "cubic")
-	if c.UDP {
-		c.Bytes = cmp.Or(c.Bytes, 1448)
-	} else {
-		c.Bytes = cmp.Or(c.Bytes, 44*1448)
+	segment, segments := traffic.SegmentBytes(traffic.EthernetMTU, false), 1
+	if !c.UDP {
+		segments = traffic.DefaultBurst
 	}
+	c.Bytes = cmp.Or(c.Bytes, segments*segment)
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("iperf3 client: %w", err)
 	}
@@ -111,8 +111,8 @@ func (c Client) check() error {
 		return fmt.Errorf("rate of %g bit/s, want 0 to 1e13", c.RateBps)
 	case c.Seconds < 1 || c.Seconds > 86400:
 		return fmt.Errorf("%d s, want 1 to 86400", c.Seconds)
-	case c.UDP && (c.Bytes < 16 || c.Bytes > 65507):
-		return fmt.Errorf("datagrams of %d bytes, want 16 to 65507", c.Bytes)
+	case c.UDP && (c.Bytes < 16 || c.Bytes > traffic.MaxDatagram):
+		return fmt.Errorf("datagrams of %d bytes, want 16 to %d", c.Bytes, traffic.MaxDatagram)
 	case c.Bytes < 1 || c.Bytes > traffic.MaxBurstBytes:
 		return fmt.Errorf("blocks of %d bytes, want 1 to %d", c.Bytes, traffic.MaxBurstBytes)
 	case c.Pacing == PaceSocket && c.UDP:

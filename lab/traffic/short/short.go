@@ -59,7 +59,7 @@ func (s *Server) accept(ctx context.Context) {
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
-		case err != nil: // out of files, most likely: whoever waits will see it
+		case err != nil: // out of files, most likely: the waiting client times out
 			time.Sleep(catchUp)
 			continue
 		}
@@ -236,7 +236,7 @@ func (g *Generator) note(what func(*Stats)) {
 	what(&g.stats)
 }
 
-// Stats tells what has become of the connections so far.
+// Stats counts the connections so far.
 func (g *Generator) Stats() Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()

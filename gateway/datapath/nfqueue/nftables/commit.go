@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Commit has a batch take effect. On error nothing has changed.
+// Commit applies a batch. On error nothing has changed.
 //
-// It asks for no answers: the kernel tells of errors in any case, and all of them
-// before it lets go of the question. So there is nothing to wait for, and a commit
-// costs two system calls and wakes nobody; data paths do one every second.
+// It requests no acknowledgements: the kernel reports errors in any case, and all of them
+// before the system call returns. A commit therefore waits for nothing, costs two system
+// calls and wakes no thread; data paths commit every second.
 func (c *Conn) Commit(b *Batch) error {
 	question, err := b.encode()
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *Conn) Commit(b *Batch) error {
 	return nil
 }
 
-// encode makes one question of a batch.
+// encode returns a batch as one message.
 func (b *Batch) encode() (out []byte, err error) {
 	if b.err != nil {
 		return nil, b.err
@@ -63,7 +63,7 @@ func (b *Batch) encode() (out []byte, err error) {
 	return out, nil
 }
 
-// refusal reads all answers there are, and returns the first error.
+// refusal reads all available answers and returns the first error.
 func refusal(fd int) error {
 	var first, full error
 	b := make([]byte, 1<<16)
@@ -74,7 +74,7 @@ func refusal(fd int) error {
 			return errors.Join(first, full)
 		case errors.Is(err, unix.EINTR):
 			continue
-		case errors.Is(err, unix.ENOBUFS): // there were more errors than room for them
+		case errors.Is(err, unix.ENOBUFS): // there were more errors than the socket could hold
 			full = err
 			continue
 		case err != nil:
@@ -86,8 +86,8 @@ func refusal(fd int) error {
 	}
 }
 
-// errorOf is what an answer says went wrong: struct nlmsghdr, and struct nlmsgerr that
-// begins with the error.
+// errorOf returns the error of an answer: struct nlmsghdr, followed by struct nlmsgerr,
+// which begins with the error.
 func errorOf(answer []byte) syscall.Errno {
 	const kind, failure = 4, unix.SizeofNlMsghdr
 	if len(answer) < failure+4 || binary.NativeEndian.Uint16(answer[kind:]) != unix.NLMSG_ERROR {

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Counted is what a counter has counted: packets as the kernel handles them, of
-// which an aggregated one is one, and their bytes.
+// Counted is a counter's value: packets as the kernel handles them, an aggregated one
+// being one packet, and their bytes.
 type Counted struct{ Packets, Bytes uint64 }
 
-// Plus is what two counters have counted together.
+// Plus returns the sum of two counters.
 func (n Counted) Plus(m Counted) Counted { return Counted{n.Packets + m.Packets, n.Bytes + m.Bytes} }
 
-// AddCounter adds a counter that rules and maps may name.
+// AddCounter adds a counter for use by rules and maps.
 func (b *Batch) AddCounter(t Table, name string) {
 	b.add(unix.NFT_MSG_NEWOBJ, netlink.Create, t.Family, func(e *netlink.AttributeEncoder) {
 		nameCounter(e, t, name)
@@ -32,7 +32,7 @@ func nameCounter(e *netlink.AttributeEncoder, t Table, name string) {
 	e.Uint32(unix.NFTA_OBJ_TYPE, unix.NFT_OBJECT_COUNTER)
 }
 
-// Count counts the packet by a counter.
+// Count counts the packet with a counter.
 func Count(counter string) Expr {
 	return Expr{"objref", func(e *netlink.AttributeEncoder) {
 		e.Uint32(unix.NFTA_OBJREF_IMM_TYPE, unix.NFT_OBJECT_COUNTER)
@@ -40,7 +40,7 @@ func Count(counter string) Expr {
 	}}
 }
 
-// CountBy goes on where a map has a counter for the key, by which it counts the packet.
+// CountBy continues if a map has a counter for the key, and counts the packet with it.
 func CountBy(counters string, key Register) Expr {
 	return Expr{"objref", func(e *netlink.AttributeEncoder) {
 		e.Uint32(unix.NFTA_OBJREF_SET_SREG, key.number())
@@ -121,8 +121,8 @@ func (n *Counted) read(d *netlink.AttributeDecoder) error {
 	return nil
 }
 
-// failed takes answers that are left from the connection, so that none is taken for
-// another's. The kernel gives all of them before it lets go of the question.
+// failed discards answers that are left on the connection, so that no later request reads
+// them. The kernel has sent all of them when the system call returns.
 func (c *Conn) failed(err error) error {
 	rc, e := c.c.SyscallConn()
 	if e != nil {
@@ -133,7 +133,7 @@ func (c *Conn) failed(err error) error {
 		for {
 			_, _, err := unix.Recvfrom(int(fd), b, unix.MSG_DONTWAIT)
 			if err != nil && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ENOBUFS) {
-				return // nothing is left
+				return // no answer is left
 			}
 		}
 	})

@@ -11,23 +11,23 @@ import (
 // Element is a member of a set.
 type Element struct {
 	Key     []byte
-	Jump    string        // of a map of verdicts: the chain to go on in
-	Counter string        // of a map of counters
-	Timeout time.Duration // 0: it stays
+	Jump    string        // of a verdict map: the chain to continue in
+	Counter string        // of a map of counters: the counter
+	Timeout time.Duration // 0: none
 }
 
-// AddElements adds elements to a set. One that is there is an error, unless the
-// batch deletes it before.
+// AddElements adds elements to a set. An existing one is an error, unless the batch
+// deletes it before.
 func (b *Batch) AddElements(t Table, set string, elements ...Element) {
 	b.elements(unix.NFT_MSG_NEWSETELEM, netlink.Create|netlink.Excl, t, set, elements)
 }
 
-// DeleteElements takes elements out of a set. One that is not there is an error.
+// DeleteElements removes elements from a set. A missing one is an error.
 func (b *Batch) DeleteElements(t Table, set string, elements ...Element) {
 	b.elements(unix.NFT_MSG_DELSETELEM, 0, t, set, elements)
 }
 
-// ClearSet takes all elements out of a set.
+// ClearSet removes all elements from a set.
 func (b *Batch) ClearSet(t Table, set string) {
 	b.add(unix.NFT_MSG_DELSETELEM, 0, t.Family, func(e *netlink.AttributeEncoder) {
 		e.String(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name)
@@ -36,7 +36,7 @@ func (b *Batch) ClearSet(t Table, set string) {
 }
 
 func (b *Batch) elements(kind uint16, flags netlink.HeaderFlags, t Table, set string, elements []Element) {
-	// A list is an attribute, which cannot be longer than 64 KiB.
+	// The list is one attribute, which cannot be longer than 64 KiB.
 	const most = 512
 	for len(elements) > 0 {
 		some := elements[:min(most, len(elements))]

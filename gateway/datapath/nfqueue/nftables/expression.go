@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Expr is a step of a rule. A rule ends with the first step that does not match.
+// Expr is an expression of a rule. A rule ends with the first expression that does not
+// match.
 type Expr struct {
 	name string
 	fill func(*netlink.AttributeEncoder)
@@ -26,7 +27,7 @@ func (x Expr) encode(e *netlink.AttributeEncoder) error {
 	return nil
 }
 
-// Register is one of sixteen places of four bytes, 0 to 15; longer values take the
+// Register is one of sixteen registers of four bytes, 0 to 15; longer values occupy the
 // following ones as well.
 type Register uint32
 
@@ -39,7 +40,7 @@ func value(e *netlink.AttributeEncoder, attr uint16, b []byte) {
 	})
 }
 
-// Base is where a payload's offset counts from.
+// Base is the origin of a payload's offset.
 type Base uint32
 
 // The bases.
@@ -59,7 +60,7 @@ func Payload(to Register, base Base, offset, length uint32) Expr {
 	}}
 }
 
-// Meta loads what the kernel knows of the packet: key is NFT_META_...
+// Meta loads metadata of the packet: key is NFT_META_...
 func Meta(to Register, key uint32) Expr {
 	return Expr{"meta", func(e *netlink.AttributeEncoder) {
 		e.Uint32(unix.NFTA_META_DREG, to.number())
@@ -83,13 +84,13 @@ func Load(to Register, b []byte) Expr {
 	}}
 }
 
-// Equal goes on where a register holds these bytes.
+// Equal continues if a register holds these bytes.
 func Equal(r Register, b []byte) Expr { return compare(unix.NFT_CMP_EQ, r, b) }
 
-// Differs goes on where a register holds other bytes.
+// Differs continues if a register holds other bytes.
 func Differs(r Register, b []byte) Expr { return compare(unix.NFT_CMP_NEQ, r, b) }
 
-// Below goes on where a register holds less, its first byte being the highest.
+// Below continues if a register holds less, in big-endian order.
 func Below(r Register, b []byte) Expr { return compare(unix.NFT_CMP_LT, r, b) }
 
 func compare(op uint32, r Register, b []byte) Expr {
@@ -100,7 +101,7 @@ func compare(op uint32, r Register, b []byte) Expr {
 	}}
 }
 
-// And keeps those bits of a register that are in mask.
+// And clears those bits of a register that are not in mask.
 func And(r Register, mask []byte) Expr {
 	return Expr{"bitwise", func(e *netlink.AttributeEncoder) {
 		e.Uint32(unix.NFTA_BITWISE_SREG, r.number())
@@ -111,10 +112,11 @@ func And(r Register, mask []byte) Expr {
 	}}
 }
 
-// In goes on where the key that begins in a register is in the set, which counts it.
+// In continues if the key that begins in a register is in the set; a set with counters
+// counts the packet.
 func In(set string, key Register) Expr { return lookup(set, key, 0) }
 
-// NotIn goes on where it is not.
+// NotIn continues if the key is not in the set.
 func NotIn(set string, key Register) Expr { return lookup(set, key, unix.NFT_LOOKUP_F_INV) }
 
 func lookup(set string, key Register, flags uint32) Expr {
@@ -127,7 +129,7 @@ func lookup(set string, key Register, flags uint32) Expr {
 	}}
 }
 
-// Decide follows the verdict a map has for the key.
+// Decide applies the verdict that a map has for the key.
 func Decide(verdicts string, key Register) Expr {
 	return Expr{"lookup", func(e *netlink.AttributeEncoder) {
 		e.String(unix.NFTA_LOOKUP_SET, verdicts)
@@ -136,7 +138,7 @@ func Decide(verdicts string, key Register) Expr {
 	}}
 }
 
-// Find loads what a map has for the key, and goes on where it has it.
+// Find loads the value that a map has for the key, and continues if there is one.
 func Find(set string, key, to Register) Expr {
 	return Expr{"lookup", func(e *netlink.AttributeEncoder) {
 		e.String(unix.NFTA_LOOKUP_SET, set)
@@ -145,7 +147,7 @@ func Find(set string, key, to Register) Expr {
 	}}
 }
 
-// Keep has a map say data for the key, for some time from this packet on.
+// Keep stores data for the key in a map, for a time from this packet on.
 func Keep(set string, key, data Register, timeout time.Duration) Expr {
 	return Expr{"dynset", func(e *netlink.AttributeEncoder) {
 		e.String(unix.NFTA_DYNSET_SET_NAME, set)
@@ -156,21 +158,21 @@ func Keep(set string, key, data Register, timeout time.Duration) Expr {
 	}}
 }
 
-// Forget takes a key out of a map.
+// Forget removes a key from a map.
 func Forget(set string, key Register) Expr {
 	return Expr{"dynset", func(e *netlink.AttributeEncoder) {
 		const remove = 2 // NFT_DYNSET_OP_DELETE
 		e.String(unix.NFTA_DYNSET_SET_NAME, set)
 		e.Uint32(unix.NFTA_DYNSET_OP, remove)
 		e.Uint32(unix.NFTA_DYNSET_SREG_KEY, key.number())
-		e.Uint32(unix.NFTA_DYNSET_SREG_DATA, key.number()) // must be there, and is not looked at
+		e.Uint32(unix.NFTA_DYNSET_SREG_DATA, key.number()) // required but ignored
 	}}
 }
 
-// Sum is a checksum that Write keeps right.
+// Sum is a checksum that Write updates.
 type Sum struct {
-	Offset uint32 // of the header's own sum, from its beginning
-	Pseudo bool   // the bytes are in the pseudo-header of TCP's and UDP's
+	Offset uint32 // offset of the checksum in the header
+	Pseudo bool   // the bytes belong to the pseudo-header of TCP and UDP
 }
 
 // Write replaces bytes of the packet.
@@ -188,7 +190,7 @@ func Write(from Register, base Base, offset, length uint32, sum Sum) Expr {
 	}}
 }
 
-// The kernel's numbers of verdicts.
+// The kernel's numbers for verdicts.
 const (
 	verdictDrop   = 0
 	verdictAccept = 1
@@ -196,13 +198,13 @@ const (
 	verdictGoto   = -4
 )
 
-// Accept ends the base chain; the packet goes on.
+// Accept ends the base chain and accepts the packet.
 func Accept() Expr { return verdict(verdictAccept, "") }
 
-// Drop ends the packet.
+// Drop drops the packet.
 func Drop() Expr { return verdict(verdictDrop, "") }
 
-// Goto goes on in another chain and does not come back.
+// Goto continues in another chain and does not return.
 func Goto(chain string) Expr { return verdict(verdictGoto, chain) }
 
 func verdict(code int32, chain string) Expr {
@@ -244,8 +246,8 @@ func Prohibited() Expr {
 	}}
 }
 
-// Destination has the packet's connection end at an IPv4 address and port, each in a
-// register in network order. It belongs into a chain of type "nat".
+// Destination changes the destination of the packet's connection to an IPv4 address and
+// port, each in a register in network order. It is valid in chains of type "nat".
 func Destination(addr, port Register) Expr {
 	return Expr{"nat", func(e *netlink.AttributeEncoder) {
 		e.Uint32(unix.NFTA_NAT_TYPE, unix.NFT_NAT_DNAT)
@@ -255,8 +257,8 @@ func Destination(addr, port Register) Expr {
 	}}
 }
 
-// State loads what the kernel thinks of the packet in its connection: bits, in the
-// machine's order, of which Invalid and Untracked are two.
+// State loads the packet's connection state: bits in host byte order, two of which are
+// Invalid and Untracked.
 func State(to Register) Expr {
 	return Expr{"ct", func(e *netlink.AttributeEncoder) {
 		e.Uint32(unix.NFTA_CT_DREG, to.number())
@@ -270,8 +272,8 @@ const (
 	Untracked = 1 << 6
 )
 
-// Zone loads the number of its connection's zone, two bytes in the machine's order. It
-// goes on where there is a connection.
+// Zone loads the number of the connection's zone, two bytes in host byte order. It
+// continues if there is a connection.
 func Zone(to Register) Expr {
 	return Expr{"ct", func(e *netlink.AttributeEncoder) {
 		e.Uint32(unix.NFTA_CT_DREG, to.number())
@@ -280,9 +282,9 @@ func Zone(to Register) Expr {
 	}}
 }
 
-// SetZone has the packet belong to another connection than the same one would of
-// another zone; answers are found without. It must come before the kernel looks for
-// the connection.
+// SetZone assigns the packet to a connection zone: the same addresses and ports form
+// separate connections in different zones. Answers are matched without the zone. It must
+// come before the connection lookup.
 func SetZone(from Register) Expr {
 	return Expr{"ct", func(e *netlink.AttributeEncoder) {
 		e.Uint32(unix.NFTA_CT_SREG, from.number())
@@ -293,9 +295,9 @@ func SetZone(from Register) Expr {
 
 const original = 0 // IP_CT_DIR_ORIGINAL
 
-// SendTo sends an IPv4 packet, one hop older, out by the interface whose index is in a
-// register, to the neighbour whose address is in another. It belongs into chains of
-// NetDev.
+// SendTo sends an IPv4 packet, with its TTL decremented, out of the interface whose index
+// is in a register, to the neighbour whose address is in another. It is valid in chains
+// of NetDev.
 func SendTo(device, neighbour Register) Expr {
 	return Expr{"fwd", func(e *netlink.AttributeEncoder) {
 		const dev, addr, family = 1, 2, 3
@@ -305,15 +307,15 @@ func SendTo(device, neighbour Register) Expr {
 	}}
 }
 
-// Queues is a span of NFQUEUE's queues.
+// Queues is a range of NFQUEUE's queues.
 type Queues struct {
 	First, Count uint16
-	// PerCPU gives each CPU a queue of its own; otherwise flows are shared out.
+	// PerCPU gives each CPU its own queue; otherwise queues are chosen by flow.
 	PerCPU bool
 }
 
-// Queue asks user space about the packet; without anybody who listens it is
-// dropped. Kernels may lack it: see QueueTarget.
+// Queue sends the packet to user space; without a reader it is dropped. Kernels may lack
+// this expression: see QueueTarget.
 func Queue(q Queues) Expr {
 	return Expr{"queue", func(e *netlink.AttributeEncoder) {
 		const (
@@ -328,7 +330,7 @@ func Queue(q Queues) Expr {
 	}}
 }
 
-// QueueTarget is Queue by way of iptables' target NFQUEUE.
+// QueueTarget is Queue by iptables' target NFQUEUE.
 func QueueTarget(q Queues) Expr {
 	return Expr{"target", func(e *netlink.AttributeEncoder) {
 		const (

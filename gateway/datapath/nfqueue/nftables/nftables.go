@@ -1,5 +1,5 @@
-// Package nftables makes tables, chains, rules and sets of the kernel's nftables,
-// as far as a data path needs them, and reads what sets have counted (linux,
+// Package nftables creates tables, chains, rules and sets of the kernel's nftables, as far
+// as a data path needs them, and reads counters (linux,
 // include/uapi/linux/netfilter/nf_tables.h).
 //
 // Changes are transactions: a Batch takes effect as a whole, between two packets,
@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Family is whose packets a table sees.
+// Family is the kind of packets that a table handles.
 type Family uint8
 
 // The families.
@@ -33,7 +33,7 @@ type Table struct {
 	Name   string
 }
 
-// Hook is where a base chain sees packets.
+// Hook is the hook of a base chain.
 type Hook struct {
 	Type     string // "filter" or "nat"
 	Number   uint32 // NF_INET_..., NF_ARP_... or NF_NETDEV_...
@@ -49,8 +49,8 @@ type Set struct {
 	Size     uint32 // elements at most; 0: any number
 	Verdicts bool   // a map to chains
 	DataType uint32 // a map to four bytes of this type; 0: none
-	Dynamic  bool   // rules change it, too
-	Timeouts bool   // elements may end by themselves
+	Dynamic  bool   // rules change it too
+	Timeouts bool   // elements may have timeouts
 	Counters bool   // a map to counters
 }
 
@@ -63,7 +63,7 @@ const (
 	typeBits      = 6
 )
 
-// Concat is the type of concatenated keys, each of which is padded to four bytes.
+// Concat returns the type of concatenated keys, each padded to four bytes.
 func Concat(types ...uint32) (all uint32) {
 	for _, t := range types {
 		all = all<<typeBits | t
@@ -71,11 +71,11 @@ func Concat(types ...uint32) (all uint32) {
 	return all
 }
 
-// Batch is a transaction in the making.
+// Batch is a transaction being built.
 type Batch struct {
-	// Held makes tables that nobody but the connection they are made by can change or
-	// take away, not even with the whole ruleset, until it ends; then they stay, and are
-	// anybody's. It needs Linux 6.9: before, such a batch is an error.
+	// Held makes tables that only the connection which created them can change or delete,
+	// even when the whole ruleset is flushed. When the connection ends they stay and lose
+	// this protection. It needs Linux 6.9: before, such a batch is an error.
 	Held bool
 
 	messages []netlink.Message
@@ -96,7 +96,7 @@ func (b *Batch) add(kind uint16, flags netlink.HeaderFlags, family Family, fill 
 	})
 }
 
-// AddTable adds a table, unless it is there.
+// AddTable adds a table, unless it exists.
 func (b *Batch) AddTable(t Table) {
 	b.add(unix.NFT_MSG_NEWTABLE, netlink.Create, t.Family, func(e *netlink.AttributeEncoder) {
 		e.String(unix.NFTA_TABLE_NAME, t.Name)
@@ -109,14 +109,13 @@ func (b *Batch) AddTable(t Table) {
 	})
 }
 
-// DeleteTable takes a table away with all that is in it. One that is not there is
-// no error.
+// DeleteTable deletes a table with its contents. A missing one is no error.
 func (b *Batch) DeleteTable(t Table) {
 	var kind uint16 = unix.NFT_MSG_DELTABLE
 	if b.Held {
 		kind = 26 // NFT_MSG_DESTROYTABLE: if it is there
 	} else {
-		b.AddTable(t) // older kernels have no word for that
+		b.AddTable(t) // older kernels lack that message
 	}
 	b.add(kind, 0, t.Family, func(e *netlink.AttributeEncoder) { e.String(unix.NFTA_TABLE_NAME, t.Name) })
 }
@@ -156,7 +155,7 @@ func (b *Batch) AddRule(t Table, chain string, exprs ...Expr) {
 	})
 }
 
-// ClearChain takes all rules out of a chain.
+// ClearChain deletes all rules of a chain.
 func (b *Batch) ClearChain(t Table, name string) {
 	b.add(unix.NFT_MSG_DELRULE, 0, t.Family, func(e *netlink.AttributeEncoder) {
 		e.String(unix.NFTA_RULE_TABLE, t.Name)
@@ -207,7 +206,7 @@ func (b *Batch) AddSet(t Table, s Set) {
 // Conn is a connection to the kernel's nftables. Its methods may be called from
 // several goroutines.
 type Conn struct {
-	mu sync.Mutex // one conversation at a time
+	mu sync.Mutex // one request at a time
 	c  *netlink.Conn
 }
 
@@ -220,14 +219,14 @@ func Dial() (*Conn, error) {
 	return &Conn{c: c}, nil
 }
 
-// Close ends the connection; what was made stays.
+// Close closes the connection; tables stay.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.c.Close()
 }
 
-// Port is the connection's netlink port: who the kernel says has changed something.
+// Port returns the connection's netlink port, which the kernel names in change messages.
 func (c *Conn) Port() (port uint32, err error) {
 	rc, err := c.c.SyscallConn()
 	if err != nil {

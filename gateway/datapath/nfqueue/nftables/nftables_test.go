@@ -49,14 +49,14 @@ var (
 	mark     = binary.NativeEndian.AppendUint32(nil, 7)
 )
 
-// toNine goes on with UDP to port 9.
+// toNine continues with UDP to port 9.
 func toNine(more ...Expr) []Expr {
 	return append([]Expr{
 		Meta(0, unix.NFT_META_L4PROTO), Equal(0, []byte{unix.IPPROTO_UDP}), Payload(0, TransportHeader, 2, 2), Equal(0, nine),
 	}, more...)
 }
 
-// TestRulesAreWhatNftReads holds every expression against how nft reads it.
+// TestRulesAreWhatNftReads compares every expression with nft's output.
 func TestRulesAreWhatNftReads(t *testing.T) {
 	c, s := dial(t)
 	ask := Queue
@@ -114,8 +114,8 @@ func TestRulesAreWhatNftReads(t *testing.T) {
 	}
 }
 
-// TestDeviceRulesAreWhatNftReads is the same for frames of a device; what is cleared is
-// gone.
+// TestDeviceRulesAreWhatNftReads does the same for frames of a device, and for cleared
+// chains.
 func TestDeviceRulesAreWhatNftReads(t *testing.T) {
 	c, s := dial(t)
 	dev := Table{NetDev, "test"}
@@ -187,7 +187,7 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// TestBatchIsOneChange: all of it, or nothing.
+// TestBatchIsOneChange: all of a batch takes effect, or nothing.
 func TestBatchIsOneChange(t *testing.T) {
 	c, s := dial(t)
 	element := Element{Key: loopback}

@@ -7,14 +7,14 @@ import (
 	"os"
 )
 
-// Drops are packets of a queue that the kernel dropped before anybody judged them.
+// Drops are packets of a queue that the kernel dropped before they were judged.
 type Drops struct {
 	Full   uint64 // more than Config.Packets waited
 	Unread uint64 // the socket's buffer was full
 }
 
-// table lists this network namespace's open queues. Run and those who open queues
-// may be in another one than the process's first thread.
+// table lists this network namespace's open queues. The process's first thread may be in
+// another namespace than this one.
 const table = "/proc/thread-self/net/netfilter/nfnetlink_queue"
 
 // Drops reads what the kernel dropped since the queue was opened.

@@ -41,7 +41,7 @@ const (
 	commandUnbind = 2
 
 	copyPacket = 2
-	maxCopy    = 0xffff // larger values mean this one, too
+	maxCopy    = 0xffff // larger values mean this one too
 
 	flagFailOpen = 1 << 0
 	flagGSO      = 1 << 2
@@ -73,8 +73,8 @@ func lengthMessage(number uint16, packets uint32) []byte {
 	return config(number, func(e *netlink.AttributeEncoder) { e.Uint32(attrMaxLen, packets) })
 }
 
-// flagsMessage says what is wanted of both flags, so that a full queue drops
-// whatever the kernel's default will be.
+// flagsMessage sets both flags explicitly, so that a full queue drops whatever the
+// kernel's default is.
 func flagsMessage(number uint16, gso bool) []byte {
 	var flags uint32
 	if gso {
@@ -86,7 +86,7 @@ func flagsMessage(number uint16, gso bool) []byte {
 	})
 }
 
-// config is a message that sets a queue up, to be confirmed.
+// config returns a message that configures a queue, with a request to confirm it.
 func config(number uint16, fill func(*netlink.AttributeEncoder)) []byte {
 	e := netlink.NewAttributeEncoder()
 	e.ByteOrder = binary.BigEndian
@@ -106,8 +106,8 @@ func config(number uint16, fill func(*netlink.AttributeEncoder)) []byte {
 	panic("queue: encoding constants: " + err.Error())
 }
 
-// answer decodes the kernel's word on a message: nil or what was wrong with it.
-// is says whether b is one.
+// answer decodes the kernel's answer to a message: nil or the error. is reports whether b
+// is an answer.
 func answer(b []byte) (err error, is bool) {
 	if len(b) < messageHeader+4 || binary.NativeEndian.Uint16(b[4:]) != unix.NLMSG_ERROR {
 		return nil, false

@@ -79,8 +79,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestVerdicts: neighbours of one fate share a message, in the packets' order, unless
-// a packet is held, which has none.
+// TestVerdicts: consecutive packets with the same verdict share a message, in order, unless
+// a packet is held.
 func TestVerdicts(t *testing.T) {
 	packets := make([]Packet, 6)
 	for i := range packets {
@@ -124,8 +124,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestConfigMessages holds what is sent against what libnetfilter_queue's programs
-// send for the same, as strace shows it, but for lengths and sequence numbers.
+// TestConfigMessages compares messages with those of libnetfilter_queue's programs, as
+// strace shows them, except lengths and sequence numbers.
 func TestConfigMessages(t *testing.T) {
 	for name, c := range map[string]struct {
 		got  []byte

@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Hook is the place of netfilter where a packet was queued.
+// Hook is the netfilter hook at which a packet was queued.
 type Hook uint8
 
 // The hooks.
@@ -21,12 +21,12 @@ const (
 type Packet struct {
 	ID        uint32
 	Hook      Hook
-	In, Out   uint32  // indices of interfaces; 0: none yet, or any more
+	In, Out   uint32  // indices of interfaces; 0: none
 	MAC       [6]byte // of the sender on In; zeros: not known
 	Mark      uint32
 	Length    int    // of the whole packet, bytes from the IP header on
 	Data      []byte // its beginning, from the IP header on; valid until the next packets come
-	GSO       bool   // aggregated; its segments' number is not told
+	GSO       bool   // aggregated; the number of segments is not reported
 	Unsummed  bool   // its checksums are not computed yet
 	hasHeader bool
 }
@@ -72,7 +72,7 @@ func (p *Packet) decode(b []byte) error {
 	return nil
 }
 
-// attribute takes what an attribute says; one that is too short says nothing.
+// attribute reads one attribute; one that is too short is ignored.
 func (p *Packet) attribute(kind uint16, b []byte) {
 	if kind == attrPayload {
 		p.Data = b

@@ -1,10 +1,10 @@
-// Package queue speaks with the kernel's NFQUEUE: packets a rule of netfilter
-// queues come to user space, and wait in the kernel for its verdict (linux,
+// Package queue implements user space's side of NFQUEUE: packets that a netfilter rule
+// queues are delivered to user space, and wait in the kernel for a verdict (linux,
 // include/uapi/linux/netfilter/nfnetlink_queue.h).
 //
-// It fails closed. A queue nobody has opened drops its packets, and so do one that
-// is full and one whose reader ends, with all that wait in it: the kernel is never
-// told to let packets pass instead.
+// It fails closed. A queue without a reader drops its packets, and so does a full one. When
+// a reader ends, its waiting packets are dropped. The option to accept packets instead is
+// never used.
 package queue
 
 import (
@@ -17,20 +17,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Config is how packets of a queue come.
+// Config is the configuration of a queue.
 type Config struct {
 	Number uint16
 	// CopyBytes is how much of each packet is copied, from its IP header on; 0: all.
 	CopyBytes uint32
-	// Packets bounds those that wait for a verdict; 0 is the kernel's 1024.
+	// Packets bounds the waiting packets; 0 is the kernel's 1024.
 	Packets uint32
-	// Buffer is the socket's receive buffer, bytes; 0 has room for Packets whole ones.
+	// Buffer is the socket's receive buffer, bytes; 0 holds Packets whole packets.
 	Buffer int
-	// GSO takes aggregated packets as they are; otherwise the kernel cuts them up
-	// first and computes the checksums the hardware would.
+	// GSO delivers aggregated packets as they are; otherwise the kernel splits them first
+	// and computes the checksums.
 	GSO bool
-	// Batch is how many packets one system call reads at most. With 1, each verdict
-	// has a system call of its own as well; 0 is 1.
+	// Batch is the largest number of packets that one system call reads. With 1, each
+	// verdict has its own system call as well; 0 is 1.
 	Batch int
 }
 
@@ -42,19 +42,19 @@ type Queue struct {
 	close   sync.Once
 	running sync.Mutex    // held by Run
 	turns   atomic.Uint64 // odd: packets are being judged
-	held    atomic.Int64  // packets that were held and have no verdict yet
+	held    atomic.Int64  // held packets without a verdict
 	err     error         // of closing
 
 	mu     sync.Mutex
 	closed bool // guarded by mu: fd is no longer the queue's
 }
 
-// Judge decides what becomes of packets: it fills in a verdict for each. The packets'
-// bytes are its own until the next ones come.
+// Judge fills in a verdict for each packet. It may use the packets' bytes until the next
+// ones arrive.
 type Judge func(packets []Packet, verdicts []Verdict)
 
 // Open binds a queue to a new socket. Packets wait from then on, until Run judges
-// them. It fails where another process has the queue, or without CAP_NET_ADMIN.
+// them. It fails if another process has the queue, or without CAP_NET_ADMIN.
 func Open(cfg Config) (*Queue, error) {
 	if cfg.Batch == 0 {
 		cfg.Batch = 1
@@ -79,11 +79,11 @@ func Open(cfg Config) (*Queue, error) {
 	return q, nil
 }
 
-// bookkept is what a packet takes of a receive buffer: the kernel counts whole
-// buffers, of which one for headers comes with each.
+// bookkept is what a packet uses of a receive buffer: the kernel counts whole buffers,
+// and each packet has one for headers.
 func bookkept(copyBytes uint32) int { return 2048 + int(min(copyBytes, 2048)) }
 
-// bind makes the socket the queue's and sets the queue up, each step confirmed.
+// bind binds the socket to the queue and configures the queue, each step confirmed.
 func (q *Queue) bind() error {
 	if err := unix.Bind(q.fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return fmt.Errorf("binding its socket: %w", err)
@@ -91,8 +91,8 @@ func (q *Queue) bind() error {
 	if err := unix.SetsockoptInt(q.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, q.cfg.Buffer); err != nil {
 		return fmt.Errorf("setting its receive buffer: %w", err)
 	}
-	// What finds no room is dropped and counted by the kernel either way. Without
-	// this the socket would take nothing more until it has been read empty.
+	// Packets that do not fit are dropped and counted by the kernel either way. Without
+	// this option the socket would accept nothing more until it has been read empty.
 	if err := unix.SetsockoptInt(q.fd, unix.SOL_NETLINK, unix.NETLINK_NO_ENOBUFS, 1); err != nil {
 		return fmt.Errorf("setting up its socket: %w", err)
 	}
@@ -115,8 +115,8 @@ func (q *Queue) bind() error {
 	return nil
 }
 
-// confirmed sends a message and waits for the kernel's word on it. Packets that
-// come before, by the rules of a predecessor, are dropped.
+// confirmed sends a message and waits for the kernel's answer. Packets that arrive before
+// it, by a former daemon's rules, are dropped.
 func (q *Queue) confirmed(msg []byte) error {
 	if err := unix.Sendto(q.fd, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err
@@ -143,8 +143,8 @@ func (q *Queue) confirmed(msg []byte) error {
 	}
 }
 
-// Settle waits until packets that are being judged have their verdicts. Those that
-// come later are judged by what the caller did before.
+// Settle waits until packets that are being judged have their verdicts. Later packets are
+// judged by what the caller changed before.
 func (q *Queue) Settle() {
 	turn := q.turns.Load()
 	for turn%2 == 1 && q.turns.Load() == turn {
@@ -152,29 +152,29 @@ func (q *Queue) Settle() {
 	}
 }
 
-// Hold has a packet that is being judged wait on when it gets the verdict Held. What it
-// returns gives the packet its verdict, from any goroutine, and is to be called once;
-// after Close, which drops it, that does nothing. While packets are held each of the
-// others takes a message of its own. The kernel counts them as waiting.
+// Hold keeps a packet that is being judged waiting after the verdict Held. The returned
+// function gives the packet its verdict, from any goroutine, and is to be called once;
+// after Close, which drops the packet, it does nothing. While packets are held, each
+// other verdict takes a message of its own. The kernel counts held packets as waiting.
 func (q *Queue) Hold(id uint32) (release func(Verdict)) {
 	q.held.Add(1)
 	return func(v Verdict) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if !q.closed {
-			// Where this fails, the packet's interface went down, and it with that.
+			// An error means that the packet was dropped because its interface went down.
 			unix.Sendto(q.fd, appendVerdict(nil, q.cfg.Number, typeVerdict, id, v), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 		}
 		q.held.Add(-1)
 	}
 }
 
-// Close ends Run, waits for it and lets go of the queue: what waits in it is
-// dropped, and so is all that comes. Twice is the same as once.
+// Close ends Run, waits for it and closes the queue: waiting and later packets are
+// dropped. It may be called twice.
 func (q *Queue) Close() error {
 	q.close.Do(func() {
 		q.closing.Store(true)
-		// The answer to this wakes Run, wherever it waits.
+		// The answer to this message wakes Run.
 		wake := unix.Sendto(q.fd, unbindMessage(q.cfg.Number), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 		q.running.Lock()
 		defer q.running.Unlock()

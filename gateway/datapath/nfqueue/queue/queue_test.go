@@ -26,7 +26,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// place is a namespace whose loopback queues what goes to UDP port 9.
+// place is a namespace whose loopback queues packets to UDP port 9.
 type place struct {
 	*netnstest.Space
 	in, out *net.UDPConn
@@ -79,7 +79,7 @@ func (p *place) open(t *testing.T, cfg Config, judge Judge) *Queue {
 	return q
 }
 
-// each makes a judge of what decides on one packet.
+// each returns a judge that decides about one packet at a time.
 func each(one func(Packet) Verdict) Judge {
 	return func(packets []Packet, verdicts []Verdict) {
 		for i, p := range packets {
@@ -103,8 +103,8 @@ func (p *place) receive(t *testing.T) string {
 	return string(b[:n])
 }
 
-// TestVerdictsAreObeyed: packets pass, are dropped, or go through the rules again with
-// their mark; in order, however many are judged at once.
+// TestVerdictsAreObeyed: packets pass, are dropped, or traverse the rules again with their
+// mark; in order, at any batch size.
 func TestVerdictsAreObeyed(t *testing.T) {
 	for name, cfg := range map[string]Config{"one by one": {}, "in batches": {Batch: 32, CopyBytes: 64, GSO: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -143,8 +143,8 @@ func TestVerdictsAreObeyed(t *testing.T) {
 	}
 }
 
-// TestHold: a packet waits until it is released, however many are judged after it, and
-// one that is held when the queue closes is dropped.
+// TestHold: a packet waits until it is released, however many are judged after it, and a
+// packet held when the queue closes is dropped.
 func TestHold(t *testing.T) {
 	for name, cfg := range map[string]Config{"one by one": {}, "in batches": {Batch: 32, CopyBytes: 64, GSO: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestCopyBytes: only the beginning comes, and the length tells of the rest.
+// TestCopyBytes: only the beginning is copied, and Length is that of the whole packet.
 func TestCopyBytes(t *testing.T) {
 	p := newPlace(t)
 	seen := make(chan Packet, 1)
@@ -202,8 +202,8 @@ func TestCopyBytes(t *testing.T) {
 	}
 }
 
-// TestAggregates: with GSO packets come as the kernel has them; without, cut up and
-// with their sums.
+// TestAggregates: with GSO aggregated packets are delivered unchanged; without, split and
+// with checksums.
 func TestAggregates(t *testing.T) {
 	for _, gso := range []bool{true, false} {
 		p := newPlace(t)

@@ -9,11 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes is room for what comes with a packet's bytes: message header,
-// attributes, paddings.
+// attributes is the space beside a packet's bytes: message header, attributes, padding.
 const attributes = 256
 
-// datagram is what recvmmsg(2) fills in.
+// datagram is the struct mmsghdr of recvmmsg(2).
 type datagram struct {
 	header unix.Msghdr
 	length uint32
@@ -46,10 +45,10 @@ func newReader(batch int, bytes int) *reader {
 	return r
 }
 
-// Run has judge decide on packets, as many at a time as Batch allows, until Close.
-// after, unless it is nil, is called when they have their verdicts and their bytes
-// are still there. Where Run fails, packets are dropped from then on. It keeps its
-// thread, so that the kernel's packets find it where it waits.
+// Run has judge decide about packets, up to Batch at a time, until Close. after, unless it
+// is nil, is called when the packets have their verdicts and their bytes are still
+// valid. If Run fails, packets are dropped from then on. It keeps its thread, so that the
+// kernel wakes it on the same CPU.
 func (q *Queue) Run(judge Judge, after func()) error {
 	q.running.Lock()
 	defer q.running.Unlock()
@@ -75,7 +74,7 @@ func (q *Queue) Run(judge Judge, after func()) error {
 	return nil
 }
 
-// receive waits for packets and decodes them; 0: something else came.
+// receive waits for packets and decodes them; 0: another message arrived.
 func (q *Queue) receive(r *reader) (int, error) {
 	got := 1
 	if len(r.buffers) == 1 {
@@ -100,20 +99,20 @@ func (q *Queue) receive(r *reader) (int, error) {
 		case !errors.Is(err, errOther):
 			return 0, err
 		}
-		// Others are the kernel's words on a verdict whose packet it dropped itself
-		// meanwhile, because its interface went down, and on Close.
+		// Other messages are answers to verdicts whose packet the kernel has dropped meanwhile,
+		// because its interface went down, and on Close.
 	}
 	return packets, nil
 }
 
-// pronounce tells the kernel the verdicts.
+// pronounce sends the verdicts to the kernel.
 func (q *Queue) pronounce(r *reader, n int) error {
 	r.out = appendVerdicts(r.out[:0], q.cfg.Number, r.packets[:n], r.verdicts[:n], q.held.Load() > 0)
 	if len(r.out) == 0 {
 		return nil
 	}
 	for {
-		// To the kernel no address is needed.
+		// The kernel as destination needs no address.
 		_, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(q.fd), uintptr(unsafe.Pointer(&r.out[0])), uintptr(len(r.out)), 0, 0, 0)
 		if errno != unix.EINTR {
 			return errnoErr(errno)

@@ -2,27 +2,27 @@ package queue
 
 import "encoding/binary"
 
-// Fate is what becomes of a packet.
+// Fate is a verdict's kind.
 type Fate uint32
 
-// The fates, as the kernel numbers them.
+// The kinds of verdicts, with the kernel's numbers.
 const (
 	Drop   Fate = 0
 	Accept Fate = 1 // on to the next hook
 	Repeat Fate = 4 // through this hook once more
 
-	// Held is no word of the kernel's: the packet goes on waiting, see Queue.Hold.
+	// Held is not a verdict of the kernel: the packet continues to wait, see Queue.Hold.
 	Held Fate = 1<<32 - 1
 )
 
-// Verdict is the judgement of a packet. The zero value drops it.
+// Verdict is the decision about a packet. The zero value drops it.
 type Verdict struct {
 	Fate Fate
 	Mark uint32 // set on the packet, unless 0
 }
 
-// appendVerdict appends the message that gives a packet its verdict or, where kind
-// is typeBatch, all packets up to this one.
+// appendVerdict appends the message with a packet's verdict or, if kind is typeBatch, the
+// verdict of all packets up to this one.
 func appendVerdict(b []byte, number uint16, kind uint16, id uint32, v Verdict) []byte {
 	const plain = messageHeader + familyHeader + attrHeader + 8
 	length := uint32(plain)
@@ -47,10 +47,10 @@ func appendVerdict(b []byte, number uint16, kind uint16, id uint32, v Verdict) [
 	return b
 }
 
-// appendVerdicts appends the messages that give packets their verdicts, in their
-// order. Neighbours of the same fate share a message: all before them have theirs
-// by then, so that "up to this one" is them. Where any is held that is not so, and
-// each has a message of its own.
+// appendVerdicts appends the messages with the packets' verdicts, in order. Consecutive
+// packets with the same verdict share a message: all packets before them have verdicts
+// by then, so "up to this one" means them. This does not hold while packets are held;
+// each then has a message of its own.
 func appendVerdicts(b []byte, number uint16, packets []Packet, verdicts []Verdict, held bool) []byte {
 	for i := 0; i < len(packets); {
 		if verdicts[i].Fate == Held {

@@ -1,0 +1,119 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/traffic/iperf3"
+)
+
+// serveIperf3 starts a server for each client, anew for each load.
+func (a *Agent) serveIperf3(ctx context.Context, t Traffic) error {
+	err := a.spawnAll(t.Clients, func(n int) (Command, error) {
+		argv := iperf3.Server{Bind: t.Server, Port: iperf3Port(n)}.Args()
+		return Command{Name: fmt.Sprintf("iperf3-server-%d", n), Support: true, Argv: argv}, nil
+	})
+	if err != nil {
+		return err
+	}
+	return awaitServers(ctx, t.Clients)
+}
+
+func (a *Agent) startIperf3(_ context.Context, t Traffic, pool *client.Pool) error {
+	return a.spawnAll(t.Clients, func(n int) (Command, error) {
+		argv, err := t.iperf3(pool.Clients[n-1], pool.Kind().MTU).Args()
+		return Command{Name: fmt.Sprintf("iperf3-client-%d", n), Support: true, Client: n, Argv: argv}, err
+	})
+}
+
+// iperf3Port is the port of client n's own server.
+func iperf3Port(n int) uint16 { return trafficPort + uint16(n-1) }
+
+// iperf3 is one client's part of the load; mtu is its link's.
+func (t Traffic) iperf3(from *client.Client, mtu int) iperf3.Client {
+	c := iperf3.Client{
+		Server: t.Server, Port: iperf3Port(from.Num), Local: from.LocalIP(), UDP: t.UDP,
+		RateBps: iperf3.Share(t.OfferedMbps*1e6, t.Clients), Direction: t.Direction, Seconds: t.MaxSeconds,
+	}
+	if !c.UDP {
+		c.Bytes = t.BurstSegments * traffic.SegmentBytes(mtu, false)
+		if t.Paced && t.Direction == traffic.Up {
+			c.Pacing = iperf3.PaceSocket
+		}
+	}
+	return c
+}
+
+// serversUp bounds the wait for iperf3's servers.
+const serversUp = 2 * time.Second
+
+// awaitServers waits until the servers of n clients take connections: an iperf3
+// client that is refused gives up at once. Servers that do not come up are no
+// error here: the trials fail their self-tests, and say more.
+func awaitServers(ctx context.Context, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, serversUp)
+	defer cancel()
+	for ctx.Err() == nil {
+		f, err := os.Open("/proc/thread-self/net/tcp") // the main thread may be in a client's namespace
+		if err != nil {
+			return err
+		}
+		ports, err := meter.Listening(f)
+		f.Close()
+		if err != nil {
+			return err
+		}
+		up := 0
+		for _, p := range ports {
+			if p >= iperf3Port(1) && p <= iperf3Port(n) {
+				up++
+			}
+		}
+		if up >= n {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return nil
+}
+
+// spawnAll starts n programs of the traffic. The caller holds the traffic's lock.
+func (a *Agent) spawnAll(n int, command func(n int) (Command, error)) error {
+	for i := 1; i <= n; i++ {
+		cmd, err := command(i)
+		if err != nil {
+			return err
+		}
+		if _, err := a.spawn(context.Background(), cmd); err != nil {
+			return err
+		}
+		a.traffic.programs = append(a.traffic.programs, cmd.Name)
+	}
+	return nil
+}
+
+// programStats adds the traffic's programs. The caller holds the traffic's lock.
+func (a *Agent) programStats(out *TrafficStats) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, name := range a.traffic.programs {
+		p := a.programs[name]
+		if p == nil {
+			continue
+		}
+		if p.ended() {
+			if out.Broken++; out.FirstError == "" {
+				out.FirstError = fmt.Sprintf("%s ended: %v", name, p.status)
+			}
+			continue
+		}
+		if proc, err := meter.ReadProcess(p.pid); err == nil { // otherwise it is ending now
+			out.ThreadNs[name] = proc.RunNs
+		}
+	}
+}

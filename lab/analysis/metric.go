@@ -1,0 +1,186 @@
+package analysis
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Better says which way a metric is to go.
+type Better string
+
+// Ways a metric may go; most metrics only explain others and have none.
+const (
+	Less    Better = "less"
+	More    Better = "more"
+	Neither Better = ""
+)
+
+// Against says how a device is held against the clean router beside it.
+type Against string
+
+// Ratio compares window by window: the geometric mean over blocks of device over
+// clean router. Difference takes the clean router's figure off.
+const (
+	AsRatio      Against = "ratio"
+	AsDifference Against = "difference"
+	NotCompared  Against = ""
+)
+
+// Per says which record a metric is read from.
+type Per string
+
+// PerWindow metrics have one value a window, of which a block's value is the mean;
+// PerLoad ones a value for each load of a block, PerBlock ones a value a block.
+// PerPool is the median over all windows of a cell, which has no interval. A
+// measure may have further kinds of sample.
+const (
+	PerWindow Per = "window"
+	PerLoad   Per = "load"
+	PerBlock  Per = "block"
+	PerPool   Per = "pool"
+)
+
+// Metric describes one figure of a cell. Tables, CSV, charts, comparisons and
+// summary.json read this list and nothing else.
+type Metric struct {
+	Name    string  `json:"name"`
+	Unit    string  `json:"unit"`
+	Text    string  `json:"text,omitempty"`    // what it is, where the name does not say
+	Better  Better  `json:"better,omitempty"`  //
+	Against Against `json:"against,omitempty"` //
+	Host    string  `json:"host,omitempty"`    // whose it is: RoleRouter, RoleClient, …; empty: of the whole lab
+	Per     Per     `json:"per"`
+	// Both: the clean router's lab has the figure too.
+	Both bool `json:"both,omitempty"`
+	// Short is its heading beside the judged metric where two runs are compared; empty:
+	// it is not shown there.
+	Short string `json:"-"`
+
+	Range  Scale                 `json:"-"` // what the figure can be
+	Median bool                  `json:"-"` // a block's value is the median of its windows, not their mean
+	Of     func(Reading) float64 `json:"-"` // NaN: not known
+}
+
+// Reading is what a metric is computed from: the figures of one side of a pair.
+type Reading struct {
+	result.Values
+	Cell result.Cell
+	CPUs int // of the machine
+}
+
+// Sample is a record beside the windows: of a load, of a block. Its cell has the
+// dimensions that it is of, and counts for all cells that have them too.
+type Sample struct {
+	Per           Per
+	Cell          result.Cell
+	Device, Clean result.Values
+}
+
+// of reports whether the sample counts for a cell.
+func (s Sample) of(cell result.Cell) bool {
+	for _, v := range s.Cell.Values() {
+		if own, ok := cell.Value(v.Dimension); !ok || own != v {
+			return false
+		}
+	}
+	return true
+}
+
+// Figure is a metric of one cell.
+type Figure struct {
+	Device Estimate  `json:"device"`
+	Clean  *Estimate `json:"clean,omitempty"`
+	// Change holds the device against the clean router, as the metric says.
+	Change *Estimate `json:"change,omitempty"`
+}
+
+// Figures are the metrics of a cell by name. In JSON they stand in the order of
+// their names; what is not known of both sides is left out.
+type Figures map[string]Figure
+
+// MarshalJSON leaves out figures of which nothing is known.
+func (f Figures) MarshalJSON() ([]byte, error) {
+	known := map[string]Figure{}
+	for name, figure := range f {
+		if figure.Device.Mean.Known() || figure.Clean != nil && figure.Clean.Mean.Known() {
+			known[name] = figure
+		}
+	}
+	return json.Marshal(known)
+}
+
+// Device is a metric of the device, absent when the cell lacks it.
+func (f Figures) Device(name string) Estimate {
+	if figure, ok := f[name]; ok {
+		return figure.Device
+	}
+	return Unknown()
+}
+
+// Clean is a metric of the clean router.
+func (f Figures) Clean(name string) Estimate {
+	if figure, ok := f[name]; ok && figure.Clean != nil {
+		return *figure.Clean
+	}
+	return Unknown()
+}
+
+// Change is how the device compares.
+func (f Figures) Change(name string) Estimate {
+	if figure, ok := f[name]; ok && figure.Change != nil {
+		return *figure.Change
+	}
+	return Unknown()
+}
+
+// metricNamed finds a metric; the zero Metric when there is none.
+func metricNamed(list []Metric, name string) Metric {
+	if i := slices.IndexFunc(list, func(m Metric) bool { return m.Name == name }); i >= 0 {
+		return list[i]
+	}
+	return Metric{}
+}
+
+// Judged is the metric that runs of a measure are compared by: the primary one, or
+// the first that is to go one way.
+func (s Summary) Judged() Metric {
+	if s.Primary != "" {
+		return metricNamed(s.Metrics, s.Primary)
+	}
+	if i := slices.IndexFunc(s.Metrics, func(m Metric) bool { return m.Better != Neither }); i >= 0 {
+		return s.Metrics[i]
+	}
+	return Metric{}
+}
+
+// compare is the figure of a pair on the scale its mean is taken on: the
+// logarithm of a ratio, or a difference.
+func (m Metric) compare(device, clean Reading) float64 {
+	a, b := m.Of(device), m.Of(clean)
+	if m.Against == AsDifference {
+		return finite(a - b)
+	}
+	if !(a > 0) || !(b > 0) {
+		return math.NaN()
+	}
+	return finite(math.Log(a / b))
+}
+
+// Field is a metric's Of that reads one figure as it was recorded.
+func Field(name string) func(Reading) float64 {
+	return func(r Reading) float64 { return r.Get(name) }
+}
+
+// PositiveField is Field of what cannot be zero: zero stands for "not measured".
+func PositiveField(name string) func(Reading) float64 {
+	return func(r Reading) float64 { return Positive(r.Get(name)) }
+}
+
+// Over divides; a denominator of nothing gives no figure.
+func Over(a, b float64) float64 { return over(a, b) }
+
+// Positive treats zero as "not measured".
+func Positive(v float64) float64 { return positive(v) }

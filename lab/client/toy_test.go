@@ -1,0 +1,117 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+)
+
+// toyKind is a kind of client in a file of its own: one more address at the host's
+// interface for each client.
+func toyKind(at *labtest.Space) Kind {
+	return Kind{
+		Name: "toy", Most: 5, MostSending: 5, Static: true, MTU: traffic.EthernetMTU,
+		open: func(Config) (host, error) {
+			return separate(func(c *Client) attachment { return toyClient{c, at} }), nil
+		},
+	}
+}
+
+type toyClient struct {
+	*Client
+	at *labtest.Space
+}
+
+func (c toyClient) create(context.Context) (err error) {
+	ip := after(c.cfg.LAN.Addr(), c.Num)
+	c.at.Do(func() {
+		var link netlink.Link
+		if link, err = netlink.LinkByName(c.cfg.Parent); err == nil {
+			err = netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: ip.AsSlice(), Mask: net.CIDRMask(c.cfg.LAN.Bits(), 32)}})
+		}
+	})
+	c.setIP(ip)
+	return err
+}
+
+func (c toyClient) lease(context.Context) (Tries, error) { return Tries{Count: 1}, nil }
+func (c toyClient) release(context.Context) error        { return nil }
+
+func (c toyClient) dial(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+	c.at.Do(func() { conn, err = c.dialer(network).DialContext(ctx, network, addr) })
+	return conn, err
+}
+
+// TestToyKind adds a kind of client by one line of the table. Its clients are listed among
+// the kinds, bounded by its own limit, and seen by a server under their addresses.
+func TestToyKind(t *testing.T) {
+	pair := labtest.NewPair(t)
+	was := kinds
+	t.Cleanup(func() { kinds = was })
+	kinds = append(slices.Clone(kinds), toyKind(pair.Client))
+
+	cfg := Config{Kind: "toy", Count: 3, Parent: "gwt0", LAN: netip.MustParsePrefix("10.77.9.0/16"), Lab: 't'}
+	for _, bad := range []Config{{Kind: "toy", Count: 6}, {Kind: "toy", Count: 1, Guests: 1, FirstGuest: 2}} {
+		if _, err := NewPool(t.Context(), bad, nil); err == nil {
+			t.Errorf("%+v is no error", bad)
+		}
+	}
+	if !slices.Contains(Kinds(nil), "toy") || KindOf("toy").Most != 5 {
+		t.Errorf("the kinds are %v", Kinds(nil))
+	}
+	pool, err := NewPool(t.Context(), cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if err := GaveUp(pool.Lease(t.Context(), Pace{})); err != nil {
+		t.Fatal(err)
+	}
+	at := greet(t, pair.Server)
+	for i, c := range pool.Clients {
+		conn, err := c.DialContext(t.Context(), "tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		saw, err := io.ReadAll(conn)
+		conn.Close()
+		if want := fmt.Sprintf("10.77.9.%d", i+1); err != nil || string(saw) != want || c.LocalIP().String() != want {
+			t.Errorf("client %d has %s and was seen as %q, %v; want %s", c.Num, c.LocalIP(), saw, err, want)
+		}
+	}
+	if err := pool.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// greet answers each connection to the server with the address it came from.
+func greet(t *testing.T, server *labtest.Space) (at string) {
+	t.Helper()
+	var l net.Listener
+	var err error
+	server.Do(func() { l, err = net.Listen("tcp4", netip.AddrPortFrom(labtest.ServerIP, 7000).String()) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprint(c, c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr())
+			c.Close()
+		}
+	}()
+	return l.Addr().String()
+}

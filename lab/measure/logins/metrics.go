@@ -1,0 +1,82 @@
+package logins
+
+import (
+	"math"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Metrics of a phase, all clients together: those of leasing carry the prefix Lease,
+// those of logging in Login.
+const (
+	Lease = "lease_"
+	Login = "login_"
+
+	PerSecond = "per_second" // clients that got through, over the time until the last of them had
+)
+
+type reading = analysis.Reading
+
+// phaseMetrics is every figure of a phase.
+var phaseMetrics = []analysis.Metric{
+	{Name: PerSecond, Unit: "clients/s", Text: "that got through", Better: analysis.More, Range: analysis.Amounts, Of: func(r reading) float64 { return analysis.Over(r.Get("through"), r.Get("through_seconds")) }},
+	{Name: "p50_ms", Unit: "ms", Text: "from a client's turn, of those that got through", Better: analysis.Less, Range: analysis.Amounts, Of: analysis.Field("through.p50")},
+	{Name: "p90_ms", Unit: "ms", Better: analysis.Less, Range: analysis.Amounts, Of: analysis.Field("through.p90")},
+	{Name: "p99_ms", Short: "p99", Unit: "ms", Better: analysis.Less, Range: analysis.Amounts, Of: analysis.Field("through.p99")},
+	{Name: "max_ms", Unit: "ms", Better: analysis.Less, Range: analysis.Amounts, Of: analysis.Field("through.max")},
+	{Name: "late_ms", Unit: "ms", Text: "how long after its turn the latest client began", Host: "client", Range: analysis.Amounts, Of: analysis.Field("late_ms")},
+	{Name: "router_ms", Short: "CPU", Unit: "ms", Text: "router CPU a client that got through", Better: analysis.Less, Host: "router", Range: analysis.Amounts, Of: func(r reading) float64 {
+		return msPerClient(r, r.Get("napi_ns")+r.Get("process_ns"))
+	}},
+	{Name: "process_ms", Unit: "ms", Text: "of it in the device's processes", Host: "router", Range: analysis.Amounts, Of: func(r reading) float64 { return msPerClient(r, r.Get("process_ns")) }},
+	{Name: "client_ms", Unit: "ms", Text: "CPU of the client hosts a client", Host: "client", Range: analysis.Amounts, Of: func(r reading) float64 { return msPerClient(r, role(r, result.RoleClient)) }},
+	{Name: "radius_ms", Unit: "ms", Text: "CPU of the RADIUS server a client", Host: "server", Range: analysis.Amounts, Of: func(r reading) float64 { return msPerClient(r, role(r, result.RoleRadius)) }},
+	{Name: "router_busy_pct", Unit: "%", Text: "of its CPUs", Host: "router", Range: analysis.Percents, Of: busyPct("router_busy")},
+	{Name: "endpoints_busy_pct", Unit: "%", Text: "of the endpoints' CPUs", Host: "client", Range: analysis.Percents, Of: busyPct("endpoints_busy")},
+	{Name: "client_busy_pct", Unit: "%", Text: "of the endpoints' CPUs, by client hosts", Host: "client", Range: analysis.Percents, Of: busyPct("client_busy")},
+	{Name: "radius_busy_pct", Unit: "%", Text: "of the endpoints' CPUs, by the RADIUS server", Host: "server", Range: analysis.Percents, Of: busyPct("radius_busy")},
+}
+
+// Metrics is every figure of a cell.
+var Metrics = append(append(ofPhase(Login), ofPhase(Lease)...),
+	analysis.Metric{Name: "idle_pss_mib", Unit: "MiB", Text: "memory of the device's processes before the first client", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("idle_pss_mib")},
+	analysis.Metric{Name: "logged_pss_mib", Unit: "MiB", Text: "and after the last log-in", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.PositiveField("logged_pss_mib")},
+	analysis.Metric{Name: "pss_kib_per_client", Unit: "KiB", Text: "growth of that memory, over the clients that got in", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Changes, Of: pssPerClient},
+)
+
+// ofPhase are the metrics of one phase, which read the figures below its name.
+func ofPhase(prefix string) []analysis.Metric {
+	var out []analysis.Metric
+	for _, m := range phaseMetrics {
+		of := m.Of
+		m.Name, m.Per = prefix+m.Name, analysis.PerWindow
+		if m.Short != "" {
+			m.Short += "/" + prefix[:len(prefix)-1]
+		}
+		m.Of = func(r reading) float64 {
+			r.Values = r.Part(prefix[:len(prefix)-1] + ".")
+			return of(r)
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+func busyPct(name string) func(reading) float64 {
+	return func(r reading) float64 { return 100 * r.Get(name) }
+}
+
+func msPerClient(r reading, ns float64) float64 { return analysis.Over(ns/1e6, r.Get("through")) }
+
+// pssPerClient is absent where the device died, and may be negative: a device may
+// give memory back.
+func pssPerClient(r reading) float64 {
+	if !(r.Get("logged_pss_mib") > 0) {
+		return math.NaN()
+	}
+	return analysis.Over(1024*(r.Get("logged_pss_mib")-r.Get("idle_pss_mib")), r.Get("login.through"))
+}
+
+// role is the CPU time of a role, 0 where the storm had none.
+func role(r reading, name string) float64 { return r.Values["role_ns."+name] }

@@ -1,0 +1,40 @@
+package chart_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/report/chart"
+)
+
+// TestRuler: equal ratios are equally long, every mark and tick lies on the ruler, and
+// ticks rise.
+func TestRuler(t *testing.T) {
+	r := chart.NewRuler([]chart.Point{at(0, 0.5), at(0, 8)}, 1, nan)
+	if half, double := r.At(1)-r.At(0.5), r.At(2)-r.At(1); math.Abs(half-double) > 0.05 {
+		t.Errorf("from 0.5 to 1 are %g per cent, from 1 to 2 %g", half, double)
+	}
+	if r.At(0.001) != r.At(0.5) || r.Holds(0.001) || !r.Holds(8) {
+		t.Error("a value beyond the end is not at the end")
+	}
+	for name, points := range map[string][]chart.Point{
+		"none": nil, "one": {at(0, 3)}, "equal": {at(0, 3), at(0, 3)}, "near": {at(0, 1.001), at(0, 1.002)}, "far": {at(0, 1e-6), at(0, 1e6)},
+		"no place on a logarithm": {at(0, 0), at(0, -1)}, "wild": {{Y: 2, Lo: 1e-9, Hi: 1e9}}, "open": {{Y: 2, Lo: nan, Hi: math.Inf(1)}},
+	} {
+		r := chart.NewRuler(points, nan)
+		ticks := r.Ticks()
+		if len(ticks) == 0 || len(ticks) > 15 {
+			t.Errorf("%s: %d ticks", name, len(ticks))
+		}
+		for i, tick := range ticks {
+			if !(tick.At >= 0 && tick.At <= 100) || i > 0 && (tick.At <= ticks[i-1].At || tick.Text == ticks[i-1].Text) {
+				t.Errorf("%s: tick %+v after %+v", name, tick, ticks[max(i-1, 0)])
+			}
+		}
+		for _, p := range points {
+			if place := r.At(p.Y); p.Y > 0 && !(place > 0 && place < 100) {
+				t.Errorf("%s: %g is at %g", name, p.Y, place)
+			}
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package report_test
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// cell is a device at 1 Gbit/s with 100 clients.
+func cell(dut, verdict string, ratio float64) analysis.Cell {
+	e := analysis.Estimate{Mean: analysis.Number(ratio), Lo: analysis.Number(ratio * 0.9), Hi: analysis.Number(ratio * 1.1), N: 3}
+	return analysis.Cell{DUT: dut, Verdict: verdict, OverheadRatio: e, Pairs: 9, Clients: 100, OfferedMbps: 1000, DeliveredMbps: 1000, Direction: result.Up}
+}
+
+// shown is the first screen of a summary's page: the sentence, and the devices in order.
+func shown(t *testing.T, s analysis.Summary) (lead string, devices []string) {
+	t.Helper()
+	if s.AA.Pairs == 0 {
+		s.AA.Ratio = analysis.Estimate{Mean: analysis.Absent(), Lo: analysis.Absent(), Hi: analysis.Absent()}
+	}
+	var b bytes.Buffer
+	if err := report.HTML(&b, result.Run{}, s); err != nil {
+		t.Fatal(err)
+	}
+	checkPage(t, b.String())
+	if m := regexp.MustCompile(`<p class="lead">(.*)</p>`).FindStringSubmatch(plain(b.String())); m != nil {
+		lead = m[1]
+	}
+	for _, m := range regexp.MustCompile(`<span class="device">(.*?)</span>`).FindAllStringSubmatch(b.String(), -1) {
+		devices = append(devices, m[1])
+	}
+	return lead, devices
+}
+
+// TestLead: the sentence names the cheapest and the dearest device that have a verdict,
+// and every device that has none.
+func TestLead(t *testing.T) {
+	const beside = "Compared with a clean router, carrying the same bit at 1 Gbit/s upload with 100 clients takes "
+	limited := cell("slow", analysis.Different, 9.4)
+	limited.Device("delivered_mbps").Mean, limited.Flags = 553, []analysis.Tally{{Text: result.FlagSaturated, Count: 9}}
+	elsewhere := cell("half", analysis.Different, 2)
+	analysis.Number(elsewhere.Number(result.OfferedMbps)) = 500
+	rejected := cell("broken", "", 0)
+	rejected.Pairs, rejected.Change(cost.PerBit).Mean = 0, analysis.Absent()
+	for _, tt := range []struct {
+		name    string
+		cells   []analysis.Cell
+		want    string
+		devices string
+	}{
+		{"limit and open", []analysis.Cell{limited, cell("wide", analysis.Inconclusive, 12), cell("mid", analysis.Different, 2), cell("cheap", analysis.Different, 0.8)},
+			beside + "from 0.80 times the CPU with cheap to 9.40 times with slow, which delivers only 553 Mbit/s; what wide costs, this run leaves open.", "cheap mid slow wide"},
+		{"one", []analysis.Cell{cell("a", analysis.Different, 2)}, beside + "2.00 times the CPU with a.", "a"},
+		{"equivalent and dearer", []analysis.Cell{cell("b", analysis.Different, 2), cell("a", analysis.Equivalent, 1.01)},
+			beside + "from the same CPU, within 5 %, with a to 2.00 times with b.", "a b"},
+		{"all equivalent", []analysis.Cell{cell("a", analysis.Equivalent, 1.01), cell("b", analysis.Equivalent, 0.99)}, beside + "the same CPU, within 5 %, with b and a.", "b a"},
+		{"all open", []analysis.Cell{cell("a", analysis.Inconclusive, 1), cell("b", analysis.Inconclusive, 2)},
+			"At 1 Gbit/s upload with 100 clients, what a and b cost, this run leaves open.", "a b"},
+		{"several loads", []analysis.Cell{cell("a", analysis.Different, 3), elsewhere},
+			"Compared with a clean router, carrying the same bit takes from 2.00 times the CPU with half at 500 Mbit/s upload with 100 clients to 3.00 times with a at 1 Gbit/s upload with 100 clients.", "half a"},
+		{"one rejected", []analysis.Cell{rejected, cell("a", analysis.Different, 3)}, beside + "3.00 times the CPU with a; what broken costs, this run leaves open.", "a broken"},
+		{"all rejected", []analysis.Cell{rejected}, "No trial was accepted, so there is nothing to compare.", "broken"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			lead, devices := shown(t, analysis.Summary{Confidence: 0.95, Delta: 0.05, Cells: tt.cells})
+			if lead != tt.want || strings.Join(devices, " ") != tt.devices {
+				t.Errorf("got  %s %v\nwant %s [%s]", lead, devices, tt.want, tt.devices)
+			}
+		})
+	}
+}
+
+// TestLoginsLead: more log-ins a second come first, and clients left out are named.
+func TestLoginsLead(t *testing.T) {
+	lead, devices := shown(t, measure.Summarise(analysistest.Storms(7, []analysistest.Door{
+		{Name: "slow", LoginMs: 100, Leaves: 4}, {Name: "mid", LoginMs: 20}, {Name: "fast", LoginMs: 2},
+	}, []int{100}, 4), analysis.Options{}))
+	if want := "With 100 clients, all at once, fast lets in "; !strings.HasPrefix(lead, want) || !strings.Contains(lead, ", and slow lets in ") ||
+		!strings.HasSuffix(lead, "and leaves 25.0 % out.") || strings.Contains(lead, "mid") {
+		t.Errorf("%s", lead)
+	}
+	if !slices.Equal(devices, []string{"fast", "mid", "slow"}) {
+		t.Errorf("%v", devices)
+	}
+}
+
+// TestCeilingsOrder: a device that carries all that was offered comes before one that
+// carries as much and fails beyond, and one that fails at the least load comes last.
+func TestCeilingsOrder(t *testing.T) {
+	s := analysis.Summary{Confidence: 0.95, Delta: 0.05}
+	for i, c := range []struct{ carries, fails float64 }{{0, 250}, {500, 1000}, {1000, 1500}, {1000, 0}, {500, 750}} {
+		dut := fmt.Sprint("d", i)
+		known := func(v float64) analysis.Number {
+			if v == 0 {
+				return analysis.Absent()
+			}
+			return analysis.Number(v)
+		}
+		s.Cells = append(s.Cells, cell(dut, analysis.Different, 2))
+		s.Ceilings = append(s.Ceilings, analysis.Ceiling{DUT: dut, Clients: 100, Direction: result.Up, CarriesMbps: known(c.carries), FailsMbps: known(c.fails), Why: result.FlagLossy})
+	}
+	lead, devices := shown(t, s)
+	if lead != "Alone on the machine and without loss, d3 carries at least 1 Gbit/s, and d0 less than 250 Mbit/s." || !slices.Equal(devices, []string{"d3", "d2", "d1", "d4", "d0"}) {
+		t.Errorf("%s %v", lead, devices)
+	}
+}

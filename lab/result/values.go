@@ -1,0 +1,71 @@
+package result
+
+import (
+	"math"
+	"reflect"
+	"strings"
+)
+
+// Values are the figures of a record by name, those of a nested record with a
+// dot: "napi_ns", "rtt_us.p50", "role_ns.client". What was not read is not in it.
+type Values map[string]float64
+
+// Get is a figure, NaN when it is absent.
+func (v Values) Get(name string) float64 {
+	if x, ok := v[name]; ok {
+		return x
+	}
+	return math.NaN()
+}
+
+// Part is the figures whose names begin with prefix, without it.
+func (v Values) Part(prefix string) Values {
+	out := Values{}
+	for name, x := range v {
+		if rest, ok := strings.CutPrefix(name, prefix); ok {
+			out[rest] = x
+		}
+	}
+	return out
+}
+
+// ValuesOf lists the numbers of a record under the names its JSON has. Texts,
+// lists and what a nil pointer stands for are left out.
+func ValuesOf(record any) Values {
+	out := Values{}
+	out.add("", reflect.ValueOf(record))
+	return out
+}
+
+func (v Values) add(name string, field reflect.Value) {
+	switch field.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !field.IsNil() {
+			v.add(name, field.Elem())
+		}
+	case reflect.Float64, reflect.Float32:
+		v[name] = field.Float()
+	case reflect.Int, reflect.Int64, reflect.Int32:
+		v[name] = float64(field.Int())
+	case reflect.Map:
+		for _, key := range field.MapKeys() {
+			v.add(below(name, key.String()), field.MapIndex(key))
+		}
+	case reflect.Struct:
+		for i := range field.NumField() {
+			part := field.Type().Field(i)
+			tag, _, _ := strings.Cut(part.Tag.Get("json"), ",")
+			if tag == "" && !part.Anonymous || tag == "-" || !part.IsExported() {
+				continue
+			}
+			v.add(below(name, tag), field.Field(i))
+		}
+	}
+}
+
+func below(name, part string) string {
+	if name == "" || part == "" {
+		return name + part
+	}
+	return name + "." + part
+}

@@ -1,0 +1,142 @@
+package studies
+
+import "github.com/gateweigh/gateweigh/lab/result"
+
+// Study declares a published study: what it measured, what it says, and the form
+// in which it prints its figures. The rest of the package knows no study by name.
+type Study struct {
+	Number int
+	// Scenarios are the study's routers in the order of its columns. The first has
+	// no device: the others are compared with it.
+	Scenarios []Scenario
+	// Ratio is a metric that the study has only as another, Over, of a router over
+	// that of the first scenario.
+	Ratio   struct{ Name, Over string }
+	Pairs   []Pair
+	Sweeps  []*Sweep
+	Claims  []Claim // in the order in which a reader asks
+	Tables  []TableForm
+	Figures []FigureForm
+	// Questions are the columns of a table that has a row a device: those in Devices
+	// first, then others by name.
+	Questions     []Question
+	QuestionsNote string
+	Devices       []string
+	// Units says how figures here and in the study compare, for a machine with so
+	// many CPUs (0: not known).
+	Units func(cpus int) string
+}
+
+// Scenario is one of a study's routers, or another device that a run has.
+type Scenario struct {
+	Published string // in the published files; empty: the study does not have it
+	DUT       string // the device it is here
+	Heading   string // in tables
+	Name      string // in sentences
+	// Obtain says how to measure it. StandsIn is set where the study's own cannot be
+	// had, and says so before what measures the one in its place.
+	Obtain, StandsIn string
+}
+
+// Pair is two devices that are compared with each other.
+type Pair struct {
+	First, Second string
+	Study         bool   // judged even where they were not measured
+	InPlaceOf     string // compared only where this device was not measured
+	Remark        string // what to know of the pair
+	Why           string // why they may compare otherwise here
+	Apart         string // added to Why where they do not come nearer to each other
+}
+
+// Sweep is a published experiment: levels of one dimension, all else held fixed.
+type Sweep struct {
+	Along result.Dimension
+	At    result.Cell      // what is held fixed
+	Held  result.Dimension // the one of At that names the sweep
+	// Moves: where a device cannot carry the load, claims are judged at another
+	// value of Held. Lower is what then to add when that is below the study's.
+	Moves bool
+	Lower string
+	// Prefer is the profile taken where a run has several.
+	Prefer    string
+	Published string // CSV; its levels are the sweep's
+	Run       string // the shipped experiment that repeats it
+	Place     string // "bandwidth limit, 100 clients", in captions
+	Forms     string // its tables and figures, in the sentence that says they are missing
+}
+
+// Metric is a figure that runs and the study have at each level.
+type Metric struct {
+	Name                string // in metrics and in published files
+	Noun                string // in a sentence: "CPU"
+	Short               string // in a sentence: what it is without figures, or a difference of it is in
+	Unit, PublishedUnit string
+}
+
+// Claim is one claim of a study, judged for each device or for each pair.
+type Claim struct {
+	ID, Text string // the text is in our own words, with its section
+	Of       subjects
+	Sweeps   []*Sweep // by which it is judged
+	Metric   Metric
+	Judge    criterion
+	Why      Why
+}
+
+// Why explains outcomes that differ from the study's; each may be empty.
+type Why struct {
+	Fails  string
+	New    string // fails for a device the study does not have; empty: Fails
+	Other  string // fails on the other side of what was claimed
+	Beyond string // holds, and all figures are larger than the study's
+	Moved  string // cannot fail at another value of what is held: both values follow
+}
+
+// subjects are what a claim is judged for.
+type subjects int
+
+const (
+	routers subjects = iota // all, the first scenario too
+	devices
+	pairs
+)
+
+// Question is answered by one claim, or by the lower of two.
+type Question struct {
+	Text   string
+	Claims []string
+}
+
+// TableForm declares tables of a sweep. With one number all routers share a
+// table; with one a scenario each router has its own, and devices that the study
+// does not have are shown in the form of the first device's.
+type TableForm struct {
+	Sweep   *Sweep
+	Numbers []string
+	Caption string // after the router's name where each has its own table
+	Columns []ColumnForm
+	Said    string // how to read a derived column
+	Fold    string // see Table
+}
+
+// ColumnForm declares a column for each router; in its name, %s is the heading
+// of the router. Unit and PublishedUnit are the metric's where they are empty.
+type ColumnForm struct {
+	Name                string
+	Metric              Metric
+	Derive              derivation
+	OfDevices           bool // not of the first scenario
+	Unit, PublishedUnit string
+}
+
+// FigureForm declares a figure of a sweep.
+type FigureForm struct {
+	Sweep                   *Sweep
+	Number, Caption         string
+	Metric                  Metric
+	YLabel, PublishedYLabel string  // before the unit
+	Over                    *Metric // ratio to the first scenario, drawn in a panel of its own
+	OverYLabel, OverNote    string
+	Proportional            string // name of a line for what follows the level; empty: none
+	Fold                    string // see Table
+}

@@ -1,0 +1,50 @@
+package traffic
+
+// Names of kinds of traffic.
+const (
+	KindStreams = "streams"
+	KindIperf3  = "iperf3"
+)
+
+// Kind is one kind of traffic: what the rest of the lab asks of it. How a kind is
+// started and stopped is the agent's.
+type Kind struct {
+	Name string
+	// Counts is that both ends count the payload of each stream. What other kinds deliver
+	// is read off the router's link, which carries all else too.
+	Counts bool
+	Both   bool // can send half of a load each way
+	// Bursts is that streams take turns, and that each sends one whole burst at its turn.
+	Bursts bool
+	// Timer is that a program's own timer can pace it, in place of the socket.
+	Timer bool
+	// Program is what runs at both ends for each client; empty: the agents send themselves.
+	Program string
+}
+
+// kinds is the table of kinds of traffic. The first is the default of an experiment.
+var kinds = []Kind{
+	{Name: KindStreams, Counts: true, Both: true, Bursts: true},
+	{Name: KindIperf3, Timer: true, Program: "iperf3"},
+}
+
+// KindOf is the kind of a name; an unknown one has no name.
+func KindOf(name string) Kind {
+	for _, k := range kinds {
+		if k.Name == name {
+			return k
+		}
+	}
+	return Kind{}
+}
+
+// Kinds lists the names of the kinds for which has is true, of all when it is nil, the
+// default kind first.
+func Kinds(has func(Kind) bool) (names []string) {
+	for _, k := range kinds {
+		if has == nil || has(k) {
+			names = append(names, k.Name)
+		}
+	}
+	return names
+}

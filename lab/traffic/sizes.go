@@ -1,0 +1,24 @@
+package traffic
+
+// Sizes of packets, bytes.
+const (
+	EthernetMTU = 1500
+
+	ipv4Header = 20
+	udpHeader  = 8
+	tcpHeader  = 32 // with time stamps (RFC 7323)
+
+	MaxDatagram = 1<<16 - 1 - ipv4Header - udpHeader // payload of the longest UDP datagram
+)
+
+// DefaultBurst is how many full TCP segments fit into the kernel's 64 KB segmentation buffer.
+const DefaultBurst = 44
+
+// SegmentBytes is the payload that fills an IPv4 packet of mtu bytes: a TCP segment's
+// with time stamps, or a UDP datagram's.
+func SegmentBytes(mtu int, udp bool) int {
+	if udp {
+		return mtu - ipv4Header - udpHeader
+	}
+	return mtu - ipv4Header - tcpHeader
+}

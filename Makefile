@@ -31,9 +31,17 @@ check: ## formatting, go vet, staticcheck
 	go vet $(PACKAGES)
 	go tool staticcheck $(PACKAGES)
 
-# One package at a time: they build labs and share two cores.
+# Packages whose tests start no lab, no gateway and no daemon: two at a time. All others build
+# networks and measure them, and each has the machine to itself.
+PAIRED := . ./.ci/tally ./gateway/config ./gateway/session ./gateway/users ./lab/analysis/... ./lab/compare \
+	./lab/experiment ./lab/report/... ./lab/result ./lab/studies/...
+
 test: deps build ## every test, as root, with real daemons; the ten slowest are named
-	go test -json -count=1 -p 1 -timeout 20m $(EXEC) $(PACKAGES) | go run ./.ci/tally
+	@paired=$$(go list $(PAIRED)); alone=$$(go list $(PACKAGES) | grep -vxF "$$paired"); \
+	{ status=0; \
+	go test -json -count=1 -p 2 -timeout 20m $(EXEC) $$paired || status=$$?; \
+	go test -json -count=1 -p 1 -timeout 20m $(EXEC) $$alone || status=$$?; \
+	exit $$status; } | go run ./.ci/tally
 
 run: deps build ## measure: the quick experiment, about three minutes
 	$(ROOT) bin/gateweigh run

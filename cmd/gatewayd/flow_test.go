@@ -34,6 +34,7 @@ type flow struct {
 	stop     atomic.Bool
 	sent     atomic.Uint64
 	received atomic.Uint64 // each number once
+	highest  atomic.Uint64 // number that came
 	again    atomic.Uint64 // numbers that came twice
 	sending  sync.WaitGroup
 	running  sync.WaitGroup
@@ -95,6 +96,7 @@ func (f *flow) receive() {
 			continue
 		}
 		seen[n/64] |= 1 << (n % 64)
+		f.highest.Store(max(f.highest.Load(), n))
 		f.received.Add(1)
 	}
 }

@@ -215,20 +215,20 @@ func TestRefusals(t *testing.T) {
 		err  error
 		want string
 	}{
-		{get("/v1/sessions/10.9.0.0"), "no client has 10.9.0.0: it needs a lease first"},
+		{get("/v1/sessions/10.9.0.0"), "no client has 10.9.0.0"},
 		{get("/v1/sessions/x"), `ParseAddr("x"): unable to parse IP`},
-		{get("/v1/sessions?state=gone"), `no state is called "gone": there are leased, preauth and authenticated`},
+		{get("/v1/sessions?state=gone"), `"gone": there are leased, preauth and authenticated`},
 		{get("/v2"), "there is no GET /v2"},
 		{get("/v1/login"), "there is no GET /v1/login"},
 		{login(LoginRequest{User: "x"}), "addr must be a client's IPv4 address"},
 		{login(LoginRequest{Addr: netip.MustParseAddr("::1"), User: "x"}), "addr must be a client's IPv4 address"},
-		{login(LoginRequest{Addr: numbered(9), User: "x"}), "no client has 10.0.0.9: it needs a lease first"},
-		{login(LoginRequest{Addr: numbered(1)}), "user must be a name of visible characters, 1 to 253 bytes"},
-		{login(LoginRequest{Addr: numbered(1), User: "a\nb"}), "user must be a name of visible characters, 1 to 253 bytes"},
-		{login(LoginRequest{Addr: numbered(1), User: strings.Repeat("x", 254)}), "user must be a name of visible characters, 1 to 253 bytes"},
-		{login(LoginRequest{Addr: numbered(1), User: "x", Limits: Limits{IdleTimeoutSeconds: -1}}), "time-outs must be seconds from 0 to ten years"},
-		{login(LoginRequest{Addr: numbered(1), User: "x", Limits: Limits{IdleTimeoutSeconds: 1e300}}), "time-outs must be seconds from 0 to ten years"},
-		{login(LoginRequest{Addr: numbered(1), User: strings.Repeat("x", maxBodyBytes)}), "reading the request: http: request body too large"},
+		{login(LoginRequest{Addr: numbered(9), User: "x"}), "no client has 10.0.0.9"},
+		{login(LoginRequest{Addr: numbered(1)}), "user must be a name"},
+		{login(LoginRequest{Addr: numbered(1), User: "a\nb"}), "user must be a name"},
+		{login(LoginRequest{Addr: numbered(1), User: strings.Repeat("x", 254)}), "user must be a name"},
+		{login(LoginRequest{Addr: numbered(1), User: "x", Limits: Limits{IdleTimeoutSeconds: -1}}), "time-outs must be seconds"},
+		{login(LoginRequest{Addr: numbered(1), User: "x", Limits: Limits{IdleTimeoutSeconds: 1e300}}), "time-outs must be seconds"},
+		{login(LoginRequest{Addr: numbered(1), User: strings.Repeat("x", maxBodyBytes)}), "body too large"},
 		{logout(LogoutRequest{}), "give one of addr, user and all"},
 		{logout(LogoutRequest{All: true, User: "x"}), "give one of addr, user and all"},
 		{logout(LogoutRequest{Addr: numbered(9)}), "no client has 10.0.0.9"},
@@ -236,11 +236,11 @@ func TestRefusals(t *testing.T) {
 		{logout(LogoutRequest{User: "zoe"}), `no session is "zoe"'s`},
 		{logout(LogoutRequest{Addr: numbered(2)}), "end the session of 10.0.0.2: the disk is full"},
 	} {
-		if tt.err == nil || tt.err.Error() != tt.want {
-			t.Errorf("got  %v\nwant %s", tt.err, tt.want)
+		if tt.err == nil || !strings.Contains(tt.err.Error(), tt.want) {
+			t.Errorf("no %q in: %v", tt.want, tt.err)
 		}
 	}
-	if err := logout(LogoutRequest{All: true}); err == nil || !strings.HasSuffix(err.Error(), "of 2 sessions: end the session of 10.0.0.2: the disk is full") {
+	if err := logout(LogoutRequest{All: true}); err == nil || !strings.Contains(err.Error(), "of 2 sessions") || !strings.Contains(err.Error(), "10.0.0.2: the disk is full") {
 		t.Errorf("logout of all, one of them failing: %v", err)
 	}
 }
@@ -352,7 +352,7 @@ func TestNothingElseIsRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Listen(path)
-	if err == nil || err.Error() != path+" is in the way of the control socket, and is none: move it away" {
+	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "move it away") {
 		t.Errorf("%v", err)
 	}
 	if kept, _ := os.ReadFile(path); string(kept) != "precious" {

@@ -50,7 +50,7 @@ func TestAllComeAtOnce(t *testing.T) {
 			t.Errorf("gave up: %+v", o)
 		}
 	}
-	if err := GaveUp(outcomes); through != 45 || err == nil || err.Error() != "client 10: last no (and 4 more clients)" {
+	if err := GaveUp(outcomes); through != 45 || err == nil || !strings.Contains(err.Error(), "client 10: last no") || !strings.Contains(err.Error(), "4 more") {
 		t.Errorf("%d through, %v", through, err)
 	}
 	if err := GaveUp(outcomes[:9]); err != nil {

@@ -1,19 +1,20 @@
-package analysis
+package cost
 
 import (
 	"math"
 	"strings"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // oneWindow is a second in which the device's processes used the given cores.
-func oneWindow(block, window int, processCores float64) result.Trial {
-	return result.Trial{
+func oneWindow(block, window int, processCores float64) analysis.Trial {
+	return trialsOf(result.Run{Trials: []result.Trial{{
 		Cell: result.NewCell(result.DUT, "d", result.Clients, 1, result.OfferedMbps, 10, result.Direction, "up", result.Profile, "per-packet"), Block: block, Window: window, Accepted: true,
 		DUT: result.Measurement{Seconds: 1, NAPINs: 1e7, ProcessNs: int64(processCores * 1e9), DeliveredMbps: 10},
-	}
+	}}})[0]
 }
 
 // blockOf is a block of ten seconds under the load of oneWindow.
@@ -27,43 +28,33 @@ func blockOf(index int, processCores float64) result.Block {
 func TestSporadicDaemonIsSpreadAndNotLost(t *testing.T) {
 	// A tenth of a second of work falls into one window of six; the blocks of
 	// ten seconds saw it twice and once.
-	trials := []result.Trial{
+	trials := []analysis.Trial{
 		oneWindow(0, 0, 0), oneWindow(0, 1, 0.1), oneWindow(0, 2, 0),
 		oneWindow(1, 0, 0), oneWindow(1, 1, 0), oneWindow(1, 2, 0),
 	}
 	for _, got := range levelDaemons(trials, []result.Block{blockOf(0, 0.02), blockOf(1, 0.01)}) {
-		if want := 0.015e9; math.Abs(float64(got.DUT.ProcessNs)-want) > 1 {
-			t.Errorf("block %d window %d: %d ns, want the run's average of %.0f", got.Block, got.Window, got.DUT.ProcessNs, want)
+		if want := 0.015e9; math.Abs(got.Device["process_ns"]-want) > 1 {
+			t.Errorf("block %d window %d: %.0f ns, want the run's average of %.0f", got.Block, got.Window, got.Device["process_ns"], want)
 		}
 	}
-	if trials[1].DUT.ProcessNs != 1e8 {
+	if trials[1].Device["process_ns"] != 1e8 {
 		t.Error("the raw trial was changed")
 	}
 }
 
 func TestWorkThatFollowsTheLoadStaysAsMeasured(t *testing.T) {
-	trials := []result.Trial{oneWindow(0, 0, 0.50), oneWindow(0, 1, 0.52), oneWindow(0, 2, 0.90)}
+	trials := []analysis.Trial{oneWindow(0, 0, 0.50), oneWindow(0, 1, 0.52), oneWindow(0, 2, 0.90)}
 	for i, got := range levelDaemons(trials, []result.Block{blockOf(0, 0.40)}) {
-		if got.DUT.ProcessNs != trials[i].DUT.ProcessNs {
-			t.Errorf("window %d: %d ns, want the %d it measured", got.Window, got.DUT.ProcessNs, trials[i].DUT.ProcessNs)
+		if now, was := got.Device["process_ns"], trials[i].Device["process_ns"]; now != was {
+			t.Errorf("window %d: %.0f ns, want the %.0f it measured", got.Window, now, was)
 		}
 	}
 }
 
-// TestAResumedBlockIsTwo: the labs were built twice.
-func TestAResumedBlockIsTwo(t *testing.T) {
-	trials := []result.Trial{oneWindow(0, 0, 0), oneWindow(0, 1, 0), oneWindow(0, 2, 0), oneWindow(1, 0, 0)}
-	trials[2].Sitting, trials[3].Sitting = 1, 1
-	blocks := byBlock(trials)
-	if len(blocks) != 3 || len(blocks[0]) != 2 || len(blocks[1]) != 1 || blocks[1][0].Window != 2 {
-		t.Errorf("grouped as %d blocks, want block 0 in two sittings and block 1", len(blocks))
-	}
-}
-
 func TestWithoutBlockRecordsTrialsStay(t *testing.T) {
-	got := levelDaemons([]result.Trial{oneWindow(0, 0, 0.1), oneWindow(0, 1, 0.3)}, nil)
-	if got[0].DUT.ProcessNs != 1e8 || got[1].DUT.ProcessNs != 3e8 {
-		t.Errorf("%d and %d ns, want them as measured", got[0].DUT.ProcessNs, got[1].DUT.ProcessNs)
+	got := levelDaemons([]analysis.Trial{oneWindow(0, 0, 0.1), oneWindow(0, 1, 0.3)}, nil)
+	if first, second := got[0].Device["process_ns"], got[1].Device["process_ns"]; first != 1e8 || second != 3e8 {
+		t.Errorf("%.0f and %.0f ns, want them as measured", first, second)
 	}
 }
 

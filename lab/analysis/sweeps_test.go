@@ -54,7 +54,7 @@ func holds(t *testing.T, what string, e analysis.Estimate, truth, within float64
 }
 
 func TestSweepAlongLoad(t *testing.T) {
-	s := cost.Measure{}.Summarise(analysistest.Run(bandwidth), analysis.Options{})
+	s := (cost.Measure{}).Summarise(analysistest.Run(bandwidth), analysis.Options{})
 	if len(s.Sweeps) != 4 || s.Sweeps[0].Cell.Text(result.DUT) != analysis.Clean {
 		t.Fatalf("%d sweeps, first of %s", len(s.Sweeps), s.Sweeps[0].Cell.Text(result.DUT))
 	}
@@ -87,7 +87,7 @@ func TestSweepAlongLoad(t *testing.T) {
 // TestResumedBlockIsTwo: the labs were built anew in the middle of a load.
 func TestResumedBlockIsTwo(t *testing.T) {
 	run := analysistest.Run(bandwidth)
-	whole := cost.Measure{}.Summarise(run, analysis.Options{})
+	whole := (cost.Measure{}).Summarise(run, analysis.Options{})
 	for i := range run.Trials {
 		trial := &run.Trials[i]
 		load := trial.Cell.Number(result.OfferedMbps)
@@ -95,7 +95,7 @@ func TestResumedBlockIsTwo(t *testing.T) {
 			trial.Sitting = 1
 		}
 	}
-	s := cost.Measure{}.Summarise(run, analysis.Options{})
+	s := (cost.Measure{}).Summarise(run, analysis.Options{})
 	portal := sweepOf(t, s, "portal", result.OfferedMbps)
 	for i, want := range []int{8, 8, 9, 8, 8} {
 		if n := portal.Levels[i].CPUSampled.N; n != want {
@@ -116,7 +116,7 @@ func TestResumedBlockIsTwo(t *testing.T) {
 }
 
 func TestSweepAlongClients(t *testing.T) {
-	s := cost.Measure{}.Summarise(analysistest.Run(crowd), analysis.Options{})
+	s := (cost.Measure{}).Summarise(analysistest.Run(crowd), analysis.Options{})
 	portal := sweepOf(t, s, "portal", result.Clients)
 	if portal.Cell.Number(result.OfferedMbps) != 1000 || portal.Linearity != nil || len(portal.Levels) != 4 {
 		t.Fatalf("%+v", portal)
@@ -146,19 +146,19 @@ func TestSweepAlongClients(t *testing.T) {
 func TestOneLevelIsNoSweep(t *testing.T) {
 	single := bandwidth
 	single.Offered = []float64{400}
-	if s := cost.Measure{}.Summarise(analysistest.Run(single), analysis.Options{}); len(s.Sweeps) != 0 || len(s.CostModels) != 0 {
+	if s := (cost.Measure{}).Summarise(analysistest.Run(single), analysis.Options{}); len(s.Sweeps) != 0 || len(s.CostModels) != 0 {
 		t.Errorf("%d sweeps and %d cost models of one cell a device", len(s.Sweeps), len(s.CostModels))
 	}
 	both := crowd
 	both.Offered = []float64{500, 1000}
-	s := cost.Measure{}.Summarise(analysistest.Run(both), analysis.Options{})
+	s := (cost.Measure{}).Summarise(analysistest.Run(both), analysis.Options{})
 	if len(s.Sweeps) != 2*(4+2) { // clean and portal: loads of four crowds, crowds of two loads
 		t.Errorf("%d sweeps", len(s.Sweeps))
 	}
 }
 
 func TestLinearity(t *testing.T) {
-	s := cost.Measure{}.Summarise(analysistest.Run(bandwidth), analysis.Options{})
+	s := (cost.Measure{}).Summarise(analysistest.Run(bandwidth), analysis.Options{})
 	portal := sweepOf(t, s, "portal", result.OfferedMbps).Linearity
 	holds(t, "slope", portal.Slope, 20/1.046, 0.5)
 	holds(t, "intercept", portal.Intercept, 2, 0.1)
@@ -190,7 +190,7 @@ func TestBendFalseAlarms(t *testing.T) {
 	alarms := 0
 	for seed := range uint64(200) {
 		spec.Seed = seed
-		s := cost.Measure{}.Summarise(analysistest.Run(spec), analysis.Options{})
+		s := (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{})
 		for _, sweep := range s.Sweeps {
 			if sweep.Linearity.BendAt.Known() {
 				alarms++
@@ -216,7 +216,7 @@ func TestIncrementCoverage(t *testing.T) {
 		covered := 0
 		for seed := range uint64(1000) {
 			spec.Seed = seed
-			step := sweepOf(t, cost.Measure{}.Summarise(analysistest.Run(spec), analysis.Options{}), "x",
+			step := sweepOf(t, (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{}), "x",
 				map[string]result.Dimension{"paired": result.OfferedMbps, "welch": result.Clients}[name]).Increments[0]
 			if float64(step.RelativePct.Lo) <= truth && truth <= float64(step.RelativePct.Hi) {
 				covered++
@@ -233,7 +233,7 @@ func TestIncrementCoverage(t *testing.T) {
 func TestProfilesAndDirectionsApart(t *testing.T) {
 	spec := crowd
 	spec.Profiles, spec.Directions, spec.Blocks = []string{"bulk", "per-packet"}, []string{"up", "down"}, 2
-	s := cost.Measure{}.Summarise(analysistest.Run(spec), analysis.Options{})
+	s := (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{})
 	if len(s.Sweeps) != 8 || len(s.CostModels) != 8 {
 		t.Fatalf("%d sweeps, %d cost models", len(s.Sweeps), len(s.CostModels))
 	}
@@ -250,7 +250,7 @@ func TestProfilesAndDirectionsApart(t *testing.T) {
 func TestCleanRouterBesideFullDevices(t *testing.T) {
 	spec := bandwidth
 	spec.DUTs, spec.AABlocks = spec.DUTs[1:2], 0
-	clean := sweepOf(t, cost.Measure{}.Summarise(analysistest.Run(spec), analysis.Options{}), analysis.Clean, result.OfferedMbps)
+	clean := sweepOf(t, (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{}), analysis.Clean, result.OfferedMbps)
 	if len(clean.Levels) != 5 || clean.Levels[4].CPUSampled.N != 8 {
 		t.Errorf("%+v", clean.Levels)
 	}
@@ -263,7 +263,7 @@ func TestShortfallWithoutFlag(t *testing.T) {
 	for i := range run.Trials {
 		run.Trials[i].Flags = nil
 	}
-	full := sweepOf(t, cost.Measure{}.Summarise(run, analysis.Options{}), "full", result.OfferedMbps)
+	full := sweepOf(t, (cost.Measure{}).Summarise(run, analysis.Options{}), "full", result.OfferedMbps)
 	if !full.Levels[4].Shortfall || full.Levels[2].Shortfall || full.Linearity.LevelsUsed != 4 {
 		t.Errorf("%+v", full)
 	}

@@ -23,7 +23,7 @@ func (r *run) Lacks(s *runner.Session, b experiment.Block, cell result.Cell) boo
 // profileCell records the cell's profile in a window of its own, with the cell's
 // traffic started anew, unless there is one. A profile that fails is noted and
 // costs nothing else; the only error is the end of ctx.
-func (b *block) profileCell(ctx context.Context, cell result.Cell) error {
+func (b *openBlock) profileCell(ctx context.Context, cell result.Cell) error {
 	if !b.run.Lacks(b.Session, b.Block, cell) {
 		return nil
 	}
@@ -48,7 +48,7 @@ type recorded struct {
 	before, after []side.Reading
 }
 
-func (b *block) profile(ctx context.Context, cell result.Cell) error {
+func (b *openBlock) profile(ctx context.Context, cell result.Cell) error {
 	device, clean := b.pair.device, b.pair.clean
 	if err := profile.Available(); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (b *block) profile(ctx context.Context, cell result.Cell) error {
 
 // sample runs perf over one window of the sides, on the CPUs of the routers, to
 // which their threads and devices are bound.
-func (b *block) sample(ctx context.Context, unwind string, t *recorded) error {
+func (b *openBlock) sample(ctx context.Context, unwind string, t *recorded) error {
 	perf, err := profile.Start(ctx, t.data, unwind, b.Placement.Router, b.Placement.Endpoints)
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ func block(dut string, clients int, change func(*result.Block)) result.Block {
 // cellWith is the only cell of a run with these blocks.
 func cellWith(blocks []result.Block, dut string, clients int, mbps float64) analysis.Cell {
 	cell := result.NewCell(result.DUT, dut, result.Clients, clients, result.OfferedMbps, mbps, result.Direction, result.Up, result.Profile, result.PerPacket)
-	return Summarise(result.Run{Trials: []result.Trial{{Cell: cell}}, Blocks: blocks}, analysis.Options{}).Cells[0]
+	return Measure{}.Summarise(result.Run{Trials: []result.Trial{{Cell: cell}}, Blocks: blocks}, analysis.Options{}).Cells[0]
 }
 
 func stretch(mbps, jain float64) func(*result.Block) {

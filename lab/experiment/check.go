@@ -189,7 +189,7 @@ func (e *Experiment) checkDUTs(report Report) {
 	}
 }
 
-// checkSize refuses plans nobody can mean.
+// checkSize refuses plans so large that they can only be a mistake.
 func (e *Experiment) checkSize(report Report) {
 	blocks := len(e.DUTs) * e.Blocks
 	if !e.measure().Alone {

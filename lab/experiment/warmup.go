@@ -25,9 +25,9 @@ func (s Side) turn(mbps float64, direction string) time.Duration {
 }
 
 // WarmupOf is how long a load on a pair's sides runs before its first window: as long as
-// asked for, or until each stream has sent its first burst where that takes longer. TCP
-// sends that one in two halves, and what is measured would be other packets than were
-// asked for; UDP's streams are nobody's before it.
+// asked for, or until each stream has sent its first burst where that takes longer. TCP sends the
+// first burst in two halves, so a window with first bursts would measure other packets than were
+// asked for; a UDP stream is known to its receiver only from its first burst on.
 func (e *Experiment) WarmupOf(mbps float64, direction string, sides ...Side) time.Duration {
 	var turn time.Duration
 	for _, s := range sides {
@@ -42,7 +42,7 @@ func (e *Experiment) WarmupOf(mbps float64, direction string, sides ...Side) tim
 	return (turn + step - 1).Truncate(step)
 }
 
-// checkTurns refuses loads so small for their streams that nobody would wait for a turn.
+// checkTurns refuses loads so small for their streams that the warm-up would exceed its bound.
 func (e *Experiment) checkTurns(report Report) {
 	for _, n := range e.Clients {
 		device, clean := e.Sides(n)

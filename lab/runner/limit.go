@@ -7,9 +7,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 )
 
-// limitOf tells a device that does not take so many clients from one that does not
-// work: in this run it came through a block with fewer. The clean router lets
-// everybody through, and so do its A/A blocks.
+// limitOf reports whether a block failed because its device does not take so many clients: the
+// device refused some, and in this run it completed a block with fewer. Any other failure is a
+// fault. The clean router admits every client, so A/A blocks have no such limit.
 func (r *run) limitOf(b experiment.Block, err error) (text string, isLimit bool) {
 	var e *side.NotAdmitted
 	if b.AA || !errors.As(err, &e) || !e.Own || r.took[b.DUT()] == 0 || r.took[b.DUT()] >= b.Clients() {

@@ -25,6 +25,10 @@ func TestRecallGoesOnWhereTheEarlierSittingsEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	storm := result.Storm{DUT: "opennds", Clients: 3, LoginRate: 5, Block: 1, Accepted: true}
+	if err := w.AppendStorm(storm); err != nil {
+		t.Fatal(err)
+	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -46,5 +50,8 @@ func TestRecallGoesOnWhereTheEarlierSittingsEnded(t *testing.T) {
 		if got := r.windows[key]; got != (window{want.tried, want.good, want.done}) {
 			t.Errorf("window %d: %+v; want %+v", w, got, want)
 		}
+	}
+	if got := r.windows[windowKey{cell: storm.Cell(), block: 1}]; got != (window{1, true, true}) {
+		t.Errorf("storm: %+v", got)
 	}
 }

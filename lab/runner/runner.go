@@ -196,14 +196,9 @@ func (r *run) recall() error {
 	if err != nil {
 		return err
 	}
-	for _, t := range records.Trials {
-		r.count(trialKey(t), t.Attempt, t.Accepted)
-		r.sitting = max(r.sitting, t.Sitting+1)
-	}
-	for _, s := range records.Storms {
-		key := windowKey{cell: result.NewCell(result.DUT, s.DUT, result.Clients, s.Clients, result.LoginRate, s.LoginRate), block: s.Block}
-		r.count(key, s.Attempt, s.Accepted)
-		r.sitting = max(r.sitting, s.Sitting+1)
+	for _, a := range records.Attempts() {
+		r.count(windowKey{a.Cell, a.AA, a.Block, a.Window}, a.Number, a.Accepted)
+		r.sitting = max(r.sitting, a.Sitting+1)
 	}
 	for _, b := range records.Blocks {
 		r.sitting = max(r.sitting, b.Sitting+1)
@@ -214,10 +209,6 @@ func (r *run) recall() error {
 		}
 	}
 	return nil
-}
-
-func trialKey(t result.Trial) windowKey {
-	return windowKey{cell: t.Cell, aa: t.AA, block: t.Block, window: t.Window}
 }
 
 // count enters a judged attempt at a window into the books.

@@ -27,8 +27,8 @@ func (Measure) Run() runner.Measure { return &run{unprofiled: map[result.Cell]bo
 // Fits is nil: every device that runs can carry a load.
 func (*run) Fits(*experiment.Experiment, dut.Traits) error { return nil }
 
-// block is one block under way.
-type block struct {
+// openBlock is a block whose labs stand or are being built.
+type openBlock struct {
 	*runner.Session
 	experiment.Block
 	run  *run
@@ -40,7 +40,7 @@ type block struct {
 // its windows. What goes wrong when the labs are left costs no trial: it is noted, and the block
 // stands.
 func (r *run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
-	b := &block{Session: s, Block: eb, run: r, rec: &result.Block{}}
+	b := &openBlock{Session: s, Block: eb, run: r, rec: &result.Block{}}
 	profileOnly := s.Settled(eb) // otherwise there are windows to measure
 	s.Status("%s: building the labs, %d clients", s.Name(eb), eb.Clients())
 	empty, err := s.Machine.Load(ctx)
@@ -69,7 +69,7 @@ func (r *run) Block(ctx context.Context, s *runner.Session, eb experiment.Block)
 }
 
 // admitted records how the labs' clients came in.
-func (b *block) admitted() {
+func (b *openBlock) admitted() {
 	device, rec := b.pair.device, b.rec
 	rec.SetupSeconds, rec.LeaseSeconds, rec.LoginSeconds = device.Setup.Seconds(), device.Lease.Seconds(), device.Login.Seconds()
 	rec.LoginMs, rec.HousekeepingSeconds = device.LoginMs, device.Traits.Housekeeping.Seconds()
@@ -80,14 +80,14 @@ func (b *block) admitted() {
 // measured measures every cell of the block that still lacks windows, with guests where the
 // experiment has them. The device's processes are metered over each cell's whole stretch as well:
 // daemons that wake rarely are seen there and not in the windows.
-func (b *block) measured(ctx context.Context) error {
+func (b *openBlock) measured(ctx context.Context) error {
 	if rate := b.Experiment.Client.Churn; rate > 0 {
 		return b.underChurn(ctx, rate)
 	}
 	return b.cells(ctx)
 }
 
-func (b *block) cells(ctx context.Context) error {
+func (b *openBlock) cells(ctx context.Context) error {
 	var seconds float64
 	var ns int64
 	for _, cell := range b.Cells {
@@ -108,7 +108,7 @@ func (b *block) cells(ctx context.Context) error {
 }
 
 // stretch measures a cell and what the device's processes used meanwhile.
-func (b *block) stretch(ctx context.Context, cell result.Cell, todo []int) (s result.Stretch, err error) {
+func (b *openBlock) stretch(ctx context.Context, cell result.Cell, todo []int) (s result.Stretch, err error) {
 	device, clean := b.pair.device, b.pair.clean
 	first, err := device.Router.Sample(ctx)
 	if err != nil {
@@ -131,7 +131,7 @@ func (b *block) stretch(ctx context.Context, cell result.Cell, todo []int) (s re
 }
 
 // cell starts the cell's traffic, warms up and measures the windows in todo.
-func (b *block) cell(ctx context.Context, cell result.Cell, todo []int) error {
+func (b *openBlock) cell(ctx context.Context, cell result.Cell, todo []int) error {
 	device, clean := b.pair.device, b.pair.clean
 	text := fmt.Sprintf("%s: %.0f Mbit/s %s", b.Name(b.Block), cell.Number(result.OfferedMbps), cell.Text(result.Direction))
 	if warmup := b.pair.warmup(cell); warmup > b.Experiment.Warmup {
@@ -155,7 +155,7 @@ func (b *block) cell(ctx context.Context, cell result.Cell, todo []int) error {
 }
 
 // trial measures window w, again when it is rejected, and records every attempt.
-func (b *block) trial(ctx context.Context, cell result.Cell, w int) error {
+func (b *openBlock) trial(ctx context.Context, cell result.Cell, w int) error {
 	return b.Settle(b.Block, cell, w, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
 		t := result.Trial{
 			Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: a.Number, Sitting: a.Sitting, DUTLab: b.DUTLab, Start: a.Start,

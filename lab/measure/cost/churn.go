@@ -61,7 +61,7 @@ func (s *lab) state(ctx context.Context) (st result.DeviceState, err error) {
 
 // underChurn measures the block while guests come and go on both sides, and looks at
 // the device before the first and after the last.
-func (b *block) underChurn(ctx context.Context, perSecond float64) error {
+func (b *openBlock) underChurn(ctx context.Context, perSecond float64) error {
 	device, clean := b.pair.device, b.pair.clean
 	before, err := device.state(ctx)
 	if err != nil {

@@ -23,7 +23,7 @@ func (r *run) Lacks(s *runner.Session, b experiment.Block, cell result.Cell) boo
 // profileCell records the cell's profile in a window of its own, with the cell's
 // traffic started anew, unless there is one. A profile that fails is noted and
 // costs nothing else; the only error is the end of ctx.
-func (b *block) profileCell(ctx context.Context, cell result.Cell) error {
+func (b *openBlock) profileCell(ctx context.Context, cell result.Cell) error {
 	if !b.run.Lacks(b.Session, b.Block, cell) {
 		return nil
 	}
@@ -48,7 +48,7 @@ type recorded struct {
 	before, after []side.Reading
 }
 
-func (b *block) profile(ctx context.Context, cell result.Cell) error {
+func (b *openBlock) profile(ctx context.Context, cell result.Cell) error {
 	device, clean := b.pair.device, b.pair.clean
 	first, err := device.Router.Sample(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func (b *block) profile(ctx context.Context, cell result.Cell) error {
 
 // sample runs perf over one window of the sides, on the CPUs of the routers, to
 // which their threads and devices are bound. Programs are those of the device.
-func (b *block) sample(ctx context.Context, programs []int, p *profile.Profile, t *recorded) error {
+func (b *openBlock) sample(ctx context.Context, programs []int, p *profile.Profile, t *recorded) error {
 	perf, err := b.Machine.StartPerf(ctx, agent.Perf{Programs: programs, CPUs: b.Placement.Router, Own: b.Placement.Endpoints})
 	if err != nil {
 		return err

@@ -57,8 +57,8 @@ func fits(n int, t dut.Traits) error {
 	return nil
 }
 
-// block is one block under way.
-type block struct {
+// openBlock is a block whose labs stand or are being built.
+type openBlock struct {
 	*runner.Session
 	experiment.Block
 	*side.Side
@@ -69,7 +69,7 @@ type block struct {
 // where no storm came about.
 func (run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	return nil, s.Settle(eb, eb.Cells[0], 0, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
-		b := &block{Session: s, Block: eb}
+		b := &openBlock{Session: s, Block: eb}
 		storm, err := b.storm(ctx)
 		storm.Block, storm.Attempt, storm.Sitting, storm.Start, storm.Seconds = eb.Index, a.Number, a.Sitting, a.Start, time.Since(a.Start).Seconds()
 		return func(w *result.Writer) error { return w.AppendStorm(storm) }, storm.Rejects, err
@@ -77,7 +77,7 @@ func (run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*
 }
 
 // storm builds a lab, has the clients lease and log in, and removes the lab.
-func (b *block) storm(ctx context.Context) (s result.Storm, err error) {
+func (b *openBlock) storm(ctx context.Context) (s result.Storm, err error) {
 	b.say("building the lab")
 	if b.Side, err = b.Labs(b.Block).OpenDevice(ctx); err != nil {
 		return s, err
@@ -97,7 +97,7 @@ func (b *block) storm(ctx context.Context) (s result.Storm, err error) {
 }
 
 // say shows what the block does, and the rate at which its clients come.
-func (b *block) say(what string) {
+func (b *openBlock) say(what string) {
 	b.Status("%s: %s, %s", b.Name(b.Block), what, rateText(rateOf(b.Block)))
 }
 
@@ -106,7 +106,7 @@ const watchEvery = time.Second
 
 // watch says when a program of the device has ended: its clients take minutes to give
 // up. It returns then, or when ctx ends.
-func (b *block) watch(ctx context.Context) {
+func (b *openBlock) watch(ctx context.Context) {
 	for side.Sleep(ctx, watchEvery) == nil {
 		ended, err := b.Ended(ctx)
 		if err != nil {
@@ -120,7 +120,7 @@ func (b *block) watch(ctx context.Context) {
 }
 
 // measure creates the clients, has them lease and log in, and judges.
-func (b *block) measure(ctx context.Context) (s result.Storm, err error) {
+func (b *openBlock) measure(ctx context.Context) (s result.Storm, err error) {
 	s = result.Storm{
 		DUT: b.Block.DUT(), Clients: b.Block.Clients(), LoginRate: rateOf(b.Block), SetupSeconds: b.Setup.Seconds(),
 		DeviceLeases: b.Traits.DHCP, TailSeconds: phaseTail.Seconds(),
@@ -164,7 +164,7 @@ func (b *block) measure(ctx context.Context) (s result.Storm, err error) {
 // create opens the meters and creates the clients. The meters come first: counters of the clients'
 // own namespaces are not needed, and a thousand of them would take the client host longer to read
 // than a log-in.
-func (b *block) create(ctx context.Context, s *result.Storm) (err error) {
+func (b *openBlock) create(ctx context.Context, s *result.Storm) (err error) {
 	if err := b.OpenMeters(ctx); err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (b *block) create(ctx context.Context, s *result.Storm) (err error) {
 
 // evidence collects what a storm left besides its figures; overflows are those
 // of the neighbour table before it.
-func (b *block) evidence(ctx context.Context, overflows int64) (e evidence, err error) {
+func (b *openBlock) evidence(ctx context.Context, overflows int64) (e evidence, err error) {
 	e.cpus = b.CPUs
 	e.polling = "napi/" + b.Lab.Port(testbed.PortLAN)
 	if e.ended, err = b.Ended(ctx); err != nil {

@@ -12,7 +12,7 @@ import (
 
 // phase measures what all clients do together: it reads the meters, has every client host do its
 // part, reads them again, and once more after the tail.
-func (b *block) phase(ctx context.Context, do func(int, side.ClientHost) ([]client.Outcome, error)) (p result.Phase, err error) {
+func (b *openBlock) phase(ctx context.Context, do func(int, side.ClientHost) ([]client.Outcome, error)) (p result.Phase, err error) {
 	first, err := b.ReadMeters(ctx)
 	if err != nil {
 		return p, err
@@ -72,8 +72,8 @@ func phaseOf(outcomes []client.Outcome) result.Phase {
 	return p
 }
 
-// account enters what the phase cost: until the tail for the CPU of it all, until
-// its end for how busy the CPUs were.
+// account enters what the phase cost. CPU time counts until the end of the tail; how busy the CPUs
+// were counts until the phase's end.
 func account(phase *result.Phase, cpus testbed.Placement, first, end, tail side.Reading) {
 	router := side.UsageOf(first.Router, tail.Router)
 	phase.NAPINs, phase.ProcessNs, phase.WaitNs, phase.ThreadNs = router.NAPINs, router.ProcessNs, router.WaitNs, router.ThreadNs
@@ -107,8 +107,8 @@ func otherBusy(m result.Machine, lab map[string]int64, seconds float64, cpus int
 }
 
 const (
-	fullCPU  = 0.85 // share of their CPUs beyond which whoever uses them is held up by them
-	keptPace = 0.95 // of the login rate: the clients themselves were the limit
+	fullCPU  = 0.85 // share of its CPUs in use beyond which a host is held up by them
+	keptPace = 0.95 // of the login rate; a phase that kept it was held up by nothing but the rate
 )
 
 // limit says what held the phase up.

@@ -47,15 +47,11 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 	return analysis.Summarise(in, opts)
 }
 
-func cellOf(s result.Storm) result.Cell {
-	return result.NewCell(result.DUT, s.DUT, result.Clients, s.Clients, result.LoginRate, s.LoginRate)
-}
-
 func trialsOf(run result.Run) []analysis.Trial {
 	out := make([]analysis.Trial, 0, len(run.Storms))
 	for _, s := range run.Storms {
 		t := analysis.Trial{Device: result.ValuesOf(s)}
-		t.Cell, t.Block, t.Attempt, t.Sitting, t.Start, t.Accepted, t.Rejects = cellOf(s), s.Block, s.Attempt, s.Sitting, s.Start, s.Accepted, s.Rejects
+		t.Cell, t.Block, t.Attempt, t.Sitting, t.Start, t.Accepted, t.Rejects = s.Cell(), s.Block, s.Attempt, s.Sitting, s.Start, s.Accepted, s.Rejects
 		for name, p := range map[string]result.Phase{"lease": s.Lease, "login": s.Login} {
 			ms := p.ThroughMs()
 			for quantile, q := range map[string]float64{"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1} {
@@ -73,7 +69,7 @@ func describe(c *analysis.Cell, storms []result.Storm) {
 	var deaths analysis.Tallies
 	var of []result.Storm
 	for _, s := range storms {
-		if !s.Accepted || cellOf(s) != c.Cell {
+		if !s.Accepted || s.Cell() != c.Cell {
 			continue
 		}
 		of = append(of, s)

@@ -25,9 +25,9 @@ const fewClients = 250
 const flowsPerStream = 2
 
 // checkFlows refuses a load whose connections a device tracks and the kernel's table
-// cannot hold: packets of the rest would be dropped without a word, and the device
-// blamed. It asks once the clients are logged in, when it shows whether the device
-// tracks at all.
+// cannot hold: the kernel would drop packets of the rest silently, and the loss would look like the
+// device's. The check follows the log-ins, because only then is it seen whether the device tracks
+// connections at all.
 func (s *Side) checkFlows(ctx context.Context) error {
 	if len(s.Clients) <= fewClients {
 		return nil
@@ -72,8 +72,8 @@ func (s *Side) orFlows(ctx context.Context, err error) error {
 		count, limit, max(1, limit/FlowsPerClient), max(FlowsPerClient*s.Has.Clients, 2*limit), err)
 }
 
-// flowsFull reports whether new connections found no place: entries leave by and by, so
-// a little room is no sign that there was some.
+// flowsFull reports whether new connections found no place. Entries expire one by one, so the table
+// counts as full from 95 % on.
 func flowsFull(count, limit int) bool { return limit > 0 && count >= limit-limit/20 }
 
 // flowsFit compares what so many logged-in clients take and will take with the limit.

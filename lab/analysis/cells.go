@@ -207,6 +207,12 @@ func (in Input) cell(key result.Cell, trials []Trial, opts Options) (Cell, infer
 	c.Pairs, c.Blocks, c.Rejects = len(accepted), len(blocks), rejectReasons(trials)
 	log := inference.None()
 	for _, m := range in.Metrics {
+		if m.Per == PerCell {
+			e := Unknown()
+			e.Mean = m.From(c.Metrics)
+			c.Metrics[m.Name] = Figure{Device: e}
+			continue
+		}
 		f, sample := in.figure(m, key, blocks, opts)
 		c.Metrics[m.Name] = f
 		if m.Name == in.Primary {

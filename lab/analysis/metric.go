@@ -34,13 +34,15 @@ type Per string
 
 // PerWindow metrics have one value a window, of which a block's value is the mean;
 // PerLoad ones a value for each load of a block, PerBlock ones a value a block.
-// PerPool is the median over all windows of a cell, which has no interval. A
-// measure may have further kinds of sample.
+// PerPool is the median over all windows of a cell, and PerCell follows from the
+// cell's metrics before it: neither has an interval. A measure may have further kinds
+// of sample.
 const (
 	PerWindow Per = "window"
 	PerLoad   Per = "load"
 	PerBlock  Per = "block"
 	PerPool   Per = "pool"
+	PerCell   Per = "cell"
 )
 
 // Metric describes one figure of a cell. Tables, CSV, charts, comparisons and
@@ -62,6 +64,7 @@ type Metric struct {
 	Range  Scale                 `json:"-"` // what the figure can be
 	Median bool                  `json:"-"` // a block's value is the median of its windows, not their mean
 	Of     func(Reading) float64 `json:"-"` // NaN: not known
+	From   func(Figures) Number  `json:"-"` // in place of Of, of a metric PerCell
 }
 
 // Reading is what a metric is computed from: the figures of one side of a pair.

@@ -333,12 +333,14 @@ func (c *Comparison) dearer(change float64) float64 {
 	return change
 }
 
-// words say what a change for the worse and one for the better is.
-func (c *Comparison) words() struct{ more, less string } {
+// changeWords say what a change for the worse is called, and what either change is.
+type changeWords struct{ grown, more, less string }
+
+func (c *Comparison) words() changeWords {
 	if c.Metric.Better == analysis.More {
-		return struct{ more, less string }{"less than in A", "more than in A"}
+		return changeWords{"worse", "less than in A", "more than in A"}
 	}
-	return struct{ more, less string }{"costs more than in A", "costs less than in A"}
+	return changeWords{"dearer", "costs more than in A", "costs less than in A"}
 }
 
 // belowFloor reports whether a log change is no more than the clean routers
@@ -404,7 +406,8 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 		out = append(out, fmt.Sprintf("A was measured in mode %s, B in mode %s.", sa.Mode, sb.Mode))
 	}
 	for _, cell := range c.Cells {
-		if a, b := cell.A.Metrics[cost.Delivered].Mean, cell.B.Metrics[cost.Delivered].Mean; b < result.FullLoad*a {
+		a, b := cell.A.Metrics[cost.Delivered].Mean, cell.B.Metrics[cost.Delivered].Mean
+		if cell.B.Pairs > 0 && b < result.FullLoad*a {
 			out = append(out, fmt.Sprintf("%s delivers less in B: %s Mbit/s after %s.", Label(cell.At), b, a))
 		}
 	}

@@ -299,7 +299,7 @@ func TestWarnings(t *testing.T) {
 	slow.DUTs[1].MaxMbps = 700
 	c := compare.Runs(a, simulate(slow, 2, 1), compare.Defaults())
 	if !slices.ContainsFunc(c.Warnings, func(w string) bool {
-		return strings.Contains(w, "portal at 1000 Mbit/s up with 20 clients delivers less in B: 700 Mbit/s after 1000")
+		return strings.Contains(w, "portal, 20 clients, 1000 Mbit/s, up delivers less in B: 700 Mbit/s after 1000")
 	}) {
 		t.Errorf("a device at its limit: %q", c.Warnings)
 	}

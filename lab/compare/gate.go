@@ -47,6 +47,8 @@ type Gate struct {
 	Within           int             `json:"within"`
 	Unclear          int             `json:"unclear"` // cells that only A has count too
 	Sentence         string          `json:"sentence"`
+
+	grown string // "dearer", or "worse" of a metric of which more is better
 }
 
 // judgeGate decides every cell and sums up.
@@ -54,7 +56,7 @@ func (c *Comparison) judgeGate(opts Options) {
 	if !opts.MaxRegression.Known() && !opts.MaxOverhead.Known() {
 		return
 	}
-	c.Gate = &Gate{MaxRegressionPct: 100 * opts.MaxRegression, MaxOverheadPct: 100 * opts.MaxOverhead, Strict: opts.Strict}
+	c.Gate = &Gate{MaxRegressionPct: 100 * opts.MaxRegression, MaxOverheadPct: 100 * opts.MaxOverhead, Strict: opts.Strict, grown: c.words().grown}
 	if opts.MaxRegression.Known() && c.A != nil {
 		c.decide(float64(opts.MaxRegression), opts, func(cell *Cell) evidence { return cell.change.turned(c.Metric.Better == analysis.More) },
 			func(cell *Cell, d *Decision) { cell.Regression = d }, Regressed)
@@ -155,7 +157,7 @@ func (g *Gate) conclude(c *Comparison) {
 func (g *Gate) limits() string {
 	var parts []string
 	if g.MaxRegressionPct.Known() {
-		parts = append(parts, "at most "+percent(float64(g.MaxRegressionPct)/100)+" dearer than A")
+		parts = append(parts, "at most "+percent(float64(g.MaxRegressionPct)/100)+" "+g.grown+" than A")
 	}
 	if g.MaxOverheadPct.Known() {
 		parts = append(parts, "at most "+percent(float64(g.MaxOverheadPct)/100)+" dearer than a clean router")

@@ -56,7 +56,7 @@ func JUnit(w io.Writer, c Comparison) error {
 	for i := range c.Cells {
 		cell := &c.Cells[i]
 		if d := cell.Regression; d != nil {
-			name := fmt.Sprintf("%s: at most %s worse than A", Label(cell.At), percent(float64(c.Gate.MaxRegressionPct)/100))
+			name := fmt.Sprintf("%s: at most %s %s than A", Label(cell.At), percent(float64(c.Gate.MaxRegressionPct)/100), c.words().grown)
 			suite.add(c, cell.At.Text(result.DUT), name, d, "change "+changeText(cell.Change))
 		}
 		if d := cell.Overhead; d != nil {

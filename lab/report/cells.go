@@ -35,7 +35,7 @@ func resultsGrid(s analysis.Summary) grid {
 		device(cost.Delivered, "Delivered", "Mbit/s", digits4),
 		clean(cost.CPU, "Clean CPU", "% of a core", bare),
 		device(cost.CPU, "DUT CPU", "% of a core", bare),
-		numberColumn("Increase", "%, normalised", "", bare, cost.IncreasePct),
+		device("increase_pct", "Increase", "%, normalised", bare),
 		device("ns_per_packet", "Per packet", "ns", digits3),
 		device("rtt_p99_median_us", "RTT p99", "µs, median of windows", digits3),
 		device("pss_mib", "Memory", "PSS, MiB", digits3),

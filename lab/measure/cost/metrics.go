@@ -28,11 +28,12 @@ type reading = analysis.Reading
 // measurement, and described in one line here.
 var Metrics = []analysis.Metric{
 	{Name: PerBit, Unit: "ns/bit", Text: "router CPU per delivered bit", Better: analysis.Less, Against: analysis.AsRatio, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: nsPerBit},
+	{Name: "ns_per_packet", Short: "ns/packet", Unit: "ns", Text: "router CPU per packet forwarded", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: func(r reading) float64 { return analysis.Over(routerNs(r), r.Get("packets")) }},
 	{Name: CPU, Short: "CPU", Unit: "% of a core", Text: "router CPU", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: cpuCorePct},
 	{Name: Normalised, Unit: "% of a core", Text: "router CPU × offered load / bandwidth on the link", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: normalisedPct},
+	{Name: "increase_pct", Unit: "%", Text: "normalised CPU above the clean router's, as study 1 tabulates it", Better: analysis.Less, Host: "router", Per: analysis.PerCell, From: increasePct},
 	{Name: "cpu_machine_pct", Unit: "% of the machine", Text: "router CPU over all CPUs of the machine", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Percents, Of: func(r reading) float64 { return analysis.Over(cpuCorePct(r), float64(r.CPUs)) }},
 	{Name: "process_core_pct", Unit: "% of a core", Text: "router CPU in the device's processes", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: corePct("process_ns")},
-	{Name: "ns_per_packet", Short: "ns/packet", Unit: "ns", Text: "router CPU per packet forwarded", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: func(r reading) float64 { return analysis.Over(routerNs(r), r.Get("packets")) }},
 	{Name: Delivered, Unit: "Mbit/s", Text: "payload", Better: analysis.More, Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: analysis.Field("delivered_mbps")},
 	{Name: Link, Unit: "Mbit/s", Text: "on the router's outgoing link, with headers", Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.Field("link_mbps")},
 	{Name: "pss_mib", Unit: "MiB", Text: "memory of the device's processes", Better: analysis.Less, Host: "router", Per: analysis.PerWindow, Range: analysis.Amounts, Of: analysis.Field("pss_mib")},
@@ -183,10 +184,8 @@ func kibPerClient(r reading) float64 {
 	return r.Get("memory.mib") * 1024 / r.Get("memory.clients")
 }
 
-// IncreasePct is by how much normalised CPU is above the clean router's, per cent, as
-// study 1 tabulates it.
-func IncreasePct(c analysis.Cell) analysis.Number {
-	return analysis.Number(100 * (analysis.Over(float64(c.Device(Normalised).Mean), float64(c.Clean(Normalised).Mean)) - 1))
+func increasePct(f analysis.Figures) analysis.Number {
+	return analysis.Number(100 * (analysis.Over(float64(f.Device(Normalised).Mean), float64(f.Clean(Normalised).Mean)) - 1))
 }
 
 // Ratio is the overhead ratio of a single trial: router CPU per delivered bit, device

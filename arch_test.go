@@ -59,15 +59,23 @@ var allowedImports = map[string][]string{
 	"lab/meter":      {},
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/short"}, // for the traits of their kinds
-	"lab/agent":      {"lab/client", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/meter"},
-	"lab/testbed":    {"lab/agent", "lab/client"},
-	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment"},
-	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/traffic", "lab/traffic/rtt", "lab/traffic/short", "lab/meter", "lab/profile", "lab/result"},
-	"lab/analysis":   {"lab/result", "lab/analysis/inference"},
-	"lab/doctor":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/runner", "lab/result", "lab/analysis"},
-	"lab/studies":    {"lab/analysis", "lab/result"},
-	"lab/report":     {"lab/analysis", "lab/profile", "lab/result", "lab/studies", "lab/report/chart"},
-	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/result"},
+	"lab/machine":    {"lab/meter"}, // what a machine is, read on it
+	"lab/agent":      {"lab/client", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/meter", "lab/machine", "lab/profile"},
+	"lab/testbed":    {"lab/agent", "lab/client", "lab/machine"},
+	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/machine"},
+	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/result", "lab/traffic"},
+	"lab/words":      {}, // counts and lists in sentences
+	"lab/analysis":   {"lab/result", "lab/analysis/inference", "lab/words"},
+	"lab/doctor":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/meter", "lab/measure", "lab/measure/side", "lab/runner", "lab/result", "lab/analysis"},
+	"lab/studies":    {"lab/analysis", "lab/measure/cost", "lab/result", "lab/words"},
+	"lab/report":     {"lab/analysis", "lab/measure", "lab/measure/cost", "lab/measure/logins", "lab/profile", "lab/result", "lab/studies", "lab/report/chart", "lab/words"},
+	"lab/compare":    {"lab/analysis", "lab/analysis/inference", "lab/measure", "lab/measure/cost", "lab/result", "lab/words"},
+
+	// What can be measured: the table, one folder each, and the labs that all of them work on.
+	"lab/measure":        {"lab/experiment", "lab/runner", "lab/dut", "lab/testbed", "lab/result", "lab/analysis", "lab/measure/cost", "lab/measure/logins"},
+	"lab/measure/cost":   {"lab/analysis", "lab/experiment", "lab/runner", "lab/measure/side", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/profile", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/short"},
+	"lab/measure/logins": {"lab/analysis", "lab/experiment", "lab/runner", "lab/measure/side", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed"},
+	"lab/measure/side":   {"lab/experiment", "lab/agent", "lab/client", "lab/dut", "lab/meter", "lab/result", "lab/testbed", "lab/traffic", "lab/traffic/rtt"},
 
 	"lab/client/persona": {}, // many clients behind one interface
 
@@ -97,7 +105,7 @@ var testImports = map[string][]string{
 	"gateway/dns":                       {"gateway/netnstest"},
 	"gateway/portal":                    {"gateway/netnstest"},
 
-	"lab/analysis": {"lab/analysis/analysistest"},
+	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws
 	"lab/client":   {"lab/labtest"},
 	"lab/compare":  {"lab/analysis/analysistest"},
 	"lab/doctor":   {"lab/labtest", "lab/traffic"},
@@ -106,12 +114,15 @@ var testImports = map[string][]string{
 	"lab/traffic":  {"lab/labtest"},
 
 	"lab/client/persona": {"lab/labtest"},
+	"lab/experiment":     {"lab/measure"},                                  // whose keys the shipped experiments have
+	"lab/measure":        {"lab/agent", "lab/measure/side", "lab/testbed"}, // another measure, in real labs
+	"lab/measure/logins": {"lab/analysis/analysistest", "lab/measure/cost"},
 	"lab/traffic/iperf3": {"lab/labtest"},
 	"lab/traffic/rtt":    {"lab/labtest", "lab/traffic/socket"},
 	"lab/traffic/short":  {"lab/labtest"},
 
 	"lab/report":  {"lab/analysis/analysistest"},
-	"lab/studies": {"lab/analysis/analysistest", "lab/experiment"},
+	"lab/studies": {"lab/analysis/analysistest", "lab/experiment", "lab/measure"},
 }
 
 const maxLines = 450

@@ -13,6 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/doctor"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/measure"
 )
 
 // TestDoctorsManual runs every command of the manual.
@@ -170,7 +171,7 @@ func TestListFollowsThePrograms(t *testing.T) {
 		return l
 	}
 	with, without := list(os.Getenv("PATH")), list(t.TempDir())
-	if len(with.Experiments) != len(experiment.Builtins()) || len(with.Experiments) != len(without.Experiments) {
+	if len(with.Experiments) != len(measure.Catalogue().Builtins()) || len(with.Experiments) != len(without.Experiments) {
 		t.Fatalf("%d and %d experiments", len(with.Experiments), len(without.Experiments))
 	}
 	quick, bare := with.Experiments[0], without.Experiments[0]

@@ -18,8 +18,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // listing is what list --json prints.
@@ -49,7 +51,8 @@ type listedExperiment struct {
 	EstimatedSeconds float64    `json:"estimated_seconds"`
 	Needs            []dut.Need `json:"needs"` // programs of the lab; root as well
 
-	file []byte // the resolved experiment
+	file  []byte // the resolved experiment
+	words experiment.Description
 }
 
 type listedDevice struct {
@@ -96,6 +99,11 @@ func listCommand() *cobra.Command {
 
 func makeListing(cmd *cobra.Command) (listing, error) {
 	all := listing{Version: 1}
+	asked, err := testbed.Netns{Run: "list"}.Machine(cmd.Context())
+	if err != nil {
+		return all, err
+	}
+	defer asked.Stop()
 	here := map[string]bool{}
 	for _, name := range dut.Names() {
 		d, err := dut.New(name, 1, nil)
@@ -104,15 +112,18 @@ func makeListing(cmd *cobra.Command) (listing, error) {
 		}
 		traits := d.Traits()
 		l := listedDevice{Name: name, About: traits.About, Here: true, Admission: admission(name, traits), DHCP: traits.DHCP, Needs: append([]dut.Need{}, traits.Needs...)}
-		if err := d.Check(cmd.Context()); err != nil {
+		if l.Needs, err = dut.Locate(cmd.Context(), asked, l.Needs); err != nil {
+			return all, err
+		}
+		if err := dut.Check(cmd.Context(), asked, name, d); err != nil {
 			l.Here = false
 			l.Reason = strings.TrimPrefix(strings.TrimSuffix(err.Error(), ": "+dut.ErrNotSupported.Error()), name+": ")
 		}
 		here[name] = l.Here
 		all.Devices = append(all.Devices, l)
 	}
-	for _, e := range experiment.Builtins() {
-		listed, err := listExperiment(cmd.Context(), e, here)
+	for _, e := range measure.Catalogue().Builtins() {
+		listed, err := listExperiment(cmd.Context(), e, asked, here)
 		if err != nil {
 			return all, err
 		}
@@ -141,37 +152,33 @@ func admission(name string, t dut.Traits) string {
 
 // listExperiment describes an experiment as this machine would run it: with the
 // devices that are here, and those of its own that can run.
-func listExperiment(ctx context.Context, e *experiment.Experiment, here map[string]bool) (listedExperiment, error) {
+func listExperiment(ctx context.Context, e *experiment.Experiment, asked dut.Machine, here map[string]bool) (listedExperiment, error) {
 	here = maps.Clone(here)
 	for name := range e.Custom {
 		d, err := dut.New(name, 1, e)
 		if err != nil {
 			return listedExperiment{}, err
 		}
-		here[name] = d.Check(ctx) == nil
+		here[name] = dut.Check(ctx, asked, name, d) == nil
 	}
 	possible := e.Possible(func(name string) bool { return here[name] })
 	l := listedExperiment{
 		Name: e.Name, Description: e.Description, Devices: e.DUTs, Here: possible.DUTs,
-		Measure: e.Measure, Clients: e.Clients, OfferedMbps: e.OfferedMbps, PerClient: e.MbpsPerClient, LoginRates: e.LoginRates,
-		Windows: e.Windows, WindowSeconds: e.Window.Seconds(), Needs: runner.Needs(e), file: e.Encode(),
+		Measure: e.Measure, Clients: e.Clients, OfferedMbps: e.OfferedMbps, PerClient: e.MbpsPerClient,
+		Windows: e.Windows, WindowSeconds: e.Window.Seconds(), Needs: runner.Needs(e), file: e.Encode(), words: e.Describe(),
 	}
+	l.LoginRates, _ = e.Value("login_rates").([]float64)
 	if device, clean := e.SidesText(); clean != "" {
 		l.Sides = &result.Sides{Device: device, Clean: clean}
 	}
 	if len(possible.DUTs) == 0 {
 		return l, nil // a run would end at once
 	}
-	type cell struct {
-		result.Cell
-		loginRate float64
-	}
-	cells := map[cell]bool{}
+	cells := map[result.Cell]bool{}
 	for _, b := range possible.Plan() {
 		l.Blocks++
 		for _, c := range b.Cells {
-			at := cell{c, b.LoginRate}
-			cells[at] = cells[at] || !b.AA
+			cells[c] = cells[c] || !b.AA
 		}
 	}
 	for _, measured := range cells {
@@ -235,40 +242,13 @@ func (e listedExperiment) text() []string {
 		return append(lines, "none of its devices can run here: "+strings.Join(e.Devices, ", "))
 	}
 	takes := "takes about " + minutes(time.Duration(e.EstimatedSeconds*float64(time.Second))) + ": " + count(e.Cells, "cell") + " in "
-	who := joined(e.Clients) + " clients "
-	if e.Measure == result.MeasureLogins {
-		takes += count(e.Blocks, "storm")
-		who += "log in " + strings.Join(rates(e.LoginRates), ", ")
-	} else {
-		takes += fmt.Sprintf("%s of %d windows of %g s", count(e.Blocks, "block"), e.Windows, e.WindowSeconds)
-		who += "at " + loads(e.OfferedMbps, e.PerClient)
-	}
+	takes += count(e.Blocks, e.words.Block) + e.words.Of
+	who := experiment.Series(e.Clients) + " clients " + e.words.Doing
 	lines = append(lines, takes, who+"; devices here: "+strings.Join(e.Here, ", ")+e.absent())
 	if e.Sides != nil {
 		lines = append(lines, "weighs two labs that differ: "+e.Sides.Device+" against "+e.Sides.Clean)
 	}
 	return append(lines, "needs root, "+programs(e.Needs))
-}
-
-// loads are those of all clients together, and those of each.
-func loads(total, each []float64) string {
-	var texts []string
-	if len(total) > 0 {
-		texts = append(texts, joined(total)+" Mbit/s")
-	}
-	if len(each) > 0 {
-		texts = append(texts, joined(each)+" Mbit/s each")
-	}
-	return strings.Join(texts, " and ")
-}
-
-// rates says in words how clients come.
-func rates(perSecond []float64) []string {
-	texts := make([]string, len(perSecond))
-	for i, r := range perSecond {
-		texts[i] = experiment.RateText(r)
-	}
-	return texts
 }
 
 // absent names the devices that cannot run here.
@@ -278,21 +258,6 @@ func (e listedExperiment) absent() string {
 		return ""
 	}
 	return "; not here: " + strings.Join(left, ", ")
-}
-
-// joined lists numbers: "1, 10 and 50".
-func joined[T int | float64](list []T) string {
-	var b strings.Builder
-	for i, n := range list {
-		switch {
-		case i > 0 && i == len(list)-1:
-			b.WriteString(" and ")
-		case i > 0:
-			b.WriteString(", ")
-		}
-		fmt.Fprint(&b, n)
-	}
-	return b.String()
 }
 
 func (d listedDevice) text(details bool) []string {

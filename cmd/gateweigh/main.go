@@ -37,6 +37,7 @@ func (e *exitError) Unwrap() error { return e.err }
 var version = "devel"
 
 func main() {
+	agent.Version = version
 	agent.RunAs(os.Args)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()

@@ -128,9 +128,8 @@ func TestRunLeavesACompleteFolder(t *testing.T) {
 			t.Errorf("block record: %+v", b)
 		}
 	}
-	var s analysis.Summary
-	if err := json.Unmarshal(read(t, dir, "r/summary.json"), &s); err != nil || len(s.Cells) != 2 {
-		t.Errorf("summary.json: %v, %d cells, want 2", err, len(s.Cells))
+	if s := summaryOf(t, dir); len(s.Cells) != 2 || s.Measure != result.MeasureCost {
+		t.Errorf("summary.json: measure %q, %d cells, want 2", s.Measure, len(s.Cells))
 	}
 	for _, name := range []string{"report.html", "summary.csv", "environment.json", "experiment.toml"} {
 		if len(read(t, dir, filepath.Join("r", name))) == 0 {
@@ -163,6 +162,23 @@ func read(t *testing.T, dir, name string) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// summary is what tests read of summary.json.
+type summary struct {
+	Measure      string
+	Cells        []struct{ Dimensions result.Cell }
+	Limits       []analysis.Limit
+	FailedBlocks []analysis.FailedBlock `json:"failed_blocks"`
+}
+
+// summaryOf is the summary of the run in dir/r.
+func summaryOf(t *testing.T, dir string) (s summary) {
+	t.Helper()
+	if err := json.Unmarshal(read(t, dir, "r/summary.json"), &s); err != nil {
+		t.Fatalf("summary.json: %v", err)
+	}
+	return s
 }
 
 // begin starts a run and returns once its first trial is on the disk.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"math"
 	"os"
 	"os/exec"
@@ -9,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -39,9 +37,8 @@ func TestDeviceThatTakesFewerClients(t *testing.T) {
 	if !strings.Contains(e.stdout, limit) {
 		t.Errorf("the table lacks %q:\n%s", limit, e.stdout)
 	}
-	var s analysis.Summary
-	if err := json.Unmarshal(read(t, dir, "r/summary.json"), &s); err != nil || len(s.Limits) != 1 || len(s.FailedBlocks) != 0 {
-		t.Fatalf("%v, limits %+v, failed %+v", err, s.Limits, s.FailedBlocks)
+	if s := summaryOf(t, dir); len(s.Limits) != 1 || len(s.FailedBlocks) != 0 {
+		t.Fatalf("limits %+v, failed %+v", s.Limits, s.FailedBlocks)
 	}
 	if !strings.Contains(string(read(t, dir, "r/report.html")), "doors took 2 clients and not 6") {
 		t.Error("the page does not say what the device broke at")

@@ -18,6 +18,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
@@ -62,20 +63,20 @@ func runCommand() *cobra.Command {
 func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 	exp, dir, err := chooseExperiment(args, flags)
 	if err == nil {
-		err = dut.CheckLike(exp)
+		err = dut.CheckVariants(exp)
 	}
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
 	if flags.profile {
-		if exp.Measure == result.MeasureLogins {
-			return &exitError{exitUsage, fmt.Errorf("--profile: %s measures log-ins, and storms have no profiles", exp.Name)}
+		if !exp.Means("profile_window") {
+			return &exitError{exitUsage, fmt.Errorf("--profile: %s measures %s, and %ss have no profiles", exp.Name, exp.Measure, exp.Describe().Block)}
 		}
 		exp.ProfileWindow = cmp.Or(exp.ProfileWindow, experiment.DefaultProfileWindow)
 	}
 	line := newStatusLine(os.Stderr)
 	outcome, runErr := runner.Run(ctx, runner.Config{
-		Experiment: exp, Dir: dir, Version: version, Command: repeatCommand(exp, dir), Status: line.show,
+		Measure: measure.All().Of(exp).Run(), Experiment: exp, Dir: dir, Version: version, Command: repeatCommand(exp, dir), Status: line.show,
 	})
 	line.clear()
 	if !outcome.Started {
@@ -130,7 +131,7 @@ func chooseExperiment(args []string, flags runFlags) (*experiment.Experiment, st
 
 // plannedIn returns the experiment of the run in dir.
 func plannedIn(dir string) (*experiment.Experiment, error) {
-	exp, err := experiment.Load(filepath.Join(dir, runner.ExperimentFile), dut.Names())
+	exp, err := measure.Catalogue().Load(filepath.Join(dir, runner.ExperimentFile))
 	if !errors.Is(err, fs.ErrNotExist) {
 		return exp, err
 	}
@@ -144,9 +145,9 @@ func plannedIn(dir string) (*experiment.Experiment, error) {
 // loadExperiment takes a file's path or the name of a built-in experiment.
 func loadExperiment(name string) (*experiment.Experiment, error) {
 	if strings.HasSuffix(name, ".toml") || strings.ContainsRune(name, filepath.Separator) {
-		return experiment.Load(name, dut.Names())
+		return measure.Catalogue().Load(name)
 	}
-	return experiment.Builtin(name)
+	return measure.Catalogue().Builtin(name)
 }
 
 // repeatCommand is what a reader types to get the same run again.
@@ -235,5 +236,5 @@ func override(exp *experiment.Experiment, sets []string) error {
 	if len(sets) > 0 && exp.Description == described && described != "" {
 		exp.Description += fmt.Sprintf(" (changed: %s)", strings.Join(sets, ", "))
 	}
-	return exp.Check(dut.Names())
+	return exp.Check()
 }

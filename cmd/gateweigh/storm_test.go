@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -78,9 +76,14 @@ func TestStormOfLogins(t *testing.T) {
 // checkStormFiles looks at what the run in dir/r left for readers.
 func checkStormFiles(t *testing.T, dir string) {
 	t.Helper()
-	var s analysis.Summary
-	if err := json.Unmarshal(read(t, dir, "r/summary.json"), &s); err != nil || s.Measure != result.MeasureLogins || len(s.Storms) != 2 || len(s.Cells) != 0 {
-		t.Errorf("summary.json: %v, measure %q, %d cells of storms and %d others", err, s.Measure, len(s.Storms), len(s.Cells))
+	s := summaryOf(t, dir)
+	if s.Measure != result.MeasureLogins || len(s.Cells) != 2 {
+		t.Errorf("summary.json: measure %q, %d cells, want 2", s.Measure, len(s.Cells))
+	}
+	for _, c := range s.Cells {
+		if dut := c.Dimensions.Text(result.DUT); c.Dimensions != result.NewCell(result.DUT, dut, result.Clients, 30, result.LoginRate, 0) {
+			t.Errorf("summary.json has a cell %s", c.Dimensions)
+		}
 	}
 	rows, err := csv.NewReader(strings.NewReader(string(read(t, dir, "r/summary.csv")))).ReadAll()
 	if err != nil || len(rows) != 3 || len(rows[0]) != len(rows[1]) {

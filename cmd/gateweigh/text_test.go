@@ -12,6 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/doctor"
 	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -92,6 +93,7 @@ func TestListsText(t *testing.T) {
 		Experiments: []listedExperiment{
 			{Name: "quick", Description: "Three gateways against the clean router", Devices: []string{"opennds", "allowlist"}, Here: []string{"allowlist"},
 				Clients: []int{1, 20}, OfferedMbps: []float64{100, 1000}, Cells: 4, Blocks: 10, Windows: 3, WindowSeconds: 1, EstimatedSeconds: 110,
+				words: experiment.Description{Block: "block", Of: " of 3 windows of 1 s", Doing: "at 100 and 1000 Mbit/s"},
 				Needs: []dut.Need{{Program: "ethtool"}, {Program: "dnsmasq"}}},
 			{Name: "elsewhere", Description: "Runs on another machine", Devices: []string{"opennds"}},
 		},

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/profile"
 	"golang.org/x/sys/unix"
 )
 
@@ -30,22 +32,25 @@ type Options struct {
 	AgentCPUs   []int  // for the agent, its traffic and support programs
 	ProgramCPUs []int  // for the host's programs: on a router the device under test
 	// Isolated means that the agent was started in network and mount
-	// namespaces of its own and must make them usable.
+	// namespaces of its own and must make them usable. Without, it runs no host: it
+	// answers for the machine alone, and needs no rights for that.
 	Isolated bool
 }
 
 // Agent serves one host.
 type Agent struct {
 	opts    Options
-	jail    *jail
+	jail    *jail // nil where the agent runs no host
 	traffic trafficState
 	pool    atomic.Pointer[client.Pool] // nil before there are clients
 
-	mu       sync.Mutex // guards what follows
-	programs map[string]*spawned
-	support  map[int]bool // process ids that never count
-	sampler  *meter.Sampler
-	visiting *client.Visiting // nil while no guests come
+	mu         sync.Mutex // guards what follows
+	programs   map[string]*spawned
+	support    map[int]bool // process ids that never count
+	sampler    *meter.Sampler
+	visiting   *client.Visiting  // nil while no guests come
+	recorder   *profile.Recorder // nil while perf does not run
+	recordings int               // perf was started so often
 }
 
 // processors is more than the agent has busy threads. Pinned to one CPU, Go would
@@ -65,12 +70,15 @@ func Main(ctx context.Context, opts Options) error {
 			return fmt.Errorf("preparing the host %s: %w", opts.Host, err)
 		}
 	}
-	j, err := newJail()
-	if err != nil {
+	a := &Agent{opts: opts, programs: map[string]*spawned{}, support: map[int]bool{}}
+	defer a.close()
+	if !opts.Isolated {
+		return serve(ctx, os.Stdin, os.Stdout, a.machineMethods())
+	}
+	var err error
+	if a.jail, err = newJail(); err != nil {
 		return err
 	}
-	a := &Agent{opts: opts, jail: j, programs: map[string]*spawned{}, support: map[int]bool{}}
-	defer a.close()
 	return serve(ctx, os.Stdin, os.Stdout, a.methods())
 }
 
@@ -86,14 +94,16 @@ func isolate() error {
 	return loopbackUp()
 }
 
+// methods are those of a host: what its machine is asked for, and the host's own.
 func (a *Agent) methods() map[string]handler {
-	return map[string]handler{
-		"hello":          method(a.hello),
+	all := a.machineMethods()
+	maps.Copy(all, map[string]handler{
 		"run":            method(a.run),
 		"spawn":          method(a.spawn),
 		"kill":           method(a.kill),
 		"programs":       method(a.list),
 		"file.write":     method(a.writeFile),
+		"file.install":   method(a.install),
 		"net.pair":       method(addPair),
 		"net.apply":      method(apply),
 		"net.neighbours": method(addNeighbours),
@@ -117,15 +127,9 @@ func (a *Agent) methods() map[string]handler {
 		"traffic.stop":   method(a.trafficStop),
 		"rtt.start":      method(a.rttStart),
 		"rtt.take":       method(a.rttTake),
-	}
+	})
+	return all
 }
-
-// Hello is how an agent introduces itself.
-type Hello struct {
-	PID int `json:"pid"` // on the machine the agent runs on
-}
-
-func (a *Agent) hello(context.Context, none) (Hello, error) { return Hello{os.Getpid()}, nil }
 
 // close ends all that the agent started. What it complains of nobody would hear.
 func (a *Agent) close() {
@@ -133,8 +137,11 @@ func (a *Agent) close() {
 	if pool := a.pool.Load(); pool != nil {
 		pool.Close()
 	}
-	a.jail.close()
-	if a.opts.Isolated {
+	if a.recorder != nil {
+		a.recorder.Kill()
+	}
+	if a.jail != nil {
+		a.jail.close()
 		client.EndConnections()
 	}
 }

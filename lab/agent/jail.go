@@ -110,12 +110,15 @@ func RunInit() error {
 	return err
 }
 
-// private lists the directories that programs on a host may change. Overlays
-// show the machine's files and keep changes in memory.
-var private = []struct {
+// privateDir is a directory of which each host has its own.
+type privateDir struct {
 	path    string
 	overlay bool
-}{
+}
+
+// private lists the directories that programs on a host may change. Overlays
+// show the machine's files and keep changes in memory.
+var private = []privateDir{
 	{"/etc", true}, {"/var/lib", true}, {"/var/log", false}, {"/run", false}, {"/tmp", false}, {"/var/tmp", false},
 }
 

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
 const (
@@ -233,4 +236,37 @@ func (a *Agent) writeFile(ctx context.Context, f File) (none, error) {
 	mode := fmt.Sprintf("%o", f.Mode)
 	_, err := a.run(ctx, Command{Argv: []string{"install", "-D", "-m", mode, "/dev/stdin", f.Path}, Stdin: string(f.Data), Support: true})
 	return none{}, err
+}
+
+// Install says which program the host's own programs are to reach, and in which folder
+// there is room for a copy.
+type Install struct {
+	Need machine.Need `json:"need"`
+	Dir  string       `json:"dir"`
+}
+
+// install returns the file by which the host's programs reach a program of the machine.
+// One in a folder of which the host has its own, empty one is copied.
+func (a *Agent) install(ctx context.Context, in Install) (string, error) {
+	at := in.Need.Locate()
+	hidden := slices.ContainsFunc(private, func(p privateDir) bool { return !p.overlay && strings.HasPrefix(at, p.path+"/") })
+	if at == "" || !hidden {
+		return cmp.Or(at, in.Need.Program), nil
+	}
+	data, err := os.ReadFile(at)
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", in.Need.Program, err)
+	}
+	to := filepath.Join(in.Dir, in.Need.Program)
+	if _, err := a.writeFile(ctx, File{to, data, 0o755}); err != nil {
+		return "", fmt.Errorf("copying %s to the host: %w", in.Need.Program, err)
+	}
+	return to, nil
+}
+
+// Install returns the file by which the host's programs reach a program of its machine;
+// where that takes a copy, it is put into dir.
+func (c *Conn) Install(ctx context.Context, n machine.Need, dir string) (path string, err error) {
+	err = c.call(ctx, "file.install", Install{n, dir}, &path)
+	return path, err
 }

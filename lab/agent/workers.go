@@ -9,8 +9,6 @@ import (
 	"runtime"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/traffic"
@@ -34,20 +32,11 @@ var sysctlsOfMany = map[string]string{"ipv4/tcp_tso_rtt_log": "30"}
 // within its warm-up.
 const WindowsAtOnce = 250
 
-// Workers is how many processes on each host it takes for so many streams of one
-// host; with one the agent does it itself.
-func Workers(streams int) int {
-	var files unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
-		files.Max = unix.RLIM_INFINITY // every Linux has this limit
-	}
-	return workersFor(streams, files.Max)
-}
-
-// workersFor is Workers under a hard limit of open files.
-func workersFor(streams int, files uint64) int {
+// Workers is how many processes on each host it takes for so many streams of one host, where each
+// may have so many open files (0: no limit, see Hello); with one the agent does it itself.
+func Workers(streams int, files int64) int {
 	fit := StreamsPerWorker
-	if files < StreamsPerWorker+client.FilesBeside {
+	if files > 0 && files < StreamsPerWorker+client.FilesBeside {
 		fit = max(leastStreams, int(files)-client.FilesBeside)
 	}
 	return max(1, (streams+fit-1)/fit)

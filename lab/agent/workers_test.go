@@ -10,7 +10,7 @@ import (
 func TestWorkersFollowTheLimitOfFiles(t *testing.T) {
 	for _, tt := range []struct {
 		streams int
-		files   uint64
+		files   int64
 		want    int
 	}{
 		{1, 20_000, 1},
@@ -22,7 +22,7 @@ func TestWorkersFollowTheLimitOfFiles(t *testing.T) {
 		{65_000, 1 << 20, 5},
 		{6_000, 4096, 2},
 	} {
-		if got := workersFor(tt.streams, tt.files); got != tt.want {
+		if got := Workers(tt.streams, tt.files); got != tt.want {
 			t.Errorf("%d streams under a limit of %d files: %d workers, want %d", tt.streams, tt.files, got, tt.want)
 		}
 	}

@@ -135,10 +135,6 @@ func (in Input) meanOf(hours []float64, at []int) blockMean {
 	return b
 }
 
-// fullLoad is the share of the offered load below which a device that was
-// marked as being at its limit has really fallen short.
-const fullLoad = 0.98
-
 // enoughBandwidth is the share of the limit below which normalised CPU is
 // flagged (study 1 normalises by equation 5.1 whatever the shortfall).
 const enoughBandwidth = 0.9
@@ -221,7 +217,7 @@ func (r router) saturated(means []blockMean) bool {
 		return true
 	}
 	marked := r.name != Clean && slices.ContainsFunc(means, func(b blockMean) bool { return b.saturated })
-	return marked && mean(r.values(means, routerMean.delivered)) < fullLoad*offered
+	return marked && mean(r.values(means, routerMean.delivered)) < result.FullLoad*offered
 }
 
 // shortfall reports a sampled bandwidth more than 10 % below the limit.

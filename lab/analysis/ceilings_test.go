@@ -8,6 +8,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -36,9 +37,9 @@ func TestCeilings(t *testing.T) {
 		}
 	}
 	got := map[string]string{}
-	for _, l := range analysis.Summarise(run, analysis.Options{}).Ceilings {
-		got[l.DUT] = fmt.Sprintf("%.0f, fails %.0f %s, most %.0f", l.CarriesMbps, l.FailsMbps, l.Why, l.MostMbps)
-		if l.Clients != 20 || l.Direction != result.Up || l.Profile != result.PerPacket || l.CarriesMbps.Known() != l.CPUCorePct.Known() {
+	for _, l := range (cost.Measure{}).Summarise(run, analysis.Options{}).Ceilings {
+		got[l.Cell.Text(result.DUT)] = fmt.Sprintf("%.0f, fails %.0f %s, most %.0f", l.CarriesMbps, l.FailsMbps, l.Why, l.MostMbps)
+		if l.Cell.Without(result.DUT) != result.NewCell(result.Clients, 20, result.Direction, result.Up, result.Profile, result.PerPacket) || l.CarriesMbps.Known() != l.CPUCorePct.Known() {
 			t.Errorf("%+v", l)
 		}
 	}
@@ -59,7 +60,7 @@ func TestCeilings(t *testing.T) {
 func TestNoCeilings(t *testing.T) {
 	run := ladder()
 	run.Environment.Mode = result.ModeDuet
-	if l := analysis.Summarise(run, analysis.Options{}).Ceilings; l != nil {
+	if l := (cost.Measure{}).Summarise(run, analysis.Options{}).Ceilings; l != nil {
 		t.Errorf("duet: %+v", l)
 	}
 	run = ladder()
@@ -67,8 +68,9 @@ func TestNoCeilings(t *testing.T) {
 		trial := &run.Trials[i]
 		trial.Accepted = trial.Cell.Number(result.OfferedMbps) < 1000 && trial.Cell.Text(result.DUT) == "light"
 	}
-	for _, l := range analysis.Summarise(run, analysis.Options{}).Ceilings {
-		switch carried := l.DUT == "light" || l.DUT == analysis.Clean; {
+	for _, l := range (cost.Measure{}).Summarise(run, analysis.Options{}).Ceilings {
+		dut := l.Cell.Text(result.DUT)
+		switch carried := dut == "light" || dut == analysis.Clean; {
 		case carried && (l.CarriesMbps != 750 || l.FailsMbps.Known()):
 			t.Errorf("%+v", l)
 		case !carried && (l.CarriesMbps.Known() || l.FailsMbps.Known() || l.MostMbps.Known()):
@@ -77,7 +79,7 @@ func TestNoCeilings(t *testing.T) {
 	}
 	one := analysistest.Run(analysistest.Spec{Seed: 5, Mode: result.ModeSolo, Clients: []int{20}, Offered: []float64{100}, Blocks: 2, Windows: 1,
 		DUTs: []analysistest.DUT{{Name: "light", Ratio: 1}}})
-	if l := analysis.Summarise(one, analysis.Options{}).Ceilings; l != nil {
+	if l := (cost.Measure{}).Summarise(one, analysis.Options{}).Ceilings; l != nil {
 		t.Errorf("one load: %+v", l)
 	}
 }

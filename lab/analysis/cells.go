@@ -11,6 +11,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Trial is one measured window with the figures of both sides. A measure whose
@@ -374,7 +375,7 @@ func (c Cell) label() string {
 func WordsOf(v result.Value) string {
 	switch v.Dimension {
 	case result.Clients:
-		return plural(int(v.Number), "client")
+		return words.Counted(int(v.Number), "client")
 	case result.OfferedMbps:
 		return v.Text + " Mbit/s"
 	case result.LoginRate:

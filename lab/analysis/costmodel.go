@@ -9,6 +9,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // CostModel is CPU = a + b·Gbit/s + c·clients + d·packets/s, fitted to the block
@@ -111,7 +112,7 @@ func (r router) model(means []blockMean) model {
 	}
 	cells := len(byCell(m.used, m.compare))
 	if cells < 2 {
-		m.omitted = append(m.omitted, fmt.Sprintf("No model: the router was below its limit in %s of %d.", plural(cells, "cell"), cells+m.atLimit))
+		m.omitted = append(m.omitted, fmt.Sprintf("No model: the router was below its limit in %s of %d.", words.Counted(cells, "cell"), cells+m.atLimit))
 		return m
 	}
 	m.choose(cells)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -29,7 +30,7 @@ var grid = analysistest.Spec{
 func costModel(t *testing.T, s analysis.Summary, dut string) analysis.CostModel {
 	t.Helper()
 	for _, m := range s.CostModels {
-		if m.DUT == dut {
+		if m.Cell.Text(result.DUT) == dut {
 			return m
 		}
 	}
@@ -41,18 +42,18 @@ func costModel(t *testing.T, s analysis.Summary, dut string) analysis.CostModel 
 func terms(t *testing.T, m analysis.CostModel, want ...any) {
 	t.Helper()
 	if len(m.Terms) != len(want)/3 {
-		t.Fatalf("%s: terms %+v, omitted %q", m.DUT, m.Terms, m.Omitted)
+		t.Fatalf("%s: terms %+v, omitted %q", m.Cell.Text(result.DUT), m.Terms, m.Omitted)
 	}
 	for i, term := range m.Terms {
 		if term.Name != want[3*i] {
-			t.Errorf("%s: term %s, want %v", m.DUT, term.Name, want[3*i])
+			t.Errorf("%s: term %s, want %v", m.Cell.Text(result.DUT), term.Name, want[3*i])
 		}
-		holds(t, m.DUT+", "+term.Name, term.Value, want[3*i+1].(float64), want[3*i+2].(float64))
+		holds(t, m.Cell.Text(result.DUT)+", "+term.Name, term.Value, want[3*i+1].(float64), want[3*i+2].(float64))
 	}
 }
 
 func TestCostModel(t *testing.T) {
-	s := analysis.Summarise(analysistest.Run(grid), analysis.Options{})
+	s := (cost.Measure{}).Summarise(analysistest.Run(grid), analysis.Options{})
 	m := costModel(t, s, "portal")
 	terms(t, m,
 		analysis.TermLoad, 10.0, 2.0, analysis.TermConstant, 2.0, 0.4, analysis.TermClients, 0.05, 0.01, analysis.TermPackets, 40.0, 6.0)
@@ -68,7 +69,7 @@ func TestCostModel(t *testing.T) {
 }
 
 func TestCapacity(t *testing.T) {
-	s := analysis.Summarise(analysistest.Run(bandwidth), analysis.Options{})
+	s := (cost.Measure{}).Summarise(analysistest.Run(bandwidth), analysis.Options{})
 	portal := costModel(t, s, "portal")
 	terms(t, portal, analysis.TermLoad, 20.0, 0.5, analysis.TermConstant, 2.0, 0.1)
 	c := portal.Capacity[0]
@@ -90,7 +91,7 @@ func TestCapacity(t *testing.T) {
 func TestAlwaysAtTheLimit(t *testing.T) {
 	spec := crowd
 	spec.DUTs = []analysistest.DUT{{Name: "full", Cost: analysistest.Cost{PerGbit: 100}, MaxMbps: 700}}
-	m := costModel(t, analysis.Summarise(analysistest.Run(spec), analysis.Options{}), "full")
+	m := costModel(t, (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{}), "full")
 	if len(m.Terms) != 0 || m.R2.Known() || len(m.Omitted) != 1 || !strings.Contains(m.Omitted[0], "0 cells of 4") {
 		t.Errorf("%+v", m)
 	}
@@ -104,7 +105,7 @@ func TestAlwaysAtTheLimit(t *testing.T) {
 // TestCapacityAlongClients: one load cannot tell a constant from what follows
 // the load, and the model says so.
 func TestCapacityAlongClients(t *testing.T) {
-	s := analysis.Summarise(analysistest.Run(crowd), analysis.Options{})
+	s := (cost.Measure{}).Summarise(analysistest.Run(crowd), analysis.Options{})
 	m := costModel(t, s, "portal")
 	terms(t, m, analysis.TermLoad, 20.0, 0.5, analysis.TermClients, 0.1, 0.01)
 	if len(m.Capacity) != 4 || !strings.HasPrefix(m.Omitted[0], "No constant:") {
@@ -121,12 +122,12 @@ func TestCapacityAlongClients(t *testing.T) {
 func TestNoCapacityWithoutSlope(t *testing.T) {
 	spec := bandwidth
 	spec.DUTs = []analysistest.DUT{{Name: "flat", Cost: analysistest.Cost{Constant: 5, PerGbit: 0.001}}}
-	c := costModel(t, analysis.Summarise(analysistest.Run(spec), analysis.Options{}), "flat").Capacity[0]
+	c := costModel(t, (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{}), "flat").Capacity[0]
 	if c.Mbps.Mean.Known() || c.Note == "" {
 		t.Errorf("%+v", c)
 	}
 	spec.DUTs[0].Cost = analysistest.Cost{Constant: 200, PerGbit: 100}
-	c = costModel(t, analysis.Summarise(analysistest.Run(spec), analysis.Options{}), "flat").Capacity[0]
+	c = costModel(t, (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{}), "flat").Capacity[0]
 	if c.Mbps.Mean.Known() || !strings.Contains(c.Note, "whole core by itself") {
 		t.Errorf("%+v", c)
 	}
@@ -149,7 +150,7 @@ func TestCostModelCoverage(t *testing.T) {
 	}
 	for seed := range uint64(simulations) {
 		spec.Seed = seed
-		m := costModel(t, analysis.Summarise(analysistest.Run(spec), analysis.Options{}), "x")
+		m := costModel(t, (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{}), "x")
 		for _, term := range m.Terms {
 			count(term.Name, term.Value, func(n analysis.Number) float64 { return float64(n) })
 		}

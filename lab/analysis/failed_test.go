@@ -12,21 +12,19 @@ func TestFailedBlocksSinceMeasured(t *testing.T) {
 	in := func(dut string, number, sitting int, err string) result.Block {
 		return block(dut, 3, func(b *result.Block) { b.Block, b.Sitting, b.Error = number, sitting, err })
 	}
-	run := result.Run{
-		Blocks: []result.Block{
-			in("a", 0, 0, "agent ended"), in("a", 1, 0, "agent ended"), in("b", 0, 0, ""), in("b", 0, 0, "late"),
-			in("a", 0, 1, "agent ended"), in("a", 0, 2, ""), in("a", 1, 1, "again"), in("c", 2, 0, "no device"),
-		},
-		Storms: []result.Storm{{DUT: "c", Clients: 3, Block: 2, Sitting: 1}},
-	}
+	run := result.Run{Blocks: []result.Block{
+		in("a", 0, 0, "agent ended"), in("a", 1, 0, "agent ended"), in("b", 0, 0, ""), in("b", 0, 0, "late"),
+		in("a", 0, 1, "agent ended"), in("a", 0, 2, ""), in("a", 1, 1, "again"), in("c", 2, 0, "no device"),
+	}}
+	alone := Trial{Trial: result.Trial{Cell: run.Blocks[7].Cell(), Block: 2, Sitting: 1}}
 	want := []bool{true, false, false, true, false, true}
-	got := failedBlocks(run)
+	got := failedBlocks(Input{Run: run, Alone: true, Trials: []Trial{alone}})
 	if len(got) != len(want) {
 		t.Fatalf("%+v", got)
 	}
 	for i, f := range got {
 		if f.Measured != want[i] {
-			t.Errorf("%s, block %d, %q: measured since: %t", f.DUT, f.Block, f.Error, f.Measured)
+			t.Errorf("%s, block %d, %q: measured since: %t", f.Cell, f.Block, f.Error, f.Measured)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -32,7 +33,7 @@ func quotientOf(t *testing.T, s analysis.Summary, a, b string, offered float64) 
 }
 
 func TestQuotients(t *testing.T) {
-	s := analysis.Summarise(analysistest.Run(two(2, 8, -0.3)), analysis.Options{})
+	s := (cost.Measure{}).Summarise(analysistest.Run(two(2, 8, -0.3)), analysis.Options{})
 	if len(s.Quotients) != 2 {
 		t.Fatalf("%d quotients of two devices at two loads", len(s.Quotients))
 	}
@@ -65,7 +66,7 @@ func TestQuotientsAreOfRounds(t *testing.T) {
 		trial := &run.Trials[i]
 		trial.DUT.NAPINs = int64(float64(trial.DUT.NAPINs) * math.Pow(1.3, float64(trial.Block)))
 	}
-	paired := quotientOf(t, analysis.Summarise(run, analysis.Options{}), "a", "b", 300).Levels[0].Ratio
+	paired := quotientOf(t, (cost.Measure{}).Summarise(run, analysis.Options{}), "a", "b", 300).Levels[0].Ratio
 	holds(t, "paired", paired, 2, 0.05)
 	if paired.N != 6 || paired.Hi/paired.Lo > 1.05 {
 		t.Errorf("paired: %+v", paired)
@@ -75,7 +76,7 @@ func TestQuotientsAreOfRounds(t *testing.T) {
 			trial.Sitting = 1
 		}
 	}
-	apart := quotientOf(t, analysis.Summarise(run, analysis.Options{}), "a", "b", 300).Levels[0].Ratio
+	apart := quotientOf(t, (cost.Measure{}).Summarise(run, analysis.Options{}), "a", "b", 300).Levels[0].Ratio
 	if apart.N != 12 || !(apart.Hi/apart.Lo > 2) {
 		t.Errorf("independent: %+v", apart)
 	}
@@ -96,7 +97,7 @@ func TestQuotientsOfARealRun(t *testing.T) {
 		trial := &run.Trials[i]
 		trial.DUT.NAPINs = int64(float64(trial.Clean.NAPINs) * math.Exp(measured[trial.Cell.Text(result.DUT)][trial.Cell.Int(result.Clients)][trial.Block]))
 	}
-	q := quotientOf(t, analysis.Summarise(run, analysis.Options{}), "gateway-tun", "gateway-nfqueue", 300)
+	q := quotientOf(t, (cost.Measure{}).Summarise(run, analysis.Options{}), "gateway-tun", "gateway-nfqueue", 300)
 	for _, tt := range []struct {
 		what string
 		got  analysis.Estimate
@@ -113,7 +114,7 @@ func TestQuotientsOfARealRun(t *testing.T) {
 }
 
 func TestQuotientsOfOneBlock(t *testing.T) {
-	s := analysis.Summarise(analysistest.Run(two(3, 1, 0)), analysis.Options{})
+	s := (cost.Measure{}).Summarise(analysistest.Run(two(3, 1, 0)), analysis.Options{})
 	level := quotientOf(t, s, "a", "b", 300).Levels[2]
 	if !level.Ratio.Mean.Known() || level.Ratio.HasInterval() || level.Widening.HasInterval() || level.Ratio.N != 1 {
 		t.Errorf("%+v", level)
@@ -129,7 +130,7 @@ func TestCoverageOfWidening(t *testing.T) {
 		for seed := range runs {
 			spec := two(uint64(seed), 4, perClient)
 			spec.Clients, spec.Offered, spec.Windows = []int{1, 100}, []float64{1000}, 1
-			s := analysis.Summarise(analysistest.Run(spec), analysis.Options{})
+			s := (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{})
 			w := quotientOf(t, s, "a", "b", 1000).Levels[1].Widening
 			apart := func(clients float64) float64 { return math.Abs(math.Log((40 + perClient*clients) / 20)) }
 			truth := analysis.Number(math.Exp(apart(100) - apart(1)))
@@ -146,8 +147,8 @@ func TestCoverageOfWidening(t *testing.T) {
 
 // TestSpans: a rise over several levels is that of the steps within it.
 func TestSpans(t *testing.T) {
-	s := analysis.Summarise(analysistest.Run(crowd), analysis.Options{})
-	sweep := sweepOf(t, s, "portal", analysis.AlongClients)
+	s := (cost.Measure{}).Summarise(analysistest.Run(crowd), analysis.Options{})
+	sweep := sweepOf(t, s, "portal", result.Clients)
 	if len(sweep.Spans) != 3 {
 		t.Fatalf("spans %+v", sweep.Spans)
 	}
@@ -160,7 +161,7 @@ func TestSpans(t *testing.T) {
 		t.Errorf("%+v, the steps within make %g", span, product)
 	}
 	holds(t, "CPU from 10 to 100 clients", span.RelativePct, 100*(30./21-1), 6)
-	if clean := sweepOf(t, s, analysis.Clean, analysis.AlongClients); clean.Spans[2].RatioPct.Mean.Known() || !clean.Spans[2].RelativePct.HasInterval() {
+	if clean := sweepOf(t, s, analysis.Clean, result.Clients); clean.Spans[2].RatioPct.Mean.Known() || !clean.Spans[2].RelativePct.HasInterval() {
 		t.Errorf("clean: %+v", clean.Spans[2])
 	}
 }

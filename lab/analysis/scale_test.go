@@ -10,20 +10,20 @@ func TestIntervalsLieWhereFiguresCan(t *testing.T) {
 	none := math.NaN()
 	for _, tt := range []struct {
 		name         string
-		scale        scale
+		scale        Scale
 		in           []float64
 		mean, lo, hi float64
 	}{
 		// The half-widths are those of scipy's t-intervals: 9.7179 for these two rates.
-		{"rates", amounts, []float64{7.78517, 9.31483}, 8.55, 2.744, 26.64},
-		{"little spread", amounts, []float64{99.9, 100, 100.1, none}, 100, 99.752, 100.249},
-		{"no loss in a block", shares, []float64{0, 0, 0.003}, 0.001, 0, 0.005303},
-		{"shares", percents, []float64{84.07, 88.33}, 86.2, 39.10, 98.38},
-		{"above the whole", percents, []float64{99, 101.6}, 100.3, 83.78, 100.3},
-		{"equal", shares, []float64{1, 1, 1}, 1, 1, 1},
-		{"nothing", amounts, []float64{0, 0}, 0, 0, 0},
-		{"one block", amounts, []float64{3}, 3, none, none},
-		{"changes", changes, []float64{1, 3}, 2, -10.706, 14.706},
+		{"rates", Amounts, []float64{7.78517, 9.31483}, 8.55, 2.744, 26.64},
+		{"little spread", Amounts, []float64{99.9, 100, 100.1, none}, 100, 99.752, 100.249},
+		{"no loss in a block", Shares, []float64{0, 0, 0.003}, 0.001, 0, 0.005303},
+		{"shares", Percents, []float64{84.07, 88.33}, 86.2, 39.10, 98.38},
+		{"above the whole", Percents, []float64{99, 101.6}, 100.3, 83.78, 100.3},
+		{"equal", Shares, []float64{1, 1, 1}, 1, 1, 1},
+		{"nothing", Amounts, []float64{0, 0}, 0, 0, 0},
+		{"one block", Amounts, []float64{3}, 3, none, none},
+		{"changes", Changes, []float64{1, 3}, 2, -10.706, 14.706},
 	} {
 		e := tt.scale.Estimate(tt.in, 0.95)
 		for what, pair := range map[string][2]float64{"mean": {float64(e.Mean), tt.mean}, "lo": {float64(e.Lo), tt.lo}, "hi": {float64(e.Hi), tt.hi}} {

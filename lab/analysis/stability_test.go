@@ -9,6 +9,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -32,7 +33,7 @@ func unstable(s analysis.Summary) []string {
 }
 
 func TestSteadyRun(t *testing.T) {
-	s := analysis.Summarise(analysistest.Run(steady), analysis.Options{})
+	s := (cost.Measure{}).Summarise(analysistest.Run(steady), analysis.Options{})
 	for name, e := range effects(s) {
 		if e.Verdict != analysis.Equivalent || e.Note == "" {
 			t.Errorf("%s: %+v", name, e)
@@ -62,7 +63,7 @@ func TestEffectsAreFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec := steady
 			tt.plant(&spec.Effects)
-			s := analysis.Summarise(analysistest.Run(spec), analysis.Options{})
+			s := (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{})
 			for other, e := range effects(s) {
 				if (e.Verdict == analysis.Different) != (other == name) {
 					t.Errorf("%s: %+v", other, e)
@@ -84,7 +85,7 @@ func TestLoadOrderCountsTheBlocksItUses(t *testing.T) {
 		trial := &run.Trials[i]
 		trial.Accepted = trial.AA || trial.Cell.Text(result.DUT) != "one" || trial.Block != 2 || trial.Cell.Number(result.OfferedMbps) == 500
 	}
-	s := analysis.Summarise(run, analysis.Options{})
+	s := (cost.Measure{}).Summarise(run, analysis.Options{})
 	if n := s.Stability.LoadOrderPct.Value.N; n != 17 {
 		t.Errorf("n = %d blocks, want 17 of 18", n)
 	}
@@ -98,7 +99,7 @@ func TestClockSteps(t *testing.T) {
 	for i := len(run.Trials) / 2; i < len(run.Trials); i++ {
 		run.Trials[i].Start = run.Trials[i].Start.Add(-24 * time.Hour)
 	}
-	s := analysis.Summarise(run, analysis.Options{})
+	s := (cost.Measure{}).Summarise(run, analysis.Options{})
 	warned(t, s, "set back by 23h") // less what lay between the two windows
 	holds(t, "drift", s.Stability.DriftPctPerHour.Value, 100*math.Expm1(0.05), 1.5)
 	previous := analysis.Number(-1)
@@ -118,13 +119,13 @@ func TestUnknownEffects(t *testing.T) {
 	for i := range run.Trials {
 		run.Trials[i].DUTLab = "b"
 	}
-	s := analysis.Summarise(run, analysis.Options{})
+	s := (cost.Measure{}).Summarise(run, analysis.Options{})
 	for _, name := range []string{"side", "order", "load order"} {
 		if e := effects(s)[name]; e.Verdict != analysis.Inconclusive || e.Value.Mean.Known() || e.Note == "" {
 			t.Errorf("%s: %+v", name, e)
 		}
 	}
-	empty := analysis.Summarise(result.Run{}, analysis.Options{})
+	empty := (cost.Measure{}).Summarise(result.Run{}, analysis.Options{})
 	for name, e := range effects(empty) {
 		if e.Verdict != analysis.Inconclusive || e.Value.Mean.Known() {
 			t.Errorf("%s of nothing: %+v", name, e)
@@ -142,7 +143,7 @@ func TestEffectCoverage(t *testing.T) {
 	covered := map[string]int{}
 	for seed := range uint64(500) {
 		spec.Seed = seed
-		for name, e := range effects(analysis.Summarise(analysistest.Run(spec), analysis.Options{})) {
+		for name, e := range effects((cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{})) {
 			if want := 100 * math.Expm1(truth[name]); float64(e.Value.Lo) <= want && want <= float64(e.Value.Hi) {
 				covered[name]++
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -24,7 +25,7 @@ var portals = analysistest.Spec{
 func find(t *testing.T, s analysis.Summary, dut string, offered float64) analysis.Cell {
 	t.Helper()
 	for _, c := range s.Cells {
-		if c.DUT == dut && float64(c.OfferedMbps) == offered && c.Direction == "up" {
+		if c.DUT() == dut && c.Number(result.OfferedMbps) == offered && c.Text(result.Direction) == "up" {
 			return c
 		}
 	}
@@ -49,8 +50,8 @@ func between(t *testing.T, what string, got analysis.Number, lo, hi float64) {
 }
 
 func TestKnownTruth(t *testing.T) {
-	s := analysis.Summarise(analysistest.Run(portals), analysis.Options{})
-	if len(s.Cells) != 12 || s.Cells[0].Direction != "up" || s.Cells[0].DUT != "ebpf" {
+	s := (cost.Measure{}).Summarise(analysistest.Run(portals), analysis.Options{})
+	if len(s.Cells) != 12 || s.Cells[0].Text(result.Direction) != "up" || s.Cells[0].DUT() != "ebpf" {
 		t.Fatalf("%d cells, first %+v", len(s.Cells), s.Cells[0])
 	}
 	if len(s.Warnings) != 0 {
@@ -61,7 +62,7 @@ func TestKnownTruth(t *testing.T) {
 		verdict string
 	}{"ebpf": {0.9, analysis.Different}, "opennds": {2.2, analysis.Different}, "same": {1, analysis.Equivalent}} {
 		c := find(t, s, dut, 1000)
-		r := c.OverheadRatio
+		r := c.Change(cost.PerBit)
 		if float64(r.Lo) > want.ratio || float64(r.Hi) < want.ratio || r.N != 8 || c.Pairs != 40 || c.Blocks != 8 {
 			t.Errorf("%s: ratio %+v of %d pairs, true %g", dut, r, c.Pairs, want.ratio)
 		}
@@ -77,26 +78,26 @@ func TestKnownTruth(t *testing.T) {
 
 // TestFigures holds each figure against the cost model of the simulation.
 func TestFigures(t *testing.T) {
-	s := analysis.Summarise(analysistest.Run(portals), analysis.Options{})
+	s := (cost.Measure{}).Summarise(analysistest.Run(portals), analysis.Options{})
 	c := find(t, s, "opennds", 1000)
-	between(t, "clean CPU, % of a core", c.CleanCPUCorePct.Mean, 7.2, 8.9)
-	between(t, "CPU, % of a core", c.CPUCorePct.Mean, 15.8, 19.6)
-	between(t, "CPU, % of the machine", c.Intervals.CPUMachinePct.Mean, 7.9, 9.8)
-	between(t, "normalised over sampled", c.CPUNormalisedPct/c.CPUCorePct.Mean, 1/1.0461, 1/1.0459)
-	between(t, "increase, %", c.IncreasePct, 100, 140)
-	between(t, "clean ns a packet", c.Intervals.CleanNsPerPacket.Mean, 0.9*882, 1.1*882)
-	between(t, "machine busy, %", c.Intervals.MachineBusyPct.Mean, 24.99, 25.01)
-	between(t, "processes' share", c.Intervals.ProcessCorePct.Mean/c.CPUCorePct.Mean, 0.0299, 0.0301)
-	between(t, "meter, % of a core", c.Intervals.MeterCorePct.Mean, 0.0449, 0.0451)
-	between(t, "daemon, % of a core", c.BlockFigures.DaemonCorePct.Mean, 0.3599, 0.3601)
-	between(t, "login of all, s", c.BlockFigures.LoginSeconds.Mean, 0.399, 0.401)
-	between(t, "login p99, ms", c.BlockFigures.LoginP99ms.Mean, 20, 22)
-	between(t, "lease, s", c.BlockFigures.LeaseSeconds.Mean, 0.599, 0.601)
-	between(t, "RTT p50", c.RTT.P50, 126, 136)
-	between(t, "RTT p99 over p50", c.RTT.P99/c.RTT.P50, 5.99, 6.01)
-	between(t, "PSS", c.PSSMiB, 9, 9)
-	if c.BlockFigures.SetupSeconds.N != 8 {
-		t.Errorf("set-up of %d blocks", c.BlockFigures.SetupSeconds.N)
+	between(t, "clean CPU, % of a core", c.Clean(cost.CPU).Mean, 7.2, 8.9)
+	between(t, "CPU, % of a core", c.Device(cost.CPU).Mean, 15.8, 19.6)
+	between(t, "CPU, % of the machine", c.Device("cpu_machine_pct").Mean, 7.9, 9.8)
+	between(t, "normalised over sampled", c.Device(cost.Normalised).Mean/c.Device(cost.CPU).Mean, 1/1.0461, 1/1.0459)
+	between(t, "increase, %", cost.IncreasePct(c), 100, 140)
+	between(t, "clean ns a packet", c.Clean("ns_per_packet").Mean, 0.9*882, 1.1*882)
+	between(t, "machine busy, %", c.Device("machine_busy_pct").Mean, 24.99, 25.01)
+	between(t, "processes' share", c.Device("process_core_pct").Mean/c.Device(cost.CPU).Mean, 0.0299, 0.0301)
+	between(t, "meter, % of a core", c.Device("meter_core_pct").Mean, 0.0449, 0.0451)
+	between(t, "daemon, % of a core", c.Device("daemon_core_pct").Mean, 0.3599, 0.3601)
+	between(t, "login of all, s", c.Device("login_seconds").Mean, 0.399, 0.401)
+	between(t, "login p99, ms", c.Device("login_p99_ms").Mean, 20, 22)
+	between(t, "lease, s", c.Device("lease_seconds").Mean, 0.599, 0.601)
+	between(t, "RTT p50", c.Device("rtt_p50_median_us").Mean, 126, 136)
+	between(t, "RTT p99 over p50", c.Device("rtt_p99_median_us").Mean/c.Device("rtt_p50_median_us").Mean, 5.99, 6.01)
+	between(t, "PSS", c.Device("pss_mib").Mean, 9, 9)
+	if c.Device("setup_seconds").N != 8 {
+		t.Errorf("set-up of %d blocks", c.Device("setup_seconds").N)
 	}
 }
 
@@ -116,14 +117,14 @@ func TestIntervalIsOverBlocks(t *testing.T) {
 		run.Trials = append(run.Trials, trial(0, window, 1.5))
 	}
 	run.Trials = append(run.Trials, trial(1, 0, 2))
-	c := analysis.Summarise(run, analysis.Options{}).Cells[0]
+	c := (cost.Measure{}).Summarise(run, analysis.Options{}).Cells[0]
 	// Two blocks: log means ln 1.5 and ln 2 weigh the same whatever their windows;
 	// half-width is t(0.975, 1) = 12.7062 times (ln 2 - ln 1.5)/2.
 	half := 12.706204736174694 * math.Log(2/1.5) / 2
 	centre := math.Log(3) / 2
-	between(t, "mean", c.OverheadRatio.Mean, math.Exp(centre)*0.999999, math.Exp(centre)*1.000001)
-	between(t, "lo", c.OverheadRatio.Lo, math.Exp(centre-half)*0.999999, math.Exp(centre-half)*1.000001)
-	between(t, "hi", c.OverheadRatio.Hi, math.Exp(centre+half)*0.999999, math.Exp(centre+half)*1.000001)
+	between(t, "mean", c.Change(cost.PerBit).Mean, math.Exp(centre)*0.999999, math.Exp(centre)*1.000001)
+	between(t, "lo", c.Change(cost.PerBit).Lo, math.Exp(centre-half)*0.999999, math.Exp(centre-half)*1.000001)
+	between(t, "hi", c.Change(cost.PerBit).Hi, math.Exp(centre+half)*0.999999, math.Exp(centre+half)*1.000001)
 }
 
 // TestCoverage simulates 2000 cells with known truth and noise in blocks and
@@ -138,7 +139,7 @@ func TestCoverage(t *testing.T) {
 			Seed: rng.Uint64(), DUTs: []analysistest.DUT{{Name: "x", Ratio: truth}}, Clients: []int{1}, Offered: []float64{500},
 			Blocks: 6, Windows: 4, BlockSD: 0.04, WindowSD: 0.05,
 		}
-		r := analysis.Summarise(analysistest.Run(spec), analysis.Options{}).Cells[0].OverheadRatio
+		r := (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{}).Cells[0].Change(cost.PerBit)
 		if r.Lo <= truth && truth <= r.Hi {
 			covered++
 		}
@@ -156,16 +157,16 @@ func BenchmarkSummarise10k(b *testing.B) {
 	spec.Blocks, spec.AABlocks = 13, 11
 	run := analysistest.Run(spec)
 	for b.Loop() {
-		analysis.Summarise(run, analysis.Options{})
+		(cost.Measure{}).Summarise(run, analysis.Options{})
 	}
 	b.ReportMetric(float64(len(run.Trials)), "trials")
 }
 
 func TestDeterministic(t *testing.T) {
 	run := analysistest.Run(portals)
-	first := encode(t, analysis.Summarise(run, analysis.Options{}))
+	first := encode(t, (cost.Measure{}).Summarise(run, analysis.Options{}))
 	for range 3 {
-		if again := encode(t, analysis.Summarise(run, analysis.Options{})); !bytes.Equal(first, again) {
+		if again := encode(t, (cost.Measure{}).Summarise(run, analysis.Options{})); !bytes.Equal(first, again) {
 			t.Fatal("the same run gave two summaries")
 		}
 	}
@@ -182,7 +183,7 @@ func checkCases(t *testing.T, cases []hardCase) {
 	t.Helper()
 	for _, tt := range cases {
 		t.Run(tt.name, func(t *testing.T) {
-			s := analysis.Summarise(tt.run, analysis.Options{})
+			s := (cost.Measure{}).Summarise(tt.run, analysis.Options{})
 			encode(t, s)
 			tt.check(t, s)
 		})
@@ -202,7 +203,7 @@ func TestFewTrials(t *testing.T) {
 		}},
 		{"only rejected", analysistest.Run(rejected), func(t *testing.T, s analysis.Summary) {
 			c := find(t, s, "opennds", 500)
-			if c.Pairs != 0 || c.Rejected != 40 || c.Verdict != analysis.Inconclusive || c.OverheadRatio.Mean.Known() || c.DeliveredMbps.Known() {
+			if c.Pairs != 0 || c.Rejected != 40 || c.Verdict != analysis.Inconclusive || c.Change(cost.PerBit).Mean.Known() || c.Device(cost.Delivered).Mean.Known() {
 				t.Errorf("cell %+v", c)
 			}
 			if len(c.Rejects) != 1 || c.Rejects[0].Count != 40 {
@@ -218,7 +219,7 @@ func TestFewTrials(t *testing.T) {
 		}},
 		{"one block", analysistest.Run(oneBlock), func(t *testing.T, s analysis.Summary) {
 			c := find(t, s, "same", 500)
-			if c.OverheadRatio.HasInterval() || !c.OverheadRatio.Mean.Known() || c.Verdict != analysis.Inconclusive || c.BlocksNeeded == nil {
+			if c.Change(cost.PerBit).HasInterval() || !c.Change(cost.PerBit).Mean.Known() || c.Verdict != analysis.Inconclusive || c.BlocksNeeded == nil {
 				t.Errorf("cell %+v", c)
 			}
 			warned(t, s, "One block only")
@@ -237,10 +238,10 @@ func TestOddRuns(t *testing.T) {
 	checkCases(t, []hardCase{
 		{"saturated", analysistest.Run(saturated), func(t *testing.T, s analysis.Summary) {
 			c := find(t, s, "chilli", 1000)
-			if !c.Has(result.FlagSaturated) || !c.Has(analysis.FlagShortfall) || find(t, s, "chilli", 500).Has(result.FlagSaturated) {
+			if !c.Flagged(result.FlagSaturated) || !c.Flagged(cost.FlagShortfall) || find(t, s, "chilli", 500).Flagged(result.FlagSaturated) {
 				t.Errorf("flags %+v", c.Flags)
 			}
-			between(t, "ratio", c.OverheadRatio.Mean, 4.8, 5.2)
+			between(t, "ratio", c.Change(cost.PerBit).Mean, 4.8, 5.2)
 			warned(t, s, "normalised CPU is an extrapolation")
 		}},
 		{"solo", analysistest.Run(solo), func(t *testing.T, s analysis.Summary) {
@@ -249,7 +250,7 @@ func TestOddRuns(t *testing.T) {
 			}
 		}},
 		{"nothing delivered", dead(), func(t *testing.T, s analysis.Summary) {
-			if c := find(t, s, "opennds", 500); !c.Has(analysis.FlagNoRatio) || c.OverheadRatio.Mean.Known() || c.Pairs != 40 {
+			if c := find(t, s, "opennds", 500); !c.Flagged(analysis.FlagNoRatio) || c.Change(cost.PerBit).Mean.Known() || c.Pairs != 40 {
 				t.Errorf("cell %+v", c)
 			}
 		}},
@@ -300,7 +301,7 @@ func TestBiasedNoiseFloor(t *testing.T) {
 			run.Trials[i].DUT.NAPINs += run.Trials[i].DUT.NAPINs / 5
 		}
 	}
-	s := analysis.Summarise(run, analysis.Options{})
+	s := (cost.Measure{}).Summarise(run, analysis.Options{})
 	warned(t, s, "Two clean routers differ")
 }
 
@@ -330,8 +331,8 @@ func FuzzSummarise(f *testing.F) {
 			})
 			run.Blocks = append(run.Blocks, result.Block{DUT: "x", LoginMs: []float64{mbps, seconds}, DaemonCore: mbps})
 		}
-		first := encode(t, analysis.Summarise(run, analysis.Options{}))
-		if !json.Valid(first) || !bytes.Equal(first, encode(t, analysis.Summarise(run, analysis.Options{}))) {
+		first := encode(t, (cost.Measure{}).Summarise(run, analysis.Options{}))
+		if !json.Valid(first) || !bytes.Equal(first, encode(t, (cost.Measure{}).Summarise(run, analysis.Options{}))) {
 			t.Errorf("summary %s", first)
 		}
 	})

@@ -2,11 +2,11 @@ package analysis_test
 
 import (
 	"math"
-	"strings"
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -31,10 +31,10 @@ var crowd = analysistest.Spec{
 	Blocks: 8, Windows: 3, AABlocks: 2, BlockSD: 0.01, WindowSD: 0.01, MachineSD: 0.02,
 }
 
-func sweepOf(t *testing.T, s analysis.Summary, dut, along string) analysis.Sweep {
+func sweepOf(t *testing.T, s analysis.Summary, dut string, along result.Dimension) analysis.Sweep {
 	t.Helper()
 	for _, sweep := range s.Sweeps {
-		if sweep.DUT == dut && sweep.Along == along {
+		if sweep.Cell.Text(result.DUT) == dut && sweep.Along == along {
 			return sweep
 		}
 	}
@@ -54,12 +54,12 @@ func holds(t *testing.T, what string, e analysis.Estimate, truth, within float64
 }
 
 func TestSweepAlongLoad(t *testing.T) {
-	s := analysis.Summarise(analysistest.Run(bandwidth), analysis.Options{})
-	if len(s.Sweeps) != 4 || s.Sweeps[0].DUT != analysis.Clean {
-		t.Fatalf("%d sweeps, first of %s", len(s.Sweeps), s.Sweeps[0].DUT)
+	s := (cost.Measure{}).Summarise(analysistest.Run(bandwidth), analysis.Options{})
+	if len(s.Sweeps) != 4 || s.Sweeps[0].Cell.Text(result.DUT) != analysis.Clean {
+		t.Fatalf("%d sweeps, first of %s", len(s.Sweeps), s.Sweeps[0].Cell.Text(result.DUT))
 	}
-	portal := sweepOf(t, s, "portal", analysis.AlongLoad)
-	if portal.Clients != 100 || portal.OfferedMbps.Known() || len(portal.Levels) != 5 || len(portal.Increments) != 4 {
+	portal := sweepOf(t, s, "portal", result.OfferedMbps)
+	if portal.Cell.Int(result.Clients) != 100 || portal.Cell.Has(result.OfferedMbps) || len(portal.Levels) != 5 || len(portal.Increments) != 4 {
 		t.Fatalf("%+v", portal)
 	}
 	holds(t, "sampled at 400", portal.Levels[2].CPUSampled, 10, 0.3)
@@ -77,7 +77,7 @@ func TestSweepAlongLoad(t *testing.T) {
 	}
 	// Eight blocks of each of two devices and four A/A blocks, at every level; what
 	// stood beside the device that was at its limit does not count.
-	clean := sweepOf(t, s, analysis.Clean, analysis.AlongLoad)
+	clean := sweepOf(t, s, analysis.Clean, result.OfferedMbps)
 	if n := [2]int{clean.Levels[0].CPUSampled.N, clean.Levels[4].CPUSampled.N}; n != [2]int{20, 20} {
 		t.Errorf("clean router: blocks %v", n)
 	}
@@ -87,7 +87,7 @@ func TestSweepAlongLoad(t *testing.T) {
 // TestResumedBlockIsTwo: the labs were built anew in the middle of a load.
 func TestResumedBlockIsTwo(t *testing.T) {
 	run := analysistest.Run(bandwidth)
-	whole := analysis.Summarise(run, analysis.Options{})
+	whole := (cost.Measure{}).Summarise(run, analysis.Options{})
 	for i := range run.Trials {
 		trial := &run.Trials[i]
 		load := trial.Cell.Number(result.OfferedMbps)
@@ -95,8 +95,8 @@ func TestResumedBlockIsTwo(t *testing.T) {
 			trial.Sitting = 1
 		}
 	}
-	s := analysis.Summarise(run, analysis.Options{})
-	portal := sweepOf(t, s, "portal", analysis.AlongLoad)
+	s := (cost.Measure{}).Summarise(run, analysis.Options{})
+	portal := sweepOf(t, s, "portal", result.OfferedMbps)
 	for i, want := range []int{8, 8, 9, 8, 8} {
 		if n := portal.Levels[i].CPUSampled.N; n != want {
 			t.Errorf("%g Mbit/s: n = %d blocks, want %d", portal.Levels[i].Level, n, want)
@@ -116,9 +116,9 @@ func TestResumedBlockIsTwo(t *testing.T) {
 }
 
 func TestSweepAlongClients(t *testing.T) {
-	s := analysis.Summarise(analysistest.Run(crowd), analysis.Options{})
-	portal := sweepOf(t, s, "portal", analysis.AlongClients)
-	if portal.OfferedMbps != 1000 || portal.Linearity != nil || len(portal.Levels) != 4 {
+	s := (cost.Measure{}).Summarise(analysistest.Run(crowd), analysis.Options{})
+	portal := sweepOf(t, s, "portal", result.Clients)
+	if portal.Cell.Number(result.OfferedMbps) != 1000 || portal.Linearity != nil || len(portal.Levels) != 4 {
 		t.Fatalf("%+v", portal)
 	}
 	step := portal.Increments[2] // 50 to 100 clients: 25 to 30, different blocks
@@ -132,7 +132,7 @@ func TestSweepAlongClients(t *testing.T) {
 	if step.RatioVerdict != analysis.Different {
 		t.Errorf("ratio %s", step.RatioVerdict)
 	}
-	clean := sweepOf(t, s, analysis.Clean, analysis.AlongClients)
+	clean := sweepOf(t, s, analysis.Clean, result.Clients)
 	if first := clean.Increments[0]; first.RatioPct.Mean.Known() || first.RatioVerdict != "" {
 		t.Errorf("the clean router has a ratio: %+v", first)
 	}
@@ -146,20 +146,20 @@ func TestSweepAlongClients(t *testing.T) {
 func TestOneLevelIsNoSweep(t *testing.T) {
 	single := bandwidth
 	single.Offered = []float64{400}
-	if s := analysis.Summarise(analysistest.Run(single), analysis.Options{}); len(s.Sweeps) != 0 || len(s.CostModels) != 0 {
+	if s := (cost.Measure{}).Summarise(analysistest.Run(single), analysis.Options{}); len(s.Sweeps) != 0 || len(s.CostModels) != 0 {
 		t.Errorf("%d sweeps and %d cost models of one cell a device", len(s.Sweeps), len(s.CostModels))
 	}
 	both := crowd
 	both.Offered = []float64{500, 1000}
-	s := analysis.Summarise(analysistest.Run(both), analysis.Options{})
+	s := (cost.Measure{}).Summarise(analysistest.Run(both), analysis.Options{})
 	if len(s.Sweeps) != 2*(4+2) { // clean and portal: loads of four crowds, crowds of two loads
 		t.Errorf("%d sweeps", len(s.Sweeps))
 	}
 }
 
 func TestLinearity(t *testing.T) {
-	s := analysis.Summarise(analysistest.Run(bandwidth), analysis.Options{})
-	portal := sweepOf(t, s, "portal", analysis.AlongLoad).Linearity
+	s := (cost.Measure{}).Summarise(analysistest.Run(bandwidth), analysis.Options{})
+	portal := sweepOf(t, s, "portal", result.OfferedMbps).Linearity
 	holds(t, "slope", portal.Slope, 20/1.046, 0.5)
 	holds(t, "intercept", portal.Intercept, 2, 0.1)
 	between(t, "r2", portal.R2, 0.999, 1)
@@ -167,14 +167,14 @@ func TestLinearity(t *testing.T) {
 	if portal.BendAt.Known() || portal.LevelsUsed != 5 || len(portal.LevelsLeft) != 0 {
 		t.Errorf("portal %+v", portal)
 	}
-	bent := sweepOf(t, s, "bent", analysis.AlongLoad).Linearity
+	bent := sweepOf(t, s, "bent", result.OfferedMbps).Linearity
 	// 10/Gbit/s up to 400 Mbit/s and 30 beyond: 16 at 800 instead of 8.
 	if bent.BendAt != 800 {
 		t.Errorf("bend at %v", bent.BendAt)
 	}
 	holds(t, "bend", bent.BendPct, 100, 5)
 	between(t, "exponent of the bent one", bent.Exponent.Mean, 1.2, 1.5)
-	full := sweepOf(t, s, "full", analysis.AlongLoad).Linearity
+	full := sweepOf(t, s, "full", result.OfferedMbps).Linearity
 	if full.LevelsUsed != 3 || len(full.LevelsLeft) != 2 || full.LevelsLeft[0] != 800 || full.BendAt.Known() {
 		t.Errorf("full %+v", full)
 	}
@@ -190,7 +190,7 @@ func TestBendFalseAlarms(t *testing.T) {
 	alarms := 0
 	for seed := range uint64(200) {
 		spec.Seed = seed
-		s := analysis.Summarise(analysistest.Run(spec), analysis.Options{})
+		s := (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{})
 		for _, sweep := range s.Sweeps {
 			if sweep.Linearity.BendAt.Known() {
 				alarms++
@@ -216,8 +216,8 @@ func TestIncrementCoverage(t *testing.T) {
 		covered := 0
 		for seed := range uint64(1000) {
 			spec.Seed = seed
-			step := sweepOf(t, analysis.Summarise(analysistest.Run(spec), analysis.Options{}), "x",
-				map[string]string{"paired": analysis.AlongLoad, "welch": analysis.AlongClients}[name]).Increments[0]
+			step := sweepOf(t, (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{}), "x",
+				map[string]result.Dimension{"paired": result.OfferedMbps, "welch": result.Clients}[name]).Increments[0]
 			if float64(step.RelativePct.Lo) <= truth && truth <= float64(step.RelativePct.Hi) {
 				covered++
 			}
@@ -233,15 +233,15 @@ func TestIncrementCoverage(t *testing.T) {
 func TestProfilesAndDirectionsApart(t *testing.T) {
 	spec := crowd
 	spec.Profiles, spec.Directions, spec.Blocks = []string{"bulk", "per-packet"}, []string{"up", "down"}, 2
-	s := analysis.Summarise(analysistest.Run(spec), analysis.Options{})
+	s := (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{})
 	if len(s.Sweeps) != 8 || len(s.CostModels) != 8 {
 		t.Fatalf("%d sweeps, %d cost models", len(s.Sweeps), len(s.CostModels))
 	}
-	if first := s.Sweeps[0]; first.Profile != "bulk" || first.Direction != "up" || first.Levels[0].LinkMbps.N != 4 {
+	if first := s.Sweeps[0]; first.Cell.Text(result.Profile) != "bulk" || first.Cell.Text(result.Direction) != "up" || first.Levels[0].LinkMbps.N != 4 {
 		t.Errorf("first sweep %+v", first)
 	}
-	if s.Profile != "bulk,per-packet" || !strings.Contains(s.Sweeps[7].Profile+s.Sweeps[7].Direction, "per-packetdown") {
-		t.Errorf("profiles %s, last sweep %s %s", s.Profile, s.Sweeps[7].Profile, s.Sweeps[7].Direction)
+	if last := s.Sweeps[7].Cell; last.Text(result.Profile) != "per-packet" || last.Text(result.Direction) != "down" {
+		t.Errorf("last sweep %s", last)
 	}
 }
 
@@ -250,7 +250,7 @@ func TestProfilesAndDirectionsApart(t *testing.T) {
 func TestCleanRouterBesideFullDevices(t *testing.T) {
 	spec := bandwidth
 	spec.DUTs, spec.AABlocks = spec.DUTs[1:2], 0
-	clean := sweepOf(t, analysis.Summarise(analysistest.Run(spec), analysis.Options{}), analysis.Clean, analysis.AlongLoad)
+	clean := sweepOf(t, (cost.Measure{}).Summarise(analysistest.Run(spec), analysis.Options{}), analysis.Clean, result.OfferedMbps)
 	if len(clean.Levels) != 5 || clean.Levels[4].CPUSampled.N != 8 {
 		t.Errorf("%+v", clean.Levels)
 	}
@@ -263,7 +263,7 @@ func TestShortfallWithoutFlag(t *testing.T) {
 	for i := range run.Trials {
 		run.Trials[i].Flags = nil
 	}
-	full := sweepOf(t, analysis.Summarise(run, analysis.Options{}), "full", analysis.AlongLoad)
+	full := sweepOf(t, (cost.Measure{}).Summarise(run, analysis.Options{}), "full", result.OfferedMbps)
 	if !full.Levels[4].Shortfall || full.Levels[2].Shortfall || full.Linearity.LevelsUsed != 4 {
 		t.Errorf("%+v", full)
 	}

@@ -6,6 +6,8 @@ import (
 	"sort"
 
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Verdicts on a ratio: a DUT against the clean router, or one level of a sweep
@@ -135,7 +137,7 @@ func aboveNoise(v Verdict, m float64, aa AA, opts Options) Verdict {
 		return displayed(n, opts)*float64(aa.SDLog)/math.Sqrt(float64(n)) < distance
 	}
 	if further := fewest(aa.Ratio.N, enough); distance > 0 && further != nil {
-		v.Note += fmt.Sprintf("; about %s would tell", plural(*further, "more A/A block"))
+		v.Note += fmt.Sprintf("; about %s would tell", words.Counted(*further, "more A/A block"))
 	}
 	return v
 }
@@ -149,14 +151,7 @@ func wants(blocks *int, basis string) string {
 	if blocks == nil {
 		return fmt.Sprintf("; more than %d blocks would be needed %s: find the noise first", maxBlocks, basis)
 	}
-	return fmt.Sprintf("; needs about %s %s", plural(*blocks, "more block"), basis)
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return fmt.Sprintf("; needs about %s %s", words.Counted(*blocks, "more block"), basis)
 }
 
 // furtherBlocks is how many blocks beyond n give a verdict with the chance of

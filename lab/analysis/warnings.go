@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // warnings say what a careful reader would hold against the result.
@@ -116,7 +117,7 @@ func (s Summary) Remark(text string, applies func(Cell) bool) []string {
 		}
 	}
 	if more > 0 {
-		named = append(named, "and "+plural(more, "more cell"))
+		named = append(named, "and "+words.Counted(more, "more cell"))
 	}
 	if len(named) == 0 {
 		return nil

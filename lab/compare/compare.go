@@ -376,9 +376,6 @@ func whyUnknown(a, b Measured) string {
 	return "no interval"
 }
 
-// shortfall is the share of delivered load below which a cell is remarked on.
-const shortfall = 0.98
-
 // unquiet is the share of rejected trials above which a run is remarked on.
 const unquiet = 0.1
 
@@ -407,7 +404,7 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 		out = append(out, fmt.Sprintf("A was measured in mode %s, B in mode %s.", sa.Mode, sb.Mode))
 	}
 	for _, cell := range c.Cells {
-		if a, b := cell.A.Metrics[cost.Delivered].Mean, cell.B.Metrics[cost.Delivered].Mean; b < shortfall*a {
+		if a, b := cell.A.Metrics[cost.Delivered].Mean, cell.B.Metrics[cost.Delivered].Mean; b < result.FullLoad*a {
 			out = append(out, fmt.Sprintf("%s delivers less in B: %s Mbit/s after %s.", Label(cell.At), b, a))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Text writes the comparison for a terminal or a job's log.
@@ -41,7 +42,7 @@ func Text(w io.Writer, c Comparison) error {
 		b.WriteString(result.OneLine(line) + "\n")
 	}
 	if c.Gate != nil {
-		b.WriteString("\n" + capitalised(c.Gate.Sentence) + ".\n")
+		b.WriteString("\n" + words.Capitalised(c.Gate.Sentence) + ".\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -75,7 +76,7 @@ func (c *Comparison) shared() (list []result.Value) {
 func (c *Comparison) scope() string {
 	var common []string
 	for _, v := range c.shared() {
-		common = append(common, result.OneLine(words(v)))
+		common = append(common, result.OneLine(inWords(v)))
 	}
 	if len(common) == 0 {
 		return "Cells:"
@@ -87,16 +88,16 @@ func (c *Comparison) place(cell result.Cell) string {
 	parts := []string{result.OneLine(cell.Text(result.DUT))}
 	for _, v := range cell.Without(result.DUT).Values() {
 		if !slices.Contains(c.shared(), v) {
-			parts = append(parts, result.OneLine(words(v)))
+			parts = append(parts, result.OneLine(inWords(v)))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
-// words says a dimension with its value as a reader says it.
-func words(v result.Value) string {
+// inWords says a dimension with its value as a reader says it.
+func inWords(v result.Value) string {
 	if v.Dimension == result.Direction {
-		return direction(v.Text)
+		return words.Direction(v.Text)
 	}
 	return analysis.WordsOf(v)
 }
@@ -212,7 +213,7 @@ func (c *Comparison) reading() string {
 	}
 	return fmt.Sprintf("How to read it: %s, "+
 		"all with %s intervals over blocks; p is adjusted for %s. Worse or better: certain to have changed, by more than %s as estimated. "+
-		"Equivalent: certain to have changed by less.", what, percent(c.Confidence), counted(c.Multiplicity.Verdicts, "cell"), percent(c.Delta))
+		"Equivalent: certain to have changed by less.", what, percent(c.Confidence), words.Counted(c.Multiplicity.Verdicts, "cell"), percent(c.Delta))
 }
 
 // none stands where a figure is absent.
@@ -272,23 +273,3 @@ func setting(s string) string {
 	}
 	return string(runes)
 }
-
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
-}
-
-// direction names the direction of the data as a reader says it.
-func direction(d string) string {
-	switch d {
-	case "up":
-		return "upload"
-	case "down":
-		return "download"
-	}
-	return d
-}
-
-func capitalised(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

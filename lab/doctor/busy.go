@@ -1,67 +1,12 @@
 package doctor
 
 import (
-	"cmp"
-	"context"
 	"fmt"
-	"os"
-	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
-	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/machine"
 )
-
-// user is a process and what it used while it was watched.
-type user struct {
-	pid   int
-	name  string
-	cores float64
-}
-
-// watchTime is how long other programs are watched.
-const watchTime = time.Second
-
-// watchProcesses lists the processes that used a CPU during a second, busiest
-// first, without this one.
-func watchProcesses(ctx context.Context) ([]user, error) {
-	before, start := processes(), time.Now()
-	select {
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-time.After(watchTime):
-	}
-	seconds := time.Since(start).Seconds()
-	var list []user
-	for pid, now := range processes() {
-		if was, known := before[pid]; known && was.Start == now.Start && now.RunNs > was.RunNs {
-			list = append(list, user{pid, now.Name, float64(now.RunNs-was.RunNs) / 1e9 / seconds})
-		}
-	}
-	slices.SortFunc(list, func(a, b user) int { return cmp.Or(cmp.Compare(b.cores, a.cores), cmp.Compare(a.pid, b.pid)) })
-	return list, nil
-}
-
-// processes reads the exact CPU time of every other process there is.
-func processes() map[int]meter.Process {
-	found := map[int]meter.Process{}
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return found
-	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		if p, err := meter.ReadProcess(pid); err == nil { // otherwise it has ended meanwhile
-			found[pid] = p
-		}
-	}
-	return found
-}
 
 const (
 	maxOtherCores = 0.05 // of one core: more shows in the clean router's figures
@@ -70,13 +15,13 @@ const (
 )
 
 // busyLine judges what other programs use.
-func busyLine(list []user) Line {
+func busyLine(list []machine.User) Line {
 	var all float64
 	var names []string
 	for i, u := range list {
-		all += u.cores
-		if i < shownUsers && u.cores >= shownCores {
-			names = append(names, fmt.Sprintf("%s (process %d) %.0f %%", u.name, u.pid, 100*u.cores))
+		all += u.Cores
+		if i < shownUsers && u.Cores >= shownCores {
+			names = append(names, fmt.Sprintf("%s (process %d) %.0f %%", u.Name, u.PID, 100*u.Cores))
 		}
 	}
 	l := Line{

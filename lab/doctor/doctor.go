@@ -13,6 +13,8 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/machine"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -74,18 +76,25 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 	if opts.Status == nil {
 		opts.Status = func(string) {}
 	}
-	placement, err := testbed.DefaultPlacement()
-	if err != nil {
-		return Report{}, err
-	}
 	scratch, err := os.MkdirTemp("", "gateweigh-doctor-")
 	if err != nil {
 		return Report{}, fmt.Errorf("making a folder for the examination: %w", err)
 	}
 	defer os.RemoveAll(scratch)
+	backend := testbed.Netns{Run: "doctor", LogDir: scratch}
+	asked, err := backend.Machine(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	defer asked.Stop()
+	m, err := asked.Machine(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	backend.Placement = testbed.PlacementOn(m.Usable)
 	x := examination{
-		opts: opts, placement: placement, scratch: scratch, root: os.Geteuid() == 0,
-		sys: system{os.DirFS("/")}, largest: largestExperiment(experiment.Builtins()), crowd: mostPersonas(experiment.Builtins()),
+		opts: opts, placement: backend.Placement, backend: backend, asked: asked, machine: m, scratch: scratch,
+		largest: largestExperiment(measure.Catalogue().Builtins()), personas: mostPersonas(measure.Catalogue().Builtins()),
 	}
 	groups, err := x.all(ctx)
 	if err != nil {
@@ -98,18 +107,19 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 type examination struct {
 	opts      Options
 	placement testbed.Placement
+	backend   testbed.Backend // runs the hosts to try things on
+	asked     *testbed.Host   // answers for the machine
+	machine   machine.Machine
 	scratch   string
-	root      bool
-	sys       system
 	largest   runner.Demand
-	crowd     runner.Demand // the most clients of kind persona
+	personas  runner.Demand // the most clients of kind persona
 }
 
 func (x examination) all(ctx context.Context) ([]Group, error) {
 	x.opts.Status("trying what the kernel can do")
 	kernel, inside := x.kernel(ctx)
 	x.opts.Status("looking at machine, tools and limits")
-	machine, err := x.machine(ctx)
+	machine, err := x.machineLines(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -122,9 +132,9 @@ func (x examination) all(ctx context.Context) ([]Group, error) {
 		return nil, err
 	}
 	groups := []Group{
-		{"Kernel", kernel}, {"Machine", machine}, {"Tools", tools}, {"Devices", devices}, {"Limits", x.limits(ctx, inside)},
+		{"Kernel", kernel}, {"Machine", machine}, {"Tools", tools}, {"Devices", devices}, {"Limits", x.limits(inside)},
 	}
-	metering := []Line{x.sys.accounting()}
+	metering := []Line{x.accounting()}
 	if !x.opts.Quick {
 		noise, gap := x.noise(ctx, newReport(groups).CanRun)
 		groups = append(groups, Group{"Noise", noise})
@@ -162,7 +172,7 @@ func newReport(groups []Group) Report {
 }
 
 // defaultExperiment is what gateweigh run does without arguments.
-func defaultExperiment() *experiment.Experiment { return experiment.Builtins()[0] }
+func defaultExperiment() *experiment.Experiment { return measure.Catalogue().Builtins()[0] }
 
 // reason is an error without the sentinel at its end, which says nothing to users.
 func reason(err, sentinel error) string {

@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
@@ -25,8 +25,6 @@ func TestMain(m *testing.M) {
 	agent.RunAs(os.Args)
 	os.Exit(m.Run())
 }
-
-func secondsOf(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // machineState is what of the machine an examination must not change.
 func machineState(t *testing.T) string {
@@ -103,12 +101,11 @@ func TestExaminationFindsThisMachineAndLeavesNothing(t *testing.T) {
 // TestWhatBuildsOnAMissingFeatureIsNotTried: without some programs on PATH what
 // needs them is missing, and what builds on that says so.
 func TestWhatBuildsOnAMissingFeatureIsNotTried(t *testing.T) {
-	x := on(nil)
-	x.scratch = t.TempDir()
 	// Debian has sh, cat and ip here, and nft, iptables, ethtool and tc elsewhere.
 	t.Setenv("PATH", "/usr/bin:/bin")
+	x := here(t)
 	lines, inside := x.attempt(t.Context())
-	if inside[backlog] == "" {
+	if inside[machine.Backlog] == "" {
 		t.Errorf("settings of a new namespace: %v; %+v", inside, lines)
 	}
 	for key, want := range map[string]string{
@@ -128,7 +125,7 @@ func TestNoiseWaitsForAnotherRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unlock()
-	lines, ticks := on(nil).noise(t.Context(), true)
+	lines, ticks := here(t).noise(t.Context(), true)
 	if len(lines) != 1 {
 		t.Fatalf("%d lines while another run measures", len(lines))
 	}
@@ -137,7 +134,7 @@ func TestNoiseWaitsForAnotherRun(t *testing.T) {
 }
 
 func TestNoiseWithoutALabIsTheLoopAlone(t *testing.T) {
-	lines, _ := on(nil).noise(t.Context(), false)
+	lines, _ := here(t).noise(t.Context(), false)
 	if len(lines) != 3 || lines[0].Key != "noise.canary.cpu0" || lines[1].Key != "noise.canary.cpu1" {
 		t.Fatalf("lines %+v", lines)
 	}
@@ -157,7 +154,7 @@ func TestDemandCoversARealLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	const n = 40
-	lab, err := testbed.Portal{}.Topology().Build(t.Context(), testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, "a")
+	lab, err := testbed.Portal(testbed.Spec{}).Build(t.Context(), testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +173,7 @@ func TestDemandCoversARealLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	load := agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: n, OfferedMbps: 20, MaxSeconds: 30, Server: lab.ServerIP}
-	if err := lab.Server.ServeTraffic(t.Context(), load); err != nil {
+	if err := lab.Host("server").ServeTraffic(t.Context(), load); err != nil {
 		t.Fatal(err)
 	}
 	if err := host.StartTraffic(t.Context(), load); err != nil {
@@ -185,7 +182,7 @@ func TestDemandCoversARealLab(t *testing.T) {
 	if err := host.StartRTT(t.Context(), lab.ServerIP); err != nil {
 		t.Fatal(err)
 	}
-	d := runner.Demand{Experiment: "test", Sides: []experiment.Side{{Client: client.KindMacvlan, Clients: n}}}
+	d := runner.Demand{Experiment: "test", Lab: testbed.Portal(testbed.Spec{}).Size(), Sides: []experiment.Side{{Client: client.KindMacvlan, Clients: n}}}
 	files := len(entries(t, fmt.Sprintf("/proc/%d/fd", pid(t, host))))
 	t.Logf("%d open files of the client host with %d clients, %d allowed for", files, n, d.Files())
 	if int64(files) > d.Files() || files < 3*n {
@@ -200,7 +197,7 @@ func TestDemandCoversARealLab(t *testing.T) {
 	if int64(tasks) > d.Tasks() {
 		t.Errorf("%d threads, %d are asked for", tasks, d.Tasks())
 	}
-	known := strings.Count(arp(t, lab.Router), "\n") - 1 // without the heading
+	known := strings.Count(arp(t, lab.Host("router")), "\n") - 1 // without the heading
 	if known < n || known > int(d.Neighbours()) {
 		t.Errorf("the router knows %d neighbours with %d clients", known, n)
 	}

@@ -5,15 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
@@ -52,18 +51,18 @@ var attempts = []attempt{
 		"a kernel with CONFIG_PERF_EVENTS and CONFIG_SCHED_INFO, as distributions build it; in a container the capability CAP_PERFMON", (*bench).taskClock},
 	{"kernel.macvlan", "macvlan", keyVeth, "each client has a MAC address and a lease of its own", Missing, true, "modprobe macvlan, or a kernel with CONFIG_MACVLAN", (*bench).macvlan},
 	{"kernel.bridge", "bridge", keyNamespaces, "several client hosts can share a router's link", Warn, false, "modprobe bridge; only experiments with several client hosts need it", (*bench).bridge},
-	{keyNftables, "nftables", keyVeth, "rules of openNDS and of allow-lists can be set", Missing, false, "modprobe nf_tables, or a kernel with CONFIG_NF_TABLES; the package nftables", (*bench).nftables},
-	{keyIptables, "iptables-nft", keyVeth, "rules of openNDS and CoovaChilli can be set", Missing, false,
-		"the package iptables, with iptables-nft as its default (update-alternatives --config iptables); modules nft_compat, xt_conntrack and xt_TCPMSS", (*bench).iptables},
-	{keyTUN, "TUN", keyNamespaces, "CoovaChilli can take packets to user space", Missing, false, "modprobe tun, or a kernel with CONFIG_TUN; in a container give it /dev/net/tun", (*bench).tun},
-	{"kernel.nfqueue", "NFQUEUE", keyIptables, "packets can be decided in user space", Warn, false, "modprobe xt_NFQUEUE; only gateway-nfqueue and gateway-nfqueue-fast need it", (*bench).nfqueue},
-	{"kernel.bpf-tc", "BPF at tc", keyVeth, "programs can forward packets before the network stack", Warn, false,
-		"only gateway-ebpf needs it (modules sch_ingress and cls_bpf)", (*bench).bpf},
+	{keyNftables, string(machine.Nftables), keyVeth, "rules of openNDS and of allow-lists can be set", Missing, false, "modprobe nf_tables, or a kernel with CONFIG_NF_TABLES; the package nftables", feature(machine.Nftables)},
+	{keyIptables, string(machine.IptablesNFT), keyVeth, "rules of openNDS and CoovaChilli can be set", Missing, false,
+		"the package iptables, with iptables-nft as its default (update-alternatives --config iptables); modules nft_compat, xt_conntrack and xt_TCPMSS", feature(machine.IptablesNFT)},
+	{keyTUN, string(machine.TUN), keyNamespaces, "CoovaChilli can take packets to user space", Missing, false, "modprobe tun, or a kernel with CONFIG_TUN; in a container give it /dev/net/tun", feature(machine.TUN)},
+	{"kernel.nfqueue", string(machine.NFQUEUE), keyIptables, "packets can be decided in user space", Warn, false, "modprobe xt_NFQUEUE; only gateway-nfqueue and gateway-nfqueue-fast need it", feature(machine.NFQUEUE)},
+	{"kernel.bpf-tc", string(machine.BPFAtTC), keyVeth, "programs can forward packets before the network stack", Warn, false,
+		"only gateway-ebpf needs it (modules sch_ingress and cls_bpf)", feature(machine.BPFAtTC)},
 }
 
 // bench is two linked hosts to try things on.
 type bench struct {
-	backend        testbed.Netns
+	backend        testbed.Backend
 	router, client *testbed.Host
 	routerIf, peer string
 }
@@ -72,7 +71,7 @@ type bench struct {
 // by their name below /proc/sys, as far as they could be read.
 func (x examination) kernel(ctx context.Context) (lines []Line, inside map[string]string) {
 	lines = []Line{x.release()}
-	if x.root {
+	if x.machine.Root {
 		tried, settings := x.attempt(ctx)
 		lines, inside = append(lines, tried...), settings
 	} else {
@@ -88,7 +87,7 @@ func (x examination) kernel(ctx context.Context) (lines []Line, inside map[strin
 }
 
 func (x examination) attempt(ctx context.Context) (lines []Line, inside map[string]string) {
-	b := &bench{backend: testbed.Netns{Run: "doctor", LogDir: x.scratch, Placement: x.placement}, routerIf: "gwdoc-r0", peer: "gwdoc-c0"}
+	b := &bench{backend: x.backend, routerIf: "gwdoc-r0", peer: "gwdoc-c0"}
 	defer b.stop()
 	absent := map[string]string{} // what by key
 	for _, a := range attempts {
@@ -115,11 +114,11 @@ func (x examination) attempt(ctx context.Context) (lines []Line, inside map[stri
 const attemptTimeout = 15 * time.Second
 
 func (b *bench) start(ctx context.Context) (string, error) {
-	open := func(role testbed.Role, into **testbed.Host) func() error {
-		return func() (err error) { *into, err = b.backend.Start(ctx, "doctor/"+string(role), role); return err }
+	open := func(name string, metered bool, into **testbed.Host) func() error {
+		return func() (err error) { *into, err = b.backend.Start(ctx, "doctor/"+name, metered); return err }
 	}
 	return "two hosts started: network, mount, process and name (UTS)", testbed.Together(
-		open(testbed.RoleRouter, &b.router), open(testbed.RoleClient, &b.client))
+		open("router", true, &b.router), open("client", false, &b.client))
 }
 
 func (b *bench) stop() {
@@ -202,40 +201,9 @@ func (b *bench) bridge(ctx context.Context) (string, error) {
 	return b.shell(ctx, "ip link add gwdoc-br type bridge")
 }
 
-func (b *bench) nftables(ctx context.Context) (string, error) {
-	return b.shell(ctx, `nft -f - <<EOF
-table ip doctor {
-  set admitted { type ipv4_addr . ether_addr; }
-  chain forward {
-    type filter hook forward priority 0; policy accept;
-    iifname "$1" ip saddr . ether saddr != @admitted ct state new drop
-  }
-}
-EOF
-nft delete table ip doctor`)
-}
-
-func (b *bench) iptables(ctx context.Context) (string, error) {
-	version, err := b.shell(ctx, `iptables --version
-iptables -A FORWARD -i "$1" -m conntrack --ctstate NEW -m mark --mark 1 -j ACCEPT
-iptables -A FORWARD -p tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu`)
-	if err == nil && !strings.Contains(version, "nf_tables") {
-		return "", fmt.Errorf("%s is not iptables-nft", version)
-	}
-	return version, err
-}
-
-func (b *bench) tun(ctx context.Context) (string, error) {
-	return b.shell(ctx, "ip tuntap add dev gwdoc-tun mode tun; ip link show gwdoc-tun >/dev/null")
-}
-
-func (b *bench) nfqueue(ctx context.Context) (string, error) {
-	return b.shell(ctx, `iptables -A FORWARD -i "$1" -j NFQUEUE --queue-num 1`)
-}
-
-// bpf attaches a program of one instruction ("return 0").
-func (b *bench) bpf(ctx context.Context) (string, error) {
-	return b.shell(ctx, `tc qdisc add dev "$1" clsact; tc filter add dev "$1" ingress bpf bytecode '1,6 0 0 0,'`)
+// feature tries what devices need of the kernel, as their Check does.
+func feature(f machine.Feature) func(*bench, context.Context) (string, error) {
+	return func(b *bench, ctx context.Context) (string, error) { return b.shell(ctx, f.Script()) }
 }
 
 // settings reads what each new network namespace begins with: the machine's own
@@ -245,7 +213,7 @@ func (b *bench) settings(ctx context.Context) map[string]string {
 	if b.router == nil {
 		return found
 	}
-	for _, name := range []string{portRange, backlog} {
+	for _, name := range []string{machine.PortRange, machine.Backlog} {
 		if text, err := b.shell(ctx, "cat /proc/sys/"+name); err == nil {
 			found[name] = text
 		}
@@ -254,13 +222,13 @@ func (b *bench) settings(ctx context.Context) map[string]string {
 }
 
 func (x examination) release() Line {
-	return Line{Key: "kernel.release", State: OK, What: "release", Found: x.sys.text("/proc/sys/kernel/osrelease"),
+	return Line{Key: "kernel.release", State: OK, What: "release", Found: x.machine.Release,
 		Means: "results hold for this kernel: keep it while you compare"}
 }
 
 func (x examination) pressure() Line {
 	l := Line{Key: "kernel.psi", State: OK, What: "pressure (PSI)", Means: "information: it is high while other programs run"}
-	text := x.sys.text("/proc/pressure/cpu")
+	text := x.machine.Pressure
 	if text == "" {
 		l.State, l.Found, l.Means = Warn, "no /proc/pressure/cpu", ""
 		l.Do = "nothing for measurements (CONFIG_PSI, or psi=1 on the kernel's command line)"
@@ -281,15 +249,17 @@ func firstField(text, prefix string) string {
 
 func (x examination) perf() Line {
 	l := Line{Key: "kernel.perf", State: OK, What: "perf events", Means: "run --profile can sample the router's CPU"}
-	level, there := x.sys.number("/proc/sys/kernel/perf_event_paranoid")
-	l.Found = fmt.Sprintf("perf_event_paranoid is %d", level)
-	switch {
-	case !there:
+	level := x.machine.PerfParanoid
+	if level == nil {
 		l.State, l.Found, l.Means = Warn, "the kernel has no perf events", ""
 		l.Do = "a kernel with CONFIG_PERF_EVENTS, which the task clocks need as well"
-	case x.root:
+		return l
+	}
+	l.Found = fmt.Sprintf("perf_event_paranoid is %d", *level)
+	switch {
+	case x.machine.Root:
 		l.Found += ", which does not bind root"
-	case level > 0:
+	case *level > 0:
 		l.State, l.Means, l.Do = Warn, "", "measure as root, as runs ask for anyway"
 	}
 	return l
@@ -297,11 +267,10 @@ func (x examination) perf() Line {
 
 func (x examination) tracefs() Line {
 	l := Line{Key: "kernel.tracefs", State: OK, What: "tracefs", Found: "mounted on /sys/kernel/tracing", Means: "kernel functions can be traced by name"}
-	entries, err := fs.ReadDir(x.sys.fsys, "sys/kernel/tracing")
-	switch {
-	case errors.Is(err, os.ErrPermission):
+	switch x.machine.Tracing {
+	case machine.TracingDenied:
 		l.State, l.Found, l.Means, l.Do = Warn, "only root sees it", "", needsRoot
-	case len(entries) == 0:
+	case machine.TracingAbsent:
 		l.State, l.Found, l.Means = Warn, "not mounted", ""
 		l.Do = "nothing for measurements; to trace the kernel: sudo mount -t tracefs tracefs /sys/kernel/tracing"
 	}

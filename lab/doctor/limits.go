@@ -2,17 +2,15 @@ package doctor
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/machine"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
@@ -32,80 +30,69 @@ func most(all []*experiment.Experiment, of func(kind string) bool) (d runner.Dem
 	return d
 }
 
-// Settings of each network namespace, below /proc/sys.
-const (
-	portRange = "net/ipv4/ip_local_port_range"
-	backlog   = "net/core/somaxconn"
-)
-
 // limits compares the machine's limits with what the largest experiment needs.
 // inside are settings of a new network namespace, empty when none could be made.
-func (x examination) limits(ctx context.Context, inside map[string]string) []Line {
-	var files unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
-		files = unix.Rlimit{} // every Linux has this limit
+func (x examination) limits(inside map[string]string) []Line {
+	lines := []Line{x.nofile(), x.neighbourTable()}
+	for _, l := range runner.Limits {
+		if l.Key != "" && (l.Have(x.machine) > 0 || l.None != "") {
+			lines = append(lines, x.limit(l))
+		}
 	}
-	lines := []Line{x.nofile(softLimit(ctx, int64(files.Cur)), int64(files.Max)), x.neighbourTable()}
-	lines = append(lines, x.tasks()...)
-	return append(lines, x.namespaces(), x.conntrack(), x.ports(inside), x.listenQueue(inside), x.personas(int64(files.Max)))
+	return append(lines, x.ports(inside), x.listenQueue(inside), x.personasLine())
 }
 
-// softLimit is the soft limit of open files that programs of the lab get. Go
-// raises its own to the hard limit at start and hands children the one before.
-func softLimit(ctx context.Context, own int64) int64 {
-	out, err := exec.CommandContext(ctx, "sh", "-c", "ulimit -Sn").Output()
-	if err != nil {
-		return own
+// limit compares one limit with what the largest experiment needs.
+func (x examination) limit(l runner.Limit) Line {
+	have, need, taken := l.Have(x.machine), l.Need(x.largest), int64(0)
+	line := Line{Key: l.Key, State: OK, What: l.What, Found: l.None, Means: l.Means}
+	if have == 0 {
+		return line
 	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
-	if err != nil {
-		return own // "unlimited"
+	line.Found = fmt.Sprintf("%d; %s needs %d", have, x.largest, need)
+	if l.Taken != nil {
+		taken = l.Taken(x.machine)
+		line.Found = fmt.Sprintf("%d, of which %d are in use; %s needs %d more", have, taken, x.largest, need)
 	}
-	return n
-}
-
-// atLeast makes a line of a limit: ok from need on.
-func (x examination) atLeast(key, what string, have, need int64, means, do string) Line {
-	l := Line{Key: key, State: OK, What: what, Found: fmt.Sprintf("%d; %s needs %d", have, x.largest, need), Means: means}
-	if have < need {
-		l.State, l.Means, l.Do = Warn, "", do
+	if have < taken+need {
+		line.State, line.Means, line.Do = Warn, "", l.Advice(x.machine, x.largest)
 	}
-	return l
+	return line
 }
 
 // nofile judges the hard limit, up to which agents go, and the soft one of the
 // devices' daemons, which may hold a connection of every client at once.
-func (x examination) nofile(soft, hard int64) Line {
+func (x examination) nofile() Line {
+	soft, hard := x.machine.Limits.FilesSoft, x.machine.Limits.FilesHard
 	agent, daemon := x.largest.Files(), int64(runner.FilesPerHost+x.largest.Clients())
 	l := Line{
 		Key: "limit.nofile", State: OK, What: "open files",
 		Found: fmt.Sprintf("hard limit %d, soft %d; %s needs %d in an agent, %d in a daemon", hard, soft, x.largest, agent, daemon),
 		Means: fmt.Sprintf("agents raise their own: enough for %d clients", (hard-runner.FilesPerHost)/int64(client.KindOf(x.largest.Sides[0].Client).Needs.Files)),
 	}
+	if hard == 0 {
+		l.Found, l.Means = fmt.Sprintf("no hard limit, soft %d; %s needs %d in a daemon", soft, x.largest, daemon), "agents raise their own"
+	}
 	switch {
-	case hard < agent:
+	case hard > 0 && hard < agent:
 		l.State, l.Means, l.Do = Warn, "", fmt.Sprintf("ulimit -n %d as root, or LimitNOFILE=%d of the service", 2*agent, 2*agent)
-	case soft < daemon:
+	case soft > 0 && soft < daemon:
 		l.State, l.Means, l.Do = Warn, "", fmt.Sprintf("ulimit -Sn %d", 2*daemon)
 	}
 	return l
 }
 
 func (x examination) neighbourTable() Line {
-	const dir = "/proc/sys/net/ipv4/neigh/default/gc_thresh"
-	var t [3]int64
-	for i := range t {
-		n, there := x.sys.number(dir + strconv.Itoa(i+1))
-		if !there { // a container has its own network namespace, and these settings only the first one
-			return Line{Key: "limit.neighbours", State: Warn, What: "neighbour table", Found: "gc_thresh1-3 cannot be read from this network namespace",
-				Do: "look on the machine itself: sysctl net.ipv4.neigh.default.gc_thresh2"}
-		}
-		t[i] = n
+	l := Line{Key: "limit.neighbours", State: OK, What: "neighbour table"}
+	t := x.machine.Limits.Neighbours
+	if t[1] == 0 { // a container has its own network namespace, and these settings only the first one
+		l.State, l.Found = Warn, "gc_thresh1-3 cannot be read from this network namespace"
+		l.Do = "look on the machine itself: sysctl net.ipv4.neigh.default.gc_thresh2"
+		return l
 	}
 	need := x.largest.Neighbours()
-	l := x.atLeast("limit.neighbours", "neighbour table", t[1], need, "", "")
 	l.Found = fmt.Sprintf("gc_thresh1-3 %d, %d, %d for the whole machine; %s needs %d", t[0], t[1], t[2], x.largest, need)
-	l.Means = fmt.Sprintf("no neighbour is forgotten up to %d clients", (t[1]/int64(len(x.largest.Sides))-runner.NeighboursPerLab)/runner.NeighboursPerClient)
+	l.Means = fmt.Sprintf("no neighbour is forgotten up to %d clients", (t[1]/int64(len(x.largest.Sides))-int64(x.largest.Lab.Neighbours))/runner.NeighboursPerClient)
 	if t[1] < need {
 		l.State, l.Means = Warn, ""
 		l.Do = fmt.Sprintf("sudo sysctl -w net.ipv4.neigh.default.gc_thresh2=%d net.ipv4.neigh.default.gc_thresh3=%d", 2*need, 4*need)
@@ -113,87 +100,45 @@ func (x examination) neighbourTable() Line {
 	return l
 }
 
-// tasks compares all limits on the number of processes and threads.
-func (x examination) tasks() []Line {
-	now, err := parseLoadTasks(x.sys.text("/proc/loadavg"))
-	if err != nil {
-		now = 0
-	}
-	var lines []Line
-	for _, limit := range []struct{ key, what, file, do string }{
-		{"limit.pid-max", "pid_max", "/proc/sys/kernel/pid_max", "sudo sysctl -w kernel.pid_max=%d"},
-		{"limit.threads-max", "threads-max", "/proc/sys/kernel/threads-max", "sudo sysctl -w kernel.threads-max=%d"},
-	} {
-		have, there := x.sys.number(limit.file)
-		if !there {
-			continue
-		}
-		l := x.atLeast(limit.key, limit.what, have, now+x.largest.Tasks(), "", fmt.Sprintf(limit.do, 4*(now+x.largest.Tasks())))
-		l.Found = fmt.Sprintf("%d, of which %d are in use; %s needs %d more", have, now, x.largest, x.largest.Tasks())
-		if l.State == OK {
-			l.Means = "programs and threads of the labs fit"
-		}
-		lines = append(lines, l)
-	}
-	l := Line{Key: "limit.pids-cgroup", State: OK, What: "pids.max", Found: "no control group limits tasks", Means: "programs and threads of the labs fit"}
-	if most := x.sys.maxTasks(); most > 0 {
-		l = x.atLeast(l.Key, l.What, most, x.largest.Tasks(), l.Means, "docker run --pids-limit=-1, or TasksMax=infinity of the service")
-	}
-	return append(lines, l)
-}
-
-func (x examination) namespaces() Line {
-	have, there := x.sys.number("/proc/sys/user/max_net_namespaces")
-	if !there {
-		return Line{Key: "limit.net-namespaces", State: OK, What: "net namespaces", Found: "the kernel sets no limit", Means: "each host and each client has its own"}
-	}
-	need := x.largest.Namespaces()
-	return x.atLeast("limit.net-namespaces", "net namespaces", have, need, "each host and each client has its own", fmt.Sprintf("sudo sysctl -w user.max_net_namespaces=%d", 4*need))
-}
-
-func (x examination) conntrack() Line {
-	have, there := x.sys.number("/proc/sys/net/netfilter/nf_conntrack_max")
-	if !there {
-		return Line{Key: "limit.conntrack", State: OK, What: "conntrack", Found: "not loaded, or not shown in this network namespace", Means: "gateways that track connections load it; its default suits"}
-	}
-	need := x.largest.Flows()
-	return x.atLeast("limit.conntrack", "conntrack", have, need, "no flow is dropped for want of an entry", fmt.Sprintf("sudo sysctl -w net.netfilter.nf_conntrack_max=%d", 4*need))
-}
-
 // setting is a network setting of a new namespace, or of this one where none could be made.
-func (x examination) setting(inside map[string]string, name string) (text, where string) {
+func (x examination) setting(inside map[string]string, name, here string) (text, where string) {
 	if text = inside[name]; text != "" {
 		return text, "in each new network namespace"
 	}
-	return x.sys.text("/proc/sys/" + name), "in this network namespace; those of the lab were not tried"
+	return here, "in this network namespace; those of the lab were not tried"
 }
 
 func (x examination) ports(inside map[string]string) Line {
-	text, where := x.setting(inside, portRange)
+	text, where := x.setting(inside, machine.PortRange, x.machine.Limits.Ports)
 	l := Line{Key: "limit.ports", State: OK, What: "local ports", Found: fmt.Sprintf("%s %s", strings.Join(strings.Fields(text), " to "), where)}
 	var low, high int64
 	if n, err := fmt.Sscan(text, &low, &high); err != nil || n != 2 {
-		l.State, l.Found, l.Do = Warn, cmp.Or(text, "no "+portRange), "mount /proc"
+		l.State, l.Found, l.Do = Warn, cmp.Or(text, "no "+machine.PortRange), "mount /proc"
 		return l
 	}
 	// A client binds to its own address and has a stream and a probe; log-ins
 	// leave connections in TIME_WAIT.
-	if high-low+1 < runner.FlowsPerClient {
+	if high-low+1 < side.FlowsPerClient {
 		l.State, l.Do = Warn, "sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'"
 		return l
 	}
-	l.Means = fmt.Sprintf("each client has them all and uses %d at most", runner.FlowsPerClient)
+	l.Means = fmt.Sprintf("each client has them all and uses %d at most", side.FlowsPerClient)
 	return l
 }
 
 func (x examination) listenQueue(inside map[string]string) Line {
-	text, where := x.setting(inside, backlog)
+	text, where := x.setting(inside, machine.Backlog, x.machine.Limits.Backlog)
 	have, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return Line{Key: "limit.somaxconn", State: Warn, What: "somaxconn", Found: "no " + backlog, Do: "mount /proc"}
+		return Line{Key: "limit.somaxconn", State: Warn, What: "somaxconn", Found: "no " + machine.Backlog, Do: "mount /proc"}
 	}
 	need := int64(x.largest.Clients())
-	l := x.atLeast("limit.somaxconn", "somaxconn", have, need, "all clients may connect at the same moment", fmt.Sprintf("sudo sysctl -w net.core.somaxconn=%d", 16*need))
-	l.Found = fmt.Sprintf("%d %s; %d clients need %d", have, where, need, need)
+	l := Line{
+		Key: "limit.somaxconn", State: OK, What: "somaxconn", Found: fmt.Sprintf("%d %s; %d clients need %d", have, where, need, need),
+		Means: "all clients may connect at the same moment",
+	}
+	if have < need {
+		l.State, l.Means, l.Do = Warn, "", fmt.Sprintf("sudo sysctl -w net.core.somaxconn=%d", 16*need)
+	}
 	return l
 }

@@ -5,10 +5,13 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/machine"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/runner"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
@@ -16,10 +19,53 @@ import (
 
 // on is an examination of a machine with the given files and two CPUs.
 func on(files map[string]string) examination {
-	return examination{
-		opts: Options{Status: func(string) {}}, root: true, sys: machineOf(files), placement: testbed.Placement{Router: []int{1}, Endpoints: []int{0}},
-		largest: largestExperiment(experiment.Builtins()), crowd: mostPersonas(experiment.Builtins()),
+	fsys := fstest.MapFS{}
+	for name, text := range files {
+		fsys[strings.TrimPrefix(name, "/")] = &fstest.MapFile{Data: []byte(text)}
 	}
+	m, err := machine.Of(fsys)
+	if err != nil {
+		panic(err) // the test's own files
+	}
+	m.Root = true
+	return examination{
+		opts: Options{Status: func(string) {}}, machine: m, placement: testbed.Placement{Router: []int{1}, Endpoints: []int{0}},
+		largest: largestExperiment(measure.Catalogue().Builtins()), personas: mostPersonas(measure.Catalogue().Builtins()),
+	}
+}
+
+// here is an examination of this machine, by an agent that sees what PATH is now.
+func here(t *testing.T) examination {
+	t.Helper()
+	x := on(nil)
+	x.scratch = t.TempDir()
+	backend := testbed.Netns{Run: "doctor", LogDir: x.scratch, Placement: x.placement}
+	asked, err := backend.Machine(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { asked.Stop() })
+	x.backend, x.asked = backend, asked
+	return x
+}
+
+// withFiles is an examination of a machine with these limits of open files.
+func withFiles(soft, hard int64) examination {
+	x := on(nil)
+	x.machine.Limits.FilesSoft, x.machine.Limits.FilesHard = soft, hard
+	return x
+}
+
+// limitLine is the doctor's line of a key.
+func limitLine(t *testing.T, x examination, key string) Line {
+	t.Helper()
+	for _, l := range x.limits(nil) {
+		if l.Key == key {
+			return l
+		}
+	}
+	t.Fatalf("no line %s", key)
+	return Line{}
 }
 
 // check holds a line to its state and parts of its text, and every line to the
@@ -65,8 +111,8 @@ func TestMachineLines(t *testing.T) {
 	check(t, on(map[string]string{"/proc/meminfo": "MemTotal: 8000000 kB\nMemAvailable: 200000 kB\n"}).memory(), Warn, "195 MiB available", "clients=20")
 	check(t, on(nil).memory(), Warn, "/proc")
 
-	check(t, busyLine([]user{{7, "idle", 0.001}, {8, "less", 0.002}}), OK, "0.3 % of a core")
-	check(t, busyLine([]user{{7, "make", 0.91}, {8, "cc1", 0.5}}), Warn, "141.0 % of a core: make (process 7) 91 %, cc1 (process 8) 50 %", "stop them")
+	check(t, busyLine([]machine.User{{PID: 7, Name: "idle", Cores: 0.001}, {PID: 8, Name: "less", Cores: 0.002}}), OK, "0.3 % of a core")
+	check(t, busyLine([]machine.User{{PID: 7, Name: "make", Cores: 0.91}, {PID: 8, Name: "cc1", Cores: 0.5}}), Warn, "141.0 % of a core: make (process 7) 91 %, cc1 (process 8) 50 %", "stop them")
 }
 
 func TestKernelLinesWithoutNamespaces(t *testing.T) {
@@ -77,7 +123,7 @@ func TestKernelLinesWithoutNamespaces(t *testing.T) {
 	check(t, on(map[string]string{"/proc/sys/kernel/perf_event_paranoid": "2\n"}).perf(), OK, "does not bind root")
 	check(t, on(nil).perf(), Warn, "CONFIG_PERF_EVENTS")
 	user := on(map[string]string{"/proc/sys/kernel/perf_event_paranoid": "2\n"})
-	user.root = false
+	user.machine.Root = false
 	check(t, user.perf(), Warn, "paranoid is 2", "root")
 	lines, inside := user.kernel(context.Background())
 	if len(inside) != 0 || len(lines) != 5 {
@@ -85,47 +131,46 @@ func TestKernelLinesWithoutNamespaces(t *testing.T) {
 	}
 	check(t, lines[1], Warn, "not tried without root", "threaded NAPI", "sudo gateweigh doctor")
 
-	check(t, on(nil).sys.accounting(), Warn, "not shown")
-	check(t, on(map[string]string{"/proc/sys/kernel/osrelease": "6.1.0\n", "/boot/config-6.1.0": "CONFIG_TICK_CPU_ACCOUNTING=y\n"}).sys.accounting(), OK, "CONFIG_TICK_CPU_ACCOUNTING")
+	check(t, on(nil).accounting(), Warn, "not shown")
+	check(t, on(map[string]string{"/proc/sys/kernel/osrelease": "6.1.0\n", "/boot/config-6.1.0": "CONFIG_TICK_CPU_ACCOUNTING=y\n"}).accounting(), OK, "CONFIG_TICK_CPU_ACCOUNTING")
 }
 
 func TestLimitLines(t *testing.T) {
 	need := on(nil).largest
-	check(t, on(nil).nofile(4096, 20000), OK, "hard limit 20000, soft 4096", "needs 4128 in an agent, 1128 in a daemon", "enough for 4968 clients")
-	check(t, on(nil).nofile(256, 256), Warn, "ulimit -n 8256")
-	check(t, on(nil).nofile(1024, 20000), Warn, "ulimit -Sn 2256")
+	check(t, withFiles(4096, 20000).nofile(), OK, "hard limit 20000, soft 4096", "needs 4128 in an agent, 1128 in a daemon", "enough for 4968 clients")
+	check(t, withFiles(256, 256).nofile(), Warn, "ulimit -n 8256")
+	check(t, withFiles(0, 0).nofile(), OK, "no hard limit")
+	check(t, withFiles(1024, 20000).nofile(), Warn, "ulimit -Sn 2256")
 	const gc = "/proc/sys/net/ipv4/neigh/default/gc_thresh"
 	check(t, on(map[string]string{gc + "1": "1024", gc + "2": "2048", gc + "3": "4096"}).neighbourTable(), OK, "needs 1003", "up to 2045 clients")
 	check(t, on(map[string]string{gc + "1": "128", gc + "2": "512", gc + "3": "1024"}).neighbourTable(), Warn, "sysctl -w net.ipv4.neigh.default.gc_thresh2=2006 net.ipv4.neigh.default.gc_thresh3=4012")
 	check(t, on(nil).neighbourTable(), Warn, "on the machine itself")
 
-	tasks := on(map[string]string{
+	busy := on(map[string]string{
 		"/proc/loadavg": "0 0 0 1/200 9", "/proc/sys/kernel/pid_max": "32768", "/proc/sys/kernel/threads-max": "300",
 		"/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/pids.max": "100",
-	}).tasks()
-	if len(tasks) != 3 {
-		t.Fatalf("%d lines on tasks", len(tasks))
-	}
-	check(t, tasks[0], OK, "of which 200 are in use")
-	check(t, tasks[1], Warn, "sysctl -w kernel.threads-max=")
-	check(t, tasks[2], Warn, "TasksMax=infinity")
-	check(t, on(map[string]string{"/proc/loadavg": "0 0 0 1/200 9"}).tasks()[0], OK, "no control group")
+	})
+	check(t, limitLine(t, busy, "limit.pid-max"), OK, "of which 200 are in use")
+	check(t, limitLine(t, busy, "limit.threads-max"), Warn, "sysctl -w kernel.threads-max=")
+	check(t, limitLine(t, busy, "limit.pids-cgroup"), Warn, "TasksMax=infinity")
+	check(t, limitLine(t, on(nil), "limit.pids-cgroup"), OK, "no control group")
 
-	check(t, on(nil).namespaces(), OK)
-	check(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "96000"}).namespaces(), OK, "needs 1003")
-	check(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "10"}).namespaces(), Warn, "sysctl -w user.max_net_namespaces=4012")
-	check(t, on(nil).conntrack(), OK, "not loaded")
-	check(t, on(map[string]string{"/proc/sys/net/netfilter/nf_conntrack_max": "512"}).conntrack(), Warn, "nf_conntrack_max=64000")
+	const namespaces, conntrack = "limit.net-namespaces", "limit.conntrack"
+	check(t, limitLine(t, on(nil), namespaces), OK)
+	check(t, limitLine(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "96000"}), namespaces), OK, "needs 1003")
+	check(t, limitLine(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "10"}), namespaces), Warn, "sysctl -w user.max_net_namespaces=4012")
+	check(t, limitLine(t, on(nil), conntrack), OK, "not loaded")
+	check(t, limitLine(t, on(map[string]string{"/proc/sys/net/netfilter/nf_conntrack_max": "512"}), conntrack), Warn, "nf_conntrack_max=64000")
 	if need.Flows() != 16000 {
 		t.Errorf("%s makes %d flows", need, need.Flows())
 	}
 
-	inside := map[string]string{portRange: "32768\t60999", backlog: "4096"}
+	inside := map[string]string{machine.PortRange: "32768\t60999", machine.Backlog: "4096"}
 	check(t, on(nil).ports(inside), OK, "32768 to 60999 in each new network namespace")
-	check(t, on(map[string]string{"/proc/sys/" + portRange: "40000 40009"}).ports(nil), Warn, "were not tried", "ip_local_port_range=")
+	check(t, on(map[string]string{"/proc/sys/" + machine.PortRange: "40000 40009"}).ports(nil), Warn, "were not tried", "ip_local_port_range=")
 	check(t, on(nil).ports(nil), Warn)
 	check(t, on(nil).listenQueue(inside), OK, "4096 in each new")
-	check(t, on(map[string]string{"/proc/sys/" + backlog: "128"}).listenQueue(nil), Warn, "somaxconn=16000")
+	check(t, on(map[string]string{"/proc/sys/" + machine.Backlog: "128"}).listenQueue(nil), Warn, "somaxconn=16000")
 }
 
 func TestLargestExperimentCountsItsPrograms(t *testing.T) {
@@ -136,7 +181,7 @@ func TestLargestExperimentCountsItsPrograms(t *testing.T) {
 	if many.Tasks()-few.Tasks() != 40 {
 		t.Errorf("iperf3 adds %d tasks for 10 clients in two labs, want 40", many.Tasks()-few.Tasks())
 	}
-	if got := largestExperiment(experiment.Builtins()); got.Clients() != 1000 || len(got.Sides) != 1 || got.Experiment != "login-storm" {
+	if got := largestExperiment(measure.Catalogue().Builtins()); got.Clients() != 1000 || len(got.Sides) != 1 || got.Experiment != "login-storm" {
 		t.Errorf("largest is %s", got)
 	}
 }
@@ -144,7 +189,8 @@ func TestLargestExperimentCountsItsPrograms(t *testing.T) {
 // TestEveryProgramCanBeMissing hides all programs: each line says how to get its own.
 func TestEveryProgramCanBeMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	tools, err := on(nil).tools(t.Context())
+	x := here(t)
+	tools, err := x.tools(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +209,7 @@ func TestEveryProgramCanBeMissing(t *testing.T) {
 			t.Errorf("no line for %s", name)
 		}
 	}
-	devices, err := on(nil).devices(t.Context(), nil)
+	devices, err := x.devices(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +241,7 @@ func TestEveryProgramCanBeMissing(t *testing.T) {
 }
 
 func TestDevicesFollowTheKernel(t *testing.T) {
-	lines, err := on(nil).devices(t.Context(), []Line{{Key: keyNftables, State: Missing, What: "nftables"}})
+	lines, err := here(t).devices(t.Context(), []Line{{Key: keyNftables, State: Missing, What: "nftables"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +273,7 @@ func TestReportsVerdict(t *testing.T) {
 	}
 }
 
-func TestCanaryIsJudged(t *testing.T) {
+func TestLoopIsJudged(t *testing.T) {
 	pieces := func(n int, slow ...float64) []float64 {
 		list := append([]float64{}, slow...)
 		for range n {
@@ -235,11 +281,11 @@ func TestCanaryIsJudged(t *testing.T) {
 		}
 		return list
 	}
-	check(t, canary{1, pieces(2000, 2), 1}.line(), OK, "median 1.000 ms, p99 1.00 × that, worst 2.0 ×", "good is p99")
-	check(t, canary{1, pieces(900, slowPieces(100, 3)...), 1}.line(), Warn, "p99 3.00", "steal or a shifting clock")
-	check(t, canary{1, pieces(900, slowPieces(100, 3)...), 0.8}.line(), Warn, "20.0 % to other programs", "end the busiest")
-	check(t, canary{1, pieces(999, 100), 1}.line(), Warn, "9.0 % of the time lost")
-	check(t, canary{cpu: 1}.line(), Warn, "did not run")
+	check(t, loopLine(machine.Loop{CPU: 1, Pieces: pieces(2000, 2), CPUShare: 1}), OK, "median 1.000 ms, p99 1.00 × that, worst 2.0 ×", "good is p99")
+	check(t, loopLine(machine.Loop{CPU: 1, Pieces: pieces(900, slowPieces(100, 3)...), CPUShare: 1}), Warn, "p99 3.00", "steal or a shifting clock")
+	check(t, loopLine(machine.Loop{CPU: 1, Pieces: pieces(900, slowPieces(100, 3)...), CPUShare: 0.8}), Warn, "20.0 % to other programs", "end the busiest")
+	check(t, loopLine(machine.Loop{CPU: 1, Pieces: pieces(999, 100), CPUShare: 1}), Warn, "9.0 % of the time lost")
+	check(t, loopLine(machine.Loop{CPU: 1}), Warn, "did not run")
 }
 
 func slowPieces(n int, ms float64) []float64 {
@@ -267,11 +313,10 @@ func TestAAIsJudged(t *testing.T) {
 }
 
 func TestGapIsSummedOverWork(t *testing.T) {
-	at := func(second float64, ns, ticks, busy, idle int64, threads ...int) books {
-		b := books{threads: map[int]account{}, busy: busy, idle: idle}
-		b.at = b.at.Add(secondsOf(second))
+	at := func(second float64, ns, ticks, busy, idle int64, threads ...int) machine.Accounts {
+		b := machine.Accounts{AtNs: int64(second * 1e9), Threads: map[int]machine.Account{}, Busy: busy, Idle: idle}
 		for _, tid := range threads {
-			b.threads[tid] = account{ns, ticks}
+			b.Threads[tid] = machine.Account{Ns: ns, Ticks: ticks}
 		}
 		return b
 	}
@@ -289,12 +334,12 @@ func TestGapIsSummedOverWork(t *testing.T) {
 	check(t, gap{}.line([]int{1}), Warn, "see Noise")
 }
 
-func TestRouterThreadsAreToldByName(t *testing.T) {
-	for comm, want := range map[string]bool{
-		"napi/gabc2d-r0-8194\n": true, "napi/gabc2d-r1-\n": true, "napi/gabc2d-c0-12\n": false, "napi/eth0-8193\n": false, "kworker/0:1\n": false,
-	} {
-		if got := routerThread.MatchString(comm); got != want {
-			t.Errorf("%q: %v", comm, got)
-		}
+func TestTextsOfHosts(t *testing.T) {
+	if got := firstField("some avg10=28.42 avg60=34.26 total=1\n", "avg10="); got != "28.42" {
+		t.Errorf("avg10 %q", got)
+	}
+	mounts := "tmpfs /etc tmpfs rw 0 0\noverlay /etc overlay rw 0 0\nproc /proc proc rw 0 0\n"
+	if got := mountedOn(mounts, "/etc"); got != "overlay" {
+		t.Errorf("/etc is %q", got)
 	}
 }

@@ -4,19 +4,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
-	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
-func (x examination) machine(ctx context.Context) ([]Line, error) {
+func (x examination) machineLines(ctx context.Context) ([]Line, error) {
 	user := Line{Key: "machine.root", State: OK, What: "root", Found: "yes", Means: "hosts can be made and CPU time read", Needed: true}
-	if !x.root {
+	if !x.machine.Root {
 		user.State, user.Found, user.Means = Missing, "no: a run makes network namespaces", ""
 		user.Do = "sudo gateweigh run; what this report leaves out shows with: sudo gateweigh doctor"
 	}
-	busy, err := watchProcesses(ctx)
+	busy, err := x.asked.Busiest(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -38,9 +37,8 @@ func (x examination) siblings() Line {
 		Means: "a router's speed does not depend on what a client does"}
 	var shared []int
 	for _, cpu := range x.placement.Router {
-		list, err := parseCPUList(x.sys.text(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu)))
-		for _, sibling := range list {
-			if err == nil && sibling != cpu && slices.Contains(x.placement.Endpoints, sibling) {
+		for _, sibling := range x.machine.CPUs[cpu].Siblings {
+			if sibling != cpu && slices.Contains(x.placement.Endpoints, sibling) {
 				shared = append(shared, sibling)
 			}
 		}
@@ -55,17 +53,13 @@ func (x examination) siblings() Line {
 
 func (x examination) frequency() Line {
 	l := Line{Key: "machine.frequency", State: OK, What: "CPU frequency"}
-	governor := x.sys.text(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/cpufreq/scaling_governor", x.placement.Router[0]))
-	boost := x.sys.text("/sys/devices/system/cpu/cpufreq/boost")
-	if off := x.sys.text("/sys/devices/system/cpu/intel_pstate/no_turbo"); off == "0" {
-		boost = "1"
-	}
+	governor := x.machine.CPUs[x.placement.Router[0]].Governor
 	switch governor {
 	case "":
 		l.Found, l.Means = "not set from here: hypervisor or firmware decides", "the fixed loop (Noise) shows whether it shifts"
 	case "performance":
 		l.Found, l.Means = "governor performance", "the clock does not follow the load"
-		if boost == "1" {
+		if x.machine.Boost {
 			l.Found, l.Means = l.Found+", boost on", "the clock falls as the machine warms up, for both labs alike"
 		}
 	default:
@@ -79,11 +73,11 @@ func (x examination) frequency() Line {
 // taken away since it was started.
 func (x examination) virtual() Line {
 	l := Line{Key: "machine.virtualisation", State: OK, What: "virtualisation", Found: "none seen", Means: "nanoseconds are those of this CPU"}
-	if guest(x.sys.text("/proc/cpuinfo")) {
+	if x.machine.Virtualisation == machine.Hypervisor {
 		l.Found, l.Means = "virtual machine", "ratios carry over; nanoseconds are those of this guest"
 	}
-	all, _, err := meter.ParseProcStat(strings.NewReader(x.sys.text("/proc/stat")))
-	if err != nil || all.Total() == 0 {
+	all := x.machine.Ticks
+	if all.Total() == 0 {
 		return l
 	}
 	steal := 100 * float64(all.Steal) / float64(all.Total())
@@ -99,20 +93,9 @@ func (x examination) virtual() Line {
 // maxStealPct is the limit of a trial's self-test, of the machine.
 const maxStealPct = 1.0
 
-// guest reports whether /proc/cpuinfo shows the flag that hypervisors set.
-func guest(cpuinfo string) bool {
-	for line := range strings.Lines(cpuinfo) {
-		key, value, _ := strings.Cut(line, ":")
-		if strings.TrimSpace(key) == "flags" {
-			return slices.Contains(strings.Fields(value), "hypervisor")
-		}
-	}
-	return false
-}
-
 func (x examination) quota() Line {
 	l := Line{Key: "machine.quota", State: OK, What: "CPU quota", Found: "none", Means: "no control group stops the lab in the middle of a window"}
-	if cpus := x.sys.quota(); cpus > 0 {
+	if cpus := x.machine.Quota; cpus > 0 {
 		l.State, l.Means = Warn, ""
 		l.Found = fmt.Sprintf("a control group allows %.2f CPUs and stops the lab when they are used up", cpus)
 		l.Do = "run outside of it: no CPUQuota= in systemd, no --cpus for the container (--cpuset-cpus does no harm)"
@@ -122,9 +105,9 @@ func (x examination) quota() Line {
 
 func (x examination) memory() Line {
 	l := Line{Key: "machine.memory", State: OK, What: "memory", Means: "nothing is swapped while it is measured"}
-	m, err := meter.ParseMeminfo(strings.NewReader(x.sys.text("/proc/meminfo")))
-	if err != nil {
-		l.State, l.Found, l.Means, l.Do = Warn, err.Error(), "", "mount /proc"
+	m := x.machine.Memory
+	if m.Total == 0 {
+		l.State, l.Found, l.Means, l.Do = Warn, "no /proc/meminfo", "", "mount /proc"
 		return l
 	}
 	need := x.largest.MemoryKiB() >> 10

@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
-	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
@@ -34,16 +32,21 @@ func (x examination) noise(ctx context.Context, able bool) (lines []Line, ticks 
 		return []Line{aa}, gap{}.line(x.placement.Router)
 	}
 	x.opts.Status("running a fixed loop on each CPU")
-	for _, c := range runCanaries(union(x.placement.Router, x.placement.Endpoints), canaryTime) {
-		lines = append(lines, c.line())
-	}
+	loops, err := x.asked.RunLoops(ctx, x.placement.All(), loopTime)
 	unlock()
+	if err != nil {
+		aa.Found, aa.Do = reason(err, nil), "try again: gateweigh doctor"
+		return []Line{aa}, gap{}.line(x.placement.Router)
+	}
+	for _, l := range loops {
+		lines = append(lines, loopLine(l))
+	}
 	if !able {
 		aa.Found, aa.Do = "not measured: the lab does not work here", "see the lines that are missing"
 		return append(lines, aa), gap{}.line(x.placement.Router)
 	}
 	watch, stop := context.WithCancel(ctx)
-	seen := watchBooks(watch, x.placement.Router, x.placement.Endpoints)
+	seen := x.watchAccounts(watch)
 	summary, err := x.duet(ctx)
 	stop()
 	g := seen()
@@ -57,21 +60,15 @@ func (x examination) noise(ctx context.Context, able bool) (lines []Line, ticks 
 	return append(lines, aaLine(summary)), g.line(x.placement.Router)
 }
 
-// union is all CPUs of two lists, each once.
-func union(a, b []int) []int {
-	all := slices.Concat(a, b)
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
 // duet measures two clean routers in a folder of its own.
 func (x examination) duet(ctx context.Context) (analysis.Summary, error) {
-	exp, err := experiment.Parse("aa.toml", aaFile, nil)
+	exp, err := measure.Catalogue().Parse("aa.toml", aaFile)
 	if err != nil {
 		return analysis.Summary{}, err
 	}
 	dir := filepath.Join(x.scratch, "aa")
 	outcome, err := runner.Run(ctx, runner.Config{
+		Measure:    measure.All().Of(exp).Run(),
 		Experiment: exp, Dir: dir, Version: x.opts.Version, Command: "gateweigh doctor",
 		Status: func(p runner.Progress) { x.opts.Status("two clean routers: " + p.Text) },
 	})

@@ -2,12 +2,10 @@ package doctor
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
@@ -19,18 +17,17 @@ func mostPersonas(all []*experiment.Experiment) runner.Demand {
 // personas compares the machine with what the most personas take: memory, and
 // files, which several processes share. Their addresses take no room in the
 // machine's table of neighbours.
-func (x examination) personas(files int64) Line {
-	need := x.crowd.MemoryKiB()
+func (x examination) personasLine() Line {
+	need := x.personas.MemoryKiB()
 	l := Line{
 		Key: "limit.personas", State: OK, What: "personas",
 		Found: fmt.Sprintf("%s takes %d MiB and %d processes a host under the hard limit of %d files",
-			x.crowd, need>>10, agent.Workers(x.crowd.Clients()), files),
+			x.personas, need>>10, agent.Workers(x.personas.Clients(), x.machine.Limits.FilesHard), x.machine.Limits.FilesHard),
 		Means: "clients of kind persona share namespace, link and files",
 	}
-	m, err := meter.ParseMeminfo(strings.NewReader(x.sys.text("/proc/meminfo")))
-	if err == nil && m.Available < need {
+	if m := x.machine.Memory; m.Total > 0 && m.Available < need {
 		l.State, l.Means = Warn, ""
-		l.Do = fmt.Sprintf("fewer clients: --set clients=%d", x.crowd.Fits(m.Available, runner.Demand.MemoryKiB))
+		l.Do = fmt.Sprintf("fewer clients: --set clients=%d", x.personas.Fits(m.Available, runner.Demand.MemoryKiB))
 	}
 	return l
 }

@@ -2,12 +2,14 @@ package doctor
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/machine"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
@@ -34,7 +36,7 @@ func allTools() ([]tool, error) {
 		}
 		list[i].needed = list[i].needed || needed
 	}
-	for i, e := range experiment.Builtins() {
+	for i, e := range measure.Catalogue().Builtins() {
 		for _, n := range runner.Needs(e) {
 			add("the lab", i == 0, n)
 		}
@@ -60,25 +62,30 @@ func (x examination) tools(ctx context.Context) ([]Line, error) {
 	if err != nil {
 		return nil, err
 	}
+	needs := make([]dut.Need, len(list))
+	for i, t := range list {
+		needs[i] = t.Need
+	}
+	found, err := x.asked.Find(ctx, machine.Query{Needs: needs, Versions: true})
+	if err != nil {
+		return nil, err
+	}
 	var lines []Line
-	for _, t := range list {
+	for i, t := range list {
 		l := Line{Key: "tool." + t.Program, State: OK, What: t.Program, Needed: t.needed, Means: "for " + strings.Join(t.users, ", ")}
-		if _, err := t.Path(); err != nil {
+		if found[i].Path == "" {
 			l.State, l.Found, l.Means = Missing, "not on PATH; "+l.Means, ""
 			l.Do = t.Advice
 			if t.Package != "" {
 				l.Do = "sudo apt-get install " + t.Package
 			}
-		} else if l.Found = strings.TrimSuffix(t.Version(ctx), "."); l.Found == "" {
+		} else if l.Found = strings.TrimSuffix(found[i].Version, "."); l.Found == "" {
 			l.Found = "here, says no version"
 		}
 		lines = append(lines, l)
 	}
 	return lines, nil
 }
-
-// builtOn names the kernel feature that a program is of no use without.
-var builtOn = map[string]string{"nft": keyNftables, "iptables": keyIptables, "chilli": keyTUN}
 
 // devices tells which devices can run here. kernel are the lines of the kernel's features.
 func (x examination) devices(ctx context.Context, kernel []Line) ([]Line, error) {
@@ -92,15 +99,16 @@ func (x examination) devices(ctx context.Context, kernel []Line) ([]Line, error)
 		if name == experiment.Clean {
 			l.Means = "the other side of every pair"
 		}
-		switch err := d.Check(ctx); {
-		case errors.Is(err, dut.ErrNotSupported):
-			l.State, l.Means = Missing, ""
-			l.Found, l.Do = absent(d.Traits().Needs)
-		case err != nil:
+		needs := d.Traits().Needs
+		found, err := x.asked.Find(ctx, machine.Query{Needs: needs})
+		if err != nil {
 			return nil, err
 		}
-		for _, n := range d.Traits().Needs {
-			i := slices.IndexFunc(kernel, func(k Line) bool { return k.Key == builtOn[n.Program] && k.State == Missing })
+		if text, do := absent(needs, found); text != "" {
+			l.State, l.Found, l.Means, l.Do = Missing, text, "", do
+		}
+		for _, n := range needs {
+			i := slices.IndexFunc(kernel, func(k Line) bool { return k.What == string(n.KernelFeature()) && k.State != OK })
 			if l.State == OK && i >= 0 {
 				l.State, l.Found, l.Means, l.Do = Missing, "the kernel lacks "+kernel[i].What, "", "see "+kernel[i].What+" above"
 			}
@@ -110,14 +118,19 @@ func (x examination) devices(ctx context.Context, kernel []Line) ([]Line, error)
 	return lines, nil
 }
 
-// absent tells which programs are missing, and what to do about all of them.
-func absent(needs []dut.Need) (found, do string) {
-	var names, packages, steps []string
-	for _, n := range needs {
-		if _, err := n.Path(); err == nil {
+// absent tells which programs are missing or do not start, and what to do about all of
+// them; both are empty when there are none.
+func absent(needs []dut.Need, found []machine.Found) (text, do string) {
+	var names, broken, packages, steps []string
+	for i, n := range needs {
+		switch {
+		case found[i].Broken != "":
+			broken = append(broken, fmt.Sprintf("%s does not start: %s", found[i].Path, found[i].Broken))
+		case found[i].Path != "":
 			continue
+		default:
+			names = append(names, n.Program)
 		}
-		names = append(names, n.Program)
 		if n.Package != "" {
 			packages = append(packages, n.Package)
 		} else if !slices.Contains(steps, n.Advice) {
@@ -128,5 +141,8 @@ func absent(needs []dut.Need) (found, do string) {
 	if len(packages) > 0 {
 		steps = append([]string{"sudo apt-get install " + strings.Join(slices.Compact(packages), " ")}, steps...)
 	}
-	return "not on PATH: " + strings.Join(names, ", "), strings.Join(steps, "; ")
+	if len(names) > 0 {
+		broken = append([]string{"not on PATH: " + strings.Join(names, ", ")}, broken...)
+	}
+	return strings.Join(broken, "; "), strings.Join(steps, "; ")
 }

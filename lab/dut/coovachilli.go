@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
+	"strings"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/client"
 )
@@ -29,14 +31,11 @@ func NewCoovaChilli(clients int) *CoovaChilli {
 	return &CoovaChilli{clients: clients, admission: client.Admission{Kind: client.AdmitUAM}}
 }
 
-// Check looks for chilli and what it needs.
-func (c *CoovaChilli) Check(context.Context) error { return missing("coovachilli", c.Traits().Needs) }
-
 // buildChilli is what to do without chilli: Debian has no package of it.
 const buildChilli = "not in Debian: build CoovaChilli 1.9 from its source with localstatedir /var and put its sbin directory on PATH"
 
 var coovaChilliNeeds = append([]Need{
-	{Program: "chilli", Advice: buildChilli, Why: "the portal"},
+	{Program: "chilli", Advice: buildChilli, Why: "the portal", Starts: "--version"},
 	{Program: "chilli_query", Advice: buildChilli, Why: "the portal's control"},
 	{Program: "iptables", Package: "iptables", Why: "the portal's rules"},
 	{Program: "ip", Package: "iproute2", Why: "setting the router up"},
@@ -57,6 +56,7 @@ func (c *CoovaChilli) Traits() Traits {
 		NoTxChecksum:  true,
 		Admission:     c.admission,
 		Needs:         coovaChilliNeeds,
+		Login:         28 * time.Millisecond,
 		About:         "CoovaChilli 1.9, RADIUS accounts (CHAP), default buffers",
 	}
 }
@@ -75,13 +75,13 @@ type chilliConf struct {
 // returns once the portal's port and its control socket answer.
 func (c *CoovaChilli) Start(ctx context.Context, env Env) error {
 	dir := path.Join(env.Scratch, "chilli")
-	c.chilli = daemon{host: env.Router, name: "chilli"}
+	c.chilli = daemon{host: env.Host("router"), name: "chilli"}
 	c.radius = &radius{listen: env.ServiceIP, nas: env.RouterWAN, secret: rand.Text(), password: "not-a-secret"}
-	if err := c.radius.start(ctx, env.Server); err != nil {
+	if err := c.radius.start(ctx, env.Host("server")); err != nil {
 		return fmt.Errorf("starting coovachilli's RADIUS server: %w", err)
 	}
 	conf := chilliConf{
-		Dir: dir, LANIf: env.LANIf, WANIf: env.WANIf, Tun: "tun0",
+		Dir: dir, LANIf: env.Port("lan"), WANIf: env.Port("wan"), Tun: "tun0",
 		LAN: env.LAN.Masked(), Gateway: env.Gateway, ServiceIP: env.ServiceIP, RouterWAN: env.RouterWAN,
 		UAMSecret: rand.Text(), RADIUSSecret: c.radius.secret,
 		UAMPort: uamPort, AuthPort: radiusAuthPort, AcctPort: radiusAcctPort,
@@ -119,20 +119,20 @@ func (c *CoovaChilli) Start(ctx context.Context, env Env) error {
 // and the kernel would answer too, past the portal.
 func (c *CoovaChilli) configure(ctx context.Context, env Env, conf chilliConf) error {
 	// CoovaChilli writes /var/run/chilli.PID.cfg.bin wherever its other files are.
-	if err := shell(ctx, env.Router, `mkdir -p "$1" /var/run`, conf.Dir); err != nil {
+	if err := shell(ctx, env.Host("router"), `mkdir -p "$1" /var/run`, conf.Dir); err != nil {
 		return err
 	}
-	if err := writeTemplate(ctx, env.Router, path.Join(conf.Dir, "chilli.conf"), 0o600, "chilli.conf", conf); err != nil {
+	if err := writeTemplate(ctx, env.Host("router"), path.Join(conf.Dir, "chilli.conf"), 0o600, "chilli.conf", conf); err != nil {
 		return err
 	}
 	rules := path.Join(conf.Dir, "rules.sh")
-	if err := writeTemplate(ctx, env.Router, rules, 0o755, "chilli-rules.sh", conf); err != nil {
+	if err := writeTemplate(ctx, env.Host("router"), rules, 0o755, "chilli-rules.sh", conf); err != nil {
 		return err
 	}
 	const prepare = `sh -e "$1" -I
 ip -o -4 addr show dev "$2" | awk '{print $4}' >"$3/addresses"; ip addr flush dev "$2"; ip link set "$2" up`
-	if err := shell(ctx, env.Router, prepare, rules, env.LANIf, conf.Dir); err != nil {
-		return fmt.Errorf("setting up rules and %s: %w", env.LANIf, err)
+	if err := shell(ctx, env.Host("router"), prepare, rules, env.Port("lan"), conf.Dir); err != nil {
+		return fmt.Errorf("setting up rules and %s: %w", env.Port("lan"), err)
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func (c *CoovaChilli) Stop(ctx context.Context, env Env) error {
 rm -rf "$1" /var/run/chilli.*.cfg.bin`
 	err := errors.Join(
 		c.chilli.kill(ctx),
-		shell(ctx, env.Router, undo, path.Join(env.Scratch, "chilli"), env.LANIf),
+		shell(ctx, env.Host("router"), undo, path.Join(env.Scratch, "chilli"), env.Port("lan")),
 		c.radius.stop(ctx),
 	)
 	if err != nil {
@@ -158,4 +158,27 @@ rm -rf "$1" /var/run/chilli.*.cfg.bin`
 	return nil
 }
 
-var _ DUT = (*CoovaChilli)(nil)
+// Counts asks CoovaChilli, which lists clients with a lease.
+func (c *CoovaChilli) Counts(ctx context.Context, env Env) (map[string]int, error) {
+	text, err := ask(ctx, env, "chilli_query", "-s", path.Join(env.Scratch, "chilli", "chilli.sock"), "list")
+	if err != nil {
+		return nil, err
+	}
+	return chilliCounts(text), nil
+}
+
+func chilliCounts(text string) map[string]int {
+	in, known := 0, 0
+	for line := range strings.Lines(text) {
+		switch {
+		case strings.TrimSpace(line) == "":
+			continue
+		case strings.Contains(line, " pass "):
+			in++
+		}
+		known++
+	}
+	return map[string]int{"sessions": in, "leases": known}
+}
+
+var _ Counted = (*CoovaChilli)(nil)

@@ -18,10 +18,7 @@ import (
 // it does not start, make test names the tests that did nothing for that.
 func chilliIsHere(t *testing.T, d DUT) bool {
 	t.Helper()
-	err := d.Check(t.Context())
-	if err == nil {
-		err = chilliStarts(t.Context())
-	}
+	err := supported(t, d)
 	if err != nil {
 		t.Attr("not-run", strings.Join(strings.Fields(err.Error()), " ")) // an attribute is one line
 	}
@@ -79,7 +76,7 @@ func TestCoovaChilliNotRunWhereItDoesNotStart(t *testing.T) {
 // TestCoovaChilliAbsent: the adapter says what is not there, and how to come by it.
 func TestCoovaChilliAbsent(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	err := NewCoovaChilli(1).Check(t.Context())
+	err := supported(t, NewCoovaChilli(1))
 	if !errors.Is(err, ErrNotSupported) {
 		t.Fatalf("got %v", err)
 	}
@@ -104,7 +101,7 @@ func TestCoovaChilli(t *testing.T) {
 			t.Errorf("%s is left on the server", name)
 		}
 	}
-	if addrs := l.router.must(t, `ip -o addr show dev "$1"`, l.env.LANIf); !strings.Contains(addrs, "192.168.137.254/24") {
+	if addrs := l.router.must(t, `ip -o addr show dev "$1"`, l.env.Port("lan")); !strings.Contains(addrs, "192.168.137.254/24") {
 		t.Errorf("the clients' interface did not get its address back: %s", addrs)
 	}
 }

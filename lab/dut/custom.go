@@ -54,10 +54,6 @@ func NewCustom(name string, spec experiment.CustomDUT) *Custom {
 	return &Custom{name: name, spec: spec}
 }
 
-// Check looks for the required tools on PATH and names all that are missing
-// with their packages.
-func (c *Custom) Check(context.Context) error { return missing(c.name, c.needs()) }
-
 // needs are the programs the table requires, by name.
 func (c *Custom) needs() []Need {
 	var list []Need
@@ -116,7 +112,7 @@ func (c *Custom) Start(ctx context.Context, env Env) error {
 	}
 	if len(c.spec.Daemon) > 0 {
 		cmd := agent.Command{Name: c.daemon(env).name, Argv: c.spec.Daemon, Env: c.vars}
-		if err := env.Router.Spawn(ctx, cmd); err != nil {
+		if err := env.Host("router").Spawn(ctx, cmd); err != nil {
 			return c.failed("daemon", c.spec.Daemon, err)
 		}
 	}
@@ -138,7 +134,7 @@ func (c *Custom) writeFile(ctx context.Context, env Env, path string) error {
 		key, value, _ := strings.Cut(v, "=")
 		content = strings.ReplaceAll(content, "${"+key+"}", value)
 	}
-	if err := env.Router.WriteFile(ctx, target, []byte(content), 0o644); err != nil {
+	if err := env.Host("router").WriteFile(ctx, target, []byte(content), 0o644); err != nil {
 		return fmt.Errorf("%s: files: writing %s: %w", c.name, path, err)
 	}
 	return nil
@@ -214,7 +210,7 @@ func (c *Custom) Stop(ctx context.Context, env Env) error {
 		err = nil
 	}
 	if len(c.spec.Daemon) > 0 {
-		if killErr := env.Router.Kill(ctx, c.daemon(env).name); killErr != nil {
+		if killErr := env.Host("router").Kill(ctx, c.daemon(env).name); killErr != nil {
 			err = errors.Join(err, c.failed("daemon", c.spec.Daemon, killErr))
 		}
 	}
@@ -226,7 +222,7 @@ func (c *Custom) Stop(ctx context.Context, env Env) error {
 
 // daemon is the long-running program of the device.
 func (c *Custom) daemon(env Env) daemon {
-	return daemon{host: env.Router, name: "dut-" + c.name}
+	return daemon{host: env.Host("router"), name: "dut-" + c.name}
 }
 
 // run executes the command of one key on the router, if there is one.
@@ -238,7 +234,7 @@ func (c *Custom) run(ctx context.Context, env Env, key string, argv experiment.C
 	if key == "ready" {
 		timeout = c.spec.ReadyTimeout
 	}
-	_, err := env.Router.Run(ctx, agent.Command{Argv: argv, Env: c.vars, Stdin: stdin, Timeout: timeout})
+	_, err := env.Host("router").Run(ctx, agent.Command{Argv: argv, Env: c.vars, Stdin: stdin, Timeout: timeout})
 	if err != nil {
 		return c.failed(key, argv, err)
 	}
@@ -260,8 +256,8 @@ func (c *Custom) failed(key string, argv experiment.Command, err error) error {
 // variables are experiment.Vars with the values of one lab.
 func variables(env Env) []string {
 	values := map[string]string{
-		experiment.VarLANIf:   env.LANIf,
-		experiment.VarWANIf:   env.WANIf,
+		experiment.VarLANIf:   env.Port("lan"),
+		experiment.VarWANIf:   env.Port("wan"),
 		experiment.VarLAN:     env.LAN.String(),
 		experiment.VarGateway: env.Gateway.String(),
 		experiment.VarServer:  env.ServerIP.String(),

@@ -43,7 +43,7 @@ func (l *testLab) reaches(t *testing.T) bool {
 // custom makes a device of a [dut.x] table.
 func custom(t *testing.T, table string) *Custom {
 	t.Helper()
-	exp, err := experiment.Parse("x.toml", []byte("duts = [\"x\"]\nclients = [1]\noffered_mbps = [1]\n[dut.x]\n"+table), Builtin())
+	exp, err := experiment.Catalogue{DUTs: Builtin()}.Parse("x.toml", []byte("duts = [\"x\"]\nclients = [1]\noffered_mbps = [1]\n[dut.x]\n"+table))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func described(t *testing.T) map[string]*experiment.Experiment {
 		t.Fatal(err)
 	}
 	for _, path := range paths {
-		exp, err := experiment.Load(path, Builtin())
+		exp, err := experiment.Catalogue{DUTs: Builtin()}.Load(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestDescribedDevicesAdmit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := d.Check(t.Context()); err != nil {
+			if err := supported(t, d); err != nil {
 				t.Fatal(err)
 			}
 			if !l.reaches(t) {
@@ -156,12 +156,12 @@ processes = ["tail"]
 	if err := d.Start(t.Context(), l.env); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.router.must(t, "cat copied"); got != l.env.LANIf+" 192.168.137.254 $HOME ${OTHER}\n" {
+	if got := l.router.must(t, "cat copied"); got != l.env.Port("lan")+" 192.168.137.254 $HOME ${OTHER}\n" {
 		t.Errorf("file: %q", got)
 	}
 	vars := strings.Split(l.router.must(t, "cat vars"), "\n")
 	for _, want := range []string{
-		"GATEWEIGH_LAN_IF=" + l.env.LANIf, "GATEWEIGH_WAN_IF=" + l.env.WANIf, "GATEWEIGH_LAN=192.168.137.0/24", "GATEWEIGH_GATEWAY=192.168.137.254",
+		"GATEWEIGH_LAN_IF=" + l.env.Port("lan"), "GATEWEIGH_WAN_IF=" + l.env.Port("wan"), "GATEWEIGH_LAN=192.168.137.0/24", "GATEWEIGH_GATEWAY=192.168.137.254",
 		"GATEWEIGH_SERVER=192.168.89.1", "GATEWEIGH_SERVICE=192.168.89.2", "GATEWEIGH_CLIENTS=1", "GATEWEIGH_SCRATCH=" + agent.Scratch,
 	} {
 		if !slices.Contains(vars, want) {
@@ -257,17 +257,14 @@ func TestCustomAdmissionCarriesTheLab(t *testing.T) {
 
 func TestCustomCheckNamesPackages(t *testing.T) {
 	d := custom(t, "start = \"true\"\nrequires = { gw-no-such-tool = \"gw-tools\", sh = \"dash\" }\n")
-	err := d.Check(t.Context())
+	err := supported(t, d)
 	if !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "gw-no-such-tool") || !strings.Contains(err.Error(), "gw-tools") || strings.Contains(err.Error(), "dash") {
 		t.Errorf("Check = %v", err)
 	}
 }
 
 func TestNewKnowsEveryBuiltinExperiment(t *testing.T) {
-	for _, exp := range experiment.Builtins() {
-		if err := exp.Check(Builtin()); err != nil {
-			t.Error(err)
-		}
+	for _, exp := range (experiment.Catalogue{DUTs: Builtin()}).Builtins() {
 		for _, name := range exp.DUTs {
 			if _, err := New(name, exp.Clients[0], exp); err != nil {
 				t.Error(err)

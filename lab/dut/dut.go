@@ -1,10 +1,11 @@
 // Package dut holds the devices under test: what is installed on the router
-// and weighed against a clean one. One file a device, one table of constructors.
+// and weighed against a clean one. A device is a file and a line of the table.
 package dut
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -12,18 +13,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 )
 
-// ErrNotSupported is wrapped by Check when a DUT cannot run here: a tool is
-// absent, the kernel lacks a feature. The DUT is then skipped with the reason;
-// it never fails the run.
+// ErrNotSupported is wrapped by Check when a DUT cannot run here: a program is
+// absent or does not start, the kernel lacks a feature. The DUT is then skipped with
+// the reason; it never fails the run.
 var ErrNotSupported = errors.New("not supported here")
 
 // DUT is a device under test on one router. The lab makes a new one for each
 // block and lab, calls Start once and always calls Stop, also after a failed
 // or interrupted Start.
 type DUT interface {
-	// Check reports whether the DUT can run on this machine; a wrapped
-	// ErrNotSupported names what is missing and what to install. It changes nothing.
-	Check(ctx context.Context) error
 	// Start installs the DUT. It returns nil only when admitted clients'
 	// traffic will be forwarded; otherwise an error that says what did not become ready.
 	Start(ctx context.Context, env Env) error
@@ -33,12 +31,21 @@ type DUT interface {
 	Traits() Traits
 }
 
-// Crowded is a DUT whose table of clients the lab can fill.
-type Crowded interface {
+// Counted is a DUT that tells what it knows of clients.
+type Counted interface {
 	DUT
-	// Crowd has Start return with so many clients admitted, less those the lab
+	// Counts are numbers by what they count: "sessions" of admitted clients, and what
+	// else the DUT keeps a client. It changes nothing and may be called at any time
+	// between Start and Stop.
+	Counts(ctx context.Context, env Env) (map[string]int, error)
+}
+
+// Fillable is a DUT whose table of clients the lab can fill.
+type Fillable interface {
+	Counted
+	// Fill has Start return with so many clients admitted, less those that the lab
 	// will bring: clients that never send. It is called before anything else.
-	Crowd(sessions int)
+	Fill(sessions int)
 }
 
 // Traits say what the lab must know of a DUT before it builds the lab around it.
@@ -66,7 +73,10 @@ type Traits struct {
 	// Admission is what a client must do before its traffic is forwarded.
 	// Addresses in it are valid once Start has returned.
 	Admission client.Admission
-	// Needs are the programs the DUT starts on its hosts; Check looks for them.
+	// Login is how long one of many clients takes to log in, and PersonaLogin one of
+	// kind persona beside a steady load, for estimates; zero: not known.
+	Login, PersonaLogin time.Duration
+	// Needs are what the DUT uses on its hosts; Check looks for it.
 	Needs []Need
 	// About is one line for reports: "openNDS 9.10.0 (nftables)".
 	About string
@@ -92,12 +102,10 @@ type Host interface {
 
 // Env is where a DUT is installed.
 type Env struct {
-	Router  Host
-	Server  Host
-	LANIf   string       // router's interface towards the clients
-	WANIf   string       // router's interface towards the server
-	LAN     netip.Prefix // clients' network, wide enough for Clients
-	Gateway netip.Addr   // router's address in LAN
+	Hosts   map[string]Host   // by the names of the topology; see Host
+	Ports   map[string]string // interfaces by the names of the topology; see Port
+	LAN     netip.Prefix      // clients' network, wide enough for Clients
+	Gateway netip.Addr        // router's address in LAN
 	// RouterWAN is the router's address towards the server, study 1: 192.168.89.99.
 	RouterWAN netip.Addr
 	// ServerIP is where traffic goes, study 1: 192.168.89.1.
@@ -106,5 +114,37 @@ type Env struct {
 	// so that opening it to unauthenticated clients does not open ServerIP.
 	ServiceIP netip.Addr
 	Clients   int    // clients that will be admitted
-	Scratch   string // private directory on the router, removed with the lab
+	Scratch   string // private directory on each host, removed with the lab
+	// Install returns the file by which the router's programs reach one of the device's
+	// Needs. Where that takes a copy, it is put into dir.
+	Install func(ctx context.Context, n Need, dir string) (path string, err error)
+}
+
+// Host is the host that the lab's topology calls by a name: "router", "server". A device
+// asks only for hosts that its topology has.
+func (e Env) Host(name string) Host {
+	h, known := e.Hosts[name]
+	if !known {
+		panic(fmt.Sprintf("dut: the lab has no host %q", name))
+	}
+	return h
+}
+
+// Port is the interface that the lab's topology calls by a name: "lan", towards the
+// clients, "wan", towards the server.
+func (e Env) Port(name string) string {
+	port, known := e.Ports[name]
+	if !known {
+		panic(fmt.Sprintf("dut: the lab has no port %q", name))
+	}
+	return port
+}
+
+// ask runs a program on the router that the DUT is not billed for.
+func ask(ctx context.Context, env Env, argv ...string) (string, error) {
+	out, err := env.Host("router").Run(ctx, agent.Command{Argv: argv, Support: true})
+	if err != nil {
+		return "", fmt.Errorf("asking the device what it knows: %w", err)
+	}
+	return out.Stdout, nil
 }

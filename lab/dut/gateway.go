@@ -3,17 +3,17 @@ package dut
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/bits"
 	"net/netip"
-	"os"
-	"os/exec"
 	"path"
-	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
 // gatewayPort is where gatewayd's portal answers.
@@ -40,25 +40,6 @@ func NewGateway(datapath string, clients int) *Gateway {
 	return &Gateway{datapath: datapath, fast: fast, clients: clients, admission: client.Admission{Kind: client.AdmitForm}}
 }
 
-// gatewayProgram is gatewayd on PATH or, as make build leaves it, beside this
-// program; its bare name when it is neither.
-func gatewayProgram() string {
-	if found, err := exec.LookPath("gatewayd"); err == nil {
-		return found
-	}
-	if self, err := os.Executable(); err == nil {
-		if beside, err := exec.LookPath(filepath.Join(filepath.Dir(self), "gatewayd")); err == nil {
-			return beside
-		}
-	}
-	return "gatewayd"
-}
-
-// Check looks for gatewayd and what it needs.
-func (g *Gateway) Check(context.Context) error {
-	return missing(g.name(), g.Traits().Needs)
-}
-
 // name is the device's in an experiment.
 func (g *Gateway) name() string {
 	if g.fast {
@@ -71,13 +52,21 @@ func (g *Gateway) name() string {
 // proprietary portal had them.
 func (g *Gateway) external() bool { return g.datapath == "nfqueue" }
 
+// gatewaydNeed is gatewayd on PATH or, as make build leaves it, beside the lab's own program.
+var gatewaydNeed = Need{Program: "gatewayd", Beside: true, Advice: "make build in Gateweigh's source, and its bin directory on PATH", Why: "the gateway"}
+
+// dataPathNeeds are the kernel's features that data paths are of no use without.
+var dataPathNeeds = map[string]machine.Feature{"ebpf": machine.BPFAtTC, "nfqueue": machine.NFQUEUE, "tun": machine.TUN}
+
 // Traits: gatewayd, or its dnsmasq, leases addresses, and needs nothing of its links.
 func (g *Gateway) Traits() Traits {
 	about := "gatewayd, data path " + strings.TrimPrefix(g.name(), "gateway-") + ", RADIUS accounts (CHAP)"
 	if g.sessions > 0 {
 		about += fmt.Sprintf(", %d sessions", g.sessions)
 	}
-	needs := []Need{{Program: "gatewayd", At: gatewayProgram(), Advice: "make build in Gateweigh's source, and its bin directory on PATH", Why: "the gateway"}}
+	gatewayd := gatewaydNeed
+	gatewayd.Feature = dataPathNeeds[g.datapath]
+	needs := []Need{gatewayd}
 	if g.datapath == "tun" {
 		needs = append(needs, Need{Program: "nft", Package: "nftables", Why: "shutting the clients' interface off from the kernel"})
 	}
@@ -91,13 +80,14 @@ func (g *Gateway) Traits() Traits {
 		Admission: g.admission,
 		Needs:     append(needs, radiusNeeds...),
 		About:     about,
+		Login:     3 * time.Millisecond, PersonaLogin: 900 * time.Microsecond, // 65,000 took 52 to 58 s
 	}
 }
 
 // lan is a network with room for all clients.
 func (g *Gateway) lan() netip.Prefix {
 	switch n := max(g.clients, g.sessions); {
-	case n+crowdFrom >= 1<<16:
+	case n+silentFrom >= 1<<16:
 		return netip.MustParsePrefix("10.0.0.0/14")
 	case n > 200, g.sessions > 0:
 		return netip.MustParsePrefix("10.1.0.0/16")
@@ -125,9 +115,9 @@ type gatewayConf struct {
 // once the portal's port and the control socket answer.
 func (g *Gateway) Start(ctx context.Context, env Env) error {
 	dir := path.Join(env.Scratch, "gatewayd")
-	g.daemon = daemon{host: env.Router, name: "gatewayd"}
+	g.daemon = daemon{host: env.Host("router"), name: "gatewayd"}
 	g.radius = &radius{listen: env.ServiceIP, nas: env.RouterWAN, secret: rand.Text(), password: "not-a-secret"}
-	if err := g.radius.start(ctx, env.Server); err != nil {
+	if err := g.radius.start(ctx, env.Host("server")); err != nil {
 		return fmt.Errorf("starting gatewayd's RADIUS server: %w", err)
 	}
 	conf := g.conf(dir, env)
@@ -135,7 +125,7 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 		return err
 	}
 	file := path.Join(dir, "gatewayd.toml")
-	if err := writeTemplate(ctx, env.Router, file, 0o600, "gatewayd.toml", conf); err != nil {
+	if err := writeTemplate(ctx, env.Host("router"), file, 0o600, "gatewayd.toml", conf); err != nil {
 		return err
 	}
 	if g.external() {
@@ -143,21 +133,21 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 			return err
 		}
 	}
-	program, err := g.install(ctx, env.Router, dir)
-	if err != nil {
+	var err error
+	if g.program, err = env.Install(ctx, gatewaydNeed, dir); err != nil {
 		return err
 	}
-	if err := g.daemon.spawn(ctx, false, nil, program, "run", "-c", file); err != nil {
+	if err := g.daemon.spawn(ctx, false, nil, g.program, "run", "-c", file); err != nil {
 		return err
 	}
 	err = g.daemon.await(ctx,
-		probe{"its control socket does not answer", program + " status --socket " + path.Join(dir, "control.sock")},
+		probe{"its control socket does not answer", g.program + " status --socket " + path.Join(dir, "control.sock")},
 		probe{"its portal does not listen", fmt.Sprintf("ss -Hltn 'sport = :%d' | grep -q .", gatewayPort)},
 	)
 	if err != nil {
 		return err
 	}
-	if err := g.fill(ctx, env.Router, dir, conf.LAN); err != nil {
+	if err := g.fill(ctx, env.Host("router"), dir, conf.LAN); err != nil {
 		return err
 	}
 	portal := fmt.Sprintf("%s:%d", env.Gateway, gatewayPort)
@@ -173,12 +163,12 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 func (g *Gateway) conf(dir string, env Env) gatewayConf {
 	lan := env.LAN.Masked()
 	conf := gatewayConf{
-		Dir: dir, Datapath: g.datapath, Fast: g.fast, External: g.external(), LANIf: env.LANIf, WANIf: env.WANIf, LAN: lan, Gateway: env.Gateway,
+		Dir: dir, Datapath: g.datapath, Fast: g.fast, External: g.external(), LANIf: env.Port("lan"), WANIf: env.Port("wan"), LAN: lan, Gateway: env.Gateway,
 		Service: env.ServiceIP, Secret: g.radius.secret,
 		Port: gatewayPort, AuthPort: radiusAuthPort, AcctPort: radiusAcctPort,
 	}
 	if g.sessions > 0 {
-		conf.Pool = fmt.Sprintf("%s-%s", env.Gateway.Next(), hostOf(lan, crowdFrom-1))
+		conf.Pool = fmt.Sprintf("%s-%s", env.Gateway.Next(), hostOf(lan, silentFrom-1))
 	}
 	return conf
 }
@@ -193,8 +183,8 @@ func (g *Gateway) prepare(ctx context.Context, env Env, conf gatewayConf) error 
 	if g.datapath == "tun" {
 		address = ""
 	}
-	if err := shell(ctx, env.Router, script, conf.Dir, address, env.LANIf); err != nil {
-		return fmt.Errorf("setting up gatewayd's directories and %s: %w", env.LANIf, err)
+	if err := shell(ctx, env.Host("router"), script, conf.Dir, address, env.Port("lan")); err != nil {
+		return fmt.Errorf("setting up gatewayd's directories and %s: %w", env.Port("lan"), err)
 	}
 	return nil
 }
@@ -202,44 +192,23 @@ func (g *Gateway) prepare(ctx context.Context, env Env, conf gatewayConf) error 
 // startDnsmasq has dnsmasq lease addresses and answer for names. It returns when it
 // has its lease file.
 func (g *Gateway) startDnsmasq(ctx context.Context, env Env, conf gatewayConf) (err error) {
-	g.dnsmasq = daemon{host: env.Router, name: "gatewayd-dnsmasq"}
+	g.dnsmasq = daemon{host: env.Host("router"), name: "gatewayd-dnsmasq"}
 	lan := env.LAN
 	if g.sessions > 0 { // below the addresses of those that never send
-		lan = netip.PrefixFrom(lan.Masked().Addr(), 32-bits.TrailingZeros(crowdFrom))
+		lan = netip.PrefixFrom(lan.Masked().Addr(), 32-bits.TrailingZeros(silentFrom))
 	}
 	if conf.First, conf.Last, err = leaseRange(lan, env.Gateway, g.clients); err != nil {
 		return err
 	}
 	conf.Mask, conf.MaxClients = dottedMask(env.LAN), max(250, 2*g.clients)
 	file := path.Join(conf.Dir, "dnsmasq.conf")
-	if err := writeTemplate(ctx, env.Router, file, 0o644, "gateway-dnsmasq.conf", conf); err != nil {
+	if err := writeTemplate(ctx, env.Host("router"), file, 0o644, "gateway-dnsmasq.conf", conf); err != nil {
 		return err
 	}
 	if err := g.dnsmasq.spawn(ctx, false, nil, "dnsmasq", "--keep-in-foreground", "--conf-file="+file); err != nil {
 		return err
 	}
 	return g.dnsmasq.await(ctx, probe{"it has no lease file", "test -e " + path.Join(conf.Dir, "leases")})
-}
-
-// install returns gatewayd's path on the router. Where it is among what each host
-// has for itself, it is taken there.
-func (g *Gateway) install(ctx context.Context, router Host, dir string) (string, error) {
-	g.program = gatewayProgram()
-	for _, private := range []string{"/tmp/", "/run/", "/var/tmp/", "/var/log/"} {
-		if !strings.HasPrefix(g.program, private) {
-			continue
-		}
-		data, err := os.ReadFile(g.program)
-		if err != nil {
-			return "", fmt.Errorf("reading gatewayd: %w", err)
-		}
-		g.program = path.Join(dir, "gatewayd")
-		if err := router.WriteFile(ctx, g.program, data, 0o755); err != nil {
-			return "", fmt.Errorf("taking gatewayd to the router: %w", err)
-		}
-		break
-	}
-	return g.program, nil
 }
 
 // Stop ends gatewayd and its RADIUS server, and takes the programs out of the kernel.
@@ -259,9 +228,33 @@ ip addr del "$3" dev "$4" 2>/dev/null || :`
 	return errors.Join(
 		names,
 		g.daemon.kill(ctx),
-		shell(ctx, env.Router, undo, dir, g.program, netip.PrefixFrom(env.Gateway, env.LAN.Bits()).String(), env.LANIf),
+		shell(ctx, env.Host("router"), undo, dir, g.program, netip.PrefixFrom(env.Gateway, env.LAN.Bits()).String(), env.Port("lan")),
 		g.radius.stop(ctx),
 	)
 }
 
-var _ DUT = (*Gateway)(nil)
+// Counts asks gatewayd over its control socket.
+func (g *Gateway) Counts(ctx context.Context, env Env) (map[string]int, error) {
+	text, err := ask(ctx, env, g.program, "status", "--json", "--socket", path.Join(env.Scratch, "gatewayd/control.sock"))
+	if err != nil {
+		return nil, err
+	}
+	return gatewayCounts(text)
+}
+
+func gatewayCounts(text string) (map[string]int, error) {
+	var status struct {
+		Sessions map[string]int
+		Leases   int
+	}
+	if err := json.Unmarshal([]byte(text), &status); err != nil {
+		return nil, fmt.Errorf("reading gatewayd's status: %w", err)
+	}
+	known := 0
+	for _, n := range status.Sessions {
+		known += n
+	}
+	return map[string]int{"sessions": status.Sessions["authenticated"], "clients": known, "leases": status.Leases}, nil
+}
+
+var _ Fillable = (*Gateway)(nil)

@@ -49,7 +49,7 @@ func TestGateway(t *testing.T) {
 			t.Errorf("%s is left on the server", name)
 		}
 	}
-	if rules := l.router.must(t, `ip rule; tc filter show dev "$1" ingress`, l.env.LANIf); strings.Contains(rules, "fwmark") || strings.Contains(rules, "lan_in") {
+	if rules := l.router.must(t, `ip rule; tc filter show dev "$1" ingress`, l.env.Port("lan")); strings.Contains(rules, "fwmark") || strings.Contains(rules, "lan_in") {
 		t.Errorf("the router is not as it was:\n%s", rules)
 	}
 }
@@ -84,24 +84,24 @@ func TestGatewayAsksRADIUS(t *testing.T) {
 	checkAsksRADIUS(t, d, "")
 }
 
-// TestGatewayCrowd: sessions of clients that the lab does not bring are there
+// TestGatewayWithSilentSessions: sessions of clients that the lab does not bring are there
 // once the gateway has started, and those it brings get in among them.
-func TestGatewayCrowd(t *testing.T) {
+func TestGatewayWithSilentSessions(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
 	const sessions, n = 400, 2
-	exp, err := experiment.Parse("crowd.toml", []byte(`
-duts = ["crowd"]
+	exp, err := experiment.Catalogue{DUTs: Names()}.Parse("filled.toml", []byte(`
+duts = ["filled"]
 clients = [2]
 offered_mbps = [9]
-[dut.crowd]
+[dut.filled]
 like = "gateway-ebpf"
 sessions = 400
-`), Names())
+`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := New("crowd", n, exp)
+	d, err := New("filled", n, exp)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,30 +120,30 @@ sessions = 400
 	}
 }
 
-// TestCrowdHasAddressesOfItsOwn: few sessions have a network with room beyond the
-// clients' addresses too, and a DHCP server beside the gateway leases none of the crowd's.
-func TestCrowdHasAddressesOfItsOwn(t *testing.T) {
+// TestSilentSessionsHaveAddressesOfTheirOwn: few sessions have a network with room beyond the
+// clients' addresses too, and a DHCP server beside the gateway leases none of theirs.
+func TestSilentSessionsHaveAddressesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
 	const sessions, n = 100, 2
 	d := NewGateway("nfqueue", n)
-	d.Crowd(sessions)
+	d.Fill(sessions)
 	l := newTestLab(t, d, n)
 	l.start(t, d)
-	crowd := netip.PrefixFrom(d.lan().Addr(), 20) // those that are not in it
+	leased := netip.PrefixFrom(d.lan().Addr(), 20) // the silent ones are beyond
 	for _, c := range l.addClients(t, n) {
-		if ip := c.LocalIP(); !crowd.Contains(ip) {
+		if ip := c.LocalIP(); !leased.Contains(ip) {
 			t.Errorf("a client was leased %s, which may be one of those that never send", ip)
 		}
 	}
 }
 
-// TestAmid: what a router has beside its gateway is there before it and gone after it,
+// TestCombined: what a router has beside its gateway is there before it and gone after it,
 // and clients get in.
-func TestAmid(t *testing.T) {
+func TestCombined(t *testing.T) {
 	t.Parallel()
 	withGatewayd(t)
-	exp, err := experiment.Load("../../examples/masquerade.toml", Names())
+	exp, err := experiment.Catalogue{DUTs: Names()}.Load("../../examples/masquerade.toml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,11 +177,11 @@ func TestLikeWhatCannot(t *testing.T) {
 		"\"opennds\"\nsessions = 400":     `no device "opennds" whose sessions the lab can make: there is gateway-ebpf, gateway-nfqueue, gateway-nfqueue-fast, gateway-tun, gateway-tun-fast`,
 		"\"allowlist\"\nstart = \"true\"": `no portal written in Go is named "allowlist": there is coovachilli, gateway-ebpf, gateway-nfqueue, gateway-nfqueue-fast, gateway-tun, gateway-tun-fast, opennds`,
 	} {
-		exp, err := experiment.Parse("x.toml", []byte("duts = [\"x\"]\nclients = [2]\noffered_mbps = [9]\n[dut.x]\nlike = "+like+"\n"), Names())
+		exp, err := experiment.Catalogue{DUTs: Names()}.Parse("x.toml", []byte("duts = [\"x\"]\nclients = [2]\noffered_mbps = [9]\n[dut.x]\nlike = "+like+"\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := CheckLike(exp); err == nil || err.Error() != "x.toml:5: dut.x.like: "+want {
+		if err := CheckVariants(exp); err == nil || err.Error() != "x.toml:5: dut.x.like: "+want {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

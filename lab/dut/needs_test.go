@@ -1,11 +1,14 @@
 package dut
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
 // program puts an executable script on a PATH of its own.
@@ -18,6 +21,13 @@ func program(t *testing.T, name, script string) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
+// gadget is a device that needs something and does nothing.
+type gadget struct{ needs []Need }
+
+func (gadget) Start(context.Context, Env) error { return nil }
+func (gadget) Stop(context.Context, Env) error  { return nil }
+func (g gadget) Traits() Traits                 { return Traits{Needs: g.needs} }
+
 func TestMissingNamesProgramsAndRemedies(t *testing.T) {
 	needs := []Need{
 		{Program: "sh", Package: "dash"},
@@ -25,52 +35,39 @@ func TestMissingNamesProgramsAndRemedies(t *testing.T) {
 		{Program: "gwd-a", Package: "gadgets"},
 		{Program: "gwd-c", Advice: "build it"},
 	}
-	err := missing("gadget", needs)
+	err := Check(t.Context(), here{}, "gadget", gadget{needs})
 	if !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "gadget: not on PATH: gwd-a, gwd-b (package gadgets), gwd-c (build it)") {
 		t.Errorf("error is %v", err)
 	}
-	if err := missing("gadget", needs[:1]); err != nil {
+	if err := Check(t.Context(), here{}, "gadget", gadget{needs[:1]}); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestVersionIsTheProgramsFirstLine(t *testing.T) {
-	program(t, "iperf3", "echo; echo 'iperf 3.99 (cJSON)'; echo more; exit 1\n")
-	if v := (Need{Program: "iperf3", Package: "iperf3"}).Version(t.Context()); v != "iperf 3.99 (cJSON)" {
-		t.Errorf("version %q", v)
-	}
-	program(t, "dpkg-query", "echo \"$*\"\n")
-	program(t, "gwd-unknown", "echo ran >&2; touch \"$0.ran\"\n")
-	if v := (Need{Program: "gwd-unknown", Package: "gadgets"}).Version(t.Context()); v != "gadgets -W -f ${Version} gadgets" {
-		t.Errorf("version of an unknown program %q, want its package's", v)
-	}
-	path, err := (Need{Program: "gwd-unknown"}).Path()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path + ".ran"); err == nil {
-		t.Error("an unknown program was run")
-	}
-	if v := (Need{Program: "gwd-absent", Package: "gadgets"}).Version(t.Context()); v != "" {
-		t.Errorf("version of a missing program %q", v)
-	}
-}
-
-// TestVersionTellsBuildsApart: what is weighed is in a run's records also where it is found
-// beside the lab, and two builds that call themselves the same are two.
-func TestVersionTellsBuildsApart(t *testing.T) {
-	versions := map[string]bool{}
-	for _, build := range []string{"one", "two"} {
-		program(t, "gatewayd", "[ $1 = version ] && echo gatewayd v1\n# build "+build+"\n")
-		need := NewGateway("ebpf", 1).Traits().Needs[0]
-		v := need.Version(t.Context())
-		if need.Program != "gatewayd" || !strings.HasPrefix(v, "gatewayd v1, sha256 ") {
-			t.Errorf("%s: version %q", need.Program, v)
+// TestBrokenIsNotSupported: a program that is there and does not start, or whose feature
+// the kernel lacks, is a reason to skip the device, as one that is missing.
+func TestBrokenIsNotSupported(t *testing.T) {
+	program(t, "gwd-broken", "echo 'libgadget.so.1: cannot open shared object file' >&2; exit 127\n")
+	program(t, "gwd-fine", "exit 1\n")
+	program(t, "chilli", "echo 'libchilli.so.0: cannot open shared object file' >&2; exit 127\n")
+	program(t, "chilli_query", "exit 0\n")
+	for name, c := range map[string]struct {
+		d    DUT
+		want string
+	}{
+		"broken":            {gadget{[]Need{{Program: "gwd-broken", Starts: "--version"}}}, "gwd-broken does not start: exit status 127: libgadget"},
+		"not tried":         {gadget{[]Need{{Program: "gwd-broken"}}}, ""},
+		"status of its own": {gadget{[]Need{{Program: "gwd-fine", Starts: "--version"}}}, ""},
+		"chilli":            {NewCoovaChilli(1), "chilli does not start: exit status 127: libchilli"},
+	} {
+		err := Check(t.Context(), here{}, name, c.d)
+		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
-		versions[v] = true
 	}
-	if len(versions) != 2 {
-		t.Errorf("versions of two builds: %v", versions)
+	lacks := missing([]Need{{Program: "nft"}, {Program: "iptables", Feature: "NFQUEUE"}}, []machine.Found{{Path: "/nft", Lacks: "no"}, {Path: "/iptables", Lacks: "none"}})
+	if lacks != "the kernel lacks NFQUEUE: none; the kernel lacks nftables: no" {
+		t.Errorf("features: %s", lacks)
 	}
 }
 

@@ -3,10 +3,12 @@ package dut
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,9 +45,6 @@ func NewOpenNDS(clients int) *OpenNDS {
 	return &OpenNDS{clients: clients, admission: client.Admission{Kind: client.AdmitOpenNDS}}
 }
 
-// Check looks for openNDS and the programs its scripts call.
-func (o *OpenNDS) Check(context.Context) error { return missing("opennds", o.Traits().Needs) }
-
 // openNDSNeeds are the daemon, what its packaged scripts call and what Start
 // calls. Without wget the scripts' watchdog restarts the portal's web server for ever.
 var openNDSNeeds = []Need{
@@ -74,6 +73,7 @@ func (o *OpenNDS) Traits() Traits {
 		Housekeeping: openNDSCheck,
 		Admission:    o.admission,
 		Needs:        openNDSNeeds,
+		Login:        150 * time.Millisecond,
 		About:        "openNDS 9 (iptables-nft), click-through, no limits",
 	}
 }
@@ -94,8 +94,8 @@ type openNDSConf struct {
 // the control socket answers and the forwarding rules are in place.
 func (o *OpenNDS) Start(ctx context.Context, env Env) error {
 	dir := path.Join(env.Scratch, "opennds")
-	o.dnsmasq = daemon{host: env.Router, name: "opennds-dnsmasq"}
-	o.opennds = daemon{host: env.Router, name: "opennds"}
+	o.dnsmasq = daemon{host: env.Host("router"), name: "opennds-dnsmasq"}
+	o.opennds = daemon{host: env.Host("router"), name: "opennds"}
 	if err := o.configure(ctx, env, dir); err != nil {
 		return fmt.Errorf("configuring opennds: %w", err)
 	}
@@ -122,7 +122,7 @@ func (o *OpenNDS) Start(ctx context.Context, env Env) error {
 	}
 	// Without this a busy openNDS ends by itself; the script says why.
 	settle := `sh "$1/settle.sh" "$(pgrep -xo opennds)"`
-	if err := shell(ctx, env.Router, settle, dir); err != nil {
+	if err := shell(ctx, env.Host("router"), settle, dir); err != nil {
 		return fmt.Errorf("opennds did not come to rest after starting: %w", err)
 	}
 	if err := o.dnsmasq.await(ctx, probe{"it has no lease file", "test -e /tmp/dhcp.leases"}); err != nil {
@@ -148,7 +148,7 @@ func (o *OpenNDS) configure(ctx context.Context, env Env, dir string) error {
 		return err
 	}
 	conf := openNDSConf{
-		LANIf: env.LANIf, Gateway: env.Gateway, First: first, Last: last, Mask: dottedMask(env.LAN),
+		LANIf: env.Port("lan"), Gateway: env.Gateway, First: first, Last: last, Mask: dottedMask(env.LAN),
 		// Room for every client and as many that left without a word.
 		MaxClients: max(250, 2*o.clients), Check: int(openNDSCheck.Seconds()),
 		Splash: path.Join(dir, "splash.sh"), Key: rand.Text(),
@@ -158,7 +158,7 @@ func (o *OpenNDS) configure(ctx context.Context, env Env, dir string) error {
 	// been asked for; a forgotten one is learnt again with the first packet.
 	prepare := `mkdir -p "$1/bin" /run/tmpfiles.d; printf '#!/bin/sh\nexit 0\n' >"$1/bin/systemctl"
 chmod 755 "$1/bin/systemctl"; rm -f /tmp/dhcp.leases; ip neigh flush dev "$2"`
-	if err := shell(ctx, env.Router, prepare, dir, env.WANIf); err != nil {
+	if err := shell(ctx, env.Host("router"), prepare, dir, env.Port("wan")); err != nil {
 		return err
 	}
 	if o.Traits().LAN.IsValid() {
@@ -166,8 +166,8 @@ chmod 755 "$1/bin/systemctl"; rm -f /tmp/dhcp.leases; ip neigh flush dev "$2"`
 		// is at the interface's first.
 		const address = `ip -o -4 addr show dev "$2" | awk '{print $4}' >"$1/addresses"; ip addr flush dev "$2"; ip addr add "$3" dev "$2"`
 		own := netip.PrefixFrom(env.Gateway, env.LAN.Bits()).String()
-		if err := shell(ctx, env.Router, address, dir, env.LANIf, own); err != nil {
-			return fmt.Errorf("giving %s the address %s: %w", env.LANIf, own, err)
+		if err := shell(ctx, env.Host("router"), address, dir, env.Port("lan"), own); err != nil {
+			return fmt.Errorf("giving %s the address %s: %w", env.Port("lan"), own, err)
 		}
 	}
 	for _, file := range []struct {
@@ -179,14 +179,14 @@ chmod 755 "$1/bin/systemctl"; rm -f /tmp/dhcp.leases; ip neigh flush dev "$2"`
 		{"splash.sh", "opennds-splash.sh", 0o755},
 		{"settle.sh", "opennds-settle.sh", 0o755},
 	} {
-		if err := writeTemplate(ctx, env.Router, path.Join(dir, file.name), file.mode, file.template, conf); err != nil {
+		if err := writeTemplate(ctx, env.Host("router"), path.Join(dir, file.name), file.mode, file.template, conf); err != nil {
 			return err
 		}
 	}
-	if err := o.repairLibrary(ctx, env.Router, dir); err != nil {
+	if err := o.repairLibrary(ctx, env.Host("router"), dir); err != nil {
 		return err
 	}
-	if err := shell(ctx, env.Router, `mount --bind "$1/opennds.conf" "$2"`, dir, openNDSConfig); err != nil {
+	if err := shell(ctx, env.Host("router"), `mount --bind "$1/opennds.conf" "$2"`, dir, openNDSConfig); err != nil {
 		return fmt.Errorf("mounting the private configuration: %w", err)
 	}
 	return nil
@@ -230,7 +230,7 @@ rm -rf "$1" /tmp/ndsctl.sock /tmp/ndsctl.lock /tmp/ndscids /tmp/dhcp.leases`
 	err := errors.Join(
 		o.opennds.kill(ctx),
 		o.dnsmasq.kill(ctx),
-		shell(ctx, env.Router, undo, path.Join(env.Scratch, "opennds"), openNDSLibrary, openNDSConfig, env.LANIf),
+		shell(ctx, env.Host("router"), undo, path.Join(env.Scratch, "opennds"), openNDSLibrary, openNDSConfig, env.Port("lan")),
 	)
 	if err != nil {
 		return fmt.Errorf("stopping opennds: %w", err)
@@ -273,4 +273,34 @@ func dottedMask(p netip.Prefix) string {
 	return netip.AddrFrom4([4]byte{byte(m >> 24), byte(m >> 16), byte(m >> 8), byte(m)}).String()
 }
 
-var _ DUT = (*OpenNDS)(nil)
+// Counts asks openNDS, which knows no leases: they are its dnsmasq's.
+func (o *OpenNDS) Counts(ctx context.Context, env Env) (map[string]int, error) {
+	text, err := ask(ctx, env, "ndsctl", "json")
+	if err != nil {
+		return nil, err
+	}
+	return openNDSCounts(text)
+}
+
+func openNDSCounts(text string) (map[string]int, error) {
+	var list struct {
+		Length  string `json:"client_list_length"`
+		Clients map[string]struct{ State string }
+	}
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, fmt.Errorf("reading ndsctl's list: %w", err)
+	}
+	known, err := strconv.Atoi(list.Length)
+	if err != nil {
+		return nil, fmt.Errorf("reading ndsctl's list: %w", err)
+	}
+	in := 0
+	for _, c := range list.Clients {
+		if c.State == "Authenticated" {
+			in++
+		}
+	}
+	return map[string]int{"sessions": in, "clients": known}, nil
+}
+
+var _ Counted = (*OpenNDS)(nil)

@@ -78,11 +78,11 @@ func TestOpenNDSEndsWhileStarting(t *testing.T) {
 	d := NewOpenNDS(1)
 	skipUnsupported(t, d)
 	l := newTestLab(t, d, 1)
-	l.router.must(t, `ip addr add 192.168.138.1/24 dev "$1"`, l.env.LANIf)
+	l.router.must(t, `ip addr add 192.168.138.1/24 dev "$1"`, l.env.Port("lan"))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	err := d.Start(ctx, l.env)
-	if err == nil || !strings.Contains(err.Error(), "opennds ended while starting") || !strings.Contains(err.Error(), l.env.LANIf) {
+	if err == nil || !strings.Contains(err.Error(), "opennds ended while starting") || !strings.Contains(err.Error(), l.env.Port("lan")) {
 		t.Errorf("start on an interface with two addresses: %v", err)
 	}
 	checkStop(t, d, l)
@@ -124,9 +124,9 @@ func TestOpenNDSOfManyHasItsOwnNetwork(t *testing.T) {
 	skipUnsupported(t, d)
 	l := newTestLab(t, d, 2)
 	const addresses = `ip -o -4 addr show dev "$1" | awk '{print $4}'`
-	before := l.router.must(t, addresses, l.env.LANIf)
+	before := l.router.must(t, addresses, l.env.Port("lan"))
 	checkPortal(t, d, l, 2)
-	if after := l.router.must(t, addresses, l.env.LANIf); after != before {
+	if after := l.router.must(t, addresses, l.env.Port("lan")); after != before {
 		t.Errorf("the router's addresses were %q and are %q", before, after)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
@@ -51,7 +52,7 @@ func benchmarkPersonas(b *testing.B, n int) {
 	took("login")
 	load := agent.Traffic{
 		Kind: traffic.KindStreams, Direction: "up", Clients: n, OfferedMbps: 1000, MaxSeconds: 600,
-		Server: l.env.ServerIP, Workers: agent.Workers(n),
+		Server: l.env.ServerIP, Workers: agent.Workers(n, machine.HardFiles()),
 	}
 	if err := l.server.ServeTraffic(b.Context(), load); err != nil {
 		b.Fatal(err)

@@ -37,7 +37,7 @@ func (l *testLab) personas(t testing.TB, n int) []client.Address {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.router.AddNeighbours(t.Context(), agent.Neighbours{Link: l.env.LANIf, List: addrs}); err != nil {
+	if err := l.router.AddNeighbours(t.Context(), agent.Neighbours{Link: l.env.Port("lan"), List: addrs}); err != nil {
 		t.Fatal(err)
 	}
 	return addrs
@@ -125,7 +125,7 @@ func (l *testLab) posing(t *testing.T, d *Gateway, one, two client.Address) {
 	t.Helper()
 	const packets = 20
 	before := l.packets(t, d)["wrong-mac"]
-	router := strings.TrimSpace(l.router.must(t, `cat "/sys/class/net/$1/address"`, l.env.LANIf))
+	router := strings.TrimSpace(l.router.must(t, `cat "/sys/class/net/$1/address"`, l.env.Port("lan")))
 	hello, err := l.clientHost.Hello(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -134,7 +134,7 @@ func checkStop(t *testing.T, d DUT, l *testLab) {
 	if left := l.router.processes(t); len(left) > 0 {
 		t.Errorf("processes left on the router: %q", left)
 	}
-	if rules := l.router.must(t, "nft list ruleset"); strings.Contains(rules, "jump") || strings.Contains(rules, l.env.LANIf) {
+	if rules := l.router.must(t, "nft list ruleset"); strings.Contains(rules, "jump") || strings.Contains(rules, l.env.Port("lan")) {
 		t.Errorf("rules left on the router:\n%s", rules)
 	}
 }
@@ -142,7 +142,7 @@ func checkStop(t *testing.T, d DUT, l *testLab) {
 // skipUnsupported skips when the portal's own Check says that it cannot run here.
 func skipUnsupported(t *testing.T, d DUT) {
 	t.Helper()
-	if err := d.Check(t.Context()); err != nil {
+	if err := supported(t, d); err != nil {
 		t.Skip(err)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 )
 
-// constructors is every device that is written in Go. Adding one is a file and
-// a line here.
-var constructors = map[string]func(clients int) DUT{
+// builtin is every device that is written in Go, by the name in experiments; each is
+// made for a number of clients. Adding one is a file and a line here.
+var builtin = map[string]func(clients int) DUT{
 	"clean":       func(int) DUT { return NewClean() },
 	"opennds":     func(n int) DUT { return NewOpenNDS(n) },
 	"coovachilli": func(n int) DUT { return NewCoovaChilli(n) },
@@ -26,7 +26,7 @@ var constructors = map[string]func(clients int) DUT{
 
 // Builtin lists the devices written in Go, by name: what experiment.Load takes
 // as known.
-func Builtin() []string { return slices.Sorted(maps.Keys(constructors)) }
+func Builtin() []string { return slices.Sorted(maps.Keys(builtin)) }
 
 // Names lists every device an experiment may name without describing it, by
 // name: those written in Go and those that ship as TOML.
@@ -42,12 +42,12 @@ func Names() []string {
 func New(name string, clients int, exp *experiment.Experiment) (DUT, error) {
 	if exp != nil {
 		if spec, ok := exp.Custom[name]; ok && spec.Like != "" {
-			return newLike(name, clients, spec, exp)
+			return newVariant(name, clients, spec, exp)
 		} else if ok {
 			return NewCustom(name, spec), nil
 		}
 	}
-	if construct, ok := constructors[name]; ok {
+	if construct, ok := builtin[name]; ok {
 		return construct(clients), nil
 	}
 	if spec, ok := experiment.ShippedDUT(name); ok {
@@ -56,27 +56,26 @@ func New(name string, clients int, exp *experiment.Experiment) (DUT, error) {
 	return nil, fmt.Errorf("unknown device %q: known are %s", name, strings.Join(Names(), ", "))
 }
 
-// CheckLike says which devices of an experiment cannot be made on any machine: they are
-// like one that there is not, or whose sessions the lab cannot make. Errors name file,
-// line and key.
-func CheckLike(exp *experiment.Experiment) error {
+// CheckVariants refuses variants (key like) of devices that do not exist, or whose
+// sessions the lab cannot make. Errors name file, line and key.
+func CheckVariants(exp *experiment.Experiment) error {
 	var errs []error
 	for _, name := range exp.CustomNames() {
 		if spec := exp.Custom[name]; spec.Like != "" {
-			_, err := newLike(name, 1, spec, exp)
+			_, err := newVariant(name, 1, spec, exp)
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// newLike makes a device written in Go as an experiment wants it.
-func newLike(name string, clients int, spec experiment.CustomDUT, exp *experiment.Experiment) (DUT, error) {
+// newVariant makes a device written in Go in the circumstances an experiment describes.
+func newVariant(name string, clients int, spec experiment.CustomDUT, exp *experiment.Experiment) (DUT, error) {
 	var able []string
-	for known, construct := range constructors {
+	for known, construct := range builtin {
 		d, ok := construct(clients).(Counted)
-		c, crowded := d.(Crowded)
-		if !ok || spec.Sessions > 0 && !crowded {
+		f, fillable := d.(Fillable)
+		if !ok || spec.Sessions > 0 && !fillable {
 			continue
 		}
 		if known != spec.Like {
@@ -84,10 +83,10 @@ func newLike(name string, clients int, spec experiment.CustomDUT, exp *experimen
 			continue
 		}
 		if spec.Sessions > 0 {
-			c.Crowd(spec.Sessions)
+			f.Fill(spec.Sessions)
 		}
 		if len(spec.Start) > 0 {
-			return NewAmid(name, d, spec), nil
+			return newCombined(name, d, spec), nil
 		}
 		return d, nil
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
@@ -31,6 +32,19 @@ func TestMain(m *testing.M) {
 		os.RemoveAll(gatewaydDir)
 	}
 	os.Exit(status)
+}
+
+// here answers for this machine as its agent would.
+type here struct{}
+
+func (here) Find(ctx context.Context, q machine.Query) ([]machine.Found, error) {
+	return machine.Find(ctx, q), nil
+}
+
+// supported is an error when a device cannot run on this machine.
+func supported(t testing.TB, d DUT) error {
+	t.Helper()
+	return Check(t.Context(), here{}, "device", d)
 }
 
 // testHost is a host of a real lab.
@@ -74,20 +88,20 @@ func newTestLab(t testing.TB, d DUT, clients int) *testLab {
 		t.Fatal(err)
 	}
 	traits := d.Traits()
-	topology := testbed.Portal{
+	topology := testbed.Portal(testbed.Spec{
 		LAN: traits.LAN, NoAggregation: traits.NoAggregation, NoTxChecksum: traits.NoTxChecksum,
-	}.Topology()
+	})
 	lab, err := topology.Build(t.Context(), testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { lab.Close() })
 	return &testLab{
-		clientHost: testHost{lab.Clients[0]}, router: testHost{lab.Router}, server: testHost{lab.Server},
+		clientHost: testHost{lab.Clients[0]}, router: testHost{lab.Host("router")}, server: testHost{lab.Host("server")},
 		env: Env{
-			Router: lab.Router, Server: lab.Server, LANIf: lab.LANIf, WANIf: lab.WANIf, LAN: lab.LAN, Gateway: lab.Gateway,
+			Hosts: map[string]Host{"router": lab.Host("router"), "server": lab.Host("server")}, Ports: lab.Ports, LAN: lab.LAN, Gateway: lab.Gateway,
 			RouterWAN: lab.RouterWAN, ServerIP: lab.ServerIP, ServiceIP: lab.ServiceIP,
-			Clients: clients, Scratch: agent.Scratch,
+			Clients: clients, Scratch: agent.Scratch, Install: lab.Host("router").Install,
 		},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
@@ -14,9 +15,9 @@ import (
 // what is left out is alike in both labs of a pair. A ratio then weighs that
 // difference and the device together.
 type Beside struct {
-	Client  string `toml:"client,omitempty"`  // kind of client
-	Traffic string `toml:"traffic,omitempty"` // kind of traffic
-	Clients int    `toml:"clients,omitzero"`  // how many, whatever the number of the cell
+	Client  string // kind of client
+	Traffic string // kind of traffic
+	Clients int    // how many, whatever the number of the cell
 }
 
 // besideKeys are its keys in the file.
@@ -29,15 +30,33 @@ type Side struct {
 	Traffic Traffic
 }
 
-// Sides are the two labs of a block. In an A/A block both are what the device's is
-// in blocks with one: A/A blocks are measured for each number of clients, and the
-// clean router's number may be one for all.
-func (e *Experiment) Sides(b Block) (device, clean Side) {
-	device = Side{Client: e.Client.Kind, Clients: b.Clients, Traffic: e.Traffic}
-	if b.AA {
-		return device, device
+// Sides are the two labs of a pair with so many clients beside a device.
+func (e *Experiment) Sides(clients int) (device, clean Side) {
+	device = Side{Client: e.Client.Kind, Clients: clients}
+	if e.Means("traffic.kind") {
+		device.Traffic = e.Traffic
 	}
 	return device, e.besideOf(device)
+}
+
+// Labs are the labs of a block that stand at the same time: that of the device, and that of the
+// clean router where one stands beside it. Their traffic has no kind where nothing is sent. In an
+// A/A block both are what the device's is in blocks with one: A/A blocks are measured for each
+// number of clients, and the clean router's number may be one for all.
+func (e *Experiment) Labs(b Block) []Side {
+	device, clean := e.Sides(b.Clients())
+	switch {
+	case e.measure().Alone:
+		return []Side{device}
+	case b.AA:
+		return []Side{device, device}
+	}
+	return []Side{device, clean}
+}
+
+// Largest are the labs of the blocks with most clients.
+func (e *Experiment) Largest() []Side {
+	return e.Labs(Block{Cell: result.NewCell(result.Clients, slices.Max(slices.Concat(e.Clients, []int{0})))})
 }
 
 // besideOf is the clean router's lab beside that of a device.
@@ -58,7 +77,7 @@ func (e *Experiment) SidesText() (device, clean string) {
 			with, without = append(with, a), append(without, b)
 		}
 	}
-	a, b := e.Sides(Block{})
+	a, b := e.Sides(0)
 	differ(slices.ContainsFunc(e.Clients, func(n int) bool { return e.Beside.Clients > 0 && n != e.Beside.Clients }),
 		"the cell's number of clients", fmt.Sprintf("%d clients", e.Beside.Clients))
 	differ(a.Client != b.Client, "clients of kind "+a.Client, "clients of kind "+b.Client)
@@ -75,8 +94,8 @@ const notCarried = "%q needs clients with a namespace each: not those of kind %q
 
 // checkBeside refuses a clean router's lab that cannot be. The number of clients
 // of either side is looked at with the clients.
-func (e *Experiment) checkBeside(report func(key, format string, args ...any)) {
-	device, clean := e.Sides(Block{})
+func (e *Experiment) checkBeside(report Report) {
+	device, clean := e.Sides(0)
 	if !device.carried() {
 		report(e.firstSet("traffic.kind", "client.kind"), notCarried, device.Traffic.Kind, device.Client)
 	}
@@ -99,7 +118,7 @@ func (e *Experiment) checkBeside(report func(key, format string, args ...any)) {
 }
 
 // checkTrafficBeside refuses what the clean router's generator alone cannot do.
-func (e *Experiment) checkTrafficBeside(clean Side, report func(key, format string, args ...any)) {
+func (e *Experiment) checkTrafficBeside(clean Side, report Report) {
 	said := map[string]bool{}
 	e.checkTraffic(func(_, format string, args ...any) { said[fmt.Sprintf(format, args...)] = true })
 	other := *e

@@ -1,8 +1,11 @@
-package experiment
+package experiment_test
 
 import (
 	"strings"
 	"testing"
+
+	. "github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // pair is two kinds of client, of which the clean router's have a table of their own.
@@ -25,22 +28,22 @@ func TestSides(t *testing.T) {
 			Side{Client: "macvlan", Clients: 100, Traffic: Traffic{Kind: "iperf3"}}},
 		{"clients = 10\n", "the cell's number of clients", "10 clients", Side{Client: "persona", Clients: 10, Traffic: Traffic{Kind: "streams"}}},
 	} {
-		e, err := Parse("x.toml", []byte(pair+"[beside]\n"+tt.beside), known)
+		e, err := known.Parse("x.toml", []byte(pair+"[beside]\n"+tt.beside))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if device, clean := e.SidesText(); device != tt.device || clean != tt.clean {
 			t.Errorf("%q: %q and %q, want %q and %q", tt.beside, device, clean, tt.device, tt.clean)
 		}
-		device, clean := e.Sides(Block{Clients: 100})
+		device, clean := e.Sides(100)
 		if clean.Client != tt.has.Client || clean.Clients != tt.has.Clients || clean.Traffic.Kind != tt.has.Traffic.Kind {
 			t.Errorf("%q: the clean router has %+v", tt.beside, clean)
 		}
 		if device.Client != "persona" || device.Clients != 100 || device.Traffic.Kind != "streams" {
 			t.Errorf("%q: the device has %+v", tt.beside, device)
 		}
-		if a, b := e.Sides(Block{Clients: 100, AA: true}); a != device || b != device {
-			t.Errorf("%q: in an A/A block %+v and %+v, want both as at the device: %+v", tt.beside, a, b, device)
+		if labs := e.Labs(Block{Cell: result.NewCell(result.Clients, 100), AA: true}); labs[0] != device || labs[1] != device {
+			t.Errorf("%q: in an A/A block %+v and %+v, want both as at the device: %+v", tt.beside, labs[0], labs[1], device)
 		}
 	}
 }
@@ -68,7 +71,7 @@ func TestImpossibleSidesNameFileLineAndKey(t *testing.T) {
 		"an unknown kind":                   {pair + "[beside]\ntraffic = \"iperf\"\n", `x.toml:7: beside.traffic: must be "streams" or "iperf3", not "iperf"; did you mean "iperf3"?`},
 		"an unknown key":                    {pair + "[beside]\nclient_kind = \"iperf\"\n", `x.toml:7: beside.client_kind: unknown key; did you mean "beside.client"?`},
 	} {
-		_, err := Parse("x.toml", []byte(tt.text), known)
+		_, err := known.Parse("x.toml", []byte(tt.text))
 		if got := errorText(err); got != tt.want {
 			t.Errorf("%s: %s\nwant %s", name, got, tt.want)
 		}

@@ -10,11 +10,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// Check verifies what several keys say together, and the names of devices:
-// known are the built-in ones; with none given names are not checked. Parse has
-// done it for a file; call it again after Set.
-func (e *Experiment) Check(known []string) error {
-	if problems := e.check(known); len(problems) > 0 {
+// Report takes one problem with a key's value.
+type Report func(key, format string, args ...any)
+
+// Check verifies what several keys say together, and the names of devices. Parse has done it for a
+// file; call it again after Set.
+func (e *Experiment) Check() error {
+	if problems := e.check(); len(problems) > 0 {
 		return join(problems)
 	}
 	return nil
@@ -30,7 +32,7 @@ func (e *Experiment) Blame(key, problem string) error {
 	return &Error{File: at.file, Line: at.line, Key: key, Problem: problem}
 }
 
-func (e *Experiment) check(known []string) []*Error {
+func (e *Experiment) check() []*Error {
 	var problems []*Error
 	report := func(key, format string, args ...any) {
 		at, ok := e.origins[key]
@@ -39,49 +41,63 @@ func (e *Experiment) check(known []string) []*Error {
 		}
 		problems = append(problems, &Error{File: at.file, Line: at.line, Key: key, Problem: fmt.Sprintf(format, args...)})
 	}
-	needed := []string{"duts", "clients"}
-	if e.Measure == result.MeasureLogins {
-		e.checkLogins(report)
-	} else {
-		if _, set := e.origins["mbps_per_client"]; !set {
-			needed = append(needed, "offered_mbps")
+	for _, key := range []string{"duts", "clients"} {
+		if !e.IsSet(key) {
+			report(key, "missing: an experiment needs it")
 		}
-		e.checkCost(report)
+	}
+	e.checkMeaning(report)
+	if check := e.measure().Check; check != nil {
+		check(e, report)
+	}
+	if e.Means("traffic.kind") {
 		e.checkTraffic(report)
 		e.checkBeside(report)
 		e.checkLoads(report)
 	}
-	for _, key := range needed {
-		if _, set := e.origins[key]; !set {
-			report(key, "missing: an experiment needs it")
-		}
-	}
 	e.checkClients(report)
 	e.checkGuests(report)
 	e.checkSessions(report)
-	e.checkDUTs(known, report)
+	e.checkDUTs(report)
 	e.checkSize(report)
 	for _, name := range e.CustomNames() {
 		d := e.Custom[name]
 		d.check(func(key, problem string) { report(dutKey(name, key), "%s", problem) })
 	}
-	if len(problems) == 0 && e.Measure == result.MeasureCost { // it follows from most other keys
+	if len(problems) == 0 && e.Means("offered_mbps") { // it follows from most other keys
 		e.checkTurns(report)
 		e.checkDatagrams(report)
 	}
 	return problems
 }
 
+// checkMeaning refuses keys that were set and have no meaning with the experiment's measure.
+func (e *Experiment) checkMeaning(report Report) {
+	only := fmt.Sprintf("measure = %q", e.Measure)
+	for _, f := range e.fields() {
+		switch {
+		case !e.IsSet(f.key) || e.Means(f.key):
+		case f.measure != "":
+			report(f.key, "needs measure = %q", f.measure)
+		default:
+			report(f.key, "has no meaning with %s: %s", only, e.measure().Why)
+		}
+	}
+	if e.measure().Alone && e.Mode != result.ModeSolo {
+		report("mode", "%q does not go with %s: no clean router stands beside the device", e.Mode, only)
+	}
+}
+
 // checkClients refuses more clients than there can be of their kind, and for what
 // is measured of them.
-func (e *Experiment) checkClients(report func(key, format string, args ...any)) {
+func (e *Experiment) checkClients(report Report) {
 	measured := ""
 	mostOf := func(k client.Kind) int { return k.MostSending }
-	if e.Measure == result.MeasureLogins {
-		measured = fmt.Sprintf(" with measure = %q", result.MeasureLogins)
+	if m := e.measure(); m.Alone || m.Name == "" { // there is no clean router, whose network is the smaller one
+		measured = fmt.Sprintf(" with measure = %q", e.Measure)
 		mostOf = func(k client.Kind) int {
 			if !k.Leases {
-				return client.Most() // checkLogins refuses them
+				return client.Most() // these have no log-ins, which their measure refuses
 			}
 			return k.Most
 		}
@@ -105,7 +121,7 @@ func (e *Experiment) checkClients(report func(key, format string, args ...any)) 
 }
 
 // checkLoads refuses loads by the client that make none the lab can offer.
-func (e *Experiment) checkLoads(report func(key, format string, args ...any)) {
+func (e *Experiment) checkLoads(report Report) {
 	for _, n := range e.Clients {
 		for _, share := range e.MbpsPerClient {
 			if total := share * float64(n); total < MinOfferedMbps || total > MaxOfferedMbps {
@@ -117,7 +133,7 @@ func (e *Experiment) checkLoads(report func(key, format string, args ...any)) {
 }
 
 // checkTraffic refuses what the chosen generator cannot do.
-func (e *Experiment) checkTraffic(report func(key, format string, args ...any)) {
+func (e *Experiment) checkTraffic(report Report) {
 	if e.Traffic.Protocol == ProtocolUDP && slices.Contains(e.Profiles, result.Bulk) {
 		report("profiles", "%q needs protocol = %q: links gather no datagrams that are forwarded", result.Bulk, ProtocolTCP)
 	}
@@ -148,7 +164,8 @@ func (e *Experiment) checkTraffic(report func(key, format string, args ...any)) 
 func quoted(names []string) string { return `"` + strings.Join(names, `" or "`) + `"` }
 
 // checkDUTs resolves the names in duts and guards the names of tables.
-func (e *Experiment) checkDUTs(known []string, report func(key, format string, args ...any)) {
+func (e *Experiment) checkDUTs(report Report) {
+	known := e.catalogue.DUTs
 	shipped := ShippedDUTs()
 	for _, name := range e.CustomNames() {
 		builtin := name == Clean || slices.Contains(known, name)
@@ -156,7 +173,7 @@ func (e *Experiment) checkDUTs(known []string, report func(key, format string, a
 			report(dutKey(name, ""), "is built in: choose another name")
 		}
 	}
-	if e.Measure == result.MeasureCost && len(e.DUTs) == 1 && e.DUTs[0] == Clean && e.AABlocks == 0 {
+	if !e.measure().Alone && len(e.DUTs) == 1 && e.DUTs[0] == Clean && e.AABlocks == 0 {
 		report("duts", "nothing to measure: %q alone means A/A blocks, and aa_blocks is 0", Clean)
 	}
 	if len(known) == 0 {
@@ -172,14 +189,13 @@ func (e *Experiment) checkDUTs(known []string, report func(key, format string, a
 	}
 }
 
-// checkSize refuses plans nobody can mean.
-func (e *Experiment) checkSize(report func(key, format string, args ...any)) {
-	groups := len(e.Clients) * len(e.Directions) * len(e.Profiles)
-	n := groups * (len(e.DUTs)*e.Blocks + e.AABlocks)
-	if e.Measure == result.MeasureLogins {
-		n = len(e.Clients) * len(e.LoginRates) * len(e.DUTs) * e.Blocks
+// checkSize refuses plans so large that they can only be a mistake.
+func (e *Experiment) checkSize(report Report) {
+	blocks := len(e.DUTs) * e.Blocks
+	if !e.measure().Alone {
+		blocks += e.AABlocks
 	}
-	if n > maxPlanBlocks {
+	if n := len(e.settings()) * blocks; n > maxPlanBlocks {
 		report("blocks", "the plan would have %d blocks, more than %d", n, maxPlanBlocks)
 	}
 }

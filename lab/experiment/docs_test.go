@@ -1,10 +1,12 @@
-package experiment
+package experiment_test
 
 import (
 	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	. "github.com/gateweigh/gateweigh/lab/experiment"
 )
 
 const manual = "../../docs/adding-a-dut.md"
@@ -19,7 +21,7 @@ func TestManualBlocksLoad(t *testing.T) {
 	for _, part := range strings.Split(string(text), "```toml\n")[1:] {
 		block, _, _ := strings.Cut(part, "```")
 		blocks = append(blocks, block)
-		if _, err := Parse("block.toml", []byte(block), known); err != nil {
+		if _, err := known.Parse("block.toml", []byte(block)); err != nil {
 			t.Errorf("%v\nin:\n%s", err, block)
 		}
 	}
@@ -27,7 +29,7 @@ func TestManualBlocksLoad(t *testing.T) {
 		t.Fatalf("%d TOML blocks found", len(blocks))
 	}
 	// The first block is the shipped file without its opening comment.
-	shipped, err := builtinFiles.ReadFile("builtin/allowlist.toml")
+	shipped, err := BuiltinFiles.ReadFile("builtin/allowlist.toml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,19 +70,19 @@ func TestReferenceIsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range Keys() {
+	for _, key := range known.Keys() {
 		if !strings.Contains(string(text), "`"+key+"`") {
 			t.Errorf("the reference lacks %s", key)
 		}
 	}
-	for _, e := range Builtins() {
+	for _, e := range known.Builtins() {
 		if (e.Beside != Beside{}) && !strings.Contains(string(text), "| `"+e.Name+"` |") {
 			t.Errorf("the reference does not say what %s weighs", e.Name)
 		}
 	}
 	for _, part := range strings.Split(string(text), "```toml\n")[1:] {
 		block, _, _ := strings.Cut(part, "```")
-		if _, err := Parse("block.toml", []byte(block), known); err != nil {
+		if _, err := known.Parse("block.toml", []byte(block)); err != nil {
 			t.Errorf("%v\nin:\n%s", err, block)
 		}
 	}

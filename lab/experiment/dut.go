@@ -116,55 +116,33 @@ func command(v any) (Command, error) {
 	return c, nil
 }
 
-// dutField is one key of [dut.NAME].
-type dutField struct {
-	key string
-	set func(*CustomDUT, any) error
-}
-
 // dutFields is every key of [dut.NAME].
-var dutFields = []dutField{
-	{"description", intoDUT(text, func(d *CustomDUT) *string { return &d.Description })},
-	{"like", intoDUT(name, func(d *CustomDUT) *string { return &d.Like })},
-	{"sessions", intoDUT(integer(1, MaxSessions), func(d *CustomDUT) *int { return &d.Sessions })},
-	{"requires", intoDUT(stringTable, func(d *CustomDUT) *map[string]string { return &d.Requires })},
-	{"files", intoDUT(stringTable, func(d *CustomDUT) *map[string]string { return &d.Files })},
-	{"start", intoDUT(command, func(d *CustomDUT) *Command { return &d.Start })},
-	{"daemon", intoDUT(command, func(d *CustomDUT) *Command { return &d.Daemon })},
-	{"ready", intoDUT(command, func(d *CustomDUT) *Command { return &d.Ready })},
-	{"stop", intoDUT(command, func(d *CustomDUT) *Command { return &d.Stop })},
-	{"admit", intoDUT(command, func(d *CustomDUT) *Command { return &d.Admit })},
-	{"revoke", intoDUT(command, func(d *CustomDUT) *Command { return &d.Revoke })},
-	{"login", intoDUT(command, func(d *CustomDUT) *Command { return &d.Login })},
-	{"status", intoDUT(command, func(d *CustomDUT) *Command { return &d.Status })},
-	{"logout", intoDUT(command, func(d *CustomDUT) *Command { return &d.Logout })},
-	{"ready_timeout", intoDUT(duration(time.Second, 10*time.Minute), func(d *CustomDUT) *time.Duration { return &d.ReadyTimeout })},
-	{"timeout", intoDUT(duration(time.Second, 10*time.Minute), func(d *CustomDUT) *time.Duration { return &d.Timeout })},
-	{"processes", intoDUT(list(process), func(d *CustomDUT) *[]string { return &d.Processes })},
-	{"dhcp", intoDUT(boolean, func(d *CustomDUT) *bool { return &d.DHCP })},
-	{"lan", intoDUT(network, func(d *CustomDUT) *netip.Prefix { return &d.LAN })},
-	{"no_aggregation", intoDUT(boolean, func(d *CustomDUT) *bool { return &d.NoAggregation })},
-	{"no_tx_checksum", intoDUT(boolean, func(d *CustomDUT) *bool { return &d.NoTxChecksum })},
+var dutFields = []fieldOf[CustomDUT]{
+	field("description", text, func(d *CustomDUT) *string { return &d.Description }),
+	field("like", name, func(d *CustomDUT) *string { return &d.Like }),
+	field("sessions", integer(1, MaxSessions), func(d *CustomDUT) *int { return &d.Sessions }),
+	field("requires", stringTable, func(d *CustomDUT) *map[string]string { return &d.Requires }),
+	field("files", stringTable, func(d *CustomDUT) *map[string]string { return &d.Files }),
+	field("start", command, func(d *CustomDUT) *Command { return &d.Start }),
+	field("daemon", command, func(d *CustomDUT) *Command { return &d.Daemon }),
+	field("ready", command, func(d *CustomDUT) *Command { return &d.Ready }),
+	field("stop", command, func(d *CustomDUT) *Command { return &d.Stop }),
+	field("admit", command, func(d *CustomDUT) *Command { return &d.Admit }),
+	field("revoke", command, func(d *CustomDUT) *Command { return &d.Revoke }),
+	field("login", command, func(d *CustomDUT) *Command { return &d.Login }),
+	field("status", command, func(d *CustomDUT) *Command { return &d.Status }),
+	field("logout", command, func(d *CustomDUT) *Command { return &d.Logout }),
+	field("ready_timeout", duration(time.Second, 10*time.Minute), func(d *CustomDUT) *time.Duration { return &d.ReadyTimeout }),
+	field("timeout", duration(time.Second, 10*time.Minute), func(d *CustomDUT) *time.Duration { return &d.Timeout }),
+	field("processes", List(process), func(d *CustomDUT) *[]string { return &d.Processes }),
+	field("dhcp", boolean, func(d *CustomDUT) *bool { return &d.DHCP }),
+	field("lan", network, func(d *CustomDUT) *netip.Prefix { return &d.LAN }),
+	field("no_aggregation", boolean, func(d *CustomDUT) *bool { return &d.NoAggregation }),
+	field("no_tx_checksum", boolean, func(d *CustomDUT) *bool { return &d.NoTxChecksum }),
 }
 
 // DUTKeys lists the keys of [dut.NAME], in the order of the documentation.
-func DUTKeys() []string {
-	keys := make([]string, len(dutFields))
-	for i, f := range dutFields {
-		keys[i] = f.key
-	}
-	return keys
-}
-
-func intoDUT[T any](parse parser[T], place func(*CustomDUT) *T) func(*CustomDUT, any) error {
-	return func(d *CustomDUT, v any) error {
-		parsed, err := parse(v)
-		if err == nil {
-			*place(d) = parsed
-		}
-		return err
-	}
-}
+func DUTKeys() []string { return keysOf(dutFields) }
 
 // describedDUT is a device of which nothing is said.
 var describedDUT = CustomDUT{ReadyTimeout: 20 * time.Second, Timeout: 30 * time.Second}

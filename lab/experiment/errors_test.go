@@ -1,4 +1,4 @@
-package experiment
+package experiment_test
 
 import (
 	"errors"
@@ -108,7 +108,7 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := Parse("x.toml", []byte(tt.text), known)
+			_, err := known.Parse("x.toml", []byte(tt.text))
 			if err == nil {
 				t.Fatal("accepted")
 			}
@@ -119,37 +119,8 @@ func TestProblemsNameFileLineAndKey(t *testing.T) {
 	}
 }
 
-// TestLinesOfKeys places keys where a line count could go wrong.
-func TestLinesOfKeys(t *testing.T) {
-	text := "a = 1\n" + // 1
-		"b = [ # [c]\n  1,\n\n  2 ]\n" + // 2
-		"c = \"\"\"\nd = 1\n\\\"\"\" \n\"\"\"\n" + // 6
-		"[t]\n" + // 10
-		"  e.f = '''x'''\n" + // 11
-		"\"g.h\" = { i = 1,\r\n j = 2 }\n" + // 12
-		"[t.u.v]\n" + // 14
-		"[[w]]\nx = 1\n" + // 15
-		"# ä\n[t.\"y z\"]\nk = '''\n\n1\n'''\n" // 17, 18, 19
-	entries, err := parseEntries("x", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]int{}
-	for _, e := range entries {
-		got[e.key.String()] = e.line
-	}
-	for key, line := range map[string]int{
-		"a": 1, "b": 2, "c": 6, "t": 10, "t.e": 11, "t.e.f": 11, `t."g.h"`: 12, `t."g.h".i`: 12, `t."g.h".j`: 13,
-		"t.u": 14, "t.u.v": 14, "w": 15, `t."y z"`: 18, `t."y z".k`: 19,
-	} {
-		if got[key] != line {
-			t.Errorf("%s is on line %d, not %d", key, line, got[key])
-		}
-	}
-}
-
 func TestSet(t *testing.T) {
-	e, err := Builtin("quick")
+	e, err := known.Builtin("quick")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +133,7 @@ func TestSet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := e.Check(known); err != nil {
+	if err := e.Check(); err != nil {
 		t.Fatal(err)
 	}
 	got := string(e.Encode())
@@ -187,7 +158,7 @@ func TestSetProblems(t *testing.T) {
 		{"dut.allowlist.files", "x", `--set: dut.allowlist.files: must be a table of strings, not "x"`},
 		{"", "x", `--set: unknown key`},
 	} {
-		e, err := Builtin("quick")
+		e, err := known.Builtin("quick")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +176,7 @@ func TestSetProblems(t *testing.T) {
 // TestSetTogether: what two keys say together is checked by Check, so that the
 // order of overrides does not matter, and blamed on the override.
 func TestSetTogether(t *testing.T) {
-	e, err := Builtin("quick")
+	e, err := known.Builtin("quick")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +186,7 @@ func TestSetTogether(t *testing.T) {
 	if err := e.Set("duts", "quick"); err != nil {
 		t.Fatal(err)
 	}
-	err = e.Check(known)
+	err = e.Check()
 	if err == nil || !strings.HasPrefix(err.Error(), `--set: traffic.short_per_second: needs`) || !strings.Contains(err.Error(), `--set: duts: unknown device "quick"`) {
 		t.Errorf("Check = %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -26,8 +27,8 @@ import (
 )
 
 // Kinds of pacing, and protocols. Kinds of client and of traffic are those of packages
-// client and traffic; measures, modes, directions and profiles, which records name too,
-// those of package result.
+// client and traffic; modes, directions and profiles, which records name too, those of
+// package result.
 const (
 	PacingPaced = "paced" // spread evenly by the sender's pacing rate
 	PacingBurst = "burst" // iperf3's own token bucket
@@ -42,59 +43,59 @@ const Clean = "clean"
 // Experiment is a validated experiment file. Its zero value is not usable: it
 // comes from Load, Parse or Builtin, with every default filled in.
 type Experiment struct {
-	Name        string    `toml:"name"` // default: the file's name
-	Description string    `toml:"description"`
-	Measure     string    `toml:"measure"`                // result.MeasureCost (default) or result.MeasureLogins
-	Mode        string    `toml:"mode"`                   // result.ModeDuet (default) or result.ModeSolo, the only one for logins
-	DUTs        []string  `toml:"duts"`                   // names of built-in devices or of Custom ones
-	Clients     []int     `toml:"clients"`                // 1 to what the kind takes
-	OfferedMbps []float64 `toml:"offered_mbps,omitempty"` // TCP or UDP payload, all clients together
-	// MbpsPerClient are loads by the client: each makes one of so much a client.
-	MbpsPerClient []float64 `toml:"mbps_per_client,omitempty"`
-	Directions    []string  `toml:"directions"` // result.Up (default), result.Down, result.Both
-	Profiles      []string  `toml:"profiles"`   // result.PerPacket (default), result.Bulk
-	// LoginRates are clients a second that come to lease, and then to log in; 0 is
-	// all at the same moment. For logins only; default 0 alone.
-	LoginRates []float64 `toml:"login_rates,omitempty"`
+	Name        string // default: the file's name
+	Description string
+	Measure     string    // name of a measure; default: the catalogue's first
+	Topology    string    // of the labs, one of the catalogue's; default: defaultTopology
+	Mode        string    // result.ModeDuet (default) or result.ModeSolo, the only one where a device is alone
+	DUTs        []string  // names of built-in devices or of Custom ones
+	Clients     []int     // 1 to what the kind takes
+	OfferedMbps []float64 // TCP or UDP payload, all clients together
+	// MbpsPerClient are loads of one client: each makes a load of so much for every client.
+	MbpsPerClient []float64
+	Directions    []string // result.Up (default), result.Down, result.Both
+	Profiles      []string // result.PerPacket (default), result.Bulk
 
-	Blocks   int           `toml:"blocks"`    // labs rebuilt and sides swapped, per group; default 6
-	AABlocks int           `toml:"aa_blocks"` // A/A blocks per clients, direction and profile; default 2
-	Windows  int           `toml:"windows"`   // measured per cell and block; default 3
-	Window   time.Duration `toml:"window"`    // length of one; default 1s
-	Warmup   time.Duration `toml:"warmup"`    // load before a cell's first window, at least: see WarmupOf; default 500ms
-	Redo     int           `toml:"redo"`      // how often a rejected trial is repeated; default 2
+	Blocks   int           // labs rebuilt and sides swapped, per group; default 6
+	AABlocks int           // A/A blocks per clients, direction and profile; default 2
+	Windows  int           // measured per cell and block; default 3
+	Window   time.Duration // length of one; default 1s
+	Warmup   time.Duration // load before a cell's first window, at least: see WarmupOf; default 500ms
+	Redo     int           // how often a rejected trial is repeated; default 2
 	// ProfileWindow is the length of one more window of each cell, in which perf
 	// samples stacks; default 0: none.
-	ProfileWindow time.Duration `toml:"profile_window"`
+	ProfileWindow time.Duration
 
-	Client  Client               `toml:"client"`
-	Traffic Traffic              `toml:"traffic"`
-	Beside  Beside               `toml:"beside,omitempty"`
-	Custom  map[string]CustomDUT `toml:"dut,omitempty"` // devices described in the file itself
+	Client  Client
+	Traffic Traffic
+	Beside  Beside
+	Custom  map[string]CustomDUT // devices described in the file itself
 
-	origins map[string]origin // where each key was set, for error messages
-	file    string
+	own       map[string]any // values of the measure's own keys
+	catalogue Catalogue
+	origins   map[string]origin // where each key was set, for error messages
+	file      string
 }
 
 // Client says how clients are simulated.
 type Client struct {
-	Kind string `toml:"kind"` // one of client.Kinds; default the first
+	Kind string // one of client.Kinds; default the first
 	// Churn is guests a second that lease, log in, log out and leave while the clients
 	// send; default 0. The kind has to take guests.
-	Churn float64 `toml:"churn,omitzero"`
-	Hosts int     `toml:"hosts"` // machines that share the clients, 1 (default) to MaxClientHosts
+	Churn float64
+	Hosts int // machines that share the clients, 1 (default) to MaxClientHosts
 }
 
 // Traffic says what the clients send.
 type Traffic struct {
-	Kind          string `toml:"kind"`           // one of traffic.Kinds; default the first
-	Protocol      string `toml:"protocol"`       // ProtocolTCP (default) or ProtocolUDP
-	BurstSegments int    `toml:"burst_segments"` // segments sent back to back; default traffic.DefaultBurst
-	Pacing        string `toml:"pacing"`         // PacingPaced (default) or PacingBurst
+	Kind          string // one of traffic.Kinds; default the first
+	Protocol      string // ProtocolTCP (default) or ProtocolUDP
+	BurstSegments int    // segments sent back to back; default traffic.DefaultBurst
+	Pacing        string // PacingPaced (default) or PacingBurst
 	// ShortPerSecond connections a second are opened beside the load, each for one
 	// answer of ShortBytes; default 0, and 16 KiB.
-	ShortPerSecond float64 `toml:"short_per_second,omitzero"`
-	ShortBytes     int     `toml:"short_bytes,omitzero"`
+	ShortPerSecond float64
+	ShortBytes     int
 }
 
 // maxFileBytes bounds what Load reads: an experiment is a page of text.
@@ -103,10 +104,9 @@ const maxFileBytes = 1 << 20
 //go:embed builtin/*.toml
 var builtinFiles embed.FS
 
-// Load reads and validates an experiment file. known are the names of the
-// built-in devices; with none given device names are not checked. A bad file
-// gives one *Error for each problem, joined by errors.Join.
-func Load(path string, known []string) (*Experiment, error) {
+// Load reads and validates an experiment file. A bad file gives one *Error for
+// each problem, joined by errors.Join.
+func (c Catalogue) Load(path string) (*Experiment, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading experiment: %w", err)
@@ -119,21 +119,21 @@ func Load(path string, known []string) (*Experiment, error) {
 	if len(data) > maxFileBytes {
 		return nil, &Error{File: path, Line: 1, Problem: "larger than 1 MiB: not an experiment file"}
 	}
-	return Parse(path, data, known)
+	return c.Parse(path, data)
 }
 
 // Parse is Load on bytes; file is the name errors carry and the default of the
 // experiment's own name.
-func Parse(file string, data []byte, known []string) (*Experiment, error) {
+func (c Catalogue) Parse(file string, data []byte) (*Experiment, error) {
 	entries, err := parseEntries(file, data)
 	if err != nil {
 		return nil, err
 	}
-	e := newExperiment(file)
+	e := newExperiment(c, file)
 	problems := e.apply(entries)
 	e.settle()
 	e.adoptBuiltinDUTs()
-	problems = append(problems, e.check(known)...)
+	problems = append(problems, e.check()...)
 	if len(problems) > 0 {
 		return nil, join(problems)
 	}
@@ -142,20 +142,20 @@ func Parse(file string, data []byte, known []string) (*Experiment, error) {
 
 // Builtin returns one of the experiments that ship with the lab. An unknown
 // name is an error that lists the known ones.
-func Builtin(name string) (*Experiment, error) {
+func (c Catalogue) Builtin(name string) (*Experiment, error) {
 	data, err := builtinFiles.ReadFile("builtin/" + name + ".toml")
 	if err != nil {
 		known := builtinNames()
 		return nil, fmt.Errorf("unknown experiment %q: known are %s%s", name, strings.Join(known, ", "), hint(name, known))
 	}
-	return Parse(name+".toml", data, nil)
+	return c.Parse(name+".toml", data)
 }
 
 // Builtins returns all shipped experiments, the default one ("quick") first.
-func Builtins() []*Experiment {
+func (c Catalogue) Builtins() []*Experiment {
 	var all []*Experiment
 	for _, name := range builtinNames() {
-		e, err := Builtin(name)
+		e, err := c.Builtin(name)
 		if err != nil {
 			panic(fmt.Sprintf("embedded experiment: %v", err)) // a test loads each of them
 		}
@@ -190,7 +190,7 @@ func ShippedDUT(name string) (CustomDUT, bool) {
 	if err != nil {
 		return CustomDUT{}, false
 	}
-	e := newExperiment(name)
+	e := newExperiment(Catalogue{}, name)
 	e.apply(entries)
 	d, ok := e.Custom[name]
 	return d, ok
@@ -221,11 +221,15 @@ func (e *Experiment) adoptBuiltinDUTs() {
 	}
 }
 
+// defaultTopology is study 1's network: clients, a router, a server.
+const defaultTopology = "portal"
+
 // newExperiment holds every default; file sets the default name.
-func newExperiment(file string) *Experiment {
+func newExperiment(c Catalogue, file string) *Experiment {
 	return &Experiment{
 		Name:       nameOf(file),
-		Measure:    result.MeasureCost,
+		Measure:    c.measure("").Name,
+		Topology:   defaultTopology,
 		Directions: []string{result.Up},
 		Profiles:   []string{result.PerPacket},
 		Blocks:     6,
@@ -236,6 +240,8 @@ func newExperiment(file string) *Experiment {
 		Client:     Client{Kind: client.Kinds(nil)[0], Hosts: 1},
 		Traffic:    Traffic{Kind: traffic.Kinds(nil)[0], Protocol: ProtocolTCP, BurstSegments: traffic.DefaultBurst, Pacing: PacingPaced},
 		Custom:     map[string]CustomDUT{},
+		own:        map[string]any{},
+		catalogue:  c,
 		origins:    map[string]origin{},
 		file:       file,
 	}
@@ -253,18 +259,38 @@ func nameOf(file string) string {
 	}, base)
 }
 
-// Encode writes the experiment as TOML with every default spelt out and shipped
-// devices included. Parse reads it back to the same experiment.
+// Encode writes the experiment as TOML: every key that has a meaning with its measure, with
+// defaults spelt out and shipped devices included. Parse reads it back to the same experiment.
 func (e *Experiment) Encode() []byte {
 	var b bytes.Buffer
-	enc := toml.NewEncoder(&b)
-	enc.Indent = ""
-	var shown any = e
-	if e.Measure == result.MeasureLogins {
-		shown = e.asLogins()
+	write := func(v any) {
+		enc := toml.NewEncoder(&b)
+		enc.Indent = ""
+		if err := enc.Encode(v); err != nil {
+			panic(fmt.Sprintf("encoding experiment %s: %v", e.Name, err)) // only values that were decoded before
+		}
 	}
-	if err := enc.Encode(shown); err != nil {
-		panic(fmt.Sprintf("encoding experiment %s: %v", e.Name, err)) // only values that were decoded before
+	for _, table := range append([]string{""}, tables...) {
+		head := table != ""
+		for _, f := range e.fields() {
+			in, name, inTable := strings.Cut(f.key, ".")
+			if !inTable {
+				in, name = "", f.key
+			}
+			v := f.get(e)
+			if in != table || !e.Means(f.key) || f.optional && reflect.ValueOf(v).IsZero() {
+				continue
+			}
+			if head {
+				fmt.Fprintf(&b, "\n[%s]\n", table)
+				head = false
+			}
+			write(map[string]any{name: v})
+		}
+	}
+	if len(e.Custom) > 0 {
+		b.WriteString("\n")
+		write(map[string]any{"dut": e.Custom})
 	}
 	return b.Bytes()
 }

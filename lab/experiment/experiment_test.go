@@ -1,4 +1,4 @@
-package experiment
+package experiment_test
 
 import (
 	"errors"
@@ -12,12 +12,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	. "github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure"
 )
 
-// known stands for the devices written in Go.
-var known = []string{
+// known has the measures that ship with the lab, and what stands for the devices written in Go.
+var known = Catalogue{Measures: measure.Catalogue().Measures, DUTs: []string{
 	"clean", "coovachilli", "gateway-ebpf", "gateway-nfqueue", "gateway-nfqueue-fast", "gateway-tun", "gateway-tun-fast", "opennds",
-}
+}}
 
 // sameExperiment compares all but where keys were set.
 var sameExperiment = cmp.Options{
@@ -33,12 +36,12 @@ func TestLoadFillsDefaults(t *testing.T) {
 	if err := os.WriteFile(path, []byte(minimal), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Load(path, known)
+	got, err := known.Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &Experiment{
-		Name: "mine", Measure: "cost", Mode: "duet", DUTs: []string{"opennds"}, Clients: []int{1}, OfferedMbps: []float64{100},
+		Name: "mine", Measure: "cost", Topology: "portal", Mode: "duet", DUTs: []string{"opennds"}, Clients: []int{1}, OfferedMbps: []float64{100},
 		Directions: []string{"up"}, Profiles: []string{"per-packet"},
 		Blocks: 6, AABlocks: 2, Windows: 3, Window: time.Second, Warmup: 500 * time.Millisecond, Redo: 2,
 		Client:  Client{Kind: "macvlan", Hosts: 1},
@@ -50,12 +53,12 @@ func TestLoadFillsDefaults(t *testing.T) {
 }
 
 func TestLoadReadsEveryKey(t *testing.T) {
-	got, err := Parse("full.toml", []byte(full), known)
+	got, err := known.Parse("full.toml", []byte(full))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &Experiment{
-		Name: "everything", Description: "all keys", Measure: "cost", Mode: "solo", DUTs: []string{"mine", "clean"},
+		Name: "everything", Description: "all keys", Measure: "cost", Topology: "row", Mode: "solo", DUTs: []string{"mine", "clean"},
 		Clients: []int{1, 250}, OfferedMbps: []float64{0.5, 100}, MbpsPerClient: []float64{0.2}, Directions: []string{"up", "down"},
 		Profiles: []string{"per-packet"}, Blocks: 1, AABlocks: 0, Windows: 2,
 		Window: 200 * time.Millisecond, Warmup: 0, Redo: 0,
@@ -86,6 +89,7 @@ func TestLoadReadsEveryKey(t *testing.T) {
 const full = `
 name = "everything"
 description = "all keys"
+topology = "row"
 mode = "solo"
 duts = ["mine", "clean"]
 clients = [1, 250]
@@ -129,11 +133,11 @@ no_tx_checksum = true
 
 func TestEncodeRoundTrips(t *testing.T) {
 	for name, text := range map[string]string{"minimal": minimal, "full": full} {
-		e, err := Parse("x.toml", []byte(text), known)
+		e, err := known.Parse("x.toml", []byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := Parse("other.toml", e.Encode(), known)
+		again, err := known.Parse("other.toml", e.Encode())
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, e.Encode())
 		}
@@ -144,7 +148,7 @@ func TestEncodeRoundTrips(t *testing.T) {
 }
 
 func TestBuiltins(t *testing.T) {
-	all := Builtins()
+	all := known.Builtins()
 	if len(all) < 4 || all[0].Name != "quick" {
 		t.Fatalf("builtins: %d, first %q", len(all), all[0].Name)
 	}
@@ -152,10 +156,10 @@ func TestBuiltins(t *testing.T) {
 		if e.Description == "" {
 			t.Errorf("%s has no description", e.Name)
 		}
-		if err := e.Check(known); err != nil {
+		if err := e.Check(); err != nil {
 			t.Errorf("%s: %v", e.Name, err)
 		}
-		again, err := Parse("again.toml", e.Encode(), known)
+		again, err := known.Parse("again.toml", e.Encode())
 		if err != nil {
 			t.Errorf("%s encoded: %v", e.Name, err)
 			continue
@@ -164,20 +168,20 @@ func TestBuiltins(t *testing.T) {
 			t.Errorf("%s (-first +second):\n%s", e.Name, diff)
 		}
 	}
-	if _, err := Builtin("quik"); err == nil || !strings.Contains(err.Error(), `did you mean "quick"?`) {
-		t.Errorf("Builtin(quik) = %v", err)
+	if _, err := known.Builtin("quik"); err == nil || !strings.Contains(err.Error(), `did you mean "quick"?`) {
+		t.Errorf("known.Builtin(quik) = %v", err)
 	}
-	if _, err := Builtin("../quick"); err == nil {
-		t.Error("Builtin(../quick) succeeded")
+	if _, err := known.Builtin("../quick"); err == nil {
+		t.Error("known.Builtin(../quick) succeeded")
 	}
 }
 
 func TestBuiltinsFollowStudy1(t *testing.T) {
-	bandwidth, err := Builtin("portal-bandwidth")
+	bandwidth, err := known.Builtin("portal-bandwidth")
 	if err != nil {
 		t.Fatal(err)
 	}
-	clients, err := Builtin("portal-clients")
+	clients, err := known.Builtin("portal-clients")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +195,7 @@ func TestBuiltinsFollowStudy1(t *testing.T) {
 }
 
 func TestShippedDeviceNeedsNoTable(t *testing.T) {
-	e, err := Parse("x.toml", []byte("duts = [\"allowlist\"]\nclients = [1]\noffered_mbps = [1]\n"), known)
+	e, err := known.Parse("x.toml", []byte("duts = [\"allowlist\"]\nclients = [1]\noffered_mbps = [1]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +219,7 @@ func TestExamples(t *testing.T) {
 		t.Fatalf("no examples: %v", err)
 	}
 	for _, path := range paths {
-		e, err := Load(path, known)
+		e, err := known.Load(path)
 		if err != nil {
 			t.Errorf("%v", err)
 			continue
@@ -227,7 +231,7 @@ func TestExamples(t *testing.T) {
 }
 
 func TestLoadMissingFile(t *testing.T) {
-	_, err := Load(filepath.Join(t.TempDir(), "none.toml"), known)
+	_, err := known.Load(filepath.Join(t.TempDir(), "none.toml"))
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("err = %v", err)
 	}
@@ -235,10 +239,10 @@ func TestLoadMissingFile(t *testing.T) {
 
 func TestLoadRefusesHugeFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "huge.toml")
-	if err := os.WriteFile(path, []byte(minimal+strings.Repeat("#\n", maxFileBytes)), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(minimal+strings.Repeat("#\n", MaxFileBytes)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(path, known); err == nil || !strings.Contains(err.Error(), "larger than 1 MiB") {
+	if _, err := known.Load(path); err == nil || !strings.Contains(err.Error(), "larger than 1 MiB") {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -246,26 +250,26 @@ func TestLoadRefusesHugeFile(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(minimal))
 	f.Add([]byte(full))
-	for _, name := range builtinNames() {
-		data, err := builtinFiles.ReadFile("builtin/" + name + ".toml")
+	for _, name := range BuiltinNames() {
+		data, err := BuiltinFiles.ReadFile("builtin/" + name + ".toml")
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		e, err := Parse("fuzz.toml", data, known)
+		e, err := known.Parse("fuzz.toml", data)
 		if err != nil {
 			return
 		}
-		again, err := Parse("fuzz.toml", e.Encode(), known)
+		again, err := known.Parse("fuzz.toml", e.Encode())
 		if err != nil {
 			t.Fatalf("own output refused: %v\n%s", err, e.Encode())
 		}
 		if diff := cmp.Diff(e, again, sameExperiment); diff != "" {
 			t.Fatalf("(-first +second):\n%s", diff)
 		}
-		if len(e.Plan()) > maxPlanBlocks {
+		if len(e.Plan()) > MaxPlanBlocks {
 			t.Fatalf("plan of %d blocks", len(e.Plan()))
 		}
 	})

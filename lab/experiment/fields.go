@@ -23,8 +23,7 @@ const (
 	maxChurn         = 1000
 	maxShortRate     = 50_000
 	defaultShort     = 16 << 10
-	minLoginRate     = 0.1
-	MaxLoginRate     = 10_000
+	minPerSecond     = 0.1
 	MinOfferedMbps   = 0.1
 	MaxOfferedMbps   = 100_000
 	MaxBlocks        = 1_000
@@ -37,52 +36,61 @@ const (
 	maxPlanBlocks        = 20_000
 )
 
-// field is one key of the file and how its value gets into the experiment.
-type field struct {
-	key string
-	set func(*Experiment, any) error
+// Field is one key of the file outside [dut.NAME].
+type Field = fieldOf[Experiment]
+
+// fieldOf is one key, and how its value gets into an experiment or a device and out again.
+type fieldOf[E any] struct {
+	key      string
+	set      func(*E, any) error
+	get      func(*E) any
+	optional bool   // not written while it has no value
+	measure  string // whose own key it is; empty: every measure may use it
 }
 
-// fields is every key outside [dut.NAME]. It is the only list of them: the file,
-// the command line and the suggestions for unknown keys all read it.
-var fields = []field{
-	{"name", into(name, func(e *Experiment) *string { return &e.Name })},
-	{"description", into(text, func(e *Experiment) *string { return &e.Description })},
-	{"measure", into(word(result.MeasureCost, result.MeasureLogins), func(e *Experiment) *string { return &e.Measure })},
-	{"mode", into(word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode })},
-	{"duts", into(list(name), func(e *Experiment) *[]string { return &e.DUTs })},
-	{"clients", into(list(integer(1, client.Most())), func(e *Experiment) *[]int { return &e.Clients })},
-	{"offered_mbps", into(list(rate), func(e *Experiment) *[]float64 { return &e.OfferedMbps })},
-	{"mbps_per_client", into(list(share), func(e *Experiment) *[]float64 { return &e.MbpsPerClient })},
-	{"directions", into(list(word(result.Up, result.Down, result.Both)), func(e *Experiment) *[]string { return &e.Directions })},
-	{"profiles", into(list(word(result.PerPacket, result.Bulk)), func(e *Experiment) *[]string { return &e.Profiles })},
-	{"login_rates", into(list(loginRate), func(e *Experiment) *[]float64 { return &e.LoginRates })},
-	{"blocks", into(integer(1, MaxBlocks), func(e *Experiment) *int { return &e.Blocks })},
-	{"aa_blocks", into(integer(0, MaxBlocks), func(e *Experiment) *int { return &e.AABlocks })},
-	{"windows", into(integer(1, 1_000), func(e *Experiment) *int { return &e.Windows })},
-	{"window", into(duration(MinWindow, maxWindow), func(e *Experiment) *time.Duration { return &e.Window })},
-	{"warmup", into(duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.Warmup })},
-	{"redo", into(integer(0, 10), func(e *Experiment) *int { return &e.Redo })},
-	{"profile_window", into(duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.ProfileWindow })},
-	{"client.kind", into(word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Client.Kind })},
-	{"client.churn", into(churn, func(e *Experiment) *float64 { return &e.Client.Churn })},
-	{"client.hosts", into(integer(1, MaxClientHosts), func(e *Experiment) *int { return &e.Client.Hosts })},
-	{"traffic.kind", into(word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Traffic.Kind })},
-	{"traffic.protocol", into(word(ProtocolTCP, ProtocolUDP), func(e *Experiment) *string { return &e.Traffic.Protocol })},
-	{"traffic.burst_segments", into(integer(1, client.InitialWindow), func(e *Experiment) *int { return &e.Traffic.BurstSegments })},
-	{"traffic.short_per_second", into(shortRate, func(e *Experiment) *float64 { return &e.Traffic.ShortPerSecond })},
-	{"traffic.short_bytes", into(integer(1, short.MostBytes), func(e *Experiment) *int { return &e.Traffic.ShortBytes })},
-	{"traffic.pacing", into(word(PacingPaced, PacingBurst), func(e *Experiment) *string { return &e.Traffic.Pacing })},
-	{"beside.client", into(word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Client })},
-	{"beside.traffic", into(word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Traffic })},
-	{"beside.clients", into(integer(1, client.Most()), func(e *Experiment) *int { return &e.Beside.Clients })},
+// shared is every key outside [dut.NAME] that is no measure's own. With these it is the only list
+// of keys: the file, the command line and the suggestions for unknown keys all read it.
+var shared = []Field{
+	field("name", name, func(e *Experiment) *string { return &e.Name }),
+	field("description", text, func(e *Experiment) *string { return &e.Description }),
+	listed("measure", Catalogue.measures, func(e *Experiment) *string { return &e.Measure }),
+	listed("topology", func(c Catalogue) []string { return c.Topologies }, func(e *Experiment) *string { return &e.Topology }),
+	field("mode", word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode }),
+	field("duts", List(name), func(e *Experiment) *[]string { return &e.DUTs }),
+	field("clients", List(integer(1, client.Most())), func(e *Experiment) *[]int { return &e.Clients }),
+	optional("offered_mbps", List(Within(MinOfferedMbps, MaxOfferedMbps, "a number of Mbit/s")), func(e *Experiment) *[]float64 { return &e.OfferedMbps }),
+	optional("mbps_per_client", List(share), func(e *Experiment) *[]float64 { return &e.MbpsPerClient }),
+	field("directions", List(word(result.Up, result.Down, result.Both)), func(e *Experiment) *[]string { return &e.Directions }),
+	field("profiles", List(word(result.PerPacket, result.Bulk)), func(e *Experiment) *[]string { return &e.Profiles }),
+	field("blocks", integer(1, MaxBlocks), func(e *Experiment) *int { return &e.Blocks }),
+	field("aa_blocks", integer(0, MaxBlocks), func(e *Experiment) *int { return &e.AABlocks }),
+	field("windows", integer(1, 1_000), func(e *Experiment) *int { return &e.Windows }),
+	field("window", duration(MinWindow, maxWindow), func(e *Experiment) *time.Duration { return &e.Window }),
+	field("warmup", duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.Warmup }),
+	field("redo", integer(0, 10), func(e *Experiment) *int { return &e.Redo }),
+	field("profile_window", duration(0, maxWindow), func(e *Experiment) *time.Duration { return &e.ProfileWindow }),
+	field("client.kind", word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Client.Kind }),
+	optional("client.churn", PerSecond(maxChurn, "0 for none", "guests a second"), func(e *Experiment) *float64 { return &e.Client.Churn }),
+	field("client.hosts", integer(1, MaxClientHosts), func(e *Experiment) *int { return &e.Client.Hosts }),
+	field("traffic.kind", word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Traffic.Kind }),
+	field("traffic.protocol", word(ProtocolTCP, ProtocolUDP), func(e *Experiment) *string { return &e.Traffic.Protocol }),
+	field("traffic.burst_segments", integer(1, client.InitialWindow), func(e *Experiment) *int { return &e.Traffic.BurstSegments }),
+	field("traffic.pacing", word(PacingPaced, PacingBurst), func(e *Experiment) *string { return &e.Traffic.Pacing }),
+	optional("traffic.short_per_second", PerSecond(maxShortRate, "0 for none", "connections a second"), func(e *Experiment) *float64 { return &e.Traffic.ShortPerSecond }),
+	optional("traffic.short_bytes", integer(1, short.MostBytes), func(e *Experiment) *int { return &e.Traffic.ShortBytes }),
+	optional("beside.client", word(client.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Client }),
+	optional("beside.traffic", word(traffic.Kinds(nil)...), func(e *Experiment) *string { return &e.Beside.Traffic }),
+	optional("beside.clients", integer(1, client.Most()), func(e *Experiment) *int { return &e.Beside.Clients }),
 }
 
 // tables are the keys that hold other keys.
 var tables = []string{"client", "traffic", "beside", "dut"}
 
-// Keys lists every key outside [dut.NAME], in the order of the documentation.
-func Keys() []string {
+// Keys lists every key outside [dut.NAME], in the order of the documentation: those that measures
+// share, and then their own.
+func (c Catalogue) Keys() []string { return keysOf(c.fields()) }
+
+func keysOf[E any](fields []fieldOf[E]) []string {
 	keys := make([]string, len(fields))
 	for i, f := range fields {
 		keys[i] = f.key
@@ -90,15 +98,44 @@ func Keys() []string {
 	return keys
 }
 
-// into makes a setter of a parser and the place its result goes to.
-func into[T any](parse parser[T], place func(*Experiment) *T) func(*Experiment, any) error {
-	return func(e *Experiment, v any) error {
-		parsed, err := parse(v)
+// field makes a key of a parser and the place its result goes to.
+func field[E, T any](key string, parse Parser[T], place func(*E) *T) fieldOf[E] {
+	return fieldOf[E]{
+		key: key,
+		set: func(e *E, v any) error {
+			parsed, err := parse(v)
+			if err == nil {
+				*place(e) = parsed
+			}
+			return err
+		},
+		get: func(e *E) any { return *place(e) },
+	}
+}
+
+// optional is field for a key that need not have a value.
+func optional[T any](key string, parse Parser[T], place func(*Experiment) *T) Field {
+	f := field(key, parse, place)
+	f.optional = true
+	return f
+}
+
+// listed is field for a key that takes one of the names that the catalogue has; any name where
+// the catalogue has none.
+func listed(key string, known func(Catalogue) []string, place func(*Experiment) *string) Field {
+	f := field(key, name, place)
+	f.set = func(e *Experiment, v any) (err error) {
+		parse := name
+		if names := known(e.catalogue); len(names) > 0 {
+			parse = word(names...)
+		}
+		chosen, err := parse(v)
 		if err == nil {
-			*place(e) = parsed
+			*place(e) = chosen
 		}
 		return err
 	}
+	return f
 }
 
 // apply sets every entry and returns the problems met, all of them.
@@ -127,7 +164,7 @@ func (e *Experiment) apply(entries []entry) []*Error {
 func (e *Experiment) assign(key toml.Key, value any) (descend bool, err error) {
 	dotted := key.String()
 	_, isTable := value.(map[string]any)
-	for _, f := range fields {
+	for _, f := range e.fields() {
 		if f.key == dotted {
 			return false, f.set(e, value)
 		}
@@ -143,7 +180,7 @@ func (e *Experiment) assign(key toml.Key, value any) (descend bool, err error) {
 	if key[0] == "dut" {
 		return e.assignDUT(key[1:], value)
 	}
-	return false, fmt.Errorf("unknown key%s", hint(dotted, append(Keys(), tables...)))
+	return false, fmt.Errorf("unknown key%s", hint(dotted, append(e.catalogue.Keys(), tables...)))
 }
 
 // Set overrides one key from the command line: Set("clients", "1,10"). Lists are

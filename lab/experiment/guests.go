@@ -25,9 +25,9 @@ func (c Client) Guests() int {
 	return int(math.Ceil(c.Churn*guestTakes.Seconds())) + 1
 }
 
-// checkGuests refuses guests where nobody logs in, or where they and the clients are
-// too many.
-func (e *Experiment) checkGuests(report func(key, format string, args ...any)) {
+// checkGuests refuses guests where a device has no log-in, or where guests and clients
+// together are too many.
+func (e *Experiment) checkGuests(report Report) {
 	if e.Client.Churn == 0 {
 		return
 	}
@@ -52,8 +52,8 @@ func (e *Experiment) logsIn(name string) bool {
 	return name != Clean && (!described || d.Like != "" || len(d.Login) > 0)
 }
 
-// checkSessions refuses sessions that have no room for the clients, which are among them.
-func (e *Experiment) checkSessions(report func(key, format string, args ...any)) {
+// checkSessions refuses fewer sessions than clients, since the clients' sessions are among them.
+func (e *Experiment) checkSessions(report Report) {
 	most, who := slices.Max(slices.Concat(e.Clients, []int{0})), "clients"
 	if guests := e.Client.Guests(); guests > 0 {
 		who = fmt.Sprintf("clients and %d guests", guests)

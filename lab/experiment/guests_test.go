@@ -1,4 +1,4 @@
-package experiment
+package experiment_test
 
 import (
 	"strings"
@@ -16,7 +16,7 @@ func TestGuestsNeedDevicesWithLogIns(t *testing.T) {
 		"no namespace each": {minimal + "client.churn = 5\n", `x.toml:4: client.churn: needs client.kind = "persona"`},
 		"too many together": {strings.Replace(minimal, "clients = [1]", "clients = [64995]", 1) + guests, "x.toml:6: client.churn: 5 a second are 31 guests, and with 64995 clients more than the 65000 that a lab takes"},
 	} {
-		_, err := Parse("x.toml", []byte(tt.text), known)
+		_, err := known.Parse("x.toml", []byte(tt.text))
 		if got := errorText(err); got != tt.want {
 			t.Errorf("%s: %s\nwant %s", name, got, tt.want)
 		}
@@ -35,7 +35,7 @@ func TestSessionsHaveRoomForTheClients(t *testing.T) {
 		"more than sessions":   {like("20, 300", personas, "100"), "x.toml:7: dut.sess.sessions: 100: the 300 clients are among them"},
 		"guests among them":    {like("20", personas+", churn = 5", "50"), "x.toml:7: dut.sess.sessions: 50: the 20 clients and 31 guests are among them"},
 	} {
-		_, err := Parse("x.toml", []byte(tt.text), known)
+		_, err := known.Parse("x.toml", []byte(tt.text))
 		if got := errorText(err); got != tt.want {
 			t.Errorf("%s: %s\nwant %s", name, got, tt.want)
 		}

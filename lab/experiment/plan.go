@@ -3,38 +3,33 @@ package experiment
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Block is one building of the labs: traffic is restarted, the cells measured
-// one after the other, and everything torn down. Windows within a block agree
-// with each other more than with those of another block, so intervals are taken
-// over blocks and a block is the unit of the plan.
+// Block is one building of the labs: the cells are measured one after the other, and everything is
+// torn down. Windows within a block agree with each other more than with those of another block, so
+// intervals are taken over blocks and a block is the unit of the plan.
 type Block struct {
-	DUT       string // Clean in A/A blocks
-	AA        bool   // both sides are the clean router
-	Clients   int
-	Direction string
-	Profile   string
-	Index     int           // counts from 0 within (DUT, Clients, Direction, Profile)
-	DUTLab    string        // "a" or "b", taking turns within the group
-	Cells     []result.Cell // every offered load once, in the order to measure
-	// LoginRate is the pace of a storm of logins, clients a second; 0 is all at
-	// once. Such a block has one lab and one cell, of device and clients alone.
-	LoginRate float64
+	Cell   result.Cell   // the dimensions that are fixed in it; the device is Clean in A/A blocks
+	AA     bool          // both sides are the clean router
+	Index  int           // counts from 0 within its group
+	DUTLab string        // "a" or "b", taking turns within the group; "a" where the device is alone
+	Cells  []result.Cell // every cell of the group once, in the order to measure
 }
 
-// unit is a device at one setting: its blocks form a group.
-type unit struct {
-	dut                string
-	clients            int
-	direction, profile string
-	loginRate          float64
-	blocks             int
+// DUT is the block's device.
+func (b Block) DUT() string { return b.Cell.Text(result.DUT) }
+
+// Clients is how many the device's lab has.
+func (b Block) Clients() int { return b.Cell.Int(result.Clients) }
+
+// Group is a device at one setting with all its blocks.
+type Group struct {
+	Setting
+	AA     bool
+	Blocks int
 }
 
 // Plan lists the blocks in the order to measure. Groups advance side by side,
@@ -43,17 +38,17 @@ type unit struct {
 func (e *Experiment) Plan() []Block {
 	type slot struct {
 		at   float64 // share of its group's blocks that lie before the middle of this one
-		turn int     // which unit comes first rotates, round after round
+		turn int     // which group comes first rotates, round after round
 		Block
 	}
 	var slots []slot
-	for _, units := range [][]unit{e.units(), e.aaUnits()} {
-		for u, un := range units {
-			for i := range un.blocks {
+	for _, groups := range [][]Group{e.groups(), e.aaGroups()} {
+		for n, g := range groups {
+			for i := range g.Blocks {
 				slots = append(slots, slot{
-					at:    (float64(i) + 0.5) / float64(un.blocks),
-					turn:  (u + i) % len(units),
-					Block: e.block(un, i, u),
+					at:    (float64(i) + 0.5) / float64(g.Blocks),
+					turn:  (n + i) % len(groups),
+					Block: e.block(g, i, n),
 				})
 			}
 		}
@@ -68,69 +63,61 @@ func (e *Experiment) Plan() []Block {
 	return blocks
 }
 
-// units lists the groups of the plan that have a device.
-func (e *Experiment) units() []unit {
-	var units []unit
-	for _, un := range slices.Concat(e.stormUnits(), e.aaUnits()) {
+func (e *Experiment) settings() []Setting {
+	if m := e.measure(); m.Settings != nil {
+		return m.Settings(e)
+	}
+	return nil
+}
+
+// groups lists the groups of the plan that have a device.
+func (e *Experiment) groups() (list []Group) {
+	for _, s := range e.settings() {
 		for _, dut := range e.DUTs {
 			if dut != Clean {
-				un.dut, un.blocks = dut, e.Blocks
-				units = append(units, un)
+				list = append(list, Group{Setting: s.of(dut), Blocks: e.Blocks})
 			}
 		}
 	}
-	return units
+	return list
 }
 
-// stormUnits lists the settings of storms of logins.
-func (e *Experiment) stormUnits() []unit {
-	var units []unit
-	if e.Measure == result.MeasureLogins {
-		for _, clients := range e.Clients {
-			for _, rate := range e.LoginRates {
-				units = append(units, unit{clients: clients, loginRate: rate})
-			}
-		}
-	}
-	return units
-}
-
-// aaUnits lists the A/A groups: the noise floor depends on the setting, so each
+// aaGroups lists the A/A groups: the noise floor depends on the setting, so each
 // setting has its own.
-func (e *Experiment) aaUnits() []unit {
-	var units []unit
-	if e.Measure == result.MeasureLogins {
+func (e *Experiment) aaGroups() (list []Group) {
+	if e.measure().Alone {
 		return nil
 	}
-	for _, clients := range e.Clients {
-		for _, direction := range e.Directions {
-			for _, profile := range e.Profiles {
-				units = append(units, unit{dut: Clean, clients: clients, direction: direction, profile: profile, blocks: e.AABlocks})
-			}
-		}
+	for _, s := range e.settings() {
+		list = append(list, Group{Setting: s.of(Clean), AA: true, Blocks: e.AABlocks})
 	}
-	return units
+	return list
 }
 
-// block fills in block i of a unit. Odd units start in the other lab, so that
+// of is the setting with a device.
+func (s Setting) of(dut string) Setting {
+	with := Setting{Cell: s.Cell.With(result.DUT, dut)}
+	for _, c := range s.Cells {
+		with.Cells = append(with.Cells, c.With(result.DUT, dut))
+	}
+	return with
+}
+
+// block fills in block i of group n. Odd groups start in the other lab, so that
 // the labs are also balanced between devices within a round.
-func (e *Experiment) block(un unit, i, unitNumber int) Block {
-	b := Block{
-		DUT: un.dut, AA: un.dut == Clean, Clients: un.clients, Direction: un.direction, Profile: un.profile,
-		Index: i, DUTLab: [2]string{"a", "b"}[(i+unitNumber)%2], LoginRate: un.loginRate,
+func (e *Experiment) block(g Group, i, n int) Block {
+	b := Block{Cell: g.Cell, AA: g.AA, Index: i, DUTLab: [2]string{"a", "b"}[(i+n)%2]}
+	if e.measure().Alone {
+		b.DUTLab = "a"
 	}
-	if e.Measure == result.MeasureLogins {
-		b.DUTLab, b.Cells = "a", []result.Cell{result.NewCell(result.DUT, un.dut, result.Clients, un.clients)}
-	}
-	loads := e.loads(un.clients)
-	for _, load := range balancedOrder(len(loads), i) {
-		b.Cells = append(b.Cells, result.NewCell(result.DUT, un.dut, result.Clients, un.clients, result.OfferedMbps, loads[load], result.Direction, un.direction, result.Profile, un.profile))
+	for _, place := range balancedOrder(len(g.Cells), i) {
+		b.Cells = append(b.Cells, g.Cells[place])
 	}
 	return b
 }
 
-// loads are what so many clients offer together, Mbit/s, each load once.
-func (e *Experiment) loads(clients int) []float64 {
+// Loads are what so many clients offer together, Mbit/s, each load once.
+func (e *Experiment) Loads(clients int) []float64 {
 	list := slices.Clone(e.OfferedMbps)
 	for _, share := range e.MbpsPerClient {
 		if mbps := share * float64(clients); !slices.Contains(list, mbps) {
@@ -160,25 +147,6 @@ func balancedOrder(n, i int) []int {
 	return order
 }
 
-// What EstimatedDuration assumes: means over 174 blocks of quick,
-// portal-bandwidth and portal-clients with openNDS, CoovaChilli and an
-// allow-list, two labs on two cores. What clients take is with their kinds.
-const (
-	blockOverhead = 500 * time.Millisecond // labs up and down
-	cellOverhead  = 300 * time.Millisecond // traffic started, settled and read out
-	// The average device. openNDS takes 3 s, and 0.12 s a client to log in,
-	// CoovaChilli 0.5 s and 5 ms, an allow-list next to nothing.
-	deviceOverhead  = 1200 * time.Millisecond
-	redone          = 0.12            // windows measured again: 1 % of them in quick, 14 to 31 % at 100 clients
-	profileOverhead = 5 * time.Second // perf started, its samples read and named
-)
-
-// stormLogin is what a log-in takes in a storm of 100 to 1000 clients at a device that is
-// not known; stormLogins at devices that are.
-const stormLogin = 60 * time.Millisecond
-
-var stormLogins = map[string]time.Duration{"opennds": 150 * time.Millisecond, "coovachilli": 28 * time.Millisecond, "gateway": 3 * time.Millisecond}
-
 // Possible is the experiment with those of its devices that can says yes to: what
 // is left of plan and duration on a machine that lacks the others.
 func (e *Experiment) Possible(can func(dut string) bool) *Experiment {
@@ -188,71 +156,11 @@ func (e *Experiment) Possible(can func(dut string) bool) *Experiment {
 }
 
 // EstimatedDuration is how long the plan takes with average devices on a
-// machine about as quick as the one the constants were measured on. Real runs
-// came within a sixth of it. In solo mode the two windows of a pair follow each other.
-func (e *Experiment) EstimatedDuration() time.Duration {
-	windows := time.Duration((1 + redone) * float64(e.Windows) * float64(e.Window))
-	var total time.Duration
-	for _, un := range slices.Concat(e.units(), e.aaUnits()) {
-		clients, loads := time.Duration(un.clients), time.Duration(len(e.loads(un.clients)))
-		if e.Measure == result.MeasureLogins {
-			total += time.Duration(un.blocks) * (blockOverhead + deviceOverhead + e.stormDuration(un))
-			continue
-		}
-		device, clean := e.Sides(Block{AA: un.dut == Clean, Clients: un.clients})
-		block := blockOverhead + max(device.duration(), clean.duration()) + loads*cellOverhead
-		for _, mbps := range e.loads(un.clients) {
-			load := e.WarmupOf(mbps, un.direction, device, clean) + windows
-			if e.Mode == result.ModeSolo {
-				load *= 2
-			}
-			block += load
-		}
-		if un.dut != Clean {
-			block += deviceOverhead
-			if custom, ok := e.Custom[un.dut]; !ok || custom.Like != "" || len(custom.Login)+len(custom.Admit) > 0 {
-				block += clients * device.login(cmp.Or(custom.Like, un.dut))
-			}
-		}
-		total += time.Duration(un.blocks) * block
-		if un.dut != Clean && e.ProfileWindow > 0 {
-			total += loads * (e.ProfileWindow + profileOverhead)
-		}
+// machine about as quick as the one the measures' figures are from. Real runs
+// came within a sixth of it.
+func (e *Experiment) EstimatedDuration() (total time.Duration) {
+	for _, g := range slices.Concat(e.groups(), e.aaGroups()) {
+		total += e.measure().Duration(e, g)
 	}
 	return total.Round(time.Second)
-}
-
-// login is how long a client takes to log in at a device.
-func (s Side) login(dut string) time.Duration {
-	times := client.KindOf(s.Client).Times
-	if times.FastLogin > 0 && strings.HasPrefix(dut, "gateway-") {
-		return times.FastLogin
-	}
-	return times.Login
-}
-
-// duration is how long a lab's clients take to come and go.
-func (s Side) duration() time.Duration {
-	return time.Duration(s.Clients) * client.KindOf(s.Client).Times.Stay
-}
-
-// stormDuration is how long the clients of a storm take to lease and to log in.
-func (e *Experiment) stormDuration(un unit) time.Duration {
-	clients := time.Duration(un.clients)
-	lease, login := clients*client.KindOf(e.Client.Kind).Times.Storm, clients*e.stormLogin(un.dut)
-	if un.loginRate > 0 {
-		least := time.Duration(float64(un.clients) / un.loginRate * float64(time.Second))
-		lease, login = max(lease, least), max(login, least)
-	}
-	return lease + login
-}
-
-// stormLogin is what a log-in at a device takes, more or less.
-func (e *Experiment) stormLogin(name string) time.Duration {
-	name = cmp.Or(e.Custom[name].Like, name)
-	family, _, _ := strings.Cut(name, "-") // gateway-ebpf, gateway-tun
-	if _, described := e.Custom[name]; described {
-		return stormLogin
-	}
-	return cmp.Or(stormLogins[family], stormLogin)
 }

@@ -1,4 +1,4 @@
-package experiment
+package experiment_test
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	. "github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -21,7 +22,7 @@ func TestBalancedOrder(t *testing.T) {
 		places := map[[2]int]int{}
 		follows := map[[2]int]int{}
 		for i := range rows {
-			order := balancedOrder(n, i)
+			order := BalancedOrder(n, i)
 			for place, load := range order {
 				places[[2]int{place, load}]++
 				if place > 0 {
@@ -45,7 +46,7 @@ func TestBalancedOrder(t *testing.T) {
 // quickOfThree is quick with three devices, whatever it ships with.
 func quickOfThree(t *testing.T) *Experiment {
 	t.Helper()
-	e, err := Builtin("quick")
+	e, err := known.Builtin("quick")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func TestPlanOfQuick(t *testing.T) {
 	e := quickOfThree(t)
 	var got []string
 	for _, b := range e.Plan() {
-		got = append(got, fmt.Sprintf("%s %d %s %g,%g", b.DUT, b.Index, b.DUTLab, b.Cells[0].Number(result.OfferedMbps), b.Cells[1].Number(result.OfferedMbps)))
+		got = append(got, fmt.Sprintf("%s %d %s %g,%g", b.DUT(), b.Index, b.DUTLab, b.Cells[0].Number(result.OfferedMbps), b.Cells[1].Number(result.OfferedMbps)))
 	}
 	want := []string{
 		"opennds 0 a 100,1000", "allowlist 0 b 100,1000", "coovachilli 0 a 100,1000",
@@ -75,7 +76,7 @@ func TestPlanOfQuick(t *testing.T) {
 }
 
 func TestPlanIsCompleteAndBalanced(t *testing.T) {
-	e, err := Parse("x.toml", []byte(`
+	e, err := known.Parse("x.toml", []byte(`
 duts = ["opennds", "clean", "coovachilli"]
 clients = [1, 20, 100]
 offered_mbps = [100, 200, 400]
@@ -83,7 +84,7 @@ directions = ["up", "down"]
 profiles = ["bulk", "per-packet"]
 blocks = 6
 aa_blocks = 4
-`), known)
+`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,15 +104,15 @@ aa_blocks = 4
 	indices := map[group][]int{}
 	labs := map[group]int{}
 	for _, b := range plan {
-		g := group{b.DUT, b.Clients, b.Direction, b.Profile}
+		g := group{b.DUT(), b.Clients(), b.Cell.Text(result.Direction), b.Cell.Text(result.Profile)}
 		indices[g] = append(indices[g], b.Index)
 		labs[g] += map[string]int{"a": 1, "b": -1}[b.DUTLab]
-		if b.AA != (b.DUT == Clean) {
-			t.Errorf("AA = %v for %s", b.AA, b.DUT)
+		if b.AA != (b.DUT() == Clean) {
+			t.Errorf("AA = %v for %s", b.AA, b.DUT())
 		}
 		var loads []float64
 		for _, c := range b.Cells {
-			if c.Text(result.DUT) != b.DUT || c.Int(result.Clients) != b.Clients || c.Text(result.Direction) != b.Direction || c.Text(result.Profile) != b.Profile {
+			if c.Text(result.DUT) != b.DUT() || c.Int(result.Clients) != b.Clients() || c.Text(result.Direction) != b.Cell.Text(result.Direction) || c.Text(result.Profile) != b.Cell.Text(result.Profile) {
 				t.Errorf("cell %+v in block of %+v", c, g)
 			}
 			loads = append(loads, c.Number(result.OfferedMbps))
@@ -137,8 +138,8 @@ aa_blocks = 4
 	sum := map[string]float64{}
 	count := map[string]float64{}
 	for i, b := range plan {
-		sum[b.DUT] += float64(i)
-		count[b.DUT]++
+		sum[b.DUT()] += float64(i)
+		count[b.DUT()]++
 	}
 	middle := float64(len(plan)-1) / 2
 	for d := range sum {
@@ -149,7 +150,7 @@ aa_blocks = 4
 }
 
 func TestPlanOfCleanAlone(t *testing.T) {
-	e, err := Parse("x.toml", []byte("duts = [\"clean\"]\nclients = [1]\noffered_mbps = [1]\naa_blocks = 3\n"), known)
+	e, err := known.Parse("x.toml", []byte("duts = [\"clean\"]\nclients = [1]\noffered_mbps = [1]\naa_blocks = 3\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +170,7 @@ func TestEstimatedDuration(t *testing.T) {
 		{"portal-bandwidth", "opennds,coovachilli", "6", 831 * time.Second},
 		{"portal-clients", "opennds,coovachilli", "4", 862 * time.Second},
 	} {
-		e, err := Builtin(run.name)
+		e, err := known.Builtin(run.name)
 		if err != nil {
 			t.Fatal(err)
 		}

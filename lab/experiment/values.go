@@ -11,15 +11,15 @@ import (
 	"unicode"
 )
 
-// parser checks a decoded value and converts it. The value is what the toml
+// Parser checks a decoded value and converts it. The value is what the toml
 // package decodes into any, or an argument.
-type parser[T any] func(v any) (T, error)
+type Parser[T any] func(v any) (T, error)
 
 // argument is a value from the command line: text whose type the parser decides.
 type argument string
 
 // integer accepts whole numbers from lo to hi.
-func integer(lo, hi int) parser[int] {
+func integer(lo, hi int) Parser[int] {
 	return func(v any) (int, error) {
 		if a, ok := v.(argument); ok {
 			if n, err := strconv.ParseInt(string(a), 10, 64); err == nil {
@@ -34,14 +34,16 @@ func integer(lo, hi int) parser[int] {
 	}
 }
 
-// rate accepts Mbit/s above zero.
-func rate(v any) (float64, error) {
-	mbps, ok := number(v)
-	// Written so that NaN, which TOML allows, is refused too.
-	if !ok || !(mbps >= MinOfferedMbps && mbps <= MaxOfferedMbps) {
-		return 0, fmt.Errorf("must be a number of Mbit/s from %g to %d, not %s", MinOfferedMbps, MaxOfferedMbps, show(v))
+// Within accepts numbers from lo to hi; what says which, such as "a number of Mbit/s".
+func Within(lo, hi float64, what string) Parser[float64] {
+	return func(v any) (float64, error) {
+		n, ok := number(v)
+		// Written so that NaN, which TOML allows, is refused too.
+		if !ok || !(n >= lo && n <= hi) {
+			return 0, fmt.Errorf("must be %s from %g to %g, not %s", what, lo, hi, show(v))
+		}
+		return n, nil
 	}
-	return mbps, nil
 }
 
 // share accepts Mbit/s of one client; what they make together is checked later.
@@ -53,31 +55,15 @@ func share(v any) (float64, error) {
 	return mbps, nil
 }
 
-// churn accepts guests a second, and zero for none.
-func churn(v any) (float64, error) {
-	rate, ok := number(v)
-	if !ok || !(rate == 0 || rate >= minLoginRate && rate <= maxChurn) {
-		return 0, fmt.Errorf("must be guests a second, 0 for none or %g to %d, not %s", minLoginRate, maxChurn, show(v))
+// PerSecond accepts rates up to most, and zero; zero and what say what is counted in the error.
+func PerSecond(most float64, zero, what string) Parser[float64] {
+	return func(v any) (float64, error) {
+		rate, ok := number(v)
+		if !ok || !(rate == 0 || rate >= minPerSecond && rate <= most) {
+			return 0, fmt.Errorf("must be %s, or %s from %g to %g, not %s", zero, what, minPerSecond, most, show(v))
+		}
+		return rate, nil
 	}
-	return rate, nil
-}
-
-// shortRate accepts connections a second, and zero for none.
-func shortRate(v any) (float64, error) {
-	rate, ok := number(v)
-	if !ok || !(rate == 0 || rate >= minLoginRate && rate <= maxShortRate) {
-		return 0, fmt.Errorf("must be connections a second, 0 for none or %g to %d, not %s", minLoginRate, maxShortRate, show(v))
-	}
-	return rate, nil
-}
-
-// loginRate accepts clients a second, and zero for all at once.
-func loginRate(v any) (float64, error) {
-	rate, ok := number(v)
-	if !ok || !(rate == 0 || rate >= minLoginRate && rate <= MaxLoginRate) {
-		return 0, fmt.Errorf("must be 0 for all at once, or clients a second from %g to %d, not %s", minLoginRate, MaxLoginRate, show(v))
-	}
-	return rate, nil
 }
 
 // number is the number in v, if v is one.
@@ -95,7 +81,7 @@ func number(v any) (float64, bool) {
 }
 
 // duration accepts Go's notation, "500ms", from lo to hi.
-func duration(lo, hi time.Duration) parser[time.Duration] {
+func duration(lo, hi time.Duration) Parser[time.Duration] {
 	return func(v any) (time.Duration, error) {
 		s, ok := asText(v)
 		d, err := time.ParseDuration(s)
@@ -107,7 +93,7 @@ func duration(lo, hi time.Duration) parser[time.Duration] {
 }
 
 // word accepts one of the known words.
-func word(known ...string) parser[string] {
+func word(known ...string) Parser[string] {
 	return func(v any) (string, error) {
 		s, ok := asText(v)
 		if !ok || !slices.Contains(known, s) {
@@ -160,8 +146,8 @@ func network(v any) (netip.Prefix, error) {
 	return p, nil
 }
 
-// list accepts up to 100 different items; an argument is split at its commas.
-func list[T comparable](item parser[T]) parser[[]T] {
+// List accepts up to 100 different items; an argument is split at its commas.
+func List[T comparable](item Parser[T]) Parser[[]T] {
 	return func(v any) ([]T, error) {
 		items, ok := v.([]any)
 		if a, isArg := v.(argument); isArg {
@@ -246,4 +232,19 @@ func oneOf(words []string) string {
 		quoted[i] = strconv.Quote(w)
 	}
 	return strings.Join(quoted, " or ")
+}
+
+// Series lists numbers: "1, 10 and 50".
+func Series[T int | float64](list []T) string {
+	var b strings.Builder
+	for i, n := range list {
+		switch {
+		case i > 0 && i == len(list)-1:
+			b.WriteString(" and ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+		fmt.Fprint(&b, n)
+	}
+	return b.String()
 }

@@ -25,9 +25,9 @@ func (s Side) turn(mbps float64, direction string) time.Duration {
 }
 
 // WarmupOf is how long a load on a pair's sides runs before its first window: as long as
-// asked for, or until each stream has sent its first burst where that takes longer. TCP
-// sends that one in two halves, and what is measured would be other packets than were
-// asked for; UDP's streams are nobody's before it.
+// asked for, or until each stream has sent its first burst where that takes longer. TCP sends the
+// first burst in two halves, so a window with first bursts would measure other packets than were
+// asked for; a UDP stream is known to its receiver only from its first burst on.
 func (e *Experiment) WarmupOf(mbps float64, direction string, sides ...Side) time.Duration {
 	var turn time.Duration
 	for _, s := range sides {
@@ -42,11 +42,11 @@ func (e *Experiment) WarmupOf(mbps float64, direction string, sides ...Side) tim
 	return (turn + step - 1).Truncate(step)
 }
 
-// checkTurns refuses loads so small for their streams that nobody would wait for a turn.
-func (e *Experiment) checkTurns(report func(key, format string, args ...any)) {
+// checkTurns refuses loads so small for their streams that the warm-up would exceed its bound.
+func (e *Experiment) checkTurns(report Report) {
 	for _, n := range e.Clients {
-		device, clean := e.Sides(Block{Clients: n})
-		for _, load := range e.loads(n) {
+		device, clean := e.Sides(n)
+		for _, load := range e.Loads(n) {
 			for _, direction := range e.Directions {
 				warmup := e.WarmupOf(load, direction, device, clean)
 				if warmup <= maxWindow {
@@ -63,13 +63,13 @@ func (e *Experiment) checkTurns(report func(key, format string, args ...any)) {
 
 // checkDatagrams refuses loads over UDP of which a window holds hardly a burst: how much
 // is delivered in it would be chance.
-func (e *Experiment) checkDatagrams(report func(key, format string, args ...any)) {
+func (e *Experiment) checkDatagrams(report Report) {
 	if e.Traffic.Protocol != ProtocolUDP || !traffic.KindOf(e.Traffic.Kind).Bursts {
 		return
 	}
 	const least = 4 // bursts in a window
 	for _, n := range e.Clients {
-		for _, load := range e.loads(n) {
+		for _, load := range e.Loads(n) {
 			one := Side{Client: e.Client.Kind, Clients: 1, Traffic: e.Traffic}
 			if each := one.turn(load, ""); each > e.Window/least {
 				report("traffic.burst_segments", "%d: at %g Mbit/s such a burst is sent every %s, and a window of %s is to hold %d: fewer segments, a longer window or more load",

@@ -1,4 +1,4 @@
-package experiment
+package experiment_test
 
 import (
 	"testing"
@@ -30,12 +30,12 @@ func TestWarmupHoldsATurn(t *testing.T) {
 		"not by streams":        {minimal + "traffic.kind = \"iperf3\"\n[beside]\nclients = 200\n", 1, 100, result.Up, 500 * time.Millisecond},
 		"all there can be":      {"duts = [\"opennds\"]\nclients = [65000]\noffered_mbps = [1000]\nclient.kind = \"persona\"\n", 65000, 1000, result.Up, 33200 * time.Millisecond},
 	} {
-		e, err := Parse("x.toml", []byte(tt.text), known)
+		e, err := known.Parse("x.toml", []byte(tt.text))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		device, clean := e.Sides(Block{Clients: tt.clients})
+		device, clean := e.Sides(tt.clients)
 		if got := e.WarmupOf(tt.mbps, tt.direction, device, clean); got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
 		}
@@ -51,7 +51,7 @@ func TestLoadsTooSmallForTheirStreams(t *testing.T) {
 		"hardly a datagram": {"duts = [\"opennds\"]\nclients = [100]\noffered_mbps = [1]\ntraffic.protocol = \"udp\"\n",
 			"x.toml:1: traffic.burst_segments: 44: at 1 Mbit/s such a burst is sent every 510ms, and a window of 1s is to hold 4: fewer segments, a longer window or more load"},
 	} {
-		_, err := Parse("x.toml", []byte(tt.text), known)
+		_, err := known.Parse("x.toml", []byte(tt.text))
 		if got := errorText(err); got != tt.want {
 			t.Errorf("%s: %s\nwant %s", name, got, tt.want)
 		}

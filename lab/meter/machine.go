@@ -61,14 +61,3 @@ func ParseProcStat(r io.Reader) (all Stat, cpus map[int]Stat, err error) {
 	}
 	return all, cpus, nil
 }
-
-// OnlineCPUs is the number of the machine's CPUs that are online, also of those
-// this process may not use.
-func OnlineCPUs() (n int, err error) {
-	err = readProc("/proc/stat", func(r io.Reader) error {
-		_, cpus, err := ParseProcStat(r)
-		n = len(cpus)
-		return err
-	})
-	return n, err
-}

@@ -21,6 +21,7 @@ type Sample struct {
 	SNMP        SNMP              `json:"snmp"`         // host and clients together
 	IPIn        int64             `json:"ip_in"`        // buffers received by the host's own IP layer
 	Stat        Stat              `json:"stat"`         // the whole machine
+	CPUs        int               `json:"cpus"`         // of the machine, online
 	AgentNs     int64             `json:"agent_ns"`     // CPU time of the agent itself
 	MeterNs     int64             `json:"meter_ns"`     // CPU time all samples so far have cost
 }
@@ -163,7 +164,9 @@ func (s *Sampler) Sample() (Sample, error) {
 	}
 	note(s.readNet(&out))
 	note(readProc("/proc/stat", func(r io.Reader) (err error) {
-		out.Stat, _, err = ParseProcStat(r)
+		var cpus map[int]Stat
+		out.Stat, cpus, err = ParseProcStat(r)
+		out.CPUs = len(cpus)
 		return err
 	}))
 	s.meterNs += threadNs() - before

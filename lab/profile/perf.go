@@ -107,7 +107,7 @@ func Start(ctx context.Context, data, unwind string, cpus, own []int) (_ *Record
 		readAcks(ackRead, r.acks)
 	}()
 	if err := r.tell(ctx, "enable", startTimeout); err != nil {
-		return nil, errors.Join(err, r.kill())
+		return nil, errors.Join(err, r.Kill())
 	}
 	return r, nil
 }
@@ -189,16 +189,16 @@ func (r *Recorder) Stop(ctx context.Context) error {
 	_, err := r.control.WriteString("stop\n")
 	switch {
 	case ctx.Err() != nil:
-		return errors.Join(context.Cause(ctx), r.kill())
+		return errors.Join(context.Cause(ctx), r.Kill())
 	case err != nil:
 		return r.endedEarly()
 	}
 	select {
 	case <-r.ended:
 	case <-ctx.Done():
-		return errors.Join(context.Cause(ctx), r.kill())
+		return errors.Join(context.Cause(ctx), r.Kill())
 	case <-time.After(endTimeout):
-		return errors.Join(fmt.Errorf("perf did not end within %s", endTimeout), r.kill())
+		return errors.Join(fmt.Errorf("perf did not end within %s", endTimeout), r.Kill())
 	}
 	r.release()
 	if r.status != nil {
@@ -207,7 +207,8 @@ func (r *Recorder) Stop(ctx context.Context) error {
 	return nil
 }
 
-func (r *Recorder) kill() error {
+// Kill ends perf at once; its data is of no use. Twice is harmless.
+func (r *Recorder) Kill() error {
 	defer r.release()
 	if err := r.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err

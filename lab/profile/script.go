@@ -14,9 +14,9 @@ import (
 // process started which.
 type Recording struct {
 	Samples []Sample
-	Frames  []Frame // indexed by Sample.Stack
+	Frames  []Frame     // indexed by Sample.Stack
+	Parents map[int]int // process id → that of its parent
 
-	parents map[int]int // process id → that of its parent
 	index   map[rawFrame]int32
 	unnamed map[int32]location // frames perf has no symbol for
 }
@@ -55,7 +55,7 @@ const maxLine = 1 << 20
 // samples; of those, forks are read and others skipped. A line that is none of
 // these is an error with its number.
 func ParseScript(r io.Reader) (*Recording, error) {
-	rec := &Recording{parents: map[int]int{}, index: map[rawFrame]int32{}, unnamed: map[int32]location{}}
+	rec := &Recording{Parents: map[int]int{}, index: map[rawFrame]int32{}, unnamed: map[int32]location{}}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 1<<16), maxLine)
 	inSample := false
@@ -221,7 +221,7 @@ func (rec *Recording) addEvent(line string) error {
 		return fmt.Errorf("fork event %q: %w", line, err)
 	}
 	if pid != ppid { // otherwise a thread
-		rec.parents[pid] = ppid
+		rec.Parents[pid] = ppid
 	}
 	return nil
 }

@@ -48,13 +48,13 @@ func TestParseScriptOfRealOutput(t *testing.T) {
 	if last := rec.names(rec.Samples[3]); last[0] != "finish_task_switch.isra.0 [kernel]" || last[6] != "ret_from_fork_asm [kernel]" || len(last) != 7 {
 		t.Errorf("kernel stack %q", last)
 	}
-	if got := []int{rec.parents[25426], rec.parents[25427]}; got[0] != 21353 || got[1] != 25426 {
+	if got := []int{rec.Parents[25426], rec.Parents[25427]}; got[0] != 21353 || got[1] != 25426 {
 		t.Errorf("parents %v", got)
 	}
 	if len(rec.unnamed) != 3 {
 		t.Errorf("%d places without a name, want those of opennds and bash: %v", len(rec.unnamed), rec.unnamed)
 	}
-	if _, thread := rec.parents[22052]; thread {
+	if _, thread := rec.Parents[22052]; thread {
 		t.Error("a thread has a parent of its own")
 	}
 }

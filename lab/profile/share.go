@@ -57,7 +57,7 @@ func (rec *Recording) account(s Sample, r Router) string {
 	}
 	pid := s.PID
 	for range maxAncestors {
-		parent, known := rec.parents[pid]
+		parent, known := rec.Parents[pid]
 		if !known {
 			return ""
 		}

@@ -53,7 +53,7 @@ func TestSideSharesOutExactTime(t *testing.T) {
 // TestCircleOfParents: process ids are used again, so the records may claim that
 // two processes started each other.
 func TestCircleOfParents(t *testing.T) {
-	rec := &Recording{parents: map[int]int{1: 2, 2: 1}, Samples: []Sample{{PID: 1, TID: 1}}}
+	rec := &Recording{Parents: map[int]int{1: 2, 2: 1}, Samples: []Sample{{PID: 1, TID: 1}}}
 	if side := rec.Side(Router{ToNs: 1, Packets: 1, Ns: map[string]int64{"x": 5}}); side.Accounts[0].Samples != 0 {
 		t.Errorf("a stranger's sample counts: %+v", side)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/report/chart"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // capacityRows bounds the bars of the capacity chart; the table has all.
@@ -30,7 +31,7 @@ func (d *drawing) capacityFigures() []figure {
 	var out []figure
 	for _, w := range ways {
 		ch := chart.Bars{
-			Title:  fmt.Sprintf("How much this box carries, %s, %s", directionWord(w.direction), w.profile),
+			Title:  fmt.Sprintf("How much this box carries, %s, %s", words.Direction(w.direction), w.profile),
 			XLabel: "Payload at one core of router CPU, Gbit/s",
 		}
 		for _, m := range byWay[w] {
@@ -56,7 +57,7 @@ func (d *drawing) capacityRow(m analysis.CostModel, c analysis.Capacity, i int) 
 	}
 	gbit := func(n analysis.Number) analysis.Number { return n / 1000 }
 	e := analysis.Estimate{Mean: gbit(c.Mbps.Mean), Lo: gbit(c.Mbps.Lo), Hi: gbit(c.Mbps.Hi), N: c.Mbps.N}
-	name := fmt.Sprintf("%s, %s", routerName(m.Cell.Text(result.DUT)), counted(c.Clients, "client"))
+	name := fmt.Sprintf("%s, %s", routerName(m.Cell.Text(result.DUT)), words.Counted(c.Clients, "client"))
 	text := rate(c.Mbps.Mean)
 	switch {
 	case c.Saturated:
@@ -122,8 +123,8 @@ func costModelGrid(models []analysis.CostModel) grid {
 			}
 			row.Cells = append(row.Cells, estimateCell(m.Terms[i].Value, digits3))
 		}
-		over := fmt.Sprintf("%s to %s, %d to %s; %s in %s", rate(m.MinMbps), rate(m.MaxMbps), m.MinClients, counted(m.MaxClients, "client"),
-			counted(m.Blocks, "block"), counted(m.Cells, "cell"))
+		over := fmt.Sprintf("%s to %s, %d to %s; %s in %s", rate(m.MinMbps), rate(m.MaxMbps), m.MinClients, words.Counted(m.MaxClients, "client"),
+			words.Counted(m.Blocks, "block"), words.Counted(m.Cells, "cell"))
 		if len(m.Terms) == 0 {
 			over = none
 		}
@@ -180,13 +181,13 @@ func sweepHead() []gridHead {
 }
 
 func sweepKey(s analysis.Sweep) string {
-	return fmt.Sprintf("%s|%s|%s|%s|%d|%s", s.Cell.Text(result.DUT), s.Along, s.Cell.Text(result.Direction), s.Cell.Text(result.Profile), s.Cell.Int(result.Clients), analysis.Number(s.Cell.Number(result.OfferedMbps)))
+	return fmt.Sprintf("%s|%s|%s|%s|%d|%s", s.Cell.Text(result.DUT), s.Along, s.Cell.Text(result.Direction), s.Cell.Text(result.Profile), s.Cell.Int(result.Clients), offered(s.Cell))
 }
 
 func sweepCells(sum analysis.Summary, s analysis.Sweep) []gridCell {
-	what := fmt.Sprintf("clients at %s, %s", rate(analysis.Number(s.Cell.Number(result.OfferedMbps))), s.Cell.Text(result.Direction))
+	what := fmt.Sprintf("clients at %s, %s", rate(offered(s.Cell)), s.Cell.Text(result.Direction))
 	if s.Along == result.OfferedMbps {
-		what = fmt.Sprintf("Mbit/s with %s, %s", counted(s.Cell.Int(result.Clients), "client"), s.Cell.Text(result.Direction))
+		what = fmt.Sprintf("Mbit/s with %s, %s", words.Counted(s.Cell.Int(result.Clients), "client"), s.Cell.Text(result.Direction))
 	}
 	return []gridCell{{Main: sweptName(sum, s.Cell.Text(result.DUT)), Sort: s.Cell.Text(result.DUT), Text: true, Header: true}, textCell(what)}
 }

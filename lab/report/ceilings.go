@@ -9,6 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // ceilingColumns are the terminal's table of ceilings.
@@ -112,10 +113,10 @@ func ceilingsLead(s analysis.Summary, cells []analysis.Cell) string {
 	if len(by[texts[0]]) > 1 {
 		verb = "carry"
 	}
-	out := fmt.Sprintf("Alone on the machine and without loss, %s %s %s", listed(by[texts[0]]), verb, texts[0])
+	out := fmt.Sprintf("Alone on the machine and without loss, %s %s %s", words.Listed(by[texts[0]]), verb, texts[0])
 	if len(texts) > 1 {
 		last := texts[len(texts)-1]
-		out += fmt.Sprintf(", and %s %s", listed(by[last]), last)
+		out += fmt.Sprintf(", and %s %s", words.Listed(by[last]), last)
 	}
 	return unbroken(out + ".")
 }
@@ -139,7 +140,7 @@ func rankCeilings(d *drawing) (ranking, []analysis.Cell) {
 	cells := rankedCells(s)
 	slices.SortStableFunc(cells, func(a, b analysis.Cell) int { return slices.Compare(ceilingOrder(s, a), ceilingOrder(s, b)) })
 	load, where := inCommon(cells, func(c analysis.Cell) string {
-		return fmt.Sprintf("with %s, %s", counted(c.Int(result.Clients), "client"), directionWord(c.Text(result.Direction)))
+		return fmt.Sprintf("with %s, %s", words.Counted(c.Int(result.Clients), "client"), words.Direction(c.Text(result.Direction)))
 	})
 	r := ranking{
 		Title: "Load carried without loss, alone on the machine, Mbit/s", Load: load, Order: "the most first",
@@ -151,7 +152,7 @@ func rankCeilings(d *drawing) (ranking, []analysis.Cell) {
 	}
 	for _, c := range cells {
 		if l, ok := ceilingOf(s, analysis.Cell{Cell: c.With(result.DUT, analysis.Clean)}); ok {
-			text := joined(" ", "The clean router carries "+ceilingText(l), where(c)) + "."
+			text := words.Joined(" ", "The clean router carries "+ceilingText(l), where(c)) + "."
 			if !slices.Contains(r.Notes, text) {
 				r.Notes = append(r.Notes, text)
 			}
@@ -203,9 +204,9 @@ func (row *ranked) addCeiling(l analysis.Ceiling, c analysis.Cell, where string)
 		fallthrough
 	default: // what the device carries with loss would stand against its ceiling
 		row.Facts = slices.DeleteFunc(row.Facts, func(f fact) bool { return f.Name == capacityFact })
-		row.Note, row.Word = joined("; ", fmt.Sprintf("fails at %s by %s", rate(l.FailsMbps), failureWord(l.Why)), where), ""
+		row.Note, row.Word = words.Joined("; ", fmt.Sprintf("fails at %s by %s", rate(l.FailsMbps), failureWord(l.Why)), where), ""
 	}
-	cost := strings.TrimSpace(fmt.Sprintf("%s × %s at %s", ratio(c.Change(cost.PerBit).Mean), bounds(c.Change(cost.PerBit), ratio), rate(analysis.Number(c.Number(result.OfferedMbps)))))
+	cost := strings.TrimSpace(fmt.Sprintf("%s × %s at %s", ratio(c.Change(cost.PerBit).Mean), bounds(c.Change(cost.PerBit), ratio), rate(offered(c.Cell))))
 	row.Facts = append([]fact{{"Carries", ofBlocks(carriesText(l), l.CarriesBlocks)}, {"Fails at", why}, {"CPU per bit", cost}}, row.Facts...)
 }
 

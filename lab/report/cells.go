@@ -7,6 +7,8 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
+
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 func overheadColumn(s analysis.Summary) gridColumn {
@@ -24,7 +26,7 @@ func resultsGrid(s analysis.Summary) grid {
 		func(c analysis.Cell) gridCell {
 			note := chance(c)
 			if c.BlocksNeeded != nil {
-				note = "needs about " + counted(*c.BlocksNeeded, "more block")
+				note = "needs about " + words.Counted(*c.BlocksNeeded, "more block")
 			}
 			return badgeCell(c.Verdict, note)
 		}}
@@ -107,14 +109,14 @@ var costTables = []cellTable{
 	{"Guests that came and went, and the device before and after", hasCount(cost.GuestBlocks), []gridColumn{
 		device("guests_per_second", "Guests", "a second", digits3), counts(cost.GuestsCame, "Came", ""), counts(cost.GuestsIn, "Got in", ""), counts(cost.GuestsGone, "Left", ""),
 		device("guest_login_p50_ms", "Log-in p50", "ms", digits3), device("guest_login_p99_ms", "Log-in p99", "ms", digits3),
-		textColumn("Forgotten", forgotten), textColumn("It knows", func(c analysis.Cell) string { return nonEmpty(countsText(c), none) }),
+		textColumn("Forgotten", forgotten), textColumn("It knows", func(c analysis.Cell) string { return words.Or(countsText(c), none) }),
 		device("pss_before_mib", "Memory before", "PSS, MiB", digits3), device("pss_after_mib", "Memory after", "PSS, MiB", digits3),
 		device("rule_lines_before", "Rules before", "lines", digits3), device("rule_lines_after", "Rules after", "lines", digits3),
 		device("flows_before", "Tracked before", "connections", digits3), device("flows_after", "Tracked after", "connections", digits3),
 	}},
 	{"All clients at once, of several blocks the one that came least far", hasCount(cost.ClientBlocks), []gridColumn{
-		textColumn("Addresses", func(c analysis.Cell) string { return nonEmpty(c.Texts[cost.AddressesFrom], none) }),
-		textColumn("Clean router's", func(c analysis.Cell) string { return nonEmpty(c.Texts[cost.CleanAddressFrom], none) }),
+		textColumn("Addresses", func(c analysis.Cell) string { return words.Or(c.Texts[cost.AddressesFrom], none) }),
+		textColumn("Clean router's", func(c analysis.Cell) string { return words.Or(c.Texts[cost.CleanAddressFrom], none) }),
 		counts(cost.Leased, "Have one", ""), counts(cost.LoggedIn, "Logged in", ""), counts(cost.Connected, "Streams", ""), counts(cost.CleanConnected, "Clean router's", ""),
 		device("warmup_seconds", "Warm-up", "s", digits3), device("memory_kib_per_client", "Both labs", "KiB of the machine a client", digits3),
 	}},

@@ -8,6 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // forgotten says after how many blocks the device knew as many clients as before.
@@ -15,7 +16,7 @@ func forgotten(c analysis.Cell) string {
 	if c.Counts[cost.GuestsCounted] == 0 {
 		return "it tells no numbers"
 	}
-	return fmt.Sprintf("%d of %s", c.Counts[cost.GuestsSettled], counted(c.Counts[cost.GuestsCounted], "block"))
+	return fmt.Sprintf("%d of %s", c.Counts[cost.GuestsSettled], words.Counted(c.Counts[cost.GuestsCounted], "block"))
 }
 
 // fromTo prints what was before the first guest and after the last.
@@ -34,9 +35,9 @@ func countsText(c analysis.Cell) string {
 
 // guestsText says in words what became of the guests of a device, and whether it forgot them.
 func guestsText(c analysis.Cell) string {
-	text := fmt.Sprintf("%d of %s got in", c.Counts[cost.GuestsIn], counted(c.Counts[cost.GuestsCame], "guest"))
+	text := fmt.Sprintf("%d of %s got in", c.Counts[cost.GuestsIn], words.Counted(c.Counts[cost.GuestsCame], "guest"))
 	if c.Counts[cost.GuestsIn] == c.Counts[cost.GuestsCame] {
-		text = fmt.Sprintf("all %s got in", counted(c.Counts[cost.GuestsCame], "guest"))
+		text = fmt.Sprintf("all %s got in", words.Counted(c.Counts[cost.GuestsCame], "guest"))
 	}
 	if c.Counts[cost.GuestsGone] < c.Counts[cost.GuestsIn] {
 		text += fmt.Sprintf(", %d left in order", c.Counts[cost.GuestsGone])
@@ -47,7 +48,7 @@ func guestsText(c analysis.Cell) string {
 	case c.Counts[cost.GuestsSettled] == c.Counts[cost.GuestsCounted]:
 		text += ", and it forgot them all"
 	default:
-		text += fmt.Sprintf("; it forgot them all in %d of %s", c.Counts[cost.GuestsSettled], counted(c.Counts[cost.GuestsCounted], "block"))
+		text += fmt.Sprintf("; it forgot them all in %d of %s", c.Counts[cost.GuestsSettled], words.Counted(c.Counts[cost.GuestsCounted], "block"))
 	}
 	return text + " (" + countsText(c) + ")"
 }
@@ -71,7 +72,7 @@ func churnSentences(cells []analysis.Cell) (out []string) {
 			continue
 		}
 		text := fmt.Sprintf("Guests: %s with %s: %s a second in %s, %s; log-in p50 %s, p99 %s; its memory %s MiB, rules %s lines, tracked connections %s",
-			c.DUT(), counted(c.Int(result.Clients), "client"), trimmed(c.Device("guests_per_second").Mean, 3), counted(c.Counts[cost.GuestBlocks], "block"), guestsText(c),
+			c.DUT(), words.Counted(c.Int(result.Clients), "client"), trimmed(c.Device("guests_per_second").Mean, 3), words.Counted(c.Counts[cost.GuestBlocks], "block"), guestsText(c),
 			millis(c.Device("guest_login_p50_ms").Mean), millis(c.Device("guest_login_p99_ms").Mean),
 			fromTo(c.Device("pss_before_mib"), c.Device("pss_after_mib")), fromTo(c.Device("rule_lines_before"), c.Device("rule_lines_after")), fromTo(c.Device("flows_before"), c.Device("flows_after")))
 		if failures := c.Tallies[cost.GuestFailures]; len(failures) > 0 {

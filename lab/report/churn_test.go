@@ -2,6 +2,8 @@ package report_test
 
 import (
 	"bytes"
+	"encoding/csv"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,9 +61,33 @@ func TestGuests(t *testing.T) {
 			t.Errorf("above the first heading the page does not say %q:\n%s", want, first)
 		}
 	}
+	var table bytes.Buffer
+	if err := report.CSV(&table, s); err != nil {
+		t.Fatal(err)
+	}
+	if got := csvColumn(t, table.Bytes(), "count_after.clients"); !slices.Equal(got, []string{"", "20", "51"}) {
+		t.Errorf("clients that devices know in the end, by the CSV: %q", got)
+	}
 	for _, want := range []string{"Guests: opennds with 20 clients: 5 a second in 6 blocks, 54 of 60 guests got in", "tracked connections 101 → 379"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, text.String())
 		}
 	}
+}
+
+// csvColumn is a column of a table, without its heading.
+func csvColumn(t *testing.T, table []byte, name string) (values []string) {
+	t.Helper()
+	rows, err := csv.NewReader(bytes.NewReader(table)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.Index(rows[0], name)
+	if at < 0 {
+		t.Fatalf("no column %q", name)
+	}
+	for _, row := range rows[1:] {
+		values = append(values, row[at])
+	}
+	return values
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // manyClients is from how many on it is worth a sentence that all of them were there at
@@ -26,13 +27,13 @@ func crowdSentences(cells []analysis.Cell) (out []string) {
 		if !seen {
 			order = append(order, c.DUT())
 		}
-		if c.Int(result.Clients) > best.Int(result.Clients) || c.Int(result.Clients) == best.Int(result.Clients) && analysis.Number(c.Number(result.OfferedMbps)) > analysis.Number(best.Number(result.OfferedMbps)) {
+		if c.Int(result.Clients) > best.Int(result.Clients) || c.Int(result.Clients) == best.Int(result.Clients) && offered(c.Cell) > offered(best.Cell) {
 			most[c.DUT()] = c
 		}
 	}
 	for _, dut := range order {
 		c := most[dut]
-		out = append(out, fmt.Sprintf("All at once: %s with %s at %s %s: %s.", c.DUT(), counted(c.Int(result.Clients), "client"), rate(analysis.Number(c.Number(result.OfferedMbps))), c.Text(result.Direction), crowdText(c)))
+		out = append(out, fmt.Sprintf("All at once: %s with %s at %s %s: %s.", c.DUT(), words.Counted(c.Int(result.Clients), "client"), rate(offered(c.Cell)), c.Text(result.Direction), crowdText(c)))
 	}
 	return out
 }
@@ -76,7 +77,7 @@ func of(n, all int) string {
 	return number(n) + " of " + number(all)
 }
 
-func number(n int) string { return grouped(strconv.Itoa(n)) }
+func number(n int) string { return words.Grouped(strconv.Itoa(n)) }
 
 // countedStreams are those of a cell's clients: one each, or one each way.
 func countedStreams(n int, c analysis.Cell) string {

@@ -65,13 +65,20 @@ func csvColumns(s analysis.Summary) []csvColumn {
 	} {
 		add(count.name, func(c analysis.Cell) string { return fmt.Sprint(count.of(c)) })
 	}
+	described := map[string]bool{}
 	for _, m := range s.Metrics {
+		described[m.Name] = true
 		estimate(m.Name, func(c analysis.Cell) analysis.Estimate { return c.Device(m.Name) })
 		if m.Both {
 			estimate("clean_"+m.Name, func(c analysis.Cell) analysis.Estimate { return c.Clean(m.Name) })
 		}
 		if m.Against != analysis.NotCompared {
 			estimate(m.Name+"_change", func(c analysis.Cell) analysis.Estimate { return c.Change(m.Name) })
+		}
+	}
+	for _, name := range keysOf(s.Cells, func(c analysis.Cell) []string { return slices.Collect(maps.Keys(c.Metrics)) }) {
+		if !described[name] { // a device's own number
+			estimate(name, func(c analysis.Cell) analysis.Estimate { return c.Device(name) })
 		}
 	}
 	if s.Primary != "" {

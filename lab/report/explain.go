@@ -12,6 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/profile"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Explanation says which functions a device's extra time goes to. Figures are
@@ -135,7 +136,7 @@ func costOf(c profile.Cost) Cost {
 
 func measured(cell result.Cell, s analysis.Summary) Measured {
 	i := slices.IndexFunc(s.Cells, func(c analysis.Cell) bool {
-		return c.DUT() == cell.Text(result.DUT) && c.Int(result.Clients) == cell.Int(result.Clients) && float64(analysis.Number(c.Number(result.OfferedMbps))) == cell.Number(result.OfferedMbps) &&
+		return c.DUT() == cell.Text(result.DUT) && c.Int(result.Clients) == cell.Int(result.Clients) && float64(offered(c.Cell)) == cell.Number(result.OfferedMbps) &&
 			c.Text(result.Direction) == cell.Text(result.Direction) && c.Text(result.Profile) == cell.Text(result.Profile)
 	})
 	if i < 0 || s.Cells[i].Pairs == 0 {
@@ -166,7 +167,7 @@ func ExplainText(w io.Writer, e Explanation) error {
 	}
 	if e.Rest.Count > 0 {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t\t  %s\n", signedNs(e.Rest.Difference), ns(e.Rest.Margin), sharePercent(e.Rest.Share), ns(e.Rest.DUT), ns(e.Rest.Clean),
-			counted(e.Rest.Count, "more function"))
+			words.Counted(e.Rest.Count, "more function"))
 	}
 	fmt.Fprintf(t, "%s\t\t%s\t%s\t%s\t\t  sum\n", signedNs(e.Sum.Difference), sharePercent(analysis.Number(1)), ns(e.Sum.DUT), ns(e.Sum.Clean))
 	if err := t.Flush(); err != nil {
@@ -182,7 +183,7 @@ func (e Explanation) agreement() string {
 	if !m.Difference.Known() {
 		return "No accepted trial of this cell to compare the sum with."
 	}
-	text := fmt.Sprintf("Measured without perf, %s of %s: %s - %s = %s", counted(m.Pairs, "window"), counted(m.Blocks, "block"), ns(m.DUT), ns(m.Clean), signedNs(m.Difference))
+	text := fmt.Sprintf("Measured without perf, %s of %s: %s - %s = %s", words.Counted(m.Pairs, "window"), words.Counted(m.Blocks, "block"), ns(m.DUT), ns(m.Clean), signedNs(m.Difference))
 	if !e.OffBy.Known() {
 		return text + "."
 	}
@@ -204,7 +205,7 @@ func (e Explanation) coverage() string {
 }
 
 func profiledCell(c result.Cell) string {
-	return fmt.Sprintf("%s, %s, %s %s, %s", c.Text(result.DUT), counted(c.Int(result.Clients), "client"), rate(analysis.Number(c.Number(result.OfferedMbps))), directionWord(c.Text(result.Direction)), c.Text(result.Profile))
+	return fmt.Sprintf("%s, %s, %s %s, %s", c.Text(result.DUT), words.Counted(c.Int(result.Clients), "client"), rate(offered(c)), words.Direction(c.Text(result.Direction)), c.Text(result.Profile))
 }
 
 // ns prints nanoseconds with one decimal.

@@ -6,13 +6,14 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // TestFailedBlocksInTheTable: one line an error, blocks counted from 1, and nothing of
 // those that a resume measured but their number.
 func TestFailedBlocksInTheTable(t *testing.T) {
 	failed := func(dut string, block int, measured bool) analysis.FailedBlock {
-		return analysis.FailedBlock{DUT: dut, Block: block, Error: "agent ended", Measured: measured}
+		return analysis.FailedBlock{Cell: result.NewCell(result.DUT, dut), Block: block, Error: "agent ended", Measured: measured}
 	}
 	s := analysis.Summary{FailedBlocks: []analysis.FailedBlock{
 		failed("ebpf", 0, false), failed("ebpf", 0, false), failed("ebpf", 2, false), failed("opennds", 1, true), failed("opennds", 3, false),

@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/report/chart"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Limits of what is drawn; the records keep everything.
@@ -102,7 +103,7 @@ func (d *drawing) groups() []figureGroup {
 // the others and CPU as sampled folded away.
 func (d *drawing) group(cells []analysis.Cell) figureGroup {
 	d.thinned = false
-	g := figureGroup{Heading: fmt.Sprintf("%s, %s", capitalised(directionWord(cells[0].Text(result.Direction))), cells[0].Text(result.Profile))}
+	g := figureGroup{Heading: fmt.Sprintf("%s, %s", words.Capitalised(words.Direction(cells[0].Text(result.Direction))), cells[0].Text(result.Profile))}
 	var shown, sampled []figure
 	panels := panelsOf(d.summary, cells)
 	more := max(0, len(panels)-panelsDrawn)
@@ -116,13 +117,13 @@ func (d *drawing) group(cells []analysis.Cell) figureGroup {
 	open := min(len(shown), chartsOpen)
 	g.Figures = shown[:open]
 	if open < len(shown) {
-		g.Folds = append(g.Folds, figureFold{counted(len(shown)-open, "more chart"), shown[open:]})
+		g.Folds = append(g.Folds, figureFold{words.Counted(len(shown)-open, "more chart"), shown[open:]})
 	}
 	if len(sampled) > 0 {
 		g.Folds = append(g.Folds, figureFold{"CPU as sampled, before it is normalised", sampled})
 	}
 	if more > 0 {
-		g.Note = fmt.Sprintf("%s of lighter loads are not drawn; their figures are in the tables. ", counted(more, "more sweep"))
+		g.Note = fmt.Sprintf("%s of lighter loads are not drawn; their figures are in the tables. ", words.Counted(more, "more sweep"))
 	}
 	if d.thinned {
 		g.Note += fmt.Sprintf("At most %d trials a cell are drawn as dots; means and intervals are of all.", d.perCell)
@@ -220,7 +221,7 @@ func (d *drawing) rows(cells []analysis.Cell) []figure {
 }
 
 func place(c analysis.Cell) string {
-	return rate(analysis.Number(c.Number(result.OfferedMbps))) + ", " + counted(c.Int(result.Clients), "client")
+	return rate(offered(c.Cell)) + ", " + words.Counted(c.Int(result.Clients), "client")
 }
 
 // mark is a mean of a cell at X.
@@ -240,12 +241,12 @@ func estimatePoint(x float64, e analysis.Estimate, tip string) chart.Point {
 
 func cpuTip(c analysis.Cell, name string, e analysis.Estimate) string {
 	return fmt.Sprintf("%s: %s of a core %s at %s, %s; delivered %s", name, percent(e.Mean), bounds(e, percent),
-		rate(analysis.Number(c.Number(result.OfferedMbps))), counted(c.Int(result.Clients), "client"), rate(c.Device("delivered_mbps").Mean))
+		rate(offered(c.Cell)), words.Counted(c.Int(result.Clients), "client"), rate(c.Device(cost.Delivered).Mean))
 }
 
 func ratioTip(c analysis.Cell) string {
 	return fmt.Sprintf("%s: × %s %s at %s, %s (%s, %s)", c.DUT(), ratio(c.Change(cost.PerBit).Mean), bounds(c.Change(cost.PerBit), ratio),
-		rate(analysis.Number(c.Number(result.OfferedMbps))), counted(c.Int(result.Clients), "client"), counted(c.Blocks, "block"), c.Verdict)
+		rate(offered(c.Cell)), words.Counted(c.Int(result.Clients), "client"), words.Counted(c.Blocks, "block"), c.Verdict)
 }
 
 // describe is the chart in words.

@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/profile"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 var (
@@ -109,7 +110,7 @@ func describeProfile(p profile.Profile, tree *profile.Node, s analysis.Summary, 
 	e := Explain(p, s, flameFunctions)
 	out := flameProfile{
 		Title: profiledCell(p.Cell), Agreement: unbroken(e.agreement()), Coverage: unbroken(e.coverage()),
-		About: fmt.Sprintf("%s at %d samples a second for %.0f s; user stacks by %s.", nonEmpty(p.Perf, "perf"), p.FrequencyHz, p.DUT.Seconds, p.UserStacks),
+		About: fmt.Sprintf("%s at %d samples a second for %.0f s; user stacks by %s.", words.Or(p.Perf, "perf"), p.FrequencyHz, p.DUT.Seconds, p.UserStacks),
 		SVG:   staticFlame(tree, p.Cell.Text(result.DUT), number),
 	}
 	for _, f := range e.Functions {
@@ -120,7 +121,7 @@ func describeProfile(p profile.Profile, tree *profile.Node, s analysis.Summary, 
 	}
 	if e.Rest.Count > 0 {
 		out.Rows = append(out.Rows, flameRow{
-			Name: counted(e.Rest.Count, "more function"), Difference: signedNs(e.Rest.Difference), Margin: "± " + ns(e.Rest.Margin),
+			Name: words.Counted(e.Rest.Count, "more function"), Difference: signedNs(e.Rest.Difference), Margin: "± " + ns(e.Rest.Margin),
 			Share: sharePercent(e.Rest.Share), DUT: ns(e.Rest.DUT), Clean: ns(e.Rest.Clean), Total: true,
 		})
 	}

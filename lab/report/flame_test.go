@@ -37,8 +37,11 @@ func TestShadeSaysNoMoreThanSamplesDo(t *testing.T) {
 
 func TestExplanationComparesWithTheTrials(t *testing.T) {
 	p := sided(500, 100)
-	s := analysis.Summary{Cells: []analysis.Cell{{DUT: "d", Clients: 1, OfferedMbps: 10, Direction: "up", Profile: "bulk", Pairs: 9, Blocks: 3}}}
-	s.Cells[0].Device("ns_per_packet").Mean, s.Cells[0].Clean("ns_per_packet").Mean = 3200, 2200 // the profile: 1500, 1100
+	clean := analysis.Estimate{Mean: 2200} // the profile: 1100
+	s := analysis.Summary{Cells: []analysis.Cell{{
+		Cell:  result.NewCell(result.DUT, "d", result.Clients, 1, result.OfferedMbps, 10, result.Direction, "up", result.Profile, "bulk"),
+		Pairs: 9, Blocks: 3, Metrics: analysis.Figures{"ns_per_packet": {Device: analysis.Estimate{Mean: 3200}, Clean: &clean}}, // the profile: 1500
+	}}}
 	e := Explain(p, s, 1)
 	if e.Scale != 2 || e.OffBy > -0.19 || e.OffBy < -0.21 || e.Functions[0].Name != "f" || e.Functions[0].Share != 1 || e.Rest.Count != 1 || e.Rest.Difference != 0 {
 		t.Errorf("%+v", e)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // none stands where a figure is absent.
@@ -25,25 +26,7 @@ func significant(n analysis.Number, digits int) string {
 	}
 	magnitude := int(math.Floor(math.Log10(math.Abs(v))))
 	decimals := min(max(digits-1-magnitude, 0), 9)
-	return grouped(strconv.FormatFloat(v, 'f', decimals, 64))
-}
-
-// grouped sets thousands apart from five digits on.
-func grouped(s string) string {
-	whole, fraction, _ := strings.Cut(s, ".")
-	sign := ""
-	if strings.HasPrefix(whole, "-") {
-		sign, whole = "-", whole[1:]
-	}
-	if len(whole) >= 5 {
-		for i := len(whole) - 3; i > 0; i -= 3 {
-			whole = whole[:i] + "\u202f" + whole[i:]
-		}
-	}
-	if fraction != "" {
-		whole += "." + fraction
-	}
-	return sign + whole
+	return words.Grouped(strconv.FormatFloat(v, 'f', decimals, 64))
 }
 
 // ratio prints an overhead ratio with two decimals, one from ten on.
@@ -134,30 +117,10 @@ func digits3(n analysis.Number) string { return significant(n, 3) }
 // digits4 is for bit rates in tables, where 999.6 and 1000 should differ.
 func digits4(n analysis.Number) string { return trimmed(n, 4) }
 
-// directionWord names the direction of the data as a reader says it.
-func directionWord(direction string) string {
-	switch direction {
-	case result.Up:
-		return "upload"
-	case result.Down:
-		return "download"
-	case result.Both:
-		return "both ways"
-	}
-	return direction
-}
-
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return grouped(strconv.Itoa(n)) + " " + noun + "s"
-}
-
 // verdictText is the verdict with what it lacks.
 func verdictText(c analysis.Cell) string {
 	if c.BlocksNeeded != nil {
-		return fmt.Sprintf("%s (+%s)", c.Verdict, counted(*c.BlocksNeeded, "block"))
+		return fmt.Sprintf("%s (+%s)", c.Verdict, words.Counted(*c.BlocksNeeded, "block"))
 	}
 	return c.Verdict
 }
@@ -186,3 +149,6 @@ func signedText(n analysis.Number) string {
 	}
 	return strings.Replace(s, "-", "\u2212", 1)
 }
+
+// offered is a cell's load, Mbit/s.
+func offered(c result.Cell) analysis.Number { return analysis.Number(c.Number(result.OfferedMbps)) }

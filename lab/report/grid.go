@@ -7,6 +7,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // grid is a table ready to print.
@@ -46,7 +47,7 @@ func numberCell(n analysis.Number, print func(analysis.Number) string) gridCell 
 }
 
 func countCell(n int) gridCell {
-	return numberCell(analysis.Number(n), func(analysis.Number) string { return grouped(fmt.Sprint(n)) })
+	return numberCell(analysis.Number(n), func(analysis.Number) string { return words.Grouped(fmt.Sprint(n)) })
 }
 
 func estimateCell(e analysis.Estimate, print func(analysis.Number) string) gridCell {
@@ -116,12 +117,12 @@ func dimensionColumns(cells []analysis.Cell) []gridColumn {
 		head := dimensionHeads[d]
 		switch {
 		case v.IsNumber && head.text == nil:
-			numbers = append(numbers, numberColumn(nonEmpty(head.name, capitalised(strings.ReplaceAll(string(d), "_", " "))), head.unit, "dimensions."+string(d),
+			numbers = append(numbers, numberColumn(words.Or(head.name, words.Capitalised(strings.ReplaceAll(string(d), "_", " "))), head.unit, "dimensions."+string(d),
 				numberOr(head.print), func(c analysis.Cell) analysis.Number { return analysis.Number(c.Number(d)) }))
 		case v.IsNumber:
 			numbers = append(numbers, textColumn(head.name, func(c analysis.Cell) string { return head.text(c.Number(d)) }))
 		case varies:
-			cols = append(cols, textColumn(nonEmpty(head.name, capitalised(string(d))), func(c analysis.Cell) string { return c.Text(d) }))
+			cols = append(cols, textColumn(words.Or(head.name, words.Capitalised(string(d))), func(c analysis.Cell) string { return c.Text(d) }))
 		}
 	}
 	return append(cols, numbers...)
@@ -133,7 +134,7 @@ var dimensionHeads = map[result.Dimension]struct {
 	print      func(analysis.Number) string
 	text       func(float64) string // in place of the number
 }{
-	result.Clients:     {name: "Clients", print: func(n analysis.Number) string { return grouped(n.String()) }},
+	result.Clients:     {name: "Clients", print: func(n analysis.Number) string { return words.Grouped(n.String()) }},
 	result.OfferedMbps: {name: "Offered", unit: "Mbit/s", print: digits4},
 	result.LoginRate:   {name: "They come", text: arrival},
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // fact is a name with its value.
@@ -23,7 +24,7 @@ func heaviest(s analysis.Summary) []analysis.Cell {
 		if !seen {
 			order = append(order, c.DUT())
 		}
-		better := analysis.Number(c.Number(result.OfferedMbps)) > analysis.Number(old.Number(result.OfferedMbps)) || analysis.Number(c.Number(result.OfferedMbps)) == analysis.Number(old.Number(result.OfferedMbps)) && c.Int(result.Clients) > old.Int(result.Clients)
+		better := offered(c.Cell) > offered(old.Cell) || offered(c.Cell) == offered(old.Cell) && c.Int(result.Clients) > old.Int(result.Clients)
 		sameWay := c.Text(result.Direction) == old.Text(result.Direction) && c.Text(result.Profile) == old.Text(result.Profile)
 		if !seen || old.Pairs == 0 && c.Pairs > 0 || better && sameWay && c.Pairs > 0 {
 			best[c.DUT()] = c
@@ -59,7 +60,7 @@ func rankCosts(d *drawing) ranking {
 		r.Rows = append(r.Rows, ranked{
 			DUT: c.DUT(), Key: markKey(c.Cell), Style: d.style(c.DUT()).Class(), Shape: c.Verdict, Word: c.Verdict, At: c.Change(cost.PerBit),
 			Value: ratio(c.Change(cost.PerBit).Mean) + " ×", Interval: bounds(c.Change(cost.PerBit), ratio),
-			Note: joined("; ", where(c), costNote(s, c)), Facts: costFacts(s, c),
+			Note: words.Joined("; ", where(c), costNote(s, c)), Facts: costFacts(s, c),
 		})
 	}
 	return r
@@ -105,13 +106,13 @@ func costNote(s analysis.Summary, c analysis.Cell) string {
 	case c.Verdict == analysis.Inconclusive:
 		verdict = "left open"
 	}
-	if short(c) {
-		limit = fmt.Sprintf("delivers %s of %s Mbit/s", digits3(c.Device("delivered_mbps").Mean), trimmed(analysis.Number(c.Number(result.OfferedMbps)), 4))
+	if cost.AtLimit(c) {
+		limit = fmt.Sprintf("delivers %s of %s Mbit/s", digits3(c.Device(cost.Delivered).Mean), trimmed(offered(c.Cell), 4))
 	}
 	if c.Counts[cost.GuestsIn] < c.Counts[cost.GuestsCame] {
-		guests = fmt.Sprintf("%d of %s got in", c.Counts[cost.GuestsIn], counted(c.Counts[cost.GuestsCame], "guest"))
+		guests = fmt.Sprintf("%d of %s got in", c.Counts[cost.GuestsIn], words.Counted(c.Counts[cost.GuestsCame], "guest"))
 	}
-	return joined("; ", verdict, limit, guests)
+	return words.Joined("; ", verdict, limit, guests)
 }
 
 // chance is the p-value behind a verdict, empty when there is none.
@@ -164,11 +165,11 @@ func costFacts(s analysis.Summary, c analysis.Cell) []fact {
 func verdictFact(s analysis.Summary, c analysis.Cell) string {
 	switch c.Verdict {
 	case analysis.Inconclusive:
-		return joined(": ", c.Verdict, c.VerdictNote)
+		return words.Joined(": ", c.Verdict, c.VerdictNote)
 	case analysis.Equivalent:
-		return joined(", ", fmt.Sprintf("equivalent within %g %%", 100*s.Delta), chance(c))
+		return words.Joined(", ", fmt.Sprintf("equivalent within %g %%", 100*s.Delta), chance(c))
 	}
-	return joined(", ", c.Verdict, chance(c))
+	return words.Joined(", ", c.Verdict, chance(c))
 }
 
 // capacityText says how much a device carries, and whether that was seen.
@@ -202,12 +203,12 @@ func leadSentence(s analysis.Summary, cells []analysis.Cell) string {
 		return "No trial was accepted, so there is nothing to compare."
 	}
 	where, each := inCommon(cells, loadText)
-	name := func(c analysis.Cell) string { return joined(" ", c.DUT(), each(c)) }
+	name := func(c analysis.Cell) string { return words.Joined(" ", c.DUT(), each(c)) }
 	if len(known) == 0 {
-		return unbroken(capitalised(joined(", ", where, openClause(s, named(open, name)))) + ".")
+		return unbroken(words.Capitalised(words.Joined(", ", where, openClause(s, named(open, name)))) + ".")
 	}
-	return unbroken(joined("; ",
-		joined(" ", fmt.Sprintf("Compared with %s, carrying the same bit", otherName(s)), where, "takes", costRange(s, known, name)),
+	return unbroken(words.Joined("; ",
+		words.Joined(" ", fmt.Sprintf("Compared with %s, carrying the same bit", otherName(s)), where, "takes", costRange(s, known, name)),
 		openClause(s, named(open, name))) + ".")
 }
 
@@ -228,8 +229,8 @@ func costRange(s analysis.Summary, cells []analysis.Cell, name func(analysis.Cel
 			amount = ratio(c.Change(cost.PerBit).Mean) + unit
 		}
 		text := amount + " with " + name(c)
-		if short(c) {
-			text += fmt.Sprintf(", which delivers only %s", rate(c.Device("delivered_mbps").Mean))
+		if cost.AtLimit(c) {
+			text += fmt.Sprintf(", which delivers only %s", rate(c.Device(cost.Delivered).Mean))
 		}
 		return text
 	}
@@ -238,7 +239,7 @@ func costRange(s analysis.Summary, cells []analysis.Cell, name func(analysis.Cel
 	case len(cells) == 1:
 		return cost(first, " times the CPU")
 	case !slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Verdict != analysis.Equivalent }):
-		return same + " with " + listed(named(cells, name))
+		return same + " with " + words.Listed(named(cells, name))
 	}
 	return "from " + cost(first, " times the CPU") + " to " + cost(last, " times")
 }
@@ -261,42 +262,23 @@ func unheardSentence(s analysis.Summary, cells []analysis.Cell) string {
 		var loads []string
 		for _, o := range s.Cells {
 			if o.DUT() == c.DUT() && o.Text(result.Direction) == c.Text(result.Direction) && o.Text(result.Profile) == c.Text(result.Profile) && o.Pairs == 0 && c.Pairs > 0 &&
-				(analysis.Number(o.Number(result.OfferedMbps)) > analysis.Number(c.Number(result.OfferedMbps)) || analysis.Number(o.Number(result.OfferedMbps)) == analysis.Number(c.Number(result.OfferedMbps)) && o.Int(result.Clients) > c.Int(result.Clients)) {
+				(offered(o.Cell) > offered(c.Cell) || offered(o.Cell) == offered(c.Cell) && o.Int(result.Clients) > c.Int(result.Clients)) {
 				loads = append(loads, loadText(o))
 			}
 		}
 		if len(loads) > 0 {
-			parts = append(parts, c.DUT()+" "+listed(loads))
+			parts = append(parts, c.DUT()+" "+words.Listed(loads))
 		}
 	}
 	if len(parts) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("No trial of %s was accepted.", listed(parts))
-}
-
-// listed joins parts as a sentence does.
-func listed(parts []string) string {
-	if len(parts) < 2 {
-		return strings.Join(parts, "")
-	}
-	return strings.Join(parts[:len(parts)-1], ", ") + " and " + parts[len(parts)-1]
-}
-
-// short reports whether the device itself could not carry the offered load. A
-// hiccup in one trial of many is not the device's limit.
-func short(c analysis.Cell) bool {
-	return c.Flagged(result.FlagSaturated) && c.Device("delivered_mbps").Mean < 0.98*analysis.Number(c.Number(result.OfferedMbps))
+	return fmt.Sprintf("No trial of %s was accepted.", words.Listed(parts))
 }
 
 // loadText is the load of a cell in a sentence.
 func loadText(c analysis.Cell) string {
-	return fmt.Sprintf("at %s %s with %s", rate(analysis.Number(c.Number(result.OfferedMbps))), directionWord(c.Text(result.Direction)), counted(c.Int(result.Clients), "client"))
-}
-
-// joined puts the parts that there are behind one another.
-func joined(between string, parts ...string) string {
-	return strings.Join(slices.DeleteFunc(parts, func(text string) bool { return text == "" }), between)
+	return fmt.Sprintf("at %s %s with %s", rate(offered(c.Cell)), words.Direction(c.Text(result.Direction)), words.Counted(c.Int(result.Clients), "client"))
 }
 
 // unbroken keeps figures together with their units and intervals whole.

@@ -8,6 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // largest has one cell a device: that with the most clients, at the highest rate. The
@@ -52,7 +53,7 @@ func rankLogins(d *drawing) ranking {
 	for _, c := range cells {
 		row := ranked{
 			DUT: c.DUT(), Key: markKey(c.Cell), Style: d.style(c.DUT()).Class(), At: c.Device("login_per_second"), Shape: shapeAll, Word: "all clients got in",
-			Value: digits3(c.Device("login_per_second").Mean), Interval: bounds(c.Device("login_per_second"), digits3), Note: joined("; ", where(c), loginNote(c)), Facts: loginFacts(c),
+			Value: digits3(c.Device("login_per_second").Mean), Interval: bounds(c.Device("login_per_second"), digits3), Note: words.Joined("; ", where(c), loginNote(c)), Facts: loginFacts(c),
 		}
 		if failed(c, logins.Login) > 0 {
 			row.Shape, row.Word = shapeSome, "some clients were left out"
@@ -76,7 +77,7 @@ func loginNote(c analysis.Cell) string {
 		text = "leaves " + failedShare(c) + " out"
 	}
 	if c.Counts[logins.Died] > 0 {
-		text = joined("; ", text, "ended by itself in "+counted(c.Counts[logins.Died], "storm"))
+		text = words.Joined("; ", text, "ended by itself in "+words.Counted(c.Counts[logins.Died], "storm"))
 	}
 	return text
 }
@@ -86,9 +87,9 @@ func loginFacts(c analysis.Cell) []fact {
 	if c.Pairs == 0 {
 		return nil
 	}
-	in := "all " + counted(c.Int(result.Clients), "client")
+	in := "all " + words.Counted(c.Int(result.Clients), "client")
 	if failed(c, logins.Login) > 0 {
-		in = fmt.Sprintf("%s of %s", grouped(fmt.Sprint(c.Counts[logins.Login+logins.Through])), counted(c.Counts[logins.Login+logins.Asked], "client"))
+		in = fmt.Sprintf("%s of %s", words.Grouped(fmt.Sprint(c.Counts[logins.Login+logins.Through])), words.Counted(c.Counts[logins.Login+logins.Asked], "client"))
 	}
 	facts := []fact{{"Let in", in}}
 	add := func(n analysis.Number, name, text string) {
@@ -148,7 +149,7 @@ func loginLead(cells []analysis.Cell) string {
 	if all != "" {
 		all = "With " + all
 	}
-	return unbroken(joined(", ", all, strings.Join(parts, ", and ")) + ".")
+	return unbroken(words.Joined(", ", all, strings.Join(parts, ", and ")) + ".")
 }
 
 // failedShare is how many of the clients of a cell were left out.

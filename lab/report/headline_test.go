@@ -19,12 +19,19 @@ import (
 // cell is a device at 1 Gbit/s with 100 clients.
 func cell(dut, verdict string, ratio float64) analysis.Cell {
 	e := analysis.Estimate{Mean: analysis.Number(ratio), Lo: analysis.Number(ratio * 0.9), Hi: analysis.Number(ratio * 1.1), N: 3}
-	return analysis.Cell{DUT: dut, Verdict: verdict, OverheadRatio: e, Pairs: 9, Clients: 100, OfferedMbps: 1000, DeliveredMbps: 1000, Direction: result.Up}
+	return analysis.Cell{
+		Cell:    result.NewCell(result.DUT, dut, result.Clients, 100, result.OfferedMbps, 1000, result.Direction, result.Up),
+		Verdict: verdict, Pairs: 9,
+		Metrics: analysis.Figures{cost.PerBit: {Change: &e}, cost.Delivered: {Device: analysis.Estimate{Mean: 1000}}},
+	}
 }
 
 // shown is the first screen of a summary's page: the sentence, and the devices in order.
 func shown(t *testing.T, s analysis.Summary) (lead string, devices []string) {
 	t.Helper()
+	if s.Measure == "" {
+		s.Measure = result.MeasureCost
+	}
 	if s.AA.Pairs == 0 {
 		s.AA.Ratio = analysis.Estimate{Mean: analysis.Absent(), Lo: analysis.Absent(), Hi: analysis.Absent()}
 	}
@@ -47,11 +54,12 @@ func shown(t *testing.T, s analysis.Summary) (lead string, devices []string) {
 func TestLead(t *testing.T) {
 	const beside = "Compared with a clean router, carrying the same bit at 1 Gbit/s upload with 100 clients takes "
 	limited := cell("slow", analysis.Different, 9.4)
-	limited.Device("delivered_mbps").Mean, limited.Flags = 553, []analysis.Tally{{Text: result.FlagSaturated, Count: 9}}
+	limited.Metrics[cost.Delivered] = analysis.Figure{Device: analysis.Estimate{Mean: 553}}
+	limited.Flags = []analysis.Tally{{Text: result.FlagSaturated, Count: 9}}
 	elsewhere := cell("half", analysis.Different, 2)
-	analysis.Number(elsewhere.Number(result.OfferedMbps)) = 500
+	elsewhere.Cell = elsewhere.With(result.OfferedMbps, 500)
 	rejected := cell("broken", "", 0)
-	rejected.Pairs, rejected.Change(cost.PerBit).Mean = 0, analysis.Absent()
+	rejected.Pairs, rejected.Metrics[cost.PerBit].Change.Mean = 0, analysis.Absent()
 	for _, tt := range []struct {
 		name    string
 		cells   []analysis.Cell
@@ -107,7 +115,7 @@ func TestCeilingsOrder(t *testing.T) {
 			return analysis.Number(v)
 		}
 		s.Cells = append(s.Cells, cell(dut, analysis.Different, 2))
-		s.Ceilings = append(s.Ceilings, analysis.Ceiling{DUT: dut, Clients: 100, Direction: result.Up, CarriesMbps: known(c.carries), FailsMbps: known(c.fails), Why: result.FlagLossy})
+		s.Ceilings = append(s.Ceilings, analysis.Ceiling{Cell: s.Cells[i].Without(result.OfferedMbps), CarriesMbps: known(c.carries), FailsMbps: known(c.fails), Why: result.FlagLossy})
 	}
 	lead, devices := shown(t, s)
 	if lead != "Alone on the machine and without loss, d3 carries at least 1 Gbit/s, and d0 less than 250 Mbit/s." || !slices.Equal(devices, []string{"d3", "d2", "d1", "d4", "d0"}) {

@@ -9,11 +9,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 var (
@@ -98,10 +97,10 @@ func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) p
 	d, v := newDrawing(run, s), viewOf(s)
 	data := pageData{
 		Style: template.CSS(pageStyle + flameStyle), Script: template.JS(pageScript),
-		Title: nonEmpty(s.Experiment, "Run"), Subtitle: env.Title, Meta: pageMeta(run, s),
+		Title: words.Or(s.Experiment, "Run"), Subtitle: env.Title, Meta: pageMeta(run, s),
 		Empty:      "No trial of a device under test was recorded, so there is nothing to compare. The sections below say what was skipped, rejected or went wrong.",
-		FoundCount: findingCounts(s.Findings), Warnings: s.Warnings, Reading: unbroken(capitalised(v.reading(s))),
-		Counts:  fmt.Sprintf("%s accepted, %d rejected by self-tests, %d redone.", counted(s.Trials.Accepted, s.Noun), s.Trials.Rejected, s.Trials.Redone),
+		FoundCount: findingCounts(s.Findings), Warnings: s.Warnings, Reading: unbroken(words.Capitalised(v.reading(s))),
+		Counts:  fmt.Sprintf("%s accepted, %d rejected by self-tests, %d redone.", words.Counted(s.Trials.Accepted, s.Noun), s.Trials.Rejected, s.Trials.Redone),
 		Skipped: s.Skipped, Facts: facts(env), Offloads: env.Offloads, Notes: env.Notes, Command: env.Command,
 	}
 	lead, ranking := v.first(d)
@@ -172,7 +171,7 @@ func profilesOf(s analysis.Summary) string {
 
 // costView shows what a device costs.
 var costView = view{
-	how:     func(s analysis.Summary) string { return nonEmpty(s.Mode, "mode unknown") },
+	how:     func(s analysis.Summary) string { return words.Or(s.Mode, "mode unknown") },
 	columns: columnsOf, remarks: costRemarks, reading: costReading, first: costScreen,
 	fill: func(data *pageData, d *drawing, s analysis.Summary) {
 		data.Question = "What it costs"
@@ -186,12 +185,12 @@ var costView = view{
 		data.Groups, data.Flames = d.groups(), flameSection(d.dir, s)
 		data.Capacity, data.CostModels, data.Ceilings = d.capacityFigures(), costModelGrid(s.CostModels), ceilingsGrid(s.Ceilings)
 		data.Results, data.Further, data.Increments, data.Linearity = resultsGrid(s), furtherGrids(s), incrementsGrid(s), linearityGrid(s)
-		data.Noise, data.NoiseFigure, data.Stability = unbroken(capitalised(noiseSentence(s.AA))), d.noiseFigure(), d.stabilityFigures()
+		data.Noise, data.NoiseFigure, data.Stability = unbroken(words.Capitalised(noiseSentence(s.AA))), d.noiseFigure(), d.stabilityFigures()
 	},
 }
 
 func modeNote(s analysis.Summary) string {
-	weighed := capitalised(sidesSentence(s))
+	weighed := words.Capitalised(sidesSentence(s))
 	switch s.Mode {
 	case result.ModeDuet:
 		return "Duet: DUT and clean router run at the same time in two labs with the same placement and load, so noise of the machine cancels in their ratio. " +
@@ -208,13 +207,5 @@ func multiplicityNote(s analysis.Summary) string {
 		return ""
 	}
 	return fmt.Sprintf("Verdicts are corrected for judging %d cells at once (%s): the chance that even one of them is wrong is at most %.3g\u00a0%%.",
-		s.Multiplicity.Verdicts, capitalised(s.Multiplicity.Method), 100*(1-s.Confidence))
-}
-
-func capitalised(s string) string {
-	r, size := utf8.DecodeRuneInString(s)
-	if size == 0 {
-		return s
-	}
-	return string(unicode.ToUpper(r)) + s[size:]
+		s.Multiplicity.Verdicts, words.Capitalised(s.Multiplicity.Method), 100*(1-s.Confidence))
 }

@@ -3,7 +3,6 @@ package report_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -16,7 +15,6 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/report"
@@ -46,18 +44,8 @@ func TestPageInBrowser(t *testing.T) {
 	browser := newBrowser(t)
 	dir, _ := write(t, simulate(bothSweeps()))
 	file := filepath.Join(dir, report.HTMLFile)
-	var s analysis.Summary
-	var raw struct {
-		Cells []map[string]any `json:"cells"`
-	}
-	data := read(t, dir, report.SummaryFile)
-	if err := json.Unmarshal(data, &s); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, &raw); err != nil {
-		t.Fatal(err)
-	}
-	t.Run("tables", func(t *testing.T) { checkTables(t, open(t, browser, file, wide), raw.Cells) })
+	s, cells := readSummary(t, dir), rawCells(t, dir)
+	t.Run("tables", func(t *testing.T) { checkTables(t, open(t, browser, file, wide), cells) })
 	t.Run("charts", func(t *testing.T) { checkMarks(t, open(t, browser, file, wide), s) })
 	t.Run("keyboard", func(t *testing.T) { checkKeyboard(t, open(t, browser, file, wide)) })
 	t.Run("marks say what they are", func(t *testing.T) { checkTips(t, open(t, browser, file, wide)) })
@@ -69,17 +57,26 @@ func TestPageInBrowser(t *testing.T) {
 	}
 }
 
-// markKeyOf is the name a cell has in the page.
-func markKeyOf(c analysis.Cell) string {
-	return fmt.Sprintf("%s|%s|%s|%d|%s", c.DUT(), c.Text(result.Direction), c.Text(result.Profile), c.Int(result.Clients), analysis.Number(c.Number(result.OfferedMbps)))
-}
-
 // checkTables holds the tables of results against summary.json: every cell is
 // there once a table, and each column that names a figure shows it.
 func checkTables(t *testing.T, p *tab, cells []map[string]any) {
 	t.Helper()
-	checkFields(t, p, cells, []string{"overhead_ratio.mean", "verdict", "cpu_core_pct.mean", "rtt_us.p99", "clean_rtt_us.p50", "pss_mib",
-		"retransmit_ratio", "increase_pct", "p_different", "pairs", "rejected"})
+	checkFields(t, p, cells, []string{"metrics.cpu_ns_per_bit.change.mean", "verdict.word", "metrics.cpu_core_pct.device.mean",
+		"metrics.rtt_p99_median_us.device.mean", "metrics.rtt_p50_median_us.clean.mean", "metrics.pss_mib.device.mean",
+		"metrics.retransmit_ratio.device.mean", "verdict.p_different", "pairs", "rejected"})
+	// The increase is computed from two figures and is none of summary.json.
+	increases := eval[[]string](t, p, `(() => {
+		const table = [...document.querySelectorAll("#results ~ * table.sortable")].find((t) => t.tHead.querySelector("[data-field='verdict.word']"));
+		const at = [...table.tHead.rows[0].cells].findIndex((th) => th.textContent.startsWith("Increase"));
+		return [...table.tBodies[0].rows].map((tr) => tr.cells[at].dataset.sort);
+	})()`)
+	for i, cell := range cells {
+		device, clean := figureOf(cell, "metrics.cpu_normalised_pct.device.mean").(float64), figureOf(cell, "metrics.cpu_normalised_pct.clean.mean").(float64)
+		want := 100 * (device/clean - 1)
+		if got, err := strconv.ParseFloat(increases[i], 64); err != nil || math.Abs(got-want) > 1e-3 {
+			t.Errorf("%v: the table has an increase of %q, summary.json of %g", cell["dimensions"], increases[i], want)
+		}
+	}
 }
 
 // checkFields is checkTables for figures of any name; those wanted must be shown.
@@ -146,7 +143,7 @@ func sameFigure(shown string, want any) bool {
 
 // checkMarks holds the charts against the summary: a chart of a sweep has a
 // mark for each level, no more, at the figure the summary has.
-func checkMarks(t *testing.T, p *tab, s analysis.Summary) {
+func checkMarks(t *testing.T, p *tab, s stored) {
 	type chartMarks struct {
 		Heading string
 		Marks   [][2]string // name and figure
@@ -157,7 +154,7 @@ func checkMarks(t *testing.T, p *tab, s analysis.Summary) {
 	}))`)
 	ratios := map[string]string{}
 	for _, c := range s.Cells {
-		ratios[markKeyOf(c)] = c.Change(cost.PerBit).Mean.String()
+		ratios[c.Dimensions.String()] = c.Metrics.Change(cost.PerBit).Mean.String()
 	}
 	cpu, levels := levelFigures(s)
 	drawn := map[string]int{}
@@ -188,15 +185,11 @@ func checkMarks(t *testing.T, p *tab, s analysis.Summary) {
 
 // levelFigures is the normalised CPU of each level by what its sweep steps
 // along and the name its mark has, and the number of levels.
-func levelFigures(s analysis.Summary) (figures map[string]map[string]string, levels int) {
-	figures = map[string]map[string]string{result.OfferedMbps: {}, result.Clients: {}}
+func levelFigures(s stored) (figures map[result.Dimension]map[string]string, levels int) {
+	figures = map[result.Dimension]map[string]string{result.OfferedMbps: {}, result.Clients: {}}
 	for _, sweep := range s.Sweeps {
 		for _, l := range sweep.Levels {
-			key := fmt.Sprintf("%s|%s|%s|%d|%s", sweep.Cell.Text(result.DUT), sweep.Cell.Text(result.Direction), sweep.Cell.Text(result.Profile), sweep.Cell.Int(result.Clients), l.Level)
-			if sweep.Along == result.Clients {
-				key = fmt.Sprintf("%s|%s|%s|%s|%s", sweep.Cell.Text(result.DUT), sweep.Cell.Text(result.Direction), sweep.Cell.Text(result.Profile), l.Level, analysis.Number(sweep.Cell.Number(result.OfferedMbps)))
-			}
-			figures[sweep.Along][key] = l.CPUNormalised.Mean.String()
+			figures[sweep.Along][sweep.Cell.With(sweep.Along, float64(l.Level)).String()] = l.CPUNormalised.Mean.String()
 			levels++
 		}
 	}
@@ -222,12 +215,12 @@ func checkKeyboard(t *testing.T, p *tab) {
 	column := func() []float64 {
 		return eval[[]float64](t, p, `(() => {
 			const table = document.querySelector("#results ~ * table.sortable");
-			const at = [...table.tHead.rows[0].cells].findIndex((th) => th.dataset.field === "overhead_ratio.mean");
+			const at = [...table.tHead.rows[0].cells].findIndex((th) => th.dataset.field === "metrics.cpu_ns_per_bit.change.mean");
 			return [...table.tBodies[0].rows].map((tr) => Number(tr.cells[at].dataset.sort));
 		})()`)
 	}
 	for i, keys := range []string{kb.Enter, " "} {
-		focus("overhead_ratio.mean")
+		focus("metrics.cpu_ns_per_bit.change.mean")
 		p.press(t, keys)
 		got := column()
 		for j := 1; j < len(got); j++ {

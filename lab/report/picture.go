@@ -9,6 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/report/chart"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // ranking is the devices of a run in the order of the figure that the run is about,
@@ -112,7 +113,7 @@ func (r ranking) picture(skipped []result.Skip) picture {
 		}
 	}
 	for _, s := range skipped {
-		p.Skipped = joined(", ", p.Skipped, s.DUT)
+		p.Skipped = words.Joined(", ", p.Skipped, s.DUT)
 	}
 	p.Key = slices.DeleteFunc(slices.Clone(r.Key), func(k keyEntry) bool {
 		return !slices.ContainsFunc(p.Devices, func(row pictureRow) bool { return row.Placed && row.Shape == k.Shape })

@@ -136,17 +136,17 @@ func read(t *testing.T, dir, name string) []byte {
 	return data
 }
 
-// TestWrite goes from a run folder to every file and holds the figures against
-// the truth of the simulation.
 // TestTerminalIsPlain: names from a stranger's run do not reach the terminal as commands.
 func TestTerminalIsPlain(t *testing.T) {
 	const evil = "d\x1b[31m\n\u009b2Jx"
 	s := analysis.Summary{
-		Experiment: evil, Mode: evil,
-		Cells:        []analysis.Cell{{DUT: evil, Profile: evil, Direction: evil}, {DUT: "other"}},
+		Experiment: evil, Mode: evil, Measure: result.MeasureCost,
+		Cells: []analysis.Cell{
+			{Cell: result.NewCell(result.DUT, evil, result.Profile, evil, result.Direction, evil)}, {Cell: result.NewCell(result.DUT, "other")},
+		},
 		Rejects:      []analysis.Tally{{Text: evil, Count: 1}},
 		Skipped:      []result.Skip{{DUT: evil, Reason: evil}},
-		FailedBlocks: []analysis.FailedBlock{{DUT: evil, Error: evil}},
+		FailedBlocks: []analysis.FailedBlock{{Cell: result.NewCell(result.DUT, evil), Error: evil}},
 		Warnings:     []string{evil},
 	}
 	for _, width := range []int{0, 40} {
@@ -160,24 +160,23 @@ func TestTerminalIsPlain(t *testing.T) {
 	}
 }
 
+// TestWrite goes from a run folder to every file and holds the figures against
+// the truth of the simulation.
 func TestWrite(t *testing.T) {
 	dir, _ := write(t, simulate(portals()))
 	golden(t, "summary.csv", read(t, dir, report.CSVFile))
-	var s analysis.Summary
-	if err := json.Unmarshal(read(t, dir, report.SummaryFile), &s); err != nil {
-		t.Fatal(err)
-	}
+	s := readSummary(t, dir)
 	truth := map[string]float64{"coovachilli": 5, "ebpf": 0.9, "opennds": 2.2}
 	if len(s.Cells) != 9 || len(s.Skipped) != 1 {
 		t.Fatalf("%d cells, skipped %v", len(s.Cells), s.Skipped)
 	}
 	for _, c := range s.Cells {
-		r := c.Change(cost.PerBit)
-		if low, high := truth[c.DUT()]/1.06, truth[c.DUT()]*1.06; float64(r.Mean) < low || float64(r.Mean) > high {
-			t.Errorf("%s at %g: ratio %+v, true %g", c.DUT(), float64(analysis.Number(c.Number(result.OfferedMbps))), r, truth[c.DUT()])
+		r := c.Metrics.Change(cost.PerBit)
+		if low, high := truth[c.dut()]/1.06, truth[c.dut()]*1.06; float64(r.Mean) < low || float64(r.Mean) > high {
+			t.Errorf("%s at %g: ratio %+v, true %g", c.dut(), c.Dimensions.Number(result.OfferedMbps), r, truth[c.dut()])
 		}
 		if c.Pairs != 24 || c.Blocks != 6 {
-			t.Errorf("%s: %d pairs in %d blocks", c.DUT(), c.Pairs, c.Blocks)
+			t.Errorf("%s: %d pairs in %d blocks", c.dut(), c.Pairs, c.Blocks)
 		}
 	}
 	first := map[string][]byte{}
@@ -196,7 +195,7 @@ func TestWrite(t *testing.T) {
 
 // TestSummaryKeys pins the names others build on.
 func TestSummaryKeys(t *testing.T) {
-	dir, _ := write(t, simulate(single()))
+	dir, _ := write(t, simulate(portals()))
 	var s map[string]any
 	if err := json.Unmarshal(read(t, dir, report.SummaryFile), &s); err != nil {
 		t.Fatal(err)
@@ -208,15 +207,20 @@ func TestSummaryKeys(t *testing.T) {
 			}
 		}
 	}
-	need("summary", s, "version", "experiment", "profile", "mode", "aa", "cells", "skipped", "findings", "sweeps", "cost_models", "stability")
+	need("summary", s, "version", "experiment", "measure", "metrics", "primary", "mode", "aa", "cells", "skipped", "findings", "sweeps", "cost_models", "stability")
 	need("aa", s["aa"], "pairs", "ratio", "sd_log")
 	cell := s["cells"].([]any)[0].(map[string]any)
-	need("cell", cell, "dut", "clients", "offered_mbps", "delivered_mbps", "pairs", "rejected", "overhead_ratio", "increase_pct",
-		"verdict", "cpu_core_pct", "clean_cpu_core_pct", "cpu_normalised_pct", "ns_per_packet", "pss_mib", "rtt_us", "loss_ratio",
-		"retransmit_ratio", "segments_per_burst")
-	need("overhead_ratio", cell["overhead_ratio"], "mean", "lo", "hi")
-	need("rtt_us", cell["rtt_us"], "p50", "p99")
-	if s["version"] != 1.0 {
+	need("cell", cell, "dimensions", "pairs", "rejected", "metrics", "verdict")
+	need("dimensions", cell["dimensions"], "dut", "clients", "offered_mbps", "direction", "profile")
+	need("verdict", cell["verdict"], "word", "note")
+	need("metrics", cell["metrics"], "delivered_mbps", "cpu_ns_per_bit", "cpu_core_pct", "cpu_normalised_pct", "ns_per_packet", "pss_mib",
+		"rtt_p50_median_us", "rtt_p99_median_us", "loss_ratio", "retransmit_ratio", "segments_per_burst")
+	for metric, sides := range map[string][]string{"cpu_ns_per_bit": {"device", "clean", "change"}, "cpu_core_pct": {"device", "clean"}} {
+		for _, side := range sides {
+			need(metric+"."+side, figureOf(cell, "metrics."+metric+"."+side), "mean", "lo", "hi", "n")
+		}
+	}
+	if s["version"] != 2.0 {
 		t.Errorf("version %v", s["version"])
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // A run may weigh more than its devices: where clients or traffic of the two labs of
@@ -33,11 +35,11 @@ func openClause(s analysis.Summary, devices []string) string {
 	case len(devices) == 0:
 		return ""
 	case s.Sides != nil:
-		return fmt.Sprintf("what the ratio is with %s, this run leaves open", listed(devices))
+		return fmt.Sprintf("what the ratio is with %s, this run leaves open", words.Listed(devices))
 	case len(devices) > 1:
 		verb = "cost"
 	}
-	return fmt.Sprintf("what %s %s, this run leaves open", listed(devices), verb)
+	return fmt.Sprintf("what %s %s, this run leaves open", words.Listed(devices), verb)
 }
 
 // besideName is the clean router in charts and tables that have devices too.

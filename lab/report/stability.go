@@ -6,6 +6,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/report/chart"
+
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // effect is one row of the stability section.
@@ -105,7 +107,7 @@ func (d *drawing) noiseFigure() []figure {
 	if !aa.Ratio.Mean.Known() {
 		return nil
 	}
-	p := estimatePoint(0, aa.Ratio, capitalised(noiseSentence(aa)))
+	p := estimatePoint(0, aa.Ratio, words.Capitalised(noiseSentence(aa)))
 	p.Key = "aa"
 	m := chart.ForestMark{Style: chart.Style{Number: chart.Clean}, Point: p}
 	for _, t := range d.thin(d.aa, rawPerCell) {

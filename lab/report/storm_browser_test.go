@@ -1,7 +1,6 @@
 package report_test
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,16 +15,12 @@ func TestStormPageInBrowser(t *testing.T) {
 	browser := newBrowser(t)
 	dir, _ := write(t, stormy())
 	file := filepath.Join(dir, report.HTMLFile)
-	var raw struct {
-		Storms []map[string]any `json:"storms"`
-	}
-	if err := json.Unmarshal(read(t, dir, report.SummaryFile), &raw); err != nil {
-		t.Fatal(err)
-	}
+	cells := rawCells(t, dir)
 	t.Run("tables", func(t *testing.T) {
-		checkFields(t, open(t, browser, file, wide), raw.Storms, []string{"login.per_second.mean", "login.p99_ms.mean", "login.router_ms.mean", "lease.per_second.mean", "pss_kib_per_client.mean", "login.asked"})
+		checkFields(t, open(t, browser, file, wide), cells, []string{"metrics.login_per_second.device.mean", "metrics.login_p99_ms.device.mean", "metrics.login_router_ms.device.mean",
+			"metrics.lease_per_second.device.mean", "metrics.pss_kib_per_client.device.mean", "counts.login_asked"})
 	})
-	t.Run("curves", func(t *testing.T) { checkCurves(t, open(t, browser, file, wide), raw.Storms) })
+	t.Run("curves", func(t *testing.T) { checkCurves(t, open(t, browser, file, wide), cells) })
 	for _, v := range []view{wide, phone, paper} {
 		t.Run("fits "+v.name, func(t *testing.T) { checkFits(t, open(t, browser, file, v)) })
 	}
@@ -48,8 +43,8 @@ func checkCurves(t *testing.T, p *tab, cells []map[string]any) {
 	marks := eval[[]string](t, p, `[...document.querySelectorAll("svg g.point")].map((g) => g.dataset.value)`)
 	want := 0
 	for _, c := range cells {
-		for _, phase := range []string{"login", "lease"} {
-			curve := c[phase].(map[string]any)["curve"].([]any)
+		for _, phase := range []string{"login_through", "lease_through"} {
+			curve := figureOf(c, "curves."+phase).([]any)
 			for i, point := range curve {
 				at := point.(map[string]any)
 				if share := at["share_pct"].(float64); i != len(curve)-1 && share != 50 && share != 90 {
@@ -57,7 +52,7 @@ func checkCurves(t *testing.T, p *tab, cells []map[string]any) {
 				}
 				want++
 				if !slices.ContainsFunc(marks, func(m string) bool { return sameFigure(m, at["ms"]) }) {
-					t.Errorf("%s of %v: no mark at %v ms", phase, c["dut"], at["ms"])
+					t.Errorf("%s of %v: no mark at %v ms", phase, c["dimensions"], at["ms"])
 				}
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/report/chart"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // loginsView shows login storms.
@@ -28,7 +29,7 @@ var loginsView = view{
 }
 
 func stormSetting(c analysis.Cell) string {
-	return counted(c.Int(result.Clients), "client") + ", " + arrival(c.Number(result.LoginRate))
+	return words.Counted(c.Int(result.Clients), "client") + ", " + arrival(c.Number(result.LoginRate))
 }
 
 // stormGroups draws the waiting times: one group a number of clients and rate.
@@ -39,7 +40,7 @@ func stormGroups(d *drawing, cells []analysis.Cell) []figureGroup {
 		for n < len(cells) && cells[n].Int(result.Clients) == cells[0].Int(result.Clients) && cells[n].Number(result.LoginRate) == cells[0].Number(result.LoginRate) {
 			n++
 		}
-		g := figureGroup{Heading: capitalised(stormSetting(cells[0]))}
+		g := figureGroup{Heading: words.Capitalised(stormSetting(cells[0]))}
 		for _, phase := range []struct {
 			title, label, prefix string
 		}{

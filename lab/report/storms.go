@@ -7,6 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // stormColumns are the terminal's table of storms.
@@ -114,7 +115,7 @@ func limitWord(limit string) string {
 	case result.LimitRate:
 		return "none: keeps pace"
 	}
-	return nonEmpty(limit, none)
+	return words.Or(limit, none)
 }
 
 const stormReading = "a login is a portal's own sequence from the client's first request to the portal's word that it is in; " +
@@ -128,7 +129,7 @@ const reasonsNamed = 3
 // stormRemarks say how storms broke.
 func stormRemarks(cells []analysis.Cell) (out []string) {
 	for _, c := range cells {
-		name := fmt.Sprintf("%s, %s", c.DUT(), counted(c.Int(result.Clients), "client"))
+		name := fmt.Sprintf("%s, %s", c.DUT(), words.Counted(c.Int(result.Clients), "client"))
 		for _, part := range []struct {
 			what string
 			n    int
@@ -158,7 +159,7 @@ func namedReasons(list []analysis.Tally) string {
 	var texts []string
 	for i, r := range list {
 		if i == reasonsNamed {
-			texts = append(texts, fmt.Sprintf("%s more", counted(len(list)-i, "reason")))
+			texts = append(texts, fmt.Sprintf("%s more", words.Counted(len(list)-i, "reason")))
 			break
 		}
 		texts = append(texts, fmt.Sprintf("%d × such as: %s", r.Count, r.Text))

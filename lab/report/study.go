@@ -13,6 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/report/chart"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/studies"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // claim is one claim of a study with what was found of it: in a line, and
@@ -107,7 +108,7 @@ func describeFinding(f analysis.Finding) found {
 	_, device, _ := strings.Cut(f.ID, "/")
 	here, cut := strings.CutPrefix(f.Here, device+": ")
 	if cut || strings.HasPrefix(here, "the ") { // names of devices are written as they are
-		here = capitalised(here)
+		here = words.Capitalised(here)
 	}
 	out := found{
 		ID: findingID(f.ID), Device: routerName(device), Here: prose(here), Expect: prose(f.Expect),
@@ -143,7 +144,7 @@ func findingCounts(findings []analysis.Finding) string {
 		}
 		return fmt.Sprintf("%d %s", n, many)
 	}
-	return fmt.Sprintf("Of %s of published work, %s here, %s, %s left open and %s not tested by this run.", counted(len(findings), "finding"),
+	return fmt.Sprintf("Of %s of published work, %s here, %s, %s left open and %s not tested by this run.", words.Counted(len(findings), "finding"),
 		verb(count["holds"], "holds", "hold"), verb(count["fails"], "does not", "do not"), verb(count["open"], "is", "are"), verb(count["untested"], "was", "were"))
 }
 
@@ -313,7 +314,7 @@ func published(n analysis.Number) string {
 	if !n.Known() {
 		return none
 	}
-	return grouped(fmt.Sprintf("%.2f", float64(n)))
+	return words.Grouped(fmt.Sprintf("%.2f", float64(n)))
 }
 
 // studyFigure is a figure of a study: panels beside each other.

@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/report/chart"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // panel is the sweeps of all devices along one quantity with the other held
@@ -54,7 +55,7 @@ func (p panel) axis() string {
 
 func (p panel) place() string {
 	if p.along == result.OfferedMbps {
-		return counted(int(p.fixed), "client")
+		return words.Counted(int(p.fixed), "client")
 	}
 	return rate(analysis.Number(p.fixed))
 }
@@ -67,7 +68,7 @@ func panelsOf(s analysis.Summary, cells []analysis.Cell) []panel {
 		if sweep.Cell.Text(result.Profile) != cells[0].Text(result.Profile) || sweep.Cell.Text(result.Direction) != cells[0].Text(result.Direction) || len(sweep.Levels) < 2 {
 			continue
 		}
-		fixed := float64(analysis.Number(sweep.Cell.Number(result.OfferedMbps)))
+		fixed := float64(offered(sweep.Cell))
 		if sweep.Along == result.OfferedMbps {
 			fixed = float64(sweep.Cell.Int(result.Clients))
 		}
@@ -207,12 +208,12 @@ func (p panel) levelText(level analysis.Number) string {
 	if p.along == result.OfferedMbps {
 		return rate(level)
 	}
-	return counted(int(level), "client")
+	return words.Counted(int(level), "client")
 }
 
 // cellOf is the cell a level of a sweep is of.
 func (p panel) cellOf(s analysis.Sweep, l analysis.Level) result.Cell {
-	c := result.NewCell(result.DUT, s.Cell.Text(result.DUT), result.Direction, s.Cell.Text(result.Direction), result.Profile, s.Cell.Text(result.Profile), result.Clients, s.Cell.Int(result.Clients), result.OfferedMbps, float64(analysis.Number(s.Cell.Number(result.OfferedMbps))))
+	c := result.NewCell(result.DUT, s.Cell.Text(result.DUT), result.Direction, s.Cell.Text(result.Direction), result.Profile, s.Cell.Text(result.Profile), result.Clients, s.Cell.Int(result.Clients), result.OfferedMbps, float64(offered(s.Cell)))
 	if p.along == result.OfferedMbps {
 		c = c.With(result.OfferedMbps, float64(l.Level))
 	} else {

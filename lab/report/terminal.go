@@ -11,6 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // column is one column of a terminal table of cells.
@@ -30,8 +31,8 @@ var terminalColumns = []column[analysis.Cell]{
 	{head: "profile", left: true, once: true, value: func(c analysis.Cell) string { return result.OneLine(c.Text(result.Profile)) }},
 	{head: "direction", left: true, once: true, value: func(c analysis.Cell) string { return result.OneLine(c.Text(result.Direction)) }},
 	{head: "clients", once: true, value: func(c analysis.Cell) string { return fmt.Sprint(c.Int(result.Clients)) }},
-	{head: "offered", value: func(c analysis.Cell) string { return rate(analysis.Number(c.Number(result.OfferedMbps))) }},
-	{head: "delivered", drop: 3, value: func(c analysis.Cell) string { return rate(c.Device("delivered_mbps").Mean) }},
+	{head: "offered", value: func(c analysis.Cell) string { return rate(offered(c.Cell)) }},
+	{head: "delivered", drop: 3, value: func(c analysis.Cell) string { return rate(c.Device(cost.Delivered).Mean) }},
 	{head: "clean CPU", drop: 5, value: func(c analysis.Cell) string { return percent(c.Clean(cost.CPU).Mean) }},
 	{head: "DUT CPU", drop: 4, value: func(c analysis.Cell) string { return percent(c.Device(cost.CPU).Mean) }},
 	{head: "overhead ×", left: true, value: func(c analysis.Cell) string {
@@ -87,7 +88,7 @@ func heading(s analysis.Summary) []string {
 	if s.Primary == "" {
 		unit = s.Noun + "s"
 	}
-	out := append([]string{nonEmpty(s.Experiment, "run"), v.how(s)}, shared(v.columns(s), s.Cells)...)
+	out := append([]string{words.Or(s.Experiment, "run"), v.how(s)}, shared(v.columns(s), s.Cells)...)
 	return append(out, fmt.Sprintf("%g %% intervals over %s", 100*s.Confidence, unit))
 }
 
@@ -99,20 +100,13 @@ func shared[C any](cols []column[C], cells []C) (out []string) {
 		}
 		text := col.value(cells[0])
 		if n, err := strconv.Atoi(text); err == nil && col.head == "clients" {
-			text = counted(n, "client")
+			text = words.Counted(n, "client")
 		}
 		if text != "" {
 			out = append(out, text)
 		}
 	}
 	return out
-}
-
-func nonEmpty(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 func varies[C any](col column[C], cells []C) bool {
@@ -194,7 +188,7 @@ const reasonsShown = 6
 func remarks(s analysis.Summary) []string {
 	out := viewOf(s).remarks(s)
 	if s.Trials.Rejected > 0 {
-		text := fmt.Sprintf("Rejected: %s by self-tests, %d accepted (%d redone).", counted(s.Trials.Rejected, s.Noun), s.Trials.Accepted, s.Trials.Redone)
+		text := fmt.Sprintf("Rejected: %s by self-tests, %d accepted (%d redone).", words.Counted(s.Trials.Rejected, s.Noun), s.Trials.Accepted, s.Trials.Redone)
 		reasons := 0
 		for _, r := range s.Rejects {
 			reasons += r.Count
@@ -206,7 +200,7 @@ func remarks(s analysis.Summary) []string {
 	}
 	for i, r := range s.Rejects {
 		if i == reasonsShown {
-			out = append(out, fmt.Sprintf("  and %s more", counted(len(s.Rejects)-i, "reason")))
+			out = append(out, fmt.Sprintf("  and %s more", words.Counted(len(s.Rejects)-i, "reason")))
 			break
 		}
 		out = append(out, fmt.Sprintf("  %d × such as: %s", r.Count, r.Text))
@@ -260,17 +254,17 @@ func failedSentences(list []analysis.FailedBlock) (out []string) {
 		if len(blocks[c]) > 1 {
 			word = "blocks "
 		}
-		out = append(out, fmt.Sprintf("Block failed: %s, %s%s: %s", c.dut, word, listed(blocks[c]), c.err))
+		out = append(out, fmt.Sprintf("Block failed: %s, %s%s: %s", c.dut, word, words.Listed(blocks[c]), c.err))
 	}
 	if measured > 0 {
-		out = append(out, fmt.Sprintf("Failed at first and measured since, when the run was resumed: %s.", counted(measured, "block")))
+		out = append(out, fmt.Sprintf("Failed at first and measured since, when the run was resumed: %s.", words.Counted(measured, "block")))
 	}
 	return out
 }
 
 // limitSentence says what a device broke at.
 func limitSentence(l analysis.Limit) string {
-	return fmt.Sprintf("%s took %s and not %d: %s", l.DUT, counted(l.Took, "client"), l.Clients, l.How)
+	return fmt.Sprintf("%s took %s and not %d: %s", l.DUT, words.Counted(l.Took, "client"), l.Clients, l.How)
 }
 
 // noiseSentence says what two clean routers differ by.
@@ -283,7 +277,7 @@ func noiseSentence(aa analysis.AA) string {
 	if r.HasInterval() {
 		text += " " + bounds(r, three)
 	}
-	text += fmt.Sprintf(" (%s in %s", counted(aa.Pairs, "pair"), counted(aa.Blocks, "block"))
+	text += fmt.Sprintf(" (%s in %s", words.Counted(aa.Pairs, "pair"), words.Counted(aa.Blocks, "block"))
 	if aa.SDLog.Known() {
 		text += fmt.Sprintf(", blocks spread by %s", percent(aa.SDLog*100))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Bounds of lists in the page; trials.jsonl has everything.
@@ -69,7 +70,7 @@ func bounded[T any](list []T, most int) (kept []T, more int) {
 }
 
 func cellPlace(c analysis.Cell) string {
-	return fmt.Sprintf("%s, %s, %s %s", c.DUT(), rate(analysis.Number(c.Number(result.OfferedMbps))), counted(c.Int(result.Clients), "client"), c.Text(result.Direction))
+	return fmt.Sprintf("%s, %s, %s %s", c.DUT(), rate(offered(c.Cell)), words.Counted(c.Int(result.Clients), "client"), c.Text(result.Direction))
 }
 
 // rejectedTrials lists single rejected trials, and how many are left out.
@@ -85,8 +86,8 @@ func rejectedTrials(trials []result.Trial) (rows []rejectedTrial, more int) {
 				name = "A/A"
 			}
 			rows = append(rows, rejectedTrial{
-				Where:   fmt.Sprintf("%s, %s, %s %s", name, rate(analysis.Number(t.Cell.Number(result.OfferedMbps))), counted(t.Cell.Int(result.Clients), "client"), t.Cell.Text(result.Direction)),
-				Reasons: nonEmpty(strings.Join(t.Rejects, "; "), "no reason recorded"),
+				Where:   fmt.Sprintf("%s, %s, %s %s", name, rate(offered(t.Cell)), words.Counted(t.Cell.Int(result.Clients), "client"), t.Cell.Text(result.Direction)),
+				Reasons: words.Or(strings.Join(t.Rejects, "; "), "no reason recorded"),
 				Block:   t.Block + 1, Window: t.Window + 1, Attempt: t.Attempt + 1,
 			})
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // view is how the runs of one measure are shown. Everything else of a report is the
@@ -56,7 +57,7 @@ var plainView = view{
 	reading: func(s analysis.Summary) string {
 		var parts []string
 		for _, m := range s.Metrics {
-			parts = append(parts, strings.TrimSpace(m.Name+" is "+nonEmpty(m.Text, "as named")+", "+nonEmpty(m.Unit, "a ratio")))
+			parts = append(parts, strings.TrimSpace(m.Name+" is "+words.Or(m.Text, "as named")+", "+words.Or(m.Unit, "a ratio")))
 		}
 		return strings.Join(parts, "; ") + "."
 	},
@@ -65,7 +66,7 @@ var plainView = view{
 			return "", ranking{}
 		}
 		m := d.summary.Metrics[0]
-		r := ranking{Title: capitalised(nonEmpty(m.Text, m.Name)) + ", " + m.Unit, Order: "least first", ReachText: intervalText(d.summary)}
+		r := ranking{Title: words.Capitalised(words.Or(m.Text, m.Name)) + ", " + m.Unit, Order: "least first", ReachText: intervalText(d.summary)}
 		cells := d.summary.Cells
 		rank(cells, func(c analysis.Cell) analysis.Number { return c.Device(m.Name).Mean })
 		for _, c := range cells {
@@ -79,7 +80,7 @@ var plainView = view{
 		data.Question = "What was measured"
 		var columns []gridColumn
 		for _, m := range s.Metrics {
-			columns = append(columns, device(m.Name, nonEmpty(capitalised(m.Text), m.Name), m.Unit, digits3))
+			columns = append(columns, device(m.Name, words.Or(words.Capitalised(m.Text), m.Name), m.Unit, digits3))
 			if m.Both {
 				columns = append(columns, clean(m.Name, "Clean router's", m.Unit, digits3))
 			}

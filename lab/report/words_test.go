@@ -62,7 +62,7 @@ func TestStormsHeldUpDifferently(t *testing.T) {
 	if err := report.Terminal(&text, measure.Summarise(run, analysis.Options{}), 0); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"device: it waits (3), client host's CPU (1)\n", "faster than shown: fast with 30 clients; fast with 100 clients."} {
+	for _, want := range []string{"device: it waits (3), client host's CPU (1)\n", "faster than shown: fast, 30 clients, all at once; fast, 100 clients, all at once."} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q:\n%s", want, text.String())
 		}

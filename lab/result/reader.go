@@ -99,6 +99,26 @@ func (r *Records) add(line []byte) error {
 	return nil
 }
 
+// Attempt is one attempt at a window of the plan, whatever was measured in it.
+type Attempt struct {
+	Cell                           Cell
+	AA                             bool
+	Block, Window, Number, Sitting int // as in Trial, where Number is its attempt
+	Accepted                       bool
+}
+
+// Attempts lists the attempts at windows.
+func (r Records) Attempts() []Attempt {
+	var list []Attempt
+	for _, t := range r.Trials {
+		list = append(list, Attempt{t.Cell, t.AA, t.Block, t.Window, t.Attempt, t.Sitting, t.Accepted})
+	}
+	for _, s := range r.Storms { // the only window of its block
+		list = append(list, Attempt{s.Cell(), false, s.Block, 0, s.Attempt, s.Sitting, s.Accepted})
+	}
+	return list
+}
+
 // dropRepeated leaves out records that stand in the file a second time, as after
 // two copies were joined, and returns how many. What was measured again has
 // another start.
@@ -107,7 +127,6 @@ func (r *Records) dropRepeated() int {
 		cell                   Cell
 		aa                     bool
 		block, window, attempt int
-		loginRate              float64
 		start                  int64
 	}
 	seen := map[identity]bool{}
@@ -118,14 +137,13 @@ func (r *Records) dropRepeated() int {
 	}
 	before := len(r.Trials) + len(r.Blocks) + len(r.Storms)
 	r.Trials = slices.DeleteFunc(r.Trials, func(t Trial) bool {
-		return repeated(identity{t.Cell, t.AA, t.Block, t.Window, t.Attempt, 0, t.Start.UnixNano()})
+		return repeated(identity{t.Cell, t.AA, t.Block, t.Window, t.Attempt, t.Start.UnixNano()})
 	})
 	r.Blocks = slices.DeleteFunc(r.Blocks, func(b Block) bool {
-		cell := NewCell(DUT, b.DUT, Clients, b.Clients, Direction, b.Direction, Profile, b.Profile)
-		return repeated(identity{cell, b.AA, b.Block, -1, -1, b.LoginRate, b.Start.UnixNano()})
+		return repeated(identity{b.Cell(), b.AA, b.Block, -1, -1, b.Start.UnixNano()})
 	})
 	r.Storms = slices.DeleteFunc(r.Storms, func(s Storm) bool {
-		return repeated(identity{NewCell(DUT, s.DUT, Clients, s.Clients), false, s.Block, 0, s.Attempt, s.LoginRate, s.Start.UnixNano()})
+		return repeated(identity{s.Cell(), false, s.Block, 0, s.Attempt, s.Start.UnixNano()})
 	})
 	return before - len(r.Trials) - len(r.Blocks) - len(r.Storms)
 }

@@ -1,6 +1,7 @@
 package result
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ type Environment struct {
 	Experiment string `json:"experiment"`
 	Title      string `json:"title,omitempty"` // one line for reports
 	Mode       string `json:"mode"`            // ModeDuet or ModeSolo
-	// Measure is MeasureLogins, or empty for MeasureCost.
+	// Measure is what the run measures; runs of early versions have it only where that is not MeasureCost.
 	Measure string `json:"measure,omitempty"`
 	// Clients says what stands for clients: "persona", and on how many hosts.
 	Clients string `json:"clients,omitempty"`
@@ -109,8 +110,16 @@ type Run struct {
 	Missing []string
 }
 
+// Measure is what the run measured. A run without its environment is known by its records.
+func (r Run) Measure() string {
+	if len(r.Storms) > 0 {
+		return MeasureLogins
+	}
+	return cmp.Or(r.Environment.Measure, MeasureCost)
+}
+
 // Logins reports whether the run measured logins and not costs.
-func (r Run) Logins() bool { return r.Environment.Measure == MeasureLogins || len(r.Storms) > 0 }
+func (r Run) Logins() bool { return r.Measure() == MeasureLogins }
 
 // MeasuredFor is how long the run's blocks and storms took together, by the monotonic
 // clock: unlike the time between Start and End it is right also when the clock

@@ -52,6 +52,9 @@ type Storm struct {
 	TailSeconds float64 `json:"tail_seconds"`
 }
 
+// Cell has the storm's dimensions.
+func (s Storm) Cell() Cell { return NewCell(DUT, s.DUT, Clients, s.Clients, LoginRate, s.LoginRate) }
+
 // Phase is what all clients did together: lease, or log in.
 type Phase struct {
 	Asked   int `json:"asked"`   // clients that came

@@ -52,6 +52,9 @@ type Trial struct {
 	Clean    Measurement `json:"clean"`
 }
 
+// FullLoad is the share of the offered load from which on the load counts as carried.
+const FullLoad = 0.98
+
 // Flags of a trial that stands.
 const (
 	// FlagSaturated: the DUT itself could not carry the offered load although

@@ -7,21 +7,18 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // What one client takes, and what a lab takes without any. Tests count files, tasks,
 // neighbours and memory in real labs and hold these numbers to it.
 const (
-	FilesPerHost   = 128 // of an agent without clients, with log-ins and leases under way
-	FlowsPerClient = 16  // tracked by the router: stream, probe, and the log-in's connections until they expire
-	HostsPerLab    = 3
-	// Each client is a neighbour of the router, unless that is told of them; the router is
-	// one of each client, but of those that are not counted. Client host, router and
-	// server add three. The table is one for the whole machine, namespaces and all.
+	FilesPerHost = 128 // of an agent without clients, with log-ins and leases under way
+	// Each client is an entry of the router's neighbour table, unless the lab enters it there
+	// itself. The table is one for the whole machine, namespaces and all.
 	NeighboursPerClient = 1
-	NeighboursPerLab    = 3
 	MemoryPerHost       = 64 // MiB
 
 	tasksPerHost = 48 // threads of an agent and of the first process of its jail
@@ -32,15 +29,14 @@ const (
 type Demand struct {
 	Experiment string
 	Sides      []experiment.Side // the labs that stand at the same time
+	Lab        testbed.Size      // of each of them, without clients
 }
 
-// DemandOf is an experiment's, guests included. A storm of logins has one lab.
+// DemandOf is an experiment's, guests included.
 func DemandOf(e *experiment.Experiment) Demand {
-	device, clean := e.Sides(experiment.Block{Clients: slices.Max(e.Clients)})
-	d := Demand{Experiment: e.Name, Sides: []experiment.Side{device, clean}}
-	if e.Measure == result.MeasureLogins {
-		d.Sides = d.Sides[:1]
-		d.Sides[0].Traffic.Kind = "" // it has none
+	d := Demand{Experiment: e.Name, Sides: e.Largest()}
+	if kind, err := testbed.Named(e.Topology); err == nil { // no other name is read from a file
+		d.Lab = kind.Build(testbed.Spec{ClientHosts: e.Client.Hosts}).Size()
 	}
 	for i := range d.Sides {
 		d.Sides[i].Clients += e.Client.Guests()
@@ -74,9 +70,9 @@ func (d Demand) Files() (n int64) {
 
 // Neighbours are entries of the machine's table.
 func (d Demand) Neighbours() int64 {
-	told := tellsRouter(d.Sides...)
-	return d.sum(NeighboursPerLab, func(s experiment.Side) int {
-		if told && client.KindOf(s.Client).LearnMost > 0 {
+	entered := side.EntersNeighbours(d.Sides...)
+	return d.sum(d.Lab.Neighbours, func(s experiment.Side) int {
+		if entered && client.KindOf(s.Client).LearnMost > 0 {
 			return 0
 		}
 		return NeighboursPerClient * s.Clients
@@ -85,21 +81,21 @@ func (d Demand) Neighbours() int64 {
 
 // Namespaces are network namespaces.
 func (d Demand) Namespaces() int64 {
-	return d.sum(HostsPerLab, func(s experiment.Side) int {
+	return d.sum(d.Lab.Hosts, func(s experiment.Side) int {
 		return client.KindOf(s.Client).Needs.Namespaces * s.Clients
 	})
 }
 
 // MemoryKiB is memory of programs and of the kernel.
 func (d Demand) MemoryKiB() int64 {
-	return d.sum(HostsPerLab*MemoryPerHost<<10, func(s experiment.Side) int {
+	return d.sum(d.Lab.Hosts*MemoryPerHost<<10, func(s experiment.Side) int {
 		return client.KindOf(s.Client).Needs.KiB * s.Clients
 	})
 }
 
 // Tasks are processes and threads.
 func (d Demand) Tasks() int64 {
-	return d.sum(HostsPerLab*tasksPerHost+tasksPerLab, func(s experiment.Side) int {
+	return d.sum(d.Lab.Hosts*tasksPerHost+tasksPerLab, func(s experiment.Side) int {
 		if traffic.KindOf(s.Traffic.Kind).Program != "" {
 			return 2 * s.Clients // a program at each end
 		}
@@ -108,7 +104,7 @@ func (d Demand) Tasks() int64 {
 }
 
 // Flows are connections that one router tracks, where its device has any tracked.
-func (d Demand) Flows() int64 { return int64(FlowsPerClient * d.Clients()) }
+func (d Demand) Flows() int64 { return int64(side.FlowsPerClient * d.Clients()) }
 
 // sum is what each lab takes, and beside that its clients.
 func (d Demand) sum(lab int, clients func(experiment.Side) int) (n int64) {
@@ -124,7 +120,7 @@ func (d Demand) Fits(have int64, taken func(Demand) int64) int {
 	lo, hi := 1, d.Clients()
 	for lo < hi { // it grows with the clients
 		n := (lo + hi + 1) / 2
-		fewer := Demand{d.Experiment, slices.Clone(d.Sides)}
+		fewer := Demand{d.Experiment, slices.Clone(d.Sides), d.Lab}
 		for i := range fewer.Sides {
 			fewer.Sides[i].Clients = min(n, fewer.Sides[i].Clients)
 		}

@@ -5,18 +5,19 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
+func blockOf(dut string, clients int, aa bool) experiment.Block {
+	return experiment.Block{Cell: result.NewCell(result.DUT, dut, result.Clients, clients), AA: aa}
+}
+
 func TestWhatIsALimitOfTheDevice(t *testing.T) {
-	outcomes := []client.Outcome{{Num: 1}, {Num: 2, Error: "the portal hangs"}, {Num: 3}, {Num: 4, Error: "the portal hangs"}}
-	const text = "2 of 4 clients could log in: client 2: the portal hangs (and 1 more clients)"
-	if err := gaveUp("log in", true, outcomes[:1]); err != nil {
-		t.Errorf("all are in: %v", err)
-	}
-	own := errors.Join(errors.New("closing"), fmt.Errorf("admitting: %w", gaveUp("log in", true, outcomes)))
-	labs := gaveUp("lease", false, outcomes)
+	refused := &side.NotAdmitted{Own: true}
+	own := errors.Join(errors.New("closing"), fmt.Errorf("admitting: %w", refused))
+	labs := &side.NotAdmitted{}
 	for _, tt := range []struct {
 		name  string
 		block experiment.Block
@@ -24,17 +25,17 @@ func TestWhatIsALimitOfTheDevice(t *testing.T) {
 		err   error
 		want  bool
 	}{
-		{"it took fewer", experiment.Block{DUT: "a", Clients: 100}, 10, own, true},
-		{"it took none yet", experiment.Block{DUT: "a", Clients: 100}, 0, own, false},
-		{"it took as many before", experiment.Block{DUT: "a", Clients: 100}, 100, own, false},
-		{"the lab's leases", experiment.Block{DUT: "a", Clients: 100}, 10, labs, false},
-		{"A/A", experiment.Block{DUT: "a", Clients: 100, AA: true}, 10, own, false},
-		{"another fault", experiment.Block{DUT: "a", Clients: 100}, 10, errors.New("no cable"), false},
-		{"no fault", experiment.Block{DUT: "a", Clients: 100}, 10, nil, false},
+		{"it took fewer", blockOf("a", 100, false), 10, own, true},
+		{"it took none yet", blockOf("a", 100, false), 0, own, false},
+		{"it took as many before", blockOf("a", 100, false), 100, own, false},
+		{"the lab's leases", blockOf("a", 100, false), 10, labs, false},
+		{"A/A", blockOf("a", 100, true), 10, own, false},
+		{"another fault", blockOf("a", 100, false), 10, errors.New("no cable"), false},
+		{"no fault", blockOf("a", 100, false), 10, nil, false},
 	} {
 		r := &run{took: map[string]int{"a": tt.took}, broke: map[string]int{}}
 		got, is := r.limitOf(tt.block, tt.err)
-		if is != tt.want || is && got != text {
+		if is != tt.want || is && got != refused.Error() {
 			t.Errorf("%s: %v %q", tt.name, is, got)
 		}
 	}
@@ -46,11 +47,11 @@ func TestBeyondIsLeftOut(t *testing.T) {
 		block experiment.Block
 		want  bool
 	}{
-		{experiment.Block{DUT: "a", Clients: 99}, false},
-		{experiment.Block{DUT: "a", Clients: 100}, true},
-		{experiment.Block{DUT: "a", Clients: 1000}, true},
-		{experiment.Block{DUT: "b", Clients: 1000}, false},
-		{experiment.Block{DUT: "a", Clients: 1000, AA: true}, false},
+		{blockOf("a", 99, false), false},
+		{blockOf("a", 100, false), true},
+		{blockOf("a", 1000, false), true},
+		{blockOf("b", 1000, false), false},
+		{blockOf("a", 1000, true), false},
 	} {
 		if got := r.beyond(tt.block); got != tt.want {
 			t.Errorf("%+v: %v", tt.block, got)

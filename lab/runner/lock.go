@@ -15,11 +15,11 @@ import (
 // and is free again however that process ends.
 const lockName = "@gateweigh-run"
 
-// ErrBusy is wrapped by LockMachine while somebody else measures.
+// ErrBusy is wrapped by LockMachine while another process measures.
 var ErrBusy = errors.New("another run measures on this machine")
 
 // LockMachine keeps a second run from measuring at the same time: the two would
-// disturb each other's routers. Who asks for the lock in vain is told who has it.
+// disturb each other's routers. The error of a failed lock names the process that has it.
 // Run takes it itself.
 func LockMachine(dir string) (unlock func(), err error) {
 	l, err := net.Listen("unix", lockName)

@@ -1,28 +1,21 @@
 package runner
 
 import (
+	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
@@ -32,36 +25,53 @@ import (
 // of its devices.
 func Needs(e *experiment.Experiment) []dut.Need {
 	list := []dut.Need{{Program: "ethtool", Package: "ethtool", Why: "the links' offloads"}}
-	device, clean := e.Sides(experiment.Block{Clients: slices.Max(e.Clients)})
-	if client.KindOf(device.Client).Leases || client.KindOf(clean.Client).Leases {
+	labs := e.Largest()
+	if slices.ContainsFunc(labs, func(s experiment.Side) bool { return client.KindOf(s.Client).Leases }) {
 		list = append(list, dut.Need{Program: "dnsmasq", Package: "dnsmasq-base", Why: "leases beside a router that gives none"})
 	}
-	for _, kind := range slices.Compact([]string{device.Traffic.Kind, clean.Traffic.Kind}) {
-		if program := traffic.KindOf(kind).Program; e.Measure == result.MeasureCost && program != "" {
+	for _, kind := range slices.Compact([]string{labs[0].Traffic.Kind, labs[len(labs)-1].Traffic.Kind}) {
+		if program := traffic.KindOf(kind).Program; program != "" {
 			list = append(list, dut.Need{Program: program, Package: program, Why: "the traffic"})
 		}
 	}
 	return list
 }
 
-// checkMachine says what the experiment needs and this machine lacks, all at once.
-func checkMachine(e *experiment.Experiment) error {
+// machineAgent answers for the machine that carries the routers.
+type machineAgent interface {
+	dut.Machine
+	Machine(ctx context.Context) (machine.Machine, error)
+}
+
+// checkMachine says what the experiment needs and the machine lacks, all at once.
+func checkMachine(ctx context.Context, agent machineAgent, e *experiment.Experiment, d Demand) (machine.Machine, error) {
+	m, err := agent.Machine(ctx)
+	if err != nil {
+		return m, fmt.Errorf("looking at the machine: %w", err)
+	}
+	if err := checkLimits(m, d); err != nil {
+		return m, err
+	}
+	needs := Needs(e)
+	found, err := agent.Find(ctx, machine.Query{Needs: needs})
+	if err != nil {
+		return m, fmt.Errorf("looking for programs: %w", err)
+	}
 	var errs []error
-	if os.Geteuid() != 0 {
+	if !m.Root {
 		errs = append(errs, errors.New("a run needs root: it makes network namespaces (try: sudo gateweigh run …)"))
 	}
-	for _, n := range Needs(e) {
-		if _, err := n.Path(); err != nil {
+	for i, n := range needs {
+		if found[i].Path == "" {
 			errs = append(errs, fmt.Errorf("%s is not on PATH: install the %s", n.Program, n.Remedy()))
 		}
 	}
-	device, clean := e.Sides(experiment.Block{Clients: slices.Max(e.Clients)})
-	for _, side := range slices.Compact([]experiment.Side{device, clean}) {
+	for _, side := range slices.Compact(e.Largest()) {
 		if most := client.KindOf(side.Client).Most; side.Clients > most {
 			errs = append(errs, fmt.Errorf("clients: %d: clients of kind %s go up to %d", side.Clients, side.Client, most))
 		}
 	}
-	return errors.Join(errs...)
+	return m, errors.Join(errs...)
 }
 
 // fits reports whether a device works with the experiment's kind of client.
@@ -77,54 +87,23 @@ func fits(e *experiment.Experiment, t dut.Traits) error {
 	return nil
 }
 
-// fitsStorm reports whether a storm of n clients can come over a device.
-func fitsStorm(n int, t dut.Traits) error {
-	if t.Admission.Kind == client.AdmitNone {
-		return fmt.Errorf("its clients do not log in themselves: there is no storm to measure: %w", dut.ErrNotSupported)
-	}
-	lan := t.LAN
-	if !lan.IsValid() {
-		lan = testbed.DefaultLAN
-	}
-	// Not the network, the router, the broadcast and what a lab's hosts have.
-	const others = 6
-	if room := 1<<(32-lan.Bits()) - others; room < n {
-		return fmt.Errorf("its network %s has room for %d clients, not for %d: %w", lan, room, n, dut.ErrNotSupported)
-	}
-	return nil
-}
-
 // environment describes machine and run.
-func environment(ctx context.Context, cfg Config, placement testbed.Placement) (result.Environment, error) {
-	with, without := cfg.Experiment.Sides(experiment.Block{Clients: slices.Max(cfg.Experiment.Clients)})
+func (r *run) environment(ctx context.Context) (result.Environment, error) {
+	cfg, m := r.cfg, r.machine
+	programs, err := tools(ctx, r.agent, cfg.Experiment)
+	if err != nil {
+		return result.Environment{}, err
+	}
 	env := result.Environment{
-		Experiment: cfg.Experiment.Name, Title: cfg.Experiment.Description, Mode: cfg.Experiment.Mode,
+		Experiment: cfg.Experiment.Name, Measure: cfg.Experiment.Measure, Title: cfg.Experiment.Description, Mode: cfg.Experiment.Mode,
 		Command: cfg.Command, Start: time.Now().UTC(), GateweighVersion: cfg.Version,
-		Arch: runtime.GOARCH, Placement: placement.String(),
-		Offloads: offloads(cfg.Experiment), Tools: tools(ctx, cfg.Experiment), Sysctls: testbed.Sysctls(max(with.Clients, without.Clients)),
+		GateweighSHA256: m.Program, Kernel: m.Kernel, Arch: m.Arch, CPUModel: m.CPUModel, CPUs: m.Online,
+		MemoryMiB: m.Memory.Total >> 10, Virtualisation: m.Virtualisation, Placement: r.placement.String(),
+		Offloads: offloads(cfg.Experiment), Tools: programs, Sysctls: testbed.Sysctls(DemandOf(cfg.Experiment).Clients() - cfg.Experiment.Client.Guests()),
 	}
 	env.Clients = clientsText(cfg.Experiment.Client)
 	if device, clean := cfg.Experiment.SidesText(); clean != "" {
 		env.Sides = &result.Sides{Device: device, Clean: clean}
-	}
-	var un unix.Utsname
-	if err := unix.Uname(&un); err == nil {
-		env.Kernel = unix.ByteSliceToString(un.Release[:]) + " " + unix.ByteSliceToString(un.Version[:])
-	}
-	var si unix.Sysinfo_t
-	if err := unix.Sysinfo(&si); err == nil {
-		env.MemoryMiB = int64(si.Totalram) * int64(si.Unit) >> 20
-	}
-	env.CPUModel, env.Virtualisation = cpuInfo()
-	var err error
-	if env.CPUs, err = meter.OnlineCPUs(); err != nil {
-		return env, fmt.Errorf("counting the CPUs: %w", err)
-	}
-	if env.GateweighSHA256, err = hashSelf(); err != nil {
-		return env, fmt.Errorf("hashing the program: %w", err)
-	}
-	if cfg.Experiment.Measure != result.MeasureCost {
-		env.Measure = cfg.Experiment.Measure
 	}
 	old, err := result.ReadEnvironment(filepath.Join(cfg.Dir, result.EnvironmentFile))
 	switch {
@@ -171,28 +150,29 @@ func resumed(old, env result.Environment) result.Environment {
 
 // tools are the versions of all programs the experiment's lab and devices
 // start, and what each device is.
-func tools(ctx context.Context, e *experiment.Experiment) map[string]string {
-	found := map[string]string{}
+func tools(ctx context.Context, m dut.Machine, e *experiment.Experiment) (map[string]string, error) {
+	tools := map[string]string{}
 	needs := Needs(e)
-	names := append([]string{experiment.Clean}, e.DUTs...)
-	if e.Measure == result.MeasureLogins {
-		names = e.DUTs // alone in its lab
+	names := e.DUTs
+	if len(e.Labs(experiment.Block{})) > 1 {
+		names = append([]string{experiment.Clean}, names...)
 	}
 	for _, name := range names {
 		if d, err := dut.New(name, slices.Max(e.Clients), e); err == nil {
-			found["device "+name] = d.Traits().About
+			tools["device "+name] = d.Traits().About
 			needs = append(needs, d.Traits().Needs...)
 		}
 	}
-	for _, n := range needs {
-		if found[n.Program] != "" {
-			continue
-		}
-		if v := n.Version(ctx); v != "" {
-			found[n.Program] = v
+	found, err := m.Find(ctx, machine.Query{Needs: needs, Versions: true})
+	if err != nil {
+		return nil, fmt.Errorf("asking programs for their versions: %w", err)
+	}
+	for i, n := range needs {
+		if found[i].Version != "" {
+			tools[n.Program] = cmp.Or(tools[n.Program], found[i].Version)
 		}
 	}
-	return found
+	return tools, nil
 }
 
 func offloads(e *experiment.Experiment) []string {
@@ -200,7 +180,9 @@ func offloads(e *experiment.Experiment) []string {
 		"every link: TSO and UDP segmentation off, GRO on, pfifo of 2000 packets (router's ends 10000), threaded NAPI",
 		"endpoints: aggregation at its default size",
 	}
-	if e.Measure == result.MeasureLogins {
+	labs := e.Labs(experiment.Block{})
+	kinds := labs[0].Traffic.Kind
+	if kinds == "" {
 		return append(lines, "router's links with gro_max_size 1500")
 	}
 	for _, p := range e.Profiles {
@@ -210,42 +192,8 @@ func offloads(e *experiment.Experiment) []string {
 			lines = append(lines, "profile bulk: router's links aggregate at the default size")
 		}
 	}
-	kinds := e.Traffic.Kind
-	if _, clean := e.Sides(experiment.Block{}); clean.Traffic.Kind != kinds {
-		kinds += " (" + clean.Traffic.Kind + " at the clean router beside a device)"
+	if clean := labs[len(labs)-1].Traffic.Kind; clean != kinds {
+		kinds += " (" + clean + " at the clean router beside a device)"
 	}
 	return append(lines, fmt.Sprintf("traffic: %s, bursts of %d segments, congestion control cubic", kinds, e.Traffic.BurstSegments))
-}
-
-func cpuInfo() (model, virt string) {
-	text, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return "", ""
-	}
-	virt = "none seen"
-	for line := range strings.Lines(string(text)) {
-		key, value, _ := strings.Cut(line, ":")
-		switch strings.TrimSpace(key) {
-		case "model name":
-			model = strings.TrimSpace(value)
-		case "flags":
-			if slices.Contains(strings.Fields(value), "hypervisor") {
-				virt = "hypervisor"
-			}
-		}
-	}
-	return model, virt
-}
-
-func hashSelf() (string, error) {
-	f, err := os.Open("/proc/self/exe")
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"slices"
@@ -10,8 +11,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/machine"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
+
+// shipped has of the measures what concerns their labs.
+var shipped = experiment.Catalogue{Measures: []experiment.Measure{{Name: "cost"}, {Name: "logins", Alone: true}}}
 
 func TestFits(t *testing.T) {
 	own := netip.MustParsePrefix("10.1.0.0/24")
@@ -33,14 +39,26 @@ func TestFits(t *testing.T) {
 	}
 }
 
+// here answers for this machine as its agent would.
+type here struct{}
+
+func (here) Machine(context.Context) (machine.Machine, error) { return machine.Read() }
+
+func (here) Find(ctx context.Context, q machine.Query) ([]machine.Found, error) {
+	return machine.Find(ctx, q), nil
+}
+
 // TestToolsAreRecorded: a run's record has the versions of what its lab and its
 // devices start, and of nothing else.
 func TestToolsAreRecorded(t *testing.T) {
-	e, err := experiment.Builtin("allowlist")
+	e, err := shipped.Builtin("allowlist")
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := tools(t.Context(), e)
+	found, err := tools(t.Context(), here{}, e)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, want := range map[string]string{
 		"ethtool": "ethtool version", "dnsmasq": "Dnsmasq version", "nft": "nftables v", "device allowlist": "nftables allow-list", "device clean": "clean router",
 	} {
@@ -55,14 +73,14 @@ func TestToolsAreRecorded(t *testing.T) {
 
 func TestLackingProgramsAreNamedWithTheirPackages(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	e, err := experiment.Builtin("quick")
+	e, err := shipped.Builtin("quick")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := e.Set("traffic.kind", traffic.KindIperf3); err != nil {
 		t.Fatal(err)
 	}
-	err = checkMachine(e)
+	_, err = checkMachine(t.Context(), here{}, e, Demand{})
 	for _, want := range []string{"ethtool is not on PATH: install the package ethtool", "dnsmasq is not on PATH: install the package dnsmasq-base", "iperf3 is not"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in: %v", want, err)
@@ -73,7 +91,7 @@ func TestLackingProgramsAreNamedWithTheirPackages(t *testing.T) {
 // TestBothLabsAreAskedFor: what only the clean router's lab needs is asked for and
 // recorded too.
 func TestBothLabsAreAskedFor(t *testing.T) {
-	e, err := experiment.Builtin("persona-check")
+	e, err := shipped.Builtin("persona-check")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,12 +105,12 @@ func TestBothLabsAreAskedFor(t *testing.T) {
 	if text := strings.Join(offloads(e), "\n"); !strings.Contains(text, "traffic: streams (iperf3 at the clean router beside a device)") {
 		t.Errorf("recorded: %s", text)
 	}
-	many, err := experiment.Builtin("scale-check")
+	many, err := shipped.Builtin("scale-check")
 	if err != nil {
 		t.Fatal(err)
 	}
-	with, without := many.Sides(experiment.Block{Clients: 10_000})
-	if !tellsRouter(with, without) || tellsRouter(without) || tellsRouter(experiment.Side{Client: client.KindMacvlan, Clients: 1000}) {
-		t.Error("routers of both labs are told of their neighbours when one has thousands of personas, and only then")
+	with, without := many.Sides(10_000)
+	if !side.EntersNeighbours(with, without) || side.EntersNeighbours(without) || side.EntersNeighbours(experiment.Side{Client: client.KindMacvlan, Clients: 1000}) {
+		t.Error("neighbours are entered in both labs when one has thousands of personas, and only then")
 	}
 }

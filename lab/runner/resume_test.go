@@ -25,12 +25,16 @@ func TestRecallGoesOnWhereTheEarlierSittingsEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	storm := result.Storm{DUT: "opennds", Clients: 3, LoginRate: 5, Block: 1, Accepted: true}
+	if err := w.AppendStorm(storm); err != nil {
+		t.Fatal(err)
+	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	r := &run{
-		cfg:   Config{Dir: dir, Experiment: &experiment.Experiment{Redo: 2}},
-		tried: map[windowKey]int{}, done: map[windowKey]bool{}, good: map[windowKey]bool{},
+		cfg:     Config{Dir: dir, Experiment: &experiment.Experiment{Redo: 2}},
+		windows: map[windowKey]window{},
 	}
 	if err := r.recall(); err != nil {
 		t.Fatal(err)
@@ -43,8 +47,11 @@ func TestRecallGoesOnWhereTheEarlierSittingsEnded(t *testing.T) {
 		done, good bool
 	}{{1, true, true}, {2, false, false}, {3, true, false}, {0, false, false}} {
 		key := windowKey{cell: cell, window: w}
-		if r.tried[key] != want.tried || r.done[key] != want.done || r.good[key] != want.good {
-			t.Errorf("window %d: %d attempts, settled %v, accepted %v; want %+v", w, r.tried[key], r.done[key], r.good[key], want)
+		if got := r.windows[key]; got != (window{want.tried, want.good, want.done}) {
+			t.Errorf("window %d: %+v; want %+v", w, got, want)
 		}
+	}
+	if got := r.windows[windowKey{cell: storm.Cell(), block: 1}]; got != (window{1, true, true}) {
+		t.Errorf("storm: %+v", got)
 	}
 }

@@ -1,6 +1,7 @@
-// Package runner carries out an experiment's plan: it builds the labs block by
-// block, admits the clients, offers the load, measures, judges, and appends
-// every trial to the run's folder before it goes on.
+// Package runner carries out an experiment's plan, block by block, whatever is measured in them:
+// it keeps the machine to itself, prepares the run's folder, describes machine and tools, leaves
+// out devices that cannot run here, and keeps the books of windows over all sittings. The blocks
+// themselves are the measure's.
 package runner
 
 import (
@@ -16,6 +17,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
@@ -23,8 +25,22 @@ import (
 // ExperimentFile is the resolved experiment in a run's folder.
 const ExperimentFile = result.ExperimentFile
 
+// Measure is what a run asks of the measure that its experiment names.
+type Measure interface {
+	// Fits says why a device cannot be measured with an experiment, by an error that wraps
+	// dut.ErrNotSupported.
+	Fits(e *experiment.Experiment, t dut.Traits) error
+	// Lacks reports whether a cell of a block lacks something beside its windows.
+	Lacks(s *Session, b experiment.Block, cell result.Cell) bool
+	// Block builds the labs of a block, measures the windows that Session.Todo lists, each by
+	// Session.Settle, and removes the labs, also when it fails. The record is what is known of the
+	// whole block; nil where there is nothing to tell. The runner completes and writes it.
+	Block(ctx context.Context, s *Session, b experiment.Block) (*result.Block, error)
+}
+
 // Config is one call of Run.
 type Config struct {
+	Measure    Measure // of the experiment, for this run alone
 	Experiment *experiment.Experiment
 	Dir        string // the run's folder; created when absent
 	Command    string // repeats the run, for the report
@@ -66,27 +82,34 @@ type windowKey struct {
 	aa     bool
 	block  int
 	window int
-	// loginRate tells storms of logins apart, which have one window a block.
-	loginRate float64
+}
+
+// window is what the books know of one, over all sittings.
+type window struct {
+	tried    int  // attempts
+	accepted bool // one of them was
+	settled  bool // accepted, or redone often enough
+}
+
+func keyOf(b experiment.Block, cell result.Cell, window int) windowKey {
+	return windowKey{cell, b.AA, b.Index, window}
 }
 
 type run struct {
 	cfg         Config
 	backend     testbed.Backend
 	placement   testbed.Placement
+	agent       *testbed.Host   // answers for the machine
+	machine     machine.Machine // as it was when the run began
 	writer      *result.Writer
 	env         result.Environment
 	plan        []experiment.Block
-	sitting     int                // counts the resumes
-	interrupted bool               // an earlier sitting did not end in order
-	tried       map[windowKey]int  // attempts at each window, with those of earlier sittings
-	done        map[windowKey]bool // windows that are settled: accepted, or redone often enough
-	good        map[windowKey]bool // windows with an accepted trial
-	// unprofiled are cells whose profile failed: it is not tried again in this sitting.
-	unprofiled map[result.Cell]bool
-	took       map[string]int // most clients of a block that the device came through
-	broke      map[string]int // clients at which the device broke; blocks of so many are left out
-	clock      *clock
+	sitting     int  // counts the resumes
+	interrupted bool // an earlier sitting did not end in order
+	windows     map[windowKey]window
+	took        map[string]int // most clients of a block that the device came through
+	broke       map[string]int // clients at which the device broke; blocks of so many are left out
+	clock       *clock
 }
 
 // Run measures what the plan still lacks. It returns when the plan is done, a
@@ -102,10 +125,18 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	demand := DemandOf(cfg.Experiment)
 	raised, lower := raiseFiles(demand)
 	defer lower()
-	if err := machineRoom().check(demand); err != nil {
+	backend := testbed.Netns{Run: filepath.Base(cfg.Dir), LogDir: filepath.Join(cfg.Dir, logDir)}
+	agent, err := backend.Machine(ctx)
+	if err != nil {
 		return Outcome{}, err
 	}
-	r, err := open(ctx, cfg, raised)
+	defer agent.Stop()
+	m, err := checkMachine(ctx, agent, cfg.Experiment, demand)
+	if err != nil {
+		return Outcome{}, err
+	}
+	backend.Placement = testbed.PlacementOn(m.Usable)
+	r, err := open(ctx, cfg, raised, &run{backend: backend, placement: backend.Placement, agent: agent, machine: m})
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -117,25 +148,17 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	return out, errors.Join(err, r.writer.Close(), result.WriteEnvironment(cfg.Dir, r.env))
 }
 
-// open prepares the folder, reads what an earlier sitting has left in it, and
-// checks what the experiment needs of this machine. Raised says which limit was, if any.
-func open(ctx context.Context, cfg Config, raised string) (_ *run, err error) {
-	if err := checkMachine(cfg.Experiment); err != nil {
-		return nil, err
-	}
-	placement, err := testbed.DefaultPlacement()
-	if err != nil {
-		return nil, err
-	}
-	logs := filepath.Join(cfg.Dir, "logs")
-	if err := os.MkdirAll(logs, 0o755); err != nil {
+// logDir is the folder of the hosts' logs in a run's folder.
+const logDir = "logs"
+
+// open prepares the folder and reads what an earlier sitting has left in it. Raised says
+// which limit was, if any; r has backend and machine.
+func open(ctx context.Context, cfg Config, raised string, r *run) (_ *run, err error) {
+	if err := os.MkdirAll(filepath.Join(cfg.Dir, logDir), 0o755); err != nil {
 		return nil, fmt.Errorf("making the run's folder: %w", err)
 	}
-	r := &run{
-		cfg: cfg, plan: cfg.Experiment.Plan(), tried: map[windowKey]int{}, done: map[windowKey]bool{}, good: map[windowKey]bool{},
-		unprofiled: map[result.Cell]bool{}, took: map[string]int{}, broke: map[string]int{}, placement: placement,
-		backend: testbed.Netns{Run: filepath.Base(cfg.Dir), LogDir: logs, Placement: placement},
-	}
+	r.cfg, r.plan, r.windows = cfg, cfg.Experiment.Plan(), map[windowKey]window{}
+	r.took, r.broke = map[string]int{}, map[string]int{}
 	if err := result.ReplaceFile(filepath.Join(cfg.Dir, ExperimentFile), cfg.Experiment.Encode()); err != nil {
 		return nil, err
 	}
@@ -151,7 +174,7 @@ func open(ctx context.Context, cfg Config, raised string) (_ *run, err error) {
 	if err := r.recall(); err != nil {
 		return nil, err
 	}
-	if r.env, err = environment(ctx, cfg, placement); err != nil {
+	if r.env, err = r.environment(ctx); err != nil {
 		return nil, err
 	}
 	if torn > 0 {
@@ -173,14 +196,9 @@ func (r *run) recall() error {
 	if err != nil {
 		return err
 	}
-	for _, t := range records.Trials {
-		r.count(trialKey(t), t.Attempt, t.Accepted)
-		r.sitting = max(r.sitting, t.Sitting+1)
-	}
-	for _, s := range records.Storms {
-		key := windowKey{cell: result.NewCell(result.DUT, s.DUT, result.Clients, s.Clients), block: s.Block, loginRate: s.LoginRate}
-		r.count(key, s.Attempt, s.Accepted)
-		r.sitting = max(r.sitting, s.Sitting+1)
+	for _, a := range records.Attempts() {
+		r.count(windowKey{a.Cell, a.AA, a.Block, a.Window}, a.Number, a.Accepted)
+		r.sitting = max(r.sitting, a.Sitting+1)
 	}
 	for _, b := range records.Blocks {
 		r.sitting = max(r.sitting, b.Sitting+1)
@@ -193,45 +211,40 @@ func (r *run) recall() error {
 	return nil
 }
 
-func trialKey(t result.Trial) windowKey {
-	return windowKey{cell: t.Cell, aa: t.AA, block: t.Block, window: t.Window}
-}
-
 // count enters a judged attempt at a window into the books.
 func (r *run) count(key windowKey, attempt int, accepted bool) {
-	r.tried[key] = max(r.tried[key], attempt+1)
-	if accepted {
-		r.good[key] = true
-	}
-	if accepted || attempt >= r.cfg.Experiment.Redo {
-		r.done[key] = true
-	}
+	w := r.windows[key]
+	w.tried, w.accepted = max(w.tried, attempt+1), w.accepted || accepted
+	w.settled = w.settled || accepted || attempt >= r.cfg.Experiment.Redo
+	r.windows[key] = w
 	if r.clock != nil {
 		r.clock.at(r.share())
 	}
 }
 
-// windows calls visit for every window of the plan.
-func (r *run) windows(plan []experiment.Block, visit func(windowKey)) {
-	for _, b := range plan {
+// tally counts the windows of blocks.
+func (r *run) tally(blocks []experiment.Block) (planned, accepted, open int) {
+	for _, b := range blocks {
 		for _, cell := range b.Cells {
-			for w := range r.cfg.Experiment.Windows {
-				visit(windowKey{cell, b.AA, b.Index, w, b.LoginRate})
+			for n := range r.cfg.Experiment.Windows {
+				w := r.windows[keyOf(b, cell, n)]
+				planned++
+				if w.accepted {
+					accepted++
+				}
+				if !w.settled {
+					open++
+				}
 			}
 		}
 	}
+	return planned, accepted, open
 }
 
 // share is the part of the plan's windows that is settled.
 func (r *run) share() float64 {
-	all, done := 0, 0
-	r.windows(r.plan, func(k windowKey) {
-		all++
-		if r.done[k] {
-			done++
-		}
-	})
-	return float64(done) / float64(max(all, 1))
+	all, _, open := r.tally(r.plan)
+	return 1 - float64(open)/float64(max(all, 1))
 }
 
 // all runs the plan.
@@ -246,50 +259,70 @@ func (r *run) all(ctx context.Context) (Outcome, error) {
 	}
 	failures, last := map[group]int{}, map[string]error{}
 	for _, b := range r.plan {
-		g := group{b.DUT, b.Clients}
+		g := group{b.DUT(), b.Clients()}
 		if r.settled(b) || r.beyond(b) || failures[g] >= maxBlockFailures {
 			continue
 		}
-		measure := r.block
-		if r.cfg.Experiment.Measure == result.MeasureLogins {
-			measure = r.storm
-		}
-		err := measure(ctx, b)
+		err := r.block(ctx, b)
 		switch {
 		case ctx.Err() != nil:
-			return r.tally(out), context.Cause(ctx)
+			return r.outcome(out), context.Cause(ctx)
 		case errors.Is(err, errStorage):
-			return r.tally(out), err
+			return r.outcome(out), err
 		case err != nil:
-			r.notice("%s failed: %v", blockName(b), err)
+			r.notice("%s failed: %v", r.session().Name(b), err)
 			failures[g]++
 		default:
 			failures[g] = 0
 		}
-		last[b.DUT] = err
+		last[b.DUT()] = err
 	}
 	for _, name := range slices.Sorted(maps.Keys(last)) {
 		if last[name] != nil { // one bad block before good ones is noise, at the end it is a fault
 			out.Failed = append(out.Failed, result.Skip{DUT: name, Reason: last[name].Error()})
 		}
 	}
-	return r.tally(out), nil
+	return r.outcome(out), nil
 }
 
-// settled reports whether a block has nothing left to measure and to profile.
+// block has the measure carry out a block, and records the block. A block that was interrupted
+// leaves no record of its own: a resume measures it again.
+func (r *run) block(ctx context.Context, b experiment.Block) error {
+	start := time.Now()
+	rec, err := r.cfg.Measure.Block(ctx, r.session(), b)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case rec == nil && err == nil:
+		return nil
+	case rec == nil:
+		rec = &result.Block{}
+	}
+	rec.DUT, rec.AA, rec.Clients, rec.LoginRate = b.DUT(), b.AA, b.Clients(), b.Cell.Number(result.LoginRate)
+	rec.Direction, rec.Profile = b.Cell.Text(result.Direction), b.Cell.Text(result.Profile)
+	rec.Block, rec.Sitting, rec.DUTLab = b.Index, r.sitting, b.DUTLab
+	rec.Start, rec.Seconds = start.UTC(), time.Since(start).Seconds()
+	broke, isLimit := r.limitOf(b, err)
+	switch {
+	case isLimit:
+		rec.Broke, err = broke, nil
+		r.broke[b.DUT()] = b.Clients()
+		r.notice("%s, %d clients: it takes fewer: %s", b.DUT(), b.Clients(), broke)
+	case err != nil:
+		rec.Error = err.Error()
+	default:
+		r.took[b.DUT()] = max(r.took[b.DUT()], b.Clients())
+	}
+	if failed := r.writer.AppendBlock(*rec); failed != nil {
+		err = errors.Join(err, fmt.Errorf("%w: %w", errStorage, failed))
+	}
+	return err
+}
+
+// settled reports whether a block has nothing left to measure.
 func (r *run) settled(b experiment.Block) bool {
-	lacks := slices.ContainsFunc(b.Cells, func(c result.Cell) bool { return r.lacksProfile(b, c) })
-	return !lacks && r.unsettled(b) == 0
-}
-
-// unsettled counts the windows of a block that are still to be measured.
-func (r *run) unsettled(b experiment.Block) (n int) {
-	r.windows([]experiment.Block{b}, func(k windowKey) {
-		if !r.done[k] {
-			n++
-		}
-	})
-	return n
+	lacks := slices.ContainsFunc(b.Cells, func(c result.Cell) bool { return r.cfg.Measure.Lacks(r.session(), b, c) })
+	return !lacks && r.session().Settled(b)
 }
 
 // checkDevices takes the devices that cannot run here out of the plan.
@@ -300,12 +333,12 @@ func (r *run) checkDevices(ctx context.Context) (out Outcome, err error) {
 		if err != nil {
 			return out, err
 		}
-		err = d.Check(ctx)
+		err = dut.Check(ctx, r.agent, name, d)
 		if err == nil {
 			err = fits(r.cfg.Experiment, d.Traits())
 		}
-		if err == nil && r.cfg.Experiment.Measure == result.MeasureLogins {
-			err = fitsStorm(slices.Max(r.cfg.Experiment.Clients), d.Traits())
+		if err == nil {
+			err = r.cfg.Measure.Fits(r.cfg.Experiment, d.Traits())
 		}
 		switch {
 		case errors.Is(err, dut.ErrNotSupported):
@@ -316,7 +349,7 @@ func (r *run) checkDevices(ctx context.Context) (out Outcome, err error) {
 			return out, fmt.Errorf("checking %s: %w", name, err)
 		}
 	}
-	r.plan = slices.DeleteFunc(r.plan, func(b experiment.Block) bool { return skip[b.DUT] })
+	r.plan = slices.DeleteFunc(r.plan, func(b experiment.Block) bool { return skip[b.DUT()] })
 	possible := r.cfg.Experiment.Possible(func(dut string) bool { return !skip[dut] })
 	r.clock = newClock(possible.EstimatedDuration(), r.share())
 	if len(skip) > 0 && !slices.ContainsFunc(r.plan, func(b experiment.Block) bool { return !b.AA }) {
@@ -325,20 +358,10 @@ func (r *run) checkDevices(ctx context.Context) (out Outcome, err error) {
 	return out, nil
 }
 
-// tally counts what the run has.
-func (r *run) tally(out Outcome) Outcome {
-	reach := slices.DeleteFunc(slices.Clone(r.plan), r.beyond)
-	r.windows(reach, func(k windowKey) {
-		out.Planned++
-		if r.good[k] {
-			out.Accepted++
-		} else {
-			out.Missing++
-		}
-		if !r.done[k] {
-			out.Open++
-		}
-	})
+// outcome adds to out what the run has.
+func (r *run) outcome(out Outcome) Outcome {
+	out.Planned, out.Accepted, out.Open = r.tally(slices.DeleteFunc(slices.Clone(r.plan), r.beyond))
+	out.Missing = out.Planned - out.Accepted
 	return out
 }
 

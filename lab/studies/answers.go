@@ -71,8 +71,7 @@ func (b beside) answer(q Question, s subject) Answer {
 			continue
 		}
 		a, figure := b.reply(c, s)
-		switch {
-		case !out.Asked, a.rank() < out.rank(), a.rank() == out.rank() && a.rank() < notTested && !(least < figure):
+		if !out.Asked || a.rank() < out.rank() || a.rank() == out.rank() && a.rank() < notTested && !(least < figure) {
 			out, least = a, figure
 		}
 		if a.rank() == notTested && a.Asked {

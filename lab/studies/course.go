@@ -72,15 +72,14 @@ func (c course) atLimit(at float64) bool {
 
 func (c course) carries(at float64) bool { return c.has(at) && !c.atLimit(at) }
 
-// keep leaves out levels other than those given, and returns them.
-func (c *course) keep(levels []float64) (extra []float64) {
+// split are the levels among those given, and the others.
+func (c course) split(levels []float64) (kept, extra []float64) {
 	for _, at := range c.levels {
-		if !slices.Contains(levels, at) {
+		if slices.Contains(levels, at) {
+			kept = append(kept, at)
+		} else {
 			extra = append(extra, at)
-			delete(c.figures, at)
-			delete(c.flags, at)
 		}
 	}
-	c.levels = slices.DeleteFunc(c.levels, func(at float64) bool { return !c.has(at) })
-	return extra
+	return kept, extra
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // criterion judges a claim for a device, or for a pair of them.
@@ -108,7 +110,7 @@ func (t tally) means() string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return listed(parts) + t.unit
+	return words.Listed(parts) + t.unit
 }
 
 // ofDevice judges one device, at the place where it carried some levels (none: all
@@ -128,7 +130,7 @@ func ofDevice(collect func(asked, repetition, router) tally, levels ...float64) 
 		t := collect(k, x, r)
 		j := judgement{here: t.none + " in run " + r.Run, study: collect(k, x, router{course: r.published}).means(), brief: t.brief}
 		if len(t.used) > 0 {
-			j.here = strings.Replace(t.says, "%s", listed(t.figures), 1) + "; " + blocks(t.used...) + "; run " + r.Run
+			j.here = strings.Replace(t.says, "%s", words.Listed(t.figures), 1) + "; " + blocks(t.used...) + "; run " + r.Run
 		}
 		j.here += s.elsewhere(x, needed, r.DUT)
 		switch {
@@ -176,7 +178,7 @@ func above(bound float64) criterion {
 		if len(t.used) > 0 {
 			t.brief = brief{"least × " + bracketed(least), fmt.Sprintf("%s; %s, %s", blocks(least), x.at(leastAt), x.held()), least.Mean}
 		}
-		if r.Published == "" {
+		if r.Published == "" && k.Why.New != "" {
 			t.why.Fails = k.Why.New
 		}
 		return t
@@ -297,7 +299,7 @@ func besideClean(increases ...increase) string {
 	if len(figures) == 0 {
 		return ""
 	}
-	return "; over the clean router beside it, by " + listed(figures)
+	return "; over the clean router beside it, by " + words.Listed(figures)
 }
 
 // largestFirst judges whether the first step has the largest net increase: its lower

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -50,14 +51,9 @@ func asMeasured(sw *Sweep) analysis.Summary {
 	}
 	for _, sc := range study1.Scenarios {
 		c := published[sc.Published]
-		clients, load := sw.At.Int(result.Clients), analysis.Number(sw.At.Number(result.OfferedMbps))
-		sweep := analysis.Sweep{DUT: sc.DUT, Along: string(sw.Along), Clients: clients, OfferedMbps: load, Direction: result.Up, Profile: result.PerPacket}
+		setting := sw.At.With(result.Direction, result.Up).With(result.Profile, result.PerPacket)
+		sweep := analysis.Sweep{Cell: setting.With(result.DUT, sc.DUT), Along: sw.Along}
 		for i, at := range c.levels {
-			if sw.Along == result.Clients {
-				clients = int(at)
-			} else {
-				load = analysis.Number(at)
-			}
 			value := func(m Metric) analysis.Estimate { return sharp(float64(c.estimate(m, at).Mean)) }
 			sweep.Levels = append(sweep.Levels, analysis.Level{
 				Level: analysis.Number(at), LinkMbps: value(link), CPUSampled: value(sampled), CPUNormalised: value(normalised),
@@ -73,9 +69,10 @@ func asMeasured(sw *Sweep) analysis.Summary {
 				}
 			}
 			if sc.DUT != analysis.Clean {
+				ratio := sharp(cpu(sc, at) / cpu(study1.Scenarios[0], at))
 				s.Cells = append(s.Cells, analysis.Cell{
-					DUT: sc.DUT, Clients: clients, OfferedMbps: load, Direction: result.Up, Profile: result.PerPacket,
-					OverheadRatio: sharp(cpu(sc, at) / cpu(study1.Scenarios[0], at)),
+					Cell:    sweep.Cell.With(sw.Along, at),
+					Metrics: analysis.Figures{cost.PerBit: {Change: &ratio}},
 				})
 			}
 		}
@@ -83,7 +80,7 @@ func asMeasured(sw *Sweep) analysis.Summary {
 	}
 	if sw.Along == result.Clients {
 		a, b := study1.Scenarios[1], study1.Scenarios[2]
-		q := analysis.Quotient{DUT: a.DUT, Over: b.DUT, OfferedMbps: analysis.Number(sw.value()), Direction: result.Up, Profile: result.PerPacket}
+		q := analysis.Quotient{DUT: a.DUT, Over: b.DUT, Cell: sw.At.With(result.Direction, result.Up).With(result.Profile, result.PerPacket)}
 		apart := func(at float64) float64 { return math.Abs(math.Log(cpu(a, at) / cpu(b, at))) }
 		levels := published[a.Published].levels
 		for _, at := range levels {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	shipped "github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -14,7 +14,7 @@ import (
 // the study's levels, its conditions and its portal.
 func TestShippedExperimentsRepeatTheStudy(t *testing.T) {
 	for _, d := range study1.Sweeps {
-		e, err := shipped.Builtin(d.Run)
+		e, err := measure.Catalogue().Builtin(d.Run)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // subject is what a claim is judged for: one device, or a pair.
@@ -150,7 +152,7 @@ func (j *judgement) unsettled(x repetition, r router, steps []step) {
 		return
 	}
 	if len(divided) > 0 {
-		j.expect = fmt.Sprintf("The run has levels between %s; leave them out, or %s has the study's alone.", listed(divided), x.command("duts="+r.DUT))
+		j.expect = fmt.Sprintf("The run has levels between %s; leave them out, or %s has the study's alone.", words.Listed(divided), x.command("duts="+r.DUT))
 		return
 	}
 	j.settle(across, "")

@@ -63,7 +63,7 @@ func recorded(t *testing.T) map[string][]analysis.Summary {
 	}
 	for name, c := range courses {
 		for set, duts := range sets {
-			if set != "all" && set != "ours" && name != "growing" && name != "narrowing" && name != "proportional" {
+			if set != "all" && name != "growing" && name != "narrowing" {
 				continue
 			}
 			full := clients(c, duts...)
@@ -71,6 +71,9 @@ func recorded(t *testing.T) map[string][]analysis.Summary {
 			if name == "growing" || name == "narrowing" {
 				runs[name+", "+set+", lighter"] = []analysis.Summary{full, lighter(300, c, duts...), bandwidth(c, duts...), lighter(400, c, duts...)}
 			}
+		}
+		if name == "dearer" || name == "falling" || name == "steep" || name == "widening" {
+			continue
 		}
 		finer := clientsSpec(chilli, nds)
 		finer.Clients = []int{1, 10, 50, 75, 100}

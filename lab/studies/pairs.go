@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // compared is a pair at the place where a claim on it is judged.
@@ -138,5 +140,5 @@ func (x repetition) publishedApart(p Pair, m Metric, levels []float64) string {
 			parts = append(parts, "× "+digits(analysis.Number(factor))+" "+x.atAll([]float64{at}))
 		}
 	}
-	return listed(parts)
+	return words.Listed(parts)
 }

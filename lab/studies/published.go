@@ -74,9 +74,16 @@ func checkHeader(header []string, along result.Dimension) error {
 func (s Sweep) addPublished(out map[string]course, header, record []string, scenarios []Scenario) error {
 	name, at, figures := "", 0.0, map[string]analysis.Estimate{}
 	for i, column := range header {
-		if column == "scenario" {
+		_, dimension := dimensions[result.Dimension(column)]
+		switch {
+		case column == "scenario":
 			if name = record[i]; !slices.ContainsFunc(scenarios, func(s Scenario) bool { return s.Published == name }) {
 				return fmt.Errorf("scenario %q is not one of the study", name)
+			}
+			continue
+		case dimension && column != string(s.Along):
+			if record[i] != s.At.Text(result.Dimension(column)) {
+				return nil
 			}
 			continue
 		}
@@ -84,13 +91,8 @@ func (s Sweep) addPublished(out map[string]course, header, record []string, scen
 		if err != nil || math.IsInf(v, 0) || !(v > 0) {
 			return fmt.Errorf("%s: %q is not a positive number", column, record[i])
 		}
-		switch {
-		case column == string(s.Along):
+		if figures[column] = exact(analysis.Number(v)); dimension {
 			at = v
-		case slices.Contains(metrics, column):
-			figures[column] = exact(analysis.Number(v))
-		case v != s.At.Number(result.Dimension(column)):
-			return nil
 		}
 	}
 	c, ok := out[name]

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // beside is a study beside what runs hold of it.
@@ -51,75 +52,78 @@ type router struct {
 }
 
 func hold(st Study, summaries []analysis.Summary) beside {
-	out, runs := beside{st, map[*Sweep]repeated{}}, labelled(summaries)
+	out := beside{st, map[*Sweep]repeated{}}
 	for _, s := range st.Sweeps {
-		r := repeated{study: repeat(st, *s, runs)}
+		runs := labelled(summaries)
+		for i := range runs {
+			runs[i].held = runs[i].courses(*s)
+		}
+		blank := repetition{Sweep: *s}
+		published := s.published(st.Scenarios)
+		for i, sc := range st.Scenarios {
+			p := published[sc.Published]
+			for at, figures := range p.figures {
+				if first := published[st.Scenarios[0].Published].figures[at]; i > 0 && st.Ratio.Over != "" {
+					figures[st.Ratio.Name] = exact(figures[st.Ratio.Over].Mean / first[st.Ratio.Over].Mean)
+				}
+			}
+			blank.Routers = append(blank.Routers, router{Scenario: sc, published: p})
+		}
+		blank.Levels = blank.Routers[0].published.levels
+		r := repeated{study: blank.repeat(runs)}
 		if s.Moves {
-			r.places = places(st, *s, runs)
+			r.places = places(blank, runs)
 		}
 		out.sweeps[s] = r
 	}
 	return out
 }
 
-// repeat takes each router from the first run that has it.
-func repeat(st Study, s Sweep, runs []run) repetition {
-	x, published, known := repetition{Sweep: s, Runs: len(runs)}, s.published(st.Scenarios), map[string]bool{}
-	for i, sc := range st.Scenarios {
-		p := published[sc.Published]
-		for at, figures := range p.figures {
-			if first := published[st.Scenarios[0].Published].figures[at]; i > 0 && st.Ratio.Over != "" {
-				figures[st.Ratio.Name] = exact(figures[st.Ratio.Over].Mean / first[st.Ratio.Over].Mean)
-			}
-		}
-		x.Routers, known[sc.DUT] = append(x.Routers, router{Scenario: sc, published: p}), true
-	}
-	x.Levels = x.Routers[0].published.levels
+// repeat takes each router, the study's and others, from the first run that has it.
+func (x repetition) repeat(runs []run) repetition {
+	x.Runs, x.Routers = len(runs), slices.Clone(x.Routers)
+	own := len(x.Routers)
 	for _, r := range runs {
-		for _, c := range r.courses(s) {
-			if c.at == s.At && !known[c.dut] {
-				x.Routers, known[c.dut] = append(x.Routers, router{Scenario: Scenario{DUT: c.dut, Heading: c.dut, Name: c.dut}}), true
-			}
-		}
-	}
-	slices.SortFunc(x.Routers[len(st.Scenarios):], func(a, b router) int { return strings.Compare(a.DUT, b.DUT) })
-	for _, r := range runs {
-		for _, c := range r.courses(s) {
-			i := slices.IndexFunc(x.Routers, func(own router) bool { return own.DUT == c.dut && !own.measured() })
-			if i < 0 || c.at != s.At {
+		for _, c := range r.held {
+			levels, extra := c.split(x.Levels)
+			if c.at != x.At {
 				continue
 			}
-			if extra := c.keep(x.Levels); len(c.levels) > 0 {
-				own := &x.Routers[i]
-				own.Run, own.Delta, own.Extra, own.course = r.Label, r.Delta, extra, c
+			i := slices.IndexFunc(x.Routers, func(r router) bool { return r.DUT == c.dut })
+			if i < 0 {
+				i, x.Routers = len(x.Routers), append(x.Routers, router{Scenario: Scenario{DUT: c.dut, Heading: c.dut, Name: c.dut}})
+			}
+			if to := &x.Routers[i]; !to.measured() && len(levels) > 0 {
+				to.Run, to.Delta, to.Extra, to.course, to.course.levels = r.Label, r.Delta, extra, c, levels
 			}
 		}
 		if x.CPUs == 0 && x.measured() {
 			x.CPUs = r.cpus()
 		}
 	}
+	slices.SortFunc(x.Routers[own:], func(a, b router) int { return strings.Compare(a.DUT, b.DUT) })
 	return x
 }
 
-func places(st Study, s Sweep, runs []run) []repetition {
-	values := []float64{}
+func places(blank repetition, runs []run) []repetition {
+	var values []float64
 	for _, r := range runs {
-		for _, c := range r.courses(s) {
-			values = append(values, c.at.Number(s.Held))
+		for _, c := range r.held {
+			values = append(values, c.at.Number(blank.Held))
 		}
 	}
-	values = slices.DeleteFunc(values, func(v float64) bool { return v == s.value() || math.IsNaN(v) })
+	values = slices.DeleteFunc(values, func(v float64) bool { return v == blank.value() || math.IsNaN(v) })
 	slices.Sort(values)
-	values = append(slices.Compact(values), s.value())
+	values = append(slices.Compact(values), blank.value())
 	var out []repetition
 	for _, value := range slices.Backward(values) {
-		at := s
-		at.At = s.At.With(s.Held, value)
+		at := blank
+		at.At = blank.At.With(blank.Held, value)
 		for _, r := range runs {
-			x := repeat(st, at, []run{r})
+			x := at.repeat([]run{r})
 			x.from = r
 			for i, own := range x.Routers {
-				if value != s.value() && len(own.levels) < len(x.Levels) {
+				if at.At != blank.At && len(own.levels) < len(x.Levels) {
 					x.Routers[i] = own.bare()
 				}
 			}
@@ -198,12 +202,12 @@ func (r repeated) elsewhere(x repetition, levels []float64, duts ...string) stri
 	}
 	why = slices.Compact(why)
 	for i, text := range why {
-		why[i] = fmt.Sprintf(text, listed(lacking[text]))
+		why[i] = fmt.Sprintf(text, words.Listed(lacking[text]))
 	}
 	if len(why) == 0 {
 		why = append(why, "no run has all of them")
 	}
-	text := fmt.Sprintf("; judged at %s in total, not at the study's %s, where %s", x.held(), r.study.held(), listed(why))
+	text := fmt.Sprintf("; judged at %s in total, not at the study's %s, where %s", x.held(), r.study.held(), words.Listed(why))
 	if x.value() < r.study.value() {
 		text += x.Lower
 	}

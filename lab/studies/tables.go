@@ -2,7 +2,6 @@ package studies
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 func (b beside) tables() []Table {
@@ -155,7 +155,7 @@ func (x repetition) note(routers []router, said ...string) string {
 	said = append(said, marks(routers)...)
 	if x.Runs > 1 {
 		for _, run := range order {
-			said = append(said, fmt.Sprintf("Of run %s: %s.", run, listed(byRun[run])))
+			said = append(said, fmt.Sprintf("Of run %s: %s.", run, words.Listed(byRun[run])))
 		}
 	}
 	return strings.Join(said, " ")
@@ -184,8 +184,10 @@ func marks(routers []router) []string {
 		{result.FlagSaturated, "the device could not carry the load"},
 		{result.FlagLossy, "clients had to send more than 1 % of the segments again, or lost so many datagrams"},
 	} {
-		carries := func(flags []string) bool { return slices.Contains(flags, mark.flag) }
-		if slices.ContainsFunc(routers, func(r router) bool { return slices.ContainsFunc(slices.Collect(maps.Values(r.flags)), carries) }) {
+		marked := func(r router) bool {
+			return slices.ContainsFunc(r.levels, func(at float64) bool { return slices.Contains(r.flags[at], mark.flag) })
+		}
+		if slices.ContainsFunc(routers, marked) {
 			said = append(said, fmt.Sprintf("Marked %s: %s.", mark.flag, mark.text))
 		}
 	}

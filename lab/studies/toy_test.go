@@ -8,6 +8,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -60,7 +61,7 @@ func TestAnotherStudy(t *testing.T) {
 		DUTs: []analysistest.DUT{{Name: "dear", Cost: analysistest.Cost{PerGbit: 40, PerClient: 0.5}}, {Name: "flat", Ratio: 3}},
 	})
 	run.Environment.Experiment = "toy"
-	outcomes := Beside(analysis.Summarise(run, analysis.Options{}))
+	outcomes := Beside(measure.Summarise(run, analysis.Options{}))
 	if len(outcomes) != 2 || len(outcomes[0].Findings) != 0 || outcomes[1].Study != 99 {
 		t.Fatalf("%d outcomes: %+v", len(outcomes), outcomes)
 	}

@@ -17,6 +17,7 @@ import (
 type run struct {
 	analysis.Summary
 	Label string
+	held  []course // of one sweep
 }
 
 // labelled names runs by their experiments, and by their place where two are of
@@ -31,17 +32,13 @@ func labelled(summaries []analysis.Summary) []run {
 		if s.Mode == result.ModeSolo {
 			label += ", solo"
 		}
-		out = append(out, run{s, label})
+		out = append(out, run{s, label, nil})
 	}
 	return out
 }
 
 // metrics are what a run has at each level, by name.
 var metrics = []string{"link_mbps", "cpu_sampled_pct", "cpu_normalised_pct", "overhead_ratio"}
-
-// fullLoad is the share of the offered load that a device at its limit falls
-// short of over all windows. Single windows at the limit do not make one.
-const fullLoad = 0.98
 
 // courses are what a run has along a sweep's dimension, at whatever value of what
 // the sweep holds, in the preferred profile first.
@@ -75,14 +72,15 @@ func (r run) courses(s Sweep) []course {
 
 // add takes a level of a sweep, with what its cell knows.
 func (r run) add(c *course, at result.Cell, l analysis.Level) {
-	level, ratio, load := float64(l.Level), nothing(), at.Number(result.OfferedMbps)
-	for _, cell := range r.Cells {
+	level, ratio := float64(l.Level), nothing()
+	for i := range r.Cells {
+		cell := r.Cells[i]
 		if cell.Cell != at {
 			continue
 		}
 		ratio = cell.Change(cost.PerBit)
 		for _, flag := range cell.Flags {
-			if flag.Text == result.FlagSaturated && float64(cell.Device(cost.Delivered).Mean) < fullLoad*load ||
+			if flag.Text == result.FlagSaturated && cost.AtLimit(cell) ||
 				flag.Text == result.FlagLossy && 2*flag.Count >= cell.Pairs {
 				c.flags[level] = append(c.flags[level], flag.Text)
 			}

@@ -8,9 +8,11 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// dimension is how the values of a dimension are written.
+// dimension is how the values of a dimension are written. A study that has another
+// dimension adds a line to dimensions.
 type dimension struct {
 	Heading   string // of a column or an axis
 	Noun      string // in a sentence: "ten times the bandwidth"
@@ -56,7 +58,7 @@ func (s Sweep) atAll(levels []float64) string {
 	for _, at := range levels {
 		parts = append(parts, s.at(at))
 	}
-	return s.along().By + " " + listed(parts)
+	return s.along().By + " " + words.Listed(parts)
 }
 
 // command is what repeats the sweep, with keys set.
@@ -76,14 +78,6 @@ func opening(name string) string {
 		return "The " + rest
 	}
 	return name
-}
-
-// listed joins parts as in a sentence: "a, b and c".
-func listed(parts []string) string {
-	if n := len(parts); n > 1 {
-		return strings.Join(parts[:n-1], ", ") + " and " + parts[n-1]
-	}
-	return strings.Join(parts, "")
 }
 
 // bracketed is a mean with its interval: "2.21 [2.16, 2.27]".

@@ -15,7 +15,7 @@ import (
 // packets at the router, and every stream carry something.
 func TestDatagramsOfEveryClient(t *testing.T) {
 	many, _ := withPersonas(t, 300)
-	few := build(t, testbed.Portal{})
+	few := build(t, testbed.Spec{})
 	withClients(t, few, client.KindMacvlan, 20)
 	for _, load := range []agent.Traffic{
 		{Clients: 20, Direction: "up"}, {Clients: 20, Direction: "down"},
@@ -35,13 +35,13 @@ func TestDatagramsOfEveryClient(t *testing.T) {
 func carryDatagrams(t *testing.T, lab *testbed.Lab, load agent.Traffic) {
 	t.Helper()
 	ctx, host := t.Context(), lab.Clients[0]
-	if err := lab.Server.ServeTraffic(ctx, load); err != nil {
+	if err := lab.Host("server").ServeTraffic(ctx, load); err != nil {
 		t.Fatal(err)
 	}
 	if err := host.StartTraffic(ctx, load); err != nil {
 		t.Fatal(err)
 	}
-	for _, h := range []*testbed.Host{host, lab.Server} {
+	for _, h := range []*testbed.Host{host, lab.Host("server")} {
 		if err := h.MarkTraffic(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -54,13 +54,13 @@ func carryDatagrams(t *testing.T, lab *testbed.Lab, load agent.Traffic) {
 		if near, err = host.TrafficStats(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if far, err = lab.Server.TrafficStats(ctx); err != nil {
+		if far, err = lab.Host("server").TrafficStats(ctx); err != nil {
 			t.Fatal(err)
 		}
 		shares = near.Shares.With(far.Shares)
 		return shares.Min > 0
 	})
-	for _, h := range []*testbed.Host{host, lab.Server} {
+	for _, h := range []*testbed.Host{host, lab.Host("server")} {
 		if err := h.StopTraffic(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func carryDatagrams(t *testing.T, lab *testbed.Lab, load agent.Traffic) {
 	if all.Received == 0 || 100*(all.Lost+all.Reordered) > all.Received {
 		t.Errorf("%s: %+v", name, all)
 	}
-	frames := after.Links[lab.LANIf].Sub(before.Links[lab.LANIf]).RxPackets + after.Links[lab.WANIf].Sub(before.Links[lab.WANIf]).RxPackets
+	frames := after.Links[lab.Port(testbed.PortLAN)].Sub(before.Links[lab.Port(testbed.PortLAN)]).RxPackets + after.Links[lab.Port(testbed.PortWAN)].Sub(before.Links[lab.Port(testbed.PortWAN)]).RxPackets
 	if factor := float64(frames) / float64(after.IPIn-before.IPIn); factor < 0.95 || factor > 1.05 {
 		t.Errorf("%s: %.2f frames per packet at the router, want 1", name, factor)
 	}

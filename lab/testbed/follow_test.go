@@ -17,7 +17,7 @@ import (
 // from their own schedstat, and how many there are.
 func kernelBill(t *testing.T, lab *testbed.Lab, name string) (ns int64, n int) {
 	t.Helper()
-	hello, err := lab.Router.Hello(t.Context())
+	hello, err := lab.Host("router").Hello(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,26 +54,26 @@ func netns(pid string) string {
 // orphans it has put in the background, and in children of those is billed for
 // all of them, also after they have ended.
 func TestProgramsAreFollowedWithAllTheyStart(t *testing.T) {
-	lab := build(t, testbed.Portal{})
+	lab := build(t, testbed.Spec{})
 	ctx := t.Context()
 	const device = `mkfifo /tmp/go; read line < /tmp/go
 		(sha1sum < /dev/zero &)
 		sh -c 'sh -c "sha1sum < /dev/zero & wait" & sha1sum < /dev/zero & wait' & wait`
-	if err := lab.Router.Spawn(ctx, agent.Command{Name: "device", Argv: []string{"sh", "-c", device}}); err != nil {
+	if err := lab.Host("router").Spawn(ctx, agent.Command{Name: "device", Argv: []string{"sh", "-c", device}}); err != nil {
 		t.Fatal(err)
 	}
 	labtest.Await(t, "the device to wait", func() bool {
-		_, err := lab.Router.Run(ctx, agent.Command{Argv: []string{"test", "-p", "/tmp/go"}})
+		_, err := lab.Host("router").Run(ctx, agent.Command{Argv: []string{"test", "-p", "/tmp/go"}})
 		return err == nil
 	})
-	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs, Follow: true}); err != nil {
+	if err := lab.Host("router").OpenMeter(ctx, agent.Meter{IfNames: lab.Host("router").Ifs, Follow: true}); err != nil {
 		t.Fatal(err)
 	}
-	before, err := lab.Router.Sample(ctx)
+	before, err := lab.Host("router").Sample(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lab.Router.Run(ctx, agent.Command{Argv: []string{"sh", "-c", "echo > /tmp/go"}}); err != nil {
+	if _, err := lab.Host("router").Run(ctx, agent.Command{Argv: []string{"sh", "-c", "echo > /tmp/go"}}); err != nil {
 		t.Fatal(err)
 	}
 	const workers = 3
@@ -83,7 +83,7 @@ func TestProgramsAreFollowedWithAllTheyStart(t *testing.T) {
 		bill, _ = kernelBill(t, lab, "sha1sum")
 		return bill > 5e8
 	})
-	after, err := lab.Router.Sample(ctx)
+	after, err := lab.Host("router").Sample(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,11 +93,11 @@ func TestProgramsAreFollowedWithAllTheyStart(t *testing.T) {
 	if float64(used) < 0.98*float64(bill) || float64(used) > 1.1*float64(billAfter) {
 		t.Errorf("the meter says %d ns, the kernel bills the workers %d before and %d after", used, bill, billAfter)
 	}
-	if _, err := lab.Router.Run(ctx, agent.Command{Argv: []string{"pkill", "sha1sum"}}); err != nil {
+	if _, err := lab.Host("router").Run(ctx, agent.Command{Argv: []string{"pkill", "sha1sum"}}); err != nil {
 		t.Fatal(err)
 	}
 	labtest.Await(t, "the workers to end", func() bool { _, n := kernelBill(t, lab, "sha1sum"); return n == 0 })
-	last, err := lab.Router.Sample(ctx)
+	last, err := lab.Host("router").Sample(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,21 +1,22 @@
 package testbed
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
-// Role is what a host is there for. It decides which CPUs a host gets and where
-// its agent's figures go.
+// Role is what a host is there for.
 type Role string
 
 // Roles of hosts.
 const (
 	RoleClient  Role = "client"  // holds simulated clients
-	RoleRouter  Role = "router"  // carries the device under test; its CPU is the result
+	RoleRouter  Role = "router"  // forwards between clients and server, with the device under test
 	RoleServer  Role = "server"  // the far end of the traffic, and services a device asks
 	RoleTransit Role = "transit" // forwards and is not measured: a switch, the far end of a tunnel
 )
@@ -24,12 +25,27 @@ const (
 // namespace or on another machine, is known to its backend alone.
 type Host struct {
 	*agent.Conn
-	Name string // "a/router"
-	Role Role
-	CPUs []int    // of its links' polling threads and its programs
-	Ifs  []string // its ends of the lab's links, in the order of the topology's links
+	Name    string // "a/router"
+	Role    Role
+	Metered bool     // its CPU is a result
+	CPUs    []int    // of its links' polling threads and its programs
+	Files   int64    // the hard limit of open files of its agent; 0: none
+	Ifs     []string // its ends of the lab's links, in the order of the topology's links
 
 	end func() error // given by the backend: ends the host once its agent's input is closed
+}
+
+// greet waits until a host's agent answers, and refuses one that is another program
+// than the lab. Every backend's Start and Machine end with it.
+func (h *Host) greet(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("its agent does not answer"))
+	defer cancel()
+	hello, err := h.Hello(ctx)
+	if err != nil {
+		return err
+	}
+	h.Files = hello.Files
+	return hello.Matches()
 }
 
 // Stop ends the host: its agent, its programs, its links. Twice is harmless.

@@ -36,7 +36,7 @@ func backend(t *testing.T) testbed.Netns {
 
 func startHost(t *testing.T) *testbed.Host {
 	t.Helper()
-	h, err := backend(t).Start(t.Context(), "a/router", testbed.RoleRouter)
+	h, err := backend(t).Start(t.Context(), "a/router", true)
 	if err != nil {
 		t.Fatal(err)
 	}

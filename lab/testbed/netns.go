@@ -29,7 +29,7 @@ var _ Backend = Netns{}
 
 // Start implements Backend: new network and mount namespaces, and in them an
 // agent that is this program itself.
-func (b Netns) Start(ctx context.Context, name string, role Role) (*Host, error) {
+func (b Netns) Start(ctx context.Context, name string, metered bool) (*Host, error) {
 	logDir := filepath.Join(b.LogDir, strings.ReplaceAll(name, "/", "-"))
 	if err := os.MkdirAll(logDir, 0o755); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (b Netns) Start(ctx context.Context, name string, role Role) (*Host, error)
 		return nil, err
 	}
 	defer log.Close()
-	cpus := b.Placement.of(role)
+	cpus := b.Placement.of(metered)
 	opts := agent.Options{Run: b.Run, Host: name, LogDir: logDir, AgentCPUs: b.Placement.Endpoints, ProgramCPUs: cpus, Isolated: true}
 	own := &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS,
@@ -53,7 +53,7 @@ func (b Netns) Start(ctx context.Context, name string, role Role) (*Host, error)
 		return nil, fmt.Errorf("starting host %s: %w", name, err)
 	}
 	conn, gone := child.Talk("the agent of host " + name)
-	h := &Host{Conn: conn, Name: name, Role: role, CPUs: cpus}
+	h := &Host{Conn: conn, Name: name, Metered: metered, CPUs: cpus}
 	ns, err := client.NamespaceOf(child.Process.Pid)
 	if err != nil {
 		err = fmt.Errorf("starting host %s: %w%s", name, err, lastLines(log.Name()))
@@ -65,11 +65,24 @@ func (b Netns) Start(ctx context.Context, name string, role Role) (*Host, error)
 		endAgent(child.Process, gone)
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("its agent does not answer"))
-	defer cancel()
-	if _, err := h.Hello(ctx); err != nil {
+	if err := h.greet(ctx); err != nil {
 		err = fmt.Errorf("starting host %s: %w%s", name, err, lastLines(log.Name()))
 		return nil, errors.Join(err, h.Stop())
+	}
+	return h, nil
+}
+
+// Machine implements Backend: an agent in the namespaces of this process.
+func (b Netns) Machine(ctx context.Context) (*Host, error) {
+	opts := agent.Options{Run: b.Run, Host: "machine", LogDir: b.LogDir}
+	child, err := agent.StartChild(opts.Args(), &syscall.SysProcAttr{Setpgid: true}, os.Stderr)
+	if err != nil {
+		return nil, fmt.Errorf("starting the machine's agent: %w", err)
+	}
+	conn, gone := child.Talk("the machine's agent")
+	h := &Host{Conn: conn, Name: opts.Host, end: func() error { endAgent(child.Process, gone); return nil }}
+	if err := h.greet(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting the machine's agent: %w", err), h.Stop())
 	}
 	return h, nil
 }

@@ -196,7 +196,7 @@ func TestMeterAgreesWithPerf(t *testing.T) {
 		"heavy load, asleep":    {400, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lab := build(t, testbed.Portal{})
+			lab := build(t, testbed.Spec{})
 			withClients(t, lab, client.KindVeth, 10)
 			spawnBeside(t, lab, "sleeper", sleeper)
 			if load.beside != nil {
@@ -251,7 +251,7 @@ var sleeper = []string{"perl", "-e", "select(undef, undef, undef, 0.001) while 1
 func spawnBeside(t *testing.T, lab *testbed.Lab, name string, argv []string) {
 	t.Helper()
 	argv = append([]string{"sh", "-c", `exec "$@" > /dev/null`, "sh"}, argv...)
-	if err := lab.Router.Spawn(t.Context(), agent.Command{Name: name, Argv: argv}); err != nil {
+	if err := lab.Host("router").Spawn(t.Context(), agent.Command{Name: name, Argv: argv}); err != nil {
 		t.Fatal(err)
 	}
 }

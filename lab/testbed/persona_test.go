@@ -20,7 +20,7 @@ import (
 // withPersonas gives a lab n personas with addresses, of which the router is told.
 func withPersonas(t *testing.T, n int) (*testbed.Lab, []client.Address) {
 	t.Helper()
-	lab := build(t, testbed.Portal{Clients: n})
+	lab := build(t, testbed.Spec{Clients: n})
 	if err := lab.ServeDHCP(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func withPersonas(t *testing.T, n int) (*testbed.Lab, []client.Address) {
 		t.Fatal(err)
 	}
 	addrs := lease(t, host)
-	if err := lab.Router.AddNeighbours(t.Context(), agent.Neighbours{Link: lab.LANIf, List: addrs}); err != nil {
+	if err := lab.Host("router").AddNeighbours(t.Context(), agent.Neighbours{Link: lab.Port(testbed.PortLAN), List: addrs}); err != nil {
 		t.Fatal(err)
 	}
 	return lab, addrs
@@ -53,7 +53,7 @@ func TestPersonasLeaseSendAndRelease(t *testing.T) {
 	for _, load := range []agent.Traffic{{Direction: "up"}, {Direction: "down", Workers: 3}, {Direction: "both"}} {
 		load.Kind, load.Clients, load.OfferedMbps = traffic.KindStreams, n, 100
 		sendUntil(t, lab, load, load.Direction+": the router to have forwarded 10 MB", func(before, after meter.Sample) bool {
-			up, down := after.Links[lab.WANIf].Sub(before.Links[lab.WANIf]).TxBytes, after.Links[lab.LANIf].Sub(before.Links[lab.LANIf]).TxBytes
+			up, down := after.Links[lab.Port(testbed.PortWAN)].Sub(before.Links[lab.Port(testbed.PortWAN)]).TxBytes, after.Links[lab.Port(testbed.PortLAN)].Sub(before.Links[lab.Port(testbed.PortLAN)]).TxBytes
 			return up+down >= 10e6 && (load.Direction != "both" || min(up, down) >= 5e6)
 		})
 	}
@@ -72,7 +72,7 @@ func TestPersonasLeaseSendAndRelease(t *testing.T) {
 // numbers and without asking; guests lease beside them, and the router tells no difference.
 func TestPersonasWithStaticAddresses(t *testing.T) {
 	const n, guests = 2000, 3
-	lab := build(t, testbed.Portal{Clients: n + guests})
+	lab := build(t, testbed.Spec{Clients: n + guests})
 	if err := lab.ServeDHCP(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestPersonasWithStaticAddresses(t *testing.T) {
 		}
 		next = next.Next()
 	}
-	if err := lab.Router.AddNeighbours(t.Context(), agent.Neighbours{Link: lab.LANIf, List: addrs}); err != nil {
+	if err := lab.Host("router").AddNeighbours(t.Context(), agent.Neighbours{Link: lab.Port(testbed.PortLAN), List: addrs}); err != nil {
 		t.Fatal(err)
 	}
 	everyStreamCarries(t, lab, agent.Traffic{Kind: traffic.KindStreams, Clients: n, OfferedMbps: 500})
@@ -117,17 +117,17 @@ func everyStreamCarries(t *testing.T, lab *testbed.Lab, load agent.Traffic) {
 	t.Helper()
 	ctx, host := t.Context(), lab.Clients[0]
 	load.Direction, load.BurstSegments, load.MaxSeconds, load.Server = agent.Both, 4, 60, lab.ServerIP
-	err := lab.Server.ServeTraffic(ctx, load)
+	err := lab.Host("server").ServeTraffic(ctx, load)
 	if err == nil {
 		err = host.StartTraffic(ctx, load)
 	}
 	if err == nil {
-		err = errors.Join(lab.Server.MarkTraffic(ctx), host.MarkTraffic(ctx))
+		err = errors.Join(lab.Host("server").MarkTraffic(ctx), host.MarkTraffic(ctx))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end, h := range map[string]*testbed.Host{"server": lab.Server, "clients": host} {
+	for end, h := range map[string]*testbed.Host{"server": lab.Host("server"), "clients": host} {
 		labtest.Await(t, "payload of every stream to the "+end, func() bool {
 			stats, err := h.TrafficStats(ctx)
 			if err != nil || stats.Broken > 0 {
@@ -136,7 +136,7 @@ func everyStreamCarries(t *testing.T, lab *testbed.Lab, load agent.Traffic) {
 			return stats.Shares.Streams == load.Clients && stats.Shares.Min > 0
 		})
 	}
-	if err := errors.Join(host.StopTraffic(ctx), lab.Server.StopTraffic(ctx)); err != nil {
+	if err := errors.Join(host.StopTraffic(ctx), lab.Host("server").StopTraffic(ctx)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -162,7 +162,7 @@ func TestKilledAgentLeavesNoPersonas(t *testing.T) {
 	lab, _ := withPersonas(t, 3)
 	host := lab.Clients[0]
 	load := agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 3, OfferedMbps: 1, Workers: 2, MaxSeconds: 60, Server: lab.ServerIP}
-	if err := lab.Server.ServeTraffic(t.Context(), load); err != nil {
+	if err := lab.Host("server").ServeTraffic(t.Context(), load); err != nil {
 		t.Fatal(err)
 	}
 	if err := host.StartTraffic(t.Context(), load); err != nil {
@@ -175,15 +175,15 @@ func TestKilledAgentLeavesNoPersonas(t *testing.T) {
 	if n := len(children(t, hello.PID, agent.WorkerCommand)); n != 2 {
 		t.Fatalf("the agent has %d workers, want 2", n)
 	}
-	fileOf(t, lab.Router, "/sys/class/net/"+lab.LANIf+"/ifindex") // it is there
+	fileOf(t, lab.Host("router"), "/sys/class/net/"+lab.Port(testbed.PortLAN)+"/ifindex") // it is there
 	if err := syscall.Kill(hello.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	// The router's end of a link goes with the namespace of its other end, and that
 	// with the last process in it.
 	labtest.Await(t, "the clients' namespace to end", func() bool {
-		out, err := lab.Router.Run(t.Context(), agent.Command{Argv: []string{"ls", "/sys/class/net"}})
-		return err == nil && !strings.Contains(out.Stdout, lab.LANIf)
+		out, err := lab.Host("router").Run(t.Context(), agent.Command{Argv: []string{"ls", "/sys/class/net"}})
+		return err == nil && !strings.Contains(out.Stdout, lab.Port(testbed.PortLAN))
 	})
 }
 

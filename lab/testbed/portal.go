@@ -23,7 +23,7 @@ var (
 	serviceAddr = netip.MustParsePrefix("192.168.89.2/24")
 )
 
-// Portal is the topology client – router – server of study 1.
+// Portal is client – router – server of study 1.
 //
 //	client host                 router                       server
 //	 clients ── c0 ═══════ r0 192.168.137.254 ·· r1 192.168.89.99 ═══════ s0 192.168.89.1
@@ -33,13 +33,25 @@ var (
 //
 //	client  ── c0 ═══ x1 ┐
 //	client2 ── c1 ═══ x2 ┴ switch · x0 ═══ r0 router …
-type Portal struct {
-	Aggregate     bool         // the router's links aggregate (profile bulk); else it sees each packet alone
-	LAN           netip.Prefix // the clients' network when the device leases it; the zero value is LANFor(Clients)
-	Clients       int          // for whom the lab leases addresses and listeners have room; zero is as many as DefaultLAN has
-	NoAggregation bool         // router's link towards the clients never aggregates
-	NoTxChecksum  bool         // no transmit checksum offload on any link
-	ClientHosts   int          // 1 (default) to 3: addresses that are no leases
+func Portal(p Spec) Topology {
+	t := Topology{Addressing: p.addressing()}
+	toClients := []agent.Route{{To: DefaultLAN, Via: routerWAN.Addr()}}
+	if t.LAN != DefaultLAN {
+		toClients = append(toClients, agent.Route{To: t.LAN, Via: routerWAN.Addr()})
+	}
+	t.Nodes = []Node{
+		{Name: "router", Role: RoleRouter, Metered: true, Sysctls: with(routerSysctls, queuesFor(p.Clients)), Routes: []agent.Route{{Via: serverAddr.Addr()}}},
+		{Name: "server", Role: RoleServer, Sysctls: with(client.Sysctls, queuesFor(p.Clients)), Routes: toClients},
+	}
+	onLAN := []netip.Prefix{routerLAN}
+	if p.leases() && t.LAN != DefaultLAN {
+		onLAN = append(onLAN, netip.PrefixFrom(t.Gateway, t.LAN.Bits()))
+	}
+	lan, wan := p.port("router", "r0", p.Aggregate && !p.NoAggregation, onLAN...), p.port("router", "r1", p.Aggregate, routerWAN)
+	lan.Name, wan.Name = PortLAN, PortWAN
+	p.addClientHosts(&t, lan)
+	t.Links = append(t.Links, Link{wan, p.port("server", "s0", true, serverAddr, serviceAddr)})
+	return t
 }
 
 var routerSysctls = map[string]string{
@@ -77,32 +89,9 @@ func with(settings, more map[string]string) map[string]string {
 	return both
 }
 
-// Topology describes the lab.
-func (p Portal) Topology() Topology {
-	t := Topology{Addressing: p.addressing()}
-	toClients := []agent.Route{{To: DefaultLAN, Via: routerWAN.Addr()}}
-	if t.LAN != DefaultLAN {
-		toClients = append(toClients, agent.Route{To: t.LAN, Via: routerWAN.Addr()})
-	}
-	t.Nodes = []Node{
-		{Name: "router", Role: RoleRouter, Sysctls: with(routerSysctls, queuesFor(p.Clients)), Routes: []agent.Route{{Via: serverAddr.Addr()}}},
-		{Name: "server", Role: RoleServer, Sysctls: with(client.Sysctls, queuesFor(p.Clients)), Routes: toClients},
-	}
-	onLAN := []netip.Prefix{routerLAN}
-	if p.leases() && t.LAN != DefaultLAN {
-		onLAN = append(onLAN, netip.PrefixFrom(t.Gateway, t.LAN.Bits()))
-	}
-	p.addClientHosts(&t, p.port("router", "r0", p.Aggregate && !p.NoAggregation, onLAN...))
-	t.Links = append(t.Links, Link{
-		p.port("router", "r1", p.Aggregate, routerWAN),
-		p.port("server", "s0", true, serverAddr, serviceAddr),
-	})
-	return t
-}
-
 // addClientHosts puts one client host at the end of the router's link, or a
 // switch and several behind it.
-func (p Portal) addClientHosts(t *Topology, router Port) {
+func (p Spec) addClientHosts(t *Topology, router Port) {
 	sockets := []Port{router} // one a client host
 	if p.ClientHosts > 1 {
 		t.Nodes = append(t.Nodes, Node{Name: "switch", Role: RoleTransit, Sysctls: client.Sysctls, Switch: true})
@@ -124,7 +113,7 @@ func (p Portal) addClientHosts(t *Topology, router Port) {
 	}
 }
 
-func (p Portal) port(node, name string, aggregate bool, addrs ...netip.Prefix) Port {
+func (p Spec) port(node, name string, aggregate bool, addrs ...netip.Prefix) Port {
 	return Port{Node: node, If: name, Addrs: addrs, Aggregate: aggregate, TxChecksum: !p.NoTxChecksum}
 }
 
@@ -144,12 +133,12 @@ func LANFor(clients int) netip.Prefix {
 }
 
 // leases reports whether the lab has addresses to lease, and not the device alone.
-func (p Portal) leases() bool { return !p.LAN.IsValid() || p.LAN == DefaultLAN }
+func (p Spec) leases() bool { return !p.LAN.IsValid() || p.LAN == DefaultLAN }
 
 // addressing is study 1's, as long as it has room. In a larger network the router
 // has the first address; where it is the device's own, the device sets it and the
 // lab leases nothing.
-func (p Portal) addressing() Addressing {
+func (p Spec) addressing() Addressing {
 	a := Addressing{
 		LAN: p.LAN, RouterWAN: routerWAN.Addr(), ServerIP: serverAddr.Addr(), ServiceIP: serviceAddr.Addr(),
 	}

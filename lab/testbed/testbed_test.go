@@ -16,9 +16,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-func build(t *testing.T, p testbed.Portal) *testbed.Lab {
+func build(t *testing.T, spec testbed.Spec) *testbed.Lab {
 	t.Helper()
-	return buildTopology(t, p.Topology(), "a")
+	return buildTopology(t, testbed.Portal(spec), "a")
 }
 
 func buildTopology(t *testing.T, topology testbed.Topology, name string) *testbed.Lab {
@@ -76,7 +76,7 @@ func sampleTwice(t *testing.T, lab *testbed.Lab, apart time.Duration) (before, a
 // sample opens the router's meter and reads it.
 func sample(t *testing.T, lab *testbed.Lab) meter.Sample {
 	t.Helper()
-	if err := lab.Router.OpenMeter(t.Context(), agent.Meter{IfNames: lab.Router.Ifs, Follow: true}); err != nil {
+	if err := lab.Host("router").OpenMeter(t.Context(), agent.Meter{IfNames: lab.Host("router").Ifs, Follow: true}); err != nil {
 		t.Fatal(err)
 	}
 	return readAgain(t, lab)
@@ -84,7 +84,7 @@ func sample(t *testing.T, lab *testbed.Lab) meter.Sample {
 
 func readAgain(t *testing.T, lab *testbed.Lab) meter.Sample {
 	t.Helper()
-	s, err := lab.Router.Sample(t.Context())
+	s, err := lab.Host("router").Sample(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func offer(t *testing.T, lab *testbed.Lab, load agent.Traffic, fn func()) {
 	ctx := t.Context()
 	load.Server = lab.ServerIP
 	load.MaxSeconds = 60
-	if err := lab.Server.ServeTraffic(ctx, load); err != nil {
+	if err := lab.Host("server").ServeTraffic(ctx, load); err != nil {
 		t.Fatal(err)
 	}
 	if err := lab.Clients[0].StartTraffic(ctx, load); err != nil {
@@ -126,13 +126,13 @@ func offer(t *testing.T, lab *testbed.Lab, load agent.Traffic, fn func()) {
 	if err := lab.Clients[0].StopTraffic(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := lab.Server.StopTraffic(ctx); err != nil {
+	if err := lab.Host("server").StopTraffic(ctx); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestMacvlanClientsLeaseSendAndRelease(t *testing.T) {
-	lab := build(t, testbed.Portal{})
+	lab := build(t, testbed.Spec{})
 	const n = 30
 	addrs := withClients(t, lab, client.KindMacvlan, n)
 	seen := map[string]bool{}
@@ -146,7 +146,7 @@ func TestMacvlanClientsLeaseSendAndRelease(t *testing.T) {
 	var got float64
 	for range 5 { // a busy machine may keep it from sending
 		before, after = send(t, lab, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: n, OfferedMbps: 50}, time.Second)
-		moved := after.Links[lab.WANIf].Sub(before.Links[lab.WANIf])
+		moved := after.Links[lab.Port(testbed.PortWAN)].Sub(before.Links[lab.Port(testbed.PortWAN)])
 		if got = float64(moved.TxBytes) * 8e3 / float64(after.MonotonicNs-before.MonotonicNs); got >= 40 {
 			break
 		}
@@ -159,7 +159,7 @@ func TestMacvlanClientsLeaseSendAndRelease(t *testing.T) {
 			t.Errorf("polling thread of %s did not run under load", name)
 		}
 	}
-	if known := strings.Count(fileOf(t, lab.Router, "/proc/net/arp"), "\n"); known < n {
+	if known := strings.Count(fileOf(t, lab.Host("router"), "/proc/net/arp"), "\n"); known < n {
 		t.Errorf("router knows %d neighbours, want %d clients or more", known, n)
 	}
 	if err := lab.Clients[0].Release(t.Context()); err != nil {
@@ -180,7 +180,7 @@ func fileOf(t *testing.T, h *testbed.Host, path string) string {
 }
 
 func TestVethClientsHaveStudyOnesAddresses(t *testing.T) {
-	lab := build(t, testbed.Portal{})
+	lab := build(t, testbed.Spec{})
 	addrs := withClients(t, lab, client.KindVeth, 5)
 	for i, a := range addrs {
 		if want := fmt.Sprintf("192.168.137.%d", i+1); a.IP.String() != want {
@@ -189,7 +189,7 @@ func TestVethClientsHaveStudyOnesAddresses(t *testing.T) {
 	}
 	for _, direction := range []string{"up", "down"} {
 		load := agent.Traffic{Kind: traffic.KindStreams, Direction: direction, Clients: 5, OfferedMbps: 20}
-		link := map[string]string{"up": lab.WANIf, "down": lab.LANIf}[direction]
+		link := map[string]string{"up": lab.Port(testbed.PortWAN), "down": lab.Port(testbed.PortLAN)}[direction]
 		sendUntil(t, lab, load, direction+": the router to have forwarded 1 MB", func(before, after meter.Sample) bool {
 			return after.Links[link].Sub(before.Links[link]).TxBytes >= 1e6
 		})
@@ -197,7 +197,7 @@ func TestVethClientsHaveStudyOnesAddresses(t *testing.T) {
 }
 
 func TestIperf3CarriesTheOfferedLoad(t *testing.T) {
-	lab := build(t, testbed.Portal{})
+	lab := build(t, testbed.Spec{})
 	withClients(t, lab, client.KindMacvlan, 4)
 	for _, load := range []agent.Traffic{
 		{Paced: true, Direction: "up"},
@@ -206,7 +206,7 @@ func TestIperf3CarriesTheOfferedLoad(t *testing.T) {
 		{UDP: true, Direction: "up"},
 	} {
 		load.Kind, load.Clients, load.OfferedMbps, load.BurstSegments = traffic.KindIperf3, 4, 20, 44
-		link := map[string]string{"up": lab.WANIf, "down": lab.LANIf}[load.Direction]
+		link := map[string]string{"up": lab.Port(testbed.PortWAN), "down": lab.Port(testbed.PortLAN)}[load.Direction]
 		var got float64
 		for range 5 { // a busy machine may keep it from sending
 			before, after := send(t, lab, load, 2*time.Second)
@@ -223,10 +223,10 @@ func TestIperf3CarriesTheOfferedLoad(t *testing.T) {
 
 func TestProfilesDecideWhetherTheRouterSeesSinglePackets(t *testing.T) {
 	for _, aggregate := range []bool{false, true} {
-		lab := build(t, testbed.Portal{Aggregate: aggregate})
+		lab := build(t, testbed.Spec{Aggregate: aggregate})
 		withClients(t, lab, client.KindVeth, 4)
 		before, after := send(t, lab, agent.Traffic{Kind: traffic.KindStreams, Direction: "up", Clients: 4, OfferedMbps: 200}, time.Second)
-		frames := after.Links[lab.LANIf].Sub(before.Links[lab.LANIf]).RxPackets + after.Links[lab.WANIf].Sub(before.Links[lab.WANIf]).RxPackets
+		frames := after.Links[lab.Port(testbed.PortLAN)].Sub(before.Links[lab.Port(testbed.PortLAN)]).RxPackets + after.Links[lab.Port(testbed.PortWAN)].Sub(before.Links[lab.Port(testbed.PortWAN)]).RxPackets
 		factor := float64(frames) / float64(after.IPIn-before.IPIn)
 		if !aggregate && factor > 1.05 || aggregate && factor < 1.5 {
 			t.Errorf("aggregating %v: %.2f frames per packet at the router", aggregate, factor)
@@ -236,7 +236,7 @@ func TestProfilesDecideWhetherTheRouterSeesSinglePackets(t *testing.T) {
 }
 
 func TestTwoLabsDoNotMeet(t *testing.T) {
-	topology := testbed.Portal{}.Topology()
+	topology := testbed.Portal(testbed.Spec{})
 	a, b := buildTopology(t, topology, "a"), buildTopology(t, topology, "b")
 	withClients(t, a, client.KindVeth, 2)
 	withClients(t, b, client.KindVeth, 2)
@@ -249,28 +249,28 @@ func TestTwoLabsDoNotMeet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if moved := after.Links[b.WANIf].Sub(before.Links[b.WANIf]); moved.TxPackets > 20 {
+	if moved := after.Links[b.Port(testbed.PortWAN)].Sub(before.Links[b.Port(testbed.PortWAN)]); moved.TxPackets > 20 {
 		t.Errorf("lab b forwarded %d packets of lab a's load", moved.TxPackets)
 	}
 }
 
 func sampleOf(lab *testbed.Lab) (meter.Sample, error) {
 	ctx := context.Background()
-	if err := lab.Router.OpenMeter(ctx, agent.Meter{IfNames: lab.Router.Ifs, Follow: true}); err != nil {
+	if err := lab.Host("router").OpenMeter(ctx, agent.Meter{IfNames: lab.Host("router").Ifs, Follow: true}); err != nil {
 		return meter.Sample{}, err
 	}
-	return lab.Router.Sample(ctx)
+	return lab.Host("router").Sample(ctx)
 }
 
 func TestDeviceProcessesCountAndSupportDoesNot(t *testing.T) {
-	lab := build(t, testbed.Portal{})
+	lab := build(t, testbed.Spec{})
 	ctx := t.Context()
 	const work = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; sleep 60"
 	for _, c := range []agent.Command{
 		{Name: "device", Argv: []string{"sh", "-c", work}},
 		{Name: "support", Argv: []string{"bash", "-c", work}, Support: true},
 	} {
-		if err := lab.Router.Spawn(ctx, c); err != nil {
+		if err := lab.Host("router").Spawn(ctx, c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -291,7 +291,7 @@ func TestDeviceProcessesCountAndSupportDoesNot(t *testing.T) {
 	if got := strings.Join(names, " "); strings.Contains(got, "bash") || !strings.Contains(got, "sh") {
 		t.Errorf("counted processes: %s; want sh and not bash", got)
 	}
-	if mib, err := lab.Router.PSSMiB(ctx); err != nil || mib <= 0 || mib > 50 {
+	if mib, err := lab.Host("router").PSSMiB(ctx); err != nil || mib <= 0 || mib > 50 {
 		t.Errorf("PSS = %.2f MiB, %v", mib, err)
 	}
 }
@@ -299,7 +299,7 @@ func TestDeviceProcessesCountAndSupportDoesNot(t *testing.T) {
 func TestBuildErrorsSayWhat(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if lab, err := (testbed.Portal{}).Topology().Build(ctx, backend(t), "a"); err == nil || !strings.Contains(err.Error(), "building lab a") {
+	if lab, err := testbed.Portal(testbed.Spec{}).Build(ctx, backend(t), "a"); err == nil || !strings.Contains(err.Error(), "building lab a") {
 		t.Errorf("Build under a cancelled context = %v, %v", lab, err)
 	}
 }
@@ -307,7 +307,7 @@ func TestBuildErrorsSayWhat(t *testing.T) {
 // TestNeighboursOfClientsAreNotCounted: all namespaces share one table of
 // neighbours with a limit, which a thousand clients would fill with their router.
 func TestNeighboursOfClientsAreNotCounted(t *testing.T) {
-	lab := build(t, testbed.Portal{})
+	lab := build(t, testbed.Spec{})
 	withClients(t, lab, client.KindMacvlan, 2)
 	for n := 1; n <= 2; n++ {
 		var found string

@@ -22,15 +22,19 @@ import (
 type Backend interface {
 	// Start starts the agent of one host and returns once it answers; on error
 	// nothing of the host is left. The name is the host's alone. Start may be
-	// called for several hosts at once. The host lasts until its Stop, or until
-	// the lab's process ends, however that comes about.
-	Start(ctx context.Context, name string, role Role) (*Host, error)
+	// called for several hosts at once. The programs of a metered host run on CPUs that
+	// no other work of the lab uses, as far as there are enough. The host lasts until its
+	// Stop, or until the lab's process ends, however that comes about.
+	Start(ctx context.Context, name string, metered bool) (*Host, error)
 	// Connect links two hosts this backend has started, before anything is
 	// configured on them, and returns the names of the link's ends: the ones
 	// asked for where the backend makes the link, others where a cable is there
 	// already. It may be called for several links at once, once for each. There
 	// is no undo: a link, also a half-made one, ends with its hosts.
 	Connect(ctx context.Context, a, b End) (aIf, bIf string, err error)
+	// Machine starts an agent that answers for the machine which carries the metered
+	// hosts, outside of any lab. It needs no rights, changes nothing, and lasts as a host.
+	Machine(ctx context.Context) (*Host, error)
 }
 
 // End is one end of a link to be made.
@@ -40,14 +44,18 @@ type End struct {
 }
 
 // Topology describes a lab: its hosts, the links between them, and the network
-// of each. It needs one router, one server, and a client host or more.
+// of each. It needs a client host, a server and a metered host, or more of each.
 type Topology struct {
 	Nodes []Node
-	// Links in the order of their interfaces on each host. The router's first
-	// link leads towards the clients, its last one towards the server.
-	Links []Link
+	Links []Link // in the order of their interfaces on each host
 	Addressing
 }
+
+// Names of ports that devices ask for.
+const (
+	PortLAN = "lan" // of the metered host, towards the clients
+	PortWAN = "wan" // of the metered host, towards the server
+)
 
 // Addressing is what devices, clients and traffic must know of the networks.
 type Addressing struct {
@@ -65,6 +73,7 @@ type Addressing struct {
 type Node struct {
 	Name    string // "router"; in logs and messages after the lab's: "a/router"
 	Role    Role
+	Metered bool // its CPU is a result: devices are installed here
 	Routes  []agent.Route
 	Sysctls map[string]string // see agent.Network
 	Switch  bool              // its ends are ports of one Ethernet switch
@@ -76,6 +85,7 @@ type Link struct{ A, B Port }
 // Port is a node's end of a link.
 type Port struct {
 	Node string
+	Name string // by which the lab is asked for it; empty where nobody does
 	// If is the interface's name within the lab, at most three bytes: what it is
 	// prefixed with takes the other seven that meter.NAPIThreads can tell apart.
 	If         string
@@ -86,15 +96,33 @@ type Port struct {
 
 // Lab is a standing topology.
 type Lab struct {
-	Name    string  // "a" or "b"
-	Hosts   []*Host // all, in the order of the topology's nodes
-	Clients []*Host // those of RoleClient
-	Router  *Host
-	Server  *Host
-	LANIf   string // the router's end towards the clients
-	WANIf   string // the router's end towards the server
+	Name    string            // "a" or "b"
+	Hosts   []*Host           // all, in the order of the topology's nodes
+	Clients []*Host           // those of RoleClient
+	Ports   map[string]string // interfaces by their names in the topology
 	Addressing
 }
+
+// Host is the lab's host of a name of the topology, "router"; nil when there is none.
+func (l *Lab) Host(name string) *Host {
+	if i := slices.IndexFunc(l.Hosts, func(h *Host) bool { return h.Name == l.Name+"/"+name }); i >= 0 {
+		return l.Hosts[i]
+	}
+	return nil
+}
+
+// Of are the lab's hosts of a role, in the order of the topology's nodes.
+func (l *Lab) Of(role Role) []*Host {
+	return slices.DeleteFunc(slices.Clone(l.Hosts), func(h *Host) bool { return h.Role != role })
+}
+
+// Metered are the hosts whose CPU is a result, in the order of the topology's nodes.
+func (l *Lab) Metered() []*Host {
+	return slices.DeleteFunc(slices.Clone(l.Hosts), func(h *Host) bool { return !h.Metered })
+}
+
+// Port is the interface that the topology calls by a name, PortLAN; "" when there is none.
+func (l *Lab) Port(name string) string { return l.Ports[name] }
 
 // Transmit queues, packets. A veth drops bursts of SYNs without one. What a
 // router's end lets go its neighbour must take up: when that one's CPU was away
@@ -110,7 +138,7 @@ func (t Topology) Build(ctx context.Context, backend Backend, name string) (_ *L
 	if err := t.check(); err != nil {
 		return nil, fmt.Errorf("building lab %s: %w", name, err)
 	}
-	lab := &Lab{Name: name, Hosts: make([]*Host, len(t.Nodes)), Addressing: t.Addressing}
+	lab := &Lab{Name: name, Hosts: make([]*Host, len(t.Nodes)), Addressing: t.Addressing, Ports: map[string]string{}}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("building lab %s: %w", name, errors.Join(err, lab.Close()))
@@ -135,23 +163,17 @@ func (t Topology) start(ctx context.Context, backend Backend, lab *Lab) error {
 	starts := make([]func() error, len(t.Nodes))
 	for i, n := range t.Nodes {
 		starts[i] = func() (err error) {
-			lab.Hosts[i], err = backend.Start(ctx, lab.Name+"/"+n.Name, n.Role)
+			lab.Hosts[i], err = backend.Start(ctx, lab.Name+"/"+n.Name, n.Metered)
+			if err == nil {
+				lab.Hosts[i].Role, lab.Hosts[i].Metered = n.Role, n.Metered
+			}
 			return err
 		}
 	}
 	if err := Together(starts...); err != nil {
 		return err
 	}
-	for _, h := range lab.Hosts {
-		switch h.Role {
-		case RoleClient:
-			lab.Clients = append(lab.Clients, h)
-		case RoleRouter:
-			lab.Router = h
-		case RoleServer:
-			lab.Server = h
-		}
-	}
+	lab.Clients = lab.Of(RoleClient)
 	return nil
 }
 
@@ -180,8 +202,11 @@ func (t Topology) connect(ctx context.Context, backend Backend, lab *Lab) ([]age
 		for end, p := range []Port{l.A, l.B} {
 			at := t.index(p.Node)
 			h, net, queue := lab.Hosts[at], &networks[at], queueLen
-			if h.Role == RoleRouter {
+			if h.Metered {
 				queue = routerQueueLen
+			}
+			if p.Name != "" {
+				lab.Ports[p.Name] = names[i][end]
 			}
 			h.Ifs = append(h.Ifs, names[i][end])
 			net.Links = append(net.Links, agent.Link{
@@ -189,7 +214,6 @@ func (t Topology) connect(ctx context.Context, backend Backend, lab *Lab) ([]age
 			})
 		}
 	}
-	lab.LANIf, lab.WANIf = lab.Router.Ifs[0], lab.Router.Ifs[len(lab.Router.Ifs)-1]
 	return networks, nil
 }
 
@@ -199,12 +223,15 @@ func (t Topology) index(node string) int {
 
 // check refuses what cannot be built: a fault of whoever wrote the description.
 func (t Topology) check() error {
-	roles, ends := map[Role]int{}, map[string]int{}
+	roles, ends, ports, metered := map[Role]int{}, map[string]int{}, map[string]string{}, 0
 	for _, n := range t.Nodes {
 		roles[n.Role]++
+		if n.Metered {
+			metered++
+		}
 	}
-	if roles[RoleClient] < 1 || roles[RoleRouter] != 1 || roles[RoleServer] != 1 {
-		return fmt.Errorf("a topology has one router, one server, and client hosts, not %v", roles)
+	if roles[RoleClient] < 1 || roles[RoleServer] < 1 || metered < 1 {
+		return fmt.Errorf("a topology has a client host, a server and a metered host, not %v with %d metered", roles, metered)
 	}
 	for _, l := range t.Links {
 		for _, p := range []Port{l.A, l.B} {
@@ -212,6 +239,10 @@ func (t Topology) check() error {
 				return fmt.Errorf("a link ends at %q, which is no host", p.Node)
 			}
 			ends[p.Node]++
+			if other, taken := ports[p.Name]; taken && p.Name != "" {
+				return fmt.Errorf("ports of %s and %s have the name %q", other, p.Node, p.Name)
+			}
+			ports[p.Name] = p.Node
 			for _, a := range p.Addrs {
 				ip := a.Addr()
 				if t.FirstLease.IsValid() && ip.Compare(t.FirstLease) >= 0 && ip.Compare(t.LastLease) <= 0 {
@@ -226,6 +257,23 @@ func (t Topology) check() error {
 		}
 	}
 	return nil
+}
+
+// Size is what a lab takes of its machine before it has clients.
+type Size struct {
+	Hosts      int // agents, each in a network namespace of its own
+	Neighbours int // entries of the machine's table
+}
+
+// Size counts a switch as a host, but not as a neighbour: it has no addresses.
+func (t Topology) Size() (s Size) {
+	for _, n := range t.Nodes {
+		s.Hosts++
+		if !n.Switch {
+			s.Neighbours++
+		}
+	}
+	return s
 }
 
 // Close ends all hosts of the lab; the kernel takes links and namespaces with
@@ -246,7 +294,7 @@ const dhcpServer = "dnsmasq-lab"
 // maxLeases is more than there are clients in any lab.
 const maxLeases = 100_000
 
-// ServeDHCP runs a DHCP server on the router for clients that want leases from
+// ServeDHCP runs a DHCP server on the first metered host for clients that want leases from
 // a router that gives none; the first so many addresses it keeps back for clients
 // that have them without asking. It is not part of what is measured.
 func (l *Lab) ServeDHCP(ctx context.Context, kept int) error {
@@ -254,9 +302,9 @@ func (l *Lab) ServeDHCP(ctx context.Context, kept int) error {
 	for range kept {
 		first = first.Next()
 	}
-	err := l.Router.Spawn(ctx, agent.Command{Name: dhcpServer, Support: true, Argv: []string{
+	err := l.Metered()[0].Spawn(ctx, agent.Command{Name: dhcpServer, Support: true, Argv: []string{
 		"dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--bind-interfaces", "--no-ping",
-		"--interface=" + l.LANIf, "--except-interface=lo", "--leasefile-ro", "--user=root", "--dhcp-authoritative",
+		"--interface=" + l.Port(PortLAN), "--except-interface=lo", "--leasefile-ro", "--user=root", "--dhcp-authoritative",
 		"--dhcp-lease-max=" + strconv.Itoa(maxLeases), "--log-facility=-", "--quiet-dhcp", "--pid-file=",
 		fmt.Sprintf("--dhcp-range=%s,%s,12h", first, l.LastLease),
 		"--dhcp-option=option:router," + l.Gateway.String(),

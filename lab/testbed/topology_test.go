@@ -1,7 +1,6 @@
 package testbed_test
 
 import (
-	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -27,9 +26,9 @@ func ping(t *testing.T, from *testbed.Host, client int, to netip.Addr) string {
 // TestTwoClientHostsShareTheRoutersLink is study 1's future work (7.2): the
 // clients on two machines. They must not meet anywhere but at the router.
 func TestTwoClientHostsShareTheRoutersLink(t *testing.T) {
-	lab := build(t, testbed.Portal{ClientHosts: 2})
-	if len(lab.Clients) != 2 || len(lab.Router.Ifs) != 2 {
-		t.Fatalf("%d client hosts, %d links at the router; want two each", len(lab.Clients), len(lab.Router.Ifs))
+	lab := build(t, testbed.Spec{ClientHosts: 2})
+	if len(lab.Clients) != 2 || len(lab.Host("router").Ifs) != 2 {
+		t.Fatalf("%d client hosts, %d links at the router; want two each", len(lab.Clients), len(lab.Host("router").Ifs))
 	}
 	if err := lab.ServeDHCP(t.Context(), 0); err != nil {
 		t.Fatal(err)
@@ -59,64 +58,41 @@ func TestTwoClientHostsShareTheRoutersLink(t *testing.T) {
 	}
 }
 
-// row is four hosts one after the other, as a tunnel between two gateways has
-// them: pc1 – gw1 – gw2 – pc2. The device would be on gw1.
-func row() testbed.Topology {
-	prefix := netip.MustParsePrefix
-	forward := map[string]string{"ipv4/ip_forward": "1"}
-	port := func(node, name, addr string) testbed.Port {
-		return testbed.Port{Node: node, If: name, Addrs: []netip.Prefix{prefix(addr)}, TxChecksum: true, Aggregate: true}
-	}
-	via := func(to, gateway string) agent.Route {
-		return agent.Route{To: prefix(to), Via: netip.MustParseAddr(gateway)}
-	}
-	return testbed.Topology{
-		Nodes: []testbed.Node{
-			{Name: "pc1", Role: testbed.RoleClient, Routes: []agent.Route{via("10.0.0.0/8", "10.1.0.1")}},
-			{Name: "gw1", Role: testbed.RoleRouter, Sysctls: forward, Routes: []agent.Route{via("10.3.0.0/24", "10.2.0.2")}},
-			{Name: "gw2", Role: testbed.RoleTransit, Sysctls: forward, Routes: []agent.Route{via("10.1.0.0/24", "10.2.0.1")}},
-			{Name: "pc2", Role: testbed.RoleServer, Routes: []agent.Route{via("10.0.0.0/8", "10.3.0.1")}},
-		},
-		Links: []testbed.Link{
-			{A: port("gw1", "l0", "10.1.0.1/24"), B: port("pc1", "c0", "10.1.0.2/24")},
-			{A: port("gw1", "t0", "10.2.0.1/24"), B: port("gw2", "t1", "10.2.0.2/24")},
-			{A: port("gw2", "r0", "10.3.0.1/24"), B: port("pc2", "s0", "10.3.0.2/24")},
-		},
-		Addressing: testbed.Addressing{ServerIP: netip.MustParseAddr("10.3.0.2")},
-	}
-}
-
-func TestFourHostsInARow(t *testing.T) {
-	lab := buildTopology(t, row(), "a")
-	if ttl := ping(t, lab.Clients[0], 0, lab.ServerIP); ttl != "62" {
-		t.Errorf("answers have ttl %s, want 62: two gateways lie between", ttl)
-	}
-	if lab.Router.Name != "a/gw1" || !strings.HasSuffix(lab.LANIf, "-l0") || !strings.HasSuffix(lab.WANIf, "-t0") {
-		t.Errorf("router %s, %s towards the clients, %s towards the server", lab.Router.Name, lab.LANIf, lab.WANIf)
-	}
-	if len(lab.Hosts) != 4 {
-		t.Errorf("%d hosts, want 4", len(lab.Hosts))
-	}
-	if err := errors.Join(lab.Close(), lab.Close()); err != nil {
-		t.Errorf("closing twice: %v", err)
-	}
-}
-
 func TestBuildRefusesWhatIsNoLab(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*testbed.Topology)
 		want   string
 	}{
-		"no server":       {func(t *testbed.Topology) { t.Nodes[3].Role = testbed.RoleTransit }, "one server"},
-		"unknown host":    {func(t *testbed.Topology) { t.Links[0].B.Node = "pc9" }, `"pc9", which is no host`},
-		"host on its own": {func(t *testbed.Topology) { t.Links = t.Links[:2] }, "pc2 has no link"},
-		"too many client hosts": {func(t *testbed.Topology) { *t = testbed.Portal{ClientHosts: 4}.Topology() },
+		"no server":           {func(t *testbed.Topology) { t.Nodes[3].Role = testbed.RoleTransit }, "a server"},
+		"unknown host":        {func(t *testbed.Topology) { t.Links[0].B.Node = "pc9" }, `"pc9", which is no host`},
+		"nothing metered":     {func(t *testbed.Topology) { t.Nodes[1].Metered, t.Nodes[2].Metered = false, false }, "a metered host"},
+		"two ports of a name": {func(t *testbed.Topology) { t.Links[1].A.Name = testbed.PortLAN }, `"lan"`},
+		"host on its own":     {func(t *testbed.Topology) { t.Links = t.Links[:2] }, "pc2 has no link"},
+		"too many client hosts": {func(t *testbed.Topology) { *t = testbed.Portal(testbed.Spec{ClientHosts: 4}) },
 			"192.168.137.250 of client4 is one of the leases"},
 	} {
-		topology := row()
+		topology := row(testbed.Spec{})
 		c.change(&topology)
 		if _, err := topology.Build(t.Context(), backend(t), "a"); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
+	}
+}
+
+// TestSizeCountsEveryHost: what a lab takes follows its topology.
+func TestSizeCountsEveryHost(t *testing.T) {
+	for hosts, want := range map[int]testbed.Size{1: {Hosts: 3, Neighbours: 3}, 3: {Hosts: 6, Neighbours: 5}} {
+		if got := testbed.Portal(testbed.Spec{ClientHosts: hosts}).Size(); got != want {
+			t.Errorf("%d client hosts: %+v, want %+v", hosts, got, want)
+		}
+	}
+}
+
+func TestTopologiesAreKnownByName(t *testing.T) {
+	if k, err := testbed.Named("portal"); err != nil || k.About == "" {
+		t.Errorf("%+v, %v", k, err)
+	}
+	if _, err := testbed.Named("ring"); err == nil || !strings.Contains(err.Error(), `"ring"`) || !strings.Contains(err.Error(), "portal") {
+		t.Errorf("an unknown name: %v", err)
 	}
 }

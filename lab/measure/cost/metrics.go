@@ -204,3 +204,9 @@ func NormalisedPct(t result.Trial, m result.Measurement) analysis.Number {
 func readingOf(t result.Trial, m result.Measurement) reading {
 	return reading{Values: result.ValuesOf(m), Cell: t.Cell}
 }
+
+// AtLimit reports whether the device itself could not carry the offered load. A
+// hiccup in one trial of many is not the device's limit.
+func AtLimit(c analysis.Cell) bool {
+	return c.Flagged(result.FlagSaturated) && float64(c.Device(Delivered).Mean) < result.FullLoad*c.Number(result.OfferedMbps)
+}

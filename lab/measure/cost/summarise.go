@@ -1,5 +1,7 @@
-// Package cost measures what a device costs a router: CPU per delivered bit beside
-// a clean router under the same load.
+// Package cost measures what a device costs a router: CPU per delivered bit. Clients in two labs
+// offer the same load, over a router with the device and over a clean one, and both routers' CPU
+// time is read around windows of it. Short connections, and guests that come and go, can be part of
+// the load.
 package cost
 
 import (
@@ -18,7 +20,7 @@ const FlagShortfall = "bandwidth-shortfall"
 const enoughBandwidth = 0.9
 
 // Summarise computes the summary of a run that measured costs.
-func Summarise(run result.Run, opts analysis.Options) analysis.Summary {
+func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	in := analysis.Input{
 		Run: run, Measure: result.MeasureCost, Noun: "trial", Metrics: Metrics, Primary: PerBit, Trials: levelDaemons(trialsOf(run), run.Blocks),
 		Samples: samples(run.Blocks), Load: []result.Dimension{result.OfferedMbps}, Compare: compareCells, Laws: &laws,

@@ -1,5 +1,6 @@
-// Package logins measures login storms: clients that all lease an address and then
-// all log in through a device's own pages.
+// Package logins measures login storms: clients that all lease an address and then all log in
+// through a device's own pages, at once or at a rate. A storm has a lab of its own, and no clean
+// router beside it: that one has no log-in.
 package logins
 
 import (
@@ -26,7 +27,7 @@ const (
 )
 
 // Summarise computes the summary of a run that measured login storms.
-func Summarise(run result.Run, opts analysis.Options) analysis.Summary {
+func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	in := analysis.Input{
 		Run: run, Measure: result.MeasureLogins, Noun: "storm", Metrics: Metrics, Trials: trialsOf(run), Alone: true,
 		Compare: func(a, b result.Cell) int {
@@ -46,15 +47,11 @@ func Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	return analysis.Summarise(in, opts)
 }
 
-func cellOf(s result.Storm) result.Cell {
-	return result.NewCell(result.DUT, s.DUT, result.Clients, s.Clients, result.LoginRate, s.LoginRate)
-}
-
 func trialsOf(run result.Run) []analysis.Trial {
 	out := make([]analysis.Trial, 0, len(run.Storms))
 	for _, s := range run.Storms {
 		t := analysis.Trial{Device: result.ValuesOf(s)}
-		t.Cell, t.Block, t.Attempt, t.Sitting, t.Start, t.Accepted, t.Rejects = cellOf(s), s.Block, s.Attempt, s.Sitting, s.Start, s.Accepted, s.Rejects
+		t.Cell, t.Block, t.Attempt, t.Sitting, t.Start, t.Accepted, t.Rejects = s.Cell(), s.Block, s.Attempt, s.Sitting, s.Start, s.Accepted, s.Rejects
 		for name, p := range map[string]result.Phase{"lease": s.Lease, "login": s.Login} {
 			ms := p.ThroughMs()
 			for quantile, q := range map[string]float64{"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1} {
@@ -72,7 +69,7 @@ func describe(c *analysis.Cell, storms []result.Storm) {
 	var deaths analysis.Tallies
 	var of []result.Storm
 	for _, s := range storms {
-		if !s.Accepted || cellOf(s) != c.Cell {
+		if !s.Accepted || s.Cell() != c.Cell {
 			continue
 		}
 		of = append(of, s)

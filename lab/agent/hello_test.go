@@ -1,0 +1,44 @@
+package agent
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+)
+
+// TestOtherBuildsAreRefused: an agent says what it is, and one that is another program
+// than the lab does not match.
+func TestOtherBuildsAreRefused(t *testing.T) {
+	toAgent, fromLab := io.Pipe()
+	toLab, fromAgent := io.Pipe()
+	a := &Agent{}
+	go func() {
+		serve(t.Context(), toAgent, fromAgent, a.machineMethods())
+		fromAgent.Close()
+	}()
+	conn := NewConn(toLab, fromLab, Peer{Name: "the agent"})
+	defer conn.Close()
+	hello, err := conn.Hello(context.Background())
+	if err != nil || hello.Matches() != nil {
+		t.Fatalf("%+v: %v, %v", hello, err, hello.Matches())
+	}
+	if hello.PID == 0 || hello.Arch == "" || hello.Build == "" {
+		t.Errorf("it says too little: %+v", hello)
+	}
+	for name, change := range map[string]func(*Hello){
+		"version": func(h *Hello) { h.Version = "v0.1" },
+		"build":   func(h *Hello) { h.Build = "another" },
+	} {
+		other := hello
+		change(&other)
+		if err := other.Matches(); err == nil || !strings.Contains(err.Error(), Version) {
+			t.Errorf("another %s: %v", name, err)
+		}
+	}
+	far := hello
+	far.Arch, far.Build = "riscv64", "another"
+	if err := far.Matches(); err != nil {
+		t.Errorf("the same version on another architecture: %v", err)
+	}
+}

@@ -1,0 +1,82 @@
+package dut
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/machine"
+)
+
+// Need is what the lab or a device uses on one of its hosts.
+type Need = machine.Need
+
+// Machine answers for the machine that a DUT is to run on.
+type Machine interface {
+	// Find looks for programs and features of the kernel, in the order of the query.
+	Find(ctx context.Context, q machine.Query) ([]machine.Found, error)
+}
+
+// Check reports whether a DUT can run on a machine; a wrapped ErrNotSupported says what
+// is missing and what to install. Any other error means that the machine does not answer.
+// It changes nothing.
+func Check(ctx context.Context, m Machine, name string, d DUT) error {
+	needs := d.Traits().Needs
+	if len(needs) == 0 {
+		return nil
+	}
+	found, err := m.Find(ctx, machine.Query{Needs: needs, Features: true})
+	if err != nil {
+		return fmt.Errorf("%s: looking for what it needs: %w", name, err)
+	}
+	if lacks := missing(needs, found); lacks != "" {
+		return fmt.Errorf("%s: %s: %w", name, lacks, ErrNotSupported)
+	}
+	return nil
+}
+
+// Locate fills in where programs are that may lie beside the lab's own one.
+func Locate(ctx context.Context, m Machine, needs []Need) ([]Need, error) {
+	found, err := m.Find(ctx, machine.Query{Needs: needs})
+	if err != nil {
+		return nil, fmt.Errorf("looking for programs: %w", err)
+	}
+	needs = slices.Clone(needs)
+	for i := range needs {
+		if needs[i].Beside {
+			needs[i].At = cmp.Or(found[i].Path, needs[i].Program)
+		}
+	}
+	return needs, nil
+}
+
+// missing names what a device needs and a machine lacks, with what to do about it; empty
+// when nothing is missing. Its parts are sorted: reports are compared.
+func missing(needs []Need, found []machine.Found) string {
+	byRemedy := map[string][]string{}
+	var texts []string
+	for i, n := range needs {
+		switch f := found[i]; {
+		case f.Path == "":
+			byRemedy[n.Remedy()] = append(byRemedy[n.Remedy()], n.Program)
+		case f.Broken != "":
+			texts = append(texts, fmt.Sprintf("%s does not start: %s", f.Path, f.Broken))
+		case f.Lacks != "":
+			texts = append(texts, fmt.Sprintf("the kernel lacks %s: %s", n.KernelFeature(), f.Lacks))
+		}
+	}
+	var list []string
+	for remedy, names := range byRemedy {
+		slices.Sort(names)
+		list = append(list, fmt.Sprintf("%s (%s)", strings.Join(names, ", "), remedy))
+	}
+	slices.Sort(list)
+	slices.Sort(texts)
+	texts = slices.Compact(texts)
+	if len(list) > 0 {
+		texts = append([]string{"not on PATH: " + strings.Join(list, ", ")}, texts...)
+	}
+	return strings.Join(texts, "; ")
+}

@@ -1,0 +1,92 @@
+package dut
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// gate is a toy device: it drops what clients send, but for one TCP port.
+type gate struct{ port int }
+
+func (gate) Traits() Traits {
+	return Traits{About: "a gate", Needs: []Need{{Program: "nft", Package: "nftables", Why: "its rule"}}}
+}
+
+func (g gate) Start(ctx context.Context, env Env) error {
+	const rules = `nft -f - <<EOF
+table ip gate { chain forward { type filter hook forward priority 0; policy accept; iifname "$1" tcp dport != $2 drop; }; }
+EOF`
+	return shell(ctx, env.Host("router"), rules, env.Port("lan"), fmt.Sprint(g.port))
+}
+
+func (gate) Stop(ctx context.Context, env Env) error {
+	return shell(ctx, env.Host("router"), "nft delete table ip gate 2>/dev/null || :")
+}
+
+func (gate) Counts(ctx context.Context, env Env) (map[string]int, error) {
+	text, err := ask(ctx, env, "nft", "list", "ruleset")
+	return map[string]int{"rules": strings.Count(text, "drop")}, err
+}
+
+// TestDeviceOfOneLine: a device is a file and a line of the table. Experiments may name
+// it, also as a variant with something else on its router, and it works in a real lab.
+func TestDeviceOfOneLine(t *testing.T) {
+	shipped := maps.Clone(builtin)
+	t.Cleanup(func() { builtin = shipped })
+	builtin["gate"] = func(int) DUT { return gate{port: 9} }
+
+	d, err := New("gate", 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := supported(t, d); err != nil {
+		t.Fatal(err)
+	}
+	l, _ := customLab(t)
+	if err := d.Start(t.Context(), l.env); err != nil {
+		t.Fatal(err)
+	}
+	if !l.reaches(t) {
+		t.Error("the port that the gate leaves open is not reached")
+	}
+	if n, err := d.(Counted).Counts(t.Context(), l.env); err != nil || n["rules"] != 1 {
+		t.Errorf("it counts %v: %v", n, err)
+	}
+	if err := errors.Join(d.Stop(t.Context(), l.env), d.Stop(t.Context(), l.env)); err != nil {
+		t.Error(err)
+	}
+	builtin["gate"] = func(int) DUT { return gate{port: 10} }
+	if d, err = New("gate", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Start(t.Context(), l.env); err != nil {
+		t.Fatal(err)
+	}
+	if l.reaches(t) {
+		t.Error("the gate lets through what it should drop")
+	}
+}
+
+// TestHostsAndPortsAreAskedForByName: a name that the topology does not have is a fault
+// of the device, and shows at once.
+func TestHostsAndPortsAreAskedForByName(t *testing.T) {
+	env := Env{Hosts: map[string]Host{"router": nil}, Ports: map[string]string{"lan": "r0"}, LAN: netip.Prefix{}}
+	if env.Port("lan") != "r0" || env.Host("router") != nil {
+		t.Error("a name of the topology is not found")
+	}
+	for what, ask := range map[string]func(){"host": func() { env.Host("gw2") }, "port": func() { env.Port("far") }} {
+		func() {
+			defer func() {
+				if said := fmt.Sprint(recover()); !strings.Contains(said, what) {
+					t.Errorf("an unknown %s: %s", what, said)
+				}
+			}()
+			ask()
+		}()
+	}
+}

@@ -1,0 +1,162 @@
+package experiment
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Catalogue is what experiments may name.
+type Catalogue struct {
+	DUTs []string // devices that need no table; with none given names of devices are not checked
+	// Measures are what can be measured, the default one first. With none given keys and defaults
+	// of measures are not known: that is enough to read the devices of a file.
+	Measures []Measure
+	// Topologies are names of what labs can be built as; with none given they are not checked.
+	Topologies []string
+}
+
+// Measure is what an experiment has to know of what it measures.
+type Measure struct {
+	Name   string
+	Alone  bool     // the device's lab stands alone, and no clean router beside it
+	Keys   []Field  // keys of its own, made by Key
+	Unused []string // keys of others that have no meaning with it
+	Why    string   // why they have none, as the end of a sentence
+
+	// Settle changes defaults of keys that are not set. It may be called again. Nil: there are none.
+	Settle func(*Experiment)
+	// Check reports what cannot be measured. Nil: whatever the keys allow can be.
+	Check func(*Experiment, Report)
+	// Settings lists the settings to measure each device at.
+	Settings func(*Experiment) []Setting
+	// Duration estimates how long all blocks of a group take.
+	Duration func(*Experiment, Group) time.Duration
+	// Describe names in words what a plan consists of.
+	Describe func(*Experiment) Description
+}
+
+// Description is a plan in words.
+type Description struct {
+	Block string // what a block is called
+	Of    string // what makes one, such as " of 3 windows of 1 s"; may be empty
+	Doing string // what the clients do, such as "at 100 Mbit/s"
+}
+
+// Describe is the experiment's plan in words.
+func (e *Experiment) Describe() Description { return e.measure().Describe(e) }
+
+// Setting is what is the same in all blocks of a group, without the device, and the cells that each
+// of these blocks measures.
+type Setting struct {
+	Cell  result.Cell
+	Cells []result.Cell
+}
+
+func (c Catalogue) measures() (names []string) {
+	for _, m := range c.Measures {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// measure is the one of that name, or else the default one.
+func (c Catalogue) measure(name string) Measure {
+	i := slices.Index(c.measures(), name)
+	switch {
+	case i >= 0:
+		return c.Measures[i]
+	case len(c.Measures) > 0:
+		return c.Measures[0]
+	}
+	return Measure{}
+}
+
+// fields are all keys outside [dut.NAME].
+func (c Catalogue) fields() []Field {
+	all := slices.Clone(shared)
+	for _, m := range c.Measures {
+		for _, f := range m.Keys {
+			f.measure = m.Name
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+func (e *Experiment) fields() []Field  { return e.catalogue.fields() }
+func (e *Experiment) measure() Measure { return e.catalogue.measure(e.Measure) }
+
+// Means reports whether a key has a meaning with the experiment's measure.
+func (e *Experiment) Means(key string) bool {
+	return !slices.Contains(e.measure().Unused, key) && slices.ContainsFunc(e.fields(), func(f Field) bool {
+		return f.key == key && (f.measure == "" || f.measure == e.measure().Name)
+	})
+}
+
+// IsSet reports whether the file or the command line says something of a key.
+func (e *Experiment) IsSet(key string) bool {
+	_, set := e.origins[key]
+	return set
+}
+
+// Value is that of a key, nil where the key has no meaning.
+func (e *Experiment) Value(key string) any {
+	for _, f := range e.fields() {
+		if f.key == key && e.Means(key) {
+			return f.get(e)
+		}
+	}
+	return nil
+}
+
+// Key is a key of the file that a measure has of its own.
+type Key[T any] struct {
+	Name    string
+	Parse   Parser[T]
+	Default T
+}
+
+// Of is its value in an experiment.
+func (k Key[T]) Of(e *Experiment) T {
+	if v, set := e.own[k.Name]; set {
+		return v.(T)
+	}
+	return k.Default
+}
+
+// Field is the key for Measure.Keys.
+func (k Key[T]) Field() Field {
+	return Field{
+		key: k.Name,
+		set: func(e *Experiment, v any) error {
+			parsed, err := k.Parse(v)
+			if err == nil {
+				e.own[k.Name] = parsed
+			}
+			return err
+		},
+		get: func(e *Experiment) any { return k.Of(e) },
+	}
+}
+
+// settle fills in the defaults that depend on other keys, and is harmless when called again.
+func (e *Experiment) settle() {
+	m := e.measure()
+	if !e.IsSet("mode") {
+		e.Mode = result.ModeDuet
+		if m.Alone {
+			e.Mode = result.ModeSolo
+		}
+	}
+	if !e.IsSet("windows") {
+		e.Windows = defaultWindows
+	}
+	if e.Traffic.ShortPerSecond > 0 && e.Traffic.ShortBytes == 0 {
+		e.Traffic.ShortBytes = defaultShort
+	}
+	if m.Settle != nil {
+		m.Settle(e)
+	}
+}

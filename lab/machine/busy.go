@@ -1,0 +1,61 @@
+package machine
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/meter"
+)
+
+// User is a process and what it used while it was watched.
+type User struct {
+	PID   int     `json:"pid"`
+	Name  string  `json:"name"`
+	Cores float64 `json:"cores"`
+}
+
+// watchTime is how long other programs are watched.
+const watchTime = time.Second
+
+// Busiest lists the processes that used a CPU during a second, the busiest first,
+// without this one and the one that started it.
+func Busiest(ctx context.Context) ([]User, error) {
+	before, start := processes(), time.Now()
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-time.After(watchTime):
+	}
+	seconds := time.Since(start).Seconds()
+	var list []User
+	for pid, now := range processes() {
+		if was, known := before[pid]; known && was.Start == now.Start && now.RunNs > was.RunNs {
+			list = append(list, User{pid, now.Name, float64(now.RunNs-was.RunNs) / 1e9 / seconds})
+		}
+	}
+	slices.SortFunc(list, func(a, b User) int { return cmp.Or(cmp.Compare(b.Cores, a.Cores), cmp.Compare(a.PID, b.PID)) })
+	return list, nil
+}
+
+// processes reads the exact CPU time of every process but this one and its parent.
+func processes() map[int]meter.Process {
+	found := map[int]meter.Process{}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return found
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() || pid == os.Getppid() {
+			continue
+		}
+		if p, err := meter.ReadProcess(pid); err == nil { // otherwise it has ended meanwhile
+			found[pid] = p
+		}
+	}
+	return found
+}

@@ -1,0 +1,199 @@
+// Package machine reads what a machine is and what it has to give: CPUs, memory,
+// limits, kernel, programs. All of it is read on the machine itself, by the agent
+// of one of its hosts; the lab and the doctor only judge the answers.
+package machine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/meter"
+)
+
+// Machine is what a machine is at one moment. Numbers that the machine does not show
+// are zero, texts empty.
+type Machine struct {
+	Release        string `json:"release"` // of the kernel
+	Kernel         string `json:"kernel"`  // uname release and version
+	Arch           string `json:"arch"`    // GOARCH
+	CPUModel       string `json:"cpu_model"`
+	Virtualisation string `json:"virtualisation"` // "hypervisor", "none seen", or empty
+	Program        string `json:"program"`        // SHA-256 of the agent's program, hexadecimal
+	Root           bool   `json:"root"`           // the agent runs as root
+
+	Online int         `json:"online"` // CPUs of the machine
+	Usable []int       `json:"usable"` // those of them that the agent may use
+	CPUs   map[int]CPU `json:"cpus"`
+	Boost  bool        `json:"boost"` // the clock may rise above its base
+	Quota  float64     `json:"quota"` // CPUs that the agent's control groups allow; 0: no limit
+	Ticks  meter.Stat  `json:"ticks"` // since the machine was started
+
+	Memory Memory `json:"memory"`
+	Limits Limits `json:"limits"`
+
+	Pressure     string   `json:"pressure"`      // /proc/pressure/cpu
+	PerfParanoid *int64   `json:"perf_paranoid"` // kernel.perf_event_paranoid; nil without perf events
+	Tracing      Tracing  `json:"tracing"`
+	Config       []string `json:"config"` // options of Accounting that the kernel was built with; nil: not shown
+}
+
+// CPU is what the kernel tells of one.
+type CPU struct {
+	Siblings []int  `json:"siblings"` // CPUs on the same core, itself among them
+	Governor string `json:"governor"` // of its clock
+}
+
+// Tracing says whether the kernel's tracing files are there.
+type Tracing string
+
+// States of /sys/kernel/tracing.
+const (
+	TracingMounted Tracing = "mounted"
+	TracingDenied  Tracing = "denied"
+	TracingAbsent  Tracing = "absent"
+)
+
+// Limits bound what labs may take of a machine. Zero is no limit, or one that is not shown.
+type Limits struct {
+	Neighbours [3]int64 `json:"neighbours"` // gc_thresh1 to 3, of all network namespaces together
+	Namespaces int64    `json:"namespaces"` // network namespaces
+	Tasks      int64    `json:"tasks"`      // processes and threads there are now
+	PIDMax     int64    `json:"pid_max"`
+	ThreadsMax int64    `json:"threads_max"`
+	GroupTasks int64    `json:"group_tasks"` // pids.max, the tightest of the agent's control groups
+	Conntrack  int64    `json:"conntrack"`   // tracked connections
+	FilesSoft  int64    `json:"files_soft"`  // open files of a program that an agent starts
+	FilesHard  int64    `json:"files_hard"`  // open files of a process
+	Ports      string   `json:"ports"`       // net.ipv4.ip_local_port_range of the agent's network namespace
+	Backlog    string   `json:"backlog"`     // net.core.somaxconn of the same
+}
+
+// Read reads the machine this process runs on.
+func Read() (Machine, error) {
+	m, err := Of(os.DirFS("/"))
+	if err != nil {
+		return m, err
+	}
+	m.Arch, m.Root = runtime.GOARCH, os.Geteuid() == 0
+	var un unix.Utsname
+	if err := unix.Uname(&un); err == nil {
+		m.Kernel = unix.ByteSliceToString(un.Release[:]) + " " + unix.ByteSliceToString(un.Version[:])
+	}
+	if m.Usable, err = UsableCPUs(); err != nil {
+		return m, err
+	}
+	m.Limits.FilesSoft, m.Limits.FilesHard = openFiles()
+	m.Program, err = ownHash()
+	return m, err
+}
+
+// Of reads a machine from its files below /proc, /sys, /boot and /lib/modules.
+func Of(fsys fs.FS) (m Machine, err error) {
+	s := files{fsys}
+	m.Release = s.text("/proc/sys/kernel/osrelease")
+	m.CPUModel, m.Virtualisation = parseCPUInfo(s.text("/proc/cpuinfo"))
+	var cpus map[int]meter.Stat
+	if text := s.text("/proc/stat"); text != "" {
+		if m.Ticks, cpus, err = meter.ParseProcStat(strings.NewReader(text)); err != nil {
+			return m, fmt.Errorf("counting the CPUs: %w", err)
+		}
+	}
+	m.Online, m.CPUs = len(cpus), s.cpus()
+	m.Boost = s.text("/sys/devices/system/cpu/cpufreq/boost") == "1" || s.text("/sys/devices/system/cpu/intel_pstate/no_turbo") == "0"
+	m.Quota = s.quota()
+	if text := s.text("/proc/meminfo"); text != "" {
+		if m.Memory, err = ParseMeminfo(strings.NewReader(text)); err != nil {
+			return m, err
+		}
+	}
+	m.Limits = s.limits()
+	m.Pressure = s.text("/proc/pressure/cpu")
+	if level, there := s.number("/proc/sys/kernel/perf_event_paranoid"); there {
+		m.PerfParanoid = &level
+	}
+	m.Tracing, m.Config = s.tracing(), s.config(m.Release)
+	return m, nil
+}
+
+func (s files) limits() (l Limits) {
+	for i := range l.Neighbours { // only the machine's own network namespace has them
+		l.Neighbours[i], _ = s.number("/proc/sys/net/ipv4/neigh/default/gc_thresh" + strconv.Itoa(i+1))
+	}
+	l.Namespaces, _ = s.number("/proc/sys/user/max_net_namespaces")
+	l.Tasks, _ = parseLoadTasks(s.text("/proc/loadavg"))
+	l.PIDMax, _ = s.number("/proc/sys/kernel/pid_max")
+	l.ThreadsMax, _ = s.number("/proc/sys/kernel/threads-max")
+	l.GroupTasks = s.maxTasks()
+	l.Conntrack, _ = s.number("/proc/sys/net/netfilter/nf_conntrack_max")
+	l.Ports, l.Backlog = s.text("/proc/sys/"+PortRange), s.text("/proc/sys/"+Backlog)
+	return l
+}
+
+// Settings of each network namespace, below /proc/sys.
+const (
+	PortRange = "net/ipv4/ip_local_port_range"
+	Backlog   = "net/core/somaxconn"
+)
+
+// UsableCPUs are the CPUs that this process may use.
+func UsableCPUs() (cpus []int, err error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil, fmt.Errorf("asking for this process's CPUs: %w", err)
+	}
+	for cpu := 0; len(cpus) < set.Count(); cpu++ {
+		if set.IsSet(cpu) {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus, nil
+}
+
+// ownHash is the SHA-256 of this program. It is the same for the life of the process.
+var ownHash = sync.OnceValues(func() (string, error) {
+	f, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return "", fmt.Errorf("hashing the program: %w", err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("hashing the program: %w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+})
+
+// parseCPUInfo reads /proc/cpuinfo: the model, and whether the flag is there that
+// hypervisors set.
+func parseCPUInfo(text string) (model, virtualisation string) {
+	if text == "" {
+		return "", ""
+	}
+	virtualisation = "none seen"
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(line, ":")
+		switch strings.TrimSpace(key) {
+		case "model name":
+			model = strings.TrimSpace(value)
+		case "flags":
+			if slices.Contains(strings.Fields(value), Hypervisor) {
+				virtualisation = Hypervisor
+			}
+		}
+	}
+	return model, virtualisation
+}
+
+// Hypervisor is the Virtualisation of a virtual machine.
+const Hypervisor = "hypervisor"

@@ -1,0 +1,229 @@
+package machine
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Need is a program that the lab or a device starts on one of its hosts, and the
+// feature of the kernel that the program is of no use without.
+type Need struct {
+	Program string `json:"program"`      // looked up on PATH
+	At      string `json:"at,omitempty"` // the program's file, where it was found
+	// Package is Debian's package of it; for a device described in TOML, what
+	// its author calls it. Empty when there is none: then Advice says what to do.
+	Package string `json:"package,omitempty"`
+	Advice  string `json:"advice,omitempty"`
+	Why     string `json:"why,omitempty"` // completes "needed for …"
+	// Feature of the kernel; empty is the one that programs of this name always need, if any.
+	Feature Feature `json:"feature,omitempty"`
+	// Beside has the program also looked for in the folder of the lab's own one, and
+	// told from other builds by its SHA-256.
+	Beside bool `json:"beside,omitempty"`
+	// Starts is an argument with which the program ends at once and does no harm: it
+	// shows whether the program starts. Empty: that it is there is enough.
+	Starts string `json:"starts,omitempty"`
+}
+
+// Remedy is what to do where the program is missing.
+func (n Need) Remedy() string {
+	if n.Package != "" {
+		return "package " + n.Package
+	}
+	return n.Advice
+}
+
+// KernelFeature is the feature of the kernel that the program is of no use without, or "".
+func (n Need) KernelFeature() Feature { return cmp.Or(n.Feature, programs[n.Program].feature) }
+
+// Query is what Find looks for.
+type Query struct {
+	Needs    []Need `json:"needs"`
+	Versions bool   `json:"versions"` // versions too: most programs are started for it
+	Features bool   `json:"features"` // try the kernel's features, as far as that needs no more rights
+}
+
+// Found is what is here of one Need.
+type Found struct {
+	Path    string `json:"path,omitempty"`    // the program's file; empty: not on PATH
+	Version string `json:"version,omitempty"` // empty: it says none
+	Broken  string `json:"broken,omitempty"`  // how the program fails to start
+	Lacks   string `json:"lacks,omitempty"`   // how the kernel's feature fails to work
+}
+
+// Find looks for programs and features on this machine, in the order of the query.
+func Find(ctx context.Context, q Query) []Found {
+	features, versions := map[Feature]string{}, map[string]string{} // each is asked for once
+	list := make([]Found, len(q.Needs))
+	for i, n := range q.Needs {
+		f := &list[i]
+		if f.Path = n.Locate(); f.Path == "" {
+			continue
+		}
+		if n.Starts != "" {
+			f.Broken = failure(ctx, f.Path, n.Starts)
+		}
+		if _, asked := versions[f.Path]; q.Versions && !asked {
+			versions[f.Path] = n.version(ctx, f.Path)
+		}
+		f.Version = versions[f.Path]
+		feature := n.KernelFeature()
+		if feature == "" || !q.Features {
+			continue
+		}
+		lacks, tried := features[feature]
+		if !tried {
+			lacks = feature.missing(ctx)
+			features[feature] = lacks
+		}
+		f.Lacks = lacks
+	}
+	return list
+}
+
+// Locate is the program's file on this machine, or "".
+func (n Need) Locate() string {
+	if found, err := exec.LookPath(n.Program); err == nil {
+		return found
+	}
+	if self, err := os.Executable(); err == nil && n.Beside {
+		if beside, err := exec.LookPath(filepath.Join(filepath.Dir(self), n.Program)); err == nil {
+			return beside
+		}
+	}
+	return ""
+}
+
+// programs are those of which more is known than their name: the command that prints
+// their version, and the kernel's feature they are of no use without. Of other programs
+// nobody knows what an argument does, and they are not run for their version.
+var programs = map[string]struct {
+	version []string
+	feature Feature
+}{
+	"bash": {version: []string{"bash", "--version"}},
+	// chilli itself would write a file into /var/run first.
+	"chilli":     {version: []string{"chilli_opt", "--version"}, feature: TUN},
+	"dnsmasq":    {version: []string{"dnsmasq", "--version"}},
+	"ethtool":    {version: []string{"ethtool", "--version"}},
+	"freeradius": {version: []string{"freeradius", "-v"}},
+	"gatewayd":   {version: []string{"gatewayd", "version"}},
+	"ip":         {version: []string{"ip", "-V"}},
+	"iperf3":     {version: []string{"iperf3", "--version"}},
+	"iptables":   {version: []string{"iptables", "--version"}, feature: IptablesNFT},
+	"logger":     {version: []string{"logger", "--version"}},
+	"nft":        {version: []string{"nft", "--version"}, feature: Nftables},
+	"opennds":    {version: []string{"opennds", "-v"}},
+	"perf":       {version: []string{"perf", "--version"}},
+	"pgrep":      {version: []string{"pgrep", "--version"}},
+	"ss":         {version: []string{"ss", "-V"}},
+	"tc":         {version: []string{"tc", "-V"}},
+	"wget":       {version: []string{"wget", "--version"}},
+}
+
+// startTimeout bounds starting a program to see what it says.
+const startTimeout = 5 * time.Second
+
+// version is what the program itself says, its first line, or else the version
+// of its Debian package. Empty when nobody knows. Of a program that may lie beside the
+// lab's own one the beginning of its SHA-256 follows: two builds may say the same.
+func (n Need) version(ctx context.Context, path string) string {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if argv := programs[n.Program].version; argv != nil {
+		// Some print it and exit with an error all the same.
+		program := argv[0]
+		if program == n.Program {
+			program = path
+		}
+		out, _ := exec.CommandContext(ctx, program, argv[1:]...).CombinedOutput()
+		return firstLine(string(out)) + n.digest(path)
+	}
+	if n.Package == "" {
+		return ""
+	}
+	out, err := exec.CommandContext(ctx, "dpkg-query", "-W", "-f", "${Version}", n.Package).Output()
+	if err != nil || len(out) == 0 {
+		return "" // another distribution, or built from source
+	}
+	return n.Package + " " + firstLine(string(out))
+}
+
+// digest is the beginning of the SHA-256 of a program that may lie beside the lab's
+// own one, or nothing.
+func (n Need) digest(path string) string {
+	if !n.Beside {
+		return ""
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return ""
+	}
+	return fmt.Sprintf(", sha256 %.8x", sum.Sum(nil))
+}
+
+// failure is how a program fails to start, "" when it starts: an exit status of its own
+// is none, because some programs end with one after they have printed their version.
+// As root the program has a private /run: what it writes there never reaches the machine.
+func failure(ctx context.Context, path, argument string) string {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	out, err := privately(ctx, `exec "$0" "$@"`, path, argument).CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &exit) && exit.Exited() && exit.ExitCode() < notExecutable:
+		return ""
+	}
+	return strings.TrimSuffix(err.Error()+": "+firstLine(string(out)), ": ")
+}
+
+// notExecutable is the lowest exit status with which a shell or a loader says that a
+// program could not be started (126, 127).
+const notExecutable = 126
+
+// privately prepares a shell script. As root it runs in network and mount namespaces of
+// its own, with an empty /run, so that nothing it does reaches the machine.
+func privately(ctx context.Context, script string, args ...string) *exec.Cmd {
+	if os.Geteuid() != 0 {
+		return exec.CommandContext(ctx, "/bin/sh", append([]string{"-ec", script}, args...)...)
+	}
+	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-ec", privateRun + script}, args...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
+	return cmd
+}
+
+// privateRun mounts an empty /run, by the mount of the usual places: PATH may lack it.
+const privateRun = "PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH mount -t tmpfs none /run\n"
+
+// firstLine is the first line of a text that has letters in it, printable only.
+func firstLine(text string) string {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(strings.Map(func(r rune) rune {
+			if r < ' ' || r > '~' {
+				return ' '
+			}
+			return r
+		}, line))
+		if line != "" {
+			return line
+		}
+	}
+	return ""
+}

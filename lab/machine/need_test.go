@@ -1,0 +1,96 @@
+package machine
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// program puts an executable script on a PATH of its own.
+func program(t *testing.T, name, script string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+// version is what Find tells of a need.
+func version(t *testing.T, n Need) string {
+	t.Helper()
+	return Find(t.Context(), Query{Needs: []Need{n}, Versions: true})[0].Version
+}
+
+func TestVersionIsTheProgramsFirstLine(t *testing.T) {
+	program(t, "iperf3", "echo; echo 'iperf 3.99 (cJSON)'; echo more; exit 1\n")
+	if v := version(t, Need{Program: "iperf3", Package: "iperf3"}); v != "iperf 3.99 (cJSON)" {
+		t.Errorf("version %q", v)
+	}
+	program(t, "dpkg-query", "echo \"$*\"\n")
+	program(t, "gwd-unknown", "echo ran >&2; touch \"$0.ran\"\n")
+	if v := version(t, Need{Program: "gwd-unknown", Package: "gadgets"}); v != "gadgets -W -f ${Version} gadgets" {
+		t.Errorf("version of an unknown program %q, want its package's", v)
+	}
+	path := (Need{Program: "gwd-unknown"}).Locate()
+	if path == "" {
+		t.Fatal("it is not found")
+	}
+	if _, err := os.Stat(path + ".ran"); err == nil {
+		t.Error("an unknown program was run")
+	}
+	if v := version(t, Need{Program: "gwd-absent", Package: "gadgets"}); v != "" {
+		t.Errorf("version of a missing program %q", v)
+	}
+}
+
+// TestVersionTellsBuildsApart: what is weighed is in a run's records also where it is found
+// beside the lab, and two builds that call themselves the same are two.
+func TestVersionTellsBuildsApart(t *testing.T) {
+	versions := map[string]bool{}
+	for _, build := range []string{"one", "two"} {
+		program(t, "gatewayd", "[ $1 = version ] && echo gatewayd v1\n# build "+build+"\n")
+		need := Need{Program: "gatewayd", Beside: true}
+		v := version(t, need)
+		if need.Program != "gatewayd" || !strings.HasPrefix(v, "gatewayd v1, sha256 ") {
+			t.Errorf("%s: version %q", need.Program, v)
+		}
+		versions[v] = true
+	}
+	if len(versions) != 2 {
+		t.Errorf("versions of two builds: %v", versions)
+	}
+}
+
+// TestFeaturesAreTriedWithoutATrace: trying a feature changes neither the rules nor the
+// interfaces of this network namespace, and one that does not work says why.
+func TestFeaturesAreTriedWithoutATrace(t *testing.T) {
+	before := state(t)
+	for feature := range trials {
+		if lacks := feature.missing(t.Context()); lacks != "" {
+			t.Logf("this kernel lacks %s: %s", feature, lacks)
+		}
+	}
+	if after := state(t); after != before {
+		t.Errorf("it was\n%s\nand is\n%s", before, after)
+	}
+	program(t, "ip", "echo 'no such device' >&2; exit 1\n")
+	if lacks := TUN.missing(t.Context()); lacks != "no such device" {
+		t.Errorf("a failing trial says %q", lacks)
+	}
+	t.Setenv("PATH", t.TempDir())
+	if lacks := TUN.missing(t.Context()); lacks != "" {
+		t.Errorf("what cannot be tried is missing: %s", lacks)
+	}
+}
+
+func state(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("sh", "-c", "nft list ruleset; ip -o link | cut -d' ' -f2").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}

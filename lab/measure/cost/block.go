@@ -1,0 +1,171 @@
+package cost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// run measures the blocks of one run.
+type run struct {
+	unprofiled map[result.Cell]bool // cells whose profile failed: it is not tried again in this run
+}
+
+var _ runner.Measure = (*run)(nil)
+
+// Run returns what measures the blocks of one run.
+func (Measure) Run() runner.Measure { return &run{unprofiled: map[result.Cell]bool{}} }
+
+// Fits is nil: every device that runs can carry a load.
+func (*run) Fits(*experiment.Experiment, dut.Traits) error { return nil }
+
+// openBlock is a block whose labs stand or are being built.
+type openBlock struct {
+	*runner.Session
+	experiment.Block
+	run  *run
+	pair pair
+	rec  *result.Block
+}
+
+// Block builds both labs with the device in one of them, starts every cell's traffic and measures
+// its windows. What goes wrong when the labs are left costs no trial: it is noted, and the block
+// stands.
+func (r *run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
+	b := &openBlock{Session: s, Block: eb, run: r, rec: &result.Block{}}
+	profileOnly := s.Settled(eb) // otherwise there are windows to measure
+	s.Status("%s: building the labs, %d clients", s.Name(eb), eb.Clients())
+	empty, err := s.Machine.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	device, clean, err := s.Labs(eb).OpenPair(ctx)
+	if err != nil {
+		return b.rec, err
+	}
+	b.pair = pair{e: s.Experiment, device: &lab{Side: device}, clean: &lab{Side: clean}, empty: empty.Memory.Taken}
+	b.admitted()
+	err = b.measured(ctx)
+	if ctx.Err() == nil { // after Ctrl-C the hosts just end
+		left := testbed.Together(func() error { return device.Leave(ctx) }, func() error { return clean.Leave(ctx) })
+		if left != nil && err == nil { // after a block that failed it says nothing new
+			b.rec.Error = left.Error()
+			s.Notice("%s: %v", s.Name(eb), left)
+		}
+	}
+	err = errors.Join(err, testbed.Together(device.Close, clean.Close))
+	if profileOnly && err == nil {
+		return nil, nil
+	}
+	return b.rec, err
+}
+
+// admitted records how the labs' clients came in.
+func (b *openBlock) admitted() {
+	device, rec := b.pair.device, b.rec
+	rec.SetupSeconds, rec.LeaseSeconds, rec.LoginSeconds = device.Setup.Seconds(), device.Lease.Seconds(), device.Login.Seconds()
+	rec.LoginMs, rec.HousekeepingSeconds = device.LoginMs, device.Traits.Housekeeping.Seconds()
+	rec.Addresses, rec.CleanAddresses, rec.Leased, rec.LoggedIn = device.Addresses(), b.pair.clean.Addresses(), len(device.Clients), len(device.LoginMs)
+	debug.FreeOSMemory() // of thousands of log-ins; not while their traffic is measured
+}
+
+// measured measures every cell of the block that still lacks windows, with guests where the
+// experiment has them. The device's processes are metered over each cell's whole stretch as well:
+// daemons that wake rarely are seen there and not in the windows.
+func (b *openBlock) measured(ctx context.Context) error {
+	if rate := b.Experiment.Client.Churn; rate > 0 {
+		return b.underChurn(ctx, rate)
+	}
+	return b.cells(ctx)
+}
+
+func (b *openBlock) cells(ctx context.Context) error {
+	var seconds float64
+	var ns int64
+	for _, cell := range b.Cells {
+		if todo := b.Todo(b.Block, cell); len(todo) > 0 {
+			s, err := b.stretch(ctx, cell, todo)
+			if err != nil {
+				return err
+			}
+			b.rec.Stretches = append(b.rec.Stretches, s)
+			seconds, ns = seconds+s.Seconds, ns+s.ProcessNs
+			b.rec.DaemonCore = float64(ns) / 1e9 / seconds
+		}
+		if err := b.profileCell(ctx, cell); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stretch measures a cell and what the device's processes used meanwhile.
+func (b *openBlock) stretch(ctx context.Context, cell result.Cell, todo []int) (s result.Stretch, err error) {
+	device, clean := b.pair.device, b.pair.clean
+	first, err := device.Router.Sample(ctx)
+	if err != nil {
+		return s, err
+	}
+	if err := b.cell(ctx, cell, todo); err != nil {
+		return s, fmt.Errorf("at %.0f Mbit/s: %w", cell.Number(result.OfferedMbps), err)
+	}
+	last, err := device.Router.Sample(ctx)
+	if err != nil {
+		return s, err
+	}
+	return result.Stretch{
+		OfferedMbps: cell.Number(result.OfferedMbps), ProcessNs: side.UsageOf(first, last).ProcessNs,
+		Seconds:       float64(last.MonotonicNs-first.MonotonicNs) / 1e9,
+		WarmupSeconds: b.pair.warmup(cell).Seconds(),
+		Connect:       device.connect, FirstByte: device.firstByte, CleanConnect: clean.connect, CleanFirstByte: clean.firstByte,
+		Fairness: device.fairness, CleanFairness: clean.fairness, Memory: device.memory, Short: shortOf(device.shorts), CleanShort: shortOf(clean.shorts),
+	}, nil
+}
+
+// cell starts the cell's traffic, warms up and measures the windows in todo.
+func (b *openBlock) cell(ctx context.Context, cell result.Cell, todo []int) error {
+	device, clean := b.pair.device, b.pair.clean
+	text := fmt.Sprintf("%s: %.0f Mbit/s %s", b.Name(b.Block), cell.Number(result.OfferedMbps), cell.Text(result.Direction))
+	if warmup := b.pair.warmup(cell); warmup > b.Experiment.Warmup {
+		text += fmt.Sprintf(", %s until each stream has sent a burst", warmup)
+	}
+	b.Status("%s", text)
+	device.shorts, clean.shorts = nil, nil
+	err := b.pair.begin(ctx, cell)
+	if err == nil {
+		device.pssMiB, err = device.Router.PSSMiB(ctx)
+	}
+	if err != nil {
+		return errors.Join(err, b.pair.end(ctx))
+	}
+	for _, w := range todo {
+		if err := b.trial(ctx, cell, w); err != nil {
+			return fmt.Errorf("window %d: %w", w+1, side.CauseOf(errors.Join(err, b.pair.end(ctx)), device.Side, clean.Side))
+		}
+	}
+	return b.pair.end(ctx)
+}
+
+// trial measures window w, again when it is rejected, and records every attempt.
+func (b *openBlock) trial(ctx context.Context, cell result.Cell, w int) error {
+	return b.Settle(b.Block, cell, w, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
+		t := result.Trial{
+			Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: a.Number, Sitting: a.Sitting, DUTLab: b.DUTLab, Start: a.Start,
+		}
+		var err error
+		if t.DUT, t.Clean, err = b.pair.measure(ctx, cell, w+a.Number); err == nil {
+			err = b.pair.ended(ctx)
+		}
+		t.DUT.PSSMiB = b.pair.device.pssMiB
+		judge(&t, b.Experiment.Window, b.pair.clean.Has.Traffic, b.pair.device.Traits.Gathers, b.CPUs)
+		return func(w *result.Writer) error { return w.AppendTrial(t) }, t.Rejects, err
+	})
+}

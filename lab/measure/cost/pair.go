@@ -1,0 +1,146 @@
+package cost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// pair offers a cell's traffic to two labs and measures windows of it: begin comes first, end last,
+// also after a failed begin. In duet mode both labs carry the load from begin to end and are
+// measured in the same stretch of time: what disturbs the machine disturbs both alike. In solo mode
+// they are loaded one at a time, in turns, so that neither disturbs the other.
+type pair struct {
+	e             *experiment.Experiment
+	device, clean *lab
+	empty         int64 // memory of the machine that was taken before the labs were built, KiB
+}
+
+func (p pair) solo() bool { return p.e.Mode == result.ModeSolo }
+
+// both works on both labs at once.
+func (p pair) both(fn func(*lab) error) error {
+	return testbed.Together(func() error { return fn(p.device) }, func() error { return fn(p.clean) })
+}
+
+// ended is an error when a program of either lab has ended by itself.
+func (p pair) ended(ctx context.Context) error {
+	device, err := p.device.Ended(ctx)
+	clean, err2 := p.clean.Ended(ctx)
+	return errors.Join(err, err2, device.Err(), clean.Err())
+}
+
+// load starts the cell's load, bounded in time: all its windows with redos or the window of its
+// profile, whichever is longer, and some.
+func (p pair) load(ctx context.Context, l *lab, cell result.Cell) error {
+	windows := time.Duration(p.e.Windows*(p.e.Redo+1)) * (p.e.Window + time.Second)
+	return l.load(ctx, cell, int((p.warmup(cell)+max(windows, p.e.ProfileWindow))/time.Second)+60)
+}
+
+// warmup is how long a load runs before its first window.
+func (p pair) warmup(cell result.Cell) time.Duration {
+	return p.e.WarmupOf(cell.Number(result.OfferedMbps), cell.Text(result.Direction), p.device.Has, p.clean.Has)
+}
+
+func (p pair) begin(ctx context.Context, cell result.Cell) error {
+	if p.solo() {
+		return nil
+	}
+	if err := p.both(func(l *lab) error { return p.load(ctx, l, cell) }); err != nil {
+		return err
+	}
+	// Streams are compared by what they carry from the warm-up's end on, or from its beginning where
+	// it is a turn of all streams: a window is a small part of the next turn.
+	mark := func() error { return p.both(func(l *lab) error { return l.mark(ctx) }) }
+	warmup := p.warmup(cell)
+	if warmup > p.e.Warmup {
+		if err := mark(); err != nil {
+			return err
+		}
+	}
+	if err := side.Sleep(ctx, warmup); err != nil {
+		return err
+	}
+	now, err := p.device.Router.Load(ctx)
+	if err != nil {
+		return err
+	}
+	p.device.memory = result.Memory{MiB: float64(now.Memory.Taken-p.empty) / 1024, Clients: p.device.Has.Clients + p.clean.Has.Clients}
+	if warmup > p.e.Warmup {
+		return nil
+	}
+	return mark()
+}
+
+func (p pair) end(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx) // the next cell needs the ports; each stop is bounded in time
+	var read error
+	if !p.solo() {
+		read = p.both(func(l *lab) error { return errors.Join(l.readFairness(ctx), l.readShort(ctx)) })
+	}
+	return errors.Join(read, p.both(func(l *lab) error { return l.StopTraffic(ctx) }))
+}
+
+// measure returns one window of the device and one of the clean router. n counts the windows of the
+// cell: in solo mode it says which lab is first.
+func (p pair) measure(ctx context.Context, cell result.Cell, n int) (device, clean result.Measurement, err error) {
+	got := map[*lab]result.Measurement{}
+	err = p.loaded(ctx, cell, n, func(labs ...*lab) error {
+		before, after, err := side.ReadTwice(ctx, p.e.Window, sides(labs)...)
+		for i, l := range labs {
+			if err == nil {
+				got[l] = l.measurement(before[i], after[i])
+			}
+		}
+		return err
+	})
+	return got[p.device], got[p.clean], err
+}
+
+// loaded calls fn with the labs that carry the cell's load at that moment: once with both, or with
+// each in turn.
+func (p pair) loaded(ctx context.Context, cell result.Cell, n int, fn func(labs ...*lab) error) error {
+	labs := []*lab{p.device, p.clean}
+	if !p.solo() {
+		return fn(labs...)
+	}
+	if n%2 == 1 {
+		slices.Reverse(labs)
+	}
+	for _, l := range labs {
+		if err := p.alone(ctx, l, cell, fn); err != nil {
+			return fmt.Errorf("solo window of lab %s: %w", l.Lab.Name, err)
+		}
+	}
+	return nil
+}
+
+// alone calls fn while one lab carries the cell's load.
+func (p pair) alone(ctx context.Context, l *lab, cell result.Cell, fn func(...*lab) error) (err error) {
+	defer func() { err = errors.Join(err, l.StopTraffic(context.WithoutCancel(ctx))) }()
+	if err := p.load(ctx, l, cell); err != nil {
+		return err
+	}
+	if err := side.Sleep(ctx, p.warmup(cell)); err != nil {
+		return err
+	}
+	if err := fn(l); err != nil {
+		return err
+	}
+	return l.readShort(ctx)
+}
+
+func sides(labs []*lab) []*side.Side {
+	list := make([]*side.Side, len(labs))
+	for i, l := range labs {
+		list[i] = l.Side
+	}
+	return list
+}

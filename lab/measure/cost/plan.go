@@ -1,0 +1,112 @@
+package cost
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Measure is the measure of that name.
+type Measure struct{}
+
+// Rules are those of experiments that measure cost.
+func (Measure) Rules() experiment.Measure {
+	return experiment.Measure{Name: result.MeasureCost, Check: check, Settings: settings, Duration: duration, Describe: inWords}
+}
+
+// inWords says which windows a block has, and what its clients send.
+func inWords(e *experiment.Experiment) experiment.Description {
+	var loads []string
+	if len(e.OfferedMbps) > 0 {
+		loads = append(loads, experiment.Series(e.OfferedMbps)+" Mbit/s")
+	}
+	if len(e.MbpsPerClient) > 0 {
+		loads = append(loads, experiment.Series(e.MbpsPerClient)+" Mbit/s each")
+	}
+	return experiment.Description{
+		Block: "block", Of: fmt.Sprintf(" of %d windows of %g s", e.Windows, e.Window.Seconds()), Doing: "at " + strings.Join(loads, " and "),
+	}
+}
+
+// check refuses experiments without a load.
+func check(e *experiment.Experiment, report experiment.Report) {
+	if !e.IsSet("mbps_per_client") && !e.IsSet("offered_mbps") {
+		report("offered_mbps", "missing: an experiment needs it")
+	}
+}
+
+// settings lists clients, directions and profiles. A block measures all loads.
+func settings(e *experiment.Experiment) (list []experiment.Setting) {
+	for _, clients := range e.Clients {
+		for _, direction := range e.Directions {
+			for _, profile := range e.Profiles {
+				s := experiment.Setting{Cell: result.NewCell(result.Clients, clients, result.Direction, direction, result.Profile, profile)}
+				for _, mbps := range e.Loads(clients) {
+					s.Cells = append(s.Cells, s.Cell.With(result.OfferedMbps, mbps))
+				}
+				list = append(list, s)
+			}
+		}
+	}
+	return list
+}
+
+// What duration assumes: means over 174 blocks of quick,
+// portal-bandwidth and portal-clients with openNDS, CoovaChilli and an
+// allow-list, two labs on two cores. What clients take is with their kinds.
+const (
+	blockOverhead = 500 * time.Millisecond // labs up and down
+	cellOverhead  = 300 * time.Millisecond // traffic started, settled and read out
+	// The average device. openNDS takes 3 s, and 0.12 s a client to log in,
+	// CoovaChilli 0.5 s and 5 ms, an allow-list next to nothing.
+	deviceOverhead  = 1200 * time.Millisecond
+	redone          = 0.12            // windows measured again: 1 % of them in quick, 14 to 31 % at 100 clients
+	profileOverhead = 5 * time.Second // perf started, its samples read and named
+)
+
+// duration estimates a group's. In solo mode the two windows of a pair follow each other.
+func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
+	windows := time.Duration((1 + redone) * float64(e.Windows) * float64(e.Window))
+	name, clients, cells := g.Cell.Text(result.DUT), time.Duration(g.Cell.Int(result.Clients)), time.Duration(len(g.Cells))
+	labs := e.Labs(experiment.Block{Cell: g.Cell, AA: g.AA})
+	block := blockOverhead + max(admission(labs[0]), admission(labs[1])) + cells*cellOverhead
+	for _, cell := range g.Cells {
+		load := e.WarmupOf(cell.Number(result.OfferedMbps), cell.Text(result.Direction), labs...) + windows
+		if e.Mode == result.ModeSolo {
+			load *= 2
+		}
+		block += load
+	}
+	if !g.AA {
+		block += deviceOverhead
+		if custom, ok := e.Custom[name]; !ok || custom.Like != "" || len(custom.Login)+len(custom.Admit) > 0 {
+			block += clients * login(e, labs[0], name)
+		}
+	}
+	total := time.Duration(g.Blocks) * block
+	if !g.AA && e.ProfileWindow > 0 {
+		total += cells * (e.ProfileWindow + profileOverhead)
+	}
+	return total
+}
+
+// login is how long a client takes to log in at a device: by the device's own figure
+// for kinds of client that are quick, else by the kind's.
+func login(e *experiment.Experiment, s experiment.Side, name string) time.Duration {
+	times := client.KindOf(s.Client).Times
+	if d, err := dut.New(name, s.Clients, e); err == nil && times.FastLogin > 0 {
+		return cmp.Or(d.Traits().PersonaLogin, times.Login)
+	}
+	return times.Login
+}
+
+// admission is how long a lab's clients take to come and go.
+func admission(s experiment.Side) time.Duration {
+	return time.Duration(s.Clients) * client.KindOf(s.Client).Times.Stay
+}

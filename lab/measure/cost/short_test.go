@@ -1,0 +1,93 @@
+package cost
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+	"github.com/gateweigh/gateweigh/lab/traffic/short"
+)
+
+// TestShortConnectionsBesideStreams measures turns of solo mode with such connections,
+// in either direction: no trial is judged by segments that are not the streams', and
+// what became of the connections of all turns is known.
+func TestShortConnectionsBesideStreams(t *testing.T) {
+	placement, err := testbed.DefaultPlacement()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	opened, clean, err := side.Labs{
+		Backend: testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, DUT: experiment.Clean, DUTLab: "a",
+		Experiment: &experiment.Experiment{Topology: "portal", Client: experiment.Client{Hosts: 1}},
+		Sides: slices.Repeat([]experiment.Side{{Client: client.KindMacvlan, Clients: 4, Traffic: experiment.Traffic{
+			Kind: traffic.KindStreams, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44,
+			ShortPerSecond: 200, ShortBytes: 1000,
+		}}}, 2),
+	}.OpenPair(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { opened.Close(); clean.Close() })
+	s := &lab{Side: opened}
+	e := &experiment.Experiment{Mode: result.ModeSolo, Windows: 1, Window: 500 * time.Millisecond, Warmup: 300 * time.Millisecond}
+	m := pair{e: e, device: s, clean: s}
+	for _, direction := range []string{result.Up, result.Down} {
+		s.shorts = nil
+		trial := result.Trial{Cell: result.NewCell(result.OfferedMbps, 40, result.Direction, direction, result.Profile, result.PerPacket)}
+		if trial.DUT, trial.Clean, err = m.measure(ctx, trial.Cell, 0); err != nil {
+			t.Fatal(err)
+		}
+		judge(&trial, e.Window, s.Has.Traffic, false, 2)
+		if slices.ContainsFunc(trial.Rejects, func(text string) bool { return strings.Contains(text, "segments a burst") }) || trial.Clean.SegmentsPerBurst != 0 {
+			t.Errorf("%s: %g segments a burst of all connections together: %v", direction, trial.Clean.SegmentsPerBurst, trial.Rejects)
+		}
+		got := shortOf(s.shorts)
+		if got == nil || got.Done == 0 || got.PerSecond <= 0 || got.Whole.P50 <= 0 {
+			t.Fatalf("%s: of the short connections is known: %+v", direction, got)
+		}
+		if turns := s.shorts[0].Seconds; turns < 2*(e.Window+e.Warmup).Seconds() {
+			t.Errorf("%s: short connections of %.2f s, two turns last longer", direction, turns)
+		}
+	}
+}
+
+// TestSegmentsPerBurst: it is known only where the counters of the senders hold no
+// other TCP than the streams'.
+func TestSegmentsPerBurst(t *testing.T) {
+	sent := meter.SNMP{TCPOutSegs: 880, IPOutRequests: 30, UDPOut: 10}
+	for name, c := range map[string]struct {
+		side side.Side
+		want float64
+	}{
+		"streams":           {side.Side{Load: agent.Traffic{Direction: traffic.Up}}, 44},
+		"streams both ways": {side.Side{Load: agent.Traffic{Direction: agent.Both}}, 0},
+		"short connections": {side.Side{Load: agent.Traffic{Direction: traffic.Up, ShortPerSecond: 1}}, 0},
+		"guests":            {side.Side{Load: agent.Traffic{Direction: traffic.Up}, Guests: 1}, 0},
+	} {
+		if got := (&lab{Side: &c.side}).segmentsPerBurst(sent); got != c.want {
+			t.Errorf("%s: %g, want %g", name, got, c.want)
+		}
+	}
+}
+
+func TestShortConnectionsOfTurnsAndHosts(t *testing.T) {
+	turn := short.Stats{Seconds: 2, Done: 20, Failed: 1, FirstError: "refused", ConnectUs: []float64{3}, FirstByteUs: []float64{4}, WholeUs: []float64{9}}
+	host := addShort(turn, short.Stats{Seconds: 3, Done: 30, Missed: 2, ConnectUs: []float64{5}, FirstByteUs: []float64{6}, WholeUs: []float64{11}})
+	got := shortOf([]short.Stats{host, host})
+	if got.Done != 100 || got.Failed != 2 || got.Missed != 4 || got.PerSecond != 20 || got.FirstError != "refused" || got.Whole.Max != 11 || got.Whole.P50 != 10 {
+		t.Errorf("%+v", *got)
+	}
+	if shortOf(nil) != nil {
+		t.Error("loads without short connections have some")
+	}
+}

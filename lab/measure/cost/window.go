@@ -1,0 +1,175 @@
+package cost
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+)
+
+// Bytes of a frame that are not payload: Ethernet, IPv4 and TCP with time
+// stamps, or UDP. Link counters do not see preamble, checksum and gap.
+const (
+	tcpOverhead = 14 + 20 + 32
+	udpOverhead = 14 + 20 + 8
+)
+
+// delivered is the payload that arrived, Mbit/s: by the receivers' own count,
+// each by its own clock, for streams; for iperf3, whose counts come at its end,
+// by the router's outgoing link less headers and less what was sent twice.
+func (s *lab) delivered(out meter.Link, seconds float64, receivers []span, resent float64) float64 {
+	if traffic.KindOf(s.Load.Kind).Counts {
+		var sum float64
+		for _, r := range receivers {
+			sum += side.Mbps(r.b.Load.ReceivedBytes-r.a.Load.ReceivedBytes, float64(r.b.Load.MonotonicNs-r.a.Load.MonotonicNs)/1e9)
+		}
+		return sum
+	}
+	if s.Load.UDP {
+		return side.Mbps(out.TxBytes-udpOverhead*out.TxPackets, seconds)
+	}
+	return side.Mbps(out.TxBytes-tcpOverhead*out.TxPackets, seconds) * (1 - resent)
+}
+
+// span is one end of the traffic at a window's beginning and end.
+type span struct{ a, b side.Endpoint }
+
+func spans(a, b []side.Endpoint) []span {
+	list := make([]span, len(a))
+	for i := range a {
+		list[i] = span{a[i], b[i]}
+	}
+	return list
+}
+
+// payload is the router's link by which the load leaves it, and the ends it leaves
+// from and arrives at.
+func (s *lab) payload(lan, wan meter.Link, clients, server []span) (out meter.Link, sending, receiving []span) {
+	switch s.Load.Direction {
+	case traffic.Down:
+		return lan, server, clients
+	case agent.Both:
+		out = meter.Link{TxBytes: lan.TxBytes + wan.TxBytes, TxPackets: lan.TxPackets + wan.TxPackets}
+		both := slices.Concat(clients, server)
+		return out, both, both
+	}
+	return wan, clients, server
+}
+
+// addDatagrams adds what the ends have counted of UDP.
+func addDatagrams(m *result.Measurement, ends []span) {
+	var sum traffic.Datagrams
+	var bursts int64
+	for _, e := range ends {
+		sum = sum.Add(e.b.Load.Datagrams.Sub(e.a.Load.Datagrams))
+		bursts += e.b.Load.Bursts - e.a.Load.Bursts
+	}
+	counted := result.Datagrams(sum)
+	counted.Lost = max(0, counted.Lost) // less than none: what was overtaken before the window came in it
+	m.Datagrams = &counted
+	m.SegmentsPerBurst = ratio(sum.Sent, bursts)
+}
+
+// aggregation is frames per packet of the router's IP layer; 0: not known. No buffer
+// holds more frames than maxFrames: beyond it the device forwards past the IP layer,
+// which then sees next to nothing. Neither is it known where guests talk to a portal,
+// and what clients send may be forwarded past the IP layer.
+func (s *lab) aggregation(frames, packets int64) float64 {
+	const maxFrames = 64
+	factor := ratio(frames, packets)
+	if factor > maxFrames || s.Guests > 0 && s.Traits.Admission.Kind != client.AdmitNone {
+		return 0
+	}
+	return factor
+}
+
+// segmentsPerBurst is segments per buffer of the senders; 0: not known. Their counters hold
+// all TCP of a host: where both ends send, acknowledgements of the other's data are among
+// the segments, and elsewhere short connections and the log-ins of guests.
+func (s *lab) segmentsPerBurst(senders meter.SNMP) float64 {
+	if s.Load.Direction == agent.Both || s.Load.ShortPerSecond > 0 || s.Guests > 0 {
+		return 0
+	}
+	return ratio(senders.TCPOutSegs, senders.IPOutRequests-senders.UDPOut)
+}
+
+// measurement turns two readings of a side into what its router cost and delivered.
+func (s *lab) measurement(a, b side.Reading) result.Measurement {
+	seconds := float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9
+	lan := b.Router.Links[s.Lab.Port(testbed.PortLAN)].Sub(a.Router.Links[s.Lab.Port(testbed.PortLAN)])
+	wan := b.Router.Links[s.Lab.Port(testbed.PortWAN)].Sub(a.Router.Links[s.Lab.Port(testbed.PortWAN)])
+	clients, server := spans(a.Clients, b.Clients), []span{{a.Server, b.Server}}
+	out, sending, receiving := s.payload(lan, wan, clients, server)
+	var senders meter.SNMP
+	for _, e := range sending {
+		senders = senders.Add(e.b.Meter.SNMP.Sub(e.a.Meter.SNMP))
+	}
+	resent := ratio(senders.TCPRetrans, senders.TCPOutSegs)
+	router := side.UsageOf(a.Router, b.Router)
+	m := result.Measurement{
+		Seconds:       seconds,
+		OfferedMbps:   s.Load.OfferedMbps,
+		LinkMbps:      side.Mbps(out.TxBytes, seconds),
+		DeliveredMbps: s.delivered(out, seconds, receiving, resent),
+		Packets:       lan.TxPackets + wan.TxPackets,
+		PacketsUp:     wan.TxPackets,
+		PacketsDown:   lan.TxPackets,
+		Drops:         lan.RxDropped + lan.TxDropped + wan.RxDropped + wan.TxDropped,
+		MeterNs:       b.Router.MeterNs - a.Router.MeterNs,
+		RTT:           result.RTT{P50: b.RTT.P50, P99: b.RTT.P99, Probes: b.RTT.Probes, Lost: b.RTT.Lost},
+		Machine:       side.Machine(b.Router.Stat.Sub(a.Router.Stat)),
+		NAPINs:        router.NAPINs, ProcessNs: router.ProcessNs, WaitNs: router.WaitNs, ThreadNs: router.ThreadNs,
+		RoleNs: side.Roles(a, b),
+	}
+	frames := lan.RxPackets + wan.RxPackets
+	m.AggregationFactor = s.aggregation(frames, b.Router.IPIn-a.Router.IPIn)
+	m.SegmentsPerBurst = s.segmentsPerBurst(senders)
+	m.RetransmitRatio = resent
+	m.RoleNs[result.RoleServer] += m.RoleNs[result.RoleRadius] // all programs of the server are one here
+	delete(m.RoleNs, result.RoleRadius)
+	m.PacketsPerWakeup = ratio(frames, router.Wakeups)
+	addBroken(&m, clients, b.Server)
+	if s.Load.UDP && traffic.KindOf(s.Load.Kind).Counts {
+		m.RetransmitRatio = 0 // what TCP there is carries none of the load
+		addDatagrams(&m, slices.Concat(clients, server))
+	}
+	if seconds > 0 {
+		m.GeneratorCPU = float64(max(busiest(clients), busiest(server))) / 1e9 / seconds
+	}
+	return m
+}
+
+// addBroken counts the streams that had ended early.
+func addBroken(m *result.Measurement, clients []span, server side.Endpoint) {
+	for _, e := range clients {
+		m.Broken += e.b.Load.Broken
+		m.BrokenError = cmp.Or(m.BrokenError, e.b.Load.FirstError)
+	}
+	m.Broken = max(m.Broken, server.Load.Broken) // both ends count the same streams
+	m.BrokenError = cmp.Or(m.BrokenError, server.Load.FirstError)
+}
+
+// busiest is the CPU time of the traffic thread or process that used most,
+// nanoseconds.
+func busiest(ends []span) (most int64) {
+	for _, e := range ends {
+		for name, ns := range e.b.Load.ThreadNs {
+			most = max(most, ns-e.a.Load.ThreadNs[name])
+		}
+	}
+	return most
+}
+
+// ratio is a/b, 0 when there is nothing to divide by.
+func ratio(a, b int64) float64 {
+	if b <= 0 {
+		return 0
+	}
+	return float64(a) / float64(b)
+}

@@ -1,0 +1,89 @@
+package cost
+
+import (
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+)
+
+func TestMeasurementOfAnUploadWindow(t *testing.T) {
+	s := &lab{Side: &side.Side{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}}, Load: agent.Traffic{Kind: traffic.KindStreams, Direction: "up", OfferedMbps: 10}}}
+	a, b := side.Reading{Clients: make([]side.Endpoint, 1)}, side.Reading{Clients: make([]side.Endpoint, 1)}
+	client := &b.Clients[0]
+	a.Router.Links = map[string]meter.Link{"r0": {}, "r1": {}}
+	b.Router.MonotonicNs = 2e9
+	b.Router.Links = map[string]meter.Link{
+		"r0": {RxPackets: 1000, TxPackets: 100, TxBytes: 6600, RxDropped: 3},
+		"r1": {RxPackets: 100, TxPackets: 1000, TxBytes: 1514000, TxDropped: 4},
+	}
+	b.Router.IPIn = 1100
+	b.Router.NAPI = map[string]meter.Thread{"r0": {RunNs: 3e6, WaitNs: 1e6, Slices: 100}, "r1": {RunNs: 1e6, Slices: 10}}
+	client.Meter.SNMP = meter.SNMP{TCPOutSegs: 1000, IPOutRequests: 45, UDPOut: 20, TCPRetrans: 5}
+	client.Meter.AgentNs, client.Meter.NAPI = 2e6, map[string]meter.Thread{"c0": {RunNs: 5e5}}
+	b.Server.Load.MonotonicNs, b.Server.Load.ReceivedBytes = 1e9, 712500 // the server's clock, not the router's
+	client.Load.ThreadNs = map[string]int64{"send": 4e8, "other": 1e8}
+	b.RTT.P50, b.RTT.P99, b.RTT.Probes = 200, 900, 100
+	b.Router.Stat = meter.Stat{User: 10, System: 20, SoftIRQ: 5, Idle: 60, IOWait: 4, Steal: 1}
+	got := s.measurement(a, b)
+	want := result.Measurement{
+		Seconds: 2, NAPINs: 4e6, WaitNs: 1e6, LinkMbps: 6.056, DeliveredMbps: 5.7, OfferedMbps: 10,
+		Packets: 1100, PacketsUp: 1000, PacketsDown: 100, Drops: 7, AggregationFactor: 1, SegmentsPerBurst: 40, PacketsPerWakeup: 10, RetransmitRatio: 0.005, GeneratorCPU: 0.2,
+		RTT:      result.RTT{P50: 200, P99: 900, Probes: 100},
+		Machine:  result.Machine{Usr: 10, Sys: 20, Soft: 5, Idle: 64, Steal: 1},
+		RoleNs:   map[string]int64{"router": 4e6, "client": 2500000, "server": 0, "agents": 0},
+		ThreadNs: map[string]int64{"napi/r0": 3e6, "napi/r1": 1e6},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestMeasurementOfDatagrams: both ends' counts make the figures, and what TCP there is
+// beside them none.
+func TestMeasurementOfDatagrams(t *testing.T) {
+	s := &lab{Side: &side.Side{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}}, Load: agent.Traffic{Kind: traffic.KindStreams, UDP: true, Direction: "both", OfferedMbps: 10}}}
+	a, b := side.Reading{Clients: make([]side.Endpoint, 2)}, side.Reading{Clients: make([]side.Endpoint, 2)}
+	for i := range b.Clients {
+		a.Clients[i].Load.Datagrams = traffic.Datagrams{Sent: 44, Lost: 7}
+		b.Clients[i].Load.Datagrams = traffic.Datagrams{Sent: 484, Received: 430, Lost: 17, Reordered: 3}
+		b.Clients[i].Load.Bursts = 10
+	}
+	b.Server.Load.Datagrams, b.Server.Load.Bursts = traffic.Datagrams{Sent: 880, Received: 870}, 20
+	b.Clients[0].Meter.SNMP = meter.SNMP{TCPOutSegs: 10, TCPRetrans: 5}
+	got := s.measurement(a, b)
+	want := result.Datagrams{Sent: 1760, Received: 1730, Lost: 20, Reordered: 6}
+	if got.Datagrams == nil || *got.Datagrams != want || got.SegmentsPerBurst != 44 || got.RetransmitRatio != 0 {
+		t.Errorf("got %+v, %v segments a burst, %v sent again; want %+v, 44, 0", got.Datagrams, got.SegmentsPerBurst, got.RetransmitRatio, want)
+	}
+	if loss := got.LossRatio(); loss != 20.0/1750 {
+		t.Errorf("loss %v, want 20 of 1750", loss)
+	}
+}
+
+func TestDeliveredByIperf3LeavesOutHeadersAndRepeats(t *testing.T) {
+	out := meter.Link{TxBytes: 1514000, TxPackets: 1000}
+	s := &lab{Side: &side.Side{Load: agent.Traffic{Kind: traffic.KindIperf3}}}
+	if got, want := s.delivered(out, 2, nil, 0.25), 1448000*8/1e6/2*0.75; math.Abs(got-want) > 1e-9 {
+		t.Errorf("TCP: %v Mbit/s, want %v", got, want)
+	}
+	s.Load.UDP = true
+	if got, want := s.delivered(out, 2, nil, 0), 1472000*8/1e6/2; math.Abs(got-want) > 1e-9 {
+		t.Errorf("UDP: %v Mbit/s, want %v", got, want)
+	}
+}
+
+func TestMeasurementOfNothingHasNoInfinities(t *testing.T) {
+	s := &lab{Side: &side.Side{Lab: &testbed.Lab{Ports: map[string]string{testbed.PortLAN: "r0", testbed.PortWAN: "r1"}}, Load: agent.Traffic{Direction: "down", UDP: true}}}
+	got := s.measurement(side.Reading{}, side.Reading{})
+	if got.GeneratorCPU != 0 || got.DeliveredMbps != 0 || got.AggregationFactor != 0 || got.SegmentsPerBurst != 0 {
+		t.Errorf("figures out of nothing: %+v", got)
+	}
+}

@@ -1,0 +1,121 @@
+package measure_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// idle measures what a device costs while no client sends. It is what adding a measure takes: this
+// file, and a line of a table.
+type idle struct{}
+
+// idleMs is how long the windows of a cell are, and the dimension in which cells differ.
+const idleMs result.Dimension = "idle_ms"
+
+var lengths = experiment.Key[[]float64]{Name: "idle_ms", Parse: experiment.List(experiment.Within(100, 10_000, "milliseconds")), Default: []float64{200}}
+
+func (idle) Rules() experiment.Measure {
+	return experiment.Measure{
+		Name: "idle", Keys: []experiment.Field{lengths.Field()},
+		Unused: []string{"offered_mbps", "mbps_per_client", "directions", "profiles", "window", "warmup", "profile_window", "traffic.kind"},
+		Why:    "no client sends",
+		Settings: func(e *experiment.Experiment) (list []experiment.Setting) {
+			for _, n := range e.Clients {
+				s := experiment.Setting{Cell: result.NewCell(result.Clients, n)}
+				for _, ms := range lengths.Of(e) {
+					s.Cells = append(s.Cells, s.Cell.With(idleMs, ms))
+				}
+				list = append(list, s)
+			}
+			return list
+		},
+		Duration: func(_ *experiment.Experiment, g experiment.Group) time.Duration {
+			return time.Duration(g.Blocks) * time.Second
+		},
+		Describe: func(*experiment.Experiment) experiment.Description {
+			return experiment.Description{Block: "block", Doing: "send nothing"}
+		},
+	}
+}
+
+func (idle) Run() runner.Measure { return idle{} }
+
+func (idle) Fits(*experiment.Experiment, dut.Traits) error             { return nil }
+func (idle) Lacks(*runner.Session, experiment.Block, result.Cell) bool { return false }
+
+func usage(a, b side.Reading) (m result.Measurement) {
+	u := side.UsageOf(a.Router, b.Router)
+	m.Seconds = float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9
+	m.NAPINs, m.ProcessNs, m.ThreadNs, m.RoleNs = u.NAPINs, u.ProcessNs, u.ThreadNs, side.Roles(a, b)
+	return m
+}
+
+// Summarise has one metric, what the router's CPU does while nothing is forwarded.
+func (idle) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
+	in := analysis.Input{
+		Run: run, Measure: "idle", Noun: "window", Load: []result.Dimension{idleMs},
+		Metrics: []analysis.Metric{{
+			Name: "process_core_pct", Unit: "% of a core", Better: analysis.Less, Against: analysis.AsDifference, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts,
+			Of: func(r analysis.Reading) float64 { return r.Get("process_ns") / 1e7 / r.Get("seconds") },
+		}},
+		Compare: func(a, b result.Cell) int { return result.CompareCells(a, b, result.DUT, result.Clients, idleMs) },
+	}
+	for _, t := range run.Trials {
+		in.Trials = append(in.Trials, analysis.Trial{Trial: t, Device: result.ValuesOf(t.DUT), Clean: result.ValuesOf(t.Clean)})
+	}
+	return analysis.Summarise(in, opts)
+}
+
+func (idle) Block(ctx context.Context, s *runner.Session, b experiment.Block) (*result.Block, error) {
+	device, clean, err := s.Labs(b).OpenPair(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, cell := range b.Cells {
+		for _, w := range s.Todo(b, cell) {
+			if err == nil {
+				err = window(ctx, s, b, cell, w, device, clean)
+			}
+		}
+	}
+	closed := testbed.Together(device.Close, clean.Close)
+	if err == nil {
+		err = closed
+	}
+	return &result.Block{SetupSeconds: device.Setup.Seconds()}, err
+}
+
+func window(ctx context.Context, s *runner.Session, b experiment.Block, cell result.Cell, w int, labs ...*side.Side) error {
+	s.Status("%s: %g ms", s.Name(b), cell.Number(idleMs))
+	return s.Settle(b, cell, w, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
+		t := result.Trial{Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: a.Number, Sitting: a.Sitting, DUTLab: b.DUTLab, Start: a.Start}
+		var before, after [2]side.Reading
+		read := func(into *[2]side.Reading) error {
+			return testbed.Together(
+				func() (err error) { into[0], err = labs[0].ReadMeters(ctx); return err },
+				func() (err error) { into[1], err = labs[1].ReadMeters(ctx); return err })
+		}
+		err := read(&before)
+		if err == nil {
+			err = side.Sleep(ctx, time.Duration(cell.Number(idleMs))*time.Millisecond)
+		}
+		if err == nil {
+			err = read(&after)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("window %d: %w", w+1, err)
+		}
+		t.DUT, t.Clean = usage(before[0], after[0]), usage(before[1], after[1])
+		t.Accepted = true
+		return func(w *result.Writer) error { return w.AppendTrial(t) }, t.Rejects, nil
+	})
+}

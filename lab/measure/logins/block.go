@@ -1,0 +1,204 @@
+package logins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+const (
+	// phaseTail is how long after a phase's end its CPU still counts: devices put accounting off,
+	// and the cost of one log-in must be neither lost nor billed to the next phase.
+	phaseTail = 500 * time.Millisecond
+	// patience is what clients of a storm have, beside the time they take to
+	// come. A log-in gives up by itself after eight attempts, which are bounded too.
+	patience = 3 * time.Minute
+)
+
+type run struct{}
+
+var _ runner.Measure = run{}
+
+// Run returns what measures the blocks of one run.
+func (Measure) Run() runner.Measure { return run{} }
+
+// Lacks is false: a storm is all there is of a cell.
+func (run) Lacks(*runner.Session, experiment.Block, result.Cell) bool { return false }
+
+// Fits refuses devices without a log-in, and networks too small for the clients.
+func (run) Fits(e *experiment.Experiment, t dut.Traits) error { return fits(slices.Max(e.Clients), t) }
+
+// fits reports whether n clients can log in at a device.
+func fits(n int, t dut.Traits) error {
+	if t.Admission.Kind == client.AdmitNone {
+		return fmt.Errorf("its clients do not log in themselves: there is no storm to measure: %w", dut.ErrNotSupported)
+	}
+	lan := t.LAN
+	if !lan.IsValid() {
+		lan = testbed.DefaultLAN
+	}
+	// Not the network, the router, the broadcast and what a lab's hosts have.
+	const others = 6
+	if most := 1<<(32-lan.Bits()) - others; most < n {
+		return fmt.Errorf("its network %s has room for %d clients, not for %d: %w", lan, most, n, dut.ErrNotSupported)
+	}
+	return nil
+}
+
+// openBlock is a block whose labs stand or are being built.
+type openBlock struct {
+	*runner.Session
+	experiment.Block
+	*side.Side
+}
+
+// Block measures one storm. Every attempt has a lab of its own: a device that has met clients
+// cannot be made one that has not. The record of the block is left to the runner, which writes one
+// where no storm came about.
+func (run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
+	return nil, s.Settle(eb, eb.Cells[0], 0, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
+		b := &openBlock{Session: s, Block: eb}
+		storm, err := b.storm(ctx)
+		storm.Block, storm.Attempt, storm.Sitting, storm.Start, storm.Seconds = eb.Index, a.Number, a.Sitting, a.Start, time.Since(a.Start).Seconds()
+		return func(w *result.Writer) error { return w.AppendStorm(storm) }, storm.Rejects, err
+	})
+}
+
+// storm builds a lab, has the clients lease and log in, and removes the lab.
+func (b *openBlock) storm(ctx context.Context) (s result.Storm, err error) {
+	b.say("building the lab")
+	if b.Side, err = b.Labs(b.Block).OpenDevice(ctx); err != nil {
+		return s, err
+	}
+	watching, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { b.watch(watching) })
+	s, err = b.measure(ctx)
+	stop()
+	watch.Wait()
+	if ctx.Err() == nil {
+		if left := b.StopDevice(ctx); left != nil && err == nil { // noted, and the storm stands
+			b.Notice("%s: %v", b.Name(b.Block), left)
+		}
+	}
+	return s, errors.Join(err, b.Close())
+}
+
+// say shows what the block does, and the rate at which its clients come.
+func (b *openBlock) say(what string) {
+	b.Status("%s: %s, %s", b.Name(b.Block), what, rateText(rateOf(b.Block)))
+}
+
+// watchEvery is how often the device of a storm is looked at.
+const watchEvery = time.Second
+
+// watch says when a program of the device has ended: its clients take minutes to give
+// up. It returns then, or when ctx ends.
+func (b *openBlock) watch(ctx context.Context) {
+	for side.Sleep(ctx, watchEvery) == nil {
+		ended, err := b.Ended(ctx)
+		if err != nil {
+			return // the lab is gone: the storm's own requests fail as well
+		}
+		if len(ended.Device) > 0 {
+			b.Notice("%s: the device has ended, its clients will have to give up: %s", b.Name(b.Block), strings.Join(ended.Device, "; "))
+			return
+		}
+	}
+}
+
+// measure creates the clients, has them lease and log in, and judges.
+func (b *openBlock) measure(ctx context.Context) (s result.Storm, err error) {
+	s = result.Storm{
+		DUT: b.Block.DUT(), Clients: b.Block.Clients(), LoginRate: rateOf(b.Block), SetupSeconds: b.Setup.Seconds(),
+		DeviceLeases: b.Traits.DHCP, TailSeconds: phaseTail.Seconds(),
+	}
+	if err := b.create(ctx, &s); err != nil {
+		return s, err
+	}
+	before, err := b.Machine.Load(ctx)
+	if err != nil {
+		return s, err
+	}
+	pace := func(i int) client.Pace { return paceOf(b.Block, i, len(b.Hosts)) }
+	b.say(fmt.Sprintf("%d clients lease", s.Clients))
+	s.Lease, err = b.phase(ctx, func(i int, h side.ClientHost) ([]client.Outcome, error) { return h.Lease(ctx, pace(i)) })
+	if err == nil {
+		s.LeasedPSSMiB, err = b.Router.PSSMiB(ctx)
+	}
+	if err != nil {
+		return s, fmt.Errorf("leasing: %w", err)
+	}
+	if err := b.Leased(ctx); err != nil {
+		return s, err
+	}
+	b.say(fmt.Sprintf("%d clients log in", s.Clients))
+	s.Login, err = b.phase(ctx, func(i int, h side.ClientHost) ([]client.Outcome, error) {
+		return h.Login(ctx, b.Traits.Admission, pace(i))
+	})
+	if err == nil {
+		s.LoggedPSSMiB, err = b.Router.PSSMiB(ctx)
+	}
+	if err != nil {
+		return s, fmt.Errorf("logging in: %w", err)
+	}
+	e, err := b.evidence(ctx, before.NeighbourOverflows)
+	if err == nil {
+		judge(&s, e)
+	}
+	return s, err
+}
+
+// create opens the meters and creates the clients. The meters come first: counters of the clients'
+// own namespaces are not needed, and a thousand of them would take the client host longer to read
+// than a log-in.
+func (b *openBlock) create(ctx context.Context, s *result.Storm) (err error) {
+	if err := b.OpenMeters(ctx); err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := b.CreateClients(ctx); err != nil {
+		return err
+	}
+	s.CreateSeconds = time.Since(start).Seconds()
+	s.IdlePSSMiB, err = b.Router.PSSMiB(ctx)
+	return err
+}
+
+// evidence collects what a storm left besides its figures; overflows are those
+// of the neighbour table before it.
+func (b *openBlock) evidence(ctx context.Context, overflows int64) (e evidence, err error) {
+	e.cpus = b.CPUs
+	e.polling = "napi/" + b.Lab.Port(testbed.PortLAN)
+	if e.ended, err = b.Ended(ctx); err != nil {
+		return e, err
+	}
+	after, err := b.Machine.Load(ctx)
+	e.overflows = after.NeighbourOverflows - overflows
+	return e, err
+}
+
+// rateOf is how many clients a second come; 0 is all at once.
+func rateOf(b experiment.Block) float64 { return b.Cell.Number(result.LoginRate) }
+
+// paceOf is how clients come to host i of so many.
+func paceOf(b experiment.Block, i, hosts int) client.Pace {
+	rate := rateOf(b)
+	pace := client.Pace{PerSecond: rate / float64(hosts), After: side.Stagger(i, rate), Patience: patience}
+	if rate > 0 {
+		pace.Patience += time.Duration(float64(b.Clients()) / rate * float64(time.Second))
+	}
+	return pace
+}

@@ -1,0 +1,165 @@
+package logins
+
+import (
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+func TestPhaseSumsUpTheClients(t *testing.T) {
+	// Four clients at two a second, in any order: the third gives up.
+	outcomes := []client.Outcome{
+		{Num: 3, TurnMs: 1000, Ms: 9000, Tries: 8, Refusal: "no answer from 10.1.0.7", Error: "8 attempts: no answer from 10.1.0.7"},
+		{Num: 4, TurnMs: 1500, Ms: 200, LateMs: 12.3456, Tries: 1},
+		{Num: 1, Ms: 100.0004, Tries: 1},
+		{Num: 2, TurnMs: 500, Ms: 300, Tries: 3, Refusal: "no answer from 10.1.0.9"},
+	}
+	p := phaseOf(outcomes)
+	if p.Asked != 4 || p.Through != 3 || p.Tries != 13 || p.Retried != 2 || !slices.Equal(p.GaveUp, []int{2}) {
+		t.Errorf("counts: %+v", p)
+	}
+	if !slices.Equal(p.Ms, []float64{100, 300, 9000, 200}) || p.LateMs != 12.346 {
+		t.Errorf("times %v, latest %g", p.Ms, p.LateMs)
+	}
+	// Turns are 0, 0.5, 1 and 1.5 s: the fourth is through at 1.7, the third gives up at 10.
+	if p.ThroughSeconds != 1.7 || p.Seconds != 10 || math.Abs(p.PerSecond-3/1.7) > 1e-12 {
+		t.Errorf("%g s, %g s, %g a second", p.ThroughSeconds, p.Seconds, p.PerSecond)
+	}
+	if p.P50Ms != 200 || p.MaxMs != 300 || p.P99Ms != 298 {
+		t.Errorf("p50 %g, p99 %g, max %g", p.P50Ms, p.P99Ms, p.MaxMs)
+	}
+	if len(p.Failures) != 1 || len(p.Refusals) != 1 || p.Refusals[0] != (result.Reason{First: "no answer from 10.1.0.9", Count: 2}) {
+		t.Errorf("failures %+v, refusals %+v", p.Failures, p.Refusals)
+	}
+	none := phaseOf([]client.Outcome{{Num: 1, Ms: 5, Error: "no"}})
+	if none.PerSecond != 0 || none.P50Ms != 0 || none.Through != 0 || none.Seconds != 0.005 {
+		t.Errorf("nobody through: %+v", none)
+	}
+}
+
+func TestLimitSaysWhoseCPUWasFull(t *testing.T) {
+	for _, tt := range []struct {
+		phase result.Phase
+		rate  float64
+		want  string
+	}{
+		{result.Phase{Asked: 9, Through: 9, PerSecond: 49, RouterBusy: 0.9}, 50, result.LimitRate},
+		{result.Phase{Asked: 9, Through: 8, PerSecond: 49, RouterBusy: 0.9}, 50, result.LimitDevice},
+		{result.Phase{Asked: 9, Through: 9, PerSecond: 20, RouterBusy: 0.9}, 50, result.LimitDevice},
+		{result.Phase{RouterBusy: 0.9, EndpointsBusy: 0.95, ClientBusy: 0.7, RadiusBusy: 0.2}, 0, result.LimitGenerator},
+		{result.Phase{RouterBusy: 0.9, EndpointsBusy: 0.95, ClientBusy: 0.3, RadiusBusy: 0.6}, 0, result.LimitRadius},
+		{result.Phase{RouterBusy: 0.96, EndpointsBusy: 0.95, ClientBusy: 0.9}, 0, result.LimitDevice},
+		{result.Phase{RouterBusy: 0.5, EndpointsBusy: 0.5, ClientBusy: 0.5}, 0, result.LimitWaiting},
+	} {
+		if got := limit(tt.phase, tt.rate); got != tt.want {
+			t.Errorf("%+v at %g a second: %s, want %s", tt.phase, tt.rate, got, tt.want)
+		}
+	}
+}
+
+func TestAccountSplitsThePhaseByRole(t *testing.T) {
+	sample := func(at time.Duration, agent, program, napi time.Duration) meter.Sample {
+		return meter.Sample{
+			MonotonicNs: int64(at), AgentNs: int64(agent), NAPI: map[string]meter.Thread{"r0": {RunNs: int64(napi)}},
+			Processes: []meter.Process{{PID: 7, Name: "daemon", RunNs: int64(program)}},
+		}
+	}
+	const s = time.Second
+	at := func(at, router, radius, agent time.Duration) side.Reading {
+		return side.Reading{
+			Router: sample(at, 0, router, 0), Server: side.Endpoint{Meter: sample(at, 0, radius, 0)}, Clients: []side.Endpoint{{Meter: sample(at, agent, 0, 0)}},
+		}
+	}
+	phase := result.Phase{Asked: 1, Through: 1}
+	account(&phase, testbed.Placement{Router: []int{1}, Endpoints: []int{0}}, at(0, 0, 0, 0), at(2*s, s, s/5, s*3/2), at(3*s, s*5/4, s/4, s*3/2))
+	if phase.ProcessNs != int64(s*5/4) || phase.RoleNs[result.RoleRouter] != int64(s*5/4) || phase.RoleNs[result.RoleRadius] != int64(s/4) || phase.RoleNs[result.RoleServer] != 0 {
+		t.Errorf("until the tail: %d ns, by role %v", phase.ProcessNs, phase.RoleNs)
+	}
+	if phase.RouterBusy != 0.5 || phase.ClientBusy != 0.75 || phase.RadiusBusy != 0.1 || math.Abs(phase.EndpointsBusy-0.85) > 1e-12 || limit(phase, 0) != result.LimitGenerator {
+		t.Errorf("until the end: router %g, clients %g, RADIUS %g, endpoints %g: %s", phase.RouterBusy, phase.ClientBusy, phase.RadiusBusy, phase.EndpointsBusy, limit(phase, 0))
+	}
+	if got := otherBusy(result.Machine{Usr: 100}, map[string]int64{}, 1, 2); got != 1 {
+		t.Errorf("a machine that is all others': %g", got)
+	}
+	if got := otherBusy(result.Machine{Usr: 1}, map[string]int64{"x": int64(100 * s)}, 1, 2); got != 0 {
+		t.Errorf("ticks that saw less than the lab used: %g", got)
+	}
+}
+
+func TestStormsOfBadMachinesAreRejected(t *testing.T) {
+	good := func() result.Storm {
+		lease := result.Phase{Asked: 2, Through: 2, Seconds: 1, ThreadNs: map[string]int64{"napi/r0": 5}}
+		return result.Storm{Lease: lease, Login: result.Phase{Asked: 2, Through: 1, Seconds: 1, Failures: []result.Reason{{First: "refused by the portal", Count: 1}}}}
+	}
+	for name, tt := range map[string]struct {
+		spoil func(*result.Storm, *evidence)
+		want  string // of the only reject; empty: accepted
+	}{
+		"good":              {func(*result.Storm, *evidence) {}, ""},
+		"device died":       {func(_ *result.Storm, e *evidence) { e.ended.Device = []string{"chilli ended"} }, ""},
+		"RADIUS died":       {func(_ *result.Storm, e *evidence) { e.ended.Lab = []string{"freeradius ended"} }, "lab: freeradius ended"},
+		"no polling thread": {func(s *result.Storm, _ *evidence) { s.Lease.ThreadNs["napi/r0"] = 0 }, "polling thread napi/r0 did not run"},
+		"steal":             {func(s *result.Storm, _ *evidence) { s.Login.Machine.Steal = 30 }, "30.0 % steal during the logins"},
+		"other programs":    {func(s *result.Storm, _ *evidence) { s.Login.OtherBusy = 0.4 }, "other programs used 40 %"},
+		"too short to tell": {func(s *result.Storm, _ *evidence) { s.Login.OtherBusy, s.Login.Seconds = 0.4, 0.04 }, ""},
+		"own limit": {func(s *result.Storm, _ *evidence) {
+			s.Login.Refusals = []result.Reason{{First: "dialling: too many open files", Count: 3}}
+		}, "3 clients met a limit of its own: dialling: too many open files: raise nofile"},
+		"neighbours": {func(_ *result.Storm, e *evidence) { e.overflows = 9 }, "neighbour table was full 9 times"},
+	} {
+		s, e := good(), evidence{polling: "napi/r0", cpus: 2}
+		tt.spoil(&s, &e)
+		judge(&s, e)
+		switch {
+		case tt.want == "" && (!s.Accepted || len(s.Rejects) != 0):
+			t.Errorf("%s: rejected: %v", name, s.Rejects)
+		case tt.want != "" && (s.Accepted || len(s.Rejects) != 1 || !strings.Contains(s.Rejects[0], tt.want)):
+			t.Errorf("%s: accepted %v, rejects %v, want %q", name, s.Accepted, s.Rejects, tt.want)
+		}
+		if len(s.Died) != len(e.ended.Device) {
+			t.Errorf("%s: died %v", name, s.Died)
+		}
+	}
+}
+
+func TestFits(t *testing.T) {
+	in := client.Admission{Kind: client.AdmitForm}
+	for _, tt := range []struct {
+		n      int
+		traits dut.Traits
+		want   string
+	}{
+		{250, dut.Traits{Admission: in}, ""},
+		{251, dut.Traits{Admission: in}, "192.168.137.0/24 has room for 250 clients, not for 251"},
+		{4000, dut.Traits{Admission: in, LAN: netip.MustParsePrefix("10.1.0.0/16")}, ""},
+		{1, dut.Traits{}, "do not log in themselves"},
+	} {
+		err := fits(tt.n, tt.traits)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%d clients over %v: %v, want %q", tt.n, tt.traits, err, tt.want)
+		}
+	}
+}
+
+// TestPaceIsSharedByClientHosts: each host takes its part of the rate, and begins later than the one before.
+func TestPaceIsSharedByClientHosts(t *testing.T) {
+	b := experiment.Block{Cell: result.NewCell(result.Clients, 30, result.LoginRate, 10)}
+	p := paceOf(b, 2, 3)
+	if p.PerSecond != 10.0/3 || p.After != 200*time.Millisecond || p.Patience != patience+3*time.Second {
+		t.Errorf("%+v", p)
+	}
+	if all := paceOf(experiment.Block{}, 2, 3); all.After != 0 || all.PerSecond != 0 {
+		t.Errorf("all at once: %+v", all)
+	}
+}

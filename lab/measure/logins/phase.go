@@ -1,0 +1,129 @@
+package logins
+
+import (
+	"context"
+	"slices"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// phase measures what all clients do together: it reads the meters, has every client host do its
+// part, reads them again, and once more after the tail.
+func (b *openBlock) phase(ctx context.Context, do func(int, side.ClientHost) ([]client.Outcome, error)) (p result.Phase, err error) {
+	first, err := b.ReadMeters(ctx)
+	if err != nil {
+		return p, err
+	}
+	outcomes, err := b.Outcomes(do)
+	if err != nil {
+		return p, err
+	}
+	end, err := b.ReadMeters(ctx)
+	if err == nil {
+		err = side.Sleep(ctx, phaseTail)
+	}
+	if err != nil {
+		return p, err
+	}
+	tail, err := b.ReadMeters(ctx)
+	if err != nil {
+		return p, err
+	}
+	p = phaseOf(outcomes)
+	account(&p, b.Placement, first, end, tail)
+	p.Limit = limit(p, rateOf(b.Block))
+	return p, nil
+}
+
+// phaseOf sums up what became of the clients.
+func phaseOf(outcomes []client.Outcome) result.Phase {
+	p := result.Phase{Asked: len(outcomes)}
+	slices.SortFunc(outcomes, func(a, b client.Outcome) int { return a.Num - b.Num })
+	var failures, refusals []string
+	for i, o := range outcomes {
+		end := (o.TurnMs + o.Ms) / 1e3
+		p.Seconds = max(p.Seconds, end)
+		p.Tries += o.Tries
+		p.LateMs = max(p.LateMs, side.Millis(o.LateMs))
+		p.Ms = append(p.Ms, side.Millis(o.Ms))
+		if o.Refusal != "" {
+			p.Retried++
+			refusals = append(refusals, o.Refusal)
+		}
+		if !o.Through() {
+			p.GaveUp = append(p.GaveUp, i)
+			failures = append(failures, o.Error)
+			continue
+		}
+		p.Through++
+		p.ThroughSeconds = max(p.ThroughSeconds, end)
+	}
+	p.Failures, p.Refusals = side.Reasons(failures), side.Reasons(refusals)
+	if p.Through > 0 {
+		times := p.ThroughMs()
+		at := func(q float64) float64 { return side.Millis(result.Quantile(times, q)) }
+		p.P50Ms, p.P90Ms, p.P99Ms = at(0.5), at(0.9), at(0.99)
+		p.MaxMs = times[len(times)-1]
+		p.PerSecond = float64(p.Through) / p.ThroughSeconds
+	}
+	return p
+}
+
+// account enters what the phase cost. CPU time counts until the end of the tail; how busy the CPUs
+// were counts until the phase's end.
+func account(phase *result.Phase, cpus testbed.Placement, first, end, tail side.Reading) {
+	router := side.UsageOf(first.Router, tail.Router)
+	phase.NAPINs, phase.ProcessNs, phase.WaitNs, phase.ThreadNs = router.NAPINs, router.ProcessNs, router.WaitNs, router.ThreadNs
+	phase.RoleNs = side.Roles(first, tail)
+	phase.Machine = side.Machine(end.Router.Stat.Sub(first.Router.Stat))
+	seconds := float64(end.Router.MonotonicNs-first.Router.MonotonicNs) / 1e9
+	share := func(ns int64, cpus []int) float64 {
+		if seconds <= 0 {
+			return 0
+		}
+		return float64(ns) / 1e9 / seconds / float64(len(cpus))
+	}
+	until := side.Roles(first, end)
+	phase.RouterBusy = share(until[result.RoleRouter], cpus.Router)
+	phase.ClientBusy = share(until[result.RoleClient], cpus.Endpoints)
+	phase.RadiusBusy = share(until[result.RoleRadius], cpus.Endpoints)
+	phase.EndpointsBusy = phase.ClientBusy + phase.RadiusBusy + share(until[result.RoleServer]+until[result.RoleAgents], cpus.Endpoints)
+	phase.OtherBusy = otherBusy(phase.Machine, until, seconds, end.Router.CPUs)
+}
+
+// otherBusy is the share of all CPUs that was busy and not on the lab's account.
+func otherBusy(m result.Machine, lab map[string]int64, seconds float64, cpus int) float64 {
+	if seconds <= 0 || cpus == 0 {
+		return 0
+	}
+	var ns int64
+	for _, role := range lab {
+		ns += role
+	}
+	return max(0, (m.Usr+m.Sys+m.Soft)/100-float64(ns)/1e9/seconds/float64(cpus))
+}
+
+const (
+	fullCPU  = 0.85 // share of its CPUs in use beyond which a host is held up by them
+	keptPace = 0.95 // of the login rate; a phase that kept it was held up by nothing but the rate
+)
+
+// limit says what held the phase up.
+func limit(p result.Phase, rate float64) string {
+	endpoints := result.LimitGenerator
+	if p.RadiusBusy > p.ClientBusy {
+		endpoints = result.LimitRadius
+	}
+	switch {
+	case rate > 0 && p.Through == p.Asked && p.PerSecond >= keptPace*rate:
+		return result.LimitRate
+	case p.EndpointsBusy >= fullCPU && p.EndpointsBusy > p.RouterBusy:
+		return endpoints
+	case p.RouterBusy >= fullCPU:
+		return result.LimitDevice
+	}
+	return result.LimitWaiting
+}

@@ -1,0 +1,109 @@
+package logins
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// maxRate is the highest log-in rate: beyond it a number is a typing mistake.
+const maxRate = 10_000
+
+// rates are clients a second that come to lease, and then to log in; 0 is all at the same moment.
+var rates = experiment.Key[[]float64]{
+	Name: "login_rates", Parse: experiment.List(experiment.PerSecond(maxRate, "0 for all at once", "clients a second")), Default: []float64{0},
+}
+
+// Measure is the measure of that name.
+type Measure struct{}
+
+// Rules are those of experiments that measure log-ins.
+func (Measure) Rules() experiment.Measure {
+	return experiment.Measure{
+		Name: result.MeasureLogins, Alone: true,
+		Keys: []experiment.Field{rates.Field()},
+		Unused: []string{
+			"offered_mbps", "mbps_per_client", "directions", "profiles", "aa_blocks", "windows", "window", "warmup", "profile_window",
+			"traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.pacing", "traffic.short_per_second", "traffic.short_bytes",
+			"beside.client", "beside.traffic", "beside.clients",
+		},
+		Why:    "no payload is sent and no clean router stands beside the device",
+		Settle: func(e *experiment.Experiment) { e.Windows = 1 }, // a storm is over once
+		Check:  check, Settings: settings, Duration: duration, Describe: inWords,
+	}
+}
+
+// inWords says how the clients of a storm come.
+func inWords(e *experiment.Experiment) experiment.Description {
+	var texts []string
+	for _, rate := range rates.Of(e) {
+		texts = append(texts, rateText(rate))
+	}
+	return experiment.Description{Block: "storm", Doing: "log in " + strings.Join(texts, ", ")}
+}
+
+// check refuses clients and devices that cannot have a storm.
+func check(e *experiment.Experiment, report experiment.Report) {
+	only := fmt.Sprintf("measure = %q", e.Measure)
+	if !client.KindOf(e.Client.Kind).Leases {
+		report("client.kind", "%q does not go with %s: these clients lease no addresses", e.Client.Kind, only)
+	}
+	if e.Client.Churn > 0 {
+		report("client.churn", "does not go with %s: no client sends meanwhile", only)
+	}
+	if slices.Contains(e.DUTs, experiment.Clean) {
+		report("duts", "%q does not go with %s: it has no log-in", experiment.Clean, only)
+	}
+}
+
+// settings lists clients and rates. A block measures one storm.
+func settings(e *experiment.Experiment) (list []experiment.Setting) {
+	for _, clients := range e.Clients {
+		for _, rate := range rates.Of(e) {
+			cell := result.NewCell(result.Clients, clients, result.LoginRate, rate)
+			list = append(list, experiment.Setting{Cell: cell, Cells: []result.Cell{cell}})
+		}
+	}
+	return list
+}
+
+// What a storm takes: means with 100 to 1000 clients. What the clients themselves take is with their kinds.
+const (
+	labOverhead  = 1700 * time.Millisecond // the lab up and down, and its device
+	unknownLogin = 60 * time.Millisecond   // at a device that is not known
+)
+
+// duration estimates how long the clients of a group's storms take to lease and to log in.
+func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
+	n, rate := g.Cell.Int(result.Clients), g.Cell.Number(result.LoginRate)
+	lease, login := time.Duration(n)*client.KindOf(e.Client.Kind).Times.Storm, time.Duration(n)*loginOf(e, g.Cell.Text(result.DUT))
+	if rate > 0 {
+		least := time.Duration(float64(n) / rate * float64(time.Second))
+		lease, login = max(lease, least), max(login, least)
+	}
+	return time.Duration(g.Blocks) * (labOverhead + lease + login)
+}
+
+// loginOf is what a log-in at a device takes, more or less: the device's own figure.
+func loginOf(e *experiment.Experiment, name string) time.Duration {
+	d, err := dut.New(name, 1, e)
+	if err != nil {
+		return unknownLogin
+	}
+	return cmp.Or(d.Traits().Login, unknownLogin)
+}
+
+// rateText says at which rate clients come.
+func rateText(perSecond float64) string {
+	if perSecond == 0 {
+		return "all at once"
+	}
+	return fmt.Sprintf("%g a second", perSecond)
+}

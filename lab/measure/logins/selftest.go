@@ -1,0 +1,68 @@
+package logins
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/measure/side"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// Limits of a storm's self-tests.
+const (
+	maxOther   = 0.30 // of all CPUs, by programs outside the lab
+	otherTicks = 4    // of the machine's clock, 10 ms each, by which that may be off
+)
+
+// ownFailures are what a client host meets when the machine's limits are too low, and
+// what to do about them where it is known.
+var ownFailures = []struct{ text, remedy string }{
+	{"too many open files", ": raise nofile (ulimit -Hn), gateweigh doctor says how far"},
+	{"no buffer space available", ""},
+	{"opening a socket", ""},
+	{"cannot assign requested address", ""},
+	{"resource temporarily unavailable", ""},
+}
+
+// evidence is what a storm's self-tests know beside its record.
+type evidence struct {
+	polling   string // the polling thread of the router's link to the clients
+	ended     side.Ended
+	cpus      int   // of the machine
+	overflows int64 // of the machine's neighbour table, during the storm
+}
+
+// judge applies the self-tests: a storm that a limit of the lab broke says
+// nothing of the device. What a device does to its clients stands, also when it
+// dies of them.
+func judge(s *result.Storm, e evidence) {
+	var rejects side.Rejects
+	reject := rejects.Add
+	s.Died = e.ended.Device
+	for _, text := range e.ended.Lab {
+		reject("lab: %s", text)
+	}
+	// Leases always cross the link; what a log-in sends is the portal's affair.
+	if s.Lease.Through > 0 && s.Lease.ThreadNs[e.polling] == 0 {
+		reject("leases: polling thread %s did not run: its work is billed elsewhere", e.polling)
+	}
+	for _, phase := range []struct {
+		name string
+		result.Phase
+	}{{"leases", s.Lease}, {"logins", s.Login}} {
+		rejects.Steal(phase.Machine, phase.Seconds, e.cpus, " during the "+phase.name)
+		if most := maxOther + side.Ticks(otherTicks, phase.Seconds, e.cpus); phase.OtherBusy > most {
+			reject("machine: other programs used %.0f %% of it during the %s, limit %.0f %%", 100*phase.OtherBusy, phase.name, 100*most)
+		}
+		for _, reason := range slices.Concat(phase.Failures, phase.Refusals) {
+			own := slices.IndexFunc(ownFailures, func(f struct{ text, remedy string }) bool { return strings.Contains(reason.First, f.text) })
+			if own >= 0 {
+				reject("client host, %s: %d clients met a limit of its own: %s%s", phase.name, reason.Count, reason.First, ownFailures[own].remedy)
+			}
+		}
+	}
+	if e.overflows > 0 {
+		reject("machine: its neighbour table was full %d times (gc_thresh3 is one for all namespaces): gateweigh doctor says what to set", e.overflows)
+	}
+	s.Rejects, s.Accepted = rejects, len(rejects) == 0
+}

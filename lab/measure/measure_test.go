@@ -1,0 +1,151 @@
+package measure_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/runner"
+)
+
+// table has one measure more than ships with the lab.
+func table() measure.Table { return append(measure.All(), idle{}) }
+
+// TestMain lets the test binary serve as the agent of its labs' hosts.
+func TestMain(m *testing.M) {
+	agent.RunAs(os.Args)
+	os.Exit(m.Run())
+}
+
+const idleFile = `measure = "idle"
+duts = ["daemon"]
+clients = [2]
+idle_ms = [100, 300]
+blocks = 2
+aa_blocks = 1
+windows = 2
+
+[dut.daemon]
+daemon = ["sh", "-c", "while :; do sleep 0.05; done"]
+ready = "true"
+`
+
+func load(t *testing.T, text string) *experiment.Experiment {
+	t.Helper()
+	e, err := table().Catalogue().Parse("idle.toml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestMeasureOfItsOwnIsPlanned: keys, checks and plan of a measure that is only in the table.
+func TestMeasureOfItsOwnIsPlanned(t *testing.T) {
+	e := load(t, idleFile)
+	var got []string
+	for _, b := range e.Plan() {
+		text := b.DUTLab
+		for _, c := range b.Cells {
+			text += "; " + c.String()
+		}
+		got = append(got, text)
+	}
+	want := []string{
+		"a; dut=daemon clients=2 idle_ms=100; dut=daemon clients=2 idle_ms=300",
+		"a; dut=clean clients=2 idle_ms=100; dut=clean clients=2 idle_ms=300",
+		"b; dut=daemon clients=2 idle_ms=300; dut=daemon clients=2 idle_ms=100",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("planned:\n%s", strings.Join(got, "\n"))
+	}
+	if text := string(e.Encode()); !strings.Contains(text, "idle_ms = [100.0, 300.0]") || strings.Contains(text, "offered_mbps") || strings.Contains(text, "window =") {
+		t.Errorf("resolved:\n%s", text)
+	}
+	for _, tt := range []struct{ text, want string }{
+		{"[traffic]\nkind = \"streams\"\n", `traffic.kind: has no meaning with measure = "idle": no client sends`},
+		{"[client]\nhost = 2\n", `did you mean "client.hosts"?`},
+	} {
+		_, err := table().Catalogue().Parse("idle.toml", []byte(idleFile+tt.text))
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %s", tt.text, err, tt.want)
+		}
+	}
+	for text, want := range map[string]string{
+		strings.Replace(idleFile, `"idle"`, `"idel"`, 1):         `must be "cost" or "logins" or "idle", not "idel"; did you mean "idle"?`,
+		strings.Replace(idleFile, "[100, 300]", "[1]", 1):        `idle.toml:4: idle_ms: each value must be milliseconds from 100 to 10000`,
+		strings.Replace(idleFile, "measure = \"idle\"\n", "", 1): `idle.toml:3: idle_ms: needs measure = "idle"`,
+	} {
+		if _, err := table().Catalogue().Parse("idle.toml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestMeasureOfItsOwnRunsAndResumes in real labs: a run that is interrupted within a block goes on
+// where it ended, and every window is recorded once.
+func TestMeasureOfItsOwnRunsAndResumes(t *testing.T) {
+	e, dir := load(t, idleFile), filepath.Join(t.TempDir(), "run")
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	windows := 0
+	config := runner.Config{Measure: table().Of(e).Run(), Experiment: e, Dir: dir, Status: func(p runner.Progress) {
+		if strings.HasSuffix(p.Text, " ms") {
+			if windows++; windows == 6 {
+				interrupt()
+			}
+		}
+	}}
+	if _, err := runner.Run(ctx, config); !errors.Is(err, context.Canceled) {
+		t.Fatalf("interrupted: %v", err)
+	}
+	out, err := runner.Run(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.Planned != 12 || out.Accepted != 12 || out.Open != 0 || len(out.Failed) > 0 {
+		t.Errorf("%+v, want 12 windows", out)
+	}
+	run, err := result.ReadRun(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run.Environment.Measure != "idle" || len(run.Trials) != 12 {
+		t.Fatalf("measure %q, %d records", run.Environment.Measure, len(run.Trials))
+	}
+	seen, resumed := map[string]bool{}, 0
+	for _, r := range run.Trials {
+		seen[r.Cell.String()+r.DUTLab+string(rune('0'+r.Window))] = true
+		resumed += r.Sitting
+		if r.AA != (r.Cell.Text(result.DUT) == experiment.Clean) || r.DUT.Seconds < r.Cell.Number(idleMs)/1e3 || r.Clean.NAPINs < 0 {
+			t.Errorf("record %+v", r)
+		}
+		if !r.AA && r.DUT.ProcessNs == 0 {
+			t.Errorf("block %d, window %d: the daemon cost nothing", r.Block, r.Window)
+		}
+	}
+	if len(seen) != 12 || resumed != 7 {
+		t.Errorf("%d windows, %d of them after the interruption, want 12 and 7", len(seen), resumed)
+	}
+	if len(run.Blocks) != 3 {
+		t.Errorf("%d blocks are recorded, want 3", len(run.Blocks))
+	}
+	summary := table().Summarise(run, analysis.Options{})
+	if len(summary.Cells) != 2 {
+		t.Fatalf("%d cells are summarised, want 2", len(summary.Cells))
+	}
+	for i, ms := range []float64{100, 300} {
+		c := summary.Cells[i]
+		if cpu := c.Device("process_core_pct"); c.Number(idleMs) != ms || c.Blocks != 2 || cpu.Mean <= 0 || cpu.N != 2 {
+			t.Errorf("cell %s of %d blocks: %+v", c.Cell, c.Blocks, cpu)
+		}
+	}
+}

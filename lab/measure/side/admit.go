@@ -1,0 +1,198 @@
+package side
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// How many clients lease, or log in at a device that does not say, at once.
+const (
+	leaseParallel = 32
+	loginParallel = 16
+)
+
+// longestLogin is how long all clients of a block may take to log in: a device that needs longer
+// does not take so many.
+const longestLogin = 10 * time.Minute
+
+// NotAdmitted says that clients gave up on the way in.
+type NotAdmitted struct {
+	Own   bool   // it is the device's doing: its leases, its portal
+	step  string // "lease", "log in"
+	in    int    // clients that came through
+	asked int
+	first error // of the first that did not
+}
+
+func (e *NotAdmitted) Error() string {
+	return fmt.Sprintf("%d of %d clients could %s: %v", e.in, e.asked, e.step, e.first)
+}
+
+func (e *NotAdmitted) Unwrap() error { return e.first }
+
+// gaveUp is the *NotAdmitted of outcomes, nil when all came through.
+func gaveUp(step string, own bool, outcomes []client.Outcome) error {
+	first := client.GaveUp(outcomes)
+	if first == nil {
+		return nil
+	}
+	e := &NotAdmitted{step: step, Own: own, asked: len(outcomes), first: first}
+	for _, o := range outcomes {
+		if o.Through() {
+			e.in++
+		}
+	}
+	return e
+}
+
+// Outcomes has every client host do its part at once and returns what became of all clients.
+func (s *Side) Outcomes(do func(i int, h ClientHost) ([]client.Outcome, error)) ([]client.Outcome, error) {
+	outcomes := make([][]client.Outcome, len(s.Hosts))
+	err := s.EachHost(func(i int, h ClientHost) (err error) { outcomes[i], err = do(i, h); return err })
+	return slices.Concat(outcomes...), err
+}
+
+// serveDHCP has the lab lease where the device does not and a client will ask: guests
+// do where the clients themselves have static addresses.
+func (s *Side) serveDHCP(ctx context.Context) error {
+	kept := 0
+	if s.static {
+		kept = s.Has.Clients
+	}
+	if !client.KindOf(s.Has.Client).Leases || s.Traits.DHCP || s.static && s.Guests == 0 {
+		return nil
+	}
+	return s.Lab.ServeDHCP(ctx, kept)
+}
+
+// CreateClients makes the clients; they have no addresses yet.
+func (s *Side) CreateClients(ctx context.Context) error {
+	return s.EachHost(func(i int, h ClientHost) error {
+		guest, guests := s.guestsOf(i)
+		cfg := client.Config{
+			Kind: s.Has.Client, First: h.first, Count: h.count, FirstGuest: guest, Guests: guests, Parent: h.Ifs[0], LAN: s.Lab.LAN, Gateway: s.Lab.Gateway,
+			Lab: s.Lab.Name[0],
+		}
+		if s.static {
+			cfg.FirstStatic = s.Lab.FirstLease
+		}
+		return h.CreateClients(ctx, cfg)
+	})
+}
+
+func (s *Side) admitClients(ctx context.Context) error {
+	start := time.Now()
+	if err := s.CreateClients(ctx); err != nil {
+		return err
+	}
+	outcomes, err := s.Outcomes(func(_ int, h ClientHost) ([]client.Outcome, error) {
+		return h.Lease(ctx, client.Pace{Parallel: leaseParallel})
+	})
+	if err = cmp.Or(err, gaveUp("lease", s.Traits.DHCP, outcomes)); err != nil {
+		return fmt.Errorf("admitting %d clients: %w", s.Has.Clients, err)
+	}
+	s.Lease = time.Since(start)
+	if err := s.Leased(ctx); err != nil {
+		return err
+	}
+	return s.logIn(ctx)
+}
+
+// logIn has all clients log in, by their device's own ways where it admits them itself.
+func (s *Side) logIn(ctx context.Context) error {
+	start := time.Now()
+	if adm, ok := s.DUT.(dut.Admitter); ok {
+		if err := adm.Admit(ctx, s.Env, s.Clients); err != nil {
+			return err
+		}
+	}
+	// A portal that answers one client at a time takes as long as there are clients.
+	patience := min(time.Minute+time.Duration(s.Has.Clients)*time.Second, longestLogin)
+	pace := client.Pace{Parallel: cmp.Or(s.Traits.Admission.Parallel, loginParallel), Patience: patience}
+	outcomes, err := s.Outcomes(func(_ int, h ClientHost) ([]client.Outcome, error) {
+		return h.Login(ctx, s.Traits.Admission, pace)
+	})
+	portal := s.Traits.Admission.Kind != client.AdmitNone
+	if err = cmp.Or(err, gaveUp("log in", portal, outcomes)); err != nil {
+		return fmt.Errorf("admitting %d clients: %w", s.Has.Clients, err)
+	}
+	s.Login = time.Since(start)
+	if portal {
+		for _, o := range outcomes {
+			s.LoginMs = append(s.LoginMs, o.Ms)
+		}
+	}
+	return nil
+}
+
+// Leased enters the clients that have an address by now into Clients, and into the router's
+// neighbour table where the lab does that.
+func (s *Side) Leased(ctx context.Context) error {
+	each := make([][]client.Address, len(s.Hosts))
+	if err := s.EachHost(func(i int, h ClientHost) (err error) { each[i], err = h.Clients(ctx); return err }); err != nil {
+		return err
+	}
+	addrs := slices.DeleteFunc(slices.Concat(each...), func(a client.Address) bool { return !a.IP.IsValid() })
+	for _, a := range addrs {
+		s.Clients = append(s.Clients, dut.ClientAddr{N: a.Num, IP: a.IP, MAC: a.MAC})
+	}
+	if !s.enter {
+		return nil
+	}
+	return s.Router.AddNeighbours(ctx, agent.Neighbours{Link: s.Lab.Port(testbed.PortLAN), List: addrs})
+}
+
+// EntersNeighbours reports whether the lab enters clients into the neighbour tables of its
+// routers: into those of both compared labs where one has more clients than the machine's
+// table may have room for.
+func EntersNeighbours(sides ...experiment.Side) bool {
+	return slices.ContainsFunc(sides, func(s experiment.Side) bool {
+		most := client.KindOf(s.Client).LearnMost
+		return most > 0 && s.Clients > most
+	})
+}
+
+// hasStatic reports whether the clients of a side have their addresses without asking. As many
+// clients as the lab enters into the router's table would ask the lab's own server where the device
+// leases nothing. That server is not measured, and walks the list of its leases for each request:
+// 10,000 clients took it 9 s, and 65,000 had not leased after 7 minutes.
+func hasStatic(has experiment.Side, entered bool, t dut.Traits) bool {
+	k := client.KindOf(has.Client)
+	return entered && k.Leases && k.Static && !t.DHCP
+}
+
+// Addresses is where the side's clients have theirs from: result.Static and its like.
+func (s *Side) Addresses() string {
+	switch {
+	case s.static, !client.KindOf(s.Has.Client).Leases:
+		return result.Static
+	case s.Traits.DHCP:
+		return result.FromDevice
+	}
+	return result.FromLab
+}
+
+// guestsOf is the part of host i of a lab's guests: the first's number and how many.
+func (s *Side) guestsOf(i int) (first, count int) {
+	n := len(s.Hosts)
+	lo, hi := s.Guests*i/n, s.Guests*(i+1)/n
+	return s.Has.Clients + lo + 1, hi - lo
+}
+
+// GuestVisits is how guests come to host i, which takes its part of the rate.
+func (s *Side) GuestVisits(i int, perSecond float64) client.Churn {
+	_, count := s.guestsOf(i)
+	return client.Churn{
+		PerSecond: perSecond * float64(count) / float64(s.Guests), After: Stagger(i, perSecond), Stay: experiment.GuestStays, Admission: s.Traits.Admission,
+	}
+}

@@ -1,0 +1,90 @@
+package side
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+)
+
+// Files of connections that a kernel tracks, below /proc/sys/net/netfilter: those of
+// the namespace, and how many the table of the whole machine holds.
+const (
+	flowCount = "/proc/sys/net/netfilter/nf_conntrack_count"
+	flowLimit = "/proc/sys/net/netfilter/nf_conntrack_max"
+)
+
+// FlowsPerClient are connections that a router tracks of one client: stream, probe, and the
+// log-in's connections until they expire.
+const FlowsPerClient = 16
+
+// fewClients have room for their connections in the table of any machine.
+const fewClients = 250
+
+// flowsPerStream is room for a stream and, where it is tried again, its successor.
+const flowsPerStream = 2
+
+// checkFlows refuses a load whose connections a device tracks and the kernel's table
+// cannot hold: the kernel would drop packets of the rest silently, and the loss would look like the
+// device's. The check follows the log-ins, because only then is it seen whether the device tracks
+// connections at all.
+func (s *Side) checkFlows(ctx context.Context) error {
+	if len(s.Clients) <= fewClients {
+		return nil
+	}
+	count, limit, err := s.flows(ctx)
+	if err != nil {
+		return err
+	}
+	return flowsFit(len(s.Clients), count, limit)
+}
+
+// Flows is how many connections the router's kernel tracks; 0 on a kernel without such a table.
+func (s *Side) Flows(ctx context.Context) int {
+	count, _, err := s.flows(ctx)
+	if err != nil {
+		return 0
+	}
+	return count
+}
+
+// flows is how many connections the router's kernel tracks, and how many it would: zero
+// both on a kernel without such a table.
+func (s *Side) flows(ctx context.Context) (count, limit int, err error) {
+	out, err := s.Router.Run(ctx, agent.Command{Argv: []string{"cat", flowCount, flowLimit}, Support: true})
+	if err != nil {
+		return 0, 0, nil
+	}
+	if _, err := fmt.Sscan(out.Stdout, &count, &limit); err != nil {
+		return 0, 0, fmt.Errorf("reading the table of tracked connections: %w", err)
+	}
+	return count, limit, nil
+}
+
+// orFlows is why clients were not admitted: that error, or that the table of tracked
+// connections has filled up on their way in, which is the machine's doing.
+func (s *Side) orFlows(ctx context.Context, err error) error {
+	count, limit, unread := s.flows(ctx)
+	if unread != nil || !flowsFull(count, limit) {
+		return err
+	}
+	return fmt.Errorf("the table of tracked connections is full, %d of %d: about %d clients fit, or raise it: sysctl -w net.netfilter.nf_conntrack_max=%d (%v)",
+		count, limit, max(1, limit/FlowsPerClient), max(FlowsPerClient*s.Has.Clients, 2*limit), err)
+}
+
+// flowsFull reports whether new connections found no place. Entries expire one by one, so the table
+// counts as full from 95 % on.
+func flowsFull(count, limit int) bool { return limit > 0 && count >= limit-limit/20 }
+
+// flowsFit compares what so many logged-in clients take and will take with the limit.
+func flowsFit(clients, count, limit int) error {
+	if count == 0 {
+		return nil // nothing is tracked
+	}
+	need := count + flowsPerStream*clients
+	if need <= limit {
+		return nil
+	}
+	return fmt.Errorf("the device tracks connections: %d clients will take %d entries of a table that holds %d; about %d clients fit, or raise it: sysctl -w net.netfilter.nf_conntrack_max=%d",
+		clients, need, limit, int(float64(limit)/float64(need)*float64(clients)), 2*need)
+}

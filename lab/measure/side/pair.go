@@ -1,0 +1,84 @@
+package side
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// Labs says what the labs of a block are built from.
+type Labs struct {
+	Backend    testbed.Backend
+	Experiment *experiment.Experiment
+	DUT        string            // name of the device
+	DUTLab     string            // "a" or "b"
+	Sides      []experiment.Side // the device's lab, and that of the clean router where there is one
+	Aggregate  bool              // the routers' links aggregate packets
+}
+
+// OpenDevice builds the device's lab and starts the device; there are no clients yet. On error
+// nothing is left.
+func (l Labs) OpenDevice(ctx context.Context) (*Side, error) {
+	d, err := l.device()
+	if err != nil {
+		return nil, err
+	}
+	return l.open(ctx, l.DUTLab, d, d.Traits(), l.Sides[0])
+}
+
+// OpenPair builds both labs at once and admits their clients. Networks, queues and the links'
+// settings are alike on both sides. On error nothing is left.
+func (l Labs) OpenPair(ctx context.Context) (device, clean *Side, err error) {
+	d, err := l.device()
+	if err != nil {
+		return nil, nil, err
+	}
+	shared := d.Traits()
+	admitted := func(lab string, own dut.DUT, has experiment.Side, into **Side) func() error {
+		return func() error {
+			s, err := l.open(ctx, lab, own, shared, has)
+			if err != nil {
+				return err
+			}
+			*into = s
+			return s.admit(ctx)
+		}
+	}
+	other := map[string]string{"a": "b", "b": "a"}[l.DUTLab]
+	err = testbed.Together(admitted(l.DUTLab, d, l.Sides[0], &device), admitted(other, dut.NewClean(), l.Sides[1], &clean))
+	if err == nil {
+		return device, clean, nil
+	}
+	for _, s := range []*Side{device, clean} {
+		if s != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}
+	return nil, nil, err
+}
+
+func (l Labs) device() (dut.DUT, error) {
+	return dut.New(l.DUT, l.Sides[0].Clients+l.Experiment.Client.Guests(), l.Experiment)
+}
+
+// open builds one lab; shared is of the device whose link settings hold in all of them.
+func (l Labs) open(ctx context.Context, lab string, own dut.DUT, shared dut.Traits, has experiment.Side) (*Side, error) {
+	s := &Side{DUT: own, Has: has, Guests: l.Experiment.Client.Guests(), enter: EntersNeighbours(l.Sides...)}
+	for _, of := range l.Sides {
+		s.most = max(s.most, of.Clients)
+	}
+	// Where no clean router is compared, the leases themselves are measured.
+	s.static = len(l.Sides) > 1 && hasStatic(has, s.enter, own.Traits())
+	kind, err := testbed.Named(l.Experiment.Topology)
+	if err != nil {
+		return nil, err
+	}
+	topology := kind.Build(testbed.Spec{
+		Aggregate: l.Aggregate, LAN: own.Traits().LAN, Clients: s.most + s.Guests, ClientHosts: l.Experiment.Client.Hosts,
+		NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
+	})
+	return s, s.open(ctx, l.Backend, topology, lab)
+}

@@ -1,0 +1,261 @@
+// Package side is one of the labs that a block of a run builds: a router with its device, clients
+// that are admitted, the traffic they send, and the meters of all hosts. Every measure works on
+// these labs, one at a time or as a pair of device and clean router.
+package side
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/dut"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+)
+
+// Side is one lab of a block.
+type Side struct {
+	Lab     *testbed.Lab
+	Router  *testbed.Host // the first metered host, with the device
+	Server  *testbed.Host // the far end of the traffic
+	Hosts   []ClientHost
+	DUT     dut.DUT
+	Traits  dut.Traits
+	Env     dut.Env
+	Clients []dut.ClientAddr // those that have an address
+	Has     experiment.Side  // the clients that were asked for, and what they send
+	Guests  int              // clients beside these that come and go; their numbers follow the clients'
+	Load    agent.Traffic    // what runs now or ran last, of all client hosts together
+
+	// How long the lab and its device, the leases and the log-ins of all clients took.
+	Setup, Lease, Login time.Duration
+	LoginMs             []float64 // one value a client; none where no client logs in itself
+
+	most   int  // clients of the larger lab of a pair
+	enter  bool // the lab enters the clients into the router's neighbour table: see EntersNeighbours
+	static bool // the clients have addresses without asking for them: see hasStatic
+}
+
+// ClientHost is a host with its share of the side's clients.
+type ClientHost struct {
+	*testbed.Host
+	first, count int // numbers of its clients: first and on
+}
+
+// shareClients spreads n clients evenly over hosts; hosts that would get none
+// are left out.
+func shareClients(hosts []*testbed.Host, n int) []ClientHost {
+	var list []ClientHost
+	first := 1
+	for i, h := range hosts {
+		count := n*(i+1)/len(hosts) - n*i/len(hosts)
+		if count > 0 {
+			list = append(list, ClientHost{h, first, count})
+		}
+		first += count
+	}
+	return list
+}
+
+// Stagger is how much later host i begins than the first where hosts share a rate. Without it
+// they act at the same moments, in groups at a lower rate.
+func Stagger(i int, perSecond float64) time.Duration {
+	if perSecond == 0 {
+		return 0
+	}
+	return time.Duration(float64(i) / perSecond * float64(time.Second))
+}
+
+// EachHost works on all client hosts at once.
+func (s *Side) EachHost(fn func(i int, h ClientHost) error) error {
+	fns := make([]func() error, len(s.Hosts))
+	for i, h := range s.Hosts {
+		fns[i] = func() error { return fn(i, h) }
+	}
+	return testbed.Together(fns...)
+}
+
+// admit admits all clients and opens the meters: traffic is forwarded from then on.
+func (s *Side) admit(ctx context.Context) error {
+	if err := s.admitClients(ctx); err != nil {
+		return s.orFlows(ctx, err)
+	}
+	if err := s.checkFlows(ctx); err != nil {
+		return err
+	}
+	return s.OpenMeters(ctx)
+}
+
+// open builds the lab and starts its device; there are no clients yet. On error nothing is left.
+func (s *Side) open(ctx context.Context, backend testbed.Backend, topology testbed.Topology, name string) (err error) {
+	start := time.Now()
+	s.Traits = s.DUT.Traits()
+	if s.Lab, err = topology.Build(ctx, backend, name); err != nil {
+		return err
+	}
+	s.Router, s.Server = s.Lab.Metered()[0], s.Lab.Of(testbed.RoleServer)[0]
+	s.Hosts = shareClients(s.Lab.Clients, s.Has.Clients)
+	s.Env = dut.Env{
+		Hosts: map[string]dut.Host{}, Ports: s.Lab.Ports, Install: s.Router.Install,
+		LAN: s.Lab.LAN, Gateway: s.Lab.Gateway, RouterWAN: s.Lab.RouterWAN,
+		ServerIP: s.Lab.ServerIP, ServiceIP: s.Lab.ServiceIP,
+		Clients: s.Has.Clients + s.Guests, Scratch: agent.Scratch,
+	}
+	for _, h := range s.Lab.Hosts {
+		s.Env.Hosts[strings.TrimPrefix(h.Name, s.Lab.Name+"/")] = h
+	}
+	if err := s.startDevice(ctx); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	s.Setup = time.Since(start)
+	return nil
+}
+
+// startTimeout is the last bound of a device's start: each has a shorter one of
+// its own, and an experiment may allow its device ten minutes.
+const startTimeout = 15 * time.Minute
+
+func (s *Side) startDevice(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
+	defer cancel()
+	if err := s.serveDHCP(ctx); err != nil {
+		return err
+	}
+	if err := s.DUT.Start(ctx, s.Env); err != nil {
+		return err
+	}
+	s.Traits = s.DUT.Traits() // addresses in the admission are valid now
+	return nil
+}
+
+// OpenMeters opens the meters of all hosts.
+func (s *Side) OpenMeters(ctx context.Context) error {
+	router, server := s.Router, s.Server
+	err := testbed.Together(
+		func() error {
+			return router.OpenMeter(ctx, agent.Meter{IfNames: router.Ifs, Counted: s.Traits.Processes, Follow: true})
+		},
+		func() error { return server.OpenMeter(ctx, agent.Meter{IfNames: server.Ifs, Support: true}) },
+		func() error {
+			return s.EachHost(func(_ int, h ClientHost) error {
+				return h.OpenMeter(ctx, agent.Meter{IfNames: h.Ifs, Support: true})
+			})
+		})
+	if err != nil {
+		return fmt.Errorf("opening the meters of lab %s: %w", s.Lab.Name, err)
+	}
+	return nil
+}
+
+// Ended lists programs that ended by themselves: those of the device on its router, and those of
+// the lab.
+type Ended struct{ Device, Lab []string }
+
+// Err is an error when any program has ended. A gateway or RADIUS server that ended would go on to
+// be measured as a router that costs little.
+func (e Ended) Err() error {
+	var errs []error
+	for _, text := range slices.Concat(e.Device, e.Lab) {
+		errs = append(errs, errors.New(text))
+	}
+	return errors.Join(errs...)
+}
+
+// Ended asks router, server and other hosts but the clients' for programs that ended by themselves.
+func (s *Side) Ended(ctx context.Context) (e Ended, err error) {
+	for _, h := range s.Lab.Hosts {
+		if h.Role == testbed.RoleClient {
+			continue // their programs are the traffic, which counts as broken when it ends
+		}
+		list, err := h.Programs(ctx)
+		if err != nil {
+			return e, err
+		}
+		for _, p := range list {
+			if !p.Ended {
+				continue
+			}
+			text := fmt.Sprintf("%s on %s ended by itself: %s: %s", p.Name, h.Name, p.How, cmp.Or(p.Output, "it printed nothing"))
+			if h.Role == testbed.RoleRouter {
+				e.Device = append(e.Device, text)
+			} else {
+				e.Lab = append(e.Lab, text)
+			}
+		}
+	}
+	return e, nil
+}
+
+// CauseOf is why something went wrong in labs: the hosts whose agents have ended, or else err. A
+// lost host takes its links along, and a request that needs one of them then fails too.
+func CauseOf(err error, sides ...*Side) error {
+	var lost []error
+	for _, s := range sides {
+		for _, h := range s.Lab.Hosts {
+			lost = append(lost, h.Err())
+		}
+	}
+	return cmp.Or(errors.Join(lost...), err)
+}
+
+// leaveTimeout bounds each step of leaving; what it leaves undone ends with the hosts all the same.
+const leaveTimeout = 2 * time.Minute
+
+// Leave logs out clients that have commands for it, gives the leases back and
+// stops the device, as a real network would see it happen. Sessions of the
+// portals the lab knows end with the device: openNDS takes seconds for them.
+func (s *Side) Leave(ctx context.Context) error {
+	step := func(what string, fn func(context.Context) error) error { return s.step(ctx, what, fn) }
+	errs := []error{step("stopping the traffic", s.StopTraffic)}
+	if adm := s.Traits.Admission; adm.Kind == client.AdmitCommand {
+		errs = append(errs, step("logging the clients out", func(ctx context.Context) error {
+			return s.EachHost(func(_ int, h ClientHost) error { return h.Logout(ctx, adm) })
+		}))
+	}
+	errs = append(errs, step("releasing the leases", func(ctx context.Context) error {
+		return s.EachHost(func(_ int, h ClientHost) error { return h.Release(ctx) })
+	}))
+	if adm, ok := s.DUT.(dut.Admitter); ok {
+		errs = append(errs, step("revoking the clients", func(ctx context.Context) error { return adm.Revoke(ctx, s.Env, s.Clients) }))
+	}
+	return errors.Join(append(errs, s.StopDevice(ctx))...)
+}
+
+// StopDevice stops the device alone.
+func (s *Side) StopDevice(ctx context.Context) error {
+	return s.step(ctx, "stopping the device", func(ctx context.Context) error { return s.DUT.Stop(ctx, s.Env) })
+}
+
+// step is one step of leaving.
+func (s *Side) step(ctx context.Context, what string, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	if err := fn(ctx); err != nil {
+		return fmt.Errorf("%s in lab %s: %w", what, s.Lab.Name, err)
+	}
+	return nil
+}
+
+// Close ends the side's hosts, and with them all that Leave did not undo.
+func (s *Side) Close() error {
+	if s.Lab == nil {
+		return nil
+	}
+	return s.Lab.Close()
+}
+
+// Sleep waits for d, or until ctx ends and returns its cause.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,97 @@
+package side
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+)
+
+// StartTraffic starts a load of so many Mbit/s, for at most so many seconds. It returns when all
+// streams are connected and the round-trip probes run.
+func (s *Side) StartTraffic(ctx context.Context, direction string, mbps float64, seconds int) error {
+	t, clients := s.Has.Traffic, s.Has.Clients
+	s.Load = agent.Traffic{
+		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced, Direction: direction, Clients: clients, MostClients: s.most, ClientHosts: len(s.Hosts),
+		OfferedMbps: mbps, BurstSegments: t.BurstSegments, MaxSeconds: seconds, Server: s.Env.ServerIP,
+	}
+	s.Load.ShortPerSecond, s.Load.ShortBytes = t.ShortPerSecond, t.ShortBytes
+	for _, h := range s.Lab.Hosts { // both ends have as many
+		s.Load.Workers = max(s.Load.Workers, agent.Workers(s.Load.Streams(), h.Files))
+	}
+	patience := trafficTimeout(s.Load.Streams())
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no connection after %s", patience))
+	defer cancel()
+	if err := s.Server.ServeTraffic(ctx, s.Load); err != nil {
+		return fmt.Errorf("starting the traffic's server in lab %s: %w", s.Lab.Name, err)
+	}
+	err := s.EachHost(func(i int, h ClientHost) error { return h.StartTraffic(ctx, s.shareOf(i)) })
+	if err != nil {
+		return fmt.Errorf("starting the traffic in lab %s: %w", s.Lab.Name, err)
+	}
+	if err := s.awaitOpen(ctx, clients); err != nil {
+		return fmt.Errorf("starting the traffic in lab %s: %w", s.Lab.Name, err)
+	}
+	// A few clients probe for all, and so does the first host.
+	if err := s.Hosts[0].StartRTT(ctx, s.Env.ServerIP); err != nil {
+		return fmt.Errorf("starting round-trip probes in lab %s: %w", s.Lab.Name, err)
+	}
+	return nil
+}
+
+// shareOf is host i's part of the load that is to run.
+func (s *Side) shareOf(i int) agent.Traffic {
+	share, part := s.Load, float64(s.Hosts[i].count)/float64(s.Load.Clients)
+	share.Clients = s.Hosts[i].count
+	share.OfferedMbps *= part
+	share.ShortPerSecond *= part
+	share.ShortAfter = Stagger(i, s.Load.ShortPerSecond)
+	return share
+}
+
+// awaitOpen waits until all streams have their windows open, where they are too many
+// to have it done within any warm-up.
+func (s *Side) awaitOpen(ctx context.Context, clients int) error {
+	if !traffic.KindOf(s.Load.Kind).Counts || clients <= agent.WindowsAtOnce {
+		return nil
+	}
+	for {
+		open := make([]bool, len(s.Hosts)+1)
+		ask := func(h *testbed.Host, into *bool) error {
+			stats, err := h.TrafficStats(ctx)
+			*into = stats.Open
+			return err
+		}
+		err := testbed.Together(
+			func() error { return s.EachHost(func(i int, h ClientHost) error { return ask(h.Host, &open[i]) }) },
+			func() error { return ask(s.Server, &open[len(s.Hosts)]) },
+		)
+		if err != nil || !slices.Contains(open, false) {
+			return err
+		}
+		if err := Sleep(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// trafficTimeout bounds starting and stopping the load of so many clients: a traffic
+// tool that hangs costs a cell, not the run.
+func trafficTimeout(clients int) time.Duration {
+	return 15*time.Second + 4*time.Duration(clients)*time.Millisecond
+}
+
+// StopTraffic ends the load on all hosts.
+func (s *Side) StopTraffic(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, trafficTimeout(s.Load.Streams()))
+	defer cancel()
+	// The clients first: a server that vanishes would look like broken streams.
+	clients := s.EachHost(func(_ int, h ClientHost) error { return h.StopTraffic(ctx) })
+	return errors.Join(clients, s.Server.StopTraffic(ctx))
+}

@@ -1,0 +1,202 @@
+package runner
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/machine"
+	"github.com/gateweigh/gateweigh/lab/testbed"
+	"github.com/gateweigh/gateweigh/lab/traffic"
+)
+
+// roomy is a machine that has room for anything.
+func roomy() machine.Machine {
+	return machine.Machine{
+		Limits: machine.Limits{Neighbours: [3]int64{1 << 20, 1 << 20, 1 << 20}, PIDMax: 1 << 20, ThreadsMax: 1 << 20, Namespaces: 1 << 20, FilesHard: 1 << 20},
+		Memory: machine.Memory{Available: 64 << 20},
+	}
+}
+
+// oneClientHost is what a lab with one client host takes.
+var oneClientHost = testbed.Portal(testbed.Spec{}).Size()
+
+// demandOf is that of a pair with so many clients of a kind in each lab.
+func demandOf(kind string, n int) Demand {
+	s := experiment.Side{Client: kind, Clients: n}
+	return Demand{Experiment: "x", Sides: []experiment.Side{s, s}, Lab: oneClientHost}
+}
+
+// TestDemandBeyondALimitIsRefusedWithWhatFits: for each limit that is too low, the number of clients
+// that is named fits, one more does not, and what is proposed instead is enough.
+func TestDemandBeyondALimitIsRefusedWithWhatFits(t *testing.T) {
+	for name, tt := range map[string]struct {
+		d     Demand
+		lower func(*machine.Limits, *machine.Memory)
+		want  string
+	}{
+		"neighbours": {demandOf(client.KindMacvlan, 250), func(l *machine.Limits, _ *machine.Memory) { l.Neighbours[2] = 256 },
+			"clients: the machine's table of neighbours has room for 256, and x (250 clients) takes 506: about 125 clients fit, or raise it: sudo sysctl -w net.ipv4.neigh.default.gc_thresh3=1012"},
+		"namespaces": {demandOf(client.KindMacvlan, 250), func(l *machine.Limits, _ *machine.Memory) { l.Namespaces = 100 },
+			"clients: the machine has room for 100 network namespaces, and x (250 clients) takes 506: about 47 clients fit, or raise it: sudo sysctl -w user.max_net_namespaces=2024"},
+		"tasks": {iperf3Of(250), func(l *machine.Limits, _ *machine.Memory) { l.PIDMax, l.Tasks = 1200, 200 },
+			"clients: the machine has room for 1000 more processes and threads, and x (250 clients) takes 1352: about 162 clients fit, or raise it: sudo sysctl -w kernel.pid_max=6208"},
+		"memory": {demandOf(client.KindPersona, 65_000), func(_ *machine.Limits, m *machine.Memory) { m.Available = 2 << 20 },
+			"clients: the machine has 2097152 KiB of memory to give, and x (65000 clients) takes 2993216: about 42598 clients fit"},
+		"files": {demandOf(client.KindMacvlan, 4000), func(l *machine.Limits, _ *machine.Memory) { l.FilesHard = 1024 },
+			"clients: the hard limit of open files is 1024, and x (4000 clients) takes 16128: about 224 clients fit, or raise it: ulimit -Hn 16128"},
+		"files, shared": {demandOf(client.KindPersona, 65_000), func(l *machine.Limits, _ *machine.Memory) { l.FilesHard = 1300 },
+			"clients: the hard limit of open files is 1300, and x (65000 clients) takes 9149: about 2208 clients fit, or raise it: ulimit -Hn 9149"},
+		"personas take no neighbours":     {demandOf(client.KindPersona, 65_000), func(l *machine.Limits, _ *machine.Memory) { l.Neighbours[2] = 128 }, ""},
+		"personas take no namespaces":     {demandOf(client.KindPersona, 65_000), func(l *machine.Limits, _ *machine.Memory) { l.Namespaces = 128 }, ""},
+		"20,000 files are enough":         {demandOf(client.KindPersona, 65_000), func(l *machine.Limits, _ *machine.Memory) { l.FilesHard = 20_000 }, ""},
+		"what is not shown is not tested": {demandOf(client.KindMacvlan, 4000), func(l *machine.Limits, m *machine.Memory) { *l, *m = machine.Limits{}, machine.Memory{} }, ""},
+	} {
+		m := roomy()
+		tt.lower(&m.Limits, &m.Memory)
+		got := ""
+		if err := checkLimits(m, tt.d); err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("%s: %s\nwant %s", name, got, tt.want)
+		}
+		if _, after, refused := strings.Cut(got, ": about "); refused {
+			checkFits(t, m, tt.d, after)
+		}
+	}
+}
+
+// checkFits holds "12 clients fit …" against what is refused.
+func checkFits(t *testing.T, m machine.Machine, d Demand, text string) {
+	t.Helper()
+	var fits int
+	if _, err := fmt.Sscan(text, &fits); err != nil {
+		t.Fatal(err)
+	}
+	for i := range d.Sides {
+		d.Sides[i].Clients = fits
+	}
+	if err := checkLimits(m, d); err != nil {
+		t.Errorf("the %d clients it names: %v", fits, err)
+	}
+	for i := range d.Sides {
+		d.Sides[i].Clients++
+	}
+	if checkLimits(m, d) == nil {
+		t.Errorf("%d clients fit as well", fits+1)
+	}
+}
+
+func iperf3Of(n int) Demand {
+	d := demandOf(client.KindMacvlan, n)
+	for i := range d.Sides {
+		d.Sides[i].Traffic.Kind = traffic.KindIperf3
+	}
+	return d
+}
+
+// TestDemandFollowsTheTopology: three client hosts with their switch are six hosts a lab,
+// each in a namespace and with tasks and memory of its own.
+func TestDemandFollowsTheTopology(t *testing.T) {
+	e, err := shipped.Builtin("quick")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := DemandOf(e)
+	if err := e.Set("client.hosts", "3"); err != nil {
+		t.Fatal(err)
+	}
+	three := DemandOf(e)
+	const labs, more = 2, 3 // two client hosts and the switch
+	for what, got := range map[string]int64{
+		"namespaces": three.Namespaces() - one.Namespaces() - labs*more,
+		"memory":     three.MemoryKiB() - one.MemoryKiB() - labs*more*MemoryPerHost<<10,
+		"tasks":      three.Tasks() - one.Tasks() - labs*more*tasksPerHost,
+		"neighbours": three.Neighbours() - one.Neighbours() - labs*(more-1), // a switch has no addresses
+	} {
+		if got != 0 {
+			t.Errorf("%s: off by %d", what, got)
+		}
+	}
+}
+
+// TestShippedExperimentsHaveRoom: what is shipped is not refused on a machine with a
+// kernel's own limits and little memory.
+func TestShippedExperimentsHaveRoom(t *testing.T) {
+	small := machine.Machine{
+		Limits: machine.Limits{Neighbours: [3]int64{128, 512, 1024}, PIDMax: 32768, Tasks: 500, Namespaces: 30_000, FilesHard: 20_000},
+		Memory: machine.Memory{Available: 3 << 20},
+	}
+	for _, e := range shipped.Builtins() {
+		if err := checkLimits(small, DemandOf(e)); err != nil {
+			t.Errorf("%s: %v", e.Name, err)
+		}
+	}
+}
+
+// TestFilesAreRaisedAndLowered in a process of its own, whose limits it may lose.
+func TestFilesAreRaisedAndLowered(t *testing.T) {
+	const inside = "GATEWEIGH_TEST_FILES"
+	if os.Getenv(inside) == "" {
+		cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$", "-test.v")
+		cmd.Env = append(os.Environ(), inside+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	low := unix.Rlimit{Cur: 1024, Max: 1024}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
+		t.Fatal(err)
+	}
+	hard := func() string {
+		out, err := exec.Command("sh", "-c", "ulimit -Hn; ulimit -Sn").Output() // what agents and daemons get
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(strings.Fields(string(out)), " ")
+	}
+	d := demandOf(client.KindPersona, 65_000)
+	want, high := "", "1024 1024" // a container may not: nothing is said
+	if mayRaise(t) {
+		want, high = "The hard limit of open files was raised from 1024 to 17024, for this run's processes only.", "17024 1024"
+	}
+	said, lower := raiseFiles(d)
+	if said != want || hard() != high {
+		t.Errorf("said %q, want %q; children have the limits %s, want %s", said, want, hard(), high)
+	}
+	for range 2 {
+		lower()
+		if got := hard(); got != "1024 1024" {
+			t.Errorf("afterwards children have the limits %s", got)
+		}
+	}
+	if said, _ := raiseFiles(demandOf(client.KindMacvlan, 10)); said != "" {
+		t.Errorf("nothing was to be raised: %q", said)
+	}
+	if err := syscall.Setresuid(65534, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if said, _ := raiseFiles(d); said != "" || hard() != "1024 1024" {
+		t.Errorf("as nobody: %q, limits %s", said, hard())
+	}
+}
+
+// mayRaise reports whether this process has CAP_SYS_RESOURCE.
+func mayRaise(t *testing.T) bool {
+	t.Helper()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		t.Fatal(err)
+	}
+	return sets[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
+}

@@ -1,0 +1,81 @@
+// Package words puts counts and lists into English sentences, for all texts that
+// reports, comparisons and messages share.
+package words
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Counted is a number with its noun: "1 client", "12 345 clients".
+func Counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return Grouped(strconv.Itoa(n)) + " " + noun + "s"
+}
+
+// Grouped sets the thousands of a decimal number apart by a thin space, from five
+// digits on.
+func Grouped(s string) string {
+	whole, fraction, _ := strings.Cut(s, ".")
+	sign := ""
+	if strings.HasPrefix(whole, "-") {
+		sign, whole = "-", whole[1:]
+	}
+	if len(whole) >= 5 {
+		for i := len(whole) - 3; i > 0; i -= 3 {
+			whole = whole[:i] + "\u202f" + whole[i:]
+		}
+	}
+	if fraction != "" {
+		whole += "." + fraction
+	}
+	return sign + whole
+}
+
+// Listed joins parts as a sentence does: "a, b and c".
+func Listed(parts []string) string {
+	if len(parts) < 2 {
+		return strings.Join(parts, "")
+	}
+	return strings.Join(parts[:len(parts)-1], ", ") + " and " + parts[len(parts)-1]
+}
+
+// Joined joins those of the parts that are not empty.
+func Joined(between string, parts ...string) string {
+	var there []string
+	for _, part := range parts {
+		if part != "" {
+			there = append(there, part)
+		}
+	}
+	return strings.Join(there, between)
+}
+
+// Or is the text, or another where it is empty.
+func Or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// Capitalised begins with a capital letter.
+func Capitalised(s string) string {
+	r, size := utf8.DecodeRuneInString(s)
+	if size == 0 {
+		return s
+	}
+	return string(unicode.ToUpper(r)) + s[size:]
+}
+
+// Direction names the direction of the payload as a reader says it.
+func Direction(direction string) string {
+	if word, ok := map[string]string{"up": "upload", "down": "download", "both": "both ways"}[direction]; ok {
+		return word
+	}
+	return direction
+}

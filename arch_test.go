@@ -59,7 +59,7 @@ var allowedImports = map[string][]string{
 	"lab/meter":      {},
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/short"}, // for the traits of their kinds
-	"lab/machine":    {"lab/meter"}, // what a machine is, read on it
+	"lab/machine":    {"lab/meter"},                                                    // what a machine is, read on it
 	"lab/agent":      {"lab/client", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/meter", "lab/machine", "lab/profile"},
 	"lab/testbed":    {"lab/agent", "lab/client", "lab/machine"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/machine"},
@@ -110,6 +110,7 @@ var testImports = map[string][]string{
 	"lab/compare":  {"lab/analysis/analysistest"},
 	"lab/doctor":   {"lab/labtest", "lab/traffic"},
 	"lab/dut":      {"lab/testbed", "lab/labtest", "lab/traffic"}, // devices are tested in real labs
+	"lab/profile":  {"lab/labtest"},
 	"lab/testbed":  {"lab/meter", "lab/labtest", "lab/traffic"},
 	"lab/traffic":  {"lab/labtest"},
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
@@ -25,12 +26,14 @@ import (
 // killed.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("CONTROL_TEST_HOLD"); path != "" {
-		if _, err := Listen(path); err != nil {
+		s, err := Listen(path)
+		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
 		fmt.Println("listening")
-		select {}
+		unix.Pause() // the runtime would end a process in which all goroutines wait
+		s.Close()
 	}
 	os.Exit(m.Run())
 }
@@ -283,7 +286,9 @@ func TestOneDaemonAtATime(t *testing.T) {
 		t.Errorf("the live daemon has lost its socket: %v", err)
 	}
 	daemon.Process.Kill()
-	daemon.Wait()
+	if daemon.Wait(); daemon.ProcessState.Exited() {
+		t.Errorf("the daemon ended before it was killed: %s", daemon.ProcessState)
+	}
 	if _, err := os.Lstat(path); err != nil {
 		t.Fatalf("a killed daemon leaves its socket: %v", err)
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
 // bindToOne binds a process to one CPU and returns its number.
@@ -42,6 +44,20 @@ func monotonicNs(t *testing.T) int64 {
 	return ts.Nano()
 }
 
+// awaitCPU waits until a process has had a CPU for so long from now on.
+func awaitCPU(t *testing.T, pid int, more time.Duration) {
+	t.Helper()
+	used := func() int64 {
+		var ts unix.Timespec
+		if err := unix.ClockGettime(int32(^pid<<3|2), &ts); err != nil { // the process's clock: clock_getcpuclockid(3)
+			t.Fatal(err)
+		}
+		return ts.Nano()
+	}
+	began := used()
+	labtest.Await(t, "a process to use its CPU", func() bool { return used()-began >= more.Nanoseconds() })
+}
+
 // TestRecordNamesAGoDaemon samples a stripped Go program for real and finds its
 // function by name, below the runtime's.
 func TestRecordNamesAGoDaemon(t *testing.T) {
@@ -62,8 +78,9 @@ func TestRecordNamesAGoDaemon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	awaitCPU(t, pid, 100*time.Millisecond) // the runtime has started, and main.spin runs
 	from := monotonicNs(t)
-	time.Sleep(time.Second)
+	awaitCPU(t, pid, 500*time.Millisecond)
 	to := monotonicNs(t)
 	if err := r.Stop(t.Context()); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,127 @@
+package compare
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+)
+
+// verdicts judges every cell of two runs, all together.
+func (c *Comparison) verdicts(opts Options) analysis.Multiplicity {
+	limit := math.Log1p(opts.Delta)
+	var different, equivalent []float64
+	for _, cell := range c.Cells {
+		different = append(different, cell.change.PDifferent())
+		equivalent = append(equivalent, cell.change.PEquivalent(limit))
+	}
+	different, equivalent = inference.Adjust(different, equivalent)
+	m := analysis.Multiplicity{Method: analysis.MethodHolm}
+	for i := range c.Cells {
+		cell := &c.Cells[i]
+		cell.PDifferent, cell.PEquivalent = analysis.Number(different[i]), analysis.Number(equivalent[i])
+		if cell.change.HasSpread() {
+			m.Verdicts++
+		}
+		c.verdict(cell, opts)
+	}
+	return m
+}
+
+// verdict says what the change of one cell allows to say. Equivalent: certain
+// to lie within δ. Worse or better: certain to be a change, and estimated at
+// more than δ. Blocks say nothing of what a whole run has in common, and such
+// a shift alone makes changes certain that are small; so these are not called.
+// A word needs both the corrected test and the interval that is shown.
+func (c *Comparison) verdict(cell *Cell, opts Options) {
+	alpha, limit, change := 1-opts.Confidence, math.Log1p(opts.Delta), cell.change.Mean
+	lo, hi := cell.change.Interval(opts.Confidence)
+	inside, outside := lo >= -limit && hi <= limit, lo > 0 || hi < 0
+	certain := float64(cell.PDifferent) <= alpha
+	cell.Verdict = Inconclusive
+	switch {
+	case !cell.change.HasSpread():
+		cell.VerdictNote = whyUnknown(*cell.A, cell.B)
+		return
+	case inside && float64(cell.PEquivalent) <= alpha:
+		cell.Verdict, cell.VerdictNote = Equivalent, fmt.Sprintf("changed by less than %s", percent(opts.Delta))
+		return
+	case certain && c.belowFloor(change):
+		cell.VerdictNote = fmt.Sprintf("no more than two clean routers differ by (%.2f %%)", float64(c.NoiseFloorPct))
+		return
+	case certain && c.dearer(change) > limit:
+		cell.Verdict, cell.VerdictNote = Worse, c.words().more
+		return
+	case certain && c.dearer(change) < -limit:
+		cell.Verdict, cell.VerdictNote = Better, c.words().less
+		return
+	case certain:
+		cell.VerdictNote = fmt.Sprintf("a change, but hardly by %s", percent(opts.Delta))
+	case inside || outside:
+		cell.VerdictNote = fmt.Sprintf("clear when judged alone, but one of %d cells taken together may look so by chance", len(c.Cells))
+	default:
+		cell.VerdictNote = "the interval is too wide"
+	}
+	// An answer is at hand when the interval leaves out 0 and the change is beyond
+	// δ, or when it lies inside δ.
+	distance := math.Abs(change)
+	if distance <= limit {
+		distance = limit - distance
+	}
+	cell.BlocksNeeded = cell.change.furtherBlocks(distance, alpha)
+	cell.VerdictNote += c.wants(cell.BlocksNeeded)
+}
+
+// dearer turns a log change so that above 0 is worse.
+func (c *Comparison) dearer(change float64) float64 {
+	if c.Metric.Better == analysis.More {
+		return -change
+	}
+	return change
+}
+
+// changeWords say what a change for the worse is called, and what either change is.
+type changeWords struct{ grown, more, less string }
+
+func (c *Comparison) words() changeWords {
+	if c.Metric.Better == analysis.More {
+		return changeWords{"worse", "less than in A", "more than in A"}
+	}
+	return changeWords{"dearer", "costs more than in A", "costs less than in A"}
+}
+
+// belowFloor reports whether a log change is no more than the clean routers
+// differed by, which no number of blocks can tell from a fault of the lab.
+func (c *Comparison) belowFloor(change float64) bool {
+	return c.NoiseFloorPct.Known() && math.Abs(change) <= math.Log1p(float64(c.NoiseFloorPct)/100)
+}
+
+// wants says how many blocks would bring an answer.
+func (c *Comparison) wants(blocks *int) string {
+	switch {
+	case blocks == nil:
+		return fmt.Sprintf("; more than %d further blocks would be needed: find the noise first", maxBlocks)
+	case c.A == nil:
+		return fmt.Sprintf("; needs about %d more blocks", *blocks)
+	}
+	return fmt.Sprintf("; needs about %d more blocks in each run", *blocks)
+}
+
+// whyUnknown says why a cell has no interval.
+func whyUnknown(a, b Measured) string {
+	for _, side := range []struct {
+		name string
+		m    Measured
+	}{{"A", a}, {"B", b}} {
+		switch {
+		case side.m.Pairs == 0:
+			return fmt.Sprintf("%s has no accepted trial here (%d rejected)", side.name, side.m.Rejected)
+		case side.m.Judged.N == 1:
+			return fmt.Sprintf("%s has one block only: no interval", side.name)
+		case side.m.Judged.N == 0:
+			return fmt.Sprintf("%s has no pair with a ratio", side.name)
+		}
+	}
+	return "no interval"
+}

@@ -82,35 +82,54 @@ type CurvePoint struct {
 	SharePct Number `json:"share_pct"` // of the clients that asked
 }
 
-// MarshalJSON writes the cell of summary.json, version 2.
+// cellJSON is a cell of summary.json, version 2.
+type cellJSON struct {
+	Dimensions result.Cell             `json:"dimensions"`
+	Pairs      int                     `json:"pairs"`
+	Blocks     int                     `json:"blocks"`
+	Rejected   int                     `json:"rejected"`
+	Redone     int                     `json:"redone"`
+	Metrics    Figures                 `json:"metrics"`
+	Verdict    *verdictJSON            `json:"verdict,omitempty"`
+	Flags      []Tally                 `json:"flags"`
+	Rejects    []Tally                 `json:"rejects"`
+	Counts     map[string]int          `json:"counts,omitempty"`
+	Texts      map[string]string       `json:"texts,omitempty"`
+	Tallies    map[string][]Tally      `json:"tallies,omitempty"`
+	Curves     map[string][]CurvePoint `json:"curves,omitempty"`
+}
+
+type verdictJSON struct {
+	Word         string `json:"word"`
+	Note         string `json:"note"`
+	PDifferent   Number `json:"p_different"`
+	PEquivalent  Number `json:"p_equivalent"`
+	BlocksNeeded *int   `json:"blocks_needed"`
+	SDLog        Number `json:"sd_log"`
+}
+
+// MarshalJSON writes the cell of summary.json.
 func (c Cell) MarshalJSON() ([]byte, error) {
-	type verdict struct {
-		Word         string `json:"word"`
-		Note         string `json:"note"`
-		PDifferent   Number `json:"p_different"`
-		PEquivalent  Number `json:"p_equivalent"`
-		BlocksNeeded *int   `json:"blocks_needed"`
-		SDLog        Number `json:"sd_log"`
-	}
-	out := struct {
-		Dimensions result.Cell             `json:"dimensions"`
-		Pairs      int                     `json:"pairs"`
-		Blocks     int                     `json:"blocks"`
-		Rejected   int                     `json:"rejected"`
-		Redone     int                     `json:"redone"`
-		Metrics    Figures                 `json:"metrics"`
-		Verdict    *verdict                `json:"verdict,omitempty"`
-		Flags      []Tally                 `json:"flags"`
-		Rejects    []Tally                 `json:"rejects"`
-		Counts     map[string]int          `json:"counts,omitempty"`
-		Texts      map[string]string       `json:"texts,omitempty"`
-		Tallies    map[string][]Tally      `json:"tallies,omitempty"`
-		Curves     map[string][]CurvePoint `json:"curves,omitempty"`
-	}{c.Cell, c.Pairs, c.Blocks, c.Rejected, c.Redone, c.Metrics, nil, c.Flags, c.Rejects, c.Counts, c.Texts, c.Tallies, c.Curves}
+	out := cellJSON{c.Cell, c.Pairs, c.Blocks, c.Rejected, c.Redone, c.Metrics, nil, c.Flags, c.Rejects, c.Counts, c.Texts, c.Tallies, c.Curves}
 	if c.Verdict != "" {
-		out.Verdict = &verdict{c.Verdict, c.VerdictNote, c.PDifferent, c.PEquivalent, c.BlocksNeeded, c.SDLog}
+		out.Verdict = &verdictJSON{c.Verdict, c.VerdictNote, c.PDifferent, c.PEquivalent, c.BlocksNeeded, c.SDLog}
 	}
 	return json.Marshal(out)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote; metrics of which nothing is known are gone.
+func (c *Cell) UnmarshalJSON(data []byte) error {
+	in := cellJSON{Verdict: &verdictJSON{PDifferent: Absent(), PEquivalent: Absent(), SDLog: Absent()}}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	*c = Cell{
+		Cell: in.Dimensions, Pairs: in.Pairs, Blocks: in.Blocks, Rejected: in.Rejected, Redone: in.Redone, Metrics: in.Metrics,
+		Verdict: in.Verdict.Word, VerdictNote: in.Verdict.Note, PDifferent: in.Verdict.PDifferent, PEquivalent: in.Verdict.PEquivalent,
+		BlocksNeeded: in.Verdict.BlocksNeeded, SDLog: in.Verdict.SDLog,
+		Flags: in.Flags, Rejects: in.Rejects, Counts: in.Counts, Texts: in.Texts, Tallies: in.Tallies, Curves: in.Curves,
+	}
+	return nil
 }
 
 // Device, Clean and Change are a metric of the cell by its name, absent where the

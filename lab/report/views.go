@@ -43,11 +43,11 @@ var plainView = view{
 		cols := []column[analysis.Cell]{{head: "DUT", left: true, value: func(c analysis.Cell) string { return result.OneLine(c.DUT()) }}}
 		if len(s.Cells) > 0 {
 			for _, v := range s.Cells[0].Without(result.DUT).Values() {
-				cols = append(cols, column[analysis.Cell]{head: string(v.Dimension), once: true, value: func(c analysis.Cell) string { return c.Text(v.Dimension) }})
+				cols = append(cols, column[analysis.Cell]{head: result.OneLine(string(v.Dimension)), once: true, value: func(c analysis.Cell) string { return result.OneLine(c.Text(v.Dimension)) }})
 			}
 		}
 		for i, m := range s.Metrics {
-			cols = append(cols, column[analysis.Cell]{head: m.Name, drop: len(s.Metrics) - i, value: func(c analysis.Cell) string {
+			cols = append(cols, column[analysis.Cell]{head: result.OneLine(m.Name), drop: len(s.Metrics) - i, value: func(c analysis.Cell) string {
 				return strings.TrimSpace(digits3(c.Device(m.Name).Mean) + " " + bounds(c.Device(m.Name), digits3))
 			}})
 		}

@@ -99,6 +99,10 @@ type Measurement struct {
 
 	PSSMiB float64 `json:"pss_mib"` // memory of the DUT's processes
 
+	// Metrics are further figures by name: what a measure reads and describes needs no
+	// field here.
+	Metrics map[string]float64 `json:"metrics,omitempty"`
+
 	Machine  Machine          `json:"machine"`   // /proc/stat over the same window
 	RoleNs   map[string]int64 `json:"role_ns"`   // exact on-CPU ns by role: "router", "client", "server", "agents"
 	MeterNs  int64            `json:"meter_ns"`  // what measuring the router cost, ns

@@ -55,6 +55,10 @@ func explain(ctx context.Context, name, dut string, flags explainFlags) error {
 	if err != nil {
 		return err
 	}
+	summary := measure.Summarise(run, analysis.Options{})
+	if !measure.Rules(run).Uses("profile_window") {
+		return &exitError{exitUsage, fmt.Errorf("%s measures %s, and %ss have no profiles", name, summary.Measure, summary.Noun)}
+	}
 	all, err := profile.ReadAll(run.Dir)
 	if err != nil && len(all) == 0 {
 		return err
@@ -66,7 +70,7 @@ func explain(ctx context.Context, name, dut string, flags explainFlags) error {
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	e := report.Explain(p, measure.Summarise(run, analysis.Options{}), max(flags.functions, 0))
+	e := report.Explain(p, summary, max(flags.functions, 0))
 	if flags.json {
 		return report.ExplainJSON(os.Stdout, e)
 	}

@@ -119,9 +119,13 @@ func (c Cell) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads what MarshalJSON wrote; metrics of which nothing is known are gone.
 func (c *Cell) UnmarshalJSON(data []byte) error {
-	in := cellJSON{Verdict: &verdictJSON{PDifferent: Absent(), PEquivalent: Absent(), SDLog: Absent()}}
+	none := &verdictJSON{PDifferent: Absent(), PEquivalent: Absent(), SDLog: Absent()}
+	in := cellJSON{Verdict: none}
 	if err := json.Unmarshal(data, &in); err != nil {
 		return err
+	}
+	if in.Verdict == nil { // "verdict": null
+		in.Verdict = none
 	}
 	*c = Cell{
 		Cell: in.Dimensions, Pairs: in.Pairs, Blocks: in.Blocks, Rejected: in.Rejected, Redone: in.Redone, Metrics: in.Metrics,

@@ -44,6 +44,9 @@ type Description struct {
 	Doing string // what the clients do, such as "at 100 Mbit/s"
 }
 
+// Uses reports whether a key that measures share has a meaning with this one.
+func (m Measure) Uses(key string) bool { return !slices.Contains(m.Unused, key) }
+
 // Describe is the experiment's plan in words.
 func (e *Experiment) Describe() Description { return e.measure().Describe(e) }
 
@@ -90,7 +93,7 @@ func (e *Experiment) measure() Measure { return e.catalogue.measure(e.Measure) }
 
 // Means reports whether a key has a meaning with the experiment's measure.
 func (e *Experiment) Means(key string) bool {
-	return !slices.Contains(e.measure().Unused, key) && slices.ContainsFunc(e.fields(), func(f Field) bool {
+	return e.measure().Uses(key) && slices.ContainsFunc(e.fields(), func(f Field) bool {
 		return f.key == key && (f.measure == "" || f.measure == e.measure().Name)
 	})
 }

@@ -50,6 +50,9 @@ func (t Table) named(name string) Measure {
 	return t[max(0, slices.IndexFunc(t, func(m Measure) bool { return m.Rules().Name == name }))]
 }
 
+// Rules are those of the measure that a run measured.
+func Rules(run result.Run) experiment.Measure { return All().named(run.Measure()).Rules() }
+
 // Summarise computes the summary of a run.
 func (t Table) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	return t.named(run.Measure()).Summarise(run, opts)

@@ -120,7 +120,9 @@ func dimensionColumns(cells []analysis.Cell) []gridColumn {
 			numbers = append(numbers, numberColumn(words.Or(head.name, words.Capitalised(strings.ReplaceAll(string(d), "_", " "))), head.unit, "dimensions."+string(d),
 				numberOr(head.print), func(c analysis.Cell) analysis.Number { return analysis.Number(c.Number(d)) }))
 		case v.IsNumber:
-			numbers = append(numbers, textColumn(head.name, func(c analysis.Cell) string { return head.text(c.Number(d)) }))
+			numbers = append(numbers, gridColumn{gridHead{Name: head.name, Text: true}, func(c analysis.Cell) gridCell {
+				return gridCell{Main: head.text(c.Number(d)), Sort: analysis.Number(c.Number(d)).String(), Text: true}
+			}})
 		case varies:
 			cols = append(cols, textColumn(words.Or(head.name, words.Capitalised(string(d))), func(c analysis.Cell) string { return c.Text(d) }))
 		}

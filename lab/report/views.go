@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
@@ -66,15 +67,24 @@ var plainView = view{
 			return "", ranking{}
 		}
 		m := d.summary.Metrics[0]
-		r := ranking{Title: words.Capitalised(words.Or(m.Text, m.Name)) + ", " + m.Unit, Order: "least first", ReachText: intervalText(d.summary)}
-		cells := d.summary.Cells
-		rank(cells, func(c analysis.Cell) analysis.Number { return c.Device(m.Name).Mean })
+		what := words.Or(m.Text, m.Name)
+		r := ranking{Title: words.Capitalised(words.Joined(", ", what, m.Unit)), Order: "the least first", ReachText: intervalText(d.summary)}
+		least, sign := "least", analysis.Number(1)
+		if m.Better == analysis.More {
+			r.Order, least, sign = "the most first", "most", -1
+		}
+		cells := slices.Clone(d.summary.Cells)
+		rank(cells, func(c analysis.Cell) analysis.Number { return sign * c.Device(m.Name).Mean })
 		for _, c := range cells {
 			e := c.Device(m.Name)
 			r.Rows = append(r.Rows, ranked{DUT: c.DUT(), Key: markKey(c.Cell), Style: d.style(c.DUT()).Class(), At: e,
 				Value: digits3(e.Mean), Interval: bounds(e, digits3), Note: c.Without(result.DUT).String()})
 		}
-		return fmt.Sprintf("%s takes least: %s %s.", cells[0].DUT(), digits3(cells[0].Device(m.Name).Mean), m.Unit), r
+		first := cells[0].Device(m.Name)
+		if !first.Mean.Known() {
+			return "", r
+		}
+		return fmt.Sprintf("The %s %s: %s with %s.", least, what, cells[0].DUT(), words.Joined(" ", digits3(first.Mean), bounds(first, digits3), m.Unit)), r
 	},
 	fill: func(data *pageData, _ *drawing, s analysis.Summary) {
 		data.Question = "What was measured"

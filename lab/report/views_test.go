@@ -73,10 +73,18 @@ func TestAnotherMeasure(t *testing.T) {
 	if err := report.HTML(&page, in.Run, s); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Energy of the router, J", "takes least: 1.00 J", "Frame bytes", `data-field="metrics.router_joules.device.mean"`} {
+	for _, want := range []string{"Energy of the router, J", "The least energy of the router: a with 1.00", "Frame bytes", `data-field="metrics.router_joules.device.mean"`} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("the page lacks %q", want)
 		}
+	}
+	s.Metrics[0].Better = analysis.More
+	page.Reset()
+	if err := report.HTML(&page, in.Run, s); err != nil || !strings.Contains(page.String(), "The most energy of the router: b") {
+		t.Errorf("%v: more is better, and the page does not name the device with the most", err)
+	}
+	if !slices.IsSortedFunc(s.Cells, func(a, b analysis.Cell) int { return in.Compare(a.Cell, b.Cell) }) {
+		t.Error("the page put the summary's cells in another order")
 	}
 }
 

@@ -18,9 +18,15 @@ import (
 // forgotten bounds the wait until a device has forgotten its guests.
 const forgotten = 15 * time.Second
 
-// visit has guests come and go on all hosts.
+// visit has guests come and go on all hosts that have some.
 func (s *lab) visit(ctx context.Context, perSecond float64) error {
-	return s.EachHost(func(i int, h side.ClientHost) error { return h.Visit(ctx, s.GuestVisits(i, perSecond)) })
+	return s.EachHost(func(i int, h side.ClientHost) error {
+		visits := s.GuestVisits(i, perSecond)
+		if visits.PerSecond == 0 { // fewer guests than hosts
+			return nil
+		}
+		return h.Visit(ctx, visits)
+	})
 }
 
 // endVisits waits until all guests are gone and returns what became of them.

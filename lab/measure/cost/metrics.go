@@ -111,10 +111,7 @@ func routerNs(r reading) float64 { return r.Get("napi_ns") + r.Get("process_ns")
 
 // cpuCorePct is the router's CPU as a percentage of one core.
 func cpuCorePct(r reading) float64 {
-	if !(r.Get("seconds") > 0) {
-		return 0
-	}
-	return routerNs(r) / 1e7 / r.Get("seconds")
+	return analysis.Over(routerNs(r)/1e7, r.Get("seconds"))
 }
 
 // corePct is CPU time as a percentage of one core.

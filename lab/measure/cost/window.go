@@ -135,9 +135,11 @@ func (s *lab) measurement(a, b side.Reading) result.Measurement {
 	delete(m.RoleNs, result.RoleRadius)
 	m.PacketsPerWakeup = ratio(frames, router.Wakeups)
 	addBroken(&m, clients, b.Server)
-	if s.Load.UDP && traffic.KindOf(s.Load.Kind).Counts {
+	if s.Load.UDP {
 		m.RetransmitRatio = 0 // what TCP there is carries none of the load
-		addDatagrams(&m, slices.Concat(clients, server))
+		if traffic.KindOf(s.Load.Kind).Counts {
+			addDatagrams(&m, slices.Concat(clients, server))
+		}
 	}
 	if seconds > 0 {
 		m.GeneratorCPU = float64(max(busiest(clients), busiest(server))) / 1e9 / seconds

@@ -8,6 +8,7 @@ import (
 	"path"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
@@ -178,8 +179,14 @@ func sendFrame(name string, frame []byte, n int) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1); err != nil {
 		return err
 	}
-	for range n {
-		if err := unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: ifi.Index}); err != nil {
+	for refused := 0; n > 0; {
+		switch err := unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: ifi.Index}); {
+		case err == nil:
+			n--
+		case errors.Is(err, unix.ENOBUFS) && refused < 1000: // the interface is busy, and no queue keeps the frame
+			refused++
+			time.Sleep(time.Millisecond)
+		default:
 			return err
 		}
 	}

@@ -45,8 +45,8 @@ const (
 	PerCell   Per = "cell"
 )
 
-// Metric describes one figure of a cell. Tables, CSV, charts, comparisons and
-// summary.json read this list and nothing else.
+// Metric describes one figure of a cell. The CSV, comparisons, summary.json and the view
+// of measures without one of their own read this list.
 type Metric struct {
 	Name    string  `json:"name"`
 	Unit    string  `json:"unit"`

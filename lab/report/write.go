@@ -78,7 +78,7 @@ func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 	return s, nil
 }
 
-// JSON writes summary.json, version 1.
+// JSON writes summary.json, version 2.
 func JSON(w io.Writer, s analysis.Summary) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")

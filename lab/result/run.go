@@ -118,9 +118,6 @@ func (r Run) Measure() string {
 	return cmp.Or(r.Environment.Measure, MeasureCost)
 }
 
-// Logins reports whether the run measured logins and not costs.
-func (r Run) Logins() bool { return r.Measure() == MeasureLogins }
-
 // MeasuredFor is how long the run's blocks and storms took together, by the monotonic
 // clock: unlike the time between Start and End it is right also when the clock
 // was set meanwhile, and counts no pause before a resume.

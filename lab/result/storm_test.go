@@ -37,8 +37,8 @@ func TestStormsComeBackAsTheyWere(t *testing.T) {
 		t.Fatal(err)
 	}
 	storm.Version, storm.Kind = result.Version, result.KindStorm
-	if len(run.Storms) != 2 || run.Repeated != 1 || !run.Logins() || run.MeasuredFor() != 14*time.Second {
-		t.Fatalf("%d storms, %d repeated, logins %v, measured for %v", len(run.Storms), run.Repeated, run.Logins(), run.MeasuredFor())
+	if len(run.Storms) != 2 || run.Repeated != 1 || run.Measure() != result.MeasureLogins || run.MeasuredFor() != 14*time.Second {
+		t.Fatalf("%d storms, %d repeated, measure %s, measured for %v", len(run.Storms), run.Repeated, run.Measure(), run.MeasuredFor())
 	}
 	if diff := cmp.Diff(storm, run.Storms[0]); diff != "" {
 		t.Errorf("(-written +read):\n%s", diff)

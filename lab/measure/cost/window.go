@@ -125,7 +125,7 @@ func (s *lab) measurement(a, b side.Reading) result.Measurement {
 		RTT:           result.RTT{P50: b.RTT.P50, P99: b.RTT.P99, Probes: b.RTT.Probes, Lost: b.RTT.Lost},
 		Machine:       side.Machine(b.Router.Stat.Sub(a.Router.Stat)),
 		NAPINs:        router.NAPINs, ProcessNs: router.ProcessNs, WaitNs: router.WaitNs, ThreadNs: router.ThreadNs,
-		RoleNs: side.Roles(a, b),
+		RoleNs: side.Roles(a, b), Metrics: map[string]float64{},
 	}
 	frames := lan.RxPackets + wan.RxPackets
 	m.AggregationFactor = s.aggregation(frames, b.Router.IPIn-a.Router.IPIn)

@@ -103,3 +103,11 @@ func TestSummaryReadsBack(t *testing.T) {
 		t.Errorf("%v: cells changed on their way: %.300s", err, again)
 	}
 }
+
+// TestCellWithoutVerdict: null is how other programs write that there is none.
+func TestCellWithoutVerdict(t *testing.T) {
+	var c analysis.Cell
+	if err := json.Unmarshal([]byte(`{"dimensions":{"dut":"a"},"verdict":null}`), &c); err != nil || c.DUT() != "a" || c.Verdict != "" || c.PDifferent.Known() {
+		t.Errorf("%v: %+v", err, c)
+	}
+}

@@ -20,25 +20,47 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestTwoClientHostsLoadOneRouter measures a window of each kind of load that
-// two client hosts share.
-func TestTwoClientHostsLoadOneRouter(t *testing.T) {
+// openClean opens a pair of clean routers and returns one of its labs.
+func openClean(t *testing.T, clients int, of experiment.Client) *lab {
+	t.Helper()
 	placement, err := testbed.DefaultPlacement()
 	if err != nil {
 		t.Fatal(err)
 	}
-	const clients, mbps = 5, 40
-	ctx := t.Context()
+	has := experiment.Side{Client: of.Kind, Clients: clients}
 	opened, clean, err := side.Labs{
 		Backend: testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, DUT: experiment.Clean, DUTLab: "a",
-		Experiment: &experiment.Experiment{Topology: "portal", Client: experiment.Client{Hosts: 2}},
-		Sides:      []experiment.Side{{Client: client.KindMacvlan, Clients: clients}, {Client: client.KindMacvlan, Clients: clients}},
-	}.OpenPair(ctx)
+		Experiment: &experiment.Experiment{Topology: "portal", Client: of}, Sides: []experiment.Side{has, has},
+	}.OpenPair(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { opened.Close(); clean.Close() })
-	s := &lab{Side: opened}
+	return &lab{Side: opened}
+}
+
+// TestFewerGuestsThanHosts: guests of a slow churn come and go where one of the client
+// hosts has none.
+func TestFewerGuestsThanHosts(t *testing.T) {
+	const hosts, perSecond = 3, 0.1
+	s := openClean(t, hosts, experiment.Client{Kind: client.KindPersona, Hosts: hosts, Churn: perSecond})
+	if s.Guests != 2 {
+		t.Fatalf("%d guests, want 2", s.Guests)
+	}
+	if err := s.visit(t.Context(), perSecond); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := s.endVisits(t.Context()); err != nil || len(c.Failures) > 0 {
+		t.Errorf("%v, failures %v", err, c.Failures)
+	}
+}
+
+// TestTwoClientHostsLoadOneRouter measures a window of each kind of load that
+// two client hosts share.
+func TestTwoClientHostsLoadOneRouter(t *testing.T) {
+	const clients, mbps = 5, 40
+	ctx := t.Context()
+	s := openClean(t, clients, experiment.Client{Kind: client.KindMacvlan, Hosts: 2})
 	if len(s.Clients) != clients || len(s.LoginMs) != 0 || s.Clients[clients-1].N != clients {
 		t.Errorf("%d clients, the last is number %d, want %d; %d log-ins at a router that has none", len(s.Clients), s.Clients[clients-1].N, clients, len(s.LoginMs))
 	}
@@ -56,6 +78,7 @@ func TestTwoClientHostsLoadOneRouter(t *testing.T) {
 		var before, after side.Reading
 		var m result.Measurement
 		var share float64
+		var err error
 		for window := 0; window < 10 && (share < 0.9 || share > 1); window++ {
 			if before, err = s.Read(ctx); err != nil {
 				t.Fatal(err)

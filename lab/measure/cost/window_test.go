@@ -66,6 +66,10 @@ func TestMeasurementOfDatagrams(t *testing.T) {
 	if loss := got.LossRatio(); loss != 20.0/1750 {
 		t.Errorf("loss %v, want 20 of 1750", loss)
 	}
+	s.Load.Kind = traffic.KindIperf3 // it counts no datagrams, and has a connection of its own
+	if got := s.measurement(a, b); got.Datagrams != nil || got.RetransmitRatio != 0 {
+		t.Errorf("iperf3: %+v, %v sent again", got.Datagrams, got.RetransmitRatio)
+	}
 }
 
 func TestDeliveredByIperf3LeavesOutHeadersAndRepeats(t *testing.T) {

@@ -110,6 +110,7 @@ var testImports = map[string][]string{
 	"lab/compare":  {"lab/analysis/analysistest"},
 	"lab/doctor":   {"lab/labtest", "lab/traffic"},
 	"lab/dut":      {"lab/testbed", "lab/labtest", "lab/traffic"}, // devices are tested in real labs
+	"lab/machine":  {"lab/labtest"},
 	"lab/profile":  {"lab/labtest"},
 	"lab/testbed":  {"lab/meter", "lab/labtest", "lab/traffic"},
 	"lab/traffic":  {"lab/labtest"},

@@ -76,7 +76,7 @@ func TestToyKind(t *testing.T) {
 	if err := GaveUp(pool.Lease(t.Context(), Pace{})); err != nil {
 		t.Fatal(err)
 	}
-	at := greet(t, pair.Server)
+	at := labtest.Greet(t, pair.Server).String()
 	for i, c := range pool.Clients {
 		conn, err := c.DialContext(t.Context(), "tcp", at)
 		if err != nil {
@@ -91,27 +91,4 @@ func TestToyKind(t *testing.T) {
 	if err := pool.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// greet answers each connection to the server with the address it came from.
-func greet(t *testing.T, server *labtest.Space) (at string) {
-	t.Helper()
-	var l net.Listener
-	var err error
-	server.Do(func() { l, err = net.Listen("tcp4", netip.AddrPortFrom(labtest.ServerIP, 7000).String()) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			fmt.Fprint(c, c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr())
-			c.Close()
-		}
-	}()
-	return l.Addr().String()
 }

@@ -4,22 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/gateweigh/gateweigh/lab/labtest"
 	"github.com/gateweigh/gateweigh/lab/machine"
 )
-
-// program puts an executable script on a PATH of its own.
-func program(t *testing.T, name, script string) {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-}
 
 // gadget is a device that needs something and does nothing.
 type gadget struct{ needs []Need }
@@ -47,10 +37,10 @@ func TestMissingNamesProgramsAndRemedies(t *testing.T) {
 // TestBrokenIsNotSupported: a program that is there and does not start, or whose feature
 // the kernel lacks, is a reason to skip the device, as one that is missing.
 func TestBrokenIsNotSupported(t *testing.T) {
-	program(t, "gwd-broken", "echo 'libgadget.so.1: cannot open shared object file' >&2; exit 127\n")
-	program(t, "gwd-fine", "exit 1\n")
-	program(t, "chilli", "echo 'libchilli.so.0: cannot open shared object file' >&2; exit 127\n")
-	program(t, "chilli_query", "exit 0\n")
+	labtest.Program(t, "gwd-broken", "echo 'libgadget.so.1: cannot open shared object file' >&2; exit 127\n")
+	labtest.Program(t, "gwd-fine", "exit 1\n")
+	labtest.Program(t, "chilli", "echo 'libchilli.so.0: cannot open shared object file' >&2; exit 127\n")
+	labtest.Program(t, "chilli_query", "exit 0\n")
 	for name, c := range map[string]struct {
 		d    DUT
 		want string

@@ -5,9 +5,12 @@ package labtest
 import (
 	"bufio"
 	"bytes"
+	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -148,4 +151,38 @@ func NewPair(t testing.TB) Pair {
 	// noticed the other.
 	p.Client.Run(t, "sh", "-c", `until ip link show gwt0 | grep -q "state UP"; do sleep 0.01; done`)
 	return p
+}
+
+// Program puts an executable script on a PATH of the test's own.
+func Program(t testing.TB, name, script string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+// Greet answers each connection to the server with the address it comes from.
+func Greet(t testing.TB, server *Space) netip.AddrPort {
+	t.Helper()
+	at := netip.AddrPortFrom(ServerIP, 7000)
+	var l net.Listener
+	var err error
+	server.Do(func() { l, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(at)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprint(c, c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr())
+			c.Close()
+		}
+	}()
+	return at
 }

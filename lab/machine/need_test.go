@@ -3,20 +3,11 @@ package machine
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
-)
 
-// program puts an executable script on a PATH of its own.
-func program(t *testing.T, name, script string) {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-}
+	"github.com/gateweigh/gateweigh/lab/labtest"
+)
 
 // version is what Find tells of a need.
 func version(t *testing.T, n Need) string {
@@ -25,12 +16,12 @@ func version(t *testing.T, n Need) string {
 }
 
 func TestVersionIsTheProgramsFirstLine(t *testing.T) {
-	program(t, "iperf3", "echo; echo 'iperf 3.99 (cJSON)'; echo more; exit 1\n")
+	labtest.Program(t, "iperf3", "echo; echo 'iperf 3.99 (cJSON)'; echo more; exit 1\n")
 	if v := version(t, Need{Program: "iperf3", Package: "iperf3"}); v != "iperf 3.99 (cJSON)" {
 		t.Errorf("version %q", v)
 	}
-	program(t, "dpkg-query", "echo \"$*\"\n")
-	program(t, "gwd-unknown", "echo ran >&2; touch \"$0.ran\"\n")
+	labtest.Program(t, "dpkg-query", "echo \"$*\"\n")
+	labtest.Program(t, "gwd-unknown", "echo ran >&2; touch \"$0.ran\"\n")
 	if v := version(t, Need{Program: "gwd-unknown", Package: "gadgets"}); v != "gadgets -W -f ${Version} gadgets" {
 		t.Errorf("version of an unknown program %q, want its package's", v)
 	}
@@ -51,7 +42,7 @@ func TestVersionIsTheProgramsFirstLine(t *testing.T) {
 func TestVersionTellsBuildsApart(t *testing.T) {
 	versions := map[string]bool{}
 	for _, build := range []string{"one", "two"} {
-		program(t, "gatewayd", "[ $1 = version ] && echo gatewayd v1\n# build "+build+"\n")
+		labtest.Program(t, "gatewayd", "[ $1 = version ] && echo gatewayd v1\n# build "+build+"\n")
 		need := Need{Program: "gatewayd", Beside: true}
 		v := version(t, need)
 		if need.Program != "gatewayd" || !strings.HasPrefix(v, "gatewayd v1, sha256 ") {
@@ -76,7 +67,7 @@ func TestFeaturesAreTriedWithoutATrace(t *testing.T) {
 	if after := state(t); after != before {
 		t.Errorf("it was\n%s\nand is\n%s", before, after)
 	}
-	program(t, "ip", "echo 'no such device' >&2; exit 1\n")
+	labtest.Program(t, "ip", "echo 'no such device' >&2; exit 1\n")
 	if lacks := TUN.missing(t.Context()); lacks != "no such device" {
 		t.Errorf("a failing trial says %q", lacks)
 	}

@@ -175,30 +175,6 @@ func TestSilenceEndsWithTheContext(t *testing.T) {
 	}
 }
 
-// serve answers each connection to the router with the address it came from.
-func (n *network) serve(t *testing.T) netip.AddrPort {
-	t.Helper()
-	at := netip.AddrPortFrom(labtest.ServerIP, 7000)
-	var l net.Listener
-	var err error
-	n.Server.Do(func() { l, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(at)) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			fmt.Fprint(c, c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr())
-			c.Close()
-		}
-	}()
-	return at
-}
-
 // visit connects as an address and returns what the router saw.
 func (n *network) visit(from netip.Addr, to netip.AddrPort, how ...func(fd int)) (string, error) {
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))}
@@ -225,7 +201,7 @@ func giveUpSoon(fd int) { _ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_
 
 func TestEachClientIsSeenUnderItsOwnAddresses(t *testing.T) {
 	n := newNetwork(t, "10.77.1.250")
-	at := n.serve(t)
+	at := labtest.Greet(t, n.Server)
 	const clients = 20
 	for i := range clients {
 		l := n.join(t, i)
@@ -273,7 +249,7 @@ func (n *network) neighbour(t *testing.T, ip netip.Addr) string {
 
 func TestWrongHardwareAddressIsNotTaken(t *testing.T) {
 	n := newNetwork(t, "10.77.1.250")
-	at := n.serve(t)
+	at := labtest.Greet(t, n.Server)
 	l := n.join(t, 1)
 	n.join(t, 2)
 	ip := l.Addr.Addr()
@@ -292,7 +268,7 @@ func TestWrongHardwareAddressIsNotTaken(t *testing.T) {
 
 func TestAddressNobodyLeasedIsNobodys(t *testing.T) {
 	n := newNetwork(t, "10.77.1.250")
-	at := n.serve(t)
+	at := labtest.Greet(t, n.Server)
 	l := n.join(t, 1)
 	if _, err := n.visit(nobody, at, giveUpSoon); err == nil {
 		t.Error("a connection came about from an address that nobody leased")

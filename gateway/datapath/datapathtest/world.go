@@ -64,8 +64,8 @@ func NewWorld(t *testing.T, p Path, s Shape) *World {
 	}
 	hub := netnstest.NewSpace(t)
 	w.hub = hub
-	hub.Run(t, quiet+`sysctl -qw net.bridge.bridge-nf-call-iptables=0 2>/dev/null || : # it would mend frames
-ip link add br0 type bridge ageing_time 0 mcast_snooping 0; ip link set br0 up`)
+	hub.Run(t, quiet+netnstest.Hub+`sysctl -qw net.bridge.bridge-nf-call-iptables=0 2>/dev/null || : # it would mend frames
+hub`)
 	w.Router.Run(t, quiet+`sysctl -qw net.ipv4.ip_forward=1`)
 	w.Server.Run(t, quiet+`ip addr add 198.51.100.9/24 dev lo; ip addr add 198.51.100.200/24 dev lo`)
 	w.linkLAN(t)
@@ -94,7 +94,7 @@ func (w *World) linkLAN(t *testing.T) {
 	w.Router.Run(t, `ip link add lan0 address 02:00:00:00:01:01 type veth peer name lan netns $hub
 if [ $own = false ]; then ip addr add 10.1.0.1/$bits dev lan0; fi
 ip link set lan0 up`, "hub="+tid(w.hub), fmt.Sprintf("own=%v", w.path.OwnAddress), w.bits())
-	w.hub.Run(t, plug, "port=lan")
+	w.hub.Run(t, netnstest.Hub+"plug lan")
 	w.Router.Run(t, netnstest.Up+"up lan0")
 }
 
@@ -106,9 +106,6 @@ ip addr add 192.0.2.1/24 dev wan0; ip link set wan0 up`, "server="+tid(w.Server)
 ip addr add 192.0.2.2/24 dev s0; ip addr add 192.0.2.3/24 dev s0; ip route add default via 192.0.2.1`)
 	w.Router.Run(t, netnstest.Up+`ip route add default via 192.0.2.2; up wan0`)
 }
-
-// plug makes an interface a forwarding port of the hub.
-const plug = `ip link set $port master br0 up; until bridge link show dev $port | grep -q "state forwarding"; do sleep 0.01; done`
 
 // quiet keeps a namespace's kernel from sending packets on its own.
 const quiet = `sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1 net.ipv4.ip_forward=0
@@ -129,7 +126,7 @@ func (w *World) station(t *testing.T, hub *netnstest.Space, n byte) Station {
 	s := Station{netnstest.NewSpace(t), netip.AddrFrom4([4]byte{10, 1, 0, n}), datapath.MAC{2, 0, 0, 0, 0, n}}
 	s.Run(t, quiet+`ip link add c0 address $mac type veth peer name c$n netns $hub
 ip addr add $addr/$bits dev c0; ip link set c0 up`, "mac="+hw(s.MAC).String(), fmt.Sprintf("n=%d", n), "hub="+tid(hub), "addr="+s.Addr.String(), w.bits())
-	hub.Run(t, plug, fmt.Sprintf("port=c%d", n))
+	hub.Run(t, fmt.Sprintf("%splug c%d", netnstest.Hub, n))
 	s.Run(t, netnstest.Up+"ip route add default via 10.1.0.1; up c0")
 	return s
 }

@@ -92,18 +92,6 @@ static __always_inline int allowed(struct __sk_buff *skb, const struct iphdr *ip
 	return admit(at, c, on_wire(skb, ip, end), 0);
 }
 
-/* set_judged marks a packet for lan_out as judged and counted for its receiver. The
- * mark stays with the packet, its segments and its fragments, and has no effect on
- * routing. When a program passes a packet on, the kernel copies tc_classid to
- * tc_index. */
-#define JUDGED 0x6a77
-
-static __always_inline void set_judged(struct __sk_buff *skb)
-{
-	skb->tc_index = JUDGED;
-	skb->tc_classid = JUDGED;
-}
-
 /* across passes an admitted client's packet to another client, if that client may
  * receive it. Where the stack forwards, lan_out checks this. */
 static __always_inline int across(struct __sk_buff *skb, const struct iphdr *ip, __u32 to, const void *end)
@@ -252,12 +240,16 @@ int wan_in(struct __sk_buff *skb)
 	return readdress(skb, eth, ip, c->mac, mac, lan_ifindex);
 }
 
-/* is_own reports whether a packet with the gateway's address is from this machine, or
- * from a machine behind another interface that uses its address, and not a packet from
- * a client or the WAN that a rule masqueraded. */
+/* is_own reports whether a packet is from this machine, because no interface received
+ * it, or from a machine behind another interface that uses the gateway's address, and not a
+ * packet from a client or the WAN that a rule masqueraded. The packet's socket shows neither:
+ * packets of machines behind virtual links may still have their sender's, and a firewall's
+ * rejections have none. */
 static __always_inline int is_own(const struct __sk_buff *skb, const struct iphdr *ip)
 {
-	return ip->saddr == gateway_addr && skb->ingress_ifindex != lan_ifindex && skb->ingress_ifindex != wan_ifindex;
+	__u32 from = skb->ingress_ifindex;
+
+	return !from || (ip->saddr == gateway_addr && from != lan_ifindex && from != wan_ifindex);
 }
 
 /* lan_out handles packets to the clients, and judges those that the stack forwards: all
@@ -282,7 +274,7 @@ int lan_out(struct __sk_buff *skb)
 	if (!c)
 		return TC_ACT_OK;
 	admitted = c->state == STATE_ADMITTED && !expired(c);
-	if (skb->sk || is_own(skb, ip)) {
+	if (is_own(skb, ip)) {
 		if (ip->saddr == gateway_addr && !admitted)
 			from_portal(skb, ip, end);
 		return TC_ACT_OK;

@@ -56,6 +56,18 @@ static __always_inline int pass(enum reason why)
 	return TC_ACT_OK;
 }
 
+/* set_judged marks a packet for lan_out, which lets it pass: judged and counted for its
+ * receiver, or made by lan_in. The mark stays with the packet, its segments and its
+ * fragments, and has no effect on routing. When a program passes a packet on, the kernel copies tc_classid to
+ * tc_index. */
+#define JUDGED 0x6a77
+
+static __always_inline void set_judged(struct __sk_buff *skb)
+{
+	skb->tc_index = JUDGED;
+	skb->tc_classid = JUDGED;
+}
+
 /* place is an address's index in the LAN, lan_size or more when it is outside. */
 static __always_inline __u32 place(__be32 addr)
 {

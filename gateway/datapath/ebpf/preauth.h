@@ -20,6 +20,14 @@ static __always_inline int is_garden(__be32 addr)
 	return until && (!*until || bpf_ktime_get_coarse_ns() < *until);
 }
 
+/* refuse sends the packet, which is now the answer, back to the LAN. */
+static __always_inline int refuse(struct __sk_buff *skb)
+{
+	set_judged(skb);
+	count(REASON_REJECTED);
+	return bpf_redirect(lan_ifindex, 0);
+}
+
 /* reset turns a TCP segment into the reset that answers it (RFC 9293, 3.10.7.1)
  * and sends it back. */
 static __always_inline int reset(struct __sk_buff *skb)
@@ -70,8 +78,7 @@ static __always_inline int reset(struct __sk_buff *skb)
 		tcp->check = fold(sum);
 	else
 		tcp->check = ~fold(sum + (__u32)bpf_csum_diff(0, 0, (__be32 *)tcp, sizeof(*tcp), 0));
-	count(REASON_REJECTED);
-	return bpf_redirect(lan_ifindex, 0);
+	return refuse(skb);
 }
 
 #define QUOTED (sizeof(struct iphdr) + 8) /* of the packet an ICMP error is about (RFC 792) */
@@ -112,8 +119,7 @@ static __always_inline int prohibit(struct __sk_buff *skb)
 	*icmp = (struct icmphdr){ .type = ICMP_DEST_UNREACH, .code = ICMP_PKT_FILTERED };
 	__builtin_memcpy(icmp + 1, quoted, QUOTED);
 	icmp->checksum = ~fold(bpf_csum_diff(0, 0, (__be32 *)icmp, sizeof(*icmp) + QUOTED, 0));
-	count(REASON_REJECTED);
-	return bpf_redirect(lan_ifindex, 0);
+	return refuse(skb);
 }
 
 /* reject answers a packet that may not pass. Of ICMP it answers echo requests only, so

@@ -1,0 +1,170 @@
+package datapathtest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket/layers"
+	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// attacks: what somebody tries in order to get past the gateway, by what is tried. The
+// manual lists them in docs/attacks.md.
+var attacks = []behaviour{
+	{"HTTPSAndQUICBeforeLogin", refusedAtOnce, Shape{}},
+	{"HTTPSAndQUICBeforeLoginBare", refusedAtOnce, Shape{Bare: true}},
+	{"ForgedRefusals", forgedRefusals, Shape{}},
+	{"UDPToPort67WithoutLease", dhcpTunnel, Shape{}},
+	{"UDPToPort67WithoutLeaseOthersLease", dhcpTunnel, Shape{Learn: true}},
+}
+
+// refusedAtOnce: a client's first packet is refused, so that a browser falls back to HTTP at
+// once. A program whose first packet is lost sends another one, the kernel after a second.
+func refusedAtOnce(t *testing.T, w *World) {
+	w.lease(t, w.Bob)
+	lan := NewWire(t, w.Intruder.Space, clientLink) // the hub sends it every frame
+	atOnce := 0
+	for host := range byte(5) {
+		to := netip.AddrPortFrom(netip.AddrFrom4([4]byte{203, 0, 113, 80 + host}), 443)
+		if c, err := dial(w.Bob.Space, w.Bob.Addr, to); !errors.Is(err, unix.ECONNREFUSED) {
+			if err == nil {
+				c.Close()
+			}
+			t.Fatalf("HTTPS to %s: %v", to, err)
+		}
+		if opened(lan.Frames(), to) == 1 {
+			atOnce++ // on a busy machine not all of them
+		}
+		if err := initial(w.Bob, to); !errors.Is(err, unix.EHOSTUNREACH) {
+			t.Errorf("QUIC to %s: %v", to, err)
+		}
+	}
+	if atOnce == 0 {
+		t.Error("of no connection the first packet was refused")
+	}
+}
+
+// opened counts the TCP packets for an address and port.
+func opened(frames [][]byte, to netip.AddrPort) (n int) {
+	for _, f := range frames {
+		if len(f) >= 54 && f[23] == unix.IPPROTO_TCP && bytes.Equal(f[30:34], to.Addr().AsSlice()) && binary.BigEndian.Uint16(f[36:]) == to.Port() {
+			n++
+		}
+	}
+	return n
+}
+
+// initial sends one datagram of the size of QUIC's first and returns the error that answers it.
+func initial(s Station, to netip.AddrPort) (err error) {
+	var conn net.Conn
+	s.Do(func() {
+		d := net.Dialer{LocalAddr: &net.UDPAddr{IP: s.Addr.AsSlice()}}
+		conn, err = d.Dial("udp4", to.String())
+	})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.Write(make([]byte, 1200)); err != nil {
+		return err
+	}
+	conn.SetReadDeadline(time.Now().Add(patience))
+	_, err = conn.Read(make([]byte, 2000))
+	return err
+}
+
+// forgedRefusals: a refusal that the gateway did not make reaches no client before login,
+// whatever its form: from the WAN and from behind another interface.
+func forgedRefusals(t *testing.T, w *World) {
+	third := netnstest.NewSpace(t)
+	w.Router.Run(t, `ip link add third0 address 02:00:00:00:01:03 type veth peer name t0 netns $third; ip addr add 10.9.0.1/24 dev third0; ip link set third0 up`, "third="+tid(third))
+	third.Run(t, quiet+`ip addr add 10.9.0.2/24 dev t0; ip link set t0 up; ip route add default via 10.9.0.1`)
+	w.Router.Run(t, netnstest.Up+"up third0")
+	w.admit(t, w.Alice)
+	w.lease(t, w.Bob)
+	for range 3 { // so that there are refusals of the gateway's to imitate
+		if _, err := talk(w.Bob, netip.AddrPortFrom(Server, 443), "hello"); !errors.Is(err, unix.ECONNREFUSED) {
+			t.Fatalf("HTTPS before login: %v", err)
+		}
+	}
+	lan := NewWire(t, w.Intruder.Space, clientLink)
+	host := netip.MustParseAddr("10.9.0.2")
+	for name, at := range map[string]struct {
+		space *netnstest.Space
+		link  string
+		addr  netip.Addr
+		via   func(*Frame)
+		marks *Flow
+	}{
+		"from the WAN":           {w.Server, serverLink, Server, Via(WANMAC), w.Down(t, w.Alice)},
+		"from another interface": {third, "t0", host, Via([6]byte{2, 0, 0, 0, 1, 3}), NewFlow(t, third, host, w.Alice.Space, w.Alice.Addr)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.knock(t, NewWire(t, at.space, at.link), lan, refusals(w.Bob, at.addr, at.via), at.marks)
+		})
+	}
+}
+
+// refusals returns frames like the gateway's refusals, for a client, with the address of a
+// host that is outside and with the gateway's.
+func refusals(of Station, outside netip.Addr, via func(*Frame)) map[string]attempt {
+	as := func(a netip.Addr) func(*Frame) {
+		return func(f *Frame) {
+			f.IP.SrcIP, f.IP.DstIP, f.IP.TTL = a.AsSlice(), of.Addr.AsSlice(), 64
+			via(f)
+		}
+	}
+	reset := func(f *Frame) {
+		f.IP.Flags = layers.IPv4DontFragment
+		f.L4 = &layers.TCP{SrcPort: 443, DstPort: 40000, Ack: 1001, ACK: true, RST: true}
+		f.Payload = nil
+	}
+	quoted := UDP(443, By(of))[14 : 14+28]
+	prohibited := func(f *Frame) {
+		f.L4 = &layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(layers.ICMPv4TypeDestinationUnreachable, layers.ICMPv4CodeCommAdminProhibited)}
+		f.Payload = quoted
+	}
+	all := map[string]attempt{}
+	for name, a := range map[string]netip.Addr{"the host": outside, "the gateway": Gateway, "the router": RouterWAN} {
+		reasons := "blocked -"
+		if a == outside {
+			reasons = "blocked"
+		} else if a == Gateway {
+			reasons = "foreign-source -"
+		}
+		all["a reset of "+name] = attempt{TCP(443, as(a), reset), reasons}
+		all["an ICMP error of "+name] = attempt{Echo(as(a), prohibited), reasons}
+	}
+	return all
+}
+
+// dhcpTunnel: a station without a lease may ask the gateway for one, or everybody, but
+// its datagrams to the same port of other addresses are not forwarded.
+func dhcpTunnel(t *testing.T, w *World) {
+	w.admit(t, w.Alice)
+	must(t, w.OpenGarden("198.51.100.9/32", time.Time{}))
+	server, marks := NewWire(t, w.Server, serverLink), w.Up(t, w.Alice)
+	attempts := map[string]attempt{}
+	for name, to := range map[string]netip.Addr{
+		"a neighbour of the WAN": Server, "a host beyond": Beside, "the garden": Garden, "the router's other address": RouterWAN,
+		"a client": w.Alice.Addr, "nobody": netip.MustParseAddr("10.1.0.200"), "everybody at the WAN": netip.MustParseAddr("192.0.2.255"),
+	} {
+		for by, source := range map[string]uint16{"a client's port": 68, "a relay's port": 67, "any port": 40000} {
+			attempts[fmt.Sprintf("to %s from %s", name, by)] = attempt{UDP(67, SourcePort(source), By(w.Intruder), To(to)), "not-leased"}
+		}
+		attempts["to "+name+" from no address"] = attempt{UDP(67, SourcePort(68), From(netip.IPv4Unspecified(), w.Intruder.MAC), To(to)), "not-leased -"}
+	}
+	for n := range byte(50) { // from a new address each
+		from := netip.AddrFrom4([4]byte{10, 1, 0, 100 + n})
+		attempts["from "+from.String()] = attempt{UDP(67, SourcePort(68), From(from, w.Intruder.MAC)), "not-leased"}
+	}
+	w.knock(t, NewWire(t, w.Intruder.Space, clientLink), server, attempts, marks)
+}

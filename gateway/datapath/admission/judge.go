@@ -54,7 +54,7 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 			return j.end(&h, RogueDHCP, Drop)
 		}
 		if h.source == 0 {
-			if h.to == portDHCPServer {
+			if h.isRequest(t.gateway) {
 				return j.end(&h, ForGateway, Local)
 			}
 			return j.end(&h, NotLeased, Drop)
@@ -85,7 +85,7 @@ func (j *Judge) Up(mac datapath.MAC, p Packet, now int64) Verdict {
 
 // unleased judges a packet from an address of the LAN that is not leased.
 func (j *Judge) unleased(h *header) Verdict {
-	if h.protocol == protocolUDP && h.to == portDHCPServer {
+	if h.isRequest(j.table.gateway) {
 		return j.end(h, ForGateway, Local) // renews a lease
 	}
 	if j.table.newcomers != nil && h.source != j.table.gateway {

@@ -115,6 +115,12 @@ func (p Packet) parse(h *header) bool {
 	return true
 }
 
+// isRequest reports whether a packet is a DHCP client's to the gateway or to all. Requests to
+// other addresses would be forwarded.
+func (h *header) isRequest(gateway uint32) bool {
+	return h.protocol == protocolUDP && h.to == portDHCPServer && (h.dest == gateway || h.dest == broadcast)
+}
+
 // isMulticast reports whether an address is multicast or broadcast.
 func isMulticast(addr uint32) bool { return addr>>28 == 0xe || addr == broadcast }
 

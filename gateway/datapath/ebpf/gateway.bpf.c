@@ -69,8 +69,9 @@ static __always_inline int arp_in(const void *data, const void *end)
 /* unleased handles a packet from an address of the LAN that is not leased. */
 static __always_inline int unleased(struct __sk_buff *skb, const struct ethhdr *eth, const struct iphdr *ip, const void *end)
 {
-	if (ip->protocol == IPPROTO_UDP && ports_of(ip, end).dest == DHCP_SERVER)
-		return local(skb, ip, end); /* wants its lease back */
+	/* It may want its lease back. Elsewhere the stack would forward its requests. */
+	if (is_request(ip, ports_of(ip, end)))
+		return local(skb, ip, end);
 	if (learn && ip->saddr != gateway_addr)
 		tell(ip->saddr, eth->h_source);
 	return drop(REASON_NOT_LEASED);
@@ -126,7 +127,7 @@ static __always_inline int ip_in(struct __sk_buff *skb, struct ethhdr *eth, cons
 		if (p.source == DHCP_SERVER && p.dest == DHCP_CLIENT)
 			return drop(REASON_ROGUE_DHCP);
 		if (!ip->saddr)
-			return p.dest == DHCP_SERVER ? local(skb, ip, end) : drop(REASON_NOT_LEASED);
+			return is_request(ip, p) ? local(skb, ip, end) : drop(REASON_NOT_LEASED);
 	}
 	at = place(ip->saddr);
 	c = bpf_map_lookup_elem(&clients, &at);

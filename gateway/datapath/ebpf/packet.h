@@ -116,6 +116,14 @@ static __always_inline struct ports ports_of(const struct iphdr *ip, const void 
 	return *p;
 }
 
+/* is_request reports whether a packet with these ports is a DHCP client's to this gateway or to
+ * all. */
+static __always_inline int is_request(const struct iphdr *ip, struct ports p)
+{
+	return ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER &&
+	       (ip->daddr == gateway_addr || ip->daddr == bpf_htonl(INADDR_BROADCAST));
+}
+
 static __always_inline __u16 fold(__u64 sum)
 {
 	sum = (sum & 0xffffffff) + (sum >> 32);

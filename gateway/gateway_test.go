@@ -40,18 +40,21 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// network creates a client's and a server's namespace with this one between them.
+// network creates a client's and a server's namespace with this one between them. The client is
+// at a hub, as is the LAN's interface.
 func network(t *testing.T) {
 	t.Helper()
-	sh(t, netnstest.Up+`ip netns add client; ip netns add server
-ip link add lan0 type veth peer name c0 netns client
+	sh(t, netnstest.Up+`ip netns add client; ip netns add hub; ip netns add server
+ip link add lan0 type veth peer name lan netns hub
+ip -n client link add c0 type veth peer name c1 netns hub
 ip link add wan0 type veth peer name s0 netns server
 ip addr add 10.1.0.1/24 dev lan0; ip addr add 192.0.2.1/24 dev wan0; ip link set lan0 up; ip link set wan0 up
 ip -n client link set lo up; ip -n client link set c0 up
+ip netns exec hub sh -ec '`+netnstest.Hub+`hub; plug lan c1'
 ip -n server link set lo up; ip -n server link set s0 up; ip -n server addr add 192.0.2.2/24 dev s0; ip -n server route add default via 192.0.2.1
-up lan0 wan0`)
+up lan0 wan0; ip netns exec client sh -ec '`+netnstest.Up+`up c0' `)
 	t.Cleanup(func() {
-		sh(t, `ip netns del client; ip netns del server; ip link del lan0 || :; ip link del wan0 || :`)
+		sh(t, `ip netns del client; ip netns del hub; ip netns del server; ip link del lan0 || :; ip link del wan0 || :`)
 	})
 }
 

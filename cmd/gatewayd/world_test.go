@@ -22,6 +22,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
 )
 
 // The load of the tests. The defaults are low, so that a busy machine passes; use higher
@@ -45,7 +46,7 @@ var (
 // world is a gateway's host with clients on one side and a server on the other, in
 // namespaces of one test. The daemon is a separate process.
 //
-//	clients ── macvlan ── switch ── lan0 router wan0 ── s0 server
+//	clients ── hub ── lan0 router wan0 ── s0 server
 type world struct {
 	t      *testing.T
 	id     string
@@ -74,14 +75,14 @@ func newWorld(t *testing.T) *world {
 	w.program, err = exec.LookPath("gatewayd")
 	must(t, err)
 	t.Cleanup(func() { w.sh(`for n in $(ip netns | cut -d' ' -f1 | grep "^$ID-"); do ip netns del $n; done`) })
-	w.sh(`for n in router switch server; do
+	w.sh(`for n in router hub server; do
 	ip netns add $ID-$n; nsenter --net=/run/netns/$ID-$n sysctl -qw net.ipv6.conf.all.disable_ipv6=1; ip -n $ID-$n link set lo up
 done
-ip link add lan0 netns $ID-router type veth peer name l0 netns $ID-switch
+ip link add lan0 netns $ID-router type veth peer name lan netns $ID-hub
 ip link add wan0 netns $ID-router type veth peer name s0 netns $ID-server
 ip -n $ID-router addr add 10.1.0.1/24 dev lan0; ip -n $ID-router link set lan0 up
 ip -n $ID-router addr add 192.0.2.1/24 dev wan0; ip -n $ID-router link set wan0 up
-ip -n $ID-switch link set l0 up
+ip netns exec $ID-hub sh -ec '` + netnstest.Hub + `hub; plug lan'
 ip -n $ID-server addr add 192.0.2.2/24 dev s0; ip -n $ID-server link set s0 up
 ip -n $ID-server route add 10.1.0.0/24 via 192.0.2.1 rto_min 5s
 nsenter --net=/run/netns/$ID-router sysctl -qw net.ipv4.ip_forward=1`)
@@ -255,7 +256,8 @@ func (w *world) stranger() *client {
 	w.made++
 	c := &client{w: w, host: fmt.Sprint("client", w.made)}
 	w.sh(`n=$ID-` + c.host + `; ip netns add $n; nsenter --net=/run/netns/$n sysctl -qw net.ipv6.conf.all.disable_ipv6=1; ip -n $n link set lo up
-ip -n $ID-switch link add link l0 name c0 netns $n type macvlan mode bridge; ip -n $n link set c0 up`)
+ip -n $n link add c0 type veth peer name ` + c.host + ` netns $ID-hub; ip -n $n link set c0 up
+ip netns exec $ID-hub sh -ec '` + netnstest.Hub + `plug ` + c.host + `'; ip netns exec $n sh -ec '` + netnstest.Up + `up c0' `)
 	w.plainTCP(c.host)
 	return c
 }

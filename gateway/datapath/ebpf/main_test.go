@@ -38,18 +38,19 @@ var (
 
 // network is a router between a client's and a server's namespace, for one test.
 type network struct {
-	lan, wan       string // of the router, which is this namespace
-	client, server string // names of namespaces
+	lan, wan            string // of the router, which is this namespace
+	client, hub, server string // names of namespaces
 }
 
 // newNetwork creates lan (10.1.0.1) and wan (192.0.2.1) here, with alice and bob behind
-// lan and the server behind wan.
+// a hub at lan and the server behind wan.
 func newNetwork(t *testing.T) network {
 	t.Helper()
 	id := fmt.Sprintf("%x", os.Getpid()%0xfff) + randomName()
-	n := network{lan: "l" + id, wan: "w" + id, client: "c" + id, server: "s" + id}
-	run(t, netnstest.Up+`ip netns add $client; ip netns add $server
-ip link add $lan address 02:00:00:00:01:01 type veth peer name c0 netns $client
+	n := network{lan: "l" + id, wan: "w" + id, client: "c" + id, hub: "h" + id, server: "s" + id}
+	run(t, netnstest.Up+`ip netns add $client; ip netns add $hub; ip netns add $server
+ip link add $lan address 02:00:00:00:01:01 type veth peer name lan netns $hub
+ip -n $client link add c0 type veth peer name c1 netns $hub
 ip link add $wan address 02:00:00:00:01:02 type veth peer name s0 netns $server
 ip addr add 10.1.0.1/24 dev $lan; ip addr add 192.0.2.1/24 dev $wan; ip link set $lan up; ip link set $wan up
 ip -n $client link set c0 address 02:00:00:00:00:0a up; ip -n $client link set lo up
@@ -57,16 +58,18 @@ ip -n $client addr add 10.1.0.10/24 dev c0; ip -n $client addr add 10.1.0.77/24 
 ip -n $server link set s0 address 02:00:00:00:02:02 up; ip -n $server link set lo up
 ip -n $server addr add 192.0.2.2/24 dev s0; ip -n $server addr add 192.0.2.3/24 dev s0; ip -n $server route add default via 192.0.2.1
 ip netns exec $client sysctl -qw net.ipv6.conf.all.disable_ipv6=1
-up $lan $wan
+ip netns exec $hub sh -ec '`+netnstest.Hub+`sysctl -qw net.bridge.bridge-nf-call-iptables=0 2>/dev/null || : # it would mend frames
+hub; plug lan c1'
+up $lan $wan; ip netns exec $client sh -ec '`+netnstest.Up+`up c0'
 `, n.env()...)
 	t.Cleanup(func() {
-		run(t, "ip netns del $client; ip netns del $server; ip link del $lan 2>/dev/null || :; ip link del $wan 2>/dev/null || :", n.env()...)
+		run(t, "ip netns del $client; ip netns del $hub; ip netns del $server; ip link del $lan 2>/dev/null || :; ip link del $wan 2>/dev/null || :", n.env()...)
 	})
 	return n
 }
 
 func (n network) env() []string {
-	return []string{"lan=" + n.lan, "wan=" + n.wan, "client=" + n.client, "server=" + n.server}
+	return []string{"lan=" + n.lan, "wan=" + n.wan, "client=" + n.client, "hub=" + n.hub, "server=" + n.server}
 }
 
 // run runs a shell script and fails the test with what it printed.

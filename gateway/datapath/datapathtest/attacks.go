@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ var attacks = []behaviour{
 	{"ForgedRefusals", forgedRefusals, Shape{}},
 	{"UDPToPort67WithoutLease", dhcpTunnel, Shape{}},
 	{"UDPToPort67WithoutLeaseOthersLease", dhcpTunnel, Shape{Learn: true}},
+	{"GardenWithTheGatewaysAddress", gardenOfOwn, Shape{}},
 }
 
 // refusedAtOnce: a client's first packet is refused, so that a browser falls back to HTTP at
@@ -167,4 +169,42 @@ func dhcpTunnel(t *testing.T, w *World) {
 		attempts["from "+from.String()] = attempt{UDP(67, SourcePort(68), From(from, w.Intruder.MAC)), "not-leased"}
 	}
 	w.knock(t, NewWire(t, w.Intruder.Space, clientLink), server, attempts, marks)
+}
+
+// gardenOfOwn: a garden that contains an address of the gateway's machine, as when a name of the
+// garden resolves to one, opens no port there, also when the machine gets the address later.
+func gardenOfOwn(t *testing.T, w *World) {
+	const later = "198.51.100.77"
+	w.lease(t, w.Bob)
+	for _, prefix := range []string{RouterWAN.String() + "/32", "198.51.100.0/24", later + "/32"} {
+		must(t, w.OpenGarden(prefix, time.Time{}))
+	}
+	service := func(at string) error {
+		_, err := talk(w.Bob, netip.AddrPortFrom(netip.MustParseAddr(at), machinePort), "let me in")
+		return err
+	}
+	if err := service(RouterWAN.String()); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("a port at the WAN's address: %v", err)
+	}
+	go answerAll(listen(t, w.Server, netip.AddrPortFrom(Garden, 80)))
+	if got, err := get(w.Bob, Garden); got != "the site itself" || err != nil {
+		t.Errorf("a site of the garden: %q, %v", got, err)
+	}
+	for _, link := range []string{"lo", "wan0"} {
+		w.Router.Run(t, "ip addr add "+later+"/32 dev "+link)
+		netnstest.Await(t, "the new address on "+link, func() error {
+			if err := service(later); !errors.Is(err, unix.ECONNREFUSED) {
+				return fmt.Errorf("a port there: %v", err)
+			}
+			return nil
+		})
+		if got, err := get(w.Bob, netip.MustParseAddr(later)); !strings.Contains(got, "portal: ") || err != nil {
+			t.Errorf("HTTP to the new address on %s: %q, %v", link, got, err)
+		}
+		w.Router.Run(t, "ip addr del "+later+"/32 dev "+link)
+	}
+	w.admit(t, w.Bob)
+	if got, err := talk(w.Bob, netip.AddrPortFrom(RouterWAN, machinePort), "let me in"); got != "let me in" || err != nil {
+		t.Errorf("a port at the WAN's address after login: %q, %v", got, err)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -162,4 +163,27 @@ func loaded(ids []ebpf.ProgramID) (k int) {
 		}
 	}
 	return k
+}
+
+// TestLinksWithoutEthernet: the programs read Ethernet headers, so interfaces without one are
+// refused, on either side, before anything is attached.
+func TestLinksWithoutEthernet(t *testing.T) {
+	n := newNetwork(t)
+	const tunnel = "tunnel0"
+	run(t, "ip tuntap add "+tunnel+" mode tun; ip link set "+tunnel+" up")
+	t.Cleanup(func() { run(t, "ip link del "+tunnel) })
+	for side, change := range map[string]func(*Config){
+		"LAN": func(c *Config) { c.LAN = tunnel }, "WAN": func(c *Config) { c.WAN = tunnel },
+	} {
+		cfg := n.config(t)
+		change(&cfg)
+		d, err := Open(cfg)
+		if err == nil {
+			d.Close()
+			must(t, detach(cfg))
+		}
+		if !errors.Is(err, datapath.ErrNotSupported) || !strings.Contains(err.Error(), tunnel) || !strings.Contains(err.Error(), "Ethernet") {
+			t.Errorf("a %s without Ethernet: %v", side, err)
+		}
+	}
 }

@@ -58,8 +58,7 @@ ip -n $client addr add 10.1.0.10/24 dev c0; ip -n $client addr add 10.1.0.77/24 
 ip -n $server link set s0 address 02:00:00:00:02:02 up; ip -n $server link set lo up
 ip -n $server addr add 192.0.2.2/24 dev s0; ip -n $server addr add 192.0.2.3/24 dev s0; ip -n $server route add default via 192.0.2.1
 ip netns exec $client sysctl -qw net.ipv6.conf.all.disable_ipv6=1
-ip netns exec $hub sh -ec '`+netnstest.Hub+`sysctl -qw net.bridge.bridge-nf-call-iptables=0 2>/dev/null || : # it would mend frames
-hub; plug lan c1'
+ip netns exec $hub sh -ec '`+netnstest.Hub+`hub; plug lan c1'
 up $lan $wan; ip netns exec $client sh -ec '`+netnstest.Up+`up c0'
 `, n.env()...)
 	t.Cleanup(func() {

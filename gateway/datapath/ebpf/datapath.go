@@ -260,8 +260,10 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		}
 		m.Pinning = ebpf.PinByName
 	}
-	if len(lan.HardwareAddr) != 6 {
-		return nil, fmt.Errorf("%w: %s is no Ethernet interface", datapath.ErrNotSupported, lan.Name)
+	for _, dev := range []*net.Interface{lan, wan} {
+		if len(dev.HardwareAddr) != 6 {
+			return nil, fmt.Errorf(`%w: %s is no Ethernet interface; for such a WAN set datapath.kind to "tun" or "nfqueue"`, datapath.ErrNotSupported, dev.Name)
+		}
 	}
 	var ports [4]uint16
 	for i, p := range d.cfg.PortalPorts {

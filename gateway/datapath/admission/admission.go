@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
@@ -41,6 +42,7 @@ type Table struct {
 	gateway uint32
 	entries []entry // by the address's position in the LAN
 	garden  garden
+	own     atomic.Pointer[map[uint32]bool] // see SetOwn; nil: not set yet
 	epoch   uint64
 
 	newcomers chan newcomer

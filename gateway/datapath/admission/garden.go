@@ -93,6 +93,25 @@ func (g *garden) forget(key uint64) {
 	}
 }
 
+// SetOwn replaces the addresses of this machine. They are outside of the walled garden,
+// whatever prefixes are open.
+func (t *Table) SetOwn(addrs []netip.Addr) {
+	own := make(map[uint32]bool, len(addrs))
+	for _, a := range addrs {
+		own[number(a)] = true
+	}
+	t.own.Store(&own)
+}
+
+// inGarden reports whether unauthenticated clients may reach an address now.
+func (t *Table) inGarden(addr uint32, now int64) bool {
+	if !t.garden.holds(addr, now) {
+		return false
+	}
+	own := t.own.Load()
+	return own == nil || !(*own)[addr]
+}
+
 // Open opens the walled garden for a prefix, or closes it.
 func (t *Table) Open(prefix netip.Prefix, until time.Time) error {
 	if !prefix.IsValid() || !prefix.Addr().Is4() {

@@ -109,7 +109,7 @@ func (j *Judge) preauth(h *header, b []byte, now int64) Verdict {
 		return j.end(h, Blocked, Drop)
 	case h.toMany:
 		return j.end(h, Blocked, Drop)
-	case t.garden.holds(h.dest, now):
+	case t.inGarden(h.dest, now):
 		return j.end(h, Garden, Forward)
 	case h.protocol == protocolTCP && h.to == portHTTP && len(t.cfg.PortalPorts) > 0 && !isMulticast(h.dest):
 		return j.end(h, ToPortal, Portal)

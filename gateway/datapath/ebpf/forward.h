@@ -5,7 +5,6 @@
 #include "packet.h"
 
 #define HOP_NS 1000000000ULL /* a hop is asked for again after a second */
-#define AF_INET 2
 
 static __always_inline int within(const struct limits *l, const struct counters *n, int up)
 {

@@ -15,6 +15,7 @@
 #define TC_ACT_OK 0
 #define TC_ACT_SHOT 2
 
+#define AF_INET 2
 #define IP_MF 0x2000
 #define IP_OFFSET 0x1fff
 #define VLAN_ID 0xfff

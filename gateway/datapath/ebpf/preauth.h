@@ -225,6 +225,21 @@ static __always_inline int is_service(const struct iphdr *ip, struct ports p)
 	return 0;
 }
 
+/* is_here reports whether the kernel would deliver a packet to this machine, which has more
+ * addresses than gateway_addr, or has no route for it. */
+static __always_inline int is_here(struct __sk_buff *skb, const struct iphdr *ip)
+{
+	struct bpf_fib_lookup fib = {
+		.family = AF_INET,
+		.tos = ip->tos,
+		.ipv4_src = ip->saddr,
+		.ipv4_dst = ip->daddr,
+		.ifindex = skb->ifindex,
+	};
+
+	return bpf_fib_lookup(skb, &fib, sizeof(fib), 0) == BPF_FIB_LKUP_RET_NOT_FWDED;
+}
+
 /* preauth is the policy for a known client that is not admitted. */
 static __always_inline int preauth(struct __sk_buff *skb, const struct iphdr *ip, const void *end)
 {
@@ -238,7 +253,7 @@ static __always_inline int preauth(struct __sk_buff *skb, const struct iphdr *ip
 	}
 	if (ip->protocol == IPPROTO_UDP && p.dest == DHCP_SERVER)
 		return ip->daddr == bpf_htonl(INADDR_BROADCAST) ? local(skb, ip, end) : drop(REASON_BLOCKED);
-	if (is_garden(ip->daddr))
+	if (is_garden(ip->daddr) && !is_here(skb, ip))
 		return pass(REASON_GARDEN);
 	if (ip->protocol == IPPROTO_TCP && p.dest == HTTP)
 		return to_portal(skb, ip, end);

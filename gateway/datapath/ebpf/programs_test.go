@@ -112,9 +112,11 @@ func must(t *testing.T, err error) {
 func TestLANIn(t *testing.T) {
 	n := newNetwork(t)
 	n.neighbour(t)
+	run(t, "ip route add default via 192.0.2.2 dev $wan", n.env()...)
 	d := n.open(t)
 	must(t, d.Set(datapath.Client{Addr: alice, MAC: aliceMAC, Admitted: true}))
 	must(t, d.Set(datapath.Client{Addr: bob, MAC: bobMAC}))
+	must(t, d.Open(netip.PrefixFrom(routerWAN, 32), time.Time{}))
 	must(t, d.Open(netip.MustParsePrefix("198.51.100.0/24"), time.Time{}))
 	must(t, d.Open(netip.MustParsePrefix("203.0.113.7/32"), time.Now().Add(time.Hour)))
 	lan := index(t, n.lan)
@@ -160,6 +162,7 @@ func TestLANIn(t *testing.T) {
 		"pre-auth, garden":           {tcp(443, isBob, to(netip.MustParseAddr("198.51.100.9"))), ok, "garden", false},
 		"pre-auth, garden for now":   {tcp(443, isBob, to(netip.MustParseAddr("203.0.113.7"))), ok, "garden", false},
 		"pre-auth, beside garden":    {tcp(443, isBob, to(netip.MustParseAddr("203.0.113.8"))), redirect, "rejected", false},
+		"pre-auth, garden, own":      {tcp(443, isBob, to(routerWAN)), redirect, "rejected", false},
 		"pre-auth, HTTPS":            {tcp(443, isBob), redirect, "rejected", false},
 		"pre-auth, HTTP, no portal":  {tcp(80, isBob), redirect, "rejected", false},
 		"pre-auth, a fragment":       {udp(443, isBob, fragment), shot, "blocked", false},

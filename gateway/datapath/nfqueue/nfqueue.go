@@ -201,8 +201,18 @@ func (d *Datapath) begin() error {
 	if err != nil {
 		return err
 	}
+	d.reroute()
+	return d.follow.Run(stack.Changes{LAN: d.lan.Index, Own: own, Routing: d.reroute, Rules: func() { d.keepRules(); d.choose() }})
+}
+
+// reroute follows a change of addresses or routes.
+func (d *Datapath) reroute() {
+	if own, err := stack.Own(); err == nil {
+		d.table.SetOwn(own)
+	} else {
+		d.cfg.Log.Error("following this machine's addresses", "err", err)
+	}
 	d.choose()
-	return d.follow.Run(stack.Changes{LAN: d.lan.Index, Own: own, Routing: d.choose, Rules: func() { d.keepRules(); d.choose() }})
 }
 
 // portalPort is the port that unauthenticated clients' HTTP is redirected to; 0: none.

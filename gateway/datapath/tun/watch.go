@@ -5,16 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
-// watcher follows the LAN's interface, the TUN device and netfilter's rules. The device's
+// watcher follows the LAN's interface, the TUN device, this machine's addresses and netfilter's
+// rules. The device's
 // MTU follows the LAN's, so that the kernel fragments for it. Without one of the
 // interfaces no packet passes, and without the rules the kernel forwards for everybody.
 type watcher struct {
@@ -25,6 +28,7 @@ type watcher struct {
 
 	follower *stack.Follower
 	failed   *failure
+	table    *admission.Table
 }
 
 // failure is the first reason why a data path cannot continue.
@@ -46,7 +50,7 @@ func (d *Datapath) watch() (*watcher, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("interface %s: %w", d.cfg.Device, err), follower.Close())
 	}
-	w := &watcher{lan: d.lan, device: dev.Index, mtu: dev.MTU, name: d.cfg.Device, follower: follower, failed: d.failed}
+	w := &watcher{lan: d.lan, device: dev.Index, mtu: dev.MTU, name: d.cfg.Device, follower: follower, failed: d.failed, table: d.Table}
 	w.check()
 	if err := follower.Run(stack.Changes{LAN: d.lan.Index, Routing: w.check, Rules: d.keepRules}); err != nil {
 		return nil, errors.Join(err, follower.Close())
@@ -54,9 +58,16 @@ func (d *Datapath) watch() (*watcher, error) {
 	return w, nil
 }
 
-// check checks both interfaces.
+// check checks both interfaces, and reads this machine's addresses.
 func (w *watcher) check() {
-	if err := w.look(); err != nil {
+	err := w.look()
+	if err == nil {
+		var own []netip.Addr
+		if own, err = stack.Own(); err == nil {
+			w.table.SetOwn(own)
+		}
+	}
+	if err != nil {
 		w.failed.set(err)
 	}
 }

@@ -1,0 +1,24 @@
+package stack
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Own returns the IPv4 addresses of this machine, on all interfaces.
+func Own() ([]netip.Addr, error) {
+	all, err := netlink.AddrList(nil, unix.AF_INET)
+	if err != nil {
+		return nil, fmt.Errorf("listing this machine's addresses: %w", err)
+	}
+	var own []netip.Addr
+	for _, a := range all {
+		if addr, ok := netip.AddrFromSlice(a.IP.To4()); ok {
+			own = append(own, addr)
+		}
+	}
+	return own, nil
+}

@@ -24,8 +24,11 @@ import (
 // shotsEnv names a folder that gets screenshots of the pages.
 const shotsEnv = "GATEWAYD_TEST_SHOTS"
 
-// wanted is the page the person asks for.
-const wanted = "http://some.site/path"
+// wanted is the page the person asks for, and secure one that no portal can answer for.
+const (
+	wanted = "http://some.site/path"
+	secure = "https://some.site/path"
+)
 
 // person sits before a browser on the client.
 type person struct {
@@ -62,7 +65,7 @@ func newPerson(t *testing.T, name string, width, height int64) *person {
 	}
 	p := &person{ctx: ctx, name: name}
 	must(t, chromedp.Listen(ctx, func(event any) {
-		if e, ok := event.(*log.EventEntryAdded); ok && !strings.Contains(e.Entry.URL, "favicon.ico") {
+		if e, ok := event.(*log.EventEntryAdded); ok && !strings.Contains(e.Entry.URL, "favicon.ico") && e.Entry.URL != secure {
 			t.Errorf("%s: the console says %s (%s)", name, e.Entry.Text, e.Entry.URL)
 		}
 	}))
@@ -170,6 +173,9 @@ pin_dir = "/sys/fs/bpf/test"
 // visit is one person's stay.
 func visit(t *testing.T, d daemon, p *person, addr string) {
 	checkSheets(t, "before", false)
+	if _, err := chromedp.RunResponse(p.ctx, chromedp.Navigate(secure)); err == nil || !strings.Contains(err.Error(), "ERR_CONNECTION_REFUSED") {
+		t.Errorf("asked for %s: %v", secure, err) // a browser that waits for it shows no portal meanwhile
+	}
 	const login = "http://10.1.0.1:8080/login?url=http%3A%2F%2Fsome.site%2Fpath"
 	if at := p.goes(t, chromedp.Navigate(wanted)); at != login {
 		t.Fatalf("asked for %s, and came to %s", wanted, at)

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
@@ -84,7 +87,7 @@ func initial(s Station, to netip.AddrPort) (err error) {
 }
 
 // forgedRefusals: a refusal that the gateway did not make reaches no client before login,
-// whatever its form: from the WAN and from behind another interface.
+// whatever its form and mark: from the WAN and from behind another interface.
 func forgedRefusals(t *testing.T, w *World) {
 	third := netnstest.NewSpace(t)
 	w.Router.Run(t, `ip link add third0 address 02:00:00:00:01:03 type veth peer name t0 netns $third; ip addr add 10.9.0.1/24 dev third0; ip link set third0 up`, "third="+tid(third))
@@ -110,9 +113,36 @@ func forgedRefusals(t *testing.T, w *World) {
 		"from another interface": {third, "t0", host, Via([6]byte{2, 0, 0, 0, 1, 3}), NewFlow(t, third, host, w.Alice.Space, w.Alice.Addr)},
 	} {
 		t.Run(name, func(t *testing.T) {
+			forgeMark(t, at.space, at.link)
 			w.knock(t, NewWire(t, at.space, at.link), lan, refusals(w.Bob, at.addr, at.via), at.marks)
 		})
 	}
+}
+
+// forgeMark has a link set the mark on all that it sends by which the eBPF programs recognise
+// their own refusals: it stays with frames that cross a veth.
+func forgeMark(t *testing.T, s *netnstest.Space, name string) {
+	t.Helper()
+	const mark, tcIndex = 0x6a77, 44 // in struct __sk_buff
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
+		asm.Mov.Imm(asm.R2, mark), asm.StoreMem(asm.R1, tcIndex, asm.R2, asm.Word),
+		asm.Mov.Imm(asm.R0, -1), asm.Return(), // TCX_NEXT
+	}})
+	must(t, err)
+	t.Cleanup(func() { program.Close() })
+	var l link.Link
+	s.Do(func() {
+		var dev *net.Interface
+		if dev, err = net.InterfaceByName(name); err == nil {
+			l, err = link.AttachTCX(link.TCXOptions{Program: program, Interface: dev.Index, Attach: ebpf.AttachTCXEgress})
+		}
+	})
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		t.Log("without tcx no marks are forged")
+		return
+	}
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
 }
 
 // refusals returns frames like the gateway's refusals, for a client, with the address of a

@@ -253,6 +253,16 @@ static __always_inline int is_own(const struct __sk_buff *skb, const struct iphd
 	return !from || (ip->saddr == gateway_addr && from != lan_ifindex && from != wan_ifindex);
 }
 
+/* is_judged reports whether lan_in or wan_in has marked a packet. The mark of a packet that
+ * came in elsewhere is its sender's: marks stay with packets that cross virtual links. The
+ * kernel clears it where a program passes a packet on without one. */
+static __always_inline int is_judged(const struct __sk_buff *skb)
+{
+	__u32 from = skb->ingress_ifindex;
+
+	return skb->tc_index == JUDGED && (from == wan_ifindex || from == lan_ifindex);
+}
+
 /* lan_out handles packets to the clients, and judges those that the stack forwards: all
  * of them where nothing is redirected, otherwise those from interfaces other than the
  * WAN. It gives the portal's answers the address that the client requested. */
@@ -266,7 +276,7 @@ int lan_out(struct __sk_buff *skb)
 	int admitted;
 	__u32 at;
 
-	if (skb->tc_index == JUDGED)
+	if (is_judged(skb))
 		return TC_ACT_OK;
 	if ((void *)(ip + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP))
 		return TC_ACT_OK;

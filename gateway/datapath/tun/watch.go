@@ -5,19 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"sync"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 	"github.com/gateweigh/gateweigh/gateway/datapath/guard"
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
-// watcher follows the LAN's interface, the TUN device, this machine's addresses and netfilter's
-// rules. The device's
+// watcher follows the LAN's interface, the TUN device and netfilter's rules. The device's
 // MTU follows the LAN's, so that the kernel fragments for it. Without one of the
 // interfaces no packet passes, and without the rules the kernel forwards for everybody.
 type watcher struct {
@@ -28,7 +25,6 @@ type watcher struct {
 
 	follower *stack.Follower
 	failed   *failure
-	table    *admission.Table
 }
 
 // failure is the first reason why a data path cannot continue.
@@ -50,26 +46,29 @@ func (d *Datapath) watch() (*watcher, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("interface %s: %w", d.cfg.Device, err), follower.Close())
 	}
-	w := &watcher{lan: d.lan, device: dev.Index, mtu: dev.MTU, name: d.cfg.Device, follower: follower, failed: d.failed, table: d.Table}
-	w.check()
-	if err := follower.Run(stack.Changes{LAN: d.lan.Index, Routing: w.check, Rules: d.keepRules}); err != nil {
+	w := &watcher{lan: d.lan, device: dev.Index, mtu: dev.MTU, name: d.cfg.Device, follower: follower, failed: d.failed}
+	d.reroute(w)
+	if err := follower.Run(stack.Changes{LAN: d.lan.Index, Routing: func() { d.reroute(w) }, Rules: d.keepRules}); err != nil {
 		return nil, errors.Join(err, follower.Close())
 	}
 	return w, nil
 }
 
-// check checks both interfaces, and reads this machine's addresses.
+// check checks both interfaces.
 func (w *watcher) check() {
-	err := w.look()
-	if err == nil {
-		var own []netip.Addr
-		if own, err = stack.Own(); err == nil {
-			w.table.SetOwn(own)
-		}
-	}
-	if err != nil {
+	if err := w.look(); err != nil {
 		w.failed.set(err)
 	}
+}
+
+// reroute follows a change of links, addresses or routes.
+func (d *Datapath) reroute(w *watcher) {
+	if own, err := stack.Own(); err == nil {
+		d.SetOwn(own)
+	} else {
+		d.cfg.Log.Error("following this machine's addresses", "err", err)
+	}
+	w.check()
 }
 
 // look copies the LAN's MTU to the device. It fails when one of them is gone.

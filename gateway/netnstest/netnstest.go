@@ -49,8 +49,8 @@ const Up = `up() { for link; do until ip link show "$link" | grep -q "state UP";
 // keeps its sender's socket, which a frame from a wire does not have, and programs see the
 // socket. The bridge sends the frame itself to its first port, and copies without the socket to
 // the others: so hub plugs in a port first that leads nowhere. Netfilter, which would mend or drop
-// odd frames and reassemble fragments, is kept off the bridge.
-const Hub = `hub() { for call in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -e "$call" ] || echo 0 >"$call"; done
+// odd frames and reassemble fragments, is kept off the bridge, and so is IPv6's own traffic.
+const Hub = `hub() { sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1; for call in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -e "$call" ] || echo 0 >"$call"; done
 ip link add br0 type bridge ageing_time 0 mcast_snooping 0; ip link add sink0 type veth peer name sink1
 ip link set br0 up; ip link set sink1 up; plug sink0; }
 plug() { for port; do ip link set "$port" master br0 up; until bridge link show dev "$port" | grep -q "state forwarding"; do sleep 0.01; done; done; }

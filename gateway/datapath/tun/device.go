@@ -157,22 +157,29 @@ func onlyAddress(link netlink.Link, own netip.Prefix) error {
 
 // Left reports whether the device of a LAN exists, whatever its name.
 func Left(lan string) bool {
+	left, err := devices(lan)
+	return err == nil && len(left) > 0
+}
+
+// devices lists the devices of a LAN, whatever their names. Where links changed meanwhile, the
+// list may be incomplete, and they are listed again.
+func devices(lan string) ([]netlink.Link, error) {
 	links, err := netlink.LinkList()
-	return err == nil && slices.ContainsFunc(links, func(l netlink.Link) bool {
-		return l.Type() == "tuntap" && l.Attrs().Alias == alias(lan)
-	})
+	for errors.Is(err, netlink.ErrDumpInterrupted) {
+		links, err = netlink.LinkList()
+	}
+	return slices.DeleteFunc(links, func(l netlink.Link) bool {
+		return l.Type() != "tuntap" || l.Attrs().Alias != alias(lan)
+	}), err
 }
 
 // removeDevice removes the device of a LAN, whatever its name, if there is one.
 func removeDevice(lan string) error {
-	links, err := netlink.LinkList()
+	left, err := devices(lan)
 	if err != nil {
 		return fmt.Errorf("looking for the TUN device of %s: %w", lan, err)
 	}
-	for _, l := range links {
-		if l.Type() != "tuntap" || l.Attrs().Alias != alias(lan) {
-			continue
-		}
+	for _, l := range left {
 		if err := netlink.LinkDel(l); err != nil && !errors.Is(err, syscall.ENODEV) {
 			return fmt.Errorf("removing the TUN device %s: %w", l.Attrs().Name, err)
 		}

@@ -43,7 +43,7 @@ func (g *gateway) authenticator() (a authenticator, err error) {
 // Authenticate chooses the session's ID, so that servers get it before the session
 // begins, and returns the first source's login. If all sources reject, the user gets the
 // last one's message. If one source fails, a rejection by another is not final: the user
-// is neither admitted nor told that the password is wrong.
+// is neither admitted nor answered that the password is wrong.
 func (a authenticator) Authenticate(ctx context.Context, c session.Credentials) (session.Login, error) {
 	var unsure error
 	c.SessionID = session.NewID()

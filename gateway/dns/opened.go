@@ -23,7 +23,7 @@ func (s *Server) open(o opening, name string) {
 	if known && until.Sub(before) < reopenMargin {
 		return
 	}
-	if !known && !s.room(now) {
+	if !known && !s.hasSpace(now) {
 		s.stats.openRefused.Add(1)
 		return
 	}
@@ -40,8 +40,8 @@ func (s *Server) open(o opening, name string) {
 	s.log.Debug("opened an address of the walled garden", "addr", o.addr, "name", name, "until", until)
 }
 
-// room reports whether another address may be opened. s.mu is held.
-func (s *Server) room(now time.Time) bool {
+// hasSpace reports whether another address may be opened. s.mu is held.
+func (s *Server) hasSpace(now time.Time) bool {
 	if len(s.opened) >= maxOpened {
 		maps.DeleteFunc(s.opened, func(_ netip.Addr, end time.Time) bool { return end.Before(now) })
 	}

@@ -86,7 +86,7 @@ func (a *attempts) enter(ctx context.Context, client netip.Addr) (*turn, error) 
 	at.users++
 	a.mu.Unlock()
 
-	// Few requests wait here: crowd bounds a client's connections.
+	// Few requests wait here: connLimiter bounds a client's connections.
 	t := &turn{a, client, at}
 	select {
 	case at.busy <- struct{}{}:

@@ -191,19 +191,19 @@ func (s *store) flush() (more bool) {
 		return false
 	}
 	err := s.db.Update(b.apply)
-	told := b.changes
+	ended := b.changes
 	s.mu.Lock()
 	if err == nil {
 		s.taken(b)
 		more = len(s.queue)+len(s.saves) > 0
 	} else {
 		err = fmt.Errorf("write the session store: %w", err)
-		told = s.putBack(b)
+		ended = s.putBack(b)
 	}
 	changed := s.failing != (err != nil)
 	s.failing = err != nil
 	s.mu.Unlock()
-	for _, c := range told {
+	for _, c := range ended {
 		if c.done != nil {
 			c.done <- err
 		}
@@ -261,11 +261,11 @@ func (s *store) taken(b batch) {
 // happened, and no caller could be notified of their loss. It returns the others, and
 // those still in the queue, which would fail too, so that their callers are notified.
 // mu is held.
-func (s *store) putBack(b batch) (told []change) {
+func (s *store) putBack(b batch) (failed []change) {
 	var kept []change
 	for _, c := range append(b.changes, s.queue...) {
 		if c.done != nil {
-			told = append(told, c)
+			failed = append(failed, c)
 			s.unwritten -= len(c.events)
 		} else {
 			kept = append(kept, c)
@@ -275,7 +275,7 @@ func (s *store) putBack(b batch) (told []change) {
 	if len(kept)+len(b.done) > 0 {
 		s.arm()
 	}
-	return told
+	return failed
 }
 
 func (b *batch) apply(tx *bbolt.Tx) error {

@@ -83,14 +83,14 @@ type client struct {
 	gone  bool   // removed from the table: a caller that waited for op must look the client up again
 
 	// Guarded by op: the data path's state of the client, and its timers.
-	told, open bool    // the data path has an entry; the entry admits the client
-	interim    moment  // next update
-	save       moment  // next time counts are written to disk
-	check      moment  // next check of the quota's rest
-	checked    moment  // last one
-	left       uint64  // bytes left at the last check
-	highest    float64 // highest rate between two checks, bytes a second
-	saved      uint64  // packets counted when last written to disk
+	known, open bool    // the data path has an entry; the entry admits the client
+	interim     moment  // next update
+	save        moment  // next time counts are written to disk
+	check       moment  // next check of the quota's rest
+	checked     moment  // last one
+	left        uint64  // bytes left at the last check
+	highest     float64 // highest rate between two checks, bytes a second
+	saved       uint64  // packets counted when last written to disk
 }
 
 // entry is the state of a client; it is empty until the client is on the disk.

@@ -67,7 +67,7 @@ func dhcpCounts(d dhcp.Stats) map[string]uint64 {
 func dnsCounts(d dns.Stats) map[string]uint64 {
 	return map[string]uint64{
 		"query": d.Queries, "forwarded": d.Forwarded, "local": d.Local, "refused": d.Refused, "failed": d.Failed,
-		"garbage": d.Garbage, "foreign": d.Foreign, "busy": d.Busy,
+		"garbage": d.Garbage, "foreign": d.Foreign, "busy": d.Busy, "throttled": d.Throttled,
 		"opened": d.Opened, "open-error": d.OpenErrors, "open-refused": d.OpenRefused,
 	}
 }

@@ -53,11 +53,11 @@ func TestUnansweredNamesStarveNobody(t *testing.T) {
 		c.Timeout = 20 * time.Second
 	})
 	for i := range 16 {
-		for n := range 64 {
+		for n := range 80 {
 			send(t, s, fmt.Sprintf("127.0.6.%d", 10+i), fmt.Sprintf("n%d.c%d.dead.example.", n, i))
 		}
 	}
-	await(t, "the flood", func() bool { return s.Stats().Queries >= 16*64 && s.Stats().Busy > 0 })
+	await(t, "the flood", func() bool { return s.Stats().Busy > 0 })
 	if n := s.Stats().InFlight; n > 64 {
 		t.Errorf("%d queries of unauthenticated clients are in progress, want at most 64", n)
 	}

@@ -135,6 +135,14 @@ func (t *turn) wait() time.Duration {
 	return t.failed.wait(freeFailures, firstWait, longestWait)
 }
 
+// recent is the number of wrong passwords that still count.
+func (t *turn) recent() int {
+	if t.failed.over() {
+		return 0
+	}
+	return t.failed.count
+}
+
 func (t *turn) succeeded() {
 	t.all.mu.Lock()
 	defer t.all.mu.Unlock()

@@ -106,7 +106,7 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	page.User = strings.TrimSpace(form.Get("username")) // phones append a space to completed words
-	p.logIn(w, r, page, Credentials{User: page.User, Password: form.Get("password"), Key: s.Key}, turn)
+	p.logIn(w, r, page, Credentials{User: page.User, Password: form.Get("password"), Key: s.Key, Failures: turn.recent()}, turn)
 }
 
 // logIn checks credentials, after the delay that earlier wrong ones require.

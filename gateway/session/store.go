@@ -200,15 +200,18 @@ func (s *store) flush() (more bool) {
 		err = fmt.Errorf("write the session store: %w", err)
 		ended = s.putBack(b)
 	}
-	changed := s.failing != (err != nil)
-	s.failing = err != nil
+	// After a failure sessions are kept again when nothing is left to write: a small
+	// transaction may succeed on a disk that has no space for the others.
+	failing := err != nil || s.failing && more
+	changed := s.failing != failing
+	s.failing = failing
 	s.mu.Unlock()
 	for _, c := range ended {
 		if c.done != nil {
 			c.done <- err
 		}
 	}
-	if changed && err != nil {
+	if changed && failing {
 		slog.Error("sessions are not kept", "error", err)
 	} else if changed {
 		slog.Info("sessions are kept again")

@@ -1,6 +1,9 @@
 package session
 
-import "net/netip"
+import (
+	"maps"
+	"net/netip"
+)
 
 // hold returns the client of an address with its op locked, or nil. The caller must
 // release the client.
@@ -56,6 +59,7 @@ func (t *Table) publish(c *client, next entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c.entry = next
+	t.tally(c, next.state)
 	t.schedule(c, c.nextDue())
 }
 
@@ -64,6 +68,27 @@ func (t *Table) remove(c *client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.clients, c.key.Addr)
+	t.tally(c, "")
 	c.gone = true
 	t.unschedule(c)
+}
+
+// tally counts a client as being in a state; "" is none. mu must be held.
+func (t *Table) tally(c *client, now State) {
+	if c.tallied == now {
+		return
+	}
+	if t.states[c.tallied]--; t.states[c.tallied] <= 0 {
+		delete(t.states, c.tallied)
+	}
+	if c.tallied = now; now != "" {
+		t.states[now]++
+	}
+}
+
+// States returns the number of clients in each state that has any.
+func (t *Table) States() map[State]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.states)
 }

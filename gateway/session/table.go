@@ -60,6 +60,7 @@ type Table struct {
 
 	mu      sync.Mutex
 	clients map[netip.Addr]*client
+	states  map[State]int // clients by state
 	dues    dues          // clients by the next time a timer of theirs is due
 	sooner  chan struct{} // signals that the first of dues has changed
 
@@ -80,7 +81,9 @@ type client struct {
 	entry
 	due   moment // in dues
 	place int    // in dues; -1: nowhere
-	gone  bool   // removed from the table: a caller that waited for op must look the client up again
+	// tallied is the state in which the table counts the client. Guarded by the table's mu.
+	tallied State
+	gone    bool // removed from the table: a caller that waited for op must look the client up again
 
 	// Guarded by op: the data path's state of the client, and its timers.
 	known, open bool    // the data path has an entry; the entry admits the client
@@ -126,7 +129,7 @@ func Resume(path string, dp datapath.Datapath) (*Table, error) { return open(pat
 
 func open(path string, dp datapath.Datapath, resume bool) (*Table, error) {
 	t := &Table{
-		dp: dp, clock: clock{time.Now()}, bounds: usual, clients: map[netip.Addr]*client{}, sooner: make(chan struct{}, 1),
+		dp: dp, clock: clock{time.Now()}, bounds: usual, clients: map[netip.Addr]*client{}, states: map[State]int{}, sooner: make(chan struct{}, 1),
 	}
 	t.complaints.last = -never
 	var lost []change

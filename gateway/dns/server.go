@@ -67,7 +67,7 @@ func New(cfg Config, o Opener) (*Server, error) {
 		return nil, err
 	}
 	for _, u := range cfg.Upstreams {
-		s.upstreams = append(s.upstreams, &upstream{addr: u})
+		s.upstreams = append(s.upstreams, &upstream{addr: u, log: cfg.Log})
 	}
 	if err := s.listen(); err != nil {
 		return nil, err

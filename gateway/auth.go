@@ -100,6 +100,9 @@ func (t granting) Admit(addr netip.Addr, login session.Login) (session.Session, 
 	l.UpBps, l.DownBps = cmp.Or(l.UpBps, d.UpRate), cmp.Or(l.DownBps, d.DownRate)
 	l.UpBytes, l.DownBytes = cmp.Or(l.UpBytes, d.UpQuota), cmp.Or(l.DownBytes, d.DownQuota)
 	l.TotalBytes = cmp.Or(l.TotalBytes, d.TotalQuota)
+	if !login.Shared {
+		login.Sessions = cmp.Or(login.Sessions, d.SessionsPerUser)
+	}
 	if t.g.accounts() {
 		l.Interim = cmp.Or(l.Interim, t.g.cfg.RADIUS.Interim)
 	}

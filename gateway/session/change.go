@@ -161,6 +161,11 @@ func (t *Table) admit(addr netip.Addr, login Login) (Session, error) {
 	if login.For != (Key{}) && (login.For.MAC != c.key.MAC || login.For.Addr.Unmap() != addr) {
 		return Session{}, ErrMoved
 	}
+	free, ok := t.reserve(c, login)
+	if !ok {
+		return Session{}, ErrSessions
+	}
+	defer free()
 	now := t.clock.now()
 	next := c.lapsed()
 	next.state = Authenticated

@@ -3,7 +3,6 @@ package studies
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 )
@@ -49,7 +48,7 @@ func (b beside) answers() Answers {
 		return len(b.Devices)
 	}
 	all := b.subjects(devices, nil)
-	slices.SortFunc(all, func(x, y subject) int { return cmp.Or(cmp.Compare(rank(x), rank(y)), strings.Compare(x.id, y.id)) })
+	slices.SortFunc(all, func(x, y subject) int { return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(x.id, y.id)) })
 	for _, s := range all {
 		row := AnswerRow{DUT: s.id}
 		for _, q := range b.Questions {
@@ -75,7 +74,7 @@ func (b beside) answer(q Question, s subject) Answer {
 			out, least = a, figure
 		}
 		if a.rank() == notTested && a.Asked {
-			untested = b.sweeps[c.Sweeps[0]].study.along().Noun
+			untested = c.Sweeps[0].along().Noun
 		}
 	}
 	if len(q.Claims) > 1 && untested != "" && out.rank() < notTested {
@@ -115,5 +114,5 @@ func (b beside) reply(c Claim, s subject) (Answer, analysis.Number) {
 	}
 	s = judged[len(judged)-1]
 	j := c.Judge(asked{b, c, s})
-	return Answer{Asked: true, Holds: j.holds, Open: j.open, Figure: j.figure, Detail: j.detail, Finding: c.ID + "/" + s.id}, j.least
+	return Answer{true, j.Holds, j.Open, j.figure, j.detail, c.ID + "/" + s.id}, j.least
 }

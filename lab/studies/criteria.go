@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
-
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// criterion judges a claim for a device, or for a pair of them.
+// criterion judges a claim by the points of its sweeps, for one device or for one
+// pair: what it comes to, the numbers, and the sentence that has them.
 type criterion func(asked) judgement
 
 // asked is a claim with what it is judged for.
@@ -20,19 +20,12 @@ type asked struct {
 	subject
 }
 
-// judgement is what the runs say of a claim for one subject.
+// judgement is what the runs say of a claim for one subject. Here lacks the name of
+// the subject and the full stop.
 type judgement struct {
-	holds  *bool
-	open   bool   // the intervals let the claim both hold and fail
-	here   string // figures with intervals and n, without a full stop
-	study  string // the study's figures for the same subject; empty when it has none
-	expect string // see analysis.Finding
-	brief
-}
-
-// brief is a judgement in short, for a table; empty when there is none.
-type brief struct {
-	figure, detail string
+	analysis.Finding
+	study          string          // the study's figures for the same subject; empty when it has none
+	figure, detail string          // the same in short, for a table; empty when there is none
 	least          analysis.Number // decides between two claims that answer one question
 }
 
@@ -67,20 +60,28 @@ func place(e analysis.Estimate, lo, hi float64) side {
 
 // settle takes the side on which the claim's interval lies for the outcome.
 func (j *judgement) settle(s side, fails string) {
+	holds := s == inside
 	switch s {
-	case inside:
-		j.holds = outcome(true)
+	case across:
+		j.Open, j.Expect = true, "The interval leaves it open; more blocks narrow it (`--set blocks=N`)."
 	case outside:
-		j.holds, j.expect = outcome(false), fails
+		j.Expect = fails
+		fallthrough
 	default:
-		j.open, j.expect = true, "The interval leaves it open; more blocks narrow it (`--set blocks=N`)."
+		j.Holds = &holds
 	}
 }
 
-func outcome(holds bool) *bool { return &holds }
+// question is a claim that is put to one router.
+type question struct {
+	Claim
+	x repetition
+	r router
+}
 
 // tally is what a criterion finds in one course.
 type tally struct {
+	judgement
 	used    []analysis.Estimate
 	figures []string // the same in words
 	sides   [3]int   // how many lie across, inside and outside
@@ -91,7 +92,6 @@ type tally struct {
 	none    string   // instead, where there are none
 	unit    string   // of the study's figures
 	why     Why      // the explanations that fit
-	brief
 }
 
 func (t *tally) add(e analysis.Estimate, s side, format string, args ...any) {
@@ -115,34 +115,37 @@ func (t tally) means() string {
 
 // ofDevice judges one device, at the place where it carried some levels (none: all
 // of the sweep). What collects its figures does the same with the study's.
-func ofDevice(collect func(asked, repetition, router) tally, levels ...float64) criterion {
+func ofDevice(collect func(question) tally, levels ...float64) criterion {
 	return func(k asked) judgement {
-		s := k.sweeps[k.Sweeps[0]]
-		needed := levels
-		if len(needed) == 0 {
-			needed = s.study.Levels
+		s, needed := k.sweeps[k.Sweeps[0]], levels
+		if len(levels) == 0 {
+			needed = s.study().Levels
 		}
 		x := s.judged(needed, k.id)
 		r := x.router(k.id)
 		if !r.measured() {
 			return x.unmeasured(r)
 		}
-		t := collect(k, x, r)
-		j := judgement{here: t.none + " in run " + r.Run, study: collect(k, x, router{course: r.published}).means(), brief: t.brief}
+		t := collect(question{k.Claim, x, r})
+		j := t.judgement
+		j.study = collect(question{k.Claim, x, router{course: r.published}}).means()
+		j.Here = t.none + " in run " + r.Run
 		if len(t.used) > 0 {
-			j.here = strings.Replace(t.says, "%s", words.Listed(t.figures), 1) + "; " + blocks(t.used...) + "; run " + r.Run
+			j.Here = strings.Replace(t.says, "%s", words.Listed(t.figures), 1) + "; " + blocks(t.used...) + "; run " + r.Run
 		}
-		j.here += s.elsewhere(x, needed, r.DUT)
+		j.Here += s.elsewhere(x, needed, r.DUT)
 		switch {
 		case t.sides[outside] > 0:
 			j.settle(outside, t.why.Fails)
 		case t.lacking != "":
-			j.expect = t.lacking
+			j.Expect = t.lacking
 		case t.sides[inside] == t.needed:
 			j.settle(inside, "")
-			j.expect = t.why.Beyond
+			j.Expect = t.why.Beyond
 		default:
-			j.unsettled(x, r, t.steps)
+			if j.Expect = x.uncounted(r, t.steps); j.Expect == "" {
+				j.settle(across, "")
+			}
 		}
 		return j
 	}
@@ -151,13 +154,13 @@ func ofDevice(collect func(asked, repetition, router) tally, levels ...float64) 
 // above judges whether a metric exceeds a bound at every level. A level at which
 // the device could not carry the load counts: what it carried, it paid for.
 func above(bound float64) criterion {
-	return ofDevice(func(k asked, x repetition, r router) tally {
-		t := tally{says: k.Metric.Noun + " is %s", none: "no " + k.Metric.Short, needed: len(x.Levels), why: k.Why}
-		least, leastAt := nothing(), 0.0
+	return ofDevice(func(q question) tally {
+		t := tally{says: q.Metric.Noun + " is %s", none: "no " + q.Metric.Short, needed: len(q.x.Levels), why: q.Why}
+		least, leastAt := analysis.Unknown(), 0.0
 		var absent []float64
-		for _, at := range x.Levels {
-			e, limit := r.estimate(k.Metric, at), ""
-			if !(e.Lo > r.published.estimate(k.Metric, at).Mean) {
+		for _, at := range q.x.Levels {
+			e, limit := q.r.estimate(q.Metric, at), ""
+			if !(e.Lo > q.r.published.estimate(q.Metric, at).Mean) {
 				t.why.Beyond = ""
 			}
 			if !e.Mean.Known() {
@@ -167,19 +170,20 @@ func above(bound float64) criterion {
 			if !(least.Mean <= e.Mean) {
 				least, leastAt = e, at
 			}
-			if r.atLimit(at) {
+			if q.r.atLimit(at) {
 				limit = " (at its limit)"
 			}
-			t.add(e, beyond(e, bound), "%s %s%s", bracketed(e), x.atAll([]float64{at}), limit)
+			t.add(e, beyond(e, bound), "%s %s%s", bracketed(e), q.x.atAll(at), limit)
 		}
 		if len(absent) > 0 {
-			t.lacking = fmt.Sprintf("Not measured %s; %s has all levels.", x.atAll(absent), x.command())
+			t.lacking = fmt.Sprintf("Not measured %s; %s has all levels.", q.x.atAll(absent...), q.x.command())
 		}
 		if len(t.used) > 0 {
-			t.brief = brief{"least × " + bracketed(least), fmt.Sprintf("%s; %s, %s", blocks(least), x.at(leastAt), x.held()), least.Mean}
+			t.figure, t.least = "least × "+bracketed(least), least.Mean
+			t.detail = fmt.Sprintf("%s; %s, %s", blocks(least), q.x.at(leastAt), q.x.held())
 		}
-		if r.Published == "" && k.Why.New != "" {
-			t.why.Fails = k.Why.New
+		if q.r.Published == "" && q.Why.New != "" {
+			t.why.Fails = q.Why.New
 		}
 		return t
 	})
@@ -189,13 +193,13 @@ func above(bound float64) criterion {
 // from each step to the next, what a further unit of the dimension costs may change
 // by a factor within a tolerance.
 func linear(to, tolerance float64) criterion {
-	return ofDevice(func(k asked, x repetition, r router) tally {
-		steps, d := x.stepsTo(to), x.along()
-		t := tally{steps: steps, needed: len(steps) - 1, none: "no two steps up to " + x.at(to) + " that count", why: k.Why,
-			says: "a further " + d.One + " costs, over one on the step before, %s " + d.Many + r.fits}
+	return ofDevice(func(q question) tally {
+		steps, d := q.x.stepsTo(to), q.x.along()
+		t := tally{steps: steps, needed: len(steps) - 1, none: "no two steps up to " + q.x.at(to) + " that count", why: q.Why,
+			says: "a further " + d.One + " costs, over one on the step before, %s " + d.Many + q.r.fits}
 		for i, next := range steps[1:] {
-			a, ok := r.taken(k.Metric, steps[i])
-			b, also := r.taken(k.Metric, next)
+			a, ok := q.r.taken(q.Metric, steps[i])
+			b, also := q.r.taken(q.Metric, next)
 			if ok && also {
 				g := marginal(ratioOf(a.Relative), ratioOf(b.Relative), steps[i], next)
 				t.add(g, within(g, tolerance), "%s from %g to %g", bracketed(g), next.from, next.to)
@@ -227,14 +231,25 @@ func marginal(a, b analysis.Estimate, before, next step) analysis.Estimate {
 	return analysis.Estimate{Mean: of(a.Mean, b.Mean), Lo: of(a.Hi, b.Lo), Hi: of(a.Lo, b.Hi), N: min(a.N, b.N)}
 }
 
+// rises is a tally of how much a metric rises on steps that were taken.
+func (q question) rises(steps []step, unit string) tally {
+	return tally{steps: steps, needed: len(steps), unit: unit, none: "no step that counts", says: q.Metric.Noun + " rises by %s", why: q.Why}
+}
+
+// risesOn is the same of one step.
+func (q question) risesOn(st step, unit string) tally {
+	t := q.rises([]step{st}, unit)
+	t.none = fmt.Sprintf("no step from %g to %s that counts", st.from, q.x.at(st.to))
+	return t
+}
+
 // monotone judges whether a metric rises on every step.
 func monotone() criterion {
-	return ofDevice(func(k asked, x repetition, r router) tally {
-		steps := x.stepsTo(math.Inf(1))
-		t := tally{steps: steps, needed: len(steps), none: "no step that counts", says: k.Metric.Noun + " rises by %s", unit: " %", why: k.Why}
-		for _, st := range steps {
-			if inc, ok := r.taken(k.Metric, st); ok {
-				t.add(inc.Relative, beyond(inc.Relative, 0), "%s %% from %g to %s", bracketed(inc.Relative), st.from, x.at(st.to))
+	return ofDevice(func(q question) tally {
+		t := q.rises(q.x.stepsTo(math.Inf(1)), " %")
+		for _, st := range t.steps {
+			if inc, ok := q.r.taken(q.Metric, st); ok {
+				t.add(inc.Relative, beyond(inc.Relative, 0), "%s %% from %g to %s", bracketed(inc.Relative), st.from, q.x.at(st.to))
 			}
 		}
 		return t
@@ -246,43 +261,39 @@ func monotone() criterion {
 // lies above 1, and does not when it lies below 1 + δ, where a rise would not
 // matter. Where both are so, the latter decides.
 func beyondProportion(from, to float64) criterion {
-	return ofDevice(func(k asked, x repetition, r router) tally {
-		st := step{from, to}
-		t := tally{steps: []step{st}, needed: 1, none: x.noStep(st), says: "where proportional is 1, " + k.Metric.Noun + " rises by %s", why: k.Why}
-		if inc, ok := r.taken(k.Metric, st); ok {
+	return ofDevice(func(q question) tally {
+		t := q.risesOn(step{from, to}, "")
+		t.says = "where proportional is 1, " + t.says
+		if inc, ok := q.r.taken(q.Metric, step{from, to}); ok {
 			p := each(ratioOf(inc.Relative), func(n analysis.Number) analysis.Number { return n * analysis.Number(from/to) })
 			where := beyond(p, 1)
-			if p.HasInterval() && float64(p.Hi) <= 1+r.Delta {
+			if p.HasInterval() && float64(p.Hi) <= 1+q.r.Delta {
 				where = outside
 			}
-			t.add(p, where, "%s from %g to %s", bracketed(p), from, x.at(to))
+			t.add(p, where, "%s from %g to %s", bracketed(p), from, q.x.at(to))
 		}
 		return t
 	}, from, to)
 }
 
-func (x repetition) noStep(st step) string {
-	return fmt.Sprintf("no step from %g to %s that counts", st.from, x.at(st.to))
-}
-
 // negligible judges whether the relative increase between two levels lies within δ.
 func negligible(from, to float64) criterion {
-	return ofDevice(func(k asked, x repetition, r router) tally {
-		st := step{from, to}
-		t := tally{steps: []step{st}, needed: 1, none: x.noStep(st), says: k.Metric.Noun + " rises by %s", unit: " %", why: k.Why}
-		inc, ok := r.rise(k.Metric, st)
-		if !ok || !r.carries(from) || !r.carries(to) {
+	return ofDevice(func(q question) tally {
+		t := q.risesOn(step{from, to}, " %")
+		inc, ok := q.r.rise(q.Metric, step{from, to})
+		if !ok || !q.r.carries(from) || !q.r.carries(to) {
 			return t
 		}
 		rise := inc.Relative
 		t.steps = nil // the levels between do not matter
-		t.add(rise, within(ratioOf(rise), r.Delta), "%s %% from %g to %s%s", bracketed(rise), from, x.at(to), besideClean(inc))
-		t.figure, t.detail = k.Metric.Noun+" rises by "+bracketed(rise)+" %", fmt.Sprintf("%s; %g to %s, %s", blocks(rise), from, x.at(to), x.held())
+		t.add(rise, within(ratioOf(rise), q.r.Delta), "%s %% from %g to %s%s", bracketed(rise), from, q.x.at(to), besideClean(inc))
+		t.figure = q.Metric.Noun + " rises by " + bracketed(rise) + " %"
+		t.detail = fmt.Sprintf("%s; %g to %s, %s", blocks(rise), from, q.x.at(to), q.x.held())
 		if inc.Beside.HasInterval() {
 			t.figure += ", over the clean router's by " + bracketed(inc.Beside) + " %"
 		}
 		if rise.Hi < 0 {
-			t.why.Fails = k.Why.Other
+			t.why.Fails = q.Why.Other
 		}
 		return t
 	}, from, to)
@@ -307,34 +318,34 @@ func besideClean(increases ...increase) string {
 // not hold when another's lower bound is above its upper bound, or when the relative
 // increase on it stays below δ, where there is no rise to speak of.
 func largestFirst() criterion {
-	return ofDevice(func(k asked, x repetition, r router) tally {
-		t := tally{steps: x.stepsTo(math.Inf(1)), needed: 1, none: "no step that counts", unit: " " + k.Metric.Short, why: k.Why}
+	return ofDevice(func(q question) tally {
+		t := q.rises(q.x.stepsTo(math.Inf(1)), " "+q.Metric.Short)
+		t.needed = 1
 		var increases []increase
-		first, taken := r.taken(k.Metric, t.steps[0])
-		where, complete := beyond(first.Net, 0), true
-		for i, st := range t.steps {
-			inc, ok := r.taken(k.Metric, st)
+		first, taken := q.r.taken(q.Metric, t.steps[0])
+		largest := beyond(first.Net, 0) == inside
+		for _, st := range t.steps {
+			inc, ok := q.r.taken(q.Metric, st)
+			largest = largest && ok && (st == t.steps[0] || first.Net.Lo > inc.Net.Hi)
 			if !ok {
-				complete = false
 				continue
 			}
 			increases = append(increases, inc)
-			t.add(inc.Net, across, "%s %s (%s %%) from %g to %s", bracketed(inc.Net), k.Metric.Short, bracketed(inc.Relative), st.from, x.at(st.to))
-			complete = complete && (i == 0 || first.Net.Lo > inc.Net.Hi)
+			t.add(inc.Net, across, "%s %s (%s %%) from %g to %s", bracketed(inc.Net), q.Metric.Short, bracketed(inc.Relative), st.from, q.x.at(st.to))
 			if increases[0].Net.Mean < inc.Net.Mean {
-				t.unit = " " + k.Metric.Short + ", so that its own table does not show what its text says"
+				t.unit = " " + q.Metric.Short + ", so that its own table does not show what its text says"
 			}
 			if taken && inc.Net.Lo > first.Net.Hi {
 				t.sides[outside]++
 			}
 		}
-		if t.sides[outside] == 0 && taken && first.Net.HasInterval() && float64(first.Relative.Hi) <= 100*r.Delta {
-			t.sides[outside], t.why.Fails = 1, k.Why.Other
+		if t.sides[outside] == 0 && taken && first.Net.HasInterval() && float64(first.Relative.Hi) <= 100*q.r.Delta {
+			t.sides[outside], t.why.Fails = 1, q.Why.Other
 		}
-		if complete && where == inside {
+		if largest {
 			t.sides[inside] = 1
 		}
-		t.says = k.Metric.Noun + " rises by %s" + besideClean(increases...)
+		t.says += besideClean(increases...)
 		return t
 	})
 }
@@ -347,8 +358,8 @@ func largestFirst() criterion {
 // another value of what it holds.
 func dominates() criterion {
 	return func(k asked) judgement {
-		first, s := k.sweeps[k.Sweeps[0]].study, k.sweeps[k.Sweeps[1]]
-		all, ends := first.ends(), s.study.ends()
+		first, s := k.sweeps[k.Sweeps[0]].study(), k.sweeps[k.Sweeps[1]]
+		all, ends := first.ends(), s.study().ends()
 		levels := []float64{ends.from, ends.to}
 		second := s.judged(levels, k.id)
 		a, b := first.router(k.id), second.router(k.id)
@@ -357,9 +368,9 @@ func dominates() criterion {
 		} else if !b.measured() {
 			return second.unmeasured(b)
 		}
-		j := judgement{here: "no factors to compare in runs " + a.Run + " and " + b.Run,
-			study: tally{used: []analysis.Estimate{a.published.factor(k.Metric, all), b.published.factor(k.Metric, ends)}, unit: " times"}.means()}
-		st := step{all.from, 0}
+		j := judgement{study: tally{used: []analysis.Estimate{a.published.factor(k.Metric, all), b.published.factor(k.Metric, ends)}, unit: " times"}.means()}
+		j.Here = "no factors to compare in runs " + a.Run + " and " + b.Run
+		st := step{from: all.from}
 		for _, at := range first.Levels {
 			if a.carries(at) && a.carries(all.from) {
 				st.to = at
@@ -369,21 +380,22 @@ func dominates() criterion {
 		if st.to < all.to {
 			short = first.blocked(a, first.Levels...)
 		}
-		if j.expect = second.blocked(b, levels...); st.to <= st.from {
-			j.expect = short
+		if j.Expect = second.blocked(b, levels...); st.to <= st.from {
+			j.Expect = short
 		}
-		if j.expect != "" {
+		if j.Expect != "" {
 			return j
 		}
 		one, other := a.factor(k.Metric, st), b.factor(k.Metric, ends)
-		j.weigh(k.Metric, one, other, weighed{first, a, st}, weighed{second, b, ends}, s.elsewhere(second, levels, k.id))
+		j.weigh(k.Metric, weighed{first, a.Run, st, one}, weighed{second, b.Run, ends, other})
+		j.Here += s.elsewhere(second, levels, k.id)
 		switch less := one.Hi < other.Lo; {
 		case one.Lo > other.Hi:
 			j.settle(inside, "")
 		case short != "":
-			j.expect = short
-		case less && second.At != s.study.At:
-			j.expect = fmt.Sprintf(k.Why.Moved, second.held(), s.study.held())
+			j.Expect = short
+		case less && second.At != s.study().At:
+			j.Expect = fmt.Sprintf(k.Why.Moved, second.held(), s.study().held())
 		case less:
 			j.settle(outside, k.Why.Fails)
 		default:
@@ -393,27 +405,21 @@ func dominates() criterion {
 	}
 }
 
-// factor is that by which a metric rises between two levels.
-func (c course) factor(m Metric, st step) analysis.Estimate {
-	if inc, ok := c.rise(m, st); ok {
-		return ratioOf(inc.Relative)
-	}
-	return nothing()
-}
-
 // weighed is one of two sweeps that are held against each other.
 type weighed struct {
-	x  repetition
-	r  router
-	st step
+	repetition
+	run    string
+	st     step
+	factor analysis.Estimate
 }
 
 // weigh says by what factors two sweeps raise a metric.
-func (j *judgement) weigh(m Metric, one, other analysis.Estimate, a, b weighed, elsewhere string) {
-	times, otherTimes, n := a.st.to/a.st.from, b.st.to/b.st.from, blocks(one, other)
-	noun, otherNoun, reach := a.x.along().Noun, b.x.along().Noun, fmt.Sprintf("%g to %s", a.st.from, a.x.at(a.st.to))
-	j.here = fmt.Sprintf("%g times the %s takes %s times the %s (%s; run %s), %g times the %s %s times (%g to %g; run %s); %s%s",
-		times, noun, bracketed(one), m.Noun, reach, a.r.Run, otherTimes, otherNoun, bracketed(other), b.st.from, b.st.to, b.r.Run, n, elsewhere)
-	j.figure = fmt.Sprintf("× %s by %g × the %s, × %s by %g × the %s", bracketed(one), times, noun, bracketed(other), otherTimes, otherNoun)
-	j.detail = fmt.Sprintf("%s; %s, %s at %s", n, reach, otherNoun, b.x.held())
+func (j *judgement) weigh(m Metric, a, b weighed) {
+	times, otherTimes, n := a.st.to/a.st.from, b.st.to/b.st.from, blocks(a.factor, b.factor)
+	noun, otherNoun, reach := a.along().Noun, b.along().Noun, fmt.Sprintf("%g to %s", a.st.from, a.at(a.st.to))
+	one, other := bracketed(a.factor), bracketed(b.factor)
+	j.Here = fmt.Sprintf("%g times the %s takes %s times the %s (%s; run %s), %g times the %s %s times (%g to %g; run %s); %s",
+		times, noun, one, m.Noun, reach, a.run, otherTimes, otherNoun, other, b.st.from, b.st.to, b.run, n)
+	j.figure = fmt.Sprintf("× %s by %g × the %s, × %s by %g × the %s", one, times, noun, other, otherTimes, otherNoun)
+	j.detail = fmt.Sprintf("%s; %s, %s at %s", n, reach, otherNoun, b.held())
 }

@@ -10,7 +10,7 @@ import (
 func (b beside) figures() []Figure {
 	var out []Figure
 	for _, f := range b.Figures {
-		if x := b.sweeps[f.Sweep].study; x.measured() {
+		if x := b.sweeps[f.Sweep].study(); x.measured() {
 			out = append(out, b.figure(f, x))
 		}
 	}
@@ -63,7 +63,7 @@ func series(x repetition, m Metric, published bool) []Series {
 		}
 		for _, at := range x.Levels {
 			if e := c.estimate(m, at); e.Mean.Known() {
-				s.Points = append(s.Points, Point{X: analysis.Number(at), Y: e, Flags: c.flags[at]})
+				s.Points = append(s.Points, Point{X: analysis.Number(at), Y: e, Flags: c.at(at).flags})
 			}
 		}
 		if len(s.Points) > 0 {
@@ -78,7 +78,7 @@ func series(x repetition, m Metric, published bool) []Series {
 func (x repetition) shape(f FigureForm, base float64) Panel {
 	shaped := x
 	shaped.Routers = slices.DeleteFunc(slices.Clone(x.Routers), func(r router) bool { return !x.rises(r) })
-	at := x.atAll([]float64{base})
+	at := x.atAll(base)
 	p := Panel{Title: "Over its own value " + at, YLabel: f.Metric.Noun + ", × that " + at, Reference: analysis.Absent()}
 	for _, s := range append(series(shaped, f.Metric, false), series(x, f.Metric, true)...) {
 		s.Points = relative(s.Points, base)

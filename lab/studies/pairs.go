@@ -5,27 +5,32 @@ import (
 	"math"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
-
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // compared is a pair at the place where a claim on it is judged.
 type compared struct {
 	repetition
-	ratio func(level float64) (ratio, widening analysis.Estimate)
-	delta float64
-	run   string // with what to know of the place, for the end of a sentence
+	a, b router
+	m    Metric
+	run  string // with what to know of the place, for the end of a sentence
 }
 
 // ofPair judges a pair at the place where both devices carried the levels that a
-// claim needs.
-func ofPair(levels func(step) []float64, judge func(asked, compared, *judgement)) criterion {
+// claim needs: the highest, and the lowest where both ends count.
+func ofPair(bothEnds bool, judge func(asked, compared, *judgement)) criterion {
 	return func(k asked) judgement {
 		s, p := k.sweeps[k.Sweeps[0]], k.pair
-		needed := levels(s.study.ends())
-		c, here, expect := s.compare(p, needed)
-		j := judgement{here: here, expect: expect, study: s.study.publishedApart(p, k.Metric, needed)}
-		if here == "" {
+		levels := []float64{s.study().ends().to}
+		if bothEnds {
+			levels = []float64{s.study().ends().from, s.study().ends().to}
+		}
+		j := judgement{study: s.study().publishedApart(p, k.Metric, levels)}
+		var c compared
+		if c, j.Here, j.Expect = s.compare(p, levels); j.Here == "" {
+			c.m = k.Metric
 			judge(k, c, &j)
 		}
 		return j
@@ -38,7 +43,7 @@ func (s repeated) compare(p Pair, levels []float64) (c compared, here, expect st
 	for _, dut := range []string{p.Second, p.First} {
 		if x := s.of(dut); !x.router(dut).measured() {
 			j := x.unmeasured(x.router(dut))
-			return c, dut + " " + j.here, x.router(dut).StandsIn + j.expect
+			return c, dut + " " + j.Here, x.router(dut).StandsIn + j.Expect
 		}
 	}
 	x, ok := s.carrying(levels, p.First, p.Second)
@@ -47,17 +52,16 @@ func (s repeated) compare(p Pair, levels []float64) (c compared, here, expect st
 		return c, here, expect
 	}
 	a, b := x.router(p.First), x.router(p.Second)
-	ratio, ok := x.from.between(a, b, x.Sweep)
-	if !ok {
+	if a.profile() != b.profile() {
 		return c, "measured in different profiles in run " + a.Run, x.together(a, b)
 	}
-	return compared{x, ratio, a.Delta, "run " + a.Run + s.elsewhere(x, levels, p.First, p.Second)}, "", ""
+	return compared{x, a, b, Metric{}, "run " + a.Run + s.elsewhere(x, levels, p.First, p.Second)}, "", ""
 }
 
 // notTogether says of a pair that carried the levels in no run together what kept
 // it from that in the first run that has both.
 func (s repeated) notTogether(p Pair, levels []float64) (here, expect string) {
-	for _, x := range s.places {
+	for _, x := range s[1:] {
 		a, b := x.router(p.First), x.router(p.Second)
 		if !a.measured() || !b.measured() {
 			continue
@@ -65,67 +69,90 @@ func (s repeated) notTogether(p Pair, levels []float64) (here, expect string) {
 		here = "no factors that count in run " + a.Run
 		for _, r := range []router{a, b} {
 			if limited, _ := x.short(r, levels); len(limited) > 0 {
-				return here, opening(r.Name) + " could not carry the load " + x.atAll(limited) + notKnown + ". " + x.together(a, b)
+				return here, opening(r.Name) + " could not carry the load " + x.atAll(limited...) + notKnown + ". " + x.together(a, b)
 			}
 			if expect = x.blocked(r, levels...); expect != "" {
 				return here, expect
 			}
 		}
 	}
-	return "not measured in the same run", s.study.together(s.study.router(p.First).bare(), s.study.router(p.Second).bare())
+	return "not measured in the same run", s.study().together(s.study().router(p.First).bare(), s.study().router(p.Second).bare())
 }
 
 // together is how to measure two devices in one run.
 func (x repetition) together(a, b router) string {
-	duts := "duts=" + a.DUT + "," + b.DUT
-	text := x.command(duts) + " measures both"
+	sets, has := []string{"duts=" + a.DUT + "," + b.DUT}, " measures both"
 	if load := x.lightLoad(a, b); load > 0 {
-		text = x.command(duts, fmt.Sprintf("%s=%g", x.Held, load)) + " has a load both can carry"
+		sets, has = append(sets, fmt.Sprintf("%s=%g", x.Held, load)), " has a load both can carry"
 	}
-	return text + "; " + bothRuns
+	return x.command(sets...) + has + "; " + bothRuns
+}
+
+// unit divides estimates and is divided by them.
+var unit = analysis.Estimate{Mean: 1, Lo: 1, Hi: 1, N: math.MaxInt}
+
+// apart is the factor between the dearer and the cheaper of two, from their quotient.
+func apart(e analysis.Estimate) analysis.Estimate {
+	if e.Mean < 1 {
+		return quotient(unit, e)
+	}
+	return e
+}
+
+// at is the claim's metric of the first device over that of the second at a level, and
+// what became of the factor between the dearer and the cheaper since the lowest. Runs
+// hold overhead ratios against each other along the clients, round by round; bounds of
+// others are the furthest that those of the two devices allow.
+func (c compared) factors(at float64) (ratio, widening analysis.Estimate) {
+	q, ok := c.from.Between(c.a.DUT, c.b.DUT, c.At.With(result.Profile, c.a.profile()))
+	if ok && c.m.Change == cost.PerBit && c.Along == result.Clients {
+		for _, l := range q.Levels {
+			if float64(l.Clients) == at {
+				return l.Ratio, l.Widening
+			}
+		}
+	}
+	over := func(at float64) analysis.Estimate { return quotient(c.a.estimate(c.m, at), c.b.estimate(c.m, at)) }
+	return over(at), quotient(apart(over(at)), apart(over(c.ends().from)))
 }
 
 // converges judges whether what two devices cost comes nearer to each other from
-// the lowest level to the highest, by how the distance from 1 of the quotient of
-// their overhead ratios changes: it must shrink by more than δ. The claim does not
-// hold when it shrinks by less, or grows.
+// the lowest level to the highest: the factor between the dearer and the cheaper must
+// shrink by more than δ. The claim does not hold when it shrinks by less, or grows.
 func converges() criterion {
-	both := func(ends step) []float64 { return []float64{ends.from, ends.to} }
-	return ofPair(both, func(k asked, c compared, j *judgement) {
+	return ofPair(true, func(k asked, c compared, j *judgement) {
 		ends, p := c.ends(), k.pair
-		before, _ := c.ratio(ends.from)
-		after, change := c.ratio(ends.to)
-		n, few, many := blocks(before, after, change), c.atAll([]float64{ends.from}), c.atAll([]float64{ends.to})
-		j.here = fmt.Sprintf("%s costs × %s of %s %s, × %s %s; the factor between the dearer and the cheaper becomes × %s as large; %s; %s",
+		before, _ := c.factors(ends.from)
+		after, change := c.factors(ends.to)
+		n, few, many := blocks(before, after, change), c.atAll(ends.from), c.atAll(ends.to)
+		j.Here = fmt.Sprintf("%s costs × %s of %s %s, × %s %s; the factor between the dearer and the cheaper becomes × %s as large; %s; %s",
 			p.First, bracketed(before), p.Second, few, bracketed(after), many, bracketed(change), n, c.run)
 		j.figure = fmt.Sprintf("× %s, then × %s: factor between them × %s", bracketed(before), bracketed(after), bracketed(change))
 		j.detail = fmt.Sprintf("%s; %s over %s; %g and %s, %s", n, p.First, p.Second, ends.from, c.at(ends.to), c.held())
 		fails := p.Why + p.Apart
-		if within(before, c.delta) == inside && change.Lo <= 1 {
+		if within(before, c.a.Delta) == inside && change.Lo <= 1 {
 			fails = fmt.Sprintf("They cost the same %s already, so there is no difference that could shrink.", few)
 		}
-		nearer := analysis.Estimate{Mean: 1 / change.Mean, Lo: 1 / change.Hi, Hi: 1 / change.Lo, N: change.N}
-		j.settle(beyond(nearer, 1+c.delta), fails)
+		j.settle(beyond(quotient(unit, change), 1+c.a.Delta), fails)
 	})
 }
 
 // alike judges whether two devices cost the same at the highest level: whether the
-// quotient of their overhead ratios lies within δ.
+// quotient lies within δ.
 func alike() criterion { return atHighest(within) }
 
 // larger judges whether the first of two devices costs more at the highest level:
-// whether the quotient of their overhead ratios lies above 1.
+// whether the quotient lies above 1.
 func larger() criterion {
 	return atHighest(func(e analysis.Estimate, _ float64) side { return beyond(e, 1) })
 }
 
 func atHighest(place func(e analysis.Estimate, delta float64) side) criterion {
-	highest := func(ends step) []float64 { return []float64{ends.to} }
-	return ofPair(highest, func(k asked, c compared, j *judgement) {
+	return ofPair(false, func(k asked, c compared, j *judgement) {
 		most := c.ends().to
-		factor, _ := c.ratio(most)
-		j.here = fmt.Sprintf("%s costs × %s of %s %s; %s; %s", k.pair.First, bracketed(factor), k.pair.Second, c.atAll([]float64{most}), blocks(factor), c.run)
-		j.settle(place(factor, c.delta), k.pair.Why)
+		factor, _ := c.factors(most)
+		j.Here = fmt.Sprintf("%s costs × %s of %s %s; %s; %s", k.pair.First, bracketed(factor), k.pair.Second, c.atAll(most), blocks(factor), c.run)
+		j.settle(place(factor, c.a.Delta), k.pair.Why)
 	})
 }
 
@@ -134,10 +161,9 @@ func atHighest(place func(e analysis.Estimate, delta float64) side) criterion {
 func (x repetition) publishedApart(p Pair, m Metric, levels []float64) string {
 	var parts []string
 	for _, at := range levels {
-		quotient := x.router(p.First).published.estimate(m, at).Mean / x.router(p.Second).published.estimate(m, at).Mean
-		if quotient.Known() {
-			factor := math.Exp(math.Abs(math.Log(float64(quotient))))
-			parts = append(parts, "× "+digits(analysis.Number(factor))+" "+x.atAll([]float64{at}))
+		factor := apart(quotient(x.router(p.First).published.estimate(m, at), x.router(p.Second).published.estimate(m, at))).Mean
+		if factor.Known() {
+			parts = append(parts, "× "+digits(factor)+" "+x.atAll(at))
 		}
 	}
 	return words.Listed(parts)

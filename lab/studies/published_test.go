@@ -69,7 +69,7 @@ func TestPublishedDerivedColumns(t *testing.T) {
 func repetitions() []repetition {
 	var out []repetition
 	for _, s := range study1.Sweeps {
-		out = append(out, hold(study1, nil).sweeps[s].study)
+		out = append(out, hold(study1, nil).sweeps[s].study())
 	}
 	return out
 }
@@ -102,7 +102,7 @@ clean,10,998.62,8.72,8.73
 `
 
 func parse(text string) (map[string]course, error) {
-	return readPublished(strings.NewReader(text), *clients, study1.Scenarios)
+	return clients.readPublished(strings.NewReader(text), study1.Scenarios)
 }
 
 // TestReadPublished: columns are found by their names, in whatever order, and rows
@@ -118,7 +118,7 @@ func TestReadPublished(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		c := p["clean"]
-		if !slices.Equal(c.levels, []float64{1, 10}) || c.estimate(link, 10).Mean != 998.62 || c.estimate(normalised, 1).Mean != 6.27 || c.estimate(normalised, 1).HasInterval() {
+		if !slices.Equal(c.levels(), []float64{1, 10}) || c.estimate(link, 10).Mean != 998.62 || c.estimate(normalised, 1).Mean != 6.27 || c.estimate(normalised, 1).HasInterval() {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}
@@ -126,7 +126,7 @@ func TestReadPublished(t *testing.T) {
 
 func TestReadPublishedRefuses(t *testing.T) {
 	for _, tt := range []struct{ name, from, to, err string }{
-		{"nothing", goodCSV, "", "no header"},
+		{"nothing", goodCSV, "", "published/portal-clients.csv: no rows below a header"},
 		{"no rows", goodCSV[strings.Index(goodCSV, "clean,1,"):], "", "no rows"},
 		{"unknown column", "clients", "users", "users is no metric"},
 		{"a column twice", "cpu_sampled_pct", "link_mbps", "there twice"},
@@ -135,10 +135,10 @@ func TestReadPublishedRefuses(t *testing.T) {
 		{"no metric", ",link_mbps,cpu_sampled_pct,cpu_normalised_pct", "", "want scenario, clients and metrics"},
 		{"one column fewer", ",cpu_normalised_pct", "", "wrong number of fields"},
 		{"unknown scenario", "clean,10", "nginx,10", `line 4: scenario "nginx"`},
-		{"level twice", "clean,10", "clean,1", "line 4: level 1 of clean does not ascend"},
-		{"no number", "998.62", "fast", `line 4: link_mbps: "fast"`},
-		{"infinite", "998.62", "inf", "line 4"},
-		{"not a number", "998.62", "NaN", "line 4"},
+		{"level twice", "clean,10", "clean,1", "line 4: clients: level 1 of clean does not ascend"},
+		{"no number", "998.62", "fast", `published/portal-clients.csv: line 4: link_mbps: "fast"`},
+		{"infinite", "998.62", "inf", "line 4: link_mbps"},
+		{"not a number", "998.62", "NaN", "line 4: link_mbps"},
 		{"zero", "8.72", "0", "line 4: cpu_sampled_pct"},
 		{"negative", "8.73", "-1", "line 4: cpu_normalised_pct"},
 		{"field missing", ",8.73", "", "wrong number of fields"},
@@ -164,11 +164,11 @@ func FuzzReadPublished(f *testing.F) {
 			return
 		}
 		for name, c := range p {
-			if len(c.levels) == 0 || len(c.levels) != len(c.figures) || !slices.IsSorted(c.levels) {
-				t.Errorf("%s: levels %v of %v", name, c.levels, c.figures)
+			if len(c.levels()) == 0 {
+				t.Errorf("%s: no levels", name)
 			}
-			for _, figures := range c.figures {
-				for metric, e := range figures {
+			for _, p := range c.points {
+				for metric, e := range p.figures {
 					if !(e.Mean > 0) || !e.Mean.Known() {
 						t.Errorf("%s: accepted %s %v", name, metric, e.Mean)
 					}

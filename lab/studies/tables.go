@@ -15,7 +15,7 @@ import (
 func (b beside) tables() []Table {
 	var out []Table
 	for _, f := range b.Tables {
-		if x := b.sweeps[f.Sweep].study; x.measured() {
+		if x := b.sweeps[f.Sweep].study(); x.measured() {
 			out = append(out, b.form(f, x)...)
 		}
 	}
@@ -57,10 +57,10 @@ func (x repetition) columns(f TableForm, routers ...router) []column {
 	var out []column
 	for _, form := range f.Columns {
 		for _, r := range routers {
-			if form.OfDevices && r.DUT == x.Routers[0].DUT {
+			if form.Metric.Change != "" && r.DUT == x.Routers[0].DUT {
 				continue
 			}
-			c := Column{Name: form.Name, Unit: form.Unit, PublishedUnit: form.PublishedUnit, DUT: r.DUT, Measured: r.measured(), Published: r.published.levels != nil, Run: r.Run}
+			c := Column{Name: form.Name, Unit: form.Unit, PublishedUnit: form.PublishedUnit, DUT: r.DUT, Measured: r.measured(), Published: r.published.points != nil, Run: r.Run}
 			if strings.Contains(c.Name, "%s") {
 				c.Name = fmt.Sprintf(form.Name, r.Heading)
 			}
@@ -106,12 +106,12 @@ type derivation func(repetition, course, Metric, float64) (analysis.Estimate, []
 
 // asIs is the metric itself.
 func asIs(_ repetition, c course, m Metric, at float64) (analysis.Estimate, []string) {
-	return c.estimate(m, at), c.flags[at]
+	return c.estimate(m, at), c.at(at).flags
 }
 
 // asIncrease is a ratio as an increase in per cent.
 func asIncrease(_ repetition, c course, m Metric, at float64) (analysis.Estimate, []string) {
-	return each(c.estimate(m, at), func(n analysis.Number) analysis.Number { return 100 * (n - 1) }), c.flags[at]
+	return each(c.estimate(m, at), func(n analysis.Number) analysis.Number { return 100 * (n - 1) }), c.at(at).flags
 }
 
 // netStep and relativeStep are the increase that leads to a level.
@@ -126,14 +126,14 @@ func onStep(of func(increase) analysis.Estimate) derivation {
 	return func(x repetition, c course, m Metric, at float64) (analysis.Estimate, []string) {
 		i := slices.Index(x.Levels, at)
 		if i == 0 {
-			return nothing(), nil
+			return analysis.Unknown(), nil
 		}
 		st := step{x.Levels[i-1], at}
 		inc, ok := c.rise(m, st)
-		if !ok || !inc.next {
-			return nothing(), nil
+		if !ok || c.divides(st) {
+			return analysis.Unknown(), nil
 		}
-		return of(inc), slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.flags[st.from], c.flags[at]))))
+		return of(inc), slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.at(st.from).flags, c.at(at).flags))))
 	}
 }
 
@@ -152,7 +152,7 @@ func (x repetition) note(routers []router, said ...string) string {
 		}
 		byRun[r.Run] = append(byRun[r.Run], r.Name)
 	}
-	said = append(said, marks(routers)...)
+	said = append(said, x.marks(routers)...)
 	if x.Runs > 1 {
 		for _, run := range order {
 			said = append(said, fmt.Sprintf("Of run %s: %s.", run, words.Listed(byRun[run])))
@@ -164,20 +164,20 @@ func (x repetition) note(routers []router, said ...string) string {
 // caveats say what of a router's figures differs from what the table's head promises.
 func (x repetition) caveats(r router) []string {
 	var said []string
-	if r.Profile != x.Prefer {
-		said = append(said, fmt.Sprintf("%s was measured in profile %s.", opening(r.Name), r.Profile))
+	if r.profile() != x.Prefer {
+		said = append(said, fmt.Sprintf("%s was measured in profile %s.", opening(r.Name), r.profile()))
 	}
 	if _, absent := x.short(r, x.Levels); len(absent) > 0 {
-		said = append(said, fmt.Sprintf("%s was not measured %s.", opening(r.Name), x.atAll(absent)))
+		said = append(said, fmt.Sprintf("%s was not measured %s.", opening(r.Name), x.atAll(absent...)))
 	}
-	if len(r.Extra) > 0 {
-		said = append(said, fmt.Sprintf("The run also has %s %s, which the study does not.", r.Name, x.atAll(r.Extra)))
+	if extra := slices.DeleteFunc(r.levels(), x.has); len(extra) > 0 {
+		said = append(said, fmt.Sprintf("The run also has %s %s, which the study does not.", r.Name, x.atAll(extra...)))
 	}
 	return said
 }
 
 // marks explain the flags that the routers' values carry.
-func marks(routers []router) []string {
+func (x repetition) marks(routers []router) []string {
 	var said []string
 	for _, mark := range []struct{ flag, text string }{
 		{cost.FlagShortfall, "the device carried less than 90 % of the limit, so normalised CPU there is CPU that was never spent"},
@@ -185,7 +185,7 @@ func marks(routers []router) []string {
 		{result.FlagLossy, "clients had to send more than 1 % of the segments again, or lost so many datagrams"},
 	} {
 		marked := func(r router) bool {
-			return slices.ContainsFunc(r.levels, func(at float64) bool { return slices.Contains(r.flags[at], mark.flag) })
+			return slices.ContainsFunc(x.Levels, func(at float64) bool { return slices.Contains(r.at(at).flags, mark.flag) })
 		}
 		if slices.ContainsFunc(routers, marked) {
 			said = append(said, fmt.Sprintf("Marked %s: %s.", mark.flag, mark.text))

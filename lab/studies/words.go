@@ -24,9 +24,8 @@ type dimension struct {
 }
 
 var dimensions = map[result.Dimension]dimension{
-	result.OfferedMbps: {Heading: "Bandwidth limit", Noun: "bandwidth", Count: "bandwidth", By: "at",
-		One: "Mbit/s", Many: "Mbit/s", Thousand: "Gbit/s", Unit: "Mbit/s"},
-	result.Clients: {Heading: "Clients", Noun: "clients", Count: "number of clients", By: "with", One: "client", Many: "clients"},
+	result.OfferedMbps: {"Bandwidth limit", "bandwidth", "bandwidth", "at", "Mbit/s", "Mbit/s", "Gbit/s", "Mbit/s"},
+	result.Clients:     {"Clients", "clients", "number of clients", "with", "client", "clients", "", ""},
 }
 
 func (s Sweep) along() dimension { return dimensions[s.Along] }
@@ -53,7 +52,7 @@ func (d dimension) value(v float64) string {
 }
 
 // atAll names levels with their preposition: "at 400 Mbit/s and 800 Mbit/s".
-func (s Sweep) atAll(levels []float64) string {
+func (s Sweep) atAll(levels ...float64) string {
 	var parts []string
 	for _, at := range levels {
 		parts = append(parts, s.at(at))
@@ -115,9 +114,7 @@ func blocks(estimates ...analysis.Estimate) string {
 	return fmt.Sprintf("n = %d to %d blocks", lo, hi)
 }
 
-// nothing is the estimate of what was not measured, exact one without an interval.
-func nothing() analysis.Estimate { return exact(analysis.Absent()) }
-
+// exact is an estimate without an interval.
 func exact(n analysis.Number) analysis.Estimate {
 	return analysis.Estimate{Mean: n, Lo: analysis.Absent(), Hi: analysis.Absent()}
 }
@@ -125,4 +122,9 @@ func exact(n analysis.Number) analysis.Estimate {
 // each applies a function that keeps order to a mean and its bounds.
 func each(e analysis.Estimate, of func(analysis.Number) analysis.Number) analysis.Estimate {
 	return analysis.Estimate{Mean: of(e.Mean), Lo: of(e.Lo), Hi: of(e.Hi), N: e.N}
+}
+
+// quotient divides positive estimates; its bounds are the furthest that theirs allow.
+func quotient(a, b analysis.Estimate) analysis.Estimate {
+	return analysis.Estimate{Mean: a.Mean / b.Mean, Lo: a.Lo / b.Hi, Hi: a.Hi / b.Lo, N: min(a.N, b.N)}
 }

@@ -1,12 +1,13 @@
 package studies
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -17,17 +18,16 @@ type beside struct {
 	sweeps map[*Sweep]repeated
 }
 
-// repeated is a sweep with its repetitions here.
-type repeated struct {
-	study repetition // under the study's conditions, from all runs
-	// places are where claims on a sweep that moves can be judged, best first: the
-	// study's value of what is held, then others from the highest down, and of each
-	// value every run that has it in the order given. Each is of one run alone, so
-	// that what is compared there was measured in one sitting. At the study's value a
-	// run counts with whatever levels it has, at others with the devices that it has
-	// at all of the study's.
-	places []repetition
-}
+// repeated is a sweep with its repetitions here, in the order in which they count. The
+// first is under the study's conditions, from all runs; only tables and figures show it.
+// The others, of a sweep that moves, are where its claims can be judged: at the study's
+// value of what is held, then at others from the highest down, and at each value in
+// every run that has it. Each is of one run alone, so that what is compared there was
+// measured in one sitting. At the study's value a run counts with whatever levels it
+// has, at others with the devices that it has at all of the study's.
+type repeated []repetition
+
+func (r repeated) study() repetition { return r[0] }
 
 // repetition is a sweep at one value of what is held, with the routers measured there.
 type repetition struct {
@@ -38,16 +38,15 @@ type repetition struct {
 	Routers []router
 	CPUs    int // of the machine of the first run that has it; 0: not known
 	Runs    int // given, whether they hold the sweep or not
-	from    run // of a place: the run that all of it is from
+	from    run // that all of it is from, where it is of one run
 }
 
 // router is a scenario or another device over the levels of a repetition.
 type router struct {
 	Scenario
 	published course
-	Run       string    // label of the run it was measured in; empty: it was not
-	Delta     float64   // relative difference that does not matter, of that run
-	Extra     []float64 // levels measured that the study does not have
+	Run       string  // label of the run it was measured in; empty: it was not
+	Delta     float64 // relative difference that does not matter, of that run
 	course
 }
 
@@ -58,77 +57,83 @@ func hold(st Study, summaries []analysis.Summary) beside {
 		for i := range runs {
 			runs[i].held = runs[i].courses(*s)
 		}
-		blank := repetition{Sweep: *s}
-		published := s.published(st.Scenarios)
-		for i, sc := range st.Scenarios {
-			p := published[sc.Published]
-			for at, figures := range p.figures {
-				if first := published[st.Scenarios[0].Published].figures[at]; i > 0 && st.Ratio.Over != "" {
-					figures[st.Ratio.Name] = exact(figures[st.Ratio.Over].Mean / first[st.Ratio.Over].Mean)
+		blank, published := repetition{Sweep: *s}, s.published(st.Scenarios)
+		first := published[st.Scenarios[0].Published]
+		for _, sc := range st.Scenarios {
+			c := published[sc.Published]
+			for _, m := range s.Metrics {
+				for _, at := range c.levels() {
+					if over := (Metric{Name: m.Over}); m.Over != "" && sc != st.Scenarios[0] {
+						c.put(at, m.Name, quotient(c.estimate(over, at), first.estimate(over, at)))
+					}
 				}
 			}
-			blank.Routers = append(blank.Routers, router{Scenario: sc, published: p})
+			blank.Routers = append(blank.Routers, router{Scenario: sc, published: c})
 		}
-		blank.Levels = blank.Routers[0].published.levels
-		r := repeated{study: blank.repeat(runs)}
+		blank.Levels = first.levels()
+		out.sweeps[s] = repeated{blank.repeat(runs...)}
 		if s.Moves {
-			r.places = places(blank, runs)
+			out.sweeps[s] = append(out.sweeps[s], blank.places(runs)...)
 		}
-		out.sweeps[s] = r
 	}
 	return out
 }
 
 // repeat takes each router, the study's and others, from the first run that has it.
-func (x repetition) repeat(runs []run) repetition {
+func (x repetition) repeat(runs ...run) repetition {
 	x.Runs, x.Routers = len(runs), slices.Clone(x.Routers)
 	own := len(x.Routers)
 	for _, r := range runs {
 		for _, c := range r.held {
-			levels, extra := c.split(x.Levels)
-			if c.at != x.At {
+			dut := c.cell.Text(result.DUT)
+			if c.cell.Without(result.DUT, result.Profile) != x.At || !slices.ContainsFunc(x.Levels, c.has) {
 				continue
 			}
-			i := slices.IndexFunc(x.Routers, func(r router) bool { return r.DUT == c.dut })
+			i := slices.IndexFunc(x.Routers, func(r router) bool { return r.DUT == dut })
 			if i < 0 {
-				i, x.Routers = len(x.Routers), append(x.Routers, router{Scenario: Scenario{DUT: c.dut, Heading: c.dut, Name: c.dut}})
+				i, x.Routers = len(x.Routers), append(x.Routers, router{Scenario: Scenario{DUT: dut, Heading: dut, Name: dut}})
 			}
-			if to := &x.Routers[i]; !to.measured() && len(levels) > 0 {
-				to.Run, to.Delta, to.Extra, to.course, to.course.levels = r.Label, r.Delta, extra, c, levels
+			if to := &x.Routers[i]; !to.measured() {
+				to.Run, to.Delta, to.course = r.Label, r.Delta, c
 			}
 		}
 		if x.CPUs == 0 && x.measured() {
 			x.CPUs = r.cpus()
 		}
 	}
-	slices.SortFunc(x.Routers[own:], func(a, b router) int { return strings.Compare(a.DUT, b.DUT) })
+	slices.SortFunc(x.Routers[own:], func(a, b router) int { return cmp.Compare(a.DUT, b.DUT) })
 	return x
 }
 
-func places(blank repetition, runs []run) []repetition {
+// places repeats the sweep at each value of what it holds, in each run; see repeated.
+func (x repetition) places(runs []run) []repetition {
 	var values []float64
 	for _, r := range runs {
 		for _, c := range r.held {
-			values = append(values, c.at.Number(blank.Held))
+			values = append(values, c.cell.Number(x.Held))
 		}
 	}
-	values = slices.DeleteFunc(values, func(v float64) bool { return v == blank.value() || math.IsNaN(v) })
-	slices.Sort(values)
-	values = append(slices.Compact(values), blank.value())
+	rank := func(v float64) float64 {
+		if v == x.value() {
+			return math.Inf(1)
+		}
+		return v
+	}
+	slices.SortFunc(values, func(a, b float64) int { return cmp.Compare(rank(b), rank(a)) })
 	var out []repetition
-	for _, value := range slices.Backward(values) {
-		at := blank
-		at.At = blank.At.With(blank.Held, value)
+	for _, value := range slices.Compact(values) {
+		at := x
+		at.At = x.At.With(x.Held, value)
 		for _, r := range runs {
-			x := at.repeat([]run{r})
-			x.from = r
-			for i, own := range x.Routers {
-				if at.At != blank.At && len(own.levels) < len(x.Levels) {
-					x.Routers[i] = own.bare()
+			place := at.repeat(r)
+			place.from = r
+			for i, own := range place.Routers {
+				if _, absent := place.short(own, x.Levels); at.At != x.At && len(absent) > 0 {
+					place.Routers[i] = own.bare()
 				}
 			}
-			if x.measured() {
-				out = append(out, x)
+			if place.measured() {
+				out = append(out, place)
 			}
 		}
 	}
@@ -142,11 +147,8 @@ func (r router) measured() bool { return r.Run != "" }
 
 func (x repetition) measured() bool { return slices.ContainsFunc(x.Routers, router.measured) }
 
-// all are the repetitions in the order in which they count.
-func (r repeated) all() []repetition { return append([]repetition{r.study}, r.places...) }
-
 // measured reports whether a claim on the sweep can be judged of any router.
-func (r repeated) measured() bool { return slices.ContainsFunc(r.all(), repetition.measured) }
+func (r repeated) measured() bool { return slices.ContainsFunc(r, repetition.measured) }
 
 // router finds a device; one that is not there was not measured.
 func (x repetition) router(dut string) router {
@@ -158,24 +160,23 @@ func (x repetition) router(dut string) router {
 
 // of is the first repetition that has figures of a device, the study's where none has.
 func (r repeated) of(dut string) repetition {
-	all := r.all()
-	return all[max(0, slices.IndexFunc(all, func(x repetition) bool { return x.router(dut).measured() }))]
+	return r[max(0, slices.IndexFunc(r, func(x repetition) bool { return x.router(dut).measured() }))]
 }
 
 // carrying is the first place at which devices carried some levels, and at another
 // value than the study's every level of the study. ok is false where there is none.
 func (r repeated) carrying(levels []float64, duts ...string) (x repetition, ok bool) {
-	for _, x := range r.places {
+	i := slices.IndexFunc(r[1:], func(x repetition) bool {
 		needed := levels
-		if x.value() != r.study.value() {
+		if x.At != r.study().At {
 			needed = x.Levels
 		}
-		lacks := func(dut string) bool { return x.lack(x.router(dut), needed) != "" }
-		if !slices.ContainsFunc(duts, lacks) {
-			return x, true
-		}
+		return !slices.ContainsFunc(duts, func(dut string) bool { return x.lack(x.router(dut), needed) != "" })
+	})
+	if i < 0 {
+		return repetition{}, false
 	}
-	return repetition{}, false
+	return r[1+i], true
 }
 
 // judged is where a claim is judged of a device: where it carried the levels, or
@@ -190,13 +191,13 @@ func (r repeated) judged(levels []float64, dut string) repetition {
 // elsewhere says that a claim was not judged under the study's conditions, where it
 // was, and why; empty where it was.
 func (r repeated) elsewhere(x repetition, levels []float64, duts ...string) string {
-	if x.value() == r.study.value() {
+	if x.At == r.study().At {
 		return ""
 	}
 	var why []string
 	lacking := map[string][]string{} // devices by what they lack
 	for _, dut := range duts {
-		if text := r.study.lack(r.study.router(dut), levels); text != "" {
+		if text := r.study().lack(r.study().router(dut), levels); text != "" {
 			why, lacking[text] = append(why, text), append(lacking[text], dut)
 		}
 	}
@@ -205,10 +206,10 @@ func (r repeated) elsewhere(x repetition, levels []float64, duts ...string) stri
 		why[i] = fmt.Sprintf(text, words.Listed(lacking[text]))
 	}
 	if len(why) == 0 {
-		why = append(why, "no run has all of them")
+		why = []string{"no run has all of them"}
 	}
-	text := fmt.Sprintf("; judged at %s in total, not at the study's %s, where %s", x.held(), r.study.held(), words.Listed(why))
-	if x.value() < r.study.value() {
+	text := fmt.Sprintf("; judged at %s in total, not at the study's %s, where %s", x.held(), r.study().held(), words.Listed(why))
+	if x.value() < r.study().value() {
 		text += x.Lower
 	}
 	return text
@@ -224,9 +225,9 @@ func (x repetition) lack(r router, levels []float64) string {
 	case len(limited) == len(x.Levels):
 		return "%s could not carry the load with any " + x.along().Count
 	case len(limited) > 0:
-		return "%s could not carry the load " + x.atAll(limited)
+		return "%s could not carry the load " + x.atAll(limited...)
 	case len(absent) > 0:
-		return "%s was not measured " + x.atAll(absent)
+		return "%s was not measured " + x.atAll(absent...)
 	}
 	return ""
 }
@@ -235,10 +236,9 @@ func (x repetition) lack(r router, levels []float64) string {
 // and those at which it was not measured.
 func (x repetition) short(r router, levels []float64) (limited, absent []float64) {
 	for _, at := range levels {
-		switch {
-		case !r.has(at):
+		if !r.has(at) {
 			absent = append(absent, at)
-		case r.atLimit(at):
+		} else if r.atLimit(at) {
 			limited = append(limited, at)
 		}
 	}
@@ -264,10 +264,10 @@ func (x repetition) ends() step { return step{x.Levels[0], x.Levels[len(x.Levels
 func (x repetition) lightLoad(devices ...router) float64 {
 	least, limited := x.value(), false
 	for _, r := range devices {
-		for _, at := range r.levels {
+		for _, at := range x.Levels {
 			limited = limited || r.atLimit(at)
-			if link := float64(r.figures[at]["link_mbps"].Mean); link < least {
-				least = link
+			if carried := float64(r.estimate(Metric{Name: cost.Link}, at).Mean); carried < least {
+				least = carried
 			}
 		}
 	}

@@ -3,7 +3,6 @@ package studies
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -15,17 +14,19 @@ import (
 
 // course is one router along a dimension: measured in a run, or published.
 type course struct {
-	cell   result.Cell        // all dimensions but that one
-	points map[float64]*point // levels not measured are not there
-	// rises of normalised CPU are taken block by block; others follow from the points.
+	cell    result.Cell // all dimensions but that one
+	levels  []float64   // ascending
+	figures map[point]analysis.Estimate
+	flags   map[float64][]string // what weakens the figures of a level; see Value
+	// rises of normalised CPU are taken block by block; others follow from the figures.
 	rises map[step]increase
 	fits  string // what fits over all levels found, for the end of a sentence
 }
 
-// point is what a course has at one level.
+// point is a metric at a level.
 type point struct {
-	figures map[string]analysis.Estimate // by the name of the metric
-	flags   []string                     // what weakens the figures; see Value
+	metric string
+	at     float64
 }
 
 // step is from one level to another.
@@ -41,25 +42,34 @@ type increase struct {
 	Beside analysis.Estimate
 }
 
-func (c course) levels() []float64 { return slices.Sorted(maps.Keys(c.points)) }
-
-func (c course) has(at float64) bool { return c.points[at] != nil }
-
-// at is the point of a level, empty where it was not measured.
-func (c course) at(level float64) point {
-	if p := c.points[level]; p != nil {
-		return *p
-	}
-	return point{}
+func newCourse(cell result.Cell) *course {
+	return &course{cell: cell, figures: map[point]analysis.Estimate{}, flags: map[float64][]string{}}
 }
-
-func (x repetition) has(at float64) bool { return slices.Contains(x.Levels, at) }
 
 func (c course) profile() string { return c.cell.Text(result.Profile) }
 
+func (c course) has(at float64) bool { return slices.Contains(c.levels, at) }
+
+// put sets a metric at a level, where it is known and not there yet.
+func (c *course) put(metric string, at float64, e analysis.Estimate) {
+	if !e.Mean.Known() {
+		return
+	}
+	if !c.has(at) {
+		c.levels = slices.Sorted(slices.Values(append(c.levels, at)))
+	}
+	if _, there := c.figures[point{metric, at}]; !there {
+		c.figures[point{metric, at}] = e
+	}
+}
+
+func (c *course) flag(at float64, text string) {
+	c.flags[at] = slices.Compact(slices.Sorted(slices.Values(append(c.flags[at], text))))
+}
+
 // estimate is a metric at a level.
 func (c course) estimate(m Metric, at float64) analysis.Estimate {
-	if e, ok := c.at(at).figures[m.Name]; ok {
+	if e, ok := c.figures[point{m.Name, at}]; ok {
 		return e
 	}
 	return analysis.Unknown()
@@ -75,9 +85,7 @@ func (c course) rise(m Metric, st step) (increase, bool) {
 	}
 	a, b := c.estimate(m, st.from), c.estimate(m, st.to)
 	net := analysis.Estimate{Mean: b.Mean - a.Mean, Lo: b.Lo - a.Hi, Hi: b.Hi - a.Lo, N: min(a.N, b.N)}
-	ratio := quotient(b, a)
-	percent := func(n analysis.Number) analysis.Number { return 100 * (n - 1) }
-	return increase{net, each(ratio, percent), analysis.Unknown()}, ratio.Mean.Known()
+	return increase{net, percentOf(quotient(b, a)), analysis.Unknown()}, net.Mean.Known()
 }
 
 // taken is the increase between levels at which the device carried the load, with
@@ -89,7 +97,7 @@ func (c course) taken(m Metric, st step) (increase, bool) {
 
 // divides reports whether the course has levels within a step.
 func (c course) divides(st step) bool {
-	return slices.ContainsFunc(c.levels(), func(at float64) bool { return st.from < at && at < st.to })
+	return slices.ContainsFunc(c.levels, func(at float64) bool { return st.from < at && at < st.to })
 }
 
 // factor is that by which a metric rises between two levels.
@@ -103,8 +111,11 @@ func (c course) factor(m Metric, st step) analysis.Estimate {
 // atLimit reports whether the device could not carry the load: what it cost at
 // this level does not show what the whole load would cost.
 func (c course) atLimit(at float64) bool {
-	flags := c.at(at).flags
-	return slices.Contains(flags, result.FlagSaturated) || slices.Contains(flags, cost.FlagShortfall)
+	return c.flagged(result.FlagSaturated)(at) || c.flagged(cost.FlagShortfall)(at)
+}
+
+func (c course) flagged(flag string) func(at float64) bool {
+	return func(at float64) bool { return slices.Contains(c.flags[at], flag) }
 }
 
 func (c course) carries(at float64) bool { return c.has(at) && !c.atLimit(at) }
@@ -143,28 +154,26 @@ func labelled(summaries []analysis.Summary) []run {
 // over the blocks of all devices.
 func (r run) courses(s Sweep) []course {
 	byCell := map[result.Cell]*course{}
-	of := func(fixed result.Cell) *course {
-		if byCell[fixed] == nil {
-			byCell[fixed] = &course{cell: fixed, points: map[float64]*point{}}
+	of := func(cell result.Cell, dut string) *course {
+		cell = cell.Without(s.Along).With(result.DUT, dut)
+		if byCell[cell] == nil {
+			byCell[cell] = newCourse(cell)
 		}
-		return byCell[fixed]
-	}
-	others := func(c result.Cell) bool {
-		return c.Without(result.DUT, result.Profile, s.Along, s.Held) != s.At.Without(s.Held)
+		return byCell[cell]
 	}
 	for _, sweep := range r.Sweeps {
-		if sweep.Along == s.Along && !others(sweep.Cell) {
-			of(sweep.Cell).take(sweep)
+		if sweep.Along == s.Along {
+			of(sweep.Cell, sweep.Cell.Text(result.DUT)).take(sweep)
 		}
 	}
 	for _, cell := range r.Cells {
-		if fixed := cell.Without(s.Along); cell.Has(s.Along) && !others(fixed) {
-			s.read(cell, of(fixed), of(fixed.With(result.DUT, analysis.Clean)))
+		if cell.Has(s.Along) {
+			s.read(cell, of(cell.Cell, cell.DUT()), of(cell.Cell, analysis.Clean))
 		}
 	}
 	var out []course
-	for _, c := range byCell {
-		if len(c.points) > 1 {
+	for cell, c := range byCell {
+		if len(c.levels) > 1 && cell.Without(result.DUT, result.Profile, s.Held) == s.At.Without(s.Held) {
 			out = append(out, *c)
 		}
 	}
@@ -175,36 +184,16 @@ func (r run) courses(s Sweep) []course {
 	return out
 }
 
-// put sets a metric at a level, where it is known and not there yet.
-func (c course) put(at float64, name string, e analysis.Estimate) {
-	if !e.Mean.Known() {
-		return
-	}
-	if !c.has(at) {
-		c.points[at] = &point{figures: map[string]analysis.Estimate{}}
-	}
-	if _, there := c.points[at].figures[name]; !there {
-		c.points[at].figures[name] = e
-	}
-}
-
-func (c course) flag(at float64, text string) {
-	if p := c.points[at]; p != nil && !slices.Contains(p.flags, text) {
-		p.flags = append(p.flags, text)
-		slices.Sort(p.flags)
-	}
-}
-
 // read takes the sweep's metrics of a cell, for its device and for the clean router
 // beside that.
 func (s Sweep) read(cell analysis.Cell, device, clean *course) {
 	at := cell.Number(s.Along)
 	for _, m := range s.Metrics {
 		if m.Change != "" {
-			device.put(at, m.Name, cell.Change(m.Change))
+			device.put(m.Name, at, cell.Change(m.Change))
 		} else {
-			device.put(at, m.Name, cell.Device(m.Name))
-			clean.put(at, m.Name, cell.Clean(m.Name))
+			device.put(m.Name, at, cell.Device(m.Name))
+			clean.put(m.Name, at, cell.Clean(m.Name))
 		}
 	}
 	for _, flag := range cell.Flags {
@@ -219,9 +208,9 @@ func (s Sweep) read(cell analysis.Cell, device, clean *course) {
 func (c *course) take(sweep analysis.Sweep) {
 	for _, l := range sweep.Levels {
 		at := float64(l.Level)
-		c.put(at, "cpu_sampled_pct", l.CPUSampled)
-		c.put(at, cost.Normalised, l.CPUNormalised)
-		c.put(at, cost.Link, l.LinkMbps)
+		c.put("cpu_sampled_pct", at, l.CPUSampled)
+		c.put(cost.Normalised, at, l.CPUNormalised)
+		c.put(cost.Link, at, l.LinkMbps)
 		if l.Shortfall {
 			c.flag(at, cost.FlagShortfall)
 		}

@@ -24,6 +24,8 @@ type asked struct {
 // the subject and the full stop.
 type judgement struct {
 	analysis.Finding
+	claim          string // its ID
+	subject        subject
 	study          string          // the study's figures for the same subject; empty when it has none
 	figure, detail string          // the same in short, for a table; empty when there is none
 	least          analysis.Number // decides between two claims that answer one question
@@ -207,11 +209,6 @@ func linear(to, tolerance float64) criterion {
 		}
 		return t
 	})
-}
-
-// ratioOf is the factor that an increase of so many per cent is.
-func ratioOf(e analysis.Estimate) analysis.Estimate {
-	return each(e, func(n analysis.Number) analysis.Number { return 1 + n/100 })
 }
 
 // marginal is what a further unit of the dimension costs on a step over that on

@@ -53,12 +53,12 @@ func asMeasured(sw *Sweep) analysis.Summary {
 		c := published[sc.Published]
 		setting := sw.At.With(result.Direction, result.Up).With(result.Profile, result.PerPacket)
 		sweep := analysis.Sweep{Cell: setting.With(result.DUT, sc.DUT), Along: sw.Along}
-		for i, at := range c.levels() {
+		for i, at := range c.levels {
 			value := func(m Metric) analysis.Estimate { return sharp(float64(c.estimate(m, at).Mean)) }
 			sweep.Levels = append(sweep.Levels, analysis.Level{
 				Level: analysis.Number(at), LinkMbps: value(link), CPUSampled: value(sampled), CPUNormalised: value(normalised),
 			})
-			for j, from := range c.levels()[:i] {
+			for j, from := range c.levels[:i] {
 				rise := sharp(100 * (cpu(sc, at)/cpu(sc, from) - 1))
 				if j == i-1 {
 					sweep.Increments = append(sweep.Increments, analysis.Increment{
@@ -82,7 +82,7 @@ func asMeasured(sw *Sweep) analysis.Summary {
 		a, b := study1.Scenarios[1], study1.Scenarios[2]
 		q := analysis.Quotient{DUT: a.DUT, Over: b.DUT, Cell: sw.At.With(result.Direction, result.Up).With(result.Profile, result.PerPacket)}
 		apart := func(at float64) float64 { return math.Abs(math.Log(cpu(a, at) / cpu(b, at))) }
-		levels := published[a.Published].levels()
+		levels := published[a.Published].levels
 		for _, at := range levels {
 			q.Levels = append(q.Levels, analysis.QuotientLevel{
 				Clients: int(at), Ratio: sharp(cpu(a, at) / cpu(b, at)), Widening: sharp(math.Exp(apart(at) - apart(levels[0]))),

@@ -7,6 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 )
 
+// figures are those of the sweeps that the runs hold.
 func (b beside) figures() []Figure {
 	var out []Figure
 	for _, f := range b.Figures {
@@ -63,7 +64,7 @@ func series(x repetition, m Metric, published bool) []Series {
 		}
 		for _, at := range x.Levels {
 			if e := c.estimate(m, at); e.Mean.Known() {
-				s.Points = append(s.Points, Point{X: analysis.Number(at), Y: e, Flags: c.at(at).flags})
+				s.Points = append(s.Points, Point{X: analysis.Number(at), Y: e, Flags: c.flags[at]})
 			}
 		}
 		if len(s.Points) > 0 {
@@ -80,9 +81,15 @@ func (x repetition) shape(f FigureForm, base float64) Panel {
 	shaped.Routers = slices.DeleteFunc(slices.Clone(x.Routers), func(r router) bool { return !x.rises(r) })
 	at := x.atAll(base)
 	p := Panel{Title: "Over its own value " + at, YLabel: f.Metric.Noun + ", × that " + at, Reference: analysis.Absent()}
-	for _, s := range append(series(shaped, f.Metric, false), series(x, f.Metric, true)...) {
-		s.Points = relative(s.Points, base)
-		p.Series = append(p.Series, s)
+	p.Series = append(series(shaped, f.Metric, false), series(x, f.Metric, true)...)
+	for _, s := range p.Series {
+		own := analysis.Absent()
+		if i := slices.IndexFunc(s.Points, func(p Point) bool { return float64(p.X) == base }); i >= 0 {
+			own = s.Points[i].Y.Mean
+		}
+		for i := range s.Points {
+			s.Points[i].Y = each(s.Points[i].Y, func(n analysis.Number) analysis.Number { return n / own })
+		}
 	}
 	if f.Proportional != "" {
 		s := Series{Name: f.Proportional, Guide: true}
@@ -97,32 +104,14 @@ func (x repetition) shape(f FigureForm, base float64) Panel {
 // rises reports whether a router carries the load at any level above the lowest.
 func (x repetition) rises(r router) bool { return slices.ContainsFunc(x.Levels[1:], r.carries) }
 
-// base is the level that courses refer to: the highest at which all routers carry
-// the load, of those that do at any level above the lowest.
+// base is the level that courses refer to: the highest at which all routers carry the
+// load, of those that do at any level above the lowest. ok is false where there is none.
 func (x repetition) base() (at float64, ok bool) {
-	if !slices.ContainsFunc(x.Routers, x.rises) {
-		return 0, false
-	}
 	for _, at := range slices.Backward(x.Levels[1:]) {
-		if !slices.ContainsFunc(x.Routers, func(r router) bool { return x.rises(r) && !r.carries(at) }) {
+		short := func(r router) bool { return x.rises(r) && !r.carries(at) }
+		if slices.ContainsFunc(x.Routers, x.rises) && !slices.ContainsFunc(x.Routers, short) {
 			return at, true
 		}
 	}
 	return 0, false
-}
-
-// relative divides a series by its own mean at one level.
-func relative(points []Point, base float64) []Point {
-	unit := analysis.Absent()
-	for _, p := range points {
-		if float64(p.X) == base {
-			unit = p.Y.Mean
-		}
-	}
-	out := make([]Point, 0, len(points))
-	for _, p := range points {
-		p.Y = each(p.Y, func(n analysis.Number) analysis.Number { return n / unit })
-		out = append(out, p)
-	}
-	return out
 }

@@ -21,19 +21,14 @@ func (b beside) findings() []analysis.Finding {
 		return out
 	}
 	for _, c := range b.Claims {
-		lacking, subjects := b.lacking(c), b.subjects(c.Of, c.Sweeps)
-		if len(lacking) > 0 || len(subjects) == 0 {
-			out = append(out, b.untested(c, lacking))
-			continue
-		}
-		for _, s := range subjects {
-			j := c.Judge(asked{b, c, s})
-			f := j.Finding
-			f.Study, f.ID, f.Claim, f.Here = b.Number, c.ID+"/"+s.id, c.Text, s.name+": "+f.Here+"."
-			if j.study != "" {
-				f.Here += " Study: " + j.study + "."
+		n := len(out)
+		for _, j := range b.judged {
+			if j.claim == c.ID {
+				out = append(out, j.Finding)
 			}
-			out = append(out, f)
+		}
+		if len(out) == n {
+			out = append(out, b.untested(c))
 		}
 	}
 	for _, sc := range b.Scenarios[1:] { // a finding for each device of the study that no run measured
@@ -47,6 +42,17 @@ func (b beside) findings() []analysis.Finding {
 	return out
 }
 
+// judge completes what a claim's criterion says of a subject.
+func (b beside) judge(c Claim, s subject) judgement {
+	j := c.Judge(asked{b, c, s})
+	j.claim, j.subject = c.ID, s
+	j.Study, j.ID, j.Claim, j.Here = b.Number, c.ID+"/"+s.id, c.Text, s.name+": "+j.Here+"."
+	if j.study != "" {
+		j.Here += " Study: " + j.study + "."
+	}
+	return j
+}
+
 // lacking are the sweeps a claim is judged by that no run holds.
 func (b beside) lacking(c Claim) []*Sweep {
 	return slices.DeleteFunc(slices.Clone(c.Sweeps), func(s *Sweep) bool { return b.sweeps[s].measured() })
@@ -54,18 +60,18 @@ func (b beside) lacking(c Claim) []*Sweep {
 
 // untested is the finding of a claim whose sweeps, or some of them, no run holds, or
 // holds with no device.
-func (b beside) untested(c Claim, lacking []*Sweep) analysis.Finding {
+func (b beside) untested(c Claim) analysis.Finding {
+	lacking, more := b.lacking(c), ""
+	if len(lacking) == 0 {
+		lacking = c.Sweeps
+	} else if len(lacking) < len(c.Sweeps) {
+		more = " " + bothRuns
+	}
 	var commands []string
-	for _, s := range c.Sweeps {
-		if len(lacking) == 0 || slices.Contains(lacking, s) {
-			commands = append(commands, s.command())
-		}
+	for _, s := range lacking {
+		commands = append(commands, s.command())
 	}
-	f := analysis.Finding{Study: b.Number, ID: c.ID, Claim: c.Text, Here: "Not in this run.", Expect: strings.Join(commands, " and ") + " measures it."}
-	if len(commands) < len(c.Sweeps) {
-		f.Expect += " " + bothRuns
-	}
-	return f
+	return analysis.Finding{Study: b.Number, ID: c.ID, Claim: c.Text, Here: "Not in this run.", Expect: strings.Join(commands, " and ") + " measures it." + more}
 }
 
 // subjects are the routers measured in any sweep, the study's in its order, then

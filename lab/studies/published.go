@@ -23,16 +23,16 @@ var files fs.FS = shipped
 
 // published are the study's courses by scenario. The files ship with the program
 // and tests read all of them, so that an error here is a mistake of the program.
-func (s Sweep) published(scenarios []Scenario) map[string]course {
-	f, err := files.Open(s.File)
-	if err == nil {
-		defer f.Close()
-		var out map[string]course
-		if out, err = s.readPublished(f, scenarios); err == nil {
-			return out
-		}
+func (s Sweep) published(scenarios []Scenario) map[string]*course {
+	data, err := fs.ReadFile(files, s.File)
+	if err != nil {
+		panic(err)
 	}
-	panic(err)
+	out, err := s.readPublished(strings.NewReader(string(data)), scenarios)
+	if err != nil {
+		panic(err)
+	}
+	return out
 }
 
 // readPublished reads a CSV of published values: comment lines with #, a header that
@@ -40,28 +40,31 @@ func (s Sweep) published(scenarios []Scenario) map[string]course {
 // at other values of what the sweep holds are left out. Anything else is an error with
 // file, line and column: an unknown column or scenario, a figure that is not positive
 // and finite, a level that does not ascend within its scenario.
-func (s Sweep) readPublished(r io.Reader, scenarios []Scenario) (map[string]course, error) {
+func (s Sweep) readPublished(r io.Reader, scenarios []Scenario) (map[string]*course, error) {
+	out := map[string]*course{}
+	for _, sc := range scenarios {
+		out[sc.Published] = newCourse(s.At)
+	}
 	records := csv.NewReader(r)
 	records.Comment = '#'
 	header, err := records.Read()
 	if err == nil {
 		err = s.checkHeader(header)
 	}
-	out := map[string]course{}
-	for line := 0; err == nil; {
+	for err == nil {
 		var record []string
 		if record, err = records.Read(); err == nil {
-			line, _ = records.FieldPos(0)
-			if err := s.addPublished(out, header, record, scenarios); err != nil {
-				return nil, fmt.Errorf("%s: line %d: %w", s.File, line, err)
+			if err = s.addPublished(out, header, record); err != nil {
+				line, _ := records.FieldPos(0)
+				err = fmt.Errorf("line %d: %w", line, err)
 			}
 		}
 	}
-	switch {
-	case !errors.Is(err, io.EOF):
+	if !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: %w", s.File, err)
-	case len(out) == 0:
-		return nil, fmt.Errorf("%s: no rows below a header", s.File)
+	}
+	if len(out[scenarios[0].Published].levels) == 0 {
+		return nil, fmt.Errorf("%s: no rows of %s below a header", s.File, scenarios[0].Published)
 	}
 	return out, nil
 }
@@ -84,37 +87,32 @@ func (s Sweep) checkHeader(header []string) error {
 	return nil
 }
 
-func (s Sweep) addPublished(out map[string]course, header, record []string, scenarios []Scenario) error {
-	name, at, figures := "", 0.0, map[string]analysis.Estimate{}
+func (s Sweep) addPublished(out map[string]*course, header, record []string) error {
+	name, figures := "", map[string]float64{}
 	for i, column := range header {
-		switch {
+		d := result.Dimension(column)
+		switch v, err := strconv.ParseFloat(record[i], 64); {
 		case column == "scenario":
-			if name = record[i]; !slices.ContainsFunc(scenarios, func(s Scenario) bool { return s.Published == name }) {
-				return fmt.Errorf("scenario %q is not one of the study", name)
-			}
-			continue
-		case column != string(s.Along) && s.dimension(column):
-			if record[i] != s.At.Text(result.Dimension(column)) {
+			name = record[i]
+		case d != s.Along && s.dimension(column):
+			if record[i] != s.At.Text(d) {
 				return nil
 			}
-			continue
-		}
-		v, err := strconv.ParseFloat(record[i], 64)
-		if err != nil || math.IsInf(v, 0) || !(v > 0) {
+		case err != nil || math.IsInf(v, 0) || !(v > 0):
 			return fmt.Errorf("%s: %q is not a positive number", column, record[i])
-		}
-		if figures[column] = exact(analysis.Number(v)); column == string(s.Along) {
-			at = v
-		}
-	}
-	if out[name].points == nil {
-		out[name] = course{points: map[float64]*point{}}
-	}
-	for level := range out[name].points {
-		if at <= level {
-			return fmt.Errorf("%s: level %g of %s does not ascend", s.Along, at, name)
+		default:
+			figures[column] = v
 		}
 	}
-	out[name].points[at] = &point{figures: figures}
+	c, at := out[name], figures[string(s.Along)]
+	if c == nil {
+		return fmt.Errorf("scenario %q is not one of the study", name)
+	}
+	if n := len(c.levels); n > 0 && at <= c.levels[n-1] {
+		return fmt.Errorf("%s: level %g of %s does not ascend", s.Along, at, name)
+	}
+	for metric, v := range figures {
+		c.put(metric, at, exact(analysis.Number(v)))
+	}
 	return nil
 }

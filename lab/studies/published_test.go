@@ -101,7 +101,7 @@ clean,1,987.61,6.19,6.27
 clean,10,998.62,8.72,8.73
 `
 
-func parse(text string) (map[string]course, error) {
+func parse(text string) (map[string]*course, error) {
 	return clients.readPublished(strings.NewReader(text), study1.Scenarios)
 }
 
@@ -118,7 +118,7 @@ func TestReadPublished(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		c := p["clean"]
-		if !slices.Equal(c.levels(), []float64{1, 10}) || c.estimate(link, 10).Mean != 998.62 || c.estimate(normalised, 1).Mean != 6.27 || c.estimate(normalised, 1).HasInterval() {
+		if !slices.Equal(c.levels, []float64{1, 10}) || c.estimate(link, 10).Mean != 998.62 || c.estimate(normalised, 1).Mean != 6.27 || c.estimate(normalised, 1).HasInterval() {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}
@@ -126,8 +126,8 @@ func TestReadPublished(t *testing.T) {
 
 func TestReadPublishedRefuses(t *testing.T) {
 	for _, tt := range []struct{ name, from, to, err string }{
-		{"nothing", goodCSV, "", "published/portal-clients.csv: no rows below a header"},
-		{"no rows", goodCSV[strings.Index(goodCSV, "clean,1,"):], "", "no rows"},
+		{"nothing", goodCSV, "", "published/portal-clients.csv: no rows"},
+		{"no rows", goodCSV[strings.Index(goodCSV, "clean,1,"):], "", "no rows of clean below a header"},
 		{"unknown column", "clients", "users", "users is no metric"},
 		{"a column twice", "cpu_sampled_pct", "link_mbps", "there twice"},
 		{"a placeholder for the level", "clients", "level", "header"},
@@ -164,18 +164,16 @@ func FuzzReadPublished(f *testing.F) {
 			return
 		}
 		for name, c := range p {
-			if len(c.levels()) == 0 {
-				t.Errorf("%s: no levels", name)
+			if !slices.IsSorted(c.levels) || len(c.levels) > len(c.figures) {
+				t.Errorf("%s: levels %v of %v", name, c.levels, c.figures)
 			}
-			for _, p := range c.points {
-				for metric, e := range p.figures {
-					if !(e.Mean > 0) || !e.Mean.Known() {
-						t.Errorf("%s: accepted %s %v", name, metric, e.Mean)
-					}
+			for at, e := range c.figures {
+				if !(e.Mean > 0) || !e.Mean.Known() {
+					t.Errorf("%s: accepted %v %v", name, at, e.Mean)
 				}
 			}
 		}
-		if len(p) == 0 {
+		if len(p["clean"].levels) == 0 {
 			t.Error("accepted no rows")
 		}
 	})

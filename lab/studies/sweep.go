@@ -16,6 +16,7 @@ import (
 type beside struct {
 	Study
 	sweeps map[*Sweep]repeated
+	judged []judgement // claims whose sweeps the runs hold, in the order of the claims
 }
 
 // repeated is a sweep with its repetitions here, in the order in which they count. The
@@ -51,7 +52,7 @@ type router struct {
 }
 
 func hold(st Study, summaries []analysis.Summary) beside {
-	out := beside{st, map[*Sweep]repeated{}}
+	out := beside{Study: st, sweeps: map[*Sweep]repeated{}}
 	for _, s := range st.Sweeps {
 		runs := labelled(summaries)
 		for i := range runs {
@@ -62,18 +63,26 @@ func hold(st Study, summaries []analysis.Summary) beside {
 		for _, sc := range st.Scenarios {
 			c := published[sc.Published]
 			for _, m := range s.Metrics {
-				for _, at := range c.levels() {
-					if over := (Metric{Name: m.Over}); m.Over != "" && sc != st.Scenarios[0] {
-						c.put(at, m.Name, quotient(c.estimate(over, at), first.estimate(over, at)))
+				over := Metric{Name: m.Over}
+				for _, at := range c.levels {
+					if c != first {
+						c.put(m.Name, at, quotient(c.estimate(over, at), first.estimate(over, at)))
 					}
 				}
 			}
-			blank.Routers = append(blank.Routers, router{Scenario: sc, published: c})
+			blank.Routers = append(blank.Routers, router{Scenario: sc, published: *c})
 		}
-		blank.Levels = first.levels()
+		blank.Levels = first.levels
 		out.sweeps[s] = repeated{blank.repeat(runs...)}
 		if s.Moves {
 			out.sweeps[s] = append(out.sweeps[s], blank.places(runs)...)
+		}
+	}
+	for _, c := range st.Claims {
+		if len(out.lacking(c)) == 0 {
+			for _, s := range out.subjects(c.Of, c.Sweeps) {
+				out.judged = append(out.judged, out.judge(c, s))
+			}
 		}
 	}
 	return out
@@ -139,6 +148,8 @@ func (x repetition) places(runs []run) []repetition {
 	}
 	return out
 }
+
+func (x repetition) has(at float64) bool { return slices.Contains(x.Levels, at) }
 
 // bare is a router without what was measured of it.
 func (r router) bare() router { return router{Scenario: r.Scenario, published: r.published} }

@@ -53,11 +53,7 @@ func (d dimension) value(v float64) string {
 
 // atAll names levels with their preposition: "at 400 Mbit/s and 800 Mbit/s".
 func (s Sweep) atAll(levels ...float64) string {
-	var parts []string
-	for _, at := range levels {
-		parts = append(parts, s.at(at))
-	}
-	return s.along().By + " " + words.Listed(parts)
+	return s.along().By + " " + words.ListOf(levels, s.at)
 }
 
 // command is what repeats the sweep, with keys set.
@@ -92,12 +88,9 @@ func bracketed(e analysis.Estimate) string {
 
 // digits prints three significant digits, but not more than two decimals.
 func digits(n analysis.Number) string {
-	v := math.Abs(float64(n))
 	decimals := 2
-	if v >= 100 {
-		decimals = 0
-	} else if v >= 10 {
-		decimals = 1
+	for v := math.Abs(float64(n)); decimals > 0 && v >= 10; v /= 10 {
+		decimals--
 	}
 	return strconv.FormatFloat(float64(n), 'f', decimals, 64)
 }
@@ -122,6 +115,15 @@ func exact(n analysis.Number) analysis.Estimate {
 // each applies a function that keeps order to a mean and its bounds.
 func each(e analysis.Estimate, of func(analysis.Number) analysis.Number) analysis.Estimate {
 	return analysis.Estimate{Mean: of(e.Mean), Lo: of(e.Lo), Hi: of(e.Hi), N: e.N}
+}
+
+// ratioOf is the factor that an increase of so many per cent is, percentOf the reverse.
+func ratioOf(e analysis.Estimate) analysis.Estimate {
+	return each(e, func(n analysis.Number) analysis.Number { return 1 + n/100 })
+}
+
+func percentOf(e analysis.Estimate) analysis.Estimate {
+	return each(e, func(n analysis.Number) analysis.Number { return 100 * (n - 1) })
 }
 
 // quotient divides positive estimates; its bounds are the furthest that theirs allow.

@@ -32,6 +32,8 @@ type point struct {
 // step is from one level to another.
 type step struct{ from, to float64 }
 
+func (s step) levels() []float64 { return []float64{s.from, s.to} }
+
 // increase is what becomes of a metric from one level to another.
 type increase struct {
 	Net      analysis.Estimate

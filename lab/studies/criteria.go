@@ -1,8 +1,10 @@
 package studies
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
@@ -20,8 +22,8 @@ type asked struct {
 	subject
 }
 
-// judgement is what the runs say of a claim for one subject. Here lacks the name of
-// the subject and the full stop.
+// judgement is what the runs say of a claim for one subject. In the Here of a criterion,
+// the name of the subject and the full stop are still to come.
 type judgement struct {
 	analysis.Finding
 	claim          string // its ID
@@ -62,15 +64,14 @@ func place(e analysis.Estimate, lo, hi float64) side {
 
 // settle takes the side on which the claim's interval lies for the outcome.
 func (j *judgement) settle(s side, fails string) {
-	holds := s == inside
+	if holds := s == inside; s != across {
+		j.Holds = &holds
+	}
 	switch s {
-	case across:
-		j.Open, j.Expect = true, "The interval leaves it open; more blocks narrow it (`--set blocks=N`)."
 	case outside:
 		j.Expect = fails
-		fallthrough
-	default:
-		j.Holds = &holds
+	case across:
+		j.Open, j.Expect = true, "The interval leaves it open; more blocks narrow it (`--set blocks=N`)."
 	}
 }
 
@@ -96,23 +97,18 @@ type tally struct {
 	why     Why      // the explanations that fit
 }
 
-func (t *tally) add(e analysis.Estimate, s side, format string, args ...any) {
-	t.used, t.figures = append(t.used, e), append(t.figures, fmt.Sprintf(format, args...))
+func (t *tally) add(e analysis.Estimate, s side, words string) {
+	t.used, t.figures = append(t.used, e), append(t.figures, words)
 	t.sides[s]++
 }
 
-// means are the figures without their intervals.
-func (t tally) means() string {
-	var parts []string
-	for _, e := range t.used {
-		if e.Mean.Known() {
-			parts = append(parts, digits(e.Mean))
-		}
-	}
-	if len(parts) == 0 {
+// means are estimates without their intervals.
+func means(unit string, estimates ...analysis.Estimate) string {
+	known := slices.DeleteFunc(estimates, func(e analysis.Estimate) bool { return !e.Mean.Known() })
+	if len(known) == 0 {
 		return ""
 	}
-	return words.Listed(parts) + t.unit
+	return words.ListOf(known, func(e analysis.Estimate) string { return digits(e.Mean) }) + unit
 }
 
 // ofDevice judges one device, at the place where it carried some levels (none: all
@@ -128,10 +124,9 @@ func ofDevice(collect func(question) tally, levels ...float64) criterion {
 		if !r.measured() {
 			return x.unmeasured(r)
 		}
-		t := collect(question{k.Claim, x, r})
+		t, published := collect(question{k.Claim, x, r}), collect(question{k.Claim, x, router{course: r.published}})
 		j := t.judgement
-		j.study = collect(question{k.Claim, x, router{course: r.published}}).means()
-		j.Here = t.none + " in run " + r.Run
+		j.study, j.Here = means(published.unit, published.used...), t.none+" in run "+r.Run
 		if len(t.used) > 0 {
 			j.Here = strings.Replace(t.says, "%s", words.Listed(t.figures), 1) + "; " + blocks(t.used...) + "; run " + r.Run
 		}
@@ -158,31 +153,22 @@ func ofDevice(collect func(question) tally, levels ...float64) criterion {
 func above(bound float64) criterion {
 	return ofDevice(func(q question) tally {
 		t := tally{says: q.Metric.Noun + " is %s", none: "no " + q.Metric.Short, needed: len(q.x.Levels), why: q.Why}
-		least, leastAt := analysis.Unknown(), 0.0
-		var absent []float64
-		for _, at := range q.x.Levels {
-			e, limit := q.r.estimate(q.Metric, at), ""
-			if !(e.Lo > q.r.published.estimate(q.Metric, at).Mean) {
-				t.why.Beyond = ""
-			}
-			if !e.Mean.Known() {
-				absent = append(absent, at)
-				continue
-			}
-			if !(least.Mean <= e.Mean) {
-				least, leastAt = e, at
-			}
-			if q.r.atLimit(at) {
-				limit = " (at its limit)"
-			}
-			t.add(e, beyond(e, bound), "%s %s%s", bracketed(e), q.x.atAll(at), limit)
+		of := func(at float64) analysis.Estimate { return q.r.estimate(q.Metric, at) }
+		known, absent := split(q.x.Levels, func(at float64) bool { return of(at).Mean.Known() })
+		for _, at := range known {
+			limit := map[bool]string{true: " (at its limit)"}[q.r.atLimit(at)]
+			t.add(of(at), beyond(of(at), bound), bracketed(of(at))+" "+q.x.atAll(at)+limit)
 		}
 		if len(absent) > 0 {
 			t.lacking = fmt.Sprintf("Not measured %s; %s has all levels.", q.x.atAll(absent...), q.x.command())
 		}
-		if len(t.used) > 0 {
-			t.figure, t.least = "least × "+bracketed(least), least.Mean
-			t.detail = fmt.Sprintf("%s; %s, %s", blocks(least), q.x.at(leastAt), q.x.held())
+		if len(known) > 0 {
+			at := slices.MinFunc(known, func(a, b float64) int { return cmp.Compare(of(a).Mean, of(b).Mean) })
+			t.figure, t.least = "least × "+bracketed(of(at)), of(at).Mean
+			t.detail = fmt.Sprintf("%s; %s, %s", blocks(of(at)), q.x.at(at), q.x.held())
+		}
+		if slices.ContainsFunc(q.x.Levels, func(at float64) bool { return !(of(at).Lo > q.r.published.estimate(q.Metric, at).Mean) }) {
+			t.why.Beyond = ""
 		}
 		if q.r.Published == "" && q.Why.New != "" {
 			t.why.Fails = q.Why.New
@@ -191,20 +177,25 @@ func above(bound float64) criterion {
 	})
 }
 
+// rises is a tally of how much a metric rises on steps.
+func (q question) rises(unit string, steps ...step) tally {
+	return tally{steps: steps, needed: len(steps), unit: unit, none: "no step that counts", says: q.Metric.Noun + " rises by %s", why: q.Why}
+}
+
 // linear judges how straight a metric runs up to a level, a constant share allowed:
 // from each step to the next, what a further unit of the dimension costs may change
 // by a factor within a tolerance.
 func linear(to, tolerance float64) criterion {
 	return ofDevice(func(q question) tally {
-		steps, d := q.x.stepsTo(to), q.x.along()
-		t := tally{steps: steps, needed: len(steps) - 1, none: "no two steps up to " + q.x.at(to) + " that count", why: q.Why,
-			says: "a further " + d.One + " costs, over one on the step before, %s " + d.Many + q.r.fits}
-		for i, next := range steps[1:] {
-			a, ok := q.r.taken(q.Metric, steps[i])
+		d, t := q.x.along(), q.rises("", q.x.stepsTo(to)...)
+		t.needed, t.none = len(t.steps)-1, "no two steps up to "+q.x.at(to)+" that count"
+		t.says = "a further " + d.One + " costs, over one on the step before, %s " + d.Many + q.r.fits
+		for i, next := range t.steps[1:] {
+			a, ok := q.r.taken(q.Metric, t.steps[i])
 			b, also := q.r.taken(q.Metric, next)
 			if ok && also {
-				g := marginal(ratioOf(a.Relative), ratioOf(b.Relative), steps[i], next)
-				t.add(g, within(g, tolerance), "%s from %g to %g", bracketed(g), next.from, next.to)
+				g := marginal(ratioOf(a.Relative), ratioOf(b.Relative), t.steps[i], next)
+				t.add(g, within(g, tolerance), fmt.Sprintf("%s from %g to %g", bracketed(g), next.from, next.to))
 			}
 		}
 		return t
@@ -228,25 +219,13 @@ func marginal(a, b analysis.Estimate, before, next step) analysis.Estimate {
 	return analysis.Estimate{Mean: of(a.Mean, b.Mean), Lo: of(a.Hi, b.Lo), Hi: of(a.Lo, b.Hi), N: min(a.N, b.N)}
 }
 
-// rises is a tally of how much a metric rises on steps that were taken.
-func (q question) rises(steps []step, unit string) tally {
-	return tally{steps: steps, needed: len(steps), unit: unit, none: "no step that counts", says: q.Metric.Noun + " rises by %s", why: q.Why}
-}
-
-// risesOn is the same of one step.
-func (q question) risesOn(st step, unit string) tally {
-	t := q.rises([]step{st}, unit)
-	t.none = fmt.Sprintf("no step from %g to %s that counts", st.from, q.x.at(st.to))
-	return t
-}
-
 // monotone judges whether a metric rises on every step.
 func monotone() criterion {
 	return ofDevice(func(q question) tally {
-		t := q.rises(q.x.stepsTo(math.Inf(1)), " %")
+		t := q.rises(" %", q.x.stepsTo(math.Inf(1))...)
 		for _, st := range t.steps {
 			if inc, ok := q.r.taken(q.Metric, st); ok {
-				t.add(inc.Relative, beyond(inc.Relative, 0), "%s %% from %g to %s", bracketed(inc.Relative), st.from, q.x.at(st.to))
+				t.add(inc.Relative, beyond(inc.Relative, 0), bracketed(inc.Relative)+" % "+q.x.span(st))
 			}
 		}
 		return t
@@ -258,32 +237,36 @@ func monotone() criterion {
 // lies above 1, and does not when it lies below 1 + δ, where a rise would not
 // matter. Where both are so, the latter decides.
 func beyondProportion(from, to float64) criterion {
+	st := step{from, to}
 	return ofDevice(func(q question) tally {
-		t := q.risesOn(step{from, to}, "")
-		t.says = "where proportional is 1, " + t.says
-		if inc, ok := q.r.taken(q.Metric, step{from, to}); ok {
+		t := q.rises("", st)
+		t.says, t.none = "where proportional is 1, "+t.says, "no step "+q.x.span(st)+" that counts"
+		if inc, ok := q.r.taken(q.Metric, st); ok {
 			p := each(ratioOf(inc.Relative), func(n analysis.Number) analysis.Number { return n * analysis.Number(from/to) })
 			where := beyond(p, 1)
 			if p.HasInterval() && float64(p.Hi) <= 1+q.r.Delta {
 				where = outside
 			}
-			t.add(p, where, "%s from %g to %s", bracketed(p), from, q.x.at(to))
+			t.add(p, where, bracketed(p)+" "+q.x.span(st))
 		}
 		return t
 	}, from, to)
 }
 
-// negligible judges whether the relative increase between two levels lies within δ.
+// negligible judges whether the relative increase between two levels lies within δ,
+// whatever levels are between them.
 func negligible(from, to float64) criterion {
+	st := step{from, to}
 	return ofDevice(func(q question) tally {
-		t := q.risesOn(step{from, to}, " %")
-		inc, ok := q.r.rise(q.Metric, step{from, to})
+		t := q.rises(" %", st)
+		t.none = "no step " + q.x.span(st) + " that counts"
+		inc, ok := q.r.rise(q.Metric, st)
 		if !ok || !q.r.carries(from) || !q.r.carries(to) {
 			return t
 		}
 		rise := inc.Relative
-		t.steps = nil // the levels between do not matter
-		t.add(rise, within(ratioOf(rise), q.r.Delta), "%s %% from %g to %s%s", bracketed(rise), from, q.x.at(to), besideClean(inc))
+		t.steps = nil
+		t.add(rise, within(ratioOf(rise), q.r.Delta), bracketed(rise)+" % "+q.x.span(st)+besideClean(inc))
 		t.figure = q.Metric.Noun + " rises by " + bracketed(rise) + " %"
 		t.detail = fmt.Sprintf("%s; %g to %s, %s", blocks(rise), from, q.x.at(to), q.x.held())
 		if inc.Beside.HasInterval() {
@@ -298,16 +281,16 @@ func negligible(from, to float64) criterion {
 
 // besideClean is by how much the device's overhead ratio rises.
 func besideClean(increases ...increase) string {
-	var figures []string
-	for _, inc := range increases {
+	text := words.ListOf(increases, func(inc increase) string {
 		if inc.Beside.HasInterval() {
-			figures = append(figures, bracketed(inc.Beside)+" %")
+			return bracketed(inc.Beside) + " %"
 		}
-	}
-	if len(figures) == 0 {
+		return ""
+	})
+	if text == "" {
 		return ""
 	}
-	return "; over the clean router beside it, by " + words.Listed(figures)
+	return "; over the clean router beside it, by " + text
 }
 
 // largestFirst judges whether the first step has the largest net increase: its lower
@@ -316,19 +299,18 @@ func besideClean(increases ...increase) string {
 // increase on it stays below δ, where there is no rise to speak of.
 func largestFirst() criterion {
 	return ofDevice(func(q question) tally {
-		t := q.rises(q.x.stepsTo(math.Inf(1)), " "+q.Metric.Short)
-		t.needed = 1
+		t := q.rises(" "+q.Metric.Short, q.x.stepsTo(math.Inf(1))...)
 		var increases []increase
 		first, taken := q.r.taken(q.Metric, t.steps[0])
 		largest := beyond(first.Net, 0) == inside
-		for _, st := range t.steps {
+		for i, st := range t.steps {
 			inc, ok := q.r.taken(q.Metric, st)
-			largest = largest && ok && (st == t.steps[0] || first.Net.Lo > inc.Net.Hi)
+			largest = largest && ok && (i == 0 || first.Net.Lo > inc.Net.Hi)
 			if !ok {
 				continue
 			}
 			increases = append(increases, inc)
-			t.add(inc.Net, across, "%s %s (%s %%) from %g to %s", bracketed(inc.Net), q.Metric.Short, bracketed(inc.Relative), st.from, q.x.at(st.to))
+			t.add(inc.Net, across, fmt.Sprintf("%s %s (%s %%) %s", bracketed(inc.Net), q.Metric.Short, bracketed(inc.Relative), q.x.span(st)))
 			if increases[0].Net.Mean < inc.Net.Mean {
 				t.unit = " " + q.Metric.Short + ", so that its own table does not show what its text says"
 			}
@@ -339,12 +321,20 @@ func largestFirst() criterion {
 		if t.sides[outside] == 0 && taken && first.Net.HasInterval() && float64(first.Relative.Hi) <= 100*q.r.Delta {
 			t.sides[outside], t.why.Fails = 1, q.Why.Other
 		}
-		if largest {
+		if t.needed = 1; largest {
 			t.sides[inside] = 1
 		}
 		t.says += besideClean(increases...)
 		return t
 	})
+}
+
+// weighed is one of two sweeps that are held against each other, up to where the
+// device carried the load.
+type weighed struct {
+	repetition
+	r  router
+	st step
 }
 
 // dominates weighs all of one sweep against all of another. The claim holds when
@@ -356,36 +346,30 @@ func largestFirst() criterion {
 func dominates() criterion {
 	return func(k asked) judgement {
 		first, s := k.sweeps[k.Sweeps[0]].study(), k.sweeps[k.Sweeps[1]]
-		all, ends := first.ends(), s.study().ends()
-		levels := []float64{ends.from, ends.to}
-		second := s.judged(levels, k.id)
-		a, b := first.router(k.id), second.router(k.id)
-		if !a.measured() {
-			return first.unmeasured(a)
-		} else if !b.measured() {
-			return second.unmeasured(b)
-		}
-		j := judgement{study: tally{used: []analysis.Estimate{a.published.factor(k.Metric, all), b.published.factor(k.Metric, ends)}, unit: " times"}.means()}
-		j.Here = "no factors to compare in runs " + a.Run + " and " + b.Run
-		st := step{from: all.from}
-		for _, at := range first.Levels {
-			if a.carries(at) && a.carries(all.from) {
-				st.to = at
+		ends := s.study().ends()
+		second := s.judged(ends.levels(), k.id)
+		a, b := weighed{first, first.router(k.id), first.ends()}, weighed{second, second.router(k.id), ends}
+		for _, w := range []weighed{a, b} {
+			if !w.r.measured() {
+				return w.unmeasured(w.r)
 			}
 		}
-		short := ""
-		if st.to < all.to {
-			short = first.blocked(a, first.Levels...)
+		j := judgement{study: means(" times", a.r.published.factor(k.Metric, a.st), b.r.published.factor(k.Metric, ends))}
+		j.Here = "no factors to compare in runs " + a.r.Run + " and " + b.r.Run
+		carried, missed := split(first.Levels, a.r.carries)
+		short, none := "", len(carried) < 2 || carried[0] != a.st.from
+		if none || carried[len(carried)-1] < a.st.to {
+			short = first.blocked(a.r, missed...)
 		}
-		if j.Expect = second.blocked(b, levels...); st.to <= st.from {
+		if j.Expect = second.blocked(b.r, ends.levels()...); none {
 			j.Expect = short
 		}
 		if j.Expect != "" {
 			return j
 		}
-		one, other := a.factor(k.Metric, st), b.factor(k.Metric, ends)
-		j.weigh(k.Metric, weighed{first, a.Run, st, one}, weighed{second, b.Run, ends, other})
-		j.Here += s.elsewhere(second, levels, k.id)
+		a.st.to = carried[len(carried)-1]
+		one, other := j.weigh(k.Metric, a, b)
+		j.Here += s.elsewhere(second, ends.levels(), k.id)
 		switch less := one.Hi < other.Lo; {
 		case one.Lo > other.Hi:
 			j.settle(inside, "")
@@ -402,21 +386,14 @@ func dominates() criterion {
 	}
 }
 
-// weighed is one of two sweeps that are held against each other.
-type weighed struct {
-	repetition
-	run    string
-	st     step
-	factor analysis.Estimate
-}
-
 // weigh says by what factors two sweeps raise a metric.
-func (j *judgement) weigh(m Metric, a, b weighed) {
-	times, otherTimes, n := a.st.to/a.st.from, b.st.to/b.st.from, blocks(a.factor, b.factor)
-	noun, otherNoun, reach := a.along().Noun, b.along().Noun, fmt.Sprintf("%g to %s", a.st.from, a.at(a.st.to))
-	one, other := bracketed(a.factor), bracketed(b.factor)
+func (j *judgement) weigh(m Metric, a, b weighed) (one, other analysis.Estimate) {
+	one, other = a.r.factor(m, a.st), b.r.factor(m, b.st)
+	n, reach := blocks(one, other), fmt.Sprintf("%g to %s", a.st.from, a.at(a.st.to))
+	times, otherTimes, noun, otherNoun := a.st.to/a.st.from, b.st.to/b.st.from, a.along().Noun, b.along().Noun
 	j.Here = fmt.Sprintf("%g times the %s takes %s times the %s (%s; run %s), %g times the %s %s times (%g to %g; run %s); %s",
-		times, noun, one, m.Noun, reach, a.run, otherTimes, otherNoun, other, b.st.from, b.st.to, b.run, n)
-	j.figure = fmt.Sprintf("× %s by %g × the %s, × %s by %g × the %s", one, times, noun, other, otherTimes, otherNoun)
+		times, noun, bracketed(one), m.Noun, reach, a.r.Run, otherTimes, otherNoun, bracketed(other), b.st.from, b.st.to, b.r.Run, n)
+	j.figure = fmt.Sprintf("× %s by %g × the %s, × %s by %g × the %s", bracketed(one), times, noun, bracketed(other), otherTimes, otherNoun)
 	j.detail = fmt.Sprintf("%s; %s, %s at %s", n, reach, otherNoun, b.held())
+	return one, other
 }

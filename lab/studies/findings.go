@@ -17,7 +17,7 @@ type subject struct {
 
 func (b beside) findings() []analysis.Finding {
 	out := []analysis.Finding{}
-	if !slices.ContainsFunc(b.Sweeps, func(s *Sweep) bool { return b.sweeps[s].measured() }) {
+	if len(b.lacking(b.Sweeps)) == len(b.Sweeps) {
 		return out
 	}
 	for _, c := range b.Claims {
@@ -53,15 +53,16 @@ func (b beside) judge(c Claim, s subject) judgement {
 	return j
 }
 
-// lacking are the sweeps a claim is judged by that no run holds.
-func (b beside) lacking(c Claim) []*Sweep {
-	return slices.DeleteFunc(slices.Clone(c.Sweeps), func(s *Sweep) bool { return b.sweeps[s].measured() })
+// lacking are those of some sweeps that no run holds.
+func (b beside) lacking(sweeps []*Sweep) []*Sweep {
+	held := func(s *Sweep) bool { return slices.ContainsFunc(b.sweeps[s], repetition.measured) }
+	return slices.DeleteFunc(slices.Clone(sweeps), held)
 }
 
 // untested is the finding of a claim whose sweeps, or some of them, no run holds, or
 // holds with no device.
 func (b beside) untested(c Claim) analysis.Finding {
-	lacking, more := b.lacking(c), ""
+	lacking, more := b.lacking(c.Sweeps), ""
 	if len(lacking) == 0 {
 		lacking = c.Sweeps
 	} else if len(lacking) < len(c.Sweeps) {

@@ -10,52 +10,44 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// compared is a pair at the place where a claim on it is judged.
+// compared is a claim on a pair at the place where it is judged.
 type compared struct {
-	repetition
+	Claim
+	Pair
+	x    repetition
 	a, b router
-	m    Metric
 	run  string // with what to know of the place, for the end of a sentence
 }
 
-// ofPair judges a pair at the place where both devices carried the levels that a
-// claim needs: the highest, and the lowest where both ends count.
-func ofPair(bothEnds bool, judge func(asked, compared, *judgement)) criterion {
+// ofPair judges a pair at the place where both devices carried the highest level, or
+// the lowest as well. Where there is none, the judgement says what is lacking.
+func ofPair(lowest bool, judge func(compared, *judgement)) criterion {
 	return func(k asked) judgement {
 		s, p := k.sweeps[k.Sweeps[0]], k.pair
-		levels := []float64{s.study().ends().to}
-		if bothEnds {
-			levels = []float64{s.study().ends().from, s.study().ends().to}
+		levels := s.study().ends().levels()
+		if !lowest {
+			levels = levels[1:]
 		}
 		j := judgement{study: s.study().publishedApart(p, k.Metric, levels)}
-		var c compared
-		if c, j.Here, j.Expect = s.compare(p, levels); j.Here == "" {
-			c.m = k.Metric
-			judge(k, c, &j)
+		for _, dut := range []string{p.Second, p.First} {
+			if x := s.of(dut); !x.router(dut).measured() {
+				lacks := x.unmeasured(x.router(dut))
+				j.Here, j.Expect = dut+" "+lacks.Here, x.router(dut).StandsIn+lacks.Expect
+				return j
+			}
+		}
+		x, ok := s.carrying(levels, p.First, p.Second)
+		a, b := x.router(p.First), x.router(p.Second)
+		switch {
+		case !ok:
+			j.Here, j.Expect = s.notTogether(p, levels)
+		case a.profile() != b.profile():
+			j.Here, j.Expect = "measured in different profiles in run "+a.Run, x.together(a, b)
+		default:
+			judge(compared{k.Claim, p, x, a, b, "run " + a.Run + s.elsewhere(x, levels, p.First, p.Second)}, &j)
 		}
 		return j
 	}
-}
-
-// compare finds the place. Where there is none, it says what is lacking here and
-// what to expect.
-func (s repeated) compare(p Pair, levels []float64) (c compared, here, expect string) {
-	for _, dut := range []string{p.Second, p.First} {
-		if x := s.of(dut); !x.router(dut).measured() {
-			j := x.unmeasured(x.router(dut))
-			return c, dut + " " + j.Here, x.router(dut).StandsIn + j.Expect
-		}
-	}
-	x, ok := s.carrying(levels, p.First, p.Second)
-	if !ok {
-		here, expect = s.notTogether(p, levels)
-		return c, here, expect
-	}
-	a, b := x.router(p.First), x.router(p.Second)
-	if a.profile() != b.profile() {
-		return c, "measured in different profiles in run " + a.Run, x.together(a, b)
-	}
-	return compared{x, a, b, Metric{}, "run " + a.Run + s.elsewhere(x, levels, p.First, p.Second)}, "", ""
 }
 
 // notTogether says of a pair that carried the levels in no run together what kept
@@ -99,37 +91,39 @@ func apart(e analysis.Estimate) analysis.Estimate {
 	return e
 }
 
-// at is the claim's metric of the first device over that of the second at a level, and
-// what became of the factor between the dearer and the cheaper since the lowest. Runs
+// factors are the claim's metric of the first device over that of the second at a level,
+// and what became of the factor between the dearer and the cheaper since the lowest. Runs
 // hold overhead ratios against each other along the clients, round by round; bounds of
 // others are the furthest that those of the two devices allow.
 func (c compared) factors(at float64) (ratio, widening analysis.Estimate) {
-	q, ok := c.from.Between(c.a.DUT, c.b.DUT, c.At.With(result.Profile, c.a.profile()))
-	if ok && c.m.Change == cost.PerBit && c.Along == result.Clients {
+	q, ok := c.x.from.Between(c.First, c.Second, c.x.At.With(result.Profile, c.a.profile()))
+	if ok && c.Metric.Change == cost.PerBit && c.x.Along == result.Clients {
 		for _, l := range q.Levels {
 			if float64(l.Clients) == at {
 				return l.Ratio, l.Widening
 			}
 		}
 	}
-	over := func(at float64) analysis.Estimate { return quotient(c.a.estimate(c.m, at), c.b.estimate(c.m, at)) }
-	return over(at), quotient(apart(over(at)), apart(over(c.ends().from)))
+	over := func(at float64) analysis.Estimate {
+		return quotient(c.a.estimate(c.Metric, at), c.b.estimate(c.Metric, at))
+	}
+	return over(at), quotient(apart(over(at)), apart(over(c.x.ends().from)))
 }
 
 // converges judges whether what two devices cost comes nearer to each other from
 // the lowest level to the highest: the factor between the dearer and the cheaper must
 // shrink by more than δ. The claim does not hold when it shrinks by less, or grows.
 func converges() criterion {
-	return ofPair(true, func(k asked, c compared, j *judgement) {
-		ends, p := c.ends(), k.pair
+	return ofPair(true, func(c compared, j *judgement) {
+		ends := c.x.ends()
 		before, _ := c.factors(ends.from)
 		after, change := c.factors(ends.to)
-		n, few, many := blocks(before, after, change), c.atAll(ends.from), c.atAll(ends.to)
+		n, few, factor := blocks(before, after, change), c.x.atAll(ends.from), bracketed(change)
 		j.Here = fmt.Sprintf("%s costs × %s of %s %s, × %s %s; the factor between the dearer and the cheaper becomes × %s as large; %s; %s",
-			p.First, bracketed(before), p.Second, few, bracketed(after), many, bracketed(change), n, c.run)
-		j.figure = fmt.Sprintf("× %s, then × %s: factor between them × %s", bracketed(before), bracketed(after), bracketed(change))
-		j.detail = fmt.Sprintf("%s; %s over %s; %g and %s, %s", n, p.First, p.Second, ends.from, c.at(ends.to), c.held())
-		fails := p.Why + p.Apart
+			c.First, bracketed(before), c.Second, few, bracketed(after), c.x.atAll(ends.to), factor, n, c.run)
+		j.figure = fmt.Sprintf("× %s, then × %s: factor between them × %s", bracketed(before), bracketed(after), factor)
+		j.detail = fmt.Sprintf("%s; %s over %s; %g and %s, %s", n, c.First, c.Second, ends.from, c.x.at(ends.to), c.x.held())
+		fails := c.Pair.Why + c.Apart
 		if within(before, c.a.Delta) == inside && change.Lo <= 1 {
 			fails = fmt.Sprintf("They cost the same %s already, so there is no difference that could shrink.", few)
 		}
@@ -148,23 +142,22 @@ func larger() criterion {
 }
 
 func atHighest(place func(e analysis.Estimate, delta float64) side) criterion {
-	return ofPair(false, func(k asked, c compared, j *judgement) {
-		most := c.ends().to
+	return ofPair(false, func(c compared, j *judgement) {
+		most := c.x.ends().to
 		factor, _ := c.factors(most)
-		j.Here = fmt.Sprintf("%s costs × %s of %s %s; %s; %s", k.pair.First, bracketed(factor), k.pair.Second, c.atAll(most), blocks(factor), c.run)
-		j.settle(place(factor, c.a.Delta), k.pair.Why)
+		j.Here = fmt.Sprintf("%s costs × %s of %s %s; %s; %s", c.First, bracketed(factor), c.Second, c.x.atAll(most), blocks(factor), c.run)
+		j.settle(place(factor, c.a.Delta), c.Pair.Why)
 	})
 }
 
 // publishedApart is the factor between the dearer and the cheaper of the pair in
 // the study.
 func (x repetition) publishedApart(p Pair, m Metric, levels []float64) string {
-	var parts []string
-	for _, at := range levels {
-		factor := apart(quotient(x.router(p.First).published.estimate(m, at), x.router(p.Second).published.estimate(m, at))).Mean
-		if factor.Known() {
-			parts = append(parts, "× "+digits(factor)+" "+x.atAll(at))
+	a, b := x.router(p.First).published, x.router(p.Second).published
+	return words.ListOf(levels, func(at float64) string {
+		if factor := apart(quotient(a.estimate(m, at), b.estimate(m, at))).Mean; factor.Known() {
+			return "× " + digits(factor) + " " + x.atAll(at)
 		}
-	}
-	return words.Listed(parts)
+		return ""
+	})
 }

@@ -79,7 +79,7 @@ func hold(st Study, summaries []analysis.Summary) beside {
 		}
 	}
 	for _, c := range st.Claims {
-		if len(out.lacking(c)) == 0 {
+		if len(out.lacking(c.Sweeps)) == 0 {
 			for _, s := range out.subjects(c.Of, c.Sweeps) {
 				out.judged = append(out.judged, out.judge(c, s))
 			}
@@ -122,22 +122,17 @@ func (x repetition) places(runs []run) []repetition {
 			values = append(values, c.cell.Number(x.Held))
 		}
 	}
-	rank := func(v float64) float64 {
-		if v == x.value() {
-			return math.Inf(1)
-		}
-		return v
-	}
-	slices.SortFunc(values, func(a, b float64) int { return cmp.Compare(rank(b), rank(a)) })
+	slices.Sort(values)
+	_, others := split(slices.Compact(values), func(v float64) bool { return v == x.value() })
 	var out []repetition
-	for _, value := range slices.Compact(values) {
+	for _, value := range slices.Backward(append(others, x.value())) {
 		at := x
 		at.At = x.At.With(x.Held, value)
 		for _, r := range runs {
 			place := at.repeat(r)
 			place.from = r
 			for i, own := range place.Routers {
-				if _, absent := place.short(own, x.Levels); at.At != x.At && len(absent) > 0 {
+				if _, absent := split(x.Levels, own.has); at.At != x.At && len(absent) > 0 {
 					place.Routers[i] = own.bare()
 				}
 			}
@@ -157,9 +152,6 @@ func (r router) bare() router { return router{Scenario: r.Scenario, published: r
 func (r router) measured() bool { return r.Run != "" }
 
 func (x repetition) measured() bool { return slices.ContainsFunc(x.Routers, router.measured) }
-
-// measured reports whether a claim on the sweep can be judged of any router.
-func (r repeated) measured() bool { return slices.ContainsFunc(r, repetition.measured) }
 
 // router finds a device; one that is not there was not measured.
 func (x repetition) router(dut string) router {
@@ -202,25 +194,22 @@ func (r repeated) judged(levels []float64, dut string) repetition {
 // elsewhere says that a claim was not judged under the study's conditions, where it
 // was, and why; empty where it was.
 func (r repeated) elsewhere(x repetition, levels []float64, duts ...string) string {
-	if x.At == r.study().At {
+	study, lacking := r.study(), map[string][]string{} // devices by what they lack
+	if x.At == study.At {
 		return ""
 	}
-	var why []string
-	lacking := map[string][]string{} // devices by what they lack
+	lack := func(dut string) string { return study.lack(study.router(dut), levels) }
 	for _, dut := range duts {
-		if text := r.study().lack(r.study().router(dut), levels); text != "" {
-			why, lacking[text] = append(why, text), append(lacking[text], dut)
+		lacking[lack(dut)] = append(lacking[lack(dut)], dut)
+	}
+	why := words.ListOf(duts, func(dut string) string {
+		if same := lacking[lack(dut)]; same[0] == dut && lack(dut) != "" {
+			return fmt.Sprintf(lack(dut), words.Listed(same))
 		}
-	}
-	why = slices.Compact(why)
-	for i, text := range why {
-		why[i] = fmt.Sprintf(text, words.Listed(lacking[text]))
-	}
-	if len(why) == 0 {
-		why = []string{"no run has all of them"}
-	}
-	text := fmt.Sprintf("; judged at %s in total, not at the study's %s, where %s", x.held(), r.study().held(), words.Listed(why))
-	if x.value() < r.study().value() {
+		return ""
+	})
+	text := fmt.Sprintf("; judged at %s in total, not at the study's %s, where %s", x.held(), study.held(), words.Or(why, "no run has all of them"))
+	if x.value() < study.value() {
 		text += x.Lower
 	}
 	return text
@@ -246,14 +235,21 @@ func (x repetition) lack(r router, levels []float64) string {
 // short are the levels of those given at which a router could not carry the load,
 // and those at which it was not measured.
 func (x repetition) short(r router, levels []float64) (limited, absent []float64) {
+	there, absent := split(levels, r.has)
+	limited, _ = split(there, r.atLimit)
+	return limited, absent
+}
+
+// split are the levels for which something is so, and the others.
+func split(levels []float64, is func(float64) bool) (these, others []float64) {
 	for _, at := range levels {
-		if !r.has(at) {
-			absent = append(absent, at)
-		} else if r.atLimit(at) {
-			limited = append(limited, at)
+		if is(at) {
+			these = append(these, at)
+		} else {
+			others = append(others, at)
 		}
 	}
-	return limited, absent
+	return these, others
 }
 
 // stepsTo are the study's steps up to a level.

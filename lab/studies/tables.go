@@ -130,10 +130,10 @@ func (x repetition) note(routers []router, said []string) string {
 		if r.profile() != x.Prefer {
 			said = append(said, fmt.Sprintf("%s was measured in profile %s.", opening(r.Name), r.profile()))
 		}
-		if _, absent := x.short(r, x.Levels); len(absent) > 0 {
+		if _, absent := split(x.Levels, r.has); len(absent) > 0 {
 			said = append(said, fmt.Sprintf("%s was not measured %s.", opening(r.Name), x.atAll(absent...)))
 		}
-		if extra := slices.DeleteFunc(slices.Clone(r.levels), x.has); len(extra) > 0 {
+		if _, extra := split(r.levels, x.has); len(extra) > 0 {
 			said = append(said, fmt.Sprintf("The run also has %s %s, which the study does not.", r.Name, x.atAll(extra...)))
 		}
 		if byRun[r.Run] == nil {

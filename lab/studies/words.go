@@ -33,6 +33,9 @@ func (s Sweep) along() dimension { return dimensions[s.Along] }
 // at names a level of the sweep.
 func (s Sweep) at(level float64) string { return s.along().value(level) }
 
+// span names a step: "from 10 to 50 clients".
+func (s Sweep) span(st step) string { return fmt.Sprintf("from %g to %s", st.from, s.at(st.to)) }
+
 // value is that of what the sweep holds fixed.
 func (s Sweep) value() float64 { return s.At.Number(s.Held) }
 

@@ -3,7 +3,6 @@ package studies
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/words"
@@ -15,6 +14,8 @@ type subject struct {
 	pair     Pair
 }
 
+// findings are what is said of each claim, then of each device of the study that no
+// run measured.
 func (b beside) findings() []analysis.Finding {
 	out := []analysis.Finding{}
 	if len(b.lacking(b.Sweeps)) == len(b.Sweeps) {
@@ -31,7 +32,7 @@ func (b beside) findings() []analysis.Finding {
 			out = append(out, b.untested(c))
 		}
 	}
-	for _, sc := range b.Scenarios[1:] { // a finding for each device of the study that no run measured
+	for _, sc := range b.Scenarios[1:] {
 		if !b.has(sc.DUT, b.Sweeps) {
 			out = append(out, analysis.Finding{
 				Study: b.Number, ID: "not-measured/" + sc.DUT, Claim: fmt.Sprintf("What the study says of %s.", sc.Name),
@@ -59,8 +60,7 @@ func (b beside) lacking(sweeps []*Sweep) []*Sweep {
 	return slices.DeleteFunc(slices.Clone(sweeps), held)
 }
 
-// untested is the finding of a claim whose sweeps, or some of them, no run holds, or
-// holds with no device.
+// untested is the finding of a claim of which some sweep is in no run, or no device.
 func (b beside) untested(c Claim) analysis.Finding {
 	lacking, more := b.lacking(c.Sweeps), ""
 	if len(lacking) == 0 {
@@ -68,11 +68,8 @@ func (b beside) untested(c Claim) analysis.Finding {
 	} else if len(lacking) < len(c.Sweeps) {
 		more = " " + bothRuns
 	}
-	var commands []string
-	for _, s := range lacking {
-		commands = append(commands, s.command())
-	}
-	return analysis.Finding{Study: b.Number, ID: c.ID, Claim: c.Text, Here: "Not in this run.", Expect: strings.Join(commands, " and ") + " measures it." + more}
+	return analysis.Finding{Study: b.Number, ID: c.ID, Claim: c.Text, Here: "Not in this run.",
+		Expect: words.ListOf(lacking, func(s *Sweep) string { return s.command() }) + " measures it." + more}
 }
 
 // subjects are the routers measured in any sweep, the study's in its order, then
@@ -132,18 +129,20 @@ func (x repetition) unmeasured(r router) judgement {
 // not carry the load, or the run did not take the steps. Empty: they only leave it open.
 func (x repetition) uncounted(r router, steps []step) string {
 	var levels []float64
-	var divided []string
 	for _, st := range steps {
 		levels = append(levels, st.from, st.to)
-		if r.divides(st) {
-			divided = append(divided, fmt.Sprintf("%g and %s", st.from, x.at(st.to)))
-		}
 	}
 	slices.Sort(levels)
-	if text := x.blocked(r, slices.Compact(levels)...); text != "" || len(divided) == 0 {
+	divided := words.ListOf(steps, func(st step) string {
+		if r.divides(st) {
+			return fmt.Sprintf("%g and %s", st.from, x.at(st.to))
+		}
+		return ""
+	})
+	if text := x.blocked(r, slices.Compact(levels)...); text != "" || divided == "" {
 		return text
 	}
-	return fmt.Sprintf("The run has levels between %s; leave them out, or %s has the study's alone.", words.Listed(divided), x.command("duts="+r.DUT))
+	return "The run has levels between " + divided + "; leave them out, or " + x.command("duts="+r.DUT) + " has the study's alone."
 }
 
 // blocked says why the router's figures at the levels cannot carry a claim about

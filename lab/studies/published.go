@@ -1,6 +1,7 @@
 package studies
 
 import (
+	"bytes"
 	"embed"
 	"encoding/csv"
 	"errors"
@@ -21,18 +22,31 @@ var shipped embed.FS
 
 var files fs.FS = shipped
 
-// published are the study's courses by scenario. The files ship with the program
-// and tests read all of them, so that an error here is a mistake of the program.
-func (s Sweep) published(scenarios []Scenario) map[string]*course {
+// published is the sweep with what the study printed alone. The files ship with the
+// program and tests read all of them: an error here is a mistake of the program.
+func (s *Sweep) published(scenarios []Scenario) repetition {
+	var courses map[string]*course
 	data, err := fs.ReadFile(files, s.File)
+	if err == nil {
+		courses, err = s.readPublished(bytes.NewReader(data), scenarios)
+	}
 	if err != nil {
 		panic(err)
 	}
-	out, err := s.readPublished(strings.NewReader(string(data)), scenarios)
-	if err != nil {
-		panic(err)
+	first := courses[scenarios[0].Published]
+	x := repetition{Sweep: *s, Levels: first.levels}
+	for _, sc := range scenarios {
+		c := courses[sc.Published]
+		for _, m := range s.Metrics {
+			for _, at := range c.levels {
+				if over := (Metric{Name: m.Over}); c != first {
+					c.put(m.Name, at, quotient(c.estimate(over, at), first.estimate(over, at)))
+				}
+			}
+		}
+		x.Routers = append(x.Routers, router{Scenario: sc, published: *c})
 	}
-	return out
+	return x
 }
 
 // readPublished reads a CSV of published values: comment lines with #, a header that

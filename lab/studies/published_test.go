@@ -69,7 +69,7 @@ func TestPublishedDerivedColumns(t *testing.T) {
 func repetitions() []repetition {
 	var out []repetition
 	for _, s := range study1.Sweeps {
-		out = append(out, hold(study1, nil).sweeps[s].study())
+		out = append(out, s.published(study1.Scenarios))
 	}
 	return out
 }

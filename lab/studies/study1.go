@@ -2,6 +2,7 @@ package studies
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
@@ -30,8 +31,8 @@ var study1 = Study{
 		asSampled(bandwidth, "A.1", "A.2", "A.3"), asSampled(clients, "A.4", "A.5", "A.6"),
 	},
 	Figures: []FigureForm{
-		chapterFigure(bandwidth, "5.5", "proportional to bandwidth"), chapterFigure(clients, "5.6", ""),
-		appendixFigure(bandwidth, "A.1", "proportional to bandwidth"), appendixFigure(clients, "A.2", ""),
+		cpuFigure(bandwidth, "5.5", "proportional to bandwidth"), cpuFigure(clients, "5.6", ""),
+		sampledFigure(bandwidth, "A.1", "proportional to bandwidth"), sampledFigure(clients, "A.2", ""),
 	},
 	Questions: []Question{
 		{"More than double the CPU?", []string{"portals-double-cpu-at-any-bandwidth", "portals-double-cpu-with-any-clients"}},
@@ -127,24 +128,22 @@ func asSampled(s *Sweep, numbers ...string) TableForm {
 	}
 }
 
-func chapterFigure(s *Sweep, number, proportional string) FigureForm {
-	f := cpuFigure(s, number, "normalised", normalised, proportional)
-	f.Over, f.OverYLabel = &overhead, "CPU per bit, × clean router"
-	f.OverNote = " Over the clean router, most of what two CPUs differ by cancels; over a series' own value, all of it."
-	return f
-}
-
-func appendixFigure(s *Sweep, number, proportional string) FigureForm {
-	f := cpuFigure(s, number, "sampled", sampled, proportional)
-	f.Fold = "Figures of appendix A: as sampled"
-	return f
-}
-
-func cpuFigure(s *Sweep, number, kind string, m Metric, proportional string) FigureForm {
+// cpuFigure is a figure of chapter 5, which is also drawn over the clean router.
+func cpuFigure(s *Sweep, number, proportional string) FigureForm {
 	return FigureForm{
-		Sweep: s, Number: number, Metric: m, YLabel: "Router CPU", PublishedYLabel: "CPU", Proportional: proportional,
-		Caption: "CPU " + kind + " against " + s.Place + ": here, as published, and both without their units",
+		Sweep: s, Number: number, Metric: normalised, YLabel: "Router CPU", PublishedYLabel: "CPU", Proportional: proportional,
+		Caption: "CPU normalised against " + s.Place + ": here, as published, and both without their units",
+		Over:    &overhead, OverYLabel: "CPU per bit, × clean router",
+		OverNote: " Over the clean router, most of what two CPUs differ by cancels; over a series' own value, all of it.",
 	}
+}
+
+// sampledFigure is a figure of appendix A.
+func sampledFigure(s *Sweep, number, proportional string) FigureForm {
+	f := cpuFigure(s, number, proportional)
+	f.Metric, f.Over, f.OverNote, f.Fold = sampled, nil, "", "Figures of appendix A: as sampled"
+	f.Caption = strings.Replace(f.Caption, "normalised", "sampled", 1)
+	return f
 }
 
 // almost is how far the CPU of a further Mbit/s may change from one step of

@@ -28,18 +28,14 @@ type beside struct {
 // has, at others with the devices that it has at all of the study's.
 type repeated []repetition
 
-func (r repeated) study() repetition { return r[0] }
-
 // repetition is a sweep at one value of what is held, with the routers measured there.
 type repetition struct {
 	Sweep
-	Levels []float64 // the study's, ascending
-	// Routers are the study's scenarios, measured here or not, then the other
-	// devices that were, by name.
-	Routers []router
-	CPUs    int // of the machine of the first run that has it; 0: not known
-	Runs    int // given, whether they hold the sweep or not
-	from    run // that all of it is from, where it is of one run
+	Levels  []float64 // the study's, ascending
+	Routers []router  // the study's scenarios, measured here or not, then other devices by name
+	CPUs    int       // of the machine of the first run that has it; 0: not known
+	Runs    int       // given, whether they hold the sweep or not
+	from    run       // that all of it is from, where it is of one run
 }
 
 // router is a scenario or another device over the levels of a repetition.
@@ -51,6 +47,7 @@ type router struct {
 	course
 }
 
+// hold finds a study's sweeps in runs, and judges its claims by them.
 func hold(st Study, summaries []analysis.Summary) beside {
 	out := beside{Study: st, sweeps: map[*Sweep]repeated{}}
 	for _, s := range st.Sweeps {
@@ -58,24 +55,10 @@ func hold(st Study, summaries []analysis.Summary) beside {
 		for i := range runs {
 			runs[i].held = runs[i].courses(*s)
 		}
-		blank, published := repetition{Sweep: *s}, s.published(st.Scenarios)
-		first := published[st.Scenarios[0].Published]
-		for _, sc := range st.Scenarios {
-			c := published[sc.Published]
-			for _, m := range s.Metrics {
-				over := Metric{Name: m.Over}
-				for _, at := range c.levels {
-					if c != first {
-						c.put(m.Name, at, quotient(c.estimate(over, at), first.estimate(over, at)))
-					}
-				}
-			}
-			blank.Routers = append(blank.Routers, router{Scenario: sc, published: *c})
-		}
-		blank.Levels = first.levels
-		out.sweeps[s] = repeated{blank.repeat(runs...)}
+		x := s.published(st.Scenarios)
+		out.sweeps[s] = repeated{x.repeat(runs...)}
 		if s.Moves {
-			out.sweeps[s] = append(out.sweeps[s], blank.places(runs)...)
+			out.sweeps[s] = append(out.sweeps[s], x.places(runs)...)
 		}
 	}
 	for _, c := range st.Claims {
@@ -115,8 +98,8 @@ func (x repetition) repeat(runs ...run) repetition {
 }
 
 // places repeats the sweep at each value of what it holds, in each run; see repeated.
-func (x repetition) places(runs []run) []repetition {
-	var values []float64
+func (x repetition) places(runs []run) (out []repetition) {
+	values := []float64{}
 	for _, r := range runs {
 		for _, c := range r.held {
 			values = append(values, c.cell.Number(x.Held))
@@ -124,15 +107,14 @@ func (x repetition) places(runs []run) []repetition {
 	}
 	slices.Sort(values)
 	_, others := split(slices.Compact(values), func(v float64) bool { return v == x.value() })
-	var out []repetition
 	for _, value := range slices.Backward(append(others, x.value())) {
-		at := x
-		at.At = x.At.With(x.Held, value)
 		for _, r := range runs {
-			place := at.repeat(r)
+			place := x
+			place.At = x.At.With(x.Held, value)
+			place = place.repeat(r)
 			place.from = r
 			for i, own := range place.Routers {
-				if _, absent := split(x.Levels, own.has); at.At != x.At && len(absent) > 0 {
+				if _, absent := split(x.Levels, own.has); place.At != x.At && len(absent) > 0 {
 					place.Routers[i] = own.bare()
 				}
 			}
@@ -144,14 +126,14 @@ func (x repetition) places(runs []run) []repetition {
 	return out
 }
 
-func (x repetition) has(at float64) bool { return slices.Contains(x.Levels, at) }
-
 // bare is a router without what was measured of it.
 func (r router) bare() router { return router{Scenario: r.Scenario, published: r.published} }
 
 func (r router) measured() bool { return r.Run != "" }
 
 func (x repetition) measured() bool { return slices.ContainsFunc(x.Routers, router.measured) }
+
+func (x repetition) has(at float64) bool { return slices.Contains(x.Levels, at) }
 
 // router finds a device; one that is not there was not measured.
 func (x repetition) router(dut string) router {
@@ -161,6 +143,8 @@ func (x repetition) router(dut string) router {
 	return router{Scenario: Scenario{DUT: dut, Name: dut}}
 }
 
+func (r repeated) study() repetition { return r[0] }
+
 // of is the first repetition that has figures of a device, the study's where none has.
 func (r repeated) of(dut string) repetition {
 	return r[max(0, slices.IndexFunc(r, func(x repetition) bool { return x.router(dut).measured() }))]
@@ -169,17 +153,16 @@ func (r repeated) of(dut string) repetition {
 // carrying is the first place at which devices carried some levels, and at another
 // value than the study's every level of the study. ok is false where there is none.
 func (r repeated) carrying(levels []float64, duts ...string) (x repetition, ok bool) {
-	i := slices.IndexFunc(r[1:], func(x repetition) bool {
+	for _, x := range r[1:] {
 		needed := levels
 		if x.At != r.study().At {
 			needed = x.Levels
 		}
-		return !slices.ContainsFunc(duts, func(dut string) bool { return x.lack(x.router(dut), needed) != "" })
-	})
-	if i < 0 {
-		return repetition{}, false
+		if !slices.ContainsFunc(duts, func(dut string) bool { return x.lack(x.router(dut), needed) != "" }) {
+			return x, true
+		}
 	}
-	return r[1+i], true
+	return repetition{}, false
 }
 
 // judged is where a claim is judged of a device: where it carried the levels, or
@@ -208,7 +191,8 @@ func (r repeated) elsewhere(x repetition, levels []float64, duts ...string) stri
 		}
 		return ""
 	})
-	text := fmt.Sprintf("; judged at %s in total, not at the study's %s, where %s", x.held(), study.held(), words.Or(why, "no run has all of them"))
+	text := fmt.Sprintf("; judged at %s in total, not at the study's %s, where %s",
+		x.held(), study.held(), words.Or(why, "no run has all of them"))
 	if x.value() < study.value() {
 		text += x.Lower
 	}
@@ -253,8 +237,7 @@ func split(levels []float64, is func(float64) bool) (these, others []float64) {
 }
 
 // stepsTo are the study's steps up to a level.
-func (x repetition) stepsTo(last float64) []step {
-	var out []step
+func (x repetition) stepsTo(last float64) (out []step) {
 	for i, to := range x.Levels[1:] {
 		if to <= last {
 			out = append(out, step{x.Levels[i], to})

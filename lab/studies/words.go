@@ -24,8 +24,9 @@ type dimension struct {
 }
 
 var dimensions = map[result.Dimension]dimension{
-	result.OfferedMbps: {"Bandwidth limit", "bandwidth", "bandwidth", "at", "Mbit/s", "Mbit/s", "Gbit/s", "Mbit/s"},
-	result.Clients:     {"Clients", "clients", "number of clients", "with", "client", "clients", "", ""},
+	result.OfferedMbps: {Heading: "Bandwidth limit", Noun: "bandwidth", Count: "bandwidth", By: "at",
+		One: "Mbit/s", Many: "Mbit/s", Thousand: "Gbit/s", Unit: "Mbit/s"},
+	result.Clients: {Heading: "Clients", Noun: "clients", Count: "number of clients", By: "with", One: "client", Many: "clients"},
 }
 
 func (s Sweep) along() dimension { return dimensions[s.Along] }

@@ -13,24 +13,32 @@ import (
 
 // criterion judges a claim by the points of its sweeps, for one device or for one
 // pair: what it comes to, the numbers, and the sentence that has them.
-type criterion func(asked) judgement
+type criterion func(*judgement)
 
-// asked is a claim with what it is judged for.
-type asked struct {
-	beside
-	Claim
-	subject
-}
-
-// judgement is what the runs say of a claim for one subject. In the Here of a criterion,
-// the name of the subject and the full stop are still to come.
+// judgement is what the runs say of a claim for one subject. A criterion leaves the name
+// of the subject and the full stop out of Here.
 type judgement struct {
 	analysis.Finding
 	claim          string // its ID
+	metric         Metric
+	why            Why // the explanations that fit
 	subject        subject
+	sweeps         []repeated      // the claim's
 	study          string          // the study's figures for the same subject; empty when it has none
 	figure, detail string          // the same in short, for a table; empty when there is none
 	least          analysis.Number // decides between two claims that answer one question
+
+	x       repetition // where the claim is judged
+	r       router     // of what: the device, or the first of a pair
+	used    []analysis.Estimate
+	figures []string // the same in words
+	sides   [3]int   // how many lie across, inside and outside
+	needed  int      // so many inside, and none outside, for the claim to hold
+	steps   []step   // that these are of
+	lacking string   // why there are fewer than needed; empty: the steps say so
+	says    string   // sentence with %s for the figures
+	none    string   // instead, where there are none
+	unit    string   // of the study's figures
 }
 
 // side says where an interval lies.
@@ -63,43 +71,21 @@ func place(e analysis.Estimate, lo, hi float64) side {
 }
 
 // settle takes the side on which the claim's interval lies for the outcome.
-func (j *judgement) settle(s side, fails string) {
+func (j *judgement) settle(s side) {
 	if holds := s == inside; s != across {
 		j.Holds = &holds
 	}
 	switch s {
 	case outside:
-		j.Expect = fails
+		j.Expect = j.why.Fails
 	case across:
 		j.Open, j.Expect = true, "The interval leaves it open; more blocks narrow it (`--set blocks=N`)."
 	}
 }
 
-// question is a claim that is put to one router.
-type question struct {
-	Claim
-	x repetition
-	r router
-}
-
-// tally is what a criterion finds in one course.
-type tally struct {
-	judgement
-	used    []analysis.Estimate
-	figures []string // the same in words
-	sides   [3]int   // how many lie across, inside and outside
-	needed  int      // so many inside, and none outside, for the claim to hold
-	steps   []step   // that these are of
-	lacking string   // why there are fewer than needed; empty: the steps say so
-	says    string   // sentence with %s for the figures
-	none    string   // instead, where there are none
-	unit    string   // of the study's figures
-	why     Why      // the explanations that fit
-}
-
-func (t *tally) add(e analysis.Estimate, s side, words string) {
-	t.used, t.figures = append(t.used, e), append(t.figures, words)
-	t.sides[s]++
+func (j *judgement) add(e analysis.Estimate, s side, words string) {
+	j.used, j.figures = append(j.used, e), append(j.figures, words)
+	j.sides[s]++
 }
 
 // means are estimates without their intervals.
@@ -113,92 +99,95 @@ func means(unit string, estimates ...analysis.Estimate) string {
 
 // ofDevice judges one device, at the place where it carried some levels (none: all
 // of the sweep). What collects its figures does the same with the study's.
-func ofDevice(collect func(question) tally, levels ...float64) criterion {
-	return func(k asked) judgement {
-		s, needed := k.sweeps[k.Sweeps[0]], levels
+func ofDevice(collect func(*judgement), levels ...float64) criterion {
+	return func(j *judgement) {
+		s, needed := j.sweeps[0], levels
 		if len(levels) == 0 {
 			needed = s.study().Levels
 		}
-		x := s.judged(needed, k.id)
-		r := x.router(k.id)
-		if !r.measured() {
-			return x.unmeasured(r)
+		j.x = s.judged(needed, j.subject.id)
+		if j.r = j.x.router(j.subject.id); !j.r.measured() {
+			j.unmeasured(j.x, j.r)
+			return
 		}
-		t, published := collect(question{k.Claim, x, r}), collect(question{k.Claim, x, router{course: r.published}})
-		j := t.judgement
-		j.study, j.Here = means(published.unit, published.used...), t.none+" in run "+r.Run
-		if len(t.used) > 0 {
-			j.Here = strings.Replace(t.says, "%s", words.Listed(t.figures), 1) + "; " + blocks(t.used...) + "; run " + r.Run
+		published := *j
+		published.r = router{course: j.r.published}
+		collect(&published)
+		collect(j)
+		j.study, j.Here = means(published.unit, published.used...), j.none+" in run "+j.r.Run
+		if len(j.used) > 0 {
+			j.Here = strings.Replace(j.says, "%s", words.Listed(j.figures), 1) + "; " + blocks(j.used...) + "; run " + j.r.Run
 		}
-		j.Here += s.elsewhere(x, needed, r.DUT)
+		j.Here += s.elsewhere(j.x, needed, j.r.DUT)
 		switch {
-		case t.sides[outside] > 0:
-			j.settle(outside, t.why.Fails)
-		case t.lacking != "":
-			j.Expect = t.lacking
-		case t.sides[inside] == t.needed:
-			j.settle(inside, "")
-			j.Expect = t.why.Beyond
+		case j.sides[outside] > 0:
+			j.settle(outside)
+		case j.lacking != "":
+			j.Expect = j.lacking
+		case j.sides[inside] == j.needed:
+			j.settle(inside)
+			j.Expect = j.why.Beyond
 		default:
-			if j.Expect = x.uncounted(r, t.steps); j.Expect == "" {
-				j.settle(across, "")
+			if j.Expect = j.x.uncounted(j.r, j.steps); j.Expect == "" {
+				j.settle(across)
 			}
 		}
-		return j
 	}
 }
 
 // above judges whether a metric exceeds a bound at every level. A level at which
 // the device could not carry the load counts: what it carried, it paid for.
 func above(bound float64) criterion {
-	return ofDevice(func(q question) tally {
-		t := tally{says: q.Metric.Noun + " is %s", none: "no " + q.Metric.Short, needed: len(q.x.Levels), why: q.Why}
-		of := func(at float64) analysis.Estimate { return q.r.estimate(q.Metric, at) }
-		known, absent := split(q.x.Levels, func(at float64) bool { return of(at).Mean.Known() })
+	return ofDevice(func(j *judgement) {
+		j.says, j.none, j.needed = j.metric.Noun+" is %s", "no "+j.metric.Short, len(j.x.Levels)
+		of := func(at float64) analysis.Estimate { return j.r.estimate(j.metric, at) }
+		known, absent := split(j.x.Levels, func(at float64) bool { return of(at).Mean.Known() })
 		for _, at := range known {
-			limit := map[bool]string{true: " (at its limit)"}[q.r.atLimit(at)]
-			t.add(of(at), beyond(of(at), bound), bracketed(of(at))+" "+q.x.atAll(at)+limit)
+			limit := map[bool]string{true: " (at its limit)"}[j.r.atLimit(at)]
+			j.add(of(at), beyond(of(at), bound), bracketed(of(at))+" "+j.x.atAll(at)+limit)
 		}
 		if len(absent) > 0 {
-			t.lacking = fmt.Sprintf("Not measured %s; %s has all levels.", q.x.atAll(absent...), q.x.command())
+			j.lacking = fmt.Sprintf("Not measured %s; %s has all levels.", j.x.atAll(absent...), j.x.command())
 		}
 		if len(known) > 0 {
 			at := slices.MinFunc(known, func(a, b float64) int { return cmp.Compare(of(a).Mean, of(b).Mean) })
-			t.figure, t.least = "least × "+bracketed(of(at)), of(at).Mean
-			t.detail = fmt.Sprintf("%s; %s, %s", blocks(of(at)), q.x.at(at), q.x.held())
+			j.figure, j.least = "least × "+bracketed(of(at)), of(at).Mean
+			j.detail = fmt.Sprintf("%s; %s, %s", blocks(of(at)), j.x.at(at), j.x.held())
 		}
-		if slices.ContainsFunc(q.x.Levels, func(at float64) bool { return !(of(at).Lo > q.r.published.estimate(q.Metric, at).Mean) }) {
-			t.why.Beyond = ""
+		if slices.ContainsFunc(j.x.Levels, func(at float64) bool { return !(of(at).Lo > j.r.published.estimate(j.metric, at).Mean) }) {
+			j.why.Beyond = ""
 		}
-		if q.r.Published == "" && q.Why.New != "" {
-			t.why.Fails = q.Why.New
+		if j.r.Published == "" && j.why.New != "" {
+			j.why.Fails = j.why.New
 		}
-		return t
 	})
 }
 
-// rises is a tally of how much a metric rises on steps.
-func (q question) rises(unit string, steps ...step) tally {
-	return tally{steps: steps, needed: len(steps), unit: unit, none: "no step that counts", says: q.Metric.Noun + " rises by %s", why: q.Why}
+// rises asks by how much the metric rises on each of some steps.
+func (j *judgement) rises(unit string, steps ...step) {
+	j.steps, j.needed, j.unit, j.says, j.none = steps, len(steps), unit, j.metric.Noun+" rises by %s", "no step that counts"
+	if len(steps) == 1 {
+		j.none = "no step " + j.x.span(steps[0]) + " that counts"
+	}
 }
 
 // linear judges how straight a metric runs up to a level, a constant share allowed:
 // from each step to the next, what a further unit of the dimension costs may change
 // by a factor within a tolerance.
 func linear(to, tolerance float64) criterion {
-	return ofDevice(func(q question) tally {
-		d, t := q.x.along(), q.rises("", q.x.stepsTo(to)...)
-		t.needed, t.none = len(t.steps)-1, "no two steps up to "+q.x.at(to)+" that count"
-		t.says = "a further " + d.One + " costs, over one on the step before, %s " + d.Many + q.r.fits
-		for i, next := range t.steps[1:] {
-			a, ok := q.r.taken(q.Metric, t.steps[i])
-			b, also := q.r.taken(q.Metric, next)
+	return ofDevice(func(j *judgement) {
+		d := j.x.along()
+		j.rises("", j.x.stepsTo(to)...)
+		j.needed, j.none = len(j.steps)-1, "no two steps up to "+j.x.at(to)+" that count"
+		j.says = "a further " + d.One + " costs, over one on the step before, %s " + d.Many + j.r.fits
+		for i, next := range j.steps[1:] {
+			a, ok := j.r.taken(j.metric, j.steps[i])
+			b, also := j.r.taken(j.metric, next)
 			if ok && also {
-				g := marginal(ratioOf(a.Relative), ratioOf(b.Relative), t.steps[i], next)
-				t.add(g, within(g, tolerance), fmt.Sprintf("%s from %g to %g", bracketed(g), next.from, next.to))
+				g := marginal(ratioOf(a.Relative), ratioOf(b.Relative), j.steps[i], next)
+				j.add(g, within(g, tolerance), fmt.Sprintf("%s from %g to %g", bracketed(g), next.from, next.to))
 			}
 		}
-		return t
 	})
 }
 
@@ -221,14 +210,13 @@ func marginal(a, b analysis.Estimate, before, next step) analysis.Estimate {
 
 // monotone judges whether a metric rises on every step.
 func monotone() criterion {
-	return ofDevice(func(q question) tally {
-		t := q.rises(" %", q.x.stepsTo(math.Inf(1))...)
-		for _, st := range t.steps {
-			if inc, ok := q.r.taken(q.Metric, st); ok {
-				t.add(inc.Relative, beyond(inc.Relative, 0), bracketed(inc.Relative)+" % "+q.x.span(st))
+	return ofDevice(func(j *judgement) {
+		j.rises(" %", j.x.stepsTo(math.Inf(1))...)
+		for _, st := range j.steps {
+			if inc, ok := j.r.taken(j.metric, st); ok {
+				j.add(inc.Relative, beyond(inc.Relative, 0), bracketed(inc.Relative)+" % "+j.x.span(st))
 			}
 		}
-		return t
 	})
 }
 
@@ -238,18 +226,17 @@ func monotone() criterion {
 // matter. Where both are so, the latter decides.
 func beyondProportion(from, to float64) criterion {
 	st := step{from, to}
-	return ofDevice(func(q question) tally {
-		t := q.rises("", st)
-		t.says, t.none = "where proportional is 1, "+t.says, "no step "+q.x.span(st)+" that counts"
-		if inc, ok := q.r.taken(q.Metric, st); ok {
+	return ofDevice(func(j *judgement) {
+		j.rises("", st)
+		j.says = "where proportional is 1, " + j.says
+		if inc, ok := j.r.taken(j.metric, st); ok {
 			p := each(ratioOf(inc.Relative), func(n analysis.Number) analysis.Number { return n * analysis.Number(from/to) })
 			where := beyond(p, 1)
-			if p.HasInterval() && float64(p.Hi) <= 1+q.r.Delta {
+			if p.HasInterval() && float64(p.Hi) <= 1+j.r.Delta {
 				where = outside
 			}
-			t.add(p, where, bracketed(p)+" "+q.x.span(st))
+			j.add(p, where, bracketed(p)+" "+j.x.span(st))
 		}
-		return t
 	}, from, to)
 }
 
@@ -257,25 +244,23 @@ func beyondProportion(from, to float64) criterion {
 // whatever levels are between them.
 func negligible(from, to float64) criterion {
 	st := step{from, to}
-	return ofDevice(func(q question) tally {
-		t := q.rises(" %", st)
-		t.none = "no step " + q.x.span(st) + " that counts"
-		inc, ok := q.r.rise(q.Metric, st)
-		if !ok || !q.r.carries(from) || !q.r.carries(to) {
-			return t
+	return ofDevice(func(j *judgement) {
+		j.rises(" %", st)
+		inc, ok := j.r.rise(j.metric, st)
+		if !ok || !j.r.carries(from) || !j.r.carries(to) {
+			return
 		}
 		rise := inc.Relative
-		t.steps = nil
-		t.add(rise, within(ratioOf(rise), q.r.Delta), bracketed(rise)+" % "+q.x.span(st)+besideClean(inc))
-		t.figure = q.Metric.Noun + " rises by " + bracketed(rise) + " %"
-		t.detail = fmt.Sprintf("%s; %g to %s, %s", blocks(rise), from, q.x.at(to), q.x.held())
+		j.steps = nil
+		j.add(rise, within(ratioOf(rise), j.r.Delta), bracketed(rise)+" % "+j.x.span(st)+besideClean(inc))
+		j.figure = j.metric.Noun + " rises by " + bracketed(rise) + " %"
+		j.detail = fmt.Sprintf("%s; %g to %s, %s", blocks(rise), from, j.x.at(to), j.x.held())
 		if inc.Beside.HasInterval() {
-			t.figure += ", over the clean router's by " + bracketed(inc.Beside) + " %"
+			j.figure += ", over the clean router's by " + bracketed(inc.Beside) + " %"
 		}
 		if rise.Hi < 0 {
-			t.why.Fails = q.Why.Other
+			j.why.Fails = j.why.Other
 		}
-		return t
 	}, from, to)
 }
 
@@ -298,43 +283,34 @@ func besideClean(increases ...increase) string {
 // not hold when another's lower bound is above its upper bound, or when the relative
 // increase on it stays below δ, where there is no rise to speak of.
 func largestFirst() criterion {
-	return ofDevice(func(q question) tally {
-		t := q.rises(" "+q.Metric.Short, q.x.stepsTo(math.Inf(1))...)
+	return ofDevice(func(j *judgement) {
+		j.rises(" "+j.metric.Short, j.x.stepsTo(math.Inf(1))...)
 		var increases []increase
-		first, taken := q.r.taken(q.Metric, t.steps[0])
+		first, taken := j.r.taken(j.metric, j.steps[0])
 		largest := beyond(first.Net, 0) == inside
-		for i, st := range t.steps {
-			inc, ok := q.r.taken(q.Metric, st)
+		for i, st := range j.steps {
+			inc, ok := j.r.taken(j.metric, st)
 			largest = largest && ok && (i == 0 || first.Net.Lo > inc.Net.Hi)
 			if !ok {
 				continue
 			}
 			increases = append(increases, inc)
-			t.add(inc.Net, across, fmt.Sprintf("%s %s (%s %%) %s", bracketed(inc.Net), q.Metric.Short, bracketed(inc.Relative), q.x.span(st)))
+			j.add(inc.Net, across, fmt.Sprintf("%s %s (%s %%) %s", bracketed(inc.Net), j.metric.Short, bracketed(inc.Relative), j.x.span(st)))
 			if increases[0].Net.Mean < inc.Net.Mean {
-				t.unit = " " + q.Metric.Short + ", so that its own table does not show what its text says"
+				j.unit = " " + j.metric.Short + ", so that its own table does not show what its text says"
 			}
 			if taken && inc.Net.Lo > first.Net.Hi {
-				t.sides[outside]++
+				j.sides[outside]++
 			}
 		}
-		if t.sides[outside] == 0 && taken && first.Net.HasInterval() && float64(first.Relative.Hi) <= 100*q.r.Delta {
-			t.sides[outside], t.why.Fails = 1, q.Why.Other
+		if j.sides[outside] == 0 && taken && first.Net.HasInterval() && float64(first.Relative.Hi) <= 100*j.r.Delta {
+			j.sides[outside], j.why.Fails = 1, j.why.Other
 		}
-		if t.needed = 1; largest {
-			t.sides[inside] = 1
+		if j.needed = 1; largest {
+			j.sides[inside] = 1
 		}
-		t.says += besideClean(increases...)
-		return t
+		j.says += besideClean(increases...)
 	})
-}
-
-// weighed is one of two sweeps that are held against each other, up to where the
-// device carried the load.
-type weighed struct {
-	repetition
-	r  router
-	st step
 }
 
 // dominates weighs all of one sweep against all of another. The claim holds when
@@ -344,56 +320,65 @@ type weighed struct {
 // is taken, which can prove the claim, but not disprove it. Nor can the second at
 // another value of what it holds.
 func dominates() criterion {
-	return func(k asked) judgement {
-		first, s := k.sweeps[k.Sweeps[0]].study(), k.sweeps[k.Sweeps[1]]
-		ends := s.study().ends()
-		second := s.judged(ends.levels(), k.id)
-		a, b := weighed{first, first.router(k.id), first.ends()}, weighed{second, second.router(k.id), ends}
-		for _, w := range []weighed{a, b} {
-			if !w.r.measured() {
-				return w.unmeasured(w.r)
-			}
+	return func(j *judgement) {
+		s, dut := j.sweeps[1], j.subject.id
+		all, ends := j.sweeps[0].study().ends(), s.study().ends()
+		first, second := j.sweeps[0].study(), s.judged(ends.levels(), dut)
+		a, b := first.router(dut), second.router(dut)
+		if !a.measured() {
+			j.unmeasured(first, a)
+			return
+		} else if !b.measured() {
+			j.unmeasured(second, b)
+			return
 		}
-		j := judgement{study: means(" times", a.r.published.factor(k.Metric, a.st), b.r.published.factor(k.Metric, ends))}
-		j.Here = "no factors to compare in runs " + a.r.Run + " and " + b.r.Run
-		carried, missed := split(first.Levels, a.r.carries)
-		short, none := "", len(carried) < 2 || carried[0] != a.st.from
-		if none || carried[len(carried)-1] < a.st.to {
-			short = first.blocked(a.r, missed...)
-		}
-		if j.Expect = second.blocked(b.r, ends.levels()...); none {
+		j.study = means(" times", a.published.factor(j.metric, all), b.published.factor(j.metric, ends))
+		j.Here = "no factors to compare in runs " + a.Run + " and " + b.Run
+		carried, missed := split(first.Levels, a.carries)
+		none, short := len(carried) < 2 || carried[0] != all.from, first.blocked(a, missed...)
+		if j.Expect = second.blocked(b, ends.levels()...); none {
 			j.Expect = short
 		}
 		if j.Expect != "" {
-			return j
+			return
 		}
-		a.st.to = carried[len(carried)-1]
-		one, other := j.weigh(k.Metric, a, b)
-		j.Here += s.elsewhere(second, ends.levels(), k.id)
+		reached := step{all.from, carried[len(carried)-1]}
+		if reached == all {
+			short = ""
+		}
+		one, other := a.factor(j.metric, reached), b.factor(j.metric, ends)
+		j.weigh(weighed{first, a.Run, reached, one}, weighed{second, b.Run, ends, other})
+		j.Here += s.elsewhere(second, ends.levels(), dut)
 		switch less := one.Hi < other.Lo; {
 		case one.Lo > other.Hi:
-			j.settle(inside, "")
+			j.settle(inside)
 		case short != "":
 			j.Expect = short
 		case less && second.At != s.study().At:
-			j.Expect = fmt.Sprintf(k.Why.Moved, second.held(), s.study().held())
+			j.Expect = fmt.Sprintf(j.why.Moved, second.held(), s.study().held())
 		case less:
-			j.settle(outside, k.Why.Fails)
+			j.settle(outside)
 		default:
-			j.settle(across, "")
+			j.settle(across)
 		}
-		return j
 	}
 }
 
-// weigh says by what factors two sweeps raise a metric.
-func (j *judgement) weigh(m Metric, a, b weighed) (one, other analysis.Estimate) {
-	one, other = a.r.factor(m, a.st), b.r.factor(m, b.st)
-	n, reach := blocks(one, other), fmt.Sprintf("%g to %s", a.st.from, a.at(a.st.to))
+// weighed is the factor by which one of two sweeps raises a metric.
+type weighed struct {
+	repetition
+	run    string
+	st     step
+	factor analysis.Estimate
+}
+
+// weigh says by what factors two sweeps raise the metric.
+func (j *judgement) weigh(a, b weighed) {
+	n, reach := blocks(a.factor, b.factor), fmt.Sprintf("%g to %s", a.st.from, a.at(a.st.to))
 	times, otherTimes, noun, otherNoun := a.st.to/a.st.from, b.st.to/b.st.from, a.along().Noun, b.along().Noun
+	one, other := bracketed(a.factor), bracketed(b.factor)
 	j.Here = fmt.Sprintf("%g times the %s takes %s times the %s (%s; run %s), %g times the %s %s times (%g to %g; run %s); %s",
-		times, noun, bracketed(one), m.Noun, reach, a.r.Run, otherTimes, otherNoun, bracketed(other), b.st.from, b.st.to, b.r.Run, n)
-	j.figure = fmt.Sprintf("× %s by %g × the %s, × %s by %g × the %s", bracketed(one), times, noun, bracketed(other), otherTimes, otherNoun)
+		times, noun, one, j.metric.Noun, reach, a.run, otherTimes, otherNoun, other, b.st.from, b.st.to, b.run, n)
+	j.figure = fmt.Sprintf("× %s by %g × the %s, × %s by %g × the %s", one, times, noun, other, otherTimes, otherNoun)
 	j.detail = fmt.Sprintf("%s; %s, %s at %s", n, reach, otherNoun, b.held())
-	return one, other
 }

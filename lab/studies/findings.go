@@ -43,10 +43,13 @@ func (b beside) findings() []analysis.Finding {
 	return out
 }
 
-// judge completes what a claim's criterion says of a subject.
+// judge is what a claim's criterion says of a subject.
 func (b beside) judge(c Claim, s subject) judgement {
-	j := c.Judge(asked{b, c, s})
-	j.claim, j.subject = c.ID, s
+	j := judgement{claim: c.ID, metric: c.Metric, why: c.Why, subject: s}
+	for _, sweep := range c.Sweeps {
+		j.sweeps = append(j.sweeps, b.sweeps[sweep])
+	}
+	c.Judge(&j)
 	j.Study, j.ID, j.Claim, j.Here = b.Number, c.ID+"/"+s.id, c.Text, s.name+": "+j.Here+"."
 	if j.study != "" {
 		j.Here += " Study: " + j.study + "."
@@ -120,9 +123,9 @@ func (b beside) missing() []string {
 	return out
 }
 
-// unmeasured is the judgement on a router that the repetition lacks.
-func (x repetition) unmeasured(r router) judgement {
-	return judgement{Finding: analysis.Finding{Here: "not measured in " + x.Run, Expect: x.command("duts="+r.DUT) + " measures it."}}
+// unmeasured is for a router that the repetition lacks.
+func (j *judgement) unmeasured(x repetition, r router) {
+	j.Here, j.Expect = "not measured in "+x.Run, x.command("duts="+r.DUT)+" measures it."
 }
 
 // uncounted says why a router's figures cannot settle a claim on steps: the device did

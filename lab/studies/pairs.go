@@ -10,30 +10,22 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// compared is a claim on a pair at the place where it is judged.
-type compared struct {
-	Claim
-	Pair
-	x    repetition
-	a, b router
-	run  string // with what to know of the place, for the end of a sentence
-}
-
 // ofPair judges a pair at the place where both devices carried the highest level, or
-// the lowest as well. Where there is none, the judgement says what is lacking.
-func ofPair(lowest bool, judge func(compared, *judgement)) criterion {
-	return func(k asked) judgement {
-		s, p := k.sweeps[k.Sweeps[0]], k.pair
+// the lowest as well. Where there is none, the judgement says what is lacking. What
+// judges gets the second of the pair, and the end of the sentence.
+func ofPair(lowest bool, judge func(j *judgement, second router, end string)) criterion {
+	return func(j *judgement) {
+		s, p := j.sweeps[0], j.subject.pair
 		levels := s.study().ends().levels()
 		if !lowest {
 			levels = levels[1:]
 		}
-		j := judgement{study: s.study().publishedApart(p, k.Metric, levels)}
+		j.study = s.study().publishedApart(p, j.metric, levels)
 		for _, dut := range []string{p.Second, p.First} {
 			if x := s.of(dut); !x.router(dut).measured() {
-				lacks := x.unmeasured(x.router(dut))
-				j.Here, j.Expect = dut+" "+lacks.Here, x.router(dut).StandsIn+lacks.Expect
-				return j
+				j.unmeasured(x, x.router(dut))
+				j.Here, j.Expect = dut+" "+j.Here, x.router(dut).StandsIn+j.Expect
+				return
 			}
 		}
 		x, ok := s.carrying(levels, p.First, p.Second)
@@ -44,9 +36,9 @@ func ofPair(lowest bool, judge func(compared, *judgement)) criterion {
 		case a.profile() != b.profile():
 			j.Here, j.Expect = "measured in different profiles in run "+a.Run, x.together(a, b)
 		default:
-			judge(compared{k.Claim, p, x, a, b, "run " + a.Run + s.elsewhere(x, levels, p.First, p.Second)}, &j)
+			j.x, j.r, j.why.Fails = x, a, p.Why
+			judge(j, b, "; run "+a.Run+s.elsewhere(x, levels, p.First, p.Second))
 		}
-		return j
 	}
 }
 
@@ -91,13 +83,13 @@ func apart(e analysis.Estimate) analysis.Estimate {
 	return e
 }
 
-// factors are the claim's metric of the first device over that of the second at a level,
-// and what became of the factor between the dearer and the cheaper since the lowest. Runs
+// factors are the metric of the first device over that of the second at a level, and
+// what became of the factor between the dearer and the cheaper since the lowest. Runs
 // hold overhead ratios against each other along the clients, round by round; bounds of
 // others are the furthest that those of the two devices allow.
-func (c compared) factors(at float64) (ratio, widening analysis.Estimate) {
-	q, ok := c.x.from.Between(c.First, c.Second, c.x.At.With(result.Profile, c.a.profile()))
-	if ok && c.Metric.Change == cost.PerBit && c.x.Along == result.Clients {
+func (j *judgement) factors(b router, at float64) (ratio, widening analysis.Estimate) {
+	q, ok := j.x.from.Between(j.r.DUT, b.DUT, j.x.At.With(result.Profile, b.profile()))
+	if ok && j.metric.Change == cost.PerBit && j.x.Along == result.Clients {
 		for _, l := range q.Levels {
 			if float64(l.Clients) == at {
 				return l.Ratio, l.Widening
@@ -105,29 +97,29 @@ func (c compared) factors(at float64) (ratio, widening analysis.Estimate) {
 		}
 	}
 	over := func(at float64) analysis.Estimate {
-		return quotient(c.a.estimate(c.Metric, at), c.b.estimate(c.Metric, at))
+		return quotient(j.r.estimate(j.metric, at), b.estimate(j.metric, at))
 	}
-	return over(at), quotient(apart(over(at)), apart(over(c.x.ends().from)))
+	return over(at), quotient(apart(over(at)), apart(over(j.x.ends().from)))
 }
 
 // converges judges whether what two devices cost comes nearer to each other from
 // the lowest level to the highest: the factor between the dearer and the cheaper must
 // shrink by more than δ. The claim does not hold when it shrinks by less, or grows.
 func converges() criterion {
-	return ofPair(true, func(c compared, j *judgement) {
-		ends := c.x.ends()
-		before, _ := c.factors(ends.from)
-		after, change := c.factors(ends.to)
-		n, few, factor := blocks(before, after, change), c.x.atAll(ends.from), bracketed(change)
-		j.Here = fmt.Sprintf("%s costs × %s of %s %s, × %s %s; the factor between the dearer and the cheaper becomes × %s as large; %s; %s",
-			c.First, bracketed(before), c.Second, few, bracketed(after), c.x.atAll(ends.to), factor, n, c.run)
-		j.figure = fmt.Sprintf("× %s, then × %s: factor between them × %s", bracketed(before), bracketed(after), factor)
-		j.detail = fmt.Sprintf("%s; %s over %s; %g and %s, %s", n, c.First, c.Second, ends.from, c.x.at(ends.to), c.x.held())
-		fails := c.Pair.Why + c.Apart
-		if within(before, c.a.Delta) == inside && change.Lo <= 1 {
-			fails = fmt.Sprintf("They cost the same %s already, so there is no difference that could shrink.", few)
+	return ofPair(true, func(j *judgement, b router, end string) {
+		x, p, ends := j.x, j.subject.pair, j.x.ends()
+		before, _ := j.factors(b, ends.from)
+		after, change := j.factors(b, ends.to)
+		n, few, first, last, factor := blocks(before, after, change), x.atAll(ends.from), bracketed(before), bracketed(after), bracketed(change)
+		j.Here = fmt.Sprintf("%s costs × %s of %s %s, × %s %s; the factor between the dearer and the cheaper becomes × %s as large; %s%s",
+			p.First, first, p.Second, few, last, x.atAll(ends.to), factor, n, end)
+		j.figure = fmt.Sprintf("× %s, then × %s: factor between them × %s", first, last, factor)
+		j.detail = fmt.Sprintf("%s; %s over %s; %g and %s, %s", n, p.First, p.Second, ends.from, x.at(ends.to), x.held())
+		j.why.Fails += p.Apart
+		if within(before, j.r.Delta) == inside && change.Lo <= 1 {
+			j.why.Fails = fmt.Sprintf("They cost the same %s already, so there is no difference that could shrink.", few)
 		}
-		j.settle(beyond(quotient(unit, change), 1+c.a.Delta), fails)
+		j.settle(beyond(quotient(unit, change), 1+j.r.Delta))
 	})
 }
 
@@ -142,11 +134,11 @@ func larger() criterion {
 }
 
 func atHighest(place func(e analysis.Estimate, delta float64) side) criterion {
-	return ofPair(false, func(c compared, j *judgement) {
-		most := c.x.ends().to
-		factor, _ := c.factors(most)
-		j.Here = fmt.Sprintf("%s costs × %s of %s %s; %s; %s", c.First, bracketed(factor), c.Second, c.x.atAll(most), blocks(factor), c.run)
-		j.settle(place(factor, c.a.Delta), c.Pair.Why)
+	return ofPair(false, func(j *judgement, b router, end string) {
+		most := j.x.ends().to
+		factor, _ := j.factors(b, most)
+		j.Here = fmt.Sprintf("%s costs × %s of %s %s; %s%s", j.r.DUT, bracketed(factor), b.DUT, j.x.atAll(most), blocks(factor), end)
+		j.settle(place(factor, j.r.Delta))
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // course is one router along a dimension: measured in a run, or published.
@@ -138,13 +139,7 @@ func labelled(summaries []analysis.Summary) []run {
 	}
 	var out []run
 	for i, s := range summaries {
-		label := s.Experiment
-		if count[label] > 1 {
-			label = fmt.Sprintf("%s (run %d)", label, i+1)
-		}
-		if s.Mode == result.ModeSolo {
-			label += ", solo"
-		}
+		label := s.Experiment + words.When(count[s.Experiment] > 1, fmt.Sprintf(" (run %d)", i+1)) + words.When(s.Mode == result.ModeSolo, ", solo")
 		out = append(out, run{s, label, nil})
 	}
 	return out
@@ -225,11 +220,9 @@ func (c *course) take(sweep analysis.Sweep) {
 		c.rises[step{float64(span.From), float64(span.To)}] = increase{analysis.Unknown(), span.RelativePct, span.RatioPct}
 	}
 	if l := sweep.Linearity; l != nil {
+		bend := fmt.Sprintf("; at %g Mbit/s it departs from the line below by %s %%", float64(l.BendAt), bracketed(l.BendPct))
 		c.fits = fmt.Sprintf("; over %d levels, R² of the straight line is %.4f and the exponent of bandwidth %s",
-			l.LevelsUsed, float64(l.R2), bracketed(l.Exponent))
-		if l.BendAt.Known() {
-			c.fits += fmt.Sprintf("; at %g Mbit/s it departs from the line below by %s %%", float64(l.BendAt), bracketed(l.BendPct))
-		}
+			l.LevelsUsed, float64(l.R2), bracketed(l.Exponent)) + words.When(l.BendAt.Known(), bend)
 	}
 }
 

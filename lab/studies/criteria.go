@@ -90,11 +90,8 @@ func (j *judgement) add(e analysis.Estimate, s side, words string) {
 
 // means are estimates without their intervals.
 func means(unit string, estimates ...analysis.Estimate) string {
-	known := slices.DeleteFunc(estimates, func(e analysis.Estimate) bool { return !e.Mean.Known() })
-	if len(known) == 0 {
-		return ""
-	}
-	return words.ListOf(known, func(e analysis.Estimate) string { return digits(e.Mean) }) + unit
+	text := words.ListOf(estimates, func(e analysis.Estimate) string { return words.When(e.Mean.Known(), digits(e.Mean)) })
+	return words.When(text != "", text+unit)
 }
 
 // ofDevice judges one device, at the place where it carried some levels (none: all
@@ -143,12 +140,9 @@ func above(bound float64) criterion {
 		of := func(at float64) analysis.Estimate { return j.r.estimate(j.metric, at) }
 		known, absent := split(j.x.Levels, func(at float64) bool { return of(at).Mean.Known() })
 		for _, at := range known {
-			limit := map[bool]string{true: " (at its limit)"}[j.r.atLimit(at)]
-			j.add(of(at), beyond(of(at), bound), bracketed(of(at))+" "+j.x.atAll(at)+limit)
+			j.add(of(at), beyond(of(at), bound), bracketed(of(at))+" "+j.x.atAll(at)+words.When(j.r.atLimit(at), " (at its limit)"))
 		}
-		if len(absent) > 0 {
-			j.lacking = fmt.Sprintf("Not measured %s; %s has all levels.", j.x.atAll(absent...), j.x.command())
-		}
+		j.lacking = words.When(len(absent) > 0, fmt.Sprintf("Not measured %s; %s has all levels.", j.x.atAll(absent...), j.x.command()))
 		if len(known) > 0 {
 			at := slices.MinFunc(known, func(a, b float64) int { return cmp.Compare(of(a).Mean, of(b).Mean) })
 			j.figure, j.least = "least × "+bracketed(of(at)), of(at).Mean
@@ -255,9 +249,7 @@ func negligible(from, to float64) criterion {
 		j.add(rise, within(ratioOf(rise), j.r.Delta), bracketed(rise)+" % "+j.x.span(st)+besideClean(inc))
 		j.figure = j.metric.Noun + " rises by " + bracketed(rise) + " %"
 		j.detail = fmt.Sprintf("%s; %g to %s, %s", blocks(rise), from, j.x.at(to), j.x.held())
-		if inc.Beside.HasInterval() {
-			j.figure += ", over the clean router's by " + bracketed(inc.Beside) + " %"
-		}
+		j.figure += words.When(inc.Beside.HasInterval(), ", over the clean router's by "+bracketed(inc.Beside)+" %")
 		if rise.Hi < 0 {
 			j.why.Fails = j.why.Other
 		}
@@ -267,15 +259,9 @@ func negligible(from, to float64) criterion {
 // besideClean is by how much the device's overhead ratio rises.
 func besideClean(increases ...increase) string {
 	text := words.ListOf(increases, func(inc increase) string {
-		if inc.Beside.HasInterval() {
-			return bracketed(inc.Beside) + " %"
-		}
-		return ""
+		return words.When(inc.Beside.HasInterval(), bracketed(inc.Beside)+" %")
 	})
-	if text == "" {
-		return ""
-	}
-	return "; over the clean router beside it, by " + text
+	return words.When(text != "", "; over the clean router beside it, by "+text)
 }
 
 // largestFirst judges whether the first step has the largest net increase: its lower

@@ -50,10 +50,8 @@ func (b beside) judge(c Claim, s subject) judgement {
 		j.sweeps = append(j.sweeps, b.sweeps[sweep])
 	}
 	c.Judge(&j)
-	j.Study, j.ID, j.Claim, j.Here = b.Number, c.ID+"/"+s.id, c.Text, s.name+": "+j.Here+"."
-	if j.study != "" {
-		j.Here += " Study: " + j.study + "."
-	}
+	j.Study, j.ID, j.Claim = b.Number, c.ID+"/"+s.id, c.Text
+	j.Here = s.name + ": " + j.Here + "." + words.When(j.study != "", " Study: "+j.study+".")
 	return j
 }
 
@@ -65,14 +63,13 @@ func (b beside) lacking(sweeps []*Sweep) []*Sweep {
 
 // untested is the finding of a claim of which some sweep is in no run, or no device.
 func (b beside) untested(c Claim) analysis.Finding {
-	lacking, more := b.lacking(c.Sweeps), ""
+	lacking := b.lacking(c.Sweeps)
 	if len(lacking) == 0 {
 		lacking = c.Sweeps
-	} else if len(lacking) < len(c.Sweeps) {
-		more = " " + bothRuns
 	}
 	return analysis.Finding{Study: b.Number, ID: c.ID, Claim: c.Text, Here: "Not in this run.",
-		Expect: words.ListOf(lacking, func(s *Sweep) string { return s.command() }) + " measures it." + more}
+		Expect: words.ListOf(lacking, func(s *Sweep) string { return s.command() }) + " measures it." +
+			words.When(len(lacking) < len(c.Sweeps), " "+bothRuns)}
 }
 
 // subjects are the routers measured in any sweep, the study's in its order, then
@@ -137,10 +134,7 @@ func (x repetition) uncounted(r router, steps []step) string {
 	}
 	slices.Sort(levels)
 	divided := words.ListOf(steps, func(st step) string {
-		if r.divides(st) {
-			return fmt.Sprintf("%g and %s", st.from, x.at(st.to))
-		}
-		return ""
+		return words.When(r.divides(st), fmt.Sprintf("%g and %s", st.from, x.at(st.to)))
 	})
 	if text := x.blocked(r, slices.Compact(levels)...); text != "" || divided == "" {
 		return text
@@ -152,13 +146,11 @@ func (x repetition) uncounted(r router, steps []step) string {
 // proportions; empty when they can.
 func (x repetition) blocked(r router, levels ...float64) string {
 	limited, absent := x.short(r, levels)
-	duts, lighter := "duts="+r.DUT, ""
-	if load := x.lightLoad(r); load > 0 {
-		lighter = x.command(duts, fmt.Sprintf("%s=%g", x.Held, load)) + " has a load it can carry, for `gateweigh report RUN --with RUN2`; "
-	}
+	duts, load := "duts="+r.DUT, x.lightLoad(r)
+	lighter := x.command(duts, fmt.Sprintf("%s=%g", x.Held, load)) + " has a load it can carry, for `gateweigh report RUN --with RUN2`; "
 	switch {
 	case len(limited) > 0:
-		return "It could not carry the load " + x.atAll(limited...) + notKnown + "; " + lighter + x.command(duts, "mode=solo") +
+		return "It could not carry the load " + x.atAll(limited...) + notKnown + "; " + words.When(load > 0, lighter) + x.command(duts, "mode=solo") +
 			" leaves it the routers' CPU alone; where that is not enough, a faster machine is needed."
 	case len(absent) > 0:
 		return "Not measured " + x.atAll(absent...) + "; " + x.command(duts) + " has these levels."

@@ -147,9 +147,7 @@ func atHighest(place func(e analysis.Estimate, delta float64) side) criterion {
 func (x repetition) publishedApart(p Pair, m Metric, levels []float64) string {
 	a, b := x.router(p.First).published, x.router(p.Second).published
 	return words.ListOf(levels, func(at float64) string {
-		if factor := apart(quotient(a.estimate(m, at), b.estimate(m, at))).Mean; factor.Known() {
-			return "× " + digits(factor) + " " + x.atAll(at)
-		}
-		return ""
+		factor := apart(quotient(a.estimate(m, at), b.estimate(m, at))).Mean
+		return words.When(factor.Known(), "× "+digits(factor)+" "+x.atAll(at))
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // study1 is Gabbini, "Comparative Performance and Resource Utilization Analysis of
@@ -90,11 +91,8 @@ var (
 )
 
 func cpuUnits(cpus int) string {
-	text := "CPU here is the exact time of the router's own threads and the device's processes, in per cent of one core"
-	if cpus > 1 {
-		text += fmt.Sprintf(" (divided by %d: of this machine)", cpus)
-	}
-	return text + "; published CPU is what mpstat said of a whole machine of 8 hardware threads (times 8: of one thread). " +
+	return "CPU here is the exact time of the router's own threads and the device's processes, in per cent of one core" +
+		words.When(cpus > 1, fmt.Sprintf(" (divided by %d: of this machine)", cpus)) + "; published CPU is what mpstat said of a whole machine of 8 hardware threads (times 8: of one thread). " +
 		"Compare ratios and steps, not the percentages themselves."
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
@@ -186,17 +187,11 @@ func (r repeated) elsewhere(x repetition, levels []float64, duts ...string) stri
 		lacking[lack(dut)] = append(lacking[lack(dut)], dut)
 	}
 	why := words.ListOf(duts, func(dut string) string {
-		if same := lacking[lack(dut)]; same[0] == dut && lack(dut) != "" {
-			return fmt.Sprintf(lack(dut), words.Listed(same))
-		}
-		return ""
+		same := lacking[lack(dut)]
+		return words.When(same[0] == dut && lack(dut) != "", strings.Replace(lack(dut), "%s", words.Listed(same), 1))
 	})
-	text := fmt.Sprintf("; judged at %s in total, not at the study's %s, where %s",
-		x.held(), study.held(), words.Or(why, "no run has all of them"))
-	if x.value() < study.value() {
-		text += x.Lower
-	}
-	return text
+	return fmt.Sprintf("; judged at %s in total, not at the study's %s, where %s", x.held(), study.held(),
+		words.Or(why, "no run has all of them")) + words.When(x.value() < study.value(), x.Lower)
 }
 
 // lack says of a router, whose name is left out, why it cannot be judged by some

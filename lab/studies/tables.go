@@ -127,15 +127,12 @@ func (x repetition) note(routers []router, said []string) string {
 			said = append(said, opening(r.Name)+" is not measured here: published values only.")
 			continue
 		}
-		if r.profile() != x.Prefer {
-			said = append(said, fmt.Sprintf("%s was measured in profile %s.", opening(r.Name), r.profile()))
-		}
-		if _, absent := split(x.Levels, r.has); len(absent) > 0 {
-			said = append(said, fmt.Sprintf("%s was not measured %s.", opening(r.Name), x.atAll(absent...)))
-		}
-		if _, extra := split(r.levels, x.has); len(extra) > 0 {
-			said = append(said, fmt.Sprintf("The run also has %s %s, which the study does not.", r.Name, x.atAll(extra...)))
-		}
+		_, absent := split(x.Levels, r.has)
+		_, extra := split(r.levels, x.has)
+		said = append(said,
+			words.When(r.profile() != x.Prefer, fmt.Sprintf("%s was measured in profile %s.", opening(r.Name), r.profile())),
+			words.When(len(absent) > 0, fmt.Sprintf("%s was not measured %s.", opening(r.Name), x.atAll(absent...))),
+			words.When(len(extra) > 0, fmt.Sprintf("The run also has %s %s, which the study does not.", r.Name, x.atAll(extra...))))
 		if byRun[r.Run] == nil {
 			order = append(order, r.Run)
 		}
@@ -151,5 +148,5 @@ func (x repetition) note(routers []router, said []string) string {
 			said = append(said, fmt.Sprintf("Of run %s: %s.", run, words.Listed(byRun[run])))
 		}
 	}
-	return strings.Join(said, " ")
+	return words.Joined(" ", said...)
 }

@@ -130,7 +130,12 @@ func percentOf(e analysis.Estimate) analysis.Estimate {
 	return each(e, func(n analysis.Number) analysis.Number { return 100 * (n - 1) })
 }
 
-// quotient divides positive estimates; its bounds are the furthest that theirs allow.
+// quotient divides estimates; its bounds are the furthest that theirs allow, absent
+// where these may not be positive.
 func quotient(a, b analysis.Estimate) analysis.Estimate {
-	return analysis.Estimate{Mean: a.Mean / b.Mean, Lo: a.Lo / b.Hi, Hi: a.Hi / b.Lo, N: min(a.N, b.N)}
+	q := exact(a.Mean / b.Mean)
+	if q.N = min(a.N, b.N); a.Lo > 0 && b.Lo > 0 {
+		q.Lo, q.Hi = a.Lo/b.Hi, a.Hi/b.Lo
+	}
+	return q
 }

@@ -61,6 +61,14 @@ func Joined(between string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(parts), func(part string) bool { return part == "" }), between)
 }
 
+// When is the text where something is so, and empty otherwise.
+func When(so bool, text string) string {
+	if so {
+		return text
+	}
+	return ""
+}
+
 // Or is the text, or another where it is empty.
 func Or(s, otherwise string) string {
 	if s == "" {

@@ -88,7 +88,7 @@ func (b beside) answer(q Question, dut string) Answer {
 	return out
 }
 
-// has reports whether a device is one of a pair that is not a makeshift.
+// has reports whether a device is one of a pair that is not compared in place of another.
 func (p Pair) has(dut string) bool { return p.InPlaceOf == "" && (p.First == dut || p.Second == dut) }
 
 const notTested = 3

@@ -139,8 +139,8 @@ func labelled(summaries []analysis.Summary) []run {
 	}
 	var out []run
 	for i, s := range summaries {
-		label := s.Experiment + words.When(count[s.Experiment] > 1, fmt.Sprintf(" (run %d)", i+1)) + words.When(s.Mode == result.ModeSolo, ", solo")
-		out = append(out, run{s, label, nil})
+		place := words.When(count[s.Experiment] > 1, fmt.Sprintf(" (run %d)", i+1))
+		out = append(out, run{s, s.Experiment + place + words.When(s.Mode == result.ModeSolo, ", solo"), nil})
 	}
 	return out
 }
@@ -174,7 +174,7 @@ func (r run) courses(s Sweep) []course {
 			out = append(out, *c)
 		}
 	}
-	// Less the preferred profile's name, that profile is empty and comes first.
+	// Without its name, the preferred profile sorts first.
 	slices.SortFunc(out, func(a, b course) int {
 		return cmp.Compare(strings.TrimPrefix(a.profile(), s.Prefer), strings.TrimPrefix(b.profile(), s.Prefer))
 	})
@@ -216,11 +216,12 @@ func (c *course) take(sweep analysis.Sweep) {
 	for _, inc := range sweep.Increments {
 		c.rises[step{float64(inc.From), float64(inc.To)}] = increase{inc.NetPct, inc.RelativePct, inc.RatioPct}
 	}
-	for _, span := range sweep.Spans {
-		c.rises[step{float64(span.From), float64(span.To)}] = increase{analysis.Unknown(), span.RelativePct, span.RatioPct}
+	for _, s := range sweep.Spans {
+		c.rises[step{float64(s.From), float64(s.To)}] = increase{analysis.Unknown(), s.RelativePct, s.RatioPct}
 	}
 	if l := sweep.Linearity; l != nil {
-		bend := fmt.Sprintf("; at %g Mbit/s it departs from the line below by %s %%", float64(l.BendAt), bracketed(l.BendPct))
+		bend := fmt.Sprintf("; at %g Mbit/s it departs from the line below by %s %%",
+			float64(l.BendAt), bracketed(l.BendPct))
 		c.fits = fmt.Sprintf("; over %d levels, R² of the straight line is %.4f and the exponent of bandwidth %s",
 			l.LevelsUsed, float64(l.R2), bracketed(l.Exponent)) + words.When(l.BendAt.Known(), bend)
 	}

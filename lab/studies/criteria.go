@@ -90,7 +90,9 @@ func (j *judgement) add(e analysis.Estimate, s side, words string) {
 
 // means are estimates without their intervals.
 func means(unit string, estimates ...analysis.Estimate) string {
-	text := words.ListOf(estimates, func(e analysis.Estimate) string { return words.When(e.Mean.Known(), digits(e.Mean)) })
+	text := words.ListOf(estimates, func(e analysis.Estimate) string {
+		return words.When(e.Mean.Known(), digits(e.Mean))
+	})
 	return words.When(text != "", text+unit)
 }
 
@@ -111,11 +113,11 @@ func ofDevice(collect func(*judgement), levels ...float64) criterion {
 		published.r = router{course: j.r.published}
 		collect(&published)
 		collect(j)
-		j.study, j.Here = means(published.unit, published.used...), j.none+" in run "+j.r.Run
+		j.study, j.Here = means(published.unit, published.used...), j.none+" in"
 		if len(j.used) > 0 {
-			j.Here = strings.Replace(j.says, "%s", words.Listed(j.figures), 1) + "; " + blocks(j.used...) + "; run " + j.r.Run
+			j.Here = strings.Replace(j.says, "%s", words.Listed(j.figures), 1) + "; " + blocks(j.used...) + ";"
 		}
-		j.Here += s.elsewhere(j.x, needed, j.r.DUT)
+		j.Here += " run " + j.r.Run + s.elsewhere(j.x, needed, j.r.DUT)
 		switch {
 		case j.sides[outside] > 0:
 			j.settle(outside)
@@ -140,15 +142,19 @@ func above(bound float64) criterion {
 		of := func(at float64) analysis.Estimate { return j.r.estimate(j.metric, at) }
 		known, absent := split(j.x.Levels, func(at float64) bool { return of(at).Mean.Known() })
 		for _, at := range known {
-			j.add(of(at), beyond(of(at), bound), bracketed(of(at))+" "+j.x.atAll(at)+words.When(j.r.atLimit(at), " (at its limit)"))
+			limit := words.When(j.r.atLimit(at), " (at its limit)")
+			j.add(of(at), beyond(of(at), bound), bracketed(of(at))+" "+j.x.atAll(at)+limit)
 		}
-		j.lacking = words.When(len(absent) > 0, fmt.Sprintf("Not measured %s; %s has all levels.", j.x.atAll(absent...), j.x.command()))
+		if len(absent) > 0 {
+			j.lacking = fmt.Sprintf("Not measured %s; %s has all levels.", j.x.atAll(absent...), j.x.command())
+		}
 		if len(known) > 0 {
 			at := slices.MinFunc(known, func(a, b float64) int { return cmp.Compare(of(a).Mean, of(b).Mean) })
 			j.figure, j.least = "least × "+bracketed(of(at)), of(at).Mean
 			j.detail = fmt.Sprintf("%s; %s, %s", blocks(of(at)), j.x.at(at), j.x.held())
 		}
-		if slices.ContainsFunc(j.x.Levels, func(at float64) bool { return !(of(at).Lo > j.r.published.estimate(j.metric, at).Mean) }) {
+		more := func(at float64) bool { return of(at).Lo > j.r.published.estimate(j.metric, at).Mean }
+		if _, others := split(j.x.Levels, more); len(others) > 0 {
 			j.why.Beyond = ""
 		}
 		if j.r.Published == "" && j.why.New != "" {
@@ -159,7 +165,8 @@ func above(bound float64) criterion {
 
 // rises asks by how much the metric rises on each of some steps.
 func (j *judgement) rises(unit string, steps ...step) {
-	j.steps, j.needed, j.unit, j.says, j.none = steps, len(steps), unit, j.metric.Noun+" rises by %s", "no step that counts"
+	j.steps, j.needed, j.unit = steps, len(steps), unit
+	j.says, j.none = j.metric.Noun+" rises by %s", "no step that counts"
 	if len(steps) == 1 {
 		j.none = "no step " + j.x.span(steps[0]) + " that counts"
 	}
@@ -281,7 +288,8 @@ func largestFirst() criterion {
 				continue
 			}
 			increases = append(increases, inc)
-			j.add(inc.Net, across, fmt.Sprintf("%s %s (%s %%) %s", bracketed(inc.Net), j.metric.Short, bracketed(inc.Relative), j.x.span(st)))
+			j.add(inc.Net, across, fmt.Sprintf("%s %s (%s %%) %s",
+				bracketed(inc.Net), j.metric.Short, bracketed(inc.Relative), j.x.span(st)))
 			if increases[0].Net.Mean < inc.Net.Mean {
 				j.unit = " " + j.metric.Short + ", so that its own table does not show what its text says"
 			}

@@ -5,23 +5,17 @@ import "github.com/gateweigh/gateweigh/lab/result"
 // Study declares a published study: what it measured, what it says, and the form
 // in which it prints its figures. The rest of the package knows no study by name.
 type Study struct {
-	Number int
-	// Scenarios are the study's routers in the order of its columns. The first has
-	// no device: the others are compared with it.
-	Scenarios []Scenario
-	Pairs     []Pair
-	Sweeps    []*Sweep
-	Claims    []Claim // in the order in which a reader asks
-	Tables    []TableForm
-	Figures   []FigureForm
-	// Questions are the columns of a table that has a row a device: those in Devices
-	// first, then others by name.
-	Questions     []Question
+	Number        int
+	Scenarios     []Scenario // in the order of its columns; the first has no device, the others are compared with it
+	Pairs         []Pair
+	Sweeps        []*Sweep
+	Claims        []Claim // in the order in which a reader asks
+	Tables        []TableForm
+	Figures       []FigureForm
+	Questions     []Question // columns of a table that has a row a device
 	QuestionsNote string
-	Devices       []string
-	// Units says how figures here and in the study compare, for a machine with so
-	// many CPUs (0: not known).
-	Units func(cpus int) string
+	Devices       []string              // the first rows of that table; others follow by name
+	Units         func(cpus int) string // how figures here and in the study compare; 0 CPUs: not known
 }
 
 // Scenario is one of a study's routers, or another device that a run has.
@@ -30,9 +24,8 @@ type Scenario struct {
 	DUT       string // the device it is here
 	Heading   string // in tables
 	Name      string // in sentences
-	// Obtain says how to measure it. StandsIn is set where another device takes the
-	// place of the study's own, and stands before what measures that device.
-	Obtain, StandsIn string
+	Obtain    string // how to measure it
+	StandsIn  string // said before that, where another device takes the place of the study's own
 }
 
 // Pair is two devices that are compared with each other.
@@ -64,10 +57,9 @@ type Sweep struct {
 
 // Metric is a figure that runs and the study have at each level of a sweep.
 type Metric struct {
-	Name string // in published files, and of a sweep or a cell in summary.json
-	// Change: in runs it is how this metric of a cell compares with the clean router.
-	// Over: the study has it only as this metric over that of the first scenario.
-	Change, Over        string
+	Name                string // in published files, and of a sweep or a cell in summary.json
+	Change              string // in runs it is how this metric of a cell compares with the clean router
+	Over                string // the study has it only as this metric over that of the first scenario
 	Noun                string // in a sentence: "CPU"
 	Short               string // in a sentence: what it is without figures, or a difference of it is in
 	Unit, PublishedUnit string

@@ -17,7 +17,7 @@ import (
 func (b beside) figures() []Figure {
 	var out []Figure
 	for _, f := range b.Figures {
-		x := b.sweeps[f.Sweep].study()
+		x, none := b.sweeps[f.Sweep].study(), analysis.Absent()
 		if !x.measured() {
 			continue
 		}
@@ -25,18 +25,19 @@ func (b beside) figures() []Figure {
 			ID: "figure-" + f.Number, Title: "Figure " + f.Number, Caption: f.Caption, Fold: f.Fold,
 			XLabel: words.Joined(", ", x.along().Heading, x.along().Unit), Note: b.Units(x.CPUs),
 			Panels: []Panel{
-				{"Measured here", f.YLabel + ", " + f.Metric.Unit, false, analysis.Absent(), x.series(f.Metric, false)},
-				{"As published", f.PublishedYLabel + ", " + f.Metric.PublishedUnit, false, analysis.Absent(), x.series(f.Metric, true)},
+				{"Measured here", f.YLabel + ", " + f.Metric.Unit, false, none, x.series(f.Metric, false)},
+				{"As published", f.PublishedYLabel + ", " + f.Metric.PublishedUnit, false, none, x.series(f.Metric, true)},
 			},
 		}
 		if f.Over != nil {
-			fig.Panels = append(fig.Panels, Panel{"Over " + b.Scenarios[0].Name, f.OverYLabel, true, 1, append(x.series(*f.Over, false), x.series(*f.Over, true)...)})
+			both := append(x.series(*f.Over, false), x.series(*f.Over, true)...)
+			fig.Panels = append(fig.Panels, Panel{"Over " + b.Scenarios[0].Name, f.OverYLabel, true, 1, both})
 			fig.Note += f.OverNote
 		}
 		if base, ok := x.base(); ok {
 			fig.Panels = append(fig.Panels, x.shape(f, base))
-			fig.Note += fmt.Sprintf(" Courses are relative to %s, the highest level at which every router drawn there carries the load; "+
-				"their intervals are those of the level, without that of the reference.", x.at(base))
+			fig.Note += fmt.Sprintf(" Courses are relative to %s, the highest level at which every router drawn there "+
+				"carries the load; their intervals are those of the level, without that of the reference.", x.at(base))
 		} else {
 			fig.Note += " No level above the lowest was carried by every router, so the courses are not compared."
 		}

@@ -114,7 +114,8 @@ func (b beside) missing() []string {
 	var out []string
 	for _, s := range b.Sweeps {
 		if !b.sweeps[s].study().measured() {
-			out = append(out, fmt.Sprintf("%s of study %d are not in this run: %s measures them.", s.Forms, b.Number, s.command()))
+			out = append(out, fmt.Sprintf("%s of study %d are not in this run: %s measures them.",
+				s.Forms, b.Number, s.command()))
 		}
 	}
 	return out
@@ -139,7 +140,8 @@ func (x repetition) uncounted(r router, steps []step) string {
 	if text := x.blocked(r, slices.Compact(levels)...); text != "" || divided == "" {
 		return text
 	}
-	return "The run has levels between " + divided + "; leave them out, or " + x.command("duts="+r.DUT) + " has the study's alone."
+	return "The run has levels between " + divided + "; leave them out, or " + x.command("duts="+r.DUT) +
+		" has the study's alone."
 }
 
 // blocked says why the router's figures at the levels cannot carry a claim about
@@ -147,11 +149,12 @@ func (x repetition) uncounted(r router, steps []step) string {
 func (x repetition) blocked(r router, levels ...float64) string {
 	limited, absent := x.short(r, levels)
 	duts, load := "duts="+r.DUT, x.lightLoad(r)
-	lighter := x.command(duts, fmt.Sprintf("%s=%g", x.Held, load)) + " has a load it can carry, for `gateweigh report RUN --with RUN2`; "
+	lighter := x.command(duts, fmt.Sprintf("%s=%g", x.Held, load)) +
+		" has a load it can carry, for `gateweigh report RUN --with RUN2`; "
 	switch {
 	case len(limited) > 0:
-		return "It could not carry the load " + x.atAll(limited...) + notKnown + "; " + words.When(load > 0, lighter) + x.command(duts, "mode=solo") +
-			" leaves it the routers' CPU alone; where that is not enough, a faster machine is needed."
+		return "It could not carry the load " + x.atAll(limited...) + notKnown + "; " + words.When(load > 0, lighter) +
+			x.command(duts, "mode=solo") + " leaves it the routers' CPU alone; where that is not enough, a faster machine is needed."
 	case len(absent) > 0:
 		return "Not measured " + x.atAll(absent...) + "; " + x.command(duts) + " has these levels."
 	}

@@ -53,14 +53,16 @@ func (s repeated) notTogether(p Pair, levels []float64) (here, expect string) {
 		here = "no factors that count in run " + a.Run
 		for _, r := range []router{a, b} {
 			if limited, _ := x.short(r, levels); len(limited) > 0 {
-				return here, opening(r.Name) + " could not carry the load " + x.atAll(limited...) + notKnown + ". " + x.together(a, b)
+				expect = opening(r.Name) + " could not carry the load " + x.atAll(limited...) + notKnown + ". "
+				return here, expect + x.together(a, b)
 			}
 			if expect = x.blocked(r, levels...); expect != "" {
 				return here, expect
 			}
 		}
 	}
-	return "not measured in the same run", s.study().together(s.study().router(p.First).bare(), s.study().router(p.Second).bare())
+	x := s.study()
+	return "not measured in the same run", x.together(x.router(p.First).bare(), x.router(p.Second).bare())
 }
 
 // together is how to measure two devices in one run.
@@ -110,9 +112,10 @@ func converges() criterion {
 		x, p, ends := j.x, j.subject.pair, j.x.ends()
 		before, _ := j.factors(b, ends.from)
 		after, change := j.factors(b, ends.to)
-		n, few, first, last, factor := blocks(before, after, change), x.atAll(ends.from), bracketed(before), bracketed(after), bracketed(change)
-		j.Here = fmt.Sprintf("%s costs × %s of %s %s, × %s %s; the factor between the dearer and the cheaper becomes × %s as large; %s%s",
-			p.First, first, p.Second, few, last, x.atAll(ends.to), factor, n, end)
+		first, last, factor := bracketed(before), bracketed(after), bracketed(change)
+		n, few := blocks(before, after, change), x.atAll(ends.from)
+		j.Here = fmt.Sprintf("%s costs × %s of %s %s, × %s %s; the factor between the dearer and the cheaper "+
+			"becomes × %s as large; %s%s", p.First, first, p.Second, few, last, x.atAll(ends.to), factor, n, end)
 		j.figure = fmt.Sprintf("× %s, then × %s: factor between them × %s", first, last, factor)
 		j.detail = fmt.Sprintf("%s; %s over %s; %g and %s, %s", n, p.First, p.Second, ends.from, x.at(ends.to), x.held())
 		j.why.Fails += p.Apart
@@ -137,7 +140,8 @@ func atHighest(place func(e analysis.Estimate, delta float64) side) criterion {
 	return ofPair(false, func(j *judgement, b router, end string) {
 		most := j.x.ends().to
 		factor, _ := j.factors(b, most)
-		j.Here = fmt.Sprintf("%s costs × %s of %s %s; %s%s", j.r.DUT, bracketed(factor), b.DUT, j.x.atAll(most), blocks(factor), end)
+		j.Here = fmt.Sprintf("%s costs × %s of %s %s; %s%s",
+			j.r.DUT, bracketed(factor), b.DUT, j.x.atAll(most), blocks(factor), end)
 		j.settle(place(factor, j.r.Delta))
 	})
 }

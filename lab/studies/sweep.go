@@ -84,7 +84,8 @@ func (x repetition) repeat(runs ...run) repetition {
 			}
 			i := slices.IndexFunc(x.Routers, func(r router) bool { return r.DUT == dut })
 			if i < 0 {
-				i, x.Routers = len(x.Routers), append(x.Routers, router{Scenario: Scenario{DUT: dut, Heading: dut, Name: dut}})
+				other := router{Scenario: Scenario{DUT: dut, Heading: dut, Name: dut}}
+				i, x.Routers = len(x.Routers), append(x.Routers, other)
 			}
 			if to := &x.Routers[i]; !to.measured() {
 				to.Run, to.Delta, to.course = r.Label, r.Delta, c

@@ -17,26 +17,21 @@ func (b beside) tables() []Table {
 	var out []Table
 	for _, f := range b.Tables {
 		x, own := b.sweeps[f.Sweep].study(), len(b.Scenarios)
-		switch {
-		case !x.measured():
-		case len(f.Numbers) == 1:
+		if !x.measured() {
+			continue
+		}
+		if len(f.Numbers) == 1 {
 			// The study's routers share each kind of column, as it prints them.
-			groups := [][]router{x.Routers[:own]}
-			for _, r := range x.Routers[own:] {
-				groups = append(groups, []router{r})
+			groups := append([][]router{x.Routers[:own]}, slices.Collect(slices.Chunk(x.Routers[own:], 1))...)
+			out = append(out, x.table(f, f.Numbers[0], f.Caption, groups, b.Units(x.CPUs), f.Said))
+			continue
+		}
+		for i, r := range x.Routers {
+			t := x.table(f, f.Numbers[min(i, own-1)], opening(r.Name)+": "+f.Caption, [][]router{{r}})
+			if i >= own {
+				t.ID, t.Title = "table-"+f.Numbers[1]+"-"+r.DUT, "As table "+f.Numbers[1]
 			}
-			t := x.table(f, groups, b.Units(x.CPUs), f.Said)
-			t.ID, t.Title, t.Caption = "table-"+f.Numbers[0], "Table "+f.Numbers[0], f.Caption
 			out = append(out, t)
-		default:
-			for i, r := range x.Routers {
-				t := x.table(f, [][]router{{r}})
-				t.ID, t.Title, t.Caption = "table-"+f.Numbers[1]+"-"+r.DUT, "As table "+f.Numbers[1], opening(r.Name)+": "+f.Caption
-				if i < own {
-					t.ID, t.Title = "table-"+f.Numbers[i], "Table "+f.Numbers[i]
-				}
-				out = append(out, t)
-			}
 		}
 	}
 	return out
@@ -44,9 +39,10 @@ func (b beside) tables() []Table {
 
 // table has a form's columns for each group of routers in turn, and one row a level of
 // the study whether it was measured here or not, so that every table has the study's shape.
-func (x repetition) table(f TableForm, groups [][]router, said ...string) Table {
+func (x repetition) table(f TableForm, number, caption string, groups [][]router, said ...string) Table {
 	d := x.along()
-	t := Table{Fold: f.Fold, Note: x.note(slices.Concat(groups...), said), Rows: make([]Row, len(x.Levels)),
+	t := Table{ID: "table-" + number, Title: "Table " + number, Caption: caption, Fold: f.Fold,
+		Note: x.note(slices.Concat(groups...), said), Rows: make([]Row, len(x.Levels)),
 		Columns: []Column{{Name: d.Heading, Unit: d.Unit, PublishedUnit: d.Unit, Measured: true, Published: true}}}
 	for _, routers := range groups {
 		for _, form := range f.Columns {
@@ -54,8 +50,8 @@ func (x repetition) table(f TableForm, groups [][]router, said ...string) Table 
 				if form.Metric.Change != "" && r.DUT == x.Routers[0].DUT {
 					continue
 				}
-				c := Column{Unit: form.Unit, PublishedUnit: form.PublishedUnit, DUT: r.DUT, Run: r.Run,
-					Name: strings.Replace(form.Name, "%s", r.Heading, 1), Measured: r.measured(), Published: r.published.levels != nil}
+				c := Column{strings.Replace(form.Name, "%s", r.Heading, 1), form.Unit, form.PublishedUnit,
+					r.DUT, r.measured(), r.published.levels != nil, r.Run}
 				if c.Unit == "" {
 					c.Unit, c.PublishedUnit = form.Metric.Unit, form.Metric.PublishedUnit
 				}
@@ -132,7 +128,7 @@ func (x repetition) note(routers []router, said []string) string {
 		said = append(said,
 			words.When(r.profile() != x.Prefer, fmt.Sprintf("%s was measured in profile %s.", opening(r.Name), r.profile())),
 			words.When(len(absent) > 0, fmt.Sprintf("%s was not measured %s.", opening(r.Name), x.atAll(absent...))),
-			words.When(len(extra) > 0, fmt.Sprintf("The run also has %s %s, which the study does not.", r.Name, x.atAll(extra...))))
+			words.When(len(extra) > 0, "The run also has "+r.Name+" "+x.atAll(extra...)+", which the study does not."))
 		if byRun[r.Run] == nil {
 			order = append(order, r.Run)
 		}

@@ -81,9 +81,12 @@ func (r *run) introduceTCP(ctx context.Context, st *stream) (answer, error) {
 		}
 	}
 	h := header{id: r.id, index: st.index, cfg: r.cfg}.encode()
-	// A fresh connection always has room for 72 bytes.
-	if n, err := socket.SendSome(st.fd, h[:]); err != nil || n != len(h) {
-		return 0, fmt.Errorf("header: %d bytes sent: %w", n, orShort(err))
+	n, err := socket.SendSome(st.fd, h)
+	if err == nil && n != len(h) { // a fresh connection always has room for it
+		err = io.ErrShortWrite
+	}
+	if err != nil {
+		return 0, fmt.Errorf("header: %d bytes sent: %w", n, err)
 	}
 	a, err := readAnswer(ctx, st.fd)
 	if err != nil {
@@ -92,18 +95,11 @@ func (r *run) introduceTCP(ctx context.Context, st *stream) (answer, error) {
 	return a, nil
 }
 
-func orShort(err error) error {
-	if err == nil {
-		return io.ErrShortWrite
-	}
-	return err
-}
-
 // readAnswer takes exactly one byte: payload may already follow it.
 func readAnswer(ctx context.Context, fd int) (answer, error) {
 	var b [1]byte
 	for {
-		if err := await(ctx, fd, unix.POLLIN); err != nil {
+		if err := await(ctx, fd, unix.POLLIN, handshakeTimeout); err != nil {
 			return 0, err
 		}
 		n, err := unix.Read(fd, b[:])

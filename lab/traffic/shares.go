@@ -17,10 +17,11 @@ type Shares struct {
 
 // With is the shares of both sets of streams.
 func (s Shares) With(o Shares) Shares {
+	least := min(s.Min, o.Min)
 	if s.Streams == 0 || o.Streams == 0 {
-		return Shares{s.Streams + o.Streams, s.Sum + o.Sum, s.Squares + o.Squares, s.Min + o.Min, s.Max + o.Max}
+		least = s.Min + o.Min
 	}
-	return Shares{s.Streams + o.Streams, s.Sum + o.Sum, s.Squares + o.Squares, min(s.Min, o.Min), max(s.Max, o.Max)}
+	return Shares{s.Streams + o.Streams, s.Sum + o.Sum, s.Squares + o.Squares, least, max(s.Max, o.Max)}
 }
 
 // Jain is the fairness index of R. Jain, D. Chiu and W. Hawe (DEC-TR-301, 1984):
@@ -67,6 +68,3 @@ func (r *run) shares() (s Shares) {
 	}
 	return s
 }
-
-// Mark begins to count Stats.Shares anew.
-func (g *Generator) Mark() { g.run.mark() }

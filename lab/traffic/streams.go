@@ -30,9 +30,9 @@ package traffic
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -73,42 +73,25 @@ type Config struct {
 	// and is not imposed on the connection. Of UDP it is the payload of each datagram, at
 	// least 24.
 	MSS int
-	// Congestion is the congestion control of the sending sockets, default
-	// "cubic". bbr paces by itself and cuts bursts into small pieces. UDP has none.
-	Congestion string
 	// MaxSeconds ends the sending by itself, default 3600, at most MaxSecondsLimit.
 	MaxSeconds int
 }
 
 // DialFunc returns a connected, non-blocking socket of the run's protocol for client i,
 // which counts from 0. Start calls it from several goroutines at once and owns the
-// socket from then on. The socket may belong to any network namespace. Its
-// congestion control has to be set before it connects (see NewSocket): one that
-// was established under bbr keeps pacing when it is switched to another.
+// socket, one of NewSocket, from then on. The socket may belong to any network namespace.
 type DialFunc func(ctx context.Context, i int) (fd int, err error)
 
 // RunID tells the streams of one Generator from those of another on a server.
-type RunID [16]byte
+type RunID uint64
 
 // Generator is the client's side of a run: all its streams, whichever way the
 // payload goes.
 type Generator struct {
 	run      *run
-	pacer    *pacer             // Up only
-	receiver hearer             // Down only, and of UDP always
-	cancel   context.CancelFunc // ends the watch over Start's ctx
-
-	closeOnce sync.Once
-	closeErr  error
-}
-
-// hearer is the thread that takes what the server sends.
-type hearer interface {
-	// stop ends the streams with the server, or gives up after a moment, and waits for
-	// the thread. It is called once.
-	stop()
-	// time is the thread's clock.
-	time() *socket.Clock
+	pacer    *pacer         // Up only
+	receiver *socket.Thread // Down only, and of UDP always
+	close    func() error
 }
 
 // Start connects all streams, announces each to the server, and returns when the
@@ -117,27 +100,26 @@ type hearer interface {
 // generator; the caller still calls Close to wait for it.
 func Start(ctx context.Context, cfg Config, dial DialFunc) (*Generator, error) {
 	cfg, err := cfg.withDefaults()
+	if err == nil {
+		err = checkDescriptors(cfg.Streams)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("streams: %w", err)
 	}
-	if err := checkDescriptors(cfg.Streams); err != nil {
+	g := &Generator{run: newRun(RunID(rand.Uint64()), cfg)}
+	if err = connectAll(ctx, g.run, dial); err == nil {
+		err = g.startThreads()
+	}
+	if err != nil {
+		g.run.closeSockets()
 		return nil, fmt.Errorf("streams: %w", err)
 	}
-	var id RunID
-	rand.Read(id[:]) // never fails: crypto/rand ends the program instead
-	r := newRun(id, cfg)
-	if err := connectAll(ctx, r, dial); err != nil {
-		r.closeSockets()
-		return nil, fmt.Errorf("streams: %w", err)
-	}
-	r.begin()
-	g := &Generator{run: r}
-	if err := g.startThreads(); err != nil {
-		r.closeSockets()
-		return nil, fmt.Errorf("streams: %w", err)
-	}
-	ctx, g.cancel = context.WithCancel(ctx)
-	context.AfterFunc(ctx, func() { g.Close() })
+	ctx, cancel := context.WithCancel(ctx) // to end the watch over the caller's
+	g.close = sync.OnceValue(func() error {
+		defer cancel()
+		return g.end()
+	})
+	context.AfterFunc(ctx, func() { g.close() })
 	return g, nil
 }
 
@@ -145,15 +127,11 @@ func Start(ctx context.Context, cfg Config, dial DialFunc) (*Generator, error) {
 func (g *Generator) startThreads() (err error) {
 	switch r := g.run; {
 	case r.cfg.UDP:
-		var hears *datagramReceiver
-		if hears, err = startDatagramReceiver(r); err != nil {
+		if g.receiver, err = startDatagramReceiver(r); err != nil || !r.sends {
 			return err
 		}
-		g.receiver = hears
-		if r.sends {
-			if g.pacer, err = startPacer(r, newOutbox(r).write); err != nil {
-				hears.stop()
-			}
+		if g.pacer, err = startPacer(r, newOutbox(r).write); err != nil {
+			g.receiver.Close()
 		}
 	case r.sends:
 		g.pacer, err = startPacer(r, tcpWrite)
@@ -168,10 +146,10 @@ func (g *Generator) Stats() Stats {
 	var s Stats
 	g.run.fill(&s)
 	if g.pacer != nil {
-		s.addThread("send", &g.pacer.clock)
+		s.addThread("send", g.pacer.Thread)
 	}
 	if g.receiver != nil {
-		s.addThread("receive", g.receiver.time())
+		s.addThread("receive", g.receiver)
 	}
 	return s
 }
@@ -179,20 +157,20 @@ func (g *Generator) Stats() Stats {
 // Close ends the streams and waits for the generator's thread. Streams that
 // receive are first ended in the other direction, at most closeLinger long, so
 // that the server does not take the end for a failure. It may be called twice.
-func (g *Generator) Close() error {
-	g.closeOnce.Do(func() {
-		if g.pacer != nil {
-			g.pacer.stop()
-		}
-		if g.receiver != nil {
-			g.receiver.stop()
-		}
-		g.run.finish()
-		g.closeErr = g.run.closeSockets()
-		g.cancel()
-	})
-	return g.closeErr
+func (g *Generator) Close() error { return g.close() }
+
+func (g *Generator) end() error {
+	if g.pacer != nil {
+		g.pacer.Close()
+	}
+	if g.receiver != nil {
+		g.receiver.Close()
+	}
+	return g.run.closeSockets()
 }
+
+// Mark begins to count Stats.Shares anew.
+func (g *Generator) Mark() { g.run.mark() }
 
 // withDefaults fills in defaults and refuses what cannot be run.
 func (c Config) withDefaults() (Config, error) {
@@ -201,9 +179,6 @@ func (c Config) withDefaults() (Config, error) {
 	c.MSS = cmp.Or(c.MSS, SegmentBytes(EthernetMTU, c.UDP))
 	c.MaxSeconds = cmp.Or(c.MaxSeconds, 3600)
 	c.Direction = cmp.Or(c.Direction, Up)
-	if !c.UDP {
-		c.Congestion = cmp.Or(c.Congestion, "cubic")
-	}
 	return c, c.check()
 }
 
@@ -222,10 +197,6 @@ func (c Config) check() error {
 		return fmt.Errorf("burst of %d × %d bytes, want 1 to %d bytes", c.BurstSegments, c.MSS, MaxBurstBytes)
 	case c.UDP && (c.MSS < headSize || c.MSS > MaxDatagram):
 		return fmt.Errorf("datagrams of %d bytes, want %d to %d", c.MSS, headSize, MaxDatagram)
-	case c.UDP && c.Congestion != "":
-		return fmt.Errorf("congestion control %q with UDP, which has none", c.Congestion)
-	case len(c.Congestion) > congestionSize:
-		return fmt.Errorf("congestion control %q has a name longer than %d bytes", c.Congestion, congestionSize)
 	case c.MaxSeconds < 1 || c.MaxSeconds > MaxSecondsLimit:
 		return fmt.Errorf("run of %d s, want 1 to %d", c.MaxSeconds, MaxSecondsLimit)
 	}

@@ -59,12 +59,11 @@ func awaitServers(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, serversUp)
 	defer cancel()
 	for ctx.Err() == nil {
-		f, err := os.Open("/proc/thread-self/net/tcp") // the main thread may be in a client's namespace
+		text, err := os.ReadFile("/proc/thread-self/net/tcp") // the main thread may be in a client's namespace
 		if err != nil {
 			return err
 		}
-		ports, err := meter.Listening(f)
-		f.Close()
+		ports, err := meter.Listening(string(text))
 		if err != nil {
 			return err
 		}

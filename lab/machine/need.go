@@ -3,10 +3,8 @@ package machine
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,7 +42,7 @@ func (n Need) Remedy() string {
 }
 
 // KernelFeature is the feature of the kernel that the program is of no use without, or "".
-func (n Need) KernelFeature() Feature { return cmp.Or(n.Feature, programs[n.Program].feature) }
+func (n Need) KernelFeature() Feature { return cmp.Or(n.Feature, alwaysNeeds[n.Program]) }
 
 // Query is what Find looks for.
 type Query struct {
@@ -63,7 +61,13 @@ type Found struct {
 
 // Find looks for programs and features on this machine, in the order of the query.
 func Find(ctx context.Context, q Query) []Found {
-	features, versions := map[Feature]string{}, map[string]string{} // each is asked for once
+	answers := map[string]string{}
+	once := func(question string, ask func() string) string {
+		if _, asked := answers[question]; !asked {
+			answers[question] = ask()
+		}
+		return answers[question]
+	}
 	list := make([]Found, len(q.Needs))
 	for i, n := range q.Needs {
 		f := &list[i]
@@ -73,20 +77,12 @@ func Find(ctx context.Context, q Query) []Found {
 		if n.Starts != "" {
 			f.Broken = failure(ctx, f.Path, n.Starts)
 		}
-		if _, asked := versions[f.Path]; q.Versions && !asked {
-			versions[f.Path] = n.version(ctx, f.Path)
+		if q.Versions {
+			f.Version = once(f.Path, func() string { return n.version(ctx, f.Path) })
 		}
-		f.Version = versions[f.Path]
-		feature := n.KernelFeature()
-		if feature == "" || !q.Features {
-			continue
+		if feature := n.KernelFeature(); feature != "" && q.Features {
+			f.Lacks = once(string(feature), func() string { return feature.missing(ctx) })
 		}
-		lacks, tried := features[feature]
-		if !tried {
-			lacks = feature.missing(ctx)
-			features[feature] = lacks
-		}
-		f.Lacks = lacks
 	}
 	return list
 }
@@ -104,32 +100,16 @@ func (n Need) Locate() string {
 	return ""
 }
 
-// programs are those of which more is known than their name: the command that prints
-// their version, and the kernel's feature they are of no use without. Of other programs
-// nobody knows what an argument does, and they are not run for their version.
-var programs = map[string]struct {
-	version []string
-	feature Feature
-}{
-	"bash": {version: []string{"bash", "--version"}},
-	// chilli itself would write a file into /var/run first.
-	"chilli":     {version: []string{"chilli_opt", "--version"}, feature: TUN},
-	"dnsmasq":    {version: []string{"dnsmasq", "--version"}},
-	"ethtool":    {version: []string{"ethtool", "--version"}},
-	"freeradius": {version: []string{"freeradius", "-v"}},
-	"gatewayd":   {version: []string{"gatewayd", "version"}},
-	"ip":         {version: []string{"ip", "-V"}},
-	"iperf3":     {version: []string{"iperf3", "--version"}},
-	"iptables":   {version: []string{"iptables", "--version"}, feature: IptablesNFT},
-	"logger":     {version: []string{"logger", "--version"}},
-	"nft":        {version: []string{"nft", "--version"}, feature: Nftables},
-	"opennds":    {version: []string{"opennds", "-v"}},
-	"perf":       {version: []string{"perf", "--version"}},
-	"pgrep":      {version: []string{"pgrep", "--version"}},
-	"ss":         {version: []string{"ss", "-V"}},
-	"tc":         {version: []string{"tc", "-V"}},
-	"wget":       {version: []string{"wget", "--version"}},
+// versionFlags make programs print their version. What an argument does to a program that
+// is not among them is unknown, so that one is not run for its version.
+var versionFlags = map[string]string{
+	"bash": "--version", "chilli": "--version", "dnsmasq": "--version", "ethtool": "--version", "freeradius": "-v",
+	"gatewayd": "version", "ip": "-V", "iperf3": "--version", "iptables": "--version", "logger": "--version",
+	"nft": "--version", "opennds": "-v", "perf": "--version", "pgrep": "--version", "ss": "-V", "tc": "-V", "wget": "--version",
 }
+
+// alwaysNeeds is the feature of the kernel that a program is of no use without.
+var alwaysNeeds = map[string]Feature{"chilli": TUN, "iptables": IptablesNFT, "nft": Nftables}
 
 // startTimeout bounds starting a program to see what it says.
 const startTimeout = 5 * time.Second
@@ -140,13 +120,11 @@ const startTimeout = 5 * time.Second
 func (n Need) version(ctx context.Context, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if argv := programs[n.Program].version; argv != nil {
-		// Some print it and exit with an error all the same.
-		program := argv[0]
-		if program == n.Program {
-			program = path
+	if flag := versionFlags[n.Program]; flag != "" {
+		if n.Program == "chilli" {
+			path = "chilli_opt" // chilli itself would write a file into /var/run first
 		}
-		out, _ := exec.CommandContext(ctx, program, argv[1:]...).CombinedOutput()
+		out, _ := exec.CommandContext(ctx, path, flag).CombinedOutput() // some print it and exit with an error
 		return firstLine(string(out)) + n.digest(path)
 	}
 	if n.Package == "" {
@@ -165,16 +143,11 @@ func (n Need) digest(path string) string {
 	if !n.Beside {
 		return ""
 	}
-	file, err := os.Open(path)
+	sum, err := sha256Of(path)
 	if err != nil {
 		return ""
 	}
-	defer file.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, file); err != nil {
-		return ""
-	}
-	return fmt.Sprintf(", sha256 %.8x", sum.Sum(nil))
+	return fmt.Sprintf(", sha256 %.8x", sum)
 }
 
 // failure is how a program fails to start, "" when it starts: an exit status of its own
@@ -185,10 +158,7 @@ func failure(ctx context.Context, path, argument string) string {
 	defer cancel()
 	out, err := privately(ctx, `exec "$0" "$@"`, path, argument).CombinedOutput()
 	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return ""
-	case errors.As(err, &exit) && exit.Exited() && exit.ExitCode() < notExecutable:
+	if err == nil || errors.As(err, &exit) && exit.Exited() && exit.ExitCode() < notExecutable {
 		return ""
 	}
 	return strings.TrimSuffix(err.Error()+": "+firstLine(string(out)), ": ")
@@ -201,11 +171,12 @@ const notExecutable = 126
 // privately prepares a shell script. As root it runs in network and mount namespaces of
 // its own, with an empty /run, so that nothing it does reaches the machine.
 func privately(ctx context.Context, script string, args ...string) *exec.Cmd {
-	if os.Geteuid() != 0 {
-		return exec.CommandContext(ctx, "/bin/sh", append([]string{"-ec", script}, args...)...)
+	var attr syscall.SysProcAttr
+	if os.Geteuid() == 0 {
+		script, attr.Unshareflags = privateRun+script, syscall.CLONE_NEWNET|syscall.CLONE_NEWNS
 	}
-	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-ec", privateRun + script}, args...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
+	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-ec", script}, args...)...)
+	cmd.SysProcAttr = &attr
 	return cmd
 }
 
@@ -214,14 +185,14 @@ const privateRun = "PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH mount -t tmpfs none
 
 // firstLine is the first line of a text that has letters in it, printable only.
 func firstLine(text string) string {
+	printable := func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return ' '
+		}
+		return r
+	}
 	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(strings.Map(func(r rune) rune {
-			if r < ' ' || r > '~' {
-				return ' '
-			}
-			return r
-		}, line))
-		if line != "" {
+		if line = strings.TrimSpace(strings.Map(printable, line)); line != "" {
 			return line
 		}
 	}

@@ -59,7 +59,7 @@ func TestProcessesInFindsANamespaceByItsLink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := ProcessesIn(link, nil)
+	list, err := processesIn(link, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestProcessesInFindsANamespaceByItsLink(t *testing.T) {
 	if !found {
 		t.Errorf("own process not among %d found", len(list))
 	}
-	list, err = ProcessesIn(link, map[int]bool{self: true})
+	list, err = processesIn(link, map[int]bool{self: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestProcessesInFindsANamespaceByItsLink(t *testing.T) {
 			t.Error("skipped process is listed")
 		}
 	}
-	if list, _ := ProcessesIn("pid:[1]", nil); len(list) != 0 {
+	if list, _ := processesIn("pid:[1]", nil); len(list) != 0 {
 		t.Errorf("%d processes in a namespace that does not exist", len(list))
 	}
 }

@@ -16,7 +16,7 @@ import (
 func (s *space) serveDatagrams(t testing.TB, ip netip.Addr) (*Server, netip.AddrPort) {
 	t.Helper()
 	srv := s.serve(t, ip, true)
-	return srv, srv.addr
+	return srv, srv.addr(ip)
 }
 
 // dialDatagrams makes the socket in s, with the options given, and connects it.

@@ -149,7 +149,7 @@ func (c *datagramReceiver) speak(now time.Time) bool {
 	for range r.streams {
 		st := &r.streams[c.turn]
 		c.turn = (c.turn + 1) % len(r.streams)
-		if st.state.Load() != streamOpen {
+		if st.over.Load() {
 			continue
 		}
 		h.index = st.index
@@ -187,15 +187,14 @@ func (c *datagramReceiver) ready(st *stream) {
 func (c *datagramReceiver) fail(st *stream, err error) {
 	c.Remove(st.fd)
 	if c.leaving {
-		c.run.end(st)
-		return
+		err = nil
 	}
-	c.run.fail(st, err)
+	c.run.end(st, err)
 }
 
 func (c *datagramReceiver) failAll(err error) {
 	for i := range c.run.streams {
-		if st := &c.run.streams[i]; st.state.Load() == streamOpen {
+		if st := &c.run.streams[i]; !st.over.Load() {
 			c.fail(st, err)
 		}
 	}

@@ -74,10 +74,7 @@ func (s *datagramServer) take(now time.Time, h head, n int, said []byte, from *p
 		r.heard = now
 		_ = tell(s.fd, from, h)
 	case kindEnd:
-		for i := range r.streams {
-			r.end(&r.streams[i])
-		}
-		s.endRun(r)
+		s.leave(r, nil)
 		_ = tell(s.fd, from, h)
 	}
 }
@@ -103,7 +100,7 @@ func (s *datagramServer) admit(now time.Time, h header, from *peer) answer {
 	out := newOutbox(r.run)
 	out.fd, out.peers = s.fd, r.peers
 	if err := s.startSending(r, out.write); err != nil { // no descriptors
-		s.giveUp(r, err)
+		s.leave(r, err)
 		return refusedRun
 	}
 	return accepted
@@ -113,14 +110,15 @@ func (s *datagramServer) admit(now time.Time, h header, from *peer) answer {
 func (s *datagramServer) expire(now time.Time) {
 	for _, r := range s.runs {
 		if !r.ended && now.Sub(r.heard) > datagramPatience {
-			s.giveUp(r, fmt.Errorf("generator %w for %s", errSilent, datagramPatience))
+			s.leave(r, fmt.Errorf("generator %w for %s", errSilent, datagramPatience))
 		}
 	}
 }
 
-func (s *datagramServer) giveUp(r *serverRun, err error) {
+// leave ends a run and all its streams.
+func (s *datagramServer) leave(r *serverRun, err error) {
 	for i := range r.streams {
-		r.fail(&r.streams[i], err)
+		r.end(&r.streams[i], err)
 	}
 	s.endRun(r)
 }

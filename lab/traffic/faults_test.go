@@ -273,10 +273,11 @@ func TestStreamsIPv6(t *testing.T) {
 	s := &space{labtest.NewSpace(t)}
 	s.Run(t, "ip", "link", "set", "lo", "up")
 	srv := s.serve(t, netip.IPv6Loopback(), false)
+	addr := srv.addr(netip.IPv6Loopback())
 	g, err := Start(context.Background(), Config{Streams: 4, RateBps: 1e8}, func(ctx context.Context, _ int) (fd int, err error) {
-		s.Do(func() { fd, err = NewSocket(srv.addr.Addr(), false) })
+		s.Do(func() { fd, err = NewSocket(addr.Addr(), false) })
 		if err == nil {
-			err = Connect(ctx, fd, netip.IPv6Loopback(), srv.addr)
+			err = Connect(ctx, fd, netip.IPv6Loopback(), addr)
 		}
 		return fd, err
 	})

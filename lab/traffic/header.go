@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -38,17 +39,13 @@ const (
 )
 
 func (a answer) String() string {
-	switch a {
-	case accepted:
-		return "accepted"
-	case refusedHeader:
-		return "header not understood (another version of gateweigh on the server?)"
-	case refusedRun:
-		return "stream does not fit the others of its run"
-	case refusedSocket:
-		return "socket options not available on the server"
+	known := map[answer]string{
+		accepted:      "accepted",
+		refusedHeader: "header not understood (another version of gateweigh on the server?)",
+		refusedRun:    "stream does not fit the others of its run",
+		refusedSocket: "socket options not available on the server",
 	}
-	return fmt.Sprintf("unknown answer %d (is this a gateweigh server?)", byte(a))
+	return cmp.Or(known[a], fmt.Sprintf("unknown answer %d (is this a gateweigh server?)", byte(a)))
 }
 
 var errHeader = errors.New("bad stream header")

@@ -33,6 +33,28 @@ func (s *space) listen(t testing.TB) (fd int, addr netip.AddrPort) {
 	return fd, netip.AddrPortFrom(labtest.ServerIP, boundPort(fd))
 }
 
+// boundPort is the port of a bound socket.
+func boundPort(fd int) uint16 {
+	switch a, _ := unix.Getsockname(fd); a := a.(type) {
+	case *unix.SockaddrInet4:
+		return uint16(a.Port)
+	case *unix.SockaddrInet6:
+		return uint16(a.Port)
+	}
+	return 0
+}
+
+// addr is where a server listens.
+func (s *Server) addr(ip netip.Addr) netip.AddrPort {
+	switch p := s.protocol.(type) {
+	case *streamServer:
+		return netip.AddrPortFrom(ip, boundPort(p.listener))
+	case *datagramServer:
+		return netip.AddrPortFrom(ip, boundPort(p.fd))
+	}
+	return netip.AddrPort{}
+}
+
 // dial makes the socket in s and connects it from wherever it is called.
 func (s *space) dial(addr netip.AddrPort) DialFunc {
 	return func(ctx context.Context, _ int) (fd int, err error) {
@@ -65,7 +87,7 @@ func (s *space) serve(t testing.TB, ip netip.Addr, udp bool) *Server {
 func (p pair) serve(t testing.TB) (*Server, netip.AddrPort) {
 	t.Helper()
 	s := p.server.serve(t, labtest.ServerIP, false)
-	return s, s.addr
+	return s, s.addr(labtest.ServerIP)
 }
 
 // sides are both ends' counts of a run.

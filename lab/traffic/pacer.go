@@ -128,7 +128,7 @@ func (p *pacer) primeTogether(group []stream) {
 		narrow := false
 		for i := range group {
 			st := &group[i]
-			if st.state.Load() != streamOpen || window(st.fd) >= 2*p.burst {
+			if st.over.Load() || window(st.fd) >= 2*p.burst {
 				continue
 			}
 			narrow = true
@@ -161,7 +161,7 @@ func (p *pacer) over() bool {
 		return false
 	}
 	for i := range p.run.streams {
-		if p.run.streams[i].state.Load() == streamOpen {
+		if !p.run.streams[i].over.Load() {
 			return false
 		}
 	}
@@ -194,7 +194,7 @@ func (p *pacer) step(now time.Time) {
 func (p *pacer) send(st *stream) {
 	r := p.run
 	owed := st.debt + p.burst
-	if st.state.Load() != streamOpen {
+	if st.over.Load() {
 		r.shortfall.Add(int64(owed))
 		st.debt = 0
 		return
@@ -204,7 +204,7 @@ func (p *pacer) send(st *stream) {
 	st.bytes.Add(int64(n))
 	most := debtBursts * p.burst
 	if err != nil {
-		r.fail(st, err)
+		r.end(st, err)
 		most = 0
 	}
 	st.debt = min(owed-n, most)

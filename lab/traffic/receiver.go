@@ -111,13 +111,11 @@ func (c *receiver) ready(st *stream) {
 	}
 	c.Remove(st.fd)
 	c.open--
-	switch {
-	case c.Stopping():
-		c.run.end(st)
-	case errors.Is(err, io.EOF):
+	if c.Stopping() {
+		err = nil
+	} else if errors.Is(err, io.EOF) {
 		// A stream that ends before its run was stopped is a fault of the server's side.
-		c.run.fail(st, fmt.Errorf("server ended the stream: %w", io.ErrUnexpectedEOF))
-	default:
-		c.run.fail(st, err)
+		err = fmt.Errorf("server ended the stream: %w", io.ErrUnexpectedEOF)
 	}
+	c.run.end(st, err)
 }

@@ -44,13 +44,6 @@ func (s *Stats) addThread(name string, t *socket.Thread) {
 	s.Threads = append(s.Threads, ThreadCPU{Name: name, CPUNs: t.CPUNs()})
 }
 
-// States of a stream. It leaves streamOpen once.
-const (
-	streamOpen int32 = iota
-	streamEnded
-	streamBroken
-)
-
 // stream is one TCP connection of a run, or one client's datagrams. fd is set before
 // the threads that use it start and closed after they have ended, so that no thread
 // ever writes into a descriptor number that meanwhile belongs to another file. A
@@ -59,7 +52,7 @@ type stream struct {
 	fd    int
 	index int
 	bytes atomic.Int64 // payload in the run's direction, this side
-	state atomic.Int32
+	over  atomic.Bool
 	debt  int // bytes owed by the schedule that the socket did not take; the pacer's
 
 	// Of UDP. next is the number of the next datagram to send, or one more than the
@@ -99,12 +92,9 @@ func newRun(id RunID, cfg Config) *run {
 	return r
 }
 
-// end takes a stream out of the run without blame.
-func (r *run) end(st *stream) { st.state.CompareAndSwap(streamOpen, streamEnded) }
-
-// fail takes a stream out of the run and counts it as broken.
-func (r *run) fail(st *stream, err error) {
-	if !st.state.CompareAndSwap(streamOpen, streamBroken) {
+// end takes a stream out of the run, and counts it as broken when there is an error.
+func (r *run) end(st *stream, err error) {
+	if !st.over.CompareAndSwap(false, true) || err == nil {
 		return
 	}
 	r.broken.Add(1)

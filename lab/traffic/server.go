@@ -24,7 +24,6 @@ const listenID = 1 // after socket.BellID; connections count on from here
 type Server struct {
 	protocol
 	*socket.Thread
-	addr   netip.AddrPort
 	cancel context.CancelFunc // ends the watch over Serve's ctx
 
 	mu   sync.Mutex
@@ -76,22 +75,10 @@ func Serve(ctx context.Context, at netip.AddrPort, udp bool) (*Server, error) {
 		s.Thread.Close()
 		return nil, fmt.Errorf("streams server: %w", err)
 	}
-	s.addr = netip.AddrPortFrom(at.Addr(), boundPort(fd))
 	ctx, s.cancel = context.WithCancel(ctx)
 	s.Start("gw-serve", func() { s.loop(make([]unix.EpollEvent, batch)) })
 	context.AfterFunc(ctx, func() { s.Close() })
 	return s, nil
-}
-
-// boundPort is the port of a bound socket.
-func boundPort(fd int) uint16 {
-	switch a, _ := unix.Getsockname(fd); a := a.(type) {
-	case *unix.SockaddrInet4:
-		return uint16(a.Port)
-	case *unix.SockaddrInet6:
-		return uint16(a.Port)
-	}
-	return 0
 }
 
 func (s *Server) loop(events []unix.EpollEvent) {

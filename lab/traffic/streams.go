@@ -107,7 +107,7 @@ func Start(ctx context.Context, cfg Config, dial DialFunc) (*Generator, error) {
 		return nil, fmt.Errorf("streams: %w", err)
 	}
 	g := &Generator{run: newRun(RunID(rand.Uint64()), cfg)}
-	if err = connectAll(ctx, g.run, dial); err == nil {
+	if err = g.run.connectAll(ctx, dial); err == nil {
 		err = g.startThreads()
 	}
 	if err != nil {

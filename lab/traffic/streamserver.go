@@ -140,10 +140,9 @@ func (s *streamServer) ready(id int32, c *conn) {
 		return
 	}
 	if errors.Is(err, io.EOF) {
-		c.run.end(c.st)
-	} else {
-		c.run.fail(c.st, err)
+		err = nil
 	}
+	c.run.end(c.st, err)
 	delete(s.conns, id)
 	s.Remove(c.fd)
 	// The pacer may be about to write here, so the number stays taken until the
@@ -211,7 +210,7 @@ func (s *streamServer) joined(c *conn) {
 		return
 	}
 	if err := s.startSending(r, tcpWrite); err != nil { // no descriptors: end the run, which its client sees
-		r.fail(c.st, err)
+		r.end(c.st, err)
 		for i := range r.streams {
 			_ = unix.Shutdown(r.streams[i].fd, unix.SHUT_RDWR)
 		}

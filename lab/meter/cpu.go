@@ -125,8 +125,9 @@ type Process struct {
 }
 
 // processesIn reads every process of a process namespace, named by its
-// /proc/PID/ns/pid link, except those in skip.
-func processesIn(pidLink string, skip map[int]bool) (list []Process, err error) {
+// /proc/PID/ns/pid link, except those in skip, by process id.
+func processesIn(pidLink string, skip map[int]bool) (map[int]Process, error) {
+	found := map[int]Process{}
 	pids, err := PIDs()
 	for _, pid := range pids {
 		if skip[pid] {
@@ -137,10 +138,10 @@ func processesIn(pidLink string, skip map[int]bool) (list []Process, err error) 
 			continue
 		}
 		if p, err := ReadProcess(pid); err == nil { // otherwise it has ended meanwhile
-			list = append(list, p)
+			found[pid] = p
 		}
 	}
-	return list, err
+	return found, err
 }
 
 // ReadStat reads the identity and the ticks of one process or thread.

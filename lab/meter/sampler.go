@@ -43,9 +43,8 @@ type Sampler struct {
 	Follow bool
 
 	napi    map[string]pollingThread
-	roots   map[processKey]*followed
-	snmp    *SNMPFile
-	clients []*SNMPFile
+	roots   map[Process]*followed // by Process.id
+	snmp    []*SNMPFile           // the host's, and those of clients with namespaces of their own
 	meterNs int64
 }
 
@@ -79,12 +78,15 @@ func (s *Sampler) Open() (err error) {
 			return err
 		}
 	}
-	s.snmp, err = OpenSNMP()
+	own, err := OpenSNMP()
+	if err == nil {
+		s.AddClients([]*SNMPFile{own})
+	}
 	return err
 }
 
 // AddClients adds the counters of clients with namespaces of their own.
-func (s *Sampler) AddClients(files []*SNMPFile) { s.clients = append(s.clients, files...) }
+func (s *Sampler) AddClients(files []*SNMPFile) { s.snmp = append(s.snmp, files...) }
 
 // Close releases the open counters.
 func (s *Sampler) Close() {
@@ -94,13 +96,10 @@ func (s *Sampler) Close() {
 	for _, f := range s.roots {
 		f.close()
 	}
-	if s.snmp != nil {
-		s.snmp.Close()
+	for _, f := range s.snmp {
+		f.Close()
 	}
-	for _, c := range s.clients {
-		c.Close()
-	}
-	s.napi, s.roots, s.snmp, s.clients = nil, nil, nil, nil
+	s.napi, s.roots, s.snmp = nil, nil, nil
 }
 
 // Sample reads all meters. A failing meter is part of the returned error; what
@@ -120,9 +119,14 @@ func (s *Sampler) Sample() (Sample, error) {
 		errs = append(errs, s.readFollowed(&out))
 	} else if s.PIDLink != "" {
 		all, err := processesIn(s.PIDLink, s.Skip)
-		out.Processes = slices.DeleteFunc(all, func(p Process) bool { return !s.counts(p) })
+		for _, p := range all {
+			if s.counts(p) {
+				out.Processes = append(out.Processes, p)
+			}
+		}
 		errs = append(errs, err)
 	}
+	slices.SortFunc(out.Processes, func(a, b Process) int { return cmp.Or(cmp.Compare(a.Start, b.Start), a.PID-b.PID) })
 	errs = append(errs, s.readNet(&out))
 	stat, err := os.ReadFile("/proc/stat")
 	if err == nil {
@@ -136,13 +140,8 @@ func (s *Sampler) Sample() (Sample, error) {
 	return out, errors.Join(errs...)
 }
 
-// processKey tells processes with a reused id apart.
-type processKey struct {
-	pid   int
-	start int64
-}
-
-func keyOf(p Process) processKey { return processKey{p.PID, p.Start} }
+// id tells processes apart, also those with a reused process id.
+func (p Process) id() Process { return Process{PID: p.PID, Start: p.Start} }
 
 // readFollowed reads the task clocks of all programs that were ever seen, and follows
 // those not seen before, except the ones that a followed program has started: its clocks
@@ -150,24 +149,23 @@ func keyOf(p Process) processKey { return processKey{p.PID, p.Start} }
 func (s *Sampler) readFollowed(out *Sample) error {
 	first := s.roots == nil
 	if first {
-		s.roots = map[processKey]*followed{}
+		s.roots = map[Process]*followed{}
 	}
 	alive, err := processesIn(s.PIDLink, s.Skip)
 	if err != nil {
 		return err
 	}
-	byPID := byPID(alive)
 	waits := map[*followed]int64{}
 	var errs []error
 	for _, p := range alive {
-		root, covered := s.rootOf(p, byPID)
+		root, covered := s.rootOf(p, alive)
 		if s.counts(p) && (first || !covered) { // what runs already has inherited nothing
 			f, err := follow(p)
 			if err != nil {
 				errs = append(errs, err)
 				continue
 			}
-			s.roots[keyOf(p)], root = f, f
+			s.roots[p.id()], root = f, f
 		}
 		if root != nil {
 			waits[root] += p.WaitNs
@@ -179,20 +177,11 @@ func (s *Sampler) readFollowed(out *Sample) error {
 		errs = append(errs, err)
 		out.Processes = append(out.Processes, p)
 	}
-	slices.SortFunc(out.Processes, func(a, b Process) int { return cmp.Or(cmp.Compare(a.Start, b.Start), a.PID-b.PID) })
 	return errors.Join(errs...)
 }
 
 func (s *Sampler) counts(p Process) bool {
 	return len(s.Counted) == 0 || slices.Contains(s.Counted, p.Name)
-}
-
-func byPID(list []Process) map[int]Process {
-	out := make(map[int]Process, len(list))
-	for _, p := range list {
-		out[p.PID] = p
-	}
-	return out
 }
 
 // rootOf is the followed program that p is or descends from, found by the parents of
@@ -201,7 +190,7 @@ func byPID(list []Process) map[int]Process {
 func (s *Sampler) rootOf(p Process, alive map[int]Process) (root *followed, covered bool) {
 	orphan := true
 	for range len(alive) + 1 {
-		if root := s.roots[keyOf(p)]; root != nil {
+		if root := s.roots[p.id()]; root != nil {
 			return root, true
 		}
 		parent, known := alive[p.Parent]
@@ -224,16 +213,14 @@ func (s *Sampler) readNet(out *Sample) error {
 	if s.snmp == nil {
 		return errors.New("sampler is not open")
 	}
-	if out.SNMP, err = s.snmp.Read(); err != nil {
-		return err
-	}
-	out.IPIn = out.SNMP.IPInReceives
-	for _, c := range s.clients {
-		v, err := c.Read()
+	for i, f := range s.snmp {
+		v, err := f.Read()
 		if err != nil {
 			return err
 		}
-		out.SNMP = out.SNMP.Add(v)
+		if out.SNMP = out.SNMP.Add(v); i == 0 {
+			out.IPIn = v.IPInReceives
+		}
 	}
 	return nil
 }
@@ -246,10 +233,9 @@ func (s *Sampler) PSSMiB() (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	byPID := byPID(alive)
 	var kib int64
 	for _, p := range alive {
-		if root, _ := s.rootOf(p, byPID); root == nil && !s.counts(p) {
+		if root, _ := s.rootOf(p, alive); root == nil && !s.counts(p) {
 			continue
 		}
 		if v, err := pssKiB(p.PID); err == nil { // otherwise it has ended meanwhile

@@ -19,7 +19,7 @@ import (
 // files are those of a machine below /.
 type files struct{ fsys fs.FS }
 
-// text is a file's content without surrounding space; empty when it cannot be read.
+// text is a file's content without surrounding space, "" when it cannot be read.
 func (s files) text(name string) string {
 	b, _ := fs.ReadFile(s.fsys, strings.TrimPrefix(name, "/"))
 	return strings.TrimSpace(string(b))

@@ -40,12 +40,10 @@ func ReadLoad() (l Load, err error) {
 		return l, err
 	}
 	text, err = os.ReadFile("/proc/net/stat/arp_cache")
-	if errors.Is(err, fs.ErrNotExist) {
-		return l, nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return l, err
 	}
-	if err == nil {
-		l.NeighbourOverflows, err = parseNeighbourStat(string(text))
-	}
+	l.NeighbourOverflows, err = parseNeighbourStat(string(text))
 	return l, err
 }
 

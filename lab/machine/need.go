@@ -114,9 +114,9 @@ var alwaysNeeds = map[string]Feature{"chilli": TUN, "iptables": IptablesNFT, "nf
 // startTimeout bounds starting a program to see what it says.
 const startTimeout = 5 * time.Second
 
-// version is what the program itself says, its first line, or else the version
-// of its Debian package. Empty when nobody knows. Of a program that may lie beside the
-// lab's own one the beginning of its SHA-256 follows: two builds may say the same.
+// version is the first line of what the program prints, or else the version of its Debian
+// package, or "". Of a program that may lie beside the lab's own one the beginning of its
+// SHA-256 follows: two builds may print the same.
 func (n Need) version(ctx context.Context, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -125,7 +125,13 @@ func (n Need) version(ctx context.Context, path string) string {
 			path = "chilli_opt" // chilli itself would write a file into /var/run first
 		}
 		out, _ := exec.CommandContext(ctx, path, flag).CombinedOutput() // some print it and exit with an error
-		return firstLine(string(out)) + n.digest(path)
+		line := firstLine(string(out))
+		if n.Beside {
+			if sum, err := sha256Of(path); err == nil {
+				line += fmt.Sprintf(", sha256 %.8x", sum)
+			}
+		}
+		return line
 	}
 	if n.Package == "" {
 		return ""
@@ -135,19 +141,6 @@ func (n Need) version(ctx context.Context, path string) string {
 		return "" // another distribution, or built from source
 	}
 	return n.Package + " " + firstLine(string(out))
-}
-
-// digest is the beginning of the SHA-256 of a program that may lie beside the lab's
-// own one, or nothing.
-func (n Need) digest(path string) string {
-	if !n.Beside {
-		return ""
-	}
-	sum, err := sha256Of(path)
-	if err != nil {
-		return ""
-	}
-	return fmt.Sprintf(", sha256 %.8x", sum)
 }
 
 // failure is how a program fails to start, "" when it starts: an exit status of its own

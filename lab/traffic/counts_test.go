@@ -55,9 +55,9 @@ func (s *Server) countsOf(id RunID) counts {
 		return counts{}
 	}
 	var st Stats
-	st.addThread("receive", s.Thread)
+	st.Threads = []ThreadCPU{{"receive", s.CPUNs()}}
 	if r.pacer != nil {
-		st.addThread("send", r.pacer.Thread)
+		st.Threads = append(st.Threads, ThreadCPU{"send", r.pacer.CPUNs()})
 	}
 	r.fill(&st)
 	return r.counts(st)

@@ -18,8 +18,7 @@ const (
 	endEvery   = 50 * time.Millisecond
 	// An end that has received nothing from the other for so long stops.
 	datagramPatience = 10 * time.Second
-	// Pause after datagrams were taken: those that follow back to back are then taken
-	// together, and the thread is not woken for each.
+	// Pause after datagrams were taken, to take those that follow back to back together.
 	gatherPause = 500 * time.Microsecond
 )
 
@@ -30,8 +29,7 @@ func (r *run) introduceUDP(ctx context.Context, st *stream) (a answer, err error
 	prepareDatagrams(st.fd, overheadFactor*r.cfg.bufferBytes())
 	hello := header{id: r.id, index: st.index, cfg: r.cfg}.hello()
 	in := newInbox(1)
-	until := time.Now().Add(handshakeTimeout)
-	for wait := firstHello; a == 0; wait *= 2 {
+	for wait, until := firstHello, time.Now().Add(handshakeTimeout); a == 0; wait *= 2 {
 		if _, err := socket.SendSome(st.fd, hello); err != nil {
 			return 0, fmt.Errorf("hello: %w", err)
 		}
@@ -58,8 +56,8 @@ func (r *run) introduceUDP(ctx context.Context, st *stream) (a answer, err error
 	return a, nil
 }
 
-// datagramReceiver is the generator's thread that listens to the server, tells the server
-// that the generator is there, and takes what the server sends.
+// datagramReceiver is the generator's thread that takes what the server sends, and tells
+// the server that the generator is there.
 type datagramReceiver struct {
 	*socket.Thread
 	run     *run
@@ -123,8 +121,7 @@ func (c *datagramReceiver) take(ready []unix.EpollEvent) (rang bool) {
 	return rang
 }
 
-// takeRest takes what had arrived before the server said that the run is over, on
-// other streams than the one it said so on.
+// takeRest takes what arrived on other streams before the server said that the run is over.
 func (c *datagramReceiver) takeRest(events []unix.EpollEvent) {
 	for range len(c.run.streams) { // a server that goes on sending must not keep the thread
 		ready, err := c.Wait(events, 0)
@@ -138,26 +135,24 @@ func (c *datagramReceiver) takeRest(events []unix.EpollEvent) {
 // speak has the next open stream tell the server that the run goes on, or that it is
 // over. It reports whether there was one. Where the server is silent, all have ended.
 func (c *datagramReceiver) speak(now time.Time) bool {
-	r := c.run
-	if silent := now.Sub(c.heard); silent > datagramPatience {
+	if now.Sub(c.heard) > datagramPatience {
 		c.failAll(fmt.Errorf("server %w for %s", errSilent, datagramPatience))
 	}
-	h := head{kind: kindAlive, run: r.id}
+	kind := byte(kindAlive)
 	if c.leaving {
-		h.kind = kindEnd
+		kind = kindEnd
 	}
-	for range r.streams {
-		st := &r.streams[c.turn]
-		c.turn = (c.turn + 1) % len(r.streams)
+	for range c.run.streams {
+		st := &c.run.streams[c.turn]
+		c.turn = (c.turn + 1) % len(c.run.streams)
 		if st.over.Load() {
 			continue
 		}
-		h.index = st.index
-		if err := tell(st.fd, &peer{}, h); err != nil {
-			c.fail(st, err)
-			continue
+		err := tell(st.fd, &peer{}, head{kind: kind, index: st.index, run: c.run.id})
+		if err == nil {
+			return true
 		}
-		return true
+		c.fail(st, err)
 	}
 	return false
 }
@@ -194,8 +189,6 @@ func (c *datagramReceiver) fail(st *stream, err error) {
 
 func (c *datagramReceiver) failAll(err error) {
 	for i := range c.run.streams {
-		if st := &c.run.streams[i]; !st.over.Load() {
-			c.fail(st, err)
-		}
+		c.fail(&c.run.streams[i], err)
 	}
 }

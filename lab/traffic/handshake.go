@@ -13,8 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-// dialParallel bounds streams being set up at once: enough to hide a round trip,
-// few enough that their SYNs fit any link's queue.
+// dialParallel bounds the streams set up at once: enough to hide a round trip, few enough
+// that their SYNs fit any link's queue.
 const dialParallel = 32
 
 // connectAll sets up all streams. The first failure cancels the others;

@@ -37,11 +37,10 @@ func tell(fd int, to *peer, h head) error {
 	return err
 }
 
-// outbox sends bursts of datagrams. It belongs to one thread.
-//
-// A burst is one call, and one pass through the kernel as far as the sending link. A
-// kernel that cannot cut there (no checksums at the link before Linux 6.11, IPsec)
-// returns an error, and gets the datagrams one by one, still in one call.
+// outbox sends bursts of datagrams for one thread. A burst is one call, and one pass
+// through the kernel as far as the sending link. A kernel that cannot cut there (no
+// checksums at the link before Linux 6.11, IPsec) returns an error, and gets the datagrams
+// one by one, still in one call.
 type outbox struct {
 	run     *run
 	segment int  // bytes of a datagram
@@ -100,7 +99,7 @@ func (o *outbox) most() int {
 	if o.single {
 		return mostSegments * o.segment
 	}
-	return max(1, min(mostSegments, MaxDatagram/o.segment)) * o.segment
+	return min(mostSegments, MaxDatagram/o.segment) * o.segment
 }
 
 // some sends datagrams in one call, and none when the socket or the link is full.
@@ -136,8 +135,8 @@ func (o *outbox) cut(fd int, to *peer, b []byte) (int, unix.Errno) {
 	return socket.Call(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&o.call)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0, 0)
 }
 
-// singly sends the datagrams of b, at most mostSegments, and returns how many bytes
-// of whole ones were taken.
+// singly sends the datagrams of b, at most mostSegments, and returns the bytes of those
+// that were taken.
 func (o *outbox) singly(fd int, to *peer, b []byte) (int, unix.Errno) {
 	n := 0
 	for ; n*o.segment < len(b); n++ {

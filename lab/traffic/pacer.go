@@ -10,21 +10,19 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-// Tuning of the pacer.
 const (
-	// A thread that was descheduled may catch up this much of its schedule, or
-	// this many bursts, whichever is longer. The rest is forgotten: sent all at
-	// once it would be a burst no client sends.
+	// A thread that was descheduled may catch up this much of its schedule, or this many
+	// bursts, whichever is longer. The rest is forgotten: no client sends such a burst.
 	catchUpTime   = 10 * time.Millisecond
 	catchUpBursts = 8
 	// A full socket may owe this many bursts. The rest is forgotten.
 	debtBursts = 4
-	// Rounds of single segments that open the streams' windows, and the pause
-	// between two: time for a round to be acknowledged.
+	// Rounds of single segments that open the streams' windows, and the pause between two,
+	// in which a round is acknowledged.
 	primeRounds = 128
 	primePause  = time.Millisecond
-	// Streams primed together: a round of more would overrun the queues of the links
-	// (2000 packets), and what is lost then shortens the windows it was to open.
+	// Streams primed together: a round of more would overrun the queues of the links (2000
+	// packets), and losses shorten windows.
 	primeGroup = 250
 )
 
@@ -51,15 +49,14 @@ type pacer struct {
 	write    writeFunc
 }
 
-// writeFunc hands a stream's payload to the kernel and returns how many bytes it
-// took at once: 0 when the socket is full. They count with an error as well.
+// writeFunc hands a stream's payload to the kernel and returns how many bytes it took,
+// also with an error: 0 when the socket is full.
 type writeFunc func(st *stream, payload []byte) (int, error)
 
-// tcpWrite is for streams of TCP.
 func tcpWrite(st *stream, payload []byte) (int, error) { return socket.SendSome(st.fd, payload) }
 
-// startPacer begins to send on all streams of r. The thread ends by itself
-// after the run's MaxSeconds, when no stream is left, or by Close.
+// startPacer sends on all streams of r until Close, MaxSeconds are over, or no stream
+// is left.
 func startPacer(r *run, write writeFunc) (*pacer, error) {
 	p, err := newPacer(r, write)
 	if err != nil {
@@ -78,8 +75,7 @@ func newPacer(r *run, write writeFunc) (*pacer, error) {
 	p.chance = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	p.payload = make([]byte, (1+debtBursts)*p.burst)
 	// Random bytes: a tunnel that compresses must not look cheap.
-	src := rand.NewChaCha8([32]byte{1})
-	_, _ = src.Read(p.payload) // never fails
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(p.payload) // never fails
 	return p, nil
 }
 
@@ -99,8 +95,7 @@ func (p *pacer) loop() {
 			return
 		}
 		if ahead := p.due().Sub(now); ahead > 0 {
-			// The bell ends a long wait. The wait is relative but worked out from
-			// the schedule each time: errors do not add up.
+			// Each wait is worked out from the schedule: errors do not add up.
 			socket.Sleep(wait, min(ahead, end.Sub(now)+1))
 			continue
 		}
@@ -128,7 +123,11 @@ func (p *pacer) primeTogether(group []stream) {
 		narrow := false
 		for i := range group {
 			st := &group[i]
-			if st.over.Load() || window(st.fd) >= 2*p.burst {
+			if st.over.Load() {
+				continue
+			}
+			info, err := unix.GetsockoptTCPInfo(st.fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+			if err == nil && int(info.Snd_wnd) >= 2*p.burst { // what the peer has room for
 				continue
 			}
 			narrow = true
@@ -145,17 +144,7 @@ func (p *pacer) primeTogether(group []stream) {
 	}
 }
 
-// window is what a connection's peer has room for, bytes; 0 when it is unknown.
-func window(fd int) int {
-	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
-	if err != nil {
-		return 0
-	}
-	return int(info.Snd_wnd)
-}
-
-// over reports whether no stream is left to send on. It reads all streams, so it does
-// only when a round begins.
+// over reports, when a round begins, whether no stream is left to send on.
 func (p *pacer) over() bool {
 	if p.sent%int64(len(p.run.streams)) != 0 {
 		return false
@@ -172,12 +161,10 @@ func (p *pacer) due() time.Time {
 	return p.t0.Add(time.Duration((float64(p.sent) + p.place) * p.interval))
 }
 
-// step sends the burst that is due, after forgetting what is too late.
+// step forgets what is too late and sends the burst that is due.
 func (p *pacer) step(now time.Time) {
 	late := now.Sub(p.due())
-	if int64(late) > p.run.lateness.Load() {
-		p.run.lateness.Store(int64(late))
-	}
+	p.run.lateness.Store(max(int64(late), p.run.lateness.Load()))
 	allowed := max(float64(catchUpTime), catchUpBursts*p.interval)
 	if forget := int64((float64(late) - allowed) / p.interval); forget > 0 {
 		p.t0 = p.t0.Add(time.Duration(float64(forget) * p.interval))

@@ -13,8 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-// closeLinger bounds how long a receiving generator waits for the server to end
-// its side of the streams.
+// closeLinger bounds how long a receiving generator waits for the server to end the streams.
 const closeLinger = time.Second
 
 // drain takes what waits on a stream and counts it. An error means that the
@@ -22,11 +21,11 @@ const closeLinger = time.Second
 func (r *run) drain(st *stream) error {
 	n, err := discardSome(st.fd)
 	st.bytes.Add(int64(n))
-	switch {
-	case err == nil || errors.Is(err, unix.EAGAIN):
+	switch err {
+	case nil, unix.EAGAIN:
 		return nil
-	case errors.Is(err, io.EOF):
-		return io.EOF
+	case io.EOF:
+		return err
 	}
 	return fmt.Errorf("receiving: %w", err)
 }
@@ -38,9 +37,8 @@ var discardRegion = sync.OnceValues(func() ([]byte, error) {
 	return unix.Mmap(-1, 0, 64<<20, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 })
 
-// discardSome takes all that waits in the socket without copying it, and
-// returns the number of bytes; io.EOF at the end of the stream, EAGAIN when
-// there was nothing.
+// discardSome takes all that waits in the socket without copying it: a number of bytes,
+// io.EOF at the end of the stream, or EAGAIN.
 func discardSome(fd int) (int, error) {
 	region, err := discardRegion()
 	if err != nil {
@@ -57,8 +55,7 @@ func discardSome(fd int) (int, error) {
 	return n, nil
 }
 
-// receiver is the thread that drains the streams of a generator whose server sends: one
-// wait, and one call per ready stream, whatever is queued.
+// receiver is the thread that drains the streams of a generator whose server sends.
 type receiver struct {
 	*socket.Thread
 	run  *run

@@ -40,10 +40,6 @@ type ThreadCPU struct {
 	CPUNs int64
 }
 
-func (s *Stats) addThread(name string, t *socket.Thread) {
-	s.Threads = append(s.Threads, ThreadCPU{Name: name, CPUNs: t.CPUNs()})
-}
-
 // stream is one TCP connection of a run, or one client's datagrams. fd is set before
 // the threads that use it start and closed after they have ended, so that no thread
 // ever writes into a descriptor number that meanwhile belongs to another file. A
@@ -123,7 +119,7 @@ func (r *run) fill(s *Stats) {
 }
 
 // Closing more than closeGroup streams is paced: each sends a packet and is answered
-// by two, and ten thousand of these at once are a storm that no queue holds.
+// by two, and no queue holds those of ten thousand streams.
 const (
 	closeGroup = 250
 	closePause = 5 * time.Millisecond

@@ -32,10 +32,8 @@ type Server struct {
 
 // protocol is what the server's thread does for TCP or UDP.
 type protocol interface {
-	// patienceMs is how long the thread waits at most before it calls handle with nothing,
-	// milliseconds; -1: for ever.
+	// patienceMs bounds one wait for something to handle, milliseconds; -1: no bound.
 	patienceMs() int
-	// handle is given what is ready.
 	handle(ready []unix.EpollEvent)
 	// closeAll ends all runs and closes the sockets. It is called last.
 	closeAll()
@@ -98,8 +96,7 @@ func (s *Server) Close() error {
 	return s.Thread.Close()
 }
 
-// find is for the server's thread, which needs no lock to read. Most streams and
-// datagrams belong to the newest run.
+// find is for the server's thread, which needs no lock to read.
 func (s *Server) find(id RunID) *serverRun {
 	for _, r := range slices.Backward(s.runs) {
 		if r.id == id {
@@ -132,8 +129,7 @@ func (s *Server) addRun(h header) *serverRun {
 	return r
 }
 
-// startSending starts the thread that sends the payload of a run whose streams are all
-// accepted.
+// startSending starts the thread that sends a run's payload.
 func (s *Server) startSending(r *serverRun, write writeFunc) error {
 	p, err := startPacer(r.run, write)
 	if err != nil {
@@ -167,19 +163,19 @@ func (s *Server) endAll() {
 // newest are the n runs that came last. The caller holds the lock.
 func (s *Server) newest(n int) []*serverRun { return s.runs[max(0, len(s.runs)-n):] }
 
-// Stats are those of the n runs that came last, in the order they came: n
-// generators that share a load. The CPU time of all the server's receiving since
-// it began is with the first of them, also when there was no run yet.
+// Stats are those of the n runs that came last, in their order: n generators that share a
+// load. The CPU time of all the server's receiving is with the first of them, also when
+// there was no run yet.
 func (s *Server) Stats(n int) []Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	runs := s.newest(n)
 	list := make([]Stats, max(1, len(runs)))
-	list[0].addThread("receive", s.Thread)
+	list[0].Threads = []ThreadCPU{{"receive", s.CPUNs()}}
 	for i, r := range runs {
 		r.fill(&list[i])
 		if r.pacer != nil {
-			list[i].addThread("send "+strconv.Itoa(i+1), r.pacer.Thread)
+			list[i].Threads = append(list[i].Threads, ThreadCPU{"send " + strconv.Itoa(i+1), r.pacer.CPUNs()})
 		}
 	}
 	return list

@@ -1,9 +1,6 @@
 package traffic
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // Shares are what the receiving ends of streams got each since they were marked,
 // payload bytes. The zero value is of no streams.
@@ -50,9 +47,9 @@ func (s Shares) Even(burst int) float64 {
 func (r *run) mark() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.marks = slices.Grow(r.marks[:0], len(r.streams))
+	r.marks = make([]int64, len(r.streams))
 	for i := range r.streams {
-		r.marks = append(r.marks, r.streams[i].bytes.Load())
+		r.marks[i] = r.streams[i].bytes.Load()
 	}
 }
 

@@ -64,8 +64,8 @@ func setBuffer(fd, force, within, bytes int) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, within, bytes)
 }
 
-// Connect binds fd to local unless that is the zero address, and connects it.
-// Non-blocking sockets only. On error the caller still owns fd.
+// Connect binds the non-blocking fd to local unless that is the zero address, and connects
+// it. On error the caller still owns fd.
 func Connect(ctx context.Context, fd int, local netip.Addr, remote netip.AddrPort) error {
 	if local.IsValid() {
 		// Without this a bound socket takes its port now, from the host's one
@@ -104,9 +104,7 @@ func prepareSender(fd int, cfg Config) error {
 // prepareReceiver asks to be woken once a burst, not once a packet. The kernel
 // wakes earlier when the window is about to close or the stream ends.
 func prepareReceiver(fd int, cfg Config) error {
-	const most = 256 << 10
-	err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, min(cfg.burstBytes(), most))
-	if err != nil {
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, min(cfg.burstBytes(), 256<<10)); err != nil {
 		return fmt.Errorf("setting the receive low-water mark: %w", err)
 	}
 	return nil

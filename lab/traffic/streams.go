@@ -5,22 +5,19 @@
 // # Whole bursts
 //
 // How many segments leave back to back moves a router's CPU by a factor of two,
-// so it is held constant: one write of BurstSegments × MSS bytes is one
-// burst. Per socket it switches Nagle off, makes the send buffer hold several
-// bursts and uses a congestion control that does not pace. The rest belongs to
-// the sending network namespace, and the caller sets it there:
+// so it is held constant: one write of BurstSegments × MSS bytes is one burst. Sockets
+// have Nagle off, a send buffer of several bursts, and a congestion control that does not
+// pace. The rest belongs to the sending network namespace, and the caller sets it there:
 //
 //   - net.ipv4.tcp_slow_start_after_idle=0. Otherwise a stream that waits longer
-//     than its retransmission time-out for its next turn starts again from ten
-//     segments, and the burst is cut to the rhythm of the acknowledgements.
+//     than its retransmission time-out for its next turn starts again from ten segments.
 //   - net.ipv4.tcp_autocorking=0. Otherwise a burst may wait for the one before
 //     it while that one is still in a queue of the sending link.
 //   - net.ipv4.tcp_limit_output_bytes above one burst (any kernel's default is).
 //   - no fq queueing discipline on the sending link: it paces every flow by itself.
-//   - the sending link's gso_max_segs and gso_max_size: the IP layer emits at most
-//     that many segments in one buffer, though a burst's buffers still follow each
-//     other without a pause. A route with initcwnd ≥ BurstSegments makes even the
-//     first burst of each stream whole; without it the window opens in two or three.
+//   - the sending link's gso_max_segs and gso_max_size bound the segments of one buffer,
+//     though a burst's buffers still follow each other without a pause. A route with
+//     initcwnd ≥ BurstSegments makes even the first burst of each stream whole.
 //
 // Datagrams take the same schedule. The kernel gets a burst in one call and cuts it
 // into datagrams (UDP_SEGMENT) where the sending link no longer does, so that they
@@ -94,10 +91,9 @@ type Generator struct {
 	close    func() error
 }
 
-// Start connects all streams, announces each to the server, and returns when the
-// server has accepted every one and sending has begun. The first stream to fail
-// ends the attempt; the error names its client. When ctx ends, so does the
-// generator; the caller still calls Close to wait for it.
+// Start returns when the server has accepted every stream and sending has begun. The
+// first stream to fail ends the attempt; the error names its client. When ctx ends, so
+// does the generator; the caller still calls Close to wait for it.
 func Start(ctx context.Context, cfg Config, dial DialFunc) (*Generator, error) {
 	cfg, err := cfg.withDefaults()
 	if err == nil {
@@ -123,7 +119,6 @@ func Start(ctx context.Context, cfg Config, dial DialFunc) (*Generator, error) {
 	return g, nil
 }
 
-// startThreads starts what sends and what receives.
 func (g *Generator) startThreads() (err error) {
 	switch r := g.run; {
 	case r.cfg.UDP:
@@ -146,17 +141,17 @@ func (g *Generator) Stats() Stats {
 	var s Stats
 	g.run.fill(&s)
 	if g.pacer != nil {
-		s.addThread("send", g.pacer.Thread)
+		s.Threads = append(s.Threads, ThreadCPU{"send", g.pacer.CPUNs()})
 	}
 	if g.receiver != nil {
-		s.addThread("receive", g.receiver)
+		s.Threads = append(s.Threads, ThreadCPU{"receive", g.receiver.CPUNs()})
 	}
 	return s
 }
 
-// Close ends the streams and waits for the generator's thread. Streams that
-// receive are first ended in the other direction, at most closeLinger long, so
-// that the server does not take the end for a failure. It may be called twice.
+// Close ends the streams and waits for the generator's threads. Streams that receive
+// first end their other direction, for at most closeLinger, so that the server does not
+// take the end for a failure. It may be called twice.
 func (g *Generator) Close() error { return g.close() }
 
 func (g *Generator) end() error {
@@ -172,7 +167,6 @@ func (g *Generator) end() error {
 // Mark begins to count Stats.Shares anew.
 func (g *Generator) Mark() { g.run.mark() }
 
-// withDefaults fills in defaults and refuses what cannot be run.
 func (c Config) withDefaults() (Config, error) {
 	c.Streams = cmp.Or(c.Streams, 1)
 	c.BurstSegments = cmp.Or(c.BurstSegments, DefaultBurst)
@@ -205,8 +199,7 @@ func (c Config) check() error {
 
 func (c Config) burstBytes() int { return c.BurstSegments * c.MSS }
 
-// burstInterval is the time from one burst of the run to the next, ns, whichever
-// streams they belong to.
+// burstInterval is the time from one burst of the run to the next, ns.
 func (c Config) burstInterval() float64 {
 	return float64(c.burstBytes()) * 8 / c.RateBps * float64(time.Second)
 }
@@ -218,8 +211,8 @@ func (c Config) bufferBytes() int {
 	return max(4*c.burstBytes(), min(share, 64<<20))
 }
 
-// checkDescriptors refuses a run that needs more open files than the process may have.
-// Without this check a late dial would fail with an unrelated error.
+// checkDescriptors refuses a run that needs more open files than the process may have:
+// otherwise a late dial would fail with an unrelated error.
 func checkDescriptors(streams int) error {
 	const spare = 32 // standard streams, the runtime's own, epoll and eventfd
 	var lim unix.Rlimit

@@ -82,11 +82,10 @@ func (s *streamServer) handle(ready []unix.EpollEvent) {
 		}
 	}
 	if s.waiting > 0 {
-		s.expire(time.Now())
+		s.expire(time.Now().Add(-headerTimeout))
 	}
 }
 
-// accept takes every connection that waits.
 func (s *streamServer) accept() {
 	for {
 		fd, _, err := unix.Accept4(s.listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
@@ -112,9 +111,8 @@ func (s *streamServer) accept() {
 	}
 }
 
-// refuseOne closes the first waiting connection when descriptors have run out:
-// left in the queue it would keep the listener ready and this thread spinning,
-// and its client would learn nothing.
+// refuseOne closes the first waiting connection when descriptors have run out: left in
+// the queue it would keep the listener ready and this thread spinning.
 func (s *streamServer) refuseOne() bool {
 	if s.spare == nil { // another thread took the descriptor when it was last closed
 		s.spare, _ = os.Open(os.DevNull)
@@ -129,7 +127,6 @@ func (s *streamServer) refuseOne() bool {
 	return err == nil
 }
 
-// ready reads from one connection.
 func (s *streamServer) ready(id int32, c *conn) {
 	if c.st == nil {
 		s.readHeader(id, c)
@@ -159,18 +156,16 @@ func (s *streamServer) readHeader(id int32, c *conn) {
 	if err == unix.EAGAIN || err == unix.EINTR {
 		return
 	}
-	if err != nil || n == 0 {
-		s.drop(id, c)
-		return
-	}
-	if c.got += n; c.got < headerSize {
-		return
-	}
 	a := refusedHeader
-	if h, err := parseHeader(c.head[:]); err == nil && !h.cfg.UDP {
-		a = s.admit(h, c)
+	if err == nil && n > 0 {
+		if c.got += n; c.got < headerSize {
+			return
+		}
+		if h, err := parseHeader(c.head[:]); err == nil && !h.cfg.UDP {
+			a = s.admit(h, c)
+		}
+		_, err = socket.SendSome(c.fd, []byte{byte(a)})
 	}
-	_, err = socket.SendSome(c.fd, []byte{byte(a)})
 	if a != accepted {
 		s.drop(id, c)
 		return
@@ -224,21 +219,17 @@ func (s *streamServer) drop(id int32, c *conn) {
 	s.waiting--
 }
 
-// expire drops connections that took too long to send a header.
-func (s *streamServer) expire(now time.Time) {
+// expire drops connections without a header from before some time.
+func (s *streamServer) expire(before time.Time) {
 	for id, c := range s.conns {
-		if c.st == nil && now.Sub(c.since) > headerTimeout {
+		if c.st == nil && c.since.Before(before) {
 			s.drop(id, c)
 		}
 	}
 }
 
 func (s *streamServer) closeAll() {
-	for id, c := range s.conns {
-		if c.st == nil {
-			s.drop(id, c)
-		}
-	}
+	s.expire(time.Now())
 	s.endAll()
 	s.spare.Close()
 	unix.Close(s.listener)

@@ -60,10 +60,9 @@ type Prober struct {
 	next    uint64             // the thread's
 	cancel  context.CancelFunc // ends the watch over Probe's ctx
 
-	mu      sync.Mutex
-	samples []int64 // ns, guarded by mu
-	lost    int     // guarded by mu
-	over    int     // answered probes beyond maxSamples, guarded by mu
+	mu             sync.Mutex // guards what follows
+	samples        []int64    // ns
+	answered, lost int        // probes
 }
 
 type probe struct {
@@ -111,7 +110,7 @@ func startProbing(ctx context.Context, cfg config, dialUDP func(i int) (int, err
 func (p *Prober) Snapshot() Times {
 	p.mu.Lock()
 	s := slices.Clone(p.samples)
-	r := Times{Probes: len(p.samples) + p.over + p.lost, Lost: p.lost}
+	r := Times{Probes: p.answered + p.lost, Lost: p.lost}
 	p.mu.Unlock()
 	slices.Sort(s)
 	r.P50, r.P99 = nearestRank(s, 0.50), nearestRank(s, 0.99)
@@ -122,7 +121,7 @@ func (p *Prober) Snapshot() Times {
 func (p *Prober) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.samples, p.lost, p.over = p.samples[:0], 0, 0
+	p.samples, p.answered, p.lost = p.samples[:0], 0, 0
 }
 
 // Close ends the prober and its sockets; Snapshot stays. It may be called twice.
@@ -137,8 +136,7 @@ func nearestRank(sorted []int64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0
 	}
-	i := max(0, int(math.Ceil(q*float64(len(sorted))))-1)
-	return float64(sorted[i]) / 1e3
+	return float64(sorted[max(1, int(math.Ceil(q*float64(len(sorted)))))-1]) / 1e3
 }
 
 // loop sends on schedule and collects answers in between.
@@ -215,30 +213,25 @@ func (p *Prober) receive(fd int, buf []byte) {
 func (p *Prober) record(ns int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.samples) == maxSamples {
-		p.over++
-		return
+	p.answered++
+	if len(p.samples) < maxSamples {
+		p.samples = append(p.samples, ns)
 	}
-	p.samples = append(p.samples, ns)
 }
 
 // expire accounts for probes whose time is over.
 func (p *Prober) expire(now int64) {
-	lost := 0
-	for p.oldest < p.next {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for ; p.oldest < p.next; p.oldest++ {
 		slot := p.pending[p.oldest%uint64(len(p.pending))]
-		if !slot.answered && now-slot.sentNs < int64(p.cfg.timeout) {
-			break
+		if slot.answered {
+			continue
 		}
-		if !slot.answered {
-			lost++
+		if now-slot.sentNs < int64(p.cfg.timeout) {
+			return
 		}
-		p.oldest++
-	}
-	if lost > 0 {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.lost += lost
+		p.lost++
 	}
 }
 

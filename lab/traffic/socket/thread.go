@@ -95,9 +95,8 @@ func (t *Thread) CPUNs() int64 {
 	if tid == 0 {
 		return t.cpuNs.Load()
 	}
-	// The kernel's clock id of another thread of this process, as
-	// pthread_getcpuclockid(3) builds it: CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED,
-	// include/linux/posix-timers_types.h. Exact, and needs no /proc.
+	// The clock id of another thread of this process (pthread_getcpuclockid(3)):
+	// CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED, include/linux/posix-timers_types.h.
 	var ts unix.Timespec
 	if err := unix.ClockGettime(^tid<<3|4|2, &ts); err != nil {
 		return t.cpuNs.Load() // the thread has ended meanwhile
@@ -137,9 +136,8 @@ func (t *Thread) Wait(events []unix.EpollEvent, ms int) ([]unix.EpollEvent, erro
 // Like Wait, Sleep makes its system call without telling Go's scheduler. Otherwise the
 // scheduler would take the thread's processor away after the first milliseconds of each
 // sleep, and its monitor would wake every 20 µs to look for such threads: together some
-// 5 % of a core for each agent, on a machine whose router is measured. Like this the
-// thread keeps its processor, and the scheduler interrupts it by a signal when it must.
-// The process needs more processors (GOMAXPROCS) than it has such threads.
+// 5 % of a core for each agent. The process needs more processors (GOMAXPROCS) than it
+// has such threads.
 func Sleep(wait *unix.PollFd, d time.Duration) bool {
 	ts := unix.NsecToTimespec(int64(max(d, 0)))
 	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(wait)), 1, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)

@@ -248,12 +248,8 @@ func (a *Agent) rttStart(ctx context.Context, server netip.Addr) (none, error) {
 			}
 		}
 	})
-	a.traffic.prober, err = rtt.Probe(context.WithoutCancel(ctx), len(chosen), func(i int) (fd int, err error) {
-		err = chosen[i].Do(func() error {
-			fd, err = rtt.DialUDP(chosen[i].LocalIP(), to)
-			return err
-		})
-		return fd, err
+	a.traffic.prober, err = rtt.Probe(context.WithoutCancel(ctx), len(chosen), func(i int) (int, error) {
+		return dialStream(ctx, traffic.Config{UDP: true}, chosen[i], to)
 	})
 	return none{}, err
 }

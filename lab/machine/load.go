@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/meter"
 )
 
 // Load is how much of a machine is taken at one moment.
@@ -49,21 +51,9 @@ func ReadLoad() (l Load, err error) {
 
 // parseMeminfo reads the text of /proc/meminfo.
 func parseMeminfo(text string) (Memory, error) {
-	kib := map[string]int64{}
-	for line := range strings.Lines(text) {
-		name, rest, _ := strings.Cut(line, ":")
-		f := strings.Fields(rest)
-		if len(f) == 0 {
-			continue
-		}
-		n, err := strconv.ParseInt(f[0], 10, 64)
-		if err != nil {
-			return Memory{}, fmt.Errorf("/proc/meminfo: %s: %w", name, err)
-		}
-		kib[name] = n
-	}
-	if kib["MemTotal"] == 0 {
-		return Memory{}, errors.New("/proc/meminfo: no MemTotal")
+	kib, err := meter.ParseSizes("/proc/meminfo", text, "MemTotal")
+	if err != nil {
+		return Memory{}, err
 	}
 	// What is in memory file systems counts as cached, and nowhere else.
 	files := kib["Buffers"] + kib["Cached"] - kib["Shmem"]

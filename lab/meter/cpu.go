@@ -199,14 +199,25 @@ func pssKiB(pid int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return parsePSS(b)
+	kib, err := ParseSizes("smaps_rollup", string(b), "Pss")
+	return kib["Pss"], err
 }
 
-func parsePSS(b []byte) (int64, error) {
-	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "Pss:" {
-			return strconv.ParseInt(f[1], 10, 64)
+// ParseSizes reads a file of lines "NAME: NUMBER kB", of which one name must be there.
+func ParseSizes(file, text, needed string) (map[string]int64, error) {
+	kib := map[string]int64{}
+	for line := range strings.Lines(text) {
+		name, rest, _ := strings.Cut(line, ":")
+		if f := strings.Fields(rest); len(f) > 0 {
+			v, err := numbers(file+": "+name, f[:1])
+			if err != nil {
+				return nil, err
+			}
+			kib[name] = v[0]
 		}
 	}
-	return 0, errors.New("smaps_rollup: no Pss line")
+	if _, there := kib[needed]; !there {
+		return nil, fmt.Errorf("%s: no %s", file, needed)
+	}
+	return kib, nil
 }

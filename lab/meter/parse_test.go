@@ -82,12 +82,14 @@ func TestListeningLeavesOutConnections(t *testing.T) {
 }
 
 func TestParsePSS(t *testing.T) {
-	kib, err := parsePSS(fixture(t, "smaps_rollup"))
-	if err != nil || kib != 216 {
-		t.Errorf("PSS = %d KiB, %v; want 216", kib, err)
+	kib, err := ParseSizes("smaps_rollup", string(fixture(t, "smaps_rollup")), "Pss")
+	if err != nil || kib["Pss"] != 216 {
+		t.Errorf("PSS = %d KiB, %v; want 216", kib["Pss"], err)
 	}
-	if _, err := parsePSS([]byte("Rss: 3 kB\n")); err == nil {
-		t.Error("no error without a Pss line")
+	for _, bad := range []string{"", "Rss: 3 kB\n", "Pss: many kB\n"} {
+		if _, err := ParseSizes("smaps_rollup", bad, "Pss"); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
 	}
 }
 
@@ -133,7 +135,7 @@ func FuzzParsers(f *testing.F) {
 		parseSNMP(string(b))
 		Listening(string(b))
 		parseStat(b)
-		parsePSS(b)
+		ParseSizes("", string(b), "Pss")
 		if th, err := ParseSchedstat(b); err == nil && len(bytes.Fields(b)) != 3 {
 			t.Errorf("schedstat %q accepted as %+v", b, th)
 		}

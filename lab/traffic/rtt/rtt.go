@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -251,23 +250,4 @@ func runPromptly() {
 	if unix.SchedSetAttr(0, &attr, 0) != nil {
 		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
 	}
-}
-
-// DialUDP returns a connected non-blocking UDP socket in the calling thread's
-// network namespace, bound to local unless that is the zero address.
-func DialUDP(local netip.Addr, remote netip.AddrPort) (fd int, err error) {
-	if fd, err = socket.New(unix.SOCK_DGRAM, remote.Addr()); err != nil {
-		return -1, err
-	}
-	if local.IsValid() {
-		err = unix.Bind(fd, socket.Addr(netip.AddrPortFrom(local, 0)))
-	}
-	if err == nil {
-		err = unix.Connect(fd, socket.Addr(remote))
-	}
-	if err != nil {
-		unix.Close(fd)
-		return -1, fmt.Errorf("connecting UDP to %s: %w", remote, err)
-	}
-	return fd, nil
 }

@@ -41,6 +41,14 @@ func TestArrivalsAreSorted(t *testing.T) {
 	}
 }
 
+// dial returns a socket of the calling thread's namespace for probes to an echo.
+func dial(to netip.AddrPort) (fd int, err error) {
+	if fd, err = socket.New(unix.SOCK_DGRAM, to.Addr()); err != nil {
+		return -1, err
+	}
+	return fd, unix.Connect(fd, socket.Addr(to))
+}
+
 // startProbe starts an echo and a prober over p.
 func startProbe(t testing.TB, p labtest.Pair, cfg config) (*Prober, *Echo) {
 	t.Helper()
@@ -57,7 +65,7 @@ func startProbe(t testing.TB, p labtest.Pair, cfg config) (*Prober, *Echo) {
 	}
 	addr := netip.AddrPortFrom(labtest.ServerIP, uint16(bound.(*unix.SockaddrInet4).Port))
 	pr, err := startProbing(context.Background(), cfg, func(int) (fd int, err error) {
-		p.Client.Do(func() { fd, err = DialUDP(labtest.ClientIP, addr) })
+		p.Client.Do(func() { fd, err = dial(addr) })
 		return fd, err
 	})
 	if err != nil {
@@ -131,7 +139,7 @@ func TestEchoIsNotOpen(t *testing.T) {
 	var fd int
 	p.Client.Do(func() {
 		a := sa.(*unix.SockaddrInet4)
-		fd, err = DialUDP(netip.Addr{}, netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)))
+		fd, err = dial(netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)))
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -59,7 +59,8 @@ type Found struct {
 	Lacks   string `json:"lacks,omitempty"`   // how the kernel's feature fails to work
 }
 
-// Find looks for programs and features on this machine, in the order of the query.
+// Find looks for programs and features on this machine, in the order of the query, and
+// asks for each version and feature once.
 func Find(ctx context.Context, q Query) []Found {
 	answers := map[string]string{}
 	once := func(question string, ask func() string) string {
@@ -100,8 +101,8 @@ func (n Need) Locate() string {
 	return ""
 }
 
-// versionFlags make programs print their version. What an argument does to a program that
-// is not among them is unknown, so that one is not run for its version.
+// versionFlags make programs print their version. Others are not run for it: nobody knows
+// what an argument does to them.
 var versionFlags = map[string]string{
 	"bash": "--version", "chilli": "--version", "dnsmasq": "--version", "ethtool": "--version", "freeradius": "-v",
 	"gatewayd": "version", "ip": "-V", "iperf3": "--version", "iptables": "--version", "logger": "--version",
@@ -143,9 +144,8 @@ func (n Need) version(ctx context.Context, path string) string {
 	return n.Package + " " + firstLine(string(out))
 }
 
-// failure is how a program fails to start, "" when it starts: an exit status of its own
-// is none, because some programs end with one after they have printed their version.
-// As root the program has a private /run: what it writes there never reaches the machine.
+// failure is how a program fails to start, "" when it starts: with an exit status of its
+// own too, because some programs print their version and end with one.
 func failure(ctx context.Context, path, argument string) string {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

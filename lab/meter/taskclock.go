@@ -17,12 +17,11 @@ import (
 // PERF_COUNT_SW_TASK_CLOCK; no hardware counter is needed). It is the descriptor of a
 // perf event.
 //
-// schedstat will not do for that. When a wake-up is to preempt the running
-// thread, the scheduler stops its clock at the wake-up and does not read it
-// again at the switch (rq_clock_skip_update): all the time until the running
-// thread can be interrupted, for a polling thread until it has finished its
-// batch, counts for the thread that still waits. With two routers on a CPU
-// one pays for the other.
+// schedstat is not exact here. When a wake-up is to preempt the running thread, the
+// scheduler stops its clock at the wake-up and does not read it again at the switch
+// (rq_clock_skip_update): the time until the running thread can be interrupted, for a
+// polling thread the rest of its batch, counts for the thread that still waits. With two
+// routers on a CPU one pays for the other.
 type taskClock int
 
 // openTaskClock counts for thread tid from now on. With inherit also for every

@@ -74,7 +74,7 @@ func startDatagramReceiver(r *run) (*socket.Thread, error) {
 		return nil, err
 	}
 	c := &datagramReceiver{Thread: t, run: r, in: newInbox(inboxSize), heard: time.Now()}
-	t.Start("gw-receive", c.loop)
+	t.Start(context.Background(), "gw-receive", c.loop)
 	return t, nil
 }
 

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"context"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -62,7 +63,7 @@ func startPacer(r *run, write writeFunc) (*pacer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Start("gw-send", p.loop)
+	p.Start(context.Background(), "gw-send", p.loop)
 	return p, nil
 }
 

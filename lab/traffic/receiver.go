@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -67,7 +68,7 @@ func startReceiver(r *run) (*socket.Thread, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.Start("gw-receive", (&receiver{t, r, len(r.streams)}).loop)
+	t.Start(context.Background(), "gw-receive", (&receiver{t, r, len(r.streams)}).loop)
 	return t, nil
 }
 

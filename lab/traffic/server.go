@@ -24,7 +24,6 @@ const listenID = 1 // after socket.BellID; connections count on from here
 type Server struct {
 	protocol
 	*socket.Thread
-	cancel context.CancelFunc // ends the watch over Serve's ctx
 
 	mu   sync.Mutex
 	runs []*serverRun // in the order they came; guarded by mu against other threads than the server's
@@ -70,12 +69,10 @@ func Serve(ctx context.Context, at netip.AddrPort, udp bool) (*Server, error) {
 		}
 	}
 	if err != nil {
-		s.Thread.Close()
+		s.Close()
 		return nil, fmt.Errorf("streams server: %w", err)
 	}
-	ctx, s.cancel = context.WithCancel(ctx)
-	s.Start("gw-serve", func() { s.loop(make([]unix.EpollEvent, batch)) })
-	context.AfterFunc(ctx, func() { s.Close() })
+	s.Start(ctx, "gw-serve", func() { s.loop(make([]unix.EpollEvent, batch)) })
 	return s, nil
 }
 
@@ -88,12 +85,6 @@ func (s *Server) loop(events []unix.EpollEvent) {
 		}
 		s.handle(ready)
 	}
-}
-
-// Close ends all runs and threads, and closes the socket. It may be called twice.
-func (s *Server) Close() error {
-	defer s.cancel()
-	return s.Thread.Close()
 }
 
 // find is for the server's thread, which needs no lock to read.

@@ -12,11 +12,10 @@ import (
 )
 
 // NewSocket returns a non-blocking TCP or UDP socket for the family of remote in the
-// calling thread's network namespace, ready to bind and connect (see Connect). The
-// namespace sticks to the socket: it may then be connected from any thread. A TCP socket
-// has its receive window and congestion control set before it is connected or listens,
-// and connections accepted from it inherit them: one established under bbr would keep
-// pacing whatever is set later (tcp_bbr.c, bbr_init).
+// calling thread's network namespace, which it keeps: any thread may connect it (see
+// Connect). A TCP socket has its receive window and congestion control, and connections
+// accepted from it inherit them: a connection established under bbr would keep pacing
+// whatever is set later (tcp_bbr.c, bbr_init).
 func NewSocket(remote netip.Addr, udp bool) (fd int, err error) {
 	if udp {
 		return socket.New(unix.SOCK_DGRAM, remote)
@@ -26,9 +25,8 @@ func NewSocket(remote netip.Addr, udp bool) (fd int, err error) {
 	}
 	// A sender never puts more than half of the largest window it was offered into one
 	// buffer (tcp_bound_to_half_wnd, include/net/tcp.h): the kernel's initial 64 KB would
-	// cut bursts of 44 segments in two until its own tuning has caught up, which takes a
-	// different time in each run. Best effort: the unprivileged limit, rmem_max, still
-	// holds three such bursts by default.
+	// cut bursts of 44 segments in two for a while. Best effort: the unprivileged limit,
+	// rmem_max, still holds three such bursts by default.
 	const window = 4 << 20 // bytes; 10 ms of 3.3 Gbit/s on one stream
 	_ = setBuffer(fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, window)
 	if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, congestion); err != nil {
@@ -111,15 +109,13 @@ func prepareReceiver(fd int, cfg Config) error {
 }
 
 // handshakeTimeout bounds one wait while a stream is set up: what is lost is sent again
-// after 1, 3, 7 and 15 s, and of the streams of 65,000 clients on a busy machine one
-// is lost three times over. The caller of a run has a limit of its own, its context.
+// after 1, 3, 7 and 15 s, and of 65,000 streams on a busy machine one is lost three times.
 const handshakeTimeout = 20 * time.Second
 
 // errTimeout is the end of a wait that nothing answered.
 var errTimeout = fmt.Errorf("no answer in %s", handshakeTimeout)
 
-// await blocks until fd is ready. It returns ctx's error, or errTimeout after the time
-// given.
+// await blocks until fd is ready, ctx ends, or the time is over: then it returns errTimeout.
 func await(ctx context.Context, fd int, events int16, within time.Duration) error {
 	const slice = 100 * time.Millisecond // between looks at ctx
 	fds := []unix.PollFd{{Fd: int32(fd), Events: events}}

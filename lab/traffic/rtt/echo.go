@@ -1,6 +1,7 @@
 package rtt
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -33,7 +34,7 @@ func ServeEcho(at netip.AddrPort) (*Echo, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("udp echo: %w", err)
 	}
-	e.Start("gw-echo", e.loop)
+	e.Start(context.Background(), "gw-echo", e.loop)
 	return e, nil
 }
 

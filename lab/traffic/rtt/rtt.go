@@ -47,17 +47,16 @@ type Times struct {
 	Lost   int     `json:"lost"`
 }
 
-// Prober measures round-trip times until it is closed.
+// Prober measures round-trip times until Close; Snapshot stays.
 type Prober struct {
 	*socket.Thread
 	cfg     config
 	id      uint64
 	start   time.Time // set by the thread
 	fds     []int
-	pending []probe            // ring by sequence number; the thread's
-	oldest  uint64             // first sequence number not accounted for; the thread's
-	next    uint64             // the thread's
-	cancel  context.CancelFunc // ends the watch over Probe's ctx
+	pending []probe // ring by sequence number; the thread's
+	oldest  uint64  // first sequence number not accounted for; the thread's
+	next    uint64  // the thread's
 
 	mu             sync.Mutex // guards what follows
 	samples        []int64    // ns
@@ -95,13 +94,11 @@ func startProbing(ctx context.Context, cfg config, dialUDP func(i int) (int, err
 		}
 		if err != nil {
 			p.closeSockets()
-			p.Thread.Close()
+			p.Close()
 			return nil, fmt.Errorf("rtt prober: client %d: %w", i, err)
 		}
 	}
-	ctx, p.cancel = context.WithCancel(ctx)
-	p.Start("gw-probe", p.loop)
-	context.AfterFunc(ctx, func() { p.Close() })
+	p.Start(ctx, "gw-probe", p.loop)
 	return p, nil
 }
 
@@ -121,12 +118,6 @@ func (p *Prober) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.samples, p.answered, p.lost = p.samples[:0], 0, 0
-}
-
-// Close ends the prober and its sockets; Snapshot stays. It may be called twice.
-func (p *Prober) Close() error {
-	defer p.cancel()
-	return p.Thread.Close()
 }
 
 // nearestRank is the smallest sample that at least the fraction q of sorted ns

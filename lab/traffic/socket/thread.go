@@ -3,6 +3,7 @@
 package socket
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"sync"
@@ -27,8 +28,7 @@ type Thread struct {
 	cpuNs atomic.Int64 // its CPU time, once it has ended
 }
 
-// NewThread prepares a thread that watches its bell only. Close it also when it was
-// never started.
+// NewThread prepares a thread that watches its bell only. Close it, started or not.
 func NewThread() (*Thread, error) {
 	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -47,12 +47,14 @@ func NewThread() (*Thread, error) {
 	return t, nil
 }
 
-// Start runs work on an OS thread of that name. The thread ends with work, and with it
-// the timer slack set here.
-func (t *Thread) Start(name string, work func()) {
+// Start runs work on an OS thread of that name, which ends with work. Work ends soon after
+// Close or the end of ctx, because it looks at Stopping.
+func (t *Thread) Start(ctx context.Context, name string, work func()) {
 	t.done = make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { t.Close() })
 	go func() {
 		defer close(t.done)
+		defer stop()
 		runtime.LockOSThread()
 		// The default slack lets a timer be 50 µs late; 1 ns is the least there is
 		// (prctl(2)). Failing to set either attribute costs precision, not the run.

@@ -53,7 +53,7 @@ func (s *datagramServer) take(now time.Time, h head, n int, said []byte, from *p
 		a := refusedHeader
 		asked, err := parseHeader(said[headSize:])
 		if err == nil && asked.cfg.UDP && asked.id == h.run {
-			a = s.admit(now, asked, from)
+			a = s.join(now, asked, from)
 		}
 		_ = tell(s.fd, from, head{kind: kindAnswer, index: h.index, run: h.run, number: int64(a)})
 		return
@@ -79,15 +79,11 @@ func (s *datagramServer) take(now time.Time, h head, n int, said []byte, from *p
 	}
 }
 
-// admit finds or makes the run of a stream; with its last stream the run begins.
-func (s *datagramServer) admit(now time.Time, h header, from *peer) answer {
-	r := s.find(h.id)
-	if r != nil && (r.ended || r.cfg != h.cfg) {
-		return refusedRun
-	}
+// join adds a stream to its run; with its last stream the run begins.
+func (s *datagramServer) join(now time.Time, h header, from *peer) answer {
+	r := s.admit(h)
 	if r == nil {
-		r = s.addRun(h)
-		r.peers = make([]peer, len(r.streams))
+		return refusedRun
 	}
 	r.heard = now
 	if r.peers[h.index].n != 0 {

@@ -97,10 +97,20 @@ func (s *Server) find(id RunID) *serverRun {
 	return nil
 }
 
-// addRun also forgets the oldest of the ended runs.
-func (s *Server) addRun(h header) *serverRun {
+// admit finds or makes the run of a stream; nil when the stream does not fit it. With a new
+// run it forgets the oldest of the ended ones.
+func (s *Server) admit(h header) *serverRun {
+	if r := s.find(h.id); r != nil {
+		if r.ended || r.cfg != h.cfg {
+			return nil
+		}
+		return r
+	}
 	r := &serverRun{run: newRun(h.id, h.cfg)}
 	r.sends = h.cfg.Direction == Down
+	if h.cfg.UDP {
+		r.peers = make([]peer, len(r.streams))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ended := 0

@@ -162,7 +162,7 @@ func (s *streamServer) readHeader(id int32, c *conn) {
 			return
 		}
 		if h, err := parseHeader(c.head[:]); err == nil && !h.cfg.UDP {
-			a = s.admit(h, c)
+			a = s.join(h, c)
 		}
 		_, err = socket.SendSome(c.fd, []byte{byte(a)})
 	}
@@ -177,12 +177,8 @@ func (s *streamServer) readHeader(id int32, c *conn) {
 	}
 }
 
-// admit finds or makes the run of a header and fits the connection into it.
-func (s *streamServer) admit(h header, c *conn) answer {
-	r := s.find(h.id)
-	if r != nil && (r.ended || r.cfg != h.cfg || r.streams[h.index].fd >= 0) {
-		return refusedRun
-	}
+// join makes the connection a stream of its run.
+func (s *streamServer) join(h header, c *conn) answer {
 	if h.cfg.Direction == Down {
 		if prepareSender(c.fd, h.cfg) != nil {
 			return refusedSocket
@@ -190,8 +186,9 @@ func (s *streamServer) admit(h header, c *conn) answer {
 	} else {
 		_ = prepareReceiver(c.fd, h.cfg) // without it the thread only wakes more often
 	}
-	if r == nil {
-		r = s.addRun(h)
+	r := s.admit(h)
+	if r == nil || r.streams[h.index].fd >= 0 {
+		return refusedRun
 	}
 	c.run, c.st = r, &r.streams[h.index]
 	c.st.fd = c.fd

@@ -1,6 +1,7 @@
 package dut
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,9 +9,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
@@ -44,15 +43,7 @@ type Custom struct {
 	ready   bool     // Start succeeded
 }
 
-var (
-	_ DUT      = (*Custom)(nil)
-	_ Admitter = (*Custom)(nil)
-)
-
-// NewCustom makes the device spec describes; name is its name in the experiment.
-func NewCustom(name string, spec experiment.CustomDUT) *Custom {
-	return &Custom{name: name, spec: spec}
-}
+var _ Admitter = (*Custom)(nil)
 
 // needs are the programs the table requires, by name.
 func (c *Custom) needs() []Need {
@@ -73,10 +64,7 @@ func (c *Custom) Traits() Traits {
 		NoAggregation: c.spec.NoAggregation,
 		NoTxChecksum:  c.spec.NoTxChecksum,
 		Needs:         c.needs(),
-		About:         c.spec.Description,
-	}
-	if t.About == "" {
-		t.About = c.name
+		About:         cmp.Or(c.spec.Description, c.name),
 	}
 	if len(c.spec.Login) > 0 {
 		t.Admission = client.Admission{
@@ -149,32 +137,22 @@ func (c *Custom) awaitReady(ctx context.Context, env Env) error {
 	ctx, cancel := context.WithTimeout(ctx, c.spec.ReadyTimeout)
 	defer cancel()
 	var last error
-	for {
+	var d daemon
+	if len(c.spec.Daemon) > 0 {
+		d = c.daemon(env)
+	}
+	_, err := d.until(ctx, func() error {
 		err := c.run(ctx, env, "ready", c.spec.Ready, "")
-		if err == nil {
-			return nil
-		}
 		if last == nil || ctx.Err() == nil {
 			last = err // once time is up, the error before says more than "killed"
 		}
-		if ended := c.daemonEnded(ctx, env); ended != nil {
-			return ended
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("not ready after %v: %w", c.spec.ReadyTimeout, last)
-		case <-time.After(pollEvery):
-		}
-	}
-}
-
-// daemonEnded is an error with the daemon's last lines if it runs no more.
-func (c *Custom) daemonEnded(ctx context.Context, env Env) error {
-	if len(c.spec.Daemon) == 0 {
-		return nil
-	}
-	if p, err := c.daemon(env).state(ctx); err == nil && p.Ended {
-		return c.failed("daemon", c.spec.Daemon, endedWhileStarting(p))
+		return err
+	})
+	switch {
+	case errors.Is(err, errTimeIsUp):
+		return fmt.Errorf("not ready after %v: %w", c.spec.ReadyTimeout, last)
+	case err != nil:
+		return c.failed("daemon", c.spec.Daemon, err)
 	}
 	return nil
 }
@@ -254,20 +232,48 @@ func (c *Custom) failed(key string, argv experiment.Command, err error) error {
 }
 
 // variables are experiment.Vars with the values of one lab.
-func variables(env Env) []string {
-	values := map[string]string{
+func variables(env Env) (vars []string) {
+	for key, value := range map[string]any{
 		experiment.VarLANIf:   env.Port("lan"),
 		experiment.VarWANIf:   env.Port("wan"),
-		experiment.VarLAN:     env.LAN.String(),
-		experiment.VarGateway: env.Gateway.String(),
-		experiment.VarServer:  env.ServerIP.String(),
-		experiment.VarService: env.ServiceIP.String(),
-		experiment.VarClients: strconv.Itoa(env.Clients),
+		experiment.VarLAN:     env.LAN,
+		experiment.VarGateway: env.Gateway,
+		experiment.VarServer:  env.ServerIP,
+		experiment.VarService: env.ServiceIP,
+		experiment.VarClients: env.Clients,
 		experiment.VarScratch: env.Scratch,
-	}
-	vars := make([]string, len(experiment.Vars))
-	for i, key := range experiment.Vars {
-		vars[i] = key + "=" + values[key]
+	} {
+		vars = append(vars, fmt.Sprintf("%s=%v", key, value))
 	}
 	return vars
+}
+
+// combined is a device on a router that also does something else, such as masquerade:
+// the start command of the device's table sets that up before the device starts.
+type combined struct {
+	Counted
+	rest *Custom
+}
+
+// Start implements DUT.
+func (c combined) Start(ctx context.Context, env Env) error {
+	if err := c.rest.Start(ctx, env); err != nil {
+		return err
+	}
+	return c.Counted.Start(ctx, env)
+}
+
+// Stop implements DUT. The device stops first.
+func (c combined) Stop(ctx context.Context, env Env) error {
+	return errors.Join(c.Counted.Stop(ctx, env), c.rest.Stop(ctx, env))
+}
+
+// Traits are the device's, with the programs of both.
+func (c combined) Traits() Traits {
+	t := c.Counted.Traits()
+	t.Needs = slices.Concat(t.Needs, c.rest.needs())
+	if about := c.rest.spec.Description; about != "" {
+		t.About = fmt.Sprintf("%s (%s, and its table's start beside it)", about, c.rest.spec.Like)
+	}
+	return t
 }

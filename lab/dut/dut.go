@@ -40,14 +40,6 @@ type Counted interface {
 	Counts(ctx context.Context, env Env) (map[string]int, error)
 }
 
-// Fillable is a DUT whose table of clients the lab can fill.
-type Fillable interface {
-	Counted
-	// Fill has Start return with so many clients admitted, less those that the lab
-	// will bring: clients that never send. It is called before anything else.
-	Fill(sessions int)
-}
-
 // Traits say what the lab must know of a DUT before it builds the lab around it.
 type Traits struct {
 	// LAN is the clients' network; the zero value is study 1's 192.168.137.0/24.

@@ -48,7 +48,7 @@ func (l Labs) OpenPair(ctx context.Context) (device, clean *Side, err error) {
 		}
 	}
 	other := map[string]string{"a": "b", "b": "a"}[l.DUTLab]
-	err = testbed.Together(admitted(l.DUTLab, d, l.Sides[0], &device), admitted(other, dut.NewClean(), l.Sides[1], &clean))
+	err = testbed.Together(admitted(l.DUTLab, d, l.Sides[0], &device), admitted(other, dut.Clean{}, l.Sides[1], &clean))
 	if err == nil {
 		return device, clean, nil
 	}

@@ -99,7 +99,11 @@ func listCommand() *cobra.Command {
 
 func makeListing(cmd *cobra.Command) (listing, error) {
 	all := listing{Version: 1}
-	asked, err := testbed.Netns{Run: "list"}.Machine(cmd.Context())
+	backend, err := testbed.Local("list", "")
+	if err != nil {
+		return all, err
+	}
+	asked, err := backend.Machine(cmd.Context())
 	if err != nil {
 		return all, err
 	}

@@ -81,7 +81,10 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 		return Report{}, fmt.Errorf("making a folder for the examination: %w", err)
 	}
 	defer os.RemoveAll(scratch)
-	backend := testbed.Netns{Run: "doctor", LogDir: scratch}
+	backend, err := testbed.Local("doctor", scratch)
+	if err != nil {
+		return Report{}, err
+	}
 	asked, err := backend.Machine(ctx)
 	if err != nil {
 		return Report{}, err
@@ -91,7 +94,6 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	backend.Placement = testbed.PlacementOn(m.Usable)
 	x := examination{
 		opts: opts, placement: backend.Placement, backend: backend, asked: asked, machine: m, scratch: scratch,
 		largest: largestExperiment(measure.Catalogue().Builtins()), personas: mostPersonas(measure.Catalogue().Builtins()),

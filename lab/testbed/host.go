@@ -3,22 +3,19 @@ package testbed
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
-// Role is what a host is there for.
+// Role is what a host that the lab's load needs is there for; other hosts have none.
 type Role string
 
 // Roles of hosts.
 const (
-	RoleClient  Role = "client"  // holds simulated clients
-	RoleRouter  Role = "router"  // forwards between clients and server, with the device under test
-	RoleServer  Role = "server"  // the far end of the traffic, and services a device asks
-	RoleTransit Role = "transit" // forwards and is not measured: a switch, the far end of a tunnel
+	RoleClient Role = "client" // holds simulated clients
+	RoleServer Role = "server" // the far end of the traffic, and services a device asks
 )
 
 // Host is a machine of the lab, spoken to through its agent. How it is run, in a
@@ -63,12 +60,13 @@ func Together(fns ...func() error) error {
 		wg.Go(func() { errs[i] = fn() })
 	}
 	wg.Wait()
+	var joined []error
 	said := map[string]bool{}
-	return errors.Join(slices.DeleteFunc(errs, func(err error) bool {
-		again := err == nil || said[err.Error()]
-		if !again {
+	for _, err := range errs {
+		if err != nil && !said[err.Error()] {
 			said[err.Error()] = true
+			joined = append(joined, err)
 		}
-		return again
-	})...)
+	}
+	return errors.Join(joined...)
 }

@@ -40,7 +40,7 @@ func Portal(p Spec) Topology {
 		toClients = append(toClients, agent.Route{To: t.LAN, Via: routerWAN.Addr()})
 	}
 	t.Nodes = []Node{
-		{Name: "router", Role: RoleRouter, Metered: true, Sysctls: with(routerSysctls, queuesFor(p.Clients)), Routes: []agent.Route{{Via: serverAddr.Addr()}}},
+		{Name: "router", Metered: true, Sysctls: with(routerSysctls, queuesFor(p.Clients)), Routes: []agent.Route{{Via: serverAddr.Addr()}}},
 		{Name: "server", Role: RoleServer, Sysctls: with(client.Sysctls, queuesFor(p.Clients)), Routes: toClients},
 	}
 	onLAN := []netip.Prefix{routerLAN}
@@ -94,7 +94,7 @@ func with(settings, more map[string]string) map[string]string {
 func (p Spec) addClientHosts(t *Topology, router Port) {
 	sockets := []Port{router} // one a client host
 	if p.ClientHosts > 1 {
-		t.Nodes = append(t.Nodes, Node{Name: "switch", Role: RoleTransit, Sysctls: client.Sysctls, Switch: true})
+		t.Nodes = append(t.Nodes, Node{Name: "switch", Sysctls: client.Sysctls, Switch: true})
 		t.Links = append(t.Links, Link{router, p.port("switch", "x0", false)})
 		sockets = nil
 		for i := range p.ClientHosts {

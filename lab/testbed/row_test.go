@@ -29,8 +29,8 @@ func row(testbed.Spec) testbed.Topology {
 	return testbed.Topology{
 		Nodes: []testbed.Node{
 			{Name: "pc1", Role: testbed.RoleClient, Sysctls: client.Sysctls, Routes: []agent.Route{via("10.0.0.0/8", "10.1.0.254")}},
-			{Name: "gw1", Role: testbed.RoleRouter, Metered: true, Sysctls: forward, Routes: []agent.Route{via("10.3.0.0/24", "10.2.0.2")}},
-			{Name: "gw2", Role: testbed.RoleRouter, Metered: true, Sysctls: forward, Routes: []agent.Route{via("10.1.0.0/24", "10.2.0.1")}},
+			{Name: "gw1", Metered: true, Sysctls: forward, Routes: []agent.Route{via("10.3.0.0/24", "10.2.0.2")}},
+			{Name: "gw2", Metered: true, Sysctls: forward, Routes: []agent.Route{via("10.1.0.0/24", "10.2.0.1")}},
 			{Name: "pc2", Role: testbed.RoleServer, Routes: []agent.Route{via("10.0.0.0/8", "10.3.0.1")}},
 		},
 		Links: []testbed.Link{

@@ -3,7 +3,6 @@ package testbed
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 )
 
@@ -40,9 +39,10 @@ func Names() (names []string) {
 
 // Named is the topology of a name. An unknown name is an error that lists the known ones.
 func Named(name string) (Kind, error) {
-	names := Names()
-	if i := slices.Index(names, name); i >= 0 {
-		return Topologies[i], nil
+	for _, k := range Topologies {
+		if k.Name == name {
+			return k, nil
+		}
 	}
-	return Kind{}, fmt.Errorf("unknown topology %q: known are %s", name, strings.Join(names, ", "))
+	return Kind{}, fmt.Errorf("unknown topology %q: known are %s", name, strings.Join(Names(), ", "))
 }

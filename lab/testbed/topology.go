@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
@@ -144,9 +143,20 @@ func (t Topology) Build(ctx context.Context, backend Backend, name string) (_ *L
 			err = fmt.Errorf("building lab %s: %w", name, errors.Join(err, lab.Close()))
 		}
 	}()
-	if err := t.start(ctx, backend, lab); err != nil {
+	starts := make([]func() error, len(t.Nodes))
+	for i, n := range t.Nodes {
+		starts[i] = func() (err error) {
+			lab.Hosts[i], err = backend.Start(ctx, name+"/"+n.Name, n.Metered)
+			if err == nil {
+				lab.Hosts[i].Role, lab.Hosts[i].Metered = n.Role, n.Metered
+			}
+			return err
+		}
+	}
+	if err := Together(starts...); err != nil {
 		return nil, err
 	}
+	lab.Clients = lab.Of(RoleClient)
 	networks, err := t.connect(ctx, backend, lab)
 	if err != nil {
 		return nil, err
@@ -156,25 +166,6 @@ func (t Topology) Build(ctx context.Context, backend Backend, name string) (_ *L
 		apply[i] = func() error { return h.Apply(ctx, networks[i]) }
 	}
 	return lab, Together(apply...)
-}
-
-// start starts all hosts and enters them by role.
-func (t Topology) start(ctx context.Context, backend Backend, lab *Lab) error {
-	starts := make([]func() error, len(t.Nodes))
-	for i, n := range t.Nodes {
-		starts[i] = func() (err error) {
-			lab.Hosts[i], err = backend.Start(ctx, lab.Name+"/"+n.Name, n.Metered)
-			if err == nil {
-				lab.Hosts[i].Role, lab.Hosts[i].Metered = n.Role, n.Metered
-			}
-			return err
-		}
-	}
-	if err := Together(starts...); err != nil {
-		return err
-	}
-	lab.Clients = lab.Of(RoleClient)
-	return nil
 }
 
 // connect makes all links and returns the network of each host.
@@ -223,26 +214,16 @@ func (t Topology) index(node string) int {
 
 // check refuses what cannot be built: a fault of whoever wrote the description.
 func (t Topology) check() error {
-	roles, ends, ports, metered := map[Role]int{}, map[string]int{}, map[string]string{}, 0
-	for _, n := range t.Nodes {
-		roles[n.Role]++
-		if n.Metered {
-			metered++
-		}
-	}
-	if roles[RoleClient] < 1 || roles[RoleServer] < 1 || metered < 1 {
-		return fmt.Errorf("a topology has a client host, a server and a metered host, not %v with %d metered", roles, metered)
-	}
+	roles, metered, linked, ports := map[Role]int{}, 0, map[string]bool{}, map[string]string{}
 	for _, l := range t.Links {
 		for _, p := range []Port{l.A, l.B} {
 			if t.index(p.Node) < 0 {
 				return fmt.Errorf("a link ends at %q, which is no host", p.Node)
 			}
-			ends[p.Node]++
 			if other, taken := ports[p.Name]; taken && p.Name != "" {
 				return fmt.Errorf("ports of %s and %s have the name %q", other, p.Node, p.Name)
 			}
-			ports[p.Name] = p.Node
+			linked[p.Node], ports[p.Name] = true, p.Node
 			for _, a := range p.Addrs {
 				ip := a.Addr()
 				if t.FirstLease.IsValid() && ip.Compare(t.FirstLease) >= 0 && ip.Compare(t.LastLease) <= 0 {
@@ -252,9 +233,16 @@ func (t Topology) check() error {
 		}
 	}
 	for _, n := range t.Nodes {
-		if ends[n.Name] == 0 {
+		if !linked[n.Name] {
 			return fmt.Errorf("%s has no link", n.Name)
 		}
+		roles[n.Role]++
+		if n.Metered {
+			metered++
+		}
+	}
+	if roles[RoleClient] < 1 || roles[RoleServer] < 1 || metered < 1 {
+		return fmt.Errorf("a topology has a client host, a server and a metered host, not %v with %d metered", roles, metered)
 	}
 	return nil
 }
@@ -288,12 +276,6 @@ func (l *Lab) Close() error {
 	return Together(stops...)
 }
 
-// dhcpServer is the name of the lab's own DHCP server among a host's programs.
-const dhcpServer = "dnsmasq-lab"
-
-// maxLeases is more than there are clients in any lab.
-const maxLeases = 100_000
-
 // ServeDHCP runs a DHCP server on the first metered host for clients that want leases from
 // a router that gives none; the first so many addresses it keeps back for clients
 // that have them without asking. It is not part of what is measured.
@@ -302,10 +284,10 @@ func (l *Lab) ServeDHCP(ctx context.Context, kept int) error {
 	for range kept {
 		first = first.Next()
 	}
-	err := l.Metered()[0].Spawn(ctx, agent.Command{Name: dhcpServer, Support: true, Argv: []string{
+	err := l.Metered()[0].Spawn(ctx, agent.Command{Name: "dnsmasq-lab", Support: true, Argv: []string{
 		"dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--bind-interfaces", "--no-ping",
 		"--interface=" + l.Port(PortLAN), "--except-interface=lo", "--leasefile-ro", "--user=root", "--dhcp-authoritative",
-		"--dhcp-lease-max=" + strconv.Itoa(maxLeases), "--log-facility=-", "--quiet-dhcp", "--pid-file=",
+		"--dhcp-lease-max=100000", "--log-facility=-", "--quiet-dhcp", "--pid-file=", // more leases than any lab has clients
 		fmt.Sprintf("--dhcp-range=%s,%s,12h", first, l.LastLease),
 		"--dhcp-option=option:router," + l.Gateway.String(),
 	}})

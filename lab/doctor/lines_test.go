@@ -333,13 +333,3 @@ func TestGapIsSummedOverWork(t *testing.T) {
 	check(t, gap{1, 0.2, 0.2, 0.24, 0.25}.line([]int{1}), OK, "saw 96 %", "nobody else's work")
 	check(t, gap{}.line([]int{1}), Warn, "see Noise")
 }
-
-func TestTextsOfHosts(t *testing.T) {
-	if got := firstField("some avg10=28.42 avg60=34.26 total=1\n", "avg10="); got != "28.42" {
-		t.Errorf("avg10 %q", got)
-	}
-	mounts := "tmpfs /etc tmpfs rw 0 0\noverlay /etc overlay rw 0 0\nproc /proc proc rw 0 0\n"
-	if got := mountedOn(mounts, "/etc"); got != "overlay" {
-		t.Errorf("/etc is %q", got)
-	}
-}

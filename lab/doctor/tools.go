@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -79,8 +80,8 @@ func (x examination) tools(ctx context.Context) ([]Line, error) {
 			if t.Package != "" {
 				l.Do = "sudo apt-get install " + t.Package
 			}
-		} else if l.Found = strings.TrimSuffix(found[i].Version, "."); l.Found == "" {
-			l.Found = "here, says no version"
+		} else {
+			l.Found = cmp.Or(strings.TrimSuffix(found[i].Version, "."), "here, says no version")
 		}
 		lines = append(lines, l)
 	}

@@ -14,25 +14,15 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Names in a run's folder: profiles/<cell>/ holds these.
-const (
-	Folder      = result.ProfilesFolder
-	MetaFile    = result.ProfileFile
-	DUTFolded   = result.DUTFoldedFile
-	CleanFolded = result.CleanFoldedFile
-	DUTPprof    = result.DUTPprofFile
-	CleanPprof  = result.CleanPprofFile
-)
-
 // Dir is the folder of a cell's profile.
 func Dir(run string, c result.Cell) string {
 	mbps := strconv.FormatFloat(c.Number(result.OfferedMbps), 'f', -1, 64)
-	return filepath.Join(run, Folder, fmt.Sprintf("%s-%d-clients-%s-mbps-%s-%s", c.Text(result.DUT), c.Int(result.Clients), mbps, c.Text(result.Direction), c.Text(result.Profile)))
+	return filepath.Join(run, result.ProfilesFolder, fmt.Sprintf("%s-%d-clients-%s-mbps-%s-%s", c.Text(result.DUT), c.Int(result.Clients), mbps, c.Text(result.Direction), c.Text(result.Profile)))
 }
 
 // Recorded reports whether the run has the cell's profile.
 func Recorded(run string, c result.Cell) bool {
-	_, err := os.Stat(filepath.Join(Dir(run, c), MetaFile))
+	_, err := os.Stat(filepath.Join(Dir(run, c), result.ProfileFile))
 	return err == nil
 }
 
@@ -48,11 +38,11 @@ func Write(run string, p Profile) error {
 		name  string
 		write func(io.Writer) error
 	}{
-		{DUTFolded, func(w io.Writer) error { return WriteFolded(w, p.DUT.Stacks) }},
-		{CleanFolded, func(w io.Writer) error { return WriteFolded(w, p.Clean.Stacks) }},
-		{DUTPprof, func(w io.Writer) error { return WritePprof(w, p, p.DUT) }},
-		{CleanPprof, func(w io.Writer) error { return WritePprof(w, p, p.Clean) }},
-		{MetaFile, func(w io.Writer) error {
+		{result.DUTFoldedFile, func(w io.Writer) error { return WriteFolded(w, p.DUT.Stacks) }},
+		{result.CleanFoldedFile, func(w io.Writer) error { return WriteFolded(w, p.Clean.Stacks) }},
+		{result.DUTPprofFile, func(w io.Writer) error { return WritePprof(w, p, p.DUT) }},
+		{result.CleanPprofFile, func(w io.Writer) error { return WritePprof(w, p, p.Clean) }},
+		{result.ProfileFile, func(w io.Writer) error {
 			encoder := json.NewEncoder(w)
 			encoder.SetIndent("", "  ")
 			return encoder.Encode(p)
@@ -73,14 +63,14 @@ func Write(run string, p Profile) error {
 // run without any has none. Profiles that cannot be read are left out and are
 // the error.
 func ReadAll(run string) ([]Profile, error) {
-	folders, err := os.ReadDir(filepath.Join(run, Folder))
+	folders, err := os.ReadDir(filepath.Join(run, result.ProfilesFolder))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("looking for profiles: %w", err)
 	}
 	var list []Profile
 	var errs []error
 	for _, f := range folders { // by name
-		p, err := read(filepath.Join(run, Folder, f.Name()))
+		p, err := read(filepath.Join(run, result.ProfilesFolder, f.Name()))
 		switch {
 		case err == nil:
 			list = append(list, p)
@@ -92,11 +82,11 @@ func ReadAll(run string) ([]Profile, error) {
 }
 
 // errUnfinished: the folder of a profile that was never finished.
-var errUnfinished = errors.New("no " + MetaFile)
+var errUnfinished = errors.New("no " + result.ProfileFile)
 
 func read(dir string) (Profile, error) {
 	var p Profile
-	path := filepath.Join(dir, MetaFile)
+	path := filepath.Join(dir, result.ProfileFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return p, errUnfinished
@@ -110,7 +100,7 @@ func read(dir string) (Profile, error) {
 	if p.Version > Version {
 		return p, fmt.Errorf("read %s: version %d, known up to %d: %w; use a newer gateweigh", path, p.Version, Version, result.ErrNewerVersion)
 	}
-	for name, side := range map[string]*Side{DUTFolded: &p.DUT, CleanFolded: &p.Clean} {
+	for name, side := range map[string]*Side{result.DUTFoldedFile: &p.DUT, result.CleanFoldedFile: &p.Clean} {
 		f, err := os.Open(filepath.Join(dir, name))
 		if err != nil {
 			return p, fmt.Errorf("read a profile: %w", err)

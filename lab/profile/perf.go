@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -39,8 +38,8 @@ const (
 // from Start to Stop, and never longer than this process.
 type Recorder struct {
 	cmd     *exec.Cmd
-	control *os.File
-	acks    chan string
+	control *os.File // commands to perf
+	answers *os.File // perf's; it would end by a signal if nobody could read them
 	ended   chan struct{}
 	status  error // valid once ended is closed
 	said    bytes.Buffer
@@ -75,18 +74,20 @@ func Start(ctx context.Context, data, unwind string, cpus, own []int) (_ *Record
 	if unwind == UnwindDWARF {
 		graph = "dwarf," + strconv.Itoa(stackBytes)
 	}
-	r := &Recorder{ended: make(chan struct{}), acks: make(chan string, 4)}
+	r := &Recorder{ended: make(chan struct{})}
 	controlRead, controlWrite, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	ackRead, ackWrite, err := os.Pipe()
+	defer controlRead.Close()
+	answers, ackWrite, err := os.Pipe()
 	if err != nil {
-		return nil, errors.Join(err, controlRead.Close(), controlWrite.Close())
+		return nil, errors.Join(err, controlWrite.Close())
 	}
+	sampled := strings.Trim(strings.ReplaceAll(fmt.Sprint(cpus), " ", ","), "[]")
 	// I leaves the idle task out. Build ids are not needed: what was sampled is
 	// named right afterwards, on this machine.
-	r.cmd = exec.CommandContext(ctx, "perf", "record", "--cpu", cpuList(cpus), "--event", "cpu-clock:I", "--freq", strconv.Itoa(FrequencyHz),
+	r.cmd = exec.CommandContext(ctx, "perf", "record", "--cpu", sampled, "--event", "cpu-clock:I", "--freq", strconv.Itoa(FrequencyHz),
 		"--call-graph", graph, "--clockid", "CLOCK_MONOTONIC", "--delay", "-1", "--control", "fd:3,4",
 		"--mmap-pages", bufferSize, "--max-size", maxDataBytes, "--no-buildid", "--no-buildid-cache", "--output", data)
 	r.cmd.Env = perfEnv()
@@ -95,29 +96,16 @@ func Start(ctx context.Context, data, unwind string, cpus, own []int) (_ *Record
 	r.cmd.WaitDelay = time.Second
 	// A group of its own: Ctrl-C reaches the lab, which ends perf in order.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	r.control = controlWrite
+	r.control, r.answers = controlWrite, answers
 	err = r.launch(own)
-	controlRead.Close()
-	ackWrite.Close()
+	ackWrite.Close() // perf alone has it now
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting perf: %w", err), controlWrite.Close(), ackRead.Close())
+		return nil, errors.Join(fmt.Errorf("starting perf: %w", err), r.release())
 	}
-	go func() { // ends with perf, which holds the other end
-		defer ackRead.Close()
-		readAcks(ackRead, r.acks)
-	}()
-	if err := r.tell(ctx, "enable", startTimeout); err != nil {
+	if err := r.enable(ctx); err != nil {
 		return nil, errors.Join(err, r.Kill())
 	}
 	return r, nil
-}
-
-func cpuList(cpus []int) string {
-	text := make([]string, len(cpus))
-	for i, c := range cpus {
-		text[i] = strconv.Itoa(c)
-	}
-	return strings.Join(text, ",")
 }
 
 // perfEnv keeps the user's settings and servers of debug files out.
@@ -151,36 +139,22 @@ func (r *Recorder) launch(cpus []int) error {
 	return <-started
 }
 
-// readAcks passes on what perf answers to commands.
-func readAcks(from io.Reader, to chan<- string) {
-	buf := make([]byte, 64)
-	for {
-		n, err := from.Read(buf)
-		if err != nil {
-			return
-		}
-		select {
-		case to <- string(buf[:n]):
-		default: // nobody asked
-		}
-	}
-}
-
-// tell gives perf a command and waits until it has carried it out.
-func (r *Recorder) tell(ctx context.Context, command string, timeout time.Duration) error {
-	if _, err := r.control.WriteString(command + "\n"); err != nil {
+// enable has perf begin, and returns when it has answered.
+func (r *Recorder) enable(ctx context.Context) error {
+	if _, err := r.control.WriteString("enable\n"); err != nil {
 		return r.endedEarly()
 	}
-	select {
-	case <-r.acks:
+	r.answers.SetReadDeadline(time.Now().Add(startTimeout))
+	defer context.AfterFunc(ctx, func() { r.answers.SetReadDeadline(time.Now()) })()
+	switch _, err := r.answers.Read(make([]byte, 64)); {
+	case err == nil:
 		return nil
-	case <-r.ended:
-		return r.endedEarly()
-	case <-ctx.Done():
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case <-time.After(timeout):
-		return fmt.Errorf("perf did not %s within %s", command, timeout)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("perf did not begin within %s", startTimeout)
 	}
+	return r.endedEarly()
 }
 
 // Stop ends the recording; its data is complete when Stop returns without an
@@ -217,12 +191,7 @@ func (r *Recorder) Kill() error {
 	return nil
 }
 
-// release closes what perf is told by.
-func (r *Recorder) release() {
-	r.control.Close()
-}
-
-// endedEarly says how perf ended that was not told to: it has failed, or its
+// endedEarly says how perf ended without being asked to: it has failed, or its
 // data has reached maxDataBytes.
 func (r *Recorder) endedEarly() error {
 	<-r.ended // it reads no commands any more, so the end is near
@@ -233,6 +202,8 @@ func (r *Recorder) endedEarly() error {
 	}
 	return fmt.Errorf("perf ended by itself: %s%s", how, oneLine(r.said.String()))
 }
+
+func (r *Recorder) release() error { return errors.Join(r.control.Close(), r.answers.Close()) }
 
 // oneLine is the end of what a program printed, as the end of a message.
 func oneLine(text string) string {
@@ -260,7 +231,7 @@ func Read(ctx context.Context, data string) (*Recording, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting perf script: %w", err)
 	}
-	rec, err := ParseScript(out)
+	rec, err := ParseScript(out, NewSymbols().Name)
 	if err != nil {
 		cancel() // nobody reads the rest
 	}
@@ -270,11 +241,7 @@ func Read(ctx context.Context, data string) (*Recording, error) {
 		}
 		err = fmt.Errorf("perf script: %w%s", werr, oneLine(said.String()))
 	}
-	if err != nil {
-		return nil, err
-	}
-	rec.NameUnknown(NewSymbols())
-	return rec, nil
+	return rec, err
 }
 
 // Unwind chooses how to unwind the stacks of the given processes: by frame

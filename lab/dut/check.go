@@ -56,7 +56,7 @@ func Locate(ctx context.Context, m Machine, needs []Need) ([]Need, error) {
 // when nothing is missing. Its parts are sorted: reports are compared.
 func missing(needs []Need, found []machine.Found) string {
 	byRemedy := map[string][]string{}
-	var texts []string
+	var list, texts []string
 	for i, n := range needs {
 		switch f := found[i]; {
 		case f.Path == "":
@@ -67,7 +67,6 @@ func missing(needs []Need, found []machine.Found) string {
 			texts = append(texts, fmt.Sprintf("the kernel lacks %s: %s", n.KernelFeature(), f.Lacks))
 		}
 	}
-	var list []string
 	for remedy, names := range byRemedy {
 		slices.Sort(names)
 		list = append(list, fmt.Sprintf("%s (%s)", strings.Join(names, ", "), remedy))

@@ -39,6 +39,7 @@ type Custom struct {
 	spec experiment.CustomDUT
 
 	vars    []string // "KEY=value" of the lab it was started in
+	daemon  daemon   // without a host where there is none
 	started bool     // Start was called and Stop has not succeeded since
 	ready   bool     // Start succeeded
 }
@@ -46,8 +47,7 @@ type Custom struct {
 var _ Admitter = (*Custom)(nil)
 
 // needs are the programs the table requires, by name.
-func (c *Custom) needs() []Need {
-	var list []Need
+func (c *Custom) needs() (list []Need) {
 	for _, program := range slices.Sorted(maps.Keys(c.spec.Requires)) {
 		list = append(list, Need{Program: program, Package: c.spec.Requires[program], Why: "its commands"})
 	}
@@ -86,46 +86,36 @@ func (c *Custom) withVars(cmd experiment.Command) []string {
 	return slices.Concat([]string{"env"}, c.vars, cmd)
 }
 
-// Start writes the files, runs start, spawns daemon and waits for ready.
+// Start writes the files, relative paths into the scratch directory, runs start, spawns
+// daemon and waits for ready.
 func (c *Custom) Start(ctx context.Context, env Env) error {
-	c.started, c.ready = true, false
-	c.vars = variables(env)
-	for _, path := range slices.Sorted(maps.Keys(c.spec.Files)) {
-		if err := c.writeFile(ctx, env, path); err != nil {
-			return err
+	c.started, c.ready, c.vars = true, false, variables(env)
+	router := env.Host("router")
+	for _, file := range slices.Sorted(maps.Keys(c.spec.Files)) {
+		target, content := file, c.spec.Files[file]
+		if !filepath.IsAbs(file) {
+			target = filepath.Join(env.Scratch, file)
+		}
+		for _, v := range c.vars {
+			key, value, _ := strings.Cut(v, "=")
+			content = strings.ReplaceAll(content, "${"+key+"}", value)
+		}
+		if err := router.WriteFile(ctx, target, []byte(content), 0o644); err != nil {
+			return fmt.Errorf("%s: files: writing %s: %w", c.name, file, err)
 		}
 	}
 	if err := c.run(ctx, env, "start", c.spec.Start, ""); err != nil {
 		return err
 	}
 	if len(c.spec.Daemon) > 0 {
-		cmd := agent.Command{Name: c.daemon(env).name, Argv: c.spec.Daemon, Env: c.vars}
-		if err := env.Host("router").Spawn(ctx, cmd); err != nil {
+		c.daemon = daemon{host: router, name: "dut-" + c.name}
+		if err := router.Spawn(ctx, agent.Command{Name: c.daemon.name, Argv: c.spec.Daemon, Env: c.vars}); err != nil {
 			return c.failed("daemon", c.spec.Daemon, err)
 		}
 	}
-	if err := c.awaitReady(ctx, env); err != nil {
-		return err
-	}
-	c.ready = true
-	return nil
-}
-
-// writeFile writes one file, relative paths into the scratch directory.
-func (c *Custom) writeFile(ctx context.Context, env Env, path string) error {
-	target := path
-	if !filepath.IsAbs(path) {
-		target = filepath.Join(env.Scratch, path)
-	}
-	content := c.spec.Files[path]
-	for _, v := range c.vars {
-		key, value, _ := strings.Cut(v, "=")
-		content = strings.ReplaceAll(content, "${"+key+"}", value)
-	}
-	if err := env.Host("router").WriteFile(ctx, target, []byte(content), 0o644); err != nil {
-		return fmt.Errorf("%s: files: writing %s: %w", c.name, path, err)
-	}
-	return nil
+	err := c.awaitReady(ctx, env)
+	c.ready = err == nil
+	return err
 }
 
 // awaitReady repeats the ready command until it exits 0, the daemon has ended or
@@ -137,11 +127,7 @@ func (c *Custom) awaitReady(ctx context.Context, env Env) error {
 	ctx, cancel := context.WithTimeout(ctx, c.spec.ReadyTimeout)
 	defer cancel()
 	var last error
-	var d daemon
-	if len(c.spec.Daemon) > 0 {
-		d = c.daemon(env)
-	}
-	_, err := d.until(ctx, func() error {
+	_, err := c.daemon.until(ctx, func() error {
 		err := c.run(ctx, env, "ready", c.spec.Ready, "")
 		if last == nil || ctx.Err() == nil {
 			last = err // once time is up, the error before says more than "killed"
@@ -187,20 +173,11 @@ func (c *Custom) Stop(ctx context.Context, env Env) error {
 	if !c.ready {
 		err = nil
 	}
-	if len(c.spec.Daemon) > 0 {
-		if killErr := env.Host("router").Kill(ctx, c.daemon(env).name); killErr != nil {
-			err = errors.Join(err, c.failed("daemon", c.spec.Daemon, killErr))
-		}
+	if c.daemon.host != nil {
+		err = errors.Join(err, c.daemon.kill(ctx))
 	}
-	if err == nil {
-		c.started = false
-	}
+	c.started = err != nil
 	return err
-}
-
-// daemon is the long-running program of the device.
-func (c *Custom) daemon(env Env) daemon {
-	return daemon{host: env.Host("router"), name: "dut-" + c.name}
 }
 
 // run executes the command of one key on the router, if there is one.

@@ -249,10 +249,7 @@ func Read(ctx context.Context, data string) (*Recording, error) {
 func Unwind(pids []int) string {
 	for _, pid := range pids {
 		exe := fmt.Sprintf("/proc/%d/exe", pid)
-		if _, err := os.Stat(exe); err != nil {
-			continue // it has ended
-		}
-		if !IsGo(exe) {
+		if _, err := os.Stat(exe); err == nil && !IsGo(exe) { // else it has ended
 			return UnwindDWARF
 		}
 	}

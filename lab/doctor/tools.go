@@ -106,13 +106,13 @@ func (x examination) devices(ctx context.Context, kernel []Line) ([]Line, error)
 		text, do := absent(traits.Needs, found)
 		for _, n := range traits.Needs {
 			i := slices.IndexFunc(kernel, func(k Line) bool { return k.What == string(n.KernelFeature()) && k.State != OK })
-			if do == "" && i >= 0 {
+			if text == "" && i >= 0 {
 				text, do = "the kernel lacks "+kernel[i].What, "see "+kernel[i].What+" above"
 			}
 		}
 		l := judge(deviceKey+name, name, cmp.Or(text, traits.About), means, do)
-		if do != "" {
-			l.State = Missing
+		if text != "" {
+			l.State, l.Means = Missing, ""
 		}
 		lines = append(lines, l)
 	}

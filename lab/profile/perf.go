@@ -38,8 +38,7 @@ const (
 // from Start to Stop, and never longer than this process.
 type Recorder struct {
 	cmd     *exec.Cmd
-	control *os.File // commands to perf
-	answers *os.File // perf's; it would end by a signal if nobody could read them
+	control *os.File // commands to perf, and its answers: it ends by a signal if nobody can read them
 	ended   chan struct{}
 	status  error // valid once ended is closed
 	said    bytes.Buffer
@@ -74,33 +73,28 @@ func Start(ctx context.Context, data, unwind string, cpus, own []int) (_ *Record
 	if unwind == UnwindDWARF {
 		graph = "dwarf," + strconv.Itoa(stackBytes)
 	}
-	r := &Recorder{ended: make(chan struct{})}
-	controlRead, controlWrite, err := os.Pipe()
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer controlRead.Close()
-	answers, ackWrite, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, controlWrite.Close())
-	}
+	r := &Recorder{ended: make(chan struct{}), control: os.NewFile(uintptr(ends[0]), "to perf")}
+	theirs := os.NewFile(uintptr(ends[1]), "of perf")
 	sampled := strings.Trim(strings.ReplaceAll(fmt.Sprint(cpus), " ", ","), "[]")
 	// I leaves the idle task out. Build ids are not needed: what was sampled is
 	// named right afterwards, on this machine.
 	r.cmd = exec.CommandContext(ctx, "perf", "record", "--cpu", sampled, "--event", "cpu-clock:I", "--freq", strconv.Itoa(FrequencyHz),
-		"--call-graph", graph, "--clockid", "CLOCK_MONOTONIC", "--delay", "-1", "--control", "fd:3,4",
+		"--call-graph", graph, "--clockid", "CLOCK_MONOTONIC", "--delay", "-1", "--control", "fd:3,3",
 		"--mmap-pages", bufferSize, "--max-size", maxDataBytes, "--no-buildid", "--no-buildid-cache", "--output", data)
 	r.cmd.Env = perfEnv()
-	r.cmd.ExtraFiles = []*os.File{controlRead, ackWrite}
+	r.cmd.ExtraFiles = []*os.File{theirs}
 	r.cmd.Stderr, r.cmd.Stdout = &r.said, &r.said
 	r.cmd.WaitDelay = time.Second
 	// A group of its own: Ctrl-C reaches the lab, which ends perf in order.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	r.control, r.answers = controlWrite, answers
 	err = r.launch(own)
-	ackWrite.Close() // perf alone has it now
+	theirs.Close() // perf alone has it now: reading the other end ends with perf
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting perf: %w", err), r.release())
+		return nil, errors.Join(fmt.Errorf("starting perf: %w", err), r.control.Close())
 	}
 	if err := r.enable(ctx); err != nil {
 		return nil, errors.Join(err, r.Kill())
@@ -144,9 +138,9 @@ func (r *Recorder) enable(ctx context.Context) error {
 	if _, err := r.control.WriteString("enable\n"); err != nil {
 		return r.endedEarly()
 	}
-	r.answers.SetReadDeadline(time.Now().Add(startTimeout))
-	defer context.AfterFunc(ctx, func() { r.answers.SetReadDeadline(time.Now()) })()
-	switch _, err := r.answers.Read(make([]byte, 64)); {
+	r.control.SetReadDeadline(time.Now().Add(startTimeout))
+	defer context.AfterFunc(ctx, func() { r.control.SetReadDeadline(time.Now()) })()
+	switch _, err := r.control.Read(make([]byte, 64)); {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
@@ -161,29 +155,26 @@ func (r *Recorder) enable(ctx context.Context) error {
 // error. In any case perf has ended.
 func (r *Recorder) Stop(ctx context.Context) error {
 	_, err := r.control.WriteString("stop\n")
+	select {
+	case <-r.ended:
+	case <-ctx.Done():
+	case <-time.After(endTimeout):
+		return errors.Join(fmt.Errorf("perf did not end within %s", endTimeout), r.Kill())
+	}
 	switch {
 	case ctx.Err() != nil:
 		return errors.Join(context.Cause(ctx), r.Kill())
 	case err != nil:
 		return r.endedEarly()
+	case r.status != nil:
+		err = fmt.Errorf("perf record: %w%s", r.status, oneLine(r.said.String()))
 	}
-	select {
-	case <-r.ended:
-	case <-ctx.Done():
-		return errors.Join(context.Cause(ctx), r.Kill())
-	case <-time.After(endTimeout):
-		return errors.Join(fmt.Errorf("perf did not end within %s", endTimeout), r.Kill())
-	}
-	r.release()
-	if r.status != nil {
-		return fmt.Errorf("perf record: %w%s", r.status, oneLine(r.said.String()))
-	}
-	return nil
+	return errors.Join(err, r.control.Close())
 }
 
 // Kill ends perf at once; its data is of no use. Twice is harmless.
 func (r *Recorder) Kill() error {
-	defer r.release()
+	defer r.control.Close()
 	if err := r.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
@@ -195,15 +186,13 @@ func (r *Recorder) Kill() error {
 // data has reached maxDataBytes.
 func (r *Recorder) endedEarly() error {
 	<-r.ended // it reads no commands any more, so the end is near
-	r.release()
+	r.control.Close()
 	how := "exit status 0"
 	if r.status != nil {
 		how = r.status.Error()
 	}
 	return fmt.Errorf("perf ended by itself: %s%s", how, oneLine(r.said.String()))
 }
-
-func (r *Recorder) release() error { return errors.Join(r.control.Close(), r.answers.Close()) }
 
 // oneLine is the end of what a program printed, as the end of a message.
 func oneLine(text string) string {

@@ -158,7 +158,7 @@ func TestLimitLines(t *testing.T) {
 	const namespaces, conntrack = "limit.net-namespaces", "limit.conntrack"
 	check(t, limitLine(t, on(nil), namespaces), OK)
 	check(t, limitLine(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "96000"}), namespaces), OK, "needs 1003")
-	check(t, limitLine(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "10"}), namespaces), Warn, "sysctl -w user.max_net_namespaces=4012")
+	check(t, limitLine(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "10"}), namespaces), Warn, "sysctl -w user.max_net_namespaces=1003")
 	check(t, limitLine(t, on(nil), conntrack), OK, "not loaded")
 	check(t, limitLine(t, on(map[string]string{"/proc/sys/net/netfilter/nf_conntrack_max": "512"}), conntrack), Warn, "nf_conntrack_max=64000")
 	if need.Flows() != 16000 {

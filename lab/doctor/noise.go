@@ -99,7 +99,7 @@ func (x examination) duet(ctx context.Context) (s analysis.Summary, err error) {
 const resolutionBlocks = 6
 
 // resolution is the half width of a 95 % interval over resolutionBlocks blocks,
-// as a relative difference: smaller ones are not told from none. The spread of
+// as a relative difference: smaller ones cannot be seen. The spread of
 // the log ratio is known from n blocks only, so the upper end of its one-sided
 // 80 % interval is taken (chi squared with n - 1 degrees of freedom).
 func resolution(sd float64, n int) float64 {

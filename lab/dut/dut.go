@@ -13,9 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 )
 
-// ErrNotSupported is wrapped by Check when a DUT cannot run here: a program is
-// absent or does not start, the kernel lacks a feature. The DUT is then skipped with
-// the reason; it never fails the run.
+// ErrNotSupported is wrapped by Check when a DUT cannot run here. The DUT is then
+// skipped with the reason; it never fails the run.
 var ErrNotSupported = errors.New("not supported here")
 
 // DUT is a device under test on one router. The lab makes a new one for each

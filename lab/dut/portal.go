@@ -34,7 +34,7 @@ func (p *portal) open(env Env, name string) {
 	p.Env, p.Dir, p.Secret = env, path.Join(env.Scratch, name), rand.Text()
 }
 
-// MaxClients is room for every client and as many that left without a word.
+// MaxClients is room for every client and as many that left without logging out.
 func (p *portal) MaxClients(least int) int { return max(least, 2*p.clients) }
 
 // run starts a daemon and returns once it shows all signs of being ready.

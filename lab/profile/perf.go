@@ -38,7 +38,7 @@ const (
 // from Start to Stop, and never longer than this process.
 type Recorder struct {
 	cmd     *exec.Cmd
-	control *os.File // commands to perf, and its answers: it ends by a signal if nobody can read them
+	control *os.File // commands to perf, and its answers: it ends by a signal if they cannot be written
 	ended   chan struct{}
 	status  error // valid once ended is closed
 	said    bytes.Buffer
@@ -222,7 +222,7 @@ func Read(ctx context.Context, data string) (*Recording, error) {
 	}
 	rec, err := ParseScript(out, NewSymbols().Name)
 	if err != nil {
-		cancel() // nobody reads the rest
+		cancel() // the rest is not read
 	}
 	if werr := cmd.Wait(); err == nil && werr != nil {
 		if ctx.Err() != nil {

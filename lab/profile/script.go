@@ -23,7 +23,7 @@ type Recording struct {
 // Sample is one stack of one thread.
 type Sample struct {
 	PID, TID int
-	TimeNs   int64 // by the clock perf was told to use
+	TimeNs   int64 // by the clock of perf record
 	PeriodNs int64
 	Stack    []int32 // innermost first
 }

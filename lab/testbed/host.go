@@ -3,6 +3,8 @@ package testbed
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,21 +54,23 @@ func (h *Host) Stop() error {
 }
 
 // Together works on several hosts at once: it runs all functions, waits for all,
-// and joins their errors. What two hosts complain of alike is said once.
+// and joins their errors. An error text of several hosts stands there once.
 func Together(fns ...func() error) error {
-	errs := make([]error, len(fns))
+	return each(fns, func(_ int, fn func() error) error { return fn() })
+}
+
+// each is Together for one function and a list of what it works on.
+func each[T any](list []T, fn func(i int, v T) error) error {
+	errs := make([]error, len(list))
 	var wg sync.WaitGroup
-	for i, fn := range fns {
-		wg.Go(func() { errs[i] = fn() })
+	for i, v := range list {
+		wg.Go(func() { errs[i] = fn(i, v) })
 	}
 	wg.Wait()
-	var joined []error
 	said := map[string]bool{}
-	for _, err := range errs {
-		if err != nil && !said[err.Error()] {
-			said[err.Error()] = true
-			joined = append(joined, err)
-		}
-	}
-	return errors.Join(joined...)
+	return errors.Join(slices.DeleteFunc(errs, func(err error) bool {
+		again := err == nil || said[err.Error()]
+		said[fmt.Sprint(err)] = true
+		return again
+	})...)
 }

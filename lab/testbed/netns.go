@@ -57,7 +57,7 @@ func (b Netns) Start(ctx context.Context, name string, metered bool) (*Host, err
 		}
 		return nil, err
 	}
-	h.Metered, h.CPUs = metered, cpus
+	h.CPUs = cpus
 	return h, nil
 }
 
@@ -102,7 +102,7 @@ func launch(ctx context.Context, opts agent.Options, namespaces uintptr, log *os
 		defer release()
 		select {
 		case <-gone:
-		case <-time.After(3 * time.Second): // the agent does not heed that its input is closed
+		case <-time.After(3 * time.Second): // the agent runs on although its input is closed
 			child.Process.Kill()
 			<-gone
 		}

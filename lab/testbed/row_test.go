@@ -45,14 +45,13 @@ func row(testbed.Spec) testbed.Topology {
 // TestTopologyOfOneLine: a topology is a function and a line of the table. Traffic of
 // clients crosses both metered hosts of this one, and both meters see it.
 func TestTopologyOfOneLine(t *testing.T) {
-	shipped := testbed.Topologies
-	defer func() { testbed.Topologies = shipped }()
-	testbed.Topologies = append(shipped[:len(shipped):len(shipped)], testbed.Kind{Name: "row", About: "two gateways in a row", Build: row})
-	kind, err := testbed.Named("row")
+	testbed.Topologies["row"] = row
+	defer delete(testbed.Topologies, "row")
+	build, err := testbed.Named("row")
 	if err != nil {
 		t.Fatal(err)
 	}
-	lab := buildTopology(t, kind.Build(testbed.Spec{}), "a")
+	lab := buildTopology(t, build(testbed.Spec{}), "a")
 	if ttl := ping(t, lab.Host("pc1"), 0, lab.ServerIP); ttl != "62" {
 		t.Errorf("answers have ttl %s, want 62: two gateways lie between", ttl)
 	}

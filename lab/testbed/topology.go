@@ -123,10 +123,9 @@ func (l *Lab) Metered() []*Host {
 // Port is the interface that the topology calls by a name, PortLAN; "" when there is none.
 func (l *Lab) Port(name string) string { return l.Ports[name] }
 
-// Transmit queues, packets. A veth drops bursts of SYNs without one. What a
-// router's end lets go its neighbour must take up: when that one's CPU was away
-// for 50 ms, it is the endpoint that is late, and a full queue would bill the
-// router for it with a loss that shortens the bursts of its streams for good.
+// Transmit queues, packets. A veth drops bursts of SYNs without one. The router's is
+// longer, for endpoints whose CPU is away for 50 ms: a full queue would be a loss that
+// counts as the router's and shortens the bursts of its streams for good.
 const (
 	queueLen       = 2000
 	routerQueueLen = 10000
@@ -143,17 +142,14 @@ func (t Topology) Build(ctx context.Context, backend Backend, name string) (_ *L
 			err = fmt.Errorf("building lab %s: %w", name, errors.Join(err, lab.Close()))
 		}
 	}()
-	starts := make([]func() error, len(t.Nodes))
-	for i, n := range t.Nodes {
-		starts[i] = func() (err error) {
-			lab.Hosts[i], err = backend.Start(ctx, name+"/"+n.Name, n.Metered)
-			if err == nil {
-				lab.Hosts[i].Role, lab.Hosts[i].Metered = n.Role, n.Metered
-			}
-			return err
+	err = each(t.Nodes, func(i int, n Node) (err error) {
+		lab.Hosts[i], err = backend.Start(ctx, name+"/"+n.Name, n.Metered)
+		if err == nil {
+			lab.Hosts[i].Role, lab.Hosts[i].Metered = n.Role, n.Metered
 		}
-	}
-	if err := Together(starts...); err != nil {
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	lab.Clients = lab.Of(RoleClient)
@@ -161,11 +157,7 @@ func (t Topology) Build(ctx context.Context, backend Backend, name string) (_ *L
 	if err != nil {
 		return nil, err
 	}
-	apply := make([]func() error, len(lab.Hosts))
-	for i, h := range lab.Hosts {
-		apply[i] = func() error { return h.Apply(ctx, networks[i]) }
-	}
-	return lab, Together(apply...)
+	return lab, each(lab.Hosts, func(i int, h *Host) error { return h.Apply(ctx, networks[i]) })
 }
 
 // connect makes all links and returns the network of each host.
@@ -174,15 +166,12 @@ func (t Topology) connect(ctx context.Context, backend Backend, lab *Lab) ([]age
 	// names are never used twice.
 	id := "g" + strings.ToLower(rand.Text()[:5]) + "-"
 	names := make([][2]string, len(t.Links))
-	links := make([]func() error, len(t.Links))
-	for i, l := range t.Links {
-		links[i] = func() (err error) {
-			a, b := lab.Hosts[t.index(l.A.Node)], lab.Hosts[t.index(l.B.Node)]
-			names[i][0], names[i][1], err = backend.Connect(ctx, End{a, id + l.A.If}, End{b, id + l.B.If})
-			return err
-		}
-	}
-	if err := Together(links...); err != nil {
+	err := each(t.Links, func(i int, l Link) (err error) {
+		a, b := lab.Hosts[t.index(l.A.Node)], lab.Hosts[t.index(l.B.Node)]
+		names[i][0], names[i][1], err = backend.Connect(ctx, End{a, id + l.A.If}, End{b, id + l.B.If})
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	networks := make([]agent.Network, len(t.Nodes))
@@ -267,13 +256,12 @@ func (t Topology) Size() (s Size) {
 // Close ends all hosts of the lab; the kernel takes links and namespaces with
 // them. Twice is harmless.
 func (l *Lab) Close() error {
-	var stops []func() error
-	for _, h := range l.Hosts {
-		if h != nil {
-			stops = append(stops, h.Stop)
+	return each(l.Hosts, func(_ int, h *Host) error {
+		if h == nil {
+			return nil
 		}
-	}
-	return Together(stops...)
+		return h.Stop()
+	})
 }
 
 // ServeDHCP runs a DHCP server on the first metered host for clients that want leases from

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/labtest"
-	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/report"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // oneCell is the smallest experiment there is something to explain of.

@@ -21,7 +21,7 @@ var _ Counted = (*CoovaChilli)(nil)
 
 // NewCoovaChilli makes a CoovaChilli for the given number of clients.
 func NewCoovaChilli(clients int) *CoovaChilli {
-	return &CoovaChilli{portal{clients: clients, WebPort: 3990, admission: client.Admission{Kind: client.AdmitUAM}}}
+	return &CoovaChilli{portal{clients: clients, WebPort: 3990, Admission: client.Admission{Kind: client.AdmitUAM}}}
 }
 
 // buildChilli is what to do without chilli: Debian has no package of it.
@@ -47,7 +47,7 @@ func (c *CoovaChilli) Traits() Traits {
 		DHCP:          true,
 		NoAggregation: true,
 		NoTxChecksum:  true,
-		Admission:     c.admission,
+		Admission:     c.Admission,
 		Needs:         coovaChilliNeeds,
 		Login:         28 * time.Millisecond,
 		About:         "CoovaChilli 1.9, RADIUS accounts (CHAP), default buffers",
@@ -58,7 +58,7 @@ func (c *CoovaChilli) Traits() Traits {
 // returns once the portal's port and its control socket answer.
 func (c *CoovaChilli) Start(ctx context.Context, env Env) error {
 	c.open(env, "chilli")
-	c.admission.Secret = rand.Text()
+	c.Admission.Secret = rand.Text()
 	if err := c.startRADIUS(ctx); err != nil {
 		return err
 	}
@@ -76,9 +76,6 @@ func (c *CoovaChilli) Start(ctx context.Context, env Env) error {
 	c.admits(16)
 	return nil
 }
-
-// UAMSecret is shared with those who log in.
-func (c *CoovaChilli) UAMSecret() string { return c.admission.Secret }
 
 // configure writes CoovaChilli's files, sets its rules, and takes the address
 // off the clients' interface: CoovaChilli answers for it from its TUN device,

@@ -31,7 +31,7 @@ var _ Counted = (*Gateway)(nil)
 // NewGateway makes a gatewayd with the given data path, "-fast" behind its name for
 // its fast mode, for a number of clients.
 func NewGateway(datapath string, clients int) *Gateway {
-	g := &Gateway{portal: portal{clients: clients, WebPort: 8080, admission: client.Admission{Kind: client.AdmitForm}}}
+	g := &Gateway{portal: portal{clients: clients, WebPort: 8080, Admission: client.Admission{Kind: client.AdmitForm}}}
 	g.Datapath, g.Fast = strings.CutSuffix(datapath, "-fast")
 	return g
 }
@@ -69,7 +69,7 @@ func (g *Gateway) Traits() Traits {
 		LAN:       g.lan(),
 		DHCP:      true,
 		Gathers:   g.Datapath == "tun" && g.Fast,
-		Admission: g.admission,
+		Admission: g.Admission,
 		Needs:     append(needs, radiusNeeds...),
 		About:     about,
 		Login:     3 * time.Millisecond, PersonaLogin: 900 * time.Microsecond, // 65,000 took 52 to 58 s
@@ -115,7 +115,7 @@ func (g *Gateway) Start(ctx context.Context, env Env) error {
 		return err
 	}
 	g.admits(32)
-	g.admission.API = "http://" + g.admission.Portal + "/api/captive-portal"
+	g.Admission.API = "http://" + g.Admission.Portal + "/api/captive-portal"
 	return nil
 }
 

@@ -21,9 +21,6 @@ const (
 // each time: checkinterval, whose packaged default this is.
 const openNDSCheck = 15 * time.Second
 
-// openNDSDefaultLAN is how many clients study 1's /24 has addresses for.
-const openNDSDefaultLAN = 250
-
 // OpenNDS is the packaged openNDS 9 (iptables-nft back end) in click-through
 // mode, with dnsmasq for leases and names: the captive portal that admits
 // clients by firewall rules, so that packets stay in the kernel.
@@ -33,7 +30,7 @@ var _ Counted = (*OpenNDS)(nil)
 
 // NewOpenNDS makes an openNDS for the given number of clients.
 func NewOpenNDS(clients int) *OpenNDS {
-	return &OpenNDS{portal{clients: clients, WebPort: 2050, admission: client.Admission{Kind: client.AdmitOpenNDS}}}
+	return &OpenNDS{portal{clients: clients, WebPort: 2050, Admission: client.Admission{Kind: client.AdmitOpenNDS}}}
 }
 
 // openNDSNeeds are the daemon, what its packaged scripts call and what Start
@@ -54,23 +51,20 @@ var openNDSNeeds = []Need{
 // Traits say that openNDS leases addresses itself and how its clients log in.
 // Every process it starts counts: its scripts are part of its cost.
 func (o *OpenNDS) Traits() Traits {
-	var lan netip.Prefix // study 1's, as long as it has room
-	if o.clients > openNDSDefaultLAN {
+	var lan netip.Prefix // study 1's, which has room for 250
+	if o.clients > 250 {
 		lan = netip.MustParsePrefix("10.1.0.0/16")
 	}
 	return Traits{
 		LAN:          lan,
 		DHCP:         true,
 		Housekeeping: openNDSCheck,
-		Admission:    o.admission,
+		Admission:    o.Admission,
 		Needs:        openNDSNeeds,
 		Login:        150 * time.Millisecond,
 		About:        "openNDS 9 (iptables-nft), click-through, no limits",
 	}
 }
-
-// CheckSeconds is openNDSCheck as its configuration has it.
-func (o *OpenNDS) CheckSeconds() int { return int(openNDSCheck.Seconds()) }
 
 // Start configures openNDS privately, starts it and dnsmasq, and returns once
 // the control socket answers and the forwarding rules are in place.

@@ -25,7 +25,7 @@ type portal struct {
 	Secret    string // of this start: the RADIUS server's, or the splash page's
 	WebPort   int    // where the portal answers on the router
 	clients   int
-	admission client.Admission
+	Admission client.Admission
 	daemons   []daemon // spawned, in this order
 }
 
@@ -48,9 +48,9 @@ func (p *portal) run(ctx context.Context, d daemon, argv []string, signs ...prob
 
 // admits tells clients where to log in, so many at the same time, now that the portal is ready.
 func (p *portal) admits(parallel int) {
-	p.admission.Portal = fmt.Sprintf("%s:%d", p.Gateway, p.WebPort)
-	p.admission.Probe = "http://" + p.ServerIP.String() + "/generate_204"
-	p.admission.Parallel = parallel
+	p.Admission.Portal = fmt.Sprintf("%s:%d", p.Gateway, p.WebPort)
+	p.Admission.Probe = "http://" + p.ServerIP.String() + "/generate_204"
+	p.Admission.Parallel = parallel
 }
 
 // shell runs a script on the router: $1 is the portal's folder, $2 the interface towards
@@ -76,7 +76,7 @@ func (p *portal) stop(ctx context.Context, undo string, args ...string) error {
 `+undo+`
 [ ! -e "$1/addresses" ] || { ip addr flush dev "$2"; while read -r address; do ip addr add "$address" dev "$2"; done <"$1/addresses"; }
 rm -rf "$1"`, args...))
-	if p.admission.User != "" {
+	if p.Admission.User != "" {
 		errs = append(errs, shell(ctx, p.Host("server"), `rm -rf "$1"`, p.Dir))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -117,7 +117,7 @@ var radiusNeeds = []Need{
 // configuration. It is not part of the device under test: its CPU does not count.
 func (p *portal) startRADIUS(ctx context.Context) error {
 	server := p.Host("server")
-	p.admission.User, p.admission.Password = "gateweigh-test-%d", "not-a-secret" // %d is the client's number
+	p.Admission.User, p.Admission.Password = "gateweigh-test-%d", "not-a-secret" // %d is the client's number
 	err := shell(ctx, server, `mkdir -p "$1"`, p.Dir)
 	if err == nil {
 		err = p.write(ctx, server, p, "radiusd.conf", "radius-users")
@@ -131,9 +131,6 @@ func (p *portal) startRADIUS(ctx context.Context) error {
 	}
 	return nil
 }
-
-// Password is that of all test users.
-func (p *portal) Password() string { return p.admission.Password }
 
 // dnsmasq leases a portal's clients their addresses and answers for names.
 type dnsmasq struct {

@@ -24,9 +24,6 @@ type Machine interface {
 // It changes nothing.
 func Check(ctx context.Context, m Machine, name string, d DUT) error {
 	needs := d.Traits().Needs
-	if len(needs) == 0 {
-		return nil
-	}
 	found, err := m.Find(ctx, machine.Query{Needs: needs, Features: true})
 	if err != nil {
 		return fmt.Errorf("%s: looking for what it needs: %w", name, err)

@@ -31,9 +31,7 @@ func Builtin() []string { return slices.Sorted(maps.Keys(builtin)) }
 // Names lists every device an experiment may name without describing it, by
 // name: those written in Go and those that ship as TOML.
 func Names() []string {
-	names := slices.Concat(Builtin(), experiment.ShippedDUTs())
-	slices.Sort(names)
-	return names
+	return slices.Sorted(slices.Values(slices.Concat(Builtin(), experiment.ShippedDUTs())))
 }
 
 // New makes a device for one lab with the given number of clients: one written in Go, or one described in exp

@@ -62,22 +62,19 @@ func Write(run string, p Profile) error {
 	return nil
 }
 
-// ReadAll reads the profiles of a run in the order of their folders' names; a
-// run without any has none. Profiles that cannot be read are left out and are
-// the error.
-func ReadAll(run string) ([]Profile, error) {
+// ReadAll reads the finished profiles of a run in the order of their folders' names; a
+// run without any has none. Profiles that cannot be read are left out and are the error.
+func ReadAll(run string) (list []Profile, err error) {
 	folders, err := os.ReadDir(filepath.Join(run, result.ProfilesFolder))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("looking for profiles: %w", err)
 	}
-	var list []Profile
 	var errs []error
 	for _, f := range folders { // by name
 		p, err := read(filepath.Join(run, result.ProfilesFolder, f.Name()))
-		switch {
-		case err == nil:
+		if err == nil {
 			list = append(list, p)
-		case !errors.Is(err, errUnfinished):
+		} else if !errors.Is(err, errUnfinished) {
 			errs = append(errs, err)
 		}
 	}

@@ -72,7 +72,8 @@ func orphan(p procfs.Proc) (Orphan, bool) {
 	}
 	o := Orphan{p.PID, argument("-run"), argument("-host")}
 	// All of an agent's marks: another program may be called with a word "agent" too.
-	if slices.Index(args, agent.Subcommand) != 1 || !slices.Contains(args, "-isolated") || !slices.Contains(args, "-log-dir") || o.Run == "" || o.Host == "" {
+	marks := slices.Index(args, agent.Subcommand) == 1 && slices.Contains(args, "-isolated") && argument("-log-dir") != ""
+	if !marks || o.Run == "" || o.Host == "" {
 		return o, false
 	}
 	stat, err := p.Stat()

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/labtest"
-	"github.com/gateweigh/gateweigh/lab/profile"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -52,7 +51,7 @@ func TestExplainAddsUpToTheExactTime(t *testing.T) {
 		t.Fatalf("exit %d: %v: %s", out.code, err, out.stderr)
 	}
 	checkExplanation(t, e)
-	for _, name := range []string{profile.DUTFolded, profile.CleanPprof} {
+	for _, name := range []string{result.DUTFoldedFile, result.CleanPprofFile} {
 		if len(read(t, dir, filepath.Join("r/profiles/allowlist-3-clients-100-mbps-up-per-packet", name))) == 0 {
 			t.Errorf("%s is empty", name)
 		}

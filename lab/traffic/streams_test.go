@@ -155,7 +155,7 @@ func checkRate(bps float64, sent0, sent1, got0, got1 counts) error {
 func TestStreams10000(t *testing.T) {
 	s := &space{labtest.NewSpace(t)}
 	s.Run(t, "ip", "link", "set", "lo", "up")
-	s.Sysctl(t, "net.ipv4.tcp_slow_start_after_idle", "0")
+	s.Run(t, "sysctl", "-qw", "net.ipv4.tcp_slow_start_after_idle=0")
 	addr := netip.MustParseAddrPort("127.0.0.1:5401")
 	for _, dir := range []string{Up, Down} {
 		server := startProcess(t, s, addr)

@@ -32,13 +32,15 @@ func doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := printReport(os.Stdout, report, asJSON); err != nil {
-				return err
+			if asJSON {
+				err = writeJSON(os.Stdout, report)
+			} else {
+				writeReport(os.Stdout, report, terminalWidth(os.Stdout))
 			}
-			if !report.CanRun {
+			if err == nil && !report.CanRun {
 				return &exitError{exitNothingRan, errors.New(report.Verdict)}
 			}
-			return nil
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the report as JSON")
@@ -46,15 +48,11 @@ func doctorCommand() *cobra.Command {
 	return cmd
 }
 
-func printReport(w io.Writer, r doctor.Report, asJSON bool) error {
-	if asJSON {
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		return enc.Encode(r)
-	}
-	writeReport(w, r, terminalWidth(os.Stdout))
-	return nil
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }
 
 // writeReport prints a report's lines by group: state, subject, what was found,

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/labtest"
-	"github.com/gateweigh/gateweigh/lab/profile"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -52,7 +51,7 @@ func TestExplainAddsUpToTheExactTime(t *testing.T) {
 		t.Fatalf("exit %d: %v: %s", out.code, err, out.stderr)
 	}
 	checkExplanation(t, e)
-	for _, name := range []string{profile.DUTFolded, profile.CleanPprof} {
+	for _, name := range []string{result.DUTFoldedFile, result.CleanPprofFile} {
 		if len(read(t, dir, filepath.Join("r/profiles/allowlist-3-clients-100-mbps-up-per-packet", name))) == 0 {
 			t.Errorf("%s is empty", name)
 		}
@@ -186,5 +185,30 @@ func TestStormsHaveNoProfiles(t *testing.T) {
 	}
 	if !bytes.Equal(before, trials(t, filepath.Join(dir, "r"))) {
 		t.Error("the run was measured again")
+	}
+}
+
+// TestExplainNamesWhatItWants: the arguments, the devices of the run, and how to record profiles.
+func TestExplainNamesWhatItWants(t *testing.T) {
+	dir := t.TempDir()
+	simulated(t, dir, "r", 1, 1.2)
+	if e := finish(t, command(t, dir, "bundle", "r", "-o", "sent.tar.gz")); e.code != 0 {
+		t.Fatalf("%+v", e)
+	}
+	for _, tt := range []struct {
+		args string
+		want []string
+	}{
+		{"explain r", []string{"explain RUN DEVICE"}},
+		{"explain r nope", []string{"no device nope", "allowlist"}},
+		{"explain r allowlist", []string{"run --resume r --profile"}},
+		{"explain sent.tar.gz allowlist", []string{"a bundle cannot be resumed", "tar xzf sent.tar.gz", "run --resume FOLDER --profile"}},
+	} {
+		e := finish(t, command(t, dir, strings.Fields(tt.args)...))
+		for _, want := range tt.want {
+			if e.code != exitUsage || !strings.Contains(e.stderr, want) {
+				t.Errorf("%s: exit %d, no %q in %s", tt.args, e.code, want, e.stderr)
+			}
+		}
 	}
 }

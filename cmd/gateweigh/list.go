@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -84,10 +84,7 @@ func listCommand() *cobra.Command {
 				}
 			}
 			if asJSON {
-				enc := json.NewEncoder(os.Stdout)
-				enc.SetEscapeHTML(false)
-				enc.SetIndent("", "  ")
-				return enc.Encode(all)
+				return writeJSON(os.Stdout, all)
 			}
 			all.write(os.Stdout, terminalWidth(os.Stdout), details)
 			return nil
@@ -99,7 +96,11 @@ func listCommand() *cobra.Command {
 
 func makeListing(cmd *cobra.Command) (listing, error) {
 	all := listing{Version: 1}
-	asked, err := testbed.Netns{Run: "list"}.Machine(cmd.Context())
+	backend, err := testbed.Local("list", "")
+	if err != nil {
+		return all, err
+	}
+	asked, err := backend.Machine(cmd.Context())
 	if err != nil {
 		return all, err
 	}
@@ -132,22 +133,19 @@ func makeListing(cmd *cobra.Command) (listing, error) {
 	return all, nil
 }
 
-// admission is what clients do before their traffic is forwarded.
+// admissions are what clients do before their traffic is forwarded, by the device's kind.
+var admissions = map[string]string{
+	client.AdmitOpenNDS: "each client clicks through a splash page",
+	client.AdmitUAM:     "each client logs in with a RADIUS account (UAM, CHAP)",
+	client.AdmitForm:    "each client fills in a login page with a RADIUS account",
+	client.AdmitCommand: "each client runs a command",
+}
+
 func admission(name string, t dut.Traits) string {
-	switch t.Admission.Kind {
-	case client.AdmitOpenNDS:
-		return "each client clicks through a splash page"
-	case client.AdmitUAM:
-		return "each client logs in with a RADIUS account (UAM, CHAP)"
-	case client.AdmitForm:
-		return "each client fills in a login page with a RADIUS account"
-	case client.AdmitCommand:
-		return "each client runs a command"
-	}
-	if spec, ok := experiment.ShippedDUT(name); ok && len(spec.Admit) > 0 {
+	if spec, ok := experiment.ShippedDUT(name); ok && len(spec.Admit) > 0 && t.Admission.Kind == "" {
 		return "a command on the router, for all clients at once"
 	}
-	return "none"
+	return cmp.Or(admissions[t.Admission.Kind], "none")
 }
 
 // listExperiment describes an experiment as this machine would run it: with the

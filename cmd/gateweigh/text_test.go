@@ -81,7 +81,7 @@ func TestReportsText(t *testing.T) {
 	var text, data bytes.Buffer
 	writeReport(&text, r, 80)
 	golden(t, "doctor.txt", text.Bytes())
-	if err := printReport(&data, r, true); err != nil {
+	if err := writeJSON(&data, r); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "doctor.json", data.Bytes())

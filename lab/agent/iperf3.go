@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 // serveIperf3 starts a server for each client, anew for each load.
 func (a *Agent) serveIperf3(ctx context.Context, t Traffic) error {
 	err := a.spawnAll(t.Clients, func(n int) (Command, error) {
-		argv := iperf3.Server{Bind: t.Server, Port: iperf3Port(n)}.Args()
+		argv := iperf3.Server(netip.AddrPortFrom(t.Server, iperf3Port(n)))
 		return Command{Name: fmt.Sprintf("iperf3-server-%d", n), Support: true, Argv: argv}, nil
 	})
 	if err != nil {
@@ -37,14 +38,12 @@ func iperf3Port(n int) uint16 { return trafficPort + uint16(n-1) }
 // iperf3 is one client's part of the load; mtu is its link's.
 func (t Traffic) iperf3(from *client.Client, mtu int) iperf3.Client {
 	c := iperf3.Client{
-		Server: t.Server, Port: iperf3Port(from.Num), Local: from.LocalIP(), UDP: t.UDP,
-		RateBps: iperf3.Share(t.OfferedMbps*1e6, t.Clients), Direction: t.Direction, Seconds: t.MaxSeconds,
+		Server: netip.AddrPortFrom(t.Server, iperf3Port(from.Num)), Local: from.LocalIP(), UDP: t.UDP,
+		RateBps: t.OfferedMbps * 1e6 / float64(t.Clients), Direction: t.Direction, Seconds: t.MaxSeconds,
 	}
 	if !c.UDP {
 		c.Bytes = t.BurstSegments * traffic.SegmentBytes(mtu, false)
-		if t.Paced && t.Direction == traffic.Up {
-			c.Pacing = iperf3.PaceSocket
-		}
+		c.Paced = t.Paced && t.Direction == traffic.Up
 	}
 	return c
 }
@@ -59,12 +58,11 @@ func awaitServers(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, serversUp)
 	defer cancel()
 	for ctx.Err() == nil {
-		f, err := os.Open("/proc/thread-self/net/tcp") // the main thread may be in a client's namespace
+		text, err := os.ReadFile("/proc/thread-self/net/tcp") // the main thread may be in a client's namespace
 		if err != nil {
 			return err
 		}
-		ports, err := meter.Listening(f)
-		f.Close()
+		ports, err := meter.Listening(string(text))
 		if err != nil {
 			return err
 		}

@@ -22,21 +22,6 @@ type Listener struct {
 	UDP  bool `json:"udp,omitzero"`
 }
 
-// farEnd is a server of streams.
-type farEnd interface {
-	// Stats are of the runs that came last, n of them at most, and never none.
-	Stats(n int) []traffic.Stats
-	// Mark counts their shares anew.
-	Mark(n int)
-	// Close ends them; it may be called twice.
-	Close() error
-}
-
-var (
-	_ farEnd = (*traffic.Server)(nil)
-	_ farEnd = (*traffic.DatagramServer)(nil)
-)
-
 // serveStreams prepares the far end of streams, which later loads find again. The
 // caller holds the traffic's lock.
 func (a *Agent) serveStreams(ctx context.Context, t Traffic) (err error) {
@@ -68,27 +53,12 @@ func (t *trafficState) serve(ctx context.Context, l Listener) (err error) {
 		t.server = nil
 	}
 	// The server outlives the request; it ends with the agent.
-	server, err := serveProtocol(context.WithoutCancel(ctx), l)
+	server, err := traffic.Serve(context.WithoutCancel(ctx), l.At, l.UDP)
 	if err != nil {
 		return err
 	}
 	t.server, t.udp = server, l.UDP
 	return nil
-}
-
-func serveProtocol(ctx context.Context, l Listener) (farEnd, error) {
-	listen := traffic.Listen
-	if l.UDP {
-		listen = traffic.ListenDatagrams
-	}
-	fd, err := listen(l.At)
-	if err != nil {
-		return nil, err
-	}
-	if l.UDP {
-		return traffic.ServeDatagrams(ctx, fd)
-	}
-	return traffic.Serve(ctx, fd)
 }
 
 // prepareHost sets what a host needs for so many streams.
@@ -189,21 +159,13 @@ func (t *trafficState) stopGenerators() (err error) {
 func dialStream(ctx context.Context, cfg traffic.Config, c *client.Client, to netip.AddrPort) (int, error) {
 	fd := -1
 	err := c.Do(func() (err error) {
-		fd, err = newSocket(cfg, to.Addr())
+		fd, err = traffic.NewSocket(to.Addr(), cfg.UDP)
 		return err
 	})
 	if err != nil {
 		return -1, err
 	}
 	return connectStream(ctx, fd, c.LocalIP(), to)
-}
-
-// newSocket is one for a stream of cfg, in the calling thread's network namespace.
-func newSocket(cfg traffic.Config, to netip.Addr) (fd int, err error) {
-	if cfg.UDP {
-		return traffic.NewDatagramSocket(to)
-	}
-	return traffic.NewSocket(to, "")
 }
 
 // connectStream connects fd, and closes it when that fails.

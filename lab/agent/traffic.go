@@ -85,7 +85,7 @@ type TrafficStats struct {
 // trafficState is the traffic a host takes part in.
 type trafficState struct {
 	mu         sync.Mutex // guards what follows
-	server     farEnd
+	server     *traffic.Server
 	udp        bool                 // server's protocol
 	runs       int                  // generators of all client hosts together that load server
 	generators []*traffic.Generator // one a direction
@@ -152,13 +152,11 @@ func (a *Agent) trafficServe(ctx context.Context, t Traffic) (none, error) {
 	a.traffic.mu.Lock()
 	defer a.traffic.mu.Unlock()
 	if a.traffic.echo == nil {
-		fd, err := rtt.ListenUDP(netip.AddrPortFrom(t.Server, echoPort))
+		echo, err := rtt.ServeEcho(netip.AddrPortFrom(t.Server, echoPort))
 		if err != nil {
 			return none{}, err
 		}
-		if a.traffic.echo, err = rtt.ServeEcho(fd); err != nil {
-			return none{}, err
-		}
+		a.traffic.echo = echo
 	}
 	if err := a.traffic.serveShort(ctx, t); err != nil {
 		return none{}, err
@@ -250,12 +248,8 @@ func (a *Agent) rttStart(ctx context.Context, server netip.Addr) (none, error) {
 			}
 		}
 	})
-	a.traffic.prober, err = rtt.Probe(context.WithoutCancel(ctx), rtt.Config{Sockets: len(chosen)}, func(i int) (fd int, err error) {
-		err = chosen[i].Do(func() error {
-			fd, err = rtt.DialUDP(chosen[i].LocalIP(), to)
-			return err
-		})
-		return fd, err
+	a.traffic.prober, err = rtt.Probe(context.WithoutCancel(ctx), len(chosen), func(i int) (int, error) {
+		return dialStream(ctx, traffic.Config{UDP: true}, chosen[i], to)
 	})
 	return none{}, err
 }

@@ -151,7 +151,7 @@ func (s *streamsWorker) start(ctx context.Context, b bundle) (none, error) {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
 	return none{}, s.state.generate(ctx, b.Config, func(ctx context.Context, i int) (int, error) {
-		fd, err := newSocket(b.Config, b.To.Addr())
+		fd, err := traffic.NewSocket(b.To.Addr(), b.Config.UDP)
 		if err != nil {
 			return -1, err
 		}

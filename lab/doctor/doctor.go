@@ -44,6 +44,15 @@ type Line struct {
 	Figures map[string]analysis.Number `json:"figures,omitempty"`
 }
 
+// judge is a line that is ok when there is nothing to do; otherwise it is a warning, and
+// what an ok line would mean is left out.
+func judge(key, what, found, means, do string) Line {
+	if do != "" {
+		return Line{Key: key, State: Warn, What: what, Found: found, Do: do}
+	}
+	return Line{Key: key, State: OK, What: what, Found: found, Means: means}
+}
+
 // Group is the lines on one subject.
 type Group struct {
 	Name  string `json:"name"`
@@ -81,7 +90,10 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 		return Report{}, fmt.Errorf("making a folder for the examination: %w", err)
 	}
 	defer os.RemoveAll(scratch)
-	backend := testbed.Netns{Run: "doctor", LogDir: scratch}
+	backend, err := testbed.Local("doctor", scratch)
+	if err != nil {
+		return Report{}, err
+	}
 	asked, err := backend.Machine(ctx)
 	if err != nil {
 		return Report{}, err
@@ -91,7 +103,6 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	backend.Placement = testbed.PlacementOn(m.Usable)
 	x := examination{
 		opts: opts, placement: backend.Placement, backend: backend, asked: asked, machine: m, scratch: scratch,
 		largest: largestExperiment(measure.Catalogue().Builtins()), personas: mostPersonas(measure.Catalogue().Builtins()),
@@ -119,16 +130,10 @@ func (x examination) all(ctx context.Context) ([]Group, error) {
 	x.opts.Status("trying what the kernel can do")
 	kernel, inside := x.kernel(ctx)
 	x.opts.Status("looking at machine, tools and limits")
-	machine, err := x.machineLines(ctx)
-	if err != nil {
-		return nil, err
-	}
-	tools, err := x.tools(ctx)
-	if err != nil {
-		return nil, err
-	}
-	devices, err := x.devices(ctx, kernel)
-	if err != nil {
+	machine, err1 := x.machineLines(ctx)
+	tools, err2 := x.tools(ctx)
+	devices, err3 := x.devices(ctx, kernel)
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
 	groups := []Group{
@@ -174,13 +179,7 @@ func newReport(groups []Group) Report {
 // defaultExperiment is what gateweigh run does without arguments.
 func defaultExperiment() *experiment.Experiment { return measure.Catalogue().Builtins()[0] }
 
-// reason is an error without the sentinel at its end, which says nothing to users.
-func reason(err, sentinel error) string {
-	text := strings.ReplaceAll(err.Error(), "\n", "; ")
-	if errors.Is(err, sentinel) {
-		text = strings.TrimSuffix(text, ": "+sentinel.Error())
-	}
-	return text
-}
+// reason is an error in one line.
+func reason(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 const needsRoot = "run it as root: sudo gateweigh doctor"

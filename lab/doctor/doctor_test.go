@@ -149,12 +149,12 @@ func TestNoiseWithoutALabIsTheLoopAlone(t *testing.T) {
 // TestDemandCoversARealLab counts what clients really take: the limits a report
 // asks for must not be too low.
 func TestDemandCoversARealLab(t *testing.T) {
-	placement, err := testbed.DefaultPlacement()
+	backend, err := testbed.Local("test", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	const n = 40
-	lab, err := testbed.Portal(testbed.Spec{}).Build(t.Context(), testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, "a")
+	lab, err := testbed.Portal(testbed.Spec{}).Build(t.Context(), backend, "a")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
+	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
@@ -16,14 +16,14 @@ import (
 
 // largestExperiment is the one with the most clients that have something of the
 // machine's own each, the first of equals.
-func largestExperiment(all []*experiment.Experiment) runner.Demand {
-	return most(all, func(kind string) bool { return !client.KindOf(kind).Shared })
-}
+func largestExperiment(all []*experiment.Experiment) runner.Demand { return most(all, false) }
 
-// most is the demand of the experiment with the most clients of some kinds.
-func most(all []*experiment.Experiment, of func(kind string) bool) (d runner.Demand) {
+// mostPersonas is the one with the most clients of a kind that shares what its host has.
+func mostPersonas(all []*experiment.Experiment) runner.Demand { return most(all, true) }
+
+func most(all []*experiment.Experiment, shared bool) (d runner.Demand) {
 	for _, e := range all {
-		if of(e.Client.Kind) && slices.Max(e.Clients) > d.Clients() {
+		if client.KindOf(e.Client.Kind).Shared == shared && slices.Max(e.Clients) > d.Clients() {
 			d = runner.DemandOf(e)
 		}
 	}
@@ -45,19 +45,18 @@ func (x examination) limits(inside map[string]string) []Line {
 // limit compares one limit with what the largest experiment needs.
 func (x examination) limit(l runner.Limit) Line {
 	have, need, taken := l.Have(x.machine), l.Need(x.largest), int64(0)
-	line := Line{Key: l.Key, State: OK, What: l.What, Found: l.None, Means: l.Means}
-	if have == 0 {
-		return line
+	found, do := l.None, ""
+	if have > 0 {
+		found = fmt.Sprintf("%d; %s needs %d", have, x.largest, need)
+		if l.Taken != nil {
+			taken = l.Taken(x.machine)
+			found = fmt.Sprintf("%d, of which %d are in use; %s needs %d more", have, taken, x.largest, need)
+		}
+		if have < taken+need {
+			do = l.Advice(x.machine, x.largest)
+		}
 	}
-	line.Found = fmt.Sprintf("%d; %s needs %d", have, x.largest, need)
-	if l.Taken != nil {
-		taken = l.Taken(x.machine)
-		line.Found = fmt.Sprintf("%d, of which %d are in use; %s needs %d more", have, taken, x.largest, need)
-	}
-	if have < taken+need {
-		line.State, line.Means, line.Do = Warn, "", l.Advice(x.machine, x.largest)
-	}
-	return line
+	return judge(l.Key, l.What, found, l.Means, do)
 }
 
 // nofile judges the hard limit, up to which agents go, and the soft one of the
@@ -65,39 +64,36 @@ func (x examination) limit(l runner.Limit) Line {
 func (x examination) nofile() Line {
 	soft, hard := x.machine.Limits.FilesSoft, x.machine.Limits.FilesHard
 	agent, daemon := x.largest.Files(), int64(runner.FilesPerHost+x.largest.Clients())
-	l := Line{
-		Key: "limit.nofile", State: OK, What: "open files",
-		Found: fmt.Sprintf("hard limit %d, soft %d; %s needs %d in an agent, %d in a daemon", hard, soft, x.largest, agent, daemon),
-		Means: fmt.Sprintf("agents raise their own: enough for %d clients", (hard-runner.FilesPerHost)/int64(client.KindOf(x.largest.Sides[0].Client).Needs.Files)),
-	}
+	found := fmt.Sprintf("hard limit %d, soft %d; %s needs %d in an agent, %d in a daemon", hard, soft, x.largest, agent, daemon)
+	fit := (hard - runner.FilesPerHost) / int64(client.KindOf(x.largest.Sides[0].Client).Needs.Files)
+	means, do := fmt.Sprintf("agents raise their own: enough for %d clients", fit), ""
 	if hard == 0 {
-		l.Found, l.Means = fmt.Sprintf("no hard limit, soft %d; %s needs %d in a daemon", soft, x.largest, daemon), "agents raise their own"
+		found = fmt.Sprintf("no hard limit, soft %d; %s needs %d in a daemon", soft, x.largest, daemon)
+		means = "agents raise their own"
 	}
 	switch {
 	case hard > 0 && hard < agent:
-		l.State, l.Means, l.Do = Warn, "", fmt.Sprintf("ulimit -n %d as root, or LimitNOFILE=%d of the service", 2*agent, 2*agent)
+		do = fmt.Sprintf("ulimit -n %d as root, or LimitNOFILE=%d of the service", 2*agent, 2*agent)
 	case soft > 0 && soft < daemon:
-		l.State, l.Means, l.Do = Warn, "", fmt.Sprintf("ulimit -Sn %d", 2*daemon)
+		do = fmt.Sprintf("ulimit -Sn %d", 2*daemon)
 	}
-	return l
+	return judge("limit.nofile", "open files", found, means, do)
 }
 
 func (x examination) neighbourTable() Line {
-	l := Line{Key: "limit.neighbours", State: OK, What: "neighbour table"}
-	t := x.machine.Limits.Neighbours
-	if t[1] == 0 { // a container has its own network namespace, and these settings only the first one
-		l.State, l.Found = Warn, "gc_thresh1-3 cannot be read from this network namespace"
-		l.Do = "look on the machine itself: sysctl net.ipv4.neigh.default.gc_thresh2"
-		return l
+	// A container has its own network namespace, and these settings only the first one.
+	found, means := "gc_thresh1-3 cannot be read from this network namespace", ""
+	do := "look on the machine itself: sysctl net.ipv4.neigh.default.gc_thresh2"
+	if t := x.machine.Limits.Neighbours; t[1] > 0 {
+		need := x.largest.Neighbours()
+		fit := (t[1]/int64(len(x.largest.Sides)) - int64(x.largest.Lab.Neighbours)) / runner.NeighboursPerClient
+		found = fmt.Sprintf("gc_thresh1-3 %d, %d, %d for the whole machine; %s needs %d", t[0], t[1], t[2], x.largest, need)
+		means, do = fmt.Sprintf("no neighbour is forgotten up to %d clients", fit), ""
+		if t[1] < need {
+			do = fmt.Sprintf("sudo sysctl -w net.ipv4.neigh.default.gc_thresh2=%d net.ipv4.neigh.default.gc_thresh3=%d", 2*need, 4*need)
+		}
 	}
-	need := x.largest.Neighbours()
-	l.Found = fmt.Sprintf("gc_thresh1-3 %d, %d, %d for the whole machine; %s needs %d", t[0], t[1], t[2], x.largest, need)
-	l.Means = fmt.Sprintf("no neighbour is forgotten up to %d clients", (t[1]/int64(len(x.largest.Sides))-int64(x.largest.Lab.Neighbours))/runner.NeighboursPerClient)
-	if t[1] < need {
-		l.State, l.Means = Warn, ""
-		l.Do = fmt.Sprintf("sudo sysctl -w net.ipv4.neigh.default.gc_thresh2=%d net.ipv4.neigh.default.gc_thresh3=%d", 2*need, 4*need)
-	}
-	return l
+	return judge("limit.neighbours", "neighbour table", found, means, do)
 }
 
 // setting is a network setting of a new namespace, or of this one where none could be made.
@@ -110,35 +106,41 @@ func (x examination) setting(inside map[string]string, name, here string) (text,
 
 func (x examination) ports(inside map[string]string) Line {
 	text, where := x.setting(inside, machine.PortRange, x.machine.Limits.Ports)
-	l := Line{Key: "limit.ports", State: OK, What: "local ports", Found: fmt.Sprintf("%s %s", strings.Join(strings.Fields(text), " to "), where)}
+	found, do := cmp.Or(text, "no "+machine.PortRange), "mount /proc"
 	var low, high int64
-	if n, err := fmt.Sscan(text, &low, &high); err != nil || n != 2 {
-		l.State, l.Found, l.Do = Warn, cmp.Or(text, "no "+machine.PortRange), "mount /proc"
-		return l
+	if n, err := fmt.Sscan(text, &low, &high); err == nil && n == 2 {
+		found, do = fmt.Sprintf("%d to %d %s", low, high, where), ""
+		// A client binds to its own address and has a stream and a probe; log-ins
+		// leave connections in TIME_WAIT.
+		if high-low+1 < side.FlowsPerClient {
+			do = "sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'"
+		}
 	}
-	// A client binds to its own address and has a stream and a probe; log-ins
-	// leave connections in TIME_WAIT.
-	if high-low+1 < side.FlowsPerClient {
-		l.State, l.Do = Warn, "sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'"
-		return l
-	}
-	l.Means = fmt.Sprintf("each client has them all and uses %d at most", side.FlowsPerClient)
-	return l
+	return judge("limit.ports", "local ports", found, fmt.Sprintf("each client has them all and uses %d at most", side.FlowsPerClient), do)
 }
 
 func (x examination) listenQueue(inside map[string]string) Line {
 	text, where := x.setting(inside, machine.Backlog, x.machine.Limits.Backlog)
-	have, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return Line{Key: "limit.somaxconn", State: Warn, What: "somaxconn", Found: "no " + machine.Backlog, Do: "mount /proc"}
+	found, do := "no "+machine.Backlog, "mount /proc"
+	if have, err := strconv.Atoi(text); err == nil {
+		need := x.largest.Clients()
+		found, do = fmt.Sprintf("%d %s; %d clients need %d", have, where, need, need), ""
+		if have < need {
+			do = fmt.Sprintf("sudo sysctl -w net.core.somaxconn=%d", 16*need)
+		}
 	}
-	need := int64(x.largest.Clients())
-	l := Line{
-		Key: "limit.somaxconn", State: OK, What: "somaxconn", Found: fmt.Sprintf("%d %s; %d clients need %d", have, where, need, need),
-		Means: "all clients may connect at the same moment",
+	return judge("limit.somaxconn", "somaxconn", found, "all clients may connect at the same moment", do)
+}
+
+// personasLine compares the machine with what the most personas take: memory, and
+// files, which several processes share. Their addresses take no room in the
+// machine's table of neighbours.
+func (x examination) personasLine() Line {
+	need, hard, do := x.personas.MemoryKiB(), x.machine.Limits.FilesHard, ""
+	if m := x.machine.Memory; m.Total > 0 && m.Available < need {
+		do = fmt.Sprintf("fewer clients: --set clients=%d", x.personas.Fits(m.Available, runner.Demand.MemoryKiB))
 	}
-	if have < need {
-		l.State, l.Means, l.Do = Warn, "", fmt.Sprintf("sudo sysctl -w net.core.somaxconn=%d", 16*need)
-	}
-	return l
+	found := fmt.Sprintf("%s takes %d MiB and %d processes a host under the hard limit of %d files",
+		x.personas, need>>10, agent.Workers(x.personas.Clients(), hard), hard)
+	return judge("limit.personas", "personas", found, "clients of kind persona share namespace, link and files", do)
 }

@@ -158,7 +158,7 @@ func TestLimitLines(t *testing.T) {
 	const namespaces, conntrack = "limit.net-namespaces", "limit.conntrack"
 	check(t, limitLine(t, on(nil), namespaces), OK)
 	check(t, limitLine(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "96000"}), namespaces), OK, "needs 1003")
-	check(t, limitLine(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "10"}), namespaces), Warn, "sysctl -w user.max_net_namespaces=4012")
+	check(t, limitLine(t, on(map[string]string{"/proc/sys/user/max_net_namespaces": "10"}), namespaces), Warn, "sysctl -w user.max_net_namespaces=1003")
 	check(t, limitLine(t, on(nil), conntrack), OK, "not loaded")
 	check(t, limitLine(t, on(map[string]string{"/proc/sys/net/netfilter/nf_conntrack_max": "512"}), conntrack), Warn, "nf_conntrack_max=64000")
 	if need.Flows() != 16000 {
@@ -332,14 +332,4 @@ func TestGapIsSummedOverWork(t *testing.T) {
 	check(t, g.line([]int{1}), OK, "CPU [1] was awake for 25.0 %", "saw 30 % of that", "20.0 % exact, 19.5 % by", "read too low")
 	check(t, gap{1, 0.2, 0.2, 0.24, 0.25}.line([]int{1}), OK, "saw 96 %", "nobody else's work")
 	check(t, gap{}.line([]int{1}), Warn, "see Noise")
-}
-
-func TestTextsOfHosts(t *testing.T) {
-	if got := firstField("some avg10=28.42 avg60=34.26 total=1\n", "avg10="); got != "28.42" {
-		t.Errorf("avg10 %q", got)
-	}
-	mounts := "tmpfs /etc tmpfs rw 0 0\noverlay /etc overlay rw 0 0\nproc /proc proc rw 0 0\n"
-	if got := mountedOn(mounts, "/etc"); got != "overlay" {
-		t.Errorf("/etc is %q", got)
-	}
 }

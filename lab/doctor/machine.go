@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/machine"
@@ -23,18 +24,16 @@ func (x examination) machineLines(ctx context.Context) ([]Line, error) {
 }
 
 func (x examination) cpus() Line {
-	l := Line{Key: "machine.cpus", State: OK, What: "CPUs", Found: x.placement.String(), Means: "both labs alike: where work runs moves its cost by 40 %"}
+	do := ""
 	if slices.Equal(x.placement.Router, x.placement.Endpoints) {
-		l.State, l.Means = Warn, ""
-		l.Do = "give this process two CPUs: on one, clients and routers take turns and high loads do not fit"
+		do = "give this process two CPUs: on one, clients and routers take turns and high loads do not fit"
 	}
-	return l
+	return judge("machine.cpus", "CPUs", x.placement.String(), "both labs alike: where work runs moves its cost by 40 %", do)
 }
 
 // siblings tells whether a router shares its core with an endpoint.
 func (x examination) siblings() Line {
-	l := Line{Key: "machine.smt", State: OK, What: "SMT siblings", Found: "the routers' CPU shares its core with no other CPU of the lab",
-		Means: "a router's speed does not depend on what a client does"}
+	found, do := "the routers' CPU shares its core with no other CPU of the lab", ""
 	var shared []int
 	for _, cpu := range x.placement.Router {
 		for _, sibling := range x.machine.CPUs[cpu].Siblings {
@@ -44,76 +43,98 @@ func (x examination) siblings() Line {
 		}
 	}
 	if len(shared) > 0 {
-		l.State, l.Means = Warn, ""
-		l.Found = fmt.Sprintf("routers on CPU %v share a core with clients and servers on CPU %v", x.placement.Router, shared)
-		l.Do = "leave the siblings out with taskset -c, or: echo off | sudo tee /sys/devices/system/cpu/smt/control"
+		found = fmt.Sprintf("routers on CPU %v share a core with clients and servers on CPU %v", x.placement.Router, shared)
+		do = "leave the siblings out with taskset -c, or: echo off | sudo tee /sys/devices/system/cpu/smt/control"
 	}
-	return l
+	return judge("machine.smt", "SMT siblings", found, "a router's speed does not depend on what a client does", do)
 }
 
 func (x examination) frequency() Line {
-	l := Line{Key: "machine.frequency", State: OK, What: "CPU frequency"}
-	governor := x.machine.CPUs[x.placement.Router[0]].Governor
-	switch governor {
+	var found, means, do string
+	switch governor := x.machine.CPUs[x.placement.Router[0]].Governor; governor {
 	case "":
-		l.Found, l.Means = "not set from here: hypervisor or firmware decides", "the fixed loop (Noise) shows whether it shifts"
+		found, means = "not set from here: hypervisor or firmware decides", "the fixed loop (Noise) shows whether it shifts"
 	case "performance":
-		l.Found, l.Means = "governor performance", "the clock does not follow the load"
+		found, means = "governor performance", "the clock does not follow the load"
 		if x.machine.Boost {
-			l.Found, l.Means = l.Found+", boost on", "the clock falls as the machine warms up, for both labs alike"
+			found, means = found+", boost on", "the clock falls as the machine warms up, for both labs alike"
 		}
 	default:
-		l.State, l.Found = Warn, "governor "+governor+": under light loads the clock is lower and packets look dearer"
-		l.Do = "sudo cpupower frequency-set -g performance"
+		found = "governor " + governor + ": under light loads the clock is lower and packets look dearer"
+		do = "sudo cpupower frequency-set -g performance"
 	}
-	return l
-}
-
-// virtual tells a virtual machine by the CPU's flags, and what its host has
-// taken away since it was started.
-func (x examination) virtual() Line {
-	l := Line{Key: "machine.virtualisation", State: OK, What: "virtualisation", Found: "none seen", Means: "nanoseconds are those of this CPU"}
-	if x.machine.Virtualisation == machine.Hypervisor {
-		l.Found, l.Means = "virtual machine", "ratios carry over; nanoseconds are those of this guest"
-	}
-	all := x.machine.Ticks
-	if all.Total() == 0 {
-		return l
-	}
-	steal := 100 * float64(all.Steal) / float64(all.Total())
-	l.Found += fmt.Sprintf(", %.2f %% steal since it was started", steal)
-	l.Figures = map[string]analysis.Number{"steal_pct": analysis.Number(steal)}
-	if steal > maxStealPct {
-		l.State, l.Means = Warn, ""
-		l.Do = "use a quieter host or dedicated CPUs; trials with more than 1 % steal are rejected and measured again"
-	}
-	return l
+	return judge("machine.frequency", "CPU frequency", found, means, do)
 }
 
 // maxStealPct is the limit of a trial's self-test, of the machine.
 const maxStealPct = 1.0
 
-func (x examination) quota() Line {
-	l := Line{Key: "machine.quota", State: OK, What: "CPU quota", Found: "none", Means: "no control group stops the lab in the middle of a window"}
-	if cpus := x.machine.Quota; cpus > 0 {
-		l.State, l.Means = Warn, ""
-		l.Found = fmt.Sprintf("a control group allows %.2f CPUs and stops the lab when they are used up", cpus)
-		l.Do = "run outside of it: no CPUQuota= in systemd, no --cpus for the container (--cpuset-cpus does no harm)"
+// virtual tells a virtual machine by the CPU's flags, and what its host has
+// taken away since it was started.
+func (x examination) virtual() Line {
+	found, means, do := "none seen", "nanoseconds are those of this CPU", ""
+	if x.machine.Virtualisation == machine.Hypervisor {
+		found, means = "virtual machine", "ratios carry over; nanoseconds are those of this guest"
 	}
+	var figures map[string]analysis.Number
+	if all := x.machine.Ticks; all.Total() > 0 {
+		steal := 100 * float64(all.Steal) / float64(all.Total())
+		found += fmt.Sprintf(", %.2f %% steal since it was started", steal)
+		figures = map[string]analysis.Number{"steal_pct": analysis.Number(steal)}
+		if steal > maxStealPct {
+			do = "use a quieter host or dedicated CPUs; trials with more than 1 % steal are rejected and measured again"
+		}
+	}
+	l := judge("machine.virtualisation", "virtualisation", found, means, do)
+	l.Figures = figures
 	return l
 }
 
+func (x examination) quota() Line {
+	found, do := "none", ""
+	if cpus := x.machine.Quota; cpus > 0 {
+		found = fmt.Sprintf("a control group allows %.2f CPUs and stops the lab when they are used up", cpus)
+		do = "run outside of it: no CPUQuota= in systemd, no --cpus for the container (--cpuset-cpus does no harm)"
+	}
+	return judge("machine.quota", "CPU quota", found, "no control group stops the lab in the middle of a window", do)
+}
+
 func (x examination) memory() Line {
-	l := Line{Key: "machine.memory", State: OK, What: "memory", Means: "nothing is swapped while it is measured"}
-	m := x.machine.Memory
-	if m.Total == 0 {
-		l.State, l.Found, l.Means, l.Do = Warn, "no /proc/meminfo", "", "mount /proc"
-		return l
+	found, do := "no /proc/meminfo", "mount /proc"
+	if m := x.machine.Memory; m.Total > 0 {
+		need := x.largest.MemoryKiB() >> 10
+		found, do = fmt.Sprintf("%d MiB available, %d needed for %s", m.Available>>10, need, x.largest), ""
+		if m.Available>>10 < need {
+			do = "end other programs, or measure fewer clients: --set clients=20"
+		}
 	}
-	need := x.largest.MemoryKiB() >> 10
-	l.Found = fmt.Sprintf("%d MiB available, %d needed for %s", m.Available>>10, need, x.largest)
-	if m.Available>>10 < need {
-		l.State, l.Means, l.Do = Warn, "", "end other programs, or measure fewer clients: --set clients=20"
+	return judge("machine.memory", "memory", found, "nothing is swapped while it is measured", do)
+}
+
+const (
+	maxOtherCores = 0.05 // of one core: more shows in the clean router's figures
+	shownUsers    = 3
+	shownCores    = 0.02
+)
+
+// busyLine judges what other programs use, the busiest first.
+func busyLine(list []machine.User) Line {
+	var all float64
+	var names []string
+	for i, u := range list {
+		all += u.Cores
+		if i < shownUsers && u.Cores >= shownCores {
+			names = append(names, fmt.Sprintf("%s (process %d) %.0f %%", u.Name, u.PID, 100*u.Cores))
+		}
 	}
+	found, do := fmt.Sprintf("%.1f %% of a core", 100*all), ""
+	if len(names) > 0 {
+		found += ": " + strings.Join(names, ", ")
+	}
+	if all > maxOtherCores {
+		do = "stop them while you measure; a duet cancels much of it, single values do not"
+	}
+	l := judge("machine.load", "other programs", found, "the lab has the CPUs to itself", do)
+	l.Figures = map[string]analysis.Number{"core_pct": analysis.Number(100 * all)}
 	return l
 }

@@ -1,10 +1,10 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
@@ -13,17 +13,11 @@ import (
 
 // accounting tells how the kernel accounts for CPU time in /proc/stat.
 func (x examination) accounting() Line {
-	l := Line{Key: "metering.accounting", State: OK, What: "accounting", Means: "information: the lab's own figures are on-CPU nanoseconds from switch to switch either way"}
+	found, do := cmp.Or(strings.Join(x.machine.Config, ", "), "none of "+strings.Join(machine.Accounting, ", ")), ""
 	if x.machine.Config == nil {
-		l.State, l.Means = Warn, ""
-		l.Found, l.Do = "the kernel's configuration is not shown", "nothing: the comparison of ticks with exact time shows the effect"
-		return l
+		found, do = "the kernel's configuration is not shown", "nothing: the comparison of ticks with exact time shows the effect"
 	}
-	l.Found = strings.Join(x.machine.Config, ", ")
-	if len(x.machine.Config) == 0 {
-		l.Found = "none of " + strings.Join(machine.Accounting, ", ")
-	}
-	return l
+	return judge("metering.accounting", "accounting", found, "information: the lab's own figures are on-CPU nanoseconds from switch to switch either way", do)
 }
 
 // gap compares tick accounting with exact time, summed over stretches in which
@@ -66,46 +60,43 @@ const tooLow = 0.9
 
 // line says what tick accounting saw of the routers' CPUs.
 func (g gap) line(cpus []int) Line {
-	l := Line{Key: "metering.gap", State: OK, What: "ticks and exact"}
+	const key, what = "metering.gap", "ticks and exact"
 	if !(g.exact > 0) || !(g.awake > 0) {
-		l.State, l.Found, l.Do = Warn, "no router's work was seen", "see Noise: the comparison is made while that measures"
-		return l
+		return judge(key, what, "no router's work was seen", "", "see Noise: the comparison is made while that measures")
 	}
-	pct := func(seconds float64) float64 { return 100 * seconds / (g.seconds * float64(len(cpus))) }
+	pct := func(seconds float64) analysis.Number {
+		return analysis.Number(100 * seconds / (g.seconds * float64(len(cpus))))
+	}
 	seen := g.cpuTicks / g.awake
-	l.Found = fmt.Sprintf("CPU %v was awake for %.1f %% of the time, and ticks (/proc/stat) saw %.0f %% of that; routers' threads: %.1f %% exact, %.1f %% by utime and stime",
-		cpus, pct(g.awake), 100*seen, pct(g.exact), pct(g.threadTicks))
-	l.Means = "the lab counts each thread from switch to switch: no tick, and nobody else's work"
+	means := "the lab counts each thread from switch to switch: no tick, and nobody else's work"
 	if seen < tooLow {
-		l.Means = "mpstat and top read too low here; the lab counts each thread from switch to switch"
+		means = "mpstat and top read too low here; the lab counts each thread from switch to switch"
 	}
+	l := judge(key, what, fmt.Sprintf("CPU %v was awake for %.1f %% of the time, and ticks (/proc/stat) saw %.0f %% of that; routers' threads: %.1f %% exact, %.1f %% by utime and stime",
+		cpus, pct(g.awake), 100*seen, pct(g.exact), pct(g.threadTicks)), means, "")
 	l.Figures = map[string]analysis.Number{
-		"router_exact_pct": analysis.Number(pct(g.exact)), "router_thread_ticks_pct": analysis.Number(pct(g.threadTicks)),
-		"cpu_awake_pct": analysis.Number(pct(g.awake)), "cpu_ticks_pct": analysis.Number(pct(g.cpuTicks)), "ticks_saw_pct": analysis.Number(100 * seen),
+		"router_exact_pct": pct(g.exact), "router_thread_ticks_pct": pct(g.threadTicks),
+		"cpu_awake_pct": pct(g.awake), "cpu_ticks_pct": pct(g.cpuTicks), "ticks_saw_pct": analysis.Number(100 * seen),
 	}
 	return l
 }
 
 // watchAccounts compares both methods until ctx ends; the machine's agent reads them on
 // one of the endpoints' CPUs.
-func (x examination) watchAccounts(ctx context.Context) func() gap {
-	var wg sync.WaitGroup
-	var total gap
+func (x examination) watchAccounts(ctx context.Context) (total gap) {
 	router := x.placement.Router
-	wg.Go(func() {
-		last, err := x.asked.ReadAccounts(ctx, router, x.placement.Endpoints)
-		for err == nil {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(lookTime):
-			}
-			var now machine.Accounts
-			if now, err = x.asked.ReadAccounts(ctx, router, x.placement.Endpoints); err == nil {
-				total.add(last, now, len(router))
-				last = now
-			}
+	last, err := x.asked.ReadAccounts(ctx, router, x.placement.Endpoints)
+	for err == nil {
+		select {
+		case <-ctx.Done():
+			return total
+		case <-time.After(lookTime):
 		}
-	})
-	return func() gap { wg.Wait(); return total }
+		var now machine.Accounts
+		if now, err = x.asked.ReadAccounts(ctx, router, x.placement.Endpoints); err == nil {
+			total.add(last, now, len(router))
+			last = now
+		}
+	}
+	return total
 }

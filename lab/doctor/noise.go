@@ -7,10 +7,15 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
+	"sync"
+	"time"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
@@ -25,46 +30,50 @@ const keyAA = "noise.aa"
 // tick accounting is compared with exact time. able says whether the lab works
 // here at all. While another run measures nothing is done that would disturb it.
 func (x examination) noise(ctx context.Context, able bool) (lines []Line, ticks Line) {
-	aa := Line{Key: keyAA, State: Warn, What: "A/A pair"}
-	unlock, err := runner.LockMachine("gateweigh doctor")
+	var g gap
+	lines, err := x.loops(ctx)
+	aa := judge(keyAA, "A/A pair", "not measured: the lab does not work here", "", "see the lines that are missing")
+	if err == nil && able {
+		var summary analysis.Summary
+		watch, stop := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		wg.Go(func() { g = x.watchAccounts(watch) })
+		summary, err = x.duet(ctx)
+		stop()
+		wg.Wait()
+		if err == nil {
+			aa = aaLine(summary)
+		}
+	}
 	if err != nil {
-		aa.Found, aa.Do = reason(err, nil), "wait for the other run, then: gateweigh doctor"
-		return []Line{aa}, gap{}.line(x.placement.Router)
-	}
-	x.opts.Status("running a fixed loop on each CPU")
-	loops, err := x.asked.RunLoops(ctx, x.placement.All(), loopTime)
-	unlock()
-	if err != nil {
-		aa.Found, aa.Do = reason(err, nil), "try again: gateweigh doctor"
-		return []Line{aa}, gap{}.line(x.placement.Router)
-	}
-	for _, l := range loops {
-		lines = append(lines, loopLine(l))
-	}
-	if !able {
-		aa.Found, aa.Do = "not measured: the lab does not work here", "see the lines that are missing"
-		return append(lines, aa), gap{}.line(x.placement.Router)
-	}
-	watch, stop := context.WithCancel(ctx)
-	seen := x.watchAccounts(watch)
-	summary, err := x.duet(ctx)
-	stop()
-	g := seen()
-	if err != nil {
-		aa.Found, aa.Do = reason(err, nil), "gateweigh run says more"
+		aa.Found, aa.Do = reason(err), "try again: gateweigh doctor; gateweigh run says more"
 		if errors.Is(err, runner.ErrBusy) {
 			aa.Do = "wait for the other run, then: gateweigh doctor"
 		}
-		return append(lines, aa), g.line(x.placement.Router)
 	}
-	return append(lines, aaLine(summary)), g.line(x.placement.Router)
+	return append(lines, aa), g.line(x.placement.Router)
+}
+
+// loops runs the fixed loop on each CPU of the lab.
+func (x examination) loops(ctx context.Context) (lines []Line, err error) {
+	unlock, err := runner.LockMachine("gateweigh doctor")
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	x.opts.Status("running a fixed loop on each CPU")
+	list, err := x.asked.RunLoops(ctx, x.placement.All(), loopTime)
+	for _, l := range list {
+		lines = append(lines, loopLine(l))
+	}
+	return lines, err
 }
 
 // duet measures two clean routers in a folder of its own.
-func (x examination) duet(ctx context.Context) (analysis.Summary, error) {
+func (x examination) duet(ctx context.Context) (s analysis.Summary, err error) {
 	exp, err := measure.Catalogue().Parse("aa.toml", aaFile)
 	if err != nil {
-		return analysis.Summary{}, err
+		return s, err
 	}
 	dir := filepath.Join(x.scratch, "aa")
 	outcome, err := runner.Run(ctx, runner.Config{
@@ -73,14 +82,14 @@ func (x examination) duet(ctx context.Context) (analysis.Summary, error) {
 		Status: func(p runner.Progress) { x.opts.Status("two clean routers: " + p.Text) },
 	})
 	if err != nil {
-		return analysis.Summary{}, err
+		return s, err
 	}
 	for _, f := range outcome.Failed {
-		return analysis.Summary{}, errors.New(f.Reason)
+		return s, errors.New(f.Reason)
 	}
 	run, err := result.ReadRun(dir)
 	if err != nil {
-		return analysis.Summary{}, err
+		return s, err
 	}
 	return measure.Summarise(run, analysis.Options{}), nil
 }
@@ -90,7 +99,7 @@ func (x examination) duet(ctx context.Context) (analysis.Summary, error) {
 const resolutionBlocks = 6
 
 // resolution is the half width of a 95 % interval over resolutionBlocks blocks,
-// as a relative difference: smaller ones are not told from none. The spread of
+// as a relative difference: smaller ones cannot be seen. The spread of
 // the log ratio is known from n blocks only, so the upper end of its one-sided
 // 80 % interval is taken (chi squared with n - 1 degrees of freedom).
 func resolution(sd float64, n int) float64 {
@@ -107,31 +116,66 @@ const (
 
 // aaLine judges the noise floor.
 func aaLine(s analysis.Summary) Line {
-	l := Line{Key: keyAA, State: OK, What: "A/A pair"}
 	if !s.AA.Ratio.HasInterval() || !s.AA.SDLog.Known() {
-		l.State, l.Found = Warn, fmt.Sprintf("only %d of %d trials passed the self-tests", s.Trials.Accepted, s.Trials.Accepted+s.Trials.Rejected)
-		l.Do = "end other programs and try again"
+		found := fmt.Sprintf("only %d of %d trials passed the self-tests", s.Trials.Accepted, s.Trials.Accepted+s.Trials.Rejected)
 		if len(s.AA.Rejects) > 0 {
-			l.Found += ": " + s.AA.Rejects[0].Text
+			found += ": " + s.AA.Rejects[0].Text
 		}
-		return l
+		return judge(keyAA, "A/A pair", found, "", "end other programs and try again")
 	}
 	ratio, sd := s.AA.Ratio, float64(s.AA.SDLog)
 	least := resolution(sd, s.AA.Blocks)
-	l.Found = fmt.Sprintf("ratio of two clean routers %.3f [%.3f, %.3f], sd %.1f %% over %d blocks; %d trials rejected",
+	found := fmt.Sprintf("ratio of two clean routers %.3f [%.3f, %.3f], sd %.1f %% over %d blocks; %d trials rejected",
 		float64(ratio.Mean), float64(ratio.Lo), float64(ratio.Hi), 100*sd, s.AA.Blocks, s.AA.Rejected)
-	verdict := fmt.Sprintf("differences under about %.1f %% cannot be told apart with %d blocks here", 100*least, resolutionBlocks)
-	l.Means = verdict
+	verdict, do := fmt.Sprintf("differences under about %.1f %% cannot be told apart with %d blocks here", 100*least, resolutionBlocks), ""
+	switch off := math.Abs(math.Log(float64(ratio.Mean))); {
+	case least > goodResolution:
+		do = verdict + ": quiet the machine, or more blocks (--set blocks=12)"
+	case off > goodAA:
+		do = "the labs differ by themselves: see other programs and the fixed loop, then try again"
+	}
+	l := judge(keyAA, "A/A pair", found, verdict, do)
 	l.Figures = map[string]analysis.Number{
 		"ratio": ratio.Mean, "ratio_lo": ratio.Lo, "ratio_hi": ratio.Hi, "sd_log": s.AA.SDLog, "resolution_pct": analysis.Number(100 * least),
 	}
-	switch off := math.Abs(math.Log(float64(ratio.Mean))); {
-	case least > goodResolution:
-		l.State, l.Means = Warn, ""
-		l.Do = verdict + ": quiet the machine, or more blocks (--set blocks=12)"
-	case off > goodAA:
-		l.State, l.Means = Warn, ""
-		l.Do = "the labs differ by themselves: see other programs and the fixed loop, then try again"
+	return l
+}
+
+// loopTime is how long the fixed loop runs.
+const loopTime = 2 * time.Second
+
+// What a machine shows that is left alone. Virtual CPUs without neighbours'
+// load had tails of 1.2 to 1.4 and lost 2 to 4 %; the A/A pair beside it then
+// resolved 1 to 3 %.
+const (
+	goodTail  = 1.50 // 99th percentile of the pieces over their median
+	goodLost  = 0.05 // of the wall time lost against the median piece
+	goodShare = 0.97 // of the wall time with the CPU: less is other programs' doing
+)
+
+// loopLine judges what the loop saw.
+func loopLine(c machine.Loop) Line {
+	key, what := fmt.Sprintf("noise.canary.cpu%d", c.CPU), fmt.Sprintf("fixed loop, CPU %d", c.CPU)
+	if len(c.Pieces) == 0 {
+		return judge(key, what, "the loop did not run once", "", "end what keeps the machine busy")
+	}
+	sorted := slices.Sorted(slices.Values(c.Pieces))
+	at := func(share float64) float64 { return sorted[int(share*float64(len(sorted)-1))] } // the lower one between two
+	median, worst := at(0.5), sorted[len(sorted)-1]
+	// Pieces faster than the median are no loss that could be made up for.
+	lost := max(0, 1-median*float64(len(sorted))/floats.Sum(sorted))
+	tail, others, do := at(0.99)/median, 100*max(0, 1-c.CPUShare), ""
+	if tail > goodTail || lost > goodLost {
+		do = "steal or a shifting clock: use a quieter host or dedicated CPUs; until then trust ratios, not single values"
+		if c.CPUShare < goodShare {
+			do = "end the busiest programs (see other programs); until then trust ratios, not single values"
+		}
+	}
+	l := judge(key, what, fmt.Sprintf("median %.3f ms, p99 %.2f × that, worst %.1f ×; %.1f %% of the time lost, %.1f %% to other programs",
+		median, tail, worst/median, 100*lost, others), fmt.Sprintf("good is p99 up to %.1f × the median and less than %.0f %% lost", goodTail, 100*goodLost), do)
+	l.Figures = map[string]analysis.Number{
+		"median_ms": analysis.Number(median), "p99_ratio": analysis.Number(tail), "worst_ratio": analysis.Number(worst / median),
+		"lost_pct": analysis.Number(100 * lost), "others_pct": analysis.Number(others),
 	}
 	return l
 }

@@ -1,8 +1,10 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -25,35 +27,37 @@ type tool struct {
 
 // allTools lists every program that the lab and its devices start, by name.
 func allTools() ([]tool, error) {
-	var list []tool
-	add := func(who string, needed bool, n dut.Need) {
-		i := slices.IndexFunc(list, func(t tool) bool { return t.Program == n.Program })
-		if i < 0 {
-			list, i = append(list, tool{Need: n}), len(list)
+	byName := map[string]*tool{}
+	add := func(who string, needed bool, needs ...dut.Need) {
+		for _, n := range needs {
+			t := byName[n.Program]
+			if t == nil {
+				t = &tool{Need: n}
+				byName[n.Program] = t
+			}
+			if !slices.Contains(t.users, who) {
+				t.users = append(t.users, who)
+			}
+			t.needed = t.needed || needed
 		}
-		if !slices.Contains(list[i].users, who) {
-			list[i].users = append(list[i].users, who)
-		}
-		list[i].needed = list[i].needed || needed
 	}
 	for i, e := range measure.Catalogue().Builtins() {
-		for _, n := range runner.Needs(e) {
-			add("the lab", i == 0, n)
-		}
+		add("the lab", i == 0, runner.Needs(e)...)
 	}
 	for _, name := range dut.Names() {
 		d, err := dut.New(name, 1, nil)
 		if err != nil {
 			return nil, err
 		}
-		for _, n := range d.Traits().Needs {
-			add(name, false, n)
-		}
+		add(name, false, d.Traits().Needs...)
 	}
 	add("kind = \"iperf3\"", false, dut.Need{Program: "iperf3", Package: "iperf3"})
 	add("run --profile", false, dut.Need{Program: "perf", Package: "linux-perf"})
 	add("this report", false, dut.Need{Program: "tc", Package: "iproute2"})
-	slices.SortFunc(list, func(a, b tool) int { return strings.Compare(a.Program, b.Program) })
+	var list []tool
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		list = append(list, *byName[name])
+	}
 	return list, nil
 }
 
@@ -70,19 +74,15 @@ func (x examination) tools(ctx context.Context) ([]Line, error) {
 	if err != nil {
 		return nil, err
 	}
-	var lines []Line
+	lines := make([]Line, len(list))
 	for i, t := range list {
-		l := Line{Key: "tool." + t.Program, State: OK, What: t.Program, Needed: t.needed, Means: "for " + strings.Join(t.users, ", ")}
+		means := "for " + strings.Join(t.users, ", ")
+		lines[i] = judge("tool."+t.Program, t.Program, cmp.Or(strings.TrimSuffix(found[i].Version, "."), "here, says no version"), means, "")
 		if found[i].Path == "" {
-			l.State, l.Found, l.Means = Missing, "not on PATH; "+l.Means, ""
-			l.Do = t.Advice
-			if t.Package != "" {
-				l.Do = "sudo apt-get install " + t.Package
-			}
-		} else if l.Found = strings.TrimSuffix(found[i].Version, "."); l.Found == "" {
-			l.Found = "here, says no version"
+			_, do := absent(needs[i:i+1], found[i:i+1])
+			lines[i] = Line{Key: lines[i].Key, State: Missing, What: t.Program, Found: "not on PATH; " + means, Do: do}
 		}
-		lines = append(lines, l)
+		lines[i].Needed = t.needed
 	}
 	return lines, nil
 }
@@ -95,23 +95,24 @@ func (x examination) devices(ctx context.Context, kernel []Line) ([]Line, error)
 		if err != nil {
 			return nil, err
 		}
-		l := Line{Key: deviceKey + name, State: OK, What: name, Found: d.Traits().About, Means: "can be measured"}
+		traits, means := d.Traits(), "can be measured"
 		if name == experiment.Clean {
-			l.Means = "the other side of every pair"
+			means = "the other side of every pair"
 		}
-		needs := d.Traits().Needs
-		found, err := x.asked.Find(ctx, machine.Query{Needs: needs})
+		found, err := x.asked.Find(ctx, machine.Query{Needs: traits.Needs})
 		if err != nil {
 			return nil, err
 		}
-		if text, do := absent(needs, found); text != "" {
-			l.State, l.Found, l.Means, l.Do = Missing, text, "", do
-		}
-		for _, n := range needs {
+		text, do := absent(traits.Needs, found)
+		for _, n := range traits.Needs {
 			i := slices.IndexFunc(kernel, func(k Line) bool { return k.What == string(n.KernelFeature()) && k.State != OK })
-			if l.State == OK && i >= 0 {
-				l.State, l.Found, l.Means, l.Do = Missing, "the kernel lacks "+kernel[i].What, "", "see "+kernel[i].What+" above"
+			if text == "" && i >= 0 {
+				text, do = "the kernel lacks "+kernel[i].What, "see "+kernel[i].What+" above"
 			}
+		}
+		l := judge(deviceKey+name, name, cmp.Or(text, traits.About), means, do)
+		if text != "" {
+			l.State, l.Means = Missing, ""
 		}
 		lines = append(lines, l)
 	}
@@ -121,11 +122,11 @@ func (x examination) devices(ctx context.Context, kernel []Line) ([]Line, error)
 // absent tells which programs are missing or do not start, and what to do about all of
 // them; both are empty when there are none.
 func absent(needs []dut.Need, found []machine.Found) (text, do string) {
-	var names, broken, packages, steps []string
+	var names, texts, packages, steps []string
 	for i, n := range needs {
 		switch {
 		case found[i].Broken != "":
-			broken = append(broken, fmt.Sprintf("%s does not start: %s", found[i].Path, found[i].Broken))
+			texts = append(texts, fmt.Sprintf("%s does not start: %s", found[i].Path, found[i].Broken))
 		case found[i].Path != "":
 			continue
 		default:
@@ -142,7 +143,7 @@ func absent(needs []dut.Need, found []machine.Found) (text, do string) {
 		steps = append([]string{"sudo apt-get install " + strings.Join(slices.Compact(packages), " ")}, steps...)
 	}
 	if len(names) > 0 {
-		broken = append([]string{"not on PATH: " + strings.Join(names, ", ")}, broken...)
+		texts = append([]string{"not on PATH: " + strings.Join(names, ", ")}, texts...)
 	}
-	return strings.Join(broken, "; "), strings.Join(steps, "; ")
+	return strings.Join(texts, "; "), strings.Join(steps, "; ")
 }

@@ -24,9 +24,6 @@ type Machine interface {
 // It changes nothing.
 func Check(ctx context.Context, m Machine, name string, d DUT) error {
 	needs := d.Traits().Needs
-	if len(needs) == 0 {
-		return nil
-	}
 	found, err := m.Find(ctx, machine.Query{Needs: needs, Features: true})
 	if err != nil {
 		return fmt.Errorf("%s: looking for what it needs: %w", name, err)
@@ -56,7 +53,7 @@ func Locate(ctx context.Context, m Machine, needs []Need) ([]Need, error) {
 // when nothing is missing. Its parts are sorted: reports are compared.
 func missing(needs []Need, found []machine.Found) string {
 	byRemedy := map[string][]string{}
-	var texts []string
+	var list, texts []string
 	for i, n := range needs {
 		switch f := found[i]; {
 		case f.Path == "":
@@ -67,7 +64,6 @@ func missing(needs []Need, found []machine.Found) string {
 			texts = append(texts, fmt.Sprintf("the kernel lacks %s: %s", n.KernelFeature(), f.Lacks))
 		}
 	}
-	var list []string
 	for remedy, names := range byRemedy {
 		slices.Sort(names)
 		list = append(list, fmt.Sprintf("%s (%s)", strings.Join(names, ", "), remedy))

@@ -12,12 +12,9 @@ import (
 // against which every other device is weighed.
 type Clean struct{}
 
-// NewClean makes a clean router.
-func NewClean() *Clean { return &Clean{} }
-
 // Start verifies that the router forwards at all. It changes nothing, so that
 // an idle clean router is measured and no set-up of ours.
-func (*Clean) Start(ctx context.Context, env Env) error {
+func (Clean) Start(ctx context.Context, env Env) error {
 	const forwarding = "/proc/sys/net/ipv4/ip_forward"
 	out, err := env.Host("router").Run(ctx, agent.Command{Argv: []string{"cat", forwarding}})
 	if err != nil {
@@ -30,9 +27,7 @@ func (*Clean) Start(ctx context.Context, env Env) error {
 }
 
 // Stop has nothing to undo.
-func (*Clean) Stop(context.Context, Env) error { return nil }
+func (Clean) Stop(context.Context, Env) error { return nil }
 
 // Traits are study 1's network, no admission.
-func (*Clean) Traits() Traits { return Traits{About: "clean router (kernel forwarding)"} }
-
-var _ DUT = (*Clean)(nil)
+func (Clean) Traits() Traits { return Traits{About: "clean router (kernel forwarding)"} }

@@ -1,6 +1,7 @@
 package dut
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,9 +9,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
@@ -40,23 +39,15 @@ type Custom struct {
 	spec experiment.CustomDUT
 
 	vars    []string // "KEY=value" of the lab it was started in
+	daemon  daemon   // without a host where there is none
 	started bool     // Start was called and Stop has not succeeded since
 	ready   bool     // Start succeeded
 }
 
-var (
-	_ DUT      = (*Custom)(nil)
-	_ Admitter = (*Custom)(nil)
-)
-
-// NewCustom makes the device spec describes; name is its name in the experiment.
-func NewCustom(name string, spec experiment.CustomDUT) *Custom {
-	return &Custom{name: name, spec: spec}
-}
+var _ Admitter = (*Custom)(nil)
 
 // needs are the programs the table requires, by name.
-func (c *Custom) needs() []Need {
-	var list []Need
+func (c *Custom) needs() (list []Need) {
 	for _, program := range slices.Sorted(maps.Keys(c.spec.Requires)) {
 		list = append(list, Need{Program: program, Package: c.spec.Requires[program], Why: "its commands"})
 	}
@@ -73,10 +64,7 @@ func (c *Custom) Traits() Traits {
 		NoAggregation: c.spec.NoAggregation,
 		NoTxChecksum:  c.spec.NoTxChecksum,
 		Needs:         c.needs(),
-		About:         c.spec.Description,
-	}
-	if t.About == "" {
-		t.About = c.name
+		About:         cmp.Or(c.spec.Description, c.name),
 	}
 	if len(c.spec.Login) > 0 {
 		t.Admission = client.Admission{
@@ -98,46 +86,36 @@ func (c *Custom) withVars(cmd experiment.Command) []string {
 	return slices.Concat([]string{"env"}, c.vars, cmd)
 }
 
-// Start writes the files, runs start, spawns daemon and waits for ready.
+// Start writes the files, relative paths into the scratch directory, runs start, spawns
+// daemon and waits for ready.
 func (c *Custom) Start(ctx context.Context, env Env) error {
-	c.started, c.ready = true, false
-	c.vars = variables(env)
-	for _, path := range slices.Sorted(maps.Keys(c.spec.Files)) {
-		if err := c.writeFile(ctx, env, path); err != nil {
-			return err
+	c.started, c.ready, c.vars = true, false, variables(env)
+	router := env.Host("router")
+	for _, file := range slices.Sorted(maps.Keys(c.spec.Files)) {
+		target, content := file, c.spec.Files[file]
+		if !filepath.IsAbs(file) {
+			target = filepath.Join(env.Scratch, file)
+		}
+		for _, v := range c.vars {
+			key, value, _ := strings.Cut(v, "=")
+			content = strings.ReplaceAll(content, "${"+key+"}", value)
+		}
+		if err := router.WriteFile(ctx, target, []byte(content), 0o644); err != nil {
+			return fmt.Errorf("%s: files: writing %s: %w", c.name, file, err)
 		}
 	}
 	if err := c.run(ctx, env, "start", c.spec.Start, ""); err != nil {
 		return err
 	}
 	if len(c.spec.Daemon) > 0 {
-		cmd := agent.Command{Name: c.daemon(env).name, Argv: c.spec.Daemon, Env: c.vars}
-		if err := env.Host("router").Spawn(ctx, cmd); err != nil {
+		c.daemon = daemon{host: router, name: "dut-" + c.name}
+		if err := router.Spawn(ctx, agent.Command{Name: c.daemon.name, Argv: c.spec.Daemon, Env: c.vars}); err != nil {
 			return c.failed("daemon", c.spec.Daemon, err)
 		}
 	}
-	if err := c.awaitReady(ctx, env); err != nil {
-		return err
-	}
-	c.ready = true
-	return nil
-}
-
-// writeFile writes one file, relative paths into the scratch directory.
-func (c *Custom) writeFile(ctx context.Context, env Env, path string) error {
-	target := path
-	if !filepath.IsAbs(path) {
-		target = filepath.Join(env.Scratch, path)
-	}
-	content := c.spec.Files[path]
-	for _, v := range c.vars {
-		key, value, _ := strings.Cut(v, "=")
-		content = strings.ReplaceAll(content, "${"+key+"}", value)
-	}
-	if err := env.Host("router").WriteFile(ctx, target, []byte(content), 0o644); err != nil {
-		return fmt.Errorf("%s: files: writing %s: %w", c.name, path, err)
-	}
-	return nil
+	err := c.awaitReady(ctx, env)
+	c.ready = err == nil
+	return err
 }
 
 // awaitReady repeats the ready command until it exits 0, the daemon has ended or
@@ -149,32 +127,18 @@ func (c *Custom) awaitReady(ctx context.Context, env Env) error {
 	ctx, cancel := context.WithTimeout(ctx, c.spec.ReadyTimeout)
 	defer cancel()
 	var last error
-	for {
+	_, err := c.daemon.until(ctx, func() error {
 		err := c.run(ctx, env, "ready", c.spec.Ready, "")
-		if err == nil {
-			return nil
-		}
 		if last == nil || ctx.Err() == nil {
 			last = err // once time is up, the error before says more than "killed"
 		}
-		if ended := c.daemonEnded(ctx, env); ended != nil {
-			return ended
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("not ready after %v: %w", c.spec.ReadyTimeout, last)
-		case <-time.After(pollEvery):
-		}
-	}
-}
-
-// daemonEnded is an error with the daemon's last lines if it runs no more.
-func (c *Custom) daemonEnded(ctx context.Context, env Env) error {
-	if len(c.spec.Daemon) == 0 {
-		return nil
-	}
-	if p, err := c.daemon(env).state(ctx); err == nil && p.Ended {
-		return c.failed("daemon", c.spec.Daemon, endedWhileStarting(p))
+		return err
+	})
+	switch {
+	case errors.Is(err, errTimeIsUp):
+		return fmt.Errorf("not ready after %v: %w", c.spec.ReadyTimeout, last)
+	case err != nil:
+		return c.failed("daemon", c.spec.Daemon, err)
 	}
 	return nil
 }
@@ -209,20 +173,11 @@ func (c *Custom) Stop(ctx context.Context, env Env) error {
 	if !c.ready {
 		err = nil
 	}
-	if len(c.spec.Daemon) > 0 {
-		if killErr := env.Host("router").Kill(ctx, c.daemon(env).name); killErr != nil {
-			err = errors.Join(err, c.failed("daemon", c.spec.Daemon, killErr))
-		}
+	if c.daemon.host != nil {
+		err = errors.Join(err, c.daemon.kill(ctx))
 	}
-	if err == nil {
-		c.started = false
-	}
+	c.started = err != nil
 	return err
-}
-
-// daemon is the long-running program of the device.
-func (c *Custom) daemon(env Env) daemon {
-	return daemon{host: env.Host("router"), name: "dut-" + c.name}
 }
 
 // run executes the command of one key on the router, if there is one.
@@ -254,20 +209,48 @@ func (c *Custom) failed(key string, argv experiment.Command, err error) error {
 }
 
 // variables are experiment.Vars with the values of one lab.
-func variables(env Env) []string {
-	values := map[string]string{
+func variables(env Env) (vars []string) {
+	for key, value := range map[string]any{
 		experiment.VarLANIf:   env.Port("lan"),
 		experiment.VarWANIf:   env.Port("wan"),
-		experiment.VarLAN:     env.LAN.String(),
-		experiment.VarGateway: env.Gateway.String(),
-		experiment.VarServer:  env.ServerIP.String(),
-		experiment.VarService: env.ServiceIP.String(),
-		experiment.VarClients: strconv.Itoa(env.Clients),
+		experiment.VarLAN:     env.LAN,
+		experiment.VarGateway: env.Gateway,
+		experiment.VarServer:  env.ServerIP,
+		experiment.VarService: env.ServiceIP,
+		experiment.VarClients: env.Clients,
 		experiment.VarScratch: env.Scratch,
-	}
-	vars := make([]string, len(experiment.Vars))
-	for i, key := range experiment.Vars {
-		vars[i] = key + "=" + values[key]
+	} {
+		vars = append(vars, fmt.Sprintf("%s=%v", key, value))
 	}
 	return vars
+}
+
+// combined is a device on a router that also does something else, such as masquerade:
+// the start command of the device's table sets that up before the device starts.
+type combined struct {
+	Counted
+	rest *Custom
+}
+
+// Start implements DUT.
+func (c combined) Start(ctx context.Context, env Env) error {
+	if err := c.rest.Start(ctx, env); err != nil {
+		return err
+	}
+	return c.Counted.Start(ctx, env)
+}
+
+// Stop implements DUT. The device stops first.
+func (c combined) Stop(ctx context.Context, env Env) error {
+	return errors.Join(c.Counted.Stop(ctx, env), c.rest.Stop(ctx, env))
+}
+
+// Traits are the device's, with the programs of both.
+func (c combined) Traits() Traits {
+	t := c.Counted.Traits()
+	t.Needs = slices.Concat(t.Needs, c.rest.needs())
+	if about := c.rest.spec.Description; about != "" {
+		t.About = fmt.Sprintf("%s (%s, and its table's start beside it)", about, c.rest.spec.Like)
+	}
+	return t
 }

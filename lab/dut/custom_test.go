@@ -17,7 +17,7 @@ import (
 // customLab is a lab with one client that has a fixed address.
 func customLab(t *testing.T) (*testLab, ClientAddr) {
 	t.Helper()
-	l := newTestLab(t, NewClean(), 1)
+	l := newTestLab(t, Clean{}, 1)
 	l.clientHost.must(t, `ip addr flush dev "$1"; ip addr add 192.168.137.2/24 dev "$1"`, l.clientHost.Ifs[0])
 	l.setMAC(t, "02:00:00:00:00:02")
 	return l, ClientAddr{N: 1, IP: netip.MustParseAddr("192.168.137.2"), MAC: "02:00:00:00:00:02"}
@@ -47,7 +47,7 @@ func custom(t *testing.T, table string) *Custom {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewCustom("x", exp.Custom["x"])
+	return &Custom{name: "x", spec: exp.Custom["x"]}
 }
 
 // described are the devices that ship as TOML, and those of the examples that admit

@@ -1,12 +1,10 @@
 package dut
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"embed"
+	"errors"
 	"fmt"
-	"text/template"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
@@ -21,17 +19,16 @@ const pollEvery = 25 * time.Millisecond
 
 // daemon is a long-running program of a DUT.
 type daemon struct {
-	host Host
-	name string // unique on the host
+	host    Host
+	name    string // unique on the host
+	support bool   // not part of the device under test
 }
 
-// spawn starts the daemon; it must stay in the foreground. support marks a
-// program that is not part of the device under test. Stopping is abrupt: portals
-// tear their sessions down one by one when asked politely, which takes openNDS
-// 20 s with 100 clients, and what they would undo Stop undoes itself.
-func (d daemon) spawn(ctx context.Context, support bool, env []string, argv ...string) error {
-	cmd := agent.Command{Name: d.name, Argv: argv, Env: env, Support: support, Abrupt: true}
-	if err := d.host.Spawn(ctx, cmd); err != nil {
+// spawn starts the daemon; it must stay in the foreground. Stopping is abrupt:
+// portals that are asked to end log out their clients one by one, which takes openNDS
+// 20 s with 100 clients, and Stop undoes what the programs leave.
+func (d daemon) spawn(ctx context.Context, argv ...string) error {
+	if err := d.host.Spawn(ctx, agent.Command{Name: d.name, Argv: argv, Support: d.support, Abrupt: true}); err != nil {
 		return fmt.Errorf("starting %s: %w", d.name, err)
 	}
 	return nil
@@ -43,6 +40,11 @@ type probe struct {
 	shell string
 }
 
+// listens is the sign that a program listens on a port: "t" for TCP, "u" for UDP.
+func listens(what, transport string, port int) probe {
+	return probe{what, fmt.Sprintf("ss -Hln%s 'sport = :%d' | grep -q .", transport, port)}
+}
+
 // await returns once every probe has succeeded, in order. When the daemon ends
 // first, or ctx does, the error says which and quotes the daemon's last lines.
 func (d daemon) await(ctx context.Context, probes ...probe) error {
@@ -51,30 +53,48 @@ func (d daemon) await(ctx context.Context, probes ...probe) error {
 		ctx, cancel = context.WithTimeout(ctx, readyTimeout)
 		defer cancel()
 	}
-	for len(probes) > 0 {
-		_, err := d.host.Run(ctx, agent.Command{Argv: []string{"sh", "-c", probes[0].shell}})
-		if err == nil {
-			probes = probes[1:]
-			continue
-		}
-		p, stateErr := d.state(ctx)
+	for _, p := range probes {
+		said, err := d.until(ctx, func() error {
+			_, err := d.host.Run(ctx, agent.Command{Argv: []string{"sh", "-c", p.shell}})
+			return err
+		})
 		switch {
-		case stateErr != nil:
-			return fmt.Errorf("waiting for %s: %w", d.name, stateErr)
-		case p.Ended:
-			return endedWhileStarting(p)
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s is running but %s: %w; %s", d.name, probes[0].what, context.Cause(ctx), said(p))
-		case <-time.After(pollEvery):
+		case errors.Is(err, errTimeIsUp):
+			return fmt.Errorf("%s is running but %s: %w; %s", d.name, p.what, context.Cause(ctx), said)
+		case err != nil:
+			return err
 		}
 	}
 	return nil
 }
 
-// state asks the host how the daemon is. It outlives ctx: the reason to ask may
-// be that ctx has ended.
+// errTimeIsUp: the daemon is running and a look never succeeded.
+var errTimeIsUp = errors.New("time is up")
+
+// until repeats look until it succeeds, the daemon has ended or ctx has; said are the
+// daemon's last lines. A daemon without a host does not end.
+func (d daemon) until(ctx context.Context, look func() error) (said string, err error) {
+	for look() != nil {
+		if d.host != nil {
+			p, err := d.state(ctx)
+			said = cmp.Or(p.Output, "it printed nothing")
+			switch {
+			case err != nil:
+				return "", fmt.Errorf("waiting for %s: %w", d.name, err)
+			case p.Ended:
+				return "", fmt.Errorf("%s ended while starting, %s: %s", d.name, p.How, said)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return said, errTimeIsUp
+		case <-time.After(pollEvery):
+		}
+	}
+	return "", nil
+}
+
+// state asks the host how the daemon is, also when ctx has ended: that may be why it is asked.
 func (d daemon) state(ctx context.Context) (agent.Program, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
@@ -90,12 +110,6 @@ func (d daemon) state(ctx context.Context) (agent.Program, error) {
 	return agent.Program{}, fmt.Errorf("%s was not started", d.name)
 }
 
-func endedWhileStarting(p agent.Program) error {
-	return fmt.Errorf("%s ended while starting, %s: %s", p.Name, p.How, said(p))
-}
-
-func said(p agent.Program) string { return cmp.Or(p.Output, "it printed nothing") }
-
 // kill ends the daemon; one that never started or has ended is no error.
 func (d daemon) kill(ctx context.Context) error {
 	if err := d.host.Kill(ctx, d.name); err != nil {
@@ -106,26 +120,6 @@ func (d daemon) kill(ctx context.Context) error {
 
 // shell runs a script to its end on a host; args are $1, $2 ….
 func shell(ctx context.Context, h Host, script string, args ...string) error {
-	argv := append([]string{"sh", "-ec", script, "sh"}, args...)
-	_, err := h.Run(ctx, agent.Command{Argv: argv})
+	_, err := h.Run(ctx, agent.Command{Argv: append([]string{"sh", "-ec", script, "sh"}, args...)})
 	return err
-}
-
-//go:embed templates
-var templateFiles embed.FS
-
-// templates are the configuration files of the DUTs; a field that a template
-// names and its data lacks is an error.
-var templates = template.Must(template.New("").Option("missingkey=error").ParseFS(templateFiles, "templates/*"))
-
-// writeTemplate fills in one of the embedded templates and writes it to a host.
-func writeTemplate(ctx context.Context, h Host, to string, mode uint32, name string, data any) error {
-	var buf bytes.Buffer
-	if err := templates.ExecuteTemplate(&buf, name, data); err != nil {
-		return fmt.Errorf("filling in %s: %w", name, err)
-	}
-	if err := h.WriteFile(ctx, to, buf.Bytes(), mode); err != nil {
-		return fmt.Errorf("writing %s: %w", to, err)
-	}
-	return nil
 }

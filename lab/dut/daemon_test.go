@@ -11,7 +11,7 @@ import (
 
 func TestDaemonAwait(t *testing.T) {
 	t.Parallel()
-	h := newTestLab(t, NewClean(), 1).router
+	h := newTestLab(t, Clean{}, 1).router
 	for name, tc := range map[string]struct {
 		script string
 		probe  probe
@@ -25,7 +25,7 @@ func TestDaemonAwait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h.must(t, "rm -f up")
 			d := daemon{host: h, name: "gwd-daemon"}
-			if err := d.spawn(t.Context(), false, nil, "sh", "-c", tc.script); err != nil {
+			if err := d.spawn(t.Context(), "sh", "-c", tc.script); err != nil {
 				t.Fatal(err)
 			}
 			patience := 20 * time.Second
@@ -85,8 +85,8 @@ func TestLeaseRange(t *testing.T) {
 }
 
 func TestCleanRouter(t *testing.T) {
-	l := newTestLab(t, NewClean(), 1)
-	d := NewClean()
+	l := newTestLab(t, Clean{}, 1)
+	d := Clean{}
 	if err := errors.Join(supported(t, d), d.Start(t.Context(), l.env), d.Stop(t.Context(), l.env)); err != nil {
 		t.Fatal(err)
 	}

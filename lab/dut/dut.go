@@ -13,9 +13,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/client"
 )
 
-// ErrNotSupported is wrapped by Check when a DUT cannot run here: a program is
-// absent or does not start, the kernel lacks a feature. The DUT is then skipped with
-// the reason; it never fails the run.
+// ErrNotSupported is wrapped by Check when a DUT cannot run here. The DUT is then
+// skipped with the reason; it never fails the run.
 var ErrNotSupported = errors.New("not supported here")
 
 // DUT is a device under test on one router. The lab makes a new one for each
@@ -31,21 +30,12 @@ type DUT interface {
 	Traits() Traits
 }
 
-// Counted is a DUT that tells what it knows of clients.
+// Counted is a DUT that counts its clients.
 type Counted interface {
 	DUT
-	// Counts are numbers by what they count: "sessions" of admitted clients, and what
-	// else the DUT keeps a client. It changes nothing and may be called at any time
-	// between Start and Stop.
+	// Counts are numbers by what they count: "sessions" of admitted clients, "leases", ….
+	// It changes nothing and may be called at any time between Start and Stop.
 	Counts(ctx context.Context, env Env) (map[string]int, error)
-}
-
-// Fillable is a DUT whose table of clients the lab can fill.
-type Fillable interface {
-	Counted
-	// Fill has Start return with so many clients admitted, less those that the lab
-	// will bring: clients that never send. It is called before anything else.
-	Fill(sessions int)
 }
 
 // Traits say what the lab must know of a DUT before it builds the lab around it.
@@ -63,12 +53,11 @@ type Traits struct {
 	// NoTxChecksum asks for links with transmit checksum offload off; the clean
 	// router beside the DUT gets the same.
 	NoTxChecksum bool
-	// Gathers is true when the DUT itself makes one packet of several, whatever its
-	// links do: the router's IP layer may see fewer packets than came.
+	// Gathers is true when the DUT itself makes one packet of several: the router's IP
+	// layer may see fewer packets than came.
 	Gathers bool
-	// Housekeeping is how often the device works without being asked, such as
-	// its look at sessions that have run out; zero: not known to. The report says
-	// when a run was too short to hold that work.
+	// Housekeeping is how often the device works by itself, such as on sessions that have
+	// run out; zero: not known. The report says when a run was too short to hold that work.
 	Housekeeping time.Duration
 	// Admission is what a client must do before its traffic is forwarded.
 	// Addresses in it are valid once Start has returned.
@@ -140,7 +129,7 @@ func (e Env) Port(name string) string {
 	return port
 }
 
-// ask runs a program on the router that the DUT is not billed for.
+// ask runs a program on the router that does not count as the DUT's.
 func ask(ctx context.Context, env Env, argv ...string) (string, error) {
 	out, err := env.Host("router").Run(ctx, agent.Command{Argv: argv, Support: true})
 	if err != nil {

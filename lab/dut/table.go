@@ -13,7 +13,7 @@ import (
 // builtin is every device that is written in Go, by the name in experiments; each is
 // made for a number of clients. Adding one is a file and a line here.
 var builtin = map[string]func(clients int) DUT{
-	"clean":       func(int) DUT { return NewClean() },
+	"clean":       func(int) DUT { return Clean{} },
 	"opennds":     func(n int) DUT { return NewOpenNDS(n) },
 	"coovachilli": func(n int) DUT { return NewCoovaChilli(n) },
 
@@ -31,9 +31,7 @@ func Builtin() []string { return slices.Sorted(maps.Keys(builtin)) }
 // Names lists every device an experiment may name without describing it, by
 // name: those written in Go and those that ship as TOML.
 func Names() []string {
-	names := slices.Concat(Builtin(), experiment.ShippedDUTs())
-	slices.Sort(names)
-	return names
+	return slices.Sorted(slices.Values(slices.Concat(Builtin(), experiment.ShippedDUTs())))
 }
 
 // New makes a device for one lab with the given number of clients: one written in Go, or one described in exp
@@ -44,14 +42,14 @@ func New(name string, clients int, exp *experiment.Experiment) (DUT, error) {
 		if spec, ok := exp.Custom[name]; ok && spec.Like != "" {
 			return newVariant(name, clients, spec, exp)
 		} else if ok {
-			return NewCustom(name, spec), nil
+			return &Custom{name: name, spec: spec}, nil
 		}
 	}
 	if construct, ok := builtin[name]; ok {
 		return construct(clients), nil
 	}
 	if spec, ok := experiment.ShippedDUT(name); ok {
-		return NewCustom(name, spec), nil
+		return &Custom{name: name, spec: spec}, nil
 	}
 	return nil, fmt.Errorf("unknown device %q: known are %s", name, strings.Join(Names(), ", "))
 }
@@ -69,28 +67,28 @@ func CheckVariants(exp *experiment.Experiment) error {
 	return errors.Join(errs...)
 }
 
-// newVariant makes a device written in Go in the circumstances an experiment describes.
+// newVariant makes a device written in Go in the circumstances an experiment describes:
+// with sessions of clients that never send, on a router that does something else too.
 func newVariant(name string, clients int, spec experiment.CustomDUT, exp *experiment.Experiment) (DUT, error) {
 	var able []string
-	for known, construct := range builtin {
-		d, ok := construct(clients).(Counted)
-		f, fillable := d.(Fillable)
+	for _, known := range Builtin() {
+		d, ok := builtin[known](clients).(Counted)
+		f, fillable := d.(interface{ Fill(sessions int) })
 		if !ok || spec.Sessions > 0 && !fillable {
 			continue
 		}
+		able = append(able, known)
 		if known != spec.Like {
-			able = append(able, known)
 			continue
 		}
 		if spec.Sessions > 0 {
 			f.Fill(spec.Sessions)
 		}
 		if len(spec.Start) > 0 {
-			return newCombined(name, d, spec), nil
+			return combined{d, &Custom{name: name, spec: spec}}, nil
 		}
 		return d, nil
 	}
-	slices.Sort(able)
 	what := fmt.Sprintf("no portal written in Go is named %q", spec.Like)
 	if spec.Sessions > 0 {
 		what = fmt.Sprintf("no device %q whose sessions the lab can make", spec.Like)

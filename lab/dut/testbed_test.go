@@ -83,7 +83,7 @@ type testLab struct {
 // newTestLab builds a lab for a device.
 func newTestLab(t testing.TB, d DUT, clients int) *testLab {
 	t.Helper()
-	placement, err := testbed.DefaultPlacement()
+	backend, err := testbed.Local("test", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func newTestLab(t testing.TB, d DUT, clients int) *testLab {
 	topology := testbed.Portal(testbed.Spec{
 		LAN: traits.LAN, NoAggregation: traits.NoAggregation, NoTxChecksum: traits.NoTxChecksum,
 	})
-	lab, err := topology.Build(t.Context(), testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, "a")
+	lab, err := topology.Build(t.Context(), backend, "a")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,8 +3,6 @@
 package labtest
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"net"
 	"net/netip"
@@ -83,17 +81,6 @@ func (s *Space) Run(t testing.TB, argv ...string) {
 	})
 }
 
-// Sysctl sets a key below /proc/sys, "net.ipv4.tcp_autocorking".
-func (s *Space) Sysctl(t testing.TB, key, value string) {
-	t.Helper()
-	s.Do(func() {
-		path := "/proc/sys/" + strings.ReplaceAll(key, ".", "/")
-		if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
-			t.Errorf("sysctl: %v", err)
-		}
-	})
-}
-
 // Counters reads all of /proc/net/snmp, "Tcp:OutSegs", at one moment: two that are
 // compared under load must not come from two readings.
 func (s *Space) Counters(t testing.TB) map[string]int64 {
@@ -105,15 +92,11 @@ func (s *Space) Counters(t testing.TB) map[string]int64 {
 		t.Fatal(err)
 	}
 	values := map[string]int64{}
-	names := map[string][]string{}
-	for sc := bufio.NewScanner(bytes.NewReader(text)); sc.Scan(); {
-		words := strings.Fields(sc.Text())
-		if names[words[0]] == nil {
-			names[words[0]] = words
-			continue
-		}
-		for i, n := range names[words[0]][1:] {
-			values[words[0]+n], _ = strconv.ParseInt(words[i+1], 10, 64)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	for i := 0; i < len(lines); i += 2 { // names, and below them their values
+		names, numbers := strings.Fields(lines[i]), strings.Fields(lines[i+1])
+		for j, n := range names[1:] {
+			values[names[0]+n], _ = strconv.ParseInt(numbers[j+1], 10, 64)
 		}
 	}
 	return values
@@ -134,19 +117,11 @@ func NewPair(t testing.TB) Pair {
 	t.Helper()
 	p := Pair{NewSpace(t), NewSpace(t)}
 	p.Client.Run(t, "ip", "link", "add", "gwt0", "type", "veth", "peer", "name", "gwt1", "netns", strconv.Itoa(p.Server.tid))
-	for _, side := range []struct {
-		s    *Space
-		link string
-		ip   netip.Addr
-	}{{p.Client, "gwt0", ClientIP}, {p.Server, "gwt1", ServerIP}} {
-		side.s.Run(t, "ip", "addr", "add", side.ip.String()+"/16", "dev", side.link)
-		side.s.Run(t, "ethtool", "-K", side.link, "tso", "off", "tx-udp-segmentation", "off", "gro", "on")
-		side.s.Run(t, "tc", "qdisc", "add", "dev", side.link, "root", "pfifo", "limit", "2000")
-		side.s.Run(t, "ip", "link", "set", side.link, "up")
-		side.s.Run(t, "ip", "route", "change", "10.77.0.0/16", "dev", side.link, "initcwnd", "64")
-		side.s.Sysctl(t, "net.ipv4.tcp_slow_start_after_idle", "0")
-		side.s.Sysctl(t, "net.ipv4.tcp_autocorking", "0")
-	}
+	const setUp = `ip addr add "$2/16" dev "$1"; ethtool -K "$1" tso off tx-udp-segmentation off gro on
+tc qdisc add dev "$1" root pfifo limit 2000; ip link set "$1" up; ip route change 10.77.0.0/16 dev "$1" initcwnd 64
+sysctl -qw net.ipv4.tcp_slow_start_after_idle=0 net.ipv4.tcp_autocorking=0`
+	p.Client.Run(t, "sh", "-ec", setUp, "sh", "gwt0", ClientIP.String())
+	p.Server.Run(t, "sh", "-ec", setUp, "sh", "gwt1", ServerIP.String())
 	// The end that was up first drops what is sent through it until the kernel has
 	// noticed the other.
 	p.Client.Run(t, "sh", "-c", `until ip link show gwt0 | grep -q "state UP"; do sleep 0.01; done`)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"os"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/meter"
@@ -44,13 +43,9 @@ func Busiest(ctx context.Context) ([]User, error) {
 // processes reads the exact CPU time of every process but this one and its parent.
 func processes() map[int]meter.Process {
 	found := map[int]meter.Process{}
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return found
-	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() || pid == os.Getppid() {
+	pids, _ := meter.PIDs() // an error: no processes are shown
+	for _, pid := range pids {
+		if pid == os.Getpid() || pid == os.Getppid() {
 			continue
 		}
 		if p, err := meter.ReadProcess(pid); err == nil { // otherwise it has ended meanwhile

@@ -61,11 +61,11 @@ func (f Feature) missing(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, featureTimeout)
 	defer cancel()
 	_, err := privately(ctx, trial.script, "sh", "lo").Output()
-	if err == nil {
-		return ""
-	}
 	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &exit):
 		return cmp.Or(firstLine(string(exit.Stderr)), err.Error())
 	}
 	return err.Error()

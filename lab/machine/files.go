@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"errors"
@@ -20,85 +19,53 @@ import (
 // files are those of a machine below /.
 type files struct{ fsys fs.FS }
 
-// text is a file's content without surrounding space; empty when it cannot be read.
+// text is a file's content without surrounding space, "" when it cannot be read.
 func (s files) text(name string) string {
-	b, err := fs.ReadFile(s.fsys, strings.TrimPrefix(name, "/"))
-	if err != nil {
-		return ""
-	}
+	b, _ := fs.ReadFile(s.fsys, strings.TrimPrefix(name, "/"))
 	return strings.TrimSpace(string(b))
 }
 
-// number is a file that holds one integer.
-func (s files) number(name string) (int64, bool) {
+// number is a file that holds one integer; 0 when it does not.
+func (s files) number(name string) int64 {
 	n, err := strconv.ParseInt(s.text(name), 10, 64)
-	return n, err == nil
-}
-
-// cgroup is one line of /proc/self/cgroup.
-type cgroup struct {
-	controllers []string // empty for version 2
-	path        string
-}
-
-// parseCgroups reads /proc/self/cgroup (cgroups(7)): "4:cpu,cpuacct:/user".
-func parseCgroups(r io.Reader) ([]cgroup, error) {
-	var list []cgroup
-	sc := bufio.NewScanner(r)
-	for sc.Scan() {
-		_, rest, ok1 := strings.Cut(sc.Text(), ":")
-		controllers, p, ok2 := strings.Cut(rest, ":")
-		if !ok1 || !ok2 || !strings.HasPrefix(p, "/") {
-			return nil, fmt.Errorf("cgroup: %q: want ID:CONTROLLERS:/PATH", sc.Text())
-		}
-		g := cgroup{path: p}
-		if controllers != "" {
-			g.controllers = strings.Split(controllers, ",")
-		}
-		list = append(list, g)
-	}
-	return list, sc.Err()
-}
-
-// ancestors are the files of one name in a control group and all above it, as
-// far as this process sees them: the tightest limit counts.
-func (s files) ancestors(controller, v1name, v2name string) []string {
-	groups, err := parseCgroups(strings.NewReader(s.text("/proc/self/cgroup")))
 	if err != nil {
-		return nil
+		return 0
 	}
-	var found []string
-	for _, g := range groups {
-		root, name := "/sys/fs/cgroup", v2name
-		switch {
-		case slices.Contains(g.controllers, controller):
-			root, name = "/sys/fs/cgroup/"+controller, v1name
-		case len(g.controllers) > 0:
+	return n
+}
+
+// tightest is the lowest limit of the files of one name in the control groups of this
+// process and all above them, as far as this process sees them; 0 means no limit.
+func (s files) tightest(controller, v1name, v2name string, limit func(file string) float64) (least float64) {
+	for line := range strings.Lines(s.text("/proc/self/cgroup")) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3) // ID:CONTROLLERS:/PATH, cgroups(7)
+		if len(f) < 3 || !strings.HasPrefix(f[2], "/") {
 			continue
 		}
-		for dir := path.Clean(g.path); ; dir = path.Dir(dir) {
-			if text := s.text(path.Join(root, dir, name)); text != "" {
-				found = append(found, path.Join(root, dir, name))
+		root, name := "/sys/fs/cgroup", v2name
+		if f[1] != "" { // version 1
+			if !slices.Contains(strings.Split(f[1], ","), controller) {
+				continue
+			}
+			root, name = path.Join(root, controller), v1name
+		}
+		for dir := path.Clean(f[2]); ; dir = path.Dir(dir) {
+			if n := limit(path.Join(root, dir, name)); n > 0 && (least == 0 || n < least) {
+				least = n
 			}
 			if dir == "/" {
 				break
 			}
 		}
 	}
-	return found
+	return least
 }
 
-// quota is the CPU time this process's control groups allow, in CPUs; 0 means
-// no limit.
+// quota is the CPU time this process's control groups allow, in CPUs.
 func (s files) quota() float64 {
-	var least float64
-	for _, file := range s.ancestors("cpu", "cpu.cfs_quota_us", "cpu.max") {
-		cpus := parseQuota(s.text(file), s.text(path.Join(path.Dir(file), "cpu.cfs_period_us")))
-		if cpus > 0 && (least == 0 || cpus < least) {
-			least = cpus
-		}
-	}
-	return least
+	return s.tightest("cpu", "cpu.cfs_quota_us", "cpu.max", func(file string) float64 {
+		return parseQuota(s.text(file), s.text(path.Join(path.Dir(file), "cpu.cfs_period_us")))
+	})
 }
 
 // parseQuota reads cpu.max ("50000 100000", "max 100000") or, with its period
@@ -116,20 +83,13 @@ func parseQuota(quota, period string) float64 {
 	return q / p
 }
 
-// maxTasks is the tightest pids.max of the control groups; 0 means no limit.
+// maxTasks is the tightest pids.max of the control groups.
 func (s files) maxTasks() int64 {
-	var least int64
-	for _, file := range s.ancestors("pids", "pids.max", "pids.max") {
-		if n, ok := s.number(file); ok && (least == 0 || n < least) {
-			least = n
-		}
-	}
-	return least
+	return int64(s.tightest("pids", "pids.max", "pids.max", func(file string) float64 { return float64(s.number(file)) }))
 }
 
 // parseCPUList reads the kernel's lists of CPUs: "0-2,4".
-func parseCPUList(text string) ([]int, error) {
-	var cpus []int
+func parseCPUList(text string) (cpus []int, err error) {
 	for part := range strings.SplitSeq(strings.TrimSpace(text), ",") {
 		if part == "" {
 			continue
@@ -159,15 +119,10 @@ func (s files) cpus() map[int]CPU {
 	}
 	list := map[int]CPU{}
 	for _, dir := range dirs {
-		n, err := strconv.Atoi(strings.TrimPrefix(path.Base(dir), "cpu"))
-		if err != nil {
-			continue
+		if n, err := strconv.Atoi(strings.TrimPrefix(path.Base(dir), "cpu")); err == nil {
+			siblings, _ := parseCPUList(s.text(dir + "/topology/thread_siblings_list")) // none with an error
+			list[n] = CPU{siblings, s.text(dir + "/cpufreq/scaling_governor")}
 		}
-		siblings, err := parseCPUList(s.text(dir + "/topology/thread_siblings_list"))
-		if err != nil {
-			siblings = nil
-		}
-		list[n] = CPU{siblings, s.text(dir + "/cpufreq/scaling_governor")}
 	}
 	return list
 }
@@ -195,23 +150,17 @@ func (s files) config(release string) []string {
 		if err != nil {
 			continue
 		}
-		var r io.Reader = bytes.NewReader(raw)
 		if strings.HasSuffix(name, ".gz") {
-			if r, err = gzip.NewReader(r); err != nil {
+			r, err := gzip.NewReader(bytes.NewReader(raw))
+			if err != nil {
+				return nil
+			}
+			if raw, err = io.ReadAll(r); err != nil {
 				return nil
 			}
 		}
-		values, err := parseConfig(r, Accounting...)
-		if err != nil {
-			return nil
-		}
-		set := []string{}
-		for _, option := range Accounting {
-			if values[option] == "y" {
-				set = append(set, option)
-			}
-		}
-		return set
+		lines := strings.Split(string(raw), "\n")
+		return slices.DeleteFunc(slices.Clone(Accounting), func(option string) bool { return !slices.Contains(lines, option+"=y") })
 	}
 	return nil
 }
@@ -236,31 +185,13 @@ func HardFiles() int64 {
 	return int64(own.Max)
 }
 
-// parseConfig reads a kernel's configuration and returns the values of the
-// options asked for, without those that are not set.
-func parseConfig(r io.Reader, options ...string) (map[string]string, error) {
-	found := map[string]string{}
-	sc := bufio.NewScanner(r)
-	for sc.Scan() {
-		key, value, ok := strings.Cut(sc.Text(), "=")
-		if ok && slices.Contains(options, key) {
-			found[key] = value
-		}
-	}
-	return found, sc.Err()
-}
-
 // parseLoadTasks reads the number of tasks from /proc/loadavg: its fourth field
-// is "running/all".
-func parseLoadTasks(text string) (int64, error) {
-	f := strings.Fields(text)
-	if len(f) < 4 {
-		return 0, fmt.Errorf("/proc/loadavg: want 5 fields, have %d", len(f))
+// is "running/all"; 0 when it is not.
+func parseLoadTasks(text string) int64 {
+	var load float64
+	var running, all int64
+	if _, err := fmt.Sscanf(text, "%f %f %f %d/%d", &load, &load, &load, &running, &all); err != nil {
+		return 0
 	}
-	_, all, _ := strings.Cut(f[3], "/")
-	n, err := strconv.ParseInt(all, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("/proc/loadavg: %w", err)
-	}
-	return n, nil
+	return all
 }

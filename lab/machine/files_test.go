@@ -24,20 +24,33 @@ const cgroupsHybrid = `9:name=systemd:/
 0::/user.slice/user-1000.slice/session-3.scope
 `
 
-func TestParseCgroups(t *testing.T) {
-	got, err := parseCgroups(strings.NewReader(cgroupsHybrid))
-	if err != nil || len(got) != 5 {
-		t.Fatalf("%v, %v", got, err)
+func TestControlGroupsOfBothVersions(t *testing.T) {
+	limits := func(cgroups string) map[string]float64 {
+		found := map[string]float64{}
+		for _, controller := range []string{"cpu", "pids", "io"} {
+			machineOf(map[string]string{"/proc/self/cgroup": cgroups}).tightest(controller, "v1", "v2", func(file string) float64 {
+				found[file]++
+				return 0
+			})
+		}
+		return found
 	}
-	if want := (cgroup{[]string{"cpu", "cpuacct"}, "/user.slice/user-1000.slice"}); !reflect.DeepEqual(got[3], want) {
-		t.Errorf("cpu: %+v, want %+v", got[3], want)
-	}
-	if want := (cgroup{nil, "/user.slice/user-1000.slice/session-3.scope"}); !reflect.DeepEqual(got[4], want) {
-		t.Errorf("version 2: %+v, want %+v", got[4], want)
+	got := limits(cgroupsHybrid)
+	for file, want := range map[string]float64{
+		"/sys/fs/cgroup/cpu/user.slice/user-1000.slice/v1":             1, // of one of two controllers
+		"/sys/fs/cgroup/cpu/v1":                                        1,
+		"/sys/fs/cgroup/pids/v1":                                       1,
+		"/sys/fs/cgroup/user.slice/user-1000.slice/session-3.scope/v2": 3, // for each controller
+		"/sys/fs/cgroup/v2":                                            3,
+		"/sys/fs/cgroup/io/v1":                                         0,
+	} {
+		if got[file] != want {
+			t.Errorf("%s is read %g times, want %g", file, got[file], want)
+		}
 	}
 	for _, bad := range []string{"0:", "cpu", "1:cpu:relative"} {
-		if got, err := parseCgroups(strings.NewReader(bad)); err == nil {
-			t.Errorf("%q: %+v, no error", bad, got)
+		if got := limits(bad); len(got) > 0 {
+			t.Errorf("%q: %+v", bad, got)
 		}
 	}
 }
@@ -76,25 +89,17 @@ func TestParsers(t *testing.T) {
 			t.Errorf("CPUs %q: %v, no error", bad, got)
 		}
 	}
-	if n, err := parseLoadTasks("0.52 0.58 0.59 3/602 12345"); err != nil || n != 602 {
-		t.Errorf("tasks %d, %v", n, err)
-	}
-	for _, bad := range []string{"", "0.1 0.2 0.3 3 5"} {
-		if n, err := parseLoadTasks(bad); err == nil {
-			t.Errorf("tasks of %q: %d, no error", bad, n)
+	for text, want := range map[string]int64{"0.52 0.58 0.59 3/602 12345": 602, "": 0, "0.1 0.2 0.3 3 5": 0} {
+		if n := parseLoadTasks(text); n != want {
+			t.Errorf("%d tasks in %q, want %d", n, text, want)
 		}
 	}
-	config, err := parseConfig(strings.NewReader("# CONFIG_X is not set\nCONFIG_TICK_CPU_ACCOUNTING=y\nCONFIG_HZ=250\n"), Accounting...)
-	if err != nil || !reflect.DeepEqual(config, map[string]string{"CONFIG_TICK_CPU_ACCOUNTING": "y"}) {
-		t.Errorf("config %v, %v", config, err)
+	config := machineOf(map[string]string{"/boot/config-6": "# CONFIG_X is not set\nCONFIG_TICK_CPU_ACCOUNTING=y\nCONFIG_HZ=250\n"}).config("6")
+	if !reflect.DeepEqual(config, []string{"CONFIG_TICK_CPU_ACCOUNTING"}) {
+		t.Errorf("config %v", config)
 	}
-	// A polling thread's name holds spaces and parentheses in no kernel, a program's may.
-	ticks, err := parseTicks([]byte("42 (a (b) c) S 2 0 0 0 -1 2129984 0 0 0 0 17 25 3 4 20 0 1 0 100 0 0\n"))
-	if err != nil || ticks != 42 {
-		t.Errorf("ticks %d, %v; want 17 + 25", ticks, err)
-	}
-	if _, err := parseTicks([]byte("42 (x) S 1")); err == nil {
-		t.Error("a short stat gives no error")
+	if config := machineOf(nil).config("6"); config != nil {
+		t.Errorf("config %v of a machine that shows none", config)
 	}
 	for text, want := range map[string]string{
 		"processor\t: 0\nmodel name\t: EPYC\nflags\t\t: fpu hypervisor sse\n": "EPYC hypervisor", "flags\t\t: fpu sse\n": " none seen", "": " ",
@@ -108,16 +113,8 @@ func TestParsers(t *testing.T) {
 func FuzzParsers(f *testing.F) {
 	f.Add([]byte(cgroupsHybrid))
 	f.Add([]byte("0-2,4"))
-	f.Add([]byte("42 (a) S 2 0 0 0 -1 1 0 0 0 0 17 25 3"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		text := string(b)
-		if groups, err := parseCgroups(strings.NewReader(text)); err == nil {
-			for _, g := range groups {
-				if !strings.HasPrefix(g.path, "/") {
-					t.Errorf("a control group without a path: %+v", g)
-				}
-			}
-		}
 		if cpus, err := parseCPUList(text); err == nil {
 			for _, cpu := range cpus {
 				if cpu < 0 {
@@ -128,18 +125,17 @@ func FuzzParsers(f *testing.F) {
 		if q := parseQuota(text, ""); q < 0 {
 			t.Errorf("quota %v", q)
 		}
-		parseTicks(b)
 		parseLoadTasks(text)
 		machineOf(map[string]string{"/proc/self/cgroup": text}).quota()
 	})
 }
 
 func TestRouterThreadsAreKnownByName(t *testing.T) {
-	for comm, want := range map[string]bool{
-		"napi/gabc2d-r0-8194\n": true, "napi/gabc2d-r1-\n": true, "napi/gabc2d-c0-12\n": false, "napi/eth0-8193\n": false, "kworker/0:1\n": false,
+	for name, want := range map[string]bool{
+		"gabc2d-r0-8194": true, "gabc2d-r1-": true, "gabc2d-c0-12": false, "eth0-8193": false, "kworker/0:1": false,
 	} {
-		if got := routerThread.MatchString(comm); got != want {
-			t.Errorf("%q: %v", comm, got)
+		if got := routerThread.MatchString(name); got != want {
+			t.Errorf("%q: %v", name, got)
 		}
 	}
 }

@@ -1,9 +1,6 @@
 package machine
 
-import (
-	"strings"
-	"testing"
-)
+import "testing"
 
 func TestParseNeighbourStat(t *testing.T) {
 	// Linux 6.18 with two CPUs, after a table that was too small.
@@ -21,7 +18,7 @@ func TestParseNeighbourStat(t *testing.T) {
 		"cut short":   {text[:len(text)-20], 0, true},
 		"empty":       {"", 0, false},
 	} {
-		got, err := parseNeighbourStat(strings.NewReader(tt.text))
+		got, err := parseNeighbourStat(tt.text)
 		if (err != nil) != tt.bad || err == nil && got != tt.want {
 			t.Errorf("%s: %d, %v; want %d", name, got, err, tt.want)
 		}
@@ -29,13 +26,13 @@ func TestParseNeighbourStat(t *testing.T) {
 }
 
 func TestParseMeminfo(t *testing.T) {
-	m, err := ParseMeminfo(strings.NewReader("MemTotal:  24000 kB\nMemFree:  10000 kB\nMemAvailable: 20000 kB\nBuffers: 100 kB\nCached: 3000 kB\nShmem: 500 kB\nSlab: 900 kB\nHugePages_Total:       0\n"))
+	m, err := parseMeminfo("MemTotal:  24000 kB\nMemFree:  10000 kB\nMemAvailable: 20000 kB\nBuffers: 100 kB\nCached: 3000 kB\nShmem: 500 kB\nSlab: 900 kB\nHugePages_Total:       0\n")
 	// The 500 KiB in memory file systems are among the cached, and are taken.
 	if want := (Memory{Total: 24000, Available: 20000, Taken: 24000 - 10000 - 100 - 3000 + 500}); err != nil || m != want {
 		t.Errorf("memory %+v, %v, want %+v", m, err, want)
 	}
 	for _, bad := range []string{"", "nothing\n", "MemTotal: many kB\n"} {
-		if m, err := ParseMeminfo(strings.NewReader(bad)); err == nil {
+		if m, err := parseMeminfo(bad); err == nil {
 			t.Errorf("%q: %+v, no error", bad, m)
 		}
 	}

@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/meter"
 )
 
-// Loop is what a fixed amount of CPU work, repeated, saw on one CPU. The work
+// Loop is what a fixed amount of CPU work, repeated, measured on one CPU. The work
 // touches no memory and makes no system call, so every repetition should take equally
 // long: what makes one longer takes as much time from a router.
 type Loop struct {
@@ -25,11 +27,7 @@ func RunLoops(cpus []int, length time.Duration) []Loop {
 	list := make([]Loop, len(cpus))
 	var wg sync.WaitGroup
 	for i, cpu := range cpus {
-		wg.Go(func() {
-			runtime.LockOSThread() // never unlocked: the bound thread ends with the goroutine
-			bind([]int{cpu})
-			list[i] = spin(cpu, length)
-		})
+		wg.Go(func() { onCPUs([]int{cpu}, func() { list[i] = spin(cpu, length) }) })
 	}
 	wg.Wait()
 	return list
@@ -39,7 +37,7 @@ func RunLoops(cpus []int, length time.Duration) []Loop {
 func spin(cpu int, length time.Duration) Loop {
 	l := Loop{CPU: cpu}
 	state := uint64(88172645463325252)
-	start, began := time.Now(), threadTime()
+	start, began := time.Now(), meter.ThreadNs()
 	for time.Since(start) < length {
 		piece := time.Now()
 		for range loopSteps {
@@ -49,25 +47,23 @@ func spin(cpu int, length time.Duration) Loop {
 		}
 		l.Pieces = append(l.Pieces, float64(time.Since(piece))/float64(time.Millisecond))
 	}
-	l.CPUShare = float64(threadTime()-began) / float64(time.Since(start))
+	l.CPUShare = float64(meter.ThreadNs()-began) / float64(time.Since(start))
 	runtime.KeepAlive(state)
 	return l
 }
 
-// threadTime is the CPU time of the calling thread.
-func threadTime() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
-		return 0 // this clock always exists on Linux
-	}
-	return time.Duration(ts.Nano())
-}
-
-// bind binds the calling thread to CPUs. On failure it stays where it was.
-func bind(cpus []int) {
-	var set unix.CPUSet
-	for _, c := range cpus {
-		set.Set(c)
-	}
-	_ = unix.SchedSetaffinity(0, &set)
+// onCPUs runs f on a thread that is bound to CPUs, as far as that is possible.
+func onCPUs(cpus []int, f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked: the bound thread ends with the goroutine
+		var set unix.CPUSet
+		for _, c := range cpus {
+			set.Set(c)
+		}
+		_ = unix.SchedSetaffinity(0, &set)
+		f()
+	}()
+	<-done
 }

@@ -105,7 +105,7 @@ func Of(fsys fs.FS) (m Machine, err error) {
 	m.CPUModel, m.Virtualisation = parseCPUInfo(s.text("/proc/cpuinfo"))
 	var cpus map[int]meter.Stat
 	if text := s.text("/proc/stat"); text != "" {
-		if m.Ticks, cpus, err = meter.ParseProcStat(strings.NewReader(text)); err != nil {
+		if m.Ticks, cpus, err = meter.ParseProcStat(text); err != nil {
 			return m, fmt.Errorf("counting the CPUs: %w", err)
 		}
 	}
@@ -113,13 +113,14 @@ func Of(fsys fs.FS) (m Machine, err error) {
 	m.Boost = s.text("/sys/devices/system/cpu/cpufreq/boost") == "1" || s.text("/sys/devices/system/cpu/intel_pstate/no_turbo") == "0"
 	m.Quota = s.quota()
 	if text := s.text("/proc/meminfo"); text != "" {
-		if m.Memory, err = ParseMeminfo(strings.NewReader(text)); err != nil {
+		if m.Memory, err = parseMeminfo(text); err != nil {
 			return m, err
 		}
 	}
 	m.Limits = s.limits()
 	m.Pressure = s.text("/proc/pressure/cpu")
-	if level, there := s.number("/proc/sys/kernel/perf_event_paranoid"); there {
+	if paranoid := "/proc/sys/kernel/perf_event_paranoid"; s.text(paranoid) != "" {
+		level := s.number(paranoid)
 		m.PerfParanoid = &level
 	}
 	m.Tracing, m.Config = s.tracing(), s.config(m.Release)
@@ -128,14 +129,14 @@ func Of(fsys fs.FS) (m Machine, err error) {
 
 func (s files) limits() (l Limits) {
 	for i := range l.Neighbours { // only the machine's own network namespace has them
-		l.Neighbours[i], _ = s.number("/proc/sys/net/ipv4/neigh/default/gc_thresh" + strconv.Itoa(i+1))
+		l.Neighbours[i] = s.number("/proc/sys/net/ipv4/neigh/default/gc_thresh" + strconv.Itoa(i+1))
 	}
-	l.Namespaces, _ = s.number("/proc/sys/user/max_net_namespaces")
-	l.Tasks, _ = parseLoadTasks(s.text("/proc/loadavg"))
-	l.PIDMax, _ = s.number("/proc/sys/kernel/pid_max")
-	l.ThreadsMax, _ = s.number("/proc/sys/kernel/threads-max")
+	l.Namespaces = s.number("/proc/sys/user/max_net_namespaces")
+	l.Tasks = parseLoadTasks(s.text("/proc/loadavg"))
+	l.PIDMax = s.number("/proc/sys/kernel/pid_max")
+	l.ThreadsMax = s.number("/proc/sys/kernel/threads-max")
 	l.GroupTasks = s.maxTasks()
-	l.Conntrack, _ = s.number("/proc/sys/net/netfilter/nf_conntrack_max")
+	l.Conntrack = s.number("/proc/sys/net/netfilter/nf_conntrack_max")
 	l.Ports, l.Backlog = s.text("/proc/sys/"+PortRange), s.text("/proc/sys/"+Backlog)
 	return l
 }
@@ -162,17 +163,22 @@ func UsableCPUs() (cpus []int, err error) {
 
 // ownHash is the SHA-256 of this program. It is the same for the life of the process.
 var ownHash = sync.OnceValues(func() (string, error) {
-	f, err := os.Open("/proc/self/exe")
+	sum, err := sha256Of("/proc/self/exe")
+	return hex.EncodeToString(sum), err
+})
+
+func sha256Of(path string) ([]byte, error) {
+	f, err := os.Open(path)
 	if err != nil {
-		return "", fmt.Errorf("hashing the program: %w", err)
+		return nil, fmt.Errorf("hashing a program: %w", err)
 	}
 	defer f.Close()
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
-		return "", fmt.Errorf("hashing the program: %w", err)
+		return nil, fmt.Errorf("hashing %s: %w", path, err)
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-})
+	return h.Sum(nil), nil
+}
 
 // parseCPUInfo reads /proc/cpuinfo: the model, and whether the flag is there that
 // hypervisors set.

@@ -3,10 +3,8 @@ package machine
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,7 +42,7 @@ func (n Need) Remedy() string {
 }
 
 // KernelFeature is the feature of the kernel that the program is of no use without, or "".
-func (n Need) KernelFeature() Feature { return cmp.Or(n.Feature, programs[n.Program].feature) }
+func (n Need) KernelFeature() Feature { return cmp.Or(n.Feature, alwaysNeeds[n.Program]) }
 
 // Query is what Find looks for.
 type Query struct {
@@ -61,9 +59,16 @@ type Found struct {
 	Lacks   string `json:"lacks,omitempty"`   // how the kernel's feature fails to work
 }
 
-// Find looks for programs and features on this machine, in the order of the query.
+// Find looks for programs and features on this machine, in the order of the query, and
+// asks for each version and feature once.
 func Find(ctx context.Context, q Query) []Found {
-	features, versions := map[Feature]string{}, map[string]string{} // each is asked for once
+	answers := map[string]string{}
+	once := func(question string, ask func() string) string {
+		if _, asked := answers[question]; !asked {
+			answers[question] = ask()
+		}
+		return answers[question]
+	}
 	list := make([]Found, len(q.Needs))
 	for i, n := range q.Needs {
 		f := &list[i]
@@ -73,20 +78,12 @@ func Find(ctx context.Context, q Query) []Found {
 		if n.Starts != "" {
 			f.Broken = failure(ctx, f.Path, n.Starts)
 		}
-		if _, asked := versions[f.Path]; q.Versions && !asked {
-			versions[f.Path] = n.version(ctx, f.Path)
+		if q.Versions {
+			f.Version = once(f.Path, func() string { return n.version(ctx, f.Path) })
 		}
-		f.Version = versions[f.Path]
-		feature := n.KernelFeature()
-		if feature == "" || !q.Features {
-			continue
+		if feature := n.KernelFeature(); feature != "" && q.Features {
+			f.Lacks = once(string(feature), func() string { return feature.missing(ctx) })
 		}
-		lacks, tried := features[feature]
-		if !tried {
-			lacks = feature.missing(ctx)
-			features[feature] = lacks
-		}
-		f.Lacks = lacks
 	}
 	return list
 }
@@ -104,50 +101,38 @@ func (n Need) Locate() string {
 	return ""
 }
 
-// programs are those of which more is known than their name: the command that prints
-// their version, and the kernel's feature they are of no use without. Of other programs
-// nobody knows what an argument does, and they are not run for their version.
-var programs = map[string]struct {
-	version []string
-	feature Feature
-}{
-	"bash": {version: []string{"bash", "--version"}},
-	// chilli itself would write a file into /var/run first.
-	"chilli":     {version: []string{"chilli_opt", "--version"}, feature: TUN},
-	"dnsmasq":    {version: []string{"dnsmasq", "--version"}},
-	"ethtool":    {version: []string{"ethtool", "--version"}},
-	"freeradius": {version: []string{"freeradius", "-v"}},
-	"gatewayd":   {version: []string{"gatewayd", "version"}},
-	"ip":         {version: []string{"ip", "-V"}},
-	"iperf3":     {version: []string{"iperf3", "--version"}},
-	"iptables":   {version: []string{"iptables", "--version"}, feature: IptablesNFT},
-	"logger":     {version: []string{"logger", "--version"}},
-	"nft":        {version: []string{"nft", "--version"}, feature: Nftables},
-	"opennds":    {version: []string{"opennds", "-v"}},
-	"perf":       {version: []string{"perf", "--version"}},
-	"pgrep":      {version: []string{"pgrep", "--version"}},
-	"ss":         {version: []string{"ss", "-V"}},
-	"tc":         {version: []string{"tc", "-V"}},
-	"wget":       {version: []string{"wget", "--version"}},
+// versionFlags make programs print their version. Others are not run for it: nobody knows
+// what an argument does to them.
+var versionFlags = map[string]string{
+	"bash": "--version", "chilli": "--version", "dnsmasq": "--version", "ethtool": "--version", "freeradius": "-v",
+	"gatewayd": "version", "ip": "-V", "iperf3": "--version", "iptables": "--version", "logger": "--version",
+	"nft": "--version", "opennds": "-v", "perf": "--version", "pgrep": "--version", "ss": "-V", "tc": "-V", "wget": "--version",
 }
+
+// alwaysNeeds is the feature of the kernel that a program is of no use without.
+var alwaysNeeds = map[string]Feature{"chilli": TUN, "iptables": IptablesNFT, "nft": Nftables}
 
 // startTimeout bounds starting a program to see what it says.
 const startTimeout = 5 * time.Second
 
-// version is what the program itself says, its first line, or else the version
-// of its Debian package. Empty when nobody knows. Of a program that may lie beside the
-// lab's own one the beginning of its SHA-256 follows: two builds may say the same.
+// version is the first line of what the program prints, or else the version of its Debian
+// package, or "". Of a program that may lie beside the lab's own one the beginning of its
+// SHA-256 follows: two builds may print the same.
 func (n Need) version(ctx context.Context, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if argv := programs[n.Program].version; argv != nil {
-		// Some print it and exit with an error all the same.
-		program := argv[0]
-		if program == n.Program {
-			program = path
+	if flag := versionFlags[n.Program]; flag != "" {
+		if n.Program == "chilli" {
+			path = "chilli_opt" // chilli itself would write a file into /var/run first
 		}
-		out, _ := exec.CommandContext(ctx, program, argv[1:]...).CombinedOutput()
-		return firstLine(string(out)) + n.digest(path)
+		out, _ := exec.CommandContext(ctx, path, flag).CombinedOutput() // some print it and exit with an error
+		line := firstLine(string(out))
+		if n.Beside {
+			if sum, err := sha256Of(path); err == nil {
+				line += fmt.Sprintf(", sha256 %.8x", sum)
+			}
+		}
+		return line
 	}
 	if n.Package == "" {
 		return ""
@@ -159,36 +144,14 @@ func (n Need) version(ctx context.Context, path string) string {
 	return n.Package + " " + firstLine(string(out))
 }
 
-// digest is the beginning of the SHA-256 of a program that may lie beside the lab's
-// own one, or nothing.
-func (n Need) digest(path string) string {
-	if !n.Beside {
-		return ""
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer file.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, file); err != nil {
-		return ""
-	}
-	return fmt.Sprintf(", sha256 %.8x", sum.Sum(nil))
-}
-
-// failure is how a program fails to start, "" when it starts: an exit status of its own
-// is none, because some programs end with one after they have printed their version.
-// As root the program has a private /run: what it writes there never reaches the machine.
+// failure is how a program fails to start, "" when it starts: with an exit status of its
+// own too, because some programs print their version and end with one.
 func failure(ctx context.Context, path, argument string) string {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	out, err := privately(ctx, `exec "$0" "$@"`, path, argument).CombinedOutput()
 	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return ""
-	case errors.As(err, &exit) && exit.Exited() && exit.ExitCode() < notExecutable:
+	if err == nil || errors.As(err, &exit) && exit.Exited() && exit.ExitCode() < notExecutable {
 		return ""
 	}
 	return strings.TrimSuffix(err.Error()+": "+firstLine(string(out)), ": ")
@@ -201,11 +164,12 @@ const notExecutable = 126
 // privately prepares a shell script. As root it runs in network and mount namespaces of
 // its own, with an empty /run, so that nothing it does reaches the machine.
 func privately(ctx context.Context, script string, args ...string) *exec.Cmd {
-	if os.Geteuid() != 0 {
-		return exec.CommandContext(ctx, "/bin/sh", append([]string{"-ec", script}, args...)...)
+	var attr syscall.SysProcAttr
+	if os.Geteuid() == 0 {
+		script, attr.Unshareflags = privateRun+script, syscall.CLONE_NEWNET|syscall.CLONE_NEWNS
 	}
-	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-ec", privateRun + script}, args...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
+	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-ec", script}, args...)...)
+	cmd.SysProcAttr = &attr
 	return cmd
 }
 
@@ -214,14 +178,14 @@ const privateRun = "PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH mount -t tmpfs none
 
 // firstLine is the first line of a text that has letters in it, printable only.
 func firstLine(text string) string {
+	printable := func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return ' '
+		}
+		return r
+	}
 	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(strings.Map(func(r rune) rune {
-			if r < ' ' || r > '~' {
-				return ' '
-			}
-			return r
-		}, line))
-		if line != "" {
+		if line = strings.TrimSpace(strings.Map(printable, line)); line != "" {
 			return line
 		}
 	}

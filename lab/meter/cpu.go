@@ -7,8 +7,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -16,9 +14,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// numbers parses decimal fields of a file of the kernel.
+func numbers(file string, fields []string) ([]int64, error) {
+	list := make([]int64, len(fields))
+	for i, f := range fields {
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		list[i] = n
+	}
+	return list, nil
+}
+
 // Thread is what one thread has used so far: its schedstat
 // (Documentation/scheduler/sched-stats), but for polling threads RunNs, which
-// is their TaskClock's.
+// comes from their task clock.
 type Thread struct {
 	TID    int   `json:"tid"`     // on the machine, whatever namespace the reader is in
 	RunNs  int64 `json:"run_ns"`  // time on a CPU, nanoseconds
@@ -28,91 +39,78 @@ type Thread struct {
 
 // ParseSchedstat reads one /proc/PID/schedstat: three decimal numbers.
 func ParseSchedstat(b []byte) (Thread, error) {
-	f := bytes.Fields(b)
+	f := strings.Fields(string(b))
 	if len(f) != 3 {
 		return Thread{}, fmt.Errorf("schedstat: want 3 fields, have %d", len(f))
 	}
-	var v [3]int64
-	for i := range v {
-		n, err := strconv.ParseInt(string(f[i]), 10, 64)
-		if err != nil {
-			return Thread{}, fmt.Errorf("schedstat: %w", err)
-		}
-		v[i] = n
+	v, err := numbers("schedstat", f)
+	if err != nil {
+		return Thread{}, err
 	}
 	return Thread{RunNs: v[0], WaitNs: v[1], Slices: v[2]}, nil
 }
 
-// ThreadFile is an open schedstat, read again and again without a new look-up.
-type ThreadFile struct {
-	f   *os.File
-	tid int
-}
-
-// OpenThread opens the schedstat of thread or process pid.
-func OpenThread(pid int) (*ThreadFile, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/schedstat", pid))
+// ReadThread reads the schedstat of a thread.
+func ReadThread(tid int) (Thread, error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", tid))
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("opening schedstat of %d (the kernel needs CONFIG_SCHED_INFO): %w", pid, err)
-		}
-		return nil, err
-	}
-	return &ThreadFile{f, pid}, nil
-}
-
-// Read returns the counters now.
-func (t *ThreadFile) Read() (Thread, error) {
-	var buf [128]byte
-	n, err := t.f.ReadAt(buf[:], 0)
-	if err != nil && err != io.EOF {
 		return Thread{}, err
 	}
-	th, err := ParseSchedstat(buf[:n])
-	th.TID = t.tid
-	return th, err
+	t, err := ParseSchedstat(raw)
+	t.TID = tid
+	return t, err
 }
 
-// Close closes the file.
-func (t *ThreadFile) Close() error { return t.f.Close() }
+// PIDs lists all processes.
+func PIDs() ([]int, error) { return ids("/proc") }
 
-// NAPIThreads finds the kernel threads that poll the given interfaces,
-// "napi/IFNAME-ID", and returns their process ids by interface name. Older
-// kernels cut thread names to 15 bytes, so interface names must differ in
-// their first 10.
-func NAPIThreads(ifnames []string) (map[string][]int, error) {
-	found := map[string][]int{}
-	err := eachProcess(func(pid int) {
-		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-		if err != nil || !bytes.HasPrefix(comm, []byte("napi/")) {
-			return // ended meanwhile, or another program
-		}
-		name := strings.TrimSpace(string(comm[len("napi/"):]))
-		for _, ifname := range ifnames {
-			if name == ifname || strings.HasPrefix(name, ifname+"-") {
-				found[ifname] = append(found[ifname], pid)
-			}
-		}
-	})
-	return found, err
-}
+// threads lists the threads of a process.
+func threads(pid int) ([]int, error) { return ids(fmt.Sprintf("/proc/%d/task", pid)) }
 
-func eachProcess(visit func(pid int)) error {
-	dir, err := os.Open("/proc")
+// ids are the entries of a folder below /proc that are numbers.
+func ids(path string) (list []int, err error) {
+	dir, err := os.Open(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer dir.Close()
 	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return fmt.Errorf("listing processes: %w", err)
-	}
 	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
-			visit(pid)
+		if id, err := strconv.Atoi(name); err == nil {
+			list = append(list, id)
 		}
 	}
-	return nil
+	return list, err
+}
+
+// PollingThreads finds the kernel threads that poll network interfaces: "IFNAME-ID" by
+// thread id. Older kernels cut this name to 10 bytes.
+func PollingThreads() (map[int]string, error) {
+	found := map[int]string{}
+	pids, err := PIDs()
+	for _, pid := range pids {
+		// An error: the process has ended meanwhile.
+		comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		if name, ok := strings.CutPrefix(strings.TrimSpace(string(comm)), "napi/"); ok {
+			found[pid] = name
+		}
+	}
+	return found, err
+}
+
+// NAPIThreads returns the ids of the threads that poll the given interfaces, by interface.
+// Interface names must differ in their first 10 bytes, see PollingThreads.
+func NAPIThreads(ifnames []string) (map[string][]int, error) {
+	all, err := PollingThreads()
+	found := map[string][]int{}
+	for tid, name := range all {
+		for _, ifname := range ifnames {
+			if name == ifname || strings.HasPrefix(name, ifname+"-") {
+				found[ifname] = append(found[ifname], tid)
+			}
+		}
+	}
+	return found, err
 }
 
 // Process is what one process has used so far.
@@ -123,36 +121,43 @@ type Process struct {
 	Start  int64  `json:"start"`   // ticks since boot; tells reused ids apart
 	RunNs  int64  `json:"run_ns"`  // all threads, also ended ones
 	WaitNs int64  `json:"wait_ns"` // run-queue wait of the living threads
+	Ticks  int64  `json:"-"`       // user and system time of all threads, by ticks of 10 ms
 }
 
-// ProcessesIn reads every process of a process namespace, named by its
-// /proc/PID/ns/pid link, except those in skip.
-func ProcessesIn(pidLink string, skip map[int]bool) ([]Process, error) {
-	var list []Process
-	err := eachProcess(func(pid int) {
+// processesIn reads every process of a process namespace, named by its
+// /proc/PID/ns/pid link, except those in skip, by process id.
+func processesIn(pidLink string, skip map[int]bool) (map[int]Process, error) {
+	found := map[int]Process{}
+	pids, err := PIDs()
+	for _, pid := range pids {
 		if skip[pid] {
-			return
+			continue
 		}
 		link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
 		if err != nil || link != pidLink {
-			return
+			continue
 		}
 		if p, err := ReadProcess(pid); err == nil { // otherwise it has ended meanwhile
-			list = append(list, p)
+			found[pid] = p
 		}
-	})
-	return list, err
+	}
+	return found, err
+}
+
+// ReadStat reads the identity and the ticks of one process or thread.
+func ReadStat(pid int) (Process, error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return Process{}, err
+	}
+	return parseStat(raw)
 }
 
 // ReadProcess reads the counters of one process. RunNs comes from the
 // process's CPU clock (clock_getcpuclockid(3)): exact, with ended threads and
 // the time slice now running.
 func ReadProcess(pid int) (Process, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return Process{}, err
-	}
-	p, err := ParseStat(raw)
+	p, err := ReadStat(pid)
 	if err != nil {
 		return Process{}, err
 	}
@@ -162,60 +167,57 @@ func ReadProcess(pid int) (Process, error) {
 		return Process{}, err
 	}
 	p.RunNs = ts.Nano()
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	if err != nil {
-		return Process{}, err
+	tids, err := threads(pid)
+	for _, tid := range tids {
+		t, _ := ReadThread(tid) // an error: it has ended meanwhile
+		p.WaitNs += t.WaitNs
 	}
-	for _, t := range tasks {
-		if raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", pid, t.Name())); err == nil {
-			if th, err := ParseSchedstat(raw); err == nil {
-				p.WaitNs += th.WaitNs
-			}
-		}
-	}
-	return p, nil
+	return p, err
 }
 
-// ParseStat reads pid, parent, name and start time from one /proc/PID/stat (proc_pid_stat(5)).
-func ParseStat(b []byte) (Process, error) {
+// parseStat reads one /proc/PID/stat (proc_pid_stat(5)).
+func parseStat(b []byte) (Process, error) {
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 1 || end < open {
 		return Process{}, errors.New("stat: no command name in parentheses")
 	}
-	pid, err := strconv.Atoi(string(bytes.TrimSpace(b[:open])))
-	if err != nil {
-		return Process{}, fmt.Errorf("stat: %w", err)
-	}
-	f := bytes.Fields(b[end+1:]) // f[0] is field 3, the state
+	f := strings.Fields(string(b[end+1:])) // f[0] is field 3, the state
 	if len(f) < 20 {
 		return Process{}, fmt.Errorf("stat: want at least 22 fields, have %d", len(f)+2)
 	}
-	num := func(field int) int64 {
-		n, perr := strconv.ParseInt(string(f[field-3]), 10, 64)
-		if perr != nil && err == nil {
-			err = fmt.Errorf("stat: field %d: %w", field, perr)
-		}
-		return n
+	v, err := numbers("stat", []string{strings.TrimSpace(string(b[:open])), f[1], f[11], f[12], f[19]})
+	if err != nil {
+		return Process{}, err
 	}
-	p := Process{PID: pid, Parent: int(num(4)), Name: string(b[open+1 : end]), Start: num(22)}
-	return p, err
+	return Process{PID: int(v[0]), Parent: int(v[1]), Name: string(b[open+1 : end]), Ticks: v[2] + v[3], Start: v[4]}, nil
 }
 
-// PSSKiB is the proportional set size of a process in KiB, from
+// pssKiB is the proportional set size of a process in KiB, from
 // /proc/PID/smaps_rollup: shared pages count by their share.
-func PSSKiB(pid int) (int64, error) {
+func pssKiB(pid int) (int64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
 		return 0, err
 	}
-	return parsePSS(b)
+	kib, err := ParseSizes("smaps_rollup", string(b), "Pss")
+	return kib["Pss"], err
 }
 
-func parsePSS(b []byte) (int64, error) {
-	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "Pss:" {
-			return strconv.ParseInt(f[1], 10, 64)
+// ParseSizes reads a file of lines "NAME: NUMBER kB", of which one name must be there.
+func ParseSizes(file, text, needed string) (map[string]int64, error) {
+	kib := map[string]int64{}
+	for line := range strings.Lines(text) {
+		name, rest, _ := strings.Cut(line, ":")
+		if f := strings.Fields(rest); len(f) > 0 {
+			v, err := numbers(file+": "+name, f[:1])
+			if err != nil {
+				return nil, err
+			}
+			kib[name] = v[0]
 		}
 	}
-	return 0, errors.New("smaps_rollup: no Pss line")
+	if _, there := kib[needed]; !there {
+		return nil, fmt.Errorf("%s: no %s", file, needed)
+	}
+	return kib, nil
 }

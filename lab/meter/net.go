@@ -1,7 +1,6 @@
 package meter
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -26,40 +25,33 @@ func (l Link) Sub(m Link) Link {
 		l.TxBytes - m.TxBytes, l.TxPackets - m.TxPackets, l.TxDropped - m.TxDropped}
 }
 
-// ParseNetDev reads /proc/net/dev.
-func ParseNetDev(r io.Reader) (map[string]Link, error) {
+// parseNetDev reads the text of /proc/net/dev.
+func parseNetDev(text string) (map[string]Link, error) {
 	links := map[string]Link{}
-	sc := bufio.NewScanner(r)
-	for sc.Scan() {
-		name, rest, ok := strings.Cut(sc.Text(), ":")
+	for line := range strings.Lines(text) {
+		name, rest, ok := strings.Cut(line, ":")
 		if !ok {
 			continue // the two heading lines
 		}
+		name = strings.TrimSpace(name)
 		f := strings.Fields(rest)
 		if len(f) < 16 {
-			return nil, fmt.Errorf("/proc/net/dev: %s: want 16 counters, have %d", strings.TrimSpace(name), len(f))
+			return nil, fmt.Errorf("/proc/net/dev: %s: want 16 counters, have %d", name, len(f))
 		}
-		var v [16]int64
-		for i := range v {
-			n, err := strconv.ParseInt(f[i], 10, 64)
-			if err != nil {
-				return nil, fmt.Errorf("/proc/net/dev: %s: %w", strings.TrimSpace(name), err)
-			}
-			v[i] = n
+		v, err := numbers("/proc/net/dev: "+name, f[:13])
+		if err != nil {
+			return nil, err
 		}
-		links[strings.TrimSpace(name)] = Link{
-			RxBytes: v[0], RxPackets: v[1], RxDropped: v[2] + v[3] + v[4],
-			TxBytes: v[8], TxPackets: v[9], TxDropped: v[10] + v[11] + v[12]}
+		links[name] = Link{v[0], v[1], v[2] + v[3] + v[4], v[8], v[9], v[10] + v[11] + v[12]}
 	}
-	return links, sc.Err()
+	return links, nil
 }
 
-// Listening reads the TCP ports that take connections from /proc/net/tcp
+// Listening reads the TCP ports that take connections from the text of /proc/net/tcp
 // (Documentation/networking/proc_net_tcp), in any order.
-func Listening(r io.Reader) (ports []uint16, err error) {
-	sc := bufio.NewScanner(r)
-	for sc.Scan() {
-		f := strings.Fields(sc.Text())
+func Listening(text string) (ports []uint16, err error) {
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
 		if len(f) < 4 || f[3] != "0A" { // TCP_LISTEN; the heading says "st"
 			continue
 		}
@@ -70,7 +62,7 @@ func Listening(r io.Reader) (ports []uint16, err error) {
 		}
 		ports = append(ports, uint16(n))
 	}
-	return ports, sc.Err()
+	return ports, nil
 }
 
 // SNMP holds the counters of /proc/net/snmp the lab uses, one namespace's or
@@ -94,13 +86,12 @@ func (s SNMP) Sub(t SNMP) SNMP {
 	return s.Add(SNMP{-t.IPInReceives, -t.IPOutRequests, -t.TCPOutSegs, -t.TCPRetrans, -t.UDPOut})
 }
 
-// ParseSNMP reads /proc/net/snmp: pairs of lines, names above values.
-func ParseSNMP(r io.Reader) (SNMP, error) {
+// parseSNMP reads the text of /proc/net/snmp: pairs of lines, names above values.
+func parseSNMP(text string) (SNMP, error) {
 	values := map[string]int64{}
 	var names []string
-	sc := bufio.NewScanner(r)
-	for sc.Scan() {
-		f := strings.Fields(sc.Text())
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
 		if len(f) == 0 {
 			continue
 		}
@@ -108,22 +99,17 @@ func ParseSNMP(r io.Reader) (SNMP, error) {
 			names = f
 			continue
 		}
-		for i := 1; i < len(f); i++ {
-			n, err := strconv.ParseInt(f[i], 10, 64)
-			if err != nil {
-				return SNMP{}, fmt.Errorf("/proc/net/snmp: %s%s: %w", f[0], names[i], err)
-			}
-			values[f[0]+names[i]] = n
+		v, err := numbers("/proc/net/snmp: "+f[0], f[1:])
+		if err != nil {
+			return SNMP{}, err
+		}
+		for i, n := range v {
+			values[f[0]+names[i+1]] = n
 		}
 		names = nil
 	}
-	return SNMP{
-		IPInReceives:  values["Ip:InReceives"],
-		IPOutRequests: values["Ip:OutRequests"],
-		TCPOutSegs:    values["Tcp:OutSegs"],
-		TCPRetrans:    values["Tcp:RetransSegs"],
-		UDPOut:        values["Udp:OutDatagrams"],
-	}, sc.Err()
+	return SNMP{values["Ip:InReceives"], values["Ip:OutRequests"], values["Tcp:OutSegs"],
+		values["Tcp:RetransSegs"], values["Udp:OutDatagrams"]}, nil
 }
 
 // SNMPFile is the open /proc/net/snmp of one network namespace. It stays with
@@ -139,10 +125,12 @@ func OpenSNMP() (*SNMPFile, error) {
 
 // Read returns the counters now.
 func (s *SNMPFile) Read() (SNMP, error) {
-	if _, err := s.f.Seek(0, io.SeekStart); err != nil {
-		return SNMP{}, err
+	var text [16 << 10]byte // far more than the kernel writes
+	n, err := s.f.ReadAt(text[:], 0)
+	if err != io.EOF {
+		return SNMP{}, fmt.Errorf("/proc/net/snmp: %d bytes: %w", n, err)
 	}
-	return ParseSNMP(s.f)
+	return parseSNMP(string(text[:n]))
 }
 
 // Close closes the file.

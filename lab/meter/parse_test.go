@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,7 +19,7 @@ func fixture(t testing.TB, name string) []byte {
 }
 
 func TestParseProcStat(t *testing.T) {
-	all, cpus, err := ParseProcStat(bytes.NewReader(fixture(t, "stat")))
+	all, cpus, err := ParseProcStat(string(fixture(t, "stat")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +36,7 @@ func TestParseProcStat(t *testing.T) {
 }
 
 func TestParseNetDev(t *testing.T) {
-	links, err := ParseNetDev(bytes.NewReader(fixture(t, "net_dev")))
+	links, err := parseNetDev(string(fixture(t, "net_dev")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +50,7 @@ func TestParseNetDev(t *testing.T) {
 }
 
 func TestParseNetDevCountsEveryKindOfDrop(t *testing.T) {
-	links, err := ParseNetDev(strings.NewReader("x: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n"))
+	links, err := parseNetDev("x: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +61,7 @@ func TestParseNetDevCountsEveryKindOfDrop(t *testing.T) {
 }
 
 func TestParseSNMP(t *testing.T) {
-	got, err := ParseSNMP(bytes.NewReader(fixture(t, "net_snmp")))
+	got, err := parseSNMP(string(fixture(t, "net_snmp")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,38 +72,40 @@ func TestParseSNMP(t *testing.T) {
 }
 
 func TestListeningLeavesOutConnections(t *testing.T) {
-	got, err := Listening(bytes.NewReader(fixture(t, "net_tcp")))
+	got, err := Listening(string(fixture(t, "net_tcp")))
 	if diff := cmp.Diff([]uint16{2024, 5201}, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if _, err := Listening(strings.NewReader("0: 00000000:10000 00000000:0000 0A")); err == nil {
+	if _, err := Listening("0: 00000000:10000 00000000:0000 0A"); err == nil {
 		t.Error("no error on a port of 65536")
 	}
 }
 
 func TestParsePSS(t *testing.T) {
-	kib, err := parsePSS(fixture(t, "smaps_rollup"))
-	if err != nil || kib != 216 {
-		t.Errorf("PSS = %d KiB, %v; want 216", kib, err)
+	kib, err := ParseSizes("smaps_rollup", string(fixture(t, "smaps_rollup")), "Pss")
+	if err != nil || kib["Pss"] != 216 {
+		t.Errorf("PSS = %d KiB, %v; want 216", kib["Pss"], err)
 	}
-	if _, err := parsePSS([]byte("Rss: 3 kB\n")); err == nil {
-		t.Error("no error without a Pss line")
+	for _, bad := range []string{"", "Rss: 3 kB\n", "Pss: many kB\n"} {
+		if _, err := ParseSizes("smaps_rollup", bad, "Pss"); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
 	}
 }
 
 func TestParseStatTakesAnyCommandName(t *testing.T) {
 	line := "4711 (a) b (c)) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21\n"
-	got, err := ParseStat([]byte(line))
+	got, err := parseStat([]byte(line))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Process{PID: 4711, Parent: 1, Name: "a) b (c)", Start: 19}
+	want := Process{PID: 4711, Parent: 1, Name: "a) b (c)", Start: 19, Ticks: 11 + 12}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, bad := range []string{"", "1 (x", "x (y) S 1", "1 (y) S 1 2"} {
-		if _, err := ParseStat([]byte(bad)); err == nil {
-			t.Errorf("ParseStat(%q): no error", bad)
+		if _, err := parseStat([]byte(bad)); err == nil {
+			t.Errorf("parseStat(%q): no error", bad)
 		}
 	}
 }
@@ -129,12 +130,12 @@ func FuzzParsers(f *testing.F) {
 	f.Add([]byte("4711 (a) b (c)) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21\n"))
 	f.Add([]byte("1 2 3\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		ParseProcStat(bytes.NewReader(b))
-		ParseNetDev(bytes.NewReader(b))
-		ParseSNMP(bytes.NewReader(b))
-		Listening(bytes.NewReader(b))
-		ParseStat(b)
-		parsePSS(b)
+		ParseProcStat(string(b))
+		parseNetDev(string(b))
+		parseSNMP(string(b))
+		Listening(string(b))
+		parseStat(b)
+		ParseSizes("", string(b), "Pss")
 		if th, err := ParseSchedstat(b); err == nil && len(bytes.Fields(b)) != 3 {
 			t.Errorf("schedstat %q accepted as %+v", b, th)
 		}

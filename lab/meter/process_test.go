@@ -2,8 +2,10 @@ package meter
 
 import (
 	"bufio"
+	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -59,29 +61,21 @@ func TestProcessesInFindsANamespaceByItsLink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := ProcessesIn(link, nil)
+	list, err := processesIn(link, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var found bool
-	for _, p := range list {
-		if p.PID == self {
-			found = p.RunNs > 0 && p.Name == strings.TrimSpace(string(name))
-		}
+	if p := list[self]; p.RunNs == 0 || p.Name != strings.TrimSpace(string(name)) {
+		t.Errorf("own process is %+v, of %d found", p, len(list))
 	}
-	if !found {
-		t.Errorf("own process not among %d found", len(list))
-	}
-	list, err = ProcessesIn(link, map[int]bool{self: true})
+	list, err = processesIn(link, map[int]bool{self: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range list {
-		if p.PID == self {
-			t.Error("skipped process is listed")
-		}
+	if _, listed := list[self]; listed {
+		t.Error("skipped process is listed")
 	}
-	if list, _ := ProcessesIn("pid:[1]", nil); len(list) != 0 {
+	if list, _ := processesIn("pid:[1]", nil); len(list) != 0 {
 		t.Errorf("%d processes in a namespace that does not exist", len(list))
 	}
 }
@@ -90,5 +84,41 @@ func TestSamplerNamesTheLinkWithoutAPollingThread(t *testing.T) {
 	s := &Sampler{IfNames: []string{"lo"}}
 	if err := s.Open(); err == nil || !strings.Contains(err.Error(), "lo has 0 NAPI threads") {
 		t.Errorf("Open = %v, want an error that names lo", err)
+	}
+}
+
+func TestSampledProcessesAreInTheOrderTheyStarted(t *testing.T) {
+	link, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	skip := map[int]bool{}
+	pids, err := PIDs()
+	for _, pid := range pids {
+		skip[pid] = true
+	}
+	var started []int
+	for range 6 {
+		started = append(started, start(t, ":").Process.Pid)
+	}
+	for _, follow := range []bool{false, true} {
+		s := &Sampler{PIDLink: link, Skip: skip, Follow: follow}
+		if err := errors.Join(err, s.Open()); err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		got, err := s.Sample()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pids []int
+		for _, p := range got.Processes {
+			if slices.Contains(started, p.PID) { // not another program of the machine
+				pids = append(pids, p.PID)
+			}
+		}
+		if !slices.Equal(pids, started) {
+			t.Errorf("follow %v: processes %v, want %v", follow, pids, started)
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"slices"
@@ -44,15 +43,14 @@ type Sampler struct {
 	Follow bool
 
 	napi    map[string]pollingThread
-	roots   map[processKey]*followed
-	snmp    *SNMPFile
-	clients []*SNMPFile
+	roots   map[Process]*followed // by Process.id
+	snmp    []*SNMPFile           // the host's, and those of clients with namespaces of their own
 	meterNs int64
 }
 
 // Open finds the polling threads of IfNames; call it when links are up and
-// again when they change. Links without a polling thread are an error: their
-// work would land on nobody's account. After an error nothing is open.
+// again when they change. Links without a polling thread are an error: nobody would
+// count their work. After an error nothing is open.
 func (s *Sampler) Open() (err error) {
 	s.Close()
 	defer func() {
@@ -60,16 +58,16 @@ func (s *Sampler) Open() (err error) {
 			s.Close()
 		}
 	}()
-	pids, err := NAPIThreads(s.IfNames)
+	tids, err := NAPIThreads(s.IfNames)
 	if err != nil {
 		return err
 	}
 	s.napi = map[string]pollingThread{}
 	for _, name := range s.IfNames {
-		if len(pids[name]) != 1 {
-			return fmt.Errorf("%s has %d NAPI threads, want 1: is threaded NAPI on and GRO not switched off?", name, len(pids[name]))
+		if len(tids[name]) != 1 {
+			return fmt.Errorf("%s has %d NAPI threads, want 1: is threaded NAPI on and GRO not switched off?", name, len(tids[name]))
 		}
-		t, err := openPollingThread(pids[name][0])
+		t, err := openPollingThread(tids[name][0])
 		if err != nil {
 			return err
 		}
@@ -80,46 +78,15 @@ func (s *Sampler) Open() (err error) {
 			return err
 		}
 	}
-	s.snmp, err = OpenSNMP()
+	own, err := OpenSNMP()
+	if err == nil {
+		s.AddClients([]*SNMPFile{own})
+	}
 	return err
 }
 
-// pollingThread is one NAPI thread: its time by the task clock, its waiting
-// and its slices by schedstat.
-type pollingThread struct {
-	*ThreadFile
-	clock *TaskClock
-}
-
-func openPollingThread(pid int) (pollingThread, error) {
-	file, err := OpenThread(pid)
-	if err != nil {
-		return pollingThread{}, err
-	}
-	clock, err := OpenTaskClock(pid, false)
-	if err != nil {
-		file.Close()
-		return pollingThread{}, err
-	}
-	return pollingThread{file, clock}, nil
-}
-
-func (t pollingThread) read() (Thread, error) {
-	th, err := t.Read()
-	if err != nil {
-		return th, err
-	}
-	th.RunNs, err = t.clock.Ns()
-	return th, err
-}
-
-func (t pollingThread) close() {
-	t.ThreadFile.Close()
-	t.clock.Close()
-}
-
 // AddClients adds the counters of clients with namespaces of their own.
-func (s *Sampler) AddClients(files []*SNMPFile) { s.clients = append(s.clients, files...) }
+func (s *Sampler) AddClients(files []*SNMPFile) { s.snmp = append(s.snmp, files...) }
 
 // Close releases the open counters.
 func (s *Sampler) Close() {
@@ -129,13 +96,10 @@ func (s *Sampler) Close() {
 	for _, f := range s.roots {
 		f.close()
 	}
-	if s.snmp != nil {
-		s.snmp.Close()
+	for _, f := range s.snmp {
+		f.Close()
 	}
-	for _, c := range s.clients {
-		c.Close()
-	}
-	s.napi, s.roots, s.snmp, s.clients = nil, nil, nil, nil
+	s.napi, s.roots, s.snmp = nil, nil, nil
 }
 
 // Sample reads all meters. A failing meter is part of the returned error; what
@@ -143,95 +107,76 @@ func (s *Sampler) Close() {
 func (s *Sampler) Sample() (Sample, error) {
 	runtime.LockOSThread() // the cost is taken from the thread's own clock
 	defer runtime.UnlockOSThread()
-	before := threadNs()
-	out := Sample{NAPI: map[string]Thread{}}
+	before := ThreadNs()
+	out := Sample{NAPI: map[string]Thread{}, MonotonicNs: MonotonicNs()}
 	var errs []error
-	note := func(err error) {
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	out.MonotonicNs = MonotonicNs()
 	for name, t := range s.napi {
 		th, err := t.read()
-		note(err)
+		errs = append(errs, err)
 		out.NAPI[name] = th
 	}
 	if s.Follow {
-		note(s.readFollowed(&out))
-	} else {
-		note(s.readProcesses(&out))
+		errs = append(errs, s.readFollowed(&out))
+	} else if s.PIDLink != "" {
+		all, err := processesIn(s.PIDLink, s.Skip)
+		for _, p := range all {
+			if s.counts(p) {
+				out.Processes = append(out.Processes, p)
+			}
+		}
+		errs = append(errs, err)
 	}
-	note(s.readNet(&out))
-	note(readProc("/proc/stat", func(r io.Reader) (err error) {
+	slices.SortFunc(out.Processes, func(a, b Process) int { return cmp.Or(cmp.Compare(a.Start, b.Start), a.PID-b.PID) })
+	errs = append(errs, s.readNet(&out))
+	stat, err := os.ReadFile("/proc/stat")
+	if err == nil {
 		var cpus map[int]Stat
-		out.Stat, cpus, err = ParseProcStat(r)
+		out.Stat, cpus, err = ParseProcStat(string(stat))
 		out.CPUs = len(cpus)
-		return err
-	}))
-	s.meterNs += threadNs() - before
-	out.MeterNs = s.meterNs
-	out.AgentNs = processNs()
+	}
+	errs = append(errs, err)
+	s.meterNs += ThreadNs() - before
+	out.MeterNs, out.AgentNs = s.meterNs, clockNs(unix.CLOCK_PROCESS_CPUTIME_ID)
 	return out, errors.Join(errs...)
 }
 
-func (s *Sampler) readProcesses(out *Sample) error {
-	if s.PIDLink == "" {
-		return nil
-	}
-	all, err := ProcessesIn(s.PIDLink, s.Skip)
-	for _, p := range all {
-		if s.counts(p) {
-			out.Processes = append(out.Processes, p)
-		}
-	}
-	return err
-}
+// id tells processes apart, also those with a reused process id.
+func (p Process) id() Process { return Process{PID: p.PID, Start: p.Start} }
 
-// processKey tells processes with a reused id apart.
-type processKey struct {
-	pid   int
-	start int64
-}
-
-func keyOf(p Process) processKey { return processKey{p.PID, p.Start} }
-
-// readFollowed reads the task clocks of all programs that were ever seen, and
-// follows those not seen before unless a followed one has started them: that
-// one's clocks have them already.
+// readFollowed reads the task clocks of all programs that were ever seen, and follows
+// those not seen before, except the ones that a followed program has started: its clocks
+// count them already.
 func (s *Sampler) readFollowed(out *Sample) error {
 	first := s.roots == nil
 	if first {
-		s.roots = map[processKey]*followed{}
+		s.roots = map[Process]*followed{}
 	}
-	alive, err := ProcessesIn(s.PIDLink, s.Skip)
+	alive, err := processesIn(s.PIDLink, s.Skip)
 	if err != nil {
 		return err
 	}
-	byPID := byPID(alive)
 	waits := map[*followed]int64{}
 	var errs []error
 	for _, p := range alive {
-		root, covered := s.rootOf(p, byPID)
+		root, covered := s.rootOf(p, alive)
 		if s.counts(p) && (first || !covered) { // what runs already has inherited nothing
 			f, err := follow(p)
 			if err != nil {
 				errs = append(errs, err)
 				continue
 			}
-			s.roots[keyOf(p)], root = f, f
+			s.roots[p.id()], root = f, f
 		}
 		if root != nil {
 			waits[root] += p.WaitNs
 		}
 	}
 	for _, f := range s.roots {
-		f.WaitNs = max(f.WaitNs, waits[f]) // what has ended takes its own with it
+		f.WaitNs = max(f.WaitNs, waits[f]) // less when a program has ended meanwhile
 		p, err := f.read()
 		errs = append(errs, err)
 		out.Processes = append(out.Processes, p)
 	}
-	slices.SortFunc(out.Processes, func(a, b Process) int { return cmp.Or(cmp.Compare(a.Start, b.Start), a.PID-b.PID) })
 	return errors.Join(errs...)
 }
 
@@ -239,22 +184,13 @@ func (s *Sampler) counts(p Process) bool {
 	return len(s.Counted) == 0 || slices.Contains(s.Counted, p.Name)
 }
 
-func byPID(list []Process) map[int]Process {
-	out := make(map[int]Process, len(list))
-	for _, p := range list {
-		out[p.PID] = p
-	}
-	return out
-}
-
-// rootOf is the followed program that p is or descends from. The parents of
-// living programs tell, except for one that the host's init has taken over: it
-// may be an orphan or the agent's. It is taken for an orphan, covered by clocks
-// of a root that is not known any more.
+// rootOf is the followed program that p is or descends from, found by the parents of
+// living programs. A program that the host's init has taken over may be an orphan or the
+// agent's: it counts as an orphan, covered by the clocks of a root that is not known.
 func (s *Sampler) rootOf(p Process, alive map[int]Process) (root *followed, covered bool) {
 	orphan := true
 	for range len(alive) + 1 {
-		if root := s.roots[keyOf(p)]; root != nil {
+		if root := s.roots[p.id()]; root != nil {
 			return root, true
 		}
 		parent, known := alive[p.Parent]
@@ -267,26 +203,24 @@ func (s *Sampler) rootOf(p Process, alive map[int]Process) (root *followed, cove
 }
 
 func (s *Sampler) readNet(out *Sample) error {
-	err := readProc("/proc/thread-self/net/dev", func(r io.Reader) (err error) {
-		out.Links, err = ParseNetDev(r)
-		return err
-	})
+	dev, err := os.ReadFile("/proc/thread-self/net/dev")
 	if err != nil {
+		return err
+	}
+	if out.Links, err = parseNetDev(string(dev)); err != nil {
 		return err
 	}
 	if s.snmp == nil {
 		return errors.New("sampler is not open")
 	}
-	if out.SNMP, err = s.snmp.Read(); err != nil {
-		return err
-	}
-	out.IPIn = out.SNMP.IPInReceives
-	for _, c := range s.clients {
-		v, err := c.Read()
+	for i, f := range s.snmp {
+		v, err := f.Read()
 		if err != nil {
 			return err
 		}
-		out.SNMP = out.SNMP.Add(v)
+		if out.SNMP = out.SNMP.Add(v); i == 0 {
+			out.IPIn = v.IPInReceives
+		}
 	}
 	return nil
 }
@@ -295,37 +229,27 @@ func (s *Sampler) readNet(out *Sample) error {
 // followed with their descendants'. It walks page tables (milliseconds for large
 // programs), so it is read outside the windows.
 func (s *Sampler) PSSMiB() (float64, error) {
-	alive, err := ProcessesIn(s.PIDLink, s.Skip)
+	alive, err := processesIn(s.PIDLink, s.Skip)
 	if err != nil {
 		return 0, err
 	}
-	byPID := byPID(alive)
 	var kib int64
 	for _, p := range alive {
-		if root, _ := s.rootOf(p, byPID); root == nil && !s.counts(p) {
+		if root, _ := s.rootOf(p, alive); root == nil && !s.counts(p) {
 			continue
 		}
-		if v, err := PSSKiB(p.PID); err == nil { // otherwise it has ended meanwhile
+		if v, err := pssKiB(p.PID); err == nil { // otherwise it has ended meanwhile
 			kib += v
 		}
 	}
 	return float64(kib) / 1024, nil
 }
 
-func readProc(path string, parse func(io.Reader) error) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return parse(f)
-}
-
 // MonotonicNs is the host's monotonic clock, nanoseconds.
 func MonotonicNs() int64 { return clockNs(unix.CLOCK_MONOTONIC) }
 
-func threadNs() int64  { return clockNs(unix.CLOCK_THREAD_CPUTIME_ID) }
-func processNs() int64 { return clockNs(unix.CLOCK_PROCESS_CPUTIME_ID) }
+// ThreadNs is the CPU time of the calling thread, nanoseconds.
+func ThreadNs() int64 { return clockNs(unix.CLOCK_THREAD_CPUTIME_ID) }
 
 func clockNs(id int32) int64 {
 	var ts unix.Timespec

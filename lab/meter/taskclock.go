@@ -4,28 +4,29 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
-	"strconv"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// TaskClock counts the time a thread has a CPU, from the moment the scheduler
+// taskClock counts the time a thread has a CPU, from the moment the scheduler
 // switches to it to the moment it switches away (perf_event_open(2),
-// PERF_COUNT_SW_TASK_CLOCK; no hardware counter is needed).
+// PERF_COUNT_SW_TASK_CLOCK; no hardware counter is needed). It is the descriptor of a
+// perf event.
 //
-// schedstat will not do for that. When a wake-up is to preempt the running
-// thread, the scheduler stops its clock at the wake-up and does not read it
-// again at the switch (rq_clock_skip_update): all the time until the running
-// thread can be interrupted, for a polling thread until it has finished its
-// batch, is billed to the thread that still waits. With two routers on a CPU
-// one pays for the other.
-type TaskClock struct{ fd int }
+// schedstat is not exact here. When a wake-up is to preempt the running thread, the
+// scheduler stops its clock at the wake-up and does not read it again at the switch
+// (rq_clock_skip_update): the time until the running thread can be interrupted, for a
+// polling thread the rest of its batch, counts for the thread that still waits. With two
+// routers on a CPU one pays for the other.
+type taskClock int
 
-// OpenTaskClock counts for thread tid from now on. With inherit also for every
+// openTaskClock counts for thread tid from now on. With inherit also for every
 // thread and process it starts from now on, and theirs, also after they ended.
-func OpenTaskClock(tid int, inherit bool) (*TaskClock, error) {
+func openTaskClock(tid int, inherit bool) (taskClock, error) {
 	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_TASK_CLOCK}
 	attr.Size = uint32(unsafe.Sizeof(attr))
 	if inherit {
@@ -36,15 +37,15 @@ func OpenTaskClock(tid int, inherit bool) (*TaskClock, error) {
 		err = fmt.Errorf("%w (the kernel needs CONFIG_PERF_EVENTS, the process CAP_PERFMON)", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("opening the task clock of thread %d: %w", tid, err)
+		return 0, fmt.Errorf("opening the task clock of thread %d: %w", tid, err)
 	}
-	return &TaskClock{fd}, nil
+	return taskClock(fd), nil
 }
 
-// Ns is the time counted so far, nanoseconds.
-func (c *TaskClock) Ns() (int64, error) {
+// ns is the time counted so far, nanoseconds.
+func (c taskClock) ns() (int64, error) {
 	var buf [8]byte
-	n, err := unix.Read(c.fd, buf[:])
+	n, err := unix.Read(int(c), buf[:])
 	if err == nil && n != len(buf) {
 		err = fmt.Errorf("%d bytes instead of %d", n, len(buf))
 	}
@@ -54,30 +55,64 @@ func (c *TaskClock) Ns() (int64, error) {
 	return int64(binary.NativeEndian.Uint64(buf[:])), nil
 }
 
-// Close ends the counting.
-func (c *TaskClock) Close() error { return unix.Close(c.fd) }
+func (c taskClock) close() { unix.Close(int(c)) }
+
+// pollingThread is one NAPI thread: its time by the task clock, its waiting and its
+// slices by schedstat, whose file stays open.
+type pollingThread struct {
+	tid   int
+	file  *os.File
+	clock taskClock
+}
+
+func openPollingThread(tid int) (pollingThread, error) {
+	file, err := os.Open(fmt.Sprintf("/proc/%d/schedstat", tid))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("opening schedstat of %d (the kernel needs CONFIG_SCHED_INFO): %w", tid, err)
+	}
+	if err != nil {
+		return pollingThread{}, err
+	}
+	clock, err := openTaskClock(tid, false)
+	if err != nil {
+		file.Close()
+	}
+	return pollingThread{tid, file, clock}, err
+}
+
+func (t pollingThread) read() (Thread, error) {
+	var buf [128]byte
+	n, err := t.file.ReadAt(buf[:], 0)
+	if err != io.EOF {
+		return Thread{}, fmt.Errorf("reading schedstat of %d: %w", t.tid, err)
+	}
+	th, err := ParseSchedstat(buf[:n])
+	if err != nil {
+		return th, err
+	}
+	th.TID = t.tid
+	th.RunNs, err = t.clock.ns()
+	return th, err
+}
+
+func (t pollingThread) close() {
+	t.file.Close()
+	t.clock.close()
+}
 
 // followed is a process whose time is counted by task clocks, with all that
 // descends from it.
 type followed struct {
-	Process
-	base   int64 // ns it had used before it was followed
-	clocks []*TaskClock
+	Process // RunNs is what it had used before it was followed
+	clocks  []taskClock
 }
 
 // follow opens a task clock for each thread of a process.
 func follow(p Process) (*followed, error) {
-	f := &followed{Process: p, base: p.RunNs}
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.PID))
-	if err != nil {
-		return f, nil // it has ended meanwhile
-	}
-	for _, t := range tasks {
-		tid, err := strconv.Atoi(t.Name())
-		if err != nil {
-			continue
-		}
-		c, err := OpenTaskClock(tid, true)
+	f := &followed{Process: p}
+	tids, _ := threads(p.PID) // an error: the process has ended meanwhile
+	for _, tid := range tids {
+		c, err := openTaskClock(tid, true)
 		if errors.Is(err, unix.ESRCH) {
 			continue
 		}
@@ -92,9 +127,8 @@ func follow(p Process) (*followed, error) {
 
 func (f *followed) read() (Process, error) {
 	p := f.Process
-	p.RunNs = f.base
 	for _, c := range f.clocks {
-		ns, err := c.Ns()
+		ns, err := c.ns()
 		if err != nil {
 			return p, err
 		}
@@ -105,6 +139,6 @@ func (f *followed) read() (Process, error) {
 
 func (f *followed) close() {
 	for _, c := range f.clocks {
-		c.Close()
+		c.close()
 	}
 }

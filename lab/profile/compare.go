@@ -45,22 +45,44 @@ type Explanation struct {
 // largest difference, in either direction, come first; all rows together are
 // the whole cost of both routers.
 func Explain(p Profile) Explanation {
-	self, total := map[Frame]*sums{}, map[Frame]*sums{}
+	type place struct {
+		account string
+		Frame
+	}
+	self, total := map[place]*[2]float64{}, map[place]*[2]float64{} // of the device and the clean router
 	for side, s := range []Side{p.DUT, p.Clean} {
 		for _, st := range s.Stacks {
-			at(self, st.Frames[len(st.Frames)-1]).add(side, st)
-			seen := map[Frame]bool{}
-			for _, f := range st.Frames[1:] { // a recursive function counts once
-				if !seen[f] {
-					at(total, f).add(side, st)
+			enter := func(m map[place]*[2]float64, f Frame) {
+				at := place{st.Frames[0].Func, f}
+				if m[at] == nil {
+					m[at] = &[2]float64{}
 				}
-				seen[f] = true
+				m[at][side] += st.NsPerPacket
+			}
+			enter(self, st.Frames[len(st.Frames)-1])
+			for i, f := range st.Frames[1:] {
+				if !slices.Contains(st.Frames[1:1+i], f) { // a recursive function counts once
+					enter(total, f)
+				}
 			}
 		}
 	}
+	rows := map[Frame]*Row{}
+	byAccount := func(a, b place) int { return cmp.Compare(a.account, b.account) } // float sums depend on their order
+	for _, at := range slices.SortedStableFunc(maps.Keys(self), byAccount) {
+		if rows[at.Frame] == nil {
+			rows[at.Frame] = &Row{Frame: at.Frame}
+		}
+		rows[at.Frame].Self.add(p.cost(at.account, self[at][0], self[at][1]))
+	}
+	for _, at := range slices.SortedStableFunc(maps.Keys(total), byAccount) {
+		if r := rows[at.Frame]; r != nil {
+			r.Total.add(p.cost(at.account, total[at][0], total[at][1]))
+		}
+	}
 	var e Explanation
-	for f, s := range self {
-		e.Rows = append(e.Rows, Row{f, s.cost(p), at(total, f).cost(p)})
+	for _, r := range rows {
+		e.Rows = append(e.Rows, *r)
 	}
 	slices.SortFunc(e.Rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(math.Abs(b.Self.Difference()), math.Abs(a.Self.Difference())), compareFrames(a.Frame, b.Frame))
@@ -81,34 +103,9 @@ func (e Explanation) Rest(n int) (rest Cost, rows int) {
 	return rest, rows
 }
 
-// sums is time by side and account.
-type sums [2]map[string]float64
-
-func at(m map[Frame]*sums, f Frame) *sums {
-	s, ok := m[f]
-	if !ok {
-		s = &sums{{}, {}}
-		m[f] = s
-	}
-	return s
-}
-
-func (s *sums) add(side int, st Stack) { s[side][st.Frames[0].Func] += st.NsPerPacket }
-
-func (s *sums) cost(p Profile) Cost {
-	var c Cost
-	for side, router := range []Side{p.DUT, p.Clean} {
-		for _, account := range slices.Sorted(maps.Keys(s[side])) { // float sums depend on their order
-			v := s[side][account]
-			if side == 0 {
-				c.DUT += v
-			} else {
-				c.Clean += v
-			}
-			c.variance += router.variance(account, v)
-		}
-	}
-	return c
+// cost is ns per packet of both routers in an account.
+func (p Profile) cost(account string, dut, clean float64) Cost {
+	return Cost{dut, clean, p.DUT.variance(account, dut) + p.Clean.variance(account, clean)}
 }
 
 // variance of v ns per packet of an account, shared out by its samples.
@@ -155,16 +152,12 @@ func (n *Node) insert(side int, st Stack) {
 			n.Children = append(n.Children, &Node{Frame: f})
 		}
 		n = n.Children[i]
-		if side == 0 {
-			n.DUT += st.NsPerPacket
-		} else {
-			n.Clean += st.NsPerPacket
-		}
+		*[]*float64{&n.DUT, &n.Clean}[side] += st.NsPerPacket
 	}
 }
 
 func (n *Node) finish(p Profile, account string) {
-	n.variance = p.DUT.variance(account, n.DUT) + p.Clean.variance(account, n.Clean)
+	n.Cost = p.cost(account, n.DUT, n.Clean)
 	slices.SortFunc(n.Children, func(a, b *Node) int { return compareFrames(a.Frame, b.Frame) })
 	for _, c := range n.Children {
 		c.finish(p, account)

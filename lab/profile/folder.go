@@ -1,38 +1,31 @@
 package profile
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/result"
-)
-
-// Names in a run's folder: profiles/<cell>/ holds these.
-const (
-	Folder      = result.ProfilesFolder
-	MetaFile    = result.ProfileFile
-	DUTFolded   = result.DUTFoldedFile
-	CleanFolded = result.CleanFoldedFile
-	DUTPprof    = result.DUTPprofFile
-	CleanPprof  = result.CleanPprofFile
 )
 
 // Dir is the folder of a cell's profile.
 func Dir(run string, c result.Cell) string {
 	mbps := strconv.FormatFloat(c.Number(result.OfferedMbps), 'f', -1, 64)
-	return filepath.Join(run, Folder, fmt.Sprintf("%s-%d-clients-%s-mbps-%s-%s", c.Text(result.DUT), c.Int(result.Clients), mbps, c.Text(result.Direction), c.Text(result.Profile)))
+	return filepath.Join(run, result.ProfilesFolder, fmt.Sprintf("%s-%d-clients-%s-mbps-%s-%s", c.Text(result.DUT), c.Int(result.Clients), mbps, c.Text(result.Direction), c.Text(result.Profile)))
 }
 
 // Recorded reports whether the run has the cell's profile.
 func Recorded(run string, c result.Cell) bool {
-	_, err := os.Stat(filepath.Join(Dir(run, c), MetaFile))
+	_, err := os.Stat(filepath.Join(Dir(run, c), result.ProfileFile))
 	return err == nil
 }
 
@@ -48,11 +41,11 @@ func Write(run string, p Profile) error {
 		name  string
 		write func(io.Writer) error
 	}{
-		{DUTFolded, func(w io.Writer) error { return WriteFolded(w, p.DUT.Stacks) }},
-		{CleanFolded, func(w io.Writer) error { return WriteFolded(w, p.Clean.Stacks) }},
-		{DUTPprof, func(w io.Writer) error { return WritePprof(w, p, p.DUT) }},
-		{CleanPprof, func(w io.Writer) error { return WritePprof(w, p, p.Clean) }},
-		{MetaFile, func(w io.Writer) error {
+		{result.DUTFoldedFile, func(w io.Writer) error { return WriteFolded(w, p.DUT.Stacks) }},
+		{result.CleanFoldedFile, func(w io.Writer) error { return WriteFolded(w, p.Clean.Stacks) }},
+		{result.DUTPprofFile, func(w io.Writer) error { return WritePprof(w, p, p.DUT) }},
+		{result.CleanPprofFile, func(w io.Writer) error { return WritePprof(w, p, p.Clean) }},
+		{result.ProfileFile, func(w io.Writer) error {
 			encoder := json.NewEncoder(w)
 			encoder.SetIndent("", "  ")
 			return encoder.Encode(p)
@@ -69,22 +62,19 @@ func Write(run string, p Profile) error {
 	return nil
 }
 
-// ReadAll reads the profiles of a run in the order of their folders' names; a
-// run without any has none. Profiles that cannot be read are left out and are
-// the error.
-func ReadAll(run string) ([]Profile, error) {
-	folders, err := os.ReadDir(filepath.Join(run, Folder))
+// ReadAll reads the finished profiles of a run in the order of their folders' names; a
+// run without any has none. Profiles that cannot be read are left out and are the error.
+func ReadAll(run string) (list []Profile, err error) {
+	folders, err := os.ReadDir(filepath.Join(run, result.ProfilesFolder))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("looking for profiles: %w", err)
 	}
-	var list []Profile
 	var errs []error
 	for _, f := range folders { // by name
-		p, err := read(filepath.Join(run, Folder, f.Name()))
-		switch {
-		case err == nil:
+		p, err := read(filepath.Join(run, result.ProfilesFolder, f.Name()))
+		if err == nil {
 			list = append(list, p)
-		case !errors.Is(err, errUnfinished):
+		} else if !errors.Is(err, errUnfinished) {
 			errs = append(errs, err)
 		}
 	}
@@ -92,11 +82,11 @@ func ReadAll(run string) ([]Profile, error) {
 }
 
 // errUnfinished: the folder of a profile that was never finished.
-var errUnfinished = errors.New("no " + MetaFile)
+var errUnfinished = errors.New("no " + result.ProfileFile)
 
 func read(dir string) (Profile, error) {
 	var p Profile
-	path := filepath.Join(dir, MetaFile)
+	path := filepath.Join(dir, result.ProfileFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return p, errUnfinished
@@ -110,7 +100,7 @@ func read(dir string) (Profile, error) {
 	if p.Version > Version {
 		return p, fmt.Errorf("read %s: version %d, known up to %d: %w; use a newer gateweigh", path, p.Version, Version, result.ErrNewerVersion)
 	}
-	for name, side := range map[string]*Side{DUTFolded: &p.DUT, CleanFolded: &p.Clean} {
+	for name, side := range map[string]*Side{result.DUTFoldedFile: &p.DUT, result.CleanFoldedFile: &p.Clean} {
 		f, err := os.Open(filepath.Join(dir, name))
 		if err != nil {
 			return p, fmt.Errorf("read a profile: %w", err)
@@ -122,4 +112,42 @@ func read(dir string) (Profile, error) {
 		}
 	}
 	return p, nil
+}
+
+// WriteFolded writes stacks one a line, frames from the outermost parted by
+// semicolons, then a blank and ns per packet: what flamegraph.pl and
+// speedscope read.
+func WriteFolded(w io.Writer, stacks []Stack) error {
+	out := bufio.NewWriter(w)
+	for _, s := range stacks {
+		for i, f := range s.Frames {
+			if i > 0 {
+				out.WriteByte(';')
+			}
+			out.WriteString(f.String())
+		}
+		fmt.Fprintf(out, " %.5f\n", s.NsPerPacket)
+	}
+	return out.Flush()
+}
+
+// ReadFolded reads what WriteFolded wrote. A line that is no stack is an error
+// with its number.
+func ReadFolded(r io.Reader) ([]Stack, error) {
+	var stacks []Stack
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 1<<16), maxLine)
+	for number := 1; lines.Scan(); number++ {
+		text, value, ok := cutLast(lines.Text(), " ")
+		ns, err := strconv.ParseFloat(value, 64)
+		if !ok || err != nil || text == "" || ns < 0 || math.IsNaN(ns) || math.IsInf(ns, 0) {
+			return nil, fmt.Errorf("line %d: want frames parted by semicolons, a blank and ns per packet", number)
+		}
+		s := Stack{NsPerPacket: ns}
+		for frame := range strings.SplitSeq(text, ";") {
+			s.Frames = append(s.Frames, parseFrame(frame))
+		}
+		stacks = append(stacks, s)
+	}
+	return stacks, lines.Err()
 }

@@ -37,7 +37,7 @@ func TestWriteAndReadAll(t *testing.T) {
 		}
 	}
 	// A recording that was cut short leaves a folder without profile.json.
-	if err := os.MkdirAll(filepath.Join(dir, Folder, "unfinished"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, result.ProfilesFolder, "unfinished"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	got, err := ReadAll(dir)
@@ -62,19 +62,19 @@ func TestReadAllNamesWhatIsBroken(t *testing.T) {
 		}
 	}
 	in := func(dut, file string) string { return filepath.Join(Dir(dir, result.NewCell(result.DUT, dut)), file) }
-	for file, text := range map[string]string{in("newer", MetaFile): `{"version":2}`, in("torn", CleanFolded): "a;b 1\na;b"} {
+	for file, text := range map[string]string{in("newer", result.ProfileFile): `{"version":2}`, in("torn", result.CleanFoldedFile): "a;b 1\na;b"} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Remove(in("gone", DUTFolded)); err != nil {
+	if err := os.Remove(in("gone", result.DUTFoldedFile)); err != nil {
 		t.Fatal(err)
 	}
 	list, err := ReadAll(dir)
 	if len(list) != 1 || list[0].Cell.Text(result.DUT) != "good" {
 		t.Errorf("%d profiles, want the good one", len(list))
 	}
-	if !errors.Is(err, result.ErrNewerVersion) || !strings.Contains(err.Error(), "line 2") || !strings.Contains(err.Error(), DUTFolded) {
+	if !errors.Is(err, result.ErrNewerVersion) || !strings.Contains(err.Error(), "line 2") || !strings.Contains(err.Error(), result.DUTFoldedFile) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -39,8 +38,7 @@ const (
 // from Start to Stop, and never longer than this process.
 type Recorder struct {
 	cmd     *exec.Cmd
-	control *os.File
-	acks    chan string
+	control *os.File // commands to perf, and its answers: it ends by a signal if they cannot be written
 	ended   chan struct{}
 	status  error // valid once ended is closed
 	said    bytes.Buffer
@@ -56,10 +54,7 @@ func Available() error {
 
 // PerfVersion is what perf says of itself, "" when it does not answer.
 func PerfVersion(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, "perf", "version").Output()
-	if err != nil {
-		return ""
-	}
+	out, _ := exec.CommandContext(ctx, "perf", "version").Output()
 	return strings.TrimSpace(string(out))
 }
 
@@ -75,49 +70,33 @@ func Start(ctx context.Context, data, unwind string, cpus, own []int) (_ *Record
 	if unwind == UnwindDWARF {
 		graph = "dwarf," + strconv.Itoa(stackBytes)
 	}
-	r := &Recorder{ended: make(chan struct{}), acks: make(chan string, 4)}
-	controlRead, controlWrite, err := os.Pipe()
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	ackRead, ackWrite, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, controlRead.Close(), controlWrite.Close())
-	}
+	r := &Recorder{ended: make(chan struct{}), control: os.NewFile(uintptr(ends[0]), "to perf")}
+	theirs := os.NewFile(uintptr(ends[1]), "of perf")
+	sampled := strings.Trim(strings.ReplaceAll(fmt.Sprint(cpus), " ", ","), "[]")
 	// I leaves the idle task out. Build ids are not needed: what was sampled is
 	// named right afterwards, on this machine.
-	r.cmd = exec.CommandContext(ctx, "perf", "record", "--cpu", cpuList(cpus), "--event", "cpu-clock:I", "--freq", strconv.Itoa(FrequencyHz),
-		"--call-graph", graph, "--clockid", "CLOCK_MONOTONIC", "--delay", "-1", "--control", "fd:3,4",
+	r.cmd = exec.CommandContext(ctx, "perf", "record", "--cpu", sampled, "--event", "cpu-clock:I", "--freq", strconv.Itoa(FrequencyHz),
+		"--call-graph", graph, "--clockid", "CLOCK_MONOTONIC", "--delay", "-1", "--control", "fd:3,3",
 		"--mmap-pages", bufferSize, "--max-size", maxDataBytes, "--no-buildid", "--no-buildid-cache", "--output", data)
 	r.cmd.Env = perfEnv()
-	r.cmd.ExtraFiles = []*os.File{controlRead, ackWrite}
+	r.cmd.ExtraFiles = []*os.File{theirs}
 	r.cmd.Stderr, r.cmd.Stdout = &r.said, &r.said
 	r.cmd.WaitDelay = time.Second
 	// A group of its own: Ctrl-C reaches the lab, which ends perf in order.
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	r.control = controlWrite
 	err = r.launch(own)
-	controlRead.Close()
-	ackWrite.Close()
+	theirs.Close() // perf alone has it now: reading the other end ends with perf
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting perf: %w", err), controlWrite.Close(), ackRead.Close())
+		return nil, errors.Join(fmt.Errorf("starting perf: %w", err), r.control.Close())
 	}
-	go func() { // ends with perf, which holds the other end
-		defer ackRead.Close()
-		readAcks(ackRead, r.acks)
-	}()
-	if err := r.tell(ctx, "enable", startTimeout); err != nil {
+	if err := r.enable(ctx); err != nil {
 		return nil, errors.Join(err, r.Kill())
 	}
 	return r, nil
-}
-
-func cpuList(cpus []int) string {
-	text := make([]string, len(cpus))
-	for i, c := range cpus {
-		text[i] = strconv.Itoa(c)
-	}
-	return strings.Join(text, ",")
 }
 
 // perfEnv keeps the user's settings and servers of debug files out.
@@ -151,65 +130,48 @@ func (r *Recorder) launch(cpus []int) error {
 	return <-started
 }
 
-// readAcks passes on what perf answers to commands.
-func readAcks(from io.Reader, to chan<- string) {
-	buf := make([]byte, 64)
-	for {
-		n, err := from.Read(buf)
-		if err != nil {
-			return
-		}
-		select {
-		case to <- string(buf[:n]):
-		default: // nobody asked
-		}
-	}
-}
-
-// tell gives perf a command and waits until it has carried it out.
-func (r *Recorder) tell(ctx context.Context, command string, timeout time.Duration) error {
-	if _, err := r.control.WriteString(command + "\n"); err != nil {
+// enable has perf begin, and returns when it has answered.
+func (r *Recorder) enable(ctx context.Context) error {
+	if _, err := r.control.WriteString("enable\n"); err != nil {
 		return r.endedEarly()
 	}
-	select {
-	case <-r.acks:
+	r.control.SetReadDeadline(time.Now().Add(startTimeout))
+	defer context.AfterFunc(ctx, func() { r.control.SetReadDeadline(time.Now()) })()
+	switch _, err := r.control.Read(make([]byte, 64)); {
+	case err == nil:
 		return nil
-	case <-r.ended:
-		return r.endedEarly()
-	case <-ctx.Done():
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case <-time.After(timeout):
-		return fmt.Errorf("perf did not %s within %s", command, timeout)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("perf did not begin within %s", startTimeout)
 	}
+	return r.endedEarly()
 }
 
 // Stop ends the recording; its data is complete when Stop returns without an
 // error. In any case perf has ended.
 func (r *Recorder) Stop(ctx context.Context) error {
 	_, err := r.control.WriteString("stop\n")
+	select {
+	case <-r.ended:
+	case <-ctx.Done():
+	case <-time.After(endTimeout):
+		return errors.Join(fmt.Errorf("perf did not end within %s", endTimeout), r.Kill())
+	}
 	switch {
 	case ctx.Err() != nil:
 		return errors.Join(context.Cause(ctx), r.Kill())
 	case err != nil:
 		return r.endedEarly()
+	case r.status != nil:
+		err = fmt.Errorf("perf record: %w%s", r.status, oneLine(r.said.String()))
 	}
-	select {
-	case <-r.ended:
-	case <-ctx.Done():
-		return errors.Join(context.Cause(ctx), r.Kill())
-	case <-time.After(endTimeout):
-		return errors.Join(fmt.Errorf("perf did not end within %s", endTimeout), r.Kill())
-	}
-	r.release()
-	if r.status != nil {
-		return fmt.Errorf("perf record: %w%s", r.status, oneLine(r.said.String()))
-	}
-	return nil
+	return errors.Join(err, r.control.Close())
 }
 
 // Kill ends perf at once; its data is of no use. Twice is harmless.
 func (r *Recorder) Kill() error {
-	defer r.release()
+	defer r.control.Close()
 	if err := r.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
@@ -217,16 +179,11 @@ func (r *Recorder) Kill() error {
 	return nil
 }
 
-// release closes what perf is told by.
-func (r *Recorder) release() {
-	r.control.Close()
-}
-
-// endedEarly says how perf ended that was not told to: it has failed, or its
+// endedEarly says how perf ended without being asked to: it has failed, or its
 // data has reached maxDataBytes.
 func (r *Recorder) endedEarly() error {
 	<-r.ended // it reads no commands any more, so the end is near
-	r.release()
+	r.control.Close()
 	how := "exit status 0"
 	if r.status != nil {
 		how = r.status.Error()
@@ -260,9 +217,9 @@ func Read(ctx context.Context, data string) (*Recording, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting perf script: %w", err)
 	}
-	rec, err := ParseScript(out)
+	rec, err := ParseScript(out, NewSymbols().Name)
 	if err != nil {
-		cancel() // nobody reads the rest
+		cancel() // the rest is not read
 	}
 	if werr := cmd.Wait(); err == nil && werr != nil {
 		if ctx.Err() != nil {
@@ -270,11 +227,7 @@ func Read(ctx context.Context, data string) (*Recording, error) {
 		}
 		err = fmt.Errorf("perf script: %w%s", werr, oneLine(said.String()))
 	}
-	if err != nil {
-		return nil, err
-	}
-	rec.NameUnknown(NewSymbols())
-	return rec, nil
+	return rec, err
 }
 
 // Unwind chooses how to unwind the stacks of the given processes: by frame
@@ -282,10 +235,7 @@ func Read(ctx context.Context, data string) (*Recording, error) {
 func Unwind(pids []int) string {
 	for _, pid := range pids {
 		exe := fmt.Sprintf("/proc/%d/exe", pid)
-		if _, err := os.Stat(exe); err != nil {
-			continue // it has ended
-		}
-		if !IsGo(exe) {
+		if _, err := os.Stat(exe); err == nil && !IsGo(exe) { // else it has ended
 			return UnwindDWARF
 		}
 	}

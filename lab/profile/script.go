@@ -2,10 +2,12 @@ package profile
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -16,30 +18,27 @@ type Recording struct {
 	Samples []Sample
 	Frames  []Frame     // indexed by Sample.Stack
 	Parents map[int]int // process id → that of its parent
-
-	index   map[rawFrame]int32
-	unnamed map[int32]location // frames perf has no symbol for
 }
 
 // Sample is one stack of one thread.
 type Sample struct {
 	PID, TID int
-	TimeNs   int64 // by the clock perf was told to use
+	TimeNs   int64 // by the clock of perf record
 	PeriodNs int64
 	Stack    []int32 // innermost first
 }
 
-// rawFrame is a frame as perf prints it, with its place in the file when there is
-// no symbol.
-type rawFrame struct {
-	symbol, dso string
-	location
+// scriptReader reads the output of perf script, line by line.
+type scriptReader struct {
+	rec   *Recording
+	name  func(path string, offset uint64) string // of a function in a program file
+	index map[rawFrame]int32
 }
 
-// location is a place in a program file.
-type location struct {
-	path   string
-	offset uint64
+// rawFrame is a frame as perf prints it; its place in the file is set only where perf has no symbol.
+type rawFrame struct {
+	symbol, dso string
+	offset      uint64
 }
 
 // scriptArgs make perf script print what ParseScript reads.
@@ -51,11 +50,11 @@ const maxLine = 1 << 20
 // ParseScript reads the output of perf script with the fields of scriptArgs.
 // A sample is a line "comm pid/tid seconds.nanoseconds: period" followed by one
 // line a frame, innermost first, "\taddress symbol (file)". The address is the
-// kernel's own, or the offset in a user program's file. Task events stand between
-// samples; of those, forks are read and others skipped. A line that is none of
-// these is an error with its number.
-func ParseScript(r io.Reader) (*Recording, error) {
-	rec := &Recording{Parents: map[int]int{}, index: map[rawFrame]int32{}, unnamed: map[int32]location{}}
+// kernel's own, or the offset in a user program's file, of which name gives the function
+// where perf has no symbol. Task events stand between samples; of those, forks are read
+// and others skipped. A line that is none of these is an error with its number.
+func ParseScript(r io.Reader, name func(path string, offset uint64) string) (*Recording, error) {
+	p := scriptReader{&Recording{Parents: map[int]int{}}, name, map[rawFrame]int32{}}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 1<<16), maxLine)
 	inSample := false
@@ -66,12 +65,12 @@ func ParseScript(r io.Reader) (*Recording, error) {
 		case strings.TrimSpace(line) == "":
 			inSample = false
 		case line[0] == '\t' && inSample:
-			err = rec.addFrame(line)
+			err = p.addFrame(line)
 		case strings.Contains(line, ": PERF_RECORD_"):
-			err = rec.addEvent(line)
+			err = p.addEvent(line)
 			inSample = false
 		default:
-			err = rec.addSample(line)
+			err = p.addSample(line)
 			inSample = true
 		}
 		if err != nil {
@@ -81,59 +80,29 @@ func ParseScript(r io.Reader) (*Recording, error) {
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("output of perf script: %w", err)
 	}
-	return rec, nil
+	return p.rec, nil
 }
 
-var errHeader = errors.New("neither a sample nor an event")
+// sampleLine is read from its end: the command name may hold blanks and digits. Its
+// numbers fit into an int64; threads that have ended have the number -1.
+var sampleLine = regexp.MustCompile(`(-?\d{1,10})/(-?\d{1,10})\s+(\d{1,9})\.(\d{9}):\s*(\d{1,18})\s*$`)
 
-// addSample begins a sample. The command name may hold blanks and digits, so
-// the line is read from its end.
-func (rec *Recording) addSample(line string) error {
-	rest, period, ok := cutLast(strings.TrimRight(line, " "), ":")
-	if !ok {
-		return errHeader
+// addSample begins a sample.
+func (p scriptReader) addSample(line string) error {
+	f := sampleLine.FindStringSubmatch(line)
+	if f == nil {
+		return errors.New("neither a sample nor an event")
 	}
-	f := strings.Fields(rest)
-	if len(f) < 2 {
-		return errHeader
+	var n [6]int64
+	for i := range n[1:] {
+		n[i+1], _ = strconv.ParseInt(f[i+1], 10, 64)
 	}
-	pid, tid, ok := strings.Cut(f[len(f)-2], "/")
-	if !ok {
-		return errHeader
-	}
-	var s Sample
-	var errs [4]error
-	s.PID, errs[0] = strconv.Atoi(pid)
-	s.TID, errs[1] = strconv.Atoi(tid)
-	s.TimeNs, errs[2] = parseSeconds(f[len(f)-1])
-	s.PeriodNs, errs[3] = strconv.ParseInt(strings.TrimSpace(period), 10, 64)
-	if err := errors.Join(errs[:]...); err != nil {
-		return fmt.Errorf("%w: %w", errHeader, err)
-	}
-	if s.PeriodNs < 0 {
-		return fmt.Errorf("%w: negative period", errHeader)
-	}
-	rec.Samples = append(rec.Samples, s)
+	p.rec.Samples = append(p.rec.Samples, Sample{PID: int(n[1]), TID: int(n[2]), TimeNs: n[3]*1e9 + n[4], PeriodNs: n[5]})
 	return nil
 }
 
-// parseSeconds reads "5123.123456789" as nanoseconds.
-func parseSeconds(s string) (int64, error) {
-	whole, part, ok := strings.Cut(s, ".")
-	if !ok || len(part) != 9 {
-		return 0, fmt.Errorf("time %q: want seconds with nine decimals", s)
-	}
-	sec, err := strconv.ParseUint(whole, 10, 32)
-	if err != nil {
-		return 0, err
-	}
-	ns, err := strconv.ParseUint(part, 10, 32)
-	return int64(sec)*1e9 + int64(ns), err
-}
-
-// addFrame adds one frame to the sample begun last.
-func (rec *Recording) addFrame(line string) error {
-	s := &rec.Samples[len(rec.Samples)-1]
+// addFrame adds one frame to the sample begun last; equal frames have one index.
+func (p scriptReader) addFrame(line string) error {
 	address, rest, _ := strings.Cut(strings.TrimLeft(line, "\t "), " ")
 	at, err := strconv.ParseUint(address, 16, 64)
 	if err != nil {
@@ -145,32 +114,26 @@ func (rec *Recording) addFrame(line string) error {
 		return fmt.Errorf("frame %q: no file in parentheses", line)
 	}
 	raw := rawFrame{symbol: strings.TrimSpace(symbol), dso: strings.TrimSuffix(dso, ")")}
+	inFile := strings.HasPrefix(raw.dso, "/")
 	if raw.symbol == Unknown || raw.symbol == "" {
 		raw.symbol = ""
-		if strings.HasPrefix(raw.dso, "/") {
-			raw.location = location{raw.dso, at}
+		if inFile {
+			raw.offset = at
 		}
 	}
-	s.Stack = append(s.Stack, rec.intern(raw))
+	i, known := p.index[raw]
+	if !known {
+		i = int32(len(p.rec.Frames))
+		f := Frame{shortName(plain.Replace(raw.symbol)), moduleOf(raw.dso)}
+		if f.Func == "" && inFile {
+			f.Func = p.name(raw.dso, at)
+		}
+		p.rec.Frames = append(p.rec.Frames, Frame{cmp.Or(f.Func, Unknown), f.Module})
+		p.index[raw] = i
+	}
+	s := &p.rec.Samples[len(p.rec.Samples)-1]
+	s.Stack = append(s.Stack, i)
 	return nil
-}
-
-// intern gives equal frames one index.
-func (rec *Recording) intern(raw rawFrame) int32 {
-	if i, ok := rec.index[raw]; ok {
-		return i
-	}
-	i := int32(len(rec.Frames))
-	f := Frame{shortName(plain.Replace(raw.symbol)), moduleOf(raw.dso)}
-	if f.Func == "" {
-		f.Func = Unknown
-		if raw.path != "" {
-			rec.unnamed[i] = raw.location
-		}
-	}
-	rec.Frames = append(rec.Frames, f)
-	rec.index[raw] = i
-	return i
 }
 
 // plain takes from names what parts frames in folded files.
@@ -211,7 +174,7 @@ func moduleOf(dso string) string {
 }
 
 // addEvent takes which process started which from fork events.
-func (rec *Recording) addEvent(line string) error {
+func (p scriptReader) addEvent(line string) error {
 	_, rest, fork := strings.Cut(line, ": PERF_RECORD_FORK")
 	if !fork {
 		return nil
@@ -221,20 +184,9 @@ func (rec *Recording) addEvent(line string) error {
 		return fmt.Errorf("fork event %q: %w", line, err)
 	}
 	if pid != ppid { // otherwise a thread
-		rec.Parents[pid] = ppid
+		p.rec.Parents[pid] = ppid
 	}
 	return nil
-}
-
-// maxAncestors bounds the way up to a process's ancestors: ids are used again,
-// so that the records of a long recording might form a circle.
-const maxAncestors = 64
-
-// NameUnknown asks symbols for the names perf could not give.
-func (rec *Recording) NameUnknown(symbols *Symbols) {
-	for i, at := range rec.unnamed {
-		rec.Frames[i].Func = symbols.Name(at.path, at.offset)
-	}
 }
 
 // cutLast is strings.Cut around the last sep.

@@ -9,6 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// unnamed knows no function of any file.
+func unnamed(string, uint64) string { return "" }
+
 func parseFixture(t testing.TB) *Recording {
 	t.Helper()
 	f, err := os.Open("testdata/perf-6.1.txt")
@@ -16,7 +19,7 @@ func parseFixture(t testing.TB) *Recording {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	rec, err := ParseScript(f)
+	rec, err := ParseScript(f, unnamed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,8 +54,14 @@ func TestParseScriptOfRealOutput(t *testing.T) {
 	if got := []int{rec.Parents[25426], rec.Parents[25427]}; got[0] != 21353 || got[1] != 25426 {
 		t.Errorf("parents %v", got)
 	}
-	if len(rec.unnamed) != 3 {
-		t.Errorf("%d places without a name, want those of opennds and bash: %v", len(rec.unnamed), rec.unnamed)
+	asked := map[string]int{}
+	f, err := os.Open("testdata/perf-6.1.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := ParseScript(f, func(path string, _ uint64) string { asked[path]++; return "" }); err != nil || asked["/usr/bin/opennds"]+asked["/usr/bin/bash"] != 3 || len(asked) != 2 {
+		t.Errorf("%v; without a name are places of %v, want three of opennds and bash", err, asked)
 	}
 	if _, thread := rec.Parents[22052]; thread {
 		t.Error("a thread has a parent of its own")
@@ -78,7 +87,7 @@ func TestParseScriptLines(t *testing.T) {
 		{"nothing known", head + "\tff [unknown] ([unknown])\n", "[unknown] [?]"},
 		{"no stack", head, ""},
 	} {
-		rec, err := ParseScript(strings.NewReader(tt.in + "\n"))
+		rec, err := ParseScript(strings.NewReader(tt.in+"\n"), unnamed)
 		if err != nil || len(rec.Samples) != 1 {
 			t.Errorf("%s: %v, %+v", tt.name, err, rec)
 			continue
@@ -96,7 +105,7 @@ func TestParseScriptRefusesWhatItDoesNotKnow(t *testing.T) {
 		"a 1/2 5.000000000: 250\n\tzz f (x)\n", "a 1/2 5.000000000: 250\n\tff f\n", "\tff f (x)\n",
 		"a 1/1 5.000000000: PERF_RECORD_FORK(x:1):(2:2)\n",
 	} {
-		if _, err := ParseScript(strings.NewReader("b 1/1 4.000000000: 1\n\n" + in)); err == nil || !strings.Contains(err.Error(), "line ") {
+		if _, err := ParseScript(strings.NewReader("b 1/1 4.000000000: 1\n\n"+in), unnamed); err == nil || !strings.Contains(err.Error(), "line ") {
 			t.Errorf("%q: %v, want an error with the line", in, err)
 		}
 	}
@@ -112,7 +121,7 @@ func FuzzParseScript(f *testing.F) {
 	f.Add(fixture)
 	f.Add([]byte("a b 1/1 5.000000007: 250\n\tff std::f(a) [3] ([x y])\n\n"))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		rec, err := ParseScript(bytes.NewReader(in))
+		rec, err := ParseScript(bytes.NewReader(in), unnamed)
 		if err != nil {
 			return
 		}

@@ -47,26 +47,22 @@ func (rec *Recording) Side(r Router) Side {
 	return s
 }
 
+// maxAncestors bounds the way up to a process's ancestors: ids are used again,
+// so that the records of a long recording might form a circle.
+const maxAncestors = 64
+
 // account names the account a sample is on, "" when it is not the router's.
 func (rec *Recording) account(s Sample, r Router) string {
-	if name, ok := r.Threads[s.TID]; ok {
-		return name
-	}
-	if name, ok := r.Processes[s.PID]; ok {
-		return name
-	}
-	pid := s.PID
+	name, ours := r.Threads[s.TID]
+	pid, known := s.PID, true
 	for range maxAncestors {
-		parent, known := rec.Parents[pid]
-		if !known {
-			return ""
+		if ours || !known {
+			break
 		}
-		if name, ours := r.Processes[parent]; ours {
-			return name
-		}
-		pid = parent
+		name, ours = r.Processes[pid]
+		pid, known = rec.Parents[pid]
 	}
-	return ""
+	return name
 }
 
 // share gives every sample of an account the same part of its exact time.

@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"debug/buildinfo"
 	"debug/elf"
 	"debug/gosym"
 	"encoding/binary"
@@ -13,11 +14,11 @@ import (
 // programs by the table their runtime needs, which stripping leaves; others by
 // where the function begins, which their unwinding table says.
 type Symbols struct {
-	programs map[string]*program // by path
+	programs map[string]program // by path
 }
 
 // NewSymbols returns an empty cache of program files.
-func NewSymbols() *Symbols { return &Symbols{programs: map[string]*program{}} }
+func NewSymbols() *Symbols { return &Symbols{programs: map[string]program{}} }
 
 // program is what is known of one file.
 type program struct {
@@ -31,94 +32,60 @@ type program struct {
 func (s *Symbols) Name(path string, offset uint64) string {
 	p, ok := s.programs[path]
 	if !ok {
-		p, _ = openProgram(path) // deleted or not an ELF file: nothing is known
+		p = openProgram(path)
 		s.programs[path] = p
 	}
-	if p == nil {
+	i := slices.IndexFunc(p.segments, func(s elf.ProgHeader) bool { return offset >= s.Off && offset-s.Off < s.Filesz })
+	if i < 0 {
 		return Unknown
 	}
-	address, ok := p.address(offset)
-	if !ok {
-		return Unknown
-	}
-	return p.function(address)
-}
-
-// address turns an offset in the file into the address it is linked for.
-func (p *program) address(offset uint64) (uint64, bool) {
-	for _, s := range p.segments {
-		if offset >= s.Off && offset-s.Off < s.Filesz {
-			return offset - s.Off + s.Vaddr, true
-		}
-	}
-	return 0, false
-}
-
-func (p *program) function(address uint64) string {
+	address := offset - p.segments[i].Off + p.segments[i].Vaddr // for which it is linked
 	if p.goTable != nil {
 		if fn := p.goTable.PCToFunc(address); fn != nil {
 			return fn.Name
 		}
 	}
-	i, exact := slices.BinarySearch(p.starts, address)
-	if !exact {
-		i--
-	}
-	if i < 0 {
+	after, _ := slices.BinarySearch(p.starts, address+1)
+	if after == 0 {
 		return Unknown
 	}
-	return fmt.Sprintf("func@%#x", p.starts[i])
+	return fmt.Sprintf("func@%#x", p.starts[after-1])
 }
 
-func openProgram(path string) (*program, error) {
+// openProgram reads what names a program's functions. Of a file that is deleted or no
+// ELF file nothing is known.
+func openProgram(path string) (p program) {
 	f, err := elf.Open(path)
 	if err != nil {
-		return nil, err
+		return p
 	}
 	defer f.Close()
-	p := &program{}
 	for _, s := range f.Progs {
 		if s.Type == elf.PT_LOAD {
 			p.segments = append(p.segments, s.ProgHeader)
 		}
 	}
-	p.goTable = goTable(f)
+	text := f.Section(".text")
+	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab"} {
+		if s := f.Section(name); s != nil && text != nil {
+			if data, err := s.Data(); err == nil {
+				p.goTable, _ = gosym.NewTable(nil, gosym.NewLineTable(data, text.Addr))
+			}
+		}
+	}
 	if s := f.Section(".eh_frame_hdr"); s != nil {
 		if data, err := s.Data(); err == nil {
 			p.starts, _ = functionStarts(data, s.Addr, f.ByteOrder) // without them names are unknown
 		}
 	}
-	return p, nil
-}
-
-// goTable is the function table of a Go program, nil of any other.
-func goTable(f *elf.File) *gosym.Table {
-	text := f.Section(".text")
-	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab"} {
-		s := f.Section(name)
-		if s == nil || text == nil {
-			continue
-		}
-		data, err := s.Data()
-		if err != nil {
-			return nil
-		}
-		if t, err := gosym.NewTable(nil, gosym.NewLineTable(data, text.Addr)); err == nil {
-			return t
-		}
-	}
-	return nil
+	return p
 }
 
 // IsGo reports whether a file is a Go program. Go keeps frame pointers in all
 // code; C programs of distributions often do not.
 func IsGo(path string) bool {
-	f, err := elf.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return f.Section(".gopclntab") != nil || f.Section(".data.rel.ro.gopclntab") != nil
+	_, err := buildinfo.ReadFile(path)
+	return err == nil
 }
 
 // Pointer encodings of the binary search table, DWARF exception header

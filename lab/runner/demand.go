@@ -35,8 +35,8 @@ type Demand struct {
 // DemandOf is an experiment's, guests included.
 func DemandOf(e *experiment.Experiment) Demand {
 	d := Demand{Experiment: e.Name, Sides: e.Largest()}
-	if kind, err := testbed.Named(e.Topology); err == nil { // no other name is read from a file
-		d.Lab = kind.Build(testbed.Spec{ClientHosts: e.Client.Hosts}).Size()
+	if build, err := testbed.Named(e.Topology); err == nil { // no other name is read from a file
+		d.Lab = build(testbed.Spec{ClientHosts: e.Client.Hosts}).Size()
 	}
 	for i := range d.Sides {
 		d.Sides[i].Clients += e.Client.Guests()

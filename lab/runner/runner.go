@@ -125,7 +125,10 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	demand := DemandOf(cfg.Experiment)
 	raised, lower := raiseFiles(demand)
 	defer lower()
-	backend := testbed.Netns{Run: filepath.Base(cfg.Dir), LogDir: filepath.Join(cfg.Dir, logDir)}
+	backend, err := testbed.Local(filepath.Base(cfg.Dir), filepath.Join(cfg.Dir, logDir))
+	if err != nil {
+		return Outcome{}, err
+	}
 	agent, err := backend.Machine(ctx)
 	if err != nil {
 		return Outcome{}, err
@@ -135,7 +138,6 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	backend.Placement = testbed.PlacementOn(m.Usable)
 	r, err := open(ctx, cfg, raised, &run{backend: backend, placement: backend.Placement, agent: agent, machine: m})
 	if err != nil {
 		return Outcome{}, err

@@ -1,16 +1,15 @@
 package testbed
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
-	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
@@ -27,17 +26,23 @@ type Orphan struct {
 // with each its host's namespaces, links, mounts and programs. It returns when
 // they are gone, and only those it could end. Agents of living runs are left alone.
 func Clean(ctx context.Context) ([]Orphan, error) {
-	orphans, err := findOrphans()
+	procs, err := procfs.AllProcs()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("listing processes: %w", err)
 	}
 	var errs []error
 	var ended []Orphan
-	var spaces []*client.Namespace
-	for _, o := range orphans {
+	for _, p := range procs {
+		o, ok := orphan(p)
+		if !ok {
+			continue
+		}
 		// Its host's namespace is held meanwhile, to end the connections that would keep it.
 		if ns, err := client.NamespaceOf(o.PID); err == nil && !ns.Own() {
-			spaces = append(spaces, ns)
+			defer func() {
+				ns.Do(client.EndConnections)
+				ns.Close()
+			}()
 		}
 		if err := syscall.Kill(o.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			errs = append(errs, fmt.Errorf("ending process %d: %w", o.PID, err))
@@ -51,81 +56,47 @@ func Clean(ctx context.Context) ([]Orphan, error) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	for _, ns := range spaces {
-		ns.Do(client.EndConnections)
-		ns.Close()
-	}
 	return ended, errors.Join(append(errs, ctx.Err())...)
 }
 
-func findOrphans() ([]Orphan, error) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, fmt.Errorf("listing processes: %w", err)
-	}
-	var list []Orphan
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
+// orphan reports whether a process is an agent whose lab has died: one whose parent is
+// another program. A lab starts its agents itself, and another process inherits them when
+// the lab dies. A lab that this user may not look at is taken to be alive.
+func orphan(p procfs.Proc) (Orphan, bool) {
+	args, _ := p.CmdLine()
+	argument := func(flag string) string {
+		if i := slices.Index(args, flag); i >= 0 && i+1 < len(args) {
+			return args[i+1]
 		}
-		args := commandLine(pid)
-		// All of an agent's marks, not its name alone: another user's program may be
-		// called with a word "agent" too.
-		i := slices.Index(args, agent.Subcommand)
-		o := Orphan{PID: pid, Run: argument(args, "-run"), Host: argument(args, "-host")}
-		ours := i == 1 && slices.Contains(args, "-isolated") && slices.Contains(args, "-log-dir") && o.Run != "" && o.Host != ""
-		if ours && !parentIsLab(pid) {
-			list = append(list, o)
-		}
+		return ""
 	}
-	return list, nil
-}
-
-func commandLine(pid int) []string {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	o := Orphan{p.PID, argument("-run"), argument("-host")}
+	// All of an agent's marks: another program may be called with a word "agent" too.
+	marks := slices.Index(args, agent.Subcommand) == 1 && slices.Contains(args, "-isolated") && argument("-log-dir") != ""
+	if !marks || o.Run == "" || o.Host == "" {
+		return o, false
+	}
+	stat, err := p.Stat()
 	if err != nil {
-		return nil // it has ended meanwhile
+		return o, false // it has ended meanwhile: nothing to clean
 	}
-	var args []string
-	for _, a := range bytes.Split(bytes.TrimSuffix(raw, []byte{0}), []byte{0}) {
-		args = append(args, string(a))
+	own, err1 := p.Executable()
+	parent := ""
+	var err2 error
+	if lab, err := procfs.NewProc(stat.PPID); err == nil {
+		parent, err2 = lab.Executable()
 	}
-	return args
-}
-
-func argument(args []string, flag string) string {
-	if i := slices.Index(args, flag); i >= 0 && i+1 < len(args) {
-		return args[i+1]
-	}
-	return ""
-}
-
-// parentIsLab reports whether the agent's parent runs the same program: an
-// agent is always started by its lab, and inherited by another process when
-// the lab has died. Who may not look at them takes the lab to be alive.
-func parentIsLab(pid int) bool {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return true // it has ended meanwhile: nothing to clean
-	}
-	fields := bytes.Fields(raw[bytes.LastIndexByte(raw, ')')+1:])
-	if len(fields) < 2 {
-		return true
-	}
-	own, err1 := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	parent, err2 := os.Readlink(fmt.Sprintf("/proc/%s/exe", fields[1]))
 	if errors.Is(err1, fs.ErrPermission) || errors.Is(err2, fs.ErrPermission) {
-		return string(fields[1]) != "1" // an init that shows its file to nobody is no lab
+		return o, stat.PPID == 1 // an init that shows its file to nobody is no lab
 	}
-	return err1 == nil && err2 == nil && own == parent
+	return o, own == "" || own != parent
 }
 
 func alive(pid int) bool {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return false
 	}
-	fields := bytes.Fields(raw[bytes.LastIndexByte(raw, ')')+1:])
-	return len(fields) > 0 && string(fields[0]) != "Z"
+	stat, err := p.Stat()
+	return err == nil && stat.State != "Z"
 }

@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -10,15 +11,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 )
 
-// Role is what a host is there for.
+// Role is what a host that the lab's load needs is there for; other hosts have none.
 type Role string
 
 // Roles of hosts.
 const (
-	RoleClient  Role = "client"  // holds simulated clients
-	RoleRouter  Role = "router"  // forwards between clients and server, with the device under test
-	RoleServer  Role = "server"  // the far end of the traffic, and services a device asks
-	RoleTransit Role = "transit" // forwards and is not measured: a switch, the far end of a tunnel
+	RoleClient Role = "client" // holds simulated clients
+	RoleServer Role = "server" // the far end of the traffic, and services a device asks
 )
 
 // Host is a machine of the lab, spoken to through its agent. How it is run, in a
@@ -55,20 +54,23 @@ func (h *Host) Stop() error {
 }
 
 // Together works on several hosts at once: it runs all functions, waits for all,
-// and joins their errors. What two hosts complain of alike is said once.
+// and joins their errors. An error text of several hosts stands there once.
 func Together(fns ...func() error) error {
-	errs := make([]error, len(fns))
+	return each(fns, func(_ int, fn func() error) error { return fn() })
+}
+
+// each is Together for one function and a list of what it works on.
+func each[T any](list []T, fn func(i int, v T) error) error {
+	errs := make([]error, len(list))
 	var wg sync.WaitGroup
-	for i, fn := range fns {
-		wg.Go(func() { errs[i] = fn() })
+	for i, v := range list {
+		wg.Go(func() { errs[i] = fn(i, v) })
 	}
 	wg.Wait()
 	said := map[string]bool{}
 	return errors.Join(slices.DeleteFunc(errs, func(err error) bool {
 		again := err == nil || said[err.Error()]
-		if !again {
-			said[err.Error()] = true
-		}
+		said[fmt.Sprint(err)] = true
 		return again
 	})...)
 }

@@ -27,11 +27,11 @@ func TestMain(m *testing.M) {
 
 func backend(t *testing.T) testbed.Netns {
 	t.Helper()
-	placement, err := testbed.DefaultPlacement()
+	backend, err := testbed.Local("test", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}
+	return backend
 }
 
 func startHost(t *testing.T) *testbed.Host {

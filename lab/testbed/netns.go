@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
 // Netns runs hosts as network namespaces of this machine. The namespaces have
@@ -26,6 +27,13 @@ type Netns struct {
 }
 
 var _ Backend = Netns{}
+
+// Local is the backend that everything which builds labs, or asks about their machine,
+// uses: namespaces of this machine, placed on the CPUs that this process may use.
+func Local(run, logDir string) (Netns, error) {
+	cpus, err := machine.UsableCPUs()
+	return Netns{run, logDir, placementOn(cpus)}, err
+}
 
 // Start implements Backend: new network and mount namespaces, and in them an
 // agent that is this program itself.
@@ -41,76 +49,69 @@ func (b Netns) Start(ctx context.Context, name string, metered bool) (*Host, err
 	defer log.Close()
 	cpus := b.Placement.of(metered)
 	opts := agent.Options{Run: b.Run, Host: name, LogDir: logDir, AgentCPUs: b.Placement.Endpoints, ProgramCPUs: cpus, Isolated: true}
-	own := &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS,
-		Setpgid:    true, // Ctrl-C reaches the lab, which then ends its agents in order
-	}
-	child, err := agent.StartChild(opts.Args(), own, log)
+	h, err := launch(ctx, opts, syscall.CLONE_NEWNET|syscall.CLONE_NEWNS|syscall.CLONE_NEWUTS, log)
 	if err != nil {
-		if errors.Is(err, os.ErrPermission) {
-			err = fmt.Errorf("%w: making network namespaces needs root", err)
+		err = fmt.Errorf("starting host %s: %w", name, err)
+		if said, _ := os.ReadFile(log.Name()); len(said) > 0 {
+			err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(said[max(0, len(said)-500):])))
 		}
-		return nil, fmt.Errorf("starting host %s: %w", name, err)
+		return nil, err
 	}
-	conn, gone := child.Talk("the agent of host " + name)
-	h := &Host{Conn: conn, Name: name, Metered: metered, CPUs: cpus}
-	ns, err := client.NamespaceOf(child.Process.Pid)
-	if err != nil {
-		err = fmt.Errorf("starting host %s: %w%s", name, err, lastLines(log.Name()))
-		return nil, errors.Join(err, conn.Close(), child.Process.Kill())
-	}
-	let := letGoAfter(h.Done(), ns)
-	h.end = func() error {
-		defer let()
-		endAgent(child.Process, gone)
-		return nil
-	}
-	if err := h.greet(ctx); err != nil {
-		err = fmt.Errorf("starting host %s: %w%s", name, err, lastLines(log.Name()))
-		return nil, errors.Join(err, h.Stop())
-	}
+	h.CPUs = cpus
 	return h, nil
 }
 
 // Machine implements Backend: an agent in the namespaces of this process.
 func (b Netns) Machine(ctx context.Context) (*Host, error) {
-	opts := agent.Options{Run: b.Run, Host: "machine", LogDir: b.LogDir}
-	child, err := agent.StartChild(opts.Args(), &syscall.SysProcAttr{Setpgid: true}, os.Stderr)
+	h, err := launch(ctx, agent.Options{Run: b.Run, Host: "machine", LogDir: b.LogDir}, 0, os.Stderr)
 	if err != nil {
 		return nil, fmt.Errorf("starting the machine's agent: %w", err)
-	}
-	conn, gone := child.Talk("the machine's agent")
-	h := &Host{Conn: conn, Name: opts.Host, end: func() error { endAgent(child.Process, gone); return nil }}
-	if err := h.greet(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("starting the machine's agent: %w", err), h.Stop())
 	}
 	return h, nil
 }
 
-// letGoAfter ends what would keep a host's namespace, and lets go of it, once its
-// agent has: one that was killed could not do so itself. The function it returns
-// does it now, and returns when it is done.
-func letGoAfter(done <-chan struct{}, ns *client.Namespace) func() {
-	let := sync.OnceFunc(func() {
-		ns.Do(client.EndConnections)
-		ns.Close()
-	})
-	go func() {
-		<-done
-		let()
-	}()
-	return let
-}
-
-// endAgent waits for an agent whose input is closed, and kills one that does not
-// heed it. Twice is harmless.
-func endAgent(proc *os.Process, gone <-chan struct{}) {
-	select {
-	case <-gone:
-	case <-time.After(3 * time.Second):
-		proc.Kill()
-		<-gone
+// launch starts an agent in new namespaces and returns once it answers.
+func launch(ctx context.Context, opts agent.Options, namespaces uintptr, log *os.File) (*Host, error) {
+	// In a group of its own: Ctrl-C reaches the lab, which then ends its agents in order.
+	child, err := agent.StartChild(opts.Args(), &syscall.SysProcAttr{Cloneflags: namespaces, Setpgid: true}, log)
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return nil, fmt.Errorf("%w: making network namespaces needs root", err)
+	case err != nil:
+		return nil, err
 	}
+	conn, gone := child.Talk("the agent of host " + opts.Host)
+	// Of an isolated host its namespace is held: an agent that is killed cannot end
+	// the connections that would keep it.
+	release := func() {}
+	if opts.Isolated {
+		ns, err := client.NamespaceOf(child.Process.Pid)
+		if err != nil {
+			return nil, errors.Join(err, conn.Close(), child.Process.Kill())
+		}
+		release = sync.OnceFunc(func() {
+			ns.Do(client.EndConnections)
+			ns.Close()
+		})
+		go func() {
+			<-conn.Done()
+			release()
+		}()
+	}
+	h := &Host{Conn: conn, Name: opts.Host, end: func() error {
+		defer release()
+		select {
+		case <-gone:
+		case <-time.After(3 * time.Second): // the agent runs on although its input is closed
+			child.Process.Kill()
+			<-gone
+		}
+		return nil
+	}}
+	if err := h.greet(ctx); err != nil {
+		return nil, errors.Join(err, h.Stop())
+	}
+	return h, nil
 }
 
 // Connect implements Backend: a veth pair, made by one host's agent with its
@@ -123,18 +124,39 @@ func (Netns) Connect(ctx context.Context, a, b End) (aIf, bIf string, err error)
 	return a.If, b.If, a.Host.AddPair(ctx, agent.Pair{Name: a.If, Peer: b.If, PeerPID: peer.PID})
 }
 
-func lastLines(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
+// Placement says which CPUs do whose work. Both labs of a duet get the same
+// one: where a router's work runs moves its cost by 40 %.
+type Placement struct {
+	Router    []int // polling threads and device under test of every metered host
+	Endpoints []int // clients, servers, traffic, meters
+}
+
+// placementOn gives the metered hosts the last of the CPUs that labs may use and
+// everything else the others. On a single CPU all share it.
+func placementOn(cpus []int) Placement {
+	last := len(cpus) - 1
+	if last <= 0 {
+		return Placement{Router: cpus, Endpoints: cpus}
 	}
-	defer f.Close()
-	if end, err := f.Seek(0, io.SeekEnd); err == nil {
-		f.Seek(max(0, end-500), io.SeekStart)
+	return Placement{Router: cpus[last:], Endpoints: cpus[:last]}
+}
+
+// of is where the links' polling threads and the programs of a host run.
+func (p Placement) of(metered bool) []int {
+	if metered {
+		return p.Router
 	}
-	text, _ := io.ReadAll(f)
-	if len(text) == 0 {
-		return ""
-	}
-	return ": " + strings.TrimSpace(string(text))
+	return p.Endpoints
+}
+
+// All are the CPUs of the labs, each once.
+func (p Placement) All() []int {
+	all := slices.Concat(p.Router, p.Endpoints)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// String is the placement as reports print it.
+func (p Placement) String() string {
+	return fmt.Sprintf("routers on CPU %v, clients, servers and meters on CPU %v of %d", p.Router, p.Endpoints, len(p.All()))
 }

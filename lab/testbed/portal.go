@@ -40,7 +40,7 @@ func Portal(p Spec) Topology {
 		toClients = append(toClients, agent.Route{To: t.LAN, Via: routerWAN.Addr()})
 	}
 	t.Nodes = []Node{
-		{Name: "router", Role: RoleRouter, Metered: true, Sysctls: with(routerSysctls, queuesFor(p.Clients)), Routes: []agent.Route{{Via: serverAddr.Addr()}}},
+		{Name: "router", Metered: true, Sysctls: with(routerSysctls, queuesFor(p.Clients)), Routes: []agent.Route{{Via: serverAddr.Addr()}}},
 		{Name: "server", Role: RoleServer, Sysctls: with(client.Sysctls, queuesFor(p.Clients)), Routes: toClients},
 	}
 	onLAN := []netip.Prefix{routerLAN}
@@ -94,7 +94,7 @@ func with(settings, more map[string]string) map[string]string {
 func (p Spec) addClientHosts(t *Topology, router Port) {
 	sockets := []Port{router} // one a client host
 	if p.ClientHosts > 1 {
-		t.Nodes = append(t.Nodes, Node{Name: "switch", Role: RoleTransit, Sysctls: client.Sysctls, Switch: true})
+		t.Nodes = append(t.Nodes, Node{Name: "switch", Sysctls: client.Sysctls, Switch: true})
 		t.Links = append(t.Links, Link{router, p.port("switch", "x0", false)})
 		sockets = nil
 		for i := range p.ClientHosts {
@@ -117,21 +117,6 @@ func (p Spec) port(node, name string, aggregate bool, addrs ...netip.Prefix) Por
 	return Port{Node: node, If: name, Addrs: addrs, Aggregate: aggregate, TxChecksum: !p.NoTxChecksum}
 }
 
-// leasesOfDefaultLAN is how many addresses of DefaultLAN are clients'.
-const leasesOfDefaultLAN = 250
-
-// LANFor is the network of so many clients where the lab leases: DefaultLAN, and a
-// larger one only when that is too small.
-func LANFor(clients int) netip.Prefix {
-	switch {
-	case clients <= leasesOfDefaultLAN:
-		return DefaultLAN
-	case clients < 1<<16-256:
-		return netip.MustParsePrefix("10.1.0.0/16")
-	}
-	return netip.MustParsePrefix("10.0.0.0/14")
-}
-
 // leases reports whether the lab has addresses to lease, and not the device alone.
 func (p Spec) leases() bool { return !p.LAN.IsValid() || p.LAN == DefaultLAN }
 
@@ -142,24 +127,21 @@ func (p Spec) addressing() Addressing {
 	a := Addressing{
 		LAN: p.LAN, RouterWAN: routerWAN.Addr(), ServerIP: serverAddr.Addr(), ServiceIP: serviceAddr.Addr(),
 	}
-	if p.leases() {
-		a.LAN = LANFor(p.Clients)
-	}
-	if a.LAN == DefaultLAN {
-		a.Gateway, a.FirstLease, a.LastLease = routerLAN.Addr(), firstLease, lastLease
+	size := 1 << 18 // of a larger network, addresses
+	switch {
+	case p.leases() && p.Clients <= 250: // the leases of DefaultLAN
+		a.LAN, a.Gateway, a.FirstLease, a.LastLease = DefaultLAN, routerLAN.Addr(), firstLease, lastLease
 		return a
+	case p.leases() && p.Clients < 1<<16-256:
+		a.LAN, size = netip.MustParsePrefix("10.1.0.0/16"), 1<<16
+	case p.leases():
+		a.LAN = netip.MustParsePrefix("10.0.0.0/14")
 	}
 	a.Gateway = a.LAN.Masked().Addr().Next()
 	if p.leases() {
-		// The last 256 addresses are nobody's: the broadcast address is among them.
-		a.FirstLease, a.LastLease = a.Gateway.Next(), lastOf(a.LAN, 256)
+		last := a.LAN.Addr().As4() // the last 256 addresses are not leased: the broadcast address is among them
+		binary.BigEndian.PutUint32(last[:], binary.BigEndian.Uint32(last[:])+uint32(size)-256)
+		a.FirstLease, a.LastLease = a.Gateway.Next(), netip.AddrFrom4(last)
 	}
 	return a
-}
-
-// lastOf is the address so far before the end of a network.
-func lastOf(lan netip.Prefix, before uint32) netip.Addr {
-	b := lan.Masked().Addr().As4()
-	binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])+1<<(32-lan.Bits())-before)
-	return netip.AddrFrom4(b)
 }

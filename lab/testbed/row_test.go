@@ -29,8 +29,8 @@ func row(testbed.Spec) testbed.Topology {
 	return testbed.Topology{
 		Nodes: []testbed.Node{
 			{Name: "pc1", Role: testbed.RoleClient, Sysctls: client.Sysctls, Routes: []agent.Route{via("10.0.0.0/8", "10.1.0.254")}},
-			{Name: "gw1", Role: testbed.RoleRouter, Metered: true, Sysctls: forward, Routes: []agent.Route{via("10.3.0.0/24", "10.2.0.2")}},
-			{Name: "gw2", Role: testbed.RoleRouter, Metered: true, Sysctls: forward, Routes: []agent.Route{via("10.1.0.0/24", "10.2.0.1")}},
+			{Name: "gw1", Metered: true, Sysctls: forward, Routes: []agent.Route{via("10.3.0.0/24", "10.2.0.2")}},
+			{Name: "gw2", Metered: true, Sysctls: forward, Routes: []agent.Route{via("10.1.0.0/24", "10.2.0.1")}},
 			{Name: "pc2", Role: testbed.RoleServer, Routes: []agent.Route{via("10.0.0.0/8", "10.3.0.1")}},
 		},
 		Links: []testbed.Link{
@@ -45,14 +45,13 @@ func row(testbed.Spec) testbed.Topology {
 // TestTopologyOfOneLine: a topology is a function and a line of the table. Traffic of
 // clients crosses both metered hosts of this one, and both meters see it.
 func TestTopologyOfOneLine(t *testing.T) {
-	shipped := testbed.Topologies
-	defer func() { testbed.Topologies = shipped }()
-	testbed.Topologies = append(shipped[:len(shipped):len(shipped)], testbed.Kind{Name: "row", About: "two gateways in a row", Build: row})
-	kind, err := testbed.Named("row")
+	testbed.Topologies["row"] = row
+	defer delete(testbed.Topologies, "row")
+	build, err := testbed.Named("row")
 	if err != nil {
 		t.Fatal(err)
 	}
-	lab := buildTopology(t, kind.Build(testbed.Spec{}), "a")
+	lab := buildTopology(t, build(testbed.Spec{}), "a")
 	if ttl := ping(t, lab.Host("pc1"), 0, lab.ServerIP); ttl != "62" {
 		t.Errorf("answers have ttl %s, want 62: two gateways lie between", ttl)
 	}

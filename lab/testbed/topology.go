@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
@@ -124,10 +123,9 @@ func (l *Lab) Metered() []*Host {
 // Port is the interface that the topology calls by a name, PortLAN; "" when there is none.
 func (l *Lab) Port(name string) string { return l.Ports[name] }
 
-// Transmit queues, packets. A veth drops bursts of SYNs without one. What a
-// router's end lets go its neighbour must take up: when that one's CPU was away
-// for 50 ms, it is the endpoint that is late, and a full queue would bill the
-// router for it with a loss that shortens the bursts of its streams for good.
+// Transmit queues, packets. A veth drops bursts of SYNs without one. The router's is
+// longer, for endpoints whose CPU is away for 50 ms: a full queue would be a loss that
+// counts as the router's and shortens the bursts of its streams for good.
 const (
 	queueLen       = 2000
 	routerQueueLen = 10000
@@ -144,37 +142,22 @@ func (t Topology) Build(ctx context.Context, backend Backend, name string) (_ *L
 			err = fmt.Errorf("building lab %s: %w", name, errors.Join(err, lab.Close()))
 		}
 	}()
-	if err := t.start(ctx, backend, lab); err != nil {
+	err = each(t.Nodes, func(i int, n Node) (err error) {
+		lab.Hosts[i], err = backend.Start(ctx, name+"/"+n.Name, n.Metered)
+		if err == nil {
+			lab.Hosts[i].Role, lab.Hosts[i].Metered = n.Role, n.Metered
+		}
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
+	lab.Clients = lab.Of(RoleClient)
 	networks, err := t.connect(ctx, backend, lab)
 	if err != nil {
 		return nil, err
 	}
-	apply := make([]func() error, len(lab.Hosts))
-	for i, h := range lab.Hosts {
-		apply[i] = func() error { return h.Apply(ctx, networks[i]) }
-	}
-	return lab, Together(apply...)
-}
-
-// start starts all hosts and enters them by role.
-func (t Topology) start(ctx context.Context, backend Backend, lab *Lab) error {
-	starts := make([]func() error, len(t.Nodes))
-	for i, n := range t.Nodes {
-		starts[i] = func() (err error) {
-			lab.Hosts[i], err = backend.Start(ctx, lab.Name+"/"+n.Name, n.Metered)
-			if err == nil {
-				lab.Hosts[i].Role, lab.Hosts[i].Metered = n.Role, n.Metered
-			}
-			return err
-		}
-	}
-	if err := Together(starts...); err != nil {
-		return err
-	}
-	lab.Clients = lab.Of(RoleClient)
-	return nil
+	return lab, each(lab.Hosts, func(i int, h *Host) error { return h.Apply(ctx, networks[i]) })
 }
 
 // connect makes all links and returns the network of each host.
@@ -183,15 +166,12 @@ func (t Topology) connect(ctx context.Context, backend Backend, lab *Lab) ([]age
 	// names are never used twice.
 	id := "g" + strings.ToLower(rand.Text()[:5]) + "-"
 	names := make([][2]string, len(t.Links))
-	links := make([]func() error, len(t.Links))
-	for i, l := range t.Links {
-		links[i] = func() (err error) {
-			a, b := lab.Hosts[t.index(l.A.Node)], lab.Hosts[t.index(l.B.Node)]
-			names[i][0], names[i][1], err = backend.Connect(ctx, End{a, id + l.A.If}, End{b, id + l.B.If})
-			return err
-		}
-	}
-	if err := Together(links...); err != nil {
+	err := each(t.Links, func(i int, l Link) (err error) {
+		a, b := lab.Hosts[t.index(l.A.Node)], lab.Hosts[t.index(l.B.Node)]
+		names[i][0], names[i][1], err = backend.Connect(ctx, End{a, id + l.A.If}, End{b, id + l.B.If})
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	networks := make([]agent.Network, len(t.Nodes))
@@ -223,26 +203,16 @@ func (t Topology) index(node string) int {
 
 // check refuses what cannot be built: a fault of whoever wrote the description.
 func (t Topology) check() error {
-	roles, ends, ports, metered := map[Role]int{}, map[string]int{}, map[string]string{}, 0
-	for _, n := range t.Nodes {
-		roles[n.Role]++
-		if n.Metered {
-			metered++
-		}
-	}
-	if roles[RoleClient] < 1 || roles[RoleServer] < 1 || metered < 1 {
-		return fmt.Errorf("a topology has a client host, a server and a metered host, not %v with %d metered", roles, metered)
-	}
+	roles, metered, linked, ports := map[Role]int{}, 0, map[string]bool{}, map[string]string{}
 	for _, l := range t.Links {
 		for _, p := range []Port{l.A, l.B} {
 			if t.index(p.Node) < 0 {
 				return fmt.Errorf("a link ends at %q, which is no host", p.Node)
 			}
-			ends[p.Node]++
 			if other, taken := ports[p.Name]; taken && p.Name != "" {
 				return fmt.Errorf("ports of %s and %s have the name %q", other, p.Node, p.Name)
 			}
-			ports[p.Name] = p.Node
+			linked[p.Node], ports[p.Name] = true, p.Node
 			for _, a := range p.Addrs {
 				ip := a.Addr()
 				if t.FirstLease.IsValid() && ip.Compare(t.FirstLease) >= 0 && ip.Compare(t.LastLease) <= 0 {
@@ -252,9 +222,16 @@ func (t Topology) check() error {
 		}
 	}
 	for _, n := range t.Nodes {
-		if ends[n.Name] == 0 {
+		if !linked[n.Name] {
 			return fmt.Errorf("%s has no link", n.Name)
 		}
+		roles[n.Role]++
+		if n.Metered {
+			metered++
+		}
+	}
+	if roles[RoleClient] < 1 || roles[RoleServer] < 1 || metered < 1 {
+		return fmt.Errorf("a topology has a client host, a server and a metered host, not %v with %d metered", roles, metered)
 	}
 	return nil
 }
@@ -279,20 +256,13 @@ func (t Topology) Size() (s Size) {
 // Close ends all hosts of the lab; the kernel takes links and namespaces with
 // them. Twice is harmless.
 func (l *Lab) Close() error {
-	var stops []func() error
-	for _, h := range l.Hosts {
-		if h != nil {
-			stops = append(stops, h.Stop)
+	return each(l.Hosts, func(_ int, h *Host) error {
+		if h == nil {
+			return nil
 		}
-	}
-	return Together(stops...)
+		return h.Stop()
+	})
 }
-
-// dhcpServer is the name of the lab's own DHCP server among a host's programs.
-const dhcpServer = "dnsmasq-lab"
-
-// maxLeases is more than there are clients in any lab.
-const maxLeases = 100_000
 
 // ServeDHCP runs a DHCP server on the first metered host for clients that want leases from
 // a router that gives none; the first so many addresses it keeps back for clients
@@ -302,10 +272,10 @@ func (l *Lab) ServeDHCP(ctx context.Context, kept int) error {
 	for range kept {
 		first = first.Next()
 	}
-	err := l.Metered()[0].Spawn(ctx, agent.Command{Name: dhcpServer, Support: true, Argv: []string{
+	err := l.Metered()[0].Spawn(ctx, agent.Command{Name: "dnsmasq-lab", Support: true, Argv: []string{
 		"dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--bind-interfaces", "--no-ping",
 		"--interface=" + l.Port(PortLAN), "--except-interface=lo", "--leasefile-ro", "--user=root", "--dhcp-authoritative",
-		"--dhcp-lease-max=" + strconv.Itoa(maxLeases), "--log-facility=-", "--quiet-dhcp", "--pid-file=",
+		"--dhcp-lease-max=100000", "--log-facility=-", "--quiet-dhcp", "--pid-file=", // more leases than any lab has clients
 		fmt.Sprintf("--dhcp-range=%s,%s,12h", first, l.LastLease),
 		"--dhcp-option=option:router," + l.Gateway.String(),
 	}})

@@ -39,7 +39,7 @@ type reading struct {
 
 // newAudit begins to look at a run once its schedule has begun and all connections
 // are counted. far is nil where the other end is another process.
-func newAudit(t *testing.T, g *Generator, far *arrivals) *audit {
+func newAudit(t *testing.T, g *Generator, far *Server) *audit {
 	t.Helper()
 	a := &audit{pacer: g.pacer, sender: g.run}
 	if far != nil {
@@ -71,9 +71,10 @@ func (a *audit) begin(t *testing.T) {
 
 func (a *audit) burst() int { return a.sender.cfg.MSS * a.sender.cfg.BurstSegments }
 
-func (a *audit) counted(r *run) (s Stats) {
+func (a *audit) counted(r *run) counts {
+	var s Stats
 	r.fill(&s)
-	return s
+	return r.counts(s)
 }
 
 // during looks at the books again and again for as long.
@@ -86,7 +87,7 @@ func (a *audit) during(t *testing.T, d time.Duration) {
 }
 
 // account is what of the schedule is sent or given up, bytes.
-func account(s Stats) float64 { return float64(s.SentBytes - s.PrimedBytes + s.ShortfallBytes) }
+func account(s counts) float64 { return float64(s.SentBytes - s.PrimedBytes + s.ShortfallBytes) }
 
 // schedule is what was to be sent until then, bytes.
 func (a *audit) schedule(at time.Time) float64 {
@@ -95,7 +96,7 @@ func (a *audit) schedule(at time.Time) float64 {
 
 func (a *audit) look(t *testing.T) {
 	t.Helper()
-	var got Stats
+	var got counts
 	if a.receiver != nil {
 		got = a.counted(a.receiver)
 	}
@@ -115,7 +116,7 @@ func (a *audit) look(t *testing.T) {
 
 // settle judges the readings since which the sender has tried two bursts: the first may
 // have been under way already.
-func (a *audit) settle(t *testing.T, s Stats) {
+func (a *audit) settle(t *testing.T, s counts) {
 	t.Helper()
 	for len(a.due) > 0 && s.Bursts >= a.due[0].bursts+2 {
 		r := a.due[0]
@@ -144,7 +145,7 @@ func (a *audit) close(t *testing.T, end func()) {
 	end()
 	labtest.Await(t, "the sender's end", func() bool {
 		select {
-		case <-a.pacer.done:
+		case <-a.pacer.Done():
 			return true
 		default:
 			return false
@@ -178,7 +179,7 @@ func TestHeldBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newRun(RunID{}, cfg)
+	r := newRun(0, cfg)
 	r.accepted.Store(int64(cfg.Streams))
 	calls := 0
 	p, err := startPacer(r, func(st *stream, payload []byte) (int, error) {
@@ -196,10 +197,10 @@ func TestHeldBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.stop()
+	defer p.Close()
 	books := &audit{pacer: p, sender: r}
 	books.begin(t)
 	books.during(t, time.Second)
 	labtest.Await(t, "something given up", func() bool { return r.shortfall.Load() > 0 })
-	books.close(t, p.stop)
+	books.close(t, func() { p.Close() })
 }

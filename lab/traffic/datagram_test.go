@@ -12,28 +12,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/labtest"
 )
 
-// serveDatagrams starts a server in s.
-func (s *space) serveDatagrams(t testing.TB, ip netip.Addr) (*DatagramServer, netip.AddrPort) {
+// serveDatagrams starts a server of UDP in s.
+func (s *space) serveDatagrams(t testing.TB, ip netip.Addr) (*Server, netip.AddrPort) {
 	t.Helper()
-	var fd int
-	var err error
-	s.Do(func() { fd, err = ListenDatagrams(netip.AddrPortFrom(ip, 0)) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := netip.AddrPortFrom(ip, localPort(t, fd))
-	srv, err := ServeDatagrams(context.Background(), fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { srv.Close() })
-	return srv, addr
+	srv := s.serve(t, ip, true)
+	return srv, srv.addr(ip)
 }
 
 // dialDatagrams makes the socket in s, with the options given, and connects it.
 func (s *space) dialDatagrams(addr netip.AddrPort, options ...func(fd int) error) DialFunc {
 	return func(ctx context.Context, _ int) (fd int, err error) {
-		s.Do(func() { fd, err = NewDatagramSocket(addr.Addr()) })
+		s.Do(func() { fd, err = NewSocket(addr.Addr(), true) })
 		for _, o := range options {
 			err = errors.Join(err, o(fd))
 		}
@@ -56,15 +45,6 @@ func (s *space) startDatagrams(t testing.TB, cfg Config, addr netip.AddrPort, op
 	return g
 }
 
-// ends are the sender's and the receiver's Stats of the server's newest run.
-func ends(g *Generator, s *DatagramServer) (sender, receiver Stats) {
-	far := s.Stats(1)[0]
-	if g.run.sends {
-		return g.Stats(), far
-	}
-	return far, g.Stats()
-}
-
 func TestDatagramsShareAndRate(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
@@ -75,16 +55,16 @@ func TestDatagramsShareAndRate(t *testing.T) {
 	}{{Up, 1, 100}, {Up, 100, 1000}, {Up, 1000, 1000}, {Down, 1, 100}, {Down, 100, 1000}, {Down, 1000, 1000}} {
 		t.Run(fmt.Sprintf("%s/%d/%gM", c.dir, c.streams, c.mbps), func(t *testing.T) {
 			g := p.client.startDatagrams(t, Config{Streams: c.streams, RateBps: c.mbps * 1e6, Direction: c.dir}, addr)
-			labtest.Await(t, "payload", func() bool { _, got := ends(g, srv); return got.Datagrams.Received > 0 })
-			books := newAudit(t, g, &srv.arrivals)
-			sent0, got0 := ends(g, srv)
+			labtest.Await(t, "payload", func() bool { _, got := sides(g, srv); return got.Datagrams.Received > 0 })
+			books := newAudit(t, g, srv)
+			sent0, got0 := sides(g, srv)
 			sender, receiver := p.client, p.server
 			if c.dir == Down {
 				sender, receiver = p.server, p.client
 			}
 			out0, in0 := sender.Counters(t), receiver.Counters(t)
 			books.during(t, time.Second)
-			sent1, got1 := ends(g, srv)
+			sent1, got1 := sides(g, srv)
 			out1, in1 := sender.Counters(t), receiver.Counters(t)
 			perBuf := float64(sent1.Datagrams.Sent-sent0.Datagrams.Sent) / float64(out1["Udp:OutDatagrams"]-out0["Udp:OutDatagrams"])
 			perPacket := float64(got1.Datagrams.Received-got0.Datagrams.Received) / float64(in1["Ip:InReceives"]-in0["Ip:InReceives"])
@@ -104,7 +84,7 @@ func TestDatagramsShareAndRate(t *testing.T) {
 			}
 			books.close(t, func() { g.Close() })
 			checkArrived(t, g, srv)
-			out, _ := runs(g, &srv.arrivals)
+			out, _ := runs(g, srv)
 			checkShares(t, out, 2*44*1472)
 		})
 	}
@@ -113,17 +93,17 @@ func TestDatagramsShareAndRate(t *testing.T) {
 // checkArrived ends the run and holds both ends' counts against each other. A few may
 // be reordered: what a full ring refuses again, Linux queues behind what it refused before
 // (dev_requeue_skb, net/sched/sch_generic.c).
-func checkArrived(t *testing.T, g *Generator, s *DatagramServer) {
+func checkArrived(t *testing.T, g *Generator, s *Server) {
 	t.Helper()
 	g.Close()
-	sent, got := ends(g, s)
+	sent, got := sides(g, s)
 	if sent.Datagrams.Sent != got.Datagrams.Received+got.Datagrams.Lost || got.Datagrams.Reordered > sent.Datagrams.Sent/100 {
 		t.Errorf("sent %d, received %d, lost %d, reordered %d", sent.Datagrams.Sent, got.Datagrams.Received, got.Datagrams.Lost, got.Datagrams.Reordered)
 	}
 	checkBytes(t, sent, got)
 }
 
-func checkBytes(t *testing.T, sent, got Stats) {
+func checkBytes(t *testing.T, sent, got counts) {
 	t.Helper()
 	if got.ReceivedBytes != 1472*got.Datagrams.Received || sent.SentBytes != 1472*sent.Datagrams.Sent {
 		t.Errorf("%d bytes sent in %d datagrams, %d received in %d", sent.SentBytes, sent.Datagrams.Sent, got.ReceivedBytes, got.Datagrams.Received)
@@ -139,10 +119,10 @@ func TestDatagrams10000(t *testing.T) {
 		g := p.client.startDatagrams(t, Config{Streams: 10000, RateBps: 5e8, Direction: dir, BurstSegments: 4}, addr)
 		t.Logf("%s: said hello in %s", dir, time.Since(began))
 		// A turn of all streams takes 0.9 s.
-		awaitPayload(t, g, &srv.arrivals)
-		books := newAudit(t, g, &srv.arrivals)
+		awaitPayload(t, g, srv)
+		books := newAudit(t, g, srv)
 		books.during(t, time.Second)
-		sent1, got1 := ends(g, srv)
+		sent1, got1 := sides(g, srv)
 		t.Logf("%s: sender %s", dir, describe(sent1))
 		t.Logf("%s: receiver %s; lost %d", dir, describe(got1), got1.Datagrams.Lost)
 		books.close(t, func() { g.Close() })
@@ -179,7 +159,7 @@ func TestDatagramsIPv6(t *testing.T) {
 	srv, addr := s.serveDatagrams(t, netip.IPv6Loopback())
 	for _, dir := range []string{Up, Down} {
 		g := s.startDatagrams(t, Config{Streams: 4, RateBps: 1e8, Direction: dir}, addr)
-		awaitPayload(t, g, &srv.arrivals)
+		awaitPayload(t, g, srv)
 		g.Close()
 	}
 }
@@ -210,7 +190,7 @@ func BenchmarkDatagramBurst(b *testing.B) {
 			p := newPair(b)
 			_, addr := p.server.serveDatagrams(b, labtest.ServerIP)
 			g := p.client.startDatagrams(b, Config{RateBps: 1}, addr)
-			g.pacer.stop()
+			g.pacer.Close()
 			out := newOutbox(g.run)
 			out.single = single
 			payload := make([]byte, 44*1472)

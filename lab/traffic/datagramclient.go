@@ -13,37 +13,34 @@ import (
 
 // How both ends of a run of datagrams know of each other.
 const (
-	firstHello = 200 * time.Millisecond // until a hello is said again; then twice as long
+	firstHello = 200 * time.Millisecond // until a hello is sent again; then twice as long
 	aliveEvery = 250 * time.Millisecond
 	endEvery   = 50 * time.Millisecond
 	// An end that has received nothing from the other for so long stops.
 	datagramPatience = 10 * time.Second
-	// Pause after datagrams were taken: those that follow back to back are then taken
-	// together, and the thread is not woken for each.
+	// Pause after datagrams were taken, to take those that follow back to back together.
 	gatherPause = 500 * time.Microsecond
 )
 
 var errSilent = errors.New("not heard of")
 
 // introduceUDP says hello until the server answers.
-func (r *run) introduceUDP(ctx context.Context, st *stream) (answer, error) {
-	prepareDatagrams(st.fd, r.cfg)
+func (r *run) introduceUDP(ctx context.Context, st *stream) (a answer, err error) {
+	prepareDatagrams(st.fd, overheadFactor*r.cfg.bufferBytes())
 	hello := header{id: r.id, index: st.index, cfg: r.cfg}.hello()
-	var a answer
 	in := newInbox(1)
-	until := time.Now().Add(handshakeTimeout)
-	for wait := firstHello; a == 0; wait *= 2 {
-		if err := tell(st.fd, &peer{}, hello); err != nil {
+	for wait, until := firstHello, time.Now().Add(handshakeTimeout); a == 0; wait *= 2 {
+		if _, err := socket.SendSome(st.fd, hello); err != nil {
 			return 0, fmt.Errorf("hello: %w", err)
 		}
-		err := awaitUntil(ctx, st.fd, unix.POLLIN, earlier(time.Now().Add(wait), until))
+		err = await(ctx, st.fd, unix.POLLIN, min(wait, time.Until(until)))
 		if errors.Is(err, errTimeout) && time.Now().Before(until) {
 			continue
 		}
 		if err == nil {
 			err = in.drain(st.fd, func(h head, n int, _ []byte, _ *peer) {
 				switch {
-				case h.run != r.id.short():
+				case h.run != r.id:
 				case h.kind == kindAnswer && a == 0:
 					a = answer(h.number)
 				case h.kind == kindData: // the answer was lost, or comes behind it
@@ -59,62 +56,35 @@ func (r *run) introduceUDP(ctx context.Context, st *stream) (answer, error) {
 	return a, nil
 }
 
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-// datagramReceiver is the generator's thread that hears the server, tells it that the
-// generator is there, and takes what it sends.
+// datagramReceiver is the generator's thread that takes what the server sends, and tells
+// the server that the generator is there.
 type datagramReceiver struct {
-	run   *run
-	poll  *socket.Poller
-	in    *inbox
-	heard time.Time // when the server last said anything; the thread's
-	turn  int       // stream that speaks next; the thread's
-	gone  bool      // the server says that the run is over; the thread's
-
-	leaving bool // the bell has rung; the thread's
-	clock   socket.Clock
-	done    chan struct{}
+	*socket.Thread
+	run     *run
+	in      *inbox
+	heard   time.Time // when anything last came from the server
+	turn    int       // stream that speaks next
+	gone    bool      // the server says that the run is over
+	leaving bool      // the bell has rung
 }
 
-func startDatagramReceiver(r *run) (*datagramReceiver, error) {
-	poll, err := socket.NewPoller()
+func startDatagramReceiver(r *run) (*socket.Thread, error) {
+	t, err := r.watch(unix.EPOLLIN)
 	if err != nil {
 		return nil, err
 	}
-	c := &datagramReceiver{run: r, poll: poll, in: newInbox(inboxSize), heard: time.Now(), done: make(chan struct{})}
-	for i := range r.streams {
-		if err := poll.Add(r.streams[i].fd, int32(i+1), unix.EPOLLIN); err != nil {
-			poll.Close()
-			return nil, err
-		}
-	}
-	go c.loop()
-	return c, nil
+	c := &datagramReceiver{Thread: t, run: r, in: newInbox(inboxSize), heard: time.Now()}
+	t.Start(context.Background(), "gw-receive", c.loop)
+	return t, nil
 }
 
-func (c *datagramReceiver) time() *socket.Clock { return &c.clock }
-
-// stop tells the server that the run is over, until it has said so too or closeLinger
-// has passed.
-func (c *datagramReceiver) stop() {
-	c.poll.Ring()
-	<-c.done
-}
-
+// loop receives until the bell rings. Then it tells the server that the run is over, until
+// the server has confirmed or closeLinger has passed.
 func (c *datagramReceiver) loop() {
-	defer close(c.done)
-	c.clock.Enter("gw-receive")
-	defer c.clock.Finish()
-	defer c.poll.Close()
-	wait := c.poll.Bell()
+	wait := c.Bell()
 	events := make([]unix.EpollEvent, 512)
 	var speak, deadline time.Time
-	for {
+	for pause := aliveEvery; ; {
 		now := time.Now()
 		if c.leaving && (c.gone || now.After(deadline)) {
 			c.takeRest(events)
@@ -124,77 +94,65 @@ func (c *datagramReceiver) loop() {
 			if !c.speak(now) && c.leaving {
 				return
 			}
-			speak = now.Add(c.pause())
+			speak = now.Add(pause)
 		}
-		ready, err := c.poll.Wait(events, max(1, int(speak.Sub(now).Milliseconds())))
+		ready, err := c.Wait(events, max(1, int(speak.Sub(now).Milliseconds())))
 		if err != nil {
 			return
 		}
-		took := false
-		for _, ev := range ready {
-			if ev.Fd != socket.BellID {
-				c.ready(&c.run.streams[ev.Fd-1])
-				took = true
-				continue
-			}
-			c.poll.Hush()
-			c.leaving, speak, deadline = true, time.Time{}, time.Now().Add(closeLinger)
-		}
-		if took && !c.leaving {
+		if c.take(ready) {
+			c.Hush()
+			pause, speak, deadline = endEvery, time.Time{}, time.Now().Add(closeLinger)
+		} else if len(ready) > 0 && !c.leaving {
 			socket.Sleep(wait, gatherPause)
 		}
 	}
 }
 
-// takeRest takes what had arrived before the server said that the run is over, on
-// other streams than the one it said so on.
+// take takes what waits on the streams that are ready, and reports whether the bell rang.
+func (c *datagramReceiver) take(ready []unix.EpollEvent) (rang bool) {
+	for _, ev := range ready {
+		if ev.Fd == socket.BellID {
+			rang, c.leaving = true, true
+			continue
+		}
+		c.ready(&c.run.streams[ev.Fd-1])
+	}
+	return rang
+}
+
+// takeRest takes what arrived on other streams before the server said that the run is over.
 func (c *datagramReceiver) takeRest(events []unix.EpollEvent) {
 	for range len(c.run.streams) { // a server that goes on sending must not keep the thread
-		ready, err := c.poll.Wait(events, 0)
+		ready, err := c.Wait(events, 0)
 		if err != nil || len(ready) == 0 {
 			return
 		}
-		for _, ev := range ready {
-			if ev.Fd != socket.BellID {
-				c.ready(&c.run.streams[ev.Fd-1])
-			}
-		}
+		c.take(ready)
 	}
-}
-
-// pause is how long until the thread speaks again.
-func (c *datagramReceiver) pause() time.Duration {
-	if c.leaving {
-		return endEvery
-	}
-	return aliveEvery
 }
 
 // speak has the next open stream tell the server that the run goes on, or that it is
 // over. It reports whether there was one. Where the server is silent, all have ended.
 func (c *datagramReceiver) speak(now time.Time) bool {
-	r := c.run
-	if silent := now.Sub(c.heard); silent > datagramPatience {
+	if now.Sub(c.heard) > datagramPatience {
 		c.failAll(fmt.Errorf("server %w for %s", errSilent, datagramPatience))
 	}
-	h := head{kind: kindAlive, run: r.id.short()}
+	kind := byte(kindAlive)
 	if c.leaving {
-		h.kind = kindEnd
+		kind = kindEnd
 	}
-	for range r.streams {
-		st := &r.streams[c.turn]
-		c.turn = (c.turn + 1) % len(r.streams)
-		if st.state.Load() != streamOpen {
+	for range c.run.streams {
+		st := &c.run.streams[c.turn]
+		c.turn = (c.turn + 1) % len(c.run.streams)
+		if st.over.Load() {
 			continue
 		}
-		var b [headSize]byte
-		h.index = st.index
-		h.put(b[:])
-		if err := tell(st.fd, &peer{}, b[:]); err != nil {
-			c.fail(st, err)
-			continue
+		err := tell(st.fd, &peer{}, head{kind: kind, index: st.index, run: c.run.id})
+		if err == nil {
+			return true
 		}
-		return true
+		c.fail(st, err)
 	}
 	return false
 }
@@ -202,7 +160,7 @@ func (c *datagramReceiver) speak(now time.Time) bool {
 // ready takes what waits on a stream.
 func (c *datagramReceiver) ready(st *stream) {
 	err := c.in.drain(st.fd, func(h head, n int, _ []byte, _ *peer) {
-		if h.run != c.run.id.short() {
+		if h.run != c.run.id {
 			return
 		}
 		c.heard = time.Now()
@@ -222,18 +180,15 @@ func (c *datagramReceiver) ready(st *stream) {
 }
 
 func (c *datagramReceiver) fail(st *stream, err error) {
-	c.poll.Remove(st.fd)
+	c.Remove(st.fd)
 	if c.leaving {
-		c.run.end(st)
-		return
+		err = nil
 	}
-	c.run.fail(st, err)
+	c.run.end(st, err)
 }
 
 func (c *datagramReceiver) failAll(err error) {
 	for i := range c.run.streams {
-		if st := &c.run.streams[i]; st.state.Load() == streamOpen {
-			c.fail(st, err)
-		}
+		c.fail(&c.run.streams[i], err)
 	}
 }

@@ -15,10 +15,10 @@ import (
 
 // settled waits until all that was sent has arrived or is known to be lost, and
 // returns both ends' Stats. The sender has stopped.
-func settled(t testing.TB, g *Generator, s *DatagramServer) (sender, receiver Stats) {
+func settled(t testing.TB, g *Generator, s *Server) (sender, receiver counts) {
 	t.Helper()
 	labtest.Await(t, "the last datagram", func() bool {
-		sender, receiver = ends(g, s)
+		sender, receiver = sides(g, s)
 		return receiver.Datagrams.Received+receiver.Datagrams.Lost == sender.Datagrams.Sent
 	})
 	return sender, receiver
@@ -40,20 +40,20 @@ func TestDatagramsLost(t *testing.T) {
 			receiver = p.client
 		}
 		g := p.client.startDatagrams(t, Config{Streams: 5, RateBps: 5e7, Direction: dir, MaxSeconds: 2}, addr)
-		awaitPayload(t, g, &srv.arrivals)
-		if _, got := ends(g, srv); got.Datagrams.Lost != 0 {
+		awaitPayload(t, g, srv)
+		if _, got := sides(g, srv); got.Datagrams.Lost != 0 {
 			t.Errorf("%s: %d lost of %d before any were dropped", dir, got.Datagrams.Lost, got.Datagrams.Received)
 		}
 		// 1500 bytes and longer: not what the ends tell each other. The last one of a
 		// stream is not missed where nothing comes after it, so the rule goes before that.
 		receiver.nft(t, "table ip t { chain c { type filter hook input priority 0; meta length >= 1500 numgen inc mod 10 == 3 counter drop; }; }")
-		labtest.Await(t, "losses", func() bool { _, got := ends(g, srv); return got.Datagrams.Lost > 100 })
+		labtest.Await(t, "losses", func() bool { _, got := sides(g, srv); return got.Datagrams.Lost > 100 })
 		receiver.nft(t, "flush ruleset")
 		near := g.pacer
 		if dir == Down {
-			near = srv.newest().pacer
+			near = srv.last().pacer
 		}
-		<-near.done
+		<-near.Done()
 		sent, got := settled(t, g, srv)
 		t.Logf("%s: sent %d received %d lost %d reordered %d", dir, sent.Datagrams.Sent, got.Datagrams.Received, got.Datagrams.Lost, got.Datagrams.Reordered)
 		checkArrived(t, g, srv)
@@ -61,7 +61,7 @@ func TestDatagramsLost(t *testing.T) {
 }
 
 // newest is the run that came last.
-func (a *arrivals) newest() *serverRun {
+func (a *Server) last() *serverRun {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.runs[len(a.runs)-1]
@@ -86,7 +86,7 @@ func TestHelloLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	awaitPayload(t, g, &srv.arrivals)
+	awaitPayload(t, g, srv)
 }
 
 // TestDatagramsUnheard cuts both ends off from each other: both must stop, and say so.
@@ -99,22 +99,22 @@ func TestDatagramsUnheard(t *testing.T) {
 		all = append(all, p.client.startDatagrams(t, Config{Streams: 3, RateBps: 1e7, Direction: dir}, addr))
 	}
 	for _, g := range all {
-		awaitPayload(t, g, &srv.arrivals)
+		awaitPayload(t, g, srv)
 	}
 	for _, s := range []*space{p.client, p.server} {
 		s.nft(t, "table ip t { chain c { type filter hook input priority 0; meta l4proto udp drop; }; }")
 	}
 	labtest.Await(t, "all streams to break", func() bool {
-		far := srv.Stats(2)
-		return all[0].Stats().Broken+all[1].Stats().Broken == 6 && far[0].Broken+far[1].Broken == 6
+		far := srv.counts(2)
+		return all[0].counts().Broken+all[1].counts().Broken == 6 && far[0].Broken+far[1].Broken == 6
 	})
-	for _, pacer := range []*pacer{all[0].pacer, srv.newest().pacer} {
-		<-pacer.done
+	for _, pacer := range []*pacer{all[0].pacer, srv.last().pacer} {
+		<-pacer.Done()
 	}
-	if st := all[0].Stats(); !strings.Contains(st.FirstError, errSilent.Error()) {
+	if st := all[0].counts(); !strings.Contains(st.FirstError, errSilent.Error()) {
 		t.Errorf("the generator says %q", st.FirstError)
 	}
-	if st := srv.Stats(1)[0]; !strings.Contains(st.FirstError, errSilent.Error()) {
+	if st := srv.counts(1)[0]; !strings.Contains(st.FirstError, errSilent.Error()) {
 		t.Errorf("the server says %q", st.FirstError)
 	}
 }
@@ -127,10 +127,10 @@ func TestDatagramServerGone(t *testing.T) {
 		p := newPair(t)
 		srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
 		g := p.client.startDatagrams(t, Config{Streams: 4, RateBps: 1e7, Direction: dir}, addr)
-		awaitPayload(t, g, &srv.arrivals)
+		awaitPayload(t, g, srv)
 		srv.Close()
-		labtest.Await(t, "all streams broken", func() bool { return g.Stats().Broken == 4 })
-		if st := g.Stats(); st.FirstError == "" {
+		labtest.Await(t, "all streams broken", func() bool { return g.counts().Broken == 4 })
+		if st := g.counts(); st.FirstError == "" {
 			t.Errorf("%s: no error kept: %s", dir, describe(st))
 		}
 		g.Close()
@@ -141,8 +141,8 @@ func TestDatagramsEnd(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
 	g := p.client.startDatagrams(t, Config{Streams: 2, RateBps: 1e8, MaxSeconds: 1}, addr)
-	<-g.pacer.done // by itself
-	if st := g.Stats(); st.SentBytes == 0 || st.Broken != 0 {
+	<-g.pacer.Done() // by itself
+	if st := g.counts(); st.SentBytes == 0 || st.Broken != 0 {
 		t.Errorf("after its time: %s", describe(st))
 	}
 	for _, dir := range []string{Up, Down} {
@@ -151,12 +151,12 @@ func TestDatagramsEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		awaitPayload(t, g, &srv.arrivals)
+		awaitPayload(t, g, srv)
 		cancel()
-		r := srv.newest()
+		r := srv.last()
 		labtest.Await(t, "the server's side to end", func() bool { srv.mu.Lock(); defer srv.mu.Unlock(); return r.ended })
 		g.Close()
-		if near, far := g.Stats(), srv.Stats(1)[0]; near.Broken+far.Broken != 0 {
+		if near, far := g.counts(), srv.counts(1)[0]; near.Broken+far.Broken != 0 {
 			t.Errorf("%s: an asked-for end counts as broken: %s; %s", dir, describe(near), describe(far))
 		}
 		checkArrived(t, g, srv)
@@ -170,7 +170,7 @@ func TestDatagramsUncut(t *testing.T) {
 	srv, addr := p.server.serveDatagrams(t, labtest.ServerIP)
 	g := p.client.startDatagrams(t, Config{Streams: 10, RateBps: 1e8, MaxSeconds: 1}, addr,
 		func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_NO_CHECK, 1) })
-	<-g.pacer.done
+	<-g.pacer.Done()
 	sent, got := settled(t, g, srv)
 	t.Logf("sender   %s", describe(sent))
 	if sent.Datagrams.Sent != sent.Bursts*44 || sent.Broken != 0 {
@@ -190,8 +190,8 @@ func TestDatagramsTooLong(t *testing.T) {
 	_, addr := p.server.serveDatagrams(t, labtest.ServerIP)
 	p.client.Run(t, "ip", "link", "set", "gwt0", "mtu", "1400")
 	g := p.client.startDatagrams(t, Config{Streams: 2, RateBps: 1e7}, addr)
-	labtest.Await(t, "broken streams", func() bool { return g.Stats().Broken == 2 })
-	if st := g.Stats(); !strings.Contains(st.FirstError, "longer than the path takes") || st.Datagrams.Sent != 0 {
+	labtest.Await(t, "broken streams", func() bool { return g.counts().Broken == 2 })
+	if st := g.counts(); !strings.Contains(st.FirstError, "longer than the path takes") || st.Datagrams.Sent != 0 {
 		t.Errorf("%d sent, error %q", st.Datagrams.Sent, st.FirstError)
 	}
 }
@@ -222,7 +222,7 @@ func TestServersRefuseTheOtherProtocol(t *testing.T) {
 	p := newPair(t)
 	_, tcp := p.serve(t)
 	h := goodHeader(t)
-	h.cfg.UDP, h.cfg.Congestion = true, ""
+	h.cfg.UDP = true
 	fd, err := p.client.dial(tcp)(context.Background(), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +236,7 @@ func TestServersRefuseTheOtherProtocol(t *testing.T) {
 		t.Errorf("a server of TCP answers a header of UDP %v, %v", a, err)
 	}
 	_, udp := p.server.serveDatagrams(t, labtest.ServerIP)
-	r := newRun(RunID{1}, goodHeader(t).cfg) // of TCP
+	r := newRun(1, goodHeader(t).cfg) // of TCP
 	if r.streams[0].fd, err = p.client.dialDatagrams(udp)(context.Background(), 0); err != nil {
 		t.Fatal(err)
 	}

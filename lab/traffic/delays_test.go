@@ -6,15 +6,14 @@ import (
 )
 
 func TestDelays(t *testing.T) {
-	all := make([]beginning, 101)
+	all := make([]time.Duration, 101)
 	for i := range all {
-		all[100-i].connect = time.Duration(i) * time.Millisecond
+		all[100-i] = time.Duration(i) * time.Millisecond
 	}
-	connect := func(b beginning) time.Duration { return b.connect }
-	if got, want := delays(all, connect), (Delays{50_000, 99_000, 100_000}); got != want {
+	if got, want := delays(all), (Delays{50_000, 99_000, 100_000}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if got := delays(nil, connect); got != (Delays{}) {
+	if got := delays(nil); got != (Delays{}) {
 		t.Errorf("of no streams %+v", got)
 	}
 	if got, want := (Delays{1, 5, 6}).Worst(Delays{2, 3, 9}), (Delays{2, 5, 9}); got != want {

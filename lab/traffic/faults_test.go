@@ -25,10 +25,10 @@ func TestServerKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		labtest.Await(t, "payload", func() bool { st := g.Stats(); return st.SentBytes+st.ReceivedBytes > 1e7 })
+		labtest.Await(t, "payload", func() bool { st := g.counts(); return st.SentBytes+st.ReceivedBytes > 1e7 })
 		server.cmd.Process.Kill()
-		labtest.Await(t, "all streams broken", func() bool { return g.Stats().Broken == 10 })
-		if st := g.Stats(); st.FirstError == "" {
+		labtest.Await(t, "all streams broken", func() bool { return g.counts().Broken == 10 })
+		if st := g.counts(); st.FirstError == "" {
 			t.Errorf("%s: no error kept: %s", dir, describe(st))
 		}
 		g.Close()
@@ -41,12 +41,12 @@ func TestStreamReset(t *testing.T) {
 	srv, addr := p.serve(t)
 	for _, dir := range []string{Up, Down} {
 		g := p.start(t, Config{Streams: 8, RateBps: 2e8, Direction: dir}, addr)
-		awaitPayload(t, g, &srv.arrivals)
+		awaitPayload(t, g, srv)
 		// As a middlebox would: the server's socket gets a reset it did not ask for.
-		p.server.Run(t, "ss", "-K", "dst", labtest.ClientIP.String(), "dport", "=", fmt.Sprint(localPort(t, g.run.streams[3].fd)))
-		labtest.Await(t, "a broken stream", func() bool { return g.Stats().Broken == 1 })
-		var a, b Stats
-		books := newAudit(t, g, &srv.arrivals)
+		p.server.Run(t, "ss", "-K", "dst", labtest.ClientIP.String(), "dport", "=", fmt.Sprint(boundPort(g.run.streams[3].fd)))
+		labtest.Await(t, "a broken stream", func() bool { return g.counts().Broken == 1 })
+		var a, b counts
+		books := newAudit(t, g, srv)
 		books.broken = 1
 		keepsUp(t, func() error {
 			a, _ = sides(g, srv)
@@ -61,7 +61,7 @@ func TestStreamReset(t *testing.T) {
 			t.Errorf("%s: the lost stream's share is not in the shortfall", dir)
 		}
 		books.close(t, func() { g.Close() })
-		if n := g.Stats().Broken; n != 1 {
+		if n := g.counts().Broken; n != 1 {
 			t.Errorf("%s: %d streams broken after Close, want 1", dir, n)
 		}
 	}
@@ -72,11 +72,11 @@ func TestStreamReset(t *testing.T) {
 func TestFullSocket(t *testing.T) {
 	p := newPair(t)
 	_, addr := p.serve(t)
-	lazy, lazyAddr := p.server.listen(t, labtest.ServerIP)
+	lazy, lazyAddr := p.server.listen(t)
 	defer unix.Close(lazy)
 	_ = unix.SetsockoptInt(lazy, unix.SOL_SOCKET, unix.SO_RCVBUF, 64<<10)
 	go func() {
-		if await(context.Background(), lazy, unix.POLLIN) != nil {
+		if await(context.Background(), lazy, unix.POLLIN, handshakeTimeout) != nil {
 			return
 		}
 		if fd, _, err := unix.Accept(lazy); err == nil {
@@ -91,19 +91,19 @@ func TestFullSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	labtest.Await(t, "shortfall", func() bool { return g.Stats().ShortfallBytes > 0 })
+	labtest.Await(t, "shortfall", func() bool { return g.counts().ShortfallBytes > 0 })
 	books := newAudit(t, g, nil)
 	keepsUp(t, func() error {
-		a, na := g.run.streams[1].bytes.Load(), g.Stats().ElapsedNs
+		a, na := g.run.streams[1].bytes.Load(), g.counts().AtNs
 		books.during(t, 500*time.Millisecond)
-		got := float64(g.run.streams[1].bytes.Load()-a) * 8 / (float64(g.Stats().ElapsedNs-na) / 1e9)
+		got := float64(g.run.streams[1].bytes.Load()-a) * 8 / (float64(g.counts().AtNs-na) / 1e9)
 		if got < 0.7e8 || got > 1.1e8 {
 			return fmt.Errorf("the healthy stream carries %.0f bit/s, want 1e8", got)
 		}
 		return nil
 	})
 	books.close(t, func() { g.Close() })
-	st, burst := g.Stats(), int64(g.run.cfg.burstBytes())
+	st, burst := g.counts(), int64(g.run.cfg.burstBytes())
 	debt := int64(g.run.streams[0].debt)
 	if st.Broken != 0 || debt != debtBursts*burst || g.run.streams[1].debt != 0 {
 		t.Errorf("debt %d and %d bytes, want %d and 0: %s", debt, g.run.streams[1].debt, debtBursts*burst, describe(st))
@@ -118,10 +118,10 @@ func TestContextEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	labtest.Await(t, "payload", func() bool { return g.Stats().ReceivedBytes > 0 })
+	labtest.Await(t, "payload", func() bool { return g.counts().ReceivedBytes > 0 })
 	cancel()
-	labtest.Await(t, "the server's side to end", func() bool { return srv.ended(g.run.id) && srv.statsOf(g.run.id).Broken == 0 })
-	if st := g.Stats(); st.Broken != 0 {
+	labtest.Await(t, "the server's side to end", func() bool { return srv.ended(g.run.id) && srv.countsOf(g.run.id).Broken == 0 })
+	if st := g.counts(); st.Broken != 0 {
 		t.Errorf("an asked-for end counts as broken: %s", describe(st))
 	}
 	if _, err := Start(ctx, Config{RateBps: 1e6}, p.client.dial(addr)); !errors.Is(err, context.Canceled) {
@@ -137,28 +137,14 @@ func (s *Server) ended(id RunID) bool {
 	return r != nil && r.ended
 }
 
-// statsOf is what the server has counted of one run, with its threads.
-func (s *Server) statsOf(id RunID) (st Stats) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st.addThread("receive", &s.clock)
-	if r := s.find(id); r != nil {
-		r.fill(&st)
-		if r.pacer != nil {
-			st.addThread("send", &r.pacer.clock)
-		}
-	}
-	return st
-}
-
 // TestRunsApart has two generators on one server, and many after each other.
 func TestRunsApart(t *testing.T) {
 	p := newPair(t)
 	srv, addr := p.serve(t)
 	up := p.start(t, Config{Streams: 3, RateBps: 1e8}, addr)
 	down := p.start(t, Config{Streams: 2, RateBps: 1e8, Direction: Down}, addr)
-	labtest.Await(t, "payload of both", func() bool { return up.Stats().SentBytes > 1e6 && down.Stats().ReceivedBytes > 1e6 })
-	list := srv.Stats(2)
+	labtest.Await(t, "payload of both", func() bool { return up.counts().SentBytes > 1e6 && down.counts().ReceivedBytes > 1e6 })
+	list := srv.counts(2)
 	if len(list) != 2 {
 		t.Fatalf("%d runs, want two", len(list))
 	}
@@ -205,22 +191,6 @@ func TestStartNamesTheClient(t *testing.T) {
 	}
 }
 
-// TestConnectedUnderBBR is about sockets that pace whatever is set later.
-func TestConnectedUnderBBR(t *testing.T) {
-	p := newPair(t)
-	_, addr := p.serve(t)
-	_, err := Start(context.Background(), Config{RateBps: 1e6}, func(ctx context.Context, i int) (fd int, err error) {
-		p.client.Do(func() { fd, err = NewSocket(addr.Addr(), "bbr") })
-		if err != nil {
-			t.Skip("the kernel lacks bbr")
-		}
-		return fd, Connect(ctx, fd, netip.Addr{}, addr)
-	})
-	if err == nil || !strings.Contains(err.Error(), "bbr") {
-		t.Errorf("got %v", err)
-	}
-}
-
 // TestNothingLeft counts descriptors and threads before and after.
 func TestNothingLeft(t *testing.T) {
 	p := newPair(t)
@@ -249,11 +219,7 @@ func TestNothingLeft(t *testing.T) {
 		return n
 	}
 	fds := count("fd")
-	fd, addr := p.server.listen(t, labtest.ServerIP)
-	srv, err := Serve(context.Background(), fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv, addr := p.serve(t)
 	up := p.start(t, Config{Streams: 20, RateBps: 1e8}, addr)
 	down := p.start(t, Config{Streams: 20, RateBps: 1e8, Direction: Down}, addr)
 	labtest.Await(t, "four threads", func() bool { return threads() == 4 })
@@ -306,14 +272,10 @@ func TestServerOutOfDescriptors(t *testing.T) {
 func TestStreamsIPv6(t *testing.T) {
 	s := &space{labtest.NewSpace(t)}
 	s.Run(t, "ip", "link", "set", "lo", "up")
-	fd, addr := s.listen(t, netip.IPv6Loopback())
-	srv, err := Serve(context.Background(), fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer srv.Close()
+	srv := s.serve(t, netip.IPv6Loopback(), false)
+	addr := srv.addr(netip.IPv6Loopback())
 	g, err := Start(context.Background(), Config{Streams: 4, RateBps: 1e8}, func(ctx context.Context, _ int) (fd int, err error) {
-		s.Do(func() { fd, err = NewSocket(addr.Addr(), "") })
+		s.Do(func() { fd, err = NewSocket(addr.Addr(), false) })
 		if err == nil {
 			err = Connect(ctx, fd, netip.IPv6Loopback(), addr)
 		}
@@ -323,17 +285,20 @@ func TestStreamsIPv6(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	awaitPayload(t, g, &srv.arrivals)
+	awaitPayload(t, g, srv)
 }
 
 // TestSpareIsTakenAgain: without one the server could refuse nobody, for as long as it runs.
 func TestSpareIsTakenAgain(t *testing.T) {
-	fd, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"))
+	var srv Server
+	fd, err := srv.listenTCP(netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	s := &Server{listener: fd}
+	s := srv.protocol.(*streamServer)
+	s.spare.Close()
+	s.spare = nil
 	if !s.refuseOne() || s.spare == nil {
 		t.Fatal("no spare descriptor although there are some")
 	}

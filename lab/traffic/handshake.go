@@ -13,18 +13,18 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-// dialParallel bounds streams being set up at once: enough to hide a round trip,
-// few enough that their SYNs fit any link's queue.
+// dialParallel bounds the streams set up at once: enough to hide a round trip, few enough
+// that their SYNs fit any link's queue.
 const dialParallel = 32
 
-// connectAll sets up all streams of r. The first failure cancels the others;
-// the sockets that exist by then are left to r.closeSockets.
-func connectAll(ctx context.Context, r *run, dial DialFunc) error {
+// connectAll sets up all streams. The first failure cancels the others;
+// the sockets that exist by then are left to closeSockets.
+func (r *run) connectAll(ctx context.Context, dial DialFunc) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	began := make([]beginning, len(r.streams))
+	connect, firstByte := make([]time.Duration, len(r.streams)), make([]time.Duration, len(r.streams))
 	for range min(dialParallel, len(r.streams)) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
@@ -32,26 +32,25 @@ func connectAll(ctx context.Context, r *run, dial DialFunc) error {
 				if i >= len(r.streams) {
 					return
 				}
-				if err := connectOne(ctx, r, i, dial, &began[i]); err != nil {
+				if err := r.connectOne(ctx, i, dial, &connect[i], &firstByte[i]); err != nil {
 					cancel(fmt.Errorf("client %d: %w", i, err)) // only the first sticks
 				}
 			}
 		})
 	}
 	wg.Wait()
-	r.connect = delays(began, func(b beginning) time.Duration { return b.connect })
-	r.firstByte = delays(began, func(b beginning) time.Duration { return b.firstByte })
+	r.connect, r.firstByte = delays(connect), delays(firstByte)
 	return context.Cause(ctx)
 }
 
-// connectOne dials stream i and introduces it to the server.
-func connectOne(ctx context.Context, r *run, i int, dial DialFunc, began *beginning) error {
+// connectOne dials stream i, introduces it to the server, and notes how long each took.
+func (r *run) connectOne(ctx context.Context, i int, dial DialFunc, connect, firstByte *time.Duration) error {
 	start := time.Now()
 	fd, err := dial(ctx, i)
 	if err != nil {
 		return err
 	}
-	began.connect = time.Since(start)
+	*connect = time.Since(start)
 	r.streams[i].fd = fd
 	introduce := r.introduceTCP
 	if r.cfg.UDP {
@@ -62,7 +61,7 @@ func connectOne(ctx context.Context, r *run, i int, dial DialFunc, began *beginn
 	if err != nil {
 		return err
 	}
-	began.firstByte = time.Since(start)
+	*firstByte = time.Since(start)
 	if a != accepted {
 		return fmt.Errorf("server refused: %s", a)
 	}
@@ -81,40 +80,28 @@ func (r *run) introduceTCP(ctx context.Context, st *stream) (answer, error) {
 		}
 	}
 	h := header{id: r.id, index: st.index, cfg: r.cfg}.encode()
-	// A fresh connection always has room for 72 bytes.
-	if n, err := socket.SendSome(st.fd, h[:]); err != nil || n != len(h) {
-		return 0, fmt.Errorf("header: %d bytes sent: %w", n, orShort(err))
+	n, err := socket.SendSome(st.fd, h)
+	if err == nil && n != len(h) { // a fresh connection always has room for it
+		err = io.ErrShortWrite
 	}
-	a, err := readAnswer(ctx, st.fd)
 	if err != nil {
-		return 0, fmt.Errorf("waiting for the server to accept: %w", err)
+		return 0, fmt.Errorf("header: %d bytes sent: %w", n, err)
 	}
-	return a, nil
-}
-
-func orShort(err error) error {
-	if err == nil {
-		return io.ErrShortWrite
-	}
-	return err
+	return readAnswer(ctx, st.fd)
 }
 
 // readAnswer takes exactly one byte: payload may already follow it.
 func readAnswer(ctx context.Context, fd int) (answer, error) {
 	var b [1]byte
-	for {
-		if err := await(ctx, fd, unix.POLLIN); err != nil {
-			return 0, err
+	err := await(ctx, fd, unix.POLLIN, handshakeTimeout)
+	if err == nil {
+		var n int
+		if n, err = unix.Read(fd, b[:]); n == 0 {
+			err = fmt.Errorf("server closed the connection: %w", io.ErrUnexpectedEOF)
 		}
-		n, err := unix.Read(fd, b[:])
-		switch {
-		case n == 1:
-			return answer(b[0]), nil
-		case err == unix.EAGAIN || err == unix.EINTR:
-			continue
-		case err != nil:
-			return 0, err
-		}
-		return 0, fmt.Errorf("server closed the connection: %w", io.ErrUnexpectedEOF)
 	}
+	if err != nil {
+		return 0, fmt.Errorf("waiting for the server to accept: %w", err)
+	}
+	return answer(b[0]), nil
 }

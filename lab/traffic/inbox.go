@@ -4,15 +4,17 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
 const (
 	inboxSize = 64 // datagrams a call: some more than a burst
-	// inboxRounds bounds how long one socket is read: others wait.
+	// inboxRounds bounds how long one socket is read while others wait.
 	inboxRounds = 16
 )
 
-// inbox takes datagrams from sockets, many a call, and of each only what it says. It
+// inbox receives datagrams, many a call, and keeps only the beginning of each. It
 // belongs to one thread.
 type inbox struct {
 	calls []unix.Mmsghdr
@@ -33,43 +35,28 @@ func newInbox(n int) *inbox {
 	return in
 }
 
-// read takes what waits in fd, up to an inbox full; 0 when nothing did.
-func (in *inbox) read(fd int) (int, error) {
-	for i := range in.calls {
-		in.calls[i].Hdr.Namelen = uint32(len(in.from[i].raw)) // the kernel writes it too
-	}
-	for {
-		// With MSG_TRUNC a datagram's length is returned although most of it is dropped.
-		n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(in.calls))),
-			uintptr(len(in.calls)), unix.MSG_DONTWAIT|unix.MSG_TRUNC, 0, 0)
-		switch errno {
-		case 0:
-			for i := range in.calls[:n] {
-				in.from[i].n = in.calls[i].Hdr.Namelen
-			}
-			return int(n), nil
-		case unix.EINTR:
-			continue
-		case unix.EAGAIN:
-			return 0, nil
-		}
-		return 0, errno
-	}
-}
-
-// drain hands on all that waits in fd and has a head, within bounds: its length and
-// all of a hello.
+// drain passes on all datagrams with a head that wait in fd, within bounds: the whole
+// length of each, and of the content as much as a hello has.
 func (in *inbox) drain(fd int, take func(h head, length int, said []byte, from *peer)) error {
 	for range inboxRounds {
-		n, err := in.read(fd)
-		if err != nil {
-			return err
+		for i := range in.calls {
+			in.calls[i].Hdr.Namelen = uint32(len(in.from[i].raw)) // the kernel writes it too
+		}
+		// With MSG_TRUNC a datagram's length is returned although most of it is dropped.
+		n, errno := socket.Call(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(in.calls))),
+			uintptr(len(in.calls)), unix.MSG_DONTWAIT|unix.MSG_TRUNC, 0, 0)
+		if errno == unix.EAGAIN {
+			return nil
+		}
+		if errno != 0 {
+			return errno
 		}
 		for i := range n {
-			length := int(in.calls[i].Len)
-			said := in.said[i][:min(length, helloSize)]
+			call := &in.calls[i]
+			in.from[i].n = call.Hdr.Namelen
+			said := in.said[i][:min(call.Len, helloSize)]
 			if h, ok := parseHead(said); ok {
-				take(h, length, said, &in.from[i])
+				take(h, int(call.Len), said, &in.from[i])
 			}
 		}
 		if n < len(in.calls) {

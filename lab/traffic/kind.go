@@ -29,13 +29,13 @@ var kinds = []Kind{
 }
 
 // KindOf is the kind of a name; an unknown one has no name.
-func KindOf(name string) Kind {
+func KindOf(name string) (kind Kind) {
 	for _, k := range kinds {
 		if k.Name == name {
-			return k
+			kind = k
 		}
 	}
-	return Kind{}
+	return kind
 }
 
 // Kinds lists the names of the kinds for which has is true, of all when it is nil, the

@@ -2,7 +2,6 @@ package traffic
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"testing"
 
@@ -23,33 +22,43 @@ func newPair(t testing.TB) pair {
 	return pair{&space{p.Client}, &space{p.Server}}
 }
 
-// listen opens the server's socket; the address is for dial.
-func (s *space) listen(t testing.TB, ip netip.Addr) (fd int, addr netip.AddrPort) {
+// listen opens a listening socket that no server reads; the address is for dial.
+func (s *space) listen(t testing.TB) (fd int, addr netip.AddrPort) {
 	t.Helper()
 	var err error
-	s.Do(func() { fd, err = Listen(netip.AddrPortFrom(ip, 0)) })
+	s.Do(func() { fd, err = new(Server).listenTCP(netip.AddrPortFrom(labtest.ServerIP, 0)) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fd, netip.AddrPortFrom(ip, localPort(t, fd))
+	return fd, netip.AddrPortFrom(labtest.ServerIP, boundPort(fd))
 }
 
-func localPort(t testing.TB, fd int) uint16 {
-	t.Helper()
-	sa, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
+// boundPort is the port of a bound socket.
+func boundPort(fd int) uint16 {
+	switch a, _ := unix.Getsockname(fd); a := a.(type) {
+	case *unix.SockaddrInet4:
+		return uint16(a.Port)
+	case *unix.SockaddrInet6:
+		return uint16(a.Port)
 	}
-	if sa, ok := sa.(*unix.SockaddrInet6); ok {
-		return uint16(sa.Port)
+	return 0
+}
+
+// addr is where a server listens.
+func (s *Server) addr(ip netip.Addr) netip.AddrPort {
+	switch p := s.protocol.(type) {
+	case *streamServer:
+		return netip.AddrPortFrom(ip, boundPort(p.listener))
+	case *datagramServer:
+		return netip.AddrPortFrom(ip, boundPort(p.fd))
 	}
-	return uint16(sa.(*unix.SockaddrInet4).Port)
+	return netip.AddrPort{}
 }
 
 // dial makes the socket in s and connects it from wherever it is called.
 func (s *space) dial(addr netip.AddrPort) DialFunc {
 	return func(ctx context.Context, _ int) (fd int, err error) {
-		s.Do(func() { fd, err = NewSocket(addr.Addr(), "") })
+		s.Do(func() { fd, err = NewSocket(addr.Addr(), false) })
 		if err != nil {
 			return -1, err
 		}
@@ -61,16 +70,33 @@ func (s *space) dial(addr netip.AddrPort) DialFunc {
 	}
 }
 
-// serve starts a server in p's server namespace.
-func (p pair) serve(t testing.TB) (*Server, netip.AddrPort) {
+// serve starts a server in s.
+func (s *space) serve(t testing.TB, ip netip.Addr, udp bool) *Server {
 	t.Helper()
-	fd, addr := p.server.listen(t, labtest.ServerIP)
-	s, err := Serve(context.Background(), fd)
+	var srv *Server
+	var err error
+	s.Do(func() { srv, err = Serve(context.Background(), netip.AddrPortFrom(ip, 0), udp) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
-	return s, addr
+	t.Cleanup(func() { srv.Close() })
+	return srv
+}
+
+// serve starts a server of TCP in p's server namespace.
+func (p pair) serve(t testing.TB) (*Server, netip.AddrPort) {
+	t.Helper()
+	s := p.server.serve(t, labtest.ServerIP, false)
+	return s, s.addr(labtest.ServerIP)
+}
+
+// sides are both ends' counts of a run.
+func sides(g *Generator, s *Server) (sender, receiver counts) {
+	far := s.countsOf(g.run.id)
+	if g.run.sends {
+		return g.counts(), far
+	}
+	return far, g.counts()
 }
 
 // start runs a generator in p's client namespace against addr.
@@ -84,20 +110,8 @@ func (p pair) start(t testing.TB, cfg Config, addr netip.AddrPort) *Generator {
 	return g
 }
 
-// rate is payload bits per second between two readings.
-func rate(a, b Stats) float64 {
-	bytes := b.SentBytes - a.SentBytes + b.ReceivedBytes - a.ReceivedBytes
-	return float64(bytes) * 8 / (float64(b.ElapsedNs-a.ElapsedNs) / 1e9)
-}
-
-func describe(s Stats) string {
-	return fmt.Sprintf("streams %d sent %d received %d bursts %d shortfall %d late %d µs broken %d (%s) cpu %.1f %%",
-		s.Streams, s.SentBytes, s.ReceivedBytes, s.Bursts, s.ShortfallBytes, s.MaxLatenessNs/1000,
-		s.Broken, s.FirstError, 100*float64(s.CPUNs)/float64(max(1, s.ElapsedNs)))
-}
-
 // runs are a generator's run as the sender and the receiver have it.
-func runs(g *Generator, a *arrivals) (sender, receiver *run) {
+func runs(g *Generator, a *Server) (sender, receiver *run) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	far := a.find(g.run.id).run
@@ -118,7 +132,7 @@ func (r *run) carried() (least, most int64) {
 }
 
 // awaitPayload waits until each stream's has arrived.
-func awaitPayload(t testing.TB, g *Generator, a *arrivals) {
+func awaitPayload(t testing.TB, g *Generator, a *Server) {
 	t.Helper()
 	_, receiver := runs(g, a)
 	labtest.Await(t, "every stream's payload", func() bool { least, _ := receiver.carried(); return least > 0 })

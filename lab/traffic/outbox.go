@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
 // mostSegments is how many datagrams the kernel cuts from one call: UDP_MAX_SEGMENTS,
@@ -19,11 +21,26 @@ type peer struct {
 	n   uint32
 }
 
-// outbox puts bursts of datagrams out. It belongs to one thread.
-//
-// A burst is one call, and one pass through the kernel as far as the sending link. A
-// kernel that cannot cut there (no checksums at the link before Linux 6.11, IPsec)
-// says so, and gets the datagrams one by one, still in one call.
+func (p *peer) name() (*byte, uint32) {
+	if p.n == 0 {
+		return nil, 0
+	}
+	return &p.raw[0], p.n
+}
+
+// tell sends a head and no payload. Without an answer its sender tells again.
+func tell(fd int, to *peer, h head) error {
+	b := make([]byte, headSize)
+	h.put(b)
+	name, n := to.name()
+	_, err := socket.SendSomeTo(fd, b, name, n)
+	return err
+}
+
+// outbox sends bursts of datagrams for one thread. A burst is one call, and one pass
+// through the kernel as far as the sending link. A kernel that cannot cut there (no
+// checksums at the link before Linux 6.11, IPsec) returns an error, and gets the datagrams
+// one by one, still in one call.
 type outbox struct {
 	run     *run
 	segment int  // bytes of a datagram
@@ -57,7 +74,7 @@ func (o *outbox) write(st *stream, payload []byte) (int, error) {
 	if o.fd >= 0 {
 		fd, to = o.fd, &o.peers[st.index]
 	}
-	h := head{kind: kindData, index: st.index, run: o.run.id.short(), number: st.next.Load()}
+	h := head{kind: kindData, index: st.index, run: o.run.id, number: st.next.Load()}
 	for at := 0; at < len(payload); at += o.segment {
 		h.put(payload[at:])
 		h.number++
@@ -82,37 +99,32 @@ func (o *outbox) most() int {
 	if o.single {
 		return mostSegments * o.segment
 	}
-	return max(1, min(mostSegments, MaxDatagram/o.segment)) * o.segment
+	return min(mostSegments, MaxDatagram/o.segment) * o.segment
 }
 
-// some sends datagrams in one call.
-func (o *outbox) some(fd int, to *peer, b []byte) (int, error) {
+// some sends datagrams in one call, and none when the socket or the link is full.
+func (o *outbox) some(fd int, to *peer, b []byte) (n int, err error) {
+	errno := unix.EIO
 	if !o.single {
-		n, err := o.cut(fd, to, b)
-		if err != unix.EIO && err != unix.EINVAL {
-			return n, orFull(err)
-		}
-		// EINVAL also stands for datagrams that are too long, in older kernels: what
-		// follows then says which it is.
+		n, errno = o.cut(fd, to, b)
+	}
+	if errno == unix.EIO || errno == unix.EINVAL {
+		// In older kernels EINVAL also stands for datagrams that are too long: the call that
+		// follows then returns the right error.
 		o.single = true
+		n, errno = o.singly(fd, to, b)
 	}
-	n, err := o.singly(fd, to, b)
-	return n, orFull(err)
-}
-
-// orFull makes no error of a socket or link that is full.
-func orFull(err error) error {
-	switch err {
-	case nil, unix.EAGAIN, unix.ENOBUFS:
-		return nil
+	switch errno {
+	case 0, unix.EAGAIN, unix.ENOBUFS:
+		return n, nil
 	case unix.EMSGSIZE:
-		return fmt.Errorf("sending: the datagrams are longer than the path takes: %w", err)
+		return n, fmt.Errorf("sending: the datagrams are longer than the path takes: %w", errno)
 	}
-	return fmt.Errorf("sending: %w", err)
+	return n, fmt.Errorf("sending: %w", errno)
 }
 
 // cut has the kernel cut b into datagrams.
-func (o *outbox) cut(fd int, to *peer, b []byte) (int, error) {
+func (o *outbox) cut(fd int, to *peer, b []byte) (int, unix.Errno) {
 	o.iov.Base = &b[0]
 	o.iov.SetLen(len(b))
 	o.call.Name, o.call.Namelen = to.name()
@@ -120,21 +132,12 @@ func (o *outbox) cut(fd int, to *peer, b []byte) (int, error) {
 	if len(b) > o.segment {
 		o.call.SetControllen(unix.CmsgSpace(2))
 	}
-	for {
-		n, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&o.call)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-		switch errno {
-		case 0:
-			return int(n), nil
-		case unix.EINTR:
-			continue
-		}
-		return 0, errno
-	}
+	return socket.Call(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&o.call)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0, 0)
 }
 
-// singly sends the datagrams of b, at most mostSegments, and returns how many bytes
-// of whole ones were taken.
-func (o *outbox) singly(fd int, to *peer, b []byte) (int, error) {
+// singly sends the datagrams of b, at most mostSegments, and returns the bytes of those
+// that were taken.
+func (o *outbox) singly(fd int, to *peer, b []byte) (int, unix.Errno) {
 	n := 0
 	for ; n*o.segment < len(b); n++ {
 		o.eachIov[n].Base = &b[n*o.segment]
@@ -144,35 +147,7 @@ func (o *outbox) singly(fd int, to *peer, b []byte) (int, error) {
 		m.Iov = &o.eachIov[n]
 		m.SetIovlen(1)
 	}
-	for {
-		took, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&o.each)), uintptr(n), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
-		switch errno {
-		case 0:
-			return int(took) * o.segment, nil
-		case unix.EINTR:
-			continue
-		}
-		return 0, errno
-	}
-}
-
-func (p *peer) name() (*byte, uint32) {
-	if p.n == 0 {
-		return nil, 0
-	}
-	return &p.raw[0], p.n
-}
-
-// tell sends one datagram that is no payload.
-func tell(fd int, to *peer, b []byte) error {
-	iov := unix.Iovec{Base: &b[0]}
-	iov.SetLen(len(b))
-	call := unix.Msghdr{Iov: &iov}
-	call.SetIovlen(1)
-	call.Name, call.Namelen = to.name()
-	_, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&call)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-	if errno != 0 {
-		return orFull(errno)
-	}
-	return nil
+	n, errno := socket.Call(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&o.each)), uintptr(n),
+		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	return n * o.segment, errno
 }

@@ -1,9 +1,9 @@
 package traffic
 
 import (
+	"context"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -11,21 +11,19 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-// Tuning of the pacer.
 const (
-	// A thread that was descheduled may catch up this much of its schedule, or
-	// this many bursts, whichever is longer. The rest is forgotten: sent all at
-	// once it would be a burst no client sends.
+	// A thread that was descheduled may catch up this much of its schedule, or this many
+	// bursts, whichever is longer. The rest is forgotten: no client sends such a burst.
 	catchUpTime   = 10 * time.Millisecond
 	catchUpBursts = 8
 	// A full socket may owe this many bursts. The rest is forgotten.
 	debtBursts = 4
-	// Rounds of single segments that open the streams' windows, and the pause
-	// between two: time for a round to be acknowledged.
+	// Rounds of single segments that open the streams' windows, and the pause between two,
+	// in which a round is acknowledged.
 	primeRounds = 128
 	primePause  = time.Millisecond
-	// Streams primed together: a round of more would overrun the queues of the links
-	// (2000 packets), and what is lost then shortens the windows it was to open.
+	// Streams primed together: a round of more would overrun the queues of the links (2000
+	// packets), and losses shorten windows.
 	primeGroup = 250
 )
 
@@ -34,14 +32,13 @@ const (
 //	burst k leaves at t0 + (k + u)·interval on stream k mod n, u random in [0, 1)
 //
 // One schedule for all streams: each gets exactly its share, and every interval
-// has exactly one burst. Where in the interval is left to chance, because two
-// generators beside each other with bare periods keep the phase between their
-// bursts for as long as they run: whichever lab's router is always still awake from
-// the other's burst comes out cheaper, by up to 40 % in one start and dearer in
-// the next. Forgetting moves t0, never k, so the shares stay even.
+// has exactly one burst. Where in the interval is random: two generators with strict
+// periods keep the phase between their bursts for as long as they run, and the router
+// that is still awake from the other generator's burst costs up to 40 % less, in each
+// start another one. Forgetting moves t0, never k, so the shares stay even.
 type pacer struct {
+	*socket.Thread
 	run      *run
-	poll     *socket.Poller
 	interval float64   // ns from burst to burst
 	burst    int       // bytes
 	payload  []byte    // long enough for a burst and the debt before it
@@ -51,73 +48,55 @@ type pacer struct {
 	place    float64 // u: of burst k in its interval
 	chance   *rand.Rand
 	write    writeFunc
-
-	stopping atomic.Bool
-	clock    socket.Clock
-	done     chan struct{}
 }
 
-// writeFunc hands a stream's payload to the kernel and returns how many bytes it
-// took at once: 0 when the socket is full. They count with an error as well.
+// writeFunc hands a stream's payload to the kernel and returns how many bytes it took,
+// also with an error: 0 when the socket is full.
 type writeFunc func(st *stream, payload []byte) (int, error)
 
-// tcpWrite is for streams of TCP.
 func tcpWrite(st *stream, payload []byte) (int, error) { return socket.SendSome(st.fd, payload) }
 
-// startPacer begins to send on all streams of r. The thread ends by itself
-// after the run's MaxSeconds, when no stream is left, or by stop.
+// startPacer sends on all streams of r until Close, MaxSeconds are over, or no stream
+// is left.
 func startPacer(r *run, write writeFunc) (*pacer, error) {
 	p, err := newPacer(r, write)
 	if err != nil {
 		return nil, err
 	}
-	go p.loop()
+	p.Start(context.Background(), "gw-send", p.loop)
 	return p, nil
 }
 
 func newPacer(r *run, write writeFunc) (*pacer, error) {
-	poll, err := socket.NewPoller()
+	t, err := socket.NewThread()
 	if err != nil {
 		return nil, err
 	}
-	p := &pacer{run: r, poll: poll, interval: r.cfg.burstInterval(), burst: r.cfg.burstBytes(), write: write, done: make(chan struct{})}
+	p := &pacer{Thread: t, run: r, interval: r.cfg.burstInterval(), burst: r.cfg.burstBytes(), write: write}
 	p.chance = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	p.payload = make([]byte, (1+debtBursts)*p.burst)
 	// Random bytes: a tunnel that compresses must not look cheap.
-	src := rand.NewChaCha8([32]byte{1})
-	_, _ = src.Read(p.payload) // never fails
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(p.payload) // never fails
 	return p, nil
-}
-
-// stop ends the thread and waits for it. It may be called twice.
-func (p *pacer) stop() {
-	p.stopping.Store(true)
-	p.poll.Ring()
-	<-p.done
 }
 
 // loop follows the schedule.
 func (p *pacer) loop() {
-	defer close(p.done)
-	p.clock.Enter("gw-send")
-	defer p.clock.Finish()
-	defer p.poll.Close()
-	wait := p.poll.Bell()
+	wait := p.Bell()
 	if !p.run.cfg.UDP {
 		p.prime()
 	}
-	p.t0 = time.Now()
-	p.began = p.t0
+	p.began = time.Now()
+	p.t0 = p.began
 	p.run.open.Store(true)
 	end := p.t0.Add(time.Duration(p.run.cfg.MaxSeconds) * time.Second)
-	for !p.stopping.Load() {
+	for !p.Stopping() {
 		now := time.Now()
 		if now.After(end) || p.over() {
 			return
 		}
 		if ahead := p.due().Sub(now); ahead > 0 {
-			// The bell ends a long wait. The wait is relative but worked out from
-			// the schedule each time: errors do not add up.
+			// Each wait is worked out from the schedule: errors do not add up.
 			socket.Sleep(wait, min(ahead, end.Sub(now)+1))
 			continue
 		}
@@ -129,23 +108,27 @@ func (p *pacer) loop() {
 // most half of the largest window it was ever offered into one buffer, receivers
 // begin with 64 KB, and they offer more for each buffer that arrives, however
 // long: a stream of two bursts a second would send halves of bursts for ten
-// seconds and more. Single segments open the window in a few dozen.
+// seconds and more. A few dozen single segments open the window.
 func (p *pacer) prime() {
 	for group := range slices.Chunk(p.run.streams, primeGroup) {
-		if p.stopping.Load() {
-			return
-		}
 		p.primeTogether(group)
 	}
 }
 
 func (p *pacer) primeTogether(group []stream) {
-	wait, segment := p.poll.Bell(), p.payload[:min(p.run.cfg.MSS, p.burst)]
+	wait, segment := p.Bell(), p.payload[:min(p.run.cfg.MSS, p.burst)]
 	for range primeRounds {
+		if p.Stopping() {
+			return
+		}
 		narrow := false
 		for i := range group {
 			st := &group[i]
-			if st.state.Load() != streamOpen || window(st.fd) >= 2*p.burst {
+			if st.over.Load() {
+				continue
+			}
+			info, err := unix.GetsockoptTCPInfo(st.fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+			if err == nil && int(info.Snd_wnd) >= 2*p.burst { // what the peer has room for
 				continue
 			}
 			narrow = true
@@ -155,32 +138,20 @@ func (p *pacer) primeTogether(group []stream) {
 				p.run.primed.Add(int64(n))
 			}
 		}
-		if !narrow || p.stopping.Load() {
+		if !narrow {
 			return
 		}
 		socket.Sleep(wait, primePause)
 	}
 }
 
-// window is what a connection's peer has room for, bytes; 0 when it is unknown.
-func window(fd int) int {
-	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
-	if err != nil {
-		return 0
-	}
-	return int(info.Snd_wnd)
-}
-
-// over reports whether no stream is left to send on. Looked at only when a
-// round begins: it reads all streams.
+// over reports, when a round begins, whether no stream is left to send on.
 func (p *pacer) over() bool {
-	return p.sent%int64(len(p.run.streams)) == 0 && p.run.allOver()
-}
-
-// allOver reports whether no stream is open any more.
-func (r *run) allOver() bool {
-	for i := range r.streams {
-		if r.streams[i].state.Load() == streamOpen {
+	if p.sent%int64(len(p.run.streams)) != 0 {
+		return false
+	}
+	for i := range p.run.streams {
+		if !p.run.streams[i].over.Load() {
 			return false
 		}
 	}
@@ -191,12 +162,10 @@ func (p *pacer) due() time.Time {
 	return p.t0.Add(time.Duration((float64(p.sent) + p.place) * p.interval))
 }
 
-// step sends the burst that is due, after forgetting what is too late.
+// step forgets what is too late and sends the burst that is due.
 func (p *pacer) step(now time.Time) {
 	late := now.Sub(p.due())
-	if int64(late) > p.run.lateness.Load() {
-		p.run.lateness.Store(int64(late))
-	}
+	p.run.lateness.Store(max(int64(late), p.run.lateness.Load()))
 	allowed := max(float64(catchUpTime), catchUpBursts*p.interval)
 	if forget := int64((float64(late) - allowed) / p.interval); forget > 0 {
 		p.t0 = p.t0.Add(time.Duration(float64(forget) * p.interval))
@@ -213,7 +182,7 @@ func (p *pacer) step(now time.Time) {
 func (p *pacer) send(st *stream) {
 	r := p.run
 	owed := st.debt + p.burst
-	if st.state.Load() != streamOpen {
+	if st.over.Load() {
 		r.shortfall.Add(int64(owed))
 		st.debt = 0
 		return
@@ -221,15 +190,11 @@ func (p *pacer) send(st *stream) {
 	r.bursts.Add(1)
 	n, err := p.write(st, p.payload[:owed])
 	st.bytes.Add(int64(n))
-	st.debt = owed - n
+	most := debtBursts * p.burst
 	if err != nil {
-		r.fail(st, err)
-		r.shortfall.Add(int64(st.debt))
-		st.debt = 0
-		return
+		r.end(st, err)
+		most = 0
 	}
-	if most := debtBursts * p.burst; st.debt > most {
-		r.shortfall.Add(int64(st.debt - most))
-		st.debt = most
-	}
+	st.debt = min(owed-n, most)
+	r.shortfall.Add(int64(owed - n - st.debt))
 }

@@ -32,13 +32,13 @@ func TestForget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := newRun(RunID{}, cfg)
-		r.end(&r.streams[0]) // nothing to write to: the schedule alone
+		r := newRun(0, cfg)
+		r.end(&r.streams[0], nil) // nothing to write to: the schedule alone
 		p, err := newPacer(r, tcpWrite)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer p.poll.Close()
+		defer p.Close()
 		now := time.Now()
 		p.t0 = now.Add(-c.late)
 		for !p.due().After(now) {
@@ -61,14 +61,14 @@ func TestForget(t *testing.T) {
 // TestDiscard checks the kernel's side of it: all is dropped, and only that.
 func TestDiscard(t *testing.T) {
 	p := newPair(t)
-	fd, addr := p.server.listen(t, labtest.ServerIP)
+	fd, addr := p.server.listen(t)
 	defer unix.Close(fd)
 	from, err := p.client.dial(addr)(context.Background(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(from)
-	await(context.Background(), fd, unix.POLLIN)
+	await(context.Background(), fd, unix.POLLIN, handshakeTimeout)
 	to, _, err := unix.Accept(fd)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestDiscard(t *testing.T) {
 	defer unix.Close(to)
 	total := 0
 	for total < 500000 {
-		await(context.Background(), from, unix.POLLOUT)
+		await(context.Background(), from, unix.POLLOUT, handshakeTimeout)
 		n, err := socket.SendSome(from, make([]byte, min(60000, 500000-total)))
 		if err != nil {
 			t.Fatal(err)
@@ -85,7 +85,7 @@ func TestDiscard(t *testing.T) {
 	}
 	got := 0
 	for got < total {
-		await(context.Background(), to, unix.POLLIN)
+		await(context.Background(), to, unix.POLLIN, handshakeTimeout)
 		n, err := discardSome(to)
 		if err != nil {
 			t.Fatal(err)
@@ -96,13 +96,13 @@ func TestDiscard(t *testing.T) {
 		t.Errorf("%d of %d bytes, then %v", got, total, err)
 	}
 	socket.SendSome(from, []byte("after"))
-	await(context.Background(), to, unix.POLLIN)
+	await(context.Background(), to, unix.POLLIN, handshakeTimeout)
 	b := make([]byte, 10)
 	if n, _ := unix.Read(to, b); string(b[:max(n, 0)]) != "after" {
 		t.Errorf("after the discarded bytes came %q", b[:max(n, 0)])
 	}
 	unix.Shutdown(from, unix.SHUT_WR)
-	await(context.Background(), to, unix.POLLIN)
+	await(context.Background(), to, unix.POLLIN, handshakeTimeout)
 	if _, err := discardSome(to); !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %v", err)
 	}
@@ -115,18 +115,14 @@ func BenchmarkBurst(b *testing.B) {
 		b.Run(fmt.Sprint(segments), func(b *testing.B) {
 			s := &space{labtest.NewSpace(b)}
 			s.Run(b, "ip", "link", "set", "lo", "up")
-			fd, addr := s.listen(b, netip.MustParseAddr("127.0.0.1"))
-			srv, err := Serve(context.Background(), fd)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer srv.Close()
+			lo := netip.MustParseAddr("127.0.0.1")
+			srv := s.serve(b, lo, false)
 			// So slow that the generator's own thread stays out of the way.
-			g, err := Start(context.Background(), Config{RateBps: 1, BurstSegments: segments}, s.dial(addr))
+			g, err := Start(context.Background(), Config{RateBps: 1, BurstSegments: segments}, s.dial(srv.addr(lo)))
 			if err != nil {
 				b.Fatal(err)
 			}
-			g.pacer.stop()
+			g.pacer.Close()
 			defer g.Close()
 			benchmarkSend(b, g.run, srv)
 		})
@@ -138,7 +134,7 @@ func benchmarkSend(b *testing.B, r *run, srv *Server) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer p.poll.Close()
+	defer p.Close()
 	far := &srv.runs[0].streams[0]
 	b.SetBytes(int64(p.burst))
 	b.ReportAllocs()
@@ -156,15 +152,15 @@ func BenchmarkSchedule(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := newRun(RunID{}, cfg)
+	r := newRun(0, cfg)
 	for i := range r.streams {
-		r.end(&r.streams[i])
+		r.end(&r.streams[i], nil)
 	}
 	p, err := newPacer(r, tcpWrite)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer p.poll.Close()
+	defer p.Close()
 	p.t0 = time.Now()
 	b.ReportAllocs()
 	for b.Loop() {

@@ -2,10 +2,11 @@ package traffic
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,256 +14,179 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-const headerTimeout = handshakeTimeout // from connection to complete header
+const keepEnded = 8 // ended runs whose Stats are kept
 
 const listenID = 1 // after socket.BellID; connections count on from here
 
-// Server is the far end of any number of Generators: it takes their streams,
-// discards what they send, and sends what they ask for. One thread accepts and
-// receives; each run that sends has one more, the same pacer the client has.
+// Server is the far end of any number of Generators of one protocol: it takes their
+// streams, discards what they send, and sends what they ask for. One thread receives;
+// each run that sends has one more, the same pacer the client has.
 type Server struct {
-	service
-	listener int
-	spare    *os.File        // given up to refuse a connection when no descriptor is left
-	conns    map[int32]*conn // the thread's
-	nextID   int32           // the thread's
-	waiting  int             // connections without a header yet; the thread's
+	protocol
+	*socket.Thread
+
+	mu   sync.Mutex
+	runs []*serverRun // in the order they came; guarded by mu against other threads than the server's
 }
 
-var _ duties = (*Server)(nil)
-
-// conn is one accepted connection; its stream is nil until the header is read.
-type conn struct {
-	fd    int
-	run   *serverRun
-	st    *stream
-	head  [headerSize]byte
-	got   int
-	since time.Time
+// protocol is what the server's thread does for TCP or UDP.
+type protocol interface {
+	// patienceMs bounds one wait for something to handle, milliseconds; -1: no bound.
+	patienceMs() int
+	handle(ready []unix.EpollEvent)
+	// closeAll ends all runs and closes the sockets. It is called last.
+	closeAll()
 }
 
-// Serve takes streams from a listening, non-blocking TCP socket (see Listen),
-// which it owns from the call on, until Close or the end of ctx. It sets the
-// listener's window, and its congestion control to cubic: connections get theirs
-// from it, and one accepted under bbr would keep pacing.
-func Serve(ctx context.Context, fd int) (*Server, error) {
-	s := &Server{listener: fd, conns: map[int32]*conn{}, nextID: listenID}
-	setWindow(fd)
-	err := setCongestion(fd, "cubic")
-	if err == nil {
-		s.poll, err = socket.NewPoller()
-	}
-	if err == nil {
-		err = s.poll.Add(fd, listenID, unix.EPOLLIN)
-	}
-	if err == nil {
-		s.spare, err = os.Open(os.DevNull)
-	}
+// serverRun is one Generator as its server sees it. All but run is the server
+// thread's own; pacer and ended are also read by others, under the server's mu.
+type serverRun struct {
+	*run
+	pacer *pacer
+	live  int // streams accepted and not over; of TCP
+	ended bool
+
+	peers []peer    // where each stream is; of UDP
+	heard time.Time // when its generator last sent anything but data; of UDP
+}
+
+// Serve takes streams at an address of the calling thread's network namespace until
+// Close or the end of ctx. Port 0 takes any.
+func Serve(ctx context.Context, at netip.AddrPort, udp bool) (*Server, error) {
+	thread, err := socket.NewThread()
 	if err != nil {
-		if s.poll != nil {
-			s.poll.Close()
-		}
-		unix.Close(fd)
 		return nil, fmt.Errorf("streams server: %w", err)
 	}
-	s.begin(ctx, s, 512)
+	s := &Server{Thread: thread}
+	listen, batch := s.listenTCP, 512
+	if udp {
+		listen, batch = s.listenUDP, 2
+	}
+	fd, err := listen(at)
+	if err == nil {
+		if err = s.Add(fd, listenID, unix.EPOLLIN); err != nil {
+			s.closeAll()
+		}
+	}
+	if err != nil {
+		s.Close()
+		return nil, fmt.Errorf("streams server: %w", err)
+	}
+	s.Start(ctx, "gw-serve", func() { s.loop(make([]unix.EpollEvent, batch)) })
 	return s, nil
 }
 
-func (s *Server) patienceMs() int {
-	if s.waiting > 0 {
-		return 1000 // only to notice a header that never comes
-	}
-	return -1
-}
-
-func (s *Server) handle(ready []unix.EpollEvent) {
-	for _, ev := range ready {
-		switch ev.Fd {
-		case socket.BellID: // stopping is set
-		case listenID:
-			s.accept()
-		default:
-			// A connection may be gone: its run ended earlier in this batch.
-			if c := s.conns[ev.Fd]; c != nil {
-				s.ready(ev.Fd, c)
-			}
-		}
-	}
-	if s.waiting > 0 {
-		s.expire(time.Now())
-	}
-}
-
-// accept takes every connection that waits.
-func (s *Server) accept() {
-	for {
-		fd, _, err := unix.Accept4(s.listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-		switch err {
-		case nil:
-		case unix.EMFILE, unix.ENFILE:
-			if s.refuseOne() {
-				continue
-			}
-			return
-		case unix.ECONNABORTED, unix.EINTR:
-			continue
-		default:
+func (s *Server) loop(events []unix.EpollEvent) {
+	defer s.closeAll()
+	for !s.Stopping() {
+		ready, err := s.Wait(events, s.patienceMs())
+		if err != nil {
 			return
 		}
-		s.nextID++
-		c := &conn{fd: fd, since: time.Now()}
-		if err := s.poll.Add(fd, s.nextID, unix.EPOLLIN|unix.EPOLLRDHUP); err != nil {
-			unix.Close(fd)
-			continue
+		s.handle(ready)
+	}
+}
+
+// find is for the server's thread, which needs no lock to read.
+func (s *Server) find(id RunID) *serverRun {
+	for _, r := range slices.Backward(s.runs) {
+		if r.id == id {
+			return r
 		}
-		s.conns[s.nextID] = c
-		s.waiting++
 	}
+	return nil
 }
 
-// refuseOne closes the first waiting connection when descriptors have run out:
-// left in the queue it would keep the listener ready and this thread spinning,
-// and its client would learn nothing.
-func (s *Server) refuseOne() bool {
-	if s.spare == nil { // another thread was faster when it was last given up
-		s.spare, _ = os.Open(os.DevNull)
-		return s.spare != nil
+// admit finds or makes the run of a stream; nil when the stream does not fit it. With a new
+// run it forgets the oldest of the ended ones.
+func (s *Server) admit(h header) *serverRun {
+	if r := s.find(h.id); r != nil {
+		if r.ended || r.cfg != h.cfg {
+			return nil
+		}
+		return r
 	}
-	s.spare.Close()
-	fd, _, err := unix.Accept4(s.listener, unix.SOCK_CLOEXEC)
-	if err == nil {
-		unix.Close(fd)
-	}
-	s.spare, _ = os.Open(os.DevNull)
-	return err == nil
-}
-
-// ready handles one connection that has something to say.
-func (s *Server) ready(id int32, c *conn) {
-	if c.st == nil {
-		s.readHeader(id, c)
-		return
-	}
-	err := c.run.drain(c.st)
-	if err == nil {
-		return
-	}
-	if errors.Is(err, io.EOF) {
-		c.run.end(c.st)
-	} else {
-		c.run.fail(c.st, err)
-	}
-	delete(s.conns, id)
-	s.poll.Remove(c.fd)
-	// The pacer may be about to write here, so the number stays taken until the
-	// run is over; the peer gets its end now.
-	_ = unix.Shutdown(c.fd, unix.SHUT_RDWR)
-	if c.run.live--; c.run.live == 0 {
-		s.endRun(c.run)
-	}
-}
-
-// readHeader collects a header, which may come in pieces, and answers it.
-func (s *Server) readHeader(id int32, c *conn) {
-	n, err := unix.Read(c.fd, c.head[c.got:])
-	if err == unix.EAGAIN || err == unix.EINTR {
-		return
-	}
-	if err != nil || n == 0 {
-		s.drop(id, c)
-		return
-	}
-	if c.got += n; c.got < headerSize {
-		return
-	}
-	a := refusedHeader
-	var r *serverRun
-	if h, err := parseHeader(c.head[:]); err == nil {
-		r, a = s.admit(h, c)
-	}
-	if a != accepted {
-		_, _ = socket.SendSome(c.fd, []byte{byte(a)}) // best effort: the close says it too
-		s.drop(id, c)
-		return
-	}
-	s.waiting--
-	s.answer(id, c, r)
-}
-
-// admit finds or makes the run of a header and fits the connection into it.
-func (s *Server) admit(h header, c *conn) (*serverRun, answer) {
+	r := &serverRun{run: newRun(h.id, h.cfg)}
+	r.sends = h.cfg.Direction == Down
 	if h.cfg.UDP {
-		return nil, refusedHeader
+		r.peers = make([]peer, len(r.streams))
 	}
-	r := s.find(h.id)
-	if r != nil && (r.ended || r.cfg != h.cfg || r.streams[h.index].fd >= 0) {
-		return nil, refusedRun
-	}
-	var err error
-	if h.cfg.Direction == Down {
-		if err = prepareSender(c.fd, h.cfg); err != nil {
-			return nil, refusedCongestion
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ended := 0
+	for _, old := range s.runs {
+		if old.ended {
+			ended++
 		}
-	} else {
-		_ = prepareReceiver(c.fd, h.cfg) // without it the thread only wakes more often
 	}
-	if r == nil {
-		r = s.addRun(h)
-	}
-	c.run, c.st = r, &r.streams[h.index]
-	c.st.fd = c.fd
-	return r, accepted
-}
-
-// answer accepts a stream; with the last of its run the run begins.
-func (s *Server) answer(id int32, c *conn, r *serverRun) {
-	r.live++
-	if _, err := socket.SendSome(c.fd, []byte{byte(accepted)}); err != nil {
-		return // the stream is broken, which its next event says
-	}
-	if r.accepted.Add(1) < int64(len(r.streams)) {
-		return
-	}
-	r.begin()
-	if !r.sends {
-		return
-	}
-	p, err := startPacer(r.run, tcpWrite)
-	if err != nil { // no descriptors: end the run, which its client sees
-		r.fail(c.st, err)
-		for i := range r.streams {
-			_ = unix.Shutdown(r.streams[i].fd, unix.SHUT_RDWR)
+	s.runs = slices.DeleteFunc(s.runs, func(old *serverRun) bool {
+		if !old.ended {
+			return false
 		}
-		return
+		ended--
+		return ended >= keepEnded
+	})
+	s.runs = append(s.runs, r)
+	return r
+}
+
+// startSending starts the thread that sends a run's payload.
+func (s *Server) startSending(r *serverRun, write writeFunc) error {
+	p, err := startPacer(r.run, write)
+	if err != nil {
+		return err
 	}
-	s.sendsBy(r, p)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.pacer = p
+	return nil
 }
 
-// drop closes a connection that belongs to no run.
-func (s *Server) drop(id int32, c *conn) {
-	delete(s.conns, id)
-	unix.Close(c.fd)
-	s.waiting--
+// endRun closes what a run holds once its last stream is over.
+func (s *Server) endRun(r *serverRun) {
+	if r.pacer != nil {
+		r.pacer.Close()
+	}
+	_ = r.closeSockets()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.ended = true
 }
 
-// expire drops connections that took too long to send a header.
-func (s *Server) expire(now time.Time) {
-	for id, c := range s.conns {
-		if c.st == nil && now.Sub(c.since) > headerTimeout {
-			s.drop(id, c)
+func (s *Server) endAll() {
+	for _, r := range s.runs {
+		if !r.ended {
+			s.endRun(r)
 		}
 	}
 }
 
-func (s *Server) closeAll() {
-	for id, c := range s.conns {
-		if c.st == nil {
-			s.drop(id, c)
+// newest are the n runs that came last. The caller holds the lock.
+func (s *Server) newest(n int) []*serverRun { return s.runs[max(0, len(s.runs)-n):] }
+
+// Stats are those of the n runs that came last, in their order: n generators that share a
+// load. The CPU time of all the server's receiving is with the first of them, also when
+// there was no run yet.
+func (s *Server) Stats(n int) []Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	runs := s.newest(n)
+	list := make([]Stats, max(1, len(runs)))
+	list[0].Threads = []ThreadCPU{{"receive", s.CPUNs()}}
+	for i, r := range runs {
+		r.fill(&list[i])
+		if r.pacer != nil {
+			list[i].Threads = append(list[i].Threads, ThreadCPU{"send " + strconv.Itoa(i+1), r.pacer.CPUNs()})
 		}
 	}
-	s.endAll()
-	s.spare.Close()
-	s.poll.Close()
-	unix.Close(s.listener)
+	return list
+}
+
+// Mark begins to count Stats.Shares of the newest n runs anew.
+func (s *Server) Mark(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.newest(n) {
+		r.mark()
+	}
 }

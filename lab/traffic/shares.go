@@ -1,9 +1,6 @@
 package traffic
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // Shares are what the receiving ends of streams got each since they were marked,
 // payload bytes. The zero value is of no streams.
@@ -17,10 +14,11 @@ type Shares struct {
 
 // With is the shares of both sets of streams.
 func (s Shares) With(o Shares) Shares {
+	least := min(s.Min, o.Min)
 	if s.Streams == 0 || o.Streams == 0 {
-		return Shares{s.Streams + o.Streams, s.Sum + o.Sum, s.Squares + o.Squares, s.Min + o.Min, s.Max + o.Max}
+		least = s.Min + o.Min
 	}
-	return Shares{s.Streams + o.Streams, s.Sum + o.Sum, s.Squares + o.Squares, min(s.Min, o.Min), max(s.Max, o.Max)}
+	return Shares{s.Streams + o.Streams, s.Sum + o.Sum, s.Squares + o.Squares, least, max(s.Max, o.Max)}
 }
 
 // Jain is the fairness index of R. Jain, D. Chiu and W. Hawe (DEC-TR-301, 1984):
@@ -49,9 +47,9 @@ func (s Shares) Even(burst int) float64 {
 func (r *run) mark() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.marks = slices.Grow(r.marks[:0], len(r.streams))
+	r.marks = make([]int64, len(r.streams))
 	for i := range r.streams {
-		r.marks = append(r.marks, r.streams[i].bytes.Load())
+		r.marks[i] = r.streams[i].bytes.Load()
 	}
 }
 
@@ -67,6 +65,3 @@ func (r *run) shares() (s Shares) {
 	}
 	return s
 }
-
-// Mark begins to count Stats.Shares anew.
-func (g *Generator) Mark() { g.run.mark() }

@@ -42,7 +42,7 @@ func TestJain(t *testing.T) {
 }
 
 func TestSharesCountFromTheMark(t *testing.T) {
-	r := newRun(RunID{}, Config{Streams: 3, Direction: Down})
+	r := newRun(0, Config{Streams: 3, Direction: Down})
 	for i := range r.streams {
 		r.streams[i].bytes.Store(int64(1000 * i))
 	}
@@ -59,7 +59,7 @@ func TestSharesCountFromTheMark(t *testing.T) {
 	if r.mark(); r.shares() != sharesOf(0, 0, 0) {
 		t.Errorf("marked again: %+v", r.shares())
 	}
-	sender := newRun(RunID{}, Config{Streams: 1, Direction: Up})
+	sender := newRun(0, Config{Streams: 1, Direction: Up})
 	if sender.mark(); sender.shares() != (Shares{}) {
 		t.Errorf("the sending end counts too: %+v", sender.shares())
 	}

@@ -5,22 +5,19 @@
 // # Whole bursts
 //
 // How many segments leave back to back moves a router's CPU by a factor of two,
-// so it is held constant: one write of BurstSegments × MSS bytes is one
-// burst. Per socket it switches Nagle off, makes the send buffer hold several
-// bursts and uses a congestion control that does not pace. The rest belongs to
-// the sending network namespace, and the caller sets it there:
+// so it is held constant: one write of BurstSegments × MSS bytes is one burst. Sockets
+// have Nagle off, a send buffer of several bursts, and a congestion control that does not
+// pace. The rest belongs to the sending network namespace, and the caller sets it there:
 //
 //   - net.ipv4.tcp_slow_start_after_idle=0. Otherwise a stream that waits longer
-//     than its retransmission time-out for its next turn starts again from ten
-//     segments, and the burst is cut to the rhythm of the acknowledgements.
+//     than its retransmission time-out for its next turn starts again from ten segments.
 //   - net.ipv4.tcp_autocorking=0. Otherwise a burst may wait for the one before
 //     it while that one is still in a queue of the sending link.
 //   - net.ipv4.tcp_limit_output_bytes above one burst (any kernel's default is).
 //   - no fq queueing discipline on the sending link: it paces every flow by itself.
-//   - the sending link's gso_max_segs and gso_max_size: the IP layer emits at most
-//     that many segments in one buffer, though a burst's buffers still follow each
-//     other without a pause. A route with initcwnd ≥ BurstSegments makes even the
-//     first burst of each stream whole; without it the window opens in two or three.
+//   - the sending link's gso_max_segs and gso_max_size bound the segments of one buffer,
+//     though a burst's buffers still follow each other without a pause. A route with
+//     initcwnd ≥ BurstSegments makes even the first burst of each stream whole.
 //
 // Datagrams take the same schedule. The kernel gets a burst in one call and cuts it
 // into datagrams (UDP_SEGMENT) where the sending link no longer does, so that they
@@ -30,9 +27,9 @@ package traffic
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -73,87 +70,63 @@ type Config struct {
 	// and is not imposed on the connection. Of UDP it is the payload of each datagram, at
 	// least 24.
 	MSS int
-	// Congestion is the congestion control of the sending sockets, default
-	// "cubic". bbr paces by itself and cuts bursts into small pieces. UDP has none.
-	Congestion string
 	// MaxSeconds ends the sending by itself, default 3600, at most MaxSecondsLimit.
 	MaxSeconds int
 }
 
 // DialFunc returns a connected, non-blocking socket of the run's protocol for client i,
 // which counts from 0. Start calls it from several goroutines at once and owns the
-// socket from then on. The socket may belong to any network namespace. Its
-// congestion control has to be set before it connects (see NewSocket): one that
-// was established under bbr keeps pacing when it is switched to another.
+// socket, one of NewSocket, from then on. The socket may belong to any network namespace.
 type DialFunc func(ctx context.Context, i int) (fd int, err error)
 
 // RunID tells the streams of one Generator from those of another on a server.
-type RunID [16]byte
+type RunID uint64
 
 // Generator is the client's side of a run: all its streams, whichever way the
 // payload goes.
 type Generator struct {
 	run      *run
-	pacer    *pacer             // Up only
-	receiver hearer             // Down only, and of UDP always
-	cancel   context.CancelFunc // ends the watch over Start's ctx
-
-	closeOnce sync.Once
-	closeErr  error
+	pacer    *pacer         // Up only
+	receiver *socket.Thread // Down only, and of UDP always
+	close    func() error
 }
 
-// hearer is the thread that takes what the server sends.
-type hearer interface {
-	// stop ends the streams with the server, or gives up after a moment, and waits for
-	// the thread. It is called once.
-	stop()
-	// time is the thread's clock.
-	time() *socket.Clock
-}
-
-// Start connects all streams, announces each to the server, and returns when the
-// server has accepted every one and sending has begun. The first stream to fail
-// ends the attempt; the error names its client. When ctx ends, so does the
-// generator; the caller still calls Close to wait for it.
+// Start returns when the server has accepted every stream and sending has begun. The
+// first stream to fail ends the attempt; the error names its client. When ctx ends, so
+// does the generator; the caller still calls Close to wait for it.
 func Start(ctx context.Context, cfg Config, dial DialFunc) (*Generator, error) {
 	cfg, err := cfg.withDefaults()
+	if err == nil {
+		err = checkDescriptors(cfg.Streams)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("streams: %w", err)
 	}
-	if err := checkDescriptors(cfg.Streams); err != nil {
+	g := &Generator{run: newRun(RunID(rand.Uint64()), cfg)}
+	if err = g.run.connectAll(ctx, dial); err == nil {
+		err = g.startThreads()
+	}
+	if err != nil {
+		g.run.closeSockets()
 		return nil, fmt.Errorf("streams: %w", err)
 	}
-	var id RunID
-	rand.Read(id[:]) // never fails: crypto/rand ends the program instead
-	r := newRun(id, cfg)
-	if err := connectAll(ctx, r, dial); err != nil {
-		r.closeSockets()
-		return nil, fmt.Errorf("streams: %w", err)
-	}
-	r.begin()
-	g := &Generator{run: r}
-	if err := g.startThreads(); err != nil {
-		r.closeSockets()
-		return nil, fmt.Errorf("streams: %w", err)
-	}
-	ctx, g.cancel = context.WithCancel(ctx)
-	context.AfterFunc(ctx, func() { g.Close() })
+	ctx, cancel := context.WithCancel(ctx) // to end the watch over the caller's
+	g.close = sync.OnceValue(func() error {
+		defer cancel()
+		return g.end()
+	})
+	context.AfterFunc(ctx, func() { g.close() })
 	return g, nil
 }
 
-// startThreads starts what sends and what receives.
 func (g *Generator) startThreads() (err error) {
 	switch r := g.run; {
 	case r.cfg.UDP:
-		var hears *datagramReceiver
-		if hears, err = startDatagramReceiver(r); err != nil {
+		if g.receiver, err = startDatagramReceiver(r); err != nil || !r.sends {
 			return err
 		}
-		g.receiver = hears
-		if r.sends {
-			if g.pacer, err = startPacer(r, newOutbox(r).write); err != nil {
-				hears.stop()
-			}
+		if g.pacer, err = startPacer(r, newOutbox(r).write); err != nil {
+			g.receiver.Close()
 		}
 	case r.sends:
 		g.pacer, err = startPacer(r, tcpWrite)
@@ -168,42 +141,38 @@ func (g *Generator) Stats() Stats {
 	var s Stats
 	g.run.fill(&s)
 	if g.pacer != nil {
-		s.addThread("send", &g.pacer.clock)
+		s.Threads = append(s.Threads, ThreadCPU{"send", g.pacer.CPUNs()})
 	}
 	if g.receiver != nil {
-		s.addThread("receive", g.receiver.time())
+		s.Threads = append(s.Threads, ThreadCPU{"receive", g.receiver.CPUNs()})
 	}
 	return s
 }
 
-// Close ends the streams and waits for the generator's thread. Streams that
-// receive are first ended in the other direction, at most closeLinger long, so
-// that the server does not take the end for a failure. It may be called twice.
-func (g *Generator) Close() error {
-	g.closeOnce.Do(func() {
-		if g.pacer != nil {
-			g.pacer.stop()
-		}
-		if g.receiver != nil {
-			g.receiver.stop()
-		}
-		g.run.finish()
-		g.closeErr = g.run.closeSockets()
-		g.cancel()
-	})
-	return g.closeErr
+// Close ends the streams and waits for the generator's threads. Streams that receive
+// first end their other direction, for at most closeLinger, so that the server does not
+// take the end for a failure. It may be called twice.
+func (g *Generator) Close() error { return g.close() }
+
+func (g *Generator) end() error {
+	if g.pacer != nil {
+		g.pacer.Close()
+	}
+	if g.receiver != nil {
+		g.receiver.Close()
+	}
+	return g.run.closeSockets()
 }
 
-// withDefaults fills in defaults and refuses what cannot be run.
+// Mark begins to count Stats.Shares anew.
+func (g *Generator) Mark() { g.run.mark() }
+
 func (c Config) withDefaults() (Config, error) {
 	c.Streams = cmp.Or(c.Streams, 1)
 	c.BurstSegments = cmp.Or(c.BurstSegments, DefaultBurst)
 	c.MSS = cmp.Or(c.MSS, SegmentBytes(EthernetMTU, c.UDP))
 	c.MaxSeconds = cmp.Or(c.MaxSeconds, 3600)
 	c.Direction = cmp.Or(c.Direction, Up)
-	if !c.UDP {
-		c.Congestion = cmp.Or(c.Congestion, "cubic")
-	}
 	return c, c.check()
 }
 
@@ -222,10 +191,6 @@ func (c Config) check() error {
 		return fmt.Errorf("burst of %d × %d bytes, want 1 to %d bytes", c.BurstSegments, c.MSS, MaxBurstBytes)
 	case c.UDP && (c.MSS < headSize || c.MSS > MaxDatagram):
 		return fmt.Errorf("datagrams of %d bytes, want %d to %d", c.MSS, headSize, MaxDatagram)
-	case c.UDP && c.Congestion != "":
-		return fmt.Errorf("congestion control %q with UDP, which has none", c.Congestion)
-	case len(c.Congestion) > congestionSize:
-		return fmt.Errorf("congestion control %q has a name longer than %d bytes", c.Congestion, congestionSize)
 	case c.MaxSeconds < 1 || c.MaxSeconds > MaxSecondsLimit:
 		return fmt.Errorf("run of %d s, want 1 to %d", c.MaxSeconds, MaxSecondsLimit)
 	}
@@ -234,8 +199,7 @@ func (c Config) check() error {
 
 func (c Config) burstBytes() int { return c.BurstSegments * c.MSS }
 
-// burstInterval is the time from one burst of the run to the next, ns, whichever
-// streams they belong to.
+// burstInterval is the time from one burst of the run to the next, ns.
 func (c Config) burstInterval() float64 {
 	return float64(c.burstBytes()) * 8 / c.RateBps * float64(time.Second)
 }
@@ -247,8 +211,8 @@ func (c Config) bufferBytes() int {
 	return max(4*c.burstBytes(), min(share, 64<<20))
 }
 
-// checkDescriptors refuses a run that needs more open files than the process may have.
-// Without this check a late dial would fail with an unrelated error.
+// checkDescriptors refuses a run that needs more open files than the process may have:
+// otherwise a late dial would fail with an unrelated error.
 func checkDescriptors(streams int) error {
 	const spare = 32 // standard streams, the runtime's own, epoll and eventfd
 	var lim unix.Rlimit

@@ -31,17 +31,13 @@ func TestMain(m *testing.M) {
 
 // serveProcess serves until its standard input ends, then prints its Stats.
 func serveProcess(addr netip.AddrPort) {
-	fd, err := Listen(addr)
-	if err != nil {
-		panic(err)
-	}
-	s, err := Serve(context.Background(), fd)
+	s, err := Serve(context.Background(), addr, false)
 	if err != nil {
 		panic(err)
 	}
 	fmt.Println("ready")
 	io.Copy(io.Discard, os.Stdin)
-	json.NewEncoder(os.Stdout).Encode(s.Stats(1)[0])
+	json.NewEncoder(os.Stdout).Encode(s.counts(1)[0])
 	s.Close()
 }
 
@@ -73,7 +69,7 @@ func startProcess(t *testing.T, s *space, addr netip.AddrPort) *process {
 }
 
 // finish ends the process in good order and returns what it counted.
-func (p *process) finish(t *testing.T) (s Stats) {
+func (p *process) finish(t *testing.T) (s counts) {
 	t.Helper()
 	p.in.Close()
 	if err := json.NewDecoder(p.out).Decode(&s); err != nil {
@@ -81,15 +77,6 @@ func (p *process) finish(t *testing.T) (s Stats) {
 	}
 	p.cmd.Wait() // its port is free only then
 	return s
-}
-
-// sides returns the sender's and the receiver's Stats of a run.
-func sides(g *Generator, s *Server) (sender, receiver Stats) {
-	far := s.statsOf(g.run.id)
-	if g.run.sends {
-		return g.Stats(), far
-	}
-	return far, g.Stats()
 }
 
 func TestStreamsShareAndRate(t *testing.T) {
@@ -103,13 +90,13 @@ func TestStreamsShareAndRate(t *testing.T) {
 		t.Run(fmt.Sprintf("%s/%d/%gM", c.dir, c.streams, c.mbps), func(t *testing.T) {
 			cfg := Config{Streams: c.streams, RateBps: c.mbps * 1e6, Direction: c.dir}
 			g := p.start(t, cfg, addr)
-			books := newAudit(t, g, &srv.arrivals)
+			books := newAudit(t, g, srv)
 			books.during(t, 500*time.Millisecond)
 			sender := p.client
 			if c.dir == Down {
 				sender = p.server
 			}
-			var sent0, sent1, got0, got1 Stats
+			var sent0, sent1, got0, got1 counts
 			var before, after map[string]int64
 			keepsUp(t, func() error {
 				sent0, got0 = sides(g, srv)
@@ -119,7 +106,7 @@ func TestStreamsShareAndRate(t *testing.T) {
 				after = sender.Counters(t)
 				return checkRate(c.mbps*1e6, sent0, sent1, got0, got1)
 			})
-			out, _ := runs(g, &srv.arrivals)
+			out, _ := runs(g, srv)
 			checkShares(t, out, 44*1448)
 			perBuf := float64(after["Tcp:OutSegs"]-before["Tcp:OutSegs"]) / float64(after["Ip:OutRequests"]-before["Ip:OutRequests"])
 			books.close(t, func() { g.Close() })
@@ -152,7 +139,7 @@ func keepsUp(t *testing.T, window func() error) {
 
 // checkRate holds what was sent and what arrived against the rate asked for, with some room
 // because the tests run beside others.
-func checkRate(bps float64, sent0, sent1, got0, got1 Stats) error {
+func checkRate(bps float64, sent0, sent1, got0, got1 counts) error {
 	sent, got := rate(sent0, sent1)/bps, rate(got0, got1)/bps
 	if sent < 0.8 {
 		return fmt.Errorf("sent at %.3f of the rate asked for", sent)
@@ -168,7 +155,7 @@ func checkRate(bps float64, sent0, sent1, got0, got1 Stats) error {
 func TestStreams10000(t *testing.T) {
 	s := &space{labtest.NewSpace(t)}
 	s.Run(t, "ip", "link", "set", "lo", "up")
-	s.Sysctl(t, "net.ipv4.tcp_slow_start_after_idle", "0")
+	s.Run(t, "sysctl", "-qw", "net.ipv4.tcp_slow_start_after_idle=0")
 	addr := netip.MustParseAddrPort("127.0.0.1:5401")
 	for _, dir := range []string{Up, Down} {
 		server := startProcess(t, s, addr)
@@ -184,11 +171,11 @@ func TestStreams10000(t *testing.T) {
 			books = newAudit(t, g, nil)
 			window = func() { books.during(t, 2*time.Second) }
 		}
-		var b Stats
+		var b counts
 		keepsUp(t, func() error {
-			a := g.Stats()
+			a := g.counts()
 			window()
-			b = g.Stats()
+			b = g.counts()
 			if r := rate(a, b) / 1e9; r < 0.7 || r > 1.1 {
 				return fmt.Errorf("%s: %.3f of the rate asked for", dir, r)
 			}
@@ -213,7 +200,7 @@ func TestEndsByItself(t *testing.T) {
 	srv, addr := p.serve(t)
 	g := p.start(t, Config{Streams: 2, RateBps: 1e8, MaxSeconds: 1}, addr)
 	select {
-	case <-g.pacer.done:
+	case <-g.pacer.Done():
 	case <-time.After(20 * time.Second):
 		t.Fatal("still sending")
 	}

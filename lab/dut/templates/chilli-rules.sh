@@ -3,9 +3,9 @@
 # them. They are those its packaged start script sets. Frames from the clients
 # reach CoovaChilli through a packet socket; the kernel sees them too and must
 # neither answer nor forward them.
-lan={{.LANIf}} tun={{.Tun}} wan={{.WANIf}} gw={{.Gateway}}
+lan={{.Port "lan"}} tun=tun0 wan={{.Port "wan"}} gw={{.Gateway}}
 iptables "$1" INPUT -i $tun -d $gw -j DROP
-iptables "$1" INPUT -i $tun -d $gw -p tcp --dport {{.UAMPort}} -j ACCEPT
+iptables "$1" INPUT -i $tun -d $gw -p tcp --dport {{.WebPort}} -j ACCEPT
 iptables "$1" INPUT -i $tun -d $gw -p udp --dport 67:68 -j ACCEPT
 iptables "$1" INPUT -i $tun -d $gw -p udp --dport 53 -j ACCEPT
 iptables "$1" INPUT -i $tun -d $gw -p icmp -j ACCEPT

@@ -12,7 +12,7 @@ origin=${fas#*originurl=}
 origin=$(printf '%s' "${origin%%,*}" | sed 's/%3[aA]/:/g; s/%2[fF]/\//g')
 case $hid in '' | *[!0-9a-f]*) exit 1 ;; esac
 case $origin in '' | *[!A-Za-z0-9:/._~-]*) origin=http://status.client/ ;; esac
-tok=$(printf '%s%s' "$hid" '{{.Key}}' | sha256sum)
+tok=$(printf '%s%s' "$hid" '{{.Secret}}' | sha256sum)
 cat <<PAGE
 <!DOCTYPE html>
 <html><head><title>Gateweigh</title></head><body>

@@ -23,13 +23,13 @@ func TestMain(m *testing.M) {
 // openClean opens a pair of clean routers and returns one of its labs.
 func openClean(t *testing.T, clients int, of experiment.Client) *lab {
 	t.Helper()
-	placement, err := testbed.DefaultPlacement()
+	backend, err := testbed.Local("test", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	has := experiment.Side{Client: of.Kind, Clients: clients}
 	opened, clean, err := side.Labs{
-		Backend: testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, DUT: experiment.Clean, DUTLab: "a",
+		Backend: backend, DUT: experiment.Clean, DUTLab: "a",
 		Experiment: &experiment.Experiment{Topology: "portal", Client: of}, Sides: []experiment.Side{has, has},
 	}.OpenPair(t.Context())
 	if err != nil {

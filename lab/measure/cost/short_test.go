@@ -21,13 +21,13 @@ import (
 // in either direction: no trial is judged by segments that are not the streams', and
 // what became of the connections of all turns is known.
 func TestShortConnectionsBesideStreams(t *testing.T) {
-	placement, err := testbed.DefaultPlacement()
+	backend, err := testbed.Local("test", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
 	opened, clean, err := side.Labs{
-		Backend: testbed.Netns{Run: "test", LogDir: t.TempDir(), Placement: placement}, DUT: experiment.Clean, DUTLab: "a",
+		Backend: backend, DUT: experiment.Clean, DUTLab: "a",
 		Experiment: &experiment.Experiment{Topology: "portal", Client: experiment.Client{Hosts: 1}},
 		Sides: slices.Repeat([]experiment.Side{{Client: client.KindMacvlan, Clients: 4, Traffic: experiment.Traffic{
 			Kind: traffic.KindStreams, Protocol: experiment.ProtocolTCP, Pacing: experiment.PacingPaced, BurstSegments: 44,

@@ -48,7 +48,7 @@ func (l Labs) OpenPair(ctx context.Context) (device, clean *Side, err error) {
 		}
 	}
 	other := map[string]string{"a": "b", "b": "a"}[l.DUTLab]
-	err = testbed.Together(admitted(l.DUTLab, d, l.Sides[0], &device), admitted(other, dut.NewClean(), l.Sides[1], &clean))
+	err = testbed.Together(admitted(l.DUTLab, d, l.Sides[0], &device), admitted(other, dut.Clean{}, l.Sides[1], &clean))
 	if err == nil {
 		return device, clean, nil
 	}
@@ -72,11 +72,11 @@ func (l Labs) open(ctx context.Context, lab string, own dut.DUT, shared dut.Trai
 	}
 	// Where no clean router is compared, the leases themselves are measured.
 	s.static = len(l.Sides) > 1 && hasStatic(has, s.enter, own.Traits())
-	kind, err := testbed.Named(l.Experiment.Topology)
+	build, err := testbed.Named(l.Experiment.Topology)
 	if err != nil {
 		return nil, err
 	}
-	topology := kind.Build(testbed.Spec{
+	topology := build(testbed.Spec{
 		Aggregate: l.Aggregate, LAN: own.Traits().LAN, Clients: s.most + s.Guests, ClientHosts: l.Experiment.Client.Hosts,
 		NoAggregation: shared.NoAggregation, NoTxChecksum: shared.NoTxChecksum,
 	})

@@ -182,7 +182,7 @@ func (s *Side) Ended(ctx context.Context) (e Ended, err error) {
 				continue
 			}
 			text := fmt.Sprintf("%s on %s ended by itself: %s: %s", p.Name, h.Name, p.How, cmp.Or(p.Output, "it printed nothing"))
-			if h.Role == testbed.RoleRouter {
+			if h.Metered {
 				e.Device = append(e.Device, text)
 			} else {
 				e.Lab = append(e.Lab, text)

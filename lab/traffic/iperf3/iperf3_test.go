@@ -15,30 +15,30 @@ import (
 )
 
 func TestIperf3Args(t *testing.T) {
-	ip := netip.MustParseAddr("192.0.2.1")
+	ip := netip.MustParseAddrPort("192.0.2.1:5201")
 	local := netip.MustParseAddr("192.0.2.7")
 	for _, c := range []struct {
 		client Client
 		want   string // "" is an error
 	}{
-		{Client{Server: ip, RateBps: 5e6, Local: local},
+		{Client{Server: ip, RateBps: 5e6, Local: local, Seconds: 10},
 			"iperf3 -c 192.0.2.1 -p 5201 -t 10 -l 63712 -i 0 --connect-timeout 5000 --json -C cubic -b 5000000 -B 192.0.2.7"},
-		{Client{Server: ip, Port: 6000, RateBps: Share(1e7, 3), Pacing: PaceSocket, Seconds: 3},
+		{Client{Server: netip.MustParseAddrPort("192.0.2.1:6000"), RateBps: 1e7 / 3., Paced: true, Seconds: 3},
 			"iperf3 -c 192.0.2.1 -p 6000 -t 3 -l 63712 -i 0 --connect-timeout 5000 --json -C cubic -b 0 --fq-rate 3333333"},
-		{Client{Server: ip, RateBps: 2e6, UDP: true, Direction: traffic.Down},
+		{Client{Server: ip, RateBps: 2e6, UDP: true, Direction: traffic.Down, Seconds: 10},
 			"iperf3 -c 192.0.2.1 -p 5201 -t 10 -l 1448 -i 0 --connect-timeout 5000 --json -u -b 2000000 -R"},
-		{Client{Server: ip, RateBps: 2e6, Pacing: PaceSocket, Direction: traffic.Down}, ""},
-		{Client{Server: ip, Pacing: PaceSocket}, ""},
-		{Client{Server: ip, Direction: "sideways"}, ""},
-		{Client{RateBps: 1}, ""},
-		{Client{Server: ip, UDP: true, Bytes: 70000}, ""},
+		{Client{Server: ip, RateBps: 2e6, Paced: true, Direction: traffic.Down, Seconds: 10}, ""},
+		{Client{Server: ip, Paced: true, Seconds: 10}, ""},
+		{Client{Server: ip, Direction: "sideways", Seconds: 10}, ""},
+		{Client{RateBps: 1, Seconds: 10}, ""},
+		{Client{Server: ip, UDP: true, Bytes: 70000, Seconds: 10}, ""},
 	} {
 		argv, err := c.client.Args()
 		if got := strings.Join(argv, " "); got != c.want || (err != nil) != (c.want == "") {
 			t.Errorf("%+v:\n got %q, %v\nwant %q", c.client, got, err, c.want)
 		}
 	}
-	if got := (Server{Bind: local, Port: 7}).Args(); !slices.Equal(got, strings.Fields("iperf3 -s -p 7 --idle-timeout 30 -B 192.0.2.7")) {
+	if got := Server(netip.AddrPortFrom(local, 7)); !slices.Equal(got, strings.Fields("iperf3 -s -p 7 --idle-timeout 30 -B 192.0.2.7")) {
 		t.Errorf("server: %q", got)
 	}
 }
@@ -51,7 +51,7 @@ func TestIperf3Runs(t *testing.T) {
 	lo := netip.MustParseAddr("127.0.0.1")
 	s := labtest.NewSpace(t)
 	s.Run(t, "ip", "link", "set", "lo", "up")
-	server := Server{Bind: lo, Port: 5301}.Args()
+	server := Server(netip.AddrPortFrom(lo, 5301))
 	cmd := exec.Command(server[0], server[1:]...)
 	s.Do(func() {
 		if err := cmd.Start(); err != nil {
@@ -63,9 +63,9 @@ func TestIperf3Runs(t *testing.T) {
 	}
 	defer func() { cmd.Process.Kill(); cmd.Wait() }()
 	for _, c := range []Client{
-		{Direction: traffic.Up}, {Direction: traffic.Down}, {UDP: true}, {UDP: true, Direction: traffic.Down}, {Pacing: PaceSocket},
+		{Direction: traffic.Up}, {Direction: traffic.Down}, {UDP: true}, {UDP: true, Direction: traffic.Down}, {Paced: true},
 	} {
-		c.Server, c.Port, c.Local, c.RateBps, c.Seconds = lo, 5301, lo, 4e7, 1
+		c.Server, c.Local, c.RateBps, c.Seconds = netip.AddrPortFrom(lo, 5301), lo, 4e7, 1
 		argv, err := c.Args()
 		if err != nil {
 			t.Fatal(err)

@@ -1,67 +1,50 @@
 package rtt
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
+	"net/netip"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-// listenID is the id under which the echo's socket is watched.
-const listenID = socket.BellID + 1
-
-// Echo sends every datagram back to where it came from.
+// Echo sends every probe back to where it came from.
 type Echo struct {
-	fd        int
-	poll      *socket.Poller
-	stopping  atomic.Bool
-	done      chan struct{}
-	closeOnce sync.Once
+	*socket.Thread
+	fd int
 }
 
-// ServeEcho answers on a bound, non-blocking UDP socket (see ListenUDP), which
-// it owns from the call on, until Close.
-func ServeEcho(fd int) (*Echo, error) {
-	e := &Echo{fd: fd, done: make(chan struct{})}
-	poll, err := socket.NewPoller()
-	if err == nil {
-		if err = poll.Add(fd, listenID, unix.EPOLLIN); err != nil {
-			poll.Close()
+// ServeEcho answers on a UDP address of the calling thread's network namespace until
+// Close. Port 0 takes any.
+func ServeEcho(at netip.AddrPort) (*Echo, error) {
+	fd, err := socket.ListenUDP(at)
+	if err != nil {
+		return nil, err
+	}
+	e := &Echo{fd: fd}
+	if e.Thread, err = socket.NewThread(); err == nil {
+		if err = e.Add(fd, socket.BellID+1, unix.EPOLLIN); err != nil {
+			e.Close()
 		}
 	}
 	if err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("udp echo: %w", err)
 	}
-	e.poll = poll
-	go e.loop()
+	e.Start(context.Background(), "gw-echo", e.loop)
 	return e, nil
 }
 
-// Close ends the echo and its socket. It may be called twice.
-func (e *Echo) Close() error {
-	e.closeOnce.Do(func() {
-		e.stopping.Store(true)
-		e.poll.Ring()
-		<-e.done
-	})
-	return nil
-}
-
 func (e *Echo) loop() {
-	defer close(e.done)
-	socket.OwnThread("gw-echo")
 	runPromptly()
 	defer unix.Close(e.fd)
-	defer e.poll.Close()
 	events := make([]unix.EpollEvent, 2)
 	buf := make([]byte, 1<<16)
-	for !e.stopping.Load() {
-		if _, err := e.poll.Wait(events, -1); err != nil {
+	for !e.Stopping() {
+		if _, err := e.Wait(events, -1); err != nil {
 			return
 		}
 		for {

@@ -30,27 +30,42 @@ func TestNearestRank(t *testing.T) {
 	}
 }
 
+// TestArrivalsAreSorted: answers come in any order, and percentiles are of sorted times.
+func TestArrivalsAreSorted(t *testing.T) {
+	var p Prober
+	for i := range int64(100) {
+		p.record((i*37%100 + 1) * 1000)
+	}
+	if got, want := p.Snapshot(), (Times{P50: 50, P99: 99, Probes: 100}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// dial returns a socket of the calling thread's namespace for probes to an echo.
+func dial(to netip.AddrPort) (fd int, err error) {
+	if fd, err = socket.New(unix.SOCK_DGRAM, to.Addr()); err != nil {
+		return -1, err
+	}
+	return fd, unix.Connect(fd, socket.Addr(to))
+}
+
 // startProbe starts an echo and a prober over p.
-func startProbe(t testing.TB, p labtest.Pair, cfg Config) (*Prober, *Echo) {
+func startProbe(t testing.TB, p labtest.Pair, cfg config) (*Prober, *Echo) {
 	t.Helper()
-	var fd int
+	var e *Echo
 	var err error
-	p.Server.Do(func() { fd, err = ListenUDP(netip.AddrPortFrom(labtest.ServerIP, 0)) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	bound, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := netip.AddrPortFrom(labtest.ServerIP, uint16(bound.(*unix.SockaddrInet4).Port))
-	e, err := ServeEcho(fd)
+	p.Server.Do(func() { e, err = ServeEcho(netip.AddrPortFrom(labtest.ServerIP, 0)) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { e.Close() })
-	pr, err := Probe(context.Background(), cfg, func(int) (fd int, err error) {
-		p.Client.Do(func() { fd, err = DialUDP(labtest.ClientIP, addr) })
+	bound, err := unix.Getsockname(e.fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := netip.AddrPortFrom(labtest.ServerIP, uint16(bound.(*unix.SockaddrInet4).Port))
+	pr, err := startProbing(context.Background(), cfg, func(int) (fd int, err error) {
+		p.Client.Do(func() { fd, err = dial(addr) })
 		return fd, err
 	})
 	if err != nil {
@@ -66,7 +81,7 @@ func startProbe(t testing.TB, p labtest.Pair, cfg Config) (*Prober, *Echo) {
 
 func TestProbe(t *testing.T) {
 	p := labtest.NewPair(t)
-	pr, e := startProbe(t, p, Config{Sockets: 7, Rate: 200, Timeout: 200 * time.Millisecond})
+	pr, e := startProbe(t, p, config{7, 200, 64, 200 * time.Millisecond})
 	measures(t, pr, 100, "an idle link", func(r Times) bool { return r.Lost*20 <= r.Probes && r.P50 > 0 && r.P99 >= r.P50 })
 	e.Close() // the port answers with ICMP from now on
 	pr.Reset()
@@ -80,7 +95,7 @@ func TestProbe(t *testing.T) {
 // TestProbeUnderDelay has a queue on the way that is too slow for the probes.
 func TestProbeUnderDelay(t *testing.T) {
 	p := labtest.NewPair(t)
-	pr, _ := startProbe(t, p, Config{Rate: 500, Size: 1000, Timeout: 100 * time.Millisecond})
+	pr, _ := startProbe(t, p, config{1, 500, 1000, 100 * time.Millisecond})
 	// 500 probes a second of 8,336 bits need 4.2 Mbit/s: this queue fills up to
 	// some 12 ms, and overflows.
 	p.Client.Run(t, "tc", "qdisc", "replace", "dev", "gwt0", "root", "tbf", "rate", "2mbit", "burst", "2000", "limit", "3000")
@@ -111,7 +126,7 @@ func measures(t *testing.T, pr *Prober, probes int, what string, good func(Times
 // TestEchoIsNotOpen: what is no probe gets no answer.
 func TestEchoIsNotOpen(t *testing.T) {
 	p := labtest.NewPair(t)
-	pr, _ := startProbe(t, p, Config{})
+	pr, _ := startProbe(t, p, config{1, 100, 64, time.Second})
 	unanswered := func() int64 {
 		c := p.Server.Counters(t)
 		return c["Udp:InDatagrams"] - c["Udp:OutDatagrams"]
@@ -124,7 +139,7 @@ func TestEchoIsNotOpen(t *testing.T) {
 	var fd int
 	p.Client.Do(func() {
 		a := sa.(*unix.SockaddrInet4)
-		fd, err = DialUDP(netip.Addr{}, netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)))
+		fd, err = dial(netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)))
 	})
 	if err != nil {
 		t.Fatal(err)

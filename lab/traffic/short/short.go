@@ -1,6 +1,6 @@
 // Package short opens TCP connections that carry one answer and end: what a page, a
 // look-up or a message makes of a network, beside the long streams of package
-// traffic. A gateway that keeps state a connection pays for each.
+// traffic. A gateway that keeps state for each connection has work with each.
 //
 //	client ── connect ─► server
 //	       ── 8 bytes: how many it wants ─►
@@ -25,6 +25,7 @@ const MostBytes = 16 << 20
 const (
 	patience = 10 * time.Second // for one connection, from beginning to end
 	mostOpen = 4096             // connections of a Generator at the same time
+	piece    = 64 << 10         // bytes of an answer that are written or read at once
 	// A generator that was late catches up with this much of its schedule; the rest
 	// is missed.
 	catchUp = 10 * time.Millisecond
@@ -53,7 +54,7 @@ func Serve(ctx context.Context, at netip.AddrPort) (*Server, error) {
 
 // accept takes connections until the listener is closed.
 func (s *Server) accept(ctx context.Context) {
-	payload := make([]byte, 64<<10)
+	payload := make([]byte, piece)
 	for {
 		conn, err := s.listener.Accept()
 		switch {
@@ -64,27 +65,21 @@ func (s *Server) accept(ctx context.Context) {
 			continue
 		}
 		s.all.Go(func() {
-			stop := context.AfterFunc(ctx, func() { conn.Close() })
-			defer stop()
+			defer context.AfterFunc(ctx, func() { conn.Close() })()
 			answer(conn, payload)
 		})
 	}
 }
 
-// answer sends what is asked for. Errors are the client's to count.
+// answer sends what is asked for. Errors are counted by the client.
 func answer(conn net.Conn, payload []byte) {
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(patience))
-	var question [8]byte
-	if _, err := io.ReadFull(conn, question[:]); err != nil {
-		return
-	}
-	left := binary.BigEndian.Uint64(question[:])
-	for left = min(left, MostBytes); left > 0; {
-		n, err := conn.Write(payload[:min(uint64(len(payload)), left)])
-		if err != nil {
-			return
-		}
+	var left uint64
+	err := binary.Read(conn, binary.BigEndian, &left)
+	for left = min(left, MostBytes); left > 0 && err == nil; {
+		var n int
+		n, err = conn.Write(payload[:min(piece, left)])
 		left -= uint64(n)
 	}
 }
@@ -111,10 +106,10 @@ type Stats struct {
 	Seconds float64 `json:"seconds"` // since the first was due
 	Done    int     `json:"done"`    // had their whole answer
 	Failed  int     `json:"failed"`
-	// Missed were due when as many as may be were open, or when the generator was late.
+	// Missed were due when mostOpen were open, or when the generator was late.
 	Missed     int    `json:"missed"`
 	FirstError string `json:"first_error,omitempty"`
-	// One value a connection that is done, microseconds: until it stood, from then to
+	// One value for each connection that is done, microseconds: until it stood, from then to
 	// the answer's first byte, and from beginning to end.
 	ConnectUs   []float64 `json:"connect_us"`
 	FirstByteUs []float64 `json:"first_byte_us"`
@@ -151,16 +146,13 @@ func (g *Generator) run(ctx context.Context) {
 	for n := 0; ; n++ {
 		due := t0.Add(time.Duration(float64(n) / g.cfg.PerSecond * float64(time.Second)))
 		if late := time.Since(due); late > catchUp {
-			missed := int(late.Seconds() * g.cfg.PerSecond)
 			t0 = t0.Add(late)
-			g.note(func(s *Stats) { s.Missed += missed })
+			g.note(func(s *Stats) { s.Missed += int(late.Seconds() * g.cfg.PerSecond) })
 		}
-		wait := time.NewTimer(time.Until(due))
 		select {
 		case <-ctx.Done():
-			wait.Stop()
 			return
-		case <-wait.C:
+		case <-time.After(time.Until(due)):
 		}
 		select {
 		case open <- struct{}{}:
@@ -207,15 +199,13 @@ func (g *Generator) exchange(ctx context.Context, n int) (connected, first time.
 		return connected, first, fmt.Errorf("connecting: %w", err)
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
 	connected = time.Now()
 	if _, err := conn.Write(binary.BigEndian.AppendUint64(nil, uint64(g.cfg.Bytes))); err != nil {
 		return connected, first, fmt.Errorf("asking: %w", err)
 	}
-	buf := make([]byte, min(g.cfg.Bytes+1, 64<<10))
-	got := 0
-	for {
+	buf := make([]byte, min(g.cfg.Bytes+1, piece))
+	for got := 0; ; {
 		n, err := conn.Read(buf)
 		if got == 0 && n > 0 {
 			first = time.Now()

@@ -1,8 +1,9 @@
-// Package socket is what generators and probers are made of: a thread of their
-// own, waiting for many sockets, sending without waiting. Linux only.
+// Package socket is what generators and probes are made of: threads of their own that
+// wait for many sockets, and sockets that never wait. Linux only.
 package socket
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"sync"
@@ -13,71 +14,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clock reads the on-CPU time of one OS thread from any goroutine of the
-// process, during the thread's life and after it.
-type Clock struct {
-	tid   atomic.Int32
-	ended atomic.Bool
-	final atomic.Int64
-}
-
-// OwnThread ties the calling goroutine to its thread for good: the thread ends
-// with the goroutine, and with it the timer slack set here.
-func OwnThread(name string) {
-	runtime.LockOSThread()
-	// The default slack lets a timer be 50 µs late; 1 ns is the least there is
-	// (prctl(2)). Failing to set either attribute costs precision, not the run.
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	if b, err := unix.BytePtrFromString(name); err == nil {
-		_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(b)), 0, 0, 0)
-	}
-}
-
-// Enter makes the calling goroutine's thread its own and starts to read its
-// clock. Call Finish when done.
-func (c *Clock) Enter(name string) {
-	OwnThread(name)
-	c.tid.Store(int32(unix.Gettid()))
-}
-
-// Finish keeps the thread's last reading. Runs on the thread itself.
-func (c *Clock) Finish() {
-	c.final.Store(c.Read())
-	c.ended.Store(true)
-}
-
-// Read returns nanoseconds, 0 before the thread has begun.
-func (c *Clock) Read() int64 {
-	if c.ended.Load() {
-		return c.final.Load()
-	}
-	tid := c.tid.Load()
-	if tid == 0 {
-		return 0
-	}
-	// The kernel's clock id of another thread of this process, as
-	// pthread_getcpuclockid(3) builds it: CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED,
-	// include/linux/posix-timers_types.h. Exact, and needs no /proc.
-	var ts unix.Timespec
-	if err := unix.ClockGettime(^tid<<3|4|2, &ts); err != nil {
-		return c.final.Load() // ended between the two looks
-	}
-	return ts.Nano()
-}
-
-// Poller is an epoll set with a bell that ends its waiting.
-type Poller struct {
-	epoll int
-
-	mu   sync.Mutex
-	bell int // eventfd, guarded by mu; -1 once closed
-}
-
 // BellID is the id under which Wait reports the bell.
 const BellID = 0
 
-// NewPoller makes a set that watches its bell only.
-func NewPoller() (*Poller, error) {
+// Thread is an OS thread that waits for sockets, with a bell that ends its waiting.
+type Thread struct {
+	epoll, bell int // descriptors of the epoll set and of an eventfd
+	stopping    atomic.Bool
+	done        chan struct{} // nil until Start
+	closeOnce   sync.Once
+
+	tid   atomic.Int32 // 0 while the thread does not run
+	cpuNs atomic.Int64 // its CPU time, once it has ended
+}
+
+// NewThread prepares a thread that watches its bell only. Close it, started or not.
+func NewThread() (*Thread, error) {
 	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("creating an epoll set: %w", err)
@@ -87,30 +39,89 @@ func NewPoller() (*Poller, error) {
 		unix.Close(ep)
 		return nil, fmt.Errorf("creating an eventfd: %w", err)
 	}
-	p := &Poller{epoll: ep, bell: bell}
-	if err := p.Add(bell, BellID, unix.EPOLLIN); err != nil {
-		p.Close()
+	t := &Thread{epoll: ep, bell: bell}
+	if err := t.Add(bell, BellID, unix.EPOLLIN); err != nil {
+		t.Close()
 		return nil, err
 	}
-	return p, nil
+	return t, nil
+}
+
+// Start runs work on an OS thread of that name, which ends with work. Work ends soon after
+// Close or the end of ctx, because it looks at Stopping.
+func (t *Thread) Start(ctx context.Context, name string, work func()) {
+	t.done = make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { t.Close() })
+	go func() {
+		defer close(t.done)
+		defer stop()
+		runtime.LockOSThread()
+		// The default slack lets a timer be 50 µs late; 1 ns is the least there is
+		// (prctl(2)). Failing to set either attribute costs precision, not the run.
+		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+		if b, err := unix.BytePtrFromString(name); err == nil {
+			_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(b)), 0, 0, 0)
+		}
+		t.tid.Store(int32(unix.Gettid()))
+		work()
+		t.cpuNs.Store(t.CPUNs())
+		t.tid.Store(0)
+	}()
+}
+
+// Stopping reports whether Close was called.
+func (t *Thread) Stopping() bool { return t.stopping.Load() }
+
+// Done is closed when the thread has ended.
+func (t *Thread) Done() <-chan struct{} { return t.done }
+
+// Close rings the bell, waits until the thread has ended, and closes its descriptors. It
+// may be called twice, from any other goroutine.
+func (t *Thread) Close() error {
+	t.closeOnce.Do(func() {
+		t.stopping.Store(true)
+		_, _ = unix.Write(t.bell, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+		if t.done != nil {
+			<-t.done
+		}
+		unix.Close(t.bell)
+		unix.Close(t.epoll)
+	})
+	return nil
+}
+
+// CPUNs is the thread's on-CPU time, nanoseconds, during its life and after; any
+// goroutine of the process may ask for it.
+func (t *Thread) CPUNs() int64 {
+	tid := t.tid.Load()
+	if tid == 0 {
+		return t.cpuNs.Load()
+	}
+	// The clock id of another thread of this process (pthread_getcpuclockid(3)):
+	// CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED, include/linux/posix-timers_types.h.
+	var ts unix.Timespec
+	if err := unix.ClockGettime(^tid<<3|4|2, &ts); err != nil {
+		return t.cpuNs.Load() // the thread has ended meanwhile
+	}
+	return ts.Nano()
 }
 
 // Add watches fd level-triggered; Wait reports it by id.
-func (p *Poller) Add(fd int, id int32, events uint32) error {
+func (t *Thread) Add(fd int, id int32, events uint32) error {
 	ev := unix.EpollEvent{Events: events, Fd: id}
-	if err := unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
+	if err := unix.EpollCtl(t.epoll, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
 		return fmt.Errorf("watching a socket: %w", err)
 	}
 	return nil
 }
 
 // Remove no longer watches fd.
-func (p *Poller) Remove(fd int) { _ = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_DEL, fd, nil) }
+func (t *Thread) Remove(fd int) { _ = unix.EpollCtl(t.epoll, unix.EPOLL_CTL_DEL, fd, nil) }
 
 // Wait returns what is ready, nothing after ms milliseconds (-1: no limit) or
 // when a signal came in between.
-func (p *Poller) Wait(events []unix.EpollEvent, ms int) ([]unix.EpollEvent, error) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.epoll),
+func (t *Thread) Wait(events []unix.EpollEvent, ms int) ([]unix.EpollEvent, error) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(t.epoll),
 		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), uintptr(ms), 0, 0)
 	if errno == unix.EINTR {
 		return nil, nil
@@ -124,47 +135,22 @@ func (p *Poller) Wait(events []unix.EpollEvent, ms int) ([]unix.EpollEvent, erro
 // Sleep waits until the descriptor of wait is ready or the time is over; a
 // signal ends it too. It reports whether the descriptor is ready.
 //
-// Like Wait, it calls the kernel without telling Go's scheduler. Told, the
-// scheduler would take the thread's processor back after each sleep's first
-// milliseconds, and its monitor would wake every 20 µs to look for more of that:
-// together some 5 % of a core for each agent, beside the router on the scales.
-// Not told, the scheduler keeps the processor with the thread and reaches it by
-// signal when it must. The process needs more processors (GOMAXPROCS) than it has
-// such threads.
+// Like Wait, Sleep makes its system call without telling Go's scheduler. Otherwise the
+// scheduler would take the thread's processor away after the first milliseconds of each
+// sleep, and its monitor would wake every 20 µs to look for such threads: together some
+// 5 % of a core for each agent. The process needs more processors (GOMAXPROCS) than it
+// has such threads.
 func Sleep(wait *unix.PollFd, d time.Duration) bool {
 	ts := unix.NsecToTimespec(int64(max(d, 0)))
 	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(wait)), 1, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
 	return errno == 0 && n > 0
 }
 
-// Watch is the set as Sleep waits for it: readable when a socket is ready.
-func (p *Poller) Watch() *unix.PollFd { return &unix.PollFd{Fd: int32(p.epoll), Events: unix.POLLIN} }
+// Watch is what Sleep takes to wait for the sockets and the bell.
+func (t *Thread) Watch() *unix.PollFd { return &unix.PollFd{Fd: int32(t.epoll), Events: unix.POLLIN} }
 
-// Bell is the bell alone as Sleep waits for it.
-func (p *Poller) Bell() *unix.PollFd { return &unix.PollFd{Fd: int32(p.bell), Events: unix.POLLIN} }
+// Bell is what Sleep takes to wait for the bell alone.
+func (t *Thread) Bell() *unix.PollFd { return &unix.PollFd{Fd: int32(t.bell), Events: unix.POLLIN} }
 
-// Ring makes the bell readable until Hush; safe from any goroutine, also after close.
-func (p *Poller) Ring() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.bell >= 0 {
-		_, _ = unix.Write(p.bell, []byte{1, 0, 0, 0, 0, 0, 0, 0})
-	}
-}
-
-// Hush makes the bell unreadable again.
-func (p *Poller) Hush() {
-	var b [8]byte
-	_, _ = unix.Read(p.bell, b[:])
-}
-
-// Close is for the thread that waits, as its last act.
-func (p *Poller) Close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.bell >= 0 {
-		unix.Close(p.bell)
-		unix.Close(p.epoll)
-		p.bell = -1
-	}
-}
+// Hush makes the bell unreadable again, for a thread that goes on for a while.
+func (t *Thread) Hush() { _, _ = unix.Read(t.bell, make([]byte, 8)) }

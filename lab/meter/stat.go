@@ -1,9 +1,8 @@
 package meter
 
 import (
-	"bufio"
+	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 )
@@ -25,22 +24,19 @@ func (s Stat) Total() int64 {
 	return s.User + s.Nice + s.System + s.Idle + s.IOWait + s.IRQ + s.SoftIRQ + s.Steal
 }
 
-// ParseProcStat returns the line of all CPUs together and those of each CPU.
-func ParseProcStat(r io.Reader) (all Stat, cpus map[int]Stat, err error) {
+// ParseProcStat reads the text of /proc/stat: the line of all CPUs together and those of
+// each CPU.
+func ParseProcStat(text string) (all Stat, cpus map[int]Stat, err error) {
 	cpus = map[int]Stat{}
 	found := false
-	sc := bufio.NewScanner(r)
-	sc.Buffer(nil, 1<<20) // the intr line grows with the number of interrupts
-	for sc.Scan() {
-		f := strings.Fields(sc.Text())
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
 		if len(f) < 9 || !strings.HasPrefix(f[0], "cpu") {
 			continue
 		}
-		var v [8]int64
-		for i := range v {
-			if v[i], err = strconv.ParseInt(f[i+1], 10, 64); err != nil {
-				return Stat{}, nil, fmt.Errorf("/proc/stat: %s: %w", f[0], err)
-			}
+		v, err := numbers("/proc/stat: "+f[0], f[1:9])
+		if err != nil {
+			return Stat{}, nil, err
 		}
 		st := Stat{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]}
 		if f[0] == "cpu" {
@@ -53,11 +49,8 @@ func ParseProcStat(r io.Reader) (all Stat, cpus map[int]Stat, err error) {
 		}
 		cpus[n] = st
 	}
-	if err := sc.Err(); err != nil {
-		return Stat{}, nil, fmt.Errorf("/proc/stat: %w", err)
-	}
 	if !found {
-		return Stat{}, nil, fmt.Errorf("/proc/stat: no cpu line")
+		return Stat{}, nil, errors.New("/proc/stat: no cpu line")
 	}
 	return all, cpus, nil
 }

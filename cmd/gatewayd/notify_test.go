@@ -21,11 +21,14 @@ func notified() {
 	if err != nil {
 		panic(err)
 	}
+	const end = "the program has ended" // sent last, by this process itself
+	read := make(chan struct{})
 	go func() {
+		defer close(read)
 		buf := make([]byte, 1000)
 		for {
 			n, err := l.Read(buf)
-			if err != nil {
+			if err != nil || string(buf[:n]) == end {
 				return
 			}
 			fmt.Fprintln(states, strings.ReplaceAll(string(buf[:n]), "\n", " "))
@@ -41,5 +44,10 @@ func notified() {
 		panic(err)
 	}
 	cmd.Wait()
+	if self, err := net.DialUnix("unixgram", nil, address); err == nil {
+		if _, err := self.Write([]byte(end)); err == nil {
+			<-read
+		}
+	}
 	os.Exit(cmd.ProcessState.ExitCode())
 }

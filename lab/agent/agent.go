@@ -8,25 +8,26 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
+	"reflect"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
-	"github.com/gateweigh/gateweigh/lab/profile"
 	"golang.org/x/sys/unix"
 )
 
 // Options are an agent's command line.
 type Options struct {
-	Run         string // id of the run, so that an agent can be told by its command line
+	Run         string // id of the run: testbed.Clean knows the agents of a run by it
 	Host        string // "a/router"
 	LogDir      string // where output of the host's programs goes
 	AgentCPUs   []int  // for the agent, its traffic and support programs
@@ -37,20 +38,18 @@ type Options struct {
 	Isolated bool
 }
 
-// Agent serves one host.
+// Agent serves one host. Its exported methods are the verbs of Conn.
 type Agent struct {
+	machineAgent
 	opts    Options
-	jail    *jail // nil where the agent runs no host
+	jail    *jail
 	traffic trafficState
 	pool    atomic.Pointer[client.Pool] // nil before there are clients
 
-	mu         sync.Mutex // guards what follows
-	programs   map[string]*spawned
-	support    map[int]bool // process ids that never count
-	sampler    *meter.Sampler
-	visiting   *client.Visiting  // nil while no guests come
-	recorder   *profile.Recorder // nil while perf does not run
-	recordings int               // perf was started so often
+	mu       sync.Mutex // guards what follows
+	programs map[string]*spawned
+	support  map[int]bool // process ids that never count
+	sampler  *meter.Sampler
 }
 
 // processors is more than the agent has busy threads. Pinned to one CPU, Go would
@@ -60,26 +59,26 @@ type Agent struct {
 const processors = 8
 
 // Main runs an agent over standard input and output until its input ends.
-func Main(ctx context.Context, opts Options) error {
+func Main(ctx context.Context, opts Options) (err error) {
 	if err := pinThreads(opts.AgentCPUs); err != nil {
 		return err
 	}
 	runtime.GOMAXPROCS(processors)
-	if opts.Isolated {
-		if err := isolate(); err != nil {
-			return fmt.Errorf("preparing the host %s: %w", opts.Host, err)
-		}
+	a := &Agent{
+		machineAgent: machineAgent{dir: opts.LogDir}, opts: opts, programs: map[string]*spawned{}, support: map[int]bool{},
 	}
-	a := &Agent{opts: opts, programs: map[string]*spawned{}, support: map[int]bool{}}
-	defer a.close()
+	defer a.killPerf()
 	if !opts.Isolated {
-		return serve(ctx, os.Stdin, os.Stdout, a.machineMethods())
+		return serve(ctx, os.Stdin, os.Stdout, func(string) (any, error) { return &a.machineAgent, nil })
 	}
-	var err error
+	if err := isolate(); err != nil {
+		return fmt.Errorf("preparing the host %s: %w", opts.Host, err)
+	}
 	if a.jail, err = newJail(); err != nil {
 		return err
 	}
-	return serve(ctx, os.Stdin, os.Stdout, a.methods())
+	defer a.close()
+	return serve(ctx, os.Stdin, os.Stdout, a.receiver)
 }
 
 // isolate finishes what the new namespaces begin: mounts stay private, /sys
@@ -91,59 +90,61 @@ func isolate() error {
 	if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
 		return fmt.Errorf("mounting /sys: %w", err)
 	}
-	return loopbackUp()
+	return setUp("lo")
 }
 
-// methods are those of a host: what its machine is asked for, and the host's own.
-func (a *Agent) methods() map[string]handler {
-	all := a.machineMethods()
-	maps.Copy(all, map[string]handler{
-		"run":            method(a.run),
-		"spawn":          method(a.spawn),
-		"kill":           method(a.kill),
-		"programs":       method(a.list),
-		"file.write":     method(a.writeFile),
-		"file.install":   method(a.install),
-		"net.pair":       method(addPair),
-		"net.apply":      method(apply),
-		"net.neighbours": method(addNeighbours),
-		"meter.open":     method(a.meterOpen),
-		"meter.sample":   method(a.meterSample),
-		"meter.pss":      method(a.meterPSS),
-		"client.create":  method(a.clientCreate),
-		"client.list":    method(a.clientList),
-		"client.lease":   method(a.clientLease),
-		"client.login":   method(a.clientLogin),
-		"client.status":  method(a.clientStatus),
-		"client.logout":  method(a.clientLogout),
-		"client.release": method(a.clientRelease),
-		"client.visit":   method(a.clientVisit),
-		"client.leave":   method(a.clientLeave),
-		"traffic.serve":  method(a.trafficServe),
-		"traffic.start":  method(a.trafficStart),
-		"traffic.stats":  method(a.trafficStats),
-		"traffic.mark":   method(a.trafficMark),
-		"traffic.short":  method(a.trafficShort),
-		"traffic.stop":   method(a.trafficStop),
-		"rtt.start":      method(a.rttStart),
-		"rtt.take":       method(a.rttTake),
-	})
-	return all
+// receiver is the host's clients for verbs that are theirs, else the agent.
+func (a *Agent) receiver(verb string) (any, error) {
+	if _, theirs := reflect.TypeFor[*client.Pool]().MethodByName(verb); theirs {
+		return a.clients()
+	}
+	return a, nil
 }
 
-// close ends all that the agent started. What it complains of nobody would hear.
+// close ends all that runs on the host. There is nobody left to report errors to.
 func (a *Agent) close() {
 	a.traffic.close()
 	if pool := a.pool.Load(); pool != nil {
 		pool.Close()
 	}
-	if a.recorder != nil {
-		a.recorder.Kill()
+	a.jail.close()
+	client.EndConnections()
+}
+
+// clients returns the pool of the host's clients.
+func (a *Agent) clients() (*client.Pool, error) {
+	if pool := a.pool.Load(); pool != nil {
+		return pool, nil
 	}
-	if a.jail != nil {
-		a.jail.close()
-		client.EndConnections()
+	return nil, errors.New("there are no clients on this host yet")
+}
+
+// CreateClients makes the host's clients, once: their number, names and
+// addresses hold for as long as the host stands.
+func (a *Agent) CreateClients(ctx context.Context, cfg client.Config) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pool.Load() != nil {
+		return errors.New("the host has clients already")
 	}
+	pool, err := client.NewPool(ctx, cfg, a.runAsClient)
+	if err == nil {
+		a.pool.Store(pool)
+	}
+	return err
+}
+
+// runAsClient runs a client's own command, such as a portal's log-in script, in the
+// client's namespace.
+func (a *Agent) runAsClient(ctx context.Context, ns *os.File, argv, env []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
+	defer cancel()
+	var out bytes.Buffer
+	cmd, err := a.start(ctx, Command{Argv: argv, Env: env, Support: true}, ns, &out, &out)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	return strings.TrimSpace(out.String()), err
 }
 
 // Meter says what the sampler of a host reads.
@@ -154,11 +155,12 @@ type Meter struct {
 	Follow  bool     `json:"follow"`  // count by task clocks, see meter.Sampler.Follow: on routers
 }
 
-func (a *Agent) meterOpen(_ context.Context, m Meter) (none, error) {
+// OpenMeter opens the host's meter anew.
+func (a *Agent) OpenMeter(_ context.Context, m Meter) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	// What it took to admit thousands of clients goes back to the machine now, and not by
-	// and by while it is measured.
+	// The memory that admitting thousands of clients took is returned now: in the
+	// background it would be returned while the host is measured.
 	debug.FreeOSMemory()
 	skip := map[int]bool{a.jail.init.Process.Pid: true}
 	for pid := range a.support {
@@ -170,23 +172,24 @@ func (a *Agent) meterOpen(_ context.Context, m Meter) (none, error) {
 	}
 	s := &meter.Sampler{IfNames: m.IfNames, PIDLink: a.jail.pidLink, Skip: skip, Counted: m.Counted, Follow: m.Follow}
 	if err := s.Open(); err != nil {
-		return none{}, err
+		return err
 	}
 	if pool := a.pool.Load(); pool != nil {
 		files, err := pool.SNMPFiles()
 		if err != nil {
-			return none{}, err
+			return err
 		}
 		s.AddClients(files)
 	}
 	a.sampler = s
-	return none{}, nil
+	return nil
 }
 
 var errNoMeter = errors.New("the host's meter is not open")
 
-func (a *Agent) meterSample(context.Context, none) (meter.Sample, error) {
-	workers := a.traffic.workersNs() // before a.mu: whoever holds the traffic's lock may wait for it
+// Sample reads the host's meter.
+func (a *Agent) Sample(context.Context) (meter.Sample, error) {
+	workers := a.traffic.workersNs() // before a.mu is taken: the holder of the traffic's lock may wait for a.mu
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.sampler == nil {
@@ -197,7 +200,8 @@ func (a *Agent) meterSample(context.Context, none) (meter.Sample, error) {
 	return s, err
 }
 
-func (a *Agent) meterPSS(context.Context, none) (float64, error) {
+// PSSMiB is the memory of the counted programs.
+func (a *Agent) PSSMiB(context.Context) (float64, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.sampler == nil {

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bytes"
-	"context"
 	"debug/elf"
 	"fmt"
 	"os"
@@ -24,8 +23,6 @@ type Hello struct {
 // Version of this program, which Hello tells. The program's main package sets it
 // before RunAs.
 var Version = "devel"
-
-func (a *Agent) hello(context.Context, none) (Hello, error) { return self(), nil }
 
 // self is how this process would introduce itself.
 func self() Hello {

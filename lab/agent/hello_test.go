@@ -12,9 +12,9 @@ import (
 func TestOtherBuildsAreRefused(t *testing.T) {
 	toAgent, fromLab := io.Pipe()
 	toLab, fromAgent := io.Pipe()
-	a := &Agent{}
+	a := &machineAgent{}
 	go func() {
-		serve(t.Context(), toAgent, fromAgent, a.machineMethods())
+		serve(t.Context(), toAgent, fromAgent, func(string) (any, error) { return a, nil })
 		fromAgent.Close()
 	}()
 	conn := NewConn(toLab, fromLab, Peer{Name: "the agent"})

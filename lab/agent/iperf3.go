@@ -89,7 +89,7 @@ func (a *Agent) spawnAll(n int, command func(n int) (Command, error)) error {
 		if err != nil {
 			return err
 		}
-		if _, err := a.spawn(context.Background(), cmd); err != nil {
+		if err := a.Spawn(context.Background(), cmd); err != nil {
 			return err
 		}
 		a.traffic.programs = append(a.traffic.programs, cmd.Name)

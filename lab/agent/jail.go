@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +30,9 @@ type jail struct {
 	pidLink string // "pid:[4026532…]": recognises the jail's processes in /proc
 }
 
+// initReady is what a jail's first process prints once the private directories stand.
+const initReady = "ready\n"
+
 // Scratch is a host's private directory: logs of its programs, DUT files.
 const Scratch = "/run/gateweigh"
 
@@ -41,29 +43,28 @@ func newJail() (*jail, error) {
 		return nil, fmt.Errorf("starting the host's first process: %w", err)
 	}
 	j := &jail{init: first}
-	if line, err := bufio.NewReader(first.output).ReadString('\n'); err != nil || line != "ready\n" {
-		return nil, errors.Join(fmt.Errorf("preparing the host's private directories: %q: %v", line, err), j.close())
+	ready := make([]byte, len(initReady))
+	if _, err = io.ReadFull(first.output, ready); err != nil || string(ready) != initReady {
+		j.close()
+		return nil, fmt.Errorf("preparing the host's private directories: %q: %v", ready, err)
 	}
 	ns := fmt.Sprintf("/proc/%d/ns/", first.Process.Pid)
-	if j.mnt, err = os.Open(ns + "mnt"); err == nil {
-		if j.pid, err = os.Open(ns + "pid"); err == nil {
-			j.pidLink, err = os.Readlink(ns + "pid")
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the host's namespaces: %w", err), j.close())
+	var errs [3]error
+	j.mnt, errs[0] = os.Open(ns + "mnt")
+	j.pid, errs[1] = os.Open(ns + "pid")
+	j.pidLink, errs[2] = os.Readlink(ns + "pid")
+	if err := errors.Join(errs[:]...); err != nil {
+		j.close()
+		return nil, fmt.Errorf("opening the host's namespaces: %w", err)
 	}
 	return j, nil
 }
 
-// close ends every process of the jail. It may be called twice.
-func (j *jail) close() error {
+// close ends every process of the jail.
+func (j *jail) close() {
 	j.init.input.Close()
-	if j.init.ProcessState == nil {
-		j.init.Process.Kill()
-		j.init.Wait()
-	}
-	return nil
+	j.init.Process.Kill()
+	j.init.Wait()
 }
 
 // start runs cmd inside the jail, on the given CPUs and, when netns is not
@@ -75,19 +76,19 @@ func (j *jail) start(cmd *exec.Cmd, cpus []int, netns *os.File) error {
 	go func() {
 		runtime.LockOSThread() // never unlocked
 		errc <- func() error {
-			if netns != nil {
-				if err := unix.Setns(int(netns.Fd()), unix.CLONE_NEWNET); err != nil {
-					return fmt.Errorf("entering the client's namespace: %w", err)
-				}
-			}
 			if err := unix.Unshare(unix.CLONE_FS); err != nil {
 				return fmt.Errorf("preparing a thread: %w", err)
 			}
-			if err := unix.Setns(int(j.mnt.Fd()), unix.CLONE_NEWNS); err != nil {
-				return fmt.Errorf("entering the host's mounts: %w", err)
-			}
-			if err := unix.Setns(int(j.pid.Fd()), unix.CLONE_NEWPID); err != nil {
-				return fmt.Errorf("entering the host's processes: %w", err)
+			for _, ns := range []struct {
+				file *os.File
+				kind int
+			}{{netns, unix.CLONE_NEWNET}, {j.mnt, unix.CLONE_NEWNS}, {j.pid, unix.CLONE_NEWPID}} {
+				if ns.file == nil {
+					continue
+				}
+				if err := unix.Setns(int(ns.file.Fd()), ns.kind); err != nil {
+					return fmt.Errorf("entering the namespace %s: %w", ns.file.Name(), err)
+				}
 			}
 			if err := setAffinity(0, cpus); err != nil {
 				return err
@@ -98,14 +99,14 @@ func (j *jail) start(cmd *exec.Cmd, cpus []int, netns *os.File) error {
 	return <-errc
 }
 
-// RunInit is the body of the first process of a jail: it makes the private
+// runInit is the body of the first process of a jail: it makes the private
 // directories, says "ready", and stays until its standard input ends.
-func RunInit() error {
+func runInit() error {
 	if err := privateMounts(); err != nil {
 		return err
 	}
 	signal.Ignore(syscall.SIGCHLD, syscall.SIGINT, syscall.SIGTERM) // ignoring SIGCHLD lets the kernel reap orphans
-	fmt.Println("ready")
+	fmt.Print(initReady)
 	_, err := io.Copy(io.Discard, os.Stdin)
 	return err
 }
@@ -131,7 +132,7 @@ func privateMounts() error {
 		return fmt.Errorf("mounting a private /mnt: %w", err)
 	}
 	for _, p := range private {
-		if err := privateMount(p.path, p.overlay); err != nil {
+		if err := p.mount(); err != nil {
 			return fmt.Errorf("making a private %s: %w", p.path, err)
 		}
 	}
@@ -143,7 +144,11 @@ func privateMounts() error {
 			return fmt.Errorf("making a private /var/run: %w", err)
 		}
 	}
-	for _, dir := range []string{Scratch, "/run/lock", "/run/netns"} {
+	return makeDirs(Scratch, "/run/lock", "/run/netns")
+}
+
+func makeDirs(dirs ...string) error {
+	for _, dir := range dirs {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
@@ -151,32 +156,29 @@ func privateMounts() error {
 	return nil
 }
 
-func privateMount(path string, overlay bool) error {
-	if !overlay {
+func (p privateDir) mount() error {
+	if !p.overlay {
 		mode := "mode=755"
-		if filepath.Base(path) == "tmp" {
+		if filepath.Base(p.path) == "tmp" {
 			mode = "mode=1777"
 		}
-		return unix.Mount("gateweigh", path, "tmpfs", 0, mode)
+		return unix.Mount("gateweigh", p.path, "tmpfs", 0, mode)
 	}
-	base := filepath.Join("/mnt", filepath.Base(path))
+	base := filepath.Join("/mnt", filepath.Base(p.path))
 	upper, work := filepath.Join(base, "upper"), filepath.Join(base, "work")
-	for _, dir := range []string{upper, work} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
+	if err := makeDirs(upper, work); err != nil {
+		return err
 	}
-	opts := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", path, upper, work)
-	err := unix.Mount("overlay", path, "overlay", 0, opts)
+	err := unix.Mount("overlay", p.path, "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", p.path, upper, work))
 	if err == nil {
 		return nil
 	}
 	// Kernels without overlayfs, or a file system that refuses to be its lower layer: a copy.
 	copied := filepath.Join(base, "copy")
-	if out, cperr := exec.Command("cp", "-a", path, copied).CombinedOutput(); cperr != nil {
+	if out, cperr := exec.Command("cp", "-a", p.path, copied).CombinedOutput(); cperr != nil {
 		return fmt.Errorf("overlay: %w; copy: %s", err, out)
 	}
-	return unix.Mount(copied, path, "", unix.MS_BIND, "")
+	return unix.Mount(copied, p.path, "", unix.MS_BIND, "")
 }
 
 // setAffinity binds thread or process pid (0: the calling thread) to cpus; nil changes nothing.

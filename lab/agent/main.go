@@ -2,11 +2,10 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 )
 
 // Hidden subcommands of the program an agent is part of.
@@ -26,9 +25,12 @@ func RunAs(args []string) {
 	var err error
 	switch args[1] {
 	case Subcommand:
-		err = mainArgs(args[2:])
+		var o Options
+		if err = o.flags().Parse(args[2:]); err == nil {
+			err = Main(context.Background(), o)
+		}
 	case InitCommand:
-		err = RunInit()
+		err = runInit()
 	case WorkerCommand:
 		err = workerMain(context.Background())
 	default:
@@ -43,46 +45,26 @@ func RunAs(args []string) {
 
 // Args is the command line that Options stand for, without the program's name.
 func (o Options) Args() []string {
+	agentCPUs, _ := json.Marshal(o.AgentCPUs) // numbers can always be written
+	programCPUs, _ := json.Marshal(o.ProgramCPUs)
 	args := []string{Subcommand, "-run", o.Run, "-host", o.Host, "-log-dir", o.LogDir,
-		"-agent-cpus", joinInts(o.AgentCPUs), "-program-cpus", joinInts(o.ProgramCPUs)}
+		"-agent-cpus", string(agentCPUs), "-program-cpus", string(programCPUs)}
 	if o.Isolated {
 		args = append(args, "-isolated") // testbed.Clean looks for it: such an agent is safe to end
 	}
 	return args
 }
 
-func mainArgs(args []string) error {
-	var o Options
+func (o *Options) flags() *flag.FlagSet {
 	f := flag.NewFlagSet(Subcommand, flag.ContinueOnError)
+	list := func(into *[]int) func(string) error {
+		return func(text string) error { return json.Unmarshal([]byte(text), into) }
+	}
 	f.StringVar(&o.Run, "run", "", "id of the run")
 	f.StringVar(&o.Host, "host", "", "name of the host")
 	f.StringVar(&o.LogDir, "log-dir", ".", "folder for the output of the host's programs")
-	f.Func("agent-cpus", "CPUs of agent, traffic and support programs", parseInts(&o.AgentCPUs))
-	f.Func("program-cpus", "CPUs of the host's programs", parseInts(&o.ProgramCPUs))
+	f.Func("agent-cpus", "CPUs of agent, traffic and support programs: [0,1]", list(&o.AgentCPUs))
+	f.Func("program-cpus", "CPUs of the host's programs: [0,1]", list(&o.ProgramCPUs))
 	f.BoolVar(&o.Isolated, "isolated", false, "started in namespaces of its own")
-	if err := f.Parse(args); err != nil {
-		return err
-	}
-	return Main(context.Background(), o)
-}
-
-func joinInts(list []int) string {
-	text := make([]string, len(list))
-	for i, n := range list {
-		text[i] = strconv.Itoa(n)
-	}
-	return strings.Join(text, ",")
-}
-
-func parseInts(into *[]int) func(string) error {
-	return func(s string) error {
-		for _, part := range strings.FieldsFunc(s, func(r rune) bool { return r == ',' }) {
-			n, err := strconv.Atoi(part)
-			if err != nil {
-				return err
-			}
-			*into = append(*into, n)
-		}
-		return nil
-	}
+	return f
 }

@@ -17,10 +17,9 @@ import (
 )
 
 // browser fetches a portal's pages for one client as a browser does: over the
-// connection it has, while that leads there and the server keeps it. Redirects
-// are the caller's, because where a portal redirects to is the information. Of
-// ten thousand of them on one machine each has to be small: there is one request
-// at a time and nothing runs beside it. It is not for several goroutines.
+// connection it has, while that leads there and the server keeps it. It follows no
+// redirects: where a portal redirects to is the information. Ten thousand of them run
+// on one machine, so a browser is small: one request at a time, no goroutines, one caller.
 type browser struct {
 	net  Network
 	keep bool // false: every request has a connection of its own
@@ -50,6 +49,9 @@ type answer struct {
 func (a *answer) text() string {
 	return strings.TrimSpace(strconv.Itoa(a.status) + " " + http.StatusText(a.status))
 }
+
+// redirects reports whether the status is that of a redirect.
+func (a *answer) redirects() bool { return a.status >= 300 && a.status < 400 }
 
 // location is where an answer redirects to; an error without a destination.
 func (a *answer) location() (*url.URL, error) {

@@ -6,7 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"time"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,16 +22,21 @@ func (c *Client) dialer(network string) *net.Dialer {
 	return d
 }
 
-func isUDP(network string) bool { return network == "udp" || network == "udp4" }
+func isUDP(network string) bool { return strings.HasPrefix(network, "udp") }
 
 // dialIn connects from inside a namespace. Only the socket is made there: a
 // net.Dialer would keep a thread in the namespace until the connection stands,
 // a thousand threads for a thousand clients that log in at once. local is bound
 // to where it is valid; addr is a literal IPv4 address and port.
-func dialIn(ctx context.Context, n *Namespace, network string, local netip.AddrPort, addr string) (net.Conn, error) {
+func dialIn(ctx context.Context, n *Namespace, network string, local netip.AddrPort, addr string) (_ net.Conn, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("dialling %s: %w", addr, err)
+		}
+	}()
 	remote, err := netip.ParseAddrPort(addr)
 	if err != nil || !remote.Addr().Is4() {
-		return nil, fmt.Errorf("dialling %q: not an IPv4 address and port", addr)
+		return nil, fmt.Errorf("%q is not an IPv4 address and port", addr)
 	}
 	kind := unix.SOCK_STREAM
 	if isUDP(network) {
@@ -43,17 +48,17 @@ func dialIn(ctx context.Context, n *Namespace, network string, local netip.AddrP
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("dialling %s: opening a socket: %w", addr, err)
+		return nil, fmt.Errorf("opening a socket: %w", err)
 	}
 	file := os.NewFile(uintptr(fd), network+" "+addr)
 	defer file.Close() // net.FileConn has its own descriptor
 	if local.Addr().IsValid() {
 		if err := unix.Bind(fd, sockaddr(local)); err != nil {
-			return nil, fmt.Errorf("dialling %s: binding to %s: %w", addr, local.Addr(), err)
+			return nil, fmt.Errorf("binding to %s: %w", local.Addr(), err)
 		}
 	}
 	if err := connect(ctx, file, remote); err != nil {
-		return nil, fmt.Errorf("dialling %s: %w", addr, err)
+		return nil, err
 	}
 	return net.FileConn(file)
 }
@@ -64,43 +69,22 @@ func connect(ctx context.Context, file *os.File, remote netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { file.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { file.SetDeadline(past) })
 	defer stop()
-	asked := false
-	var failed error
-	err = raw.Write(func(fd uintptr) (done bool) { // called again whenever the socket can be written to
-		if asked {
-			done, failed = connected(int(fd))
-			return done
-		}
-		asked = true
-		failed = unix.Connect(int(fd), sockaddr(remote))
-		return failed != unix.EINPROGRESS
+	// Write calls the function again when the socket can be written to. Another connect then
+	// reports how the first went (connect(2)): EALREADY is that it still goes on.
+	var refused error
+	err = raw.Write(func(fd uintptr) bool {
+		refused = unix.Connect(int(fd), sockaddr(remote))
+		return refused != unix.EINPROGRESS && refused != unix.EALREADY
 	})
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
 		return err
-	case failed != nil:
-		return os.NewSyscallError("connect", failed)
 	}
-	return nil
-}
-
-// connected reports whether connecting has come to an end, and to which.
-func connected(fd int) (done bool, err error) {
-	code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
-	if err == nil && code != 0 {
-		err = unix.Errno(code)
-	}
-	if err != nil {
-		return true, err
-	}
-	// A socket that was not connected yet when it was polled first wakes its
-	// waiter for nothing.
-	_, err = unix.Getpeername(fd)
-	return err == nil, nil
+	return os.NewSyscallError("connect", refused)
 }
 
 func sockaddr(a netip.AddrPort) *unix.SockaddrInet4 {

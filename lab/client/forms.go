@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -62,58 +63,35 @@ func forms(page *url.URL, body string) iter.Seq2[form, error] {
 			case kind != html.StartTagToken && kind != html.SelfClosingTagToken:
 			case tag == "form" && !inside: // a form inside another is none
 				inside = true
-				f, err = openForm(page, z)
+				f, err = openForm(page, attributes(z))
 			case tag == "input" && inside:
-				if in := readInput(z); in.name != "" {
-					f.inputs = append(f.inputs, in)
+				if at := attributes(z); at["name"] != "" {
+					f.inputs = append(f.inputs, input{at["name"], at["value"], strings.ToLower(at["type"])})
 				}
 			}
 		}
 	}
 }
 
-// openForm reads the tag that begins a form.
-func openForm(page *url.URL, z *html.Tokenizer) (form, error) {
-	f := form{method: http.MethodGet}
-	var bad error
-	for key, value := range attributes(z) {
-		switch key {
-		case "method":
-			f.method = strings.ToUpper(value)
-		case "action":
-			f.action = page
-			if to, err := page.Parse(value); err == nil {
-				f.action = to
-			} else {
-				bad = fmt.Errorf("the form's action %q: %w", value, err)
-			}
+// openForm is the form that a tag with these attributes begins.
+func openForm(page *url.URL, at map[string]string) (f form, err error) {
+	f.method = strings.ToUpper(cmp.Or(at["method"], http.MethodGet))
+	if action, has := at["action"]; has {
+		if f.action, err = page.Parse(action); err != nil {
+			return form{method: f.method, action: page}, fmt.Errorf("the form's action %q: %w", action, err)
 		}
 	}
-	return f, bad
-}
-
-func readInput(z *html.Tokenizer) (in input) {
-	for key, value := range attributes(z) {
-		switch key {
-		case "name":
-			in.name = value
-		case "value":
-			in.value = value
-		case "type":
-			in.kind = strings.ToLower(value)
-		}
-	}
-	return in
+	return f, nil
 }
 
 // attributes are those of the tokenizer's tag.
-func attributes(z *html.Tokenizer) iter.Seq2[string, string] {
-	return func(yield func(key, value string) bool) {
-		for more := true; more; {
-			var key, value []byte
-			if key, value, more = z.TagAttr(); key == nil || !yield(string(key), string(value)) {
-				return
-			}
+func attributes(z *html.Tokenizer) map[string]string {
+	at := map[string]string{}
+	for more := true; more; {
+		var key, value []byte
+		if key, value, more = z.TagAttr(); key != nil {
+			at[string(key)] = string(value)
 		}
 	}
+	return at
 }

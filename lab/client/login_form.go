@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 )
 
@@ -14,60 +13,53 @@ import (
 // is what the captive portal API (RFC 8908) says; logging out is the form of the
 // status page that a redirect after login leads to.
 type formPortal struct {
-	browser
-	adm      Admission
-	user     string
+	visit
 	loggedIn string // page the login led to: it has the form to log out
-}
-
-func newForm(n Network, adm Admission, num int) *formPortal {
-	return &formPortal{browser: browser{net: n, keep: true}, adm: adm, user: strings.ReplaceAll(adm.User, "%d", strconv.Itoa(num))}
 }
 
 // login follows the portal from the probe to the page after the login form.
 func (f *formPortal) login(ctx context.Context) error {
-	page, body, err := f.open(ctx, http.MethodGet, f.adm.Probe, nil)
+	page, err := f.open(ctx, http.MethodGet, f.adm.Probe, "")
 	if err != nil {
 		return err
 	}
-	if page.Host != f.adm.Portal {
+	if page.url.Host != f.adm.Portal {
 		return nil // not redirected: Login asks for the status next
 	}
 	asks := func(f form) bool { return f.has("password") }
-	form, err := findForm(page, body, asks)
+	form, err := findForm(page.url, page.body, asks)
 	if err != nil {
-		return fmt.Errorf("the login page %s: %w", shorten(page), err)
+		return fmt.Errorf("the login page %s: %w", shorten(page.url), err)
 	}
 	for i, in := range form.inputs {
 		switch in.kind {
 		case "password":
 			form.inputs[i].value = f.adm.Password
 		case "text", "email", "":
-			form.inputs[i].value = f.user
+			form.inputs[i].value = f.user()
 		}
 	}
-	page, body, err = f.submit(ctx, page, form)
-	if err != nil {
+	if page, err = f.submit(ctx, page.url, form); err != nil {
 		return err
 	}
 	// Reading a page's forms is a tenth of what a log-in costs, and the usual page after it
 	// does not name a password.
-	if strings.Contains(strings.ToLower(body), "password") {
-		if _, err := findForm(page, body, asks); err == nil {
-			return fmt.Errorf("asked for the password again at %s: %w", shorten(page), errRefused)
+	if strings.Contains(strings.ToLower(page.body), "password") {
+		if _, err := findForm(page.url, page.body, asks); err == nil {
+			return fmt.Errorf("asked for the password again at %s: %w", shorten(page.url), errRefused)
 		}
 	}
-	f.loggedIn = page.String()
+	f.loggedIn = page.url.String()
 	return nil
 }
 
 // status asks the captive portal API.
 func (f *formPortal) status(ctx context.Context) (bool, error) {
-	_, body, err := f.open(ctx, http.MethodGet, f.adm.API, nil)
+	page, err := f.open(ctx, http.MethodGet, f.adm.API, "")
 	if err != nil {
 		return false, err
 	}
-	captive, err := parseCaptive(body)
+	captive, err := parseCaptive(page.body)
 	return !captive && err == nil, err
 }
 
@@ -80,20 +72,20 @@ func (f *formPortal) logout(ctx context.Context) error {
 	if at == "" {
 		at = "http://" + f.adm.Portal + "/status"
 	}
-	page, body, err := f.open(ctx, http.MethodGet, at, nil)
+	page, err := f.open(ctx, http.MethodGet, at, "")
 	if err != nil {
 		return err
 	}
-	form, err := findForm(page, body, func(form) bool { return true })
+	form, err := findForm(page.url, page.body, func(form) bool { return true })
 	if err != nil {
-		return fmt.Errorf("the status page %s: %w", shorten(page), err)
+		return fmt.Errorf("the status page %s: %w", shorten(page.url), err)
 	}
-	_, _, err = f.submit(ctx, page, form)
+	_, err = f.submit(ctx, page.url, form)
 	return err
 }
 
 // submit sends a form of a page as browsers do, and returns the page it led to.
-func (f *formPortal) submit(ctx context.Context, page *url.URL, form form) (*url.URL, string, error) {
+func (f *formPortal) submit(ctx context.Context, page *url.URL, form form) (*answer, error) {
 	to, values := *page, url.Values{}
 	if form.action != nil {
 		to = *form.action
@@ -102,35 +94,33 @@ func (f *formPortal) submit(ctx context.Context, page *url.URL, form form) (*url
 		values.Set(in.name, in.value)
 	}
 	if form.method == http.MethodPost {
-		return f.open(ctx, http.MethodPost, to.String(), values)
+		return f.open(ctx, http.MethodPost, to.String(), values.Encode())
 	}
 	to.RawQuery = values.Encode()
-	return f.open(ctx, http.MethodGet, to.String(), nil)
+	return f.open(ctx, http.MethodGet, to.String(), "")
 }
 
 // open asks for a page and follows redirects as long as they lead into the portal.
-func (f *formPortal) open(ctx context.Context, method, address string, values url.Values) (*url.URL, string, error) {
+func (f *formPortal) open(ctx context.Context, method, address, values string) (*answer, error) {
 	for range maxSplashPages {
-		sent := ""
 		fields := []field{{"Accept", "text/html, application/captive+json"}}
 		if method == http.MethodPost {
-			sent = values.Encode()
 			fields = append(fields, field{"Content-Type", "application/x-www-form-urlencoded"}, field{"Origin", originOf(address)})
 		}
-		page, err := f.fetch(ctx, method, address, sent, fields...)
+		page, err := f.fetch(ctx, method, address, values, fields...)
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
 		if page.status >= http.StatusInternalServerError { // no page of the way in
-			return nil, "", fmt.Errorf("asking for %s: %s", shorten(page.url), page.text())
+			return nil, fmt.Errorf("asking for %s: %s", shorten(page.url), page.text())
 		}
 		to, nowhere := page.location()
-		if page.status < 300 || page.status >= 400 || nowhere != nil || to.Host != f.adm.Portal {
-			return page.url, page.body, nil
+		if !page.redirects() || nowhere != nil || to.Host != f.adm.Portal {
+			return page, nil
 		}
-		method, address, values = http.MethodGet, to.String(), nil
+		method, address, values = http.MethodGet, to.String(), ""
 	}
-	return nil, "", fmt.Errorf("still redirected after %d pages", maxSplashPages)
+	return nil, fmt.Errorf("still redirected after %d pages", maxSplashPages)
 }
 
 // originOf is what browsers say a form comes from: the portal's pages send theirs
@@ -141,5 +131,3 @@ func originOf(address string) string {
 	}
 	return "null"
 }
-
-var _ portal = (*formPortal)(nil)

@@ -15,11 +15,7 @@ import (
 // redirected to a splash page, whose form is submitted, page after page, until
 // the portal shows no further form or sends the client back where it came from.
 // It follows whatever click-through sequence the portal serves.
-type openNDSPortal struct {
-	browser
-	portal string // "192.168.137.254:2050"
-	probe  string // URL outside, port 80
-}
+type openNDSPortal struct{ visit }
 
 // maxSplashPages bounds the click-through; openNDS's own sequence has three.
 const maxSplashPages = 6
@@ -31,13 +27,13 @@ const maxPage = 1 << 20
 const userAgent = "CaptiveNetworkSupport gateweigh"
 
 func (o *openNDSPortal) login(ctx context.Context) error {
-	next := o.probe
+	next := o.adm.Probe
 	for range maxSplashPages {
 		page, err := o.get(ctx, next, "")
 		if err != nil {
 			return err
 		}
-		if page.status == http.StatusNetworkAuthenticationRequired && next == o.probe {
+		if page.status == http.StatusNetworkAuthenticationRequired && next == o.adm.Probe {
 			return errors.Join(errHalfOpen, o.logout(ctx))
 		}
 		next, err = o.follow(page)
@@ -60,14 +56,14 @@ var errHalfOpen = errors.New("the portal has a session but catches the client's 
 // or the first form. The empty string is the end of the sequence.
 func (o *openNDSPortal) follow(page *answer) (string, error) {
 	switch {
-	case page.status >= 300 && page.status < 400:
+	case page.redirects():
 		to, err := page.location()
 		if err != nil {
 			return "", fmt.Errorf("redirect without a destination: %w", err)
 		}
 		// A redirect to anywhere else is the way back to what the client first
 		// asked for: the portal lets it go.
-		if to.Host != o.portal {
+		if to.Host != o.adm.Portal {
 			return "", nil
 		}
 		return to.String(), nil
@@ -75,7 +71,7 @@ func (o *openNDSPortal) follow(page *answer) (string, error) {
 		return "", fmt.Errorf("the portal answered %s", page.text())
 	}
 	form, err := firstForm(page.url, page.body)
-	if errors.Is(err, errNoForm) && page.url.Host == o.portal {
+	if errors.Is(err, errNoForm) && page.url.Host == o.adm.Portal {
 		return "", nil
 	}
 	return form, err
@@ -87,7 +83,7 @@ func (o *openNDSPortal) follow(page *answer) (string, error) {
 // one of its firewall commands failed.
 func (o *openNDSPortal) status(ctx context.Context) (bool, error) {
 	const captiveJSON = "application/captive+json"
-	state, err := o.get(ctx, "http://"+o.portal+"/", captiveJSON)
+	state, err := o.get(ctx, "http://"+o.adm.Portal+"/", captiveJSON)
 	if err != nil {
 		return false, err
 	}
@@ -98,19 +94,15 @@ func (o *openNDSPortal) status(ctx context.Context) (bool, error) {
 	if captive || err != nil {
 		return false, err
 	}
-	probe, err := o.get(ctx, o.probe, "")
+	probe, err := o.get(ctx, o.adm.Probe, "")
 	if err != nil {
 		// Nothing need listen there: a refusal comes from outside, the portal
 		// would have answered.
 		return ctx.Err() == nil, ctx.Err()
 	}
-	return probe.status != http.StatusNetworkAuthenticationRequired && !o.redirectsHome(probe), nil
-}
-
-// redirectsHome reports whether an answer sends the client to the portal.
-func (o *openNDSPortal) redirectsHome(page *answer) bool {
-	to, err := page.location()
-	return err == nil && to.Host == o.portal
+	to, err := probe.location()
+	caught := err == nil && to.Host == o.adm.Portal
+	return probe.status != http.StatusNetworkAuthenticationRequired && !caught, nil
 }
 
 // parseCaptive reads the "captive" key of an RFC 8908 answer, section 5.
@@ -126,7 +118,7 @@ func parseCaptive(body string) (bool, error) {
 
 // logout follows the link of the portal's status page.
 func (o *openNDSPortal) logout(ctx context.Context) error {
-	page, err := o.get(ctx, "http://"+o.portal+"/opennds_deny/", "")
+	page, err := o.get(ctx, "http://"+o.adm.Portal+"/opennds_deny/", "")
 	if err != nil {
 		return err
 	}
@@ -164,5 +156,3 @@ func firstForm(page *url.URL, body string) (string, error) {
 	form.action.RawQuery = strings.Join(query, "&")
 	return form.action.String(), nil
 }
-
-var _ portal = (*openNDSPortal)(nil)

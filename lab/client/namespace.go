@@ -1,9 +1,13 @@
 package client
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -13,19 +17,17 @@ import (
 // the machine and ends with the agent that made it.
 type Namespace struct{ file *os.File }
 
-// NewNamespace makes an empty network namespace with its loopback up.
-func NewNamespace() (*Namespace, error) {
-	var ns *Namespace
-	err := onThread(nil, func() error {
+const threadNS = "/proc/thread-self/ns/net" // the calling thread's
+
+// NewNamespace makes an empty network namespace.
+func NewNamespace() (ns *Namespace, err error) {
+	err = onThread(nil, func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("making a network namespace: %w", err)
 		}
-		f, err := os.Open("/proc/thread-self/ns/net")
-		if err != nil {
-			return err
-		}
+		f, err := os.Open(threadNS)
 		ns = &Namespace{f}
-		return nil
+		return err
 	})
 	return ns, err
 }
@@ -33,10 +35,7 @@ func NewNamespace() (*Namespace, error) {
 // NamespaceOf opens the network namespace that process pid is in.
 func NamespaceOf(pid int) (*Namespace, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
-	if err != nil {
-		return nil, err
-	}
-	return &Namespace{f}, nil
+	return &Namespace{f}, err
 }
 
 // Own reports whether it is the namespace of this process itself.
@@ -63,7 +62,7 @@ func (n *Namespace) Close() error { return n.file.Close() }
 
 // home is the namespace all threads come from. Opening it anew for each of the
 // sockets of a thousand clients would be a tenth of what they take.
-var home = sync.OnceValues(func() (*os.File, error) { return os.Open("/proc/thread-self/ns/net") })
+var home = sync.OnceValues(func() (*os.File, error) { return os.Open(threadNS) })
 
 // onThread runs fn on a locked thread that has entered ns (nil: stays), and
 // brings the thread back afterwards. A thread that cannot be brought back is
@@ -90,4 +89,29 @@ func onThread(ns *os.File, fn func() error) error {
 		errc <- err
 	}()
 	return <-errc
+}
+
+// Sysctls keep constant what would change by itself between cells, below
+// /proc/sys/net of every namespace with an endpoint: a stream that pauses between
+// bursts keeps its window (RFC 2861 would halve it).
+var Sysctls = map[string]string{
+	"ipv4/tcp_slow_start_after_idle": "0",
+	"ipv4/tcp_no_metrics_save":       "1",
+	"ipv4/tcp_autocorking":           "0",
+	"ipv6/conf/all/disable_ipv6":     "1",
+	"ipv6/conf/default/disable_ipv6": "1",
+}
+
+// SetSysctls sets values below /proc/sys/net in the namespace of the calling thread.
+func SetSysctls(values map[string]string) error {
+	for key, value := range values {
+		err := os.WriteFile(filepath.Join("/proc/sys/net", key), []byte(value), 0)
+		if errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(key, "ipv6/") {
+			continue // a kernel without IPv6 is as good as one that has it switched off
+		}
+		if err != nil {
+			return fmt.Errorf("setting net/%s = %s: %w", key, value, err)
+		}
+	}
+	return nil
 }

@@ -59,30 +59,25 @@ func newPersonaHost(cfg Config) (*personaHost, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &personaHost{link: link, announce: cfg.Count <= learnPersonas, sockets: make(chan struct{}, mostSockets()), owners: map[netip.Addr]int{}}
-	if h.dhcp, err = persona.NewDHCP(cfg.Parent); err != nil {
+	var files unix.Rlimit
+	dhcp, err := persona.NewDHCP(cfg.Parent)
+	if err = errors.Join(err, unix.Getrlimit(unix.RLIMIT_NOFILE, &files)); err != nil {
 		return nil, errors.Join(err, link.Close())
 	}
-	return h, nil
+	return &personaHost{
+		link: link, dhcp: dhcp, announce: cfg.Count <= learnPersonas,
+		sockets: make(chan struct{}, mostSockets(files.Cur)), owners: map[netip.Addr]int{},
+	}, nil
 }
 
 // FilesBeside are kept free for all else that an agent has open: programs, clients,
 // sockets of another kind.
 const FilesBeside = 1024
 
-// mostSockets is how many sockets of log-ins may be open at once: what the limit of
-// open files leaves. More clients than that wait for each other.
-func mostSockets() int {
-	var files unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
-		return mostPersonas // every Linux has this limit
-	}
-	return socketsWithin(files.Cur)
-}
-
-// socketsWithin is mostSockets under a limit of open files. FilesBeside of them, or half
-// of a low limit, are left for the rest of the agent.
-func socketsWithin(files uint64) int {
+// mostSockets is how many sockets of log-ins may be open at once, of so many files that
+// may be open: FilesBeside of them, or half of a low limit, are left for the rest of the
+// agent. More clients than that wait for each other.
+func mostSockets(files uint64) int {
 	files = min(files, mostPersonas+FilesBeside)
 	return int(max(1, files-min(FilesBeside, files/2)))
 }
@@ -97,7 +92,12 @@ func (h *personaHost) attach(c *Client) attachment {
 }
 
 // hold keeps the DHCP socket open until done is called.
-func (h *personaHost) hold() (done func(), err error) { return h.dhcp.Rest, h.dhcp.Hold() }
+func (h *personaHost) hold() (done func(), err error) {
+	if err := h.dhcp.Hold(); err != nil {
+		return func() {}, err
+	}
+	return h.dhcp.Rest, nil
+}
 
 func (h *personaHost) close() error { return h.link.Close() }
 

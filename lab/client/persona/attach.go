@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"sync"
-	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -43,7 +41,7 @@ func clsact(index int, prog *ebpf.Program, parent uint32) error {
 		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT},
 		QdiscType:  "clsact",
 	}
-	if err := netlink.QdiscAdd(qdisc); err != nil && !errors.Is(err, syscall.EEXIST) {
+	if err := netlink.QdiscAdd(qdisc); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("adding clsact: %w", err)
 	}
 	return netlink.FilterReplace(&netlink.BpfFilter{
@@ -52,76 +50,75 @@ func clsact(index int, prog *ebpf.Program, parent uint32) error {
 	})
 }
 
-// routes are what makes the LAN's addresses the host's own, and leads away from it.
-type routes struct {
-	ifi    *net.Interface
-	window int
-
-	mu     sync.Mutex // guards what follows
-	router netip.Addr
-	added  []*netlink.Route
-}
-
-// open makes all of the LAN local (AnyIP): sockets may bind to any address of it.
-func (r *routes) open(ifi *net.Interface, lan netip.Prefix, window int) error {
-	r.ifi, r.window = ifi, window
+// addLAN makes all of the LAN local (AnyIP): sockets may bind to any address of it.
+func (l *Link) addLAN() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.add(&netlink.Route{
-		LinkIndex: lo.Attrs().Index, Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL, Scope: unix.RT_SCOPE_HOST, Dst: ipNet(lan.Masked()),
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.addRoute(&netlink.Route{
+		LinkIndex: lo.Attrs().Index, Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL, Scope: unix.RT_SCOPE_HOST,
+		Dst: IPNet(l.cfg.LAN.Masked()),
 	})
 }
 
-// set adds the way out. The router's own address lies among those that are local,
-// so it gets an entry of its own in the same table, which is asked first.
-func (r *routes) set(router netip.Addr) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// SetRouter sends what clients send to the outside to router. Again with the same
+// address it does nothing; all clients of a link have one router. The router's own
+// address lies among those that are local, so it gets an entry of its own in the same
+// table, which is asked first.
+func (l *Link) SetRouter(router netip.Addr) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	switch {
-	case router == r.router:
+	case router == l.router:
 		return nil
-	case r.router.IsValid():
-		return fmt.Errorf("a lease names the router %s, an earlier one %s: clients of one host share their router", router, r.router)
+	case l.router.IsValid():
+		return fmt.Errorf("a lease names the router %s, an earlier one %s: clients of one host share their router", router, l.router)
 	}
-	err := r.add(&netlink.Route{
-		LinkIndex: r.ifi.Index, Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_UNICAST, Scope: unix.RT_SCOPE_LINK,
-		Dst: ipNet(netip.PrefixFrom(router, router.BitLen())),
+	err := l.addRoute(&netlink.Route{
+		LinkIndex: l.ifi.Index, Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_UNICAST, Scope: unix.RT_SCOPE_LINK,
+		Dst: IPNet(netip.PrefixFrom(router, router.BitLen())),
 	})
 	if err == nil {
-		err = r.add(&netlink.Route{LinkIndex: r.ifi.Index, Gw: router.AsSlice(), Flags: int(netlink.FLAG_ONLINK), InitCwnd: r.window})
+		out := &netlink.Route{LinkIndex: l.ifi.Index, Gw: router.AsSlice(), Flags: int(netlink.FLAG_ONLINK), InitCwnd: l.cfg.Window}
+		err = l.addRoute(out)
 	}
 	if err == nil {
-		r.router = router
+		l.router = router
 	}
 	return err
 }
 
-// add adds a route, or replaces it. The caller holds mu.
-func (r *routes) add(route *netlink.Route) error {
+// addRoute adds a route, or replaces it. The caller holds mu.
+func (l *Link) addRoute(route *netlink.Route) error {
 	if err := netlink.RouteReplace(route); err != nil {
 		return fmt.Errorf("adding the route %v: %w", route, err)
 	}
-	r.added = append(r.added, route)
+	l.routes = append(l.routes, route)
 	return nil
 }
 
-func (r *routes) close() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// Close takes programs and routes away. Twice is harmless.
+func (l *Link) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var errs []error
-	for _, route := range r.added {
+	for _, route := range l.routes {
 		if err := netlink.RouteDel(route); err != nil && !errors.Is(err, unix.ESRCH) {
 			errs = append(errs, fmt.Errorf("removing the route %v: %w", route, err))
 		}
 	}
-	r.added, r.router = nil, netip.Addr{}
+	for _, p := range l.places {
+		errs = append(errs, p.Close())
+	}
+	l.routes, l.router, l.places = nil, netip.Addr{}, nil
+	l.objs.Close() // closing twice is what it reports
 	return errors.Join(errs...)
 }
 
-func ipNet(p netip.Prefix) *net.IPNet {
+// IPNet is p as netlink takes it.
+func IPNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }

@@ -2,6 +2,7 @@ package persona
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -57,16 +58,15 @@ func (t *Tries) Add(more Tries) {
 	}
 }
 
-func (t *Tries) again(why error) {
-	t.Count++
-	if t.Refusal == nil {
-		t.Refusal = why
-	}
-}
-
 // DHCP asks for leases as any number of clients, over one packet socket. Its
 // methods may be called from many goroutines, one exchange each.
 type DHCP struct {
+	// Unicast asks for replies to the client alone, where the interface has its hardware
+	// address. Else replies are broadcast: one to an address that the client does not have
+	// yet would take an entry of the server's neighbour table, which has room for a thousand
+	// in the whole machine.
+	Unicast bool
+
 	ifi *net.Interface
 
 	mu      sync.Mutex // guards what follows
@@ -112,13 +112,13 @@ func (d *DHCP) Hold() error {
 func (d *DHCP) Rest() {
 	d.mu.Lock()
 	conn := d.conn
-	if d.holds--; d.holds > 0 {
-		conn = nil
-	} else {
+	d.holds--
+	last := d.holds == 0
+	if last {
 		d.conn = nil
 	}
 	d.mu.Unlock()
-	if conn != nil {
+	if last {
 		conn.Close()
 		d.readers.Wait()
 	}
@@ -145,15 +145,14 @@ func listen(ifi *net.Interface) (*packet.Conn, error) {
 		return nil, err
 	}
 	rc, err := conn.SyscallConn()
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+	if err == nil {
+		err = rc.Control(func(fd uintptr) {
+			// Without the first, replies that come in bursts are lost and asked for again;
+			// without the second, the filter also looks at what is sent.
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer)
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
+		})
 	}
-	err = rc.Control(func(fd uintptr) {
-		// Best effort both: otherwise bursts of replies are asked for again, and
-		// what is sent passes the filter too.
-		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer)
-		_ = unix.SetsockoptInt(int(fd), unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
-	})
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -194,17 +193,15 @@ func (d *DHCP) send(frame []byte) error {
 	if conn == nil {
 		return errors.New("the socket is not held open")
 	}
-	for n := 1; ; n++ {
-		_, err := conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
-		if errors.Is(err, unix.ENOBUFS) && n < fullMost { // the link's queue: thousands release together
-			time.Sleep(fullPause)
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("sending: %w", err)
-		}
-		return nil
+	_, err := conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
+	for n := 1; errors.Is(err, unix.ENOBUFS) && n < fullMost; n++ { // the link's queue: thousands release together
+		time.Sleep(fullPause)
+		_, err = conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
 	}
+	if err != nil {
+		return fmt.Errorf("sending: %w", err)
+	}
+	return nil
 }
 
 // await enters an exchange under an identifier of its own.
@@ -212,8 +209,8 @@ func (d *DHCP) await(mac MAC) (dhcpv4.TransactionID, exchange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for {
-		n := rand.Uint32()
-		id := dhcpv4.TransactionID{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
+		var id dhcpv4.TransactionID
+		binary.NativeEndian.PutUint32(id[:], rand.Uint32())
 		if _, taken := d.waiting[id]; !taken {
 			x := exchange{mac, make(chan reply, 8)}
 			d.waiting[id] = x
@@ -238,36 +235,24 @@ func (x exchange) ask(ctx context.Context, d *DHCP, frame []byte, tries *Tries, 
 		if err := d.send(frame); err != nil {
 			return reply{}, err
 		}
-		timer := time.NewTimer(time.Duration(float64(wait) * (0.9 + 0.2*rand.Float64())))
-		r, got := x.take(ctx, timer.C, want)
-		timer.Stop()
-		if got {
-			return r, nil
-		}
-		if err := context.Cause(ctx); err != nil {
-			return reply{}, err
-		}
-		silent := fmt.Errorf("%w to a message within %s", errSilence, wait)
-		if n == most {
-			return reply{}, fmt.Errorf("sent %d times: %w", n, silent)
-		}
-		tries.again(silent)
-		wait = min(2*wait, lastWait)
-	}
-}
-
-// take waits for a reply that is wanted.
-func (x exchange) take(ctx context.Context, over <-chan time.Time, want func(reply) bool) (reply, bool) {
-	for {
-		select {
-		case r := <-x.replies:
-			if want(r) {
-				return r, true
+		over := time.After(time.Duration(float64(wait) * (0.9 + 0.2*rand.Float64())))
+		for silent := false; !silent; {
+			select {
+			case r := <-x.replies:
+				if want(r) {
+					return r, nil
+				}
+			case <-over:
+				silent = true
+			case <-ctx.Done():
+				return reply{}, context.Cause(ctx)
 			}
-		case <-over:
-			return reply{}, false
-		case <-ctx.Done():
-			return reply{}, false
 		}
+		err := fmt.Errorf("%w to a message within %s", errSilence, wait)
+		if n == most {
+			return reply{}, fmt.Errorf("sent %d times: %w", n, err)
+		}
+		tries.Add(Tries{1, err})
+		wait = min(2*wait, lastWait)
 	}
 }

@@ -17,9 +17,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 )
 
 // MAC is a hardware address.
@@ -41,11 +43,14 @@ type Config struct {
 // Link is an interface that personas share. Its methods may be called from many
 // goroutines.
 type Link struct {
-	cfg    Config
-	ifi    *net.Interface
-	objs   programsObjects
+	cfg  Config
+	ifi  *net.Interface
+	objs programsObjects
+
+	mu     sync.Mutex // guards what follows
 	places []link.Link
-	routes routes
+	routes []*netlink.Route
+	router netip.Addr // valid once the way out is set
 }
 
 // Open makes the interface ready for clients: programs, and the LAN's addresses
@@ -67,10 +72,10 @@ func Open(cfg Config) (_ *Link, err error) {
 	if err := l.load(); err != nil {
 		return nil, err
 	}
-	// First the programs, then the addresses: the kernel would answer for all of
-	// them by itself.
+	// The programs come before the addresses: without them the kernel would answer ARP
+	// for all of the LAN.
 	if err = l.attach(); err == nil {
-		err = l.routes.open(l.ifi, cfg.LAN, cfg.Window)
+		err = l.addLAN()
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -90,8 +95,11 @@ func (l *Link) load() error {
 		spec.Variables["lan_base"].Set(binary.NativeEndian.Uint32(base[:])),
 		spec.Variables["lan_mask"].Set(binary.NativeEndian.Uint32(mask)),
 	)
-	if own, ok := ownAddress(l.ifi, l.cfg.LAN); ok && err == nil {
-		err = spec.Variables["host_addr"].Set(key(own))
+	addrs, _ := l.ifi.Addrs() // none: the host itself has no address in the LAN
+	for _, a := range addrs {
+		if p, bad := netip.ParsePrefix(a.String()); bad == nil && l.cfg.LAN.Contains(p.Addr()) && err == nil {
+			err = spec.Variables["host_addr"].Set(key(p.Addr()))
+		}
 	}
 	if err != nil {
 		return err
@@ -100,20 +108,6 @@ func (l *Link) load() error {
 		return fmt.Errorf("loading the programs: %w", err)
 	}
 	return nil
-}
-
-// ownAddress is the host's own address in the LAN.
-func ownAddress(ifi *net.Interface, lan netip.Prefix) (netip.Addr, bool) {
-	addrs, err := ifi.Addrs()
-	if err != nil {
-		return netip.Addr{}, false
-	}
-	for _, a := range addrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && lan.Contains(p.Addr()) {
-			return p.Addr(), true
-		}
-	}
-	return netip.Addr{}, false
 }
 
 // key is an address as the programs look it up: in network order.
@@ -143,19 +137,4 @@ func (l *Link) Remove(ip netip.Addr) error {
 		return fmt.Errorf("taking the address %s away: %w", ip, err)
 	}
 	return nil
-}
-
-// SetRouter sends what clients send to the outside to router. Again with the same
-// address it does nothing; all clients of a link have one router.
-func (l *Link) SetRouter(router netip.Addr) error { return l.routes.set(router) }
-
-// Close takes programs and routes away. Twice is harmless.
-func (l *Link) Close() error {
-	errs := []error{l.routes.close()}
-	for _, p := range l.places {
-		errs = append(errs, p.Close())
-	}
-	l.places = nil
-	l.objs.Close() // closing twice is what it reports
-	return errors.Join(errs...)
 }

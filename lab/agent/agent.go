@@ -20,9 +20,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
-	"golang.org/x/sys/unix"
 )
 
 // Options are an agent's command line.
@@ -71,7 +72,9 @@ func Main(ctx context.Context, opts Options) (err error) {
 	if !opts.Isolated {
 		return serve(ctx, os.Stdin, os.Stdout, func(string) (any, error) { return &a.machineAgent, nil })
 	}
-	if err := isolate(); err != nil {
+	// What the new namespaces lack: /sys has to show the host's own interfaces.
+	err = mountAll(keepPrivate, mount{"sysfs", "/sys", "sysfs", 0, ""})
+	if err = errors.Join(err, client.SetUp(&netlink.Handle{}, "lo")); err != nil {
 		return fmt.Errorf("preparing the host %s: %w", opts.Host, err)
 	}
 	if a.jail, err = newJail(); err != nil {
@@ -79,18 +82,6 @@ func Main(ctx context.Context, opts Options) (err error) {
 	}
 	defer a.close()
 	return serve(ctx, os.Stdin, os.Stdout, a.receiver)
-}
-
-// isolate finishes what the new namespaces begin: mounts stay private, /sys
-// shows the host's own interfaces, loopback is up.
-func isolate() error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("making mounts private: %w", err)
-	}
-	if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
-		return fmt.Errorf("mounting /sys: %w", err)
-	}
-	return setUp("lo")
 }
 
 // receiver is the host's clients for verbs that are theirs, else the agent.

@@ -111,74 +111,79 @@ func runInit() error {
 	return err
 }
 
-// privateDir is a directory of which each host has its own.
-type privateDir struct {
-	path    string
-	overlay bool
+// Directories that programs on a host may change, of which each host has its own: overlays
+// show the machine's files and keep changes in memory, the others begin empty.
+var (
+	overlaid = []string{"/etc", "/var/lib"}
+	emptied  = []string{"/var/log", "/run", "/tmp", "/var/tmp"}
+)
+
+// mount is a call of mount(2).
+type mount struct {
+	source, at, fs string
+	flags          uintptr
+	data           string
 }
 
-// private lists the directories that programs on a host may change. Overlays
-// show the machine's files and keep changes in memory.
-var private = []privateDir{
-	{"/etc", true}, {"/var/lib", true}, {"/var/log", false}, {"/run", false}, {"/tmp", false}, {"/var/tmp", false},
-}
+// keepPrivate keeps later mounts from reaching the machine.
+var keepPrivate = mount{"", "/", "", unix.MS_REC | unix.MS_PRIVATE, ""}
 
-func privateMounts() error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("making mounts private: %w", err)
-	}
-	// /mnt holds the overlays' upper layers; the machine's /mnt stays as it is.
-	if err := unix.Mount("gateweigh", "/mnt", "tmpfs", 0, "mode=755"); err != nil {
-		return fmt.Errorf("mounting a private /mnt: %w", err)
-	}
-	for _, p := range private {
-		if err := p.mount(); err != nil {
-			return fmt.Errorf("making a private %s: %w", p.path, err)
-		}
-	}
-	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return fmt.Errorf("mounting /proc: %w", err)
-	}
-	if fi, err := os.Lstat("/var/run"); err == nil && fi.IsDir() {
-		if err := unix.Mount("/run", "/var/run", "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("making a private /var/run: %w", err)
-		}
-	}
-	return makeDirs(Scratch, "/run/lock", "/run/netns")
-}
-
-func makeDirs(dirs ...string) error {
-	for _, dir := range dirs {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
+func mountAll(list ...mount) error {
+	for _, m := range list {
+		if err := unix.Mount(m.source, m.at, m.fs, m.flags, m.data); err != nil {
+			return fmt.Errorf("making %s private: %w", m.at, err)
 		}
 	}
 	return nil
 }
 
-func (p privateDir) mount() error {
-	if !p.overlay {
+func privateMounts() error {
+	// /mnt holds the overlays' upper layers; the machine's /mnt stays as it is.
+	list := []mount{keepPrivate, {"gateweigh", "/mnt", "tmpfs", 0, "mode=755"}}
+	for _, dir := range emptied {
 		mode := "mode=755"
-		if filepath.Base(p.path) == "tmp" {
+		if filepath.Base(dir) == "tmp" {
 			mode = "mode=1777"
 		}
-		return unix.Mount("gateweigh", p.path, "tmpfs", 0, mode)
+		list = append(list, mount{"gateweigh", dir, "tmpfs", 0, mode})
 	}
-	base := filepath.Join("/mnt", filepath.Base(p.path))
-	upper, work := filepath.Join(base, "upper"), filepath.Join(base, "work")
+	list = append(list, mount{"proc", "/proc", "proc", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""})
+	if fi, err := os.Lstat("/var/run"); err == nil && fi.IsDir() {
+		list = append(list, mount{"/run", "/var/run", "", unix.MS_BIND, ""})
+	}
+	if err := mountAll(list...); err != nil {
+		return err
+	}
+	for _, dir := range overlaid {
+		if err := overlay(dir); err != nil {
+			return err
+		}
+	}
+	return makeDirs(Scratch, "/run/lock", "/run/netns")
+}
+
+func makeDirs(dirs ...string) (err error) {
+	for _, dir := range dirs {
+		err = errors.Join(err, os.MkdirAll(dir, 0o755))
+	}
+	return err
+}
+
+func overlay(dir string) error {
+	base := filepath.Join("/mnt", filepath.Base(dir))
+	upper, work, copied := base+"/upper", base+"/work", base+"/copy"
 	if err := makeDirs(upper, work); err != nil {
 		return err
 	}
-	err := unix.Mount("overlay", p.path, "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", p.path, upper, work))
+	err := mountAll(mount{"overlay", dir, "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", dir, upper, work)})
 	if err == nil {
 		return nil
 	}
 	// Kernels without overlayfs, or a file system that refuses to be its lower layer: a copy.
-	copied := filepath.Join(base, "copy")
-	if out, cperr := exec.Command("cp", "-a", p.path, copied).CombinedOutput(); cperr != nil {
+	if out, bad := exec.Command("cp", "-a", dir, copied).CombinedOutput(); bad != nil {
 		return fmt.Errorf("overlay: %w; copy: %s", err, out)
 	}
-	return unix.Mount(copied, p.path, "", unix.MS_BIND, "")
+	return mountAll(mount{copied, dir, "", unix.MS_BIND, ""})
 }
 
 // setAffinity binds thread or process pid (0: the calling thread) to cpus; nil changes nothing.
@@ -199,17 +204,14 @@ func setAffinity(pid int, cpus []int) error {
 // pinThreads binds all threads of this process, and so all later ones, to cpus.
 func pinThreads(cpus []int) error {
 	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return err
-	}
 	for _, t := range tasks {
-		tid, err := strconv.Atoi(t.Name())
-		if err != nil {
-			return err
+		tid, bad := strconv.Atoi(t.Name())
+		if bad == nil {
+			bad = setAffinity(tid, cpus)
 		}
-		if err := setAffinity(tid, cpus); err != nil && !errors.Is(err, unix.ESRCH) {
-			return err
+		if !errors.Is(bad, unix.ESRCH) { // the thread has ended
+			err = errors.Join(err, bad)
 		}
 	}
-	return nil
+	return err
 }

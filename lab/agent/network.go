@@ -229,12 +229,3 @@ func (l Link) offloads(link netlink.Link) error {
 	}
 	return nil
 }
-
-// setUp sets an interface of the host up.
-func setUp(name string) error {
-	link, err := netlink.LinkByName(name)
-	if err != nil {
-		return err
-	}
-	return netlink.LinkSetUp(link)
-}

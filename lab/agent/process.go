@@ -146,10 +146,7 @@ func (a *Agent) Spawn(_ context.Context, c Command) error {
 		return fmt.Errorf("opening the log of %s: %w", c.Name, err)
 	}
 	defer log.Close()
-	from, err := log.Seek(0, io.SeekEnd)
-	if err != nil {
-		return fmt.Errorf("opening the log of %s: %w", c.Name, err)
-	}
+	from, _ := log.Seek(0, io.SeekEnd) // a file that was just opened can be measured
 	// Not the request's context: the program outlives the request.
 	cmd, err := a.start(context.Background(), c, nil, log, log)
 	if err != nil {
@@ -254,10 +251,7 @@ func (a *Agent) WriteFile(ctx context.Context, path string, data []byte, mode ui
 // Other programs are reached where they are.
 func (a *Agent) Install(ctx context.Context, n machine.Need, dir string) (string, error) {
 	at := n.Locate()
-	hidden := slices.ContainsFunc(private, func(p privateDir) bool {
-		return !p.overlay && strings.HasPrefix(at, p.path+"/")
-	})
-	if !hidden {
+	if !slices.ContainsFunc(emptied, func(dir string) bool { return strings.HasPrefix(at, dir+"/") }) {
 		return cmp.Or(at, n.Program), nil
 	}
 	data, err := os.ReadFile(at)

@@ -75,9 +75,9 @@ func (s *server) accept(ctx context.Context, req request) {
 		resp := response{ID: req.ID}
 		result, err := s.call(ctx, req)
 		if result != nil { // a failed command has its output all the same
-			var encErr error
-			resp.Result, encErr = json.Marshal(result)
-			err = errors.Join(err, encErr)
+			var bad error
+			resp.Result, bad = json.Marshal(result)
+			err = errors.Join(err, bad)
 		}
 		if err != nil {
 			resp.Error = err.Error()
@@ -127,47 +127,41 @@ func (s *server) call(ctx context.Context, req request) (result any, err error) 
 type Conn struct {
 	w    io.WriteCloser
 	peer Peer
-	done chan struct{} // closed when the agent's output ends
+	open context.Context // ends with the agent's output; the cause says how the agent ended
 
 	mu      sync.Mutex // guards what follows and writes to w
 	nextID  uint64
 	waiting map[uint64]chan response
-	err     error // why the conversation ended
 }
 
 // NewConn starts a conversation over the agent's output r, which is closed when it
 // has ended, and its input w.
 func NewConn(r io.ReadCloser, w io.WriteCloser, peer Peer) *Conn {
-	c := &Conn{w: w, peer: peer, done: make(chan struct{}), waiting: map[uint64]chan response{}}
-	go c.receive(r)
+	open, end := context.WithCancelCause(context.Background())
+	c := &Conn{w: w, peer: peer, open: open, waiting: map[uint64]chan response{}}
+	go func() {
+		defer r.Close()
+		end(peer.ended(c.receive(r)))
+	}()
 	return c
 }
 
 // Done is closed when the agent has ended or stopped answering.
-func (c *Conn) Done() <-chan struct{} { return c.done }
+func (c *Conn) Done() <-chan struct{} { return c.open.Done() }
 
 // Err says how the agent has ended, nil while it has not.
-func (c *Conn) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
-}
+func (c *Conn) Err() error { return context.Cause(c.open) }
 
 // Close ends the conversation; the agent then ends itself and all it started.
 func (c *Conn) Close() error { return c.w.Close() }
 
-func (c *Conn) receive(r io.ReadCloser) {
-	defer r.Close()
+// receive hands out answers until r ends.
+func (c *Conn) receive(r io.Reader) error {
 	dec := json.NewDecoder(bufio.NewReaderSize(r, 1<<16))
 	for {
 		var resp response
 		if err := dec.Decode(&resp); err != nil {
-			err = c.peer.ended(err)
-			c.mu.Lock()
-			c.err = err
-			c.mu.Unlock()
-			close(c.done)
-			return
+			return err
 		}
 		c.mu.Lock()
 		ch := c.waiting[resp.ID]
@@ -182,16 +176,16 @@ func (c *Conn) receive(r io.ReadCloser) {
 // ask sends one request and returns its answer. When ctx ends first, the agent cancels
 // the request, and ask returns ctx's error at once.
 func ask[R any](ctx context.Context, c *Conn, verb string, args ...any) (result R, err error) {
-	err = c.tell(ctx, &result, verb, args...)
+	err = c.request(ctx, &result, verb, args)
 	return result, err
 }
 
 // do is ask for verbs without a result.
 func (c *Conn) do(ctx context.Context, verb string, args ...any) error {
-	return c.tell(ctx, nil, verb, args...)
+	return c.request(ctx, nil, verb, args)
 }
 
-func (c *Conn) tell(ctx context.Context, result any, verb string, args ...any) error {
+func (c *Conn) request(ctx context.Context, result any, verb string, args []any) error {
 	req := request{Verb: verb, Args: make([]json.RawMessage, len(args))}
 	for i, arg := range args {
 		var err error
@@ -204,42 +198,34 @@ func (c *Conn) tell(ctx context.Context, result any, verb string, args ...any) e
 	c.nextID++
 	req.ID = c.nextID
 	c.waiting[req.ID] = ch
-	err := c.send(req)
+	err := json.NewEncoder(c.w).Encode(req)
 	c.mu.Unlock()
 	if err != nil {
 		select { // how the agent ended, if that shows soon
-		case <-c.done:
+		case <-c.Done():
 			return c.Err()
 		case <-time.After(endsWithin):
 		case <-ctx.Done():
 		}
-		return err
+		return fmt.Errorf("speaking to %s: %w", c.peer.Name, err)
 	}
 	select {
 	case resp := <-ch:
 		return resp.decode(result)
-	case <-c.done:
+	case <-c.Done():
 		select { // the answer may have come just before the end
 		case resp := <-ch:
 			return resp.decode(result)
 		default:
+			return c.Err()
 		}
-		return c.Err()
 	case <-ctx.Done():
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.waiting, req.ID)
-		c.send(request{ID: req.ID, Cancel: true})
+		json.NewEncoder(c.w).Encode(request{ID: req.ID, Cancel: true}) // a lost agent shows as the end of its output
 		return context.Cause(ctx)
 	}
-}
-
-// send writes a request. The caller holds mu.
-func (c *Conn) send(req request) error {
-	if err := json.NewEncoder(c.w).Encode(req); err != nil {
-		return fmt.Errorf("speaking to %s: %w", c.peer.Name, err)
-	}
-	return nil
 }
 
 func (r response) decode(result any) error {

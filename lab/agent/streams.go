@@ -138,13 +138,6 @@ func (s *streams) Stop(context.Context) (err error) {
 	return err
 }
 
-func (s *streams) close() {
-	s.Stop(context.Background())
-	if s.server != nil {
-		s.server.Close()
-	}
-}
-
 // serveStreams prepares the far end of streams, which later loads find again. The
 // caller holds the traffic's lock.
 func (a *Agent) serveStreams(ctx context.Context, t Traffic) (err error) {
@@ -227,12 +220,12 @@ func (t Traffic) configs(mtu int) (list []traffic.Config) {
 
 // stopStreams ends what generates on this host, and the workers that do. The caller
 // holds the traffic's lock.
-func (t *trafficState) stopStreams() error {
-	err := errors.Join(t.own.Stop(context.Background()), each(t.nearWorkers, func(_ int, w *worker) error {
+func (s *trafficState) stopStreams() error {
+	err := errors.Join(s.own.Stop(context.Background()), each(s.nearWorkers, func(_ int, w *worker) error {
 		defer w.close()
 		return w.do(context.Background(), "Stop")
 	}))
-	t.nearWorkers = nil
+	s.nearWorkers = nil
 	return err
 }
 

@@ -95,21 +95,21 @@ type trafficState struct {
 	programs                []string         // names of spawned iperf3 processes
 }
 
-func (t *trafficState) close() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.own.close()
-	t.stopShort()
-	if t.prober != nil {
-		t.prober.Close()
+// lock returns the function that unlocks.
+func (s *trafficState) lock() func() {
+	s.mu.Lock()
+	return s.mu.Unlock
+}
+
+// close ends what sends from this host, and workers: all else ends with the agent.
+func (s *trafficState) close() {
+	defer s.lock()()
+	s.own.Stop(context.Background())
+	s.stopShort()
+	if s.prober != nil {
+		s.prober.Close()
 	}
-	if t.echo != nil {
-		t.echo.Close()
-	}
-	if t.answers != nil {
-		t.answers.Close()
-	}
-	for _, w := range append(t.nearWorkers, t.farWorkers...) {
+	for _, w := range s.workers() {
 		w.close()
 	}
 }
@@ -142,8 +142,7 @@ func (a *Agent) ServeTraffic(ctx context.Context, t Traffic) error {
 		return err
 	}
 	s := &a.traffic
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lock()()
 	if s.echo == nil {
 		fd, err := rtt.ListenUDP(netip.AddrPortFrom(t.Server, echoPort))
 		if err != nil {
@@ -164,15 +163,11 @@ func (a *Agent) ServeTraffic(ctx context.Context, t Traffic) error {
 // StartTraffic starts the load from the client host.
 func (a *Agent) StartTraffic(ctx context.Context, t Traffic) error {
 	k, err := t.kind()
-	if err != nil {
+	pool, without := a.clients()
+	if err = errors.Join(err, without); err != nil {
 		return err
 	}
-	pool, err := a.clients()
-	if err != nil {
-		return err
-	}
-	a.traffic.mu.Lock()
-	defer a.traffic.mu.Unlock()
+	defer a.traffic.lock()()
 	if err := a.traffic.startShort(ctx, t, pool); err != nil {
 		return err
 	}
@@ -183,32 +178,31 @@ var errTraffic = errors.New("traffic runs already")
 
 // startShort begins to open short connections, from all clients in turn. The caller
 // holds the traffic's lock.
-func (t *trafficState) startShort(ctx context.Context, load Traffic, pool *client.Pool) (err error) {
-	if load.ShortPerSecond == 0 {
+func (s *trafficState) startShort(ctx context.Context, t Traffic, pool *client.Pool) (err error) {
+	switch {
+	case t.ShortPerSecond == 0:
 		return nil
-	}
-	if t.short != nil {
+	case s.short != nil:
 		return errTraffic
 	}
-	to := netip.AddrPortFrom(load.Server, shortPort).String()
-	cfg := short.Config{PerSecond: load.ShortPerSecond, After: load.ShortAfter, Bytes: load.ShortBytes}
-	t.short, err = short.Start(context.WithoutCancel(ctx), cfg, func(ctx context.Context, n int) (net.Conn, error) {
+	to := netip.AddrPortFrom(t.Server, shortPort).String()
+	cfg := short.Config{PerSecond: t.ShortPerSecond, After: t.ShortAfter, Bytes: t.ShortBytes}
+	s.short, err = short.Start(context.WithoutCancel(ctx), cfg, func(ctx context.Context, n int) (net.Conn, error) {
 		return pool.Clients[n%len(pool.Clients)].DialContext(ctx, "tcp", to)
 	})
 	return err
 }
 
-func (t *trafficState) stopShort() {
-	if t.short != nil {
-		t.short.Close()
-		t.short = nil
+func (s *trafficState) stopShort() {
+	if s.short != nil {
+		s.short.Close()
+		s.short = nil
 	}
 }
 
 // ShortStats counts the short connections since the load began.
 func (a *Agent) ShortStats(context.Context) (s short.Stats) {
-	a.traffic.mu.Lock()
-	defer a.traffic.mu.Unlock()
+	defer a.traffic.lock()()
 	if a.traffic.short != nil {
 		s = a.traffic.short.Stats()
 	}
@@ -217,24 +211,22 @@ func (a *Agent) ShortStats(context.Context) (s short.Stats) {
 
 // TrafficStats reads the counters of this host's side.
 func (a *Agent) TrafficStats(ctx context.Context) (TrafficStats, error) {
-	a.traffic.mu.Lock()
-	defer a.traffic.mu.Unlock()
+	defer a.traffic.lock()()
 	out := a.traffic.own.Stats(ctx)
-	workers := a.traffic.workers()
-	parts := make([]TrafficStats, len(workers))
-	err := each(workers, func(i int, w *worker) (err error) {
-		parts[i], err = ask[TrafficStats](ctx, w.Conn, "Stats")
+	var adding sync.Mutex
+	err := each(a.traffic.workers(), func(_ int, w *worker) error {
+		part, err := ask[TrafficStats](ctx, w.Conn, "Stats")
+		adding.Lock()
+		defer adding.Unlock()
+		out.add(part)
+		for name, ns := range part.ThreadNs {
+			side, thread, _ := strings.Cut(name, " ")
+			out.ThreadNs[fmt.Sprintf("%s worker %d %s", side, w.num, thread)] = ns
+		}
 		return err
 	})
 	if err != nil {
 		return out, fmt.Errorf("reading the streams' counters: %w", err)
-	}
-	for i, p := range parts {
-		out.add(p)
-		for name, ns := range p.ThreadNs {
-			side, thread, _ := strings.Cut(name, " ")
-			out.ThreadNs[fmt.Sprintf("%s worker %d %s", side, workers[i].num, thread)] = ns
-		}
 	}
 	a.programStats(&out)
 	return out, nil
@@ -242,8 +234,7 @@ func (a *Agent) TrafficStats(ctx context.Context) (TrafficStats, error) {
 
 // MarkTraffic has shares counted from now on.
 func (a *Agent) MarkTraffic(ctx context.Context) error {
-	a.traffic.mu.Lock()
-	defer a.traffic.mu.Unlock()
+	defer a.traffic.lock()()
 	a.traffic.own.Mark(ctx)
 	if err := each(a.traffic.workers(), func(_ int, w *worker) error { return w.do(ctx, "Mark") }); err != nil {
 		return fmt.Errorf("marking the streams: %w", err)
@@ -253,8 +244,7 @@ func (a *Agent) MarkTraffic(ctx context.Context) error {
 
 // StopTraffic ends the load on this host.
 func (a *Agent) StopTraffic(ctx context.Context) error {
-	a.traffic.mu.Lock()
-	defer a.traffic.mu.Unlock()
+	defer a.traffic.lock()()
 	a.traffic.stopShort()
 	err := a.traffic.stopStreams()
 	var wg sync.WaitGroup
@@ -272,8 +262,7 @@ func (a *Agent) StartRTT(ctx context.Context, server netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	a.traffic.mu.Lock()
-	defer a.traffic.mu.Unlock()
+	defer a.traffic.lock()()
 	if a.traffic.prober != nil {
 		return nil
 	}
@@ -294,8 +283,7 @@ func (a *Agent) StartRTT(ctx context.Context, server netip.Addr) error {
 
 // TakeRTT returns round-trip times since the last call and starts anew.
 func (a *Agent) TakeRTT(context.Context) (r rtt.Times, err error) {
-	a.traffic.mu.Lock()
-	defer a.traffic.mu.Unlock()
+	defer a.traffic.lock()()
 	if a.traffic.prober == nil {
 		return r, errors.New("no round-trip probes run")
 	}

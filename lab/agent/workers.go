@@ -80,7 +80,7 @@ func addWorkers(host string, list []*worker, n int) ([]*worker, error) {
 }
 
 // workers are all of the host's.
-func (t *trafficState) workers() []*worker { return slices.Concat(t.nearWorkers, t.farWorkers) }
+func (s *trafficState) workers() []*worker { return slices.Concat(s.nearWorkers, s.farWorkers) }
 
 // each asks all workers at once.
 func each(list []*worker, fn func(i int, w *worker) error) error {
@@ -101,15 +101,13 @@ func each(list []*worker, fn func(i int, w *worker) error) error {
 func workerMain(ctx context.Context) error {
 	runtime.GOMAXPROCS(processors)
 	var s streams
-	defer s.close()
 	return serve(ctx, os.Stdin, os.Stdout, func(string) (any, error) { return &s, nil })
 }
 
 // workersNs is the CPU time of all workers so far. The caller holds no lock.
-func (t *trafficState) workersNs() (ns int64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, w := range t.workers() {
+func (s *trafficState) workersNs() (ns int64) {
+	defer s.lock()()
+	for _, w := range s.workers() {
 		if p, err := meter.ReadProcess(w.pid); err == nil { // otherwise it is ending now
 			ns += p.RunNs
 		}

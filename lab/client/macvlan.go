@@ -68,11 +68,11 @@ func (c *macvlanClient) create(context.Context) (err error) {
 	if err := netlink.LinkAdd(&netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_PRIVATE}); err != nil {
 		return fmt.Errorf("adding a macvlan on %s: %w", c.cfg.Parent, err)
 	}
-	return c.inside(func(h *netlink.Handle) error { return setUp(h, "lo", macvlanName) })
+	return c.inside(func(h *netlink.Handle) error { return SetUp(h, "lo", macvlanName) })
 }
 
-// setUp sets interfaces up.
-func setUp(h *netlink.Handle, names ...string) error {
+// SetUp sets interfaces up.
+func SetUp(h *netlink.Handle, names ...string) error {
 	for _, name := range names {
 		link, err := h.LinkByName(name)
 		if err == nil {

@@ -49,7 +49,7 @@ func (c vethClient) create(context.Context) error {
 	if err := netlink.AddrAdd(link, addr); err != nil {
 		return fmt.Errorf("giving %s the address %s: %w", peer, ip, err)
 	}
-	if err := setUp(&netlink.Handle{}, name, peer); err != nil {
+	if err := SetUp(&netlink.Handle{}, name, peer); err != nil {
 		return err
 	}
 	// Its packets leave by the client host's own link: that is the hardware

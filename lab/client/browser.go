@@ -62,6 +62,16 @@ func (a *answer) location() (*url.URL, error) {
 	return a.url.Parse(to)
 }
 
+// maxPage bounds what is read of one answer of a portal, bytes.
+const maxPage = 1 << 20
+
+// userAgent resembles a captive-portal probe; openNDS's scripts log it.
+const userAgent = "CaptiveNetworkSupport gateweigh"
+
+// shorten names a URL in an error without its query, which openNDS fills with
+// a kilobyte of base64.
+func shorten(u *url.URL) string { return u.Scheme + "://" + u.Host + u.Path }
+
 // field is a header field of a request.
 type field struct{ name, value string }
 
@@ -88,17 +98,18 @@ func (b *browser) fetch(ctx context.Context, method, address, body string, field
 		} else {
 			l.close()
 		}
-		switch {
-		case err == nil:
+		if err == nil {
 			a.url = to
 			return a, nil
-		case ctx.Err() != nil:
-			return nil, fmt.Errorf("asking for %s: %w", shorten(to), context.Cause(ctx))
-		case heard || !again:
-			return nil, fmt.Errorf("asking for %s: %w", shorten(to), err)
 		}
-		// A server may close a kept connection just when the next request is on its
-		// way. Browsers then send it again, over a new one.
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		} else if !heard && again {
+			// A server may close a kept connection just when the next request is on its
+			// way. Browsers then send it again, over a new one.
+			continue
+		}
+		return nil, fmt.Errorf("asking for %s: %w", shorten(to), err)
 	}
 }
 
@@ -113,10 +124,7 @@ func (b *browser) leave() {
 // connect takes the kept connection or makes one. Another server's is closed
 // first: a client that waits for an open file holds none.
 func (b *browser) connect(ctx context.Context, to *url.URL) (*link, error) {
-	host := to.Host
-	if to.Port() == "" {
-		host = net.JoinHostPort(to.Hostname(), "80")
-	}
+	host := net.JoinHostPort(to.Hostname(), cmp.Or(to.Port(), "80"))
 	if l := b.kept; l != nil && l.host == host {
 		b.kept = nil
 		return l, nil
@@ -139,27 +147,18 @@ func (l *link) close() {
 
 // compose writes a request (RFC 9112, 3).
 func compose(method string, to *url.URL, body string, keep bool, fields []field) []byte {
-	request := make([]byte, 0, 512+len(body))
-	line := func(parts ...string) {
-		for _, p := range parts {
-			request = append(request, p...)
-		}
-		request = append(request, "\r\n"...)
-	}
-	line(method, " ", to.RequestURI(), " HTTP/1.1")
-	line("Host: ", to.Host)
-	line("User-Agent: ", userAgent)
-	for _, f := range fields {
-		line(f.name, ": ", f.value)
-	}
 	if method == http.MethodPost {
-		line("Content-Length: ", strconv.Itoa(len(body)))
+		fields = append(fields, field{"Content-Length", strconv.Itoa(len(body))})
 	}
 	if !keep {
-		line("Connection: close")
+		fields = append(fields, field{"Connection", "close"})
 	}
-	line()
-	return append(request, body...)
+	request := make([]byte, 0, 512+len(body))
+	request = fmt.Appendf(request, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\n", method, to.RequestURI(), to.Host, userAgent)
+	for _, f := range fields {
+		request = fmt.Appendf(request, "%s: %s\r\n", f.name, f.value)
+	}
+	return append(append(request, "\r\n"...), body...)
 }
 
 // exchange sends a request and reads the answer; heard says that there was some
@@ -172,9 +171,11 @@ func (l *link) exchange(ctx context.Context, method string, request []byte, keep
 	if _, err := l.reader.Peek(1); err != nil {
 		return nil, false, cmp.Or(unsent, err)
 	}
-	resp, err := l.response(method)
-	if err != nil {
-		return nil, true, err
+	resp := &http.Response{}
+	for resp.StatusCode < 200 && resp.StatusCode != http.StatusSwitchingProtocols { // until the final one (RFC 9110, 15.2)
+		if resp, err = http.ReadResponse(l.reader, &http.Request{Method: method}); err != nil {
+			return nil, true, err
+		}
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxPage))
 	if err != nil {
@@ -183,16 +184,6 @@ func (l *link) exchange(ctx context.Context, method string, request []byte, keep
 	whole := len(body) < maxPage && l.reader.Buffered() == 0
 	l.used = keep && whole && unsent == nil && !resp.Close && stop()
 	return &answer{status: resp.StatusCode, header: resp.Header, body: string(body)}, true, nil
-}
-
-// response reads the head of the final response (RFC 9110, 15.2).
-func (l *link) response(method string) (*http.Response, error) {
-	for {
-		resp, err := http.ReadResponse(l.reader, &http.Request{Method: method})
-		if err != nil || resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols {
-			return resp, err
-		}
-	}
 }
 
 // past ends whatever waits for a connection.

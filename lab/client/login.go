@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -102,6 +103,39 @@ type visit struct {
 
 // user is the client's name.
 func (v *visit) user() string { return strings.ReplaceAll(v.adm.User, "%d", strconv.Itoa(v.num)) }
+
+// get asks for a page. The Accept header is never left out: openNDS drops requests without.
+func (v *visit) get(ctx context.Context, address, accept string) (*answer, error) {
+	return v.fetch(ctx, http.MethodGet, address, "", field{"Accept", accept})
+}
+
+// maxSplashPages bounds a click-through; openNDS's own sequence has three.
+const maxSplashPages = 6
+
+// open asks for a page, with a form's values, and follows redirects as long as they lead
+// into the portal.
+func (v *visit) open(ctx context.Context, method, address, values, accept string) (*answer, error) {
+	for range maxSplashPages {
+		fields := []field{{"Accept", accept}}
+		if method == http.MethodPost {
+			// Pages of portals send their forms to the portal.
+			fields = append(fields, field{"Content-Type", "application/x-www-form-urlencoded"}, field{"Origin", "http://" + v.adm.Portal})
+		}
+		page, err := v.fetch(ctx, method, address, values, fields...)
+		if err != nil {
+			return nil, err
+		}
+		if page.status >= http.StatusInternalServerError { // no page of the way in
+			return nil, fmt.Errorf("asking for %s: %s", shorten(page.url), page.text())
+		}
+		to, nowhere := page.location()
+		if !page.redirects() || nowhere != nil || to.Host != v.adm.Portal {
+			return page, nil
+		}
+		method, address, values = http.MethodGet, to.String(), ""
+	}
+	return nil, fmt.Errorf("still redirected after %d pages", maxSplashPages)
+}
 
 // portalOf chooses the protocol by the kind of admission.
 func portalOf(n Network, adm Admission, num int) (portal, error) {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -17,9 +18,11 @@ type formPortal struct {
 	loggedIn string // page the login led to: it has the form to log out
 }
 
+const acceptForm = "text/html, application/captive+json"
+
 // login follows the portal from the probe to the page after the login form.
 func (f *formPortal) login(ctx context.Context) error {
-	page, err := f.open(ctx, http.MethodGet, f.adm.Probe, "")
+	page, err := f.open(ctx, http.MethodGet, f.adm.Probe, "", acceptForm)
 	if err != nil {
 		return err
 	}
@@ -55,7 +58,7 @@ func (f *formPortal) login(ctx context.Context) error {
 
 // status asks the captive portal API.
 func (f *formPortal) status(ctx context.Context) (bool, error) {
-	page, err := f.open(ctx, http.MethodGet, f.adm.API, "")
+	page, err := f.open(ctx, http.MethodGet, f.adm.API, "", acceptForm)
 	if err != nil {
 		return false, err
 	}
@@ -68,11 +71,8 @@ func (f *formPortal) logout(ctx context.Context) error {
 	if in, err := f.status(ctx); err != nil || !in {
 		return err
 	}
-	at := f.loggedIn
-	if at == "" {
-		at = "http://" + f.adm.Portal + "/status"
-	}
-	page, err := f.open(ctx, http.MethodGet, at, "")
+	at := cmp.Or(f.loggedIn, "http://"+f.adm.Portal+"/status")
+	page, err := f.open(ctx, http.MethodGet, at, "", acceptForm)
 	if err != nil {
 		return err
 	}
@@ -94,40 +94,8 @@ func (f *formPortal) submit(ctx context.Context, page *url.URL, form form) (*ans
 		values.Set(in.name, in.value)
 	}
 	if form.method == http.MethodPost {
-		return f.open(ctx, http.MethodPost, to.String(), values.Encode())
+		return f.open(ctx, http.MethodPost, to.String(), values.Encode(), acceptForm)
 	}
 	to.RawQuery = values.Encode()
-	return f.open(ctx, http.MethodGet, to.String(), "")
-}
-
-// open asks for a page and follows redirects as long as they lead into the portal.
-func (f *formPortal) open(ctx context.Context, method, address, values string) (*answer, error) {
-	for range maxSplashPages {
-		fields := []field{{"Accept", "text/html, application/captive+json"}}
-		if method == http.MethodPost {
-			fields = append(fields, field{"Content-Type", "application/x-www-form-urlencoded"}, field{"Origin", originOf(address)})
-		}
-		page, err := f.fetch(ctx, method, address, values, fields...)
-		if err != nil {
-			return nil, err
-		}
-		if page.status >= http.StatusInternalServerError { // no page of the way in
-			return nil, fmt.Errorf("asking for %s: %s", shorten(page.url), page.text())
-		}
-		to, nowhere := page.location()
-		if !page.redirects() || nowhere != nil || to.Host != f.adm.Portal {
-			return page, nil
-		}
-		method, address, values = http.MethodGet, to.String(), ""
-	}
-	return nil, fmt.Errorf("still redirected after %d pages", maxSplashPages)
-}
-
-// originOf is what browsers say a form comes from: the portal's pages send theirs
-// to the portal.
-func originOf(address string) string {
-	if u, err := url.Parse(address); err == nil {
-		return u.Scheme + "://" + u.Host
-	}
-	return "null"
+	return f.open(ctx, http.MethodGet, to.String(), "", acceptForm)
 }

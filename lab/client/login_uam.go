@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"strings"
 )
@@ -72,7 +71,7 @@ func (u *uamPortal) logout(ctx context.Context) error {
 func (u *uamPortal) ask(ctx context.Context, path string) (url.Values, error) {
 	verb, _, _ := strings.Cut(path, "?")
 	// The body is read so that the portal's process may end: it waits for that.
-	page, err := u.fetch(ctx, http.MethodGet, "http://"+u.adm.Portal+path, "", field{"Accept", "text/html"})
+	page, err := u.get(ctx, "http://"+u.adm.Portal+path, "text/html")
 	if err != nil {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ func (c *macvlanClient) create(context.Context) (err error) {
 	attrs.Name = macvlanName
 	attrs.ParentIndex = parent.Attrs().Index
 	attrs.HardwareAddr = c.MAC
-	attrs.Namespace = netlink.NsFd(c.ns.File().Fd()) // made there: all clients use the one name
+	attrs.Namespace = netlink.NsFd(c.ns.file.Fd()) // made there: all clients use the one name
 	// Private, not bridge: a broadcast of one client would go to all others as
 	// well, and leasing a thousand would take a million copies.
 	if err := netlink.LinkAdd(&netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_PRIVATE}); err != nil {
@@ -87,7 +87,7 @@ func SetUp(h *netlink.Handle, names ...string) error {
 
 // inside runs fn with a netlink socket of the client's namespace.
 func (c *macvlanClient) inside(fn func(*netlink.Handle) error) error {
-	h, err := netlink.NewHandleAt(netns.NsHandle(c.ns.File().Fd()))
+	h, err := netlink.NewHandleAt(netns.NsHandle(c.ns.file.Fd()))
 	if err != nil {
 		return fmt.Errorf("opening netlink: %w", err)
 	}

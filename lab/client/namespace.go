@@ -49,12 +49,14 @@ func (n *Namespace) Own() bool {
 	return err1 != nil || err2 != nil || os.SameFile(a, b)
 }
 
-// File is the namespace as a file, for programs started in it.
-func (n *Namespace) File() *os.File { return n.file }
-
-// Do runs fn on a thread inside the namespace. Sockets made there stay in the
-// namespace; goroutines started by fn do not.
-func (n *Namespace) Do(fn func() error) error { return onThread(n.file, fn) }
+// Do runs fn on a thread inside the namespace (nil: where the caller is). Sockets made
+// there stay in the namespace; goroutines started by fn do not.
+func (n *Namespace) Do(fn func() error) error {
+	if n == nil {
+		return fn()
+	}
+	return onThread(n.file, fn)
+}
 
 // Close lets go of the namespace; the kernel removes it, and the interfaces in
 // it, once its last socket is closed.

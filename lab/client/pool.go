@@ -129,29 +129,32 @@ func (p *Pool) Release(ctx context.Context) error {
 
 // Close lets go of all clients' namespaces and interfaces.
 func (p *Pool) Close() error {
-	var errs []error
+	errs := []error{p.host.close()}
 	for _, c := range p.Clients {
-		errs = append(errs, c.close())
+		if c.ns != nil {
+			errs = append(errs, c.ns.Do(EndConnections), c.ns.Close())
+			c.ns = nil
+		}
 	}
-	return errors.Join(append(errs, p.host.close())...)
+	return errors.Join(errs...)
 }
 
 // SNMPFiles opens the counters of the clients' own namespaces.
 func (p *Pool) SNMPFiles() (files []*meter.SNMPFile, err error) {
 	for _, c := range p.Clients {
-		if c.ns == nil || err != nil {
+		if c.ns == nil {
 			continue
 		}
-		err = c.Do(func() error {
+		err := c.Do(func() error {
 			f, err := meter.OpenSNMP()
 			files = append(files, f)
 			return err
 		})
 		if err != nil {
-			err = fmt.Errorf("client %d: opening its counters: %w", c.Num, err)
+			return files, fmt.Errorf("client %d: opening its counters: %w", c.Num, err)
 		}
 	}
-	return files, err
+	return files, nil
 }
 
 // Address is a client's number, IP and MAC.
@@ -199,23 +202,8 @@ func (c *Client) NetNS() *os.File {
 	if c.ns == nil {
 		return nil
 	}
-	return c.ns.File()
+	return c.ns.file
 }
 
 // Do runs fn on a thread in the client's namespace; sockets made there stay in it.
-func (c *Client) Do(fn func() error) error {
-	if c.ns == nil {
-		return fn()
-	}
-	return c.ns.Do(fn)
-}
-
-// close lets go of what the client holds. Twice is harmless.
-func (c *Client) close() error {
-	if c.ns == nil {
-		return nil
-	}
-	ns := c.ns
-	c.ns = nil
-	return errors.Join(ns.Do(EndConnections), ns.Close())
-}
+func (c *Client) Do(fn func() error) error { return c.ns.Do(fn) }

@@ -23,31 +23,22 @@ type machineAgent struct {
 	recordings int               // perf was started so often
 }
 
-// Hello introduces the agent.
-func (*machineAgent) Hello(context.Context) Hello { return self() }
-
-// Machine reads what the machine is.
+func (*machineAgent) Hello(context.Context) Hello                      { return self() }
 func (*machineAgent) Machine(context.Context) (machine.Machine, error) { return machine.Read() }
+func (*machineAgent) Load(context.Context) (machine.Load, error)       { return machine.ReadLoad() }
 
-// Load reads how much of the machine is taken.
-func (*machineAgent) Load(context.Context) (machine.Load, error) { return machine.ReadLoad() }
-
-// Find looks for programs and features.
 func (*machineAgent) Find(ctx context.Context, q machine.Query) []machine.Found {
 	return machine.Find(ctx, q)
 }
 
-// Busiest watches the machine's processes.
 func (*machineAgent) Busiest(ctx context.Context) ([]machine.User, error) {
 	return machine.Busiest(ctx)
 }
 
-// RunLoops runs fixed loops.
 func (*machineAgent) RunLoops(_ context.Context, cpus []int, length time.Duration) []machine.Loop {
 	return machine.RunLoops(cpus, length)
 }
 
-// ReadAccounts reads the accounts of the routers' threads.
 func (*machineAgent) ReadAccounts(_ context.Context, router, own []int) machine.Accounts {
 	return machine.ReadAccounts(router, own)
 }

@@ -32,11 +32,6 @@ type farEnd interface {
 	Close() error
 }
 
-var (
-	_ farEnd = (*traffic.Server)(nil)
-	_ farEnd = (*traffic.DatagramServer)(nil)
-)
-
 // streams are those of one process: the agent's, which calls the methods, or a
 // worker's, where they are the verbs.
 type streams struct {
@@ -50,12 +45,11 @@ type streams struct {
 func (s *streams) Serve(ctx context.Context, l Listener) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	same := s.server != nil && s.from.UDP == l.UDP
-	s.from = l
-	if same {
-		return nil
-	}
-	if s.server != nil {
+	was := s.from
+	if s.from = l; s.server != nil {
+		if was.UDP == l.UDP {
+			return nil
+		}
 		s.server.Close()
 		s.server = nil
 	}

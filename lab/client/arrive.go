@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,22 +47,14 @@ func (o Outcome) Through() bool { return o.Error == "" }
 // GaveUp is the first client's error with the number of clients that gave up,
 // nil when all succeeded.
 func GaveUp(outcomes []Outcome) error {
-	first, failed := "", 0
-	for _, o := range outcomes {
-		if o.Through() {
-			continue
-		}
-		if failed++; failed == 1 {
-			first = fmt.Sprintf("client %d: %s", o.Num, o.Error)
-		}
-	}
-	switch failed {
+	failed := slices.DeleteFunc(slices.Clone(outcomes), Outcome.Through)
+	switch len(failed) {
 	case 0:
 		return nil
 	case 1:
-		return errors.New(first)
+		return fmt.Errorf("client %d: %s", failed[0].Num, failed[0].Error)
 	}
-	return fmt.Errorf("%s (and %d more clients)", first, failed-1)
+	return fmt.Errorf("client %d: %s (and %d more clients)", failed[0].Num, failed[0].Error, len(failed)-1)
 }
 
 // Tries is how often a client asked for a lease or to log in.
@@ -143,12 +136,12 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 
 // take is one client's turn.
 func (c *Client) take(ctx context.Context, due time.Time, do func(context.Context, *Client) (Tries, error)) Outcome {
-	o := Outcome{Num: c.Num, LateMs: milliseconds(time.Since(due))}
+	late := time.Since(due)
 	tries, err := Tries{}, context.Cause(ctx)
 	if err == nil {
 		tries, err = do(ctx, c)
 	}
-	o.Ms, o.Tries = milliseconds(time.Since(due)), tries.Count
+	o := Outcome{Num: c.Num, LateMs: milliseconds(late), Ms: milliseconds(time.Since(due)), Tries: tries.Count}
 	if tries.Refusal != nil {
 		o.Refusal = tries.Refusal.Error()
 	}

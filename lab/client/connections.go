@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"syscall"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -32,12 +31,13 @@ func EndConnections() error {
 			if s.State == tcpTimeWait || s.State == tcpListen || s.ID.Source.To4() == nil {
 				continue
 			}
-			err := netlink.SocketDestroy(&net.TCPAddr{IP: s.ID.Source, Port: int(s.ID.SourcePort)}, &net.TCPAddr{IP: s.ID.Destination, Port: int(s.ID.DestinationPort)})
-			switch {
-			case errors.Is(err, syscall.EOPNOTSUPP):
+			from := &net.TCPAddr{IP: s.ID.Source, Port: int(s.ID.SourcePort)}
+			err := netlink.SocketDestroy(from, &net.TCPAddr{IP: s.ID.Destination, Port: int(s.ID.DestinationPort)})
+			if errors.Is(err, unix.EOPNOTSUPP) {
 				return nil
-			case err != nil && !errors.Is(err, syscall.ENOENT): // gone meanwhile
-				errs = append(errs, fmt.Errorf("ending the connection %v:%d: %w", s.ID.Source, s.ID.SourcePort, err))
+			}
+			if err != nil && !errors.Is(err, unix.ENOENT) { // gone meanwhile
+				errs = append(errs, fmt.Errorf("ending the connection %s: %w", from, err))
 			}
 		}
 	}

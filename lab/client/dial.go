@@ -6,29 +6,24 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// dialer binds to the client's address, in the host's namespace.
-func (c *Client) dialer(network string) *net.Dialer {
+// dialer binds TCP to the client's address, in the host's namespace.
+func (c *Client) dialer() *net.Dialer {
 	d := &net.Dialer{}
-	if ip := c.LocalIP(); ip.IsValid() && isUDP(network) {
-		d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, 0))
-	} else if ip.IsValid() {
+	if ip := c.LocalIP(); ip.IsValid() {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, 0))
 	}
 	return d
 }
 
-func isUDP(network string) bool { return strings.HasPrefix(network, "udp") }
-
-// dialIn connects from inside a namespace. Only the socket is made there: a
+// dialIn connects over TCP from inside a namespace. Only the socket is made there: a
 // net.Dialer would keep a thread in the namespace until the connection stands,
 // a thousand threads for a thousand clients that log in at once. local is bound
 // to where it is valid; addr is a literal IPv4 address and port.
-func dialIn(ctx context.Context, n *Namespace, network string, local netip.AddrPort, addr string) (_ net.Conn, err error) {
+func dialIn(ctx context.Context, n *Namespace, local netip.Addr, addr string) (_ net.Conn, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("dialling %s: %w", addr, err)
@@ -38,23 +33,19 @@ func dialIn(ctx context.Context, n *Namespace, network string, local netip.AddrP
 	if err != nil || !remote.Addr().Is4() {
 		return nil, fmt.Errorf("%q is not an IPv4 address and port", addr)
 	}
-	kind := unix.SOCK_STREAM
-	if isUDP(network) {
-		kind = unix.SOCK_DGRAM
-	}
 	var fd int
 	err = n.Do(func() error {
-		fd, err = unix.Socket(unix.AF_INET, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("opening a socket: %w", err)
 	}
-	file := os.NewFile(uintptr(fd), network+" "+addr)
+	file := os.NewFile(uintptr(fd), addr)
 	defer file.Close() // net.FileConn has its own descriptor
-	if local.Addr().IsValid() {
-		if err := unix.Bind(fd, sockaddr(local)); err != nil {
-			return nil, fmt.Errorf("binding to %s: %w", local.Addr(), err)
+	if local.IsValid() {
+		if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: local.As4()}); err != nil {
+			return nil, fmt.Errorf("binding to %s: %w", local, err)
 		}
 	}
 	if err := connect(ctx, file, remote); err != nil {
@@ -71,11 +62,12 @@ func connect(ctx context.Context, file *os.File, remote netip.AddrPort) error {
 	}
 	stop := context.AfterFunc(ctx, func() { file.SetDeadline(past) })
 	defer stop()
+	to := &unix.SockaddrInet4{Port: int(remote.Port()), Addr: remote.Addr().As4()}
+	var refused error
 	// Write calls the function again when the socket can be written to. Another connect then
 	// reports how the first went (connect(2)): EALREADY is that it still goes on.
-	var refused error
 	err = raw.Write(func(fd uintptr) bool {
-		refused = unix.Connect(int(fd), sockaddr(remote))
+		refused = unix.Connect(int(fd), to)
 		return refused != unix.EINPROGRESS && refused != unix.EALREADY
 	})
 	switch {
@@ -85,8 +77,4 @@ func connect(ctx context.Context, file *os.File, remote netip.AddrPort) error {
 		return err
 	}
 	return os.NewSyscallError("connect", refused)
-}
-
-func sockaddr(a netip.AddrPort) *unix.SockaddrInet4 {
-	return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
 }

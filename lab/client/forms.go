@@ -49,22 +49,19 @@ func forms(page *url.URL, body string) iter.Seq2[form, error] {
 		var f form
 		var err error
 		inside := false
-		for z := html.NewTokenizer(strings.NewReader(body)); ; {
-			kind := z.Next()
-			if kind == html.ErrorToken {
-				return
-			}
+		z := html.NewTokenizer(strings.NewReader(body))
+		for kind := z.Next(); kind != html.ErrorToken; kind = z.Next() {
 			name, _ := z.TagName()
+			starts := kind == html.StartTagToken || kind == html.SelfClosingTagToken
 			switch tag := string(name); {
 			case tag == "form" && kind == html.EndTagToken && inside:
 				if inside = false; !yield(f, err) {
 					return
 				}
-			case kind != html.StartTagToken && kind != html.SelfClosingTagToken:
-			case tag == "form" && !inside: // a form inside another is none
+			case tag == "form" && starts && !inside: // a form inside another is none
 				inside = true
 				f, err = openForm(page, attributes(z))
-			case tag == "input" && inside:
+			case tag == "input" && starts && inside:
 				if at := attributes(z); at["name"] != "" {
 					f.inputs = append(f.inputs, input{at["name"], at["value"], strings.ToLower(at["type"])})
 				}

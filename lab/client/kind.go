@@ -75,8 +75,8 @@ type attachment interface {
 	lease(context.Context) (Tries, error)
 	// release gives a leased address back. The second call does nothing.
 	release(context.Context) error
-	// dial connects from the client's address.
-	dial(ctx context.Context, network, addr string) (net.Conn, error)
+	// dial connects over TCP from the client's address.
+	dial(ctx context.Context, addr string) (net.Conn, error)
 }
 
 // separate is the host of clients that share nothing.

@@ -47,8 +47,7 @@ type Admission struct {
 
 // Network opens sockets as one simulated client.
 type Network interface {
-	// DialContext connects from the client's address; network is "tcp" or "udp",
-	// addr is "ip:port".
+	// DialContext connects from the client's address; network is "tcp", addr is "ip:port".
 	DialContext(ctx context.Context, network, addr string) (net.Conn, error)
 	// LocalIP is the client's address; the zero Addr before it has one.
 	LocalIP() netip.Addr

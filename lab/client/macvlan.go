@@ -176,8 +176,8 @@ func (c *macvlanClient) configure(ip netip.Prefix, router netip.Addr) error {
 	})
 }
 
-func (c *macvlanClient) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	return dialIn(ctx, c.ns, network, netip.AddrPortFrom(c.LocalIP(), 0), addr)
+func (c *macvlanClient) dial(ctx context.Context, addr string) (net.Conn, error) {
+	return dialIn(ctx, c.ns, c.LocalIP(), addr)
 }
 
 var _ attachment = (*macvlanClient)(nil)

@@ -216,16 +216,16 @@ func (c *personaClient) release(context.Context) error {
 
 // dial waits for one of the host's open files and connects. A log-in is over long before
 // TCP's keep-alive sends anything, and ten thousand connections need not set it.
-func (c *personaClient) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+func (c *personaClient) dial(ctx context.Context, addr string) (net.Conn, error) {
 	places := c.host.sockets
 	select {
 	case places <- struct{}{}:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for an open file of the client host: %w", context.Cause(ctx))
 	}
-	d := c.dialer(network)
+	d := c.dialer()
 	d.Timeout, d.KeepAlive = longestAttempt, -1
-	conn, err := d.DialContext(ctx, network, addr)
+	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		<-places
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gateweigh/gateweigh/lab/meter"
 )
@@ -49,8 +50,7 @@ type Client struct {
 	net attachment
 	run Runner
 
-	mu sync.Mutex // guards ip
-	ip netip.Addr
+	ip atomic.Pointer[netip.Addr] // nil before it has an address
 }
 
 // Runner starts a program in a client's namespace (nil: the host's own) and
@@ -175,21 +175,18 @@ func (p *Pool) Addresses(context.Context) []Address {
 
 // LocalIP is the client's address; invalid before Lease.
 func (c *Client) LocalIP() netip.Addr {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ip
+	if ip := c.ip.Load(); ip != nil {
+		return *ip
+	}
+	return netip.Addr{}
 }
 
 // setIP notes the client's address; the zero Addr: it has none any more.
-func (c *Client) setIP(ip netip.Addr) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ip = ip
-}
+func (c *Client) setIP(ip netip.Addr) { c.ip.Store(&ip) }
 
-// DialContext connects as this client. addr is a literal address and port.
-func (c *Client) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
-	return c.net.dial(ctx, network, addr)
+// DialContext connects as this client, over TCP. addr is a literal address and port.
+func (c *Client) DialContext(ctx context.Context, _, addr string) (net.Conn, error) {
+	return c.net.dial(ctx, addr)
 }
 
 // Exec runs a command as this client.

@@ -73,8 +73,8 @@ func after(ip netip.Addr, n int) netip.Addr {
 func (c vethClient) lease(context.Context) (Tries, error) { return Tries{Count: 1}, nil }
 func (c vethClient) release(context.Context) error        { return nil }
 
-func (c vethClient) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	return c.dialer(network).DialContext(ctx, network, addr)
+func (c vethClient) dial(ctx context.Context, addr string) (net.Conn, error) {
+	return c.dialer().DialContext(ctx, "tcp", addr)
 }
 
 var _ attachment = vethClient{}

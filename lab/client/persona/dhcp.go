@@ -17,31 +17,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Waiting for a server. RFC 2131, 4.1, begins with 4 s; on a LAN of this lab an
-// answer that takes a second is lost.
 const (
+	// Waiting for a server. RFC 2131, 4.1, begins with 4 s; on a LAN of this lab an
+	// answer that takes a second is lost.
 	firstWait = time.Second
 	lastWait  = 4 * time.Second
 	most      = 12 // times a message is sent: 43 s in all
-)
 
-// A link whose queue is full is tried again after a while, this often.
-const (
+	// A link whose queue is full is tried again after a while, this often.
 	fullPause = time.Millisecond
 	fullMost  = 2000
-)
 
-const receiveBuffer = 4 << 20 // bytes: some 5,000 replies
+	receiveBuffer = 4 << 20 // bytes: some 5,000 replies
+)
 
 var anyone = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 // Lease is what a server gave a client.
 type Lease struct {
-	Addr   netip.Prefix  // with the mask of option 1
-	Router netip.Addr    // the first of option 3; the zero Addr: none
-	Server netip.Addr    // option 54
-	From   MAC           // the hardware address the server spoke from
-	Length time.Duration // option 51; the client renews after half of it (T1)
+	Addr   netip.Prefix // with the mask of option 1
+	Router netip.Addr   // the first of option 3; the zero Addr: none
+	Server netip.Addr   // option 54
+	From   MAC          // the hardware address the server spoke from
 }
 
 // Tries is how often a client asked.
@@ -72,7 +69,7 @@ type DHCP struct {
 	mu      sync.Mutex // guards what follows
 	holds   int
 	conn    *packet.Conn
-	readers sync.WaitGroup
+	reader  sync.WaitGroup
 	waiting map[dhcpv4.TransactionID]exchange
 }
 
@@ -93,16 +90,15 @@ func NewDHCP(name string) (*DHCP, error) {
 
 // Hold opens the socket until as many calls of Rest have followed. An open socket
 // looks at every packet that comes in, so it is not held while traffic is measured.
-func (d *DHCP) Hold() error {
+func (d *DHCP) Hold() (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.holds == 0 {
-		conn, err := listen(d.ifi)
-		if err != nil {
+		if d.conn, err = listen(d.ifi); err != nil {
 			return fmt.Errorf("leasing on %s: opening a packet socket: %w", d.ifi.Name, err)
 		}
-		d.conn = conn
-		d.readers.Go(func() { d.read(conn) })
+		conn := d.conn
+		d.reader.Go(func() { d.read(conn) })
 	}
 	d.holds++
 	return nil
@@ -111,19 +107,15 @@ func (d *DHCP) Hold() error {
 // Rest undoes one Hold.
 func (d *DHCP) Rest() {
 	d.mu.Lock()
-	conn := d.conn
-	d.holds--
-	last := d.holds == 0
-	if last {
+	if d.holds--; d.holds == 0 {
+		defer d.reader.Wait()
+		d.conn.Close()
 		d.conn = nil
 	}
 	d.mu.Unlock()
-	if last {
-		conn.Close()
-		d.readers.Wait()
-	}
 }
 
+// listen opens a packet socket that receives what is sent to DHCP clients.
 func listen(ifi *net.Interface) (*packet.Conn, error) {
 	filter, err := bpf.Assemble([]bpf.Instruction{
 		bpf.LoadAbsolute{Off: 12, Size: 2},
@@ -144,17 +136,13 @@ func listen(ifi *net.Interface) (*packet.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	rc, err := conn.SyscallConn()
-	if err == nil {
-		err = rc.Control(func(fd uintptr) {
-			// Without the first, replies that come in bursts are lost and asked for again;
-			// without the second, the filter also looks at what is sent.
+	if rc, err := conn.SyscallConn(); err == nil {
+		// Without the first, replies that come in bursts are lost and asked for again;
+		// without the second, the filter also looks at what is sent.
+		rc.Control(func(fd uintptr) {
 			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer)
 			_ = unix.SetsockoptInt(int(fd), unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
 		})
-	}
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
 }
@@ -175,12 +163,12 @@ func (d *DHCP) read(conn *packet.Conn) {
 			continue
 		}
 		d.mu.Lock()
-		x, ok := d.waiting[r.TransactionID]
+		x := d.waiting[r.TransactionID]
 		d.mu.Unlock()
-		if ok && x.mac == MAC(r.ClientHWAddr) {
+		if x.mac == MAC(r.ClientHWAddr) {
 			select {
 			case x.replies <- r:
-			default: // the exchange has more replies than it reads
+			default: // nobody waits, or the exchange has more replies than it reads
 			}
 		}
 	}
@@ -193,15 +181,21 @@ func (d *DHCP) send(frame []byte) error {
 	if conn == nil {
 		return errors.New("the socket is not held open")
 	}
-	_, err := conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
-	for n := 1; errors.Is(err, unix.ENOBUFS) && n < fullMost; n++ { // the link's queue: thousands release together
-		time.Sleep(fullPause)
-		_, err = conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
+	for n := 1; ; n++ {
+		_, err := conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, unix.ENOBUFS) || n == fullMost {
+			return fmt.Errorf("sending: %w", err)
+		}
+		time.Sleep(fullPause) // the link's queue is full: thousands release together
 	}
-	if err != nil {
-		return fmt.Errorf("sending: %w", err)
-	}
-	return nil
+}
+
+func newID() (id dhcpv4.TransactionID) {
+	binary.NativeEndian.PutUint32(id[:], rand.Uint32())
+	return id
 }
 
 // await enters an exchange under an identifier of its own.
@@ -209,8 +203,7 @@ func (d *DHCP) await(mac MAC) (dhcpv4.TransactionID, exchange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for {
-		var id dhcpv4.TransactionID
-		binary.NativeEndian.PutUint32(id[:], rand.Uint32())
+		id := newID()
 		if _, taken := d.waiting[id]; !taken {
 			x := exchange{mac, make(chan reply, 8)}
 			d.waiting[id] = x
@@ -224,9 +217,6 @@ func (d *DHCP) forget(id dhcpv4.TransactionID) {
 	defer d.mu.Unlock()
 	delete(d.waiting, id)
 }
-
-// errSilence is the refusal of a server that does not answer.
-var errSilence = errors.New("no answer")
 
 // ask sends a frame, again and again, until want takes a reply.
 func (x exchange) ask(ctx context.Context, d *DHCP, frame []byte, tries *Tries, want func(reply) bool) (reply, error) {
@@ -248,7 +238,7 @@ func (x exchange) ask(ctx context.Context, d *DHCP, frame []byte, tries *Tries, 
 				return reply{}, context.Cause(ctx)
 			}
 		}
-		err := fmt.Errorf("%w to a message within %s", errSilence, wait)
+		err := fmt.Errorf("no answer to a message within %s", wait)
 		if n == most {
 			return reply{}, fmt.Errorf("sent %d times: %w", n, err)
 		}

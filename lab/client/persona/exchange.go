@@ -92,17 +92,13 @@ func (x exchange) confirm(ctx context.Context, d *DHCP, frame []byte, tries *Tri
 
 // Release gives a lease back: one message, never answered (RFC 2131, 4.4.6).
 func (d *DHCP) Release(mac MAC, l Lease) error {
-	id, _ := d.await(mac)
-	d.forget(id)
-	return d.say(d.toServer(id, mac, l, dhcpv4.MessageTypeRelease, dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice()))))
+	return d.say(d.toServer(newID(), mac, l, dhcpv4.MessageTypeRelease, dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice()))))
 }
 
 // Decline tells the server that another client has the address it gave
 // (RFC 2131, 4.4.4). It is never answered.
 func (d *DHCP) Decline(mac MAC, l Lease) error {
-	id, _ := d.await(mac)
-	d.forget(id)
-	return d.say(d.toAll(id, mac, dhcpv4.MessageTypeDecline,
+	return d.say(d.toAll(newID(), mac, dhcpv4.MessageTypeDecline,
 		dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(l.Addr.Addr().AsSlice())),
 		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice()))))
 }
@@ -158,7 +154,7 @@ func (r reply) lease() (Lease, error) {
 	if bits != 32 {
 		return Lease{}, errors.New("reading the lease: it has no subnet mask")
 	}
-	l := Lease{Addr: netip.PrefixFrom(ip, ones), From: r.from, Length: r.IPAddressLeaseTime(time.Hour)}
+	l := Lease{Addr: netip.PrefixFrom(ip, ones), From: r.from}
 	if rs := r.Router(); len(rs) > 0 {
 		l.Router, _ = netip.AddrFromSlice(rs[0].To4())
 	}

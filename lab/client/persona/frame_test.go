@@ -37,7 +37,7 @@ func TestReplyIsReadAsSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Lease{Addr: netip.PrefixFrom(alice, 16), Router: outside, Server: own, From: wireMAC, Length: 600e9}
+	want := Lease{Addr: netip.PrefixFrom(alice, 16), Router: outside, Server: own, From: wireMAC}
 	if got != want {
 		t.Errorf("lease %+v, want %+v", got, want)
 	}

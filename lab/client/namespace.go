@@ -1,15 +1,19 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -116,4 +120,108 @@ func SetSysctls(values map[string]string) error {
 		}
 	}
 	return nil
+}
+
+// dialer binds TCP to the client's address, in the host's namespace.
+func (c *Client) dialer() *net.Dialer {
+	d := &net.Dialer{}
+	if ip := c.LocalIP(); ip.IsValid() {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, 0))
+	}
+	return d
+}
+
+// dialIn connects over TCP from inside a namespace. Only the socket is made there: a
+// net.Dialer would keep a thread in the namespace until the connection stands,
+// a thousand threads for a thousand clients that log in at once. local is bound
+// to where it is valid; addr is a literal IPv4 address and port.
+func dialIn(ctx context.Context, n *Namespace, local netip.Addr, addr string) (_ net.Conn, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("dialling %s: %w", addr, err)
+		}
+	}()
+	remote, err := netip.ParseAddrPort(addr)
+	if err != nil || !remote.Addr().Is4() {
+		return nil, fmt.Errorf("%q is not an IPv4 address and port", addr)
+	}
+	var fd int
+	err = n.Do(func() error {
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening a socket: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), addr)
+	defer file.Close() // net.FileConn has its own descriptor
+	if local.IsValid() {
+		if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: local.As4()}); err != nil {
+			return nil, fmt.Errorf("binding to %s: %w", local, err)
+		}
+	}
+	if err := connect(ctx, file, remote); err != nil {
+		return nil, err
+	}
+	return net.FileConn(file)
+}
+
+// connect connects a non-blocking socket, and waits without a thread.
+func connect(ctx context.Context, file *os.File, remote netip.AddrPort) error {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { file.SetDeadline(past) })
+	defer stop()
+	to := &unix.SockaddrInet4{Port: int(remote.Port()), Addr: remote.Addr().As4()}
+	var refused error
+	// Write calls the function again when the socket can be written to. Another connect then
+	// reports how the first went (connect(2)): EALREADY is that it still goes on.
+	err = raw.Write(func(fd uintptr) bool {
+		refused = unix.Connect(int(fd), to)
+		return refused != unix.EINPROGRESS && refused != unix.EALREADY
+	})
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return err
+	}
+	return os.NewSyscallError("connect", refused)
+}
+
+// States of a TCP connection that hold nothing: /proc/net/tcp's numbers.
+const (
+	tcpTimeWait = 6
+	tcpListen   = 10
+)
+
+// EndConnections resets every TCP connection over IPv4 of the calling thread's
+// network namespace. A connection that no process holds any more and whose last
+// words nobody acknowledges keeps its namespace, and the links in it, for some
+// 100 s more: guests that leave before their gateway has answered make such
+// ones. Kernels without CONFIG_INET_DIAG_DESTROY just take that long.
+func EndConnections() error {
+	var errs []error
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} { // IPv4 is spoken over sockets of both
+		list, err := netlink.SocketDiagTCP(family)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("listing the host's connections: %w", err))
+		}
+		for _, s := range list {
+			if s.State == tcpTimeWait || s.State == tcpListen || s.ID.Source.To4() == nil {
+				continue
+			}
+			from := &net.TCPAddr{IP: s.ID.Source, Port: int(s.ID.SourcePort)}
+			err := netlink.SocketDestroy(from, &net.TCPAddr{IP: s.ID.Destination, Port: int(s.ID.DestinationPort)})
+			if errors.Is(err, unix.EOPNOTSUPP) {
+				return nil
+			}
+			if err != nil && !errors.Is(err, unix.ENOENT) { // gone meanwhile
+				errs = append(errs, fmt.Errorf("ending the connection %s: %w", from, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -240,10 +240,8 @@ func RunAs(args []string) {
 
 // Args is the command line that Options stand for, without the program's name.
 func (o Options) Args() []string {
-	agentCPUs, _ := json.Marshal(o.AgentCPUs) // numbers can always be written
-	programCPUs, _ := json.Marshal(o.ProgramCPUs)
-	args := []string{Subcommand, "-run", o.Run, "-host", o.Host, "-log-dir", o.LogDir,
-		"-agent-cpus", string(agentCPUs), "-program-cpus", string(programCPUs)}
+	cpus, _ := json.Marshal([][]int{o.AgentCPUs, o.ProgramCPUs}) // numbers can always be written
+	args := []string{Subcommand, "-run", o.Run, "-host", o.Host, "-log-dir", o.LogDir, "-cpus", string(cpus)}
 	if o.Isolated {
 		args = append(args, "-isolated") // testbed.Clean looks for it: such an agent is safe to end
 	}
@@ -252,14 +250,12 @@ func (o Options) Args() []string {
 
 func (o *Options) flags() *flag.FlagSet {
 	f := flag.NewFlagSet(Subcommand, flag.ContinueOnError)
-	list := func(into *[]int) func(string) error {
-		return func(text string) error { return json.Unmarshal([]byte(text), into) }
-	}
 	f.StringVar(&o.Run, "run", "", "id of the run")
 	f.StringVar(&o.Host, "host", "", "name of the host")
 	f.StringVar(&o.LogDir, "log-dir", ".", "folder for the output of the host's programs")
-	f.Func("agent-cpus", "CPUs of agent, traffic and support programs: [0,1]", list(&o.AgentCPUs))
-	f.Func("program-cpus", "CPUs of the host's programs: [0,1]", list(&o.ProgramCPUs))
+	f.Func("cpus", "CPUs of the agent and of the host's programs: [[0],[1]]", func(text string) error {
+		return json.Unmarshal([]byte(text), &[...]*[]int{&o.AgentCPUs, &o.ProgramCPUs})
+	})
 	f.BoolVar(&o.Isolated, "isolated", false, "started in namespaces of its own")
 	return f
 }

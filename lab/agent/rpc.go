@@ -74,12 +74,9 @@ func (s *server) accept(ctx context.Context, req request) {
 		defer stop()
 		resp := response{ID: req.ID}
 		result, err := s.call(ctx, req)
-		if result != nil { // a failed command has its output all the same
-			var bad error
-			resp.Result, bad = json.Marshal(result)
-			err = errors.Join(err, bad)
-		}
-		if err != nil {
+		var bad error
+		resp.Result, bad = json.Marshal(result) // a failed command has its output all the same
+		if err = errors.Join(err, bad); err != nil {
 			resp.Error = err.Error()
 		}
 		s.mu.Lock()

@@ -151,8 +151,13 @@ func forms(page *url.URL, body string) iter.Seq2[form, error] {
 					return
 				}
 			case tag == "form" && starts && !inside: // a form inside another is none
-				inside = true
-				f, err = openForm(page, attributes(z))
+				at := attributes(z)
+				inside, f, err = true, form{method: strings.ToUpper(cmp.Or(at["method"], http.MethodGet))}, nil
+				if action, has := at["action"]; has {
+					if f.action, err = page.Parse(action); err != nil {
+						err = fmt.Errorf("the form's action %q: %w", action, err)
+					}
+				}
 			case tag == "input" && starts && inside:
 				if at := attributes(z); at["name"] != "" {
 					f.inputs = append(f.inputs, input{at["name"], at["value"], strings.ToLower(at["type"])})
@@ -160,17 +165,6 @@ func forms(page *url.URL, body string) iter.Seq2[form, error] {
 			}
 		}
 	}
-}
-
-// openForm is the form that a tag with these attributes begins.
-func openForm(page *url.URL, at map[string]string) (f form, err error) {
-	f.method = strings.ToUpper(cmp.Or(at["method"], http.MethodGet))
-	if action, has := at["action"]; has {
-		if f.action, err = page.Parse(action); err != nil {
-			return form{method: f.method, action: page}, fmt.Errorf("the form's action %q: %w", action, err)
-		}
-	}
-	return f, nil
 }
 
 // attributes are those of the tokenizer's tag.

@@ -20,13 +20,11 @@ import (
 //
 // Clients do not renew their leases.
 
-// errRefused is a server's DHCPNAK.
 var errRefused = errors.New("refused (DHCPNAK)")
 
 // mostRefusals in succession end the attempt to lease. dnsmasq offers the same address to
-// every client that asks before one of them has taken it, and refuses the others. Of a
-// thousand clients that come together some are refused a dozen times; random pauses make
-// refusals rarer.
+// every client that asks before one of them has taken it, and refuses the others: of a
+// thousand clients at once some are refused a dozen times. Random pauses make that rarer.
 const (
 	mostRefusals = 50
 	firstPause   = 20 * time.Millisecond // at most, before beginning anew
@@ -57,7 +55,7 @@ func (d *DHCP) Lease(ctx context.Context, mac MAC) (Lease, Tries, error) {
 func (d *DHCP) lease(ctx context.Context, mac MAC, tries *Tries) (Lease, error) {
 	id, x := d.await(mac)
 	defer d.forget(id)
-	discover, err := d.toAll(id, mac, dhcpv4.MessageTypeDiscover)
+	discover, err := d.message(id, mac, Lease{}, dhcpv4.MessageTypeDiscover)
 	if err != nil {
 		return Lease{}, err
 	}
@@ -67,7 +65,7 @@ func (d *DHCP) lease(ctx context.Context, mac MAC, tries *Tries) (Lease, error) 
 	if err != nil {
 		return Lease{}, fmt.Errorf("discovering a server: %w", err)
 	}
-	request, err := d.toAll(id, mac, dhcpv4.MessageTypeRequest,
+	request, err := d.message(id, mac, Lease{}, dhcpv4.MessageTypeRequest,
 		dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(offer.YourIPAddr)),
 		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(offer.ServerIdentifier())))
 	if err != nil {
@@ -92,13 +90,13 @@ func (x exchange) confirm(ctx context.Context, d *DHCP, frame []byte, tries *Tri
 
 // Release gives a lease back: one message, never answered (RFC 2131, 4.4.6).
 func (d *DHCP) Release(mac MAC, l Lease) error {
-	return d.say(d.toServer(newID(), mac, l, dhcpv4.MessageTypeRelease, dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice()))))
+	return d.say(d.message(newID(), mac, l, dhcpv4.MessageTypeRelease, dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice()))))
 }
 
 // Decline tells the server that another client has the address it gave
 // (RFC 2131, 4.4.4). It is never answered.
 func (d *DHCP) Decline(mac MAC, l Lease) error {
-	return d.say(d.toAll(newID(), mac, dhcpv4.MessageTypeDecline,
+	return d.say(d.message(newID(), mac, Lease{}, dhcpv4.MessageTypeDecline,
 		dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(l.Addr.Addr().AsSlice())),
 		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice()))))
 }
@@ -120,19 +118,17 @@ func (d *DHCP) say(frame []byte, err error) error {
 	return d.send(frame)
 }
 
-// toAll is the frame of a message from a client that has no address.
-func (d *DHCP) toAll(id dhcpv4.TransactionID, mac MAC, kind dhcpv4.MessageType, more ...dhcpv4.Modifier) ([]byte, error) {
-	return message(id, mac, broadcast, netip.IPv4Unspecified(), anyone, kind, append(more, dhcpv4.WithBroadcast(!d.Unicast)))
-}
-
-// toServer is the frame of a message from a client that has the lease.
-func (d *DHCP) toServer(id dhcpv4.TransactionID, mac MAC, l Lease, kind dhcpv4.MessageType, more ...dhcpv4.Modifier) ([]byte, error) {
-	return message(id, mac, l.From, l.Addr.Addr(), l.Server, kind, append(more, dhcpv4.WithClientIP(l.Addr.Addr().AsSlice())))
-}
-
-// message is the frame of a client's message.
-func message(id dhcpv4.TransactionID, mac, to MAC, src, dst netip.Addr, kind dhcpv4.MessageType, more []dhcpv4.Modifier) ([]byte, error) {
+// message is the frame of a client's message: to the server of its lease, or to all from a
+// client that has none.
+func (d *DHCP) message(id dhcpv4.TransactionID, mac MAC, l Lease, kind dhcpv4.MessageType, more ...dhcpv4.Modifier) ([]byte, error) {
 	more = append(more, dhcpv4.WithTransactionID(id), dhcpv4.WithHwAddr(mac[:]), dhcpv4.WithMessageType(kind))
+	to, src, dst := broadcast, netip.IPv4Unspecified(), anyone
+	if l.Addr.IsValid() {
+		to, src, dst = l.From, l.Addr.Addr(), l.Server
+		more = append(more, dhcpv4.WithClientIP(src.AsSlice()))
+	} else {
+		more = append(more, dhcpv4.WithBroadcast(!d.Unicast))
+	}
 	if kind == dhcpv4.MessageTypeDiscover || kind == dhcpv4.MessageTypeRequest {
 		more = append(more, dhcpv4.WithRequestedOptions(
 			dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer, dhcpv4.OptionIPAddressLeaseTime))

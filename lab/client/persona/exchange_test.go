@@ -13,7 +13,7 @@ func (d *DHCP) Rejoin(ctx context.Context, mac MAC, addr netip.Addr) (Lease, Tri
 	id, x := d.await(mac)
 	defer d.forget(id)
 	tries := Tries{Count: 1}
-	frame, err := d.toAll(id, mac, dhcpv4.MessageTypeRequest, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(addr.AsSlice())))
+	frame, err := d.message(id, mac, Lease{}, dhcpv4.MessageTypeRequest, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(addr.AsSlice())))
 	if err != nil {
 		return Lease{}, tries, err
 	}
@@ -26,7 +26,7 @@ func (d *DHCP) Renew(ctx context.Context, mac MAC, old Lease) (Lease, Tries, err
 	id, x := d.await(mac)
 	defer d.forget(id)
 	tries := Tries{Count: 1}
-	frame, err := d.toServer(id, mac, old, dhcpv4.MessageTypeRequest)
+	frame, err := d.message(id, mac, old, dhcpv4.MessageTypeRequest)
 	if err != nil {
 		return Lease{}, tries, err
 	}

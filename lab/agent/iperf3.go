@@ -101,13 +101,11 @@ func (a *Agent) programStats(out *TrafficStats) {
 		if p == nil {
 			continue
 		}
-		if p.ended() {
-			if out.Broken++; out.FirstError == "" {
-				out.FirstError = fmt.Sprintf("%s ended: %v", name, p.status)
-			}
+		if p.life.Err() != nil {
+			out.add(TrafficStats{Open: true, Broken: 1, FirstError: fmt.Sprintf("%s ended: %s", name, p.ProcessState)})
 			continue
 		}
-		if proc, err := meter.ReadProcess(p.pid); err == nil { // otherwise it is ending now
+		if proc, err := meter.ReadProcess(p.Process.Pid); err == nil { // otherwise it is ending now
 			out.ThreadNs[name] = proc.RunNs
 		}
 	}

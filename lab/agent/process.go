@@ -35,10 +35,8 @@ type Command struct {
 	// Argv is the program and its arguments; a program without a slash is looked up on PATH.
 	Argv []string `json:"argv"`
 	// Env is added to the agent's own environment, "KEY=value" each.
-	Env []string `json:"env,omitempty"`
-	// Dir is the working directory; empty is the host's scratch directory.
-	Dir   string `json:"dir,omitempty"`
-	Stdin string `json:"stdin,omitempty"`
+	Env   []string `json:"env,omitempty"`
+	Stdin string   `json:"stdin,omitempty"`
 	// Timeout ends a Run; zero is 30 s. Spawned processes live until killed.
 	Timeout time.Duration `json:"timeout,omitempty"`
 	// Support marks a process that is not part of the device under test (a
@@ -61,12 +59,11 @@ type Output struct {
 
 // spawned is a long-running program of the host.
 type spawned struct {
-	pid    int
+	*exec.Cmd
 	abrupt bool
 	log    string
-	from   int64 // where its output begins in log: earlier programs of the name may have written before
-	done   chan struct{}
-	status error // valid once done is closed
+	from   int64           // where its output begins in log, after that of earlier programs of the name
+	life   context.Context // ends with it, and then it has its ProcessState
 }
 
 // start starts c in the jail, in the network namespace ns (nil: the host's); its output
@@ -77,7 +74,7 @@ func (a *Agent) start(ctx context.Context, c Command, ns *os.File, stdout, stder
 	}
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
 	cmd.Env = append(os.Environ(), c.Env...)
-	cmd.Dir = cmp.Or(c.Dir, Scratch)
+	cmd.Dir = Scratch
 	if c.Stdin != "" {
 		cmd.Stdin = strings.NewReader(c.Stdin)
 	}
@@ -137,7 +134,7 @@ func (a *Agent) Spawn(_ context.Context, c Command) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	// The name of one that has ended is free again.
-	if old := a.programs[c.Name]; old != nil && !old.ended() {
+	if old := a.programs[c.Name]; old != nil && old.life.Err() == nil {
 		return fmt.Errorf("%s runs already", c.Name)
 	}
 	path := filepath.Join(a.opts.LogDir, strings.ReplaceAll(c.Name, "/", "_")+".log")
@@ -152,25 +149,16 @@ func (a *Agent) Spawn(_ context.Context, c Command) error {
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", strings.Join(c.Argv, " "), err)
 	}
-	p := &spawned{pid: cmd.Process.Pid, abrupt: c.Abrupt, log: path, from: from, done: make(chan struct{})}
-	a.programs[c.Name] = p
+	life, end := context.WithCancel(context.Background())
+	a.programs[c.Name] = &spawned{cmd, c.Abrupt, path, from, life}
 	if c.Support {
-		a.support[p.pid] = true
+		a.support[cmd.Process.Pid] = true
 	}
 	go func() {
-		p.status = cmd.Wait()
-		close(p.done)
+		defer end()
+		cmd.Wait()
 	}()
 	return nil
-}
-
-func (p *spawned) ended() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // Kill ends a spawned command: SIGTERM, then SIGKILL.
@@ -180,20 +168,20 @@ func (a *Agent) Kill(ctx context.Context, name string) {
 	p := a.programs[name]
 	delete(a.programs, name)
 	a.mu.Unlock()
-	if p == nil || p.ended() {
+	if p == nil || p.life.Err() != nil {
 		return
 	}
 	if !p.abrupt {
-		syscall.Kill(-p.pid, syscall.SIGTERM)
+		syscall.Kill(-p.Process.Pid, syscall.SIGTERM)
 		select {
-		case <-p.done:
+		case <-p.life.Done():
 			return
 		case <-ctx.Done():
 		case <-time.After(killGrace):
 		}
 	}
-	syscall.Kill(-p.pid, syscall.SIGKILL)
-	<-p.done
+	syscall.Kill(-p.Process.Pid, syscall.SIGKILL)
+	<-p.life.Done()
 }
 
 // Program is the state of a spawned command that was not killed.
@@ -210,12 +198,9 @@ func (a *Agent) Programs(context.Context) (list []Program) {
 	defer a.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(a.programs)) {
 		p := a.programs[name]
-		s := Program{Name: name, Ended: p.ended()}
+		s := Program{Name: name, Ended: p.life.Err() != nil}
 		if s.Ended {
-			s.How = "exit status 0"
-			if p.status != nil {
-				s.How = p.status.Error()
-			}
+			s.How = p.ProcessState.String()
 		}
 		text, _ := os.ReadFile(p.log) // without its log a program is listed without its output
 		s.Output = lastLines(string(text[min(p.from, int64(len(text))):]))

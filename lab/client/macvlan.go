@@ -102,7 +102,7 @@ func (c *macvlanClient) exchange(fn func(d *persona.DHCP, mac persona.MAC) error
 	var d *persona.DHCP
 	err := c.ns.Do(func() (err error) {
 		if d, err = persona.NewDHCP(macvlanName); err == nil {
-			d.Unicast = true
+			d.Own = true
 			err = d.Hold()
 		}
 		return err

@@ -58,11 +58,11 @@ func (t *Tries) Add(more Tries) {
 // DHCP asks for leases as any number of clients, over one packet socket. Its
 // methods may be called from many goroutines, one exchange each.
 type DHCP struct {
-	// Unicast asks for replies to the client alone, where the interface has its hardware
-	// address. Else replies are broadcast: one to an address that the client does not have
-	// yet would take an entry of the server's neighbour table, which has room for a thousand
-	// in the whole machine.
-	Unicast bool
+	// Own is that the interface has the hardware address of its one client: replies may come
+	// to that alone. Else they are asked for as broadcasts: a reply to an address that the
+	// client does not have yet takes an entry of the server's neighbour table, which has room
+	// for a thousand in the whole machine.
+	Own bool
 
 	ifi *net.Interface
 
@@ -94,7 +94,7 @@ func (d *DHCP) Hold() (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.holds == 0 {
-		if d.conn, err = listen(d.ifi); err != nil {
+		if d.conn, err = d.listen(); err != nil {
 			return fmt.Errorf("leasing on %s: opening a packet socket: %w", d.ifi.Name, err)
 		}
 		conn := d.conn
@@ -116,7 +116,10 @@ func (d *DHCP) Rest() {
 }
 
 // listen opens a packet socket that receives what is sent to DHCP clients.
-func listen(ifi *net.Interface) (*packet.Conn, error) {
+func (d *DHCP) listen() (*packet.Conn, error) {
+	if d.Own { // a filter for each client takes longer than to read what else comes in
+		return packet.Listen(d.ifi, packet.Raw, unix.ETH_P_IP, nil)
+	}
 	filter, err := bpf.Assemble([]bpf.Instruction{
 		bpf.LoadAbsolute{Off: 12, Size: 2},
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.ETH_P_IP, SkipTrue: 6},
@@ -132,7 +135,7 @@ func listen(ifi *net.Interface) (*packet.Conn, error) {
 		return nil, err
 	}
 	// All protocols: such a socket comes before the programs, which drop replies.
-	conn, err := packet.Listen(ifi, packet.Raw, unix.ETH_P_ALL, &packet.Config{Filter: filter})
+	conn, err := packet.Listen(d.ifi, packet.Raw, unix.ETH_P_ALL, &packet.Config{Filter: filter})
 	if err != nil {
 		return nil, err
 	}

@@ -127,7 +127,7 @@ func (d *DHCP) message(id dhcpv4.TransactionID, mac MAC, l Lease, kind dhcpv4.Me
 		to, src, dst = l.From, l.Addr.Addr(), l.Server
 		more = append(more, dhcpv4.WithClientIP(src.AsSlice()))
 	} else {
-		more = append(more, dhcpv4.WithBroadcast(!d.Unicast))
+		more = append(more, dhcpv4.WithBroadcast(!d.Own))
 	}
 	if kind == dhcpv4.MessageTypeDiscover || kind == dhcpv4.MessageTypeRequest {
 		more = append(more, dhcpv4.WithRequestedOptions(

@@ -33,29 +33,12 @@ func StartChild(args []string, attr *syscall.SysProcAttr, stderr *os.File) (*Chi
 	return c, c.Start()
 }
 
-// Peer is the other end of a conversation.
-type Peer struct {
-	Name string // "the agent of host a/client (process 4711)"
-	// Ended says how the peer ended, once its output has; the text may be empty, and the
-	// function nil. It returns within endsWithin.
-	Ended func() string
-}
-
 // endsWithin bounds the wait for the end of a process whose output has ended.
 const endsWithin = time.Second
 
-// ended is the error of a conversation whose output ended with err.
-func (p Peer) ended(err error) error {
-	if p.Ended != nil {
-		if how := p.Ended(); how != "" {
-			return fmt.Errorf("%s ended: %s", p.Name, how)
-		}
-	}
-	return fmt.Errorf("%s ended: %w", p.Name, err)
-}
-
-// Talk begins a conversation with a child, under a name as in Peer. It waits for the
-// child's process, which nobody else may do; the channel is closed when that has ended.
+// Talk begins a conversation with a child, whose name errors give: "the agent of host
+// a/client". It waits for the child's process, which nobody else may do; the channel is
+// closed when that has ended.
 func (c *Child) Talk(name string) (*Conn, <-chan struct{}) {
 	gone := make(chan struct{})
 	var how string
@@ -65,13 +48,12 @@ func (c *Child) Talk(name string) (*Conn, <-chan struct{}) {
 			how = state.String()
 		}
 	}()
-	ended := func() string {
+	return NewConn(c.output, c.input, fmt.Sprintf("%s (process %d)", name, c.Process.Pid), func() string {
 		select {
 		case <-gone:
 			return how
 		case <-time.After(endsWithin):
 			return "" // it lives, and does not answer any more
 		}
-	}
-	return NewConn(c.output, c.input, Peer{fmt.Sprintf("%s (process %d)", name, c.Process.Pid), ended}), gone
+	}), gone
 }

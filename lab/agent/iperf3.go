@@ -37,7 +37,7 @@ func (a *Agent) startIperf3(_ context.Context, t Traffic, pool *client.Pool) err
 	return nil
 }
 
-// spawnTraffic starts a program of the traffic. The caller holds the traffic's lock.
+// spawnTraffic starts a program of the traffic.
 func (a *Agent) spawnTraffic(cmd Command) error {
 	cmd.Support = true
 	err := a.Spawn(context.Background(), cmd)
@@ -92,7 +92,7 @@ func awaitServers(ctx context.Context, n int) error {
 	return nil
 }
 
-// programStats adds the traffic's programs. The caller holds the traffic's lock.
+// programStats adds the traffic's programs.
 func (a *Agent) programStats(out *TrafficStats) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -17,7 +17,7 @@ func TestOtherBuildsAreRefused(t *testing.T) {
 		serve(t.Context(), toAgent, fromAgent, func(string) (any, error) { return a, nil })
 		fromAgent.Close()
 	}()
-	conn := NewConn(toLab, fromLab, Peer{Name: "the agent"})
+	conn := NewConn(toLab, fromLab, "the agent", func() string { return "" })
 	defer conn.Close()
 	hello, err := conn.Hello(context.Background())
 	if err != nil || hello.Matches() != nil {

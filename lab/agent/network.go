@@ -111,15 +111,15 @@ type Neighbours struct {
 // drops packets to those that no longer fit, a thousand unless its administrator
 // says otherwise (gc_thresh3).
 func (*Agent) AddNeighbours(_ context.Context, n Neighbours) error {
-	link, err := netlink.LinkByName(n.Link)
-	if err != nil {
-		return fmt.Errorf("entering neighbours on %s: %w", n.Link, err)
-	}
-	h, err := netlink.NewHandle()
+	h, err := netlink.NewHandle() // one socket for all
 	if err != nil {
 		return fmt.Errorf("opening netlink: %w", err)
 	}
 	defer h.Close()
+	link, err := h.LinkByName(n.Link)
+	if err != nil {
+		return fmt.Errorf("entering neighbours on %s: %w", n.Link, err)
+	}
 	for _, a := range n.List {
 		mac, err := net.ParseMAC(a.MAC)
 		if err == nil {
@@ -185,11 +185,12 @@ func (l Link) apply() error {
 	}
 	// The queue must exist before the link is up: a veth has none by itself and
 	// drops bursts of SYNs. pfifo takes its limit from the queue length.
-	if err := netlink.LinkSetTxQLen(link, l.QueueLen); err != nil {
-		return fmt.Errorf("setting its queue length: %w", err)
-	}
 	root := netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)}
-	if err := netlink.QdiscReplace(&netlink.GenericQdisc{QdiscAttrs: root, QdiscType: "pfifo"}); err != nil {
+	err = netlink.LinkSetTxQLen(link, l.QueueLen)
+	if err == nil {
+		err = netlink.QdiscReplace(&netlink.GenericQdisc{QdiscAttrs: root, QdiscType: "pfifo"})
+	}
+	if err != nil {
 		return fmt.Errorf("setting its queue: %w", err)
 	}
 	for _, a := range l.Addrs {

@@ -123,7 +123,7 @@ func (s *server) call(ctx context.Context, req request) (result any, err error) 
 // called from many goroutines.
 type Conn struct {
 	w    io.WriteCloser
-	peer Peer
+	name string          // "the agent of host a/client (process 4711)"
 	open context.Context // ends with the agent's output; the cause says how the agent ended
 
 	mu      sync.Mutex // guards what follows and writes to w
@@ -132,13 +132,18 @@ type Conn struct {
 }
 
 // NewConn starts a conversation over the agent's output r, which is closed when it
-// has ended, and its input w.
-func NewConn(r io.ReadCloser, w io.WriteCloser, peer Peer) *Conn {
+// has ended, and its input w. ended says how the agent ended, once its output has; the text
+// may be empty.
+func NewConn(r io.ReadCloser, w io.WriteCloser, name string, ended func() string) *Conn {
 	open, end := context.WithCancelCause(context.Background())
-	c := &Conn{w: w, peer: peer, open: open, waiting: map[uint64]chan response{}}
+	c := &Conn{w: w, name: name, open: open, waiting: map[uint64]chan response{}}
 	go func() {
 		defer r.Close()
-		end(peer.ended(c.receive(r)))
+		err := c.receive(r)
+		if how := ended(); how != "" {
+			err = errors.New(how)
+		}
+		end(fmt.Errorf("%s ended: %w", name, err))
 	}()
 	return c
 }
@@ -204,7 +209,7 @@ func (c *Conn) request(ctx context.Context, result any, verb string, args []any)
 		case <-time.After(endsWithin):
 		case <-ctx.Done():
 		}
-		return fmt.Errorf("speaking to %s: %w", c.peer.Name, err)
+		return fmt.Errorf("speaking to %s: %w", c.name, err)
 	}
 	select {
 	case resp := <-ch:

@@ -132,8 +132,7 @@ func (s *streams) Stop(context.Context) (err error) {
 	return err
 }
 
-// serveStreams prepares the far end of streams, which later loads find again. The
-// caller holds the traffic's lock.
+// serveStreams prepares the far end of streams, which later loads find again.
 func (a *Agent) serveStreams(ctx context.Context, t Traffic) (err error) {
 	if err := t.prepareHost(); err != nil {
 		return err
@@ -160,8 +159,7 @@ func (t Traffic) prepareHost() error {
 	return client.SetSysctls(sysctlsOfMany)
 }
 
-// startStreams starts the streams of the host's clients, one bundle a direction and
-// process. The caller holds the traffic's lock.
+// startStreams starts the streams of the host's clients, one bundle a direction and process.
 func (a *Agent) startStreams(ctx context.Context, t Traffic, pool *client.Pool) (err error) {
 	s := &a.traffic
 	if err := t.prepareHost(); err != nil {
@@ -212,8 +210,7 @@ func (t Traffic) configs(mtu int) (list []traffic.Config) {
 	return list
 }
 
-// stopStreams ends what generates on this host, and the workers that do. The caller
-// holds the traffic's lock.
+// stopStreams ends what generates on this host, and the workers that do.
 func (s *trafficState) stopStreams() error {
 	err := errors.Join(s.own.Stop(context.Background()), each(s.nearWorkers, func(_ int, w *worker) error {
 		defer w.close()

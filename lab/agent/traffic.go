@@ -86,7 +86,7 @@ type TrafficStats struct {
 type trafficState struct {
 	own streams // of the agent's own process
 
-	mu                      sync.Mutex // guards what follows
+	mu                      sync.Mutex // guards what follows; verbs hold it, and all that they call
 	nearWorkers, farWorkers []*worker  // send or serve where one process has too few files
 	echo                    *rtt.Echo
 	prober                  *rtt.Prober
@@ -120,7 +120,7 @@ type load struct {
 	start func(*Agent, context.Context, Traffic, *client.Pool) error
 }
 
-// loads is how an agent carries out each kind of traffic. The caller holds the traffic's lock.
+// loads is how an agent carries out each kind of traffic.
 var loads = map[string]load{
 	traffic.KindStreams: {(*Agent).serveStreams, (*Agent).startStreams},
 	traffic.KindIperf3:  {(*Agent).serveIperf3, (*Agent).startIperf3},
@@ -176,8 +176,7 @@ func (a *Agent) StartTraffic(ctx context.Context, t Traffic) error {
 
 var errTraffic = errors.New("traffic runs already")
 
-// startShort begins to open short connections, from all clients in turn. The caller
-// holds the traffic's lock.
+// startShort begins to open short connections, from all clients in turn.
 func (s *trafficState) startShort(ctx context.Context, t Traffic, pool *client.Pool) (err error) {
 	switch {
 	case t.ShortPerSecond == 0:

@@ -201,11 +201,11 @@ func loginOnce(ctx context.Context, p portal, each time.Duration) error {
 // Status reports whether the portal counts the client as admitted.
 func Status(ctx context.Context, n Network, adm Admission, num int) (admitted bool, err error) {
 	p, err := portalOf(n, adm, num)
-	if err != nil {
-		return false, err
+	if err == nil {
+		defer p.leave()
+		admitted, err = p.status(ctx)
 	}
-	defer p.leave()
-	if admitted, err = p.status(ctx); err != nil {
+	if err != nil {
 		return false, fmt.Errorf("status of client %d (%s): %w", num, n.LocalIP(), err)
 	}
 	return admitted, nil
@@ -214,11 +214,11 @@ func Status(ctx context.Context, n Network, adm Admission, num int) (admitted bo
 // Logout ends the client's session. It is no error when there is none.
 func Logout(ctx context.Context, n Network, adm Admission, num int) error {
 	p, err := portalOf(n, adm, num)
-	if err != nil {
-		return err
+	if err == nil {
+		defer p.leave()
+		err = p.logout(ctx)
 	}
-	defer p.leave()
-	if err := p.logout(ctx); err != nil {
+	if err != nil {
 		return fmt.Errorf("logging out client %d (%s): %w", num, n.LocalIP(), err)
 	}
 	return nil
@@ -256,11 +256,10 @@ func (c *commandPortal) status(ctx context.Context) (bool, error) {
 	if len(c.adm.Status) == 0 {
 		return !c.refused, nil
 	}
-	err := c.run(ctx, "status", c.adm.Status)
-	if ctx.Err() == nil {
-		return err == nil, nil
+	if err := c.run(ctx, "status", c.adm.Status); err != nil {
+		return false, ctx.Err()
 	}
-	return err == nil, err
+	return true, nil
 }
 
 func (c *commandPortal) logout(ctx context.Context) error {

@@ -70,16 +70,12 @@ func Open(cfg Config) (_ *Link, err error) {
 	if l.ifi, err = net.InterfaceByName(cfg.Interface); err != nil {
 		return nil, err
 	}
-	if err := l.load(); err != nil {
-		return nil, err
-	}
 	// The programs come before the addresses: without them the kernel would answer ARP
 	// for all of the LAN.
-	if err = l.attach(); err == nil {
-		err = l.addLAN()
-	}
-	if err != nil {
-		return nil, errors.Join(err, l.Close())
+	for _, step := range []func() error{l.load, l.attach, l.addLAN} {
+		if err := step(); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
 	}
 	return l, nil
 }
@@ -102,10 +98,10 @@ func (l *Link) load() error {
 			err = spec.Variables["host_addr"].Set(key(p.Addr()))
 		}
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = spec.LoadAndAssign(&l.objs, nil)
 	}
-	if err := spec.LoadAndAssign(&l.objs, nil); err != nil {
+	if err != nil {
 		return fmt.Errorf("loading the programs: %w", err)
 	}
 	return nil

@@ -124,7 +124,7 @@ func (v *visit) open(ctx context.Context, method, address, values, accept string
 		if err != nil {
 			return nil, err
 		}
-		if page.status >= http.StatusInternalServerError { // no page of the way in
+		if page.status >= 500 && page.status != http.StatusNetworkAuthenticationRequired { // no page of the way in
 			return nil, fmt.Errorf("asking for %s: %s", shorten(page.url), page.text())
 		}
 		to, nowhere := page.location()

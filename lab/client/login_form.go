@@ -31,6 +31,9 @@ func (f *formPortal) login(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if page.status == http.StatusNetworkAuthenticationRequired {
+		return fmt.Errorf("asking for %s: %s", shorten(page.url), page.text())
+	}
 	if page.url.Host != f.adm.Portal {
 		return nil // not redirected: Login asks for the status next
 	}

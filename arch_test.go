@@ -62,7 +62,7 @@ var allowedImports = map[string][]string{
 	"lab/profile":    {"lab/result"},
 	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/short"}, // for the traits of their kinds
 	"lab/machine":    {"lab/meter"},                                                    // what a machine is, read on it
-	"lab/agent":      {"lab/client", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/meter", "lab/machine", "lab/profile"},
+	"lab/agent":      {"lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/meter", "lab/machine", "lab/profile"},
 	"lab/testbed":    {"lab/agent", "lab/client", "lab/machine"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/machine"},
 	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/result", "lab/traffic"},

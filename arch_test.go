@@ -85,7 +85,7 @@ var allowedImports = map[string][]string{
 	"lab/traffic/socket": {}, // threads and sockets of generators and probes
 
 	"lab/analysis/inference":    {},
-	"lab/analysis/analysistest": {"lab/result"},
+	"lab/analysis/analysistest": {"lab/measure/logins", "lab/result"},
 	"lab/report/chart":          {}, // draws; knows nothing of what is drawn
 	"lab/labtest":               {}, // what tests of several packages share
 }
@@ -117,7 +117,7 @@ var testImports = map[string][]string{
 
 	"lab/client/persona": {"lab/labtest"},
 	"lab/experiment":     {"lab/measure"},                                  // whose keys the shipped experiments have
-	"lab/measure":        {"lab/agent", "lab/measure/side", "lab/testbed"}, // another measure, in real labs
+	"lab/measure":        {"lab/agent", "lab/compare", "lab/measure/side", "lab/report", "lab/testbed"}, // another measure, from its plan to its report
 	"lab/measure/logins": {"lab/analysis/analysistest", "lab/measure/cost"},
 	"lab/traffic/iperf3": {"lab/labtest"},
 	"lab/traffic/rtt":    {"lab/labtest", "lab/traffic/socket"},

@@ -50,7 +50,7 @@ func explainCommand() *cobra.Command {
 }
 
 func explain(ctx context.Context, name, dut string, flags explainFlags) error {
-	run, forget, err := result.Open(ctx, name)
+	run, forget, err := measure.Open(ctx, name)
 	defer forget()
 	if err != nil {
 		return err

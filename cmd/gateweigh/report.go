@@ -37,7 +37,7 @@ func reportCommand() *cobra.Command {
 				if sameFile(name, args[0]) {
 					return &exitError{exitUsage, fmt.Errorf("--with %s: that is the run itself", name)}
 				}
-				run, forget, err := result.Open(cmd.Context(), name)
+				run, forget, err := measure.Open(cmd.Context(), name)
 				forget()
 				if err != nil {
 					return err

@@ -20,7 +20,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/report"
-	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
@@ -135,7 +134,7 @@ func plannedIn(dir string) (*experiment.Experiment, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return exp, err
 	}
-	if _, err := result.ReadRun(dir); err != nil {
+	if _, err := measure.ReadRun(dir); err != nil {
 		return nil, fmt.Errorf("--resume: nothing to continue: %w", err)
 	}
 	return nil, fmt.Errorf("--resume: %s is missing from %s, so what was planned is not known: bring it back from where the run was made or from a bundle of it, "+

@@ -12,7 +12,6 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure"
-	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
@@ -78,7 +77,7 @@ func (x examination) duet(ctx context.Context) (analysis.Summary, error) {
 	for _, f := range outcome.Failed {
 		return analysis.Summary{}, errors.New(f.Reason)
 	}
-	run, err := result.ReadRun(dir)
+	run, err := measure.ReadRun(dir)
 	if err != nil {
 		return analysis.Summary{}, err
 	}

@@ -3,7 +3,10 @@
 package measure
 
 import (
+	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/dut"
@@ -23,6 +26,8 @@ type Measure interface {
 	Rules() experiment.Measure
 	// Run returns what carries out the blocks of one run; each run needs one of its own.
 	Run() runner.Measure
+	// Records are the kinds of record that the measure has of its own, beside trials and blocks.
+	Records() []result.Kind
 	// Summarise computes the summary of a run that measured it, from the run's records alone.
 	Summarise(run result.Run, opts analysis.Options) analysis.Summary
 }
@@ -43,25 +48,81 @@ func (t Table) Catalogue() experiment.Catalogue {
 }
 
 // Of is the measure that an experiment names, which was read with the table's catalogue.
-func (t Table) Of(e *experiment.Experiment) Measure { return t.named(e.Measure) }
+func (t Table) Of(e *experiment.Experiment) Measure { return t[t.named(e.Measure)] }
 
-// named is the measure of that name; a name from elsewhere makes it the first.
-func (t Table) named(name string) Measure {
-	return t[max(0, slices.IndexFunc(t, func(m Measure) bool { return m.Rules().Name == name }))]
+// named is the place of the measure of that name, -1 when there is none.
+func (t Table) named(name string) int {
+	return slices.IndexFunc(t, func(m Measure) bool { return m.Rules().Name == name })
+}
+
+// measured is the place of the measure that a run names. A run of an early version, or without its
+// environment, is known by its records.
+func (t Table) measured(run result.Run) int {
+	if name := run.Environment.Measure; name != "" {
+		return t.named(name)
+	}
+	return max(0, slices.IndexFunc(t, func(m Measure) bool {
+		return slices.ContainsFunc(m.Records(), func(k result.Kind) bool {
+			return slices.ContainsFunc(run.Own, func(l result.Line) bool { return l.Kind == k.Name })
+		})
+	}))
+}
+
+// ReadRun is result.ReadRun with the records of the table's measures. A run that none of them measured
+// is an error.
+func (t Table) ReadRun(dir string) (result.Run, error) {
+	run, err := result.ReadRun(dir, t.kinds()...)
+	return run, t.known(run, dir, err)
+}
+
+// Open is result.Open with the records of the table's measures. A run that none of them measured is
+// an error.
+func (t Table) Open(ctx context.Context, name string) (result.Run, func(), error) {
+	run, forget, err := result.Open(ctx, name, t.kinds()...)
+	return run, forget, t.known(run, name, err)
+}
+
+func (t Table) kinds() (list []result.Kind) {
+	for _, m := range t {
+		list = append(list, m.Records()...)
+	}
+	return list
+}
+
+// known is err, or else that the run's measure is not in the table.
+func (t Table) known(run result.Run, from string, err error) error {
+	if err != nil || t.measured(run) >= 0 {
+		return err
+	}
+	var names []string
+	for _, m := range t {
+		names = append(names, m.Rules().Name)
+	}
+	return fmt.Errorf("%s measured %q, which this program does not know (known: %s): use a newer gateweigh", from, run.Environment.Measure, strings.Join(names, ", "))
 }
 
 // Rules are those of the measure that a run measured.
-func Rules(run result.Run) experiment.Measure { return All().named(run.Measure()).Rules() }
+func Rules(run result.Run) experiment.Measure {
+	t := All()
+	return t[t.measured(run)].Rules()
+}
 
-// Summarise computes the summary of a run.
+// Summarise computes the summary of a run, which ReadRun or Open has read: it panics when no measure
+// of the table measured it.
 func (t Table) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
-	return t.named(run.Measure()).Summarise(run, opts)
+	return t[t.measured(run)].Summarise(run, opts)
 }
 
 // Summarise is that of all measures.
 func Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	return All().Summarise(run, opts)
 }
+
+// ReadRun is that of all measures.
+func ReadRun(dir string) (result.Run, error) { return All().ReadRun(dir) }
+
+// Open is that of all measures.
+func Open(ctx context.Context, name string) (result.Run, func(), error) { return All().Open(ctx, name) }
 
 // Catalogue is that of all measures.
 func Catalogue() experiment.Catalogue { return All().Catalogue() }

@@ -104,15 +104,15 @@ func limitText(c analysis.Cell, phase string) string {
 // limitWord says in words what a storm was held up by.
 func limitWord(limit string) string {
 	switch limit {
-	case result.LimitDevice:
+	case logins.LimitDevice:
 		return "device: CPU full"
-	case result.LimitWaiting:
+	case logins.LimitWaiting:
 		return "device: it waits"
-	case result.LimitGenerator:
+	case logins.LimitGenerator:
 		return "client host's CPU"
-	case result.LimitRadius:
+	case logins.LimitRadius:
 		return "RADIUS server's CPU"
-	case result.LimitRate:
+	case logins.LimitRate:
 		return "none: keeps pace"
 	}
 	return words.Or(limit, none)

@@ -254,7 +254,7 @@ func holds(ctx context.Context, dir string, m Manifest) bool {
 // unpacked into a temporary folder, Run.Dir, which forget removes again; call it
 // when the run's files are no longer needed, also after an error, as the end of
 // ctx is one.
-func Open(ctx context.Context, name string) (run Run, forget func(), err error) {
+func Open(ctx context.Context, name string, kinds ...Kind) (run Run, forget func(), err error) {
 	forget = func() {}
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -264,7 +264,7 @@ func Open(ctx context.Context, name string) (run Run, forget func(), err error) 
 		return Run{}, forget, fmt.Errorf("open run: %w", err)
 	}
 	if info.IsDir() {
-		run, err = ReadRun(name)
+		run, err = ReadRun(name, kinds...)
 		return run, forget, err
 	}
 	temporary, err := os.MkdirTemp("", "gateweigh-bundle-")
@@ -276,6 +276,6 @@ func Open(ctx context.Context, name string) (run Run, forget func(), err error) 
 	if err := UnpackBundle(ctx, name, dir); err != nil {
 		return Run{}, forget, err
 	}
-	run, err = ReadRun(dir)
+	run, err = ReadRun(dir, kinds...)
 	return run, forget, err
 }

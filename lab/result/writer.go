@@ -136,11 +136,17 @@ func (w *Writer) AppendBlock(b Block) error {
 	return nil
 }
 
-// AppendStorm writes one storm of logins. Version and Kind are filled in.
-func (w *Writer) AppendStorm(s Storm) error {
-	s.Version, s.Kind = Version, KindStorm
-	if err := w.append(s); err != nil {
-		return fmt.Errorf("record storm %d of %s: %w", s.Block, s.DUT, err)
+// Record is a record of a measure's own kind, which it has by embedding Head.
+type Record interface{ head() *Head }
+
+func (h *Head) head() *Head { return h }
+
+// Append writes a record of a measure's own kind. Version and Kind are filled in.
+func (w *Writer) Append(kind string, r Record) error {
+	h := r.head()
+	h.Version, h.Kind = Version, kind
+	if err := w.append(r); err != nil {
+		return fmt.Errorf("record %s of block %d: %w", kind, h.Block, err)
 	}
 	return nil
 }

@@ -196,9 +196,13 @@ func (r *run) recall() error {
 	if err != nil {
 		return err
 	}
-	for _, a := range records.Attempts() {
-		r.count(windowKey{a.Cell, a.AA, a.Block, a.Window}, a.Number, a.Accepted)
-		r.sitting = max(r.sitting, a.Sitting+1)
+	for _, t := range records.Trials {
+		r.count(windowKey{t.Cell, t.AA, t.Block, t.Window}, t.Attempt, t.Accepted)
+		r.sitting = max(r.sitting, t.Sitting+1)
+	}
+	for _, l := range records.Own {
+		r.count(windowKey{l.Cell, l.AA, l.Block, l.Window}, l.Attempt, l.Accepted)
+		r.sitting = max(r.sitting, l.Sitting+1)
 	}
 	for _, b := range records.Blocks {
 		r.sitting = max(r.sitting, b.Sitting+1)

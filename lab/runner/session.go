@@ -74,6 +74,12 @@ type Attempt struct {
 	Start   time.Time // UTC
 }
 
+// Head begins the record of an attempt at a window of a block; Seconds, Accepted and Rejects are
+// the measure's to fill in.
+func (a Attempt) Head(b experiment.Block) result.Head {
+	return result.Head{Block: b.Index, Attempt: a.Number, Sitting: a.Sitting, Start: a.Start}
+}
+
 // Settle has a window measured, again while it is rejected, and counts every attempt. Measure
 // returns how to write the record, and why it is rejected: no reasons, and it stands. What is
 // written is on the disk before the next attempt begins.

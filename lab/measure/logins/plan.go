@@ -24,10 +24,15 @@ var rates = experiment.Key[[]float64]{
 // Measure is the measure of that name.
 type Measure struct{}
 
+// Records are login storms.
+func (Measure) Records() []result.Kind {
+	return []result.Kind{{Name: KindStorm, New: func() any { return new(Storm) }}}
+}
+
 // Rules are those of experiments that measure log-ins.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
-		Name: result.MeasureLogins, Alone: true,
+		Name: Name, Alone: true,
 		Keys: []experiment.Field{rates.Field()},
 		Unused: []string{
 			"offered_mbps", "mbps_per_client", "directions", "profiles", "aa_blocks", "windows", "window", "warmup", "profile_window",

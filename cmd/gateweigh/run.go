@@ -104,6 +104,9 @@ func chooseExperiment(args []string, flags runFlags) (*experiment.Experiment, st
 		if len(args) > 0 || len(flags.set) > 0 || flags.out != "" {
 			return nil, "", errors.New("--resume continues a run as it was begun: give it alone")
 		}
+		if info, err := os.Stat(flags.resume); err == nil && !info.IsDir() {
+			return nil, "", fmt.Errorf("--resume %s: a file cannot be resumed; of a bundle, unpack it (tar xzf %s makes the folder run) and resume that folder", flags.resume, flags.resume)
+		}
 		exp, err := plannedIn(filepath.Clean(flags.resume))
 		return exp, filepath.Clean(flags.resume), err
 	}
@@ -221,11 +224,11 @@ func override(exp *experiment.Experiment, sets []string) error {
 	described := exp.Description
 	for _, s := range sets {
 		key, value, ok := strings.Cut(s, "=")
-		if !ok {
+		if key = strings.TrimSpace(key); !ok || key == "" {
 			errs = append(errs, fmt.Errorf("--set %s: want KEY=VALUE", s))
 			continue
 		}
-		if err := exp.Set(strings.TrimSpace(key), value); err != nil {
+		if err := exp.Set(key, value); err != nil {
 			errs = append(errs, err)
 		}
 	}

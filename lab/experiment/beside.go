@@ -106,6 +106,9 @@ func (e *Experiment) checkBeside(report Report) {
 	if !slices.ContainsFunc(e.DUTs, func(name string) bool { return name != Clean }) {
 		report(blamed, "stands beside nothing: list a device in duts")
 	}
+	if e.Beside.Clients > 0 && e.Mode == result.ModeSolo {
+		report("beside.clients", "does not go with mode = %q: labs of two sizes are weighed under load at the same time", e.Mode)
+	}
 	if e.Client.Churn > 0 {
 		report(blamed, "does not go with client.churn: guests are weighed by labs that are alike")
 	}

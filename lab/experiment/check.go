@@ -67,6 +67,7 @@ func (e *Experiment) check() []*Error {
 	if len(problems) == 0 && e.Means("offered_mbps") { // it follows from most other keys
 		e.checkTurns(report)
 		e.checkDatagrams(report)
+		e.checkVisits(report)
 	}
 	return problems
 }

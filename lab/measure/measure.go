@@ -5,6 +5,7 @@ package measure
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -72,6 +73,7 @@ func (t Table) measured(run result.Run) int {
 // is an error.
 func (t Table) ReadRun(dir string) (result.Run, error) {
 	run, err := result.ReadRun(dir, t.kinds()...)
+	run.Unrecorded = t.unrecorded(run)
 	return run, t.known(run, dir, err)
 }
 
@@ -79,6 +81,7 @@ func (t Table) ReadRun(dir string) (result.Run, error) {
 // an error.
 func (t Table) Open(ctx context.Context, name string) (result.Run, func(), error) {
 	run, forget, err := result.Open(ctx, name, t.kinds()...)
+	run.Unrecorded = t.unrecorded(run)
 	return run, forget, t.known(run, name, err)
 }
 
@@ -99,6 +102,47 @@ func (t Table) known(run result.Run, from string, err error) error {
 		names = append(names, m.Rules().Name)
 	}
 	return fmt.Errorf("%s measured %q, which this program does not know (known: %s): use a newer gateweigh", from, run.Environment.Measure, strings.Join(names, ", "))
+}
+
+// unrecorded counts the planned windows of a run without a record. A run that was interrupted, or a
+// device that failed, leaves some unmeasured: these say so themselves and count for nothing.
+func (t Table) unrecorded(run result.Run) (n int) {
+	if run.Environment.End.IsZero() || run.Environment.Interrupted {
+		return 0
+	}
+	e, err := t.Catalogue().Load(filepath.Join(run.Dir, result.ExperimentFile))
+	if err != nil { // what was planned is not known
+		return 0
+	}
+	excused := map[string]bool{}
+	for _, s := range run.Skipped {
+		excused[s.DUT] = true
+	}
+	for _, b := range run.Blocks {
+		excused[b.DUT] = excused[b.DUT] || b.Error != "" || b.Broke != ""
+	}
+	type window struct {
+		cell          result.Cell
+		aa            bool
+		block, number int
+	}
+	recorded := map[window]bool{}
+	for _, t := range run.Trials {
+		recorded[window{t.Cell, t.AA, t.Block, t.Window}] = true
+	}
+	for _, l := range run.Own {
+		recorded[window{l.Cell, l.AA, l.Block, l.Window}] = true
+	}
+	for _, b := range e.Plan() {
+		for _, cell := range b.Cells {
+			for number := range e.Windows {
+				if !excused[b.DUT()] && !recorded[window{cell, b.AA, b.Index, number}] {
+					n++
+				}
+			}
+		}
+	}
+	return n
 }
 
 // Rules are those of the measure that a run measured.

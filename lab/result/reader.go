@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -117,8 +118,8 @@ func (r *Records) add(text []byte, kinds []Kind, seen map[any]bool) error {
 	if err != nil {
 		return err
 	}
-	decode := func(into any) {
-		if err = json.Unmarshal(text, into); err != nil {
+	read := func(into any) {
+		if err = decode(text, into); err != nil {
 			err = fmt.Errorf("%s: %w", line.Kind, err)
 		}
 	}
@@ -127,14 +128,14 @@ func (r *Records) add(text []byte, kinds []Kind, seen map[any]bool) error {
 	switch {
 	case line.Kind == KindTrial:
 		var t Trial
-		decode(&t)
+		read(&t)
 		if err == nil && t.Accepted && min(t.DUT.Seconds, t.Clean.Seconds) <= 0 {
 			err = errors.New("trial: it is accepted, and one of its windows has no seconds")
 		}
 		keep = func() { r.Trials = append(r.Trials, t) }
 	case line.Kind == KindBlock:
 		var b Block
-		decode(&b)
+		read(&b)
 		line = Line{Head: Head{Kind: KindBlock, Block: b.Block, Start: b.Start}, AA: b.AA, Cell: b.Cell()}
 		keep = func() { r.Blocks = append(r.Blocks, b) }
 	case own < 0 && len(kinds) > 0:
@@ -146,7 +147,7 @@ func (r *Records) add(text []byte, kinds []Kind, seen map[any]bool) error {
 	default:
 		if own >= 0 {
 			line.Record = kinds[own].New()
-			decode(line.Record)
+			read(line.Record)
 		}
 		if err == nil && line.Accepted && line.Seconds == 0 {
 			err = fmt.Errorf("%s: it is accepted, and took no seconds", line.Kind)
@@ -173,6 +174,27 @@ func (r *Records) add(text []byte, kinds []Kind, seen map[any]bool) error {
 	return nil
 }
 
+// decode is json.Unmarshal with errors that name no types of this program.
+func decode(data []byte, into any) error {
+	err := json.Unmarshal(data, into)
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	want := "a number"
+	switch wrong.Type.Kind() {
+	case reflect.Struct, reflect.Map:
+		want = "an object"
+	case reflect.Slice:
+		want = "a list"
+	case reflect.String:
+		want = "a text"
+	case reflect.Bool:
+		want = "true or false"
+	}
+	return fmt.Errorf("%s: want %s, not %s", cmp.Or(wrong.Field, "the whole of it"), want, wrong.Value)
+}
+
 // lineOf reads what records of all kinds have in common. The version is looked at first: a newer
 // record may differ in ways that would only show as puzzling type errors.
 func lineOf(text []byte) (Line, error) {
@@ -180,11 +202,14 @@ func lineOf(text []byte) (Line, error) {
 		Version *int   `json:"version"`
 		Kind    string `json:"kind"`
 	}
-	if err := json.Unmarshal(text, &version); err != nil {
+	if err := decode(text, &version); err != nil {
 		return Line{}, fmt.Errorf("not a record: %w", err)
 	}
 	if err := checkVersion(version.Version); err != nil {
 		return Line{}, err
+	}
+	if version.Kind == "" {
+		return Line{}, errors.New("no kind: not a record of a run")
 	}
 	var line struct {
 		Head
@@ -192,7 +217,7 @@ func lineOf(text []byte) (Line, error) {
 		AA     bool  `json:"aa"`
 		Window int   `json:"window"`
 	}
-	err := json.Unmarshal(text, &line)
+	err := decode(text, &line)
 	if err == nil && line.Cell == nil {
 		line.Cell = new(Cell)
 		if line.Kind != KindTrial && line.Kind != KindBlock {
@@ -200,7 +225,7 @@ func lineOf(text []byte) (Line, error) {
 		}
 	}
 	if err != nil {
-		return Line{}, fmt.Errorf("%s: %w", cmp.Or(version.Kind, "no kind"), err)
+		return Line{}, fmt.Errorf("%s: %w", version.Kind, err)
 	}
 	for _, count := range []struct {
 		key   string

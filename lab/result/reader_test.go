@@ -142,6 +142,28 @@ func TestRunWithoutEnvironment(t *testing.T) {
 	}
 }
 
+// TestWrongShapes are told without names of this program's types.
+func TestWrongShapes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), result.EnvironmentFile)
+	for text, want := range map[string]string{
+		"[]":                          "the whole of it: want an object, not array",
+		`{"version":1,"cpus":"many"}`: "cpus: want a number, not string",
+		`{"version":1,"sides":3}`:     "sides: want an object, not number",
+		`{"version":1,"notes":true}`:  "notes: want a list, not bool",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := result.ReadEnvironment(path); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "Go ") {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+		_, err := result.ReadRecords(strings.NewReader(text+"\n"), "f.jsonl")
+		if err == nil || strings.Contains(err.Error(), "Go ") {
+			t.Errorf("%s as a record: %v", text, err)
+		}
+	}
+}
+
 func TestNewerEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, result.EnvironmentFile), []byte(`{"version":2,"cpus":"many"}`), 0o644); err != nil {

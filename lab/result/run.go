@@ -81,14 +81,14 @@ func ReadEnvironment(path string) (Environment, error) {
 	var head struct {
 		Version *int `json:"version"`
 	}
-	if err := json.Unmarshal(data, &head); err != nil {
+	if err := decode(data, &head); err != nil {
 		return Environment{}, fmt.Errorf("read %s: %w", path, err)
 	}
 	if err := checkVersion(head.Version); err != nil {
 		return Environment{}, fmt.Errorf("read %s: %w", path, err)
 	}
 	var env Environment
-	if err := json.Unmarshal(data, &env); err != nil {
+	if err := decode(data, &env); err != nil {
 		return Environment{}, fmt.Errorf("read %s: %w", path, err)
 	}
 	return env, nil
@@ -104,6 +104,7 @@ type Run struct {
 	Skipped     []Skip // those of the environment
 	Torn        int    // bytes of a last line cut short by a crash, left out
 	Repeated    int    // records that stood in the file before, left out
+	Unrecorded  int    // planned windows without a record, although the run came to its end
 
 	// Missing are the names of files that a run's folder holds from its begin, and this one does not.
 	Missing []string

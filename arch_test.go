@@ -58,8 +58,8 @@ var allowedImports = map[string][]string{
 	"lab/traffic":    {"lab/traffic/socket"},
 	"lab/meter":      {},
 	"lab/profile":    {"lab/result"},
-	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/short"}, // for the traits of their kinds
-	"lab/machine":    {"lab/meter"},                                                    // what a machine is, read on it
+	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
+	"lab/machine":    {"lab/meter"},                                                                 // what a machine is, read on it
 	"lab/agent":      {"lab/client", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/meter", "lab/machine", "lab/profile"},
 	"lab/testbed":    {"lab/agent", "lab/client", "lab/machine"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/machine"},
@@ -116,7 +116,7 @@ var testImports = map[string][]string{
 	"lab/traffic":  {"lab/labtest"},
 
 	"lab/client/persona": {"lab/labtest"},
-	"lab/experiment":     {"lab/measure"},                                  // whose keys the shipped experiments have
+	"lab/experiment":     {"lab/measure"},                                                               // whose keys the shipped experiments have
 	"lab/measure":        {"lab/agent", "lab/compare", "lab/measure/side", "lab/report", "lab/testbed"}, // another measure, from its plan to its report
 	"lab/measure/logins": {"lab/analysis/analysistest", "lab/measure/cost"},
 	"lab/traffic/iperf3": {"lab/labtest"},

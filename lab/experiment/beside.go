@@ -56,7 +56,7 @@ func (e *Experiment) Labs(b Block) []Side {
 
 // Largest are the labs of the blocks with most clients.
 func (e *Experiment) Largest() []Side {
-	return e.Labs(Block{Cell: result.NewCell(result.Clients, slices.Max(slices.Concat(e.Clients, []int{0})))})
+	return e.Labs(Block{Cell: result.NewCell(result.Clients, e.mostClients())})
 }
 
 // besideOf is the clean router's lab beside that of a device.

@@ -185,13 +185,10 @@ func dutKey(dutName, key string) string {
 }
 
 // process accepts a command name as the kernel keeps it.
-func process(v any) (string, error) {
+var process = accept("a command name as ps -o comm shows it, at most 15 bytes", func(v any) (string, bool) {
 	s, ok := asText(v)
-	if !ok || s == "" || len(s) > 15 || strings.ContainsAny(s, "/\n") {
-		return "", fmt.Errorf("must be a command name as ps -o comm shows it, at most 15 bytes, not %s", show(v))
-	}
-	return s, nil
-}
+	return s, ok && s != "" && len(s) <= 15 && !strings.ContainsAny(s, "/\n")
+})
 
 // stringTable accepts a table of strings.
 func stringTable(v any) (map[string]string, error) {

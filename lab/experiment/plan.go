@@ -127,6 +127,9 @@ func (e *Experiment) Loads(clients int) []float64 {
 	return list
 }
 
+// mostClients is the largest number of clients, 0 while there is none.
+func (e *Experiment) mostClients() int { return slices.Max(append([]int{0}, e.Clients...)) }
+
 // balancedOrder is row i of a Williams design for n treatments (E. J. Williams,
 // 1949): over n rows each treatment stands once in each place, and over n rows
 // (2n when n is odd) each follows each other one equally often. So neither the

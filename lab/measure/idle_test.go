@@ -26,8 +26,7 @@ var lengths = experiment.Key[[]float64]{Name: "idle_ms", Parse: experiment.List(
 func (idle) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: "idle", Keys: []experiment.Field{lengths.Field()},
-		Unused: []string{"offered_mbps", "mbps_per_client", "directions", "profiles", "window", "warmup", "profile_window", "traffic.kind"},
-		Why:    "no client sends",
+		Uses: []string{"aa_blocks", "windows", "beside.client", "beside.clients"}, Why: "no client sends",
 		Settings: func(e *experiment.Experiment) (list []experiment.Setting) {
 			for _, n := range e.Clients {
 				s := experiment.Setting{Cell: result.NewCell(result.Clients, n)}

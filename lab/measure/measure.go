@@ -145,10 +145,10 @@ func (t Table) unrecorded(run result.Run) (n int) {
 	return n
 }
 
-// Rules are those of the measure that a run measured.
-func Rules(run result.Run) experiment.Measure {
+// Uses reports whether a key has a meaning for the measure that a run measured.
+func Uses(run result.Run, key string) bool {
 	t := All()
-	return t[t.measured(run)].Rules()
+	return slices.Contains(t[t.measured(run)].Rules().Uses, key)
 }
 
 // Summarise computes the summary of a run, which ReadRun or Open has read: it panics when no measure

@@ -63,17 +63,18 @@ func (w *Writer) recover(dir string) (torn int, err error) {
 	if err := syscall.Flock(int(w.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return 0, fmt.Errorf("lock (is another run writing here?): %w", err)
 	}
-	tail, size, err := unterminated(w.file)
+	all, err := io.ReadAll(w.file)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("look for a torn line: %w", err)
 	}
-	w.size = size
+	w.size = int64(bytes.LastIndexByte(all, '\n') + 1)
+	tail := all[w.size:]
 	if len(tail) > 0 {
 		// The copy is safe on the disk before the original is cut.
 		if err := appendTorn(filepath.Join(dir, TornFile), tail); err != nil {
 			return 0, err
 		}
-		if err := w.file.Truncate(size); err != nil {
+		if err := w.file.Truncate(w.size); err != nil {
 			return 0, fmt.Errorf("cut off a torn line: %w", err)
 		}
 	}
@@ -81,28 +82,6 @@ func (w *Writer) recover(dir string) (torn int, err error) {
 		return 0, err
 	}
 	return len(tail), syncDir(dir)
-}
-
-// unterminated returns what follows the file's last newline, and where it starts.
-func unterminated(file *os.File) (tail []byte, start int64, err error) {
-	info, err := file.Stat()
-	if err != nil {
-		return nil, 0, err
-	}
-	const step = 64 << 10
-	for end := info.Size(); end > 0; {
-		begin := max(end-step, 0)
-		chunk := make([]byte, end-begin)
-		if _, err := file.ReadAt(chunk, begin); err != nil && !errors.Is(err, io.EOF) {
-			return nil, 0, fmt.Errorf("look for a torn line: %w", err)
-		}
-		if i := bytes.LastIndexByte(chunk, '\n'); i >= 0 {
-			return append(chunk[i+1:len(chunk):len(chunk)], tail...), begin + int64(i) + 1, nil
-		}
-		tail = append(chunk, tail...)
-		end = begin
-	}
-	return tail, 0, nil
 }
 
 func appendTorn(path string, tail []byte) error {

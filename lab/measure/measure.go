@@ -127,10 +127,7 @@ func (t Table) unrecorded(run result.Run) (n int) {
 		block, number int
 	}
 	recorded := map[window]bool{}
-	for _, t := range run.Trials {
-		recorded[window{t.Cell, t.AA, t.Block, t.Window}] = true
-	}
-	for _, l := range run.Own {
+	for _, l := range result.Attempts(run.Trials, run.Own) {
 		recorded[window{l.Cell, l.AA, l.Block, l.Window}] = true
 	}
 	for _, b := range e.Plan() {

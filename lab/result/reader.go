@@ -77,6 +77,15 @@ func Of[T any](lines []Line) (list []*T) {
 	return list
 }
 
+// Attempts lists all attempts at windows, whatever was measured in them.
+func Attempts(trials []Trial, own []Line) (list []Line) {
+	for _, t := range trials {
+		head := Head{Kind: KindTrial, Block: t.Block, Attempt: t.Attempt, Sitting: t.Sitting, Start: t.Start, Accepted: t.Accepted}
+		list = append(list, Line{Head: head, Cell: t.Cell, AA: t.AA, Window: t.Window})
+	}
+	return append(list, own...)
+}
+
 // ReadRecords reads a trials.jsonl. A last line without a newline is torn: it
 // is left out and its length reported. Any other line that is not a record of
 // a known version and of one of the kinds, or contradicts itself, is an error that names the
@@ -192,40 +201,52 @@ func decode(data []byte, into any) error {
 	case reflect.Bool:
 		want = "true or false"
 	}
-	return fmt.Errorf("%s: want %s, not %s", cmp.Or(wrong.Field, "the whole of it"), want, wrong.Value)
+	return fmt.Errorf("%s: want %s, not %s", cmp.Or(strings.TrimPrefix(wrong.Field, "Head."), "the whole of it"), want, wrong.Value)
 }
 
-// lineOf reads what records of all kinds have in common. The version is looked at first: a newer
-// record may differ in ways that would only show as puzzling type errors.
+// versioned decodes what names its format version, and has one that is known. The version is looked at
+// first: a newer format may differ in ways that would only show as puzzling type errors.
+func versioned(data []byte, into any) error {
+	var head struct {
+		Version *int `json:"version"`
+	}
+	err := decode(data, &head)
+	switch {
+	case err != nil:
+		return err
+	case head.Version == nil:
+		return errors.New("no version: not written by gateweigh")
+	case *head.Version > Version:
+		return fmt.Errorf("version %d, known up to %d: %w; use a newer gateweigh", *head.Version, Version, ErrNewerVersion)
+	case *head.Version < 1:
+		return fmt.Errorf("version %d is not a version", *head.Version)
+	}
+	return decode(data, into)
+}
+
+// lineOf reads what records of all kinds have in common.
 func lineOf(text []byte) (Line, error) {
-	var version struct {
-		Version *int   `json:"version"`
-		Kind    string `json:"kind"`
-	}
-	if err := decode(text, &version); err != nil {
-		return Line{}, fmt.Errorf("not a record: %w", err)
-	}
-	if err := checkVersion(version.Version); err != nil {
-		return Line{}, err
-	}
-	if version.Kind == "" {
-		return Line{}, errors.New("no kind: not a record of a run")
-	}
 	var line struct {
 		Head
 		Cell   *Cell `json:"cell"`
 		AA     bool  `json:"aa"`
 		Window int   `json:"window"`
 	}
-	err := decode(text, &line)
+	err := versioned(text, &line)
+	if err == nil && line.Kind == "" {
+		err = errors.New("no kind")
+	}
 	if err == nil && line.Cell == nil {
 		line.Cell = new(Cell)
 		if line.Kind != KindTrial && line.Kind != KindBlock {
 			err = line.Cell.around(text)
 		}
 	}
+	if errors.As(err, new(*json.SyntaxError)) {
+		err = fmt.Errorf("not a record: %w", err)
+	}
 	if err != nil {
-		return Line{}, fmt.Errorf("%s: %w", version.Kind, err)
+		return Line{}, err
 	}
 	for _, count := range []struct {
 		key   string
@@ -253,16 +274,4 @@ func (c *Cell) around(text []byte) error {
 		return err
 	}
 	return json.Unmarshal(object, c)
-}
-
-func checkVersion(version *int) error {
-	switch {
-	case version == nil:
-		return errors.New("no version: not a record of a run")
-	case *version > Version:
-		return fmt.Errorf("version %d, known up to %d: %w; use a newer gateweigh", *version, Version, ErrNewerVersion)
-	case *version < 1:
-		return fmt.Errorf("version %d is not a version", *version)
-	}
-	return nil
 }

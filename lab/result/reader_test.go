@@ -56,7 +56,7 @@ func TestReadRecords(t *testing.T) {
 		{name: "window without time", in: strings.Replace(goodTrial, `"seconds":1`, `"seconds":0`, 1), err: "f.jsonl:1: trial: it is accepted, and one of its windows has no seconds"},
 		{name: "rejected window without time", in: `{"version":1,"kind":"trial","cell":{"dut":"x"},"dut":{"seconds":0}}` + "\n", trials: 1},
 		{name: "merged lines", in: `{"version":1,"ki` + goodTrial, err: "f.jsonl:1: not a record"},
-		{name: "wrong type", in: `{"version":1,"kind":"trial","block":"one"}` + "\n", err: "f.jsonl:1: trial: "},
+		{name: "wrong type", in: `{"version":1,"kind":"trial","block":"one"}` + "\n", err: "f.jsonl:1: block: want a number, not string"},
 		{name: "zeros of a lost write", in: goodTrial + "\x00\x00\x00\n", trials: 1, err: "f.jsonl:2: not a record"},
 	}
 	for _, tt := range tests {

@@ -73,22 +73,12 @@ func WriteEnvironment(dir string, env Environment) error {
 
 // ReadEnvironment reads an environment.json. Keys it does not know are ignored,
 // a newer version is ErrNewerVersion.
-func ReadEnvironment(path string) (Environment, error) {
+func ReadEnvironment(path string) (env Environment, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return Environment{}, fmt.Errorf("read environment: %w", err)
+		return env, fmt.Errorf("read environment: %w", err)
 	}
-	var head struct {
-		Version *int `json:"version"`
-	}
-	if err := decode(data, &head); err != nil {
-		return Environment{}, fmt.Errorf("read %s: %w", path, err)
-	}
-	if err := checkVersion(head.Version); err != nil {
-		return Environment{}, fmt.Errorf("read %s: %w", path, err)
-	}
-	var env Environment
-	if err := decode(data, &env); err != nil {
+	if err := versioned(data, &env); err != nil {
 		return Environment{}, fmt.Errorf("read %s: %w", path, err)
 	}
 	return env, nil

@@ -100,19 +100,13 @@ func appendTorn(path string, tail []byte) error {
 // infinities cannot be written and are an error.
 func (w *Writer) AppendTrial(t Trial) error {
 	t.Version, t.Kind = Version, KindTrial
-	if err := w.append(t); err != nil {
-		return fmt.Errorf("record trial %d of block %d of %s: %w", t.Window, t.Block, t.Cell.Text(DUT), err)
-	}
-	return nil
+	return w.append(t, KindTrial, t.Block, t.Cell.Text(DUT))
 }
 
 // AppendBlock writes what is known of a block that ended. Version and Kind are filled in.
 func (w *Writer) AppendBlock(b Block) error {
 	b.Version, b.Kind = Version, KindBlock
-	if err := w.append(b); err != nil {
-		return fmt.Errorf("record block %d of %s: %w", b.Block, b.DUT, err)
-	}
-	return nil
+	return w.append(b, KindBlock, b.Block, b.DUT)
 }
 
 // Record is a record of a measure's own kind, which it has by embedding Head.
@@ -124,13 +118,15 @@ func (h *Head) head() *Head { return h }
 func (w *Writer) Append(kind string, r Record) error {
 	h := r.head()
 	h.Version, h.Kind = Version, kind
-	if err := w.append(r); err != nil {
-		return fmt.Errorf("record %s of block %d: %w", kind, h.Block, err)
-	}
-	return nil
+	return w.append(r, kind, h.Block, "the run")
 }
 
-func (w *Writer) append(record any) error {
+func (w *Writer) append(record any, kind string, block int, of string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("record %s of block %d of %s: %w", kind, block, of, err)
+		}
+	}()
 	line, err := json.Marshal(record)
 	if err != nil {
 		return err
@@ -141,20 +137,18 @@ func (w *Writer) append(record any) error {
 	if w.err != nil {
 		return w.err
 	}
-	if _, err := w.file.WriteAt(line, w.size); err != nil {
+	if _, err = w.file.WriteAt(line, w.size); err != nil {
 		// A full disk leaves half a line; the next record must not join it.
 		if terr := w.file.Truncate(w.size); terr != nil {
 			w.err = fmt.Errorf("trials file left with a torn line: %w", terr)
 		}
-		return err
-	}
-	if err := w.file.Sync(); err != nil {
+	} else if err = w.file.Sync(); err != nil {
 		// After a failed fsync nobody knows what is on the disk.
 		w.err = fmt.Errorf("trials file unreliable since an earlier fsync: %w", err)
-		return err
+	} else {
+		w.size += int64(len(line))
 	}
-	w.size += int64(len(line))
-	return nil
+	return err
 }
 
 // Close releases the file and its lock. Append returns an error afterwards.

@@ -18,12 +18,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/machine"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
-
-// ExperimentFile is the resolved experiment in a run's folder.
-const ExperimentFile = result.ExperimentFile
 
 // Measure is what a run asks of the measure that its experiment names.
 type Measure interface {
@@ -125,7 +123,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	demand := DemandOf(cfg.Experiment)
 	raised, lower := raiseFiles(demand)
 	defer lower()
-	backend := testbed.Netns{Run: filepath.Base(cfg.Dir), LogDir: filepath.Join(cfg.Dir, logDir)}
+	backend := testbed.Netns{Run: filepath.Base(cfg.Dir), LogDir: filepath.Join(cfg.Dir, result.LogsFolder)}
 	agent, err := backend.Machine(ctx)
 	if err != nil {
 		return Outcome{}, err
@@ -148,18 +146,15 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	return out, errors.Join(err, r.writer.Close(), result.WriteEnvironment(cfg.Dir, r.env))
 }
 
-// logDir is the folder of the hosts' logs in a run's folder.
-const logDir = "logs"
-
 // open prepares the folder and reads what an earlier sitting has left in it. Raised says
 // which limit was, if any; r has backend and machine.
 func open(ctx context.Context, cfg Config, raised string, r *run) (_ *run, err error) {
-	if err := os.MkdirAll(filepath.Join(cfg.Dir, logDir), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(cfg.Dir, result.LogsFolder), 0o755); err != nil {
 		return nil, fmt.Errorf("making the run's folder: %w", err)
 	}
 	r.cfg, r.plan, r.windows = cfg, cfg.Experiment.Plan(), map[windowKey]window{}
 	r.took, r.broke = map[string]int{}, map[string]int{}
-	if err := result.ReplaceFile(filepath.Join(cfg.Dir, ExperimentFile), cfg.Experiment.Encode()); err != nil {
+	if err := result.ReplaceFile(filepath.Join(cfg.Dir, result.ExperimentFile), cfg.Experiment.Encode()); err != nil {
 		return nil, err
 	}
 	var torn int
@@ -196,11 +191,7 @@ func (r *run) recall() error {
 	if err != nil {
 		return err
 	}
-	for _, t := range records.Trials {
-		r.count(windowKey{t.Cell, t.AA, t.Block, t.Window}, t.Attempt, t.Accepted)
-		r.sitting = max(r.sitting, t.Sitting+1)
-	}
-	for _, l := range records.Own {
+	for _, l := range result.Attempts(records.Trials, records.Own) {
 		r.count(windowKey{l.Cell, l.AA, l.Block, l.Window}, l.Attempt, l.Accepted)
 		r.sitting = max(r.sitting, l.Sitting+1)
 	}
@@ -321,6 +312,23 @@ func (r *run) block(ctx context.Context, b experiment.Block) error {
 		err = errors.Join(err, fmt.Errorf("%w: %w", errStorage, failed))
 	}
 	return err
+}
+
+// limitOf reports whether a block failed because its device does not take so many clients: the
+// device refused some, and in this run it completed a block with fewer. Any other failure is a
+// fault. The clean router admits every client, so A/A blocks have no such limit.
+func (r *run) limitOf(b experiment.Block, err error) (text string, isLimit bool) {
+	var e *side.NotAdmitted
+	if b.AA || !errors.As(err, &e) || !e.Own || r.took[b.DUT()] == 0 || r.took[b.DUT()] >= b.Clients() {
+		return "", false
+	}
+	return e.Error(), true
+}
+
+// beyond reports whether a block has as many clients as its device broke at.
+func (r *run) beyond(b experiment.Block) bool {
+	at, broke := r.broke[b.DUT()]
+	return broke && !b.AA && b.Clients() >= at
 }
 
 // settled reports whether a block has nothing left to measure.

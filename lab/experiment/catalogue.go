@@ -142,7 +142,9 @@ func (k Key[T]) Field() Field {
 	}
 }
 
-// settle fills in the defaults that depend on other keys, and is harmless when called again.
+// settle fills in the defaults that depend on other keys, and the tables of shipped devices that are
+// listed in duts and not described in the file, so that the encoded experiment stands alone. It is
+// harmless when called again.
 func (e *Experiment) settle() {
 	m := e.measure()
 	if !e.IsSet("mode") {
@@ -159,5 +161,11 @@ func (e *Experiment) settle() {
 	}
 	if m.Settle != nil {
 		m.Settle(e)
+	}
+	for _, name := range e.DUTs {
+		_, described := e.Custom[name]
+		if d, shipped := ShippedDUT(name); shipped && !described {
+			e.Custom[name] = d
+		}
 	}
 }

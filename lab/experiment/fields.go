@@ -194,6 +194,5 @@ func (e *Experiment) Set(key, value string) error {
 	}
 	e.origins[path.String()] = at
 	e.settle()
-	e.adoptBuiltinDUTs()
 	return nil
 }

@@ -88,9 +88,9 @@ func fits(e *experiment.Experiment, t dut.Traits) error {
 }
 
 // environment describes machine and run.
-func (r *run) environment(ctx context.Context) (result.Environment, error) {
-	cfg, m := r.cfg, r.machine
-	programs, err := tools(ctx, r.agent, cfg.Experiment)
+func (s *Session) environment(ctx context.Context) (result.Environment, error) {
+	cfg, m := s.cfg, s.found
+	programs, err := tools(ctx, s.Machine, cfg.Experiment)
 	if err != nil {
 		return result.Environment{}, err
 	}
@@ -98,7 +98,7 @@ func (r *run) environment(ctx context.Context) (result.Environment, error) {
 		Experiment: cfg.Experiment.Name, Measure: cfg.Experiment.Measure, Title: cfg.Experiment.Description, Mode: cfg.Experiment.Mode,
 		Command: cfg.Command, Start: time.Now().UTC(), GateweighVersion: cfg.Version,
 		GateweighSHA256: m.Program, Kernel: m.Kernel, Arch: m.Arch, CPUModel: m.CPUModel, CPUs: m.Online,
-		MemoryMiB: m.Memory.Total >> 10, Virtualisation: m.Virtualisation, Placement: r.placement.String(),
+		MemoryMiB: m.Memory.Total >> 10, Virtualisation: m.Virtualisation, Placement: s.Placement.String(),
 		Offloads: offloads(cfg.Experiment), Tools: programs, Sysctls: testbed.Sysctls(DemandOf(cfg.Experiment).Clients() - cfg.Experiment.Client.Guests()),
 	}
 	env.Clients = clientsText(cfg.Experiment.Client)

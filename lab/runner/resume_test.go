@@ -37,8 +37,8 @@ func TestRecallGoesOnWhereTheEarlierSittingsEnded(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r := &run{
-		cfg:     Config{Dir: dir, Experiment: &experiment.Experiment{Redo: 2}},
+	r := &Session{
+		Dir: dir, Experiment: &experiment.Experiment{Redo: 2},
 		windows: map[windowKey]window{},
 	}
 	if err := r.recall(); err != nil {

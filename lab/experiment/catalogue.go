@@ -56,7 +56,8 @@ type Setting struct {
 	Cells []result.Cell
 }
 
-func (c Catalogue) measures() (names []string) {
+// MeasureNames lists what can be measured, the default one first.
+func (c Catalogue) MeasureNames() (names []string) {
 	for _, m := range c.Measures {
 		names = append(names, m.Name)
 	}
@@ -68,7 +69,7 @@ func (c Catalogue) measure(name string) Measure {
 	if len(c.Measures) == 0 {
 		return Measure{}
 	}
-	return c.Measures[max(0, slices.Index(c.measures(), name))]
+	return c.Measures[max(0, slices.Index(c.MeasureNames(), name))]
 }
 
 // fields are all keys outside [dut.NAME].

@@ -59,8 +59,7 @@ func (e *Experiment) check() []*Error {
 	e.checkDUTs(report)
 	e.checkSize(report)
 	for _, name := range e.CustomNames() {
-		d := e.Custom[name]
-		d.check(func(key, problem string) { report(dutKey(name, key), "%s", problem) })
+		e.Custom[name].check(func(key, format string, args ...any) { report(dutKey(name, key), format, args...) })
 	}
 	if len(problems) == 0 && e.Means("offered_mbps") { // it follows from most other keys
 		e.checkTurns(report)

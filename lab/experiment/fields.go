@@ -53,7 +53,7 @@ type fieldOf[E any] struct {
 var shared = []Field{
 	field("name", name, func(e *Experiment) *string { return &e.Name }),
 	field("description", text, func(e *Experiment) *string { return &e.Description }),
-	listed("measure", Catalogue.measures, func(e *Experiment) *string { return &e.Measure }),
+	listed("measure", Catalogue.MeasureNames, func(e *Experiment) *string { return &e.Measure }),
 	listed("topology", func(c Catalogue) []string { return c.Topologies }, func(e *Experiment) *string { return &e.Topology }),
 	field("mode", word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode }),
 	field("duts", List(name), func(e *Experiment) *[]string { return &e.DUTs }),

@@ -73,16 +73,15 @@ func (t Table) measured(run result.Run) int {
 // is an error.
 func (t Table) ReadRun(dir string) (result.Run, error) {
 	run, err := result.ReadRun(dir, t.kinds()...)
-	run.Unrecorded = t.unrecorded(run)
-	return run, t.known(run, dir, err)
+	return t.read(run, dir, err)
 }
 
 // Open is result.Open with the records of the table's measures. A run that none of them measured is
 // an error.
 func (t Table) Open(ctx context.Context, name string) (result.Run, func(), error) {
 	run, forget, err := result.Open(ctx, name, t.kinds()...)
-	run.Unrecorded = t.unrecorded(run)
-	return run, forget, t.known(run, name, err)
+	run, err = t.read(run, name, err)
+	return run, forget, err
 }
 
 func (t Table) kinds() (list []result.Kind) {
@@ -92,16 +91,17 @@ func (t Table) kinds() (list []result.Kind) {
 	return list
 }
 
-// known is err, or else that the run's measure is not in the table.
-func (t Table) known(run result.Run, from string, err error) error {
-	if err != nil || t.measured(run) >= 0 {
-		return err
+// read completes a run that was read from a folder or a bundle: with the planned windows it has no
+// record of, or an error where no measure of the table measured it.
+func (t Table) read(run result.Run, from string, err error) (result.Run, error) {
+	if err == nil && t.measured(run) < 0 {
+		err = fmt.Errorf("%s measured %q, which this program does not know (known: %s): use a newer gateweigh",
+			from, run.Environment.Measure, strings.Join(t.Catalogue().MeasureNames(), ", "))
 	}
-	var names []string
-	for _, m := range t {
-		names = append(names, m.Rules().Name)
+	if err == nil {
+		run.Unrecorded = t.unrecorded(run)
 	}
-	return fmt.Errorf("%s measured %q, which this program does not know (known: %s): use a newer gateweigh", from, run.Environment.Measure, strings.Join(names, ", "))
+	return run, err
 }
 
 // unrecorded counts the planned windows of a run without a record. A run that was interrupted, or a

@@ -39,10 +39,9 @@ func (e *Experiment) Sides(clients int) (device, clean Side) {
 	return device, e.besideOf(device)
 }
 
-// Labs are the labs of a block that stand at the same time: that of the device, and that of the
-// clean router where one stands beside it. Their traffic has no kind where nothing is sent. In an
-// A/A block both are what the device's is in blocks with one: A/A blocks are measured for each
-// number of clients, and the clean router's number may be one for all.
+// Labs are the labs of a block that stand at the same time: the device's, and the clean router's
+// unless the device is measured alone. Traffic has no kind where nothing is sent. In an A/A block both
+// labs are as the device's is elsewhere, since the noise of each number of clients is needed.
 func (e *Experiment) Labs(b Block) []Side {
 	device, clean := e.Sides(b.Clients())
 	switch {

@@ -20,10 +20,9 @@ import (
 type CustomDUT struct {
 	Description string `toml:"description,omitempty"` // one line for reports
 
-	// Like makes it a device written in Go, by its name, in other circumstances: with
-	// Sessions clients admitted, those that send among them; on a router that Start has
-	// given something more, such as rules that masquerade. Of all other keys only
-	// Description, Requires, Files, Stop and Timeout go with it.
+	// Like names a device written in Go that is measured with Sessions clients admitted, or
+	// on a router that Start has changed. Only Description, Requires, Files, Stop and Timeout
+	// go with it.
 	Like     string `toml:"like,omitempty"`
 	Sessions int    `toml:"sessions,omitzero"`
 

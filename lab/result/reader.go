@@ -86,12 +86,10 @@ func Attempts(trials []Trial, own []Line) (list []Line) {
 	return append(list, own...)
 }
 
-// ReadRecords reads a trials.jsonl. A last line without a newline is torn: it
-// is left out and its length reported. Any other line that is not a record of
-// a known version and of one of the kinds, or contradicts itself, is an error that names the
-// file and the line; name is used for nothing else. Without kinds, records of every
-// kind are read, of unknown ones only what Line has. On error the records before the line are
-// returned too.
+// ReadRecords reads a trials.jsonl. A last line without a newline is torn: it is left out and its
+// length reported. Any other line that is no valid record of a known version and kind is an error
+// that names the file (name) and the line; the records before that line are returned too. Without
+// kinds every kind is known, and records of measures are read only as far as Line goes.
 func ReadRecords(r io.Reader, name string, kinds ...Kind) (Records, error) {
 	var records Records
 	seen := map[any]bool{}

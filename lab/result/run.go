@@ -100,9 +100,8 @@ type Run struct {
 	Missing []string
 }
 
-// MeasuredFor is how long the run's blocks and own records took together, by the monotonic
-// clock: unlike the time between Start and End it is right also when the clock
-// was set meanwhile, and counts no pause before a resume.
+// MeasuredFor is how long the run's blocks and own records took together, by the monotonic clock:
+// the time between Start and End is wrong after a resume, or when the clock was set.
 func (r Run) MeasuredFor() time.Duration {
 	var seconds float64
 	for _, b := range r.Blocks {

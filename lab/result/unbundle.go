@@ -220,10 +220,9 @@ func holds(ctx context.Context, dir string, m Manifest) bool {
 	return true
 }
 
-// Open reads the run in a run folder or in a bundle of one. A bundle is
-// unpacked into a temporary folder, Run.Dir, which forget removes again; call it
-// when the run's files are no longer needed, also after an error, as the end of
-// ctx is one.
+// Open reads the run in a run folder or in a bundle of one. A bundle is unpacked into a temporary
+// folder, Run.Dir, which forget removes: call forget when the run's files are no longer needed, also
+// after an error. For kinds see ReadRecords.
 func Open(ctx context.Context, name string, kinds ...Kind) (run Run, forget func(), err error) {
 	dir, forget := name, func() {}
 	info, err := os.Stat(name)

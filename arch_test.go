@@ -60,8 +60,8 @@ var allowedImports = map[string][]string{
 	"lab/traffic":    {"lab/traffic/socket"},
 	"lab/meter":      {},
 	"lab/profile":    {"lab/result"},
-	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/short"}, // for the traits of their kinds
-	"lab/machine":    {"lab/meter"},                                                    // what a machine is, read on it
+	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
+	"lab/machine":    {"lab/meter"},                                                                 // what a machine is, read on it
 	"lab/agent":      {"lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/meter", "lab/machine", "lab/profile"},
 	"lab/testbed":    {"lab/agent", "lab/client", "lab/machine"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/machine"},
@@ -87,7 +87,7 @@ var allowedImports = map[string][]string{
 	"lab/traffic/socket": {}, // threads and sockets of generators and probes
 
 	"lab/analysis/inference":    {},
-	"lab/analysis/analysistest": {"lab/result"},
+	"lab/analysis/analysistest": {"lab/measure/logins", "lab/result"},
 	"lab/report/chart":          {}, // draws; knows nothing of what is drawn
 	"lab/labtest":               {}, // what tests of several packages share
 }
@@ -118,8 +118,8 @@ var testImports = map[string][]string{
 	"lab/traffic":  {"lab/labtest"},
 
 	"lab/client/persona": {"lab/labtest"},
-	"lab/experiment":     {"lab/measure"},                                  // whose keys the shipped experiments have
-	"lab/measure":        {"lab/agent", "lab/measure/side", "lab/testbed"}, // another measure, in real labs
+	"lab/experiment":     {"lab/measure"},                                                               // whose keys the shipped experiments have
+	"lab/measure":        {"lab/agent", "lab/compare", "lab/measure/side", "lab/report", "lab/testbed"}, // another measure, from its plan to its report
 	"lab/measure/logins": {"lab/analysis/analysistest", "lab/measure/cost"},
 	"lab/traffic/iperf3": {"lab/labtest"},
 	"lab/traffic/rtt":    {"lab/labtest", "lab/traffic/socket"},

@@ -24,6 +24,9 @@ func (in Input) warnings(s Summary, cells map[result.Cell][]Trial) []string {
 	if in.Run.Repeated > 0 {
 		say("%d records stand twice in the file: the second of each is left out.", in.Run.Repeated)
 	}
+	if in.Run.Unrecorded > 0 {
+		say("%d planned windows have no record although the run came to its end: %s was cut short, or records were taken out of it.", in.Run.Unrecorded, result.TrialsFile)
+	}
 	if s.Trials.Accepted == 0 {
 		say("No %s was accepted: there is nothing to conclude from.", in.Noun)
 		if len(s.Rejects) > 0 {

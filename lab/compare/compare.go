@@ -37,6 +37,8 @@ type Options struct {
 	MaxRegression, MaxOverhead analysis.Number
 	// Strict lets a gate fail when it cannot tell.
 	Strict bool
+	// Measures are what the runs may have measured; nil: what ships with the lab.
+	Measures measure.Table
 }
 
 // Defaults are the options of a comparison without gates.
@@ -185,7 +187,11 @@ func Single(b Input, opts Options) Comparison {
 }
 
 func summarise(in Input, opts Options) analysis.Summary {
-	return measure.Summarise(in.Run, analysis.Options{Delta: opts.Delta, Confidence: opts.Confidence})
+	table := opts.Measures
+	if table == nil {
+		table = measure.All()
+	}
+	return table.Summarise(in.Run, analysis.Options{Delta: opts.Delta, Confidence: opts.Confidence})
 }
 
 func sideOf(in Input, s analysis.Summary) Side {
@@ -313,8 +319,8 @@ func sameTrials(a, b result.Run) bool {
 		for _, t := range r.Trials {
 			list = append(list, t.Start.UnixNano(), t.DUT.NAPINs, t.Clean.NAPINs)
 		}
-		for _, s := range r.Storms {
-			list = append(list, s.Start.UnixNano(), s.Login.NAPINs)
+		for _, l := range r.Own {
+			list = append(list, l.Start.UnixNano(), int64(1e9*l.Seconds))
 		}
 		return list
 	}

@@ -295,8 +295,8 @@ func Write(dir string, run result.Run) error {
 			return err
 		}
 	}
-	for _, s := range run.Storms {
-		if err := encoder.Encode(s); err != nil {
+	for _, l := range run.Own {
+		if err := encoder.Encode(l.Record); err != nil {
 			return err
 		}
 	}

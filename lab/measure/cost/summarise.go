@@ -22,7 +22,7 @@ const enoughBandwidth = 0.9
 // Summarise computes the summary of a run that measured costs.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	in := analysis.Input{
-		Run: run, Measure: result.MeasureCost, Noun: "trial", Metrics: Metrics, Primary: PerBit, Trials: levelDaemons(trialsOf(run), run.Blocks),
+		Run: run, Measure: Name, Noun: "trial", Metrics: Metrics, Primary: PerBit, Trials: levelDaemons(trialsOf(run), run.Blocks),
 		Samples: samples(run.Blocks), Load: []result.Dimension{result.OfferedMbps}, Compare: compareCells, Laws: &laws,
 		Describe: func(c *analysis.Cell) { describe(c, run.Blocks, opts) },
 		Warn: func(s analysis.Summary) []string {

@@ -17,15 +17,15 @@ func (m model) capacities(mode string, opts Options) []Capacity {
 	for _, means := range grouped(m.all, func(b blockMean) result.Cell { return b.cell.Only(result.Clients) }, m.compare) {
 		c := Capacity{Clients: means[0].cell.Int(result.Clients), Mbps: Unknown(), MeasuredMbps: Absent()}
 		var most []blockMean // of the cell with the largest delivered load
-		for _, cell := range byCell(means, m.compare) {
+		for _, cell := range m.byCell(means) {
 			c.Saturated = c.Saturated || m.saturated(cell)
-			delivered := Number(mean(m.values(cell, routerMean.delivered)))
-			if !c.MeasuredMbps.Known() || delivered >= c.MeasuredMbps {
-				c.MeasuredMbps, most = delivered, cell
+			load := Number(m.mean(cell, delivered))
+			if !c.MeasuredMbps.Known() || load >= c.MeasuredMbps {
+				c.MeasuredMbps, most = load, cell
 			}
 		}
 		if c.Saturated {
-			c.Mbps = Amounts.Estimate(m.values(most, routerMean.delivered), opts.Confidence)
+			c.Mbps = Amounts.Estimate(m.values(most, delivered), opts.Confidence)
 			c.Note = m.limitNote(most, mode)
 		} else {
 			m.carryOn(&c, means, opts)
@@ -41,33 +41,14 @@ func (m model) limitNote(most []blockMean, mode string) string {
 	if m.name == Clean || mode != result.ModeDuet {
 		return note
 	}
-	beside := mean(figures(most, func(b blockMean) float64 { return b.clean.cpuPct }))
+	beside := mean(each(most, func(b blockMean) float64 { return b.clean[cpu] }))
 	return note + fmt.Sprintf(" The clean router beside it took %.0f %% of the same core, so alone it carries more (mode solo shows how much).", beside)
 }
 
-// rise is what one more Gbit/s of payload costs by the coefficients, when it
-// comes with perGbit million packets.
-func (m model) rise(beta []float64, perGbit float64) (pct float64) {
+// sum adds up coefficients, each times the factor of its term.
+func (m model) sum(beta []float64, factors map[string]float64) (pct float64) {
 	for i, name := range m.names {
-		switch name {
-		case TermLoad:
-			pct += beta[i]
-		case TermPackets:
-			pct += beta[i] * perGbit
-		}
-	}
-	return pct
-}
-
-// standing is what the router costs without any load.
-func (m model) standing(beta []float64, clients int) (pct float64) {
-	for i, name := range m.names {
-		switch name {
-		case TermConstant:
-			pct += beta[i]
-		case TermClients:
-			pct += beta[i] * float64(clients)
-		}
+		pct += beta[i] * factors[name]
 	}
 	return pct
 }
@@ -82,14 +63,17 @@ func (m model) carryOn(c *Capacity, means []blockMean, opts Options) {
 		c.Note = "There is no model to tell, and the router did not come to its limit."
 		return
 	}
-	perGbit := mean(m.values(means, func(r routerMean) float64 { return over(r.packets, r.deliveredMbps/1000) }))
-	slope := m.fit.Sample(func(beta []float64) float64 { return m.rise(beta, perGbit) })
+	perGbit := mean(each(means, func(b blockMean) float64 { return Over(m.side(b)[packets], m.side(b)[delivered]/1000) }))
+	// What the router costs without load, and what one more Gbit/s of payload costs.
+	standing := map[string]float64{TermConstant: 1, TermClients: float64(c.Clients)}
+	rise := map[string]float64{TermLoad: 1, TermPackets: perGbit}
+	slope := m.fit.Sample(func(beta []float64) float64 { return m.sum(beta, rise) })
 	if lo, _ := slope.Interval(opts.Confidence); lo <= 0 || !(slope.Mean > 0) {
 		c.Note = "CPU does not rise clearly with the load, so no load follows from it."
 		return
 	}
 	load := m.fit.Sample(func(beta []float64) float64 {
-		return math.Log(over(wholeCore-m.standing(beta, c.Clients), m.rise(beta, perGbit)))
+		return math.Log(Over(wholeCore-m.sum(beta, standing), m.sum(beta, rise)))
 	})
 	c.Mbps = estimateOf(load, opts.Confidence).geometric().scaled(1000)
 	if !c.Mbps.Mean.Known() {
@@ -101,7 +85,7 @@ func (m model) carryOn(c *Capacity, means []blockMean, opts Options) {
 	c.Note = fmt.Sprintf("By the model, within the loads measured (up to %.0f Mbit/s).", largest)
 	if c.Extrapolated {
 		c.Note = fmt.Sprintf("By the model carried on to %.1f times the largest load measured (%.0f Mbit/s): nothing was measured there.",
-			over(float64(c.Mbps.Mean), largest), largest)
+			Over(float64(c.Mbps.Mean), largest), largest)
 	}
 	if m.proportional {
 		c.Note += " CPU is taken to be proportional to the load, as a constant part could not be told."

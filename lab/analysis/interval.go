@@ -2,12 +2,8 @@ package analysis
 
 import (
 	"math"
-	"slices"
-
-	"gonum.org/v1/gonum/stat"
 
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
-	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // Estimate is a mean over blocks with its confidence interval. Lo and Hi are
@@ -31,52 +27,23 @@ func estimateOf(s inference.Sample, confidence float64) Estimate {
 	return Estimate{Mean: Number(s.Mean), Lo: Number(lo), Hi: Number(hi), N: s.N}
 }
 
+// over applies a rising function to mean and bounds.
+func (e Estimate) over(f func(float64) float64) Estimate {
+	at := func(n Number) Number { return Number(f(float64(n))) }
+	return Estimate{Mean: at(e.Mean), Lo: at(e.Lo), Hi: at(e.Hi), N: e.N}
+}
+
 // geometric turns an estimate over logarithms into one over ratios: geometric
 // mean and the interval around it, which is not symmetric.
-func (e Estimate) geometric() Estimate {
-	exp := func(n Number) Number { return Number(math.Exp(float64(n))) }
-	return Estimate{Mean: exp(e.Mean), Lo: exp(e.Lo), Hi: exp(e.Hi), N: e.N}
-}
+func (e Estimate) geometric() Estimate { return e.over(math.Exp) }
 
 // scaled multiplies mean and interval by a factor above 0.
 func (e Estimate) scaled(factor float64) Estimate {
-	f := Number(factor)
-	return Estimate{Mean: e.Mean * f, Lo: e.Lo * f, Hi: e.Hi * f, N: e.N}
+	return e.over(func(v float64) float64 { return v * factor })
 }
 
 // changePct turns an estimate over logarithms of a ratio into per cent by which
 // the ratio is above 1.
 func (e Estimate) changePct() Estimate {
-	change := func(n Number) Number { return Number(100 * math.Expm1(float64(n))) }
-	return Estimate{Mean: change(e.Mean), Lo: change(e.Lo), Hi: change(e.Hi), N: e.N}
-}
-
-// spread is the sample standard deviation of the known values, absent below two.
-func spread(values []float64) Number {
-	known := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
-	if len(known) < 2 {
-		return Absent()
-	}
-	return Number(stat.StdDev(known, nil))
-}
-
-// mean and median ignore absent values and are NaN when nothing is left.
-func mean(values []float64) float64 {
-	known := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
-	if len(known) == 0 {
-		return math.NaN()
-	}
-	return stat.Mean(known, nil)
-}
-
-// Median ignores absent values; NaN when none is left.
-func Median(values []float64) float64 { return median(values) }
-
-func median(values []float64) float64 { return quantile(values, 0.5) }
-
-// quantile ignores absent values too; see result.Quantile.
-func quantile(values []float64, p float64) float64 {
-	known := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
-	slices.Sort(known)
-	return result.Quantile(known, p)
+	return e.over(func(v float64) float64 { return 100 * math.Expm1(v) })
 }

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"math"
 	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis/inference"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 func near(t *testing.T, what string, got Number, want float64) {
@@ -62,14 +65,14 @@ func TestGeometric(t *testing.T) {
 	}
 }
 
-func TestQuantile(t *testing.T) {
+func TestMedian(t *testing.T) {
 	in := []float64{3, 1, 4, 1, 5, 9, 2, 6, math.NaN()}
-	near(t, "median", Number(median(in)), 3.5)             // numpy.percentile
-	near(t, "p99", Number(quantile(in, 0.99)), 8.79)       // numpy.percentile
-	near(t, "of one", Number(quantile(in[:1], 0.99)), 3)   //
-	near(t, "of none", Number(median(nil)), math.NaN())    //
-	near(t, "spread of one", spread(in[:1]), math.NaN())   //
-	near(t, "spread", spread([]float64{1, 3}), math.Sqrt2) //
+	near(t, "median", Number(Median(in)), 3.5)                                             // numpy.percentile
+	near(t, "p99", Number(result.Quantile([]float64{1, 1, 2, 3, 4, 5, 6, 9}, 0.99)), 8.79) // numpy.percentile
+	near(t, "of one", Number(Median(in[:1])), 3)                                           //
+	near(t, "of none", Number(Median(nil)), math.NaN())                                    //
+	near(t, "spread of one", spread(in[:1]), math.NaN())                                   //
+	near(t, "spread", spread([]float64{1, 3}), math.Sqrt2)                                 //
 }
 
 // TestFurtherBlocks compares with a plain search over scipy's quantiles.
@@ -89,7 +92,8 @@ func TestFurtherBlocks(t *testing.T) {
 		{0.024, 5, 6, 0},
 	}
 	for _, tt := range tests {
-		got := furtherBlocks(tt.m, tt.sd, tt.n, 1, Options{}.withDefaults())
+		opts := Options{}.withDefaults()
+		got := contrast{inference.Sample{Mean: tt.m, N: tt.n}, opts.limit()}.furtherBlocks(tt.sd, 1, opts)
 		switch {
 		case tt.want == 0 && got != nil:
 			t.Errorf("%+v: got %d", tt, *got)

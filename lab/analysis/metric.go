@@ -79,6 +79,7 @@ type Reading struct {
 type Sample struct {
 	Per           Per
 	Cell          result.Cell
+	AA            bool // of an A/A block
 	Device, Clean result.Values
 }
 
@@ -160,16 +161,44 @@ func (s Summary) Judged() Metric {
 }
 
 // compare is the figure of a pair on the scale its mean is taken on: the
-// logarithm of a ratio, or a difference.
-func (m Metric) compare(device, clean Reading) float64 {
-	a, b := m.Of(device), m.Of(clean)
+// logarithm of a ratio, or a difference. NaN where a side has none.
+func (m Metric) compare(p pair) float64 {
+	a, b := m.Of(p.device), m.Of(p.clean)
 	if m.Against == AsDifference {
 		return finite(a - b)
 	}
-	if !(a > 0) || !(b > 0) {
-		return math.NaN()
+	return finite(math.Log(Positive(a) / Positive(b)))
+}
+
+// changes compares the two sides: one value a unit.
+func (m Metric) changes(units [][]pair) []float64 {
+	return each(units, func(unit []pair) float64 { return mean(each(unit, m.compare)) })
+}
+
+// unscaled turns an estimate on the scale of compare into ratios or differences;
+// scaled is a ratio or difference on that scale.
+func (m Metric) unscaled(e Estimate) Estimate {
+	if m.Against == AsRatio {
+		return e.geometric()
 	}
-	return finite(math.Log(a / b))
+	return e
+}
+
+func (m Metric) scaled(change Number) float64 {
+	if m.Against == AsRatio {
+		return math.Log(float64(change))
+	}
+	return float64(change)
+}
+
+// limit is the largest change that does not matter, on the scale of compare: δ, for
+// differences as a share of the clean router's figure.
+func (m Metric) limit(units [][]pair, opts Options) float64 {
+	if m.Against == AsRatio {
+		return opts.limit()
+	}
+	clean := mean(each(slices.Concat(units...), func(p pair) float64 { return m.Of(p.clean) }))
+	return opts.Delta * math.Abs(clean)
 }
 
 // Field is a metric's Of that reads one figure as it was recorded.
@@ -181,9 +210,3 @@ func Field(name string) func(Reading) float64 {
 func PositiveField(name string) func(Reading) float64 {
 	return func(r Reading) float64 { return Positive(r.Get(name)) }
 }
-
-// Over divides; a denominator of nothing gives no figure.
-func Over(a, b float64) float64 { return over(a, b) }
-
-// Positive treats zero as "not measured".
-func Positive(v float64) float64 { return positive(v) }

@@ -2,7 +2,7 @@ package analysis
 
 import (
 	"cmp"
-	"slices"
+	"math"
 
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -17,20 +17,20 @@ type Limit struct {
 
 // limits lists what devices broke at, by device; the fewest clients of each.
 func limits(blocks []result.Block) []Limit {
-	found, took := map[string]Limit{}, map[string]int{}
-	for _, b := range blocks {
-		switch known, ok := found[b.DUT]; {
-		case b.Broke == "" && b.Error == "":
-			took[b.DUT] = max(took[b.DUT], b.Clients)
-		case b.Broke != "" && (!ok || b.Clients < known.Clients):
-			found[b.DUT] = Limit{DUT: b.DUT, Clients: b.Clients, How: b.Broke}
+	out := []Limit{}
+	for _, of := range grouped(blocks, func(b result.Block) string { return b.DUT }, cmp.Compare[string]) {
+		l := Limit{DUT: of[0].DUT, Clients: math.MaxInt}
+		for _, b := range of {
+			switch {
+			case b.Broke == "" && b.Error == "":
+				l.Took = max(l.Took, b.Clients)
+			case b.Broke != "" && b.Clients < l.Clients:
+				l.Clients, l.How = b.Clients, b.Broke
+			}
+		}
+		if l.How != "" {
+			out = append(out, l)
 		}
 	}
-	out := []Limit{}
-	for _, l := range found {
-		l.Took = took[l.DUT]
-		out = append(out, l)
-	}
-	slices.SortFunc(out, func(a, b Limit) int { return cmp.Compare(a.DUT, b.DUT) })
 	return out
 }

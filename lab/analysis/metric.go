@@ -21,8 +21,8 @@ const (
 // Against says how a device is held against the clean router beside it.
 type Against string
 
-// Ratio compares window by window: the geometric mean over blocks of device over
-// clean router. Difference takes the clean router's figure off.
+// Both compare window by window (or record by record) and average over blocks: the ratio
+// of device over clean router geometrically, the difference arithmetically.
 const (
 	AsRatio      Against = "ratio"
 	AsDifference Against = "difference"
@@ -116,33 +116,34 @@ func (f Figures) MarshalJSON() ([]byte, error) {
 	return json.Marshal(known)
 }
 
-// Device is a metric of the device, absent when the cell lacks it.
+// Device is a metric of the device, Clean of the clean router, Change how they compare;
+// absent when the cell lacks it.
 func (f Figures) Device(name string) Estimate {
-	if figure, ok := f[name]; ok {
-		return figure.Device
-	}
-	return Unknown()
+	return f.part(name, func(f *Figure) *Estimate { return &f.Device })
 }
 
-// Clean is a metric of the clean router.
 func (f Figures) Clean(name string) Estimate {
-	if figure, ok := f[name]; ok && figure.Clean != nil {
-		return *figure.Clean
-	}
-	return Unknown()
+	return f.part(name, func(f *Figure) *Estimate { return f.Clean })
 }
 
-// Change is how the device compares.
 func (f Figures) Change(name string) Estimate {
-	if figure, ok := f[name]; ok && figure.Change != nil {
-		return *figure.Change
+	return f.part(name, func(f *Figure) *Estimate { return f.Change })
+}
+
+func (f Figures) part(name string, of func(*Figure) *Estimate) Estimate {
+	if figure, ok := f[name]; ok && of(&figure) != nil {
+		return *of(&figure)
 	}
 	return Unknown()
 }
 
 // metricNamed finds a metric; the zero Metric when there is none.
 func metricNamed(list []Metric, name string) Metric {
-	if i := slices.IndexFunc(list, func(m Metric) bool { return m.Name == name }); i >= 0 {
+	return firstOf(list, func(m Metric) bool { return m.Name == name })
+}
+
+func firstOf(list []Metric, is func(Metric) bool) Metric {
+	if i := slices.IndexFunc(list, is); i >= 0 {
 		return list[i]
 	}
 	return Metric{}
@@ -154,10 +155,7 @@ func (s Summary) Judged() Metric {
 	if s.Primary != "" {
 		return metricNamed(s.Metrics, s.Primary)
 	}
-	if i := slices.IndexFunc(s.Metrics, func(m Metric) bool { return m.Better != Neither }); i >= 0 {
-		return s.Metrics[i]
-	}
-	return Metric{}
+	return firstOf(s.Metrics, func(m Metric) bool { return m.Better != Neither })
 }
 
 // compare is the figure of a pair on the scale its mean is taken on: the

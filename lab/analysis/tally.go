@@ -37,19 +37,6 @@ func (t *Tallies) AddReasons(reasons []result.Reason) {
 	}
 }
 
-// addRejects counts the reasons of a rejected trial.
-func (t *Tallies) addRejects(trial Trial) {
-	if trial.Accepted {
-		return
-	}
-	if len(trial.Rejects) == 0 {
-		t.Add("no reason recorded", 1)
-	}
-	for _, reason := range trial.Rejects {
-		t.Add(reason, 1)
-	}
-}
-
 // Sorted lists the counts, the most frequent first.
 func (t *Tallies) Sorted() []Tally {
 	out := make([]Tally, 0, len(t.entries))
@@ -66,7 +53,15 @@ func (t *Tallies) Sorted() []Tally {
 func rejectReasons(trials []Trial) []Tally {
 	var count Tallies
 	for _, t := range trials {
-		count.addRejects(t)
+		if t.Accepted {
+			continue
+		}
+		if len(t.Rejects) == 0 {
+			count.Add("no reason recorded", 1)
+		}
+		for _, reason := range t.Rejects {
+			count.Add(reason, 1)
+		}
 	}
 	return count.Sorted()
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // run measures the blocks of one run.
@@ -55,13 +54,13 @@ func (r *run) Block(ctx context.Context, s *runner.Session, eb experiment.Block)
 	b.admitted()
 	err = b.measured(ctx)
 	if ctx.Err() == nil { // after Ctrl-C the hosts just end
-		left := testbed.Together(func() error { return device.Leave(ctx) }, func() error { return clean.Leave(ctx) })
+		left := b.pair.both(func(l *lab) error { return l.Leave(ctx) })
 		if left != nil && err == nil { // after a block that failed it says nothing new
 			b.rec.Error = left.Error()
 			s.Notice("%s: %v", s.Name(eb), left)
 		}
 	}
-	err = errors.Join(err, testbed.Together(device.Close, clean.Close))
+	err = errors.Join(err, b.pair.both(func(l *lab) error { return l.Close() }))
 	if profileOnly && err == nil {
 		return nil, nil
 	}

@@ -3,6 +3,7 @@ package cost
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -47,7 +48,12 @@ func addGuests(c *analysis.Cell, blocks []result.Block, opts analysis.Options) {
 		return
 	}
 	c.Tallies[GuestFailures] = failures.Sorted()
-	for _, name := range countNames(all) {
+	names := map[string]int{}
+	for _, g := range all {
+		maps.Copy(names, g.Before.Counts)
+		maps.Copy(names, g.After.Counts)
+	}
+	for name := range names {
 		var before, after []float64
 		for _, g := range all {
 			before, after = append(before, float64(g.Before.Counts[name])), append(after, float64(g.After.Counts[name]))
@@ -66,25 +72,50 @@ const (
 )
 
 // CountNames are the device's own numbers that a cell has, by name.
-func CountNames(c analysis.Cell) []string {
-	var names []string
+func CountNames(c analysis.Cell) (names []string) {
 	for name := range c.Metrics {
-		if len(name) > len(CountBefore) && name[:len(CountBefore)] == CountBefore {
-			names = append(names, name[len(CountBefore):])
+		if own, ok := strings.CutPrefix(name, CountBefore); ok {
+			names = append(names, own)
 		}
 	}
 	slices.Sort(names)
 	return names
 }
 
-func countNames(all []*result.Churn) []string {
-	names := map[string]bool{}
-	for _, g := range all {
-		for _, counts := range []map[string]int{g.Before.Counts, g.After.Counts} {
-			for name := range counts {
-				names[name] = true
+// Counts and texts of how far the clients of a cell came, all at once: of several
+// blocks the one that came least far. Cells without a whole block have none.
+const (
+	ClientBlocks     = "client_blocks"
+	Leased           = "leased"    // clients with an address
+	LoggedIn         = "logged_in" // 0 where none has to
+	Connected        = "connected" // streams open together, from before the warm-up until after the last window
+	CleanConnected   = "clean_connected"
+	AddressesFrom    = "addresses" // where clients have theirs from: constants of package result
+	CleanAddressFrom = "clean_addresses"
+)
+
+// addCrowd says how far the clients of a cell came.
+func addCrowd(c *analysis.Cell, blocks []result.Block) {
+	for _, b := range blocks {
+		if b.AA || b.Leased == 0 || b.Cell() != c.Without(result.OfferedMbps) {
+			continue
+		}
+		for _, s := range b.Stretches {
+			if s.OfferedMbps != c.Number(result.OfferedMbps) {
+				continue
 			}
+			far := map[string]int{
+				Leased: b.Leased, LoggedIn: b.LoggedIn,
+				Connected: s.Fairness.Streams - s.Fairness.Broken, CleanConnected: s.CleanFairness.Streams - s.CleanFairness.Broken,
+			}
+			for name, n := range far {
+				if c.Counts[ClientBlocks] > 0 {
+					n = min(n, c.Counts[name])
+				}
+				c.Counts[name] = n
+			}
+			c.Counts[ClientBlocks]++
+			c.Texts[AddressesFrom], c.Texts[CleanAddressFrom] = b.Addresses, b.CleanAddresses
 		}
 	}
-	return slices.Sorted(maps.Keys(names))
 }

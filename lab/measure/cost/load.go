@@ -29,19 +29,18 @@ func (s *lab) load(ctx context.Context, cell result.Cell, seconds int) error {
 	if err := s.StartTraffic(ctx, cell.Text(result.Direction), cell.Number(result.OfferedMbps), seconds); err != nil {
 		return err
 	}
-	return s.readDelays(ctx)
-}
-
-// readDelays asks the generators how long their streams took to begin.
-func (s *lab) readDelays(ctx context.Context) error {
-	all := make([]agent.TrafficStats, len(s.Hosts))
-	err := s.EachHost(func(i int, h side.ClientHost) (err error) { all[i], err = h.TrafficStats(ctx); return err })
-	var connect, firstByte traffic.Delays
+	all, err := s.stats(ctx)
+	var connect, firstByte traffic.Delays // how long streams took to begin
 	for _, stats := range all {
 		connect, firstByte = connect.Worst(stats.Connect), firstByte.Worst(stats.FirstByte)
 	}
 	s.connect, s.firstByte = result.Delays(connect), result.Delays(firstByte)
 	return err
+}
+
+// stats asks the generators of all client hosts.
+func (s *lab) stats(ctx context.Context) ([]agent.TrafficStats, error) {
+	return side.Each(s.Hosts, func(_ int, h side.ClientHost) (agent.TrafficStats, error) { return h.TrafficStats(ctx) })
 }
 
 // mark has the streams count what they carry each from now on.
@@ -69,19 +68,15 @@ func (s *lab) readFairness(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	clients := make([]agent.TrafficStats, len(s.Hosts))
-	if err := s.EachHost(func(i int, h side.ClientHost) (err error) { clients[i], err = h.TrafficStats(ctx); return err }); err != nil {
+	clients, err := s.stats(ctx)
+	if err != nil {
 		return err
 	}
-	shares := stats.Shares
+	shares, broken := stats.Shares, 0
 	for _, c := range clients {
-		shares = shares.With(c.Shares)
+		shares, broken = shares.With(c.Shares), broken+c.Broken
 	}
 	seconds := float64(stats.MonotonicNs-s.marked) / 1e9
-	broken := 0
-	for _, c := range clients {
-		broken += c.Broken
-	}
 	s.fairness = result.Fairness{
 		Streams: shares.Streams, Broken: max(broken, stats.Broken), // both ends count the same streams
 		Jain: shares.Jain(), Even: shares.Even(s.Load.BurstSegments * traffic.SegmentBytes(client.KindOf(s.Has.Client).MTU, s.Load.UDP)),

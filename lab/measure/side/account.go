@@ -13,9 +13,6 @@ type Usage struct {
 	Wakeups           int64            // times the polling threads were given a CPU
 }
 
-// RouterNs is the whole.
-func (u Usage) RouterNs() int64 { return u.NAPINs + u.ProcessNs }
-
 // UsageOf accounts a router's polling threads and processes. What a process used before it was
 // first seen belongs to the stretch in which it appeared; one that has ended stays among the
 // sampler's.
@@ -49,33 +46,30 @@ func UsageOf(a, b meter.Sample) Usage {
 // like. RADIUS is the programs of the server; apart from them "server" is its agent and polling
 // thread.
 func Roles(a, b Reading) map[string]int64 {
+	router, was, server := UsageOf(a.Router, b.Router), endpointNs(a.Server), endpointNs(b.Server)
 	ns := map[string]int64{
-		result.RoleRouter: UsageOf(a.Router, b.Router).RouterNs(),
+		result.RoleRouter: router.NAPINs + router.ProcessNs,
 		result.RoleAgents: b.Router.AgentNs - a.Router.AgentNs,
-		result.RoleRadius: programsNs(b.Server.Meter) - programsNs(a.Server.Meter),
+		result.RoleRadius: server.programs - was.programs,
+		result.RoleServer: server.host - was.host,
 		result.RoleClient: 0,
 	}
-	ns[result.RoleServer] = hostNs(b.Server.Meter) - hostNs(a.Server.Meter) - ns[result.RoleRadius]
 	for i := range b.Clients {
-		ns[result.RoleClient] += hostNs(b.Clients[i].Meter) - hostNs(a.Clients[i].Meter)
+		before, after := endpointNs(a.Clients[i]), endpointNs(b.Clients[i])
+		ns[result.RoleClient] += after.programs + after.host - before.programs - before.host
 	}
 	return ns
 }
 
-// hostNs is all CPU time of an endpoint so far: its polling threads, its agent
-// (which is the generator) and its programs.
-func hostNs(s meter.Sample) int64 {
-	ns := s.AgentNs + programsNs(s)
-	for _, t := range s.NAPI {
-		ns += t.RunNs
+// endpointNs is the CPU time of an endpoint so far: of its programs, and of its polling threads
+// and its agent (which is the generator).
+func endpointNs(e Endpoint) (ns struct{ programs, host int64 }) {
+	for _, p := range e.Meter.Processes {
+		ns.programs += p.RunNs
 	}
-	return ns
-}
-
-// programsNs is the CPU time of a host's programs.
-func programsNs(s meter.Sample) (ns int64) {
-	for _, p := range s.Processes {
-		ns += p.RunNs
+	ns.host = e.Meter.AgentNs
+	for _, t := range e.Meter.NAPI {
+		ns.host += t.RunNs
 	}
 	return ns
 }
@@ -88,8 +82,7 @@ func Machine(s meter.Stat) result.Machine {
 	}
 	pct := func(ticks int64) float64 { return 100 * float64(ticks) / total }
 	return result.Machine{
-		Usr: pct(s.User + s.Nice), Sys: pct(s.System), Soft: pct(s.SoftIRQ + s.IRQ),
-		Idle: pct(s.Idle + s.IOWait), Steal: pct(s.Steal),
+		Usr: pct(s.User + s.Nice), Sys: pct(s.System), Soft: pct(s.SoftIRQ + s.IRQ), Idle: pct(s.Idle + s.IOWait), Steal: pct(s.Steal),
 	}
 }
 

@@ -21,8 +21,7 @@ func Reasons(texts []string) []result.Reason {
 		i, seen := at[key]
 		if !seen {
 			i = len(list)
-			at[key] = i
-			list = append(list, result.Reason{First: text})
+			at[key], list = i, append(list, result.Reason{First: text})
 		}
 		list[i].Count++
 	}
@@ -37,6 +36,13 @@ type Rejects []string
 // Add adds a reason.
 func (r *Rejects) Add(format string, args ...any) { *r = append(*r, fmt.Sprintf(format, args...)) }
 
+// If adds a reason that applies.
+func (r *Rejects) If(applies bool, format string, args ...any) {
+	if applies {
+		r.Add(format, args...)
+	}
+}
+
 const (
 	maxStealPct = 1.0 // of the machine
 	stealTicks  = 2   // of the machine's clock, by which that may be off
@@ -50,7 +56,6 @@ func Ticks(n, seconds float64, cpus int) float64 {
 // Steal rejects a stretch in which other guests took the CPU of a machine with so many CPUs. When
 // says which stretch, " during the leases" or nothing.
 func (r *Rejects) Steal(m result.Machine, seconds float64, cpus int, when string) {
-	if limit := max(maxStealPct, 100*Ticks(stealTicks, seconds, cpus)); m.Steal > limit {
-		r.Add("machine: %.1f %% steal%s, limit %.1f %%: another guest takes the CPU", m.Steal, when, limit)
-	}
+	limit := max(maxStealPct, 100*Ticks(stealTicks, seconds, cpus))
+	r.If(m.Steal > limit, "machine: %.1f %% steal%s, limit %.1f %%: another guest takes the CPU", m.Steal, when, limit)
 }

@@ -32,8 +32,8 @@ func (s *Side) ReadMeters(ctx context.Context) (Reading, error) { return s.read(
 // Read is ReadMeters with what the traffic and its round-trip probes say.
 func (s *Side) Read(ctx context.Context) (Reading, error) { return s.read(ctx, true) }
 
-func (s *Side) read(ctx context.Context, underTraffic bool) (Reading, error) {
-	r := Reading{Clients: make([]Endpoint, len(s.Hosts))}
+func (s *Side) read(ctx context.Context, underTraffic bool) (r Reading, err error) {
+	r.Clients = make([]Endpoint, len(s.Hosts))
 	meters := []func() error{func() (err error) { r.Router, err = s.Router.Sample(ctx); return err }}
 	var loads []func() error
 	ask := func(h *testbed.Host, e *Endpoint) {
@@ -56,22 +56,18 @@ func (s *Side) read(ctx context.Context, underTraffic bool) (Reading, error) {
 
 // ReadTwice reads all of the sides at once, and again when length has passed.
 func ReadTwice(ctx context.Context, length time.Duration, sides ...*Side) (before, after []Reading, err error) {
-	take := func(into []Reading) error {
-		fns := make([]func() error, len(sides))
-		for i, s := range sides {
-			fns[i] = func() (err error) { into[i], err = s.Read(ctx); return err }
-		}
-		return testbed.Together(fns...)
+	take := func() ([]Reading, error) {
+		return Each(sides, func(_ int, s *Side) (Reading, error) { return s.Read(ctx) })
 	}
-	before, after = make([]Reading, len(sides)), make([]Reading, len(sides))
 	// All meters are asked at once, and each host divides by its own clock: one
 	// that takes longer (a hundred programs on the client host) lengthens no window.
 	start := time.Now()
-	if err := take(before); err != nil {
+	if before, err = take(); err != nil {
 		return nil, nil, err
 	}
 	if err := Sleep(ctx, time.Until(start.Add(length))); err != nil {
 		return nil, nil, err
 	}
-	return before, after, take(after)
+	after, err = take()
+	return before, after, err
 }

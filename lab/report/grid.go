@@ -107,21 +107,21 @@ func dimensionColumns(cells []analysis.Cell) []gridColumn {
 	cols := []gridColumn{{gridHead{Name: "DUT", Text: true}, func(c analysis.Cell) gridCell {
 		return gridCell{Main: c.DUT(), Sort: c.DUT(), Text: true, Header: true}
 	}}}
-	if len(cells) == 0 {
-		return cols
-	}
 	var numbers []gridColumn
-	for _, v := range cells[0].Without(result.DUT).Values() {
+	for _, v := range dimensionsOf(cells) {
 		d := v.Dimension
 		varies := slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Text(d) != v.Text })
 		head := dimensionHeads[d]
 		switch {
 		case v.IsNumber && head.text == nil:
 			numbers = append(numbers, numberColumn(words.Or(head.name, words.Capitalised(strings.ReplaceAll(string(d), "_", " "))), head.unit, "dimensions."+string(d),
-				numberOr(head.print), func(c analysis.Cell) analysis.Number { return analysis.Number(c.Number(d)) }))
+				numberOr(head.print), func(c analysis.Cell) analysis.Number { return numberOf(c, d) }))
 		case v.IsNumber:
 			numbers = append(numbers, gridColumn{gridHead{Name: head.name, Text: true}, func(c analysis.Cell) gridCell {
-				return gridCell{Main: head.text(c.Number(d)), Sort: analysis.Number(c.Number(d)).String(), Text: true}
+				if !c.Has(d) {
+					return textCell(none)
+				}
+				return gridCell{Main: head.text(c.Number(d)), Sort: numberOf(c, d).String(), Text: true}
 			}})
 		case varies:
 			cols = append(cols, textColumn(words.Or(head.name, words.Capitalised(string(d))), func(c analysis.Cell) string { return c.Text(d) }))
@@ -130,13 +130,39 @@ func dimensionColumns(cells []analysis.Cell) []gridColumn {
 	return append(cols, numbers...)
 }
 
+// numberOf is a dimension of a cell, absent where the cell lacks it.
+func numberOf(c analysis.Cell, d result.Dimension) analysis.Number {
+	if v, ok := c.Value(d); ok {
+		return analysis.Number(v.Number)
+	}
+	return analysis.Absent()
+}
+
+// dimensionsOf are all dimensions but the device that cells have, each with the value of the
+// first cell that has it. Cells need not have the same.
+func dimensionsOf(cells []analysis.Cell) []result.Value {
+	all := result.NewCell()
+	for _, c := range cells {
+		for _, v := range c.Without(result.DUT).Values() {
+			switch {
+			case all.Has(v.Dimension):
+			case v.IsNumber:
+				all = all.With(v.Dimension, v.Number)
+			default:
+				all = all.With(v.Dimension, v.Text)
+			}
+		}
+	}
+	return all.Values()
+}
+
 // dimensionHeads are the headings of dimensions; others stand under their names.
 var dimensionHeads = map[result.Dimension]struct {
 	name, unit string
 	print      func(analysis.Number) string
 	text       func(float64) string // in place of the number
 }{
-	result.Clients:     {name: "Clients", print: func(n analysis.Number) string { return words.Grouped(n.String()) }},
+	result.Clients:     {name: "Clients", print: func(n analysis.Number) string { return words.Or(words.Grouped(n.String()), none) }},
 	result.OfferedMbps: {name: "Offered", unit: "Mbit/s", print: digits4},
 	result.LoginRate:   {name: "They come", text: arrival},
 }

@@ -75,7 +75,9 @@ type Reading struct {
 }
 
 // Sample is a record beside the windows: of a load, of a block. Its cell has the
-// dimensions that it is of, and counts for all cells that have them too.
+// dimensions that it is of, and counts for all cells that have them too. A block whose
+// windows were all rejected has such records still: the n of their metrics may be above
+// the number of blocks with an accepted trial.
 type Sample struct {
 	Per           Per
 	Cell          result.Cell

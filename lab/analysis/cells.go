@@ -368,11 +368,13 @@ func (in Input) flags(accepted []Trial) []Tally {
 	return count.Sorted()
 }
 
-// label names a cell in warnings: "opennds, 100 clients, 400 Mbit/s, up".
-func (c Cell) label() string {
-	parts := []string{c.DUT()}
-	for _, v := range c.Without(result.DUT, result.Profile).Values() {
-		parts = append(parts, WordsOf(v))
+// Label names a cell: "opennds, 100 clients, 400 Mbit/s, up".
+func Label(c result.Cell) string {
+	parts := []string{c.Text(result.DUT)}
+	for _, v := range c.Without(result.DUT).Values() {
+		if v.Text != result.PerPacket {
+			parts = append(parts, WordsOf(v))
+		}
 	}
 	return strings.Join(parts, ", ")
 }

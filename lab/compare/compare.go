@@ -295,7 +295,7 @@ func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 	say(sa.Mode != sb.Mode, "A was measured in mode %s, B in mode %s.", sa.Mode, sb.Mode)
 	for _, cell := range c.Cells {
 		a, b := cell.A.Metrics[cost.Delivered].Mean, cell.B.Metrics[cost.Delivered].Mean
-		say(cell.B.Pairs > 0 && b < result.FullLoad*a, "%s delivers less in B: %s Mbit/s after %s.", Label(cell.At), b, a)
+		say(cell.B.Pairs > 0 && b < result.FullLoad*a, "%s delivers less in B: %s Mbit/s after %s.", analysis.Label(cell.At), b, a)
 	}
 	for i, s := range []analysis.Summary{sa, sb} {
 		name := []string{"A", "B"}[i]

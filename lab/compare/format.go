@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -12,17 +11,6 @@ import (
 
 // none stands where a figure is absent.
 const none = "–"
-
-// Label names a cell: "opennds, 100 clients, 400 Mbit/s, up".
-func Label(c result.Cell) string {
-	parts := []string{c.Text(result.DUT)}
-	for _, v := range c.Without(result.DUT).Values() {
-		if v.Text != result.PerPacket {
-			parts = append(parts, analysis.WordsOf(v))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
 
 func blocksText(needed *int) string {
 	if needed == nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -90,7 +91,7 @@ func JUnit(w io.Writer, c Comparison) error {
 
 // add makes a test case of a decision.
 func (s *junitSuite) add(strict bool, cell result.Cell, asked string, d Decision, figures string) {
-	test := junitCase{Class: "gateweigh." + cell.Text(result.DUT), Name: Label(cell) + ": " + asked, Time: "0"}
+	test := junitCase{Class: "gateweigh." + cell.Text(result.DUT), Name: analysis.Label(cell) + ": " + asked, Time: "0"}
 	outcome := &junitResult{Message: d.Word + ": " + d.Note, Text: figures}
 	switch {
 	case d.Word == Regressed, d.Word == OverLimit, strict && d.Word == CannotTell:

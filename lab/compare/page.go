@@ -231,14 +231,14 @@ func (d *Decision) text() string {
 func (c *Comparison) remarks() []string {
 	var out []string
 	for _, cell := range c.OnlyA {
-		out = append(out, "Only in A: "+Label(cell))
+		out = append(out, "Only in A: "+analysis.Label(cell))
 	}
 	for _, cell := range c.OnlyB {
-		out = append(out, "Only in B: "+Label(cell))
+		out = append(out, "Only in B: "+analysis.Label(cell))
 	}
 	for _, cell := range c.Cells {
 		if c.A != nil && cell.Verdict == Inconclusive {
-			out = append(out, fmt.Sprintf("%s: %s.", Label(cell.At), cell.VerdictNote))
+			out = append(out, fmt.Sprintf("%s: %s.", analysis.Label(cell.At), cell.VerdictNote))
 		}
 	}
 	if c.NoiseFloorPct.Known() {

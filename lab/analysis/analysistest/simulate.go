@@ -285,18 +285,18 @@ func Write(dir string, run result.Run) error {
 	}
 	defer file.Close()
 	encoder := json.NewEncoder(file)
+	var records []any
 	for _, t := range run.Trials {
-		if err := encoder.Encode(t); err != nil {
-			return err
-		}
+		records = append(records, t)
 	}
 	for _, b := range run.Blocks {
-		if err := encoder.Encode(b); err != nil {
-			return err
-		}
+		records = append(records, b)
 	}
 	for _, s := range run.Storms {
-		if err := encoder.Encode(s); err != nil {
+		records = append(records, s)
+	}
+	for _, r := range records {
+		if err := encoder.Encode(r); err != nil {
 			return err
 		}
 	}

@@ -21,8 +21,8 @@ type lab struct {
 	marked             int64 // when its shares were marked by the server's clock, ns; zero: not
 	fairness           result.Fairness
 	memory             result.Memory
-	pssMiB             float64       // of the device's programs when the cell began
-	shorts             []short.Stats // by client host, of all loads of the cell
+	pssMiB             float64         // of the device's programs when the cell began
+	shorts             [][]short.Stats // of the cell: by load and client host
 }
 
 // load starts the load of a cell, for at most so many seconds.
@@ -88,48 +88,37 @@ func (s *lab) readFairness(ctx context.Context) error {
 	return nil
 }
 
-// readShort adds what became of the load's short connections to what is known of those
-// of the cell's loads before it, by client host.
+// readShort reads what became of the load's short connections.
 func (s *lab) readShort(ctx context.Context) error {
 	if s.Load.ShortPerSecond == 0 {
 		return nil
 	}
-	if s.shorts == nil {
-		s.shorts = make([]short.Stats, len(s.Hosts))
-	}
-	return s.EachHost(func(i int, h side.ClientHost) error {
-		st, err := h.ShortStats(ctx)
-		s.shorts[i] = addShort(s.shorts[i], st)
-		return err
-	})
+	hosts, err := side.Each(s.Hosts, func(_ int, h side.ClientHost) (short.Stats, error) { return h.ShortStats(ctx) })
+	s.shorts = append(s.shorts, hosts)
+	return err
 }
 
-// addShort is what became of the short connections of two loads, one after the other.
-func addShort(a, b short.Stats) short.Stats {
-	return short.Stats{
-		Seconds: a.Seconds + b.Seconds, Done: a.Done + b.Done, Failed: a.Failed + b.Failed, Missed: a.Missed + b.Missed,
-		FirstError:  cmp.Or(a.FirstError, b.FirstError),
-		ConnectUs:   slices.Concat(a.ConnectUs, b.ConnectUs),
-		FirstByteUs: slices.Concat(a.FirstByteUs, b.FirstByteUs),
-		WholeUs:     slices.Concat(a.WholeUs, b.WholeUs),
-	}
-}
-
-// shortOf is what became of the short connections of all client hosts together; nil
-// without any.
-func shortOf(hosts []short.Stats) *result.Short {
-	if hosts == nil {
+// shortOf is what became of the short connections of all loads and client hosts together; nil
+// without any. The rates of the hosts add up, over the time of all loads.
+func shortOf(loads [][]short.Stats) *result.Short {
+	if loads == nil {
 		return nil
 	}
 	var all result.Short
 	var connect, first, whole []float64
-	for _, st := range hosts {
-		all.Done, all.Failed, all.Missed = all.Done+st.Done, all.Failed+st.Failed, all.Missed+st.Missed
-		all.FirstError = cmp.Or(all.FirstError, st.FirstError)
-		if st.Seconds > 0 {
-			all.PerSecond += float64(st.Done) / st.Seconds
+	done, seconds := make([]float64, len(loads[0])), make([]float64, len(loads[0]))
+	for _, hosts := range loads {
+		for i, st := range hosts {
+			all.Done, all.Failed, all.Missed = all.Done+st.Done, all.Failed+st.Failed, all.Missed+st.Missed
+			all.FirstError = cmp.Or(all.FirstError, st.FirstError)
+			done[i], seconds[i] = done[i]+float64(st.Done), seconds[i]+st.Seconds
+			connect, first, whole = append(connect, st.ConnectUs...), append(first, st.FirstByteUs...), append(whole, st.WholeUs...)
 		}
-		connect, first, whole = append(connect, st.ConnectUs...), append(first, st.FirstByteUs...), append(whole, st.WholeUs...)
+	}
+	for i := range done {
+		if seconds[i] > 0 {
+			all.PerSecond += done[i] / seconds[i]
+		}
 	}
 	all.Connect, all.FirstByte, all.Whole = delaysOf(connect), delaysOf(first), delaysOf(whole)
 	return &all

@@ -142,15 +142,15 @@ func (b *openBlock) cell(ctx context.Context, cell result.Cell, todo []int) erro
 	if err == nil {
 		device.pssMiB, err = device.Router.PSSMiB(ctx)
 	}
-	if err != nil {
-		return errors.Join(err, b.pair.end(ctx))
-	}
 	for _, w := range todo {
-		if err := b.trial(ctx, cell, w); err != nil {
+		if err != nil {
+			break
+		}
+		if err = b.trial(ctx, cell, w); err != nil {
 			return fmt.Errorf("window %d: %w", w+1, side.CauseOf(errors.Join(err, b.pair.end(ctx)), device.Side, clean.Side))
 		}
 	}
-	return b.pair.end(ctx)
+	return errors.Join(err, b.pair.end(ctx))
 }
 
 // trial measures window w, again when it is rejected, and records every attempt.

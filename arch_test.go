@@ -43,12 +43,14 @@ var allowedImports = map[string][]string{
 	"gateway/datapath/nfqueue/nftables": {},
 	"gateway/datapath/nfqueue/queue":    {},
 
-	"gateway/dhcp":    {},
+	"gateway/dhcp":    {"gateway/statefile"},
 	"gateway/dns":     {},
 	"gateway/portal":  {"gateway/session"},
 	"gateway/radius":  {"gateway/session"},
-	"gateway/session": {"gateway/datapath"},
+	"gateway/session": {"gateway/datapath", "gateway/statefile"},
 	"gateway/users":   {"gateway/session"},
+
+	"gateway/statefile": {}, // bbolt files that may be damaged
 
 	"gateway/datapath/datapathtest": {"gateway/datapath", "gateway/netnstest"},
 	"gateway/netnstest":             {}, // namespaces for tests

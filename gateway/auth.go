@@ -17,9 +17,12 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/users"
 )
 
-// authenticator tries the local accounts first, and RADIUS for unknown names.
+// authenticator tries the local accounts first for names that have one, and RADIUS first
+// for others: their right passwords do not wait for a local hash. A wrong password takes
+// both, so the response time does not reveal which names have a local account.
 type authenticator struct {
-	sources []source
+	accounts *users.Accounts // may be nil
+	radius   source          // may be nil
 }
 
 type source interface {
@@ -28,41 +31,56 @@ type source interface {
 
 func (g *gateway) authenticator() (a authenticator, err error) {
 	if g.cfg.Auth.Has(config.MethodUsers) {
-		accounts, err := users.Open(g.cfg.Users.File, g.log)
-		if err != nil {
+		if a.accounts, err = users.Open(g.cfg.Users.File, g.log); err != nil {
 			return a, err
 		}
-		a.sources = append(a.sources, accounts)
 	}
 	if g.cfg.Auth.Has(config.MethodRADIUS) {
-		a.sources = append(a.sources, g.radius)
+		a.radius = g.radius
 	}
 	return a, nil
 }
 
+// sources returns the sources in the order in which they are asked about a user.
+func (a authenticator) sources(user string) (list []source) {
+	if a.accounts != nil {
+		list = append(list, a.accounts)
+	}
+	if a.radius != nil {
+		list = append(list, a.radius)
+	}
+	if len(list) == 2 && !a.accounts.Knows(user) {
+		slices.Reverse(list)
+	}
+	return list
+}
+
 // Authenticate chooses the session's ID, so that servers get it before the session
 // begins, and returns the first source's login. If all sources reject, the user gets the
-// last one's message. If one source fails, a rejection by another is not final: the user
-// is neither admitted nor told that the password is wrong.
+// message of the last that has one. If one source fails, a rejection by another is not final: the user
+// is neither admitted nor answered that the password is wrong.
 func (a authenticator) Authenticate(ctx context.Context, c session.Credentials) (session.Login, error) {
 	var unsure error
 	c.SessionID = session.NewID()
-	err := error(session.Reject(""))
-	for _, s := range a.sources {
+	var err error
+	for _, s := range a.sources(c.User) {
 		login, e := s.Authenticate(ctx, c)
 		if e == nil {
 			login.For = c.Key // only for this client, not for a later owner of the address
 			login.SessionID = c.SessionID
 			return login, nil
 		}
-		if err = e; !errors.Is(e, session.ErrRejected) {
+		var no *session.Rejection
+		if !errors.Is(e, session.ErrRejected) {
 			unsure = e
+		} else if errors.As(e, &no) && no.Message != "" || err == nil {
+			err = e
 		}
 	}
 	if unsure != nil {
 		return session.Login{}, unsure
 	}
-	return session.Login{}, err
+	return session.Login{}, cmp.Or(err, session.Reject(""))
 }
 
 var _ portal.Authenticator = authenticator{}
@@ -82,6 +100,9 @@ func (t granting) Admit(addr netip.Addr, login session.Login) (session.Session, 
 	l.UpBps, l.DownBps = cmp.Or(l.UpBps, d.UpRate), cmp.Or(l.DownBps, d.DownRate)
 	l.UpBytes, l.DownBytes = cmp.Or(l.UpBytes, d.UpQuota), cmp.Or(l.DownBytes, d.DownQuota)
 	l.TotalBytes = cmp.Or(l.TotalBytes, d.TotalQuota)
+	if !login.Shared {
+		login.Sessions = cmp.Or(login.Sessions, d.SessionsPerUser)
+	}
 	if t.g.accounts() {
 		l.Interim = cmp.Or(l.Interim, t.g.cfg.RADIUS.Interim)
 	}

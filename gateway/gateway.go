@@ -29,6 +29,7 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/portal"
 	"github.com/gateweigh/gateweigh/gateway/radius"
 	"github.com/gateweigh/gateweigh/gateway/session"
+	"github.com/gateweigh/gateweigh/gateway/statefile"
 )
 
 // Daemon is what a gateway needs from the process it runs in.
@@ -106,7 +107,13 @@ func (g *gateway) open() (err error) {
 		return err
 	}
 	if cfg.DHCP.Mode == config.Server {
-		if g.dhcp, err = dhcp.New(g.dhcpConfig(), leases{g.table}); err != nil {
+		dc := g.dhcpConfig()
+		if g.dhcp, err = dhcp.New(dc, leases{g.table}); errors.Is(err, statefile.ErrDamaged) {
+			if err = g.setAside(dc.Path, err, "leases begin anew"); err == nil {
+				g.dhcp, err = dhcp.New(dc, leases{g.table})
+			}
+		}
+		if err != nil {
 			return err
 		}
 		if err := g.takeUp(g.dhcp.Leases()); err != nil {
@@ -136,12 +143,28 @@ func (g *gateway) openTable() error {
 	if bytes.Equal(last, boot) {
 		open = session.Resume
 	}
-	if g.table, err = open(file, g.dp); err != nil {
+	if g.table, err = open(file, g.dp); errors.Is(err, statefile.ErrDamaged) {
+		if err = g.setAside(file, err, "every client must log in again"); err == nil {
+			g.table, err = open(file, g.dp)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	if err := os.WriteFile(kept, boot, 0o600); err != nil {
 		return fmt.Errorf("keeping which boot of the machine sessions are of: %w", err)
 	}
+	return nil
+}
+
+// setAside takes a damaged state file out of the way, so that the gateway serves without
+// what the file knew. Nobody is admitted who is not in the new file.
+func (g *gateway) setAside(path string, damage error, effect string) error {
+	aside, err := statefile.SetAside(path)
+	if err != nil {
+		return errors.Join(damage, err)
+	}
+	g.log.Error("a state file is damaged and was set aside: "+effect, "file", path, "now", aside, "err", damage)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -224,6 +225,36 @@ func startWithAnn(t *testing.T, dir string) daemon {
 		t.Fatal("a client that was logged in does not pass")
 	}
 	return d
+}
+
+// TestDamagedStateIsSetAside: the daemon starts with damaged files of sessions and leases,
+// keeps them under other names, and lets nobody through whom it does not know.
+func TestDamagedStateIsSetAside(t *testing.T) {
+	dir := t.TempDir()
+	d := startWithAnn(t, dir)
+	must(t, d.stop())
+	for _, name := range []string{"sessions.db", "leases.db"} {
+		path := filepath.Join(dir, "state", name)
+		info, err := os.Stat(path)
+		must(t, err)
+		must(t, os.WriteFile(path, bytes.Repeat([]byte("damaged "), int(info.Size())/8), 0o600))
+	}
+	d = start(t, dir)
+	if passes() {
+		t.Error("the client passes although its session is lost")
+	}
+	for _, name := range []string{"sessions.db", "leases.db"} {
+		kept, err := os.ReadFile(filepath.Join(dir, "state", name+".damaged-1"))
+		if err != nil || !bytes.HasPrefix(kept, []byte("damaged ")) {
+			t.Errorf("%s is not kept: %v", name, err)
+		}
+	}
+	addr := netip.MustParseAddr(lease(t))
+	c, err := control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	if _, err := c.Login(t.Context(), control.LoginRequest{Addr: addr, User: "ann"}); err != nil || !passes() {
+		t.Errorf("a new login does not pass: %v", err)
+	}
 }
 
 // TestLostStoreShutsOut: clients that are not in the table are blocked, also if a former

@@ -8,7 +8,6 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/dns"
 	"github.com/gateweigh/gateweigh/gateway/portal"
 	"github.com/gateweigh/gateweigh/gateway/radius"
-	"github.com/gateweigh/gateweigh/gateway/session"
 )
 
 // status returns the daemon's status. A part that cannot be read is logged and left
@@ -17,9 +16,8 @@ func (g *gateway) status() control.Status {
 	st := control.Status{
 		Version: g.said.Version, PID: os.Getpid(), Since: g.began, Datapath: g.cfg.Datapath.Kind + ", " + g.dp.Forwarding(),
 		LAN: g.cfg.LAN.Interface, WAN: g.cfg.WAN.Interface, Addresses: g.cfg.Addresses(),
-		Sessions: map[control.State]int{}, Outbox: g.table.Pending(),
+		Sessions: g.table.States(), Outbox: g.table.Pending(),
 	}
-	g.table.Each(func(s session.Session) bool { st.Sessions[s.State]++; return true })
 	var err error
 	if st.Packets, err = g.dp.Packets(); err != nil {
 		g.log.Warn("reading what became of packets", "err", err)
@@ -67,7 +65,7 @@ func dhcpCounts(d dhcp.Stats) map[string]uint64 {
 func dnsCounts(d dns.Stats) map[string]uint64 {
 	return map[string]uint64{
 		"query": d.Queries, "forwarded": d.Forwarded, "local": d.Local, "refused": d.Refused, "failed": d.Failed,
-		"garbage": d.Garbage, "foreign": d.Foreign, "busy": d.Busy,
+		"garbage": d.Garbage, "foreign": d.Foreign, "busy": d.Busy, "throttled": d.Throttled,
 		"opened": d.Opened, "open-error": d.OpenErrors, "open-refused": d.OpenRefused,
 	}
 }

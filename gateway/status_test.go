@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath/admission"
 )
 
 // counted gives each counter of Stats a different value, and returns the result of counts
@@ -48,6 +50,12 @@ func TestEveryCounterIsTold(t *testing.T) {
 	}
 	words, names := counted(dhcpCounts)
 	check("dhcp", words, names)
+	reasons := map[string]uint64{}
+	names = map[uint64]string{}
+	for r := admission.Forwarded; r <= admission.Overflow; r++ {
+		reasons[r.String()], names[uint64(r)] = uint64(r), r.String()
+	}
+	check("packets", reasons, names)
 	words, names = counted(dnsCounts)
 	check("dns", words, names)
 	words, names = counted(portalCounts)

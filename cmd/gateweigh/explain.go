@@ -1,12 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +15,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/profile"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // explainFlags choose among a device's profiles; zero values leave the choice open.
@@ -30,7 +31,7 @@ type explainFlags struct {
 func explainCommand() *cobra.Command {
 	var flags explainFlags
 	cmd := &cobra.Command{
-		Use:   "explain RUN DUT",
+		Use:   "explain RUN DEVICE",
 		Short: "Show which functions a device's extra time goes to",
 		Long: "explain prints, for one cell of a run made with --profile, the functions that the device's router\n" +
 			"spends more or less time in than the clean router beside it, in ns per packet. Without flags it\n" +
@@ -66,7 +67,7 @@ func explain(ctx context.Context, name, dut string, flags explainFlags) error {
 	if err != nil { // the others can be explained
 		fmt.Fprintln(os.Stderr, "left out:", result.OneLine(err.Error()))
 	}
-	p, err := chooseProfile(all, name, dut, flags)
+	p, err := chooseProfile(all, run, name, dut, flags)
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
@@ -80,24 +81,39 @@ func explain(ctx context.Context, name, dut string, flags explainFlags) error {
 // chooseProfile takes the device's profile at the highest load with the most
 // clients among those the flags allow. When there is none the error lists what
 // there is, or says how to record one.
-func chooseProfile(all []profile.Profile, dir, dut string, flags explainFlags) (profile.Profile, error) {
-	if len(all) == 0 {
-		return profile.Profile{}, fmt.Errorf("%s has no profiles: record them with gateweigh run --resume %s --profile", dir, dir)
-	}
+func chooseProfile(all []profile.Profile, run result.Run, name, dut string, flags explainFlags) (profile.Profile, error) {
 	fits := slices.DeleteFunc(slices.Clone(all), func(p profile.Profile) bool {
 		c := p.Cell
 		return c.Text(result.DUT) != dut || flags.clients != 0 && c.Int(result.Clients) != flags.clients || flags.mbps != 0 && c.Number(result.OfferedMbps) != flags.mbps ||
 			flags.direction != "" && c.Text(result.Direction) != flags.direction || flags.packets != "" && c.Text(result.Profile) != flags.packets
 	})
-	if len(fits) == 0 {
-		var there []string
-		for _, p := range all {
-			c := p.Cell
-			there = append(there, "\n  "+result.OneLine(fmt.Sprintf("%s --clients %d --mbps %g --direction %s --packets %s", c.Text(result.DUT), c.Int(result.Clients), c.Number(result.OfferedMbps), c.Text(result.Direction), c.Text(result.Profile))))
-		}
-		return profile.Profile{}, fmt.Errorf("no profile of %s as asked for; %s has:%s", dut, dir, strings.Join(there, ""))
+	if len(fits) > 0 {
+		return slices.MaxFunc(fits, func(a, b profile.Profile) int {
+			return result.CompareCells(a.Cell, b.Cell, result.OfferedMbps, result.Clients)
+		}), nil
 	}
-	return slices.MaxFunc(fits, func(a, b profile.Profile) int {
-		return cmp.Or(cmp.Compare(a.Cell.Number(result.OfferedMbps), b.Cell.Number(result.OfferedMbps)), cmp.Compare(a.Cell.Int(result.Clients), b.Cell.Int(result.Clients)))
-	}), nil
+	devices := map[string]bool{}
+	for _, t := range run.Trials {
+		if !t.AA {
+			devices[t.Cell.Text(result.DUT)] = true
+		}
+	}
+	what := "no profile of " + dut + " as asked for"
+	switch known := slices.Sorted(maps.Keys(devices)); {
+	case len(known) > 0 && !devices[dut]:
+		what = fmt.Sprintf("no device %s in %s, which measured %s", dut, name, result.OneLine(words.Listed(known)))
+	case len(all) == 0 && run.Dir != name:
+		what = fmt.Sprintf("%s has no profiles, and a bundle cannot be resumed: unpack it with tar xzf %s, "+
+			"then record them with gateweigh run --resume FOLDER --profile", name, name)
+	case len(all) == 0:
+		what = fmt.Sprintf("%s has no profiles: record them with gateweigh run --resume %s --profile", name, name)
+	}
+	for i, p := range all {
+		if i == 0 {
+			what += "; " + name + " has:"
+		}
+		c := p.Cell
+		what += "\n  " + result.OneLine(fmt.Sprintf("%s --clients %d --mbps %g --direction %s --packets %s", c.Text(result.DUT), c.Int(result.Clients), c.Number(result.OfferedMbps), c.Text(result.Direction), c.Text(result.Profile)))
+	}
+	return profile.Profile{}, errors.New(what)
 }

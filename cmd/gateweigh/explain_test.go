@@ -188,3 +188,28 @@ func TestStormsHaveNoProfiles(t *testing.T) {
 		t.Error("the run was measured again")
 	}
 }
+
+// TestExplainNamesWhatItWants: the arguments, the devices of the run, and how to record profiles.
+func TestExplainNamesWhatItWants(t *testing.T) {
+	dir := t.TempDir()
+	simulated(t, dir, "r", 1, 1.2)
+	if e := finish(t, command(t, dir, "bundle", "r", "-o", "sent.tar.gz")); e.code != 0 {
+		t.Fatalf("%+v", e)
+	}
+	for _, tt := range []struct {
+		args string
+		want []string
+	}{
+		{"explain r", []string{"explain RUN DEVICE"}},
+		{"explain r nope", []string{"no device nope", "allowlist"}},
+		{"explain r allowlist", []string{"run --resume r --profile"}},
+		{"explain sent.tar.gz allowlist", []string{"a bundle cannot be resumed", "tar xzf sent.tar.gz", "run --resume FOLDER --profile"}},
+	} {
+		e := finish(t, command(t, dir, strings.Fields(tt.args)...))
+		for _, want := range tt.want {
+			if e.code != exitUsage || !strings.Contains(e.stderr, want) {
+				t.Errorf("%s: exit %d, no %q in %s", tt.args, e.code, want, e.stderr)
+			}
+		}
+	}
+}

@@ -309,3 +309,26 @@ func TestRunWithoutAcceptedTrials(t *testing.T) {
 		}
 	}
 }
+
+// TestReportNamesFaultsAsCompareDoes: a run that does not exist, and one of another measure.
+func TestReportNamesFaultsAsCompareDoes(t *testing.T) {
+	dir := t.TempDir()
+	simulated(t, dir, "r", 1, 1.2)
+	one, other := finish(t, command(t, dir, "report", "nowhere")), finish(t, command(t, dir, "compare", "nowhere", "r"))
+	if one.code != exitFailed || other.code != exitFailed || one.stderr != other.stderr || !strings.Contains(one.stderr, "nowhere is not a run folder, nor a bundle") {
+		t.Errorf("report: exit %d, %s, compare: exit %d, %s", one.code, one.stderr, other.code, other.stderr)
+	}
+	storms := analysistest.Storms(7, []analysistest.Door{{Name: "allowlist", LoginMs: 2}}, []int{30}, 2)
+	if err := os.Mkdir(filepath.Join(dir, "storms"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := analysistest.Write(filepath.Join(dir, "storms"), storms); err != nil {
+		t.Fatal(err)
+	}
+	with := finish(t, command(t, dir, "report", "r", "--with", "storms"))
+	for _, want := range []string{"--with storms", "logins", "cost"} {
+		if with.code != exitUsage || !strings.Contains(with.stderr, want) {
+			t.Errorf("another measure: exit %d, no %q in %s", with.code, want, with.stderr)
+		}
+	}
+}

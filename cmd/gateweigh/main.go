@@ -56,10 +56,14 @@ func main() {
 	os.Exit(code)
 }
 
-// usage makes wrong arguments a usage error.
+// usage makes wrong arguments a usage error that names the arguments of the command.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
+		err := check(cmd, args)
+		if err != nil && cmd.HasParent() {
+			err = fmt.Errorf("want gateweigh %s: %w", cmd.Use, err)
+		}
+		if err != nil {
 			return &exitError{exitUsage, err}
 		}
 		return nil

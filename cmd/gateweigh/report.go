@@ -33,16 +33,11 @@ func reportCommand() *cobra.Command {
 				return &exitError{exitUsage, fmt.Errorf("-o %s: report writes several files and wants a folder", out)}
 			}
 			opts := report.Options{Dir: out}
-			for _, name := range with {
-				if sameFile(name, args[0]) {
-					return &exitError{exitUsage, fmt.Errorf("--with %s: that is the run itself", name)}
-				}
-				run, forget, err := result.Open(cmd.Context(), name)
-				forget()
-				if err != nil {
+			if len(with) > 0 {
+				var err error
+				if opts.With, err = completing(cmd.Context(), append(args, with...)); err != nil {
 					return err
 				}
-				opts.With = append(opts.With, measure.Summarise(run, opts.Analysis))
 			}
 			return reportRun(cmd.Context(), args[0], opts, asJSON)
 		},
@@ -53,12 +48,33 @@ func reportCommand() *cobra.Command {
 	return cmd
 }
 
+// completing are the summaries of the runs that complete the first one's comparison with published studies.
+func completing(ctx context.Context, names []string) (all []analysis.Summary, err error) {
+	for i, name := range names {
+		if i > 0 && sameFile(name, names[0]) {
+			return nil, &exitError{exitUsage, fmt.Errorf("--with %s: that is the run itself", name)}
+		}
+		run, forget, err := result.Open(ctx, name)
+		forget()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, measure.Summarise(run, analysis.Options{}))
+		if own := all[0].Measure; all[i].Measure != own {
+			return nil, &exitError{exitUsage, fmt.Errorf("--with %s: it measures %s, and %s measures %s", name, all[i].Measure, names[0], own)}
+		}
+	}
+	return all[1:], nil
+}
+
 // reportRun rebuilds the report of a run folder, or of a bundle, whose run
 // folder is made first. The table is printed also when nothing can be written.
 func reportRun(ctx context.Context, name string, opts report.Options, asJSON bool) error {
 	info, err := os.Stat(name)
-	if err != nil {
-		return fmt.Errorf("%s is not a run folder, nor a bundle: %w", name, err)
+	if err != nil { // result.Open words the fault for all commands
+		_, forget, err := result.Open(ctx, name)
+		forget()
+		return err
 	}
 	dir := name
 	switch {

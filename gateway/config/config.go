@@ -193,6 +193,7 @@ type Limits struct {
 	SessionTimeout, IdleTimeout    time.Duration
 	UpRate, DownRate               uint64 // bits of IP packets a second
 	UpQuota, DownQuota, TotalQuota uint64 // bytes of a session
+	SessionsPerUser                int    // at once
 }
 
 // Datapath is the configuration of the data path.

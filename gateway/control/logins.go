@@ -44,7 +44,7 @@ func (s *server) admit(req LoginRequest) (session.Session, int, error) {
 	} else if _, ok := s.table.Get(req.Addr); !ok {
 		return session.Session{}, http.StatusNotFound, unknownClient(req.Addr)
 	}
-	c, err := s.table.Admit(req.Addr, session.Login{User: req.User, Limits: req.Limits.granted()})
+	c, err := s.table.Admit(req.Addr, session.Login{User: req.User, Limits: req.Limits.granted(), Shared: true})
 	return c, http.StatusInternalServerError, err
 }
 

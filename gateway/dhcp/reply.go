@@ -92,11 +92,11 @@ func (r reply) options(rq *request, fixed map[byte][]byte) []Option {
 	if wanted == nil {
 		wanted = slices.Sorted(maps.Keys(values))
 	}
-	room := rq.roomBytes - headerBytes - 5 // cookie and end
+	space := rq.replyBytes - headerBytes - 5 // cookie and end
 	list := []Option{kind, server}
 	must := 0 // bytes reserved for required options
 	for _, o := range list {
-		room -= 2 + len(o.Data)
+		space -= 2 + len(o.Data)
 	}
 	for _, code := range always {
 		must += optionBytes(values[code])
@@ -107,15 +107,15 @@ func (r reply) options(rq *request, fixed map[byte][]byte) []Option {
 		if slices.Contains(always, code) {
 			must -= size
 		}
-		if data != nil && size <= room-must {
+		if data != nil && size <= space-must {
 			list = append(list, Option{code, data})
-			room -= size
+			space -= size
 		}
 	}
 	for _, o := range echoes(rq) {
-		if size := optionBytes(o.Data); size <= room {
+		if size := optionBytes(o.Data); size <= space {
 			list = append(list, o)
-			room -= size
+			space -= size
 		}
 	}
 	return list

@@ -29,14 +29,14 @@ type request struct {
 	client   client
 	hostname string // sanitised
 
-	xid       dhcpv4.TransactionID
-	flags     uint16 // the top bit asks for broadcast replies
-	ciaddr    netip.Addr
-	wish      netip.Addr // requested address (option 50); the zero Addr: none
-	server    netip.Addr // server identifier (option 54); the zero Addr: none
-	wanted    []byte     // option codes, in the client's order (option 55)
-	agent     []byte     // option 82, which a switch may add (RFC 3046)
-	roomBytes int        // for the reply's DHCP message
+	xid        dhcpv4.TransactionID
+	flags      uint16 // the top bit asks for broadcast replies
+	ciaddr     netip.Addr
+	wish       netip.Addr // requested address (option 50); the zero Addr: none
+	server     netip.Addr // server identifier (option 54); the zero Addr: none
+	wanted     []byte     // option codes, in the client's order (option 55)
+	agent      []byte     // option 82, which a switch may add (RFC 3046)
+	replyBytes int        // for the reply's DHCP message
 }
 
 // parseRequest reads a client's message. Errors wrap errMalformed, errRelayed or
@@ -78,7 +78,7 @@ func parseRequest(d datagram) (*request, error) {
 	if err != nil {
 		size = minMessage
 	}
-	rq.roomBytes = min(max(int(size), minMessage), maxMessage) - ipv4Len - udpLen
+	rq.replyBytes = min(max(int(size), minMessage), maxMessage) - ipv4Len - udpLen
 	return rq, nil
 }
 

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/gateweigh/gateweigh/gateway/statefile"
 )
 
 // record is what is stored for an address.
@@ -75,12 +76,21 @@ var bucket = []byte("leases")
 
 // openStore opens or creates the file. Only one process can have it open.
 func openStore(path string) (*store, error) {
-	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
-	if errors.Is(err, bolterrors.ErrTimeout) {
-		return nil, fmt.Errorf("opening leases file %s: another process has it open: is a gateway running already?", path)
+	db, err := statefile.Open(path, func(tx *bolt.Tx) error {
+		b := tx.Bucket(bucket)
+		if b == nil {
+			return nil
+		}
+		return b.ForEach(func(k, v []byte) error {
+			decodeRecord(k, v) // load leaves damaged records out
+			return nil
+		})
+	})
+	if errors.Is(err, statefile.ErrDamaged) {
+		return nil, fmt.Errorf("opening leases file %w: move it away to begin without leases", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("opening leases file %s: %w (move it away to begin without leases)", path, err)
+		return nil, fmt.Errorf("opening leases file %w", err)
 	}
 	err = db.Update(func(tx *bolt.Tx) error {
 		_, err := tx.CreateBucketIfNotExists(bucket)

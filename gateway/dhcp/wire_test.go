@@ -78,15 +78,15 @@ func TestOptionsInTheOrderAskedFor(t *testing.T) {
 		r    reply
 		want []byte
 	}{
-		{"its order", request{client: id, wanted: []byte{42, 6, 51, 3, 250, 1}, roomBytes: 1472}, offer,
+		{"its order", request{client: id, wanted: []byte{42, 6, 51, 3, 250, 1}, replyBytes: 1472}, offer,
 			[]byte{53, 54, 42, 6, 51, 3, 1, 114, 58, 59, 61}},
-		{"nothing asked: everything", request{client: id, roomBytes: 1472, agent: []byte{1, 1, 1}}, offer,
+		{"nothing asked: everything", request{client: id, replyBytes: 1472, agent: []byte{1, 1, 1}}, offer,
 			[]byte{53, 54, 1, 3, 6, 15, 26, 28, 42, 43, 51, 58, 59, 67, 114, 61, 82}},
-		{"no room: what is needed", request{client: id, wanted: []byte{43, 67, 6, 3}, roomBytes: 548}, offer,
+		{"no room: what is needed", request{client: id, wanted: []byte{43, 67, 6, 3}, replyBytes: 548}, offer,
 			[]byte{53, 54, 67, 6, 3, 51, 1, 114, 58, 59, 61}},
-		{"inform", request{client: id, wanted: []byte{51, 6}, roomBytes: 548}, reply{kind: dhcpv4.MessageTypeAck},
+		{"inform", request{client: id, wanted: []byte{51, 6}, replyBytes: 548}, reply{kind: dhcpv4.MessageTypeAck},
 			[]byte{53, 54, 6, 1, 114, 61}},
-		{"refusal", request{client: id, wanted: []byte{1, 3}, roomBytes: 548}, reply{kind: dhcpv4.MessageTypeNak, reason: "no"},
+		{"refusal", request{client: id, wanted: []byte{1, 3}, replyBytes: 548}, reply{kind: dhcpv4.MessageTypeNak, reason: "no"},
 			[]byte{53, 54, 56, 61}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -99,8 +99,8 @@ func TestOptionsInTheOrderAskedFor(t *testing.T) {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
 			m := tt.r.message(&tt.rq, fixedOptions(cfg))
-			if len(m) > tt.rq.roomBytes || len(m) < minReply {
-				t.Errorf("%d bytes in a room of %d", len(m), tt.rq.roomBytes)
+			if len(m) > tt.rq.replyBytes || len(m) < minReply {
+				t.Errorf("%d bytes in a room of %d", len(m), tt.rq.replyBytes)
 			}
 			if p, err := dhcpv4.FromBytes(m); err != nil || len(p.Options) != len(got) {
 				t.Errorf("%v, %v", p, err)

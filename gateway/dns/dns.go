@@ -11,6 +11,7 @@
 package dns
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -42,10 +43,17 @@ type Config struct {
 	Local map[string]netip.Addr // names answered here: the portal's own
 	IPv6  bool                  // false: AAAA queries get an empty answer, because clients' IPv6 is blocked
 
-	PerClient int           // queries of one client in flight; default 64
-	Total     int           // queries in flight; default 1024
-	Timeout   time.Duration // for an upstream's first answer, doubled for the second; default 1 s
-	Log       *slog.Logger  // default slog.Default()
+	// Who returns a client's hardware address, zero if unknown, and whether a session
+	// admits it; nil: every client is admitted. It is called for each forwarded query.
+	Who func(netip.Addr) (mac [6]byte, admitted bool)
+
+	PerClient   int           // queries of one admitted client in flight; default 64
+	Total       int           // queries in flight; default 1024
+	PerStranger int           // queries of one unauthenticated client in flight; default 8
+	Strangers   int           // queries of all unauthenticated clients in flight; default Total/16
+	Budget      Budget        // of each unauthenticated client; zero: 10 queries and 2 KiB a second
+	Timeout     time.Duration // for an upstream's first answer, doubled for the second; default 1 s
+	Log         *slog.Logger  // default slog.Default()
 }
 
 // Opener lets unauthenticated clients reach a prefix until the given time. It may be
@@ -72,24 +80,22 @@ const (
 // withDefaults returns the configuration with every default filled in, or an error for an
 // invalid one.
 func (c Config) withDefaults() (Config, error) {
-	if c.PerClient == 0 {
-		c.PerClient = 64
-	}
-	if c.Total == 0 {
-		c.Total = 1024
-	}
-	if c.Timeout == 0 {
-		c.Timeout = time.Second
-	}
-	if c.Log == nil {
-		c.Log = slog.Default()
+	c.PerClient = cmp.Or(c.PerClient, 64)
+	c.Total = cmp.Or(c.Total, 1024)
+	c.PerStranger = cmp.Or(c.PerStranger, 8)
+	c.Strangers = cmp.Or(c.Strangers, max(1, c.Total/16))
+	c.Budget = cmp.Or(c.Budget, defaultBudget)
+	c.Timeout = cmp.Or(c.Timeout, time.Second)
+	c.Log = cmp.Or(c.Log, slog.Default())
+	if c.Who == nil {
+		c.Who = func(netip.Addr) ([6]byte, bool) { return [6]byte{}, true }
 	}
 	switch {
 	case !c.Listen.IsValid():
 		return c, errors.New("dns: no address given to listen on")
 	case len(c.Upstreams) == 0:
 		return c, errors.New("dns: no upstream given: name at least one resolver")
-	case c.PerClient < 0 || c.Total < 0 || c.Timeout < 0:
+	case min(c.PerClient, c.Total, c.PerStranger, c.Strangers) < 0 || c.Timeout < 0:
 		return c, fmt.Errorf("dns: %d queries a client, %d in all and a time-out of %s must be positive", c.PerClient, c.Total, c.Timeout)
 	}
 	for _, u := range c.Upstreams {

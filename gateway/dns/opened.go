@@ -3,7 +3,6 @@ package dns
 import (
 	"maps"
 	"net/netip"
-	"sync"
 	"time"
 )
 
@@ -23,7 +22,7 @@ func (s *Server) open(o opening, name string) {
 	if known && until.Sub(before) < reopenMargin {
 		return
 	}
-	if !known && !s.room(now) {
+	if !known && !s.hasSpace(now) {
 		s.stats.openRefused.Add(1)
 		return
 	}
@@ -40,54 +39,10 @@ func (s *Server) open(o opening, name string) {
 	s.log.Debug("opened an address of the walled garden", "addr", o.addr, "name", name, "until", until)
 }
 
-// room reports whether another address may be opened. s.mu is held.
-func (s *Server) room(now time.Time) bool {
+// hasSpace reports whether another address may be opened. s.mu is held.
+func (s *Server) hasSpace(now time.Time) bool {
 	if len(s.opened) >= maxOpened {
 		maps.DeleteFunc(s.opened, func(_ netip.Addr, end time.Time) bool { return end.Before(now) })
 	}
 	return len(s.opened) < maxOpened
-}
-
-// limiter bounds the queries in progress, for each client and in total. The total also
-// bounds its memory.
-type limiter struct {
-	perClient, total int
-
-	mu      sync.Mutex // guards what follows
-	clients map[netip.Addr]int
-	all     int
-	refused uint64
-}
-
-func newLimiter(perClient, total int) *limiter {
-	return &limiter{perClient: perClient, total: total, clients: map[netip.Addr]int{}}
-}
-
-// enter reports whether another query is within the limits; if so, leave must follow.
-func (l *limiter) enter(client netip.Addr) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.all >= l.total || l.clients[client] >= l.perClient {
-		l.refused++
-		return false
-	}
-	l.all++
-	l.clients[client]++
-	return true
-}
-
-func (l *limiter) leave(client netip.Addr) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all--
-	if l.clients[client]--; l.clients[client] == 0 {
-		delete(l.clients, client)
-	}
-}
-
-// state returns the number of refused queries and of those in progress.
-func (l *limiter) state() (refused uint64, now int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.refused, l.all
 }

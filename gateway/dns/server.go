@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 const (
 	perClientConns = 8 // TCP connections at once
 	totalConns     = 256
+	strangerConns  = 64               // of these, for unauthenticated clients together, 2 each
 	perConn        = 100              // queries
 	idleTime       = 10 * time.Second // to receive a complete query and to send a reply
 )
@@ -35,6 +37,7 @@ type Server struct {
 	tcp       net.Listener
 	queries   *limiter
 	conns     *limiter
+	budgets   *budgets
 	stats     counters
 
 	running sync.WaitGroup // Run
@@ -44,6 +47,8 @@ type Server struct {
 	mu     sync.Mutex               // held while the data path opens an address, so that no answer is sent before
 	opened map[netip.Addr]time.Time // until when; guarded by mu
 	warned time.Time                // of the last logged error; guarded by mu
+
+	reported atomic.Int64 // Unix nanoseconds of the last warning about dropped queries
 }
 
 // New listens. Queries are received from now on; Run answers them.
@@ -54,13 +59,15 @@ func New(cfg Config, o Opener) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, opener: o, opened: map[netip.Addr]time.Time{},
-		queries: newLimiter(cfg.PerClient, cfg.Total), conns: newLimiter(perClientConns, totalConns),
+		queries: newLimiter(class{perClient: cfg.PerClient, total: cfg.Total}, class{perClient: cfg.PerStranger, total: cfg.Strangers}),
+		conns:   newLimiter(class{perClient: perClientConns, total: totalConns}, class{perClient: perClientConns / 4, total: strangerConns}),
+		budgets: newBudgets(cfg.Budget),
 	}
 	if s.policy, err = newPolicy(cfg); err != nil {
 		return nil, err
 	}
 	for _, u := range cfg.Upstreams {
-		s.upstreams = append(s.upstreams, &upstream{addr: u})
+		s.upstreams = append(s.upstreams, &upstream{addr: u, log: cfg.Log})
 	}
 	if err := s.listen(); err != nil {
 		return nil, err
@@ -135,8 +142,8 @@ func (s *Server) closeSockets() {
 	s.tcp.Close()
 }
 
-// serveUDP reads queries and starts a goroutine of wg for each that is within the
-// limits.
+// serveUDP reads queries. It answers what needs no upstream at once, outside of all
+// limits, and starts a goroutine of wg for each other query within the limits.
 func (s *Server) serveUDP(ctx context.Context, wg *sync.WaitGroup) {
 	buf := make([]byte, maxQuery)
 	for ctx.Err() == nil {
@@ -146,16 +153,23 @@ func (s *Server) serveUDP(ctx context.Context, wg *sync.WaitGroup) {
 			continue
 		}
 		client := from.Addr().Unmap()
-		if !s.serves(client) || !s.queries.enter(client) {
+		if !s.serves(client) {
 			continue
 		}
-		raw := slices.Clone(buf[:n])
-		wg.Go(func() {
-			defer s.queries.leave(client)
-			if reply := s.resolve(ctx, raw, replySize); reply != nil {
-				s.udp.WriteToUDPAddrPort(reply, from) // a client that is gone asks no more
+		q, reply := s.screen(buf[:n], replySize)
+		if q == nil {
+			if reply != nil {
+				s.udp.WriteToUDPAddrPort(reply, from)
 			}
-		})
+			continue
+		}
+		if leave, ok := s.enter(client, n); ok {
+			wg.Go(func() {
+				reply := s.forward(ctx, q, replySize(q))
+				leave(len(reply))
+				s.udp.WriteToUDPAddrPort(reply, from) // a client that is gone asks no more
+			})
+		}
 	}
 }
 
@@ -169,12 +183,17 @@ func (s *Server) serveTCP(ctx context.Context, wg *sync.WaitGroup) {
 			continue
 		}
 		client := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
-		if !s.serves(client) || !s.conns.enter(client) {
+		if !s.serves(client) {
+			conn.Close()
+			continue
+		}
+		_, admitted := s.cfg.Who(client)
+		if !s.conns.enter(client, admitted) {
 			conn.Close()
 			continue
 		}
 		wg.Go(func() {
-			defer s.conns.leave(client)
+			defer s.conns.leave(client, admitted)
 			defer conn.Close()
 			defer context.AfterFunc(ctx, func() { conn.Close() })()
 			s.serveConn(ctx, conn, client)
@@ -187,16 +206,63 @@ func (s *Server) serveConn(ctx context.Context, conn net.Conn, client netip.Addr
 	for range perConn {
 		conn.SetDeadline(time.Now().Add(idleTime))
 		raw, err := readFrame(conn, maxQuery)
-		if err != nil || !s.queries.enter(client) {
+		if err != nil {
 			return
 		}
-		reply := s.resolve(ctx, raw, func(*miekg.Msg) int { return maxBytes })
-		s.queries.leave(client)
+		q, reply := s.screen(raw, func(*miekg.Msg) int { return maxBytes })
+		if q != nil {
+			leave, ok := s.enter(client, len(raw))
+			if !ok {
+				return
+			}
+			reply = s.forward(ctx, q, maxBytes)
+			leave(len(reply))
+		}
 		conn.SetDeadline(time.Now().Add(idleTime))
 		if reply == nil || writeFrame(conn, reply) != nil {
 			return
 		}
 	}
+}
+
+// enter reports whether a client's query of n bytes may be forwarded; if so, leave must
+// be called with the length of the reply. Queries of unauthenticated clients have a
+// budget and a small part of the queries in progress: names whose servers never answer
+// keep a query in progress for seconds, and must not take the admitted clients' place.
+func (s *Server) enter(client netip.Addr, n int) (leave func(reply int), ok bool) {
+	mac, admitted := s.cfg.Who(client)
+	var own *budget
+	if !admitted {
+		d := device{mac: mac}
+		if mac == [6]byte{} {
+			d.addr = client
+		}
+		if own, ok = s.budgets.take(d, n, time.Now()); !ok {
+			s.warn("an unauthenticated client asks more than a login needs", client)
+			return nil, false
+		}
+	}
+	if !s.queries.enter(client, admitted) {
+		s.warn("too many queries are in progress", client)
+		return nil, false
+	}
+	return func(reply int) {
+		s.queries.leave(client, admitted)
+		if own != nil {
+			own.charge(reply, time.Now())
+		}
+	}, true
+}
+
+// warn logs a dropped query, at most once a minute: clients must not fill the log.
+func (s *Server) warn(why string, client netip.Addr) {
+	now := time.Now().UnixNano()
+	last := s.reported.Load()
+	if now-last < time.Minute.Nanoseconds() || !s.reported.CompareAndSwap(last, now) {
+		return
+	}
+	st := s.Stats()
+	s.log.Warn("dropping DNS queries: "+why, "client", client, "busy", st.Busy, "throttled", st.Throttled)
 }
 
 // pause keeps a repeated error, such as a lack of file descriptors, from using all CPU.
@@ -220,45 +286,50 @@ func (s *Server) serves(client netip.Addr) bool {
 	return false
 }
 
-// resolve returns the reply to a message, or nil for no reply; size returns the largest
-// size of the reply.
-func (s *Server) resolve(ctx context.Context, raw []byte, size func(*miekg.Msg) int) []byte {
+// screen reads a message. It returns the query to forward, or the encoded reply to send
+// at once, or neither for messages that get no answer; size returns the largest size of
+// a reply.
+func (s *Server) screen(raw []byte, size func(*miekg.Msg) int) (q *miekg.Msg, reply []byte) {
 	s.stats.queries.Add(1)
 	q, r := s.policy.screen(raw)
 	switch {
-	case q == nil && r == nil:
+	case q != nil:
+		return q, nil
+	case r == nil:
 		s.stats.garbage.Add(1)
-		return nil
-	case q == nil && r.Rcode != miekg.RcodeSuccess:
+		return nil, nil
+	case r.Rcode != miekg.RcodeSuccess:
 		s.stats.refused.Add(1)
-	case q == nil:
-		s.stats.local.Add(1)
 	default:
-		r = s.forward(ctx, q)
+		s.stats.local.Add(1)
 	}
-	if q == nil {
-		q = r // for size: the reply has an OPT record like the query's
-	}
-	out, err := pack(r, size(q))
-	if err != nil { // the answer could be decoded but not encoded
-		s.stats.failed.Add(1)
-		out, _ = pack(respond(q, miekg.RcodeServerFailure), miekg.MinMsgSize)
-	}
-	return out
+	return nil, s.pack(r, r, size(r)) // the reply has an OPT record like the query's
 }
 
-// forward asks the upstreams and opens the addresses of the answer.
-func (s *Server) forward(ctx context.Context, q *miekg.Msg) *miekg.Msg {
+// forward asks the upstreams, opens the addresses of the answer and returns the encoded
+// reply of at most size bytes.
+func (s *Server) forward(ctx context.Context, q *miekg.Msg, size int) []byte {
 	answer, err := s.upstreams.ask(ctx, q, s.cfg.Timeout)
 	if answer == nil {
 		s.stats.failed.Add(1)
 		s.log.Debug("no upstream answers", "name", q.Question[0].Name, "err", err)
-		return respond(q, miekg.RcodeServerFailure)
+		return s.pack(q, respond(q, miekg.RcodeServerFailure), size)
 	}
 	s.stats.forwarded.Add(1)
 	r, open := s.policy.judge(q, answer)
 	for _, o := range open {
 		s.open(o, q.Question[0].Name)
 	}
-	return r
+	return s.pack(q, r, size)
+}
+
+// pack encodes the reply to q. An answer that could be decoded but not encoded becomes a
+// server failure.
+func (s *Server) pack(q, r *miekg.Msg, size int) []byte {
+	out, err := pack(r, size)
+	if err != nil {
+		s.stats.failed.Add(1)
+		out, _ = pack(respond(q, miekg.RcodeServerFailure), miekg.MinMsgSize)
+	}
+	return out
 }

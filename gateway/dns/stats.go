@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // Stats are a server's counts since New.
 type Stats struct {
-	Queries   uint64 // received and within the limits
+	Queries   uint64 // received
 	Forwarded uint64 // answered by an upstream
 	Local     uint64 // answered here
 	Refused   uint64 // answered with an error: ANY, zone transfers, malformed …
@@ -12,6 +12,7 @@ type Stats struct {
 	Garbage   uint64 // dropped: not a query
 	Foreign   uint64 // dropped: not from a client's prefix
 	Busy      uint64 // dropped: beyond the limits, queries and connections
+	Throttled uint64 // dropped: beyond an unauthenticated client's budget
 
 	Opened      uint64 // calls of the Opener
 	OpenErrors  uint64
@@ -32,7 +33,7 @@ func (s *Server) Stats() Stats {
 	conns, _ := s.conns.state()
 	return Stats{
 		Queries: c.queries.Load(), Forwarded: c.forwarded.Load(), Local: c.local.Load(), Refused: c.refused.Load(),
-		Failed: c.failed.Load(), Garbage: c.garbage.Load(), Foreign: c.foreign.Load(), Busy: busy + conns,
+		Failed: c.failed.Load(), Garbage: c.garbage.Load(), Foreign: c.foreign.Load(), Busy: busy + conns, Throttled: s.budgets.refused(),
 		Opened: c.opened.Load(), OpenErrors: c.openErrors.Load(), OpenRefused: c.openRefused.Load(),
 		InFlight: inFlight,
 	}

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +36,38 @@ var (
 type upstream struct {
 	addr netip.AddrPort
 	down atomic.Int64 // Unix nanoseconds until when it is tried last
+	log  *slog.Logger
+
+	mu     sync.Mutex // guards what follows
+	silent int        // queries without an answer since the last answer
+	last   time.Time  // of the last answer, or of the first query
+	warned bool       // since the last answer
+}
+
+// An upstream is reported when it has answered nothing for downTime and silentMin
+// queries: a single name may have servers that do not answer.
+const silentMin = 3
+
+// note counts a query's outcome, and logs when the upstream stops answering and when it
+// answers again.
+func (u *upstream) note(err error, now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.last.IsZero() {
+		u.last = now
+	}
+	if err == nil {
+		if u.warned {
+			u.log.Info("an upstream resolver answers again", "upstream", u.addr)
+		}
+		u.silent, u.last, u.warned = 0, now, false
+		return
+	}
+	u.silent++
+	if since := now.Sub(u.last); !u.warned && u.silent >= silentMin && since >= downTime {
+		u.warned = true
+		u.log.Warn("an upstream resolver does not answer", "upstream", u.addr, "queries", u.silent, "seconds", int(since.Seconds()), "err", err)
+	}
 }
 
 type upstreams []*upstream
@@ -64,12 +98,15 @@ func (us upstreams) ask(ctx context.Context, q *miekg.Msg, timeout time.Duration
 			m, err := u.try(ctx, q, timeout<<round)
 			switch {
 			case ctx.Err() != nil && err != nil:
+				u.note(err, time.Now())
 				return refusal, ctx.Err()
 			case err != nil:
+				u.note(err, time.Now())
 				u.down.Store(time.Now().Add(downTime).UnixNano())
 				failure = fmt.Errorf("asking upstream %s: %w", u.addr, err)
 				continue
 			}
+			u.note(nil, time.Now())
 			u.down.Store(0)
 			if m.Rcode == miekg.RcodeSuccess || m.Rcode == miekg.RcodeNameError {
 				return m, nil

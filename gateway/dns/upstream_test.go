@@ -2,9 +2,11 @@ package dns
 
 import (
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -80,6 +82,29 @@ func TestUpstreamThatFailedIsAskedLast(t *testing.T) {
 }
 
 // TestForgedAnswers: wrong answers are not accepted, and queries are hard to guess.
+// TestSilentUpstreamIsLogged: once, when it has answered nothing for a while, and once
+// when it answers again.
+func TestSilentUpstreamIsLogged(t *testing.T) {
+	var logged strings.Builder
+	u := &upstream{addr: netip.MustParseAddrPort("192.0.2.53:53"), log: slog.New(slog.NewTextHandler(&logged, nil))}
+	begin := time.Now()
+	for i, step := range []struct {
+		after time.Duration
+		err   error
+		want  int // lines so far
+	}{
+		{0, errStrays, 0}, {time.Second, errStrays, 0}, {2 * time.Second, errStrays, 0}, // not for long enough
+		{3 * time.Second, nil, 0}, {14 * time.Second, errStrays, 0}, {15 * time.Second, errStrays, 0}, // too few
+		{16 * time.Second, errStrays, 1}, {40 * time.Second, errStrays, 1},
+		{50 * time.Second, nil, 2}, {51 * time.Second, nil, 2},
+	} {
+		u.note(step.err, begin.Add(step.after))
+		if n := strings.Count(logged.String(), "192.0.2.53:53"); n != step.want {
+			t.Fatalf("after step %d %d lines are logged, want %d:\n%s", i, n, step.want, &logged)
+		}
+	}
+}
+
 func TestForgedAnswers(t *testing.T) {
 	at, conn := silent(t)
 	d := &doors{}
@@ -168,15 +193,15 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	flood("127.0.5.1")
-	await(t, "the flood", func() bool { return s.Stats().Busy == 15 })
+	await(t, "the flood", func() bool { return s.Stats().Busy == 16 })
 	other := miekg.Client{Timeout: 20 * time.Second, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IP{127, 0, 5, 2}}}}
 	if _, _, err := other.Exchange(query("portal.example.", miekg.TypeA), s.Addr().String()); err != nil {
 		t.Errorf("another client: %v", err)
 	}
-	await(t, "the end of the other client's query", func() bool { return s.Stats().InFlight == 5 })
-	flood("127.0.5.3")
-	await(t, "the second flood", func() bool { return s.Stats().Busy == 32 })
-	if st := s.Stats(); st.InFlight != 8 || len(s.queries.clients) != 2 {
+	await(t, "the end of the other client's query", func() bool { return s.Stats().InFlight == 4 })
+	flood("127.0.5.3") // while half of all are in use, a client has one
+	await(t, "the second flood", func() bool { return s.Stats().Busy == 35 })
+	if st := s.Stats(); st.InFlight != 5 || len(s.queries.clients) != 2 {
 		t.Errorf("stats %+v", st)
 	}
 }

@@ -86,7 +86,7 @@ func (a *attempts) enter(ctx context.Context, client netip.Addr) (*turn, error) 
 	at.users++
 	a.mu.Unlock()
 
-	// Few requests wait here: crowd bounds a client's connections.
+	// Few requests wait here: connLimiter bounds a client's connections.
 	t := &turn{a, client, at}
 	select {
 	case at.busy <- struct{}{}:
@@ -133,6 +133,14 @@ func (t *turn) drop() {
 // wait is how long the client must wait before it may try; 0: now.
 func (t *turn) wait() time.Duration {
 	return t.failed.wait(freeFailures, firstWait, longestWait)
+}
+
+// recent is the number of wrong passwords that still count.
+func (t *turn) recent() int {
+	if t.failed.over() {
+		return 0
+	}
+	return t.failed.count
 }
 
 func (t *turn) succeeded() {

@@ -220,7 +220,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Errorf("another client: %s", r.Status)
 	}
 	if w.Stats().Turned == 0 {
-		t.Error("nobody was counted as turned away")
+		t.Error("nobody was counted as refused")
 	}
 	for _, c := range open {
 		c.Close()
@@ -231,8 +231,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	})
 }
 
-func TestCrowd(t *testing.T) {
-	c := &crowd{max: 40, maxPerClient: 16, clients: map[netip.Addr]int{}}
+func TestConnectionLimiter(t *testing.T) {
+	c := &connLimiter{max: 40, maxPerClient: 16, clients: map[netip.Addr]int{}}
 	admit := func(client string, n int) (in int) {
 		for range n {
 			if c.enter(netip.MustParseAddr(client)) == admitted {
@@ -375,7 +375,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		tb.lease(clientA)
-		c := &peer{client: clientA, local: portalAddr, life: t.Context(), crowd: &crowd{}}
+		c := &peer{client: clientA, local: portalAddr, life: t.Context(), limiter: &connLimiter{}}
 		if foreign {
 			c.local = netip.AddrPortFrom(site, 80)
 		}

@@ -106,7 +106,7 @@ func (p *Portal) postLogin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	page.User = strings.TrimSpace(form.Get("username")) // phones append a space to completed words
-	p.logIn(w, r, page, Credentials{User: page.User, Password: form.Get("password"), Key: s.Key}, turn)
+	p.logIn(w, r, page, Credentials{User: page.User, Password: form.Get("password"), Key: s.Key, Failures: turn.recent()}, turn)
 }
 
 // logIn checks credentials, after the delay that earlier wrong ones require.
@@ -168,7 +168,15 @@ func (implausible) RejectMessage() string { return "" }
 
 // admit starts the session and shows its limits.
 func (p *Portal) admit(w http.ResponseWriter, r *http.Request, page *Page, key session.Key, login session.Login) {
-	if _, err := p.sessions.Admit(key.Addr, login); err != nil {
+	_, err := p.sessions.Admit(key.Addr, login)
+	if errors.Is(err, session.ErrSessions) {
+		p.counters.rejected.Add(1)
+		p.log.Info("login rejected", "client", key.String(), "user", login.User, "error", err)
+		page.Alert = page.T.Devices
+		p.render(w, http.StatusOK, "login.html", page)
+		return
+	}
+	if err != nil {
 		p.counters.unavailable.Add(1)
 		p.log.Error("admitting a client", "client", key.String(), "user", login.User, "error", err)
 		p.unavailable(w, page)

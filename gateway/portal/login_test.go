@@ -3,6 +3,7 @@ package portal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -72,6 +73,20 @@ func checkLogout(t *testing.T, w *world) {
 	}
 	if s, _ := w.table.Get(clientA); s.State != session.PreAuth || !slices.Equal(w.table.causes(), []session.Cause{session.UserRequest}) {
 		t.Errorf("after logout: %q, ended by %q", s.State, w.table.causes())
+	}
+}
+
+// TestTooManyDevices: a right login beyond the user's sessions is refused with the reason.
+func TestTooManyDevices(t *testing.T) {
+	w := start(t, Config{Methods: Methods{Login: true}})
+	w.table.lease(clientA)
+	w.table.fails(fmt.Errorf("admit %s: %w", clientA, session.ErrSessions))
+	r := ask(t, clientA, base+"/login", url.Values{"token": {token(t, clientA, "/login")}, "username": {goodUser}, "password": {goodPassword}})
+	if r.StatusCode != 200 || !strings.Contains(r.body, english.Devices) || !strings.Contains(r.body, `name="password"`) {
+		t.Errorf("%s\n%s", r.Status, r.main())
+	}
+	if st := w.Stats(); st.Rejected != 1 || st.Unavailable != 0 || st.Logins != 0 {
+		t.Errorf("stats %+v", st)
 	}
 }
 

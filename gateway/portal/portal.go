@@ -244,6 +244,7 @@ func (c *Config) setDefaults() {
 	if c.Methods.Guest.User == "" {
 		c.Methods.Guest.User = defaultGuest
 	}
+	c.Methods.Guest.Shared = true
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}

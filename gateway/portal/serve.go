@@ -49,7 +49,7 @@ type Stats struct {
 
 // counters are the live counters behind Stats.
 type counters struct {
-	redirects, probes, logins, rejected, unavailable, backedOff, forged, logouts, turned atomic.Uint64
+	redirects, probes, logins, rejected, unavailable, backedOff, forged, logouts, refused atomic.Uint64
 }
 
 // Stats reads the counters. Each is exact; they are not read at the same instant.
@@ -58,7 +58,7 @@ func (p *Portal) Stats() Stats {
 	return Stats{
 		Redirects: c.redirects.Load(), Probes: c.probes.Load(), Logins: c.logins.Load(),
 		Rejected: c.rejected.Load(), Unavailable: c.unavailable.Load(), BackedOff: c.backedOff.Load(),
-		Forged: c.forged.Load(), Logouts: c.logouts.Load(), Turned: c.turned.Load(),
+		Forged: c.forged.Load(), Logouts: c.logouts.Load(), Turned: c.refused.Load(),
 	}
 }
 
@@ -85,8 +85,8 @@ func (p *Portal) Run(ctx context.Context) error {
 func (p *Portal) Serve(ctx context.Context, plain, secure net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := &crowd{max: p.cfg.MaxConns, maxPerClient: p.cfg.MaxConnsPerClient, patience: p.cfg.patience, clients: map[netip.Addr]int{}}
-	turned := func() { p.counters.turned.Add(1) }
+	c := &connLimiter{max: p.cfg.MaxConns, maxPerClient: p.cfg.MaxConnsPerClient, patience: p.cfg.patience, clients: map[netip.Addr]int{}}
+	refused := func() { p.counters.refused.Add(1) }
 	srv := p.server(ctx, c)
 	var conns sync.WaitGroup // the Serve loops add to it; waited for after they have ended
 	srv.ConnState = func(conn net.Conn, s http.ConnState) {
@@ -100,10 +100,12 @@ func (p *Portal) Serve(ctx context.Context, plain, secure net.Listener) error {
 	}
 	ended := make(chan error, 2)
 	running := 1
-	go func() { ended <- srv.Serve(&door{plain, c, turned, ctx.Done()}) }()
+	go func() { ended <- srv.Serve(&limitedListener{plain, c, refused, ctx.Done()}) }()
 	if secure != nil {
 		running++
-		go func() { ended <- srv.Serve(tls.NewListener(&door{secure, c, turned, ctx.Done()}, srv.TLSConfig)) }()
+		go func() {
+			ended <- srv.Serve(tls.NewListener(&limitedListener{secure, c, refused, ctx.Done()}, srv.TLSConfig))
+		}()
 	}
 
 	var failed error
@@ -130,7 +132,7 @@ func (p *Portal) Serve(ctx context.Context, plain, secure net.Listener) error {
 
 // server returns an HTTP/1 server: captured requests are HTTP/1, and HTTP/2 would only
 // add attack surface for three small pages.
-func (p *Portal) server(ctx context.Context, all *crowd) *http.Server {
+func (p *Portal) server(ctx context.Context, all *connLimiter) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	// Every phase has a time limit: a client that sends or reads slowly loses its
@@ -144,7 +146,7 @@ func (p *Portal) server(ctx context.Context, all *crowd) *http.Server {
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(_ context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, peerKey{}, &peer{
-				client: addrPort(c.RemoteAddr()).Addr(), local: addrPort(c.LocalAddr()), life: ctx, crowd: all,
+				client: addrPort(c.RemoteAddr()).Addr(), local: addrPort(c.LocalAddr()), life: ctx, limiter: all,
 			})
 		},
 	}
@@ -156,10 +158,10 @@ func (p *Portal) server(ctx context.Context, all *crowd) *http.Server {
 
 // peer describes a connection.
 type peer struct {
-	client netip.Addr      // remote address
-	local  netip.AddrPort  // local address: the portal's, or that of the requested site
-	life   context.Context // the server's context: outlives the request
-	crowd  *crowd          // the limiter that counts the connection
+	client  netip.Addr      // remote address
+	local   netip.AddrPort  // local address: the portal's, or that of the requested site
+	life    context.Context // the server's context: outlives the request
+	limiter *connLimiter    // the limiter that counts the connection
 }
 
 // peerKey finds the peer in a request's context.
@@ -178,7 +180,7 @@ func (p *Portal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, h := range p.pageHints {
 		w.Header()[h.name] = h.value
 	}
-	if c.crowd.pressed() {
+	if c.limiter.pressed() {
 		w.Header()["Connection"] = closeValue
 	}
 	if p.cert != nil && r.TLS == nil && r.URL.Path != apiPath {

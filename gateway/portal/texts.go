@@ -20,6 +20,7 @@ type Texts struct {
 	Or, AcceptText                 string
 	Incomplete, WrongPassword      string
 	Wait                           string // with %d for seconds
+	Devices                        string
 	OldForm, LoggedOut             string
 	Online, OnlineText             string
 	TimeLeft, Elapsed              string
@@ -42,6 +43,7 @@ var english = &Texts{
 	Incomplete:    "Please enter your user name and your password.",
 	WrongPassword: "User name or password is wrong.",
 	Wait:          "Too many attempts. Please wait %d s and try again.",
+	Devices:       "You are signed in with as many devices as allowed. Sign out on another device first.",
 	OldForm:       "This page had been open for too long. Please try again.",
 	LoggedOut:     "You have signed out.",
 	Online:        "You are online", OnlineText: "You can close this page.",
@@ -62,6 +64,7 @@ var german = &Texts{
 	Incomplete:    "Bitte geben Sie Benutzername und Passwort ein.",
 	WrongPassword: "Benutzername oder Passwort ist falsch.",
 	Wait:          "Zu viele Versuche. Bitte warten Sie %d s und versuchen Sie es erneut.",
+	Devices:       "Sie sind mit so vielen Geräten angemeldet wie erlaubt. Melden Sie sich zuerst auf einem anderen Gerät ab.",
 	OldForm:       "Diese Seite war zu lange geöffnet. Bitte versuchen Sie es noch einmal.",
 	LoggedOut:     "Sie haben sich abgemeldet.",
 	Online:        "Sie sind online", OnlineText: "Sie können diese Seite schließen.",

@@ -126,6 +126,9 @@ func (c *Client) decide(user string, p *radius.Packet) (session.Login, error) {
 		}
 	}
 	login := session.Login{User: user, Limits: c.limits(p)}
+	if most, ok := number(p, rfc2865.PortLimit_Type); ok { // RFC 2865, 5.42
+		login.Sessions = int(most)
+	}
 	if name := p.Get(rfc2865.UserName_Type); len(name) > 0 {
 		login.User = string(name)
 	}

@@ -41,9 +41,10 @@ type step struct {
 	last  bool // no server follows
 }
 
-// ask sends a request to one server after the other until one answers.
-func (s *service) ask(ctx context.Context, r request) (*radius.Packet, error) {
-	if err := s.gate.Enter(ctx); err != nil {
+// ask sends a request to one server after the other until one answers. failures are the
+// wrong passwords of the client it is about, by which requests wait.
+func (s *service) ask(ctx context.Context, r request, failures int) (*radius.Packet, error) {
+	if err := s.gate.Enter(ctx, failures); err != nil {
 		return nil, err
 	}
 	defer s.gate.Leave()

@@ -248,7 +248,7 @@ func (c *Client) Authenticate(ctx context.Context, who session.Credentials) (ses
 	if !sendable(who) {
 		return session.Login{}, session.Reject("")
 	}
-	answer, err := c.auth.ask(ctx, &accessRequest{cfg: &c.cfg, who: who})
+	answer, err := c.auth.ask(ctx, &accessRequest{cfg: &c.cfg, who: who}, who.Failures)
 	if err != nil {
 		return session.Login{}, fmt.Errorf("radius: %w", err)
 	}
@@ -265,7 +265,7 @@ func (c *Client) Authenticate(ctx context.Context, who session.Credentials) (ses
 func (c *Client) Account(ctx context.Context, e session.Event) error {
 	r, err := c.event(e)
 	if err == nil {
-		_, err = c.acct.ask(ctx, r)
+		_, err = c.acct.ask(ctx, r, 0)
 	}
 	if err != nil {
 		return fmt.Errorf("radius: accounting %s of session %s: %w", e.Kind, e.ID, err)
@@ -283,7 +283,7 @@ func (c *Client) AccountingOn(ctx context.Context) error { return c.accounting(c
 func (c *Client) AccountingOff(ctx context.Context) error { return c.accounting(ctx, false) }
 
 func (c *Client) accounting(ctx context.Context, on bool) error {
-	if _, err := c.acct.ask(ctx, c.restart(on)); err != nil {
+	if _, err := c.acct.ask(ctx, c.restart(on), 0); err != nil {
 		return fmt.Errorf("radius: accounting on or off: %w", err)
 	}
 	return nil

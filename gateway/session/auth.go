@@ -1,9 +1,6 @@
 package session
 
-import (
-	"context"
-	"errors"
-)
+import "errors"
 
 // Credentials are what a client presents to log in. They are unchecked: an attacker
 // may have chosen every byte.
@@ -13,6 +10,9 @@ type Credentials struct {
 	// SessionID is the Acct-Session-Id of the session if the login succeeds, so that
 	// servers can match logins with accounting (RFC 2866, 5.5); empty: not known.
 	SessionID string
+	// Failures are the wrong passwords that the client sent lately. Where logins have to
+	// wait, those of clients without failures go first.
+	Failures int
 }
 
 // Reasons for a failed login. Any other error says nothing about the credentials:
@@ -47,38 +47,3 @@ func (r *Rejection) Unwrap() error { return ErrRejected }
 
 // RejectMessage returns Message, for callers that know only this interface.
 func (r *Rejection) RejectMessage() string { return r.Message }
-
-// Gate lets a bounded number of callers work at a time and a bounded number wait,
-// which bounds the cost of a flood of logins.
-type Gate struct {
-	inside  chan struct{} // holds one for each caller that works or waits
-	working chan struct{} // holds one for each caller that works
-}
-
-// NewGate makes a gate; working is at least 1, waiting may be 0.
-func NewGate(working, waiting int) *Gate {
-	return &Gate{inside: make(chan struct{}, working+waiting), working: make(chan struct{}, working)}
-}
-
-// Enter returns nil when the caller may work; the caller must then call Leave. It
-// returns ErrBusy at once when too many wait already, and ctx's error when ctx ends first.
-func (g *Gate) Enter(ctx context.Context) error {
-	select {
-	case g.inside <- struct{}{}:
-	default:
-		return ErrBusy
-	}
-	select {
-	case g.working <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		<-g.inside
-		return ctx.Err()
-	}
-}
-
-// Leave ends the work that Enter admitted.
-func (g *Gate) Leave() {
-	<-g.working
-	<-g.inside
-}

@@ -65,7 +65,7 @@ func (t *Table) lease(c *client, key Key, hostname string, end moment) error {
 		}
 		t.publish(c, next)
 	}
-	if c.told {
+	if c.known {
 		return nil
 	}
 	return t.tell(c, &c.entry) // the data path failed the last time
@@ -161,6 +161,11 @@ func (t *Table) admit(addr netip.Addr, login Login) (Session, error) {
 	if login.For != (Key{}) && (login.For.MAC != c.key.MAC || login.For.Addr.Unmap() != addr) {
 		return Session{}, ErrMoved
 	}
+	free, ok := t.reserve(c, login)
+	if !ok {
+		return Session{}, ErrSessions
+	}
+	defer free()
 	now := t.clock.now()
 	next := c.lapsed()
 	next.state = Authenticated
@@ -242,10 +247,10 @@ func (t *Table) replace(c *client, next *entry, cause Cause, at moment) (ended S
 		t.remove(c)
 		return ended, nil
 	}
-	c.told = c.told && was.key == next.key
+	c.known = c.known && was.key == next.key
 	t.arm(c, next, t.clock.now())
 	t.publish(c, *next)
-	if !c.told || next.state == Authenticated {
+	if !c.known || next.state == Authenticated {
 		return ended, t.tell(c, next)
 	}
 	return ended, nil
@@ -259,7 +264,7 @@ func (t *Table) shut(c *client, e *entry, remove bool) error {
 		if err := t.dp.Remove(e.key.Addr); err != nil {
 			return fmt.Errorf("shut out %s: %w", e.key, err)
 		}
-		c.told, c.open = false, false
+		c.known, c.open = false, false
 	case c.open:
 		if err := t.set(c, datapath.Client{Addr: e.key.Addr, MAC: e.key.MAC}); err != nil {
 			return fmt.Errorf("shut out %s: %w", e.key, err)
@@ -295,7 +300,7 @@ func (t *Table) tell(c *client, e *entry) error {
 func (t *Table) set(c *client, to datapath.Client) error {
 	err := t.dp.Set(to)
 	if err == nil {
-		c.told, c.open = true, to.Admitted
+		c.known, c.open = true, to.Admitted
 	}
 	return err
 }

@@ -2,7 +2,6 @@ package session
 
 import (
 	"encoding/binary"
-	"errors"
 	"net/netip"
 	"time"
 
@@ -21,9 +20,6 @@ import (
 //
 // granted is present when the state is authenticated. kind, cause and state are one
 // byte each.
-
-// errDamaged is wrapped by every decoding error.
-var errDamaged = errors.New("not what gatewayd writes")
 
 // The bytes that stand for a name; 0 stands for none. New names are only added at the
 // end.
@@ -145,7 +141,7 @@ type decoder struct {
 
 func (d *decoder) end() error {
 	if d.damaged || len(d.rest) > 0 {
-		return errDamaged
+		return ErrDamaged
 	}
 	return nil
 }

@@ -41,16 +41,16 @@ func TestFilesThatAreNoStores(t *testing.T) {
 		says string
 	}{
 		{"text", func(path string) error { return os.WriteFile(path, bytes.Repeat([]byte("hello\n"), 5000), 0o600) },
-			session.ErrNotStore, "move it away"},
-		{"short", func(path string) error { return os.WriteFile(path, []byte("hello\n"), 0o600) }, session.ErrNotStore, "move it away"},
-		{"zeros", func(path string) error { return os.WriteFile(path, make([]byte, 1<<16), 0o600) }, session.ErrNotStore, "move it away"},
-		{"foreign", session.MakeForeign, session.ErrNotStore, `bucket "members"`},
+			session.ErrDamaged, "move it away"},
+		{"short", func(path string) error { return os.WriteFile(path, []byte("hello\n"), 0o600) }, session.ErrDamaged, "move it away"},
+		{"zeros", func(path string) error { return os.WriteFile(path, make([]byte, 1<<16), 0o600) }, session.ErrDamaged, "move it away"},
+		{"foreign", session.MakeForeign, session.ErrDamaged, `bucket "members"`},
 		{"newer", func(path string) error {
 			return errors.Join(os.Rename(filled(t, 1), path), session.SetFormat(path, binary.BigEndian.AppendUint64(nil, session.FormatVersion+1)))
 		}, session.ErrNewerVersion, "format 2, known up to 1"},
 		{"format of a byte", func(path string) error {
 			return errors.Join(os.Rename(filled(t, 1), path), session.SetFormat(path, []byte{1}))
-		}, nil, "damaged"},
+		}, session.ErrDamaged, "move it away"},
 		{"folder", func(path string) error { return os.Mkdir(path, 0o700) }, nil, "is not a file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,6 +1,9 @@
 package session
 
-import "net/netip"
+import (
+	"maps"
+	"net/netip"
+)
 
 // hold returns the client of an address with its op locked, or nil. The caller must
 // release the client.
@@ -56,6 +59,7 @@ func (t *Table) publish(c *client, next entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c.entry = next
+	t.tally(c, next.state, next.user)
 	t.schedule(c, c.nextDue())
 }
 
@@ -64,6 +68,56 @@ func (t *Table) remove(c *client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.clients, c.key.Addr)
+	t.tally(c, "", "")
 	c.gone = true
 	t.unschedule(c)
+}
+
+// tally counts a client as being in a state, with a user's session if there is a user;
+// "" is none. mu must be held.
+func (t *Table) tally(c *client, now State, user string) {
+	recount(t.states, c.tallied, now)
+	recount(t.users, c.talliedUser, user)
+	c.tallied, c.talliedUser = now, user
+}
+
+// recount moves one from was to now; the zero value is not counted.
+func recount[K comparable](counts map[K]int, was, now K) {
+	var none K
+	if was != none {
+		if counts[was]--; counts[was] == 0 {
+			delete(counts, was)
+		}
+	}
+	if now != none {
+		counts[now]++
+	}
+}
+
+// reserve counts the session that a login is about to begin, until free, unless the user
+// has as many as allowed. The session that it replaces does not count. c's op must be
+// held.
+func (t *Table) reserve(c *client, login Login) (free func(), ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	others := t.users[login.User]
+	if login.User != "" && c.talliedUser == login.User {
+		others--
+	}
+	if login.Sessions > 0 && others >= login.Sessions {
+		return nil, false
+	}
+	recount(t.users, "", login.User)
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		recount(t.users, login.User, "")
+	}, true
+}
+
+// States returns the number of clients in each state that has any.
+func (t *Table) States() map[State]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.states)
 }

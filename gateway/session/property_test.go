@@ -267,9 +267,10 @@ func (w *world) again() {
 }
 
 func (w *world) check(*rapid.T) {
-	n := 0
+	n, states := 0, map[session.State]int{}
 	for got := range w.table.Each {
 		n++
+		states[got.State]++
 		want := session.Session{}
 		if c := w.model.clients[got.Addr]; c != nil {
 			want = c.Session
@@ -280,6 +281,9 @@ func (w *world) check(*rapid.T) {
 	}
 	if n != len(w.model.clients) {
 		w.Errorf("%d clients, want %d", n, len(w.model.clients))
+	}
+	if diff := cmp.Diff(states, w.table.States()); diff != "" {
+		w.Errorf("clients by state (-listed +counted):\n%s", diff)
 	}
 	for _, k := range everybody() {
 		c := w.model.clients[k.Addr]

@@ -74,6 +74,11 @@ type Login struct {
 	User   string
 	Class  [][]byte // RADIUS Class attributes, to be sent back in accounting
 	Limits Limits
+	// Sessions is how many sessions the user may have at once; 0: any number. It is not
+	// stored in the table.
+	Sessions int
+	// Shared means that the name stands for many people, as that of click-through logins.
+	Shared bool
 	// For is the client that logged in. While a RADIUS server was asked, the address may
 	// have gone to another client, which Admit then refuses. Zero: whichever client has
 	// the address. It is not stored in the table.

@@ -191,24 +191,27 @@ func (s *store) flush() (more bool) {
 		return false
 	}
 	err := s.db.Update(b.apply)
-	told := b.changes
+	ended := b.changes
 	s.mu.Lock()
 	if err == nil {
 		s.taken(b)
 		more = len(s.queue)+len(s.saves) > 0
 	} else {
 		err = fmt.Errorf("write the session store: %w", err)
-		told = s.putBack(b)
+		ended = s.putBack(b)
 	}
-	changed := s.failing != (err != nil)
-	s.failing = err != nil
+	// After a failure sessions are kept again when nothing is left to write: a small
+	// transaction may succeed on a disk that has no space for the others.
+	failing := err != nil || s.failing && more
+	changed := s.failing != failing
+	s.failing = failing
 	s.mu.Unlock()
-	for _, c := range told {
+	for _, c := range ended {
 		if c.done != nil {
 			c.done <- err
 		}
 	}
-	if changed && err != nil {
+	if changed && failing {
 		slog.Error("sessions are not kept", "error", err)
 	} else if changed {
 		slog.Info("sessions are kept again")
@@ -261,11 +264,11 @@ func (s *store) taken(b batch) {
 // happened, and no caller could be notified of their loss. It returns the others, and
 // those still in the queue, which would fail too, so that their callers are notified.
 // mu is held.
-func (s *store) putBack(b batch) (told []change) {
+func (s *store) putBack(b batch) (failed []change) {
 	var kept []change
 	for _, c := range append(b.changes, s.queue...) {
 		if c.done != nil {
-			told = append(told, c)
+			failed = append(failed, c)
 			s.unwritten -= len(c.events)
 		} else {
 			kept = append(kept, c)
@@ -275,7 +278,7 @@ func (s *store) putBack(b batch) (told []change) {
 	if len(kept)+len(b.done) > 0 {
 		s.arm()
 	}
-	return told
+	return failed
 }
 
 func (b *batch) apply(tx *bbolt.Tx) error {

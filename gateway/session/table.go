@@ -36,6 +36,7 @@ var (
 	ErrMoved     = errors.New("the address belongs to another client by now")
 	ErrFull      = errors.New("the table is full: no more clients fit")
 	ErrBehind    = errors.New("too many sessions are not accounted yet: is the accounting server reachable?")
+	ErrSessions  = errors.New("the user has as many sessions as allowed")
 	ErrClosed    = errors.New("the session table is closed")
 )
 
@@ -60,8 +61,10 @@ type Table struct {
 
 	mu      sync.Mutex
 	clients map[netip.Addr]*client
-	dues    dues          // clients by the next time a timer of theirs is due
-	sooner  chan struct{} // signals that the first of dues has changed
+	states  map[State]int  // clients by state
+	users   map[string]int // sessions by user, those about to begin included
+	dues    dues           // clients by the next time a timer of theirs is due
+	sooner  chan struct{}  // signals that the first of dues has changed
 
 	complaints struct {
 		sync.Mutex
@@ -80,17 +83,21 @@ type client struct {
 	entry
 	due   moment // in dues
 	place int    // in dues; -1: nowhere
-	gone  bool   // removed from the table: a caller that waited for op must look the client up again
+	// tallied and talliedUser are the state and the user for whom the table counts the
+	// client. Guarded by the table's mu.
+	tallied     State
+	talliedUser string
+	gone        bool // removed from the table: a caller that waited for op must look the client up again
 
 	// Guarded by op: the data path's state of the client, and its timers.
-	told, open bool    // the data path has an entry; the entry admits the client
-	interim    moment  // next update
-	save       moment  // next time counts are written to disk
-	check      moment  // next check of the quota's rest
-	checked    moment  // last one
-	left       uint64  // bytes left at the last check
-	highest    float64 // highest rate between two checks, bytes a second
-	saved      uint64  // packets counted when last written to disk
+	known, open bool    // the data path has an entry; the entry admits the client
+	interim     moment  // next update
+	save        moment  // next time counts are written to disk
+	check       moment  // next check of the quota's rest
+	checked     moment  // last one
+	left        uint64  // bytes left at the last check
+	highest     float64 // highest rate between two checks, bytes a second
+	saved       uint64  // packets counted when last written to disk
 }
 
 // entry is the state of a client; it is empty until the client is on the disk.
@@ -126,7 +133,7 @@ func Resume(path string, dp datapath.Datapath) (*Table, error) { return open(pat
 
 func open(path string, dp datapath.Datapath, resume bool) (*Table, error) {
 	t := &Table{
-		dp: dp, clock: clock{time.Now()}, bounds: usual, clients: map[netip.Addr]*client{}, sooner: make(chan struct{}, 1),
+		dp: dp, clock: clock{time.Now()}, bounds: usual, clients: map[netip.Addr]*client{}, states: map[State]int{}, users: map[string]int{}, sooner: make(chan struct{}, 1),
 	}
 	t.complaints.last = -never
 	var lost []change

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -250,7 +251,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestTooManyAreTurnedAway(t *testing.T) {
 	a, _ := open(t, accountsFile(t, "alice:"+hashOfTulip()))
 	for range hashedAtOnce {
-		if err := a.gate.Enter(t.Context()); err != nil {
+		if err := a.gate.Enter(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -279,6 +280,74 @@ func TestTooManyAreTurnedAway(t *testing.T) {
 	}
 	if _, err := login(t, a, "alice", "tulip"); err != nil {
 		t.Errorf("after the rush: %v", err)
+	}
+}
+
+// TestReturningUsersDoNotWait: while a flood of guesses has all places, an account that
+// has logged in before logs in at once; a wrong password, another account and an account
+// whose password was changed wait as everybody.
+func TestReturningUsersDoNotWait(t *testing.T) {
+	path := accountsFile(t, "alice:"+hashOfTulip(), "bob:"+hashOfRose())
+	a, _ := open(t, path)
+	if _, err := login(t, a, "alice", "tulip"); err != nil {
+		t.Fatal(err)
+	}
+	a.gate = session.NewGate(1, 0)
+	if err := a.gate.Enter(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := login(t, a, "alice", "tulip"); err != nil || got.User != "alice" {
+		t.Errorf("a returning user: %v", err)
+	}
+	for user, password := range map[string]string{"alice": "rose", "bob": "rose", "mallory": "tulip"} {
+		if _, err := login(t, a, user, password); !errors.Is(err, session.ErrBusy) {
+			t.Errorf("%s with %q: %v, want ErrBusy", user, password, err)
+		}
+	}
+	rewrite(t, path, "alice:"+hashOfRose(), "bob:"+hashOfRose())
+	if _, err := login(t, a, "alice", "tulip"); !errors.Is(err, session.ErrBusy) {
+		t.Errorf("the password of before the change: %v, want ErrBusy", err)
+	}
+	rewrite(t, path, "bob:"+hashOfRose())
+	if _, err := login(t, a, "alice", "tulip"); !errors.Is(err, session.ErrBusy) {
+		t.Errorf("an account that is gone: %v, want ErrBusy", err)
+	}
+	if len(a.verified) != 0 {
+		t.Error("an account that is gone is remembered")
+	}
+}
+
+// TestGuessesDoNotDelayOthers: 64 guessers wait, each after a wrong password, and ask
+// again whenever they are answered. Logins of clients without one are decided at once.
+func TestGuessesDoNotDelayOthers(t *testing.T) {
+	a, _ := open(t, accountsFile(t, "alice:"+hashOfTulip(), "bob:"+hashOfRose()))
+	ctx, stop := context.WithCancel(t.Context())
+	var guessers sync.WaitGroup
+	defer guessers.Wait()
+	defer stop()
+	var decided atomic.Int64
+	for range waiting + 16 {
+		guessers.Go(func() {
+			for ctx.Err() == nil {
+				_, err := a.Authenticate(ctx, session.Credentials{User: "alice", Password: "guess", Failures: 1})
+				if errors.Is(err, session.ErrRejected) {
+					decided.Add(1)
+				}
+			}
+		})
+	}
+	for decided.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	for range 3 {
+		before := decided.Load()
+		if _, err := login(t, a, "bob", "rose"); err != nil {
+			t.Errorf("a right login amid guesses: %v", err)
+		}
+		if n := decided.Load() - before; n > 2 { // the one that is hashed, and one that begins as ours is queued
+			t.Errorf("%d guesses were decided before the right login", n)
+		}
+		clear(a.verified)
 	}
 }
 

@@ -16,106 +16,82 @@ import (
 // NAME_lo and NAME_hi; the clean router's begin with clean_, and what compares the
 // two ends in _change. Absent figures are empty.
 func CSV(w io.Writer, s analysis.Summary) error {
-	out := csv.NewWriter(w)
-	columns := csvColumns(s)
-	var head []string
-	for _, col := range columns {
-		head = append(head, col.name)
-	}
-	if err := out.Write(head); err != nil {
-		return err
-	}
-	for _, c := range s.Cells {
-		var row []string
-		for _, col := range columns {
-			row = append(row, col.value(c))
-		}
-		if err := out.Write(row); err != nil {
-			return err
+	rows := make([][]string, 1+len(s.Cells))
+	for _, col := range csvColumns(s) {
+		rows[0] = append(rows[0], col.Name)
+		for i, c := range s.Cells {
+			rows[1+i] = append(rows[1+i], col.cell(c).Sort)
 		}
 	}
-	out.Flush()
-	return out.Error()
+	return csv.NewWriter(w).WriteAll(rows)
 }
 
-type csvColumn struct {
-	name  string
-	value func(analysis.Cell) string
-}
-
-func csvColumns(s analysis.Summary) []csvColumn {
-	var columns []csvColumn
-	add := func(name string, value func(analysis.Cell) string) { columns = append(columns, csvColumn{name, value}) }
-	estimate := func(name string, of func(analysis.Cell) analysis.Estimate) {
-		add(name, func(c analysis.Cell) string { return of(c).Mean.String() })
-		add(name+"_lo", func(c analysis.Cell) string { return of(c).Lo.String() })
-		add(name+"_hi", func(c analysis.Cell) string { return of(c).Hi.String() })
+func csvColumns(s analysis.Summary) (columns []cellColumn) {
+	number := func(name string, of func(analysis.Cell) analysis.Number) {
+		columns = append(columns, numberColumn(name, "", "", digits3, of))
+	}
+	text := func(name string, of func(analysis.Cell) string) { columns = append(columns, textColumn(name, of)) }
+	estimate := func(name string, of figureOf, metric string) {
+		number(name, func(c analysis.Cell) analysis.Number { return of(c, metric).Mean })
+		number(name+"_lo", func(c analysis.Cell) analysis.Number { return of(c, metric).Lo })
+		number(name+"_hi", func(c analysis.Cell) analysis.Number { return of(c, metric).Hi })
 	}
 	if len(s.Cells) > 0 {
 		for _, v := range s.Cells[0].Values() {
-			add(string(v.Dimension), func(c analysis.Cell) string { return c.Text(v.Dimension) })
+			text(string(v.Dimension), func(c analysis.Cell) string { return c.Text(v.Dimension) })
 		}
 	}
-	for _, count := range []struct {
-		name string
-		of   func(analysis.Cell) int
-	}{
-		{"pairs", func(c analysis.Cell) int { return c.Pairs }}, {"blocks", func(c analysis.Cell) int { return c.Blocks }},
-		{"rejected", func(c analysis.Cell) int { return c.Rejected }}, {"redone", func(c analysis.Cell) int { return c.Redone }},
-	} {
-		add(count.name, func(c analysis.Cell) string { return fmt.Sprint(count.of(c)) })
-	}
+	columns = append(columns, pairsColumn("pairs"), blocksColumn("blocks"), rejectedColumn("rejected"), redoneColumn("redone"))
 	described := map[string]bool{}
 	for _, m := range s.Metrics {
 		described[m.Name] = true
-		estimate(m.Name, func(c analysis.Cell) analysis.Estimate { return c.Device(m.Name) })
+		estimate(m.Name, analysis.Cell.Device, m.Name)
 		if m.Both {
-			estimate("clean_"+m.Name, func(c analysis.Cell) analysis.Estimate { return c.Clean(m.Name) })
+			estimate("clean_"+m.Name, analysis.Cell.Clean, m.Name)
 		}
 		if m.Against != analysis.NotCompared {
-			estimate(m.Name+"_change", func(c analysis.Cell) analysis.Estimate { return c.Change(m.Name) })
+			estimate(m.Name+"_change", analysis.Cell.Change, m.Name)
 		}
 	}
-	for _, name := range keysOf(s.Cells, func(c analysis.Cell) []string { return slices.Collect(maps.Keys(c.Metrics)) }) {
+	for _, name := range keysOf(s, func(c analysis.Cell) analysis.Figures { return c.Metrics }) {
 		if !described[name] { // a device's own number
-			estimate(name, func(c analysis.Cell) analysis.Estimate { return c.Device(name) })
+			estimate(name, analysis.Cell.Device, name)
 		}
 	}
 	if s.Primary != "" {
-		add("verdict", func(c analysis.Cell) string { return c.Verdict })
-		add("verdict_note", func(c analysis.Cell) string { return c.VerdictNote })
-		add("p_different", func(c analysis.Cell) string { return c.PDifferent.String() })
-		add("p_equivalent", func(c analysis.Cell) string { return c.PEquivalent.String() })
-		add("sd_log", func(c analysis.Cell) string { return c.SDLog.String() })
-		add("blocks_needed", func(c analysis.Cell) string {
+		text("verdict", func(c analysis.Cell) string { return c.Verdict })
+		text("verdict_note", func(c analysis.Cell) string { return c.VerdictNote })
+		number("p_different", func(c analysis.Cell) analysis.Number { return c.PDifferent })
+		number("p_equivalent", func(c analysis.Cell) analysis.Number { return c.PEquivalent })
+		number("sd_log", func(c analysis.Cell) analysis.Number { return c.SDLog })
+		text("blocks_needed", func(c analysis.Cell) string {
 			if c.BlocksNeeded == nil {
 				return ""
 			}
 			return fmt.Sprint(*c.BlocksNeeded)
 		})
 	}
-	for _, name := range keysOf(s.Cells, func(c analysis.Cell) []string { return slices.Collect(maps.Keys(c.Counts)) }) {
-		add(name, func(c analysis.Cell) string { return fmt.Sprint(c.Counts[name]) })
+	for _, name := range keysOf(s, func(c analysis.Cell) map[string]int { return c.Counts }) {
+		columns = append(columns, counts(name, name, ""))
 	}
-	for _, name := range keysOf(s.Cells, func(c analysis.Cell) []string { return slices.Collect(maps.Keys(c.Texts)) }) {
-		add(name, func(c analysis.Cell) string { return c.Texts[name] })
+	for _, name := range keysOf(s, func(c analysis.Cell) map[string]string { return c.Texts }) {
+		text(name, func(c analysis.Cell) string { return c.Texts[name] })
 	}
-	add("flags", func(c analysis.Cell) string { return tallies(c.Flags) })
-	add("rejects", func(c analysis.Cell) string { return tallies(c.Rejects) })
-	for _, name := range keysOf(s.Cells, func(c analysis.Cell) []string { return slices.Collect(maps.Keys(c.Tallies)) }) {
-		add(name, func(c analysis.Cell) string { return tallies(c.Tallies[name]) })
+	text("flags", func(c analysis.Cell) string { return tallies(c.Flags) })
+	text("rejects", func(c analysis.Cell) string { return tallies(c.Rejects) })
+	for _, name := range keysOf(s, func(c analysis.Cell) map[string][]analysis.Tally { return c.Tallies }) {
+		text(name, func(c analysis.Cell) string { return tallies(c.Tallies[name]) })
 	}
 	return columns
 }
 
 // keysOf are the names that any cell has, in their order.
-func keysOf(cells []analysis.Cell, of func(analysis.Cell) []string) []string {
-	var all []string
-	for _, c := range cells {
-		all = append(all, of(c)...)
+func keysOf[M ~map[string]V, V any](s analysis.Summary, of func(analysis.Cell) M) []string {
+	all := map[string]V{}
+	for _, c := range s.Cells {
+		maps.Copy(all, of(c))
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return slices.Sorted(maps.Keys(all))
 }
 
 func tallies(list []analysis.Tally) string {

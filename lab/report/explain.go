@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -50,15 +49,20 @@ type Measured struct {
 	Blocks int `json:"blocks"`
 }
 
-// Function is one row: its own time, without what it calls.
-type Function struct {
-	Name   string `json:"name"`
-	Module string `json:"module"` // "kernel", or a program's or library's file name
+// Part is a Cost that is part of the sum.
+type Part struct {
 	Cost
 	// Margin is half the width of the difference's 95 % interval by the number of samples.
 	Margin analysis.Number `json:"margin"`
 	// Share of the difference of all functions; absent unless that is above 0.
 	Share analysis.Number `json:"share"`
+}
+
+// Function is one row: its own time, without what it calls.
+type Function struct {
+	Name   string `json:"name"`
+	Module string `json:"module"` // "kernel", or a program's or library's file name
+	Part
 	// WithCallees is the difference with all it calls.
 	WithCallees analysis.Number `json:"difference_with_callees"`
 }
@@ -66,9 +70,7 @@ type Function struct {
 // Rest is all other functions together.
 type Rest struct {
 	Count int `json:"count"`
-	Cost
-	Margin analysis.Number `json:"margin"`
-	Share  analysis.Number `json:"share"`
+	Part
 }
 
 // AccountRow is a thread or the processes of one name, whose time is known
@@ -91,29 +93,23 @@ func Explain(p profile.Profile, s analysis.Summary, n int) Explanation {
 	if out.Measured.Difference.Known() && out.Measured.Difference != 0 {
 		out.OffBy = out.Sum.Difference/out.Measured.Difference - 1
 	}
-	share := func(c profile.Cost) analysis.Number {
-		if out.Sum.Difference <= 0 {
-			return analysis.Absent()
+	part := func(c profile.Cost) Part {
+		share := analysis.Absent()
+		if out.Sum.Difference > 0 {
+			share = analysis.Number(c.Difference()) / out.Sum.Difference
 		}
-		return analysis.Number(c.Difference()) / out.Sum.Difference
+		return Part{costOf(c), analysis.Number(c.Margin()), share}
 	}
 	n = min(n, len(e.Rows))
 	for _, r := range e.Rows[:n] {
-		out.Functions = append(out.Functions, Function{
-			Name: r.Func, Module: r.Module, Cost: costOf(r.Self), Margin: analysis.Number(r.Self.Margin()),
-			Share: share(r.Self), WithCallees: analysis.Number(r.Total.Difference()),
-		})
+		out.Functions = append(out.Functions, Function{r.Func, r.Module, part(r.Self), analysis.Number(r.Total.Difference())})
 	}
 	rest, count := e.Rest(n)
-	out.Rest = Rest{count, costOf(rest), analysis.Number(rest.Margin()), share(rest)}
-	for _, side := range []struct {
-		name string
-		of   profile.Side
-	}{{"dut", p.DUT}, {"clean", p.Clean}} {
-		for _, a := range side.of.Accounts {
-			out.Accounts = append(out.Accounts, AccountRow{
-				side.name, a.Name, analysis.Number(float64(a.Ns) / float64(max(side.of.Packets, 1))), a.Samples, analysis.Number(a.Coverage()),
-			})
+	out.Rest = Rest{count, part(rest)}
+	for i, side := range []profile.Side{p.DUT, p.Clean} {
+		for _, a := range side.Accounts {
+			perPacket := analysis.Number(float64(a.Ns) / float64(max(side.Packets, 1)))
+			out.Accounts = append(out.Accounts, AccountRow{[]string{"dut", "clean"}[i], a.Name, perPacket, a.Samples, analysis.Number(a.Coverage())})
 		}
 	}
 	return out
@@ -136,8 +132,7 @@ func costOf(c profile.Cost) Cost {
 
 func measured(cell result.Cell, s analysis.Summary) Measured {
 	i := slices.IndexFunc(s.Cells, func(c analysis.Cell) bool {
-		return c.DUT() == cell.Text(result.DUT) && c.Int(result.Clients) == cell.Int(result.Clients) && float64(offered(c.Cell)) == cell.Number(result.OfferedMbps) &&
-			c.Text(result.Direction) == cell.Text(result.Direction) && c.Text(result.Profile) == cell.Text(result.Profile)
+		return alike(c.Cell, cell, result.DUT, result.Clients, result.OfferedMbps, result.Direction, result.Profile)
 	})
 	if i < 0 || s.Cells[i].Pairs == 0 {
 		return Measured{Cost: Cost{analysis.Absent(), analysis.Absent(), analysis.Absent()}}
@@ -147,13 +142,30 @@ func measured(cell result.Cell, s analysis.Summary) Measured {
 	return Measured{Cost{dut, clean, dut - clean}, c.Pairs, c.Blocks}
 }
 
-// ExplainJSON writes the explanation as JSON.
-func ExplainJSON(w io.Writer, e Explanation) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(e)
+// explained is one row of the table of functions.
+type explained struct {
+	Name, Where, Difference, Margin, Share, DUT, Clean, WithCallees string
+	Total                                                           bool // the rest, or the sum
 }
+
+// rows are the functions, the rest and the sum in print.
+func (e Explanation) rows() (rows []explained) {
+	row := func(name, where string, p Part, callees string, total bool) explained {
+		return explained{name, where, signedNs(p.Difference), ns(p.Margin), sharePercent(p.Share), ns(p.DUT), ns(p.Clean), callees, total}
+	}
+	for _, f := range e.Functions {
+		rows = append(rows, row(f.Name, f.Module, f.Part, signedNs(f.WithCallees), false))
+	}
+	if e.Rest.Count > 0 {
+		rows = append(rows, row(words.Counted(e.Rest.Count, "more function"), "", e.Rest.Part, "", true))
+	}
+	sum := row("sum", "", Part{Cost: e.Sum, Share: 1}, "", true)
+	sum.Margin = ""
+	return append(rows, sum)
+}
+
+// ExplainJSON writes the explanation as JSON.
+func ExplainJSON(w io.Writer, e Explanation) error { return writeJSON(w, e) }
 
 // ExplainText writes the explanation as a table for the terminal, whatever the
 // names in the profile in printable characters.
@@ -161,15 +173,13 @@ func ExplainText(w io.Writer, e Explanation) error {
 	fmt.Fprintf(w, "%s: where the extra time goes\nRouter CPU, ns per packet; ± is the 95 %% interval by the number of samples.\n\n", result.OneLine(profiledCell(e.Cell)))
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "DIFFERENCE\t±\tSHARE\tDEVICE\tCLEAN\tWITH CALLEES\t  FUNCTION\n")
-	for _, f := range e.Functions {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", signedNs(f.Difference), ns(f.Margin), sharePercent(f.Share), ns(f.DUT), ns(f.Clean),
-			signedNs(f.WithCallees), result.OneLine(profile.Frame{Func: f.Name, Module: f.Module}.String()))
+	for _, r := range e.rows() {
+		name := r.Name
+		if !r.Total {
+			name = result.OneLine(profile.Frame{Func: r.Name, Module: r.Where}.String())
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", r.Difference, r.Margin, r.Share, r.DUT, r.Clean, r.WithCallees, name)
 	}
-	if e.Rest.Count > 0 {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t\t  %s\n", signedNs(e.Rest.Difference), ns(e.Rest.Margin), sharePercent(e.Rest.Share), ns(e.Rest.DUT), ns(e.Rest.Clean),
-			words.Counted(e.Rest.Count, "more function"))
-	}
-	fmt.Fprintf(t, "%s\t\t%s\t%s\t%s\t\t  sum\n", signedNs(e.Sum.Difference), sharePercent(analysis.Number(1)), ns(e.Sum.DUT), ns(e.Sum.Clean))
 	if err := t.Flush(); err != nil {
 		return err
 	}
@@ -195,40 +205,28 @@ func (e Explanation) agreement() string {
 func (e Explanation) coverage() string {
 	var parts []string
 	for _, a := range e.Accounts {
-		router := "device"
-		if a.Router == "clean" {
-			router = "clean"
-		}
-		parts = append(parts, fmt.Sprintf("%s %s %.0f %% (%d)", router, a.Name, 100*a.Coverage, a.Samples))
+		parts = append(parts, fmt.Sprintf("%s %s %.0f %% (%d)", strings.Replace(a.Router, "dut", "device", 1), a.Name, 100*a.Coverage, a.Samples))
 	}
 	return "Share of each account's exact time that samples stand for, and their number: " + strings.Join(parts, ", ") + "."
 }
 
 func profiledCell(c result.Cell) string {
-	return fmt.Sprintf("%s, %s, %s %s, %s", c.Text(result.DUT), words.Counted(c.Int(result.Clients), "client"), rate(offered(c)), words.Direction(c.Text(result.Direction)), c.Text(result.Profile))
+	return fmt.Sprintf("%s, %s, %s %s, %s", c.Text(result.DUT), clientsOf(c), rate(offered(c)), words.Direction(c.Text(result.Direction)), c.Text(result.Profile))
 }
 
-// ns prints nanoseconds with one decimal.
-func ns(n analysis.Number) string {
+// ns prints the size of a time in nanoseconds with one decimal.
+func ns(n analysis.Number) string { return decimals(1)(analysis.Number(math.Abs(float64(n)))) }
+
+func signedNs(n analysis.Number) string {
 	if !n.Known() {
 		return none
 	}
-	return fmt.Sprintf("%.1f", math.Abs(float64(n)))
-}
-
-func signedNs(n analysis.Number) string {
-	switch {
-	case !n.Known():
-		return none
-	case n < 0:
-		return "-" + ns(n)
-	}
-	return "+" + ns(n)
+	return map[bool]string{true: "-", false: "+"}[n < 0] + ns(n)
 }
 
 func sharePercent(n analysis.Number) string {
 	if !n.Known() {
 		return none
 	}
-	return fmt.Sprintf("%.1f %%", 100*float64(n))
+	return decimals(1)(100*n) + " %"
 }

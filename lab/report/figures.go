@@ -30,18 +30,12 @@ type figure struct {
 	Data    grid
 }
 
-// figureGroup is the charts of one profile and direction.
+// figureGroup is the charts of one profile and direction, or a fold of them under its heading.
 type figureGroup struct {
 	Heading string
 	Figures []figure
-	Folds   []figureFold
+	Folds   []figureGroup
 	Note    string
-}
-
-// figureFold is charts that are folded away under a heading.
-type figureFold struct {
-	Heading string
-	Figures []figure
 }
 
 // drawing holds what the charts of a report share.
@@ -84,16 +78,14 @@ func (d *drawing) style(dut string) chart.Style {
 	return chart.Style{Number: number}
 }
 
-// groups draws the charts of the sweeps: one group a profile and direction.
-func (d *drawing) groups() []figureGroup {
-	var out []figureGroup
-	cells := d.summary.Cells
+// grouped draws a group of charts for each run of cells that have some dimensions in common.
+func grouped(cells []analysis.Cell, draw func([]analysis.Cell) figureGroup, by ...result.Dimension) (out []figureGroup) {
 	for len(cells) > 0 {
-		n := 1
-		for n < len(cells) && cells[n].Text(result.Profile) == cells[0].Text(result.Profile) && cells[n].Text(result.Direction) == cells[0].Text(result.Direction) {
-			n++
+		n := slices.IndexFunc(cells, func(c analysis.Cell) bool { return !alike(c.Cell, cells[0].Cell, by...) })
+		if n < 0 {
+			n = len(cells)
 		}
-		out = append(out, d.group(cells[:n]))
+		out = append(out, draw(cells[:n]))
 		cells = cells[n:]
 	}
 	return out
@@ -105,22 +97,20 @@ func (d *drawing) group(cells []analysis.Cell) figureGroup {
 	d.thinned = false
 	g := figureGroup{Heading: fmt.Sprintf("%s, %s", words.Capitalised(words.Direction(cells[0].Text(result.Direction))), cells[0].Text(result.Profile))}
 	var shown, sampled []figure
-	panels := panelsOf(d.summary, cells)
-	more := max(0, len(panels)-panelsDrawn)
-	for _, p := range panels[:len(panels)-more] {
+	panels, more := bounded(panelsOf(d.summary, cells), panelsDrawn)
+	for _, p := range panels {
 		shown = append(shown, d.panelCPU(p, normalised), d.panelRatio(p))
 		sampled = append(sampled, d.panelCPU(p, asSampled))
 	}
 	if len(panels) == 0 {
 		shown = d.rows(cells)
 	}
-	open := min(len(shown), chartsOpen)
-	g.Figures = shown[:open]
-	if open < len(shown) {
-		g.Folds = append(g.Folds, figureFold{words.Counted(len(shown)-open, "more chart"), shown[open:]})
+	var folded int
+	if g.Figures, folded = bounded(shown, chartsOpen); folded > 0 {
+		g.Folds = append(g.Folds, figureGroup{Heading: words.Counted(folded, "more chart"), Figures: shown[chartsOpen:]})
 	}
 	if len(sampled) > 0 {
-		g.Folds = append(g.Folds, figureFold{"CPU as sampled, before it is normalised", sampled})
+		g.Folds = append(g.Folds, figureGroup{Heading: "CPU as sampled, before it is normalised", Figures: sampled})
 	}
 	if more > 0 {
 		g.Note = fmt.Sprintf("%s of lighter loads are not drawn; their figures are in the tables. ", words.Counted(more, "more sweep"))
@@ -139,8 +129,16 @@ func (d *drawing) finish(heading, caption string, draw func(id string) string, d
 }
 
 // sample is the accepted trials of a cell, evenly thinned out when they are many.
-func (d *drawing) sample(c analysis.Cell) []result.Trial {
-	return d.thin(d.trials[c.Cell], d.perCell)
+func (d *drawing) sample(c analysis.Cell) []result.Trial { return d.thin(d.trials[c.Cell], d.perCell) }
+
+// ratios are those of the pairs.
+func ratios(trials []result.Trial) (out []float64) {
+	for _, t := range trials {
+		if r := cost.Ratio(t); r.Known() {
+			out = append(out, float64(r))
+		}
+	}
+	return out
 }
 
 func (d *drawing) thin(all []result.Trial, most int) []result.Trial {
@@ -155,28 +153,13 @@ func (d *drawing) thin(all []result.Trial, most int) []result.Trial {
 	return out
 }
 
-// markKey names a cell in the page's data attributes: "dut=opennds clients=100".
-func markKey(c result.Cell) string { return c.String() }
-
-// band is the interval of the A/A pairs; NaN when there is none.
-func (d *drawing) band() [2]float64 {
+// band is the interval of the A/A pairs, if there is one.
+func (d *drawing) band() chart.Band {
 	r := d.summary.AA.Ratio
 	if !r.HasInterval() {
-		return [2]float64{math.NaN(), math.NaN()}
+		return chart.Band{}
 	}
-	return [2]float64{float64(r.Lo), float64(r.Hi)}
-}
-
-// noBand is for charts without one.
-func noBand() [2]float64 { return [2]float64{math.NaN(), math.NaN()} }
-
-const bandName = "Noise floor, two clean routers"
-
-func (d *drawing) bandCaption() string {
-	if !d.summary.AA.Ratio.HasInterval() {
-		return "The noise floor is not known."
-	}
-	return "The shaded band is the noise floor: what two clean routers differ by."
+	return chart.Band{Lo: float64(r.Lo), Hi: float64(r.Hi), Name: "Noise floor, two clean routers"}
 }
 
 // rows draws one row a cell, for runs that sweep over nothing.
@@ -185,54 +168,40 @@ func (d *drawing) rows(cells []analysis.Cell) []figure {
 	if len(cells) == 0 {
 		return nil
 	}
-	where := place(cells[0])
-	label := func(c analysis.Cell) string { return c.DUT() }
-	if slices.ContainsFunc(cells, func(c analysis.Cell) bool { return place(c) != where }) {
-		label, where = func(c analysis.Cell) string { return c.DUT() + " at " + place(c) }, "each point of the sweep"
+	where, each := inCommon(cells, place)
+	label := func(c analysis.Cell) string { return words.Joined(" at ", c.DUT(), each(c)) }
+	if where == "" {
+		where = "each point of the sweep"
 	}
 	plain := chart.Style{Number: chart.Clean}
-	cpu := chart.Forest{Title: "Router CPU at " + where, XLabel: "Router CPU, % of one core", Reference: math.NaN(), Band: noBand(),
-		Legend: []chart.LegendEntry{{Style: plain, Name: "clean router beside the device", MarkOnly: true}}}
-	overhead := chart.Forest{Title: ratioName(d.summary) + " at " + where, XLabel: "CPU per bit, × clean router", LogX: true,
-		Reference: 1, Band: d.band(), BandName: bandName}
+	cpu := chart.Forest{Title: "Router CPU at " + where, XLabel: "Router CPU, % of one core", Reference: math.NaN(),
+		Legend: []chart.Series{{Style: plain, Name: "clean router beside the device", Apart: true}},
+		Desc:   describe(cells, func(c analysis.Cell) string { return cpuTip(c, c.DUT(), c.Device(cost.CPU)) })}
+	overhead := chart.Forest{Title: ratioName(d.summary) + " at " + where, XLabel: "CPU per bit, × clean router", X: chart.Logarithmic,
+		Reference: 1, Band: d.band(), Desc: describe(cells, ratioTip)}
 	for _, c := range cells {
-		dut := chart.ForestMark{Style: d.style(c.DUT()), Point: mark(c, 0, c.Device(cost.CPU), cpuTip(c, c.DUT(), c.Device(cost.CPU)))}
-		beside := chart.ForestMark{Style: plain, Point: mark(c, 0, c.Clean(cost.CPU), cpuTip(c, "clean router beside "+c.DUT(), c.Clean(cost.CPU)))}
-		quotient := chart.ForestMark{Style: d.style(c.DUT()), Point: mark(c, 0, c.Change(cost.PerBit), ratioTip(c))}
+		own, others, change, key := c.Device(cost.CPU), c.Clean(cost.CPU), c.Change(cost.PerBit), c.Cell.String()
+		dut := chart.ForestMark{Style: d.style(c.DUT()), Point: mark(key, 0, own, cpuTip(c, c.DUT(), own))}
+		beside := chart.ForestMark{Style: plain, Point: mark(key, 0, others, cpuTip(c, "clean router beside "+c.DUT(), others))}
+		quotient := chart.ForestMark{Style: dut.Style, Point: mark(key, 0, change, ratioTip(c)), Raw: ratios(d.sample(c))}
 		for _, t := range d.sample(c) {
-			dut.Raw = append(dut.Raw, t.DUT.CPUCorePct())
-			beside.Raw = append(beside.Raw, t.Clean.CPUCorePct())
-			if r := cost.Ratio(t); r.Known() {
-				quotient.Raw = append(quotient.Raw, float64(r))
-			}
+			dut.Raw, beside.Raw = append(dut.Raw, t.DUT.CPUCorePct()), append(beside.Raw, t.Clean.CPUCorePct())
 		}
-		cpu.Rows = append(cpu.Rows, chart.ForestRow{Label: label(c), Text: percent(c.Device(cost.CPU).Mean) + ", clean " + percent(c.Clean(cost.CPU).Mean),
-			Marks: []chart.ForestMark{beside, dut}})
-		overhead.Rows = append(overhead.Rows, chart.ForestRow{Label: label(c), Text: ratio(c.Change(cost.PerBit).Mean) + " × " + bounds(c.Change(cost.PerBit), ratio),
-			Marks: []chart.ForestMark{quotient}})
+		cpu.Rows = append(cpu.Rows, chart.ForestRow{Label: label(c), Text: percent(own.Mean) + ", clean " + percent(others.Mean), Marks: []chart.ForestMark{beside, dut}})
+		overhead.Rows = append(overhead.Rows, chart.ForestRow{Label: label(c), Text: ratio(change.Mean) + " × " + bounds(change, ratio), Marks: []chart.ForestMark{quotient}})
 	}
-	cpu.Desc = describe(cells, func(c analysis.Cell) string { return cpuTip(c, c.DUT(), c.Device(cost.CPU)) })
-	overhead.Desc = describe(cells, ratioTip)
 	return []figure{
-		d.finish(cpu.Title, "Marks are means over blocks with their intervals, dots are single trials.", cpu.Draw, cellData(cells,
-			device(cost.CPU, "DUT CPU", "% of a core", bare), clean(cost.CPU, "Clean CPU", "% of a core", bare))),
-		d.finish(overhead.Title, pairDots+d.bandCaption(), overhead.Draw, cellData(cells, overheadColumn(d.summary))),
+		d.finish(cpu.Title, "Marks are means over blocks with their intervals, dots are single trials.", cpu.Draw,
+			build("", d.summary, cells, device(cost.CPU, "DUT CPU", "*"), clean(cost.CPU, "Clean CPU", "*"))),
+		d.finish(overhead.Title, d.pairCaption(), overhead.Draw, build("", d.summary, cells, overheadColumn(d.summary))),
 	}
 }
 
-func place(c analysis.Cell) string {
-	return rate(offered(c.Cell)) + ", " + words.Counted(c.Int(result.Clients), "client")
-}
+func place(c analysis.Cell) string { return rate(offered(c.Cell)) + ", " + clientsOf(c.Cell) }
 
-// mark is a mean of a cell at X.
-func mark(c analysis.Cell, x float64, e analysis.Estimate, tip string) chart.Point {
-	p := estimatePoint(x, e, tip)
-	p.Key = markKey(c.Cell)
-	return p
-}
-
-func estimatePoint(x float64, e analysis.Estimate, tip string) chart.Point {
-	p := chart.Point{X: x, Y: float64(e.Mean), Lo: math.NaN(), Hi: math.NaN(), Tip: tip, Value: e.Mean.String()}
+// mark is a mean at X; key names what it is of.
+func mark(key string, x float64, e analysis.Estimate, tip string) chart.Point {
+	p := chart.Point{X: x, Y: float64(e.Mean), Lo: math.NaN(), Hi: math.NaN(), Tip: tip, Key: key, Value: e.Mean.String()}
 	if e.HasInterval() && !leftOpen(e) {
 		p.Lo, p.Hi = float64(e.Lo), float64(e.Hi)
 	}
@@ -240,22 +209,17 @@ func estimatePoint(x float64, e analysis.Estimate, tip string) chart.Point {
 }
 
 func cpuTip(c analysis.Cell, name string, e analysis.Estimate) string {
-	return fmt.Sprintf("%s: %s of a core %s at %s, %s; delivered %s", name, percent(e.Mean), bounds(e, percent),
-		rate(offered(c.Cell)), words.Counted(c.Int(result.Clients), "client"), rate(c.Device(cost.Delivered).Mean))
+	return fmt.Sprintf("%s: %s of a core %s at %s; delivered %s", name, percent(e.Mean), bounds(e, percent), place(c), rate(c.Device(cost.Delivered).Mean))
 }
 
 func ratioTip(c analysis.Cell) string {
-	return fmt.Sprintf("%s: × %s %s at %s, %s (%s, %s)", c.DUT(), ratio(c.Change(cost.PerBit).Mean), bounds(c.Change(cost.PerBit), ratio),
-		rate(offered(c.Cell)), words.Counted(c.Int(result.Clients), "client"), words.Counted(c.Blocks, "block"), c.Verdict)
+	e := c.Change(cost.PerBit)
+	return fmt.Sprintf("%s: × %s %s at %s (%s, %s)", c.DUT(), ratio(e.Mean), bounds(e, ratio), place(c), words.Counted(c.Blocks, "block"), c.Verdict)
 }
 
 // describe is the chart in words.
-func describe(cells []analysis.Cell, words func(analysis.Cell) string) string {
-	var tips []string
-	for _, c := range cells {
-		tips = append(tips, words(c))
-	}
-	return sentences(tips)
+func describe(cells []analysis.Cell, tip func(analysis.Cell) string) string {
+	return sentences(named(cells, tip))
 }
 
 // sentences are what a chart's marks say, of at most a dozen; its table has all.
@@ -270,5 +234,11 @@ func sentences(tips []string) string {
 	return strings.Join(tips, ". ") + "."
 }
 
-// pairDots begins the captions of figures whose marks have more than their dots.
-const pairDots = "Dots are single pairs, without what a daemon does now and then; marks have their share of that. "
+// pairCaption is that of figures of ratios, whose marks have more than their dots.
+func (d *drawing) pairCaption() string {
+	const dots = "Dots are single pairs, without what a daemon does now and then; marks have their share of that. "
+	if !d.summary.AA.Ratio.HasInterval() {
+		return dots + "The noise floor is not known."
+	}
+	return dots + "The shaded band is the noise floor: what two clean routers differ by."
+}

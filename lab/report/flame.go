@@ -1,12 +1,13 @@
 package report
 
 import (
-	"cmp"
 	_ "embed"
 	"fmt"
+	"html"
 	"html/template"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/profile"
@@ -43,14 +44,8 @@ type flames struct {
 // flameProfile is what the page says of one profile without JavaScript.
 type flameProfile struct {
 	Title, Agreement, Coverage, About string
-	Rows                              []flameRow
+	Rows                              []explained
 	SVG                               template.HTML
-}
-
-// flameRow is one row of the table of functions.
-type flameRow struct {
-	Name, Where, Difference, Margin, Share, DUT, Clean, WithCallees string
-	Total                                                           bool // the rest, or the sum
 }
 
 // flameData is what the script draws from.
@@ -91,7 +86,7 @@ func flameSection(dir string, s analysis.Summary) *flames {
 		return nil
 	}
 	slices.SortStableFunc(list, func(a, b profile.Profile) int {
-		return cmp.Or(cmp.Compare(a.Cell.Text(result.DUT), b.Cell.Text(result.DUT)), cmp.Compare(a.Cell.Int(result.Clients), b.Cell.Int(result.Clients)), cmp.Compare(a.Cell.Number(result.OfferedMbps), b.Cell.Number(result.OfferedMbps)))
+		return result.CompareCells(a.Cell, b.Cell, result.DUT, result.Clients, result.OfferedMbps)
 	})
 	out := &flames{Script: template.JS(flameScript)}
 	if err != nil {
@@ -108,27 +103,11 @@ func flameSection(dir string, s analysis.Summary) *flames {
 
 func describeProfile(p profile.Profile, tree *profile.Node, s analysis.Summary, number int) flameProfile {
 	e := Explain(p, s, flameFunctions)
-	out := flameProfile{
+	return flameProfile{
 		Title: profiledCell(p.Cell), Agreement: unbroken(e.agreement()), Coverage: unbroken(e.coverage()),
 		About: fmt.Sprintf("%s at %d samples a second for %.0f s; user stacks by %s.", words.Or(p.Perf, "perf"), p.FrequencyHz, p.DUT.Seconds, p.UserStacks),
-		SVG:   staticFlame(tree, p.Cell.Text(result.DUT), number),
+		SVG:   staticFlame(tree, p.Cell.Text(result.DUT), number), Rows: e.rows(),
 	}
-	for _, f := range e.Functions {
-		out.Rows = append(out.Rows, flameRow{
-			Name: f.Name, Where: f.Module, Difference: signedNs(f.Difference), Margin: "± " + ns(f.Margin), Share: sharePercent(f.Share),
-			DUT: ns(f.DUT), Clean: ns(f.Clean), WithCallees: signedNs(f.WithCallees),
-		})
-	}
-	if e.Rest.Count > 0 {
-		out.Rows = append(out.Rows, flameRow{
-			Name: words.Counted(e.Rest.Count, "more function"), Difference: signedNs(e.Rest.Difference), Margin: "± " + ns(e.Rest.Margin),
-			Share: sharePercent(e.Rest.Share), DUT: ns(e.Rest.DUT), Clean: ns(e.Rest.Clean), Total: true,
-		})
-	}
-	out.Rows = append(out.Rows, flameRow{
-		Name: "sum", Difference: signedNs(e.Sum.Difference), Share: sharePercent(1), DUT: ns(e.Sum.DUT), Clean: ns(e.Sum.Clean), Total: true,
-	})
-	return out
 }
 
 // flameOf packs a tree for the script.
@@ -140,6 +119,7 @@ func flameOf(p profile.Profile, tree *profile.Node) flameData {
 		least *= 2
 	}
 	index := map[string]int64{}
+	picoseconds := func(ns float64) int64 { return int64(math.Round(ns * 1000)) }
 	var pack func(n *profile.Node, depth int64)
 	pack = func(n *profile.Node, depth int64) {
 		name := n.Frame.String()
@@ -162,10 +142,6 @@ func flameOf(p profile.Profile, tree *profile.Node) flameData {
 	return d
 }
 
-func picoseconds(ns float64) int64 { return int64(math.Round(ns * 1000)) }
-
-func worthDrawing(n *profile.Node, least float64) bool { return math.Max(n.DUT, n.Clean) >= least }
-
 func countNodes(n *profile.Node, least float64) int {
 	count := 1
 	for _, c := range n.Children {
@@ -175,6 +151,8 @@ func countNodes(n *profile.Node, least float64) int {
 	}
 	return count
 }
+
+func worthDrawing(n *profile.Node, least float64) bool { return math.Max(n.DUT, n.Clean) >= least }
 
 // shades to each side of "the same"; the last is for frames only one router has.
 const shades = 4
@@ -187,20 +165,55 @@ func shade(c profile.Cost) int {
 	if most <= 0 || math.Abs(c.Difference()) <= c.Margin() {
 		return 0
 	}
-	s := shades
+	s := float64(shades)
 	if math.Min(c.DUT, c.Clean) > 0 {
-		s = max(1, int(math.Ceil(math.Abs(c.Difference())/most*(shades-1))))
+		s = max(1, math.Ceil(math.Abs(c.Difference())/most*(shades-1)))
 	}
-	return int(math.Copysign(float64(s), c.Difference()))
+	return int(math.Copysign(s, c.Difference()))
 }
 
-// shadeClass is the style of a shade.
-func shadeClass(s int) string {
-	switch {
-	case s > 0:
-		return fmt.Sprintf("more%d", s)
-	case s < 0:
-		return fmt.Sprintf("less%d", -s)
+// shadeClasses are the styles of the shades from -shades on.
+var shadeClasses = [...]string{"less4", "less3", "less2", "less1", "same", "more1", "more2", "more3", "more4"}
+
+// Measures of the drawing without JavaScript, pixels.
+const (
+	flameWidth  = 1100
+	flameRowPx  = 18
+	flameCharPx = 6.3 // mean advance of its type
+)
+
+// flameSVG draws the difference for browsers without JavaScript: as wide as the
+// device's cost, coloured by what the clean router's is.
+type flameSVG struct {
+	strings.Builder
+	perNs   float64 // pixels
+	least   float64 // ns per packet, below which nothing is drawn
+	deepest int
+}
+
+func staticFlame(tree *profile.Node, dut string, number int) template.HTML {
+	d := flameSVG{perNs: flameWidth / math.Max(tree.DUT, 1e-9), least: flameStaticLeast * tree.DUT}
+	d.draw(tree, 0, 0)
+	id := fmt.Sprintf("flame-static-%d", number)
+	title := html.EscapeString("Flame graph of " + dut + ", coloured by the difference to the clean router")
+	return template.HTML(fmt.Sprintf(`<svg class="flame-static" viewBox="0 0 %d %d" role="img" aria-labelledby="%s"><title id="%s">%s</title>%s</svg>`,
+		flameWidth, (d.deepest+1)*flameRowPx, id, id, title, d.String()))
+}
+
+func (d *flameSVG) draw(n *profile.Node, x float64, depth int) {
+	d.deepest = max(d.deepest, depth)
+	width, y := n.DUT*d.perNs, depth*flameRowPx
+	tip := html.EscapeString(fmt.Sprintf("%s: %.1f ns per packet, %+.1f", n.Frame, n.DUT, n.Difference()))
+	fmt.Fprintf(d, `<g><title>%s</title><rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"/>`, tip, shadeClasses[shades+shade(n.Cost)], x, y, width, flameRowPx-1)
+	if fits := int(width/flameCharPx) - 1; fits >= 3 {
+		name := []rune(n.Func)
+		fmt.Fprintf(d, `<text x="%.1f" y="%d">%s</text>`, x+3, y+13, html.EscapeString(string(name[:min(fits, len(name))])))
 	}
-	return "same"
+	d.WriteString("</g>\n")
+	for _, c := range n.Children {
+		if c.DUT >= d.least {
+			d.draw(c, x, depth+1)
+		}
+		x += c.DUT * d.perNs
+	}
 }

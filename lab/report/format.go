@@ -14,42 +14,72 @@ import (
 // none stands where a figure is absent.
 const none = "–"
 
+// format prints a figure; none where it is absent.
+type format func(analysis.Number) string
+
+// withUnits are the forms of figures that stand alone, by the metric's unit. Figures of other units have
+// three digits.
+var withUnits = map[string]format{"Mbit/s": rate, "% of a core": percent, "µs": micros, "ms": millis}
+
 // significant prints a figure with so many significant digits, without an
 // exponent and with groups of three set apart by a thin space.
 func significant(n analysis.Number, digits int) string {
-	if !n.Known() {
+	switch {
+	case !n.Known():
 		return none
-	}
-	v := float64(n)
-	if v == 0 {
+	case n == 0:
 		return "0"
 	}
-	magnitude := int(math.Floor(math.Log10(math.Abs(v))))
-	decimals := min(max(digits-1-magnitude, 0), 9)
-	return words.Grouped(strconv.FormatFloat(v, 'f', decimals, 64))
+	magnitude := int(math.Floor(math.Log10(math.Abs(float64(n)))))
+	return words.Grouped(strconv.FormatFloat(float64(n), 'f', min(max(digits-1-magnitude, 0), 9), 64))
+}
+
+// decimals prints a figure with so many decimals.
+func decimals(digits int) format {
+	return func(n analysis.Number) string {
+		if !n.Known() {
+			return none
+		}
+		return strconv.FormatFloat(float64(n), 'f', digits, 64)
+	}
+}
+
+var (
+	three     = decimals(3) // of ratios near 1
+	fraction4 = decimals(4) // of what lies between 0 and 1, such as R²
+)
+
+func digits3(n analysis.Number) string { return significant(n, 3) }
+
+// digits4 is for bit rates in tables, where 999.6 and 1000 should differ.
+func digits4(n analysis.Number) string { return trimmed(n, 4) }
+
+// trimmed is significant without trailing zeros behind the point.
+func trimmed(n analysis.Number, digits int) string {
+	s := significant(n, digits)
+	if strings.Contains(s, ".") {
+		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	return s
 }
 
 // ratio prints an overhead ratio with two decimals, one from ten on.
 func ratio(n analysis.Number) string {
-	switch {
-	case !n.Known():
-		return none
-	case n >= 10:
-		return significant(n, 3)
+	if n >= 10 {
+		return digits3(n)
 	}
-	return strconv.FormatFloat(float64(n), 'f', 2, 64)
+	return decimals(2)(n)
 }
 
-// openAt is by how much the upper bound of an interval exceeds the mean where it says
-// nothing any more. Two blocks that differ by a factor of two may have such a one.
+// openAt is by how much the upper bound of an interval exceeds the mean where the interval says
+// nothing any more. Two blocks that differ by a factor of two may have such an interval.
 const openAt = 1000
 
 // leftOpen reports whether an interval that begins above 0 leaves the figure open.
 func leftOpen(e analysis.Estimate) bool { return e.HasInterval() && e.Lo > 0 && e.Hi > openAt*e.Mean }
 
-// bounds prints an interval as [lo, hi], empty when absent. Of one that is open its
-// digits would only look like knowledge.
-func bounds(e analysis.Estimate, print func(analysis.Number) string) string {
+// bounds prints an interval as [lo, hi], empty when absent. The digits of an open one would mislead.
+func bounds(e analysis.Estimate, print format) string {
 	switch {
 	case !e.HasInterval():
 		return ""
@@ -57,6 +87,11 @@ func bounds(e analysis.Estimate, print func(analysis.Number) string) string {
 		return fmt.Sprintf("[open, n = %d]", e.N)
 	}
 	return "[" + print(e.Lo) + ", " + print(e.Hi) + "]"
+}
+
+// withBounds prints a mean and its interval, where it has one.
+func withBounds(e analysis.Estimate, print format) string {
+	return words.Joined(" ", print(e.Mean), bounds(e, print))
 }
 
 // rate prints a bit rate given in Mbit/s.
@@ -70,27 +105,17 @@ func rate(n analysis.Number) string {
 	return trimmed(n, 3) + " Mbit/s"
 }
 
-// trimmed is significant without trailing zeros behind the point.
-func trimmed(n analysis.Number, digits int) string {
-	s := significant(n, digits)
-	if strings.Contains(s, ".") {
-		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
-	}
-	return s
-}
-
 // percent prints three significant digits, but not more than two decimals.
 func percent(n analysis.Number) string {
-	if !n.Known() {
+	switch size := math.Abs(float64(n)); {
+	case !n.Known():
 		return none
+	case size < 0.005:
+		return "0.00 %" // and not -0.00
+	case size < 1:
+		return decimals(2)(n) + " %"
 	}
-	if math.Abs(float64(n)) < 0.005 {
-		n = 0 // and not -0.00
-	}
-	if math.Abs(float64(n)) < 1 {
-		return strconv.FormatFloat(float64(n), 'f', 2, 64) + " %"
-	}
-	return significant(n, 3) + " %"
+	return digits3(n) + " %"
 }
 
 // bare is percent without its sign, for tables with the unit in their heading.
@@ -99,47 +124,21 @@ func bare(n analysis.Number) string { return strings.TrimSuffix(percent(n), " %"
 // percentOf prints a ratio such as loss as a percentage without its sign.
 func percentOf(n analysis.Number) string { return significant(n*100, 2) }
 
-// micros prints microseconds, as milliseconds from one on.
+// micros prints microseconds, as milliseconds or seconds from one on.
 func micros(n analysis.Number) string {
 	switch {
 	case !n.Known():
 		return none
 	case n >= 1e6:
-		return significant(n/1e6, 3) + " s"
+		return digits3(n/1e6) + " s"
 	case n >= 1e3:
-		return significant(n/1e3, 3) + " ms"
+		return digits3(n/1e3) + " ms"
 	}
-	return significant(n, 3) + " µs"
+	return digits3(n) + " µs"
 }
 
-func digits3(n analysis.Number) string { return significant(n, 3) }
-
-// digits4 is for bit rates in tables, where 999.6 and 1000 should differ.
-func digits4(n analysis.Number) string { return trimmed(n, 4) }
-
-// verdictText is the verdict with what it lacks.
-func verdictText(c analysis.Cell) string {
-	if c.BlocksNeeded != nil {
-		return fmt.Sprintf("%s (+%s)", c.Verdict, words.Counted(*c.BlocksNeeded, "block"))
-	}
-	return c.Verdict
-}
-
-// fraction4 prints what lies between 0 and 1, such as R².
-func fraction4(n analysis.Number) string {
-	if !n.Known() {
-		return none
-	}
-	return strconv.FormatFloat(float64(n), 'f', 4, 64)
-}
-
-// three prints a ratio near 1 with three decimals.
-func three(n analysis.Number) string {
-	if !n.Known() {
-		return none
-	}
-	return strconv.FormatFloat(float64(n), 'f', 3, 64)
-}
+// millis prints milliseconds, as seconds from one on.
+func millis(n analysis.Number) string { return micros(1000 * n) }
 
 // signedText prints a difference in per cent with its sign and two decimals at most.
 func signedText(n analysis.Number) string {
@@ -150,5 +149,17 @@ func signedText(n analysis.Number) string {
 	return strings.Replace(s, "-", "\u2212", 1)
 }
 
+// number prints a count.
+func number(n int) string { return words.Grouped(strconv.Itoa(n)) }
+
 // offered is a cell's load, Mbit/s.
 func offered(c result.Cell) analysis.Number { return analysis.Number(c.Number(result.OfferedMbps)) }
+
+// clientsOf is a cell's number of clients in words.
+func clientsOf(c result.Cell) string { return words.Counted(c.Int(result.Clients), "client") }
+
+// unbroken keeps figures together with their units and intervals whole.
+func unbroken(s string) string {
+	return strings.NewReplacer("× ", "×\u00a0", " ×", "\u00a0×", " %", "\u00a0%", " Mbit", "\u00a0Mbit", " Gbit", "\u00a0Gbit",
+		" MiB", "\u00a0MiB", " ms", "\u00a0ms", " µs", "\u00a0µs").Replace(s)
+}

@@ -22,7 +22,7 @@ func TestCellsOfDifferentDimensions(t *testing.T) {
 		{Cell: result.NewCell(result.DUT, "b", result.Clients, 20, result.LoginRate, 5, result.Dimension("cipher"), "aes")},
 	}
 	want := map[string][2]string{"DUT": {"a", "b"}, "Offered": {"100", none}, "Clients": {none, "20"}, "They come": {none, arrival(5)}, "Cipher": {"", "aes"}}
-	g := build("", cells)
+	g := build("", analysis.Summary{}, cells)
 	for i, head := range g.Head {
 		for row := range cells {
 			if got := g.Rows[row].Cells[i].Main; got != want[head.Name][row] {

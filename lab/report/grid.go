@@ -1,8 +1,8 @@
 package report
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
@@ -19,6 +19,19 @@ type grid struct {
 	Sortable bool
 }
 
+// newGrid is a table without rows. A head is "name|unit"; one that begins with < is aligned left.
+func newGrid(caption string, heads ...string) grid {
+	g := grid{Caption: caption, Sortable: caption != ""}
+	for _, head := range heads {
+		name, text := strings.CutPrefix(head, "<")
+		name, unit, _ := strings.Cut(name, "|")
+		g.Head = append(g.Head, gridHead{Name: name, Unit: unit, Text: text})
+	}
+	return g
+}
+
+func (g *grid) add(key string, cells ...gridCell) { g.Rows = append(g.Rows, gridRow{key, cells}) }
+
 // gridHead heads a column; Field is the name of its figure in summary.json.
 type gridHead struct {
 	Name, Unit string
@@ -32,8 +45,7 @@ type gridRow struct {
 	Cells []gridCell
 }
 
-// gridCell is one value; Sort is its exact figure and what it is ordered by,
-// Small its interval.
+// gridCell is one value; Sort is its exact figure and what it is ordered by, Small its interval.
 type gridCell struct {
 	Main, Small, Sort string
 	Text, Header      bool
@@ -42,15 +54,24 @@ type gridCell struct {
 
 func textCell(s string) gridCell { return gridCell{Main: s, Sort: s, Text: true} }
 
-func numberCell(n analysis.Number, print func(analysis.Number) string) gridCell {
+// nameCell heads a row.
+func nameCell(name, sort string) gridCell {
+	return gridCell{Main: name, Sort: sort, Text: true, Header: true}
+}
+
+// routerCell heads a row with the router that it is of.
+func routerCell(c result.Cell) gridCell {
+	dut := c.Text(result.DUT)
+	return nameCell(routerName(dut), dut)
+}
+
+func numberCell(n analysis.Number, print format) gridCell {
 	return gridCell{Main: print(n), Sort: n.String()}
 }
 
-func countCell(n int) gridCell {
-	return numberCell(analysis.Number(n), func(analysis.Number) string { return words.Grouped(fmt.Sprint(n)) })
-}
+func countCell(n int) gridCell { return gridCell{Main: number(n), Sort: strconv.Itoa(n)} }
 
-func estimateCell(e analysis.Estimate, print func(analysis.Number) string) gridCell {
+func estimateCell(e analysis.Estimate, print format) gridCell {
 	return gridCell{Main: print(e.Mean), Small: bounds(e, print), Sort: e.Mean.String()}
 }
 
@@ -59,88 +80,143 @@ func badgeCell(verdict, note string) gridCell {
 	return gridCell{Main: verdict, Small: note, Sort: verdict, Text: true, Badge: verdict}
 }
 
-// gridColumn makes the cells of one column.
-type gridColumn struct {
-	head gridHead
-	cell func(analysis.Cell) gridCell
+// column is one column of a table whose rows are values of type T, on the page and in the terminal.
+type column[T any] struct {
+	gridHead
+	cell func(T) gridCell
+	drop int  // in a narrow terminal columns go in this order; 0 stays
+	once bool // the terminal shows the column only where its values differ, else the value is in the heading
+	// from completes the column from the descriptions of the run's metrics; nil: it is complete.
+	from func([]analysis.Metric) column[T]
 }
 
-func textColumn(name string, of func(analysis.Cell) string) gridColumn {
-	return gridColumn{gridHead{Name: name, Text: true}, func(c analysis.Cell) gridCell { return textCell(of(c)) }}
+func (c column[T]) dropped(order int) column[T] { c.drop = order; return c }
+func (c column[T]) ifDiffers() column[T]        { c.once = true; return c }
+
+// left aligns the terminal's column left: its intervals differ in length.
+func (c column[T]) left() column[T] { c.Text = true; return c }
+
+func textColumn[T any](name string, of func(T) string) column[T] {
+	return column[T]{gridHead: gridHead{Name: name, Text: true}, cell: func(v T) gridCell { return textCell(of(v)) }}
 }
 
-// numberColumn shows a figure that is no metric; field is its path in a cell of summary.json.
-func numberColumn(name, unit, field string, print func(analysis.Number) string, of func(analysis.Cell) analysis.Number) gridColumn {
-	return gridColumn{gridHead{Name: name, Unit: unit, Field: field}, func(c analysis.Cell) gridCell { return numberCell(of(c), print) }}
+// writtenColumn shows what has no exact figure, aligned right.
+func writtenColumn[T any](name string, of func(T) string) column[T] {
+	return column[T]{gridHead: gridHead{Name: name}, cell: func(v T) gridCell { return gridCell{Main: of(v)} }}
 }
 
-func countColumn(name, unit, field string, of func(analysis.Cell) int) gridColumn {
-	return gridColumn{gridHead{Name: name, Unit: unit, Field: field}, func(c analysis.Cell) gridCell { return countCell(of(c)) }}
+// numberColumn shows a figure that is no metric; field is its path in summary.json, if it has one.
+func numberColumn[T any](name, unit, field string, print format, of func(T) analysis.Number) column[T] {
+	return column[T]{gridHead: gridHead{Name: name, Unit: unit, Field: field}, cell: func(v T) gridCell { return numberCell(of(v), print) }}
 }
+
+func countColumn[T any](name, unit, field string, of func(T) int) column[T] {
+	return column[T]{gridHead: gridHead{Name: name, Unit: unit, Field: field}, cell: func(v T) gridCell { return countCell(of(v)) }}
+}
+
+func estimateColumn[T any](name, unit string, print format, of func(T) analysis.Estimate) column[T] {
+	return column[T]{gridHead: gridHead{Name: name, Unit: unit}, cell: func(v T) gridCell { return estimateCell(of(v), print) }}
+}
+
+// cellColumn is a column of a table of cells.
+type cellColumn = column[analysis.Cell]
 
 // counts shows one of a cell's counts.
-func counts(key, name, unit string) gridColumn {
+func counts(key, name, unit string) cellColumn {
 	return countColumn(name, unit, "counts."+key, func(c analysis.Cell) int { return c.Counts[key] })
 }
 
-// device, clean and change show a metric by its name: of the device, of the clean
-// router, and of one against the other.
-func device(metric, name, unit string, print func(analysis.Number) string) gridColumn {
-	return metricColumn(metric+".device", name, unit, print, func(c analysis.Cell) analysis.Estimate { return c.Device(metric) })
+// device, clean and change show a metric by its name: of the device, of the clean router, and of one against
+// the other. In the note that stands beside the heading, * is the metric's unit.
+func device(metric, name, note string) cellColumn {
+	return metricColumn(metric, "device", name, note, analysis.Cell.Device)
 }
 
-func clean(metric, name, unit string, print func(analysis.Number) string) gridColumn {
-	return metricColumn(metric+".clean", name, unit, print, func(c analysis.Cell) analysis.Estimate { return c.Clean(metric) })
+func clean(metric, name, note string) cellColumn {
+	return metricColumn(metric, "clean", name, note, analysis.Cell.Clean)
 }
 
-func change(metric, name, unit string, print func(analysis.Number) string) gridColumn {
-	return metricColumn(metric+".change", name, unit, print, func(c analysis.Cell) analysis.Estimate { return c.Change(metric) })
+func change(metric, name, note string) cellColumn {
+	return metricColumn(metric, "change", name, note, analysis.Cell.Change)
 }
 
-func metricColumn(path, name, unit string, print func(analysis.Number) string, of func(analysis.Cell) analysis.Estimate) gridColumn {
-	return gridColumn{gridHead{Name: name, Unit: unit, Field: "metrics." + path + ".mean"}, func(c analysis.Cell) gridCell { return estimateCell(of(c), print) }}
-}
+// figureOf is one side of a cell's metric: analysis.Cell.Device, Clean or Change.
+type figureOf func(c analysis.Cell, metric string) analysis.Estimate
 
-// dimensionColumns name a cell in every table: its device, texts in which cells
-// differ, and numbers.
-func dimensionColumns(cells []analysis.Cell) []gridColumn {
-	cols := []gridColumn{{gridHead{Name: "DUT", Text: true}, func(c analysis.Cell) gridCell {
-		return gridCell{Main: c.DUT(), Sort: c.DUT(), Text: true, Header: true}
-	}}}
-	var numbers []gridColumn
-	for _, v := range dimensionsOf(cells) {
-		d := v.Dimension
-		varies := slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Text(d) != v.Text })
-		head := dimensionHeads[d]
+// metricColumn takes unit and form of its figures from the metric's description in the summary.
+func metricColumn(metric, side, name, note string, of figureOf) cellColumn {
+	return cellColumn{from: func(metrics []analysis.Metric) cellColumn {
+		m, print := metricNamed(metrics, metric), digits3
 		switch {
-		case v.IsNumber && head.text == nil:
-			numbers = append(numbers, numberColumn(words.Or(head.name, words.Capitalised(strings.ReplaceAll(string(d), "_", " "))), head.unit, "dimensions."+string(d),
-				numberOr(head.print), func(c analysis.Cell) analysis.Number { return numberOf(c, d) }))
-		case v.IsNumber:
-			numbers = append(numbers, gridColumn{gridHead{Name: head.name, Text: true}, func(c analysis.Cell) gridCell {
+		case side == "change" && m.Against == analysis.AsRatio:
+			m.Unit, print = "×", ratio
+		case strings.HasPrefix(m.Unit, "%"):
+			print = bare
+		case m.Unit == "Mbit/s":
+			print = digits4
+		case m.Unit == "" && strings.HasPrefix(note, "%"):
+			print = percentOf
+		case m.Unit == "":
+			print = fraction4
+		}
+		col := estimateColumn(name, strings.Replace(note, "*", m.Unit, 1), print, func(c analysis.Cell) analysis.Estimate { return of(c, metric) })
+		col.Field = "metrics." + metric + "." + side + ".mean"
+		return col
+	}}
+}
+
+// meanColumn is a metric with its unit, as the terminal shows it.
+func meanColumn(metrics []analysis.Metric, metric, name string, of figureOf) cellColumn {
+	print, ok := withUnits[metricNamed(metrics, metric).Unit]
+	if !ok {
+		print = digits3
+	}
+	return numberColumn(name, "", "", print, func(c analysis.Cell) analysis.Number { return of(c, metric).Mean })
+}
+
+func metricNamed(list []analysis.Metric, name string) analysis.Metric {
+	if i := slices.IndexFunc(list, func(m analysis.Metric) bool { return m.Name == name }); i >= 0 {
+		return list[i]
+	}
+	return analysis.Metric{Name: name}
+}
+
+// dimensionColumns name a cell in every table: its device, texts in which cells differ, and numbers.
+func dimensionColumns(cells []analysis.Cell) []cellColumn {
+	cols := []cellColumn{{gridHead: gridHead{Name: "DUT", Text: true}, cell: func(c analysis.Cell) gridCell { return nameCell(c.DUT(), c.DUT()) }}}
+	var numbers []cellColumn
+	for _, v := range everyDimension(cells) {
+		d, head := v.Dimension, dimensionHeads[v.Dimension]
+		name := words.Or(head.name, words.Capitalised(strings.ReplaceAll(string(d), "_", " ")))
+		switch {
+		case head.text != nil:
+			numbers = append(numbers, cellColumn{gridHead: gridHead{Name: name, Text: true}, cell: func(c analysis.Cell) gridCell {
 				if !c.Has(d) {
-					return textCell(none)
+					return gridCell{Main: none, Text: true}
 				}
-				return gridCell{Main: head.text(c.Number(d)), Sort: numberOf(c, d).String(), Text: true}
+				return gridCell{Main: head.text(c.Number(d)), Sort: c.Text(d), Text: true}
 			}})
-		case varies:
-			cols = append(cols, textColumn(words.Or(head.name, words.Capitalised(string(d))), func(c analysis.Cell) string { return c.Text(d) }))
+		case v.IsNumber:
+			if head.print == nil {
+				head.print = digits4
+			}
+			numbers = append(numbers, numberColumn(name, head.unit, "dimensions."+string(d), head.print,
+				func(c analysis.Cell) analysis.Number {
+					if !c.Has(d) {
+						return analysis.Absent()
+					}
+					return analysis.Number(c.Number(d))
+				}))
+		case slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Text(d) != v.Text }):
+			cols = append(cols, textColumn(name, func(c analysis.Cell) string { return c.Text(d) }))
 		}
 	}
 	return append(cols, numbers...)
 }
 
-// numberOf is a dimension of a cell, absent where the cell lacks it.
-func numberOf(c analysis.Cell, d result.Dimension) analysis.Number {
-	if v, ok := c.Value(d); ok {
-		return analysis.Number(v.Number)
-	}
-	return analysis.Absent()
-}
-
-// dimensionsOf are all dimensions but the device that cells have, each with the value of the
+// everyDimension lists all dimensions but the device that cells have, each with the value of the
 // first cell that has it. Cells need not have the same.
-func dimensionsOf(cells []analysis.Cell) []result.Value {
+func everyDimension(cells []analysis.Cell) []result.Value {
 	all := result.NewCell()
 	for _, c := range cells {
 		for _, v := range c.Without(result.DUT).Values() {
@@ -159,41 +235,33 @@ func dimensionsOf(cells []analysis.Cell) []result.Value {
 // dimensionHeads are the headings of dimensions; others stand under their names.
 var dimensionHeads = map[result.Dimension]struct {
 	name, unit string
-	print      func(analysis.Number) string
+	print      format
 	text       func(float64) string // in place of the number
 }{
 	result.Clients:     {name: "Clients", print: func(n analysis.Number) string { return words.Or(words.Grouped(n.String()), none) }},
-	result.OfferedMbps: {name: "Offered", unit: "Mbit/s", print: digits4},
+	result.OfferedMbps: {name: "Offered", unit: "Mbit/s"},
 	result.LoginRate:   {name: "They come", text: arrival},
 }
 
-func numberOr(print func(analysis.Number) string) func(analysis.Number) string {
-	if print != nil {
-		return print
-	}
-	return digits4
-}
-
-// build makes a table of cells, each under its name.
-func build(caption string, cells []analysis.Cell, columns ...gridColumn) grid {
-	g := grid{Caption: caption, Sortable: true}
-	columns = append(dimensionColumns(cells), columns...)
+// build makes a table of cells of a run, each under its name.
+func build(caption string, s analysis.Summary, cells []analysis.Cell, columns ...cellColumn) grid {
+	g := grid{Caption: caption, Sortable: caption != ""}
+	all := dimensionColumns(cells)
 	for _, col := range columns {
-		g.Head = append(g.Head, col.head)
+		if col.from != nil {
+			col = col.from(s.Metrics)
+		}
+		all = append(all, col)
+	}
+	for _, col := range all {
+		g.Head = append(g.Head, col.gridHead)
 	}
 	for _, c := range cells {
-		row := gridRow{Key: markKey(c.Cell)}
-		for _, col := range columns {
+		row := gridRow{Key: c.Cell.String()}
+		for _, col := range all {
 			row.Cells = append(row.Cells, col.cell(c))
 		}
 		g.Rows = append(g.Rows, row)
 	}
-	return g
-}
-
-// cellData is the table behind a chart of cells.
-func cellData(cells []analysis.Cell, columns ...gridColumn) grid {
-	g := build("", cells, columns...)
-	g.Sortable = false
 	return g
 }

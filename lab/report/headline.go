@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
@@ -14,27 +13,49 @@ import (
 // fact is a name with its value.
 type fact struct{ Name, Value string }
 
-// heaviest has one cell a DUT: that with the highest offered load, with the
-// most clients among those, upload before download.
-func heaviest(s analysis.Summary) []analysis.Cell {
-	best := map[string]analysis.Cell{}
-	var order []string
-	for _, c := range s.Cells {
-		old, seen := best[c.DUT()]
-		if !seen {
-			order = append(order, c.DUT())
-		}
-		better := offered(c.Cell) > offered(old.Cell) || offered(c.Cell) == offered(old.Cell) && c.Int(result.Clients) > old.Int(result.Clients)
-		sameWay := c.Text(result.Direction) == old.Text(result.Direction) && c.Text(result.Profile) == old.Text(result.Profile)
-		if !seen || old.Pairs == 0 && c.Pairs > 0 || better && sameWay && c.Pairs > 0 {
-			best[c.DUT()] = c
-		}
+// factList is what else a reader asks of a device. What is not known is left out.
+type factList []fact
+
+func (f *factList) add(known bool, name, format string, args ...any) {
+	if known {
+		*f = append(*f, fact{name, fmt.Sprintf(format, args...)})
 	}
-	var out []analysis.Cell
-	for _, name := range order {
-		out = append(out, best[name])
+}
+
+// oneEach has one cell a device: the first, or one that is better.
+func oneEach(cells []analysis.Cell, better func(c, than analysis.Cell) bool) (out []analysis.Cell) {
+	at := map[string]int{}
+	for _, c := range cells {
+		if i, seen := at[c.DUT()]; !seen {
+			at[c.DUT()] = len(out)
+			out = append(out, c)
+		} else if better(c, out[i]) {
+			out[i] = c
+		}
 	}
 	return out
+}
+
+// heavier compares the offered load, then the number of clients.
+func heavier(c, than analysis.Cell) bool {
+	return result.CompareCells(c.Cell, than.Cell, result.OfferedMbps, result.Clients) > 0
+}
+
+// sameWay reports whether two cells have the same direction and profile.
+func sameWay(a, b result.Cell) bool { return alike(a, b, result.Direction, result.Profile) }
+
+// rankedCells has one cell a device, that at the heaviest load; the cheapest device comes first.
+func rankedCells(s analysis.Summary) []analysis.Cell {
+	cells := oneEach(s.Cells, func(c, than analysis.Cell) bool {
+		return c.Pairs > 0 && (than.Pairs == 0 || sameWay(c.Cell, than.Cell) && heavier(c, than))
+	})
+	rank(cells, func(c analysis.Cell) analysis.Number { return c.Change(cost.PerBit).Mean })
+	return cells
+}
+
+// ranked begins the row of a cell's device.
+func (d *drawing) ranked(c analysis.Cell) ranked {
+	return ranked{DUT: c.DUT(), Key: c.Cell.String(), Style: d.style(c.DUT()).Class()}
 }
 
 // rankCosts has the devices by the CPU they take for a bit, cheapest first; those of
@@ -49,7 +70,7 @@ func rankCosts(d *drawing) ranking {
 		Notes: []string{unheardSentence(s, cells)},
 		Key: []keyEntry{
 			{analysis.Different, "differs from the clean router"},
-			{analysis.Equivalent, fmt.Sprintf("the same within %g %%", 100*s.Delta)},
+			{analysis.Equivalent, sameWithin(s)},
 			{analysis.Inconclusive, "left open"},
 		},
 	}
@@ -57,14 +78,15 @@ func rankCosts(d *drawing) ranking {
 		r.Title = "Ratio of the labs: router CPU per delivered bit, × " + otherName(s)
 	}
 	for _, c := range cells {
-		r.Rows = append(r.Rows, ranked{
-			DUT: c.DUT(), Key: markKey(c.Cell), Style: d.style(c.DUT()).Class(), Shape: c.Verdict, Word: c.Verdict, At: c.Change(cost.PerBit),
-			Value: ratio(c.Change(cost.PerBit).Mean) + " ×", Interval: bounds(c.Change(cost.PerBit), ratio),
-			Note: words.Joined("; ", where(c), costNote(s, c)), Facts: costFacts(s, c),
-		})
+		row, e := d.ranked(c), c.Change(cost.PerBit)
+		row.Shape, row.Word, row.At, row.Value, row.Interval = c.Verdict, c.Verdict, e, ratio(e.Mean)+" ×", bounds(e, ratio)
+		row.Note, row.Facts = words.Joined("; ", where(c), costNote(s, c)), costFacts(s, c)
+		r.Rows = append(r.Rows, row)
 	}
 	return r
 }
+
+func sameWithin(s analysis.Summary) string { return fmt.Sprintf("the same within %g %%", 100*s.Delta) }
 
 // costScreen is the picture that a run is about, and the sentence above it.
 func costScreen(d *drawing) (lead string, r ranking) {
@@ -78,16 +100,17 @@ func costScreen(d *drawing) (lead string, r ranking) {
 	return leadSentence(s, rankedCells(s)), rankCosts(d)
 }
 
-// rankedCells has one cell a device, the cheapest first.
-func rankedCells(s analysis.Summary) []analysis.Cell {
-	cells := heaviest(s)
-	rank(cells, func(c analysis.Cell) analysis.Number { return c.Change(cost.PerBit).Mean })
-	return cells
-}
-
 // intervalText says what the lines of a picture are.
 func intervalText(s analysis.Summary) string {
 	return fmt.Sprintf("%g %% interval, on a logarithmic scale", 100*s.Confidence)
+}
+
+// notAccepted says that a cell has no accepted trial, and why.
+func notAccepted(c analysis.Cell, noun string) string {
+	if len(c.Rejects) > 0 {
+		return "no " + noun + " was accepted, mostly because: " + c.Rejects[0].Text
+	}
+	return "no " + noun + " was accepted"
 }
 
 // costNote is what a reader must know of a device beside its ratio.
@@ -95,14 +118,11 @@ func costNote(s analysis.Summary, c analysis.Cell) string {
 	var verdict, limit, guests string
 	switch {
 	case c.Pairs == 0:
-		if len(c.Rejects) > 0 {
-			return "no trial was accepted, mostly because: " + c.Rejects[0].Text
-		}
-		return "no trial was accepted"
+		return notAccepted(c, "trial")
 	case !c.Change(cost.PerBit).Mean.Known():
 		return "no ratio, because a side delivered nothing or cost nothing"
 	case c.Verdict == analysis.Equivalent:
-		verdict = fmt.Sprintf("the same within %g %%", 100*s.Delta)
+		verdict = sameWithin(s)
 	case c.Verdict == analysis.Inconclusive:
 		verdict = "left open"
 	}
@@ -110,55 +130,44 @@ func costNote(s analysis.Summary, c analysis.Cell) string {
 		limit = fmt.Sprintf("delivers %s of %s Mbit/s", digits3(c.Device(cost.Delivered).Mean), trimmed(offered(c.Cell), 4))
 	}
 	if c.Counts[cost.GuestsIn] < c.Counts[cost.GuestsCame] {
-		guests = fmt.Sprintf("%d of %s got in", c.Counts[cost.GuestsIn], words.Counted(c.Counts[cost.GuestsCame], "guest"))
+		guests = guestsIn(c)
 	}
 	return words.Joined("; ", verdict, limit, guests)
 }
 
 // chance is the p-value behind a verdict, empty when there is none.
 func chance(c analysis.Cell) string {
-	p := analysis.Absent()
-	switch c.Verdict {
-	case analysis.Different:
-		p = c.PDifferent
-	case analysis.Equivalent:
-		p = c.PEquivalent
-	}
+	p, ok := map[string]analysis.Number{analysis.Different: c.PDifferent, analysis.Equivalent: c.PEquivalent}[c.Verdict]
 	switch {
-	case !p.Known():
+	case !ok || !p.Known():
 		return ""
 	case p < 0.001:
 		return "p < 0.001"
 	}
-	return fmt.Sprintf("p = %.3f", float64(p))
+	return "p = " + three(p)
 }
 
 // capacityFact names what one core of the router carries.
 const capacityFact = "Capacity"
 
-// costFacts is what else a reader asks of a device; what is not known is left out.
 func costFacts(s analysis.Summary, c analysis.Cell) []fact {
-	var out []fact
-	add := func(known bool, name, format string, args ...any) {
-		if known {
-			out = append(out, fact{name, fmt.Sprintf(format, args...)})
-		}
-	}
-	add(c.Pairs > 0 && c.Verdict != "", "Verdict", "%s", verdictFact(s, c))
+	var out factList
+	out.add(c.Pairs > 0 && c.Verdict != "", "Verdict", "%s", verdictFact(s, c))
 	for _, m := range s.CostModels {
-		if m.Cell.Text(result.DUT) != c.DUT() || m.Cell.Text(result.Direction) != c.Text(result.Direction) || m.Cell.Text(result.Profile) != c.Text(result.Profile) {
-			continue
-		}
 		for _, at := range m.Capacity {
-			add(at.Clients == c.Int(result.Clients) && at.Mbps.Mean.Known(), capacityFact, "%s", capacityText(at))
+			known := m.Cell.Text(result.DUT) == c.DUT() && sameWay(m.Cell, c.Cell) && at.Clients == c.Int(result.Clients) && at.Mbps.Mean.Known()
+			out.add(known, capacityFact, "%s", capacityText(at))
 		}
 	}
-	add(c.Device("rtt_p99_median_us").Mean.Known() && c.Clean("rtt_p99_median_us").Mean.Known(), "Delay, p99", "%s, clean router %s", micros(c.Device("rtt_p99_median_us").Mean), micros(c.Clean("rtt_p99_median_us").Mean))
-	add(c.Device("pss_mib").Mean.Known() && c.Device("pss_mib").Mean > 0, "Memory", "%s MiB", digits3(c.Device("pss_mib").Mean))
-	login := c.Device("login_p50_ms").Mean
-	add(login.Known() && login > 0, "Log-in", "%s ms a client", digits3(login))
-	add(isCrowd(c), "All at once", "%s", crowdText(c))
-	return append(out, guestFacts(c)...)
+	dut, beside := c.Device("rtt_p99_median_us").Mean, c.Clean("rtt_p99_median_us").Mean
+	out.add(dut.Known() && beside.Known(), "Delay, p99", "%s, clean router %s", micros(dut), micros(beside))
+	pss, login := c.Device("pss_mib").Mean, c.Device("login_p50_ms").Mean
+	out.add(pss.Known() && pss > 0, "Memory", "%s MiB", digits3(pss))
+	out.add(login.Known() && login > 0, "Log-in", "%s ms a client", digits3(login))
+	out.add(isCrowd(c), "All at once", "%s", crowdText(c))
+	out.add(c.Counts[cost.GuestBlocks] > 0, "Guests", "%s", guestsFact(c))
+	out.add(c.Counts[cost.GuestBlocks] > 0, "Tracked connections", "%s", fromTo(c, "flows_before", "flows_after"))
+	return out
 }
 
 // verdictFact is the verdict with the chance behind it, or with what it lacks.
@@ -204,15 +213,15 @@ func leadSentence(s analysis.Summary, cells []analysis.Cell) string {
 	}
 	where, each := inCommon(cells, loadText)
 	name := func(c analysis.Cell) string { return words.Joined(" ", c.DUT(), each(c)) }
+	left := openClause(s, named(open, name))
 	if len(known) == 0 {
-		return unbroken(words.Capitalised(words.Joined(", ", where, openClause(s, named(open, name)))) + ".")
+		return unbroken(words.Capitalised(words.Joined(", ", where, left)) + ".")
 	}
-	return unbroken(words.Joined("; ",
-		words.Joined(" ", fmt.Sprintf("Compared with %s, carrying the same bit", otherName(s)), where, "takes", costRange(s, known, name)),
-		openClause(s, named(open, name))) + ".")
+	text := words.Joined(" ", fmt.Sprintf("Compared with %s, carrying the same bit", otherName(s)), where, "takes", costRange(s, known, name))
+	return unbroken(words.Joined("; ", text, left) + ".")
 }
 
-// named are the names of cells.
+// named is a text of each cell.
 func named(cells []analysis.Cell, name func(analysis.Cell) string) (out []string) {
 	for _, c := range cells {
 		out = append(out, name(c))
@@ -223,12 +232,11 @@ func named(cells []analysis.Cell, name func(analysis.Cell) string) (out []string
 // costRange is what the cheapest and the dearest of the cells cost, which are ranked.
 func costRange(s analysis.Summary, cells []analysis.Cell, name func(analysis.Cell) string) string {
 	same := fmt.Sprintf("the same CPU, within %g %%,", 100*s.Delta)
-	cost := func(c analysis.Cell, unit string) string {
-		amount := same
+	amount := func(c analysis.Cell, unit string) string {
+		text := same + " with " + name(c)
 		if c.Verdict == analysis.Different {
-			amount = ratio(c.Change(cost.PerBit).Mean) + unit
+			text = ratio(c.Change(cost.PerBit).Mean) + unit + " with " + name(c)
 		}
-		text := amount + " with " + name(c)
 		if cost.AtLimit(c) {
 			text += fmt.Sprintf(", which delivers only %s", rate(c.Device(cost.Delivered).Mean))
 		}
@@ -237,11 +245,11 @@ func costRange(s analysis.Summary, cells []analysis.Cell, name func(analysis.Cel
 	first, last := cells[0], cells[len(cells)-1]
 	switch {
 	case len(cells) == 1:
-		return cost(first, " times the CPU")
+		return amount(first, " times the CPU")
 	case !slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Verdict != analysis.Equivalent }):
 		return same + " with " + words.Listed(named(cells, name))
 	}
-	return "from " + cost(first, " times the CPU") + " to " + cost(last, " times")
+	return "from " + amount(first, " times the CPU") + " to " + amount(last, " times")
 }
 
 // inCommon is the text that holds for the whole list, and that of each where they differ.
@@ -255,14 +263,23 @@ func inCommon[T any](list []T, text func(T) string) (all string, each func(T) st
 	return all, func(T) string { return "" }
 }
 
+// distinct keeps the first of equal values.
+func distinct[T comparable](list []T) (out []T) {
+	for _, v := range list {
+		if !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
 // unheardSentence names the loads above those of the picture of which no trial was accepted.
 func unheardSentence(s analysis.Summary, cells []analysis.Cell) string {
 	var parts []string
 	for _, c := range cells {
 		var loads []string
 		for _, o := range s.Cells {
-			if o.DUT() == c.DUT() && o.Text(result.Direction) == c.Text(result.Direction) && o.Text(result.Profile) == c.Text(result.Profile) && o.Pairs == 0 && c.Pairs > 0 &&
-				(offered(o.Cell) > offered(c.Cell) || offered(o.Cell) == offered(c.Cell) && o.Int(result.Clients) > c.Int(result.Clients)) {
+			if o.DUT() == c.DUT() && sameWay(o.Cell, c.Cell) && o.Pairs == 0 && c.Pairs > 0 && heavier(o, c) {
 				loads = append(loads, loadText(o))
 			}
 		}
@@ -278,11 +295,5 @@ func unheardSentence(s analysis.Summary, cells []analysis.Cell) string {
 
 // loadText is the load of a cell in a sentence.
 func loadText(c analysis.Cell) string {
-	return fmt.Sprintf("at %s %s with %s", rate(offered(c.Cell)), words.Direction(c.Text(result.Direction)), words.Counted(c.Int(result.Clients), "client"))
-}
-
-// unbroken keeps figures together with their units and intervals whole.
-func unbroken(s string) string {
-	return strings.NewReplacer("× ", "×\u00a0", " ×", "\u00a0×", " %", "\u00a0%", " Mbit", "\u00a0Mbit", " Gbit", "\u00a0Gbit",
-		" MiB", "\u00a0MiB", " ms", "\u00a0ms", " µs", "\u00a0µs").Replace(s)
+	return fmt.Sprintf("at %s %s with %s", rate(offered(c.Cell)), words.Direction(c.Text(result.Direction)), clientsOf(c.Cell))
 }

@@ -1,11 +1,11 @@
 package report
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
 	"html/template"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,24 +24,25 @@ var (
 	pageScript string
 )
 
-var page = template.Must(template.Must(template.New("report").Parse(pageSource)).Parse(flameSource))
+var page = template.Must(template.Must(template.New("report").Funcs(template.FuncMap{
+	"prose": prose, "unbroken": unbroken, "ending": endingOf, "limit": limitSentence, "where": trialPlace, "fromOne": func(n int) int { return n + 1 },
+}).Parse(pageSource)).Parse(flameSource))
 
-// pageData is all the template sees: strings ready to print, in the order of
-// the page.
+// pageData is all that the template sees, in the order of the page.
 type pageData struct {
 	Style    template.CSS
 	Script   template.JS
 	Title    string
-	Subtitle string
 	Meta     []string
 	Contents []entry
+	Summary  analysis.Summary
+	result.Environment
 
 	Question   string // heading of the first section
 	Empty      string // what stands there when there is nothing to show
 	Lead       string
 	Picture    picture
 	FoundCount string
-	Warnings   []string
 	Reading    string
 	ModeNote   string
 
@@ -51,30 +52,20 @@ type pageData struct {
 
 	Capacity   []figure
 	CostModels grid
+	Ceilings   grid
 	Flames     *flames
 	Results    grid
-	Further    []grid
-	Increments grid
-	Linearity  grid
-	Ceilings   grid
+	Further    []grid // folded away
 
 	Noise        string
 	NoiseFigure  []figure
 	Stability    []figure
 	Multiplicity string
 	Counts       string
-	Rejects      []rejectRow
-	MoreReasons  int
-	Rejected     []rejectedTrial
-	MoreReject   int
-	Failed       []failedRow
-	MoreFailed   int
-	Limits       []string // sentences: what devices broke at
-	Skipped      []result.Skip
+	Rejects      listed[rejectRow]
+	Rejected     listed[result.Trial]
+	Failed       listed[analysis.FailedBlock]
 	Facts        []fact
-	Offloads     []string
-	Notes        []string
-	Command      string
 }
 
 // entry is a line of the table of contents.
@@ -84,30 +75,23 @@ type entry struct{ ID, Name string }
 // The summaries in with complete the comparison with published studies, as
 // studies.Beside takes them.
 func HTML(w io.Writer, run result.Run, s analysis.Summary, with ...analysis.Summary) error {
-	var b bytes.Buffer
-	if err := page.Execute(&b, describePage(run, s, with)); err != nil {
-		return fmt.Errorf("write the report page: %w", err)
-	}
-	_, err := w.Write(b.Bytes())
-	return err
+	return page.Execute(w, describePage(run, s, with))
 }
 
 func describePage(run result.Run, s analysis.Summary, with []analysis.Summary) pageData {
-	env := run.Environment
 	d, v := newDrawing(run, s), viewOf(s)
 	data := pageData{
-		Style: template.CSS(pageStyle + flameStyle), Script: template.JS(pageScript),
-		Title: words.Or(s.Experiment, "Run"), Subtitle: env.Title, Meta: pageMeta(run, s),
+		Style: template.CSS(pageStyle + flameStyle), Script: template.JS(pageScript), Summary: s, Environment: run.Environment,
+		Title: words.Or(s.Experiment, "Run"), Meta: pageMeta(run, s), Facts: facts(run.Environment),
 		Empty:      "No trial of a device under test was recorded, so there is nothing to compare. The sections below say what was skipped, rejected or went wrong.",
-		FoundCount: findingCounts(s.Findings), Warnings: s.Warnings, Reading: unbroken(words.Capitalised(v.reading(s))),
-		Counts:  fmt.Sprintf("%s accepted, %d rejected by self-tests, %d redone.", words.Counted(s.Trials.Accepted, s.Noun), s.Trials.Rejected, s.Trials.Redone),
-		Skipped: s.Skipped, Facts: facts(env), Offloads: env.Offloads, Notes: env.Notes, Command: env.Command,
+		FoundCount: findingCounts(s.Findings), Reading: unbroken(words.Capitalised(v.reading(s))),
+		Counts: fmt.Sprintf("%s accepted, %d rejected by self-tests, %d redone.", words.Counted(s.Trials.Accepted, s.Noun), s.Trials.Rejected, s.Trials.Redone),
 	}
 	lead, ranking := v.first(d)
 	data.Lead, data.Picture = lead, ranking.picture(s.Skipped)
 	v.fill(&data, d, s)
 	data.Claims = claims(s.Findings)
-	if env.Sides == nil {
+	if run.Environment.Sides == nil {
 		data.Studies = d.studyParts(append([]analysis.Summary{s}, with...), s.Findings)
 	}
 	data.addTrust(run, s)
@@ -141,64 +125,51 @@ func (data *pageData) contents() []entry {
 
 func pageMeta(run result.Run, s analysis.Summary) []string {
 	env := run.Environment
-	var out []string
+	var start, took, kernel string
 	if !env.Start.IsZero() {
-		out = append(out, env.Start.UTC().Format("2 January 2006, 15:04 UTC"))
+		start = env.Start.UTC().Format("2 January 2006, 15:04 UTC")
 	}
 	if d := run.MeasuredFor(); d > 0 {
-		out = append(out, "took "+d.Round(time.Second).String())
-	}
-	for _, text := range []string{viewOf(s).how(s), profilesOf(s), env.CPUModel} {
-		if text != "" {
-			out = append(out, text)
-		}
+		took = "took " + d.Round(time.Second).String()
 	}
 	if env.Kernel != "" {
-		out = append(out, "Linux "+env.Kernel)
+		kernel = "Linux " + env.Kernel
 	}
-	return out
-}
-
-// profilesOf are the profiles of the run's cells.
-func profilesOf(s analysis.Summary) string {
-	var all []string
-	for _, c := range s.Cells {
-		all = append(all, c.Text(result.Profile))
-	}
-	slices.Sort(all)
-	return strings.Join(slices.Compact(all), ",")
+	profiles := named(s.Cells, func(c analysis.Cell) string { return c.Text(result.Profile) })
+	slices.Sort(profiles)
+	all := []string{start, took, viewOf(s).how(s), strings.Join(slices.Compact(profiles), ","), env.CPUModel, kernel}
+	return slices.DeleteFunc(all, func(text string) bool { return text == "" })
 }
 
 // costView shows what a device costs.
 var costView = view{
 	how:     func(s analysis.Summary) string { return words.Or(s.Mode, "mode unknown") },
-	columns: columnsOf, remarks: costRemarks, reading: costReading, first: costScreen,
+	columns: costColumns, remarks: costRemarks, reading: costReading, first: costScreen,
 	fill: func(data *pageData, d *drawing, s analysis.Summary) {
-		data.Question = "What it costs"
-		if s.Sides != nil {
-			data.Question = "How the two labs compare"
-		}
-		if failsSomewhere(s) {
+		switch {
+		case failsSomewhere(s):
 			data.Question = "What they carry, and what they cost"
+		case s.Sides != nil:
+			data.Question = "How the two labs compare"
+		default:
+			data.Question = "What it costs"
 		}
-		data.ModeNote, data.Multiplicity = modeNote(s), multiplicityNote(s)
-		data.Groups, data.Flames = d.groups(), flameSection(d.dir, s)
+		if note, ok := modeNotes[s.Mode]; ok {
+			data.ModeNote = note + words.Capitalised(sidesSentence(s))
+		}
+		data.Multiplicity = multiplicityNote(s)
+		data.Groups, data.Flames = grouped(s.Cells, d.group, result.Profile, result.Direction), flameSection(d.dir, s)
 		data.Capacity, data.CostModels, data.Ceilings = d.capacityFigures(), costModelGrid(s.CostModels), ceilingsGrid(s.Ceilings)
-		data.Results, data.Further, data.Increments, data.Linearity = resultsGrid(s), furtherGrids(s), incrementsGrid(s), linearityGrid(s)
+		data.Results, data.Further = resultsGrid(s), furtherGrids(s)
 		data.Noise, data.NoiseFigure, data.Stability = unbroken(words.Capitalised(noiseSentence(s.AA))), d.noiseFigure(), d.stabilityFigures()
 	},
 }
 
-func modeNote(s analysis.Summary) string {
-	weighed := words.Capitalised(sidesSentence(s))
-	switch s.Mode {
-	case result.ModeDuet:
-		return "Duet: DUT and clean router run at the same time in two labs with the same placement and load, so noise of the machine cancels in their ratio. " +
-			"Each block rebuilds both labs and swaps which of them carries the DUT. " + weighed
-	case result.ModeSolo:
-		return "Solo: DUT and clean router are measured one after the other, so noise of the machine does not cancel and shows in the intervals. " + weighed
-	}
-	return ""
+// modeNotes say how the two sides of a pair are measured.
+var modeNotes = map[string]string{
+	result.ModeDuet: "Duet: DUT and clean router run at the same time in two labs with the same placement and load, so noise of the machine cancels in their ratio. " +
+		"Each block rebuilds both labs and swaps which of them carries the DUT. ",
+	result.ModeSolo: "Solo: DUT and clean router are measured one after the other, so noise of the machine does not cancel and shows in the intervals. ",
 }
 
 // multiplicityNote says how the verdicts are taken together.
@@ -208,4 +179,94 @@ func multiplicityNote(s analysis.Summary) string {
 	}
 	return fmt.Sprintf("Verdicts are corrected for judging %d cells at once (%s): the chance that even one of them is wrong is at most %.3g\u00a0%%.",
 		s.Multiplicity.Verdicts, words.Capitalised(s.Multiplicity.Method), 100*(1-s.Confidence))
+}
+
+// Bounds of lists in the page; trials.jsonl has everything.
+const (
+	rejectedRows = 100 // single rejected trials
+	reasonRows   = 200 // reasons by cell
+	failedRows   = 100 // blocks that failed
+)
+
+type rejectRow struct {
+	Where string
+	analysis.Tally
+}
+
+// listed is the beginning of a list, and how many more there are.
+type listed[T any] struct {
+	Shown []T
+	More  int
+}
+
+func listing[T any](all []T, most int) listed[T] {
+	shown, more := bounded(all, most)
+	return listed[T]{shown, more}
+}
+
+// addTrust lists what was rejected and what failed.
+func (data *pageData) addTrust(run result.Run, s analysis.Summary) {
+	var rejects []rejectRow
+	for _, r := range s.AA.Rejects {
+		rejects = append(rejects, rejectRow{"A/A pairs", r})
+	}
+	for _, c := range s.Cells {
+		for _, r := range c.Rejects {
+			rejects = append(rejects, rejectRow{cellPlace(c.DUT(), c.Cell), r})
+		}
+	}
+	data.Rejects, data.Failed = listing(rejects, reasonRows), listing(s.FailedBlocks, failedRows)
+	data.Rejected = listing(slices.DeleteFunc(slices.Clone(run.Trials), func(t result.Trial) bool { return t.Accepted }), rejectedRows)
+}
+
+// bounded cuts a list and says by how much.
+func bounded[T any](list []T, most int) (kept []T, more int) {
+	if len(list) <= most {
+		return list, 0
+	}
+	return list[:most], len(list) - most
+}
+
+func cellPlace(name string, c result.Cell) string {
+	return fmt.Sprintf("%s, %s, %s %s", name, rate(offered(c)), clientsOf(c), c.Text(result.Direction))
+}
+
+func trialPlace(t result.Trial) string {
+	if t.AA {
+		return cellPlace("A/A", t.Cell)
+	}
+	return cellPlace(t.Cell.Text(result.DUT), t.Cell)
+}
+
+// facts is the environment as name and value; what is not known is left out.
+func facts(env result.Environment) []fact {
+	var sides result.Sides
+	if env.Sides != nil {
+		sides = *env.Sides
+	}
+	positive := func(text string, n int64) string {
+		if n <= 0 {
+			return ""
+		}
+		return fmt.Sprintf(text, n)
+	}
+	all := []fact{
+		{"CPU", strings.TrimSpace(fmt.Sprintf("%s %s", env.CPUModel, env.Arch))},
+		{"CPUs online", positive("%d", int64(env.CPUs))},
+		{"Memory", positive("%d MiB", env.MemoryMiB)},
+		{"Virtualisation", env.Virtualisation},
+		{"Kernel", env.Kernel},
+		{"Placement", env.Placement},
+		{"Clients", env.Clients},
+		{"Only where the device is", sides.Device},
+		{"Only at the clean router beside it", sides.Clean},
+		{"gateweigh", env.GateweighVersion},
+		{"SHA-256 of its binary", env.GateweighSHA256},
+	}
+	for _, list := range []map[string]string{env.Tools, env.Sysctls} {
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			all = append(all, fact{name, list[name]})
+		}
+	}
+	return slices.DeleteFunc(all, func(f fact) bool { return f.Value == "" })
 }

@@ -62,7 +62,6 @@ type pictureRow struct {
 	Placed      bool
 	Mark        float64
 	Reach, Stem *pictureSpan
-	Cells       []string // of the table below
 }
 
 type pictureSpan struct {
@@ -93,24 +92,17 @@ func (r ranking) picture(skipped []result.Skip) picture {
 	var points []chart.Point
 	for i, row := range r.Rows {
 		if row.At.Mean > 0 {
-			points = append(points, estimatePoint(0, row.At, ""))
+			points = append(points, mark("", 0, row.At, ""))
 		}
 		r.Rows[i].Value, r.Rows[i].Interval, r.Rows[i].Note = unbroken(row.Value), unbroken(row.Interval), unbroken(row.Note)
 		for _, f := range row.Facts {
-			if !slices.Contains(p.Heads, f.Name) {
-				p.Heads = append(p.Heads, f.Name)
-			}
+			p.Heads = append(p.Heads, f.Name)
 		}
 	}
+	p.Heads = distinct(p.Heads)
 	ruler := chart.NewRuler(points, float64(r.Reference), float64(r.Floor.Lo), float64(r.Floor.Hi))
 	for _, row := range r.Rows {
-		p.Devices = append(p.Devices, row.lay(ruler, r.Reference, p.Heads))
-	}
-	p.Notes = nil
-	for _, text := range r.Notes {
-		if text != "" {
-			p.Notes = append(p.Notes, unbroken(text))
-		}
+		p.Devices = append(p.Devices, row.lay(ruler, r.Reference))
 	}
 	for _, s := range skipped {
 		p.Skipped = words.Joined(", ", p.Skipped, s.DUT)
@@ -149,16 +141,19 @@ func (p *picture) layAxis(ruler chart.Ruler) {
 	}
 }
 
-// lay places the marks of a device.
-func (row ranked) lay(ruler chart.Ruler, reference analysis.Number, heads []string) pictureRow {
-	out := pictureRow{ranked: row, Placed: row.At.Mean > 0}
-	for _, head := range heads {
-		text := none
-		if i := slices.IndexFunc(row.Facts, func(f fact) bool { return f.Name == head }); i >= 0 {
-			text = unbroken(row.Facts[i].Value)
+// Fact is a fact of the device by its name.
+func (row ranked) Fact(name string) string {
+	for _, f := range row.Facts {
+		if f.Name == name {
+			return unbroken(f.Value)
 		}
-		out.Cells = append(out.Cells, text)
 	}
+	return none
+}
+
+// lay places the marks of a device.
+func (row ranked) lay(ruler chart.Ruler, reference analysis.Number) pictureRow {
+	out := pictureRow{ranked: row, Placed: row.At.Mean > 0}
 	if !out.Placed {
 		return out
 	}

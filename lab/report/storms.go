@@ -2,41 +2,44 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/logins"
+	"github.com/gateweigh/gateweigh/lab/report/chart"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // stormColumns are the terminal's table of storms.
-var stormColumns = []column[analysis.Cell]{
-	{head: "DUT", left: true, value: func(c analysis.Cell) string { return result.OneLine(c.DUT()) }},
-	{head: "clients", once: true, value: func(c analysis.Cell) string { return fmt.Sprint(c.Int(result.Clients)) }},
-	{head: "they come", left: true, once: true, value: func(c analysis.Cell) string { return arrival(c.Number(result.LoginRate)) }},
-	{head: "storms", drop: 1, value: func(c analysis.Cell) string { return fmt.Sprint(c.Pairs) }},
-	{head: "failed", value: failedText},
-	{head: "retried", drop: 5, value: func(c analysis.Cell) string {
-		return shareText(c.Counts[logins.Login+logins.Retried], c.Counts[logins.Login+logins.Asked])
-	}},
-	{head: "leases/s", drop: 6, value: func(c analysis.Cell) string {
-		if c.Counts[logins.DeviceLeases] == 0 {
-			return none
-		}
-		return digits3(c.Device("lease_per_second").Mean)
-	}},
-	{head: "logins/s", left: true, value: func(c analysis.Cell) string {
-		return strings.TrimSpace(digits3(c.Device("login_per_second").Mean) + " " + bounds(c.Device("login_per_second"), digits3))
-	}},
-	{head: "p50", drop: 4, value: func(c analysis.Cell) string { return millis(c.Device("login_p50_ms").Mean) }},
-	{head: "p99", value: func(c analysis.Cell) string { return millis(c.Device("login_p99_ms").Mean) }},
-	{head: "max", drop: 3, value: func(c analysis.Cell) string { return millis(c.Device("login_max_ms").Mean) }},
-	{head: "CPU/login", value: func(c analysis.Cell) string { return millis(c.Device("login_router_ms").Mean) }},
-	{head: "RADIUS/login", drop: 2, value: func(c analysis.Cell) string { return spent(c.Device("login_radius_ms").Mean) }},
-	{head: "KiB/client", drop: 7, value: func(c analysis.Cell) string { return digits3(c.Device("pss_kib_per_client").Mean) }},
-	{head: "limit", left: true, value: func(c analysis.Cell) string { return limitText(c, logins.Login) }},
+func stormColumns(s analysis.Summary) []cellColumn {
+	mean := func(head, metric string, drop int) cellColumn {
+		return meanColumn(s.Metrics, metric, head, analysis.Cell.Device).dropped(drop)
+	}
+	return append(settingColumns("DUT", dimensionsOf),
+		textColumn("they come", func(c analysis.Cell) string { return arrival(c.Number(result.LoginRate)) }).ifDiffers(),
+		writtenColumn("storms", func(c analysis.Cell) string { return fmt.Sprint(c.Pairs) }).dropped(1), writtenColumn("failed", failedText),
+		writtenColumn("retried", func(c analysis.Cell) string { return shareText(c.Counts[retriedLogins], c.Counts[askedLogins]) }).dropped(5),
+		writtenColumn("leases/s", func(c analysis.Cell) string {
+			return map[bool]string{true: digits3(c.Device("lease_per_second").Mean), false: none}[c.Counts[logins.DeviceLeases] > 0]
+		}).dropped(6),
+		estimateColumn("logins/s", "", digits3, func(c analysis.Cell) analysis.Estimate { return c.Device("login_per_second") }).left(),
+		mean("p50", "login_p50_ms", 4), mean("p99", "login_p99_ms", 0), mean("max", "login_max_ms", 3), mean("CPU/login", "login_router_ms", 0),
+		writtenColumn("RADIUS/login", func(c analysis.Cell) string {
+			n := c.Device("login_radius_ms").Mean
+			return map[bool]string{true: none, false: millis(n)}[n == 0]
+		}).dropped(2),
+		mean("KiB/client", "pss_kib_per_client", 7),
+		textColumn("limit", loginLimit))
 }
+
+// Counts of log-ins in all storms of a cell.
+const (
+	askedLogins   = logins.Login + logins.Asked
+	throughLogins = logins.Login + logins.Through
+	retriedLogins = logins.Login + logins.Retried
+)
 
 // arrival says how the clients of a cell came.
 func arrival(perSecond float64) string {
@@ -46,18 +49,21 @@ func arrival(perSecond float64) string {
 	return trimmed(analysis.Number(perSecond), 4) + "/s"
 }
 
+func stormSetting(c analysis.Cell) string {
+	return clientsOf(c.Cell) + ", " + arrival(c.Number(result.LoginRate))
+}
+
 // failed is how many clients of all storms did not get through a phase.
 func failed(c analysis.Cell, phase string) int {
 	return c.Counts[phase+logins.Asked] - c.Counts[phase+logins.Through]
 }
 
-// failedText is how many clients of all storms gave up, and of how many it is
-// when any did.
+// failedText is how many clients of all storms gave up, and of how many that is when any did.
 func failedText(c analysis.Cell) string {
 	if c.Pairs == 0 {
 		return none
 	}
-	text := shareText(failed(c, logins.Login), c.Counts[logins.Login+logins.Asked])
+	text := shareText(failed(c, logins.Login), c.Counts[askedLogins])
 	if c.Counts[logins.Died] > 0 {
 		text += ", died"
 	}
@@ -74,48 +80,29 @@ func shareText(n, of int) string {
 	return fmt.Sprintf("%d of %d", n, of)
 }
 
-// spent is millis of CPU time; next to nothing is none at all.
-func spent(n analysis.Number) string {
-	if n == 0 {
-		return none
-	}
-	return millis(n)
+// sharePct is a part of the clients of a cell that asked to log in.
+func sharePct(c analysis.Cell, n int) string {
+	return percent(analysis.Number(100 * float64(n) / float64(c.Counts[askedLogins])))
 }
-
-// millis prints milliseconds, as seconds from one on.
-func millis(n analysis.Number) string { return micros(1000 * n) }
 
 // limitText says what storms were held up by, and how many by which where they differ.
 func limitText(c analysis.Cell, phase string) string {
-	limits := c.Tallies[phase+logins.Limits]
-	switch len(limits) {
-	case 0:
-		return none
-	case 1:
-		return limitWord(limits[0].Text)
+	var limits []analysis.Tally
+	for _, l := range c.Tallies[phase+logins.Limits] {
+		limits = append(limits, analysis.Tally{Text: words.Or(limitWords[l.Text], words.Or(l.Text, none)), Count: l.Count})
 	}
-	var parts []string
-	for _, l := range limits {
-		parts = append(parts, fmt.Sprintf("%s (%d)", limitWord(l.Text), l.Count))
+	if len(limits) == 1 {
+		return limits[0].Text
 	}
-	return strings.Join(parts, ", ")
+	return words.Or(tallied(limits), none)
 }
 
-// limitWord says in words what a storm was held up by.
-func limitWord(limit string) string {
-	switch limit {
-	case result.LimitDevice:
-		return "device: CPU full"
-	case result.LimitWaiting:
-		return "device: it waits"
-	case result.LimitGenerator:
-		return "client host's CPU"
-	case result.LimitRadius:
-		return "RADIUS server's CPU"
-	case result.LimitRate:
-		return "none: keeps pace"
-	}
-	return words.Or(limit, none)
+func loginLimit(c analysis.Cell) string { return limitText(c, logins.Login) }
+
+// limitWords say in words what a storm was held up by.
+var limitWords = map[string]string{
+	result.LimitDevice: "device: CPU full", result.LimitWaiting: "device: it waits", result.LimitGenerator: "client host's CPU",
+	result.LimitRadius: "RADIUS server's CPU", result.LimitRate: "none: keeps pace",
 }
 
 const stormReading = "a login is a portal's own sequence from the client's first request to the portal's word that it is in; " +
@@ -126,43 +113,262 @@ const stormReading = "a login is a portal's own sequence from the client's first
 // reasonsNamed bounds the reasons a line under the table names.
 const reasonsNamed = 3
 
+// troubles are what clients meet in a storm: the tally of reasons, and how many met one.
+var troubles = []struct {
+	sentence, row, tally string
+	count                func(analysis.Cell) int
+}{
+	{"got no lease", "no lease", logins.Lease + logins.Failures, func(c analysis.Cell) int { return failed(c, logins.Lease) }},
+	{"did not get in", "no login", logins.Login + logins.Failures, func(c analysis.Cell) int { return failed(c, logins.Login) }},
+	{"asked again for a lease", "asked again for a lease", logins.Lease + logins.Refusals,
+		func(c analysis.Cell) int { return c.Counts[logins.Lease+logins.Retried] }},
+	{"tried more than once to log in", "tried again to log in", logins.Login + logins.Refusals,
+		func(c analysis.Cell) int { return c.Counts[retriedLogins] }},
+	{"ended by itself", "device died", logins.Deaths, func(c analysis.Cell) int { return c.Counts[logins.Died] }},
+}
+
 // stormRemarks say how storms broke.
 func stormRemarks(cells []analysis.Cell) (out []string) {
 	for _, c := range cells {
-		name := fmt.Sprintf("%s, %s", c.DUT(), words.Counted(c.Int(result.Clients), "client"))
-		for _, part := range []struct {
-			what string
-			n    int
-			list []analysis.Tally
-		}{
-			{"got no lease", failed(c, logins.Lease), c.Tallies[logins.Lease+logins.Failures]},
-			{"did not get in", failed(c, logins.Login), c.Tallies[logins.Login+logins.Failures]},
-			{"asked again for a lease", c.Counts[logins.Lease+logins.Retried], c.Tallies[logins.Lease+logins.Refusals]},
-			{"tried more than once to log in", c.Counts[logins.Login+logins.Retried], c.Tallies[logins.Login+logins.Refusals]},
-			{"ended by itself", c.Counts[logins.Died], c.Tallies[logins.Deaths]},
-		} {
-			if part.n == 0 {
+		for _, t := range troubles {
+			n := t.count(c)
+			if n == 0 {
 				continue
 			}
-			who := shareText(part.n, c.Counts[logins.Login+logins.Asked]) + " clients"
-			if part.what == "ended by itself" {
-				who = "the device, in " + shareText(part.n, c.Pairs) + " storms,"
+			who := shareText(n, c.Counts[askedLogins]) + " clients"
+			if t.tally == logins.Deaths {
+				who = "the device, in " + shareText(n, c.Pairs) + " storms,"
 			}
-			out = append(out, fmt.Sprintf("%s: %s %s: %s", name, who, part.what, namedReasons(part.list)))
+			reasons := reasonsText(c.Tallies[t.tally], reasonsNamed, "", "")
+			out = append(out, fmt.Sprintf("%s, %s: %s %s: %s", c.DUT(), clientsOf(c.Cell), who, t.sentence, strings.Join(reasons, "; ")))
 		}
 	}
 	return out
 }
 
-// namedReasons are the most frequent reasons.
-func namedReasons(list []analysis.Tally) string {
-	var texts []string
-	for i, r := range list {
-		if i == reasonsNamed {
-			texts = append(texts, fmt.Sprintf("%s more", words.Counted(len(list)-i, "reason")))
-			break
+// largest has one cell a device: that with the most clients, at the highest rate. The
+// device that lets in the most clients a second comes first.
+func largest(cells []analysis.Cell) []analysis.Cell {
+	rate := func(c analysis.Cell) float64 {
+		if c.Number(result.LoginRate) == 0 { // all at once
+			return math.Inf(1)
 		}
-		texts = append(texts, fmt.Sprintf("%d × such as: %s", r.Count, r.Text))
+		return c.Number(result.LoginRate)
 	}
-	return strings.Join(texts, "; ")
+	out := oneEach(cells, func(c, than analysis.Cell) bool {
+		more := c.Int(result.Clients) - than.Int(result.Clients)
+		return c.Pairs > 0 && (than.Pairs == 0 || more > 0 || more == 0 && rate(c) > rate(than))
+	})
+	rank(out, func(c analysis.Cell) analysis.Number { return -c.Device("login_per_second").Mean })
+	return out
+}
+
+// Shapes of the marks of log-ins.
+const (
+	shapeAll  = "all"  // every client got in
+	shapeSome = "some" // some were left out
+)
+
+// loginScreen is the picture of a run of login storms, and the sentence above it: the devices by the
+// log-ins they take a second, the fastest first.
+func loginScreen(d *drawing) (lead string, r ranking) {
+	cells := largest(d.summary.Cells)
+	load, where := inCommon(cells, stormSetting)
+	r = ranking{
+		Title: "Clients let in a second", Load: load, Order: "fastest first", ReachText: intervalText(d.summary),
+		Key: []keyEntry{{shapeAll, "all clients got in"}, {shapeSome, "some were left out"}},
+	}
+	for _, c := range cells {
+		row, e := d.ranked(c), c.Device("login_per_second")
+		row.At, row.Value, row.Interval, row.Shape, row.Word = e, digits3(e.Mean), bounds(e, digits3), shapeAll, "all clients got in"
+		row.Note, row.Facts = words.Joined("; ", where(c), loginNote(c)), loginFacts(c)
+		if failed(c, logins.Login) > 0 {
+			row.Shape, row.Word = shapeSome, "some clients were left out"
+		}
+		r.Rows = append(r.Rows, row)
+	}
+	if len(r.Rows) > 0 {
+		lead = loginLead(cells)
+	}
+	return lead, r
+}
+
+// loginNote is what a reader must know of a device beside its log-ins a second.
+func loginNote(c analysis.Cell) string {
+	var text, died string
+	switch {
+	case c.Pairs == 0:
+		return notAccepted(c, "storm")
+	case c.Counts[throughLogins] == 0:
+		text = "lets nobody in"
+	case failed(c, logins.Login) > 0:
+		text = "leaves " + sharePct(c, failed(c, logins.Login)) + " out"
+	}
+	if c.Counts[logins.Died] > 0 {
+		died = "ended by itself in " + words.Counted(c.Counts[logins.Died], "storm")
+	}
+	return words.Joined("; ", text, died)
+}
+
+func loginFacts(c analysis.Cell) (facts factList) {
+	if c.Pairs == 0 {
+		return nil
+	}
+	in := "all " + clientsOf(c.Cell)
+	if failed(c, logins.Login) > 0 {
+		in = fmt.Sprintf("%s of %s", number(c.Counts[throughLogins]), words.Counted(c.Counts[askedLogins], "client"))
+	}
+	facts.add(true, "Let in", "%s", in)
+	add := func(name, text, metric string, print format) {
+		n := c.Device(metric).Mean
+		facts.add(n.Known(), name, text, print(n))
+	}
+	add("Wait", "half up to %s, 99 %% up to "+millis(c.Device("login_p99_ms").Mean), "login_p50_ms", millis)
+	add("The last waited", "%s", "login_max_ms", millis)
+	facts.add(c.Counts[retriedLogins] > 0, "Had to try again", "%s", sharePct(c, c.Counts[retriedLogins]))
+	add("Router CPU", "%s a login", "login_router_ms", millis)
+	add("Memory", "%s KiB a client", "pss_kib_per_client", digits3)
+	facts.add(true, "Limit", "%s", loginLimit(c))
+	return facts
+}
+
+// loginLead says what becomes of the clients of the fastest and of the slowest device,
+// for whoever reads one sentence only. The cells are ranked.
+func loginLead(cells []analysis.Cell) string {
+	var accepted []analysis.Cell
+	for _, c := range cells {
+		if c.Pairs > 0 {
+			accepted = append(accepted, c)
+		}
+	}
+	if len(accepted) == 0 {
+		return "No storm was accepted, so this run says nothing of the devices."
+	}
+	if n := len(accepted); n > 2 {
+		accepted = []analysis.Cell{accepted[0], accepted[n-1]}
+	}
+	all, each := inCommon(accepted, stormSetting)
+	var parts []string
+	for _, c := range accepted {
+		text := fmt.Sprintf("%s lets in %s clients a second", c.DUT(), digits3(c.Device("login_per_second").Mean))
+		switch {
+		case c.Counts[throughLogins] == 0:
+			text = c.DUT() + " lets nobody in"
+		case failed(c, logins.Login) > 0:
+			text += " and leaves " + sharePct(c, failed(c, logins.Login)) + " out"
+		}
+		if where := each(c); where != "" {
+			text += " (" + where + ")"
+		}
+		parts = append(parts, text)
+	}
+	if all != "" {
+		all = "With " + all
+	}
+	return unbroken(words.Joined(", ", all, strings.Join(parts, ", and ")) + ".")
+}
+
+// loginsView shows login storms.
+var loginsView = view{
+	how:     func(s analysis.Summary) string { return s.Measure },
+	columns: stormColumns,
+	remarks: func(s analysis.Summary) []string { return stormRemarks(s.Cells) },
+	reading: func(analysis.Summary) string { return stormReading },
+	first:   loginScreen,
+	fill: func(data *pageData, d *drawing, s analysis.Summary) {
+		data.Question = "How they take a storm"
+		data.Empty = "No storm was recorded, so there is nothing to show. The sections below say what was skipped, rejected or went wrong."
+		data.ModeNote = "Each storm has a new lab and a device that nobody has met yet; there is no clean router beside it, because a clean router has no log-ins."
+		data.Groups = grouped(s.Cells, d.stormGroup, result.Clients, result.LoginRate)
+		data.Results, data.Further = build("Logins: means over storms, their intervals in brackets", s, s.Cells, stormResults...), tables(s, loginTables)
+		if met := metGrid(s.Cells); len(met.Rows) > 0 {
+			data.Further = append(data.Further, met)
+		}
+	},
+}
+
+// stormGroup draws the waiting times of one number of clients and rate.
+func (d *drawing) stormGroup(cells []analysis.Cell) figureGroup {
+	return figureGroup{Heading: words.Capitalised(stormSetting(cells[0])), Figures: []figure{
+		d.curve(cells, "Logged in", "Clients logged in, % of all", logins.Login),
+		d.curve(cells, "Leased", "Clients with an address, % of all", logins.Lease),
+	}}
+}
+
+// marked are the shares of a curve that carry a mark, %.
+var marked = map[analysis.Number]bool{50: true, 90: true, 100: true}
+
+// curve draws how many clients were through after how long.
+func (d *drawing) curve(cells []analysis.Cell, title, label, phase string) figure {
+	ch := chart.XY{
+		Title: title + ": " + stormSetting(cells[0]), XLabel: "From the client's turn, seconds", YLabel: label,
+		Reference: math.NaN(), Curve: true,
+	}
+	var tips []string
+	data := newGrid("", "<DUT", "Share|% of the clients", "After|s")
+	for _, c := range cells {
+		series, key := chart.Series{Name: c.DUT(), Style: d.style(c.DUT())}, c.Cell.String()
+		curve := c.Curves[phase+logins.Through]
+		for i, p := range curve {
+			at := chart.Point{X: float64(p.Ms) / 1000, Y: float64(p.SharePct), Lo: math.NaN(), Hi: math.NaN()}
+			if marked[p.SharePct] || i == len(curve)-1 {
+				at.Tip = fmt.Sprintf("%s: %s of the clients after %s", c.DUT(), percent(p.SharePct), millis(p.Ms))
+				at.Key, at.Value = key, p.Ms.String()
+				tips = append(tips, at.Tip)
+				data.add(key, nameCell(c.DUT(), c.DUT()), numberCell(p.SharePct, bare), numberCell(p.Ms/1000, digits3))
+			}
+			series.Points = append(series.Points, at)
+		}
+		ch.Series = append(ch.Series, series)
+	}
+	ch.Desc = sentences(tips)
+	return d.finish(title, "Marks are at half, at 90 % and where the last client was through; a line that ends below 100 % has left clients out. Time is logarithmic.",
+		ch.Draw, data)
+}
+
+// stormResults are what most readers want.
+var stormResults = []cellColumn{
+	device("login_per_second", "Logins", "*"),
+	countColumn("Left out", "clients", "", func(c analysis.Cell) int { return failed(c, logins.Login) }),
+	counts(askedLogins, "Asked", "in all storms"),
+	device("login_p50_ms", "p50", "*"), device("login_p90_ms", "p90", "*"), device("login_p99_ms", "p99", "*"), device("login_max_ms", "Last", "*"),
+	device("login_router_ms", "Router CPU", "* a login"), device("login_radius_ms", "RADIUS CPU", "* a login"),
+	device("pss_kib_per_client", "Memory", "* a client"),
+	textColumn("Limit", loginLimit),
+	pairsColumn("Storms"), rejectedColumn("Rejected"),
+}
+
+// loginTables are all other figures.
+var loginTables = []cellTable{
+	{"Leases", "", []cellColumn{
+		textColumn("Leased by", func(c analysis.Cell) string {
+			return map[bool]string{true: "the device", false: "the lab"}[c.Counts[logins.DeviceLeases] > 0]
+		}),
+		device("lease_per_second", "Leases", "*"),
+		counts(logins.Lease+logins.Through, "Leased", "clients"), counts(logins.Lease+logins.Retried, "Asked again", "clients"),
+		device("lease_p50_ms", "p50", "*"), device("lease_p99_ms", "p99", "*"), device("lease_max_ms", "Last", "*"),
+		device("lease_router_ms", "Router CPU", "* a lease"),
+		textColumn("Limit", func(c analysis.Cell) string { return limitText(c, logins.Lease) }),
+	}},
+	{"Who was busy during the logins: shares of the CPUs each may use", "", []cellColumn{
+		device("login_router_busy_pct", "Router", "*"), device("login_endpoints_busy_pct", "Endpoints", "*"),
+		device("login_client_busy_pct", "of it clients", "*"), device("login_radius_busy_pct", "of it RADIUS", "*"),
+		device("login_client_ms", "Client CPU", "* a login"), device("login_process_ms", "Device's processes", "* a login"),
+		device("login_late_ms", "Latest begin", "*"),
+		device("idle_pss_mib", "Memory, idle", "PSS, *"), device("logged_pss_mib", "Memory, all in", "PSS, *"),
+	}},
+}
+
+// metGrid is what clients met on their way, one row a reason.
+func metGrid(cells []analysis.Cell) grid {
+	g := newGrid("What clients met", "<DUT", "<Storm", "<What", "Clients", "<Such as")
+	for _, c := range cells {
+		for _, t := range troubles {
+			for _, r := range c.Tallies[t.tally] {
+				g.add(c.Cell.String(), nameCell(c.DUT(), c.DUT()), textCell(stormSetting(c)), textCell(t.row), countCell(r.Count), textCell(strings.TrimSpace(r.Text)))
+			}
+		}
+	}
+	g.Rows, _ = bounded(g.Rows, reasonRows)
+	return g
 }

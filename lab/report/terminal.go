@@ -14,45 +14,40 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// column is one column of a terminal table of cells.
-type column[C any] struct {
-	head  string
-	left  bool // aligned left
-	value func(C) string
-	// drop is the order in which columns go when the terminal is narrow; 0 stays.
-	drop int
-	// once columns are shown only when their values differ between cells;
-	// otherwise the value stands in the heading.
-	once bool
-}
-
-var terminalColumns = []column[analysis.Cell]{
-	{head: "DUT", left: true, value: func(c analysis.Cell) string { return result.OneLine(c.DUT()) }},
-	{head: "profile", left: true, once: true, value: func(c analysis.Cell) string { return result.OneLine(c.Text(result.Profile)) }},
-	{head: "direction", left: true, once: true, value: func(c analysis.Cell) string { return result.OneLine(c.Text(result.Direction)) }},
-	{head: "clients", once: true, value: func(c analysis.Cell) string { return fmt.Sprint(c.Int(result.Clients)) }},
-	{head: "offered", value: func(c analysis.Cell) string { return rate(offered(c.Cell)) }},
-	{head: "delivered", drop: 3, value: func(c analysis.Cell) string { return rate(c.Device(cost.Delivered).Mean) }},
-	{head: "clean CPU", drop: 5, value: func(c analysis.Cell) string { return percent(c.Clean(cost.CPU).Mean) }},
-	{head: "DUT CPU", drop: 4, value: func(c analysis.Cell) string { return percent(c.Device(cost.CPU).Mean) }},
-	{head: "overhead ×", left: true, value: func(c analysis.Cell) string {
-		return strings.TrimSpace(ratio(c.Change(cost.PerBit).Mean) + " " + bounds(c.Change(cost.PerBit), ratio))
-	}},
-	{head: "ns/packet", drop: 2, value: func(c analysis.Cell) string { return significant(c.Device("ns_per_packet").Mean, 3) }},
-	{head: "RTT p99", drop: 1, value: func(c analysis.Cell) string { return micros(c.Device("rtt_p99_median_us").Mean) }},
-	{head: "verdict", left: true, value: verdictText},
-}
-
-// ratioColumn is the place of the ratio among them.
-const ratioColumn = 8
-
-// columnsOf are the columns under the names they have in this run.
-func columnsOf(s analysis.Summary) []column[analysis.Cell] {
-	cols := slices.Clone(terminalColumns)
-	if s.Sides != nil {
-		cols[ratioColumn].head = "ratio ×"
+// settingColumns say what a row of the terminal's tables is of.
+func settingColumns[T any](head string, of func(T) result.Cell) []column[T] {
+	cols := []column[T]{textColumn(head, func(v T) string { return routerName(of(v).Text(result.DUT)) })}
+	for _, d := range []result.Dimension{result.Profile, result.Direction, result.Clients} {
+		col := textColumn(string(d), func(v T) string { return of(v).Text(d) }).ifDiffers()
+		col.Text = d != result.Clients
+		cols = append(cols, col)
 	}
 	return cols
+}
+
+func dimensionsOf(c analysis.Cell) result.Cell { return c.Cell }
+
+var offeredColumn = numberColumn("offered", "", "", rate, func(c analysis.Cell) analysis.Number { return offered(c.Cell) })
+
+// costColumns are the terminal's table of costs.
+func costColumns(s analysis.Summary) []cellColumn {
+	m := s.Metrics
+	return append(settingColumns("DUT", dimensionsOf), offeredColumn,
+		meanColumn(m, cost.Delivered, "delivered", analysis.Cell.Device).dropped(3),
+		meanColumn(m, cost.CPU, "clean CPU", analysis.Cell.Clean).dropped(5),
+		meanColumn(m, cost.CPU, "DUT CPU", analysis.Cell.Device).dropped(4),
+		estimateColumn(ratioHead(s)+" ×", "", ratio, func(c analysis.Cell) analysis.Estimate { return c.Change(cost.PerBit) }).left(),
+		meanColumn(m, "ns_per_packet", "ns/packet", analysis.Cell.Device).dropped(2),
+		meanColumn(m, "rtt_p99_median_us", "RTT p99", analysis.Cell.Device).dropped(1),
+		textColumn("verdict", verdictText))
+}
+
+// verdictText is the verdict with what it lacks.
+func verdictText(c analysis.Cell) string {
+	if c.BlocksNeeded != nil {
+		return fmt.Sprintf("%s (+%s)", c.Verdict, words.Counted(*c.BlocksNeeded, "block"))
+	}
+	return c.Verdict
 }
 
 // Terminal writes the result as a compact table with the noise floor, rejected
@@ -61,18 +56,11 @@ func columnsOf(s analysis.Summary) []column[analysis.Cell] {
 // Whatever the names in the run, only printable characters come out.
 func Terminal(w io.Writer, s analysis.Summary, width int) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", result.OneLine(strings.Join(heading(s), " · ")))
-	if len(s.Ceilings) > 0 {
-		b.WriteByte('\n')
-		table(&b, columnsFor(ceilingColumns, s.Ceilings, width), s.Ceilings)
-	}
-	if len(s.Cells) > 0 {
-		b.WriteByte('\n')
-		table(&b, columnsFor(viewOf(s).columns(s), s.Cells, width), s.Cells)
-	}
-	if len(s.Cells) > 0 && s.Sides != nil {
-		b.WriteByte('\n')
-		table(&b, columnsFor(sidesColumns, s.Cells, width), s.Cells)
+	b.WriteString(result.OneLine(strings.Join(heading(s), " · ")) + "\n")
+	table(&b, ceilingColumns(), s.Ceilings, width)
+	table(&b, viewOf(s).columns(s), s.Cells, width)
+	if s.Sides != nil {
+		table(&b, sidesColumns(), s.Cells, width)
 	}
 	b.WriteByte('\n')
 	for _, line := range remarks(s) {
@@ -88,96 +76,76 @@ func heading(s analysis.Summary) []string {
 	if s.Primary == "" {
 		unit = s.Noun + "s"
 	}
-	out := append([]string{words.Or(s.Experiment, "run"), v.how(s)}, shared(v.columns(s), s.Cells)...)
+	out := []string{words.Or(s.Experiment, "run"), v.how(s)}
+	for _, col := range v.columns(s) {
+		texts := slices.Compact(col.texts(s.Cells))
+		if !col.once || len(texts) != 1 || texts[0] == "" {
+			continue
+		}
+		if n, err := strconv.Atoi(texts[0]); err == nil && col.Name == string(result.Clients) {
+			texts[0] = words.Counted(n, "client")
+		}
+		out = append(out, texts[0])
+	}
 	return append(out, fmt.Sprintf("%g %% intervals over %s", 100*s.Confidence, unit))
 }
 
-// shared is what columns that are shown once have in common in all cells.
-func shared[C any](cols []column[C], cells []C) (out []string) {
-	for _, col := range cols {
-		if !col.once || len(cells) == 0 || varies(col, cells) {
-			continue
+// texts are the column's cells as the terminal shows them.
+func (c column[T]) texts(list []T) (out []string) {
+	for _, v := range list {
+		cell := c.cell(v)
+		text := words.Joined(" ", cell.Main, cell.Small)
+		if cell.Text {
+			text = result.OneLine(text)
 		}
-		text := col.value(cells[0])
-		if n, err := strconv.Atoi(text); err == nil && col.head == "clients" {
-			text = words.Counted(n, "client")
-		}
-		if text != "" {
-			out = append(out, text)
-		}
+		out = append(out, text)
 	}
 	return out
 }
 
-func varies[C any](col column[C], cells []C) bool {
-	for _, c := range cells[1:] {
-		if col.value(c) != col.value(cells[0]) {
-			return true
-		}
-	}
-	return false
-}
-
-// columnsFor picks the columns that vary and fit.
-func columnsFor[C any](all []column[C], cells []C, width int) []column[C] {
-	var cols []column[C]
-	for _, col := range all {
-		if !col.once || varies(col, cells) {
-			cols = append(cols, col)
-		}
-	}
-	for drop := 1; width > 0 && drop <= len(all) && lineWidth(cols, cells) > width; drop++ {
-		for i, col := range cols {
-			if col.drop == drop {
-				cols = append(cols[:i:i], cols[i+1:]...)
-				break
-			}
-		}
-	}
-	return cols
-}
-
 const gap = "  "
 
-func lineWidth[C any](cols []column[C], cells []C) int {
-	total := len(gap) * (len(cols) - 1)
-	for _, col := range cols {
-		total += colWidth(col, cells)
+// table writes a blank line and the columns that differ and fit; nothing without rows.
+func table[T any](b *strings.Builder, columns []column[T], list []T, width int) {
+	if len(list) == 0 {
+		return
 	}
-	return total
-}
-
-func colWidth[C any](col column[C], cells []C) int {
-	width := utf8.RuneCountInString(col.head)
-	for _, c := range cells {
-		width = max(width, utf8.RuneCountInString(col.value(c)))
+	b.WriteByte('\n')
+	type printed struct {
+		column[T]
+		texts []string
+		width int
 	}
-	return width
-}
-
-func table[C any](b *strings.Builder, cols []column[C], cells []C) {
-	widths := make([]int, len(cols))
-	for i, col := range cols {
-		widths[i] = colWidth(col, cells)
+	var shown []printed
+	total := -len(gap)
+	for _, col := range columns {
+		p := printed{column: col, texts: col.texts(list)}
+		if col.once && len(slices.Compact(slices.Clone(p.texts))) < 2 {
+			continue
+		}
+		p.texts = slices.Insert(p.texts, 0, col.Name)
+		for _, text := range p.texts {
+			p.width = max(p.width, utf8.RuneCountInString(text))
+		}
+		shown, total = append(shown, p), total+p.width+len(gap)
 	}
-	row := func(text func(column[C]) string) {
-		var line strings.Builder
-		for i, col := range cols {
-			if i > 0 {
-				line.WriteString(gap)
-			}
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text(col)))
-			if col.left {
-				line.WriteString(text(col) + pad)
+	for drop := 1; width > 0 && drop <= len(columns) && total > width; drop++ {
+		if i := slices.IndexFunc(shown, func(p printed) bool { return p.drop == drop }); i >= 0 {
+			total -= shown[i].width + len(gap)
+			shown = slices.Delete(shown, i, i+1)
+		}
+	}
+	for row := range 1 + len(list) {
+		line := ""
+		for _, p := range shown {
+			pad := strings.Repeat(" ", p.width-utf8.RuneCountInString(p.texts[row]))
+			if p.Text {
+				line += p.texts[row] + pad + gap
 			} else {
-				line.WriteString(pad + text(col))
+				line += pad + p.texts[row] + gap
 			}
 		}
-		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
-	}
-	row(func(col column[C]) string { return col.head })
-	for _, c := range cells {
-		row(func(col column[C]) string { return col.value(c) })
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 }
 
@@ -187,40 +155,33 @@ const reasonsShown = 6
 // remarks are the lines under the table.
 func remarks(s analysis.Summary) []string {
 	out := viewOf(s).remarks(s)
+	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	several, reasons := "", 0
+	for _, r := range s.Rejects {
+		if reasons += r.Count; reasons > s.Trials.Rejected {
+			several = " Some have several reasons:"
+		}
+	}
 	if s.Trials.Rejected > 0 {
-		text := fmt.Sprintf("Rejected: %s by self-tests, %d accepted (%d redone).", words.Counted(s.Trials.Rejected, s.Noun), s.Trials.Accepted, s.Trials.Redone)
-		reasons := 0
-		for _, r := range s.Rejects {
-			reasons += r.Count
-		}
-		if reasons > s.Trials.Rejected {
-			text += " Some have several reasons:"
-		}
-		out = append(out, text)
+		add("Rejected: %s by self-tests, %d accepted (%d redone).%s", words.Counted(s.Trials.Rejected, s.Noun), s.Trials.Accepted, s.Trials.Redone, several)
 	}
-	for i, r := range s.Rejects {
-		if i == reasonsShown {
-			out = append(out, fmt.Sprintf("  and %s more", words.Counted(len(s.Rejects)-i, "reason")))
-			break
-		}
-		out = append(out, fmt.Sprintf("  %d × such as: %s", r.Count, r.Text))
-	}
+	out = append(out, reasonsText(s.Rejects, reasonsShown, "  ", "  and ")...)
 	for _, skip := range s.Skipped {
-		out = append(out, fmt.Sprintf("Skipped: %s: %s", skip.DUT, skip.Reason))
+		add("Skipped: %s: %s", skip.DUT, skip.Reason)
 	}
 	for _, l := range s.Limits {
-		out = append(out, "Limit: "+limitSentence(l))
+		add("Limit: %s", limitSentence(l))
 	}
 	out = append(out, failedSentences(s.FailedBlocks)...)
 	for _, warning := range s.Warnings {
-		out = append(out, "Warning: "+warning)
+		add("Warning: %s", warning)
 	}
 	if counts := findingCounts(s.Findings); counts != "" {
-		out = append(out, "Findings: "+counts)
+		add("Findings: %s", counts)
 	}
 	for _, f := range s.Findings {
-		if word, _ := outcome(f); f.Holds != nil {
-			out = append(out, fmt.Sprintf("  %s %s: %s Here: %s", f.ID, word, f.Claim, f.Here))
+		if f.Holds != nil {
+			add("  %s %s: %s Here: %s", f.ID, outcome(f).Word, f.Claim, f.Here)
 		}
 	}
 	if len(s.Ceilings) > 0 {
@@ -229,8 +190,23 @@ func remarks(s analysis.Summary) []string {
 	return append(out, "How to read it: "+viewOf(s).reading(s))
 }
 
-// failedSentences say each error once, with the blocks it ended, which count from 1 as
-// they do while a run goes on. What was measured since is no loss any more.
+// suchAs is a reason with how often it was met.
+func suchAs(t analysis.Tally) string { return fmt.Sprintf("%d × such as: %s", t.Count, t.Text) }
+
+// reasonsText is the most frequent reasons, each after its lead.
+func reasonsText(list []analysis.Tally, most int, lead, last string) (out []string) {
+	shown, more := bounded(list, most)
+	for _, r := range shown {
+		out = append(out, lead+suchAs(r))
+	}
+	if more > 0 {
+		out = append(out, last+words.Counted(more, "reason")+" more")
+	}
+	return out
+}
+
+// failedSentences say each error once, with the blocks that it ended. Blocks count from 1, as in
+// the messages of a run. A block that was measured later is not lost.
 func failedSentences(list []analysis.FailedBlock) (out []string) {
 	type cause struct{ dut, err string }
 	blocks := map[cause][]string{}
@@ -242,19 +218,14 @@ func failedSentences(list []analysis.FailedBlock) (out []string) {
 			continue
 		}
 		c := cause{f.Cell.Text(result.DUT), f.Error}
-		if blocks[c] == nil {
-			causes = append(causes, c)
-		}
-		if number := strconv.Itoa(f.Block + 1); !slices.Contains(blocks[c], number) {
-			blocks[c] = append(blocks[c], number)
-		}
+		causes, blocks[c] = append(causes, c), append(blocks[c], strconv.Itoa(f.Block+1))
 	}
-	for _, c := range causes {
-		word := "block "
-		if len(blocks[c]) > 1 {
-			word = "blocks "
+	for _, c := range distinct(causes) {
+		failed, word := distinct(blocks[c]), "block"
+		if len(failed) > 1 {
+			word = "blocks"
 		}
-		out = append(out, fmt.Sprintf("Block failed: %s, %s%s: %s", c.dut, word, words.Listed(blocks[c]), c.err))
+		out = append(out, fmt.Sprintf("Block failed: %s, %s %s: %s", c.dut, word, words.Listed(failed), c.err))
 	}
 	if measured > 0 {
 		out = append(out, fmt.Sprintf("Failed at first and measured since, when the run was resumed: %s.", words.Counted(measured, "block")))
@@ -269,19 +240,15 @@ func limitSentence(l analysis.Limit) string {
 
 // noiseSentence says what two clean routers differ by.
 func noiseSentence(aa analysis.AA) string {
-	r := aa.Ratio
-	if !r.Mean.Known() {
+	if !aa.Ratio.Mean.Known() {
 		return "not known: no A/A pair was measured and accepted."
 	}
-	text := fmt.Sprintf("two clean routers differ by × %s", three(r.Mean))
-	if r.HasInterval() {
-		text += " " + bounds(r, three)
-	}
-	text += fmt.Sprintf(" (%s in %s", words.Counted(aa.Pairs, "pair"), words.Counted(aa.Blocks, "block"))
+	spread := ""
 	if aa.SDLog.Known() {
-		text += fmt.Sprintf(", blocks spread by %s", percent(aa.SDLog*100))
+		spread = fmt.Sprintf(", blocks spread by %s", percent(aa.SDLog*100))
 	}
-	return text + ")."
+	return fmt.Sprintf("two clean routers differ by × %s (%s in %s%s).", withBounds(aa.Ratio, three),
+		words.Counted(aa.Pairs, "pair"), words.Counted(aa.Blocks, "block"), spread)
 }
 
 // costRemarks are the lines below the table of costs.
@@ -294,33 +261,30 @@ func costRemarks(s analysis.Summary) []string {
 }
 
 func costReading(s analysis.Summary) string {
-	name := strings.TrimSpace(columnsOf(s)[ratioColumn].head)
-	return fmt.Sprintf("%s is router CPU per delivered bit, DUT over clean router, with its %g %% interval over blocks; "+
+	return fmt.Sprintf("%s × is router CPU per delivered bit, DUT over clean router, with its %g %% interval over blocks; "+
 		"it is equivalent when that lies within %g %% of 1; else different when it leaves out 1 and the ratio lies beyond the noise floor; "+
-		"both corrected for the number of cells.", name, 100*s.Confidence, 100*s.Delta)
+		"both corrected for the number of cells.", ratioHead(s), 100*s.Confidence, 100*s.Delta)
 }
 
 // wrap breaks a line at spaces; continuation lines are indented.
 func wrap(b *strings.Builder, line string, width int) {
 	indent := len(line) - len(strings.TrimLeft(line, " "))
-	used := 0
+	used := indent
+	b.WriteString(strings.Repeat(" ", indent))
 	// A figure and its unit stay together.
 	line = strings.NewReplacer(" %", "\x00%", "× ", "×\x00").Replace(result.OneLine(line))
 	for i, word := range strings.Fields(line) {
-		word = strings.ReplaceAll(word, "\x00", " ")
 		n := utf8.RuneCountInString(word)
 		switch {
 		case i == 0:
-			b.WriteString(strings.Repeat(" ", indent))
-			used = indent
 		case width > 0 && used+1+n > width:
-			b.WriteString("\n" + strings.Repeat(" ", indent+2))
 			used = indent + 2
+			b.WriteString("\n" + strings.Repeat(" ", used))
 		default:
 			b.WriteByte(' ')
 			used++
 		}
-		b.WriteString(word)
+		b.WriteString(strings.ReplaceAll(word, "\x00", " "))
 		used += n
 	}
 	b.WriteByte('\n')

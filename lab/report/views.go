@@ -14,7 +14,7 @@ import (
 // same for all measures.
 type view struct {
 	how     func(analysis.Summary) string // beside the date: "duet"
-	columns func(analysis.Summary) []column[analysis.Cell]
+	columns func(analysis.Summary) []cellColumn
 	remarks func(analysis.Summary) []string // lines below the terminal's table
 	reading func(analysis.Summary) string   // how to read it
 	// first is the picture on the page's first screen and the sentence above it.
@@ -39,21 +39,8 @@ func viewOf(s analysis.Summary) view {
 
 // plainView shows any measure: a table of all metrics, the first of them as the picture.
 var plainView = view{
-	how: func(s analysis.Summary) string { return s.Measure },
-	columns: func(s analysis.Summary) []column[analysis.Cell] {
-		cols := []column[analysis.Cell]{{head: "DUT", left: true, value: func(c analysis.Cell) string { return result.OneLine(c.DUT()) }}}
-		if len(s.Cells) > 0 {
-			for _, v := range s.Cells[0].Without(result.DUT).Values() {
-				cols = append(cols, column[analysis.Cell]{head: result.OneLine(string(v.Dimension)), once: true, value: func(c analysis.Cell) string { return result.OneLine(c.Text(v.Dimension)) }})
-			}
-		}
-		for i, m := range s.Metrics {
-			cols = append(cols, column[analysis.Cell]{head: result.OneLine(m.Name), drop: len(s.Metrics) - i, value: func(c analysis.Cell) string {
-				return strings.TrimSpace(digits3(c.Device(m.Name).Mean) + " " + bounds(c.Device(m.Name), digits3))
-			}})
-		}
-		return cols
-	},
+	how:     func(s analysis.Summary) string { return s.Measure },
+	columns: plainColumns,
 	remarks: func(analysis.Summary) []string { return nil },
 	reading: func(s analysis.Summary) string {
 		var parts []string
@@ -62,39 +49,57 @@ var plainView = view{
 		}
 		return strings.Join(parts, "; ") + "."
 	},
-	first: func(d *drawing) (string, ranking) {
-		if len(d.summary.Metrics) == 0 || len(d.summary.Cells) == 0 {
-			return "", ranking{}
-		}
-		m := d.summary.Metrics[0]
-		what := words.Or(m.Text, m.Name)
-		r := ranking{Title: words.Capitalised(words.Joined(", ", what, m.Unit)), Order: "the least first", ReachText: intervalText(d.summary)}
-		least, sign := "least", analysis.Number(1)
-		if m.Better == analysis.More {
-			r.Order, least, sign = "the most first", "most", -1
-		}
-		cells := slices.Clone(d.summary.Cells)
-		rank(cells, func(c analysis.Cell) analysis.Number { return sign * c.Device(m.Name).Mean })
-		for _, c := range cells {
-			e := c.Device(m.Name)
-			r.Rows = append(r.Rows, ranked{DUT: c.DUT(), Key: markKey(c.Cell), Style: d.style(c.DUT()).Class(), At: e,
-				Value: digits3(e.Mean), Interval: bounds(e, digits3), Note: c.Without(result.DUT).String()})
-		}
-		first := cells[0].Device(m.Name)
-		if !first.Mean.Known() {
-			return "", r
-		}
-		return fmt.Sprintf("The %s %s: %s with %s.", least, what, cells[0].DUT(), words.Joined(" ", digits3(first.Mean), bounds(first, digits3), m.Unit)), r
-	},
+	first: plainScreen,
 	fill: func(data *pageData, _ *drawing, s analysis.Summary) {
 		data.Question = "What was measured"
-		var columns []gridColumn
+		var columns []cellColumn
 		for _, m := range s.Metrics {
-			columns = append(columns, device(m.Name, words.Or(words.Capitalised(m.Text), m.Name), m.Unit, digits3))
+			columns = append(columns, device(m.Name, words.Or(words.Capitalised(m.Text), m.Name), "*"))
 			if m.Both {
-				columns = append(columns, clean(m.Name, "Clean router's", m.Unit, digits3))
+				columns = append(columns, clean(m.Name, "Clean router's", "*"))
 			}
 		}
-		data.Results = build("Every cell: means over blocks, their intervals in brackets", s.Cells, columns...)
+		data.Results = build("Every cell: means over blocks, their intervals in brackets", s, s.Cells, columns...)
 	},
+}
+
+func plainColumns(s analysis.Summary) []cellColumn {
+	cols := []cellColumn{textColumn("DUT", analysis.Cell.DUT)}
+	if len(s.Cells) > 0 {
+		for _, v := range s.Cells[0].Without(result.DUT).Values() {
+			col := textColumn(result.OneLine(string(v.Dimension)), func(c analysis.Cell) string { return c.Text(v.Dimension) }).ifDiffers()
+			col.Text = false
+			cols = append(cols, col)
+		}
+	}
+	for i, m := range s.Metrics {
+		cols = append(cols, estimateColumn(result.OneLine(m.Name), "", digits3,
+			func(c analysis.Cell) analysis.Estimate { return c.Device(m.Name) }).dropped(len(s.Metrics)-i))
+	}
+	return cols
+}
+
+// plainScreen ranks the devices by the first metric.
+func plainScreen(d *drawing) (lead string, r ranking) {
+	if len(d.summary.Metrics) == 0 || len(d.summary.Cells) == 0 {
+		return "", ranking{}
+	}
+	m := d.summary.Metrics[0]
+	what, least, sign := words.Or(m.Text, m.Name), "least", analysis.Number(1)
+	if m.Better == analysis.More {
+		least, sign = "most", -1
+	}
+	r = ranking{Title: words.Capitalised(words.Joined(", ", what, m.Unit)), Order: "the " + least + " first", ReachText: intervalText(d.summary)}
+	cells := slices.Clone(d.summary.Cells)
+	rank(cells, func(c analysis.Cell) analysis.Number { return sign * c.Device(m.Name).Mean })
+	for _, c := range cells {
+		row, e := d.ranked(c), c.Device(m.Name)
+		row.At, row.Value, row.Interval, row.Note = e, digits3(e.Mean), bounds(e, digits3), c.Without(result.DUT).String()
+		r.Rows = append(r.Rows, row)
+	}
+	first := cells[0].Device(m.Name)
+	if !first.Mean.Known() {
+		return "", r
+	}
+	return fmt.Sprintf("The %s %s: %s with %s.", least, what, cells[0].DUT(), words.Joined(" ", withBounds(first, digits3), m.Unit)), r
 }

@@ -4,6 +4,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -52,12 +53,9 @@ func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 			s.Findings = append(s.Findings, study.Findings...)
 		}
 	}
-	dir := runDir
-	if opts.Dir != "" {
-		dir = opts.Dir
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return s, fmt.Errorf("make the folder of the report: %w", err)
-		}
+	dir := cmp.Or(opts.Dir, runDir)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return s, fmt.Errorf("make the folder of the report: %w", err)
 	}
 	for _, file := range []struct {
 		name  string
@@ -79,9 +77,11 @@ func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 }
 
 // JSON writes summary.json, version 2.
-func JSON(w io.Writer, s analysis.Summary) error {
+func JSON(w io.Writer, s analysis.Summary) error { return writeJSON(w, s) }
+
+func writeJSON(w io.Writer, v any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(s)
+	return encoder.Encode(v)
 }

@@ -3,7 +3,6 @@ package studies
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 )
@@ -42,18 +41,15 @@ func (b beside) answers() Answers {
 	for _, q := range b.Questions {
 		out.Questions = append(out.Questions, q.Text)
 	}
-	rank := func(s subject) int {
-		if i := slices.Index(b.Devices, s.id); i >= 0 {
-			return i
-		}
-		return len(b.Devices)
-	}
 	all := b.subjects(devices, nil)
-	slices.SortFunc(all, func(x, y subject) int { return cmp.Or(cmp.Compare(rank(x), rank(y)), strings.Compare(x.id, y.id)) })
+	slices.SortFunc(all, func(x, y subject) int {
+		place := func(s subject) uint { return uint(slices.Index(b.Devices, s.id)) } // of others the largest
+		return cmp.Or(cmp.Compare(place(x), place(y)), cmp.Compare(x.id, y.id))
+	})
 	for _, s := range all {
 		row := AnswerRow{DUT: s.id}
 		for _, q := range b.Questions {
-			row.Answers = append(row.Answers, b.answer(q, s))
+			row.Answers = append(row.Answers, b.answer(q, s.id))
 		}
 		out.Rows = append(out.Rows, row)
 	}
@@ -61,21 +57,29 @@ func (b beside) answers() Answers {
 }
 
 // answer takes the claims of a question together: one that does not hold is enough
-// for a no. Where only one was tested, the answer is of that.
-func (b beside) answer(q Question, s subject) Answer {
+// for a no. Where only one was tested, the answer is of that. Of pairs, the last that
+// the device is one of counts.
+func (b beside) answer(q Question, dut string) Answer {
 	var out Answer
 	var least analysis.Number
 	untested := ""
 	for _, c := range b.Claims {
-		if !slices.Contains(q.Claims, c.ID) {
+		asked := c.Of != pairs || slices.ContainsFunc(b.Pairs, func(p Pair) bool { return p.has(dut) })
+		if !asked || !slices.Contains(q.Claims, c.ID) {
 			continue
 		}
-		a, figure := b.reply(c, s)
-		if !out.Asked || a.rank() < out.rank() || a.rank() == out.rank() && a.rank() < notTested && !(least < figure) {
-			out, least = a, figure
+		var of judgement
+		a := Answer{Asked: true, Finding: c.ID}
+		for _, j := range b.judged {
+			if j.claim == c.ID && (j.subject.id == dut || j.subject.pair.has(dut)) {
+				of, a = j, Answer{true, j.Holds, j.Open, j.figure, j.detail, j.ID}
+			}
 		}
-		if a.rank() == notTested && a.Asked {
-			untested = b.sweeps[c.Sweeps[0]].study.along().Noun
+		if !out.Asked || a.rank() < out.rank() || a.rank() == out.rank() && a.rank() < notTested && !(least < of.least) {
+			out, least = a, of.least
+		}
+		if a.rank() == notTested {
+			untested = c.Sweeps[0].along().Noun
 		}
 	}
 	if len(q.Claims) > 1 && untested != "" && out.rank() < notTested {
@@ -83,6 +87,9 @@ func (b beside) answer(q Question, s subject) Answer {
 	}
 	return out
 }
+
+// has reports whether a device is one of a pair that is not compared in place of another.
+func (p Pair) has(dut string) bool { return p.InPlaceOf == "" && (p.First == dut || p.Second == dut) }
 
 const notTested = 3
 
@@ -97,23 +104,4 @@ func (a Answer) rank() int {
 		return 2
 	}
 	return 0
-}
-
-// reply is what a claim says of one device, with the figure that decides between
-// two claims. Of pairs, the last that the device is one of replies.
-func (b beside) reply(c Claim, s subject) (Answer, analysis.Number) {
-	judged := []subject{s}
-	if c.Of == pairs {
-		stranger := func(p Pair) bool { return p.InPlaceOf != "" || p.First != s.id && p.Second != s.id }
-		if !slices.ContainsFunc(b.Pairs, func(p Pair) bool { return !stranger(p) }) {
-			return Answer{}, 0
-		}
-		judged = slices.DeleteFunc(b.subjects(pairs, c.Sweeps), func(s subject) bool { return stranger(s.pair) })
-	}
-	if len(b.lacking(c)) > 0 || len(judged) == 0 {
-		return Answer{Asked: true, Finding: c.ID}, 0
-	}
-	s = judged[len(judged)-1]
-	j := c.Judge(asked{b, c, s})
-	return Answer{Asked: true, Holds: j.holds, Open: j.open, Figure: j.figure, Detail: j.detail, Finding: c.ID + "/" + s.id}, j.least
 }

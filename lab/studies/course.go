@@ -1,85 +1,239 @@
 package studies
 
 import (
+	"cmp"
+	"fmt"
+	"math"
 	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// course is one router's figures along a dimension: measured in a run, or published.
+// course is one router along a dimension: measured in a run, or published.
 type course struct {
-	dut     string
-	Profile string
-	at      result.Cell // what is held
+	cell    result.Cell // all dimensions but that one
 	levels  []float64   // ascending
-	figures figures
+	figures map[point]analysis.Estimate
 	flags   map[float64][]string // what weakens the figures of a level; see Value
-	// rises are those of normalised CPU; nil: they follow from the figures.
+	// rises of normalised CPU are taken block by block; others follow from the figures.
 	rises map[step]increase
 	fits  string // what fits over all levels found, for the end of a sentence
+}
+
+// point is a metric at a level.
+type point struct {
+	metric string
+	at     float64
 }
 
 // step is from one level to another.
 type step struct{ from, to float64 }
 
+func (s step) levels() []float64 { return []float64{s.from, s.to} }
+
 // increase is what becomes of a metric from one level to another.
 type increase struct {
-	Net      analysis.Estimate // absent between levels that are no neighbours
+	Net      analysis.Estimate
 	Relative analysis.Estimate // per cent
 	// Beside is the increase of the overhead ratio, per cent. The clean router is on
 	// the same machine at the same time, so this is free of the machine's drift
 	// between blocks. Absent for the clean router.
 	Beside analysis.Estimate
-	next   bool // from a level to its neighbour
 }
 
-// figures are by level and metric.
-type figures map[float64]map[string]analysis.Estimate
+func newCourse(cell result.Cell) *course {
+	return &course{cell: cell, figures: map[point]analysis.Estimate{}, flags: map[float64][]string{}}
+}
+
+func (c course) profile() string { return c.cell.Text(result.Profile) }
+
+func (c course) has(at float64) bool { return slices.Contains(c.levels, at) }
+
+// put sets a metric at a level, where it is known and not there yet.
+func (c *course) put(metric string, at float64, e analysis.Estimate) {
+	if !e.Mean.Known() {
+		return
+	}
+	if !c.has(at) {
+		c.levels = slices.Sorted(slices.Values(append(c.levels, at)))
+	}
+	if _, there := c.figures[point{metric, at}]; !there {
+		c.figures[point{metric, at}] = e
+	}
+}
+
+func (c *course) flag(at float64, text string) {
+	c.flags[at] = slices.Compact(slices.Sorted(slices.Values(append(c.flags[at], text))))
+}
 
 // estimate is a metric at a level.
 func (c course) estimate(m Metric, at float64) analysis.Estimate {
-	if e, ok := c.figures[at][m.Name]; ok {
+	if e, ok := c.figures[point{m.Name, at}]; ok {
 		return e
 	}
-	return nothing()
+	return analysis.Unknown()
 }
 
-// rise is the increase between two levels, whether there are levels in between or not.
+// rise is the increase between two levels, whether there are levels in between or
+// not. Where blocks were not paired, its bounds are the furthest that the bounds at
+// the two levels allow.
 func (c course) rise(m Metric, st step) (increase, bool) {
-	if c.rises != nil {
+	if c.rises != nil && m.Name == cost.Normalised {
 		inc, ok := c.rises[st]
 		return inc, ok
 	}
-	from, to := c.estimate(m, st.from).Mean, c.estimate(m, st.to).Mean
-	return increase{exact(to - from), exact(100 * (to/from - 1)), nothing(), true}, (to / from).Known()
+	a, b := c.estimate(m, st.from), c.estimate(m, st.to)
+	net := analysis.Estimate{Mean: b.Mean - a.Mean, Lo: b.Lo - a.Hi, Hi: b.Hi - a.Lo, N: min(a.N, b.N)}
+	return increase{net, percentOf(quotient(b, a)), analysis.Unknown()}, net.Mean.Known()
 }
 
-// taken is the increase between neighbouring levels at which the device carried the load.
+// taken is the increase between levels at which the device carried the load, with
+// none measured in between.
 func (c course) taken(m Metric, st step) (increase, bool) {
 	inc, ok := c.rise(m, st)
-	return inc, ok && inc.next && c.carries(st.from) && c.carries(st.to)
+	return inc, ok && !c.divides(st) && c.carries(st.from) && c.carries(st.to)
 }
 
-func (c course) has(at float64) bool { return c.figures[at] != nil }
+// divides reports whether the course has levels within a step.
+func (c course) divides(st step) bool {
+	return slices.ContainsFunc(c.levels, func(at float64) bool { return st.from < at && at < st.to })
+}
+
+// factor is that by which a metric rises between two levels.
+func (c course) factor(m Metric, st step) analysis.Estimate {
+	if inc, ok := c.rise(m, st); ok {
+		return ratioOf(inc.Relative)
+	}
+	return analysis.Unknown()
+}
 
 // atLimit reports whether the device could not carry the load: what it cost at
-// this level says nothing of what the whole load would cost.
+// this level does not show what the whole load would cost.
 func (c course) atLimit(at float64) bool {
-	return slices.Contains(c.flags[at], result.FlagSaturated) || slices.Contains(c.flags[at], cost.FlagShortfall)
+	return c.flagged(result.FlagSaturated)(at) || c.flagged(cost.FlagShortfall)(at)
+}
+
+func (c course) flagged(flag string) func(at float64) bool {
+	return func(at float64) bool { return slices.Contains(c.flags[at], flag) }
 }
 
 func (c course) carries(at float64) bool { return c.has(at) && !c.atLimit(at) }
 
-// split are the levels among those given, and the others.
-func (c course) split(levels []float64) (kept, extra []float64) {
-	for _, at := range c.levels {
-		if slices.Contains(levels, at) {
-			kept = append(kept, at)
-		} else {
-			extra = append(extra, at)
+// run is a summary with the name that sentences call it by.
+type run struct {
+	analysis.Summary
+	Label string
+	held  []course // of one sweep
+}
+
+// labelled names runs by their experiments, and by their place where two are of
+// the same experiment.
+func labelled(summaries []analysis.Summary) []run {
+	count := map[string]int{}
+	for _, s := range summaries {
+		count[s.Experiment]++
+	}
+	var out []run
+	for i, s := range summaries {
+		place := words.When(count[s.Experiment] > 1, fmt.Sprintf(" (run %d)", i+1))
+		out = append(out, run{s, s.Experiment + place + words.When(s.Mode == result.ModeSolo, ", solo"), nil})
+	}
+	return out
+}
+
+// courses are what a run has along a sweep's dimension at two levels or more, at
+// whatever value of what the sweep holds, in the preferred profile first. Figures of
+// the summary's own sweeps count before those of cells: the clean router's are there
+// over the blocks of all devices.
+func (r run) courses(s Sweep) []course {
+	byCell := map[result.Cell]*course{}
+	of := func(cell result.Cell, dut string) *course {
+		cell = cell.Without(s.Along).With(result.DUT, dut)
+		if byCell[cell] == nil {
+			byCell[cell] = newCourse(cell)
+		}
+		return byCell[cell]
+	}
+	for _, sweep := range r.Sweeps {
+		if sweep.Along == s.Along {
+			of(sweep.Cell, sweep.Cell.Text(result.DUT)).take(sweep)
 		}
 	}
-	return kept, extra
+	for _, cell := range r.Cells {
+		if cell.Has(s.Along) {
+			s.read(cell, of(cell.Cell, cell.DUT()), of(cell.Cell, analysis.Clean))
+		}
+	}
+	var out []course
+	for cell, c := range byCell {
+		if len(c.levels) > 1 && cell.Without(result.DUT, result.Profile, s.Held) == s.At.Without(s.Held) {
+			out = append(out, *c)
+		}
+	}
+	// Without its name, the preferred profile sorts first.
+	slices.SortFunc(out, func(a, b course) int {
+		return cmp.Compare(strings.TrimPrefix(a.profile(), s.Prefer), strings.TrimPrefix(b.profile(), s.Prefer))
+	})
+	return out
+}
+
+// read takes the sweep's metrics of a cell, for its device and for the clean router
+// beside that.
+func (s Sweep) read(cell analysis.Cell, device, clean *course) {
+	at := cell.Number(s.Along)
+	for _, m := range s.Metrics {
+		if m.Change != "" {
+			device.put(m.Name, at, cell.Change(m.Change))
+		} else {
+			device.put(m.Name, at, cell.Device(m.Name))
+			clean.put(m.Name, at, cell.Clean(m.Name))
+		}
+	}
+	for _, flag := range cell.Flags {
+		if flag.Text == result.FlagSaturated && cost.AtLimit(cell) || flag.Text == cost.FlagShortfall ||
+			flag.Text == result.FlagLossy && 2*flag.Count >= cell.Pairs {
+			device.flag(at, flag.Text)
+		}
+	}
+}
+
+// take takes a router's figures along the levels, and what is known of levels together.
+func (c *course) take(sweep analysis.Sweep) {
+	for _, l := range sweep.Levels {
+		at := float64(l.Level)
+		c.put("cpu_sampled_pct", at, l.CPUSampled)
+		c.put(cost.Normalised, at, l.CPUNormalised)
+		c.put(cost.Link, at, l.LinkMbps)
+		if l.Shortfall {
+			c.flag(at, cost.FlagShortfall)
+		}
+	}
+	c.rises = map[step]increase{}
+	for _, inc := range sweep.Increments {
+		c.rises[step{float64(inc.From), float64(inc.To)}] = increase{inc.NetPct, inc.RelativePct, inc.RatioPct}
+	}
+	for _, s := range sweep.Spans {
+		c.rises[step{float64(s.From), float64(s.To)}] = increase{analysis.Unknown(), s.RelativePct, s.RatioPct}
+	}
+	if l := sweep.Linearity; l != nil {
+		bend := fmt.Sprintf("; at %g Mbit/s it departs from the line below by %s %%",
+			float64(l.BendAt), bracketed(l.BendPct))
+		c.fits = fmt.Sprintf("; over %d levels, R² of the straight line is %.4f and the exponent of bandwidth %s",
+			l.LevelsUsed, float64(l.R2), bracketed(l.Exponent)) + words.When(l.BendAt.Known(), bend)
+	}
+}
+
+// cpus is how many CPUs the machine of a run has: its router's CPU in per cent of
+// a core over the same in per cent of the machine. 0: not known.
+func (r run) cpus() int {
+	for _, c := range r.Cells {
+		if n := float64(c.Device(cost.CPU).Mean / c.Device("cpu_machine_pct").Mean); n >= 0.5 && !math.IsInf(n, 0) {
+			return int(math.Round(n))
+		}
+	}
+	return 0
 }

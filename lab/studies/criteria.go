@@ -1,39 +1,44 @@
 package studies
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
-
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// criterion judges a claim for a device, or for a pair of them.
-type criterion func(asked) judgement
+// criterion judges a claim by the points of its sweeps, for one device or for one
+// pair: what it comes to, the numbers, and the sentence that has them.
+type criterion func(*judgement)
 
-// asked is a claim with what it is judged for.
-type asked struct {
-	beside
-	Claim
-	subject
-}
-
-// judgement is what the runs say of a claim for one subject.
+// judgement is what the runs say of a claim for one subject. A criterion leaves the name
+// of the subject and the full stop out of Here.
 type judgement struct {
-	holds  *bool
-	open   bool   // the intervals let the claim both hold and fail
-	here   string // figures with intervals and n, without a full stop
-	study  string // the study's figures for the same subject; empty when it has none
-	expect string // see analysis.Finding
-	brief
-}
-
-// brief is a judgement in short, for a table; empty when there is none.
-type brief struct {
-	figure, detail string
+	analysis.Finding
+	claim          string // its ID
+	metric         Metric
+	why            Why // the explanations that fit
+	subject        subject
+	sweeps         []repeated      // the claim's
+	study          string          // the study's figures for the same subject; empty when it has none
+	figure, detail string          // the same in short, for a table; empty when there is none
 	least          analysis.Number // decides between two claims that answer one question
+
+	x       repetition // where the claim is judged
+	r       router     // of what: the device, or the first of a pair
+	used    []analysis.Estimate
+	figures []string // the same in words
+	sides   [3]int   // how many lie across, inside and outside
+	needed  int      // so many inside, and none outside, for the claim to hold
+	steps   []step   // that these are of
+	lacking string   // why there are fewer than needed; empty: the steps say so
+	says    string   // sentence with %s for the figures
+	none    string   // instead, where there are none
+	unit    string   // of the study's figures
 }
 
 // side says where an interval lies.
@@ -66,148 +71,125 @@ func place(e analysis.Estimate, lo, hi float64) side {
 }
 
 // settle takes the side on which the claim's interval lies for the outcome.
-func (j *judgement) settle(s side, fails string) {
+func (j *judgement) settle(s side) {
+	if holds := s == inside; s != across {
+		j.Holds = &holds
+	}
 	switch s {
-	case inside:
-		j.holds = outcome(true)
 	case outside:
-		j.holds, j.expect = outcome(false), fails
-	default:
-		j.open, j.expect = true, "The interval leaves it open; more blocks narrow it (`--set blocks=N`)."
+		j.Expect = j.why.Fails
+	case across:
+		j.Open, j.Expect = true, "The interval leaves it open; more blocks narrow it (`--set blocks=N`)."
 	}
 }
 
-func outcome(holds bool) *bool { return &holds }
-
-// tally is what a criterion finds in one course.
-type tally struct {
-	used    []analysis.Estimate
-	figures []string // the same in words
-	sides   [3]int   // how many lie across, inside and outside
-	needed  int      // so many inside, and none outside, for the claim to hold
-	steps   []step   // that these are of
-	lacking string   // why there are fewer than needed; empty: the steps say so
-	says    string   // sentence with %s for the figures
-	none    string   // instead, where there are none
-	unit    string   // of the study's figures
-	why     Why      // the explanations that fit
-	brief
+func (j *judgement) add(e analysis.Estimate, s side, words string) {
+	j.used, j.figures = append(j.used, e), append(j.figures, words)
+	j.sides[s]++
 }
 
-func (t *tally) add(e analysis.Estimate, s side, format string, args ...any) {
-	t.used, t.figures = append(t.used, e), append(t.figures, fmt.Sprintf(format, args...))
-	t.sides[s]++
-}
-
-// means are the figures without their intervals.
-func (t tally) means() string {
-	var parts []string
-	for _, e := range t.used {
-		if e.Mean.Known() {
-			parts = append(parts, digits(e.Mean))
-		}
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return words.Listed(parts) + t.unit
+// means are estimates without their intervals.
+func means(unit string, estimates ...analysis.Estimate) string {
+	text := words.ListOf(estimates, func(e analysis.Estimate) string {
+		return words.When(e.Mean.Known(), digits(e.Mean))
+	})
+	return words.When(text != "", text+unit)
 }
 
 // ofDevice judges one device, at the place where it carried some levels (none: all
 // of the sweep). What collects its figures does the same with the study's.
-func ofDevice(collect func(asked, repetition, router) tally, levels ...float64) criterion {
-	return func(k asked) judgement {
-		s := k.sweeps[k.Sweeps[0]]
-		needed := levels
-		if len(needed) == 0 {
-			needed = s.study.Levels
+func ofDevice(collect func(*judgement), levels ...float64) criterion {
+	return func(j *judgement) {
+		s, needed := j.sweeps[0], levels
+		if len(levels) == 0 {
+			needed = s.study().Levels
 		}
-		x := s.judged(needed, k.id)
-		r := x.router(k.id)
-		if !r.measured() {
-			return x.unmeasured(r)
+		j.x = s.judged(needed, j.subject.id)
+		if j.r = j.x.router(j.subject.id); !j.r.measured() {
+			j.unmeasured(j.x, j.r)
+			return
 		}
-		t := collect(k, x, r)
-		j := judgement{here: t.none + " in run " + r.Run, study: collect(k, x, router{course: r.published}).means(), brief: t.brief}
-		if len(t.used) > 0 {
-			j.here = strings.Replace(t.says, "%s", words.Listed(t.figures), 1) + "; " + blocks(t.used...) + "; run " + r.Run
+		published := *j
+		published.r = router{course: j.r.published}
+		collect(&published)
+		collect(j)
+		j.study, j.Here = means(published.unit, published.used...), j.none+" in"
+		if len(j.used) > 0 {
+			j.Here = strings.Replace(j.says, "%s", words.Listed(j.figures), 1) + "; " + blocks(j.used...) + ";"
 		}
-		j.here += s.elsewhere(x, needed, r.DUT)
+		j.Here += " run " + j.r.Run + s.elsewhere(j.x, needed, j.r.DUT)
 		switch {
-		case t.sides[outside] > 0:
-			j.settle(outside, t.why.Fails)
-		case t.lacking != "":
-			j.expect = t.lacking
-		case t.sides[inside] == t.needed:
-			j.settle(inside, "")
-			j.expect = t.why.Beyond
+		case j.sides[outside] > 0:
+			j.settle(outside)
+		case j.lacking != "":
+			j.Expect = j.lacking
+		case j.sides[inside] == j.needed:
+			j.settle(inside)
+			j.Expect = j.why.Beyond
 		default:
-			j.unsettled(x, r, t.steps)
+			if j.Expect = j.x.uncounted(j.r, j.steps); j.Expect == "" {
+				j.settle(across)
+			}
 		}
-		return j
 	}
 }
 
 // above judges whether a metric exceeds a bound at every level. A level at which
 // the device could not carry the load counts: what it carried, it paid for.
 func above(bound float64) criterion {
-	return ofDevice(func(k asked, x repetition, r router) tally {
-		t := tally{says: k.Metric.Noun + " is %s", none: "no " + k.Metric.Short, needed: len(x.Levels), why: k.Why}
-		least, leastAt := nothing(), 0.0
-		var absent []float64
-		for _, at := range x.Levels {
-			e, limit := r.estimate(k.Metric, at), ""
-			if !(e.Lo > r.published.estimate(k.Metric, at).Mean) {
-				t.why.Beyond = ""
-			}
-			if !e.Mean.Known() {
-				absent = append(absent, at)
-				continue
-			}
-			if !(least.Mean <= e.Mean) {
-				least, leastAt = e, at
-			}
-			if r.atLimit(at) {
-				limit = " (at its limit)"
-			}
-			t.add(e, beyond(e, bound), "%s %s%s", bracketed(e), x.atAll([]float64{at}), limit)
+	return ofDevice(func(j *judgement) {
+		j.says, j.none, j.needed = j.metric.Noun+" is %s", "no "+j.metric.Short, len(j.x.Levels)
+		of := func(at float64) analysis.Estimate { return j.r.estimate(j.metric, at) }
+		known, absent := split(j.x.Levels, func(at float64) bool { return of(at).Mean.Known() })
+		for _, at := range known {
+			limit := words.When(j.r.atLimit(at), " (at its limit)")
+			j.add(of(at), beyond(of(at), bound), bracketed(of(at))+" "+j.x.atAll(at)+limit)
 		}
 		if len(absent) > 0 {
-			t.lacking = fmt.Sprintf("Not measured %s; %s has all levels.", x.atAll(absent), x.command())
+			j.lacking = fmt.Sprintf("Not measured %s; %s has all levels.", j.x.atAll(absent...), j.x.command())
 		}
-		if len(t.used) > 0 {
-			t.brief = brief{"least × " + bracketed(least), fmt.Sprintf("%s; %s, %s", blocks(least), x.at(leastAt), x.held()), least.Mean}
+		if len(known) > 0 {
+			at := slices.MinFunc(known, func(a, b float64) int { return cmp.Compare(of(a).Mean, of(b).Mean) })
+			j.figure, j.least = "least × "+bracketed(of(at)), of(at).Mean
+			j.detail = fmt.Sprintf("%s; %s, %s", blocks(of(at)), j.x.at(at), j.x.held())
 		}
-		if r.Published == "" && k.Why.New != "" {
-			t.why.Fails = k.Why.New
+		more := func(at float64) bool { return of(at).Lo > j.r.published.estimate(j.metric, at).Mean }
+		if _, others := split(j.x.Levels, more); len(others) > 0 {
+			j.why.Beyond = ""
 		}
-		return t
+		if j.r.Published == "" && j.why.New != "" {
+			j.why.Fails = j.why.New
+		}
 	})
+}
+
+// rises asks by how much the metric rises on each of some steps.
+func (j *judgement) rises(unit string, steps ...step) {
+	j.steps, j.needed, j.unit = steps, len(steps), unit
+	j.says, j.none = j.metric.Noun+" rises by %s", "no step that counts"
+	if len(steps) == 1 {
+		j.none = "no step " + j.x.span(steps[0]) + " that counts"
+	}
 }
 
 // linear judges how straight a metric runs up to a level, a constant share allowed:
 // from each step to the next, what a further unit of the dimension costs may change
 // by a factor within a tolerance.
 func linear(to, tolerance float64) criterion {
-	return ofDevice(func(k asked, x repetition, r router) tally {
-		steps, d := x.stepsTo(to), x.along()
-		t := tally{steps: steps, needed: len(steps) - 1, none: "no two steps up to " + x.at(to) + " that count", why: k.Why,
-			says: "a further " + d.One + " costs, over one on the step before, %s " + d.Many + r.fits}
-		for i, next := range steps[1:] {
-			a, ok := r.taken(k.Metric, steps[i])
-			b, also := r.taken(k.Metric, next)
+	return ofDevice(func(j *judgement) {
+		d := j.x.along()
+		j.rises("", j.x.stepsTo(to)...)
+		j.needed, j.none = len(j.steps)-1, "no two steps up to "+j.x.at(to)+" that count"
+		j.says = "a further " + d.One + " costs, over one on the step before, %s " + d.Many + j.r.fits
+		for i, next := range j.steps[1:] {
+			a, ok := j.r.taken(j.metric, j.steps[i])
+			b, also := j.r.taken(j.metric, next)
 			if ok && also {
-				g := marginal(ratioOf(a.Relative), ratioOf(b.Relative), steps[i], next)
-				t.add(g, within(g, tolerance), "%s from %g to %g", bracketed(g), next.from, next.to)
+				g := marginal(ratioOf(a.Relative), ratioOf(b.Relative), j.steps[i], next)
+				j.add(g, within(g, tolerance), fmt.Sprintf("%s from %g to %g", bracketed(g), next.from, next.to))
 			}
 		}
-		return t
 	})
-}
-
-// ratioOf is the factor that an increase of so many per cent is.
-func ratioOf(e analysis.Estimate) analysis.Estimate {
-	return each(e, func(n analysis.Number) analysis.Number { return 1 + n/100 })
 }
 
 // marginal is what a further unit of the dimension costs on a step over that on
@@ -229,15 +211,13 @@ func marginal(a, b analysis.Estimate, before, next step) analysis.Estimate {
 
 // monotone judges whether a metric rises on every step.
 func monotone() criterion {
-	return ofDevice(func(k asked, x repetition, r router) tally {
-		steps := x.stepsTo(math.Inf(1))
-		t := tally{steps: steps, needed: len(steps), none: "no step that counts", says: k.Metric.Noun + " rises by %s", unit: " %", why: k.Why}
-		for _, st := range steps {
-			if inc, ok := r.taken(k.Metric, st); ok {
-				t.add(inc.Relative, beyond(inc.Relative, 0), "%s %% from %g to %s", bracketed(inc.Relative), st.from, x.at(st.to))
+	return ofDevice(func(j *judgement) {
+		j.rises(" %", j.x.stepsTo(math.Inf(1))...)
+		for _, st := range j.steps {
+			if inc, ok := j.r.taken(j.metric, st); ok {
+				j.add(inc.Relative, beyond(inc.Relative, 0), bracketed(inc.Relative)+" % "+j.x.span(st))
 			}
 		}
-		return t
 	})
 }
 
@@ -246,60 +226,49 @@ func monotone() criterion {
 // lies above 1, and does not when it lies below 1 + δ, where a rise would not
 // matter. Where both are so, the latter decides.
 func beyondProportion(from, to float64) criterion {
-	return ofDevice(func(k asked, x repetition, r router) tally {
-		st := step{from, to}
-		t := tally{steps: []step{st}, needed: 1, none: x.noStep(st), says: "where proportional is 1, " + k.Metric.Noun + " rises by %s", why: k.Why}
-		if inc, ok := r.taken(k.Metric, st); ok {
+	st := step{from, to}
+	return ofDevice(func(j *judgement) {
+		j.rises("", st)
+		j.says = "where proportional is 1, " + j.says
+		if inc, ok := j.r.taken(j.metric, st); ok {
 			p := each(ratioOf(inc.Relative), func(n analysis.Number) analysis.Number { return n * analysis.Number(from/to) })
 			where := beyond(p, 1)
-			if p.HasInterval() && float64(p.Hi) <= 1+r.Delta {
+			if p.HasInterval() && float64(p.Hi) <= 1+j.r.Delta {
 				where = outside
 			}
-			t.add(p, where, "%s from %g to %s", bracketed(p), from, x.at(to))
+			j.add(p, where, bracketed(p)+" "+j.x.span(st))
 		}
-		return t
 	}, from, to)
 }
 
-func (x repetition) noStep(st step) string {
-	return fmt.Sprintf("no step from %g to %s that counts", st.from, x.at(st.to))
-}
-
-// negligible judges whether the relative increase between two levels lies within δ.
+// negligible judges whether the relative increase between two levels lies within δ,
+// whatever levels are between them.
 func negligible(from, to float64) criterion {
-	return ofDevice(func(k asked, x repetition, r router) tally {
-		st := step{from, to}
-		t := tally{steps: []step{st}, needed: 1, none: x.noStep(st), says: k.Metric.Noun + " rises by %s", unit: " %", why: k.Why}
-		inc, ok := r.rise(k.Metric, st)
-		if !ok || !r.carries(from) || !r.carries(to) {
-			return t
+	st := step{from, to}
+	return ofDevice(func(j *judgement) {
+		j.rises(" %", st)
+		inc, ok := j.r.rise(j.metric, st)
+		if !ok || !j.r.carries(from) || !j.r.carries(to) {
+			return
 		}
 		rise := inc.Relative
-		t.steps = nil // the levels between do not matter
-		t.add(rise, within(ratioOf(rise), r.Delta), "%s %% from %g to %s%s", bracketed(rise), from, x.at(to), besideClean(inc))
-		t.figure, t.detail = k.Metric.Noun+" rises by "+bracketed(rise)+" %", fmt.Sprintf("%s; %g to %s, %s", blocks(rise), from, x.at(to), x.held())
-		if inc.Beside.HasInterval() {
-			t.figure += ", over the clean router's by " + bracketed(inc.Beside) + " %"
-		}
+		j.steps = nil
+		j.add(rise, within(ratioOf(rise), j.r.Delta), bracketed(rise)+" % "+j.x.span(st)+besideClean(inc))
+		j.figure = j.metric.Noun + " rises by " + bracketed(rise) + " %"
+		j.detail = fmt.Sprintf("%s; %g to %s, %s", blocks(rise), from, j.x.at(to), j.x.held())
+		j.figure += words.When(inc.Beside.HasInterval(), ", over the clean router's by "+bracketed(inc.Beside)+" %")
 		if rise.Hi < 0 {
-			t.why.Fails = k.Why.Other
+			j.why.Fails = j.why.Other
 		}
-		return t
 	}, from, to)
 }
 
 // besideClean is by how much the device's overhead ratio rises.
 func besideClean(increases ...increase) string {
-	var figures []string
-	for _, inc := range increases {
-		if inc.Beside.HasInterval() {
-			figures = append(figures, bracketed(inc.Beside)+" %")
-		}
-	}
-	if len(figures) == 0 {
-		return ""
-	}
-	return "; over the clean router beside it, by " + words.Listed(figures)
+	text := words.ListOf(increases, func(inc increase) string {
+		return words.When(inc.Beside.HasInterval(), bracketed(inc.Beside)+" %")
+	})
+	return words.When(text != "", "; over the clean router beside it, by "+text)
 }
 
 // largestFirst judges whether the first step has the largest net increase: its lower
@@ -307,35 +276,34 @@ func besideClean(increases ...increase) string {
 // not hold when another's lower bound is above its upper bound, or when the relative
 // increase on it stays below δ, where there is no rise to speak of.
 func largestFirst() criterion {
-	return ofDevice(func(k asked, x repetition, r router) tally {
-		t := tally{steps: x.stepsTo(math.Inf(1)), needed: 1, none: "no step that counts", unit: " " + k.Metric.Short, why: k.Why}
+	return ofDevice(func(j *judgement) {
+		j.rises(" "+j.metric.Short, j.x.stepsTo(math.Inf(1))...)
 		var increases []increase
-		first, taken := r.taken(k.Metric, t.steps[0])
-		where, complete := beyond(first.Net, 0), true
-		for i, st := range t.steps {
-			inc, ok := r.taken(k.Metric, st)
+		first, taken := j.r.taken(j.metric, j.steps[0])
+		largest := beyond(first.Net, 0) == inside
+		for i, st := range j.steps {
+			inc, ok := j.r.taken(j.metric, st)
+			largest = largest && ok && (i == 0 || first.Net.Lo > inc.Net.Hi)
 			if !ok {
-				complete = false
 				continue
 			}
 			increases = append(increases, inc)
-			t.add(inc.Net, across, "%s %s (%s %%) from %g to %s", bracketed(inc.Net), k.Metric.Short, bracketed(inc.Relative), st.from, x.at(st.to))
-			complete = complete && (i == 0 || first.Net.Lo > inc.Net.Hi)
+			j.add(inc.Net, across, fmt.Sprintf("%s %s (%s %%) %s",
+				bracketed(inc.Net), j.metric.Short, bracketed(inc.Relative), j.x.span(st)))
 			if increases[0].Net.Mean < inc.Net.Mean {
-				t.unit = " " + k.Metric.Short + ", so that its own table does not show what its text says"
+				j.unit = " " + j.metric.Short + ", so that its own table does not show what its text says"
 			}
 			if taken && inc.Net.Lo > first.Net.Hi {
-				t.sides[outside]++
+				j.sides[outside]++
 			}
 		}
-		if t.sides[outside] == 0 && taken && first.Net.HasInterval() && float64(first.Relative.Hi) <= 100*r.Delta {
-			t.sides[outside], t.why.Fails = 1, k.Why.Other
+		if j.sides[outside] == 0 && taken && first.Net.HasInterval() && float64(first.Relative.Hi) <= 100*j.r.Delta {
+			j.sides[outside], j.why.Fails = 1, j.why.Other
 		}
-		if complete && where == inside {
-			t.sides[inside] = 1
+		if j.needed = 1; largest {
+			j.sides[inside] = 1
 		}
-		t.says = k.Metric.Noun + " rises by %s" + besideClean(increases...)
-		return t
+		j.says += besideClean(increases...)
 	})
 }
 
@@ -346,74 +314,65 @@ func largestFirst() criterion {
 // is taken, which can prove the claim, but not disprove it. Nor can the second at
 // another value of what it holds.
 func dominates() criterion {
-	return func(k asked) judgement {
-		first, s := k.sweeps[k.Sweeps[0]].study, k.sweeps[k.Sweeps[1]]
-		all, ends := first.ends(), s.study.ends()
-		levels := []float64{ends.from, ends.to}
-		second := s.judged(levels, k.id)
-		a, b := first.router(k.id), second.router(k.id)
+	return func(j *judgement) {
+		s, dut := j.sweeps[1], j.subject.id
+		all, ends := j.sweeps[0].study().ends(), s.study().ends()
+		first, second := j.sweeps[0].study(), s.judged(ends.levels(), dut)
+		a, b := first.router(dut), second.router(dut)
 		if !a.measured() {
-			return first.unmeasured(a)
+			j.unmeasured(first, a)
+			return
 		} else if !b.measured() {
-			return second.unmeasured(b)
+			j.unmeasured(second, b)
+			return
 		}
-		j := judgement{here: "no factors to compare in runs " + a.Run + " and " + b.Run,
-			study: tally{used: []analysis.Estimate{a.published.factor(k.Metric, all), b.published.factor(k.Metric, ends)}, unit: " times"}.means()}
-		st := step{all.from, 0}
-		for _, at := range first.Levels {
-			if a.carries(at) && a.carries(all.from) {
-				st.to = at
-			}
+		j.study = means(" times", a.published.factor(j.metric, all), b.published.factor(j.metric, ends))
+		j.Here = "no factors to compare in runs " + a.Run + " and " + b.Run
+		carried, missed := split(first.Levels, a.carries)
+		none, short := len(carried) < 2 || carried[0] != all.from, first.blocked(a, missed...)
+		if j.Expect = second.blocked(b, ends.levels()...); none {
+			j.Expect = short
 		}
-		short := ""
-		if st.to < all.to {
-			short = first.blocked(a, first.Levels...)
+		if j.Expect != "" {
+			return
 		}
-		if j.expect = second.blocked(b, levels...); st.to <= st.from {
-			j.expect = short
+		reached := step{all.from, carried[len(carried)-1]}
+		if reached == all {
+			short = ""
 		}
-		if j.expect != "" {
-			return j
-		}
-		one, other := a.factor(k.Metric, st), b.factor(k.Metric, ends)
-		j.weigh(k.Metric, one, other, weighed{first, a, st}, weighed{second, b, ends}, s.elsewhere(second, levels, k.id))
+		one, other := a.factor(j.metric, reached), b.factor(j.metric, ends)
+		j.weigh(weighed{first, a.Run, reached, one}, weighed{second, b.Run, ends, other})
+		j.Here += s.elsewhere(second, ends.levels(), dut)
 		switch less := one.Hi < other.Lo; {
 		case one.Lo > other.Hi:
-			j.settle(inside, "")
+			j.settle(inside)
 		case short != "":
-			j.expect = short
-		case less && second.At != s.study.At:
-			j.expect = fmt.Sprintf(k.Why.Moved, second.held(), s.study.held())
+			j.Expect = short
+		case less && second.At != s.study().At:
+			j.Expect = fmt.Sprintf(j.why.Moved, second.held(), s.study().held())
 		case less:
-			j.settle(outside, k.Why.Fails)
+			j.settle(outside)
 		default:
-			j.settle(across, "")
+			j.settle(across)
 		}
-		return j
 	}
 }
 
-// factor is that by which a metric rises between two levels.
-func (c course) factor(m Metric, st step) analysis.Estimate {
-	if inc, ok := c.rise(m, st); ok {
-		return ratioOf(inc.Relative)
-	}
-	return nothing()
-}
-
-// weighed is one of two sweeps that are held against each other.
+// weighed is the factor by which one of two sweeps raises a metric.
 type weighed struct {
-	x  repetition
-	r  router
-	st step
+	repetition
+	run    string
+	st     step
+	factor analysis.Estimate
 }
 
-// weigh says by what factors two sweeps raise a metric.
-func (j *judgement) weigh(m Metric, one, other analysis.Estimate, a, b weighed, elsewhere string) {
-	times, otherTimes, n := a.st.to/a.st.from, b.st.to/b.st.from, blocks(one, other)
-	noun, otherNoun, reach := a.x.along().Noun, b.x.along().Noun, fmt.Sprintf("%g to %s", a.st.from, a.x.at(a.st.to))
-	j.here = fmt.Sprintf("%g times the %s takes %s times the %s (%s; run %s), %g times the %s %s times (%g to %g; run %s); %s%s",
-		times, noun, bracketed(one), m.Noun, reach, a.r.Run, otherTimes, otherNoun, bracketed(other), b.st.from, b.st.to, b.r.Run, n, elsewhere)
-	j.figure = fmt.Sprintf("× %s by %g × the %s, × %s by %g × the %s", bracketed(one), times, noun, bracketed(other), otherTimes, otherNoun)
-	j.detail = fmt.Sprintf("%s; %s, %s at %s", n, reach, otherNoun, b.x.held())
+// weigh says by what factors two sweeps raise the metric.
+func (j *judgement) weigh(a, b weighed) {
+	n, reach := blocks(a.factor, b.factor), fmt.Sprintf("%g to %s", a.st.from, a.at(a.st.to))
+	times, otherTimes, noun, otherNoun := a.st.to/a.st.from, b.st.to/b.st.from, a.along().Noun, b.along().Noun
+	one, other := bracketed(a.factor), bracketed(b.factor)
+	j.Here = fmt.Sprintf("%g times the %s takes %s times the %s (%s; run %s), %g times the %s %s times (%g to %g; run %s); %s",
+		times, noun, one, j.metric.Noun, reach, a.run, otherTimes, otherNoun, other, b.st.from, b.st.to, b.run, n)
+	j.figure = fmt.Sprintf("× %s by %g × the %s, × %s by %g × the %s", one, times, noun, other, otherTimes, otherNoun)
+	j.detail = fmt.Sprintf("%s; %s, %s at %s", n, reach, otherNoun, b.held())
 }

@@ -45,7 +45,10 @@ func TestCriteriaOnTheStudyItself(t *testing.T) {
 // asMeasured is the summary of a run that measured just what the study prints.
 func asMeasured(sw *Sweep) analysis.Summary {
 	s := analysis.Summary{Experiment: sw.Run, Mode: result.ModeDuet, Delta: 0.05}
-	published := sw.published(study1.Scenarios)
+	published := map[string]course{}
+	for _, r := range sw.published(study1.Scenarios).Routers {
+		published[r.Published] = r.published
+	}
 	cpu := func(sc Scenario, at float64) float64 {
 		return float64(published[sc.Published].estimate(normalised, at).Mean)
 	}

@@ -5,26 +5,17 @@ import "github.com/gateweigh/gateweigh/lab/result"
 // Study declares a published study: what it measured, what it says, and the form
 // in which it prints its figures. The rest of the package knows no study by name.
 type Study struct {
-	Number int
-	// Scenarios are the study's routers in the order of its columns. The first has
-	// no device: the others are compared with it.
-	Scenarios []Scenario
-	// Ratio is a metric that the study has only as another, Over, of a router over
-	// that of the first scenario.
-	Ratio   struct{ Name, Over string }
-	Pairs   []Pair
-	Sweeps  []*Sweep
-	Claims  []Claim // in the order in which a reader asks
-	Tables  []TableForm
-	Figures []FigureForm
-	// Questions are the columns of a table that has a row a device: those in Devices
-	// first, then others by name.
-	Questions     []Question
+	Number        int
+	Scenarios     []Scenario // in the order of its columns; the first has no device, the others are compared with it
+	Pairs         []Pair
+	Sweeps        []*Sweep
+	Claims        []Claim // in the order in which a reader asks
+	Tables        []TableForm
+	Figures       []FigureForm
+	Questions     []Question // columns of a table that has a row a device
 	QuestionsNote string
-	Devices       []string
-	// Units says how figures here and in the study compare, for a machine with so
-	// many CPUs (0: not known).
-	Units func(cpus int) string
+	Devices       []string              // the first rows of that table; others follow by name
+	Units         func(cpus int) string // how figures here and in the study compare; 0 CPUs: not known
 }
 
 // Scenario is one of a study's routers, or another device that a run has.
@@ -33,9 +24,8 @@ type Scenario struct {
 	DUT       string // the device it is here
 	Heading   string // in tables
 	Name      string // in sentences
-	// Obtain says how to measure it. StandsIn is set where the study's own cannot be
-	// had, and says so before what measures the one in its place.
-	Obtain, StandsIn string
+	Obtain    string // how to measure it
+	StandsIn  string // said before that, where another device takes the place of the study's own
 }
 
 // Pair is two devices that are compared with each other.
@@ -54,30 +44,32 @@ type Sweep struct {
 	At    result.Cell      // what is held fixed
 	Held  result.Dimension // the one of At that names the sweep
 	// Moves: where a device cannot carry the load, claims are judged at another
-	// value of Held. Lower is what then to add when that is below the study's.
-	Moves bool
-	Lower string
-	// Prefer is the profile taken where a run has several.
-	Prefer    string
-	Published string // CSV; its levels are the sweep's
-	Run       string // the shipped experiment that repeats it
-	Place     string // "bandwidth limit, 100 clients", in captions
-	Forms     string // its tables and figures, in the sentence that says they are missing
+	// value of Held. Lower is added to a finding when that is below the study's.
+	Moves   bool
+	Lower   string
+	Prefer  string   // the profile that counts where a run has several
+	Metrics []Metric // what is read of runs and of the published file
+	File    string   // CSV below this package; its levels are the sweep's
+	Run     string   // the shipped experiment that repeats it
+	Place   string   // "bandwidth limit, 100 clients", in captions
+	Forms   string   // its tables and figures, in the sentence that says they are missing
 }
 
-// Metric is a figure that runs and the study have at each level.
+// Metric is a figure that runs and the study have at each level of a sweep.
 type Metric struct {
-	Name                string // in metrics and in published files
+	Name                string // in published files, and of a sweep or a cell in summary.json
+	Change              string // in runs it is how this metric of a cell compares with the clean router
+	Over                string // the study has it only as this metric over that of the first scenario
 	Noun                string // in a sentence: "CPU"
 	Short               string // in a sentence: what it is without figures, or a difference of it is in
 	Unit, PublishedUnit string
 }
 
-// Claim is one claim of a study, judged for each device or for each pair.
+// Claim is one claim of a study, judged for each subject by the points of its sweeps.
 type Claim struct {
 	ID, Text string // the text is in our own words, with its section
 	Of       subjects
-	Sweeps   []*Sweep // by which it is judged
+	Sweeps   []*Sweep
 	Metric   Metric
 	Judge    criterion
 	Why      Why
@@ -119,13 +111,13 @@ type TableForm struct {
 	Fold    string // see Table
 }
 
-// ColumnForm declares a column for each router; in its name, %s is the heading
-// of the router. Unit and PublishedUnit are the metric's where they are empty.
+// ColumnForm declares a column for each router; in its name, %s is the heading of
+// the router. Units are the metric's where they are empty. A metric that is a
+// change against the first scenario has no column for that.
 type ColumnForm struct {
 	Name                string
 	Metric              Metric
 	Derive              derivation
-	OfDevices           bool // not of the first scenario
 	Unit, PublishedUnit string
 }
 

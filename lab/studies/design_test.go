@@ -26,7 +26,7 @@ func TestShippedExperimentsRepeatTheStudy(t *testing.T) {
 		if d.Along == result.Clients {
 			levels, fixed = clients, e.OfferedMbps
 		}
-		if !slices.Equal(levels, d.published(study1.Scenarios)["clean"].levels) || !slices.Equal(fixed, []float64{d.value()}) {
+		if !slices.Equal(levels, d.published(study1.Scenarios).Levels) || !slices.Equal(fixed, []float64{d.value()}) {
 			t.Errorf("%s goes over %v at %v", d.Run, levels, fixed)
 		}
 		if !slices.Equal(e.Directions, []string{d.At.Text(result.Direction)}) || !slices.Contains(e.Profiles, d.Prefer) || !slices.Contains(e.DUTs, study1.Scenarios[1].DUT) {

@@ -5,54 +5,49 @@ import (
 	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
+// figures are those of the sweeps that the runs hold, one metric each, in up to four
+// panels. Figures here and in the study have different units and share no axis, so each
+// has a panel of its own. What can be laid over each other is what has no unit left: the
+// ratio to the first scenario, in which most of the difference between two machines
+// cancels, and the course of each series relative to its own value at one level, in
+// which all of it does.
 func (b beside) figures() []Figure {
 	var out []Figure
 	for _, f := range b.Figures {
-		if x := b.sweeps[f.Sweep].study; x.measured() {
-			out = append(out, b.figure(f, x))
+		x, none := b.sweeps[f.Sweep].study(), analysis.Absent()
+		if !x.measured() {
+			continue
 		}
+		fig := Figure{
+			ID: "figure-" + f.Number, Title: "Figure " + f.Number, Caption: f.Caption, Fold: f.Fold,
+			XLabel: words.Joined(", ", x.along().Heading, x.along().Unit), Note: b.Units(x.CPUs),
+			Panels: []Panel{
+				{"Measured here", f.YLabel + ", " + f.Metric.Unit, false, none, x.series(f.Metric, false)},
+				{"As published", f.PublishedYLabel + ", " + f.Metric.PublishedUnit, false, none, x.series(f.Metric, true)},
+			},
+		}
+		if f.Over != nil {
+			both := append(x.series(*f.Over, false), x.series(*f.Over, true)...)
+			fig.Panels = append(fig.Panels, Panel{"Over " + b.Scenarios[0].Name, f.OverYLabel, true, 1, both})
+			fig.Note += f.OverNote
+		}
+		if base, ok := x.base(); ok {
+			fig.Panels = append(fig.Panels, x.shape(f, base))
+			fig.Note += fmt.Sprintf(" Courses are relative to %s, the highest level at which every router drawn there "+
+				"carries the load; their intervals are those of the level, without that of the reference.", x.at(base))
+		} else {
+			fig.Note += " No level above the lowest was carried by every router, so the courses are not compared."
+		}
+		out = append(out, fig)
 	}
-	return out
-}
-
-// figure draws one metric in up to four panels. Figures here and in the study have
-// different units and share no axis, so each has a panel of its own. What can be
-// laid over each other is what has no unit left: the ratio to the first scenario,
-// in which most of the difference between two machines cancels, and the course of
-// each series relative to its own value at one level, in which all of it does.
-func (b beside) figure(f FigureForm, x repetition) Figure {
-	out := Figure{
-		ID: "figure-" + f.Number, Title: "Figure " + f.Number, Caption: f.Caption, XLabel: x.along().Heading, Note: b.Units(x.CPUs), Fold: f.Fold,
-		Panels: []Panel{
-			{Title: "Measured here", YLabel: f.YLabel + ", " + f.Metric.Unit, Reference: analysis.Absent(), Series: series(x, f.Metric, false)},
-			{Title: "As published", YLabel: f.PublishedYLabel + ", " + f.Metric.PublishedUnit, Reference: analysis.Absent(), Series: series(x, f.Metric, true)},
-		},
-	}
-	if unit := x.along().Unit; unit != "" {
-		out.XLabel += ", " + unit
-	}
-	if f.Over != nil {
-		out.Panels = append(out.Panels, Panel{
-			Title: "Over " + b.Scenarios[0].Name, YLabel: f.OverYLabel, LogY: true, Reference: 1,
-			Series: append(series(x, *f.Over, false), series(x, *f.Over, true)...),
-		})
-		out.Note += f.OverNote
-	}
-	base, ok := x.base()
-	if !ok {
-		out.Note += " No level above the lowest was carried by every router, so the courses are not compared."
-		return out
-	}
-	out.Panels = append(out.Panels, x.shape(f, base))
-	out.Note += fmt.Sprintf(" Courses are relative to %s, the highest level at which every router drawn there carries the load; "+
-		"their intervals are those of the level, without that of the reference.", x.at(base))
 	return out
 }
 
 // series is one for each router that has the metric: as measured here, or as published.
-func series(x repetition, m Metric, published bool) []Series {
+func (x repetition) series(m Metric, published bool) []Series {
 	var out []Series
 	for _, r := range x.Routers {
 		s, c := Series{Name: r.Name, DUT: r.DUT, Run: r.Run}, r.course
@@ -78,11 +73,17 @@ func series(x repetition, m Metric, published bool) []Series {
 func (x repetition) shape(f FigureForm, base float64) Panel {
 	shaped := x
 	shaped.Routers = slices.DeleteFunc(slices.Clone(x.Routers), func(r router) bool { return !x.rises(r) })
-	at := x.atAll([]float64{base})
-	p := Panel{Title: "Over its own value " + at, YLabel: f.Metric.Noun + ", × that " + at, Reference: analysis.Absent()}
-	for _, s := range append(series(shaped, f.Metric, false), series(x, f.Metric, true)...) {
-		s.Points = relative(s.Points, base)
-		p.Series = append(p.Series, s)
+	at := x.atAll(base)
+	p := Panel{"Over its own value " + at, f.Metric.Noun + ", × that " + at, false, analysis.Absent(),
+		append(shaped.series(f.Metric, false), x.series(f.Metric, true)...)}
+	for _, s := range p.Series {
+		own := analysis.Absent()
+		if i := slices.IndexFunc(s.Points, func(p Point) bool { return float64(p.X) == base }); i >= 0 {
+			own = s.Points[i].Y.Mean
+		}
+		for i := range s.Points {
+			s.Points[i].Y = each(s.Points[i].Y, func(n analysis.Number) analysis.Number { return n / own })
+		}
 	}
 	if f.Proportional != "" {
 		s := Series{Name: f.Proportional, Guide: true}
@@ -97,32 +98,14 @@ func (x repetition) shape(f FigureForm, base float64) Panel {
 // rises reports whether a router carries the load at any level above the lowest.
 func (x repetition) rises(r router) bool { return slices.ContainsFunc(x.Levels[1:], r.carries) }
 
-// base is the level that courses refer to: the highest at which all routers carry
-// the load, of those that do at any level above the lowest.
+// base is the level that courses refer to: the highest at which all routers carry the
+// load, of those that do at any level above the lowest. ok is false where there is none.
 func (x repetition) base() (at float64, ok bool) {
-	if !slices.ContainsFunc(x.Routers, x.rises) {
-		return 0, false
-	}
 	for _, at := range slices.Backward(x.Levels[1:]) {
-		if !slices.ContainsFunc(x.Routers, func(r router) bool { return x.rises(r) && !r.carries(at) }) {
+		short := func(r router) bool { return x.rises(r) && !r.carries(at) }
+		if slices.ContainsFunc(x.Routers, x.rises) && !slices.ContainsFunc(x.Routers, short) {
 			return at, true
 		}
 	}
 	return 0, false
-}
-
-// relative divides a series by its own mean at one level.
-func relative(points []Point, base float64) []Point {
-	unit := analysis.Absent()
-	for _, p := range points {
-		if float64(p.X) == base {
-			unit = p.Y.Mean
-		}
-	}
-	out := make([]Point, 0, len(points))
-	for _, p := range points {
-		p.Y = each(p.Y, func(n analysis.Number) analysis.Number { return n / unit })
-		out = append(out, p)
-	}
-	return out
 }

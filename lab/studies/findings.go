@@ -3,10 +3,8 @@ package studies
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
-
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -16,34 +14,62 @@ type subject struct {
 	pair     Pair
 }
 
+// findings are what is said of each claim, then of each device of the study that no
+// run measured.
 func (b beside) findings() []analysis.Finding {
 	out := []analysis.Finding{}
-	if !slices.ContainsFunc(b.Sweeps, func(s *Sweep) bool { return b.sweeps[s].measured() }) {
+	if len(b.lacking(b.Sweeps)) == len(b.Sweeps) {
 		return out
 	}
 	for _, c := range b.Claims {
-		lacking, subjects := b.lacking(c), b.subjects(c.Of, c.Sweeps)
-		switch {
-		case len(lacking) == 0 && len(subjects) == 0:
-			out = append(out, b.untested(c, c.Sweeps))
-		case len(lacking) > 0:
-			f := b.untested(c, lacking)
-			if len(lacking) < len(c.Sweeps) {
-				f.Expect += " " + bothRuns
-			}
-			out = append(out, f)
-		default:
-			for _, s := range subjects {
-				out = append(out, b.finding(c, s))
+		n := len(out)
+		for _, j := range b.judged {
+			if j.claim == c.ID {
+				out = append(out, j.Finding)
 			}
 		}
+		if len(out) == n {
+			out = append(out, b.untested(c))
+		}
 	}
-	return append(out, b.notMeasured()...)
+	for _, sc := range b.Scenarios[1:] {
+		if !b.has(sc.DUT, b.Sweeps) {
+			out = append(out, analysis.Finding{
+				Study: b.Number, ID: "not-measured/" + sc.DUT, Claim: fmt.Sprintf("What the study says of %s.", sc.Name),
+				Here: sc.DUT + ": not in this run.", Expect: sc.Obtain,
+			})
+		}
+	}
+	return out
 }
 
-// lacking are the sweeps a claim is judged by that no run holds.
-func (b beside) lacking(c Claim) []*Sweep {
-	return slices.DeleteFunc(slices.Clone(c.Sweeps), func(s *Sweep) bool { return b.sweeps[s].measured() })
+// judge is what a claim's criterion says of a subject.
+func (b beside) judge(c Claim, s subject) judgement {
+	j := judgement{claim: c.ID, metric: c.Metric, why: c.Why, subject: s}
+	for _, sweep := range c.Sweeps {
+		j.sweeps = append(j.sweeps, b.sweeps[sweep])
+	}
+	c.Judge(&j)
+	j.Study, j.ID, j.Claim = b.Number, c.ID+"/"+s.id, c.Text
+	j.Here = s.name + ": " + j.Here + "." + words.When(j.study != "", " Study: "+j.study+".")
+	return j
+}
+
+// lacking are those of some sweeps that no run holds.
+func (b beside) lacking(sweeps []*Sweep) []*Sweep {
+	held := func(s *Sweep) bool { return slices.ContainsFunc(b.sweeps[s], repetition.measured) }
+	return slices.DeleteFunc(slices.Clone(sweeps), held)
+}
+
+// untested is the finding of a claim of which some sweep is in no run, or no device.
+func (b beside) untested(c Claim) analysis.Finding {
+	lacking := b.lacking(c.Sweeps)
+	if len(lacking) == 0 {
+		lacking = c.Sweeps
+	}
+	return analysis.Finding{Study: b.Number, ID: c.ID, Claim: c.Text, Here: "Not in this run.",
+		Expect: words.ListOf(lacking, func(s *Sweep) string { return s.command() }) + " measures it." +
+			words.When(len(lacking) < len(c.Sweeps), " "+bothRuns)}
 }
 
 // subjects are the routers measured in any sweep, the study's in its order, then
@@ -58,120 +84,79 @@ func (b beside) subjects(of subjects, in []*Sweep) []subject {
 		}
 		return out
 	}
-	known, others := map[string]bool{}, []string{}
+	var own, others []string
+	for _, sc := range b.Scenarios {
+		own = append(own, sc.DUT)
+	}
 	for _, s := range b.Sweeps {
-		for _, x := range b.sweeps[s].all() {
-			for _, r := range x.Routers {
-				if r.measured() && r.Published == "" {
-					others = append(others, r.DUT)
-				}
-				known[r.DUT] = known[r.DUT] || r.measured()
+		for _, x := range b.sweeps[s] {
+			for _, r := range x.Routers[len(own):] {
+				others = append(others, r.DUT)
 			}
 		}
 	}
 	slices.Sort(others)
-	for i, sc := range b.Scenarios {
-		if known[sc.DUT] && (i > 0 || of == routers) {
-			out = append(out, one(sc.DUT))
+	for i, dut := range append(own, slices.Compact(others)...) {
+		if b.has(dut, b.Sweeps) && (i > 0 || of == routers) {
+			out = append(out, subject{id: dut, name: dut})
 		}
-	}
-	for _, dut := range slices.Compact(others) {
-		out = append(out, one(dut))
 	}
 	return out
 }
-
-func one(dut string) subject { return subject{id: dut, name: dut} }
 
 // has reports whether a device was measured in any of some sweeps.
 func (b beside) has(dut string, in []*Sweep) bool {
 	return slices.ContainsFunc(in, func(s *Sweep) bool { return b.sweeps[s].of(dut).router(dut).measured() })
 }
 
-func (b beside) finding(c Claim, s subject) analysis.Finding {
-	j := c.Judge(asked{b, c, s})
-	here := s.name + ": " + j.here + "."
-	if j.study != "" {
-		here += " Study: " + j.study + "."
-	}
-	return analysis.Finding{Study: b.Number, ID: c.ID + "/" + s.id, Claim: c.Text, Here: here, Holds: j.holds, Open: j.open, Expect: j.expect}
-}
-
-// untested is the finding of a claim whose sweeps no run holds.
-func (b beside) untested(c Claim, lacking []*Sweep) analysis.Finding {
-	var commands []string
-	for _, s := range lacking {
-		commands = append(commands, s.command())
-	}
-	return analysis.Finding{Study: b.Number, ID: c.ID, Claim: c.Text, Here: "Not in this run.", Expect: strings.Join(commands, " and ") + " measures it."}
-}
-
-// notMeasured are the study's devices that no run measured, a finding each.
-func (b beside) notMeasured() []analysis.Finding {
-	var out []analysis.Finding
-	for _, sc := range b.Scenarios[1:] {
-		if !b.has(sc.DUT, b.Sweeps) {
-			out = append(out, analysis.Finding{
-				Study: b.Number, ID: "not-measured/" + sc.DUT, Claim: fmt.Sprintf("What the study says of %s.", sc.Name),
-				Here: sc.DUT + ": not in this run.", Expect: sc.Obtain,
-			})
-		}
-	}
-	return out
-}
-
 // missing says which runs give the tables and figures that these cannot fill.
 func (b beside) missing() []string {
 	var out []string
 	for _, s := range b.Sweeps {
-		if !b.sweeps[s].study.measured() {
-			out = append(out, fmt.Sprintf("%s of study %d are not in this run: %s measures them.", s.Forms, b.Number, s.command()))
+		if !b.sweeps[s].study().measured() {
+			out = append(out, fmt.Sprintf("%s of study %d are not in this run: %s measures them.",
+				s.Forms, b.Number, s.command()))
 		}
 	}
 	return out
 }
 
-// unmeasured is the judgement on a router that the repetition lacks.
-func (x repetition) unmeasured(r router) judgement {
-	return judgement{here: "not measured in " + x.Run, expect: x.command("duts="+r.DUT) + " measures it."}
+// unmeasured is for a router that the repetition lacks.
+func (j *judgement) unmeasured(x repetition, r router) {
+	j.Here, j.Expect = "not measured in "+x.Run, x.command("duts="+r.DUT)+" measures it."
 }
 
-// unsettled is for steps that neither bear a claim out nor refute it: figures that
-// cannot carry it, steps the run did not take, or intervals that leave it open.
-func (j *judgement) unsettled(x repetition, r router, steps []step) {
+// uncounted says why a router's figures cannot settle a claim on steps: the device did
+// not carry the load, or the run did not take the steps. Empty: they only leave it open.
+func (x repetition) uncounted(r router, steps []step) string {
 	var levels []float64
-	var divided []string // the run has levels in between
 	for _, st := range steps {
 		levels = append(levels, st.from, st.to)
-		if inc, _ := r.rises[st]; !inc.next {
-			divided = append(divided, fmt.Sprintf("%g and %s", st.from, x.at(st.to)))
-		}
 	}
 	slices.Sort(levels)
-	if j.expect = x.blocked(r, slices.Compact(levels)...); j.expect != "" {
-		return
+	divided := words.ListOf(steps, func(st step) string {
+		return words.When(r.divides(st), fmt.Sprintf("%g and %s", st.from, x.at(st.to)))
+	})
+	if text := x.blocked(r, slices.Compact(levels)...); text != "" || divided == "" {
+		return text
 	}
-	if len(divided) > 0 {
-		j.expect = fmt.Sprintf("The run has levels between %s; leave them out, or %s has the study's alone.", words.Listed(divided), x.command("duts="+r.DUT))
-		return
-	}
-	j.settle(across, "")
+	return "The run has levels between " + divided + "; leave them out, or " + x.command("duts="+r.DUT) +
+		" has the study's alone."
 }
 
 // blocked says why the router's figures at the levels cannot carry a claim about
 // proportions; empty when they can.
 func (x repetition) blocked(r router, levels ...float64) string {
 	limited, absent := x.short(r, levels)
-	duts, lighter := "duts="+r.DUT, ""
-	if load := x.lightLoad(r); load > 0 {
-		lighter = x.command(duts, fmt.Sprintf("%s=%g", x.Held, load)) + " has a load it can carry, for `gateweigh report RUN --with RUN2`; "
-	}
+	duts, load := "duts="+r.DUT, x.lightLoad(r)
+	lighter := x.command(duts, fmt.Sprintf("%s=%g", x.Held, load)) +
+		" has a load it can carry, for `gateweigh report RUN --with RUN2`; "
 	switch {
 	case len(limited) > 0:
-		return "It could not carry the load " + x.atAll(limited) + notKnown + "; " + lighter + x.command(duts, "mode=solo") +
-			" leaves it the routers' CPU alone; where that is not enough, a faster machine is needed."
+		return "It could not carry the load " + x.atAll(limited...) + notKnown + "; " + words.When(load > 0, lighter) +
+			x.command(duts, "mode=solo") + " leaves it the routers' CPU alone; where that is not enough, a faster machine is needed."
 	case len(absent) > 0:
-		return "Not measured " + x.atAll(absent) + "; " + x.command(duts) + " has these levels."
+		return "Not measured " + x.atAll(absent...) + "; " + x.command(duts) + " has these levels."
 	}
 	return ""
 }

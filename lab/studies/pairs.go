@@ -5,59 +5,47 @@ import (
 	"math"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
-
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// compared is a pair at the place where a claim on it is judged.
-type compared struct {
-	repetition
-	ratio func(level float64) (ratio, widening analysis.Estimate)
-	delta float64
-	run   string // with what to know of the place, for the end of a sentence
-}
-
-// ofPair judges a pair at the place where both devices carried the levels that a
-// claim needs.
-func ofPair(levels func(step) []float64, judge func(asked, compared, *judgement)) criterion {
-	return func(k asked) judgement {
-		s, p := k.sweeps[k.Sweeps[0]], k.pair
-		needed := levels(s.study.ends())
-		c, here, expect := s.compare(p, needed)
-		j := judgement{here: here, expect: expect, study: s.study.publishedApart(p, k.Metric, needed)}
-		if here == "" {
-			judge(k, c, &j)
+// ofPair judges a pair at the place where both devices carried the highest level, or
+// the lowest as well. Where there is none, the judgement says what is lacking. What
+// judges gets the second of the pair, and the end of the sentence.
+func ofPair(lowest bool, judge func(j *judgement, second router, end string)) criterion {
+	return func(j *judgement) {
+		s, p := j.sweeps[0], j.subject.pair
+		levels := s.study().ends().levels()
+		if !lowest {
+			levels = levels[1:]
 		}
-		return j
-	}
-}
-
-// compare finds the place. Where there is none, it says what is lacking here and
-// what to expect.
-func (s repeated) compare(p Pair, levels []float64) (c compared, here, expect string) {
-	for _, dut := range []string{p.Second, p.First} {
-		if x := s.of(dut); !x.router(dut).measured() {
-			j := x.unmeasured(x.router(dut))
-			return c, dut + " " + j.here, x.router(dut).StandsIn + j.expect
+		j.study = s.study().publishedApart(p, j.metric, levels)
+		for _, dut := range []string{p.Second, p.First} {
+			if x := s.of(dut); !x.router(dut).measured() {
+				j.unmeasured(x, x.router(dut))
+				j.Here, j.Expect = dut+" "+j.Here, x.router(dut).StandsIn+j.Expect
+				return
+			}
+		}
+		x, ok := s.carrying(levels, p.First, p.Second)
+		a, b := x.router(p.First), x.router(p.Second)
+		switch {
+		case !ok:
+			j.Here, j.Expect = s.notTogether(p, levels)
+		case a.profile() != b.profile():
+			j.Here, j.Expect = "measured in different profiles in run "+a.Run, x.together(a, b)
+		default:
+			j.x, j.r, j.why.Fails = x, a, p.Why
+			judge(j, b, "; run "+a.Run+s.elsewhere(x, levels, p.First, p.Second))
 		}
 	}
-	x, ok := s.carrying(levels, p.First, p.Second)
-	if !ok {
-		here, expect = s.notTogether(p, levels)
-		return c, here, expect
-	}
-	a, b := x.router(p.First), x.router(p.Second)
-	ratio, ok := x.from.between(a, b, x.Sweep)
-	if !ok {
-		return c, "measured in different profiles in run " + a.Run, x.together(a, b)
-	}
-	return compared{x, ratio, a.Delta, "run " + a.Run + s.elsewhere(x, levels, p.First, p.Second)}, "", ""
 }
 
 // notTogether says of a pair that carried the levels in no run together what kept
 // it from that in the first run that has both.
 func (s repeated) notTogether(p Pair, levels []float64) (here, expect string) {
-	for _, x := range s.places {
+	for _, x := range s[1:] {
 		a, b := x.router(p.First), x.router(p.Second)
 		if !a.measured() || !b.measured() {
 			continue
@@ -65,80 +53,105 @@ func (s repeated) notTogether(p Pair, levels []float64) (here, expect string) {
 		here = "no factors that count in run " + a.Run
 		for _, r := range []router{a, b} {
 			if limited, _ := x.short(r, levels); len(limited) > 0 {
-				return here, opening(r.Name) + " could not carry the load " + x.atAll(limited) + notKnown + ". " + x.together(a, b)
+				expect = opening(r.Name) + " could not carry the load " + x.atAll(limited...) + notKnown + ". "
+				return here, expect + x.together(a, b)
 			}
 			if expect = x.blocked(r, levels...); expect != "" {
 				return here, expect
 			}
 		}
 	}
-	return "not measured in the same run", s.study.together(s.study.router(p.First).bare(), s.study.router(p.Second).bare())
+	x := s.study()
+	return "not measured in the same run", x.together(x.router(p.First).bare(), x.router(p.Second).bare())
 }
 
 // together is how to measure two devices in one run.
 func (x repetition) together(a, b router) string {
-	duts := "duts=" + a.DUT + "," + b.DUT
-	text := x.command(duts) + " measures both"
+	sets, has := []string{"duts=" + a.DUT + "," + b.DUT}, " measures both"
 	if load := x.lightLoad(a, b); load > 0 {
-		text = x.command(duts, fmt.Sprintf("%s=%g", x.Held, load)) + " has a load both can carry"
+		sets, has = append(sets, fmt.Sprintf("%s=%g", x.Held, load)), " has a load both can carry"
 	}
-	return text + "; " + bothRuns
+	return x.command(sets...) + has + "; " + bothRuns
+}
+
+// unit divides estimates and is divided by them.
+var unit = analysis.Estimate{Mean: 1, Lo: 1, Hi: 1, N: math.MaxInt}
+
+// apart is the factor between the dearer and the cheaper of two, from their quotient.
+func apart(e analysis.Estimate) analysis.Estimate {
+	if e.Mean < 1 {
+		return quotient(unit, e)
+	}
+	return e
+}
+
+// factors are the metric of the first device over that of the second at a level, and
+// what became of the factor between the dearer and the cheaper since the lowest. Runs
+// hold overhead ratios against each other along the clients, round by round; bounds of
+// others are the furthest that those of the two devices allow.
+func (j *judgement) factors(b router, at float64) (ratio, widening analysis.Estimate) {
+	q, ok := j.x.from.Between(j.r.DUT, b.DUT, j.x.At.With(result.Profile, b.profile()))
+	if ok && j.metric.Change == cost.PerBit && j.x.Along == result.Clients {
+		for _, l := range q.Levels {
+			if float64(l.Clients) == at {
+				return l.Ratio, l.Widening
+			}
+		}
+	}
+	over := func(at float64) analysis.Estimate {
+		return quotient(j.r.estimate(j.metric, at), b.estimate(j.metric, at))
+	}
+	return over(at), quotient(apart(over(at)), apart(over(j.x.ends().from)))
 }
 
 // converges judges whether what two devices cost comes nearer to each other from
-// the lowest level to the highest, by how the distance from 1 of the quotient of
-// their overhead ratios changes: it must shrink by more than δ. The claim does not
-// hold when it shrinks by less, or grows.
+// the lowest level to the highest: the factor between the dearer and the cheaper must
+// shrink by more than δ. The claim does not hold when it shrinks by less, or grows.
 func converges() criterion {
-	both := func(ends step) []float64 { return []float64{ends.from, ends.to} }
-	return ofPair(both, func(k asked, c compared, j *judgement) {
-		ends, p := c.ends(), k.pair
-		before, _ := c.ratio(ends.from)
-		after, change := c.ratio(ends.to)
-		n, few, many := blocks(before, after, change), c.atAll([]float64{ends.from}), c.atAll([]float64{ends.to})
-		j.here = fmt.Sprintf("%s costs × %s of %s %s, × %s %s; the factor between the dearer and the cheaper becomes × %s as large; %s; %s",
-			p.First, bracketed(before), p.Second, few, bracketed(after), many, bracketed(change), n, c.run)
-		j.figure = fmt.Sprintf("× %s, then × %s: factor between them × %s", bracketed(before), bracketed(after), bracketed(change))
-		j.detail = fmt.Sprintf("%s; %s over %s; %g and %s, %s", n, p.First, p.Second, ends.from, c.at(ends.to), c.held())
-		fails := p.Why + p.Apart
-		if within(before, c.delta) == inside && change.Lo <= 1 {
-			fails = fmt.Sprintf("They cost the same %s already, so there is no difference that could shrink.", few)
+	return ofPair(true, func(j *judgement, b router, end string) {
+		x, p, ends := j.x, j.subject.pair, j.x.ends()
+		before, _ := j.factors(b, ends.from)
+		after, change := j.factors(b, ends.to)
+		first, last, factor := bracketed(before), bracketed(after), bracketed(change)
+		n, few := blocks(before, after, change), x.atAll(ends.from)
+		j.Here = fmt.Sprintf("%s costs × %s of %s %s, × %s %s; the factor between the dearer and the cheaper "+
+			"becomes × %s as large; %s%s", p.First, first, p.Second, few, last, x.atAll(ends.to), factor, n, end)
+		j.figure = fmt.Sprintf("× %s, then × %s: factor between them × %s", first, last, factor)
+		j.detail = fmt.Sprintf("%s; %s over %s; %g and %s, %s", n, p.First, p.Second, ends.from, x.at(ends.to), x.held())
+		j.why.Fails += p.Apart
+		if within(before, j.r.Delta) == inside && change.Lo <= 1 {
+			j.why.Fails = fmt.Sprintf("They cost the same %s already, so there is no difference that could shrink.", few)
 		}
-		nearer := analysis.Estimate{Mean: 1 / change.Mean, Lo: 1 / change.Hi, Hi: 1 / change.Lo, N: change.N}
-		j.settle(beyond(nearer, 1+c.delta), fails)
+		j.settle(beyond(quotient(unit, change), 1+j.r.Delta))
 	})
 }
 
 // alike judges whether two devices cost the same at the highest level: whether the
-// quotient of their overhead ratios lies within δ.
+// quotient lies within δ.
 func alike() criterion { return atHighest(within) }
 
 // larger judges whether the first of two devices costs more at the highest level:
-// whether the quotient of their overhead ratios lies above 1.
+// whether the quotient lies above 1.
 func larger() criterion {
 	return atHighest(func(e analysis.Estimate, _ float64) side { return beyond(e, 1) })
 }
 
 func atHighest(place func(e analysis.Estimate, delta float64) side) criterion {
-	highest := func(ends step) []float64 { return []float64{ends.to} }
-	return ofPair(highest, func(k asked, c compared, j *judgement) {
-		most := c.ends().to
-		factor, _ := c.ratio(most)
-		j.here = fmt.Sprintf("%s costs × %s of %s %s; %s; %s", k.pair.First, bracketed(factor), k.pair.Second, c.atAll([]float64{most}), blocks(factor), c.run)
-		j.settle(place(factor, c.delta), k.pair.Why)
+	return ofPair(false, func(j *judgement, b router, end string) {
+		most := j.x.ends().to
+		factor, _ := j.factors(b, most)
+		j.Here = fmt.Sprintf("%s costs × %s of %s %s; %s%s",
+			j.r.DUT, bracketed(factor), b.DUT, j.x.atAll(most), blocks(factor), end)
+		j.settle(place(factor, j.r.Delta))
 	})
 }
 
 // publishedApart is the factor between the dearer and the cheaper of the pair in
 // the study.
 func (x repetition) publishedApart(p Pair, m Metric, levels []float64) string {
-	var parts []string
-	for _, at := range levels {
-		quotient := x.router(p.First).published.estimate(m, at).Mean / x.router(p.Second).published.estimate(m, at).Mean
-		if quotient.Known() {
-			factor := math.Exp(math.Abs(math.Log(float64(quotient))))
-			parts = append(parts, "× "+digits(analysis.Number(factor))+" "+x.atAll([]float64{at}))
-		}
-	}
-	return words.Listed(parts)
+	a, b := x.router(p.First).published, x.router(p.Second).published
+	return words.ListOf(levels, func(at float64) string {
+		factor := apart(quotient(a.estimate(m, at), b.estimate(m, at))).Mean
+		return words.When(factor.Known(), "× "+digits(factor)+" "+x.atAll(at))
+	})
 }

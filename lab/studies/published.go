@@ -1,10 +1,13 @@
 package studies
 
 import (
+	"bytes"
+	"embed"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"slices"
 	"strconv"
@@ -14,95 +17,116 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// published are the study's courses by scenario. The file ships with the package,
-// and its tests hold what is in it.
-func (s Sweep) published(scenarios []Scenario) map[string]course {
-	p, err := readPublished(strings.NewReader(s.Published), s, scenarios)
-	if err != nil {
-		panic(fmt.Errorf("read the published values that %s repeats: %w", s.Run, err))
+//go:embed published/*.csv
+var shipped embed.FS
+
+var files fs.FS = shipped
+
+// published is the sweep with what the study printed alone. The files ship with the
+// program and tests read all of them: an error here is a mistake of the program.
+func (s *Sweep) published(scenarios []Scenario) repetition {
+	var courses map[string]*course
+	data, err := fs.ReadFile(files, s.File)
+	if err == nil {
+		courses, err = s.readPublished(bytes.NewReader(data), scenarios)
 	}
-	return p
+	if err != nil {
+		panic(err)
+	}
+	first := courses[scenarios[0].Published]
+	x := repetition{Sweep: *s, Levels: first.levels}
+	for _, sc := range scenarios {
+		c := courses[sc.Published]
+		for _, m := range s.Metrics {
+			for _, at := range c.levels {
+				if over := (Metric{Name: m.Over}); c != first {
+					c.put(m.Name, at, quotient(c.estimate(over, at), first.estimate(over, at)))
+				}
+			}
+		}
+		x.Routers = append(x.Routers, router{Scenario: sc, published: *c})
+	}
+	return x
 }
 
-// readPublished reads a CSV of published values: comment lines with #, a header
-// that names scenario, dimensions and metrics, one row for each scenario and level.
-// Rows of other values of what the sweep holds are left out. Anything else is an
-// error with its line: an unknown column or scenario, a figure that is not positive
+// readPublished reads a CSV of published values: comment lines with #, a header that
+// names scenario, dimensions and metrics, and a row for each scenario and level. Rows
+// at other values of what the sweep holds are left out. Anything else is an error with
+// file, line and column: an unknown column or scenario, a figure that is not positive
 // and finite, a level that does not ascend within its scenario.
-func readPublished(r io.Reader, s Sweep, scenarios []Scenario) (map[string]course, error) {
+func (s Sweep) readPublished(r io.Reader, scenarios []Scenario) (map[string]*course, error) {
+	out := map[string]*course{}
+	for _, sc := range scenarios {
+		out[sc.Published] = newCourse(s.At)
+	}
 	records := csv.NewReader(r)
 	records.Comment = '#'
 	header, err := records.Read()
-	if errors.Is(err, io.EOF) {
-		return nil, errors.New("no header")
-	}
 	if err == nil {
-		err = checkHeader(header, s.Along)
+		err = s.checkHeader(header)
 	}
-	out := map[string]course{}
 	for err == nil {
 		var record []string
 		if record, err = records.Read(); err == nil {
-			if err = s.addPublished(out, header, record, scenarios); err != nil {
+			if err = s.addPublished(out, header, record); err != nil {
 				line, _ := records.FieldPos(0)
-				return nil, fmt.Errorf("line %d: %w", line, err)
+				err = fmt.Errorf("line %d: %w", line, err)
 			}
 		}
 	}
-	switch {
-	case !errors.Is(err, io.EOF):
-		return nil, err
-	case len(out) == 0:
-		return nil, errors.New("no rows")
+	if !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: %w", s.File, err)
+	}
+	if len(out[scenarios[0].Published].levels) == 0 {
+		return nil, fmt.Errorf("%s: no rows of %s below a header", s.File, scenarios[0].Published)
 	}
 	return out, nil
 }
 
-func checkHeader(header []string, along result.Dimension) error {
-	for i, name := range header {
-		_, dimension := dimensions[result.Dimension(name)]
-		if name != "scenario" && !dimension && !slices.Contains(metrics, name) || slices.Contains(header[:i], name) {
-			return fmt.Errorf("header %q: %s is no metric (%s) and no dimension, or there twice", strings.Join(header, ","), name, strings.Join(metrics, ", "))
+// dimension reports whether a column is what the sweep goes along or holds.
+func (s Sweep) dimension(column string) bool {
+	return column == string(s.Along) || s.At.Has(result.Dimension(column))
+}
+
+func (s Sweep) checkHeader(header []string) error {
+	for i, column := range header {
+		metric := slices.ContainsFunc(s.Metrics, func(m Metric) bool { return m.Name == column })
+		if column != "scenario" && !s.dimension(column) && !metric || slices.Contains(header[:i], column) {
+			return fmt.Errorf("header: %s is no metric and no dimension of the sweep, or there twice", column)
 		}
 	}
-	if !slices.Contains(header, "scenario") || !slices.Contains(header, string(along)) || len(header) < 3 {
-		return fmt.Errorf("header %q: want scenario, %s and metrics", strings.Join(header, ","), along)
+	if !slices.Contains(header, "scenario") || !slices.Contains(header, string(s.Along)) || len(header) < 3 {
+		return fmt.Errorf("header %q: want scenario, %s and metrics", strings.Join(header, ","), s.Along)
 	}
 	return nil
 }
 
-func (s Sweep) addPublished(out map[string]course, header, record []string, scenarios []Scenario) error {
-	name, at, figures := "", 0.0, map[string]analysis.Estimate{}
+func (s Sweep) addPublished(out map[string]*course, header, record []string) error {
+	name, figures := "", map[string]float64{}
 	for i, column := range header {
-		_, dimension := dimensions[result.Dimension(column)]
-		switch {
+		d := result.Dimension(column)
+		switch v, err := strconv.ParseFloat(record[i], 64); {
 		case column == "scenario":
-			if name = record[i]; !slices.ContainsFunc(scenarios, func(s Scenario) bool { return s.Published == name }) {
-				return fmt.Errorf("scenario %q is not one of the study", name)
-			}
-			continue
-		case dimension && column != string(s.Along):
-			if record[i] != s.At.Text(result.Dimension(column)) {
+			name = record[i]
+		case d != s.Along && s.dimension(column):
+			if record[i] != s.At.Text(d) {
 				return nil
 			}
-			continue
-		}
-		v, err := strconv.ParseFloat(record[i], 64)
-		if err != nil || math.IsInf(v, 0) || !(v > 0) {
+		case err != nil || math.IsInf(v, 0) || !(v > 0):
 			return fmt.Errorf("%s: %q is not a positive number", column, record[i])
-		}
-		if figures[column] = exact(analysis.Number(v)); dimension {
-			at = v
+		default:
+			figures[column] = v
 		}
 	}
-	c, ok := out[name]
-	if !ok {
-		c.figures = map[float64]map[string]analysis.Estimate{}
+	c, at := out[name], figures[string(s.Along)]
+	if c == nil {
+		return fmt.Errorf("scenario %q is not one of the study", name)
 	}
 	if n := len(c.levels); n > 0 && at <= c.levels[n-1] {
-		return fmt.Errorf("level %g of %s does not ascend", at, name)
+		return fmt.Errorf("%s: level %g of %s does not ascend", s.Along, at, name)
 	}
-	c.levels, c.figures[at] = append(c.levels, at), figures
-	out[name] = c
+	for metric, v := range figures {
+		c.put(metric, at, exact(analysis.Number(v)))
+	}
 	return nil
 }

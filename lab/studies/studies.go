@@ -1,15 +1,14 @@
 // Package studies holds published measurements of access gateways and sets what
-// runs measured here beside them: the study's own tables and figures, and for
-// each of its claims whether it holds here.
+// runs measured here beside them: the study's own tables and figures, and for each
+// of its claims whether it holds here.
 //
-// It computes from summaries only, one or more of them, so
-// that a run of one experiment can be completed by a run of another; where two
-// runs hold the same figure, the one given first counts. Columns, series and
-// findings name the run they are of.
+// It computes from summaries only, one or more of them, so that a run of one
+// experiment can be completed by a run of another; where two runs hold the same
+// figure, the one given first counts. Columns, series and findings name their run.
 //
 // A study is a declaration of its own file (see Study): sweeps with their published
-// values, claims with the criteria they are judged by, and the forms of tables and
-// figures. docs/studies.md says how each claim is judged.
+// values, claims with their criteria, and the forms of tables and figures.
+// docs/studies.md says how each claim is judged.
 package studies
 
 import "github.com/gateweigh/gateweigh/lab/analysis"
@@ -27,26 +26,17 @@ type Table struct {
 
 // Column heads the values below it. The first of a table is the level itself.
 type Column struct {
-	Name string
-	// Unit is that of the values measured here, PublishedUnit that of the study's.
-	Unit, PublishedUnit string
-	// DUT is the device whose values these are, analysis.Clean for the clean
-	// router, empty for the level.
-	DUT string
-	// Measured is false where the runs have no figure of this column: show
-	// "not measured here" once instead of a gap in every row.
-	Measured bool
-	// Published is false where the study has no such column.
-	Published bool
-	// Run is where the values measured here come from; empty when not measured.
-	Run string
+	Name                string
+	Unit, PublishedUnit string // of the values measured here, and of the study's
+	DUT                 string // whose values these are; analysis.Clean; empty for the level
+	Measured, Published bool   // whether the runs, and the study, have any value of it
+	Run                 string // where the values measured here come from; empty when not measured
 }
 
-// Row is one level; Values are in the order of the columns, the first is the
-// level itself, which stands in Level.
+// Row is one level, with the values of all columns but the level's own.
 type Row struct {
 	Level  analysis.Number
-	Values []Value // one fewer than columns: those after the level
+	Values []Value
 }
 
 // Value is a figure measured here beside the published one; either may be absent.
@@ -54,8 +44,7 @@ type Value struct {
 	Here      analysis.Estimate
 	Published analysis.Number
 	// Flags say what weakens Here: result.FlagSaturated, result.FlagLossy,
-	// analysis.FlagShortfall. With the last, a normalised figure is CPU that
-	// was never spent.
+	// cost.FlagShortfall. With the last, a normalised figure is CPU that was never spent.
 	Flags []string
 }
 
@@ -72,23 +61,18 @@ type Figure struct {
 
 // Panel is one chart. All its series have the same unit.
 type Panel struct {
-	Title  string
-	YLabel string
-	LogY   bool // ratios
-	// Reference is a level of Y to draw as a line; absent is none.
-	Reference analysis.Number
-	Series    []Series
+	Title, YLabel string
+	LogY          bool            // ratios
+	Reference     analysis.Number // a level of Y to draw as a line; absent: none
+	Series        []Series
 }
 
-// Series is one line of a panel.
+// Series is one line of a panel. Those of one device have one colour.
 type Series struct {
-	Name string
-	// DUT is the device, analysis.Clean for the clean router; the published
-	// series of a device measured here carries its name too, so that both can
-	// be drawn in one colour. Empty for a guide line.
-	DUT       string
-	Published bool // draw apart from what was measured here: dashed, hollow
-	Guide     bool // a line of reference without marks, such as "proportional"
+	Name      string
+	DUT       string // the device, also of a published series; analysis.Clean; empty for a guide
+	Published bool   // draw apart from what was measured here: dashed, hollow
+	Guide     bool   // a line of reference without marks, such as "proportional"
 	Points    []Point
 	Run       string // where the points come from; empty when published
 }

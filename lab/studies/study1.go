@@ -1,11 +1,13 @@
 package studies
 
 import (
-	_ "embed"
 	"fmt"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // study1 is Gabbini, "Comparative Performance and Resource Utilization Analysis of
@@ -14,7 +16,6 @@ import (
 var study1 = Study{
 	Number:    1,
 	Scenarios: portals,
-	Ratio:     struct{ Name, Over string }{"overhead_ratio", "cpu_normalised_pct"},
 	Pairs: []Pair{
 		{First: "coovachilli", Second: "gateway-nfqueue", Study: true,
 			Why: "The portal that works through NFQUEUE here is not the study's. " + asLab, Apart: bothInUserSpace},
@@ -31,8 +32,8 @@ var study1 = Study{
 		asSampled(bandwidth, "A.1", "A.2", "A.3"), asSampled(clients, "A.4", "A.5", "A.6"),
 	},
 	Figures: []FigureForm{
-		chapterFigure(bandwidth, "5.5", "proportional to bandwidth"), chapterFigure(clients, "5.6", ""),
-		appendixFigure(bandwidth, "A.1", "proportional to bandwidth"), appendixFigure(clients, "A.2", ""),
+		cpuFigure(bandwidth, "5.5", "proportional to bandwidth"), cpuFigure(clients, "5.6", ""),
+		sampledFigure(bandwidth, "A.1", "proportional to bandwidth"), sampledFigure(clients, "A.2", ""),
 	},
 	Questions: []Question{
 		{"More than double the CPU?", []string{"portals-double-cpu-at-any-bandwidth", "portals-double-cpu-with-any-clients"}},
@@ -63,23 +64,17 @@ var portals = []Scenario{
 		StandsIn: "The study's second portal is proprietary; gatewayd stands in for it, working the same way: "},
 }
 
-//go:embed published/portal-bandwidth.csv
-var bandwidthCSV string
-
-//go:embed published/portal-clients.csv
-var clientsCSV string
-
 // The study's two sweeps. It measured uploads: its clients ran iperf3 -c without
 // -R. Profile per-packet is what its conditions resemble most.
 var (
 	bandwidth = &Sweep{
 		Along: result.OfferedMbps, At: result.NewCell(result.Clients, 100, result.Direction, result.Up), Held: result.Clients, Prefer: result.PerPacket,
-		Published: bandwidthCSV, Run: "portal-bandwidth", Place: "bandwidth limit, 100 clients", Forms: "Tables 5.1 to 5.4 and A.1 to A.3 and figures 5.5 and A.1",
+		Metrics: metrics1, File: "published/portal-bandwidth.csv", Run: "portal-bandwidth", Place: "bandwidth limit, 100 clients", Forms: "Tables 5.1 to 5.4 and A.1 to A.3 and figures 5.5 and A.1",
 	}
 	clients = &Sweep{
 		Along: result.Clients, At: result.NewCell(result.OfferedMbps, 1000, result.Direction, result.Up), Held: result.OfferedMbps, Prefer: result.PerPacket,
 		Moves: true, Lower: "; a client weighs more beside less traffic",
-		Published: clientsCSV, Run: "portal-clients", Place: "number of clients, 1 Gbit/s in total", Forms: "Tables 5.5 to 5.8 and A.4 to A.6 and figures 5.6 and A.2",
+		Metrics: metrics1, File: "published/portal-clients.csv", Run: "portal-clients", Place: "number of clients, 1 Gbit/s in total", Forms: "Tables 5.5 to 5.8 and A.4 to A.6 and figures 5.6 and A.2",
 	}
 )
 
@@ -91,15 +86,13 @@ var (
 	link       = Metric{Name: "link_mbps", Unit: "Mbit/s", PublishedUnit: "Mbit/s"}
 	sampled    = Metric{Name: "cpu_sampled_pct", Noun: "CPU", Unit: "% of a core", PublishedUnit: "% of 8 threads"}
 	normalised = Metric{Name: "cpu_normalised_pct", Noun: "CPU", Short: "points", Unit: "% of a core", PublishedUnit: "% of 8 threads"}
-	overhead   = Metric{Name: "overhead_ratio", Noun: "CPU per bit over the clean router's", Short: "ratio"}
+	overhead   = Metric{Name: "overhead_ratio", Change: cost.PerBit, Over: "cpu_normalised_pct", Noun: "CPU per bit over the clean router's", Short: "ratio"}
+	metrics1   = []Metric{link, sampled, normalised, overhead}
 )
 
 func cpuUnits(cpus int) string {
-	text := "CPU here is the exact time of the router's own threads and the device's processes, in per cent of one core"
-	if cpus > 1 {
-		text += fmt.Sprintf(" (divided by %d: of this machine)", cpus)
-	}
-	return text + "; published CPU is what mpstat said of a whole machine of 8 hardware threads (times 8: of one thread). " +
+	return "CPU here is the exact time of the router's own threads and the device's processes, in per cent of one core" +
+		words.When(cpus > 1, fmt.Sprintf(" (divided by %d: of this machine)", cpus)) + "; published CPU is what mpstat said of a whole machine of 8 hardware threads (times 8: of one thread). " +
 		"Compare ratios and steps, not the percentages themselves."
 }
 
@@ -108,7 +101,7 @@ func cpuUnits(cpus int) string {
 func comparison(s *Sweep, number string) TableForm {
 	return TableForm{
 		Sweep: s, Numbers: []string{number}, Caption: "Normalised CPU against " + s.Place + ", and its increase over the clean router",
-		Columns: []ColumnForm{{"CPU %s", normalised, asIs, false, "", ""}, {"%s Incr.", overhead, asIncrease, true, "%", "%"}},
+		Columns: []ColumnForm{{"CPU %s", normalised, asIs, "", ""}, {"%s Incr.", overhead, asIncrease, "%", "%"}},
 		Said: "An increase measured here is the overhead ratio less one: taken pair by pair and per delivered bit, " +
 			"so it does not follow to the last digit from the two columns it compares.",
 	}
@@ -119,8 +112,8 @@ func fromLevelToLevel(s *Sweep, numbers ...string) TableForm {
 	return TableForm{
 		Sweep: s, Numbers: numbers, Fold: "From level to level",
 		Caption: "normalised CPU against " + s.Place + ", and its increase from one level to the next",
-		Columns: []ColumnForm{{"CPU", normalised, asIs, false, "", ""},
-			{"Net increase", normalised, netStep, false, "percentage points of a core", "percentage points"}, {"Relative increase", normalised, relativeStep, false, "%", "%"}},
+		Columns: []ColumnForm{{"CPU", normalised, asIs, "", ""},
+			{"Net increase", normalised, netStep, "percentage points of a core", "percentage points"}, {"Relative increase", normalised, relativeStep, "%", "%"}},
 	}
 }
 
@@ -129,28 +122,26 @@ func asSampled(s *Sweep, numbers ...string) TableForm {
 	return TableForm{
 		Sweep: s, Numbers: numbers, Fold: "Appendix A: sampled and normalised",
 		Caption: "sampled bandwidth and CPU, and CPU normalised to the limit, against " + s.Place,
-		Columns: []ColumnForm{{"Bandwidth sampled", link, asIs, false, "", ""}, {"CPU sampled", sampled, asIs, false, "", ""}, {"CPU normalised", normalised, asIs, false, "", ""}},
+		Columns: []ColumnForm{{"Bandwidth sampled", link, asIs, "", ""}, {"CPU sampled", sampled, asIs, "", ""}, {"CPU normalised", normalised, asIs, "", ""}},
 	}
 }
 
-func chapterFigure(s *Sweep, number, proportional string) FigureForm {
-	f := cpuFigure(s, number, "normalised", normalised, proportional)
-	f.Over, f.OverYLabel = &overhead, "CPU per bit, × clean router"
-	f.OverNote = " Over the clean router, most of what two CPUs differ by cancels; over a series' own value, all of it."
-	return f
-}
-
-func appendixFigure(s *Sweep, number, proportional string) FigureForm {
-	f := cpuFigure(s, number, "sampled", sampled, proportional)
-	f.Fold = "Figures of appendix A: as sampled"
-	return f
-}
-
-func cpuFigure(s *Sweep, number, kind string, m Metric, proportional string) FigureForm {
+// cpuFigure is a figure of chapter 5, which is also drawn over the clean router.
+func cpuFigure(s *Sweep, number, proportional string) FigureForm {
 	return FigureForm{
-		Sweep: s, Number: number, Metric: m, YLabel: "Router CPU", PublishedYLabel: "CPU", Proportional: proportional,
-		Caption: "CPU " + kind + " against " + s.Place + ": here, as published, and both without their units",
+		Sweep: s, Number: number, Metric: normalised, YLabel: "Router CPU", PublishedYLabel: "CPU", Proportional: proportional,
+		Caption: "CPU normalised against " + s.Place + ": here, as published, and both without their units",
+		Over:    &overhead, OverYLabel: "CPU per bit, × clean router",
+		OverNote: " Over the clean router, most of what two CPUs differ by cancels; over a series' own value, all of it.",
 	}
+}
+
+// sampledFigure is a figure of appendix A.
+func sampledFigure(s *Sweep, number, proportional string) FigureForm {
+	f := cpuFigure(s, number, proportional)
+	f.Metric, f.Over, f.OverNote, f.Fold = sampled, nil, "", "Figures of appendix A: as sampled"
+	f.Caption = strings.Replace(f.Caption, "normalised", "sampled", 1)
+	return f
 }
 
 // almost is how far the CPU of a further Mbit/s may change from one step of
@@ -186,9 +177,9 @@ var claims1 = []Claim{
 	// The study took no intervals and calls a rise of 2.76 % negligible.
 	{ID: "negligible-50-to-100-clients", Sweeps: []*Sweep{clients}, Metric: normalised, Judge: negligible(50, 100), Why: rising,
 		Text: "From 50 to 100 clients CPU hardly rises any more (5.4.3, 6.1)."},
-	{ID: "portals-converge", Of: pairs, Sweeps: []*Sweep{clients}, Metric: normalised, Judge: converges(),
+	{ID: "portals-converge", Of: pairs, Sweeps: []*Sweep{clients}, Metric: overhead, Judge: converges(),
 		Text: "The difference between a portal that works through a TUN device and one that works through NFQUEUE shrinks with more clients (5.4.3, 6.1)."},
-	{ID: "portals-alike-with-100-clients", Of: pairs, Sweeps: []*Sweep{clients}, Metric: normalised, Judge: alike(),
+	{ID: "portals-alike-with-100-clients", Of: pairs, Sweeps: []*Sweep{clients}, Metric: overhead, Judge: alike(),
 		Text: "With 100 clients the two kinds of portal cost the same (5.4.3, 6.1)."},
 }
 

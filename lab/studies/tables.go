@@ -12,92 +12,65 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
+// tables fills the forms: one table of all routers, or one for each.
 func (b beside) tables() []Table {
 	var out []Table
 	for _, f := range b.Tables {
-		if x := b.sweeps[f.Sweep].study; x.measured() {
-			out = append(out, b.form(f, x)...)
+		x, own := b.sweeps[f.Sweep].study(), len(b.Scenarios)
+		if !x.measured() {
+			continue
+		}
+		if len(f.Numbers) == 1 {
+			// The study's routers share each kind of column, as it prints them.
+			groups := append([][]router{x.Routers[:own]}, slices.Collect(slices.Chunk(x.Routers[own:], 1))...)
+			out = append(out, x.table(f, f.Numbers[0], f.Caption, groups, b.Units(x.CPUs), f.Said))
+			continue
+		}
+		for i, r := range x.Routers {
+			t := x.table(f, f.Numbers[min(i, own-1)], opening(r.Name)+": "+f.Caption, [][]router{{r}})
+			if i >= own {
+				t.ID, t.Title = "table-"+f.Numbers[1]+"-"+r.DUT, "As table "+f.Numbers[1]
+			}
+			out = append(out, t)
 		}
 	}
 	return out
 }
 
-// form fills a form: one table of all routers, or one for each.
-func (b beside) form(f TableForm, x repetition) []Table {
-	if len(f.Numbers) == 1 {
-		// The study's routers share each kind of column, as it prints them.
-		columns := x.columns(f, x.Routers[:len(b.Scenarios)]...)
-		for _, r := range x.Routers[len(b.Scenarios):] {
-			columns = append(columns, x.columns(f, r)...)
-		}
-		t := x.table(f, columns, x.Routers, b.Units(x.CPUs), f.Said)
-		t.ID, t.Title, t.Caption = "table-"+f.Numbers[0], "Table "+f.Numbers[0], f.Caption
-		return []Table{t}
-	}
-	var out []Table
-	for i, r := range x.Routers {
-		t := x.table(f, x.columns(f, r), []router{r})
-		t.ID, t.Title, t.Caption = "table-"+f.Numbers[1]+"-"+r.DUT, "As table "+f.Numbers[1], opening(r.Name)+": "+f.Caption
-		if i < len(b.Scenarios) {
-			t.ID, t.Title = "table-"+f.Numbers[i], "Table "+f.Numbers[i]
-		}
-		out = append(out, t)
-	}
-	return out
-}
-
-// column is a Column with what fills it.
-type column struct {
-	Column
-	value func(at float64) Value
-}
-
-// columns are those of a form for some routers.
-func (x repetition) columns(f TableForm, routers ...router) []column {
-	var out []column
-	for _, form := range f.Columns {
-		for _, r := range routers {
-			if form.OfDevices && r.DUT == x.Routers[0].DUT {
-				continue
+// table has a form's columns for each group of routers in turn, and one row a level of
+// the study whether it was measured here or not, so that every table has the study's shape.
+func (x repetition) table(f TableForm, number, caption string, groups [][]router, said ...string) Table {
+	d := x.along()
+	t := Table{ID: "table-" + number, Title: "Table " + number, Caption: caption, Fold: f.Fold,
+		Note: x.note(slices.Concat(groups...), said), Rows: make([]Row, len(x.Levels)),
+		Columns: []Column{{Name: d.Heading, Unit: d.Unit, PublishedUnit: d.Unit, Measured: true, Published: true}}}
+	for _, routers := range groups {
+		for _, form := range f.Columns {
+			for _, r := range routers {
+				if form.Metric.Change != "" && r.DUT == x.Routers[0].DUT {
+					continue
+				}
+				c := Column{strings.Replace(form.Name, "%s", r.Heading, 1), form.Unit, form.PublishedUnit,
+					r.DUT, r.measured(), r.published.levels != nil, r.Run}
+				if c.Unit == "" {
+					c.Unit, c.PublishedUnit = form.Metric.Unit, form.Metric.PublishedUnit
+				}
+				t.Columns = append(t.Columns, c)
+				for i, at := range x.Levels {
+					here, flags := form.Derive(x, r.course, form.Metric, at)
+					study, _ := form.Derive(x, r.published, form.Metric, at)
+					t.Rows[i].Level = analysis.Number(at)
+					t.Rows[i].Values = append(t.Rows[i].Values, Value{Here: here, Flags: flags, Published: published(study)})
+				}
 			}
-			c := Column{Name: form.Name, Unit: form.Unit, PublishedUnit: form.PublishedUnit, DUT: r.DUT, Measured: r.measured(), Published: r.published.levels != nil, Run: r.Run}
-			if strings.Contains(c.Name, "%s") {
-				c.Name = fmt.Sprintf(form.Name, r.Heading)
-			}
-			if c.Unit == "" {
-				c.Unit, c.PublishedUnit = form.Metric.Unit, form.Metric.PublishedUnit
-			}
-			out = append(out, column{c, func(at float64) Value {
-				here, flags := form.Derive(x, r.course, form.Metric, at)
-				study, _ := form.Derive(x, r.published, form.Metric, at)
-				return Value{Here: here, Flags: flags, Published: published(study)}
-			}})
 		}
 	}
-	return out
+	return t
 }
 
 // published is a figure with the two decimals that a study prints.
 func published(e analysis.Estimate) analysis.Number {
 	return analysis.Number(math.Round(100*float64(e.Mean)) / 100)
-}
-
-// table puts the columns' values in rows, one a level of the study whether it was
-// measured here or not, so that every table has the study's shape.
-func (x repetition) table(f TableForm, columns []column, routers []router, said ...string) Table {
-	d := x.along()
-	t := Table{Fold: f.Fold, Note: x.note(routers, said...), Columns: []Column{{Name: d.Heading, Unit: d.Unit, PublishedUnit: d.Unit, Measured: true, Published: true}}}
-	for _, c := range columns {
-		t.Columns = append(t.Columns, c.Column)
-	}
-	for _, at := range x.Levels {
-		row := Row{Level: analysis.Number(at)}
-		for _, c := range columns {
-			row.Values = append(row.Values, c.value(at))
-		}
-		t.Rows = append(t.Rows, row)
-	}
-	return t
 }
 
 // derivation makes a figure of a table from a metric of a course, at a level, with
@@ -111,7 +84,7 @@ func asIs(_ repetition, c course, m Metric, at float64) (analysis.Estimate, []st
 
 // asIncrease is a ratio as an increase in per cent.
 func asIncrease(_ repetition, c course, m Metric, at float64) (analysis.Estimate, []string) {
-	return each(c.estimate(m, at), func(n analysis.Number) analysis.Number { return 100 * (n - 1) }), c.flags[at]
+	return percentOf(c.estimate(m, at)), c.flags[at]
 }
 
 // netStep and relativeStep are the increase that leads to a level.
@@ -124,72 +97,52 @@ var (
 // that lacks the level before took another step, which is not shown.
 func onStep(of func(increase) analysis.Estimate) derivation {
 	return func(x repetition, c course, m Metric, at float64) (analysis.Estimate, []string) {
-		i := slices.Index(x.Levels, at)
-		if i == 0 {
-			return nothing(), nil
+		if i := slices.Index(x.Levels, at); i > 0 {
+			st := step{x.Levels[i-1], at}
+			if inc, ok := c.rise(m, st); ok && !c.divides(st) {
+				return of(inc), slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.flags[st.from], c.flags[at]))))
+			}
 		}
-		st := step{x.Levels[i-1], at}
-		inc, ok := c.rise(m, st)
-		if !ok || !inc.next {
-			return nothing(), nil
-		}
-		return of(inc), slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.flags[st.from], c.flags[at]))))
+		return analysis.Unknown(), nil
 	}
 }
 
+// marks explain the flags of values.
+var marks = []struct{ flag, text string }{
+	{cost.FlagShortfall, "the device carried less than 90 % of the limit, so normalised CPU there is CPU that was never spent"},
+	{result.FlagSaturated, "the device could not carry the load"},
+	{result.FlagLossy, "clients had to send more than 1 % of the segments again, or lost so many datagrams"},
+}
+
 // note says what must be known to read a table of these routers, after what is
-// given to say first.
-func (x repetition) note(routers []router, said ...string) string {
+// given to say first: what differs from the table's head, and of which run they are.
+func (x repetition) note(routers []router, said []string) string {
 	byRun, order := map[string][]string{}, []string{}
 	for _, r := range routers {
 		if !r.measured() {
-			said = append(said, fmt.Sprintf("%s is not measured here: published values only.", opening(r.Name)))
+			said = append(said, opening(r.Name)+" is not measured here: published values only.")
 			continue
 		}
-		said = append(said, x.caveats(r)...)
+		_, absent := split(x.Levels, r.has)
+		_, extra := split(r.levels, x.has)
+		said = append(said,
+			words.When(r.profile() != x.Prefer, fmt.Sprintf("%s was measured in profile %s.", opening(r.Name), r.profile())),
+			words.When(len(absent) > 0, fmt.Sprintf("%s was not measured %s.", opening(r.Name), x.atAll(absent...))),
+			words.When(len(extra) > 0, "The run also has "+r.Name+" "+x.atAll(extra...)+", which the study does not."))
 		if byRun[r.Run] == nil {
 			order = append(order, r.Run)
 		}
 		byRun[r.Run] = append(byRun[r.Run], r.Name)
 	}
-	said = append(said, marks(routers)...)
+	for _, mark := range marks {
+		if slices.ContainsFunc(routers, func(r router) bool { return slices.ContainsFunc(x.Levels, r.flagged(mark.flag)) }) {
+			said = append(said, fmt.Sprintf("Marked %s: %s.", mark.flag, mark.text))
+		}
+	}
 	if x.Runs > 1 {
 		for _, run := range order {
 			said = append(said, fmt.Sprintf("Of run %s: %s.", run, words.Listed(byRun[run])))
 		}
 	}
-	return strings.Join(said, " ")
-}
-
-// caveats say what of a router's figures differs from what the table's head promises.
-func (x repetition) caveats(r router) []string {
-	var said []string
-	if r.Profile != x.Prefer {
-		said = append(said, fmt.Sprintf("%s was measured in profile %s.", opening(r.Name), r.Profile))
-	}
-	if _, absent := x.short(r, x.Levels); len(absent) > 0 {
-		said = append(said, fmt.Sprintf("%s was not measured %s.", opening(r.Name), x.atAll(absent)))
-	}
-	if len(r.Extra) > 0 {
-		said = append(said, fmt.Sprintf("The run also has %s %s, which the study does not.", r.Name, x.atAll(r.Extra)))
-	}
-	return said
-}
-
-// marks explain the flags that the routers' values carry.
-func marks(routers []router) []string {
-	var said []string
-	for _, mark := range []struct{ flag, text string }{
-		{cost.FlagShortfall, "the device carried less than 90 % of the limit, so normalised CPU there is CPU that was never spent"},
-		{result.FlagSaturated, "the device could not carry the load"},
-		{result.FlagLossy, "clients had to send more than 1 % of the segments again, or lost so many datagrams"},
-	} {
-		marked := func(r router) bool {
-			return slices.ContainsFunc(r.levels, func(at float64) bool { return slices.Contains(r.flags[at], mark.flag) })
-		}
-		if slices.ContainsFunc(routers, marked) {
-			said = append(said, fmt.Sprintf("Marked %s: %s.", mark.flag, mark.text))
-		}
-	}
-	return said
+	return words.Joined(" ", said...)
 }

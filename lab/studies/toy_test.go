@@ -1,8 +1,9 @@
 package studies
 
 import (
-	_ "embed"
+	"io/fs"
 	"math"
+	"os"
 	"strings"
 	"testing"
 
@@ -12,14 +13,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-//go:embed testdata/toy.csv
-var toyCSV string
-
 var (
 	toyLoad = &Sweep{Along: result.OfferedMbps, At: result.NewCell(result.Clients, 30, result.Direction, result.Up), Held: result.Clients,
-		Prefer: result.PerPacket, Published: toyCSV, Run: "toy", Place: "bandwidth", Forms: "Table 7"}
+		Prefer: result.PerPacket, Metrics: metrics1, File: "testdata/toy.csv", Run: "toy", Place: "bandwidth", Forms: "Table 7"}
 	toyClients = &Sweep{Along: result.Clients, At: result.NewCell(result.OfferedMbps, 500, result.Direction, result.Up), Held: result.OfferedMbps,
-		Prefer: result.PerPacket, Published: toyCSV, Run: "toy", Place: "clients", Forms: "Table 8", Moves: true}
+		Prefer: result.PerPacket, Metrics: metrics1, File: "testdata/toy.csv", Run: "toy", Place: "clients", Forms: "Table 8", Moves: true}
 )
 
 // toy is a study with one claim of each criterion. A device that costs more with
@@ -28,7 +26,6 @@ var toy = Study{
 	Number: 99,
 	Scenarios: []Scenario{{Published: "clean", DUT: "clean", Heading: "Plain", Name: "the plain router"},
 		{Published: "dear", DUT: "dear", Heading: "Dear", Name: "the dear one"}, {Published: "flat", DUT: "flat", Heading: "Flat", Name: "the flat one"}},
-	Ratio:  struct{ Name, Over string }{"overhead_ratio", "cpu_normalised_pct"},
 	Pairs:  []Pair{{First: "dear", Second: "flat", Study: true, Why: "They differ.", Apart: " More and more."}},
 	Sweeps: []*Sweep{toyLoad, toyClients},
 	Claims: []Claim{
@@ -44,8 +41,8 @@ var toy = Study{
 		{ID: "larger", Text: "The dear one costs more.", Of: pairs, Sweeps: []*Sweep{toyClients}, Metric: normalised, Judge: larger()},
 	},
 	Tables: []TableForm{
-		{Sweep: toyLoad, Numbers: []string{"7"}, Caption: "CPU", Columns: []ColumnForm{{"%s", normalised, asIs, false, "", ""}, {"%s over", overhead, asIncrease, true, "%", "%"}}},
-		{Sweep: toyClients, Numbers: []string{"8.1", "8.2", "8.3"}, Caption: "steps", Columns: []ColumnForm{{"Net", normalised, netStep, false, "points", "points"}}, Fold: "Steps"},
+		{Sweep: toyLoad, Numbers: []string{"7"}, Caption: "CPU", Columns: []ColumnForm{{"%s", normalised, asIs, "", ""}, {"%s over", overhead, asIncrease, "%", "%"}}},
+		{Sweep: toyClients, Numbers: []string{"8.1", "8.2", "8.3"}, Caption: "steps", Columns: []ColumnForm{{"Net", normalised, netStep, "points", "points"}}, Fold: "Steps"},
 	},
 	Figures:   []FigureForm{{Sweep: toyLoad, Number: "3", Metric: normalised, Caption: "CPU", YLabel: "CPU", PublishedYLabel: "CPU"}},
 	Questions: []Question{{"Straight?", []string{"linear"}}, {"Converging?", []string{"converges"}}},
@@ -54,8 +51,8 @@ var toy = Study{
 
 // TestAnotherStudy: a study is a declaration and a line of the table of studies.
 func TestAnotherStudy(t *testing.T) {
-	defer func(before []Study) { all = before }(all)
-	all = []Study{study1, toy}
+	defer func(before []Study, shipped fs.FS) { all, files = before, shipped }(all, files)
+	all, files = []Study{study1, toy}, os.DirFS(".")
 	run := analysistest.Run(analysistest.Spec{
 		Seed: 7, Clients: []int{1, 30, 40}, Offered: []float64{250, 500}, Blocks: 8, Windows: 6, AABlocks: 2, BlockSD: 0.005, WindowSD: 0.01, MachineSD: 0.01,
 		DUTs: []analysistest.DUT{{Name: "dear", Cost: analysistest.Cost{PerGbit: 40, PerClient: 0.5}}, {Name: "flat", Ratio: 3}},

@@ -34,6 +34,9 @@ func (s Sweep) along() dimension { return dimensions[s.Along] }
 // at names a level of the sweep.
 func (s Sweep) at(level float64) string { return s.along().value(level) }
 
+// span names a step: "from 10 to 50 clients".
+func (s Sweep) span(st step) string { return fmt.Sprintf("from %g to %s", st.from, s.at(st.to)) }
+
 // value is that of what the sweep holds fixed.
 func (s Sweep) value() float64 { return s.At.Number(s.Held) }
 
@@ -53,12 +56,8 @@ func (d dimension) value(v float64) string {
 }
 
 // atAll names levels with their preposition: "at 400 Mbit/s and 800 Mbit/s".
-func (s Sweep) atAll(levels []float64) string {
-	var parts []string
-	for _, at := range levels {
-		parts = append(parts, s.at(at))
-	}
-	return s.along().By + " " + words.Listed(parts)
+func (s Sweep) atAll(levels ...float64) string {
+	return s.along().By + " " + words.ListOf(levels, s.at)
 }
 
 // command is what repeats the sweep, with keys set.
@@ -93,12 +92,9 @@ func bracketed(e analysis.Estimate) string {
 
 // digits prints three significant digits, but not more than two decimals.
 func digits(n analysis.Number) string {
-	v := math.Abs(float64(n))
 	decimals := 2
-	if v >= 100 {
-		decimals = 0
-	} else if v >= 10 {
-		decimals = 1
+	for v := math.Abs(float64(n)); decimals > 0 && v >= 10; v /= 10 {
+		decimals--
 	}
 	return strconv.FormatFloat(float64(n), 'f', decimals, 64)
 }
@@ -115,9 +111,7 @@ func blocks(estimates ...analysis.Estimate) string {
 	return fmt.Sprintf("n = %d to %d blocks", lo, hi)
 }
 
-// nothing is the estimate of what was not measured, exact one without an interval.
-func nothing() analysis.Estimate { return exact(analysis.Absent()) }
-
+// exact is an estimate without an interval.
 func exact(n analysis.Number) analysis.Estimate {
 	return analysis.Estimate{Mean: n, Lo: analysis.Absent(), Hi: analysis.Absent()}
 }
@@ -125,4 +119,23 @@ func exact(n analysis.Number) analysis.Estimate {
 // each applies a function that keeps order to a mean and its bounds.
 func each(e analysis.Estimate, of func(analysis.Number) analysis.Number) analysis.Estimate {
 	return analysis.Estimate{Mean: of(e.Mean), Lo: of(e.Lo), Hi: of(e.Hi), N: e.N}
+}
+
+// ratioOf is the factor that an increase of so many per cent is, percentOf the reverse.
+func ratioOf(e analysis.Estimate) analysis.Estimate {
+	return each(e, func(n analysis.Number) analysis.Number { return 1 + n/100 })
+}
+
+func percentOf(e analysis.Estimate) analysis.Estimate {
+	return each(e, func(n analysis.Number) analysis.Number { return 100 * (n - 1) })
+}
+
+// quotient divides estimates; its bounds are the furthest that theirs allow, absent
+// where these may not be positive.
+func quotient(a, b analysis.Estimate) analysis.Estimate {
+	q := exact(a.Mean / b.Mean)
+	if q.N = min(a.N, b.N); a.Lo > 0 && b.Lo > 0 {
+		q.Lo, q.Hi = a.Lo/b.Hi, a.Hi/b.Lo
+	}
+	return q
 }

@@ -3,6 +3,7 @@
 package words
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -44,15 +45,28 @@ func Listed(parts []string) string {
 	return strings.Join(parts[:len(parts)-1], ", ") + " and " + parts[len(parts)-1]
 }
 
-// Joined joins those of the parts that are not empty.
-func Joined(between string, parts ...string) string {
-	var there []string
-	for _, part := range parts {
-		if part != "" {
-			there = append(there, part)
+// ListOf is Listed of what a function says of each item, empty texts left out.
+func ListOf[T any](items []T, text func(T) string) string {
+	var parts []string
+	for _, item := range items {
+		if said := text(item); said != "" {
+			parts = append(parts, said)
 		}
 	}
-	return strings.Join(there, between)
+	return Listed(parts)
+}
+
+// Joined joins those of the parts that are not empty.
+func Joined(between string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(parts), func(part string) bool { return part == "" }), between)
+}
+
+// When is the text where something is so, and empty otherwise.
+func When(so bool, text string) string {
+	if so {
+		return text
+	}
+	return ""
 }
 
 // Or is the text, or another where it is empty.

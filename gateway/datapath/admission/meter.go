@@ -12,8 +12,8 @@ type meters struct{ up, down meter }
 // meter is a virtual clock that is at most the burst behind the real clock, and never
 // ahead of it.
 type meter struct {
-	used atomic.Int64 // the time up to which the rate has been used
-	told atomic.Int64 // how much of the burst was used at the last early drop, ns; 0: none lately
+	used    atomic.Int64 // the time up to which the rate has been used
+	dropped atomic.Int64 // how much of the burst was used at the last early drop, ns; 0: none lately
 }
 
 // Burst is the traffic that a silent client may send at once, as the time in which its
@@ -49,20 +49,20 @@ func (m *meter) take(psPerByte uint64, burst int64, bytes uint64, now int64) boo
 // is used loses a window at once and falls far below its rate, and what it leaves unused
 // beyond a burst is lost to it. When more than half of the burst is used and the use still
 // grows, one packet is dropped for each further sixteenth. While the use shrinks, as
-// after the sender has slowed down, no packet is dropped; told follows at a distance that
+// after the sender has slowed down, no packet is dropped; the stored value follows at a distance that
 // a window sent at once does not exceed.
 func (m *meter) isEarly(used, burst int64) bool {
-	told, half, step := m.told.Load(), burst/2, burst/16
+	last, half, step := m.dropped.Load(), burst/2, burst/16
 	switch {
 	case used < half:
-		if told != 0 {
-			m.told.Store(0)
+		if last != 0 {
+			m.dropped.Store(0)
 		}
-	case used >= max(told, half)+step:
-		m.told.Store(used)
+	case used >= max(last, half)+step:
+		m.dropped.Store(used)
 		return true
-	case used+step < told:
-		m.told.Store(used + step)
+	case used+step < last:
+		m.dropped.Store(used + step)
 	}
 	return false
 }

@@ -48,11 +48,11 @@ func (c *capture) hasRoom(b []byte, now int64) bool {
 		return true // redirect ignores it
 	}
 	c.sweep(now)
-	stranger, port := [addressSize]byte(b[sender:]), binary.BigEndian.Uint16(b[int(b[0]&15)*4+senderPort:])
-	ports := c.heard[stranger]
+	client, port := [addressSize]byte(b[sender:]), binary.BigEndian.Uint16(b[int(b[0]&15)*4+senderPort:])
+	ports := c.heard[client]
 	if ports == nil {
 		ports = map[uint16]int64{}
-		c.heard[stranger] = ports
+		c.heard[client] = ports
 	}
 	if _, known := ports[port]; !known && len(ports) >= soughtEach {
 		forgetSilent(ports, now)
@@ -70,9 +70,9 @@ func (c *capture) sweep(now int64) {
 		return
 	}
 	c.swept = now
-	for stranger, ports := range c.heard {
+	for client, ports := range c.heard {
 		if forgetSilent(ports, now); len(ports) == 0 {
-			delete(c.heard, stranger)
+			delete(c.heard, client)
 		}
 	}
 }

@@ -21,8 +21,8 @@ type judge struct {
 	capture *capture
 }
 
-// fates are the kernel's verdicts by admission's verdicts; all others drop.
-var fates = [...]queue.Verdict{
+// kernelVerdicts are the kernel's verdicts by admission's verdicts; all others drop.
+var kernelVerdicts = [...]queue.Verdict{
 	admission.Forward: {Fate: queue.Accept},
 	admission.Local:   {Fate: queue.Accept},
 	admission.Portal:  {Fate: queue.Repeat, Mark: markPortal},
@@ -36,7 +36,7 @@ func (j *judge) decide(packets []queue.Packet, verdicts []queue.Verdict) {
 		if v := j.one(&packets[i], now); v == admission.Unknown {
 			verdicts[i] = j.meet(&packets[i])
 		} else {
-			verdicts[i] = fates[v]
+			verdicts[i] = kernelVerdicts[v]
 		}
 	}
 }
@@ -108,9 +108,9 @@ func segments(p *queue.Packet, mtu int) int {
 	case len(p.Data) >= headers+20:
 		headers += int(p.Data[headers+12]>>4) * 4
 	}
-	room := mtu - headers
-	if room <= 0 || p.Length <= headers {
+	payload := mtu - headers
+	if payload <= 0 || p.Length <= headers {
 		return 1
 	}
-	return (p.Length - headers + room - 1) / room
+	return (p.Length - headers + payload - 1) / payload
 }

@@ -37,7 +37,7 @@ struct bell {
 	__u32 armed; /* the thread sleeps, or is about to: the next packet is to wake it */
 	__u32 pad;
 	__u64 rung;  /* who woke it, until the thread has seen that: SOMEBODY, and its place in the ring */
-	__u64 lost;  /* packets that found no room in the ring */
+	__u64 lost;  /* packets that did not fit in the ring */
 	__u64 pad2[5];
 };
 

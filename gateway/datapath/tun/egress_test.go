@@ -71,7 +71,7 @@ func (x *exits) reader(t *testing.T) *bench {
 	b.fast.device, b.fast.exit = x.queues[0], x.all[0]
 	b.fast.exit.tries = 1 << 22
 	for range batch {
-		b.fast.rooms = append(b.fast.rooms, make([]byte, bufferLen))
+		b.fast.buffers = append(b.fast.buffers, make([]byte, bufferLen))
 	}
 	return b
 }

@@ -16,12 +16,12 @@ import (
 // simply forwarded go through the worker.
 type fast struct {
 	*worker
-	ring  *ring
-	up    coalescer // to the kernel
-	down  coalescer // to the LAN
-	rooms [][]byte  // buffers for a batch of packets from the device's queue
-	exit  *egress   // source of packets for clients; nil: the queue only
-	queue []byte    // a frame too long for the ring
+	ring    *ring
+	up      coalescer // to the kernel
+	down    coalescer // to the LAN
+	buffers [][]byte  // buffers for a batch of packets from the device's queue
+	exit    *egress   // source of packets for clients; nil: the queue only
+	queue   []byte    // a frame too long for the ring
 
 	checked int64 // when the ring was last checked
 }
@@ -111,7 +111,7 @@ func (f *fast) open(shares, udp bool) (err error) {
 	f.down = coalescer{fd: f.socket, udp: udp, front: ethernetLen, from: f.mac}
 	f.queue = make([]byte, bufferLen)
 	for range batch {
-		f.rooms = append(f.rooms, make([]byte, bufferLen))
+		f.buffers = append(f.buffers, make([]byte, bufferLen))
 	}
 	return nil
 }
@@ -231,7 +231,7 @@ func (f *fast) frame(frame []byte, now int64) {
 func (f *fast) fromKernel(queued bool, now int64) int {
 	n := 0
 	if f.exit == nil {
-		for n < batch && f.fromQueue(f.rooms[n], now) {
+		for n < batch && f.fromQueue(f.buffers[n], now) {
 			n++
 		}
 	} else {
@@ -254,16 +254,16 @@ func (f *fast) fromKernel(queued bool, now int64) int {
 	return n
 }
 
-// fromQueue takes a packet from the device's queue, if there is one. room is its buffer
+// fromQueue takes a packet from the device's queue, if there is one. buffer holds the packet
 // until the batch is flushed.
-func (f *fast) fromQueue(room []byte, now int64) bool {
-	got := read(f.device, room)
+func (f *fast) fromQueue(buffer []byte, now int64) bool {
+	got := read(f.device, buffer)
 	if got < 0 {
 		return false
 	}
 	// Others are not for clients, such as the kernel's IPv6 neighbour discovery.
-	if ip, ok := ipv4(room[virtioLen:max(got, virtioLen)]); ok {
-		f.packet(ip, readVirtio(room), now)
+	if ip, ok := ipv4(buffer[virtioLen:max(got, virtioLen)]); ok {
+		f.packet(ip, readVirtio(buffer), now)
 	}
 	return true
 }
@@ -293,7 +293,7 @@ func (f *fast) fromRing(n int, now int64) int {
 // gives up a packet that does not arrive because a queue was full.
 func (f *fast) inTurn(n, tries int, now int64) (int, int) {
 	for range tries {
-		if f.fromQueue(f.rooms[n], now) {
+		if f.fromQueue(f.buffers[n], now) {
 			return f.leftOver(n+1, now), tries
 		}
 	}
@@ -304,7 +304,7 @@ func (f *fast) inTurn(n, tries int, now int64) (int, int) {
 // leftOver takes packets that were given up and have arrived since, as the rest of a batch
 // that has n packets: later packets are as many positions further back in the queue.
 func (f *fast) leftOver(n int, now int64) int {
-	for ; f.exit.late > 0 && n < batch && f.fromQueue(f.rooms[n], now); n++ {
+	for ; f.exit.late > 0 && n < batch && f.fromQueue(f.buffers[n], now); n++ {
 		f.exit.late--
 	}
 	return n

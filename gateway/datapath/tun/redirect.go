@@ -56,7 +56,7 @@ func (r *redirects) toPortal(ip []byte, now int64) bool {
 	c := r.find(client, port)
 	if tcp[13]&(flagSYN|flagACK) == flagSYN {
 		if c == nil {
-			c = r.room(client, second)
+			c = r.newEntry(client, second)
 		}
 		*c = redirected{dest: dest, port: port, destPort: destPort}
 	} else if c == nil || c.dest != dest || c.destPort != destPort {
@@ -124,8 +124,8 @@ func (r *redirects) find(client uint32, port uint16) *redirected {
 	return nil
 }
 
-// room returns an entry for another of a client's connections. mu is held.
-func (r *redirects) room(client uint32, second int64) *redirected {
+// newEntry returns an entry for another of a client's connections. mu is held.
+func (r *redirects) newEntry(client uint32, second int64) *redirected {
 	r.sweep(second)
 	all := r.clients[client]
 	if all == nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -25,8 +26,8 @@ const (
 	markerRadius = 4.5
 )
 
-// Colours is how many classes s0, s1... the page gives a colour.
-const Colours = 6
+// Colours is how many classes s0, s1... the page gives a colour. As many series differ by their marker too.
+const Colours = len(markers)
 
 // Style is how a series looks. The zero value is the first device.
 type Style struct {
@@ -48,8 +49,8 @@ func (s Style) Class() string {
 	return "s" + strconv.Itoa(s.Number%Colours)
 }
 
-// classes is Class with what a hollow series adds.
-func (s Style) classes() string {
+// look is Class with what hollow marks and lines add.
+func (s Style) look() string {
 	if s.Hollow {
 		return s.Class() + " hollow"
 	}
@@ -67,8 +68,11 @@ type Point struct {
 	Hollow bool
 }
 
-// hasInterval reports whether both bounds are known.
-func (p Point) hasInterval() bool { return !math.IsNaN(p.Lo) && !math.IsNaN(p.Hi) }
+// Band is a range of values shaded across a chart; the zero Band is none.
+type Band struct {
+	Lo, Hi float64
+	Name   string
+}
 
 // canvas collects SVG elements.
 type canvas struct {
@@ -106,82 +110,77 @@ func (c *canvas) dots(style Style, points [][2]float64) {
 	c.add(`<path class="raw %s" d="%s"/>`, style.Class(), d.String())
 }
 
-// open begins the group of a point, with what it shows in words and as a figure.
-func (c *canvas) open(p Point) {
+// point draws a mean with what it shows in words and as a figure, and a larger area to point at. Its
+// interval lies along x or, upright, along y.
+func (c *canvas) point(style Style, p Point, x, y float64, values scale, upright bool) {
 	c.add(`<g class="point" data-cell="%s" data-value="%s"><title>%s</title>`,
 		html.EscapeString(p.Key), html.EscapeString(p.Value), html.EscapeString(p.Tip))
-}
-
-// close ends the group of a point with a larger area to point at.
-func (c *canvas) close(x, y float64) {
+	if !math.IsNaN(p.Lo) && !math.IsNaN(p.Hi) {
+		lo, hi := px(values.within(p.Lo)), px(values.within(p.Hi))
+		path := fmt.Sprintf("M%s %sH%sm0 -4v8M%s %sv8", lo, px(y), hi, lo, px(y-4))
+		if upright {
+			path = fmt.Sprintf("M%s %sV%sm-4 0h8M%s %sh8", px(x), lo, hi, px(x-4), lo)
+		}
+		c.add(`<path class="bar %s" d="%s"/>`, style.Class(), path)
+	}
+	style.Hollow = style.Hollow || p.Hollow
+	c.marker(style, x, y)
 	c.add(`<circle class="hit" cx="%s" cy="%s" r="11"/></g>`, px(x), px(y))
 }
 
-// markerPath is the outline of marker number n around a point. Series differ
-// by shape as well as by colour.
-func markerPath(n int, x, y float64) string {
-	r := markerRadius
-	at := func(points ...float64) string {
-		var d strings.Builder
-		for i := 0; i < len(points); i += 2 {
-			d.WriteString(string("ML"[min(i, 1)]) + px(x+points[i]*r) + " " + px(y+points[i+1]*r))
-		}
-		return d.String() + "Z"
-	}
-	switch n % Colours {
-	case 0: // square
-		return at(-0.9, -0.9, 0.9, -0.9, 0.9, 0.9, -0.9, 0.9)
-	case 1: // triangle
-		return at(0, -1.2, 1.1, 0.9, -1.1, 0.9)
-	case 2: // diamond
-		return at(0, -1.3, 1.1, 0, 0, 1.3, -1.1, 0)
-	case 3: // triangle on its tip
-		return at(0, 1.2, 1.1, -0.9, -1.1, -0.9)
-	case 4: // hexagon
-		return at(-0.6, -1.1, 0.6, -1.1, 1.2, 0, 0.6, 1.1, -0.6, 1.1, -1.2, 0)
-	}
-	return at(-0.4, -1.2, 0.4, -1.2, 0.4, -0.4, 1.2, -0.4, 1.2, 0.4, 0.4, 0.4, 0.4, 1.2, -0.4, 1.2, -0.4, 0.4, -1.2, 0.4, -1.2, -0.4, -0.4, -0.4)
+// markers are the outlines of the series' marks, as points around the middle.
+var markers = [...][]float64{
+	{-0.9, -0.9, 0.9, -0.9, 0.9, 0.9, -0.9, 0.9},                  // square
+	{0, -1.2, 1.1, 0.9, -1.1, 0.9},                                // triangle
+	{0, -1.3, 1.1, 0, 0, 1.3, -1.1, 0},                            // diamond
+	{0, 1.2, 1.1, -0.9, -1.1, -0.9},                               // triangle on its tip
+	{-0.6, -1.1, 0.6, -1.1, 1.2, 0, 0.6, 1.1, -0.6, 1.1, -1.2, 0}, // hexagon
+	{-0.4, -1.2, 0.4, -1.2, 0.4, -0.4, 1.2, -0.4, 1.2, 0.4, 0.4, 0.4, // cross
+		0.4, 1.2, -0.4, 1.2, -0.4, 0.4, -1.2, 0.4, -1.2, -0.4, -0.4, -0.4},
+	{-1.2, 0, 0.9, -1.1, 0.9, 1.1},                                                         // triangle to the left
+	{1.2, 0, -0.9, 1.1, -0.9, -1.1},                                                        // triangle to the right
+	{-1.1, -1.1, 1.1, -1.1, -1.1, 1.1, 1.1, 1.1},                                           // hourglass
+	{-1.3, -0.5, 1.3, -0.5, 1.3, 0.5, -1.3, 0.5},                                           // lying bar
+	{-0.5, -1.3, 0.5, -1.3, 0.5, 1.3, -0.5, 1.3},                                           // standing bar
+	{0, -1.4, 0.35, -0.35, 1.4, 0, 0.35, 0.35, 0, 1.4, -0.35, 0.35, -1.4, 0, -0.35, -0.35}, // star
 }
 
-// marker draws a mean.
+// marker draws a mean: a circle for the clean router.
 func (c *canvas) marker(style Style, x, y float64) {
 	if style.Number == Clean {
-		c.add(`<circle class="mark %s" cx="%s" cy="%s" r="%s"/>`, style.classes(), px(x), px(y), px(markerRadius-0.3))
+		c.add(`<circle class="mark %s" cx="%s" cy="%s" r="%s"/>`, style.look(), px(x), px(y), px(markerRadius-0.3))
 		return
 	}
-	c.add(`<path class="mark %s" d="%s"/>`, style.classes(), markerPath(style.Number, x, y))
+	var d strings.Builder
+	for at := range slices.Chunk(markers[style.Number%Colours], 2) {
+		d.WriteString(string("ML"[min(d.Len(), 1)]) + px(x+at[0]*markerRadius) + " " + px(y+at[1]*markerRadius))
+	}
+	c.add(`<path class="mark %s" d="%sZ"/>`, style.look(), d.String())
 }
 
-// legend writes entries from the top left, each with a piece of its line, and
+// legend writes the names of series from the top left, each with a piece of its line, and
 // returns the height it took.
-func (c *canvas) legend(entries []LegendEntry) float64 {
+func (c *canvas) legend(entries []Series) float64 {
 	x, y := 14.0, 14.0
 	for _, e := range entries {
 		width := 42 + characterPx*float64(len([]rune(e.Name)))
 		if x > 14 && x+width > canvasWidth-6 {
 			x, y = 14, y+legendLine
 		}
-		switch {
-		case e.Guide:
-			c.add(`<path class="guide" d="M%s %sh22"/>`, px(x-8), px(y-4))
-		case e.MarkOnly:
-			c.marker(e.Style, x+3, y-4)
-		default:
-			c.add(`<path class="join %s" d="M%s %sh22"/>`, e.Style.classes(), px(x-8), px(y-4))
+		line := "join " + e.Style.look()
+		if e.Guide {
+			line = "guide"
+		}
+		if !e.Apart {
+			c.add(`<path class="%s" d="M%s %sh22"/>`, line, px(x-8), px(y-4))
+		}
+		if !e.Guide {
 			c.marker(e.Style, x+3, y-4)
 		}
 		c.text("label", "start", x+20, y, e.Name)
 		x += width
 	}
 	return y + 10
-}
-
-// LegendEntry is one entry of a legend.
-type LegendEntry struct {
-	Style    Style
-	Name     string
-	MarkOnly bool // without a piece of line
-	Guide    bool // a thin line without a mark
 }
 
 // document wraps the elements drawn; title and description are for those who
@@ -193,8 +192,8 @@ func (c *canvas) document(id, title, desc string, height float64) string {
 %s</svg>`, canvasWidth, px(height), id, id, id, html.EscapeString(title), id, html.EscapeString(desc), c.String())
 }
 
-// band shades the range of the noise floor; the rectangle is at least a pixel wide.
-func (c *canvas) band(x, y, width, height float64, values [2]float64, name string) {
+// band shades a range of values; the rectangle is at least a pixel wide.
+func (c *canvas) band(x, y, width, height float64, b Band) {
 	c.add(`<rect class="band" x="%s" y="%s" width="%s" height="%s"><title>%s: %.3f to %.3f</title></rect>`,
-		px(x), px(y), px(math.Max(width, 1)), px(math.Max(height, 1)), html.EscapeString(name), values[0], values[1])
+		px(x), px(y), px(math.Max(width, 1)), px(math.Max(height, 1)), html.EscapeString(b.Name), b.Lo, b.Hi)
 }

@@ -15,8 +15,6 @@ import (
 
 var nan = math.NaN()
 
-func none() [2]float64 { return [2]float64{nan, nan} }
-
 // wellFormed fails unless an SVG is XML, says what it shows, and has no figure
 // that is none.
 func wellFormed(t *testing.T, svg string) {
@@ -43,22 +41,26 @@ func wellFormed(t *testing.T, svg string) {
 
 func at(x, y float64) chart.Point { return chart.Point{X: x, Y: y, Lo: nan, Hi: nan} }
 
+func barRow(label string, seen, end float64) chart.ForestRow {
+	return chart.ForestRow{Label: label, Seen: seen, Marks: []chart.ForestMark{{Point: at(0, end)}}}
+}
+
 // TestAnythingCanBeDrawn: charts of nothing, of one value, of hopeless
 // intervals and of hostile names are charts all the same.
 func TestAnythingCanBeDrawn(t *testing.T) {
 	wild := chart.Point{X: 1, Y: 2, Lo: -1e9, Hi: 1e9, Tip: `<b>&"`, Key: `"><script>`, Value: "2"}
 	for name, svg := range map[string]string{
-		"nothing":         chart.XY{Reference: nan, Band: none()}.Draw("a"),
-		"one point":       chart.XY{Reference: nan, Band: none(), Series: []chart.Series{{Points: []chart.Point{at(5, 5)}}}}.Draw("a"),
-		"all zero":        chart.XY{Reference: 0, Band: none(), SignedY: true, Series: []chart.Series{{Points: []chart.Point{at(0, 0)}, Apart: true}}}.Draw("a"),
-		"wild":            chart.XY{Title: "<>", Reference: 1, Band: [2]float64{0.9, 1.1}, LogY: true, Series: []chart.Series{{Name: "&", Points: []chart.Point{wild}}}}.Draw("a"),
-		"log of zero":     chart.XY{Reference: 1, Band: none(), LogY: true, Series: []chart.Series{{Points: []chart.Point{at(1, 3)}, Raw: [][2]float64{{1, 0}, {1, -2}}}}}.Draw("a"),
-		"empty curve":     chart.XY{Reference: nan, Band: none(), Curve: true, Series: []chart.Series{{Name: "x"}}}.Draw("a"),
-		"curve from zero": chart.XY{Reference: nan, Band: none(), Curve: true, Series: []chart.Series{{Points: []chart.Point{at(0, 1), at(0.5, 50)}}}}.Draw("a"),
-		"empty forest":    chart.Forest{Reference: nan, Band: none()}.Draw("a"),
-		"wild forest":     chart.Forest{Reference: 0, Band: [2]float64{-5, 5}, SignedX: true, Rows: []chart.ForestRow{{Label: "<", Marks: []chart.ForestMark{{Point: wild}, {Point: at(0, nan)}}}}}.Draw("a"),
-		"no bars":         chart.Bars{}.Draw("a"),
-		"bars of nothing": chart.Bars{Rows: []chart.BarRow{{Label: "x", Seen: nan, End: at(0, nan)}, {Label: "y", Seen: 3, End: at(0, nan)}}}.Draw("a"),
+		"nothing":         chart.XY{Reference: nan}.Draw("a"),
+		"one point":       chart.XY{Reference: nan, Series: []chart.Series{{Points: []chart.Point{at(5, 5)}}}}.Draw("a"),
+		"all zero":        chart.XY{Reference: 0, Y: chart.Signed, Series: []chart.Series{{Points: []chart.Point{at(0, 0)}, Apart: true}}}.Draw("a"),
+		"wild":            chart.XY{Title: "<>", Reference: 1, Band: chart.Band{Lo: 0.9, Hi: 1.1}, Y: chart.Logarithmic, Series: []chart.Series{{Name: "&", Points: []chart.Point{wild}}}}.Draw("a"),
+		"log of zero":     chart.XY{Reference: 1, Y: chart.Logarithmic, Series: []chart.Series{{Points: []chart.Point{at(1, 3)}, Raw: [][2]float64{{1, 0}, {1, -2}}}}}.Draw("a"),
+		"empty curve":     chart.XY{Reference: nan, Curve: true, Series: []chart.Series{{Name: "x"}}}.Draw("a"),
+		"curve from zero": chart.XY{Reference: nan, Curve: true, Series: []chart.Series{{Points: []chart.Point{at(0, 1), at(0.5, 50)}}}}.Draw("a"),
+		"empty forest":    chart.Forest{Reference: nan}.Draw("a"),
+		"wild forest":     chart.Forest{Reference: 0, Band: chart.Band{Lo: -5, Hi: 5}, X: chart.Signed, Rows: []chart.ForestRow{{Label: "<", Marks: []chart.ForestMark{{Point: wild}, {Point: at(0, nan)}}}}}.Draw("a"),
+		"no bars":         chart.Forest{Bars: true}.Draw("a"),
+		"bars of nothing": chart.Forest{Bars: true, Rows: []chart.ForestRow{barRow("x", nan, nan), barRow("y", 3, nan)}}.Draw("a"),
 	} {
 		t.Run(name, func(t *testing.T) { wellFormed(t, svg) })
 	}
@@ -85,7 +87,7 @@ func hits(t *testing.T, svg string) [][2]float64 {
 // ways, and a linear axis begins at zero.
 func TestScales(t *testing.T) {
 	line := func(ch chart.XY, points ...chart.Point) [][2]float64 {
-		ch.Reference, ch.Band = nan, none()
+		ch.Reference = nan
 		ch.Series = []chart.Series{{Points: points}}
 		return hits(t, ch.Draw("a"))
 	}
@@ -97,12 +99,12 @@ func TestScales(t *testing.T) {
 	p := line(chart.XY{}, at(100, 10), at(200, 20), at(300, 30))
 	near("steps along", p[1][0]-p[0][0], p[2][0]-p[1][0])
 	near("steps up", p[0][1]-p[1][1], p[1][1]-p[2][1])
-	p = line(chart.XY{LogY: true}, at(1, 0.5), at(2, 1), at(3, 2))
+	p = line(chart.XY{Y: chart.Logarithmic}, at(1, 0.5), at(2, 1), at(3, 2))
 	near("half and double", p[0][1]-p[1][1], p[1][1]-p[2][1])
 	p = line(chart.XY{}, at(1, 1), at(10, 1), at(100, 1))
 	near("decades", p[1][0]-p[0][0], p[2][0]-p[1][0])
 	zero := regexp.MustCompile(`text-anchor="end"[^>]*>0</text>`)
-	if svg := (chart.XY{Reference: nan, Band: none(), Series: []chart.Series{{Points: []chart.Point{at(1, 90), at(2, 100)}}}}).Draw("a"); !zero.MatchString(svg) {
+	if svg := (chart.XY{Reference: nan, Series: []chart.Series{{Points: []chart.Point{at(1, 90), at(2, 100)}}}}).Draw("a"); !zero.MatchString(svg) {
 		t.Error("the axis does not begin at zero")
 	}
 }
@@ -110,11 +112,7 @@ func TestScales(t *testing.T) {
 // TestBarsSetApartWhatWasSeen: what lies beyond the largest value seen is an
 // open bar of its own.
 func TestBarsSetApartWhatWasSeen(t *testing.T) {
-	bars := chart.Bars{Rows: []chart.BarRow{
-		{Label: "beyond", Seen: 1, End: at(0, 4)},
-		{Label: "measured", Seen: 3, End: at(0, 3)},
-		{Label: "inside", Seen: 3, End: at(0, 2)},
-	}}
+	bars := chart.Forest{Bars: true, Rows: []chart.ForestRow{barRow("beyond", 1, 4), barRow("measured", 3, 3), barRow("inside", 3, 2)}}
 	svg := bars.Draw("a")
 	if n := strings.Count(svg, `class="beyond `); n != 1 {
 		t.Errorf("%d open bars, want 1", n)
@@ -124,13 +122,13 @@ func TestBarsSetApartWhatWasSeen(t *testing.T) {
 	}
 }
 
-// TestSeriesDifferInMoreThanColour: no two of six devices and the clean router
+// TestSeriesDifferInMoreThanColour: no two of twelve devices and the clean router
 // share a marker's outline, and hollow marks have dashed lines.
 func TestSeriesDifferInMoreThanColour(t *testing.T) {
 	outline := regexp.MustCompile(`<(?:path|circle) class="mark [^"]*" (?:d="([^"]*)"|cx="[^"]*" cy="[^"]*" (r)=)`)
 	seen := map[string]int{}
 	for number := chart.Clean; number < chart.Colours; number++ {
-		ch := chart.XY{Reference: nan, Band: none(), Series: []chart.Series{{Style: chart.Style{Number: number}, Points: []chart.Point{at(1, 1)}}}}
+		ch := chart.XY{Reference: nan, Series: []chart.Series{{Style: chart.Style{Number: number}, Points: []chart.Point{at(1, 1)}}}}
 		marks := outline.FindAllStringSubmatch(ch.Draw("a"), -1)
 		if len(marks) != 2 { // one in the legend, one in the chart
 			t.Fatalf("style %d has %d marks", number, len(marks))
@@ -141,7 +139,7 @@ func TestSeriesDifferInMoreThanColour(t *testing.T) {
 		}
 		seen[shape] = number
 	}
-	ch := chart.XY{Reference: nan, Band: none(), Series: []chart.Series{{Style: chart.Style{Hollow: true}, Points: []chart.Point{at(1, 1), at(2, 2)}}}}
+	ch := chart.XY{Reference: nan, Series: []chart.Series{{Style: chart.Style{Hollow: true}, Points: []chart.Point{at(1, 1), at(2, 2)}}}}
 	if svg := ch.Draw("a"); !strings.Contains(svg, `class="join s0 hollow"`) || !strings.Contains(svg, `class="mark s0 hollow"`) {
 		t.Error("a hollow series looks like a filled one")
 	}
@@ -152,7 +150,7 @@ func TestSeriesDifferInMoreThanColour(t *testing.T) {
 func TestCurveMarksWhatHasATip(t *testing.T) {
 	tipped := at(10, 50)
 	tipped.Tip = "half"
-	svg := chart.XY{Reference: nan, Band: none(), Curve: true, Series: []chart.Series{
+	svg := chart.XY{Reference: nan, Curve: true, Series: []chart.Series{
 		{Name: "x", Points: []chart.Point{at(1, 1), tipped, at(100, 100)}},
 		{Name: "y", Points: []chart.Point{at(1, 2)}},
 	}}.Draw("a")

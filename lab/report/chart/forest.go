@@ -8,6 +8,7 @@ import (
 type ForestRow struct {
 	Label, Text string
 	Marks       []ForestMark
+	Seen        float64 // of a bar: what was measured, drawn solid; the bar ends at its mark
 }
 
 // ForestMark is one mean on a row.
@@ -20,54 +21,58 @@ type ForestMark struct {
 // Forest is a chart with one row a device or effect.
 type Forest struct {
 	Title, Desc, XLabel string
-	Legend              []LegendEntry
+	Legend              []Series
 	Rows                []ForestRow
-	LogX, SignedX       bool // as in XY
-	Band                [2]float64
-	BandName            string
+	X                   Kind
+	Band                Band
 	Reference           float64 // NaN is none
+	Bars                bool    // rows are amounts from zero, with one mark each
 }
 
-const rowHeight = 46
+const (
+	rowHeight = 46
+	barHeight = 13
+)
 
 // Draw makes the chart an SVG; id must be its own on the page.
 func (f Forest) Draw(id string) string {
 	var c canvas
-	top := 10.0
+	top, pad := 10.0, 14.0
 	if len(f.Legend) > 0 {
 		top = c.legend(f.Legend) + 4
 	}
+	if f.Bars {
+		pad = 20
+	}
 	bottom := top + rowHeight*float64(len(f.Rows)) + 6
 	xs := f.scale()
-	if b := f.Band; b[1] > b[0] {
-		c.band(xs.at(b[0]), top, xs.at(b[1])-xs.at(b[0]), bottom-top, b, f.BandName)
+	if b := f.Band; b.Hi > b.Lo {
+		c.band(xs.at(b.Lo), top, xs.at(b.Hi)-xs.at(b.Lo), bottom-top, b)
 	}
-	c.bottomAxis(xs, top, bottom, f.XLabel)
-	if !math.IsNaN(f.Reference) {
-		c.line("reference", xs.at(f.Reference), top, xs.at(f.Reference), bottom)
-	}
-	for i, row := range f.Rows {
-		drawRow(&c, row, top+rowHeight*float64(i), xs)
-	}
-	return c.document(id, f.Title, f.Desc, bottom+46)
-}
-
-// bottomAxis draws grid lines, ticks and the label of charts with rows.
-func (c *canvas) bottomAxis(xs scale, top, bottom float64, label string) {
 	for _, v := range xs.ticks {
 		c.line("grid", xs.at(v), top, xs.at(v), bottom)
 		c.text("tick", "middle", xs.at(v), bottom+18, tickText(v))
 	}
 	c.line("axis", xs.from, bottom, xs.to, bottom)
-	c.text("label", "middle", canvasWidth/2, bottom+38, label)
+	c.text("label", "middle", canvasWidth/2, bottom+38, f.XLabel)
+	if !math.IsNaN(f.Reference) && !f.Bars {
+		c.line("reference", xs.at(f.Reference), top, xs.at(f.Reference), bottom)
+	}
+	for i, row := range f.Rows {
+		y := top + rowHeight*float64(i)
+		// Label and text stand above the marks, so that both have the chart's whole width also on a phone.
+		c.text("label halo", "start", pad, y+14, row.Label)
+		c.text("tick halo", "end", canvasWidth-pad, y+14, row.Text)
+		if f.Bars {
+			row.bar(&c, y+21, xs)
+		} else {
+			row.marks(&c, y+31, xs)
+		}
+	}
+	return c.document(id, f.Title, f.Desc, bottom+46)
 }
 
-// drawRow writes label and text above the marks, so that both have the chart's
-// whole width also on a phone.
-func drawRow(c *canvas, row ForestRow, top float64, xs scale) {
-	c.text("label halo", "start", 14, top+14, row.Label)
-	c.text("tick halo", "end", canvasWidth-14, top+14, row.Text)
-	y := top + 31
+func (row ForestRow) marks(c *canvas, y float64, xs scale) {
 	for _, m := range row.Marks {
 		points := make([][2]float64, 0, len(m.Raw))
 		for i, v := range m.Raw {
@@ -77,38 +82,43 @@ func drawRow(c *canvas, row ForestRow, top float64, xs scale) {
 	}
 	for _, m := range row.Marks {
 		if !math.IsNaN(m.Point.Y) {
-			drawAlong(c, m.Style, m.Point, y, xs)
+			c.point(m.Style, m.Point, xs.at(m.Point.Y), y, xs, false)
 		}
 	}
 }
 
-// drawAlong draws a mean with its interval on a row.
-func drawAlong(c *canvas, style Style, p Point, y float64, xs scale) {
-	c.open(p)
-	if p.hasInterval() {
-		lo, hi := xs.within(p.Lo), xs.within(p.Hi)
-		c.add(`<path class="bar %s" d="M%s %sH%sm0 -4v8M%s %sv8"/>`, style.Class(), px(lo), px(y), px(hi), px(lo), px(y-4))
+// bar draws what was seen solid, and what is said beyond that open.
+func (row ForestRow) bar(c *canvas, y float64, xs scale) {
+	m := row.Marks[0]
+	amount := func(class string, from, to float64) {
+		if !math.IsNaN(to) {
+			c.add(`<rect class="%s %s" x="%s" y="%s" width="%s" height="%d"/>`,
+				class, m.Style.Class(), px(xs.at(from)), px(y), px(math.Max(xs.at(to)-xs.at(from), 1)), barHeight)
+		}
 	}
-	c.marker(style, xs.at(p.Y), y)
-	c.close(xs.at(p.Y), y)
+	end := m.Point.Y
+	if row.Seen < end || math.IsNaN(end) {
+		amount("amount", 0, row.Seen)
+		amount("beyond", row.Seen, end)
+	} else {
+		amount("amount", 0, end)
+	}
+	row.marks(c, y+barHeight/2.0, xs)
 }
 
 func (f Forest) scale() scale {
-	k := fromZero
-	switch {
-	case f.LogX:
-		k = logarithmic
-	case f.SignedX:
-		k = signed
-	}
-	s := emptyScale(20, canvasWidth-20, k)
-	s.include(f.Reference, f.Band[0], f.Band[1])
+	s, ticks := emptyScale(20, canvasWidth-20, f.X), 6
+	s.include(f.Reference, f.Band.Lo, f.Band.Hi)
 	for _, row := range f.Rows {
+		if f.Bars {
+			ticks = 5
+			s.include(row.Seen)
+		}
 		for _, m := range row.Marks {
 			s.includePoint(m.Point)
 			s.include(m.Raw...)
 		}
 	}
-	s.settle(6)
+	s.settle(ticks)
 	return s
 }

@@ -6,31 +6,31 @@ import (
 	"strconv"
 )
 
-// kind says how a scale treats its values.
-type kind int
+// Kind says how an axis treats its values.
+type Kind int
 
 const (
-	fromZero    kind = iota // linear and beginning at zero: lengths and heights are honest
-	signed                  // linear, around zero
-	logarithmic             // of ratios, where half and double are equally far from 1
+	FromZero    Kind = iota // linear and beginning at zero: lengths and heights are honest
+	Signed                  // linear, around zero
+	Logarithmic             // of ratios, where half and double are equally far from 1
 )
 
 // scale maps values to pixels.
 type scale struct {
 	lo, hi   float64 // values
 	from, to float64 // pixels
-	kind     kind
+	kind     Kind
 	ticks    []float64
 }
 
 // emptyScale has no values yet.
-func emptyScale(from, to float64, k kind) scale {
+func emptyScale(from, to float64, k Kind) scale {
 	return scale{lo: math.Inf(1), hi: math.Inf(-1), from: from, to: to, kind: k}
 }
 
 func (s scale) at(v float64) float64 {
 	lo, hi := s.lo, s.hi
-	if s.kind == logarithmic {
+	if s.kind == Logarithmic {
 		v, lo, hi = math.Log(v), math.Log(lo), math.Log(hi)
 	}
 	if hi == lo {
@@ -57,9 +57,8 @@ func linearTicks(lo, hi float64, n int) []float64 {
 		}
 	}
 	var ticks []float64
-	first := math.Floor(lo/step + 1e-9)
-	for i := 0.0; i < 100; i++ {
-		v := (first + i) * step
+	for first := math.Floor(lo/step + 1e-9); len(ticks) < 100; {
+		v := (first + float64(len(ticks))) * step
 		ticks = append(ticks, v)
 		if v >= hi-step*1e-9 {
 			break
@@ -101,7 +100,7 @@ func logTicks(lo, hi float64) []float64 {
 // when the scale is logarithmic.
 func (s *scale) include(values ...float64) {
 	for _, v := range values {
-		if math.IsNaN(v) || math.IsInf(v, 0) || s.kind == logarithmic && v <= 0 {
+		if math.IsNaN(v) || math.IsInf(v, 0) || s.kind == Logarithmic && v <= 0 {
 			continue
 		}
 		s.lo, s.hi = math.Min(s.lo, v), math.Max(s.hi, v)
@@ -112,7 +111,7 @@ func (s *scale) include(values ...float64) {
 // a quarter of the mean: one hopeless interval must not flatten the chart. About
 // zero, it is cut at four times the larger of the mean and of what is there already.
 func (s *scale) includePoint(p Point) {
-	if s.kind == signed {
+	if s.kind == Signed {
 		limit := 4 * math.Max(math.Abs(p.Y), math.Max(s.hi, -s.lo))
 		s.include(p.Y, math.Max(p.Lo, -limit), math.Min(p.Hi, limit))
 		return
@@ -126,9 +125,9 @@ func (s *scale) settle(n int) {
 		s.lo, s.hi = 0.5, 2
 	}
 	switch s.kind {
-	case logarithmic:
+	case Logarithmic:
 		s.ticks = logTicks(s.lo, s.hi)
-	case signed:
+	case Signed:
 		s.ticks = linearTicks(math.Min(s.lo, 0), math.Max(s.hi, 1e-3), n)
 	default:
 		s.lo, s.ticks = 0, linearTicks(0, math.Max(s.hi, 1e-3), n)
@@ -140,3 +139,59 @@ func (s *scale) settle(n int) {
 func tickText(v float64) string {
 	return strconv.FormatFloat(v, 'g', 6, 64)
 }
+
+// Ruler is a logarithmic axis for marks that a page lays out itself, in per cent of
+// the axis's length. Such a picture fits any width while its type keeps its size;
+// an SVG shrinks both.
+type Ruler struct {
+	scale scale
+}
+
+// RulerTick is a labelled place on a ruler.
+type RulerTick struct {
+	At   float64 // per cent from the left
+	Text string
+}
+
+// rulerMargin is the part of a ruler, in per cent, that stays free at either end, so
+// that marks lie inside the page.
+const rulerMargin = 3
+
+// NewRuler makes an axis that holds all points with their intervals, and those of the
+// other values that are known. One point's interval is cut at four times and a quarter
+// of its mean.
+func NewRuler(points []Point, others ...float64) Ruler {
+	s := emptyScale(rulerMargin, 100-rulerMargin, Logarithmic)
+	s.include(others...)
+	for _, p := range points {
+		s.includePoint(p)
+	}
+	if s.lo > s.hi {
+		s.lo, s.hi = 1, 1
+	}
+	if s.hi < 1.5*s.lo { // else the ticks' digits do not tell them apart
+		s.lo, s.hi = s.lo/1.25, s.hi*1.25
+	}
+	return Ruler{s}
+}
+
+// At is the place of a value in per cent from the left. Values beyond an end are at it.
+func (r Ruler) At(v float64) float64 { return hundredths(r.scale.within(v)) }
+
+// Holds reports whether a value lies on the ruler.
+func (r Ruler) Holds(v float64) bool { return v >= r.scale.lo && v <= r.scale.hi }
+
+// Ticks are round values on the ruler.
+func (r Ruler) Ticks() []RulerTick {
+	var out []RulerTick
+	margin := math.Pow(r.scale.hi/r.scale.lo, rulerMargin/(100.0-2*rulerMargin))
+	lo, hi := r.scale.lo/margin, r.scale.hi*margin
+	for _, v := range slices.Compact(logTicks(lo, hi)) {
+		if v >= lo && v <= hi {
+			out = append(out, RulerTick{hundredths(r.scale.at(v)), tickText(v)})
+		}
+	}
+	return out
+}
+
+func hundredths(v float64) float64 { return math.Round(v*100) / 100 }

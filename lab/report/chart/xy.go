@@ -21,52 +21,37 @@ type XY struct {
 	Title, Desc    string
 	XLabel, YLabel string
 	Series         []Series
-	// LogY draws ratios, where half and double are equally far from 1; SignedY
-	// values around zero. Otherwise the axis begins at zero.
-	LogY, SignedY bool
-	// Band is a range of Y shaded across the chart. NaN is none.
-	Band     [2]float64
-	BandName string
+	Y              Kind
+	Band           Band // of Y
 	// Reference is a level of Y drawn as a line; NaN is none.
 	Reference float64
-	// Curve draws distributions: X is logarithmic, and only points with a Tip are marked.
+	// Curve draws distributions: X is Logarithmic, and only points with a Tip are marked.
 	Curve bool
 }
-
-// frameXY is the scales of an XY chart.
-type frameXY struct{ xs, ys scale }
 
 // Draw makes the chart an SVG; id must be its own on the page. It never fails:
 // what has no points is left out.
 func (ch XY) Draw(id string) string {
 	var c canvas
-	var entries []LegendEntry
-	for _, s := range ch.Series {
-		entries = append(entries, LegendEntry{s.Style, s.Name, s.Apart, s.Guide})
-	}
-	top := c.legend(entries) + 8
-	f := frameXY{ch.xScale(), ch.yScale(top)}
-	ch.frame(&c, f)
+	top := c.legend(ch.Series) + 8
+	xs, ys := ch.xScale(), ch.yScale(top)
+	ch.frame(&c, xs, ys)
 	for i, s := range ch.Series {
-		ch.drawRaw(&c, s, ch.dodge(i), f)
+		ch.drawRaw(&c, s, ch.dodge(i), xs, ys)
 	}
 	for i, s := range ch.Series {
 		if !s.Apart {
-			ch.drawLine(&c, s, ch.dodge(i), f)
+			s.drawLine(&c, ch.dodge(i), xs, ys)
 		}
 	}
 	for i, s := range ch.Series {
-		if s.Guide {
-			continue
-		}
 		for _, p := range s.Points {
-			if ch.Curve && p.Tip == "" {
-				continue
+			if !s.Guide && (!ch.Curve || p.Tip != "") {
+				c.point(s.Style, p, xs.at(p.X)+ch.dodge(i), ys.at(p.Y), ys, true)
 			}
-			drawPoint(&c, s.Style, f.xs.at(p.X)+ch.dodge(i), p, f.ys)
 		}
 	}
-	return c.document(id, ch.Title, ch.Desc, f.ys.from+46)
+	return c.document(id, ch.Title, ch.Desc, ys.from+46)
 }
 
 // dodge sets series apart that have points at the same X.
@@ -86,25 +71,23 @@ func (ch XY) xScale() scale {
 			xs = append(xs, p.X)
 		}
 	}
-	if ch.Curve {
-		s := emptyScale(plotLeft+14, plotRight-18, logarithmic)
-		s.include(xs...)
+	s := emptyScale(plotLeft+14, plotRight-18, FromZero)
+	switch {
+	case ch.Curve:
+		s.kind = Logarithmic
+	case len(xs) == 0:
+		xs = []float64{0, 1}
+	}
+	s.include(xs...)
+	if ch.Curve || apart {
 		s.settle(6)
 		return s
 	}
 	slices.Sort(xs)
 	xs = slices.Compact(xs)
-	s := scale{from: plotLeft + 14, to: plotRight - 18}
-	if len(xs) == 0 {
-		xs = []float64{0, 1}
-	}
-	s.lo, s.hi = math.Min(xs[0], 0), xs[len(xs)-1]
-	if apart {
-		s.settle(6)
-		return s
-	}
+	s.lo = math.Min(s.lo, 0)
 	if xs[0] > 0 && s.hi/xs[0] >= 20 {
-		s.kind, s.lo = logarithmic, xs[0]
+		s.kind, s.lo = Logarithmic, xs[0]
 	}
 	// The sweep's own values are the best ticks, as long as they do not collide.
 	at := math.Inf(-1)
@@ -118,15 +101,8 @@ func (ch XY) xScale() scale {
 }
 
 func (ch XY) yScale(top float64) scale {
-	k := fromZero
-	switch {
-	case ch.LogY:
-		k = logarithmic
-	case ch.SignedY:
-		k = signed
-	}
-	s := emptyScale(top+plotHeight, top, k)
-	s.include(ch.Reference, ch.Band[0], ch.Band[1])
+	s := emptyScale(top+plotHeight, top, ch.Y)
+	s.include(ch.Reference, ch.Band.Lo, ch.Band.Hi)
 	for _, line := range ch.Series {
 		for _, p := range line.Points {
 			s.includePoint(p)
@@ -140,10 +116,9 @@ func (ch XY) yScale(top float64) scale {
 }
 
 // frame draws grid, axes, band and reference line.
-func (ch XY) frame(c *canvas, f frameXY) {
-	xs, ys := f.xs, f.ys
-	if b := ch.Band; b[1] > b[0] {
-		c.band(plotLeft, ys.at(b[1]), plotRight-plotLeft, ys.at(b[0])-ys.at(b[1]), b, ch.BandName)
+func (ch XY) frame(c *canvas, xs, ys scale) {
+	if b := ch.Band; b.Hi > b.Lo {
+		c.band(plotLeft, ys.at(b.Hi), plotRight-plotLeft, ys.at(b.Lo)-ys.at(b.Hi), b)
 	}
 	for _, v := range ys.ticks {
 		c.line("grid", plotLeft, ys.at(v), plotRight, ys.at(v))
@@ -164,46 +139,33 @@ func (ch XY) frame(c *canvas, f frameXY) {
 }
 
 // drawRaw scatters single trials a little so that equal values stay visible.
-func (ch XY) drawRaw(c *canvas, s Series, dodge float64, f frameXY) {
+func (ch XY) drawRaw(c *canvas, s Series, dodge float64, xs, ys scale) {
 	points := make([][2]float64, 0, len(s.Raw))
 	for i, r := range s.Raw {
-		if ch.LogY && r[1] <= 0 {
+		if ch.Y == Logarithmic && r[1] <= 0 {
 			continue
 		}
 		jitter := (float64(i*7%11) - 5) * 0.5
-		points = append(points, [2]float64{f.xs.at(r[0]) + dodge + jitter, f.ys.at(r[1])})
+		points = append(points, [2]float64{xs.at(r[0]) + dodge + jitter, ys.at(r[1])})
 	}
 	c.dots(s.Style, points)
 }
 
 // drawLine joins the points; where a series has several at one X, their mean.
-func (ch XY) drawLine(c *canvas, s Series, dodge float64, f frameXY) {
+func (s Series) drawLine(c *canvas, dodge float64, xs, ys scale) {
 	var d string
 	for i := 0; i < len(s.Points); {
 		x, sum, n := s.Points[i].X, 0.0, 0
 		for ; i < len(s.Points) && s.Points[i].X == x; i++ {
 			sum, n = sum+s.Points[i].Y, n+1
 		}
-		d += fmt.Sprintf("%c%s %s", "ML"[min(len(d), 1)], px(f.xs.at(x)+dodge), px(f.ys.at(sum/float64(n))))
+		d += fmt.Sprintf("%c%s %s", "ML"[min(len(d), 1)], px(xs.at(x)+dodge), px(ys.at(sum/float64(n))))
 	}
-	class := "join " + s.Style.classes()
+	class := "join " + s.Style.look()
 	if s.Guide {
 		class = "guide"
 	}
 	if d != "" {
 		c.add(`<path class="%s" d="%s"/>`, class, d)
 	}
-}
-
-// drawPoint draws a mean and its interval.
-func drawPoint(c *canvas, style Style, x float64, p Point, ys scale) {
-	y := ys.at(p.Y)
-	c.open(p)
-	if p.hasInterval() {
-		lo, hi := ys.within(p.Lo), ys.within(p.Hi)
-		c.add(`<path class="bar %s" d="M%s %sV%sm-4 0h8M%s %sh8"/>`, style.Class(), px(x), px(lo), px(hi), px(x-4), px(lo))
-	}
-	style.Hollow = style.Hollow || p.Hollow
-	c.marker(style, x, y)
-	c.close(x, y)
 }

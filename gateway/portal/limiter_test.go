@@ -39,8 +39,8 @@ func getOver(t *testing.T, conn net.Conn) *http.Response {
 	return resp
 }
 
-// turnedAway checks that a client's connection is reset.
-func turnedAway(t *testing.T, client netip.Addr) {
+// wantRefused checks that a client's connection is reset.
+func wantRefused(t *testing.T, client netip.Addr) {
 	t.Helper()
 	conn, err := dialFrom(client)(t.Context(), "tcp", portalAddr.String())
 	if err != nil {
@@ -52,8 +52,8 @@ func turnedAway(t *testing.T, client netip.Addr) {
 	}
 }
 
-// guests returns clients with leases.
-func guests(w *world, n int) []netip.Addr {
+// leasedClients returns clients with leases.
+func leasedClients(w *world, n int) []netip.Addr {
 	all := make([]netip.Addr, n)
 	for i := range all {
 		all[i] = netip.AddrFrom4([4]byte{10, 1, 7, byte(i + 1)})
@@ -65,16 +65,16 @@ func guests(w *world, n int) []netip.Addr {
 // TestOldest: the connection that has been idle longest is closed first, if it has been
 // idle long enough, and never one with a request.
 func TestOldest(t *testing.T) {
-	var c crowd
-	first, second, busy := new(guest), new(guest), new(guest)
-	for _, g := range []*guest{first, busy, second} {
+	var c connLimiter
+	first, second, busy := new(limitedConn), new(limitedConn), new(limitedConn)
+	for _, g := range []*limitedConn{first, busy, second} {
 		c.rests(g, true)
 	}
 	c.rests(busy, false)
 	if g, after := c.oldest(first.since); g != nil || after != idleEnough {
 		t.Errorf("%p after %s makes room at once", g, after)
 	}
-	for _, want := range []*guest{first, second, nil} {
+	for _, want := range []*limitedConn{first, second, nil} {
 		if g, _ := c.oldest(second.since.Add(idleEnough)); g != want {
 			t.Errorf("%p makes room, want %p", g, want)
 		}
@@ -86,7 +86,7 @@ func TestOldest(t *testing.T) {
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	const room = 4
 	w := start(t, Config{MaxConns: room, patience: long})
-	clients := guests(w, room+1)
+	clients := leasedClients(w, room+1)
 	var open []net.Conn
 	for _, c := range clients[:room] {
 		conn := connect(t, c)
@@ -107,7 +107,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 		t.Errorf("%d of %d idle connections are kept, want all but one", kept, room)
 	}
 	if n := w.Stats().Turned; n != 0 {
-		t.Errorf("%d connections were turned away", n)
+		t.Errorf("%d connections were refused", n)
 	}
 }
 
@@ -116,28 +116,28 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 func TestFullPortalLetsWait(t *testing.T) {
 	const room = 4
 	w := start(t, Config{MaxConns: room, MaxConnsPerClient: 1, patience: long})
-	clients := guests(w, room+1)
+	clients := leasedClients(w, room+1)
 	var open []net.Conn
 	for _, c := range clients[:room] {
 		conn := connect(t, c)
 		fmt.Fprint(conn, "GET ")
 		open = append(open, conn)
 	}
-	turnedAway(t, clients[0])
+	wantRefused(t, clients[0])
 	waiting := connect(t, clients[room])
 	open[0].Close()
 	if resp := getOver(t, waiting); resp.StatusCode != 200 {
 		t.Errorf("who waited: %s", resp.Status)
 	}
 	if n := w.Stats().Turned; n != 1 {
-		t.Errorf("%d connections were turned away, want 1", n)
+		t.Errorf("%d connections were refused, want 1", n)
 	}
 }
 
 // TestConnectionsAreNotKeptWhileOthersWait: answers then close their connection.
 func TestConnectionsAreNotKeptWhileOthersWait(t *testing.T) {
 	w := start(t, Config{MaxConns: 1, patience: long})
-	clients := guests(w, 2)
+	clients := leasedClients(w, 2)
 	first := connect(t, clients[0])
 	if resp := getOver(t, first); resp.Close {
 		t.Error("a connection is not kept though nobody waits")
@@ -154,8 +154,8 @@ func TestConnectionsAreNotKeptWhileOthersWait(t *testing.T) {
 // TestWaiting: a connection waits while others come, go or rest, and no longer: if all of
 // them are stuck, queued connections would each wait as long, one after the other.
 func TestWaiting(t *testing.T) {
-	stuck := func(moved time.Time) *crowd {
-		return &crowd{max: 1, all: 1, patience: long, moved: moved, clients: map[netip.Addr]int{clientA: 1}}
+	stuck := func(moved time.Time) *connLimiter {
+		return &connLimiter{max: 1, all: 1, patience: long, moved: moved, clients: map[netip.Addr]int{clientA: 1}}
 	}
 	past := time.Now().Add(-2 * long)
 	for range 3 {
@@ -171,7 +171,7 @@ func TestWaiting(t *testing.T) {
 	c = stuck(past)
 	near, far := net.Pipe()
 	defer far.Close()
-	c.rests(&guest{Conn: near, leave: func() { c.leave(clientA) }}, true)
+	c.rests(&limitedConn{Conn: near, leave: func() { c.leave(clientA) }}, true)
 	for c.all > 0 && c.wait(t.Context().Done()) {
 	}
 	if c.enter(clientB) != admitted {
@@ -182,19 +182,19 @@ func TestWaiting(t *testing.T) {
 // TestFullPortalTurnsAway: waiting is bounded.
 func TestFullPortalTurnsAway(t *testing.T) {
 	w := start(t, Config{MaxConns: 1})
-	clients := guests(w, 3)
+	clients := leasedClients(w, 3)
 	fmt.Fprint(connect(t, clients[0]), "GET ")
-	turnedAway(t, clients[1])
+	wantRefused(t, clients[1])
 	if n := w.Stats().Turned; n != 1 {
-		t.Errorf("%d connections were turned away, want 1", n)
+		t.Errorf("%d connections were refused, want 1", n)
 	}
-	turnedAway(t, clients[2])
+	wantRefused(t, clients[2])
 }
 
 // TestEndsWhileOneWaits: the portal can end while connections wait.
 func TestEndsWhileOneWaits(t *testing.T) {
 	w := start(t, Config{MaxConns: 1, patience: long})
-	clients := guests(w, 2)
+	clients := leasedClients(w, 2)
 	fmt.Fprint(connect(t, clients[0]), "GET ")
 	connect(t, clients[1])
 	w.stop()

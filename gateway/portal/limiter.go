@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// crowd limits the connections of all listeners together. When all are in use, idle
+// connLimiter limits the connections of all listeners together. When all are in use, idle
 // connections are closed first: browsers keep connections for the next request and open
 // a new one when the old one is closed.
-type crowd struct {
+type connLimiter struct {
 	max, maxPerClient int
 	patience          time.Duration // how long no connection may open or close before new ones stop waiting
 
@@ -21,7 +21,7 @@ type crowd struct {
 	all     int                // guarded by mu
 	moved   time.Time          // guarded by mu: when a connection was last opened or closed
 	clients map[netip.Addr]int // guarded by mu: open connections; none with 0
-	idle    list.List          // guarded by mu: of *guest between two requests, the longest first
+	idle    list.List          // guarded by mu: of *limitedConn between two requests, the longest first
 	freed   chan struct{}      // guarded by mu: closed when a connection ends; nil: no listener waits
 	waiting int                // guarded by mu: listeners with a waiting connection
 }
@@ -44,13 +44,13 @@ const (
 type verdict int
 
 const (
-	admitted verdict = iota
-	greedy           // its client has reached its share
-	full             // all connections are in use
+	admitted  verdict = iota
+	overShare         // its client has reached its share
+	full              // all connections are in use
 )
 
 // enter counts a connection if it is accepted.
-func (c *crowd) enter(client netip.Addr) verdict {
+func (c *connLimiter) enter(client netip.Addr) verdict {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	share := c.maxPerClient
@@ -59,7 +59,7 @@ func (c *crowd) enter(client netip.Addr) verdict {
 	}
 	switch {
 	case c.clients[client] >= share:
-		return greedy
+		return overShare
 	case c.all >= c.max:
 		return full
 	}
@@ -69,7 +69,7 @@ func (c *crowd) enter(client netip.Addr) verdict {
 	return admitted
 }
 
-func (c *crowd) leave(client netip.Addr) {
+func (c *connLimiter) leave(client netip.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all--
@@ -84,21 +84,21 @@ func (c *crowd) leave(client netip.Addr) {
 }
 
 // pressed reports whether a connection waits.
-func (c *crowd) pressed() bool {
+func (c *connLimiter) pressed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.waiting > 0
 }
 
 // waits adds by to the number of waiting listeners.
-func (c *crowd) waits(by int) {
+func (c *connLimiter) waits(by int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting += by
 }
 
 // rests records that a connection is idle, or no longer idle.
-func (c *crowd) rests(g *guest, idle bool) {
+func (c *connLimiter) rests(g *limitedConn, idle bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if g.idle != nil {
@@ -112,14 +112,14 @@ func (c *crowd) rests(g *guest, idle bool) {
 
 // oldest removes the connection that has been idle longest from the list, if it has been
 // idle long enough; otherwise it returns nil and the time until one will be.
-func (c *crowd) oldest(now time.Time) (*guest, time.Duration) {
+func (c *connLimiter) oldest(now time.Time) (*limitedConn, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	first := c.idle.Front()
 	if first == nil {
 		return nil, idleEnough
 	}
-	g := first.Value.(*guest)
+	g := first.Value.(*limitedConn)
 	if wait := idleEnough - now.Sub(g.since); wait > 0 {
 		return nil, wait
 	}
@@ -131,7 +131,7 @@ func (c *crowd) oldest(now time.Time) (*guest, time.Duration) {
 // wait returns true when a retry may succeed: a connection has ended, was asked to end,
 // or some time has passed. It returns false when done is closed, or when all connections
 // are busy and none has ended for patience.
-func (c *crowd) wait(done <-chan struct{}) bool {
+func (c *connLimiter) wait(done <-chan struct{}) bool {
 	now := time.Now()
 	g, after := c.oldest(now)
 	if g != nil {
@@ -166,17 +166,17 @@ func (c *crowd) wait(done <-chan struct{}) bool {
 	return true
 }
 
-// door is a listener that rejects connections beyond crowd's limits.
-type door struct {
+// limitedListener rejects connections beyond the limiter's limits.
+type limitedListener struct {
 	net.Listener
-	crowd  *crowd
-	turned func()          // counts rejected connections
-	done   <-chan struct{} // ends waiting
+	limiter  *connLimiter
+	rejected func()          // counts rejected connections
+	done     <-chan struct{} // ends waiting
 }
 
 // Accept returns the next accepted connection. Rejected ones are reset, because a close
 // would leave a TIME_WAIT socket for each.
-func (d *door) Accept() (net.Conn, error) {
+func (d *limitedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := d.Listener.Accept()
 		if err != nil {
@@ -184,9 +184,9 @@ func (d *door) Accept() (net.Conn, error) {
 		}
 		client := addrPort(conn.RemoteAddr()).Addr()
 		if d.admit(client) {
-			return &guest{Conn: conn, leave: sync.OnceFunc(func() { d.crowd.leave(client) })}, nil
+			return &limitedConn{Conn: conn, leave: sync.OnceFunc(func() { d.limiter.leave(client) })}, nil
 		}
-		d.turned()
+		d.rejected()
 		if tcp, ok := conn.(*net.TCPConn); ok {
 			tcp.SetLinger(0)
 		}
@@ -199,40 +199,40 @@ func (d *door) Accept() (net.Conn, error) {
 // connection ends for patience, this one and those behind it are rejected at once until
 // one ends: a rejected device can report the failure and try again, while a queue would
 // delay it for minutes. A client with more than its share never waits.
-func (d *door) admit(client netip.Addr) bool {
-	v := d.crowd.enter(client)
+func (d *limitedListener) admit(client netip.Addr) bool {
+	v := d.limiter.enter(client)
 	if v != full {
 		return v == admitted
 	}
-	d.crowd.waits(1)
-	defer d.crowd.waits(-1)
-	for v == full && d.crowd.wait(d.done) {
-		v = d.crowd.enter(client)
+	d.limiter.waits(1)
+	defer d.limiter.waits(-1)
+	for v == full && d.limiter.wait(d.done) {
+		v = d.limiter.enter(client)
 	}
 	return v == admitted
 }
 
-// guest is a connection that crowd has counted.
-type guest struct {
+// limitedConn is a connection that the limiter has counted.
+type limitedConn struct {
 	net.Conn
 	leave func()
 
-	since time.Time     // guarded by the crowd's mu: when it became idle
-	idle  *list.Element // guarded by the crowd's mu: nil while a request is on it
+	since time.Time     // guarded by the limiter's mu: when it became idle
+	idle  *list.Element // guarded by the limiter's mu: nil while a request is on it
 }
 
 // Close may be called twice, as net/http does.
-func (g *guest) Close() error {
+func (g *limitedConn) Close() error {
 	g.leave()
 	return g.Conn.Close()
 }
 
-// changed keeps the crowd's list of idle connections, as a server's ConnState.
-func (c *crowd) changed(conn net.Conn, state http.ConnState) {
+// changed keeps the limiter's list of idle connections, as a server's ConnState.
+func (c *connLimiter) changed(conn net.Conn, state http.ConnState) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
 	}
-	if g, ok := conn.(*guest); ok && state != http.StateNew {
+	if g, ok := conn.(*limitedConn); ok && state != http.StateNew {
 		c.rests(g, state == http.StateIdle)
 	}
 }

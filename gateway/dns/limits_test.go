@@ -1,0 +1,205 @@
+package dns
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	miekg "github.com/miekg/dns"
+)
+
+// from returns a client with its own source address.
+func from(addr string) *miekg.Client {
+	return &miekg.Client{Timeout: 20 * time.Second, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(addr)}}}
+}
+
+// send sends a query without waiting for replies.
+func send(t *testing.T, s *Server, addr, name string) {
+	t.Helper()
+	conn, err := net.DialUDP("udp", &net.UDPAddr{IP: net.ParseIP(addr)}, net.UDPAddrFromAddrPort(s.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	raw, err := query(name, miekg.TypeA).Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Write(raw)
+}
+
+// admittedOnly admits one address. The others' hardware addresses are of their last byte.
+func admittedOnly(addr string) func(netip.Addr) ([6]byte, bool) {
+	return func(a netip.Addr) ([6]byte, bool) {
+		return [6]byte{2, 5: a.As4()[3]}, a == netip.MustParseAddr(addr)
+	}
+}
+
+// TestUnansweredNamesStarveNobody: unauthenticated clients ask for names whose servers
+// never answer, which keeps each query in progress for seconds. Admitted clients' names
+// are resolved, and everybody's local ones.
+func TestUnansweredNamesStarveNobody(t *testing.T) {
+	mute, _ := silent(t)
+	resolver := dnsmasq(t, fmt.Sprintf("--server=/dead.example/%s#%d", mute.Addr(), mute.Port()),
+		"--address=/shop.example/192.0.2.7", "--address=/ready.example/192.0.2.8")
+	const admitted, portal = "127.0.6.1", "10.1.0.1"
+	s := start(t, &doors{}, []netip.AddrPort{resolver}, func(c *Config) {
+		c.Who = admittedOnly(admitted)
+		c.Local = map[string]netip.Addr{"portal.example": netip.MustParseAddr(portal)}
+		c.Timeout = 20 * time.Second
+	})
+	for i := range 16 {
+		for n := range 80 {
+			send(t, s, fmt.Sprintf("127.0.6.%d", 10+i), fmt.Sprintf("n%d.c%d.dead.example.", n, i))
+		}
+	}
+	await(t, "the flood", func() bool { return s.Stats().Busy > 0 })
+	if n := s.Stats().InFlight; n > 64 {
+		t.Errorf("%d queries of unauthenticated clients are in progress, want at most 64", n)
+	}
+	for n := range 40 {
+		r, _, err := from(admitted).Exchange(query(fmt.Sprintf("a%d.shop.example.", n), miekg.TypeA), s.Addr().String())
+		if err != nil || !slices.Equal(values(r), []string{"A 192.0.2.7"}) {
+			t.Fatalf("the admitted client's query %d: %v, %v", n, r, err)
+		}
+	}
+	for _, client := range []string{admitted, "127.0.6.10", "127.0.6.99"} {
+		r, _, err := from(client).Exchange(query("portal.example.", miekg.TypeA), s.Addr().String())
+		if err != nil || !slices.Equal(values(r), []string{"A " + portal}) {
+			t.Errorf("%s asks for the portal's name: %v, %v", client, r, err)
+		}
+	}
+}
+
+// TestBudgetIsTheDevices: a device's addresses share one budget, an exhausted budget
+// concerns that device alone, and admitted clients have none. A query over TCP uses it too.
+func TestBudgetIsTheDevices(t *testing.T) {
+	resolver := dnsmasq(t, "--address=/shop.example/192.0.2.7", "--address=/ready.example/192.0.2.8")
+	s := start(t, &doors{}, []netip.AddrPort{resolver}, func(c *Config) {
+		c.Who = admittedOnly("127.0.6.1")
+		c.Budget = Budget{Queries: 1e-6, QueryBurst: 6, Bytes: 1e6, ByteBurst: 1e6}
+	})
+	ask := func(addr string) bool {
+		c := from(addr)
+		c.Timeout = 20 * time.Second
+		before := s.Stats().Throttled
+		answered := make(chan error, 1)
+		go func() {
+			_, _, err := c.Exchange(query("a.shop.example.", miekg.TypeA), s.Addr().String())
+			answered <- err
+		}()
+		var throttled bool
+		await(t, "an answer or a drop", func() bool {
+			select {
+			case err := <-answered:
+				if err != nil {
+					t.Error(err)
+				}
+				return true
+			default:
+				throttled = s.Stats().Throttled > before
+				return throttled
+			}
+		})
+		return !throttled
+	}
+	for i := range 6 {
+		if addr := fmt.Sprintf("127.0.%d.7", 7+i%2); !ask(addr) {
+			t.Errorf("query %d of six, from %s, was dropped", i, addr)
+		}
+	}
+	for _, addr := range []string{"127.0.7.7", "127.0.8.7"} {
+		if ask(addr) {
+			t.Errorf("a query beyond the budget, from %s, was answered", addr)
+		}
+	}
+	if !ask("127.0.7.8") {
+		t.Error("another device's query was dropped")
+	}
+	for i := range 20 {
+		if !ask("127.0.6.1") {
+			t.Errorf("the admitted client's query %d was dropped", i)
+		}
+	}
+	conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IP{127, 0, 8, 7}}}).Dial("tcp", s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	raw, _ := query("b.shop.example.", miekg.TypeA).Pack()
+	if err := writeFrame(conn, raw); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readFrame(conn, maxBytes); err == nil {
+		t.Error("over TCP the device has another budget")
+	}
+}
+
+// TestTunnelRate: however a device asks, in ten minutes it gets no more than its budget
+// in queries and in bytes; a device that was silent has all of it again.
+func TestTunnelRate(t *testing.T) {
+	const minutes = 10
+	begin := time.Now()
+	for name, size := range map[string]struct{ query, reply int }{
+		"small": {40, 60}, "typical": {60, 150}, "tunnel over UDP": {255, udpBytes}, "tunnel over TCP": {255, maxBytes},
+	} {
+		b := newBudgets(defaultBudget)
+		queries, bytes := 0, 0
+		var now time.Time
+		for tick := range minutes * 60 * 100 {
+			now = begin.Add(time.Duration(tick) * 10 * time.Millisecond)
+			for range 3 {
+				if own, ok := b.take(device{}, size.query, now); ok {
+					own.charge(size.reply, now)
+					queries++
+					bytes += size.query + size.reply
+				}
+			}
+		}
+		maxQueries := int(defaultBudget.Queries*minutes*60) + defaultBudget.QueryBurst
+		maxBytes := int(defaultBudget.Bytes*minutes*60) + defaultBudget.ByteBurst + size.query + size.reply
+		if queries > maxQueries+1 || bytes > maxBytes {
+			t.Errorf("%s: %d queries and %d bytes, want at most %d and %d", name, queries, bytes, maxQueries, maxBytes)
+		}
+		if 2*queries < maxQueries && 2*bytes < maxBytes {
+			t.Errorf("%s: %d queries and %d bytes: less than half of the budget", name, queries, bytes)
+		}
+		now = now.Add(time.Hour)
+		for i := range 200 {
+			own, ok := b.take(device{}, 60, now)
+			if !ok {
+				t.Errorf("%s: after an hour's silence query %d is dropped", name, i)
+				break
+			}
+			own.charge(150, now)
+		}
+	}
+}
+
+// TestBudgetsAreBounded: made-up devices take no memory beyond the bound, share what is
+// left, and are forgotten once their budgets are full again.
+func TestBudgetsAreBounded(t *testing.T) {
+	b := newBudgets(defaultBudget)
+	now := time.Now()
+	made := func(i int) (d device) {
+		binary.BigEndian.PutUint32(d.mac[2:], uint32(i)+1)
+		return d
+	}
+	for i := range 2 * maxBudgets {
+		b.take(made(i), 60, now)
+	}
+	if n := len(b.devices); n > maxBudgets+1 {
+		t.Errorf("%d budgets", n)
+	}
+	if _, ok := b.take(made(3*maxBudgets), 60, now); ok {
+		t.Error("a device beyond the bound has a budget of its own")
+	}
+	b.take(made(0), 60, now.Add(2*defaultBudget.refill()))
+	if _, ok := b.take(made(4*maxBudgets), 60, now.Add(2*defaultBudget.refill())); !ok || len(b.devices) > 2 {
+		t.Errorf("budgets that are full again are kept: %d", len(b.devices))
+	}
+}

@@ -1,0 +1,98 @@
+package session_test
+
+import (
+	"errors"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gateweigh/gateweigh/gateway/session"
+)
+
+// TestSessionsOfOneUser: a user has as many sessions at once as the login allows, also
+// when many devices log in at the same moment; an ended session makes room, and a client
+// that logs in again replaces its own.
+func TestSessionsOfOneUser(t *testing.T) {
+	path, dp := filepath.Join(t.TempDir(), "sessions.db"), newMemory()
+	table, err := session.Open(path, dp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const devices, most = 12, 3
+	for i := range devices {
+		if err := table.Lease(key(byte(i+1), byte(i+10)), "", time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admit := func(i int, user string, most int) error {
+		_, err := table.Admit(key(byte(i+1), byte(i+10)).Addr, session.Login{User: user, Sessions: most})
+		return err
+	}
+	var in atomic.Int64
+	var all sync.WaitGroup
+	for i := range devices {
+		all.Go(func() {
+			switch err := admit(i, "ann", most); {
+			case err == nil:
+				in.Add(1)
+			case !errors.Is(err, session.ErrSessions):
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := in.Load(); n > most || n == 0 {
+		t.Fatalf("%d sessions of one user, want at most %d", n, most)
+	}
+	for i := range devices { // fills up to the limit where logins at once were refused
+		if s, _ := table.Get(key(byte(i+1), byte(i+10)).Addr); s.State != session.Authenticated && in.Load() < most {
+			if err := admit(i, "ann", most); err != nil {
+				t.Fatal(err)
+			}
+			in.Add(1)
+		}
+	}
+	var inside, outside []int
+	for i := range devices {
+		if s, _ := table.Get(key(byte(i+1), byte(i+10)).Addr); s.State == session.Authenticated {
+			inside = append(inside, i)
+		} else {
+			outside = append(outside, i)
+		}
+	}
+	if len(inside) != most {
+		t.Fatalf("%d sessions, want %d", len(inside), most)
+	}
+	if err := admit(outside[0], "ann", most); !errors.Is(err, session.ErrSessions) {
+		t.Errorf("one more: %v, want ErrSessions", err)
+	}
+	if err := admit(inside[0], "ann", most); err != nil {
+		t.Errorf("the same device again: %v", err)
+	}
+	if err := admit(outside[0], "ben", most); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+	if err := admit(outside[1], "ann", 0); err != nil {
+		t.Errorf("a login without a limit: %v", err)
+	}
+	if err := table.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if table, err = session.Open(path, dp); err != nil { // sessions of before the restart count
+		t.Fatal(err)
+	}
+	defer table.Close()
+	if err := admit(outside[2], "ann", most); !errors.Is(err, session.ErrSessions) {
+		t.Errorf("after a restart: %v, want ErrSessions", err)
+	}
+	for _, i := range append(inside, outside[1]) {
+		if _, err := table.End(key(byte(i+1), byte(i+10)).Addr, session.UserRequest); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := admit(outside[2], "ann", most); err != nil {
+		t.Errorf("after the others ended: %v", err)
+	}
+}

@@ -1,0 +1,143 @@
+// Package statefile opens the bbolt files in which the gateway keeps its state. A file is
+// read completely before it is used, so that a truncated or overwritten one is an error
+// and not a crash: bbolt maps files and does not check what it reads.
+package statefile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+// Errors of Open, wrapped with the file's name.
+var (
+	ErrDamaged = errors.New("not what gatewayd writes")
+	ErrInUse   = errors.New("in use by another process: is a gateway running already?")
+)
+
+// headSize is the size of a file's two bbolt meta pages; bbolt's errors for shorter
+// files are not specific.
+var headSize = int64(2 * os.Getpagesize())
+
+// lockWait is how long to wait for a gatewayd that is ending to unlock the file.
+const lockWait = time.Second
+
+// Open opens the file at path, and creates it when it is missing. check reads the whole
+// content and reports what is wrong with it; it is called where there is any, in a
+// read-only transaction in which it may panic.
+func Open(path string, check func(*bbolt.Tx) error) (*bbolt.DB, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a file: name another", path)
+	case info.Size() > 0: // an empty file is the trace of a crash while creating it
+		if err := inspect(path, info.Size(), check); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	db, err := open(path, false)
+	if err == nil {
+		if err = syncDir(filepath.Dir(path)); err != nil {
+			db.Close()
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return db, nil
+}
+
+// open turns bbolt's panics on damaged files into errors, and releases the lock that
+// bbolt then still holds.
+func open(path string, readOnly bool) (db *bbolt.DB, err error) {
+	var file *os.File
+	options := &bbolt.Options{ReadOnly: readOnly, Timeout: lockWait, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, NoStatistics: true}
+	options.OpenFile = func(name string, flag int, mode os.FileMode) (opened *os.File, err error) {
+		file, err = os.OpenFile(name, flag, mode)
+		return file, err
+	}
+	err = guard(func() error {
+		db, err = bbolt.Open(path, 0o600, options)
+		return err
+	})
+	switch {
+	case errors.Is(err, ErrDamaged):
+		// Closing is not enough: the file is still mapped.
+		return nil, errors.Join(err, syscall.Flock(int(file.Fd()), syscall.LOCK_UN), file.Close())
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return nil, ErrInUse
+	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch), errors.Is(err, bolterrors.ErrChecksum):
+		return nil, fmt.Errorf("%w: its head: %w", ErrDamaged, err)
+	}
+	return db, err
+}
+
+// inspect opens the file read-only, because bbolt then reads only the head until the
+// needed length is known: access to a mapping beyond the end of the file is a fatal
+// signal.
+func inspect(path string, size int64, check func(*bbolt.Tx) error) error {
+	if size < headSize {
+		return fmt.Errorf("%w: it has %d bytes", ErrDamaged, size)
+	}
+	db, err := open(path, true)
+	if err != nil {
+		return err
+	}
+	err = guard(func() error {
+		return db.View(func(tx *bbolt.Tx) error {
+			info, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			if tx.Size() > info.Size() {
+				return fmt.Errorf("%w: only %d bytes of %d are there", ErrDamaged, info.Size(), tx.Size())
+			}
+			return check(tx)
+		})
+	})
+	return errors.Join(err, db.Close())
+}
+
+// guard runs a function that reads a possibly damaged file. It turns panics into errors,
+// also those of memory faults.
+func guard(read func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", ErrDamaged, p)
+		}
+	}()
+	return read()
+}
+
+// SetAside renames a file, so that it can be looked at and a new one can take its place,
+// and returns its new name.
+func SetAside(path string) (string, error) {
+	for n := 1; ; n++ {
+		aside := fmt.Sprintf("%s.damaged-%d", path, n)
+		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+			return aside, errors.Join(os.Rename(path, aside), syncDir(filepath.Dir(path)))
+		} else if err != nil {
+			return "", err
+		}
+	}
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,142 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+// manyClients is the number from which a sentence says that all of them were there at once.
+const manyClients = 1000
+
+// crowdSentences say of each device's largest crowd how far it came.
+func crowdSentences(cells []analysis.Cell) (out []string) {
+	crowds := slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool { return !isCrowd(c) })
+	for _, c := range oneEach(crowds, func(c, than analysis.Cell) bool {
+		return result.CompareCells(c.Cell, than.Cell, result.Clients, result.OfferedMbps) > 0
+	}) {
+		out = append(out, fmt.Sprintf("All at once: %s with %s at %s %s: %s.", c.DUT(), clientsOf(c.Cell), rate(offered(c.Cell)), c.Text(result.Direction), crowdText(c)))
+	}
+	return out
+}
+
+// isCrowd reports whether so many clients came together that their number is a result.
+func isCrowd(c analysis.Cell) bool {
+	return c.Counts[cost.ClientBlocks] > 0 && c.Counts[cost.Connected] > 0 && c.Int(result.Clients) >= manyClients
+}
+
+// crowdText says how many clients had an address, were logged in and connected, and
+// what they took of the machine.
+func crowdText(c analysis.Cell) string {
+	clients, streams := c.Int(result.Clients), c.Int(result.Clients)
+	if c.Text(result.Direction) == result.Both { // one stream each way
+		streams *= 2
+	}
+	parts := []string{of(c.Counts[cost.Leased], clients) + " had an address" + map[string]string{
+		result.FromDevice: ", leased from it", result.FromLab: ", leased from the lab", result.Static: ", a static one",
+	}[c.Texts[cost.AddressesFrom]]}
+	if c.Counts[cost.LoggedIn] > 0 {
+		parts = append(parts, of(c.Counts[cost.LoggedIn], clients)+" were logged in")
+	}
+	parts = append(parts, fmt.Sprintf("%s streams were connected at once, and %s at the clean router", of(c.Counts[cost.Connected], streams), number(c.Counts[cost.CleanConnected])))
+	if j := c.Device("jain").Mean; j.Known() {
+		text := "Jain's index is " + fraction4(j)
+		if most := c.Device("jain_even").Mean; most.Known() && j <= most*(1+1e-9) { // beyond it, bursts did not stay whole
+			text += " of at most " + fraction4(most)
+		}
+		parts = append(parts, text)
+	}
+	if busy := c.Device("generator_core_pct").Mean; busy.Known() {
+		parts = append(parts, fmt.Sprintf("the busiest traffic thread took %s of a core", percent(busy)))
+	}
+	if kib := c.Device("memory_kib_per_client").Mean; kib.Known() {
+		parts = append(parts, fmt.Sprintf("both labs took %s KiB of the machine's memory a client", digits3(kib)))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// of is "all 998" or "998 of 999".
+func of(n, all int) string {
+	if n == all {
+		return "all " + number(all)
+	}
+	return number(n) + " of " + number(all)
+}
+
+// forgotten says after how many blocks the device knew as many clients as before.
+func forgotten(c analysis.Cell) string {
+	if c.Counts[cost.GuestsCounted] == 0 {
+		return "it tells no numbers"
+	}
+	return fmt.Sprintf("%d of %s", c.Counts[cost.GuestsSettled], words.Counted(c.Counts[cost.GuestsCounted], "block"))
+}
+
+// fromTo prints a metric before the first guest, and one after the last.
+func fromTo(c analysis.Cell, before, after string) string {
+	return trimmed(c.Device(before).Mean, 4) + " → " + trimmed(c.Device(after).Mean, 4)
+}
+
+// countsText is what the device says it knows, before and after.
+func countsText(c analysis.Cell) string {
+	var parts []string
+	for _, name := range cost.CountNames(c) {
+		parts = append(parts, name+" "+fromTo(c, cost.CountBefore+name, cost.CountAfter+name))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func guestsIn(c analysis.Cell) string {
+	return fmt.Sprintf("%d of %s got in", c.Counts[cost.GuestsIn], words.Counted(c.Counts[cost.GuestsCame], "guest"))
+}
+
+// guestsText says in words what became of the guests of a device, and whether it forgot them.
+func guestsText(c analysis.Cell) string {
+	text, counted := guestsIn(c), c.Counts[cost.GuestsCounted]
+	if c.Counts[cost.GuestsIn] == c.Counts[cost.GuestsCame] {
+		text = fmt.Sprintf("all %s got in", words.Counted(c.Counts[cost.GuestsCame], "guest"))
+	}
+	if c.Counts[cost.GuestsGone] < c.Counts[cost.GuestsIn] {
+		text += fmt.Sprintf(", %d left in order", c.Counts[cost.GuestsGone])
+	}
+	switch {
+	case counted == 0:
+		return text + "; whom it knows, the device does not tell"
+	case c.Counts[cost.GuestsSettled] == counted:
+		text += ", and it forgot them all"
+	default:
+		text += "; it forgot them all in " + forgotten(c)
+	}
+	return text + " (" + countsText(c) + ")"
+}
+
+// guestsFact is what a device's row says about its guests.
+func guestsFact(c analysis.Cell) string {
+	text := guestsText(c)
+	if half := c.Device("guest_login_p50_ms").Mean; half.Known() {
+		text += "; half were in within " + millis(half)
+	}
+	return text
+}
+
+// churnSentences say what became of guests. Loads of the same blocks share their guests and their sentence.
+func churnSentences(cells []analysis.Cell) (out []string) {
+	for _, c := range cells {
+		if c.Counts[cost.GuestBlocks] == 0 {
+			continue
+		}
+		text := fmt.Sprintf("Guests: %s with %s: %s a second in %s, %s; log-in p50 %s, p99 %s; its memory %s MiB, rules %s lines, tracked connections %s",
+			c.DUT(), clientsOf(c.Cell), trimmed(c.Device("guests_per_second").Mean, 3), words.Counted(c.Counts[cost.GuestBlocks], "block"), guestsText(c),
+			millis(c.Device("guest_login_p50_ms").Mean), millis(c.Device("guest_login_p99_ms").Mean),
+			fromTo(c, "pss_before_mib", "pss_after_mib"), fromTo(c, "rule_lines_before", "rule_lines_after"), fromTo(c, "flows_before", "flows_after"))
+		if failures := c.Tallies[cost.GuestFailures]; len(failures) > 0 {
+			text += "; " + suchAs(failures[0])
+		}
+		out = append(out, text)
+	}
+	return distinct(out)
+}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/compare"
-	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/measure"
 )
 
 type compareFlags struct {
@@ -60,7 +60,7 @@ func compareRuns(ctx context.Context, args []string, flags compareFlags) error {
 	}
 	var inputs []compare.Input
 	for _, name := range args {
-		run, forget, err := result.Open(ctx, name)
+		run, forget, err := measure.Open(ctx, name)
 		defer forget()
 		if err != nil {
 			return err

@@ -51,13 +51,13 @@ func explainCommand() *cobra.Command {
 }
 
 func explain(ctx context.Context, name, dut string, flags explainFlags) error {
-	run, forget, err := result.Open(ctx, name)
+	run, forget, err := measure.Open(ctx, name)
 	defer forget()
 	if err != nil {
 		return err
 	}
 	summary := measure.Summarise(run, analysis.Options{})
-	if !measure.Rules(run).Uses("profile_window") {
+	if !measure.Uses(run, "profile_window") {
 		return &exitError{exitUsage, fmt.Errorf("%s measures %s, and %ss have no profiles", name, summary.Measure, summary.Noun)}
 	}
 	all, err := profile.ReadAll(run.Dir)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -170,7 +171,7 @@ func TestStormsHaveNoProfiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(w.AppendStorm(result.Storm{DUT: "opennds", Clients: 3, Accepted: true}), w.Close()); err != nil {
+	if err := errors.Join(w.Append(logins.KindStorm, &logins.Storm{Head: result.Head{Seconds: 1, Accepted: true}, DUT: "opennds", Clients: 3}), w.Close()); err != nil {
 		t.Fatal(err)
 	}
 	write(t, dir, "r/experiment.toml", "measure = \"logins\"\nduts = [\"opennds\"]\nclients = [3]\nblocks = 1\n")

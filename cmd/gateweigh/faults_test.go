@@ -29,10 +29,13 @@ func TestBadExperimentNamesFileLineAndKey(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	for _, args := range [][]string{{"run", "quik"}, {"run", "--set", "blocks=0"}, {"run", "--set", "blocks"}, {"run", "missing.toml"}, {"run", "--no-such-flag"}, {"run", "--resume", "nowhere"}, {"run", "--resume", ""}, {"run", "a", "b"}, {"report"}, {"wiegh"}} {
+	for _, args := range [][]string{{"run", "quik"}, {"run", "--set", "blocks=0"}, {"run", "--set", "blocks"}, {"run", "--set", "=3"}, {"run", "missing.toml"}, {"run", "--no-such-flag"}, {"run", "--resume", "nowhere"}, {"run", "--resume", ""}, {"run", "a", "b"}, {"report"}, {"wiegh"}} {
 		if e := finish(t, command(t, dir, args...)); e.code != exitUsage {
 			t.Errorf("%v: exit %d: %s", args, e.code, e.stderr)
 		}
+	}
+	if e := finish(t, command(t, dir, "run", "--set", "=3")); !strings.Contains(e.stderr, "--set =3: want KEY=VALUE") {
+		t.Errorf("without a key: %s", e.stderr)
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
 		t.Errorf("refused commands left %v", entries)

@@ -91,6 +91,9 @@ func TestReportOfABundleIsTheSame(t *testing.T) {
 		t.Errorf("report --json of a bundle: exit %d, %s", printed.code, printed.stderr)
 	}
 	simulated(t, dir, "other", 2, 1.2)
+	if e := finish(t, command(t, dir, "run", "--resume", "sent.tar.gz")); e.code != exitUsage || !strings.Contains(e.stderr, "unpack it (tar xzf sent.tar.gz") {
+		t.Errorf("a bundle resumed: exit %d, %s", e.code, e.stderr)
+	}
 	for _, args := range []string{"report sent.tar.gz -o other", "report r -o other"} {
 		if e := finish(t, command(t, dir, strings.Fields(args)...)); e.code == 0 || !strings.Contains(e.stderr, "choose another folder with -o") {
 			t.Errorf("%s: exit %d, %s", args, e.code, e.stderr)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -216,10 +217,10 @@ func TestKilledHostOfAStormCostsTheStorm(t *testing.T) {
 	b.cmd.Wait()
 	wantSaid(t, b.said(t), "doors, 6 clients, block 1 failed: logging in: ", fmt.Sprintf("the agent of host a/client2 (process %d) ended: signal: killed", host),
 		"gateweigh run --resume r")
-	if got := records(t, dir, result.KindStorm); got != 1 {
+	if got := records(t, dir, logins.KindStorm); got != 1 {
 		t.Errorf("%d storms, want that of the second block", got)
 	}
-	if run := resumed(t, dir); len(run.Storms) != 2 || run.Storms[0].Block != 1 || run.Storms[1].Block != 0 {
-		t.Errorf("storms after the resume: %+v", run.Storms)
+	if run := resumed(t, dir); len(run.Own) != 2 || run.Own[0].Block != 1 || run.Own[1].Block != 0 {
+		t.Errorf("storms after the resume: %+v", run.Own)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -128,7 +129,7 @@ func TestRunLeavesACompleteFolder(t *testing.T) {
 			t.Errorf("block record: %+v", b)
 		}
 	}
-	if s := summaryOf(t, dir); len(s.Cells) != 2 || s.Measure != result.MeasureCost {
+	if s := summaryOf(t, dir); len(s.Cells) != 2 || s.Measure != cost.Name {
 		t.Errorf("summary.json: measure %q, %d cells, want 2", s.Measure, len(s.Cells))
 	}
 	for _, name := range []string{"report.html", "summary.csv", "environment.json", "experiment.toml"} {

@@ -54,7 +54,7 @@ func completing(ctx context.Context, names []string) (all []analysis.Summary, er
 		if i > 0 && sameFile(name, names[0]) {
 			return nil, &exitError{exitUsage, fmt.Errorf("--with %s: that is the run itself", name)}
 		}
-		run, forget, err := result.Open(ctx, name)
+		run, forget, err := measure.Open(ctx, name)
 		forget()
 		if err != nil {
 			return nil, err

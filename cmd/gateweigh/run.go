@@ -22,6 +22,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // maxMissing is the share of windows without an accepted trial beyond which a
@@ -76,7 +77,7 @@ func runExperiment(ctx context.Context, args []string, flags runFlags) error {
 	}
 	line := newStatusLine(os.Stderr)
 	outcome, runErr := runner.Run(ctx, runner.Config{
-		Measure: measure.All().Of(exp).Run(), Experiment: exp, Dir: dir, Version: version, Command: repeatCommand(exp, dir), Status: line.show,
+		Measure: measure.All().Of(exp).Run(), Experiment: exp, Dir: dir, Version: version, Command: "gateweigh run " + filepath.Join(dir, result.ExperimentFile), Status: line.show,
 	})
 	line.clear()
 	if !outcome.Started {
@@ -105,6 +106,9 @@ func chooseExperiment(args []string, flags runFlags) (*experiment.Experiment, st
 		if len(args) > 0 || len(flags.set) > 0 || flags.out != "" {
 			return nil, "", errors.New("--resume continues a run as it was begun: give it alone")
 		}
+		if info, err := os.Stat(flags.resume); err == nil && !info.IsDir() {
+			return nil, "", fmt.Errorf("--resume %s: a file cannot be resumed; of a bundle, unpack it (tar xzf %s makes the folder run) and resume that folder", flags.resume, flags.resume)
+		}
 		exp, err := plannedIn(filepath.Clean(flags.resume))
 		return exp, filepath.Clean(flags.resume), err
 	}
@@ -131,15 +135,15 @@ func chooseExperiment(args []string, flags runFlags) (*experiment.Experiment, st
 
 // plannedIn returns the experiment of the run in dir.
 func plannedIn(dir string) (*experiment.Experiment, error) {
-	exp, err := measure.Catalogue().Load(filepath.Join(dir, runner.ExperimentFile))
+	exp, err := measure.Catalogue().Load(filepath.Join(dir, result.ExperimentFile))
 	if !errors.Is(err, fs.ErrNotExist) {
 		return exp, err
 	}
-	if _, err := result.ReadRun(dir); err != nil {
+	if _, err := measure.ReadRun(dir); err != nil {
 		return nil, fmt.Errorf("--resume: nothing to continue: %w", err)
 	}
 	return nil, fmt.Errorf("--resume: %s is missing from %s, so what was planned is not known: bring it back from where the run was made or from a bundle of it, "+
-		"or measure anew into another folder", runner.ExperimentFile, dir)
+		"or measure anew into another folder", result.ExperimentFile, dir)
 }
 
 // loadExperiment takes a file's path or the name of a built-in experiment.
@@ -148,11 +152,6 @@ func loadExperiment(name string) (*experiment.Experiment, error) {
 		return measure.Catalogue().Load(name)
 	}
 	return measure.Catalogue().Builtin(name)
-}
-
-// repeatCommand is what a reader types to get the same run again.
-func repeatCommand(exp *experiment.Experiment, dir string) string {
-	return "gateweigh run " + filepath.Join(dir, runner.ExperimentFile)
 }
 
 // codeOf turns how a run ended into the program's exit code.
@@ -180,15 +179,11 @@ func again(err error, o runner.Outcome, dir string) error {
 	if o.Open == 0 {
 		return err
 	}
-	return fmt.Errorf("%w\n%s not measured; to measure what is missing: gateweigh run --resume %s", err, wereWindows(o.Open), dir)
-}
-
-// wereWindows is so many windows as the subject of a sentence.
-func wereWindows(n int) string {
-	if n == 1 {
-		return "1 window was"
+	were := "was"
+	if o.Open > 1 {
+		were = "were"
 	}
-	return fmt.Sprintf("%d windows were", n)
+	return fmt.Errorf("%w\n%s %s not measured; to measure what is missing: gateweigh run --resume %s", err, words.Counted(o.Open, "window"), were, dir)
 }
 
 func skipText(err error, o runner.Outcome) error {
@@ -222,11 +217,11 @@ func override(exp *experiment.Experiment, sets []string) error {
 	described := exp.Description
 	for _, s := range sets {
 		key, value, ok := strings.Cut(s, "=")
-		if !ok {
+		if key = strings.TrimSpace(key); !ok || key == "" {
 			errs = append(errs, fmt.Errorf("--set %s: want KEY=VALUE", s))
 			continue
 		}
-		if err := exp.Set(strings.TrimSpace(key), value); err != nil {
+		if err := exp.Set(key, value); err != nil {
 			errs = append(errs, err)
 		}
 	}

@@ -10,19 +10,21 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/labtest"
+	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // storms runs an experiment and returns its storms by device.
-func storms(t *testing.T, dir string) map[string][]result.Storm {
+func storms(t *testing.T, dir string) map[string][]logins.Storm {
 	t.Helper()
-	run, err := result.ReadRun(dir)
+	run, err := measure.ReadRun(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	by := map[string][]result.Storm{}
-	for _, s := range run.Storms {
-		by[s.DUT] = append(by[s.DUT], s)
+	by := map[string][]logins.Storm{}
+	for _, s := range result.Of[logins.Storm](run.Own) {
+		by[s.DUT] = append(by[s.DUT], *s)
 	}
 	return by
 }
@@ -48,7 +50,7 @@ func TestStormOfLogins(t *testing.T) {
 			t.Fatalf("%d storms over %s, want 1\n%s", len(by[dut]), dut, e.stderr)
 		}
 		s := by[dut][0]
-		for name, p := range map[string]result.Phase{"lease": s.Lease, "login": s.Login} {
+		for name, p := range map[string]logins.Phase{"lease": s.Lease, "login": s.Login} {
 			if p.Asked != 30 || len(p.Ms) != 30 || p.Through+len(p.GaveUp) != 30 || p.Tries < p.Asked {
 				t.Errorf("%s, %s: %d asked, %d through, %d gave up, %d times, %d tries", dut, name, p.Asked, p.Through, len(p.GaveUp), len(p.Ms), p.Tries)
 			}
@@ -77,7 +79,7 @@ func TestStormOfLogins(t *testing.T) {
 func checkStormFiles(t *testing.T, dir string) {
 	t.Helper()
 	s := summaryOf(t, dir)
-	if s.Measure != result.MeasureLogins || len(s.Cells) != 2 {
+	if s.Measure != logins.Name || len(s.Cells) != 2 {
 		t.Errorf("summary.json: measure %q, %d cells, want 2", s.Measure, len(s.Cells))
 	}
 	for _, c := range s.Cells {

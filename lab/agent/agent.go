@@ -8,25 +8,29 @@
 package agent
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
-	"maps"
 	"os"
+	"reflect"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
-	"github.com/gateweigh/gateweigh/lab/profile"
-	"golang.org/x/sys/unix"
 )
 
 // Options are an agent's command line.
 type Options struct {
-	Run         string // id of the run, so that an agent can be told by its command line
+	Run         string // id of the run: testbed.Clean knows the agents of a run by it
 	Host        string // "a/router"
 	LogDir      string // where output of the host's programs goes
 	AgentCPUs   []int  // for the agent, its traffic and support programs
@@ -37,20 +41,18 @@ type Options struct {
 	Isolated bool
 }
 
-// Agent serves one host.
+// Agent serves one host. Its exported methods are the verbs of Conn.
 type Agent struct {
+	machineAgent
 	opts    Options
-	jail    *jail // nil where the agent runs no host
+	jail    *jail
 	traffic trafficState
 	pool    atomic.Pointer[client.Pool] // nil before there are clients
 
-	mu         sync.Mutex // guards what follows
-	programs   map[string]*spawned
-	support    map[int]bool // process ids that never count
-	sampler    *meter.Sampler
-	visiting   *client.Visiting  // nil while no guests come
-	recorder   *profile.Recorder // nil while perf does not run
-	recordings int               // perf was started so often
+	mu       sync.Mutex // guards what follows
+	programs map[string]*spawned
+	support  map[int]bool // process ids that never count
+	sampler  *meter.Sampler
 }
 
 // processors is more than the agent has busy threads. Pinned to one CPU, Go would
@@ -60,90 +62,82 @@ type Agent struct {
 const processors = 8
 
 // Main runs an agent over standard input and output until its input ends.
-func Main(ctx context.Context, opts Options) error {
+func Main(ctx context.Context, opts Options) (err error) {
 	if err := pinThreads(opts.AgentCPUs); err != nil {
 		return err
 	}
 	runtime.GOMAXPROCS(processors)
-	if opts.Isolated {
-		if err := isolate(); err != nil {
-			return fmt.Errorf("preparing the host %s: %w", opts.Host, err)
-		}
+	a := &Agent{
+		machineAgent: machineAgent{dir: opts.LogDir}, opts: opts, programs: map[string]*spawned{}, support: map[int]bool{},
 	}
-	a := &Agent{opts: opts, programs: map[string]*spawned{}, support: map[int]bool{}}
-	defer a.close()
+	defer a.killPerf()
 	if !opts.Isolated {
-		return serve(ctx, os.Stdin, os.Stdout, a.machineMethods())
+		return serve(ctx, os.Stdin, os.Stdout, func(string) (any, error) { return &a.machineAgent, nil })
 	}
-	var err error
+	// What the new namespaces lack: /sys has to show the host's own interfaces.
+	err = mountAll(keepPrivate, mount{"sysfs", "/sys", "sysfs", 0, ""})
+	if err = errors.Join(err, client.SetUp(&netlink.Handle{}, "lo")); err != nil {
+		return fmt.Errorf("preparing the host %s: %w", opts.Host, err)
+	}
 	if a.jail, err = newJail(); err != nil {
 		return err
 	}
-	return serve(ctx, os.Stdin, os.Stdout, a.methods())
+	defer a.close()
+	return serve(ctx, os.Stdin, os.Stdout, a.receiver)
 }
 
-// isolate finishes what the new namespaces begin: mounts stay private, /sys
-// shows the host's own interfaces, loopback is up.
-func isolate() error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("making mounts private: %w", err)
+// receiver is the host's clients for verbs that are theirs, else the agent.
+func (a *Agent) receiver(verb string) (any, error) {
+	if _, theirs := reflect.TypeFor[*client.Pool]().MethodByName(verb); theirs {
+		return a.clients()
 	}
-	if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
-		return fmt.Errorf("mounting /sys: %w", err)
-	}
-	return loopbackUp()
+	return a, nil
 }
 
-// methods are those of a host: what its machine is asked for, and the host's own.
-func (a *Agent) methods() map[string]handler {
-	all := a.machineMethods()
-	maps.Copy(all, map[string]handler{
-		"run":            method(a.run),
-		"spawn":          method(a.spawn),
-		"kill":           method(a.kill),
-		"programs":       method(a.list),
-		"file.write":     method(a.writeFile),
-		"file.install":   method(a.install),
-		"net.pair":       method(addPair),
-		"net.apply":      method(apply),
-		"net.neighbours": method(addNeighbours),
-		"meter.open":     method(a.meterOpen),
-		"meter.sample":   method(a.meterSample),
-		"meter.pss":      method(a.meterPSS),
-		"client.create":  method(a.clientCreate),
-		"client.list":    method(a.clientList),
-		"client.lease":   method(a.clientLease),
-		"client.login":   method(a.clientLogin),
-		"client.status":  method(a.clientStatus),
-		"client.logout":  method(a.clientLogout),
-		"client.release": method(a.clientRelease),
-		"client.visit":   method(a.clientVisit),
-		"client.leave":   method(a.clientLeave),
-		"traffic.serve":  method(a.trafficServe),
-		"traffic.start":  method(a.trafficStart),
-		"traffic.stats":  method(a.trafficStats),
-		"traffic.mark":   method(a.trafficMark),
-		"traffic.short":  method(a.trafficShort),
-		"traffic.stop":   method(a.trafficStop),
-		"rtt.start":      method(a.rttStart),
-		"rtt.take":       method(a.rttTake),
-	})
-	return all
-}
-
-// close ends all that the agent started. What it complains of nobody would hear.
+// close ends all that runs on the host. There is nobody left to report errors to.
 func (a *Agent) close() {
 	a.traffic.close()
 	if pool := a.pool.Load(); pool != nil {
 		pool.Close()
 	}
-	if a.recorder != nil {
-		a.recorder.Kill()
+	a.jail.close()
+	client.EndConnections()
+}
+
+// clients returns the pool of the host's clients.
+func (a *Agent) clients() (*client.Pool, error) {
+	if pool := a.pool.Load(); pool != nil {
+		return pool, nil
 	}
-	if a.jail != nil {
-		a.jail.close()
-		client.EndConnections()
+	return nil, errors.New("there are no clients on this host yet")
+}
+
+// CreateClients makes the host's clients, once: their number, names and
+// addresses hold for as long as the host stands.
+func (a *Agent) CreateClients(ctx context.Context, cfg client.Config) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pool.Load() != nil {
+		return errors.New("the host has clients already")
 	}
+	pool, err := client.NewPool(ctx, cfg, a.runAsClient)
+	if err == nil {
+		a.pool.Store(pool)
+	}
+	return err
+}
+
+// runAsClient runs a client's own command, such as a portal's log-in script, in the
+// client's namespace.
+func (a *Agent) runAsClient(ctx context.Context, ns *os.File, argv, env []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
+	defer cancel()
+	var out bytes.Buffer
+	cmd, err := a.start(ctx, Command{Argv: argv, Env: env, Support: true}, ns, &out, &out)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	return strings.TrimSpace(out.String()), err
 }
 
 // Meter says what the sampler of a host reads.
@@ -154,11 +148,12 @@ type Meter struct {
 	Follow  bool     `json:"follow"`  // count by task clocks, see meter.Sampler.Follow: on routers
 }
 
-func (a *Agent) meterOpen(_ context.Context, m Meter) (none, error) {
+// OpenMeter opens the host's meter anew.
+func (a *Agent) OpenMeter(_ context.Context, m Meter) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	// What it took to admit thousands of clients goes back to the machine now, and not by
-	// and by while it is measured.
+	// The memory that admitting thousands of clients took is returned now: in the
+	// background it would be returned while the host is measured.
 	debug.FreeOSMemory()
 	skip := map[int]bool{a.jail.init.Process.Pid: true}
 	for pid := range a.support {
@@ -170,23 +165,24 @@ func (a *Agent) meterOpen(_ context.Context, m Meter) (none, error) {
 	}
 	s := &meter.Sampler{IfNames: m.IfNames, PIDLink: a.jail.pidLink, Skip: skip, Counted: m.Counted, Follow: m.Follow}
 	if err := s.Open(); err != nil {
-		return none{}, err
+		return err
 	}
 	if pool := a.pool.Load(); pool != nil {
 		files, err := pool.SNMPFiles()
 		if err != nil {
-			return none{}, err
+			return err
 		}
 		s.AddClients(files)
 	}
 	a.sampler = s
-	return none{}, nil
+	return nil
 }
 
 var errNoMeter = errors.New("the host's meter is not open")
 
-func (a *Agent) meterSample(context.Context, none) (meter.Sample, error) {
-	workers := a.traffic.workersNs() // before a.mu: whoever holds the traffic's lock may wait for it
+// Sample reads the host's meter.
+func (a *Agent) Sample(context.Context) (meter.Sample, error) {
+	workers := a.traffic.workersNs() // before a.mu is taken: the holder of the traffic's lock may wait for a.mu
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.sampler == nil {
@@ -197,11 +193,69 @@ func (a *Agent) meterSample(context.Context, none) (meter.Sample, error) {
 	return s, err
 }
 
-func (a *Agent) meterPSS(context.Context, none) (float64, error) {
+// PSSMiB is the memory of the counted programs.
+func (a *Agent) PSSMiB(context.Context) (float64, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.sampler == nil {
 		return 0, errNoMeter
 	}
 	return a.sampler.PSSMiB()
+}
+
+// Hidden subcommands of the program an agent is part of.
+const (
+	Subcommand    = "agent"
+	InitCommand   = "agent-init"   // becomes the first process of a jail
+	WorkerCommand = "agent-worker" // holds a part of an agent's streams
+)
+
+// RunAs makes this process an agent, a worker of one, or the first process of a jail, when its
+// arguments say so, and then never returns. Every program that starts hosts
+// calls it first: the host's agent is the program itself.
+func RunAs(args []string) {
+	if len(args) < 2 {
+		return
+	}
+	var err error
+	switch args[1] {
+	case Subcommand:
+		var o Options
+		if err = o.flags().Parse(args[2:]); err == nil {
+			err = Main(context.Background(), o)
+		}
+	case InitCommand:
+		err = runInit()
+	case WorkerCommand:
+		err = workerMain(context.Background())
+	default:
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gateweigh agent:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Args is the command line that Options stand for, without the program's name.
+func (o Options) Args() []string {
+	cpus, _ := json.Marshal([][]int{o.AgentCPUs, o.ProgramCPUs}) // numbers can always be written
+	args := []string{Subcommand, "-run", o.Run, "-host", o.Host, "-log-dir", o.LogDir, "-cpus", string(cpus)}
+	if o.Isolated {
+		args = append(args, "-isolated") // testbed.Clean looks for it: such an agent is safe to end
+	}
+	return args
+}
+
+func (o *Options) flags() *flag.FlagSet {
+	f := flag.NewFlagSet(Subcommand, flag.ContinueOnError)
+	f.StringVar(&o.Run, "run", "", "id of the run")
+	f.StringVar(&o.Host, "host", "", "name of the host")
+	f.StringVar(&o.LogDir, "log-dir", ".", "folder for the output of the host's programs")
+	f.Func("cpus", "CPUs of the agent and of the host's programs: [[0],[1]]", func(text string) error {
+		return json.Unmarshal([]byte(text), &[...]*[]int{&o.AgentCPUs, &o.ProgramCPUs})
+	})
+	f.BoolVar(&o.Isolated, "isolated", false, "started in namespaces of its own")
+	return f
 }

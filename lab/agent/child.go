@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 )
 
 // Child is this program again as another process: an agent, or one of an agent's own.
@@ -15,8 +17,8 @@ type Child struct {
 	output io.ReadCloser
 }
 
-// StartChild starts this program with other arguments. What it has to complain of goes
-// to stderr; attr, its namespaces and group, may be nil.
+// StartChild starts this program with other arguments. Its messages go to stderr; attr,
+// its namespaces and group, may be nil.
 func StartChild(args []string, attr *syscall.SysProcAttr, stderr *os.File) (*Child, error) {
 	c := &Child{Cmd: exec.Command("/proc/self/exe", args...)}
 	c.SysProcAttr, c.Stderr = attr, stderr
@@ -31,9 +33,27 @@ func StartChild(args []string, attr *syscall.SysProcAttr, stderr *os.File) (*Chi
 	return c, c.Start()
 }
 
-// Talk begins a conversation with a child, under a name as in Peer. The channel is
-// closed when its process has ended, for which nobody else may wait.
+// endsWithin bounds the wait for the end of a process whose output has ended.
+const endsWithin = time.Second
+
+// Talk begins a conversation with a child, whose name errors give: "the agent of host
+// a/client". It waits for the child's process, which nobody else may do; the channel is
+// closed when that has ended.
 func (c *Child) Talk(name string) (*Conn, <-chan struct{}) {
-	peer, gone := process(name, c.Process)
-	return NewConn(c.output, c.input, peer), gone
+	gone := make(chan struct{})
+	var how string
+	go func() { // ends with the process
+		defer close(gone)
+		if state, err := c.Process.Wait(); err == nil {
+			how = state.String()
+		}
+	}()
+	return NewConn(c.output, c.input, fmt.Sprintf("%s (process %d)", name, c.Process.Pid), func() string {
+		select {
+		case <-gone:
+			return how
+		case <-time.After(endsWithin):
+			return "" // it lives, and does not answer any more
+		}
+	}), gone
 }

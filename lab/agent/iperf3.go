@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/client"
@@ -15,21 +16,36 @@ import (
 
 // serveIperf3 starts a server for each client, anew for each load.
 func (a *Agent) serveIperf3(ctx context.Context, t Traffic) error {
-	err := a.spawnAll(t.Clients, func(n int) (Command, error) {
+	for n := 1; n <= t.Clients; n++ {
 		argv := iperf3.Server(netip.AddrPortFrom(t.Server, iperf3Port(n)))
-		return Command{Name: fmt.Sprintf("iperf3-server-%d", n), Support: true, Argv: argv}, nil
-	})
-	if err != nil {
-		return err
+		if err := a.spawnTraffic(Command{Name: fmt.Sprintf("iperf3-server-%d", n), Argv: argv}); err != nil {
+			return err
+		}
 	}
 	return awaitServers(ctx, t.Clients)
 }
 
 func (a *Agent) startIperf3(_ context.Context, t Traffic, pool *client.Pool) error {
-	return a.spawnAll(t.Clients, func(n int) (Command, error) {
+	for n := 1; n <= t.Clients; n++ {
 		argv, err := t.iperf3(pool.Clients[n-1], pool.Kind().MTU).Args()
-		return Command{Name: fmt.Sprintf("iperf3-client-%d", n), Support: true, Client: n, Argv: argv}, err
-	})
+		if err == nil {
+			err = a.spawnTraffic(Command{Name: fmt.Sprintf("iperf3-client-%d", n), Client: n, Argv: argv})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spawnTraffic starts a program of the traffic.
+func (a *Agent) spawnTraffic(cmd Command) error {
+	cmd.Support = true
+	err := a.Spawn(context.Background(), cmd)
+	if err == nil {
+		a.traffic.programs = append(a.traffic.programs, cmd.Name)
+	}
+	return err
 }
 
 // iperf3Port is the port of client n's own server.
@@ -53,11 +69,11 @@ const serversUp = 2 * time.Second
 
 // awaitServers waits until the servers of n clients take connections: an iperf3
 // client that is refused gives up at once. Servers that do not come up are no
-// error here: the trials fail their self-tests, and say more.
+// error here: the trials fail their self-tests, which say more.
 func awaitServers(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, serversUp)
 	defer cancel()
-	for ctx.Err() == nil {
+	for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 		text, err := os.ReadFile("/proc/thread-self/net/tcp") // the main thread may be in a client's namespace
 		if err != nil {
 			return err
@@ -66,36 +82,15 @@ func awaitServers(ctx context.Context, n int) error {
 		if err != nil {
 			return err
 		}
-		up := 0
-		for _, p := range ports {
-			if p >= iperf3Port(1) && p <= iperf3Port(n) {
-				up++
-			}
+		ports = slices.DeleteFunc(ports, func(p uint16) bool { return p < iperf3Port(1) || p > iperf3Port(n) })
+		if len(ports) >= n {
+			break
 		}
-		if up >= n {
-			return nil
-		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	return nil
 }
 
-// spawnAll starts n programs of the traffic. The caller holds the traffic's lock.
-func (a *Agent) spawnAll(n int, command func(n int) (Command, error)) error {
-	for i := 1; i <= n; i++ {
-		cmd, err := command(i)
-		if err != nil {
-			return err
-		}
-		if _, err := a.spawn(context.Background(), cmd); err != nil {
-			return err
-		}
-		a.traffic.programs = append(a.traffic.programs, cmd.Name)
-	}
-	return nil
-}
-
-// programStats adds the traffic's programs. The caller holds the traffic's lock.
+// programStats adds the traffic's programs.
 func (a *Agent) programStats(out *TrafficStats) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -104,13 +99,11 @@ func (a *Agent) programStats(out *TrafficStats) {
 		if p == nil {
 			continue
 		}
-		if p.ended() {
-			if out.Broken++; out.FirstError == "" {
-				out.FirstError = fmt.Sprintf("%s ended: %v", name, p.status)
-			}
+		if p.life.Err() != nil {
+			out.add(TrafficStats{Open: true, Broken: 1, FirstError: fmt.Sprintf("%s ended: %s", name, p.ProcessState)})
 			continue
 		}
-		if proc, err := meter.ReadProcess(p.pid); err == nil { // otherwise it is ending now
+		if proc, err := meter.ReadProcess(p.Process.Pid); err == nil { // otherwise it is ending now
 			out.ThreadNs[name] = proc.RunNs
 		}
 	}

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +30,9 @@ type jail struct {
 	pidLink string // "pid:[4026532…]": recognises the jail's processes in /proc
 }
 
+// initReady is what a jail's first process prints once the private directories stand.
+const initReady = "ready\n"
+
 // Scratch is a host's private directory: logs of its programs, DUT files.
 const Scratch = "/run/gateweigh"
 
@@ -41,29 +43,28 @@ func newJail() (*jail, error) {
 		return nil, fmt.Errorf("starting the host's first process: %w", err)
 	}
 	j := &jail{init: first}
-	if line, err := bufio.NewReader(first.output).ReadString('\n'); err != nil || line != "ready\n" {
-		return nil, errors.Join(fmt.Errorf("preparing the host's private directories: %q: %v", line, err), j.close())
+	ready := make([]byte, len(initReady))
+	if _, err = io.ReadFull(first.output, ready); err != nil || string(ready) != initReady {
+		j.close()
+		return nil, fmt.Errorf("preparing the host's private directories: %q: %v", ready, err)
 	}
 	ns := fmt.Sprintf("/proc/%d/ns/", first.Process.Pid)
-	if j.mnt, err = os.Open(ns + "mnt"); err == nil {
-		if j.pid, err = os.Open(ns + "pid"); err == nil {
-			j.pidLink, err = os.Readlink(ns + "pid")
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the host's namespaces: %w", err), j.close())
+	var errs [3]error
+	j.mnt, errs[0] = os.Open(ns + "mnt")
+	j.pid, errs[1] = os.Open(ns + "pid")
+	j.pidLink, errs[2] = os.Readlink(ns + "pid")
+	if err := errors.Join(errs[:]...); err != nil {
+		j.close()
+		return nil, fmt.Errorf("opening the host's namespaces: %w", err)
 	}
 	return j, nil
 }
 
-// close ends every process of the jail. It may be called twice.
-func (j *jail) close() error {
+// close ends every process of the jail.
+func (j *jail) close() {
 	j.init.input.Close()
-	if j.init.ProcessState == nil {
-		j.init.Process.Kill()
-		j.init.Wait()
-	}
-	return nil
+	j.init.Process.Kill()
+	j.init.Wait()
 }
 
 // start runs cmd inside the jail, on the given CPUs and, when netns is not
@@ -75,19 +76,19 @@ func (j *jail) start(cmd *exec.Cmd, cpus []int, netns *os.File) error {
 	go func() {
 		runtime.LockOSThread() // never unlocked
 		errc <- func() error {
-			if netns != nil {
-				if err := unix.Setns(int(netns.Fd()), unix.CLONE_NEWNET); err != nil {
-					return fmt.Errorf("entering the client's namespace: %w", err)
-				}
-			}
 			if err := unix.Unshare(unix.CLONE_FS); err != nil {
 				return fmt.Errorf("preparing a thread: %w", err)
 			}
-			if err := unix.Setns(int(j.mnt.Fd()), unix.CLONE_NEWNS); err != nil {
-				return fmt.Errorf("entering the host's mounts: %w", err)
-			}
-			if err := unix.Setns(int(j.pid.Fd()), unix.CLONE_NEWPID); err != nil {
-				return fmt.Errorf("entering the host's processes: %w", err)
+			for _, ns := range []struct {
+				file *os.File
+				kind int
+			}{{netns, unix.CLONE_NEWNET}, {j.mnt, unix.CLONE_NEWNS}, {j.pid, unix.CLONE_NEWPID}} {
+				if ns.file == nil {
+					continue
+				}
+				if err := unix.Setns(int(ns.file.Fd()), ns.kind); err != nil {
+					return fmt.Errorf("entering the namespace %s: %w", ns.file.Name(), err)
+				}
 			}
 			if err := setAffinity(0, cpus); err != nil {
 				return err
@@ -98,85 +99,91 @@ func (j *jail) start(cmd *exec.Cmd, cpus []int, netns *os.File) error {
 	return <-errc
 }
 
-// RunInit is the body of the first process of a jail: it makes the private
+// runInit is the body of the first process of a jail: it makes the private
 // directories, says "ready", and stays until its standard input ends.
-func RunInit() error {
+func runInit() error {
 	if err := privateMounts(); err != nil {
 		return err
 	}
 	signal.Ignore(syscall.SIGCHLD, syscall.SIGINT, syscall.SIGTERM) // ignoring SIGCHLD lets the kernel reap orphans
-	fmt.Println("ready")
+	fmt.Print(initReady)
 	_, err := io.Copy(io.Discard, os.Stdin)
 	return err
 }
 
-// privateDir is a directory of which each host has its own.
-type privateDir struct {
-	path    string
-	overlay bool
+// Directories that programs on a host may change, of which each host has its own: overlays
+// show the machine's files and keep changes in memory, the others begin empty.
+var (
+	overlaid = []string{"/etc", "/var/lib"}
+	emptied  = []string{"/var/log", "/run", "/tmp", "/var/tmp"}
+)
+
+// mount is a call of mount(2).
+type mount struct {
+	source, at, fs string
+	flags          uintptr
+	data           string
 }
 
-// private lists the directories that programs on a host may change. Overlays
-// show the machine's files and keep changes in memory.
-var private = []privateDir{
-	{"/etc", true}, {"/var/lib", true}, {"/var/log", false}, {"/run", false}, {"/tmp", false}, {"/var/tmp", false},
-}
+// keepPrivate keeps later mounts from reaching the machine.
+var keepPrivate = mount{"", "/", "", unix.MS_REC | unix.MS_PRIVATE, ""}
 
-func privateMounts() error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("making mounts private: %w", err)
-	}
-	// /mnt holds the overlays' upper layers; the machine's /mnt stays as it is.
-	if err := unix.Mount("gateweigh", "/mnt", "tmpfs", 0, "mode=755"); err != nil {
-		return fmt.Errorf("mounting a private /mnt: %w", err)
-	}
-	for _, p := range private {
-		if err := privateMount(p.path, p.overlay); err != nil {
-			return fmt.Errorf("making a private %s: %w", p.path, err)
-		}
-	}
-	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return fmt.Errorf("mounting /proc: %w", err)
-	}
-	if fi, err := os.Lstat("/var/run"); err == nil && fi.IsDir() {
-		if err := unix.Mount("/run", "/var/run", "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("making a private /var/run: %w", err)
-		}
-	}
-	for _, dir := range []string{Scratch, "/run/lock", "/run/netns"} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
+func mountAll(list ...mount) error {
+	for _, m := range list {
+		if err := unix.Mount(m.source, m.at, m.fs, m.flags, m.data); err != nil {
+			return fmt.Errorf("making %s private: %w", m.at, err)
 		}
 	}
 	return nil
 }
 
-func privateMount(path string, overlay bool) error {
-	if !overlay {
+func privateMounts() error {
+	// /mnt holds the overlays' upper layers; the machine's /mnt stays as it is.
+	list := []mount{keepPrivate, {"gateweigh", "/mnt", "tmpfs", 0, "mode=755"}}
+	for _, dir := range emptied {
 		mode := "mode=755"
-		if filepath.Base(path) == "tmp" {
+		if filepath.Base(dir) == "tmp" {
 			mode = "mode=1777"
 		}
-		return unix.Mount("gateweigh", path, "tmpfs", 0, mode)
+		list = append(list, mount{"gateweigh", dir, "tmpfs", 0, mode})
 	}
-	base := filepath.Join("/mnt", filepath.Base(path))
-	upper, work := filepath.Join(base, "upper"), filepath.Join(base, "work")
-	for _, dir := range []string{upper, work} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+	list = append(list, mount{"proc", "/proc", "proc", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC, ""})
+	if fi, err := os.Lstat("/var/run"); err == nil && fi.IsDir() {
+		list = append(list, mount{"/run", "/var/run", "", unix.MS_BIND, ""})
+	}
+	if err := mountAll(list...); err != nil {
+		return err
+	}
+	for _, dir := range overlaid {
+		if err := overlay(dir); err != nil {
 			return err
 		}
 	}
-	opts := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", path, upper, work)
-	err := unix.Mount("overlay", path, "overlay", 0, opts)
+	return makeDirs(Scratch, "/run/lock", "/run/netns")
+}
+
+func makeDirs(dirs ...string) (err error) {
+	for _, dir := range dirs {
+		err = errors.Join(err, os.MkdirAll(dir, 0o755))
+	}
+	return err
+}
+
+func overlay(dir string) error {
+	base := filepath.Join("/mnt", filepath.Base(dir))
+	upper, work, copied := base+"/upper", base+"/work", base+"/copy"
+	if err := makeDirs(upper, work); err != nil {
+		return err
+	}
+	err := mountAll(mount{"overlay", dir, "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", dir, upper, work)})
 	if err == nil {
 		return nil
 	}
 	// Kernels without overlayfs, or a file system that refuses to be its lower layer: a copy.
-	copied := filepath.Join(base, "copy")
-	if out, cperr := exec.Command("cp", "-a", path, copied).CombinedOutput(); cperr != nil {
+	if out, bad := exec.Command("cp", "-a", dir, copied).CombinedOutput(); bad != nil {
 		return fmt.Errorf("overlay: %w; copy: %s", err, out)
 	}
-	return unix.Mount(copied, path, "", unix.MS_BIND, "")
+	return mountAll(mount{copied, dir, "", unix.MS_BIND, ""})
 }
 
 // setAffinity binds thread or process pid (0: the calling thread) to cpus; nil changes nothing.
@@ -197,17 +204,14 @@ func setAffinity(pid int, cpus []int) error {
 // pinThreads binds all threads of this process, and so all later ones, to cpus.
 func pinThreads(cpus []int) error {
 	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return err
-	}
 	for _, t := range tasks {
-		tid, err := strconv.Atoi(t.Name())
-		if err != nil {
-			return err
+		tid, bad := strconv.Atoi(t.Name())
+		if bad == nil {
+			bad = setAffinity(tid, cpus)
 		}
-		if err := setAffinity(tid, cpus); err != nil && !errors.Is(err, unix.ESRCH) {
-			return err
+		if !errors.Is(bad, unix.ESRCH) { // the thread has ended
+			err = errors.Join(err, bad)
 		}
 	}
-	return nil
+	return err
 }

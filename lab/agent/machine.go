@@ -1,99 +1,49 @@
 package agent
 
 import (
+	"bytes"
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/profile"
 )
 
-// machineMethods are what every agent answers for the machine it runs on.
-func (a *Agent) machineMethods() map[string]handler {
-	return map[string]handler{
-		"hello":            method(a.hello),
-		"machine.read":     method(readMachine),
-		"machine.load":     method(readLoad),
-		"machine.find":     method(find),
-		"machine.busiest":  method(busiest),
-		"machine.loops":    method(runLoops),
-		"machine.accounts": method(readAccounts),
-		"perf.start":       method(a.perfStart),
-		"perf.stop":        method(a.perfStop),
-		"perf.read":        method(a.perfRead),
-	}
+// machineAgent answers for the machine it runs on, as every agent does. Its exported
+// methods are verbs of Conn.
+type machineAgent struct {
+	dir string // for perf's data
+
+	perf       sync.Mutex        // guards what follows
+	recorder   *profile.Recorder // nil while perf does not run
+	recordings int               // perf was started so often
 }
 
-func readMachine(context.Context, none) (machine.Machine, error) { return machine.Read() }
-func readLoad(context.Context, none) (machine.Load, error)       { return machine.ReadLoad() }
+func (*machineAgent) Hello(context.Context) Hello                      { return self() }
+func (*machineAgent) Machine(context.Context) (machine.Machine, error) { return machine.Read() }
+func (*machineAgent) Load(context.Context) (machine.Load, error)       { return machine.ReadLoad() }
 
-func find(ctx context.Context, q machine.Query) ([]machine.Found, error) {
-	return machine.Find(ctx, q), nil
+func (*machineAgent) Find(ctx context.Context, q machine.Query) []machine.Found {
+	return machine.Find(ctx, q)
 }
 
-func busiest(ctx context.Context, _ none) ([]machine.User, error) { return machine.Busiest(ctx) }
-
-// loops says where fixed loops run, and how long.
-type loops struct {
-	CPUs   []int         `json:"cpus"`
-	Length time.Duration `json:"length"`
+func (*machineAgent) Busiest(ctx context.Context) ([]machine.User, error) {
+	return machine.Busiest(ctx)
 }
 
-func runLoops(_ context.Context, l loops) ([]machine.Loop, error) {
-	return machine.RunLoops(l.CPUs, l.Length), nil
+func (*machineAgent) RunLoops(_ context.Context, cpus []int, length time.Duration) []machine.Loop {
+	return machine.RunLoops(cpus, length)
 }
 
-// routerCPUs says whose accounts are read, and on which CPUs.
-type routerCPUs struct {
-	Router []int `json:"router"`
-	Own    []int `json:"own"`
-}
-
-func readAccounts(_ context.Context, c routerCPUs) (machine.Accounts, error) {
-	return machine.ReadAccounts(c.Router, c.Own), nil
-}
-
-// Machine asks what the agent's machine is.
-func (c *Conn) Machine(ctx context.Context) (m machine.Machine, err error) {
-	err = c.call(ctx, "machine.read", none{}, &m)
-	return m, err
-}
-
-// Load asks how much of the machine is taken now.
-func (c *Conn) Load(ctx context.Context) (l machine.Load, err error) {
-	err = c.call(ctx, "machine.load", none{}, &l)
-	return l, err
-}
-
-// Find looks for programs and features of the kernel, in the order of the query.
-func (c *Conn) Find(ctx context.Context, q machine.Query) (list []machine.Found, err error) {
-	err = c.call(ctx, "machine.find", q, &list)
-	if err == nil && len(list) != len(q.Needs) {
-		err = fmt.Errorf("%d answers to %d questions", len(list), len(q.Needs))
-	}
-	return list, err
-}
-
-// Busiest watches the machine's processes for a second, see machine.Busiest.
-func (c *Conn) Busiest(ctx context.Context) (list []machine.User, err error) {
-	err = c.call(ctx, "machine.busiest", none{}, &list)
-	return list, err
-}
-
-// RunLoops runs fixed loops, see machine.RunLoops.
-func (c *Conn) RunLoops(ctx context.Context, cpus []int, length time.Duration) (list []machine.Loop, err error) {
-	err = c.call(ctx, "machine.loops", loops{cpus, length}, &list)
-	return list, err
-}
-
-// ReadAccounts reads the accounts of the routers' threads, see machine.ReadAccounts.
-func (c *Conn) ReadAccounts(ctx context.Context, router, own []int) (a machine.Accounts, err error) {
-	err = c.call(ctx, "machine.accounts", routerCPUs{router, own}, &a)
-	return a, err
+func (*machineAgent) ReadAccounts(_ context.Context, router, own []int) machine.Accounts {
+	return machine.ReadAccounts(router, own)
 }
 
 // Perf says what perf is to sample.
@@ -110,68 +60,113 @@ type PerfStarted struct {
 	Version    string `json:"version"`     // of perf
 }
 
-var errNoPerf = errors.New("perf does not run on this host")
-
 // perfData is where the data of a recording lies: tens of megabytes, of no use once read.
-func (a *Agent) perfData(recording int) string {
-	return filepath.Join(a.opts.LogDir, "perf", fmt.Sprintf("perf.data.%d", recording))
+func (m *machineAgent) perfData(recording int) string {
+	return filepath.Join(m.dir, "perf", fmt.Sprintf("perf.data.%d", recording))
 }
 
-func (a *Agent) perfStart(ctx context.Context, p Perf) (s PerfStarted, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.recorder != nil {
+// StartPerf starts a recording.
+func (m *machineAgent) StartPerf(ctx context.Context, p Perf) (s PerfStarted, err error) {
+	m.perf.Lock()
+	defer m.perf.Unlock()
+	if m.recorder != nil {
 		return s, errors.New("perf runs already")
 	}
 	if err := profile.Available(); err != nil {
 		return s, err
 	}
-	dir := filepath.Dir(a.perfData(0))
-	if a.recordings == 0 { // what a lab that was killed has left
+	dir := filepath.Dir(m.perfData(0))
+	if m.recordings == 0 { // what a lab that was killed has left
 		err = os.RemoveAll(dir)
 	}
 	if err = errors.Join(err, os.MkdirAll(dir, 0o755)); err != nil {
 		return s, fmt.Errorf("making a folder for perf's data: %w", err)
 	}
-	s = PerfStarted{a.recordings, profile.Unwind(p.Programs), profile.PerfVersion(ctx)}
-	a.recordings++
+	s = PerfStarted{m.recordings, profile.Unwind(p.Programs), profile.PerfVersion(ctx)}
+	m.recordings++
 	// Not the request's context: perf outlives the request.
-	a.recorder, err = profile.Start(context.WithoutCancel(ctx), a.perfData(s.Recording), s.UserStacks, p.CPUs, p.Own)
+	m.recorder, err = profile.Start(context.WithoutCancel(ctx), m.perfData(s.Recording), s.UserStacks, p.CPUs, p.Own)
 	return s, err
 }
 
-func (a *Agent) perfStop(ctx context.Context, _ none) (none, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.recorder == nil {
-		return none{}, errNoPerf
+// StopPerf ends the recording.
+func (m *machineAgent) StopPerf(ctx context.Context) error {
+	m.perf.Lock()
+	defer m.perf.Unlock()
+	r := m.recorder
+	if r == nil {
+		return errors.New("perf does not run on this host")
 	}
-	r := a.recorder
-	a.recorder = nil
-	return none{}, r.Stop(ctx)
+	m.recorder = nil
+	return r.Stop(ctx)
 }
 
-// perfRead reads the data of a recording and removes it.
-func (a *Agent) perfRead(ctx context.Context, recording int) (*profile.Recording, error) {
+// ReadPerf reads the data of a recording and removes it.
+func (m *machineAgent) ReadPerf(ctx context.Context, recording int) (*profile.Recording, error) {
 	defer func() {
-		os.Remove(a.perfData(recording))
-		os.Remove(filepath.Dir(a.perfData(0))) // once it is empty
+		os.Remove(m.perfData(recording))
+		os.Remove(filepath.Dir(m.perfData(0))) // once it is empty
 	}()
-	return profile.Read(ctx, a.perfData(recording))
+	return profile.Read(ctx, m.perfData(recording))
 }
 
-// StartPerf has perf sample some CPUs of the agent's machine until StopPerf; samples are
-// being taken when it returns.
-func (c *Conn) StartPerf(ctx context.Context, p Perf) (s PerfStarted, err error) {
-	err = c.call(ctx, "perf.start", p, &s)
-	return s, err
+// killPerf ends a recording that nobody will read.
+func (m *machineAgent) killPerf() {
+	m.perf.Lock()
+	defer m.perf.Unlock()
+	if m.recorder != nil {
+		m.recorder.Kill()
+	}
 }
 
-// StopPerf ends the recording. In any case perf has ended when it returns.
-func (c *Conn) StopPerf(ctx context.Context) error { return c.call(ctx, "perf.stop", none{}, nil) }
-
-// ReadPerf returns the samples of a recording, once.
-func (c *Conn) ReadPerf(ctx context.Context, recording int) (rec *profile.Recording, err error) {
-	err = c.call(ctx, "perf.read", recording, &rec)
-	return rec, err
+// Hello is how an agent introduces itself.
+type Hello struct {
+	PID     int    `json:"pid"`     // on the machine the agent runs on
+	Version string `json:"version"` // of the program, as it was built
+	Arch    string `json:"arch"`    // GOARCH
+	Build   string `json:"build"`   // hash that the Go linker gave the program
+	Files   int64  `json:"files"`   // the hard limit of open files of the agent and its workers; 0: none
 }
+
+// Version of this program, which Hello tells. The program's main package sets it
+// before RunAs.
+var Version = "devel"
+
+// self is how this process would introduce itself.
+func self() Hello {
+	return Hello{PID: os.Getpid(), Version: Version, Arch: runtime.GOARCH, Build: buildID(), Files: machine.HardFiles()}
+}
+
+// Matches is an error when the agent is another build than this program: the two would
+// not understand each other, or measure differently. On another architecture builds of one
+// version differ.
+func (h Hello) Matches() error {
+	own := self()
+	if h.Version == own.Version && (h.Arch != own.Arch || h.Build == own.Build) {
+		return nil
+	}
+	return fmt.Errorf("its agent is another program than the lab: version %s (%s, build %s), the lab is %s (%s, build %s): install the same on both",
+		h.Version, h.Arch, lastOf(h.Build), own.Version, own.Arch, lastOf(own.Build))
+}
+
+func lastOf(build string) string { return build[max(0, len(build)-8):] }
+
+// buildID is the linker's note in this program's file, "" without one. It costs less
+// than a hash of the file, which a machine is asked for once a run (machine.Machine).
+var buildID = sync.OnceValue(func() string {
+	f, err := elf.Open("/proc/self/exe")
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	section := f.Section(".note.go.buildid")
+	if section == nil {
+		return ""
+	}
+	note, err := section.Data()
+	const header = 16 // sizes, type and the name "Go"
+	if err != nil || len(note) < header {
+		return ""
+	}
+	return string(bytes.TrimRight(note[header:], "\x00"))
+})

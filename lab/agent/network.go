@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/client/persona"
 	"github.com/gateweigh/gateweigh/lab/meter"
 )
 
@@ -56,46 +57,82 @@ type Pair struct {
 	PeerPID int    `json:"peer_pid"`
 }
 
-// addPair makes a veth pair whose other end appears directly in the peer's
+// AddPair makes a veth pair whose other end appears directly in the peer's
 // namespace: the machine's own namespace never sees either.
-func addPair(_ context.Context, p Pair) (none, error) {
+func (*Agent) AddPair(_ context.Context, p Pair) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = p.Name
 	attrs.NumRxQueues, attrs.NumTxQueues = 1, 1
 	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: p.Peer, PeerNamespace: netlink.NsPid(p.PeerPID)}
 	if err := netlink.LinkAdd(veth); err != nil {
-		return none{}, fmt.Errorf("adding the link %s – %s (the kernel needs CONFIG_VETH): %w", p.Name, p.Peer, err)
+		return fmt.Errorf("adding the link %s – %s (the kernel needs CONFIG_VETH): %w", p.Name, p.Peer, err)
 	}
-	return none{}, nil
+	return nil
 }
 
-// apply configures the host's links, then routes.
-func apply(_ context.Context, n Network) (none, error) {
+// Apply configures the host's links, then routes.
+func (*Agent) Apply(_ context.Context, n Network) error {
 	if err := client.SetSysctls(n.Sysctls); err != nil {
-		return none{}, err
+		return err
 	}
 	var names []string
 	for _, l := range n.Links {
 		if err := l.apply(); err != nil {
-			return none{}, fmt.Errorf("configuring %s: %w", l.Name, err)
+			return fmt.Errorf("configuring %s: %w", l.Name, err)
 		}
 		names = append(names, l.Name)
 	}
 	if n.Switch {
 		if err := join(names); err != nil {
-			return none{}, fmt.Errorf("making a switch of %s: %w", strings.Join(names, ", "), err)
+			return fmt.Errorf("making a switch of %s: %w", strings.Join(names, ", "), err)
 		}
 	}
 	for _, r := range n.Routes {
 		route := &netlink.Route{Gw: r.Via.AsSlice(), InitCwnd: client.InitialWindow}
 		if r.To.IsValid() {
-			route.Dst = &net.IPNet{IP: r.To.Addr().AsSlice(), Mask: net.CIDRMask(r.To.Bits(), r.To.Addr().BitLen())}
+			route.Dst = persona.IPNet(r.To)
 		}
 		if err := netlink.RouteReplace(route); err != nil {
-			return none{}, fmt.Errorf("adding the route %v via %s: %w", r.To, r.Via, err)
+			return fmt.Errorf("adding the route %v via %s: %w", r.To, r.Via, err)
 		}
 	}
-	return none{}, n.pin(names)
+	return n.pin(names)
+}
+
+// Neighbours are machines on one of the host's links.
+type Neighbours struct {
+	Link string           `json:"link"`
+	List []client.Address `json:"list"`
+}
+
+// AddNeighbours enters machines into the host's table of neighbours, as a switch's
+// control plane does (extern_learn). Such entries age and are asked for like any
+// other, but do not count: the kernel's table is one for the whole machine, and
+// drops packets to those that no longer fit, a thousand unless its administrator
+// says otherwise (gc_thresh3).
+func (*Agent) AddNeighbours(_ context.Context, n Neighbours) error {
+	h, err := netlink.NewHandle() // one socket for all
+	if err != nil {
+		return fmt.Errorf("opening netlink: %w", err)
+	}
+	defer h.Close()
+	link, err := h.LinkByName(n.Link)
+	if err != nil {
+		return fmt.Errorf("entering neighbours on %s: %w", n.Link, err)
+	}
+	for _, a := range n.List {
+		mac, err := net.ParseMAC(a.MAC)
+		if err == nil {
+			err = h.NeighSet(&netlink.Neigh{
+				LinkIndex: link.Attrs().Index, IP: a.IP.AsSlice(), HardwareAddr: mac,
+				State: netlink.NUD_REACHABLE, Flags: netlink.NTF_EXT_LEARNED,
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("entering the neighbour %s on %s: %w", a.IP, n.Link, err)
+		}
+	}
+	return nil
 }
 
 // switchName is the bridge of a host that is a switch.
@@ -148,16 +185,16 @@ func (l Link) apply() error {
 	}
 	// The queue must exist before the link is up: a veth has none by itself and
 	// drops bursts of SYNs. pfifo takes its limit from the queue length.
-	if err := netlink.LinkSetTxQLen(link, l.QueueLen); err != nil {
-		return fmt.Errorf("setting its queue length: %w", err)
+	root := netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)}
+	err = netlink.LinkSetTxQLen(link, l.QueueLen)
+	if err == nil {
+		err = netlink.QdiscReplace(&netlink.GenericQdisc{QdiscAttrs: root, QdiscType: "pfifo"})
 	}
-	qdisc := &netlink.GenericQdisc{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link.Attrs().Index, Parent: netlink.HANDLE_ROOT, Handle: netlink.MakeHandle(1, 0)}, QdiscType: "pfifo"}
-	if err := netlink.QdiscReplace(qdisc); err != nil {
+	if err != nil {
 		return fmt.Errorf("setting its queue: %w", err)
 	}
 	for _, a := range l.Addrs {
-		addr := &netlink.Addr{IPNet: &net.IPNet{IP: a.Addr().AsSlice(), Mask: net.CIDRMask(a.Bits(), 32)}}
-		if err := netlink.AddrReplace(link, addr); err != nil {
+		if err := netlink.AddrReplace(link, &netlink.Addr{IPNet: persona.IPNet(a)}); err != nil {
 			return fmt.Errorf("adding the address %s: %w", a, err)
 		}
 	}
@@ -179,13 +216,9 @@ func (l Link) apply() error {
 // sender's end of every link, so that the receiver's work is not billed to the
 // router; and GRO on, so that the link is polled at all.
 func (l Link) offloads(link netlink.Link) error {
-	args := []string{"-K", l.Name, "tso", "off", "tx-udp-segmentation", "off", "gro", "on"}
-	if l.TxChecksum {
-		args = append(args, "tx", "on")
-	} else {
-		args = append(args, "tx", "off")
-	}
-	if out, err := exec.Command("ethtool", args...).CombinedOutput(); err != nil {
+	tx := map[bool]string{true: "on", false: "off"}[l.TxChecksum]
+	set := exec.Command("ethtool", "-K", l.Name, "tso", "off", "tx-udp-segmentation", "off", "gro", "on", "tx", tx)
+	if out, err := set.CombinedOutput(); err != nil {
 		return fmt.Errorf("setting offloads with ethtool: %w: %s", err, strings.TrimSpace(string(out)))
 	}
 	if !l.Aggregate {
@@ -196,12 +229,4 @@ func (l Link) offloads(link netlink.Link) error {
 		}
 	}
 	return nil
-}
-
-func loopbackUp() error {
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		return err
-	}
-	return netlink.LinkSetUp(lo)
 }

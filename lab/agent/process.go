@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,28 +26,55 @@ const (
 	tailLines      = 5   // of which at most so many lines
 )
 
-// spawned is a long-running program of the host.
-type spawned struct {
-	name   string
-	pid    int
-	abrupt bool
-	log    string
-	from   int64 // where its output begins in log: earlier programs of the name may have written before
-	done   chan struct{}
-	status error // valid once done is closed
+// Command is a program an agent runs on its host. On a namespace host it runs
+// inside the host's own network, mount and process namespaces, so whatever it
+// leaves behind ends with the host.
+type Command struct {
+	// Name identifies a spawned process to Kill and in log file names. Unique on the host.
+	Name string `json:"name,omitempty"`
+	// Argv is the program and its arguments; a program without a slash is looked up on PATH.
+	Argv []string `json:"argv"`
+	// Env is added to the agent's own environment, "KEY=value" each.
+	Env   []string `json:"env,omitempty"`
+	Stdin string   `json:"stdin,omitempty"`
+	// Timeout ends a Run; zero is 30 s. Spawned processes live until killed.
+	Timeout time.Duration `json:"timeout,omitempty"`
+	// Support marks a process that is not part of the device under test (a
+	// RADIUS server, a DHCP server of the clean router): its CPU and memory do
+	// not count, and it runs on the endpoints' CPUs.
+	Support bool `json:"support,omitempty"`
+	// Abrupt makes Kill send SIGKILL at once: for daemons whose polite end takes
+	// long and undoes only what ends with the host anyway.
+	Abrupt bool `json:"abrupt,omitempty"`
+	// Client runs the program in client N's namespace (counts from 1); zero is the host itself.
+	Client int `json:"client,omitempty"`
 }
 
-// command prepares cmd for the jail; its output goes to stdout and stderr.
-func (a *Agent) command(ctx context.Context, c Command, stdout, stderr io.Writer) (*exec.Cmd, []int, *os.File, error) {
+// Output is what a finished command printed.
+type Output struct {
+	Stdout   string `json:"stdout"`
+	Stderr   string `json:"stderr"`
+	ExitCode int    `json:"exit_code"`
+}
+
+// spawned is a long-running program of the host.
+type spawned struct {
+	*exec.Cmd
+	abrupt bool
+	log    string
+	from   int64           // where its output begins in log, after that of earlier programs of the name
+	life   context.Context // ends with it, and then it has its ProcessState
+}
+
+// start starts c in the jail, in the network namespace ns (nil: the host's); its output
+// goes to stdout and stderr.
+func (a *Agent) start(ctx context.Context, c Command, ns *os.File, stdout, stderr io.Writer) (*exec.Cmd, error) {
 	if len(c.Argv) == 0 {
-		return nil, nil, nil, errors.New("empty command")
+		return nil, errors.New("empty command")
 	}
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
 	cmd.Env = append(os.Environ(), c.Env...)
-	cmd.Dir = c.Dir
-	if cmd.Dir == "" {
-		cmd.Dir = Scratch
-	}
+	cmd.Dir = Scratch
 	if c.Stdin != "" {
 		cmd.Stdin = strings.NewReader(c.Stdin)
 	}
@@ -59,124 +87,101 @@ func (a *Agent) command(ctx context.Context, c Command, stdout, stderr io.Writer
 	if c.Support {
 		cpus = a.opts.AgentCPUs
 	}
-	var ns *os.File
 	if c.Client > 0 {
 		pool := a.pool.Load()
 		if pool == nil || c.Client > len(pool.Clients) {
-			return nil, nil, nil, fmt.Errorf("there is no client %d", c.Client)
+			return nil, fmt.Errorf("there is no client %d", c.Client)
 		}
 		ns = pool.Clients[c.Client-1].NetNS()
 	}
-	return cmd, cpus, ns, nil
+	return cmd, a.jail.start(cmd, cpus, ns)
 }
 
-// run executes a command to its end.
-func (a *Agent) run(ctx context.Context, c Command) (Output, error) {
-	timeout := c.Timeout
-	if timeout == 0 {
-		timeout = defaultTimeout
-	}
+// Run executes a command to its end.
+func (a *Agent) Run(ctx context.Context, c Command) (Output, error) {
+	timeout := cmp.Or(c.Timeout, defaultTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("still running after %s", timeout))
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	cmd, cpus, ns, err := a.command(ctx, c, &stdout, &stderr)
-	if err != nil {
-		return Output{}, err
-	}
-	if err = a.jail.start(cmd, cpus, ns); err == nil {
+	cmd, err := a.start(ctx, c, nil, &stdout, &stderr)
+	if err == nil {
 		err = cmd.Wait()
 	}
-	if errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success() {
-		err = nil // it left a daemon behind that holds its output open
-	}
 	out := Output{Stdout: stdout.String(), Stderr: stderr.String(), ExitCode: -1}
-	if cmd.ProcessState != nil {
+	if cmd != nil && cmd.ProcessState != nil {
 		out.ExitCode = cmd.ProcessState.ExitCode()
 	}
-	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		if said := lastLines(out.Stdout + out.Stderr); said != "" {
-			err = fmt.Errorf("%w: %s", err, said)
-		}
-		return out, fmt.Errorf("%s: %w", strings.Join(c.Argv, " "), err)
+	if errors.Is(err, exec.ErrWaitDelay) && out.ExitCode == 0 {
+		err = nil // it left a daemon behind that holds its output open
 	}
-	return out, nil
+	if err == nil {
+		return out, nil
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if said := lastLines(out.Stdout + out.Stderr); said != "" {
+		err = fmt.Errorf("%w: %s", err, said)
+	}
+	return out, fmt.Errorf("%s: %w", strings.Join(c.Argv, " "), err)
 }
 
-// spawn starts a long-running command. Its output goes to its log file.
-func (a *Agent) spawn(_ context.Context, c Command) (none, error) {
+// Spawn starts a long-running command. Its output goes to its log file.
+func (a *Agent) Spawn(_ context.Context, c Command) error {
 	if c.Name == "" {
-		return none{}, errors.New("a spawned command needs a name")
+		return errors.New("a spawned command needs a name")
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	// The name of one that has ended is free again.
-	if old := a.programs[c.Name]; old != nil && !old.ended() {
-		return none{}, fmt.Errorf("%s runs already", c.Name)
+	if old := a.programs[c.Name]; old != nil && old.life.Err() == nil {
+		return fmt.Errorf("%s runs already", c.Name)
 	}
 	path := filepath.Join(a.opts.LogDir, strings.ReplaceAll(c.Name, "/", "_")+".log")
 	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return none{}, fmt.Errorf("opening the log of %s: %w", c.Name, err)
+		return fmt.Errorf("opening the log of %s: %w", c.Name, err)
 	}
 	defer log.Close()
-	from, err := log.Seek(0, io.SeekEnd)
-	if err != nil {
-		return none{}, fmt.Errorf("opening the log of %s: %w", c.Name, err)
-	}
+	from, _ := log.Seek(0, io.SeekEnd) // a file that was just opened can be measured
 	// Not the request's context: the program outlives the request.
-	cmd, cpus, ns, err := a.command(context.Background(), c, log, log)
+	cmd, err := a.start(context.Background(), c, nil, log, log)
 	if err != nil {
-		return none{}, err
+		return fmt.Errorf("starting %s: %w", strings.Join(c.Argv, " "), err)
 	}
-	if err := a.jail.start(cmd, cpus, ns); err != nil {
-		return none{}, fmt.Errorf("starting %s: %w", strings.Join(c.Argv, " "), err)
-	}
-	p := &spawned{name: c.Name, pid: cmd.Process.Pid, abrupt: c.Abrupt, log: path, from: from, done: make(chan struct{})}
-	a.programs[c.Name] = p
+	life, end := context.WithCancel(context.Background())
+	a.programs[c.Name] = &spawned{cmd, c.Abrupt, path, from, life}
 	if c.Support {
-		a.support[p.pid] = true
+		a.support[cmd.Process.Pid] = true
 	}
 	go func() {
-		p.status = cmd.Wait()
-		close(p.done)
+		defer end()
+		cmd.Wait()
 	}()
-	return none{}, nil
+	return nil
 }
 
-func (p *spawned) ended() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// kill ends a spawned command: SIGTERM, then SIGKILL.
-func (a *Agent) kill(ctx context.Context, name string) (none, error) {
-	// Forgotten before it is ended: its death is wanted, and list must not tell of it.
+// Kill ends a spawned command: SIGTERM, then SIGKILL.
+func (a *Agent) Kill(ctx context.Context, name string) {
+	// Removed first: Programs must not report an end that was asked for.
 	a.mu.Lock()
 	p := a.programs[name]
 	delete(a.programs, name)
 	a.mu.Unlock()
-	if p == nil || p.ended() {
-		return none{}, nil
+	if p == nil || p.life.Err() != nil {
+		return
 	}
 	if !p.abrupt {
-		syscall.Kill(-p.pid, syscall.SIGTERM)
+		syscall.Kill(-p.Process.Pid, syscall.SIGTERM)
 		select {
-		case <-p.done:
-			return none{}, nil
+		case <-p.life.Done():
+			return
 		case <-ctx.Done():
 		case <-time.After(killGrace):
 		}
 	}
-	syscall.Kill(-p.pid, syscall.SIGKILL)
-	<-p.done
-	return none{}, nil
+	syscall.Kill(-p.Process.Pid, syscall.SIGKILL)
+	<-p.life.Done()
 }
 
 // Program is the state of a spawned command that was not killed.
@@ -187,25 +192,21 @@ type Program struct {
 	Output string `json:"output,omitempty"` // the last lines it printed
 }
 
-// list returns the host's spawned programs by name.
-func (a *Agent) list(context.Context, none) ([]Program, error) {
+// Programs returns the host's spawned programs by name.
+func (a *Agent) Programs(context.Context) (list []Program) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var list []Program
-	for _, p := range a.programs {
-		s := Program{Name: p.name, Ended: p.ended()}
+	for _, name := range slices.Sorted(maps.Keys(a.programs)) {
+		p := a.programs[name]
+		s := Program{Name: name, Ended: p.life.Err() != nil}
 		if s.Ended {
-			s.How = "exit status 0"
-			if p.status != nil {
-				s.How = p.status.Error()
-			}
+			s.How = p.ProcessState.String()
 		}
-		text, _ := os.ReadFile(p.log) // a lost log costs the quotation only
+		text, _ := os.ReadFile(p.log) // without its log a program is listed without its output
 		s.Output = lastLines(string(text[min(p.from, int64(len(text))):]))
 		list = append(list, s)
 	}
-	slices.SortFunc(list, func(a, b Program) int { return strings.Compare(a.Name, b.Name) })
-	return list, nil
+	return list
 }
 
 // lastLines is the end of a program's output, for an error message: its last
@@ -223,50 +224,28 @@ func lastLines(text string) string {
 	return strings.Join(lines[max(0, len(lines)-tailLines):], " | ")
 }
 
-// File is a file as the host's programs see it.
-type File struct {
-	Path string `json:"path"`
-	Data []byte `json:"data,omitempty"`
-	Mode uint32 `json:"mode,omitempty"`
-}
-
-// writeFile works through a program inside the jail, so that symbolic links lead
+// WriteFile works through a program inside the jail, so that symbolic links lead
 // where the host's own programs would be led.
-func (a *Agent) writeFile(ctx context.Context, f File) (none, error) {
-	mode := fmt.Sprintf("%o", f.Mode)
-	_, err := a.run(ctx, Command{Argv: []string{"install", "-D", "-m", mode, "/dev/stdin", f.Path}, Stdin: string(f.Data), Support: true})
-	return none{}, err
+func (a *Agent) WriteFile(ctx context.Context, path string, data []byte, mode uint32) error {
+	install := []string{"install", "-D", "-m", fmt.Sprintf("%o", mode), "/dev/stdin", path}
+	_, err := a.Run(ctx, Command{Argv: install, Stdin: string(data), Support: true})
+	return err
 }
 
-// Install says which program the host's own programs are to reach, and in which folder
-// there is room for a copy.
-type Install struct {
-	Need machine.Need `json:"need"`
-	Dir  string       `json:"dir"`
-}
-
-// install returns the file by which the host's programs reach a program of the machine.
-// One in a folder of which the host has its own, empty one is copied.
-func (a *Agent) install(ctx context.Context, in Install) (string, error) {
-	at := in.Need.Locate()
-	hidden := slices.ContainsFunc(private, func(p privateDir) bool { return !p.overlay && strings.HasPrefix(at, p.path+"/") })
-	if at == "" || !hidden {
-		return cmp.Or(at, in.Need.Program), nil
+// Install copies a program out of a folder of which the host has its own, empty one.
+// Other programs are reached where they are.
+func (a *Agent) Install(ctx context.Context, n machine.Need, dir string) (string, error) {
+	at := n.Locate()
+	if !slices.ContainsFunc(emptied, func(dir string) bool { return strings.HasPrefix(at, dir+"/") }) {
+		return cmp.Or(at, n.Program), nil
 	}
 	data, err := os.ReadFile(at)
 	if err != nil {
-		return "", fmt.Errorf("reading %s: %w", in.Need.Program, err)
+		return "", fmt.Errorf("reading %s: %w", n.Program, err)
 	}
-	to := filepath.Join(in.Dir, in.Need.Program)
-	if _, err := a.writeFile(ctx, File{to, data, 0o755}); err != nil {
-		return "", fmt.Errorf("copying %s to the host: %w", in.Need.Program, err)
+	to := filepath.Join(dir, n.Program)
+	if err := a.WriteFile(ctx, to, data, 0o755); err != nil {
+		return "", fmt.Errorf("copying %s to the host: %w", n.Program, err)
 	}
 	return to, nil
-}
-
-// Install returns the file by which the host's programs reach a program of its machine;
-// where that takes a copy, it is put into dir.
-func (c *Conn) Install(ctx context.Context, n machine.Need, dir string) (path string, err error) {
-	err = c.call(ctx, "file.install", Install{n, dir}, &path)
-	return path, err
 }

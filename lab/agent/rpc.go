@@ -7,20 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"reflect"
 	"sync"
 	"time"
 )
 
-// The lab and an agent speak JSON lines over the agent's standard input and
+// The lab and an agent exchange JSON lines over the agent's standard input and
 // output: the lab sends requests, the agent answers each once, in any order.
 // The same bytes travel over a pipe into a namespace or over ssh.
 
 type request struct {
-	ID     uint64          `json:"id"`
-	Method string          `json:"method,omitempty"`
-	Params json.RawMessage `json:"params,omitempty"`
-	Cancel bool            `json:"cancel,omitempty"` // ends the request of the same ID
+	ID     uint64            `json:"id"`
+	Verb   string            `json:"verb,omitempty"`
+	Args   []json.RawMessage `json:"args,omitempty"`
+	Cancel bool              `json:"cancel,omitempty"` // ends the request of the same ID
 }
 
 type response struct {
@@ -29,38 +29,22 @@ type response struct {
 	Error  string          `json:"error,omitempty"`
 }
 
-// handler serves one method.
-type handler func(ctx context.Context, params json.RawMessage) (any, error)
-
-// method adapts a typed function to a handler.
-func method[P, R any](fn func(context.Context, P) (R, error)) handler {
-	return func(ctx context.Context, raw json.RawMessage) (any, error) {
-		var p P
-		if len(raw) > 0 {
-			if err := json.Unmarshal(raw, &p); err != nil {
-				return nil, fmt.Errorf("decoding parameters: %w", err)
-			}
-		}
-		return fn(ctx, p)
-	}
-}
-
-// none is the result of methods that only succeed or fail.
-type none struct{}
+// receiver is the value whose exported method of the verb's name carries it out. The
+// method takes a context and the request's arguments, and returns a result, an error or both.
+type receiver func(verb string) (any, error)
 
 // serve answers requests from r on w until r ends. Requests still running are
 // cancelled and not waited for: the end of the input means that the lab is gone.
-func serve(ctx context.Context, r io.Reader, w io.Writer, methods map[string]handler) error {
+func serve(ctx context.Context, r io.Reader, w io.Writer, to receiver) error {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &server{methods: methods, enc: json.NewEncoder(w), cancels: map[uint64]context.CancelFunc{}}
 	defer cancel()
+	s := &server{receiver: to, enc: json.NewEncoder(w), cancels: map[uint64]context.CancelFunc{}}
 	dec := json.NewDecoder(bufio.NewReaderSize(r, 1<<16))
 	for {
 		var req request
-		if err := dec.Decode(&req); err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
+		if err := dec.Decode(&req); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
 			return fmt.Errorf("reading a request: %w", err)
 		}
 		s.accept(ctx, req)
@@ -68,7 +52,7 @@ func serve(ctx context.Context, r io.Reader, w io.Writer, methods map[string]han
 }
 
 type server struct {
-	methods map[string]handler
+	receiver receiver
 
 	mu      sync.Mutex // guards enc and cancels
 	enc     *json.Encoder
@@ -90,12 +74,9 @@ func (s *server) accept(ctx context.Context, req request) {
 		defer stop()
 		resp := response{ID: req.ID}
 		result, err := s.call(ctx, req)
-		if result != nil { // a failed command has its output all the same
-			var encErr error
-			resp.Result, encErr = json.Marshal(result)
-			err = errors.Join(err, encErr)
-		}
-		if err != nil {
+		var bad error
+		resp.Result, bad = json.Marshal(result) // a failed command has its output all the same
+		if err = errors.Join(err, bad); err != nil {
 			resp.Error = err.Error()
 		}
 		s.mu.Lock()
@@ -105,98 +86,84 @@ func (s *server) accept(ctx context.Context, req request) {
 	}()
 }
 
+// call decodes a request's arguments and calls the receiver's method.
 func (s *server) call(ctx context.Context, req request) (result any, err error) {
-	h, ok := s.methods[req.Method]
-	if !ok {
-		return nil, fmt.Errorf("unknown method %q: lab and agent are of different versions", req.Method)
-	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%s: internal error: %v", req.Method, p)
+			err = fmt.Errorf("%s: internal error: %v", req.Verb, p)
 		}
 	}()
-	return h(ctx, req.Params)
-}
-
-// Peer is whom a conversation is with.
-type Peer struct {
-	Name string // "the agent of host a/client (process 4711)"
-	// Ended says how the peer ended, once its output has; it may be empty, and the
-	// function nil. It must not wait for ever.
-	Ended func() string
-}
-
-// endsWithin bounds the wait for the end of a process whose output has ended.
-const endsWithin = time.Second
-
-// process is the Peer that runs as proc. It alone waits for the process: whoever
-// needs its end waits for the channel, which is closed then.
-func process(name string, proc *os.Process) (Peer, <-chan struct{}) {
-	gone := make(chan struct{})
-	var how string
-	go func() { // ends with the process
-		defer close(gone)
-		if state, err := proc.Wait(); err == nil {
-			how = state.String()
+	to, err := s.receiver(req.Verb)
+	if err != nil {
+		return nil, err
+	}
+	method := reflect.ValueOf(to).MethodByName(req.Verb)
+	if !method.IsValid() || method.Type().NumIn() != 1+len(req.Args) {
+		return nil, fmt.Errorf("unknown verb %q: lab and agent are of different versions", req.Verb)
+	}
+	in := []reflect.Value{reflect.ValueOf(ctx)}
+	for i, raw := range req.Args {
+		arg := reflect.New(method.Type().In(1 + i))
+		if err := json.Unmarshal(raw, arg.Interface()); err != nil {
+			return nil, fmt.Errorf("decoding the arguments of %s: %w", req.Verb, err)
 		}
-	}()
-	ended := func() string {
-		select {
-		case <-gone:
-			return how
-		case <-time.After(endsWithin):
-			return "" // it lives, and does not answer any more
+		in = append(in, arg.Elem())
+	}
+	for _, out := range method.Call(in) {
+		if out.Type() == reflect.TypeFor[error]() {
+			err, _ = out.Interface().(error)
+		} else {
+			result = out.Interface()
 		}
 	}
-	return Peer{fmt.Sprintf("%s (process %d)", name, proc.Pid), ended}, gone
+	return result, err
 }
 
 // Conn is the lab's end of a conversation with one agent. Its methods may be
 // called from many goroutines.
 type Conn struct {
 	w    io.WriteCloser
-	peer Peer
-	done chan struct{} // closed when the agent's output ends
+	name string          // "the agent of host a/client (process 4711)"
+	open context.Context // ends with the agent's output; the cause says how the agent ended
 
 	mu      sync.Mutex // guards what follows and writes to w
 	nextID  uint64
 	waiting map[uint64]chan response
-	err     error // why the conversation ended
 }
 
 // NewConn starts a conversation over the agent's output r, which is closed when it
-// has ended, and its input w.
-func NewConn(r io.ReadCloser, w io.WriteCloser, peer Peer) *Conn {
-	c := &Conn{w: w, peer: peer, done: make(chan struct{}), waiting: map[uint64]chan response{}}
-	go c.receive(r)
+// has ended, and its input w. ended says how the agent ended, once its output has; the text
+// may be empty.
+func NewConn(r io.ReadCloser, w io.WriteCloser, name string, ended func() string) *Conn {
+	open, end := context.WithCancelCause(context.Background())
+	c := &Conn{w: w, name: name, open: open, waiting: map[uint64]chan response{}}
+	go func() {
+		defer r.Close()
+		err := c.receive(r)
+		if how := ended(); how != "" {
+			err = errors.New(how)
+		}
+		end(fmt.Errorf("%s ended: %w", name, err))
+	}()
 	return c
 }
 
 // Done is closed when the agent has ended or stopped answering.
-func (c *Conn) Done() <-chan struct{} { return c.done }
+func (c *Conn) Done() <-chan struct{} { return c.open.Done() }
 
 // Err says how the agent has ended, nil while it has not.
-func (c *Conn) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
-}
+func (c *Conn) Err() error { return context.Cause(c.open) }
 
 // Close ends the conversation; the agent then ends itself and all it started.
 func (c *Conn) Close() error { return c.w.Close() }
 
-func (c *Conn) receive(r io.ReadCloser) {
-	defer r.Close()
+// receive hands out answers until r ends.
+func (c *Conn) receive(r io.Reader) error {
 	dec := json.NewDecoder(bufio.NewReaderSize(r, 1<<16))
 	for {
 		var resp response
 		if err := dec.Decode(&resp); err != nil {
-			err = c.ended(err)
-			c.mu.Lock()
-			c.err = err
-			c.mu.Unlock()
-			close(c.done)
-			return
+			return err
 		}
 		c.mu.Lock()
 		ch := c.waiting[resp.ID]
@@ -208,73 +175,59 @@ func (c *Conn) receive(r io.ReadCloser) {
 	}
 }
 
-// ended is the error of a conversation whose other end has stopped speaking.
-func (c *Conn) ended(err error) error {
-	if c.peer.Ended != nil {
-		if how := c.peer.Ended(); how != "" {
-			return fmt.Errorf("%s ended: %s", c.peer.Name, how)
-		}
-	}
-	return fmt.Errorf("%s ended: %w", c.peer.Name, err)
+// ask sends one request and returns its answer. When ctx ends first, the agent cancels
+// the request, and ask returns ctx's error at once.
+func ask[R any](ctx context.Context, c *Conn, verb string, args ...any) (result R, err error) {
+	err = c.request(ctx, &result, verb, args)
+	return result, err
 }
 
-// call sends one request and waits for its answer. When ctx ends first, the
-// agent is told to cancel and call returns ctx's error at once.
-func (c *Conn) call(ctx context.Context, name string, params, result any) error {
-	raw, err := json.Marshal(params)
-	if err != nil {
-		return fmt.Errorf("encoding parameters of %s: %w", name, err)
+// do is ask for verbs without a result.
+func (c *Conn) do(ctx context.Context, verb string, args ...any) error {
+	return c.request(ctx, nil, verb, args)
+}
+
+func (c *Conn) request(ctx context.Context, result any, verb string, args []any) error {
+	req := request{Verb: verb, Args: make([]json.RawMessage, len(args))}
+	for i, arg := range args {
+		var err error
+		if req.Args[i], err = json.Marshal(arg); err != nil {
+			return fmt.Errorf("encoding the arguments of %s: %w", verb, err)
+		}
 	}
 	ch := make(chan response, 1)
 	c.mu.Lock()
 	c.nextID++
-	id := c.nextID
-	c.waiting[id] = ch
-	err = c.send(request{ID: id, Method: name, Params: raw})
+	req.ID = c.nextID
+	c.waiting[req.ID] = ch
+	err := json.NewEncoder(c.w).Encode(req)
 	c.mu.Unlock()
 	if err != nil {
-		return c.unheard(ctx, err)
+		select { // how the agent ended, if that shows soon
+		case <-c.Done():
+			return c.Err()
+		case <-time.After(endsWithin):
+		case <-ctx.Done():
+		}
+		return fmt.Errorf("speaking to %s: %w", c.name, err)
 	}
 	select {
 	case resp := <-ch:
 		return resp.decode(result)
-	case <-c.done:
+	case <-c.Done():
 		select { // the answer may have come just before the end
 		case resp := <-ch:
 			return resp.decode(result)
 		default:
+			return c.Err()
 		}
-		return c.Err()
 	case <-ctx.Done():
 		c.mu.Lock()
-		delete(c.waiting, id)
-		c.send(request{ID: id, Cancel: true})
-		c.mu.Unlock()
+		defer c.mu.Unlock()
+		delete(c.waiting, req.ID)
+		json.NewEncoder(c.w).Encode(request{ID: req.ID, Cancel: true}) // a lost agent shows as the end of its output
 		return context.Cause(ctx)
 	}
-}
-
-// unheard is the error of a request that could not be sent: how the peer ended, if
-// that shows soon.
-func (c *Conn) unheard(ctx context.Context, err error) error {
-	select {
-	case <-c.done:
-		return c.Err()
-	case <-time.After(endsWithin):
-	case <-ctx.Done():
-	}
-	return err
-}
-
-func (c *Conn) send(req request) error {
-	line, err := json.Marshal(req)
-	if err != nil {
-		return err
-	}
-	if _, err := c.w.Write(append(line, '\n')); err != nil {
-		return fmt.Errorf("speaking to %s: %w", c.peer.Name, err)
-	}
-	return nil
 }
 
 func (r response) decode(result any) error {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -22,163 +22,53 @@ type Listener struct {
 	UDP  bool `json:"udp,omitzero"`
 }
 
-// serveStreams prepares the far end of streams, which later loads find again. The
-// caller holds the traffic's lock.
-func (a *Agent) serveStreams(ctx context.Context, t Traffic) (err error) {
-	if err := t.prepareHost(); err != nil {
-		return err
-	}
-	at := Listener{netip.AddrPortFrom(t.Server, trafficPort), max(1, t.ClientHosts) * len(t.directions()), t.UDP}
-	if t.Workers <= 1 {
-		return a.traffic.serve(ctx, at)
-	}
-	if a.traffic.farWorkers, err = addWorkers(a.opts.Host, a.traffic.farWorkers, t.Workers); err != nil {
-		return err
-	}
-	return eachWorker(a.traffic.farWorkers, func(i int, w *worker) error {
-		own := at
-		own.At = netip.AddrPortFrom(t.Server, workersPort+uint16(i))
-		return w.call(ctx, "serve", own, nil)
-	})
+// streams are those of one process: the agent's, which calls the methods, or a
+// worker's, where they are the verbs.
+type streams struct {
+	mu         sync.Mutex           // guards what follows
+	generators []*traffic.Generator // one a direction
+	server     *traffic.Server
+	from       Listener // server's
 }
 
-// serve starts the process's own server, once for each protocol in turn.
-func (t *trafficState) serve(ctx context.Context, l Listener) (err error) {
-	t.runs = l.Runs
-	if t.server != nil && t.udp == l.UDP {
-		return nil
+// Serve starts the server, once for each protocol in turn. It outlives the request.
+func (s *streams) Serve(ctx context.Context, l Listener) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.from
+	if s.from = l; s.server != nil {
+		if was.UDP == l.UDP {
+			return nil
+		}
+		s.server.Close()
+		s.server = nil
 	}
-	if t.server != nil {
-		t.server.Close()
-		t.server = nil
-	}
-	// The server outlives the request; it ends with the agent.
 	server, err := traffic.Serve(context.WithoutCancel(ctx), l.At, l.UDP)
-	if err != nil {
-		return err
-	}
-	t.server, t.udp = server, l.UDP
-	return nil
-}
-
-// prepareHost sets what a host needs for so many streams.
-func (t Traffic) prepareHost() error {
-	if max(t.Clients, t.MostClients) <= WindowsAtOnce || t.UDP {
-		return nil
-	}
-	return client.SetSysctls(sysctlsOfMany)
-}
-
-// startStreams starts the streams of the host's clients. The caller holds the
-// traffic's lock.
-func (a *Agent) startStreams(ctx context.Context, t Traffic, pool *client.Pool) (err error) {
-	if err := t.prepareHost(); err != nil {
-		return err
-	}
-	if len(a.traffic.generators)+len(a.traffic.nearWorkers) > 0 {
-		return errTraffic
-	}
-	if t.Workers > 1 {
-		err = a.startWorkers(ctx, t, pool)
-	} else {
-		to := netip.AddrPortFrom(t.Server, trafficPort)
-		for _, cfg := range t.configs(pool.Kind().MTU) {
-			err = errors.Join(err, a.traffic.generate(ctx, cfg, func(ctx context.Context, i int) (int, error) {
-				return dialStream(ctx, cfg, pool.Clients[i%len(pool.Clients)], to)
-			}))
-		}
-	}
-	if err != nil {
-		return errors.Join(err, a.traffic.stopGenerators())
-	}
-	return nil
-}
-
-var errTraffic = errors.New("traffic runs already")
-
-// configs are the generators of a load, one a direction; mtu is the clients'.
-func (t Traffic) configs(mtu int) (list []traffic.Config) {
-	each := t.directions()
-	for _, direction := range each {
-		list = append(list, traffic.Config{
-			Streams: t.Clients, UDP: t.UDP, RateBps: t.OfferedMbps * 1e6 / float64(len(each)), Direction: direction,
-			BurstSegments: t.BurstSegments, MSS: traffic.SegmentBytes(mtu, t.UDP), MaxSeconds: t.MaxSeconds,
-		})
-	}
-	return list
-}
-
-// startWorkers starts the streams in processes that share them. The caller holds
-// the traffic's lock.
-func (a *Agent) startWorkers(ctx context.Context, t Traffic, pool *client.Pool) (err error) {
-	from := make([]netip.Addr, t.Clients)
-	for i := range from {
-		c := pool.Clients[i%len(pool.Clients)]
-		if c.NetNS() != nil {
-			return fmt.Errorf("%d streams need several processes, and clients with namespaces of their own cannot use them: choose kind %s", t.Clients, client.Largest())
-		}
-		from[i] = c.LocalIP()
-	}
-	if a.traffic.nearWorkers, err = addWorkers(a.opts.Host, nil, t.Workers); err != nil {
-		return err
-	}
-	for _, cfg := range t.configs(pool.Kind().MTU) {
-		parts := bundles(cfg, from, netip.AddrPortFrom(t.Server, workersPort), t.Workers)
-		err = errors.Join(err, eachWorker(a.traffic.nearWorkers, func(i int, w *worker) error { return w.call(ctx, "start", parts[i], nil) }))
+	if err == nil {
+		s.server = server
 	}
 	return err
 }
 
-// generate starts one more of the process's own generators.
-func (t *trafficState) generate(ctx context.Context, cfg traffic.Config, dial traffic.DialFunc) error {
-	// The generator outlives the request; only connecting ends with it.
+// Start starts one generator more. It outlives the request; only connecting ends with that.
+func (s *streams) Start(ctx context.Context, b bundle) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
-	g, err := traffic.Start(run, cfg, dial)
+	g, err := traffic.Start(run, b.Config, b.dial)
 	if err != nil || !stop() {
 		cancel()
 		return errors.Join(err, context.Cause(ctx))
 	}
-	t.generators = append(t.generators, g)
+	s.generators = append(s.generators, g)
 	return nil
 }
 
-// stopGenerators ends what generates on this host, workers and all.
-func (t *trafficState) stopGenerators() (err error) {
-	for _, g := range t.generators {
-		err = errors.Join(err, g.Close())
-	}
-	err = errors.Join(err, eachWorker(t.nearWorkers, func(_ int, w *worker) error {
-		defer w.close()
-		return w.call(context.Background(), "stop", none{}, nil)
-	}))
-	t.generators, t.nearWorkers = nil, nil
-	return err
-}
-
-func dialStream(ctx context.Context, cfg traffic.Config, c *client.Client, to netip.AddrPort) (int, error) {
-	fd := -1
-	err := c.Do(func() (err error) {
-		fd, err = traffic.NewSocket(to.Addr(), cfg.UDP)
-		return err
-	})
-	if err != nil {
-		return -1, err
-	}
-	return connectStream(ctx, fd, c.LocalIP(), to)
-}
-
-// connectStream connects fd, and closes it when that fails.
-func connectStream(ctx context.Context, fd int, from netip.Addr, to netip.AddrPort) (int, error) {
-	if err := traffic.Connect(ctx, fd, from, to); err != nil {
-		unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
-}
-
-// streamStats reads the counters of the process's own generator and server.
-func (t *trafficState) streamStats() TrafficStats {
+// Stats reads the counters.
+func (s *streams) Stats(context.Context) TrafficStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	out := TrafficStats{MonotonicNs: meter.MonotonicNs(), ThreadNs: map[string]int64{}, Open: true}
 	add := func(side string, s traffic.Stats) {
 		out.add(TrafficStats{
@@ -189,19 +79,172 @@ func (t *trafficState) streamStats() TrafficStats {
 			out.ThreadNs[side+" "+t.Name] += t.CPUNs
 		}
 	}
-	for _, g := range t.generators {
+	for _, g := range s.generators {
 		add("client", g.Stats())
 	}
-	if t.server != nil {
-		for _, s := range t.server.Stats(t.runs) {
-			add("server", s)
+	if s.server != nil {
+		for _, run := range s.server.Stats(s.from.Runs) {
+			add("server", run)
 		}
 	}
 	return out
 }
 
-// add puts a part's streams to those there are. Threads have names of their own, and are
-// left to the caller.
+// Mark counts shares anew.
+func (s *streams) Mark(context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.generators {
+		g.Mark()
+	}
+	if s.server != nil {
+		s.server.Mark(s.from.Runs)
+	}
+}
+
+// Stop ends the generators.
+func (s *streams) Stop(context.Context) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.generators {
+		err = errors.Join(err, g.Close())
+	}
+	s.generators = nil
+	return err
+}
+
+// serveStreams prepares the far end of streams, which later loads find again.
+func (a *Agent) serveStreams(ctx context.Context, t Traffic) (err error) {
+	if err := t.prepareHost(); err != nil {
+		return err
+	}
+	at := Listener{netip.AddrPortFrom(t.Server, trafficPort), max(1, t.ClientHosts) * len(t.directions()), t.UDP}
+	if t.Workers <= 1 {
+		return a.traffic.own.Serve(ctx, at)
+	}
+	if a.traffic.farWorkers, err = addWorkers(a.opts.Host, a.traffic.farWorkers, t.Workers); err != nil {
+		return err
+	}
+	return each(a.traffic.farWorkers, func(i int, w *worker) error {
+		at := at
+		at.At = netip.AddrPortFrom(t.Server, workersPort+uint16(i))
+		return w.do(ctx, "Serve", at)
+	})
+}
+
+// prepareHost sets what a host needs for so many streams.
+func (t Traffic) prepareHost() error {
+	if max(t.Clients, t.MostClients) <= WindowsAtOnce || t.UDP {
+		return nil
+	}
+	return client.SetSysctls(sysctlsOfMany)
+}
+
+// startStreams starts the streams of the host's clients, one bundle a direction and process.
+func (a *Agent) startStreams(ctx context.Context, t Traffic, pool *client.Pool) (err error) {
+	s := &a.traffic
+	if err := t.prepareHost(); err != nil {
+		return err
+	}
+	if len(s.own.generators)+len(s.nearWorkers) > 0 {
+		return errTraffic
+	}
+	all := bundle{To: netip.AddrPortFrom(t.Server, trafficPort)}
+	for i := range t.Clients {
+		c := pool.Clients[i%len(pool.Clients)]
+		if t.Workers > 1 && c.NetNS() != nil {
+			return fmt.Errorf("%d streams need several processes, and clients with namespaces of their own "+
+				"cannot use them: choose kind %s", t.Clients, client.Largest())
+		}
+		all.clients, all.From = append(all.clients, c), append(all.From, c.LocalIP())
+	}
+	if t.Workers > 1 {
+		all.To = netip.AddrPortFrom(t.Server, workersPort)
+		s.nearWorkers, err = addWorkers(a.opts.Host, nil, t.Workers)
+	}
+	for _, cfg := range t.configs(pool.Kind().MTU) {
+		all.Config = cfg
+		switch {
+		case err != nil:
+		case t.Workers > 1:
+			parts := all.split(t.Workers)
+			err = each(s.nearWorkers, func(i int, w *worker) error { return w.do(ctx, "Start", parts[i]) })
+		default:
+			err = s.own.Start(ctx, all)
+		}
+	}
+	if err != nil {
+		return errors.Join(err, s.stopStreams())
+	}
+	return nil
+}
+
+// configs are the generators of a load, one a direction; mtu is the clients'.
+func (t Traffic) configs(mtu int) (list []traffic.Config) {
+	directions := t.directions()
+	for _, direction := range directions {
+		list = append(list, traffic.Config{
+			Streams: t.Clients, UDP: t.UDP, RateBps: t.OfferedMbps * 1e6 / float64(len(directions)), Direction: direction,
+			BurstSegments: t.BurstSegments, MSS: traffic.SegmentBytes(mtu, t.UDP), MaxSeconds: t.MaxSeconds,
+		})
+	}
+	return list
+}
+
+// stopStreams ends what generates on this host, and the workers that do.
+func (s *trafficState) stopStreams() error {
+	err := errors.Join(s.own.Stop(context.Background()), each(s.nearWorkers, func(_ int, w *worker) error {
+		defer w.close()
+		return w.do(context.Background(), "Stop")
+	}))
+	s.nearWorkers = nil
+	return err
+}
+
+// bundle is streams of one process: one from each of the addresses.
+type bundle struct {
+	Config traffic.Config `json:"config"`
+	From   []netip.Addr   `json:"from"`
+	To     netip.AddrPort `json:"to"`
+
+	clients []*client.Client // in whose namespaces the sockets are made; a worker has none
+}
+
+// split shares streams out over n workers; worker i sends to the port of the server's
+// worker i.
+func (b bundle) split(n int) []bundle {
+	list := make([]bundle, n)
+	for i := range list {
+		lo, hi := len(b.From)*i/n, len(b.From)*(i+1)/n
+		part := bundle{Config: b.Config, From: b.From[lo:hi], To: netip.AddrPortFrom(b.To.Addr(), b.To.Port()+uint16(i))}
+		part.Config.Streams, part.Config.RateBps = hi-lo, b.Config.RateBps*float64(hi-lo)/float64(len(b.From))
+		list[i] = part
+	}
+	return list
+}
+
+// dial connects stream i: a traffic.DialFunc.
+func (b bundle) dial(ctx context.Context, i int) (fd int, err error) {
+	open := func() (err error) {
+		fd, err = traffic.NewSocket(b.To.Addr(), b.Config.UDP)
+		return err
+	}
+	if b.clients != nil {
+		err = b.clients[i].Do(open)
+	} else {
+		err = open()
+	}
+	if err != nil {
+		return -1, err
+	}
+	if err := traffic.Connect(ctx, fd, b.From[i], b.To); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// add adds a part's streams. Threads have names of their own, and are left to the caller.
 func (s *TrafficStats) add(p TrafficStats) {
 	s.ReceivedBytes += p.ReceivedBytes
 	s.Datagrams, s.Bursts = s.Datagrams.Add(p.Datagrams), s.Bursts+p.Bursts
@@ -211,34 +254,4 @@ func (s *TrafficStats) add(p TrafficStats) {
 	if s.Broken += p.Broken; s.FirstError == "" {
 		s.FirstError = p.FirstError
 	}
-}
-
-// mark has the process's own streams count their shares anew. The caller holds the
-// traffic's lock.
-func (t *trafficState) mark() {
-	for _, g := range t.generators {
-		g.Mark()
-	}
-	if t.server != nil {
-		t.server.Mark(t.runs)
-	}
-}
-
-// addWorkerStats adds those of the workers.
-func (t *trafficState) addWorkerStats(ctx context.Context, out *TrafficStats) error {
-	for _, list := range [][]*worker{t.nearWorkers, t.farWorkers} {
-		parts := make([]TrafficStats, len(list))
-		err := eachWorker(list, func(i int, w *worker) error { return w.call(ctx, "stats", none{}, &parts[i]) })
-		if err != nil {
-			return fmt.Errorf("reading the streams' counters: %w", err)
-		}
-		for i, p := range parts {
-			out.add(p)
-			for name, ns := range p.ThreadNs {
-				side, thread, _ := strings.Cut(name, " ")
-				out.ThreadNs[fmt.Sprintf("%s worker %d %s", side, i+1, thread)] = ns
-			}
-		}
-	}
-	return nil
 }

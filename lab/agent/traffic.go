@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -84,13 +84,10 @@ type TrafficStats struct {
 
 // trafficState is the traffic a host takes part in.
 type trafficState struct {
-	mu         sync.Mutex // guards what follows
-	server     *traffic.Server
-	udp        bool                 // server's protocol
-	runs       int                  // generators of all client hosts together that load server
-	generators []*traffic.Generator // one a direction
-	// farWorkers and nearWorkers do the same where one process has too few files.
-	farWorkers, nearWorkers []*worker
+	own streams // of the agent's own process
+
+	mu                      sync.Mutex // guards what follows; verbs hold it, and all that they call
+	nearWorkers, farWorkers []*worker  // send or serve where one process has too few files
 	echo                    *rtt.Echo
 	prober                  *rtt.Prober
 	answers                 *short.Server    // of short connections
@@ -98,44 +95,35 @@ type trafficState struct {
 	programs                []string         // names of spawned iperf3 processes
 }
 
-func (t *trafficState) close() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, g := range t.generators {
-		g.Close()
+// lock returns the function that unlocks.
+func (s *trafficState) lock() func() {
+	s.mu.Lock()
+	return s.mu.Unlock
+}
+
+// close ends what sends from this host, and workers: all else ends with the agent.
+func (s *trafficState) close() {
+	defer s.lock()()
+	s.own.Stop(context.Background())
+	s.stopShort()
+	if s.prober != nil {
+		s.prober.Close()
 	}
-	if t.prober != nil {
-		t.prober.Close()
-	}
-	if t.server != nil {
-		t.server.Close()
-	}
-	if t.echo != nil {
-		t.echo.Close()
-	}
-	if t.short != nil {
-		t.short.Close()
-	}
-	if t.answers != nil {
-		t.answers.Close()
-	}
-	t.generators, t.prober, t.server, t.echo, t.short, t.answers = nil, nil, nil, nil, nil, nil
-	for _, w := range append(t.nearWorkers, t.farWorkers...) {
+	for _, w := range s.workers() {
 		w.close()
 	}
-	t.nearWorkers, t.farWorkers = nil, nil
 }
 
-// loads is how an agent carries out each kind of traffic. The caller holds the traffic's lock.
-var loads = map[string]load{
-	traffic.KindStreams: {(*Agent).serveStreams, (*Agent).startStreams},
-	traffic.KindIperf3:  {(*Agent).serveIperf3, (*Agent).startIperf3},
-}
-
-// load is both ends of a kind of traffic. stopGenerators and the end of programs stop both.
+// load is both ends of a kind of traffic. StopTraffic stops the sending end.
 type load struct {
 	serve func(*Agent, context.Context, Traffic) error
 	start func(*Agent, context.Context, Traffic, *client.Pool) error
+}
+
+// loads is how an agent carries out each kind of traffic.
+var loads = map[string]load{
+	traffic.KindStreams: {(*Agent).serveStreams, (*Agent).startStreams},
+	traffic.KindIperf3:  {(*Agent).serveIperf3, (*Agent).startIperf3},
 }
 
 func (t Traffic) kind() (load, error) {
@@ -146,122 +134,154 @@ func (t Traffic) kind() (load, error) {
 	return k, nil
 }
 
-// trafficServe prepares the server host. Streams of later runs find the same
+// ServeTraffic prepares the server host. Streams of later runs find the same
 // server; iperf3 servers are started anew for each.
-func (a *Agent) trafficServe(ctx context.Context, t Traffic) (none, error) {
-	a.traffic.mu.Lock()
-	defer a.traffic.mu.Unlock()
-	if a.traffic.echo == nil {
-		echo, err := rtt.ServeEcho(netip.AddrPortFrom(t.Server, echoPort))
-		if err != nil {
-			return none{}, err
+func (a *Agent) ServeTraffic(ctx context.Context, t Traffic) error {
+	k, err := t.kind()
+	if err != nil {
+		return err
+	}
+	s := &a.traffic
+	defer s.lock()()
+	if s.echo == nil {
+		if s.echo, err = rtt.ServeEcho(netip.AddrPortFrom(t.Server, echoPort)); err != nil {
+			return err
 		}
-		a.traffic.echo = echo
 	}
-	if err := a.traffic.serveShort(ctx, t); err != nil {
-		return none{}, err
+	if t.ShortPerSecond > 0 && s.answers == nil {
+		if s.answers, err = short.Serve(ctx, netip.AddrPortFrom(t.Server, shortPort)); err != nil {
+			return err
+		}
 	}
-	k, err := t.kind()
-	if err != nil {
-		return none{}, err
-	}
-	return none{}, k.serve(a, ctx, t)
+	return k.serve(a, ctx, t)
 }
 
-// trafficStart starts the load from the client host.
-func (a *Agent) trafficStart(ctx context.Context, t Traffic) (none, error) {
-	pool, err := a.clients()
-	if err != nil {
-		return none{}, err
+// StartTraffic starts the load from the client host.
+func (a *Agent) StartTraffic(ctx context.Context, t Traffic) error {
+	k, err := t.kind()
+	pool, without := a.clients()
+	if err = errors.Join(err, without); err != nil {
+		return err
 	}
-	a.traffic.mu.Lock()
-	defer a.traffic.mu.Unlock()
+	defer a.traffic.lock()()
 	if err := a.traffic.startShort(ctx, t, pool); err != nil {
-		return none{}, err
+		return err
 	}
-	k, err := t.kind()
-	if err != nil {
-		return none{}, err
-	}
-	return none{}, k.start(a, ctx, t, pool)
+	return k.start(a, ctx, t, pool)
 }
 
-// trafficStats reads the counters of this host's side.
-func (a *Agent) trafficStats(ctx context.Context, _ none) (TrafficStats, error) {
-	a.traffic.mu.Lock()
-	defer a.traffic.mu.Unlock()
-	out := a.traffic.streamStats()
-	if err := a.traffic.addWorkerStats(ctx, &out); err != nil {
-		return out, err
+var errTraffic = errors.New("traffic runs already")
+
+// startShort begins to open short connections, from all clients in turn.
+func (s *trafficState) startShort(ctx context.Context, t Traffic, pool *client.Pool) (err error) {
+	switch {
+	case t.ShortPerSecond == 0:
+		return nil
+	case s.short != nil:
+		return errTraffic
+	}
+	to := netip.AddrPortFrom(t.Server, shortPort).String()
+	cfg := short.Config{PerSecond: t.ShortPerSecond, After: t.ShortAfter, Bytes: t.ShortBytes}
+	s.short, err = short.Start(context.WithoutCancel(ctx), cfg, func(ctx context.Context, n int) (net.Conn, error) {
+		return pool.Clients[n%len(pool.Clients)].DialContext(ctx, "tcp", to)
+	})
+	return err
+}
+
+func (s *trafficState) stopShort() {
+	if s.short != nil {
+		s.short.Close()
+		s.short = nil
+	}
+}
+
+// ShortStats counts the short connections since the load began.
+func (a *Agent) ShortStats(context.Context) (s short.Stats) {
+	defer a.traffic.lock()()
+	if a.traffic.short != nil {
+		s = a.traffic.short.Stats()
+	}
+	return s
+}
+
+// TrafficStats reads the counters of this host's side.
+func (a *Agent) TrafficStats(ctx context.Context) (TrafficStats, error) {
+	defer a.traffic.lock()()
+	out := a.traffic.own.Stats(ctx)
+	var adding sync.Mutex
+	err := each(a.traffic.workers(), func(_ int, w *worker) error {
+		part, err := ask[TrafficStats](ctx, w.Conn, "Stats")
+		adding.Lock()
+		defer adding.Unlock()
+		out.add(part)
+		for name, ns := range part.ThreadNs {
+			side, thread, _ := strings.Cut(name, " ")
+			out.ThreadNs[fmt.Sprintf("%s worker %d %s", side, w.num, thread)] = ns
+		}
+		return err
+	})
+	if err != nil {
+		return out, fmt.Errorf("reading the streams' counters: %w", err)
 	}
 	a.programStats(&out)
 	return out, nil
 }
 
-// trafficMark has shares counted from now on.
-func (a *Agent) trafficMark(ctx context.Context, _ none) (none, error) {
-	a.traffic.mu.Lock()
-	defer a.traffic.mu.Unlock()
-	a.traffic.mark()
-	for _, list := range [][]*worker{a.traffic.nearWorkers, a.traffic.farWorkers} {
-		if err := eachWorker(list, func(_ int, w *worker) error { return w.call(ctx, "mark", none{}, nil) }); err != nil {
-			return none{}, fmt.Errorf("marking the streams: %w", err)
-		}
+// MarkTraffic has shares counted from now on.
+func (a *Agent) MarkTraffic(ctx context.Context) error {
+	defer a.traffic.lock()()
+	a.traffic.own.Mark(ctx)
+	if err := each(a.traffic.workers(), func(_ int, w *worker) error { return w.do(ctx, "Mark") }); err != nil {
+		return fmt.Errorf("marking the streams: %w", err)
 	}
-	return none{}, nil
+	return nil
 }
 
-// trafficStop ends the load on this host. Without one it does nothing.
-func (a *Agent) trafficStop(ctx context.Context, _ none) (none, error) {
-	a.traffic.mu.Lock()
-	defer a.traffic.mu.Unlock()
+// StopTraffic ends the load on this host.
+func (a *Agent) StopTraffic(ctx context.Context) error {
+	defer a.traffic.lock()()
 	a.traffic.stopShort()
-	err := a.traffic.stopGenerators()
+	err := a.traffic.stopStreams()
 	var wg sync.WaitGroup
 	for _, name := range a.traffic.programs {
-		wg.Go(func() { a.kill(ctx, name) })
+		wg.Go(func() { a.Kill(ctx, name) })
 	}
 	wg.Wait()
 	a.traffic.programs = nil
-	return none{}, err
+	return err
 }
 
-// rttStart begins probing the server from the clients in turn.
-func (a *Agent) rttStart(ctx context.Context, server netip.Addr) (none, error) {
+// StartRTT begins probing the server from the clients in turn.
+func (a *Agent) StartRTT(ctx context.Context, server netip.Addr) error {
 	pool, err := a.clients()
 	if err != nil {
-		return none{}, err
+		return err
 	}
-	a.traffic.mu.Lock()
-	defer a.traffic.mu.Unlock()
+	defer a.traffic.lock()()
 	if a.traffic.prober != nil {
-		return none{}, nil
+		return nil
 	}
-	to := netip.AddrPortFrom(server, echoPort)
 	// A few clients stand for all: their sockets stay open for the whole block.
 	const most = 8
 	step := max(1, len(pool.Clients)/most)
-	chosen := slices.Collect(func(yield func(*client.Client) bool) {
-		for i := 0; i < len(pool.Clients); i += step {
-			if !yield(pool.Clients[i]) {
-				return
-			}
-		}
+	probes := bundle{Config: traffic.Config{UDP: true}, To: netip.AddrPortFrom(server, echoPort)}
+	for i := 0; i < len(pool.Clients); i += step {
+		probes.clients = append(probes.clients, pool.Clients[i])
+		probes.From = append(probes.From, pool.Clients[i].LocalIP())
+	}
+	a.traffic.prober, err = rtt.Probe(context.WithoutCancel(ctx), len(probes.From), func(i int) (int, error) {
+		return probes.dial(ctx, i)
 	})
-	a.traffic.prober, err = rtt.Probe(context.WithoutCancel(ctx), len(chosen), func(i int) (int, error) {
-		return dialStream(ctx, traffic.Config{UDP: true}, chosen[i], to)
-	})
-	return none{}, err
+	return err
 }
 
-// rttTake returns round-trip times since the last call and starts anew.
-func (a *Agent) rttTake(context.Context, none) (rtt.Times, error) {
-	a.traffic.mu.Lock()
-	defer a.traffic.mu.Unlock()
+// TakeRTT returns round-trip times since the last call and starts anew.
+func (a *Agent) TakeRTT(context.Context) (r rtt.Times, err error) {
+	defer a.traffic.lock()()
 	if a.traffic.prober == nil {
-		return rtt.Times{}, errors.New("no round-trip probes run")
+		return r, errors.New("no round-trip probes run")
 	}
-	r := a.traffic.prober.Snapshot()
+	r = a.traffic.prober.Snapshot()
 	a.traffic.prober.Reset()
 	return r, nil
 }

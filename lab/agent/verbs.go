@@ -2,166 +2,198 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/gateweigh/gateweigh/lab/client"
+	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/profile"
 	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 	"github.com/gateweigh/gateweigh/lab/traffic/short"
 )
 
-// The lab's verbs on a host. Each is one request; all end when ctx does.
+// The lab's verbs on a host. Each is one request, carried out by the method of the same
+// name of Agent or client.Pool; all end when ctx does.
 
 // Hello asks the agent for its process.
-func (c *Conn) Hello(ctx context.Context) (h Hello, err error) {
-	err = c.call(ctx, "hello", none{}, &h)
-	return h, err
+func (c *Conn) Hello(ctx context.Context) (Hello, error) { return ask[Hello](ctx, c, "Hello") }
+
+// Machine asks what the agent's machine is.
+func (c *Conn) Machine(ctx context.Context) (machine.Machine, error) {
+	return ask[machine.Machine](ctx, c, "Machine")
+}
+
+// Load asks how much of the machine is taken now.
+func (c *Conn) Load(ctx context.Context) (machine.Load, error) {
+	return ask[machine.Load](ctx, c, "Load")
+}
+
+// Find looks for programs and features of the kernel, in the order of the query.
+func (c *Conn) Find(ctx context.Context, q machine.Query) ([]machine.Found, error) {
+	list, err := ask[[]machine.Found](ctx, c, "Find", q)
+	if err == nil && len(list) != len(q.Needs) {
+		err = fmt.Errorf("%d answers to %d questions", len(list), len(q.Needs))
+	}
+	return list, err
+}
+
+// Busiest watches the machine's processes for a second, see machine.Busiest.
+func (c *Conn) Busiest(ctx context.Context) ([]machine.User, error) {
+	return ask[[]machine.User](ctx, c, "Busiest")
+}
+
+// RunLoops runs fixed loops, see machine.RunLoops.
+func (c *Conn) RunLoops(ctx context.Context, cpus []int, length time.Duration) ([]machine.Loop, error) {
+	return ask[[]machine.Loop](ctx, c, "RunLoops", cpus, length)
+}
+
+// ReadAccounts reads the accounts of the routers' threads, see machine.ReadAccounts.
+func (c *Conn) ReadAccounts(ctx context.Context, router, own []int) (machine.Accounts, error) {
+	return ask[machine.Accounts](ctx, c, "ReadAccounts", router, own)
+}
+
+// StartPerf has perf sample some CPUs of the agent's machine until StopPerf; samples are
+// being taken when it returns.
+func (c *Conn) StartPerf(ctx context.Context, p Perf) (PerfStarted, error) {
+	return ask[PerfStarted](ctx, c, "StartPerf", p)
+}
+
+// StopPerf ends the recording. In any case perf has ended when it returns.
+func (c *Conn) StopPerf(ctx context.Context) error { return c.do(ctx, "StopPerf") }
+
+// ReadPerf returns the samples of a recording, once.
+func (c *Conn) ReadPerf(ctx context.Context, recording int) (*profile.Recording, error) {
+	return ask[*profile.Recording](ctx, c, "ReadPerf", recording)
 }
 
 // Run executes a command to its end. An exit status other than zero is an
 // error with the last lines of its output; the output is returned either way.
-func (c *Conn) Run(ctx context.Context, cmd Command) (out Output, err error) {
-	err = c.call(ctx, "run", cmd, &out)
-	return out, err
+func (c *Conn) Run(ctx context.Context, cmd Command) (Output, error) {
+	return ask[Output](ctx, c, "Run", cmd)
 }
 
 // Spawn starts a long-running command.
-func (c *Conn) Spawn(ctx context.Context, cmd Command) error {
-	return c.call(ctx, "spawn", cmd, nil)
-}
+func (c *Conn) Spawn(ctx context.Context, cmd Command) error { return c.do(ctx, "Spawn", cmd) }
 
 // Kill ends a spawned command; an unknown or ended one is no error.
-func (c *Conn) Kill(ctx context.Context, name string) error { return c.call(ctx, "kill", name, nil) }
+func (c *Conn) Kill(ctx context.Context, name string) error { return c.do(ctx, "Kill", name) }
 
 // Programs lists the spawned commands that were not killed, by name.
-func (c *Conn) Programs(ctx context.Context) (list []Program, err error) {
-	err = c.call(ctx, "programs", none{}, &list)
-	return list, err
+func (c *Conn) Programs(ctx context.Context) ([]Program, error) {
+	return ask[[]Program](ctx, c, "Programs")
 }
 
 // WriteFile writes a file as the host's programs see it, with its directories.
 func (c *Conn) WriteFile(ctx context.Context, path string, data []byte, mode uint32) error {
-	return c.call(ctx, "file.write", File{path, data, mode}, nil)
+	return c.do(ctx, "WriteFile", path, data, mode)
+}
+
+// Install returns the file by which the host's programs reach a program of its machine;
+// where that takes a copy, it is put into dir.
+func (c *Conn) Install(ctx context.Context, n machine.Need, dir string) (string, error) {
+	return ask[string](ctx, c, "Install", n, dir)
 }
 
 // AddPair makes a link to another host on the same machine.
-func (c *Conn) AddPair(ctx context.Context, p Pair) error { return c.call(ctx, "net.pair", p, nil) }
+func (c *Conn) AddPair(ctx context.Context, p Pair) error { return c.do(ctx, "AddPair", p) }
 
 // Apply configures the host's links and routes.
-func (c *Conn) Apply(ctx context.Context, n Network) error { return c.call(ctx, "net.apply", n, nil) }
+func (c *Conn) Apply(ctx context.Context, n Network) error { return c.do(ctx, "Apply", n) }
 
 // AddNeighbours enters machines on a link into the neighbour table of the host.
 func (c *Conn) AddNeighbours(ctx context.Context, n Neighbours) error {
-	return c.call(ctx, "net.neighbours", n, nil)
+	return c.do(ctx, "AddNeighbours", n)
 }
 
 // OpenMeter prepares the host's meter; again after links, clients or support programs changed.
-func (c *Conn) OpenMeter(ctx context.Context, m Meter) error {
-	return c.call(ctx, "meter.open", m, nil)
-}
+func (c *Conn) OpenMeter(ctx context.Context, m Meter) error { return c.do(ctx, "OpenMeter", m) }
 
 // Sample reads the host's meter.
-func (c *Conn) Sample(ctx context.Context) (s meter.Sample, err error) {
-	err = c.call(ctx, "meter.sample", none{}, &s)
-	return s, err
+func (c *Conn) Sample(ctx context.Context) (meter.Sample, error) {
+	return ask[meter.Sample](ctx, c, "Sample")
 }
 
 // PSSMiB is the memory of the host's counted programs, MiB.
-func (c *Conn) PSSMiB(ctx context.Context) (mib float64, err error) {
-	err = c.call(ctx, "meter.pss", none{}, &mib)
-	return mib, err
-}
+func (c *Conn) PSSMiB(ctx context.Context) (float64, error) { return ask[float64](ctx, c, "PSSMiB") }
 
 // CreateClients makes the simulated clients.
 func (c *Conn) CreateClients(ctx context.Context, cfg client.Config) error {
-	return c.call(ctx, "client.create", cfg, nil)
+	return c.do(ctx, "CreateClients", cfg)
 }
 
 // Clients lists the clients with their addresses.
-func (c *Conn) Clients(ctx context.Context) (list []client.Address, err error) {
-	err = c.call(ctx, "client.list", none{}, &list)
-	return list, err
+func (c *Conn) Clients(ctx context.Context) ([]client.Address, error) {
+	return ask[[]client.Address](ctx, c, "Addresses")
 }
 
 // Lease has all clients ask for their addresses, at a pace. A client that got none is no
 // error: see client.GaveUp.
-func (c *Conn) Lease(ctx context.Context, pace client.Pace) (list []client.Outcome, err error) {
-	err = c.call(ctx, "client.lease", pace, &list)
-	return list, err
+func (c *Conn) Lease(ctx context.Context, pace client.Pace) ([]client.Outcome, error) {
+	return ask[[]client.Outcome](ctx, c, "Lease", pace)
 }
 
 // Login has all clients log in, at a pace. A client that was not admitted is no error: see
 // client.GaveUp.
-func (c *Conn) Login(ctx context.Context, adm client.Admission, pace client.Pace) (list []client.Outcome, err error) {
-	err = c.call(ctx, "client.login", logins{adm, pace}, &list)
-	return list, err
+func (c *Conn) Login(ctx context.Context, adm client.Admission, pace client.Pace) ([]client.Outcome, error) {
+	return ask[[]client.Outcome](ctx, c, "Login", adm, pace)
 }
 
 // Status asks the portal whether it counts each client as admitted, at a pace; the
 // outcome of one that is not says so.
-func (c *Conn) Status(ctx context.Context, adm client.Admission, pace client.Pace) (list []client.Outcome, err error) {
-	err = c.call(ctx, "client.status", logins{adm, pace}, &list)
-	return list, err
+func (c *Conn) Status(ctx context.Context, adm client.Admission, pace client.Pace) ([]client.Outcome, error) {
+	return ask[[]client.Outcome](ctx, c, "Status", adm, pace)
 }
 
 // Logout logs all clients out.
 func (c *Conn) Logout(ctx context.Context, adm client.Admission) error {
-	return c.call(ctx, "client.logout", adm, nil)
+	return c.do(ctx, "Logout", adm)
 }
 
 // Release gives all clients' leases back.
-func (c *Conn) Release(ctx context.Context) error { return c.call(ctx, "client.release", none{}, nil) }
+func (c *Conn) Release(ctx context.Context) error { return c.do(ctx, "Release") }
 
 // Visit has the guests come and go from now on.
-func (c *Conn) Visit(ctx context.Context, churn client.Churn) error {
-	return c.call(ctx, "client.visit", churn, nil)
-}
+func (c *Conn) Visit(ctx context.Context, churn client.Churn) error { return c.do(ctx, "Visit", churn) }
 
 // Leave ends the arrivals of guests, waits until all have left, and returns the counts.
-func (c *Conn) Leave(ctx context.Context) (v client.Visits, err error) {
-	err = c.call(ctx, "client.leave", none{}, &v)
-	return v, err
+func (c *Conn) Leave(ctx context.Context) (client.Visits, error) {
+	return ask[client.Visits](ctx, c, "Leave")
 }
 
 // ServeTraffic prepares the server's side of a load.
 func (c *Conn) ServeTraffic(ctx context.Context, t Traffic) error {
-	return c.call(ctx, "traffic.serve", t, nil)
+	return c.do(ctx, "ServeTraffic", t)
 }
 
 // StartTraffic starts a load from the client host.
 func (c *Conn) StartTraffic(ctx context.Context, t Traffic) error {
-	return c.call(ctx, "traffic.start", t, nil)
+	return c.do(ctx, "StartTraffic", t)
 }
 
 // TrafficStats reads the counters of the host's side of the load.
-func (c *Conn) TrafficStats(ctx context.Context) (s TrafficStats, err error) {
-	err = c.call(ctx, "traffic.stats", none{}, &s)
-	return s, err
+func (c *Conn) TrafficStats(ctx context.Context) (TrafficStats, error) {
+	return ask[TrafficStats](ctx, c, "TrafficStats")
 }
 
 // ShortStats counts the load's short connections since it began; all zero without any.
-func (c *Conn) ShortStats(ctx context.Context) (s short.Stats, err error) {
-	err = c.call(ctx, "traffic.short", none{}, &s)
-	return s, err
+func (c *Conn) ShortStats(ctx context.Context) (short.Stats, error) {
+	return ask[short.Stats](ctx, c, "ShortStats")
 }
 
 // MarkTraffic has the host count what its streams received each from now on.
-func (c *Conn) MarkTraffic(ctx context.Context) error {
-	return c.call(ctx, "traffic.mark", none{}, nil)
-}
+func (c *Conn) MarkTraffic(ctx context.Context) error { return c.do(ctx, "MarkTraffic") }
 
 // StopTraffic ends the host's side of the load; without one it does nothing.
-func (c *Conn) StopTraffic(ctx context.Context) error {
-	return c.call(ctx, "traffic.stop", none{}, nil)
-}
+func (c *Conn) StopTraffic(ctx context.Context) error { return c.do(ctx, "StopTraffic") }
 
 // StartRTT begins probing the server's round-trip time from the clients.
 func (c *Conn) StartRTT(ctx context.Context, server netip.Addr) error {
-	return c.call(ctx, "rtt.start", server, nil)
+	return c.do(ctx, "StartRTT", server)
 }
 
 // TakeRTT returns the round-trip times since the last call.
-func (c *Conn) TakeRTT(ctx context.Context) (r rtt.Times, err error) {
-	err = c.call(ctx, "rtt.take", none{}, &r)
-	return r, err
+func (c *Conn) TakeRTT(ctx context.Context) (rtt.Times, error) {
+	return ask[rtt.Times](ctx, c, "TakeRTT")
 }

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/gateweigh/gateweigh/lab/client"
 	"github.com/gateweigh/gateweigh/lab/meter"
-	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 const (
@@ -24,8 +23,8 @@ const (
 
 // sysctlsOfMany are set, below /proc/sys/net, where more than WindowsAtOnce streams
 // send. The kernel makes buffers smaller the longer a path's shortest round trip
-// was; a stream with a burst every few seconds has met a quiet path hardly ever,
-// and its bursts would come in pieces.
+// was; a stream with a burst every few seconds has hardly ever met a quiet path,
+// so its bursts would leave in pieces.
 var sysctlsOfMany = map[string]string{"ipv4/tcp_tso_rtt_log": "30"}
 
 // WindowsAtOnce is how many streams open their windows together when a load begins:
@@ -56,18 +55,9 @@ func LeastFiles(streams int) int {
 //	agent ── stdin, stdout: JSON lines ──► gateweigh agent-worker
 type worker struct {
 	*Conn
+	num  int // from 1 among those of its end
 	pid  int
 	gone <-chan struct{} // closed when the process has ended
-}
-
-// startWorker starts one for a host.
-func startWorker(host string) (*worker, error) {
-	c, err := StartChild([]string{WorkerCommand}, nil, os.Stderr)
-	if err != nil {
-		return nil, fmt.Errorf("starting a worker for streams: %w", err)
-	}
-	conn, gone := c.Talk("traffic worker of host " + host)
-	return &worker{conn, c.Process.Pid, gone}, nil
 }
 
 func (w *worker) close() {
@@ -79,23 +69,27 @@ func (w *worker) close() {
 // addWorkers makes a host's list of workers n long.
 func addWorkers(host string, list []*worker, n int) ([]*worker, error) {
 	for len(list) < n {
-		w, err := startWorker(host)
+		c, err := StartChild([]string{WorkerCommand}, nil, os.Stderr)
 		if err != nil {
-			return list, err
+			return list, fmt.Errorf("starting a worker for streams: %w", err)
 		}
-		list = append(list, w)
+		conn, gone := c.Talk("traffic worker of host " + host)
+		list = append(list, &worker{conn, len(list) + 1, c.Process.Pid, gone})
 	}
 	return list, nil
 }
 
-// eachWorker asks all workers at once.
-func eachWorker(list []*worker, fn func(i int, w *worker) error) error {
+// workers are all of the host's.
+func (s *trafficState) workers() []*worker { return slices.Concat(s.nearWorkers, s.farWorkers) }
+
+// each asks all workers at once.
+func each(list []*worker, fn func(i int, w *worker) error) error {
 	errs := make([]error, len(list))
 	var wg sync.WaitGroup
 	for i, w := range list {
 		wg.Go(func() {
 			if err := fn(i, w); err != nil {
-				errs[i] = fmt.Errorf("worker %d: %w", i+1, err)
+				errs[i] = fmt.Errorf("worker %d: %w", w.num, err)
 			}
 		})
 	}
@@ -103,90 +97,19 @@ func eachWorker(list []*worker, fn func(i int, w *worker) error) error {
 	return errors.Join(errs...)
 }
 
-// bundle is a worker's part of a load: streams from each of the addresses.
-type bundle struct {
-	Config traffic.Config `json:"config"`
-	From   []netip.Addr   `json:"from"`
-	To     netip.AddrPort `json:"to"`
-}
-
-// bundles shares a load out over n workers; worker i sends to the port of the
-// server's worker i.
-func bundles(cfg traffic.Config, from []netip.Addr, to netip.AddrPort, n int) []bundle {
-	list := make([]bundle, n)
-	for i := range list {
-		lo, hi := len(from)*i/n, len(from)*(i+1)/n
-		b := bundle{cfg, from[lo:hi], netip.AddrPortFrom(to.Addr(), to.Port()+uint16(i))}
-		b.Config.Streams, b.Config.RateBps = hi-lo, cfg.RateBps*float64(hi-lo)/float64(len(from))
-		list[i] = b
-	}
-	return list
-}
-
 // workerMain is the body of a worker.
 func workerMain(ctx context.Context) error {
 	runtime.GOMAXPROCS(processors)
-	var s streamsWorker
-	defer s.state.close()
-	return serve(ctx, os.Stdin, os.Stdout, map[string]handler{
-		"serve": method(s.serve),
-		"start": method(s.start),
-		"stats": method(s.stats),
-		"mark":  method(s.mark),
-		"stop":  method(s.stop),
-	})
-}
-
-// streamsWorker is the traffic of one worker: a server or a generator.
-type streamsWorker struct{ state trafficState }
-
-func (s *streamsWorker) serve(ctx context.Context, at Listener) (none, error) {
-	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	return none{}, s.state.serve(ctx, at)
-}
-
-// start starts one bundle more.
-func (s *streamsWorker) start(ctx context.Context, b bundle) (none, error) {
-	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	return none{}, s.state.generate(ctx, b.Config, func(ctx context.Context, i int) (int, error) {
-		fd, err := traffic.NewSocket(b.To.Addr(), b.Config.UDP)
-		if err != nil {
-			return -1, err
-		}
-		return connectStream(ctx, fd, b.From[i], b.To)
-	})
-}
-
-func (s *streamsWorker) stats(context.Context, none) (TrafficStats, error) {
-	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	return s.state.streamStats(), nil
-}
-
-func (s *streamsWorker) mark(context.Context, none) (none, error) {
-	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	s.state.mark()
-	return none{}, nil
-}
-
-func (s *streamsWorker) stop(context.Context, none) (none, error) {
-	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	return none{}, s.state.stopGenerators()
+	var s streams
+	return serve(ctx, os.Stdin, os.Stdout, func(string) (any, error) { return &s, nil })
 }
 
 // workersNs is the CPU time of all workers so far. The caller holds no lock.
-func (t *trafficState) workersNs() (ns int64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, list := range [][]*worker{t.nearWorkers, t.farWorkers} {
-		for _, w := range list {
-			if p, err := meter.ReadProcess(w.pid); err == nil { // otherwise it is ending now
-				ns += p.RunNs
-			}
+func (s *trafficState) workersNs() (ns int64) {
+	defer s.lock()()
+	for _, w := range s.workers() {
+		if p, err := meter.ReadProcess(w.pid); err == nil { // otherwise it is ending now
+			ns += p.RunNs
 		}
 	}
 	return ns

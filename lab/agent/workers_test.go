@@ -35,7 +35,7 @@ func TestBundlesShareALoadOut(t *testing.T) {
 	}
 	to := netip.MustParseAddrPort("192.0.2.1:5201")
 	seen, rate := map[netip.Addr]bool{}, 0.0
-	for i, b := range bundles(traffic.Config{Streams: 10, RateBps: 100}, from, to, 3) {
+	for i, b := range (bundle{Config: traffic.Config{Streams: 10, RateBps: 100}, From: from, To: to}).split(3) {
 		if b.Config.Streams != len(b.From) || b.Config.RateBps != 10*float64(len(b.From)) {
 			t.Errorf("bundle %d has %d streams from %d addresses at %g bit/s of 10 a stream", i, b.Config.Streams, len(b.From), b.Config.RateBps)
 		}

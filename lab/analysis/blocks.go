@@ -9,8 +9,35 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// blockMean is one load of one block: the means of its accepted windows. It is
-// what sweeps, cost models and stability are computed from.
+// Laws name the metrics of which sweeps, cost models, ceilings and the stability
+// of a run are computed, along result.OfferedMbps and result.Clients.
+type Laws struct {
+	CPU        string // % of one core
+	Normalised string // the same, normalised to the offered load
+	Link       string // sampled bandwidth, Mbit/s with headers
+	Delivered  string // payload, Mbit/s
+	// Packets are millions a second.
+	Packets func(Reading) float64
+}
+
+// law is one figure of a router under one load.
+type law int
+
+const (
+	cpu        law = iota // % of one core
+	normalised            // the same by equation 5.1
+	link                  // Mbit/s
+	delivered             // Mbit/s
+	packets               // millions a second
+	logPerBit             // log of the primary metric: CPU ns per delivered bit
+	laws
+)
+
+// routerMean is what one router of a block did under one load, by law.
+type routerMean [laws]float64
+
+// blockMean is one load of one block: the means of its accepted windows. Sweeps,
+// cost models and stability are computed from these.
 type blockMean struct {
 	cell      result.Cell
 	id        blockID
@@ -25,34 +52,13 @@ type blockMean struct {
 	dut, clean routerMean
 }
 
-// routerMean is what one router of a block did under one load.
-type routerMean struct {
-	cpuPct        float64 // % of one core
-	normalisedPct float64 // the same by equation 5.1
-	linkMbps      float64
-	deliveredMbps float64
-	packets       float64 // millions a second
-	logPerBit     float64 // log of CPU ns per delivered bit
-}
-
-// Laws name the metrics of which sweeps, cost models, ceilings and the stability
-// of a run are computed, along result.OfferedMbps and result.Clients.
-type Laws struct {
-	CPU        string // % of one core
-	Normalised string // the same, normalised to the offered load
-	Link       string // sampled bandwidth, Mbit/s with headers
-	Delivered  string // payload, Mbit/s
-	// Packets are millions a second.
-	Packets func(Reading) float64
-}
-
-// fillLaws computes what block means tell, and returns what they say of the run's
+// fillLaws computes what block means say, and returns warnings about the run's
 // stability.
 func (in Input) fillLaws(s *Summary, hours []float64, opts Options) (unstable []string) {
 	means := in.blockMeans(hours)
 	s.Stability, unstable = stability(means, opts)
 	if s.Sides != nil { // the clean router of an A/A block had what the devices have
-		means = slices.DeleteFunc(slices.Clone(means), func(b blockMean) bool { return b.id.aa })
+		means = without(means, func(b blockMean) bool { return b.id.aa })
 	}
 	list := in.routers(means)
 	s.Sweeps = in.sweeps(list, opts)
@@ -69,69 +75,56 @@ func (in Input) fillLaws(s *Summary, hours []float64, opts Options) (unstable []
 // blockMeans returns every load of every block with accepted windows, in the
 // order they were measured. hours has the time of each trial.
 func (in Input) blockMeans(hours []float64) []blockMean {
+	type window struct {
+		Trial
+		hours float64
+	}
 	type key struct {
 		id   blockID
 		cell result.Cell
 	}
-	groups := map[key][]int{}
-	var order []key
-	places := map[blockID]int{}
+	var windows []window
 	for i, t := range in.Trials {
-		if !t.Accepted {
-			continue
+		if t.Accepted {
+			windows = append(windows, window{t, hours[i]})
 		}
-		k := key{in.blockOf(t), t.Cell}
-		if groups[k] == nil {
-			order = append(order, k)
-		}
-		groups[k] = append(groups[k], i)
 	}
-	out := make([]blockMean, 0, len(order))
-	for _, k := range order {
-		b := in.meanOf(hours, groups[k])
-		b.id, b.place = k.id, places[k.id]
-		places[k.id]++
+	places := map[blockID]int{}
+	var out []blockMean
+	for _, group := range grouped(windows, func(w window) key { return key{in.blockOf(w.Trial), w.Cell} }, nil) {
+		trials := make([]Trial, len(group))
+		for i, w := range group {
+			trials[i] = w.Trial
+		}
+		b := in.meanOf(trials)
+		b.place = places[b.id]
+		places[b.id]++
+		b.hours = mean(each(group, func(w window) float64 { return w.hours }))
 		out = append(out, b)
 	}
 	return out
 }
 
-// meanOf averages the trials at the given places, which are of one cell and block.
-func (in Input) meanOf(hours []float64, at []int) blockMean {
-	first := in.Trials[at[0]]
-	b := blockMean{cell: first.Cell, lab: first.DUTLab}
-	over := func(of func(Trial) float64) float64 {
-		values := make([]float64, 0, len(at))
-		for _, i := range at {
-			values = append(values, of(in.Trials[i]))
-		}
-		return mean(values)
+// meanOf averages windows of one cell and block. The sides are compared by their
+// ratio, however verdicts compare them.
+func (in Input) meanOf(windows []Trial) blockMean {
+	perBit := in.primary
+	perBit.Against = AsRatio
+	logRatios := each(windows, func(t Trial) float64 { return perBit.compare(in.pairOf(t)) })
+	of := func(metric string) func(Reading) float64 { return metricNamed(in.Metrics, metric).Of }
+	figures := [laws]func(Reading) float64{
+		of(in.Laws.CPU), of(in.Laws.Normalised), of(in.Laws.Link), of(in.Laws.Delivered), in.Laws.Packets,
+		func(r Reading) float64 { return finite(math.Log(Positive(perBit.Of(r)))) },
 	}
-	for _, i := range at {
-		b.saturated = b.saturated || slices.Contains(in.Trials[i].Flags, result.FlagSaturated)
-		b.hours += hours[i] / float64(len(at))
+	b := blockMean{
+		cell: windows[0].Cell, id: in.blockOf(windows[0]), lab: windows[0].DUTLab,
+		saturated: slices.ContainsFunc(windows, func(t Trial) bool { return slices.Contains(t.Flags, result.FlagSaturated) }),
+		logRatio:  mean(logRatios), later: mean(logRatios[1:]) - logRatios[0],
 	}
-	router := func(side func(Trial) result.Values) routerMean {
-		of := func(metric string) float64 {
-			m := metricNamed(in.Metrics, metric)
-			return over(func(t Trial) float64 { return m.Of(in.reading(t.Cell, side(t))) })
-		}
-		perBit := metricNamed(in.Metrics, in.Primary)
-		return routerMean{
-			cpuPct: of(in.Laws.CPU), normalisedPct: of(in.Laws.Normalised), linkMbps: of(in.Laws.Link), deliveredMbps: of(in.Laws.Delivered),
-			packets:   over(func(t Trial) float64 { return in.Laws.Packets(in.reading(t.Cell, side(t))) }),
-			logPerBit: over(func(t Trial) float64 { return finite(math.Log(positive(perBit.Of(in.reading(t.Cell, side(t)))))) }),
-		}
+	for l, of := range figures {
+		b.dut[l] = mean(each(windows, func(t Trial) float64 { return of(in.pairOf(t).device) }))
+		b.clean[l] = mean(each(windows, func(t Trial) float64 { return of(in.pairOf(t).clean) }))
 	}
-	b.dut = router(func(t Trial) result.Values { return t.Device })
-	b.clean = router(func(t Trial) result.Values { return t.Clean })
-	logRatio := in.ratioOf(metricNamed(in.Metrics, in.Primary))
-	b.logRatio = over(logRatio)
-	rest := make([]float64, 0, len(at))
-	for _, i := range at[1:] {
-		rest = append(rest, logRatio(in.Trials[i]))
-	}
-	b.later = mean(rest) - logRatio(first)
 	return b
 }
 
@@ -155,8 +148,7 @@ type router struct {
 
 // routers lists the clean router, then the devices by name.
 func (in Input) routers(means []blockMean) []router {
-	clean := router{name: Clean, compare: in.Compare, side: func(b blockMean) routerMean { return b.clean }}
-	list := []router{}
+	list := []router{{name: Clean, compare: in.Compare, side: func(b blockMean) routerMean { return b.clean }}}
 	full := map[result.Cell]bool{} // devices by setting
 	for _, of := range grouped(means, blockMean.device, cmp.Compare[string]) {
 		r := router{of[0].device(), in.Compare, of, func(b blockMean) routerMean { return b.dut }}
@@ -164,27 +156,28 @@ func (in Input) routers(means []blockMean) []router {
 			continue
 		}
 		list = append(list, r)
-		for _, cell := range byCell(of, in.Compare) {
+		for _, cell := range r.byCell(of) {
 			full[cell[0].family()] = full[cell[0].family()] || r.saturated(cell)
 		}
 	}
-	for _, of := range grouped(means, setting, in.Compare) {
-		kept := slices.DeleteFunc(slices.Clone(of), func(b blockMean) bool { return full[b.family()] })
+	for _, of := range grouped(means, blockMean.setting, in.Compare) {
+		kept := without(of, func(b blockMean) bool { return full[b.family()] })
 		if len(kept) == 0 {
 			kept = of
 		}
-		clean.means = append(clean.means, kept...)
+		list[0].means = append(list[0].means, kept...)
 	}
-	return slices.Insert(list, 0, clean)
+	return list
 }
 
-// family is the device and its traffic's setting, whatever the load and the
-// clients; A/A blocks have one of their own.
-func (b blockMean) family() result.Cell {
-	cell := setting(b)
-	cell = cell.With(result.DUT, b.device())
-	return cell
+// setting is the cell without device, clients and load. Blocks of different settings
+// are never fitted or compared together.
+func (b blockMean) setting() result.Cell {
+	return b.cell.Without(result.DUT, result.Clients, result.OfferedMbps)
 }
+
+// family is the device and its setting; A/A blocks have one of their own.
+func (b blockMean) family() result.Cell { return b.setting().With(result.DUT, b.device()) }
 
 // device is the name of the device under test, empty in an A/A block.
 func (b blockMean) device() string {
@@ -194,74 +187,32 @@ func (b blockMean) device() string {
 	return b.cell.Text(result.DUT)
 }
 
-// values collects a figure of the router, one a block mean.
-func (r router) values(means []blockMean, of func(routerMean) float64) []float64 {
-	return figures(means, func(b blockMean) float64 { return of(r.side(b)) })
+// offered is the load that was asked for, Mbit/s.
+func (b blockMean) offered() float64 { return b.cell.Number(result.OfferedMbps) }
+
+// byCell splits block means by clients and load, whatever the device.
+func (r router) byCell(means []blockMean) [][]blockMean {
+	return grouped(means, func(b blockMean) result.Cell { return b.cell.Without(result.DUT) }, r.compare)
 }
 
-// figures collects one value a block mean.
-func figures(means []blockMean, of func(blockMean) float64) []float64 {
-	out := make([]float64, 0, len(means))
-	for _, b := range means {
-		out = append(out, of(b))
-	}
-	return out
+// values collects a figure of the router, one a block mean, and mean averages them.
+func (r router) values(means []blockMean, l law) []float64 {
+	return each(means, func(b blockMean) float64 { return r.side(b)[l] })
 }
+
+func (r router) mean(means []blockMean, l law) float64 { return mean(r.values(means, l)) }
 
 // saturated reports whether the router was at its limit in means, which are
 // the blocks of one cell: marked so and below 98 % of the load, or more than
 // 10 % short of bandwidth.
 func (r router) saturated(means []blockMean) bool {
-	offered := means[0].cell.Number(result.OfferedMbps)
-	if r.shortfall(means) {
-		return true
-	}
 	marked := r.name != Clean && slices.ContainsFunc(means, func(b blockMean) bool { return b.saturated })
-	return marked && mean(r.values(means, routerMean.delivered)) < result.FullLoad*offered
+	return r.shortfall(means) || marked && r.mean(means, delivered) < result.FullLoad*means[0].offered()
 }
 
 // shortfall reports a sampled bandwidth more than 10 % below the limit.
 func (r router) shortfall(means []blockMean) bool {
-	return mean(r.values(means, routerMean.link)) < enoughBandwidth*means[0].cell.Number(result.OfferedMbps)
-}
-
-func (m routerMean) cpu() float64        { return m.cpuPct }
-func (m routerMean) normalised() float64 { return m.normalisedPct }
-func (m routerMean) link() float64       { return m.linkMbps }
-func (m routerMean) delivered() float64  { return m.deliveredMbps }
-
-// grouped splits block means by a key and returns the groups in the key's order.
-func grouped[K comparable](means []blockMean, key func(blockMean) K, compare func(a, b K) int) [][]blockMean {
-	groups := map[K][]blockMean{}
-	var keys []K
-	for _, b := range means {
-		k := key(b)
-		if groups[k] == nil {
-			keys = append(keys, k)
-		}
-		groups[k] = append(groups[k], b)
-	}
-	slices.SortFunc(keys, compare)
-	out := make([][]blockMean, 0, len(keys))
-	for _, k := range keys {
-		out = append(out, groups[k])
-	}
-	return out
-}
-
-// setting is the traffic's direction and profile: what differs in one of them
-// is never fitted or compared together.
-func setting(b blockMean) result.Cell {
-	return b.cell.Without(result.DUT, result.Clients, result.OfferedMbps)
-}
-
-// byCell splits block means by clients and load, whatever the device.
-func byCell(means []blockMean, compare func(a, b result.Cell) int) [][]blockMean {
-	return grouped(means, func(b blockMean) result.Cell {
-		cell := b.cell
-		cell = cell.Without(result.DUT)
-		return cell
-	}, compare)
+	return r.mean(means, link) < enoughBandwidth*means[0].offered()
 }
 
 // elapsed is the time of each trial since the first, in hours, and how far the

@@ -38,29 +38,28 @@ func (in Input) ceilings(cells []Cell, mode string) []Ceiling {
 	if mode != result.ModeSolo {
 		return nil
 	}
-	groups := map[result.Cell][]Cell{}
-	var keys []result.Cell
-	add := func(c Cell, dut string) {
-		k := c.Without(result.OfferedMbps).With(result.DUT, dut)
-		if groups[k] == nil {
-			keys = append(keys, k)
-		}
-		groups[k] = append(groups[k], c)
+	type place struct { // of a cell in a ceiling
+		Cell
+		in result.Cell
 	}
+	var places []place
 	for _, c := range cells {
-		add(c, c.DUT())
-		add(c, Clean)
+		at := c.Without(result.OfferedMbps)
+		places = append(places, place{c, at.With(result.DUT, c.DUT())}, place{c, at.With(result.DUT, Clean)})
 	}
-	slices.SortStableFunc(keys, in.Compare)
 	var out []Ceiling
-	for _, k := range keys {
-		of := groups[k]
+	for _, group := range grouped(places, func(p place) result.Cell { return p.in }, in.Compare) {
+		of := make([]Cell, len(group))
+		for i, p := range group {
+			of[i] = p.Cell
+		}
 		slices.SortStableFunc(of, func(a, b Cell) int { return result.CompareCells(a.Cell, b.Cell, result.OfferedMbps) })
 		if of[0].Number(result.OfferedMbps) == of[len(of)-1].Number(result.OfferedMbps) {
 			continue
 		}
-		l := Ceiling{Cell: k, CarriesMbps: Absent(), CPUCorePct: Absent(), FailsMbps: Absent(), MostMbps: Absent(), CPU: Unknown(), Most: Unknown()}
-		if k.Text(result.DUT) == Clean {
+		l := Ceiling{Cell: group[0].in, CarriesMbps: Absent(), CPUCorePct: Absent(), FailsMbps: Absent(), MostMbps: Absent(), CPU: Unknown(), Most: Unknown()}
+		of = without(of, func(c Cell) bool { return c.Pairs == 0 }) // loads of which no trial was accepted say nothing
+		if l.Cell.Text(result.DUT) == Clean {
 			in.ofClean(&l, of)
 		} else {
 			in.ofDevice(&l, of)
@@ -70,13 +69,9 @@ func (in Input) ceilings(cells []Cell, mode string) []Ceiling {
 	return out
 }
 
-// ofDevice goes through a device's cells from the smallest load up. Loads of which no
-// trial was accepted say nothing.
+// ofDevice goes through a device's cells from the smallest load up.
 func (in Input) ofDevice(l *Ceiling, cells []Cell) {
 	for _, c := range cells {
-		if c.Pairs == 0 {
-			continue
-		}
 		offered, delivered, cpu := Number(c.Number(result.OfferedMbps)), c.Device(in.Laws.Delivered), c.Device(in.Laws.CPU)
 		if !l.MostMbps.Known() || delivered.Mean > l.MostMbps {
 			l.MostMbps, l.Most = delivered.Mean, delivered
@@ -99,9 +94,6 @@ func (in Input) ofDevice(l *Ceiling, cells []Cell) {
 func (in Input) ofClean(l *Ceiling, cells []Cell) {
 	var cpu []float64 // beside each device
 	for _, c := range cells {
-		if c.Pairs == 0 {
-			continue
-		}
 		offered := Number(c.Number(result.OfferedMbps))
 		if l.CarriesMbps != offered {
 			cpu, l.CarriesBlocks = nil, 0

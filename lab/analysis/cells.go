@@ -45,6 +45,8 @@ type Input struct {
 	Describe func(*Cell)
 	// Warn says what else weakens the result, a sentence each.
 	Warn func(Summary) []string
+
+	primary Metric // the one that Primary names, zero where nothing is judged
 }
 
 // Cell is one point of the sweep: one device at one load.
@@ -160,8 +162,14 @@ func Summarise(in Input, opts Options) Summary {
 	env := in.Run.Environment
 	s := Summary{
 		Version: Version, Experiment: env.Experiment, Measure: in.Measure, Noun: in.Noun, Mode: env.Mode, Sides: env.Sides,
-		Confidence: opts.Confidence, Delta: opts.Delta, Primary: in.Primary, Metrics: in.Metrics, Cells: []Cell{},
+		Confidence: opts.Confidence, Delta: opts.Delta, Metrics: in.Metrics, Cells: []Cell{},
 		Skipped: append([]result.Skip{}, in.Run.Skipped...), Findings: []Finding{}, Warnings: []string{},
+	}
+	var unknown []string
+	if m := metricNamed(in.Metrics, in.Primary); m.Against != NotCompared && m.Of != nil {
+		in.primary, s.Primary = m, in.Primary
+	} else if in.Primary != "" {
+		unknown = []string{fmt.Sprintf("%q is no metric that compares a device with the clean router: nothing is judged.", in.Primary)}
 	}
 	var aa []Trial
 	cells := map[result.Cell][]Trial{}
@@ -169,35 +177,34 @@ func Summarise(in Input, opts Options) Summary {
 		s.Trials.add(t)
 		if t.AA {
 			aa = append(aa, t)
-			continue
+		} else {
+			cells[t.Cell] = append(cells[t.Cell], t)
 		}
-		cells[t.Cell] = append(cells[t.Cell], t)
 	}
-	in.fillCells(&s, cells, in.noiseFloor(&s, aa, opts), opts)
+	in.fillCells(&s, cells, aa, opts)
 	hours, clockBack := elapsed(in.Trials)
 	var unstable []string
-	if in.Laws != nil {
+	if in.Laws != nil && s.Primary != "" {
 		unstable = in.fillLaws(&s, hours, opts)
 	}
 	s.Rejects = rejectReasons(in.Trials)
 	s.FailedBlocks, s.Limits = failedBlocks(in), limits(in.Run.Blocks)
-	s.Warnings = append([]string{}, slices.Concat(in.warnings(s, cells), unstable, clockWarning(clockBack))...)
+	s.Warnings = append([]string{}, slices.Concat(unknown, in.warnings(s, cells), unstable, clockWarning(clockBack))...)
 	return s
 }
 
 // fillCells computes the cells and, all taken together, their verdicts.
-func (in Input) fillCells(s *Summary, cells map[result.Cell][]Trial, aa AA, opts Options) {
-	var logs []inference.Sample
+func (in Input) fillCells(s *Summary, cells map[result.Cell][]Trial, aa []Trial, opts Options) {
+	var list []contrast
 	for _, key := range slices.SortedFunc(maps.Keys(cells), in.Compare) {
-		c, log := in.cell(key, cells[key], opts)
-		s.Cells, logs = append(s.Cells, c), append(logs, log)
+		c, own := in.cell(key, cells[key], opts)
+		s.Cells, list = append(s.Cells, c), append(list, own)
 	}
-	if in.Primary == "" {
-		return
+	if s.Primary != "" {
+		s.AA = in.noiseFloor(aa, opts)
+		judgeCells(s.Cells, list, s.AA, in.primary, opts)
+		s.Multiplicity = Multiplicity{MethodHolm, testable(list)}
 	}
-	s.AA = aa
-	judgeCells(s.Cells, logs, aa, opts)
-	s.Multiplicity = Multiplicity{MethodHolm, testable(logs)}
 }
 
 func (c *Counts) add(t Trial) {
@@ -211,24 +218,31 @@ func (c *Counts) add(t Trial) {
 	}
 }
 
-// cell computes one cell from all its trials, rejected ones included. The sample
-// is of the logarithm of its primary ratio, for the verdict.
-func (in Input) cell(key result.Cell, trials []Trial, opts Options) (Cell, inference.Sample) {
-	c := Cell{Cell: key, SDLog: Absent(), Metrics: Figures{}}
-	var accepted []Trial
+func accepted(trials []Trial) []Trial {
+	return without(trials, func(t Trial) bool { return !t.Accepted })
+}
+
+// cell computes one cell from all its trials, rejected ones included. The contrast
+// is that of its primary metric, for the verdict.
+func (in Input) cell(key result.Cell, trials []Trial, opts Options) (Cell, contrast) {
+	var counts Counts
 	for _, t := range trials {
-		if t.Attempt > 0 {
-			c.Redone++
-		}
-		if t.Accepted {
-			accepted = append(accepted, t)
-		} else {
-			c.Rejected++
+		counts.add(t)
+	}
+	kept := accepted(trials)
+	blocks := in.byBlock(kept)
+	c := Cell{
+		Cell: key, SDLog: Absent(), Metrics: Figures{}, Pairs: len(kept), Blocks: len(blocks), Rejected: counts.Rejected, Redone: counts.Redone,
+		Rejects: rejectReasons(trials), Flags: in.flags(kept),
+	}
+	var samples []Sample
+	for _, s := range in.Samples {
+		if !s.AA && s.of(key) {
+			s.Cell = key
+			samples = append(samples, s)
 		}
 	}
-	blocks := in.byBlock(accepted)
-	c.Pairs, c.Blocks, c.Rejects = len(accepted), len(blocks), rejectReasons(trials)
-	log := inference.None()
+	primary := contrast{Sample: inference.None()}
 	for _, m := range in.Metrics {
 		if m.Per == PerCell {
 			e := Unknown()
@@ -236,120 +250,96 @@ func (in Input) cell(key result.Cell, trials []Trial, opts Options) (Cell, infer
 			c.Metrics[m.Name] = Figure{Device: e}
 			continue
 		}
-		f, sample := in.figure(m, key, blocks, opts)
-		c.Metrics[m.Name] = f
-		if m.Name == in.Primary {
-			log, c.SDLog = sample, spread(perBlock(blocks, in.ratioOf(m), mean))
+		units := in.units(m, blocks, samples)
+		c.Metrics[m.Name] = m.figure(units, opts)
+		if m.Name == in.primary.Name {
+			primary = contrast{inference.Of(m.changes(units)), m.limit(units, opts)}
+			c.SDLog = spread(m.changes(units))
 		}
 	}
-	c.Flags = in.flags(accepted)
 	if in.Describe != nil {
 		in.Describe(&c)
 	}
-	return c, log
+	return c, primary
 }
 
-// figure computes one metric of a cell; the sample is of what compares the sides.
-func (in Input) figure(m Metric, key result.Cell, blocks [][]Trial, opts Options) (Figure, inference.Sample) {
-	side := func(of func(Trial) result.Values, beside func(Sample) result.Values) Estimate {
-		switch m.Per {
-		case PerWindow, PerPool:
-			centre := mean
-			if m.Median {
-				centre = median
+// pair is what both sides of a trial, or of a record beside the trials, say.
+type pair struct{ device, clean Reading }
+
+func (in Input) pairOf(t Trial) pair { return in.pair(t.Cell, t.Device, t.Clean) }
+
+func (in Input) pair(cell result.Cell, device, clean result.Values) pair {
+	return pair{Reading{device, cell, in.Run.Environment.CPUs}, Reading{clean, cell, in.Run.Environment.CPUs}}
+}
+
+// units are what a metric has one value of each: the windows of a block, or a record
+// beside the windows.
+func (in Input) units(m Metric, blocks [][]Trial, samples []Sample) [][]pair {
+	var out [][]pair
+	if m.Per == PerWindow || m.Per == PerPool {
+		for _, windows := range blocks {
+			var unit []pair
+			for _, t := range windows {
+				unit = append(unit, in.pairOf(t))
 			}
-			value := func(t Trial) float64 { return m.Of(in.reading(t.Cell, of(t))) }
-			if m.Per == PerPool {
-				e := Unknown()
-				e.Mean = Number(median(perBlock(apart(blocks), value, mean)))
-				return e
-			}
-			return m.Range.Estimate(perBlock(blocks, value, centre), opts.Confidence)
+			out = append(out, unit)
 		}
-		var values []float64
-		for _, s := range in.Samples {
-			if s.Per == m.Per && s.of(key) {
-				values = append(values, m.Of(in.reading(key, beside(s))))
-			}
-		}
-		return m.Range.Estimate(values, opts.Confidence)
+		return out
 	}
-	f := Figure{Device: side(func(t Trial) result.Values { return t.Device }, func(s Sample) result.Values { return s.Device })}
-	if m.Both {
-		clean := side(func(t Trial) result.Values { return t.Clean }, func(s Sample) result.Values { return s.Clean })
-		f.Clean = &clean
-	}
-	if m.Against == NotCompared {
-		return f, inference.None()
-	}
-	sample := inference.Of(perBlock(blocks, in.ratioOf(m), mean))
-	change := estimateOf(sample, opts.Confidence)
-	if m.Against == AsRatio {
-		change = change.geometric()
-	}
-	f.Change = &change
-	return f, sample
-}
-
-// ratioOf compares the two sides of a trial by a metric.
-func (in Input) ratioOf(m Metric) func(Trial) float64 {
-	return func(t Trial) float64 { return m.compare(in.reading(t.Cell, t.Device), in.reading(t.Cell, t.Clean)) }
-}
-
-func (in Input) reading(cell result.Cell, v result.Values) Reading {
-	return Reading{Values: v, Cell: cell, CPUs: in.Run.Environment.CPUs}
-}
-
-// apart makes each window a block of its own.
-func apart(blocks [][]Trial) [][]Trial {
-	var out [][]Trial
-	for _, windows := range blocks {
-		for i := range windows {
-			out = append(out, windows[i:i+1])
+	for _, s := range samples {
+		if s.Per == m.Per {
+			out = append(out, []pair{in.pair(s.Cell, s.Device, s.Clean)})
 		}
 	}
 	return out
 }
 
+// figure is the metric of one cell.
+func (m Metric) figure(units [][]pair, opts Options) Figure {
+	side := func(of func(pair) Reading) Estimate {
+		value := func(p pair) float64 { return m.Of(of(p)) }
+		centre := mean
+		if m.Median {
+			centre = Median
+		}
+		if m.Per == PerPool {
+			e := Unknown()
+			e.Mean = Number(Median(each(slices.Concat(units...), value)))
+			return e
+		}
+		return m.Range.Estimate(each(units, func(unit []pair) float64 { return centre(each(unit, value)) }), opts.Confidence)
+	}
+	f := Figure{Device: side(func(p pair) Reading { return p.device })}
+	if m.Both {
+		clean := side(func(p pair) Reading { return p.clean })
+		f.Clean = &clean
+	}
+	if m.Against != NotCompared {
+		change := m.unscaled(estimateOf(inference.Of(m.changes(units)), opts.Confidence))
+		f.Change = &change
+	}
+	return f
+}
+
 // noiseFloor treats the A/A pairs as if the second clean router were a DUT.
 // Blocks of different numbers of clients, directions or profiles count apart.
-func (in Input) noiseFloor(s *Summary, trials []Trial, opts Options) AA {
-	var accepted []Trial
-	aa := AA{Ratio: Unknown(), SDLog: Absent()}
-	for _, t := range trials {
-		if t.Accepted {
-			accepted = append(accepted, t)
-		} else {
-			aa.Rejected++
-		}
+func (in Input) noiseFloor(trials []Trial, opts Options) AA {
+	kept := accepted(trials)
+	blocks := in.byBlock(kept)
+	changes := in.primary.changes(in.units(in.primary, blocks, without(in.Samples, func(s Sample) bool { return !s.AA })))
+	return AA{
+		Pairs: len(kept), Blocks: len(blocks), Rejected: len(trials) - len(kept), Rejects: rejectReasons(trials),
+		Ratio: in.primary.unscaled(Changes.Estimate(changes, opts.Confidence)), SDLog: spread(changes),
 	}
-	blocks := in.byBlock(accepted)
-	aa.Pairs, aa.Blocks = len(accepted), len(blocks)
-	aa.Rejects = rejectReasons(trials)
-	if in.Primary != "" {
-		logs := perBlock(blocks, in.ratioOf(metricNamed(in.Metrics, in.Primary)), mean)
-		aa.Ratio, aa.SDLog = Changes.Estimate(logs, opts.Confidence).geometric(), spread(logs)
-	}
-	return aa
 }
 
 // byBlock groups trials by the labs they were measured in. A block spans the
 // loads of a cell's sweep, so the load is not part of its identity; labs end with
 // a sitting, so what a resume adds to an interrupted block is a block of its own.
 func (in Input) byBlock(trials []Trial) [][]Trial {
-	groups := map[blockID][]Trial{}
-	for _, t := range trials {
-		id := in.blockOf(t)
-		groups[id] = append(groups[id], t)
-	}
-	ids := slices.SortedFunc(maps.Keys(groups), func(a, b blockID) int {
+	return grouped(trials, in.blockOf, func(a, b blockID) int {
 		return cmp.Or(in.Compare(a.cell, b.cell), cmp.Compare(a.block, b.block), cmp.Compare(a.sitting, b.sitting))
 	})
-	out := make([][]Trial, 0, len(ids))
-	for _, id := range ids {
-		out = append(out, groups[id])
-	}
-	return out
 }
 
 // blockID names the labs of a block.
@@ -364,19 +354,6 @@ func (in Input) blockOf(t Trial) blockID {
 	return blockID{t.Cell.Without(in.Load...), t.AA, t.Block, t.Sitting}
 }
 
-// perBlock makes one value a block from its windows.
-func perBlock(blocks [][]Trial, of func(Trial) float64, centre func([]float64) float64) []float64 {
-	out := make([]float64, 0, len(blocks))
-	for _, windows := range blocks {
-		values := make([]float64, 0, len(windows))
-		for _, t := range windows {
-			values = append(values, of(t))
-		}
-		out = append(out, centre(values))
-	}
-	return out
-}
-
 // flags counts the remarks on accepted trials.
 func (in Input) flags(accepted []Trial) []Tally {
 	var count Tallies
@@ -384,18 +361,20 @@ func (in Input) flags(accepted []Trial) []Tally {
 		for _, flag := range t.Flags {
 			count.Add(flag, 1)
 		}
-		if in.Primary != "" && math.IsNaN(in.ratioOf(metricNamed(in.Metrics, in.Primary))(t)) {
+		if in.primary.Per == PerWindow && math.IsNaN(in.primary.compare(in.pairOf(t))) {
 			count.Add(FlagNoRatio, 1)
 		}
 	}
 	return count.Sorted()
 }
 
-// label names a cell in warnings: "opennds, 100 clients, 400 Mbit/s, up".
-func (c Cell) label() string {
-	parts := []string{c.DUT()}
-	for _, v := range c.Without(result.DUT, result.Profile).Values() {
-		parts = append(parts, WordsOf(v))
+// Label names a cell: "opennds, 100 clients, 400 Mbit/s, up".
+func Label(c result.Cell) string {
+	parts := []string{c.Text(result.DUT)}
+	for _, v := range c.Without(result.DUT).Values() {
+		if v.Text != result.PerPacket {
+			parts = append(parts, WordsOf(v))
+		}
 	}
 	return strings.Join(parts, ", ")
 }

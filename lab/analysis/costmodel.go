@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
@@ -73,22 +74,21 @@ const separable = 10
 // model is a cost model with what it was fitted to.
 type model struct {
 	router
-	all   []blockMean // of one direction and profile
+	all   []blockMean // of one setting
 	used  []blockMean // those of them below the router's limit
 	names []string    // of the terms; none without a fit
 	fit   inference.Fit
 	// proportional: there is no constant, as the loads lie too close together.
 	proportional bool
 	omitted      []string
-	atLimit      int // cells
 }
 
 // costModels fits one model a router, direction and profile.
 func costModels(routers []router, mode string, opts Options) []CostModel {
 	out := []CostModel{}
 	for _, r := range routers {
-		for _, means := range grouped(r.means, setting, r.compare) {
-			if len(byCell(means, r.compare)) > 1 {
+		for _, means := range grouped(r.means, blockMean.setting, r.compare) {
+			if len(r.byCell(means)) > 1 {
 				out = append(out, r.model(means).costModel(mode, opts))
 			}
 		}
@@ -100,27 +100,27 @@ func costModels(routers []router, mode string, opts Options) []CostModel {
 // below the router's limit.
 func (r router) model(means []blockMean) model {
 	m := model{router: r, all: means, omitted: []string{}}
-	for _, cell := range byCell(means, r.compare) {
+	atLimit := 0
+	for _, cell := range r.byCell(means) {
 		if r.saturated(cell) {
-			m.atLimit++
-		} else {
-			m.used = append(m.used, slices.DeleteFunc(slices.Clone(cell), func(b blockMean) bool {
-				side := r.side(b)
-				return !(side.cpuPct > 0) || !(side.deliveredMbps > 0) || !(side.packets > 0)
-			})...)
+			atLimit++
+			continue
 		}
+		m.used = append(m.used, without(cell, func(b blockMean) bool {
+			side := r.side(b)
+			return !(side[cpu] > 0) || !(side[delivered] > 0) || !(side[packets] > 0)
+		})...)
 	}
-	cells := len(byCell(m.used, m.compare))
+	cells := len(r.byCell(m.used))
 	if cells < 2 {
-		m.omitted = append(m.omitted, fmt.Sprintf("No model: the router was below its limit in %s of %d.", words.Counted(cells, "cell"), cells+m.atLimit))
+		m.omitted = append(m.omitted, fmt.Sprintf("No model: the router was below its limit in %s of %d.", words.Counted(cells, "cell"), cells+atLimit))
 		return m
 	}
 	m.choose(cells)
-	fit, ok := inference.LeastSquares(m.rows(m.names), m.between())
-	if !ok {
+	var ok bool
+	if m.fit, ok = inference.LeastSquares(m.rows(m.names...), m.between()); !ok {
 		m.names = nil
 	}
-	m.fit = fit
 	return m
 }
 
@@ -129,91 +129,78 @@ func (r router) model(means []blockMean) model {
 func (m *model) choose(cells int) {
 	m.names = []string{TermLoad}
 	for _, name := range []string{TermConstant, TermClients, TermPackets} {
-		values := make([]float64, 0, len(m.used))
-		for _, b := range m.used {
-			values = append(values, m.regressor(b, name))
-		}
+		values := each(m.used, func(b blockMean) float64 { return m.regressor(b, name) })
 		reason := ""
 		switch {
-		case name == TermConstant && inference.Condition(m.rows([]string{TermLoad, TermConstant})) > separable:
+		case name == TermConstant && inference.Condition(m.rows(TermLoad, TermConstant)) > separable:
 			reason = "the loads measured lie too close together to tell it from what follows the load, so CPU is taken to be proportional to the load"
 			m.proportional = true
 		case name == TermClients && slices.Min(values) == slices.Max(values):
 			reason = fmt.Sprintf("all cells used have %g clients, whose cost is in the other terms", values[0])
 		case len(m.names) == cells:
 			reason = "there are not enough cells to fit one more term"
-		case inference.Condition(m.rows(append(slices.Clone(m.names), name))) > separable:
-			reason = separationNote[name]
+		case inference.Condition(m.rows(append(slices.Clone(m.names), name)...)) > separable:
+			reason = omission[name].inseparable
 		default:
 			m.names = append(m.names, name)
 			continue
 		}
-		m.omitted = append(m.omitted, termWords[name]+": "+reason+".")
+		m.omitted = append(m.omitted, omission[name].begin+": "+reason+".")
 	}
 }
 
-// termWords begin the sentence on a term that is left out.
-var termWords = map[string]string{
-	TermConstant: "No constant", TermClients: "No term per client", TermPackets: "No term per packet",
-}
-
-// separationNote says of a term why it cannot be told from those before it.
-var separationNote = map[string]string{
-	TermClients: "the number of clients changes together with the load",
-	TermPackets: "packets are proportional to the load when all are of one size, so their cost is in the load's term",
+// omission begins the sentence on a term that is left out, and says why the term cannot
+// be told from those before it.
+var omission = map[string]struct{ begin, inseparable string }{
+	TermConstant: {"No constant", ""},
+	TermClients:  {"No term per client", "the number of clients changes together with the load"},
+	TermPackets:  {"No term per packet", "packets are proportional to the load when all are of one size, so their cost is in the load's term"},
 }
 
 // regressor is what a term multiplies.
 func (m *model) regressor(b blockMean, name string) float64 {
 	switch name {
 	case TermLoad:
-		return m.side(b).deliveredMbps / 1000
+		return m.side(b)[delivered] / 1000
 	case TermClients:
-		return float64(b.cell.Int(result.Clients))
+		return b.cell.Number(result.Clients)
 	case TermPackets:
-		return m.side(b).packets
+		return m.side(b)[packets]
 	}
 	return 1
 }
 
 // rows are those of a fit by relative errors: divided by the mean CPU of their
 // cell. A block is one cluster: its start shifts all its loads alike.
-func (m *model) rows(names []string) []inference.Row {
+func (m *model) rows(names ...string) (rows []inference.Row) {
 	clusters := map[blockID]int{}
-	var rows []inference.Row
-	for _, cell := range byCell(m.used, m.compare) {
-		size := mean(m.values(cell, routerMean.cpu))
+	for _, cell := range m.byCell(m.used) {
+		size := m.mean(cell, cpu)
 		for _, b := range cell {
 			if _, known := clusters[b.id]; !known {
 				clusters[b.id] = len(clusters)
 			}
-			row := inference.Row{Y: m.side(b).cpuPct / size, Cluster: clusters[b.id]}
-			for _, name := range names {
-				row.X = append(row.X, m.regressor(b, name)/size)
-			}
-			rows = append(rows, row)
+			x := each(names, func(name string) float64 { return m.regressor(b, name) / size })
+			rows = append(rows, inference.Row{X: x, Y: m.side(b)[cpu] / size, Cluster: clusters[b.id]})
 		}
 	}
 	return rows
 }
 
 // between counts the terms that are the same throughout every block.
-func (m *model) between() int {
-	n := 0
+func (m *model) between() (n int) {
+	blocks := grouped(m.used, func(b blockMean) blockID { return b.id }, nil)
 	for _, name := range m.names {
-		first := map[blockID]float64{}
-		changes := false
-		for _, b := range m.used {
-			value := m.regressor(b, name)
+		value := func(b blockMean) float64 {
 			if name == TermLoad {
-				value = b.cell.Number(result.OfferedMbps) // what was asked for: delivered loads differ by chance
+				return b.offered() // what was asked for: delivered loads differ by chance
 			}
-			if old, known := first[b.id]; known && old != value {
-				changes = true
-			}
-			first[b.id] = value
+			return m.regressor(b, name)
 		}
-		if !changes {
+		changes := func(block []blockMean) bool {
+			return slices.ContainsFunc(block, func(b blockMean) bool { return value(b) != value(block[0]) })
+		}
+		if !slices.ContainsFunc(blocks, changes) {
 			n++
 		}
 	}
@@ -223,7 +210,7 @@ func (m *model) between() int {
 // costModel puts the fit into words and figures.
 func (m model) costModel(mode string, opts Options) CostModel {
 	out := CostModel{
-		Cell: setting(m.all[0]).With(result.DUT, m.name), Terms: []Term{}, Omitted: m.omitted,
+		Cell: m.all[0].setting().With(result.DUT, m.name), Terms: []Term{}, Omitted: m.omitted,
 		R2: Absent(), ResidualPct: Absent(), MinMbps: Absent(), MaxMbps: Absent(), Capacity: m.capacities(mode, opts),
 	}
 	if len(m.names) == 0 {
@@ -233,36 +220,100 @@ func (m model) costModel(mode string, opts Options) CostModel {
 		term := m.fit.Sample(func(beta []float64) float64 { return beta[i] })
 		out.Terms = append(out.Terms, Term{name, estimateOf(term, opts.Confidence)})
 	}
-	blocks := map[blockID]bool{}
-	var fitted []float64
-	out.MinClients = m.used[0].cell.Int(result.Clients)
-	for _, b := range m.used {
-		blocks[b.id] = true
-		value := 0.0
-		for i, name := range m.names {
-			value += m.fit.Beta[i] * m.regressor(b, name)
-		}
-		fitted = append(fitted, value)
-		out.MinClients, out.MaxClients = min(out.MinClients, b.cell.Int(result.Clients)), max(out.MaxClients, b.cell.Int(result.Clients))
-	}
-	delivered := m.values(m.used, routerMean.delivered)
-	out.Cells, out.Blocks = len(byCell(m.used, m.compare)), len(blocks)
-	out.MinMbps, out.MaxMbps = Number(slices.Min(delivered)), Number(slices.Max(delivered))
-	out.R2 = Number(finite(stat.RSquaredFrom(fitted, m.values(m.used, routerMean.cpu), nil)))
-	out.ResidualPct = Number(m.residualPct())
+	fitted := each(m.used, func(b blockMean) float64 {
+		return floats.Dot(m.fit.Beta, each(m.names, func(name string) float64 { return m.regressor(b, name) }))
+	})
+	clients, load := each(m.used, func(b blockMean) float64 { return b.cell.Number(result.Clients) }), m.values(m.used, delivered)
+	out.MinClients, out.MaxClients = int(slices.Min(clients)), int(slices.Max(clients))
+	out.MinMbps, out.MaxMbps = Number(slices.Min(load)), Number(slices.Max(load))
+	out.Cells, out.Blocks = len(m.byCell(m.used)), len(grouped(m.used, func(b blockMean) blockID { return b.id }, nil))
+	out.R2 = Number(finite(stat.RSquaredFrom(fitted, m.values(m.used, cpu), nil)))
+	residuals := each(m.rows(m.names...), func(r inference.Row) float64 { return r.Y - floats.Dot(m.fit.Beta, r.X) })
+	out.ResidualPct = Number(100 * floats.Norm(residuals, 2) / math.Sqrt(float64(len(residuals))))
 	return out
 }
 
-// residualPct is the root mean square of the relative residuals, per cent.
-func (m model) residualPct() float64 {
-	rows := m.rows(m.names)
-	sum := 0.0
-	for _, r := range rows {
-		residual := r.Y
-		for i, x := range r.X {
-			residual -= m.fit.Beta[i] * x
+// wholeCore is the CPU, % of a core, at which a router is taken to be full.
+const wholeCore = 100
+
+// capacities has one entry a number of clients, by the model where the device
+// stayed below its limit.
+func (m model) capacities(mode string, opts Options) []Capacity {
+	out := []Capacity{}
+	for _, means := range grouped(m.all, func(b blockMean) result.Cell { return b.cell.Only(result.Clients) }, m.compare) {
+		c := Capacity{Clients: means[0].cell.Int(result.Clients), Mbps: Unknown(), MeasuredMbps: Absent()}
+		var most []blockMean // of the cell with the largest delivered load
+		for _, cell := range m.byCell(means) {
+			c.Saturated = c.Saturated || m.saturated(cell)
+			load := Number(m.mean(cell, delivered))
+			if !c.MeasuredMbps.Known() || load >= c.MeasuredMbps {
+				c.MeasuredMbps, most = load, cell
+			}
 		}
-		sum += residual * residual
+		if c.Saturated {
+			c.Mbps = Amounts.Estimate(m.values(most, delivered), opts.Confidence)
+			c.Note = m.limitNote(most, mode)
+		} else {
+			m.carryOn(&c, means, opts)
+		}
+		out = append(out, c)
 	}
-	return 100 * math.Sqrt(sum/float64(len(rows)))
+	return out
+}
+
+// limitNote says how a measured capacity came about.
+func (m model) limitNote(most []blockMean, mode string) string {
+	note := "Measured: the router came to its limit in this run."
+	if m.name == Clean || mode != result.ModeDuet {
+		return note
+	}
+	beside := mean(each(most, func(b blockMean) float64 { return b.clean[cpu] }))
+	return note + fmt.Sprintf(" The clean router beside it took %.0f %% of the same core, so alone it carries more (mode solo shows how much).", beside)
+}
+
+// sum adds up coefficients, each times the factor of its term.
+func (m model) sum(beta []float64, factors map[string]float64) (pct float64) {
+	for i, name := range m.names {
+		pct += beta[i] * factors[name]
+	}
+	return pct
+}
+
+// carryOn solves the model for the load at which it comes to a whole core. The
+// interval is taken on the logarithm of the load, over refits without one block
+// each: there the ratio of two estimates is close to symmetric. A slope that
+// cannot be told from 0 gives no load (the case in which the exact interval of
+// E. C. Fieller, J. R. Stat. Soc. B 16, 1954, is unbounded).
+func (m model) carryOn(c *Capacity, means []blockMean, opts Options) {
+	if len(m.names) == 0 {
+		c.Note = "There is no model to tell, and the router did not come to its limit."
+		return
+	}
+	perGbit := mean(each(means, func(b blockMean) float64 { return Over(m.side(b)[packets], m.side(b)[delivered]/1000) }))
+	// What the router costs without load, and what one more Gbit/s of payload costs.
+	standing := map[string]float64{TermConstant: 1, TermClients: float64(c.Clients)}
+	rise := map[string]float64{TermLoad: 1, TermPackets: perGbit}
+	slope := m.fit.Sample(func(beta []float64) float64 { return m.sum(beta, rise) })
+	if lo, _ := slope.Interval(opts.Confidence); lo <= 0 || !(slope.Mean > 0) {
+		c.Note = "CPU does not rise clearly with the load, so no load follows from it."
+		return
+	}
+	load := m.fit.Sample(func(beta []float64) float64 {
+		return math.Log(Over(wholeCore-m.sum(beta, standing), m.sum(beta, rise)))
+	})
+	c.Mbps = estimateOf(load, opts.Confidence).geometric().scaled(1000)
+	if !c.Mbps.Mean.Known() {
+		c.Note = "What the router costs without load comes to a whole core by itself."
+		return
+	}
+	largest := float64(c.MeasuredMbps)
+	c.Extrapolated = float64(c.Mbps.Mean) > largest
+	c.Note = fmt.Sprintf("By the model, within the loads measured (up to %.0f Mbit/s).", largest)
+	if c.Extrapolated {
+		c.Note = fmt.Sprintf("By the model carried on to %.1f times the largest load measured (%.0f Mbit/s): nothing was measured there.",
+			Over(float64(c.Mbps.Mean), largest), largest)
+	}
+	if m.proportional {
+		c.Note += " CPU is taken to be proportional to the load, as a constant part could not be told."
+	}
 }

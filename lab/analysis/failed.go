@@ -1,6 +1,10 @@
 package analysis
 
 import (
+	"cmp"
+	"math"
+	"slices"
+
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -28,15 +32,96 @@ func failedBlocks(in Input) []FailedBlock {
 // and came to its end: its record says so, or, of a measure that records no blocks
 // that go well, one of its trials.
 func (in Input) endedSince(failed result.Block, at int) bool {
-	for _, b := range in.Run.Blocks[at+1:] {
-		if b.Sitting > failed.Sitting && b.Error == "" && b.AA == failed.AA && b.Cell() == failed.Cell() && b.Block == failed.Block {
-			return true
+	return slices.ContainsFunc(in.Run.Blocks[at+1:], func(b result.Block) bool {
+		return b.Sitting > failed.Sitting && b.Error == "" && b.AA == failed.AA && b.Cell() == failed.Cell() && b.Block == failed.Block
+	}) || in.Alone && slices.ContainsFunc(in.Trials, func(t Trial) bool {
+		return t.Sitting > failed.Sitting && t.Cell == failed.Cell() && t.Block == failed.Block
+	})
+}
+
+// Limit is a number of clients that a device did not take although it took fewer.
+type Limit struct {
+	DUT     string `json:"dut"`
+	Clients int    `json:"clients"`
+	Took    int    `json:"took"` // the most it came through with
+	How     string `json:"how"`  // how it broke, from its first such block
+}
+
+// limits lists what devices broke at, by device; the fewest clients of each.
+func limits(blocks []result.Block) []Limit {
+	out := []Limit{}
+	for _, of := range grouped(blocks, func(b result.Block) string { return b.DUT }, cmp.Compare[string]) {
+		l := Limit{DUT: of[0].DUT, Clients: math.MaxInt}
+		for _, b := range of {
+			switch {
+			case b.Broke == "" && b.Error == "":
+				l.Took = max(l.Took, b.Clients)
+			case b.Broke != "" && b.Clients < l.Clients:
+				l.Clients, l.How = b.Clients, b.Broke
+			}
+		}
+		if l.How != "" {
+			out = append(out, l)
 		}
 	}
-	for _, t := range in.Trials {
-		if in.Alone && t.Sitting > failed.Sitting && t.Cell == failed.Cell() && t.Block == failed.Block {
-			return true
+	return out
+}
+
+// Tally counts texts that say the same: flags of accepted trials, reasons of
+// rejected ones. Texts that differ only in their figures are one; Text is the
+// first of them.
+type Tally struct {
+	Text  string `json:"text"`
+	Count int    `json:"count"`
+}
+
+// Tallies collects texts to count. The zero value is ready to use.
+type Tallies struct{ entries map[string]*Tally }
+
+// Add counts a text n times.
+func (t *Tallies) Add(text string, n int) {
+	if t.entries == nil {
+		t.entries = map[string]*Tally{}
+	}
+	key := result.WithoutFigures(text)
+	if t.entries[key] == nil {
+		t.entries[key] = &Tally{Text: text}
+	}
+	t.entries[key].Count += n
+}
+
+// AddReasons counts what clients met.
+func (t *Tallies) AddReasons(reasons []result.Reason) {
+	for _, r := range reasons {
+		t.Add(r.First, r.Count)
+	}
+}
+
+// Sorted lists the counts, the most frequent first.
+func (t *Tallies) Sorted() []Tally {
+	out := make([]Tally, 0, len(t.entries))
+	for _, entry := range t.entries {
+		out = append(out, *entry)
+	}
+	slices.SortFunc(out, func(a, b Tally) int {
+		return cmp.Or(-cmp.Compare(a.Count, b.Count), cmp.Compare(a.Text, b.Text))
+	})
+	return out
+}
+
+// rejectReasons counts the reasons of rejected trials, most frequent first.
+func rejectReasons(trials []Trial) []Tally {
+	var count Tallies
+	for _, t := range trials {
+		if t.Accepted {
+			continue
+		}
+		if len(t.Rejects) == 0 {
+			count.Add("no reason recorded", 1)
+		}
+		for _, reason := range t.Rejects {
+			count.Add(reason, 1)
 		}
 	}
-	return false
+	return count.Sorted()
 }

@@ -3,6 +3,8 @@ package analysis
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -26,5 +28,23 @@ func TestFailedBlocksSinceMeasured(t *testing.T) {
 		if f.Measured != want[i] {
 			t.Errorf("%s, block %d, %q: measured since: %t", f.Cell, f.Block, f.Error, f.Measured)
 		}
+	}
+}
+
+func block(dut string, clients int, change func(*result.Block)) result.Block {
+	b := result.Block{DUT: dut, Clients: clients, Direction: result.Up, Profile: result.PerPacket}
+	change(&b)
+	return b
+}
+
+func TestLimitsAreTheFewestClients(t *testing.T) {
+	broke := func(how string) func(*result.Block) { return func(b *result.Block) { b.Broke = how } }
+	fine, failed := func(*result.Block) {}, func(b *result.Block) { b.Error = "no cable" }
+	got := limits([]result.Block{
+		block("b", 10, fine), block("b", 1000, broke("later")), block("b", 100, broke("first")), block("b", 50, fine),
+		block("a", 10, fine), block("a", 1000, failed),
+	})
+	if diff := cmp.Diff([]Limit{{DUT: "b", Clients: 100, Took: 50, How: "first"}}, got); diff != "" {
+		t.Error(diff)
 	}
 }

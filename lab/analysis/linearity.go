@@ -2,11 +2,11 @@ package analysis
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
-	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // Linearity says how a device's CPU follows the bandwidth it carried: fits of
@@ -44,121 +44,87 @@ func (r row) linearity(opts Options) *Linearity {
 		return nil
 	}
 	curves := r.curves(levels)
-	var slopes, intercepts, exponents []float64
-	for _, c := range curves {
-		line := c.line()
-		slopes, intercepts = append(slopes, line.slope), append(intercepts, line.intercept)
-		exponents = append(exponents, c.exponent())
+	estimate := func(of func(curve) float64) Estimate { return Changes.Estimate(each(curves, of), opts.Confidence) }
+	l.Slope = estimate(func(c curve) float64 { _, slope := c.line(); return slope })
+	l.Intercept = estimate(func(c curve) float64 { intercept, _ := c.line(); return intercept })
+	l.Exponent = estimate(curve.exponent)
+	var means curve
+	for _, level := range levels {
+		size := r.mean(level, cpu)
+		means = append(means, point{r.at(level), r.mean(level, link) / 1000, size, size})
 	}
-	l.Slope, l.Intercept = Changes.Estimate(slopes, opts.Confidence), Changes.Estimate(intercepts, opts.Confidence)
-	l.Exponent = Changes.Estimate(exponents, opts.Confidence)
-	l.R2 = Number(r.meanCurve(levels).rSquared(line{float64(l.Slope.Mean), float64(l.Intercept.Mean)}))
+	gbits, used, _ := means.columns()
+	l.R2 = Number(finite(stat.RSquared(gbits, used, nil, float64(l.Intercept.Mean), float64(l.Slope.Mean))))
 	l.bend(levels, curves, opts)
 	return &l
 }
 
-// curve is CPU (% of a core) over bandwidth (Gbit/s on the link), by level.
-// weights divide the errors: the size of CPU at each level, over all blocks, so
-// that every level counts by its relative error.
-type curve struct {
-	level, gbits, cpu, weights []float64
-}
+// point is the CPU of a router at one level, and curve those of one block in the
+// levels' order. size is the CPU at the level over all blocks: errors are divided by
+// it, so that every level counts by its relative error.
+type point struct{ level, gbits, cpu, size float64 }
 
-// line is CPU = intercept + slope · Gbit/s.
-type line struct{ slope, intercept float64 }
+type curve []point
 
 // curves are those of the blocks that hold at least three of the levels.
-func (r row) curves(levels [][]blockMean) []curve {
-	byBlock := map[blockID]*curve{}
-	var order []blockID
+func (r row) curves(levels [][]blockMean) (out []curve) {
+	sizes := map[float64]float64{}
 	for _, level := range levels {
-		size := mean(r.values(level, routerMean.cpu))
-		for _, b := range level {
-			if byBlock[b.id] == nil {
-				byBlock[b.id] = &curve{}
-				order = append(order, b.id)
-			}
-			if m := r.side(b); m.cpuPct > 0 && m.linkMbps > 0 {
-				byBlock[b.id].add(r.at(level), m.linkMbps/1000, m.cpuPct, size)
+		sizes[r.at(level)] = r.mean(level, cpu)
+	}
+	for _, of := range grouped(slices.Concat(levels...), func(b blockMean) blockID { return b.id }, nil) {
+		var c curve
+		for _, b := range of {
+			if m := r.side(b); m[cpu] > 0 && m[link] > 0 {
+				c = append(c, point{b.offered(), m[link] / 1000, m[cpu], sizes[b.offered()]})
 			}
 		}
-	}
-	var out []curve
-	for _, id := range order {
-		if c := byBlock[id]; len(c.cpu) >= fewestLevels {
-			out = append(out, *c)
+		if len(c) >= fewestLevels {
+			out = append(out, c)
 		}
 	}
 	return out
 }
 
-// meanCurve goes through the means of the levels.
-func (r row) meanCurve(levels [][]blockMean) curve {
-	var c curve
-	for _, level := range levels {
-		cpu := mean(r.values(level, routerMean.cpu))
-		c.add(r.at(level), mean(r.values(level, routerMean.link))/1000, cpu, cpu)
-	}
-	return c
+func (c curve) columns() (gbits, cpu, weights []float64) {
+	return each(c, func(p point) float64 { return p.gbits }), each(c, func(p point) float64 { return p.cpu }),
+		each(c, func(p point) float64 { return 1 / (p.size * p.size) })
 }
 
-func (c *curve) add(level, gbits, cpu, size float64) {
-	c.level, c.gbits = append(c.level, level), append(c.gbits, gbits)
-	c.cpu, c.weights = append(c.cpu, cpu), append(c.weights, 1/(size*size))
-}
-
-// line is the least-squares line by relative errors.
-func (c curve) line() line {
-	intercept, slope := stat.LinearRegression(c.gbits, c.cpu, c.weights, false)
-	return line{finite(slope), finite(intercept)}
+// line is CPU = intercept + slope · Gbit/s, by least squares of relative errors.
+func (c curve) line() (intercept, slope float64) {
+	gbits, cpu, weights := c.columns()
+	intercept, slope = stat.LinearRegression(gbits, cpu, weights, false)
+	return finite(intercept), finite(slope)
 }
 
 // exponent is b in CPU = a·bandwidth^b, by a straight line through the logarithms.
 func (c curve) exponent() float64 {
-	var x, y []float64
-	for i := range c.cpu {
-		x, y = append(x, math.Log(c.gbits[i])), append(y, math.Log(c.cpu[i]))
-	}
+	x, y := each(c, func(p point) float64 { return math.Log(p.gbits) }), each(c, func(p point) float64 { return math.Log(p.cpu) })
 	_, b := stat.LinearRegression(x, y, nil, false)
 	return finite(b)
 }
 
-// rSquared is the share of the variance of CPU that the line explains.
-func (c curve) rSquared(l line) float64 {
-	fitted := make([]float64, len(c.gbits))
-	for i, x := range c.gbits {
-		fitted[i] = l.intercept + l.slope*x
+// departure is how far the block's CPU at a level lies from the line through the levels
+// below, as a share of what the line says; NaN without the level or with fewer than
+// two below.
+func (c curve) departure(level float64) float64 {
+	i := slices.IndexFunc(c, func(p point) bool { return p.level == level })
+	if i < fewestLevels-1 {
+		return math.NaN()
 	}
-	return finite(stat.RSquaredFrom(fitted, c.cpu, nil))
-}
-
-// below is the part of the curve before a level, and the point at it; ok is
-// false when the block does not hold the level or fewer than two below it.
-func (c curve) below(level float64) (part curve, gbits, cpu float64, ok bool) {
-	for i, at := range c.level {
-		if at == level {
-			return curve{c.level[:i], c.gbits[:i], c.cpu[:i], c.weights[:i]}, c.gbits[i], c.cpu[i], i >= 2
-		}
-	}
-	return curve{}, 0, 0, false
+	intercept, slope := c[:i].line()
+	return Over(c[i].cpu, intercept+slope*c[i].gbits) - 1
 }
 
 // bend looks for the lowest level that departs from the line through those
 // below it by more than δ, with an interval that leaves out 0. Every level from
-// the third on gets its chance, so the p-value is multiplied by their number
-// (Bonferroni).
+// the third on is tried, so the p-value is multiplied by their number (Bonferroni).
 func (l *Linearity) bend(levels [][]blockMean, curves []curve, opts Options) {
 	chances := float64(len(levels) - fewestLevels + 1)
 	for _, level := range levels[fewestLevels-1:] {
-		at := level[0].cell.Number(result.OfferedMbps)
-		var departures []float64
-		for _, c := range curves {
-			if part, gbits, cpu, ok := c.below(at); ok {
-				fit := part.line()
-				departures = append(departures, over(cpu, fit.intercept+fit.slope*gbits)-1)
-			}
-		}
-		s := inference.Of(departures)
+		at := level[0].offered()
+		s := inference.Of(each(curves, func(c curve) float64 { return c.departure(at) }))
 		if math.Abs(s.Mean) > opts.Delta && chances*s.PDifferent() <= 1-opts.Confidence {
 			l.BendAt, l.BendPct = Number(at), estimateOf(s, opts.Confidence).scaled(100)
 			return

@@ -21,8 +21,8 @@ const (
 // Against says how a device is held against the clean router beside it.
 type Against string
 
-// Ratio compares window by window: the geometric mean over blocks of device over
-// clean router. Difference takes the clean router's figure off.
+// Both compare window by window (or record by record) and average over blocks: the ratio
+// of device over clean router geometrically, the difference arithmetically.
 const (
 	AsRatio      Against = "ratio"
 	AsDifference Against = "difference"
@@ -75,10 +75,13 @@ type Reading struct {
 }
 
 // Sample is a record beside the windows: of a load, of a block. Its cell has the
-// dimensions that it is of, and counts for all cells that have them too.
+// dimensions that it is of, and counts for all cells that have them too. A block whose
+// windows were all rejected has such records still: the n of their metrics may be above
+// the number of blocks with an accepted trial.
 type Sample struct {
 	Per           Per
 	Cell          result.Cell
+	AA            bool // of an A/A block
 	Device, Clean result.Values
 }
 
@@ -115,33 +118,34 @@ func (f Figures) MarshalJSON() ([]byte, error) {
 	return json.Marshal(known)
 }
 
-// Device is a metric of the device, absent when the cell lacks it.
+// Device is a metric of the device, Clean of the clean router, Change how they compare;
+// absent when the cell lacks it.
 func (f Figures) Device(name string) Estimate {
-	if figure, ok := f[name]; ok {
-		return figure.Device
-	}
-	return Unknown()
+	return f.part(name, func(f *Figure) *Estimate { return &f.Device })
 }
 
-// Clean is a metric of the clean router.
 func (f Figures) Clean(name string) Estimate {
-	if figure, ok := f[name]; ok && figure.Clean != nil {
-		return *figure.Clean
-	}
-	return Unknown()
+	return f.part(name, func(f *Figure) *Estimate { return f.Clean })
 }
 
-// Change is how the device compares.
 func (f Figures) Change(name string) Estimate {
-	if figure, ok := f[name]; ok && figure.Change != nil {
-		return *figure.Change
+	return f.part(name, func(f *Figure) *Estimate { return f.Change })
+}
+
+func (f Figures) part(name string, of func(*Figure) *Estimate) Estimate {
+	if figure, ok := f[name]; ok && of(&figure) != nil {
+		return *of(&figure)
 	}
 	return Unknown()
 }
 
 // metricNamed finds a metric; the zero Metric when there is none.
 func metricNamed(list []Metric, name string) Metric {
-	if i := slices.IndexFunc(list, func(m Metric) bool { return m.Name == name }); i >= 0 {
+	return firstOf(list, func(m Metric) bool { return m.Name == name })
+}
+
+func firstOf(list []Metric, is func(Metric) bool) Metric {
+	if i := slices.IndexFunc(list, is); i >= 0 {
 		return list[i]
 	}
 	return Metric{}
@@ -153,23 +157,48 @@ func (s Summary) Judged() Metric {
 	if s.Primary != "" {
 		return metricNamed(s.Metrics, s.Primary)
 	}
-	if i := slices.IndexFunc(s.Metrics, func(m Metric) bool { return m.Better != Neither }); i >= 0 {
-		return s.Metrics[i]
-	}
-	return Metric{}
+	return firstOf(s.Metrics, func(m Metric) bool { return m.Better != Neither })
 }
 
 // compare is the figure of a pair on the scale its mean is taken on: the
-// logarithm of a ratio, or a difference.
-func (m Metric) compare(device, clean Reading) float64 {
-	a, b := m.Of(device), m.Of(clean)
+// logarithm of a ratio, or a difference. NaN where a side has none.
+func (m Metric) compare(p pair) float64 {
+	a, b := m.Of(p.device), m.Of(p.clean)
 	if m.Against == AsDifference {
 		return finite(a - b)
 	}
-	if !(a > 0) || !(b > 0) {
-		return math.NaN()
+	return finite(math.Log(Positive(a) / Positive(b)))
+}
+
+// changes compares the two sides: one value a unit.
+func (m Metric) changes(units [][]pair) []float64 {
+	return each(units, func(unit []pair) float64 { return mean(each(unit, m.compare)) })
+}
+
+// unscaled turns an estimate on the scale of compare into ratios or differences;
+// scaled is a ratio or difference on that scale.
+func (m Metric) unscaled(e Estimate) Estimate {
+	if m.Against == AsRatio {
+		return e.geometric()
 	}
-	return finite(math.Log(a / b))
+	return e
+}
+
+func (m Metric) scaled(change Number) float64 {
+	if m.Against == AsRatio {
+		return math.Log(float64(change))
+	}
+	return float64(change)
+}
+
+// limit is the largest change that does not matter, on the scale of compare: δ, for
+// differences as a share of the clean router's figure.
+func (m Metric) limit(units [][]pair, opts Options) float64 {
+	if m.Against == AsRatio {
+		return opts.limit()
+	}
+	clean := mean(each(slices.Concat(units...), func(p pair) float64 { return m.Of(p.clean) }))
+	return opts.Delta * math.Abs(clean)
 }
 
 // Field is a metric's Of that reads one figure as it was recorded.
@@ -181,9 +210,3 @@ func Field(name string) func(Reading) float64 {
 func PositiveField(name string) func(Reading) float64 {
 	return func(r Reading) float64 { return Positive(r.Get(name)) }
 }
-
-// Over divides; a denominator of nothing gives no figure.
-func Over(a, b float64) float64 { return over(a, b) }
-
-// Positive treats zero as "not measured".
-func Positive(v float64) float64 { return positive(v) }

@@ -30,16 +30,11 @@ type QuotientLevel struct {
 }
 
 // quotients holds every two devices of a run against each other.
-func quotients(devices []router, opts Options) []Quotient {
-	of := make([][]row, len(devices))
+func quotients(devices []router, opts Options) (out []Quotient) {
 	for i, r := range devices {
-		of[i] = rows(r, result.Clients)
-	}
-	var out []Quotient
-	for i := range devices {
-		for j := i + 1; j < len(devices); j++ {
-			for _, a := range of[i] {
-				for _, b := range of[j] {
+		for _, other := range devices[i+1:] {
+			for _, a := range rows(r, result.Clients) {
+				for _, b := range rows(other, result.Clients) {
 					if q := a.over(b, opts); len(q.Levels) > 1 {
 						out = append(out, q)
 					}
@@ -80,23 +75,20 @@ func (r row) over(by row, opts Options) Quotient {
 // twoLevels are the blocks of two devices with the same number of clients.
 type twoLevels struct{ of, over []blockMean }
 
-// log is the sample of the log of their quotient.
-func (l twoLevels) log() inference.Sample {
-	return sumOf([]term{{1, l.of}, {-1, l.over}})
-}
+// terms are the log of their quotient, added or taken off.
+func (l twoLevels) terms(sign float64) []term { return []term{{sign, l.of}, {-sign, l.over}} }
 
 func (l twoLevels) ratio(opts Options) Estimate {
-	return estimateOf(l.log(), opts.Confidence).geometric()
+	return estimateOf(sumOf(l.terms(1)), opts.Confidence).geometric()
 }
 
 // widening compares the distances of two quotients from 1, on the log. The side
-// of 1 on which each lies is taken as seen. Where it is seen wrongly the quotient
+// of 1 on which each lies is taken as seen. Where the side is seen wrongly the quotient
 // is within its noise of 1, and its distance is then nearer to the true one than
-// the quotient is: the interval is the wider for it, not the narrower.
+// the quotient is, so the interval is wider and never narrower.
 func (l twoLevels) widening(from twoLevels, opts Options) Estimate {
-	now, then := math.Copysign(1, l.log().Mean), math.Copysign(1, from.log().Mean)
-	s := sumOf([]term{{now, l.of}, {-now, l.over}, {-then, from.of}, {then, from.over}})
-	return estimateOf(s, opts.Confidence).geometric()
+	now, then := math.Copysign(1, sumOf(l.terms(1)).Mean), math.Copysign(1, sumOf(from.terms(1)).Mean)
+	return estimateOf(sumOf(append(l.terms(now), from.terms(-then)...)), opts.Confidence).geometric()
 }
 
 // term is one device's blocks in a sum of log ratios, added or taken off.
@@ -108,6 +100,8 @@ type term struct {
 // round is when a block was measured: every round of a run has one block a cell.
 type round struct{ block, sitting int }
 
+func (b blockMean) round() round { return round{b.id.block, b.id.sitting} }
+
 // sumOf is the sample of a sum of mean log ratios: round by round where at least
 // two rounds hold all of them, else of blocks that are independent.
 func sumOf(terms []term) inference.Sample {
@@ -117,33 +111,30 @@ func sumOf(terms []term) inference.Sample {
 		lone = lone && len(t.blocks) == 1
 		for _, b := range t.blocks {
 			if !math.IsNaN(b.logRatio) {
-				at := round{b.id.block, b.id.sitting}
-				sums[at] += t.sign * b.logRatio
-				held[at]++
+				sums[b.round()] += t.sign * b.logRatio
+				held[b.round()]++
 			}
 		}
 	}
 	var paired []float64
 	for _, b := range terms[0].blocks { // in the order measured: a map's would change the last digit
-		at := round{b.id.block, b.id.sitting}
-		if held[at] == len(terms) {
-			paired = append(paired, sums[at])
+		if held[b.round()] == len(terms) {
+			paired = append(paired, sums[b.round()])
 		}
 	}
 	if len(paired) > 1 || len(paired) == 1 && lone {
 		return inference.Of(paired)
 	}
-	var sum inference.Sample
-	for i, t := range terms {
-		s := inference.Of(figures(t.blocks, func(b blockMean) float64 { return t.sign * b.logRatio }))
-		if i == 0 {
-			sum = s
-		} else {
-			s.Mean = -s.Mean
-			sum = sum.Less(s)
-		}
+	sum := terms[0].sample(1)
+	for _, t := range terms[1:] {
+		sum = sum.Less(t.sample(-1))
 	}
 	return sum
+}
+
+// sample is of the blocks taken as independent, with its sign or turned.
+func (t term) sample(turn float64) inference.Sample {
+	return inference.Of(each(t.blocks, func(b blockMean) float64 { return turn * t.sign * b.logRatio }))
 }
 
 // Between is the quotient of two devices in a setting, a cell without device and

@@ -3,7 +3,6 @@ package analysis
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -46,69 +45,41 @@ type StabilityPoint struct {
 }
 
 // deviation is one load of one block against the mean of its cell over all
-// blocks, in logarithms; NaN where it has no ratio or no cost.
+// blocks, in logarithms; NaN where it has no ratio or no cost. That of a block is the
+// mean over its loads.
 type deviation struct {
 	blockMean
 	ratio, perBit float64
 }
 
-// deviations takes the cells' means out of the block means.
+// deviations takes the cells' means out of the block means, which keep their order.
 func deviations(means []blockMean) []deviation {
 	type key struct {
 		cell result.Cell
 		aa   bool
 	}
-	ratios, costs := map[key][]float64{}, map[key][]float64{}
-	for _, b := range means {
-		k := key{b.cell, b.id.aa}
-		ratios[k], costs[k] = append(ratios[k], b.logRatio), append(costs[k], b.clean.logPerBit)
+	of := func(b blockMean) key { return key{b.cell, b.id.aa} }
+	ratios, costs := map[key]float64{}, map[key]float64{}
+	for _, group := range grouped(means, of, nil) {
+		ratios[of(group[0])] = mean(each(group, func(b blockMean) float64 { return b.logRatio }))
+		costs[of(group[0])] = mean(each(group, func(b blockMean) float64 { return b.clean[logPerBit] }))
 	}
-	centres := map[key][2]float64{}
-	for k := range ratios {
-		centres[k] = [2]float64{mean(ratios[k]), mean(costs[k])}
-	}
-	out := make([]deviation, 0, len(means))
-	for _, b := range means {
-		c := centres[key{b.cell, b.id.aa}]
-		out = append(out, deviation{b, b.logRatio - c[0], b.clean.logPerBit - c[1]})
+	out := make([]deviation, len(means))
+	for i, b := range means {
+		out[i] = deviation{b, b.logRatio - ratios[of(b)], b.clean[logPerBit] - costs[of(b)]}
 	}
 	return out
 }
 
-// blockDeviation is one block: the means over its loads.
-type blockDeviation struct {
-	id                   blockID
-	lab                  string
-	hours, ratio, perBit float64
-	later                float64 // mean over loads of later windows against the first
-	loads                []deviation
-}
-
-// byBlockDeviation gathers the loads of each block, in the order of measuring.
-func byBlockDeviation(list []deviation) []blockDeviation {
-	at := map[blockID]int{}
-	var out []blockDeviation
-	for _, d := range list {
-		i, known := at[d.id]
-		if !known {
-			i = len(out)
-			at[d.id] = i
-			out = append(out, blockDeviation{id: d.id, lab: d.lab})
-		}
-		out[i].loads = append(out[i].loads, d)
-	}
-	for i := range out {
-		over := func(of func(deviation) float64) float64 {
-			values := make([]float64, 0, len(out[i].loads))
-			for _, d := range out[i].loads {
-				values = append(values, of(d))
-			}
-			return mean(values)
-		}
-		out[i].hours = over(func(d deviation) float64 { return d.hours })
-		out[i].ratio = over(func(d deviation) float64 { return d.ratio })
-		out[i].perBit = over(func(d deviation) float64 { return d.perBit })
-		out[i].later = over(func(d deviation) float64 { return d.later })
+// byBlockDeviation averages over the loads of each block, in the order of measuring.
+func byBlockDeviation(list []deviation) (out []deviation) {
+	for _, loads := range grouped(list, func(d deviation) blockID { return d.id }, nil) {
+		b := loads[0]
+		b.hours = mean(each(loads, func(d deviation) float64 { return d.hours }))
+		b.ratio = mean(each(loads, func(d deviation) float64 { return d.ratio }))
+		b.perBit = mean(each(loads, func(d deviation) float64 { return d.perBit }))
+		b.later = mean(each(loads, func(d deviation) float64 { return d.later }))
+		out = append(out, b)
 	}
 	return out
 }
@@ -127,23 +98,20 @@ func stability(means []blockMean, opts Options) (Stability, []string) {
 			RatioPct: Number(100 * math.Expm1(b.ratio)), CleanPct: Number(100 * math.Expm1(b.perBit)),
 		})
 	}
-	// What a device does is asked of its own blocks; the two labs and the machine
+	// What a device does shows in its own blocks; the two labs and the machine
 	// show in the A/A blocks as well.
-	ofDevices := slices.DeleteFunc(slices.Clone(blocks), func(b blockDeviation) bool { return b.id.aa })
-	var later []float64
-	for _, b := range ofDevices {
-		later = append(later, b.later)
-	}
-	drift, _, _ := trends(ofDevices, func(b blockDeviation) float64 { return b.ratio })
-	_, side, _ := trends(blocks, func(b blockDeviation) float64 { return b.ratio })
+	ofDevices := without(blocks, func(b deviation) bool { return b.id.aa })
+	later := inference.Of(each(ofDevices, func(b deviation) float64 { return b.later }))
+	ratio := func(b deviation) float64 { return b.ratio }
+	drift, _, _ := trends(ofDevices, ratio)
+	_, side, _ := trends(blocks, ratio)
 	// The machine is much the same from one block to the next, the ratio is not.
-	cleanDrift, _, residuals := trends(blocks, func(b blockDeviation) float64 { return b.perBit })
-	cleanDrift = cleanDrift.Serial(residuals)
+	cleanDrift, _, residuals := trends(blocks, func(b deviation) float64 { return b.perBit })
 	return s, judgeEffects([]effect{
 		{&s.DriftPctPerHour, drift, span, "the ratio", "ratios depend on when they were measured"},
-		{&s.CleanDriftPctPerHour, cleanDrift, span, "the clean router's CPU per bit", "CPU figures depend on when they were measured; ratios do not"},
+		{&s.CleanDriftPctPerHour, cleanDrift.Serial(residuals), span, "the clean router's CPU per bit", "CPU figures depend on when they were measured; ratios do not"},
 		{&s.SidePct, side, 0, "the ratio in lab a against lab b", "the labs are not alike; the swap from block to block cancels it"},
-		{&s.OrderPct, inference.Of(later), 0, "the ratio in a load's later windows against its first", "device or traffic had not settled in the first window: a longer warm-up helps"},
+		{&s.OrderPct, later, 0, "the ratio in a load's later windows against its first", "device or traffic had not settled in the first window: a longer warm-up helps"},
 		{&s.LoadOrderPct, loadOrder(loads), 0, "the ratio at a block's last load against its first", "a ratio depends on what was measured before it"},
 	}, opts)
 }
@@ -152,7 +120,7 @@ func stability(means []blockMean, opts Options) (Stability, []string) {
 // once, so that neither is taken for the other where they do not balance. What
 // blocks of one device, number of clients and setting have in common is taken
 // out: without it, a device measured late would look like a drift.
-func trends(blocks []blockDeviation, of func(blockDeviation) float64) (perHour, side inference.Sample, residuals []float64) {
+func trends(blocks []deviation, of func(deviation) float64) (perHour, side inference.Sample, residuals []float64) {
 	var y, hours, inA []float64
 	var units []result.Cell
 	for _, b := range blocks {
@@ -164,8 +132,7 @@ func trends(blocks []blockDeviation, of func(blockDeviation) float64) (perHour, 
 		if b.lab == "a" {
 			a = 1
 		}
-		y, hours, inA = append(y, value), append(hours, b.hours), append(inA, a)
-		units = append(units, b.id.cell)
+		y, hours, inA, units = append(y, value), append(hours, b.hours), append(inA, a), append(units, b.id.cell)
 	}
 	absorbed := centre(units, y, hours, inA)
 	samples, residuals := inference.Trends(y, [][]float64{hours, inA}, absorbed)
@@ -175,24 +142,21 @@ func trends(blocks []blockDeviation, of func(blockDeviation) float64) (perHour, 
 // loadOrder regresses the loads' deviations on their place in the block, as a
 // share of the way from first to last. Cells and blocks keep their own means.
 func loadOrder(loads []deviation) inference.Sample {
+	known := without(loads, func(d deviation) bool { return d.id.aa || math.IsNaN(d.ratio) })
 	counts := map[blockID]int{}
-	for _, d := range loads {
-		if !d.id.aa && !math.IsNaN(d.ratio) {
-			counts[d.id]++
-		}
+	for _, d := range known {
+		counts[d.id]++
 	}
-	var y, place []float64
+	known = without(known, func(d deviation) bool { return counts[d.id] < 2 })
+	y := each(known, func(d deviation) float64 { return d.ratio })
+	place := each(known, func(d deviation) float64 { return float64(d.place) / float64(counts[d.id]-1) })
+	// The mean that cells and blocks have in common is counted twice: a degree of freedom
+	// too few, on the safe side.
 	var cells []result.Cell
 	var blocks []blockID
-	for _, d := range loads {
-		if d.id.aa || math.IsNaN(d.ratio) || counts[d.id] < 2 {
-			continue
-		}
-		y, place = append(y, d.ratio), append(place, float64(d.place)/float64(counts[d.id]-1))
+	for _, d := range known {
 		cells, blocks = append(cells, d.cell), append(blocks, d.id)
 	}
-	// What cells and blocks have in common, their unit's mean, is counted twice:
-	// a degree of freedom too few, on the safe side.
 	absorbed := centre(cells, y, place)
 	used := centre(blocks, y, place)
 	samples, _ := inference.Trends(y, [][]float64{place}, absorbed+used)
@@ -240,7 +204,7 @@ func judgeEffects(effects []effect, opts Options) (warnings []string) {
 			changes[i].Mean, changes[i].SE = e.log.Mean*e.hours, e.log.SE*e.hours
 		}
 	}
-	for i, v := range judgeAll(changes, opts) {
+	for i, v := range judgeAll(ratios(changes, opts), opts) {
 		e := effects[i]
 		*e.into = Effect{
 			Value: estimateOf(e.log, opts.Confidence).changePct(), Verdict: v.Word,

@@ -10,6 +10,8 @@
 package analysis
 
 import (
+	"math"
+
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -34,6 +36,9 @@ func (o Options) withDefaults() Options {
 	}
 	return o
 }
+
+// limit is the logarithm of the largest ratio that does not matter.
+func (o Options) limit() float64 { return math.Log1p(o.Delta) }
 
 // Summary is summary.json.
 type Summary struct {
@@ -92,12 +97,14 @@ type Multiplicity struct {
 
 // AA is the noise floor: what the method says of two clean routers.
 type AA struct {
-	Pairs    int      `json:"pairs"`
-	Blocks   int      `json:"blocks"`
-	Rejected int      `json:"rejected"`
-	Rejects  []Tally  `json:"rejects"`
-	Ratio    Estimate `json:"ratio"`
-	SDLog    Number   `json:"sd_log"` // of the block means of the log ratio
+	Pairs    int     `json:"pairs"`
+	Blocks   int     `json:"blocks"`
+	Rejected int     `json:"rejected"`
+	Rejects  []Tally `json:"rejects"`
+	// Ratio is the second clean router over the first; of a primary metric that is compared
+	// by difference, the difference.
+	Ratio Estimate `json:"ratio"`
+	SDLog Number   `json:"sd_log"` // of the block means of the log ratio, or of the difference
 }
 
 // Finding is one claim of a published study beside what was measured here.

@@ -83,7 +83,7 @@ func (in Input) sweeps(routers []router, opts Options) []Sweep {
 	judgeSteps(all, opts)
 	// As readers look for them: like the cells, loads before clients.
 	slices.SortStableFunc(out, func(a, b Sweep) int {
-		setting := func(s Sweep) result.Cell { return s.Cell.Without(result.DUT, result.Clients, result.OfferedMbps) }
+		setting := func(s Sweep) result.Cell { return blockMean{cell: s.Cell}.setting() }
 		return cmp.Or(in.Compare(setting(a), setting(b)), -cmp.Compare(a.Along, b.Along))
 	})
 	return out
@@ -103,12 +103,11 @@ func judgeSteps(steps []step, opts Options) {
 	for _, s := range steps {
 		normalised, overhead = append(normalised, s.normalised), append(overhead, s.overhead)
 	}
-	for i, v := range judgeAll(normalised, opts) {
+	onRatio := judgeAll(ratios(overhead, opts), opts)
+	for i, v := range judgeAll(ratios(normalised, opts), opts) {
 		steps[i].Verdict = v.Word
-	}
-	for i, v := range judgeAll(overhead, opts) {
 		if overhead[i].N > 0 {
-			steps[i].RatioVerdict = v.Word
+			steps[i].RatioVerdict = onRatio[i].Word
 		}
 	}
 }
@@ -125,7 +124,7 @@ func rows(r router, along result.Dimension) []row {
 	fixed := func(b blockMean) result.Cell { return b.cell.Without(result.DUT, along) }
 	var out []row
 	for _, means := range grouped(r.means, fixed, r.compare) {
-		if levels := byCell(means, r.compare); len(levels) > 1 {
+		if levels := r.byCell(means); len(levels) > 1 {
 			out = append(out, row{r, along, levels})
 		}
 	}
@@ -146,9 +145,9 @@ func (r row) sweep(opts Options) (Sweep, []step) {
 	for i, level := range r.levels {
 		s.Levels = append(s.Levels, Level{
 			Level:         Number(r.at(level)),
-			LinkMbps:      Amounts.Estimate(r.values(level, routerMean.link), opts.Confidence),
-			CPUSampled:    Amounts.Estimate(r.values(level, routerMean.cpu), opts.Confidence),
-			CPUNormalised: Amounts.Estimate(r.values(level, routerMean.normalised), opts.Confidence),
+			LinkMbps:      Amounts.Estimate(r.values(level, link), opts.Confidence),
+			CPUSampled:    Amounts.Estimate(r.values(level, cpu), opts.Confidence),
+			CPUNormalised: Amounts.Estimate(r.values(level, normalised), opts.Confidence),
 			Shortfall:     r.shortfall(level),
 		})
 		if i > 0 {
@@ -177,21 +176,21 @@ func (r row) spans(opts Options) []Span {
 // shifts both alike, so each gives one difference. A single such block among
 // others has no spread: then all blocks are compared as if none held both.
 func (r row) step(from, to []blockMean, into *Increment, opts Options) step {
-	before, after := r.paired(from, to)
-	apart := len(before) == 0 || len(before) == 1 && len(from)+len(to) > 2
+	first := map[blockID]blockMean{}
+	for _, b := range from {
+		first[b.id] = b
+	}
+	both := without(to, func(b blockMean) bool { _, held := first[b.id]; return !held })
+	apart := len(both) == 0 || len(both) == 1 && len(from)+len(to) > 2
 	compare := func(of func(blockMean) float64) inference.Sample {
 		if apart {
-			return inference.Welch(figures(from, of), figures(to, of))
+			return inference.Welch(each(from, of), each(to, of))
 		}
-		a, b := figures(before, of), figures(after, of)
-		for i := range b {
-			b[i] -= a[i]
-		}
-		return inference.Of(b)
+		return inference.Of(each(both, func(b blockMean) float64 { return of(b) - of(first[b.id]) }))
 	}
 	s := step{
 		Increment:  into,
-		normalised: compare(func(b blockMean) float64 { return finite(math.Log(r.side(b).normalisedPct)) }),
+		normalised: compare(func(b blockMean) float64 { return finite(math.Log(r.side(b)[normalised])) }),
 		overhead:   inference.None(),
 	}
 	if r.name != Clean {
@@ -200,24 +199,10 @@ func (r row) step(from, to []blockMean, into *Increment, opts Options) step {
 	ratio := estimateOf(s.normalised, opts.Confidence)
 	*into = Increment{
 		From: Number(r.at(from)), To: Number(r.at(to)),
-		NetPct:      estimateOf(compare(func(b blockMean) float64 { return r.side(b).normalisedPct }), opts.Confidence),
+		NetPct:      estimateOf(compare(func(b blockMean) float64 { return r.side(b)[normalised] }), opts.Confidence),
 		RelativePct: ratio.changePct(),
-		Proportion:  ratio.geometric().scaled(over(r.at(from), r.at(to))),
+		Proportion:  ratio.geometric().scaled(Over(r.at(from), r.at(to))),
 		RatioPct:    estimateOf(s.overhead, opts.Confidence).changePct(),
 	}
 	return s
-}
-
-// paired returns the means of those blocks that hold both levels, in the same order.
-func (r row) paired(from, to []blockMean) (before, after []blockMean) {
-	at := map[blockID]blockMean{}
-	for _, b := range from {
-		at[b.id] = b
-	}
-	for _, b := range to {
-		if a, both := at[b.id]; both {
-			before, after = append(before, a), append(after, b)
-		}
-	}
-	return before, after
 }

@@ -3,10 +3,8 @@ package analysis
 import (
 	"fmt"
 	"math"
-	"sort"
 
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
-
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
@@ -22,15 +20,7 @@ const (
 // a difference and for equivalence of all ratios together.
 const MethodHolm = "holm"
 
-// power is the chance that the blocks asked for bring a verdict, if the spread
-// stays as seen. Asking only for a half-width as small as the distance would
-// make it an even chance.
-const power = 0.8
-
-// maxBlocks bounds what is asked for; beyond it the answer is to find the noise.
-const maxBlocks = 10_000
-
-// Verdict is what the blocks allow to say of a ratio.
+// Verdict is what the blocks allow to say of a change.
 type Verdict struct {
 	Word string
 	// Note is one clause that says why, or what is missing.
@@ -39,53 +29,54 @@ type Verdict struct {
 	PDifferent, PEquivalent Number
 }
 
-// judgeAll gives every mean log ratio a verdict, adjusted for their number.
-func judgeAll(logs []inference.Sample, opts Options) []Verdict {
-	different, equivalent := make([]float64, len(logs)), make([]float64, len(logs))
+// contrast is a change on the scale of its mean (the logarithm of a ratio, or a
+// difference), and the largest one that does not matter.
+type contrast struct {
+	inference.Sample
+	limit float64
+}
+
+// ratios are the contrasts of log ratios.
+func ratios(logs []inference.Sample, opts Options) []contrast {
+	out := make([]contrast, len(logs))
 	for i, s := range logs {
-		different[i], equivalent[i] = s.PDifferent(), s.PEquivalent(math.Log1p(opts.Delta))
+		out[i] = contrast{s, opts.limit()}
 	}
-	different, equivalent = inference.Adjust(different, equivalent)
-	verdicts := make([]Verdict, len(logs))
-	family := testable(logs)
-	for i, s := range logs {
-		verdicts[i] = judge(s, different[i], equivalent[i], family, opts)
+	return out
+}
+
+// judgeAll gives every contrast a verdict, adjusted for their number.
+func judgeAll(list []contrast, opts Options) []Verdict {
+	different, equivalent := inference.Adjust(each(list, func(c contrast) float64 { return c.PDifferent() }),
+		each(list, func(c contrast) float64 { return c.PEquivalent(c.limit) }))
+	verdicts := make([]Verdict, len(list))
+	for i, c := range list {
+		verdicts[i] = c.judge(different[i], equivalent[i], testable(list), opts)
 	}
 	return verdicts
 }
 
-// testable counts the ratios that have an interval: the size of the family.
-func testable(logs []inference.Sample) int {
-	n := 0
-	for _, s := range logs {
-		if s.HasSpread() {
-			n++
-		}
-	}
-	return n
+// testable counts the contrasts that have an interval: the size of the family.
+func testable(list []contrast) int {
+	return len(without(list, func(c contrast) bool { return !c.HasSpread() }))
 }
 
 // judge gives one verdict from the adjusted p-values. A word also needs the
 // displayed interval to show it, which a test of equivalence alone does not:
 // its level corresponds to a 90 % interval where the one displayed is of 95 %.
-func judge(log inference.Sample, different, equivalent float64, family int, opts Options) Verdict {
+func (c contrast) judge(different, equivalent float64, family int, opts Options) Verdict {
 	v := Verdict{Word: Inconclusive, PDifferent: Number(different), PEquivalent: Number(equivalent)}
-	limit, alpha := math.Log1p(opts.Delta), 1-opts.Confidence
-	lo, hi := log.Interval(opts.Confidence)
-	inside, outside := lo >= -limit && hi <= limit, lo > 0 || hi < 0
+	alpha := 1 - opts.Confidence
+	inside, outside := c.Lies(c.limit, opts.Confidence)
 	switch {
-	case log.N == 0:
+	case c.N == 0:
 		v.Note = "no accepted pair with a ratio"
-		return v
-	case !log.HasSpread():
+	case !c.HasSpread():
 		v.Note = "one block: no interval, at least one more block is needed"
-		return v
 	case inside && equivalent <= alpha:
 		v.Word, v.Note = Equivalent, fmt.Sprintf("within %g %% of the clean router", 100*opts.Delta)
-		return v
 	case different <= alpha:
-		v.Word, v.Note = Different, "the interval leaves out 1"
-		return v
+		v.Word = Different
 	case inside || outside:
 		v.Note = fmt.Sprintf("among %d verdicts one may look like this by chance", family)
 	default:
@@ -94,23 +85,21 @@ func judge(log inference.Sample, different, equivalent float64, family int, opts
 	return v
 }
 
-// spreadOf is the standard deviation behind the mean of a sample.
-func spreadOf(s inference.Sample) float64 { return s.SE * math.Sqrt(float64(s.N)) }
-
-// judgeCells fills in the verdicts of the cells from the log ratios of their
-// blocks, and for cells without a verdict how many more blocks they need.
-func judgeCells(cells []Cell, logs []inference.Sample, aa AA, opts Options) {
-	family := max(testable(logs), 1)
-	for i, v := range judgeAll(logs, opts) {
-		c, log := &cells[i], logs[i]
+// judgeCells fills in the verdicts of the cells on the metric m, and for cells without
+// a verdict how many more blocks they need.
+func judgeCells(cells []Cell, list []contrast, aa AA, m Metric, opts Options) {
+	family := max(testable(list), 1)
+	for i, v := range judgeAll(list, opts) {
+		c, own := &cells[i], list[i]
 		switch {
 		case v.Word == Different:
-			v = aboveNoise(v, log.Mean, aa, opts)
-		case v.Word == Inconclusive && log.HasSpread():
-			c.BlocksNeeded = furtherBlocks(log.Mean, spreadOf(log), log.N, family, opts)
+			v.Note = fmt.Sprintf("the interval leaves out %g", m.unscaled(Estimate{}).Mean)
+			v = aboveNoise(v, own.Mean, aa, m, opts)
+		case v.Word == Inconclusive && own.HasSpread():
+			c.BlocksNeeded = own.furtherBlocks(own.SE*math.Sqrt(float64(own.N)), family, opts)
 			v.Note += wants(c.BlocksNeeded, "by the spread seen")
-		case log.N == 1 && aa.SDLog.Known():
-			c.BlocksNeeded = furtherBlocks(log.Mean, float64(aa.SDLog), 1, family, opts)
+		case own.N == 1 && aa.SDLog.Known():
+			c.BlocksNeeded = own.furtherBlocks(float64(aa.SDLog), family, opts)
 			v.Note += wants(c.BlocksNeeded, "by the spread of the A/A blocks")
 		}
 		c.Verdict, c.VerdictNote = v.Word, v.Note
@@ -118,66 +107,46 @@ func judgeCells(cells []Cell, logs []inference.Sample, aa AA, opts Options) {
 	}
 }
 
-// aboveNoise takes back a difference that is no larger than what the A/A blocks
-// leave open between two clean routers: then it may be the lab's and not the
-// device's. More blocks of the device would not tell; more A/A blocks may.
-func aboveNoise(v Verdict, m float64, aa AA, opts Options) Verdict {
-	if !aa.Ratio.HasInterval() {
-		return v
-	}
-	floor := math.Max(math.Abs(math.Log(float64(aa.Ratio.Lo))), math.Abs(math.Log(float64(aa.Ratio.Hi))))
-	if math.Abs(m) > floor {
+// aboveNoise takes back a change that is no larger than what the A/A blocks
+// leave open between two clean routers: it may come from the lab and not from the
+// device. More blocks of the device cannot decide that; more A/A blocks may.
+func aboveNoise(v Verdict, mean float64, aa AA, m Metric, opts Options) Verdict {
+	change := math.Abs(mean)
+	if !aa.Ratio.HasInterval() || change > max(math.Abs(m.scaled(aa.Ratio.Lo)), math.Abs(m.scaled(aa.Ratio.Hi))) {
 		return v
 	}
 	v.Word = Inconclusive
 	v.Note = fmt.Sprintf("two clean routers may differ as much (A/A %.3f to %.3f)", aa.Ratio.Lo, aa.Ratio.Hi)
 	// The floor shrinks to the A/A blocks' own mean, and no further.
-	distance := math.Abs(m) - math.Abs(math.Log(float64(aa.Ratio.Mean)))
+	distance := change - math.Abs(m.scaled(aa.Ratio.Mean))
 	enough := func(n int) bool {
-		return displayed(n, opts)*float64(aa.SDLog)/math.Sqrt(float64(n)) < distance
+		return inference.Quantile(float64(n-1), (1+opts.Confidence)/2)*float64(aa.SDLog)/math.Sqrt(float64(n)) < distance
 	}
-	if further := fewest(aa.Ratio.N, enough); distance > 0 && further != nil {
+	if further := inference.Further(aa.Ratio.N, enough); distance > 0 && further != nil {
 		v.Note += fmt.Sprintf("; about %s would tell", words.Counted(*further, "more A/A block"))
 	}
 	return v
 }
 
-// displayed is the quantile of the displayed interval of n blocks.
-func displayed(n int, opts Options) float64 {
-	return inference.Quantile(float64(n-1), (1+opts.Confidence)/2)
-}
-
 func wants(blocks *int, basis string) string {
 	if blocks == nil {
-		return fmt.Sprintf("; more than %d blocks would be needed %s: find the noise first", maxBlocks, basis)
+		return fmt.Sprintf("; more than %d blocks would be needed %s: find the noise first", inference.MostFurther, basis)
 	}
 	return fmt.Sprintf("; needs about %s %s", words.Counted(*blocks, "more block"), basis)
 }
 
-// furtherBlocks is how many blocks beyond n give a verdict with the chance of
-// power, when the mean log ratio stays m, the blocks' spread sd, and family
+// furtherBlocks is how many further blocks give a verdict with the chance of
+// inference.Power, when the mean stays, the blocks' spread is sd, and family
 // verdicts are taken together. The verdict nearest to hand counts: "different"
-// is |m| away, "equivalent" δ - |m|. Each level is that of the first step of
-// Holm's procedure, the strictest.
-func furtherBlocks(m, sd float64, n, family int, opts Options) *int {
+// is |mean| away, "equivalent" the limit less |mean|. Each level is that of the first
+// step of Holm's procedure, the strictest.
+func (c contrast) furtherBlocks(sd float64, family int, opts Options) *int {
 	alpha := (1 - opts.Confidence) / float64(family)
-	enough := func(blocks int) bool {
+	return inference.Further(c.N, func(blocks int) bool {
 		freedom := float64(blocks - 1)
 		reach := func(level float64) float64 {
-			return (inference.Quantile(freedom, 1-level) + inference.Quantile(freedom, power)) * sd / math.Sqrt(float64(blocks))
+			return (inference.Quantile(freedom, 1-level) + inference.Quantile(freedom, inference.Power)) * sd / math.Sqrt(float64(blocks))
 		}
-		return reach(alpha/2) <= math.Abs(m) ||
-			reach(min(alpha, (1-opts.Confidence)/2)) <= math.Log1p(opts.Delta)-math.Abs(m)
-	}
-	return fewest(n, enough)
-}
-
-// fewest is the smallest number of blocks beyond n that are enough, nil beyond maxBlocks.
-func fewest(n int, enough func(blocks int) bool) *int {
-	first := max(n+1, 2)
-	further := first + sort.Search(maxBlocks, func(i int) bool { return enough(first + i) }) - n
-	if further > maxBlocks {
-		return nil
-	}
-	return &further
+		return reach(alpha/2) <= math.Abs(c.Mean) || reach(min(alpha, (1-opts.Confidence)/2)) <= c.limit-math.Abs(c.Mean)
+	})
 }

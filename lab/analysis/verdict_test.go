@@ -16,6 +16,8 @@ func sampleWith(lo, hi float64, n int) inference.Sample {
 	}
 }
 
+var ratio = Metric{Against: AsRatio}
+
 func TestJudge(t *testing.T) {
 	quiet := AA{Ratio: Estimate{Mean: 1, Lo: 0.995, Hi: 1.005, N: 6}, SDLog: 0.005}
 	none := AA{Ratio: Unknown(), SDLog: Absent()}
@@ -40,8 +42,9 @@ func TestJudge(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			opts := Options{}.withDefaults()
 			cells := []Cell{{}}
-			judgeCells(cells, []inference.Sample{tt.in}, tt.aa, Options{}.withDefaults())
+			judgeCells(cells, ratios([]inference.Sample{tt.in}, opts), tt.aa, ratio, opts)
 			if c := cells[0]; c.Verdict != tt.want || (c.BlocksNeeded != nil) != tt.blocks || c.VerdictNote == "" {
 				t.Errorf("got %s (%s), blocks needed %v", c.Verdict, c.VerdictNote, c.BlocksNeeded)
 			}
@@ -65,14 +68,14 @@ func TestNoiseFloor(t *testing.T) {
 		{0.88, 0.91, Different, ""},
 	} {
 		cells := []Cell{{}}
-		judgeCells(cells, []inference.Sample{sampleWith(tt.lo, tt.hi, 6)}, loud, opts)
+		judgeCells(cells, ratios([]inference.Sample{sampleWith(tt.lo, tt.hi, 6)}, opts), loud, ratio, opts)
 		if c := cells[0]; c.Verdict != tt.want || !strings.Contains(c.VerdictNote, tt.note) {
 			t.Errorf("[%g, %g]: %s (%s)", tt.lo, tt.hi, c.Verdict, c.VerdictNote)
 		}
 	}
 	biased := AA{Blocks: 6, Ratio: Estimate{Mean: 1.09, Lo: 1.08, Hi: 1.1, N: 6}, SDLog: 0.01}
 	cells := []Cell{{}}
-	judgeCells(cells, []inference.Sample{sampleWith(1.06, 1.09, 6)}, biased, opts)
+	judgeCells(cells, ratios([]inference.Sample{sampleWith(1.06, 1.09, 6)}, opts), biased, ratio, opts)
 	if note := cells[0].VerdictNote; strings.Contains(note, "would tell") {
 		t.Errorf("more A/A blocks cannot help below their own mean: %s", note)
 	}
@@ -83,7 +86,7 @@ func TestNoiseFloor(t *testing.T) {
 func TestMultiplicity(t *testing.T) {
 	opts := Options{}.withDefaults()
 	weak := sampleWith(1.005, 1.15, 6)
-	alone := judgeAll([]inference.Sample{weak}, opts)[0]
+	alone := judgeAll(ratios([]inference.Sample{weak}, opts), opts)[0]
 	if alone.Word != Different {
 		t.Fatalf("alone: %+v", alone)
 	}
@@ -92,7 +95,7 @@ func TestMultiplicity(t *testing.T) {
 		crowd = append(crowd, sampleWith(0.85, 1.2, 6))
 	}
 	crowd = append(crowd, inference.Sample{Mean: 0.1, SE: math.NaN(), N: 1}) // cannot be tested: does not count
-	v := judgeAll(crowd, opts)[0]
+	v := judgeAll(ratios(crowd, opts), opts)[0]
 	if v.Word != Inconclusive || !strings.Contains(v.Note, "among 12 verdicts") {
 		t.Errorf("in a crowd: %+v", v)
 	}
@@ -103,12 +106,13 @@ func TestMultiplicity(t *testing.T) {
 	}
 	between("p alone", alone.PDifferent, 0.03, 0.05)
 	between("p in the crowd", v.PDifferent/alone.PDifferent, 11.999, 12.001)
-	single, many := furtherBlocks(0.05, 0.1, 6, 1, opts), furtherBlocks(0.05, 0.1, 6, 12, opts)
+	change := contrast{inference.Sample{Mean: 0.05, N: 6}, opts.limit()}
+	single, many := change.furtherBlocks(0.1, 1, opts), change.furtherBlocks(0.1, 12, opts)
 	if *many <= *single {
 		t.Errorf("%d further blocks for one verdict, %d for twelve", *single, *many)
 	}
 	// A clear difference survives any crowd.
-	if clear := judgeAll(append(crowd, sampleWith(2, 2.3, 6)), opts)[13]; clear.Word != Different {
+	if clear := judgeAll(ratios(append(crowd, sampleWith(2, 2.3, 6)), opts), opts)[13]; clear.Word != Different {
 		t.Errorf("clear difference: %+v", clear)
 	}
 }

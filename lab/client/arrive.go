@@ -1,9 +1,11 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,22 +47,14 @@ func (o Outcome) Through() bool { return o.Error == "" }
 // GaveUp is the first client's error with the number of clients that gave up,
 // nil when all succeeded.
 func GaveUp(outcomes []Outcome) error {
-	first, failed := "", 0
-	for _, o := range outcomes {
-		if o.Through() {
-			continue
-		}
-		if failed++; failed == 1 {
-			first = fmt.Sprintf("client %d: %s", o.Num, o.Error)
-		}
-	}
-	switch failed {
+	failed := slices.DeleteFunc(slices.Clone(outcomes), Outcome.Through)
+	switch len(failed) {
 	case 0:
 		return nil
 	case 1:
-		return errors.New(first)
+		return fmt.Errorf("client %d: %s", failed[0].Num, failed[0].Error)
 	}
-	return fmt.Errorf("%s (and %d more clients)", first, failed-1)
+	return fmt.Errorf("client %d: %s (and %d more clients)", failed[0].Num, failed[0].Error, len(failed)-1)
 }
 
 // Tries is how often a client asked for a lease or to log in.
@@ -70,11 +64,13 @@ type Tries = persona.Tries
 // place. Clients with static addresses have theirs already.
 func (p *Pool) Lease(ctx context.Context, pace Pace) []Outcome {
 	done, err := p.host.hold()
-	if err != nil {
-		return p.arrive(ctx, pace, func(context.Context, *Client) (Tries, error) { return Tries{}, err })
-	}
 	defer done()
-	return p.arrive(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) { return c.net.lease(ctx) })
+	return p.arrive(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) {
+		if err != nil {
+			return Tries{}, err
+		}
+		return c.net.lease(ctx)
+	})
 }
 
 // Status asks the portal whether it counts each client as admitted; the outcome of
@@ -83,13 +79,11 @@ func (p *Pool) Status(ctx context.Context, adm Admission, pace Pace) []Outcome {
 	return p.arrive(ctx, pace, func(ctx context.Context, c *Client) (Tries, error) {
 		in, err := Status(ctx, c, adm, c.Num)
 		if err == nil && !in {
-			err = errNotAdmitted
+			err = errors.New("the portal does not count it as admitted")
 		}
 		return Tries{Count: 1}, err
 	})
 }
-
-var errNotAdmitted = errors.New("the portal does not count it as admitted")
 
 // Login logs every client in; each outcome is in its client's place.
 func (p *Pool) Login(ctx context.Context, adm Admission, pace Pace) []Outcome {
@@ -97,7 +91,7 @@ func (p *Pool) Login(ctx context.Context, adm Admission, pace Pace) []Outcome {
 		if !c.LocalIP().IsValid() {
 			return Tries{}, errors.New("it has no address to log in from")
 		}
-		return tryLogin(ctx, c, adm, c.Num, attemptFor(len(p.Clients)))
+		return Login(ctx, c, adm, c.Num, attemptFor(len(p.Clients)))
 	})
 }
 
@@ -110,40 +104,44 @@ func (p *Pool) arrive(ctx context.Context, pace Pace, do func(context.Context, *
 		ctx, cancel = context.WithTimeoutCause(ctx, pace.Patience, fmt.Errorf("not through after %s", pace.Patience))
 		defer cancel()
 	}
-	slots := make(chan struct{}, max(1, pace.Parallel))
+	slots := make(chan struct{}, cmp.Or(pace.Parallel, len(p.Clients)))
 	start := time.Now()
 	var wg sync.WaitGroup
 	for i, c := range p.Clients {
-		turn := start
+		due := start
 		if pace.PerSecond > 0 {
-			turn = start.Add(pace.After + time.Duration(float64(i)/pace.PerSecond*float64(time.Second)))
-			sleepUntil(ctx, turn)
+			due = start.Add(pace.After + turn(i, pace.PerSecond))
+			sleepUntil(ctx, due)
 		}
+		slots <- struct{}{}
 		if pace.Parallel > 0 {
-			slots <- struct{}{}
-			turn = time.Now()
+			due = time.Now()
 		}
 		wg.Go(func() {
-			if pace.Parallel > 0 {
-				defer func() { <-slots }()
-			}
-			outcomes[i] = c.take(ctx, turn, do)
-			outcomes[i].TurnMs = float64(turn.Sub(start)) / float64(time.Millisecond)
+			defer func() { <-slots }()
+			outcomes[i] = c.take(ctx, due, do)
+			outcomes[i].TurnMs = milliseconds(due.Sub(start))
 		})
 	}
 	wg.Wait()
 	return outcomes
 }
 
+// turn is when the client that has n before it is due, from the beginning.
+func turn(n int, perSecond float64) time.Duration {
+	return time.Duration(float64(n) / perSecond * float64(time.Second))
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
 // take is one client's turn.
-func (c *Client) take(ctx context.Context, turn time.Time, do func(context.Context, *Client) (Tries, error)) Outcome {
-	ms := func(t time.Time) float64 { return float64(t.Sub(turn)) / float64(time.Millisecond) }
-	o := Outcome{Num: c.Num, LateMs: ms(time.Now())}
+func (c *Client) take(ctx context.Context, due time.Time, do func(context.Context, *Client) (Tries, error)) Outcome {
+	late := time.Since(due)
 	tries, err := Tries{}, context.Cause(ctx)
 	if err == nil {
 		tries, err = do(ctx, c)
 	}
-	o.Ms, o.Tries = ms(time.Now()), tries.Count
+	o := Outcome{Num: c.Num, LateMs: milliseconds(late), Ms: milliseconds(time.Since(due)), Tries: tries.Count}
 	if tries.Refusal != nil {
 		o.Refusal = tries.Refusal.Error()
 	}
@@ -155,10 +153,8 @@ func (c *Client) take(ctx context.Context, turn time.Time, do func(context.Conte
 
 // sleepUntil returns at t, or when ctx ends.
 func sleepUntil(ctx context.Context, t time.Time) {
-	wait := time.NewTimer(time.Until(t))
-	defer wait.Stop()
 	select {
 	case <-ctx.Done():
-	case <-wait.C:
+	case <-time.After(time.Until(t)):
 	}
 }

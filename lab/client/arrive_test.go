@@ -121,7 +121,7 @@ func TestDialIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ns.Close() })
-	local := netip.MustParseAddrPort("127.0.0.1:0")
+	local := netip.MustParseAddr("127.0.0.1")
 	var l net.Listener
 	err = ns.Do(func() (err error) {
 		if err := upLoopback(); err != nil {
@@ -144,7 +144,7 @@ func TestDialIn(t *testing.T) {
 		}
 	}()
 	at := l.Addr().String()
-	conn, err := dialIn(t.Context(), ns, "tcp", local, at)
+	conn, err := dialIn(t.Context(), ns, local, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestDialIn(t *testing.T) {
 		t.Errorf("read %q, %v", b[:n], err)
 	}
 	l.Close()
-	if _, err := dialIn(t.Context(), ns, "tcp", local, at); err == nil || !strings.Contains(err.Error(), "connection refused") {
+	if _, err := dialIn(t.Context(), ns, local, at); err == nil || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("to a closed port: %v", err)
 	}
 	if _, err := net.Dial("tcp", at); err == nil {
@@ -165,13 +165,13 @@ func TestDialIn(t *testing.T) {
 	}
 	gone, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the lab is gone"))
-	if _, err := dialIn(gone, ns, "tcp", local, at); err == nil || !strings.Contains(err.Error(), "the lab is gone") {
+	if _, err := dialIn(gone, ns, local, at); err == nil || !strings.Contains(err.Error(), "the lab is gone") {
 		t.Errorf("after the end: %v", err)
 	}
-	if _, err := dialIn(t.Context(), ns, "tcp", local, "localhost:80"); err == nil {
+	if _, err := dialIn(t.Context(), ns, local, "localhost:80"); err == nil {
 		t.Error("a name was dialled")
 	}
-	if _, err := dialIn(t.Context(), ns, "tcp", local, "192.0.2.1:80"); err == nil || !strings.Contains(err.Error(), "unreachable") {
+	if _, err := dialIn(t.Context(), ns, local, "192.0.2.1:80"); err == nil || !strings.Contains(err.Error(), "unreachable") {
 		t.Errorf("without a route: %v", err)
 	}
 }
@@ -189,7 +189,7 @@ func TestLogInsLeaveFilesForAllElse(t *testing.T) {
 	for files, want := range map[uint64]int{
 		0: 1, 64: 32, 256: 128, 2048: 1024, 20_000: 20_000 - FilesBeside, 1 << 20: mostPersonas, 1<<64 - 1: mostPersonas,
 	} {
-		if got := socketsWithin(files); got != want {
+		if got := mostSockets(files); got != want {
 			t.Errorf("limit %d: %d sockets of log-ins, want %d", files, got, want)
 		}
 	}

@@ -17,10 +17,9 @@ import (
 )
 
 // browser fetches a portal's pages for one client as a browser does: over the
-// connection it has, while that leads there and the server keeps it. Redirects
-// are the caller's, because where a portal redirects to is the information. Of
-// ten thousand of them on one machine each has to be small: there is one request
-// at a time and nothing runs beside it. It is not for several goroutines.
+// connection it has, while that leads there and the server keeps it. It follows no
+// redirects: where a portal redirects to is the information. Ten thousand of them run
+// on one machine, so a browser is small: one request at a time, no goroutines, one caller.
 type browser struct {
 	net  Network
 	keep bool // false: every request has a connection of its own
@@ -51,6 +50,9 @@ func (a *answer) text() string {
 	return strings.TrimSpace(strconv.Itoa(a.status) + " " + http.StatusText(a.status))
 }
 
+// redirects reports whether the status is that of a redirect.
+func (a *answer) redirects() bool { return a.status >= 300 && a.status < 400 }
+
 // location is where an answer redirects to; an error without a destination.
 func (a *answer) location() (*url.URL, error) {
 	to := a.header.Get("Location")
@@ -59,6 +61,16 @@ func (a *answer) location() (*url.URL, error) {
 	}
 	return a.url.Parse(to)
 }
+
+// maxPage bounds what is read of one answer of a portal, bytes.
+const maxPage = 1 << 20
+
+// userAgent resembles a captive-portal probe; openNDS's scripts log it.
+const userAgent = "CaptiveNetworkSupport gateweigh"
+
+// shorten names a URL in an error without its query, which openNDS fills with
+// a kilobyte of base64.
+func shorten(u *url.URL) string { return u.Scheme + "://" + u.Host + u.Path }
 
 // field is a header field of a request.
 type field struct{ name, value string }
@@ -86,17 +98,18 @@ func (b *browser) fetch(ctx context.Context, method, address, body string, field
 		} else {
 			l.close()
 		}
-		switch {
-		case err == nil:
+		if err == nil {
 			a.url = to
 			return a, nil
-		case ctx.Err() != nil:
-			return nil, fmt.Errorf("asking for %s: %w", shorten(to), context.Cause(ctx))
-		case heard || !again:
-			return nil, fmt.Errorf("asking for %s: %w", shorten(to), err)
 		}
-		// A server may close a kept connection just when the next request is on its
-		// way. Browsers then send it again, over a new one.
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		} else if !heard && again {
+			// A server may close a kept connection just when the next request is on its
+			// way. Browsers then send it again, over a new one.
+			continue
+		}
+		return nil, fmt.Errorf("asking for %s: %w", shorten(to), err)
 	}
 }
 
@@ -111,10 +124,7 @@ func (b *browser) leave() {
 // connect takes the kept connection or makes one. Another server's is closed
 // first: a client that waits for an open file holds none.
 func (b *browser) connect(ctx context.Context, to *url.URL) (*link, error) {
-	host := to.Host
-	if to.Port() == "" {
-		host = net.JoinHostPort(to.Hostname(), "80")
-	}
+	host := net.JoinHostPort(to.Hostname(), cmp.Or(to.Port(), "80"))
 	if l := b.kept; l != nil && l.host == host {
 		b.kept = nil
 		return l, nil
@@ -137,27 +147,18 @@ func (l *link) close() {
 
 // compose writes a request (RFC 9112, 3).
 func compose(method string, to *url.URL, body string, keep bool, fields []field) []byte {
-	request := make([]byte, 0, 512+len(body))
-	line := func(parts ...string) {
-		for _, p := range parts {
-			request = append(request, p...)
-		}
-		request = append(request, "\r\n"...)
-	}
-	line(method, " ", to.RequestURI(), " HTTP/1.1")
-	line("Host: ", to.Host)
-	line("User-Agent: ", userAgent)
-	for _, f := range fields {
-		line(f.name, ": ", f.value)
-	}
 	if method == http.MethodPost {
-		line("Content-Length: ", strconv.Itoa(len(body)))
+		fields = append(fields, field{"Content-Length", strconv.Itoa(len(body))})
 	}
 	if !keep {
-		line("Connection: close")
+		fields = append(fields, field{"Connection", "close"})
 	}
-	line()
-	return append(request, body...)
+	request := make([]byte, 0, 512+len(body))
+	request = fmt.Appendf(request, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\n", method, to.RequestURI(), to.Host, userAgent)
+	for _, f := range fields {
+		request = fmt.Appendf(request, "%s: %s\r\n", f.name, f.value)
+	}
+	return append(append(request, "\r\n"...), body...)
 }
 
 // exchange sends a request and reads the answer; heard says that there was some
@@ -170,9 +171,11 @@ func (l *link) exchange(ctx context.Context, method string, request []byte, keep
 	if _, err := l.reader.Peek(1); err != nil {
 		return nil, false, cmp.Or(unsent, err)
 	}
-	resp, err := l.response(method)
-	if err != nil {
-		return nil, true, err
+	resp := &http.Response{}
+	for resp.StatusCode < 200 && resp.StatusCode != http.StatusSwitchingProtocols { // until the final one (RFC 9110, 15.2)
+		if resp, err = http.ReadResponse(l.reader, &http.Request{Method: method}); err != nil {
+			return nil, true, err
+		}
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxPage))
 	if err != nil {
@@ -181,16 +184,6 @@ func (l *link) exchange(ctx context.Context, method string, request []byte, keep
 	whole := len(body) < maxPage && l.reader.Buffered() == 0
 	l.used = keep && whole && unsent == nil && !resp.Close && stop()
 	return &answer{status: resp.StatusCode, header: resp.Header, body: string(body)}, true, nil
-}
-
-// response reads the head of the final response (RFC 9110, 15.2).
-func (l *link) response(method string) (*http.Response, error) {
-	for {
-		resp, err := http.ReadResponse(l.reader, &http.Request{Method: method})
-		if err != nil || resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols {
-			return resp, err
-		}
-	}
 }
 
 // past ends whatever waits for a connection.

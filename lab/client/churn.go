@@ -28,48 +28,69 @@ type Visits struct {
 	Failures []string  `json:"failures"` // one text a visit that failed
 }
 
-// Visiting has guests come and go until Stop.
-type Visiting struct {
-	cancel context.CancelFunc
-	done   chan struct{}
+// visiting is guests that come and go until stop is called.
+type visiting struct {
+	stop context.CancelFunc // ends the arrivals
+	done chan struct{}      // closed once all guests have left
 
 	mu     sync.Mutex // guards visits
 	visits Visits
 }
 
-// Visit has the pool's guests come and go in turn: each leases, logs in, stays, logs out
-// and releases its lease.
-func (p *Pool) Visit(ctx context.Context, churn Churn) (*Visiting, error) {
+// Visit has the pool's guests come and go in turn until Leave: each leases, logs in, stays,
+// logs out and releases its lease. It outlives ctx.
+func (p *Pool) Visit(ctx context.Context, churn Churn) error {
 	if len(p.guests) == 0 || churn.PerSecond <= 0 {
-		return nil, fmt.Errorf("%d guests at %g a second: no guest would come", len(p.guests), churn.PerSecond)
+		return fmt.Errorf("%d guests at %g a second: no guest would come", len(p.guests), churn.PerSecond)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.visiting != nil {
+		return errors.New("guests come and go already")
 	}
 	rest, err := p.host.hold()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	v := &Visiting{done: make(chan struct{})}
-	comings, cancel := context.WithCancel(ctx)
-	v.cancel = cancel
+	ctx = context.WithoutCancel(ctx)
+	arrivals, stop := context.WithCancel(ctx)
+	v := &visiting{stop: stop, done: make(chan struct{})}
+	p.visiting = v
 	go func() {
 		defer close(v.done)
 		defer rest()
-		v.run(ctx, comings, p, churn)
+		v.run(ctx, arrivals, p.guests, churn)
 	}()
-	return v, nil
+	return nil
 }
 
-// run lets guests come until comings ends, and waits until they are gone.
-func (v *Visiting) run(ctx, comings context.Context, p *Pool, churn Churn) {
+// Leave ends the arrivals, waits until all guests have left, and returns the counts.
+// Without guests it does nothing.
+func (p *Pool) Leave(context.Context) Visits {
+	p.mu.Lock()
+	v := p.visiting
+	p.visiting = nil
+	p.mu.Unlock()
+	if v == nil {
+		return Visits{}
+	}
+	v.stop()
+	<-v.done
+	return v.visits
+}
+
+// run lets guests come until arrivals ends, and waits until they are gone.
+func (v *visiting) run(ctx, arrivals context.Context, guests []*Client, churn Churn) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	idle := make(chan *Client, len(p.guests))
-	for _, c := range p.guests {
+	idle := make(chan *Client, len(guests))
+	for _, c := range guests {
 		idle <- c
 	}
 	start := time.Now()
 	for n := 0; ; n++ {
-		sleepUntil(comings, start.Add(churn.After+time.Duration(float64(n)/churn.PerSecond*float64(time.Second))))
-		if comings.Err() != nil {
+		sleepUntil(arrivals, start.Add(churn.After+turn(n, churn.PerSecond)))
+		if arrivals.Err() != nil {
 			return
 		}
 		select {
@@ -77,7 +98,7 @@ func (v *Visiting) run(ctx, comings context.Context, p *Pool, churn Churn) {
 			v.note(func(all *Visits) { all.Came++ })
 			wg.Go(func() {
 				defer func() { idle <- c }()
-				if err := v.visit(ctx, p, c, churn); err != nil {
+				if err := v.visit(ctx, c, churn); err != nil {
 					v.note(func(all *Visits) { all.Failures = append(all.Failures, err.Error()) })
 				}
 			})
@@ -87,35 +108,31 @@ func (v *Visiting) run(ctx, comings context.Context, p *Pool, churn Churn) {
 	}
 }
 
-var errStillIn = errors.New("it logged out, and the portal counts it as admitted")
-
 // visit is one visit of a guest, from lease to release.
-func (v *Visiting) visit(ctx context.Context, p *Pool, c *Client, churn Churn) error {
+func (v *visiting) visit(ctx context.Context, c *Client, churn Churn) error {
 	start := time.Now()
 	if _, err := c.net.lease(ctx); err != nil {
 		return fmt.Errorf("leasing: %w", err)
 	}
 	leased := time.Now()
-	if _, err := tryLogin(ctx, c, churn.Admission, c.Num, attemptTimeout); err != nil {
+	if _, err := Login(ctx, c, churn.Admission, c.Num, 0); err != nil {
 		return fmt.Errorf("logging in: %w", err)
 	}
 	in := time.Now()
 	v.note(func(all *Visits) {
 		all.In++
-		all.LeaseMs = append(all.LeaseMs, float64(leased.Sub(start))/float64(time.Millisecond))
-		all.LoginMs = append(all.LoginMs, float64(in.Sub(leased))/float64(time.Millisecond))
+		all.LeaseMs = append(all.LeaseMs, milliseconds(leased.Sub(start)))
+		all.LoginMs = append(all.LoginMs, milliseconds(in.Sub(leased)))
 	})
 	sleepUntil(ctx, in.Add(churn.Stay))
 	if err := Logout(ctx, c, churn.Admission, c.Num); err != nil {
 		return fmt.Errorf("logging out: %w", err)
 	}
 	if churn.Admission.Kind != AdmitNone {
-		still, err := Status(ctx, c, churn.Admission, c.Num)
-		if err != nil {
+		if still, err := Status(ctx, c, churn.Admission, c.Num); err != nil {
 			return err
-		}
-		if still {
-			return errStillIn
+		} else if still {
+			return errors.New("it logged out, and the portal counts it as admitted")
 		}
 	}
 	if err := c.net.release(ctx); err != nil {
@@ -125,17 +142,8 @@ func (v *Visiting) visit(ctx context.Context, p *Pool, c *Client, churn Churn) e
 	return nil
 }
 
-func (v *Visiting) note(what func(*Visits)) {
+func (v *visiting) note(what func(*Visits)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	what(&v.visits)
-}
-
-// Stop ends the arrivals, waits until all guests have left, and returns the counts.
-func (v *Visiting) Stop() Visits {
-	v.cancel()
-	<-v.done
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.visits
 }

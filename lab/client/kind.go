@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 )
@@ -59,7 +60,8 @@ type Times struct {
 type host interface {
 	// attach is client c's way into the network. It changes nothing yet.
 	attach(c *Client) attachment
-	// hold readies the host for clients that lease and release, until done is called.
+	// hold readies the host for clients that lease and release, until done is called. done
+	// is never nil.
 	hold() (done func(), err error)
 	// close undoes what opening the host did.
 	close() error
@@ -73,8 +75,8 @@ type attachment interface {
 	lease(context.Context) (Tries, error)
 	// release gives a leased address back. The second call does nothing.
 	release(context.Context) error
-	// dial connects from the client's address.
-	dial(ctx context.Context, network, addr string) (net.Conn, error)
+	// dial connects over TCP from the client's address.
+	dial(ctx context.Context, addr string) (net.Conn, error)
 }
 
 // separate is the host of clients that share nothing.
@@ -88,10 +90,8 @@ var _ host = (separate)(nil)
 
 // KindOf is the kind of a name; an unknown one has no name and no clients.
 func KindOf(name string) Kind {
-	for _, k := range kinds {
-		if k.Name == name {
-			return k
-		}
+	if i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name }); i >= 0 {
+		return kinds[i]
 	}
 	return Kind{}
 }
@@ -107,16 +107,13 @@ func Kinds(has func(Kind) bool) (names []string) {
 	return names
 }
 
+func largest() Kind { return slices.MaxFunc(kinds, func(a, b Kind) int { return a.Most - b.Most }) }
+
 // Most is the largest number of clients of any kind.
-func Most() (n int) {
-	for _, k := range kinds {
-		n = max(n, k.Most)
-	}
-	return n
-}
+func Most() int { return largest().Most }
 
 // Largest is the name of the kind that takes the most clients.
-func Largest() string { return Kinds(func(k Kind) bool { return k.Most == Most() })[0] }
+func Largest() string { return largest().Name }
 
 // check refuses clients that the kind does not take.
 func (k Kind) check(cfg Config) error {

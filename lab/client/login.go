@@ -1,18 +1,53 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
+	"strconv"
+	"strings"
 	"time"
 )
 
+// Admission kinds: what a client must do before the router forwards its traffic.
+const (
+	AdmitNone    = ""        // nothing: traffic is forwarded at once
+	AdmitOpenNDS = "opennds" // openNDS click-through: redirect, splash, continue
+	AdmitForm    = "form"    // the form of a login page, with an RFC 8908 API beside it
+	AdmitUAM     = "uam"     // CoovaChilli's universal access method with a CHAP response
+	AdmitCommand = "command" // the user's own commands, run in the client's namespace
+)
+
+// Admission says how clients of a DUT get and lose access. It is sent to the
+// client host's agent as JSON.
+type Admission struct {
+	Kind string `json:"kind"`
+	// Portal is the address of the portal: "host:port".
+	Portal string `json:"portal,omitempty"`
+	// Probe is the URL a client asks for first, as a phone's captive-portal check would.
+	Probe string `json:"probe,omitempty"`
+	// API is the URL of the captive portal API (RFC 8908), for AdmitForm.
+	API string `json:"api,omitempty"`
+	// User and Password are used by AdmitForm and AdmitUAM; "%d" in User becomes the client's number.
+	User     string `json:"user,omitempty"`
+	Password string `json:"password,omitempty"`
+	// Secret is the UAM secret shared by portal and gateway (CoovaChilli uamsecret).
+	Secret string `json:"secret,omitempty"`
+	// Login, Status and Logout are argument vectors for AdmitCommand.
+	Login  []string `json:"login,omitempty"`
+	Status []string `json:"status,omitempty"`
+	Logout []string `json:"logout,omitempty"`
+	// Parallel is how many log-ins at once suit the portal; zero: it does not say.
+	Parallel int `json:"parallel,omitempty"`
+}
+
 // Network opens sockets as one simulated client.
 type Network interface {
-	// DialContext connects from the client's address; network is "tcp" or "udp",
-	// addr is "ip:port".
+	// DialContext connects from the client's address; network is "tcp", addr is "ip:port".
 	DialContext(ctx context.Context, network, addr string) (net.Conn, error)
 	// LocalIP is the client's address; the zero Addr before it has one.
 	LocalIP() netip.Addr
@@ -58,39 +93,89 @@ type portal interface {
 	leave()
 }
 
-// Login admits one client, retrying inside ctx, and returns nil once Status
-// says the client is admitted. num is the client's number, from 1.
-func Login(ctx context.Context, n Network, adm Admission, num int) error {
-	_, err := tryLogin(ctx, n, adm, num, attemptTimeout)
-	return err
+// visit is one client at its portal; the kinds of portal embed it.
+type visit struct {
+	browser
+	adm Admission
+	num int // the client's, from 1
 }
 
-// tryLogin is Login with the number of attempts. each bounds one of them.
-func tryLogin(ctx context.Context, n Network, adm Admission, num int, each time.Duration) (tries Tries, err error) {
+// user is the client's name.
+func (v *visit) user() string { return strings.ReplaceAll(v.adm.User, "%d", strconv.Itoa(v.num)) }
+
+// get asks for a page. The Accept header is never left out: openNDS drops requests without.
+func (v *visit) get(ctx context.Context, address, accept string) (*answer, error) {
+	return v.fetch(ctx, http.MethodGet, address, "", field{"Accept", accept})
+}
+
+// maxSplashPages bounds a click-through; openNDS's own sequence has three.
+const maxSplashPages = 6
+
+// open asks for a page, with a form's values, and follows redirects as long as they lead
+// into the portal.
+func (v *visit) open(ctx context.Context, method, address, values, accept string) (*answer, error) {
+	for range maxSplashPages {
+		fields := []field{{"Accept", accept}}
+		if method == http.MethodPost {
+			// Pages of portals send their forms to the portal.
+			fields = append(fields, field{"Content-Type", "application/x-www-form-urlencoded"}, field{"Origin", "http://" + v.adm.Portal})
+		}
+		page, err := v.fetch(ctx, method, address, values, fields...)
+		if err != nil {
+			return nil, err
+		}
+		if page.status >= 500 && page.status != http.StatusNetworkAuthenticationRequired { // no page of the way in
+			return nil, fmt.Errorf("asking for %s: %s", shorten(page.url), page.text())
+		}
+		to, nowhere := page.location()
+		if !page.redirects() || nowhere != nil || to.Host != v.adm.Portal {
+			return page, nil
+		}
+		method, address, values = http.MethodGet, to.String(), ""
+	}
+	return nil, fmt.Errorf("still redirected after %d pages", maxSplashPages)
+}
+
+// portalOf chooses the protocol by the kind of admission.
+func portalOf(n Network, adm Admission, num int) (portal, error) {
+	v := visit{browser{net: n, keep: adm.Kind == AdmitForm}, adm, num}
+	switch adm.Kind {
+	case AdmitNone:
+		return &openDoor{v}, nil
+	case AdmitOpenNDS:
+		return &openNDSPortal{v}, nil
+	case AdmitForm:
+		return &formPortal{visit: v}, nil
+	case AdmitUAM:
+		return &uamPortal{v}, nil
+	case AdmitCommand:
+		return &commandPortal{visit: v}, nil
+	}
+	return nil, fmt.Errorf("unknown admission %q; known: %q, %q, %q, %q and none", adm.Kind, AdmitOpenNDS, AdmitForm, AdmitUAM, AdmitCommand)
+}
+
+// Login admits one client, retrying inside ctx, and succeeds once Status says that the
+// client is admitted. num is the client's number, from 1; each bounds one attempt, zero: 20 s.
+func Login(ctx context.Context, n Network, adm Admission, num int, each time.Duration) (tries Tries, err error) {
 	p, err := portalOf(n, adm, num)
 	if err != nil {
 		return tries, err
 	}
 	defer p.leave()
-	backoff := firstBackoff
-	for tries.Count < loginAttempts {
-		if tries.Count > 0 {
-			select {
-			case <-ctx.Done():
-				return tries, fmt.Errorf("logging in client %d (%s), %s: %w", num, n.LocalIP(), context.Cause(ctx), err)
-			case <-time.After(backoff):
-			}
-			backoff = min(2*backoff, lastBackoff)
-		}
-		tries.Count++
-		if err = loginOnce(ctx, p, each); err == nil {
+	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
+		if err = loginOnce(ctx, p, cmp.Or(each, attemptTimeout)); err == nil {
+			tries.Count++
 			return tries, nil
 		}
-		if tries.Refusal == nil {
-			tries.Refusal = err
+		tries.Add(Tries{Count: 1, Refusal: err})
+		if tries.Count == loginAttempts {
+			return tries, fmt.Errorf("logging in client %d (%s), %d attempts: %w", num, n.LocalIP(), loginAttempts, err)
+		}
+		sleepUntil(ctx, time.Now().Add(backoff))
+		if ctx.Err() != nil {
+			return tries, fmt.Errorf("logging in client %d (%s), %s: %w", num, n.LocalIP(), context.Cause(ctx), err)
 		}
 	}
-	return tries, fmt.Errorf("logging in client %d (%s), %d attempts: %w", num, n.LocalIP(), loginAttempts, err)
 }
 
 // loginOnce asks for access and believes only the portal's status: a lost
@@ -109,19 +194,17 @@ func loginOnce(ctx context.Context, p portal, each time.Duration) error {
 		return asked
 	case err != nil:
 		return fmt.Errorf("asking the portal for the session: %w", err)
-	default:
-		return fmt.Errorf("the portal took the log-in but has no session: %w", errRefused)
 	}
+	return fmt.Errorf("the portal took the log-in but has no session: %w", errRefused)
 }
 
 // Status reports whether the portal counts the client as admitted.
-func Status(ctx context.Context, n Network, adm Admission, num int) (bool, error) {
+func Status(ctx context.Context, n Network, adm Admission, num int) (admitted bool, err error) {
 	p, err := portalOf(n, adm, num)
-	if err != nil {
-		return false, err
+	if err == nil {
+		defer p.leave()
+		admitted, err = p.status(ctx)
 	}
-	defer p.leave()
-	admitted, err := p.status(ctx)
 	if err != nil {
 		return false, fmt.Errorf("status of client %d (%s): %w", num, n.LocalIP(), err)
 	}
@@ -131,37 +214,69 @@ func Status(ctx context.Context, n Network, adm Admission, num int) (bool, error
 // Logout ends the client's session. It is no error when there is none.
 func Logout(ctx context.Context, n Network, adm Admission, num int) error {
 	p, err := portalOf(n, adm, num)
-	if err != nil {
-		return err
+	if err == nil {
+		defer p.leave()
+		err = p.logout(ctx)
 	}
-	defer p.leave()
-	if err := p.logout(ctx); err != nil {
+	if err != nil {
 		return fmt.Errorf("logging out client %d (%s): %w", num, n.LocalIP(), err)
 	}
 	return nil
 }
 
-// portalOf chooses the protocol by the kind of admission.
-func portalOf(n Network, adm Admission, num int) (portal, error) {
-	switch adm.Kind {
-	case AdmitNone:
-		return openDoor{}, nil
-	case AdmitOpenNDS:
-		return &openNDSPortal{browser: browser{net: n}, portal: adm.Portal, probe: adm.Probe}, nil
-	case AdmitForm:
-		return newForm(n, adm, num), nil
-	case AdmitUAM:
-		return newUAM(n, adm, num), nil
-	case AdmitCommand:
-		return &commandPortal{net: n, adm: adm, num: num}, nil
-	}
-	return nil, fmt.Errorf("unknown admission %q; known: %q, %q, %q, %q and none", adm.Kind, AdmitOpenNDS, AdmitForm, AdmitUAM, AdmitCommand)
+// openDoor is the portal of a router without one.
+type openDoor struct{ visit }
+
+func (*openDoor) login(context.Context) error          { return nil }
+func (*openDoor) status(context.Context) (bool, error) { return true, nil }
+func (*openDoor) logout(context.Context) error         { return nil }
+
+// What a command knows of the client it runs as, beside the lab's own variables,
+// which experiment.Vars lists.
+const (
+	varClient   = "GATEWEIGH_CLIENT"    // its number, from 1
+	varClientIP = "GATEWEIGH_CLIENT_IP" // its address
+)
+
+// commandPortal logs in with the user's own commands, run in the client's namespace.
+type commandPortal struct {
+	visit
+	refused bool // the last log-in failed
 }
 
-// openDoor is the portal of a router without one.
-type openDoor struct{}
+func (c *commandPortal) login(ctx context.Context) error {
+	err := c.run(ctx, "login", c.adm.Login)
+	c.refused = err != nil
+	return err
+}
 
-func (openDoor) login(context.Context) error          { return nil }
-func (openDoor) status(context.Context) (bool, error) { return true, nil }
-func (openDoor) logout(context.Context) error         { return nil }
-func (openDoor) leave()                               {}
+// status is the status command's exit status: zero is admitted. Without a
+// status command the result of the log-in command counts.
+func (c *commandPortal) status(ctx context.Context) (bool, error) {
+	if len(c.adm.Status) == 0 {
+		return !c.refused, nil
+	}
+	if err := c.run(ctx, "status", c.adm.Status); err != nil {
+		return false, ctx.Err()
+	}
+	return true, nil
+}
+
+func (c *commandPortal) logout(ctx context.Context) error {
+	if len(c.adm.Logout) == 0 {
+		return nil
+	}
+	return c.run(ctx, "logout", c.adm.Logout)
+}
+
+// run executes one of the user's commands as the client.
+func (c *commandPortal) run(ctx context.Context, verb string, argv []string) error {
+	if len(argv) == 0 {
+		return errors.New("the " + verb + " command is empty")
+	}
+	env := []string{varClient + "=" + strconv.Itoa(c.num), varClientIP + "=" + c.net.LocalIP().String()}
+	if _, err := c.net.Exec(ctx, argv, env); err != nil {
+		return fmt.Errorf("running the %s command %q: %w", verb, argv, err)
+	}
+	return nil
+}

@@ -1,12 +1,17 @@
 package client
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/url"
-	"strconv"
+	"slices"
 	"strings"
+
+	"golang.org/x/net/html"
 )
 
 // formPortal logs in as a person with a browser does: the probe is redirected to
@@ -14,60 +19,58 @@ import (
 // is what the captive portal API (RFC 8908) says; logging out is the form of the
 // status page that a redirect after login leads to.
 type formPortal struct {
-	browser
-	adm      Admission
-	user     string
+	visit
 	loggedIn string // page the login led to: it has the form to log out
 }
 
-func newForm(n Network, adm Admission, num int) *formPortal {
-	return &formPortal{browser: browser{net: n, keep: true}, adm: adm, user: strings.ReplaceAll(adm.User, "%d", strconv.Itoa(num))}
-}
+const acceptForm = "text/html, application/captive+json"
 
 // login follows the portal from the probe to the page after the login form.
 func (f *formPortal) login(ctx context.Context) error {
-	page, body, err := f.open(ctx, http.MethodGet, f.adm.Probe, nil)
+	page, err := f.open(ctx, http.MethodGet, f.adm.Probe, "", acceptForm)
 	if err != nil {
 		return err
 	}
-	if page.Host != f.adm.Portal {
+	if page.status == http.StatusNetworkAuthenticationRequired {
+		return fmt.Errorf("asking for %s: %s", shorten(page.url), page.text())
+	}
+	if page.url.Host != f.adm.Portal {
 		return nil // not redirected: Login asks for the status next
 	}
 	asks := func(f form) bool { return f.has("password") }
-	form, err := findForm(page, body, asks)
+	form, err := findForm(page.url, page.body, asks)
 	if err != nil {
-		return fmt.Errorf("the login page %s: %w", shorten(page), err)
+		return fmt.Errorf("the login page %s: %w", shorten(page.url), err)
 	}
 	for i, in := range form.inputs {
 		switch in.kind {
 		case "password":
 			form.inputs[i].value = f.adm.Password
 		case "text", "email", "":
-			form.inputs[i].value = f.user
+			form.inputs[i].value = f.user()
 		}
 	}
-	page, body, err = f.submit(ctx, page, form)
-	if err != nil {
+	if page, err = f.submit(ctx, page.url, form); err != nil {
 		return err
 	}
 	// Reading a page's forms is a tenth of what a log-in costs, and the usual page after it
 	// does not name a password.
-	if strings.Contains(strings.ToLower(body), "password") {
-		if _, err := findForm(page, body, asks); err == nil {
-			return fmt.Errorf("asked for the password again at %s: %w", shorten(page), errRefused)
+	if strings.Contains(strings.ToLower(page.body), "password") {
+		if _, err := findForm(page.url, page.body, asks); err == nil {
+			return fmt.Errorf("asked for the password again at %s: %w", shorten(page.url), errRefused)
 		}
 	}
-	f.loggedIn = page.String()
+	f.loggedIn = page.url.String()
 	return nil
 }
 
 // status asks the captive portal API.
 func (f *formPortal) status(ctx context.Context) (bool, error) {
-	_, body, err := f.open(ctx, http.MethodGet, f.adm.API, nil)
+	page, err := f.open(ctx, http.MethodGet, f.adm.API, "", acceptForm)
 	if err != nil {
 		return false, err
 	}
-	captive, err := parseCaptive(body)
+	captive, err := parseCaptive(page.body)
 	return !captive && err == nil, err
 }
 
@@ -76,24 +79,21 @@ func (f *formPortal) logout(ctx context.Context) error {
 	if in, err := f.status(ctx); err != nil || !in {
 		return err
 	}
-	at := f.loggedIn
-	if at == "" {
-		at = "http://" + f.adm.Portal + "/status"
-	}
-	page, body, err := f.open(ctx, http.MethodGet, at, nil)
+	at := cmp.Or(f.loggedIn, "http://"+f.adm.Portal+"/status")
+	page, err := f.open(ctx, http.MethodGet, at, "", acceptForm)
 	if err != nil {
 		return err
 	}
-	form, err := findForm(page, body, func(form) bool { return true })
+	form, err := findForm(page.url, page.body, func(form) bool { return true })
 	if err != nil {
-		return fmt.Errorf("the status page %s: %w", shorten(page), err)
+		return fmt.Errorf("the status page %s: %w", shorten(page.url), err)
 	}
-	_, _, err = f.submit(ctx, page, form)
+	_, err = f.submit(ctx, page.url, form)
 	return err
 }
 
 // submit sends a form of a page as browsers do, and returns the page it led to.
-func (f *formPortal) submit(ctx context.Context, page *url.URL, form form) (*url.URL, string, error) {
+func (f *formPortal) submit(ctx context.Context, page *url.URL, form form) (*answer, error) {
 	to, values := *page, url.Values{}
 	if form.action != nil {
 		to = *form.action
@@ -102,44 +102,82 @@ func (f *formPortal) submit(ctx context.Context, page *url.URL, form form) (*url
 		values.Set(in.name, in.value)
 	}
 	if form.method == http.MethodPost {
-		return f.open(ctx, http.MethodPost, to.String(), values)
+		return f.open(ctx, http.MethodPost, to.String(), values.Encode(), acceptForm)
 	}
 	to.RawQuery = values.Encode()
-	return f.open(ctx, http.MethodGet, to.String(), nil)
+	return f.open(ctx, http.MethodGet, to.String(), "", acceptForm)
 }
 
-// open asks for a page and follows redirects as long as they lead into the portal.
-func (f *formPortal) open(ctx context.Context, method, address string, values url.Values) (*url.URL, string, error) {
-	for range maxSplashPages {
-		sent := ""
-		fields := []field{{"Accept", "text/html, application/captive+json"}}
-		if method == http.MethodPost {
-			sent = values.Encode()
-			fields = append(fields, field{"Content-Type", "application/x-www-form-urlencoded"}, field{"Origin", originOf(address)})
+// form is a form of a portal's page.
+type form struct {
+	method string   // upper case, default GET
+	action *url.URL // where it is sent; nil when the tag has no action
+	inputs []input  // those with a name, in the order of the page
+}
+
+// input is a field of a form.
+type input struct{ name, value, kind string } // kind is the type, lower case
+
+// has reports whether the form has an input of a kind.
+func (f form) has(kind string) bool {
+	return slices.ContainsFunc(f.inputs, func(in input) bool { return in.kind == kind })
+}
+
+// errNoForm says that a page asks nothing of its reader.
+var errNoForm = errors.New("no form to submit")
+
+// findForm returns the first form of a page that is wanted. The error wraps errNoForm
+// when there is none.
+func findForm(page *url.URL, body string, wanted func(form) bool) (form, error) {
+	for f, err := range forms(page, body) {
+		if wanted(f) {
+			return f, err
 		}
-		page, err := f.fetch(ctx, method, address, sent, fields...)
-		if err != nil {
-			return nil, "", err
-		}
-		if page.status >= http.StatusInternalServerError { // no page of the way in
-			return nil, "", fmt.Errorf("asking for %s: %s", shorten(page.url), page.text())
-		}
-		to, nowhere := page.location()
-		if page.status < 300 || page.status >= 400 || nowhere != nil || to.Host != f.adm.Portal {
-			return page.url, page.body, nil
-		}
-		method, address, values = http.MethodGet, to.String(), nil
 	}
-	return nil, "", fmt.Errorf("still redirected after %d pages", maxSplashPages)
+	const shown = 400 // bytes, most of which are space
+	return form{}, fmt.Errorf("%.60q: %w", strings.Join(strings.Fields(body[:min(len(body), shown)]), " "), errNoForm)
 }
 
-// originOf is what browsers say a form comes from: the portal's pages send theirs
-// to the portal.
-func originOf(address string) string {
-	if u, err := url.Parse(address); err == nil {
-		return u.Scheme + "://" + u.Host
+// forms are the forms of a page that have an end. An action that is no URL is an error.
+func forms(page *url.URL, body string) iter.Seq2[form, error] {
+	return func(yield func(form, error) bool) {
+		var f form
+		var err error
+		inside := false
+		z := html.NewTokenizer(strings.NewReader(body))
+		for kind := z.Next(); kind != html.ErrorToken; kind = z.Next() {
+			name, _ := z.TagName()
+			starts := kind == html.StartTagToken || kind == html.SelfClosingTagToken
+			switch tag := string(name); {
+			case tag == "form" && kind == html.EndTagToken && inside:
+				if inside = false; !yield(f, err) {
+					return
+				}
+			case tag == "form" && starts && !inside: // a form inside another is none
+				at := attributes(z)
+				inside, f, err = true, form{method: strings.ToUpper(cmp.Or(at["method"], http.MethodGet))}, nil
+				if action, has := at["action"]; has {
+					if f.action, err = page.Parse(action); err != nil {
+						err = fmt.Errorf("the form's action %q: %w", action, err)
+					}
+				}
+			case tag == "input" && starts && inside:
+				if at := attributes(z); at["name"] != "" {
+					f.inputs = append(f.inputs, input{at["name"], at["value"], strings.ToLower(at["type"])})
+				}
+			}
+		}
 	}
-	return "null"
 }
 
-var _ portal = (*formPortal)(nil)
+// attributes are those of the tokenizer's tag.
+func attributes(z *html.Tokenizer) map[string]string {
+	at := map[string]string{}
+	for more := true; more; {
+		var key, value []byte
+		if key, value, more = z.TagAttr(); key != nil {
+			at[string(key)] = string(value)
+		}
+	}
+	return at
+}

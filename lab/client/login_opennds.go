@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,37 +14,30 @@ import (
 // redirected to a splash page, whose form is submitted, page after page, until
 // the portal shows no further form or sends the client back where it came from.
 // It follows whatever click-through sequence the portal serves.
-type openNDSPortal struct {
-	browser
-	portal string // "192.168.137.254:2050"
-	probe  string // URL outside, port 80
-}
-
-// maxSplashPages bounds the click-through; openNDS's own sequence has three.
-const maxSplashPages = 6
-
-// maxPage bounds what is read of one answer of a portal, bytes.
-const maxPage = 1 << 20
-
-// userAgent resembles a captive-portal probe; openNDS's scripts log it.
-const userAgent = "CaptiveNetworkSupport gateweigh"
+type openNDSPortal struct{ visit }
 
 func (o *openNDSPortal) login(ctx context.Context) error {
-	next := o.probe
+	next := o.adm.Probe
 	for range maxSplashPages {
-		page, err := o.get(ctx, next, "")
+		page, err := o.open(ctx, http.MethodGet, next, "", "text/html")
 		if err != nil {
 			return err
 		}
-		if page.status == http.StatusNetworkAuthenticationRequired && next == o.probe {
+		inside := page.url.Host == o.adm.Portal
+		if page.status == http.StatusNetworkAuthenticationRequired && !inside {
 			return errors.Join(errHalfOpen, o.logout(ctx))
 		}
-		next, err = o.follow(page)
-		if err != nil {
-			return fmt.Errorf("after %s: %w", shorten(page.url), err)
+		if page.redirects() { // back to what the client first asked for: the portal lets it go
+			_, err := page.location()
+			return err
 		}
-		if next == "" {
+		if page.status != http.StatusOK {
+			return fmt.Errorf("after %s: the portal answered %s", shorten(page.url), page.text())
+		}
+		if next, err = firstForm(page.url, page.body); errors.Is(err, errNoForm) && inside {
 			return nil
+		} else if err != nil {
+			return fmt.Errorf("after %s: %w", shorten(page.url), err)
 		}
 	}
 	return fmt.Errorf("still asked to click after %d pages", maxSplashPages)
@@ -56,38 +48,12 @@ func (o *openNDSPortal) login(ctx context.Context) error {
 // new session repairs that.
 var errHalfOpen = errors.New("the portal has a session but catches the client's traffic; ending the session")
 
-// follow says which URL a person would go to next: a redirect into the portal
-// or the first form. The empty string is the end of the sequence.
-func (o *openNDSPortal) follow(page *answer) (string, error) {
-	switch {
-	case page.status >= 300 && page.status < 400:
-		to, err := page.location()
-		if err != nil {
-			return "", fmt.Errorf("redirect without a destination: %w", err)
-		}
-		// A redirect to anywhere else is the way back to what the client first
-		// asked for: the portal lets it go.
-		if to.Host != o.portal {
-			return "", nil
-		}
-		return to.String(), nil
-	case page.status != http.StatusOK:
-		return "", fmt.Errorf("the portal answered %s", page.text())
-	}
-	form, err := firstForm(page.url, page.body)
-	if errors.Is(err, errNoForm) && page.url.Host == o.portal {
-		return "", nil
-	}
-	return form, err
-}
-
 // status asks the captive portal API (RFC 8908), which openNDS answers at its
 // own address without running a page script, and then makes sure that the
 // probe is not caught any more: openNDS counts a client as admitted also when
 // one of its firewall commands failed.
 func (o *openNDSPortal) status(ctx context.Context) (bool, error) {
-	const captiveJSON = "application/captive+json"
-	state, err := o.get(ctx, "http://"+o.portal+"/", captiveJSON)
+	state, err := o.get(ctx, "http://"+o.adm.Portal+"/", "application/captive+json")
 	if err != nil {
 		return false, err
 	}
@@ -98,19 +64,15 @@ func (o *openNDSPortal) status(ctx context.Context) (bool, error) {
 	if captive || err != nil {
 		return false, err
 	}
-	probe, err := o.get(ctx, o.probe, "")
+	probe, err := o.get(ctx, o.adm.Probe, "text/html")
 	if err != nil {
 		// Nothing need listen there: a refusal comes from outside, the portal
 		// would have answered.
 		return ctx.Err() == nil, ctx.Err()
 	}
-	return probe.status != http.StatusNetworkAuthenticationRequired && !o.redirectsHome(probe), nil
-}
-
-// redirectsHome reports whether an answer sends the client to the portal.
-func (o *openNDSPortal) redirectsHome(page *answer) bool {
-	to, err := page.location()
-	return err == nil && to.Host == o.portal
+	to, err := probe.location()
+	caught := err == nil && to.Host == o.adm.Portal
+	return probe.status != http.StatusNetworkAuthenticationRequired && !caught, nil
 }
 
 // parseCaptive reads the "captive" key of an RFC 8908 answer, section 5.
@@ -126,7 +88,7 @@ func parseCaptive(body string) (bool, error) {
 
 // logout follows the link of the portal's status page.
 func (o *openNDSPortal) logout(ctx context.Context) error {
-	page, err := o.get(ctx, "http://"+o.portal+"/opennds_deny/", "")
+	page, err := o.get(ctx, "http://"+o.adm.Portal+"/opennds_deny/", "text/html")
 	if err != nil {
 		return err
 	}
@@ -136,16 +98,6 @@ func (o *openNDSPortal) logout(ctx context.Context) error {
 	}
 	return nil
 }
-
-// get asks for a page. The Accept header is sent even when empty: openNDS drops
-// requests without one.
-func (o *openNDSPortal) get(ctx context.Context, address, accept string) (*answer, error) {
-	return o.fetch(ctx, http.MethodGet, address, "", field{"Accept", cmp.Or(accept, "text/html")})
-}
-
-// shorten names a URL in an error without its query, which openNDS fills with
-// a kilobyte of base64.
-func shorten(u *url.URL) string { return u.Scheme + "://" + u.Host + u.Path }
 
 // firstForm returns the URL that submitting the page's first form with an
 // action asks for, by method GET as openNDS's forms are. A form without an
@@ -164,5 +116,3 @@ func firstForm(page *url.URL, body string) (string, error) {
 	form.action.RawQuery = strings.Join(query, "&")
 	return form.action.String(), nil
 }
-
-var _ portal = (*openNDSPortal)(nil)

@@ -31,7 +31,7 @@ func (*localNetwork) Exec(ctx context.Context, argv, env []string) (string, erro
 var _ Network = (*localNetwork)(nil)
 
 func TestAdmitNone(t *testing.T) {
-	if err := Login(t.Context(), &localNetwork{}, Admission{}, 1); err != nil {
+	if _, err := Login(t.Context(), &localNetwork{}, Admission{}, 1, 0); err != nil {
 		t.Error(err)
 	}
 	if in, err := Status(t.Context(), &localNetwork{}, Admission{}, 1); !in || err != nil {
@@ -54,7 +54,7 @@ func TestAdmitCommand(t *testing.T) {
 	if in, err := Status(t.Context(), n, adm, 7); in || err != nil {
 		t.Fatalf("status before log-in is %v, %v; want false, nil", in, err)
 	}
-	if err := Login(t.Context(), n, adm, 7); err != nil {
+	if _, err := Login(t.Context(), n, adm, 7, 0); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := os.ReadFile(session); string(got) != "7 127.0.0.1\n" {
@@ -97,7 +97,7 @@ func TestLoginErrors(t *testing.T) {
 			// More time for a machine so busy that nothing was tried.
 			for patience := 300 * time.Millisecond; ; patience *= 2 {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
-				err := Login(ctx, &localNetwork{}, tc.adm, 3)
+				_, err := Login(ctx, &localNetwork{}, tc.adm, 3, 0)
 				cancel()
 				switch {
 				case err == nil:

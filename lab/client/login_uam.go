@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 )
 
@@ -23,23 +21,7 @@ import (
 //	GET /logon?username&response -> ?res=success or res=failed&reason=…
 //	GET /status                 -> ?res=already or res=notyet
 //	GET /logoff                 -> ?res=logoff
-type uamPortal struct {
-	browser
-	base     string // "http://10.1.0.1:3990"
-	user     string
-	password string
-	secret   string
-}
-
-func newUAM(n Network, adm Admission, num int) *uamPortal {
-	return &uamPortal{
-		browser:  browser{net: n},
-		base:     "http://" + adm.Portal,
-		user:     strings.ReplaceAll(adm.User, "%d", strconv.Itoa(num)),
-		password: adm.Password,
-		secret:   adm.Secret,
-	}
-}
+type uamPortal struct{ visit }
 
 func (u *uamPortal) login(ctx context.Context) error {
 	answer, err := u.ask(ctx, "/prelogin")
@@ -49,20 +31,20 @@ func (u *uamPortal) login(ctx context.Context) error {
 	if answer.Get("res") == "already" {
 		return nil
 	}
-	response, err := uamResponse(answer.Get("challenge"), u.secret, u.password)
+	response, err := uamResponse(answer.Get("challenge"), u.adm.Secret, u.adm.Password)
 	if err != nil {
 		return err
 	}
-	query := url.Values{"username": {u.user}, "response": {response}}
+	query := url.Values{"username": {u.user()}, "response": {response}}
 	answer, err = u.ask(ctx, "/logon?"+query.Encode())
 	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("logging on as %q: %w: hung up, as when RADIUS rejects the user", u.user, errRefused)
+		return fmt.Errorf("logging on as %q: %w: hung up, as when RADIUS rejects the user", u.user(), errRefused)
 	}
 	if err != nil {
 		return err
 	}
 	if answer.Get("res") == "failed" {
-		return fmt.Errorf("logging on as %q: %w: %s %s", u.user, errRefused, answer.Get("reason"), answer.Get("reply"))
+		return fmt.Errorf("logging on as %q: %w: %s %s", u.user(), errRefused, answer.Get("reason"), answer.Get("reply"))
 	}
 	return nil
 }
@@ -72,14 +54,11 @@ func (u *uamPortal) status(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	switch res := answer.Get("res"); res {
-	case "already":
-		return true, nil
-	case "notyet":
-		return false, nil
-	default:
+	res := answer.Get("res")
+	if res != "already" && res != "notyet" {
 		return false, fmt.Errorf("the portal's status is %q, want already or notyet", res)
 	}
+	return res == "already", nil
 }
 
 func (u *uamPortal) logout(ctx context.Context) error {
@@ -92,7 +71,7 @@ func (u *uamPortal) logout(ctx context.Context) error {
 func (u *uamPortal) ask(ctx context.Context, path string) (url.Values, error) {
 	verb, _, _ := strings.Cut(path, "?")
 	// The body is read so that the portal's process may end: it waits for that.
-	page, err := u.fetch(ctx, http.MethodGet, u.base+path, "", field{"Accept", "text/html"})
+	page, err := u.get(ctx, "http://"+u.adm.Portal+path, "text/html")
 	if err != nil {
 		return nil, err
 	}
@@ -117,5 +96,3 @@ func uamResponse(challenge, secret, password string) (string, error) {
 	sum := md5.Sum(chap)
 	return hex.EncodeToString(sum[:]), nil
 }
-
-var _ portal = (*uamPortal)(nil)

@@ -7,19 +7,15 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
+	"github.com/gateweigh/gateweigh/lab/client/persona"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
 // macvlanName is the interface every macvlan client has in its own namespace.
 const macvlanName = "lan0"
-
-// InitialWindow is the initial congestion window of every route of the lab, of
-// clients and hosts alike, segments: the first burst of a stream leaves whole.
-const InitialWindow = 64
 
 // KindMacvlan is study 1's client of a portal (5.1.2): a network namespace and a macvlan
 // with a hardware address and a lease of its own.
@@ -47,7 +43,7 @@ var heavyNeeds = Needs{KiB: 2 << 10, Files: 4, Namespaces: 1}
 // macvlanClient leases in a namespace of its own.
 type macvlanClient struct {
 	*Client
-	ack *dhcpv4.DHCPv4 // the lease; nil without one
+	held persona.Lease // the zero Lease without one
 }
 
 // create makes the namespace and the interface in it.
@@ -66,29 +62,32 @@ func (c *macvlanClient) create(context.Context) (err error) {
 	attrs.Name = macvlanName
 	attrs.ParentIndex = parent.Attrs().Index
 	attrs.HardwareAddr = c.MAC
-	attrs.Namespace = netlink.NsFd(c.ns.File().Fd()) // made there: all clients use the one name
+	attrs.Namespace = netlink.NsFd(c.ns.file.Fd()) // made there: all clients use the one name
 	// Private, not bridge: a broadcast of one client would go to all others as
 	// well, and leasing a thousand would take a million copies.
 	if err := netlink.LinkAdd(&netlink.Macvlan{LinkAttrs: attrs, Mode: netlink.MACVLAN_MODE_PRIVATE}); err != nil {
 		return fmt.Errorf("adding a macvlan on %s: %w", c.cfg.Parent, err)
 	}
-	return c.inside(func(h *netlink.Handle) error {
-		for _, name := range []string{"lo", macvlanName} {
-			link, err := h.LinkByName(name)
-			if err == nil {
-				err = h.LinkSetUp(link)
-			}
-			if err != nil {
-				return fmt.Errorf("setting %s up: %w", name, err)
-			}
+	return c.inside(func(h *netlink.Handle) error { return SetUp(h, "lo", macvlanName) })
+}
+
+// SetUp sets interfaces up.
+func SetUp(h *netlink.Handle, names ...string) error {
+	for _, name := range names {
+		link, err := h.LinkByName(name)
+		if err == nil {
+			err = h.LinkSetUp(link)
 		}
-		return nil
-	})
+		if err != nil {
+			return fmt.Errorf("setting %s up: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // inside runs fn with a netlink socket of the client's namespace.
 func (c *macvlanClient) inside(fn func(*netlink.Handle) error) error {
-	h, err := netlink.NewHandleAt(netns.NsHandle(c.ns.File().Fd()))
+	h, err := netlink.NewHandleAt(netns.NsHandle(c.ns.file.Fd()))
 	if err != nil {
 		return fmt.Errorf("opening netlink: %w", err)
 	}
@@ -96,41 +95,89 @@ func (c *macvlanClient) inside(fn func(*netlink.Handle) error) error {
 	return fn(h)
 }
 
-// configure gives the client's interface an address and a default route.
+// exchange opens a socket for DHCP in the client's namespace, for fn alone: an open one
+// copies every packet that the client receives to user space. Replies come as unicast: of
+// a broadcast reply all clients of the host would get a copy.
+func (c *macvlanClient) exchange(fn func(d *persona.DHCP, mac persona.MAC) error) error {
+	var d *persona.DHCP
+	err := c.ns.Do(func() (err error) {
+		if d, err = persona.NewDHCP(macvlanName); err == nil {
+			d.Own = true
+			err = d.Hold()
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer d.Rest()
+	return fn(d, persona.MAC(c.MAC))
+}
+
+// lease gets an address over DHCP and configures it. A second call renews nothing.
+func (c *macvlanClient) lease(ctx context.Context) (tries Tries, err error) {
+	if c.held.Addr.IsValid() {
+		return Tries{Count: 1}, nil
+	}
+	var lease persona.Lease
+	err = c.exchange(func(d *persona.DHCP, mac persona.MAC) (err error) {
+		lease, tries, err = d.Lease(ctx, mac)
+		return err
+	})
+	if err != nil {
+		return tries, fmt.Errorf("asking for a lease: %w", err)
+	}
+	if err := c.configure(lease.Addr, lease.Router); err != nil {
+		return tries, err
+	}
+	c.held = lease
+	c.setIP(lease.Addr.Addr())
+	return tries, nil
+}
+
+func (c *macvlanClient) release(context.Context) error {
+	if !c.held.Addr.IsValid() {
+		return nil
+	}
+	err := c.exchange(func(d *persona.DHCP, mac persona.MAC) error { return d.Release(mac, c.held) })
+	if err != nil {
+		return fmt.Errorf("releasing its lease: %w", err)
+	}
+	c.held = persona.Lease{}
+	return nil
+}
+
+// configure gives the client's interface an address and a default route. A lease without a
+// router leaves the client with what is on the link.
 func (c *macvlanClient) configure(ip netip.Prefix, router netip.Addr) error {
 	return c.inside(func(h *netlink.Handle) error {
 		link, err := h.LinkByName(macvlanName)
 		if err != nil {
 			return err
 		}
-		mask := net.CIDRMask(ip.Bits(), 32)
-		if err := h.AddrReplace(link, &netlink.Addr{IPNet: &net.IPNet{IP: ip.Addr().AsSlice(), Mask: mask}}); err != nil {
+		if err := h.AddrReplace(link, &netlink.Addr{IPNet: persona.IPNet(ip)}); err != nil {
 			return fmt.Errorf("setting the address %s: %w", ip, err)
 		}
 		if !router.IsValid() {
-			return nil // a lease without a router: what is on the link can be reached
+			return nil
 		}
-		route := &netlink.Route{LinkIndex: link.Attrs().Index, Gw: router.AsSlice(), InitCwnd: InitialWindow}
-		if err := h.RouteReplace(route); err != nil {
+		index := link.Attrs().Index
+		if err := h.RouteReplace(&netlink.Route{LinkIndex: index, Gw: router.AsSlice(), InitCwnd: InitialWindow}); err != nil {
 			return fmt.Errorf("setting the default route via %s: %w", router, err)
 		}
-		return resolve(h, link, router)
+		// The kernel asks for the router's hardware address now, and keeps it. Neighbours are
+		// counted over the whole machine, 1024 at most unless its administrator says
+		// otherwise; those learned on request are not.
+		ask := &netlink.Neigh{LinkIndex: index, IP: router.AsSlice(), Flags: netlink.NTF_USE | netlink.NTF_EXT_LEARNED}
+		if err := h.NeighSet(ask); err != nil {
+			return fmt.Errorf("resolving the router's address %s: %w", router, err)
+		}
+		return nil
 	})
 }
 
-// resolve has the kernel ask for the router's hardware address now, and keep it.
-// Neighbours are counted over the whole machine, 1024 at most unless its
-// administrator says otherwise; those learned on request are not.
-func resolve(h *netlink.Handle, link netlink.Link, router netip.Addr) error {
-	neighbour := &netlink.Neigh{LinkIndex: link.Attrs().Index, IP: router.AsSlice(), Flags: netlink.NTF_USE | netlink.NTF_EXT_LEARNED}
-	if err := h.NeighSet(neighbour); err != nil {
-		return fmt.Errorf("resolving the router's address %s: %w", router, err)
-	}
-	return nil
-}
-
-func (c *macvlanClient) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	return dialIn(ctx, c.ns, network, netip.AddrPortFrom(c.LocalIP(), 0), addr)
+func (c *macvlanClient) dial(ctx context.Context, addr string) (net.Conn, error) {
+	return dialIn(ctx, c.ns, c.LocalIP(), addr)
 }
 
 var _ attachment = (*macvlanClient)(nil)

@@ -1,11 +1,19 @@
 package client
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -13,19 +21,17 @@ import (
 // the machine and ends with the agent that made it.
 type Namespace struct{ file *os.File }
 
-// NewNamespace makes an empty network namespace with its loopback up.
-func NewNamespace() (*Namespace, error) {
-	var ns *Namespace
-	err := onThread(nil, func() error {
+const threadNS = "/proc/thread-self/ns/net" // the calling thread's
+
+// NewNamespace makes an empty network namespace.
+func NewNamespace() (ns *Namespace, err error) {
+	err = onThread(nil, func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("making a network namespace: %w", err)
 		}
-		f, err := os.Open("/proc/thread-self/ns/net")
-		if err != nil {
-			return err
-		}
+		f, err := os.Open(threadNS)
 		ns = &Namespace{f}
-		return nil
+		return err
 	})
 	return ns, err
 }
@@ -33,10 +39,7 @@ func NewNamespace() (*Namespace, error) {
 // NamespaceOf opens the network namespace that process pid is in.
 func NamespaceOf(pid int) (*Namespace, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
-	if err != nil {
-		return nil, err
-	}
-	return &Namespace{f}, nil
+	return &Namespace{f}, err
 }
 
 // Own reports whether it is the namespace of this process itself.
@@ -50,12 +53,14 @@ func (n *Namespace) Own() bool {
 	return err1 != nil || err2 != nil || os.SameFile(a, b)
 }
 
-// File is the namespace as a file, for programs started in it.
-func (n *Namespace) File() *os.File { return n.file }
-
-// Do runs fn on a thread inside the namespace. Sockets made there stay in the
-// namespace; goroutines started by fn do not.
-func (n *Namespace) Do(fn func() error) error { return onThread(n.file, fn) }
+// Do runs fn on a thread inside the namespace (nil: where the caller is). Sockets made
+// there stay in the namespace; goroutines started by fn do not.
+func (n *Namespace) Do(fn func() error) error {
+	if n == nil {
+		return fn()
+	}
+	return onThread(n.file, fn)
+}
 
 // Close lets go of the namespace; the kernel removes it, and the interfaces in
 // it, once its last socket is closed.
@@ -63,7 +68,7 @@ func (n *Namespace) Close() error { return n.file.Close() }
 
 // home is the namespace all threads come from. Opening it anew for each of the
 // sockets of a thousand clients would be a tenth of what they take.
-var home = sync.OnceValues(func() (*os.File, error) { return os.Open("/proc/thread-self/ns/net") })
+var home = sync.OnceValues(func() (*os.File, error) { return os.Open(threadNS) })
 
 // onThread runs fn on a locked thread that has entered ns (nil: stays), and
 // brings the thread back afterwards. A thread that cannot be brought back is
@@ -90,4 +95,133 @@ func onThread(ns *os.File, fn func() error) error {
 		errc <- err
 	}()
 	return <-errc
+}
+
+// Sysctls keep constant what would change by itself between cells, below
+// /proc/sys/net of every namespace with an endpoint: a stream that pauses between
+// bursts keeps its window (RFC 2861 would halve it).
+var Sysctls = map[string]string{
+	"ipv4/tcp_slow_start_after_idle": "0",
+	"ipv4/tcp_no_metrics_save":       "1",
+	"ipv4/tcp_autocorking":           "0",
+	"ipv6/conf/all/disable_ipv6":     "1",
+	"ipv6/conf/default/disable_ipv6": "1",
+}
+
+// SetSysctls sets values below /proc/sys/net in the namespace of the calling thread.
+func SetSysctls(values map[string]string) error {
+	for key, value := range values {
+		err := os.WriteFile(filepath.Join("/proc/sys/net", key), []byte(value), 0)
+		if errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(key, "ipv6/") {
+			continue // a kernel without IPv6 is as good as one that has it switched off
+		}
+		if err != nil {
+			return fmt.Errorf("setting net/%s = %s: %w", key, value, err)
+		}
+	}
+	return nil
+}
+
+// dialer binds TCP to the client's address, in the host's namespace.
+func (c *Client) dialer() *net.Dialer {
+	d := &net.Dialer{}
+	if ip := c.LocalIP(); ip.IsValid() {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, 0))
+	}
+	return d
+}
+
+// dialIn connects over TCP from inside a namespace. Only the socket is made there: a
+// net.Dialer would keep a thread in the namespace until the connection stands,
+// a thousand threads for a thousand clients that log in at once. local is bound
+// to where it is valid; addr is a literal IPv4 address and port.
+func dialIn(ctx context.Context, n *Namespace, local netip.Addr, addr string) (_ net.Conn, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("dialling %s: %w", addr, err)
+		}
+	}()
+	remote, err := netip.ParseAddrPort(addr)
+	if err != nil || !remote.Addr().Is4() {
+		return nil, fmt.Errorf("%q is not an IPv4 address and port", addr)
+	}
+	var fd int
+	err = n.Do(func() error {
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening a socket: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), addr)
+	defer file.Close() // net.FileConn has its own descriptor
+	if local.IsValid() {
+		if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: local.As4()}); err != nil {
+			return nil, fmt.Errorf("binding to %s: %w", local, err)
+		}
+	}
+	if err := connect(ctx, file, remote); err != nil {
+		return nil, err
+	}
+	return net.FileConn(file)
+}
+
+// connect connects a non-blocking socket, and waits without a thread.
+func connect(ctx context.Context, file *os.File, remote netip.AddrPort) error {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { file.SetDeadline(past) })
+	defer stop()
+	to := &unix.SockaddrInet4{Port: int(remote.Port()), Addr: remote.Addr().As4()}
+	var refused error
+	// Write calls the function again when the socket can be written to. Another connect then
+	// reports how the first went (connect(2)): EALREADY is that it still goes on.
+	err = raw.Write(func(fd uintptr) bool {
+		refused = unix.Connect(int(fd), to)
+		return refused != unix.EINPROGRESS && refused != unix.EALREADY
+	})
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return err
+	}
+	return os.NewSyscallError("connect", refused)
+}
+
+// States of a TCP connection that hold nothing: /proc/net/tcp's numbers.
+const (
+	tcpTimeWait = 6
+	tcpListen   = 10
+)
+
+// EndConnections resets every TCP connection over IPv4 of the calling thread's
+// network namespace. A connection that no process holds any more and whose last
+// words nobody acknowledges keeps its namespace, and the links in it, for some
+// 100 s more: guests that leave before their gateway has answered make such
+// ones. Kernels without CONFIG_INET_DIAG_DESTROY just take that long.
+func EndConnections() error {
+	var errs []error
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} { // IPv4 is spoken over sockets of both
+		list, err := netlink.SocketDiagTCP(family)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("listing the host's connections: %w", err))
+		}
+		for _, s := range list {
+			if s.State == tcpTimeWait || s.State == tcpListen || s.ID.Source.To4() == nil {
+				continue
+			}
+			from := &net.TCPAddr{IP: s.ID.Source, Port: int(s.ID.SourcePort)}
+			err := netlink.SocketDestroy(from, &net.TCPAddr{IP: s.ID.Destination, Port: int(s.ID.DestinationPort)})
+			if errors.Is(err, unix.EOPNOTSUPP) {
+				return nil
+			}
+			if err != nil && !errors.Is(err, unix.ENOENT) { // gone meanwhile
+				errs = append(errs, fmt.Errorf("ending the connection %s: %w", from, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }

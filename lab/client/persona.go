@@ -59,30 +59,25 @@ func newPersonaHost(cfg Config) (*personaHost, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &personaHost{link: link, announce: cfg.Count <= learnPersonas, sockets: make(chan struct{}, mostSockets()), owners: map[netip.Addr]int{}}
-	if h.dhcp, err = persona.NewDHCP(cfg.Parent); err != nil {
+	var files unix.Rlimit
+	dhcp, err := persona.NewDHCP(cfg.Parent)
+	if err = errors.Join(err, unix.Getrlimit(unix.RLIMIT_NOFILE, &files)); err != nil {
 		return nil, errors.Join(err, link.Close())
 	}
-	return h, nil
+	return &personaHost{
+		link: link, dhcp: dhcp, announce: cfg.Count <= learnPersonas,
+		sockets: make(chan struct{}, mostSockets(files.Cur)), owners: map[netip.Addr]int{},
+	}, nil
 }
 
 // FilesBeside are kept free for all else that an agent has open: programs, clients,
 // sockets of another kind.
 const FilesBeside = 1024
 
-// mostSockets is how many sockets of log-ins may be open at once: what the limit of
-// open files leaves. More clients than that wait for each other.
-func mostSockets() int {
-	var files unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
-		return mostPersonas // every Linux has this limit
-	}
-	return socketsWithin(files.Cur)
-}
-
-// socketsWithin is mostSockets under a limit of open files. FilesBeside of them, or half
-// of a low limit, are left for the rest of the agent.
-func socketsWithin(files uint64) int {
+// mostSockets is how many sockets of log-ins may be open at once, of so many files that
+// may be open: FilesBeside of them, or half of a low limit, are left for the rest of the
+// agent. More clients than that wait for each other.
+func mostSockets(files uint64) int {
 	files = min(files, mostPersonas+FilesBeside)
 	return int(max(1, files-min(FilesBeside, files/2)))
 }
@@ -97,7 +92,12 @@ func (h *personaHost) attach(c *Client) attachment {
 }
 
 // hold keeps the DHCP socket open until done is called.
-func (h *personaHost) hold() (done func(), err error) { return h.dhcp.Rest, h.dhcp.Hold() }
+func (h *personaHost) hold() (done func(), err error) {
+	if err := h.dhcp.Hold(); err != nil {
+		return func() {}, err
+	}
+	return h.dhcp.Rest, nil
+}
 
 func (h *personaHost) close() error { return h.link.Close() }
 
@@ -112,23 +112,14 @@ func (h *personaHost) claim(ip netip.Addr, num int) bool {
 	return true
 }
 
-func (h *personaHost) disown(ip netip.Addr, num int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.owners[ip] == num {
-		delete(h.owners, ip)
-	}
-}
-
 // personaClient is one persona.
 type personaClient struct {
 	*Client
 	host   *personaHost
 	static netip.Addr // the address it has without asking; the zero Addr: it leases
 
-	state sync.Mutex // guards what follows
-	held  persona.Lease
-	has   bool // an address, static or leased
+	state sync.Mutex    // guards held
+	held  persona.Lease // of the address it has; the zero Lease without one
 }
 
 func (c *personaClient) create(context.Context) error { return nil }
@@ -145,43 +136,36 @@ var errTaken = errors.New("another client has the address it was given")
 // lease gets a persona an address over DHCP, or the static one it has. An address that
 // another client has is declined, and asked for anew (RFC 2131, 3.1, 5). A second call
 // renews nothing.
-func (c *personaClient) lease(ctx context.Context) (Tries, error) {
+func (c *personaClient) lease(ctx context.Context) (all Tries, err error) {
 	c.state.Lock()
 	defer c.state.Unlock()
-	if c.has {
+	if c.held.Addr.IsValid() {
 		return Tries{Count: 1}, nil
 	}
 	if c.static.IsValid() {
-		return Tries{Count: 1}, c.takeStatic()
+		if !c.host.claim(c.static, c.Num) {
+			return Tries{Count: 1}, fmt.Errorf("%w: %s", errTaken, c.static)
+		}
+		return Tries{Count: 1}, c.settle(persona.Lease{Addr: netip.PrefixFrom(c.static, c.cfg.LAN.Bits()), Router: c.cfg.Gateway})
 	}
-	var all Tries
 	for n := 1; ; n++ {
 		lease, tries, err := c.host.dhcp.Lease(ctx, c.mac())
 		all.Add(tries)
 		if err != nil {
 			return all, fmt.Errorf("asking for a lease: %w", err)
 		}
-		if c.host.claim(lease.Addr.Addr(), c.Num) {
+		ip := lease.Addr.Addr()
+		if c.host.claim(ip, c.Num) {
 			return all, c.settle(lease)
 		}
-		if all.Refusal == nil {
-			all.Refusal = errTaken
-		}
+		all.Add(Tries{Refusal: errTaken})
 		if err := c.host.dhcp.Decline(c.mac(), lease); err != nil {
-			return all, fmt.Errorf("declining %s: %w", lease.Addr.Addr(), err)
+			return all, fmt.Errorf("declining %s: %w", ip, err)
 		}
 		if n == mostDeclines {
-			return all, fmt.Errorf("%w, %d times; the last is %s", errTaken, n, lease.Addr.Addr())
+			return all, fmt.Errorf("%w, %d times; the last is %s", errTaken, n, ip)
 		}
 	}
-}
-
-// takeStatic settles at the static address. The caller holds the lock of state.
-func (c *personaClient) takeStatic() error {
-	if !c.host.claim(c.static, c.Num) {
-		return fmt.Errorf("%w: %s", errTaken, c.static)
-	}
-	return c.settle(persona.Lease{Addr: netip.PrefixFrom(c.static, c.cfg.LAN.Bits()), Router: c.cfg.Gateway})
 }
 
 // settle makes the address of a lease the client's. The caller holds the lock of state.
@@ -195,7 +179,7 @@ func (c *personaClient) settle(lease persona.Lease) error {
 	if err := h.link.Put(ip, c.mac()); err != nil {
 		return err
 	}
-	c.held, c.has = lease, true
+	c.held = lease
 	c.setIP(ip)
 	if !h.announce {
 		return nil
@@ -206,16 +190,20 @@ func (c *personaClient) settle(lease persona.Lease) error {
 // depart gives up the address on this side. The caller holds the lock of state.
 func (c *personaClient) depart() error {
 	ip := c.held.Addr.Addr()
-	c.has = false
+	c.held = persona.Lease{}
 	c.setIP(netip.Addr{})
-	c.host.disown(ip, c.Num)
+	c.host.mu.Lock()
+	if c.host.owners[ip] == c.Num {
+		delete(c.host.owners, ip)
+	}
+	c.host.mu.Unlock()
 	return c.host.link.Remove(ip)
 }
 
 func (c *personaClient) release(context.Context) error {
 	c.state.Lock()
 	defer c.state.Unlock()
-	if !c.has {
+	if !c.held.Addr.IsValid() {
 		return nil
 	}
 	if !c.static.IsValid() {
@@ -228,32 +216,31 @@ func (c *personaClient) release(context.Context) error {
 
 // dial waits for one of the host's open files and connects. A log-in is over long before
 // TCP's keep-alive sends anything, and ten thousand connections need not set it.
-func (c *personaClient) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+func (c *personaClient) dial(ctx context.Context, addr string) (net.Conn, error) {
 	places := c.host.sockets
 	select {
 	case places <- struct{}{}:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for an open file of the client host: %w", context.Cause(ctx))
 	}
-	d := c.dialer(network)
+	d := c.dialer()
 	d.Timeout, d.KeepAlive = longestAttempt, -1
-	conn, err := d.DialContext(ctx, network, addr)
+	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		<-places
 		return nil, err
 	}
-	return &countedSocket{Conn: conn, places: places}, nil
+	return &countedSocket{conn, sync.OnceFunc(func() { <-places })}, nil
 }
 
 // countedSocket gives its place among the host's open files back when it is closed.
 type countedSocket struct {
 	net.Conn
-	places chan struct{}
-	once   sync.Once
+	leave func() // once
 }
 
 func (s *countedSocket) Close() error {
-	defer s.once.Do(func() { <-s.places })
+	defer s.leave()
 	return s.Conn.Close()
 }
 

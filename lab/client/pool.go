@@ -1,3 +1,6 @@
+// Package client simulates the clients of a gateway. It runs in the agent of
+// the client host. All kinds of client offer the same verbs: create, lease,
+// login, status, logout, release.
 package client
 
 import (
@@ -8,9 +11,14 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gateweigh/gateweigh/lab/meter"
 )
+
+// InitialWindow is the initial congestion window of every route of the lab, of
+// clients and hosts alike, segments: the first burst of a stream leaves whole.
+const InitialWindow = 64
 
 // Config describes the clients of one lab.
 type Config struct {
@@ -42,8 +50,7 @@ type Client struct {
 	net attachment
 	run Runner
 
-	mu sync.Mutex // guards ip
-	ip netip.Addr
+	ip atomic.Pointer[netip.Addr] // nil before it has an address
 }
 
 // Runner starts a program in a client's namespace (nil: the host's own) and
@@ -56,6 +63,9 @@ type Pool struct {
 	host    host
 	Clients []*Client
 	guests  []*Client
+
+	mu       sync.Mutex // guards visiting
+	visiting *visiting  // nil while no guests come
 }
 
 // NewPool creates the clients' interfaces and namespaces, in parallel. On
@@ -70,12 +80,8 @@ func NewPool(ctx context.Context, cfg Config, run Runner) (*Pool, error) {
 	if p.host, err = k.open(cfg); err != nil {
 		return nil, err
 	}
-	for i := range cfg.Count {
-		p.Clients = append(p.Clients, p.client(max(1, cfg.First)+i, run))
-	}
-	for i := range cfg.Guests {
-		p.guests = append(p.guests, p.client(cfg.FirstGuest+i, run))
-	}
+	p.Clients = p.numbered(max(1, cfg.First), cfg.Count, run)
+	p.guests = p.numbered(cfg.FirstGuest, cfg.Guests, run)
 	if err := p.each(ctx, 8, func(ctx context.Context, c *Client) error { return c.net.create(ctx) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("creating clients: %w", err), p.Close())
 	}
@@ -85,13 +91,17 @@ func NewPool(ctx context.Context, cfg Config, run Runner) (*Pool, error) {
 // Kind is the clients' kind.
 func (p *Pool) Kind() Kind { return KindOf(p.cfg.Kind) }
 
-// client is the pool's client of a number, without interface and address.
-func (p *Pool) client(n int, run Runner) *Client {
-	// 02: locally administered; the rest tells lab and client apart.
-	mac := net.HardwareAddr{0x02, 0x67, 0x77, p.cfg.Lab, byte(n >> 8), byte(n)}
-	c := &Client{Num: n, MAC: mac, cfg: &p.cfg, run: run}
-	c.net = p.host.attach(c)
-	return c
+// numbered are so many clients, without interfaces and addresses.
+func (p *Pool) numbered(first, count int, run Runner) []*Client {
+	list := make([]*Client, count)
+	for i := range list {
+		n := first + i
+		// 02: locally administered; the rest tells lab and client apart.
+		mac := net.HardwareAddr{0x02, 0x67, 0x77, p.cfg.Lab, byte(n >> 8), byte(n)}
+		list[i] = &Client{Num: n, MAC: mac, cfg: &p.cfg, run: run}
+		list[i].net = p.host.attach(list[i])
+	}
+	return list
 }
 
 // each runs fn for every client, at most parallel at once, and returns the
@@ -110,20 +120,23 @@ func (p *Pool) Logout(ctx context.Context, adm Admission) error {
 // Release gives all leases back (RFC 2131, 4.4.6). Twice is harmless.
 func (p *Pool) Release(ctx context.Context) error {
 	done, err := p.host.hold()
+	defer done()
 	if err != nil {
 		return err
 	}
-	defer done()
 	return p.each(ctx, 32, func(ctx context.Context, c *Client) error { return c.net.release(ctx) })
 }
 
 // Close lets go of all clients' namespaces and interfaces.
 func (p *Pool) Close() error {
-	var errs []error
+	errs := []error{p.host.close()}
 	for _, c := range p.Clients {
-		errs = append(errs, c.close())
+		if c.ns != nil {
+			errs = append(errs, c.ns.Do(EndConnections), c.ns.Close())
+			c.ns = nil
+		}
 	}
-	return errors.Join(append(errs, p.host.close())...)
+	return errors.Join(errs...)
 }
 
 // SNMPFiles opens the counters of the clients' own namespaces.
@@ -151,8 +164,8 @@ type Address struct {
 	MAC string     `json:"mac"`
 }
 
-// Addresses lists the clients' addresses; call it after Lease.
-func (p *Pool) Addresses() []Address {
+// Addresses lists the clients' addresses; clients that lease have none before.
+func (p *Pool) Addresses(context.Context) []Address {
 	list := make([]Address, len(p.Clients))
 	for i, c := range p.Clients {
 		list[i] = Address{c.Num, c.LocalIP(), c.MAC.String()}
@@ -162,21 +175,18 @@ func (p *Pool) Addresses() []Address {
 
 // LocalIP is the client's address; invalid before Lease.
 func (c *Client) LocalIP() netip.Addr {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ip
+	if ip := c.ip.Load(); ip != nil {
+		return *ip
+	}
+	return netip.Addr{}
 }
 
 // setIP notes the client's address; the zero Addr: it has none any more.
-func (c *Client) setIP(ip netip.Addr) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ip = ip
-}
+func (c *Client) setIP(ip netip.Addr) { c.ip.Store(&ip) }
 
-// DialContext connects as this client. addr is a literal address and port.
-func (c *Client) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
-	return c.net.dial(ctx, network, addr)
+// DialContext connects as this client, over TCP. addr is a literal address and port.
+func (c *Client) DialContext(ctx context.Context, _, addr string) (net.Conn, error) {
+	return c.net.dial(ctx, addr)
 }
 
 // Exec runs a command as this client.
@@ -189,23 +199,8 @@ func (c *Client) NetNS() *os.File {
 	if c.ns == nil {
 		return nil
 	}
-	return c.ns.File()
+	return c.ns.file
 }
 
 // Do runs fn on a thread in the client's namespace; sockets made there stay in it.
-func (c *Client) Do(fn func() error) error {
-	if c.ns == nil {
-		return fn()
-	}
-	return c.ns.Do(fn)
-}
-
-// close lets go of what the client holds. Twice is harmless.
-func (c *Client) close() error {
-	if c.ns == nil {
-		return nil
-	}
-	ns := c.ns
-	c.ns = nil
-	return errors.Join(ns.Do(EndConnections), ns.Close())
-}
+func (c *Client) Do(fn func() error) error { return c.ns.Do(fn) }

@@ -46,8 +46,8 @@ func (c toyClient) create(context.Context) (err error) {
 func (c toyClient) lease(context.Context) (Tries, error) { return Tries{Count: 1}, nil }
 func (c toyClient) release(context.Context) error        { return nil }
 
-func (c toyClient) dial(ctx context.Context, network, addr string) (conn net.Conn, err error) {
-	c.at.Do(func() { conn, err = c.dialer(network).DialContext(ctx, network, addr) })
+func (c toyClient) dial(ctx context.Context, addr string) (conn net.Conn, err error) {
+	c.at.Do(func() { conn, err = c.dialer().DialContext(ctx, "tcp", addr) })
 	return conn, err
 }
 

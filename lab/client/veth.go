@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/gateweigh/gateweigh/lab/client/persona"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
@@ -24,7 +24,7 @@ var vethKind = Kind{
 	Static: true, Programs: true,
 	Needs: heavyNeeds, // less than that: a client has no namespace
 	MTU:   traffic.EthernetMTU,
-	Times: Times{Stay: 20 * time.Millisecond, Storm: 5 * time.Millisecond, Login: 50 * time.Millisecond},
+	Times: macvlanKind.Times,
 	open:  func(Config) (host, error) { return separate(func(c *Client) attachment { return vethClient{c} }), nil },
 }
 
@@ -45,21 +45,12 @@ func (c vethClient) create(context.Context) error {
 	if err != nil {
 		return err
 	}
-	addr := &netlink.Addr{
-		IPNet: &net.IPNet{IP: ip.AsSlice(), Mask: net.CIDRMask(c.cfg.LAN.Bits(), 32)},
-		Flags: unix.IFA_F_NOPREFIXROUTE,
-	}
+	addr := &netlink.Addr{IPNet: persona.IPNet(netip.PrefixFrom(ip, c.cfg.LAN.Bits())), Flags: unix.IFA_F_NOPREFIXROUTE}
 	if err := netlink.AddrAdd(link, addr); err != nil {
 		return fmt.Errorf("giving %s the address %s: %w", peer, ip, err)
 	}
-	for _, n := range []string{name, peer} {
-		l, err := netlink.LinkByName(n)
-		if err == nil {
-			err = netlink.LinkSetUp(l)
-		}
-		if err != nil {
-			return fmt.Errorf("setting %s up: %w", n, err)
-		}
+	if err := SetUp(&netlink.Handle{}, name, peer); err != nil {
+		return err
 	}
 	// Its packets leave by the client host's own link: that is the hardware
 	// address the router sees.
@@ -82,8 +73,8 @@ func after(ip netip.Addr, n int) netip.Addr {
 func (c vethClient) lease(context.Context) (Tries, error) { return Tries{Count: 1}, nil }
 func (c vethClient) release(context.Context) error        { return nil }
 
-func (c vethClient) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	return c.dialer(network).DialContext(ctx, network, addr)
+func (c vethClient) dial(ctx context.Context, addr string) (net.Conn, error) {
+	return c.dialer().DialContext(ctx, "tcp", addr)
 }
 
 var _ attachment = vethClient{}

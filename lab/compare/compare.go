@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
@@ -37,6 +36,8 @@ type Options struct {
 	MaxRegression, MaxOverhead analysis.Number
 	// Strict lets a gate fail when it cannot tell.
 	Strict bool
+	// Measures are what the runs may have measured; nil: what ships with the lab.
+	Measures measure.Table
 }
 
 // Defaults are the options of a comparison without gates.
@@ -135,30 +136,29 @@ type Cell struct {
 // Runs compares run b with run a.
 func Runs(a, b Input, opts Options) Comparison {
 	sa, sb := summarise(a, opts), summarise(b, opts)
+	c := comparisonOf(b, sb, opts)
 	sideA := sideOf(a, sa)
-	c := Comparison{
-		Version: Version, A: &sideA, B: sideOf(b, sb), Confidence: opts.Confidence, Delta: opts.Delta,
-		NoiseFloorPct: noiseFloor(sa.AA, sb.AA), OnlyA: []result.Cell{}, OnlyB: []result.Cell{}, Cells: []Cell{},
-	}
-	c.judge(sb)
+	c.A, c.NoiseFloorPct = &sideA, c.noiseFloor(sa.AA, sb.AA)
 	c.Differences, c.SameMachine = differences(a.Run, b.Run)
-	if sa.Measure != sb.Measure {
-		sa.Cells = nil // their metrics have nothing in common
+	in := map[result.Cell]analysis.Cell{}
+	for _, ca := range sa.Cells {
+		in[ca.Cell] = ca
 	}
 	for _, cb := range sb.Cells {
-		i := slices.IndexFunc(sa.Cells, func(ca analysis.Cell) bool { return ca.Cell == cb.Cell })
-		if i < 0 {
+		ca, both := in[cb.Cell]
+		if !both || sa.Measure != sb.Measure { // metrics of different measures have nothing in common
 			c.OnlyB = append(c.OnlyB, cb.Cell)
 			continue
 		}
-		c.Cells = append(c.Cells, c.pairUp(sa.Cells[i], cb, opts))
+		delete(in, cb.Cell)
+		c.Cells = append(c.Cells, c.pairUp(ca, cb, opts))
 	}
 	for _, ca := range sa.Cells {
-		if !slices.ContainsFunc(sb.Cells, func(cb analysis.Cell) bool { return ca.Cell == cb.Cell }) {
+		if _, left := in[ca.Cell]; left {
 			c.OnlyA = append(c.OnlyA, ca.Cell)
 		}
 	}
-	c.Multiplicity = c.verdicts(opts)
+	c.verdicts(opts)
 	c.Warnings = c.warnings(a, b, sa, sb)
 	c.judgeGate(opts)
 	return c
@@ -167,13 +167,8 @@ func Runs(a, b Input, opts Options) Comparison {
 // Single judges one run against a clean router.
 func Single(b Input, opts Options) Comparison {
 	s := summarise(b, opts)
-	c := Comparison{
-		Version: Version, B: sideOf(b, s), Confidence: opts.Confidence, Delta: opts.Delta, NoiseFloorPct: noiseFloor(s.AA),
-		Differences: []Difference{}, SameMachine: true, OnlyA: []result.Cell{}, OnlyB: []result.Cell{}, Cells: []Cell{},
-		Multiplicity: analysis.Multiplicity{Method: analysis.MethodHolm},
-		Warnings:     append([]string{}, s.Warnings...),
-	}
-	c.judge(s)
+	c := comparisonOf(b, s, opts)
+	c.NoiseFloorPct, c.Warnings = c.noiseFloor(s.AA), append([]string{}, s.Warnings...)
 	for _, cell := range s.Cells {
 		c.Cells = append(c.Cells, Cell{
 			At: cell.Cell, B: c.measured(cell), Change: analysis.Unknown(), Changes: map[string]analysis.Estimate{},
@@ -184,8 +179,27 @@ func Single(b Input, opts Options) Comparison {
 	return c
 }
 
+// comparisonOf says what is judged of run b, and by which metric; it has no cells yet.
+func comparisonOf(b Input, s analysis.Summary, opts Options) Comparison {
+	c := Comparison{
+		Version: Version, B: sideOf(b, s), Confidence: opts.Confidence, Delta: opts.Delta, Metric: s.Judged(), Beside: []analysis.Metric{},
+		Differences: []Difference{}, SameMachine: true, OnlyA: []result.Cell{}, OnlyB: []result.Cell{}, Cells: []Cell{},
+		Multiplicity: analysis.Multiplicity{Method: analysis.MethodHolm},
+	}
+	for _, m := range s.Metrics {
+		if m.Short != "" {
+			c.Beside = append(c.Beside, m)
+		}
+	}
+	return c
+}
+
 func summarise(in Input, opts Options) analysis.Summary {
-	return measure.Summarise(in.Run, analysis.Options{Delta: opts.Delta, Confidence: opts.Confidence})
+	table := opts.Measures
+	if table == nil {
+		table = measure.All()
+	}
+	return table.Summarise(in.Run, analysis.Options{Delta: opts.Delta, Confidence: opts.Confidence})
 }
 
 func sideOf(in Input, s analysis.Summary) Side {
@@ -197,19 +211,13 @@ func sideOf(in Input, s analysis.Summary) Side {
 	return side
 }
 
-// judge settles by which metric cells are compared.
-func (c *Comparison) judge(s analysis.Summary) {
-	c.Metric, c.Beside = s.Judged(), []analysis.Metric{}
-	for _, m := range s.Metrics {
-		if m.Short != "" {
-			c.Beside = append(c.Beside, m)
-		}
-	}
-}
+// ratio reports whether the judged metric is a ratio to the clean router. Any other is
+// judged by the device's own figures.
+func (c *Comparison) ratio() bool { return c.Metric.Against == analysis.AsRatio }
 
 func (c *Comparison) measured(cell analysis.Cell) Measured {
 	m := Measured{Pairs: cell.Pairs, Rejected: cell.Rejected, Judged: cell.Device(c.Metric.Name), Metrics: map[string]analysis.Estimate{}}
-	if c.Metric.Against != analysis.NotCompared {
+	if c.ratio() {
 		m.Judged = cell.Change(c.Metric.Name)
 	}
 	for _, beside := range c.Beside {
@@ -224,7 +232,7 @@ func (c *Comparison) measured(cell analysis.Cell) Measured {
 // log is the logarithm of a cell's judged metric: of a ratio over its blocks, of
 // another figure from its interval.
 func (c *Comparison) log(cell analysis.Cell, opts Options) inference.Sample {
-	if c.Metric.Against == analysis.AsRatio {
+	if c.ratio() {
 		return logRatio(cell.Change(c.Metric.Name), cell.SDLog)
 	}
 	return logOf(cell.Device(c.Metric.Name), opts.Confidence)
@@ -232,7 +240,7 @@ func (c *Comparison) log(cell analysis.Cell, opts Options) inference.Sample {
 
 // overhead holds a cell against the clean router; no evidence where there is none.
 func (c *Comparison) overhead(cell analysis.Cell) evidence {
-	if c.Metric.Against != analysis.AsRatio {
+	if !c.ratio() {
 		return noEvidence()
 	}
 	return alone(logRatio(cell.Change(c.Metric.Name), cell.SDLog))
@@ -242,19 +250,28 @@ func (c *Comparison) overhead(cell analysis.Cell) evidence {
 func (c *Comparison) pairUp(a, b analysis.Cell, opts Options) Cell {
 	ma := c.measured(a)
 	out := Cell{At: b.Cell, A: &ma, B: c.measured(b), overhead: c.overhead(b), Changes: map[string]analysis.Estimate{}}
+	ratio := func(e evidence) analysis.Estimate {
+		if !e.HasSpread() {
+			return analysis.Unknown()
+		}
+		return analysis.RatioOf(e.Sample, opts.Confidence)
+	}
 	out.change = difference(c.log(a, opts), c.log(b, opts))
-	out.Change = out.change.ratio(opts.Confidence)
+	out.Change = ratio(out.change)
 	for _, m := range c.Beside {
-		out.Changes[m.Name] = difference(logOf(a.Device(m.Name), opts.Confidence), logOf(b.Device(m.Name), opts.Confidence)).ratio(opts.Confidence)
+		out.Changes[m.Name] = ratio(difference(logOf(a.Device(m.Name), opts.Confidence), logOf(b.Device(m.Name), opts.Confidence)))
 	}
 	return out
 }
 
-// noiseFloor is the most by which two clean routers differed, in per cent.
-func noiseFloor(runs ...analysis.AA) analysis.Number {
+// noiseFloor is the most by which two clean routers differed, in per cent; absent where one
+// of the runs does not know, or where no ratio is judged.
+func (c *Comparison) noiseFloor(runs ...analysis.AA) analysis.Number {
+	if !c.ratio() {
+		return analysis.Absent()
+	}
 	floor := 0.0
-	for _, aa := range runs {
-		// An unknown ratio makes the floor unknown: max keeps NaN.
+	for _, aa := range runs { // max keeps NaN
 		floor = max(floor, math.Abs(math.Log(float64(aa.Ratio.Mean))))
 	}
 	return analysis.Number(100 * math.Expm1(floor))
@@ -266,42 +283,33 @@ const unquiet = 0.1
 // warnings say what a careful reader would hold against the comparison.
 func (c *Comparison) warnings(a, b Input, sa, sb analysis.Summary) []string {
 	out := []string{}
-	if sameTrials(a.Run, b.Run) {
-		out = append(out, "A and B have the same trials: this is one run compared with itself.")
-	}
-	if len(c.Cells) == 0 {
-		out = append(out, "No cell is in both runs: there is nothing to compare.")
-	}
-	if c.Metric.Against != analysis.NotCompared && !c.NoiseFloorPct.Known() {
-		out = append(out, "A run has no accepted A/A pair: the least change that can be called is not known.")
-	}
-	for _, side := range []Side{*c.A, c.B} {
-		if t := side.Trials; float64(t.Rejected) > unquiet*float64(t.Accepted+t.Rejected) {
-			out = append(out, fmt.Sprintf("%s rejected %d of %d trials: where the machine is not quiet, identical runs differ by several per cent.",
-				side.Name, t.Rejected, t.Accepted+t.Rejected))
+	say := func(applies bool, format string, args ...any) {
+		if applies {
+			out = append(out, fmt.Sprintf(format, args...))
 		}
 	}
-	if sa.Measure != sb.Measure {
-		out = append(out, fmt.Sprintf("A measured %s, B %s: they have no metric in common.", sa.Measure, sb.Measure))
+	say(sameTrials(a.Run, b.Run), "A and B have the same trials: this is one run compared with itself.")
+	say(len(c.Cells) == 0, "No cell is in both runs: there is nothing to compare.")
+	say(c.ratio() && sa.Measure == sb.Measure && !c.NoiseFloorPct.Known(),
+		"A run has no accepted A/A pair: the least change that can be called is not known.")
+	for _, side := range []Side{*c.A, c.B} {
+		all := side.Trials.Accepted + side.Trials.Rejected
+		say(float64(side.Trials.Rejected) > unquiet*float64(all),
+			"%s rejected %d of %d trials: where the machine is not quiet, identical runs differ by several per cent.", side.Name, side.Trials.Rejected, all)
 	}
-	if sa.Mode != sb.Mode {
-		out = append(out, fmt.Sprintf("A was measured in mode %s, B in mode %s.", sa.Mode, sb.Mode))
-	}
+	say(sa.Measure != sb.Measure, "A measured %s, B %s: they have no metric in common.", sa.Measure, sb.Measure)
+	say(sa.Mode != sb.Mode, "A was measured in mode %s, B in mode %s.", sa.Mode, sb.Mode)
 	for _, cell := range c.Cells {
 		a, b := cell.A.Metrics[cost.Delivered].Mean, cell.B.Metrics[cost.Delivered].Mean
-		if cell.B.Pairs > 0 && b < result.FullLoad*a {
-			out = append(out, fmt.Sprintf("%s delivers less in B: %s Mbit/s after %s.", Label(cell.At), b, a))
-		}
+		say(cell.B.Pairs > 0 && b < result.FullLoad*a, "%s delivers less in B: %s Mbit/s after %s.", analysis.Label(cell.At), b, a)
 	}
-	for _, side := range []struct {
-		name string
-		s    analysis.Summary
-	}{{"A", sa}, {"B", sb}} {
-		if d := side.s.Sides; d != nil {
-			out = append(out, fmt.Sprintf("%s weighed labs that differ in more than the device: %s against %s. Its ratios are no overheads.", side.name, d.Device, d.Clean))
+	for i, s := range []analysis.Summary{sa, sb} {
+		name := []string{"A", "B"}[i]
+		if d := s.Sides; d != nil {
+			say(true, "%s weighed labs that differ in more than the device: %s against %s. Its ratios are no overheads.", name, d.Device, d.Clean)
 		}
-		for _, w := range side.s.Warnings {
-			out = append(out, side.name+": "+w)
+		for _, w := range s.Warnings {
+			out = append(out, name+": "+w)
 		}
 	}
 	return out
@@ -313,21 +321,10 @@ func sameTrials(a, b result.Run) bool {
 		for _, t := range r.Trials {
 			list = append(list, t.Start.UnixNano(), t.DUT.NAPINs, t.Clean.NAPINs)
 		}
-		for _, s := range r.Storms {
-			list = append(list, s.Start.UnixNano(), s.Login.NAPINs)
+		for _, l := range r.Own {
+			list = append(list, l.Start.UnixNano(), int64(1e9*l.Seconds))
 		}
 		return list
 	}
 	return len(starts(a)) > 0 && slices.Equal(starts(a), starts(b))
-}
-
-// Label names a cell: "opennds, 100 clients, 400 Mbit/s, up".
-func Label(c result.Cell) string {
-	parts := []string{c.Text(result.DUT)}
-	for _, v := range c.Without(result.DUT).Values() {
-		if v.Text != result.PerPacket {
-			parts = append(parts, analysis.WordsOf(v))
-		}
-	}
-	return strings.Join(parts, ", ")
 }

@@ -2,7 +2,6 @@ package compare
 
 import (
 	"math"
-	"sort"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/inference"
@@ -44,40 +43,18 @@ func logOf(e analysis.Estimate, confidence float64) inference.Sample {
 	return inference.Sample{Mean: math.Log(float64(e.Mean)), SE: se / float64(e.Mean), Freedom: freedom, N: e.N}
 }
 
-// ratio is the difference as a ratio with its two-sided interval.
-func (e evidence) ratio(confidence float64) analysis.Estimate {
-	if !e.HasSpread() {
-		return analysis.Unknown()
-	}
-	lo, hi := e.Interval(confidence)
-	exp := func(v float64) analysis.Number { return analysis.Number(math.Exp(v)) }
-	return analysis.Estimate{Mean: exp(e.Mean), Lo: exp(lo), Hi: exp(hi), N: e.N}
-}
-
-const (
-	// power is the chance that the blocks asked for bring an answer.
-	power = 0.8
-	// maxBlocks bounds what is asked for.
-	maxBlocks = 10_000
-)
-
 // furtherBlocks is how many more blocks in each run would probably bring an
 // answer, when it lies distance away, the spreads stay as they are, and a
-// two-sided test at alpha decides. Nil: more than maxBlocks, or not known.
+// two-sided test at alpha decides. Nil: more than inference.MostFurther, or not known.
 func (e evidence) furtherBlocks(distance, alpha float64) *int {
 	if !e.HasSpread() {
 		return nil
 	}
-	enough := func(more int) bool {
-		later := e.with(more)
-		t := inference.Quantile(later.Freedom, 1-alpha/2) + inference.Quantile(later.Freedom, power)
+	return inference.Further(e.to.N, func(blocks int) bool {
+		later := e.with(blocks - e.to.N)
+		t := inference.Quantile(later.Freedom, 1-alpha/2) + inference.Quantile(later.Freedom, inference.Power)
 		return t*later.SE <= distance
-	}
-	further := 1 + sort.Search(maxBlocks, func(i int) bool { return enough(1 + i) })
-	if further > maxBlocks {
-		return nil
-	}
-	return &further
+	})
 }
 
 // with is the evidence as it would be with more blocks in each run.
@@ -95,10 +72,8 @@ func (e evidence) with(more int) evidence {
 	return difference(grown(e.from), grown(e.to))
 }
 
-// turned is the evidence with its sign changed, where more is better.
-func (e evidence) turned(change bool) evidence {
-	if change {
-		e.Mean, e.from.Mean, e.to.Mean = -e.Mean, -e.from.Mean, -e.to.Mean
-	}
+// turned is the evidence with its sign changed.
+func (e evidence) turned() evidence {
+	e.Mean, e.from.Mean, e.to.Mean = -e.Mean, -e.from.Mean, -e.to.Mean
 	return e
 }

@@ -27,17 +27,13 @@ type Decision struct {
 	BlocksNeeded *int            `json:"blocks_needed"` // further blocks, of each run
 }
 
-// fails reports whether the decision fails the gate.
-func (d *Decision) fails(strict bool) bool {
-	return d != nil && (d.Word == Regressed || d.Word == OverLimit || strict && d.Word == CannotTell)
-}
-
 // Gate is the outcome over all cells.
 //
-// A gate must not fail by chance, and must not pass by chance either. So it has
-// three answers: over the limit when the whole interval lies beyond it, within
-// it when the whole interval lies below, and in between it cannot tell and asks
-// for more blocks. That passes unless Strict; but a gate with nothing to judge fails.
+// A gate must not fail by chance, and must not pass by chance either. So a cell has
+// three answers: beyond the limit when the whole interval lies beyond, within
+// when the whole interval lies below, and otherwise it cannot be told and asks
+// for more blocks. Cells that cannot be told fail a Strict gate only. A gate in which no
+// cell has an interval fails: nothing was judged.
 type Gate struct {
 	MaxRegressionPct analysis.Number `json:"max_regression_pct"`
 	MaxOverheadPct   analysis.Number `json:"max_overhead_pct"`
@@ -47,8 +43,34 @@ type Gate struct {
 	Within           int             `json:"within"`
 	Unclear          int             `json:"unclear"` // cells that only A has count too
 	Sentence         string          `json:"sentence"`
+}
 
-	grown string // "dearer", or "worse" of a metric of which more is better
+// limit is one limit of a gate.
+type limit struct {
+	share    float64 // 0.05 is 5 %
+	text     string  // "at most 5 % dearer than A"
+	beyond   string  // the word of a decision
+	of       func(*Cell) evidence
+	decision func(*Cell) **Decision
+}
+
+// limits are those of the comparison's gate.
+func (c *Comparison) limits() (list []limit) {
+	if g := c.Gate; g.MaxRegressionPct.Known() && c.A != nil {
+		share, turn := float64(g.MaxRegressionPct)/100, c.Metric.Better == analysis.More
+		list = append(list, limit{share, "at most " + percent(share) + " " + c.words().grown + " than A", Regressed, func(cell *Cell) evidence {
+			if turn {
+				return cell.change.turned()
+			}
+			return cell.change
+		}, func(cell *Cell) **Decision { return &cell.Regression }})
+	}
+	if c.Gate.MaxOverheadPct.Known() {
+		share := float64(c.Gate.MaxOverheadPct) / 100
+		list = append(list, limit{share, "at most " + percent(share) + " dearer than a clean router", OverLimit,
+			func(cell *Cell) evidence { return cell.overhead }, func(cell *Cell) **Decision { return &cell.Overhead }})
+	}
+	return list
 }
 
 // judgeGate decides every cell and sums up.
@@ -56,86 +78,31 @@ func (c *Comparison) judgeGate(opts Options) {
 	if !opts.MaxRegression.Known() && !opts.MaxOverhead.Known() {
 		return
 	}
-	c.Gate = &Gate{MaxRegressionPct: 100 * opts.MaxRegression, MaxOverheadPct: 100 * opts.MaxOverhead, Strict: opts.Strict, grown: c.words().grown}
-	if opts.MaxRegression.Known() && c.A != nil {
-		c.decide(float64(opts.MaxRegression), opts, func(cell *Cell) evidence { return cell.change.turned(c.Metric.Better == analysis.More) },
-			func(cell *Cell, d *Decision) { cell.Regression = d }, Regressed)
-		c.Gate.Unclear += len(c.OnlyA)
-	}
-	if opts.MaxOverhead.Known() {
-		c.decide(float64(opts.MaxOverhead), opts, func(cell *Cell) evidence { return cell.overhead },
-			func(cell *Cell, d *Decision) { cell.Overhead = d }, OverLimit)
-	}
-	c.Gate.conclude(c)
-}
-
-// decide holds one contrast of every cell against a limit. Beyond the limit is
-// said with confidence over all cells together; within it cell by cell, since
-// the gate passes only if that is true of every one.
-func (c *Comparison) decide(limit float64, opts Options, of func(*Cell) evidence, set func(*Cell, *Decision), beyond string) {
-	alpha, bound := (1-opts.Confidence)/2, math.Log1p(limit)
-	var above []float64
-	for i := range c.Cells {
-		above = append(above, of(&c.Cells[i]).PAbove(bound))
-	}
-	adjusted := inference.Holm(above)
-	for i := range c.Cells {
-		cell, own := &c.Cells[i], of(&c.Cells[i])
-		d := &Decision{Word: CannotTell, P: analysis.Number(adjusted[i])}
-		ask := func() { // more blocks would help
-			d.BlocksNeeded = own.furtherBlocks(math.Abs(own.Mean-bound), 2*alpha)
-			d.Note += c.wants(d.BlocksNeeded)
-		}
-		switch {
-		case !own.HasSpread():
-			d.Note = c.missing(cell)
-		case adjusted[i] <= alpha && c.belowFloor(own.Mean):
-			d.Note = fmt.Sprintf("beyond %s, but no more than two clean routers differ by", percent(limit))
-		case adjusted[i] <= alpha:
-			d.Word, d.Note = beyond, fmt.Sprintf("the interval lies beyond %s", percent(limit))
-		case own.PBelow(bound) <= alpha:
-			d.Word, d.Note = Within, fmt.Sprintf("the interval lies below %s", percent(limit))
-		case above[i] <= alpha:
-			d.Note = fmt.Sprintf("beyond %s taken alone, not with %d cells judged together", percent(limit), len(c.Cells))
-			ask()
-		default:
-			d.Note = fmt.Sprintf("the interval holds %s", percent(limit))
-			ask()
-		}
-		set(cell, d)
-		c.Gate.count(d, opts.Strict)
-	}
-}
-
-// missing says why a cell has no interval.
-func (c *Comparison) missing(cell *Cell) string {
-	if cell.A == nil {
-		return whyUnknown(cell.B, cell.B)
-	}
-	return whyUnknown(*cell.A, cell.B)
-}
-
-func (g *Gate) count(d *Decision, strict bool) {
-	switch {
-	case d.Word == Within:
-		g.Within++
-	case d.Word == CannotTell:
-		g.Unclear++
-	case d.fails(strict):
-		g.Failed++
-	}
-}
-
-// conclude sums up. Nothing measured is no reason to pass.
-func (g *Gate) conclude(c *Comparison) {
+	g := &Gate{MaxRegressionPct: 100 * opts.MaxRegression, MaxOverheadPct: 100 * opts.MaxOverhead, Strict: opts.Strict}
+	c.Gate = g
 	judged := 0
-	for i := range c.Cells {
-		cell := &c.Cells[i]
-		if cell.Regression != nil && cell.change.HasSpread() || cell.Overhead != nil && cell.overhead.HasSpread() {
-			judged++
+	var texts []string
+	for _, l := range c.limits() {
+		judged += c.decide(l, opts)
+		texts = append(texts, l.text)
+		if l.beyond == Regressed {
+			g.Unclear += len(c.OnlyA)
 		}
 	}
-	g.Passed = judged > 0 && g.Failed == 0 && (!g.Strict || g.Unclear == 0)
+	if g.Strict {
+		texts = append(texts, "strict")
+	}
+	word := "failed"
+	if g.Passed = judged > 0 && g.Failed == 0 && (!g.Strict || g.Unclear == 0); g.Passed {
+		word = "passed"
+	}
+	g.Sentence = fmt.Sprintf("gate %s (%s): %s", word, strings.Join(texts, ", "), g.counts(judged))
+}
+
+func (g *Gate) counts(judged int) string {
+	if judged == 0 {
+		return "no cell could be judged, as none has an interval"
+	}
 	var parts []string
 	if g.Failed > 0 {
 		parts = append(parts, fmt.Sprintf("%d beyond the limit", g.Failed))
@@ -143,27 +110,50 @@ func (g *Gate) conclude(c *Comparison) {
 	if g.Unclear > 0 {
 		parts = append(parts, fmt.Sprintf("%d cannot be told", g.Unclear))
 	}
-	parts = append(parts, fmt.Sprintf("%d within", g.Within))
-	word := "passed"
-	if !g.Passed {
-		word = "failed"
-	}
-	if judged == 0 {
-		parts = []string{"no cell could be judged"}
-	}
-	g.Sentence = fmt.Sprintf("gate %s (%s): %s", word, g.limits(), strings.Join(parts, ", "))
+	return strings.Join(append(parts, fmt.Sprintf("%d within", g.Within)), ", ")
 }
 
-func (g *Gate) limits() string {
-	var parts []string
-	if g.MaxRegressionPct.Known() {
-		parts = append(parts, "at most "+percent(float64(g.MaxRegressionPct)/100)+" "+g.grown+" than A")
+// decide holds every cell against a limit and returns how many have an interval. Beyond
+// the limit is said with confidence over all cells together; within it cell by cell, since
+// the gate passes only if that is true of every one.
+func (c *Comparison) decide(l limit, opts Options) (judged int) {
+	alpha, bound := (1-opts.Confidence)/2, math.Log1p(l.share)
+	above := make([]float64, len(c.Cells))
+	for i := range c.Cells {
+		above[i] = l.of(&c.Cells[i]).PAbove(bound)
 	}
-	if g.MaxOverheadPct.Known() {
-		parts = append(parts, "at most "+percent(float64(g.MaxOverheadPct)/100)+" dearer than a clean router")
+	adjusted := inference.Holm(above)
+	for i := range c.Cells {
+		cell, own := &c.Cells[i], l.of(&c.Cells[i])
+		d := &Decision{Word: CannotTell, P: analysis.Number(adjusted[i])}
+		*l.decision(cell) = d
+		if own.HasSpread() {
+			judged++
+		}
+		switch {
+		case l.beyond == OverLimit && !c.ratio():
+			d.Note = "no clean router stood beside the device"
+		case !own.HasSpread():
+			d.Note = c.whyUnknown(cell)
+		case adjusted[i] <= alpha && c.belowFloor(own.Mean):
+			d.Note = fmt.Sprintf("beyond %s, but no more than two clean routers differ by", percent(l.share))
+		case adjusted[i] <= alpha:
+			d.Word, d.Note = l.beyond, fmt.Sprintf("the interval lies beyond %s", percent(l.share))
+			c.Gate.Failed++
+		case own.PBelow(bound) <= alpha:
+			d.Word, d.Note = Within, fmt.Sprintf("the interval lies below %s", percent(l.share))
+			c.Gate.Within++
+		default:
+			d.Note = fmt.Sprintf("the interval holds %s", percent(l.share))
+			if above[i] <= alpha {
+				d.Note = fmt.Sprintf("beyond %s taken alone, not with %d cells judged together", percent(l.share), len(c.Cells))
+			}
+			d.BlocksNeeded = own.furtherBlocks(math.Abs(own.Mean-bound), 2*alpha)
+			d.Note += c.wants(d.BlocksNeeded)
+		}
+		if d.Word == CannotTell {
+			c.Gate.Unclear++
+		}
 	}
-	if g.Strict {
-		parts = append(parts, "strict")
-	}
-	return strings.Join(parts, ", ")
+	return judged
 }

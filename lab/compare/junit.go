@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -13,24 +14,22 @@ import (
 // others have in common: one test case a cell and limit.
 type (
 	junitSuites struct {
-		XMLName  xml.Name   `xml:"testsuites"`
-		Name     string     `xml:"name,attr"`
-		Tests    int        `xml:"tests,attr"`
-		Failures int        `xml:"failures,attr"`
-		Errors   int        `xml:"errors,attr"`
-		Skipped  int        `xml:"skipped,attr"`
-		Time     string     `xml:"time,attr"`
-		Suite    junitSuite `xml:"testsuite"`
+		XMLName xml.Name `xml:"testsuites"`
+		junitCounts
+		Suite junitSuite `xml:"testsuite"`
 	}
 	junitSuite struct {
-		Name     string      `xml:"name,attr"`
-		Tests    int         `xml:"tests,attr"`
-		Failures int         `xml:"failures,attr"`
-		Errors   int         `xml:"errors,attr"`
-		Skipped  int         `xml:"skipped,attr"`
-		Time     string      `xml:"time,attr"`
-		Cases    []junitCase `xml:"testcase"`
-		Out      string      `xml:"system-out"`
+		junitCounts
+		Cases []junitCase `xml:"testcase"`
+		Out   string      `xml:"system-out"`
+	}
+	junitCounts struct {
+		Name     string `xml:"name,attr"`
+		Tests    int    `xml:"tests,attr"`
+		Failures int    `xml:"failures,attr"`
+		Errors   int    `xml:"errors,attr"`
+		Skipped  int    `xml:"skipped,attr"`
+		Time     string `xml:"time,attr"`
 	}
 	junitCase struct {
 		Class   string       `xml:"classname,attr"`
@@ -52,31 +51,37 @@ func JUnit(w io.Writer, c Comparison) error {
 	if c.Gate == nil {
 		return fmt.Errorf("a JUnit report needs a limit to report on")
 	}
-	suite := junitSuite{Name: "gateweigh compare", Time: "0"}
+	suite := junitSuite{junitCounts: junitCounts{Name: "gateweigh compare", Time: "0"}}
 	for i := range c.Cells {
 		cell := &c.Cells[i]
-		if d := cell.Regression; d != nil {
-			name := fmt.Sprintf("%s: at most %s %s than A", Label(cell.At), percent(float64(c.Gate.MaxRegressionPct)/100), c.words().grown)
-			suite.add(c, cell.At.Text(result.DUT), name, d, "change "+changeText(cell.Change))
-		}
-		if d := cell.Overhead; d != nil {
-			name := fmt.Sprintf("%s: at most %s dearer than a clean router", Label(cell.At), percent(float64(c.Gate.MaxOverheadPct)/100))
-			suite.add(c, cell.At.Text(result.DUT), name, d, "overhead × "+ratioText(cell.B.Judged))
+		for _, l := range c.limits() {
+			figures := "change " + changeText(cell.Change)
+			if l.beyond == OverLimit {
+				figures = c.figure() + " " + ratioText(cell.B.Judged)
+			}
+			suite.add(c.Gate.Strict, cell.At, l.text, **l.decision(cell), figures)
 		}
 	}
 	if c.Gate.MaxRegressionPct.Known() {
 		for _, cell := range c.OnlyA {
-			suite.add(c, cell.Text(result.DUT), Label(cell)+": measured in B", &Decision{Word: CannotTell, Note: "only A has this cell"}, "")
+			suite.add(c.Gate.Strict, cell, "measured in B", Decision{Word: CannotTell, Note: "only A has this cell"}, "")
 		}
 	}
-	suite.sumUp(c)
+	if !c.Gate.Passed && suite.Failures == 0 {
+		// Nothing could be judged: a report without failures would pass for success.
+		suite.Cases = append(suite.Cases, junitCase{
+			Class: "gateweigh", Name: "something could be judged", Time: "0",
+			Failure: &junitResult{Message: c.Gate.Sentence, Type: CannotTell},
+		})
+		suite.Failures++
+	}
+	suite.Tests = len(suite.Cases)
 	var text strings.Builder
 	if err := Text(&text, c); err != nil {
 		return err
 	}
 	suite.Out = text.String()
-	all := junitSuites{Name: suite.Name, Tests: suite.Tests, Failures: suite.Failures, Skipped: suite.Skipped, Time: "0", Suite: suite}
-	data, err := xml.MarshalIndent(all, "", "  ")
+	data, err := xml.MarshalIndent(junitSuites{junitCounts: suite.junitCounts, Suite: suite}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write JUnit: %w", err)
 	}
@@ -85,37 +90,17 @@ func JUnit(w io.Writer, c Comparison) error {
 }
 
 // add makes a test case of a decision.
-func (s *junitSuite) add(c Comparison, dut, name string, d *Decision, figures string) {
-	test := junitCase{Class: "gateweigh." + dut, Name: name, Time: "0"}
+func (s *junitSuite) add(strict bool, cell result.Cell, asked string, d Decision, figures string) {
+	test := junitCase{Class: "gateweigh." + cell.Text(result.DUT), Name: analysis.Label(cell) + ": " + asked, Time: "0"}
 	outcome := &junitResult{Message: d.Word + ": " + d.Note, Text: figures}
 	switch {
-	case d.fails(c.Gate.Strict):
+	case d.Word == Regressed, d.Word == OverLimit, strict && d.Word == CannotTell:
 		outcome.Type = d.Word
 		test.Failure = outcome
+		s.Failures++
 	case d.Word == CannotTell:
 		test.Skipped = outcome
+		s.Skipped++
 	}
 	s.Cases = append(s.Cases, test)
-}
-
-// sumUp counts. A gate that fails without a failed case, because nothing could
-// be judged, gets one: a report without failures would pass for success.
-func (s *junitSuite) sumUp(c Comparison) {
-	failed := func(t junitCase) bool { return t.Failure != nil }
-	for _, t := range s.Cases {
-		if failed(t) {
-			s.Failures++
-		}
-		if t.Skipped != nil {
-			s.Skipped++
-		}
-	}
-	if !c.Gate.Passed && s.Failures == 0 {
-		s.Cases = append(s.Cases, junitCase{
-			Class: "gateweigh", Name: "something could be judged", Time: "0",
-			Failure: &junitResult{Message: c.Gate.Sentence, Type: CannotTell},
-		})
-		s.Failures++
-	}
-	s.Tests = len(s.Cases)
 }

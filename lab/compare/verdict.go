@@ -9,24 +9,21 @@ import (
 )
 
 // verdicts judges every cell of two runs, all together.
-func (c *Comparison) verdicts(opts Options) analysis.Multiplicity {
+func (c *Comparison) verdicts(opts Options) {
 	limit := math.Log1p(opts.Delta)
 	var different, equivalent []float64
 	for _, cell := range c.Cells {
-		different = append(different, cell.change.PDifferent())
-		equivalent = append(equivalent, cell.change.PEquivalent(limit))
+		different, equivalent = append(different, cell.change.PDifferent()), append(equivalent, cell.change.PEquivalent(limit))
 	}
 	different, equivalent = inference.Adjust(different, equivalent)
-	m := analysis.Multiplicity{Method: analysis.MethodHolm}
 	for i := range c.Cells {
 		cell := &c.Cells[i]
 		cell.PDifferent, cell.PEquivalent = analysis.Number(different[i]), analysis.Number(equivalent[i])
 		if cell.change.HasSpread() {
-			m.Verdicts++
+			c.Multiplicity.Verdicts++
 		}
 		c.verdict(cell, opts)
 	}
-	return m
 }
 
 // verdict says what the change of one cell allows to say. Equivalent: certain
@@ -36,13 +33,15 @@ func (c *Comparison) verdicts(opts Options) analysis.Multiplicity {
 // A word needs both the corrected test and the interval that is shown.
 func (c *Comparison) verdict(cell *Cell, opts Options) {
 	alpha, limit, change := 1-opts.Confidence, math.Log1p(opts.Delta), cell.change.Mean
-	lo, hi := cell.change.Interval(opts.Confidence)
-	inside, outside := lo >= -limit && hi <= limit, lo > 0 || hi < 0
-	certain := float64(cell.PDifferent) <= alpha
+	inside, outside := cell.change.Lies(limit, opts.Confidence)
+	certain, dearer := float64(cell.PDifferent) <= alpha, change
+	if c.Metric.Better == analysis.More {
+		dearer = -change
+	}
 	cell.Verdict = Inconclusive
 	switch {
 	case !cell.change.HasSpread():
-		cell.VerdictNote = whyUnknown(*cell.A, cell.B)
+		cell.VerdictNote = c.whyUnknown(cell)
 		return
 	case inside && float64(cell.PEquivalent) <= alpha:
 		cell.Verdict, cell.VerdictNote = Equivalent, fmt.Sprintf("changed by less than %s", percent(opts.Delta))
@@ -50,10 +49,10 @@ func (c *Comparison) verdict(cell *Cell, opts Options) {
 	case certain && c.belowFloor(change):
 		cell.VerdictNote = fmt.Sprintf("no more than two clean routers differ by (%.2f %%)", float64(c.NoiseFloorPct))
 		return
-	case certain && c.dearer(change) > limit:
+	case certain && dearer > limit:
 		cell.Verdict, cell.VerdictNote = Worse, c.words().more
 		return
-	case certain && c.dearer(change) < -limit:
+	case certain && dearer < -limit:
 		cell.Verdict, cell.VerdictNote = Better, c.words().less
 		return
 	case certain:
@@ -71,14 +70,6 @@ func (c *Comparison) verdict(cell *Cell, opts Options) {
 	}
 	cell.BlocksNeeded = cell.change.furtherBlocks(distance, alpha)
 	cell.VerdictNote += c.wants(cell.BlocksNeeded)
-}
-
-// dearer turns a log change so that above 0 is worse.
-func (c *Comparison) dearer(change float64) float64 {
-	if c.Metric.Better == analysis.More {
-		return -change
-	}
-	return change
 }
 
 // changeWords say what a change for the worse is called, and what either change is.
@@ -101,7 +92,7 @@ func (c *Comparison) belowFloor(change float64) bool {
 func (c *Comparison) wants(blocks *int) string {
 	switch {
 	case blocks == nil:
-		return fmt.Sprintf("; more than %d further blocks would be needed: find the noise first", maxBlocks)
+		return fmt.Sprintf("; more than %d further blocks would be needed: find the noise first", inference.MostFurther)
 	case c.A == nil:
 		return fmt.Sprintf("; needs about %d more blocks", *blocks)
 	}
@@ -109,18 +100,19 @@ func (c *Comparison) wants(blocks *int) string {
 }
 
 // whyUnknown says why a cell has no interval.
-func whyUnknown(a, b Measured) string {
-	for _, side := range []struct {
-		name string
-		m    Measured
-	}{{"A", a}, {"B", b}} {
+func (c *Comparison) whyUnknown(cell *Cell) string {
+	names, sides := []string{"A", "B"}, []*Measured{cell.A, &cell.B}
+	if c.A == nil {
+		names, sides = []string{"the run"}, sides[1:]
+	}
+	for i, m := range sides {
 		switch {
-		case side.m.Pairs == 0:
-			return fmt.Sprintf("%s has no accepted trial here (%d rejected)", side.name, side.m.Rejected)
-		case side.m.Judged.N == 1:
-			return fmt.Sprintf("%s has one block only: no interval", side.name)
-		case side.m.Judged.N == 0:
-			return fmt.Sprintf("%s has no pair with a ratio", side.name)
+		case m.Pairs == 0:
+			return fmt.Sprintf("%s has no accepted trial here (%d rejected)", names[i], m.Rejected)
+		case m.Judged.N == 1:
+			return names[i] + " has one block only: no interval"
+		case m.Judged.N == 0:
+			return names[i] + " has no pair with a ratio"
 		}
 	}
 	return "no interval"

@@ -17,7 +17,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/measure"
-	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
 
@@ -87,7 +86,7 @@ func (x examination) duet(ctx context.Context) (s analysis.Summary, err error) {
 	for _, f := range outcome.Failed {
 		return s, errors.New(f.Reason)
 	}
-	run, err := result.ReadRun(dir)
+	run, err := measure.ReadRun(dir)
 	if err != nil {
 		return s, err
 	}

@@ -45,7 +45,7 @@ func loginAll(t *testing.T, clients []*testClient, adm client.Admission) {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			began := time.Now()
-			if err := client.Login(ctx, c, adm, i+1); err != nil {
+			if _, err := client.Login(ctx, c, adm, i+1, 0); err != nil {
 				t.Error(err)
 			}
 			took := time.Since(began)
@@ -158,7 +158,7 @@ func checkAsksRADIUS(t *testing.T, d DUT, user string) {
 	adm.Password = "wrong"
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // only so that a failure does not hang
 	defer cancel()
-	err := client.Login(ctx, c, adm, 1)
+	_, err := client.Login(ctx, c, adm, 1, 0)
 	if err == nil || !strings.Contains(err.Error(), "refused by the portal") || !strings.Contains(err.Error(), user) {
 		t.Errorf("log-in with a wrong password: %v", err)
 	}

@@ -39,10 +39,9 @@ func (e *Experiment) Sides(clients int) (device, clean Side) {
 	return device, e.besideOf(device)
 }
 
-// Labs are the labs of a block that stand at the same time: that of the device, and that of the
-// clean router where one stands beside it. Their traffic has no kind where nothing is sent. In an
-// A/A block both are what the device's is in blocks with one: A/A blocks are measured for each
-// number of clients, and the clean router's number may be one for all.
+// Labs are the labs of a block that stand at the same time: the device's, and the clean router's
+// unless the device is measured alone. Traffic has no kind where nothing is sent. In an A/A block both
+// labs are as the device's is elsewhere, since the noise of each number of clients is needed.
 func (e *Experiment) Labs(b Block) []Side {
 	device, clean := e.Sides(b.Clients())
 	switch {
@@ -56,7 +55,7 @@ func (e *Experiment) Labs(b Block) []Side {
 
 // Largest are the labs of the blocks with most clients.
 func (e *Experiment) Largest() []Side {
-	return e.Labs(Block{Cell: result.NewCell(result.Clients, slices.Max(slices.Concat(e.Clients, []int{0})))})
+	return e.Labs(Block{Cell: result.NewCell(result.Clients, e.mostClients())})
 }
 
 // besideOf is the clean router's lab beside that of a device.
@@ -105,6 +104,9 @@ func (e *Experiment) checkBeside(report Report) {
 	blamed := e.firstSet(besideKeys...)
 	if !slices.ContainsFunc(e.DUTs, func(name string) bool { return name != Clean }) {
 		report(blamed, "stands beside nothing: list a device in duts")
+	}
+	if e.Beside.Clients > 0 && e.Mode == result.ModeSolo {
+		report("beside.clients", "does not go with mode = %q: labs of two sizes are weighed under load at the same time", e.Mode)
 	}
 	if e.Client.Churn > 0 {
 		report(blamed, "does not go with client.churn: guests are weighed by labs that are alike")

@@ -63,6 +63,7 @@ func TestImpossibleSidesNameFileLineAndKey(t *testing.T) {
 		"more than there can be":            {pair + "[beside]\nclients = 65001\n", `x.toml:7: beside.clients: must be a whole number from 1 to 65000, not 65001`},
 		"no clients":                        {pair + "[beside]\nclients = 0\n", `x.toml:7: beside.clients: must be a whole number from 1 to 65000, not 0`},
 		"guests":                            {pair + "churn = 5\n[beside]\nclients = 10\n", "x.toml:8: beside.clients: does not go with client.churn: guests are weighed by labs that are alike"},
+		"one side at a time":                {"mode = \"solo\"\n" + pair + "[beside]\nclients = 10\n", `x.toml:8: beside.clients: does not go with mode = "solo": labs of two sizes are weighed under load at the same time`},
 		"beside nothing":                    {strings.Replace(pair, "opennds", "clean", 1) + "[beside]\nclients = 10\n", "x.toml:7: beside.clients: stands beside nothing: list a device in duts"},
 		"both ways":                         {minimal + "directions = [\"both\"]\n[beside]\ntraffic = \"iperf3\"\n", `x.toml:6: beside.traffic: "both" needs kind = "streams"`},
 		"iperf3's pacing at the other side": {minimal + "traffic.pacing = \"burst\"\n[beside]\ntraffic = \"iperf3\"\n", ""},

@@ -19,11 +19,13 @@ type Catalogue struct {
 
 // Measure is what an experiment has to know of what it measures.
 type Measure struct {
-	Name   string
-	Alone  bool     // the device's lab stands alone, and no clean router beside it
-	Keys   []Field  // keys of its own, made by Key
-	Unused []string // keys of others that have no meaning with it
-	Why    string   // why they have none, as the end of a sentence
+	Name  string
+	Alone bool    // the device's lab stands alone, and no clean router beside it
+	Keys  []Field // keys of its own, made by Key
+	// Uses are keys that other measures have no meaning for: those that some measure of the catalogue
+	// names here have none with the measures that do not. All other keys have one with every measure.
+	Uses []string
+	Why  string // why keys that only others use have no meaning, as the end of a sentence
 
 	// Settle changes defaults of keys that are not set. It may be called again. Nil: there are none.
 	Settle func(*Experiment)
@@ -44,9 +46,6 @@ type Description struct {
 	Doing string // what the clients do, such as "at 100 Mbit/s"
 }
 
-// Uses reports whether a key that measures share has a meaning with this one.
-func (m Measure) Uses(key string) bool { return !slices.Contains(m.Unused, key) }
-
 // Describe is the experiment's plan in words.
 func (e *Experiment) Describe() Description { return e.measure().Describe(e) }
 
@@ -57,7 +56,8 @@ type Setting struct {
 	Cells []result.Cell
 }
 
-func (c Catalogue) measures() (names []string) {
+// MeasureNames lists what can be measured, the default one first.
+func (c Catalogue) MeasureNames() (names []string) {
 	for _, m := range c.Measures {
 		names = append(names, m.Name)
 	}
@@ -66,14 +66,10 @@ func (c Catalogue) measures() (names []string) {
 
 // measure is the one of that name, or else the default one.
 func (c Catalogue) measure(name string) Measure {
-	i := slices.Index(c.measures(), name)
-	switch {
-	case i >= 0:
-		return c.Measures[i]
-	case len(c.Measures) > 0:
-		return c.Measures[0]
+	if len(c.Measures) == 0 {
+		return Measure{}
 	}
-	return Measure{}
+	return c.Measures[max(0, slices.Index(c.MeasureNames(), name))]
 }
 
 // fields are all keys outside [dut.NAME].
@@ -93,8 +89,11 @@ func (e *Experiment) measure() Measure { return e.catalogue.measure(e.Measure) }
 
 // Means reports whether a key has a meaning with the experiment's measure.
 func (e *Experiment) Means(key string) bool {
-	return e.measure().Uses(key) && slices.ContainsFunc(e.fields(), func(f Field) bool {
-		return f.key == key && (f.measure == "" || f.measure == e.measure().Name)
+	m := e.measure()
+	used := slices.Contains(m.Uses, key) ||
+		!slices.ContainsFunc(e.catalogue.Measures, func(other Measure) bool { return slices.Contains(other.Uses, key) })
+	return used && slices.ContainsFunc(e.fields(), func(f Field) bool {
+		return f.key == key && (f.measure == "" || f.measure == m.Name)
 	})
 }
 
@@ -144,7 +143,9 @@ func (k Key[T]) Field() Field {
 	}
 }
 
-// settle fills in the defaults that depend on other keys, and is harmless when called again.
+// settle fills in the defaults that depend on other keys, and the tables of shipped devices that are
+// listed in duts and not described in the file, so that the encoded experiment stands alone. It is
+// harmless when called again.
 func (e *Experiment) settle() {
 	m := e.measure()
 	if !e.IsSet("mode") {
@@ -161,5 +162,11 @@ func (e *Experiment) settle() {
 	}
 	if m.Settle != nil {
 		m.Settle(e)
+	}
+	for _, name := range e.DUTs {
+		_, described := e.Custom[name]
+		if d, shipped := ShippedDUT(name); shipped && !described {
+			e.Custom[name] = d
+		}
 	}
 }

@@ -24,22 +24,20 @@ func (e *Experiment) Check() error {
 
 // Blame makes an error of a problem with a key's value that only shows when the
 // experiment is to be run.
-func (e *Experiment) Blame(key, problem string) error {
+func (e *Experiment) Blame(key, problem string) error { return e.problem(key, problem) }
+
+func (e *Experiment) problem(key, text string) *Error {
 	at, ok := e.origins[key]
 	if !ok {
-		at = origin{e.file, 1}
+		at = origin{e.file, 1} // set nowhere: the file as a whole is at fault
 	}
-	return &Error{File: at.file, Line: at.line, Key: key, Problem: problem}
+	return &Error{File: at.file, Line: at.line, Key: key, Problem: text}
 }
 
 func (e *Experiment) check() []*Error {
 	var problems []*Error
 	report := func(key, format string, args ...any) {
-		at, ok := e.origins[key]
-		if !ok {
-			at = origin{e.file, 1} // set nowhere: the file as a whole is at fault
-		}
-		problems = append(problems, &Error{File: at.file, Line: at.line, Key: key, Problem: fmt.Sprintf(format, args...)})
+		problems = append(problems, e.problem(key, fmt.Sprintf(format, args...)))
 	}
 	for _, key := range []string{"duts", "clients"} {
 		if !e.IsSet(key) {
@@ -61,12 +59,12 @@ func (e *Experiment) check() []*Error {
 	e.checkDUTs(report)
 	e.checkSize(report)
 	for _, name := range e.CustomNames() {
-		d := e.Custom[name]
-		d.check(func(key, problem string) { report(dutKey(name, key), "%s", problem) })
+		e.Custom[name].check(func(key, format string, args ...any) { report(dutKey(name, key), format, args...) })
 	}
 	if len(problems) == 0 && e.Means("offered_mbps") { // it follows from most other keys
 		e.checkTurns(report)
 		e.checkDatagrams(report)
+		e.checkVisits(report)
 	}
 	return problems
 }
@@ -102,7 +100,7 @@ func (e *Experiment) checkClients(report Report) {
 			return k.Most
 		}
 	}
-	device := Side{Client: e.Client.Kind, Clients: slices.Max(slices.Concat(e.Clients, []int{0}))}
+	device := Side{Client: e.Client.Kind, Clients: e.mostClients()}
 	clean, blamed := e.besideOf(device), "clients"
 	if e.Beside.Clients > 0 {
 		blamed = "beside.clients"
@@ -159,9 +157,6 @@ func (e *Experiment) checkTraffic(report Report) {
 			e.Traffic.Pacing, quoted(traffic.Kinds(func(k traffic.Kind) bool { return k.Timer })), kind.Name)
 	}
 }
-
-// quoted lists names of kinds.
-func quoted(names []string) string { return `"` + strings.Join(names, `" or "`) + `"` }
 
 // checkDUTs resolves the names in duts and guards the names of tables.
 func (e *Experiment) checkDUTs(report Report) {

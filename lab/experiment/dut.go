@@ -20,10 +20,9 @@ import (
 type CustomDUT struct {
 	Description string `toml:"description,omitempty"` // one line for reports
 
-	// Like makes it a device written in Go, by its name, in other circumstances: with
-	// Sessions clients admitted, those that send among them; on a router that Start has
-	// given something more, such as rules that masquerade. Of all other keys only
-	// Description, Requires, Files, Stop and Timeout go with it.
+	// Like names a device written in Go that is measured with Sessions clients admitted, or
+	// on a router that Start has changed. Only Description, Requires, Files, Stop and Timeout
+	// go with it.
 	Like     string `toml:"like,omitempty"`
 	Sessions int    `toml:"sessions,omitzero"`
 
@@ -185,13 +184,10 @@ func dutKey(dutName, key string) string {
 }
 
 // process accepts a command name as the kernel keeps it.
-func process(v any) (string, error) {
+var process = accept("a command name as ps -o comm shows it, at most 15 bytes", func(v any) (string, bool) {
 	s, ok := asText(v)
-	if !ok || s == "" || len(s) > 15 || strings.ContainsAny(s, "/\n") {
-		return "", fmt.Errorf("must be a command name as ps -o comm shows it, at most 15 bytes, not %s", show(v))
-	}
-	return s, nil
-}
+	return s, ok && s != "" && len(s) <= 15 && !strings.ContainsAny(s, "/\n")
+})
 
 // stringTable accepts a table of strings.
 func stringTable(v any) (map[string]string, error) {
@@ -215,48 +211,40 @@ func stringTable(v any) (map[string]string, error) {
 var privateDirs = []string{"/etc", "/run", "/tmp", "/var/lib"}
 
 // check verifies what several keys of a device say together.
-func (d CustomDUT) check(report func(key, problem string)) {
+func (d CustomDUT) check(report Report) {
 	for _, p := range slices.Sorted(maps.Keys(d.Files)) {
 		if problem := checkFile(p, d.Files[p]); problem != "" {
-			report("files", problem)
+			report("files", "%s", problem)
 		}
 	}
 	if d.Like != "" {
 		d.checkLike(report)
 		return
 	}
-	if d.Sessions != 0 {
-		report("sessions", "needs like: the device that is to have them")
-	}
-	if len(d.Start) == 0 && len(d.Daemon) == 0 {
-		report("", "needs start or daemon: a command that installs it on the router")
-	}
-	if len(d.Daemon) > 0 && len(d.Ready) == 0 {
-		report("daemon", "needs ready: a command that exits 0 once the daemon serves clients")
-	}
-	if len(d.Login) > 0 && len(d.Admit) > 0 {
-		report("admit", "clients are admitted either on the router (admit) or from the client (login), not both")
-	}
-	for _, pair := range []struct {
-		key, needs string
-		bad        bool
+	for _, c := range []struct {
+		bad          bool
+		key, problem string
 	}{
-		{"revoke", "admit", len(d.Revoke) > 0 && len(d.Admit) == 0},
-		{"status", "login", len(d.Status) > 0 && len(d.Login) == 0},
-		{"logout", "login", len(d.Logout) > 0 && len(d.Login) == 0},
+		{d.Sessions != 0, "sessions", "needs like: the device that is to have them"},
+		{len(d.Start)+len(d.Daemon) == 0, "", "needs start or daemon: a command that installs it on the router"},
+		{len(d.Daemon) > 0 && len(d.Ready) == 0, "daemon", "needs ready: a command that exits 0 once the daemon serves clients"},
+		{len(d.Login) > 0 && len(d.Admit) > 0, "admit", "clients are admitted either on the router (admit) or from the client (login), not both"},
+		{len(d.Revoke) > 0 && len(d.Admit) == 0, "revoke", "needs admit"},
+		{len(d.Status) > 0 && len(d.Login) == 0, "status", "needs login"},
+		{len(d.Logout) > 0 && len(d.Login) == 0, "logout", "needs login"},
 	} {
-		if pair.bad {
-			report(pair.key, "needs "+pair.needs)
+		if c.bad {
+			report(c.key, "%s", c.problem)
 		}
 	}
 }
 
 // checkLike refuses what a device that is like another cannot have.
-func (d CustomDUT) checkLike(report func(key, problem string)) {
+func (d CustomDUT) checkLike(report Report) {
 	if d.Sessions == 0 && len(d.Start) == 0 {
-		report("like", fmt.Sprintf("needs sessions or start: without them the device is %q itself", d.Like))
+		report("like", "needs sessions or start: without them the device is %q itself", d.Like)
 	}
-	if len(d.Start) == 0 && (len(d.Stop) > 0 || len(d.Files) > 0 || len(d.Requires) > 0) {
+	if len(d.Start) == 0 && len(d.Stop)+len(d.Files)+len(d.Requires) > 0 {
 		report("like", "stop, files and requires go with start: what the router has beside the device")
 	}
 	d.Description, d.Like, d.Sessions = "", "", 0

@@ -14,10 +14,10 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
 
@@ -132,9 +132,7 @@ func (c Catalogue) Parse(file string, data []byte) (*Experiment, error) {
 	e := newExperiment(c, file)
 	problems := e.apply(entries)
 	e.settle()
-	e.adoptBuiltinDUTs()
-	problems = append(problems, e.check()...)
-	if len(problems) > 0 {
+	if problems = append(problems, e.check()...); len(problems) > 0 {
 		return nil, join(problems)
 	}
 	return e, nil
@@ -208,26 +206,13 @@ func ShippedDUTs() []string {
 	return names
 }
 
-// adoptBuiltinDUTs copies the tables of shipped devices that are listed in duts
-// and not described in the file, so that the encoded experiment stands alone.
-func (e *Experiment) adoptBuiltinDUTs() {
-	for _, name := range e.DUTs {
-		if _, described := e.Custom[name]; described {
-			continue
-		}
-		if d, ok := ShippedDUT(name); ok {
-			e.Custom[name] = d
-		}
-	}
-}
-
 // defaultTopology is study 1's network: clients, a router, a server.
 const defaultTopology = "portal"
 
 // newExperiment holds every default; file sets the default name.
 func newExperiment(c Catalogue, file string) *Experiment {
 	return &Experiment{
-		Name:       nameOf(file),
+		Name:       notInNames.ReplaceAllString(strings.TrimSuffix(filepath.Base(file), ".toml"), "-"),
 		Measure:    c.measure("").Name,
 		Topology:   defaultTopology,
 		Directions: []string{result.Up},
@@ -247,17 +232,8 @@ func newExperiment(c Catalogue, file string) *Experiment {
 	}
 }
 
-// nameOf makes the default name of an experiment from its file's: what a name
-// cannot hold becomes a dash.
-func nameOf(file string) string {
-	base := strings.TrimSuffix(filepath.Base(file), ".toml")
-	return strings.Map(func(r rune) rune {
-		if r < utf8.RuneSelf && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r)) {
-			return r
-		}
-		return '-'
-	}, base)
-}
+// notInNames is what a name cannot hold.
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
 
 // Encode writes the experiment as TOML: every key that has a meaning with its measure, with
 // defaults spelt out and shipped devices included. Parse reads it back to the same experiment.

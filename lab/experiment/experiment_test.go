@@ -58,7 +58,7 @@ func TestLoadReadsEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Experiment{
-		Name: "everything", Description: "all keys", Measure: "cost", Topology: "row", Mode: "solo", DUTs: []string{"mine", "clean"},
+		Name: "everything", Description: "all keys", Measure: "cost", Topology: "row", Mode: "duet", DUTs: []string{"mine", "clean"},
 		Clients: []int{1, 250}, OfferedMbps: []float64{0.5, 100}, MbpsPerClient: []float64{0.2}, Directions: []string{"up", "down"},
 		Profiles: []string{"per-packet"}, Blocks: 1, AABlocks: 0, Windows: 2,
 		Window: 200 * time.Millisecond, Warmup: 0, Redo: 0,
@@ -90,7 +90,7 @@ const full = `
 name = "everything"
 description = "all keys"
 topology = "row"
-mode = "solo"
+mode = "duet"
 duts = ["mine", "clean"]
 clients = [1, 250]
 offered_mbps = [0.5, 100]

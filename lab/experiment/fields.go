@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,7 +54,7 @@ type fieldOf[E any] struct {
 var shared = []Field{
 	field("name", name, func(e *Experiment) *string { return &e.Name }),
 	field("description", text, func(e *Experiment) *string { return &e.Description }),
-	listed("measure", Catalogue.measures, func(e *Experiment) *string { return &e.Measure }),
+	listed("measure", Catalogue.MeasureNames, func(e *Experiment) *string { return &e.Measure }),
 	listed("topology", func(c Catalogue) []string { return c.Topologies }, func(e *Experiment) *string { return &e.Topology }),
 	field("mode", word(result.ModeDuet, result.ModeSolo), func(e *Experiment) *string { return &e.Mode }),
 	field("duts", List(name), func(e *Experiment) *[]string { return &e.DUTs }),
@@ -124,16 +125,12 @@ func optional[T any](key string, parse Parser[T], place func(*Experiment) *T) Fi
 // the catalogue has none.
 func listed(key string, known func(Catalogue) []string, place func(*Experiment) *string) Field {
 	f := field(key, name, place)
-	f.set = func(e *Experiment, v any) (err error) {
+	f.set = func(e *Experiment, v any) error {
 		parse := name
 		if names := known(e.catalogue); len(names) > 0 {
 			parse = word(names...)
 		}
-		chosen, err := parse(v)
-		if err == nil {
-			*place(e) = chosen
-		}
-		return err
+		return field(key, parse, place).set(e, v)
 	}
 	return f
 }
@@ -169,15 +166,12 @@ func (e *Experiment) assign(key toml.Key, value any) (descend bool, err error) {
 			return false, f.set(e, value)
 		}
 	}
-	for _, t := range tables {
-		if t == dotted {
-			if !isTable {
-				return false, fmt.Errorf("must be a table: [%s]", dotted)
-			}
-			return true, nil
-		}
-	}
-	if key[0] == "dut" {
+	switch {
+	case slices.Contains(tables, dotted) && !isTable:
+		return false, fmt.Errorf("must be a table: [%s]", dotted)
+	case slices.Contains(tables, dotted):
+		return true, nil
+	case key[0] == "dut":
 		return e.assignDUT(key[1:], value)
 	}
 	return false, fmt.Errorf("unknown key%s", hint(dotted, append(e.catalogue.Keys(), tables...)))
@@ -194,6 +188,5 @@ func (e *Experiment) Set(key, value string) error {
 	}
 	e.origins[path.String()] = at
 	e.settle()
-	e.adoptBuiltinDUTs()
 	return nil
 }

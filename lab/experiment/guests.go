@@ -3,7 +3,6 @@ package experiment
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/client"
@@ -40,7 +39,7 @@ func (e *Experiment) checkGuests(report Report) {
 			report("duts", "%q does not go with client.churn: its clients do not log in themselves", name)
 		}
 	}
-	if most := slices.Max(slices.Concat(e.Clients, []int{0})); most+e.Client.Guests() > kind.Most {
+	if most := e.mostClients(); most+e.Client.Guests() > kind.Most {
 		report("client.churn", "%g a second are %d guests, and with %d clients more than the %d that a lab takes", e.Client.Churn, e.Client.Guests(), most, kind.Most)
 	}
 }
@@ -54,7 +53,7 @@ func (e *Experiment) logsIn(name string) bool {
 
 // checkSessions refuses fewer sessions than clients, since the clients' sessions are among them.
 func (e *Experiment) checkSessions(report Report) {
-	most, who := slices.Max(slices.Concat(e.Clients, []int{0})), "clients"
+	most, who := e.mostClients(), "clients"
 	if guests := e.Client.Guests(); guests > 0 {
 		who = fmt.Sprintf("clients and %d guests", guests)
 	}

@@ -13,8 +13,10 @@ func TestGuestsNeedDevicesWithLogIns(t *testing.T) {
 		"the clean router": {strings.Replace(minimal, `"opennds"`, `"opennds", "clean"`, 1) + guests, `x.toml:1: duts: "clean" does not go with client.churn: its clients do not log in themselves`},
 		"commands at the client": {strings.Replace(minimal, "opennds", "own", 1) + guests +
 			"[dut.own]\nstart = \"true\"\nlogin = \"true\"\n", ""},
-		"no namespace each": {minimal + "client.churn = 5\n", `x.toml:4: client.churn: needs client.kind = "persona"`},
-		"too many together": {strings.Replace(minimal, "clients = [1]", "clients = [64995]", 1) + guests, "x.toml:6: client.churn: 5 a second are 31 guests, and with 64995 clients more than the 65000 that a lab takes"},
+		"hardly any in a block": {minimal + strings.Replace(guests, "churn = 5", "churn = 0.25", 1), `x.toml:6: client.churn: 0.25: a block's loads last 3.5s, in which not one guest comes: more guests a second, more windows or longer ones`},
+		"one in a block":        {minimal + strings.Replace(guests, "churn = 5", "churn = 0.3", 1), ""},
+		"no namespace each":     {minimal + "client.churn = 5\n", `x.toml:4: client.churn: needs client.kind = "persona"`},
+		"too many together":     {strings.Replace(minimal, "clients = [1]", "clients = [64995]", 1) + guests, "x.toml:6: client.churn: 5 a second are 31 guests, and with 64995 clients more than the 65000 that a lab takes"},
 	} {
 		_, err := known.Parse("x.toml", []byte(tt.text))
 		if got := errorText(err); got != tt.want {

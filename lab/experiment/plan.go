@@ -42,7 +42,7 @@ func (e *Experiment) Plan() []Block {
 		Block
 	}
 	var slots []slot
-	for _, groups := range [][]Group{e.groups(), e.aaGroups()} {
+	for _, groups := range [][]Group{e.groups(false), e.groups(true)} {
 		for n, g := range groups {
 			for i := range g.Blocks {
 				slots = append(slots, slot{
@@ -70,26 +70,19 @@ func (e *Experiment) settings() []Setting {
 	return nil
 }
 
-// groups lists the groups of the plan that have a device.
-func (e *Experiment) groups() (list []Group) {
+// groups lists the groups of the plan: those that have a device, or the A/A groups. The noise floor
+// depends on the setting, so each setting has an A/A group of its own.
+func (e *Experiment) groups(aa bool) (list []Group) {
+	duts, blocks := e.DUTs, e.Blocks
+	if aa {
+		duts, blocks = []string{Clean}, e.AABlocks
+	}
 	for _, s := range e.settings() {
-		for _, dut := range e.DUTs {
-			if dut != Clean {
-				list = append(list, Group{Setting: s.of(dut), Blocks: e.Blocks})
+		for _, dut := range duts {
+			if aa == (dut == Clean) && !(aa && e.measure().Alone) {
+				list = append(list, Group{Setting: s.of(dut), AA: aa, Blocks: blocks})
 			}
 		}
-	}
-	return list
-}
-
-// aaGroups lists the A/A groups: the noise floor depends on the setting, so each
-// setting has its own.
-func (e *Experiment) aaGroups() (list []Group) {
-	if e.measure().Alone {
-		return nil
-	}
-	for _, s := range e.settings() {
-		list = append(list, Group{Setting: s.of(Clean), AA: true, Blocks: e.AABlocks})
 	}
 	return list
 }
@@ -127,6 +120,9 @@ func (e *Experiment) Loads(clients int) []float64 {
 	return list
 }
 
+// mostClients is the largest number of clients, 0 while there is none.
+func (e *Experiment) mostClients() int { return slices.Max(append([]int{0}, e.Clients...)) }
+
 // balancedOrder is row i of a Williams design for n treatments (E. J. Williams,
 // 1949): over n rows each treatment stands once in each place, and over n rows
 // (2n when n is odd) each follows each other one equally often. So neither the
@@ -159,7 +155,7 @@ func (e *Experiment) Possible(can func(dut string) bool) *Experiment {
 // machine about as quick as the one the measures' figures are from. Real runs
 // came within a sixth of it.
 func (e *Experiment) EstimatedDuration() (total time.Duration) {
-	for _, g := range slices.Concat(e.groups(), e.aaGroups()) {
+	for _, g := range slices.Concat(e.groups(false), e.groups(true)) {
 		total += e.measure().Duration(e, g)
 	}
 	return total.Round(time.Second)

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/gateweigh/gateweigh/lab/words"
 )
 
 // Parser checks a decoded value and converts it. The value is what the toml
@@ -18,78 +21,69 @@ type Parser[T any] func(v any) (T, error)
 // argument is a value from the command line: text whose type the parser decides.
 type argument string
 
-// integer accepts whole numbers from lo to hi.
-func integer(lo, hi int) Parser[int] {
-	return func(v any) (int, error) {
-		if a, ok := v.(argument); ok {
-			if n, err := strconv.ParseInt(string(a), 10, 64); err == nil {
-				v = n
-			}
+// accept makes a parser of what takes a value, or says that it does not fit; want says in the error
+// what would.
+func accept[T any](want string, take func(v any) (T, bool)) Parser[T] {
+	return func(v any) (T, error) {
+		if x, ok := take(v); ok {
+			return x, nil
 		}
-		n, ok := v.(int64)
-		if !ok || n < int64(lo) || n > int64(hi) {
-			return 0, fmt.Errorf("must be a whole number from %d to %d, not %s", lo, hi, show(v))
-		}
-		return int(n), nil
+		var none T
+		return none, fmt.Errorf("must be %s, not %s", want, show(v))
 	}
 }
 
-// Within accepts numbers from lo to hi; what says which, such as "a number of Mbit/s".
-func Within(lo, hi float64, what string) Parser[float64] {
-	return func(v any) (float64, error) {
-		n, ok := number(v)
-		// Written so that NaN, which TOML allows, is refused too.
-		if !ok || !(n >= lo && n <= hi) {
-			return 0, fmt.Errorf("must be %s from %g to %g, not %s", what, lo, hi, show(v))
+// integer accepts whole numbers from lo to hi.
+func integer(lo, hi int) Parser[int] {
+	return accept(fmt.Sprintf("a whole number from %d to %d", lo, hi), func(v any) (int, bool) {
+		n, ok := v.(int64)
+		if a, is := v.(argument); is {
+			parsed, err := strconv.ParseInt(string(a), 10, 64)
+			n, ok = parsed, err == nil
 		}
-		return n, nil
-	}
+		return int(n), ok && n >= int64(lo) && n <= int64(hi)
+	})
+}
+
+// number accepts numbers that fit.
+func number(want string, fits func(float64) bool) Parser[float64] {
+	return accept(want, func(v any) (n float64, ok bool) {
+		switch x := v.(type) {
+		case int64:
+			n, ok = float64(x), true
+		case float64:
+			n, ok = x, true
+		case argument:
+			var err error
+			n, err = strconv.ParseFloat(string(x), 64)
+			ok = err == nil
+		}
+		return n, ok && fits(n)
+	})
+}
+
+// Within accepts numbers from lo to hi; what says which, such as "a number of Mbit/s". NaN, which
+// TOML allows, is not among them.
+func Within(lo, hi float64, what string) Parser[float64] {
+	return number(fmt.Sprintf("%s from %g to %g", what, lo, hi), func(n float64) bool { return n >= lo && n <= hi })
 }
 
 // share accepts Mbit/s of one client; what they make together is checked later.
-func share(v any) (float64, error) {
-	mbps, ok := number(v)
-	if !ok || !(mbps > 0 && mbps <= MaxOfferedMbps) {
-		return 0, fmt.Errorf("must be Mbit/s a client, more than 0 and at most %d, not %s", MaxOfferedMbps, show(v))
-	}
-	return mbps, nil
-}
+var share = number(fmt.Sprintf("Mbit/s a client, more than 0 and at most %d", MaxOfferedMbps), func(n float64) bool { return n > 0 && n <= MaxOfferedMbps })
 
 // PerSecond accepts rates up to most, and zero; zero and what say what is counted in the error.
 func PerSecond(most float64, zero, what string) Parser[float64] {
-	return func(v any) (float64, error) {
-		rate, ok := number(v)
-		if !ok || !(rate == 0 || rate >= minPerSecond && rate <= most) {
-			return 0, fmt.Errorf("must be %s, or %s from %g to %g, not %s", zero, what, minPerSecond, most, show(v))
-		}
-		return rate, nil
-	}
-}
-
-// number is the number in v, if v is one.
-func number(v any) (float64, bool) {
-	switch x := v.(type) {
-	case int64:
-		return float64(x), true
-	case float64:
-		return x, true
-	case argument:
-		f, err := strconv.ParseFloat(string(x), 64)
-		return f, err == nil
-	}
-	return 0, false
+	return number(fmt.Sprintf("%s, or %s from %g to %g", zero, what, minPerSecond, most),
+		func(n float64) bool { return n == 0 || n >= minPerSecond && n <= most })
 }
 
 // duration accepts Go's notation, "500ms", from lo to hi.
 func duration(lo, hi time.Duration) Parser[time.Duration] {
-	return func(v any) (time.Duration, error) {
-		s, ok := asText(v)
+	return accept(fmt.Sprintf(`a duration such as "1s", from %v to %v`, lo, hi), func(v any) (time.Duration, bool) {
+		s, _ := asText(v)
 		d, err := time.ParseDuration(s)
-		if !ok || err != nil || d < lo || d > hi {
-			return 0, fmt.Errorf(`must be a duration such as "1s", from %v to %v, not %s`, lo, hi, show(v))
-		}
-		return d, nil
-	}
+		return d, err == nil && d >= lo && d <= hi
+	})
 }
 
 // word accepts one of the known words.
@@ -97,54 +91,42 @@ func word(known ...string) Parser[string] {
 	return func(v any) (string, error) {
 		s, ok := asText(v)
 		if !ok || !slices.Contains(known, s) {
-			return "", fmt.Errorf("must be %s, not %s%s", oneOf(known), show(v), hint(s, known))
+			return "", fmt.Errorf("must be %s, not %s%s", quoted(known), show(v), hint(s, known))
 		}
 		return s, nil
 	}
 }
 
 // text accepts any one-line string of up to 300 bytes.
-func text(v any) (string, error) {
+var text = accept("one line of text, at most 300 bytes", func(v any) (string, bool) {
 	s, ok := asText(v)
-	if !ok || len(s) > 300 || strings.ContainsFunc(s, unicode.IsControl) {
-		return "", fmt.Errorf("must be one line of text, at most 300 bytes, not %s", show(v))
-	}
-	return s, nil
-}
+	return s, ok && len(s) <= 300 && !strings.ContainsFunc(s, unicode.IsControl)
+})
 
-// name accepts what can be part of a file name and of a namespace's name.
-func name(v any) (string, error) {
+// nameForm is what can be part of a file name and of a namespace's name.
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}$`)
+
+// name accepts names of that form.
+var name = accept("a name of letters, digits, '-', '_' and '.'", func(v any) (string, bool) {
 	s, ok := asText(v)
-	bad := func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r))
-	}
-	if !ok || s == "" || len(s) > 64 || s[0] == '.' || strings.ContainsFunc(s, bad) {
-		return "", fmt.Errorf("must be a name of letters, digits, '-', '_' and '.', not %s", show(v))
-	}
-	return s, nil
-}
+	return s, ok && nameForm.MatchString(s)
+})
 
 // boolean accepts true and false.
-func boolean(v any) (bool, error) {
-	if a, ok := v.(argument); ok && (a == "true" || a == "false") {
-		return a == "true", nil
+var boolean = accept("true or false", func(v any) (bool, bool) {
+	if a, is := v.(argument); is {
+		return a == "true", a == "true" || a == "false"
 	}
 	b, ok := v.(bool)
-	if !ok {
-		return false, fmt.Errorf("must be true or false, not %s", show(v))
-	}
-	return b, nil
-}
+	return b, ok
+})
 
 // network accepts an IPv4 network with room for at least two clients.
-func network(v any) (netip.Prefix, error) {
+var network = accept(`an IPv4 network such as "10.1.0.0/16", /8 to /29`, func(v any) (netip.Prefix, bool) {
 	s, _ := asText(v)
 	p, err := netip.ParsePrefix(s)
-	if err != nil || !p.Addr().Is4() || p.Bits() < 8 || p.Bits() > 29 || p != p.Masked() {
-		return netip.Prefix{}, fmt.Errorf(`must be an IPv4 network such as "10.1.0.0/16", /8 to /29, not %s`, show(v))
-	}
-	return p, nil
-}
+	return p, err == nil && p.Addr().Is4() && p.Bits() >= 8 && p.Bits() <= 29 && p == p.Masked()
+})
 
 // List accepts up to 100 different items; an argument is split at its commas.
 func List[T comparable](item Parser[T]) Parser[[]T] {
@@ -163,32 +145,23 @@ func List[T comparable](item Parser[T]) Parser[[]T] {
 			return nil, fmt.Errorf("must list 1 to 100 values, not %d", len(items))
 		}
 		var parsed []T
-		var problems []error
+		var problems []string
 		for _, it := range items {
 			p, err := item(it)
 			if err != nil {
-				problems = append(problems, fmt.Errorf("each value %w", err))
+				problems = append(problems, "each value "+err.Error())
 				continue
 			}
 			if slices.Contains(parsed, p) {
-				problems = append(problems, fmt.Errorf("%s is listed twice", show(it)))
+				problems = append(problems, show(it)+" is listed twice")
 			}
 			parsed = append(parsed, p)
 		}
-		return parsed, phrase(problems)
+		if len(problems) > 0 {
+			return parsed, errors.New(strings.Join(problems, "; "))
+		}
+		return parsed, nil
 	}
-}
-
-// phrase joins problems of one key into one error, on one line.
-func phrase(problems []error) error {
-	if len(problems) == 0 {
-		return nil
-	}
-	parts := make([]string, len(problems))
-	for i, p := range problems {
-		parts[i] = p.Error()
-	}
-	return errors.New(strings.Join(parts, "; "))
 }
 
 // asText is the string in v, if v is one.
@@ -225,26 +198,14 @@ func show(v any) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
-// oneOf writes words as a choice: "up" or "down".
-func oneOf(words []string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = strconv.Quote(w)
-	}
-	return strings.Join(quoted, " or ")
-}
+// quoted writes words as a choice: "up" or "down".
+func quoted(list []string) string { return `"` + strings.Join(list, `" or "`) + `"` }
 
 // Series lists numbers: "1, 10 and 50".
 func Series[T int | float64](list []T) string {
-	var b strings.Builder
-	for i, n := range list {
-		switch {
-		case i > 0 && i == len(list)-1:
-			b.WriteString(" and ")
-		case i > 0:
-			b.WriteString(", ")
-		}
-		fmt.Fprint(&b, n)
+	var parts []string
+	for _, n := range list {
+		parts = append(parts, fmt.Sprint(n))
 	}
-	return b.String()
+	return words.Listed(parts)
 }

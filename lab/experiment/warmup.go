@@ -61,6 +61,26 @@ func (e *Experiment) checkTurns(report Report) {
 	}
 }
 
+// checkVisits refuses guests so rare that a block may end before the first of them comes.
+func (e *Experiment) checkVisits(report Report) {
+	if e.Client.Churn == 0 {
+		return
+	}
+	for _, n := range e.Clients {
+		device, clean := e.Sides(n)
+		for _, direction := range e.Directions {
+			var loaded time.Duration // of a block
+			for _, load := range e.Loads(n) {
+				loaded += e.WarmupOf(load, direction, device, clean) + time.Duration(e.Windows)*e.Window
+			}
+			if e.Client.Churn*loaded.Seconds() < 1 {
+				report("client.churn", "%g: a block's loads last %s, in which not one guest comes: more guests a second, more windows or longer ones", e.Client.Churn, loaded)
+				return
+			}
+		}
+	}
+}
+
 // checkDatagrams refuses loads over UDP of which a window holds hardly a burst: how much
 // is delivered in it would be chance.
 func (e *Experiment) checkDatagrams(report Report) {

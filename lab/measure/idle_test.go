@@ -26,8 +26,7 @@ var lengths = experiment.Key[[]float64]{Name: "idle_ms", Parse: experiment.List(
 func (idle) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: "idle", Keys: []experiment.Field{lengths.Field()},
-		Unused: []string{"offered_mbps", "mbps_per_client", "directions", "profiles", "window", "warmup", "profile_window", "traffic.kind"},
-		Why:    "no client sends",
+		Uses: []string{"aa_blocks", "windows", "beside.client", "beside.clients"}, Why: "no client sends",
 		Settings: func(e *experiment.Experiment) (list []experiment.Setting) {
 			for _, n := range e.Clients {
 				s := experiment.Setting{Cell: result.NewCell(result.Clients, n)}
@@ -49,14 +48,32 @@ func (idle) Rules() experiment.Measure {
 
 func (idle) Run() runner.Measure { return idle{} }
 
+// lull is a window of an idle pair, in a record of the measure's own kind.
+type lull struct {
+	result.Head
+	Cell   result.Cell `json:"cell"`
+	AA     bool        `json:"aa"`
+	Window int         `json:"window"`
+	DUTLab string      `json:"dut_lab"`
+	Device spent       `json:"device"`
+	Clean  spent       `json:"clean"`
+}
+
+// spent is what one router used in a window.
+type spent struct {
+	Seconds   float64 `json:"seconds"`
+	ProcessNs int64   `json:"process_ns"`
+}
+
+func (idle) Records() []result.Kind {
+	return []result.Kind{{Name: "lull", New: func() any { return new(lull) }}}
+}
+
 func (idle) Fits(*experiment.Experiment, dut.Traits) error             { return nil }
 func (idle) Lacks(*runner.Session, experiment.Block, result.Cell) bool { return false }
 
-func usage(a, b side.Reading) (m result.Measurement) {
-	u := side.UsageOf(a.Router, b.Router)
-	m.Seconds = float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9
-	m.NAPINs, m.ProcessNs, m.ThreadNs, m.RoleNs = u.NAPINs, u.ProcessNs, u.ThreadNs, side.Roles(a, b)
-	return m
+func spentBetween(a, b side.Reading) spent {
+	return spent{Seconds: float64(b.Router.MonotonicNs-a.Router.MonotonicNs) / 1e9, ProcessNs: side.UsageOf(a.Router, b.Router).ProcessNs}
 }
 
 // Summarise has one metric, what the router's CPU does while nothing is forwarded.
@@ -69,8 +86,9 @@ func (idle) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 		}},
 		Compare: func(a, b result.Cell) int { return result.CompareCells(a, b, result.DUT, result.Clients, idleMs) },
 	}
-	for _, t := range run.Trials {
-		in.Trials = append(in.Trials, analysis.Trial{Trial: t, Device: result.ValuesOf(t.DUT), Clean: result.ValuesOf(t.Clean)})
+	for _, r := range result.Of[lull](run.Own) {
+		t := result.Trial{Cell: r.Cell, AA: r.AA, Block: r.Block, Window: r.Window, Attempt: r.Attempt, Sitting: r.Sitting, Start: r.Start, Accepted: r.Accepted}
+		in.Trials = append(in.Trials, analysis.Trial{Trial: t, Device: result.ValuesOf(r.Device), Clean: result.ValuesOf(r.Clean)})
 	}
 	return analysis.Summarise(in, opts)
 }
@@ -97,7 +115,7 @@ func (idle) Block(ctx context.Context, s *runner.Session, b experiment.Block) (*
 func window(ctx context.Context, s *runner.Session, b experiment.Block, cell result.Cell, w int, labs ...*side.Side) error {
 	s.Status("%s: %g ms", s.Name(b), cell.Number(idleMs))
 	return s.Settle(b, cell, w, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
-		t := result.Trial{Cell: cell, AA: b.AA, Block: b.Index, Window: w, Attempt: a.Number, Sitting: a.Sitting, DUTLab: b.DUTLab, Start: a.Start}
+		r := lull{Head: a.Head(b), Cell: cell, AA: b.AA, Window: w, DUTLab: b.DUTLab}
 		var before, after [2]side.Reading
 		read := func(into *[2]side.Reading) error {
 			return testbed.Together(
@@ -114,8 +132,8 @@ func window(ctx context.Context, s *runner.Session, b experiment.Block, cell res
 		if err != nil {
 			return nil, nil, fmt.Errorf("window %d: %w", w+1, err)
 		}
-		t.DUT, t.Clean = usage(before[0], after[0]), usage(before[1], after[1])
-		t.Accepted = true
-		return func(w *result.Writer) error { return w.AppendTrial(t) }, t.Rejects, nil
+		r.Device, r.Clean = spentBetween(before[0], after[0]), spentBetween(before[1], after[1])
+		r.Accepted, r.Seconds = true, time.Since(a.Start).Seconds()
+		return func(w *result.Writer) error { return w.Append("lull", &r) }, r.Rejects, nil
 	})
 }

@@ -3,7 +3,11 @@
 package measure
 
 import (
+	"context"
+	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/dut"
@@ -23,6 +27,8 @@ type Measure interface {
 	Rules() experiment.Measure
 	// Run returns what carries out the blocks of one run; each run needs one of its own.
 	Run() runner.Measure
+	// Records are the kinds of record that the measure has of its own, beside trials and blocks.
+	Records() []result.Kind
 	// Summarise computes the summary of a run that measured it, from the run's records alone.
 	Summarise(run result.Run, opts analysis.Options) analysis.Summary
 }
@@ -43,25 +49,121 @@ func (t Table) Catalogue() experiment.Catalogue {
 }
 
 // Of is the measure that an experiment names, which was read with the table's catalogue.
-func (t Table) Of(e *experiment.Experiment) Measure { return t.named(e.Measure) }
+func (t Table) Of(e *experiment.Experiment) Measure { return t[t.named(e.Measure)] }
 
-// named is the measure of that name; a name from elsewhere makes it the first.
-func (t Table) named(name string) Measure {
-	return t[max(0, slices.IndexFunc(t, func(m Measure) bool { return m.Rules().Name == name }))]
+// named is the place of the measure of that name, -1 when there is none.
+func (t Table) named(name string) int {
+	return slices.IndexFunc(t, func(m Measure) bool { return m.Rules().Name == name })
 }
 
-// Rules are those of the measure that a run measured.
-func Rules(run result.Run) experiment.Measure { return All().named(run.Measure()).Rules() }
+// measured is the place of the measure that a run names. A run of an early version, or without its
+// environment, is known by its records.
+func (t Table) measured(run result.Run) int {
+	if name := run.Environment.Measure; name != "" {
+		return t.named(name)
+	}
+	return max(0, slices.IndexFunc(t, func(m Measure) bool {
+		return slices.ContainsFunc(m.Records(), func(k result.Kind) bool {
+			return slices.ContainsFunc(run.Own, func(l result.Line) bool { return l.Kind == k.Name })
+		})
+	}))
+}
 
-// Summarise computes the summary of a run.
+// ReadRun is result.ReadRun with the records of the table's measures. A run that none of them measured
+// is an error.
+func (t Table) ReadRun(dir string) (result.Run, error) {
+	run, err := result.ReadRun(dir, t.kinds()...)
+	return t.read(run, dir, err)
+}
+
+// Open is result.Open with the records of the table's measures. A run that none of them measured is
+// an error.
+func (t Table) Open(ctx context.Context, name string) (result.Run, func(), error) {
+	run, forget, err := result.Open(ctx, name, t.kinds()...)
+	run, err = t.read(run, name, err)
+	return run, forget, err
+}
+
+func (t Table) kinds() (list []result.Kind) {
+	for _, m := range t {
+		list = append(list, m.Records()...)
+	}
+	return list
+}
+
+// read completes a run that was read from a folder or a bundle: with the planned windows it has no
+// record of, or an error where no measure of the table measured it.
+func (t Table) read(run result.Run, from string, err error) (result.Run, error) {
+	if err == nil && t.measured(run) < 0 {
+		err = fmt.Errorf("%s measured %q, which this program does not know (known: %s): use a newer gateweigh",
+			from, run.Environment.Measure, strings.Join(t.Catalogue().MeasureNames(), ", "))
+	}
+	if err == nil {
+		run.Unrecorded = t.unrecorded(run)
+	}
+	return run, err
+}
+
+// unrecorded counts the planned windows of a run without a record. A run that was interrupted, or a
+// device that failed, leaves some unmeasured: these say so themselves and count for nothing.
+func (t Table) unrecorded(run result.Run) (n int) {
+	if run.Environment.End.IsZero() || run.Environment.Interrupted {
+		return 0
+	}
+	e, err := t.Catalogue().Load(filepath.Join(run.Dir, result.ExperimentFile))
+	if err != nil { // what was planned is not known
+		return 0
+	}
+	excused := map[string]bool{}
+	for _, s := range run.Skipped {
+		excused[s.DUT] = true
+	}
+	for _, b := range run.Blocks {
+		excused[b.DUT] = excused[b.DUT] || b.Error != "" || b.Broke != ""
+	}
+	type window struct {
+		cell          result.Cell
+		aa            bool
+		block, number int
+	}
+	recorded := map[window]bool{}
+	for _, l := range result.Attempts(run.Trials, run.Own) {
+		recorded[window{l.Cell, l.AA, l.Block, l.Window}] = true
+	}
+	for _, b := range e.Plan() {
+		for _, cell := range b.Cells {
+			for number := range e.Windows {
+				if !excused[b.DUT()] && !recorded[window{cell, b.AA, b.Index, number}] {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
+// Uses reports whether a key has a meaning for the measure that a run measured.
+func Uses(run result.Run, key string) bool {
+	t := All()
+	return slices.Contains(t[t.measured(run)].Rules().Uses, key)
+}
+
+// Summarise computes the summary of a run, which ReadRun or Open has read: it panics when no measure
+// of the table measured it.
 func (t Table) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
-	return t.named(run.Measure()).Summarise(run, opts)
+	return t[t.measured(run)].Summarise(run, opts)
 }
 
 // Summarise is that of all measures.
 func Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	return All().Summarise(run, opts)
 }
+
+// ReadRun is that of all measures.
+func ReadRun(dir string) (result.Run, error) { return All().ReadRun(dir) }
+
+// Open is that of all measures.
+func Open(ctx context.Context, name string) (result.Run, func(), error) { return All().Open(ctx, name) }
 
 // Catalogue is that of all measures.
 func Catalogue() experiment.Catalogue { return All().Catalogue() }

@@ -1,6 +1,7 @@
 package measure_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -11,8 +12,10 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/compare"
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
 )
@@ -114,21 +117,27 @@ func TestMeasureOfItsOwnRunsAndResumes(t *testing.T) {
 	if out.Planned != 12 || out.Accepted != 12 || out.Open != 0 || len(out.Failed) > 0 {
 		t.Errorf("%+v, want 12 windows", out)
 	}
-	run, err := result.ReadRun(dir)
+	bundle := filepath.Join(t.TempDir(), "idle.tar.gz")
+	if _, err := result.WriteBundle(t.Context(), dir, bundle, false); err != nil {
+		t.Fatal(err)
+	}
+	run, forget, err := table().Open(t.Context(), bundle)
+	defer forget()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if run.Environment.Measure != "idle" || len(run.Trials) != 12 {
-		t.Fatalf("measure %q, %d records", run.Environment.Measure, len(run.Trials))
+	lulls := result.Of[lull](run.Own)
+	if run.Environment.Measure != "idle" || len(lulls) != 12 || len(run.Trials) != 0 || run.MeasuredFor() <= 0 {
+		t.Fatalf("measure %q, %d records", run.Environment.Measure, len(lulls))
 	}
 	seen, resumed := map[string]bool{}, 0
-	for _, r := range run.Trials {
+	for _, r := range lulls {
 		seen[r.Cell.String()+r.DUTLab+string(rune('0'+r.Window))] = true
 		resumed += r.Sitting
-		if r.AA != (r.Cell.Text(result.DUT) == experiment.Clean) || r.DUT.Seconds < r.Cell.Number(idleMs)/1e3 || r.Clean.NAPINs < 0 {
+		if r.AA != (r.Cell.Text(result.DUT) == experiment.Clean) || r.Device.Seconds < r.Cell.Number(idleMs)/1e3 || r.Clean.ProcessNs < 0 {
 			t.Errorf("record %+v", r)
 		}
-		if !r.AA && r.DUT.ProcessNs == 0 {
+		if !r.AA && r.Device.ProcessNs == 0 {
 			t.Errorf("block %d, window %d: the daemon cost nothing", r.Block, r.Window)
 		}
 	}
@@ -147,5 +156,76 @@ func TestMeasureOfItsOwnRunsAndResumes(t *testing.T) {
 		if cpu := c.Device("process_core_pct"); c.Number(idleMs) != ms || c.Blocks != 2 || cpu.Mean <= 0 || cpu.N != 2 {
 			t.Errorf("cell %s of %d blocks: %+v", c.Cell, c.Blocks, cpu)
 		}
+	}
+	shown(t, run, summary)
+	cutShort(t, dir)
+	if _, _, err := measure.Open(t.Context(), bundle); err == nil || !strings.Contains(err.Error(), "unknown kind \"lull\"") {
+		t.Errorf("opened without its measure: %v", err)
+	}
+}
+
+// cutShort ends the records of a run that came to its end at the end of a line, as a full disk may.
+func cutShort(t *testing.T, dir string) {
+	t.Helper()
+	warned := func() string {
+		run, err := table().ReadRun(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(table().Summarise(run, analysis.Options{}).Warnings, " ")
+	}
+	if text := warned(); strings.Contains(text, "planned windows") {
+		t.Errorf("a whole run: %s", text)
+	}
+	path := filepath.Join(dir, result.TrialsFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	if err := os.WriteFile(path, bytes.Join(lines[:len(lines)-4], nil), 0o644); err != nil { // a block, two windows, and nothing
+		t.Fatal(err)
+	}
+	if text := warned(); !strings.Contains(text, "2 planned windows have no record") {
+		t.Errorf("two windows are gone: %s", text)
+	}
+}
+
+// shown reports and compares a run of the measure.
+func shown(t *testing.T, run result.Run, summary analysis.Summary) {
+	t.Helper()
+	var terminal, page bytes.Buffer
+	if err := errors.Join(report.Terminal(&terminal, summary, 0), report.HTML(&page, run, summary)); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"terminal": terminal.String(), "page": page.String()} {
+		if !strings.Contains(text, "process_core_pct") || !strings.Contains(text, "daemon") {
+			t.Errorf("%s does not show the measure:\n%s", name, text)
+		}
+	}
+	opts := compare.Defaults()
+	opts.Measures = table()
+	in := compare.Input{Name: "a", Run: run}
+	if c := compare.Runs(in, in, opts); len(c.Cells) != 2 || c.Metric.Name != "process_core_pct" || !strings.Contains(strings.Join(c.Warnings, " "), "one run compared with itself") {
+		t.Errorf("compared with itself: %d cells by %s, warnings %q", len(c.Cells), c.Metric.Name, c.Warnings)
+	}
+}
+
+// TestUnknownMeasureIsAnError of the names there are, and never summarised as another.
+func TestUnknownMeasureIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	if err := result.WriteEnvironment(dir, result.Environment{Measure: "idle"}); err != nil {
+		t.Fatal(err)
+	}
+	_, opened, err := measure.Open(t.Context(), dir)
+	opened()
+	_, read := measure.ReadRun(dir)
+	for _, err := range []error{err, read} {
+		if err == nil || !strings.Contains(err.Error(), `measured "idle"`) || !strings.Contains(err.Error(), "known: cost, logins") {
+			t.Errorf("%v", err)
+		}
+	}
+	if _, err := table().ReadRun(dir); err != nil {
+		t.Errorf("with the measure in the table: %v", err)
 	}
 }

@@ -28,7 +28,7 @@ func TestVersion1(t *testing.T) {
 	}
 	for _, folder := range folders {
 		t.Run(filepath.Base(folder), func(t *testing.T) {
-			run, err := result.ReadRun(unpacked(t, folder))
+			run, err := measure.ReadRun(unpacked(t, folder))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 func TestNothingHasNoSign(t *testing.T) {
@@ -11,5 +12,26 @@ func TestNothingHasNoSign(t *testing.T) {
 		if got := bare(n); got != want {
 			t.Errorf("%v is printed as %q, want %q", float64(n), got, want)
 		}
+	}
+}
+
+// TestCellsOfDifferentDimensions: a table names cells by all dimensions that any of them has.
+func TestCellsOfDifferentDimensions(t *testing.T) {
+	cells := []analysis.Cell{
+		{Cell: result.NewCell(result.DUT, "a", result.OfferedMbps, 100)},
+		{Cell: result.NewCell(result.DUT, "b", result.Clients, 20, result.LoginRate, 5, result.Dimension("cipher"), "aes")},
+	}
+	want := map[string][2]string{"DUT": {"a", "b"}, "Offered": {"100", none}, "Clients": {none, "20"}, "They come": {none, arrival(5)}, "Cipher": {"", "aes"}}
+	g := build("", analysis.Summary{}, cells)
+	for i, head := range g.Head {
+		for row := range cells {
+			if got := g.Rows[row].Cells[i].Main; got != want[head.Name][row] {
+				t.Errorf("%s of cell %d is %q, want %q", head.Name, row, got, want[head.Name][row])
+			}
+		}
+		delete(want, head.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("columns are missing: %v", want)
 	}
 }

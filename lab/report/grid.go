@@ -184,16 +184,16 @@ func metricNamed(list []analysis.Metric, name string) analysis.Metric {
 // dimensionColumns name a cell in every table: its device, texts in which cells differ, and numbers.
 func dimensionColumns(cells []analysis.Cell) []cellColumn {
 	cols := []cellColumn{{gridHead: gridHead{Name: "DUT", Text: true}, cell: func(c analysis.Cell) gridCell { return nameCell(c.DUT(), c.DUT()) }}}
-	if len(cells) == 0 {
-		return cols
-	}
 	var numbers []cellColumn
-	for _, v := range cells[0].Without(result.DUT).Values() {
+	for _, v := range everyDimension(cells) {
 		d, head := v.Dimension, dimensionHeads[v.Dimension]
 		name := words.Or(head.name, words.Capitalised(strings.ReplaceAll(string(d), "_", " ")))
 		switch {
 		case head.text != nil:
 			numbers = append(numbers, cellColumn{gridHead: gridHead{Name: name, Text: true}, cell: func(c analysis.Cell) gridCell {
+				if !c.Has(d) {
+					return gridCell{Main: none, Text: true}
+				}
 				return gridCell{Main: head.text(c.Number(d)), Sort: c.Text(d), Text: true}
 			}})
 		case v.IsNumber:
@@ -201,12 +201,35 @@ func dimensionColumns(cells []analysis.Cell) []cellColumn {
 				head.print = digits4
 			}
 			numbers = append(numbers, numberColumn(name, head.unit, "dimensions."+string(d), head.print,
-				func(c analysis.Cell) analysis.Number { return analysis.Number(c.Number(d)) }))
+				func(c analysis.Cell) analysis.Number {
+					if !c.Has(d) {
+						return analysis.Absent()
+					}
+					return analysis.Number(c.Number(d))
+				}))
 		case slices.ContainsFunc(cells, func(c analysis.Cell) bool { return c.Text(d) != v.Text }):
 			cols = append(cols, textColumn(name, func(c analysis.Cell) string { return c.Text(d) }))
 		}
 	}
 	return append(cols, numbers...)
+}
+
+// everyDimension lists all dimensions but the device that cells have, each with the value of the
+// first cell that has it. Cells need not have the same.
+func everyDimension(cells []analysis.Cell) []result.Value {
+	all := result.NewCell()
+	for _, c := range cells {
+		for _, v := range c.Without(result.DUT).Values() {
+			switch {
+			case all.Has(v.Dimension):
+			case v.IsNumber:
+				all = all.With(v.Dimension, v.Number)
+			default:
+				all = all.With(v.Dimension, v.Text)
+			}
+		}
+	}
+	return all.Values()
 }
 
 // dimensionHeads are the headings of dimensions; others stand under their names.
@@ -215,7 +238,7 @@ var dimensionHeads = map[result.Dimension]struct {
 	print      format
 	text       func(float64) string // in place of the number
 }{
-	result.Clients:     {name: "Clients", print: func(n analysis.Number) string { return words.Grouped(n.String()) }},
+	result.Clients:     {name: "Clients", print: func(n analysis.Number) string { return words.Or(words.Grouped(n.String()), none) }},
 	result.OfferedMbps: {name: "Offered", unit: "Mbit/s"},
 	result.LoginRate:   {name: "They come", text: arrival},
 }

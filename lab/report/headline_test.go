@@ -30,7 +30,7 @@ func cell(dut, verdict string, ratio float64) analysis.Cell {
 func shown(t *testing.T, s analysis.Summary) (lead string, devices []string) {
 	t.Helper()
 	if s.Measure == "" {
-		s.Measure = result.MeasureCost
+		s.Measure = cost.Name
 	}
 	if s.AA.Pairs == 0 {
 		s.AA.Ratio = analysis.Estimate{Mean: analysis.Absent(), Lo: analysis.Absent(), Hi: analysis.Absent()}

@@ -20,6 +20,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
 	"github.com/gateweigh/gateweigh/lab/measure"
 	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -50,7 +51,7 @@ func single() analysistest.Spec {
 // stormy is a run that measured logins.
 func stormy() result.Run {
 	return analysistest.Storms(7, []analysistest.Door{
-		{Name: "fast", LoginMs: 2, Limit: result.LimitGenerator}, {Name: "opennds", LoginMs: 100, Leaves: 4, Dies: true},
+		{Name: "fast", LoginMs: 2, Limit: logins.LimitGenerator}, {Name: "opennds", LoginMs: 100, Leaves: 4, Dies: true},
 	}, []int{30, 100}, 4)
 }
 
@@ -140,7 +141,7 @@ func read(t *testing.T, dir, name string) []byte {
 func TestTerminalIsPlain(t *testing.T) {
 	const evil = "d\x1b[31m\n\u009b2Jx"
 	s := analysis.Summary{
-		Experiment: evil, Mode: evil, Measure: result.MeasureCost,
+		Experiment: evil, Mode: evil, Measure: cost.Name,
 		Cells: []analysis.Cell{
 			{Cell: result.NewCell(result.DUT, evil, result.Profile, evil, result.Direction, evil)}, {Cell: result.NewCell(result.DUT, "other")},
 		},
@@ -334,7 +335,7 @@ func TestHTML(t *testing.T) {
 			"How they take a storm", "lets in 515", "leaves 25.0\u00a0% out", "300 of 400 clients", "ended by itself", "Logged in: 100 clients, all at once",
 			"no answer from 10.1.0.1:2050", "RADIUS", "KiB a client",
 		}},
-		{"no storms", result.Run{Environment: result.Environment{Measure: result.MeasureLogins}}, []string{"No storm was recorded", "No storm was accepted"}},
+		{"no storms", result.Run{Environment: result.Environment{Measure: logins.Name}}, []string{"No storm was recorded", "No storm was accepted"}},
 		{"hostile names", simulate(hostile), []string{"&lt;script&gt;alert"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -101,8 +101,8 @@ func loginLimit(c analysis.Cell) string { return limitText(c, logins.Login) }
 
 // limitWords say in words what a storm was held up by.
 var limitWords = map[string]string{
-	result.LimitDevice: "device: CPU full", result.LimitWaiting: "device: it waits", result.LimitGenerator: "client host's CPU",
-	result.LimitRadius: "RADIUS server's CPU", result.LimitRate: "none: keeps pace",
+	logins.LimitDevice: "device: CPU full", logins.LimitWaiting: "device: it waits", logins.LimitGenerator: "client host's CPU",
+	logins.LimitRadius: "RADIUS server's CPU", logins.LimitRate: "none: keeps pace",
 }
 
 const stormReading = "a login is a portal's own sequence from the client's first request to the portal's word that it is in; " +

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/measure/cost"
+	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/words"
 )
@@ -26,8 +28,8 @@ type view struct {
 // views is the table of measures that have a view of their own; others are shown by
 // their list of metrics.
 var views = map[string]view{
-	result.MeasureCost:   costView,
-	result.MeasureLogins: loginsView,
+	cost.Name:   costView,
+	logins.Name: loginsView,
 }
 
 func viewOf(s analysis.Summary) view {

@@ -8,6 +8,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
 	"github.com/gateweigh/gateweigh/lab/measure"
+	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/report"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
@@ -53,9 +54,9 @@ func TestWordsOfPageAndTable(t *testing.T) {
 // of it is said, and the warning that the device may be faster.
 func TestStormsHeldUpDifferently(t *testing.T) {
 	run := stormy()
-	for i := range run.Storms {
-		if st := &run.Storms[i]; st.DUT == "fast" && st.Clients == 30 && st.Block > 0 {
-			st.Login.Limit = result.LimitWaiting
+	for _, st := range result.Of[logins.Storm](run.Own) {
+		if st.DUT == "fast" && st.Clients == 30 && st.Block > 0 {
+			st.Login.Limit = logins.LimitWaiting
 		}
 	}
 	var text strings.Builder

@@ -43,7 +43,7 @@ func Write(runDir string) (analysis.Summary, error) { return WriteWith(runDir, O
 // WriteWith is Write with options. When only the writing went wrong, the
 // summary is complete and returned beside the error.
 func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
-	run, err := result.ReadRun(runDir)
+	run, err := measure.ReadRun(runDir)
 	if err != nil {
 		return analysis.Summary{}, err
 	}

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -126,67 +127,38 @@ func replaceable(name string) error {
 	return nil
 }
 
-// takeStock lists the files of a run folder that belong in a bundle.
+// takeStock lists and hashes the files of a run folder that belong in a bundle.
 func takeStock(ctx context.Context, root *os.Root, logs bool) (Manifest, error) {
 	m := Manifest{Format: bundleFormat, Version: BundleVersion, Files: []BundledFile{}}
-	names, err := namesToBundle(root, logs)
+	tops := slices.Concat(bundledFiles, bundledFolders)
+	place := func(name string) int {
+		top, _, _ := strings.Cut(name, "/")
+		return slices.Index(tops, top)
+	}
+	err := fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		at := place(name)
+		switch {
+		case err != nil || name == ".":
+			return err
+		case d.IsDir() && (at < 0 || tops[at] == LogsFolder && !logs):
+			return fs.SkipDir
+		case d.IsDir() || at < 0 || tops[at] == ProfilesFolder && !ofProfile(name):
+			return nil
+		case !d.Type().IsRegular():
+			return fmt.Errorf("%s is not a plain file: take it out of the run folder", name)
+		}
+		file, err := stockOf(ctx, root, name)
+		m.Files = append(m.Files, file)
+		return err
+	})
 	if err != nil {
 		return m, err
 	}
-	for _, name := range names {
-		file, err := stockOf(ctx, root, name)
-		if err != nil {
-			return m, err
-		}
-		m.Files = append(m.Files, file)
-	}
+	slices.SortStableFunc(m.Files, func(a, b BundledFile) int { return place(a.Path) - place(b.Path) })
 	if err := m.check(); err != nil {
 		return m, fmt.Errorf("%w (logs are left out without --logs)", err)
 	}
 	return m, nil
-}
-
-func namesToBundle(root *os.Root, logs bool) ([]string, error) {
-	var names []string
-	add := func(name string, mode fs.FileMode) error {
-		if !mode.IsRegular() {
-			return fmt.Errorf("%s is not a plain file: take it out of the run folder", name)
-		}
-		names = append(names, name)
-		return nil
-	}
-	for _, name := range bundledFiles {
-		info, err := root.Lstat(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = add(name, info.Mode())
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	for _, folder := range bundledFolders {
-		if folder == LogsFolder && !logs {
-			continue
-		}
-		err := fs.WalkDir(root.FS(), folder, func(name string, d fs.DirEntry, err error) error {
-			switch {
-			case errors.Is(err, fs.ErrNotExist) && name == folder:
-				return nil
-			case err != nil || d.IsDir():
-				return err
-			case folder == ProfilesFolder && !ofProfile(name):
-				return nil
-			}
-			return add(name, d.Type())
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return names, nil
 }
 
 // ofProfile reports whether a path is profiles/<cell>/ and one of profileFiles.
@@ -217,43 +189,40 @@ func pack(ctx context.Context, w io.Writer, root *os.Root, m Manifest) error {
 		return err
 	}
 	archive := tar.NewWriter(zipped)
+	add := func(name string, size int64, content io.Reader) error {
+		err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: bundleRoot + name, Size: size, Mode: 0o644})
+		if err == nil {
+			_, err = io.CopyN(archive, content, size)
+		}
+		return err
+	}
 	head, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return err
 	}
 	head = append(head, '\n')
-	if err := packEntry(archive, manifestFile, int64(len(head)), bytes.NewReader(head)); err != nil {
+	if err := add(manifestFile, int64(len(head)), bytes.NewReader(head)); err != nil {
 		return err
 	}
 	for _, file := range m.Files {
-		if err := packFile(ctx, archive, root, file); err != nil {
+		content, err := root.Open(file.Path)
+		if err == nil {
+			hash := sha256.New()
+			err = add(file.Path, file.Bytes, io.TeeReader(stopping{ctx, content}, hash))
+			if errors.Is(err, io.EOF) || err == nil && !file.has(hash) {
+				err = errors.New("it was changed meanwhile: bundle again")
+			}
+			content.Close()
+		}
+		if err != nil {
 			return fmt.Errorf("bundle %s: %w", file.Path, err)
 		}
 	}
 	return errors.Join(archive.Close(), zipped.Close())
 }
 
-func packFile(ctx context.Context, archive *tar.Writer, root *os.Root, file BundledFile) error {
-	content, err := root.Open(file.Path)
-	if err != nil {
-		return err
-	}
-	defer content.Close()
-	hash := sha256.New()
-	err = packEntry(archive, file.Path, file.Bytes, io.TeeReader(stopping{ctx, content}, hash))
-	if errors.Is(err, io.EOF) || err == nil && hex.EncodeToString(hash.Sum(nil)) != file.SHA256 {
-		return errors.New("it was changed meanwhile: bundle again")
-	}
-	return err
-}
-
-func packEntry(archive *tar.Writer, name string, size int64, content io.Reader) error {
-	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: bundleRoot + name, Size: size, Mode: 0o644}); err != nil {
-		return err
-	}
-	_, err := io.CopyN(archive, content, size)
-	return err
-}
+// has reports whether all that went into a hash is the file's content.
+func (f BundledFile) has(sum hash.Hash) bool { return hex.EncodeToString(sum.Sum(nil)) == f.SHA256 }
 
 // stopping reads until its context ends.
 type stopping struct {

@@ -1,7 +1,6 @@
 package result
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -102,27 +101,22 @@ func (c Cell) Only(kept ...Dimension) Cell {
 }
 
 func cellOf(list []Value) Cell {
-	var b strings.Builder
+	parts := make([]string, len(list))
 	for i, v := range list {
-		if i > 0 {
-			b.WriteString(separator)
-		}
-		b.WriteString(string(v.Dimension) + " ")
 		mark := "="
 		if v.IsNumber {
 			mark = "#"
 		}
-		b.WriteString(mark + v.Text)
+		parts[i] = string(v.Dimension) + " " + mark + v.Text
 	}
-	return Cell{b.String()}
+	return Cell{strings.Join(parts, separator)}
 }
 
 // Values lists the dimensions in their order.
-func (c Cell) Values() []Value {
+func (c Cell) Values() (list []Value) {
 	if c.list == "" {
 		return nil
 	}
-	var list []Value
 	for part := range strings.SplitSeq(c.list, separator) {
 		list = append(list, valueOf(part))
 	}
@@ -187,12 +181,8 @@ func CompareCells(a, b Cell, by ...Dimension) int {
 
 // MarshalJSON writes an object with the dimensions in their order.
 func (c Cell) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
-	for i, v := range c.Values() {
-		if i > 0 {
-			b.WriteByte(',')
-		}
+	var parts []string
+	for _, v := range c.Values() {
 		var value any = v.Text
 		if v.IsNumber {
 			value = v.Number
@@ -201,10 +191,9 @@ func (c Cell) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(&b, "%q:%s", v.Dimension, text)
+		parts = append(parts, fmt.Sprintf("%q:%s", v.Dimension, text))
 	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
+	return []byte("{" + strings.Join(parts, ",") + "}"), nil
 }
 
 // UnmarshalJSON reads an object of texts and numbers.

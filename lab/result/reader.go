@@ -3,159 +3,273 @@ package result
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"reflect"
 	"slices"
+	"strings"
+	"time"
 )
 
 // ErrNewerVersion is wrapped when a file was written in a newer format than
 // this program knows. The remedy is a newer gateweigh.
 var ErrNewerVersion = errors.New("format is newer than this program reads")
 
+// Head begins every record of a measure's own kind, which embeds it.
+type Head struct {
+	Version  int       `json:"version"`
+	Kind     string    `json:"kind"`
+	Block    int       `json:"block"`             // counts from 0 within its group
+	Attempt  int       `json:"attempt"`           // 0, then 1 and 2 for redone ones
+	Sitting  int       `json:"sitting,omitempty"` // how often the run had been resumed
+	Start    time.Time `json:"start"`             // UTC
+	Seconds  float64   `json:"seconds"`           // all of it, with building and removing the lab
+	Accepted bool      `json:"accepted"`
+	Rejects  []string  `json:"rejects,omitempty"` // one sentence a failed self-test
+}
+
+// Kind is a kind of record that a measure has of its own.
+type Kind struct {
+	Name string
+	New  func() any // a pointer to an empty record
+}
+
+// Line is what records of all kinds have in common. Cell comes from the record's key "cell", or from
+// its dimensions where these are keys of the record itself.
+type Line struct {
+	Head
+	Cell   Cell
+	AA     bool
+	Window int // 0 where the record is its block's only one
+	// Record is what Kind.New made; nil for trials, blocks, and kinds that the reader was not given.
+	Record any
+}
+
 // Records are the contents of a trials.jsonl, in the order they were written.
 type Records struct {
 	Trials []Trial
 	Blocks []Block
-	Storms []Storm
+	Own    []Line // of kinds that belong to measures
 	// Torn is the length in bytes of a last line cut short by a crash, which
 	// is left out of all lists; 0 when the file ends well.
 	Torn int
+	// Repeated counts the records left out because they stood in the file before, as
+	// after two copies were joined. What was measured again has another start.
+	Repeated int
 }
 
-// ReadRecords reads a trials.jsonl. A last line without a newline is torn: it
-// is left out and its length reported. Any other line that is not a record of
-// a known version and kind is an error that names the file and the line; name
-// is used for nothing else. On error the records before the line are returned too.
-func ReadRecords(r io.Reader, name string) (Records, error) {
+// Of lists the records of type T among lines, all of which were read with their kinds: it panics at one
+// that was not, since a run would seem to have no records.
+func Of[T any](lines []Line) (list []*T) {
+	for _, l := range lines {
+		if l.Record == nil {
+			panic(fmt.Sprintf("records of kind %q were read without their kind", l.Kind))
+		}
+		if record, is := l.Record.(*T); is {
+			list = append(list, record)
+		}
+	}
+	return list
+}
+
+// Attempts lists all attempts at windows, whatever was measured in them.
+func Attempts(trials []Trial, own []Line) (list []Line) {
+	for _, t := range trials {
+		head := Head{Kind: KindTrial, Block: t.Block, Attempt: t.Attempt, Sitting: t.Sitting, Start: t.Start, Accepted: t.Accepted}
+		list = append(list, Line{Head: head, Cell: t.Cell, AA: t.AA, Window: t.Window})
+	}
+	return append(list, own...)
+}
+
+// ReadRecords reads a trials.jsonl. A last line without a newline is torn: it is left out and its
+// length reported. Any other line that is no valid record of a known version and kind is an error
+// that names the file (name) and the line; the records before that line are returned too. Without
+// kinds every kind is known, and records of measures are read only as far as Line goes.
+func ReadRecords(r io.Reader, name string, kinds ...Kind) (Records, error) {
 	var records Records
+	seen := map[any]bool{}
 	buffered := bufio.NewReaderSize(r, 1<<16)
 	for number := 1; ; number++ {
-		line, err := buffered.ReadBytes('\n')
+		text, err := buffered.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			records.Torn = len(line)
+			records.Torn = len(text)
 			return records, nil
 		}
+		if text = bytes.TrimSpace(text); err == nil && len(text) > 0 {
+			err = records.add(text, kinds, seen)
+		}
 		if err != nil {
-			return records, fmt.Errorf("read %s:%d: %w", name, number, err)
-		}
-		line = bytes.TrimSpace(line)
-		if len(line) == 0 {
-			continue
-		}
-		if err := records.add(line); err != nil {
 			return records, fmt.Errorf("read %s:%d: %w", name, number, err)
 		}
 	}
 }
 
 // ReadTrials reads the trials.jsonl at path; see ReadRecords.
-func ReadTrials(path string) (Records, error) {
+func ReadTrials(path string, kinds ...Kind) (Records, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return Records{}, fmt.Errorf("read trials: %w", err)
 	}
 	defer file.Close()
-	return ReadRecords(file, path)
+	return ReadRecords(file, path, kinds...)
 }
 
-// add decodes one line. The version is looked at first: a newer record may
-// differ in ways that would only show as puzzling type errors.
-func (r *Records) add(line []byte) error {
-	var head struct {
-		Version *int   `json:"version"`
-		Kind    string `json:"kind"`
-	}
-	if err := json.Unmarshal(line, &head); err != nil {
-		return fmt.Errorf("not a record: %w", err)
-	}
-	if err := checkVersion(head.Version); err != nil {
+// add decodes one line, unless it was seen before.
+func (r *Records) add(text []byte, kinds []Kind, seen map[any]bool) error {
+	line, err := lineOf(text)
+	if err != nil {
 		return err
 	}
-	switch head.Kind {
-	case KindTrial:
+	read := func(into any) {
+		if err = decode(text, into); err != nil {
+			err = fmt.Errorf("%s: %w", line.Kind, err)
+		}
+	}
+	var keep func()
+	own := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == line.Kind })
+	switch {
+	case line.Kind == KindTrial:
 		var t Trial
-		if err := json.Unmarshal(line, &t); err != nil {
-			return fmt.Errorf("trial: %w", err)
+		read(&t)
+		if err == nil && t.Accepted && min(t.DUT.Seconds, t.Clean.Seconds) <= 0 {
+			err = errors.New("trial: it is accepted, and one of its windows has no seconds")
 		}
-		r.Trials = append(r.Trials, t)
-	case KindBlock:
+		keep = func() { r.Trials = append(r.Trials, t) }
+	case line.Kind == KindBlock:
 		var b Block
-		if err := json.Unmarshal(line, &b); err != nil {
-			return fmt.Errorf("block: %w", err)
+		read(&b)
+		line = Line{Head: Head{Kind: KindBlock, Block: b.Block, Start: b.Start}, AA: b.AA, Cell: b.Cell()}
+		keep = func() { r.Blocks = append(r.Blocks, b) }
+	case own < 0 && len(kinds) > 0:
+		known := []string{KindTrial, KindBlock}
+		for _, k := range kinds {
+			known = append(known, k.Name)
 		}
-		r.Blocks = append(r.Blocks, b)
-	case KindStorm:
-		var s Storm
-		if err := json.Unmarshal(line, &s); err != nil {
-			return fmt.Errorf("storm: %w", err)
-		}
-		r.Storms = append(r.Storms, s)
+		return fmt.Errorf("record of unknown kind %q (known: %s)", line.Kind, strings.Join(known, ", "))
 	default:
-		return fmt.Errorf("record of unknown kind %q (known: %s, %s, %s)", head.Kind, KindTrial, KindBlock, KindStorm)
+		if own >= 0 {
+			line.Record = kinds[own].New()
+			read(line.Record)
+		}
+		if err == nil && line.Accepted && line.Seconds == 0 {
+			err = fmt.Errorf("%s: it is accepted, and took no seconds", line.Kind)
+		}
+		keep = func() { r.Own = append(r.Own, line) }
 	}
-	return nil
-}
-
-// Attempt is one attempt at a window of the plan, whatever was measured in it.
-type Attempt struct {
-	Cell                           Cell
-	AA                             bool
-	Block, Window, Number, Sitting int // as in Trial, where Number is its attempt
-	Accepted                       bool
-}
-
-// Attempts lists the attempts at windows.
-func (r Records) Attempts() []Attempt {
-	var list []Attempt
-	for _, t := range r.Trials {
-		list = append(list, Attempt{t.Cell, t.AA, t.Block, t.Window, t.Attempt, t.Sitting, t.Accepted})
+	if err != nil {
+		return err
 	}
-	for _, s := range r.Storms { // the only window of its block
-		list = append(list, Attempt{s.Cell(), false, s.Block, 0, s.Attempt, s.Sitting, s.Accepted})
-	}
-	return list
-}
-
-// dropRepeated leaves out records that stand in the file a second time, as after
-// two copies were joined, and returns how many. What was measured again has
-// another start.
-func (r *Records) dropRepeated() int {
 	type identity struct {
+		kind                   string
 		cell                   Cell
 		aa                     bool
 		block, window, attempt int
 		start                  int64
 	}
-	seen := map[identity]bool{}
-	repeated := func(id identity) bool {
-		was := seen[id]
-		seen[id] = true
-		return was
+	id := identity{line.Kind, line.Cell, line.AA, line.Block, line.Window, line.Attempt, line.Start.UnixNano()}
+	if seen[id] {
+		r.Repeated++
+	} else {
+		keep()
 	}
-	before := len(r.Trials) + len(r.Blocks) + len(r.Storms)
-	r.Trials = slices.DeleteFunc(r.Trials, func(t Trial) bool {
-		return repeated(identity{t.Cell, t.AA, t.Block, t.Window, t.Attempt, t.Start.UnixNano()})
-	})
-	r.Blocks = slices.DeleteFunc(r.Blocks, func(b Block) bool {
-		return repeated(identity{b.Cell(), b.AA, b.Block, -1, -1, b.Start.UnixNano()})
-	})
-	r.Storms = slices.DeleteFunc(r.Storms, func(s Storm) bool {
-		return repeated(identity{s.Cell(), false, s.Block, 0, s.Attempt, s.Start.UnixNano()})
-	})
-	return before - len(r.Trials) - len(r.Blocks) - len(r.Storms)
+	seen[id] = true
+	return nil
 }
 
-func checkVersion(version *int) error {
-	switch {
-	case version == nil:
-		return errors.New("no version: not a record of a run")
-	case *version > Version:
-		return fmt.Errorf("version %d, known up to %d: %w; use a newer gateweigh", *version, Version, ErrNewerVersion)
-	case *version < 1:
-		return fmt.Errorf("version %d is not a version", *version)
+// decode is json.Unmarshal with errors that name no types of this program.
+func decode(data []byte, into any) error {
+	err := json.Unmarshal(data, into)
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return err
 	}
-	return nil
+	want := "a number"
+	switch wrong.Type.Kind() {
+	case reflect.Struct, reflect.Map:
+		want = "an object"
+	case reflect.Slice:
+		want = "a list"
+	case reflect.String:
+		want = "a text"
+	case reflect.Bool:
+		want = "true or false"
+	}
+	return fmt.Errorf("%s: want %s, not %s", cmp.Or(strings.TrimPrefix(wrong.Field, "Head."), "the whole of it"), want, wrong.Value)
+}
+
+// versioned decodes what names its format version, and has one that is known. The version is looked at
+// first: a newer format may differ in ways that would only show as puzzling type errors.
+func versioned(data []byte, into any) error {
+	var head struct {
+		Version *int `json:"version"`
+	}
+	err := decode(data, &head)
+	switch {
+	case err != nil:
+		return err
+	case head.Version == nil:
+		return errors.New("no version: not written by gateweigh")
+	case *head.Version > Version:
+		return fmt.Errorf("version %d, known up to %d: %w; use a newer gateweigh", *head.Version, Version, ErrNewerVersion)
+	case *head.Version < 1:
+		return fmt.Errorf("version %d is not a version", *head.Version)
+	}
+	return decode(data, into)
+}
+
+// lineOf reads what records of all kinds have in common.
+func lineOf(text []byte) (Line, error) {
+	var line struct {
+		Head
+		Cell   *Cell `json:"cell"`
+		AA     bool  `json:"aa"`
+		Window int   `json:"window"`
+	}
+	err := versioned(text, &line)
+	if err == nil && line.Kind == "" {
+		err = errors.New("no kind")
+	}
+	if err == nil && line.Cell == nil {
+		line.Cell = new(Cell)
+		if line.Kind != KindTrial && line.Kind != KindBlock {
+			err = line.Cell.around(text)
+		}
+	}
+	if errors.As(err, new(*json.SyntaxError)) {
+		err = fmt.Errorf("not a record: %w", err)
+	}
+	if err != nil {
+		return Line{}, err
+	}
+	for _, count := range []struct {
+		key   string
+		value float64
+	}{
+		{"block", float64(line.Block)}, {"window", float64(line.Window)}, {"attempt", float64(line.Attempt)},
+		{"sitting", float64(line.Sitting)}, {"seconds", line.Seconds},
+	} {
+		if count.value < 0 {
+			return Line{}, fmt.Errorf("%s: %s is %g, less than 0", line.Kind, count.key, count.value)
+		}
+	}
+	return Line{Head: line.Head, Cell: *line.Cell, AA: line.AA, Window: line.Window}, nil
+}
+
+// around reads the known dimensions among a record's own keys.
+func (c *Cell) around(text []byte) error {
+	var keys map[Dimension]json.RawMessage
+	if err := json.Unmarshal(text, &keys); err != nil {
+		return err
+	}
+	maps.DeleteFunc(keys, func(d Dimension, _ json.RawMessage) bool { return !slices.Contains(dimensions, d) })
+	object, err := json.Marshal(keys)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(object, c)
 }

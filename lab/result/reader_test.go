@@ -16,9 +16,19 @@ import (
 )
 
 const (
-	goodTrial = `{"version":1,"kind":"trial","cell":{"dut":"x"},"accepted":true}` + "\n"
+	goodTrial = `{"version":1,"kind":"trial","cell":{"dut":"x"},"accepted":true,"dut":{"seconds":1},"clean":{"seconds":1}}` + "\n"
 	goodBlock = `{"version":1,"kind":"block","dut":"x"}` + "\n"
 )
+
+// secondTrial is another attempt at the same window.
+var secondTrial = strings.Replace(goodTrial, `"accepted"`, `"attempt":1,"accepted"`, 1)
+
+// own is a record of a measure's own kind.
+type own struct {
+	result.Head
+	DUT  string `json:"dut"`
+	Text string `json:"text"`
+}
 
 func TestReadRecords(t *testing.T) {
 	tests := []struct {
@@ -29,7 +39,7 @@ func TestReadRecords(t *testing.T) {
 		newer          bool
 	}{
 		{name: "empty"},
-		{name: "both kinds", in: goodTrial + goodBlock + goodTrial, trials: 2, blocks: 1},
+		{name: "both kinds", in: goodTrial + goodBlock + secondTrial, trials: 2, blocks: 1},
 		{name: "blank lines and CRLF", in: "\n" + strings.TrimSuffix(goodTrial, "\n") + "\r\n\n", trials: 1},
 		{name: "unknown keys", in: `{"version":1,"kind":"block","later":{"a":[1]}}` + "\n", blocks: 1},
 		{name: "torn", in: goodTrial + `{"version":1,"ki`, trials: 1, torn: 16},
@@ -37,16 +47,21 @@ func TestReadRecords(t *testing.T) {
 		{name: "newer", in: goodTrial + `{"version":2,"kind":"trial","accepted":"perhaps"}` + "\n", trials: 1, err: "f.jsonl:2: version 2, known up to 1", newer: true},
 		{name: "no version", in: `{"kind":"trial"}` + "\n", err: "f.jsonl:1: no version"},
 		{name: "version zero", in: `{"version":0,"kind":"trial"}` + "\n", err: "f.jsonl:1: version 0"},
-		{name: "unknown kind", in: goodTrial + goodTrial + `{"version":1,"kind":"tail"}` + "\n", trials: 2, err: `f.jsonl:3: record of unknown kind "tail"`},
-		{name: "storm", in: `{"version":1,"kind":"storm","dut":"x","login":{"ms":[1,2.5]}}` + "\n" + goodBlock, blocks: 1},
-		{name: "storm of a wrong type", in: `{"version":1,"kind":"storm","login":5}` + "\n", err: "f.jsonl:1: storm: "},
+		{name: "unknown kind", in: goodTrial + secondTrial + `{"version":1,"kind":"tail"}` + "\n", trials: 2, err: `f.jsonl:3: record of unknown kind "tail" (known: trial, block, own)`},
+		{name: "kind of a measure's own", in: `{"version":1,"kind":"own","dut":"x","text":"a"}` + "\n" + goodBlock, blocks: 1},
+		{name: "own kind of a wrong type", in: `{"version":1,"kind":"own","text":5}` + "\n", err: "f.jsonl:1: own: "},
+		{name: "own kind without time", in: `{"version":1,"kind":"own","accepted":true}` + "\n", err: "f.jsonl:1: own: it is accepted, and took no seconds"},
+		{name: "block below 0", in: goodTrial + strings.Replace(goodBlock, `"dut"`, `"block":-7,"dut"`, 1), trials: 1, err: "f.jsonl:2: block: block is -7, less than 0"},
+		{name: "trial below 0", in: strings.Replace(goodTrial, `"accepted"`, `"window":-1,"accepted"`, 1), err: "f.jsonl:1: trial: window is -1"},
+		{name: "window without time", in: strings.Replace(goodTrial, `"seconds":1`, `"seconds":0`, 1), err: "f.jsonl:1: trial: it is accepted, and one of its windows has no seconds"},
+		{name: "rejected window without time", in: `{"version":1,"kind":"trial","cell":{"dut":"x"},"dut":{"seconds":0}}` + "\n", trials: 1},
 		{name: "merged lines", in: `{"version":1,"ki` + goodTrial, err: "f.jsonl:1: not a record"},
-		{name: "wrong type", in: `{"version":1,"kind":"trial","block":"one"}` + "\n", err: "f.jsonl:1: trial: "},
+		{name: "wrong type", in: `{"version":1,"kind":"trial","block":"one"}` + "\n", err: "f.jsonl:1: block: want a number, not string"},
 		{name: "zeros of a lost write", in: goodTrial + "\x00\x00\x00\n", trials: 1, err: "f.jsonl:2: not a record"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := result.ReadRecords(strings.NewReader(tt.in), "f.jsonl")
+			got, err := result.ReadRecords(strings.NewReader(tt.in), "f.jsonl", result.Kind{Name: "own", New: func() any { return new(own) }})
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("error %v, want %q", err, tt.err)
 			}
@@ -127,6 +142,28 @@ func TestRunWithoutEnvironment(t *testing.T) {
 	}
 }
 
+// TestWrongShapes are told without names of this program's types.
+func TestWrongShapes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), result.EnvironmentFile)
+	for text, want := range map[string]string{
+		"[]":                          "the whole of it: want an object, not array",
+		`{"version":1,"cpus":"many"}`: "cpus: want a number, not string",
+		`{"version":1,"sides":3}`:     "sides: want an object, not number",
+		`{"version":1,"notes":true}`:  "notes: want a list, not bool",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := result.ReadEnvironment(path); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "Go ") {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+		_, err := result.ReadRecords(strings.NewReader(text+"\n"), "f.jsonl")
+		if err == nil || strings.Contains(err.Error(), "Go ") {
+			t.Errorf("%s as a record: %v", text, err)
+		}
+	}
+}
+
 func TestNewerEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, result.EnvironmentFile), []byte(`{"version":2,"cpus":"many"}`), 0o644); err != nil {
@@ -141,12 +178,26 @@ func TestNewerEnvironment(t *testing.T) {
 // it said before.
 func TestRepeatedRecordsAreLeftOut(t *testing.T) {
 	dir := t.TempDir()
-	once := goodTrial + strings.Replace(goodTrial, `"accepted"`, `"attempt":1,"accepted"`, 1) + goodBlock
+	once := goodTrial + secondTrial + goodBlock
 	if err := os.WriteFile(filepath.Join(dir, result.TrialsFile), []byte(once+once), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	run, err := result.ReadRun(dir)
 	if err != nil || len(run.Trials) != 2 || len(run.Blocks) != 1 || run.Repeated != 3 {
 		t.Errorf("%d trials, %d blocks, %d repeated, %v", len(run.Trials), len(run.Blocks), run.Repeated, err)
+	}
+}
+
+// TestOwnKind: without its kind a record is kept as far as records of all kinds are alike, which is what
+// resuming and bundling take.
+func TestOwnKind(t *testing.T) {
+	const text = `{"version":1,"kind":"own","dut":"x","clients":3,"later":[1],"block":2,"attempt":1,"seconds":1.5,"accepted":true}` + "\n"
+	records, err := result.ReadRecords(strings.NewReader(text+text), "f.jsonl")
+	if err != nil || len(records.Own) != 1 || records.Repeated != 1 {
+		t.Fatalf("%+v, %v", records, err)
+	}
+	l := records.Own[0]
+	if want := result.NewCell(result.DUT, "x", result.Clients, 3); l.Cell != want || l.Block != 2 || l.Attempt != 1 || l.Seconds != 1.5 || !l.Accepted || l.Record != nil {
+		t.Errorf("%+v", l)
 	}
 }

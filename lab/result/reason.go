@@ -1,6 +1,10 @@
 package result
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+	"unicode"
+)
 
 // Reason counts clients by what they met. Texts that differ only in their
 // figures are one: First is the first of them.
@@ -14,3 +18,14 @@ var figuresInText = regexp.MustCompile(`[0-9]+([.,][0-9]+)*`)
 // WithoutFigures is text with # for each figure: texts that are then alike are counted
 // as one wherever reasons are counted.
 func WithoutFigures(text string) string { return figuresInText.ReplaceAllString(text, "#") }
+
+// OneLine makes a text of unknown origin, such as a name in a stranger's run, fit
+// for one line of a terminal: control characters and runs of white space are a blank.
+func OneLine(s string) string {
+	return strings.Join(strings.Fields(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s)), " ")
+}

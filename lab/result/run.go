@@ -1,7 +1,6 @@
 package result
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,7 +23,7 @@ type Environment struct {
 	Experiment string `json:"experiment"`
 	Title      string `json:"title,omitempty"` // one line for reports
 	Mode       string `json:"mode"`            // ModeDuet or ModeSolo
-	// Measure is what the run measures; runs of early versions have it only where that is not MeasureCost.
+	// Measure is what the run measures; runs of early versions name it only where it is another than cost.
 	Measure string `json:"measure,omitempty"`
 	// Clients says what stands for clients: "persona", and on how many hosts.
 	Clients string `json:"clients,omitempty"`
@@ -74,22 +73,12 @@ func WriteEnvironment(dir string, env Environment) error {
 
 // ReadEnvironment reads an environment.json. Keys it does not know are ignored,
 // a newer version is ErrNewerVersion.
-func ReadEnvironment(path string) (Environment, error) {
+func ReadEnvironment(path string) (env Environment, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return Environment{}, fmt.Errorf("read environment: %w", err)
+		return env, fmt.Errorf("read environment: %w", err)
 	}
-	var head struct {
-		Version *int `json:"version"`
-	}
-	if err := json.Unmarshal(data, &head); err != nil {
-		return Environment{}, fmt.Errorf("read %s: %w", path, err)
-	}
-	if err := checkVersion(head.Version); err != nil {
-		return Environment{}, fmt.Errorf("read %s: %w", path, err)
-	}
-	var env Environment
-	if err := json.Unmarshal(data, &env); err != nil {
+	if err := versioned(data, &env); err != nil {
 		return Environment{}, fmt.Errorf("read %s: %w", path, err)
 	}
 	return env, nil
@@ -101,33 +90,25 @@ type Run struct {
 	Environment Environment
 	Trials      []Trial
 	Blocks      []Block
-	Storms      []Storm
+	Own         []Line // records of the measure's own kinds
 	Skipped     []Skip // those of the environment
 	Torn        int    // bytes of a last line cut short by a crash, left out
 	Repeated    int    // records that stood in the file before, left out
+	Unrecorded  int    // planned windows without a record, although the run came to its end
 
 	// Missing are the names of files that a run's folder holds from its begin, and this one does not.
 	Missing []string
 }
 
-// Measure is what the run measured. A run without its environment is known by its records.
-func (r Run) Measure() string {
-	if len(r.Storms) > 0 {
-		return MeasureLogins
-	}
-	return cmp.Or(r.Environment.Measure, MeasureCost)
-}
-
-// MeasuredFor is how long the run's blocks and storms took together, by the monotonic
-// clock: unlike the time between Start and End it is right also when the clock
-// was set meanwhile, and counts no pause before a resume.
+// MeasuredFor is how long the run's blocks and own records took together, by the monotonic clock:
+// the time between Start and End is wrong after a resume, or when the clock was set.
 func (r Run) MeasuredFor() time.Duration {
 	var seconds float64
 	for _, b := range r.Blocks {
-		seconds += max(b.Seconds, 0)
+		seconds += b.Seconds
 	}
-	for _, s := range r.Storms {
-		seconds += max(s.Seconds, 0)
+	for _, l := range r.Own {
+		seconds += l.Seconds
 	}
 	return time.Duration(seconds * float64(time.Second))
 }
@@ -135,13 +116,14 @@ func (r Run) MeasuredFor() time.Duration {
 // ReadRun reads a run folder. A run that ended before its first trial has no
 // trials.jsonl, one copied without its environment.json has no environment:
 // both can be read, and Missing says what else is not there. A folder with neither is an error.
-func ReadRun(dir string) (Run, error) {
+// For kinds see ReadRecords.
+func ReadRun(dir string, kinds ...Kind) (Run, error) {
 	run := Run{Dir: dir}
 	env, envErr := ReadEnvironment(filepath.Join(dir, EnvironmentFile))
 	if envErr != nil && !errors.Is(envErr, fs.ErrNotExist) {
 		return run, envErr
 	}
-	records, err := ReadTrials(filepath.Join(dir, TrialsFile))
+	records, err := ReadTrials(filepath.Join(dir, TrialsFile), kinds...)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return run, err
 	}
@@ -154,8 +136,7 @@ func ReadRun(dir string) (Run, error) {
 	if _, err := os.Stat(filepath.Join(dir, ExperimentFile)); errors.Is(err, fs.ErrNotExist) {
 		run.Missing = append(run.Missing, ExperimentFile)
 	}
-	run.Repeated = records.dropRepeated()
 	run.Environment, run.Skipped = env, env.Skipped
-	run.Trials, run.Blocks, run.Storms, run.Torn = records.Trials, records.Blocks, records.Storms, records.Torn
+	run.Trials, run.Blocks, run.Own, run.Torn, run.Repeated = records.Trials, records.Blocks, records.Own, records.Torn, records.Repeated
 	return run, nil
 }

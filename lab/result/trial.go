@@ -311,6 +311,15 @@ type Delays struct {
 	Max float64 `json:"max"`
 }
 
+// Roles by which a record's CPU time is shared out.
+const (
+	RoleRouter = "router" // polling threads and the device's processes
+	RoleClient = "client" // client hosts
+	RoleServer = "server" // the server's agent and polling thread
+	RoleRadius = "radius" // programs of the server: the RADIUS a device asks
+	RoleAgents = "agents" // the router's agent
+)
+
 // Skip says why a DUT was left out of a run.
 type Skip struct {
 	DUT    string `json:"dut"`

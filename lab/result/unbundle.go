@@ -7,7 +7,6 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,9 +19,8 @@ import (
 )
 
 // ReadBundle checks a bundle and hands its files to visit, in the manifest's
-// order. The content reads as an error when it is not what the manifest says,
-// at the latest at its end, so visit must read it all and may keep nothing
-// before. name is used in errors only.
+// order. What visit was handed is only known to be what the manifest says once ReadBundle
+// returns without error. name is used in errors only.
 func ReadBundle(r io.Reader, name string, visit func(file BundledFile, content io.Reader) error) (Manifest, error) {
 	manifest, err := readBundle(r, visit)
 	if err != nil {
@@ -55,12 +53,16 @@ func readBundle(r io.Reader, visit func(BundledFile, io.Reader) error) (Manifest
 		if err := isEntry(head, file.Path, file.Bytes); err != nil {
 			return manifest, err
 		}
-		content := &verified{from: archive, file: file, hash: sha256.New()}
+		sum := sha256.New()
+		content := io.TeeReader(archive, sum)
 		if err := visit(file, content); err != nil {
 			return manifest, err
 		}
-		if err := content.finish(); err != nil {
+		if _, err := io.Copy(io.Discard, content); err != nil {
 			return manifest, err
+		}
+		if !file.has(sum) {
+			return manifest, fmt.Errorf("%s has the wrong SHA-256 checksum: the bundle was changed or damaged", file.Path)
 		}
 	}
 	if head, err := archive.Next(); err == nil {
@@ -142,38 +144,6 @@ func isEntry(head *tar.Header, name string, size int64) error {
 	return nil
 }
 
-// verified reads a file of the archive and compares its checksum at the end.
-type verified struct {
-	from io.Reader
-	file BundledFile
-	hash interface {
-		io.Writer
-		Sum([]byte) []byte
-	}
-	ended bool
-}
-
-func (v *verified) Read(p []byte) (int, error) {
-	n, err := v.from.Read(p)
-	v.hash.Write(p[:n])
-	if errors.Is(err, io.EOF) {
-		v.ended = true
-		if sum := hex.EncodeToString(v.hash.Sum(nil)); sum != v.file.SHA256 {
-			return n, fmt.Errorf("%s has the wrong SHA-256 checksum: the bundle was changed or damaged", v.file.Path)
-		}
-	}
-	return n, err
-}
-
-// finish reads what visit has left.
-func (v *verified) finish() error {
-	if v.ended {
-		return nil
-	}
-	_, err := io.Copy(io.Discard, v)
-	return err
-}
-
 // UnpackBundle makes a run folder at dir from the bundle at name. The folder
 // must be absent, empty, or hold this very run already. It appears whole and
 // verified or not at all, also when ctx ends, and nothing is written outside it.
@@ -250,32 +220,27 @@ func holds(ctx context.Context, dir string, m Manifest) bool {
 	return true
 }
 
-// Open reads the run in a run folder or in a bundle of one. A bundle is
-// unpacked into a temporary folder, Run.Dir, which forget removes again; call it
-// when the run's files are no longer needed, also after an error, as the end of
-// ctx is one.
-func Open(ctx context.Context, name string) (run Run, forget func(), err error) {
-	forget = func() {}
+// Open reads the run in a run folder or in a bundle of one. A bundle is unpacked into a temporary
+// folder, Run.Dir, which forget removes: call forget when the run's files are no longer needed, also
+// after an error. For kinds see ReadRecords.
+func Open(ctx context.Context, name string, kinds ...Kind) (run Run, forget func(), err error) {
+	dir, forget := name, func() {}
 	info, err := os.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return Run{}, forget, fmt.Errorf("%s is not a run folder, nor a bundle: it does not exist", name)
-	}
-	if err != nil {
+	case err != nil:
 		return Run{}, forget, fmt.Errorf("open run: %w", err)
+	case !info.IsDir():
+		temporary, err := os.MkdirTemp("", "gateweigh-bundle-")
+		if err != nil {
+			return Run{}, forget, fmt.Errorf("unpack %s: %w", name, err)
+		}
+		dir, forget = filepath.Join(temporary, "run"), func() { os.RemoveAll(temporary) }
+		if err := UnpackBundle(ctx, name, dir); err != nil {
+			return Run{}, forget, err
+		}
 	}
-	if info.IsDir() {
-		run, err = ReadRun(name)
-		return run, forget, err
-	}
-	temporary, err := os.MkdirTemp("", "gateweigh-bundle-")
-	if err != nil {
-		return Run{}, forget, fmt.Errorf("unpack %s: %w", name, err)
-	}
-	forget = func() { os.RemoveAll(temporary) }
-	dir := filepath.Join(temporary, "run")
-	if err := UnpackBundle(ctx, name, dir); err != nil {
-		return Run{}, forget, err
-	}
-	run, err = ReadRun(dir)
+	run, err = ReadRun(dir, kinds...)
 	return run, forget, err
 }

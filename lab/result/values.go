@@ -69,3 +69,15 @@ func below(name, part string) string {
 	}
 	return name + "." + part
 }
+
+// Quantile interpolates linearly between the order statistics of an ascending
+// list (type 7 of Hyndman and Fan, what numpy and R print by default); NaN of none.
+func Quantile(ascending []float64, p float64) float64 {
+	if len(ascending) == 0 {
+		return math.NaN()
+	}
+	at := p * float64(len(ascending)-1)
+	below := int(at)
+	above := min(below+1, len(ascending)-1)
+	return ascending[below] + (at-float64(below))*(ascending[above]-ascending[below])
+}

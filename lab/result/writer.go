@@ -63,17 +63,18 @@ func (w *Writer) recover(dir string) (torn int, err error) {
 	if err := syscall.Flock(int(w.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return 0, fmt.Errorf("lock (is another run writing here?): %w", err)
 	}
-	tail, size, err := unterminated(w.file)
+	all, err := io.ReadAll(w.file)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("look for a torn line: %w", err)
 	}
-	w.size = size
+	w.size = int64(bytes.LastIndexByte(all, '\n') + 1)
+	tail := all[w.size:]
 	if len(tail) > 0 {
 		// The copy is safe on the disk before the original is cut.
 		if err := appendTorn(filepath.Join(dir, TornFile), tail); err != nil {
 			return 0, err
 		}
-		if err := w.file.Truncate(size); err != nil {
+		if err := w.file.Truncate(w.size); err != nil {
 			return 0, fmt.Errorf("cut off a torn line: %w", err)
 		}
 	}
@@ -81,28 +82,6 @@ func (w *Writer) recover(dir string) (torn int, err error) {
 		return 0, err
 	}
 	return len(tail), syncDir(dir)
-}
-
-// unterminated returns what follows the file's last newline, and where it starts.
-func unterminated(file *os.File) (tail []byte, start int64, err error) {
-	info, err := file.Stat()
-	if err != nil {
-		return nil, 0, err
-	}
-	const step = 64 << 10
-	for end := info.Size(); end > 0; {
-		begin := max(end-step, 0)
-		chunk := make([]byte, end-begin)
-		if _, err := file.ReadAt(chunk, begin); err != nil && !errors.Is(err, io.EOF) {
-			return nil, 0, fmt.Errorf("look for a torn line: %w", err)
-		}
-		if i := bytes.LastIndexByte(chunk, '\n'); i >= 0 {
-			return append(chunk[i+1:len(chunk):len(chunk)], tail...), begin + int64(i) + 1, nil
-		}
-		tail = append(chunk, tail...)
-		end = begin
-	}
-	return tail, 0, nil
 }
 
 func appendTorn(path string, tail []byte) error {
@@ -121,31 +100,33 @@ func appendTorn(path string, tail []byte) error {
 // infinities cannot be written and are an error.
 func (w *Writer) AppendTrial(t Trial) error {
 	t.Version, t.Kind = Version, KindTrial
-	if err := w.append(t); err != nil {
-		return fmt.Errorf("record trial %d of block %d of %s: %w", t.Window, t.Block, t.Cell.Text(DUT), err)
-	}
-	return nil
+	return w.append(t, KindTrial, t.Block, t.Cell.Text(DUT))
 }
 
 // AppendBlock writes what is known of a block that ended. Version and Kind are filled in.
 func (w *Writer) AppendBlock(b Block) error {
 	b.Version, b.Kind = Version, KindBlock
-	if err := w.append(b); err != nil {
-		return fmt.Errorf("record block %d of %s: %w", b.Block, b.DUT, err)
-	}
-	return nil
+	return w.append(b, KindBlock, b.Block, b.DUT)
 }
 
-// AppendStorm writes one storm of logins. Version and Kind are filled in.
-func (w *Writer) AppendStorm(s Storm) error {
-	s.Version, s.Kind = Version, KindStorm
-	if err := w.append(s); err != nil {
-		return fmt.Errorf("record storm %d of %s: %w", s.Block, s.DUT, err)
-	}
-	return nil
+// Record is a record of a measure's own kind, which it has by embedding Head.
+type Record interface{ head() *Head }
+
+func (h *Head) head() *Head { return h }
+
+// Append writes a record of a measure's own kind. Version and Kind are filled in.
+func (w *Writer) Append(kind string, r Record) error {
+	h := r.head()
+	h.Version, h.Kind = Version, kind
+	return w.append(r, kind, h.Block, "the run")
 }
 
-func (w *Writer) append(record any) error {
+func (w *Writer) append(record any, kind string, block int, of string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("record %s of block %d of %s: %w", kind, block, of, err)
+		}
+	}()
 	line, err := json.Marshal(record)
 	if err != nil {
 		return err
@@ -156,20 +137,18 @@ func (w *Writer) append(record any) error {
 	if w.err != nil {
 		return w.err
 	}
-	if _, err := w.file.WriteAt(line, w.size); err != nil {
+	if _, err = w.file.WriteAt(line, w.size); err != nil {
 		// A full disk leaves half a line; the next record must not join it.
 		if terr := w.file.Truncate(w.size); terr != nil {
 			w.err = fmt.Errorf("trials file left with a torn line: %w", terr)
 		}
-		return err
-	}
-	if err := w.file.Sync(); err != nil {
+	} else if err = w.file.Sync(); err != nil {
 		// After a failed fsync nobody knows what is on the disk.
 		w.err = fmt.Errorf("trials file unreliable since an earlier fsync: %w", err)
-		return err
+	} else {
+		w.size += int64(len(line))
 	}
-	w.size += int64(len(line))
-	return nil
+	return err
 }
 
 // Close releases the file and its lock. Append returns an error afterwards.

@@ -7,16 +7,9 @@ import "time"
 type clock struct {
 	start    time.Time
 	estimate time.Duration // of the whole plan
-	begun    float64       // share that an earlier sitting had done
-	done     float64
+	begun    float64       // share of it that an earlier sitting had done
+	done     float64       // share that is done
 }
-
-func newClock(estimate time.Duration, begun float64) *clock {
-	return &clock{start: time.Now(), estimate: estimate, begun: begun, done: begun}
-}
-
-// at notes that share of the plan is done.
-func (c *clock) at(share float64) { c.done = share }
 
 // state is the share that is done and an estimate of the time left.
 func (c *clock) state() (done float64, left time.Duration) {

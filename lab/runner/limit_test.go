@@ -33,7 +33,7 @@ func TestWhatIsALimitOfTheDevice(t *testing.T) {
 		{"another fault", blockOf("a", 100, false), 10, errors.New("no cable"), false},
 		{"no fault", blockOf("a", 100, false), 10, nil, false},
 	} {
-		r := &run{took: map[string]int{"a": tt.took}, broke: map[string]int{}}
+		r := &Session{took: map[string]int{"a": tt.took}, broke: map[string]int{}}
 		got, is := r.limitOf(tt.block, tt.err)
 		if is != tt.want || is && got != refused.Error() {
 			t.Errorf("%s: %v %q", tt.name, is, got)
@@ -42,7 +42,7 @@ func TestWhatIsALimitOfTheDevice(t *testing.T) {
 }
 
 func TestBeyondIsLeftOut(t *testing.T) {
-	r := &run{broke: map[string]int{"a": 100}}
+	r := &Session{broke: map[string]int{"a": 100}}
 	for _, tt := range []struct {
 		block experiment.Block
 		want  bool

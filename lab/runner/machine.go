@@ -88,20 +88,23 @@ func fits(e *experiment.Experiment, t dut.Traits) error {
 }
 
 // environment describes machine and run.
-func (r *run) environment(ctx context.Context) (result.Environment, error) {
-	cfg, m := r.cfg, r.machine
-	programs, err := tools(ctx, r.agent, cfg.Experiment)
+func (s *Session) environment(ctx context.Context) (result.Environment, error) {
+	cfg, m := s.cfg, s.found
+	programs, err := tools(ctx, s.Machine, cfg.Experiment)
 	if err != nil {
 		return result.Environment{}, err
 	}
 	env := result.Environment{
 		Experiment: cfg.Experiment.Name, Measure: cfg.Experiment.Measure, Title: cfg.Experiment.Description, Mode: cfg.Experiment.Mode,
+		Clients: "kind " + cfg.Experiment.Client.Kind,
 		Command: cfg.Command, Start: time.Now().UTC(), GateweighVersion: cfg.Version,
 		GateweighSHA256: m.Program, Kernel: m.Kernel, Arch: m.Arch, CPUModel: m.CPUModel, CPUs: m.Online,
-		MemoryMiB: m.Memory.Total >> 10, Virtualisation: m.Virtualisation, Placement: r.placement.String(),
+		MemoryMiB: m.Memory.Total >> 10, Virtualisation: m.Virtualisation, Placement: s.Placement.String(),
 		Offloads: offloads(cfg.Experiment), Tools: programs, Sysctls: testbed.Sysctls(DemandOf(cfg.Experiment).Clients() - cfg.Experiment.Client.Guests()),
 	}
-	env.Clients = clientsText(cfg.Experiment.Client)
+	if hosts := cfg.Experiment.Client.Hosts; hosts > 1 {
+		env.Clients += fmt.Sprintf(", on %d hosts behind a switch", hosts)
+	}
 	if device, clean := cfg.Experiment.SidesText(); clean != "" {
 		env.Sides = &result.Sides{Device: device, Clean: clean}
 	}
@@ -113,15 +116,6 @@ func (r *run) environment(ctx context.Context) (result.Environment, error) {
 		return env, fmt.Errorf("reading what an earlier sitting says of the machine: %w; without that file the run goes on, and tells of this sitting's machine alone", err)
 	}
 	return resumed(old, env), nil
-}
-
-// clientsText says what stands for clients.
-func clientsText(c experiment.Client) string {
-	text := "kind " + c.Kind
-	if c.Hosts > 1 {
-		text += fmt.Sprintf(", on %d hosts behind a switch", c.Hosts)
-	}
-	return text
 }
 
 // resumed keeps the beginning and the notes of earlier sittings, and notes what

@@ -21,19 +21,24 @@ func TestRecallGoesOnWhereTheEarlierSittingsEnded(t *testing.T) {
 		{Window: 2, Attempt: 0}, {Window: 2, Attempt: 1}, {Window: 2, Attempt: 2, Sitting: 1},
 	} {
 		tr.Cell = cell
+		tr.DUT.Seconds, tr.Clean.Seconds = 1, 1
 		if err := w.AppendTrial(tr); err != nil {
 			t.Fatal(err)
 		}
 	}
-	storm := result.Storm{DUT: "opennds", Clients: 3, LoginRate: 5, Block: 1, Accepted: true}
-	if err := w.AppendStorm(storm); err != nil {
+	alone := struct { // a record of a measure's own kind, with its dimensions among its keys
+		result.Head
+		DUT     string `json:"dut"`
+		Clients int    `json:"clients"`
+	}{result.Head{Block: 1, Seconds: 1, Accepted: true}, "opennds", 3}
+	if err := w.Append("alone", &alone); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r := &run{
-		cfg:     Config{Dir: dir, Experiment: &experiment.Experiment{Redo: 2}},
+	r := &Session{
+		Dir: dir, Experiment: &experiment.Experiment{Redo: 2},
 		windows: map[windowKey]window{},
 	}
 	if err := r.recall(); err != nil {
@@ -51,7 +56,7 @@ func TestRecallGoesOnWhereTheEarlierSittingsEnded(t *testing.T) {
 			t.Errorf("window %d: %+v; want %+v", w, got, want)
 		}
 	}
-	if got := r.windows[windowKey{cell: storm.Cell(), block: 1}]; got != (window{1, true, true}) {
-		t.Errorf("storm: %+v", got)
+	if got := r.windows[windowKey{cell: result.NewCell(result.DUT, "opennds", result.Clients, 3), block: 1}]; got != (window{1, true, true}) {
+		t.Errorf("own kind: %+v", got)
 	}
 }

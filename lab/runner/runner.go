@@ -17,13 +17,10 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/experiment"
-	"github.com/gateweigh/gateweigh/lab/machine"
+	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
-
-// ExperimentFile is the resolved experiment in a run's folder.
-const ExperimentFile = result.ExperimentFile
 
 // Measure is what a run asks of the measure that its experiment names.
 type Measure interface {
@@ -95,23 +92,6 @@ func keyOf(b experiment.Block, cell result.Cell, window int) windowKey {
 	return windowKey{cell, b.AA, b.Index, window}
 }
 
-type run struct {
-	cfg         Config
-	backend     testbed.Backend
-	placement   testbed.Placement
-	agent       *testbed.Host   // answers for the machine
-	machine     machine.Machine // as it was when the run began
-	writer      *result.Writer
-	env         result.Environment
-	plan        []experiment.Block
-	sitting     int  // counts the resumes
-	interrupted bool // an earlier sitting did not end in order
-	windows     map[windowKey]window
-	took        map[string]int // most clients of a block that the device came through
-	broke       map[string]int // clients at which the device broke; blocks of so many are left out
-	clock       *clock
-}
-
 // Run measures what the plan still lacks. It returns when the plan is done, a
 // device after the other has failed, or ctx ends; all finished trials are in
 // the folder in any case. It needs root and a machine on which no other run
@@ -125,7 +105,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	demand := DemandOf(cfg.Experiment)
 	raised, lower := raiseFiles(demand)
 	defer lower()
-	backend, err := testbed.Local(filepath.Base(cfg.Dir), filepath.Join(cfg.Dir, logDir))
+	backend, err := testbed.Local(filepath.Base(cfg.Dir), filepath.Join(cfg.Dir, result.LogsFolder))
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -138,98 +118,97 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	r, err := open(ctx, cfg, raised, &run{backend: backend, placement: backend.Placement, agent: agent, machine: m})
-	if err != nil {
+	s := &Session{
+		Experiment: cfg.Experiment, Dir: cfg.Dir, Placement: backend.Placement, CPUs: m.Online, Machine: agent,
+		cfg: cfg, backend: backend, found: m, plan: cfg.Experiment.Plan(),
+		windows: map[windowKey]window{}, took: map[string]int{}, broke: map[string]int{},
+	}
+	if err := s.open(ctx, raised); err != nil {
 		return Outcome{}, err
 	}
-	out, err := r.all(ctx)
+	out, err := s.all(ctx)
 	out.Started = true
-	r.env.End = time.Now().UTC()
-	r.env.Interrupted = ctx.Err() != nil || r.interrupted && errors.Is(err, ErrNothingRan)
-	r.env.Skipped = out.Skipped
-	return out, errors.Join(err, r.writer.Close(), result.WriteEnvironment(cfg.Dir, r.env))
+	s.env.End = time.Now().UTC()
+	s.env.Interrupted = ctx.Err() != nil || s.interrupted && errors.Is(err, ErrNothingRan)
+	s.env.Skipped = out.Skipped
+	return out, errors.Join(err, s.writer.Close(), result.WriteEnvironment(cfg.Dir, s.env))
 }
 
-// logDir is the folder of the hosts' logs in a run's folder.
-const logDir = "logs"
-
 // open prepares the folder and reads what an earlier sitting has left in it. Raised says
-// which limit was, if any; r has backend and machine.
-func open(ctx context.Context, cfg Config, raised string, r *run) (_ *run, err error) {
-	if err := os.MkdirAll(filepath.Join(cfg.Dir, logDir), 0o755); err != nil {
-		return nil, fmt.Errorf("making the run's folder: %w", err)
+// which limit was, if any.
+func (s *Session) open(ctx context.Context, raised string) (err error) {
+	if err := os.MkdirAll(filepath.Join(s.Dir, result.LogsFolder), 0o755); err != nil {
+		return fmt.Errorf("making the run's folder: %w", err)
 	}
-	r.cfg, r.plan, r.windows = cfg, cfg.Experiment.Plan(), map[windowKey]window{}
-	r.took, r.broke = map[string]int{}, map[string]int{}
-	if err := result.ReplaceFile(filepath.Join(cfg.Dir, ExperimentFile), cfg.Experiment.Encode()); err != nil {
-		return nil, err
+	if err := result.ReplaceFile(filepath.Join(s.Dir, result.ExperimentFile), s.Experiment.Encode()); err != nil {
+		return err
 	}
 	var torn int
-	if r.writer, torn, err = result.OpenWriter(cfg.Dir); err != nil {
-		return nil, err
+	if s.writer, torn, err = result.OpenWriter(s.Dir); err != nil {
+		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.writer.Close())
+			err = errors.Join(err, s.writer.Close())
 		}
 	}()
-	if err := r.recall(); err != nil {
-		return nil, err
+	if err := s.recall(); err != nil {
+		return err
 	}
-	if r.env, err = r.environment(ctx); err != nil {
-		return nil, err
+	if s.env, err = s.environment(ctx); err != nil {
+		return err
 	}
 	if torn > 0 {
-		r.env.Notes = append(r.env.Notes, fmt.Sprintf("The last record of an earlier sitting was cut short (%d bytes); it is kept in %s and was measured again.", torn, result.TornFile))
+		s.env.Notes = append(s.env.Notes, fmt.Sprintf("The last record of an earlier sitting was cut short (%d bytes); it is kept in %s and was measured again.", torn, result.TornFile))
 	}
 	if raised != "" {
-		r.notice("%s", raised)
-		r.env.Notes = append(r.env.Notes, raised)
+		s.Notice("%s", raised)
+		s.env.Notes = append(s.env.Notes, raised)
 	}
-	r.interrupted = r.env.Interrupted
-	r.env.Interrupted = true // until it has ended in order
-	return r, result.WriteEnvironment(cfg.Dir, r.env)
+	s.interrupted = s.env.Interrupted
+	s.env.Interrupted = true // until it has ended in order
+	return result.WriteEnvironment(s.Dir, s.env)
 }
 
 // recall takes up what earlier sittings have recorded: windows that are settled,
 // attempts that were made.
-func (r *run) recall() error {
-	records, err := result.ReadTrials(filepath.Join(r.cfg.Dir, result.TrialsFile))
+func (s *Session) recall() error {
+	records, err := result.ReadTrials(filepath.Join(s.Dir, result.TrialsFile))
 	if err != nil {
 		return err
 	}
-	for _, a := range records.Attempts() {
-		r.count(windowKey{a.Cell, a.AA, a.Block, a.Window}, a.Number, a.Accepted)
-		r.sitting = max(r.sitting, a.Sitting+1)
+	for _, l := range result.Attempts(records.Trials, records.Own) {
+		s.count(windowKey{l.Cell, l.AA, l.Block, l.Window}, l.Attempt, l.Accepted)
+		s.sitting = max(s.sitting, l.Sitting+1)
 	}
 	for _, b := range records.Blocks {
-		r.sitting = max(r.sitting, b.Sitting+1)
+		s.sitting = max(s.sitting, b.Sitting+1)
 		if b.Broke != "" {
-			r.broke[b.DUT] = b.Clients
+			s.broke[b.DUT] = b.Clients
 		} else if b.Error == "" {
-			r.took[b.DUT] = max(r.took[b.DUT], b.Clients)
+			s.took[b.DUT] = max(s.took[b.DUT], b.Clients)
 		}
 	}
 	return nil
 }
 
 // count enters a judged attempt at a window into the books.
-func (r *run) count(key windowKey, attempt int, accepted bool) {
-	w := r.windows[key]
+func (s *Session) count(key windowKey, attempt int, accepted bool) {
+	w := s.windows[key]
 	w.tried, w.accepted = max(w.tried, attempt+1), w.accepted || accepted
-	w.settled = w.settled || accepted || attempt >= r.cfg.Experiment.Redo
-	r.windows[key] = w
-	if r.clock != nil {
-		r.clock.at(r.share())
+	w.settled = w.settled || accepted || attempt >= s.Experiment.Redo
+	s.windows[key] = w
+	if s.clock != nil {
+		s.clock.done = s.share()
 	}
 }
 
 // tally counts the windows of blocks.
-func (r *run) tally(blocks []experiment.Block) (planned, accepted, open int) {
+func (s *Session) tally(blocks []experiment.Block) (planned, accepted, open int) {
 	for _, b := range blocks {
 		for _, cell := range b.Cells {
-			for n := range r.cfg.Experiment.Windows {
-				w := r.windows[keyOf(b, cell, n)]
+			for n := range s.Experiment.Windows {
+				w := s.windows[keyOf(b, cell, n)]
 				planned++
 				if w.accepted {
 					accepted++
@@ -244,14 +223,14 @@ func (r *run) tally(blocks []experiment.Block) (planned, accepted, open int) {
 }
 
 // share is the part of the plan's windows that is settled.
-func (r *run) share() float64 {
-	all, _, open := r.tally(r.plan)
+func (s *Session) share() float64 {
+	all, _, open := s.tally(s.plan)
 	return 1 - float64(open)/float64(max(all, 1))
 }
 
 // all runs the plan.
-func (r *run) all(ctx context.Context) (Outcome, error) {
-	out, err := r.checkDevices(ctx)
+func (s *Session) all(ctx context.Context) (Outcome, error) {
+	out, err := s.checkDevices(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -260,19 +239,19 @@ func (r *run) all(ctx context.Context) (Outcome, error) {
 		clients int
 	}
 	failures, last := map[group]int{}, map[string]error{}
-	for _, b := range r.plan {
+	for _, b := range s.plan {
 		g := group{b.DUT(), b.Clients()}
-		if r.settled(b) || r.beyond(b) || failures[g] >= maxBlockFailures {
+		if s.settled(b) || s.beyond(b) || failures[g] >= maxBlockFailures {
 			continue
 		}
-		err := r.block(ctx, b)
+		err := s.block(ctx, b)
 		switch {
 		case ctx.Err() != nil:
-			return r.outcome(out), context.Cause(ctx)
+			return s.outcome(out), context.Cause(ctx)
 		case errors.Is(err, errStorage):
-			return r.outcome(out), err
+			return s.outcome(out), err
 		case err != nil:
-			r.notice("%s failed: %v", r.session().Name(b), err)
+			s.Notice("%s failed: %v", s.Name(b), err)
 			failures[g]++
 		default:
 			failures[g] = 0
@@ -284,14 +263,14 @@ func (r *run) all(ctx context.Context) (Outcome, error) {
 			out.Failed = append(out.Failed, result.Skip{DUT: name, Reason: last[name].Error()})
 		}
 	}
-	return r.outcome(out), nil
+	return s.outcome(out), nil
 }
 
 // block has the measure carry out a block, and records the block. A block that was interrupted
 // leaves no record of its own: a resume measures it again.
-func (r *run) block(ctx context.Context, b experiment.Block) error {
+func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	start := time.Now()
-	rec, err := r.cfg.Measure.Block(ctx, r.session(), b)
+	rec, err := s.cfg.Measure.Block(ctx, s, b)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -302,83 +281,86 @@ func (r *run) block(ctx context.Context, b experiment.Block) error {
 	}
 	rec.DUT, rec.AA, rec.Clients, rec.LoginRate = b.DUT(), b.AA, b.Clients(), b.Cell.Number(result.LoginRate)
 	rec.Direction, rec.Profile = b.Cell.Text(result.Direction), b.Cell.Text(result.Profile)
-	rec.Block, rec.Sitting, rec.DUTLab = b.Index, r.sitting, b.DUTLab
+	rec.Block, rec.Sitting, rec.DUTLab = b.Index, s.sitting, b.DUTLab
 	rec.Start, rec.Seconds = start.UTC(), time.Since(start).Seconds()
-	broke, isLimit := r.limitOf(b, err)
+	broke, isLimit := s.limitOf(b, err)
 	switch {
 	case isLimit:
 		rec.Broke, err = broke, nil
-		r.broke[b.DUT()] = b.Clients()
-		r.notice("%s, %d clients: it takes fewer: %s", b.DUT(), b.Clients(), broke)
+		s.broke[b.DUT()] = b.Clients()
+		s.Notice("%s, %d clients: it takes fewer: %s", b.DUT(), b.Clients(), broke)
 	case err != nil:
 		rec.Error = err.Error()
 	default:
-		r.took[b.DUT()] = max(r.took[b.DUT()], b.Clients())
+		s.took[b.DUT()] = max(s.took[b.DUT()], b.Clients())
 	}
-	if failed := r.writer.AppendBlock(*rec); failed != nil {
+	if failed := s.writer.AppendBlock(*rec); failed != nil {
 		err = errors.Join(err, fmt.Errorf("%w: %w", errStorage, failed))
 	}
 	return err
 }
 
+// limitOf reports whether a block failed because its device does not take so many clients: the
+// device refused some, and in this run it completed a block with fewer. Any other failure is a
+// fault. The clean router admits every client, so A/A blocks have no such limit.
+func (s *Session) limitOf(b experiment.Block, err error) (text string, isLimit bool) {
+	var e *side.NotAdmitted
+	if b.AA || !errors.As(err, &e) || !e.Own || s.took[b.DUT()] == 0 || s.took[b.DUT()] >= b.Clients() {
+		return "", false
+	}
+	return e.Error(), true
+}
+
+// beyond reports whether a block has as many clients as its device broke at.
+func (s *Session) beyond(b experiment.Block) bool {
+	at, broke := s.broke[b.DUT()]
+	return broke && !b.AA && b.Clients() >= at
+}
+
 // settled reports whether a block has nothing left to measure.
-func (r *run) settled(b experiment.Block) bool {
-	lacks := slices.ContainsFunc(b.Cells, func(c result.Cell) bool { return r.cfg.Measure.Lacks(r.session(), b, c) })
-	return !lacks && r.session().Settled(b)
+func (s *Session) settled(b experiment.Block) bool {
+	lacks := slices.ContainsFunc(b.Cells, func(c result.Cell) bool { return s.cfg.Measure.Lacks(s, b, c) })
+	return !lacks && s.Settled(b)
 }
 
 // checkDevices takes the devices that cannot run here out of the plan.
-func (r *run) checkDevices(ctx context.Context) (out Outcome, err error) {
+func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 	skip := map[string]bool{}
-	for _, name := range r.cfg.Experiment.DUTs {
-		d, err := dut.New(name, slices.Max(r.cfg.Experiment.Clients), r.cfg.Experiment)
+	for _, name := range s.Experiment.DUTs {
+		d, err := dut.New(name, slices.Max(s.Experiment.Clients), s.Experiment)
 		if err != nil {
 			return out, err
 		}
-		err = dut.Check(ctx, r.agent, name, d)
+		err = dut.Check(ctx, s.Machine, name, d)
 		if err == nil {
-			err = fits(r.cfg.Experiment, d.Traits())
+			err = fits(s.Experiment, d.Traits())
 		}
 		if err == nil {
-			err = r.cfg.Measure.Fits(r.cfg.Experiment, d.Traits())
+			err = s.cfg.Measure.Fits(s.Experiment, d.Traits())
 		}
 		switch {
 		case errors.Is(err, dut.ErrNotSupported):
 			skip[name] = true
 			out.Skipped = append(out.Skipped, result.Skip{DUT: name, Reason: reason(name, err)})
-			r.notice("skipped: %s: %s", name, reason(name, err))
+			s.Notice("skipped: %s: %s", name, reason(name, err))
 		case err != nil:
 			return out, fmt.Errorf("checking %s: %w", name, err)
 		}
 	}
-	r.plan = slices.DeleteFunc(r.plan, func(b experiment.Block) bool { return skip[b.DUT()] })
-	possible := r.cfg.Experiment.Possible(func(dut string) bool { return !skip[dut] })
-	r.clock = newClock(possible.EstimatedDuration(), r.share())
-	if len(skip) > 0 && !slices.ContainsFunc(r.plan, func(b experiment.Block) bool { return !b.AA }) {
+	s.plan = slices.DeleteFunc(s.plan, func(b experiment.Block) bool { return skip[b.DUT()] })
+	possible := s.Experiment.Possible(func(dut string) bool { return !skip[dut] })
+	s.clock = &clock{time.Now(), possible.EstimatedDuration(), s.share(), s.share()}
+	if len(skip) > 0 && !slices.ContainsFunc(s.plan, func(b experiment.Block) bool { return !b.AA }) {
 		return out, ErrNothingRan
 	}
 	return out, nil
 }
 
 // outcome adds to out what the run has.
-func (r *run) outcome(out Outcome) Outcome {
-	out.Planned, out.Accepted, out.Open = r.tally(slices.DeleteFunc(slices.Clone(r.plan), r.beyond))
+func (s *Session) outcome(out Outcome) Outcome {
+	out.Planned, out.Accepted, out.Open = s.tally(slices.DeleteFunc(slices.Clone(s.plan), s.beyond))
 	out.Missing = out.Planned - out.Accepted
 	return out
-}
-
-func (r *run) status(format string, args ...any) { r.say(false, format, args...) }
-func (r *run) notice(format string, args ...any) { r.say(true, format, args...) }
-
-func (r *run) say(notice bool, format string, args ...any) {
-	if r.cfg.Status == nil {
-		return
-	}
-	p := Progress{Text: fmt.Sprintf(format, args...), Notice: notice}
-	if r.clock != nil {
-		p.Done, p.Left = r.clock.state()
-	}
-	r.cfg.Status(p)
 }
 
 // reason is why a device is left out, without its name and that this is no failure.

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/experiment"
+	"github.com/gateweigh/gateweigh/lab/machine"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
-// Session is what a run hands to its measure: where to build labs, what is still to be measured,
+// Session is one call of Run. To its measure it says where to build labs, what is still to be measured,
 // and where records and messages go.
 type Session struct {
 	Experiment *experiment.Experiment
@@ -18,17 +19,25 @@ type Session struct {
 	Placement  testbed.Placement
 	CPUs       int           // of the routers' machine
 	Machine    *testbed.Host // answers for the machine that carries the routers
-	run        *run
-}
 
-func (r *run) session() *Session {
-	return &Session{Experiment: r.cfg.Experiment, Dir: r.cfg.Dir, Placement: r.placement, CPUs: r.machine.Online, Machine: r.agent, run: r}
+	cfg         Config
+	backend     testbed.Backend
+	found       machine.Machine // the machine as it was when the run began
+	writer      *result.Writer
+	env         result.Environment
+	plan        []experiment.Block
+	sitting     int  // counts the resumes
+	interrupted bool // an earlier sitting did not end in order
+	windows     map[windowKey]window
+	took        map[string]int // most clients of a block that the device came through
+	broke       map[string]int // clients at which the device broke; blocks of so many are left out
+	clock       *clock
 }
 
 // Labs are the labs of a block.
 func (s *Session) Labs(b experiment.Block) side.Labs {
 	return side.Labs{
-		Backend: s.run.backend, Experiment: s.Experiment, DUT: b.DUT(), DUTLab: b.DUTLab, Sides: s.Experiment.Labs(b), Aggregate: b.Cell.Text(result.Profile) == result.Bulk,
+		Backend: s.backend, Experiment: s.Experiment, DUT: b.DUT(), DUTLab: b.DUTLab, Sides: s.Experiment.Labs(b), Aggregate: b.Cell.Text(result.Profile) == result.Bulk,
 	}
 }
 
@@ -45,16 +54,27 @@ func (s *Session) Name(b experiment.Block) string {
 }
 
 // Status shows what happens now, Notice what deserves a line of its own.
-func (s *Session) Status(format string, args ...any) { s.run.status(format, args...) }
-func (s *Session) Notice(format string, args ...any) { s.run.notice(format, args...) }
+func (s *Session) Status(format string, args ...any) { s.say(false, format, args...) }
+func (s *Session) Notice(format string, args ...any) { s.say(true, format, args...) }
+
+func (s *Session) say(notice bool, format string, args ...any) {
+	if s.cfg.Status == nil {
+		return
+	}
+	p := Progress{Text: fmt.Sprintf(format, args...), Notice: notice}
+	if s.clock != nil {
+		p.Done, p.Left = s.clock.state()
+	}
+	s.cfg.Status(p)
+}
 
 // Note adds a line to what the run's environment says.
-func (s *Session) Note(text string) { s.run.env.Notes = append(s.run.env.Notes, text) }
+func (s *Session) Note(text string) { s.env.Notes = append(s.env.Notes, text) }
 
 // Todo lists the windows of a block's cell that are not settled.
 func (s *Session) Todo(b experiment.Block, cell result.Cell) (windows []int) {
 	for w := range s.Experiment.Windows {
-		if !s.run.windows[keyOf(b, cell, w)].settled {
+		if !s.windows[keyOf(b, cell, w)].settled {
 			windows = append(windows, w)
 		}
 	}
@@ -63,7 +83,7 @@ func (s *Session) Todo(b experiment.Block, cell result.Cell) (windows []int) {
 
 // Settled reports whether no window of a block is left to measure.
 func (s *Session) Settled(b experiment.Block) bool {
-	_, _, open := s.run.tally([]experiment.Block{b})
+	_, _, open := s.tally([]experiment.Block{b})
 	return open == 0
 }
 
@@ -74,21 +94,27 @@ type Attempt struct {
 	Start   time.Time // UTC
 }
 
+// Head begins the record of an attempt at a window of a block; Seconds, Accepted and Rejects are
+// the measure's to fill in.
+func (a Attempt) Head(b experiment.Block) result.Head {
+	return result.Head{Block: b.Index, Attempt: a.Number, Sitting: a.Sitting, Start: a.Start}
+}
+
 // Settle has a window measured, again while it is rejected, and counts every attempt. Measure
 // returns how to write the record, and why it is rejected: no reasons, and it stands. What is
 // written is on the disk before the next attempt begins.
 func (s *Session) Settle(b experiment.Block, cell result.Cell, window int,
 	measure func(Attempt) (write func(*result.Writer) error, rejects []string, err error)) error {
 	key := keyOf(b, cell, window)
-	for n := s.run.windows[key].tried; ; n++ {
-		write, rejects, err := measure(Attempt{Number: n, Sitting: s.run.sitting, Start: time.Now().UTC()})
+	for n := s.windows[key].tried; ; n++ {
+		write, rejects, err := measure(Attempt{Number: n, Sitting: s.sitting, Start: time.Now().UTC()})
 		if err != nil {
 			return err
 		}
-		if err := write(s.run.writer); err != nil {
+		if err := write(s.writer); err != nil {
 			return fmt.Errorf("%w: %w", errStorage, err)
 		}
-		if s.run.count(key, n, len(rejects) == 0); s.run.windows[key].settled {
+		if s.count(key, n, len(rejects) == 0); s.windows[key].settled {
 			return nil
 		}
 		s.Status("%s: measuring again: %s", s.Name(b), rejects[0])

@@ -4,12 +4,14 @@
 package analysistest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -126,20 +128,12 @@ func Run(spec Spec) result.Run {
 }
 
 func (s Spec) withDefaults() Spec {
-	if s.Mode == "" {
-		s.Mode = result.ModeDuet
-	}
+	s.Mode, s.MachineSD, s.Clean = cmp.Or(s.Mode, result.ModeDuet), cmp.Or(s.MachineSD, 0.1), cmp.Or(s.Clean, Cost{PerGbit: 8})
 	if len(s.Profiles) == 0 {
 		s.Profiles = []string{"per-packet"}
 	}
 	if len(s.Directions) == 0 {
 		s.Directions = []string{"up"}
-	}
-	if s.MachineSD == 0 {
-		s.MachineSD = 0.1
-	}
-	if s.Clean == (Cost{}) {
-		s.Clean = Cost{PerGbit: 8}
 	}
 	if s.PayloadBytes == nil {
 		s.PayloadBytes = func(result.Cell) float64 { return defaultPayload }
@@ -241,10 +235,9 @@ func (s *simulation) measure(t *result.Trial, d DUT, shift float64) {
 	}
 	t.Clean = s.measurement(t.Cell, offered, s.Clean, common, 0)
 	if d.Cost == (Cost{}) {
-		t.DUT = s.measurement(t.Cell, delivered, s.Clean, common*d.Ratio*noise, d.Process)
-	} else {
-		t.DUT = s.measurement(t.Cell, delivered, d.Cost, common*noise, d.Process)
+		d.Cost, common = s.Clean, common*d.Ratio
 	}
+	t.DUT = s.measurement(t.Cell, delivered, d.Cost, common*noise, d.Process)
 	t.DUT.PSSMiB = d.PSSMiB
 	for _, m := range []*result.Measurement{&t.Clean, &t.DUT} {
 		p50 := 120 + 0.3*float64(t.Cell.Int(result.Clients)) + 10*s.rng.Float64()
@@ -285,20 +278,22 @@ func Write(dir string, run result.Run) error {
 	}
 	defer file.Close()
 	encoder := json.NewEncoder(file)
-	for _, t := range run.Trials {
-		if err := encoder.Encode(t); err != nil {
-			return err
-		}
+	records := slices.Concat(anyOf(run.Trials), anyOf(run.Blocks))
+	for _, l := range run.Own {
+		records = append(records, l.Record)
 	}
-	for _, b := range run.Blocks {
-		if err := encoder.Encode(b); err != nil {
-			return err
-		}
-	}
-	for _, s := range run.Storms {
-		if err := encoder.Encode(s); err != nil {
+	for _, r := range records {
+		if err := encoder.Encode(r); err != nil {
 			return err
 		}
 	}
 	return file.Close()
+}
+
+func anyOf[T any](list []T) []any {
+	out := make([]any, len(list))
+	for i, v := range list {
+		out[i] = v
+	}
+	return out
 }

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/gateweigh/gateweigh/lab/measure/logins"
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
@@ -16,14 +17,14 @@ type Door struct {
 	Leaves int
 	// Dies: it ends by itself in the last storm.
 	Dies  bool
-	Limit string // default result.LimitDevice
+	Limit string // default logins.LimitDevice
 }
 
 // Storms simulates a run that measured logins: blocks storms for each door and
 // number of clients, all at once.
 func Storms(seed uint64, doors []Door, clients []int, blocks int) result.Run {
 	run := result.Run{Environment: environment(result.ModeSolo)}
-	run.Environment.Measure = result.MeasureLogins
+	run.Environment.Measure = logins.Name
 	rng := rand.New(rand.NewPCG(seed, 1))
 	at := start
 	for block := range blocks {
@@ -35,16 +36,16 @@ func Storms(seed uint64, doors []Door, clients []int, blocks int) result.Run {
 					s.Died = []string{d.Name + " on a/router ended by itself: exit status 9: out of memory"}
 				}
 				at = at.Add(time.Duration(s.Seconds * float64(time.Second)))
-				run.Storms = append(run.Storms, s)
+				run.Own = append(run.Own, result.Line{Head: s.Head, Cell: s.Cell(), Record: &s})
 			}
 		}
 	}
 	return run
 }
 
-func (d Door) storm(rng *rand.Rand, clients int) result.Storm {
-	s := result.Storm{
-		Version: result.Version, Kind: result.KindStorm, DUT: d.Name, Clients: clients, Accepted: true, DeviceLeases: true,
+func (d Door) storm(rng *rand.Rand, clients int) logins.Storm {
+	s := logins.Storm{
+		Head: result.Head{Version: result.Version, Kind: logins.KindStorm, Accepted: true}, DUT: d.Name, Clients: clients, DeviceLeases: true,
 		SetupSeconds: 1, CreateSeconds: 0.5, TailSeconds: 0.5, IdlePSSMiB: 10, LeasedPSSMiB: 11, LoggedPSSMiB: 10 + float64(clients)*20/1024,
 	}
 	s.Lease = d.phase(rng, clients, d.LoginMs/4, 0)
@@ -53,10 +54,10 @@ func (d Door) storm(rng *rand.Rand, clients int) result.Storm {
 }
 
 // phase has the clients through one after the other, some 5 % faster or slower.
-func (d Door) phase(rng *rand.Rand, clients int, each float64, leaves int) result.Phase {
-	p := result.Phase{Asked: clients, Limit: d.Limit, RouterBusy: 0.95, EndpointsBusy: 0.4, ClientBusy: 0.3, RadiusBusy: 0.05}
+func (d Door) phase(rng *rand.Rand, clients int, each float64, leaves int) logins.Phase {
+	p := logins.Phase{Asked: clients, Limit: d.Limit, RouterBusy: 0.95, EndpointsBusy: 0.4, ClientBusy: 0.3, RadiusBusy: 0.05}
 	if p.Limit == "" {
-		p.Limit = result.LimitDevice
+		p.Limit = logins.LimitDevice
 	}
 	each *= 1 + 0.05*rng.NormFloat64()
 	ms := 0.0

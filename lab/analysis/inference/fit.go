@@ -37,22 +37,20 @@ func LeastSquares(rows []Row, between int) (f Fit, ok bool) {
 	if len(rows) == 0 {
 		return Fit{}, false
 	}
-	width := len(rows[0].X)
-	var clusters []normal
-	total := newNormal(width)
+	var clusters [][]Row
 	for _, r := range rows {
 		for len(clusters) <= r.Cluster {
-			clusters = append(clusters, newNormal(width))
+			clusters = append(clusters, nil)
 		}
-		clusters[r.Cluster].add(r)
-		total.add(r)
+		clusters[r.Cluster] = append(clusters[r.Cluster], r)
 	}
+	total := normalOf(rows)
 	if f.Beta, ok = total.solve(); !ok {
 		return Fit{}, false
 	}
 	f.clusters, f.freedom = len(clusters), float64(len(clusters)-between)
 	for _, c := range clusters {
-		beta, ok := total.less(c).solve()
+		beta, ok := total.less(normalOf(c)).solve()
 		if !ok {
 			f.without = nil
 			break
@@ -82,75 +80,69 @@ func (f Fit) Sample(of func(beta []float64) float64) Sample {
 	return s
 }
 
-// normal are the normal equations of some rows: XᵀX in row order, and Xᵀy.
+// normal are the normal equations of some rows.
 type normal struct {
-	width  int
-	xx, xy []float64
+	xx *mat.SymDense // XᵀX
+	xy *mat.VecDense // Xᵀy
 }
 
 func newNormal(width int) normal {
-	return normal{width, make([]float64, width*width), make([]float64, width)}
+	return normal{mat.NewSymDense(width, nil), mat.NewVecDense(width, nil)}
 }
 
-func (n normal) add(r Row) {
-	for i, a := range r.X {
-		for j, b := range r.X {
-			n.xx[i*n.width+j] += a * b
-		}
-		n.xy[i] += a * r.Y
+// normalOf are those of one row or more.
+func normalOf(rows []Row) normal {
+	n := newNormal(len(rows[0].X))
+	for _, r := range rows {
+		x := mat.NewVecDense(len(r.X), r.X)
+		n.xx.SymRankOne(n.xx, 1, x)
+		n.xy.AddScaledVec(n.xy, r.Y, x)
 	}
+	return n
 }
 
 // less is n without the rows of part.
 func (n normal) less(part normal) normal {
-	rest := normal{n.width, slices.Clone(n.xx), slices.Clone(n.xy)}
-	for i, v := range part.xx {
-		rest.xx[i] -= v
-	}
-	for i, v := range part.xy {
-		rest.xy[i] -= v
-	}
+	rest := newNormal(n.xy.Len())
+	rest.xx.ScaleSym(-1, part.xx)
+	rest.xx.AddSym(n.xx, rest.xx)
+	rest.xy.SubVec(n.xy, part.xy)
 	return rest
 }
 
-// scaled is XᵀX with every column of X brought to unit length, and the
-// lengths; ok is false when a column is nothing but zeros.
-func (n normal) scaled() (xx *mat.SymDense, lengths []float64, ok bool) {
-	lengths = make([]float64, n.width)
-	for i := range lengths {
-		lengths[i] = math.Sqrt(n.xx[i*n.width+i])
-		if !(lengths[i] > 0) || math.IsInf(lengths[i], 0) {
-			return nil, nil, false
+// scaled brings every column of X to unit length and returns the lengths; ok is false
+// when a column is nothing but zeros.
+func (n normal) scaled() (unit normal, lengths []float64, ok bool) {
+	width := n.xy.Len()
+	unit, lengths = newNormal(width), make([]float64, width)
+	for j := range width {
+		lengths[j] = math.Sqrt(n.xx.At(j, j))
+		if !(lengths[j] > 0) || math.IsInf(lengths[j], 0) {
+			return unit, nil, false
+		}
+		unit.xy.SetVec(j, n.xy.AtVec(j)/lengths[j])
+		for i := range j + 1 {
+			unit.xx.SetSym(i, j, n.xx.At(i, j)/lengths[i]/lengths[j])
 		}
 	}
-	xx = mat.NewSymDense(n.width, nil)
-	for i := range n.width {
-		for j := i; j < n.width; j++ {
-			xx.SetSym(i, j, n.xx[i*n.width+j]/lengths[i]/lengths[j])
-		}
-	}
-	return xx, lengths, true
+	return unit, lengths, true
 }
 
 func (n normal) solve() (beta []float64, ok bool) {
-	xx, lengths, ok := n.scaled()
+	unit, lengths, ok := n.scaled()
 	if !ok {
 		return nil, false
 	}
 	var factors mat.Cholesky
-	if !factors.Factorize(xx) || factors.Cond() > worstCondition {
+	if !factors.Factorize(unit.xx) || factors.Cond() > worstCondition {
 		return nil, false
 	}
-	right := mat.NewVecDense(n.width, nil)
-	for i, v := range n.xy {
-		right.SetVec(i, v/lengths[i])
-	}
-	solution := mat.NewVecDense(n.width, nil)
-	if err := factors.SolveVecTo(solution, right); err != nil {
+	var solution mat.VecDense
+	if err := factors.SolveVecTo(&solution, unit.xy); err != nil {
 		return nil, false
 	}
-	for i := range n.width {
-		beta = append(beta, solution.AtVec(i)/lengths[i])
+	for i, length := range lengths {
+		beta = append(beta, solution.AtVec(i)/length)
 	}
 	return beta, !slices.ContainsFunc(beta, func(b float64) bool { return !finite(b) })
 }
@@ -162,16 +154,9 @@ func Condition(rows []Row) float64 {
 	if len(rows) == 0 {
 		return math.Inf(1)
 	}
-	total := newNormal(len(rows[0].X))
-	for _, r := range rows {
-		total.add(r)
-	}
-	xx, _, ok := total.scaled()
-	if !ok {
-		return math.Inf(1)
-	}
+	unit, _, ok := normalOf(rows).scaled()
 	var eigen mat.EigenSym
-	if !eigen.Factorize(xx, false) {
+	if !ok || !eigen.Factorize(unit.xx, false) {
 		return math.Inf(1)
 	}
 	values := eigen.Values(nil) // ascending

@@ -6,6 +6,7 @@ package inference
 import (
 	"math"
 	"slices"
+	"sort"
 	"sync"
 
 	"gonum.org/v1/gonum/mathext"
@@ -43,6 +44,33 @@ func Of(values []float64) Sample {
 // F. E. Satterthwaite, 1946). N counts the values of both.
 func Welch(a, b []float64) Sample { return Of(b).Less(Of(a)) }
 
+// Less is the sample of the mean of s less that of from, whose spreads may
+// differ (see Welch). N counts the values of both.
+func (s Sample) Less(from Sample) Sample {
+	d := Sample{Mean: s.Mean - from.Mean, SE: math.NaN(), N: s.N + from.N}
+	if !from.HasSpread() || !s.HasSpread() {
+		return d
+	}
+	va, vb := from.SE*from.SE, s.SE*s.SE
+	d.SE, d.Freedom = math.Sqrt(va+vb), from.Freedom+s.Freedom
+	if divisor := va*va/from.Freedom + vb*vb/s.Freedom; divisor > 0 {
+		d.Freedom = (va + vb) * (va + vb) / divisor
+	}
+	return d
+}
+
+// PAbove is the p-value of the one-sided test of a mean of at most limit, NaN
+// without a spread.
+func (s Sample) PAbove(limit float64) float64 {
+	return s.tail(s.Mean - limit)
+}
+
+// PBelow is that of a mean of at least limit.
+func (s Sample) PBelow(limit float64) float64 {
+	s.Mean = -s.Mean
+	return s.PAbove(-limit)
+}
+
 // HasSpread reports whether the sample can be tested.
 func (s Sample) HasSpread() bool {
 	return finite(s.Mean) && finite(s.SE) && s.Freedom > 0
@@ -57,42 +85,61 @@ func (s Sample) Interval(confidence float64) (lo, hi float64) {
 	return s.Mean - half, s.Mean + half
 }
 
+// Lies reports whether the interval lies inside [-limit, limit], and whether it leaves
+// out 0; neither without a spread.
+func (s Sample) Lies(limit, confidence float64) (inside, outside bool) {
+	lo, hi := s.Interval(confidence)
+	return lo >= -limit && hi <= limit, lo > 0 || hi < 0
+}
+
 // PDifferent is the p-value of the two-sided t-test of a mean of 0, NaN
 // without a spread.
 func (s Sample) PDifferent() float64 {
-	if !s.HasSpread() {
-		return math.NaN()
-	}
-	return 2 * upperTail(ratio(math.Abs(s.Mean), s.SE), s.Freedom)
+	return 2 * s.tail(math.Abs(s.Mean))
 }
 
 // PEquivalent is the p-value of the two one-sided tests of a mean that lies
 // outside [-limit, limit] (D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15,
 // 1987): the larger of both. NaN without a spread.
 func (s Sample) PEquivalent(limit float64) float64 {
+	return s.tail(limit - math.Abs(s.Mean))
+}
+
+// tail is the chance of a mean of 0 to be estimated this far above 0 or further, NaN
+// without a spread. By the incomplete beta function it keeps its digits where 1 - CDF
+// has none left. Values without any spread are as far from 0 as can be, or on it.
+func (s Sample) tail(distance float64) float64 {
 	if !s.HasSpread() {
 		return math.NaN()
 	}
-	return upperTail(ratio(limit-math.Abs(s.Mean), s.SE), s.Freedom)
-}
-
-// upperTail is the chance of a t-distributed value above t. By the incomplete
-// beta function it keeps its digits where 1 - CDF has none left.
-func upperTail(t, freedom float64) float64 {
-	tail := mathext.RegIncBeta(freedom/2, 0.5, freedom/(freedom+t*t)) / 2
+	t := 0.0
+	if distance != 0 {
+		t = distance / s.SE
+	}
+	tail := mathext.RegIncBeta(s.Freedom/2, 0.5, s.Freedom/(s.Freedom+t*t)) / 2
 	if t < 0 {
 		return 1 - tail
 	}
 	return tail
 }
 
-// ratio of a distance to a standard error. Values without any spread are as
-// far from 0 as can be, or on it.
-func ratio(distance, se float64) float64 {
-	if se == 0 && distance == 0 {
-		return 0
+// Power is the chance that the values asked for bring a verdict, if the spread stays
+// as seen. Asking only for a half-width as small as the distance would make it an
+// even chance.
+const Power = 0.8
+
+// MostFurther bounds what is asked for: beyond it the noise must be found first.
+const MostFurther = 10_000
+
+// Further is the least number of values beyond n that are enough, at least two in all;
+// nil beyond MostFurther.
+func Further(n int, enough func(values int) bool) *int {
+	first := max(n+1, 2)
+	further := first + sort.Search(MostFurther, func(i int) bool { return enough(first + i) }) - n
+	if further > MostFurther {
+		return nil
 	}
-	return distance / se
+	return &further
 }
 
 // quantiles remembers those of whole degrees of freedom, of which a run needs

@@ -2,7 +2,9 @@ package inference
 
 import (
 	"math"
+	"slices"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -12,39 +14,36 @@ import (
 // (the within estimator of panel data). Columns that never change get no
 // estimate and do not disturb the others. N counts the values of y.
 func Trends(y []float64, columns [][]float64, absorbed int) (samples []Sample, residuals []float64) {
-	samples = make([]Sample, len(columns))
+	samples = slices.Repeat([]Sample{None()}, len(columns))
 	var kept []int
 	for i, column := range columns {
-		samples[i] = None()
-		if varies(column) {
+		if floats.Dot(column, column) > 1e-18*float64(len(column)) { // more than rounding
 			kept = append(kept, i)
 		}
 	}
 	if len(kept) == 0 {
 		return samples, nil
 	}
-	total := newNormal(len(kept))
-	for row := range y {
-		total.add(Row{X: pick(columns, kept, row), Y: y[row]})
+	rows := make([]Row, len(y))
+	for at := range y {
+		rows[at].Y = y[at]
+		for _, c := range kept {
+			rows[at].X = append(rows[at].X, columns[c][at])
+		}
 	}
+	total := normalOf(rows)
 	beta, ok := total.solve()
 	if !ok {
 		return samples, nil
 	}
-	rss := 0.0
-	for row := range y {
-		residual := y[row]
-		for i, x := range pick(columns, kept, row) {
-			residual -= beta[i] * x
-		}
-		residuals = append(residuals, residual)
-		rss += residual * residual
+	for _, r := range rows {
+		residuals = append(residuals, r.Y-floats.Dot(beta, r.X))
 	}
 	freedom := float64(len(y) - len(kept) - absorbed)
 	for i, variance := range total.inverseDiagonal() {
 		s := Sample{Mean: beta[i], SE: math.NaN(), Freedom: freedom, N: len(y)}
 		if freedom > 0 {
-			s.SE = math.Sqrt(rss / freedom * variance)
+			s.SE = math.Sqrt(floats.Dot(residuals, residuals) / freedom * variance)
 		}
 		samples[kept[i]] = s
 	}
@@ -67,36 +66,19 @@ func (s Sample) Serial(residuals []float64) Sample {
 	return s
 }
 
-// varies reports whether a column without its means holds more than rounding.
-func varies(column []float64) bool {
-	sum := 0.0
-	for _, v := range column {
-		sum += v * v
-	}
-	return sum > 1e-18*float64(len(column))
-}
-
-func pick(columns [][]float64, kept []int, row int) []float64 {
-	x := make([]float64, 0, len(kept))
-	for _, c := range kept {
-		x = append(x, columns[c][row])
-	}
-	return x
-}
-
 // inverseDiagonal is the diagonal of the inverse of XᵀX, which solve has found
 // to exist.
 func (n normal) inverseDiagonal() []float64 {
-	xx, lengths, _ := n.scaled()
+	unit, lengths, _ := n.scaled()
 	var factors mat.Cholesky
-	factors.Factorize(xx)
+	factors.Factorize(unit.xx)
 	var inverse mat.SymDense
 	if err := factors.InverseTo(&inverse); err != nil {
 		return nil
 	}
-	out := make([]float64, n.width)
-	for i := range out {
-		out[i] = inverse.At(i, i) / lengths[i] / lengths[i]
+	out := make([]float64, len(lengths))
+	for i, length := range lengths {
+		out[i] = inverse.At(i, i) / length / length
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package persona
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -16,31 +17,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Waiting for a server. RFC 2131, 4.1, begins with 4 s; on a LAN of this lab an
-// answer that takes a second is lost.
 const (
+	// Waiting for a server. RFC 2131, 4.1, begins with 4 s; on a LAN of this lab an
+	// answer that takes a second is lost.
 	firstWait = time.Second
 	lastWait  = 4 * time.Second
 	most      = 12 // times a message is sent: 43 s in all
-)
 
-// A link whose queue is full is tried again after a while, this often.
-const (
+	// A link whose queue is full is tried again after a while, this often.
 	fullPause = time.Millisecond
 	fullMost  = 2000
-)
 
-const receiveBuffer = 4 << 20 // bytes: some 5,000 replies
+	receiveBuffer = 4 << 20 // bytes: some 5,000 replies
+)
 
 var anyone = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 // Lease is what a server gave a client.
 type Lease struct {
-	Addr   netip.Prefix  // with the mask of option 1
-	Router netip.Addr    // the first of option 3; the zero Addr: none
-	Server netip.Addr    // option 54
-	From   MAC           // the hardware address the server spoke from
-	Length time.Duration // option 51; the client renews after half of it (T1)
+	Addr   netip.Prefix // with the mask of option 1
+	Router netip.Addr   // the first of option 3; the zero Addr: none
+	Server netip.Addr   // option 54
+	From   MAC          // the hardware address the server spoke from
 }
 
 // Tries is how often a client asked.
@@ -57,22 +55,21 @@ func (t *Tries) Add(more Tries) {
 	}
 }
 
-func (t *Tries) again(why error) {
-	t.Count++
-	if t.Refusal == nil {
-		t.Refusal = why
-	}
-}
-
 // DHCP asks for leases as any number of clients, over one packet socket. Its
 // methods may be called from many goroutines, one exchange each.
 type DHCP struct {
+	// Own is that the interface has the hardware address of its one client: replies may come
+	// to that alone. Else they are asked for as broadcasts: a reply to an address that the
+	// client does not have yet takes an entry of the server's neighbour table, which has room
+	// for a thousand in the whole machine.
+	Own bool
+
 	ifi *net.Interface
 
 	mu      sync.Mutex // guards what follows
 	holds   int
 	conn    *packet.Conn
-	readers sync.WaitGroup
+	reader  sync.WaitGroup
 	waiting map[dhcpv4.TransactionID]exchange
 }
 
@@ -93,16 +90,15 @@ func NewDHCP(name string) (*DHCP, error) {
 
 // Hold opens the socket until as many calls of Rest have followed. An open socket
 // looks at every packet that comes in, so it is not held while traffic is measured.
-func (d *DHCP) Hold() error {
+func (d *DHCP) Hold() (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.holds == 0 {
-		conn, err := listen(d.ifi)
-		if err != nil {
+		if d.conn, err = d.listen(); err != nil {
 			return fmt.Errorf("leasing on %s: opening a packet socket: %w", d.ifi.Name, err)
 		}
-		d.conn = conn
-		d.readers.Go(func() { d.read(conn) })
+		conn := d.conn
+		d.reader.Go(func() { d.read(conn) })
 	}
 	d.holds++
 	return nil
@@ -111,20 +107,19 @@ func (d *DHCP) Hold() error {
 // Rest undoes one Hold.
 func (d *DHCP) Rest() {
 	d.mu.Lock()
-	conn := d.conn
-	if d.holds--; d.holds > 0 {
-		conn = nil
-	} else {
+	if d.holds--; d.holds == 0 {
+		defer d.reader.Wait()
+		d.conn.Close()
 		d.conn = nil
 	}
 	d.mu.Unlock()
-	if conn != nil {
-		conn.Close()
-		d.readers.Wait()
-	}
 }
 
-func listen(ifi *net.Interface) (*packet.Conn, error) {
+// listen opens a packet socket that receives what is sent to DHCP clients.
+func (d *DHCP) listen() (*packet.Conn, error) {
+	if d.Own { // a filter for each client takes longer than to read what else comes in
+		return packet.Listen(d.ifi, packet.Raw, unix.ETH_P_IP, nil)
+	}
 	filter, err := bpf.Assemble([]bpf.Instruction{
 		bpf.LoadAbsolute{Off: 12, Size: 2},
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.ETH_P_IP, SkipTrue: 6},
@@ -140,22 +135,17 @@ func listen(ifi *net.Interface) (*packet.Conn, error) {
 		return nil, err
 	}
 	// All protocols: such a socket comes before the programs, which drop replies.
-	conn, err := packet.Listen(ifi, packet.Raw, unix.ETH_P_ALL, &packet.Config{Filter: filter})
+	conn, err := packet.Listen(d.ifi, packet.Raw, unix.ETH_P_ALL, &packet.Config{Filter: filter})
 	if err != nil {
 		return nil, err
 	}
-	rc, err := conn.SyscallConn()
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	err = rc.Control(func(fd uintptr) {
-		// Best effort both: otherwise bursts of replies are asked for again, and
-		// what is sent passes the filter too.
-		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer)
-		_ = unix.SetsockoptInt(int(fd), unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
-	})
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+	if rc, err := conn.SyscallConn(); err == nil {
+		// Without the first, replies that come in bursts are lost and asked for again;
+		// without the second, the filter also looks at what is sent.
+		rc.Control(func(fd uintptr) {
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer)
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
+		})
 	}
 	return conn, nil
 }
@@ -176,12 +166,12 @@ func (d *DHCP) read(conn *packet.Conn) {
 			continue
 		}
 		d.mu.Lock()
-		x, ok := d.waiting[r.TransactionID]
+		x := d.waiting[r.TransactionID]
 		d.mu.Unlock()
-		if ok && x.mac == MAC(r.ClientHWAddr) {
+		if x.mac == MAC(r.ClientHWAddr) {
 			select {
 			case x.replies <- r:
-			default: // the exchange has more replies than it reads
+			default: // nobody waits, or the exchange has more replies than it reads
 			}
 		}
 	}
@@ -196,15 +186,19 @@ func (d *DHCP) send(frame []byte) error {
 	}
 	for n := 1; ; n++ {
 		_, err := conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
-		if errors.Is(err, unix.ENOBUFS) && n < fullMost { // the link's queue: thousands release together
-			time.Sleep(fullPause)
-			continue
+		if err == nil {
+			return nil
 		}
-		if err != nil {
+		if !errors.Is(err, unix.ENOBUFS) || n == fullMost {
 			return fmt.Errorf("sending: %w", err)
 		}
-		return nil
+		time.Sleep(fullPause) // the link's queue is full: thousands release together
 	}
+}
+
+func newID() (id dhcpv4.TransactionID) {
+	binary.NativeEndian.PutUint32(id[:], rand.Uint32())
+	return id
 }
 
 // await enters an exchange under an identifier of its own.
@@ -212,8 +206,7 @@ func (d *DHCP) await(mac MAC) (dhcpv4.TransactionID, exchange) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for {
-		n := rand.Uint32()
-		id := dhcpv4.TransactionID{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
+		id := newID()
 		if _, taken := d.waiting[id]; !taken {
 			x := exchange{mac, make(chan reply, 8)}
 			d.waiting[id] = x
@@ -228,9 +221,6 @@ func (d *DHCP) forget(id dhcpv4.TransactionID) {
 	delete(d.waiting, id)
 }
 
-// errSilence is the refusal of a server that does not answer.
-var errSilence = errors.New("no answer")
-
 // ask sends a frame, again and again, until want takes a reply.
 func (x exchange) ask(ctx context.Context, d *DHCP, frame []byte, tries *Tries, want func(reply) bool) (reply, error) {
 	wait := firstWait
@@ -238,36 +228,24 @@ func (x exchange) ask(ctx context.Context, d *DHCP, frame []byte, tries *Tries, 
 		if err := d.send(frame); err != nil {
 			return reply{}, err
 		}
-		timer := time.NewTimer(time.Duration(float64(wait) * (0.9 + 0.2*rand.Float64())))
-		r, got := x.take(ctx, timer.C, want)
-		timer.Stop()
-		if got {
-			return r, nil
-		}
-		if err := context.Cause(ctx); err != nil {
-			return reply{}, err
-		}
-		silent := fmt.Errorf("%w to a message within %s", errSilence, wait)
-		if n == most {
-			return reply{}, fmt.Errorf("sent %d times: %w", n, silent)
-		}
-		tries.again(silent)
-		wait = min(2*wait, lastWait)
-	}
-}
-
-// take waits for a reply that is wanted.
-func (x exchange) take(ctx context.Context, over <-chan time.Time, want func(reply) bool) (reply, bool) {
-	for {
-		select {
-		case r := <-x.replies:
-			if want(r) {
-				return r, true
+		over := time.After(time.Duration(float64(wait) * (0.9 + 0.2*rand.Float64())))
+		for silent := false; !silent; {
+			select {
+			case r := <-x.replies:
+				if want(r) {
+					return r, nil
+				}
+			case <-over:
+				silent = true
+			case <-ctx.Done():
+				return reply{}, context.Cause(ctx)
 			}
-		case <-over:
-			return reply{}, false
-		case <-ctx.Done():
-			return reply{}, false
 		}
+		err := fmt.Errorf("no answer to a message within %s", wait)
+		if n == most {
+			return reply{}, fmt.Errorf("sent %d times: %w", n, err)
+		}
+		tries.Add(Tries{1, err})
+		wait = min(2*wait, lastWait)
 	}
 }

@@ -20,13 +20,11 @@ import (
 //
 // Clients do not renew their leases.
 
-// errRefused is a server's DHCPNAK.
 var errRefused = errors.New("refused (DHCPNAK)")
 
 // mostRefusals in succession end the attempt to lease. dnsmasq offers the same address to
-// every client that asks before one of them has taken it, and refuses the others. Of a
-// thousand clients that come together some are refused a dozen times; random pauses make
-// refusals rarer.
+// every client that asks before one of them has taken it, and refuses the others: of a
+// thousand clients at once some are refused a dozen times. Random pauses make that rarer.
 const (
 	mostRefusals = 50
 	firstPause   = 20 * time.Millisecond // at most, before beginning anew
@@ -44,13 +42,11 @@ func (d *DHCP) Lease(ctx context.Context, mac MAC) (Lease, Tries, error) {
 		if !errors.Is(err, errRefused) || n == mostRefusals {
 			return l, tries, err
 		}
-		tries.again(err)
-		wait := time.NewTimer(rand.N(pause))
+		tries.Add(Tries{1, err})
 		select {
 		case <-ctx.Done():
-			wait.Stop()
 			return l, tries, context.Cause(ctx)
-		case <-wait.C:
+		case <-time.After(rand.N(pause)):
 		}
 		pause = min(2*pause, lastPause)
 	}
@@ -59,30 +55,23 @@ func (d *DHCP) Lease(ctx context.Context, mac MAC) (Lease, Tries, error) {
 func (d *DHCP) lease(ctx context.Context, mac MAC, tries *Tries) (Lease, error) {
 	id, x := d.await(mac)
 	defer d.forget(id)
-	discover, err := message(id, mac, dhcpv4.MessageTypeDiscover)
+	discover, err := d.message(id, mac, Lease{}, dhcpv4.MessageTypeDiscover)
 	if err != nil {
 		return Lease{}, err
 	}
-	frame, err := toAll(mac, discover)
-	if err != nil {
-		return Lease{}, err
-	}
-	offer, err := x.ask(ctx, d, frame, tries, func(r reply) bool {
+	offer, err := x.ask(ctx, d, discover, tries, func(r reply) bool {
 		return r.MessageType() == dhcpv4.MessageTypeOffer && r.ServerIdentifier() != nil
 	})
 	if err != nil {
 		return Lease{}, fmt.Errorf("discovering a server: %w", err)
 	}
-	request, err := message(id, mac, dhcpv4.MessageTypeRequest,
+	request, err := d.message(id, mac, Lease{}, dhcpv4.MessageTypeRequest,
 		dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(offer.YourIPAddr)),
 		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(offer.ServerIdentifier())))
 	if err != nil {
 		return Lease{}, err
 	}
-	if frame, err = toAll(mac, request); err != nil {
-		return Lease{}, err
-	}
-	return x.confirm(ctx, d, frame, tries)
+	return x.confirm(ctx, d, request, tries)
 }
 
 // confirm asks for an address and waits for the server's yes or no.
@@ -90,47 +79,26 @@ func (x exchange) confirm(ctx context.Context, d *DHCP, frame []byte, tries *Tri
 	r, err := x.ask(ctx, d, frame, tries, func(r reply) bool {
 		return r.MessageType() == dhcpv4.MessageTypeAck || r.MessageType() == dhcpv4.MessageTypeNak
 	})
+	if err == nil && r.MessageType() == dhcpv4.MessageTypeNak {
+		err = fmt.Errorf("%w %s", errRefused, r.Message())
+	}
 	if err != nil {
 		return Lease{}, fmt.Errorf("requesting an address: %w", err)
-	}
-	if r.MessageType() == dhcpv4.MessageTypeNak {
-		return Lease{}, fmt.Errorf("requesting an address: %w %s", errRefused, r.Message())
 	}
 	return r.lease()
 }
 
 // Release gives a lease back: one message, never answered (RFC 2131, 4.4.6).
 func (d *DHCP) Release(mac MAC, l Lease) error {
-	id, _ := d.await(mac)
-	d.forget(id)
-	release, err := message(id, mac, dhcpv4.MessageTypeRelease, dhcpv4.WithClientIP(l.Addr.Addr().AsSlice()), dhcpv4.WithBroadcast(false),
-		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice())))
-	if err != nil {
-		return err
-	}
-	frame, err := toServer(mac, l, release)
-	if err != nil {
-		return err
-	}
-	return d.send(frame)
+	return d.say(d.message(newID(), mac, l, dhcpv4.MessageTypeRelease, dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice()))))
 }
 
 // Decline tells the server that another client has the address it gave
 // (RFC 2131, 4.4.4). It is never answered.
 func (d *DHCP) Decline(mac MAC, l Lease) error {
-	id, _ := d.await(mac)
-	d.forget(id)
-	decline, err := message(id, mac, dhcpv4.MessageTypeDecline,
+	return d.say(d.message(newID(), mac, Lease{}, dhcpv4.MessageTypeDecline,
 		dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(l.Addr.Addr().AsSlice())),
-		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice())))
-	if err != nil {
-		return err
-	}
-	frame, err := toAll(mac, decline)
-	if err != nil {
-		return err
-	}
-	return d.send(frame)
+		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(l.Server.AsSlice()))))
 }
 
 // Ask asks for the router's hardware address as a client does before its first
@@ -139,39 +107,37 @@ func (d *DHCP) Ask(mac MAC, l Lease) error {
 	if !l.Router.IsValid() {
 		return nil
 	}
-	frame, err := question(mac, l.Addr.Addr(), l.Router)
+	return d.say(question(mac, l.Addr.Addr(), l.Router))
+}
+
+// say sends a frame once that could be made.
+func (d *DHCP) say(frame []byte, err error) error {
 	if err != nil {
 		return err
 	}
 	return d.send(frame)
 }
 
-// message is a client's message. It asks for its reply as a broadcast: a reply to an
-// address that the client does not have yet would take an entry of the neighbour table,
-// which has room for a thousand in the whole machine.
-func message(id dhcpv4.TransactionID, mac MAC, kind dhcpv4.MessageType, more ...dhcpv4.Modifier) (*dhcpv4.DHCPv4, error) {
-	all := append([]dhcpv4.Modifier{
-		dhcpv4.WithTransactionID(id), dhcpv4.WithHwAddr(hardware(mac)), dhcpv4.WithBroadcast(true), dhcpv4.WithMessageType(kind),
-	}, more...)
+// message is the frame of a client's message: to the server of its lease, or to all from a
+// client that has none.
+func (d *DHCP) message(id dhcpv4.TransactionID, mac MAC, l Lease, kind dhcpv4.MessageType, more ...dhcpv4.Modifier) ([]byte, error) {
+	more = append(more, dhcpv4.WithTransactionID(id), dhcpv4.WithHwAddr(mac[:]), dhcpv4.WithMessageType(kind))
+	to, src, dst := broadcast, netip.IPv4Unspecified(), anyone
+	if l.Addr.IsValid() {
+		to, src, dst = l.From, l.Addr.Addr(), l.Server
+		more = append(more, dhcpv4.WithClientIP(src.AsSlice()))
+	} else {
+		more = append(more, dhcpv4.WithBroadcast(!d.Own))
+	}
 	if kind == dhcpv4.MessageTypeDiscover || kind == dhcpv4.MessageTypeRequest {
-		all = append(all, dhcpv4.WithRequestedOptions(
+		more = append(more, dhcpv4.WithRequestedOptions(
 			dhcpv4.OptionSubnetMask, dhcpv4.OptionRouter, dhcpv4.OptionDomainNameServer, dhcpv4.OptionIPAddressLeaseTime))
 	}
-	m, err := dhcpv4.New(all...)
+	m, err := dhcpv4.New(more...)
 	if err != nil {
 		return nil, fmt.Errorf("making a %s: %w", kind, err)
 	}
-	return m, nil
-}
-
-// toAll is the frame of a message from a client that has no address.
-func toAll(mac MAC, m *dhcpv4.DHCPv4) ([]byte, error) {
-	return datagram(mac, broadcast, netip.AddrPortFrom(netip.IPv4Unspecified(), dhcpv4.ClientPort), netip.AddrPortFrom(anyone, dhcpv4.ServerPort), m.ToBytes())
-}
-
-// toServer is the frame of a message from a client that has the lease.
-func toServer(mac MAC, l Lease, m *dhcpv4.DHCPv4) ([]byte, error) {
-	return datagram(mac, l.From, netip.AddrPortFrom(l.Addr.Addr(), dhcpv4.ClientPort), netip.AddrPortFrom(l.Server, dhcpv4.ServerPort), m.ToBytes())
+	return datagram(mac, to, netip.AddrPortFrom(src, dhcpv4.ClientPort), netip.AddrPortFrom(dst, dhcpv4.ServerPort), m.ToBytes())
 }
 
 // lease reads an ACK.
@@ -184,7 +150,7 @@ func (r reply) lease() (Lease, error) {
 	if bits != 32 {
 		return Lease{}, errors.New("reading the lease: it has no subnet mask")
 	}
-	l := Lease{Addr: netip.PrefixFrom(ip, ones), From: r.from, Length: r.IPAddressLeaseTime(time.Hour)}
+	l := Lease{Addr: netip.PrefixFrom(ip, ones), From: r.from}
 	if rs := r.Router(); len(rs) > 0 {
 		l.Router, _ = netip.AddrFromSlice(rs[0].To4())
 	}

@@ -13,11 +13,7 @@ func (d *DHCP) Rejoin(ctx context.Context, mac MAC, addr netip.Addr) (Lease, Tri
 	id, x := d.await(mac)
 	defer d.forget(id)
 	tries := Tries{Count: 1}
-	request, err := message(id, mac, dhcpv4.MessageTypeRequest, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(addr.AsSlice())))
-	if err != nil {
-		return Lease{}, tries, err
-	}
-	frame, err := toAll(mac, request)
+	frame, err := d.message(id, mac, Lease{}, dhcpv4.MessageTypeRequest, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(addr.AsSlice())))
 	if err != nil {
 		return Lease{}, tries, err
 	}
@@ -30,11 +26,7 @@ func (d *DHCP) Renew(ctx context.Context, mac MAC, old Lease) (Lease, Tries, err
 	id, x := d.await(mac)
 	defer d.forget(id)
 	tries := Tries{Count: 1}
-	request, err := message(id, mac, dhcpv4.MessageTypeRequest, dhcpv4.WithClientIP(old.Addr.Addr().AsSlice()), dhcpv4.WithBroadcast(false))
-	if err != nil {
-		return Lease{}, tries, err
-	}
-	frame, err := toServer(mac, old, request)
+	frame, err := d.message(id, mac, old, dhcpv4.MessageTypeRequest)
 	if err != nil {
 		return Lease{}, tries, err
 	}

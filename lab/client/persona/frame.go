@@ -3,7 +3,6 @@ package persona
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 
 	"github.com/gopacket/gopacket"
@@ -59,13 +58,10 @@ func parseReply(frame []byte) (reply, error) {
 	var eth layers.Ethernet
 	var ip layers.IPv4
 	var udp layers.UDP
-	if err := eth.DecodeFromBytes(frame, gopacket.NilDecodeFeedback); err != nil || eth.EthernetType != layers.EthernetTypeIPv4 {
-		return reply{}, errNoReply
-	}
-	if err := ip.DecodeFromBytes(eth.Payload, gopacket.NilDecodeFeedback); err != nil || ip.Protocol != layers.IPProtocolUDP || ip.FragOffset != 0 {
-		return reply{}, errNoReply
-	}
-	if err := udp.DecodeFromBytes(ip.Payload, gopacket.NilDecodeFeedback); err != nil || udp.DstPort != dhcpv4.ClientPort {
+	none := gopacket.NilDecodeFeedback
+	if eth.DecodeFromBytes(frame, none) != nil || eth.EthernetType != layers.EthernetTypeIPv4 ||
+		ip.DecodeFromBytes(eth.Payload, none) != nil || ip.Protocol != layers.IPProtocolUDP || ip.FragOffset != 0 ||
+		udp.DecodeFromBytes(ip.Payload, none) != nil || udp.DstPort != dhcpv4.ClientPort {
 		return reply{}, errNoReply
 	}
 	msg, err := dhcpv4.FromBytes(udp.Payload)
@@ -77,5 +73,3 @@ func parseReply(frame []byte) (reply, error) {
 	}
 	return reply{msg, MAC(eth.SrcMAC)}, nil
 }
-
-func hardware(m MAC) net.HardwareAddr { return net.HardwareAddr(m[:]) }

@@ -12,7 +12,7 @@ import (
 func offer(t testing.TB, how ...dhcpv4.Modifier) []byte {
 	t.Helper()
 	how = append([]dhcpv4.Modifier{
-		dhcpv4.WithHwAddr(hardware(aliceMAC)), dhcpv4.WithMessageType(dhcpv4.MessageTypeAck), dhcpv4.WithYourIP(alice.AsSlice()),
+		dhcpv4.WithHwAddr(aliceMAC[:]), dhcpv4.WithMessageType(dhcpv4.MessageTypeAck), dhcpv4.WithYourIP(alice.AsSlice()),
 		func(m *dhcpv4.DHCPv4) { m.OpCode = dhcpv4.OpcodeBootReply },
 		dhcpv4.WithNetmask([]byte{255, 255, 0, 0}), dhcpv4.WithRouter(outside.AsSlice()), dhcpv4.WithLeaseTime(600),
 		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(own.AsSlice())),
@@ -37,7 +37,7 @@ func TestReplyIsReadAsSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Lease{Addr: netip.PrefixFrom(alice, 16), Router: outside, Server: own, From: wireMAC, Length: 600e9}
+	want := Lease{Addr: netip.PrefixFrom(alice, 16), Router: outside, Server: own, From: wireMAC}
 	if got != want {
 		t.Errorf("lease %+v, want %+v", got, want)
 	}

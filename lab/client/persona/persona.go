@@ -17,9 +17,12 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // MAC is a hardware address.
@@ -41,11 +44,14 @@ type Config struct {
 // Link is an interface that personas share. Its methods may be called from many
 // goroutines.
 type Link struct {
-	cfg    Config
-	ifi    *net.Interface
-	objs   programsObjects
+	cfg  Config
+	ifi  *net.Interface
+	objs programsObjects
+
+	mu     sync.Mutex // guards what follows
 	places []link.Link
-	routes routes
+	routes []*netlink.Route
+	router netip.Addr // valid once the way out is set
 }
 
 // Open makes the interface ready for clients: programs, and the LAN's addresses
@@ -64,16 +70,12 @@ func Open(cfg Config) (_ *Link, err error) {
 	if l.ifi, err = net.InterfaceByName(cfg.Interface); err != nil {
 		return nil, err
 	}
-	if err := l.load(); err != nil {
-		return nil, err
-	}
-	// First the programs, then the addresses: the kernel would answer for all of
-	// them by itself.
-	if err = l.attach(); err == nil {
-		err = l.routes.open(l.ifi, cfg.LAN, cfg.Window)
-	}
-	if err != nil {
-		return nil, errors.Join(err, l.Close())
+	// The programs come before the addresses: without them the kernel would answer ARP
+	// for all of the LAN.
+	for _, step := range []func() error{l.load, l.attach, l.addLAN} {
+		if err := step(); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
 	}
 	return l, nil
 }
@@ -90,30 +92,19 @@ func (l *Link) load() error {
 		spec.Variables["lan_base"].Set(binary.NativeEndian.Uint32(base[:])),
 		spec.Variables["lan_mask"].Set(binary.NativeEndian.Uint32(mask)),
 	)
-	if own, ok := ownAddress(l.ifi, l.cfg.LAN); ok && err == nil {
-		err = spec.Variables["host_addr"].Set(key(own))
+	addrs, _ := l.ifi.Addrs() // none: the host itself has no address in the LAN
+	for _, a := range addrs {
+		if p, bad := netip.ParsePrefix(a.String()); bad == nil && l.cfg.LAN.Contains(p.Addr()) && err == nil {
+			err = spec.Variables["host_addr"].Set(key(p.Addr()))
+		}
+	}
+	if err == nil {
+		err = spec.LoadAndAssign(&l.objs, nil)
 	}
 	if err != nil {
-		return err
-	}
-	if err := spec.LoadAndAssign(&l.objs, nil); err != nil {
 		return fmt.Errorf("loading the programs: %w", err)
 	}
 	return nil
-}
-
-// ownAddress is the host's own address in the LAN.
-func ownAddress(ifi *net.Interface, lan netip.Prefix) (netip.Addr, bool) {
-	addrs, err := ifi.Addrs()
-	if err != nil {
-		return netip.Addr{}, false
-	}
-	for _, a := range addrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && lan.Contains(p.Addr()) {
-			return p.Addr(), true
-		}
-	}
-	return netip.Addr{}, false
 }
 
 // key is an address as the programs look it up: in network order.
@@ -145,17 +136,113 @@ func (l *Link) Remove(ip netip.Addr) error {
 	return nil
 }
 
+// attach puts the programs at the interface: by links of Linux 6.6, which end with
+// the process, or as filters of clsact, which end with the interface.
+func (l *Link) attach() error {
+	for _, place := range []struct {
+		prog   *ebpf.Program
+		attach ebpf.AttachType
+		parent uint32
+	}{
+		{l.objs.FromLan, ebpf.AttachTCXIngress, netlink.HANDLE_MIN_INGRESS},
+		{l.objs.ToLan, ebpf.AttachTCXEgress, netlink.HANDLE_MIN_EGRESS},
+	} {
+		at, err := link.AttachTCX(link.TCXOptions{Program: place.prog, Interface: l.ifi.Index, Attach: place.attach})
+		if errors.Is(err, ebpf.ErrNotSupported) {
+			err = clsact(l.ifi.Index, place.prog, place.parent)
+		} else if err == nil {
+			l.places = append(l.places, at)
+		}
+		if err != nil {
+			return fmt.Errorf("attaching a program: %w", err)
+		}
+	}
+	return nil
+}
+
+func clsact(index int, prog *ebpf.Program, parent uint32) error {
+	qdisc := &netlink.GenericQdisc{
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT},
+		QdiscType:  "clsact",
+	}
+	if err := netlink.QdiscAdd(qdisc); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("adding clsact: %w", err)
+	}
+	return netlink.FilterReplace(&netlink.BpfFilter{
+		FilterAttrs: netlink.FilterAttrs{LinkIndex: index, Parent: parent, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1},
+		Fd:          prog.FD(), Name: "persona", DirectAction: true,
+	})
+}
+
+// addLAN makes all of the LAN local (AnyIP): sockets may bind to any address of it.
+func (l *Link) addLAN() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.addRoute(&netlink.Route{
+		LinkIndex: lo.Attrs().Index, Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL, Scope: unix.RT_SCOPE_HOST,
+		Dst: IPNet(l.cfg.LAN.Masked()),
+	})
+}
+
 // SetRouter sends what clients send to the outside to router. Again with the same
-// address it does nothing; all clients of a link have one router.
-func (l *Link) SetRouter(router netip.Addr) error { return l.routes.set(router) }
+// address it does nothing; all clients of a link have one router. The router's own
+// address lies among those that are local, so it gets an entry of its own in the same
+// table, which is asked first.
+func (l *Link) SetRouter(router netip.Addr) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case router == l.router:
+		return nil
+	case l.router.IsValid():
+		return fmt.Errorf("a lease names the router %s, an earlier one %s: clients of one host share their router", router, l.router)
+	}
+	err := l.addRoute(&netlink.Route{
+		LinkIndex: l.ifi.Index, Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_UNICAST, Scope: unix.RT_SCOPE_LINK,
+		Dst: IPNet(netip.PrefixFrom(router, router.BitLen())),
+	})
+	if err == nil {
+		out := &netlink.Route{LinkIndex: l.ifi.Index, Gw: router.AsSlice(), Flags: int(netlink.FLAG_ONLINK), InitCwnd: l.cfg.Window}
+		err = l.addRoute(out)
+	}
+	if err == nil {
+		l.router = router
+	}
+	return err
+}
+
+// addRoute adds a route, or replaces it. The caller holds mu.
+func (l *Link) addRoute(route *netlink.Route) error {
+	if err := netlink.RouteReplace(route); err != nil {
+		return fmt.Errorf("adding the route %v: %w", route, err)
+	}
+	l.routes = append(l.routes, route)
+	return nil
+}
 
 // Close takes programs and routes away. Twice is harmless.
 func (l *Link) Close() error {
-	errs := []error{l.routes.close()}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var errs []error
+	for _, route := range l.routes {
+		if err := netlink.RouteDel(route); err != nil && !errors.Is(err, unix.ESRCH) {
+			errs = append(errs, fmt.Errorf("removing the route %v: %w", route, err))
+		}
+	}
 	for _, p := range l.places {
 		errs = append(errs, p.Close())
 	}
-	l.places = nil
+	l.routes, l.router, l.places = nil, netip.Addr{}, nil
 	l.objs.Close() // closing twice is what it reports
 	return errors.Join(errs...)
+}
+
+// IPNet is p as netlink takes it.
+func IPNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }

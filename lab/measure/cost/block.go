@@ -11,7 +11,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/runner"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // run measures the blocks of one run.
@@ -55,13 +54,13 @@ func (r *run) Block(ctx context.Context, s *runner.Session, eb experiment.Block)
 	b.admitted()
 	err = b.measured(ctx)
 	if ctx.Err() == nil { // after Ctrl-C the hosts just end
-		left := testbed.Together(func() error { return device.Leave(ctx) }, func() error { return clean.Leave(ctx) })
+		left := b.pair.both(func(l *lab) error { return l.Leave(ctx) })
 		if left != nil && err == nil { // after a block that failed it says nothing new
 			b.rec.Error = left.Error()
 			s.Notice("%s: %v", s.Name(eb), left)
 		}
 	}
-	err = errors.Join(err, testbed.Together(device.Close, clean.Close))
+	err = errors.Join(err, b.pair.both(func(l *lab) error { return l.Close() }))
 	if profileOnly && err == nil {
 		return nil, nil
 	}
@@ -143,15 +142,15 @@ func (b *openBlock) cell(ctx context.Context, cell result.Cell, todo []int) erro
 	if err == nil {
 		device.pssMiB, err = device.Router.PSSMiB(ctx)
 	}
-	if err != nil {
-		return errors.Join(err, b.pair.end(ctx))
-	}
 	for _, w := range todo {
-		if err := b.trial(ctx, cell, w); err != nil {
+		if err != nil {
+			break
+		}
+		if err = b.trial(ctx, cell, w); err != nil {
 			return fmt.Errorf("window %d: %w", w+1, side.CauseOf(errors.Join(err, b.pair.end(ctx)), device.Side, clean.Side))
 		}
 	}
-	return b.pair.end(ctx)
+	return errors.Join(err, b.pair.end(ctx))
 }
 
 // trial measures window w, again when it is rejected, and records every attempt.

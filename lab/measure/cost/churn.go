@@ -12,7 +12,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/dut"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // forgotten bounds the wait until a device has forgotten its guests.
@@ -31,8 +30,7 @@ func (s *lab) visit(ctx context.Context, perSecond float64) error {
 
 // endVisits waits until all guests are gone and returns what became of them.
 func (s *lab) endVisits(ctx context.Context) (c result.Churn, err error) {
-	each := make([]client.Visits, len(s.Hosts))
-	err = s.EachHost(func(i int, h side.ClientHost) (err error) { each[i], err = h.Leave(ctx); return err })
+	each, err := side.Each(s.Hosts, func(_ int, h side.ClientHost) (client.Visits, error) { return h.Leave(ctx) })
 	var leases, logins []float64
 	var failures []string
 	for _, v := range each {
@@ -68,24 +66,21 @@ func (s *lab) state(ctx context.Context) (st result.DeviceState, err error) {
 // underChurn measures the block while guests come and go on both sides, and looks at
 // the device before the first and after the last.
 func (b *openBlock) underChurn(ctx context.Context, perSecond float64) error {
-	device, clean := b.pair.device, b.pair.clean
+	device := b.pair.device
 	before, err := device.state(ctx)
 	if err != nil {
 		return err
 	}
 	start := time.Now()
-	if err := testbed.Together(func() error { return device.visit(ctx, perSecond) }, func() error { return clean.visit(ctx, perSecond) }); err != nil {
+	if err := b.pair.both(func(l *lab) error { return l.visit(ctx, perSecond) }); err != nil {
 		return err
 	}
 	err = b.cells(ctx)
-	var churn result.Churn
-	left := testbed.Together(
-		func() (err error) { churn, err = device.endVisits(ctx); return err },
-		func() (err error) { _, err = clean.endVisits(ctx); return err },
-	)
+	guests, left := side.Each([]*lab{device, b.pair.clean}, func(_ int, l *lab) (result.Churn, error) { return l.endVisits(ctx) })
 	if err = errors.Join(err, left); err != nil {
 		return err
 	}
+	churn := guests[0]
 	churn.PerSecond, churn.Seconds, churn.Before = perSecond, time.Since(start).Seconds(), before
 	gone := time.Now()
 	for {

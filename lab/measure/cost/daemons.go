@@ -1,8 +1,10 @@
 package cost
 
 import (
+	"fmt"
 	"maps"
 	"math"
+	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -69,27 +71,55 @@ func processMedians(trials []analysis.Trial) map[cellBlock]float64 {
 // by the cell without its load: what the stretches of all blocks hold beyond
 // the medians of their windows.
 func standingShares(medians map[cellBlock]float64, blocks []result.Block) map[result.Cell]float64 {
-	type sum struct{ ns, seconds float64 }
-	sums := map[result.Cell]sum{}
+	ns, seconds, shares := map[result.Cell]float64{}, map[result.Cell]float64{}, map[result.Cell]float64{}
 	for _, b := range blocks {
-		if b.AA {
-			continue
-		}
 		cell := b.Cell()
-		s := sums[cell]
 		for _, st := range b.Stretches {
-			if typical, measured := medians[cellBlock{cell.With(result.OfferedMbps, st.OfferedMbps), b.Block, b.Sitting}]; measured {
-				s.ns += float64(st.ProcessNs) - typical*1e9*st.Seconds
-				s.seconds += st.Seconds
+			if typical, measured := medians[cellBlock{cell.With(result.OfferedMbps, st.OfferedMbps), b.Block, b.Sitting}]; measured && !b.AA {
+				ns[cell] += float64(st.ProcessNs) - typical*1e9*st.Seconds
+				seconds[cell] += st.Seconds
 			}
 		}
-		if s.seconds > 0 {
-			sums[cell] = s
+	}
+	for cell, long := range seconds {
+		if long > 0 {
+			shares[cell] = max(0, ns[cell]/1e9/long)
 		}
 	}
-	shares := map[result.Cell]float64{}
-	for cell, s := range sums {
-		shares[cell] = max(0, s.ns/1e9/s.seconds)
-	}
 	return shares
+}
+
+// housekeepingWarnings name the devices that work by themselves less often than
+// once a block. A block's stretches follow each other, so one that is as long as
+// the device's period holds that work at least once, and levelDaemons spreads it
+// over the block's windows. In shorter ones it is there by chance or not at all.
+func housekeepingWarnings(blocks []result.Block) []string {
+	longest := map[result.Cell]float64{} // seconds under load in one block
+	period := map[string]float64{}       // by device, seconds
+	for _, b := range blocks {
+		if b.AA || b.HousekeepingSeconds <= 0 || len(b.Stretches) == 0 {
+			continue
+		}
+		var loaded float64
+		for _, st := range b.Stretches {
+			loaded += st.Seconds
+		}
+		longest[b.Cell()] = max(longest[b.Cell()], loaded)
+		period[b.DUT] = b.HousekeepingSeconds
+	}
+	short := map[string]float64{} // by device, its shortest group's longest block
+	for group, seconds := range longest {
+		if known, ok := short[group.Text(result.DUT)]; !ok || seconds < known {
+			short[group.Text(result.DUT)] = seconds
+		}
+	}
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(short)) {
+		if short[name] < period[name] {
+			out = append(out, fmt.Sprintf("%s works by itself every %.0f s, and blocks of this run load it for %.0f s: "+
+				"that work is missing from its figures or there by chance. Blocks with more windows or loads hold it (`windows`, `offered_mbps`), from %.0f s on.",
+				name, period[name], short[name], period[name]))
+		}
+	}
+	return out
 }

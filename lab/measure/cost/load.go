@@ -1,7 +1,9 @@
 package cost
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
@@ -19,8 +21,8 @@ type lab struct {
 	marked             int64 // when its shares were marked by the server's clock, ns; zero: not
 	fairness           result.Fairness
 	memory             result.Memory
-	pssMiB             float64       // of the device's programs when the cell began
-	shorts             []short.Stats // by client host, of all loads of the cell
+	pssMiB             float64         // of the device's programs when the cell began
+	shorts             [][]short.Stats // of the cell: by load and client host
 }
 
 // load starts the load of a cell, for at most so many seconds.
@@ -29,19 +31,18 @@ func (s *lab) load(ctx context.Context, cell result.Cell, seconds int) error {
 	if err := s.StartTraffic(ctx, cell.Text(result.Direction), cell.Number(result.OfferedMbps), seconds); err != nil {
 		return err
 	}
-	return s.readDelays(ctx)
-}
-
-// readDelays asks the generators how long their streams took to begin.
-func (s *lab) readDelays(ctx context.Context) error {
-	all := make([]agent.TrafficStats, len(s.Hosts))
-	err := s.EachHost(func(i int, h side.ClientHost) (err error) { all[i], err = h.TrafficStats(ctx); return err })
-	var connect, firstByte traffic.Delays
+	all, err := s.stats(ctx)
+	var connect, firstByte traffic.Delays // how long streams took to begin
 	for _, stats := range all {
 		connect, firstByte = connect.Worst(stats.Connect), firstByte.Worst(stats.FirstByte)
 	}
 	s.connect, s.firstByte = result.Delays(connect), result.Delays(firstByte)
 	return err
+}
+
+// stats asks the generators of all client hosts.
+func (s *lab) stats(ctx context.Context) ([]agent.TrafficStats, error) {
+	return side.Each(s.Hosts, func(_ int, h side.ClientHost) (agent.TrafficStats, error) { return h.TrafficStats(ctx) })
 }
 
 // mark has the streams count what they carry each from now on.
@@ -69,19 +70,15 @@ func (s *lab) readFairness(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	clients := make([]agent.TrafficStats, len(s.Hosts))
-	if err := s.EachHost(func(i int, h side.ClientHost) (err error) { clients[i], err = h.TrafficStats(ctx); return err }); err != nil {
+	clients, err := s.stats(ctx)
+	if err != nil {
 		return err
 	}
-	shares := stats.Shares
+	shares, broken := stats.Shares, 0
 	for _, c := range clients {
-		shares = shares.With(c.Shares)
+		shares, broken = shares.With(c.Shares), broken+c.Broken
 	}
 	seconds := float64(stats.MonotonicNs-s.marked) / 1e9
-	broken := 0
-	for _, c := range clients {
-		broken += c.Broken
-	}
 	s.fairness = result.Fairness{
 		Streams: shares.Streams, Broken: max(broken, stats.Broken), // both ends count the same streams
 		Jain: shares.Jain(), Even: shares.Even(s.Load.BurstSegments * traffic.SegmentBytes(client.KindOf(s.Has.Client).MTU, s.Load.UDP)),
@@ -89,4 +86,49 @@ func (s *lab) readFairness(ctx context.Context) error {
 	}
 	s.marked = 0
 	return nil
+}
+
+// readShort reads what became of the load's short connections.
+func (s *lab) readShort(ctx context.Context) error {
+	if s.Load.ShortPerSecond == 0 {
+		return nil
+	}
+	hosts, err := side.Each(s.Hosts, func(_ int, h side.ClientHost) (short.Stats, error) { return h.ShortStats(ctx) })
+	s.shorts = append(s.shorts, hosts)
+	return err
+}
+
+// shortOf is what became of the short connections of all loads and client hosts together; nil
+// without any. The rates of the hosts add up, over the time of all loads.
+func shortOf(loads [][]short.Stats) *result.Short {
+	if loads == nil {
+		return nil
+	}
+	var all result.Short
+	var connect, first, whole []float64
+	done, seconds := make([]float64, len(loads[0])), make([]float64, len(loads[0]))
+	for _, hosts := range loads {
+		for i, st := range hosts {
+			all.Done, all.Failed, all.Missed = all.Done+st.Done, all.Failed+st.Failed, all.Missed+st.Missed
+			all.FirstError = cmp.Or(all.FirstError, st.FirstError)
+			done[i], seconds[i] = done[i]+float64(st.Done), seconds[i]+st.Seconds
+			connect, first, whole = append(connect, st.ConnectUs...), append(first, st.FirstByteUs...), append(whole, st.WholeUs...)
+		}
+	}
+	for i := range done {
+		if seconds[i] > 0 {
+			all.PerSecond += done[i] / seconds[i]
+		}
+	}
+	all.Connect, all.FirstByte, all.Whole = delaysOf(connect), delaysOf(first), delaysOf(whole)
+	return &all
+}
+
+// delaysOf sums values up; it sorts them.
+func delaysOf(us []float64) (d result.Delays) {
+	if len(us) == 0 {
+		return d
+	}
+	slices.Sort(us)
+	return result.Delays{P50: side.Millis(result.Quantile(us, 0.5)), P99: side.Millis(result.Quantile(us, 0.99)), Max: us[len(us)-1]}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/experiment"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/result"
-	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
 // pair offers a cell's traffic to two labs and measures windows of it: begin comes first, end last,
@@ -27,7 +26,8 @@ func (p pair) solo() bool { return p.e.Mode == result.ModeSolo }
 
 // both works on both labs at once.
 func (p pair) both(fn func(*lab) error) error {
-	return testbed.Together(func() error { return fn(p.device) }, func() error { return fn(p.clean) })
+	_, err := side.Each([]*lab{p.device, p.clean}, func(_ int, l *lab) (struct{}, error) { return struct{}{}, fn(l) })
+	return err
 }
 
 // ended is an error when a program of either lab has ended by itself.
@@ -125,16 +125,16 @@ func (p pair) loaded(ctx context.Context, cell result.Cell, n int, fn func(labs 
 // alone calls fn while one lab carries the cell's load.
 func (p pair) alone(ctx context.Context, l *lab, cell result.Cell, fn func(...*lab) error) (err error) {
 	defer func() { err = errors.Join(err, l.StopTraffic(context.WithoutCancel(ctx))) }()
-	if err := p.load(ctx, l, cell); err != nil {
-		return err
+	if err = p.load(ctx, l, cell); err == nil {
+		err = side.Sleep(ctx, p.warmup(cell))
 	}
-	if err := side.Sleep(ctx, p.warmup(cell)); err != nil {
-		return err
+	if err == nil {
+		err = fn(l)
 	}
-	if err := fn(l); err != nil {
-		return err
+	if err == nil {
+		err = l.readShort(ctx)
 	}
-	return l.readShort(ctx)
+	return err
 }
 
 func sides(labs []*lab) []*side.Side {

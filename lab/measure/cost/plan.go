@@ -15,9 +15,23 @@ import (
 // Measure is the measure of that name.
 type Measure struct{}
 
+// Name is the measure's in experiments and records.
+const Name = "cost"
+
+// Records is empty: trials and blocks are known to the reader.
+func (Measure) Records() []result.Kind { return nil }
+
 // Rules are those of experiments that measure cost.
 func (Measure) Rules() experiment.Measure {
-	return experiment.Measure{Name: result.MeasureCost, Check: check, Settings: settings, Duration: duration, Describe: inWords}
+	return experiment.Measure{
+		Name: Name,
+		Uses: []string{
+			"offered_mbps", "mbps_per_client", "directions", "profiles", "aa_blocks", "windows", "window", "warmup", "profile_window",
+			"traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.pacing", "traffic.short_per_second", "traffic.short_bytes",
+			"beside.client", "beside.traffic", "beside.clients",
+		},
+		Check: check, Settings: settings, Duration: duration, Describe: inWords,
+	}
 }
 
 // inWords says which windows a block has, and what its clients send.

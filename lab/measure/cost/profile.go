@@ -41,42 +41,49 @@ func (b *openBlock) profileCell(ctx context.Context, cell result.Cell) error {
 	return nil
 }
 
-// recorded is what perf and the meters saw of some sides in one window.
-type recorded struct {
-	recording     int // of the machine's agent
-	labs          []*lab
-	before, after []side.Reading
-}
-
+// profile runs perf over one window of the sides, on the CPUs of the routers, to which their
+// threads and devices are bound. perf's samples are read when no load runs any more.
 func (b *openBlock) profile(ctx context.Context, cell result.Cell) error {
-	device, clean := b.pair.device, b.pair.clean
-	first, err := device.Router.Sample(ctx)
+	first, err := b.pair.device.Router.Sample(ctx)
 	if err != nil {
 		return err
 	}
-	var pids []int
-	for _, p := range first.Processes {
-		pids = append(pids, p.PID)
+	ask := agent.Perf{CPUs: b.Placement.Router, Own: b.Placement.Endpoints}
+	for _, p := range first.Processes { // of the device
+		ask.Programs = append(ask.Programs, p.PID)
 	}
-	p := profile.Profile{
-		Cell: cell, Block: b.Index, DUTLab: b.DUTLab, Start: time.Now().UTC(),
-		FrequencyHz: profile.FrequencyHz,
-	}
-	var takes []recorded
-	err = b.pair.begin(ctx, cell)
-	if err == nil {
-		err = b.pair.loaded(ctx, cell, 0, func(labs ...*lab) error {
-			takes = append(takes, recorded{labs: labs})
-			return b.sample(ctx, pids, &p, &takes[len(takes)-1])
-		})
-	}
-	if err := errors.Join(err, b.pair.end(ctx)); err != nil {
-		return err
-	}
-	for _, t := range takes {
-		if err := t.read(ctx, b.Machine, map[*lab]*profile.Side{device: &p.DUT, clean: &p.Clean}); err != nil {
+	p := profile.Profile{Cell: cell, Block: b.Index, DUTLab: b.DUTLab, Start: time.Now().UTC(), FrequencyHz: profile.FrequencyHz}
+	into := map[*lab]*profile.Side{b.pair.device: &p.DUT, b.pair.clean: &p.Clean}
+	var reads []func() error
+	window := func(labs ...*lab) error {
+		perf, err := b.Machine.StartPerf(ctx, ask)
+		if err != nil {
 			return err
 		}
+		p.UserStacks, p.Perf = perf.UserStacks, perf.Version
+		before, after, err := side.ReadTwice(ctx, b.Experiment.ProfileWindow, sides(labs)...)
+		reads = append(reads, func() error {
+			recording, err := b.Machine.ReadPerf(ctx, perf.Recording)
+			for i, l := range labs {
+				if err == nil {
+					*into[l] = recording.Side(l.accounts(before[i], after[i]))
+				}
+			}
+			return err
+		})
+		return errors.Join(err, b.Machine.StopPerf(ctx))
+	}
+	if err = b.pair.begin(ctx, cell); err == nil {
+		err = b.pair.loaded(ctx, cell, 0, window)
+	}
+	err = errors.Join(err, b.pair.end(ctx))
+	for _, read := range reads {
+		if err == nil {
+			err = read()
+		}
+	}
+	if err != nil {
+		return err
 	}
 	if got := p.Clean.DeliveredMbps; got < minProfiled*cell.Number(result.OfferedMbps) {
 		return fmt.Errorf("the clean router delivered %.1f of %.0f Mbit/s while perf ran: no profile of this load", got, cell.Number(result.OfferedMbps))
@@ -84,39 +91,13 @@ func (b *openBlock) profile(ctx context.Context, cell result.Cell) error {
 	return profile.Write(b.Dir, p)
 }
 
-// sample runs perf over one window of the sides, on the CPUs of the routers, to
-// which their threads and devices are bound. Programs are those of the device.
-func (b *openBlock) sample(ctx context.Context, programs []int, p *profile.Profile, t *recorded) error {
-	perf, err := b.Machine.StartPerf(ctx, agent.Perf{Programs: programs, CPUs: b.Placement.Router, Own: b.Placement.Endpoints})
-	if err != nil {
-		return err
-	}
-	t.recording, p.UserStacks, p.Perf = perf.Recording, perf.UserStacks, perf.Version
-	t.before, t.after, err = side.ReadTwice(ctx, b.Experiment.ProfileWindow, sides(t.labs)...)
-	return errors.Join(err, b.Machine.StopPerf(ctx))
-}
-
-// read turns perf's samples into the profile of each side.
-func (t recorded) read(ctx context.Context, machine *testbed.Host, into map[*lab]*profile.Side) error {
-	recording, err := machine.ReadPerf(ctx, t.recording)
-	if err != nil {
-		return err
-	}
-	for i, s := range t.labs {
-		*into[s] = recording.Side(s.accounts(t.before[i], t.after[i]))
-	}
-	return nil
-}
-
 // accounts says whose time of the side's router is known exactly, and how much
 // it was between two readings.
 func (s *lab) accounts(a, b side.Reading) profile.Router {
 	m := s.measurement(a, b)
 	out := profile.Router{
-		FromNs: a.Router.MonotonicNs, ToNs: b.Router.MonotonicNs,
-		Seconds: m.Seconds, Packets: m.Packets, DeliveredMbps: m.DeliveredMbps,
-		Threads: map[int]string{}, Processes: map[int]string{},
-		Ns: map[string]int64{},
+		FromNs: a.Router.MonotonicNs, ToNs: b.Router.MonotonicNs, Seconds: m.Seconds, Packets: m.Packets, DeliveredMbps: m.DeliveredMbps,
+		Threads: map[int]string{}, Processes: map[int]string{}, Ns: map[string]int64{},
 	}
 	for ifname, t := range b.Router.NAPI {
 		name := profile.AccountLAN

@@ -47,72 +47,41 @@ const (
 // not, as the clean router shows, which has the same. One at its limit may lose frames
 // ahead of the router's IP layer, which then sees fewer packets than frames as well.
 func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathers bool, cpus int) {
-	var rejects side.Rejects
-	t.Flags = nil
-	reject := rejects.Add
-
 	// A hiccup of the machine holds both sides up alike and is no limit of the device.
 	slack := slackBursts * float64(sent.BurstSegments) * segmentMbit(sent) / window.Seconds()
 	saturated := !t.AA && t.DUT.DeliveredMbps > 0 && t.DUT.DeliveredMbps < minDelivered*min(t.DUT.OfferedMbps, t.Clean.DeliveredMbps)-slack
+	t.Flags = nil
 	if saturated {
 		t.Flags = append(t.Flags, result.FlagSaturated)
 	}
-	judgeSide("clean router", t.Clean, window, slack, reject)
-	judgeControl(t, sent, saturated, slack, reject)
-	judgeSide("device", t.DUT, window, slack, reject)
-	if !gathers && !saturated {
-		judgePackets("device", t.Cell.Text(result.Profile), t.DUT, reject)
-	}
-	judgeDevice(t, saturated, slack, reject)
-	if lossy := max(t.DUT.RetransmitRatio, t.DUT.LossRatio()) > maxRetransmits; lossy && !t.AA && t.Clean.LossRatio() <= maxRetransmits {
+	if max(t.DUT.RetransmitRatio, t.DUT.LossRatio()) > maxRetransmits && !t.AA && t.Clean.LossRatio() <= maxRetransmits {
 		t.Flags = append(t.Flags, result.FlagLossy)
 	}
+	var rejects side.Rejects
+	device, clean := judged{t.DUT, "device", slack, &rejects}, judged{t.Clean, "clean router", slack, &rejects}
+	profile := t.Cell.Text(result.Profile)
+	clean.side(window)
+	clean.control(profile, sent, saturated)
+	device.side(window)
+	if !gathers && !saturated {
+		device.packets(profile)
+	}
+	switch {
+	case saturated:
+	case t.AA:
+		device.flow(minDelivered)
+	default:
+		device.load(minDelivered)
+	}
+	// Where both routers fill their CPU they wait for each other, and no other program need
+	// have been there.
+	used := (t.DUT.CPUCorePct() + t.Clean.CPUCorePct()) / 100
+	wait, limit := float64(t.DUT.WaitNs)/1e9/t.DUT.Seconds, max(maxWait, waitPerCPU*used)
+	device.If(wait > limit && used < filledCPU, "device: its threads waited %.0f %% of the window for a CPU, limit %.0f %%", 100*wait, 100*limit)
 	worse := t.DUT.Machine
 	worse.Steal = max(worse.Steal, t.Clean.Machine.Steal)
 	rejects.Steal(worse, window.Seconds(), cpus, "")
 	t.Rejects, t.Accepted = rejects, len(rejects) == 0
-}
-
-// judgeControl tests what must hold for the clean router, so that it can tell
-// anything about the device beside it.
-func judgeControl(t *result.Trial, sent experiment.Traffic, saturated bool, slack float64, reject func(string, ...any)) {
-	const who = "clean router"
-	least := minDelivered
-	if saturated {
-		least = minBeside
-	}
-	judgePackets(who, t.Cell.Text(result.Profile), t.Clean, reject)
-	judgeFlow(who, t.Clean, least, slack, reject)
-	if t.Clean.AggregationFactor < minBulk && t.Cell.Text(result.Profile) == result.Bulk {
-		reject("%s: %.2f frames per packet, profile bulk wants %.2f or more", who, t.Clean.AggregationFactor, minBulk)
-	}
-	known := t.Clean.SegmentsPerBurst > 0
-	if want := float64(sent.BurstSegments); traffic.KindOf(sent.Kind).Bursts && known && t.Clean.SegmentsPerBurst < minBurst*want {
-		reject("%s: %.1f segments a burst, %.0f were to be sent: its streams have lost too many", who, t.Clean.SegmentsPerBurst, want)
-	}
-}
-
-// judgeDevice tests that the device got its load, or is at its limit, and that no
-// one else had its CPU.
-func judgeDevice(t *result.Trial, saturated bool, slack float64, reject func(string, ...any)) {
-	switch {
-	case saturated:
-	case t.AA:
-		judgeFlow("device", t.DUT, minDelivered, slack, reject)
-	case tooLittle(t.DUT, minDelivered, slack):
-		reject("device: delivered %.1f of %g Mbit/s, limit %.0f %%", t.DUT.DeliveredMbps, t.DUT.OfferedMbps, 100*minDelivered)
-	}
-	used := routersCPU(t)
-	if wait, limit := float64(t.DUT.WaitNs)/1e9/t.DUT.Seconds, max(maxWait, waitPerCPU*used); wait > limit && used < filledCPU {
-		reject("device: its threads waited %.0f %% of the window for a CPU, limit %.0f %%", 100*wait, 100*limit)
-	}
-}
-
-// judgePackets tests that profile per-packet is one.
-func judgePackets(who, profile string, m result.Measurement, reject func(string, ...any)) {
-	if profile == result.PerPacket && m.AggregationFactor > maxPerPacket {
-		reject("%s: %.2f frames per packet, profile per-packet wants at most %.2f", who, m.AggregationFactor, maxPerPacket)
-	}
 }
 
 // segmentMbit is the payload of a full segment.
@@ -120,51 +89,62 @@ func segmentMbit(sent experiment.Traffic) float64 {
 	return float64(traffic.SegmentBytes(traffic.EthernetMTU, sent.Protocol == experiment.ProtocolUDP)) * 8 / 1e6
 }
 
-// routersCPU is the CPU both routers used, in cores: where they fill theirs they
-// wait for each other, and no one else need have been there.
-func routersCPU(t *result.Trial) float64 {
-	return (t.DUT.CPUCorePct() + t.Clean.CPUCorePct()) / 100
+// judged is one side of a trial under its self-tests.
+type judged struct {
+	result.Measurement
+	who   string
+	slack float64 // Mbit/s by which a rate may be off
+	*side.Rejects
 }
 
-// judgeSide tests what must hold whatever the device does.
-func judgeSide(who string, m result.Measurement, window time.Duration, slack float64, reject func(string, ...any)) {
-	if off := math.Abs(m.Seconds/window.Seconds() - 1); off > maxWindowError {
-		reject("%s: the window lasted %.2f s instead of %.2f s: the lab was held up", who, m.Seconds, window.Seconds())
+// control tests what must hold for the clean router, so that its figures can say
+// anything about the device beside it.
+func (j judged) control(profile string, sent experiment.Traffic, saturated bool) {
+	least := minDelivered
+	if saturated {
+		least = minBeside
 	}
-	for name, ns := range m.ThreadNs {
-		if strings.HasPrefix(name, "napi/") && ns == 0 {
-			reject("%s: polling thread %s did not run: its work is billed elsewhere", who, name)
-		}
-	}
-	if m.GeneratorCPU > maxGeneratorCPU {
-		reject("%s: a traffic thread used %.0f %% of a core, limit %.0f %%", who, 100*m.GeneratorCPU, 100*maxGeneratorCPU)
-	}
-	if m.Broken > 0 {
-		reject("%s: %d streams had ended: %s", who, m.Broken, m.BrokenError)
-	}
-	if m.DeliveredMbps > maxDelivered*m.OfferedMbps+slack {
-		reject("%s: delivered %.1f of %.0f Mbit/s: more than was offered", who, m.DeliveredMbps, m.OfferedMbps)
-	}
-	if m.DeliveredMbps > maxDelivered*m.LinkMbps+slack {
-		reject("%s: %.1f Mbit/s arrived, %.1f left the router: the rest waited from before the window", who, m.DeliveredMbps, m.LinkMbps)
-	}
-	if lost := float64(m.RTT.Lost); lost > maxProbesLost*float64(m.RTT.Probes) {
-		reject("%s: %d of %d round-trip probes were lost: some clients are cut off", who, m.RTT.Lost, m.RTT.Probes)
-	}
+	j.packets(profile)
+	j.flow(least)
+	j.If(j.AggregationFactor < minBulk && profile == result.Bulk,
+		"%s: %.2f frames per packet, profile bulk wants %.2f or more", j.who, j.AggregationFactor, minBulk)
+	want := float64(sent.BurstSegments)
+	j.If(traffic.KindOf(sent.Kind).Bursts && j.SegmentsPerBurst > 0 && j.SegmentsPerBurst < minBurst*want,
+		"%s: %.1f segments a burst, %.0f were to be sent: its streams have lost too many", j.who, j.SegmentsPerBurst, want)
 }
 
-// tooLittle reports whether a side delivered too little of its load. Nothing is too little
-// also where the window is so short, or the load so light, that the slack covers all of it.
-func tooLittle(m result.Measurement, least, slack float64) bool {
-	return m.DeliveredMbps < least*m.OfferedMbps-slack || m.DeliveredMbps == 0
+// packets tests that profile per-packet is one.
+func (j judged) packets(profile string) {
+	j.If(profile == result.PerPacket && j.AggregationFactor > maxPerPacket,
+		"%s: %.2f frames per packet, profile per-packet wants at most %.2f", j.who, j.AggregationFactor, maxPerPacket)
 }
 
-// judgeFlow tests that the offered load arrived, and arrived once.
-func judgeFlow(who string, m result.Measurement, least, slack float64, reject func(string, ...any)) {
-	if tooLittle(m, least, slack) {
-		reject("%s: delivered %.1f of %g Mbit/s, limit %.0f %%", who, m.DeliveredMbps, m.OfferedMbps, 100*least)
+// side tests what must hold whatever the device does.
+func (j judged) side(window time.Duration) {
+	j.If(math.Abs(j.Seconds/window.Seconds()-1) > maxWindowError,
+		"%s: the window lasted %.2f s instead of %.2f s: the lab was held up", j.who, j.Seconds, window.Seconds())
+	for name, ns := range j.ThreadNs {
+		j.If(strings.HasPrefix(name, "napi/") && ns == 0, "%s: polling thread %s did not run: its work is billed elsewhere", j.who, name)
 	}
-	if m.RetransmitRatio > maxRetransmits {
-		reject("%s: %.2f %% of the segments were sent again, limit %.0f %%", who, 100*m.RetransmitRatio, 100*maxRetransmits)
-	}
+	j.If(j.GeneratorCPU > maxGeneratorCPU, "%s: a traffic thread used %.0f %% of a core, limit %.0f %%", j.who, 100*j.GeneratorCPU, 100*maxGeneratorCPU)
+	j.If(j.Broken > 0, "%s: %d streams had ended: %s", j.who, j.Broken, j.BrokenError)
+	j.If(j.DeliveredMbps > maxDelivered*j.OfferedMbps+j.slack,
+		"%s: delivered %.1f of %.0f Mbit/s: more than was offered", j.who, j.DeliveredMbps, j.OfferedMbps)
+	j.If(j.DeliveredMbps > maxDelivered*j.LinkMbps+j.slack,
+		"%s: %.1f Mbit/s arrived, %.1f left the router: the rest waited from before the window", j.who, j.DeliveredMbps, j.LinkMbps)
+	j.If(float64(j.RTT.Lost) > maxProbesLost*float64(j.RTT.Probes),
+		"%s: %d of %d round-trip probes were lost: some clients are cut off", j.who, j.RTT.Lost, j.RTT.Probes)
+}
+
+// load tests that a side delivered its load. Nothing is too little also where the window is
+// so short, or the load so light, that the slack covers all of it.
+func (j judged) load(least float64) {
+	j.If(j.DeliveredMbps < least*j.OfferedMbps-j.slack || j.DeliveredMbps == 0,
+		"%s: delivered %.1f of %g Mbit/s, limit %.0f %%", j.who, j.DeliveredMbps, j.OfferedMbps, 100*least)
+}
+
+// flow tests that the offered load arrived, and arrived once.
+func (j judged) flow(least float64) {
+	j.load(least)
+	j.If(j.RetransmitRatio > maxRetransmits, "%s: %.2f %% of the segments were sent again, limit %.0f %%", j.who, 100*j.RetransmitRatio, 100*maxRetransmits)
 }

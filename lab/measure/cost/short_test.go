@@ -55,7 +55,11 @@ func TestShortConnectionsBesideStreams(t *testing.T) {
 		if got == nil || got.Done == 0 || got.PerSecond <= 0 || got.Whole.P50 <= 0 {
 			t.Fatalf("%s: of the short connections is known: %+v", direction, got)
 		}
-		if turns := s.shorts[0].Seconds; turns < 2*(e.Window+e.Warmup).Seconds() {
+		turns := 0.0
+		for _, load := range s.shorts {
+			turns += load[0].Seconds
+		}
+		if turns < 2*(e.Window+e.Warmup).Seconds() {
 			t.Errorf("%s: short connections of %.2f s, two turns last longer", direction, turns)
 		}
 	}
@@ -82,8 +86,8 @@ func TestSegmentsPerBurst(t *testing.T) {
 
 func TestShortConnectionsOfTurnsAndHosts(t *testing.T) {
 	turn := short.Stats{Seconds: 2, Done: 20, Failed: 1, FirstError: "refused", ConnectUs: []float64{3}, FirstByteUs: []float64{4}, WholeUs: []float64{9}}
-	host := addShort(turn, short.Stats{Seconds: 3, Done: 30, Missed: 2, ConnectUs: []float64{5}, FirstByteUs: []float64{6}, WholeUs: []float64{11}})
-	got := shortOf([]short.Stats{host, host})
+	next := short.Stats{Seconds: 3, Done: 30, Missed: 2, ConnectUs: []float64{5}, FirstByteUs: []float64{6}, WholeUs: []float64{11}}
+	got := shortOf([][]short.Stats{{turn, turn}, {next, next}})
 	if got.Done != 100 || got.Failed != 2 || got.Missed != 4 || got.PerSecond != 20 || got.FirstError != "refused" || got.Whole.Max != 11 || got.Whole.P50 != 10 {
 		t.Errorf("%+v", *got)
 	}

@@ -59,3 +59,22 @@ func TestShortConnectionsThatAllFail(t *testing.T) {
 		t.Errorf("none had its answer, half of them within %v µs", none.Mean)
 	}
 }
+
+// TestLoadsOfFailedBlocksCountOnce: a block that failed at its second load keeps what it recorded
+// of the first, which a resume does not measure again; figures of the whole block are those of
+// the sitting that came to its end.
+func TestLoadsOfFailedBlocksCountOnce(t *testing.T) {
+	failed := blockWith("a", 100, stretch(500, 0.9))
+	failed.Error, failed.SetupSeconds = "at 1000 Mbit/s: agent ended", 7
+	resumed := blockWith("a", 100, stretch(1000, 0.7))
+	resumed.Sitting, resumed.SetupSeconds = 1, 2
+	for mbps, jain := range map[float64]analysis.Number{500: 0.9, 1000: 0.7} {
+		c := cellWith([]result.Block{failed, resumed}, "a", 100, mbps)
+		if got := c.Device("jain"); got.Mean != jain || got.N != 1 {
+			t.Errorf("Jain at %g Mbit/s is %v over %d blocks, want %v over 1", mbps, got.Mean, got.N, jain)
+		}
+		if got := c.Device("setup_seconds"); got.Mean != 2 || got.N != 1 {
+			t.Errorf("set-up at %g Mbit/s is %v s over %d blocks, want 2 over 1", mbps, got.Mean, got.N)
+		}
+	}
+}

@@ -2,11 +2,13 @@ package cost
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
+	"github.com/gateweigh/gateweigh/lab/analysis"
 	"github.com/gateweigh/gateweigh/lab/measure/side"
 	"github.com/gateweigh/gateweigh/lab/meter"
 	"github.com/gateweigh/gateweigh/lab/result"
@@ -89,5 +91,17 @@ func TestMeasurementOfNothingHasNoInfinities(t *testing.T) {
 	got := s.measurement(side.Reading{}, side.Reading{})
 	if got.GeneratorCPU != 0 || got.DeliveredMbps != 0 || got.AggregationFactor != 0 || got.SegmentsPerBurst != 0 {
 		t.Errorf("figures out of nothing: %+v", got)
+	}
+}
+
+// TestWindowWithoutSeconds: what a router does in no time is not known; it is not 0 %.
+func TestWindowWithoutSeconds(t *testing.T) {
+	m := result.Measurement{NAPINs: 5e6, ProcessNs: 1e6, MeterNs: 1e3, DeliveredMbps: 10, LinkMbps: 11, RoleNs: map[string]int64{"client": 1e6, "server": 1e6}}
+	c := cellWith(nil, "a", 1, 10)
+	for _, name := range []string{CPU, Normalised, PerBit, "cpu_machine_pct", "process_core_pct", "meter_core_pct", "client_core_pct", "server_core_pct", "machine_busy_pct"} {
+		i := slices.IndexFunc(Metrics, func(m analysis.Metric) bool { return m.Name == name })
+		if got := Metrics[i].Of(reading{Values: result.ValuesOf(m), Cell: c.Cell, CPUs: 2}); !math.IsNaN(got) {
+			t.Errorf("%s is %g", name, got)
+		}
 	}
 }

@@ -62,6 +62,7 @@ type openBlock struct {
 	*runner.Session
 	experiment.Block
 	*side.Side
+	head result.Head // of the record
 }
 
 // Block measures one storm. Every attempt has a lab of its own: a device that has met clients
@@ -69,15 +70,15 @@ type openBlock struct {
 // where no storm came about.
 func (run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	return nil, s.Settle(eb, eb.Cells[0], 0, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
-		b := &openBlock{Session: s, Block: eb}
+		b := &openBlock{Session: s, Block: eb, head: a.Head(eb)}
 		storm, err := b.storm(ctx)
-		storm.Block, storm.Attempt, storm.Sitting, storm.Start, storm.Seconds = eb.Index, a.Number, a.Sitting, a.Start, time.Since(a.Start).Seconds()
-		return func(w *result.Writer) error { return w.AppendStorm(storm) }, storm.Rejects, err
+		storm.Seconds = time.Since(a.Start).Seconds()
+		return func(w *result.Writer) error { return w.Append(KindStorm, &storm) }, storm.Rejects, err
 	})
 }
 
 // storm builds a lab, has the clients lease and log in, and removes the lab.
-func (b *openBlock) storm(ctx context.Context) (s result.Storm, err error) {
+func (b *openBlock) storm(ctx context.Context) (s Storm, err error) {
 	b.say("building the lab")
 	if b.Side, err = b.Labs(b.Block).OpenDevice(ctx); err != nil {
 		return s, err
@@ -120,9 +121,9 @@ func (b *openBlock) watch(ctx context.Context) {
 }
 
 // measure creates the clients, has them lease and log in, and judges.
-func (b *openBlock) measure(ctx context.Context) (s result.Storm, err error) {
-	s = result.Storm{
-		DUT: b.Block.DUT(), Clients: b.Block.Clients(), LoginRate: rateOf(b.Block), SetupSeconds: b.Setup.Seconds(),
+func (b *openBlock) measure(ctx context.Context) (s Storm, err error) {
+	s = Storm{
+		Head: b.head, DUT: b.Block.DUT(), Clients: b.Block.Clients(), LoginRate: rateOf(b.Block), SetupSeconds: b.Setup.Seconds(),
 		DeviceLeases: b.Traits.DHCP, TailSeconds: phaseTail.Seconds(),
 	}
 	if err := b.create(ctx, &s); err != nil {
@@ -164,7 +165,7 @@ func (b *openBlock) measure(ctx context.Context) (s result.Storm, err error) {
 // create opens the meters and creates the clients. The meters come first: counters of the clients'
 // own namespaces are not needed, and a thousand of them would take the client host longer to read
 // than a log-in.
-func (b *openBlock) create(ctx context.Context, s *result.Storm) (err error) {
+func (b *openBlock) create(ctx context.Context, s *Storm) (err error) {
 	if err := b.OpenMeters(ctx); err != nil {
 		return err
 	}

@@ -50,17 +50,17 @@ func TestPhaseSumsUpTheClients(t *testing.T) {
 
 func TestLimitSaysWhoseCPUWasFull(t *testing.T) {
 	for _, tt := range []struct {
-		phase result.Phase
+		phase Phase
 		rate  float64
 		want  string
 	}{
-		{result.Phase{Asked: 9, Through: 9, PerSecond: 49, RouterBusy: 0.9}, 50, result.LimitRate},
-		{result.Phase{Asked: 9, Through: 8, PerSecond: 49, RouterBusy: 0.9}, 50, result.LimitDevice},
-		{result.Phase{Asked: 9, Through: 9, PerSecond: 20, RouterBusy: 0.9}, 50, result.LimitDevice},
-		{result.Phase{RouterBusy: 0.9, EndpointsBusy: 0.95, ClientBusy: 0.7, RadiusBusy: 0.2}, 0, result.LimitGenerator},
-		{result.Phase{RouterBusy: 0.9, EndpointsBusy: 0.95, ClientBusy: 0.3, RadiusBusy: 0.6}, 0, result.LimitRadius},
-		{result.Phase{RouterBusy: 0.96, EndpointsBusy: 0.95, ClientBusy: 0.9}, 0, result.LimitDevice},
-		{result.Phase{RouterBusy: 0.5, EndpointsBusy: 0.5, ClientBusy: 0.5}, 0, result.LimitWaiting},
+		{Phase{Asked: 9, Through: 9, PerSecond: 49, RouterBusy: 0.9}, 50, LimitRate},
+		{Phase{Asked: 9, Through: 8, PerSecond: 49, RouterBusy: 0.9}, 50, LimitDevice},
+		{Phase{Asked: 9, Through: 9, PerSecond: 20, RouterBusy: 0.9}, 50, LimitDevice},
+		{Phase{RouterBusy: 0.9, EndpointsBusy: 0.95, ClientBusy: 0.7, RadiusBusy: 0.2}, 0, LimitGenerator},
+		{Phase{RouterBusy: 0.9, EndpointsBusy: 0.95, ClientBusy: 0.3, RadiusBusy: 0.6}, 0, LimitRadius},
+		{Phase{RouterBusy: 0.96, EndpointsBusy: 0.95, ClientBusy: 0.9}, 0, LimitDevice},
+		{Phase{RouterBusy: 0.5, EndpointsBusy: 0.5, ClientBusy: 0.5}, 0, LimitWaiting},
 	} {
 		if got := limit(tt.phase, tt.rate); got != tt.want {
 			t.Errorf("%+v at %g a second: %s, want %s", tt.phase, tt.rate, got, tt.want)
@@ -81,12 +81,12 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 			Router: sample(at, 0, router, 0), Server: side.Endpoint{Meter: sample(at, 0, radius, 0)}, Clients: []side.Endpoint{{Meter: sample(at, agent, 0, 0)}},
 		}
 	}
-	phase := result.Phase{Asked: 1, Through: 1}
+	phase := Phase{Asked: 1, Through: 1}
 	account(&phase, testbed.Placement{Router: []int{1}, Endpoints: []int{0}}, at(0, 0, 0, 0), at(2*s, s, s/5, s*3/2), at(3*s, s*5/4, s/4, s*3/2))
 	if phase.ProcessNs != int64(s*5/4) || phase.RoleNs[result.RoleRouter] != int64(s*5/4) || phase.RoleNs[result.RoleRadius] != int64(s/4) || phase.RoleNs[result.RoleServer] != 0 {
 		t.Errorf("until the tail: %d ns, by role %v", phase.ProcessNs, phase.RoleNs)
 	}
-	if phase.RouterBusy != 0.5 || phase.ClientBusy != 0.75 || phase.RadiusBusy != 0.1 || math.Abs(phase.EndpointsBusy-0.85) > 1e-12 || limit(phase, 0) != result.LimitGenerator {
+	if phase.RouterBusy != 0.5 || phase.ClientBusy != 0.75 || phase.RadiusBusy != 0.1 || math.Abs(phase.EndpointsBusy-0.85) > 1e-12 || limit(phase, 0) != LimitGenerator {
 		t.Errorf("until the end: router %g, clients %g, RADIUS %g, endpoints %g: %s", phase.RouterBusy, phase.ClientBusy, phase.RadiusBusy, phase.EndpointsBusy, limit(phase, 0))
 	}
 	if got := otherBusy(result.Machine{Usr: 100}, map[string]int64{}, 1, 2); got != 1 {
@@ -98,25 +98,25 @@ func TestAccountSplitsThePhaseByRole(t *testing.T) {
 }
 
 func TestStormsOfBadMachinesAreRejected(t *testing.T) {
-	good := func() result.Storm {
-		lease := result.Phase{Asked: 2, Through: 2, Seconds: 1, ThreadNs: map[string]int64{"napi/r0": 5}}
-		return result.Storm{Lease: lease, Login: result.Phase{Asked: 2, Through: 1, Seconds: 1, Failures: []result.Reason{{First: "refused by the portal", Count: 1}}}}
+	good := func() Storm {
+		lease := Phase{Asked: 2, Through: 2, Seconds: 1, ThreadNs: map[string]int64{"napi/r0": 5}}
+		return Storm{Lease: lease, Login: Phase{Asked: 2, Through: 1, Seconds: 1, Failures: []result.Reason{{First: "refused by the portal", Count: 1}}}}
 	}
 	for name, tt := range map[string]struct {
-		spoil func(*result.Storm, *evidence)
+		spoil func(*Storm, *evidence)
 		want  string // of the only reject; empty: accepted
 	}{
-		"good":              {func(*result.Storm, *evidence) {}, ""},
-		"device died":       {func(_ *result.Storm, e *evidence) { e.ended.Device = []string{"chilli ended"} }, ""},
-		"RADIUS died":       {func(_ *result.Storm, e *evidence) { e.ended.Lab = []string{"freeradius ended"} }, "lab: freeradius ended"},
-		"no polling thread": {func(s *result.Storm, _ *evidence) { s.Lease.ThreadNs["napi/r0"] = 0 }, "polling thread napi/r0 did not run"},
-		"steal":             {func(s *result.Storm, _ *evidence) { s.Login.Machine.Steal = 30 }, "30.0 % steal during the logins"},
-		"other programs":    {func(s *result.Storm, _ *evidence) { s.Login.OtherBusy = 0.4 }, "other programs used 40 %"},
-		"too short to tell": {func(s *result.Storm, _ *evidence) { s.Login.OtherBusy, s.Login.Seconds = 0.4, 0.04 }, ""},
-		"own limit": {func(s *result.Storm, _ *evidence) {
+		"good":              {func(*Storm, *evidence) {}, ""},
+		"device died":       {func(_ *Storm, e *evidence) { e.ended.Device = []string{"chilli ended"} }, ""},
+		"RADIUS died":       {func(_ *Storm, e *evidence) { e.ended.Lab = []string{"freeradius ended"} }, "lab: freeradius ended"},
+		"no polling thread": {func(s *Storm, _ *evidence) { s.Lease.ThreadNs["napi/r0"] = 0 }, "polling thread napi/r0 did not run"},
+		"steal":             {func(s *Storm, _ *evidence) { s.Login.Machine.Steal = 30 }, "30.0 % steal during the logins"},
+		"other programs":    {func(s *Storm, _ *evidence) { s.Login.OtherBusy = 0.4 }, "other programs used 40 %"},
+		"too short to tell": {func(s *Storm, _ *evidence) { s.Login.OtherBusy, s.Login.Seconds = 0.4, 0.04 }, ""},
+		"own limit": {func(s *Storm, _ *evidence) {
 			s.Login.Refusals = []result.Reason{{First: "dialling: too many open files", Count: 3}}
 		}, "3 clients met a limit of its own: dialling: too many open files: raise nofile"},
-		"neighbours": {func(_ *result.Storm, e *evidence) { e.overflows = 9 }, "neighbour table was full 9 times"},
+		"neighbours": {func(_ *Storm, e *evidence) { e.overflows = 9 }, "neighbour table was full 9 times"},
 	} {
 		s, e := good(), evidence{polling: "napi/r0", cpus: 2}
 		tt.spoil(&s, &e)

@@ -12,7 +12,7 @@ import (
 
 // phase measures what all clients do together: it reads the meters, has every client host do its
 // part, reads them again, and once more after the tail.
-func (b *openBlock) phase(ctx context.Context, do func(int, side.ClientHost) ([]client.Outcome, error)) (p result.Phase, err error) {
+func (b *openBlock) phase(ctx context.Context, do func(int, side.ClientHost) ([]client.Outcome, error)) (p Phase, err error) {
 	first, err := b.ReadMeters(ctx)
 	if err != nil {
 		return p, err
@@ -39,8 +39,8 @@ func (b *openBlock) phase(ctx context.Context, do func(int, side.ClientHost) ([]
 }
 
 // phaseOf sums up what became of the clients.
-func phaseOf(outcomes []client.Outcome) result.Phase {
-	p := result.Phase{Asked: len(outcomes)}
+func phaseOf(outcomes []client.Outcome) Phase {
+	p := Phase{Asked: len(outcomes)}
 	slices.SortFunc(outcomes, func(a, b client.Outcome) int { return a.Num - b.Num })
 	var failures, refusals []string
 	for i, o := range outcomes {
@@ -74,7 +74,7 @@ func phaseOf(outcomes []client.Outcome) result.Phase {
 
 // account enters what the phase cost. CPU time counts until the end of the tail; how busy the CPUs
 // were counts until the phase's end.
-func account(phase *result.Phase, cpus testbed.Placement, first, end, tail side.Reading) {
+func account(phase *Phase, cpus testbed.Placement, first, end, tail side.Reading) {
 	router := side.UsageOf(first.Router, tail.Router)
 	phase.NAPINs, phase.ProcessNs, phase.WaitNs, phase.ThreadNs = router.NAPINs, router.ProcessNs, router.WaitNs, router.ThreadNs
 	phase.RoleNs = side.Roles(first, tail)
@@ -112,18 +112,18 @@ const (
 )
 
 // limit says what held the phase up.
-func limit(p result.Phase, rate float64) string {
-	endpoints := result.LimitGenerator
+func limit(p Phase, rate float64) string {
+	endpoints := LimitGenerator
 	if p.RadiusBusy > p.ClientBusy {
-		endpoints = result.LimitRadius
+		endpoints = LimitRadius
 	}
 	switch {
 	case rate > 0 && p.Through == p.Asked && p.PerSecond >= keptPace*rate:
-		return result.LimitRate
+		return LimitRate
 	case p.EndpointsBusy >= fullCPU && p.EndpointsBusy > p.RouterBusy:
 		return endpoints
 	case p.RouterBusy >= fullCPU:
-		return result.LimitDevice
+		return LimitDevice
 	}
-	return result.LimitWaiting
+	return LimitWaiting
 }

@@ -24,16 +24,16 @@ var rates = experiment.Key[[]float64]{
 // Measure is the measure of that name.
 type Measure struct{}
 
+// Records are login storms.
+func (Measure) Records() []result.Kind {
+	return []result.Kind{{Name: KindStorm, New: func() any { return new(Storm) }}}
+}
+
 // Rules are those of experiments that measure log-ins.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
-		Name: result.MeasureLogins, Alone: true,
-		Keys: []experiment.Field{rates.Field()},
-		Unused: []string{
-			"offered_mbps", "mbps_per_client", "directions", "profiles", "aa_blocks", "windows", "window", "warmup", "profile_window",
-			"traffic.kind", "traffic.protocol", "traffic.burst_segments", "traffic.pacing", "traffic.short_per_second", "traffic.short_bytes",
-			"beside.client", "beside.traffic", "beside.clients",
-		},
+		Name: Name, Alone: true,
+		Keys:   []experiment.Field{rates.Field()},
 		Why:    "no payload is sent and no clean router stands beside the device",
 		Settle: func(e *experiment.Experiment) { e.Windows = 1 }, // a storm is over once
 		Check:  check, Settings: settings, Duration: duration, Describe: inWords,

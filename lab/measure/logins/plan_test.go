@@ -34,7 +34,7 @@ func TestStormDefaultsRoundTrip(t *testing.T) {
 	if e.Mode != result.ModeSolo || e.Windows != 1 || !cmp.Equal(rates.Of(e), []float64{0}) {
 		t.Errorf("mode %q, %d windows, rates %v; want solo, 1 and all at once", e.Mode, e.Windows, rates.Of(e))
 	}
-	unused := Measure{}.Rules().Unused
+	unused := cost.Measure{}.Rules().Uses
 	for _, key := range unused {
 		if name, _, _ := strings.Cut(key, "."); strings.Contains(string(e.Encode()), "\n"+name+" =") || strings.Contains(string(e.Encode()), "["+name+"]") {
 			t.Errorf("the resolved file has %s:\n%s", key, e.Encode())

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/gateweigh/gateweigh/lab/measure/side"
-	"github.com/gateweigh/gateweigh/lab/result"
 )
 
 // Limits of a storm's self-tests.
@@ -35,7 +34,7 @@ type evidence struct {
 // judge applies the self-tests: a storm that a limit of the lab broke says
 // nothing of the device. What a device does to its clients stands, also when it
 // dies of them.
-func judge(s *result.Storm, e evidence) {
+func judge(s *Storm, e evidence) {
 	var rejects side.Rejects
 	reject := rejects.Add
 	s.Died = e.ended.Device
@@ -48,7 +47,7 @@ func judge(s *result.Storm, e evidence) {
 	}
 	for _, phase := range []struct {
 		name string
-		result.Phase
+		Phase
 	}{{"leases", s.Lease}, {"logins", s.Login}} {
 		rejects.Steal(phase.Machine, phase.Seconds, e.cpus, " during the "+phase.name)
 		if most := maxOther + side.Ticks(otherTicks, phase.Seconds, e.cpus); phase.OtherBusy > most {

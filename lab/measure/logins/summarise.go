@@ -28,8 +28,9 @@ const (
 
 // Summarise computes the summary of a run that measured login storms.
 func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary {
+	storms := result.Of[Storm](run.Own)
 	in := analysis.Input{
-		Run: run, Measure: result.MeasureLogins, Noun: "storm", Metrics: Metrics, Trials: trialsOf(run), Alone: true,
+		Run: run, Measure: Name, Noun: "storm", Metrics: Metrics, Trials: trialsOf(storms), Alone: true,
 		Compare: func(a, b result.Cell) int {
 			return result.CompareCells(a, b, result.Clients, result.LoginRate, result.DUT)
 		},
@@ -39,20 +40,20 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 					return slices.ContainsFunc(c.Tallies[Login+Limits], func(t analysis.Tally) bool { return t.Text == limit })
 				}
 			}
-			return append(s.Remark("The client host's CPU was full, so these devices may let clients in faster than shown", held(result.LimitGenerator)),
-				s.Remark("The RADIUS server's CPU was full, so these devices may let clients in faster than shown", held(result.LimitRadius))...)
+			return append(s.Remark("The client host's CPU was full, so these devices may let clients in faster than shown", held(LimitGenerator)),
+				s.Remark("The RADIUS server's CPU was full, so these devices may let clients in faster than shown", held(LimitRadius))...)
 		},
 	}
-	in.Describe = func(c *analysis.Cell) { describe(c, run.Storms) }
+	in.Describe = func(c *analysis.Cell) { describe(c, storms) }
 	return analysis.Summarise(in, opts)
 }
 
-func trialsOf(run result.Run) []analysis.Trial {
-	out := make([]analysis.Trial, 0, len(run.Storms))
-	for _, s := range run.Storms {
+func trialsOf(storms []*Storm) []analysis.Trial {
+	out := make([]analysis.Trial, 0, len(storms))
+	for _, s := range storms {
 		t := analysis.Trial{Device: result.ValuesOf(s)}
 		t.Cell, t.Block, t.Attempt, t.Sitting, t.Start, t.Accepted, t.Rejects = s.Cell(), s.Block, s.Attempt, s.Sitting, s.Start, s.Accepted, s.Rejects
-		for name, p := range map[string]result.Phase{"lease": s.Lease, "login": s.Login} {
+		for name, p := range map[string]Phase{"lease": s.Lease, "login": s.Login} {
 			ms := p.ThroughMs()
 			for quantile, q := range map[string]float64{"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1} {
 				t.Device[name+".through."+quantile] = result.Quantile(ms, q)
@@ -64,10 +65,10 @@ func trialsOf(run result.Run) []analysis.Trial {
 }
 
 // describe adds to a cell what is counted and not estimated.
-func describe(c *analysis.Cell, storms []result.Storm) {
+func describe(c *analysis.Cell, storms []*Storm) {
 	c.Counts, c.Tallies, c.Curves = map[string]int{}, map[string][]analysis.Tally{}, map[string][]analysis.CurvePoint{}
 	var deaths analysis.Tallies
-	var of []result.Storm
+	var of []*Storm
 	for _, s := range storms {
 		if !s.Accepted || s.Cell() != c.Cell {
 			continue
@@ -84,11 +85,11 @@ func describe(c *analysis.Cell, storms []result.Storm) {
 		}
 	}
 	c.Tallies[Deaths] = deaths.Sorted()
-	describePhase(c, Lease, of, func(s result.Storm) result.Phase { return s.Lease })
-	describePhase(c, Login, of, func(s result.Storm) result.Phase { return s.Login })
+	describePhase(c, Lease, of, func(s *Storm) Phase { return s.Lease })
+	describePhase(c, Login, of, func(s *Storm) Phase { return s.Login })
 }
 
-func describePhase(c *analysis.Cell, prefix string, storms []result.Storm, of func(result.Storm) result.Phase) {
+func describePhase(c *analysis.Cell, prefix string, storms []*Storm, of func(*Storm) Phase) {
 	var failures, refusals, limits analysis.Tallies
 	var through []float64
 	for _, s := range storms {

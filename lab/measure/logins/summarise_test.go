@@ -16,7 +16,7 @@ import (
 
 func doors() []analysistest.Door {
 	return []analysistest.Door{
-		{Name: "fast", LoginMs: 2, Limit: result.LimitGenerator},
+		{Name: "fast", LoginMs: 2, Limit: logins.LimitGenerator},
 		{Name: "slow", LoginMs: 100, Leaves: 4, Dies: true},
 	}
 }
@@ -30,7 +30,7 @@ func login(c analysis.Cell, metric string) analysis.Number {
 
 func TestStormsAreSummarised(t *testing.T) {
 	s := (logins.Measure{}).Summarise(analysistest.Storms(1, doors(), []int{100, 40}, 5), analysis.Options{})
-	if s.Measure != result.MeasureLogins || len(s.Cells) != 4 || s.Trials.Accepted != 20 {
+	if s.Measure != logins.Name || len(s.Cells) != 4 || s.Trials.Accepted != 20 {
 		t.Fatalf("measure %q, %d cells, %d accepted", s.Measure, len(s.Cells), s.Trials.Accepted)
 	}
 	if s.Cells[0].Int(result.Clients) != 40 || s.Cells[0].DUT() != "fast" || s.Cells[3].DUT() != "slow" {
@@ -59,7 +59,7 @@ func TestStormsAreSummarised(t *testing.T) {
 		t.Errorf("failures %+v, deaths %+v", failures, deaths)
 	}
 	limits := func(c analysis.Cell) []analysis.Tally { return c.Tallies[logins.Login+logins.Limits] }
-	if limits(slow)[0].Text != result.LimitDevice || limits(fast)[0].Text != result.LimitGenerator {
+	if limits(slow)[0].Text != logins.LimitDevice || limits(fast)[0].Text != logins.LimitGenerator {
 		t.Errorf("limits %+v and %+v", limits(slow), limits(fast))
 	}
 }
@@ -87,11 +87,12 @@ func TestCurveCountsThoseLeftOut(t *testing.T) {
 
 func TestRejectedStormsCountForNothing(t *testing.T) {
 	run := analysistest.Storms(1, doors()[:1], []int{10}, 3)
-	for i := range run.Storms {
-		run.Storms[i].Accepted, run.Storms[i].Rejects = i == 1, []string{"machine: other programs used 4 % of it"}
+	storms := result.Of[logins.Storm](run.Own)
+	for i := range storms {
+		storms[i].Accepted, storms[i].Rejects = i == 1, []string{"machine: other programs used 4 % of it"}
 	}
-	run.Storms[1].Rejects = nil
-	run.Storms[1].Attempt = 1
+	storms[1].Rejects = nil
+	storms[1].Attempt = 1
 	s := (logins.Measure{}).Summarise(run, analysis.Options{})
 	c := s.Cells[0]
 	rate := c.Device(logins.Login + logins.PerSecond)
@@ -120,8 +121,8 @@ func TestNobodyGetsIn(t *testing.T) {
 	if _, err := json.Marshal(s); err != nil {
 		t.Error(err)
 	}
-	empty := (logins.Measure{}).Summarise(result.Run{Environment: result.Environment{Measure: result.MeasureLogins}}, analysis.Options{})
-	if empty.Measure != result.MeasureLogins || len(empty.Warnings) != 1 || empty.Warnings[0] != "No storm was accepted: there is nothing to conclude from." {
+	empty := (logins.Measure{}).Summarise(result.Run{Environment: result.Environment{Measure: logins.Name}}, analysis.Options{})
+	if empty.Measure != logins.Name || len(empty.Warnings) != 1 || empty.Warnings[0] != "No storm was accepted: there is nothing to conclude from." {
 		t.Errorf("without storms: %q", empty.Warnings)
 	}
 }
@@ -132,7 +133,7 @@ func TestFailedBlockSinceMeasured(t *testing.T) {
 	for block := range 2 {
 		run.Blocks = append(run.Blocks, result.Block{DUT: "fast", Clients: 10, Block: block, Error: "agent ended"})
 	}
-	run.Storms[1].Sitting = 1
+	result.Of[logins.Storm](run.Own)[1].Sitting = 1
 	failed := (logins.Measure{}).Summarise(run, analysis.Options{}).FailedBlocks
 	if len(failed) != 2 || failed[0].Measured || !failed[1].Measured {
 		t.Errorf("%+v, want only the second measured since", failed)

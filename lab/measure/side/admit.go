@@ -46,33 +46,26 @@ func gaveUp(step string, own bool, outcomes []client.Outcome) error {
 	if first == nil {
 		return nil
 	}
-	e := &NotAdmitted{step: step, Own: own, asked: len(outcomes), first: first}
-	for _, o := range outcomes {
-		if o.Through() {
-			e.in++
-		}
-	}
-	return e
+	in := len(slices.DeleteFunc(slices.Clone(outcomes), func(o client.Outcome) bool { return !o.Through() }))
+	return &NotAdmitted{step: step, Own: own, in: in, asked: len(outcomes), first: first}
 }
 
 // Outcomes has every client host do its part at once and returns what became of all clients.
 func (s *Side) Outcomes(do func(i int, h ClientHost) ([]client.Outcome, error)) ([]client.Outcome, error) {
-	outcomes := make([][]client.Outcome, len(s.Hosts))
-	err := s.EachHost(func(i int, h ClientHost) (err error) { outcomes[i], err = do(i, h); return err })
+	outcomes, err := Each(s.Hosts, do)
 	return slices.Concat(outcomes...), err
 }
 
 // serveDHCP has the lab lease where the device does not and a client will ask: guests
 // do where the clients themselves have static addresses.
 func (s *Side) serveDHCP(ctx context.Context) error {
-	kept := 0
-	if s.static {
-		kept = s.Has.Clients
-	}
-	if !client.KindOf(s.Has.Client).Leases || s.Traits.DHCP || s.static && s.Guests == 0 {
+	switch {
+	case !client.KindOf(s.Has.Client).Leases, s.Traits.DHCP, s.static && s.Guests == 0:
 		return nil
+	case s.static:
+		return s.Lab.ServeDHCP(ctx, s.Has.Clients)
 	}
-	return s.Lab.ServeDHCP(ctx, kept)
+	return s.Lab.ServeDHCP(ctx, 0)
 }
 
 // CreateClients makes the clients; they have no addresses yet.
@@ -138,8 +131,8 @@ func (s *Side) logIn(ctx context.Context) error {
 // Leased enters the clients that have an address by now into Clients, and into the router's
 // neighbour table where the lab does that.
 func (s *Side) Leased(ctx context.Context) error {
-	each := make([][]client.Address, len(s.Hosts))
-	if err := s.EachHost(func(i int, h ClientHost) (err error) { each[i], err = h.Clients(ctx); return err }); err != nil {
+	each, err := Each(s.Hosts, func(_ int, h ClientHost) ([]client.Address, error) { return h.Clients(ctx) })
+	if err != nil {
 		return err
 	}
 	addrs := slices.DeleteFunc(slices.Concat(each...), func(a client.Address) bool { return !a.IP.IsValid() })

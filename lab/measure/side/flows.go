@@ -1,6 +1,7 @@
 package side
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -33,19 +34,7 @@ func (s *Side) checkFlows(ctx context.Context) error {
 		return nil
 	}
 	count, limit, err := s.flows(ctx)
-	if err != nil {
-		return err
-	}
-	return flowsFit(len(s.Clients), count, limit)
-}
-
-// Flows is how many connections the router's kernel tracks; 0 on a kernel without such a table.
-func (s *Side) Flows(ctx context.Context) int {
-	count, _, err := s.flows(ctx)
-	if err != nil {
-		return 0
-	}
-	return count
+	return cmp.Or(err, flowsFit(len(s.Clients), count, limit))
 }
 
 // flows is how many connections the router's kernel tracks, and how many it would: zero
@@ -59,6 +48,12 @@ func (s *Side) flows(ctx context.Context) (count, limit int, err error) {
 		return 0, 0, fmt.Errorf("reading the table of tracked connections: %w", err)
 	}
 	return count, limit, nil
+}
+
+// Flows is how many connections the router's kernel tracks; 0 where that is not known.
+func (s *Side) Flows(ctx context.Context) int {
+	count, _, _ := s.flows(ctx)
+	return count
 }
 
 // orFlows is why clients were not admitted: that error, or that the table of tracked
@@ -78,11 +73,8 @@ func flowsFull(count, limit int) bool { return limit > 0 && count >= limit-limit
 
 // flowsFit compares what so many logged-in clients take and will take with the limit.
 func flowsFit(clients, count, limit int) error {
-	if count == 0 {
-		return nil // nothing is tracked
-	}
 	need := count + flowsPerStream*clients
-	if need <= limit {
+	if count == 0 || need <= limit { // 0: nothing is tracked
 		return nil
 	}
 	return fmt.Errorf("the device tracks connections: %d clients will take %d entries of a table that holds %d; about %d clients fit, or raise it: sysctl -w net.netfilter.nf_conntrack_max=%d",

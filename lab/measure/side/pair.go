@@ -36,23 +36,18 @@ func (l Labs) OpenPair(ctx context.Context) (device, clean *Side, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	shared := d.Traits()
-	admitted := func(lab string, own dut.DUT, has experiment.Side, into **Side) func() error {
-		return func() error {
-			s, err := l.open(ctx, lab, own, shared, has)
-			if err != nil {
-				return err
-			}
-			*into = s
-			return s.admit(ctx)
+	labs := [2]string{l.DUTLab, map[string]string{"a": "b", "b": "a"}[l.DUTLab]}
+	sides, err := Each([]dut.DUT{d, dut.Clean{}}, func(i int, own dut.DUT) (*Side, error) {
+		s, err := l.open(ctx, labs[i], own, d.Traits(), l.Sides[i])
+		if err != nil {
+			return nil, err
 		}
-	}
-	other := map[string]string{"a": "b", "b": "a"}[l.DUTLab]
-	err = testbed.Together(admitted(l.DUTLab, d, l.Sides[0], &device), admitted(other, dut.Clean{}, l.Sides[1], &clean))
+		return s, s.admit(ctx)
+	})
 	if err == nil {
-		return device, clean, nil
+		return sides[0], sides[1], nil
 	}
-	for _, s := range []*Side{device, clean} {
+	for _, s := range sides {
 		if s != nil {
 			err = errors.Join(err, s.Close())
 		}

@@ -3,10 +3,13 @@ package side
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/meter"
+	"github.com/gateweigh/gateweigh/lab/result"
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic/rtt"
 )
@@ -32,8 +35,8 @@ func (s *Side) ReadMeters(ctx context.Context) (Reading, error) { return s.read(
 // Read is ReadMeters with what the traffic and its round-trip probes say.
 func (s *Side) Read(ctx context.Context) (Reading, error) { return s.read(ctx, true) }
 
-func (s *Side) read(ctx context.Context, underTraffic bool) (Reading, error) {
-	r := Reading{Clients: make([]Endpoint, len(s.Hosts))}
+func (s *Side) read(ctx context.Context, underTraffic bool) (r Reading, err error) {
+	r.Clients = make([]Endpoint, len(s.Hosts))
 	meters := []func() error{func() (err error) { r.Router, err = s.Router.Sample(ctx); return err }}
 	var loads []func() error
 	ask := func(h *testbed.Host, e *Endpoint) {
@@ -56,22 +59,159 @@ func (s *Side) read(ctx context.Context, underTraffic bool) (Reading, error) {
 
 // ReadTwice reads all of the sides at once, and again when length has passed.
 func ReadTwice(ctx context.Context, length time.Duration, sides ...*Side) (before, after []Reading, err error) {
-	take := func(into []Reading) error {
-		fns := make([]func() error, len(sides))
-		for i, s := range sides {
-			fns[i] = func() (err error) { into[i], err = s.Read(ctx); return err }
-		}
-		return testbed.Together(fns...)
+	take := func() ([]Reading, error) {
+		return Each(sides, func(_ int, s *Side) (Reading, error) { return s.Read(ctx) })
 	}
-	before, after = make([]Reading, len(sides)), make([]Reading, len(sides))
 	// All meters are asked at once, and each host divides by its own clock: one
 	// that takes longer (a hundred programs on the client host) lengthens no window.
 	start := time.Now()
-	if err := take(before); err != nil {
+	if before, err = take(); err != nil {
 		return nil, nil, err
 	}
 	if err := Sleep(ctx, time.Until(start.Add(length))); err != nil {
 		return nil, nil, err
 	}
-	return before, after, take(after)
+	after, err = take()
+	return before, after, err
+}
+
+// Usage is the CPU time a router took between two samples, exact ns.
+type Usage struct {
+	NAPINs, ProcessNs int64            // of its polling threads; of the device's processes and all they started
+	WaitNs            int64            // run-queue wait of both
+	ThreadNs          map[string]int64 // by name
+	Wakeups           int64            // times the polling threads were given a CPU
+}
+
+// UsageOf accounts a router's polling threads and processes. What a process used before it was
+// first seen belongs to the stretch in which it appeared; one that has ended stays among the
+// sampler's.
+func UsageOf(a, b meter.Sample) Usage {
+	u := Usage{ThreadNs: map[string]int64{}}
+	for name, now := range b.NAPI {
+		was := a.NAPI[name]
+		u.NAPINs += now.RunNs - was.RunNs
+		u.WaitNs += now.WaitNs - was.WaitNs
+		u.Wakeups += now.Slices - was.Slices
+		u.ThreadNs["napi/"+name] = now.RunNs - was.RunNs
+	}
+	type key struct {
+		pid   int
+		start int64
+	}
+	before := map[key]meter.Process{}
+	for _, p := range a.Processes {
+		before[key{p.PID, p.Start}] = p
+	}
+	for _, p := range b.Processes {
+		was := before[key{p.PID, p.Start}]
+		u.ProcessNs += p.RunNs - was.RunNs
+		u.WaitNs += p.WaitNs - was.WaitNs
+		u.ThreadNs[p.Name] += p.RunNs - was.RunNs
+	}
+	return u
+}
+
+// Roles sums the exact time of everything on the side's hosts by role: result.RoleRouter and its
+// like. RADIUS is the programs of the server; apart from them "server" is its agent and polling
+// thread.
+func Roles(a, b Reading) map[string]int64 {
+	router, was, server := UsageOf(a.Router, b.Router), endpointNs(a.Server), endpointNs(b.Server)
+	ns := map[string]int64{
+		result.RoleRouter: router.NAPINs + router.ProcessNs,
+		result.RoleAgents: b.Router.AgentNs - a.Router.AgentNs,
+		result.RoleRadius: server.programs - was.programs,
+		result.RoleServer: server.host - was.host,
+		result.RoleClient: 0,
+	}
+	for i := range b.Clients {
+		before, after := endpointNs(a.Clients[i]), endpointNs(b.Clients[i])
+		ns[result.RoleClient] += after.programs + after.host - before.programs - before.host
+	}
+	return ns
+}
+
+// endpointNs is the CPU time of an endpoint so far: of its programs, and of its polling threads
+// and its agent (which is the generator).
+func endpointNs(e Endpoint) (ns struct{ programs, host int64 }) {
+	for _, p := range e.Meter.Processes {
+		ns.programs += p.RunNs
+	}
+	ns.host = e.Meter.AgentNs
+	for _, t := range e.Meter.NAPI {
+		ns.host += t.RunNs
+	}
+	return ns
+}
+
+// Machine turns ticks into the percentages mpstat prints.
+func Machine(s meter.Stat) result.Machine {
+	total := float64(s.Total())
+	if total == 0 {
+		return result.Machine{}
+	}
+	pct := func(ticks int64) float64 { return 100 * float64(ticks) / total }
+	return result.Machine{
+		Usr: pct(s.User + s.Nice), Sys: pct(s.System), Soft: pct(s.SoftIRQ + s.IRQ), Idle: pct(s.Idle + s.IOWait), Steal: pct(s.Steal),
+	}
+}
+
+// Mbps is a rate, Mbit/s; 0 of no time.
+func Mbps(bytes int64, seconds float64) float64 {
+	if seconds <= 0 {
+		return 0
+	}
+	return float64(bytes) * 8 / 1e6 / seconds
+}
+
+// Millis keeps three digits behind the point: of milliseconds these are whole microseconds.
+func Millis(ms float64) float64 { return math.Round(ms*1e3) / 1e3 }
+
+// Reasons counts texts that differ only in their figures as one, the most
+// frequent first.
+func Reasons(texts []string) []result.Reason {
+	var list []result.Reason
+	at := map[string]int{}
+	for _, text := range texts {
+		key := result.WithoutFigures(text)
+		i, seen := at[key]
+		if !seen {
+			i = len(list)
+			at[key], list = i, append(list, result.Reason{First: text})
+		}
+		list[i].Count++
+	}
+	slices.SortStableFunc(list, func(a, b result.Reason) int { return b.Count - a.Count })
+	return list
+}
+
+// Rejects are the reasons for which a window is rejected: it measured something else than was
+// asked for, so it is kept in the raw data and measured again.
+type Rejects []string
+
+// Add adds a reason.
+func (r *Rejects) Add(format string, args ...any) { *r = append(*r, fmt.Sprintf(format, args...)) }
+
+// If adds a reason that applies.
+func (r *Rejects) If(applies bool, format string, args ...any) {
+	if applies {
+		r.Add(format, args...)
+	}
+}
+
+const (
+	maxStealPct = 1.0 // of the machine
+	stealTicks  = 2   // of the machine's clock, by which that may be off
+)
+
+// Ticks are n ticks of the machine's clock, 10 ms each, as a share of so many CPUs over so many seconds.
+func Ticks(n, seconds float64, cpus int) float64 {
+	return n * 0.01 / (max(seconds, 0.01) * float64(max(cpus, 1)))
+}
+
+// Steal rejects a stretch in which other guests took the CPU of a machine with so many CPUs. When
+// says which stretch, " during the leases" or nothing.
+func (r *Rejects) Steal(m result.Machine, seconds float64, cpus int, when string) {
+	limit := max(maxStealPct, 100*Ticks(stealTicks, seconds, cpus))
+	r.If(m.Steal > limit, "machine: %.1f %% steal%s, limit %.1f %%: another guest takes the CPU", m.Steal, when, limit)
 }

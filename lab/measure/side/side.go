@@ -74,11 +74,17 @@ func Stagger(i int, perSecond float64) time.Duration {
 
 // EachHost works on all client hosts at once.
 func (s *Side) EachHost(fn func(i int, h ClientHost) error) error {
-	fns := make([]func() error, len(s.Hosts))
-	for i, h := range s.Hosts {
-		fns[i] = func() error { return fn(i, h) }
+	_, err := Each(s.Hosts, func(i int, h ClientHost) (struct{}, error) { return struct{}{}, fn(i, h) })
+	return err
+}
+
+// Each works on all elements of a list at once, and returns what came of each in their order.
+func Each[E, T any](list []E, fn func(i int, e E) (T, error)) ([]T, error) {
+	out, fns := make([]T, len(list)), make([]func() error, len(list))
+	for i, e := range list {
+		fns[i] = func() (err error) { out[i], err = fn(i, e); return err }
 	}
-	return testbed.Together(fns...)
+	return out, testbed.Together(fns...)
 }
 
 // admit admits all clients and opens the meters: traffic is forwarded from then on.
@@ -124,29 +130,32 @@ const startTimeout = 15 * time.Minute
 func (s *Side) startDevice(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
 	defer cancel()
-	if err := s.serveDHCP(ctx); err != nil {
-		return err
-	}
-	if err := s.DUT.Start(ctx, s.Env); err != nil {
-		return err
+	err := s.serveDHCP(ctx)
+	if err == nil {
+		err = s.DUT.Start(ctx, s.Env)
 	}
 	s.Traits = s.DUT.Traits() // addresses in the admission are valid now
-	return nil
+	return err
+}
+
+// ends are the hosts at both ends of the traffic.
+func (s *Side) ends() []*testbed.Host {
+	ends := []*testbed.Host{s.Server}
+	for _, h := range s.Hosts {
+		ends = append(ends, h.Host)
+	}
+	return ends
 }
 
 // OpenMeters opens the meters of all hosts.
 func (s *Side) OpenMeters(ctx context.Context) error {
-	router, server := s.Router, s.Server
-	err := testbed.Together(
-		func() error {
-			return router.OpenMeter(ctx, agent.Meter{IfNames: router.Ifs, Counted: s.Traits.Processes, Follow: true})
-		},
-		func() error { return server.OpenMeter(ctx, agent.Meter{IfNames: server.Ifs, Support: true}) },
-		func() error {
-			return s.EachHost(func(_ int, h ClientHost) error {
-				return h.OpenMeter(ctx, agent.Meter{IfNames: h.Ifs, Support: true})
-			})
-		})
+	_, err := Each(append(s.ends(), s.Router), func(_ int, h *testbed.Host) (struct{}, error) {
+		meter := agent.Meter{IfNames: h.Ifs, Support: true}
+		if h == s.Router {
+			meter = agent.Meter{IfNames: h.Ifs, Counted: s.Traits.Processes, Follow: true}
+		}
+		return struct{}{}, h.OpenMeter(ctx, meter)
+	})
 	if err != nil {
 		return fmt.Errorf("opening the meters of lab %s: %w", s.Lab.Name, err)
 	}
@@ -211,18 +220,17 @@ const leaveTimeout = 2 * time.Minute
 // stops the device, as a real network would see it happen. Sessions of the
 // portals the lab knows end with the device: openNDS takes seconds for them.
 func (s *Side) Leave(ctx context.Context) error {
-	step := func(what string, fn func(context.Context) error) error { return s.step(ctx, what, fn) }
-	errs := []error{step("stopping the traffic", s.StopTraffic)}
+	errs := []error{s.step(ctx, "stopping the traffic", s.StopTraffic)}
 	if adm := s.Traits.Admission; adm.Kind == client.AdmitCommand {
-		errs = append(errs, step("logging the clients out", func(ctx context.Context) error {
+		errs = append(errs, s.step(ctx, "logging the clients out", func(ctx context.Context) error {
 			return s.EachHost(func(_ int, h ClientHost) error { return h.Logout(ctx, adm) })
 		}))
 	}
-	errs = append(errs, step("releasing the leases", func(ctx context.Context) error {
+	errs = append(errs, s.step(ctx, "releasing the leases", func(ctx context.Context) error {
 		return s.EachHost(func(_ int, h ClientHost) error { return h.Release(ctx) })
 	}))
 	if adm, ok := s.DUT.(dut.Admitter); ok {
-		errs = append(errs, step("revoking the clients", func(ctx context.Context) error { return adm.Revoke(ctx, s.Env, s.Clients) }))
+		errs = append(errs, s.step(ctx, "revoking the clients", func(ctx context.Context) error { return adm.Revoke(ctx, s.Env, s.Clients) }))
 	}
 	return errors.Join(append(errs, s.StopDevice(ctx))...)
 }

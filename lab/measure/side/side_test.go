@@ -2,7 +2,6 @@ package side
 
 import (
 	"errors"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -16,12 +15,6 @@ import (
 	"github.com/gateweigh/gateweigh/lab/testbed"
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
-
-// TestMain lets the test binary serve as the agent of its labs' hosts.
-func TestMain(m *testing.M) {
-	agent.RunAs(os.Args)
-	os.Exit(m.Run())
-}
 
 // TestHostsKnowTheWordsOfExperiments: experiment and agent do not know each
 // other, and the runner hands these words on as they are.

@@ -18,29 +18,31 @@ import (
 func (s *Side) StartTraffic(ctx context.Context, direction string, mbps float64, seconds int) error {
 	t, clients := s.Has.Traffic, s.Has.Clients
 	s.Load = agent.Traffic{
-		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced, Direction: direction, Clients: clients, MostClients: s.most, ClientHosts: len(s.Hosts),
-		OfferedMbps: mbps, BurstSegments: t.BurstSegments, MaxSeconds: seconds, Server: s.Env.ServerIP,
+		Kind: t.Kind, UDP: t.Protocol == experiment.ProtocolUDP, Paced: t.Pacing == experiment.PacingPaced, Direction: direction,
+		Clients: clients, MostClients: s.most, ClientHosts: len(s.Hosts), Server: s.Env.ServerIP, OfferedMbps: mbps,
+		BurstSegments: t.BurstSegments, MaxSeconds: seconds, ShortPerSecond: t.ShortPerSecond, ShortBytes: t.ShortBytes,
 	}
-	s.Load.ShortPerSecond, s.Load.ShortBytes = t.ShortPerSecond, t.ShortBytes
 	for _, h := range s.Lab.Hosts { // both ends have as many
 		s.Load.Workers = max(s.Load.Workers, agent.Workers(s.Load.Streams(), h.Files))
 	}
 	patience := trafficTimeout(s.Load.Streams())
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no connection after %s", patience))
 	defer cancel()
-	if err := s.Server.ServeTraffic(ctx, s.Load); err != nil {
-		return fmt.Errorf("starting the traffic's server in lab %s: %w", s.Lab.Name, err)
-	}
-	err := s.EachHost(func(i int, h ClientHost) error { return h.StartTraffic(ctx, s.shareOf(i)) })
-	if err != nil {
-		return fmt.Errorf("starting the traffic in lab %s: %w", s.Lab.Name, err)
-	}
-	if err := s.awaitOpen(ctx, clients); err != nil {
-		return fmt.Errorf("starting the traffic in lab %s: %w", s.Lab.Name, err)
-	}
-	// A few clients probe for all, and so does the first host.
-	if err := s.Hosts[0].StartRTT(ctx, s.Env.ServerIP); err != nil {
-		return fmt.Errorf("starting round-trip probes in lab %s: %w", s.Lab.Name, err)
+	for _, step := range []struct {
+		what string
+		do   func() error
+	}{
+		{"the traffic's server", func() error { return s.Server.ServeTraffic(ctx, s.Load) }},
+		{"the traffic", func() error {
+			return s.EachHost(func(i int, h ClientHost) error { return h.StartTraffic(ctx, s.shareOf(i)) })
+		}},
+		{"the traffic", func() error { return s.awaitOpen(ctx, clients) }},
+		// A few clients probe for all, and so does the first host.
+		{"round-trip probes", func() error { return s.Hosts[0].StartRTT(ctx, s.Env.ServerIP) }},
+	} {
+		if err := step.do(); err != nil {
+			return fmt.Errorf("starting %s in lab %s: %w", step.what, s.Lab.Name, err)
+		}
 	}
 	return nil
 }
@@ -62,16 +64,10 @@ func (s *Side) awaitOpen(ctx context.Context, clients int) error {
 		return nil
 	}
 	for {
-		open := make([]bool, len(s.Hosts)+1)
-		ask := func(h *testbed.Host, into *bool) error {
+		open, err := Each(s.ends(), func(_ int, h *testbed.Host) (bool, error) {
 			stats, err := h.TrafficStats(ctx)
-			*into = stats.Open
-			return err
-		}
-		err := testbed.Together(
-			func() error { return s.EachHost(func(i int, h ClientHost) error { return ask(h.Host, &open[i]) }) },
-			func() error { return ask(s.Server, &open[len(s.Hosts)]) },
-		)
+			return stats.Open, err
+		})
 		if err != nil || !slices.Contains(open, false) {
 			return err
 		}

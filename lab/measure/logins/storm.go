@@ -1,36 +1,25 @@
-package result
+package logins
 
 import (
-	"math"
 	"slices"
-	"time"
+
+	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// KindStorm is one storm of logins.
+// Name is the measure's in experiments and records.
+const Name = "logins"
+
+// KindStorm is the kind of the records of login storms.
 const KindStorm = "storm"
 
-// Measures of a run.
-const (
-	MeasureCost   = "cost"   // CPU per delivered bit, in trials
-	MeasureLogins = "logins" // clients that lease and log in, in storms
-)
-
-// Storm is one trial of an experiment that measures logins: a new lab, a device,
-// and clients that all lease and then all log in. A rejected one keeps its figures.
+// Storm is one login storm: a new lab, a device, and clients that all lease and then all log in.
+// A rejected one keeps its figures.
 type Storm struct {
-	Version   int     `json:"version"`
-	Kind      string  `json:"kind"`
+	result.Head
 	DUT       string  `json:"dut"`
 	Clients   int     `json:"clients"`
 	LoginRate float64 `json:"login_rate"` // clients a second, in both phases; 0: all at the same moment
 
-	Block    int       `json:"block"`             // counts from 0 within (DUT, clients, login rate)
-	Attempt  int       `json:"attempt"`           // 0, then 1 and 2 for redone storms
-	Sitting  int       `json:"sitting,omitempty"` // how often the run had been resumed
-	Start    time.Time `json:"start"`             // UTC
-	Seconds  float64   `json:"seconds"`           // whole storm with building and removing the lab
-	Accepted bool      `json:"accepted"`
-	Rejects  []string  `json:"rejects,omitempty"` // one sentence a failed self-test
 	// Died are programs of the device that ended by themselves: a result, not a fault.
 	Died []string `json:"died,omitempty"`
 
@@ -53,7 +42,9 @@ type Storm struct {
 }
 
 // Cell has the storm's dimensions.
-func (s Storm) Cell() Cell { return NewCell(DUT, s.DUT, Clients, s.Clients, LoginRate, s.LoginRate) }
+func (s Storm) Cell() result.Cell {
+	return result.NewCell(result.DUT, s.DUT, result.Clients, s.Clients, result.LoginRate, s.LoginRate)
+}
 
 // Phase is what all clients did together: lease, or log in.
 type Phase struct {
@@ -74,16 +65,16 @@ type Phase struct {
 	// LateMs is how long after its turn the latest client began: the generator's.
 	LateMs float64 `json:"late_ms"`
 
-	Failures []Reason `json:"failures,omitempty"` // why clients gave up
-	Refusals []Reason `json:"refusals,omitempty"` // why first attempts failed
+	Failures []result.Reason `json:"failures,omitempty"` // why clients gave up
+	Refusals []result.Reason `json:"refusals,omitempty"` // why first attempts failed
 
 	// CPU until the phase's end and its tail, exact ns.
 	NAPINs    int64            `json:"napi_ns"`
 	ProcessNs int64            `json:"process_ns"`
 	WaitNs    int64            `json:"wait_ns"`   // run-queue wait of the same threads
-	RoleNs    map[string]int64 `json:"role_ns"`   // RoleRouter, …
+	RoleNs    map[string]int64 `json:"role_ns"`   // result.RoleRouter, …
 	ThreadNs  map[string]int64 `json:"thread_ns"` // router threads and processes by name
-	Machine   Machine          `json:"machine"`   // /proc/stat, without the tail
+	Machine   result.Machine   `json:"machine"`   // /proc/stat, without the tail
 	// Share of their CPUs that were busy until the phase's end, without the tail.
 	RouterBusy    float64 `json:"router_busy"`
 	EndpointsBusy float64 `json:"endpoints_busy"`
@@ -97,15 +88,6 @@ type Phase struct {
 	Ms     []float64 `json:"ms"`
 	GaveUp []int     `json:"gave_up,omitempty"`
 }
-
-// Roles of a phase's CPU.
-const (
-	RoleRouter = "router" // polling threads and the device's processes
-	RoleClient = "client" // client hosts
-	RoleServer = "server" // the server's agent and polling thread
-	RoleRadius = "radius" // programs of the server: the RADIUS a device asks
-	RoleAgents = "agents" // the router's agent
-)
 
 // What held a phase up.
 const (
@@ -133,16 +115,4 @@ func (p Phase) ThroughMs() []float64 {
 	}
 	slices.Sort(list)
 	return list
-}
-
-// Quantile interpolates linearly between the order statistics of an ascending
-// list (type 7 of Hyndman and Fan, what numpy and R print by default); NaN of none.
-func Quantile(ascending []float64, p float64) float64 {
-	if len(ascending) == 0 {
-		return math.NaN()
-	}
-	at := p * float64(len(ascending)-1)
-	below := int(at)
-	above := min(below+1, len(ascending)-1)
-	return ascending[below] + (at-float64(below))*(ascending[above]-ascending[below])
 }

@@ -12,12 +12,12 @@ import (
 func TestOtherBuildsAreRefused(t *testing.T) {
 	toAgent, fromLab := io.Pipe()
 	toLab, fromAgent := io.Pipe()
-	a := &Agent{}
+	a := &machineAgent{}
 	go func() {
-		serve(t.Context(), toAgent, fromAgent, a.machineMethods())
+		serve(t.Context(), toAgent, fromAgent, func(string) (any, error) { return a, nil })
 		fromAgent.Close()
 	}()
-	conn := NewConn(toLab, fromLab, Peer{Name: "the agent"})
+	conn := NewConn(toLab, fromLab, "the agent", func() string { return "" })
 	defer conn.Close()
 	hello, err := conn.Hello(context.Background())
 	if err != nil || hello.Matches() != nil {

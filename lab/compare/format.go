@@ -1,0 +1,74 @@
+package compare
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+// none stands where a figure is absent.
+const none = "–"
+
+func blocksText(needed *int) string {
+	if needed == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (+%d blocks)", *needed)
+}
+
+// percent prints a share without needless digits.
+func percent(share float64) string {
+	return strconv.FormatFloat(math.Round(share*1e6)/1e4, 'f', -1, 64) + " %"
+}
+
+// signed prints a ratio as a change in per cent.
+func signed(ratio analysis.Number) string {
+	if !ratio.Known() {
+		return none
+	}
+	return fmt.Sprintf("%+.1f %%", 100*(float64(ratio)-1))
+}
+
+func changeText(e analysis.Estimate) string {
+	if !e.HasInterval() {
+		return none
+	}
+	return fmt.Sprintf("%s [%+.1f, %+.1f]", signed(e.Mean), 100*(float64(e.Lo)-1), 100*(float64(e.Hi)-1))
+}
+
+func ratioText(e analysis.Estimate) string {
+	switch {
+	case !e.Mean.Known():
+		return none
+	case !e.HasInterval():
+		return fmt.Sprintf("%.3f", float64(e.Mean))
+	}
+	return fmt.Sprintf("%.3f [%.3f, %.3f]", float64(e.Mean), float64(e.Lo), float64(e.Hi))
+}
+
+func pText(p analysis.Number) string {
+	switch {
+	case !p.Known():
+		return none
+	case p < 0.001:
+		return "< 0.001"
+	}
+	return fmt.Sprintf("%.3f", float64(p))
+}
+
+// shown bounds a setting in runes: a device's script would fill the page.
+const shown = 160
+
+// setting prints one side of a difference.
+func setting(s string) string {
+	if s == "" {
+		return "none"
+	}
+	if runes := []rune(result.OneLine(s)); len(runes) > shown {
+		return string(runes[:shown-1]) + "…"
+	}
+	return s
+}

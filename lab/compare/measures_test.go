@@ -1,0 +1,76 @@
+package compare_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/analysis/analysistest"
+	"github.com/gateweigh/gateweigh/lab/compare"
+)
+
+func storms() compare.Input {
+	doors := []analysistest.Door{{Name: "portal", LoginMs: 5}}
+	return compare.Input{Name: "storms", Run: analysistest.Storms(1, doors, []int{20, 50}, 4)}
+}
+
+// TestRunsOfDifferentMeasures says the same from both sides: what each run has, and that nothing
+// is compared. There are no figures to explain.
+func TestRunsOfDifferentMeasures(t *testing.T) {
+	cost, logins := simulate(base, 1, 1), storms()
+	for _, pair := range [][2]compare.Input{{cost, logins}, {logins, cost}} {
+		c := compare.Runs(pair[0], pair[1], gated(0.05))
+		if len(c.Cells) != 0 || len(c.OnlyA)+len(c.OnlyB) != 6 || len(c.OnlyA) != map[bool]int{true: 4, false: 2}[pair[0].Name == cost.Name] {
+			t.Errorf("%s, %s: %d cells, only in A %v, only in B %v", pair[0].Name, pair[1].Name, len(c.Cells), c.OnlyA, c.OnlyB)
+		}
+		if c.Gate.Passed || !slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, "no metric in common") }) {
+			t.Errorf("%s, %s: %s, %q", pair[0].Name, pair[1].Name, c.Gate.Sentence, c.Warnings)
+		}
+		text := render(t, c)
+		for _, wrong := range []string{"How to read it", "adjusted for", "A/A"} {
+			if strings.Contains(text, wrong) {
+				t.Errorf("%s, %s: %q is about a table that is not there:\n%s", pair[0].Name, pair[1].Name, wrong, text)
+			}
+		}
+	}
+}
+
+// TestOverheadWithoutACleanRouter: a log-in rate is no overhead, and is not called one.
+func TestOverheadWithoutACleanRouter(t *testing.T) {
+	opts := compare.Defaults()
+	opts.MaxOverhead = 0.2
+	c := compare.Single(storms(), opts)
+	if d := c.Cells[0].Overhead; d.Word != compare.CannotTell || !strings.Contains(d.Note, "no clean router") || c.Gate.Passed {
+		t.Errorf("%+v, %s", d, c.Gate.Sentence)
+	}
+	if text := render(t, c); strings.Contains(text, "overhead ×") || !strings.Contains(text, "login per second") {
+		t.Errorf("text:\n%s", text)
+	}
+}
+
+// TestWhoLacksAnInterval: of a run that stands alone there is no A.
+func TestWhoLacksAnInterval(t *testing.T) {
+	once := base
+	once.Blocks = 1
+	opts := compare.Defaults()
+	opts.MaxOverhead = 0.2
+	if note := compare.Single(simulate(once, 1, 1), opts).Cells[0].Overhead.Note; !strings.HasPrefix(note, "the run has one block only") {
+		t.Error(note)
+	}
+}
+
+// TestGatePassesOnOneInterval: cells that cannot be told let a gate pass where another has an
+// interval, and fail a gate in which none has; docs/ci.md says so.
+func TestGatePassesOnOneInterval(t *testing.T) {
+	wide := base
+	wide.BlockSD, wide.Blocks = 0.08, 3
+	c := compare.Runs(simulate(wide, 1, 1), simulate(wide, 2, 1.05), gated(0.05))
+	if !c.Gate.Passed || c.Gate.Unclear == 0 || c.Gate.Failed > 0 {
+		t.Errorf("wide intervals: %s", c.Gate.Sentence)
+	}
+	wide.Blocks = 1
+	c = compare.Runs(simulate(wide, 1, 1), simulate(wide, 2, 1.05), gated(0.05))
+	if c.Gate.Passed || c.Gate.Unclear != len(c.Cells) || !strings.Contains(c.Gate.Sentence, "none has an interval") {
+		t.Errorf("no intervals: %s", c.Gate.Sentence)
+	}
+}

@@ -1,0 +1,275 @@
+package compare
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"text/template"
+
+	"github.com/gateweigh/gateweigh/lab/analysis"
+	"github.com/gateweigh/gateweigh/lab/result"
+	"github.com/gateweigh/gateweigh/lab/words"
+)
+
+// page is what the forms for readers show of a comparison: texts of one line each.
+type page struct {
+	Headline    string
+	Sides       []string // a line a run
+	Differences []string
+	Scope       string     // what all cells of the table are
+	Table       [][]string // heads, then rows; empty without cells
+	Remarks     []string
+	Gate        string // empty without limits
+}
+
+const differencesHead = "Not the same in A and B, and so a possible cause of a change:"
+
+var textForm = template.Must(template.New("").Funcs(template.FuncMap{"row": func(cells []string) string { return strings.Join(cells, "\t") }}).Parse(
+	`{{range .Sides}}{{.}}
+{{end}}{{with .Differences}}
+` + differencesHead + `
+{{range .}}  {{.}}
+{{end}}{{end}}{{with .Table}}
+{{$.Scope}}
+{{range .}}{{row .}}
+{{end}}{{end}}
+{{range .Remarks}}{{.}}
+{{end}}{{with .Gate}}
+{{.}}
+{{end}}`))
+
+var markdownForm = template.Must(template.New("").Funcs(template.FuncMap{"e": escape}).Parse(
+	`### Gateweigh: {{e .Headline}}
+
+{{range .Sides}}- {{e .}}
+{{end}}{{with .Table}}
+{{e $.Scope}}
+
+{{range $n, $row := .}}|{{range $row}} {{e .}} |{{end}}
+{{if eq $n 0}}{{range $row}}| --- {{end}}|
+{{end}}{{end}}{{end}}{{with .Differences}}
+` + differencesHead + `
+
+{{range .}}- {{e .}}
+{{end}}{{end}}
+{{range .Remarks}}- {{e .}}
+{{end}}`))
+
+// Text writes the comparison for a terminal or a job's log.
+func Text(w io.Writer, c Comparison) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if err := textForm.Execute(table, c.page()); err != nil {
+		return err
+	}
+	return table.Flush()
+}
+
+// Markdown writes the comparison as GitHub and GitLab show it in a job's
+// summary or in a comment.
+func Markdown(w io.Writer, c Comparison) error { return markdownForm.Execute(w, c.page()) }
+
+// escape keeps a text of unknown origin a text: no markup, no table cell of its
+// own, no HTML.
+func escape(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if strings.ContainsRune("\\`*_[]|#~!@", r) {
+			b.WriteByte('\\')
+		}
+		switch r {
+		case '<':
+			b.WriteString("&lt;")
+		case '>':
+			b.WriteString("&gt;")
+		case '&':
+			b.WriteString("&amp;")
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func (c *Comparison) page() (p page) {
+	p.Headline = c.headline()
+	if c.A == nil {
+		p.Sides = []string{"Run: " + c.B.line()}
+	} else {
+		p.Sides = []string{"A: " + c.A.line(), "B: " + c.B.line()}
+	}
+	for _, d := range c.Differences {
+		p.Differences = append(p.Differences, result.OneLine(fmt.Sprintf("%s: %s, then %s", d.What, setting(d.A), setting(d.B))))
+	}
+	if len(c.Cells) > 0 {
+		p.Scope, p.Table = c.scope(), [][]string{c.row(nil)}
+	}
+	for i := range c.Cells {
+		p.Table = append(p.Table, c.row(&c.Cells[i]))
+	}
+	for _, line := range c.remarks() {
+		p.Remarks = append(p.Remarks, result.OneLine(line))
+	}
+	if c.Gate != nil {
+		p.Gate = words.Capitalised(c.Gate.Sentence) + "."
+	}
+	return p
+}
+
+// headline is the gate's answer, or counts the verdicts.
+func (c *Comparison) headline() string {
+	if c.Gate != nil {
+		return c.Gate.Sentence
+	}
+	count := map[string]int{}
+	for _, cell := range c.Cells {
+		count[cell.Verdict]++
+	}
+	var parts []string
+	for _, word := range []string{Worse, Better, Equivalent, Inconclusive} {
+		if count[word] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", count[word], word))
+		}
+	}
+	return cmp.Or(strings.Join(parts, ", "), "nothing to compare")
+}
+
+func (s Side) line() string {
+	return result.OneLine(strings.Join([]string{
+		s.Name, s.Experiment, s.Start, "gateweigh " + s.GateweighVersion,
+		fmt.Sprintf("%d trials accepted, %d rejected", s.Trials.Accepted, s.Trials.Rejected),
+	}, " · "))
+}
+
+// shared reports whether all cells of the table have the value.
+func (c *Comparison) shared(v result.Value) bool {
+	return !slices.ContainsFunc(c.Cells, func(cell Cell) bool { return cell.At.Text(v.Dimension) != v.Text })
+}
+
+// values are a cell's dimensions in words, the device's left out: those that all cells
+// share, or the others.
+func (c *Comparison) values(cell result.Cell, shared bool) (list []string) {
+	for _, v := range cell.Without(result.DUT).Values() {
+		if c.shared(v) != shared {
+			continue
+		}
+		text := analysis.WordsOf(v)
+		if v.Dimension == result.Direction {
+			text = words.Direction(v.Text)
+		}
+		list = append(list, result.OneLine(text))
+	}
+	return list
+}
+
+// scope is what all cells of the table are.
+func (c *Comparison) scope() string {
+	if common := c.values(c.Cells[0].At, true); len(common) > 0 {
+		return "Cells, all with " + strings.Join(common, ", ") + ":"
+	}
+	return "Cells:"
+}
+
+// row is one row of the table, or its heads where cell is nil.
+func (c *Comparison) row(cell *Cell) (row []string) {
+	column := func(head string, text func() string) {
+		if cell == nil {
+			row = append(row, head)
+		} else {
+			row = append(row, text())
+		}
+	}
+	a, b := "A ×", "B ×"
+	if !c.ratio() {
+		a, b = "A, "+c.Metric.Unit, "B, "+c.Metric.Unit
+	}
+	column("cell", func() string {
+		return strings.Join(append([]string{result.OneLine(cell.At.Text(result.DUT))}, c.values(cell.At, false)...), ", ")
+	})
+	if c.A == nil {
+		column(c.figure(), func() string { return ratioText(cell.B.Judged) })
+		column("gate", func() string { return cell.Overhead.text() })
+		return row
+	}
+	column(a, func() string { return ratioText(cell.A.Judged) })
+	column(b, func() string { return ratioText(cell.B.Judged) })
+	column("change", func() string { return changeText(cell.Change) })
+	column("p", func() string { return pText(cell.PDifferent) })
+	for _, m := range c.Beside {
+		column(m.Short, func() string {
+			if !c.SameMachine { // the change of an absolute figure means nothing
+				return none
+			}
+			return signed(cell.Changes[m.Name].Mean)
+		})
+	}
+	column("verdict", func() string { return cell.Verdict + blocksText(cell.BlocksNeeded) })
+	if c.Gate != nil {
+		column("gate", func() string { return words.Joined(", ", cell.Regression.text(), cell.Overhead.text()) })
+	}
+	return row
+}
+
+// figure is what is judged in a run that stands alone.
+func (c *Comparison) figure() string {
+	if c.ratio() {
+		return "overhead ×"
+	}
+	return strings.ReplaceAll(c.Metric.Name, "_", " ")
+}
+
+func (d *Decision) text() string {
+	if d == nil {
+		return ""
+	}
+	return d.Word + blocksText(d.BlocksNeeded)
+}
+
+// remarks are the lines under the table.
+func (c *Comparison) remarks() []string {
+	var out []string
+	for _, cell := range c.OnlyA {
+		out = append(out, "Only in A: "+analysis.Label(cell))
+	}
+	for _, cell := range c.OnlyB {
+		out = append(out, "Only in B: "+analysis.Label(cell))
+	}
+	for _, cell := range c.Cells {
+		if c.A != nil && cell.Verdict == Inconclusive {
+			out = append(out, fmt.Sprintf("%s: %s.", analysis.Label(cell.At), cell.VerdictNote))
+		}
+	}
+	if c.NoiseFloorPct.Known() {
+		out = append(out, fmt.Sprintf("Noise floor: two clean routers differed by up to %.2f %%; no smaller change is called.", float64(c.NoiseFloorPct)))
+	}
+	if !c.SameMachine {
+		var heads []string
+		for _, m := range c.Beside {
+			heads = append(heads, m.Short)
+		}
+		out = append(out, strings.Join(heads, " and ")+" cannot be compared: the machine is not the same.")
+	}
+	for _, w := range c.Warnings {
+		out = append(out, "Warning: "+w)
+	}
+	if len(c.Cells) > 0 {
+		out = append(out, c.reading())
+	}
+	return out
+}
+
+// reading says what the table's figures are.
+func (c *Comparison) reading() string {
+	what, figures := c.Metric.Text+" over a clean router's", "A × and B × are %s, change is B × over A ×"
+	if !c.ratio() {
+		what, figures = c.Metric.Unit, "A and B are "+c.figure()+" in %s, change is B over A"
+	}
+	if c.A == nil {
+		return fmt.Sprintf("How to read it: %s is %s, with its %s interval over blocks.", c.figure(), what, percent(c.Confidence))
+	}
+	return fmt.Sprintf("How to read it: "+figures+", all with %s intervals over blocks; p is adjusted for %s. "+
+		"Worse or better: certain to have changed, by more than %s as estimated. Equivalent: certain to have changed by less.",
+		what, percent(c.Confidence), words.Counted(c.Multiplicity.Verdicts, "cell"), percent(c.Delta))
+}

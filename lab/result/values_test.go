@@ -1,0 +1,42 @@
+package result_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/gateweigh/gateweigh/lab/result"
+)
+
+func TestQuantile(t *testing.T) {
+	list := []float64{1, 2, 4}
+	for p, want := range map[float64]float64{0: 1, 0.25: 1.5, 0.5: 2, 0.75: 3, 1: 4} {
+		if got := result.Quantile(list, p); got != want {
+			t.Errorf("quantile %g is %g, want %g", p, got, want)
+		}
+	}
+	if got := result.Quantile([]float64{7}, 0.99); got != 7 {
+		t.Errorf("of one value: %g", got)
+	}
+	if !math.IsNaN(result.Quantile(nil, 0.5)) {
+		t.Error("of nothing it is a number")
+	}
+}
+
+// TestSettledIsKnown: a device that tells no numbers is not said to have forgotten its
+// guests.
+func TestSettledIsKnown(t *testing.T) {
+	some := result.DeviceState{Counts: map[string]int{"sessions": 3}}
+	for name, c := range map[string]struct {
+		churn result.Churn
+		want  bool
+	}{
+		"as before":       {result.Churn{Before: some, After: some}, true},
+		"one more":        {result.Churn{Before: some, After: result.DeviceState{Counts: map[string]int{"sessions": 4}}}, false},
+		"tells nothing":   {result.Churn{}, false},
+		"tells no longer": {result.Churn{Before: some}, false},
+	} {
+		if got := c.churn.Settled(); got != c.want {
+			t.Errorf("%s: settled %v", name, got)
+		}
+	}
+}

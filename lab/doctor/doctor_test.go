@@ -61,6 +61,7 @@ func leftovers() (found []string) {
 }
 
 func TestExaminationFindsThisMachineAndLeavesNothing(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir()) // other examinations may run on the machine
 	before := machineState(t)
 	var said []string
 	r, err := Examine(t.Context(), Options{Quick: true, Status: func(s string) { said = append(said, s) }})

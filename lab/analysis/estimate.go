@@ -60,7 +60,7 @@ func (e Estimate) changePct() Estimate {
 // lies outside the range, however far the blocks spread.
 type Scale struct{ least, most float64 }
 
-// Scales of metrics.
+// Scales of metrics; the zero value is Amounts.
 var (
 	Amounts  = Scale{0, math.Inf(1)} // times, rates, sizes
 	Shares   = Scale{0, 1}
@@ -74,6 +74,9 @@ var (
 // the delta method. Where a block's value lies on a bound (no loss at all) neither exists:
 // the plain interval is cut off at the range.
 func (sc Scale) Estimate(values []float64, confidence float64) Estimate {
+	if sc == (Scale{}) {
+		sc = Amounts
+	}
 	s := inference.Of(values)
 	e := estimateOf(s, confidence)
 	if !e.HasInterval() || s.SE == 0 {

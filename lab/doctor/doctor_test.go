@@ -150,7 +150,7 @@ func TestNoiseWithoutALabIsTheLoopAlone(t *testing.T) {
 // TestDemandCoversARealLab counts what clients really take: the limits a report
 // asks for must not be too low.
 func TestDemandCoversARealLab(t *testing.T) {
-	backend, err := testbed.Local("test", t.TempDir())
+	backend, err := testbed.Local(t.Context(), "test", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

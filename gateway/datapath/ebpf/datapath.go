@@ -66,8 +66,10 @@ type Datapath struct {
 	wan   *net.Interface
 	locks datapath.Locks
 	epoch uint64
-	stop  func()      // ends the watchers and waits for them
-	lost  chan string // the name of an interface that has gone
+	// counters is client_counters, mapped into memory.
+	counters *ebpf.Memory
+	stop     func()      // ends the watchers and waits for them
+	lost     chan string // the name of an interface that has gone
 
 	guarded bool // the guard is installed; written by Open only
 
@@ -103,6 +105,9 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	}
 	if err := d.load(lan, wan); err != nil {
 		return nil, err
+	}
+	if d.counters, err = d.objs.ClientCounters.Memory(); err != nil {
+		return nil, fmt.Errorf("mapping the clients' counters: %w", err)
 	}
 	if err := d.begin(lan.MTU); err != nil {
 		return nil, err
@@ -254,6 +259,9 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		switch name {
 		case "clients", "client_counters", "client_limits", "client_meters":
 			m.MaxEntries = d.cfg.size()
+			if name == "client_counters" {
+				m.Flags |= unix.BPF_F_MMAPABLE
+			}
 		case "hops", "gateway_settings", "stats", "garden", "newcomers", "called", "portal":
 		default:
 			continue // only constant within one load

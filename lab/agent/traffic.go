@@ -23,7 +23,7 @@ type Traffic struct {
 	Paced         bool       `json:"paced"`        // iperf3: by the socket, not by its own timer
 	Direction     string     `json:"direction"`    // traffic.Up, traffic.Down, or Both for streams
 	Clients       int        `json:"clients"`      // of this host; for the server of all hosts
-	MostClients   int        `json:"most_clients"` // of the larger lab of a pair: what so many need is set in both
+	MostClients   int        `json:"most_clients"` // of the larger lab of a pair: both labs get the settings for this number
 	ClientHosts   int        `json:"client_hosts"` // that load the server, each by a generator of its own; zero is 1
 	Workers       int        `json:"workers"`      // processes that share the streams of each host: see Workers
 	OfferedMbps   float64    `json:"offered_mbps"` // payload, all those clients together
@@ -50,7 +50,7 @@ const (
 // for either.
 const Both = "both"
 
-// directions are those of a load's streams.
+// directions are the directions of a load's streams.
 func (t Traffic) directions() []string {
 	if t.Direction == Both {
 		return []string{traffic.Up, traffic.Down}
@@ -58,7 +58,7 @@ func (t Traffic) directions() []string {
 	return []string{t.Direction}
 }
 
-// Streams is how many streams a load of so many clients has on each host.
+// Streams is the number of streams of a load on a host with that number of clients.
 func (t Traffic) Streams() int { return t.Clients * len(t.directions()) }
 
 // TrafficStats is what one host's side of the traffic has done so far.

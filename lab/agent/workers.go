@@ -31,8 +31,8 @@ var sysctlsOfMany = map[string]string{"ipv4/tcp_tso_rtt_log": "30"}
 // within its warm-up.
 const WindowsAtOnce = 250
 
-// Workers is how many processes on each host it takes for so many streams of one host, where each
-// may have so many open files (0: no limit, see Hello); with one the agent does it itself.
+// Workers is the number of processes that the streams of one host need with a limit of
+// open files (0: no limit, see Hello). With 1 the agent runs all streams itself.
 func Workers(streams int, files int64) int {
 	fit := StreamsPerWorker
 	if files > 0 && files < StreamsPerWorker+client.FilesBeside {
@@ -41,7 +41,7 @@ func Workers(streams int, files int64) int {
 	return max(1, (streams+fit-1)/fit)
 }
 
-// LeastFiles is the lowest limit of open files under which a process takes so many streams.
+// LeastFiles is the lowest limit of open files with which a process runs that many streams.
 func LeastFiles(streams int) int {
 	if streams <= leastStreams {
 		return 2 * leastStreams

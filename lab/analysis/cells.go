@@ -31,7 +31,7 @@ type Input struct {
 	Metrics []Metric
 	Primary string
 	Trials  []Trial // in the order they were measured, with rejected ones and A/A pairs
-	// Alone: a trial is a whole block, and has no block record beside it.
+	// Alone: a trial is a whole block and has no block record.
 	Alone   bool
 	Samples []Sample // other records than windows, for metrics that are not PerWindow
 	// Load are the dimensions that change within a block: cells that differ only in these
@@ -41,7 +41,7 @@ type Input struct {
 	Compare func(a, b result.Cell) int
 	// Laws name the metrics for sweeps, cost models, ceilings and stability; nil: none.
 	Laws *Laws
-	// Describe adds to a cell what the measure knows beside its metrics; nil: nothing.
+	// Describe adds the measure's counts, texts, tallies and curves to a cell; nil: none.
 	Describe func(*Cell)
 	// Warn says what else weakens the result, a sentence each.
 	Warn func(Summary) []string

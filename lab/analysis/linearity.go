@@ -59,7 +59,7 @@ func (r row) linearity(opts Options) *Linearity {
 	return &l
 }
 
-// point is the CPU of a router at one level, and curve those of one block in the
+// point is the CPU of a router at one level; curve has the points of one block in the
 // levels' order. size is the CPU at the level over all blocks: errors are divided by
 // it, so that every level counts by its relative error.
 type point struct{ level, gbits, cpu, size float64 }

@@ -22,7 +22,7 @@ type Quotient struct {
 // compared as independent ones (see inference.Welch).
 type QuotientLevel struct {
 	Clients int      `json:"clients"`
-	Ratio   Estimate `json:"ratio"` // overhead ratio of DUT over that of Over
+	Ratio   Estimate `json:"ratio"` // overhead ratio of DUT over the overhead ratio of Over
 	// Widening is the factor between the more and the less expensive of the two here over
 	// that factor at the first level: below 1 their costs have converged.
 	// Absent at the first level.

@@ -195,7 +195,7 @@ type effect struct {
 	consequence string // when it matters
 }
 
-// judgeEffects holds all effects together against δ and returns the warnings.
+// judgeEffects compares all effects together with δ and returns the warnings.
 func judgeEffects(effects []effect, opts Options) (warnings []string) {
 	changes := make([]inference.Sample, len(effects))
 	for i, e := range effects {

@@ -50,7 +50,7 @@ func (a *answer) text() string {
 	return strings.TrimSpace(strconv.Itoa(a.status) + " " + http.StatusText(a.status))
 }
 
-// redirects reports whether the status is that of a redirect.
+// redirects reports whether the status is a redirect.
 func (a *answer) redirects() bool { return a.status >= 300 && a.status < 400 }
 
 // location is where an answer redirects to; an error without a destination.

@@ -58,7 +58,7 @@ type Comparison struct {
 	B          Side    `json:"b"`
 	Confidence float64 `json:"confidence"`
 	Delta      float64 `json:"delta"`
-	// Metric is what is judged, Beside what is shown beside it.
+	// Metric is judged; Beside are shown with it.
 	Metric analysis.Metric   `json:"metric"`
 	Beside []analysis.Metric `json:"beside"`
 
@@ -96,7 +96,7 @@ type Measured struct {
 	Rejected int `json:"rejected"`
 	// Judged is the metric that the comparison judges: of costs the overhead ratio.
 	Judged analysis.Estimate `json:"judged"`
-	// Metrics are the device's further figures that are shown beside it.
+	// Metrics are further figures of the device, shown with the judged one.
 	Metrics map[string]analysis.Estimate `json:"metrics"`
 }
 
@@ -123,7 +123,7 @@ type Cell struct {
 	VerdictNote  string          `json:"verdict_note"`
 	BlocksNeeded *int            `json:"blocks_needed"` // further blocks, of each run
 
-	// Changes are those of the further metrics, B over A; they decide nothing, and
+	// Changes are the changes of the further metrics, B over A; they decide nothing, and
 	// mean nothing when the machine is another.
 	Changes map[string]analysis.Estimate `json:"changes"`
 
@@ -238,7 +238,7 @@ func (c *Comparison) log(cell analysis.Cell, opts Options) inference.Sample {
 	return logOf(cell.Device(c.Metric.Name), opts.Confidence)
 }
 
-// overhead holds a cell against the clean router; no evidence where there is none.
+// overhead compares a cell with the clean router; no evidence where there is none.
 func (c *Comparison) overhead(cell analysis.Cell) evidence {
 	if !c.ratio() {
 		return noEvidence()

@@ -20,7 +20,7 @@ func difference(from, to inference.Sample) evidence {
 	return evidence{to.Less(from), from, to}
 }
 
-// alone holds a sample against 0: a clean router, in logarithms.
+// alone compares a sample with 0: a clean router, in logarithms.
 func alone(s inference.Sample) evidence { return evidence{s, inference.None(), s} }
 
 func noEvidence() evidence { return alone(inference.None()) }

@@ -54,7 +54,7 @@ type limit struct {
 	decision func(*Cell) **Decision
 }
 
-// limits are those of the comparison's gate.
+// limits are the limits of the comparison's gate.
 func (c *Comparison) limits() (list []limit) {
 	if g := c.Gate; g.MaxRegressionPct.Known() && c.A != nil {
 		share, turn := float64(g.MaxRegressionPct)/100, c.Metric.Better == analysis.More
@@ -113,7 +113,7 @@ func (g *Gate) counts(judged int) string {
 	return strings.Join(append(parts, fmt.Sprintf("%d within", g.Within)), ", ")
 }
 
-// decide holds every cell against a limit and returns how many have an interval. Beyond
+// decide compares every cell with a limit and returns how many have an interval. Beyond
 // the limit is said with confidence over all cells together; within it cell by cell, since
 // the gate passes only if that is true of every one.
 func (c *Comparison) decide(l limit, opts Options) (judged int) {

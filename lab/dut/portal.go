@@ -29,7 +29,7 @@ type portal struct {
 	daemons   []daemon // spawned, in this order
 }
 
-// open notes in which lab the portal starts; name is also that of its folder.
+// open notes in which lab the portal starts; name is also the folder's name.
 func (p *portal) open(env Env, name string) {
 	p.Env, p.Dir, p.Secret = env, path.Join(env.Scratch, name), rand.Text()
 }
@@ -46,7 +46,7 @@ func (p *portal) run(ctx context.Context, d daemon, argv []string, signs ...prob
 	return d.await(ctx, signs...)
 }
 
-// admits tells clients where to log in, so many at the same time, now that the portal is ready.
+// admits sets where clients log in, and how many at the same time, once the portal is ready.
 func (p *portal) admits(parallel int) {
 	p.Admission.Portal = fmt.Sprintf("%s:%d", p.Gateway, p.WebPort)
 	p.Admission.Probe = "http://" + p.ServerIP.String() + "/generate_204"

@@ -103,7 +103,7 @@ func (e *Experiment) IsSet(key string) bool {
 	return set
 }
 
-// Value is that of a key, nil where the key has no meaning.
+// Value is the value of a key, nil where the key has no meaning.
 func (e *Experiment) Value(key string) any {
 	for _, f := range e.fields() {
 		if f.key == key && e.Means(key) {

@@ -16,7 +16,7 @@ const (
 	guestTakes = 6 * time.Second
 )
 
-// Guests is how many guests a lab has for so many comings a second; none without.
+// Guests is the number of guests of a lab at the experiment's rate of arrivals; 0 without churn.
 func (c Client) Guests() int {
 	if c.Churn == 0 {
 		return 0

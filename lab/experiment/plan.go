@@ -109,7 +109,7 @@ func (e *Experiment) block(g Group, i, n int) Block {
 	return b
 }
 
-// Loads are what so many clients offer together, Mbit/s, each load once.
+// Loads are the loads that this number of clients offers together, Mbit/s, each load once.
 func (e *Experiment) Loads(clients int) []float64 {
 	list := slices.Clone(e.OfferedMbps)
 	for _, share := range e.MbpsPerClient {

@@ -27,7 +27,7 @@ type Measure interface {
 	Rules() experiment.Measure
 	// Run returns what carries out the blocks of one run; each run needs one of its own.
 	Run() runner.Measure
-	// Records are the kinds of record that the measure has of its own, beside trials and blocks.
+	// Records are the measure's own kinds of record, besides trials and blocks.
 	Records() []result.Kind
 	// Summarise computes the summary of a run that measured it, from the run's records alone.
 	Summarise(run result.Run, opts analysis.Options) analysis.Summary

@@ -66,7 +66,7 @@ func (a Account) Coverage() float64 {
 	return float64(a.SampledNs) / float64(a.Ns)
 }
 
-// Coverage is that of all accounts of the router together.
+// Coverage is the coverage of all accounts of the router together.
 func (s Side) Coverage() float64 {
 	var all Account
 	for _, a := range s.Accounts {

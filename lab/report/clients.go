@@ -25,7 +25,7 @@ func crowdSentences(cells []analysis.Cell) (out []string) {
 	return out
 }
 
-// isCrowd reports whether so many clients came together that their number is a result.
+// isCrowd reports whether the number of simultaneous clients is itself a result.
 func isCrowd(c analysis.Cell) bool {
 	return c.Counts[cost.ClientBlocks] > 0 && c.Counts[cost.Connected] > 0 && c.Int(result.Clients) >= manyClients
 }

@@ -28,7 +28,7 @@ type Explanation struct {
 	Sum Cost `json:"sum"`
 	// Measured is what the cell's trials say, measured without perf.
 	Measured Measured `json:"measured"`
-	// OffBy is the difference of Sum over that of Measured, less 1.
+	// OffBy is the difference of Sum over the difference of Measured, less 1.
 	OffBy     analysis.Number `json:"off_by"`
 	Functions []Function      `json:"functions"`
 	Rest      Rest            `json:"rest"`

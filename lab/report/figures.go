@@ -131,7 +131,7 @@ func (d *drawing) finish(heading, caption string, draw func(id string) string, d
 // sample is the accepted trials of a cell, evenly thinned out when they are many.
 func (d *drawing) sample(c analysis.Cell) []result.Trial { return d.thin(d.trials[c.Cell], d.perCell) }
 
-// ratios are those of the pairs.
+// ratios are the ratios of the pairs.
 func ratios(trials []result.Trial) (out []float64) {
 	for _, t := range trials {
 		if r := cost.Ratio(t); r.Known() {
@@ -234,7 +234,7 @@ func sentences(tips []string) string {
 	return strings.Join(tips, ". ") + "."
 }
 
-// pairCaption is that of figures of ratios, whose marks have more than their dots.
+// pairCaption is the caption of figures of ratios, whose marks show more than dots.
 func (d *drawing) pairCaption() string {
 	const dots = "Dots are single pairs, without what a daemon does now and then; marks have their share of that. "
 	if !d.summary.AA.Ratio.HasInterval() {

@@ -28,7 +28,7 @@ var (
 const (
 	flameLeast     = 0.001 // of the more expensive router's cost: smaller frames are left out
 	flameMostNodes = 3000  // a profile; beyond, the least is doubled until it fits
-	flameFunctions = 15    // rows of the table beside it
+	flameFunctions = 15    // rows of the table of functions
 	// Without JavaScript a drawing shows frames from this share on.
 	flameStaticLeast = 0.005
 )

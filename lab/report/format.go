@@ -21,7 +21,7 @@ type format func(analysis.Number) string
 // three digits.
 var withUnits = map[string]format{"Mbit/s": rate, "% of a core": percent, "µs": micros, "ms": millis}
 
-// significant prints a figure with so many significant digits, without an
+// significant prints a figure with the given number of significant digits, without an
 // exponent and with groups of three set apart by a thin space.
 func significant(n analysis.Number, digits int) string {
 	switch {
@@ -34,7 +34,7 @@ func significant(n analysis.Number, digits int) string {
 	return words.Grouped(strconv.FormatFloat(float64(n), 'f', min(max(digits-1-magnitude, 0), 9), 64))
 }
 
-// decimals prints a figure with so many decimals.
+// decimals prints a figure with the given number of decimals.
 func decimals(digits int) format {
 	return func(n analysis.Number) string {
 		if !n.Known() {

@@ -127,7 +127,7 @@ func counts(key, name, unit string) cellColumn {
 }
 
 // device, clean and change show a metric by its name: of the device, of the clean router, and of one against
-// the other. In the note that stands beside the heading, * is the metric's unit.
+// the other. In the note next to the heading, * is the metric's unit.
 func device(metric, name, note string) cellColumn {
 	return metricColumn(metric, "device", name, note, analysis.Cell.Device)
 }
@@ -236,7 +236,7 @@ func everyDimension(cells []analysis.Cell) []result.Value {
 var dimensionHeads = map[result.Dimension]struct {
 	name, unit string
 	print      format
-	text       func(float64) string // in place of the number
+	text       func(float64) string // replaces the number
 }{
 	result.Clients:     {name: "Clients", print: func(n analysis.Number) string { return words.Or(words.Grouped(n.String()), none) }},
 	result.OfferedMbps: {name: "Offered", unit: "Mbit/s"},

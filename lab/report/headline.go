@@ -113,7 +113,7 @@ func notAccepted(c analysis.Cell, noun string) string {
 	return "no " + noun + " was accepted"
 }
 
-// costNote is what a reader must know of a device beside its ratio.
+// costNote is what a reader must know of a device besides its ratio.
 func costNote(s analysis.Summary, c analysis.Cell) string {
 	var verdict, limit, guests string
 	switch {
@@ -252,7 +252,8 @@ func costRange(s analysis.Summary, cells []analysis.Cell, name func(analysis.Cel
 	return "from " + amount(first, " times the CPU") + " to " + amount(last, " times")
 }
 
-// inCommon is the text that holds for the whole list, and that of each where they differ.
+// inCommon returns the text common to the whole list, or, where texts differ, a function
+// with the text of each element.
 func inCommon[T any](list []T, text func(T) string) (all string, each func(T) string) {
 	if slices.ContainsFunc(list, func(v T) bool { return text(v) != text(list[0]) }) {
 		return "", text

@@ -16,7 +16,7 @@ import (
 // the best first.
 type ranking struct {
 	Title string
-	Load  string // that of all rows; empty where they differ
+	Load  string // the load of all rows; empty where they differ
 	Order string
 	Rows  []ranked
 	// Reference is a line across all rows; 0: none.
@@ -34,7 +34,7 @@ type ranked struct {
 	// At is the place of the mark, with the ends of its line. Without a mean the
 	// device has no place.
 	At              analysis.Estimate
-	Value, Interval string // as written beside the mark
+	Value, Interval string // as written next to the mark
 	Shape           string // CSS class of the mark
 	Word            string // the shape, for those who do not see it
 	Note            string

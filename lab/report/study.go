@@ -194,7 +194,7 @@ func (d *drawing) studyParts(runs []analysis.Summary, findings []analysis.Findin
 type studyTable struct {
 	studies.Table
 	Printed []gridRow
-	Signs   []string // what the signs beside figures mean
+	Signs   []string // meaning of the signs next to figures
 }
 
 func describeTable(t studies.Table) studyTable {
@@ -239,7 +239,7 @@ func published(n analysis.Number) string {
 	return words.Grouped(decimals(2)(n))
 }
 
-// studyFigure is a figure of a study: panels beside each other.
+// studyFigure is a figure of a study: panels side by side.
 type studyFigure struct {
 	studies.Figure
 	Figures []figure

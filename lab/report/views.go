@@ -15,7 +15,7 @@ import (
 // view is how the runs of one measure are shown. Everything else of a report is the
 // same for all measures.
 type view struct {
-	how     func(analysis.Summary) string // beside the date: "duet"
+	how     func(analysis.Summary) string // after the date: "duet"
 	columns func(analysis.Summary) []cellColumn
 	remarks func(analysis.Summary) []string // lines below the terminal's table
 	reading func(analysis.Summary) string   // how to read it

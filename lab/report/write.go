@@ -41,7 +41,7 @@ type Options struct {
 func Write(runDir string) (analysis.Summary, error) { return WriteWith(runDir, Options{}) }
 
 // WriteWith is Write with options. When only the writing went wrong, the
-// summary is complete and returned beside the error.
+// summary is complete and returned with the error.
 func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 	run, err := measure.ReadRun(runDir)
 	if err != nil {

@@ -237,7 +237,7 @@ func (s stopping) Read(p []byte) (int, error) {
 	return s.Reader.Read(p)
 }
 
-// check holds a manifest against what a bundle may be.
+// check checks that a manifest describes a valid bundle.
 func (m Manifest) check() error {
 	if m.Format != bundleFormat {
 		return ErrNotBundle

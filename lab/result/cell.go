@@ -132,7 +132,7 @@ func valueOf(part string) Value {
 	return v
 }
 
-// Value is that of one dimension; ok is false when the cell lacks it.
+// Value is the value of one dimension; ok is false when the cell lacks it.
 func (c Cell) Value(d Dimension) (v Value, ok bool) {
 	for part := range strings.SplitSeq(c.list, separator) {
 		if rest, is := strings.CutPrefix(part, string(d)); is && strings.HasPrefix(rest, " ") {

@@ -61,7 +61,7 @@ const (
 	// generator and clean router could: a result, not a fault.
 	FlagSaturated = "dut-saturated"
 	// FlagLossy: more than 1 % of the segments through the DUT were sent again, or of UDP's
-	// datagrams lost, although the clean router beside it lost next to nothing.
+	// datagrams lost, although the clean router lost at most 1 % of datagrams.
 	FlagLossy = "dut-lossy"
 )
 
@@ -127,7 +127,7 @@ func (d Datagrams) ReorderedRatio() float64 {
 	return float64(d.Reordered) / float64(max(1, d.Received))
 }
 
-// LossRatio is that of the datagrams, 0 over TCP.
+// LossRatio is the loss ratio of the datagrams, 0 over TCP.
 func (m Measurement) LossRatio() float64 {
 	if m.Datagrams == nil {
 		return 0
@@ -203,11 +203,11 @@ type Block struct {
 	HousekeepingSeconds float64 `json:"housekeeping_seconds,omitempty"`
 }
 
-// Where clients have their addresses from.
+// Where clients get their addresses.
 const (
 	FromDevice = "device" // it leases them
-	FromLab    = "lab"    // its own DHCP server, beside a device that leases none
-	Static     = "static" // nobody: the plan gives each its own
+	FromLab    = "lab"    // the lab's own DHCP server, where the device leases none
+	Static     = "static" // the plan gives each client its own address
 )
 
 // Stretch is the time a block spent under one load: warm-up, all windows, and

@@ -130,7 +130,7 @@ func openBundle(r io.Reader) (Manifest, unpacker, error) {
 	return m, u, m.check()
 }
 
-// isEntry holds a tar header against the manifest. Since the order is fixed
+// isEntry compares a tar header with the manifest. Since the order is fixed
 // too, nothing can be there twice, be missing, or have another name.
 func isEntry(head *tar.Header, name string, size int64) error {
 	switch {

@@ -21,7 +21,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// Needs are the programs the lab itself starts for an experiment, beside those
+// Needs are the programs the lab itself starts for an experiment, besides those
 // of its devices.
 func Needs(e *experiment.Experiment) []dut.Need {
 	list := []dut.Need{{Program: "ethtool", Package: "ethtool", Why: "the links' offloads"}}

@@ -27,7 +27,7 @@ type Measure interface {
 	// Fits says why a device cannot be measured with an experiment, by an error that wraps
 	// dut.ErrNotSupported.
 	Fits(e *experiment.Experiment, t dut.Traits) error
-	// Lacks reports whether a cell of a block lacks something beside its windows.
+	// Lacks reports whether a cell of a block lacks something besides windows.
 	Lacks(s *Session, b experiment.Block, cell result.Cell) bool
 	// Block builds the labs of a block, measures the windows that Session.Todo lists, each by
 	// Session.Settle, and removes the labs, also when it fails. The record holds the figures of
@@ -57,7 +57,7 @@ type Progress struct {
 // Outcome says how a run ended.
 type Outcome struct {
 	Started  bool // false: refused before anything was measured or written
-	Accepted int  // windows with an accepted trial, with those of earlier sittings
+	Accepted int  // windows with an accepted trial, over all sittings
 	Missing  int  // windows of the plan without an accepted trial
 	Open     int  // of those: windows that were not measured, or not often enough; a resume does
 	Planned  int  // windows of the plan, without skipped devices and numbers of clients beyond a device's limit
@@ -300,7 +300,7 @@ func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	return err
 }
 
-// limitOf reports whether a block failed because its device does not take so many clients: the
+// limitOf reports whether a block failed because its device does not take all its clients: the
 // device refused some, and in this run it completed a block with fewer. Any other failure is a
 // fault. The clean router admits every client, so A/A blocks have no such limit.
 func (s *Session) limitOf(b experiment.Block, err error) (text string, isLimit bool) {

@@ -30,7 +30,7 @@ type Session struct {
 	interrupted bool // an earlier sitting did not end in order
 	windows     map[windowKey]window
 	took        map[string]int // most clients of a block that the device came through
-	broke       map[string]int // clients at which the device broke; blocks of so many are left out
+	broke       map[string]int // clients at which the device broke; blocks with as many or more are left out
 	clock       *clock
 }
 

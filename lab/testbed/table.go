@@ -24,10 +24,10 @@ var Topologies = map[string]func(Spec) Topology{
 	"portal": Portal, // clients – router with the device – server, study 1's network
 }
 
-// Names are those of all topologies, sorted.
+// Names are the names of all topologies, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(Topologies)) }
 
-// Named is what builds the topology of a name. An unknown name is an error that lists the known ones.
+// Named returns the builder of a topology. An unknown name is an error that lists the known ones.
 func Named(name string) (func(Spec) Topology, error) {
 	if build, known := Topologies[name]; known {
 		return build, nil

@@ -23,7 +23,7 @@ const (
 	kindEnd    = 'E' // to the server: the run is over; to the client: the run is over, or unknown to the server
 )
 
-// head is how a datagram begins.
+// head is the beginning of a datagram.
 type head struct {
 	kind   byte
 	index  int // of the stream
@@ -78,7 +78,7 @@ func (st *stream) arrived(number int64, n int) {
 type Datagrams struct {
 	Sent     int64 `json:"sent"`
 	Received int64 `json:"received"`
-	// Lost are missing below the highest number received of their stream: a datagram
+	// Lost are numbers missing below the highest received number of their stream: a datagram
 	// that is overtaken counts as lost until it arrives.
 	Lost int64 `json:"lost"`
 	// Reordered came after a higher number of their stream, or twice.

@@ -11,12 +11,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-// How both ends of a run of datagrams know of each other.
+// Timing by which both ends of a run of datagrams notice each other.
 const (
 	firstHello = 200 * time.Millisecond // until a hello is sent again; then twice as long
 	aliveEvery = 250 * time.Millisecond
 	endEvery   = 50 * time.Millisecond
-	// An end that has received nothing from the other for so long stops.
+	// An end that has received nothing from the other for this long stops.
 	datagramPatience = 10 * time.Second
 	// Pause after datagrams were taken, to take those that follow back to back together.
 	gatherPause = 500 * time.Microsecond
@@ -24,7 +24,7 @@ const (
 
 var errSilent = errors.New("not heard of")
 
-// introduceUDP says hello until the server answers.
+// introduceUDP sends hellos until the server answers.
 func (r *run) introduceUDP(ctx context.Context, st *stream) (a answer, err error) {
 	prepareDatagrams(st.fd, overheadFactor*r.cfg.bufferBytes())
 	hello := header{id: r.id, index: st.index, cfg: r.cfg}.hello()
@@ -56,8 +56,8 @@ func (r *run) introduceUDP(ctx context.Context, st *stream) (a answer, err error
 	return a, nil
 }
 
-// datagramReceiver is the generator's thread that takes what the server sends, and tells
-// the server that the generator is there.
+// datagramReceiver is the generator's thread that receives from the server, and tells
+// the server that the generator is still running.
 type datagramReceiver struct {
 	*socket.Thread
 	run     *run
@@ -109,7 +109,7 @@ func (c *datagramReceiver) loop() {
 	}
 }
 
-// take takes what waits on the streams that are ready, and reports whether the bell rang.
+// take reads the streams that are ready, and reports whether the bell rang.
 func (c *datagramReceiver) take(ready []unix.EpollEvent) (rang bool) {
 	for _, ev := range ready {
 		if ev.Fd == socket.BellID {
@@ -121,7 +121,7 @@ func (c *datagramReceiver) take(ready []unix.EpollEvent) (rang bool) {
 	return rang
 }
 
-// takeRest takes what arrived on other streams before the server said that the run is over.
+// takeRest reads what arrived on other streams before the server's end of the run.
 func (c *datagramReceiver) takeRest(events []unix.EpollEvent) {
 	for range len(c.run.streams) { // a server that goes on sending must not keep the thread
 		ready, err := c.Wait(events, 0)
@@ -157,7 +157,7 @@ func (c *datagramReceiver) speak(now time.Time) bool {
 	return false
 }
 
-// ready takes what waits on a stream.
+// ready reads all datagrams that wait on a stream.
 func (c *datagramReceiver) ready(st *stream) {
 	err := c.in.drain(st.fd, func(h head, n int, _ []byte, _ *peer) {
 		if h.run != c.run.id {

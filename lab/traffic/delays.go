@@ -13,7 +13,7 @@ type Delays struct {
 	Max float64 `json:"max"`
 }
 
-// Worst is the larger of two, figure by figure: of generators that share a load, the
+// Worst is the larger of two, figure by figure: where generators share a load, the
 // slowest stands for all.
 func (d Delays) Worst(o Delays) Delays {
 	return Delays{max(d.P50, o.P50), max(d.P99, o.P99), max(d.Max, o.Max)}

@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/socket"
 )
 
-// dialParallel bounds the streams set up at once: enough to hide a round trip, few enough
+// dialParallel bounds the streams being set up: enough to hide a round trip, few enough
 // that their SYNs fit any link's queue.
 const dialParallel = 32
 
@@ -33,7 +33,7 @@ func (r *run) connectAll(ctx context.Context, dial DialFunc) error {
 					return
 				}
 				if err := r.connectOne(ctx, i, dial, &connect[i], &firstByte[i]); err != nil {
-					cancel(fmt.Errorf("client %d: %w", i, err)) // only the first sticks
+					cancel(fmt.Errorf("client %d: %w", i, err)) // only the first cause is kept
 				}
 			}
 		})

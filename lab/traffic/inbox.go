@@ -35,7 +35,7 @@ func newInbox(n int) *inbox {
 	return in
 }
 
-// drain passes on all datagrams with a head that wait in fd, within bounds: the whole
+// drain passes on the datagrams with a head that wait in fd, up to a bound: the whole
 // length of each, and of the content as much as a hello has.
 func (in *inbox) drain(fd int, take func(h head, length int, said []byte, from *peer)) error {
 	for range inboxRounds {

@@ -6,17 +6,17 @@ const (
 	KindIperf3  = "iperf3"
 )
 
-// Kind is one kind of traffic: what the rest of the lab asks of it. How a kind is
-// started and stopped is the agent's.
+// Kind has the traits of one kind of traffic that the rest of the lab needs. How a kind is
+// started and stopped is in the agent.
 type Kind struct {
 	Name string
 	// Counts is that both ends count the payload of each stream. What other kinds deliver
 	// is read off the router's link, which carries all else too.
 	Counts bool
 	Both   bool // can send half of a load each way
-	// Bursts is that streams take turns, and that each sends one whole burst at its turn.
+	// Bursts: streams take turns, and each sends one whole burst at its turn.
 	Bursts bool
-	// Timer is that a program's own timer can pace it, in place of the socket.
+	// Timer: a program's own timer can pace it instead of the socket.
 	Timer bool
 	// Program is what runs at both ends for each client; empty: the agents send themselves.
 	Program string
@@ -28,7 +28,7 @@ var kinds = []Kind{
 	{Name: KindIperf3, Timer: true, Program: "iperf3"},
 }
 
-// KindOf is the kind of a name; an unknown one has no name.
+// KindOf is the kind of a name; for an unknown name its Name is empty.
 func KindOf(name string) (kind Kind) {
 	for _, k := range kinds {
 		if k.Name == name {

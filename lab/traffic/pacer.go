@@ -132,7 +132,7 @@ func (p *pacer) primeTogether(group []stream) {
 				continue
 			}
 			narrow = true
-			// What is not taken is no loss: the schedule has not begun.
+			// Bytes not taken are not lost payload: the schedule has not begun.
 			if n, err := socket.SendSome(st.fd, segment); err == nil {
 				st.bytes.Add(int64(n))
 				p.run.primed.Add(int64(n))
@@ -145,7 +145,7 @@ func (p *pacer) primeTogether(group []stream) {
 	}
 }
 
-// over reports, when a round begins, whether no stream is left to send on.
+// over reports, at the beginning of a round, whether no stream is left to send on.
 func (p *pacer) over() bool {
 	if p.sent%int64(len(p.run.streams)) != 0 {
 		return false
@@ -162,7 +162,7 @@ func (p *pacer) due() time.Time {
 	return p.t0.Add(time.Duration((float64(p.sent) + p.place) * p.interval))
 }
 
-// step forgets what is too late and sends the burst that is due.
+// step drops payload that is too late and sends the burst that is due.
 func (p *pacer) step(now time.Time) {
 	late := now.Sub(p.due())
 	p.run.lateness.Store(max(int64(late), p.run.lateness.Load()))

@@ -17,7 +17,7 @@ import (
 // closeLinger bounds how long a receiving generator waits for the server to end the streams.
 const closeLinger = time.Second
 
-// drain takes what waits on a stream and counts it. An error means that the
+// drain reads and counts the bytes that wait on a stream. An error means that the
 // stream is over, io.EOF that the peer ended it.
 func (r *run) drain(st *stream) error {
 	n, err := discardSome(st.fd)
@@ -38,7 +38,7 @@ var discardRegion = sync.OnceValues(func() ([]byte, error) {
 	return unix.Mmap(-1, 0, 64<<20, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 })
 
-// discardSome takes all that waits in the socket without copying it: a number of bytes,
+// discardSome removes all bytes that wait in the socket without copying: their number,
 // io.EOF at the end of the stream, or EAGAIN.
 func discardSome(fd int) (int, error) {
 	region, err := discardRegion()

@@ -49,7 +49,7 @@ type stream struct {
 	index int
 	bytes atomic.Int64 // payload in the run's direction, this side
 	over  atomic.Bool
-	debt  int // bytes owed by the schedule that the socket did not take; the pacer's
+	debt  int // bytes of the schedule that the socket did not take; only the pacer uses it
 
 	// Of UDP. next is the number of the next datagram to send, or one more than the
 	// highest received.
@@ -77,7 +77,7 @@ type run struct {
 
 	mu       sync.Mutex
 	firstErr string  // guarded by mu
-	marks    []int64 // guarded by mu: each stream's bytes when it was marked
+	marks    []int64 // guarded by mu: each stream's bytes at the last Mark
 }
 
 func newRun(id RunID, cfg Config) *run {
@@ -119,13 +119,13 @@ func (r *run) fill(s *Stats) {
 }
 
 // Closing more than closeGroup streams is paced: each sends a packet and is answered
-// by two, and no queue holds those of ten thousand streams.
+// by two, and no queue holds the packets of ten thousand streams.
 const (
 	closeGroup = 250
 	closePause = 5 * time.Millisecond
 )
 
-// closeSockets closes what is open. Only when no thread uses the run any more.
+// closeSockets closes all open sockets. Called only when no thread uses the run any more.
 func (r *run) closeSockets() error {
 	var errs []error
 	for i := range r.streams {

@@ -26,7 +26,7 @@ type Server struct {
 	*socket.Thread
 
 	mu   sync.Mutex
-	runs []*serverRun // in the order they came; guarded by mu against other threads than the server's
+	runs []*serverRun // oldest first; guarded by mu against other threads than the server's
 }
 
 // protocol is what the server's thread does for TCP or UDP.
@@ -87,7 +87,7 @@ func (s *Server) loop(events []unix.EpollEvent) {
 	}
 }
 
-// find is for the server's thread, which needs no lock to read.
+// find is only for the server's thread, which needs no lock to read.
 func (s *Server) find(id RunID) *serverRun {
 	for _, r := range slices.Backward(s.runs) {
 		if r.id == id {
@@ -161,10 +161,10 @@ func (s *Server) endAll() {
 	}
 }
 
-// newest are the n runs that came last. The caller holds the lock.
+// newest returns the newest n runs. The caller holds the lock.
 func (s *Server) newest(n int) []*serverRun { return s.runs[max(0, len(s.runs)-n):] }
 
-// Stats are those of the n runs that came last, in their order: n generators that share a
+// Stats are the Stats of the newest n runs, in their order: n generators that share a
 // load. The CPU time of all the server's receiving is with the first of them, also when
 // there was no run yet.
 func (s *Server) Stats(n int) []Stats {
@@ -182,7 +182,7 @@ func (s *Server) Stats(n int) []Stats {
 	return list
 }
 
-// Mark begins to count Stats.Shares of the newest n runs anew.
+// Mark restarts the count of Stats.Shares of the newest n runs.
 func (s *Server) Mark(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,7 +2,7 @@ package traffic
 
 import "math"
 
-// Shares are what the receiving ends of streams got each since they were marked,
+// Shares summarise what each stream's receiving end got since the last Mark,
 // payload bytes. The zero value is of no streams.
 type Shares struct {
 	Streams int     `json:"streams"`
@@ -12,7 +12,7 @@ type Shares struct {
 	Max     int64   `json:"max"`
 }
 
-// With is the shares of both sets of streams.
+// With combines the shares of two sets of streams.
 func (s Shares) With(o Shares) Shares {
 	least := min(s.Min, o.Min)
 	if s.Streams == 0 || o.Streams == 0 {
@@ -43,7 +43,7 @@ func (s Shares) Even(burst int) float64 {
 	return mean * mean / ((1-more)*low*low + more*(low+1)*(low+1))
 }
 
-// mark begins to count shares anew.
+// mark restarts the count of shares.
 func (r *run) mark() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,7 +53,7 @@ func (r *run) mark() {
 	}
 }
 
-// shares is empty where payload leaves from, and before the first mark. The caller
+// shares is empty on the sending side, and before the first mark. The caller
 // holds the run's lock.
 func (r *run) shares() (s Shares) {
 	if r.sends {

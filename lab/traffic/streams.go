@@ -58,7 +58,7 @@ type Config struct {
 	// Streams is the number of TCP streams, default 1, at most MaxStreams; of UDP of
 	// sockets, each of which is one stream of datagrams.
 	Streams int
-	// UDP sends datagrams in place of TCP's segments.
+	// UDP sends datagrams instead of TCP segments.
 	UDP bool
 	// RateBps is payload bits per second of all streams together, shared evenly.
 	RateBps float64
@@ -79,7 +79,7 @@ type Config struct {
 // socket, one of NewSocket, from then on. The socket may belong to any network namespace.
 type DialFunc func(ctx context.Context, i int) (fd int, err error)
 
-// RunID tells the streams of one Generator from those of another on a server.
+// RunID distinguishes the streams of different Generators on a server.
 type RunID uint64
 
 // Generator is the client's side of a run: all its streams, whichever way the
@@ -164,7 +164,7 @@ func (g *Generator) end() error {
 	return g.run.closeSockets()
 }
 
-// Mark begins to count Stats.Shares anew.
+// Mark restarts the count of Stats.Shares.
 func (g *Generator) Mark() { g.run.mark() }
 
 func (c Config) withDefaults() (Config, error) {
@@ -176,7 +176,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, c.check()
 }
 
-// check holds for a Config of the caller and for one out of a header alike.
+// check is the same for a caller's Config and for one from a header.
 func (c Config) check() error {
 	switch {
 	case c.Streams < 1 || c.Streams > MaxStreams:

@@ -56,7 +56,7 @@ func ListOf[T any](items []T, text func(T) string) string {
 	return Listed(parts)
 }
 
-// Joined joins those of the parts that are not empty.
+// Joined joins the parts that are not empty.
 func Joined(between string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(parts), func(part string) bool { return part == "" }), between)
 }

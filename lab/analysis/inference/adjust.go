@@ -26,7 +26,7 @@ func Adjust(different, equivalent []float64) (adjustedDifferent, adjustedEquival
 // calls is wrong stays below α. NaN stands for what could not be tested.
 func Holm(p []float64) []float64 { return stepDown(p, 1) }
 
-// stepDown is Holm's method where each quantity has so many p-values.
+// stepDown is Holm's method where each quantity has several p-values.
 func stepDown(p []float64, perQuantity int) []float64 {
 	var order []int
 	for i, v := range p {

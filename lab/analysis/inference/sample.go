@@ -65,7 +65,7 @@ func (s Sample) PAbove(limit float64) float64 {
 	return s.tail(s.Mean - limit)
 }
 
-// PBelow is that of a mean of at least limit.
+// PBelow is the p-value of a mean of at least limit.
 func (s Sample) PBelow(limit float64) float64 {
 	s.Mean = -s.Mean
 	return s.PAbove(-limit)
@@ -148,7 +148,7 @@ var quantiles sync.Map // of quantileKey to float64
 
 type quantileKey struct{ freedom, p float64 }
 
-// Quantile is that of Student's t-distribution.
+// Quantile is a quantile of Student's t-distribution.
 func Quantile(freedom, p float64) float64 {
 	key := quantileKey{freedom, p}
 	if q, known := quantiles.Load(key); known {

@@ -17,7 +17,7 @@ import (
 // forgotten bounds the wait until a device has forgotten its guests.
 const forgotten = 15 * time.Second
 
-// visit has guests come and go on all hosts that have some.
+// visit starts the guests of all hosts that have some.
 func (s *lab) visit(ctx context.Context, perSecond float64) error {
 	return s.EachHost(func(i int, h side.ClientHost) error {
 		visits := s.GuestVisits(i, perSecond)
@@ -28,7 +28,7 @@ func (s *lab) visit(ctx context.Context, perSecond float64) error {
 	})
 }
 
-// endVisits waits until all guests are gone and returns what became of them.
+// endVisits waits until all guests have left and returns their outcomes.
 func (s *lab) endVisits(ctx context.Context) (c result.Churn, err error) {
 	each, err := side.Each(s.Hosts, func(_ int, h side.ClientHost) (client.Visits, error) { return h.Leave(ctx) })
 	var leases, logins []float64
@@ -45,7 +45,7 @@ func (s *lab) endVisits(ctx context.Context) (c result.Churn, err error) {
 	return c, err
 }
 
-// state is what the device holds at the moment.
+// state reads the device's counts, memory and rules at the moment.
 func (s *lab) state(ctx context.Context) (st result.DeviceState, err error) {
 	if st.PSSMiB, err = s.Router.PSSMiB(ctx); err != nil {
 		return st, err

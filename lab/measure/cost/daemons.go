@@ -18,7 +18,7 @@ import (
 //	median over the windows of its cell and block   (what follows the load)
 //	+ standing share                                (what does not)
 //
-// where the standing share is the device's process CPU over the whole stretches
+// where the standing share is the device's process CPU over whole stretches
 // of load less those medians, averaged over all blocks of the run. Nothing is
 // dropped: work that is missing from the medians is in the standing share. Trials
 // of a device whose process time follows the load are left as they are, and so

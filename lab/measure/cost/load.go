@@ -14,7 +14,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic/short"
 )
 
-// lab is one of a pair, with what is known of the load that runs on it or ran last.
+// lab is one lab of a pair, with the state of its present or last load.
 type lab struct {
 	*side.Side
 	connect, firstByte result.Delays
@@ -25,7 +25,7 @@ type lab struct {
 	shorts             [][]short.Stats // of the cell: by load and client host
 }
 
-// load starts the load of a cell, for at most so many seconds.
+// load starts the load of a cell, bounded in seconds.
 func (s *lab) load(ctx context.Context, cell result.Cell, seconds int) error {
 	s.marked, s.fairness = 0, result.Fairness{}
 	if err := s.StartTraffic(ctx, cell.Text(result.Direction), cell.Number(result.OfferedMbps), seconds); err != nil {
@@ -45,7 +45,7 @@ func (s *lab) stats(ctx context.Context) ([]agent.TrafficStats, error) {
 	return side.Each(s.Hosts, func(_ int, h side.ClientHost) (agent.TrafficStats, error) { return h.TrafficStats(ctx) })
 }
 
-// mark has the streams count what they carry each from now on.
+// mark makes each stream count its payload from now on.
 func (s *lab) mark(ctx context.Context) error {
 	if !traffic.KindOf(s.Load.Kind).Counts {
 		return nil
@@ -61,7 +61,7 @@ func (s *lab) mark(ctx context.Context) error {
 	return err
 }
 
-// readFairness reads what the streams carried each since they were marked.
+// readFairness reads the payload of each stream since mark.
 func (s *lab) readFairness(ctx context.Context) error {
 	if s.marked == 0 {
 		return nil
@@ -88,7 +88,7 @@ func (s *lab) readFairness(ctx context.Context) error {
 	return nil
 }
 
-// readShort reads what became of the load's short connections.
+// readShort reads the results of the load's short connections.
 func (s *lab) readShort(ctx context.Context) error {
 	if s.Load.ShortPerSecond == 0 {
 		return nil
@@ -98,7 +98,7 @@ func (s *lab) readShort(ctx context.Context) error {
 	return err
 }
 
-// shortOf is what became of the short connections of all loads and client hosts together; nil
+// shortOf sums up the short connections of all loads and client hosts; nil
 // without any. The rates of the hosts add up, over the time of all loads.
 func shortOf(loads [][]short.Stats) *result.Short {
 	if loads == nil {

@@ -16,7 +16,7 @@ const (
 	Link       = "link_mbps"
 )
 
-// Samples beside windows and loads.
+// Kinds of sample besides windows and loads.
 const (
 	perCrowd  analysis.Per = "clients" // of a load, in blocks that recorded how far their clients came
 	perGuests analysis.Per = "guests"  // of a block, before, while and after guests came and went
@@ -24,7 +24,7 @@ const (
 
 type reading = analysis.Reading
 
-// Metrics is every figure of a cell. A new one is read in one line of
+// Metrics is every figure of a cell. A new metric is read in one line of
 // measurement, and described in one line here.
 var Metrics = []analysis.Metric{
 	{Name: PerBit, Unit: "ns/bit", Text: "router CPU per delivered bit", Better: analysis.Less, Against: analysis.AsRatio, Host: "router", Per: analysis.PerWindow, Both: true, Range: analysis.Amounts, Of: nsPerBit},

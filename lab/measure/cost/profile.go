@@ -91,8 +91,8 @@ func (b *openBlock) profile(ctx context.Context, cell result.Cell) error {
 	return profile.Write(b.Dir, p)
 }
 
-// accounts says whose time of the side's router is known exactly, and how much
-// it was between two readings.
+// accounts lists the exact CPU time, between two readings, of the side's router: of its
+// threads and processes.
 func (s *lab) accounts(a, b side.Reading) profile.Router {
 	m := s.measurement(a, b)
 	out := profile.Router{

@@ -53,7 +53,7 @@ func trialsOf(run result.Run) []analysis.Trial {
 	return out
 }
 
-// describe adds to a cell what is flagged and counted and not estimated.
+// describe adds flags, counts, texts and tallies to a cell.
 func describe(c *analysis.Cell, blocks []result.Block, opts analysis.Options) {
 	c.Counts, c.Texts, c.Tallies = map[string]int{}, map[string]string{}, map[string][]analysis.Tally{}
 	if analysis.Over(float64(c.Device(Link).Mean), c.Number(result.OfferedMbps)) < enoughBandwidth {

@@ -190,10 +190,10 @@ func (b *openBlock) evidence(ctx context.Context, overflows int64) (e evidence, 
 	return e, err
 }
 
-// rateOf is how many clients a second come; 0 is all at once.
+// rateOf is the number of clients that arrive a second; 0 is all at once.
 func rateOf(b experiment.Block) float64 { return b.Cell.Number(result.LoginRate) }
 
-// paceOf is how clients come to host i of so many.
+// paceOf is the pace at which clients arrive at one of the hosts.
 func paceOf(b experiment.Block, i, hosts int) client.Pace {
 	rate := rateOf(b)
 	pace := client.Pace{PerSecond: rate / float64(hosts), After: side.Stagger(i, rate), Patience: patience}

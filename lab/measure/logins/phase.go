@@ -10,7 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/testbed"
 )
 
-// phase measures what all clients do together: it reads the meters, has every client host do its
+// phase measures one phase of all clients: it reads the meters, has every client host do its
 // part, reads them again, and once more after the tail.
 func (b *openBlock) phase(ctx context.Context, do func(int, side.ClientHost) ([]client.Outcome, error)) (p Phase, err error) {
 	first, err := b.ReadMeters(ctx)
@@ -38,7 +38,7 @@ func (b *openBlock) phase(ctx context.Context, do func(int, side.ClientHost) ([]
 	return p, nil
 }
 
-// phaseOf sums up what became of the clients.
+// phaseOf sums up the clients' outcomes.
 func phaseOf(outcomes []client.Outcome) Phase {
 	p := Phase{Asked: len(outcomes)}
 	slices.SortFunc(outcomes, func(a, b client.Outcome) int { return a.Num - b.Num })
@@ -72,7 +72,7 @@ func phaseOf(outcomes []client.Outcome) Phase {
 	return p
 }
 
-// account enters what the phase cost. CPU time counts until the end of the tail; how busy the CPUs
+// account adds the cost of the phase. CPU time counts until the end of the tail; how busy the CPUs
 // were counts until the phase's end.
 func account(phase *Phase, cpus testbed.Placement, first, end, tail side.Reading) {
 	router := side.UsageOf(first.Router, tail.Router)
@@ -111,7 +111,7 @@ const (
 	keptPace = 0.95 // of the login rate; a phase that kept it was held up by nothing but the rate
 )
 
-// limit says what held the phase up.
+// limit says what limited the speed of the phase.
 func limit(p Phase, rate float64) string {
 	endpoints := LimitGenerator
 	if p.RadiusBusy > p.ClientBusy {

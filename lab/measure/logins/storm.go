@@ -89,9 +89,9 @@ type Phase struct {
 	GaveUp []int     `json:"gave_up,omitempty"`
 }
 
-// What held a phase up.
+// What limited the speed of a phase.
 const (
-	LimitRate      = "rate"      // nothing: clients came no faster
+	LimitRate      = "rate"      // only the rate at which clients arrive
 	LimitDevice    = "device"    // the router's CPU was full
 	LimitGenerator = "generator" // the endpoints' CPU was full, mostly of clients
 	LimitRadius    = "radius"    // the endpoints' CPU was full, mostly of the RADIUS server

@@ -1,6 +1,6 @@
 // Package logins measures login storms: clients that all lease an address and then all log in
-// through a device's own pages, at once or at a rate. A storm has a lab of its own, and no clean
-// router beside it: that one has no login.
+// through a device's own pages, at once or at a rate. A storm has a lab of its own and no clean
+// router, since a clean router has no login.
 package logins
 
 import (
@@ -19,7 +19,7 @@ const (
 
 	Failures = "failures" // a tally: why clients gave up
 	Refusals = "refusals" // a tally: why first attempts failed
-	Limits   = "limits"   // a tally: what held the storms up
+	Limits   = "limits"   // a tally: what limited the storms' speed
 
 	Died         = "died"          // accepted storms in which a program of the device ended by itself
 	Deaths       = "deaths"        // a tally of them
@@ -64,7 +64,7 @@ func trialsOf(storms []*Storm) []analysis.Trial {
 	return out
 }
 
-// describe adds to a cell what is counted and not estimated.
+// describe adds counts, tallies and curves to a cell.
 func describe(c *analysis.Cell, storms []*Storm) {
 	c.Counts, c.Tallies, c.Curves = map[string]int{}, map[string][]analysis.Tally{}, map[string][]analysis.CurvePoint{}
 	var deaths analysis.Tallies

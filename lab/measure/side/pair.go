@@ -15,7 +15,7 @@ type Labs struct {
 	Experiment *experiment.Experiment
 	DUT        string            // name of the device
 	DUTLab     string            // "a" or "b"
-	Sides      []experiment.Side // the device's lab, and that of the clean router where there is one
+	Sides      []experiment.Side // the device's lab, and the clean router's where there is one
 	Aggregate  bool              // the routers' links aggregate packets
 }
 

@@ -30,7 +30,7 @@ type Side struct {
 	Env     dut.Env
 	Clients []dut.ClientAddr // those that have an address
 	Has     experiment.Side  // the clients that were asked for, and what they send
-	Guests  int              // clients beside these that come and go; their numbers follow the clients'
+	Guests  int              // further clients that come and go; their numbers follow the clients'
 	Load    agent.Traffic    // what runs now or ran last, of all client hosts together
 
 	// How long the lab and its device, the leases and the logins of all clients took.

@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// StartTraffic starts a load of so many Mbit/s, for at most so many seconds. It returns when all
+// StartTraffic starts a load of mbps Mbit/s, for at most seconds. It returns when all
 // streams are connected and the round-trip probes run.
 func (s *Side) StartTraffic(ctx context.Context, direction string, mbps float64, seconds int) error {
 	t, clients := s.Has.Traffic, s.Has.Clients
@@ -77,7 +77,7 @@ func (s *Side) awaitOpen(ctx context.Context, clients int) error {
 	}
 }
 
-// trafficTimeout bounds starting and stopping the load of so many clients: a traffic
+// trafficTimeout bounds starting and stopping the load of a number of clients: a traffic
 // tool that hangs costs a cell, not the run.
 func trafficTimeout(clients int) time.Duration {
 	return 15*time.Second + 4*time.Duration(clients)*time.Millisecond

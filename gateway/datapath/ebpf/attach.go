@@ -180,9 +180,39 @@ func (h hook) clsact(dir string) error {
 	if err != nil && !errors.Is(err, syscall.EEXIST) {
 		return fmt.Errorf("adding clsact: %w", err)
 	}
+	if err := h.free(); err != nil {
+		return err
+	}
 	f := h.filter()
 	f.Fd = h.prog.FD()
 	return netlink.FilterReplace(f)
+}
+
+// free checks that no other qdisc has the place of clsact: filters for outgoing packets would
+// be attached to the incoming ones of an ingress qdisc, without an error.
+func (h hook) free() error {
+	all, err := whole(func() ([]netlink.Qdisc, error) {
+		return netlink.QdiscList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: h.dev.Index}})
+	})
+	if err != nil {
+		return fmt.Errorf("listing its qdiscs: %w", err)
+	}
+	for _, q := range all {
+		if q.Attrs().Parent == netlink.HANDLE_CLSACT && q.Type() != "clsact" {
+			return fmt.Errorf("the qdisc %[1]s has the place of clsact: tc qdisc del dev %[2]s %[1]s", q.Type(), h.dev.Name)
+		}
+	}
+	return nil
+}
+
+// whole reads a list of the kernel's again while it changes meanwhile.
+func whole[T any](list func() ([]T, error)) ([]T, error) {
+	for {
+		all, err := list()
+		if !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return all, err
+		}
+	}
 }
 
 func (h hook) qdisc() netlink.Qdisc {

@@ -35,6 +35,10 @@ func TestGuardComesBack(t *testing.T) {
 	must(t, Remove(d.cfg)) // as detach --force does
 	run(t, "nft add table inet gd_test; nft delete table inet gd_test")
 	d.obey()
+	d.keep()
+	if Attached(d.cfg) || d.Repairs() != (Repairs{Guarded: 1}) {
+		t.Errorf("after detach, programs are put back: %+v", d.Repairs())
+	}
 	if left, err := try(table); err == nil {
 		t.Errorf("after detach there is\n%s", left)
 	}

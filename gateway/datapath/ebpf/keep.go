@@ -85,7 +85,9 @@ func (p *place) attached() (bool, error) {
 
 // filtered reports whether the program is the filter of its clsact, on kernels before 6.6.
 func (p *place) filtered() (bool, error) {
-	all, err := netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: p.dev.Index}}, p.filter().Parent)
+	all, err := whole(func() ([]netlink.Filter, error) {
+		return netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: p.dev.Index}}, p.filter().Parent)
+	})
 	if err != nil && !gone(err) {
 		return false, fmt.Errorf("listing the filters of %s: %w", p.dev.Name, err)
 	}
@@ -155,7 +157,7 @@ func (d *Datapath) putBack(missing []*place) error {
 		if !slices.Contains(d.gone, p.name) {
 			d.gone = append(d.gone, p.name)
 			d.count(func(r *Repairs) { r.Removed++ })
-			d.cfg.Log.Error("a program was taken off: attaching it again; until then nothing judged what it is to judge", "program", p.String())
+			d.cfg.Log.Error("a program was taken off: attaching it again; since it went, packets have passed without its judgement", "program", p.String())
 		}
 	}
 	closing := make(chan error, 1)

@@ -60,6 +60,47 @@ func TestProgramsTakenOff(t *testing.T) {
 	}
 }
 
+// TestStaysClosed: while a program cannot be attached, the guard lets nothing pass that the
+// others leave to the stack, and the status says so.
+func TestStaysClosed(t *testing.T) {
+	for _, p := range paths() {
+		if p.Name != "clsact" {
+			continue
+		}
+		w := newAttacked(t, p)
+		netnstest.Await(t, "a qdisc in the place of clsact", func() error { // the daemon may be faster
+			_, err := w.Router.Try("tc qdisc del dev lan0 clsact; tc qdisc add dev lan0 ingress")
+			return err
+		})
+		netnstest.Await(t, "the word closed", func() error {
+			if word := w.Forwarding(t); word != "closed" || !strings.Contains(w.Said(), "closed=true") {
+				return errors.New(word)
+			}
+			return nil
+		})
+		for i, f := range w.strange {
+			f.Ends(t, fmt.Sprintf("flow %d of strangers", i))
+		}
+		w.Router.Run(t, "tc qdisc del dev wan0 clsact") // what wan_in redirects, the guard does not see
+		w.Router.Run(t, "nft delete table inet gatewayd-lan0")
+		netnstest.Await(t, "a guard that knows nobody", func() error {
+			rules, err := w.Router.Try("nft list table inet gatewayd-lan0")
+			if err != nil || strings.Contains(rules, "elements") || strings.Contains(rules, " accept\n") {
+				return errors.New(rules)
+			}
+			return nil
+		})
+		w.Router.Run(t, "tc qdisc del dev lan0 ingress")
+		netnstest.Await(t, "the end of it", func() error {
+			if word := w.Forwarding(t); word != "redirect" {
+				return errors.New(word)
+			}
+			return nil
+		})
+		w.holds(t)
+	}
+}
+
 // attacked is a network whose gateway loses programs, with flows of a client that is
 // admitted and of two that are not.
 type attacked struct {

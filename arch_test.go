@@ -63,7 +63,7 @@ var allowedImports = map[string][]string{
 	"lab/experiment": {"lab/result", "lab/client", "lab/traffic", "lab/traffic/short", "lab/words"}, // for the traits of their kinds
 	"lab/machine":    {"lab/meter"},                                                                 // what a machine is, read on it
 	"lab/agent":      {"lab/client", "lab/client/persona", "lab/traffic", "lab/traffic/iperf3", "lab/traffic/rtt", "lab/traffic/short", "lab/meter", "lab/machine", "lab/profile"},
-	"lab/testbed":    {"lab/agent", "lab/client", "lab/machine"},
+	"lab/testbed":    {"lab/agent", "lab/client"},
 	"lab/dut":        {"lab/agent", "lab/client", "lab/experiment", "lab/machine"},
 	"lab/runner":     {"lab/experiment", "lab/testbed", "lab/agent", "lab/client", "lab/dut", "lab/machine", "lab/measure/side", "lab/meter", "lab/result", "lab/traffic"},
 	"lab/words":      {}, // counts and lists in sentences

@@ -33,6 +33,7 @@ func simulated(t *testing.T, dir, name string, seed uint64, ratio float64) {
 
 func TestCompare(t *testing.T) {
 	dir := t.TempDir()
+	t.Setenv("TMPDIR", t.TempDir())
 	simulated(t, dir, "base", 1, 1.2)
 	simulated(t, dir, "same", 2, 1.2)
 	simulated(t, dir, "dearer", 3, 1.32)

@@ -96,7 +96,7 @@ func listCommand() *cobra.Command {
 
 func makeListing(cmd *cobra.Command) (listing, error) {
 	all := listing{Version: 1}
-	backend, err := testbed.Local("list", "")
+	backend, err := testbed.Local(cmd.Context(), "list", "")
 	if err != nil {
 		return all, err
 	}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,9 +39,13 @@ func command(t *testing.T, dir string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(self, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GATEWEIGH_TEST_MAIN=1")
+	cmd.Env = append(os.Environ(), "GATEWEIGH_TEST_MAIN=1", mark)
 	return cmd
 }
+
+// mark is in the environment of all that this test process starts, so that tests tell
+// their own labs from others on the machine.
+var mark = fmt.Sprintf("GATEWEIGH_TEST_PROCESS=%d", os.Getpid())
 
 type ended struct {
 	code           int
@@ -196,7 +202,8 @@ func begin(t *testing.T, dir string) (*exec.Cmd, *bytes.Buffer) {
 	return cmd, &stderr
 }
 
-// leftovers lists what of a run the machine still has.
+// leftovers lists what of this process's runs the machine still has. A link in a namespace
+// without a name lasts no longer than the agents.
 func leftovers(t *testing.T) string {
 	t.Helper()
 	var found []string
@@ -206,12 +213,10 @@ func leftovers(t *testing.T) string {
 	}
 	for _, d := range dirs {
 		raw, err := os.ReadFile(filepath.Join("/proc", d.Name(), "cmdline"))
-		if args := strings.Split(string(raw), "\x00"); err == nil && len(args) > 1 && (args[1] == agent.Subcommand || args[1] == agent.InitCommand || args[1] == agent.WorkerCommand) {
+		env, _ := os.ReadFile(filepath.Join("/proc", d.Name(), "environ"))
+		ours := slices.Contains(strings.Split(string(env), "\x00"), mark)
+		if args := strings.Split(string(raw), "\x00"); err == nil && ours && len(args) > 1 && (args[1] == agent.Subcommand || args[1] == agent.InitCommand || args[1] == agent.WorkerCommand) {
 			found = append(found, "process "+d.Name()+" "+strings.Join(args, " "))
-		}
-		comm, err := os.ReadFile(filepath.Join("/proc", d.Name(), "comm"))
-		if err == nil && bytes.HasPrefix(comm, []byte("napi/g")) {
-			found = append(found, "polling thread "+string(comm))
 		}
 	}
 	for _, c := range []string{"ip -o link", "ip netns", "nft list ruleset", "cat /proc/self/mounts"} {
@@ -229,6 +234,9 @@ func TestKilledRunLeavesNothingAndResumes(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "small.toml", small)
 	cmd, _ := begin(t, dir)
+	if leftovers(t) == "" {
+		t.Fatal("agents of a run that goes on are not found")
+	}
 	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func (e Estimate) changePct() Estimate {
 // where the figure cannot be, however far the blocks spread.
 type Scale struct{ least, most float64 }
 
-// Scales of metrics.
+// Scales of metrics; the zero value is Amounts.
 var (
 	Amounts  = Scale{0, math.Inf(1)} // times, rates, sizes
 	Shares   = Scale{0, 1}
@@ -74,6 +74,9 @@ var (
 // by the delta method. Where a block's value lies on a bound (no loss at all) there is
 // no such scale: the plain interval is cut off at what can be.
 func (sc Scale) Estimate(values []float64, confidence float64) Estimate {
+	if sc == (Scale{}) {
+		sc = Amounts
+	}
 	s := inference.Of(values)
 	e := estimateOf(s, confidence)
 	if !e.HasInterval() || s.SE == 0 {

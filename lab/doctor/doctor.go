@@ -90,7 +90,7 @@ func Examine(ctx context.Context, opts Options) (Report, error) {
 		return Report{}, fmt.Errorf("making a folder for the examination: %w", err)
 	}
 	defer os.RemoveAll(scratch)
-	backend, err := testbed.Local("doctor", scratch)
+	backend, err := testbed.Local(ctx, "doctor", scratch)
 	if err != nil {
 		return Report{}, err
 	}

@@ -61,6 +61,7 @@ func leftovers() (found []string) {
 }
 
 func TestExaminationFindsThisMachineAndLeavesNothing(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir()) // other examinations may run on the machine
 	before := machineState(t)
 	var said []string
 	r, err := Examine(t.Context(), Options{Quick: true, Status: func(s string) { said = append(said, s) }})
@@ -149,7 +150,7 @@ func TestNoiseWithoutALabIsTheLoopAlone(t *testing.T) {
 // TestDemandCoversARealLab counts what clients really take: the limits a report
 // asks for must not be too low.
 func TestDemandCoversARealLab(t *testing.T) {
-	backend, err := testbed.Local("test", t.TempDir())
+	backend, err := testbed.Local(t.Context(), "test", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ type testLab struct {
 // newTestLab builds a lab for a device.
 func newTestLab(t testing.TB, d DUT, clients int) *testLab {
 	t.Helper()
-	backend, err := testbed.Local("test", t.TempDir())
+	backend, err := testbed.Local(t.Context(), "test", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

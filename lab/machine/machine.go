@@ -90,7 +90,7 @@ func Read() (Machine, error) {
 	if err := unix.Uname(&un); err == nil {
 		m.Kernel = unix.ByteSliceToString(un.Release[:]) + " " + unix.ByteSliceToString(un.Version[:])
 	}
-	if m.Usable, err = UsableCPUs(); err != nil {
+	if m.Usable, err = usableCPUs(); err != nil {
 		return m, err
 	}
 	m.Limits.FilesSoft, m.Limits.FilesHard = openFiles()
@@ -147,8 +147,8 @@ const (
 	Backlog   = "net/core/somaxconn"
 )
 
-// UsableCPUs are the CPUs that this process may use.
-func UsableCPUs() (cpus []int, err error) {
+// usableCPUs are the CPUs that this process may use.
+func usableCPUs() (cpus []int, err error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
 		return nil, fmt.Errorf("asking for this process's CPUs: %w", err)

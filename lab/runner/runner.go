@@ -105,7 +105,7 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	demand := DemandOf(cfg.Experiment)
 	raised, lower := raiseFiles(demand)
 	defer lower()
-	backend, err := testbed.Local(filepath.Base(cfg.Dir), filepath.Join(cfg.Dir, result.LogsFolder))
+	backend, err := testbed.Local(ctx, filepath.Base(cfg.Dir), filepath.Join(cfg.Dir, result.LogsFolder))
 	if err != nil {
 		return Outcome{}, err
 	}

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 func backend(t *testing.T) testbed.Netns {
 	t.Helper()
-	backend, err := testbed.Local("test", t.TempDir())
+	backend, err := testbed.Local(t.Context(), "test", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

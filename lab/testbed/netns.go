@@ -14,7 +14,6 @@ import (
 
 	"github.com/gateweigh/gateweigh/lab/agent"
 	"github.com/gateweigh/gateweigh/lab/client"
-	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
 // Netns runs hosts as network namespaces of this machine. The namespaces have
@@ -29,10 +28,17 @@ type Netns struct {
 var _ Backend = Netns{}
 
 // Local is the backend that everything which builds labs, or asks about their machine,
-// uses: namespaces of this machine, placed on the CPUs that this process may use.
-func Local(run, logDir string) (Netns, error) {
-	cpus, err := machine.UsableCPUs()
-	return Netns{run, logDir, placementOn(cpus)}, err
+// uses: namespaces of this machine, placed on the CPUs that its agent may use.
+func Local(ctx context.Context, run, logDir string) (Netns, error) {
+	b := Netns{Run: run, LogDir: logDir}
+	h, err := b.Machine(ctx)
+	if err != nil {
+		return b, err
+	}
+	defer h.Stop()
+	m, err := h.Machine(ctx)
+	b.Placement = placementOn(m.Usable)
+	return b, err
 }
 
 // Start implements Backend: new network and mount namespaces, and in them an

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -115,7 +116,7 @@ func (d *Datapath) Counters(addr netip.Addr) (datapath.Counters, error) {
 		return datapath.Counters{}, err
 	}
 	var c gatewayCounters
-	if err := d.objs.ClientCounters.Lookup(at, &c); err != nil {
+	if err := d.readCounters(at, unsafe.Slice(&c, 1)); err != nil {
 		return datapath.Counters{}, fmt.Errorf("reading the counters of %s: %w", addr, err)
 	}
 	out := datapath.Counters{
@@ -207,22 +208,28 @@ func wall(ns uint64) time.Time {
 // Total sums the counters of all addresses.
 func (d *Datapath) Total() (sum datapath.Counters, err error) {
 	sum.Epoch = d.epoch
-	const batch = 4096
-	keys, values := make([]uint32, batch), make([]gatewayCounters, batch)
-	for cursor := new(ebpf.MapBatchCursor); ; {
-		n, err := d.objs.ClientCounters.BatchLookup(cursor, keys, values, nil)
-		for _, c := range values[:n] {
+	values := make([]gatewayCounters, min(4096, d.cfg.size()))
+	for at := uint32(0); at < d.cfg.size(); at += uint32(len(values)) {
+		values = values[:min(uint32(len(values)), d.cfg.size()-at)]
+		if err := d.readCounters(at, values); err != nil {
+			return sum, fmt.Errorf("reading all counters: %w", err)
+		}
+		for _, c := range values {
 			sum.UpBytes, sum.UpPackets = sum.UpBytes+c.UpBytes, sum.UpPackets+c.UpPackets
 			sum.DownBytes, sum.DownPackets = sum.DownBytes+c.DownBytes, sum.DownPackets+c.DownPackets
 			sum.DroppedPackets += c.Dropped
 		}
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			return sum, nil
-		}
-		if err != nil {
-			return sum, fmt.Errorf("reading all counters: %w", err)
-		}
 	}
+	return sum, nil
+}
+
+// readCounters copies the counters from a place on. The table is mapped into the daemon's
+// memory: a system call for each client would make status, metrics and the saving of
+// counts cost in proportion to the clients.
+func (d *Datapath) readCounters(at uint32, into []gatewayCounters) error {
+	const size = int(unsafe.Sizeof(gatewayCounters{}))
+	_, err := d.counters.ReadAt(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(into))), size*len(into)), int64(size)*int64(at))
+	return err
 }
 
 // Forwarding names the present way of forwarding: ForwardRedirect or ForwardStack, or

@@ -66,9 +66,11 @@ type Datapath struct {
 	wan   *net.Interface
 	locks datapath.Locks
 	epoch uint64
-	stop  func()        // ends the watchers and waits for them
-	lost  chan string   // the name of an interface that has gone
-	wake  chan struct{} // has the watcher look at once
+	// counters is client_counters, mapped into memory.
+	counters *ebpf.Memory
+	stop     func()        // ends the watchers and waits for them
+	lost     chan string   // the name of an interface that has gone
+	wake     chan struct{} // has the watcher look at once
 
 	keeping sync.Mutex // held while programs, pins or guard are put back; guards what follows
 	places  []*place   // the programs
@@ -110,6 +112,9 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	}
 	if err := d.load(lan, wan); err != nil {
 		return nil, err
+	}
+	if d.counters, err = d.objs.ClientCounters.Memory(); err != nil {
+		return nil, fmt.Errorf("mapping the clients' counters: %w", err)
 	}
 	if err := d.begin(lan.MTU); err != nil {
 		return nil, err
@@ -260,6 +265,9 @@ func (d *Datapath) spec(lan, wan *net.Interface) (*ebpf.CollectionSpec, error) {
 		switch name {
 		case "clients", "client_counters", "client_limits", "client_meters":
 			m.MaxEntries = d.cfg.size()
+			if name == "client_counters" {
+				m.Flags |= unix.BPF_F_MMAPABLE
+			}
 		case "hops", "gateway_settings", "stats", "garden", "newcomers", "called", "portal":
 		default:
 			continue // only constant within one load

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 // openClean opens a pair of clean routers and returns one of its labs.
 func openClean(t *testing.T, clients int, of experiment.Client) *lab {
 	t.Helper()
-	backend, err := testbed.Local("test", t.TempDir())
+	backend, err := testbed.Local(t.Context(), "test", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 // in either direction: no trial is judged by segments that are not the streams', and
 // what became of the connections of all turns is known.
 func TestShortConnectionsBesideStreams(t *testing.T) {
-	backend, err := testbed.Local("test", t.TempDir())
+	backend, err := testbed.Local(t.Context(), "test", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

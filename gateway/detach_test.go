@@ -3,12 +3,19 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/session"
 )
@@ -42,6 +49,29 @@ func TestDetachKeepsSessions(t *testing.T) {
 	if got := d.client(t).State; got == session.Authenticated {
 		t.Error("detach has a session outlive a reboot")
 	}
+}
+
+// TestProgramsTakenOffShow: programs that somebody detaches are in the status.
+func TestProgramsTakenOffShow(t *testing.T) {
+	d := startWithAnn(t, t.TempDir())
+	lan, err := net.InterfaceByName("lan0")
+	must(t, err)
+	at, err := link.QueryPrograms(link.QueryOptions{Target: lan.Index, Attach: ebpf.AttachTCXIngress})
+	if err != nil || len(at.Programs) != 1 {
+		t.Skipf("no program at tcx: %v", err)
+	}
+	id, _ := at.Programs[0].LinkID()
+	l, err := link.NewFromID(id)
+	must(t, err)
+	must(t, errors.Join(l.Detach(), l.Close()))
+	c, err := control.Dial(d.cfg.ControlSocket())
+	must(t, err)
+	eventually(t, "the status to count the program and to end the word closed", func() bool {
+		s, err := c.Status(t.Context())
+		must(t, err)
+		return s.Repairs["taken-off"] == 1 && s.Repairs["attached-again"] == 1 && s.Repairs["error"] == 0 && s.Datapath == "ebpf, redirect"
+	})
+	must(t, d.stop())
 }
 
 // TestDetachElsewhere: without the interface, detach fails, unless the guard identifies
@@ -93,5 +123,43 @@ echo "$script" | %[1]s "$@"
 	must(t, Detach(d.cfg, false))
 	if !passes() {
 		t.Error("the machine forwards for nobody after detach")
+	}
+}
+
+// TestDetachByForce: a running daemon puts nothing back after a forced detach.
+func TestDetachByForce(t *testing.T) {
+	network(t)
+	for range 5 {
+		d := start(t, t.TempDir())
+		must(t, Detach(d.cfg, true))
+		sh(t, "nft add table inet other; nft delete table inet other; tc qdisc add dev wan0 clsact; tc qdisc del dev wan0 clsact") // has it look
+		must(t, d.stop())
+		if Left(d.cfg) {
+			t.Error("something is left")
+		}
+	}
+}
+
+// TestWithoutNFT: a kind of data path that needs the guard does not start without it, and
+// names the package.
+func TestWithoutNFT(t *testing.T) {
+	network(t)
+	d := start(t, t.TempDir())
+	must(t, d.stop())
+	must(t, Detach(d.cfg, false))
+	for _, kind := range []string{config.EBPF, config.TUN} {
+		cfg := *d.cfg
+		cfg.Datapath.Kind, cfg.Datapath.Device = kind, "tun0"
+		if kind == config.TUN {
+			sh(t, "ip addr flush dev lan0")
+		}
+		path := os.Getenv("PATH")
+		t.Setenv("PATH", "/nowhere")
+		err := Run(t.Context(), &cfg, Daemon{Log: slog.New(slog.DiscardHandler), Ready: func() { t.Errorf("%s serves", kind) }})
+		t.Setenv("PATH", path)
+		if err == nil || !strings.Contains(err.Error(), "package nftables") {
+			t.Errorf("%s: %v", kind, err)
+		}
+		must(t, Detach(&cfg, true))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"github.com/gateweigh/gateweigh/gateway/control"
+	"github.com/gateweigh/gateweigh/gateway/datapath/ebpf"
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
 	"github.com/gateweigh/gateweigh/gateway/dns"
 	"github.com/gateweigh/gateweigh/gateway/portal"
@@ -21,6 +22,9 @@ func (g *gateway) status() control.Status {
 	var err error
 	if st.Packets, err = g.dp.Packets(); err != nil {
 		g.log.Warn("reading what became of packets", "err", err)
+	}
+	if dp, ok := g.dp.(*ebpf.Datapath); ok {
+		st.Repairs = repairCounts(dp.Repairs())
 	}
 	total, err := g.dp.Total()
 	if err != nil {
@@ -50,6 +54,12 @@ func (g *gateway) served(st *control.Status) {
 				st.RADIUS[what] += n
 			}
 		}
+	}
+}
+
+func repairCounts(r ebpf.Repairs) map[string]uint64 {
+	return map[string]uint64{
+		"taken-off": r.Removed, "attached-again": r.Attached, "pinned-again": r.Pinned, "guarded-again": r.Guarded, "error": r.Errors,
 	}
 }
 

@@ -56,6 +56,8 @@ func TestEveryCounterIsTold(t *testing.T) {
 		reasons[r.String()], names[uint64(r)] = uint64(r), r.String()
 	}
 	check("packets", reasons, names)
+	words, names = counted(repairCounts)
+	check("repairs", words, names)
 	words, names = counted(dnsCounts)
 	check("dns", words, names)
 	words, names = counted(portalCounts)

@@ -64,6 +64,7 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) {
 		line("accounting", "%d events wait for a RADIUS server", s.Outbox)
 	}
 	writeCounts(w, "packets", s.Packets)
+	writeCounts(w, "repairs", s.Repairs)
 	writeCounts(w, "dhcp", s.DHCP)
 	writeCounts(w, "dns", s.DNS)
 	writeCounts(w, "radius", s.RADIUS)

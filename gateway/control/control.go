@@ -58,8 +58,9 @@ type Status struct {
 	Leases   int           `json:"leases"`
 	Outbox   int           `json:"outbox"` // events not yet accounted
 
-	Traffic Traffic           `json:"traffic"` // of all clients since the data path began
-	Packets map[string]uint64 `json:"packets"` // by outcome
+	Traffic Traffic           `json:"traffic"`           // of all clients since the data path began
+	Packets map[string]uint64 `json:"packets"`           // by outcome
+	Repairs map[string]uint64 `json:"repairs,omitempty"` // of programs and rules that others removed
 	DHCP    map[string]uint64 `json:"dhcp,omitempty"`
 	DNS     map[string]uint64 `json:"dns,omitempty"`
 	RADIUS  map[string]uint64 `json:"radius,omitempty"`

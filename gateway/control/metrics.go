@@ -34,6 +34,7 @@ var (
 	bytesDesc     = desc("forwarded_bytes_total", "Bytes of IP packets forwarded; up is from clients.", "direction")
 	forwardDesc   = desc("forwarded_packets_total", "Packets forwarded; up is from clients.", "direction")
 	packetsDesc   = desc("packets_total", "Packets the data path saw, by what became of them.", "reason")
+	repairsDesc   = desc("repairs_total", "Programs and rules found removed, and what became of them.", "event")
 	dhcpDesc      = desc("dhcp_total", "What the DHCP server did.", "event")
 	dnsDesc       = desc("dns_total", "What the DNS forwarder did.", "event")
 	radiusDesc    = desc("radius_total", "What the RADIUS client did.", "event")
@@ -48,7 +49,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		infoDesc, sinceDesc, clientsDesc, addressesDesc, leasesDesc, outboxDesc, bytesDesc, forwardDesc,
-		packetsDesc, dhcpDesc, dnsDesc, radiusDesc, portalDesc,
+		packetsDesc, repairsDesc, dhcpDesc, dnsDesc, radiusDesc, portalDesc,
 	} {
 		ch <- d
 	}
@@ -80,7 +81,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	for _, family := range []struct {
 		desc   *prometheus.Desc
 		counts map[string]uint64
-	}{{packetsDesc, s.Packets}, {dhcpDesc, s.DHCP}, {dnsDesc, s.DNS}, {radiusDesc, s.RADIUS}, {portalDesc, s.Portal}} {
+	}{{packetsDesc, s.Packets}, {repairsDesc, s.Repairs}, {dhcpDesc, s.DHCP}, {dnsDesc, s.DNS}, {radiusDesc, s.RADIUS}, {portalDesc, s.Portal}} {
 		for _, word := range slices.Sorted(maps.Keys(family.counts)) {
 			send(family.desc, prometheus.CounterValue, float64(family.counts[word]), word)
 		}

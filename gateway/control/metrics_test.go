@@ -26,6 +26,7 @@ func fullStatus() Status {
 		Sessions: map[State]int{session.Authenticated: 100_000, session.PreAuth: 3}, Leases: 100_005, Outbox: 2,
 		Traffic: Traffic{UpBytes: 1 << 40, UpPackets: 1 << 30, DownBytes: 1 << 45, DownPackets: 1 << 35},
 		Packets: map[string]uint64{"forwarded": 1 << 31, "wrong-mac": 7, "ipv6": 9},
+		Repairs: map[string]uint64{"taken-off": 3},
 		DHCP:    map[string]uint64{"ack": 12}, DNS: map[string]uint64{"answered": 13, "refused": 1},
 		RADIUS: map[string]uint64{"accept": 14}, Portal: map[string]uint64{"login": 15, "redirect": 16},
 	}

@@ -47,6 +47,13 @@ func (l *logs) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
+// Said returns what all processes of the test have logged.
+func (p *Process) Said() string {
+	p.logs.mu.Lock()
+	defer p.logs.mu.Unlock()
+	return p.logs.text.String()
+}
+
 // Start starts a process; the data path is not opened yet.
 func (p *Process) Start(t *testing.T) {
 	t.Helper()
@@ -86,7 +93,7 @@ func (p *Process) end(t *testing.T) {
 	}
 	p.Kill(t)
 	if t.Failed() {
-		t.Logf("the gateway's processes said:\n%s", p.logs.text.String())
+		t.Logf("the gateway's processes said:\n%s", p.Said())
 	}
 }
 

@@ -32,11 +32,12 @@ func (d *Datapath) hooks(lan, wan *net.Interface) []hook {
 }
 
 // attach attaches a program. It replaces a former daemon's program in one step: each packet
-// meets the old or the new one.
-func (d *Datapath) attach(h hook) error {
-	err := ebpf.ErrNotSupported
+// meets the old or the new one. The link is nil on kernels before 6.6; with an error it may be
+// one that could not be pinned.
+func (d *Datapath) attach(h hook) (l link.Link, err error) {
+	err = ebpf.ErrNotSupported
 	if !d.cfg.clsact {
-		err = h.tcx(d.cfg.PinDir)
+		l, err = h.tcx(d.cfg.PinDir)
 	}
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		err = h.clsact(d.cfg.PinDir)
@@ -48,17 +49,26 @@ func (d *Datapath) attach(h hook) error {
 		err = d.alone(h)
 	}
 	if err != nil {
-		return fmt.Errorf("attaching %s to %s: %w", h.name, h.dev.Name, err)
+		return l, fmt.Errorf("attaching %s to %s: %w", h.name, h.dev.Name, err)
 	}
-	return nil
+	return l, nil
+}
+
+// unlink detaches the program of a pinned link, which a running daemon may hold too.
+func unlink(pin string) error {
+	l, err := link.LoadPinnedLink(pin, nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(l.Detach(), l.Unpin(), l.Close())
 }
 
 // detach detaches a program, if it is attached, whoever pinned it.
 func (h hook) detach(dir string) error {
-	err := os.Remove(filepath.Join(dir, "link_"+h.name)) // the last reference to the link
-	if errors.Is(err, os.ErrNotExist) {
-		err = nil
-	}
+	err := unlink(filepath.Join(dir, "link_"+h.name))
 	if e := netlink.FilterDel(h.filter()); e != nil && !gone(e) {
 		err = errors.Join(err, e)
 	}
@@ -72,29 +82,28 @@ func (h hook) detach(dir string) error {
 	return nil
 }
 
-// tcx attaches with a pinned link, on kernel 6.6 or newer.
-func (h hook) tcx(dir string) error {
+// tcx attaches with a pinned link, on kernel 6.6 or newer. A link that cannot be pinned is
+// returned with the error, still attached.
+func (h hook) tcx(dir string) (link.Link, error) {
 	pin := filepath.Join(dir, "link_"+h.name)
 	old, err := link.LoadPinnedLink(pin, nil)
 	switch {
 	case err == nil:
-		defer old.Close()
 		if h.holds(old) {
-			return old.Update(h.prog)
+			return old, old.Update(h.prog)
 		}
-		// The link belongs to an interface that is gone, or to another one.
-		if err := old.Unpin(); err != nil {
-			return fmt.Errorf("removing the pin of its former place: %w", err)
+		// The link belongs to an interface that is gone, or to another one, or was detached.
+		if err := errors.Join(old.Unpin(), old.Close()); err != nil {
+			return nil, fmt.Errorf("removing the pin of its former place: %w", err)
 		}
 	case !errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("reading its pin %s: %w", pin, err)
+		return nil, fmt.Errorf("reading its pin %s: %w", pin, err)
 	}
 	l, err := link.AttachTCX(link.TCXOptions{Program: h.prog, Interface: h.dev.Index, Attach: h.where(), Anchor: link.Head()})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer l.Close()
-	return l.Pin(pin)
+	return l, l.Pin(pin)
 }
 
 // where returns a hook's direction for tcx.
@@ -106,33 +115,31 @@ func (h hook) where() ebpf.AttachType {
 }
 
 // attachLookup attaches portal_lookup to the socket lookup of this network namespace.
-func (d *Datapath) attachLookup() error {
-	pin := filepath.Join(d.cfg.PinDir, "link_portal_lookup")
+func (d *Datapath) attachLookup() (link.Link, error) {
+	pin := filepath.Join(d.cfg.PinDir, "link_"+lookup)
 	old, err := link.LoadPinnedLink(pin, nil)
 	if err == nil {
-		defer old.Close()
 		if err = old.Update(d.objs.PortalLookup); err == nil {
-			return nil
+			return old, nil
 		}
-		err = old.Unpin() // the link belongs to a namespace that is gone
+		err = errors.Join(old.Unpin(), old.Close()) // the link belongs to a namespace that is gone, or was detached
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("reading the pin %s: %w", pin, err)
+		return nil, fmt.Errorf("reading the pin %s: %w", pin, err)
 	}
 	ns, err := os.Open("/proc/thread-self/ns/net") // the process's first thread may be in another namespace
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer ns.Close()
 	l, err := link.AttachNetNs(int(ns.Fd()), d.objs.PortalLookup)
 	if err != nil {
-		return fmt.Errorf("attaching portal_lookup: %w", err)
+		return nil, fmt.Errorf("attaching %s: %w", lookup, err)
 	}
-	defer l.Close()
 	if err := l.Pin(pin); err != nil {
-		return fmt.Errorf("pinning portal_lookup: %w", err)
+		return l, fmt.Errorf("pinning %s: %w", lookup, err)
 	}
-	return nil
+	return l, nil
 }
 
 // holds reports whether a link is attached at this hook.
@@ -173,9 +180,39 @@ func (h hook) clsact(dir string) error {
 	if err != nil && !errors.Is(err, syscall.EEXIST) {
 		return fmt.Errorf("adding clsact: %w", err)
 	}
+	if err := h.free(); err != nil {
+		return err
+	}
 	f := h.filter()
 	f.Fd = h.prog.FD()
 	return netlink.FilterReplace(f)
+}
+
+// free checks that no other qdisc has the place of clsact: filters for outgoing packets would
+// be attached to the incoming ones of an ingress qdisc, without an error.
+func (h hook) free() error {
+	all, err := whole(func() ([]netlink.Qdisc, error) {
+		return netlink.QdiscList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: h.dev.Index}})
+	})
+	if err != nil {
+		return fmt.Errorf("listing its qdiscs: %w", err)
+	}
+	for _, q := range all {
+		if q.Attrs().Parent == netlink.HANDLE_CLSACT && q.Type() != "clsact" {
+			return fmt.Errorf("the qdisc %[1]s has the place of clsact: tc qdisc del dev %[2]s %[1]s", q.Type(), h.dev.Name)
+		}
+	}
+	return nil
+}
+
+// whole reads a list of the kernel's again while it changes meanwhile.
+func whole[T any](list func() ([]T, error)) ([]T, error) {
+	for {
+		all, err := list()
+		if !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return all, err
+		}
+	}
 }
 
 func (h hook) qdisc() netlink.Qdisc {
@@ -213,9 +250,9 @@ func (h hook) restore(dir string) error {
 
 // Remove removes everything of a data path from the kernel: programs, maps, the qdisc it
 // created for them, and last the guard. The interfaces may be gone. They must be locked,
-// because Remove does not check whether a data path runs.
+// because Remove does not check whether a data path runs; one that does puts nothing back.
 func Remove(cfg Config) error {
-	var err error
+	err := resign(cfg.PinDir)
 	for _, name := range []string{cfg.LAN, cfg.WAN} {
 		dev, lookup := net.InterfaceByName(name)
 		if lookup != nil {
@@ -227,7 +264,7 @@ func Remove(cfg Config) error {
 		}
 		err = errors.Join(err, hook{dev: dev}.restore(cfg.PinDir))
 	}
-	return errors.Join(err, os.RemoveAll(cfg.PinDir), guard.Remove(cfg.LAN))
+	return errors.Join(err, unlink(filepath.Join(cfg.PinDir, "link_"+lookup)), os.RemoveAll(cfg.PinDir), guard.Remove(cfg.LAN))
 }
 
 // gone reports whether an error means that there is nothing to remove.

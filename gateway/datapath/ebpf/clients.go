@@ -232,10 +232,14 @@ func (d *Datapath) readCounters(at uint32, into []gatewayCounters) error {
 	return err
 }
 
-// Forwarding names the present way of forwarding: ForwardRedirect or ForwardStack.
+// Forwarding names the present way of forwarding: ForwardRedirect or ForwardStack, or
+// "closed" while programs are missing.
 func (d *Datapath) Forwarding() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.shut {
+		return "closed"
+	}
 	if d.settings.Redirect == 1 {
 		return string(ForwardRedirect)
 	}

@@ -68,14 +68,21 @@ type Datapath struct {
 	epoch uint64
 	// counters is client_counters, mapped into memory.
 	counters *ebpf.Memory
-	stop     func()      // ends the watchers and waits for them
-	lost     chan string // the name of an interface that has gone
+	stop     func()        // ends the watchers and waits for them
+	lost     chan string   // the name of an interface that has gone
+	wake     chan struct{} // has the watcher look at once
 
-	guarded bool // the guard is installed; written by Open only
+	keeping sync.Mutex // held while programs, pins or guard are put back; guards what follows
+	places  []*place   // the programs
+	pins    []string   // names in the folder of pins
+	gone    []string   // programs that are not attached, as last logged
+	trouble string     // error of putting things back, as last logged
 
 	mu       sync.Mutex // guards what follows
 	settings gatewaySettings
 	chosen   bool // forward was called before
+	shut     bool // programs are missing, so the guard lets nothing pass
+	repairs  Repairs
 }
 
 var _ datapath.Datapath = (*Datapath)(nil)
@@ -86,7 +93,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	d := &Datapath{cfg: cfg, stop: func() {}, lost: make(chan string, 1)}
+	d := &Datapath{cfg: cfg, stop: func() {}, lost: make(chan string, 1), wake: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("opening the eBPF data path: %w", err), d.Close())
@@ -122,18 +129,17 @@ func Open(cfg Config) (_ *Datapath, err error) {
 // enter attaches the programs after installing the guard, which then gets to know the
 // interfaces.
 func (d *Datapath) enter() error {
-	d.guarded = d.guard()
-	for _, h := range d.hooks(d.lan, d.wan) {
-		if err := d.attach(h); err != nil {
+	if err := d.guardian().Shut(); err != nil {
+		return fmt.Errorf("keeping the machine from forwarding without the programs: %w", err)
+	}
+	for _, h := range append(d.hooks(d.lan, d.wan), hook{name: lookup, prog: d.objs.PortalLookup}) {
+		p := &place{hook: h}
+		d.places = append(d.places, p)
+		if err := d.take(p); err != nil {
 			return err
 		}
 	}
-	if d.guarded {
-		if err := d.guardian().Know(d.lan.Index, d.wan.Index); err != nil {
-			return err
-		}
-	}
-	return d.attachLookup()
+	return errors.Join(d.open(), d.listPins())
 }
 
 func (c *Config) check() error {
@@ -232,13 +238,13 @@ func (d *Datapath) outgrow(spec *ebpf.CollectionSpec) error {
 		if err != nil {
 			return fmt.Errorf("reading the pin of %s: %w", name, err)
 		}
-		if m.Compatible(pinned) != nil {
+		if m.Compatible(pinned) != nil || frozen(pinned) {
 			old = append(old, name)
 		}
 		pinned.Close()
 	}
 	if slices.ContainsFunc(old, func(name string) bool { return slices.Contains(sessions, name) }) {
-		d.cfg.Log.Warn("the data path's tables were made for another LAN or version; making new ones", "pins", d.cfg.PinDir)
+		d.cfg.Log.Warn("the data path's tables were made for another LAN or version, or detached halfway; making new ones", "pins", d.cfg.PinDir)
 		old = slices.Collect(maps.Keys(spec.Maps))
 	}
 	for _, name := range old {
@@ -310,7 +316,7 @@ func (d *Datapath) change(how func(*gatewaySettings)) error {
 	defer d.mu.Unlock()
 	how(&d.settings)
 	d.settings.Generation++
-	if err := d.objs.GatewaySettings.Put(uint32(0), &d.settings); err != nil {
+	if err := d.objs.GatewaySettings.Put(uint32(0), &d.settings); err != nil && !d.resigned() {
 		return fmt.Errorf("changing the data path's settings: %w", err)
 	}
 	return nil
@@ -338,9 +344,6 @@ func (d *Datapath) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case name := <-d.lost:
-		if !d.guarded && name == d.lan.Name {
-			return fmt.Errorf("%s is gone, and nobody is kept from forwarding through one that comes in its place until gatewayd is started again", name)
-		}
 		return fmt.Errorf("%s is gone: start gatewayd again for the one that comes in its place", name)
 	}
 }
@@ -349,7 +352,14 @@ func (d *Datapath) Wait(ctx context.Context) error {
 // admitted clients continue to pass until Remove.
 func (d *Datapath) Close() error {
 	d.stop()
-	err := errors.Join(d.objs.Close(), d.locks.Close())
+	var err error
+	for _, p := range d.places {
+		if p.link != nil {
+			err = errors.Join(err, p.link.Close())
+		}
+	}
+	d.places = nil
+	err = errors.Join(err, d.objs.Close(), d.locks.Close())
 	d.locks = nil
 	return err
 }

@@ -10,23 +10,32 @@ import (
 	"github.com/gateweigh/gateweigh/gateway/datapath/stack"
 )
 
-// watch follows the kernel's routing, the LAN's link and netfilter's rules until Close.
+// watch follows the kernel's routing, the LAN's link, netfilter's rules and the data path's
+// own programs until Close.
 // Without a daemon, cached next hops expire within a second.
 func (d *Datapath) watch() error {
 	follower, err := stack.Follow()
 	if err != nil {
 		return err
 	}
-	d.stop = sync.OnceFunc(func() { follower.Close() })
+	var watching sync.WaitGroup
+	end := make(chan struct{})
+	d.stop = sync.OnceFunc(func() { follower.Close(); close(end); watching.Wait() })
 	d.choose()
 	if err := follower.Run(stack.Changes{LAN: d.lan.Index, Routing: d.reroute, Rules: d.obey}); err != nil {
 		return err
 	}
+	watching.Go(func() { d.keepAll(end) })
 	return d.greet()
 }
 
-// reroute invalidates all cached next hops and then reads the links again.
+// reroute invalidates all cached next hops and then reads the links again. A change of tc's
+// may have removed programs.
 func (d *Datapath) reroute() {
+	select {
+	case d.wake <- struct{}{}:
+	default: // the watcher is about to look
+	}
 	mtu := d.lanMTU()
 	err := d.change(func(s *gatewaySettings) {
 		if mtu > 0 {

@@ -18,10 +18,10 @@ import (
 // changes thousands of routes at once.
 const settle = 5 * time.Millisecond
 
-// routing lists the rtnetlink groups that concern next hops.
+// routing lists the rtnetlink groups that concern next hops, or programs at tc.
 var routing = []uint32{
 	unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_NEXTHOP,
-	unix.RTNLGRP_IPV4_NETCONF,
+	unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_TC,
 }
 
 const groupNftables = 7 // NFNLGRP_NFTABLES
@@ -31,7 +31,7 @@ const groupNftables = 7 // NFNLGRP_NFTABLES
 // when kernel messages were lost.
 type Changes struct {
 	LAN     int    // index of the interface whose neighbours are ignored: clients come and go
-	Routing func() // links, neighbours, addresses, routes, routing rules or the forwarding switch
+	Routing func() // links, neighbours, addresses, routes, routing rules, tc's qdiscs and filters, or the forwarding switch
 	Rules   func() // nftables
 	// Own is the netlink port whose own changes of nftables are ignored; 0: none.
 	Own uint32

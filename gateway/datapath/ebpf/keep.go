@@ -1,0 +1,316 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+)
+
+// lookEvery is how often the daemon looks at its programs: the kernel does not report a link
+// that is detached. A look takes some tens of microseconds.
+const lookEvery = 200 * time.Millisecond
+
+// lookup is the program at the namespace's socket lookup.
+const lookup = "portal_lookup"
+
+// Repairs count what others removed under the running daemon, and what became of it.
+type Repairs struct {
+	Removed, Attached uint64 // programs found removed or replaced, and attached again
+	Pinned            uint64 // pins found removed, and made again
+	Guarded           uint64 // times that the guard was found removed, and put back
+	Errors            uint64 // attempts that failed
+}
+
+// place is a program where it belongs.
+type place struct {
+	hook // without an interface: the socket lookup's
+	id   ebpf.ProgramID
+	link link.Link // also keeps the program attached while it has no pin; nil: a filter of clsact
+}
+
+func (p *place) String() string {
+	if p.dev == nil {
+		return p.name
+	}
+	return p.name + " of " + p.dev.Name
+}
+
+// take attaches a program and holds its link. A program that cannot be pinned is an error, and
+// attached all the same.
+func (d *Datapath) take(p *place) error {
+	info, err := p.prog.Info()
+	if err != nil {
+		return fmt.Errorf("reading the id of %s: %w", p, err)
+	}
+	p.id, _ = info.ID()
+	var l link.Link
+	if p.dev == nil {
+		l, err = d.attachLookup()
+	} else {
+		l, err = d.attach(p.hook)
+	}
+	if l != nil && p.link != nil {
+		err = errors.Join(err, p.link.Close())
+	}
+	if l != nil {
+		p.link = l
+	}
+	return err
+}
+
+// attached reports whether the program is where it belongs.
+func (p *place) attached() (bool, error) {
+	if p.link == nil {
+		return p.filtered()
+	}
+	info, err := p.link.Info()
+	if err != nil {
+		return false, fmt.Errorf("looking at %s: %w", p, err)
+	}
+	where := info.NetNs() != nil && info.NetNs().NetnsInode != 0
+	if p.dev != nil {
+		where = p.holds(p.link)
+	}
+	return where && info.Program == p.id, nil
+}
+
+// filtered reports whether the program is the filter of its clsact, on kernels before 6.6.
+func (p *place) filtered() (bool, error) {
+	all, err := whole(func() ([]netlink.Filter, error) {
+		return netlink.FilterList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: p.dev.Index}}, p.filter().Parent)
+	})
+	if err != nil && !gone(err) {
+		return false, fmt.Errorf("listing the filters of %s: %w", p.dev.Name, err)
+	}
+	return slices.ContainsFunc(all, func(f netlink.Filter) bool {
+		b, ok := f.(*netlink.BpfFilter)
+		return ok && b.Handle == filterHandle && b.Priority == filterPriority && b.Id == int(p.id)
+	}), nil
+}
+
+// keepAll keeps programs and pins in place until end is closed.
+func (d *Datapath) keepAll(end <-chan struct{}) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-end:
+			return
+		case <-tick.C:
+		case <-d.wake:
+		}
+		d.keep()
+	}
+}
+
+// keep puts back what others removed, unless it was Remove. While a program is missing the
+// guard lets nothing pass; it is shut while the program is being attached, which is faster.
+func (d *Datapath) keep() {
+	d.keeping.Lock()
+	defer d.keeping.Unlock()
+	missing, err := d.missing()
+	if len(missing) > 0 && d.resigned() {
+		return
+	}
+	if len(missing) > 0 {
+		err = errors.Join(err, d.putBack(missing))
+	} else {
+		d.gone = nil
+	}
+	if err == nil && d.closed() {
+		err = d.reopen()
+	}
+	d.report(errors.Join(err, d.keepPins()))
+}
+
+// missing lists the programs that are not where they belong, except those of an interface that
+// is gone.
+func (d *Datapath) missing() (all []*place, err error) {
+	for _, p := range d.places {
+		there, e := p.attached()
+		err = errors.Join(err, e)
+		if there || e != nil {
+			continue
+		}
+		if p.dev != nil {
+			if _, e := net.InterfaceByIndex(p.dev.Index); e != nil {
+				continue
+			}
+		}
+		all = append(all, p)
+	}
+	return all, err
+}
+
+// putBack attaches programs again.
+func (d *Datapath) putBack(missing []*place) error {
+	for _, p := range missing {
+		if !slices.Contains(d.gone, p.name) {
+			d.gone = append(d.gone, p.name)
+			d.count(func(r *Repairs) { r.Removed++ })
+			d.cfg.Log.Error("a program was taken off: attaching it again; since it went, packets have passed without its judgement", "program", p.String())
+		}
+	}
+	closing := make(chan error, 1)
+	if d.closed() {
+		closing <- nil
+	} else {
+		d.setShut(true)
+		go func() { closing <- d.guardian().Know() }()
+	}
+	err := os.MkdirAll(d.cfg.PinDir, 0o700)
+	for _, p := range missing {
+		e := d.take(p)
+		if there, _ := p.attached(); there {
+			d.count(func(r *Repairs) { r.Attached++ })
+			d.cfg.Log.Warn("attached again", "program", p.String())
+			d.gone = slices.DeleteFunc(d.gone, func(name string) bool { return name == p.name })
+		}
+		err = errors.Join(err, e)
+	}
+	return errors.Join(err, <-closing)
+}
+
+// reopen opens the guard after all programs are back.
+func (d *Datapath) reopen() error {
+	if err := d.open(); err != nil {
+		return err
+	}
+	d.setShut(false)
+	d.cfg.Log.Warn("all programs are in place: the guard lets packets pass again", "lan", d.cfg.LAN)
+	return nil
+}
+
+// report logs and counts an error of keep, once while it stays the same.
+func (d *Datapath) report(err error) {
+	if err == nil {
+		d.trouble = ""
+		return
+	}
+	d.count(func(r *Repairs) { r.Errors++ })
+	if d.trouble == err.Error() {
+		return
+	}
+	d.trouble = err.Error()
+	d.cfg.Log.Error("putting back what was removed; trying again", "closed", d.closed(), "err", err)
+}
+
+// listPins notes what the folder of pins must hold.
+func (d *Datapath) listPins() error {
+	all, err := os.ReadDir(d.cfg.PinDir)
+	for _, e := range all {
+		d.pins = append(d.pins, e.Name())
+	}
+	return err
+}
+
+// keepPins makes removed pins again, which a successor needs to find programs and tables.
+func (d *Datapath) keepPins() error {
+	var removed []string
+	for _, name := range d.pins {
+		if _, err := os.Lstat(filepath.Join(d.cfg.PinDir, name)); errors.Is(err, os.ErrNotExist) {
+			removed = append(removed, name)
+		}
+	}
+	if len(removed) == 0 || d.resigned() {
+		return nil
+	}
+	err := os.MkdirAll(d.cfg.PinDir, 0o700)
+	var made []string
+	for _, name := range removed {
+		e := d.pin(name)
+		if err = errors.Join(err, e); e == nil {
+			made = append(made, name)
+		}
+	}
+	d.count(func(r *Repairs) { r.Pinned += uint64(len(made)) })
+	if len(made) > 0 {
+		d.cfg.Log.Error("pins were removed, and are pinned again: without them programs and tables end with the daemon", "folder", d.cfg.PinDir, "pins", strings.Join(made, " "))
+	}
+	return err
+}
+
+// pinnable is a link or a map.
+type pinnable interface {
+	Pin(string) error
+	Unpin() error
+}
+
+// pin makes a pin again.
+func (d *Datapath) pin(name string) error {
+	path := filepath.Join(d.cfg.PinDir, name)
+	o := &d.objs
+	of := map[string]pinnable{
+		"clients": o.Clients, "client_counters": o.ClientCounters, "client_limits": o.ClientLimits, "client_meters": o.ClientMeters, "hops": o.Hops,
+		"gateway_settings": o.GatewaySettings, "stats": o.Stats, "garden": o.Garden, "newcomers": o.Newcomers, "called": o.Called, "portal": o.Portal,
+	}[name]
+	for _, p := range d.places {
+		if name == "link_"+p.name && p.link != nil {
+			of = p.link
+		}
+	}
+	if of == nil { // a note about a qdisc
+		return os.Mkdir(path, 0o700)
+	}
+	return errors.Join(of.Unpin(), of.Pin(path))
+}
+
+// resign has a daemon that runs on these pins put nothing back: it freezes the settings, which
+// are then like that for every process that has them.
+func resign(dir string) error {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, "gateway_settings"), nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	if err = m.Freeze(); err != nil && frozen(m) {
+		err = nil
+	}
+	return err
+}
+
+// resigned reports whether the data path was detached while it runs.
+func (d *Datapath) resigned() bool { return frozen(d.objs.GatewaySettings) }
+
+func frozen(m *ebpf.Map) bool {
+	info, err := m.Info()
+	return err == nil && info.Frozen()
+}
+
+// Repairs counts what was put back.
+func (d *Datapath) Repairs() Repairs {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.repairs
+}
+
+func (d *Datapath) count(how func(*Repairs)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	how(&d.repairs)
+}
+
+// closed reports whether the guard lets nothing pass, because programs are missing.
+func (d *Datapath) closed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.shut
+}
+
+func (d *Datapath) setShut(shut bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.shut = shut
+}

@@ -1,0 +1,242 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
+	"github.com/gateweigh/gateweigh/gateway/datapath/datapathtest"
+	"github.com/gateweigh/gateweigh/gateway/netnstest"
+)
+
+// TestProgramsTakenOff: programs and pins that are removed under a running daemon are put
+// back, and logged. Strangers' packets then stop again, and admitted clients' pass.
+func TestProgramsTakenOff(t *testing.T) {
+	for _, p := range paths() {
+		switch p.Name {
+		case "redirect": // as auto without rules
+		case "clsact":
+			for what, script := range map[string]string{
+				"QdiscOfLAN": "tc qdisc del dev lan0 clsact", "QdiscOfWAN": "tc qdisc del dev wan0 clsact",
+				"FilterOfLAN": "tc filter del dev lan0 ingress", "FilterToLAN": "tc filter del dev lan0 egress",
+				"Pins": "",
+			} {
+				t.Run(p.Name+"/"+what, func(t *testing.T) {
+					t.Parallel()
+					w := newAttacked(t, p)
+					if script == "" {
+						w.removePins(t)
+						return
+					}
+					w.takenOff(t, func() { w.Router.Run(t, script) })
+				})
+			}
+		default:
+			for program, at := range map[string]struct {
+				dev    string
+				attach ebpf.AttachType
+			}{
+				"lan_in": {"lan0", ebpf.AttachTCXIngress}, "lan_out": {"lan0", ebpf.AttachTCXEgress}, "wan_in": {"wan0", ebpf.AttachTCXIngress},
+			} {
+				t.Run(p.Name+"/Link/"+program, func(t *testing.T) {
+					t.Parallel()
+					w := newAttacked(t, p)
+					w.takenOff(t, func() { w.detachLink(t, at.dev, at.attach) })
+				})
+			}
+			t.Run(p.Name+"/Pins", func(t *testing.T) {
+				t.Parallel()
+				newAttacked(t, p).removePins(t)
+			})
+		}
+	}
+}
+
+// TestStaysClosed: while a program cannot be attached, the guard lets nothing pass that the
+// others leave to the stack, and the status says so.
+func TestStaysClosed(t *testing.T) {
+	for _, p := range paths() {
+		if p.Name != "clsact" {
+			continue
+		}
+		w := newAttacked(t, p)
+		netnstest.Await(t, "a qdisc in the place of clsact", func() error { // the daemon may be faster
+			_, err := w.Router.Try("tc qdisc del dev lan0 clsact; tc qdisc add dev lan0 ingress")
+			return err
+		})
+		netnstest.Await(t, "the word closed", func() error {
+			if word := w.Forwarding(t); word != "closed" || !strings.Contains(w.Said(), "closed=true") {
+				return errors.New(word)
+			}
+			return nil
+		})
+		for i, f := range w.strange {
+			f.Ends(t, fmt.Sprintf("flow %d of strangers", i))
+		}
+		w.Router.Run(t, "tc qdisc del dev wan0 clsact") // what wan_in redirects, the guard does not see
+		w.Router.Run(t, "nft delete table inet gatewayd-lan0")
+		netnstest.Await(t, "a guard that knows nobody", func() error {
+			rules, err := w.Router.Try("nft list table inet gatewayd-lan0")
+			if err != nil || strings.Contains(rules, "elements") || strings.Contains(rules, " accept\n") {
+				return errors.New(rules)
+			}
+			return nil
+		})
+		w.Router.Run(t, "tc qdisc del dev lan0 ingress")
+		netnstest.Await(t, "the end of it", func() error {
+			if word := w.Forwarding(t); word != "redirect" {
+				return errors.New(word)
+			}
+			return nil
+		})
+		w.holds(t)
+	}
+}
+
+// attacked is a network whose gateway loses programs, with flows of a client that is
+// admitted and of two that are not.
+type attacked struct {
+	*datapathtest.World
+	up, down *datapathtest.Flow
+	strange  []*datapathtest.Flow
+}
+
+func newAttacked(t *testing.T, p datapathtest.Path) attacked {
+	t.Helper()
+	w := attacked{World: datapathtest.NewWorld(t, p, datapathtest.Shape{})}
+	must(t, w.Set(datapath.Client{Addr: w.Alice.Addr, MAC: w.Alice.MAC, Admitted: true}, datapath.Client{Addr: w.Bob.Addr, MAC: w.Bob.MAC}))
+	w.up, w.down = w.Up(t, w.Alice), w.Down(t, w.Alice)
+	for _, s := range []datapathtest.Station{w.Bob, w.Intruder} {
+		w.strange = append(w.strange, w.Up(t, s), w.Down(t, s))
+	}
+	for _, f := range append(w.strange, w.up, w.down) {
+		f.Begin()
+	}
+	w.up.Passes(t, "up, before the attack")
+	w.down.Passes(t, "down, before the attack")
+	return w
+}
+
+// takenOff attacks twice; a second attack meets what the first one has left.
+func (w attacked) takenOff(t *testing.T, attack func()) {
+	t.Helper()
+	if n := w.programs(t); n != 3 {
+		t.Fatalf("%d programs before the attack", n)
+	}
+	for n := range 2 {
+		attack()
+		netnstest.Await(t, "the programs", func() error {
+			if there, said := w.programs(t), strings.Count(w.Said(), "attached again"); there != 3 || said <= n {
+				return fmt.Errorf("%d are attached, %d times it said so", there, said)
+			}
+			return nil
+		})
+		w.holds(t)
+	}
+	for _, word := range []string{"level=ERROR", "was taken off"} {
+		if !strings.Contains(w.Said(), word) {
+			t.Errorf("it did not say %q", word)
+		}
+	}
+}
+
+// holds checks that the gateway admits one client and no other.
+func (w attacked) holds(t *testing.T) {
+	t.Helper()
+	for i, f := range w.strange {
+		f.Ends(t, fmt.Sprintf("flow %d of strangers", i))
+	}
+	w.up.Passes(t, "up, afterwards")
+	w.down.Passes(t, "down, afterwards")
+}
+
+// programs counts gatewayd's programs at the interfaces, by either way.
+func (w attacked) programs(t *testing.T) (n int) {
+	t.Helper()
+	w.Router.Do(func() {
+		for _, h := range (&Datapath{}).hooks(w.dev(t, "lan0"), w.dev(t, "wan0")) {
+			at, err := link.QueryPrograms(link.QueryOptions{Target: h.dev.Index, Attach: h.where()})
+			if err == nil {
+				n += len(at.Programs)
+			}
+		}
+	})
+	filters := w.Router.Run(t, "for at in 'lan0 ingress' 'lan0 egress' 'wan0 ingress'; do tc filter show dev $at || :; done")
+	return n + strings.Count(filters, "direct-action")
+}
+
+func (w attacked) dev(t *testing.T, name string) *net.Interface {
+	dev, err := net.InterfaceByName(name)
+	if err != nil {
+		t.Error(err)
+		return &net.Interface{}
+	}
+	return dev
+}
+
+// detachLink detaches a hook's links as "bpftool link detach" does.
+func (w attacked) detachLink(t *testing.T, name string, attach ebpf.AttachType) {
+	t.Helper()
+	var all error
+	w.Router.Do(func() {
+		at, err := link.QueryPrograms(link.QueryOptions{Target: w.dev(t, name).Index, Attach: attach})
+		if err != nil || len(at.Programs) == 0 {
+			all = fmt.Errorf("%s has no programs: %w", name, err)
+			return
+		}
+		for _, p := range at.Programs {
+			id, _ := p.LinkID()
+			l, err := link.NewFromID(id)
+			if err == nil {
+				err = errors.Join(l.Detach(), l.Close())
+			}
+			all = errors.Join(all, err)
+		}
+	})
+	must(t, all)
+}
+
+// removePins removes all pins: programs and tables go on, and have their pins again, for
+// a successor to find.
+func (w attacked) removePins(t *testing.T) {
+	t.Helper()
+	dir := fmt.Sprint("/sys/fs/bpf/", w.Router.TID())
+	before := listed(t, dir)
+	for n := range 2 {
+		must(t, os.RemoveAll(dir))
+		netnstest.Await(t, "the pins", func() error {
+			if now := listed(t, dir); now != before || strings.Count(w.Said(), "pinned again") <= n {
+				return fmt.Errorf("%s, not %s", now, before)
+			}
+			return nil
+		})
+		w.holds(t)
+	}
+	epoch := w.Total(t).Epoch
+	w.Kill(t)
+	w.up.Passes(t, "up, with nobody there")
+	w.Start(t)
+	must(t, w.Open())
+	if now := w.Total(t).Epoch; now != epoch {
+		t.Error("the successor counts anew")
+	}
+	w.holds(t)
+	if !strings.Contains(w.Said(), "level=ERROR") {
+		t.Error("removed pins are no error")
+	}
+}
+
+func listed(t *testing.T, dir string) string {
+	t.Helper()
+	all, err := filepath.Glob(dir + "/*")
+	must(t, err)
+	return strings.Join(all, " ")
+}

@@ -60,7 +60,7 @@ func (x examination) frequency() Line {
 			found, means = found+", boost on", "the clock falls as the machine warms up, for both labs alike"
 		}
 	default:
-		found = "governor " + governor + ": under light loads the clock is lower and packets look dearer"
+		found = "governor " + governor + ": under light loads the clock is lower and packets look more expensive"
 		do = "sudo cpupower frequency-set -g performance"
 	}
 	return judge("machine.frequency", "CPU frequency", found, means, do)

@@ -17,7 +17,7 @@ import (
 )
 
 // Netns runs hosts as network namespaces of this machine. The namespaces have
-// no names: each lives as long as its agent, so the kernel removes namespace,
+// no names: each exists as long as its agent, so the kernel removes namespace,
 // links, mounts and programs however the agent ends, and agents end with the lab.
 type Netns struct {
 	Run       string // id of the run
@@ -27,8 +27,8 @@ type Netns struct {
 
 var _ Backend = Netns{}
 
-// Local is the backend that everything which builds labs, or asks about their machine,
-// uses: namespaces of this machine, placed on the CPUs that its agent may use.
+// Local is the backend of all code that builds labs or asks about their machine:
+// namespaces of this machine, placed on the CPUs that its agent may use.
 func Local(ctx context.Context, run, logDir string) (Netns, error) {
 	b := Netns{Run: run, LogDir: logDir}
 	h, err := b.Machine(ctx)
@@ -41,7 +41,7 @@ func Local(ctx context.Context, run, logDir string) (Netns, error) {
 	return b, err
 }
 
-// Start implements Backend: new network and mount namespaces, and in them an
+// Start implements Backend: new network, mount and UTS namespaces, and in them an
 // agent that is this program itself.
 func (b Netns) Start(ctx context.Context, name string, metered bool) (*Host, error) {
 	logDir := filepath.Join(b.LogDir, strings.ReplaceAll(name, "/", "-"))

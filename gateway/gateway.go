@@ -23,7 +23,6 @@ import (
 
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
-	"github.com/gateweigh/gateweigh/gateway/datapath"
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
 	"github.com/gateweigh/gateweigh/gateway/dns"
 	"github.com/gateweigh/gateweigh/gateway/portal"
@@ -56,7 +55,8 @@ type gateway struct {
 
 	// known is closed once the table is open. Clients that the data path reports earlier
 	// are reported again with their next packet.
-	known chan struct{}
+	known  chan struct{}
+	claims claims
 }
 
 // Run serves until ctx ends. What is in the kernel stays in place, and admitted clients'
@@ -117,6 +117,9 @@ func (g *gateway) open() (err error) {
 			return err
 		}
 		if err := g.takeUp(g.dhcp.Leases()); err != nil {
+			return err
+		}
+		if err := g.forgetClaims(g.dhcp.Leases()); err != nil {
 			return err
 		}
 	}
@@ -324,41 +327,4 @@ func checkAddress(lan *net.Interface, own netip.Prefix) error {
 		}
 	}
 	return fmt.Errorf("%s does not have lan.address %s: ip addr add %s dev %s", lan.Name, own, own, lan.Name)
-}
-
-// newcomer adds a client whose address another program leased.
-func (g *gateway) newcomer(addr netip.Addr, mac datapath.MAC) {
-	select {
-	case <-g.known:
-	default:
-		return
-	}
-	if err := g.table.Lease(session.Key{MAC: mac, Addr: addr}, "", time.Now().Add(g.cfg.DHCP.Lease)); err != nil {
-		g.log.Warn("taking up a client that others leased an address", "addr", addr, "err", err)
-	}
-}
-
-// renew keeps the entries of clients with leases from another program while they send,
-// because those leases are not reported.
-func (g *gateway) renew(ctx context.Context) error {
-	every := g.cfg.DHCP.Lease / 4
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(every):
-		}
-		var active []session.Session
-		g.table.Each(func(s session.Session) bool {
-			if s.State == session.Authenticated && time.Since(s.Seen) < 2*every {
-				active = append(active, s)
-			}
-			return true
-		})
-		for _, s := range active {
-			if err := g.table.Lease(s.Key, s.Hostname, time.Now().Add(g.cfg.DHCP.Lease)); err != nil {
-				g.log.Warn("keeping a client", "addr", s.Addr, "err", err)
-			}
-		}
-	}
 }

@@ -3,6 +3,8 @@ package session
 import (
 	"maps"
 	"net/netip"
+
+	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
 
 // hold returns the client of an address with its op locked, or nil. The caller must
@@ -59,7 +61,7 @@ func (t *Table) publish(c *client, next entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c.entry = next
-	t.tally(c, next.state, next.user)
+	t.tally(c, &next)
 	t.schedule(c, c.nextDue())
 }
 
@@ -68,17 +70,18 @@ func (t *Table) remove(c *client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.clients, c.key.Addr)
-	t.tally(c, "", "")
+	t.tally(c, &entry{})
 	c.gone = true
 	t.unschedule(c)
 }
 
-// tally counts a client as being in a state, with a user's session if there is a user;
-// "" is none. mu must be held.
-func (t *Table) tally(c *client, now State, user string) {
-	recount(t.states, c.tallied, now)
-	recount(t.users, c.talliedUser, user)
-	c.tallied, c.talliedUser = now, user
+// tally counts a client by state, by the user of its session and by MAC address; what is
+// zero is not counted. mu must be held.
+func (t *Table) tally(c *client, now *entry) {
+	recount(t.states, c.tallied, now.state)
+	recount(t.users, c.talliedUser, now.user)
+	recount(t.macs, c.talliedMAC, now.key.MAC)
+	c.tallied, c.talliedUser, c.talliedMAC = now.state, now.user, now.key.MAC
 }
 
 // recount moves one from was to now; the zero value is not counted.
@@ -113,6 +116,13 @@ func (t *Table) reserve(c *client, login Login) (free func(), ok bool) {
 		defer t.mu.Unlock()
 		recount(t.users, login.User, "")
 	}, true
+}
+
+// Addresses returns how many addresses a MAC address has.
+func (t *Table) Addresses(mac datapath.MAC) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.macs[mac]
 }
 
 // States returns the number of clients in each state that has any.

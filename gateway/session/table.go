@@ -63,8 +63,9 @@ type Table struct {
 	clients map[netip.Addr]*client
 	states  map[State]int  // clients by state
 	users   map[string]int // sessions by user, those about to begin included
-	dues    dues           // clients by the next time a timer of theirs is due
-	sooner  chan struct{}  // signals that the first of dues has changed
+	macs    map[datapath.MAC]int
+	dues    dues          // clients by the next time a timer of theirs is due
+	sooner  chan struct{} // signals that the first of dues has changed
 
 	complaints struct {
 		sync.Mutex
@@ -83,10 +84,11 @@ type client struct {
 	entry
 	due   moment // in dues
 	place int    // in dues; -1: nowhere
-	// tallied and talliedUser are the state and the user for whom the table counts the
-	// client. Guarded by the table's mu.
+	// tallied, talliedUser and talliedMAC are the state, the user and the MAC address for
+	// which the table counts the client. Guarded by the table's mu.
 	tallied     State
 	talliedUser string
+	talliedMAC  datapath.MAC
 	gone        bool // removed from the table: a caller that waited for op must look the client up again
 
 	// Guarded by op: the data path's state of the client, and its timers.
@@ -133,7 +135,7 @@ func Resume(path string, dp datapath.Datapath) (*Table, error) { return open(pat
 
 func open(path string, dp datapath.Datapath, resume bool) (*Table, error) {
 	t := &Table{
-		dp: dp, clock: clock{time.Now()}, bounds: usual, clients: map[netip.Addr]*client{}, states: map[State]int{}, users: map[string]int{}, sooner: make(chan struct{}, 1),
+		dp: dp, clock: clock{time.Now()}, bounds: usual, clients: map[netip.Addr]*client{}, states: map[State]int{}, users: map[string]int{}, macs: map[datapath.MAC]int{}, sooner: make(chan struct{}, 1),
 	}
 	t.complaints.last = -never
 	var lost []change

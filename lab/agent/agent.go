@@ -127,7 +127,7 @@ func (a *Agent) CreateClients(ctx context.Context, cfg client.Config) error {
 	return err
 }
 
-// runAsClient runs a client's own command, such as a portal's log-in script, in the
+// runAsClient runs a client's own command, such as a portal's login script, in the
 // client's namespace.
 func (a *Agent) runAsClient(ctx context.Context, ns *os.File, argv, env []string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)

@@ -212,9 +212,8 @@ func (l Link) apply() error {
 	return nil
 }
 
-// offloads sets what decides who pays for which work: segmentation at the
-// sender's end of every link, so that the receiver's work is not billed to the
-// router; and GRO on, so that the link is polled at all.
+// offloads sets where work is done: segmentation at the sender's end of every link, so that
+// the router's CPU time does not include it; and GRO on, because only then is the link polled.
 func (l Link) offloads(link netlink.Link) error {
 	tx := map[bool]string{true: "on", false: "off"}[l.TxChecksum]
 	set := exec.Command("ethtool", "-K", l.Name, "tso", "off", "tx-udp-segmentation", "off", "gro", "on", "tx", tx)

@@ -16,7 +16,7 @@ type Laws struct {
 	Normalised string // the same, normalised to the offered load
 	Link       string // sampled bandwidth, Mbit/s with headers
 	Delivered  string // payload, Mbit/s
-	// Packets are millions a second.
+	// Packets a second, in millions.
 	Packets func(Reading) float64
 }
 
@@ -28,7 +28,7 @@ const (
 	normalised            // the same by equation 5.1
 	link                  // Mbit/s
 	delivered             // Mbit/s
-	packets               // millions a second
+	packets               // million packets a second
 	logPerBit             // log of the primary metric: CPU ns per delivered bit
 	laws
 )
@@ -44,7 +44,7 @@ type blockMean struct {
 	lab       string  // that carried the device
 	place     int     // of the load among those of its block, from 0
 	hours     float64 // since the run began
-	saturated bool    // a window says that the device was at its limit
+	saturated bool    // a window is flagged: the device was at its limit
 	logRatio  float64 // overhead ratio
 	// later is the log ratio of the windows after the first less that of the
 	// first, NaN with one window.
@@ -52,8 +52,8 @@ type blockMean struct {
 	dut, clean routerMean
 }
 
-// fillLaws computes what block means say, and returns warnings about the run's
-// stability.
+// fillLaws computes sweeps, quotients, cost models and stability from block means, and
+// ceilings, and returns warnings about the run's stability.
 func (in Input) fillLaws(s *Summary, hours []float64, opts Options) (unstable []string) {
 	means := in.blockMeans(hours)
 	s.Stability, unstable = stability(means, opts)
@@ -136,9 +136,9 @@ const enoughBandwidth = 0.9
 //
 // The clean router's blocks are those of all devices and the A/A blocks: in each
 // of them it is the same router with the same traffic. Beside a device at its
-// limit it gets what CPU is left, and what a device asks of the links (offloads)
-// shifts its cost. So a device that came to its limit in any cell of a setting
-// counts with none of them: every level is then made of the same kinds of block.
+// limit it gets only the CPU that is left, and link settings that a device needs (offloads)
+// shift its cost. So a device that came to its limit in any cell of a setting is left out
+// of all cells of the setting: every level then consists of the same kinds of block.
 type router struct {
 	name    string
 	compare func(a, b result.Cell) int

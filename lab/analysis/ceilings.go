@@ -6,11 +6,10 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Ceiling is where a router stops to carry what it is offered, as far as the loads of
-// the run tell: one for each device, and for the clean router, number of clients,
-// direction and profile. A load is carried that is delivered in full with at most
-// 1 % of its segments sent again, which is what the clean router is held to, or of its
-// datagrams lost.
+// Ceiling is the load above which a router does not carry the offered load, as far as the
+// loads of the run show: one for each device or clean router, number of clients, direction
+// and profile. A load is carried when it is delivered in full with at most 1 % of segments
+// retransmitted or datagrams lost: the clean router's limit in the self-tests.
 type Ceiling struct {
 	Cell result.Cell `json:"dimensions"` // without the load; the device is Clean for the clean router
 	// CarriesMbps is the largest load offered that was carried, with all below it;
@@ -20,20 +19,19 @@ type Ceiling struct {
 	// CarriesBlocks and FailsBlocks are the blocks behind the two loads.
 	CarriesBlocks int `json:"carries_blocks"`
 	FailsBlocks   int `json:"fails_blocks"`
-	// FailsMbps is the smallest load offered that was not carried, and Why how that
-	// showed: result.FlagSaturated or result.FlagLossy. Absent when all were.
+	// FailsMbps is the smallest offered load that was not carried, absent when all were;
+	// Why is the flag that shows this: result.FlagSaturated or result.FlagLossy.
 	FailsMbps Number `json:"fails_mbps"`
 	Why       string `json:"why,omitempty"`
 	MostMbps  Number `json:"most_mbps"` // the most that was delivered, whatever was lost on the way
-	// CPU is CPUCorePct and Most is MostMbps with their intervals over blocks. Those of
-	// the clean router, which stood beside several devices, have none.
+	// CPU is CPUCorePct and Most is MostMbps with their intervals over blocks. The clean
+	// router, which is paired with several devices, has no intervals.
 	CPU  Estimate `json:"cpu"`
 	Most Estimate `json:"most"`
 }
 
-// ceilings looks for the ceilings of a run in which sides take turns: beside a clean
-// router on the same CPU a device reaches its limit early. It takes two loads to
-// have one.
+// ceilings finds the ceilings of a solo run: in a duet the device shares its CPU with the
+// clean router and reaches its limit early. A ceiling takes at least two loads.
 func (in Input) ceilings(cells []Cell, mode string) []Ceiling {
 	if mode != result.ModeSolo {
 		return nil
@@ -88,9 +86,9 @@ func (in Input) ofDevice(l *Ceiling, cells []Cell) {
 	}
 }
 
-// ofClean has what the clean router carried in the accepted trials beside all
-// devices: self-tests reject the others. So there is no load that it is known to
-// fail at: it may have been the lab.
+// ofClean uses what the clean router carried in the accepted trials with all devices.
+// Self-tests reject trials in which it carried less, since the lab may be the cause; so no
+// load is known at which it fails.
 func (in Input) ofClean(l *Ceiling, cells []Cell) {
 	var cpu []float64 // beside each device
 	for _, c := range cells {

@@ -33,13 +33,13 @@ type Input struct {
 	Trials  []Trial // in the order they were measured, with rejected ones and A/A pairs
 	// Alone: a trial is a whole block, and has no block record beside it.
 	Alone   bool
-	Samples []Sample // records beside the windows, for metrics that are not of a window
-	// Load are the dimensions that change within a block: cells that differ in no
-	// other share their labs.
+	Samples []Sample // other records than windows, for metrics that are not PerWindow
+	// Load are the dimensions that change within a block: cells that differ only in these
+	// share their labs.
 	Load []result.Dimension
 	// Compare orders cells as a reader looks for them.
 	Compare func(a, b result.Cell) int
-	// Laws is how the measure's metrics follow its dimensions; nil: not looked at.
+	// Laws name the metrics for sweeps, cost models, ceilings and stability; nil: none.
 	Laws *Laws
 	// Describe adds to a cell what the measure knows beside its metrics; nil: nothing.
 	Describe func(*Cell)
@@ -70,8 +70,8 @@ type Cell struct {
 
 	Flags   []Tally
 	Rejects []Tally
-	// Counts, Texts, Tallies and Curves are what the measure has to say that is no
-	// estimate: clients that got in, where addresses are from, why clients gave up.
+	// Counts, Texts, Tallies and Curves are results that are not estimates: clients that
+	// got in, where addresses are from, why clients gave up.
 	Counts  map[string]int
 	Texts   map[string]string
 	Tallies map[string][]Tally
@@ -156,7 +156,7 @@ func (c Cell) Flagged(flag string) bool {
 // nothing, or the clean router's CPU was not seen.
 const FlagNoRatio = "no-ratio"
 
-// Summarise computes the summary of a run from what its measure made of it.
+// Summarise computes the summary of a run from its measure's input.
 func Summarise(in Input, opts Options) Summary {
 	opts = opts.withDefaults()
 	env := in.Run.Environment
@@ -263,7 +263,7 @@ func (in Input) cell(key result.Cell, trials []Trial, opts Options) (Cell, contr
 	return c, primary
 }
 
-// pair is what both sides of a trial, or of a record beside the trials, say.
+// pair is the values of both sides of a trial or a sample.
 type pair struct{ device, clean Reading }
 
 func (in Input) pairOf(t Trial) pair { return in.pair(t.Cell, t.Device, t.Clean) }
@@ -272,8 +272,7 @@ func (in Input) pair(cell result.Cell, device, clean result.Values) pair {
 	return pair{Reading{device, cell, in.Run.Environment.CPUs}, Reading{clean, cell, in.Run.Environment.CPUs}}
 }
 
-// units are what a metric has one value of each: the windows of a block, or a record
-// beside the windows.
+// units are the groups that give one value each: the windows of a block, or a sample.
 func (in Input) units(m Metric, blocks [][]Trial, samples []Sample) [][]pair {
 	var out [][]pair
 	if m.Per == PerWindow || m.Per == PerPool {
@@ -333,9 +332,9 @@ func (in Input) noiseFloor(trials []Trial, opts Options) AA {
 	}
 }
 
-// byBlock groups trials by the labs they were measured in. A block spans the
-// loads of a cell's sweep, so the load is not part of its identity; labs end with
-// a sitting, so what a resume adds to an interrupted block is a block of its own.
+// byBlock groups trials by the labs they were measured in. A block has all loads, so the
+// load is not part of its identity. Labs end with a sitting, so trials that a resume adds
+// to an interrupted block form a block of their own.
 func (in Input) byBlock(trials []Trial) [][]Trial {
 	return grouped(trials, in.blockOf, func(a, b blockID) int {
 		return cmp.Or(in.Compare(a.cell, b.cell), cmp.Compare(a.block, b.block), cmp.Compare(a.sitting, b.sitting))

@@ -51,15 +51,15 @@ type Term struct {
 }
 
 // Capacity is how much this box carries with a device: the payload at which
-// its router uses one whole core, by the model, or the most it was seen to
-// deliver if it came to its limit before that.
+// its router uses one whole core, by the model, or the largest load it delivered if it
+// reached its limit before that.
 type Capacity struct {
 	Clients int      `json:"clients"`
 	Mbps    Estimate `json:"mbps"` // payload
 	// MeasuredMbps is the largest load delivered in the run with as many clients.
 	MeasuredMbps Number `json:"measured_mbps"`
 	// Saturated: the device fell short of the offered load in the run, so Mbps
-	// is measured, and the model is not asked.
+	// is measured, not modelled.
 	Saturated bool `json:"saturated"`
 	// Extrapolated: Mbps lies beyond the measured range.
 	Extrapolated bool   `json:"extrapolated"`
@@ -67,7 +67,7 @@ type Capacity struct {
 }
 
 // separable is the condition number, with columns of unit length, beyond which
-// two terms are not told apart: dependences are weak below it and strong from
+// two terms cannot be separated: dependences are weak below it and strong from
 // three times as much on (Belsley, Kuh and Welsch, 1980).
 const separable = 10
 
@@ -124,8 +124,8 @@ func (r router) model(means []blockMean) model {
 	return m
 }
 
-// choose takes in every term that the cells can tell from those before it. The
-// load comes first: with a single load it stands for the constant too.
+// choose adds every term that the cells can separate from the terms before it. The load
+// comes first: with a single load its term includes the constant.
 func (m *model) choose(cells int) {
 	m.names = []string{TermLoad}
 	for _, name := range []string{TermConstant, TermClients, TermPackets} {
@@ -149,8 +149,8 @@ func (m *model) choose(cells int) {
 	}
 }
 
-// omission begins the sentence on a term that is left out, and says why the term cannot
-// be told from those before it.
+// omission begins the sentence on a term that is left out, and says why it cannot be
+// separated from the terms before it.
 var omission = map[string]struct{ begin, inseparable string }{
 	TermConstant: {"No constant", ""},
 	TermClients:  {"No term per client", "the number of clients changes together with the load"},
@@ -261,7 +261,7 @@ func (m model) capacities(mode string, opts Options) []Capacity {
 	return out
 }
 
-// limitNote says how a measured capacity came about.
+// limitNote says how a measured capacity was found.
 func (m model) limitNote(most []blockMean, mode string) string {
 	note := "Measured: the router came to its limit in this run."
 	if m.name == Clean || mode != result.ModeDuet {
@@ -282,7 +282,7 @@ func (m model) sum(beta []float64, factors map[string]float64) (pct float64) {
 // carryOn solves the model for the load at which it comes to a whole core. The
 // interval is taken on the logarithm of the load, over refits without one block
 // each: there the ratio of two estimates is close to symmetric. A slope that
-// cannot be told from 0 gives no load (the case in which the exact interval of
+// cannot be distinguished from 0 gives no load (the case in which the exact interval of
 // E. C. Fieller, J. R. Stat. Soc. B 16, 1954, is unbounded).
 func (m model) carryOn(c *Capacity, means []blockMean, opts Options) {
 	if len(m.names) == 0 {

@@ -56,8 +56,8 @@ func (e Estimate) changePct() Estimate {
 	return e.over(func(v float64) float64 { return 100 * math.Expm1(v) })
 }
 
-// Scale is what a figure can be, and so how its interval is taken: no bound lies
-// where the figure cannot be, however far the blocks spread.
+// Scale is the range of a figure. It decides how the interval is computed, so that no bound
+// lies outside the range, however far the blocks spread.
 type Scale struct{ least, most float64 }
 
 // Scales of metrics; the zero value is Amounts.
@@ -69,10 +69,10 @@ var (
 )
 
 // Estimate takes one value a block and returns their arithmetic mean with its
-// two-sided interval. Absent values (NaN) are left out and not counted. Of amounts
-// the t-interval is taken on the logarithm of the mean, of shares on its logit, both
-// by the delta method. Where a block's value lies on a bound (no loss at all) there is
-// no such scale: the plain interval is cut off at what can be.
+// two-sided interval. Absent values (NaN) are left out and not counted. The t-interval of
+// amounts is computed on the logarithm of the mean, that of shares on its logit, both by
+// the delta method. Where a block's value lies on a bound (no loss at all) neither exists:
+// the plain interval is cut off at the range.
 func (sc Scale) Estimate(values []float64, confidence float64) Estimate {
 	if sc == (Scale{}) {
 		sc = Amounts
@@ -85,7 +85,7 @@ func (sc Scale) Estimate(values []float64, confidence float64) Estimate {
 	half := float64(e.Hi) - s.Mean
 	switch {
 	case slices.ContainsFunc(values, sc.bounds):
-		// A share that was measured a little above the whole stays in its own interval.
+		// A share measured slightly above the whole stays within its own interval.
 		e.Lo = Number(min(max(float64(e.Lo), sc.least), s.Mean))
 		e.Hi = Number(max(min(float64(e.Hi), sc.most), s.Mean))
 	case !math.IsInf(sc.most, 1):
@@ -108,9 +108,9 @@ func EstimateOf(values []float64, opts Options) Estimate {
 	return Amounts.Estimate(values, opts.withDefaults().Confidence)
 }
 
-// Figures in JSON and CSV have fewer digits than a float64 holds, because architectures that
-// fuse multiply and add differ in the last ones, and are 0 below negligible, because terms that
-// cancel leave 0 on one architecture and 1e-17 on another.
+// Figures in JSON and CSV have fewer digits than a float64, because architectures that fuse
+// multiply and add differ in the last digits. Figures below negligible are 0, because terms
+// that cancel leave 0 on one architecture and 1e-17 on another.
 const (
 	significantDigits = 7
 	negligible        = 1e-12

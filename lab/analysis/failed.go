@@ -10,14 +10,14 @@ import (
 
 // FailedBlock says why a block ended early.
 type FailedBlock struct {
-	Cell  result.Cell `json:"dimensions"` // those that are the same throughout the block
+	Cell  result.Cell `json:"dimensions"` // dimensions that are the same throughout the block
 	Block int         `json:"block"`      // counts from 0
 	Error string      `json:"error"`
-	// Measured: the run was resumed since, and the block then came to its end.
+	// Measured: after a resume of the run the block was completed.
 	Measured bool `json:"measured"`
 }
 
-// failedBlocks lists the blocks of a run that ended with an error, as they came.
+// failedBlocks lists the blocks of a run that ended with an error, in their order.
 func failedBlocks(in Input) []FailedBlock {
 	out := []FailedBlock{}
 	for i, b := range in.Run.Blocks {
@@ -28,9 +28,8 @@ func failedBlocks(in Input) []FailedBlock {
 	return out
 }
 
-// endedSince reports whether a block that failed was built again in a later sitting
-// and came to its end: its record says so, or, of a measure that records no blocks
-// that go well, one of its trials.
+// endedSince reports whether a failed block was built again in a later sitting and
+// completed: its record says so, or a trial where the measure records only failed blocks.
 func (in Input) endedSince(failed result.Block, at int) bool {
 	return slices.ContainsFunc(in.Run.Blocks[at+1:], func(b result.Block) bool {
 		return b.Sitting > failed.Sitting && b.Error == "" && b.AA == failed.AA && b.Cell() == failed.Cell() && b.Block == failed.Block
@@ -43,11 +42,11 @@ func (in Input) endedSince(failed result.Block, at int) bool {
 type Limit struct {
 	DUT     string `json:"dut"`
 	Clients int    `json:"clients"`
-	Took    int    `json:"took"` // the most it came through with
+	Took    int    `json:"took"` // the largest number it completed a block with
 	How     string `json:"how"`  // how it broke, from its first such block
 }
 
-// limits lists what devices broke at, by device; the fewest clients of each.
+// limits lists, by device, the smallest number of clients at which it broke.
 func limits(blocks []result.Block) []Limit {
 	out := []Limit{}
 	for _, of := range grouped(blocks, func(b result.Block) string { return b.DUT }, cmp.Compare[string]) {
@@ -90,7 +89,7 @@ func (t *Tallies) Add(text string, n int) {
 	t.entries[key].Count += n
 }
 
-// AddReasons counts what clients met.
+// AddReasons counts the reasons that clients reported.
 func (t *Tallies) AddReasons(reasons []result.Reason) {
 	for _, r := range reasons {
 		t.Add(r.First, r.Count)

@@ -26,7 +26,7 @@ type Linearity struct {
 	LevelsLeft []Number `json:"levels_left"` // out of the fit: saturated
 }
 
-// fewestLevels of a straight line that could also be bent.
+// fewestLevels that can tell a straight line from a bent one.
 const fewestLevels = 3
 
 // linearity fits the row's usable levels, a line a block.
@@ -66,7 +66,7 @@ type point struct{ level, gbits, cpu, size float64 }
 
 type curve []point
 
-// curves are those of the blocks that hold at least three of the levels.
+// curves are the curves of the blocks with at least three of the levels.
 func (r row) curves(levels [][]blockMean) (out []curve) {
 	sizes := map[float64]float64{}
 	for _, level := range levels {

@@ -8,17 +8,17 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Better says which way a metric is to go.
+// Better says which direction of a metric is an improvement.
 type Better string
 
-// Ways a metric may go; most metrics only explain others and have none.
+// Directions; most metrics only explain others and have none.
 const (
 	Less    Better = "less"
 	More    Better = "more"
 	Neither Better = ""
 )
 
-// Against says how a device is held against the clean router beside it.
+// Against says how a device is compared with the clean router of its pair.
 type Against string
 
 // Both compare window by window (or record by record) and average over blocks: the ratio
@@ -32,8 +32,8 @@ const (
 // Per says which record a metric is read from.
 type Per string
 
-// PerWindow metrics have one value a window, of which a block's value is the mean;
-// PerLoad ones a value for each load of a block, PerBlock ones a value a block.
+// PerWindow metrics have one value a window, and a block's value is their mean;
+// PerLoad metrics have one value for each load of a block, PerBlock metrics one a block.
 // PerPool is the median over all windows of a cell, and PerCell follows from the
 // cell's metrics before it: neither has an interval. A measure may have further kinds
 // of sample.
@@ -64,7 +64,7 @@ type Metric struct {
 	Range  Scale                 `json:"-"` // what the figure can be
 	Median bool                  `json:"-"` // a block's value is the median of its windows, not their mean
 	Of     func(Reading) float64 `json:"-"` // NaN: not known
-	From   func(Figures) Number  `json:"-"` // in place of Of, of a metric PerCell
+	From   func(Figures) Number  `json:"-"` // replaces Of in a PerCell metric
 }
 
 // Reading is what a metric is computed from: the figures of one side of a pair.
@@ -74,10 +74,10 @@ type Reading struct {
 	CPUs int // of the machine
 }
 
-// Sample is a record beside the windows: of a load, of a block. Its cell has the
-// dimensions that it is of, and counts for all cells that have them too. A block whose
-// windows were all rejected has such records still: the n of their metrics may be above
-// the number of blocks with an accepted trial.
+// Sample is a record that is not of a window: of a load or of a block. It counts for all
+// cells with the dimensions of its cell. A block whose windows were all rejected has such
+// records too, so the n of their metrics may exceed the number of blocks with an accepted
+// trial.
 type Sample struct {
 	Per           Per
 	Cell          result.Cell
@@ -99,12 +99,12 @@ func (s Sample) of(cell result.Cell) bool {
 type Figure struct {
 	Device Estimate  `json:"device"`
 	Clean  *Estimate `json:"clean,omitempty"`
-	// Change holds the device against the clean router, as the metric says.
+	// Change compares the device with the clean router as Metric.Against says.
 	Change *Estimate `json:"change,omitempty"`
 }
 
-// Figures are the metrics of a cell by name. In JSON they stand in the order of
-// their names; what is not known of both sides is left out.
+// Figures are the metrics of a cell by name. In JSON they are sorted by name; metrics
+// unknown for both sides are left out.
 type Figures map[string]Figure
 
 // MarshalJSON leaves out figures of which nothing is known.
@@ -151,8 +151,8 @@ func firstOf(list []Metric, is func(Metric) bool) Metric {
 	return Metric{}
 }
 
-// Judged is the metric that runs of a measure are compared by: the primary one, or
-// the first that is to go one way.
+// Judged is the metric by which runs of a measure are compared: the primary metric, or the
+// first that has a better direction.
 func (s Summary) Judged() Metric {
 	if s.Primary != "" {
 		return metricNamed(s.Metrics, s.Primary)

@@ -7,13 +7,13 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// Quotient holds two devices of a run against each other, along the clients at
-// one load. The devices are in the order of their names.
+// Quotient compares two devices of a run, along the number of clients at one load. The
+// devices are in the order of their names.
 type Quotient struct {
 	DUT  string      `json:"dut"`
 	Over string      `json:"over"`       // the device it is divided by
-	Cell result.Cell `json:"dimensions"` // those that are fixed, without a device
-	// Levels are those that both devices have, ascending, two or more.
+	Cell result.Cell `json:"dimensions"` // the fixed dimensions, without a device
+	// Levels that both devices have, ascending, two or more.
 	Levels []QuotientLevel `json:"levels"`
 }
 
@@ -23,13 +23,13 @@ type Quotient struct {
 type QuotientLevel struct {
 	Clients int      `json:"clients"`
 	Ratio   Estimate `json:"ratio"` // overhead ratio of DUT over that of Over
-	// Widening is the factor between the dearer and the cheaper of the two here,
-	// over that at the first level: below 1 they have come nearer to each other.
+	// Widening is the factor between the more and the less expensive of the two here over
+	// that factor at the first level: below 1 their costs have converged.
 	// Absent at the first level.
 	Widening Estimate `json:"widening"`
 }
 
-// quotients holds every two devices of a run against each other.
+// quotients compares every two devices of a run.
 func quotients(devices []router, opts Options) (out []Quotient) {
 	for i, r := range devices {
 		for _, other := range devices[i+1:] {
@@ -45,8 +45,8 @@ func quotients(devices []router, opts Options) (out []Quotient) {
 	return out
 }
 
-// over divides one row by another of the same load, direction and profile; of
-// others it has no levels.
+// over divides one row by another of the same load, direction and profile; for any other
+// row the result has no levels.
 func (r row) over(by row, opts Options) Quotient {
 	fixed := func(r row) result.Cell { return r.levels[0][0].cell.Without(result.DUT, r.along) }
 	q := Quotient{DUT: r.name, Over: by.name, Cell: fixed(r)}
@@ -75,23 +75,23 @@ func (r row) over(by row, opts Options) Quotient {
 // twoLevels are the blocks of two devices with the same number of clients.
 type twoLevels struct{ of, over []blockMean }
 
-// terms are the log of their quotient, added or taken off.
+// terms are the log of their quotient, with a sign.
 func (l twoLevels) terms(sign float64) []term { return []term{{sign, l.of}, {-sign, l.over}} }
 
 func (l twoLevels) ratio(opts Options) Estimate {
 	return estimateOf(sumOf(l.terms(1)), opts.Confidence).geometric()
 }
 
-// widening compares the distances of two quotients from 1, on the log. The side
-// of 1 on which each lies is taken as seen. Where the side is seen wrongly the quotient
-// is within its noise of 1, and its distance is then nearer to the true one than
-// the quotient is, so the interval is wider and never narrower.
+// widening compares the distances of two quotients from 1, on the logarithm. Which side of
+// 1 a quotient lies on is decided by its mean. The mean is on the wrong side only where the
+// quotient is within its noise of 1; its distance from 1 is then closer to the true distance
+// than the quotient to the true quotient, so the interval is too wide but never too narrow.
 func (l twoLevels) widening(from twoLevels, opts Options) Estimate {
 	now, then := math.Copysign(1, sumOf(l.terms(1)).Mean), math.Copysign(1, sumOf(from.terms(1)).Mean)
 	return estimateOf(sumOf(append(l.terms(now), from.terms(-then)...)), opts.Confidence).geometric()
 }
 
-// term is one device's blocks in a sum of log ratios, added or taken off.
+// term is one device's blocks in a sum of log ratios, with a sign.
 type term struct {
 	sign   float64
 	blocks []blockMean
@@ -117,7 +117,7 @@ func sumOf(terms []term) inference.Sample {
 		}
 	}
 	var paired []float64
-	for _, b := range terms[0].blocks { // in the order measured: a map's would change the last digit
+	for _, b := range terms[0].blocks { // a map's random order would change the last digit
 		if held[b.round()] == len(terms) {
 			paired = append(paired, sums[b.round()])
 		}
@@ -132,13 +132,13 @@ func sumOf(terms []term) inference.Sample {
 	return sum
 }
 
-// sample is of the blocks taken as independent, with its sign or turned.
+// sample is the sample of the blocks taken as independent, times the sign.
 func (t term) sample(turn float64) inference.Sample {
 	return inference.Of(each(t.blocks, func(b blockMean) float64 { return turn * t.sign * b.logRatio }))
 }
 
-// Between is the quotient of two devices in a setting, a cell without device and
-// clients, in either order of them; ok is false where the run does not have both.
+// Between is the quotient of two devices, in either order, in a setting: a cell without
+// device and clients. ok is false where the run does not have both.
 func (s Summary) Between(dut, over string, setting result.Cell) (q Quotient, ok bool) {
 	for _, q := range s.Quotients {
 		if q.Cell != setting {
@@ -154,7 +154,7 @@ func (s Summary) Between(dut, over string, setting result.Cell) (q Quotient, ok 
 	return Quotient{}, false
 }
 
-// inverted swaps dividend and divisor. How far apart they are stays the same.
+// inverted swaps dividend and divisor; Widening stays the same.
 func (q Quotient) inverted() Quotient {
 	out := q
 	out.DUT, out.Over, out.Levels = q.Over, q.DUT, nil

@@ -13,7 +13,7 @@ import (
 type Stability struct {
 	// DriftPctPerHour is the trend of the overhead ratio over the run.
 	DriftPctPerHour Effect `json:"drift_pct_per_hour"`
-	// CleanDriftPctPerHour is that of the clean router's CPU per bit: the
+	// CleanDriftPctPerHour is the trend of the clean router's CPU per bit: the
 	// machine's own drift, which a duet cancels.
 	CleanDriftPctPerHour Effect `json:"clean_drift_pct_per_hour"`
 	// SidePct is the overhead ratio with the device in lab a over that in lab b.
@@ -44,8 +44,8 @@ type StabilityPoint struct {
 	CleanPct Number `json:"clean_pct"` // clean router's CPU per bit against the cells' means
 }
 
-// deviation is one load of one block against the mean of its cell over all
-// blocks, in logarithms; NaN where it has no ratio or no cost. That of a block is the
+// deviation is the distance of one load of one block from the mean of its cell over all
+// blocks, in logarithms; NaN where it has no ratio or no cost. A block's deviation is the
 // mean over its loads.
 type deviation struct {
 	blockMean

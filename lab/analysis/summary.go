@@ -5,8 +5,8 @@
 // The unit of replication is the block, not the window: windows of one start
 // agree with each other while each new start of labs and traffic shifts the
 // result by some per cent. So windows are averaged within their block, and
-// every interval is a t-interval over blocks, on the scale that keeps it where the
-// figure can be.
+// every interval is a t-interval over blocks, on a scale that keeps it within the
+// figure's range.
 package analysis
 
 import (
@@ -47,8 +47,8 @@ type Summary struct {
 	Measure    string `json:"measure"` // what was measured: "cost", "logins"
 	Noun       string `json:"-"`       // what a trial is called
 	Mode       string `json:"mode"`
-	// Sides is set when the labs of a pair differed in more than the device: what the
-	// ratios are of then.
+	// Sides is set when the labs of a pair differed in more than the device; ratios then
+	// compare these sides.
 	Sides      *result.Sides `json:"sides,omitempty"`
 	Confidence float64       `json:"confidence"`
 	Delta      float64       `json:"delta"`
@@ -73,7 +73,7 @@ type Summary struct {
 
 	// FailedBlocks are blocks that ended with an error, whatever trials they gave before.
 	FailedBlocks []FailedBlock `json:"failed_blocks"`
-	// Limits are where devices broke: more clients than they take.
+	// Limits are numbers of clients that devices did not take.
 	Limits []Limit `json:"limits"`
 	// Findings are filled in by whoever knows the published studies.
 	Findings []Finding `json:"findings"`
@@ -95,7 +95,7 @@ type Multiplicity struct {
 	Verdicts int    `json:"verdicts"`
 }
 
-// AA is the noise floor: what the method says of two clean routers.
+// AA is the noise floor: the method applied to two clean routers.
 type AA struct {
 	Pairs    int     `json:"pairs"`
 	Blocks   int     `json:"blocks"`
@@ -107,7 +107,7 @@ type AA struct {
 	SDLog Number   `json:"sd_log"` // of the block means of the log ratio, or of the difference
 }
 
-// Finding is one claim of a published study beside what was measured here.
+// Finding is one claim of a published study with its outcome here.
 type Finding struct {
 	Study int    `json:"study"`
 	ID    string `json:"id"`

@@ -12,8 +12,7 @@ import (
 // Clean is the name the clean router carries among the devices of a sweep.
 const Clean = "clean"
 
-// Sweep is one row of levels of one device, everything but one dimension held
-// fixed.
+// Sweep is one device over levels of one dimension, with the other dimensions fixed.
 type Sweep struct {
 	// Cell has the dimensions that are fixed; its device is Clean for the clean
 	// router, over the blocks of all devices.
@@ -22,7 +21,7 @@ type Sweep struct {
 
 	Levels     []Level     `json:"levels"`     // ascending
 	Increments []Increment `json:"increments"` // one fewer than levels
-	Spans      []Span      `json:"spans"`      // between levels that are no neighbours
+	Spans      []Span      `json:"spans"`      // between levels that are not neighbours
 	// Linearity is nil when the sweep has fewer than three usable levels.
 	Linearity *Linearity `json:"linearity"`
 }
@@ -34,7 +33,7 @@ type Level struct {
 	CPUSampled    Estimate `json:"cpu_sampled_pct"`    // % of one core
 	CPUNormalised Estimate `json:"cpu_normalised_pct"` // equation 5.1, % of one core
 	// Shortfall marks a sampled bandwidth more than 10 % below the limit: the
-	// normalised figure is then CPU the router never spent.
+	// normalised figure then includes CPU that the router never used.
 	Shortfall bool `json:"shortfall"`
 }
 
@@ -52,16 +51,16 @@ type Increment struct {
 	// Verdict is Different when RelativePct leaves out 0, Equivalent when it
 	// lies within δ, else Inconclusive; over all increments taken together.
 	Verdict string `json:"verdict"`
-	// RatioPct is the overhead ratio at To over that at From: what the step costs
-	// the device beyond what it costs the clean router beside it. The machine's
-	// own drift, which is in RelativePct, cancels. Absent for the clean router.
+	// RatioPct is the overhead ratio at To over that at From: the cost of the step for the
+	// device beyond its cost for the clean router. The machine's drift, which RelativePct
+	// contains, cancels. Absent for the clean router.
 	RatioPct Estimate `json:"ratio_pct"`
 	// RatioVerdict is the verdict on RatioPct; empty for the clean router.
 	RatioVerdict string `json:"ratio_verdict"`
 }
 
-// Span is an Increment from one level to one further than the next. It has no
-// verdict: it says nothing that the increments within it do not.
+// Span is an Increment from one level to a level beyond the next. It has no verdict: the
+// increments within it have theirs.
 type Span struct {
 	From        Number   `json:"from"`
 	To          Number   `json:"to"`
@@ -119,7 +118,7 @@ type row struct {
 	levels [][]blockMean
 }
 
-// rows are those of a router with at least two levels.
+// rows are a router's rows with at least two levels.
 func rows(r router, along result.Dimension) []row {
 	fixed := func(b blockMean) result.Cell { return b.cell.Without(result.DUT, along) }
 	var out []row
@@ -159,7 +158,7 @@ func (r row) sweep(opts Options) (Sweep, []step) {
 	return s, steps
 }
 
-// spans are those of all levels that are no neighbours.
+// spans are the spans between all levels that are not neighbours.
 func (r row) spans(opts Options) []Span {
 	out := []Span{}
 	for i := range r.levels {

@@ -20,7 +20,7 @@ const (
 // a difference and for equivalence of all ratios together.
 const MethodHolm = "holm"
 
-// Verdict is what the blocks allow to say of a change.
+// Verdict is the word that the blocks support for a change.
 type Verdict struct {
 	Word string
 	// Note is one clause that says why, or what is missing.
@@ -137,9 +137,9 @@ func wants(blocks *int, basis string) string {
 
 // furtherBlocks is how many further blocks give a verdict with the chance of
 // inference.Power, when the mean stays, the blocks' spread is sd, and family
-// verdicts are taken together. The verdict nearest to hand counts: "different"
-// is |mean| away, "equivalent" the limit less |mean|. Each level is that of the first
-// step of Holm's procedure, the strictest.
+// verdicts are taken together. The closer verdict counts: "different" is |mean| away,
+// "equivalent" the limit less |mean|. Each level is that of the first step of Holm's
+// procedure, the strictest.
 func (c contrast) furtherBlocks(sd float64, family int, opts Options) *int {
 	alpha := (1 - opts.Confidence) / float64(family)
 	return inference.Further(c.N, func(blocks int) bool {

@@ -10,7 +10,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// warnings say what a careful reader would hold against the result.
+// warnings list what weakens the result.
 func (in Input) warnings(s Summary, cells map[result.Cell][]Trial) (out []string) {
 	say := func(applies bool, format string, args ...any) {
 		if applies {
@@ -76,7 +76,7 @@ func clockWarning(back time.Duration) []string {
 		back.Round(time.Millisecond))}
 }
 
-// cellWarnings say each remark once, with the cells it is about.
+// cellWarnings give each remark once, with its cells.
 func (in Input) cellWarnings(s Summary, cells map[result.Cell][]Trial) []string {
 	unit := "block"
 	if in.Alone {

@@ -35,7 +35,7 @@ type Outcome struct {
 	// the moment it was due. A client host that is too busy to begin then adds its delay to Ms.
 	Ms     float64 `json:"ms"`
 	LateMs float64 `json:"late_ms"` // how long after its turn it began
-	// Tries counts its attempts: of a log-in, or of asking for a lease.
+	// Tries counts its attempts: of a login, or of asking for a lease.
 	Tries   int    `json:"tries"`
 	Refusal string `json:"refusal,omitempty"` // error of its first attempt that failed
 	Error   string `json:"error,omitempty"`   // why it gave up; empty when it succeeded

@@ -12,7 +12,7 @@ import (
 type Churn struct {
 	PerSecond float64       `json:"per_second"` // that come, evenly spaced
 	After     time.Duration `json:"after"`      // when the first comes, as in Pace
-	Stay      time.Duration `json:"stay"`       // from its log-in until a guest logs out
+	Stay      time.Duration `json:"stay"`       // from its login until a guest logs out
 	Admission Admission     `json:"admission"`
 }
 

@@ -41,7 +41,7 @@ type Admission struct {
 	Login  []string `json:"login,omitempty"`
 	Status []string `json:"status,omitempty"`
 	Logout []string `json:"logout,omitempty"`
-	// Parallel is how many log-ins at once suit the portal; zero: it does not say.
+	// Parallel is how many logins at once suit the portal; zero: it does not say.
 	Parallel int `json:"parallel,omitempty"`
 }
 
@@ -57,7 +57,7 @@ type Network interface {
 	Exec(ctx context.Context, argv []string, env []string) (string, error)
 }
 
-// Limits of one log-in.
+// Limits of one login.
 const (
 	// loginAttempts bounds how often one client tries. Portals drop requests
 	// when a hundred clients arrive together, so a first refusal means little.
@@ -195,7 +195,7 @@ func loginOnce(ctx context.Context, p portal, each time.Duration) error {
 	case err != nil:
 		return fmt.Errorf("asking the portal for the session: %w", err)
 	}
-	return fmt.Errorf("the portal took the log-in but has no session: %w", errRefused)
+	return fmt.Errorf("the portal took the login but has no session: %w", errRefused)
 }
 
 // Status reports whether the portal counts the client as admitted.
@@ -241,7 +241,7 @@ const (
 // commandPortal logs in with the user's own commands, run in the client's namespace.
 type commandPortal struct {
 	visit
-	refused bool // the last log-in failed
+	refused bool // the last login failed
 }
 
 func (c *commandPortal) login(ctx context.Context) error {
@@ -251,7 +251,7 @@ func (c *commandPortal) login(ctx context.Context) error {
 }
 
 // status is the status command's exit status: zero is admitted. Without a
-// status command the result of the log-in command counts.
+// status command the result of the login command counts.
 func (c *commandPortal) status(ctx context.Context) (bool, error) {
 	if len(c.adm.Status) == 0 {
 		return !c.refused, nil

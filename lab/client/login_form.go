@@ -53,7 +53,7 @@ func (f *formPortal) login(ctx context.Context) error {
 	if page, err = f.submit(ctx, page.url, form); err != nil {
 		return err
 	}
-	// Reading a page's forms is a tenth of what a log-in costs, and the usual page after it
+	// Reading a page's forms is a tenth of what a login costs, and the usual page after it
 	// does not name a password.
 	if strings.Contains(strings.ToLower(page.body), "password") {
 		if _, err := findForm(page.url, page.body, asks); err == nil {

@@ -92,7 +92,7 @@ func (o *openNDSPortal) logout(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A client without a session is told to log in (511, RFC 6585).
+	// A client without a session gets status 511 (RFC 6585).
 	if page.status >= 400 && page.status != http.StatusNetworkAuthenticationRequired {
 		return fmt.Errorf("the portal answered %s", page.text())
 	}

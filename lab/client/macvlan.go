@@ -24,7 +24,7 @@ const KindMacvlan = "macvlan"
 var macvlanKind = Kind{
 	Name: KindMacvlan,
 	// The files of one agent suffice for so many where their hard limit is a common 20,000: a
-	// namespace and the sockets of a log-in each. Those that send share one /24 network with
+	// namespace and the sockets of a login each. Those that send share one /24 network with
 	// the clean router's clients.
 	Most: 4000, MostSending: 250,
 	Leases: true, Programs: true,

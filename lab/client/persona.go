@@ -21,10 +21,10 @@ const KindPersona = "persona"
 
 const (
 	mostPersonas = 65_000 // the number of a client is two bytes of its hardware address
-	// learnPersonas is up to how many personas of a host ask for the router's hardware
-	// address once they have a lease, as any client does before its first packet: the router
-	// learns theirs from the question. More would overrun the machine's neighbour table, which
-	// has room for a thousand.
+	// learnPersonas is the largest number of personas of a host that ask for the router's
+	// hardware address once they have a lease, as any client does before its first packet: the
+	// router learns theirs from the request. More would overflow the machine's neighbour table
+	// of about a thousand entries.
 	learnPersonas = 250
 )
 
@@ -47,7 +47,7 @@ type personaHost struct {
 	link     *persona.Link
 	dhcp     *persona.DHCP
 	announce bool
-	sockets  chan struct{} // has a place for each socket that log-ins may have open at once
+	sockets  chan struct{} // has a place for each socket that logins may have open at once
 
 	mu     sync.Mutex         // guards owners
 	owners map[netip.Addr]int // number of the client that has the address
@@ -74,7 +74,7 @@ func newPersonaHost(cfg Config) (*personaHost, error) {
 // sockets of another kind.
 const FilesBeside = 1024
 
-// mostSockets is how many sockets of log-ins may be open at once, of so many files that
+// mostSockets is how many sockets of logins may be open at once, of so many files that
 // may be open: FilesBeside of them, or half of a low limit, are left for the rest of the
 // agent. More clients than that wait for each other.
 func mostSockets(files uint64) int {
@@ -214,7 +214,7 @@ func (c *personaClient) release(context.Context) error {
 	return c.depart()
 }
 
-// dial waits for one of the host's open files and connects. A log-in is over long before
+// dial waits for one of the host's open files and connects. A login is over long before
 // TCP's keep-alive sends anything, and ten thousand connections need not set it.
 func (c *personaClient) dial(ctx context.Context, addr string) (net.Conn, error) {
 	places := c.host.sockets

@@ -1,6 +1,6 @@
-// Package compare holds one run against another, cell by cell, and judges the
-// outcome against limits, so that a CI job can refuse a gateway that became
-// dearer. Like lab/analysis it is a pure function of what is in the run folders.
+// Package compare compares two runs cell by cell and judges the outcome against limits,
+// so that a CI job can refuse a gateway that became more expensive. Like lab/analysis it
+// is a pure function of the run folders.
 //
 // What is compared is the overhead ratio: each run measured its device beside a
 // clean router of its own, so what changed in the machine between the two runs
@@ -30,8 +30,8 @@ type Options struct {
 	// Confidence of intervals and verdicts, of all cells together. Default
 	// 0.99: a job that compares every day should not cry wolf every month.
 	Confidence float64
-	// MaxRegression is how much dearer the second run may be than the first,
-	// MaxOverhead how much dearer its devices may be than a clean router: 0.05 is
+	// MaxRegression is by how much the second run's cost may exceed the first's,
+	// MaxOverhead by how much its devices' cost may exceed a clean router's: 0.05 is
 	// 5 %. Absent: no such gate.
 	MaxRegression, MaxOverhead analysis.Number
 	// Strict lets a gate fail when it cannot tell.

@@ -11,9 +11,9 @@ import (
 
 // Words of a decision.
 const (
-	Regressed  = "regressed"    // dearer than in A by more than the limit
-	OverLimit  = "over limit"   // dearer than a clean router by more than the limit
-	Within     = "within limit" // not by more than the limit
+	Regressed  = "regressed"    // costs more than in A, by more than the limit
+	OverLimit  = "over limit"   // costs more than a clean router, by more than the limit
+	Within     = "within limit" // neither, with certainty
 	CannotTell = "cannot tell"  // the interval holds the limit, or is missing
 )
 
@@ -31,9 +31,9 @@ type Decision struct {
 //
 // A gate must not fail by chance, and must not pass by chance either. So a cell has
 // three answers: beyond the limit when the whole interval lies beyond, within
-// when the whole interval lies below, and otherwise it cannot be told and asks
-// for more blocks. Cells that cannot be told fail a Strict gate only. A gate in which no
-// cell has an interval fails: nothing was judged.
+// when the whole interval lies below, and otherwise undecided: more blocks are needed.
+// Undecided cells fail a Strict gate only. A gate in which no cell has an interval
+// fails: nothing was judged.
 type Gate struct {
 	MaxRegressionPct analysis.Number `json:"max_regression_pct"`
 	MaxOverheadPct   analysis.Number `json:"max_overhead_pct"`

@@ -45,8 +45,8 @@ type (
 	}
 )
 
-// JUnit writes the gate's decisions as a test report. A decision that cannot
-// be told is a skipped test, or a failed one in a strict gate.
+// JUnit writes the gate's decisions as a test report. An undecided cell is a skipped
+// test, or a failed one in a strict gate.
 func JUnit(w io.Writer, c Comparison) error {
 	if c.Gate == nil {
 		return fmt.Errorf("a JUnit report needs a limit to report on")

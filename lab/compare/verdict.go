@@ -34,9 +34,9 @@ func (c *Comparison) verdicts(opts Options) {
 func (c *Comparison) verdict(cell *Cell, opts Options) {
 	alpha, limit, change := 1-opts.Confidence, math.Log1p(opts.Delta), cell.change.Mean
 	inside, outside := cell.change.Lies(limit, opts.Confidence)
-	certain, dearer := float64(cell.PDifferent) <= alpha, change
+	certain, worse := float64(cell.PDifferent) <= alpha, change
 	if c.Metric.Better == analysis.More {
-		dearer = -change
+		worse = -change
 	}
 	cell.Verdict = Inconclusive
 	switch {
@@ -49,10 +49,10 @@ func (c *Comparison) verdict(cell *Cell, opts Options) {
 	case certain && c.belowFloor(change):
 		cell.VerdictNote = fmt.Sprintf("no more than two clean routers differ by (%.2f %%)", float64(c.NoiseFloorPct))
 		return
-	case certain && dearer > limit:
+	case certain && worse > limit:
 		cell.Verdict, cell.VerdictNote = Worse, c.words().more
 		return
-	case certain && dearer < -limit:
+	case certain && worse < -limit:
 		cell.Verdict, cell.VerdictNote = Better, c.words().less
 		return
 	case certain:

@@ -110,7 +110,7 @@ func (x examination) ports(inside map[string]string) Line {
 	var low, high int64
 	if n, err := fmt.Sscan(text, &low, &high); err == nil && n == 2 {
 		found, do = fmt.Sprintf("%d to %d %s", low, high, where), ""
-		// A client binds to its own address and has a stream and a probe; log-ins
+		// A client binds to its own address and has a stream and a probe; logins
 		// leave connections in TIME_WAIT.
 		if high-low+1 < side.FlowsPerClient {
 			do = "sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'"
@@ -132,9 +132,9 @@ func (x examination) listenQueue(inside map[string]string) Line {
 	return judge("limit.somaxconn", "somaxconn", found, "all clients may connect at the same moment", do)
 }
 
-// personasLine compares the machine with what the most personas take: memory, and
-// files, which several processes share. Their addresses take no room in the
-// machine's table of neighbours.
+// personasLine compares the machine with the demand of the most personas: memory, and open
+// files, spread over several processes. Their addresses take no entries of the machine's
+// neighbour table.
 func (x examination) personasLine() Line {
 	need, hard, do := x.personas.MemoryKiB(), x.machine.Limits.FilesHard, ""
 	if m := x.machine.Memory; m.Total > 0 && m.Available < need {

@@ -20,10 +20,10 @@ func (x examination) accounting() Line {
 	return judge("metering.accounting", "accounting", found, "information: the lab's own figures are on-CPU nanoseconds from switch to switch either way", do)
 }
 
-// gap compares tick accounting with exact time, summed over stretches in which
+// gap compares tick accounting with exact time, summed over the periods in which
 // the routers worked. All values are seconds.
 type gap struct {
-	seconds     float64 // length of those stretches
+	seconds     float64 // length of those periods
 	exact       float64 // CPU time of the routers' polling threads together, by schedstat
 	threadTicks float64 // the same by the threads' own utime and stime
 	cpuTicks    float64 // what /proc/stat says the routers' CPUs worked, whoever for

@@ -9,7 +9,7 @@ import (
 )
 
 // Clean is the router without any access gateway: the kernel's own forwarding,
-// against which every other device is weighed.
+// with which every other device is compared.
 type Clean struct{}
 
 // Start verifies that the router forwards at all. It changes nothing, so that

@@ -1,5 +1,5 @@
-// Package dut holds the devices under test: what is installed on the router
-// and weighed against a clean one. A device is a file and a line of the table.
+// Package dut holds the devices under test, which are installed on the router and
+// compared with a clean router. A device is a file and a line of the table.
 package dut
 
 import (

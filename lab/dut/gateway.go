@@ -76,7 +76,7 @@ func (g *Gateway) Traits() Traits {
 	}
 }
 
-// lan is a network with room for all clients.
+// lan is a network with addresses for all clients.
 func (g *Gateway) lan() netip.Prefix {
 	switch n := max(g.clients, g.sessions); {
 	case n+silentFrom >= 1<<16:
@@ -157,7 +157,7 @@ ip addr del "$4" dev "$2" 2>/dev/null || :`, g.program, netip.PrefixFrom(env.Gat
 // that the lab brings have the places below.
 const silentFrom = 4096
 
-// The clients have room there, beside the network, the router and the last address.
+// The clients fit there, besides the network, the router and the last address.
 const _ = uint(silentFrom - 3 - experiment.MaxAmongSessions)
 
 // Fill has Start return with so many clients admitted, less those that the lab will

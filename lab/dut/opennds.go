@@ -51,7 +51,7 @@ var openNDSNeeds = []Need{
 // Traits say that openNDS leases addresses itself and how its clients log in.
 // Every process it starts counts: its scripts are part of its cost.
 func (o *OpenNDS) Traits() Traits {
-	var lan netip.Prefix // study 1's, which has room for 250
+	var lan netip.Prefix // study 1's, for up to 250 clients
 	if o.clients > 250 {
 		lan = netip.MustParsePrefix("10.1.0.0/16")
 	}

@@ -34,7 +34,7 @@ func (p *portal) open(env Env, name string) {
 	p.Env, p.Dir, p.Secret = env, path.Join(env.Scratch, name), rand.Text()
 }
 
-// MaxClients is room for every client and as many that left without logging out.
+// MaxClients allows for every client and as many that left without logging out.
 func (p *portal) MaxClients(least int) int { return max(least, 2*p.clients) }
 
 // run starts a daemon and returns once it shows all signs of being ready.
@@ -159,7 +159,7 @@ func (p *portal) lease(ctx context.Context, lan netip.Prefix, d dnsmasq) (err er
 // leaseRange is the part of a network that is leased to n clients.
 //
 // openNDS removes the rules of a client that leaves by searching for its
-// address as text, so that a log-out of .1 also cuts off .10 to .19. Addresses
+// address as text, so that a logout of .1 also cuts off .10 to .19. Addresses
 // of equal length, from .100 on, are never part of another.
 func leaseRange(lan netip.Prefix, gateway netip.Addr, n int) (first, last netip.Addr, err error) {
 	from, to := 100, 1<<(32-lan.Bits())-2

@@ -11,9 +11,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// Beside says how the clean router's lab differs where it stands beside a device;
-// what is left out is alike in both labs of a pair. A ratio then weighs that
-// difference and the device together.
+// Beside says how the clean router's lab in a pair differs from the device's lab; fields
+// left out are equal in both. A ratio then measures that difference and the device together.
 type Beside struct {
 	Client  string // kind of client
 	Traffic string // kind of traffic
@@ -30,7 +29,7 @@ type Side struct {
 	Traffic Traffic
 }
 
-// Sides are the two labs of a pair with so many clients beside a device.
+// Sides are the two labs of a pair with that number of clients at the device.
 func (e *Experiment) Sides(clients int) (device, clean Side) {
 	device = Side{Client: e.Client.Kind, Clients: clients}
 	if e.Means("traffic.kind") {
@@ -39,9 +38,9 @@ func (e *Experiment) Sides(clients int) (device, clean Side) {
 	return device, e.besideOf(device)
 }
 
-// Labs are the labs of a block that stand at the same time: the device's, and the clean router's
+// Labs are the labs of a block that exist at the same time: the device's, and the clean router's
 // unless the device is measured alone. Traffic has no kind where nothing is sent. In an A/A block both
-// labs are as the device's is elsewhere, since the noise of each number of clients is needed.
+// labs are like the device's lab of other blocks: the noise of each number of clients is needed.
 func (e *Experiment) Labs(b Block) []Side {
 	device, clean := e.Sides(b.Clients())
 	switch {
@@ -53,12 +52,12 @@ func (e *Experiment) Labs(b Block) []Side {
 	return []Side{device, clean}
 }
 
-// Largest are the labs of the blocks with most clients.
+// Largest are the labs of a block with the most clients.
 func (e *Experiment) Largest() []Side {
 	return e.Labs(Block{Cell: result.NewCell(result.Clients, e.mostClients())})
 }
 
-// besideOf is the clean router's lab beside that of a device.
+// besideOf is the clean router's lab in a pair with the device's lab.
 func (e *Experiment) besideOf(device Side) Side {
 	clean := device
 	clean.Client = cmp.Or(e.Beside.Client, device.Client)
@@ -67,8 +66,8 @@ func (e *Experiment) besideOf(device Side) Side {
 	return clean
 }
 
-// SidesText says in what the two labs of a pair differ beside the device: both
-// texts are empty when they do not.
+// SidesText says in what the two labs of a pair differ besides the device; both texts are
+// empty when they do not.
 func (e *Experiment) SidesText() (device, clean string) {
 	var with, without []string
 	differ := func(there bool, a, b string) {
@@ -91,8 +90,8 @@ func (s Side) carried() bool {
 
 const notCarried = "%q needs clients with a namespace each: not those of kind %q"
 
-// checkBeside refuses a clean router's lab that cannot be. The number of clients
-// of either side is looked at with the clients.
+// checkBeside refuses an impossible clean router's lab. The number of clients of either
+// side is checked with the clients.
 func (e *Experiment) checkBeside(report Report) {
 	device, clean := e.Sides(0)
 	if !device.carried() {
@@ -126,7 +125,7 @@ func (e *Experiment) checkTrafficBeside(clean Side, report Report) {
 	other := *e
 	other.Traffic.Kind, other.Beside = clean.Traffic.Kind, Beside{}
 	if !traffic.KindOf(clean.Traffic.Kind).Timer {
-		other.Traffic.Pacing = PacingPaced // it is the other side's
+		other.Traffic.Pacing = PacingPaced // the key belongs to the device's side
 	}
 	other.checkTraffic(func(_, format string, args ...any) {
 		if problem := fmt.Sprintf(format, args...); !said[problem] {
@@ -135,7 +134,7 @@ func (e *Experiment) checkTrafficBeside(clean Side, report Report) {
 	})
 }
 
-// firstSet is the first of the keys that was set, to be blamed; the first of all
+// firstSet is the first of the keys that was set, for an error to name; the first of all
 // when none was.
 func (e *Experiment) firstSet(keys ...string) string {
 	for _, key := range keys {

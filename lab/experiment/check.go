@@ -95,7 +95,7 @@ func (e *Experiment) checkClients(report Report) {
 		measured = fmt.Sprintf(" with measure = %q", e.Measure)
 		mostOf = func(k client.Kind) int {
 			if !k.Leases {
-				return client.Most() // these have no log-ins, which their measure refuses
+				return client.Most() // these have no logins, which their measure refuses
 			}
 			return k.Most
 		}

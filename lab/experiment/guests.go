@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// GuestStays is how long a guest stays, from log-in to log-out.
+	// GuestStays is how long a guest stays, from login to logout.
 	GuestStays = 2 * time.Second
 	// guestTakes is how long its whole visit may take, on average, before guests run
 	// short.
@@ -24,7 +24,7 @@ func (c Client) Guests() int {
 	return int(math.Ceil(c.Churn*guestTakes.Seconds())) + 1
 }
 
-// checkGuests refuses guests where a device has no log-in, or where guests and clients
+// checkGuests refuses guests where a device has no login, or where guests and clients
 // together are too many.
 func (e *Experiment) checkGuests(report Report) {
 	if e.Client.Churn == 0 {

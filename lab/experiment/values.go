@@ -121,7 +121,7 @@ var boolean = accept("true or false", func(v any) (bool, bool) {
 	return b, ok
 })
 
-// network accepts an IPv4 network with room for at least two clients.
+// network accepts an IPv4 network with addresses for at least two clients.
 var network = accept(`an IPv4 network such as "10.1.0.0/16", /8 to /29`, func(v any) (netip.Prefix, bool) {
 	s, _ := asText(v)
 	p, err := netip.ParsePrefix(s)

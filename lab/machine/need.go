@@ -25,8 +25,8 @@ type Need struct {
 	Why     string `json:"why,omitempty"` // completes "needed for …"
 	// Feature of the kernel; empty is the one that programs of this name always need, if any.
 	Feature Feature `json:"feature,omitempty"`
-	// Beside has the program also looked for in the folder of the lab's own one, and
-	// told from other builds by its SHA-256.
+	// Beside: the program is also looked for in the folder of the lab's own program, and
+	// its build is identified by its SHA-256.
 	Beside bool `json:"beside,omitempty"`
 	// Starts is an argument with which the program ends at once and does no harm: it
 	// shows whether the program starts. Empty: that it is there is enough.

@@ -1,5 +1,5 @@
-// Package measure is the table of what can be measured. Apart from it nothing asks which measure
-// an experiment names.
+// Package measure is the table of measures. Outside of it lab/report chooses views by measure, and
+// lab/studies and lab/compare name metrics of cost; result.Block has fields of both measures.
 package measure
 
 import (
@@ -33,7 +33,7 @@ type Measure interface {
 	Summarise(run result.Run, opts analysis.Options) analysis.Summary
 }
 
-// Table is a list of measures; the first is what experiments measure that name none.
+// Table is a list of measures; the first is the measure of experiments that name none.
 type Table []Measure
 
 // All are the measures that ship with the lab.
@@ -48,7 +48,7 @@ func (t Table) Catalogue() experiment.Catalogue {
 	return c
 }
 
-// Of is the measure that an experiment names, which was read with the table's catalogue.
+// Of is the measure of an experiment that was read with the table's catalogue.
 func (t Table) Of(e *experiment.Experiment) Measure { return t[t.named(e.Measure)] }
 
 // named is the place of the measure of that name, -1 when there is none.
@@ -91,8 +91,8 @@ func (t Table) kinds() (list []result.Kind) {
 	return list
 }
 
-// read completes a run that was read from a folder or a bundle: with the planned windows it has no
-// record of, or an error where no measure of the table measured it.
+// read completes a run that was read from a folder or a bundle: it counts the planned windows
+// without a record. A run that no measure of the table measured is an error.
 func (t Table) read(run result.Run, from string, err error) (result.Run, error) {
 	if err == nil && t.measured(run) < 0 {
 		err = fmt.Errorf("%s measured %q, which this program does not know (known: %s): use a newer gateweigh",
@@ -104,8 +104,8 @@ func (t Table) read(run result.Run, from string, err error) (result.Run, error) 
 	return run, err
 }
 
-// unrecorded counts the planned windows of a run without a record. A run that was interrupted, or a
-// device that failed, leaves some unmeasured: these say so themselves and count for nothing.
+// unrecorded counts the planned windows of a run without a record. Windows of interrupted runs and
+// of devices that failed or were skipped do not count: other records explain them.
 func (t Table) unrecorded(run result.Run) (n int) {
 	if run.Environment.End.IsZero() || run.Environment.Interrupted {
 		return 0
@@ -154,16 +154,16 @@ func (t Table) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 	return t[t.measured(run)].Summarise(run, opts)
 }
 
-// Summarise is that of all measures.
+// Summarise is Table.Summarise of all measures.
 func Summarise(run result.Run, opts analysis.Options) analysis.Summary {
 	return All().Summarise(run, opts)
 }
 
-// ReadRun is that of all measures.
+// ReadRun is Table.ReadRun of all measures.
 func ReadRun(dir string) (result.Run, error) { return All().ReadRun(dir) }
 
-// Open is that of all measures.
+// Open is Table.Open of all measures.
 func Open(ctx context.Context, name string) (result.Run, func(), error) { return All().Open(ctx, name) }
 
-// Catalogue is that of all measures.
+// Catalogue is Table.Catalogue of all measures.
 func Catalogue() experiment.Catalogue { return All().Catalogue() }

@@ -112,7 +112,7 @@ var costTables = []cellTable{
 	{"Guests that came and went, and the device before and after", cost.GuestBlocks, []cellColumn{
 		device("guests_per_second", "Guests", "*"),
 		counts(cost.GuestsCame, "Came", ""), counts(cost.GuestsIn, "Got in", ""), counts(cost.GuestsGone, "Left", ""),
-		device("guest_login_p50_ms", "Log-in p50", "*"), device("guest_login_p99_ms", "Log-in p99", "*"),
+		device("guest_login_p50_ms", "Login p50", "*"), device("guest_login_p99_ms", "Login p99", "*"),
 		textColumn("Forgotten", forgotten), textColumn("It knows", func(c analysis.Cell) string { return words.Or(countsText(c), none) }),
 		device("pss_before_mib", "Memory before", "PSS, *"), device("pss_after_mib", "Memory after", "PSS, *"),
 		device("rule_lines_before", "Rules before", "*"), device("rule_lines_after", "Rules after", "*"),
@@ -127,8 +127,8 @@ var costTables = []cellTable{
 	}},
 	{"Memory, set-up and clients" + intervals, "", []cellColumn{
 		device("pss_mib", "Memory", "PSS, *"), device("setup_seconds", "Set-up", "*, labs and DUT"),
-		device("lease_seconds", "Leases", "*, all clients"), device("login_seconds", "Log-ins", "*, all clients"),
-		device("login_p50_ms", "Log-in p50", "*, one client"), device("login_p99_ms", "Log-in p99", "*, one client"),
+		device("lease_seconds", "Leases", "*, all clients"), device("login_seconds", "Logins", "*, all clients"),
+		device("login_p50_ms", "Login p50", "*, one client"), device("login_p99_ms", "Login p99", "*, one client"),
 	}},
 	// Near a full core the ends limit what is carried, and not the device.
 	{"The ends' own load" + intervals, "", []cellColumn{

@@ -14,7 +14,7 @@ import (
 // manyClients is the number from which a sentence says that all of them were there at once.
 const manyClients = 1000
 
-// crowdSentences say of each device's largest crowd how far it came.
+// crowdSentences give the client totals of each device's largest number of clients.
 func crowdSentences(cells []analysis.Cell) (out []string) {
 	crowds := slices.DeleteFunc(slices.Clone(cells), func(c analysis.Cell) bool { return !isCrowd(c) })
 	for _, c := range oneEach(crowds, func(c, than analysis.Cell) bool {
@@ -129,7 +129,7 @@ func churnSentences(cells []analysis.Cell) (out []string) {
 		if c.Counts[cost.GuestBlocks] == 0 {
 			continue
 		}
-		text := fmt.Sprintf("Guests: %s with %s: %s a second in %s, %s; log-in p50 %s, p99 %s; its memory %s MiB, rules %s lines, tracked connections %s",
+		text := fmt.Sprintf("Guests: %s with %s: %s a second in %s, %s; login p50 %s, p99 %s; its memory %s MiB, rules %s lines, tracked connections %s",
 			c.DUT(), clientsOf(c.Cell), trimmed(c.Device("guests_per_second").Mean, 3), words.Counted(c.Counts[cost.GuestBlocks], "block"), guestsText(c),
 			millis(c.Device("guest_login_p50_ms").Mean), millis(c.Device("guest_login_p99_ms").Mean),
 			fromTo(c, "pss_before_mib", "pss_after_mib"), fromTo(c, "rule_lines_before", "rule_lines_after"), fromTo(c, "flows_before", "flows_after"))

@@ -26,7 +26,7 @@ var (
 
 // Limits of what a flame graph draws; the folded files keep everything.
 const (
-	flameLeast     = 0.001 // of the dearer router's cost: smaller frames are left out
+	flameLeast     = 0.001 // of the more expensive router's cost: smaller frames are left out
 	flameMostNodes = 3000  // a profile; beyond, the least is doubled until it fits
 	flameFunctions = 15    // rows of the table beside it
 	// Without JavaScript a drawing shows frames from this share on.

@@ -163,7 +163,7 @@ func costFacts(s analysis.Summary, c analysis.Cell) []fact {
 	out.add(dut.Known() && beside.Known(), "Delay, p99", "%s, clean router %s", micros(dut), micros(beside))
 	pss, login := c.Device("pss_mib").Mean, c.Device("login_p50_ms").Mean
 	out.add(pss.Known() && pss > 0, "Memory", "%s MiB", digits3(pss))
-	out.add(login.Known() && login > 0, "Log-in", "%s ms a client", digits3(login))
+	out.add(login.Known() && login > 0, "Login", "%s ms a client", digits3(login))
 	out.add(isCrowd(c), "All at once", "%s", crowdText(c))
 	out.add(c.Counts[cost.GuestBlocks] > 0, "Guests", "%s", guestsFact(c))
 	out.add(c.Counts[cost.GuestBlocks] > 0, "Tracked connections", "%s", fromTo(c, "flows_before", "flows_after"))
@@ -229,7 +229,7 @@ func named(cells []analysis.Cell, name func(analysis.Cell) string) (out []string
 	return out
 }
 
-// costRange is what the cheapest and the dearest of the cells cost, which are ranked.
+// costRange says what the cheapest and the most expensive of the ranked cells cost.
 func costRange(s analysis.Summary, cells []analysis.Cell, name func(analysis.Cell) string) string {
 	same := fmt.Sprintf("the same CPU, within %g %%,", 100*s.Delta)
 	amount := func(c analysis.Cell, unit string) string {

@@ -69,7 +69,7 @@ type pictureSpan struct {
 	Cut         string // CSS class of a line that goes on beyond the axis
 }
 
-// pictureLine is the reference. Side is where its name has room.
+// pictureLine is the reference. Side is where its name fits.
 type pictureLine struct {
 	At         float64
 	Name, Side string

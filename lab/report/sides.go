@@ -7,8 +7,8 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// A run may weigh more than its devices: where clients or traffic of the two labs of
-// a pair differ, no text may call the ratio what a gateway costs.
+// A run may compare more than its devices: where clients or traffic of the two labs of
+// a pair differ, no text may call the ratio the cost of a gateway.
 
 // ratioName is what the ratio of a pair is called.
 func ratioName(s analysis.Summary) string {
@@ -39,7 +39,7 @@ func openClause(s analysis.Summary, devices []string) string {
 	return fmt.Sprintf("what %s costs, this run leaves open", devices[0])
 }
 
-// sidesSentence says what is weighed; empty where it is the device alone.
+// sidesSentence says in what the labs differ; empty where it is the device alone.
 func sidesSentence(s analysis.Summary) string {
 	if s.Sides == nil {
 		return ""

@@ -34,7 +34,7 @@ func stormColumns(s analysis.Summary) []cellColumn {
 		textColumn("limit", loginLimit))
 }
 
-// Counts of log-ins in all storms of a cell.
+// Counts of logins in all storms of a cell.
 const (
 	askedLogins   = logins.Login + logins.Asked
 	throughLogins = logins.Login + logins.Through
@@ -163,14 +163,14 @@ func largest(cells []analysis.Cell) []analysis.Cell {
 	return out
 }
 
-// Shapes of the marks of log-ins.
+// Shapes of the marks of logins.
 const (
 	shapeAll  = "all"  // every client got in
 	shapeSome = "some" // some were left out
 )
 
 // loginScreen is the picture of a run of login storms, and the sentence above it: the devices by the
-// log-ins they take a second, the fastest first.
+// logins they take a second, the fastest first.
 func loginScreen(d *drawing) (lead string, r ranking) {
 	cells := largest(d.summary.Cells)
 	load, where := inCommon(cells, stormSetting)
@@ -193,7 +193,7 @@ func loginScreen(d *drawing) (lead string, r ranking) {
 	return lead, r
 }
 
-// loginNote is what a reader must know of a device beside its log-ins a second.
+// loginNote is what a reader must know of a device besides its logins a second.
 func loginNote(c analysis.Cell) string {
 	var text, died string
 	switch {
@@ -278,7 +278,7 @@ var loginsView = view{
 	fill: func(data *pageData, d *drawing, s analysis.Summary) {
 		data.Question = "How they take a storm"
 		data.Empty = "No storm was recorded, so there is nothing to show. The sections below say what was skipped, rejected or went wrong."
-		data.ModeNote = "Each storm has a new lab and a device that nobody has met yet; there is no clean router beside it, because a clean router has no log-ins."
+		data.ModeNote = "Each storm has a new lab and a device that nobody has met yet; there is no clean router beside it, because a clean router has no logins."
 		data.Groups = grouped(s.Cells, d.stormGroup, result.Clients, result.LoginRate)
 		data.Results, data.Further = build("Logins: means over storms, their intervals in brackets", s, s.Cells, stormResults...), tables(s, loginTables)
 		if met := metGrid(s.Cells); len(met.Rows) > 0 {

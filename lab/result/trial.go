@@ -1,6 +1,6 @@
-// Package result holds the records a run leaves behind. trials.jsonl, made of
-// these records, is all that crosses from measuring to analysing: a report can
-// be rebuilt from it on another machine, years later.
+// Package result holds the records a run leaves behind. Only the run's folder crosses
+// from measuring to analysing: trials.jsonl holds all figures, environment.json and the
+// experiment file say what they are of.
 package result
 
 import (
@@ -15,7 +15,7 @@ const Version = 1
 // Kinds of record in trials.jsonl.
 const (
 	KindTrial = "trial" // one measured pair of windows
-	KindBlock = "block" // what is known of a whole block: set-up, log-in, daemons
+	KindBlock = "block" // what is known of a whole block: set-up, login, daemons
 )
 
 // Directions of the payload.
@@ -32,8 +32,8 @@ const (
 )
 
 // Trial is one pair: a window of the DUT and one of the clean router. In duet
-// mode the two windows are the same stretch of time in two labs; in solo mode
-// they follow each other. A rejected trial keeps its measurements.
+// mode the two windows are at the same time in two labs; in solo mode they follow
+// each other. A rejected trial keeps its measurements.
 type Trial struct {
 	Version  int         `json:"version"`
 	Kind     string      `json:"kind"`

@@ -2,13 +2,13 @@ package runner
 
 import "time"
 
-// clock estimates what is left of a run: from the plan at first, and more and
-// more from the pace so far.
+// clock estimates the time left of a run: at first by the plan, later more and more by the
+// pace so far.
 type clock struct {
 	start    time.Time
 	estimate time.Duration // of the whole plan
-	begun    float64       // share of it that an earlier sitting had done
-	done     float64       // share that is done
+	begun    float64       // share of the plan done in earlier sittings
+	done     float64       // share of the plan done
 }
 
 // state is the share that is done and an estimate of the time left.

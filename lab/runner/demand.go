@@ -12,12 +12,12 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// What one client takes, and what a lab takes without any. Tests count files, tasks,
-// neighbours and memory in real labs and hold these numbers to it.
+// Demand of one client, and of a lab without clients. Tests count files, tasks, neighbours
+// and memory in real labs and compare them with these numbers.
 const (
-	FilesPerHost = 128 // of an agent without clients, with log-ins and leases under way
-	// Each client is an entry of the router's neighbour table, unless the lab enters it there
-	// itself. The table is one for the whole machine, namespaces and all.
+	FilesPerHost = 128 // of an agent without clients, with logins and leases in progress
+	// Each client is an entry of the router's neighbour table, unless the lab adds a permanent
+	// entry itself. All namespaces of the machine share one table.
 	NeighboursPerClient = 1
 	MemoryPerHost       = 64 // MiB
 
@@ -32,7 +32,7 @@ type Demand struct {
 	Lab        testbed.Size      // of each of them, without clients
 }
 
-// DemandOf is an experiment's, guests included.
+// DemandOf is the demand of an experiment, guests included.
 func DemandOf(e *experiment.Experiment) Demand {
 	d := Demand{Experiment: e.Name, Sides: e.Largest()}
 	if build, err := testbed.Named(e.Topology); err == nil { // no other name is read from a file
@@ -44,7 +44,7 @@ func DemandOf(e *experiment.Experiment) Demand {
 	return d
 }
 
-// Clients is how many the larger lab has.
+// Clients is the number of clients of the larger lab.
 func (d Demand) Clients() (n int) {
 	for _, s := range d.Sides {
 		n = max(n, s.Clients)
@@ -55,7 +55,7 @@ func (d Demand) Clients() (n int) {
 // String names it: "portal-bandwidth (100 clients)".
 func (d Demand) String() string { return fmt.Sprintf("%s (%d clients)", d.Experiment, d.Clients()) }
 
-// Files are the open files of one process, the one that has most.
+// Files is the largest number of open files of one process.
 func (d Demand) Files() (n int64) {
 	for _, s := range d.Sides {
 		k := client.KindOf(s.Client)
@@ -68,7 +68,7 @@ func (d Demand) Files() (n int64) {
 	return n
 }
 
-// Neighbours are entries of the machine's table.
+// Neighbours is the number of entries in the machine's neighbour table.
 func (d Demand) Neighbours() int64 {
 	entered := side.EntersNeighbours(d.Sides...)
 	return d.sum(d.Lab.Neighbours, func(s experiment.Side) int {
@@ -79,21 +79,21 @@ func (d Demand) Neighbours() int64 {
 	})
 }
 
-// Namespaces are network namespaces.
+// Namespaces is the number of network namespaces.
 func (d Demand) Namespaces() int64 {
 	return d.sum(d.Lab.Hosts, func(s experiment.Side) int {
 		return client.KindOf(s.Client).Needs.Namespaces * s.Clients
 	})
 }
 
-// MemoryKiB is memory of programs and of the kernel.
+// MemoryKiB is the memory of programs and of the kernel.
 func (d Demand) MemoryKiB() int64 {
 	return d.sum(d.Lab.Hosts*MemoryPerHost<<10, func(s experiment.Side) int {
 		return client.KindOf(s.Client).Needs.KiB * s.Clients
 	})
 }
 
-// Tasks are processes and threads.
+// Tasks is the number of processes and threads.
 func (d Demand) Tasks() int64 {
 	return d.sum(d.Lab.Hosts*tasksPerHost+tasksPerLab, func(s experiment.Side) int {
 		if traffic.KindOf(s.Traffic.Kind).Program != "" {
@@ -103,10 +103,10 @@ func (d Demand) Tasks() int64 {
 	})
 }
 
-// Flows are connections that one router tracks, where its device has any tracked.
+// Flows is the number of connections that one router tracks, if its device tracks any.
 func (d Demand) Flows() int64 { return int64(side.FlowsPerClient * d.Clients()) }
 
-// sum is what each lab takes, and beside that its clients.
+// sum adds up the demand of each lab and of its clients.
 func (d Demand) sum(lab int, clients func(experiment.Side) int) (n int64) {
 	for _, s := range d.Sides {
 		n += int64(lab + clients(s))
@@ -114,11 +114,11 @@ func (d Demand) sum(lab int, clients func(experiment.Side) int) (n int64) {
 	return n
 }
 
-// Fits is how many clients a lab may have so that one thing that is taken, a method of
-// Demand, stays within what there is; where labs differ in size, the larger one. At least 1.
+// Fits is the largest number of clients, at least 1, with which one demand (taken, a method
+// of Demand) does not exceed have. Where labs differ in size, the larger lab is reduced.
 func (d Demand) Fits(have int64, taken func(Demand) int64) int {
 	lo, hi := 1, d.Clients()
-	for lo < hi { // it grows with the clients
+	for lo < hi { // the demand grows with the clients
 		n := (lo + hi + 1) / 2
 		fewer := Demand{d.Experiment, slices.Clone(d.Sides), d.Lab}
 		for i := range fewer.Sides {

@@ -12,23 +12,23 @@ import (
 	"github.com/gateweigh/gateweigh/lab/machine"
 )
 
-// Limit is a bound of a machine that the labs of an experiment may meet. A run is refused
-// where the experiment needs more; the doctor advises.
+// Limit is a limit of a machine that an experiment's labs may reach. A run that needs more
+// is refused; the doctor gives advice.
 type Limit struct {
-	Key   string                      // of the doctor's line; empty: it has none of this kind
-	What  string                      // its subject
+	Key   string                      // of the doctor's line; empty: the doctor prints none from this entry
+	What  string                      // name of the limit
 	Have  func(machine.Machine) int64 // 0: not shown, or no limit
-	Taken func(machine.Machine) int64 // what of it is in use already; nil: nothing counts
+	Taken func(machine.Machine) int64 // the part already in use; nil: not subtracted
 	Need  func(Demand) int64
 	None  string // what the doctor says where Have is 0; empty: nothing
-	Means string // what it means that there is enough
-	// Refusal says with Have why a run is refused; empty: a run goes ahead.
+	Means string // what the doctor says where there is enough
+	// Refusal is a format of Have that says why a run is refused; empty: a run goes ahead.
 	Refusal string
 	Raise   string // the command that raises the limit, with the number to raise it to
-	Times   int64  // that number over what is needed
+	Times   int64  // that number is this many times the need
 }
 
-// Limits is every limit.
+// Limits lists every limit.
 var Limits = []Limit{
 	{
 		What: "open files", Have: func(m machine.Machine) int64 { return m.Limits.FilesHard }, Need: filesNeeded,
@@ -68,7 +68,7 @@ const moreTasks = "the machine has room for %d more processes and threads"
 
 func tasksNow(m machine.Machine) int64 { return m.Limits.Tasks }
 
-// Advice is the command that raises the limit so that a demand fits with room to spare.
+// Advice is the command that raises the limit for a demand, with a reserve.
 func (l Limit) Advice(m machine.Machine, d Demand) string {
 	if l.Times == 0 {
 		return l.Raise
@@ -83,8 +83,8 @@ func (l Limit) taken(m machine.Machine) int64 {
 	return l.Taken(m)
 }
 
-// checkLimits refuses a demand that a limit has no room for, with the number of clients
-// that would fit and how to raise the limit; all of them at once.
+// checkLimits refuses a demand that exceeds limits. The error names each exceeded limit with
+// the number of clients that would fit and how to raise the limit.
 func checkLimits(m machine.Machine, d Demand) error {
 	var errs []error
 	for _, l := range Limits {
@@ -101,9 +101,9 @@ func checkLimits(m machine.Machine, d Demand) error {
 	return errors.Join(errs...)
 }
 
-// mostWorkers bounds the processes that share a host's streams where each may have few
-// open files: five are what 65,000 streams are shared by elsewhere, and threads of many more
-// would get into each other's way.
+// mostWorkers bounds the processes that share a host's streams where each process may open
+// few files. With the usual limit five processes share 65,000 streams; the threads of many
+// more would compete for the CPUs.
 const mostWorkers = 8
 
 // filesNeeded are the least open files of a process with which a demand can be met:
@@ -119,9 +119,9 @@ func filesNeeded(d Demand) (n int64) {
 	return n
 }
 
-// raiseFiles raises the hard limit of open files of this process, which agents inherit,
-// to what a demand would like where it is lower and that is allowed. It says so, or
-// nothing; undo takes it back.
+// raiseFiles raises this process's hard limit of open files, which agents inherit, to a
+// demand's number of files, if the limit is lower and the system allows it. said is the
+// message when the limit was raised; undo restores it.
 func raiseFiles(d Demand) (said string, undo func()) {
 	undo = func() {}
 	var was unix.Rlimit

@@ -1,7 +1,7 @@
 // Package runner carries out an experiment's plan, block by block, whatever is measured in them:
 // it keeps the machine to itself, prepares the run's folder, describes machine and tools, leaves
-// out devices that cannot run here, and keeps the books of windows over all sittings. The blocks
-// themselves are the measure's.
+// out devices that cannot run here, and counts the attempts at each window over all sittings. The
+// measure carries out the blocks themselves.
 package runner
 
 import (
@@ -30,8 +30,8 @@ type Measure interface {
 	// Lacks reports whether a cell of a block lacks something beside its windows.
 	Lacks(s *Session, b experiment.Block, cell result.Cell) bool
 	// Block builds the labs of a block, measures the windows that Session.Todo lists, each by
-	// Session.Settle, and removes the labs, also when it fails. The record is what is known of the
-	// whole block; nil where there is nothing to tell. The runner completes and writes it.
+	// Session.Settle, and removes the labs, also when it fails. The record holds the figures of
+	// the whole block; nil: none. The runner completes and writes it.
 	Block(ctx context.Context, s *Session, b experiment.Block) (*result.Block, error)
 }
 
@@ -60,7 +60,7 @@ type Outcome struct {
 	Accepted int  // windows with an accepted trial, with those of earlier sittings
 	Missing  int  // windows of the plan without an accepted trial
 	Open     int  // of those: windows that were not measured, or not often enough; a resume does
-	Planned  int  // windows of the plan, without skipped devices and what is beyond a device
+	Planned  int  // windows of the plan, without skipped devices and numbers of clients beyond a device's limit
 	Skipped  []result.Skip
 	Failed   []result.Skip // devices that could run here but did not work
 }
@@ -81,10 +81,10 @@ type windowKey struct {
 	window int
 }
 
-// window is what the books know of one, over all sittings.
+// window counts the attempts at one window over all sittings.
 type window struct {
 	tried    int  // attempts
-	accepted bool // one of them was
+	accepted bool // an attempt was accepted
 	settled  bool // accepted, or redone often enough
 }
 
@@ -134,8 +134,8 @@ func Run(ctx context.Context, cfg Config) (Outcome, error) {
 	return out, errors.Join(err, s.writer.Close(), result.WriteEnvironment(cfg.Dir, s.env))
 }
 
-// open prepares the folder and reads what an earlier sitting has left in it. Raised says
-// which limit was, if any.
+// open prepares the folder and reads the records of earlier sittings in it. raised is the
+// message of raiseFiles.
 func (s *Session) open(ctx context.Context, raised string) (err error) {
 	if err := os.MkdirAll(filepath.Join(s.Dir, result.LogsFolder), 0o755); err != nil {
 		return fmt.Errorf("making the run's folder: %w", err)
@@ -170,8 +170,8 @@ func (s *Session) open(ctx context.Context, raised string) (err error) {
 	return result.WriteEnvironment(s.Dir, s.env)
 }
 
-// recall takes up what earlier sittings have recorded: windows that are settled,
-// attempts that were made.
+// recall reads the attempts of earlier sittings, so that only windows that are not settled
+// are measured again.
 func (s *Session) recall() error {
 	records, err := result.ReadTrials(filepath.Join(s.Dir, result.TrialsFile))
 	if err != nil {
@@ -192,7 +192,7 @@ func (s *Session) recall() error {
 	return nil
 }
 
-// count enters a judged attempt at a window into the books.
+// count counts a judged attempt at a window.
 func (s *Session) count(key windowKey, attempt int, accepted bool) {
 	w := s.windows[key]
 	w.tried, w.accepted = max(w.tried, attempt+1), w.accepted || accepted
@@ -266,8 +266,8 @@ func (s *Session) all(ctx context.Context) (Outcome, error) {
 	return s.outcome(out), nil
 }
 
-// block has the measure carry out a block, and records the block. A block that was interrupted
-// leaves no record of its own: a resume measures it again.
+// block has the measure carry out a block, and records the block. An interrupted block has no
+// block record; a resume measures its unsettled windows.
 func (s *Session) block(ctx context.Context, b experiment.Block) error {
 	start := time.Now()
 	rec, err := s.cfg.Measure.Block(ctx, s, b)
@@ -356,14 +356,14 @@ func (s *Session) checkDevices(ctx context.Context) (out Outcome, err error) {
 	return out, nil
 }
 
-// outcome adds to out what the run has.
+// outcome adds the counts of windows to out.
 func (s *Session) outcome(out Outcome) Outcome {
 	out.Planned, out.Accepted, out.Open = s.tally(slices.DeleteFunc(slices.Clone(s.plan), s.beyond))
 	out.Missing = out.Planned - out.Accepted
 	return out
 }
 
-// reason is why a device is left out, without its name and that this is no failure.
+// reason is the error's text without the device's name and without ErrNotSupported's text.
 func reason(name string, err error) string {
 	return strings.TrimSuffix(strings.TrimPrefix(err.Error(), name+": "), ": "+dut.ErrNotSupported.Error())
 }

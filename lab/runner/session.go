@@ -26,7 +26,7 @@ type Session struct {
 	writer      *result.Writer
 	env         result.Environment
 	plan        []experiment.Block
-	sitting     int  // counts the resumes
+	sitting     int  // number of resumes
 	interrupted bool // an earlier sitting did not end in order
 	windows     map[windowKey]window
 	took        map[string]int // most clients of a block that the device came through
@@ -53,7 +53,7 @@ func (s *Session) Name(b experiment.Block) string {
 	return fmt.Sprintf("%s, block %d", name, b.Index+1)
 }
 
-// Status shows what happens now, Notice what deserves a line of its own.
+// Status shows what happens now; Notice prints a line of its own.
 func (s *Session) Status(format string, args ...any) { s.say(false, format, args...) }
 func (s *Session) Notice(format string, args ...any) { s.say(true, format, args...) }
 
@@ -89,7 +89,7 @@ func (s *Session) Settled(b experiment.Block) bool {
 
 // Attempt is one measurement of a window, for its record.
 type Attempt struct {
-	Number  int // counts from 0, with those of earlier sittings: the redos are the window's
+	Number  int // counts from 0 over all sittings: redos are counted per window
 	Sitting int
 	Start   time.Time // UTC
 }
@@ -100,9 +100,9 @@ func (a Attempt) Head(b experiment.Block) result.Head {
 	return result.Head{Block: b.Index, Attempt: a.Number, Sitting: a.Sitting, Start: a.Start}
 }
 
-// Settle has a window measured, again while it is rejected, and counts every attempt. Measure
-// returns how to write the record, and why it is rejected: no reasons, and it stands. What is
-// written is on the disk before the next attempt begins.
+// Settle calls measure for a window, again while the attempt is rejected, and counts every
+// attempt. measure returns a function that writes the record, and the reasons for rejection;
+// none: accepted. The record is on the disk before the next attempt begins.
 func (s *Session) Settle(b experiment.Block, cell result.Cell, window int,
 	measure func(Attempt) (write func(*result.Writer) error, rejects []string, err error)) error {
 	key := keyOf(b, cell, window)

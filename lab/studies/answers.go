@@ -7,12 +7,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/analysis"
 )
 
-// Answers are a study's questions, each put to every device: a row a device, a
-// column a question.
+// Answers is the table of a study's questions: one row a device, one column a question.
 type Answers struct {
 	Questions []string
 	Rows      []AnswerRow // none when the runs hold none of the study's sweeps
-	Note      string      // sentences to read with it
+	Note      string      // sentences below the table
 }
 
 // AnswerRow is one device; Answers are in the order of the questions.
@@ -21,18 +20,18 @@ type AnswerRow struct {
 	Answers []Answer
 }
 
-// Answer is what findings say of one question for one device.
+// Answer answers one question for one device, by findings.
 type Answer struct {
-	// Asked is false where the question does not concern the device; all else is
-	// empty then.
+	// Asked is false where the question does not concern the device; then all other
+	// fields are empty.
 	Asked bool
-	// Holds and Open are as in analysis.Finding; a yes is true.
+	// Holds and Open are as in analysis.Finding; true is a yes.
 	Holds *bool
 	Open  bool
-	// Figure is a mean with its interval and what it is of; empty when not tested.
+	// Figure names a figure with mean and interval; empty when not tested.
 	Figure string
-	Detail string // number of blocks, and where it was judged
-	// Finding is the ID of the one that decides.
+	Detail string // number of blocks, and the conditions
+	// Finding is the ID of the finding that decides.
 	Finding string
 }
 
@@ -43,7 +42,7 @@ func (b beside) answers() Answers {
 	}
 	all := b.subjects(devices, nil)
 	slices.SortFunc(all, func(x, y subject) int {
-		place := func(s subject) uint { return uint(slices.Index(b.Devices, s.id)) } // of others the largest
+		place := func(s subject) uint { return uint(slices.Index(b.Devices, s.id)) } // -1, not listed, becomes the largest
 		return cmp.Or(cmp.Compare(place(x), place(y)), cmp.Compare(x.id, y.id))
 	})
 	for _, s := range all {
@@ -56,9 +55,9 @@ func (b beside) answers() Answers {
 	return out
 }
 
-// answer takes the claims of a question together: one that does not hold is enough
-// for a no. Where only one was tested, the answer is of that. Of pairs, the last that
-// the device is one of counts.
+// answer combines the claims of a question: one claim that does not hold is enough for a
+// no. Where only one was tested, that claim decides. Of claims about pairs, the last pair
+// with the device counts.
 func (b beside) answer(q Question, dut string) Answer {
 	var out Answer
 	var least analysis.Number
@@ -88,12 +87,12 @@ func (b beside) answer(q Question, dut string) Answer {
 	return out
 }
 
-// has reports whether a device is one of a pair that is not compared in place of another.
+// has reports whether a device belongs to the pair; false for pairs that replace another.
 func (p Pair) has(dut string) bool { return p.InPlaceOf == "" && (p.First == dut || p.Second == dut) }
 
 const notTested = 3
 
-// rank says which of two answers counts: no before left open before yes.
+// rank orders answers, the lowest counts: no, left open, yes, not tested.
 func (a Answer) rank() int {
 	switch {
 	case a.Open:

@@ -15,13 +15,14 @@ import (
 
 // course is one router along a dimension: measured in a run, or published.
 type course struct {
-	cell    result.Cell // all dimensions but that one
+	cell    result.Cell // all dimensions except that one
 	levels  []float64   // ascending
 	figures map[point]analysis.Estimate
 	flags   map[float64][]string // what weakens the figures of a level; see Value
-	// rises of normalised CPU are taken block by block; others follow from the figures.
+	// rises of normalised CPU are computed block by block; nil: they follow from the figures,
+	// as those of other metrics do.
 	rises map[step]increase
-	fits  string // what fits over all levels found, for the end of a sentence
+	fits  string // results of fits over all levels, for the end of a sentence
 }
 
 // point is a metric at a level.
@@ -30,17 +31,17 @@ type point struct {
 	at     float64
 }
 
-// step is from one level to another.
+// step goes from one level to another.
 type step struct{ from, to float64 }
 
 func (s step) levels() []float64 { return []float64{s.from, s.to} }
 
-// increase is what becomes of a metric from one level to another.
+// increase is the change of a metric from one level to another.
 type increase struct {
 	Net      analysis.Estimate
 	Relative analysis.Estimate // per cent
-	// Beside is the increase of the overhead ratio, per cent. The clean router is on
-	// the same machine at the same time, so this is free of the machine's drift
+	// Beside is the increase of the overhead ratio, per cent. The clean router runs on
+	// the same machine at the same time, so the ratio is free of the machine's drift
 	// between blocks. Absent for the clean router.
 	Beside analysis.Estimate
 }
@@ -53,7 +54,7 @@ func (c course) profile() string { return c.cell.Text(result.Profile) }
 
 func (c course) has(at float64) bool { return slices.Contains(c.levels, at) }
 
-// put sets a metric at a level, where it is known and not there yet.
+// put sets a metric at a level, unless the estimate is unknown or the metric is set already.
 func (c *course) put(metric string, at float64, e analysis.Estimate) {
 	if !e.Mean.Known() {
 		return
@@ -78,9 +79,9 @@ func (c course) estimate(m Metric, at float64) analysis.Estimate {
 	return analysis.Unknown()
 }
 
-// rise is the increase between two levels, whether there are levels in between or
-// not. Where blocks were not paired, its bounds are the furthest that the bounds at
-// the two levels allow.
+// rise is the increase between two levels, with or without levels in between. Where it is
+// not computed block by block, its bounds are the widest that the bounds at the two levels
+// allow.
 func (c course) rise(m Metric, st step) (increase, bool) {
 	if c.rises != nil && m.Name == cost.Normalised {
 		inc, ok := c.rises[st]
@@ -91,9 +92,9 @@ func (c course) rise(m Metric, st step) (increase, bool) {
 	return increase{net, percentOf(quotient(b, a)), analysis.Unknown()}, net.Mean.Known()
 }
 
-// taken is the increase between levels at which the device carried the load, with
-// none measured in between.
-func (c course) taken(m Metric, st step) (increase, bool) {
+// stepRise is the increase on a step without measured levels in between; ok is false
+// where the device did not carry the load at both ends.
+func (c course) stepRise(m Metric, st step) (increase, bool) {
 	inc, ok := c.rise(m, st)
 	return inc, ok && !c.divides(st) && c.carries(st.from) && c.carries(st.to)
 }
@@ -103,7 +104,7 @@ func (c course) divides(st step) bool {
 	return slices.ContainsFunc(c.levels, func(at float64) bool { return st.from < at && at < st.to })
 }
 
-// factor is that by which a metric rises between two levels.
+// factor is the metric at the second level of a step over the metric at the first.
 func (c course) factor(m Metric, st step) analysis.Estimate {
 	if inc, ok := c.rise(m, st); ok {
 		return ratioOf(inc.Relative)
@@ -111,8 +112,8 @@ func (c course) factor(m Metric, st step) analysis.Estimate {
 	return analysis.Unknown()
 }
 
-// atLimit reports whether the device could not carry the load: what it cost at
-// this level does not show what the whole load would cost.
+// atLimit reports whether the device could not carry the load of a level: its cost
+// there does not show what the whole load would cost.
 func (c course) atLimit(at float64) bool {
 	return c.flagged(result.FlagSaturated)(at) || c.flagged(cost.FlagShortfall)(at)
 }
@@ -123,15 +124,14 @@ func (c course) flagged(flag string) func(at float64) bool {
 
 func (c course) carries(at float64) bool { return c.has(at) && !c.atLimit(at) }
 
-// run is a summary with the name that sentences call it by.
+// run is a summary with its name in sentences.
 type run struct {
 	analysis.Summary
 	Label string
-	held  []course // of one sweep
+	held  []course // the run's courses along one sweep
 }
 
-// labelled names runs by their experiments, and by their place where two are of
-// the same experiment.
+// labelled names runs by their experiments; runs of the same experiment are numbered.
 func labelled(summaries []analysis.Summary) []run {
 	count := map[string]int{}
 	for _, s := range summaries {
@@ -145,10 +145,10 @@ func labelled(summaries []analysis.Summary) []run {
 	return out
 }
 
-// courses are what a run has along a sweep's dimension at two levels or more, at
-// whatever value of what the sweep holds, in the preferred profile first. Figures of
-// the summary's own sweeps count before those of cells: the clean router's are there
-// over the blocks of all devices.
+// courses are the run's routers along a sweep's dimension, at any value of Held, each
+// with two levels or more; courses in the preferred profile come first. The summary's
+// sweeps are read before its cells and take precedence: there the clean router's figures
+// are over the blocks of all devices.
 func (r run) courses(s Sweep) []course {
 	byCell := map[result.Cell]*course{}
 	of := func(cell result.Cell, dut string) *course {
@@ -160,12 +160,12 @@ func (r run) courses(s Sweep) []course {
 	}
 	for _, sweep := range r.Sweeps {
 		if sweep.Along == s.Along {
-			of(sweep.Cell, sweep.Cell.Text(result.DUT)).take(sweep)
+			of(sweep.Cell, sweep.Cell.Text(result.DUT)).addSweep(sweep)
 		}
 	}
 	for _, cell := range r.Cells {
 		if cell.Has(s.Along) {
-			s.read(cell, of(cell.Cell, cell.DUT()), of(cell.Cell, analysis.Clean))
+			s.addCell(cell, of(cell.Cell, cell.DUT()), of(cell.Cell, analysis.Clean))
 		}
 	}
 	var out []course
@@ -181,9 +181,9 @@ func (r run) courses(s Sweep) []course {
 	return out
 }
 
-// read takes the sweep's metrics of a cell, for its device and for the clean router
-// beside that.
-func (s Sweep) read(cell analysis.Cell, device, clean *course) {
+// addCell adds the sweep's metrics of a cell to the courses of its device and of the
+// clean router.
+func (s Sweep) addCell(cell analysis.Cell, device, clean *course) {
 	at := cell.Number(s.Along)
 	for _, m := range s.Metrics {
 		if m.Change != "" {
@@ -201,8 +201,8 @@ func (s Sweep) read(cell analysis.Cell, device, clean *course) {
 	}
 }
 
-// take takes a router's figures along the levels, and what is known of levels together.
-func (c *course) take(sweep analysis.Sweep) {
+// addSweep adds a router's figures at all levels, the increases between levels, and fits.
+func (c *course) addSweep(sweep analysis.Sweep) {
 	for _, l := range sweep.Levels {
 		at := float64(l.Level)
 		c.put("cpu_sampled_pct", at, l.CPUSampled)
@@ -227,8 +227,8 @@ func (c *course) take(sweep analysis.Sweep) {
 	}
 }
 
-// cpus is how many CPUs the machine of a run has: its router's CPU in per cent of
-// a core over the same in per cent of the machine. 0: not known.
+// cpus is the number of CPUs of the run's machine: router CPU in per cent of a core over
+// router CPU in per cent of the machine. 0: not known.
 func (r run) cpus() int {
 	for _, c := range r.Cells {
 		if n := float64(c.Device(cost.CPU).Mean / c.Device("cpu_machine_pct").Mean); n >= 0.5 && !math.IsInf(n, 0) {

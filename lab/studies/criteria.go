@@ -11,33 +11,33 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// criterion judges a claim by the points of its sweeps, for one device or for one
-// pair: what it comes to, the numbers, and the sentence that has them.
+// criterion judges a claim for one device or one pair by the points of the claim's sweeps.
+// It fills in the outcome, the figures, and the sentence with them (Here), without the
+// subject's name and the full stop.
 type criterion func(*judgement)
 
-// judgement is what the runs say of a claim for one subject. A criterion leaves the name
-// of the subject and the full stop out of Here.
+// judgement is the outcome of a claim for one subject.
 type judgement struct {
 	analysis.Finding
 	claim          string // its ID
 	metric         Metric
 	why            Why // the explanations that fit
 	subject        subject
-	sweeps         []repeated      // the claim's
+	sweeps         []repeated      // the sweeps of the claim
 	study          string          // the study's figures for the same subject; empty when it has none
-	figure, detail string          // the same in short, for a table; empty when there is none
-	least          analysis.Number // decides between two claims that answer one question
+	figure, detail string          // the figures here in short, for the table of answers; empty: none
+	least          analysis.Number // smallest figure; decides between two claims that answer one question
 
-	x       repetition // where the claim is judged
-	r       router     // of what: the device, or the first of a pair
+	x       repetition // the repetition by which the claim is judged
+	r       router     // the device, or the first of a pair
 	used    []analysis.Estimate
-	figures []string // the same in words
-	sides   [3]int   // how many lie across, inside and outside
-	needed  int      // so many inside, and none outside, for the claim to hold
-	steps   []step   // that these are of
+	figures []string // used, in words
+	sides   [3]int   // number of estimates across, inside and outside
+	needed  int      // the claim holds with this number inside and none outside
+	steps   []step   // the steps of the figures, to say why there are fewer than needed
 	lacking string   // why there are fewer than needed; empty: the steps say so
 	says    string   // sentence with %s for the figures
-	none    string   // instead, where there are none
+	none    string   // replaces that sentence where there are no figures
 	unit    string   // of the study's figures
 }
 
@@ -70,7 +70,7 @@ func place(e analysis.Estimate, lo, hi float64) side {
 	return across
 }
 
-// settle takes the side on which the claim's interval lies for the outcome.
+// settle sets the outcome from the side on which the claim's interval lies.
 func (j *judgement) settle(s side) {
 	if holds := s == inside; s != across {
 		j.Holds = &holds
@@ -88,7 +88,7 @@ func (j *judgement) add(e analysis.Estimate, s side, words string) {
 	j.sides[s]++
 }
 
-// means are estimates without their intervals.
+// means lists estimates without their intervals.
 func means(unit string, estimates ...analysis.Estimate) string {
 	text := words.ListOf(estimates, func(e analysis.Estimate) string {
 		return words.When(e.Mean.Known(), digits(e.Mean))
@@ -96,15 +96,16 @@ func means(unit string, estimates ...analysis.Estimate) string {
 	return words.When(text != "", text+unit)
 }
 
-// ofDevice judges one device, at the place where it carried some levels (none: all
-// of the sweep). What collects its figures does the same with the study's.
+// ofDevice judges one device by the repetition in which it carried the given levels (none
+// given: all of the sweep). collect adds the figures of a router to a judgement; it is
+// called for the published figures too.
 func ofDevice(collect func(*judgement), levels ...float64) criterion {
 	return func(j *judgement) {
 		s, needed := j.sweeps[0], levels
 		if len(levels) == 0 {
 			needed = s.study().Levels
 		}
-		j.x = s.judged(needed, j.subject.id)
+		j.x = s.judgedAt(needed, j.subject.id)
 		if j.r = j.x.router(j.subject.id); !j.r.measured() {
 			j.unmeasured(j.x, j.r)
 			return
@@ -134,8 +135,8 @@ func ofDevice(collect func(*judgement), levels ...float64) criterion {
 	}
 }
 
-// above judges whether a metric exceeds a bound at every level. A level at which
-// the device could not carry the load counts: what it carried, it paid for.
+// above judges whether a metric exceeds a bound at every level. Levels at which the device
+// is at its limit count too: the metric is per delivered bit.
 func above(bound float64) criterion {
 	return ofDevice(func(j *judgement) {
 		j.says, j.none, j.needed = j.metric.Noun+" is %s", "no "+j.metric.Short, len(j.x.Levels)
@@ -163,7 +164,7 @@ func above(bound float64) criterion {
 	})
 }
 
-// rises asks by how much the metric rises on each of some steps.
+// rises prepares a judgement of how much the metric rises on each step.
 func (j *judgement) rises(unit string, steps ...step) {
 	j.steps, j.needed, j.unit = steps, len(steps), unit
 	j.says, j.none = j.metric.Noun+" rises by %s", "no step that counts"
@@ -172,9 +173,9 @@ func (j *judgement) rises(unit string, steps ...step) {
 	}
 }
 
-// linear judges how straight a metric runs up to a level, a constant share allowed:
-// from each step to the next, what a further unit of the dimension costs may change
-// by a factor within a tolerance.
+// linear judges whether a metric follows a straight line up to a level; the line need not
+// pass through 0. From each step to the next, the cost of a further unit of the dimension
+// may change by a factor within a tolerance.
 func linear(to, tolerance float64) criterion {
 	return ofDevice(func(j *judgement) {
 		d := j.x.along()
@@ -182,8 +183,8 @@ func linear(to, tolerance float64) criterion {
 		j.needed, j.none = len(j.steps)-1, "no two steps up to "+j.x.at(to)+" that count"
 		j.says = "a further " + d.One + " costs, over one on the step before, %s " + d.Many + j.r.fits
 		for i, next := range j.steps[1:] {
-			a, ok := j.r.taken(j.metric, j.steps[i])
-			b, also := j.r.taken(j.metric, next)
+			a, ok := j.r.stepRise(j.metric, j.steps[i])
+			b, also := j.r.stepRise(j.metric, next)
 			if ok && also {
 				g := marginal(ratioOf(a.Relative), ratioOf(b.Relative), j.steps[i], next)
 				j.add(g, within(g, tolerance), fmt.Sprintf("%s from %g to %g", bracketed(g), next.from, next.to))
@@ -192,12 +193,11 @@ func linear(to, tolerance float64) criterion {
 	})
 }
 
-// marginal is what a further unit of the dimension costs on a step over that on
-// the step before, from the factors a and b by which the metric rises on them:
-// a(b-1)/(a-1), by the steps' lengths. Factors are taken block by block and are
-// free of the machine's drift, which differences are not. It falls with a and
-// rises with b, so its bounds are those of a and b crosswise. Absent where the
-// metric may not rise at all.
+// marginal is the cost of a further unit of the dimension on a step over that on the step
+// before, from the factors b and a by which the metric rises on the two: a(b-1)/(a-1),
+// scaled by the steps' lengths. Factors are computed block by block, so they are free of
+// the machine's drift; differences are not. marginal falls with a and rises with b: Lo uses
+// a.Hi and b.Lo, Hi uses a.Lo and b.Hi. Values with an a of at most 1 are absent.
 func marginal(a, b analysis.Estimate, before, next step) analysis.Estimate {
 	lengths := analysis.Number((before.to - before.from) / (next.to - next.from))
 	of := func(a, b analysis.Number) analysis.Number {
@@ -214,23 +214,23 @@ func monotone() criterion {
 	return ofDevice(func(j *judgement) {
 		j.rises(" %", j.x.stepsTo(math.Inf(1))...)
 		for _, st := range j.steps {
-			if inc, ok := j.r.taken(j.metric, st); ok {
+			if inc, ok := j.r.stepRise(j.metric, st); ok {
 				j.add(inc.Relative, beyond(inc.Relative, 0), bracketed(inc.Relative)+" % "+j.x.span(st))
 			}
 		}
 	})
 }
 
-// beyondProportion judges whether a metric rises on a step by a larger factor than
-// the level does. The claim holds when the interval of the one factor over the other
-// lies above 1, and does not when it lies below 1 + δ, where a rise would not
-// matter. Where both are so, the latter decides.
+// beyondProportion judges whether a metric rises on a step by a larger factor than the
+// level does. The claim holds when the interval of the quotient of the two factors lies
+// above 1. It fails when that interval lies below 1 + δ, also if it lies above 1: such a
+// rise does not matter.
 func beyondProportion(from, to float64) criterion {
 	st := step{from, to}
 	return ofDevice(func(j *judgement) {
 		j.rises("", st)
 		j.says = "where proportional is 1, " + j.says
-		if inc, ok := j.r.taken(j.metric, st); ok {
+		if inc, ok := j.r.stepRise(j.metric, st); ok {
 			p := each(ratioOf(inc.Relative), func(n analysis.Number) analysis.Number { return n * analysis.Number(from/to) })
 			where := beyond(p, 1)
 			if p.HasInterval() && float64(p.Hi) <= 1+j.r.Delta {
@@ -241,8 +241,8 @@ func beyondProportion(from, to float64) criterion {
 	}, from, to)
 }
 
-// negligible judges whether the relative increase between two levels lies within δ,
-// whatever levels are between them.
+// negligible judges whether the relative increase between two levels lies within δ;
+// there may be levels in between.
 func negligible(from, to float64) criterion {
 	st := step{from, to}
 	return ofDevice(func(j *judgement) {
@@ -263,7 +263,7 @@ func negligible(from, to float64) criterion {
 	}, from, to)
 }
 
-// besideClean is by how much the device's overhead ratio rises.
+// besideClean says by how much the device's overhead ratio rises.
 func besideClean(increases ...increase) string {
 	text := words.ListOf(increases, func(inc increase) string {
 		return words.When(inc.Beside.HasInterval(), bracketed(inc.Beside)+" %")
@@ -272,17 +272,17 @@ func besideClean(increases ...increase) string {
 }
 
 // largestFirst judges whether the first step has the largest net increase: its lower
-// bound must lie above 0 and above the upper bounds of the others. The claim does
-// not hold when another's lower bound is above its upper bound, or when the relative
-// increase on it stays below δ, where there is no rise to speak of.
+// bound must lie above 0 and above the upper bounds of the other steps. The claim fails
+// when the lower bound of another step lies above the first step's upper bound, or when
+// the upper bound of the relative increase on the first step is at most δ.
 func largestFirst() criterion {
 	return ofDevice(func(j *judgement) {
 		j.rises(" "+j.metric.Short, j.x.stepsTo(math.Inf(1))...)
 		var increases []increase
-		first, taken := j.r.taken(j.metric, j.steps[0])
+		first, taken := j.r.stepRise(j.metric, j.steps[0])
 		largest := beyond(first.Net, 0) == inside
 		for i, st := range j.steps {
-			inc, ok := j.r.taken(j.metric, st)
+			inc, ok := j.r.stepRise(j.metric, st)
 			largest = largest && ok && (i == 0 || first.Net.Lo > inc.Net.Hi)
 			if !ok {
 				continue
@@ -307,17 +307,16 @@ func largestFirst() criterion {
 	})
 }
 
-// dominates weighs all of one sweep against all of another. The claim holds when
-// the lower bound of the factor by which the first raises the metric is above the
-// upper bound of that of the second, and does not when it is the other way round.
-// Where the device cannot carry the first to its end, the highest level it carries
-// is taken, which can prove the claim, but not disprove it. Nor can the second at
-// another value of what it holds.
+// dominates compares the factors by which two whole sweeps raise the metric. The claim
+// holds when the lower bound of the first factor lies above the upper bound of the second,
+// and fails in the reverse case. Where the device cannot carry the first sweep to its end,
+// the first factor is that up to the highest level it carries. Then the claim can hold but
+// not fail; likewise where the second sweep is judged at another value of Held.
 func dominates() criterion {
 	return func(j *judgement) {
 		s, dut := j.sweeps[1], j.subject.id
 		all, ends := j.sweeps[0].study().ends(), s.study().ends()
-		first, second := j.sweeps[0].study(), s.judged(ends.levels(), dut)
+		first, second := j.sweeps[0].study(), s.judgedAt(ends.levels(), dut)
 		a, b := first.router(dut), second.router(dut)
 		if !a.measured() {
 			j.unmeasured(first, a)
@@ -341,7 +340,7 @@ func dominates() criterion {
 			short = ""
 		}
 		one, other := a.factor(j.metric, reached), b.factor(j.metric, ends)
-		j.weigh(weighed{first, a.Run, reached, one}, weighed{second, b.Run, ends, other})
+		j.writeFactors(sweepFactor{first, a.Run, reached, one}, sweepFactor{second, b.Run, ends, other})
 		j.Here += s.elsewhere(second, ends.levels(), dut)
 		switch less := one.Hi < other.Lo; {
 		case one.Lo > other.Hi:
@@ -358,16 +357,16 @@ func dominates() criterion {
 	}
 }
 
-// weighed is the factor by which one of two sweeps raises a metric.
-type weighed struct {
+// sweepFactor is the factor by which a sweep raises a metric.
+type sweepFactor struct {
 	repetition
 	run    string
 	st     step
 	factor analysis.Estimate
 }
 
-// weigh says by what factors two sweeps raise the metric.
-func (j *judgement) weigh(a, b weighed) {
+// writeFactors writes the sentence, figure and detail for the factors of two sweeps.
+func (j *judgement) writeFactors(a, b sweepFactor) {
 	n, reach := blocks(a.factor, b.factor), fmt.Sprintf("%g to %s", a.st.from, a.at(a.st.to))
 	times, otherTimes, noun, otherNoun := a.st.to/a.st.from, b.st.to/b.st.from, a.along().Noun, b.along().Noun
 	one, other := bracketed(a.factor), bracketed(b.factor)

@@ -8,12 +8,11 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// figures are those of the sweeps that the runs hold, one metric each, in up to four
-// panels. Figures here and in the study have different units and share no axis, so each
-// has a panel of its own. What can be laid over each other is what has no unit left: the
-// ratio to the first scenario, in which most of the difference between two machines
-// cancels, and the course of each series relative to its own value at one level, in
-// which all of it does.
+// figures draws the figures of the sweeps that the runs have, one metric each, in up to
+// four panels. Values here and in the study have different units, so each has a panel of
+// its own. Two further panels show both without units: the ratio to the first scenario, in
+// which most of the difference between two machines cancels, and each series relative to
+// its own value at one level, in which all of that difference cancels.
 func (b beside) figures() []Figure {
 	var out []Figure
 	for _, f := range b.Figures {
@@ -46,7 +45,7 @@ func (b beside) figures() []Figure {
 	return out
 }
 
-// series is one for each router that has the metric: as measured here, or as published.
+// series returns one series for each router with the metric, measured here or published.
 func (x repetition) series(m Metric, published bool) []Series {
 	var out []Series
 	for _, r := range x.Routers {
@@ -68,8 +67,7 @@ func (x repetition) series(m Metric, published bool) []Series {
 	return out
 }
 
-// shape lays the courses of all series over each other, each relative to its own
-// value at one level.
+// shape draws all series in one panel, each relative to its own value at one level.
 func (x repetition) shape(f FigureForm, base float64) Panel {
 	shaped := x
 	shaped.Routers = slices.DeleteFunc(slices.Clone(x.Routers), func(r router) bool { return !x.rises(r) })
@@ -98,8 +96,8 @@ func (x repetition) shape(f FigureForm, base float64) Panel {
 // rises reports whether a router carries the load at any level above the lowest.
 func (x repetition) rises(r router) bool { return slices.ContainsFunc(x.Levels[1:], r.carries) }
 
-// base is the level that courses refer to: the highest at which all routers carry the
-// load, of those that do at any level above the lowest. ok is false where there is none.
+// base is the reference level of shape: the highest level, above the lowest, at which the
+// load is carried by all routers that carry it at any such level.
 func (x repetition) base() (at float64, ok bool) {
 	for _, at := range slices.Backward(x.Levels[1:]) {
 		short := func(r router) bool { return x.rises(r) && !r.carries(at) }

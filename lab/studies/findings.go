@@ -8,14 +8,14 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// subject is what a claim is judged for: one device, or a pair.
+// subject is one device, or a pair, that a claim is judged for.
 type subject struct {
 	id, name string
 	pair     Pair
 }
 
-// findings are what is said of each claim, then of each device of the study that no
-// run measured.
+// findings lists the findings of each claim, then one for each device of the study that
+// no run measured.
 func (b beside) findings() []analysis.Finding {
 	out := []analysis.Finding{}
 	if len(b.lacking(b.Sweeps)) == len(b.Sweeps) {
@@ -43,7 +43,7 @@ func (b beside) findings() []analysis.Finding {
 	return out
 }
 
-// judge is what a claim's criterion says of a subject.
+// judge applies a claim's criterion to a subject.
 func (b beside) judge(c Claim, s subject) judgement {
 	j := judgement{claim: c.ID, metric: c.Metric, why: c.Why, subject: s}
 	for _, sweep := range c.Sweeps {
@@ -55,13 +55,13 @@ func (b beside) judge(c Claim, s subject) judgement {
 	return j
 }
 
-// lacking are those of some sweeps that no run holds.
+// lacking returns those of the sweeps that no run has.
 func (b beside) lacking(sweeps []*Sweep) []*Sweep {
 	held := func(s *Sweep) bool { return slices.ContainsFunc(b.sweeps[s], repetition.measured) }
 	return slices.DeleteFunc(slices.Clone(sweeps), held)
 }
 
-// untested is the finding of a claim of which some sweep is in no run, or no device.
+// untested is the finding of a claim without judgements: runs lack a sweep, or devices.
 func (b beside) untested(c Claim) analysis.Finding {
 	lacking := b.lacking(c.Sweeps)
 	if len(lacking) == 0 {
@@ -72,8 +72,9 @@ func (b beside) untested(c Claim) analysis.Finding {
 			words.When(len(lacking) < len(c.Sweeps), " "+bothRuns)}
 }
 
-// subjects are the routers measured in any sweep, the study's in its order, then
-// the others by name; or the pairs by what was measured in the claim's sweeps.
+// subjects lists what a claim is judged for: the routers measured in any sweep, the
+// study's in its order and then the others by name; or pairs, by the devices measured in
+// the claim's sweeps.
 func (b beside) subjects(of subjects, in []*Sweep) []subject {
 	var out []subject
 	if of == pairs {
@@ -104,12 +105,12 @@ func (b beside) subjects(of subjects, in []*Sweep) []subject {
 	return out
 }
 
-// has reports whether a device was measured in any of some sweeps.
+// has reports whether a device was measured in any of the sweeps.
 func (b beside) has(dut string, in []*Sweep) bool {
-	return slices.ContainsFunc(in, func(s *Sweep) bool { return b.sweeps[s].of(dut).router(dut).measured() })
+	return slices.ContainsFunc(in, func(s *Sweep) bool { return b.sweeps[s].firstWith(dut).router(dut).measured() })
 }
 
-// missing says which runs give the tables and figures that these cannot fill.
+// missing says which experiments give the tables and figures that the runs cannot fill.
 func (b beside) missing() []string {
 	var out []string
 	for _, s := range b.Sweeps {
@@ -121,13 +122,14 @@ func (b beside) missing() []string {
 	return out
 }
 
-// unmeasured is for a router that the repetition lacks.
+// unmeasured sets the finding for a router that was not measured.
 func (j *judgement) unmeasured(x repetition, r router) {
 	j.Here, j.Expect = "not measured in "+x.Run, x.command("duts="+r.DUT)+" measures it."
 }
 
-// uncounted says why a router's figures cannot settle a claim on steps: the device did
-// not carry the load, or the run did not take the steps. Empty: they only leave it open.
+// uncounted says why a router's figures cannot settle a claim about steps: the device did
+// not carry the load, or the run has levels within a step. Empty: neither is so, and the
+// intervals leave the claim open.
 func (x repetition) uncounted(r router, steps []step) string {
 	var levels []float64
 	for _, st := range steps {
@@ -144,8 +146,8 @@ func (x repetition) uncounted(r router, steps []step) string {
 		" has the study's alone."
 }
 
-// blocked says why the router's figures at the levels cannot carry a claim about
-// proportions; empty when they can.
+// blocked says why a claim about proportions cannot be judged by the router's figures at
+// the levels; empty when it can.
 func (x repetition) blocked(r router, levels ...float64) string {
 	limited, absent := x.short(r, levels)
 	duts, load := "duts="+r.DUT, x.lightLoad(r)

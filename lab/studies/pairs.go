@@ -10,9 +10,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// ofPair judges a pair at the place where both devices carried the highest level, or
-// the lowest as well. Where there is none, the judgement says what is lacking. What
-// judges gets the second of the pair, and the end of the sentence.
+// ofPair judges a pair by the first repetition in which both devices carried the highest
+// level, and with lowest also the lowest level. Without such a repetition the finding says
+// what is missing. judge gets the second device and the end of the sentence in Here.
 func ofPair(lowest bool, judge func(j *judgement, second router, end string)) criterion {
 	return func(j *judgement) {
 		s, p := j.sweeps[0], j.subject.pair
@@ -22,7 +22,7 @@ func ofPair(lowest bool, judge func(j *judgement, second router, end string)) cr
 		}
 		j.study = s.study().publishedApart(p, j.metric, levels)
 		for _, dut := range []string{p.Second, p.First} {
-			if x := s.of(dut); !x.router(dut).measured() {
+			if x := s.firstWith(dut); !x.router(dut).measured() {
 				j.unmeasured(x, x.router(dut))
 				j.Here, j.Expect = dut+" "+j.Here, x.router(dut).StandsIn+j.Expect
 				return
@@ -42,8 +42,8 @@ func ofPair(lowest bool, judge func(j *judgement, second router, end string)) cr
 	}
 }
 
-// notTogether says of a pair that carried the levels in no run together what kept
-// it from that in the first run that has both.
+// notTogether explains why no run has both devices of a pair carrying the levels: the
+// reason in the first run that has both, or that no run has both.
 func (s repeated) notTogether(p Pair, levels []float64) (here, expect string) {
 	for _, x := range s[1:] {
 		a, b := x.router(p.First), x.router(p.Second)
@@ -65,7 +65,7 @@ func (s repeated) notTogether(p Pair, levels []float64) (here, expect string) {
 	return "not measured in the same run", x.together(x.router(p.First).bare(), x.router(p.Second).bare())
 }
 
-// together is how to measure two devices in one run.
+// together says how to measure two devices in one run.
 func (x repetition) together(a, b router) string {
 	sets, has := []string{"duts=" + a.DUT + "," + b.DUT}, " measures both"
 	if load := x.lightLoad(a, b); load > 0 {
@@ -74,10 +74,10 @@ func (x repetition) together(a, b router) string {
 	return x.command(sets...) + has + "; " + bothRuns
 }
 
-// unit divides estimates and is divided by them.
+// unit is the exact estimate 1.
 var unit = analysis.Estimate{Mean: 1, Lo: 1, Hi: 1, N: math.MaxInt}
 
-// apart is the factor between the dearer and the cheaper of two, from their quotient.
+// apart is the factor between the more and the less expensive of two, from their quotient.
 func apart(e analysis.Estimate) analysis.Estimate {
 	if e.Mean < 1 {
 		return quotient(unit, e)
@@ -85,10 +85,10 @@ func apart(e analysis.Estimate) analysis.Estimate {
 	return e
 }
 
-// factors are the metric of the first device over that of the second at a level, and
-// what became of the factor between the dearer and the cheaper since the lowest. Runs
-// hold overhead ratios against each other along the clients, round by round; bounds of
-// others are the furthest that those of the two devices allow.
+// factors returns the metric of the first device over that of the second at a level, and
+// the factor between the more and the less expensive there over the same at the lowest
+// level. For overhead ratios along the clients the run compares the devices round by
+// round; for other metrics the bounds are the widest that both devices' bounds allow.
 func (j *judgement) factors(b router, at float64) (ratio, widening analysis.Estimate) {
 	q, ok := j.x.from.Between(j.r.DUT, b.DUT, j.x.At.With(result.Profile, b.profile()))
 	if ok && j.metric.Change == cost.PerBit && j.x.Along == result.Clients {
@@ -104,9 +104,9 @@ func (j *judgement) factors(b router, at float64) (ratio, widening analysis.Esti
 	return over(at), quotient(apart(over(at)), apart(over(j.x.ends().from)))
 }
 
-// converges judges whether what two devices cost comes nearer to each other from
-// the lowest level to the highest: the factor between the dearer and the cheaper must
-// shrink by more than δ. The claim does not hold when it shrinks by less, or grows.
+// converges judges whether the costs of two devices converge from the lowest level to the
+// highest: the factor between the more and the less expensive must shrink by more than δ.
+// The claim fails when that factor shrinks by less, or grows.
 func converges() criterion {
 	return ofPair(true, func(j *judgement, b router, end string) {
 		x, p, ends := j.x, j.subject.pair, j.x.ends()
@@ -126,12 +126,12 @@ func converges() criterion {
 	})
 }
 
-// alike judges whether two devices cost the same at the highest level: whether the
-// quotient lies within δ.
+// alike judges whether two devices cost the same at the highest level: the quotient of
+// their costs must lie within δ.
 func alike() criterion { return atHighest(within) }
 
-// larger judges whether the first of two devices costs more at the highest level:
-// whether the quotient lies above 1.
+// larger judges whether the first of two devices costs more at the highest level: the
+// quotient must lie above 1.
 func larger() criterion {
 	return atHighest(func(e analysis.Estimate, _ float64) side { return beyond(e, 1) })
 }
@@ -146,8 +146,7 @@ func atHighest(place func(e analysis.Estimate, delta float64) side) criterion {
 	})
 }
 
-// publishedApart is the factor between the dearer and the cheaper of the pair in
-// the study.
+// publishedApart says by what factor the costs of the pair differ in the study.
 func (x repetition) publishedApart(p Pair, m Metric, levels []float64) string {
 	a, b := x.router(p.First).published, x.router(p.Second).published
 	return words.ListOf(levels, func(at float64) string {

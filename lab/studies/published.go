@@ -22,8 +22,8 @@ var shipped embed.FS
 
 var files fs.FS = shipped
 
-// published is the sweep with what the study printed alone. The files ship with the
-// program and tests read all of them: an error here is a mistake of the program.
+// published is the sweep with published values only. The files ship with the program and
+// tests read all of them: an error here is a mistake of the program, and panics.
 func (s *Sweep) published(scenarios []Scenario) repetition {
 	var courses map[string]*course
 	data, err := fs.ReadFile(files, s.File)
@@ -51,9 +51,9 @@ func (s *Sweep) published(scenarios []Scenario) repetition {
 
 // readPublished reads a CSV of published values: comment lines with #, a header that
 // names scenario, dimensions and metrics, and a row for each scenario and level. Rows
-// at other values of what the sweep holds are left out. Anything else is an error with
-// file, line and column: an unknown column or scenario, a figure that is not positive
-// and finite, a level that does not ascend within its scenario.
+// at other values of the fixed dimensions are left out. Errors name file, line and column:
+// an unknown column or scenario, a figure that is not positive and finite, a level that
+// does not ascend within its scenario.
 func (s Sweep) readPublished(r io.Reader, scenarios []Scenario) (map[string]*course, error) {
 	out := map[string]*course{}
 	for _, sc := range scenarios {
@@ -83,7 +83,7 @@ func (s Sweep) readPublished(r io.Reader, scenarios []Scenario) (map[string]*cou
 	return out, nil
 }
 
-// dimension reports whether a column is what the sweep goes along or holds.
+// dimension reports whether a column is the sweep's dimension or one that it holds fixed.
 func (s Sweep) dimension(column string) bool {
 	return column == string(s.Along) || s.At.Has(result.Dimension(column))
 }

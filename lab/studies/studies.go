@@ -1,13 +1,13 @@
-// Package studies holds published measurements of access gateways and sets what
-// runs measured here beside them: the study's own tables and figures, and for each
-// of its claims whether it holds here.
+// Package studies holds published measurements of access gateways and compares them
+// with runs measured here: it fills the study's own tables and figures, and says for
+// each of its claims whether the claim holds here.
 //
-// It computes from summaries only, one or more of them, so that a run of one
-// experiment can be completed by a run of another; where two runs hold the same
-// figure, the one given first counts. Columns, series and findings name their run.
+// It computes from one or more summaries, so that a run of one experiment can complete
+// a run of another; where two runs have the same figure, the first run given counts.
+// Columns, series and findings name their run.
 //
-// A study is a declaration of its own file (see Study): sweeps with their published
-// values, claims with their criteria, and the forms of tables and figures.
+// Each study is a declaration in a file of its own (see Study): sweeps with their
+// published values, claims with their criteria, and the forms of tables and figures.
 // docs/studies.md says how each claim is judged.
 package studies
 
@@ -20,20 +20,20 @@ type Table struct {
 	Caption string // in our own words, one sentence without a full stop
 	Columns []Column
 	Rows    []Row  // one a level, ascending
-	Note    string // sentences to read with it: units, marks, what was not measured
-	Fold    string // heading under which it is folded away with others; empty: it is in the open
+	Note    string // sentences below the table: units, marks, what was not measured
+	Fold    string // heading under which tables are folded away together; empty: shown
 }
 
-// Column heads the values below it. The first of a table is the level itself.
+// Column heads the values below it. The first column of a table is the level itself.
 type Column struct {
 	Name                string
-	Unit, PublishedUnit string // of the values measured here, and of the study's
-	DUT                 string // whose values these are; analysis.Clean; empty for the level
-	Measured, Published bool   // whether the runs, and the study, have any value of it
-	Run                 string // where the values measured here come from; empty when not measured
+	Unit, PublishedUnit string // of the values measured here, and of the study's values
+	DUT                 string // the device, or analysis.Clean; empty for the level
+	Measured, Published bool   // the runs have values for it; the study has
+	Run                 string // the run of the values measured here; empty when not measured
 }
 
-// Row is one level, with the values of all columns but the level's own.
+// Row is one level, with the values of all columns except the first.
 type Row struct {
 	Level  analysis.Number
 	Values []Value
@@ -44,11 +44,11 @@ type Value struct {
 	Here      analysis.Estimate
 	Published analysis.Number
 	// Flags say what weakens Here: result.FlagSaturated, result.FlagLossy,
-	// cost.FlagShortfall. With the last, a normalised figure is CPU that was never spent.
+	// cost.FlagShortfall. With the last, a normalised figure includes CPU that was never used.
 	Flags []string
 }
 
-// Figure is a figure of the study as panels to be drawn beside each other.
+// Figure is a figure of the study, drawn as panels side by side.
 type Figure struct {
 	ID      string // "figure-5.5"
 	Title   string // "Figure 5.5"
@@ -56,7 +56,7 @@ type Figure struct {
 	XLabel  string
 	Panels  []Panel
 	Note    string // why these panels
-	Fold    string // as a table's
+	Fold    string // see Table
 }
 
 // Panel is one chart. All its series have the same unit.
@@ -67,14 +67,14 @@ type Panel struct {
 	Series        []Series
 }
 
-// Series is one line of a panel. Those of one device have one colour.
+// Series is one line of a panel. All series of a device have the same colour.
 type Series struct {
 	Name      string
 	DUT       string // the device, also of a published series; analysis.Clean; empty for a guide
-	Published bool   // draw apart from what was measured here: dashed, hollow
-	Guide     bool   // a line of reference without marks, such as "proportional"
+	Published bool   // published values are drawn dashed, with hollow marks
+	Guide     bool   // a reference line without marks, such as "proportional"
 	Points    []Point
-	Run       string // where the points come from; empty when published
+	Run       string // the run that measured the points; empty when published
 }
 
 // Point is a value with its interval; published points have none.
@@ -84,18 +84,18 @@ type Point struct {
 	Flags []string
 }
 
-// Outcome is what runs say of one study.
+// Outcome is one study compared with runs.
 type Outcome struct {
 	Study int
-	// Findings are its claims, each beside what the runs say of it. An ID is
+	// Findings are the study's claims with their outcomes here. An ID is
 	// "claim/device"; findings of one claim follow each other with the same text in
 	// Claim, and Here begins with the device. A device of the study that no run
-	// measured has one finding for all claims. Runs that hold none of the study's
+	// measured has one finding for all claims. Runs with none of the study's
 	// sweeps have no findings.
 	Findings []analysis.Finding
-	// Tables and Figures are those of the sweeps that the runs hold, and tables in
-	// the same form for devices that are not in the study. Missing says, a sentence
-	// each, which run gives the others.
+	// Tables and Figures are of the sweeps that the runs have; devices that are not in
+	// the study have tables of the same form. Missing names in one sentence a sweep the
+	// runs that give the missing ones.
 	Tables  []Table
 	Figures []Figure
 	Missing []string
@@ -105,7 +105,7 @@ type Outcome struct {
 // all are the published studies, in the order of their numbers.
 var all = []Study{study1}
 
-// Beside sets runs beside every study.
+// Beside compares runs with every study.
 func Beside(runs ...analysis.Summary) []Outcome {
 	var out []Outcome
 	for _, st := range all {

@@ -44,17 +44,17 @@ var study1 = Study{
 	QuestionsNote: "Clients and converging are judged at the study's load where the device carries it, else at the load given; double at every level, also where the device is at its limit. A yes or no needs the whole interval (95 %, over blocks) on one side. Double: the least CPU per bit over the clean router's of all levels. " +
 		"Bandwidth: the factor by which it raises CPU beside that of the clients. Negligible: the rise of CPU from 10 to 100 clients lies within δ. " +
 		"Converge: what one costs over the other, with the fewest and the most clients, and what becomes of the factor between them.",
-	// The ways in which gateways handle packets, a device each.
+	// One device for each way in which gateways handle packets.
 	Devices: []string{ownTun, "gateway-nfqueue", "gateway-ebpf", "opennds", "coovachilli"},
 	Units:   cpuUnits,
 }
 
-// ownTun works through a TUN device as CoovaChilli does, and is otherwise the same
-// gateway as gateway-nfqueue.
+// ownTun is the same gateway as gateway-nfqueue, working through a TUN device as
+// CoovaChilli does.
 const ownTun = "gateway-tun"
 
-// portals are the study's routers. Its proprietary portal hands every packet to
-// user space by NFQUEUE; a gateway that does the same stands in for it.
+// portals are the study's routers. Its proprietary portal passes every packet to user
+// space by NFQUEUE; gatewayd stands in for it and does the same.
 var portals = []Scenario{
 	{Published: "clean", DUT: analysis.Clean, Heading: "Clean", Name: "the clean router"},
 	{Published: "coovachilli", DUT: "coovachilli", Heading: "Chilli", Name: "CoovaChilli",
@@ -65,7 +65,7 @@ var portals = []Scenario{
 }
 
 // The study's two sweeps. It measured uploads: its clients ran iperf3 -c without
-// -R. Profile per-packet is what its conditions resemble most.
+// -R. Profile per-packet resembles its conditions most.
 var (
 	bandwidth = &Sweep{
 		Along: result.OfferedMbps, At: result.NewCell(result.Clients, 100, result.Direction, result.Up), Held: result.Clients, Prefer: result.PerPacket,
@@ -78,10 +78,10 @@ var (
 	}
 )
 
-// Normalised CPU is CPU × limit / sampled bandwidth (equation 5.1): what the router
-// would have spent on all of the load. Where a device carried much less than the
-// load that is CPU which was never spent. CPU here is exact and of the router alone;
-// the study's is what mpstat said of the whole machine.
+// Normalised CPU is CPU × limit / sampled bandwidth (equation 5.1): the CPU of the router
+// for the whole load. Where a device carried much less than the load, that CPU was never
+// used. CPU here is exact and of the router alone; the study's is mpstat's, of the whole
+// machine.
 var (
 	link       = Metric{Name: "link_mbps", Unit: "Mbit/s", PublishedUnit: "Mbit/s"}
 	sampled    = Metric{Name: "cpu_sampled_pct", Noun: "CPU", Unit: "% of a core", PublishedUnit: "% of 8 threads"}
@@ -97,7 +97,7 @@ func cpuUnits(cpus int) string {
 }
 
 // comparison is table 5.1 or 5.5: normalised CPU of all routers, then the portals'
-// increase over the clean one.
+// increase over the clean router.
 func comparison(s *Sweep, number string) TableForm {
 	return TableForm{
 		Sweep: s, Numbers: []string{number}, Caption: "Normalised CPU against " + s.Place + ", and its increase over the clean router",
@@ -126,7 +126,7 @@ func asSampled(s *Sweep, numbers ...string) TableForm {
 	}
 }
 
-// cpuFigure is a figure of chapter 5, which is also drawn over the clean router.
+// cpuFigure is a figure of chapter 5, also drawn as a ratio to the clean router.
 func cpuFigure(s *Sweep, number, proportional string) FigureForm {
 	return FigureForm{
 		Sweep: s, Number: number, Metric: normalised, YLabel: "Router CPU", PublishedYLabel: "CPU", Proportional: proportional,
@@ -144,10 +144,10 @@ func sampledFigure(s *Sweep, number, proportional string) FigureForm {
 	return f
 }
 
-// almost is how far the CPU of a further Mbit/s may change from one step of
-// bandwidth to the next while CPU still follows bandwidth almost linearly. The
-// study says so of changes down to 0.81 (its proprietary portal, table 5.4: 2.42
-// points for the step of 100 Mbit/s, 3.90 for the next of 200).
+// almost is the change of the CPU of a further Mbit/s, from one step of bandwidth to the
+// next, up to which CPU follows bandwidth almost linearly. The study calls a factor of
+// 0.81 almost linear (its proprietary portal, table 5.4: 2.42 points for the step of
+// 100 Mbit/s, 3.90 for the next of 200).
 const almost = 0.25
 
 var claims1 = []Claim{
@@ -170,8 +170,8 @@ var claims1 = []Claim{
 		Text: "The largest rise of CPU is from 1 to 10 clients (5.4.3, 6.1).",
 		Why: Why{Fails: perClient, Other: "The length of bursts moves a router's CPU by a factor of two. In the study it was free to change with the number of clients; " +
 			"the lab holds it, so what is left is the cost of the clients themselves."}},
-	// The study's own figures rise by 5.6, 7.7 and 20.4 %: its text is of single
-	// steps that become smaller.
+	// The study's own figures rise by 5.6, 7.7 and 20.4 %: its text means that single
+	// steps become smaller.
 	{ID: "negligible-beyond-10-clients", Sweeps: []*Sweep{clients}, Metric: normalised, Judge: negligible(10, 100), Why: rising,
 		Text: "Beyond 10 clients the rise of CPU slows down so much that their number hardly matters (after 5.4.3 and 6.1: it slows down considerably)."},
 	// The study took no intervals and calls a rise of 2.76 % negligible.

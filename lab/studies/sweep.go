@@ -13,42 +13,42 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// beside is a study beside what runs hold of it.
+// beside is a study with its sweeps and claims in the given runs.
 type beside struct {
 	Study
 	sweeps map[*Sweep]repeated
-	judged []judgement // claims whose sweeps the runs hold, in the order of the claims
+	judged []judgement // claims whose sweeps the runs have, in the order of the claims
 }
 
-// repeated is a sweep with its repetitions here, in the order in which they count. The
-// first is under the study's conditions, from all runs; only tables and figures show it.
-// The others, of a sweep that moves, are where its claims can be judged: at the study's
-// value of what is held, then at others from the highest down, and at each value in
-// every run that has it. Each is of one run alone, so that what is compared there was
-// measured in one sitting. At the study's value a run counts with whatever levels it
-// has, at others with the devices that it has at all of the study's.
+// repeated is a sweep with its repetitions in the runs, the preferred first. Repetition 0
+// has the study's conditions and takes figures from all runs: tables and figures show it,
+// and claims of a sweep that does not move are judged by it. A sweep that moves has further
+// repetitions for its claims: at the study's value of Held, then at other values from the
+// highest down, at each value one a run. These are of a single run each, so that compared
+// figures come from the same run. At the study's value a run counts with the levels it has,
+// at other values only with devices measured at all levels of the study.
 type repeated []repetition
 
-// repetition is a sweep at one value of what is held, with the routers measured there.
+// repetition is a sweep at one value of Held, with the routers measured there.
 type repetition struct {
 	Sweep
 	Levels  []float64 // the study's, ascending
 	Routers []router  // the study's scenarios, measured here or not, then other devices by name
-	CPUs    int       // of the machine of the first run that has it; 0: not known
-	Runs    int       // given, whether they hold the sweep or not
-	from    run       // that all of it is from, where it is of one run
+	CPUs    int       // of the machine of the first run that has the sweep; 0: not known
+	Runs    int       // number of runs given, with the sweep or without
+	from    run       // source of all figures, if a single run
 }
 
 // router is a scenario or another device over the levels of a repetition.
 type router struct {
 	Scenario
 	published course
-	Run       string  // label of the run it was measured in; empty: it was not
-	Delta     float64 // relative difference that does not matter, of that run
+	Run       string  // label of the run that measured it; empty: not measured
+	Delta     float64 // the run's relative difference that does not matter
 	course
 }
 
-// hold finds a study's sweeps in runs, and judges its claims by them.
+// hold finds a study's sweeps in runs and judges its claims.
 func hold(st Study, summaries []analysis.Summary) beside {
 	out := beside{Study: st, sweeps: map[*Sweep]repeated{}}
 	for _, s := range st.Sweeps {
@@ -72,7 +72,7 @@ func hold(st Study, summaries []analysis.Summary) beside {
 	return out
 }
 
-// repeat takes each router, the study's and others, from the first run that has it.
+// repeat fills in each router, the study's and others, from the first run that has it.
 func (x repetition) repeat(runs ...run) repetition {
 	x.Runs, x.Routers = len(runs), slices.Clone(x.Routers)
 	own := len(x.Routers)
@@ -99,7 +99,7 @@ func (x repetition) repeat(runs ...run) repetition {
 	return x
 }
 
-// places repeats the sweep at each value of what it holds, in each run; see repeated.
+// places repeats the sweep at each value of Held in each run; see repeated.
 func (x repetition) places(runs []run) (out []repetition) {
 	values := []float64{}
 	for _, r := range runs {
@@ -128,7 +128,7 @@ func (x repetition) places(runs []run) (out []repetition) {
 	return out
 }
 
-// bare is a router without what was measured of it.
+// bare is a router without its measured figures.
 func (r router) bare() router { return router{Scenario: r.Scenario, published: r.published} }
 
 func (r router) measured() bool { return r.Run != "" }
@@ -137,7 +137,7 @@ func (x repetition) measured() bool { return slices.ContainsFunc(x.Routers, rout
 
 func (x repetition) has(at float64) bool { return slices.Contains(x.Levels, at) }
 
-// router finds a device; one that is not there was not measured.
+// router finds a device; where the repetition lacks it, the result is not measured.
 func (x repetition) router(dut string) router {
 	if i := slices.IndexFunc(x.Routers, func(r router) bool { return r.DUT == dut }); i >= 0 {
 		return x.Routers[i]
@@ -147,43 +147,43 @@ func (x repetition) router(dut string) router {
 
 func (r repeated) study() repetition { return r[0] }
 
-// of is the first repetition that has figures of a device, the study's where none has.
-func (r repeated) of(dut string) repetition {
+// firstWith is the first repetition with figures of a device, repetition 0 where none has.
+func (r repeated) firstWith(dut string) repetition {
 	return r[max(0, slices.IndexFunc(r, func(x repetition) bool { return x.router(dut).measured() }))]
 }
 
-// carrying is the first place at which devices carried some levels, and at another
-// value than the study's every level of the study. ok is false where there is none.
+// carrying finds the first repetition of a single run in which all devices carried the
+// load at the given levels; at another value of Held than the study's, at all levels.
 func (r repeated) carrying(levels []float64, duts ...string) (x repetition, ok bool) {
 	for _, x := range r[1:] {
 		needed := levels
 		if x.At != r.study().At {
 			needed = x.Levels
 		}
-		if !slices.ContainsFunc(duts, func(dut string) bool { return x.lack(x.router(dut), needed) != "" }) {
+		if !slices.ContainsFunc(duts, func(dut string) bool { return x.unfit(x.router(dut), needed) != "" }) {
 			return x, true
 		}
 	}
 	return repetition{}, false
 }
 
-// judged is where a claim is judged of a device: where it carried the levels, or
-// where it has figures at all.
-func (r repeated) judged(levels []float64, dut string) repetition {
+// judgedAt is the repetition by which a claim is judged for a device: the first in which
+// it carried the levels, else the first with figures of it.
+func (r repeated) judgedAt(levels []float64, dut string) repetition {
 	if x, ok := r.carrying(levels, dut); ok {
 		return x
 	}
-	return r.of(dut)
+	return r.firstWith(dut)
 }
 
-// elsewhere says that a claim was not judged under the study's conditions, where it
-// was, and why; empty where it was.
+// elsewhere says for a claim judged at another value than the study's at which value, and
+// why; empty for a claim judged at the study's value.
 func (r repeated) elsewhere(x repetition, levels []float64, duts ...string) string {
-	study, lacking := r.study(), map[string][]string{} // devices by what they lack
+	study, lacking := r.study(), map[string][]string{} // devices by reason
 	if x.At == study.At {
 		return ""
 	}
-	lack := func(dut string) string { return study.lack(study.router(dut), levels) }
+	lack := func(dut string) string { return study.unfit(study.router(dut), levels) }
 	for _, dut := range duts {
 		lacking[lack(dut)] = append(lacking[lack(dut)], dut)
 	}
@@ -195,9 +195,9 @@ func (r repeated) elsewhere(x repetition, levels []float64, duts ...string) stri
 		words.Or(why, "no run has all of them")) + words.When(x.value() < study.value(), x.Lower)
 }
 
-// lack says of a router, whose name is left out, why it cannot be judged by some
-// levels; empty when it can.
-func (x repetition) lack(r router, levels []float64) string {
+// unfit says why a router cannot be judged by some levels, with %s for its name; empty
+// when it can.
+func (x repetition) unfit(r router, levels []float64) string {
 	limited, absent := x.short(r, levels)
 	switch {
 	case !r.measured():
@@ -212,15 +212,15 @@ func (x repetition) lack(r router, levels []float64) string {
 	return ""
 }
 
-// short are the levels of those given at which a router could not carry the load,
-// and those at which it was not measured.
+// short returns those of the levels at which a router could not carry the load, and
+// those at which it was not measured.
 func (x repetition) short(r router, levels []float64) (limited, absent []float64) {
 	there, absent := split(levels, r.has)
 	limited, _ = split(there, r.atLimit)
 	return limited, absent
 }
 
-// split are the levels for which something is so, and the others.
+// split separates levels that satisfy is from the others.
 func split(levels []float64, is func(float64) bool) (these, others []float64) {
 	for _, at := range levels {
 		if is(at) {
@@ -232,7 +232,7 @@ func split(levels []float64, is func(float64) bool) (these, others []float64) {
 	return these, others
 }
 
-// stepsTo are the study's steps up to a level.
+// stepsTo lists the steps between the study's levels up to a level.
 func (x repetition) stepsTo(last float64) (out []step) {
 	for i, to := range x.Levels[1:] {
 		if to <= last {
@@ -245,8 +245,9 @@ func (x repetition) stepsTo(last float64) (out []step) {
 // ends are the lowest and the highest level.
 func (x repetition) ends() step { return step{x.Levels[0], x.Levels[len(x.Levels)-1]} }
 
-// lightLoad is a load that devices can carry which are at their limit: some 60 %
-// of the least that they did at any level, in whole hundreds of Mbit/s. 0: none.
+// lightLoad is an offered load that devices at their limit can carry: 60 % of the smallest
+// bandwidth they carried at any level, rounded down to whole hundreds of Mbit/s. 0: no
+// such load, or no device is at its limit.
 func (x repetition) lightLoad(devices ...router) float64 {
 	least, limited := x.value(), false
 	for _, r := range devices {

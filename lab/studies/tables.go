@@ -12,7 +12,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// tables fills the forms: one table of all routers, or one for each.
+// tables fills in the forms: one table for all routers, or one for each.
 func (b beside) tables() []Table {
 	var out []Table
 	for _, f := range b.Tables {
@@ -37,8 +37,8 @@ func (b beside) tables() []Table {
 	return out
 }
 
-// table has a form's columns for each group of routers in turn, and one row a level of
-// the study whether it was measured here or not, so that every table has the study's shape.
+// table has a form's columns for each group of routers in turn, and one row for each level
+// of the study, measured here or not, so that every table has the study's shape.
 func (x repetition) table(f TableForm, number, caption string, groups [][]router, said ...string) Table {
 	d := x.along()
 	t := Table{ID: "table-" + number, Title: "Table " + number, Caption: caption, Fold: f.Fold,
@@ -73,8 +73,8 @@ func published(e analysis.Estimate) analysis.Number {
 	return analysis.Number(math.Round(100*float64(e.Mean)) / 100)
 }
 
-// derivation makes a figure of a table from a metric of a course, at a level, with
-// the flags of the levels that it is from.
+// derivation computes a figure of a table from a metric of a course at a level, with the
+// flags of the levels used.
 type derivation func(repetition, course, Metric, float64) (analysis.Estimate, []string)
 
 // asIs is the metric itself.
@@ -87,14 +87,15 @@ func asIncrease(_ repetition, c course, m Metric, at float64) (analysis.Estimate
 	return percentOf(c.estimate(m, at)), c.flags[at]
 }
 
-// netStep and relativeStep are the increase that leads to a level.
+// netStep and relativeStep are the increase from the level before.
 var (
 	netStep      = onStep(func(inc increase) analysis.Estimate { return inc.Net })
 	relativeStep = onStep(func(inc increase) analysis.Estimate { return inc.Relative })
 )
 
-// onStep is of the step that leads to a level. The first level has none, and a run
-// that lacks the level before took another step, which is not shown.
+// onStep derives a figure from the increase on the step that ends at a level. The first
+// level has no such step. Neither has a run that lacks the level before, or has levels
+// in between.
 func onStep(of func(increase) analysis.Estimate) derivation {
 	return func(x repetition, c course, m Metric, at float64) (analysis.Estimate, []string) {
 		if i := slices.Index(x.Levels, at); i > 0 {
@@ -114,8 +115,8 @@ var marks = []struct{ flag, text string }{
 	{result.FlagLossy, "clients had to send more than 1 % of the segments again, or lost so many datagrams"},
 }
 
-// note says what must be known to read a table of these routers, after what is
-// given to say first: what differs from the table's head, and of which run they are.
+// note adds to the given sentences what a reader of a table must know of its routers:
+// profiles and levels that differ from the table's head, marks, and the runs.
 func (x repetition) note(routers []router, said []string) string {
 	byRun, order := map[string][]string{}, []string{}
 	for _, r := range routers {

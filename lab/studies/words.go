@@ -11,7 +11,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/words"
 )
 
-// dimension is how the values of a dimension are written. A study that has another
+// dimension says how the values of a dimension are written. A study with another
 // dimension adds a line to dimensions.
 type dimension struct {
 	Heading   string // of a column or an axis
@@ -19,7 +19,7 @@ type dimension struct {
 	Count     string // "any number of clients"
 	By        string // "at 400 Mbit/s", "with 50 clients"
 	One, Many string
-	Thousand  string // the unit of a thousand, for what is held fixed; empty: none
+	Thousand  string // unit of a thousand, for a fixed dimension; empty: none
 	Unit      string
 }
 
@@ -37,10 +37,10 @@ func (s Sweep) at(level float64) string { return s.along().value(level) }
 // span names a step: "from 10 to 50 clients".
 func (s Sweep) span(st step) string { return fmt.Sprintf("from %g to %s", st.from, s.at(st.to)) }
 
-// value is that of what the sweep holds fixed.
+// value is the value of Held.
 func (s Sweep) value() float64 { return s.At.Number(s.Held) }
 
-// held is the same in words.
+// held is the value of Held in words.
 func (s Sweep) held() string {
 	if d := dimensions[s.Held]; d.Thousand != "" && s.value() >= 1000 {
 		return fmt.Sprintf("%g %s", s.value()/1000, d.Thousand)
@@ -60,7 +60,7 @@ func (s Sweep) atAll(levels ...float64) string {
 	return s.along().By + " " + words.ListOf(levels, s.at)
 }
 
-// command is what repeats the sweep, with keys set.
+// command is the command that repeats the sweep, with keys set.
 func (s Sweep) command(sets ...string) string {
 	return "`" + strings.Join(append([]string{"gateweigh run " + s.Run}, sets...), " --set ") + "`"
 }
@@ -70,8 +70,7 @@ const (
 	notKnown = ", and CPU of traffic that was not carried is not known"
 )
 
-// opening is a router's name at the start of a sentence; names of devices are
-// written as they are.
+// opening is a router's name at the start of a sentence; names of devices keep their case.
 func opening(name string) string {
 	if rest, ok := strings.CutPrefix(name, "the "); ok {
 		return "The " + rest
@@ -99,7 +98,7 @@ func digits(n analysis.Number) string {
 	return strconv.FormatFloat(float64(n), 'f', decimals, 64)
 }
 
-// blocks says of how many blocks the estimates are.
+// blocks gives the number of blocks of estimates.
 func blocks(estimates ...analysis.Estimate) string {
 	lo, hi := math.MaxInt, 0
 	for _, e := range estimates {
@@ -116,12 +115,12 @@ func exact(n analysis.Number) analysis.Estimate {
 	return analysis.Estimate{Mean: n, Lo: analysis.Absent(), Hi: analysis.Absent()}
 }
 
-// each applies a function that keeps order to a mean and its bounds.
+// each applies an increasing function to a mean and its bounds.
 func each(e analysis.Estimate, of func(analysis.Number) analysis.Number) analysis.Estimate {
 	return analysis.Estimate{Mean: of(e.Mean), Lo: of(e.Lo), Hi: of(e.Hi), N: e.N}
 }
 
-// ratioOf is the factor that an increase of so many per cent is, percentOf the reverse.
+// ratioOf turns an increase in per cent into a factor; percentOf is the reverse.
 func ratioOf(e analysis.Estimate) analysis.Estimate {
 	return each(e, func(n analysis.Number) analysis.Number { return 1 + n/100 })
 }
@@ -130,8 +129,8 @@ func percentOf(e analysis.Estimate) analysis.Estimate {
 	return each(e, func(n analysis.Number) analysis.Number { return 100 * (n - 1) })
 }
 
-// quotient divides estimates; its bounds are the furthest that theirs allow, absent
-// where these may not be positive.
+// quotient divides estimates. Its bounds are the widest that theirs allow, and absent where
+// a lower bound is not positive.
 func quotient(a, b analysis.Estimate) analysis.Estimate {
 	q := exact(a.Mean / b.Mean)
 	if q.N = min(a.N, b.N); a.Lo > 0 && b.Lo > 0 {

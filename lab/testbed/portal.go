@@ -120,9 +120,8 @@ func (p Spec) port(node, name string, aggregate bool, addrs ...netip.Prefix) Por
 // leases reports whether the lab has addresses to lease, and not the device alone.
 func (p Spec) leases() bool { return !p.LAN.IsValid() || p.LAN == DefaultLAN }
 
-// addressing is study 1's, as long as it has room. In a larger network the router
-// has the first address; where it is the device's own, the device sets it and the
-// lab leases nothing.
+// addressing is study 1's while its network is large enough. In a larger network the
+// router has the first address; where the device leases, it sets that address itself.
 func (p Spec) addressing() Addressing {
 	a := Addressing{
 		LAN: p.LAN, RouterWAN: routerWAN.Addr(), ServerIP: serverAddr.Addr(), ServiceIP: serviceAddr.Addr(),

@@ -12,8 +12,8 @@ import (
 // and study 1's addresses.
 type Spec struct {
 	Aggregate     bool         // links of metered hosts aggregate (profile bulk); else these see each packet alone
-	LAN           netip.Prefix // the clients' network when the device leases it; the zero value is one with room for Clients
-	Clients       int          // for whom the lab leases addresses and listeners have room; zero is as many as DefaultLAN has
+	LAN           netip.Prefix // the clients' network when the device leases it; the zero value is a network large enough for Clients
+	Clients       int          // number for which the lab has leases and listeners; zero is as many as DefaultLAN has
 	NoAggregation bool         // the metered host's link towards the clients never aggregates
 	NoTxChecksum  bool         // no transmit checksum offload on any link
 	ClientHosts   int          // 1 (default) to 3: addresses that are no leases

@@ -84,9 +84,9 @@ type Link struct{ A, B Port }
 // Port is a node's end of a link.
 type Port struct {
 	Node string
-	Name string // by which the lab is asked for it; empty where nobody does
-	// If is the interface's name within the lab, at most three bytes: what it is
-	// prefixed with takes the other seven that meter.NAPIThreads can tell apart.
+	Name string // key for Lab.Port; empty where no code looks the port up
+	// If is the interface's name within the lab, at most three bytes: meter.NAPIThreads
+	// distinguishes names of ten bytes, and the lab's prefix takes seven.
 	If         string
 	Addrs      []netip.Prefix
 	Aggregate  bool // see agent.Link

@@ -19,8 +19,8 @@ const (
 	kindHello  = 'H' // to the server: header of a TCP stream, sent again until it is answered
 	kindAnswer = 'A' // to the client: number is the server's answer, as for TCP
 	kindData   = 'D' // either way: number is its place in the stream, from 0
-	kindAlive  = 'L' // to the server every aliveEvery, from one stream after the other, and back
-	kindEnd    = 'E' // to the server: the run is over; to the client: it is, or is not known
+	kindAlive  = 'L' // to the server every aliveEvery, from each stream in turn; the server returns it
+	kindEnd    = 'E' // to the server: the run is over; to the client: the run is over, or unknown to the server
 )
 
 // head is how a datagram begins.
@@ -31,7 +31,7 @@ type head struct {
 	number int64
 }
 
-// put writes the head to the front of b, which has room for it.
+// put writes the head to the front of b, which must be long enough.
 func (h head) put(b []byte) {
 	b[0], b[1], b[2], b[3] = 'G', 'W', 'U', h.kind
 	binary.BigEndian.PutUint32(b[4:], uint32(h.index))

@@ -81,7 +81,7 @@ func (r *run) introduceTCP(ctx context.Context, st *stream) (answer, error) {
 	}
 	h := header{id: r.id, index: st.index, cfg: r.cfg}.encode()
 	n, err := socket.SendSome(st.fd, h)
-	if err == nil && n != len(h) { // a fresh connection always has room for it
+	if err == nil && n != len(h) { // it always fits into a new connection's buffer
 		err = io.ErrShortWrite
 	}
 	if err != nil {

@@ -28,7 +28,7 @@ func (p *peer) name() (*byte, uint32) {
 	return &p.raw[0], p.n
 }
 
-// tell sends a head and no payload. Without an answer its sender tells again.
+// tell sends a head without payload. Callers repeat until answered.
 func tell(fd int, to *peer, h head) error {
 	b := make([]byte, headSize)
 	h.put(b)

@@ -128,7 +128,7 @@ func (p *pacer) primeTogether(group []stream) {
 				continue
 			}
 			info, err := unix.GetsockoptTCPInfo(st.fd, unix.IPPROTO_TCP, unix.TCP_INFO)
-			if err == nil && int(info.Snd_wnd) >= 2*p.burst { // what the peer has room for
+			if err == nil && int(info.Snd_wnd) >= 2*p.burst { // the window that the peer offers
 				continue
 			}
 			narrow = true

@@ -12,7 +12,7 @@ import (
 // the other.
 type Door struct {
 	Name    string
-	LoginMs float64 // true time and CPU of one log-in
+	LoginMs float64 // true time and CPU of one login
 	// Leaves leaves out every n-th client; 0 nobody.
 	Leaves int
 	// Dies: it ends by itself in the last storm.

@@ -58,10 +58,10 @@ func (t *Tries) Add(more Tries) {
 // DHCP asks for leases as any number of clients, over one packet socket. Its
 // methods may be called from many goroutines, one exchange each.
 type DHCP struct {
-	// Own is that the interface has the hardware address of its one client: replies may come
-	// to that alone. Else they are asked for as broadcasts: a reply to an address that the
-	// client does not have yet takes an entry of the server's neighbour table, which has room
-	// for a thousand in the whole machine.
+	// Own: the interface has the hardware address of its one client, and replies may be sent
+	// to that address. Otherwise the client asks for broadcasts: a reply to an address that
+	// the client does not have yet takes an entry of the server's neighbour table, which has
+	// about a thousand entries for the whole machine.
 	Own bool
 
 	ifi *net.Interface

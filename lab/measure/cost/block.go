@@ -73,7 +73,7 @@ func (b *openBlock) admitted() {
 	rec.SetupSeconds, rec.LeaseSeconds, rec.LoginSeconds = device.Setup.Seconds(), device.Lease.Seconds(), device.Login.Seconds()
 	rec.LoginMs, rec.HousekeepingSeconds = device.LoginMs, device.Traits.Housekeeping.Seconds()
 	rec.Addresses, rec.CleanAddresses, rec.Leased, rec.LoggedIn = device.Addresses(), b.pair.clean.Addresses(), len(device.Clients), len(device.LoginMs)
-	debug.FreeOSMemory() // of thousands of log-ins; not while their traffic is measured
+	debug.FreeOSMemory() // of thousands of logins; not while their traffic is measured
 }
 
 // measured measures every cell of the block that still lacks windows, with guests where the

@@ -101,7 +101,7 @@ var Metrics = []analysis.Metric{
 	{Name: "flows_after", Unit: "connections", Text: "and after the last", Better: analysis.Less, Host: "router", Per: perGuests, Range: analysis.Amounts, Of: analysis.Field("after.flows")},
 }
 
-// laws say of which metrics sweeps, cost models and ceilings are made.
+// laws name the metrics of sweeps, cost models and ceilings.
 var laws = analysis.Laws{
 	CPU: CPU, Normalised: Normalised, Link: Link, Delivered: Delivered,
 	Packets: func(r reading) float64 { return analysis.Over(r.Get("packets"), r.Get("seconds")) / 1e6 },

@@ -14,7 +14,7 @@ import (
 
 // pair offers a cell's traffic to two labs and measures windows of it: begin comes first, end last,
 // also after a failed begin. In duet mode both labs carry the load from begin to end and are
-// measured in the same stretch of time: what disturbs the machine disturbs both alike. In solo mode
+// measured at the same time: what disturbs the machine disturbs both alike. In solo mode
 // they are loaded one at a time, in turns, so that neither disturbs the other.
 type pair struct {
 	e             *experiment.Experiment

@@ -21,7 +21,7 @@ const Name = "cost"
 // Records is empty: trials and blocks are known to the reader.
 func (Measure) Records() []result.Kind { return nil }
 
-// Rules are those of experiments that measure cost.
+// Rules are the rules of experiments that measure cost.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: Name,

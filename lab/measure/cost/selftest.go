@@ -11,9 +11,9 @@ import (
 	"github.com/gateweigh/gateweigh/lab/traffic"
 )
 
-// Limits of the self-tests of a trial. A trial outside them measured something
-// else than the router under the stated load; it is rejected with its reason,
-// kept in the raw data, and measured again.
+// Limits of the self-tests of a trial. A trial outside them did not measure the
+// router under the stated load; it is rejected with its reason, kept in the raw
+// data, and measured again.
 const (
 	minDelivered    = 0.98 // of the offered load
 	minBeside       = 0.90 // of the offered load, clean router beside a device that fills the routers' CPU
@@ -34,20 +34,20 @@ const (
 
 // judge applies the self-tests to a trial and sets Accepted, Rejects and Flags.
 //
-// The clean router is the control: where it delivers the same load in full and
-// without loss, and the generators have CPU to spare, a device that delivers
-// less, or loses and so makes its clients send again, shows what it can do.
-// Such a trial stands, flagged.
+// The clean router is the control. Where it delivers the same load in full and without
+// loss, and the generators have spare CPU, a device that delivers less, or loses
+// packets, has reached its own limit: the trial is accepted with a flag.
 //
-// The size of a burst matters twice: where a window holds few, counting them is
-// no exact measure of a rate, and where a congestion window has become shorter
-// than a burst, the routers forward other packets than was asked for.
+// The size of a burst matters twice. Where a window has few bursts, counting them does
+// not give an exact rate. Where a congestion window has become shorter than a burst, the
+// routers forward other packets than were asked for.
 //
-// A device that gathers packets itself may do so in profile per-packet: its links do
-// not, as the clean router shows, which has the same. One at its limit may lose frames
-// ahead of the router's IP layer, which then sees fewer packets than frames as well.
+// In profile per-packet a device may aggregate packets itself. Its links do not: they
+// have the settings of the clean router's links, which are tested. A device at its limit
+// may lose frames before the router's IP layer, which then also sees fewer packets than
+// frames.
 func judge(t *result.Trial, window time.Duration, sent experiment.Traffic, gathers bool, cpus int) {
-	// A hiccup of the machine holds both sides up alike and is no limit of the device.
+	// A delay of the machine affects both sides alike and is not a limit of the device.
 	slack := slackBursts * float64(sent.BurstSegments) * segmentMbit(sent) / window.Seconds()
 	saturated := !t.AA && t.DUT.DeliveredMbps > 0 && t.DUT.DeliveredMbps < minDelivered*min(t.DUT.OfferedMbps, t.Clean.DeliveredMbps)-slack
 	t.Flags = nil
@@ -97,8 +97,8 @@ type judged struct {
 	*side.Rejects
 }
 
-// control tests what must hold for the clean router, so that its figures can say
-// anything about the device beside it.
+// control tests the clean router: without these conditions its figures are no reference
+// for the device.
 func (j judged) control(profile string, sent experiment.Traffic, saturated bool) {
 	least := minDelivered
 	if saturated {
@@ -113,18 +113,18 @@ func (j judged) control(profile string, sent experiment.Traffic, saturated bool)
 		"%s: %.1f segments a burst, %.0f were to be sent: its streams have lost too many", j.who, j.SegmentsPerBurst, want)
 }
 
-// packets tests that profile per-packet is one.
+// packets tests that profile per-packet does not aggregate.
 func (j judged) packets(profile string) {
 	j.If(profile == result.PerPacket && j.AggregationFactor > maxPerPacket,
 		"%s: %.2f frames per packet, profile per-packet wants at most %.2f", j.who, j.AggregationFactor, maxPerPacket)
 }
 
-// side tests what must hold whatever the device does.
+// side tests conditions that do not depend on the device.
 func (j judged) side(window time.Duration) {
 	j.If(math.Abs(j.Seconds/window.Seconds()-1) > maxWindowError,
 		"%s: the window lasted %.2f s instead of %.2f s: the lab was held up", j.who, j.Seconds, window.Seconds())
 	for name, ns := range j.ThreadNs {
-		j.If(strings.HasPrefix(name, "napi/") && ns == 0, "%s: polling thread %s did not run: its work is billed elsewhere", j.who, name)
+		j.If(strings.HasPrefix(name, "napi/") && ns == 0, "%s: polling thread %s did not run: its work is counted elsewhere", j.who, name)
 	}
 	j.If(j.GeneratorCPU > maxGeneratorCPU, "%s: a traffic thread used %.0f %% of a core, limit %.0f %%", j.who, 100*j.GeneratorCPU, 100*maxGeneratorCPU)
 	j.If(j.Broken > 0, "%s: %d streams had ended: %s", j.who, j.Broken, j.BrokenError)
@@ -136,14 +136,14 @@ func (j judged) side(window time.Duration) {
 		"%s: %d of %d round-trip probes were lost: some clients are cut off", j.who, j.RTT.Lost, j.RTT.Probes)
 }
 
-// load tests that a side delivered its load. Nothing is too little also where the window is
-// so short, or the load so light, that the slack covers all of it.
+// load tests that a side delivered its load. No payload at all fails even where the window
+// is so short, or the load so light, that the slack covers the whole load.
 func (j judged) load(least float64) {
 	j.If(j.DeliveredMbps < least*j.OfferedMbps-j.slack || j.DeliveredMbps == 0,
 		"%s: delivered %.1f of %g Mbit/s, limit %.0f %%", j.who, j.DeliveredMbps, j.OfferedMbps, 100*least)
 }
 
-// flow tests that the offered load arrived, and arrived once.
+// flow tests that the offered load arrived, and only once.
 func (j judged) flow(least float64) {
 	j.load(least)
 	j.If(j.RetransmitRatio > maxRetransmits, "%s: %.2f %% of the segments were sent again, limit %.0f %%", j.who, 100*j.RetransmitRatio, 100*maxRetransmits)

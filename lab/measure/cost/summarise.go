@@ -15,7 +15,7 @@ import (
 )
 
 // FlagShortfall marks a cell whose sampled bandwidth is more than 10 % below
-// the limit, so that normalised CPU is CPU the router never spent.
+// the limit, so that normalised CPU includes CPU that the router never used.
 const FlagShortfall = "bandwidth-shortfall"
 
 // enoughBandwidth is the share of the limit below which normalised CPU is flagged.
@@ -35,8 +35,8 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 	return analysis.Summarise(in, opts)
 }
 
-// compareCells orders cells as a reader looks for them: profile, direction
-// (upload first), device, then the sweep.
+// compareCells orders cells for reading: profile, direction (upload first), device, clients,
+// load.
 func compareCells(a, b result.Cell) int {
 	return cmp.Or(
 		result.CompareCells(a, b, result.Profile),
@@ -63,7 +63,7 @@ func describe(c *analysis.Cell, blocks []result.Block, opts analysis.Options) {
 	addGuests(c, blocks, opts)
 }
 
-// samples are the records beside the windows, those of A/A blocks left out.
+// samples are the records of loads and blocks, without A/A blocks.
 func samples(blocks []result.Block) []analysis.Sample {
 	var out []analysis.Sample
 	for _, b := range blocks {
@@ -169,8 +169,8 @@ func CountNames(c analysis.Cell) (names []string) {
 	return names
 }
 
-// Counts and texts of how far the clients of a cell came, all at once: of several
-// blocks the one that came least far. Cells without a whole block have none.
+// Counts and texts of a cell's client totals, each number the smallest of all blocks. Cells
+// without a completed block have none.
 const (
 	ClientBlocks     = "client_blocks"
 	Leased           = "leased"    // clients with an address
@@ -181,7 +181,7 @@ const (
 	CleanAddressFrom = "clean_addresses"
 )
 
-// addCrowd says how far the clients of a cell came.
+// addCrowd adds the client totals of a cell.
 func addCrowd(c *analysis.Cell, blocks []result.Block) {
 	for _, b := range blocks {
 		if b.AA || b.Leased == 0 || b.Cell() != c.Without(result.OfferedMbps) {

@@ -48,8 +48,7 @@ func spans(a, b []side.Endpoint) []span {
 	return list
 }
 
-// payload is the router's link by which the load leaves it, and the ends it leaves
-// from and arrives at.
+// payload returns the router's link that sends the load, the load's senders and its receivers.
 func (s *lab) payload(lan, wan meter.Link, clients, server []span) (out meter.Link, sending, receiving []span) {
 	switch s.Load.Direction {
 	case traffic.Down:
@@ -71,15 +70,15 @@ func addDatagrams(m *result.Measurement, ends []span) {
 		bursts += e.b.Load.Bursts - e.a.Load.Bursts
 	}
 	counted := result.Datagrams(sum)
-	counted.Lost = max(0, counted.Lost) // less than none: what was overtaken before the window came in it
+	counted.Lost = max(0, counted.Lost) // negative: datagrams overtaken before the window arrived in it
 	m.Datagrams = &counted
 	m.SegmentsPerBurst = ratio(sum.Sent, bursts)
 }
 
 // aggregation is frames per packet of the router's IP layer; 0: not known. No buffer
-// holds more frames than maxFrames: beyond it the device forwards past the IP layer,
-// which then sees next to nothing. Neither is it known where guests talk to a portal,
-// and what clients send may be forwarded past the IP layer.
+// holds more than maxFrames frames: a larger quotient means that the device forwards past
+// the IP layer. The figure is also unknown where guests use a portal, since clients'
+// packets may then be forwarded past the IP layer.
 func (s *lab) aggregation(frames, packets int64) float64 {
 	const maxFrames = 64
 	factor := ratio(frames, packets)
@@ -91,7 +90,7 @@ func (s *lab) aggregation(frames, packets int64) float64 {
 
 // segmentsPerBurst is segments per buffer of the senders; 0: not known. Their counters hold
 // all TCP of a host: where both ends send, acknowledgements of the other's data are among
-// the segments, and elsewhere short connections and the log-ins of guests.
+// the segments, and elsewhere short connections and the logins of guests.
 func (s *lab) segmentsPerBurst(senders meter.SNMP) float64 {
 	if s.Load.Direction == agent.Both || s.Load.ShortPerSecond > 0 || s.Guests > 0 {
 		return 0
@@ -136,7 +135,7 @@ func (s *lab) measurement(a, b side.Reading) result.Measurement {
 	m.PacketsPerWakeup = ratio(frames, router.Wakeups)
 	addBroken(&m, clients, b.Server)
 	if s.Load.UDP {
-		m.RetransmitRatio = 0 // what TCP there is carries none of the load
+		m.RetransmitRatio = 0 // TCP carries none of the load
 		if traffic.KindOf(s.Load.Kind).Counts {
 			addDatagrams(&m, slices.Concat(clients, server))
 		}

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// phaseTail is how long after a phase's end its CPU still counts: devices put accounting off,
-	// and the cost of one log-in must be neither lost nor billed to the next phase.
+	// phaseTail is the time after a phase's end in which its CPU still counts: devices delay
+	// accounting, and the cost of a login must be neither lost nor counted in the next phase.
 	phaseTail = 500 * time.Millisecond
 	// patience is what clients of a storm have, beside the time they take to
-	// come. A log-in gives up by itself after eight attempts, which are bounded too.
+	// come. A login gives up by itself after eight attempts, which are bounded too.
 	patience = 3 * time.Minute
 )
 
@@ -34,10 +34,10 @@ var _ runner.Measure = run{}
 // Run returns what measures the blocks of one run.
 func (Measure) Run() runner.Measure { return run{} }
 
-// Lacks is false: a storm is all there is of a cell.
+// Lacks is false: a cell has nothing besides its storms.
 func (run) Lacks(*runner.Session, experiment.Block, result.Cell) bool { return false }
 
-// Fits refuses devices without a log-in, and networks too small for the clients.
+// Fits refuses devices without a login, and networks too small for the clients.
 func (run) Fits(e *experiment.Experiment, t dut.Traits) error { return fits(slices.Max(e.Clients), t) }
 
 // fits reports whether n clients can log in at a device.
@@ -65,9 +65,8 @@ type openBlock struct {
 	head result.Head // of the record
 }
 
-// Block measures one storm. Every attempt has a lab of its own: a device that has met clients
-// cannot be made one that has not. The record of the block is left to the runner, which writes one
-// where no storm came about.
+// Block measures one storm. Every attempt has a lab of its own, because a device keeps state of
+// clients that it has admitted. The runner writes a block record only where the storm failed.
 func (run) Block(ctx context.Context, s *runner.Session, eb experiment.Block) (*result.Block, error) {
 	return nil, s.Settle(eb, eb.Cells[0], 0, func(a runner.Attempt) (func(*result.Writer) error, []string, error) {
 		b := &openBlock{Session: s, Block: eb, head: a.Head(eb)}
@@ -90,7 +89,7 @@ func (b *openBlock) storm(ctx context.Context) (s Storm, err error) {
 	stop()
 	watch.Wait()
 	if ctx.Err() == nil {
-		if left := b.StopDevice(ctx); left != nil && err == nil { // noted, and the storm stands
+		if left := b.StopDevice(ctx); left != nil && err == nil { // noted; the storm counts
 			b.Notice("%s: %v", b.Name(b.Block), left)
 		}
 	}
@@ -102,11 +101,11 @@ func (b *openBlock) say(what string) {
 	b.Status("%s: %s, %s", b.Name(b.Block), what, rateText(rateOf(b.Block)))
 }
 
-// watchEvery is how often the device of a storm is looked at.
+// watchEvery is the interval at which the device's programs are checked during a storm.
 const watchEvery = time.Second
 
-// watch says when a program of the device has ended: its clients take minutes to give
-// up. It returns then, or when ctx ends.
+// watch reports that a program of the device has ended, because its clients take minutes to
+// give up. It returns then, or when ctx ends.
 func (b *openBlock) watch(ctx context.Context) {
 	for side.Sleep(ctx, watchEvery) == nil {
 		ended, err := b.Ended(ctx)
@@ -164,7 +163,7 @@ func (b *openBlock) measure(ctx context.Context) (s Storm, err error) {
 
 // create opens the meters and creates the clients. The meters come first: counters of the clients'
 // own namespaces are not needed, and a thousand of them would take the client host longer to read
-// than a log-in.
+// than a login.
 func (b *openBlock) create(ctx context.Context, s *Storm) (err error) {
 	if err := b.OpenMeters(ctx); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/gateweigh/gateweigh/lab/result"
 )
 
-// maxRate is the highest log-in rate: beyond it a number is a typing mistake.
+// maxRate is the highest login rate: beyond it a number is a typing mistake.
 const maxRate = 10_000
 
 // rates are clients a second that come to lease, and then to log in; 0 is all at the same moment.
@@ -29,7 +29,7 @@ func (Measure) Records() []result.Kind {
 	return []result.Kind{{Name: KindStorm, New: func() any { return new(Storm) }}}
 }
 
-// Rules are those of experiments that measure log-ins.
+// Rules are the rules of experiments that measure logins.
 func (Measure) Rules() experiment.Measure {
 	return experiment.Measure{
 		Name: Name, Alone: true,
@@ -59,7 +59,7 @@ func check(e *experiment.Experiment, report experiment.Report) {
 		report("client.churn", "does not go with %s: no client sends meanwhile", only)
 	}
 	if slices.Contains(e.DUTs, experiment.Clean) {
-		report("duts", "%q does not go with %s: it has no log-in", experiment.Clean, only)
+		report("duts", "%q does not go with %s: it has no login", experiment.Clean, only)
 	}
 }
 
@@ -91,7 +91,7 @@ func duration(e *experiment.Experiment, g experiment.Group) time.Duration {
 	return time.Duration(g.Blocks) * (labOverhead + lease + login)
 }
 
-// loginOf is what a log-in at a device takes, more or less: the device's own figure.
+// loginOf estimates the duration of a login at a device by the device's own figure.
 func loginOf(e *experiment.Experiment, name string) time.Duration {
 	d, err := dut.New(name, 1, e)
 	if err != nil {

@@ -23,7 +23,7 @@ var ownFailures = []struct{ text, remedy string }{
 	{"resource temporarily unavailable", ""},
 }
 
-// evidence is what a storm's self-tests know beside its record.
+// evidence is the input of a storm's self-tests besides the record.
 type evidence struct {
 	polling   string // the polling thread of the router's link to the clients
 	ended     side.Ended
@@ -31,9 +31,8 @@ type evidence struct {
 	overflows int64 // of the machine's neighbour table, during the storm
 }
 
-// judge applies the self-tests: a storm that a limit of the lab broke says
-// nothing of the device. What a device does to its clients stands, also when it
-// dies of them.
+// judge applies the self-tests: a storm that failed by a limit of the lab is rejected. Failures
+// caused by the device are results, also when its programs end.
 func judge(s *Storm, e evidence) {
 	var rejects side.Rejects
 	reject := rejects.Add
@@ -41,9 +40,9 @@ func judge(s *Storm, e evidence) {
 	for _, text := range e.ended.Lab {
 		reject("lab: %s", text)
 	}
-	// Leases always cross the link; what a log-in sends is the portal's affair.
+	// Leases always cross the link; what a login sends is the portal's affair.
 	if s.Lease.Through > 0 && s.Lease.ThreadNs[e.polling] == 0 {
-		reject("leases: polling thread %s did not run: its work is billed elsewhere", e.polling)
+		reject("leases: polling thread %s did not run: its work is counted elsewhere", e.polling)
 	}
 	for _, phase := range []struct {
 		name string

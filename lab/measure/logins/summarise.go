@@ -1,6 +1,6 @@
 // Package logins measures login storms: clients that all lease an address and then all log in
 // through a device's own pages, at once or at a rate. A storm has a lab of its own, and no clean
-// router beside it: that one has no log-in.
+// router beside it: that one has no login.
 package logins
 
 import (

@@ -21,8 +21,8 @@ const (
 	loginParallel = 16
 )
 
-// longestLogin is how long all clients of a block may take to log in: a device that needs longer
-// does not take so many.
+// longestLogin bounds the time in which all clients of a block log in: a device that needs longer
+// does not take that number of clients.
 const longestLogin = 10 * time.Minute
 
 // NotAdmitted says that clients gave up on the way in.
@@ -40,7 +40,7 @@ func (e *NotAdmitted) Error() string {
 
 func (e *NotAdmitted) Unwrap() error { return e.first }
 
-// gaveUp is the *NotAdmitted of outcomes, nil when all came through.
+// gaveUp is the *NotAdmitted of outcomes, nil when all clients were admitted.
 func gaveUp(step string, own bool, outcomes []client.Outcome) error {
 	first := client.GaveUp(outcomes)
 	if first == nil {
@@ -50,14 +50,14 @@ func gaveUp(step string, own bool, outcomes []client.Outcome) error {
 	return &NotAdmitted{step: step, Own: own, in: in, asked: len(outcomes), first: first}
 }
 
-// Outcomes has every client host do its part at once and returns what became of all clients.
+// Outcomes has all client hosts act at the same time and returns the outcomes of all clients.
 func (s *Side) Outcomes(do func(i int, h ClientHost) ([]client.Outcome, error)) ([]client.Outcome, error) {
 	outcomes, err := Each(s.Hosts, do)
 	return slices.Concat(outcomes...), err
 }
 
-// serveDHCP has the lab lease where the device does not and a client will ask: guests
-// do where the clients themselves have static addresses.
+// serveDHCP starts the lab's DHCP server where the device leases nothing and clients or
+// guests ask for leases; guests ask even where the clients have static addresses.
 func (s *Side) serveDHCP(ctx context.Context) error {
 	switch {
 	case !client.KindOf(s.Has.Client).Leases, s.Traits.DHCP, s.static && s.Guests == 0:
@@ -101,7 +101,7 @@ func (s *Side) admitClients(ctx context.Context) error {
 	return s.logIn(ctx)
 }
 
-// logIn has all clients log in, by their device's own ways where it admits them itself.
+// logIn has all clients log in; a device that is a dut.Admitter admits them itself.
 func (s *Side) logIn(ctx context.Context) error {
 	start := time.Now()
 	if adm, ok := s.DUT.(dut.Admitter); ok {
@@ -145,9 +145,8 @@ func (s *Side) Leased(ctx context.Context) error {
 	return s.Router.AddNeighbours(ctx, agent.Neighbours{Link: s.Lab.Port(testbed.PortLAN), List: addrs})
 }
 
-// EntersNeighbours reports whether the lab enters clients into the neighbour tables of its
-// routers: into those of both compared labs where one has more clients than the machine's
-// table may have room for.
+// EntersNeighbours reports whether the lab adds its clients to the neighbour tables of its
+// routers: in both compared labs, where one has more clients than the machine's table may hold.
 func EntersNeighbours(sides ...experiment.Side) bool {
 	return slices.ContainsFunc(sides, func(s experiment.Side) bool {
 		most := client.KindOf(s.Client).LearnMost
@@ -164,7 +163,7 @@ func hasStatic(has experiment.Side, entered bool, t dut.Traits) bool {
 	return entered && k.Leases && k.Static && !t.DHCP
 }
 
-// Addresses is where the side's clients have theirs from: result.Static and its like.
+// Addresses says where the side's clients get their addresses: result.Static, FromDevice or FromLab.
 func (s *Side) Addresses() string {
 	switch {
 	case s.static, !client.KindOf(s.Has.Client).Leases:
@@ -175,14 +174,14 @@ func (s *Side) Addresses() string {
 	return result.FromLab
 }
 
-// guestsOf is the part of host i of a lab's guests: the first's number and how many.
+// guestsOf returns host i's guests: the number of the first guest, and the count.
 func (s *Side) guestsOf(i int) (first, count int) {
 	n := len(s.Hosts)
 	lo, hi := s.Guests*i/n, s.Guests*(i+1)/n
 	return s.Has.Clients + lo + 1, hi - lo
 }
 
-// GuestVisits is how guests come to host i, which takes its part of the rate.
+// GuestVisits says how guests arrive at host i, at its part of the rate.
 func (s *Side) GuestVisits(i int, perSecond float64) client.Churn {
 	_, count := s.guestsOf(i)
 	return client.Churn{

@@ -15,19 +15,19 @@ const (
 	flowLimit = "/proc/sys/net/netfilter/nf_conntrack_max"
 )
 
-// FlowsPerClient are connections that a router tracks of one client: stream, probe, and the
-// log-in's connections until they expire.
+// FlowsPerClient is the number of connections that a router tracks of one client: stream, probe,
+// and the login's connections until they expire.
 const FlowsPerClient = 16
 
-// fewClients have room for their connections in the table of any machine.
+// fewClients fit with their connections into the table of any machine.
 const fewClients = 250
 
-// flowsPerStream is room for a stream and, where it is tried again, its successor.
+// flowsPerStream counts a stream and, after a repeated attempt, its successor.
 const flowsPerStream = 2
 
 // checkFlows refuses a load whose connections a device tracks and the kernel's table
 // cannot hold: the kernel would drop packets of the rest silently, and the loss would look like the
-// device's. The check follows the log-ins, because only then is it seen whether the device tracks
+// device's. The check follows the logins, because only then is it seen whether the device tracks
 // connections at all.
 func (s *Side) checkFlows(ctx context.Context) error {
 	if len(s.Clients) <= fewClients {
@@ -37,8 +37,8 @@ func (s *Side) checkFlows(ctx context.Context) error {
 	return cmp.Or(err, flowsFit(len(s.Clients), count, limit))
 }
 
-// flows is how many connections the router's kernel tracks, and how many it would: zero
-// both on a kernel without such a table.
+// flows returns how many connections the router's kernel tracks, and the limit; both are zero on
+// a kernel without such a table.
 func (s *Side) flows(ctx context.Context) (count, limit int, err error) {
 	out, err := s.Router.Run(ctx, agent.Command{Argv: []string{"cat", flowCount, flowLimit}, Support: true})
 	if err != nil {
@@ -56,8 +56,8 @@ func (s *Side) Flows(ctx context.Context) int {
 	return count
 }
 
-// orFlows is why clients were not admitted: that error, or that the table of tracked
-// connections has filled up on their way in, which is the machine's doing.
+// orFlows returns why clients were not admitted: err, or that the table of tracked connections
+// became full during admission, a limit of the machine.
 func (s *Side) orFlows(ctx context.Context, err error) error {
 	count, limit, unread := s.flows(ctx)
 	if unread != nil || !flowsFull(count, limit) {
@@ -67,11 +67,11 @@ func (s *Side) orFlows(ctx context.Context, err error) error {
 		count, limit, max(1, limit/FlowsPerClient), max(FlowsPerClient*s.Has.Clients, 2*limit), err)
 }
 
-// flowsFull reports whether new connections found no place. Entries expire one by one, so the table
-// counts as full from 95 % on.
+// flowsFull reports whether the table is full. Entries expire one by one, so it counts as full
+// from 95 % on.
 func flowsFull(count, limit int) bool { return limit > 0 && count >= limit-limit/20 }
 
-// flowsFit compares what so many logged-in clients take and will take with the limit.
+// flowsFit compares the present and coming connections of the logged-in clients with the limit.
 func flowsFit(clients, count, limit int) error {
 	need := count + flowsPerStream*clients
 	if count == 0 || need <= limit { // 0: nothing is tracked

@@ -83,9 +83,9 @@ type Usage struct {
 	Wakeups           int64            // times the polling threads were given a CPU
 }
 
-// UsageOf accounts a router's polling threads and processes. What a process used before it was
-// first seen belongs to the stretch in which it appeared; one that has ended stays among the
-// sampler's.
+// UsageOf sums the CPU time of a router's polling threads and processes between two samples. A
+// process that first appears in b counts with all its time; the sampler keeps processes that have
+// ended.
 func UsageOf(a, b meter.Sample) Usage {
 	u := Usage{ThreadNs: map[string]int64{}}
 	for name, now := range b.NAPI {
@@ -185,8 +185,8 @@ func Reasons(texts []string) []result.Reason {
 	return list
 }
 
-// Rejects are the reasons for which a window is rejected: it measured something else than was
-// asked for, so it is kept in the raw data and measured again.
+// Rejects are the reasons for rejecting a window: it did not measure what was asked for. It is kept
+// in the raw data and measured again.
 type Rejects []string
 
 // Add adds a reason.
@@ -204,13 +204,13 @@ const (
 	stealTicks  = 2   // of the machine's clock, by which that may be off
 )
 
-// Ticks are n ticks of the machine's clock, 10 ms each, as a share of so many CPUs over so many seconds.
+// Ticks converts n ticks of the machine's clock, 10 ms each, into a share of cpus CPUs over seconds.
 func Ticks(n, seconds float64, cpus int) float64 {
 	return n * 0.01 / (max(seconds, 0.01) * float64(max(cpus, 1)))
 }
 
-// Steal rejects a stretch in which other guests took the CPU of a machine with so many CPUs. When
-// says which stretch, " during the leases" or nothing.
+// Steal rejects a window in which other guests of the hypervisor took CPU. cpus is the machine's
+// number of CPUs; when names the window, " during the leases" or nothing.
 func (r *Rejects) Steal(m result.Machine, seconds float64, cpus int, when string) {
 	limit := max(maxStealPct, 100*Ticks(stealTicks, seconds, cpus))
 	r.If(m.Steal > limit, "machine: %.1f %% steal%s, limit %.1f %%: another guest takes the CPU", m.Steal, when, limit)

@@ -33,7 +33,7 @@ type Side struct {
 	Guests  int              // clients beside these that come and go; their numbers follow the clients'
 	Load    agent.Traffic    // what runs now or ran last, of all client hosts together
 
-	// How long the lab and its device, the leases and the log-ins of all clients took.
+	// How long the lab and its device, the leases and the logins of all clients took.
 	Setup, Lease, Login time.Duration
 	LoginMs             []float64 // one value a client; none where no client logs in itself
 

@@ -76,7 +76,8 @@ type Datapath struct {
 	places  []*place   // the programs
 	pins    []string   // names in the folder of pins
 	gone    []string   // programs that are not attached, as last logged
-	trouble string     // error of putting things back, as last logged
+
+	trouble map[string]string // errors of the watcher, as last logged; of its goroutine
 
 	mu       sync.Mutex // guards what follows
 	settings gatewaySettings
@@ -93,7 +94,7 @@ func Open(cfg Config) (_ *Datapath, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	d := &Datapath{cfg: cfg, stop: func() {}, lost: make(chan string, 1), wake: make(chan struct{}, 1)}
+	d := &Datapath{cfg: cfg, stop: func() {}, lost: make(chan string, 1), wake: make(chan struct{}, 1), trouble: map[string]string{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("opening the eBPF data path: %w", err), d.Close())

@@ -35,7 +35,9 @@ func TestGuardComesBack(t *testing.T) {
 	must(t, Remove(d.cfg)) // as detach --force does
 	run(t, "nft add table inet gd_test; nft delete table inet gd_test")
 	d.obey()
-	d.keep()
+	d.wake <- struct{}{} // has the watcher look, which takes the word before the next
+	d.wake <- struct{}{}
+	d.wake <- struct{}{}
 	if Attached(d.cfg) || d.Repairs() != (Repairs{Guarded: 1}) {
 		t.Errorf("after detach, programs are put back: %+v", d.Repairs())
 	}

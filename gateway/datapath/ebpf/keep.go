@@ -16,8 +16,11 @@ import (
 )
 
 // lookEvery is how often the daemon looks at its programs: the kernel does not report a link
-// that is detached. A look takes some tens of microseconds.
-const lookEvery = 200 * time.Millisecond
+// that is detached. Pins need no haste, because programs outlive them while the daemon runs.
+const (
+	lookEvery = 200 * time.Millisecond
+	pinsEvery = time.Second
+)
 
 // lookup is the program at the namespace's socket lookup.
 const lookup = "portal_lookup"
@@ -78,7 +81,7 @@ func (p *place) attached() (bool, error) {
 	}
 	where := info.NetNs() != nil && info.NetNs().NetnsInode != 0
 	if p.dev != nil {
-		where = p.holds(p.link)
+		where = info.TCX() != nil && info.TCX().Ifindex == uint32(p.dev.Index)
 	}
 	return where && info.Program == p.id, nil
 }
@@ -99,20 +102,24 @@ func (p *place) filtered() (bool, error) {
 
 // keepAll keeps programs and pins in place until end is closed.
 func (d *Datapath) keepAll(end <-chan struct{}) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
+	look, pins := time.NewTicker(lookEvery), time.NewTicker(pinsEvery)
+	defer look.Stop()
+	defer pins.Stop()
 	for {
 		select {
 		case <-end:
 			return
-		case <-tick.C:
+		case <-pins.C:
+			d.report("pins", d.keepPins())
+		case <-look.C:
+			d.keep()
 		case <-d.wake:
+			d.keep()
 		}
-		d.keep()
 	}
 }
 
-// keep puts back what others removed, unless it was Remove. While a program is missing the
+// keep attaches programs again that others removed, unless it was Remove. While a program is missing the
 // guard lets nothing pass; it is shut while the program is being attached, which is faster.
 func (d *Datapath) keep() {
 	d.keeping.Lock()
@@ -129,7 +136,7 @@ func (d *Datapath) keep() {
 	if err == nil && d.closed() {
 		err = d.reopen()
 	}
-	d.report(errors.Join(err, d.keepPins()))
+	d.report("programs", err)
 }
 
 // missing lists the programs that are not where they belong, except those of an interface that
@@ -190,18 +197,18 @@ func (d *Datapath) reopen() error {
 	return nil
 }
 
-// report logs and counts an error of keep, once while it stays the same.
-func (d *Datapath) report(err error) {
+// report counts an error, and logs it once while it stays the same.
+func (d *Datapath) report(what string, err error) {
 	if err == nil {
-		d.trouble = ""
+		delete(d.trouble, what)
 		return
 	}
 	d.count(func(r *Repairs) { r.Errors++ })
-	if d.trouble == err.Error() {
+	if d.trouble[what] == err.Error() {
 		return
 	}
-	d.trouble = err.Error()
-	d.cfg.Log.Error("putting back what was removed; trying again", "closed", d.closed(), "err", err)
+	d.trouble[what] = err.Error()
+	d.cfg.Log.Error("putting back "+what+" that were removed; trying again", "closed", d.closed(), "err", err)
 }
 
 // listPins notes what the folder of pins must hold.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
@@ -49,9 +50,16 @@ func TestProgramsTakenOff(t *testing.T) {
 				t.Run(p.Name+"/Link/"+program, func(t *testing.T) {
 					t.Parallel()
 					w := newAttacked(t, p)
-					w.takenOff(t, func() { w.detachLink(t, at.dev, at.attach) })
+					w.takenOff(t, func() { w.links(t, at.dev, at.attach, link.Link.Detach) })
 				})
 			}
+			t.Run(p.Name+"/Replaced", func(t *testing.T) {
+				t.Parallel()
+				w, idle := newAttacked(t, p), passing(t)
+				w.takenOff(t, func() {
+					w.links(t, "lan0", ebpf.AttachTCXIngress, func(l link.Link) error { return l.Update(idle) })
+				})
+			})
 			t.Run(p.Name+"/Pins", func(t *testing.T) {
 				t.Parallel()
 				newAttacked(t, p).removePins(t)
@@ -182,8 +190,18 @@ func (w attacked) dev(t *testing.T, name string) *net.Interface {
 	return dev
 }
 
-// detachLink detaches a hook's links as "bpftool link detach" does.
-func (w attacked) detachLink(t *testing.T, name string, attach ebpf.AttachType) {
+// passing returns a program that passes every packet on.
+func passing(t *testing.T) *ebpf.Program {
+	t.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
+	must(t, err)
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// links does something to a hook's links, opened by their ids, as bpftool does: "bpftool link
+// detach" is link.Link.Detach.
+func (w attacked) links(t *testing.T, name string, attach ebpf.AttachType, do func(link.Link) error) {
 	t.Helper()
 	var all error
 	w.Router.Do(func() {
@@ -196,7 +214,7 @@ func (w attacked) detachLink(t *testing.T, name string, attach ebpf.AttachType) 
 			id, _ := p.LinkID()
 			l, err := link.NewFromID(id)
 			if err == nil {
-				err = errors.Join(l.Detach(), l.Close())
+				err = errors.Join(do(l), l.Close())
 			}
 			all = errors.Join(all, err)
 		}

@@ -8,8 +8,9 @@
 // A data path's programs belong to one device and disappear with it. A device that
 // replaces it has the same name but no programs. It also has another index, which the
 // rules check: no mark is needed, and packets that are redirected ahead of the stack
-// never meet the rules. The guard does not protect against an administrator who creates
-// an interface with a chosen index or detaches programs by hand.
+// never meet the rules. Where programs are detached by hand, the data path's watcher shuts
+// the guard, by letting it know no interface, until they are back. The guard does not
+// protect against an administrator who creates an interface with a chosen index.
 package guard
 
 import (

@@ -130,16 +130,19 @@ func TestMeasureOfItsOwnRunsAndResumes(t *testing.T) {
 	if run.Environment.Measure != "idle" || len(lulls) != 12 || len(run.Trials) != 0 || run.MeasuredFor() <= 0 {
 		t.Fatalf("measure %q, %d records", run.Environment.Measure, len(lulls))
 	}
-	seen, resumed := map[string]bool{}, 0
+	seen, resumed, spent := map[string]bool{}, 0, int64(0)
 	for _, r := range lulls {
 		seen[r.Cell.String()+r.DUTLab+string(rune('0'+r.Window))] = true
 		resumed += r.Sitting
 		if r.AA != (r.Cell.Text(result.DUT) == experiment.Clean) || r.Device.Seconds < r.Cell.Number(idleMs)/1e3 || r.Clean.ProcessNs < 0 {
 			t.Errorf("record %+v", r)
 		}
-		if !r.AA && r.Device.ProcessNs == 0 {
-			t.Errorf("block %d, window %d: the daemon cost nothing", r.Block, r.Window)
+		if !r.AA {
+			spent += r.Device.ProcessNs
 		}
+	}
+	if spent <= 0 { // a short window may pass without the daemon
+		t.Error("the daemon cost nothing in all windows")
 	}
 	if len(seen) != 12 || resumed != 7 {
 		t.Errorf("%d windows, %d of them after the interruption, want 12 and 7", len(seen), resumed)

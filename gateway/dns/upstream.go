@@ -42,6 +42,7 @@ type upstream struct {
 	silent int        // queries without an answer since the last answer
 	last   time.Time  // of the last answer, or of the first query
 	warned bool       // since the last answer
+	logged time.Time  // when that was logged last: clients must not fill the log
 }
 
 // An upstream is reported when it has answered nothing for downTime and silentMin
@@ -64,8 +65,8 @@ func (u *upstream) note(err error, now time.Time) {
 		return
 	}
 	u.silent++
-	if since := now.Sub(u.last); !u.warned && u.silent >= silentMin && since >= downTime {
-		u.warned = true
+	if since := now.Sub(u.last); !u.warned && u.silent >= silentMin && since >= downTime && now.Sub(u.logged) >= time.Minute {
+		u.warned, u.logged = true, now
 		u.log.Warn("an upstream resolver does not answer", "upstream", u.addr, "queries", u.silent, "seconds", int(since.Seconds()), "err", err)
 	}
 }

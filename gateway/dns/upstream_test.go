@@ -81,7 +81,6 @@ func TestUpstreamThatFailedIsAskedLast(t *testing.T) {
 	}
 }
 
-// TestForgedAnswers: wrong answers are not accepted, and queries are hard to guess.
 // TestSilentUpstreamIsLogged: once, when it has answered nothing for a while, and once
 // when it answers again.
 func TestSilentUpstreamIsLogged(t *testing.T) {
@@ -105,6 +104,7 @@ func TestSilentUpstreamIsLogged(t *testing.T) {
 	}
 }
 
+// TestForgedAnswers: wrong answers are not accepted, and queries are hard to guess.
 func TestForgedAnswers(t *testing.T) {
 	at, conn := silent(t)
 	d := &doors{}

@@ -161,11 +161,14 @@ func (t *Table) admit(addr netip.Addr, login Login) (Session, error) {
 	if login.For != (Key{}) && (login.For.MAC != c.key.MAC || login.For.Addr.Unmap() != addr) {
 		return Session{}, ErrMoved
 	}
-	free, ok := t.reserve(c, login)
-	if !ok {
+	if !t.reserve(c, login) {
 		return Session{}, ErrSessions
 	}
-	defer free()
+	defer func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.unreserve(c)
+	}()
 	now := t.clock.now()
 	next := c.lapsed()
 	next.state = Authenticated

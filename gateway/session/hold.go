@@ -3,6 +3,7 @@ package session
 import (
 	"maps"
 	"net/netip"
+	"strings"
 
 	"github.com/gateweigh/gateweigh/gateway/datapath"
 )
@@ -61,6 +62,7 @@ func (t *Table) publish(c *client, next entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c.entry = next
+	t.unreserve(c)
 	t.tally(c, &next)
 	t.schedule(c, c.nextDue())
 }
@@ -79,9 +81,10 @@ func (t *Table) remove(c *client) {
 // zero is not counted. mu must be held.
 func (t *Table) tally(c *client, now *entry) {
 	recount(t.states, c.tallied, now.state)
-	recount(t.users, c.talliedUser, now.user)
+	user := fold(now.user)
+	recount(t.users, c.talliedUser, user)
 	recount(t.macs, c.talliedMAC, now.key.MAC)
-	c.tallied, c.talliedUser, c.talliedMAC = now.state, now.user, now.key.MAC
+	c.tallied, c.talliedUser, c.talliedMAC = now.state, user, now.key.MAC
 }
 
 // recount moves one from was to now; the zero value is not counted.
@@ -97,26 +100,34 @@ func recount[K comparable](counts map[K]int, was, now K) {
 	}
 }
 
-// reserve counts the session that a login is about to begin, until free, unless the user
-// has as many as allowed. The session that it replaces does not count. c's op must be
-// held.
-func (t *Table) reserve(c *client, login Login) (free func(), ok bool) {
+// reserve counts the session that a login is about to begin, until publish or unreserve,
+// unless the user has as many as allowed. The session that it replaces does not count. c's
+// op must be held.
+func (t *Table) reserve(c *client, login Login) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	others := t.users[login.User]
-	if login.User != "" && c.talliedUser == login.User {
+	user := fold(login.User)
+	others := t.users[user]
+	if user != "" && c.talliedUser == user {
 		others--
 	}
 	if login.Sessions > 0 && others >= login.Sessions {
-		return nil, false
+		return false
 	}
-	recount(t.users, "", login.User)
-	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		recount(t.users, login.User, "")
-	}, true
+	c.reserved = user
+	recount(t.users, "", user)
+	return true
 }
+
+// unreserve ends a client's reservation, if there is one. mu must be held.
+func (t *Table) unreserve(c *client) {
+	recount(t.users, c.reserved, "")
+	c.reserved = ""
+}
+
+// fold returns the name under which a user's sessions are counted: servers that ignore
+// case accept a name in every spelling.
+func fold(user string) string { return strings.ToLower(user) }
 
 // Addresses returns how many addresses a MAC address has.
 func (t *Table) Addresses(mac datapath.MAC) int {

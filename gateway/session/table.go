@@ -89,7 +89,8 @@ type client struct {
 	tallied     State
 	talliedUser string
 	talliedMAC  datapath.MAC
-	gone        bool // removed from the table: a caller that waited for op must look the client up again
+	reserved    string // the user whose session is about to begin; guarded by the table's mu
+	gone        bool   // removed from the table: a caller that waited for op must look the client up again
 
 	// Guarded by op: the data path's state of the client, and its timers.
 	known, open bool    // the data path has an entry; the entry admits the client

@@ -62,7 +62,7 @@ func Open(path string, check func(*bbolt.Tx) error) (*bbolt.DB, error) {
 // bbolt then still holds.
 func open(path string, readOnly bool) (db *bbolt.DB, err error) {
 	var file *os.File
-	options := &bbolt.Options{ReadOnly: readOnly, Timeout: lockWait, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, NoStatistics: true}
+	options := &bbolt.Options{ReadOnly: readOnly, Timeout: lockWait, FreelistType: bbolt.FreelistMapType, NoStatistics: true}
 	options.OpenFile = func(name string, flag int, mode os.FileMode) (opened *os.File, err error) {
 		file, err = os.OpenFile(name, flag, mode)
 		return file, err

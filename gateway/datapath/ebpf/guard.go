@@ -13,24 +13,25 @@ func (d *Datapath) guardian() guard.Guard {
 }
 
 // keepGuard restores the guard after netfilter's rules were flushed, unless the data path
-// was detached.
+// was detached. It is called when rules change and once a second, so that a failure is
+// tried again.
 func (d *Datapath) keepGuard() {
+	d.keeping.Lock()
+	defer d.keeping.Unlock()
 	there, err := stack.HasTable(unix.NFPROTO_INET, guard.Table(d.cfg.LAN))
 	if err == nil && !there {
-		d.keeping.Lock()
-		defer d.keeping.Unlock()
 		if d.resigned() {
 			return
 		}
-		d.cfg.Log.Warn("the guard was taken out of netfilter; putting it back", "lan", d.cfg.LAN)
 		if err = d.guardian().Shut(); err == nil && !d.closed() {
 			err = d.open()
 		}
-		d.count(func(r *Repairs) { r.Guarded++ })
+		if err == nil {
+			d.cfg.Log.Warn("the guard was taken out of netfilter and is back", "lan", d.cfg.LAN)
+			d.count(func(r *Repairs) { r.Guarded++ })
+		}
 	}
-	if err != nil {
-		d.cfg.Log.Error("keeping the guard in netfilter", "err", err)
-	}
+	d.report("the guard's rules", err)
 }
 
 // open has the guard let packets between the LAN and the WAN pass, because the programs

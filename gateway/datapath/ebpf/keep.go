@@ -110,7 +110,10 @@ func (d *Datapath) keepAll(end <-chan struct{}) {
 		case <-end:
 			return
 		case <-pins.C:
+			d.keeping.Lock()
 			d.report("pins", d.keepPins())
+			d.keeping.Unlock()
+			d.keepGuard()
 		case <-look.C:
 			d.keep()
 		case <-d.wake:
@@ -171,7 +174,6 @@ func (d *Datapath) putBack(missing []*place) error {
 	if d.closed() {
 		closing <- nil
 	} else {
-		d.setShut(true)
 		go func() { closing <- d.guardian().Know() }()
 	}
 	err := os.MkdirAll(d.cfg.PinDir, 0o700)
@@ -184,7 +186,11 @@ func (d *Datapath) putBack(missing []*place) error {
 		}
 		err = errors.Join(err, e)
 	}
-	return errors.Join(err, <-closing)
+	shut := <-closing
+	if shut == nil {
+		d.setShut(true) // otherwise the next look shuts the guard again
+	}
+	return errors.Join(err, shut)
 }
 
 // reopen opens the guard after all programs are back.

@@ -223,7 +223,7 @@ func TestEveryProgramCanBeMissing(t *testing.T) {
 		case "opennds":
 			check(t, l, Missing, "not on PATH: opennds, ndsctl, dnsmasq,", "sudo apt-get install bash bsdutils dnsmasq-base iproute2 iptables nftables opennds procps wget")
 		case "gateway-ebpf":
-			check(t, l, Missing, "not on PATH: gatewayd, freeradius", "make build")
+			check(t, l, Missing, "not on PATH: gatewayd, nft, freeradius", "make build", "nftables")
 		case "gateway-nfqueue", "gateway-nfqueue-fast":
 			check(t, l, Missing, "not on PATH: gatewayd, dnsmasq, freeradius", "make build", "dnsmasq-base")
 		case "gateway-tun", "gateway-tun-fast":

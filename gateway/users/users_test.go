@@ -347,7 +347,9 @@ func TestGuessesDoNotDelayOthers(t *testing.T) {
 		if n := decided.Load() - before; n > 2 { // the one that is hashed, and one that begins as ours is queued
 			t.Errorf("%d guesses were decided before the right login", n)
 		}
+		a.mu.Lock()
 		clear(a.verified)
+		a.mu.Unlock()
 	}
 }
 

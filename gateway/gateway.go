@@ -17,7 +17,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -217,6 +216,10 @@ func (g *gateway) serve(ctx context.Context) error {
 			return fmt.Errorf("portal: %w", err)
 		}
 	}
+	// Everything that decides about packets is in place.
+	if err := forwardingSwitch(g.cfg).On(crossings(g.cfg)...); err != nil {
+		return err
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var running sync.WaitGroup
@@ -266,9 +269,13 @@ func (g *gateway) serve(ctx context.Context) error {
 	return failed
 }
 
-// close closes the parts in reverse order. The data path stays in the kernel.
+// close closes the parts in reverse order. The data path stays in the kernel. Where it
+// passes nothing without the daemon, forwarding is switched off again.
 func (g *gateway) close() error {
 	var errs []error
+	if g.dp != nil && g.cfg.Datapath.Kind != config.EBPF {
+		errs = append(errs, forwardingSwitch(g.cfg).Off())
+	}
 	if g.dns != nil {
 		errs = append(errs, g.dns.Close())
 	}
@@ -304,13 +311,6 @@ func checkMachine(cfg *config.Config) error {
 		if err := checkAddress(lan, cfg.LAN.Address); err != nil {
 			return err
 		}
-	}
-	forwards, err := os.ReadFile("/proc/sys/net/ipv4/ip_forward")
-	if err != nil {
-		return err
-	}
-	if strings.TrimSpace(string(forwards)) != "1" {
-		return errors.New("this machine does not forward packets: sysctl -w net.ipv4.ip_forward=1 (and in /etc/sysctl.d to keep it)")
 	}
 	return nil
 }

@@ -70,8 +70,8 @@ func (s Switch) On(interfaces ...string) error {
 // the whole machine since. Without an On it has no effect.
 func (s Switch) Off() error {
 	made, err := s.read()
-	if err != nil {
-		return err
+	if err != nil || len(made) == 0 {
+		return err // another namespace's note stays
 	}
 	if err := restore(made); err != nil {
 		return err

@@ -96,6 +96,12 @@ sysctl -qw net.ipv4.ip_forward=0 net.ipv4.conf.all.accept_redirects=1 net.ipv4.c
 				t.Errorf("%s, want %s", got, on)
 			}
 		})
+		space.Do(func() {
+			must(t, s.Off())
+			if got := settings(t); got != off {
+				t.Errorf("off: %s, want %s", got, off)
+			}
+		})
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -70,6 +71,48 @@ func TestCapabilities(t *testing.T) {
 			w.sh(`nsenter --net=/run/netns/$ID-router ` + w.program + ` detach -c $DIR/gatewayd.toml`)
 		})
 	}
+}
+
+// TestUnitsCapabilities: the data path ebpf starts with the capabilities of contrib's unit, and
+// without none of them.
+func TestUnitsCapabilities(t *testing.T) {
+	t.Parallel()
+	w := newNetwork(t)
+	w.write("gatewayd.toml", "gatewayd.toml", w)
+	unit, err := os.ReadFile("../../contrib/gatewayd.service")
+	must(t, err)
+	bound := regexp.MustCompile(`(?m)^CapabilityBoundingSet=(.*)$`).FindSubmatch(unit)
+	ambient := regexp.MustCompile(`(?m)^AmbientCapabilities=(.*)$`).FindSubmatch(unit)
+	if bound == nil || ambient == nil || string(bound[1]) != string(ambient[1]) {
+		t.Fatalf("the unit's capabilities: %q, %q", bound, ambient)
+	}
+	all := strings.Fields(strings.ToLower(string(bound[1])))
+	with := func(names []string) []string {
+		set := "-all"
+		for _, name := range names {
+			set += ",+" + strings.TrimPrefix(name, "cap_")
+		}
+		return []string{"setpriv", "--no-new-privs", "--bounding-set=" + set, "--inh-caps=" + set, "--ambient-caps=" + set,
+			w.program, "run", "-c", filepath.Join(w.Dir, "gatewayd.toml")}
+	}
+	w.daemon = w.spawn("gatewayd.log", with(all)...)
+	w.says(t, "gatewayd is ready")
+	w.daemon.end(syscall.SIGTERM)
+	for i, name := range all {
+		p := w.spawn(name+".log", with(slices.Delete(slices.Clone(all), i, i+1))...)
+		eventually(t, "the daemon ends without "+name, func() error {
+			select {
+			case <-p.ended:
+				return nil
+			default:
+				return errors.New(p.said())
+			}
+		})
+		if said := p.said(); strings.Contains(said, "is ready") || !strings.Contains(said, "gatewayd: ") {
+			t.Errorf("without %s:\n%s", name, said)
+		}
+	}
+	w.sh(`nsenter --net=/run/netns/$ID-router ` + w.program + ` detach -c $DIR/gatewayd.toml`)
 }
 
 func builtWithCgo() bool {

@@ -59,8 +59,7 @@ func (s Switch) On(interfaces ...string) error {
 	}
 	for _, c := range due {
 		if err := set(c.dev, c.key, wanted[c.key]); err != nil {
-			return fmt.Errorf("switching forwarding on at %s: %w: if settings are read-only here, as in a container, do it outside: echo %s >%s",
-				c.dev, err, wanted[c.key], path(c.dev, c.key))
+			return unwritable(c.dev, c.key, err)
 		}
 	}
 	return nil
@@ -83,6 +82,19 @@ func (s Switch) Off() error {
 func Forwards(name string) (bool, error) {
 	on, err := get(name, forwards)
 	return on == "1", err
+}
+
+// Writable reports what keeps this process from switching forwarding on at an interface.
+func Writable(name string) error {
+	if err := syscall.Access(path(name, forwards), 2); err != nil { // W_OK
+		return unwritable(name, forwards, err)
+	}
+	return nil
+}
+
+func unwritable(name, key string, err error) error {
+	return fmt.Errorf("switching forwarding on at %s: %w: if settings are read-only here, as in a container, do it outside: echo %s >%s",
+		name, err, wanted[key], path(name, key))
 }
 
 // Machine reports whether net.ipv4.ip_forward is on.

@@ -23,6 +23,7 @@ const module = "github.com/gateweigh/gateweigh"
 var allowedImports = map[string][]string{
 	".":         {},
 	".ci/tally": {},
+	"mlrsearch": {}, // RFC 9971 for any program
 
 	"cmd/gateweigh": {"lab/..."},
 	"cmd/gatewayd":  {"gateway", "gateway/config", "gateway/control", "gateway/users"},

@@ -44,6 +44,8 @@ var allowedImports = map[string][]string{
 	"gateway/datapath/nfqueue/nftables": {},
 	"gateway/datapath/nfqueue/queue":    {},
 
+	"gateway/forwarding": {}, // the kernel's switch
+
 	"gateway/dhcp":    {"gateway/statefile"},
 	"gateway/dns":     {},
 	"gateway/portal":  {"gateway/session"},
@@ -106,6 +108,7 @@ var testImports = map[string][]string{
 	"gateway/datapath/tun":              {"gateway/datapath/datapathtest", "gateway/netnstest"},
 	"gateway/dhcp":                      {"gateway/netnstest"},
 	"gateway/dns":                       {"gateway/netnstest"},
+	"gateway/forwarding":                {"gateway/netnstest"},
 	"gateway/portal":                    {"gateway/netnstest"},
 
 	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws

@@ -7,18 +7,16 @@ import (
 	"time"
 )
 
-// leaving is what a client with a lease has announced about it.
-type leaving uint8
-
-const (
-	staying   leaving = iota
-	releasing         // RELEASE
-	declining         // DECLINE
-)
+// farewell is a RELEASE or DECLINE of a client with a lease that is being decided.
+type farewell struct{ declines bool }
 
 // defaultGoodbye is how long a client that has sent a RELEASE or DECLINE may take to give
 // up its address.
 const defaultGoodbye = time.Second
+
+// believed is how long no further message about its leave has an effect after a client
+// answered, in times of goodbye: a flood of them causes two questions a minute.
+const believed = 30
 
 // Nothing in a RELEASE or DECLINE proves its sender: another device can send it with the
 // client's MAC address and identifier, and would end the client's session. Therefore the
@@ -26,24 +24,33 @@ const defaultGoodbye = time.Second
 
 // leave calls do for a leased address when its client does not answer for it. A REQUEST
 // of the client meanwhile withdraws a RELEASE. s.mu is held, also while do runs.
-func (s *Server) leave(b *binding, how leaving, do func(now time.Time)) {
+func (s *Server) leave(b *binding, how farewell, do func(now time.Time)) {
 	if s.cfg.Present == nil {
 		do(time.Now())
 		return
 	}
-	if b.leaving != staying {
+	patience := cmp.Or(s.cfg.goodbye, defaultGoodbye)
+	if now := time.Now(); !b.there.IsZero() && now.Sub(b.there) < believed*patience {
+		s.stats.stillThere.Add(1)
+		return
+	}
+	if b.leaving != nil {
 		return // being asked
 	}
-	b.leaving = how
+	mine := &how
+	b.leaving = mine
 	c, addr := b.client, b.addr
 	s.asking.Go(func() {
-		there, err := s.present(c.mac, addr)
+		there, err := s.present(patience, c.mac, addr)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if b.leaving != how || b.client != c {
+		if b.leaving != mine { // withdrawn, or the lease has ended
 			return
 		}
-		b.leaving = staying
+		b.leaving = nil
+		if there {
+			b.there = time.Now()
+		}
 		if !there && err == nil {
 			do(time.Now())
 			return
@@ -57,8 +64,8 @@ func (s *Server) leave(b *binding, how leaving, do func(now time.Time)) {
 }
 
 // present asks a client that has announced its leave.
-func (s *Server) present(mac MAC, addr netip.Addr) (bool, error) {
-	wait := time.NewTimer(cmp.Or(s.cfg.goodbye, defaultGoodbye))
+func (s *Server) present(patience time.Duration, mac MAC, addr netip.Addr) (bool, error) {
+	wait := time.NewTimer(patience)
 	defer wait.Stop()
 	select {
 	case <-wait.C:
@@ -69,16 +76,17 @@ func (s *Server) present(mac MAC, addr netip.Addr) (bool, error) {
 }
 
 // stays notes that a client wants to keep its lease after all. It returns false while
-// a DECLINE is being decided: the client then gets no answer, and asks again.
-func (s *Server) stays(c client) bool {
-	b := s.table.byClient[c]
+// a DECLINE is being decided: a client that does not use an address then gets no answer,
+// and asks again.
+func (s *Server) stays(rq *request) bool {
+	b := s.table.byClient[rq.client]
 	switch {
-	case b == nil || b.leaving == staying:
+	case b == nil || b.leaving == nil:
 		return true
-	case b.leaving == declining:
+	case b.leaving.declines && rq.ciaddr != b.addr:
 		return false
 	}
-	b.leaving = staying
+	b.leaving = nil
 	return true
 }
 

@@ -47,6 +47,12 @@ func TestLeavingIsAsked(t *testing.T) {
 	w.silent(st, decline())
 	w.silent(st, request()) // until it is decided
 	w.silent(st, message(t, dhcpv4.MessageTypeDiscover, mac))
+	renewal := message(t, dhcpv4.MessageTypeRequest, mac, dhcpv4.WithClientIP(addr))
+	if ack, _ := w.ask(st, renewal); ack.MessageType() != dhcpv4.MessageTypeAck { // it uses the address
+		t.Errorf("%s to a renewal while a DECLINE is being decided", ack.MessageType())
+	}
+	p.there <- false
+	w.silent(st, decline())
 	p.there <- true
 	await(t, "the decision", func() bool { return s.Stats().StillThere == 2 })
 

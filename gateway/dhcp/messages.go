@@ -18,7 +18,7 @@ const repeatWindow = 5 * time.Second
 // discover answers a DISCOVER with an OFFER (RFC 2131, 4.3.1). The server does not probe
 // addresses: clients do, and DECLINE.
 func (s *Server) discover(rq *request, now time.Time) []byte {
-	if !s.stays(rq.client) {
+	if !s.stays(rq) {
 		return nil
 	}
 	b, err := s.table.offer(rq.client, rq.hostname, rq.wish, now)
@@ -59,7 +59,7 @@ func (s *Server) request(rq *request, now time.Time) []byte {
 		s.stats.malformed.Add(1)
 		return nil
 	}
-	if !s.stays(rq.client) {
+	if !s.stays(rq) {
 		return nil
 	}
 	if left := s.repeated(rq.client, addr, now); left > 0 {
@@ -103,7 +103,7 @@ func (s *Server) decline(rq *request, now time.Time) {
 		return
 	}
 	if b := s.table.leaseOf(rq.client, rq.wish); b != nil {
-		s.leave(b, declining, func(now time.Time) { s.setAside(rq, now) })
+		s.leave(b, farewell{declines: true}, func(now time.Time) { s.setAside(rq, now) })
 		return
 	}
 	s.setAside(rq, now)
@@ -133,7 +133,7 @@ func (s *Server) release(rq *request) {
 	if b == nil {
 		return
 	}
-	s.leave(b, releasing, func(now time.Time) {
+	s.leave(b, farewell{}, func(now time.Time) {
 		if b, err := s.table.release(rq.client, rq.ciaddr, now); err == nil {
 			s.push(change{record: b.record(), event: ended})
 		}

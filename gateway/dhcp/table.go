@@ -38,7 +38,8 @@ type binding struct {
 	end      time.Time // of the state; for known, when it began
 	acked    time.Time // lease on disk and reported until then; zero: not yet
 	brief    bool      // leased for cfg.Brief
-	leaving  leaving   // what the client has announced, until it is decided
+	leaving  *farewell // nil: none
+	there    time.Time // when the client answered although it was said to leave
 
 	prev, next *binding
 }
@@ -333,7 +334,7 @@ func (t *table) move(b *binding, to state, end time.Time) { t.put(b, to, end, fa
 func (t *table) put(b *binding, to state, end time.Time, brief bool) {
 	t.count(b, -1)
 	t.queueOf(b).remove(b)
-	b.state, b.end, b.brief, b.leaving = to, end, brief, staying
+	b.state, b.end, b.brief, b.leaving = to, end, brief, nil
 	t.queueOf(b).add(b)
 	t.count(b, +1)
 }

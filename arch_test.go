@@ -23,11 +23,13 @@ const module = "github.com/gateweigh/gateweigh"
 var allowedImports = map[string][]string{
 	".":         {},
 	".ci/tally": {},
+	"mlrsearch": {}, // RFC 9971 for any program
 
 	"cmd/gateweigh": {"lab/..."},
 	"cmd/gatewayd":  {"gateway", "gateway/config", "gateway/control", "gateway/users"},
 
 	"gateway":                {"gateway/..."},
+	"gateway/arp":            {}, // whether hosts of the LAN are there
 	"gateway/config":         {},
 	"gateway/control":        {"gateway/session"},
 	"gateway/datapath":       {},
@@ -98,6 +100,7 @@ var allowedImports = map[string][]string{
 var testImports = map[string][]string{
 	"cmd/gatewayd": {"gateway/netnstest", "gateway/session"}, // serves a table of its own to the verbs
 
+	"gateway/arp":                       {"gateway/netnstest"},
 	"gateway/datapath/ebpf":             {"gateway/datapath/datapathtest", "gateway/netnstest"},
 	"gateway/datapath/guard":            {"gateway/netnstest"},
 	"gateway/datapath/nfqueue":          {"gateway/datapath/datapathtest", "gateway/netnstest"},

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gateweigh/gateweigh/gateway/arp"
 	"github.com/gateweigh/gateweigh/gateway/config"
 	"github.com/gateweigh/gateweigh/gateway/control"
 	"github.com/gateweigh/gateweigh/gateway/dhcp"
@@ -45,6 +46,7 @@ type gateway struct {
 
 	socket *control.Socket
 	dp     path
+	arp    arp.Prober // asks clients whether they are there
 	table  *session.Table
 	radius *radius.Client
 	portal *portal.Portal
@@ -62,6 +64,7 @@ type gateway struct {
 // run_dir, and with datapath.ErrBusy if another one has an interface.
 func Run(ctx context.Context, cfg *config.Config, d Daemon) (err error) {
 	g := &gateway{cfg: cfg, log: d.Log, began: time.Now(), said: d, known: make(chan struct{})}
+	g.arp.Interface, g.arp.Source, g.arp.All = cfg.LAN.Interface, cfg.LAN.Address.Addr(), cfg.Datapath.Kind == config.TUN
 	defer func() { err = errors.Join(err, g.close()) }()
 	if err := g.open(); err != nil {
 		return err

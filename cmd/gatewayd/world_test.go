@@ -329,13 +329,14 @@ func (c *client) fillIn(token, user string) string {
 	return fmt.Sprintf(curl+`-o /dev/null -w '%%{http_code}' -d token=%s -d username=%s -d password=right http://%s/login`, token, user, portalAddr)
 }
 
-// logOut presses the status page's button.
+// logOut fills in the status page's form.
 func (c *client) logOut() {
 	c.w.t.Helper()
+	user := c.session().User
 	eventually(c.w.t, "log out", func() error {
 		token, err := c.token("status")
 		if err == nil {
-			_, err = c.try(curl + `-o /dev/null -d token=` + token + ` http://` + portalAddr + `/logout`)
+			_, err = c.try(curl + `-o /dev/null -d token=` + token + ` -d username=` + user + ` http://` + portalAddr + `/logout`)
 		}
 		return err
 	})

@@ -126,7 +126,7 @@ func TestRules(t *testing.T) {
 	nobodys := func(uint8, string) bool { return false }
 	rules := func(own func(uint8, string) bool) string {
 		t.Helper()
-		names, err := Rules(own)
+		names, err := Rules(own, "lan0", "wan0")
 		must(t, err)
 		return strings.Join(names, ", ")
 	}

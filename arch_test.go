@@ -23,6 +23,7 @@ const module = "github.com/gateweigh/gateweigh"
 var allowedImports = map[string][]string{
 	".":         {},
 	".ci/tally": {},
+	"mlrsearch": {}, // RFC 9971 for any program
 
 	"cmd/gateweigh": {"lab/..."},
 	"cmd/gatewayd":  {"gateway", "gateway/config", "gateway/control", "gateway/users"},
@@ -43,6 +44,8 @@ var allowedImports = map[string][]string{
 
 	"gateway/datapath/nfqueue/nftables": {},
 	"gateway/datapath/nfqueue/queue":    {},
+
+	"gateway/forwarding": {}, // the kernel's switch
 
 	"gateway/dhcp":    {"gateway/statefile"},
 	"gateway/dns":     {},
@@ -107,6 +110,7 @@ var testImports = map[string][]string{
 	"gateway/datapath/tun":              {"gateway/datapath/datapathtest", "gateway/netnstest"},
 	"gateway/dhcp":                      {"gateway/netnstest"},
 	"gateway/dns":                       {"gateway/netnstest"},
+	"gateway/forwarding":                {"gateway/netnstest"},
 	"gateway/portal":                    {"gateway/netnstest"},
 
 	"lab/analysis": {"lab/analysis/analysistest", "lab/measure/cost"}, // whose metrics follow laws

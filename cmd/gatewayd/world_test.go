@@ -69,6 +69,16 @@ var worlds atomic.Int64
 // accounting, but no daemon. All of it ends with the test.
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	w := newNetwork(t)
+	w.plainTCP("server")
+	w.auth, w.acct = w.radius("auth", 1812), w.radius("acct", 1813)
+	w.write("radius/gatewayd.toml", "gatewayd.toml", w)
+	return w
+}
+
+// newNetwork creates the namespaces alone.
+func newNetwork(t *testing.T) *world {
+	t.Helper()
 	w := &world{t: t, id: fmt.Sprint("w", worlds.Add(1)), Dir: t.TempDir(), Secret: "a secret of 24 characters"}
 	w.Pins = "/sys/fs/bpf/" + w.id
 	var err error
@@ -86,9 +96,6 @@ ip netns exec $ID-hub sh -ec '` + netnstest.Hub + `hub; plug lan'
 ip -n $ID-server addr add 192.0.2.2/24 dev s0; ip -n $ID-server link set s0 up
 ip -n $ID-server route add 10.1.0.0/24 via 192.0.2.1 rto_min 5s
 nsenter --net=/run/netns/$ID-router sysctl -qw net.ipv4.ip_forward=1`)
-	w.plainTCP("server")
-	w.auth, w.acct = w.radius("auth", 1812), w.radius("acct", 1813)
-	w.write("radius/gatewayd.toml", "gatewayd.toml", w)
 	return w
 }
 

@@ -76,10 +76,8 @@ func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 	return s, nil
 }
 
-// JSON writes summary.json, version 2.
-func JSON(w io.Writer, s analysis.Summary) error { return writeJSON(w, s) }
-
-func writeJSON(w io.Writer, v any) error {
+// JSON writes a summary as summary.json has it, or any other answer of a command in the same form.
+func JSON(w io.Writer, v any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)

@@ -122,11 +122,6 @@ func (d Datagrams) LossRatio() float64 {
 	return float64(d.Lost) / float64(max(1, d.Received+d.Lost))
 }
 
-// ReorderedRatio is reordered / received; 0 where there were none.
-func (d Datagrams) ReorderedRatio() float64 {
-	return float64(d.Reordered) / float64(max(1, d.Received))
-}
-
 // LossRatio is the loss ratio of the datagrams, 0 over TCP.
 func (m Measurement) LossRatio() float64 {
 	if m.Datagrams == nil {

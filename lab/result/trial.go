@@ -264,7 +264,7 @@ type Churn struct {
 }
 
 // Settled reports whether the DUT is known to know as many clients as before: never of
-// one that tells no numbers.
+// one that reports no counts.
 func (c Churn) Settled() bool {
 	return len(c.Before.Counts) > 0 && maps.Equal(c.Before.Counts, c.After.Counts)
 }

@@ -25,8 +25,12 @@ func (Measure) Summarise(run result.Run, opts analysis.Options) analysis.Summary
 		Samples: samples(run.Blocks), Load: []result.Dimension{result.OfferedMbps}, Compare: compareCells, Laws: &laws,
 		Describe: func(c *analysis.Cell) { describe(c, run.Blocks, opts) },
 		Warn: func(s analysis.Summary) []string {
-			return append(s.Remark("Sampled bandwidth is more than 10 % below the limit, so normalised CPU is an extrapolation",
-				func(c analysis.Cell) bool { return c.Flagged(FlagShortfall) }), housekeepingWarnings(run.Blocks)...)
+			return slices.Concat(
+				s.Remark("Sampled bandwidth is more than 10 % below the limit, so normalised CPU is an extrapolation",
+					func(c analysis.Cell) bool { return c.Flagged(FlagShortfall) }),
+				s.Remark("No guest came in any block, so nothing is known of guests (client.churn): more guests a second or longer loads bring some",
+					func(c analysis.Cell) bool { return c.Counts[GuestBlocks] > 0 && c.Counts[GuestsCame] == 0 }),
+				housekeepingWarnings(run.Blocks))
 		},
 	}
 	return analysis.Summarise(in, opts)

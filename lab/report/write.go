@@ -48,10 +48,8 @@ func WriteWith(runDir string, opts Options) (analysis.Summary, error) {
 		return analysis.Summary{}, err
 	}
 	s := measure.Summarise(run, opts.Analysis)
-	if run.Environment.Sides == nil {
-		for _, study := range studies.Beside(append([]analysis.Summary{s}, opts.With...)...) {
-			s.Findings = append(s.Findings, study.Findings...)
-		}
+	for _, study := range studies.Beside(append([]analysis.Summary{s}, opts.With...)...) {
+		s.Findings = append(s.Findings, study.Findings...)
 	}
 	dir := cmp.Or(opts.Dir, runDir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -153,6 +153,13 @@ func TestDetachByForce(t *testing.T) {
 	for range 5 {
 		d := start(t, t.TempDir())
 		must(t, Detach(d.cfg, true))
+		c, err := control.Dial(d.cfg.ControlSocket())
+		must(t, err)
+		eventually(t, "the watcher to look, and the status to say so", func() bool {
+			s, err := c.Status(t.Context())
+			must(t, err)
+			return strings.HasPrefix(s.Datapath, "ebpf, detached: ")
+		})
 		sh(t, "nft add table inet other; nft delete table inet other; tc qdisc add dev wan0 clsact; tc qdisc del dev wan0 clsact") // has it look
 		must(t, d.stop())
 		if Left(d.cfg) {

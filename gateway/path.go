@@ -30,8 +30,9 @@ type path interface {
 	Total() (datapath.Counters, error)
 	// Packets counts packets by outcome.
 	Packets() (map[string]uint64, error)
-	// Forwarding names the present way of forwarding, in one word.
-	Forwarding() string
+	// Forwarding names the present way of forwarding, in a word or two, and the reason where it is
+	// not the usual one.
+	Forwarding() (word, why string)
 }
 
 // introducer is a data path that needs the portal's socket.

@@ -26,13 +26,13 @@ func TestBoot(t *testing.T) {
 	lan, err := net.InterfaceByName("lan0")
 	must(t, err)
 	sh(t, `ip -n client addr add 10.1.0.99/24 dev c0; ip -n client route add default via 10.1.0.1; ip -n client neigh add 10.1.0.1 lladdr `+lan.HardwareAddr.String()+` dev c0
-nsenter --net=/run/netns/server nft 'table ip seen { chain in { type filter hook prerouting priority 0; ip saddr 10.1.0.0/24 counter; }; }'`)
+nsenter --net=/run/netns/server nft 'table ip seen { counter clients {}; chain in { type filter hook prerouting priority 0; ip saddr 10.1.0.0/24 counter name clients; }; }'`)
 	sender := exec.Command("ip", "netns", "exec", "client", "ping", "-q", "-i", "0.005", "192.0.2.2")
 	must(t, netnstest.Start(sender))
 	ended := make(chan error, 1)
 	go func() { ended <- sender.Wait() }()
 	t.Cleanup(func() { sender.Process.Kill(); <-ended })
-	received := func() string { return sh(t, "nsenter --net=/run/netns/server nft list table ip seen") }
+	received := func() string { return sh(t, "nsenter --net=/run/netns/server nft list counters") }
 	arrive := func(t *testing.T, n uint64) {
 		t.Helper()
 		before := packetsAt(t, "lan0")
@@ -44,7 +44,7 @@ nsenter --net=/run/netns/server nft 'table ip seen { chain in { type filter hook
 			if kind == "tun" {
 				sh(t, "ip addr flush dev lan0; ip route add 10.1.0.0/24 dev lan0")
 			}
-			sh(t, "nsenter --net=/run/netns/server nft reset rules >/dev/null")
+			sh(t, "nsenter --net=/run/netns/server nft reset counters >/dev/null")
 			arrive(t, 50)
 			d := startOn(t, t.TempDir(), kinds[kind])
 			t.Cleanup(func() { d.stop(); must(t, Detach(d.cfg, false)) })

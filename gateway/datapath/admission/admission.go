@@ -42,6 +42,7 @@ type Table struct {
 	gateway uint32
 	entries []entry // by the address's position in the LAN
 	garden  garden
+	strange *strangers
 	own     atomic.Pointer[map[uint32]bool] // see SetOwn; nil: not set yet
 	epoch   uint64
 
@@ -76,7 +77,7 @@ func New(cfg Config) (*Table, error) {
 	cfg.Prefix = cfg.Prefix.Masked()
 	t := &Table{
 		cfg: cfg, base: number(cfg.Prefix.Addr()), gateway: number(cfg.Gateway),
-		entries: make([]entry, 1<<(32-cfg.Prefix.Bits())),
+		entries: make([]entry, 1<<(32-cfg.Prefix.Bits())), strange: newStrangers(1 << (32 - cfg.Prefix.Bits())),
 	}
 	for t.epoch == 0 {
 		var b [8]byte
@@ -186,14 +187,15 @@ const (
 	BeyondRate
 	BeyondQuota
 	Malformed
-	Overflow // admitted, but the next queue was full
+	Overflow  // admitted, but the next queue was full
+	Throttled // beyond what a client may ask before login, or a DHCP client at all
 	reasonCount
 )
 
 var reasonNames = [reasonCount]string{
 	Forwarded: "forwarded", ForGateway: "local", Garden: "garden", ToPortal: "portal", Rejected: "rejected", Blocked: "blocked",
 	NotLeased: "not-leased", WrongMAC: "wrong-mac", ForeignSource: "foreign-source", RogueDHCP: "rogue-dhcp", ARPSpoof: "arp-spoof",
-	IPv6: "ipv6", BeyondRate: "rate", BeyondQuota: "quota", Malformed: "malformed", Overflow: "overflow",
+	IPv6: "ipv6", BeyondRate: "rate", BeyondQuota: "quota", Malformed: "malformed", Overflow: "overflow", Throttled: "throttled",
 }
 
 // String returns the reason's name in the packet counters.

@@ -13,6 +13,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type gatewayBudget struct {
+	_      structs.HostLayout
+	CostNs uint64
+	MostNs uint64
+}
+
 type gatewayCaller struct {
 	_    structs.HostLayout
 	Addr uint32
@@ -36,6 +42,14 @@ type gatewayCounters struct {
 	DownPackets uint64
 	Seen        uint64
 	Dropped     uint64
+}
+
+type gatewayFlow struct {
+	_        structs.HostLayout
+	Client   uint32
+	Dest     uint32
+	Id       uint32
+	Protocol uint32
 }
 
 type gatewayHop struct {
@@ -102,7 +116,8 @@ const (
 	gatewayReasonREASON_MALFORMED      gatewayReason = 15
 	gatewayReasonREASON_TAGGED         gatewayReason = 16
 	gatewayReasonREASON_OVERFLOW       gatewayReason = 17
-	gatewayReasonREASON_COUNT          gatewayReason = 18
+	gatewayReasonREASON_THROTTLED      gatewayReason = 18
+	gatewayReasonREASON_COUNT          gatewayReason = 19
 )
 
 type gatewaySettings struct {
@@ -122,6 +137,23 @@ const (
 	gatewayStateSTATE_ADMITTED gatewayState = 2
 )
 
+type gatewayUsed struct {
+	_     structs.HostLayout
+	Until [6]uint64
+}
+
+type gatewayWork uint32
+
+const (
+	gatewayWorkWORK_DATAGRAM   gatewayWork = 0
+	gatewayWorkWORK_CONNECTION gatewayWork = 1
+	gatewayWorkWORK_SEGMENT    gatewayWork = 2
+	gatewayWorkWORK_CAPTURE    gatewayWork = 3
+	gatewayWorkWORK_GARDEN     gatewayWork = 4
+	gatewayWorkWORK_REFUSAL    gatewayWork = 5
+	gatewayWorkWORKS           gatewayWork = 6
+)
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -131,6 +163,8 @@ const (
 	gatewayMapClientLimits    = "client_limits"
 	gatewayMapClientMeters    = "client_meters"
 	gatewayMapClients         = "clients"
+	gatewayMapDhcpSenders     = "dhcp_senders"
+	gatewayMapFlows           = "flows"
 	gatewayMapGarden          = "garden"
 	gatewayMapGatewaySettings = "gateway_settings"
 	gatewayMapHops            = "hops"
@@ -138,10 +172,13 @@ const (
 	gatewayMapPortal          = "portal"
 	gatewayMapRequests        = "requests"
 	gatewayMapStats           = "stats"
+	gatewayMapStrangers       = "strangers"
 	gatewayProgLanIn          = "lan_in"
 	gatewayProgLanOut         = "lan_out"
 	gatewayProgPortalLookup   = "portal_lookup"
 	gatewayProgWanIn          = "wan_in"
+	gatewayVarBudgets         = "budgets"
+	gatewayVarDhcpBudget      = "dhcp_budget"
 	gatewayVarGatewayAddr     = "gateway_addr"
 	gatewayVarHearDhcp        = "hear_dhcp"
 	gatewayVarLanBase         = "lan_base"
@@ -152,6 +189,7 @@ const (
 	gatewayVarPortalPorts     = "portal_ports"
 	gatewayVarUnusedReason    = "unused_reason"
 	gatewayVarUnusedState     = "unused_state"
+	gatewayVarUnusedWork      = "unused_work"
 	gatewayVarWanIfindex      = "wan_ifindex"
 )
 
@@ -212,6 +250,8 @@ type gatewayMapSpecs struct {
 	ClientLimits    *ebpf.MapSpec `ebpf:"client_limits"`
 	ClientMeters    *ebpf.MapSpec `ebpf:"client_meters"`
 	Clients         *ebpf.MapSpec `ebpf:"clients"`
+	DhcpSenders     *ebpf.MapSpec `ebpf:"dhcp_senders"`
+	Flows           *ebpf.MapSpec `ebpf:"flows"`
 	Garden          *ebpf.MapSpec `ebpf:"garden"`
 	GatewaySettings *ebpf.MapSpec `ebpf:"gateway_settings"`
 	Hops            *ebpf.MapSpec `ebpf:"hops"`
@@ -219,12 +259,15 @@ type gatewayMapSpecs struct {
 	Portal          *ebpf.MapSpec `ebpf:"portal"`
 	Requests        *ebpf.MapSpec `ebpf:"requests"`
 	Stats           *ebpf.MapSpec `ebpf:"stats"`
+	Strangers       *ebpf.MapSpec `ebpf:"strangers"`
 }
 
 // gatewayVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type gatewayVariableSpecs struct {
+	Budgets      *ebpf.VariableSpec `ebpf:"budgets"`
+	DhcpBudget   *ebpf.VariableSpec `ebpf:"dhcp_budget"`
 	GatewayAddr  *ebpf.VariableSpec `ebpf:"gateway_addr"`
 	HearDhcp     *ebpf.VariableSpec `ebpf:"hear_dhcp"`
 	LanBase      *ebpf.VariableSpec `ebpf:"lan_base"`
@@ -235,6 +278,7 @@ type gatewayVariableSpecs struct {
 	PortalPorts  *ebpf.VariableSpec `ebpf:"portal_ports"`
 	UnusedReason *ebpf.VariableSpec `ebpf:"unused_reason"`
 	UnusedState  *ebpf.VariableSpec `ebpf:"unused_state"`
+	UnusedWork   *ebpf.VariableSpec `ebpf:"unused_work"`
 	WanIfindex   *ebpf.VariableSpec `ebpf:"wan_ifindex"`
 }
 
@@ -263,6 +307,8 @@ type gatewayMaps struct {
 	ClientLimits    *ebpf.Map `ebpf:"client_limits"`
 	ClientMeters    *ebpf.Map `ebpf:"client_meters"`
 	Clients         *ebpf.Map `ebpf:"clients"`
+	DhcpSenders     *ebpf.Map `ebpf:"dhcp_senders"`
+	Flows           *ebpf.Map `ebpf:"flows"`
 	Garden          *ebpf.Map `ebpf:"garden"`
 	GatewaySettings *ebpf.Map `ebpf:"gateway_settings"`
 	Hops            *ebpf.Map `ebpf:"hops"`
@@ -270,6 +316,7 @@ type gatewayMaps struct {
 	Portal          *ebpf.Map `ebpf:"portal"`
 	Requests        *ebpf.Map `ebpf:"requests"`
 	Stats           *ebpf.Map `ebpf:"stats"`
+	Strangers       *ebpf.Map `ebpf:"strangers"`
 }
 
 func (m *gatewayMaps) Close() error {
@@ -279,6 +326,8 @@ func (m *gatewayMaps) Close() error {
 		m.ClientLimits,
 		m.ClientMeters,
 		m.Clients,
+		m.DhcpSenders,
+		m.Flows,
 		m.Garden,
 		m.GatewaySettings,
 		m.Hops,
@@ -286,6 +335,7 @@ func (m *gatewayMaps) Close() error {
 		m.Portal,
 		m.Requests,
 		m.Stats,
+		m.Strangers,
 	)
 }
 
@@ -293,6 +343,8 @@ func (m *gatewayMaps) Close() error {
 //
 // It can be passed to loadGatewayObjects or ebpf.CollectionSpec.LoadAndAssign.
 type gatewayVariables struct {
+	Budgets      *ebpf.Variable `ebpf:"budgets"`
+	DhcpBudget   *ebpf.Variable `ebpf:"dhcp_budget"`
 	GatewayAddr  *ebpf.Variable `ebpf:"gateway_addr"`
 	HearDhcp     *ebpf.Variable `ebpf:"hear_dhcp"`
 	LanBase      *ebpf.Variable `ebpf:"lan_base"`
@@ -303,6 +355,7 @@ type gatewayVariables struct {
 	PortalPorts  *ebpf.Variable `ebpf:"portal_ports"`
 	UnusedReason *ebpf.Variable `ebpf:"unused_reason"`
 	UnusedState  *ebpf.Variable `ebpf:"unused_state"`
+	UnusedWork   *ebpf.Variable `ebpf:"unused_work"`
 	WanIfindex   *ebpf.Variable `ebpf:"wan_ifindex"`
 }
 

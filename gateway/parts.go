@@ -45,7 +45,7 @@ func (g *gateway) dhcpConfig() dhcp.Config {
 	out := dhcp.Config{
 		Interface: cfg.LAN.Interface, Bound: cfg.Datapath.Kind == config.TUN, Server: cfg.LAN.Address.Addr(), Subnet: cfg.LAN.Network(),
 		Static: map[dhcp.MAC]netip.Addr{}, Lease: d.Lease, DNS: d.DNS, Domain: d.Domain, MTU: d.MTU,
-		Brief: d.Brief, Settled: g.authenticated, Path: filepath.Join(cfg.StateDir, "leases.db"), Log: g.log,
+		Brief: d.Brief, PerMAC: datapath.DHCP, Settled: g.authenticated, Path: filepath.Join(cfg.StateDir, "leases.db"), Log: g.log,
 	}
 	if h, ok := g.dp.(hearer); ok {
 		out.Requests = h.Requests
